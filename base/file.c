@@ -256,7 +256,7 @@ int file_replace(const char *path, const void *data, size_t n, struct err *e)
 	unlink(tmp);
 	int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
-		return err_errno(e, ERR_IO, "%s: cannot create", tmp);
+		return err_errno(e, ERR_IO, "%s: cannot create a file in its folder", path);
 	int bad = file_write_full(fd, data, n) || fsync(fd);
 	if (bad)
 		cannot_write(tmp, e);

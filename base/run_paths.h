@@ -6,6 +6,7 @@
  *
  *     job.ini  submit-<n>.ini  plan-<generation>.json  events.jsonl  metrics.jsonl  lock
  *     logs/<node>-<rank>.log  logs/launch-<generation>.log  logs/hosts-<generation>
+ *     logs/slurm-<id>.out  .pmix/
  *     trace/gen-<generation>/comm-<rank>.json
  *     trace/gen-<generation>/timeline-<rank>.json
  *
@@ -27,6 +28,7 @@ enum { RUN_PATH = PATH_MAX + 320 };
 #define RUN_LOGS    "logs"
 #define RUN_TRACES  "trace"
 #define RUN_CKPT    "ckpt"
+#define RUN_PMIX    ".pmix"
 
 /* A file or folder of a fixed name, one of the above. */
 void run_path(char out[RUN_PATH], const char *run, const char *name);
@@ -38,6 +40,8 @@ void run_path_rank_log(char out[RUN_PATH], const char *run, const char *node, in
 void run_path_launch_log(char out[RUN_PATH], const char *run, uint32_t generation);
 /* The host file that srun gets. */
 void run_path_hosts(char out[RUN_PATH], const char *run, uint32_t generation);
+/* The output of a submitted job. id: the job's id, or Slurm's pattern for it, "%j". */
+void run_path_slurm_log(char out[RUN_PATH], const char *run, const char *id);
 /* The folder of a generation's flight recorders and timelines. */
 void run_path_trace(char out[RUN_PATH], const char *run, uint32_t generation);
 /* One rank's flight recorder and its timeline. trace: as run_path_trace() gives it. */

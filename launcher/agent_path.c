@@ -24,7 +24,8 @@ int launcher_agent_path(char *path, size_t size, struct err *e)
 	char *slash = strrchr(self, '/');
 	if (!slash)
 		return err_set(e, ERR_NOTFOUND,
-			       "cannot tell where muster is installed; set MUSTER_AGENT to the "
+			       "cannot read the path of this program from /proc/self/exe; set "
+			       "MUSTER_AGENT to the "
 			       "path of muster-agent");
 	*slash = '\0';
 	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {

@@ -35,9 +35,9 @@ static int memory_file(const char *text, struct err *e)
 {
 	int fd = memfd_create("muster", MFD_CLOEXEC);
 	if (fd < 0)
-		return err_errno(e, ERR_NOMEM, "cannot make a file in memory");
+		return err_errno(e, ERR_NOMEM, "cannot create a file in memory");
 	if (text && (file_write_full(fd, text, strlen(text)) || lseek(fd, 0, SEEK_SET) < 0)) {
-		err_errno(e, ERR_NOMEM, "cannot fill a file in memory");
+		err_errno(e, ERR_NOMEM, "cannot write a file in memory");
 		close(fd);
 		return -1;
 	}
@@ -62,13 +62,16 @@ static int fork_child(const struct child_command *c, int in, int out, pid_t *pid
 {
 	int report[2], why = 0;
 	if (pipe2(report, O_CLOEXEC))
-		return err_errno(e, ERR_NOMEM, "%s: no pipe for it", c->argv[0]);
+		return err_errno(e, ERR_NOMEM,
+				 "%s: cannot create a pipe for it (ulimit -n prints the limit)",
+				 c->argv[0]);
 	*pid = launcher_fork_blocked();
 	if (*pid == 0)
 		execute_command(c, in, out, report[1]);
 	close(report[1]);
 	if (*pid < 0)
-		err_errno(e, ERR_NOMEM, "%s: cannot fork", c->argv[0]);
+		err_errno(e, ERR_NOMEM, "%s: cannot start a process (ulimit -u prints the limit)",
+			  c->argv[0]);
 	else if (!file_read_full(report[0], &why, sizeof why)) {
 		waitpid(*pid, NULL, 0);
 		errno = why;
@@ -90,7 +93,9 @@ static int process_start(const struct child_command *c, struct process *p, struc
 		rc = fork_child(c, in, c->out < 0 ? p->capture : c->out, &p->pid, e);
 	close(in);
 	if (!rc && (p->pidfd = pidfd_open(p->pid, 0)) < 0) {
-		rc = err_errno(e, ERR_NOMEM, "%s: no descriptor to watch it", c->argv[0]);
+		rc = err_errno(e, ERR_NOMEM,
+			       "%s: cannot watch its process (ulimit -n prints the limit)",
+			       c->argv[0]);
 		kill(p->pid, SIGKILL);
 		waitpid(p->pid, NULL, 0);
 	}
@@ -154,7 +159,7 @@ int launcher_child_watch(uv_loop_t *loop, const struct child_command *c,
 		process_end(&ch->p, &output);
 		buf_fini(&output);
 		free(ch);
-		return err_set(e, ERR_NOMEM, "%s: cannot watch it", c->argv[0]);
+		return err_set(e, ERR_NOMEM, "%s: cannot watch its process", c->argv[0]);
 	}
 	ch->ended = ended;
 	ch->arg = arg;
@@ -212,8 +217,8 @@ int launcher_child_run(const struct child_command *c, double timeout_s, struct b
 		kill(p.pid, SIGKILL);
 	int status = process_end(&p, output);
 	if (ready <= 0)
-		return err_set(e, ERR_TIMEOUT, "%s: no answer within %g s%s", c->argv[0], timeout_s,
-			       c->late ? c->late : "");
+		return err_set(e, ERR_TIMEOUT, "%s: it did not end within %g s and was killed%s",
+			       c->argv[0], timeout_s, c->late ? c->late : "");
 	if (!status)
 		return 0;
 	last_line(output, &line, &len);

@@ -19,9 +19,8 @@ int launcher_descriptors_allow(int ranks, struct err *e)
 		return 0;
 	if (limit.rlim_max < need)
 		return err_set(e, ERR_UNSUPPORTED,
-			       "%d agents need %llu open files, and the limit of this process is "
-			       "%llu; raise it "
-			       "with ulimit -n %llu, or as root",
+			       "%d agents need %llu open files, but the limit of this process is "
+			       "%llu; raise it with ulimit -n %llu, or as root",
 			       ranks, (unsigned long long)need, (unsigned long long)limit.rlim_max,
 			       (unsigned long long)need);
 	limit.rlim_cur = need;
@@ -44,9 +43,8 @@ int launcher_address_space_allows(const struct job *job, const struct plan *p, s
 		return 0;
 	if (job->job.device == DEVICE_CUDA)
 		return err_set(e, ERR_UNSUPPORTED,
-			       "the limit of the address space is %s (ulimit -v), and CUDA "
-			       "reserves more than any such "
-			       "limit; lift it: ulimit -v unlimited",
+			       "the limit of the address space is %s (ulimit -v), but CUDA "
+			       "reserves more than any such limit; remove it: ulimit -v unlimited",
 			       human_bytes(limit, have));
 	for (int i = 0; i < p->world; i++) {
 		double rank = p->ranks[i].total + p->ranks[i].threads * PER_THREAD + THE_REST;
@@ -55,8 +53,7 @@ int launcher_address_space_allows(const struct job *job, const struct plan *p, s
 	if (most <= limit)
 		return 0;
 	return err_set(e, ERR_UNSUPPORTED,
-		       "the limit of the address space is %s (ulimit -v), and an agent of this "
-		       "plan may take %s of it; lift "
-		       "it: ulimit -v unlimited",
+		       "the limit of the address space is %s (ulimit -v), but an agent of this "
+		       "plan may need %s; remove it: ulimit -v unlimited",
 		       human_bytes(limit, have), human_bytes(most, need));
 }

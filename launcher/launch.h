@@ -7,7 +7,7 @@
  * To add a backend:
  *   1. a room below launcher/ with a `const struct launch_ops`, and its row in `rooms`;
  *   2. its word for the key [launch] launcher (plan/spec/job/);
- *   3. its row in the table of launcher/cli/launch_choose.c.
+ *   3. its entry in the list of launcher/cli/launch_choose.c.
  */
 #ifndef MUSTER_LAUNCHER_LAUNCH_H
 #define MUSTER_LAUNCHER_LAUNCH_H
@@ -15,6 +15,7 @@
 #include "base/agent_env.h" /* the environment that a backend gives every agent */
 #include "base/err.h"
 #include "base/munge.h"
+#include "base/net.h"
 #include "plan/plan.h"
 
 #include <stdbool.h>
@@ -26,37 +27,45 @@ struct launch_request {
 	const struct cluster *cluster;
 	const struct plan *plan;
 	uint32_t generation;
-	const char *address; /* of the supervisor */
-	const char *secret;  /* hex */
+	const char *address; /* of the supervisor, "host:port" */
+	const char *secret;  /* of this generation, in hex */
 	const char *run_dir;
 	const char *agent; /* path of muster-agent */
 	const char *auth;  /* value of AGENT_ENV_AUTH */
 };
 
-struct launch; /* one generation that runs */
+struct launch; /* the processes of one generation; each backend defines it */
 
 /* Called on the loop's thread. */
 struct launch_events {
-	/* The process of a rank has ended; rank -1: the launcher itself, such as srun, if the
-	 * backend cannot distinguish ranks. status: as of waitpid. */
+	/* A process has ended. rank: the rank whose agent it was, or -1 for srun: the slurm backend
+	 * sees the end of srun, but not the end of each agent. status: as waitpid() sets it. */
 	void (*exited)(void *arg, int rank, int status);
-	/* No process of the generation is left; the launch may be closed. */
+	/* No process of the generation is left. The launch may be closed. */
 	void (*all_gone)(void *arg);
 	void *arg;
 };
 
 struct launch_ops {
-	const char *name;
-	/* Chooses the value of AGENT_ENV_AUTH for all generations of the run. *warning is set to
-	 * what the user should know about the choice. NULL: the secret is enough. */
+	const char *name;       /* for messages */
+	enum job_launcher word; /* the value of [launch] launcher that selects it */
+	/* Whether it can start agents here. [launch] launcher = auto selects the first backend that
+	 * can. */
+	bool (*available)(void);
+	/* The spec of topo_cluster_open() for the machines that the agents run on. */
+	const char *cluster;
+	/* Sets the address, without a port, at which the agents reach the supervisor. */
+	int (*control_host)(const struct job *job, char host[NET_ADDR_MAX], struct err *e);
+	/* Optional. Chooses the value of AGENT_ENV_AUTH for all generations of the run. If it cannot
+	 * choose the strongest one, *warning says why. NULL: agents prove the secret only. */
 	void (*auth)(char word[MUNGE_WORD], struct err *warning);
-	/* Returns when all processes are started; on failure none is left. ERR_PEER: a helper
-	 * process died, and another attempt may succeed. */
+	/* Returns when all processes are started. On failure no process is left. ERR_PEER: a process
+	 * that the backend needs died; another attempt may succeed. */
 	int (*start)(uv_loop_t *loop, const struct launch_request *r,
 		     const struct launch_events *ev, struct launch **out, struct err *e);
-	/* Sends SIGKILL to what still runs; all_gone follows. */
+	/* Sends SIGKILL to every process that still runs; all_gone() follows. */
 	void (*kill)(struct launch *l);
-	/* Called after all_gone. */
+	/* Frees the launch. Called after all_gone(). */
 	void (*close)(struct launch *l);
 };
 

@@ -41,7 +41,7 @@ static const char help_head[] =
 	"\n"
 	"CHECKS\n";
 
-static int help(void)
+static int print_help(void)
 {
 	struct buf text = BUF_INIT;
 	buf_puts(&text, help_head);
@@ -52,17 +52,17 @@ static int help(void)
 	return status;
 }
 
-static int report(const char *needs)
+static int print_node_report(const char *needs)
 {
 	struct buf text = BUF_INIT;
 	struct err e = ERR_INIT;
-	int status = doctor_report(needs, &text, &e) ? command_fail(&e)
-						     : command_help(buf_str(&text));
+	int status = doctor_report_node(needs, &text, &e) ? command_fail(&e)
+							  : command_help(buf_str(&text));
 	buf_fini(&text);
 	return status;
 }
 
-static int show(const struct doctor_node *nodes, int n, bool json, bool quiet)
+static int print_findings(const struct doctor_node *nodes, int n, bool json, bool quiet)
 {
 	struct terminal_options t = { 0 };
 	struct buf text = BUF_INIT;
@@ -74,8 +74,8 @@ static int show(const struct doctor_node *nodes, int n, bool json, bool quiet)
 		json_decref(doc);
 	} else {
 		supervise_terminal_detect(STDOUT_FILENO, &t);
-		doctor_page(nodes, n, t.colour, quiet, supervise_terminal_columns(STDOUT_FILENO),
-			    &text);
+		doctor_print(nodes, n, t.colour, quiet, supervise_terminal_columns(STDOUT_FILENO),
+			     &text);
 	}
 	int status = buf_failed(&text) ? STATUS_FAILED : command_help(buf_str(&text));
 	buf_fini(&text);
@@ -88,20 +88,20 @@ static int check_nodes(const struct needs *n, const struct hostlist *names,
 		       struct doctor_node *nodes)
 {
 	struct err e = ERR_INIT;
-	bool asked = n->slurm && !doctor_ask(n, names, nodes, &e);
+	bool asked = n->slurm && !doctor_check_nodes(n, names, nodes, &e);
 	if (!asked)
 		topo_nodes_own_name(nodes[0].name);
 	if (n->slurm && !asked) {
 		nodes[0].found.check = "nodes";
 		doctor_found_bad(&nodes[0].found, FINDING_FAIL, "nodes",
-				 "srun hostname must work in this allocation",
-				 "could not be asked: %s", e.text);
+				 "check that srun hostname works in this allocation",
+				 "they cannot be checked: %s", e.text);
 	}
 	doctor_run(doctor_checks, n, asked ? DOCTOR_ONCE : DOCTOR_ALL, &nodes[0].found);
 	return asked ? names->n : 1;
 }
 
-static int examine(const struct needs *n, bool json, bool quiet)
+static int check_and_print(const struct needs *n, bool json, bool quiet)
 {
 	struct hostlist names = { .n = 0 };
 	struct err e = ERR_INIT;
@@ -115,7 +115,7 @@ static int examine(const struct needs *n, bool json, bool quiet)
 		return command_fail(&e);
 	}
 	count = check_nodes(n, &names, nodes);
-	int status = show(nodes, count, json, quiet);
+	int status = print_findings(nodes, count, json, quiet);
 	for (int i = 0; i < count; i++) {
 		if (!status && doctor_findings_worst(&nodes[i].found) == FINDING_FAIL)
 			status = STATUS_CANNOT_START;
@@ -126,7 +126,7 @@ static int examine(const struct needs *n, bool json, bool quiet)
 	return status;
 }
 
-static bool has_words(int argc, char **argv)
+static bool has_arguments(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++)
 		if (argv[i][0] != '-')
@@ -152,10 +152,10 @@ int cmd_doctor(int argc, char **argv)
 	struct needs n = { .slurm = getenv("SLURM_JOB_ID") != NULL };
 	struct job job;
 	if (command_wants_help(argc, argv))
-		return help();
+		return print_help();
 	if (argc == 3 && !strcmp(argv[1], "--report"))
-		return report(argv[2]);
-	if (has_words(argc, argv)) {
+		return print_node_report(argv[2]);
+	if (has_arguments(argc, argv)) {
 		int status = command_job(argc, argv, options, TO_PLAN, &job);
 		if (status)
 			return status;
@@ -165,5 +165,5 @@ int cmd_doctor(int argc, char **argv)
 		if (status)
 			return status;
 	}
-	return examine(&n, json, quiet);
+	return check_and_print(&n, json, quiet);
 }

@@ -129,11 +129,15 @@ int cmd_plan(int argc, char **argv)
 	if (schedule && (automatic || range))
 		return command_misuse(argv[0], "--schedule draws one plan; leave out --auto and "
 					       "--gpus, or --schedule, --svg and --measured");
+	bool option = spec != NULL;
 	spec = spec ? spec : job.launch.cluster;
 	if (range)
 		return cmd_plan_scaling(&job, spec, range, drawn.svg, drawn.json);
-	if (launcher_job_cluster_open(&job, spec, &cluster, &e))
+	if (launcher_job_cluster_open(&job, spec, &cluster, &e)) {
+		if (option)
+			err_prefix(&e, "--cluster");
 		return command_fail(&e);
+	}
 	if (job.open && schedule && search_resolve(&job, &cluster, &e))
 		status = command_fail(&e);
 	else

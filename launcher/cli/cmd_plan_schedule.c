@@ -53,7 +53,7 @@ static int simulate_as_measured(const struct plan *plan, struct picture *p, stru
 		       : 0;
 }
 
-static int simulate(const struct plan *plan, struct picture *p, struct err *e)
+static int simulate_schedule(const struct plan *plan, struct picture *p, struct err *e)
 {
 	if (schedule_simulate(&p->schedule, &plan->costs, &p->simulated, NULL) < 0)
 		return err_set(e, ERR_NOMEM,
@@ -62,8 +62,8 @@ static int simulate(const struct plan *plan, struct picture *p, struct err *e)
 	return 0;
 }
 
-static int build(const struct job *job, const struct plan *plan, const char *run, struct picture *p,
-		 struct err *e)
+static int build_schedule(const struct job *job, const struct plan *plan, const char *run,
+			  struct picture *p, struct err *e)
 {
 	const struct layout *l = &plan->layout;
 	int micros = plan->shares[0].micros;
@@ -71,7 +71,7 @@ static int build(const struct job *job, const struct plan *plan, const char *run
 		return -1;
 	if (run ? rundir_timelines_load(run, l, micros, &p->measured, e) ||
 			    simulate_as_measured(plan, p, e)
-		: simulate(plan, p, e))
+		: simulate_schedule(plan, p, e))
 		return -1;
 	buf_printf(&p->title, "%s: %d rank%s × %d chunk%s, %d micro-batch%s",
 		   job_word(job, offsetof(struct job, parallel.schedule)), l->pp, human_s(l->pp),
@@ -136,7 +136,7 @@ int cmd_plan_schedule(const struct job *job, const struct plan *plan,
 	struct picture p = { .title = BUF_INIT };
 	struct err e = ERR_INIT;
 	int status = STATUS_DONE;
-	if (build(job, plan, o->measured, &p, &e))
+	if (build_schedule(job, plan, o->measured, &p, &e))
 		status = command_fail(&e);
 	else if (o->svg)
 		status = write_svg(&p, o->svg);

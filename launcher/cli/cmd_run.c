@@ -7,8 +7,6 @@
 #include "launcher/cli/launch_choose.h"
 #include "launcher/descriptors.h"
 #include "launcher/job_cluster.h"
-#include "launcher/pmix/local.h"
-#include "launcher/slurm/slurm.h"
 #include "launcher/supervise/supervise.h"
 #include "plan/search/search.h"
 #include "plan/show/plan.h"
@@ -58,7 +56,7 @@ static const char help_head[] =
 	"  An INI file. Any key can also be given on the command line as section.key=value.\n"
 	"\n";
 
-static int help(void)
+static int print_help(void)
 {
 	struct buf text = BUF_INIT;
 	buf_puts(&text, help_head);
@@ -69,7 +67,7 @@ static int help(void)
 }
 
 /* The parts of a run, opened in this order and closed in the reverse one. */
-struct run {
+struct run_parts {
 	struct job job;
 	struct buf job_text;
 	const struct launch_ops *ops;
@@ -84,7 +82,7 @@ struct run {
 	bool has_cluster, has_plan;
 };
 
-static void run_close(struct run *r)
+static void run_close(struct run_parts *r)
 {
 	supervise_terminal_close(r->term);
 	rundir_close(r->dir);
@@ -98,7 +96,7 @@ static void run_close(struct run *r)
 
 /* Sets the keys that the job leaves to muster and prints them, because nothing shows them until the
  * run folder exists. */
-static int decide(struct job *job, const struct cluster *c, struct err *e)
+static int choose_open_keys(struct job *job, const struct cluster *c, struct err *e)
 {
 	if (!job->open)
 		return 0;
@@ -112,13 +110,13 @@ static int decide(struct job *job, const struct cluster *c, struct err *e)
 	return 0;
 }
 
-static int make_plan(struct run *r, struct err *e)
+static int make_plan(struct run_parts *r, struct err *e)
 {
-	const char *spec = r->ops == &launch_slurm ? "slurm" : "local";
-	if (launcher_job_cluster_open(&r->job, spec, &r->cluster, e))
+	if (launcher_job_cluster_open(&r->job, r->ops->cluster, &r->cluster, e))
 		return -1;
 	r->has_cluster = true;
-	if (decide(&r->job, &r->cluster, e) || plan_build(&r->job, &r->cluster, &r->plan, e))
+	if (choose_open_keys(&r->job, &r->cluster, e) ||
+	    plan_build(&r->job, &r->cluster, &r->plan, e))
 		return -1;
 	r->has_plan = true;
 	r->plan_doc = show_plan_json(&r->job, &r->cluster, &r->plan);
@@ -128,23 +126,16 @@ static int make_plan(struct run *r, struct err *e)
 	return buf_failed(&r->job_text) ? err_set(e, ERR_NOMEM, "no memory for the job's text") : 0;
 }
 
-/* The address of the supervisor: the loopback address if every rank is on this host. */
-static int control_host(const struct run *r, char host[NET_ADDR_MAX], struct err *e)
-{
-	if (r->ops == &launch_local)
-		return net_loopback_up(e) ? -1 : net_local_address(NULL, NULL, host, e);
-	if (*r->job.network.interface)
-		return net_local_address(r->job.network.interface, NULL, host, e);
-	return slurm_address(host, e);
-}
-
-static int open_control(struct run *r, struct err *e)
+static int open_control(struct run_parts *r, struct err *e)
 {
 	char host[NET_ADDR_MAX];
-	return control_host(r, host, e) || net_listen(host, &r->listener, r->address, e) ? -1 : 0;
+	return r->ops->control_host(&r->job, host, e) ||
+			       net_listen(host, &r->listener, r->address, e)
+		       ? -1
+		       : 0;
 }
 
-static int run_open(struct run *r, struct err *e)
+static int run_open(struct run_parts *r, struct err *e)
 {
 	struct terminal_options look = { .every = r->job.log.every, .steps = r->job.job.steps };
 	r->ops = command_launcher(r->job.launch.launcher);
@@ -158,7 +149,7 @@ static int run_open(struct run *r, struct err *e)
 	return supervise_terminal_open(&look, &r->term, e) || open_control(r, e) ? -1 : 0;
 }
 
-static void show_plan(struct run *r)
+static void show_plan(struct run_parts *r)
 {
 	struct buf text = BUF_INIT;
 	show_plan_text(&r->job, &r->cluster, &r->plan, &text);
@@ -166,13 +157,13 @@ static void show_plan(struct run *r)
 	buf_fini(&text);
 }
 
-static int run_loop(struct run *r)
+static int run_loop(struct run_parts *r)
 {
 	uv_loop_t loop;
 	if (uv_loop_init(&loop)) {
 		struct err e;
 		err_set(&e, ERR_NOMEM,
-			"cannot make an event loop; ulimit -n tells the limit of descriptors");
+			"cannot create an event loop; ulimit -n prints the limit of open files");
 		close(r->listener);
 		return command_fail(&e);
 	}
@@ -202,10 +193,10 @@ int cmd_run(int argc, char **argv)
 	bool quiet = false;
 	const struct command_option options[] = { { "--quiet", &quiet, NULL },
 						  { NULL, NULL, NULL } };
-	static struct run r = { .job_text = BUF_INIT }; /* too large for a small stack */
+	static struct run_parts r = { .job_text = BUF_INIT }; /* too large for a small stack */
 	struct err e = ERR_INIT;
 	if (command_wants_help(argc, argv))
-		return help();
+		return print_help();
 	int status = command_job(argc, argv, options, TO_RUN, &r.job);
 	if (status)
 		return status;

@@ -28,7 +28,7 @@ static const char help[] =
 	"  job. Prints the job id. While another muster runs in that folder, nothing is\n"
 	"  submitted.\n"
 	"\n"
-	"  [slurm] says what to request: nodes, gpus_per_node, cpus_per_task, time, partition,\n"
+	"  [slurm] sets what to request: nodes, gpus_per_node, cpus_per_task, time, partition,\n"
 	"  account, qos, constraint, reservation, signal_before, requeue (`muster run --help`\n"
 	"  explains each key). Without gpus_per_node a node gets as many agents as the degrees\n"
 	"  need, with whole tensor-parallel groups if they fit. If [launch] cluster names a\n"
@@ -64,11 +64,11 @@ struct submission {
 };
 
 /* Makes a path absolute that need not exist. */
-static int absolute(const char *path, char out[PATH_MAX], struct err *e)
+static int make_absolute(const char *path, char out[PATH_MAX], struct err *e)
 {
 	char here[PATH_MAX] = "";
 	if (*path != '/' && !getcwd(here, sizeof here))
-		return err_errno(e, ERR_IO, "cannot tell the current folder");
+		return err_errno(e, ERR_IO, "cannot read the path of the current folder");
 	int n = snprintf(out, PATH_MAX, "%s%s%s", here, *here ? "/" : "", path);
 	return n < PATH_MAX
 		       ? 0
@@ -100,17 +100,17 @@ static int open_submission(struct submission *s, struct err *e)
 	if (check_plan(&s->job, e))
 		return -1;
 	if (s->job.open && (s->job.slurm.nodes <= 0 || s->job.slurm.gpus_per_node <= 0))
-		return err_set(e, ERR_USAGE,
-			       "the job leaves keys to muster ([parallel] auto): how many agents "
-			       "to ask Slurm for? Set slurm.nodes and "
-			       "slurm.gpus_per_node, or [launch] cluster to what the nodes are, "
-			       "such as dgx-h100:16");
+		return err_set(
+			e, ERR_USAGE,
+			"the job leaves keys of [parallel] to muster (auto), so the number of "
+			"agents is unknown; set slurm.nodes and slurm.gpus_per_node, or set "
+			"[launch] cluster to the kind of machine, such as dgx-h100:16");
 	s->job.launch.launcher = LAUNCHER_SLURM;
-	if (absolute(s->job.job.run_dir, parent, e))
+	if (make_absolute(s->job.job.run_dir, parent, e))
 		return -1;
 	if (strlen(parent) >= sizeof s->job.job.run_dir)
 		return err_set(e, ERR_USAGE,
-			       "[job] run_dir: %.200s… is too long a path; choose a shorter one",
+			       "[job] run_dir: the path %.200s… is too long; choose a shorter one",
 			       parent);
 	strcpy(s->job.job.run_dir, parent);
 	snprintf(s->run_dir, sizeof s->run_dir, "%s/%s", parent, s->job.job.name);
@@ -118,7 +118,9 @@ static int open_submission(struct submission *s, struct err *e)
 	run_path_submission(s->file, s->run_dir, s->number);
 	ssize_t len = readlink("/proc/self/exe", s->muster, sizeof s->muster - 1);
 	if (len < 0)
-		return err_errno(e, ERR_NOTFOUND, "cannot tell where muster is installed");
+		return err_errno(e, ERR_NOTFOUND,
+				 "cannot read the path of this program from /proc/self/exe; is "
+				 "/proc mounted?");
 	s->muster[len] = '\0';
 	return 0;
 }
@@ -162,7 +164,7 @@ static int prepare_run(const struct submission *s, struct err *e)
 }
 
 /* `sbatch --parsable` answers "ID" or "ID;CLUSTER". */
-static int sbatch(const char *script, char *id, size_t size, struct err *e)
+static int run_sbatch(const char *script, char *id, size_t size, struct err *e)
 {
 	char *argv[] = { "sbatch", "--parsable", NULL };
 	const struct child_command c = { .argv = argv,
@@ -171,7 +173,14 @@ static int sbatch(const char *script, char *id, size_t size, struct err *e)
 					 .absent = SLURM_ABSENT,
 					 .late = "; is Slurm's controller up (scontrol ping)?" };
 	struct buf output = BUF_INIT;
-	int rc = launcher_child_run(&c, SBATCH_TIMEOUT, &output, e);
+	struct err why = ERR_INIT;
+	int rc = 0;
+	if (launcher_child_run(&c, SBATCH_TIMEOUT, &output, &why))
+		rc = err_set(e, why.code, "%.900s%s", why.text,
+			     strstr(why.text, "configuration source")
+				     ? "; this host belongs to no Slurm cluster: submit from one "
+				       "that does, or set SLURM_CONF"
+				     : "");
 	if (!rc) {
 		const char *text = buf_str(&output);
 		/* Warnings may come first: the id is the last line. */
@@ -180,7 +189,8 @@ static int sbatch(const char *script, char *id, size_t size, struct err *e)
 		size_t n = strspn(text, "0123456789");
 		if (n == 0 || n >= size)
 			rc = err_set(e, ERR_PROTO,
-				     "sbatch: answered \"%.200s\", which is no job id",
+				     "sbatch printed \"%.200s\", which is not a job id; is sbatch "
+				     "in PATH Slurm's?",
 				     buf_str(&output));
 		else
 			snprintf(id, size, "%.*s", (int)n, text);
@@ -189,18 +199,19 @@ static int sbatch(const char *script, char *id, size_t size, struct err *e)
 	return rc;
 }
 
-static int submit(const struct submission *s, const char *script, struct err *e)
+static int submit_script(const struct submission *s, const char *script, struct err *e)
 {
-	char id[32];
+	char id[32], log[RUN_PATH];
 	umask(077); /* Slurm passes it to the job and its log */
 	if (prepare_run(s, e))
 		return command_fail(e);
-	if (sbatch(script, id, sizeof id, e)) {
+	if (run_sbatch(script, id, sizeof id, e)) {
 		unlink(s->file);
 		return command_fail(e);
 	}
 	printf("%s\n", id);
-	fprintf(stderr, "muster: submitted; output goes to %s/logs/slurm-%s.out\n", s->run_dir, id);
+	run_path_slurm_log(log, s->run_dir, id);
+	fprintf(stderr, "muster: submitted; the output of the job goes to %s\n", log);
 	return fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
 }
 
@@ -222,7 +233,7 @@ int cmd_submit(int argc, char **argv)
 	else if (dry)
 		status = command_help(buf_str(&script));
 	else
-		status = submit(&s, buf_str(&script), &e);
+		status = submit_script(&s, buf_str(&script), &e);
 	buf_fini(&script);
 	return status;
 }

@@ -50,7 +50,7 @@ static const char help[] =
 	"EXIT STATUS\n"
 	"  0; 1 a file cannot be written; 2 usage; 3 the machines cannot be probed\n";
 
-static int show(const struct cluster *c)
+static int print_cluster(const struct cluster *c)
 {
 	struct terminal_options t = { 0 };
 	struct buf text = BUF_INIT;
@@ -98,34 +98,25 @@ int cmd_topo(int argc, char **argv)
 {
 	const char *spec = "auto", *svg = NULL;
 	bool json = false, cached = false, report = false;
+	const struct command_option options[] = {
+		{ "--json", &json, NULL },     { "--cached", &cached, NULL },
+		{ "--report", &report, NULL }, { "--cluster", NULL, &spec },
+		{ "--svg", NULL, &svg },       { NULL, NULL, NULL },
+	};
 	if (command_wants_help(argc, argv))
 		return command_help(help);
-	for (int i = 1; i < argc; i++) {
-		const char **value = !strcmp(argv[i], "--cluster") ? &spec
-				     : !strcmp(argv[i], "--svg")   ? &svg
-								   : NULL;
-		bool *flag = !strcmp(argv[i], "--json")     ? &json
-			     : !strcmp(argv[i], "--cached") ? &cached
-			     : !strcmp(argv[i], "--report") ? &report
-							    : NULL;
-		if (flag)
-			*flag = true;
-		else if (!value)
-			return command_misuse("topo", "\"%s\" is no option", argv[i]);
-		else if (++i == argc)
-			return command_misuse("topo", "%s needs a value", argv[i - 1]);
-		else
-			*value = argv[i];
-	}
+	int status = command_options(argc, argv, options);
+	if (status)
+		return status;
 	struct err e = ERR_INIT;
 	struct cluster c;
 	if (report)
 		return show_report();
 	if (topo_cluster_probe(spec, !cached, &c, &e))
 		return command_fail(&e);
-	int status = svg ? write_svg(&c, svg) : STATUS_DONE;
+	status = svg ? write_svg(&c, svg) : STATUS_DONE;
 	if (status == STATUS_DONE)
-		status = json ? show_json(&c) : show(&c);
+		status = json ? show_json(&c) : print_cluster(&c);
 	topo_cluster_free(&c);
 	return status;
 }

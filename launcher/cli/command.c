@@ -82,6 +82,12 @@ int command_job(int argc, char **argv, const struct command_option *options, enu
 			rc = set_option(argc, argv, &i, options);
 		else if (!file && !strchr(argv[i], '='))
 			file = argv[i];
+		else if (!strchr(argv[i], '='))
+			rc = command_misuse(
+				argv[0],
+				"\"%s\" is neither an option nor section.key=value, and "
+				"the job file is %s already",
+				argv[i], file);
 		else
 			words[n++] = argv[i];
 	}

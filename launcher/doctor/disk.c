@@ -13,7 +13,7 @@
 #define ROOM_LEAST (1.0 * (1 << 30))
 
 /* The path itself if it exists, otherwise its nearest existing parent. */
-static void nearest(const char *path, char out[JOB_PATH])
+static void find_existing_parent(const char *path, char out[JOB_PATH])
 {
 	snprintf(out, JOB_PATH, "%s", *path ? path : ".");
 	while (access(out, F_OK) && errno == ENOENT) {
@@ -33,30 +33,31 @@ static void check_folder(const char *what, const char *path, double need, enum f
 	char there[JOB_PATH], text[HUMAN], more[HUMAN];
 	struct stat kind;
 	struct statvfs s;
-	nearest(path, there);
+	find_existing_parent(path, there);
 	if (!stat(there, &kind) && !S_ISDIR(kind.st_mode)) {
 		doctor_found_bad(f, level, what,
 				 "name another folder (job.run_dir, checkpoint.dir)",
-				 "%s: there, and no folder", there);
+				 "%s is not a folder", there);
 		return;
 	}
 	if (access(there, W_OK | X_OK) || statvfs(there, &s)) {
-		doctor_found_bad(
-			f, level, what,
-			"make it yours, or name another folder (job.run_dir, checkpoint.dir)",
-			"%s: %s", there, strerror(errno));
+		doctor_found_bad(f, level, what,
+				 "get permission to write there, or name another folder "
+				 "(job.run_dir, checkpoint.dir)",
+				 "%s cannot be written: %s", there, strerror(errno));
 		return;
 	}
 	double room = (double)s.f_bavail * (double)s.f_frsize;
 	human_bytes(room, text);
 	if (need > room)
 		doctor_found_bad(f, FINDING_FAIL, what,
-				 "make room, lower checkpoint.keep, or name another folder in "
+				 "free space, lower checkpoint.keep, or name another folder in "
 				 "checkpoint.dir",
-				 "%s: %s free, and the checkpoints that are kept take %s", there,
+				 "%s has %s free, but the checkpoints that are kept need %s", there,
 				 text, human_bytes(need, more));
 	else if (room < ROOM_LEAST)
-		doctor_found_bad(f, FINDING_WARN, what, "make room", "%s: %s free", there, text);
+		doctor_found_bad(f, FINDING_WARN, what, "free space", "%s has %s free", there,
+				 text);
 	else
 		doctor_found_ok(f, what, "%s free in %s", text, there);
 }

@@ -58,10 +58,10 @@ enum finding_level doctor_findings_worst(const struct findings *f);
 /* Steals the reference. The values belong to the current check. */
 void doctor_found_facts(struct findings *f, json_t *facts);
 /* doctor_findings_json() returns {"findings": […], "facts": {…}}, a new reference.
- * doctor_findings_take() adds the findings and values of such a document. It returns -1 and adds no
+ * doctor_findings_read() adds the findings and values of such a document. It returns -1 and adds no
  * finding if the document is malformed. */
 json_t *doctor_findings_json(const struct findings *f);
-int doctor_findings_take(struct findings *f, const json_t *doc);
+int doctor_findings_read(struct findings *f, const json_t *doc);
 
 struct gpu_states;
 json_t *doctor_gpu_facts(const struct gpu_states *s);
@@ -87,7 +87,7 @@ struct needs {
 void doctor_needs_of_job(const struct job *job, const char *file, struct needs *out);
 json_t *doctor_needs_json(const struct needs *n);
 /* -1: the document is malformed, and *out is unchanged */
-int doctor_needs_take(const json_t *doc, struct needs *out);
+int doctor_needs_from_json(const json_t *doc, struct needs *out);
 int doctor_needs_read(const char *text, struct needs *out, struct err *e);
 
 typedef void doctor_check(const struct needs *n, struct findings *f);
@@ -122,15 +122,15 @@ struct doctor_node {
 	char name[HOSTLIST_NAME];
 	struct findings found;
 };
-int doctor_ask(const struct needs *n, const struct hostlist *names, struct doctor_node *nodes,
-	       struct err *e);
-/* Runs on a node: prints its findings as the lines that doctor_ask() reads. */
-int doctor_report(const char *needs, struct buf *out, struct err *e);
+int doctor_check_nodes(const struct needs *n, const struct hostlist *names,
+		       struct doctor_node *nodes, struct err *e);
+/* Runs on a node: prints its findings as the lines that doctor_check_nodes() reads. */
+int doctor_report_node(const char *needs, struct buf *out, struct err *e);
 
 /* Prints the report. nodes: the findings of each node; a single node's name is not repeated. quiet:
  * leaves out findings with the level FINDING_OK. */
-void doctor_page(const struct doctor_node *nodes, int n, bool colour, bool quiet, int columns,
-		 struct buf *out);
+void doctor_print(const struct doctor_node *nodes, int n, bool colour, bool quiet, int columns,
+		  struct buf *out);
 json_t *doctor_json(const struct doctor_node *nodes, int n);
 
 #endif

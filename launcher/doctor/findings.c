@@ -24,7 +24,7 @@ void doctor_findings_fini(struct findings *f)
 	*f = (struct findings){ .rows = NULL };
 }
 
-static struct finding *add(struct findings *f)
+static struct finding *add_row(struct findings *f)
 {
 	if (f->n == f->cap) {
 		int cap = f->cap ? 2 * f->cap : 32;
@@ -45,7 +45,7 @@ static struct finding *add(struct findings *f)
 
 /* Copies the text. It is never cut inside a character. A '?' replaces each byte that is not
  * printable text: paths may contain such bytes, and JSON does not allow them. */
-static void cut(char *to, size_t size, const char *text)
+static void copy_text(char *to, size_t size, const char *text)
 {
 	const char *bad;
 	size_t len = strnlen(text, size);
@@ -60,26 +60,26 @@ static void cut(char *to, size_t size, const char *text)
 }
 
 static void __attribute__((format(printf, 5, 0)))
-put(struct findings *f, enum finding_level level, const char *object, const char *remedy,
-    const char *fmt, va_list ap)
+add_finding(struct findings *f, enum finding_level level, const char *object, const char *remedy,
+	    const char *fmt, va_list ap)
 {
 	char text[1024];
-	struct finding *x = add(f);
+	struct finding *x = add_row(f);
 	if (!x)
 		return;
 	vsnprintf(text, sizeof text, fmt, ap);
 	x->level = level;
-	cut(x->check, sizeof x->check, f->check ? f->check : "");
-	cut(x->object, sizeof x->object, object);
-	cut(x->found, sizeof x->found, text);
-	cut(x->remedy, sizeof x->remedy, remedy);
+	copy_text(x->check, sizeof x->check, f->check ? f->check : "");
+	copy_text(x->object, sizeof x->object, object);
+	copy_text(x->found, sizeof x->found, text);
+	copy_text(x->remedy, sizeof x->remedy, remedy);
 }
 
 void doctor_found_ok(struct findings *f, const char *object, const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
-	put(f, FINDING_OK, object, "", fmt, ap);
+	add_finding(f, FINDING_OK, object, "", fmt, ap);
 	va_end(ap);
 }
 
@@ -88,7 +88,7 @@ void doctor_found_bad(struct findings *f, enum finding_level level, const char *
 {
 	va_list ap;
 	va_start(ap, fmt);
-	put(f, level, object, remedy, fmt, ap);
+	add_finding(f, level, object, remedy, fmt, ap);
 	va_end(ap);
 }
 
@@ -133,14 +133,14 @@ static int level_of(const char *word)
 }
 
 /* The text is cut and cleaned again, because another process or node wrote it. */
-static void take_text(const json_t *o, const char *key, char *to, size_t size)
+static void read_text(const json_t *o, const char *key, char *to, size_t size)
 {
 	const char *text = json_string_value(json_object_get(o, key));
-	cut(to, size, text ? text : "");
+	copy_text(to, size, text ? text : "");
 }
 
 /* Each check has its own key. */
-static void take_facts(struct findings *f, const json_t *facts)
+static void merge_facts(struct findings *f, const json_t *facts)
 {
 	if (!json_is_object(facts) || !json_object_size(facts))
 		return;
@@ -149,7 +149,7 @@ static void take_facts(struct findings *f, const json_t *facts)
 	json_object_update(f->facts, (json_t *)facts);
 }
 
-int doctor_findings_take(struct findings *f, const json_t *doc)
+int doctor_findings_read(struct findings *f, const json_t *doc)
 {
 	const json_t *list = json_object_get(doc, "findings");
 	int before = f->n;
@@ -160,17 +160,17 @@ int doctor_findings_take(struct findings *f, const json_t *doc)
 	json_array_foreach((json_t *)list, i, o)
 	{
 		int level = level_of(json_string_value(json_object_get(o, "level")));
-		struct finding *x = level < 0 ? NULL : add(f);
+		struct finding *x = level < 0 ? NULL : add_row(f);
 		if (!x) {
 			f->n = before;
 			return -1;
 		}
 		x->level = (enum finding_level)level;
-		take_text(o, "check", x->check, sizeof x->check);
-		take_text(o, "object", x->object, sizeof x->object);
-		take_text(o, "found", x->found, sizeof x->found);
-		take_text(o, "remedy", x->remedy, sizeof x->remedy);
+		read_text(o, "check", x->check, sizeof x->check);
+		read_text(o, "object", x->object, sizeof x->object);
+		read_text(o, "found", x->found, sizeof x->found);
+		read_text(o, "remedy", x->remedy, sizeof x->remedy);
 	}
-	take_facts(f, json_object_get(doc, "facts"));
+	merge_facts(f, json_object_get(doc, "facts"));
 	return 0;
 }

@@ -10,16 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct patient {
+struct gpu_check {
 	const struct gpu_state *g;
 	struct findings *f;
 	char object[48];
 	int warnings, bad;
 };
 
-static void say(void *arg, enum gpu_level level, const char *found, const char *remedy)
+static void report_problem(void *arg, enum gpu_level level, const char *found, const char *remedy)
 {
-	struct patient *p = arg;
+	struct gpu_check *p = arg;
 	p->warnings += level != GPU_BAD;
 	p->bad += level == GPU_BAD;
 	doctor_found_bad(p->f, level == GPU_BAD ? FINDING_FAIL : FINDING_WARN, p->object, remedy,
@@ -37,7 +37,7 @@ static int links_of_siblings(const struct gpu_states *s, const struct gpu_state 
 	return most;
 }
 
-static void judge_links(const struct gpu_states *s, struct patient *p)
+static void check_links(const struct gpu_states *s, struct gpu_check *p)
 {
 	const struct gpu_state *g = p->g;
 	int usual = links_of_siblings(s, g);
@@ -49,59 +49,57 @@ static void judge_links(const struct gpu_states *s, struct patient *p)
 	if (down)
 		snprintf(which, sizeof which, ": link%s %s %s down", human_s(down), g->links_down,
 			 down == 1 ? "is" : "are");
-	snprintf(text, sizeof text, "%d of %d NVLinks are up, and its siblings have %d%s",
+	snprintf(text, sizeof text, "%d of %d NVLinks are up, but GPUs of the same model have %d%s",
 		 g->links_up, g->links, usual, which);
 	snprintf(remedy, sizeof remedy,
-		 "nvidia-smi nvlink -s -i %d; look at fabricmanager's log, then reset the GPU or "
-		 "reseat it",
+		 "run nvidia-smi nvlink -s -i %d and read the log of fabricmanager; then reset the "
+		 "GPU or reseat it",
 		 g->index);
-	say(p, GPU_WARN, text, remedy);
+	report_problem(p, GPU_WARN, text, remedy);
 }
 
-static void judge_use(const struct needs *n, struct patient *p)
+static void check_use(const struct needs *n, struct gpu_check *p)
 {
 	const struct gpu_state *g = p->g;
 	char text[256], need[HUMAN], there[HUMAN], all[HUMAN];
 	if (g->n_processes > 0) {
 		const struct gpu_process *first = &g->processes[0];
-		snprintf(text, sizeof text, "%d program%s on it: pid %d%s%s%s, %s", g->n_processes,
-			 g->n_processes > 1 ? "s are" : " is", first->pid, *first->name ? " (" : "",
-			 first->name, *first->name ? ")" : "",
-			 first->bytes >= 0 ? human_bytes(first->bytes, all) : "memory not told");
-		say(p, GPU_WARN, text,
-		    "end it, or leave the GPU out: CUDA_VISIBLE_DEVICES, or an allocation of whole "
-		    "nodes "
-		    "(--exclusive)");
+		snprintf(text, sizeof text, "%d program%s running on it: pid %d%s%s%s, %s",
+			 g->n_processes, g->n_processes > 1 ? "s are" : " is", first->pid,
+			 *first->name ? " (" : "", first->name, *first->name ? ")" : "",
+			 first->bytes >= 0 ? human_bytes(first->bytes, all) : "memory unknown");
+		report_problem(p, GPU_WARN, text,
+			       "end it, exclude the GPU with CUDA_VISIBLE_DEVICES, or request "
+			       "whole nodes (--exclusive)");
 	}
 	if (n->memory > 0 && g->memory_free >= 0 && g->memory_free < n->memory) {
-		snprintf(text, sizeof text, "%s of %s are free, and a rank of this job takes %s",
+		snprintf(text, sizeof text, "%s of %s are free, but a rank of this job needs %s",
 			 human_bytes(g->memory_free, there), human_bytes(g->memory, all),
 			 human_bytes(n->memory, need));
-		say(p, GPU_BAD, text,
-		    "end what holds the memory; or lower batch.micro, raise parallel.tp or pp, or "
-		    "use "
-		    "recompute.mode = full");
+		report_problem(p, GPU_BAD, text,
+			       "end the programs that hold the memory; or lower batch.micro, raise "
+			       "parallel.tp or parallel.pp, or set recompute.mode = full");
 	}
 }
 
-static int examine(const struct gpu_states *s, const struct gpu_state *g, const struct needs *n,
-		   struct findings *f, int *usable)
+static int check_gpu(const struct gpu_states *s, const struct gpu_state *g, const struct needs *n,
+		     struct findings *f, int *usable)
 {
-	struct patient p = { .g = g, .f = f };
+	struct gpu_check p = { .g = g, .f = f };
 	snprintf(p.object, sizeof p.object, "GPU%d%s%s%s", g->index, *g->bus ? " (" : "", g->bus,
 		 *g->bus ? ")" : "");
-	topo_gpu_judge(g, say, &p);
+	topo_gpu_judge(g, report_problem, &p);
 	if (!*g->trouble) {
-		judge_links(s, &p);
-		judge_use(n, &p);
+		check_links(s, &p);
+		check_use(n, &p);
 	}
 	*usable += !p.bad;
 	return p.bad || p.warnings;
 }
 
 /* Reports all GPUs without a problem in one line. */
-static void tell_sound(const struct gpu_states *s, int sound, const struct gpu_state *first,
-		       struct findings *f)
+static void report_healthy(const struct gpu_states *s, int sound, const struct gpu_state *first,
+			   struct findings *f)
 {
 	char least[HUMAN], object[24], links[48] = "";
 	double there = -1;
@@ -118,31 +116,31 @@ static void tell_sound(const struct gpu_states *s, int sound, const struct gpu_s
 }
 
 /* SXM modules communicate over NVLink only. PCIe cards work without NVLink. */
-static void judge_fabric(const struct gpu_states *s, struct findings *f)
+static void check_fabric(const struct gpu_states *s, struct findings *f)
 {
 	for (int i = 0; i < s->n; i++)
 		if (*s->gpus[i].trouble || !s->gpus[i].links || s->gpus[i].links_up)
 			return;
 	if (s->n > 1 && !strstr(s->gpus[0].name, "PCIe"))
-		doctor_found_bad(
-			f, FINDING_WARN, "NVLink",
-			"systemctl status nvidia-fabricmanager where there are NVSwitches; cards "
-			"without bridges have none, then this is as it should be",
-			"none of the %d links that each GPU has is up", s->gpus[0].links);
+		doctor_found_bad(f, FINDING_WARN, "NVLink",
+				 "if the node has NVSwitches, run systemctl status "
+				 "nvidia-fabricmanager; cards "
+				 "without bridges have no NVLinks, and nothing is wrong",
+				 "none of the %d NVLinks of each GPU is up", s->gpus[0].links);
 }
 
-static void judge_count(const struct gpu_states *s, int usable, const struct needs *n,
+static void check_count(const struct gpu_states *s, int usable, const struct needs *n,
 			struct findings *f)
 {
 	char hidden[64] = "";
 	if (s->hidden)
-		snprintf(hidden, sizeof hidden, "; CUDA_VISIBLE_DEVICES leaves out %d", s->hidden);
+		snprintf(hidden, sizeof hidden, "; CUDA_VISIBLE_DEVICES hides %d", s->hidden);
 	if (n->cuda && usable < n->ranks)
 		doctor_found_bad(
 			f, FINDING_FAIL, "GPUs",
-			"repair those above, plan for fewer ranks a node, or ask for other nodes",
-			"%d of %d can be trained on, and the job puts %d rank%s on this node%s",
-			usable, s->n, n->ranks, human_s(n->ranks), hidden);
+			"repair the GPUs above, plan fewer ranks per node, or request other nodes",
+			"%d of %d can be used, but the job has %d rank%s on this node%s", usable,
+			s->n, n->ranks, human_s(n->ranks), hidden);
 	else if (s->hidden)
 		doctor_found_ok(f, "GPUs", "%d of %d%s", s->n, s->n + s->hidden, hidden);
 }
@@ -155,25 +153,25 @@ void doctor_check_gpus(const struct needs *n, struct findings *f)
 	int sound = 0, usable = 0;
 	if (topo_gpu_states_read(NVML_LIBRARY, getenv("CUDA_VISIBLE_DEVICES"), &s, &e)) {
 		if (e.code == ERR_NOTFOUND && !n->cuda)
-			doctor_found_ok(f, "GPUs", "none of NVIDIA's here");
+			doctor_found_ok(f, "GPUs", "no NVIDIA GPU");
 		else
 			doctor_found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "GPUs",
-					 "see what nvidia-smi says; in a container, start it with "
-					 "the GPUs (--gpus all, --nv)",
+					 "run nvidia-smi; start a container with its GPUs "
+					 "(--gpus all, --nv)",
 					 "%s", e.text);
 		return;
 	}
 	doctor_found_facts(f, doctor_gpu_facts(&s));
 	for (int i = 0; i < s.n; i++) {
-		if (examine(&s, &s.gpus[i], n, f, &usable))
+		if (check_gpu(&s, &s.gpus[i], n, f, &usable))
 			continue;
 		sound++;
 		first = first ? first : &s.gpus[i];
 	}
 	if (sound)
-		tell_sound(&s, sound, first, f);
-	judge_fabric(&s, f);
-	judge_count(&s, usable, n, f);
+		report_healthy(&s, sound, first, f);
+	check_fabric(&s, f);
+	check_count(&s, usable, n, f);
 	if (!s.n && !n->cuda && !s.hidden)
 		doctor_found_ok(f, "GPUs", "none");
 	topo_gpu_states_free(&s);
@@ -195,8 +193,7 @@ void doctor_check_near(const struct needs *n, struct findings *f)
 	struct err e = ERR_INIT;
 	(void)n;
 	if (topo_cluster_probe("local", true, &c, &e)) {
-		doctor_found_bad(f, FINDING_WARN, "hardware", "see what muster topo says", "%s",
-				 e.text);
+		doctor_found_bad(f, FINDING_WARN, "hardware", "run muster topo", "%s", e.text);
 		return;
 	}
 	const struct node_kind *k = &c.kinds[0];
@@ -208,25 +205,26 @@ void doctor_check_near(const struct needs *n, struct findings *f)
 			continue;
 		counts[d->nic_link]++;
 		if (d->nic_link == LINK_SYS)
-			doctor_found_bad(
-				f, FINDING_WARN, d->name,
-				"a slot near it for an adapter; muster topo shows the whole",
-				"its nearest adapter, %s, is across sockets", k->nics[d->nic].name);
+			doctor_found_bad(f, FINDING_WARN, d->name,
+					 "move an adapter to a slot of the same socket; muster "
+					 "topo shows the node",
+					 "its nearest adapter, %s, is on another socket",
+					 k->nics[d->nic].name);
 	}
 	if (unseen)
 		doctor_found_bad(
 			f, FINDING_WARN, "PCI devices",
-			"apt install libhwloc-plugins (HWLOC_COMPONENTS must not leave out pci)",
-			"hwloc shows no place for %d of %d GPUs", unseen, k->devices);
+			"apt install libhwloc-plugins (HWLOC_COMPONENTS must not exclude pci)",
+			"hwloc reports no position of %d of %d GPUs", unseen, k->devices);
 	for (int kind = LINK_SYS + 1; kind < LINK_KINDS; kind++)
 		if (counts[kind] && nearness[kind])
 			doctor_found_ok(f, "GPU to adapter", "%d GPU%s with one %s (%s)",
 					counts[kind], human_s(counts[kind]), nearness[kind],
 					topo_link_word((enum link_kind)kind));
 	if (!k->parts)
-		doctor_found_ok(f, "hardware", "%d × %s; muster topo shows it", k->devices,
+		doctor_found_ok(f, "hardware", "%d × %s; muster topo shows them", k->devices,
 				k->device);
 	else if (!unseen && !f->n)
-		doctor_found_ok(f, "GPU to adapter", "no adapter that hwloc shows");
+		doctor_found_ok(f, "GPU to adapter", "hwloc reports no adapter");
 	topo_cluster_free(&c);
 }

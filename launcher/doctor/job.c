@@ -9,26 +9,26 @@
 #include <string.h>
 
 #define DATA_SECONDS 10.0
-#define SAYS         "muster data show: "
+#define PREFIX       "muster data show: "
 
 void doctor_check_job(const struct needs *n, struct findings *f)
 {
 	char memory[HUMAN], host[HUMAN];
 	if (!n->job)
 		doctor_found_ok(f, "job",
-				"none given: muster doctor JOB.ini tells what a job needs, too");
+				"no job file was given; muster doctor JOB.ini also checks what a "
+				"job needs");
 	else if (*n->trouble)
 		doctor_found_bad(f, FINDING_FAIL, "job",
-				 "muster plan shows the job on this machine; muster run --help "
-				 "explains its keys",
+				 "run muster plan with this job; muster run --help explains the "
+				 "keys",
 				 "%s", n->trouble);
 	else if (n->cuda)
-		doctor_found_ok(f, "job",
-				"%d rank%s a node at most, each with %s of a GPU's memory",
+		doctor_found_ok(f, "job", "at most %d rank%s per node, each with %s of GPU memory",
 				n->ranks, human_s(n->ranks), human_bytes(n->memory, memory));
 	else
 		doctor_found_ok(f, "job",
-				"%d rank%s a node at most, together with %s of its memory",
+				"at most %d rank%s per node, together with %s of its memory",
 				n->ranks, human_s(n->ranks), human_bytes(n->host_memory, host));
 }
 
@@ -40,26 +40,28 @@ void doctor_check_data(const struct needs *n, struct findings *f)
 	struct buf out = BUF_INIT;
 	if (!*n->data) {
 		if (n->job)
-			doctor_found_bad(f, FINDING_FAIL, "data",
-					 "data.path=PREFIX names what muster data pack wrote",
-					 "data.path is not given");
+			doctor_found_bad(
+				f, FINDING_FAIL, "data",
+				"set data.path to the PREFIX of what muster data pack wrote",
+				"data.path is not set");
 		else
-			doctor_found_ok(f, "data", "no job, no data");
+			doctor_found_ok(f, "data", "no job file was given");
 		return;
 	}
 	if (launcher_agent_path(path, sizeof path, &e)) {
-		doctor_found_bad(f, FINDING_FAIL, "data", "see muster-agent above",
-				 "cannot be looked at");
+		doctor_found_bad(f, FINDING_FAIL, "data", "repair muster-agent first (see above)",
+				 "it cannot be read without muster-agent");
 		return;
 	}
 	char *const argv[] = { path, "data", "show", (char *)n->data, NULL };
 	const struct child_command c = { .argv = argv, .out = -1, .tied = true };
 	if (launcher_child_run(&c, DATA_SECONDS, &out, &e)) {
-		const char *own = strstr(e.text, SAYS);
-		doctor_found_bad(f, FINDING_FAIL, "data",
-				 "a relative path begins where muster is started, and every node "
-				 "must see it",
-				 "%s", own ? own + strlen(SAYS) : e.text);
+		const char *own = strstr(e.text, PREFIX);
+		doctor_found_bad(
+			f, FINDING_FAIL, "data",
+			"a relative path starts in the folder where muster is started; every "
+			"node must have access to it",
+			"%s", own ? own + strlen(PREFIX) : e.text);
 	} else {
 		doctor_found_ok(f, "data", "%s can be read", n->data);
 	}

@@ -45,16 +45,14 @@ static void check_address_space(const struct needs *n, struct findings *f)
 	if (n->cuda || rank + ADDRESS_LEAST > limit)
 		doctor_found_bad(f, FINDING_FAIL, "address space",
 				 "ulimit -v unlimited (/etc/security/limits.conf: as)",
-				 "limited to %s by ulimit -v: an agent takes %s%s", text,
-				 n->cuda ? "more for CUDA alone"
+				 "ulimit -v limits it to %s, but an agent needs %s%s", text,
+				 n->cuda ? "more for CUDA"
 					 : human_bytes(rank + ADDRESS_LEAST, need),
 				 n->cuda ? "" : " or more");
 	else
-		doctor_found_bad(
-			f, FINDING_WARN, "address space",
-			"ulimit -v unlimited (/etc/security/limits.conf: as)",
-			"limited to %s by ulimit -v: memory that is reserved counts there too",
-			text);
+		doctor_found_bad(f, FINDING_WARN, "address space",
+				 "ulimit -v unlimited (/etc/security/limits.conf: as)",
+				 "ulimit -v limits it to %s, and reserved memory counts too", text);
 }
 
 static void check_file_sizes(struct findings *f)
@@ -64,8 +62,8 @@ static void check_file_sizes(struct findings *f)
 	if (!getrlimit(RLIMIT_FSIZE, &sizes) && sizes.rlim_cur != RLIM_INFINITY)
 		doctor_found_bad(f, FINDING_WARN, "file sizes",
 				 "ulimit -f unlimited (/etc/security/limits.conf: fsize)",
-				 "limited to %s by ulimit -f: larger shards of a checkpoint and "
-				 "longer logs cannot be written",
+				 "ulimit -f limits them to %s: larger files of a checkpoint or a "
+				 "log cannot be written",
 				 limit_text(sizes.rlim_cur, true, text));
 }
 
@@ -81,7 +79,7 @@ void doctor_check_limits(const struct needs *n, struct findings *f)
 			f, FINDING_WARN, "open files",
 			"raise the hard limit (ulimit -Hn 65536; /etc/security/limits.conf; "
 			"Slurm: PropagateResourceLimitsExcept=NOFILE)",
-			"at most %s; large jobs and data of many files need more",
+			"at most %s: large jobs and data of many files need more",
 			limit_text(files.rlim_max, false, text));
 	else
 		doctor_found_ok(f, "open files", "%s, up to %s",
@@ -93,7 +91,7 @@ void doctor_check_limits(const struct needs *n, struct findings *f)
 		doctor_found_bad(f, FINDING_WARN, "locked memory",
 				 "ulimit -l unlimited (/etc/security/limits.conf; for Slurm's jobs "
 				 "LimitMEMLOCK=infinity in slurmd's unit)",
-				 "%s: NCCL's memory for InfiniBand may not fit",
+				 "at most %s: NCCL may need more for InfiniBand",
 				 limit_text(locked.rlim_cur, true, text));
 	else
 		doctor_found_ok(f, "locked memory", "%s", limit_text(locked.rlim_cur, true, text));
@@ -106,7 +104,8 @@ void doctor_check_memory(const struct needs *n, struct findings *f)
 	char free_text[HUMAN], all_text[HUMAN], need[HUMAN], total_text[HUMAN];
 	double there = meminfo_read("MemAvailable"), total = meminfo_read("MemTotal");
 	if (topo_host_get(&h, &e)) {
-		doctor_found_bad(f, FINDING_FAIL, "memory", "see what lstopo says", "%s", e.text);
+		doctor_found_bad(f, FINDING_FAIL, "memory", "run lstopo (package hwloc)", "%s",
+				 e.text);
 		return;
 	}
 	bool cut = h->memory < 0.98 * total;
@@ -116,10 +115,11 @@ void doctor_check_memory(const struct needs *n, struct findings *f)
 	if (n->host_memory > there)
 		doctor_found_bad(
 			f, FINDING_FAIL, "memory",
-			"end other programs, ask for more memory (Slurm: --mem=0), or spread the "
-			"ranks over more nodes",
-			"the job's %d rank%s here take %s, and %s of %s are available", n->ranks,
-			human_s(n->ranks), human_bytes(n->host_memory, need), free_text, all_text);
+			"end other programs, request more memory (Slurm: --mem=0), or use more "
+			"nodes",
+			"the job's %d rank%s on this node need%s %s, but %s of %s are available",
+			n->ranks, human_s(n->ranks), n->ranks == 1 ? "s" : "",
+			human_bytes(n->host_memory, need), free_text, all_text);
 	else if (cut)
 		doctor_found_ok(f, "memory",
 				"%s available; the control group grants %s of the node's %s",
@@ -136,20 +136,20 @@ void doctor_check_shm(const struct needs *n, struct findings *f)
 	if (statvfs("/dev/shm", &s)) {
 		if (matters)
 			doctor_found_bad(f, FINDING_WARN, "/dev/shm",
-					 "mount a tmpfs there: NCCL needs it", "not there");
+					 "mount a tmpfs there: NCCL needs it", "it does not exist");
 		else
-			doctor_found_ok(f, "/dev/shm", "not there, and only GPUs need it");
+			doctor_found_ok(f, "/dev/shm", "it does not exist, but only GPUs need it");
 		return;
 	}
 	double there = (double)s.f_bavail * (double)s.f_frsize;
 	human_bytes(there, text);
 	human_bytes((double)s.f_blocks * (double)s.f_frsize, all);
 	if (matters && there < SHM_LEAST)
-		doctor_found_bad(
-			f, FINDING_WARN, "/dev/shm",
-			"docker run --shm-size=8g or --ipc=host; else remove what old runs left in "
-			"it",
-			"%s of %s free: too little for NCCL", text, all);
+		doctor_found_bad(f, FINDING_WARN, "/dev/shm",
+				 "start a container with --shm-size=8g or --ipc=host, or remove "
+				 "files that old "
+				 "runs left there",
+				 "%s of %s free, which is too little for NCCL", text, all);
 	else
 		doctor_found_ok(f, "/dev/shm", "%s of %s free", text, all);
 }
@@ -186,14 +186,15 @@ void doctor_check_cpu(const struct needs *n, struct findings *f)
 	double quota = cpu_quota();
 	(void)n;
 	if (topo_host_get(&h, &e)) {
-		doctor_found_bad(f, FINDING_FAIL, "cores", "see what lstopo says", "%s", e.text);
+		doctor_found_bad(f, FINDING_FAIL, "cores", "run lstopo (package hwloc)", "%s",
+				 e.text);
 		return;
 	}
 	if (quota > 0 && quota < h->n_cores)
-		doctor_found_bad(
-			f, FINDING_WARN, "cores",
-			"ask for as many CPUs as there are threads, or set launch.threads lower",
-			"%d, and the control group grants the time of %.1f", h->n_cores, quota);
+		doctor_found_bad(f, FINDING_WARN, "cores",
+				 "request one CPU per thread, or lower launch.threads",
+				 "%d, but the control group grants the CPU time of %.1f",
+				 h->n_cores, quota);
 	else
 		doctor_found_ok(f, "cores", "%d in %d NUMA domain%s", h->n_cores, h->n_numa,
 				human_s(h->n_numa));
@@ -205,7 +206,7 @@ void doctor_check_cpu(const struct needs *n, struct findings *f)
 	if (!strcmp(governor, "powersave") && !strstr(driver, "pstate"))
 		doctor_found_bad(f, FINDING_WARN, "governor",
 				 "cpupower frequency-set -g performance",
-				 "powersave: clocks stay low");
+				 "powersave: the clocks stay low");
 	else if (*governor)
 		doctor_found_ok(f, "governor", "%s", governor);
 }

@@ -13,7 +13,7 @@ json_t *doctor_needs_json(const struct needs *n)
 			 "interface", n->interface, "trouble", n->trouble);
 }
 
-static int take_text(char *to, size_t size, const char *text)
+static int copy_fitting(char *to, size_t size, const char *text)
 {
 	size_t len = strlen(text);
 	if (len >= size)
@@ -22,7 +22,7 @@ static int take_text(char *to, size_t size, const char *text)
 	return 0;
 }
 
-int doctor_needs_take(const json_t *doc, struct needs *out)
+int doctor_needs_from_json(const json_t *doc, struct needs *out)
 {
 	struct needs n = { .job = false };
 	const char *run_dir, *ckpt_dir, *data, *interface, *trouble;
@@ -34,11 +34,11 @@ int doctor_needs_take(const json_t *doc, struct needs *out)
 			&run_dir, "ckpt_dir", &ckpt_dir, "data", &data, "interface", &interface,
 			"trouble", &trouble))
 		return -1;
-	if (take_text(n.run_dir, sizeof n.run_dir, run_dir) ||
-	    take_text(n.ckpt_dir, sizeof n.ckpt_dir, ckpt_dir) ||
-	    take_text(n.data, sizeof n.data, data) ||
-	    take_text(n.interface, sizeof n.interface, interface) ||
-	    take_text(n.trouble, sizeof n.trouble, trouble))
+	if (copy_fitting(n.run_dir, sizeof n.run_dir, run_dir) ||
+	    copy_fitting(n.ckpt_dir, sizeof n.ckpt_dir, ckpt_dir) ||
+	    copy_fitting(n.data, sizeof n.data, data) ||
+	    copy_fitting(n.interface, sizeof n.interface, interface) ||
+	    copy_fitting(n.trouble, sizeof n.trouble, trouble))
 		return -1;
 	n.job = job;
 	n.cuda = cuda;
@@ -50,11 +50,11 @@ int doctor_needs_take(const json_t *doc, struct needs *out)
 int doctor_needs_read(const char *text, struct needs *out, struct err *e)
 {
 	json_t *doc = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-	int rc = doc ? doctor_needs_take(doc, out) : -1;
+	int rc = doc ? doctor_needs_from_json(doc, out) : -1;
 	json_decref(doc);
 	return rc ? err_set(e, ERR_USAGE,
-			    "--report: what follows it is no needs of a job; muster doctor itself "
-			    "gives it to the "
-			    "nodes")
+			    "--report: its value is invalid; only muster doctor uses this option, "
+			    "for the "
+			    "nodes of an allocation")
 		  : 0;
 }

@@ -4,6 +4,8 @@
 #include "launcher/job_cluster.h"
 #include "plan/plan.h"
 #include "plan/search/search.h"
+#include "plan/spec/model/zero.h"
+#include "plan/spec/optimizers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +16,22 @@
 #define SECONDS          20.0
 #define SECONDS_OF_NODES 60.0
 
+/* The bytes of one checkpoint: the fp32 parameters of the whole model and the states that the
+ * optimizer keeps of them. */
+static double checkpoint_bytes(const struct job *job, const struct model_shape *m)
+{
+	const struct stage all = { .layer_hi = (int)m->layers, .first = true, .last = true };
+	const struct share whole = { .tp = 1, .ep = 1, .chunks = &all, .n_chunks = 1 };
+	struct zero_cut cuts[ZERO_CLASSES];
+	for (int i = 0; i < ZERO_CLASSES; i++)
+		cuts[i] = (struct zero_cut){ .shards = 1, .copies = 1 };
+	return (double)sizeof(float) * (zero_saved(m, &whole, 0, cuts) +
+					optimizer_saved(job->optimizer.kind, m, &whole, 0, cuts));
+}
+
 /* Sets the values of the node that needs most. */
-static int of_plan(const struct plan *p, int nodes, const struct job *job, struct needs *out,
-		   struct err *e)
+static int sum_needs(const struct plan *p, int nodes, const struct job *job, struct needs *out,
+		     struct err *e)
 {
 	double *memory = calloc((size_t)nodes + 1, sizeof *memory);
 	if (!memory)
@@ -32,10 +47,8 @@ static int of_plan(const struct plan *p, int nodes, const struct job *job, struc
 								      : out->host_memory;
 	}
 	free(memory);
-	/* fp32 parameters and optimizer states */
-	double saved = 4.0 * (1 + optimizer_full_states(job->optimizer.kind));
-	out->checkpoint = saved * (double)shape_params(&p->shape) *
-			  (double)(job->checkpoint.keep + 1);
+	/* one more than are kept, because the next one is written before the oldest is removed */
+	out->checkpoint = checkpoint_bytes(job, &p->shape) * (double)(job->checkpoint.keep + 1);
 	return 0;
 }
 
@@ -49,8 +62,8 @@ static bool has_gpus(const struct cluster *c)
 
 /* Plans the job. It is an error if the job uses GPUs and this machine has none. The function is not
  * inlined, because otherwise the caller's frame would hold a job in addition to struct needs. */
-__attribute__((noinline)) static int plan_of(const struct job *given, struct needs *out,
-					     struct err *e)
+__attribute__((noinline)) static int plan_job(const struct job *given, struct needs *out,
+					      struct err *e)
 {
 	struct job job = *given;
 	struct cluster c;
@@ -59,16 +72,16 @@ __attribute__((noinline)) static int plan_of(const struct job *given, struct nee
 		return -1;
 	if (out->cuda && !has_gpus(&c)) {
 		topo_cluster_free(&c);
-		return err_set(e, ERR_NOTFOUND,
-			       "[job] device is cuda, and there is no GPU here; ask where it shall "
-			       "run: salloc … "
-			       "muster doctor JOB.ini");
+		return err_set(
+			e, ERR_NOTFOUND,
+			"[job] device = cuda: there is no GPU here; check the nodes that the job "
+			"will run on: salloc … muster doctor JOB.ini");
 	}
 	int rc = job.open ? search_resolve(&job, &c, e) : 0;
 	if (!rc)
 		rc = plan_build(&job, &c, &p, e);
 	if (!rc) {
-		rc = of_plan(&p, c.n_nodes, &job, out, e);
+		rc = sum_needs(&p, c.n_nodes, &job, out, e);
 		plan_free(&p);
 	}
 	topo_cluster_free(&c);
@@ -77,11 +90,11 @@ __attribute__((noinline)) static int plan_of(const struct job *given, struct nee
 
 /* Runs like a check, in its own process, so a driver that hangs or crashes does not stop the
  * doctor. */
-static void plan_here(const struct needs *n, struct findings *f)
+static void check_plan(const struct needs *n, struct findings *f)
 {
 	struct needs out = *n;
 	struct err e = ERR_INIT;
-	if (plan_of(n->given, &out, &e) || job_check_run(n->given, n->file, &e))
+	if (plan_job(n->given, &out, &e) || job_check_run(n->given, n->file, &e))
 		snprintf(out.trouble, sizeof out.trouble, "%.*s", (int)sizeof out.trouble - 1,
 			 e.text);
 	doctor_found_facts(f, doctor_needs_json(&out));
@@ -90,7 +103,7 @@ static void plan_here(const struct needs *n, struct findings *f)
 void doctor_needs_of_job(const struct job *job, const char *file, struct needs *out)
 {
 	const struct check plan[] = { { "plan", out->slurm ? SECONDS_OF_NODES : SECONDS, false,
-					NULL, plan_here },
+					NULL, check_plan },
 				      { NULL, 0, false, NULL, NULL } };
 	struct findings f = { .rows = NULL };
 	out->job = true;
@@ -102,9 +115,10 @@ void doctor_needs_of_job(const struct job *job, const char *file, struct needs *
 	out->given = job;
 	out->file = file;
 	doctor_run(plan, out, DOCTOR_ALL, &f);
-	if (doctor_needs_take(json_object_get(f.facts, plan->name), out))
+	if (doctor_needs_from_json(json_object_get(f.facts, plan->name), out))
 		snprintf(out->trouble, sizeof out->trouble,
-			 "planning it failed: %s; see what is said of the driver, or of Slurm",
-			 f.n ? f.rows[0].found : "no answer");
+			 "the job cannot be planned: %s; look at the lines about the driver or "
+			 "Slurm",
+			 f.n ? f.rows[0].found : "there was no answer");
 	doctor_findings_fini(&f);
 }

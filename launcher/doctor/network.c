@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* Reads the first line of a file in a folder. */
-static void line_in(const char *folder, const char *name, char *out, size_t size)
+static void read_line(const char *folder, const char *name, char *out, size_t size)
 {
 	char path[512];
 	snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -26,14 +26,14 @@ static const char *base_name(const char *path)
 }
 
 /* Makes "mlx5_0 port 1" from /sys/class/infiniband/mlx5_0/ports/1. */
-static void port_name(const char *path, char out[80])
+static void format_port_name(const char *path, char out[80])
 {
 	const char *device = path + strlen("/sys/class/infiniband/");
 	snprintf(out, 80, "%.*s port %s", (int)strcspn(device, "/"), device, base_name(path));
 }
 
 /* A port in state 4 ("4: ACTIVE") is active. Returns the number of active ports. */
-static int infiniband(struct findings *f, int *all)
+static int count_active_ports(struct findings *f, int *all)
 {
 	glob_t g;
 	int up = 0;
@@ -43,14 +43,13 @@ static int infiniband(struct findings *f, int *all)
 	*all = (int)g.gl_pathc;
 	for (size_t i = 0; i < g.gl_pathc; i++) {
 		char state[64], name[80];
-		line_in(g.gl_pathv[i], "state", state, sizeof state);
-		port_name(g.gl_pathv[i], name);
+		read_line(g.gl_pathv[i], "state", state, sizeof state);
+		format_port_name(g.gl_pathv[i], name);
 		up += state[0] == '4';
 		if (state[0] != '4')
 			doctor_found_bad(f, FINDING_WARN, name,
-					 "look at cable, switch port and subnet manager (ibstat); "
-					 "NCCL_IB_HCA "
-					 "leaves it out",
+					 "check the cable, the switch port and the subnet manager "
+					 "(ibstat), or exclude the port with NCCL_IB_HCA",
 					 "%s", *state ? state : "its state cannot be read");
 	}
 	globfree(&g);
@@ -59,7 +58,7 @@ static int infiniband(struct findings *f, int *all)
 
 /* Counts the network interfaces with a device behind them, which excludes loopback, bridges and
  * tunnels. Returns the number of those that are not down. */
-static int ethernet(int *all)
+static int count_ethernet(int *all)
 {
 	glob_t g;
 	int up = 0;
@@ -70,7 +69,7 @@ static int ethernet(int *all)
 		char folder[256], state[32];
 		snprintf(folder, sizeof folder, "%.*s",
 			 (int)(strlen(g.gl_pathv[i]) - strlen("/device")), g.gl_pathv[i]);
-		line_in(folder, "operstate", state, sizeof state);
+		read_line(folder, "operstate", state, sizeof state);
 		++*all;
 		up += strcmp(state, "down") != 0;
 	}
@@ -82,35 +81,36 @@ static void check_interface(const char *name, struct findings *f)
 {
 	char folder[160], state[32];
 	snprintf(folder, sizeof folder, "/sys/class/net/%.100s", name);
-	line_in(folder, "operstate", state, sizeof state);
+	read_line(folder, "operstate", state, sizeof state);
 	if (access(folder, F_OK))
-		doctor_found_bad(f, FINDING_FAIL, name,
-				 "ip link lists those that are here; set network.interface to one, "
-				 "or leave it out",
-				 "network.interface names it, and it is not on this node");
+		doctor_found_bad(
+			f, FINDING_FAIL, name,
+			"set network.interface to an interface that ip link lists, or leave it "
+			"empty",
+			"network.interface names it, but this node does not have it");
 	else if (!strcmp(state, "down"))
 		doctor_found_bad(f, FINDING_FAIL, name,
-				 "ip link set it up, or name another in network.interface",
-				 "network.interface names it, and it is down");
+				 "set it up (ip link), or name another one in network.interface",
+				 "network.interface names it, but it is down");
 	else
-		doctor_found_ok(f, name, "%s", *state ? state : "there");
+		doctor_found_ok(f, name, "%s", *state ? state : "it exists");
 }
 
 void doctor_check_adapters(const struct needs *n, struct findings *f)
 {
-	int ports, cards, active = infiniband(f, &ports), up = ethernet(&cards);
+	int ports, cards, active = count_active_ports(f, &ports), up = count_ethernet(&cards);
 	if (*n->interface)
 		check_interface(n->interface, f);
 	if (ports && !active)
 		doctor_found_bad(f, FINDING_WARN, "adapters",
-				 "start the subnet manager (opensm), or look at the switch",
-				 "no InfiniBand port of %d is active", ports);
+				 "start the subnet manager (opensm), or check the switch",
+				 "none of %d InfiniBand ports is active", ports);
 	else if (ports)
 		doctor_found_ok(f, "adapters",
 				"%d of %d InfiniBand port%s active, %d of %d Ethernet", active,
 				ports, human_s(ports), up, cards);
 	else if (cards && !up && n->slurm)
-		doctor_found_bad(f, FINDING_WARN, "adapters", "look at cable and switch",
+		doctor_found_bad(f, FINDING_WARN, "adapters", "check the cables and the switch",
 				 "none of %d is up", cards);
 	else
 		doctor_found_ok(f, "adapters", "%d of %d Ethernet up, no InfiniBand", up, cards);
@@ -127,20 +127,21 @@ static bool is_loopback(const struct addrinfo *a)
 
 void doctor_check_name(const struct needs *n, struct findings *f)
 {
-	static const char remedy[] = "put its address and name into /etc/hosts or DNS; "
-				     "network.interface names the interface "
-				     "that the ranks shall use";
+	static const char remedy[] = "add its address and name to /etc/hosts or DNS, or set "
+				     "network.interface to the interface that the ranks "
+				     "use";
 	char name[256] = "", text[NI_MAXHOST];
 	struct addrinfo *list = NULL, hints = { .ai_socktype = SOCK_STREAM };
 	enum finding_level level = n->slurm ? FINDING_WARN : FINDING_OK;
 	if (gethostname(name, sizeof name - 1) || !*name) {
-		doctor_found_bad(f, FINDING_WARN, "host name", remedy, "there is none");
+		doctor_found_bad(f, FINDING_WARN, "host name", remedy, "this host has no name");
 		return;
 	}
 	int rc = getaddrinfo(name, NULL, &hints, &list);
 	if (rc) {
 		doctor_found_bad(f, level, "host name", level ? remedy : "", "%s: %s%s", name,
-				 gai_strerror(rc), level ? "" : "; ranks on this host do without");
+				 gai_strerror(rc),
+				 level ? "" : "; ranks on one host do not need it");
 		return;
 	}
 	if (getnameinfo(list->ai_addr, list->ai_addrlen, text, sizeof text, NULL, 0,
@@ -149,7 +150,7 @@ void doctor_check_name(const struct needs *n, struct findings *f)
 	doctor_found_ok(
 		f, "host name", "%s is %s%s", name, text,
 		is_loopback(list) && n->slurm
-			? ", the loopback address: ranks use the interface towards the supervisor"
+			? ", a loopback address; ranks use the interface towards the supervisor"
 			: "");
 	freeaddrinfo(list);
 }

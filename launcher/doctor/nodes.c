@@ -12,7 +12,7 @@
 #define SECONDS      60.0 /* for the job step to start and for the slowest check */
 #define CLOCKS_APART 5.0  /* seconds; includes the start of the job step on all nodes */
 
-static json_t *report_of(const struct needs *n)
+static json_t *check_this_node(const struct needs *n)
 {
 	struct findings f = { .rows = NULL };
 	doctor_run(doctor_checks, n, DOCTOR_OF_NODE, &f);
@@ -22,44 +22,44 @@ static json_t *report_of(const struct needs *n)
 	return o;
 }
 
-int doctor_report(const char *needs, struct buf *out, struct err *e)
+int doctor_report_node(const char *needs, struct buf *out, struct err *e)
 {
 	struct needs n;
 	if (doctor_needs_read(needs, &n, e))
 		return -1;
-	json_t *o = report_of(&n);
+	json_t *o = check_this_node(&n);
 	char *text = o ? json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
 	json_decref(o);
 	if (text)
 		topo_nodes_print(TAG, text, strlen(text), out);
 	bool bad = !text || buf_failed(out);
 	free(text);
-	return bad ? err_set(e, ERR_NOMEM, "no memory to tell what was found") : 0;
+	return bad ? err_set(e, ERR_NOMEM, "no memory for the findings") : 0;
 }
 
-static void silent(struct findings *f, const char *why)
+static void report_silent_node(struct findings *f, const char *why)
 {
 	f->check = "node";
 	doctor_found_bad(f, FINDING_FAIL, "node",
-			 "scontrol show node tells its state; muster must lie in a folder that "
-			 "this node sees",
+			 "check its state with scontrol show node; muster must be in a folder "
+			 "that this node can read",
 			 "%s", why);
 }
 
 /* Reads a node's answer. time: the node's clock; -1: it is unknown. */
-static void take(struct doctor_node *node, struct buf *answer, double *time)
+static void read_answer(struct doctor_node *node, struct buf *answer, double *time)
 {
 	json_t *o = json_loadb(buf_str(answer), answer->len, JSON_REJECT_DUPLICATES, NULL);
 	const json_t *t = json_object_get(o, "time");
 	*time = json_is_number(t) ? json_number_value(t) : -1;
 	if (!answer->len)
-		silent(&node->found, "it told nothing");
-	else if (doctor_findings_take(&node->found, json_object_get(o, "found")))
-		silent(&node->found, "what it told cannot be read");
+		report_silent_node(&node->found, "it sent no answer");
+	else if (doctor_findings_read(&node->found, json_object_get(o, "found")))
+		report_silent_node(&node->found, "its answer cannot be read");
 	json_decref(o);
 }
 
-static int ascending(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 	return (x > y) - (x < y);
@@ -70,26 +70,26 @@ static int ascending(const void *a, const void *b)
 static void compare_clocks(struct doctor_node *nodes, const double *times, int n)
 {
 	double *sorted = malloc((size_t)n * sizeof *sorted);
-	int told = 0;
+	int known = 0;
 	for (int i = 0; sorted && i < n; i++)
 		if (times[i] >= 0)
-			sorted[told++] = times[i];
-	if (told)
-		qsort(sorted, (size_t)told, sizeof *sorted, ascending);
-	for (int i = 0; told && i < n; i++) {
-		double off = times[i] - sorted[told / 2];
+			sorted[known++] = times[i];
+	if (known)
+		qsort(sorted, (size_t)known, sizeof *sorted, compare_doubles);
+	for (int i = 0; known && i < n; i++) {
+		double off = times[i] - sorted[known / 2];
 		nodes[i].found.check = "clock";
 		if (times[i] >= 0 && fabs(off) > CLOCKS_APART)
 			doctor_found_bad(&nodes[i].found, FINDING_WARN, "clock",
-					 "start chronyd or ntpd on it",
-					 "%.0f s %s the other nodes'", fabs(off),
+					 "start chronyd or ntpd on this node",
+					 "it is %.0f s %s the other nodes", fabs(off),
 					 off > 0 ? "ahead of" : "behind");
 	}
 	free(sorted);
 }
 
-int doctor_ask(const struct needs *n, const struct hostlist *names, struct doctor_node *nodes,
-	       struct err *e)
+int doctor_check_nodes(const struct needs *n, const struct hostlist *names,
+		       struct doctor_node *nodes, struct err *e)
 {
 	json_t *doc = doctor_needs_json(n);
 	char *text = doc ? json_dumps(doc, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
@@ -98,7 +98,7 @@ int doctor_ask(const struct needs *n, const struct hostlist *names, struct docto
 	int rc = -1;
 	json_decref(doc);
 	if (!text || !answers || !times) {
-		err_set(e, ERR_NOMEM, "no memory to ask %d nodes", names->n);
+		err_set(e, ERR_NOMEM, "no memory to check %d nodes", names->n);
 	} else {
 		const char *const words[] = { "doctor", "--report", text, NULL };
 		rc = topo_nodes_ask(TAG, words, SECONDS, names, answers, e);
@@ -106,7 +106,7 @@ int doctor_ask(const struct needs *n, const struct hostlist *names, struct docto
 	for (int i = 0; i < names->n && answers && times; i++) {
 		snprintf(nodes[i].name, sizeof nodes[i].name, "%s", names->names[i]);
 		if (!rc)
-			take(&nodes[i], &answers[i], &times[i]);
+			read_answer(&nodes[i], &answers[i], &times[i]);
 		buf_fini(&answers[i]);
 	}
 	if (!rc)

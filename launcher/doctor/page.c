@@ -18,7 +18,7 @@ static const char *const inks[FINDING_LEVELS] = { "\033[32m", "\033[33m", "\033[
 
 /* Two findings with the level FINDING_OK are equal whatever their text is. Other findings are equal
  * if their texts are. */
-static bool same(const struct finding *a, const struct finding *b)
+static bool same_finding(const struct finding *a, const struct finding *b)
 {
 	return a->level == b->level && !strcmp(a->check, b->check) &&
 	       !strcmp(a->object, b->object) &&
@@ -26,16 +26,16 @@ static bool same(const struct finding *a, const struct finding *b)
 		(!strcmp(a->found, b->found) && !strcmp(a->remedy, b->remedy)));
 }
 
-static const struct finding *find(const struct findings *f, const struct finding *x)
+static const struct finding *find_finding(const struct findings *f, const struct finding *x)
 {
 	for (int i = 0; i < f->n; i++)
-		if (same(&f->rows[i], x))
+		if (same_finding(&f->rows[i], x))
 			return &f->rows[i];
 	return NULL;
 }
 
 /* The number of characters, not bytes, so that columns are aligned. */
-static int width(const char *text)
+static int text_width(const char *text)
 {
 	int n = 0;
 	for (; *text; text++)
@@ -44,7 +44,7 @@ static int width(const char *text)
 }
 
 /* Prints the text, broken at blanks. The first line starts with `lead`; the others are indented. */
-static void put_wrapped(struct page *p, const char *lead, const char *text)
+static void print_wrapped(struct page *p, const char *lead, const char *text)
 {
 	const int room = p->columns - INDENT < 30 ? 30 : p->columns - INDENT;
 	int used = 0;
@@ -54,12 +54,12 @@ static void put_wrapped(struct page *p, const char *lead, const char *text)
 		size_t len = strcspn(text, " ");
 		snprintf(word, sizeof word, "%.*s",
 			 (int)(len < sizeof word ? len : sizeof word - 1), text);
-		if (used && used + 1 + width(word) > room) {
+		if (used && used + 1 + text_width(word) > room) {
 			buf_printf(p->out, "\n%*s", INDENT, "");
 			used = 0;
 		}
 		buf_printf(p->out, "%s%s", used ? " " : "", word);
-		used += width(word) + (used > 0);
+		used += text_width(word) + (used > 0);
 		text += len + (text[len] == ' ');
 	}
 	buf_puts(p->out, "\n");
@@ -67,14 +67,14 @@ static void put_wrapped(struct page *p, const char *lead, const char *text)
 
 /* The nodes with this finding, such as "n1, n2 and 6 more: ". It is "" for a single node, for a
  * finding about all nodes together, and for a FINDING_OK of every node. */
-static void put_names(struct page *p, const struct finding *x, char *out, size_t size)
+static void format_names(struct page *p, const struct finding *x, char *out, size_t size)
 {
 	int count = 0, at = 0;
 	out[0] = '\0';
 	if (x->whole)
 		return;
 	for (int i = 0; i < p->n; i++) {
-		if (!find(&p->nodes[i].found, x))
+		if (!find_finding(&p->nodes[i].found, x))
 			continue;
 		if (count++ < NAMED)
 			at += snprintf(out + at, size - (size_t)at, "%s%s", count > 1 ? ", " : "",
@@ -89,36 +89,36 @@ static void put_names(struct page *p, const struct finding *x, char *out, size_t
 		snprintf(out + at, size - (size_t)at, ": ");
 }
 
-static void put_finding(struct page *p, const struct finding *x)
+static void print_finding(struct page *p, const struct finding *x)
 {
 	char names[4 * HOSTLIST_NAME + 32], text[sizeof names + sizeof x->found];
-	put_names(p, x, names, sizeof names);
+	format_names(p, x, names, sizeof names);
 	snprintf(text, sizeof text, "%s%s", names, x->found);
 	buf_printf(p->out, "%s%-4s%s  %s", p->colour ? inks[x->level] : "",
 		   doctor_finding_word(x->level), p->colour ? "\033[0m" : "", x->object);
-	int over = width(x->object) - OBJECT_WIDTH;
+	int over = text_width(x->object) - OBJECT_WIDTH;
 	if (over > 0)
 		buf_printf(p->out, "\n%*s", INDENT, "");
 	else
 		buf_printf(p->out, "%*s", 2 - over, "");
-	put_wrapped(p, "", text);
+	print_wrapped(p, "", text);
 	if (*x->remedy) {
 		buf_printf(p->out, "%*s", INDENT - 2, "");
-		put_wrapped(p, "→ ", x->remedy);
+		print_wrapped(p, "→ ", x->remedy);
 	}
 }
 
 /* Whether an earlier node has an equal finding, which is printed already. */
-static bool said(const struct page *p, int node, int row)
+static bool printed_before(const struct page *p, int node, int row)
 {
 	const struct finding *x = &p->nodes[node].found.rows[row];
 	for (int i = 0; i < node; i++)
-		if (find(&p->nodes[i].found, x))
+		if (find_finding(&p->nodes[i].found, x))
 			return true;
 	return false;
 }
 
-static void put_sum(struct page *p, bool apart)
+static void print_summary(struct page *p, bool apart)
 {
 	int counts[FINDING_LEVELS] = { 0 }, sick = 0;
 	for (int i = 0; i < p->n; i++) {
@@ -134,8 +134,8 @@ static void put_sum(struct page *p, bool apart)
 	buf_puts(p->out, "\n");
 }
 
-void doctor_page(const struct doctor_node *nodes, int n, bool colour, bool quiet, int columns,
-		 struct buf *out)
+void doctor_print(const struct doctor_node *nodes, int n, bool colour, bool quiet, int columns,
+		  struct buf *out)
 {
 	struct page p = { .nodes = nodes,
 			  .n = n,
@@ -151,10 +151,10 @@ void doctor_page(const struct doctor_node *nodes, int n, bool colour, bool quiet
 	for (int i = 0; i < n; i++)
 		for (int r = 0; r < nodes[i].found.n; r++) {
 			const struct finding *x = &nodes[i].found.rows[r];
-			if (!(quiet && x->level == FINDING_OK) && !said(&p, i, r))
-				put_finding(&p, x);
+			if (!(quiet && x->level == FINDING_OK) && !printed_before(&p, i, r))
+				print_finding(&p, x);
 		}
-	put_sum(&p, out->len > before);
+	print_summary(&p, out->len > before);
 }
 
 json_t *doctor_json(const struct doctor_node *nodes, int n)

@@ -21,22 +21,22 @@ void doctor_check_agent(const struct needs *n, struct findings *f)
 	(void)n;
 	if (launcher_agent_path(path, sizeof path, &e)) {
 		doctor_found_bad(f, FINDING_FAIL, "muster-agent",
-				 "make builds it beside muster; MUSTER_AGENT names another place",
-				 "%s", e.text);
+				 "build it with make, or set MUSTER_AGENT to its path", "%s",
+				 e.text);
 		return;
 	}
 	char *const argv[] = { path, "ckpt", "--help", NULL };
 	const struct child_command c = { .argv = argv, .out = -1, .tied = true };
 	if (launcher_child_run(&c, AGENT_SECONDS, &out, &e))
-		doctor_found_bad(
-			f, FINDING_FAIL, "muster-agent",
-			"install the packages that make setup names, on this node too; build on "
-			"a node like this one",
-			"%s", e.text);
+		doctor_found_bad(f, FINDING_FAIL, "muster-agent",
+				 "install on this node the packages that make setup installs, or "
+				 "build muster "
+				 "on a node like this one",
+				 "%s", e.text);
 	else if (!strstr(buf_str(&out), "muster ckpt"))
 		doctor_found_bad(f, FINDING_FAIL, "muster-agent",
-				 "MUSTER_AGENT must name muster's agent, or nothing",
-				 "%s: another program", path);
+				 "set MUSTER_AGENT to the path of muster-agent, or unset it",
+				 "%s is another program", path);
 	else
 		doctor_found_ok(f, "muster-agent", "%s", path);
 	buf_fini(&out);
@@ -49,8 +49,7 @@ void doctor_check_pmix(const struct needs *n, struct findings *f)
 								    "PMIx_Get_version");
 	char text[64];
 	(void)n;
-	snprintf(text, sizeof text, "%s",
-		 version ? version() : "of a version that it does not tell");
+	snprintf(text, sizeof text, "%s", version ? version() : "unknown version");
 	text[strcspn(text, ",(\n")] = '\0';
 	for (size_t len = strlen(text); len && text[len - 1] == ' ';)
 		text[--len] = '\0';
@@ -72,13 +71,15 @@ void doctor_check_blas(const struct needs *n, struct findings *f)
 			doctor_found_ok(f, "BLAS", "%s%s%s", names[i], core ? ", for " : "",
 					core ? core() : "");
 		else
-			doctor_found_bad(f, FINDING_WARN, "BLAS", "apt install libopenblas0",
-					 "%s, the reference: many times slower than OpenBLAS",
-					 names[i]);
+			doctor_found_bad(
+				f, FINDING_WARN, "BLAS", "apt install libopenblas0",
+				"%s is the reference BLAS, many times slower than OpenBLAS",
+				names[i]);
 		return;
 	}
 	doctor_found_bad(f, n->cuda ? FINDING_WARN : FINDING_FAIL, "BLAS",
-			 "apt install libopenblas0", "none: agents cannot compute on the CPU");
+			 "apt install libopenblas0",
+			 "there is none, so agents cannot compute on the CPU");
 }
 
 bool doctor_has_driver(void)
@@ -88,14 +89,14 @@ bool doctor_has_driver(void)
 
 /* Reports a missing GPU library. It is a problem only if a job uses GPUs or the driver is
  * loaded. */
-static void missing(const struct needs *n, struct findings *f, const char *object,
-		    const char *remedy, const char *why)
+static void report_missing(const struct needs *n, struct findings *f, const char *object,
+			   const char *remedy, const char *why)
 {
 	if (n->cuda || doctor_has_driver())
 		doctor_found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, object, remedy, "%s",
 				 why);
 	else
-		doctor_found_ok(f, object, "not here, and only device = cuda needs it");
+		doctor_found_ok(f, object, "not installed; only device = cuda needs it");
 }
 
 static const char *load_error(void)
@@ -116,7 +117,7 @@ static void *cuda_agent(char path[PATH_MAX], struct err *e)
 	*strrchr(agent, '/') = '\0';
 	int n = snprintf(path, PATH_MAX, "%s/libmuster-cuda.so", agent);
 	if (n >= PATH_MAX || access(path, F_OK)) {
-		err_set(e, ERR_NOTFOUND, "not beside the agent, in %.600s", agent);
+		err_set(e, ERR_NOTFOUND, "it is not in the folder of muster-agent, %.600s", agent);
 		return NULL;
 	}
 	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -126,7 +127,7 @@ static void *cuda_agent(char path[PATH_MAX], struct err *e)
 }
 
 /* The version of CUDA that libmuster-cuda.so was built with, such as 13000; 0: unknown. */
-static int built_with(void *lib)
+static int cuda_version_built_with(void *lib)
 {
 	const int *version = lib ? dlsym(lib, "muster_cuda_runtime") : NULL;
 	return version ? *version : 0;
@@ -134,53 +135,52 @@ static int built_with(void *lib)
 
 void doctor_check_cuda(const struct needs *n, struct findings *f)
 {
-	static const char remedy[] = "install CUDA's toolkit 12 or newer where muster is built "
-				     "(CUDA_HOME names its folder) and "
-				     "run make again";
+	static const char remedy[] = "install the CUDA toolkit 12 or newer where muster is built "
+				     "(CUDA_HOME names its folder), and run make again";
 	char path[PATH_MAX];
 	struct err e = ERR_INIT;
 	void *lib = cuda_agent(path, &e);
-	int cuda = built_with(lib);
+	int cuda = cuda_version_built_with(lib);
 	if (!lib && e.code == ERR_NOTFOUND)
-		missing(n, f, "libmuster-cuda.so", remedy, e.text);
+		report_missing(n, f, "libmuster-cuda.so", remedy, e.text);
 	else if (!lib)
 		doctor_found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "libmuster-cuda.so",
 				 "build it on a node like this one", "%s", e.text);
 	else if (cuda)
-		doctor_found_ok(f, "libmuster-cuda.so", "loads; built with CUDA %d.%d", cuda / 1000,
-				cuda % 1000 / 10);
+		doctor_found_ok(f, "libmuster-cuda.so", "can be loaded; built with CUDA %d.%d",
+				cuda / 1000, cuda % 1000 / 10);
 	else
-		doctor_found_ok(f, "libmuster-cuda.so", "loads");
+		doctor_found_ok(f, "libmuster-cuda.so", "can be loaded");
 }
 
 /* A driver supports every CUDA of its own major version (CUDA Compatibility, "minor version
  * compatibility"). */
 void doctor_check_driver(const struct needs *n, struct findings *f)
 {
-	static const char remedy[] = "install NVIDIA's driver; in a container, start it with the "
-				     "GPUs (--gpus all, --nv)";
+	static const char remedy[] = "install the NVIDIA driver; start a container with its GPUs "
+				     "(--gpus all, --nv)";
 	char path[PATH_MAX], update[160];
 	int driver = 0;
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 	if (!lib) {
-		missing(n, f, "CUDA driver", remedy, load_error());
+		report_missing(n, f, "CUDA driver", remedy, load_error());
 		return;
 	}
 	int (*version)(int *) = (int (*)(int *))dlsym(lib, "cuDriverGetVersion");
 	if (!version || version(&driver) || driver <= 0) {
 		doctor_found_bad(f, FINDING_WARN, "CUDA driver", remedy,
-				 "libcuda.so.1 does not tell its version");
+				 "libcuda.so.1 does not report its version");
 		return;
 	}
-	int cuda = built_with(cuda_agent(path, NULL));
+	int cuda = cuda_version_built_with(cuda_agent(path, NULL));
 	snprintf(update, sizeof update,
 		 "update the driver, or build muster with CUDA %d (CUDA_HOME)", driver / 1000);
 	if (driver / 1000 < cuda / 1000)
 		doctor_found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "CUDA driver", update,
-				 "for CUDA %d.%d, and muster was built with %d.%d: too old",
+				 "it supports CUDA %d.%d, but muster was built with CUDA %d.%d",
 				 driver / 1000, driver % 1000 / 10, cuda / 1000, cuda % 1000 / 10);
 	else
-		doctor_found_ok(f, "CUDA driver", "for CUDA %d.%d", driver / 1000,
+		doctor_found_ok(f, "CUDA driver", "supports CUDA %d.%d", driver / 1000,
 				driver % 1000 / 10);
 }
 
@@ -206,7 +206,7 @@ static const struct library {
 	  { "libnccl.so.2" },
 	  "ncclGetVersion",
 	  "install libnccl2 (2.18 or newer), or name its folder in LD_LIBRARY_PATH; "
-	  "without it ranks go through host memory, slowly",
+	  "without it ranks communicate through host memory, which is slow",
 	  false,
 	  21800,
 	  true },
@@ -235,10 +235,10 @@ static void check_library(const struct needs *n, struct findings *f, const struc
 	if (!lib && l->optional && n->cuda)
 		doctor_found_bad(f, FINDING_WARN, l->label, l->remedy, "%s", why);
 	else if (!lib)
-		missing(n, f, l->label, l->remedy, why);
+		report_missing(n, f, l->label, l->remedy, why);
 	else if (version < l->least)
 		doctor_found_bad(f, l->optional || !n->cuda ? FINDING_WARN : FINDING_FAIL, l->label,
-				 l->remedy, "%s is version %d.%d, and %d.%d is the least", *name,
+				 l->remedy, "%s is version %d.%d, but muster needs %d.%d", *name,
 				 version / 10000, version / 100 % 100, l->least / 10000,
 				 l->least / 100 % 100);
 	else

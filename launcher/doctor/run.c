@@ -21,7 +21,7 @@ enum { CHECKS_MOST = 32, ANSWER_MOST = 4 << 20 };
  * end; the doctor does not wait for it. */
 #define GRACE 0.5
 
-struct running {
+struct running_check {
 	const struct check *check;
 	pid_t pid;
 	int fd; /* -1: the answer is complete, or there is none */
@@ -31,7 +31,7 @@ struct running {
 };
 
 /* Runs in the child. What libraries print is discarded. */
-static void answer(const struct check *c, const struct needs *n, int fd)
+static void run_check_in_child(const struct check *c, const struct needs *n, int fd)
 {
 	struct findings f = { .check = c->name };
 	int null = open("/dev/null", O_RDWR);
@@ -48,20 +48,22 @@ static void answer(const struct check *c, const struct needs *n, int fd)
 	_exit(0); /* not exit(): a library's exit handler may hang */
 }
 
-static void start(struct running *r, const struct check *c, const struct needs *n,
-		  struct findings *f)
+static void start_check(struct running_check *r, const struct check *c, const struct needs *n,
+			struct findings *f)
 {
 	int ends[2];
-	*r = (struct running){ .check = c, .pid = -1, .fd = -1, .until = clock_s() + c->seconds };
+	*r = (struct running_check){
+		.check = c, .pid = -1, .fd = -1, .until = clock_s() + c->seconds
+	};
 	if (pipe2(ends, O_CLOEXEC)) {
 		doctor_found_bad(f, FINDING_FAIL, c->name, "raise ulimit -n",
-				 "could not be started: %s", strerror(errno));
+				 "the check cannot be started: %s", strerror(errno));
 		return;
 	}
 	r->pid = launcher_fork_blocked();
 	if (!r->pid) {
 		close(ends[0]);
-		answer(c, n, ends[1]);
+		run_check_in_child(c, n, ends[1]);
 	}
 	close(ends[1]);
 	r->fd = ends[0];
@@ -69,11 +71,11 @@ static void start(struct running *r, const struct check *c, const struct needs *
 		close(r->fd);
 		r->fd = -1;
 		doctor_found_bad(f, FINDING_FAIL, c->name, "raise ulimit -u, or end other programs",
-				 "could not be started: %s", strerror(errno));
+				 "the check cannot be started: %s", strerror(errno));
 	}
 }
 
-static void hear(struct running *r)
+static void read_output(struct running_check *r)
 {
 	char *to = r->answer.len < ANSWER_MOST ? buf_room(&r->answer, 65536) : NULL;
 	ssize_t got = to ? read(r->fd, to, 65536) : 0;
@@ -86,12 +88,12 @@ static void hear(struct running *r)
 }
 
 /* Reads all answers until each process has closed its pipe or exceeded its time limit. */
-static void hear_all(struct running *all, int n)
+static void read_all_outputs(struct running_check *all, int n)
 {
 	for (;;) {
 		/* only open pipes: poll() refuses more entries than RLIMIT_NOFILE */
 		struct pollfd fds[CHECKS_MOST];
-		struct running *of[CHECKS_MOST];
+		struct running_check *of[CHECKS_MOST];
 		double now = clock_s(), next = -1;
 		int open = 0;
 		for (int i = 0; i < n; i++) {
@@ -113,12 +115,12 @@ static void hear_all(struct running *all, int n)
 			continue;
 		for (int i = 0; i < open; i++)
 			if (fds[i].revents)
-				hear(of[i]);
+				read_output(of[i]);
 	}
 }
 
 /* Waits for the end of the process and returns its status; -1: it has not ended. */
-static int end(const struct running *r)
+static int wait_for_end(const struct running_check *r)
 {
 	int status = -1;
 	if (r->late)
@@ -135,25 +137,33 @@ static int end(const struct running *r)
 	}
 }
 
-static void take(struct running *r, struct findings *f)
+/* Reports a check without a complete answer. status: of its process; -1: the process still runs. */
+static void report_no_answer(const struct running_check *r, int status, struct findings *f)
 {
-	int status = r->pid > 0 ? end(r) : 0;
+	if (r->late)
+		doctor_found_bad(f, FINDING_FAIL, r->check->name,
+				 "a driver or a file system may hang: look at dmesg, and reboot "
+				 "the node if the check hangs again",
+				 "the check did not answer within %g s", r->check->seconds);
+	else if (status > 0 && WIFSIGNALED(status))
+		doctor_found_bad(f, FINDING_FAIL, r->check->name,
+				 "a library may not match this machine: reinstall it, or the "
+				 "driver",
+				 "the check was ended by signal %d (%s)", WTERMSIG(status),
+				 strsignal(WTERMSIG(status)));
+	else
+		doctor_found_bad(f, FINDING_FAIL, r->check->name, "run muster doctor again",
+				 "the check's answer cannot be read");
+}
+
+/* A complete answer counts, however its process ended: a driver may keep a process from ending. */
+static void collect_findings(struct running_check *r, struct findings *f)
+{
+	int status = r->pid > 0 ? wait_for_end(r) : 0;
 	json_t *list = json_loadb(buf_str(&r->answer), r->answer.len, 0, NULL);
-	if (r->pid > 0 && r->late)
-		doctor_found_bad(
-			f, FINDING_FAIL, r->check->name,
-			"a driver or a file system that hangs looks so: see dmesg; reboot the "
-			"node if it stays",
-			"no answer within %g s", r->check->seconds);
-	else if (r->pid > 0 && status > 0 && WIFSIGNALED(status))
-		doctor_found_bad(
-			f, FINDING_FAIL, r->check->name,
-			"a library that does not belong to this machine looks so: reinstall it, "
-			"or the driver",
-			"ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
-	else if (r->pid > 0 && doctor_findings_take(f, list))
-		doctor_found_bad(f, FINDING_FAIL, r->check->name, "run it again",
-				 "its answer cannot be read");
+	/* Without a process, start_check() has reported the cause. */
+	if (r->pid > 0 && doctor_findings_read(f, list))
+		report_no_answer(r, status, f);
 	json_decref(list);
 	buf_fini(&r->answer);
 }
@@ -161,20 +171,20 @@ static void take(struct running *r, struct findings *f)
 void doctor_run(const struct check *checks, const struct needs *n, enum doctor_which which,
 		struct findings *f)
 {
-	struct running all[CHECKS_MOST];
+	struct running_check all[CHECKS_MOST];
 	int count = 0;
 	fflush(NULL);
 	for (const struct check *c = checks; c->name && count < CHECKS_MOST; c++) {
 		if (which != DOCTOR_ALL && c->once != (which == DOCTOR_ONCE))
 			continue;
 		f->check = c->name;
-		start(&all[count++], c, n, f);
+		start_check(&all[count++], c, n, f);
 	}
-	hear_all(all, count);
+	read_all_outputs(all, count);
 	for (int i = 0; i < count; i++) {
 		int before = f->n;
 		f->check = all[i].check->name;
-		take(&all[i], f);
+		collect_findings(&all[i], f);
 		for (int k = before; k < f->n; k++)
 			f->rows[k].whole = all[i].check->once;
 	}

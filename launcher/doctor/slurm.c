@@ -10,14 +10,14 @@
 
 #define SECONDS 7.0
 
-static int run(const char *const *words, struct buf *out, struct err *e)
+static int run_command(const char *const *words, struct buf *out, struct err *e)
 {
 	const struct child_command c = { .argv = (char *const *)words, .out = -1, .tied = true };
 	return launcher_child_run(&c, SECONDS, out, e);
 }
 
-static const char conf[] = "systemctl status slurmctld on the controller; SLURM_CONF must name "
-			   "this cluster's slurm.conf";
+static const char conf[] = "run systemctl status slurmctld on the controller; SLURM_CONF must "
+			   "name this cluster's slurm.conf";
 
 /* scontrol prints one line per controller, "Slurmctld(primary) at c1 is UP". One active controller
  * is enough. */
@@ -26,7 +26,7 @@ static void check_controller(struct findings *f)
 	static const char *const ping[] = { "scontrol", "ping", NULL };
 	struct buf out = BUF_INIT;
 	struct err e = ERR_INIT;
-	int rc = run(ping, &out, &e);
+	int rc = run_command(ping, &out, &e);
 	const char *text = buf_str(&out), *up = strstr(text, " is UP"),
 		   *down = strstr(text, " is DOWN");
 	if (rc || down)
@@ -51,17 +51,18 @@ static void check_plugin(struct findings *f)
 	static const char *const list[] = { "srun", "--mpi=list", NULL };
 	struct buf out = BUF_INIT;
 	struct err e = ERR_INIT;
-	int rc = run(list, &out, &e);
+	int rc = run_command(list, &out, &e);
 	if (!rc && has_pmix(buf_str(&out)))
-		doctor_found_ok(f, "srun --mpi=pmix", "there");
+		doctor_found_ok(f, "srun --mpi=pmix", "available");
 	else
-		doctor_found_bad(f, FINDING_FAIL, "srun --mpi=pmix",
-				 "install Slurm's PMIx plugin on every node (Debian: "
-				 "slurm-wlm-mpi-plugins, with libpmix2) and restart "
-				 "slurmd",
-				 "%s",
-				 rc ? e.text
-				    : "srun --mpi=list does not name it: agents cannot be started");
+		doctor_found_bad(
+			f, FINDING_FAIL, "srun --mpi=pmix",
+			"install Slurm's PMIx plugin on every node (Debian: "
+			"slurm-wlm-mpi-plugins, with libpmix2) and restart "
+			"slurmd",
+			"%s",
+			rc ? e.text
+			   : "srun --mpi=list does not list it, so agents cannot be started");
 	buf_fini(&out);
 }
 
@@ -70,23 +71,23 @@ void doctor_check_slurm(const struct needs *n, struct findings *f)
 	static const char *const version[] = { "sinfo", "--version", NULL };
 	struct buf out = BUF_INIT;
 	struct err e = ERR_INIT;
-	int rc = run(version, &out, &e);
+	int rc = run_command(version, &out, &e);
 	const char *text = buf_str(&out);
 	if (rc && e.code == ERR_NOTFOUND && !n->slurm) {
-		doctor_found_ok(f, "Slurm", "its commands are not here; runs stay on this host");
+		doctor_found_ok(f, "Slurm", "not installed; runs stay on this host");
 	} else if (rc && !n->slurm && strstr(e.text, "configuration source")) {
 		doctor_found_ok(f, "Slurm",
-				"installed, and this host belongs to no cluster; runs stay on it");
+				"installed, but this host belongs to no cluster; runs stay on it");
 	} else if (rc) {
 		doctor_found_bad(f, n->slurm ? FINDING_FAIL : FINDING_WARN, "Slurm",
 				 e.code == ERR_NOTFOUND
-					 ? "install Slurm's commands (slurm-client) where muster "
-					   "runs, of the cluster's version"
+					 ? "install Slurm's commands (slurm-client) in the "
+					   "version of the cluster"
 					 : conf,
 				 "%s", e.text);
 	} else {
 		doctor_found_ok(f, "Slurm", "%.*s%s", (int)strcspn(text, "\n"), text,
-				n->slurm ? "" : "; this is no allocation");
+				n->slurm ? "" : "; this is not an allocation");
 		check_controller(f);
 		check_plugin(f);
 	}
@@ -104,14 +105,14 @@ void doctor_check_munge(const struct needs *n, struct findings *f)
 	}
 	slurm_auth(word, &warning);
 	if (warning.code != ERR_NONE)
-		doctor_found_bad(
-			f, FINDING_WARN, "MUNGE",
-			"start munged on this node with the cluster's key; MUSTER_AUTH=secret does "
-			"without it",
-			"%s", warning.text);
+		doctor_found_bad(f, FINDING_WARN, "MUNGE",
+				 "start munged on this node with the cluster's key, or set "
+				 "MUSTER_AUTH=secret "
+				 "to run without it",
+				 "%s", warning.text);
 	else
 		doctor_found_ok(f, "MUNGE", "%s",
 				strcmp(word, "secret") ? "credentials can be made"
-						       : "not used here: the secret of each "
-							 "launch is enough");
+						       : "not used; the secret of each "
+							 "generation is enough");
 }

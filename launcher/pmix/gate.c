@@ -15,7 +15,8 @@ bool local_gate_close_to_others(void)
 	return atomic_load(&closed);
 }
 
-/* libpmix handles ECONNABORTED as a client that has already closed. */
+/* Replaces libc's accept() in this program, for libpmix; gate.h explains why. libpmix handles
+ * ECONNABORTED like a client that has already closed. */
 int accept(int listener, struct sockaddr *restrict from, socklen_t *restrict len)
 {
 	int fd = accept4(listener, from, len, 0);

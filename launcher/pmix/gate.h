@@ -8,8 +8,9 @@
  * gate closes every connection that libpmix accepts unless its other end belongs to a process of
  * our own user (base/owner.h).
  *
- * libpmix has no hook for this, so the gate is a definition of accept(2) in this program, which the
- * dynamic linker finds before libc's. It behaves like libc's until local_gate_close_to_others().
+ * libpmix has no hook for this: it calls accept(2) itself and reports no new connection before it
+ * has read from it. So gate.c defines accept(). The dynamic linker finds this definition before
+ * libc's, also for the calls in libpmix. It behaves like libc's until local_gate_close_to_others().
  *
  * If the kernel cannot name the owner, two protections remain: the namespace, which is random and
  * only in the agents' environment, and the seal on all that agents publish (agent/boot.h).

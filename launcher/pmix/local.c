@@ -26,7 +26,7 @@ struct agent {
 
 struct launch {
 	struct launch_events ev;
-	struct server *server;
+	struct local_server *server;
 	int n;       /* started */
 	int running; /* not reaped yet */
 	int handles; /* not closed by the loop yet */
@@ -85,7 +85,7 @@ struct env_text {
 	char *own[5], *soft[4];
 };
 
-static void env_fill(struct env_text *t, const struct launch_request *r)
+static void set_environment(struct env_text *t, const struct launch_request *r)
 {
 	snprintf(t->address, sizeof t->address, AGENT_ENV_ADDRESS "=%s", r->address);
 	snprintf(t->secret, sizeof t->secret, AGENT_ENV_SECRET "=%s", r->secret);
@@ -98,7 +98,7 @@ static void env_fill(struct env_text *t, const struct launch_request *r)
 	       sizeof t->soft);
 }
 
-static void env_threads(struct env_text *t, int threads)
+static void set_threads(struct env_text *t, int threads)
 {
 	snprintf(t->threads, sizeof t->threads, "OMP_NUM_THREADS=%d", threads);
 	snprintf(t->blas, sizeof t->blas, "OPENBLAS_NUM_THREADS=%d", threads);
@@ -143,7 +143,7 @@ static int start_agent(uv_loop_t *loop, struct launch *l, const struct launch_re
 	*a = (struct agent){ .launch = l, .rank = l->n };
 	if (choose_cpus(r, a->rank, cpus, sizeof cpus, e))
 		return -1;
-	env_threads(t, r->plan->ranks[a->rank].threads);
+	set_threads(t, r->plan->ranks[a->rank].threads);
 	struct spawn s = {
 		.path = r->agent,
 		.cpus = cpus,
@@ -213,7 +213,7 @@ static int local_start(uv_loop_t *loop, const struct launch_request *r,
 	if (local_server_open(nspace, world, r->run_dir, log_fd, &l->server, e))
 		goto close_log;
 	struct env_text t;
-	env_fill(&t, r);
+	set_environment(&t, r);
 	while (l->n < world)
 		if (start_agent(loop, l, r, &t, log_fd, e))
 			break;
@@ -233,8 +233,24 @@ free_launch:
 	return -1;
 }
 
+static bool local_available(void)
+{
+	return true;
+}
+
+/* All agents are on this host, so they use the loopback address. */
+static int local_control_host(const struct job *job, char host[NET_ADDR_MAX], struct err *e)
+{
+	(void)job;
+	return net_loopback_up(e) || net_local_address(NULL, NULL, host, e) ? -1 : 0;
+}
+
 const struct launch_ops launch_local = {
 	.name = "local",
+	.word = LAUNCHER_LOCAL,
+	.available = local_available,
+	.cluster = "local",
+	.control_host = local_control_host,
 	.start = local_start,
 	.kill = local_kill,
 	.close = local_close,

@@ -10,32 +10,33 @@
 #include <string.h>
 #include <unistd.h>
 
-/* No callbacks: inside one host libpmix itself does wire-up, fences and gets. */
+/* There are no callbacks: on one host libpmix itself serves fences and gets. */
 static pmix_server_module_t module;
 
 /* PMIx's name of the only node. It is not the host's own name, because libpmix 4.2.2 overruns its
  * stack if that has 57 or more letters. */
 static const char host_name[] = "localhost";
 
-static int fail(struct err *e, const char *what, pmix_status_t rc)
+static int set_pmix_error(struct err *e, const char *what, pmix_status_t rc)
 {
 	return err_set(e, ERR_INTERNAL, "PMIx server: %s failed: %s", what, PMIx_Error_string(rc));
 }
 
-static bool good(pmix_status_t rc)
+static bool succeeded(pmix_status_t rc)
 {
 	return rc == PMIX_SUCCESS || rc == PMIX_OPERATION_SUCCEEDED;
 }
 
-static int start(const char *dir, struct err *e)
+static int start_server(const char *dir, struct err *e)
 {
 	/* Job data travels in messages, not in mapped files, so no file can be left behind. */
 	setenv("PMIX_MCA_gds", "hash", 0);
 	setenv("PMIX_MCA_ptl_base_if_include", "lo", 0);
 	if (!local_gate_close_to_others())
-		fprintf(stderr, "muster: this kernel does not tell who connects to the PMIx server "
-				"(no sock_diag): processes of other "
-				"users of this host can hold up the start of agents\n");
+		fprintf(stderr,
+			"muster: this kernel does not report who connects to the PMIx server "
+			"(no sock_diag), so other users of this host can delay the start "
+			"of agents\n");
 	const char *const keys[] = { PMIX_SERVER_TMPDIR, PMIX_SYSTEM_TMPDIR, PMIX_HOSTNAME };
 	const char *const values[] = { dir, dir, host_name };
 	enum { KEYS = sizeof keys / sizeof *keys };
@@ -45,11 +46,11 @@ static int start(const char *dir, struct err *e)
 	pmix_status_t rc = PMIx_server_init(&module, info, KEYS);
 	for (int i = 0; i < KEYS; i++)
 		PMIX_INFO_DESTRUCT(&info[i]);
-	return good(rc) ? 0 : fail(e, "PMIx_server_init", rc);
+	return succeeded(rc) ? 0 : set_pmix_error(e, "PMIx_server_init", rc);
 }
 
 /* "0,1,2,…" */
-static void rank_list(int world, struct buf *out)
+static void format_rank_list(int world, struct buf *out)
 {
 	for (int r = 0; r < world; r++)
 		buf_printf(out, "%s%d", r ? "," : "", r);
@@ -93,7 +94,7 @@ static int register_job(const char *nspace, int world, struct err *e)
 					     PMIX_NODE_SIZE, PMIX_MAX_PROCS };
 	enum { SIZES = sizeof sizes / sizeof *sizes, FIXED = SIZES + 5 };
 	struct buf ranks = BUF_INIT;
-	rank_list(world, &ranks);
+	format_rank_list(world, &ranks);
 
 	size_t n = 0, count = FIXED + (size_t)world;
 	pmix_info_t *info;
@@ -105,15 +106,15 @@ static int register_job(const char *nspace, int world, struct err *e)
 	PMIX_INFO_LOAD(&info[n++], PMIX_JOBID, nspace, PMIX_STRING);
 	PMIX_INFO_LOAD(&info[n++], PMIX_LOCAL_PEERS, buf_str(&ranks), PMIX_STRING);
 	pmix_status_t rc = load_map(&info[n++], PMIX_NODE_MAP, host_name, PMIx_generate_regex);
-	if (good(rc))
+	if (succeeded(rc))
 		rc = load_map(&info[n++], PMIX_PROC_MAP, buf_str(&ranks), PMIx_generate_ppn);
-	for (int r = 0; good(rc) && r < world; r++)
+	for (int r = 0; succeeded(rc) && r < world; r++)
 		load_rank(&info[n++], r);
-	if (good(rc))
+	if (succeeded(rc))
 		rc = PMIx_server_register_nspace(nspace, world, info, n, NULL, NULL);
 	PMIX_INFO_FREE(info, count);
 	buf_fini(&ranks);
-	return good(rc) ? 0 : fail(e, "PMIx_server_register_nspace", rc);
+	return succeeded(rc) ? 0 : set_pmix_error(e, "PMIx_server_register_nspace", rc);
 }
 
 /* Registers one rank and appends its environment. */
@@ -124,11 +125,11 @@ static int register_rank(const char *nspace, int rank, struct buf *env, struct e
 	PMIX_LOAD_PROCID(&proc, nspace, (pmix_rank_t)rank);
 	/* Without a callback the call returns when the rank may connect. */
 	pmix_status_t rc = PMIx_server_register_client(&proc, getuid(), getgid(), NULL, NULL, NULL);
-	if (!good(rc))
-		return fail(e, "PMIx_server_register_client", rc);
+	if (!succeeded(rc))
+		return set_pmix_error(e, "PMIx_server_register_client", rc);
 	rc = PMIx_server_setup_fork(&proc, &words);
-	if (!good(rc))
-		return fail(e, "PMIx_server_setup_fork", rc);
+	if (!succeeded(rc))
+		return set_pmix_error(e, "PMIx_server_setup_fork", rc);
 	for (char **at = words; at && *at; at++) {
 		buf_add(env, *at, strlen(*at) + 1);
 		free(*at);
@@ -143,7 +144,7 @@ int local_register_ranks(const char *nspace, int world, const char *dir, struct 
 {
 	pmix_nspace_t name = "";
 	snprintf(name, sizeof name, "%s", nspace);
-	if (start(dir, e) || register_job(name, world, e))
+	if (start_server(dir, e) || register_job(name, world, e))
 		return -1;
 	for (int r = 0; r < world; r++)
 		if (register_rank(name, r, env, e))

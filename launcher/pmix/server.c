@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/run_paths.h"
 #include "launcher/fork.h"
 #include "launcher/pmix/register.h"
 
@@ -23,16 +24,12 @@
 /* The first byte of the process's answer. The environments or the error's text follow. */
 enum answer { ANSWER_READY = 'r', ANSWER_FAILED = 'f' };
 
-/* A hidden name, because its contents are removed without a look, and a user may have a folder
- * "pmix". */
-#define SERVER_FOLDER ".pmix"
-
 static const double answer_s = 20; /* starting takes about 10 ms */
 
-struct server {
+struct local_server {
 	pid_t pid;
 	int world;
-	char dir[PATH_MAX];
+	char dir[RUN_PATH];
 	struct buf answer;
 	char **words; /* all ranks' variables, pointers into `answer`; each rank's end with NULL */
 	char ***env;  /* world */
@@ -56,9 +53,12 @@ static void remove_tree(int parent, const char *name)
 	unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-static int make_dir(struct server *s, const char *run_dir, struct err *e)
+/* The contents of the folder are removed without a look. Its name is hidden, because a user may have
+ * a folder "pmix" here. */
+static int make_dir(struct local_server *s, const char *run_dir, struct err *e)
 {
-	if (snprintf(s->dir, sizeof s->dir, "%s/" SERVER_FOLDER, run_dir) >= (int)sizeof s->dir)
+	run_path(s->dir, run_dir, RUN_PMIX);
+	if (strlen(s->dir) >= PATH_MAX)
 		return err_set(e, ERR_USAGE,
 			       "%s: the path is too long; choose a shorter run_dir or name",
 			       run_dir);
@@ -67,7 +67,7 @@ static int make_dir(struct server *s, const char *run_dir, struct err *e)
 }
 
 /* The forked process: answers, then waits to be killed. */
-static void run_server(const struct server *s, const char *nspace, int out, int log_fd,
+static void run_server(const struct local_server *s, const char *nspace, int out, int log_fd,
 		       pid_t launcher)
 {
 	/* the launcher handles these */
@@ -99,7 +99,7 @@ static void run_server(const struct server *s, const char *nspace, int out, int 
 }
 
 /* Reads to the end of the stream: the process closes it after its answer. */
-static int read_answer(struct server *s, int fd, struct err *e)
+static int read_answer(struct local_server *s, int fd, struct err *e)
 {
 	double end = clock_s() + answer_s;
 	for (;;) {
@@ -109,10 +109,11 @@ static int read_answer(struct server *s, int fd, struct err *e)
 		if (ready < 0 && errno == EINTR)
 			continue;
 		if (ready <= 0)
-			return err_set(e, ERR_TIMEOUT,
-				       "the PMIx server did not start within %g s; its words are "
-				       "in the run's logs",
-				       answer_s);
+			return err_set(
+				e, ERR_TIMEOUT,
+				"the PMIx server did not start within %g s; read its output in "
+				"logs/ of the run folder",
+				answer_s);
 		char *to = buf_room(&s->answer, 65536);
 		ssize_t n = to ? read(fd, to, 65536) : -1;
 		if (n < 0 && errno == EINTR)
@@ -126,15 +127,16 @@ static int read_answer(struct server *s, int fd, struct err *e)
 }
 
 /* Splits the answer into variables. */
-static int parse_answer(struct server *s, struct err *e)
+static int parse_answer(struct local_server *s, struct err *e)
 {
 	const char *text = buf_str(&s->answer);
 	if (s->answer.len && *text == ANSWER_FAILED)
 		return err_set(e, ERR_INTERNAL, "%.*s", (int)s->answer.len - 1, text + 1);
 	if (!s->answer.len || *text != ANSWER_READY)
-		return err_set(e, ERR_PEER,
-			       "the PMIx server's process ended while it started; its words are in "
-			       "the run's logs");
+		return err_set(
+			e, ERR_PEER,
+			"the PMIx server's process ended while it started; read its output in "
+			"logs/ of the run folder");
 	/* each variable has at least its NUL */
 	s->words = calloc(s->answer.len + 1, sizeof *s->words);
 	s->env = calloc((size_t)s->world, sizeof *s->env);
@@ -153,11 +155,12 @@ static int parse_answer(struct server *s, struct err *e)
 	return 0;
 }
 
-static int fork_server(struct server *s, const char *nspace, int log_fd, int *answer, struct err *e)
+static int fork_server(struct local_server *s, const char *nspace, int log_fd, int *answer,
+		       struct err *e)
 {
 	int ends[2];
 	if (pipe2(ends, O_CLOEXEC))
-		return err_errno(e, ERR_NOMEM, "cannot make a pipe");
+		return err_errno(e, ERR_NOMEM, "cannot create a pipe (ulimit -n prints the limit)");
 	pid_t launcher = getpid();
 	s->pid = launcher_fork_blocked();
 	if (s->pid == 0)
@@ -167,16 +170,16 @@ static int fork_server(struct server *s, const char *nspace, int log_fd, int *an
 		close(ends[0]);
 		return err_errno(
 			e, ERR_NOMEM,
-			"cannot start the PMIx server's process; ulimit -u tells the limit");
+			"cannot start the PMIx server's process (ulimit -u prints the limit)");
 	}
 	*answer = ends[0];
 	return 0;
 }
 
 int local_server_open(const char *nspace, int world, const char *run_dir, int log_fd,
-		      struct server **out, struct err *e)
+		      struct local_server **out, struct err *e)
 {
-	struct server *s = calloc(1, sizeof *s);
+	struct local_server *s = calloc(1, sizeof *s);
 	int answer = -1;
 	if (!s)
 		return err_set(e, ERR_NOMEM, "no memory for the PMIx server");
@@ -196,7 +199,7 @@ int local_server_open(const char *nspace, int world, const char *run_dir, int lo
 	return 0;
 }
 
-void local_server_close(struct server *s)
+void local_server_close(struct local_server *s)
 {
 	if (!s)
 		return;
@@ -213,7 +216,7 @@ void local_server_close(struct server *s)
 	free(s);
 }
 
-char *const *local_server_env(const struct server *s, int rank)
+char *const *local_server_env(const struct local_server *s, int rank)
 {
 	return s->env[rank];
 }

@@ -12,15 +12,15 @@
 
 #include "base/err.h"
 
-struct server;
+struct local_server;
 
 /* Returns when `world` ranks of `nspace` may connect. The library prints to log_fd. ERR_PEER: the
  * process was killed or crashed before that; the caller may try again. */
 int local_server_open(const char *nspace, int world, const char *run_dir, int log_fd,
-		      struct server **out, struct err *e);
-void local_server_close(struct server *s);
+		      struct local_server **out, struct err *e);
+void local_server_close(struct local_server *s);
 /* The environment variables with which a rank finds the server; ends with NULL, owned by the
  * server. */
-char *const *local_server_env(const struct server *s, int rank);
+char *const *local_server_env(const struct local_server *s, int rank);
 
 #endif

@@ -17,7 +17,7 @@
 
 extern char **environ;
 
-static size_t count(char *const *env)
+static size_t count_words(char *const *env)
 {
 	size_t n = 0;
 	while (env && env[n])
@@ -40,7 +40,7 @@ static bool has_name(char *const *env, const char *word)
 }
 
 /* Variables of another launch or of an outer step must not reach the agent. */
-static bool is_foreign(const char *word)
+static bool belongs_to_other_launch(const char *word)
 {
 	static const char *const prefixes[] = { "PMIX_", "PMI_", "MUSTER_" };
 	for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
@@ -52,14 +52,14 @@ static bool is_foreign(const char *word)
 /* An array of borrowed strings; free() only the array. */
 static char **merge_env(const struct spawn *s)
 {
-	size_t most = count(environ) + count(s->pmix_env) + count(s->own_env) + count(s->soft_env) +
-		      1;
+	size_t most = count_words(environ) + count_words(s->pmix_env) + count_words(s->own_env) +
+		      count_words(s->soft_env) + 1;
 	char **out = malloc(most * sizeof *out);
 	size_t n = 0;
 	if (!out)
 		return NULL;
 	for (char **at = environ; *at; at++)
-		if (!is_foreign(*at) && !has_name(s->own_env, *at))
+		if (!belongs_to_other_launch(*at) && !has_name(s->own_env, *at))
 			out[n++] = *at;
 	for (char *const *at = s->soft_env; at && *at; at++)
 		if (!has_name(environ, *at))
@@ -105,7 +105,7 @@ int local_spawn_start(const struct spawn *s, pid_t *pid, int *pidfd, struct err 
 	free(env);
 	if (child < 0)
 		return err_errno(e, ERR_NOMEM,
-				 "%s: cannot start another process; ulimit -u tells the limit",
+				 "%s: cannot start another process (ulimit -u prints the limit)",
 				 s->path);
 	int fd = pidfd_open(child, 0);
 	if (fd < 0) {

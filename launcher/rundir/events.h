@@ -27,8 +27,8 @@
 	X(started,          "started",          none,        "every process of the generation runs") \
 	X(hello,            "hello",            hello,       "an agent has connected") \
 	X(refused,          "refused",          why,         "a connection was closed: a stranger, a stale or second agent, or an invalid frame") \
-	X(unheard,          "unheard",          why,         "connections cannot be accepted; the first time in a generation") \
-	X(wired,            "wired",            none,        "every rank has connected") \
+	X(accept_failed,    "accept-failed",    why,         "connections cannot be accepted; the first time in a generation") \
+	X(connected,        "connected",        none,        "every rank has connected") \
 	X(ready,            "ready",            step,        "every rank is ready to continue from this step") \
 	X(first_step,       "first-step",       first_step,  "the generation has finished its first step") \
 	X(ckpt,             "ckpt",             ckpt,        "a checkpoint was committed") \

@@ -83,12 +83,14 @@ static int make_subfolders(const char *run, struct err *e)
 static int make_run_folder(const char *parent, const char *name, char out[PATH_MAX], struct err *e)
 {
 	char path[PATH_MAX];
+	struct err why = ERR_INIT;
 	if (snprintf(path, sizeof path, "%s/%s", parent, name) >= (int)sizeof path)
 		return err_set(e, ERR_USAGE,
 			       "%s/%s: the path is too long; choose a shorter run_dir or name",
 			       parent, name);
-	if (file_make_dirs(path, e))
-		return -1;
+	if (file_make_dirs(path, &why))
+		return err_set(e, why.code, "%.900s; choose another [job] run_dir or name",
+			       why.text);
 	if (!realpath(path, out))
 		return err_errno(e, ERR_IO, "%s: cannot resolve the path", path);
 	if (check_private(out, e))

@@ -27,6 +27,9 @@
  *
  * base/run_paths.h builds these paths.
  *
+ * Both muster and a tool of the agent use this room: muster writes the folder, and `muster trace`
+ * (agent/tools/trace.c) reads from it. So one room holds the writers and the readers of its files.
+ *
  * Every file that muster opens here is a regular file (base/file.h, FILE_OWN), and logs/ and trace/
  * are folders: a symbolic link, a FIFO or a device of that name is refused. The run folder itself
  * and ckpt/ may be symbolic links to folders.

@@ -26,7 +26,7 @@ static bool find_field(const char *text, const char *name, char *value, size_t s
 	return false;
 }
 
-static bool node_addr(const char *node, char *value, size_t size)
+static bool query_node_address(const char *node, char *value, size_t size)
 {
 	char *argv[] = { "scontrol", "--oneliner", "show", "node", (char *)node, NULL };
 	const struct child_command c = { .argv = argv, .out = -1 };
@@ -41,15 +41,16 @@ int slurm_address(char out[NET_ADDR_MAX], struct err *e)
 {
 	char hint[256];
 	const char *node = getenv("SLURMD_NODENAME"), *launch = getenv("SLURM_LAUNCH_NODE_IPADDR");
-	if (node && *node && node_addr(node, hint, sizeof hint) &&
+	if (node && *node && query_node_address(node, hint, sizeof hint) &&
 	    !net_local_address(NULL, hint, out, NULL))
 		return 0;
 	if (launch && *launch && !net_local_address(NULL, launch, out, NULL))
 		return 0;
 	if (gethostname(hint, sizeof hint - 1))
 		return err_errno(e, ERR_NET,
-				 "cannot read this host's name; give [network] interface");
+				 "cannot read this host's name (set [network] interface)");
 	return net_local_address(NULL, hint, out, e)
-		       ? err_prefix(e, "the address for the nodes; give [network] interface")
+		       ? err_prefix(e, "no address at which the nodes reach this host; set "
+				       "[network] interface")
 		       : 0;
 }

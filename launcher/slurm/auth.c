@@ -43,11 +43,11 @@ void slurm_auth(char word[MUNGE_WORD], struct err *warning)
 	char *argv[] = { "scontrol", "show", "config", NULL }, type[64] = "", info[512] = "",
 	     socket[AUTH_SOCKET] = "";
 	const struct child_command c = { .argv = argv, .out = -1 };
-	const char *wish = getenv(AGENT_ENV_AUTH);
+	const char *wanted = getenv(AGENT_ENV_AUTH);
 	struct buf config = BUF_INIT;
 	struct voucher munge;
 	strcpy(word, "secret");
-	if (wish && !strcmp(wish, "secret"))
+	if (wanted && !strcmp(wanted, "secret"))
 		return;
 	if (!launcher_child_run(&c, SCONTROL_TIMEOUT, &config, NULL)) {
 		find_setting(buf_str(&config), "AuthType", type, sizeof type);
@@ -61,5 +61,6 @@ void slurm_auth(char word[MUNGE_WORD], struct err *warning)
 	if (munge_parse(word, &munge, warning) == 1 && !munge_try(&munge, warning))
 		return;
 	strcpy(word, "secret");
-	err_prefix(warning, "the control channel is held by its secret alone");
+	err_prefix(warning,
+		   "no MUNGE credentials, so only the secret protects the control channel");
 }

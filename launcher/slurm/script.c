@@ -1,6 +1,7 @@
 #include "launcher/slurm/script.h"
 
 #include "base/file.h"
+#include "base/run_paths.h"
 #include "plan/spec/layout.h"
 #include "plan/spec/speeds.h"
 
@@ -77,7 +78,7 @@ int slurm_script_render(const char *text, const struct script_value *values, str
 		if (!value)
 			return err_set(
 				e, ERR_USAGE,
-				"the template's @%.*s@ stands for nothing that is known; remove it",
+				"the template has @%.*s@, which muster does not know; remove it",
 				(int)len, text + 1);
 		buf_puts(out, value);
 		text += len + 2;
@@ -113,7 +114,7 @@ int slurm_script_size(const struct job *job, struct script_size *out, struct err
 		return err_set(e, ERR_NOFIT,
 			       "[slurm] %lld nodes with %lld agents each cannot hold the %lld "
 			       "ranks of tp × cp × pp × dp; "
-			       "ask for more or lower a degree",
+			       "request more or lower a degree",
 			       (long long)nodes, (long long)agents, (long long)world);
 	if (nodes > INT_MAX / agents)
 		return err_set(e, ERR_NOFIT,
@@ -139,9 +140,10 @@ static int check_value(const char *what, const char *text, struct err *e)
 		if ((unsigned char)*at < ' ' || *at == 127 || strchr("\"\\'`$", *at))
 			return err_set(
 				e, ERR_USAGE,
-				"%s = \"%.100s\": holds a quote, a backslash, a dollar sign or a "
-				"control "
-				"character, which a batch script cannot take; choose another",
+				"%s = \"%.100s\": contains a quote, a backslash, a dollar sign or "
+				"a "
+				"control character, which a batch script cannot contain; choose "
+				"another value",
 				what, text);
 	return 0;
 }
@@ -149,12 +151,15 @@ static int check_value(const char *what, const char *text, struct err *e)
 /* Slurm replaces %-patterns in the log's path, so each % of the folder is doubled. */
 static int add_log(const char *run_dir, struct buf *out, struct err *e)
 {
+	char path[RUN_PATH];
+	size_t folder = strlen(run_dir);
 	if (check_value("the run folder", run_dir, e))
 		return -1;
+	run_path_slurm_log(path, run_dir, "%j");
 	buf_puts(out, "\n#SBATCH --output=\"");
-	for (const char *at = run_dir; *at; at++)
-		buf_puts(out, *at == '%' ? "%%" : (char[]){ *at, '\0' });
-	buf_puts(out, "/logs/slurm-%j.out\"\n#SBATCH --open-mode=append");
+	for (size_t i = 0; path[i]; i++)
+		buf_puts(out, path[i] == '%' && i < folder ? "%%" : (char[]){ path[i], '\0' });
+	buf_puts(out, "\"\n#SBATCH --open-mode=append");
 	return 0;
 }
 

@@ -117,8 +117,8 @@ __attribute__((format(printf, 3, 4))) static void add_variable(struct srun *s, b
 	s->own[s->n_own++] = word;
 }
 
-static int fill_env(const struct launch_request *r, const char *hosts, struct srun *s,
-		    struct err *e)
+static int build_environment(const struct launch_request *r, const char *hosts, struct srun *s,
+			     struct err *e)
 {
 	add_variable(s, false, AGENT_ENV_ADDRESS "=%s", r->address);
 	add_variable(s, false, AGENT_ENV_SECRET "=%s", r->secret);
@@ -148,7 +148,7 @@ static int fill_env(const struct launch_request *r, const char *hosts, struct sr
 	return 0;
 }
 
-static void fill_argv(const struct launch_request *r, struct srun *s)
+static void build_argv(const struct launch_request *r, struct srun *s)
 {
 	static const char *const fixed[] = {
 		"srun",         "-K0",        "--no-kill",
@@ -188,11 +188,11 @@ int slurm_srun_prepare(const struct launch_request *r, struct srun *s, struct er
 	run_path_hosts(hosts, r->run_dir, r->generation);
 	if (write_hosts(r, hosts, e))
 		return -1;
-	if (fill_env(r, hosts, s, e)) {
+	if (build_environment(r, hosts, s, e)) {
 		slurm_srun_fini(s);
 		return -1;
 	}
-	fill_argv(r, s);
+	build_argv(r, s);
 	return 0;
 }
 

@@ -45,14 +45,14 @@ struct launch {
 	bool gone;
 };
 
-static void look(struct launch *l);
+static void query_step(struct launch *l);
 
 static void free_launch(uv_handle_t *h)
 {
 	free(h->data);
 }
 
-static void finish(struct launch *l)
+static void report_gone(struct launch *l)
 {
 	if (l->gone)
 		return;
@@ -72,10 +72,10 @@ static void on_timer(uv_timer_t *timer)
 	}
 	if (l->srun)
 		launcher_child_signal(l->srun, SIGKILL);
-	look(l);
+	query_step(l);
 }
 
-static void look_later(struct launch *l)
+static void query_later(struct launch *l)
 {
 	uv_timer_start(&l->timer, on_timer, l->srun ? SRUN_GRACE_MS : LOOK_AGAIN_MS, 0);
 }
@@ -88,7 +88,7 @@ static void run_helper(struct launch *l, char *const *argv,
 	uv_timer_start(&l->timer, on_timer, HELPER_MS, 0);
 	if (launcher_child_watch(l->loop, &c, ended, l, &l->helper, NULL)) {
 		l->helper = NULL;
-		look_later(l);
+		query_later(l);
 	}
 }
 
@@ -98,7 +98,7 @@ static void on_cancelled(void *arg, int status, const char *output)
 	(void)status;
 	(void)output;
 	l->helper = NULL;
-	look_later(l);
+	query_later(l);
 }
 
 /* Reads "12.0|muster-1-77" lines for our step's id. */
@@ -115,7 +115,7 @@ static void find_step(struct launch *l, const char *lines)
 	}
 }
 
-static void on_looked(void *arg, int status, const char *output)
+static void on_step_listed(void *arg, int status, const char *output)
 {
 	struct launch *l = arg;
 	l->helper = NULL;
@@ -123,7 +123,7 @@ static void on_looked(void *arg, int status, const char *output)
 		find_step(l, output);
 	bool late = !l->srun && clock_s() - l->ended > SETTLE_S;
 	if (!l->srun && ((!status && !l->step[0]) || late)) {
-		finish(l);
+		report_gone(l);
 	} else if (l->step[0]) {
 		run_helper(l, (char *[]){ "scancel", "--quiet", "--signal=KILL", l->step, NULL },
 			   on_cancelled);
@@ -131,11 +131,11 @@ static void on_looked(void *arg, int status, const char *output)
 		/* Not listed yet, or the controller is silent: only srun can be killed. */
 		if (l->srun)
 			launcher_child_signal(l->srun, SIGKILL);
-		look_later(l);
+		query_later(l);
 	}
 }
 
-static void look(struct launch *l)
+static void query_step(struct launch *l)
 {
 	const char *job = getenv("SLURM_JOB_ID");
 	if (l->helper || l->gone)
@@ -143,7 +143,7 @@ static void look(struct launch *l)
 	run_helper(l,
 		   (char *[]){ "squeue", "--noheader", "--steps", "--jobs",
 			       (char *)(job ? job : ""), "--format=%i|%j", NULL },
-		   on_looked);
+		   on_step_listed);
 }
 
 static void on_srun_end(void *arg, int status, const char *output)
@@ -153,7 +153,7 @@ static void on_srun_end(void *arg, int status, const char *output)
 	l->srun = NULL;
 	l->ended = clock_s();
 	l->ev.exited(l->ev.arg, -1, status);
-	look(l);
+	query_step(l);
 }
 
 static int open_log(const struct launch_request *r, struct err *e)
@@ -163,20 +163,25 @@ static int open_log(const struct launch_request *r, struct err *e)
 	return file_open(path, O_WRONLY | O_CREAT | O_APPEND, FILE_OWN, e);
 }
 
+static bool slurm_available(void)
+{
+	return getenv("SLURM_JOB_ID") != NULL;
+}
+
 static int slurm_start(uv_loop_t *loop, const struct launch_request *r,
 		       const struct launch_events *ev, struct launch **out, struct err *e)
 {
-	if (!getenv("SLURM_JOB_ID"))
+	if (!slurm_available())
 		return err_set(e, ERR_NOTFOUND,
-			       "[launch] launcher = slurm: this is no Slurm allocation; "
-			       "use `muster submit`, or salloc first");
+			       "[launch] launcher = slurm: this is not a Slurm allocation; "
+			       "use `muster submit`, or run it under salloc");
 	struct srun s;
 	int log = open_log(r, e), rc = -1;
 	if (log < 0)
 		return -1;
 	struct launch *l = calloc(1, sizeof *l);
 	if (!l) {
-		err_set(e, ERR_NOMEM, "no memory to launch");
+		err_set(e, ERR_NOMEM, "no memory to start the job step");
 	} else if (!slurm_srun_prepare(r, &s, e)) {
 		l->loop = loop;
 		l->ev = *ev;
@@ -200,7 +205,7 @@ static int slurm_start(uv_loop_t *loop, const struct launch_request *r,
 
 static void slurm_kill(struct launch *l)
 {
-	look(l);
+	query_step(l);
 }
 
 static void slurm_close(struct launch *l)
@@ -208,8 +213,18 @@ static void slurm_close(struct launch *l)
 	uv_close((uv_handle_t *)&l->timer, free_launch);
 }
 
+static int slurm_control_host(const struct job *job, char host[NET_ADDR_MAX], struct err *e)
+{
+	const char *interface = job->network.interface;
+	return *interface ? net_local_address(interface, NULL, host, e) : slurm_address(host, e);
+}
+
 const struct launch_ops launch_slurm = {
 	.name = "slurm",
+	.word = LAUNCHER_SLURM,
+	.available = slurm_available,
+	.cluster = "slurm",
+	.control_host = slurm_control_host,
 	.auth = slurm_auth,
 	.start = slurm_start,
 	.kill = slurm_kill,

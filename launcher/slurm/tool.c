@@ -46,7 +46,7 @@ static int assign_tasks(const struct cluster *c, struct buf *tasks, struct buf *
 		return err_set(
 			e, ERR_UNSUPPORTED,
 			"srun: the nodes have unequal numbers of tasks and their list is too long; "
-			"ask for as many tasks on each node");
+			"request the same number of tasks on each node");
 	return 0;
 }
 
@@ -108,7 +108,7 @@ static int become_srun(const char *agent, int argc, char **argv, const char *tas
 		execvpe("srun", words, env);
 		err_errno(e, ERR_NOTFOUND, "srun: cannot execute");
 	} else {
-		err_set(e, ERR_NOMEM, "srun: no memory for its words");
+		err_set(e, ERR_NOMEM, "srun: no memory for its arguments");
 	}
 	free(words);
 	free(env);

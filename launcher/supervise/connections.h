@@ -5,7 +5,7 @@
  * supervise_connection_claim(), which the receiver of its hello calls. A stranger must be claimed
  * within `patience` seconds.
  *
- * Who may connect. Four checks stand one behind the other, and the agents must pass all of them:
+ * Four checks decide who may connect. An agent must pass all of them, in this order:
  *
  * 1. The user. A connection that another user of this host made is closed at once (base/owner.h).
  *    The embedded PMIx server does the same (launcher/pmix/gate.h). The user of a process on
@@ -26,9 +26,9 @@
  *
  * A frame that does not open, or that the receiver refuses, ends its connection and nothing else.
  *
- * If no descriptor or memory is left for a new connection, `trouble` reports it once per
- * generation, because otherwise it would look as if agents did not connect. The listener then
- * pauses until the next tick, or until a connection closes.
+ * If there is no descriptor or memory for a new connection, `trouble` reports this once per
+ * generation; otherwise the agents would seem not to connect. The listener then pauses until the
+ * next tick, or until a connection closes.
  *
  * A new generation (supervise_connections_renew) closes every connection of the last one and admits
  * only agents that know the new secret.
@@ -51,8 +51,8 @@ struct connections_options {
 	/* Non-blocking; closed by supervise_connections_close(). -1: there is none, and connections
 	 * come by supervise_connections_adopt(). */
 	int listener;
-	int most;             /* silent strangers at a time */
-	int most_per_address; /* of them from one address */
+	int most;             /* silent strangers at the same time, in total */
+	int most_per_address; /* and from one address */
 	double patience;      /* seconds */
 	/* Agents must present a MUNGE credential; NULL: the secret is enough. Borrowed. */
 	const struct voucher *voucher;
@@ -86,8 +86,8 @@ int supervise_connection_rank(const struct connection *c); /* -1: not claimed */
 /* Borrows body. What the socket does not take now is queued and sent later. */
 int supervise_connection_send(struct connection *c, enum msg_type type, json_t *body,
 			      struct err *e);
-/* Delivers what has already arrived: the last messages of a process that has ended. The callbacks
- * may drop the connection. */
+/* Delivers the messages that have already arrived, such as the last ones of a process that has
+ * ended. The callbacks may drop the connection. */
 void supervise_connection_read_out(struct connection *c);
 void supervise_connection_drop(struct connection *c);
 

@@ -42,7 +42,7 @@ void supervise_contract_step(struct contract *c, const struct msg_metrics *m)
 }
 
 /* How far two numbers of bytes are apart, as a logarithm; -1: one is unknown. */
-static double distance(double predicted, double measured)
+static double memory_distance(double predicted, double measured)
 {
 	return predicted > 0 && measured > 0 ? fabs(log(predicted / measured)) : -1;
 }
@@ -52,7 +52,8 @@ void supervise_contract_memory(struct contract *c, const struct plan *plan, int 
 	const struct plan_rank *r = &plan->ranks[rank];
 	/* The agents' device allocator does not count the snapshot. */
 	double predicted = r->total - r->snapshot;
-	if (distance(predicted, bytes) <= distance(c->predicted_bytes, c->measured_bytes))
+	if (memory_distance(predicted, bytes) <=
+	    memory_distance(c->predicted_bytes, c->measured_bytes))
 		return;
 	c->rank = rank;
 	c->predicted_bytes = predicted;
@@ -83,7 +84,7 @@ void supervise_contract_predicted(const struct job *job, const struct cluster *c
 	p[STEP_PART_OTHER] = fmax(0, t->total + p[STEP_PART_CHECKPOINT] - sum_of(p));
 }
 
-static double measured(const struct contract *c, int part)
+static double measured_part(const struct contract *c, int part)
 {
 	return c->steps ? c->parts[part] / (double)c->steps : 0;
 }
@@ -98,7 +99,7 @@ bool supervise_contract_mismatch(const struct contract *c, const double predicte
 {
 	double step = measured_step(c);
 	for (int i = 0; i < STEP_PART_COUNT && !shared; i++) {
-		double was = measured(c, i), thought = predicted[i];
+		double was = measured_part(c, i), thought = predicted[i];
 		if (!parts[i].transfers || fabs(was - thought) < matters * step)
 			continue;
 		if (was > mismatch * thought && thought > 0)
@@ -133,7 +134,7 @@ json_t *supervise_contract_json(const struct contract *c, const double predicted
 {
 	double means[STEP_PART_COUNT];
 	for (int i = 0; i < STEP_PART_COUNT; i++)
-		means[i] = measured(c, i);
+		means[i] = measured_part(c, i);
 	json_t *o = json_pack("{s:I, s:o, s:o}", "steps", (json_int_t)c->steps, "predicted",
 			      parts_json(predicted), "measured", parts_json(means));
 	if (c->measured_bytes > 0)
@@ -155,7 +156,7 @@ void supervise_contract_print(const struct contract *c, const double predicted[S
 				 "%-16s %9.4g s predicted %9.4g s measured  %+.0f %%", "total",
 				 whole, step, 100 * (whole / step - 1));
 	for (int i = 0; i < STEP_PART_COUNT; i++) {
-		double was = measured(c, i);
+		double was = measured_part(c, i);
 		if (was >= shown * step || predicted[i] >= shown * whole)
 			supervise_terminal_event(t, TONE_PLAIN, "",
 						 "%-16s %9.4g %s %12.4g %11s %3.0f %%",

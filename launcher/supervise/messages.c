@@ -1,19 +1,19 @@
 /* messages: what the supervisor does with each message of an agent. */
-#include "launcher/supervise/state.h"
+#include "launcher/supervise/supervisor.h"
 #include "topo/bind.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-static void refuse(struct supervisor *s, struct connection *c, const char *why)
+static void refuse_connection(struct supervisor *s, struct connection *c, const char *why)
 {
 	supervise_report_refused(s, why);
 	supervise_connection_drop(c);
 }
 
 /* An error of a handler: the message is malformed, or sent in the wrong order. */
-static int out_of_order(const char *name, struct err *e)
+static int report_out_of_order(const char *name, struct err *e)
 {
 	return err_set(e, ERR_PROTO, "message %s: it was sent twice or at the wrong time", name);
 }
@@ -25,11 +25,11 @@ static void lose_rank(struct supervisor *s, struct connection *c, enum err_code 
 	struct loss loss = { .rank = supervise_connection_rank(c),
 			     .how = LOSS_PROTOCOL,
 			     .code = code,
-			     .at = supervisor_now(s) };
+			     .at = supervise_now(s) };
 	snprintf(loss.text, sizeof loss.text, "%s", text);
 	s->ranks[loss.rank].connection = NULL;
 	supervise_connection_drop(c);
-	supervisor_handle(s, EV_LOST, &loss, NULL);
+	supervise_handle(s, EV_LOST, &loss, NULL);
 }
 
 static void note_progress(struct supervisor *s, struct rank_state *k, int64_t step,
@@ -39,7 +39,7 @@ static void note_progress(struct supervisor *s, struct rank_state *k, int64_t st
 		return;
 	k->step = step;
 	snprintf(k->phase, sizeof k->phase, "%.31s", phase);
-	k->moved = supervisor_now(s);
+	k->moved = supervise_now(s);
 }
 
 static struct rank_state *rank_of(struct supervisor *s, struct connection *c)
@@ -63,9 +63,9 @@ static int send_welcome(struct supervisor *s, struct connection *c, int rank, st
 		.job = s->o.job_text,
 		.threads = r->threads,
 		.run = rundir_path(s->o.run),
-		.resume = supervisor_resume(s),
+		.resume = supervise_resume(s),
 		.coords = msg_coords_json(&at),
-		.node = supervisor_node(s, rank),
+		.node = supervise_node(s, rank),
 		.node_index = r->node,
 		.heartbeat_s = s->o.limits.heartbeat,
 		.group_secret = s->group_secret,
@@ -85,8 +85,8 @@ static int send_welcome(struct supervisor *s, struct connection *c, int rank, st
 }
 
 /* The reason why an agent with this hello must not join; NULL: it may. */
-static const char *refusal(const struct supervisor *s, const struct msg_hello *h, int malformed,
-			   const struct err *e)
+static const char *find_refusal(const struct supervisor *s, const struct msg_hello *h,
+				int malformed, const struct err *e)
 {
 	if (h->version != MSG_VERSION)
 		return "an agent of another version of muster";
@@ -103,18 +103,18 @@ static int on_hello(struct supervisor *s, struct connection *c, const json_t *bo
 {
 	struct msg_hello h;
 	if (supervise_connection_rank(c) >= 0)
-		return out_of_order("hello", e);
-	const char *why = refusal(s, &h, msg_hello_read(body, &h, e), e);
+		return report_out_of_order("hello", e);
+	const char *why = find_refusal(s, &h, msg_hello_read(body, &h, e), e);
 	if (why) {
-		refuse(s, c, why);
+		refuse_connection(s, c, why);
 		return 0;
 	}
 	struct rank_state *k = &s->ranks[h.rank];
 	supervise_connection_claim(c, h.rank);
 	*k = (struct rank_state){ .connection = c,
 				  .hello = true,
-				  .beat = supervisor_now(s),
-				  .moved = supervisor_now(s),
+				  .beat = supervise_now(s),
+				  .moved = supervise_now(s),
 				  .step = -1,
 				  .exited = k->exited };
 	rundir_event_hello(s->o.run, s->generation,
@@ -124,14 +124,14 @@ static int on_hello(struct supervisor *s, struct connection *c, const json_t *bo
 		struct loss loss = { .rank = h.rank,
 				     .how = LOSS_PROTOCOL,
 				     .code = failed.code,
-				     .at = supervisor_now(s) };
+				     .at = supervise_now(s) };
 		snprintf(loss.text, sizeof loss.text, "cannot send the welcome: %.900s",
 			 failed.text);
-		supervisor_handle(s, EV_LOST, &loss, NULL);
+		supervise_handle(s, EV_LOST, &loss, NULL);
 		return 0;
 	}
 	if (++s->hellos == s->world)
-		supervisor_handle(s, EV_HELLO, NULL, NULL);
+		supervise_handle(s, EV_ALL_CONNECTED, NULL, NULL);
 	return 0;
 }
 
@@ -144,12 +144,12 @@ static int on_ready(struct supervisor *s, struct connection *c, const json_t *bo
 	if (msg_ready_read(body, &m, e))
 		return -1;
 	if (k->ready)
-		return out_of_order("ready", e);
+		return report_out_of_order("ready", e);
 	k->ready = true;
 	s->resumed = m.step;
 	note_progress(s, k, m.step, "ready");
 	if (++s->readies == s->world)
-		supervisor_handle(s, EV_READY, NULL, NULL);
+		supervise_handle(s, EV_ALL_READY, NULL, NULL);
 	return 0;
 }
 
@@ -159,7 +159,7 @@ static int on_metrics(struct supervisor *s, struct connection *c, const json_t *
 	struct msg_metrics m;
 	if (msg_metrics_read(body, &m, e))
 		return -1;
-	k->moved = supervisor_now(s);
+	k->moved = supervise_now(s);
 	if (m.step > k->step)
 		k->step = m.step;
 	supervise_restart_step(&s->restart, m.step);
@@ -172,7 +172,7 @@ static int on_eval(struct supervisor *s, struct connection *c, const json_t *bod
 	struct msg_eval m;
 	if (msg_eval_read(body, &m, e))
 		return -1;
-	rank_of(s, c)->moved = supervisor_now(s);
+	rank_of(s, c)->moved = supervise_now(s);
 	supervise_report_eval(s, &m);
 	return 0;
 }
@@ -189,7 +189,7 @@ static int on_progress(struct supervisor *s, struct connection *c, const json_t 
 			       (long long)m.step);
 	note_progress(s, k, m.step, m.phase);
 	if (m.count != k->count)
-		k->moved = supervisor_now(s);
+		k->moved = supervise_now(s);
 	k->count = m.count;
 	return 0;
 }
@@ -207,7 +207,7 @@ static int on_log(struct supervisor *s, struct connection *c, const json_t *body
 	if (s->state != SUP_DRAINING && !s->settle_at)
 		supervise_terminal_event(s->o.term, error ? TONE_BAD : TONE_WARN,
 					 error ? "error" : "warn", "%s:%d: %s",
-					 supervisor_node(s, rank), rank, m.text);
+					 supervise_node(s, rank), rank, m.text);
 	return 0;
 }
 
@@ -216,7 +216,7 @@ static int on_ckpt(struct supervisor *s, struct connection *c, const json_t *bod
 	struct msg_ckpt m;
 	if (msg_ckpt_read(body, &m, e))
 		return -1;
-	rank_of(s, c)->moved = supervisor_now(s);
+	rank_of(s, c)->moved = supervise_now(s);
 	supervise_restart_ckpt(&s->restart, m.step);
 	s->ckpt_step = m.step;
 	snprintf(s->ckpt_path, sizeof s->ckpt_path, "%s", m.path);
@@ -232,7 +232,7 @@ static int on_series(struct supervisor *s, struct connection *c, const json_t *b
 	struct msg_series m;
 	if (msg_series_read(body, &m, e))
 		return -1;
-	rank_of(s, c)->moved = supervisor_now(s);
+	rank_of(s, c)->moved = supervise_now(s);
 	json_t *answer = msg_recorded_json(&(struct msg_recorded){ .step = m.step });
 	if (s->ranks[0].connection) /* otherwise rank 0 is lost, and its checkpoint with it */
 		supervise_connection_send(s->ranks[0].connection, MSG_RECORDED, answer, NULL);
@@ -250,7 +250,7 @@ static int on_signal(struct supervisor *s, struct connection *c, const json_t *b
 		return err_set(e, ERR_PROTO, "message signal: there is no signal %d", m.number);
 	snprintf(reason, sizeof reason, "rank %d got signal %d (%s)", supervise_connection_rank(c),
 		 m.number, strsignal(m.number));
-	supervisor_handle(s, EV_STOP, NULL, reason);
+	supervise_handle(s, EV_STOP, NULL, reason);
 	return 0;
 }
 
@@ -272,9 +272,9 @@ static int on_failed(struct supervisor *s, struct connection *c, const json_t *b
 	struct loss loss = { .rank = supervise_connection_rank(c),
 			     .how = LOSS_FAILED,
 			     .code = code_named(m.code),
-			     .at = supervisor_now(s) };
+			     .at = supervise_now(s) };
 	snprintf(loss.text, sizeof loss.text, "%s", m.text);
-	supervisor_handle(s, EV_LOST, &loss, NULL);
+	supervise_handle(s, EV_LOST, &loss, NULL);
 	return 0;
 }
 
@@ -286,13 +286,13 @@ static int on_finished(struct supervisor *s, struct connection *c, const json_t 
 	if (msg_finished_read(body, &m, e))
 		return -1;
 	if (k->finished)
-		return out_of_order("finished", e);
+		return report_out_of_order("finished", e);
 	k->finished = true;
 	supervise_contract_memory(&s->contract, s->o.plan, supervise_connection_rank(c),
 				  (double)m.peak_bytes);
 	note_progress(s, k, m.step, "finished");
 	if (++s->finishes == s->world)
-		supervisor_handle(s, EV_FINISHED, NULL, NULL);
+		supervise_handle(s, EV_ALL_FINISHED, NULL, NULL);
 	return 0;
 }
 
@@ -304,7 +304,7 @@ static int on_dumped(struct supervisor *s, struct connection *c, const json_t *b
 	rank_of(s, c)->dumped = true;
 	if (m.has_error)
 		supervise_report_log(s, supervise_connection_rank(c), "warn", m.error);
-	supervisor_handle(s, EV_DUMPED, NULL, NULL);
+	supervise_handle(s, EV_DUMPED, NULL, NULL);
 	return 0;
 }
 
@@ -323,18 +323,18 @@ static const struct {
 	[MSG_FINISHED] = { on_finished, false }, [MSG_DUMPED] = { on_dumped, false },
 };
 
-void supervisor_message(void *supervisor, struct connection *c, const struct msg *m)
+void supervise_message(void *supervisor, struct connection *c, const struct msg *m)
 {
 	struct supervisor *s = supervisor;
 	struct err e = ERR_INIT;
 	int rank = supervise_connection_rank(c);
 	bool known = m->type > MSG_NONE && m->type < MSG_COUNT && handlers[m->type].handle;
 	if (rank < 0 && !(known && handlers[m->type].stranger)) {
-		refuse(s, c, "a message before hello");
+		refuse_connection(s, c, "a message before hello");
 		return;
 	}
 	if (rank >= 0)
-		s->ranks[rank].beat = supervisor_now(s);
+		s->ranks[rank].beat = supervise_now(s);
 	int rc = known ? handlers[m->type].handle(s, c, m->body, &e)
 		       : err_set(&e, ERR_PROTO, "message %s: only the supervisor sends it",
 				 msg_word(m->type));

@@ -2,7 +2,7 @@
 #include "base/file.h"
 #include "base/human.h"
 #include "base/run_paths.h"
-#include "launcher/supervise/state.h"
+#include "launcher/supervise/supervisor.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -68,7 +68,7 @@ void supervise_report_loss(struct supervisor *s)
 		const struct rank_state *k = &s->ranks[rank];
 		lost.has_rank = lost.has_node = lost.has_step = lost.has_phase = true;
 		lost.rank = rank;
-		lost.node = supervisor_node(s, rank);
+		lost.node = supervise_node(s, rank);
 		lost.step = k->step;
 		lost.phase = k->phase;
 		lost.has_signal = ended_by_signal(k);
@@ -93,7 +93,7 @@ void supervise_report_exit(struct supervisor *s, int rank)
 			  &(struct rundir_exit){ .has_rank = true,
 						 .rank = rank,
 						 .has_node = true,
-						 .node = supervisor_node(s, rank),
+						 .node = supervise_node(s, rank),
 						 .has_step = true,
 						 .step = k->step,
 						 .has_phase = true,
@@ -108,7 +108,7 @@ void supervise_report_log(struct supervisor *s, int rank, const char *level, con
 {
 	rundir_event_log(s->o.run, s->generation,
 			 &(struct rundir_log){ .rank = rank,
-					       .node = supervisor_node(s, rank),
+					       .node = supervise_node(s, rank),
 					       .level = level,
 					       .text = text });
 }
@@ -144,7 +144,7 @@ static void describe_lost_rank(const struct supervisor *s, char *out, size_t siz
 		snprintf(where, sizeof where, ", after step %lld", (long long)k->step);
 	else if (k->hello)
 		snprintf(where, sizeof where, ", before its first step");
-	snprintf(out, size, "rank %d on %.64s%s%s%s%s", rank, supervisor_node(s, rank), where,
+	snprintf(out, size, "rank %d on %.64s%s%s%s%s", rank, supervise_node(s, rank), where,
 		 *k->phase ? " (" : "", k->phase, *k->phase ? ")" : "");
 }
 
@@ -171,14 +171,14 @@ void supervise_report_refused(struct supervisor *s, const char *why)
 
 void supervise_report_trouble(struct supervisor *s, const char *why)
 {
-	rundir_event_unheard(s->o.run, s->generation, &(struct rundir_why){ .why = why });
+	rundir_event_accept_failed(s->o.run, s->generation, &(struct rundir_why){ .why = why });
 	supervise_terminal_event(s->o.term, TONE_WARN, "warn",
 				 "the supervisor cannot accept the agents' connections: %s", why);
 }
 
 static void report_first_step(struct supervisor *s, int64_t step, double loss)
 {
-	double now = supervisor_now(s);
+	double now = supervise_now(s);
 	rundir_event_first_step(s->o.run, s->generation,
 				&(struct rundir_first_step){ .step = step,
 							     .since_start_s = now - s->started,
@@ -230,7 +230,7 @@ void supervise_report_metrics(struct supervisor *s, const struct msg_metrics *m)
 	s->last_loss = t.loss;
 	s->skipped += t.skipped;
 	t.left_s = s->step_s > 0 ? (double)(s->o.job->job.steps - m->step) * s->step_s : -1;
-	supervise_terminal_step(s->o.term, &t, supervisor_now(s));
+	supervise_terminal_step(s->o.term, &t, supervise_now(s));
 }
 
 void supervise_report_eval(struct supervisor *s, const struct msg_eval *m)
@@ -348,7 +348,7 @@ static void print_end(struct supervisor *s)
 {
 	struct terminal *t = s->o.term;
 	char wall[32], who[256];
-	supervise_terminal_span(supervisor_now(s) - s->opened, wall, sizeof wall);
+	supervise_terminal_duration(supervise_now(s) - s->opened, wall, sizeof wall);
 	long long steps = (long long)s->o.job->job.steps;
 	switch (s->status) {
 	case STATUS_DONE:

@@ -46,14 +46,14 @@ static const bool lasts[] = {
 	[ERR_INTERNAL] = false,   /* a bug may be a race */
 };
 
-bool supervise_restart_mends(enum err_code code)
+bool supervise_restart_helps(enum err_code code)
 {
 	return (size_t)code >= sizeof lasts / sizeof *lasts || !lasts[code];
 }
 
 bool supervise_restart_decide(struct restart *r, enum err_code code, double *wait, struct err *e)
 {
-	bool lasting = !r->stepped && !supervise_restart_mends(code);
+	bool lasting = !r->stepped && !supervise_restart_helps(code);
 	bool hopeless = lasting && (r->early == code || !r->restarts);
 	r->early = lasting ? code : ERR_NONE;
 	if (r->progress)
@@ -64,8 +64,8 @@ bool supervise_restart_decide(struct restart *r, enum err_code code, double *wai
 
 	if (hopeless) {
 		err_set(e, code,
-			"it failed %sbefore the first step, for a reason that a restart does not "
-			"fix",
+			"the run failed %sbefore its first step, for a reason that a restart does "
+			"not fix",
 			r->restarts ? "twice in a row " : "");
 		return false;
 	}

@@ -38,7 +38,7 @@ struct restart {
 void supervise_restart_init(struct restart *r, int64_t max_restarts, int64_t max_futile,
 			    double backoff);
 /* Whether a restart may fix a failure with this code; the table is in restart.c. */
-bool supervise_restart_mends(enum err_code code);
+bool supervise_restart_helps(enum err_code code);
 /* This generation has finished a step, or committed a checkpoint of a step. */
 void supervise_restart_step(struct restart *r, int64_t step);
 void supervise_restart_ckpt(struct restart *r, int64_t step);

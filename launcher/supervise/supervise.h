@@ -4,7 +4,7 @@
  *
  * Everything runs on one libuv loop and one thread. The supervisor learns about the agents from
  * their control connections (launcher/supervise/connections.h) and from the launch backend
- * (launcher/launch.h). One table of states and events (states.c) decides what it does. The
+ * (launcher/launch.h). One table of states and events (transitions.c) decides what it does. The
  * supervisor has no checkpoint code: after a loss the agents resume from the last checkpoint that
  * they find valid ("auto").
  *
@@ -32,11 +32,12 @@ struct supervise_limits { /* seconds, except strangers */
 	/* for the agents to stop on request; at least [restart] hang_timeout and [slurm]
 	 * signal_before */
 	double stop;
-	/* after a rank blamed another one, until its loss counts, unless the cause shows first */
+	/* after a rank blamed another one, until its own loss counts, unless another rank is lost
+	 * first */
 	double settle;
 	/* for the agents to write their flight recorders, and again to read these */
 	double trace;
-	/* for killed or finished processes to end; then they are killed again */
+	/* for killed or finished processes to end; after that they are killed again */
 	double drain;
 	double handshake; /* for a connection to identify itself */
 	int strangers;    /* unclaimed connections at a time, in addition to one per rank */
@@ -48,7 +49,7 @@ struct supervise_limits { /* seconds, except strangers */
 		.trace = 1, .drain = 10, .handshake = 10, .strangers = 32 \
 	}
 
-/* Everything is borrowed until supervisor_close(), except the listener, which is taken over. */
+/* Everything is borrowed until supervise_close(), except the listener, which is taken over. */
 struct supervise_options {
 	uv_loop_t *loop;
 	const struct job *job;
@@ -60,7 +61,7 @@ struct supervise_options {
 	const char *agent; /* path of muster-agent */
 	struct rundir *run;
 	struct terminal *term;
-	/* of the control channel; -1: none, connections come by supervisor_adopt() */
+	/* of the control channel; -1: none, connections come by supervise_adopt() */
 	int listener;
 	const char *address; /* of the listener */
 	struct supervise_limits limits;
@@ -70,19 +71,19 @@ struct supervise_options {
 /* Runs the whole run: signals, ticks, generations. Returns the exit status. */
 int supervise_run(const struct supervise_options *o);
 
-/* The parts of supervise_run(), for tests: the caller runs the loop and calls supervisor_tick()
+/* The parts of supervise_run(), for tests: the caller runs the loop and calls supervise_tick()
  * whenever time has passed. */
 struct supervisor;
 
-int supervisor_open(const struct supervise_options *o, struct supervisor **out, struct err *e);
+int supervise_open(const struct supervise_options *o, struct supervisor **out, struct err *e);
 /* Starts the first generation. If that fails, the supervisor is done at once. */
-void supervisor_start(struct supervisor *s);
-void supervisor_tick(struct supervisor *s);
-void supervisor_adopt(struct supervisor *s, int fd);
+void supervise_start(struct supervisor *s);
+void supervise_tick(struct supervisor *s);
+void supervise_adopt(struct supervisor *s, int fd);
 /* now: do not wait until the agents have finished the step. */
-void supervisor_stop(struct supervisor *s, const char *reason, bool now);
-bool supervisor_done(const struct supervisor *s, int *status);
+void supervise_stop(struct supervisor *s, const char *reason, bool now);
+bool supervise_done(const struct supervisor *s, int *status);
 /* Call only when done. Afterwards the loop must run once more, to close its handles. */
-void supervisor_close(struct supervisor *s);
+void supervise_close(struct supervisor *s);
 
 #endif

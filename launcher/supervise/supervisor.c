@@ -1,22 +1,22 @@
 #include "launcher/rundir/traces.h"
-#include "launcher/supervise/state.h"
+#include "launcher/supervise/supervisor.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
-double supervisor_now(const struct supervisor *s)
+double supervise_now(const struct supervisor *s)
 {
 	return s->o.now();
 }
 
-const char *supervisor_node(const struct supervisor *s, int rank)
+const char *supervise_node(const struct supervisor *s, int rank)
 {
 	return rank < 0 ? "" : s->o.cluster->nodes[s->o.plan->ranks[rank].node].name;
 }
 
-void supervisor_broadcast(struct supervisor *s, enum msg_type type, json_t *body)
+void supervise_broadcast(struct supervisor *s, enum msg_type type, json_t *body)
 {
 	for (int r = 0; r < s->world; r++)
 		if (s->ranks[r].connection)
@@ -29,9 +29,9 @@ void supervisor_broadcast(struct supervisor *s, enum msg_type type, json_t *body
 static void report_lost_rank(struct supervisor *s, int rank, enum loss_how how, enum err_code code,
 			     const char *text)
 {
-	struct loss l = { .rank = rank, .how = how, .code = code, .at = supervisor_now(s) };
+	struct loss l = { .rank = rank, .how = how, .code = code, .at = supervise_now(s) };
 	snprintf(l.text, sizeof l.text, "%s", text);
-	supervisor_handle(s, EV_LOST, &l, NULL);
+	supervise_handle(s, EV_LOST, &l, NULL);
 }
 
 static void on_closed(void *arg, int rank, const struct err *why)
@@ -86,7 +86,7 @@ static void on_exited(void *arg, int rank, int status)
 	k->status = status;
 	if (k->connection)
 		supervise_connection_read_out(k->connection);
-	if ((s->lost && rank == s->loss.rank) || (k->finished && status && s->state == SUP_LEAVING))
+	if ((s->lost && rank == s->loss.rank) || (k->finished && status && s->state == SUP_EXITING))
 		supervise_report_exit(s, rank);
 	if (!k->finished)
 		report_lost_rank(s, rank, LOSS_EXITED, exit_code(k), text);
@@ -98,10 +98,10 @@ static void on_all_gone(void *arg)
 	for (int r = 0; r < s->world; r++)
 		if (s->ranks[r].connection)
 			supervise_connection_read_out(s->ranks[r].connection);
-	supervisor_handle(s, EV_ALL_GONE, NULL, NULL);
+	supervise_handle(s, EV_ALL_GONE, NULL, NULL);
 }
 
-const char *supervisor_resume(const struct supervisor *s)
+const char *supervise_resume(const struct supervisor *s)
 {
 	return s->restart.best_ckpt >= 0 ? "auto" : s->o.job->checkpoint.resume;
 }
@@ -113,10 +113,10 @@ static void reset_generation(struct supervisor *s)
 	s->hellos = s->readies = s->finishes = s->refusals = 0;
 	s->lost = s->stepped = s->gone = false;
 	s->settle_at = 0;
-	s->verdict = VERDICT_NONE;
+	s->outcome = OUTCOME_NONE;
 }
 
-int supervisor_launch(struct supervisor *s, struct err *e)
+int supervise_launch(struct supervisor *s, struct err *e)
 {
 	unsigned char secret[AUTH_SECRET_BYTES];
 	char hex[AUTH_SECRET_HEX];
@@ -126,8 +126,8 @@ int supervisor_launch(struct supervisor *s, struct err *e)
 	reset_generation(s);
 	rundir_prune_traces(rundir_path(s->o.run), s->generation);
 	s->loss.at = lost_at; /* the event first-step reports the time since then */
-	s->started = supervisor_now(s);
-	supervise_report_started(s, supervisor_resume(s));
+	s->started = supervise_now(s);
+	supervise_report_started(s, supervise_resume(s));
 	auth_secret_new(secret);
 	auth_secret_hex(secret, s->group_secret);
 	auth_secret_new(secret); /* a second secret, which travels in the agents' environment */
@@ -179,7 +179,7 @@ static int max_ranks_per_node(const struct plan *p)
 	return most;
 }
 
-int supervisor_open(const struct supervise_options *o, struct supervisor **out, struct err *e)
+int supervise_open(const struct supervise_options *o, struct supervisor **out, struct err *e)
 {
 	struct supervisor *s = calloc(1, sizeof *s);
 	struct rank_state *ranks = calloc((size_t)o->plan->world, sizeof *ranks);
@@ -201,7 +201,7 @@ int supervisor_open(const struct supervise_options *o, struct supervisor **out, 
 		.most_per_address = o->limits.strangers + max_ranks_per_node(o->plan),
 		.patience = o->limits.handshake,
 		.voucher = choose_auth(s),
-		.message = supervisor_message,
+		.message = supervise_message,
 		.closed = on_closed,
 		.trouble = on_trouble,
 		.arg = s,
@@ -217,33 +217,33 @@ free_all:
 	return -1;
 }
 
-void supervisor_start(struct supervisor *s)
+void supervise_start(struct supervisor *s)
 {
 	s->state = SUP_BACKOFF; /* without a wait */
-	supervisor_handle(s, EV_TIMEOUT, NULL, NULL);
+	supervise_handle(s, EV_TIMEOUT, NULL, NULL);
 }
 
-void supervisor_tick(struct supervisor *s)
+void supervise_tick(struct supervisor *s)
 {
-	double now = supervisor_now(s);
+	double now = supervise_now(s);
 	supervise_connections_tick(s->connections, now);
 	if ((s->settle_at && now >= s->settle_at) || (s->deadline > 0 && now >= s->deadline))
-		supervisor_handle(s, EV_TIMEOUT, NULL, NULL);
-	supervisor_watch(s);
+		supervise_handle(s, EV_TIMEOUT, NULL, NULL);
+	supervise_watchdog(s);
 	s->last_tick = now;
 }
 
-void supervisor_adopt(struct supervisor *s, int fd)
+void supervise_adopt(struct supervisor *s, int fd)
 {
 	supervise_connections_adopt(s->connections, fd, NULL);
 }
 
-void supervisor_stop(struct supervisor *s, const char *reason, bool now)
+void supervise_stop(struct supervisor *s, const char *reason, bool now)
 {
-	supervisor_handle(s, now ? EV_STOP_NOW : EV_STOP, NULL, reason);
+	supervise_handle(s, now ? EV_STOP_NOW : EV_STOP, NULL, reason);
 }
 
-bool supervisor_done(const struct supervisor *s, int *status)
+bool supervise_done(const struct supervisor *s, int *status)
 {
 	if (s->state != SUP_DONE)
 		return false;
@@ -251,11 +251,11 @@ bool supervisor_done(const struct supervisor *s, int *status)
 	return true;
 }
 
-void supervisor_close(struct supervisor *s)
+void supervise_close(struct supervisor *s)
 {
 	if (!s)
 		return;
-	supervise_trace_stop(s);
+	supervise_verdict_stop(s);
 	supervise_connections_close(s->connections);
 	explicit_bzero(s->group_secret, sizeof s->group_secret);
 	free(s->ranks);

@@ -64,7 +64,7 @@ int supervise_terminal_columns(int fd)
 	return asked > 0 ? asked : 80;
 }
 
-static int width(const struct terminal *t)
+static int line_width(const struct terminal *t)
 {
 	return t->o.width ? t->o.width : supervise_terminal_columns(t->o.fd);
 }
@@ -90,16 +90,16 @@ static void add_live_line(struct terminal *t, struct buf *b)
 {
 	const char *line = buf_str(&t->line);
 	if (t->o.live && *line)
-		buf_add(b, line, fit_columns(line, width(t) - 1));
+		buf_add(b, line, fit_columns(line, line_width(t) - 1));
 }
 
-static void erase(struct terminal *t, struct buf *b)
+static void erase_line(struct terminal *t, struct buf *b)
 {
 	if (t->o.live && t->line.len)
 		buf_puts(b, "\r\033[K");
 }
 
-static void redraw(struct terminal *t)
+static void redraw_line(struct terminal *t)
 {
 	struct buf b = BUF_INIT;
 	buf_puts(&b, "\r\033[K");
@@ -113,7 +113,7 @@ void supervise_terminal_close(struct terminal *t)
 	if (!t)
 		return;
 	struct buf b = BUF_INIT;
-	erase(t, &b);
+	erase_line(t, &b);
 	write_text(t, &b);
 	buf_fini(&b);
 	buf_fini(&t->line);
@@ -124,7 +124,7 @@ void supervise_terminal_close(struct terminal *t)
 static void print_above(struct terminal *t, struct buf *text)
 {
 	struct buf b = BUF_INIT;
-	erase(t, &b);
+	erase_line(t, &b);
 	buf_add(&b, text->data, text->len);
 	add_live_line(t, &b);
 	write_text(t, &b);
@@ -157,7 +157,7 @@ void supervise_terminal_event(struct terminal *t, enum terminal_tone tone, const
 	buf_fini(&b);
 }
 
-const char *supervise_terminal_span(double seconds, char *out, size_t size)
+const char *supervise_terminal_duration(double seconds, char *out, size_t size)
 {
 	long s = lround(fmin(fmax(seconds, 0), 1e9));
 	if (seconds < 9.95)
@@ -174,7 +174,7 @@ const char *supervise_terminal_span(double seconds, char *out, size_t size)
 /* Adds a progress bar before the text if there is room. */
 static void add_bar(const struct terminal *t, double share, const char *text, struct buf *b)
 {
-	if (strlen(text) + BAR + 2 >= (size_t)width(t))
+	if (strlen(text) + BAR + 2 >= (size_t)line_width(t))
 		return;
 	int full = (int)lround(fmin(fmax(share, 0), 1) * BAR);
 	for (int i = 0; i < BAR; i++)
@@ -195,7 +195,8 @@ static void add_step(const struct terminal *t, const struct terminal_step *s, st
 		buf_printf(b, "  scale %.0f%s", s->loss_scale,
 			   s->skipped ? " overflows: skipped" : "");
 	if (s->left_s >= 0)
-		buf_printf(b, "  eta %s", supervise_terminal_span(s->left_s, left, sizeof left));
+		buf_printf(b, "  eta %s",
+			   supervise_terminal_duration(s->left_s, left, sizeof left));
 }
 
 void supervise_terminal_step(struct terminal *t, const struct terminal_step *s, double now)
@@ -212,7 +213,7 @@ void supervise_terminal_step(struct terminal *t, const struct terminal_step *s, 
 			&t->line);
 		buf_puts(&t->line, buf_str(&text));
 		buf_fini(&text);
-		redraw(t);
+		redraw_line(t);
 		return;
 	}
 	if (t->shown >= 0 && s->step % (t->o.every > 0 ? t->o.every : 1) && !last)
@@ -233,5 +234,5 @@ void supervise_terminal_waiting(struct terminal *t, const char *text)
 	buf_clear(&t->line);
 	if (*text)
 		buf_printf(&t->line, "  %s%s", text, t->o.unicode ? " …" : " ...");
-	redraw(t);
+	redraw_line(t);
 }

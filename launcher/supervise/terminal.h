@@ -2,7 +2,7 @@
  * terminal: prints the progress of a run for people.
  *
  * On a terminal the last line is live: it is rewritten in place, at most 10 times per second, and
- * events are printed above it. Into a pipe or a file go plain lines: one per `every` steps, and the
+ * events are printed above it. A pipe or a file gets plain lines: one per `every` steps, and the
  * events. Colour is used only on a terminal and without NO_COLOR. Control characters in texts from
  * agents are removed.
  */
@@ -54,6 +54,6 @@ void supervise_terminal_step(struct terminal *t, const struct terminal_step *s, 
 void supervise_terminal_waiting(struct terminal *t, const char *text);
 
 /* Formats a duration: 4.2 s, 1:20, 2:03:04. */
-const char *supervise_terminal_span(double seconds, char *out, size_t size);
+const char *supervise_terminal_duration(double seconds, char *out, size_t size);
 
 #endif

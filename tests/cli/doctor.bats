@@ -42,8 +42,8 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 @test "a complete machine: versions, GPUs, distances to adapters" {
 	doctor_as pair
 	[[ $status -eq 0 && ${lines[-1]} == *" 0 warnings, 0 failures" ]]
-	[[ $output == *"ok    CUDA driver             for CUDA 13.0"* && $output == *"ok    NCCL                    2.28.3 (libnccl.so.2)"* ]]
-	[[ $output == *"ok    cublasLt                13.1.0"* && $output == *"ok    libmuster-cuda.so       loads; built with CUDA 13.0"* ]]
+	[[ $output == *"ok    CUDA driver             supports CUDA 13.0"* && $output == *"ok    NCCL                    2.28.3 (libnccl.so.2)"* ]]
+	[[ $output == *"ok    cublasLt                13.1.0"* && $output == *"ok    libmuster-cuda.so       can be loaded; built with CUDA 13.0"* ]]
 	[[ $(said) == *"ok 4 GPUs NVIDIA A100 80GB PCIe, 2 NVLinks each, 79 GiB free, driver 580.65.06"* ]]
 	[[ $(said) == *"1 GPU with one on one PCIe switch (PIX)"* && $(said) == *"1 GPU with one on the same NUMA domain (NODE)"* ]]
 }
@@ -53,7 +53,7 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	for row in "lost=2|fail|GPU2|GPU is lost" "remap-failed=2|fail|GPU2 (0000:39:00.0)|could not be remapped" "prohibited=2|fail|GPU2 (|-c DEFAULT" \
 		"mig-empty=2|fail|GPU2 (|no instance" "remap-pending=2,uncorrected=2|fail|GPU2 (|--gpu-reset -i 2" "uncorrected=2|warn|GPU2 (|3 uncorrected" \
 		"hot=2|warn|GPU2 (|89 °C" "brake=2|warn|GPU2 (|power brake" "capped=2|warn|GPU2 (|400 W" "narrow=2|warn|GPU2 (|8 of 16 lanes" \
-		"link-down=2|warn|GPU2 (|17 of 18 NVLinks are up, and its siblings have 18: link 2 is down" "link-off=2|warn|GPU2 (|17 of 17 NVLinks are up, and its siblings have 18 →" "recover=2|warn|GPU2 (|nvlink -e -i 2" "ecc-off=2|warn|GPU2 (|ECC is off" \
+		"link-down=2|warn|GPU2 (|17 of 18 NVLinks are up, but GPUs of the same model have 18: link 2 is down" "link-off=2|warn|GPU2 (|17 of 17 NVLinks are up, but GPUs of the same model have 18 →" "recover=2|warn|GPU2 (|nvlink -e -i 2" "ecc-off=2|warn|GPU2 (|ECC is off" \
 		"busy=2|warn|GPU2 (|pid 4711 (somebody1), 20 GiB" "mig=2|warn|GPU2 (|2 instances" "no-links|warn|NVLink|fabricmanager"; do
 		IFS='|' read -r word level object says <<<"$row"
 		doctor_as "dgx-h100,$word" --quiet
@@ -64,13 +64,13 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 @test "a driver that hangs, crashes, fails or gives wrong answers is a finding, in time" {
 	local before=$SECONDS
 	doctor_as dgx-h100,hang --quiet
-	[[ $status -eq 3 && $(said) == *"fail gpus no answer within 15 s"* && $((SECONDS - before)) -lt 25 ]]
+	[[ $status -eq 3 && $(said) == *"fail gpus the check did not answer within 15 s"* && $((SECONDS - before)) -lt 25 ]]
 	doctor_as dgx-h100,crash --quiet
-	[[ $status -eq 3 && $(said) == *"fail gpus ended by signal 11"* ]]
+	[[ $status -eq 3 && $(said) == *"fail gpus the check was ended by signal 11"* ]]
 	doctor_as dgx-h100,init --quiet
 	[[ $status -eq 0 && $(said) == *"warn GPUs NVIDIA driver: start"* ]]
 	doctor_as dgx-h100,stuck --quiet "$tiny" job.device=cuda
-	[[ $status -eq 3 && $(said) == *"fail gpus no answer within 15 s"* && $(said) == *"fail job planning it failed: no answer within 20 s"* ]]
+	[[ $status -eq 3 && $(said) == *"fail gpus the check did not answer within 15 s"* && $(said) == *"fail job the job cannot be planned: the check did not answer within 20 s"* ]]
 	for trouble in wild endless rude mute; do
 		doctor_as dgx-h100,$trouble --json
 		python3 -m json.tool <<<"$output" >/dev/null
@@ -81,13 +81,13 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	local bare=$BATS_TEST_TMPDIR/bare
 	cp -r "$whole" "$bare"
 	CUDA_DOUBLE=driver=12080 doctor_as pair --quiet
-	[[ $status -eq 0 && $(said) == *"warn CUDA driver for CUDA 12.8, and muster was built with 13.0: too old"* ]]
+	[[ $status -eq 0 && $(said) == *"warn CUDA driver it supports CUDA 12.8, but muster was built with CUDA 13.0"* ]]
 	CUDA_DOUBLE=driver=12080 doctor_as pair --quiet "$tiny" job.device=cuda
-	[[ $status -eq 3 && $(said) == *"fail CUDA driver for CUDA 12.8"* ]]
+	[[ $status -eq 3 && $(said) == *"fail CUDA driver it supports CUDA 12.8"* ]]
 	CUDA_DOUBLE=nccl=21405 doctor_as pair --quiet
-	[[ $status -eq 0 && $(said) == *"warn NCCL libnccl.so.2 is version 2.14, and 2.18 is the least"* ]]
+	[[ $status -eq 0 && $(said) == *"warn NCCL libnccl.so.2 is version 2.14, but muster needs 2.18"* ]]
 	CUDA_DOUBLE=nccl=2803 doctor_as pair --quiet
-	[[ $(said) == *"warn NCCL libnccl.so.2 is version 2.8, and 2.18 is the least"* ]]
+	[[ $(said) == *"warn NCCL libnccl.so.2 is version 2.8, but muster needs 2.18"* ]]
 	whole=$bare
 	: >"$bare/libnvidia-ml.so.1"
 	doctor_as pair --quiet
@@ -95,13 +95,13 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	cp "$doubles/libnvidia-ml.so.1" "$bare/"
 	rm "$bare/libmuster-cuda.so" "$bare/libcuda.so.1"
 	doctor_as pair --quiet "$tiny" job.device=cuda
-	[[ $status -eq 3 && $(said) == *"fail libmuster-cuda.so not beside the agent"* ]]
+	[[ $status -eq 3 && $(said) == *"fail libmuster-cuda.so it is not in the folder of muster-agent"* ]]
 	echo rubbish >"$bare/libmuster-cuda.so"
 	doctor_as pair --quiet
 	[[ $status -eq 0 && $(said) == *"warn libmuster-cuda.so"*"build it on a node like this one"* ]]
 	ln -sf /bin/true "$bare/muster-agent"
 	doctor_as pair --quiet
-	[[ $status -eq 3 && $(said) == *"fail muster-agent $bare/muster-agent: another program"* ]]
+	[[ $status -eq 3 && $(said) == *"fail muster-agent $bare/muster-agent is another program"* ]]
 	rm "$bare/muster-agent"
 	doctor_as pair --quiet
 	[[ $status -eq 3 && $(said) == *"fail muster-agent"* ]]
@@ -116,16 +116,16 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	[[ $status -eq 3 && $(said) == *"fail data /no/such.idx: no such file"* && $(said) == *"fail run folder "* && $(said) == *"fail eth99"* ]]
 	[[ $(said) == *"fail job "* ]]
 	run env -u SLURM_JOB_ID "$MUSTER" doctor --quiet "$tiny" job.run_dir="$tiny"
-	[[ $status -eq 3 && $(said) == *"fail run folder $tiny: there, and no folder"* ]]
+	[[ $status -eq 3 && $(said) == *"fail run folder $tiny is not a folder"* ]]
 	doctor_as dgx-h100,full=2,remap-failed=1 --quiet "$tiny" job.device=cuda model.vocab=50304 model.hidden=2048 model.layers=24 model.heads=16 batch.global=8
-	[[ $status -eq 3 && $(said) == *"fail GPU2 (0000:39:00.0) 1.0 GiB of 80 GiB are free, and a rank of this job takes"* ]]
-	[[ $(said) == *"fail GPUs 6 of 8 can be trained on, and the job puts 8 ranks on this node"* ]]
+	[[ $status -eq 3 && $(said) == *"fail GPU2 (0000:39:00.0) 1.0 GiB of 80 GiB are free, but a rank of this job needs"* ]]
+	[[ $(said) == *"fail GPUs 6 of 8 can be used, but the job has 8 ranks on this node"* ]]
 }
 
 @test "GPUs that CUDA_VISIBLE_DEVICES hides are left out" {
 	run env -u SLURM_JOB_ID NVML_DOUBLE=dgx-h100,remap-failed=3 CUDA_VISIBLE_DEVICES=0,1 LD_LIBRARY_PATH="$doubles" "$MUSTER" doctor
 	echo "$output"
-	[[ $status -eq 0 && $(said) == *"ok 2 GPUs NVIDIA H100"* && $(said) == *"CUDA_VISIBLE_DEVICES leaves out 6"* ]]
+	[[ $status -eq 0 && $(said) == *"ok 2 GPUs NVIDIA H100"* && $(said) == *"CUDA_VISIBLE_DEVICES hides 6"* ]]
 }
 
 @test "--json prints JSON; wrong arguments are refused" {
@@ -182,7 +182,7 @@ slurm_commands() { # folder, of sinfo
 	slurm_commands "$BATS_TEST_TMPDIR/bin" "echo slurm 24.05"
 	PRIMARY=UP PATH=$BATS_TEST_TMPDIR/bin:$PATH run env -u SLURM_JOB_ID "$MUSTER" doctor
 	echo "$output"
-	[[ $status -eq 0 && $(said) == *"warn slurmctld Slurmctld(primary) at c1 is UP Slurmctld(backup) at c2 is DOWN"* && $(said) == *"ok srun --mpi=pmix there"* ]]
+	[[ $status -eq 0 && $(said) == *"warn slurmctld Slurmctld(primary) at c1 is UP Slurmctld(backup) at c2 is DOWN"* && $(said) == *"ok srun --mpi=pmix available"* ]]
 	PRIMARY=DOWN PATH=$BATS_TEST_TMPDIR/bin:$PATH run env -u SLURM_JOB_ID "$MUSTER" doctor
 	[[ $status -eq 3 && $(said) == *"fail slurmctld "* ]]
 }

@@ -63,12 +63,27 @@ assert c["kinds"][0]["nodes"] == 4 and c["kinds"][0]["device_memory"] == 80 << 3
 }
 
 @test "wrong command lines exit 2" {
-	for words in "run" "run --frobnicate $tiny" "plan --cluster" "run /nonexistent.ini" "topo here"; do
+	for words in "run" "run --frobnicate $tiny" "plan --cluster" "run /nonexistent.ini" "run $tiny other.ini" "topo here"; do
 		# shellcheck disable=SC2086 # a list of words
 		run "$MUSTER" $words
 		echo "$words: $status $output"
 		[[ $status -eq 2 && ${#lines[@]} -eq 1 ]]
 	done
+}
+
+@test "errors name the option or the path, and the remedy" {
+	run "$MUSTER" run "$tiny" other.ini
+	echo "$output"
+	[[ $output == *'"other.ini" is neither an option nor section.key=value, and the job file is '"$tiny already; see muster run --help" ]]
+	run "$MUSTER" run "$tiny" job.run_dir="$tiny"
+	echo "$output"
+	[[ $status -eq 3 && $output == *": cannot make the folder: Not a directory; choose another [job] run_dir or name" ]]
+	run "$MUSTER" plan "$tiny" --cluster /no/such
+	echo "$output"
+	[[ $status -eq 3 && $output == "muster: --cluster: /no/such: cannot open: No such file or directory" ]]
+	run "$MUSTER" topo --svg /no/such/x.svg
+	echo "$output"
+	[[ $status -eq 3 && $output == "muster: /no/such/x.svg: cannot create a file in its folder: "* ]]
 }
 
 @test "a broken job exits 2 with one line, and no run folder is made" {

@@ -13,8 +13,8 @@ static void findings(const char *text)
 	struct doctor_node node = { .name = "n1" };
 	struct buf page = BUF_INIT;
 	json_t *list = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-	doctor_findings_take(&node.found, list);
-	doctor_page(&node, 1, true, false, 80, &page);
+	doctor_findings_read(&node.found, list);
+	doctor_print(&node, 1, true, false, 80, &page);
 	json_decref(doctor_json(&node, 1));
 	json_decref(list);
 	buf_fini(&page);

@@ -8,7 +8,7 @@
 #include "base/auth.h"
 #include "base/buf.h"
 #include "launcher/supervise/supervise.h"
-#include "tests/unit/launcher/told.h"
+#include "tests/unit/launcher/event_lines.h"
 #include "tests/unit/tmpdir.h"
 
 #include <fcntl.h>
@@ -121,7 +121,7 @@ static inline void peer_end(struct peer *p)
 }
 
 /* A rank's process ends. The last one ends the generation. */
-static inline void process_ends(int rank, int status)
+static inline void end_process(int rank, int status)
 {
 	if (h.gone[rank])
 		return;
@@ -181,7 +181,7 @@ static void peer_read(struct peer *p)
 }
 
 /* Delivers everything that is under way, in both directions. */
-static inline void settle(void)
+static inline void deliver_all(void)
 {
 	for (int round = 0; round < 12; round++) {
 		for (struct peer *p = h.peers; p < h.peers + PEERS; p++) {
@@ -196,17 +196,17 @@ static inline void settle(void)
 			if (p->channel)
 				peer_read(p);
 		for (int i = 0; h.kills && h.running && !h.keep_running && i < WORLD; i++)
-			process_ends(i, h.status[i]);
+			end_process(i, h.status[i]);
 	}
 }
 
 /* Lets time pass in ticks, as the real loop does. */
-static inline void pass(double seconds)
+static inline void pass_time(double seconds)
 {
 	for (double end = h.now + seconds; h.now < end;) {
 		h.now += 0.05;
-		supervisor_tick(h.supervisor);
-		settle();
+		supervise_tick(h.supervisor);
+		deliver_all();
 	}
 }
 
@@ -218,18 +218,18 @@ static inline struct peer *peer_open(int i, const unsigned char *secret, uint32_
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
 	p->fd = fds[0];
 	assert_int_equal(channel_open(AUTH_AGENT, secret, generation, &p->channel, NULL), 0);
-	supervisor_adopt(h.supervisor, fds[1]);
+	supervise_adopt(h.supervisor, fds[1]);
 	return p;
 }
 
-static inline void say(struct peer *p, enum msg_type type, json_t *body)
+static inline void send_message(struct peer *p, enum msg_type type, json_t *body)
 {
 	assert_int_equal(channel_send(p->channel, type, body, NULL), 0);
 	json_decref(body);
-	settle();
+	deliver_all();
 }
 
-static inline json_t *hello(int rank)
+static inline json_t *hello_json(int rank)
 {
 	return msg_hello_json(&(struct msg_hello){ .rank = rank,
 						   .world = WORLD,
@@ -262,42 +262,42 @@ static inline json_t *step_json(enum msg_type type, int64_t step)
 	return body;
 }
 
-static inline void say_step(struct peer *p, enum msg_type type, int64_t step)
+static inline void send_step(struct peer *p, enum msg_type type, int64_t step)
 {
-	say(p, type, step_json(type, step));
+	send_message(p, type, step_json(type, step));
 }
 
-static inline void all_hello(void)
+static inline void connect_all(void)
 {
 	for (int i = 0; i < WORLD; i++)
-		say(peer_open(i, h.secret, h.generation), MSG_HELLO, hello(i));
+		send_message(peer_open(i, h.secret, h.generation), MSG_HELLO, hello_json(i));
 }
 
-static inline void all_train(void)
+static inline void train_all(void)
 {
-	all_hello();
+	connect_all();
 	for (int i = 0; i < WORLD; i++)
-		say_step(&h.peers[i], MSG_READY, 0);
+		send_step(&h.peers[i], MSG_READY, 0);
 }
 
 /* The connection and the process of a rank end, in the kernel's order. */
-static inline void die(int rank)
+static inline void end_rank(int rank)
 {
 	h.status[rank] = SIGSEGV;
 	shutdown(h.peers[rank].fd, SHUT_RDWR);
-	settle();
+	deliver_all();
 }
 
-static inline int done(void)
+static inline int exit_status(void)
 {
 	int status = -1;
-	return supervisor_done(h.supervisor, &status) ? status : -1;
+	return supervise_done(h.supervisor, &status) ? status : -1;
 }
 
 /* The number of lines of events.jsonl that hold both texts. */
-static inline int told(const char *a, const char *b)
+static inline int count_events(const char *a, const char *b)
 {
-	return told_in(rundir_path(h.run), a, b);
+	return count_events_in(rundir_path(h.run), a, b);
 }
 
 static inline int setup(void **state)
@@ -356,7 +356,7 @@ static inline int setup(void **state)
 		.now = fake_now,
 		.term = supervise_terminal_open(&look, &h.term, NULL) ? NULL : h.term,
 	};
-	return supervisor_open(&o, &h.supervisor, NULL);
+	return supervise_open(&o, &h.supervisor, NULL);
 }
 
 static inline void on_nothing(uv_timer_t *timer)
@@ -383,7 +383,7 @@ static inline int teardown(void **state)
 	char remove[512];
 	for (int i = 0; i < PEERS; i++)
 		peer_end(&h.peers[i]);
-	supervisor_close(h.supervisor);
+	supervise_close(h.supervisor);
 	reap_children();
 	int left = uv_loop_close(&h.loop);
 	supervise_terminal_close(h.term);

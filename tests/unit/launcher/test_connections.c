@@ -51,7 +51,7 @@ static void on_trouble(void *arg, const struct err *why)
 	t.troubles++;
 }
 
-static void turn(void)
+static void run_loop_once(void)
 {
 	for (int i = 0; i < 10; i++)
 		uv_run(&t.loop, UV_RUN_NOWAIT);
@@ -87,7 +87,7 @@ static int teardown(void **state)
 }
 
 /* An agent's side of one connection, up to the answer to its hello. */
-static bool greet(int fd)
+static bool send_greeting(int fd)
 {
 	struct channel *c;
 	struct msg m;
@@ -102,7 +102,7 @@ static bool greet(int fd)
 			assert_int_equal(write(fd, out->data, out->len), (ssize_t)out->len);
 			buf_clear(out);
 		}
-		turn();
+		run_loop_once();
 		ssize_t n = recv(fd, chunk, sizeof chunk, MSG_DONTWAIT);
 		if (n > 0)
 			assert_int_equal(channel_feed(c, chunk, (size_t)n, NULL), 0);
@@ -139,7 +139,7 @@ static bool closed_by_peer(int fd)
 	return recv(fd, &byte, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET;
 }
 
-static void a_crowd_of_silent_strangers_keeps_no_agent_out(void **state)
+static void many_silent_strangers_do_not_keep_an_agent_out(void **state)
 {
 	(void)state;
 	int crowd[CROWD], mine, closed = 0;
@@ -147,7 +147,7 @@ static void a_crowd_of_silent_strangers_keeps_no_agent_out(void **state)
 		assert_int_equal(net_connect(t.address, 5, &crowd[i], NULL), 0);
 	assert_int_equal(net_connect(t.address, 5, &mine, NULL), 0); /* after all of them */
 	/* at once: no tick passes and nothing has to time out */
-	assert_true(greet(mine));
+	assert_true(send_greeting(mine));
 	assert_int_equal(t.messages, 1);
 	assert_int_equal(supervise_connections_strangers(t.links), FROM_ONE_ADDRESS - 1);
 	for (int i = 0; i < CROWD; i++) {
@@ -158,40 +158,40 @@ static void a_crowd_of_silent_strangers_keeps_no_agent_out(void **state)
 	close(mine);
 }
 
-static void a_silent_stranger_is_dropped_in_time(void **state)
+static void a_silent_stranger_is_closed_after_the_time_limit(void **state)
 {
 	(void)state;
 	int fd;
 	assert_int_equal(net_connect(t.address, 5, &fd, NULL), 0);
-	turn();
+	run_loop_once();
 	assert_int_equal(supervise_connections_strangers(t.links), 1);
 	supervise_connections_tick(t.links, 104);
 	assert_int_equal(supervise_connections_strangers(t.links), 1);
 	supervise_connections_tick(t.links, 106);
-	turn();
+	run_loop_once();
 	assert_int_equal(supervise_connections_strangers(t.links), 0);
 	assert_int_equal(t.closed, 1);
 	assert_true(closed_by_peer(fd));
 	close(fd);
 }
 
-static void strangers_of_one_address_make_room_for_each_other_only(void **state)
+static void strangers_of_one_address_replace_only_each_other(void **state)
 {
 	(void)state;
 	int here = connect_from("127.0.0.1"), crowd[CROWD];
 	for (int i = 0; i < CROWD; i++)
 		crowd[i] = connect_from("127.0.0.2");
 	for (int i = 0; i < CROWD; i++)
-		turn();
+		run_loop_once();
 	assert_int_equal(supervise_connections_strangers(t.links), 1 + FROM_ONE_ADDRESS);
 	assert_false(closed_by_peer(here));
-	assert_true(greet(here));
+	assert_true(send_greeting(here));
 	for (int i = 0; i < CROWD; i++)
 		close(crowd[i]);
 	close(here);
 }
 
-static void many_addresses_together_are_held_to_the_limit_of_all(void **state)
+static void the_total_limit_holds_for_many_addresses(void **state)
 {
 	(void)state;
 	int crowd[4 * MOST];
@@ -200,13 +200,13 @@ static void many_addresses_together_are_held_to_the_limit_of_all(void **state)
 		snprintf(from, sizeof from, "127.0.0.%d", 10 + i);
 		crowd[i] = connect_from(from);
 	}
-	turn();
+	run_loop_once();
 	assert_int_equal(supervise_connections_strangers(t.links), MOST);
 	for (int i = 0; i < 4 * MOST; i++)
 		close(crowd[i]);
 }
 
-static void a_first_packet_without_the_secret_ends_the_link(void **state)
+static void a_first_packet_without_the_secret_ends_the_connection(void **state)
 {
 	(void)state;
 	struct channel *c;
@@ -217,8 +217,8 @@ static void a_first_packet_without_the_secret_ends_the_link(void **state)
 	assert_int_equal(channel_open(AUTH_AGENT, wrong, 1, &c, NULL), 0);
 	struct buf *out = channel_out(c);
 	assert_int_equal(write(fd, out->data, out->len), (ssize_t)out->len);
-	turn();
-	turn();
+	run_loop_once();
+	run_loop_once();
 	assert_int_equal(t.closed, 1);
 	assert_int_equal(supervise_connections_strangers(t.links), 0);
 	assert_true(closed_by_peer(fd)); /* and nothing was sent to it */
@@ -237,7 +237,7 @@ static int visit_as_nobody(void)
 	return n == 0 || (n < 0 && errno == ECONNRESET) ? 0 : 2;
 }
 
-static void another_user_of_this_host_is_not_let_in(void **state)
+static void another_user_of_this_host_is_refused(void **state)
 {
 	(void)state;
 	if (geteuid() != 0)
@@ -247,43 +247,43 @@ static void another_user_of_this_host_is_not_let_in(void **state)
 	if (pid == 0)
 		_exit(visit_as_nobody());
 	while (waitpid(pid, &status, WNOHANG) == 0) {
-		turn();
+		run_loop_once();
 		assert_int_equal(supervise_connections_strangers(t.links), 0);
 	}
 	assert_int_equal(status, 0);
 	assert_int_equal(t.closed, 0);
 }
 
-static void a_claimed_link_may_be_quiet(void **state)
+static void a_claimed_connection_may_be_silent(void **state)
 {
 	(void)state;
 	int fd;
 	assert_int_equal(net_connect(t.address, 5, &fd, NULL), 0);
-	assert_true(greet(fd));
+	assert_true(send_greeting(fd));
 	supervise_connections_tick(t.links, 1e6);
-	turn();
+	run_loop_once();
 	assert_int_equal(t.closed, 0);
 	close(fd);
-	turn();
+	run_loop_once();
 	assert_int_equal(t.closed, 1);
 }
 
-static void a_new_generation_closes_every_door(void **state)
+static void a_new_generation_closes_every_connection(void **state)
 {
 	(void)state;
 	int fd;
 	char byte;
 	assert_int_equal(net_connect(t.address, 5, &fd, NULL), 0);
-	assert_true(greet(fd));
+	assert_true(send_greeting(fd));
 	auth_secret_new(t.secret);
 	supervise_connections_renew(t.links, t.secret, 2, 200);
-	turn();
+	run_loop_once();
 	assert_int_equal(recv(fd, &byte, 1, 0), 0);
 	assert_int_equal(t.closed, 0); /* our own closing is not reported */
 	close(fd);
 }
 
-static void without_descriptors_it_says_so_once_and_tries_again(void **state)
+static void missing_descriptors_are_reported_once_and_accept_is_retried(void **state)
 {
 	(void)state;
 	struct rlimit was, none;
@@ -293,19 +293,19 @@ static void without_descriptors_it_says_so_once_and_tries_again(void **state)
 	none.rlim_cur = 1;
 	assert_int_equal(net_connect(t.address, 5, &fd, NULL), 0);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	turn();
+	run_loop_once();
 	assert_int_equal(t.troubles, 1);
 	assert_false(uv_loop_alive(&t.loop)); /* nothing is left to do */
 	supervise_connections_tick(t.links, 101);
-	turn();
+	run_loop_once();
 	assert_int_equal(t.troubles, 1);
 	supervise_connections_renew(t.links, t.secret, 1, 101);
 	supervise_connections_tick(t.links, 102);
-	turn();
+	run_loop_once();
 	assert_int_equal(t.troubles, 2);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
 	supervise_connections_tick(t.links, 103);
-	assert_true(greet(fd));
+	assert_true(send_greeting(fd));
 	close(fd);
 }
 
@@ -314,15 +314,15 @@ static void without_descriptors_it_says_so_once_and_tries_again(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(a_crowd_of_silent_strangers_keeps_no_agent_out),
-		T(a_silent_stranger_is_dropped_in_time),
-		T(strangers_of_one_address_make_room_for_each_other_only),
-		T(many_addresses_together_are_held_to_the_limit_of_all),
-		T(a_first_packet_without_the_secret_ends_the_link),
-		T(another_user_of_this_host_is_not_let_in),
-		T(a_claimed_link_may_be_quiet),
-		T(without_descriptors_it_says_so_once_and_tries_again),
-		T(a_new_generation_closes_every_door),
+		T(many_silent_strangers_do_not_keep_an_agent_out),
+		T(a_silent_stranger_is_closed_after_the_time_limit),
+		T(strangers_of_one_address_replace_only_each_other),
+		T(the_total_limit_holds_for_many_addresses),
+		T(a_first_packet_without_the_secret_ends_the_connection),
+		T(another_user_of_this_host_is_refused),
+		T(a_claimed_connection_may_be_silent),
+		T(missing_descriptors_are_reported_once_and_accept_is_retried),
+		T(a_new_generation_closes_every_connection),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,7 @@ static struct {
 } t;
 
 /* munged: it answers when the test lets it. A credential is good if its text is so. */
-static int munged(const struct voucher *by, struct vouch *v, struct err *e)
+static int fake_munge(const struct voucher *by, struct vouch *v, struct err *e)
 {
 	(void)by;
 	sem_post(&t.asked);
@@ -34,7 +34,7 @@ static int munged(const struct voucher *by, struct vouch *v, struct err *e)
 	return 0;
 }
 
-static const struct voucher voucher = { .work = munged };
+static const struct voucher voucher = { .work = fake_munge };
 
 static void on_message(void *arg, struct connection *l, const struct msg *m)
 {
@@ -52,7 +52,7 @@ static void on_closed(void *arg, int rank, const struct err *why)
 	t.why = *why;
 }
 
-static void turn(void)
+static void run_loop_once(void)
 {
 	for (int i = 0; i < 10; i++)
 		uv_run(&t.loop, UV_RUN_NOWAIT);
@@ -114,7 +114,7 @@ static void agent_close(struct agent *a)
 }
 
 /* Delivers what is on its way in both directions. The agent shows its credential on request. */
-static void exchange(struct agent *a)
+static void exchange_all(struct agent *a)
 {
 	char chunk[4096];
 	ssize_t n;
@@ -123,7 +123,7 @@ static void exchange(struct agent *a)
 		struct buf *out = channel_out(a->channel);
 		if (out->len && send(a->fd, out->data, out->len, MSG_NOSIGNAL) > 0)
 			buf_clear(out);
-		turn();
+		run_loop_once();
 		while ((n = recv(a->fd, chunk, sizeof chunk, MSG_DONTWAIT)) > 0)
 			assert_int_equal(channel_feed(a->channel, chunk, (size_t)n, NULL), 0);
 		if (channel_wants(a->channel, &v)) {
@@ -142,33 +142,33 @@ static void let_answer(void)
 		uv_run(&t.loop, UV_RUN_ONCE);
 }
 
-static void an_agent_is_heard_once_munged_has_answered(void **state)
+static void messages_are_delivered_after_munged_has_answered(void **state)
 {
 	(void)state;
 	struct agent a = agent_open(true);
-	exchange(&a);
+	exchange_all(&a);
 	sem_wait(&t.asked);
-	exchange(&a);
+	exchange_all(&a);
 	assert_false(channel_ready(a.channel));
 	/* The loop continues meanwhile, and the agent does not time out because munged is slow. */
 	supervise_connections_tick(t.links, 1e6);
-	turn();
+	run_loop_once();
 	assert_int_equal(t.closed, 0);
 	sem_post(&t.answer);
 	while (!t.messages) {
 		uv_run(&t.loop, UV_RUN_ONCE);
-		exchange(&a);
+		exchange_all(&a);
 	}
 	assert_true(channel_ready(a.channel));
 	agent_close(&a);
 }
 
-static void one_that_munged_does_not_vouch_for_is_closed(void **state)
+static void a_connection_that_munged_rejects_is_closed(void **state)
 {
 	(void)state;
 	struct agent a = agent_open(true);
 	t.refuse = true;
-	exchange(&a);
+	exchange_all(&a);
 	sem_wait(&t.asked);
 	let_answer();
 	assert_int_equal(t.closed, 1);
@@ -177,11 +177,11 @@ static void one_that_munged_does_not_vouch_for_is_closed(void **state)
 	agent_close(&a);
 }
 
-static void one_that_comes_with_the_secret_alone_is_closed(void **state)
+static void a_connection_with_the_secret_alone_is_closed(void **state)
 {
 	(void)state;
 	struct agent a = agent_open(false);
-	exchange(&a);
+	exchange_all(&a);
 	assert_int_equal(t.closed, 1);
 	assert_non_null(strstr(t.why.text, "asks for the secret and a MUNGE credential"));
 	assert_int_equal(t.messages, 0);
@@ -189,19 +189,19 @@ static void one_that_comes_with_the_secret_alone_is_closed(void **state)
 }
 
 /* There are more agents than the loop has threads: some wait while munged is asked about one. */
-static void a_generation_may_end_while_munged_is_asked(void **state)
+static void a_generation_may_end_while_munged_works(void **state)
 {
 	(void)state;
 	enum { MANY = 8 };
 	struct agent agents[MANY];
 	for (int i = 0; i < MANY; i++) {
 		agents[i] = agent_open(true);
-		exchange(&agents[i]);
+		exchange_all(&agents[i]);
 	}
 	sem_wait(&t.asked);
 	supervise_connections_renew(t.links, t.secret, 2, 200);
 	assert_int_equal(supervise_connections_strangers(t.links), 0);
-	turn();
+	run_loop_once();
 	for (int i = 0; i < MANY; i++) {
 		sem_post(&t.answer);
 		agent_close(&agents[i]);
@@ -218,10 +218,10 @@ static void a_generation_may_end_while_munged_is_asked(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(an_agent_is_heard_once_munged_has_answered),
-		T(one_that_munged_does_not_vouch_for_is_closed),
-		T(one_that_comes_with_the_secret_alone_is_closed),
-		T(a_generation_may_end_while_munged_is_asked),
+		T(messages_are_delivered_after_munged_has_answered),
+		T(a_connection_that_munged_rejects_is_closed),
+		T(a_connection_with_the_secret_alone_is_closed),
+		T(a_generation_may_end_while_munged_works),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

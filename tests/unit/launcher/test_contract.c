@@ -10,17 +10,17 @@
 #include <string.h>
 #include <cmocka.h>
 
-static void near(double x, double expected)
+static void assert_near(double x, double expected)
 {
 	assert_true(fabs(x - expected) < 1e-9);
 }
 
-static double get(const json_t *o, const char *side, const char *field)
+static double get_number(const json_t *o, const char *side, const char *field)
 {
 	return json_number_value(json_object_get(json_object_get(o, side), field));
 }
 
-static void step(struct contract *c, double compute, double tp, double other)
+static void add_step(struct contract *c, double compute, double tp, double other)
 {
 	const struct msg_metrics m = {
 		.compute_s = compute, .tp_s = tp, .other_s = other, .dp_s = -1, .ep_s = NAN
@@ -35,15 +35,15 @@ static void parts_are_means_and_the_step_is_their_sum(void **state)
 	const double predicted[STEP_PART_COUNT] = {
 		[STEP_PART_COMPUTE] = 2, [STEP_PART_TP] = 0.5, [STEP_PART_DATA] = 0.25
 	};
-	step(&c, 1, 0.5, 0.1);
-	step(&c, 3, 0.7, 0.1);
+	add_step(&c, 1, 0.5, 0.1);
+	add_step(&c, 3, 0.7, 0.1);
 	json_t *o = supervise_contract_json(&c, predicted);
 	assert_int_equal(json_integer_value(json_object_get(o, "steps")), 2);
-	near(get(o, "measured", "compute_s"), 2);
-	near(get(o, "measured", "tp_s"), 0.6);
-	near(get(o, "measured", "dp_s"), 0);
-	near(get(o, "measured", "step_s"), 2.7);
-	near(get(o, "predicted", "step_s"), 2.75);
+	assert_near(get_number(o, "measured", "compute_s"), 2);
+	assert_near(get_number(o, "measured", "tp_s"), 0.6);
+	assert_near(get_number(o, "measured", "dp_s"), 0);
+	assert_near(get_number(o, "measured", "step_s"), 2.7);
+	assert_near(get_number(o, "predicted", "step_s"), 2.75);
 	assert_null(json_object_get(o, "memory"));
 	json_decref(o);
 }
@@ -75,14 +75,14 @@ static void a_plans_parts_add_up_and_checkpoints_count(void **state)
 	};
 	double parts[STEP_PART_COUNT], sum = 0;
 	supervise_contract_predicted(&job, &cluster, &plan, parts);
-	near(parts[STEP_PART_OTHER], 0.125);
-	near(parts[STEP_PART_PP], 0);
+	assert_near(parts[STEP_PART_OTHER], 0.125);
+	assert_near(parts[STEP_PART_PP], 0);
 	for (int i = 0; i < STEP_PART_COUNT; i++)
 		sum += parts[i];
-	near(sum, 1.875 + parts[STEP_PART_CHECKPOINT]);
+	assert_near(sum, 1.875 + parts[STEP_PART_CHECKPOINT]);
 }
 
-static void the_rank_that_is_farthest_off_is_told(void **state)
+static void the_rank_with_the_largest_memory_difference_is_reported(void **state)
 {
 	(void)state;
 	struct plan_rank ranks[] = { { .total = 100 },
@@ -96,17 +96,17 @@ static void the_rank_that_is_farthest_off_is_told(void **state)
 	supervise_contract_memory(&c, &plan, 2, 120);
 	supervise_contract_memory(&c, &plan, 2, 0);
 	json_t *o = supervise_contract_json(&c, none);
-	near(get(o, "memory", "rank"), 1);
-	near(get(o, "memory", "predicted_bytes"), 100);
-	near(get(o, "memory", "measured_bytes"), 80);
+	assert_near(get_number(o, "memory", "rank"), 1);
+	assert_near(get_number(o, "memory", "predicted_bytes"), 100);
+	assert_near(get_number(o, "memory", "measured_bytes"), 80);
 	json_decref(o);
 }
 
-static void transfers_that_take_twice_or_half_are_said(void **state)
+static void transfers_that_take_twice_or_half_the_time_are_reported(void **state)
 {
 	static const struct {
 		double predicted, measured;
-		const char *says;
+		const char *expected;
 	} rows[] = {
 		{ 0.1, 0.19, NULL },  { 0.1, 0.25, "tensor parallel took 2.5 times" },
 		{ 0.01, 0.04, NULL }, { 0, 0.2, "none was predicted" },
@@ -119,11 +119,11 @@ static void transfers_that_take_twice_or_half_are_said(void **state)
 			[STEP_PART_COMPUTE] = 9, [STEP_PART_TP] = rows[i].predicted
 		};
 		char text[300] = "";
-		step(&c, 0.8, rows[i].measured, 0);
+		add_step(&c, 0.8, rows[i].measured, 0);
 		assert_int_equal(supervise_contract_mismatch(&c, predicted, false, text,
 							     sizeof text),
-				 rows[i].says != NULL);
-		assert_true(!rows[i].says || strstr(text, rows[i].says));
+				 rows[i].expected != NULL);
+		assert_true(!rows[i].expected || strstr(text, rows[i].expected));
 		assert_false(supervise_contract_mismatch(&c, predicted, true, text, sizeof text));
 	}
 }
@@ -133,8 +133,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parts_are_means_and_the_step_is_their_sum),
 		cmocka_unit_test(a_plans_parts_add_up_and_checkpoints_count),
-		cmocka_unit_test(the_rank_that_is_farthest_off_is_told),
-		cmocka_unit_test(transfers_that_take_twice_or_half_are_said),
+		cmocka_unit_test(the_rank_with_the_largest_memory_difference_is_reported),
+		cmocka_unit_test(transfers_that_take_twice_or_half_the_time_are_reported),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,11 @@
 #include "launcher/doctor/doctor.h"
 
 #include "base/clock.h"
+#include "plan/spec/layout.h"
+#include "plan/spec/model/model.h"
+#include "plan/spec/optimizers.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,23 +16,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-static void well(const struct needs *n, struct findings *f)
+static void check_ok(const struct needs *n, struct findings *f)
 {
 	doctor_found_ok(f, "it", "is well, with %d ranks", n->ranks);
 }
 
-static void ill(const struct needs *n, struct findings *f)
+static void check_bad(const struct needs *n, struct findings *f)
 {
 	(void)n;
 	doctor_found_bad(f, FINDING_WARN, "that", "mend it", "is \033[2Jill");
 	doctor_found_bad(f, FINDING_FAIL, "that too", "mend it", "is worse");
 }
 
-static void hangs(const struct needs *n, struct findings *f)
+static void check_hangs(const struct needs *n, struct findings *f)
 {
 	(void)n;
 	doctor_found_ok(f, "before", "it hangs");
@@ -37,19 +42,46 @@ static void hangs(const struct needs *n, struct findings *f)
 		pause();
 }
 
-static void crashes(const struct needs *n, struct findings *f)
+static void check_crashes(const struct needs *n, struct findings *f)
 {
 	(void)n, (void)f;
 	raise(SIGKILL);
 }
 
-static void leaves(const struct needs *n, struct findings *f)
+static void check_exits(const struct needs *n, struct findings *f)
 {
 	(void)n, (void)f;
 	_exit(0);
 }
 
-static void chatters(const struct needs *n, struct findings *f)
+/* Answers, but its process does not end: the exit of a program that used a driver may hang. */
+static void check_answers_and_stays(const struct needs *n, struct findings *f)
+{
+	struct stat st;
+	doctor_found_ok(f, "it", "took its time, with %d ranks", n->ranks);
+	json_t *doc = doctor_findings_json(f);
+	char *text = json_dumps(doc, JSON_COMPACT);
+	for (int fd = 3; fd < 256; fd++)
+		if (!fstat(fd, &st) && S_ISFIFO(st.st_mode) &&
+		    (fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY) {
+			if (write(fd, text, strlen(text)) < 0)
+				abort();
+			close(fd);
+		}
+	for (;;)
+		pause();
+}
+
+/* Answers, but a process that it started keeps the pipe open. */
+static void check_leaves_a_child(const struct needs *n, struct findings *f)
+{
+	if (!fork())
+		for (;;)
+			pause();
+	doctor_found_ok(f, "it", "has a child, with %d ranks", n->ranks);
+}
+
+static void check_prints(const struct needs *n, struct findings *f)
 {
 	(void)n;
 	printf("a library's own words\n");
@@ -60,14 +92,14 @@ static void chatters(const struct needs *n, struct findings *f)
 	doctor_found_ok(f, "it", "%s", text);
 }
 
-static void everything_that_a_check_does_is_a_finding(void **state)
+static void every_end_of_a_check_is_a_finding(void **state)
 {
 	(void)state;
 	/* clang-format off */
 	static const struct check checks[] = {
-		{ "well", 5, false, "", well }, { "hangs", 0.3, false, "", hangs }, { "ill", 5, true, "", ill },
-			{ "crashes", 5, false, "", crashes },
-		{ "leaves", 5, false, "", leaves }, { "chatters", 5, false, "", chatters }, { NULL, 0, false, NULL, NULL },
+		{ "well", 5, false, "", check_ok }, { "hangs", 0.3, false, "", check_hangs }, { "ill", 5, true, "", check_bad },
+			{ "crashes", 5, false, "", check_crashes },
+		{ "leaves", 5, false, "", check_exits }, { "chatters", 5, false, "", check_prints }, { NULL, 0, false, NULL, NULL },
 	};
 	/* clang-format on */
 	/* clang-format off */
@@ -75,9 +107,9 @@ static void everything_that_a_check_does_is_a_finding(void **state)
 		const char *check, *found;
 		enum finding_level level;
 	} rows[] = {
-		{ "well", "is well, with 7 ranks", FINDING_OK }, { "hangs", "no answer within 0.3 s", FINDING_FAIL },
+		{ "well", "is well, with 7 ranks", FINDING_OK }, { "hangs", "did not answer within 0.3 s", FINDING_FAIL },
 			{ "ill", "is  [2Jill", FINDING_WARN }, { "ill", "is worse", FINDING_FAIL },
-		{ "crashes", "ended by signal 9 (Killed)", FINDING_FAIL }, { "leaves", "its answer cannot be read", FINDING_FAIL },
+		{ "crashes", "ended by signal 9 (Killed)", FINDING_FAIL }, { "leaves", "answer cannot be read", FINDING_FAIL },
 		{ "chatters", "ä long", FINDING_OK },
 	};
 	/* clang-format on */
@@ -101,7 +133,68 @@ static void everything_that_a_check_does_is_a_finding(void **state)
 	doctor_findings_fini(&f);
 }
 
-static void where_few_files_may_be_open_some_checks_run_and_none_is_waited_for(void **state)
+static void an_answer_counts_although_its_process_has_to_be_killed(void **state)
+{
+	(void)state;
+	static const struct check checks[] = { { "stays", 5, false, "", check_answers_and_stays },
+					       { "child", 0.3, false, "", check_leaves_a_child },
+					       { NULL, 0, false, NULL, NULL } };
+	struct findings f = { .rows = NULL };
+	const struct needs n = { .ranks = 7 };
+	doctor_run(checks, &n, DOCTOR_ALL, &f);
+	assert_int_equal(f.n, 2);
+	assert_string_equal(f.rows[0].found, "took its time, with 7 ranks");
+	assert_string_equal(f.rows[1].found, "has a child, with 7 ranks");
+	assert_int_equal(doctor_findings_worst(&f), FINDING_OK);
+	doctor_findings_fini(&f);
+}
+
+/* The elements of a model's parameters and of their optimizer states, one tensor at a time. */
+static double saved_elements(const struct job *job)
+{
+	const struct stage all = { .layer_hi = (int)job->model.layers,
+				   .first = true,
+				   .last = true };
+	const struct share whole = { .tp = 1, .ep = 1, .chunks = &all, .n_chunks = 1 };
+	struct model_shape m;
+	struct catalogue c;
+	double sum = 0;
+	shape_of_job(job, &m);
+	assert_int_equal(catalogue_build(&m, &whole, &c, NULL), 0);
+	for (int i = 0; i < c.n; i++) {
+		const struct param *p = &c.params[i];
+		int64_t shape[2];
+		int dims;
+		sum += p->tied_copy ? 0 : (double)p->count;
+		for (int k = 0; k < OPTIMIZER_STATES_MOST && !p->tied_copy; k++)
+			if (optimizer_state_shape(job->optimizer.kind, k, p, shape, &dims))
+				sum += (double)(shape[0] * shape[1]);
+	}
+	catalogue_free(&c);
+	return sum;
+}
+
+static void a_checkpoint_has_every_state_of_the_optimizer(void **state)
+{
+	(void)state;
+	for (int kind = 0; kind < OPTIMIZER_KINDS; kind++) {
+		char word[64];
+		snprintf(word, sizeof word, "optimizer.kind=%s", optimizer_words[kind]);
+		const char *const words[] = { "model.layers=2",    "model.hidden=64",
+					      "model.heads=2",     "model.vocab=256",
+					      "model.seq=32",      "batch.global=4",
+					      "checkpoint.keep=2", word };
+		struct needs n = { .slurm = false };
+		struct job job;
+		struct err e = ERR_INIT;
+		if (job_load(NULL, words, sizeof words / sizeof *words, &job, &e))
+			fail_msg("%s: %s", word, e.text);
+		doctor_needs_of_job(&job, "job.ini", &n);
+		assert_int_equal((long)n.checkpoint, (long)(3 * 4 * saved_elements(&job)));
+	}
+}
+
+static void with_few_descriptors_some_checks_run_and_none_is_waited_for(void **state)
 {
 	(void)state;
 	enum { CHECKS = 30 };
@@ -111,7 +204,7 @@ static void where_few_files_may_be_open_some_checks_run_and_none_is_waited_for(v
 	struct rlimit was, few;
 	int next = dup(STDIN_FILENO);
 	for (int i = 0; i < CHECKS; i++)
-		checks[i] = (struct check){ "well", 5, false, "", well };
+		checks[i] = (struct check){ "well", 5, false, "", check_ok };
 	close(next);
 	getrlimit(RLIMIT_NOFILE, &was);
 	few = (struct rlimit){ (rlim_t)next + 3, was.rlim_max };
@@ -131,7 +224,7 @@ static void where_few_files_may_be_open_some_checks_run_and_none_is_waited_for(v
 	doctor_findings_fini(&f);
 }
 
-static void findings_survive_the_way_to_another_process(void **state)
+static void findings_pass_unchanged_to_another_process(void **state)
 {
 	(void)state;
 	struct findings f = { .check = "one" }, back = { .rows = NULL };
@@ -140,7 +233,7 @@ static void findings_survive_the_way_to_another_process(void **state)
 	doctor_found_bad(&f, FINDING_WARN, "GPU1", "mend it", "89 °C");
 	doctor_found_facts(&f, json_pack("{s:i}", "GPUs", 8));
 	json_t *list = doctor_findings_json(&f);
-	assert_int_equal(doctor_findings_take(&back, list), 0);
+	assert_int_equal(doctor_findings_read(&back, list), 0);
 	assert_int_equal(back.n, 2);
 	assert_string_equal(back.rows[0].found, f.rows[0].found);
 	assert_string_equal(back.rows[1].remedy, "mend it");
@@ -157,7 +250,7 @@ static void findings_survive_the_way_to_another_process(void **state)
 					   "{\"findings\":[{\"level\":\"ok\"},{\"level\":7}]}" };
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		list = json_loads(bad[i], JSON_DECODE_ANY, NULL);
-		assert_int_equal(doctor_findings_take(&back, list), -1);
+		assert_int_equal(doctor_findings_read(&back, list), -1);
 		assert_int_equal(back.n, 2);
 		json_decref(list);
 	}
@@ -165,7 +258,7 @@ static void findings_survive_the_way_to_another_process(void **state)
 	list = json_loads("{\"facts\":7,\"findings\":[{\"level\":\"fail\",\"found\":\"\\u001b["
 			  "2J\\u009b\",\"object\":7}]}",
 			  0, NULL);
-	assert_int_equal(doctor_findings_take(&back, list), 0);
+	assert_int_equal(doctor_findings_read(&back, list), 0);
 	assert_string_equal(back.rows[2].object, "");
 	assert_null(strchr(back.rows[2].found, '\033'));
 	json_decref(list);
@@ -173,7 +266,7 @@ static void findings_survive_the_way_to_another_process(void **state)
 	doctor_findings_fini(&back);
 }
 
-static void needs_survive_a_command_line(void **state)
+static void needs_pass_unchanged_through_a_command_line(void **state)
 {
 	(void)state;
 	struct needs n = { .job = true,
@@ -221,7 +314,7 @@ static void equal_findings_of_several_nodes_are_one_line(void **state)
 			doctor_found_bad(f, FINDING_FAIL, "GPU3", "exchange it", "broken");
 	}
 	struct buf page = BUF_INIT;
-	doctor_page(nodes, 5, false, false, 100, &page);
+	doctor_print(nodes, 5, false, false, 100, &page);
 	assert_string_equal(buf_str(&page),
 			    "muster doctor: n1 and 4 other nodes\n\n"
 			    "ok    memory                  0 GiB\n"
@@ -231,7 +324,7 @@ static void equal_findings_of_several_nodes_are_one_line(void **state)
 			    "                            → exchange it\n"
 			    "\n5 ok, 5 warnings, 4 failures; 1 of 5 nodes can be used\n");
 	buf_clear(&page);
-	doctor_page(nodes, 1, true, true, 40, &page);
+	doctor_print(nodes, 1, true, true, 40, &page);
 	assert_non_null(
 		strstr(buf_str(&page), "\033[33mwarn\033[0m  PCI devices             not shown\n"));
 	assert_null(strstr(buf_str(&page), "memory"));
@@ -247,11 +340,12 @@ static void equal_findings_of_several_nodes_are_one_line(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(everything_that_a_check_does_is_a_finding),
-		cmocka_unit_test(
-			where_few_files_may_be_open_some_checks_run_and_none_is_waited_for),
-		cmocka_unit_test(findings_survive_the_way_to_another_process),
-		cmocka_unit_test(needs_survive_a_command_line),
+		cmocka_unit_test(every_end_of_a_check_is_a_finding),
+		cmocka_unit_test(an_answer_counts_although_its_process_has_to_be_killed),
+		cmocka_unit_test(with_few_descriptors_some_checks_run_and_none_is_waited_for),
+		cmocka_unit_test(a_checkpoint_has_every_state_of_the_optimizer),
+		cmocka_unit_test(findings_pass_unchanged_to_another_process),
+		cmocka_unit_test(needs_pass_unchanged_through_a_command_line),
 		cmocka_unit_test(equal_findings_of_several_nodes_are_one_line),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,12 +11,12 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static int heard[2];
+static int received[2];
 
-static void hear(int number)
+static void on_signal(int number)
 {
 	unsigned char byte = (unsigned char)number;
-	if (write(heard[1], &byte, 1) != 1)
+	if (write(received[1], &byte, 1) != 1)
 		abort();
 }
 
@@ -27,12 +27,12 @@ static int status_of(pid_t pid)
 	return status;
 }
 
-static void a_signal_to_the_young_child_is_forgotten(void **state)
+static void a_signal_before_the_reset_is_dropped(void **state)
 {
 	(void)state;
 	char byte;
-	assert_int_equal(pipe(heard), 0);
-	signal(SIGINT, hear);
+	assert_int_equal(pipe(received), 0);
+	signal(SIGINT, on_signal);
 	pid_t pid = launcher_fork_blocked();
 	if (pid == 0) {
 		raise(SIGINT);
@@ -40,17 +40,17 @@ static void a_signal_to_the_young_child_is_forgotten(void **state)
 		_exit(7);
 	}
 	assert_int_equal(WEXITSTATUS(status_of(pid)), 7);
-	close(heard[1]);
-	assert_int_equal(read(heard[0], &byte, 1), 0);
-	close(heard[0]);
+	close(received[1]);
+	assert_int_equal(read(received[0], &byte, 1), 0);
+	close(received[0]);
 	signal(SIGINT, SIG_DFL);
 }
 
-static void later_ones_have_their_default_action(void **state)
+static void signals_after_the_reset_have_the_default_action(void **state)
 {
 	(void)state;
 	struct sigaction now;
-	signal(SIGTERM, hear);
+	signal(SIGTERM, on_signal);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGCHLD, SIG_IGN); /* a careless parent of the launcher may have set this */
 	signal(SIGHUP, SIG_IGN);
@@ -91,7 +91,7 @@ static void a_process_that_somebody_else_has_waited_for_has_ended(void **state)
 	assert_int_equal(WEXITSTATUS(status), 255);
 }
 
-static void the_parent_hears_as_before(void **state)
+static void the_parent_still_receives_signals(void **state)
 {
 	(void)state;
 	sigset_t now;
@@ -106,10 +106,10 @@ static void the_parent_hears_as_before(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_signal_to_the_young_child_is_forgotten),
-		cmocka_unit_test(later_ones_have_their_default_action),
+		cmocka_unit_test(a_signal_before_the_reset_is_dropped),
+		cmocka_unit_test(signals_after_the_reset_have_the_default_action),
 		cmocka_unit_test(a_process_that_somebody_else_has_waited_for_has_ended),
-		cmocka_unit_test(the_parent_hears_as_before),
+		cmocka_unit_test(the_parent_still_receives_signals),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ enum { CROWD = 1200, NOBODY = 65534 };
 
 static struct {
 	char dir[256];
-	struct server *server;
+	struct local_server *server;
 	struct sockaddr_in port;
 } t;
 
@@ -85,7 +85,7 @@ static int be_rank_0(void)
 
 /* As another user, opens CROWD connections that send nothing. Returns 0 if each of them was
  * closed. */
-static int knock(int ready)
+static int connect_to_server(int ready)
 {
 	static int fds[CROWD];
 	struct rlimit files = { 2 * CROWD, 2 * CROWD };
@@ -113,7 +113,7 @@ static int status_of(pid_t pid)
 	return status;
 }
 
-static void silent_connections_of_another_user_hold_nobody_up(void **state)
+static void silent_connections_of_another_user_do_not_block_the_server(void **state)
 {
 	(void)state;
 	if (geteuid() != 0)
@@ -123,7 +123,7 @@ static void silent_connections_of_another_user_hold_nobody_up(void **state)
 	assert_int_equal(pipe(ready), 0);
 	pid_t crowd = fork();
 	if (crowd == 0)
-		_exit(knock(ready[1]));
+		_exit(connect_to_server(ready[1]));
 	assert_int_equal(read(ready[0], &byte, 1), 1); /* they are all connected */
 	pid_t rank = fork();
 	if (rank == 0)
@@ -134,7 +134,7 @@ static void silent_connections_of_another_user_hold_nobody_up(void **state)
 	close(ready[1]);
 }
 
-static void our_own_rank_is_let_in(void **state)
+static void a_rank_of_our_own_user_is_accepted(void **state)
 {
 	(void)state;
 	pid_t rank = fork();
@@ -146,9 +146,11 @@ static void our_own_rank_is_let_in(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(our_own_rank_is_let_in, setup, teardown),
-		cmocka_unit_test_setup_teardown(silent_connections_of_another_user_hold_nobody_up,
-						setup, teardown),
+		cmocka_unit_test_setup_teardown(a_rank_of_our_own_user_is_accepted, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(
+			silent_connections_of_another_user_do_not_block_the_server, setup,
+			teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

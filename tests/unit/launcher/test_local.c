@@ -6,7 +6,7 @@
 #include "launcher/pmix/local.h"
 #include "launcher/supervise/supervise.h"
 #include "tests/unit/launcher/fake_agent.h"
-#include "tests/unit/launcher/told.h"
+#include "tests/unit/launcher/event_lines.h"
 #include "tests/unit/tmpdir.h"
 
 #include <errno.h>
@@ -111,9 +111,9 @@ static int run_agents(const char *agent, const char *words)
 	return status;
 }
 
-static int told(const char *a, const char *b)
+static int count_events(const char *a, const char *b)
 {
-	return told_in(rundir_path(t.run), a, b);
+	return count_events_in(rundir_path(t.run), a, b);
 }
 
 /* No child is left, and PMIx's folder was removed with its server. */
@@ -132,8 +132,8 @@ static void agents_wire_up_and_finish(void **state)
 {
 	(void)state;
 	assert_int_equal(run_agents(t.self, "steps=30,step_ms=1"), STATUS_DONE);
-	assert_int_equal(told("\"hello\"", ""), WORLD);
-	assert_int_equal(told("first-step", "\"step\":1"), 1);
+	assert_int_equal(count_events("\"hello\"", ""), WORLD);
+	assert_int_equal(count_events("first-step", "\"step\":1"), 1);
 	assert_nothing_left();
 }
 
@@ -141,8 +141,8 @@ static void a_killed_agent_is_replaced_with_all_the_others(void **state)
 {
 	(void)state;
 	assert_int_equal(run_agents(t.self, "steps=30,step_ms=3,die=3@13"), STATUS_DONE);
-	assert_int_equal(told("rank-lost", "\"rank\":3"), 1);
-	assert_int_equal(told("\"ready\"", "\"step\":10}"), 1);
+	assert_int_equal(count_events("rank-lost", "\"rank\":3"), 1);
+	assert_int_equal(count_events("\"ready\"", "\"step\":10}"), 1);
 	assert_nothing_left();
 }
 
@@ -150,19 +150,19 @@ static void an_agent_that_always_dies_at_the_same_step_ends_it(void **state)
 {
 	(void)state;
 	assert_int_equal(run_agents(t.self, "steps=30,step_ms=3,crash=3@13"), STATUS_GAVE_UP);
-	assert_int_equal(told("generation-start", ""), 3);
+	assert_int_equal(count_events("generation-start", ""), 3);
 	assert_nothing_left();
 }
 
-static void an_agent_that_says_why_is_believed(void **state)
+static void the_cause_that_an_agent_reports_is_used(void **state)
 {
 	(void)state;
 	assert_int_equal(run_agents(t.self, "steps=30,step_ms=3,fail=1"), STATUS_FAILED);
-	assert_int_equal(told("rank-lost", "tokens.bin: damaged; pack it again"), 1);
+	assert_int_equal(count_events("rank-lost", "tokens.bin: damaged; pack it again"), 1);
 	assert_nothing_left();
 }
 
-static void a_program_that_is_none_is_tried_once(void **state)
+static void a_file_that_is_not_a_program_is_tried_once(void **state)
 {
 	(void)state;
 	char path[512];
@@ -170,16 +170,16 @@ static void a_program_that_is_none_is_tried_once(void **state)
 	assert_int_equal(file_replace(path, "junk\n", 5, NULL), 0);
 	assert_int_equal(chmod(path, 0700), 0);
 	assert_int_equal(run_agents(path, ""), STATUS_FAILED);
-	assert_int_equal(told("generation-start", ""), 1);
+	assert_int_equal(count_events("generation-start", ""), 1);
 	assert_nothing_left();
 }
 
-static void a_run_goes_on_in_its_folder(void **state)
+static void a_run_continues_in_its_folder(void **state)
 {
 	(void)state;
 	assert_int_equal(run_agents(t.self, "steps=10,step_ms=1"), STATUS_STOPPED);
 	assert_int_equal(run_agents(t.self, "steps=30,step_ms=1"), STATUS_DONE);
-	assert_int_equal(told("\"ready\"", "\"generation\":2,\"step\":10}"), 1);
+	assert_int_equal(count_events("\"ready\"", "\"generation\":2,\"step\":10}"), 1);
 }
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -192,9 +192,9 @@ int main(void)
 		T(agents_wire_up_and_finish),
 		T(a_killed_agent_is_replaced_with_all_the_others),
 		T(an_agent_that_always_dies_at_the_same_step_ends_it),
-		T(an_agent_that_says_why_is_believed),
-		T(a_program_that_is_none_is_tried_once),
-		T(a_run_goes_on_in_its_folder),
+		T(the_cause_that_an_agent_reports_is_used),
+		T(a_file_that_is_not_a_program_is_tried_once),
+		T(a_run_continues_in_its_folder),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

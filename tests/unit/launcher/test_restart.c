@@ -6,26 +6,26 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-static bool lose(struct restart *r, enum err_code code, double *wait, struct err *e)
+static bool lose_generation(struct restart *r, enum err_code code, double *wait, struct err *e)
 {
 	*wait = -1;
 	*e = (struct err)ERR_INIT;
 	return supervise_restart_decide(r, code, wait, e);
 }
 
-static void first_restart_is_at_once(void **state)
+static void the_first_restart_is_immediate(void **state)
 {
 	(void)state;
 	struct restart r;
 	struct err e;
 	double wait;
 	supervise_restart_init(&r, 10, 3, 2);
-	assert_true(lose(&r, ERR_PEER, &wait, &e));
+	assert_true(lose_generation(&r, ERR_PEER, &wait, &e));
 	assert_true(wait == 0);
 	assert_int_equal(r.restarts, 1);
 }
 
-static void waits_double_while_nothing_is_gained(void **state)
+static void waits_double_without_progress(void **state)
 {
 	(void)state;
 	struct restart r;
@@ -35,11 +35,11 @@ static void waits_double_while_nothing_is_gained(void **state)
 	const double want[] = { 0, 2, 4, 8, 16, 32, 60, 60 };
 	for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
 		supervise_restart_step(&r, 7); /* the same step each time: progress only once */
-		assert_true(lose(&r, ERR_PEER, &wait, &e));
+		assert_true(lose_generation(&r, ERR_PEER, &wait, &e));
 		assert_true(wait == want[i]);
 	}
 	supervise_restart_step(&r, 8);
-	assert_true(lose(&r, ERR_PEER, &wait, &e));
+	assert_true(lose_generation(&r, ERR_PEER, &wait, &e));
 	assert_true(wait == 0);
 }
 
@@ -51,13 +51,13 @@ static void a_new_checkpoint_is_progress(void **state)
 	double wait;
 	supervise_restart_init(&r, 100, 1, 2);
 	supervise_restart_step(&r, 100);
-	assert_true(lose(&r, ERR_PEER, &wait, &e));
+	assert_true(lose_generation(&r, ERR_PEER, &wait, &e));
 	supervise_restart_step(&r, 60); /* fewer steps than before, but more of them are saved */
 	supervise_restart_ckpt(&r, 50);
-	assert_true(lose(&r, ERR_PEER, &wait, &e));
+	assert_true(lose_generation(&r, ERR_PEER, &wait, &e));
 	assert_int_equal(r.futile, 0);
 	supervise_restart_step(&r, 60);
-	assert_false(lose(&r, ERR_PEER, &wait, &e));
+	assert_false(lose_generation(&r, ERR_PEER, &wait, &e));
 	assert_int_equal(e.code, ERR_ABORTED);
 }
 
@@ -71,7 +71,7 @@ static void crash_loop_at_one_step_ends(void **state)
 	supervise_restart_init(&r, 1000, 3, 0);
 	for (;;) {
 		supervise_restart_step(&r, 12);
-		if (!lose(&r, ERR_PEER, &wait, &e))
+		if (!lose_generation(&r, ERR_PEER, &wait, &e))
 			break;
 		restarts++;
 		assert_true(restarts < 10);
@@ -79,7 +79,7 @@ static void crash_loop_at_one_step_ends(void **state)
 	assert_int_equal(restarts, 3);
 }
 
-static void max_restarts_holds_even_with_progress(void **state)
+static void max_restarts_also_limits_runs_with_progress(void **state)
 {
 	(void)state;
 	struct restart r;
@@ -88,10 +88,10 @@ static void max_restarts_holds_even_with_progress(void **state)
 	supervise_restart_init(&r, 2, 3, 0);
 	for (int i = 0; i < 2; i++) {
 		supervise_restart_step(&r, 10 * (i + 1));
-		assert_true(lose(&r, ERR_PEER, &wait, &e));
+		assert_true(lose_generation(&r, ERR_PEER, &wait, &e));
 	}
 	supervise_restart_step(&r, 1000);
-	assert_false(lose(&r, ERR_PEER, &wait, &e));
+	assert_false(lose_generation(&r, ERR_PEER, &wait, &e));
 	assert_int_equal(e.code, ERR_ABORTED);
 }
 
@@ -102,7 +102,7 @@ static void lasting_failure_of_the_first_generation_ends_at_once(void **state)
 	struct err e;
 	double wait;
 	supervise_restart_init(&r, 100, 100, 0);
-	assert_false(lose(&r, ERR_CORRUPT, &wait, &e));
+	assert_false(lose_generation(&r, ERR_CORRUPT, &wait, &e));
 	assert_int_equal(e.code, ERR_CORRUPT);
 }
 
@@ -114,9 +114,9 @@ static void lasting_failure_of_a_later_one_is_tried_twice(void **state)
 	double wait;
 	supervise_restart_init(&r, 100, 100, 0);
 	supervise_restart_step(&r, 1);
-	assert_true(lose(&r, ERR_PEER, &wait, &e));
-	assert_true(lose(&r, ERR_CORRUPT, &wait, &e));
-	assert_false(lose(&r, ERR_CORRUPT, &wait, &e));
+	assert_true(lose_generation(&r, ERR_PEER, &wait, &e));
+	assert_true(lose_generation(&r, ERR_CORRUPT, &wait, &e));
+	assert_false(lose_generation(&r, ERR_CORRUPT, &wait, &e));
 	assert_int_equal(e.code, ERR_CORRUPT);
 }
 
@@ -128,21 +128,21 @@ static void lasting_failures_of_two_kinds_or_after_steps_are_retried(void **stat
 	double wait;
 	supervise_restart_init(&r, 100, 100, 0);
 	supervise_restart_step(&r, 1);
-	assert_true(lose(&r, ERR_USAGE, &wait, &e));
-	assert_true(lose(&r, ERR_CORRUPT, &wait, &e));
-	assert_true(lose(&r, ERR_USAGE, &wait, &e));
-	assert_true(lose(&r, ERR_PEER, &wait, &e)); /* another reason in between */
-	assert_true(lose(&r, ERR_USAGE, &wait, &e));
+	assert_true(lose_generation(&r, ERR_USAGE, &wait, &e));
+	assert_true(lose_generation(&r, ERR_CORRUPT, &wait, &e));
+	assert_true(lose_generation(&r, ERR_USAGE, &wait, &e));
+	assert_true(lose_generation(&r, ERR_PEER, &wait, &e)); /* another reason in between */
+	assert_true(lose_generation(&r, ERR_USAGE, &wait, &e));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(first_restart_is_at_once),
-		cmocka_unit_test(waits_double_while_nothing_is_gained),
+		cmocka_unit_test(the_first_restart_is_immediate),
+		cmocka_unit_test(waits_double_without_progress),
 		cmocka_unit_test(a_new_checkpoint_is_progress),
 		cmocka_unit_test(crash_loop_at_one_step_ends),
-		cmocka_unit_test(max_restarts_holds_even_with_progress),
+		cmocka_unit_test(max_restarts_also_limits_runs_with_progress),
 		cmocka_unit_test(lasting_failure_of_the_first_generation_ends_at_once),
 		cmocka_unit_test(lasting_failure_of_a_later_one_is_tried_twice),
 		cmocka_unit_test(lasting_failures_of_two_kinds_or_after_steps_are_retried),

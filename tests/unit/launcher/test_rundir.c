@@ -37,7 +37,7 @@ static int teardown(void **state)
 	return system(remove) ? -1 : 0;
 }
 
-static void a_second_muster_is_told_who_holds_the_lock(void **state)
+static void a_second_muster_reports_who_holds_the_lock(void **state)
 {
 	(void)state;
 	struct rundir *second = NULL;
@@ -166,7 +166,7 @@ static void old_traces_behind_a_link_stay(void **state)
 	assert_int_equal(stat(file, &st), 0);
 }
 
-static void generations_are_counted_on(void **state)
+static void generation_numbers_continue(void **state)
 {
 	(void)state;
 	json_t *plan = json_pack("{s:i}", "world", 8);
@@ -219,7 +219,7 @@ static void events_carry_both_times_and_the_generation(void **state)
 	char path[512];
 	struct buf text = BUF_INIT;
 	rundir_event_hello(run, 3, &(struct rundir_hello){ .rank = 5, .node = "n1", .pid = 7 });
-	rundir_event_wired(run, 3, NULL);
+	rundir_event_connected(run, 3, NULL);
 	snprintf(path, sizeof path, "%s/events.jsonl", rundir_path(run));
 	assert_int_equal(file_slurp(path, 1 << 20, &text, NULL), 0);
 	*strchr(text.data, '\n') = '\0';
@@ -247,7 +247,7 @@ static void an_event_whose_text_is_not_utf8_is_kept(void **state)
 	buf_fini(&text);
 }
 
-static void a_full_disk_loses_lines_and_says_so(void **state)
+static void lines_lost_on_a_full_disk_are_counted(void **state)
 {
 	(void)state;
 	struct rlimit old, none;
@@ -256,7 +256,7 @@ static void a_full_disk_loses_lines_and_says_so(void **state)
 	none = old;
 	none.rlim_cur = 10;
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
-	rundir_event_wired(run, 1, NULL);
+	rundir_event_connected(run, 1, NULL);
 	rundir_metrics(run, 1, &(struct msg_metrics){ .step = 1 }, 0);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
 	assert_int_equal(rundir_lost(run), 2);
@@ -274,7 +274,7 @@ static void a_full_disk_loses_lines_and_says_so(void **state)
 	buf_fini(&text);
 }
 
-static void old_flight_recorders_go_and_nothing_else(void **state)
+static void only_old_flight_recorders_are_removed(void **state)
 {
 	(void)state;
 	char command[800];
@@ -297,20 +297,20 @@ static void old_flight_recorders_go_and_nothing_else(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(old_flight_recorders_go_and_nothing_else),
-		T(a_second_muster_is_told_who_holds_the_lock),
+		T(only_old_flight_recorders_are_removed),
+		T(a_second_muster_reports_who_holds_the_lock),
 		T(folders_and_files_are_private),
 		T(a_folder_that_others_may_write_to_is_refused),
 		T(a_folder_of_another_user_is_refused),
 		T(links_and_pipes_in_place_of_its_files_are_refused),
 		T(links_to_the_run_folder_and_its_checkpoints_are_followed),
 		T(old_traces_behind_a_link_stay),
-		T(generations_are_counted_on),
+		T(generation_numbers_continue),
 		T(a_job_that_muster_did_not_write_is_never_replaced),
 		T(each_submission_has_a_file_of_its_own),
 		T(events_carry_both_times_and_the_generation),
 		T(an_event_whose_text_is_not_utf8_is_kept),
-		T(a_full_disk_loses_lines_and_says_so),
+		T(lines_lost_on_a_full_disk_are_counted),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,11 +28,11 @@ int local_register_ranks(const char *nspace, int world, const char *dir, struct 
 	return err_set(e, ERR_INTERNAL, "PMIx server: PMIx_server_init failed");
 }
 
-static void a_death_while_it_starts_is_a_peer_s(void **state)
+static void a_server_that_dies_while_it_starts_is_a_peer_error(void **state)
 {
 	(void)state;
 	char dir[256];
-	struct server *server = NULL;
+	struct local_server *server = NULL;
 	struct err e = ERR_INIT;
 	assert_non_null(tmpdir_make(dir, sizeof dir));
 	killed = true;
@@ -48,6 +48,7 @@ static void a_death_while_it_starts_is_a_peer_s(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(a_death_while_it_starts_is_a_peer_s) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(
+		a_server_that_dies_while_it_starts_is_a_peer_error) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

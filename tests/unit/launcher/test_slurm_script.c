@@ -20,7 +20,7 @@ static void job_of(const char *const *words, int n, struct job *job)
 		fail_msg("%s", e.text);
 }
 
-static void names_are_replaced_and_other_ats_stand(void **state)
+static void names_are_replaced_and_other_at_signs_are_kept(void **state)
 {
 	(void)state;
 	const struct script_value values[] = { { "who", "rank 7" },
@@ -47,7 +47,7 @@ static void an_unknown_name_is_refused(void **state)
 }
 
 /* A shell turns a quoted word back into the word. */
-static void quoted_words_survive_the_shell(void **state)
+static void quoted_words_pass_unchanged_through_the_shell(void **state)
 {
 	(void)state;
 	static const char *const words[] = {
@@ -116,7 +116,7 @@ static void too_few_gpus_are_refused(void **state)
 	assert_non_null(strstr(e.text, "16"));
 }
 
-static void options_hold_what_the_job_says(void **state)
+static void options_contain_the_values_of_the_job(void **state)
 {
 	(void)state;
 	const char *words[] = { "job.name=try",       "slurm.nodes=4",
@@ -172,7 +172,7 @@ static void values_that_could_leave_their_line_are_refused(void **state)
 	}
 }
 
-static void a_template_comes_from_the_folder_that_is_named(void **state)
+static void a_template_is_read_from_the_named_folder(void **state)
 {
 	(void)state;
 	char folder[64], path[96];
@@ -199,14 +199,14 @@ static void a_template_comes_from_the_folder_that_is_named(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_are_replaced_and_other_ats_stand),
+		cmocka_unit_test(names_are_replaced_and_other_at_signs_are_kept),
 		cmocka_unit_test(an_unknown_name_is_refused),
-		cmocka_unit_test(quoted_words_survive_the_shell),
+		cmocka_unit_test(quoted_words_pass_unchanged_through_the_shell),
 		cmocka_unit_test(the_size_follows_from_the_degrees),
 		cmocka_unit_test(too_few_gpus_are_refused),
-		cmocka_unit_test(options_hold_what_the_job_says),
+		cmocka_unit_test(options_contain_the_values_of_the_job),
 		cmocka_unit_test(values_that_could_leave_their_line_are_refused),
-		cmocka_unit_test(a_template_comes_from_the_folder_that_is_named),
+		cmocka_unit_test(a_template_is_read_from_the_named_folder),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ struct world {
 	struct launch *launch;
 };
 
-static void script(struct world *w, const char *name, const char *text)
+static void write_script(struct world *w, const char *name, const char *text)
 {
 	char path[128];
 	snprintf(path, sizeof path, "%s/bin/%s", w->folder, name);
@@ -55,9 +55,11 @@ static int setup(void **state)
 	assert_int_equal(mkdir(path, 0700), 0);
 	setenv("PATH", w->path, 1);
 	setenv("SLURM_JOB_ID", "9", 1);
-	script(w, "squeue",
-	       "echo \"9.batch|batch\"\necho \"9.3|muster-1\"\ncat listed 2>/dev/null\nexit 0\n");
-	script(w, "scancel", "echo \"$@\" >> cancelled\nrm -f listed\nkill -9 $(cat srun.pid)\n");
+	write_script(
+		w, "squeue",
+		"echo \"9.batch|batch\"\necho \"9.3|muster-1\"\ncat listed 2>/dev/null\nexit 0\n");
+	write_script(w, "scancel",
+		     "echo \"$@\" >> cancelled\nrm -f listed\nkill -9 $(cat srun.pid)\n");
 	uv_loop_init(&w->loop);
 	*state = w;
 	return 0;
@@ -92,7 +94,7 @@ static void on_gone(void *arg)
 }
 
 /* Two ranks on node b, then one on node a. */
-static int start(struct world *w, struct err *e)
+static int start_step(struct world *w, struct err *e)
 {
 	static struct job job;
 	static struct node_kind kinds[] = { { .name = "x", .devices = 2, .cores = 6 } };
@@ -111,33 +113,33 @@ static int start(struct world *w, struct err *e)
 	return launch_slurm.start(&w->loop, &r, &ev, &w->launch, e);
 }
 
-static void starts(struct world *w)
+static void starts_step(struct world *w)
 {
 	struct err e = ERR_INIT;
-	if (start(w, &e))
+	if (start_step(w, &e))
 		fail_msg("%s", e.text);
 }
 
-static void slurp(struct world *w, const char *name, struct buf *out)
+static void read_file(struct world *w, const char *name, struct buf *out)
 {
 	char path[128];
 	snprintf(path, sizeof path, "%s/%s", w->folder, name);
 	file_slurp(path, 1 << 20, out, NULL);
 }
 
-static void holds(struct world *w, const char *file, const char *text)
+static void file_contains(struct world *w, const char *file, const char *text)
 {
 	struct buf b = BUF_INIT;
-	slurp(w, file, &b);
+	read_file(w, file, &b);
 	if (!strstr(buf_str(&b), text))
 		fail_msg("%s does not hold \"%s\" but\n%s", file, text, buf_str(&b));
 	buf_fini(&b);
 }
 
-static void lacks(struct world *w, const char *file, const char *text)
+static void file_lacks(struct world *w, const char *file, const char *text)
 {
 	struct buf b = BUF_INIT;
-	slurp(w, file, &b);
+	read_file(w, file, &b);
 	if (strstr(buf_str(&b), text))
 		fail_msg("%s holds \"%s\"", file, text);
 	buf_fini(&b);
@@ -155,37 +157,37 @@ static void wait_for(struct world *w, const char *name)
 static void a_step_that_ends_is_gone(void **state)
 {
 	struct world *w = *state;
-	script(w, "srun", LIST "echo hello\nrm listed\nexit 3\n");
-	starts(w);
+	write_script(w, "srun", LIST "echo hello\nrm listed\nexit 3\n");
+	starts_step(w);
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	assert_int_equal(w->gone, 1);
 	assert_int_equal(WEXITSTATUS(w->status), 3);
-	holds(w, "logs/launch-7.log", "hello");
-	lacks(w, "cancelled", "9.4");
+	file_contains(w, "logs/launch-7.log", "hello");
+	file_lacks(w, "cancelled", "9.4");
 }
 
-static void the_step_is_told_where_each_rank_runs_and_no_secret_shows(void **state)
+static void the_step_gets_each_ranks_node_and_no_secret_is_visible(void **state)
 {
 	struct world *w = *state;
 	setenv("SLURM_NTASKS_PER_NODE", "5", 1);
 	setenv("PMIX_RANK", "1", 1);
 	setenv("OMP_NUM_THREADS", "1", 1);
-	script(w, "srun", "echo \"$@\" > words\nenv > env\ncp $SLURM_HOSTFILE hosts\n");
-	starts(w);
+	write_script(w, "srun", "echo \"$@\" > words\nenv > env\ncp $SLURM_HOSTFILE hosts\n");
+	starts_step(w);
 	uv_run(&w->loop, UV_RUN_DEFAULT);
-	holds(w, "hosts", "b\nb\na\n");
-	holds(w, "words", "-K0 --no-kill --wait=0 --mpi=pmix");
-	holds(w, "words", "--ntasks=3 --nodes=2 --cpus-per-task=3 /opt/agent\n");
-	lacks(w, "words", "5ec4e7");
-	lacks(w, "logs/launch-7.log", "5ec4e7");
-	holds(w, "env", "MUSTER_SECRET=5ec4e7\n");
-	holds(w, "env", "MUSTER_SUPERVISOR=192.0.2.1:4711\n");
-	holds(w, "env", "MUSTER_GENERATION=7\n");
-	holds(w, "env", "MUSTER_AUTH=munge:/s\n");
-	holds(w, "env", "OMP_NUM_THREADS=1\n");
-	holds(w, "env", "OPENBLAS_NUM_THREADS=2\n");
-	lacks(w, "env", "SLURM_NTASKS_PER_NODE");
-	lacks(w, "env", "PMIX_RANK");
+	file_contains(w, "hosts", "b\nb\na\n");
+	file_contains(w, "words", "-K0 --no-kill --wait=0 --mpi=pmix");
+	file_contains(w, "words", "--ntasks=3 --nodes=2 --cpus-per-task=3 /opt/agent\n");
+	file_lacks(w, "words", "5ec4e7");
+	file_lacks(w, "logs/launch-7.log", "5ec4e7");
+	file_contains(w, "env", "MUSTER_SECRET=5ec4e7\n");
+	file_contains(w, "env", "MUSTER_SUPERVISOR=192.0.2.1:4711\n");
+	file_contains(w, "env", "MUSTER_GENERATION=7\n");
+	file_contains(w, "env", "MUSTER_AUTH=munge:/s\n");
+	file_contains(w, "env", "OMP_NUM_THREADS=1\n");
+	file_contains(w, "env", "OPENBLAS_NUM_THREADS=2\n");
+	file_lacks(w, "env", "SLURM_NTASKS_PER_NODE");
+	file_lacks(w, "env", "PMIX_RANK");
 	unsetenv("SLURM_NTASKS_PER_NODE");
 	unsetenv("PMIX_RANK");
 	unsetenv("OMP_NUM_THREADS");
@@ -194,22 +196,22 @@ static void the_step_is_told_where_each_rank_runs_and_no_secret_shows(void **sta
 static void killing_cancels_the_step_by_its_id(void **state)
 {
 	struct world *w = *state;
-	script(w, "srun", LIST "touch ready\nexec sleep 100\n");
-	starts(w);
+	write_script(w, "srun", LIST "touch ready\nexec sleep 100\n");
+	starts_step(w);
 	wait_for(w, "ready");
 	launch_slurm.kill(w->launch);
 	launch_slurm.kill(w->launch);
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	assert_int_equal(w->gone, 1);
 	assert_int_equal(WTERMSIG(w->status), SIGKILL);
-	holds(w, "cancelled", "--quiet --signal=KILL 9.4\n");
+	file_contains(w, "cancelled", "--quiet --signal=KILL 9.4\n");
 }
 
 static void a_step_that_is_not_listed_yet_is_killed_too(void **state)
 {
 	struct world *w = *state;
-	script(w, "srun", "touch ready\nexec sleep 100\n");
-	starts(w);
+	write_script(w, "srun", "touch ready\nexec sleep 100\n");
+	starts_step(w);
 	wait_for(w, "ready");
 	launch_slurm.kill(w->launch);
 	uv_run(&w->loop, UV_RUN_DEFAULT);
@@ -218,24 +220,24 @@ static void a_step_that_is_not_listed_yet_is_killed_too(void **state)
 }
 
 /* srun returns 0 although tasks are still alive. launch_slurm finds and ends them. */
-static void an_srun_that_lies_is_not_believed(void **state)
+static void tasks_that_outlive_srun_are_killed(void **state)
 {
 	struct world *w = *state;
-	script(w, "scancel", "echo \"$@\" >> cancelled\nrm listed\n");
-	script(w, "srun", LIST "exit 0\n");
-	starts(w);
+	write_script(w, "scancel", "echo \"$@\" >> cancelled\nrm listed\n");
+	write_script(w, "srun", LIST "exit 0\n");
+	starts_step(w);
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	assert_int_equal(w->gone, 1);
 	assert_int_equal(w->status, 0);
-	holds(w, "cancelled", "9.4");
+	file_contains(w, "cancelled", "9.4");
 }
 
-static void a_step_listed_for_ever_is_given_up(void **state)
+static void a_step_that_stays_listed_counts_as_gone(void **state)
 {
 	struct world *w = *state;
-	script(w, "scancel", "echo \"$@\" >> cancelled\n");
-	script(w, "srun", LIST "exit 0\n");
-	starts(w);
+	write_script(w, "scancel", "echo \"$@\" >> cancelled\n");
+	write_script(w, "srun", LIST "exit 0\n");
+	starts_step(w);
 	double from = clock_s();
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	assert_int_equal(w->gone, 1);
@@ -243,18 +245,19 @@ static void a_step_listed_for_ever_is_given_up(void **state)
 }
 
 /* The first squeue never answers. */
-static void commands_that_hang_do_not_keep_the_step(void **state)
+static void commands_that_hang_do_not_block_the_end_of_the_step(void **state)
 {
 	struct world *w = *state;
-	script(w, "squeue",
-	       "[ -e hung ] || { touch hung; exec sleep 1000; }\ncat listed 2>/dev/null\nexit 0\n");
-	script(w, "srun", LIST "touch ready\nexec sleep 100\n");
-	starts(w);
+	write_script(w, "squeue",
+		     "[ -e hung ] || { touch hung; exec sleep 1000; }\ncat listed "
+		     "2>/dev/null\nexit 0\n");
+	write_script(w, "srun", LIST "touch ready\nexec sleep 100\n");
+	starts_step(w);
 	wait_for(w, "ready");
 	launch_slurm.kill(w->launch);
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	assert_int_equal(w->gone, 1);
-	holds(w, "cancelled", "9.4");
+	file_contains(w, "cancelled", "9.4");
 	assert_int_equal(waitpid(-1, NULL, 0), -1);
 }
 
@@ -265,25 +268,26 @@ static void without_srun_nothing_starts(void **state)
 	struct err e = ERR_INIT;
 	snprintf(bin, sizeof bin, "%s/bin", w->folder);
 	setenv("PATH", bin, 1);
-	assert_int_equal(start(w, &e), -1);
+	assert_int_equal(start_step(w, &e), -1);
 	setenv("PATH", w->path, 1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
 	assert_non_null(strstr(e.text, "srun"));
 	unsetenv("SLURM_JOB_ID");
-	assert_int_equal(start(w, &e), -1);
+	assert_int_equal(start_step(w, &e), -1);
 	assert_non_null(strstr(e.text, "muster submit"));
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	assert_int_equal(w->exited, 0);
 }
 
-static void commands_are_given_input_and_quoted_when_they_fail(void **state)
+static void commands_get_input_and_their_errors_are_quoted(void **state)
 {
 	struct world *w = *state;
 	struct buf out = BUF_INIT;
 	struct err e = ERR_INIT;
 	char *cat[] = { "cat", NULL }, *bad[] = { "bad", NULL }, *slow[] = { "sleep", "100", NULL },
 	     *none[] = { "no-such", NULL };
-	script(w, "bad", "echo first\necho 'sbatch: error: Invalid partition name'\nexit 4\n");
+	write_script(w, "bad",
+		     "echo first\necho 'sbatch: error: Invalid partition name'\nexit 4\n");
 	const struct child_command c = { .argv = cat, .input = "#!/bin/sh\n", .out = -1 };
 	assert_int_equal(launcher_child_run(&c, 20, &out, &e), 0);
 	assert_string_equal(buf_str(&out), "#!/bin/sh\n");
@@ -303,17 +307,18 @@ static void commands_are_given_input_and_quoted_when_they_fail(void **state)
 	buf_fini(&out);
 }
 
-static void the_supervisor_is_reached_at_its_nodes_address(void **state)
+static void the_supervisor_uses_the_address_of_its_node(void **state)
 {
 	struct world *w = *state;
 	char address[NET_ADDR_MAX];
-	script(w, "scontrol",
-	       "echo \"NodeName=$4 XNodeAddr=203.0.113.9 NodeAddr=127.0.0.7 NodeHostName=x\"\n");
+	write_script(
+		w, "scontrol",
+		"echo \"NodeName=$4 XNodeAddr=203.0.113.9 NodeAddr=127.0.0.7 NodeHostName=x\"\n");
 	setenv("SLURMD_NODENAME", "n1", 1);
 	setenv("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.8", 1);
 	assert_int_equal(slurm_address(address, NULL), 0);
 	assert_string_equal(address, "127.0.0.7");
-	script(w, "scontrol", "exit 1\n");
+	write_script(w, "scontrol", "exit 1\n");
 	assert_int_equal(slurm_address(address, NULL), 0);
 	assert_string_equal(address, "127.0.0.8");
 	/* If neither is set, the address is that of this host's name, if the name has one. */
@@ -327,27 +332,30 @@ static void the_supervisor_is_reached_at_its_nodes_address(void **state)
 	unsetenv("SLURMD_NODENAME");
 }
 
-static void credentials_are_asked_for_where_slurm_uses_them(void **state)
+static void credentials_are_required_where_slurm_uses_them(void **state)
 {
 	struct world *w = *state;
 	char word[MUNGE_WORD];
 	struct err warning = ERR_INIT;
 	/* Slurm uses another authentication method. */
-	script(w, "scontrol",
-	       "echo \"AuthTypeX = auth/munge\nAuthInfo                = (null)\nAuthType          "
-	       "      = auth/slurm\"\n");
+	write_script(w, "scontrol",
+		     "echo \"AuthTypeX = auth/munge\nAuthInfo                = (null)\nAuthType    "
+		     "      "
+		     "      = auth/slurm\"\n");
 	launch_slurm.auth(word, &warning);
 	assert_string_equal(word, "secret");
 	assert_string_equal(warning.text, "");
 	/* Slurm uses MUNGE, but no munged listens at the configured place: the user gets a
 	 * warning. */
-	script(w, "scontrol",
-	       "echo \"AuthInfo                = ttl=60,socket=/nowhere/a b,x=1\nAuthType          "
-	       "      = auth/munge\"\n");
+	write_script(w, "scontrol",
+		     "echo \"AuthInfo                = ttl=60,socket=/nowhere/a b,x=1\nAuthType    "
+		     "      "
+		     "      = auth/munge\"\n");
 	launch_slurm.auth(word, &warning);
 	assert_string_equal(word, "secret");
-	assert_non_null(
-		strstr(warning.text, "the control channel is held by its secret alone: MUNGE: "));
+	assert_non_null(strstr(
+		warning.text,
+		"no MUNGE credentials, so only the secret protects the control channel: MUNGE: "));
 	/* The user disables the check. */
 	warning = (struct err)ERR_INIT;
 	setenv("MUSTER_AUTH", "secret", 1);
@@ -362,16 +370,16 @@ int main(void)
 #define STEP_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		STEP_TEST(a_step_that_ends_is_gone),
-		STEP_TEST(the_step_is_told_where_each_rank_runs_and_no_secret_shows),
+		STEP_TEST(the_step_gets_each_ranks_node_and_no_secret_is_visible),
 		STEP_TEST(killing_cancels_the_step_by_its_id),
 		STEP_TEST(a_step_that_is_not_listed_yet_is_killed_too),
-		STEP_TEST(an_srun_that_lies_is_not_believed),
-		STEP_TEST(a_step_listed_for_ever_is_given_up),
-		STEP_TEST(commands_that_hang_do_not_keep_the_step),
+		STEP_TEST(tasks_that_outlive_srun_are_killed),
+		STEP_TEST(a_step_that_stays_listed_counts_as_gone),
+		STEP_TEST(commands_that_hang_do_not_block_the_end_of_the_step),
 		STEP_TEST(without_srun_nothing_starts),
-		STEP_TEST(the_supervisor_is_reached_at_its_nodes_address),
-		STEP_TEST(credentials_are_asked_for_where_slurm_uses_them),
-		STEP_TEST(commands_are_given_input_and_quoted_when_they_fail),
+		STEP_TEST(the_supervisor_uses_the_address_of_its_node),
+		STEP_TEST(credentials_are_required_where_slurm_uses_them),
+		STEP_TEST(commands_get_input_and_their_errors_are_quoted),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,11 @@
-#include "tests/unit/launcher/told.h"
+#include "tests/unit/launcher/event_lines.h"
 
 #include "base/file.h"
 
 #include <stdio.h>
 #include <string.h>
 
-int told_in(const char *folder, const char *a, const char *b)
+int count_events_in(const char *folder, const char *a, const char *b)
 {
 	char path[512];
 	struct buf text = BUF_INIT;

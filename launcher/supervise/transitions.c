@@ -1,4 +1,4 @@
-#include "launcher/supervise/state.h"
+#include "launcher/supervise/supervisor.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ struct cause {
 static void enter_state(struct supervisor *s, enum sup_state state, double seconds)
 {
 	s->state = state;
-	s->deadline = seconds > 0 ? supervisor_now(s) + seconds : 0;
+	s->deadline = seconds > 0 ? supervise_now(s) + seconds : 0;
 }
 
 static void end_run(struct supervisor *s, int status)
@@ -24,15 +24,15 @@ static void end_run(struct supervisor *s, int status)
 	supervise_report_end(s);
 }
 
-/* Ends every process of the generation. `verdict` decides what follows once none is left. */
-static void drain_generation(struct supervisor *s, enum verdict verdict)
+/* Ends every process of the generation. `outcome` decides what follows once none is left. */
+static void drain_generation(struct supervisor *s, enum outcome outcome)
 {
-	s->verdict = verdict;
+	s->outcome = outcome;
 	s->settle_at = 0;
 	enter_state(s, SUP_DRAINING, s->o.limits.drain);
-	supervisor_broadcast(s, MSG_ABORT,
-			     msg_abort_json(&(struct msg_abort){ .reason = s->lost ? s->loss.text
-										   : s->reason }));
+	supervise_broadcast(s, MSG_ABORT,
+			    msg_abort_json(&(struct msg_abort){ .reason = s->lost ? s->loss.text
+										  : s->reason }));
 	s->o.ops->kill(s->launch);
 }
 
@@ -40,14 +40,14 @@ static void drain_generation(struct supervisor *s, enum verdict verdict)
  * died. The generation keeps its number, because no agent has seen it. */
 static int launch_first(struct supervisor *s, struct err *e)
 {
-	int rc = supervisor_launch(s, e);
+	int rc = supervise_launch(s, e);
 	for (int again = 0; rc && e->code == ERR_PEER && again < FIRST_START_RETRIES; again++) {
 		rundir_event_start_again(s->o.run, s->generation,
 					 &(struct rundir_start_again){ .text = e->text });
 		supervise_terminal_event(s->o.term, TONE_WARN, "start", "%s; trying again",
 					 e->text);
 		s->generation = 0;
-		rc = supervisor_launch(s, e);
+		rc = supervise_launch(s, e);
 	}
 	return rc;
 }
@@ -56,7 +56,7 @@ static void launch_next(struct supervisor *s)
 {
 	struct err e = ERR_INIT;
 	enter_state(s, SUP_STARTING, s->o.limits.start);
-	if (!(s->generation ? supervisor_launch(s, &e) : launch_first(s, &e)))
+	if (!(s->generation ? supervise_launch(s, &e) : launch_first(s, &e)))
 		return;
 	snprintf(s->reason, sizeof s->reason, "%s", e.text);
 	if (s->first) {
@@ -65,12 +65,12 @@ static void launch_next(struct supervisor *s)
 	}
 	s->lost = true;
 	s->loss = (struct loss){
-		.rank = -1, .how = LOSS_START, .code = e.code, .at = supervisor_now(s)
+		.rank = -1, .how = LOSS_START, .code = e.code, .at = supervise_now(s)
 	};
 	snprintf(s->loss.text, sizeof s->loss.text, "%s", e.text);
 	supervise_report_loss(s);
-	s->verdict = VERDICT_RETRY;
-	supervisor_handle(s, EV_ALL_GONE, NULL, NULL);
+	s->outcome = OUTCOME_RESTART;
+	supervise_handle(s, EV_ALL_GONE, NULL, NULL);
 }
 
 static void restart_or_give_up(struct supervisor *s)
@@ -111,18 +111,18 @@ static void do_gone(struct supervisor *s, const struct cause *c)
 	if (s->launch)
 		s->o.ops->close(s->launch);
 	s->launch = NULL;
-	switch (s->verdict) {
-	case VERDICT_FINISHED:
+	switch (s->outcome) {
+	case OUTCOME_FINISHED:
 		if (has_done_all_steps(s))
 			end_run(s, STATUS_DONE);
 		else
 			end_run(s, STATUS_STOPPED);
 		break;
-	case VERDICT_STOPPED:
+	case OUTCOME_STOPPED:
 		end_run(s, STATUS_STOPPED);
 		break;
-	case VERDICT_RETRY:
-	case VERDICT_NONE:
+	case OUTCOME_RESTART:
+	case OUTCOME_NONE:
 		restart_or_give_up(s);
 		break;
 	}
@@ -132,31 +132,31 @@ static void lose_generation(struct supervisor *s);
 
 /* All processes are gone. If a rank blamed another one, that loss counts. There may be no lost rank
  * at all if the launch backend cannot distinguish ranks. */
-static void do_vanished(struct supervisor *s, const struct cause *c)
+static void do_all_vanished(struct supervisor *s, const struct cause *c)
 {
 	if (s->settle_at) {
 		lose_generation(s);
-		supervisor_handle(s, EV_ALL_GONE, NULL, NULL);
+		supervise_handle(s, EV_ALL_GONE, NULL, NULL);
 		return;
 	}
 	if (!s->lost) {
 		s->lost = true;
 		s->loss = (struct loss){
-			.rank = -1, .how = LOSS_EXITED, .code = ERR_PEER, .at = supervisor_now(s)
+			.rank = -1, .how = LOSS_EXITED, .code = ERR_PEER, .at = supervise_now(s)
 		};
 		snprintf(s->loss.text, sizeof s->loss.text,
 			 "every agent ended without reporting an error");
 		supervise_report_loss(s);
 	}
-	s->verdict = s->state == SUP_STOPPING ? VERDICT_STOPPED : VERDICT_RETRY;
+	s->outcome = s->state == SUP_STOPPING ? OUTCOME_STOPPED : OUTCOME_RESTART;
 	do_gone(s, c);
 }
 
-static void do_wire(struct supervisor *s, const struct cause *c)
+static void do_prepare(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
-	enter_state(s, SUP_WIRING, 0);
-	rundir_event_wired(s->o.run, s->generation, NULL);
+	enter_state(s, SUP_PREPARING, 0);
+	rundir_event_connected(s->o.run, s->generation, NULL);
 }
 
 static void do_train(struct supervisor *s, const struct cause *c)
@@ -166,13 +166,13 @@ static void do_train(struct supervisor *s, const struct cause *c)
 	rundir_event_ready(s->o.run, s->generation, &(struct rundir_step){ .step = s->resumed });
 }
 
-static void do_leave(struct supervisor *s, const struct cause *c)
+static void do_exit(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
-	s->verdict = VERDICT_FINISHED;
+	s->outcome = OUTCOME_FINISHED;
 	s->lost = false;
 	s->settle_at = 0;
-	enter_state(s, SUP_LEAVING, s->o.limits.drain);
+	enter_state(s, SUP_EXITING, s->o.limits.drain);
 	rundir_event_finished(s->o.run, s->generation,
 			      &(struct rundir_step){ .step = s->ranks[0].step });
 }
@@ -187,7 +187,7 @@ static bool blames_another(const struct loss *l)
 
 /* Flight recorders explain why ranks wait, but rarely why one died. A generation whose agents have
  * not connected has none. */
-static bool needs_trace(const struct supervisor *s)
+static bool needs_verdict(const struct supervisor *s)
 {
 	const struct loss *l = &s->loss;
 	return s->state != SUP_STARTING &&
@@ -198,81 +198,81 @@ static bool needs_trace(const struct supervisor *s)
 /* The generation is lost because of s->loss. */
 static void lose_generation(struct supervisor *s)
 {
-	bool trace = needs_trace(s);
+	bool trace = needs_verdict(s);
 	s->lost = true;
 	s->settle_at = 0;
-	s->verdict = s->state == SUP_STOPPING ? VERDICT_STOPPED : VERDICT_RETRY;
+	s->outcome = s->state == SUP_STOPPING ? OUTCOME_STOPPED : OUTCOME_RESTART;
 	supervise_report_loss(s);
 	if (!trace) {
-		drain_generation(s, s->verdict);
+		drain_generation(s, s->outcome);
 		return;
 	}
-	enter_state(s, SUP_ASKING, s->o.limits.trace);
-	supervise_trace_ask(s);
-	supervisor_handle(s, EV_DUMPED, NULL, NULL); /* no agent may be left to answer */
+	enter_state(s, SUP_DUMPING, s->o.limits.trace);
+	supervise_verdict_request(s);
+	supervise_handle(s, EV_DUMPED, NULL, NULL); /* no agent may be left to answer */
 }
 
-static void do_traced(struct supervisor *s, const struct cause *c)
+static void do_verdict_done(struct supervisor *s, const struct cause *c)
 {
-	supervise_trace_stop(s);
+	supervise_verdict_stop(s);
 	if (s->gone)
 		do_gone(s, c);
 	else
-		drain_generation(s, s->verdict);
+		drain_generation(s, s->outcome);
 }
 
-static void do_judge(struct supervisor *s, const struct cause *c)
+static void do_read_verdict(struct supervisor *s, const struct cause *c)
 {
-	enter_state(s, SUP_JUDGING, s->o.limits.trace);
-	if (!supervise_trace_judge(s))
-		do_traced(s, c);
+	enter_state(s, SUP_ANALYZING, s->o.limits.trace);
+	if (!supervise_verdict_read(s))
+		do_verdict_done(s, c);
 }
 
 /* An agent has answered, or is lost and will not. */
-static void do_count(struct supervisor *s, const struct cause *c)
+static void do_count_dumps(struct supervisor *s, const struct cause *c)
 {
-	if (supervise_trace_complete(s))
-		do_judge(s, c);
+	if (supervise_verdict_ready(s))
+		do_read_verdict(s, c);
 }
 
 /* Every process is gone: none is left to answer or to be killed, but their files remain. */
 static void do_note_gone(struct supervisor *s, const struct cause *c)
 {
 	s->gone = true;
-	if (s->state == SUP_ASKING)
-		do_judge(s, c);
+	if (s->state == SUP_DUMPING)
+		do_read_verdict(s, c);
 }
 
 static void do_lose(struct supervisor *s, const struct cause *c)
 {
 	if (blames_another(c->loss)) {
-		s->ranks[c->loss->rank].complained = true;
+		s->ranks[c->loss->rank].blamed_peer = true;
 		if (!s->settle_at) {
 			s->loss = *c->loss;
-			s->settle_at = supervisor_now(s) + s->o.limits.settle;
+			s->settle_at = supervise_now(s) + s->o.limits.settle;
 		}
 		return;
 	}
 	/* A rank that blamed another one exits after that. This is not a new cause. */
-	if (s->settle_at && c->loss->rank >= 0 && s->ranks[c->loss->rank].complained &&
+	if (s->settle_at && c->loss->rank >= 0 && s->ranks[c->loss->rank].blamed_peer &&
 	    c->loss->how != LOSS_HUNG)
 		return;
 	s->loss = *c->loss;
 	lose_generation(s);
 }
 
-static void do_late(struct supervisor *s, const struct cause *c)
+static void do_connect_timeout(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
 	struct loss l = {
-		.rank = -1, .how = LOSS_SILENT, .code = ERR_TIMEOUT, .at = supervisor_now(s)
+		.rank = -1, .how = LOSS_SILENT, .code = ERR_TIMEOUT, .at = supervise_now(s)
 	};
 	for (int r = 0; r < s->world && l.rank < 0; r++)
 		if (!s->ranks[r].hello)
 			l.rank = r;
 	snprintf(l.text, sizeof l.text, "%d of %d agents did not connect within %g s",
 		 s->world - s->hellos, s->world, s->o.limits.start);
-	supervisor_handle(s, EV_LOST, &l, NULL);
+	supervise_handle(s, EV_LOST, &l, NULL);
 }
 
 /* Long enough for a checkpoint that is being written: it may take as long as a step may, or as long
@@ -294,7 +294,7 @@ static void do_stop(struct supervisor *s, const struct cause *c)
 		"%s: finishing the step and writing a checkpoint (Ctrl-C again: stop at once)",
 		c->reason);
 	enter_state(s, SUP_STOPPING, stop_seconds(s));
-	supervisor_broadcast(
+	supervise_broadcast(
 		s, MSG_STOP,
 		msg_stop_json(&(struct msg_stop){ .reason = c->reason, .checkpoint = true }));
 }
@@ -305,10 +305,10 @@ static void do_quit(struct supervisor *s, const struct cause *c)
 	rundir_event_stop(s->o.run, s->generation,
 			  &(struct rundir_stop){ .reason = c->reason, .checkpoint = false });
 	supervise_terminal_event(s->o.term, TONE_WARN, "stop", "%s: stopping at once", c->reason);
-	drain_generation(s, VERDICT_STOPPED);
+	drain_generation(s, OUTCOME_STOPPED);
 }
 
-static void do_overdue(struct supervisor *s, const struct cause *c)
+static void do_stop_timeout(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
 	char why[128];
@@ -321,13 +321,13 @@ static void do_overdue(struct supervisor *s, const struct cause *c)
 static void do_stop_after(struct supervisor *s, const struct cause *c)
 {
 	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
-	s->verdict = VERDICT_STOPPED;
+	s->outcome = OUTCOME_STOPPED;
 }
 
-static void do_quit_tracing(struct supervisor *s, const struct cause *c)
+static void do_quit_verdict(struct supervisor *s, const struct cause *c)
 {
 	do_stop_after(s, c);
-	do_traced(s, c);
+	do_verdict_done(s, c);
 }
 
 static void do_stop_waiting(struct supervisor *s, const struct cause *c)
@@ -336,7 +336,7 @@ static void do_stop_waiting(struct supervisor *s, const struct cause *c)
 	end_run(s, STATUS_STOPPED);
 }
 
-static void do_again(struct supervisor *s, const struct cause *c)
+static void do_restart(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
 	launch_next(s);
@@ -346,7 +346,7 @@ static void do_kill(struct supervisor *s, const struct cause *c)
 {
 	if (!c->reason)
 		supervise_terminal_event(s->o.term, TONE_WARN, "kill",
-					 "processes still run after %g s; killing them",
+					 "processes still run after %g s and are killed",
 					 s->o.limits.drain);
 	enter_state(s, s->state, s->o.limits.drain);
 	s->o.ops->kill(s->launch);
@@ -357,46 +357,46 @@ static void do_kill(struct supervisor *s, const struct cause *c)
 /* An empty cell: the event changes nothing in that state. */
 static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct supervisor *, const struct cause *) = {
 	[SUP_STARTING] = {
-		[EV_HELLO] = do_wire, [EV_LOST] = do_lose, [EV_STOP] = do_quit, [EV_STOP_NOW] = do_quit,
-		[EV_TIMEOUT] = do_late, [EV_ALL_GONE] = do_vanished,
+		[EV_ALL_CONNECTED] = do_prepare, [EV_LOST] = do_lose, [EV_STOP] = do_quit, [EV_STOP_NOW] = do_quit,
+		[EV_TIMEOUT] = do_connect_timeout, [EV_ALL_GONE] = do_all_vanished,
 	},
-	[SUP_WIRING] = {
-		[EV_READY] = do_train, [EV_FINISHED] = do_leave, [EV_LOST] = do_lose, [EV_STOP] = do_quit,
-		[EV_STOP_NOW] = do_quit, [EV_ALL_GONE] = do_vanished,
+	[SUP_PREPARING] = {
+		[EV_ALL_READY] = do_train, [EV_ALL_FINISHED] = do_exit, [EV_LOST] = do_lose, [EV_STOP] = do_quit,
+		[EV_STOP_NOW] = do_quit, [EV_ALL_GONE] = do_all_vanished,
 	},
 	[SUP_TRAINING] = {
-		[EV_FINISHED] = do_leave, [EV_LOST] = do_lose, [EV_STOP] = do_stop, [EV_STOP_NOW] = do_quit,
-		[EV_ALL_GONE] = do_vanished,
+		[EV_ALL_FINISHED] = do_exit, [EV_LOST] = do_lose, [EV_STOP] = do_stop, [EV_STOP_NOW] = do_quit,
+		[EV_ALL_GONE] = do_all_vanished,
 	},
 	[SUP_STOPPING] = {
-		[EV_FINISHED] = do_leave, [EV_LOST] = do_lose, [EV_STOP_NOW] = do_quit, [EV_TIMEOUT] = do_overdue,
-		[EV_ALL_GONE] = do_vanished,
+		[EV_ALL_FINISHED] = do_exit, [EV_LOST] = do_lose, [EV_STOP_NOW] = do_quit, [EV_TIMEOUT] = do_stop_timeout,
+		[EV_ALL_GONE] = do_all_vanished,
 	},
-	[SUP_LEAVING] = {
+	[SUP_EXITING] = {
 		[EV_STOP_NOW] = do_kill, [EV_TIMEOUT] = do_kill, [EV_ALL_GONE] = do_gone,
 	},
-	[SUP_ASKING] = {
-		[EV_DUMPED] = do_count, [EV_LOST] = do_count, [EV_TIMEOUT] = do_judge, [EV_ALL_GONE] = do_note_gone,
-		[EV_STOP] = do_stop_after, [EV_STOP_NOW] = do_quit_tracing,
+	[SUP_DUMPING] = {
+		[EV_DUMPED] = do_count_dumps, [EV_LOST] = do_count_dumps, [EV_TIMEOUT] = do_read_verdict, [EV_ALL_GONE] = do_note_gone,
+		[EV_STOP] = do_stop_after, [EV_STOP_NOW] = do_quit_verdict,
 	},
-	[SUP_JUDGING] = {
-		[EV_VERDICT] = do_traced, [EV_TIMEOUT] = do_traced, [EV_ALL_GONE] = do_note_gone,
-		[EV_STOP] = do_stop_after, [EV_STOP_NOW] = do_quit_tracing,
+	[SUP_ANALYZING] = {
+		[EV_VERDICT] = do_verdict_done, [EV_TIMEOUT] = do_verdict_done, [EV_ALL_GONE] = do_note_gone,
+		[EV_STOP] = do_stop_after, [EV_STOP_NOW] = do_quit_verdict,
 	},
 	[SUP_DRAINING] = {
 		[EV_STOP] = do_stop_after, [EV_STOP_NOW] = do_stop_after, [EV_TIMEOUT] = do_kill, [EV_ALL_GONE] = do_gone,
 	},
 	[SUP_BACKOFF] = {
-		[EV_STOP] = do_stop_waiting, [EV_STOP_NOW] = do_stop_waiting, [EV_TIMEOUT] = do_again,
+		[EV_STOP] = do_stop_waiting, [EV_STOP_NOW] = do_stop_waiting, [EV_TIMEOUT] = do_restart,
 	},
 };
 
 /* clang-format on */
 
-void supervisor_handle(struct supervisor *s, enum sup_event ev, const struct loss *loss,
-		       const char *reason)
+void supervise_handle(struct supervisor *s, enum sup_event ev, const struct loss *loss,
+		      const char *reason)
 {
-	if (ev == EV_TIMEOUT && s->settle_at && supervisor_now(s) >= s->settle_at) {
+	if (ev == EV_TIMEOUT && s->settle_at && supervise_now(s) >= s->settle_at) {
 		lose_generation(s);
 		return;
 	}

@@ -1,17 +1,20 @@
 /*
- * state: the supervisor's state. Only the files of this room include it.
+ * supervisor: the state of the supervisor. Only the files of this room include it.
  *
  *     supervisor.c   opens, starts and closes it; turns connections and processes into events
- *     states.c       the table: state × event → what to do
+ *     run.c          supervise_run(): the event loop with its signals and ticks
+ *     transitions.c  the table of transitions: for each state and event, what to do
  *     messages.c     handles the agents' messages
- *     watch.c        finds ranks that are silent or hang
- *     trace.c        gets a verdict from the flight recorders
+ *     watchdog.c     finds ranks that are silent or hang
+ *     verdict.c      gets a verdict from the flight recorders
  *     report.c       writes events.jsonl and metrics.jsonl, prints for people
  *     contract.c     compares the prediction with what was measured
+ *     restart.c      decides whether and when to start again
  *     connections.c  accepts connections (connection.c: one of them, with its handshake)
+ *     terminal.c     prints the progress for people
  */
-#ifndef MUSTER_LAUNCHER_SUPERVISE_STATE_H
-#define MUSTER_LAUNCHER_SUPERVISE_STATE_H
+#ifndef MUSTER_LAUNCHER_SUPERVISE_SUPERVISOR_H
+#define MUSTER_LAUNCHER_SUPERVISE_SUPERVISOR_H
 
 #include "launcher/rundir/events.h"
 #include "launcher/supervise/connections.h"
@@ -20,30 +23,30 @@
 #include "launcher/supervise/supervise.h"
 
 enum sup_state {
-	SUP_STARTING, /* processes start and connect */
-	SUP_WIRING,   /* all have connected; they build communicators and load */
+	SUP_STARTING,  /* processes start and connect */
+	SUP_PREPARING, /* all have connected; they build communicators and load */
 	SUP_TRAINING,
-	SUP_STOPPING, /* asked to write a checkpoint and leave */
-	SUP_LEAVING,  /* all have finished; their processes end */
-	SUP_ASKING,   /* a rank is lost; the agents write their flight recorders */
-	SUP_JUDGING,  /* the flight recorders are read */
-	SUP_DRAINING, /* killed; waiting until none is left */
-	SUP_BACKOFF,  /* waiting before the next generation */
+	SUP_STOPPING,  /* asked to write a checkpoint and leave */
+	SUP_EXITING,   /* all have finished; their processes end */
+	SUP_DUMPING,   /* a rank is lost; the agents write their flight recorders */
+	SUP_ANALYZING, /* the flight recorders are read */
+	SUP_DRAINING,  /* killed; waiting until none is left */
+	SUP_BACKOFF,   /* waiting before the next generation */
 	SUP_DONE,
 	SUP_STATE_COUNT
 };
 
 enum sup_event {
-	EV_HELLO,    /* the last rank has connected */
-	EV_READY,    /* the last rank is ready */
-	EV_FINISHED, /* the last rank has finished */
-	EV_LOST,     /* a rank died, failed, is silent or hangs: struct loss */
-	EV_STOP,     /* stop at the next step: reason */
-	EV_STOP_NOW, /* stop at once: reason */
-	EV_TIMEOUT,  /* the state's deadline has passed */
-	EV_DUMPED,   /* a rank has written its flight recorder */
-	EV_VERDICT,  /* the recorders have been read */
-	EV_ALL_GONE, /* no process of the generation is left */
+	EV_ALL_CONNECTED, /* the last rank has connected */
+	EV_ALL_READY,     /* the last rank is ready */
+	EV_ALL_FINISHED,  /* the last rank has finished */
+	EV_LOST,          /* a rank died, failed, is silent or hangs: struct loss */
+	EV_STOP,          /* stop at the next step: reason */
+	EV_STOP_NOW,      /* stop at once: reason */
+	EV_TIMEOUT,       /* the state's deadline has passed */
+	EV_DUMPED,        /* a rank has written its flight recorder */
+	EV_VERDICT,       /* the recorders have been read */
+	EV_ALL_GONE,      /* no process of the generation is left */
 	SUP_EVENT_COUNT
 };
 
@@ -65,14 +68,14 @@ struct loss {
 	double at;
 };
 
-/* What becomes of the run once the generation is gone. */
-enum verdict { VERDICT_NONE, VERDICT_RETRY, VERDICT_STOPPED, VERDICT_FINISHED };
+/* How the run continues once no process of the generation is left. */
+enum outcome { OUTCOME_NONE, OUTCOME_RESTART, OUTCOME_STOPPED, OUTCOME_FINISHED };
 
 struct rank_state {
 	struct connection *connection; /* NULL before hello and after it has closed */
 	bool hello, ready, finished, exited, dumped;
-	bool complained; /* failed and blamed another rank */
-	int status;      /* as of waitpid, if exited */
+	bool blamed_peer; /* failed and blamed another rank */
+	int status;       /* as of waitpid, if exited */
 	int64_t step;
 	char phase[32];
 	int64_t count;      /* of the message progress */
@@ -100,11 +103,11 @@ struct supervisor {
 	struct loss loss; /* the loss that counts, if `lost` */
 	bool lost;
 	double settle_at; /* when `loss` counts unless another one comes first; 0: none waits */
-	enum verdict verdict;
-	struct child *tracer; /* reads the flight recorders; NULL: it does not run */
-	bool gone;            /* no process is left, and the state has not handled that yet */
-	char reason[1000];    /* of the stop or of the end */
-	int refusals;         /* connections refused in this generation */
+	enum outcome outcome;
+	struct child *verdict_reader; /* reads the flight recorders; NULL: it does not run */
+	bool gone;         /* no process is left, and the state has not handled that yet */
+	char reason[1000]; /* of the stop or of the end */
+	int refusals;      /* connections refused in this generation */
 
 	double opened, started, last_tick; /* times */
 	bool stepped;                      /* this generation has finished a step */
@@ -119,31 +122,31 @@ struct supervisor {
 	int status; /* exit status, in SUP_DONE */
 };
 
-/* states.c */
-void supervisor_handle(struct supervisor *s, enum sup_event ev, const struct loss *loss,
-		       const char *reason);
+/* transitions.c */
+void supervise_handle(struct supervisor *s, enum sup_event ev, const struct loss *loss,
+		      const char *reason);
 
 /* supervisor.c */
-double supervisor_now(const struct supervisor *s);
+double supervise_now(const struct supervisor *s);
 /* Starts the next generation. On failure nothing of it remains. */
-int supervisor_launch(struct supervisor *s, struct err *e);
-void supervisor_broadcast(struct supervisor *s, enum msg_type type, json_t *body /* stolen */);
-const char *supervisor_node(const struct supervisor *s, int rank);
+int supervise_launch(struct supervisor *s, struct err *e);
+void supervise_broadcast(struct supervisor *s, enum msg_type type, json_t *body /* stolen */);
+const char *supervise_node(const struct supervisor *s, int rank);
 /* The job's value until this muster has committed a checkpoint; then "auto": the last valid one. */
-const char *supervisor_resume(const struct supervisor *s);
+const char *supervise_resume(const struct supervisor *s);
 
 /* messages.c */
-void supervisor_message(void *supervisor, struct connection *c, const struct msg *m);
+void supervise_message(void *supervisor, struct connection *c, const struct msg *m);
 
-/* watch.c */
-void supervisor_watch(struct supervisor *s);
+/* watchdog.c */
+void supervise_watchdog(struct supervisor *s);
 
-/* trace.c */
-void supervise_trace_ask(struct supervisor *s);
-bool supervise_trace_complete(const struct supervisor *s); /* all connected ranks have answered */
+/* verdict.c */
+void supervise_verdict_request(struct supervisor *s);
+bool supervise_verdict_ready(const struct supervisor *s); /* all connected ranks have answered */
 /* Starts to read the flight recorders. True: EV_VERDICT follows. False: there are none. */
-bool supervise_trace_judge(struct supervisor *s);
-void supervise_trace_stop(struct supervisor *s); /* kills the reader if it still runs */
+bool supervise_verdict_read(struct supervisor *s);
+void supervise_verdict_stop(struct supervisor *s); /* kills the reader if it still runs */
 
 /* report.c */
 void supervise_report_started(struct supervisor *s, const char *resume);

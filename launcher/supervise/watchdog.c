@@ -1,5 +1,5 @@
-/* watch: finds ranks that send nothing, and ranks that make no progress. */
-#include "launcher/supervise/state.h"
+/* watchdog: finds ranks that send nothing, and ranks that make no progress. */
+#include "launcher/supervise/supervisor.h"
 
 #include <stdio.h>
 
@@ -22,8 +22,9 @@ static bool find_silent_rank(struct supervisor *s, double now)
 		if (!k->hello || k->finished || now - k->beat <= s->o.limits.silent)
 			continue;
 		struct loss l = { .rank = r, .how = LOSS_SILENT, .code = ERR_TIMEOUT, .at = now };
-		snprintf(l.text, sizeof l.text, "no message for %.3g s", now - k->beat);
-		supervisor_handle(s, EV_LOST, &l, NULL);
+		snprintf(l.text, sizeof l.text, "the agent sent no message for %.3g s",
+			 now - k->beat);
+		supervise_handle(s, EV_LOST, &l, NULL);
 		return true;
 	}
 	return false;
@@ -57,18 +58,18 @@ static void check_progress(struct supervisor *s, double now)
 	};
 	snprintf(l.text, sizeof l.text,
 		 "no rank made progress for %.3g s; this one is the furthest behind", now - latest);
-	supervisor_handle(s, EV_LOST, &l, NULL);
+	supervise_handle(s, EV_LOST, &l, NULL);
 }
 
-void supervisor_watch(struct supervisor *s)
+void supervise_watchdog(struct supervisor *s)
 {
-	double now = supervisor_now(s), gap = now - s->last_tick;
+	double now = supervise_now(s), gap = now - s->last_tick;
 	if (gap > asleep_s)
 		extend_deadlines(s, gap);
-	bool alive = s->state == SUP_STARTING || s->state == SUP_WIRING ||
+	bool alive = s->state == SUP_STARTING || s->state == SUP_PREPARING ||
 		     s->state == SUP_TRAINING || s->state == SUP_STOPPING;
 	if (!alive || find_silent_rank(s, now))
 		return;
-	if (s->state == SUP_WIRING || s->state == SUP_TRAINING)
+	if (s->state == SUP_PREPARING || s->state == SUP_TRAINING)
 		check_progress(s, now);
 }

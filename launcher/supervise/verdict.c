@@ -1,8 +1,8 @@
-/* trace: asks the agents for their flight recorders and has muster-agent trace read them. */
+/* verdict: asks the agents for their flight recorders and has muster-agent trace read them. */
 #include "base/human.h"
 #include "base/run_paths.h"
 #include "launcher/child.h"
-#include "launcher/supervise/state.h"
+#include "launcher/supervise/supervisor.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -11,14 +11,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-void supervise_trace_ask(struct supervisor *s)
+void supervise_verdict_request(struct supervisor *s)
 {
 	for (int r = 0; r < s->world; r++)
 		s->ranks[r].dumped = false;
-	supervisor_broadcast(s, MSG_DUMP, msg_dump_json(NULL));
+	supervise_broadcast(s, MSG_DUMP, msg_dump_json(NULL));
 }
 
-bool supervise_trace_complete(const struct supervisor *s)
+bool supervise_verdict_ready(const struct supervisor *s)
 {
 	for (int r = 0; r < s->world; r++)
 		if (s->ranks[r].connection && !s->ranks[r].dumped)
@@ -43,7 +43,7 @@ static void on_judged(void *arg, int status, const char *output)
 	struct err e = ERR_INIT;
 	bool judged = WIFEXITED(status) && WEXITSTATUS(status) <= 1;
 	json_t *o = judged ? json_loads(output, JSON_REJECT_DUPLICATES, NULL) : NULL;
-	s->tracer = NULL;
+	s->verdict_reader = NULL;
 	if (o && !rundir_verdict_read(o, &verdict, &e))
 		supervise_report_verdict(s, &verdict);
 	else
@@ -53,10 +53,10 @@ static void on_judged(void *arg, int status, const char *output)
 					     : "the program that reads the flight recorders ended "
 					       "without output");
 	json_decref(o);
-	supervisor_handle(s, EV_VERDICT, NULL, NULL);
+	supervise_handle(s, EV_VERDICT, NULL, NULL);
 }
 
-bool supervise_trace_judge(struct supervisor *s)
+bool supervise_verdict_read(struct supervisor *s)
 {
 	char dir[RUN_PATH];
 	struct err e = ERR_INIT;
@@ -66,23 +66,24 @@ bool supervise_trace_judge(struct supervisor *s)
 	char *argv[] = { (char *)(uintptr_t)s->o.agent, (char[]){ "trace" }, (char[]){ "--json" },
 			 dir, NULL };
 	struct child_command c = { .argv = argv, .out = -1 };
-	if (!launcher_child_watch(s->o.loop, &c, on_judged, s, &s->tracer, &e))
+	if (!launcher_child_watch(s->o.loop, &c, on_judged, s, &s->verdict_reader, &e))
 		return true;
-	s->tracer = NULL;
+	s->verdict_reader = NULL;
 	report_no_verdict(s, e.text);
 	return false;
 }
 
-void supervise_trace_stop(struct supervisor *s)
+void supervise_verdict_stop(struct supervisor *s)
 {
 	char why[RUN_PATH + 100];
-	if (!s->tracer)
+	if (!s->verdict_reader)
 		return;
 	snprintf(why, sizeof why,
-		 "reading the flight recorders took longer than %g s; run muster trace %s",
+		 "reading the flight recorders took longer than %g s; run muster trace %s to read "
+		 "them",
 		 s->o.limits.trace, rundir_path(s->o.run));
 	report_no_verdict(s, why);
-	launcher_child_signal(s->tracer, SIGKILL);
-	launcher_child_forget(s->tracer);
-	s->tracer = NULL;
+	launcher_child_signal(s->verdict_reader, SIGKILL);
+	launcher_child_forget(s->verdict_reader);
+	s->verdict_reader = NULL;
 }
