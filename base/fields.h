@@ -1,5 +1,5 @@
 /*
- * fields: JSON objects whose fields a table lists once.
+ * fields — JSON objects whose fields a table lists once.
  *
  * The control channel's messages (base/messages.h) and the events of a run
  * (launcher/rundir/events.h) are such objects. One table per object, a macro, is the source of all

@@ -1,5 +1,5 @@
 /*
- * messages: what the supervisor and the agents send each other over the control channel.
+ * messages — what the supervisor and the agents send each other over the control channel.
  *
  * Each message is a row of MSG_TYPES and a table of its fields (base/fields.h). For the message
  * hello they generate MSG_HELLO, struct msg_hello, msg_hello_json() and msg_hello_read(), so that

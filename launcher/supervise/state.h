@@ -1,5 +1,5 @@
 /*
- * state: the supervisor's state. Only the files of this room include it.
+ * state — the supervisor's state. Only the files of this room include it.
  *
  *     supervisor.c   opens, starts and closes it; turns connections and processes into events
  *     states.c       the table: state × event → what to do
