@@ -28,11 +28,9 @@ BOTH(barrier, k->comm)
 
 static struct comm_p2p sending(const struct bench_call *k, int to)
 {
-	return (struct comm_p2p){ .send = true,
-				  .data = (void *)(uintptr_t)k->in,
-				  .count = k->count,
-				  .type = k->type,
-				  .peer = to };
+	return (struct comm_p2p){
+		.send = true, .source = k->in, .count = k->count, .type = k->type, .peer = to
+	};
 }
 
 static struct comm_p2p receiving(const struct bench_call *k, int from)

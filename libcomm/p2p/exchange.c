@@ -24,39 +24,50 @@ static uint16_t hash_call(const struct comm *c, const struct op *op)
 					       s->redop << 4);
 }
 
-static int add_transfer(struct comm *c, const struct op *op, bool send, int peer, void *data,
-			size_t bytes, struct err *e)
+/* Returns NULL on failure. The caller sets the address of the data. */
+static struct transfer *add_transfer(struct comm *c, const struct op *op, bool send, int peer,
+				     size_t bytes, struct err *e)
 {
 	if (c->exchange.count == c->exchange.room) {
 		int room = c->exchange.room ? 2 * c->exchange.room : 16;
 		struct transfer *more = realloc(c->exchange.transfers, (size_t)room * sizeof *more);
-		if (!more)
-			return err_set(e, ERR_NOMEM, "no memory for %d messages", room);
+		if (!more) {
+			err_set(e, ERR_NOMEM, "no memory for %d messages", room);
+			return NULL;
+		}
 		c->exchange.transfers = more;
 		c->exchange.room = room;
 	}
-	c->exchange.transfers[c->exchange.count++] = (struct transfer){
+	struct transfer *t = &c->exchange.transfers[c->exchange.count++];
+	*t = (struct transfer){
 		.send = send,
 		.peer = peer,
 		.next = -1,
-		.data = data,
 		.bytes = bytes,
 		.frame = { FRAME_MAGIC, (uint8_t)op->kind, DELIVER_STREAM,
 			   op->kind == OP_P2P ? 0 : c->seq, bytes, hash_call(c, op) },
 	};
-	return 0;
+	return t;
 }
 
 int comm_exchange_send(struct comm *c, const struct op *op, int peer, const void *data,
 		       size_t bytes, struct err *e)
 {
-	return add_transfer(c, op, true, peer, (void *)(uintptr_t)data, bytes, e);
+	struct transfer *t = add_transfer(c, op, true, peer, bytes, e);
+	if (!t)
+		return -1;
+	t->source = data;
+	return 0;
 }
 
 int comm_exchange_recv(struct comm *c, const struct op *op, int peer, void *data, size_t bytes,
 		       struct err *e)
 {
-	return add_transfer(c, op, false, peer, data, bytes, e);
+	struct transfer *t = add_transfer(c, op, false, peer, bytes, e);
+	if (!t)
+		return -1;
+	t->data = data;
+	return 0;
 }
 
 /* --- Queues --- */

@@ -47,7 +47,10 @@ struct transfer {
 	bool begun, fetched; /* rendezvous.c: it has a number; its data is here */
 	enum delivery delivery;
 	int peer, next; /* next transfer of the same peer and direction; -1: this is the last */
-	char *data;
+	union {
+		char *data;
+		const char *source; /* the same pointer; a send only reads it */
+	};
 	size_t bytes;
 	struct frame frame, got;
 	struct remote_buffer remote;
@@ -68,8 +71,8 @@ struct lane {
 struct transport_ops {
 	/* Move what the lane takes without waiting. Return the bytes moved, 0 for none, -1 on
 	 * error. */
-	ssize_t (*put)(struct endpoint *l, int lane, const struct iovec *v, int n, struct err *e);
-	ssize_t (*get)(struct endpoint *l, int lane, const struct iovec *v, int n, struct err *e);
+	ssize_t (*put)(struct endpoint *l, int lane, struct iovec *v, int n, struct err *e);
+	ssize_t (*get)(struct endpoint *l, int lane, struct iovec *v, int n, struct err *e);
 	/* Sets what to poll for while the lane waits. false: nothing, the peer signals the wake-up
 	 * pipe. */
 	bool (*poll)(const struct endpoint *l, int lane, struct pollfd *p);

@@ -91,7 +91,7 @@ void comm_rendezvous_reap(struct endpoint *l)
 	}
 }
 
-static bool write_chunk(struct endpoint *l, const struct remote_buffer *to, const char *data,
+static bool write_chunk(struct endpoint *l, const struct remote_buffer *to, char *data,
 			struct chunk_range p)
 {
 	char *base = comm_peer_memory_map(l->c, l->peer, to, p.at + p.bytes);
@@ -99,7 +99,7 @@ static bool write_chunk(struct endpoint *l, const struct remote_buffer *to, cons
 		memcpy(base + p.at, data + p.at, p.bytes);
 		return true;
 	}
-	struct iovec here = { (char *)(uintptr_t)data + p.at, p.bytes };
+	struct iovec here = { data + p.at, p.bytes };
 	struct iovec there = { (void *)(uintptr_t)(to->address + p.at), p.bytes };
 	pid_t pid = l->c->world->peers[l->c->members[l->peer]].pid;
 	return process_vm_writev(pid, &here, 1, &there, 1, 0) == (ssize_t)p.bytes;

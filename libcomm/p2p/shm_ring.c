@@ -70,7 +70,7 @@ static const char *get_last(struct ring *r, uint64_t head, uint64_t bytes,
 		       : NULL;
 }
 
-static ssize_t ring_put(struct endpoint *l, int lane, const struct iovec *v, int n, struct err *e)
+static ssize_t ring_put(struct endpoint *l, int lane, struct iovec *v, int n, struct err *e)
 {
 	(void)lane;
 	(void)e;
@@ -95,7 +95,7 @@ static ssize_t ring_put(struct endpoint *l, int lane, const struct iovec *v, int
 	return (ssize_t)(head - start);
 }
 
-static ssize_t ring_get(struct endpoint *l, int lane, const struct iovec *v, int n, struct err *e)
+static ssize_t ring_get(struct endpoint *l, int lane, struct iovec *v, int n, struct err *e)
 {
 	(void)lane;
 	(void)e;

@@ -220,7 +220,7 @@ static int check_no_records(const struct endpoint *l, int lane, ssize_t rc, stru
 	return rc == 0 ? check_no_bytes(l, EAGAIN, e) : check_no_bytes(l, errno, e);
 }
 
-static ssize_t tcp_put(struct endpoint *l, int lane, const struct iovec *v, int n, struct err *e)
+static ssize_t tcp_put(struct endpoint *l, int lane, struct iovec *v, int n, struct err *e)
 {
 	int rc = make_ready(l, lane, e);
 	if (rc <= 0)
@@ -230,12 +230,12 @@ static ssize_t tcp_put(struct endpoint *l, int lane, const struct iovec *v, int 
 		ssize_t put = comm_records_put(t->records, t->fd, v, n);
 		return put > 0 ? put : check_no_records(l, lane, put, e);
 	}
-	struct msghdr m = { .msg_iov = (struct iovec *)(uintptr_t)v, .msg_iovlen = (size_t)n };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = (size_t)n };
 	ssize_t put = sendmsg(l->tcp.lane[lane].fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
 	return put >= 0 ? put : check_no_bytes(l, errno, e);
 }
 
-static ssize_t tcp_get(struct endpoint *l, int lane, const struct iovec *v, int n, struct err *e)
+static ssize_t tcp_get(struct endpoint *l, int lane, struct iovec *v, int n, struct err *e)
 {
 	int rc = make_ready(l, lane, e);
 	if (rc <= 0)
@@ -245,7 +245,7 @@ static ssize_t tcp_get(struct endpoint *l, int lane, const struct iovec *v, int 
 		ssize_t got = comm_records_get(t->records, t->fd, v, n);
 		return got > 0 ? got : check_no_records(l, lane, got, e);
 	}
-	struct msghdr m = { .msg_iov = (struct iovec *)(uintptr_t)v, .msg_iovlen = (size_t)n };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = (size_t)n };
 	ssize_t got = recvmsg(l->tcp.lane[lane].fd, &m, MSG_DONTWAIT);
 	return got > 0 ? got : check_no_bytes(l, got < 0 ? errno : 0, e);
 }

@@ -51,8 +51,8 @@ static int begin(struct run_state *s, int g)
 	RANK_CHECK(o->in && o->out, "no memory");
 	for (size_t k = 0; k < o->count * (size_t)n; k++)
 		o->in[k] = value(me, g, i) + (int64_t)k;
-	struct comm_p2p ring[] = { { false, o->out, o->count, COMM_I64, (me + n - 1) % n },
-				   { true, o->in, o->count, COMM_I64, (me + 1) % n } };
+	struct comm_p2p ring[] = { { false, { o->out }, o->count, COMM_I64, (me + n - 1) % n },
+				   { true, { o->in }, o->count, COMM_I64, (me + 1) % n } };
 	int rc = o->kind == 0   ? comm_all_reduce_start(c, o->in, o->out, o->count, COMM_I64,
 							COMM_SUM, &o->req, &e)
 		 : o->kind == 1 ? comm_reduce_scatter_start(c, o->in, o->out, o->count, COMM_I64,
@@ -193,7 +193,7 @@ static int leave_one_open(struct comm *world, void *arg)
 	struct err e = ERR_INIT;
 	struct comm_request *req;
 	static int word;
-	struct comm_p2p never = { false, &word, 1, COMM_I32, 1 - comm_rank(world) };
+	struct comm_p2p never = { false, { &word }, 1, COMM_I32, 1 - comm_rank(world) };
 	(void)arg;
 	RANK_CHECK(comm_group_start(world, &never, 1, &req, &e) == 0, "%s", e.text);
 	return 0;

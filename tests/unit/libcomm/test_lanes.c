@@ -81,7 +81,7 @@ static struct pipe_lane {
 	size_t head, tail;
 } pipes[LANES];
 
-static ssize_t pipe_put(struct endpoint *l, int lane, const struct iovec *v, int n, struct err *e)
+static ssize_t pipe_put(struct endpoint *l, int lane, struct iovec *v, int n, struct err *e)
 {
 	(void)l;
 	(void)e;
@@ -93,7 +93,7 @@ static ssize_t pipe_put(struct endpoint *l, int lane, const struct iovec *v, int
 	return (ssize_t)put;
 }
 
-static ssize_t pipe_get(struct endpoint *l, int lane, const struct iovec *v, int n, struct err *e)
+static ssize_t pipe_get(struct endpoint *l, int lane, struct iovec *v, int n, struct err *e)
 {
 	(void)l;
 	(void)e;

@@ -61,9 +61,9 @@ static void messages_are_counted_by_peer(void **state)
 {
 	static struct record out[RECORDER_OPS];
 	float data[4];
-	struct comm_p2p list[] = { { true, data, 4, COMM_F32, 1 },
-				   { false, data, 2, COMM_F32, 1 },
-				   { true, data, 1, COMM_F32, 1 } };
+	struct comm_p2p list[] = { { true, { data }, 4, COMM_F32, 1 },
+				   { false, { data }, 2, COMM_F32, 1 },
+				   { true, { data }, 1, COMM_F32, 1 } };
 	struct op op = { .kind = OP_P2P, .p2p = list, .n = 3 };
 	struct recorder *r;
 	(void)state;
@@ -145,7 +145,7 @@ static void reading_meets_no_half_written_operation(void **state)
 static void what_is_lost_has_begun(void **state)
 {
 	float data[4];
-	struct comm_p2p one = { true, data, 4, COMM_F32, 1 };
+	struct comm_p2p one = { true, { data }, 4, COMM_F32, 1 };
 	struct op op = { .kind = OP_P2P, .p2p = &one, .n = 1 };
 	struct recorder *r;
 	uint32_t collectives, messages;
@@ -209,8 +209,8 @@ static int busy(struct comm *w, void *arg)
 						    &why));
 		for (int i = 0; i < 40; i++)
 			TAKEN(comm_wait(req[i], &why));
-		struct comm_p2p ring[] = { { true, v, 8, COMM_I64, 1 - comm_rank(g) },
-					   { false, v + 8, 8, COMM_I64, 1 - comm_rank(g) } };
+		struct comm_p2p ring[] = { { true, { v }, 8, COMM_I64, 1 - comm_rank(g) },
+					   { false, { v + 8 }, 8, COMM_I64, 1 - comm_rank(g) } };
 		TAKEN(comm_group(g, ring, 2, &why));
 		TAKEN(comm_barrier(w, &why));
 		if (round < 11)

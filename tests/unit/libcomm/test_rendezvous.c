@@ -75,9 +75,9 @@ static int all_to_neighbours(struct comm *w, void *arg)
 		int step = round % 2 ? n - 1 : 1, to = (me + step) % n, from = (me + n - step) % n;
 		for (int i = 0; i < SIZES; i++) {
 			fill(in[i], sizes[i], me, round + i);
-			ops[i] = (struct comm_p2p){ true, in[i], sizes[i], COMM_U8, to };
-			ops[SIZES + i] = (struct comm_p2p){ false, out[i], sizes[i], COMM_U8,
-							    from };
+			ops[i] = (struct comm_p2p){ true, { in[i] }, sizes[i], COMM_U8, to };
+			ops[SIZES + i] =
+				(struct comm_p2p){ false, { out[i] }, sizes[i], COMM_U8, from };
 		}
 		RANK_CHECK(comm_group(w, ops, 2 * SIZES, &e) == 0, "%s", e.text);
 		for (int i = 0; i < SIZES; i++)
@@ -149,8 +149,9 @@ static int short_ones(struct comm *w, void *arg)
 			int n = 1 + (bytes + round) % AT_ONCE;
 			for (int i = 0; i < n; i++) {
 				fill(data[i], (size_t)bytes, send ? 0 : 1, round + i);
-				ops[i] = (struct comm_p2p){ send, data[i], (size_t)bytes, COMM_U8,
-							    send };
+				ops[i] = (struct comm_p2p){
+					send, { data[i] }, (size_t)bytes, COMM_U8, send
+				};
 			}
 			RANK_CHECK(comm_group(w, ops, n, &e) == 0, "%s", e.text);
 			for (int i = 0; i < n && !send; i++)

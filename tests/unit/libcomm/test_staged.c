@@ -39,10 +39,10 @@ static int messages(const struct call *t, struct comm_p2p ops[4])
 	int n = comm_size(t->c), me = comm_rank(t->c), next = (me + 1) % n,
 	    before = (me + n - 1) % n;
 	size_t one = t->count * 4;
-	ops[0] = (struct comm_p2p){ false, t->out, t->count, COMM_I32, before };
-	ops[1] = (struct comm_p2p){ true, t->in, t->count, COMM_I32, next };
-	ops[2] = (struct comm_p2p){ true, t->in + one, t->count / 3, COMM_I32, next };
-	ops[3] = (struct comm_p2p){ false, t->out + one, t->count / 3, COMM_I32, before };
+	ops[0] = (struct comm_p2p){ false, { t->out }, t->count, COMM_I32, before };
+	ops[1] = (struct comm_p2p){ true, { t->in }, t->count, COMM_I32, next };
+	ops[2] = (struct comm_p2p){ true, { t->in + one }, t->count / 3, COMM_I32, next };
+	ops[3] = (struct comm_p2p){ false, { t->out + one }, t->count / 3, COMM_I32, before };
 	return 4;
 }
 
