@@ -116,7 +116,7 @@ static int read_welcome(struct agent *a, const struct msg_welcome *w, struct err
 		.bus = w->bus,
 		.device = w->device,
 		.memory = w->memory,
-		.crew = w->crew,
+		.node_ranks = w->node_ranks,
 	};
 	a->threads = w->threads >= 1 && w->threads <= 4096 ? w->threads : 1;
 	a->device = w->device;

@@ -127,7 +127,8 @@ static int check_gpu(struct preflight *p, struct err *e)
 
 static int check_memory(const struct preflight *p, struct err *e)
 {
-	double there = meminfo_read("MemAvailable"), all = p->memory * (p->crew > 1 ? p->crew : 1);
+	double there = meminfo_read("MemAvailable"),
+	       all = p->memory * (p->node_ranks > 1 ? p->node_ranks : 1);
 	char free_text[HUMAN], need[HUMAN];
 	if (process_room("this rank's memory by the plan", p->memory, e))
 		return err_prefix(e, "%s", p->node);
@@ -144,7 +145,7 @@ static int check_memory(const struct preflight *p, struct err *e)
 	log_line(p->device == 0 ? LOG_WARN : LOG_INFO,
 		 "%s: %s of memory are available, but its %d ranks need about %s by the "
 		 "plan: the kernel may kill one of them",
-		 p->node, free_text, p->crew, human_bytes(all, need));
+		 p->node, free_text, p->node_ranks, human_bytes(all, need));
 	return 0;
 }
 

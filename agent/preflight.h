@@ -17,8 +17,8 @@ struct preflight {
 	int device;      /* number on the node */
 	const char *bus; /* its PCI address; "": unknown */
 	const char *node;
-	double memory; /* bytes that the rank needs by the plan; 0: unknown */
-	int crew;      /* ranks of this node */
+	double memory;  /* bytes that the rank needs by the plan; 0: unknown */
+	int node_ranks; /* ranks of this node */
 	/* result: CUDA's number for that device in this process; `device` if it is unknown */
 	int ordinal;
 };

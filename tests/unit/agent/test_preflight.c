@@ -95,7 +95,7 @@ static void a_gpu_that_cannot_be_trained_on_is_refused_by_name(void **state)
 						 .device = rows[i].device,
 						 .bus = rows[i].bus,
 						 .memory = rows[i].memory,
-						 .crew = 1 },
+						 .node_ranks = 1 },
 			     &e);
 		unsetenv("CUDA_VISIBLE_DEVICES");
 		assert_int_equal(rc, -1);
@@ -125,7 +125,7 @@ static void a_gpu_is_found_by_its_address_wherever_cuda_counts_it(void **state)
 				       .device = rows[i].device,
 				       .bus = rows[i].bus,
 				       .memory = GIB,
-				       .crew = 1,
+				       .node_ranks = 1,
 				       .node = "n7" };
 		struct err e = ERR_INIT;
 		setenv("NVML_DOUBLE", "dgx-h100", 1);
@@ -150,11 +150,12 @@ static void what_a_run_suffers_from_is_warned_of(void **state)
 	/* clang-format on */
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct err e;
-		assert_int_equal(fly(rows[i][0],
-				     (struct preflight){
-					     .cuda = true, .device = 3, .memory = GIB, .crew = 8 },
-				     &e),
-				 0);
+		assert_int_equal(
+			fly(rows[i][0],
+			    (struct preflight){
+				    .cuda = true, .device = 3, .memory = GIB, .node_ranks = 8 },
+			    &e),
+			0);
 		if (!strstr(warnings, rows[i][1]))
 			fail_msg("%s: warned of \"%s\"", rows[i][0], warnings);
 	}
@@ -169,12 +170,13 @@ static void a_sound_gpu_is_taken_without_a_word(void **state)
 						"dgx-h100,lost=2,hot=1,full=0",
 						"dgx-h100,no-persistence,capped=3,ecc-off=3" };
 	for (size_t i = 0; i < sizeof machines / sizeof *machines; i++) {
-		assert_int_equal(
-			fly(machines[i],
-			    (struct preflight){
-				    .cuda = true, .device = 3, .memory = 70 * GIB, .crew = 8 },
-			    &e),
-			0);
+		assert_int_equal(fly(machines[i],
+				     (struct preflight){ .cuda = true,
+							 .device = 3,
+							 .memory = 70 * GIB,
+							 .node_ranks = 8 },
+				     &e),
+				 0);
 		assert_string_equal(warnings, "");
 	}
 	assert_string_equal(getenv("CUDA_DEVICE_ORDER"), "PCI_BUS_ID");
@@ -184,19 +186,23 @@ static void memory_of_the_host_is_held_to_the_plan(void **state)
 {
 	(void)state;
 	struct err e;
-	assert_int_equal(
-		fly("none", (struct preflight){ .device = 0, .memory = 1e6, .crew = 4 }, &e), 0);
+	assert_int_equal(fly("none",
+			     (struct preflight){ .device = 0, .memory = 1e6, .node_ranks = 4 }, &e),
+			 0);
 	assert_string_equal(warnings, "");
 	assert_int_equal(
-		fly("none", (struct preflight){ .device = 0, .memory = 1e15, .crew = 4 }, &e), -1);
+		fly("none", (struct preflight){ .device = 0, .memory = 1e15, .node_ranks = 4 }, &e),
+		-1);
 	assert_int_equal(e.code, ERR_NOFIT);
 	assert_non_null(strstr(e.text, "n7: "));
 	assert_int_equal(
-		fly("none", (struct preflight){ .device = 0, .memory = 1e8, .crew = 10000000 }, &e),
+		fly("none",
+		    (struct preflight){ .device = 0, .memory = 1e8, .node_ranks = 10000000 }, &e),
 		0);
 	assert_non_null(strstr(warnings, "10000000 ranks"));
 	assert_int_equal(
-		fly("none", (struct preflight){ .device = 1, .memory = 1e8, .crew = 10000000 }, &e),
+		fly("none",
+		    (struct preflight){ .device = 1, .memory = 1e8, .node_ranks = 10000000 }, &e),
 		0);
 	assert_string_equal(warnings, "");
 }
