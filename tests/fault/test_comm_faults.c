@@ -38,11 +38,12 @@ struct trial {             /* shared by the test and its ranks */
 	int victim, before; /* operations that the victim ends before its fault */
 	int64_t delay_ns;   /* and the time that it spends in the next one */
 	size_t count;
-	uint32_t dice;
+	uint32_t random;
 	struct ranks first, second; /* the first world, and the survivors' world */
 	_Atomic int64_t fault_ns;
 	_Atomic int64_t late_ns[RANKS], reopen_ns[RANKS];
 	_Atomic int named, timed_out, aborted, over;
+	atomic_bool failed; /* a rank failed a check */
 };
 
 static struct reference *references[RANKS + 1];
@@ -135,7 +136,8 @@ static int meet_fault(struct striker *s)
 	struct trial *t = s->t;
 	if (t->fault == LEAVES || t->fault == CALLS_NOTHING) {
 		atomic_store(&t->fault_ns, clock_ns());
-		while (t->fault == CALLS_NOTHING && atomic_load(&t->over) < RANKS - 1)
+		while (t->fault == CALLS_NOTHING && atomic_load(&t->over) < RANKS - 1 &&
+		       !atomic_load(&t->failed))
 			usleep(1000);
 		return 1;
 	}
@@ -182,7 +184,7 @@ static int operate(struct comm *world, const struct trial *t, int i,
 	struct comm_request *req = NULL;
 	if (t->form == SPLITS)
 		return split_once(world, e);
-	uint32_t x = mix(t->dice, (uint32_t)i), mine = mix(x, (uint32_t)comm_rank(world));
+	uint32_t x = mix(t->random, (uint32_t)i), mine = mix(x, (uint32_t)comm_rank(world));
 	const struct form *form = &comm_forms[t->form];
 	struct cell cell = {
 		.c = world,
@@ -299,7 +301,7 @@ static void start_a_thread(void)
 		usleep(100);
 }
 
-static int live(struct trial *t, int rank)
+static int run_rank(struct trial *t, int rank)
 {
 	struct comm *world;
 	struct err e = ERR_INIT;
@@ -313,13 +315,25 @@ static int live(struct trial *t, int rank)
 	if (rc || compare_stock(stock, "after the world"))
 		return 1;
 	/* A rank that leaves stays alive: the others must rely on its message, not on its death. */
-	while (rank == t->victim && atomic_load(&t->over) < RANKS)
+	while (rank == t->victim && atomic_load(&t->over) < RANKS && !atomic_load(&t->failed))
 		usleep(1000);
 	if (rank == t->victim)
 		return 0;
 	if (start_again(t, rank))
 		return 1;
 	return compare_stock(stock, "after the survivors' world");
+}
+
+/* A rank that fails a check ends the waits of the other ranks. */
+static int live(struct trial *t, int rank)
+{
+	int rc = run_rank(t, rank);
+	if (rc) {
+		atomic_store(&t->failed, true);
+		ranks_fail(t->first.board, rank);
+		ranks_fail(t->second.board, rank - (rank > t->victim));
+	}
+	return rc;
 }
 
 /* --- A trial --- */
@@ -346,7 +360,7 @@ static void choose(struct trial *t, int backend, int form, enum fault fault, uin
 		.fault = fault,
 		.victim = (int)(x % RANKS),
 		.before = (int)(x / 8 % 6),
-		.dice = x,
+		.random = x,
 		/* up to 4 ms, of all magnitudes */
 		.delay_ns = (int64_t)(mix(x, 3) % (1u << (mix(x, 4) % 22))),
 		.count = counts[x / 64 % COUNT(counts)],
@@ -386,10 +400,10 @@ static void run_trial(struct trial *t)
 	munmap(t->second.board, sizeof *t->second.board);
 	if (bad)
 		fail_msg("%s over %s, fault %d of rank %d after %d operations and %lld ns, %zu "
-			 "elements, dice %u",
+			 "elements, random number %u",
 			 t->form == SPLITS ? "split" : comm_forms[t->form].name,
 			 backend_names[t->backend], t->fault, t->victim, t->before,
-			 (long long)t->delay_ns, t->count, t->dice);
+			 (long long)t->delay_ns, t->count, t->random);
 }
 
 static struct trial *trial_new(void)
