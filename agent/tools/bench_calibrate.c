@@ -228,7 +228,7 @@ static int calibrate(const struct settings *s)
 	return TOOL_OK;
 }
 
-static int run(int argc, char **argv)
+static int run_bench_calibrate(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "ranks", required_argument, NULL, 'r' },
@@ -259,5 +259,5 @@ static int run(int argc, char **argv)
 	return calibrate(&s);
 }
 
-const struct tool tool_bench_calibrate = { "bench", "calibrate", run,
+const struct tool tool_bench_calibrate = { "bench", "calibrate", run_bench_calibrate,
 					   "measure this machine for the planner", page };

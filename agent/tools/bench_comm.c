@@ -354,8 +354,7 @@ static int check_words(struct bench *b, struct err *e)
 		return err_set(e, ERR_USAGE, "--min-bytes %zu is above --max-bytes %zu",
 			       b->loop.least, b->loop.most);
 	if (b->ranks_given && b->hosts_given)
-		return err_set(e, ERR_USAGE,
-			       "--hosts tells how many ranks there are: leave --ranks out");
+		return err_set(e, ERR_USAGE, "--hosts sets the number of ranks; omit --ranks");
 	if (b->calibrate && b->shaping)
 		return err_set(e, ERR_USAGE,
 			       "--calibrate chooses what it measures, among the ranks of one host, "
@@ -399,7 +398,7 @@ static int work(struct comm *world, void *arg, struct err *e)
 	if (!rc && b->wrong)
 		rc = err_set(e, ERR_CORRUPT,
 			     "%" PRIu64 " elements are wrong; run it again with one --ops and one "
-			     "size, and tell the developers",
+			     "size, and report it to the developers",
 			     b->wrong);
 	return rc;
 }
@@ -428,7 +427,7 @@ static int run_bench(struct bench *b)
 	return e.code == ERR_USAGE ? report_misuse(prints, &e) : tool_fail(&tool_bench_comm, &e);
 }
 
-static int run(int argc, char **argv)
+static int run_bench_comm(int argc, char **argv)
 {
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	struct bench b = {
@@ -464,4 +463,5 @@ static int run(int argc, char **argv)
 	return run_bench(&b);
 }
 
-const struct tool tool_bench_comm = { "bench", "comm", run, "how fast the ranks talk", page };
+const struct tool tool_bench_comm = { "bench", "comm", run_bench_comm, "how fast the ranks talk",
+				      page };

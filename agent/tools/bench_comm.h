@@ -130,9 +130,10 @@ struct bench_row {
 	struct bench_time apart, in_place;
 };
 
-/* Collective. tell: called on rank 0 after each size. */
+/* Collective. report: called on rank 0 after each size. */
 int bench_comm_loop(struct comm *world, const struct bench_comm *b,
-		    void (*tell)(void *arg, const struct bench_row *row), void *arg, struct err *e);
+		    void (*report)(void *arg, const struct bench_row *row), void *arg,
+		    struct err *e);
 
 /* --- The report --- */
 

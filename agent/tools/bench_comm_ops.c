@@ -205,7 +205,7 @@ static const char *const types[] = { "float", "double", "bfloat16", "half",
 				     "int32", "int64",  "uint8" };
 static const char *const redops[] = { "sum", "avg", "max", "min", "prod" };
 
-static int find(const char *const *words, size_t n, const char *word)
+static int find_word(const char *const *words, size_t n, const char *word)
 {
 	for (size_t i = 0; i < n; i++)
 		if (!strcmp(words[i], word))
@@ -215,12 +215,12 @@ static int find(const char *const *words, size_t n, const char *word)
 
 int bench_type(const char *word)
 {
-	return find(types, sizeof types / sizeof *types, word);
+	return find_word(types, sizeof types / sizeof *types, word);
 }
 
 int bench_redop(const char *word)
 {
-	return find(redops, sizeof redops / sizeof *redops, word);
+	return find_word(redops, sizeof redops / sizeof *redops, word);
 }
 
 const char *bench_type_word(enum comm_type type)

@@ -375,7 +375,7 @@ static size_t bytes_of(const struct piece *p, int n, size_t size)
 /* Makes a poisoned buffer between guards. */
 static char *box_open(struct cell *t, const struct cell_memory *memory, int which, size_t bytes)
 {
-	char *base = (t->shared[which] ? memory->shared : memory->plain)[which];
+	char *base = (t->shared[which] ? memory->shared : memory->local)[which];
 	base += CELL_GUARD + (t->shifted ? comm_type_size(t->type) : 0);
 	memset(base - CELL_GUARD, POISON, bytes + 2 * CELL_GUARD);
 	t->box[which].base = base;
@@ -444,8 +444,8 @@ const char *cell_text(const struct cell *t, char out[256])
 		 "%s of %zu %s%s%s%s%s, in %s, out %s%s, choice %u, rank %d of %d of group %s (%s)",
 		 t->form->name, t->count, reference_type_name(t->type), reduces ? " " : "",
 		 reduces ? reference_redop_name(t->op) : "", t->in_place ? ", in place" : "",
-		 t->start ? ", started" : "", t->shared[0] ? "shared" : "plain",
-		 t->shared[1] ? "shared" : "plain", t->shifted ? ", shifted" : "", t->choice,
+		 t->start ? ", started" : "", t->shared[0] ? "shared" : "local",
+		 t->shared[1] ? "shared" : "local", t->shifted ? ", shifted" : "", t->choice,
 		 t->rank, t->n, comm_name(t->c), comm_backend(t->c));
 	return out;
 }

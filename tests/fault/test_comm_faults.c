@@ -62,7 +62,7 @@ struct belongings {
 	int descriptors, threads, mappings; /* mappings: shared ones */
 };
 
-static int entries(const char *path)
+static int count_entries(const char *path)
 {
 	int n = 0;
 	DIR *d = opendir(path);
@@ -87,8 +87,8 @@ static int shared_mappings(void)
 
 static struct belongings take_stock(void)
 {
-	return (struct belongings){ entries("/proc/self/fd"), entries("/proc/self/task"),
-				    shared_mappings() };
+	return (struct belongings){ count_entries("/proc/self/fd"),
+				    count_entries("/proc/self/task"), shared_mappings() };
 }
 
 /* A joined thread may still be listed for a moment. */
@@ -116,7 +116,7 @@ struct striker {
 	pthread_t id;
 };
 
-static void *strike(void *arg)
+static void *carry_out_fault(void *arg)
 {
 	struct striker *s = arg;
 	int64_t until = clock_ns() + s->t->delay_ns;
@@ -141,7 +141,7 @@ static int meet_fault(struct striker *s)
 			usleep(1000);
 		return 1;
 	}
-	pthread_create(&s->id, NULL, strike, s);
+	pthread_create(&s->id, NULL, carry_out_fault, s);
 	return 0;
 }
 
@@ -152,8 +152,8 @@ static int memory_open(struct comm *world, struct cell_memory *m, struct err *e)
 	size_t room = cell_room(&comm_forms[2], RANKS, LARGEST / RANKS, 8);
 	for (int i = 0; i < 2; i++) {
 		void *shared;
-		m->plain[i] = malloc(room);
-		if (!m->plain[i] || comm_alloc(world, room, &shared, e) < 0)
+		m->local[i] = malloc(room);
+		if (!m->local[i] || comm_alloc(world, room, &shared, e) < 0)
 			return -1;
 		m->shared[i] = shared;
 	}
@@ -163,7 +163,7 @@ static int memory_open(struct comm *world, struct cell_memory *m, struct err *e)
 static void memory_close(struct cell_memory *m) /* the shared memory goes with the world */
 {
 	for (int i = 0; i < 2; i++)
-		free(m->plain[i]);
+		free(m->local[i]);
 }
 
 static int split_once(struct comm *world, struct err *e)
@@ -178,8 +178,8 @@ static int split_once(struct comm *world, struct err *e)
 }
 
 /* Runs the i-th operation. 0: done; -1: failed as it may; 1: wrong. */
-static int operate(struct comm *world, const struct trial *t, int i,
-		   const struct cell_memory *memory, struct err *e)
+static int run_operation(struct comm *world, const struct trial *t, int i,
+			 const struct cell_memory *memory, struct err *e)
 {
 	struct comm_request *req = NULL;
 	if (t->form == SPLITS)
@@ -206,7 +206,7 @@ static int operate(struct comm *world, const struct trial *t, int i,
 }
 
 /* The name of the form's operation in errors. */
-static const char *word_of(int form)
+static const char *operation_name(int form)
 {
 	static const char *const cause[] = { "all_reduce", "reduce_scatter", "reduce",
 					     "broadcast",  "all_gather",     "gather",
@@ -229,8 +229,8 @@ static int check_error(struct comm *world, struct trial *t, const struct err *e)
 		   "%s: %s", err_word(e->code), e->text);
 	/* The rank may have learned of an abort between two operations. */
 	bool within = t->fault != ABORTS;
-	RANK_CHECK(!within || strstr(e->text, word_of(t->form)), "the operation is not named: %s",
-		   e->text);
+	RANK_CHECK(!within || strstr(e->text, operation_name(t->form)),
+		   "the operation is not named: %s", e->text);
 	RANK_CHECK(!within || (strstr(e->text, "of group ") &&
 			       (t->form == SPLITS || strstr(e->text, " number "))),
 		   "the operation's group and number are not named: %s", e->text);
@@ -254,7 +254,7 @@ static int until_the_fault(struct comm *world, struct trial *t)
 	for (int i = 0; rc == 0 && !gone; i++) {
 		gone = victim && i == t->before && meet_fault(&striker);
 		if (!gone)
-			rc = operate(world, t, i, &memory, &e);
+			rc = run_operation(world, t, i, &memory, &e);
 	}
 	if (striker.id)
 		pthread_join(striker.id, NULL);
@@ -325,7 +325,7 @@ static int run_rank(struct trial *t, int rank)
 }
 
 /* A rank that fails a check ends the waits of the other ranks. */
-static int live(struct trial *t, int rank)
+static int run_and_report(struct trial *t, int rank)
 {
 	int rc = run_rank(t, rank);
 	if (rc) {
@@ -349,8 +349,8 @@ static uint32_t seed(void)
 	return s ? (uint32_t)strtoul(s, NULL, 0) : 1;
 }
 
-static void choose(struct trial *t, int backend, int form, enum fault fault, uint32_t number,
-		   double timeout_s)
+static void choose_trial(struct trial *t, int backend, int form, enum fault fault, uint32_t number,
+			 double timeout_s)
 {
 	static const size_t counts[] = { 5, 3001, 40009, LARGEST };
 	uint32_t x = mix(seed(), number);
@@ -386,7 +386,7 @@ static void run_trial(struct trial *t)
 	for (int i = 0; i < RANKS; i++) {
 		pid[i] = fork();
 		if (pid[i] == 0)
-			_exit(live(t, i));
+			_exit(run_and_report(t, i));
 	}
 	for (int i = 0; i < RANKS; i++)
 		if (i != t->victim)
@@ -449,7 +449,7 @@ static void a_killed_rank_ends_every_operation(void **state)
 	for (int round = 0; round < rounds; round++)
 		for (int form = SPLITS; form < comm_form_count; form++)
 			for (int b = 0; b < BACKENDS; b++, kills++) {
-				choose(t, b, form, KILLED, (uint32_t)kills, LONG_S);
+				choose_trial(t, b, form, KILLED, (uint32_t)kills, LONG_S);
 				run_trial(t);
 				/* On one host, every rank knows the victim. Otherwise, a rank may
 				 * only know who gave up because of it. */
@@ -480,7 +480,8 @@ static void each_form(enum fault fault, double timeout_s, int by,
 {
 	struct trial *t = trial_new();
 	for (int form = SPLITS, b = 0; form < comm_form_count; form += by, b = (b + 1) % BACKENDS) {
-		choose(t, b, form, fault, 1000u * (uint32_t)fault + (uint32_t)form, timeout_s);
+		choose_trial(t, b, form, fault, 1000u * (uint32_t)fault + (uint32_t)form,
+			     timeout_s);
 		run_trial(t);
 		check(t, b);
 	}

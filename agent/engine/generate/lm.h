@@ -21,7 +21,7 @@ struct lm;
 
 struct lm_options {
 	struct model_shape shape; /* seq: the most tokens that the model can see at once */
-	const char *backend_name; /* "cpu", "plain" */
+	const char *backend_name; /* "cpu", "reference" */
 	int threads;
 };
 

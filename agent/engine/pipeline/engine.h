@@ -28,7 +28,7 @@ struct engine_options {
 	struct layout layout;
 	struct coords at;
 	struct comm *world;       /* its ranks are in the layout's order; borrowed */
-	const char *backend_name; /* "cpu", "plain", "cuda"; the storage type is the job's */
+	const char *backend_name; /* "cpu", "reference", "cuda"; the storage type is the job's */
 	int device;               /* index among those that this process sees; 0 on the host */
 	const char *transport;    /* for tensors on devices (comm_on_device); NULL: automatic */
 	int threads;

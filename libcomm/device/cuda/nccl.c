@@ -295,7 +295,7 @@ static void all_to_all(struct queued_op *j)
 }
 
 /* A block that is in place already stays there. */
-static void gather(struct queued_op *j)
+static void queue_gather(struct queued_op *j)
 {
 	const struct op *op = j->op;
 	bool here = j->rank == op->root && op->in == out_block(j, op->counts, j->rank);
@@ -307,7 +307,7 @@ static void gather(struct queued_op *j)
 				   op->type, r);
 }
 
-static void scatter(struct queued_op *j)
+static void queue_scatter(struct queued_op *j)
 {
 	const struct op *op = j->op;
 	bool here = j->rank == op->root && op->out == in_block(j, j->rank);
@@ -342,8 +342,8 @@ static void (*const jobs[OP_KIND_COUNT])(struct queued_op *) = {
 	[OP_ALL_GATHER] = all_gather,
 	[OP_REDUCE_SCATTER] = reduce_scatter,
 	[OP_ALL_TO_ALL] = all_to_all,
-	[OP_GATHER] = gather,
-	[OP_SCATTER] = scatter,
+	[OP_GATHER] = queue_gather,
+	[OP_SCATTER] = queue_scatter,
 	[OP_BARRIER] = barrier,
 	[OP_P2P] = messages,
 };

@@ -28,7 +28,7 @@ static struct engine_options options(const struct job *job, struct layout l, str
 					.layout = l,
 					.at = layout_coords(&l, comm_rank(world)),
 					.world = world,
-					.backend_name = "plain",
+					.backend_name = "reference",
 					.threads = 1 };
 }
 
@@ -45,9 +45,9 @@ struct refusal {
 };
 
 static const struct refusal refusals[] = {
-	{ 3, 4, LAYOUT(1, 1, 1), "plain", "global = 4" },
-	{ 1, 4, LAYOUT(1, 3, 1), "plain", "3 stages (pp × chunks)" },
-	{ 1, 4, LAYOUT(2, 1, 1), "plain", "rank 0 of 1 in the world" },
+	{ 3, 4, LAYOUT(1, 1, 1), "reference", "global = 4" },
+	{ 1, 4, LAYOUT(1, 3, 1), "reference", "3 stages (pp × chunks)" },
+	{ 1, 4, LAYOUT(2, 1, 1), "reference", "rank 0 of 1 in the world" },
 	{ 1, 4, LAYOUT(1, 1, 1), "abacus", "backend 'abacus'" },
 };
 

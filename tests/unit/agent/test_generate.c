@@ -102,7 +102,7 @@ static void its_loss_is_that_of_the_model_that_trains(void **state)
 		struct err e = ERR_INIT;
 		struct pair p;
 		double want;
-		open_pair(&kinds[i / 2], i % 2 ? "plain" : "cpu", &p);
+		open_pair(&kinds[i / 2], i % 2 ? "reference" : "cpu", &p);
 		for (int step = 0; step < 2; step++) {
 			must(trainee_eval(&p.trainee, step, &want, &e), &e);
 			generate_lm_reset(p.lm);

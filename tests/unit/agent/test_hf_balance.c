@@ -112,7 +112,7 @@ static double loss_of(const json_t *row)
 	struct backend *k;
 	struct err e = ERR_INIT;
 	double loss = 0;
-	if (backend_open("plain", 1, &k, &e))
+	if (backend_open("reference", 1, &k, &e))
 		fail_msg("%s", e.text);
 	for (int64_t layer = 0; layer < whole(row, "layers"); layer++) {
 		for (int64_t i = 0; i < n * experts; i++)

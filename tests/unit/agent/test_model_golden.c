@@ -30,15 +30,15 @@ static const struct golden_case {
 	const char *folder, *backend_name;
 	int micro;
 } cases[] = {
-	{ "gpt2", "plain", 2 },         { "gpt2", "cpu", 2 },
-	{ "llama", "plain", 2 },        { "llama", "cpu", 2 },
-	{ "llama3", "plain", 2 },       { "llama3", "cpu", 2 },
-	{ "linear", "plain", 2 },       { "linear", "cpu", 2 },
-	{ "qwen2", "plain", 2 },        { "qwen2", "cpu", 2 },
-	{ "qwen3", "plain", 2 },        { "qwen3", "cpu", 2 },
-	{ "mixtral", "plain", 2 },      { "mixtral", "cpu", 2 },
-	{ "mixtral-aux", "plain", 1 },  { "mixtral-aux", "cpu", BATCH },
-	{ "mixtral-loss", "plain", 1 }, { "mixtral-loss", "cpu", BATCH },
+	{ "gpt2", "reference", 2 },         { "gpt2", "cpu", 2 },
+	{ "llama", "reference", 2 },        { "llama", "cpu", 2 },
+	{ "llama3", "reference", 2 },       { "llama3", "cpu", 2 },
+	{ "linear", "reference", 2 },       { "linear", "cpu", 2 },
+	{ "qwen2", "reference", 2 },        { "qwen2", "cpu", 2 },
+	{ "qwen3", "reference", 2 },        { "qwen3", "cpu", 2 },
+	{ "mixtral", "reference", 2 },      { "mixtral", "cpu", 2 },
+	{ "mixtral-aux", "reference", 1 },  { "mixtral-aux", "cpu", BATCH },
+	{ "mixtral-loss", "reference", 1 }, { "mixtral-loss", "cpu", BATCH },
 };
 
 struct run {

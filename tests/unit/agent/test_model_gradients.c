@@ -43,7 +43,7 @@ static const struct model_case {
 	  { "model.capacity=1", "model.aux_loss=0.05" } },
 };
 /* clang-format on */
-static const char *const backends[] = { "plain", "cpu" };
+static const char *const backends[] = { "reference", "cpu" };
 
 /* A float64 copy of the parameters, in the catalogue's flat order. */
 struct copy {

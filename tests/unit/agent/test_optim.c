@@ -182,7 +182,7 @@ static void both_backends(enum job_optimizer kind, double norm, double clip, flo
 	job.optimizer.kind = kind;
 	job.optimizer.clip = clip;
 	job.offload.optimizer = spilled;
-	steps_follow_the_formulas("plain", &job, norm, loss_scale);
+	steps_follow_the_formulas("reference", &job, norm, loss_scale);
 	steps_follow_the_formulas("cpu", &job, norm, loss_scale);
 }
 
@@ -196,7 +196,7 @@ static double last_stride(enum job_optimizer kind, int parts, double clip)
 	job.optimizer.kind = kind;
 	job.optimizer.clip = clip;
 	job.optimizer.weight_decay = 0;
-	bed_open(&b, "plain", &job);
+	bed_open(&b, "reference", &job);
 	float *p = masters(&b), *g = param_store_flat_grads(b.store);
 	for (int step = 0; step < 200; step++) {
 		before = p[0];
@@ -271,7 +271,7 @@ static void a_full_disk_is_an_error(void **state)
 	struct bed b;
 	struct err e = ERR_INIT;
 	struct rlimit was, none;
-	bed_open(&b, "plain", &job);
+	bed_open(&b, "reference", &job);
 	job.offload.optimizer = true;
 	const struct optim_options opt = {
 		.backend = b.k, .store = b.store, .job = &job, .spill_dir = "/tmp"
@@ -342,9 +342,9 @@ static void the_norm_counts_each_element_of_the_model_once(void **state)
 	(void)state;
 	/* clang-format off */
 	struct cut cuts[] = {
-		{ "gpt2, tp 2, sp, pp 2", FAMILY_GPT2, 4, 2, true, 1, 2, 1, 2, 3, "plain", true, false, 1 },
-		{ "llama, kv shared", FAMILY_LLAMA, 1, 2, false, 1, 2, 2, 1, 1, "plain", true, false, 1 },
-		{ "gpt2, copies", FAMILY_GPT2, 4, 1, false, 1, 1, 3, 1, 0, "plain", true, false, 1 },
+		{ "gpt2, tp 2, sp, pp 2", FAMILY_GPT2, 4, 2, true, 1, 2, 1, 2, 3, "reference", true, false, 1 },
+		{ "llama, kv shared", FAMILY_LLAMA, 1, 2, false, 1, 2, 2, 1, 1, "reference", true, false, 1 },
+		{ "gpt2, copies", FAMILY_GPT2, 4, 1, false, 1, 1, 3, 1, 0, "reference", true, false, 1 },
 	};
 	/* clang-format on */
 	for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++)

@@ -181,7 +181,7 @@ static void updates_equal_the_papers_formulas(void **state)
 	assert_int_equal(json_array_size(json_object_get(golden, "cases")), 2);
 	json_array_foreach(json_object_get(golden, "cases"), i, row)
 	{
-		steps_agree(row, "plain", 1);
+		steps_agree(row, "reference", 1);
 		steps_agree(row, "cpu", 1);
 		steps_agree(row, "cpu", 1024);
 	}

@@ -65,7 +65,7 @@ static int run_ahead(struct comm *world, void *arg, struct err *e)
 	const struct course *c = arg;
 	struct trainee t;
 	double loss, norm;
-	int me = comm_rank(world), rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e);
+	int me = comm_rank(world), rc = trainee_open(&model, &c->job, world, "reference", 1, &t, e);
 	for (int i = 1; !rc && me == 1 && i < c->job.parallel.staleness; i++)
 		sem_wait(&c->board->ahead);
 	for (int step = 0; !rc && step < c->steps; step++) {
@@ -100,7 +100,7 @@ static int count_leads(struct comm *world, void *arg, struct err *e)
 	const struct course *c = arg;
 	struct trainee t;
 	double loss, norm;
-	int rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e);
+	int rc = trainee_open(&model, &c->job, world, "reference", 1, &t, e);
 	for (int step = 0; !rc && step < c->steps; step++)
 		rc = trainee_step(&t, step, &loss, &norm, e);
 	if (!rc)
@@ -138,7 +138,8 @@ static int learn(struct comm *world, void *arg, struct err *e)
 	const struct course *c = arg;
 	struct trainee t;
 	double loss, norm, first, last;
-	int rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e) || evaluate(&t, &first, e);
+	int rc = trainee_open(&model, &c->job, world, "reference", 1, &t, e) ||
+		 evaluate(&t, &first, e);
 	for (int step = 0; !rc && step < c->steps; step++)
 		rc = trainee_step(&t, step, &loss, &norm, e);
 	rc = rc || evaluate(&t, &last, e);
@@ -190,7 +191,7 @@ static int spoil(struct comm *world, void *arg, struct err *e)
 	struct trainee t;
 	struct server_step io = { .step = 0, .loss = 1 };
 	bool whole = c->job.parallel.staleness == 0, mine = comm_rank(world) == 1;
-	int rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e);
+	int rc = trainee_open(&model, &c->job, world, "reference", 1, &t, e);
 	if (!rc && mine)
 		param_store_flat_grads(pipeline_store(t.engine))[5] = NAN;
 	rc = rc || param_server_step(t.server, &io, e);
@@ -225,7 +226,7 @@ static int stop(struct comm *world, void *arg, struct err *e)
 	const struct course *c = arg;
 	int me = comm_rank(world), step = 0;
 	struct trainee t;
-	int rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e);
+	int rc = trainee_open(&model, &c->job, world, "reference", 1, &t, e);
 	for (bool stops = false; !rc && !stops && step < c->steps; step++) {
 		struct server_step io = { .step = step,
 					  .loss = 1,
@@ -264,7 +265,7 @@ static int die(struct comm *world, void *arg, struct err *e)
 	const struct course *c = arg;
 	struct trainee t;
 	double loss, norm;
-	int rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e);
+	int rc = trainee_open(&model, &c->job, world, "reference", 1, &t, e);
 	for (int step = 0; !rc && step < c->steps; step++) {
 		if (comm_rank(world) == 1 && step == 2)
 			raise(SIGKILL);
@@ -280,7 +281,7 @@ static int fail_alone(struct comm *world, void *arg, struct err *e)
 	const struct course *c = arg;
 	struct trainee t;
 	double loss, norm;
-	int rc = trainee_open(&model, &c->job, world, "plain", 1, &t, e);
+	int rc = trainee_open(&model, &c->job, world, "reference", 1, &t, e);
 	for (int step = 0; !rc && step < c->steps; step++) {
 		if (comm_rank(world) == 1 && step == 2)
 			rc = err_set(e, ERR_IO, "no data");

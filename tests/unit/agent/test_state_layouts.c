@@ -188,19 +188,19 @@ static int be(struct comm *world, void *arg, struct err *e)
 /* name, family, kv heads, tp, sp, ep, shards, copies, pp, zero */
 /* clang-format off */
 static const struct cut gpt2[] = {
-	{ "gpt2 alone", FAMILY_GPT2, 4, 1, false, 1, 1, 1, 1, 0, "plain", true, false, 1 },
-	{ "gpt2, tp 2, sp, pp 2, zero 3", FAMILY_GPT2, 4, 2, true, 1, 2, 1, 2, 3, "plain", true, false, 1 },
-	{ "gpt2, tp 3, copies", FAMILY_GPT2, 4, 3, false, 1, 1, 2, 1, 0, "plain", true, false, 1 },
-	{ "gpt2, 7 shards, zero 1", FAMILY_GPT2, 4, 1, false, 1, 7, 1, 1, 1, "plain", true, false, 1 },
-	{ "gpt2, 2 shards, 2 copies, pp 2, zero 2", FAMILY_GPT2, 4, 1, false, 1, 2, 2, 2, 2, "plain", true, false, 1 },
+	{ "gpt2 alone", FAMILY_GPT2, 4, 1, false, 1, 1, 1, 1, 0, "reference", true, false, 1 },
+	{ "gpt2, tp 2, sp, pp 2, zero 3", FAMILY_GPT2, 4, 2, true, 1, 2, 1, 2, 3, "reference", true, false, 1 },
+	{ "gpt2, tp 3, copies", FAMILY_GPT2, 4, 3, false, 1, 1, 2, 1, 0, "reference", true, false, 1 },
+	{ "gpt2, 7 shards, zero 1", FAMILY_GPT2, 4, 1, false, 1, 7, 1, 1, 1, "reference", true, false, 1 },
+	{ "gpt2, 2 shards, 2 copies, pp 2, zero 2", FAMILY_GPT2, 4, 1, false, 1, 2, 2, 2, 2, "reference", true, false, 1 },
 };
 /* clang-format on */
 /* clang-format off */
 static const struct cut mixtral[] = {
-	{ "mixtral alone", FAMILY_MIXTRAL, 2, 1, false, 1, 1, 1, 1, 0, "plain", true, false, 1 },
-	{ "mixtral, ep 3, zero 3", FAMILY_MIXTRAL, 2, 1, false, 3, 2, 1, 1, 3, "plain", true, false, 1 },
-	{ "mixtral, tp 4, kv shared", FAMILY_MIXTRAL, 2, 4, true, 1, 1, 2, 1, 0, "plain", true, false, 1 },
-	{ "mixtral, ep 2, tp 2, pp 2, zero 1", FAMILY_MIXTRAL, 2, 2, false, 2, 1, 1, 2, 1, "plain", true, false, 1 },
+	{ "mixtral alone", FAMILY_MIXTRAL, 2, 1, false, 1, 1, 1, 1, 0, "reference", true, false, 1 },
+	{ "mixtral, ep 3, zero 3", FAMILY_MIXTRAL, 2, 1, false, 3, 2, 1, 1, 3, "reference", true, false, 1 },
+	{ "mixtral, tp 4, kv shared", FAMILY_MIXTRAL, 2, 4, true, 1, 1, 2, 1, 0, "reference", true, false, 1 },
+	{ "mixtral, ep 2, tp 2, pp 2, zero 1", FAMILY_MIXTRAL, 2, 2, false, 2, 1, 1, 2, 1, "reference", true, false, 1 },
 };
 /* clang-format on */
 

@@ -46,10 +46,10 @@ static const struct {
 	bool overlap, stochastic;
 	int micros;
 } manners[] = {
-	{ "plain", true, false, 2 },
-	{ "plain:bf16", true, false, 1 },
-	{ "plain:fp16", false, false, 3 },
-	{ "plain:bf16", true, true, 2 },
+	{ "reference", true, false, 2 },
+	{ "reference:bf16", true, false, 1 },
+	{ "reference:fp16", false, false, 3 },
+	{ "reference:bf16", true, true, 2 },
 };
 
 /* Runs every second pair of model and grid that needs at most 8 processes. The next stage runs the

@@ -24,15 +24,15 @@
 
 /* clang-format off */
 static const struct cut cuts[] = {
-	{ "gpt2, tp 2, sp, pp 2", FAMILY_GPT2, 4, 2, true, 1, 2, 1, 2, 3, "plain", true, false, 1 },
-	{ "gpt2, five shards", FAMILY_GPT2, 4, 1, false, 1, 5, 1, 1, 1, "plain", true, false, 1 },
-	{ "gpt2, copies only", FAMILY_GPT2, 4, 1, false, 1, 1, 3, 2, 0, "plain", true, false, 1 },
-	{ "llama, kv shared", FAMILY_LLAMA, 1, 2, false, 1, 3, 1, 1, 2, "plain", true, false, 1 },
-	{ "llama, shards and copies", FAMILY_LLAMA, 2, 1, true, 1, 3, 2, 1, 3, "plain", true, false, 1 },
-	{ "mixtral, ep 2", FAMILY_MIXTRAL, 2, 1, false, 2, 2, 2, 1, 3, "plain", true, false, 1 },
-	{ "mixtral, ep 3", FAMILY_MIXTRAL, 2, 1, false, 3, 1, 2, 1, 1, "plain", true, false, 1 },
-	{ "mixtral, ep 2, tp 2, bf16", FAMILY_MIXTRAL, 2, 2, false, 2, 2, 1, 1, 2, "plain:bf16", true, false, 1 },
-	{ "gpt2, fp16", FAMILY_GPT2, 4, 1, false, 1, 3, 1, 2, 3, "plain:fp16", true, false, 1 },
+	{ "gpt2, tp 2, sp, pp 2", FAMILY_GPT2, 4, 2, true, 1, 2, 1, 2, 3, "reference", true, false, 1 },
+	{ "gpt2, five shards", FAMILY_GPT2, 4, 1, false, 1, 5, 1, 1, 1, "reference", true, false, 1 },
+	{ "gpt2, copies only", FAMILY_GPT2, 4, 1, false, 1, 1, 3, 2, 0, "reference", true, false, 1 },
+	{ "llama, kv shared", FAMILY_LLAMA, 1, 2, false, 1, 3, 1, 1, 2, "reference", true, false, 1 },
+	{ "llama, shards and copies", FAMILY_LLAMA, 2, 1, true, 1, 3, 2, 1, 3, "reference", true, false, 1 },
+	{ "mixtral, ep 2", FAMILY_MIXTRAL, 2, 1, false, 2, 2, 2, 1, 3, "reference", true, false, 1 },
+	{ "mixtral, ep 3", FAMILY_MIXTRAL, 2, 1, false, 3, 1, 2, 1, 1, "reference", true, false, 1 },
+	{ "mixtral, ep 2, tp 2, bf16", FAMILY_MIXTRAL, 2, 2, false, 2, 2, 1, 1, 2, "reference:bf16", true, false, 1 },
+	{ "gpt2, fp16", FAMILY_GPT2, 4, 1, false, 1, 3, 1, 2, 3, "reference:fp16", true, false, 1 },
 };
 /* clang-format on */
 enum { N_CUTS = sizeof cuts / sizeof *cuts };
@@ -237,7 +237,8 @@ static int look_between(struct comm *world, void *arg, struct err *e)
 static void gathers_start_early_in_the_order_of_the_first_step(void **state)
 {
 	(void)state;
-	struct cut c = { "gpt2", FAMILY_GPT2, 4, 1, false, 1, 3, 1, 1, 3, "plain", true, false, 2 };
+	struct cut c = { "gpt2", FAMILY_GPT2, 4, 1,           false, 1,     3,
+			 1,      1,           3, "reference", true,  false, 2 };
 	assert_int_equal(world_run(3, ahead, &c), 0);
 	c.family = FAMILY_LLAMA;
 	assert_int_equal(world_run(3, ahead, &c), 0);
@@ -246,9 +247,8 @@ static void gathers_start_early_in_the_order_of_the_first_step(void **state)
 static void evaluations_between_steps_see_the_new_parameters(void **state)
 {
 	(void)state;
-	struct cut c = {
-		"llama", FAMILY_LLAMA, 2, 1, false, 1, 3, 1, 1, 3, "plain", true, false, 2
-	};
+	struct cut c = { "llama", FAMILY_LLAMA, 2,    1,     false, 1, 3, 1, 1,
+			 3,       "reference",  true, false, 2 };
 	for (c.zero = 0; c.zero <= 3; c.zero++)
 		assert_int_equal(world_run(3, look_between, &c), 0);
 }
@@ -299,9 +299,8 @@ static int misuse(struct comm *world, void *arg, struct err *e)
 static void wrong_calls_fail_by_name(void **state)
 {
 	(void)state;
-	struct cut c = {
-		"gpt2", FAMILY_GPT2, 4, 1, false, 1, 2, 1, 1, 3, "plain", false, false, 1
-	};
+	struct cut c = { "gpt2", FAMILY_GPT2, 4, 1,           false, 1,     2,
+			 1,      1,           3, "reference", false, false, 1 };
 	assert_int_equal(world_run(2, misuse, &c), 0);
 }
 
@@ -365,8 +364,8 @@ static void stochastic_rounding_is_the_same_in_every_layout(void **state)
 		{ 1, 3, 1, 1, 3 }, { 2, 2, 2, 1, 2 }, { 1, 2, 1, 2, 1 },
 	};
 	uint64_t *sums = world_shared(2 * sizeof *sums), first[2] = { 0, 0 };
-	struct roundings r = { { "llama", FAMILY_LLAMA, 2, 1, false, 1, 1, 1, 1, 0, "plain:bf16",
-				 true, true, 1 },
+	struct roundings r = { { "llama", FAMILY_LLAMA, 2, 1, false, 1, 1, 1, 1, 0,
+				 "reference:bf16", true, true, 1 },
 			       sums };
 	for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
 		r.cut.tp = layouts[i].tp;
@@ -409,7 +408,8 @@ static int die_in_the_middle(struct comm *world, void *arg, struct err *e)
 static void a_rank_that_dies_fails_the_calls_of_the_others(void **state)
 {
 	(void)state;
-	struct cut c = { "gpt2", FAMILY_GPT2, 4, 1, false, 1, 3, 1, 1, 0, "plain", true, false, 2 };
+	struct cut c = { "gpt2", FAMILY_GPT2, 4, 1,           false, 1,     3,
+			 1,      1,           0, "reference", true,  false, 2 };
 	for (c.zero = 0; c.zero <= 3; c.zero++) {
 		int outcomes[3];
 		c.shards = c.zero ? 3 : 1;

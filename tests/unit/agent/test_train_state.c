@@ -190,7 +190,7 @@ static void fixture_open(struct fixture *f)
 		.unit = { .kind = UNIT_NORM, .hi = 16, .n_params = 1 },
 	};
 	f->catalogue = (struct catalogue){ &f->param, 1, &f->unit, 1, 16 };
-	assert_int_equal(backend_open("plain", 1, &f->backend, NULL), 0);
+	assert_int_equal(backend_open("reference", 1, &f->backend, NULL), 0);
 	assert_int_equal(param_store_open(&(struct param_store_options){ .catalogue = &f->catalogue,
 									 .backend = f->backend },
 					  &f->store, NULL),

@@ -43,9 +43,9 @@ static int begin(struct run_state *s, int g)
 	int n = comm_size(c), me = comm_rank(c);
 	struct op_state *o = &s->op[g][i];
 	struct err e = ERR_INIT;
-	uint32_t dice = mix((uint32_t)g, (uint32_t)i); /* the same on every rank */
-	o->kind = (int)(dice % 4);
-	o->count = dice >> 8 & 3 ? (dice >> 12) % 300 : (dice >> 12) % LARGEST;
+	uint32_t random = mix((uint32_t)g, (uint32_t)i); /* the same on every rank */
+	o->kind = (int)(random % 4);
+	o->count = random >> 8 & 3 ? (random >> 12) % 300 : (random >> 12) % LARGEST;
 	o->in = calloc(o->count * (size_t)n + 1, sizeof *o->in);
 	o->out = calloc(o->count * (size_t)n + 1, sizeof *o->out);
 	RANK_CHECK(o->in && o->out, "no memory");
@@ -104,8 +104,8 @@ static int some_turns(struct run_state *s, uint32_t me, int until, const int *co
 	int left = 0;
 	for (int g = 0; g < GROUPS; g++)
 		left += s->group[g] ? OPEN : 0;
-	for (uint32_t dice = me; left; dice++) {
-		int g = (int)(mix(dice, (uint32_t)until) % GROUPS);
+	for (uint32_t random = me; left; random++) {
+		int g = (int)(mix(random, (uint32_t)until) % GROUPS);
 		if (!s->group[g] || count[g] == until)
 			continue;
 		if (turn(s, g))
