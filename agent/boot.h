@@ -1,5 +1,5 @@
 /*
- * boot: an agent's start: which rank it is, and how it reaches the others.
+ * boot — an agent's start: which rank it is, and how it reaches the others.
  *
  * It is the only file that is a PMIx client. Slurm's server and muster's own both serve it. PMIx is
  * finalized before training: as long as a rank is connected to Slurm's server, its death ends the

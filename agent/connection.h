@@ -1,5 +1,5 @@
 /*
- * connection: one agent's connection to the supervisor, a socket and a channel (base/auth.h).
+ * connection — one agent's connection to the supervisor, a socket and a channel (base/auth.h).
  *
  * It has no thread. Calls come from one thread at a time; control.c holds a lock around them.
  */

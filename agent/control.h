@@ -1,5 +1,5 @@
 /*
- * control: the agent's end of the control channel.
+ * control — the agent's end of the control channel.
  *
  * A thread of its own owns the socket. It sends what the trainer queues and the heartbeats, and it
  * handles stop and abort at once, whatever the trainer is doing. If the connection is lost or the

@@ -36,7 +36,8 @@ struct agent {
 	struct comm *world;
 	int rank, size;
 	struct job job;
-	struct rank_view view;
+	struct layout layout;
+	struct coords at;
 	int node_index;
 	int threads;
 	int device, numa;                    /* on the node; numa -1: unknown */
@@ -81,26 +82,26 @@ static int take_environment(struct agent *a)
 	return take_auth(a);
 }
 
-/* Computes the rank's view of the plan. Its coordinates must be those of the welcome. */
-static int compute_view(struct agent *a, const struct msg_welcome *w, struct err *e)
+/* Reads the rank's coordinates and checks that they are those of its layout. */
+static int read_coords(struct agent *a, const struct msg_welcome *w, struct err *e)
 {
 	struct msg_coords at;
 	if (msg_coords_read(w->coords, &at, e))
 		return -1;
-	struct layout l = layout_of(&a->job, 1);
-	int replica = layout_world(&l);
-	l.dp = a->size / replica;
-	if (a->size % replica || l.dp % l.ep)
+	a->layout = layout_of(&a->job, 1);
+	int replica = layout_world(&a->layout);
+	a->layout.dp = a->size / replica;
+	if (a->size % replica || a->layout.dp % a->layout.ep)
 		return err_set(e, ERR_PROTO,
 			       "message welcome: tp %d, cp %d, ep %d and pp %d do not divide %d "
 			       "ranks",
-			       l.tp, l.cp, l.ep, l.pp, a->size);
-	const struct coords own = layout_coords(&l, a->rank);
-	if (at.tp != own.tp || at.cp != own.cp || at.dp != own.dp || at.pp != own.pp)
+			       a->layout.tp, a->layout.cp, a->layout.ep, a->layout.pp, a->size);
+	a->at = layout_coords(&a->layout, a->rank);
+	if (at.tp != a->at.tp || at.cp != a->at.cp || at.dp != a->at.dp || at.pp != a->at.pp)
 		return err_set(e, ERR_PROTO,
 			       "message welcome: its coordinates are not those of rank %d of %d",
 			       a->rank, a->size);
-	return rank_view_init(&a->job, &l, a->rank, &a->view, e);
+	return 0;
 }
 
 static int read_welcome(struct agent *a, const struct msg_welcome *w, struct err *e)
@@ -108,14 +109,14 @@ static int read_welcome(struct agent *a, const struct msg_welcome *w, struct err
 	a->run_dir = w->run;
 	a->resume = w->resume;
 	a->node = w->node;
-	if (job_parse(w->job, "the supervisor's job", &a->job, e) || compute_view(a, w, e))
+	if (job_parse(w->job, "the supervisor's job", &a->job, e) || read_coords(a, w, e))
 		return -1;
 	a->place = (struct preflight){
 		.cuda = a->job.job.device == DEVICE_CUDA,
 		.bus = w->bus,
 		.device = w->device,
 		.memory = w->memory,
-		.node_ranks = w->crew,
+		.node_ranks = w->node_ranks,
 	};
 	a->threads = w->threads >= 1 && w->threads <= 4096 ? w->threads : 1;
 	a->device = w->device;
@@ -248,15 +249,16 @@ static int run_rank(struct agent *a, struct err *e)
 	if (wire_up(a, e))
 		return -1;
 	train_phases_lap(&a->phases, "wire-up", &since);
-	const struct coords *at = &a->view.at;
-	const struct layout *l = &a->view.layout;
 	log_info("rank %d of %d: tp %d/%d, cp %d/%d, dp %d/%d, pp %d/%d, %d threads, %s, "
 		 "generation %" PRIu32,
-		 a->rank, a->size, at->tp, l->tp, at->cp, l->cp, at->dp, l->dp, at->pp, l->pp,
-		 a->threads, comm_backend(a->world), a->generation);
+		 a->rank, a->size, a->at.tp, a->layout.tp, a->at.cp, a->layout.cp, a->at.dp,
+		 a->layout.dp, a->at.pp, a->layout.pp, a->threads, comm_backend(a->world),
+		 a->generation);
 	struct train_hooks hooks = agent_report_hooks(a->control);
 	struct train_env env = {
-		.view = &a->view,
+		.job = &a->job,
+		.layout = a->layout,
+		.at = a->at,
 		.world = a->world,
 		.hooks = &hooks,
 		.run_dir = a->run_dir,
@@ -274,16 +276,10 @@ static void report_failure(struct agent *a, const struct err *e)
 {
 	log_hook(LOG_ERROR, NULL, NULL); /* the message failed reports it */
 	log_error("%s", e->text);
-	struct msg_failed failed = { .code = err_word(e->code), .text = e->text };
-	json_t *body = msg_failed_json(&failed);
-	if (!body) { /* a short text may still fit in memory */
-		failed.text = "no memory for the error message";
-		body = msg_failed_json(&failed);
-	}
 	if (a->control)
-		agent_control_send(a->control, MSG_FAILED, body);
-	else
-		json_decref(body);
+		agent_control_send(a->control, MSG_FAILED,
+				   msg_failed_json(&(struct msg_failed){ .code = err_word(e->code),
+									 .text = e->text }));
 }
 
 static void agent_close(struct agent *a)
@@ -296,7 +292,6 @@ static void agent_close(struct agent *a)
 	agent_boot_finish(a->boot);
 	comm_close(a->world);
 	agent_control_close(a->control);
-	rank_view_fini(&a->view);
 	free(a->address);
 	free(a->secret);
 	free(a->generation_text);

@@ -1,5 +1,5 @@
 /*
- * preflight: checks before training that a rank's device is healthy and that the rank fits.
+ * preflight — checks before training that a rank's device is healthy and that the rank fits.
  *
  * A GPU that is lost, has unreliable memory, or has less free memory than the rank needs by the
  * plan fails here, on one rank and with the device's name, instead of later in a collective of all

@@ -1,5 +1,5 @@
 /*
- * agent_env: the environment variables that every agent gets, however it was started.
+ * agent_env — the environment variables that every agent gets, however it was started.
  *
  * They are all that a launch backend gives an agent before the control channel is up. PMIx's own
  * variables come from PMIx.

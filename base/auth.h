@@ -1,5 +1,5 @@
 /*
- * auth: both ends of the control channel prove who they are; then every frame is sealed.
+ * auth — both ends of the control channel prove who they are; then every frame is sealed.
  * launcher/supervise/connections.h lists all checks that an agent passes.
  *
  * The secret, 32 random bytes, is new in each generation. It reaches the agents in their

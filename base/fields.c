@@ -157,27 +157,3 @@ int fields_read(const struct fields_row *rows, const json_t *object, const char 
 		       json_object_get(object, bad->name) ? "invalid" : "missing",
 		       types[bad->type].noun, bad->doc);
 }
-
-bool fields_given(const json_t *member)
-{
-	return member && !json_is_null(member);
-}
-
-int fields_get_int(const json_t *object, const char *key, int64_t least, int64_t most, int64_t *out,
-		   struct err *e)
-{
-	const json_t *v = json_object_get(object, key);
-	if (!json_is_integer(v))
-		return err_set(e, ERR_CORRUPT, "\"%s\" is missing or is not an integer", key);
-	json_int_t value = json_integer_value(v);
-	if (value < least && most == INT64_MAX)
-		return err_set(e, ERR_CORRUPT,
-			       "\"%s\" is %" JSON_INTEGER_FORMAT "; it must be at least %lld", key,
-			       value, (long long)least);
-	if (value < least || value > most)
-		return err_set(e, ERR_CORRUPT,
-			       "\"%s\" is %" JSON_INTEGER_FORMAT "; it must be from %lld to %lld",
-			       key, value, (long long)least, (long long)most);
-	*out = value;
-	return 0;
-}

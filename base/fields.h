@@ -1,5 +1,5 @@
 /*
- * fields: JSON objects whose fields a table lists once.
+ * fields — JSON objects whose fields a table lists once.
  *
  * The control channel's messages (base/messages.h) and the events of a run
  * (launcher/rundir/events.h) are such objects. One table per object, a macro, is the source of all
@@ -108,16 +108,5 @@ json_t *fields_json(const struct fields_row *rows, const void *record);
  */
 int fields_read(const struct fields_row *rows, const json_t *object, const char *what, void *record,
 		struct err *e);
-
-/*
- * Getters for objects that no table describes, such as those of other programs' files.
- */
-
-/* Whether a member is present and not null. Accepts NULL. */
-bool fields_given(const json_t *member);
-/* Sets *out to the integer under `key`. ERR_CORRUPT names the key if it is missing, is not an
- * integer, or is not in [least, most]. */
-int fields_get_int(const json_t *object, const char *key, int64_t least, int64_t most, int64_t *out,
-		   struct err *e);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * messages: what the supervisor and the agents send each other over the control channel.
+ * messages — what the supervisor and the agents send each other over the control channel.
  *
  * Each message is a row of MSG_TYPES and a table of its fields (base/fields.h). For the message
  * hello they generate MSG_HELLO, struct msg_hello, msg_hello_json() and msg_hello_read(), so that
@@ -116,7 +116,7 @@ enum { MSG_VERSION = 2 };
 	F(device,       INT,    REQUIRED, "the rank's device, by its number on the node") \
 	F(bus,          TEXT,   REQUIRED, "the device's PCI address; \"\": none") \
 	F(memory,       NUMBER, REQUIRED, "bytes that the rank needs by the plan") \
-	F(crew,         INT,    REQUIRED, "ranks of the node") \
+	F(node_ranks,   INT,    REQUIRED, "ranks of the node") \
 	F(cpus,         TEXT,   REQUIRED, "CPUs next to the device; \"\": unknown, or the rank is not bound") \
 	F(numa,         INT,    REQUIRED, "NUMA domain next to the device; -1: unknown, or the rank is not bound")
 

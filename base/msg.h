@@ -1,5 +1,5 @@
 /*
- * msg: the frames of the control channel between the supervisor and the agents.
+ * msg — the frames of the control channel between the supervisor and the agents.
  *
  * A frame on the wire:
  *

@@ -117,8 +117,8 @@ static int make(const struct voucher *by, const unsigned char about[AUTH_ABOUT_B
 	return rc;
 }
 
-static int check(const struct voucher *by, const char *credential,
-		 const unsigned char about[AUTH_ABOUT_BYTES], struct err *e)
+static int check_credential(const struct voucher *by, const char *credential,
+			    const unsigned char about[AUTH_ABOUT_BYTES], struct err *e)
 {
 	void *ctx, *said = NULL;
 	int len = 0, rc = 0;
@@ -144,9 +144,9 @@ static int check(const struct voucher *by, const char *credential,
 }
 
 /* Makes our credential only if the peer's is valid. */
-static int work(const struct voucher *by, struct vouch *v, struct err *e)
+static int vouch_both(const struct voucher *by, struct vouch *v, struct err *e)
 {
-	if (v->theirs && check(by, v->theirs, v->theirs_about, e))
+	if (v->theirs && check_credential(by, v->theirs, v->theirs_about, e))
 		return -1;
 	return v->make ? make(by, v->ours_about, &v->ours, e) : 0;
 }
@@ -162,7 +162,7 @@ int munge_parse(const char *word, struct voucher *by, struct err *e)
 		return err_set(e, ERR_USAGE,
 			       "MUSTER_AUTH is \"%.64s\"; secret, munge and munge:SOCKET are known",
 			       word);
-	by->work = work;
+	by->work = vouch_both;
 	snprintf(by->socket, sizeof by->socket, "%s", word[len] ? word + len + 1 : "");
 	return 1;
 }

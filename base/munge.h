@@ -1,5 +1,5 @@
 /*
- * munge: credentials that prove a user id across the nodes of a cluster.
+ * munge — credentials that prove a user id across the nodes of a cluster.
  *
  * Every node of a Slurm cluster runs munged. It gives a process a credential that contains the
  * process's user id and a text; munged on any node with the same key can check it, once. Our texts

@@ -39,9 +39,9 @@ static void unmap(union address *a)
 {
 	if (a->any.sa_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&a->v6.sin6_addr))
 		return;
-	struct sockaddr_in plain = { .sin_family = AF_INET, .sin_port = a->v6.sin6_port };
-	memcpy(&plain.sin_addr, a->v6.sin6_addr.s6_addr + 12, sizeof plain.sin_addr);
-	a->v4 = plain;
+	struct sockaddr_in mapped = { .sin_family = AF_INET, .sin_port = a->v6.sin6_port };
+	memcpy(&mapped.sin_addr, a->v6.sin6_addr.s6_addr + 12, sizeof mapped.sin_addr);
+	a->v4 = mapped;
 }
 
 static void put(__be16 *port, __be32 words[4], const union address *a)

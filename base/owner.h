@@ -1,5 +1,5 @@
 /*
- * owner: the user of the process at the other end of a connection.
+ * owner — the user of the process at the other end of a connection.
  *
  * For connections inside this host the kernel names the user that opened the other end: SO_PEERCRED
  * of a Unix socket, and netlink's sock_diag of a TCP one (sock_diag(7)). Unlike a user id that the

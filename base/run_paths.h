@@ -1,5 +1,5 @@
 /*
- * run_paths: the names of the files in a run folder.
+ * run_paths — the names of the files in a run folder.
  *
  * muster and the agents both write there, and tools read. launcher/rundir/rundir.h says what each
  * file holds and who writes it. Paths are built here alone, so that both sides agree.

@@ -1,5 +1,5 @@
 /*
- * seal: encrypts and authenticates one direction of a channel, frame by frame.
+ * seal — encrypts and authenticates one direction of a channel, frame by frame.
  *
  *     u32 length, little-endian; then that many bytes of XChaCha20-Poly1305 (libsodium)
  *

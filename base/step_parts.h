@@ -1,5 +1,5 @@
 /*
- * step_parts: the parts that the time of one training step is split into.
+ * step_parts — the parts that the time of one training step is split into.
  *
  * The engine measures them (agent/engine/train/step_report.h), the message `metrics` carries them,
  * metrics.jsonl holds them, and the supervisor compares them with the plan's prediction

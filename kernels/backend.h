@@ -68,16 +68,6 @@ static inline void *backend_scratch(struct backend *k, int t)
 	return k->scratch + (size_t)t * BACKEND_SCRATCH;
 }
 
-static inline int64_t backend_min(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
-static inline int64_t backend_max(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
-
 /* Frees all that backend_alloc gave and backend_free did not take back. */
 void backend_free_all(struct backend *k);
 

@@ -1,4 +1,5 @@
 /* Forms of ops that call other ops, in any storage type. */
+#include "base/numbers.h"
 #include "kernels/backend.h"
 
 /* --- Products fused with GELU ------------------------------------------------------------- */
@@ -77,7 +78,7 @@ void backend_host_xent(struct backend *k, void *logits, float *sum, float *targe
 {
 	double max[XENT_ROWS]; /* room for floats or doubles */
 	for (int64_t i = 0; i < n; i += XENT_ROWS) {
-		int64_t rows = backend_min(n - i, XENT_ROWS);
+		int64_t rows = min_int64(n - i, XENT_ROWS);
 		void *some = element(k, logits, i * v);
 		k->ops.xent_max(k, (float *)max, some, rows, v);
 		k->ops.xent_exp(k, some, fp32_element(k, sum, i), fp32_element(k, target, i),

@@ -1,5 +1,6 @@
 /* The rate of a backend's matrix products. */
 #include "base/clock.h"
+#include "base/numbers.h"
 #include "kernels/backend.h"
 
 enum { PATTERN = 1021 };
@@ -7,10 +8,10 @@ enum { PATTERN = 1021 };
 /* Fills p with numbers that repeat: the backend stores the first PATTERN, and copies them. */
 static void fill_pattern(struct backend *k, void *p, int64_t count, float *numbers)
 {
-	int64_t done = backend_min(count, PATTERN);
+	int64_t done = min_int64(count, PATTERN);
 	k->ops.fp32_to_storage(k, p, numbers, done, NULL, 0);
 	for (int64_t n; done < count; done += n) {
-		n = backend_min(count - done, done);
+		n = min_int64(count - done, done);
 		backend_copy(k, (char *)p + (size_t)done * k->element, p, (size_t)n * k->element);
 	}
 }

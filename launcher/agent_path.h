@@ -1,4 +1,4 @@
-/* agent_path: finds the program muster-agent. */
+/* agent_path — finds the program muster-agent. */
 #ifndef MUSTER_LAUNCHER_AGENT_PATH_H
 #define MUSTER_LAUNCHER_AGENT_PATH_H
 

@@ -1,5 +1,5 @@
 /*
- * child: runs a command as a child process and watches it or waits for it.
+ * child — runs a command as a child process and watches it or waits for it.
  *
  * The command is started by execvp() without a shell, with default signals, in a process group of
  * its own, so that a terminal's Ctrl-C reaches only the supervisor. If the command cannot be

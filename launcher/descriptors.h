@@ -1,7 +1,7 @@
 /*
- * descriptors: checks the limits of this process that a run depends on, before anything starts: the
- * number of open files (two per rank, and some for the launcher) and the address space of an agent
- * (ulimit -v).
+ * descriptors — checks the limits of this process that a run depends on, before anything starts.
+ * These are the number of open files (two per rank, and some for the launcher) and the address
+ * space of an agent (ulimit -v).
  */
 #ifndef MUSTER_LAUNCHER_DESCRIPTORS_H
 #define MUSTER_LAUNCHER_DESCRIPTORS_H

@@ -1,5 +1,5 @@
 /*
- * fork: fork() in a process whose signals a libuv loop handles.
+ * fork — fork() in a process whose signals a libuv loop handles.
  *
  * A handler that ran in the child would write into the pipe that it shares with the launcher: one
  * Ctrl-C would count twice, and a second Ctrl-C ends a run at once. So the child starts with every

@@ -1,4 +1,4 @@
-/* job_cluster: the cluster that a job is planned on and runs on. */
+/* job_cluster — the cluster that a job is planned on and runs on. */
 #ifndef MUSTER_LAUNCHER_JOB_CLUSTER_H
 #define MUSTER_LAUNCHER_JOB_CLUSTER_H
 

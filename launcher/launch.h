@@ -1,5 +1,5 @@
 /*
- * launch: starts the agents of one generation. Each way to start them is a backend:
+ * launch — starts the agents of one generation. Each way to start them is a backend:
  *
  *     local  an embedded PMIx server and fork, one agent per slot (launcher/pmix/)
  *     slurm  one srun step with --mpi=pmix (launcher/slurm/)

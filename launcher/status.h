@@ -1,4 +1,4 @@
-/* status: the exit statuses of `muster`. */
+/* status — the exit statuses of `muster`. */
 #ifndef MUSTER_LAUNCHER_STATUS_H
 #define MUSTER_LAUNCHER_STATUS_H
 

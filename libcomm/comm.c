@@ -164,13 +164,17 @@ OPERATION(group, P(struct comm *c, const struct comm_p2p *ops, int n), .kind = O
 int comm_send(struct comm *c, const void *data, size_t count, enum comm_type type, int to,
 	      struct err *e)
 {
-	struct comm_p2p p = { true, (void *)(uintptr_t)data, count, type, to };
+	struct comm_p2p p = {
+		.send = true, .source = data, .count = count, .type = type, .peer = to
+	};
 	return comm_group(c, &p, 1, e);
 }
 
 int comm_recv(struct comm *c, void *data, size_t count, enum comm_type type, int from,
 	      struct err *e)
 {
-	struct comm_p2p p = { false, data, count, type, from };
+	struct comm_p2p p = {
+		.send = false, .data = data, .count = count, .type = type, .peer = from
+	};
 	return comm_group(c, &p, 1, e);
 }

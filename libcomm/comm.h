@@ -201,7 +201,10 @@ int comm_recv(struct comm *c, void *data, size_t count, enum comm_type type, int
 /* Several sends and receives at once: none waits for another one to complete. */
 struct comm_p2p {
 	bool send;
-	void *data;
+	union {
+		void *data;
+		const void *source; /* the same pointer; a send only reads it */
+	};
 	size_t count;
 	enum comm_type type;
 	int peer;

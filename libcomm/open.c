@@ -68,7 +68,6 @@ static void describe_self(struct world *w, const struct comm_options *opt, struc
 			     .algorithm = w->algorithm,
 			     .force_tcp = w->force_tcp,
 			     .integrity = (int)w->integrity };
-	me->host = (char *)(uintptr_t)(opt->host && *opt->host ? opt->host : "localhost");
 	randombytes_buf(me->secret, sizeof me->secret);
 	if (opt->backend && !strcmp(opt->backend, "shm"))
 		return;
@@ -147,8 +146,8 @@ static int exchange_cards_and_open(struct world *w, const struct comm_bootstrap 
 	if (make_card(&cards[w->rank], &wakeup, !w->force_tcp && w->size > 1, e))
 		return -1;
 	int memfd = cards[w->rank].memfd;
-	if (comm_world_exchange_cards(w, boot, &me, cards, e) || watch_host_processes(w, e) ||
-	    join_network(w, opt->backend, &why, e)) {
+	if (comm_world_exchange_cards(w, boot, &me, opt->host, cards, e) ||
+	    watch_host_processes(w, e) || join_network(w, opt->backend, &why, e)) {
 		comm_wakeup_close(&wakeup);
 		if (memfd >= 0)
 			close(memfd);

@@ -20,7 +20,7 @@ enum { HEX_NONCE = 2 * SEG_NONCE + 1, HEX_SECRET = 2 * SECRET_BYTES + 1 };
 
 /* Fields: pid memfd wakeup nonce secret address sockets algorithm force_tcp integrity host. The
  * host comes last, because it may contain any characters. */
-static int put_self(const struct comm_bootstrap *boot, const struct peer *mine,
+static int put_self(const struct comm_bootstrap *boot, const struct peer *mine, const char *host,
 		    const struct card *card, struct err *e)
 {
 	char nonce[HEX_NONCE], secret[HEX_SECRET],
@@ -29,7 +29,8 @@ static int put_self(const struct comm_bootstrap *boot, const struct peer *mine,
 	sodium_bin2hex(secret, sizeof secret, mine->secret, SECRET_BYTES);
 	snprintf(text, sizeof text, "%d %d %d %s %s %s %d %d %d %d %.256s", (int)mine->pid,
 		 (int)card->memfd, (int)card->wakeup, nonce, secret, mine->address, mine->sockets,
-		 mine->algorithm, mine->force_tcp, mine->integrity, mine->host);
+		 mine->algorithm, mine->force_tcp, mine->integrity,
+		 host && *host ? host : "localhost");
 	int rc = boot->put(boot->arg, key, text, e);
 	sodium_memzero(secret, sizeof secret);
 	sodium_memzero(text, sizeof text);
@@ -123,9 +124,10 @@ static int check_same(const struct world *w, int rank, struct err *e)
 }
 
 int comm_world_exchange_cards(struct world *w, const struct comm_bootstrap *boot,
-			      const struct peer *mine, struct card *cards, struct err *e)
+			      const struct peer *mine, const char *host, struct card *cards,
+			      struct err *e)
 {
-	if (put_self(boot, mine, &cards[w->rank], e) || boot->fence(boot->arg, e))
+	if (put_self(boot, mine, host, &cards[w->rank], e) || boot->fence(boot->arg, e))
 		return -1;
 	for (int r = 0; r < w->size; r++)
 		if (get_peer(boot, r, &w->peers[r], &cards[r], e))

@@ -106,9 +106,11 @@ struct card {
 	unsigned char nonce[SEG_NONCE];
 };
 
-/* Puts `mine`, fences, and reads the other ranks' data into w->peers and cards[size]. */
+/* Puts `mine` with the name of this host (NULL or empty: localhost), fences, and reads the data of
+ * all ranks into w->peers and cards[size]. */
 int comm_world_exchange_cards(struct world *w, const struct comm_bootstrap *boot,
-			      const struct peer *mine, struct card *cards, struct err *e);
+			      const struct peer *mine, const char *host, struct card *cards,
+			      struct err *e);
 void comm_world_free(struct world *w);
 
 #endif

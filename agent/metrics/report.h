@@ -1,5 +1,5 @@
 /*
- * report: sends what training reports as messages of the control channel (base/messages.h).
+ * report — sends what training reports as messages of the control channel (base/messages.h).
  *
  * To report another number of a step: add it to struct step_report, to MSG_METRICS_FIELDS of
  * base/messages.h, and to agent_report_step(). metrics.jsonl then has it, too. A part of the step's

@@ -1,6 +1,6 @@
 #include "agent/tools/bench_exchange.h"
 #include "agent/tools/bench_ops.h"
-#include "agent/tools/crew.h"
+#include "agent/tools/rank_job.h"
 #include "agent/tools/tools.h"
 #include "base/clock.h"
 #include "plan/cost/calibration.h"
@@ -133,8 +133,9 @@ static int all_machines(const struct settings *s, struct calibration *c, struct 
 	       "agent\n");
 	int rc = c->cores > 1 ? one_machine(b, 1, 1, c, e) : 0;
 	for (int threads = 1; threads <= c->cores && !rc; threads *= 2)
-		rc = one_machine(b, c->cores / threads > CREW_MOST ? CREW_MOST : c->cores / threads,
-				 threads, c, e);
+		rc = one_machine(
+			b, c->cores / threads > RANK_JOB_MOST ? RANK_JOB_MOST : c->cores / threads,
+			threads, c, e);
 	munmap(b, sizeof *b);
 	return rc;
 }
@@ -219,7 +220,7 @@ static int calibrate(const struct settings *s)
 		return tool_fail(&tool_bench_calibrate, &e);
 	struct settings mine = *s;
 	if (!mine.ranks)
-		mine.ranks = c.cores > CREW_MOST ? CREW_MOST : c.cores < 8 ? 8 : c.cores;
+		mine.ranks = c.cores > RANK_JOB_MOST ? RANK_JOB_MOST : c.cores < 8 ? 8 : c.cores;
 	if (all_machines(&mine, &c, &e) || all_exchanges(&mine, &c, &e) ||
 	    calibration_save(&c, path, &e))
 		return tool_fail(&tool_bench_calibrate, &e);
@@ -227,7 +228,7 @@ static int calibrate(const struct settings *s)
 	return TOOL_OK;
 }
 
-static int run(int argc, char **argv)
+static int run_bench_calibrate(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "ranks", required_argument, NULL, 'r' },
@@ -251,12 +252,12 @@ static int run(int argc, char **argv)
 	if (argc - optind > 1)
 		return tool_usage(&tool_bench_calibrate, "one FILE, not %d", argc - optind);
 	s.file = argc > optind ? argv[optind] : NULL;
-	if ((s.ranks && (s.ranks < 2 || s.ranks > CREW_MOST)) ||
+	if ((s.ranks && (s.ranks < 2 || s.ranks > RANK_JOB_MOST)) ||
 	    !(s.seconds >= 1e-4 && s.seconds <= 60))
 		return tool_usage(&tool_bench_calibrate,
-				  "--ranks is 2 to %d, --seconds 0.0001 to 60", CREW_MOST);
+				  "--ranks is 2 to %d, --seconds 0.0001 to 60", RANK_JOB_MOST);
 	return calibrate(&s);
 }
 
-const struct tool tool_bench_calibrate = { "bench", "calibrate", run,
+const struct tool tool_bench_calibrate = { "bench", "calibrate", run_bench_calibrate,
 					   "measure this machine for the planner", page };

@@ -99,8 +99,8 @@ static const char page[] =
 
 struct bench {
 	struct bench_comm loop;
-	struct crew crew;
-	int hosts[CREW_MOST]; /* of each rank */
+	struct rank_job job;
+	int hosts[RANK_JOB_MOST]; /* of each rank */
 	bool ranks_given, hosts_given;
 	bool calibrate;
 	const char *calibration; /* the calibration's file; NULL: the default file */
@@ -191,19 +191,19 @@ static int read_hosts(const char *text, struct bench *b, struct err *e)
 	for (const char *at = text;; host++) {
 		char *end;
 		long n = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : 0;
-		if (n < 1 || n > CREW_MOST - ranks || (*end && *end != '+'))
+		if (n < 1 || n > RANK_JOB_MOST - ranks || (*end && *end != '+'))
 			return err_set(
 				e, ERR_USAGE,
 				"--hosts: \"%s\" is no list such as 1+7 of at most %d ranks in all",
-				text, CREW_MOST);
+				text, RANK_JOB_MOST);
 		for (; n > 0; n--)
 			b->hosts[ranks++] = host;
 		if (!*end)
 			break;
 		at = end + 1;
 	}
-	b->crew.ranks = ranks;
-	b->crew.hosts = b->hosts;
+	b->job.ranks = ranks;
+	b->job.hosts = b->hosts;
 	b->hosts_given = true;
 	return 0;
 }
@@ -280,7 +280,7 @@ static int read_option(struct bench *b, int c, const char *text, struct err *e)
 		return read_ops(text, b, e);
 	case O_RANKS:
 		b->ranks_given = true;
-		return read_int("--ranks", text, 1, CREW_MOST, &b->crew.ranks, e);
+		return read_int("--ranks", text, 1, RANK_JOB_MOST, &b->job.ranks, e);
 	case O_HOSTS:
 		return read_hosts(text, b, e);
 	case O_MIN:
@@ -306,22 +306,22 @@ static int read_option(struct bench *b, int c, const char *text, struct err *e)
 	case O_WARMUP:
 		return read_int("--warmup", text, 0, BENCH_ITERS_MOST, &l->warmup, e);
 	case O_BACKEND:
-		b->crew.comm.backend = text;
+		b->job.comm.backend = text;
 		break;
 	case O_ALGORITHM:
-		b->crew.comm.algorithm = text;
+		b->job.comm.algorithm = text;
 		break;
 	case O_SOCKETS:
-		return read_int("--sockets", text, 1, COMM_SOCKETS_MOST, &b->crew.comm.sockets, e);
+		return read_int("--sockets", text, 1, COMM_SOCKETS_MOST, &b->job.comm.sockets, e);
 	case O_INTEGRITY:
 		rc = read_word("--integrity", text, comm_integrity_parse, &i, e);
-		b->crew.comm.integrity = (enum comm_integrity)i;
+		b->job.comm.integrity = (enum comm_integrity)i;
 		return rc;
 	case O_INTERFACE:
-		b->crew.comm.interface = text;
+		b->job.comm.interface = text;
 		break;
 	case O_TIMEOUT:
-		return read_real("--timeout", text, 0.001, 1e6, &b->crew.comm.timeout_s, e);
+		return read_real("--timeout", text, 0.001, 1e6, &b->job.comm.timeout_s, e);
 	case O_PLACE:
 		return read_place(text, l, e);
 	case O_SHARED:
@@ -354,14 +354,13 @@ static int check_words(struct bench *b, struct err *e)
 		return err_set(e, ERR_USAGE, "--min-bytes %zu is above --max-bytes %zu",
 			       b->loop.least, b->loop.most);
 	if (b->ranks_given && b->hosts_given)
-		return err_set(e, ERR_USAGE,
-			       "--hosts tells how many ranks there are: leave --ranks out");
+		return err_set(e, ERR_USAGE, "--hosts sets the number of ranks; omit --ranks");
 	if (b->calibrate && b->shaping)
 		return err_set(e, ERR_USAGE,
 			       "--calibrate chooses what it measures, among the ranks of one host, "
 			       "and writes a file: leave --%s out",
 			       b->shaping);
-	if ((b->ranks_given || b->hosts_given || b->calibrate) && tool_crew_invited())
+	if ((b->ranks_given || b->hosts_given || b->calibrate) && tool_rank_job_launched())
 		return err_set(e, ERR_USAGE,
 			       "the launcher says how many ranks there are, and where: leave "
 			       "--ranks, --hosts and --calibrate out");
@@ -399,36 +398,36 @@ static int work(struct comm *world, void *arg, struct err *e)
 	if (!rc && b->wrong)
 		rc = err_set(e, ERR_CORRUPT,
 			     "%" PRIu64 " elements are wrong; run it again with one --ops and one "
-			     "size, and tell the developers",
+			     "size, and report it to the developers",
 			     b->wrong);
 	return rc;
 }
 
 /* Every rank finds the same usage error, so only one prints it. */
-static int misused(bool speaks, const struct err *e)
+static int report_misuse(bool prints, const struct err *e)
 {
-	return speaks ? tool_fail(&tool_bench_comm, e) : TOOL_USAGE;
+	return prints ? tool_fail(&tool_bench_comm, e) : TOOL_USAGE;
 }
 
 static int run_bench(struct bench *b)
 {
 	struct err e = ERR_INIT;
-	/* tool_crew_join removes the variables of the invitation from the environment */
-	bool invited = tool_crew_invited(), speaks = tool_crew_speaks();
+	/* tool_rank_job_join removes the launcher's variables from the environment */
+	bool launched = tool_rank_job_launched(), prints = tool_rank_job_prints();
 	if (check_words(b, &e))
-		return misused(speaks, &e);
+		return report_misuse(prints, &e);
 	if (b->calibrate)
-		return bench_calibrate(&b->crew, b->calibration, &e)
+		return bench_calibrate(&b->job, b->calibration, &e)
 			       ? tool_fail(&tool_bench_comm, &e)
 			       : TOOL_OK;
-	b->crew.work = work;
-	b->crew.arg = b;
-	if (!(invited ? tool_crew_join(&b->crew, &e) : tool_crew_run(&b->crew, &e)))
+	b->job.work = work;
+	b->job.arg = b;
+	if (!(launched ? tool_rank_job_join(&b->job, &e) : tool_rank_job_fork(&b->job, &e)))
 		return TOOL_OK;
-	return e.code == ERR_USAGE ? misused(speaks, &e) : tool_fail(&tool_bench_comm, &e);
+	return e.code == ERR_USAGE ? report_misuse(prints, &e) : tool_fail(&tool_bench_comm, &e);
 }
 
-static int run(int argc, char **argv)
+static int run_bench_comm(int argc, char **argv)
 {
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	struct bench b = {
@@ -441,27 +440,28 @@ static int run(int argc, char **argv)
 			  .seconds = 0.1,
 			  .apart = true,
 			  .in_place = true },
-		.crew = { .ranks = cores < 2           ? 2
-				   : cores > CREW_MOST ? CREW_MOST
-						       : (int)cores,
-			  .comm = { .interface = "", .backend = "auto", .timeout_s = 60 } },
+		.job = { .ranks = cores < 2               ? 2
+				  : cores > RANK_JOB_MOST ? RANK_JOB_MOST
+							  : (int)cores,
+			 .comm = { .interface = "", .backend = "auto", .timeout_s = 60 } },
 	};
 	struct err e = ERR_INIT;
 	opterr = 0;
 	for (int c, at; (c = getopt_long(argc, argv, ":h", options, &at)) != -1;) {
 		if (c < O_OPS)
-			return tool_crew_speaks() ? tool_option(&tool_bench_comm, c, argv)
-						  : TOOL_USAGE;
+			return tool_rank_job_prints() ? tool_option(&tool_bench_comm, c, argv)
+						      : TOOL_USAGE;
 		if (read_option(&b, c, optarg, &e))
-			return misused(tool_crew_speaks(), &e);
+			return report_misuse(tool_rank_job_prints(), &e);
 		if (!for_calibration(c))
 			b.shaping = options[at].name;
 	}
 	if (optind != argc)
-		return tool_crew_speaks()
+		return tool_rank_job_prints()
 			       ? tool_usage(&tool_bench_comm, "%s is no option", argv[optind])
 			       : TOOL_USAGE;
 	return run_bench(&b);
 }
 
-const struct tool tool_bench_comm = { "bench", "comm", run, "how fast the ranks talk", page };
+const struct tool tool_bench_comm = { "bench", "comm", run_bench_comm, "how fast the ranks talk",
+				      page };

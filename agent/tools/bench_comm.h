@@ -16,7 +16,7 @@
 #ifndef MUSTER_AGENT_TOOLS_BENCH_COMM_H
 #define MUSTER_AGENT_TOOLS_BENCH_COMM_H
 
-#include "agent/tools/crew.h"
+#include "agent/tools/rank_job.h"
 #include "libcomm/comm.h"
 
 #include <stdbool.h>
@@ -130,9 +130,10 @@ struct bench_row {
 	struct bench_time apart, in_place;
 };
 
-/* Collective. tell: called on rank 0 after each size. */
+/* Collective. report: called on rank 0 after each size. */
 int bench_comm_loop(struct comm *world, const struct bench_comm *b,
-		    void (*tell)(void *arg, const struct bench_row *row), void *arg, struct err *e);
+		    void (*report)(void *arg, const struct bench_row *row), void *arg,
+		    struct err *e);
 
 /* --- The report --- */
 
@@ -147,11 +148,11 @@ void bench_report_close(struct bench_report *r);
 
 /* --- Calibration --- */
 
-/* Measures with the crew's ranks and options, prints the results, and writes the file (NULL: the
+/* Measures with the job's ranks and options, prints the results, and writes the file (NULL: the
  * default file). */
-int bench_calibrate(const struct crew *crew, const char *file, struct err *e);
-/* Measures each algorithm over the crew's backend, and prints the sizes at which the fastest
+int bench_calibrate(const struct rank_job *job, const char *file, struct err *e);
+/* Measures each algorithm over the job's backend, and prints the sizes at which the fastest
  * algorithm changes. */
-int bench_crossovers(const struct crew *crew, struct err *e);
+int bench_crossovers(const struct rank_job *job, struct err *e);
 
 #endif

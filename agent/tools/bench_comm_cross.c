@@ -81,18 +81,18 @@ struct times {
 	int table[SIZES];
 };
 
-static int measure(struct crew crew, struct cross *x, struct times *t, struct err *e)
+static int measure(struct rank_job job, struct cross *x, struct times *t, struct err *e)
 {
-	crew.work = one_pass;
-	crew.arg = x;
+	job.work = one_pass;
+	job.arg = x;
 	*x = (struct cross){ 0 };
-	if (tool_crew_run(&crew, e))
+	if (tool_rank_job_fork(&job, e))
 		return -1;
 	memcpy(t->table, x->table, sizeof t->table);
 	for (int a = 0; algorithm(a); a++) {
 		*x = (struct cross){ .name = algorithm(a) };
-		crew.comm.algorithm = x->name;
-		if (tool_crew_run(&crew, e))
+		job.comm.algorithm = x->name;
+		if (tool_rank_job_fork(&job, e))
 			return -1;
 		memcpy(t->seconds[a], x->seconds, sizeof x->seconds);
 	}
@@ -164,19 +164,19 @@ static void print_crossovers(const struct times *t)
 	fflush(stdout);
 }
 
-int bench_crossovers(const struct crew *crew, struct err *e)
+int bench_crossovers(const struct rank_job *job, struct err *e)
 {
 	struct times t = { 0 };
 	struct cross *x = mmap(NULL, sizeof *x, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 			       -1, 0);
 	if (x == MAP_FAILED)
 		return err_errno(e, ERR_NOMEM, "no memory for the calibration");
-	int rc = measure(*crew, x, &t, e);
+	int rc = measure(*job, x, &t, e);
 	munmap(x, sizeof *x);
 	if (rc)
 		return -1;
-	printf("# all_reduce of %d ranks over %s by each algorithm\n", crew->ranks,
-	       crew->comm.backend);
+	printf("# all_reduce of %d ranks over %s by each algorithm\n", job->ranks,
+	       job->comm.backend);
 	print_table(&t);
 	print_crossovers(&t);
 	return 0;

@@ -75,32 +75,32 @@ static void print_fit(const char *backend, const struct notes *notes,
 	fflush(stdout);
 }
 
-static int one_transport(struct crew crew, struct pass *p, int transport, struct calibration *c,
+static int one_transport(struct rank_job job, struct pass *p, int transport, struct calibration *c,
 			 struct err *e)
 {
 	p->notes->n = 0;
-	crew.comm.backend = backends[transport];
-	crew.work = measure;
-	crew.arg = p;
-	if (tool_crew_run(&crew, e))
+	job.comm.backend = backends[transport];
+	job.work = measure;
+	job.arg = p;
+	if (tool_rank_job_fork(&job, e))
 		return -1;
 	if (!calibration_fit(p->notes->samples, p->notes->n, &c->links[transport]))
 		return err_set(e, ERR_NUMERIC,
 			       "the times over %s fit nothing; run it again on a quiet machine",
 			       backends[transport]);
 	print_fit(backends[transport], p->notes, &c->links[transport]);
-	return bench_crossovers(&crew, e);
+	return bench_crossovers(&job, e);
 }
 
-int bench_calibrate(const struct crew *crew, const char *file, struct err *e)
+int bench_calibrate(const struct rank_job *job, const char *file, struct err *e)
 {
 	char path[PATH_MAX];
 	static struct calibration c; /* too large for the stack */
-	if (crew->ranks < 2)
+	if (job->ranks < 2)
 		return err_set(e, ERR_USAGE, "--calibrate needs 2 ranks");
 	if (calibration_begin(file, path, sizeof path, &c, e))
 		return -1;
-	c.ranks = crew->ranks;
+	c.ranks = job->ranks;
 	struct pass p = { .loop = { .ops = 1,
 				    .least = 1024,
 				    .most = 4 << 20,
@@ -115,7 +115,7 @@ int bench_calibrate(const struct crew *crew, const char *file, struct err *e)
 		return err_errno(e, ERR_NOMEM, "no memory for the calibration");
 	int rc = 0;
 	for (int t = 0; t < CALIBRATION_TRANSPORTS && !rc; t++)
-		rc = one_transport(*crew, &p, t, &c, e);
+		rc = one_transport(*job, &p, t, &c, e);
 	munmap(p.notes, sizeof *p.notes);
 	if (!rc)
 		rc = calibration_save(&c, path, e);

@@ -85,7 +85,7 @@ static size_t count_wrong(const struct loop *l, const struct trial *t)
 	return wrong;
 }
 
-static int check(const struct loop *l, const struct trial *t, uint64_t *wrong, struct err *e)
+static int check_result(const struct loop *l, const struct trial *t, uint64_t *wrong, struct err *e)
 {
 	prepare(l, t);
 	if (bench_run(t->op, &t->call, e))
@@ -141,13 +141,13 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static int measure(const struct loop *l, const struct bench_row *row, bool in_place,
-		   struct bench_time *out, struct err *e)
+static int measure_place(const struct loop *l, const struct bench_row *row, bool in_place,
+			 struct bench_time *out, struct err *e)
 {
 	struct trial t = trial_of(l, row, in_place);
 	struct bench_time got = { .ran = true };
 	double seconds[BENCH_BLOCKS];
-	if (check(l, &t, &got.wrong, e) || choose_iters(l, &t, &got.iters, e))
+	if (check_result(l, &t, &got.wrong, e) || choose_iters(l, &t, &got.iters, e))
 		return -1;
 	for (int i = 0; i < BENCH_BLOCKS; i++)
 		if (time_block(l, &t, got.iters, &seconds[i], e))
@@ -165,9 +165,9 @@ static int measure(const struct loop *l, const struct bench_row *row, bool in_pl
 
 static int one_size(const struct loop *l, struct bench_row *row, struct err *e)
 {
-	if (l->b->apart && row->op->apart && measure(l, row, false, &row->apart, e))
+	if (l->b->apart && row->op->apart && measure_place(l, row, false, &row->apart, e))
 		return -1;
-	if (l->b->in_place && row->op->in_place && measure(l, row, true, &row->in_place, e))
+	if (l->b->in_place && row->op->in_place && measure_place(l, row, true, &row->in_place, e))
 		return -1;
 	return 0;
 }
@@ -185,7 +185,7 @@ static struct bench_row row_of(const struct loop *l, const struct bench_op *op, 
 }
 
 static int all_sizes(const struct loop *l, const struct bench_op *op,
-		     void (*tell)(void *, const struct bench_row *), void *arg, struct err *e)
+		     void (*report)(void *, const struct bench_row *), void *arg, struct err *e)
 {
 	size_t before = SIZE_MAX;
 	for (double bytes = (double)l->b->least; bytes <= (double)l->b->most;
@@ -195,7 +195,7 @@ static int all_sizes(const struct loop *l, const struct bench_op *op,
 			if (one_size(l, &row, e))
 				return err_prefix(e, "%s of %zu bytes", op->name, row.bytes);
 			if (l->rank == 0)
-				tell(arg, &row);
+				report(arg, &row);
 		}
 		before = row.bytes;
 		if (op->in == SHAPE_NONE)
@@ -229,7 +229,8 @@ static void close_buffer(struct loop *l, char *buffer)
 }
 
 int bench_comm_loop(struct comm *world, const struct bench_comm *b,
-		    void (*tell)(void *arg, const struct bench_row *row), void *arg, struct err *e)
+		    void (*report)(void *arg, const struct bench_row *row), void *arg,
+		    struct err *e)
 {
 	struct loop l = {
 		.b = b, .world = world, .ranks = comm_size(world), .rank = comm_rank(world)
@@ -237,7 +238,7 @@ int bench_comm_loop(struct comm *world, const struct bench_comm *b,
 	int rc = open_buffer(&l, &l.first, e) || open_buffer(&l, &l.second, e) ? -1 : 0;
 	for (int i = 0; i < bench_n_ops && !rc; i++)
 		if (b->ops >> i & 1)
-			rc = all_sizes(&l, &bench_ops[i], tell, arg, e);
+			rc = all_sizes(&l, &bench_ops[i], report, arg, e);
 	close_buffer(&l, l.first);
 	close_buffer(&l, l.second);
 	return rc;

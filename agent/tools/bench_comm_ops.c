@@ -28,11 +28,9 @@ BOTH(barrier, k->comm)
 
 static struct comm_p2p sending(const struct bench_call *k, int to)
 {
-	return (struct comm_p2p){ .send = true,
-				  .data = (void *)(uintptr_t)k->in,
-				  .count = k->count,
-				  .type = k->type,
-				  .peer = to };
+	return (struct comm_p2p){
+		.send = true, .source = k->in, .count = k->count, .type = k->type, .peer = to
+	};
 }
 
 static struct comm_p2p receiving(const struct bench_call *k, int from)
@@ -207,7 +205,7 @@ static const char *const types[] = { "float", "double", "bfloat16", "half",
 				     "int32", "int64",  "uint8" };
 static const char *const redops[] = { "sum", "avg", "max", "min", "prod" };
 
-static int find(const char *const *words, size_t n, const char *word)
+static int find_word(const char *const *words, size_t n, const char *word)
 {
 	for (size_t i = 0; i < n; i++)
 		if (!strcmp(words[i], word))
@@ -217,12 +215,12 @@ static int find(const char *const *words, size_t n, const char *word)
 
 int bench_type(const char *word)
 {
-	return find(types, sizeof types / sizeof *types, word);
+	return find_word(types, sizeof types / sizeof *types, word);
 }
 
 int bench_redop(const char *word)
 {
-	return find(redops, sizeof redops / sizeof *redops, word);
+	return find_word(redops, sizeof redops / sizeof *redops, word);
 }
 
 const char *bench_type_word(enum comm_type type)

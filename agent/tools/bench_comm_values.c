@@ -1,11 +1,12 @@
 #include "agent/tools/bench_comm.h"
+#include "base/numbers.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { LARGEST = 8, SUM_MOST = 256, ELEMENT_MOST = 8 };
 
-static uint32_t mix(uint32_t rank, uint32_t i)
+static uint32_t mix_indices(uint32_t rank, uint32_t i)
 {
 	uint32_t x = (rank + 1) * 0x9e3779b1u ^ (i + 1) * 0x85ebca77u;
 	x = (x ^ x >> 15) * 0x2c1b3c6du;
@@ -17,7 +18,7 @@ static uint32_t mix(uint32_t rank, uint32_t i)
  * SUM_MOST. */
 static double value(const struct bench_values *v, int rank, uint32_t i)
 {
-	uint32_t x = mix((uint32_t)rank, i);
+	uint32_t x = mix_indices((uint32_t)rank, i);
 	if (v->redop == COMM_PROD)
 		return i % (uint32_t)v->ranks == (uint32_t)rank ? 2 + x % 5 : 1;
 	uint32_t room = SUM_MOST / (uint32_t)v->ranks + 1;
@@ -109,8 +110,8 @@ static void store(enum comm_type type, double x, void *at)
 }
 
 /* Sets the elements from `offset` on, at most one period of them. Returns how many they are. */
-static size_t period(const struct bench_values *v, int rank, size_t offset, size_t count,
-		     void *data)
+static size_t fill_period(const struct bench_values *v, int rank, size_t offset, size_t count,
+			  void *data)
 {
 	size_t n = count < BENCH_PERIOD ? count : BENCH_PERIOD, size = comm_type_size(v->type);
 	for (size_t k = 0; k < n; k++) {
@@ -123,17 +124,12 @@ static size_t period(const struct bench_values *v, int rank, size_t offset, size
 
 void bench_fill(const struct bench_values *v, int rank, size_t offset, void *data, size_t count)
 {
-	size_t size = comm_type_size(v->type), n = period(v, rank, offset, count, data);
+	size_t size = comm_type_size(v->type), n = fill_period(v, rank, offset, count, data);
 	for (size_t at = n; at < count; at += n)
 		memcpy((char *)data + at * size, data, (count - at < n ? count - at : n) * size);
 }
 
-static size_t least(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
-
-static size_t differing(const char *a, const char *b, size_t n, size_t size)
+static size_t count_differing(const char *a, const char *b, size_t n, size_t size)
 {
 	size_t bad = 0;
 	if (!memcmp(a, b, n * size))
@@ -149,11 +145,11 @@ size_t bench_wrong(const struct bench_values *v, int rank, size_t offset, const 
 	enum { SLICE = 1024 }; /* a part of the period that fits a small stack */
 	char want[SLICE * ELEMENT_MOST];
 	size_t size = comm_type_size(v->type), bad = 0;
-	for (size_t from = 0, whole = least(BENCH_PERIOD, count); from < whole; from += SLICE) {
-		size_t n = period(v, rank, offset + from, least(SLICE, whole - from), want);
+	for (size_t from = 0, whole = min_size(BENCH_PERIOD, count); from < whole; from += SLICE) {
+		size_t n = fill_period(v, rank, offset + from, min_size(SLICE, whole - from), want);
 		for (size_t at = from; at < count; at += BENCH_PERIOD)
-			bad += differing((const char *)data + at * size, want, least(n, count - at),
-					 size);
+			bad += count_differing((const char *)data + at * size, want,
+					       min_size(n, count - at), size);
 	}
 	return bad;
 }

@@ -195,7 +195,7 @@ int bench_exchange(enum measured_transport transport, int crowd, double seconds,
 		       -1, 0);
 	if (p.notes == MAP_FAILED)
 		return err_errno(e, ERR_NOMEM, "no memory for the exchanges of %d ranks", crowd);
-	const struct crew crew = {
+	const struct rank_job job = {
 		.ranks = crowd,
 		.comm = { .interface = "",
 			  .backend = topo_measured_transport_word(transport),
@@ -203,7 +203,7 @@ int bench_exchange(enum measured_transport transport, int crowd, double seconds,
 		.work = measure,
 		.arg = &p,
 	};
-	int rc = tool_crew_run(&crew, e);
+	int rc = tool_rank_job_fork(&job, e);
 	for (int i = 0; i < p.notes->n && !rc; i++)
 		topo_measured_add_exchange(out, &p.notes->list[i]);
 	munmap(p.notes, sizeof *p.notes);

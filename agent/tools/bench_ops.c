@@ -1,6 +1,6 @@
 #include "agent/tools/bench_ops.h"
 
-#include "agent/tools/crew.h"
+#include "agent/tools/rank_job.h"
 #include "base/clock.h"
 #include "kernels/ops.h"
 
@@ -396,9 +396,9 @@ static int measure_as_rank(struct comm *world, void *arg, struct err *e)
 
 int bench_ops_run(struct bench_ops *b, struct err *e)
 {
-	const struct crew crew = {
+	const struct rank_job job = {
 		.ranks = b->agents, .comm = { .timeout_s = 120 }, .work = measure_as_rank, .arg = b
 	};
 	b->n = 0;
-	return tool_crew_run(&crew, e);
+	return tool_rank_job_fork(&job, e);
 }

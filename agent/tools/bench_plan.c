@@ -239,7 +239,7 @@ static void take_job(struct bench *b, char **words, int n)
 	}
 }
 
-static int run(int argc, char **argv)
+static int run_bench_plan(int argc, char **argv)
 {
 	/* clang-format off */
 	static const struct option options[] = {
@@ -276,5 +276,5 @@ static int run(int argc, char **argv)
 	return bench(&b);
 }
 
-const struct tool tool_bench_plan = { "bench", "plan", run,
+const struct tool tool_bench_plan = { "bench", "plan", run_bench_plan,
 				      "how good predictions are on this machine", page };

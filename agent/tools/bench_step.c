@@ -301,7 +301,7 @@ static int check_numbers(struct bench *b)
 	return TOOL_OK;
 }
 
-static int run(int argc, char **argv)
+static int run_bench_step(int argc, char **argv)
 {
 	/* clang-format off */
 	static const struct option options[] = {
@@ -336,4 +336,5 @@ static int run(int argc, char **argv)
 	return bench(&b);
 }
 
-const struct tool tool_bench_step = { "bench", "step", run, "how fast this machine trains", page };
+const struct tool tool_bench_step = { "bench", "step", run_bench_step,
+				      "how fast this machine trains", page };

@@ -5,7 +5,7 @@
 #include "agent/engine/pipeline/engine.h"
 #include "agent/engine/server/server.h"
 #include "agent/engine/train/state.h"
-#include "agent/tools/crew.h"
+#include "agent/tools/rank_job.h"
 #include "base/clock.h"
 #include "base/philox.h"
 #include "plan/spec/rank_view.h"
@@ -234,10 +234,10 @@ static int work(struct comm *world, void *arg, struct err *e)
 
 int bench_train_run(struct bench_train *b, struct err *e)
 {
-	const struct crew crew = {
+	const struct rank_job job = {
 		.ranks = b->ranks, .comm = { .timeout_s = 600 }, .work = work, .arg = b
 	};
-	return tool_crew_run(&crew, e);
+	return tool_rank_job_fork(&job, e);
 }
 
 /* The arguments of bench_train_gemm's process. */
@@ -266,7 +266,7 @@ int bench_train_gemm(struct bench_train *b, int threads, int64_t size, double se
 		     struct err *e)
 {
 	struct gemm g = { b, threads, size, seconds };
-	const struct crew crew = { .ranks = 1, .work = multiply, .arg = &g };
-	/* the process is forked, because a crew may be forked only before any thread starts */
-	return tool_crew_run(&crew, e);
+	const struct rank_job job = { .ranks = 1, .work = multiply, .arg = &g };
+	/* the process is forked, because ranks may be forked only before any thread starts */
+	return tool_rank_job_fork(&job, e);
 }

@@ -1,5 +1,5 @@
 /*
- * bench_train — the timed steps of one job on a crew of processes; `muster bench step` compares
+ * bench_train — the timed steps of one job on several processes; `muster bench step` compares
  * them.
  */
 #ifndef MUSTER_AGENT_TOOLS_BENCH_TRAIN_H

@@ -25,11 +25,11 @@ static int put_ids(void *arg, const int32_t *ids, size_t n, struct err *e)
 	if (p->type == TOKEN_I32)
 		return data_token_writer_add(p->writer, ids, n, e);
 	for (size_t at = 0; at < n; at += CHUNK) {
-		uint16_t narrow[CHUNK];
+		uint16_t words[CHUNK];
 		size_t part = n - at < CHUNK ? n - at : CHUNK;
 		for (size_t i = 0; i < part; i++)
-			narrow[i] = (uint16_t)ids[at + i];
-		if (data_token_writer_add(p->writer, narrow, part, e))
+			words[i] = (uint16_t)ids[at + i];
+		if (data_token_writer_add(p->writer, words, part, e))
 			return -1;
 	}
 	return 0;

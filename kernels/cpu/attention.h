@@ -8,6 +8,7 @@
 #ifndef MUSTER_KERNELS_CPU_ATTENTION_H
 #define MUSTER_KERNELS_CPU_ATTENTION_H
 
+#include "base/numbers.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/philox.h"
 #include "kernels/cpu/vmath.h"
@@ -49,17 +50,12 @@ struct columns {
 	int64_t lo, hi;
 };
 
-static inline int64_t clamp(int64_t x, int64_t lo, int64_t hi)
-{
-	return x < lo ? lo : x > hi ? hi : x;
-}
-
 /* The keys of k0 … k0 + kn - 1 that query t sees, counted from k0. */
 static inline struct columns seen(const struct head *a, int64_t t, int64_t k0, int64_t kn)
 {
 	int64_t first = a->s->k_first + k0;
-	int64_t lo = clamp((a->starts ? a->starts[t] : 0) - first, 0, kn);
-	return (struct columns){ lo, clamp(a->s->q_first + t - first + 1, lo, kn) };
+	int64_t lo = clamp_int64((a->starts ? a->starts[t] : 0) - first, 0, kn);
+	return (struct columns){ lo, clamp_int64(a->s->q_first + t - first + 1, lo, kn) };
 }
 
 /* A range that contains all keys that queries q0 … q0 + qn - 1 see. Its begin is rounded down to a
@@ -71,7 +67,7 @@ static inline struct columns seen_by_tile(const struct head *a, int64_t q0, int6
 		struct columns one = seen(a, t, 0, a->s->k_len);
 		if (one.lo >= one.hi)
 			continue;
-		all.lo = all.hi ? backend_min(all.lo, one.lo) : one.lo;
+		all.lo = all.hi ? min_int64(all.lo, one.lo) : one.lo;
 		all.hi = one.hi > all.hi ? one.hi : all.hi;
 	}
 	all.lo -= all.lo % TILE;

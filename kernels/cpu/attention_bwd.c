@@ -7,6 +7,7 @@
  * Both ways sum dk and dv head by head and over the queries in order, and dq over the keys in falling
  * order. So they give the same bits.
  */
+#include "base/numbers.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/blas.h"
 #include "kernels/cpu/vmath.h"
@@ -86,7 +87,7 @@ static void tile_bwd(const struct head *a, const struct arrays *x, const struct 
 		     float *scratch)
 {
 	const struct attn_shape *s = a->s;
-	int64_t qn = backend_min(TILE, s->q_len - t->q0), kn = backend_min(TILE, s->k_len - t->k0);
+	int64_t qn = min_int64(TILE, s->q_len - t->q0), kn = min_int64(TILE, s->k_len - t->k0);
 	int64_t q = a->q + t->q0 * s->q_row, kv = a->kv + t->k0 * s->kv_row;
 	const float *dout = x->dout + a->o + t->q0 * a->orow;
 	float *p = scratch, *ds = p + TILE * TILE;
@@ -105,7 +106,7 @@ static void tile_bwd(const struct head *a, const struct arrays *x, const struct 
 /* A range that contains all keys that a tile's queries see. */
 static struct columns keys_of(const struct head *a, int64_t q0)
 {
-	return seen_by_tile(a, q0, backend_min(TILE, a->s->q_len - q0));
+	return seen_by_tile(a, q0, min_int64(TILE, a->s->q_len - q0));
 }
 
 /* dots[i] = dout · o of query q0 + i, for i of n. */
@@ -151,7 +152,7 @@ static void keys_bwd(const struct head *a, const struct arrays *x, int64_t k0, c
 		sets_kv = false;
 	}
 	if (sets_kv)
-		clear_keys(a, x, k0, backend_min(TILE, a->s->k_len - k0));
+		clear_keys(a, x, k0, min_int64(TILE, a->s->k_len - k0));
 }
 
 static void head_bwd(const struct head *a, const struct arrays *x, bool sets_q, bool sets_kv,
@@ -162,7 +163,7 @@ static void head_bwd(const struct head *a, const struct arrays *x, bool sets_q, 
 	dots_of(dots, a, x, 0, s->q_len);
 	for (int64_t q0 = 0; sets_q && q0 < s->q_len; q0 += TILE)
 		if (!keys_of(a, q0).hi)
-			clear_queries(a, x, q0, backend_min(TILE, s->q_len - q0));
+			clear_queries(a, x, q0, min_int64(TILE, s->q_len - q0));
 	for (int64_t k0 = (s->k_len - 1) / TILE * TILE; k0 >= 0; k0 -= TILE)
 		keys_bwd(a, x, k0, dots, sets_q, sets_kv, scratch);
 }
@@ -206,7 +207,7 @@ static void diagonal_bwd(struct backend *k, const struct arrays *x, const struct
 			 const struct diagonals *d, int64_t n, int i)
 {
 	int64_t q_lo = n > d->last ? n - d->last : 0;
-	int64_t q_hi = backend_min(d->q_tiles, d->k_tiles + n - d->last),
+	int64_t q_hi = min_int64(d->q_tiles, d->k_tiles + n - d->last),
 		tiles = q_hi > q_lo ? q_hi - q_lo : 0;
 	#pragma omp for schedule(dynamic)
 	for (int64_t at = 0; at < s->batch * s->kv_heads * tiles; at++) {
@@ -218,7 +219,7 @@ static void diagonal_bwd(struct backend *k, const struct arrays *x, const struct
 		struct columns keys = keys_of(&a, t.q0);
 		if (t.k0 < keys.lo || t.k0 >= keys.hi)
 			continue;
-		dots_of(dots, &a, x, t.q0, backend_min(TILE, s->q_len - t.q0));
+		dots_of(dots, &a, x, t.q0, min_int64(TILE, s->q_len - t.q0));
 		tile_bwd(&a, x, &t, backend_scratch(k, omp_get_thread_num()));
 	}
 }
@@ -254,7 +255,7 @@ static void attention_bwd(struct backend *k, void *dq, void *dk, void *dv, const
 	struct arrays x = { dq, dk, dv, dout, o, lse, q, key, v };
 	int64_t items = s->batch * s->kv_heads;
 	int threads = cpu_team(k, s->batch * s->heads * s->q_len * s->k_len);
-	if (items % threads == 0 || items >= 4 * threads || backend_min(s->q_len, s->k_len) <= TILE)
+	if (items % threads == 0 || items >= 4 * threads || min_int64(s->q_len, s->k_len) <= TILE)
 		by_heads(k, &x, s, add, threads);
 	else
 		by_diagonals(k, &x, s, add, threads);

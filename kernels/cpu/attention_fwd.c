@@ -3,6 +3,7 @@
  * maximum and sum: when a larger score comes, what was summed before is rescaled. Outputs accumulate
  * in place, in the order of the tiles.
  */
+#include "base/numbers.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/blas.h"
 
@@ -66,7 +67,7 @@ static void queries_fwd(struct queries *t, float *lse, const float *q, const flo
 			memset(t->o + i * a->orow, 0, (size_t)s->dim * sizeof *t->o);
 	}
 	for (int64_t k0 = keys.lo; k0 < keys.hi; k0 += TILE) {
-		int64_t kn = backend_min(TILE, keys.hi - k0);
+		int64_t kn = min_int64(TILE, keys.hi - k0);
 		blas_gemm(false, true, t->qn, kn, s->dim, a->scale, q + t->q0 * s->q_row, s->q_row,
 			  k + k0 * s->kv_row, s->kv_row, 0, scores, TILE);
 		for (int64_t i = 0; i < t->qn; i++)
@@ -96,7 +97,7 @@ static void attention_fwd(struct backend *k, void *ov, float *lse, const void *q
 		struct head a = head_at(s, item % heads / s->heads, (int)(item % s->heads));
 		struct queries t = { .a = &a,
 				     .q0 = tile * TILE,
-				     .qn = backend_min(TILE, s->q_len - tile * TILE) };
+				     .qn = min_int64(TILE, s->q_len - tile * TILE) };
 		t.o = o + a.o + t.q0 * a.orow;
 		queries_fwd(&t, lse + a.lse, q + a.q, key + a.kv, v + a.kv,
 			    backend_scratch(k, omp_get_thread_num()));

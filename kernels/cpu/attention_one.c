@@ -6,6 +6,7 @@
  * values. These are then joined in the order of the pieces, so any number of threads gives the same
  * bits.
  */
+#include "base/numbers.h"
 #include "kernels/cpu/attention.h"
 
 #include <string.h>
@@ -39,7 +40,7 @@ static struct parts split_keys(struct backend *k, const struct attn_shape *s)
 	int64_t room = heads ? (int64_t)(BACKEND_SCRATCH / p.bytes) / heads : 0;
 	if (room < 1 || least < 1)
 		return p;
-	p.len = (least + backend_min(room, least) - 1) / backend_min(room, least) * PIECE;
+	p.len = (least + min_int64(room, least) - 1) / min_int64(room, least) * PIECE;
 	p.pieces = (s->k_len + p.len - 1) / p.len;
 	return p;
 }
@@ -51,9 +52,9 @@ static float scores(float *w, const float *q, const float *k, int64_t row, int64
 {
 	float max = -INFINITY;
 	for (int64_t j = 0; j < n; j += 4) {
-		const float *k0 = k + j * row, *k1 = k + backend_min(j + 1, n - 1) * row;
-		const float *k2 = k + backend_min(j + 2, n - 1) * row,
-			    *k3 = k + backend_min(j + 3, n - 1) * row;
+		const float *k0 = k + j * row, *k1 = k + min_int64(j + 1, n - 1) * row;
+		const float *k2 = k + min_int64(j + 2, n - 1) * row,
+			    *k3 = k + min_int64(j + 3, n - 1) * row;
 		float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
 		#pragma omp simd reduction(+ : s0, s1, s2, s3)
 		for (int i = 0; i < dim; i++) {
@@ -63,7 +64,7 @@ static float scores(float *w, const float *q, const float *k, int64_t row, int64
 			s3 += q[i] * k3[i];
 		}
 		const float sums[] = { s0, s1, s2, s3 };
-		for (int64_t l = 0; l < backend_min(4, n - j); l++)
+		for (int64_t l = 0; l < min_int64(4, n - j); l++)
 			w[j + l] = sums[l] * scale;
 	}
 	#pragma omp simd reduction(max : max)
@@ -136,9 +137,9 @@ static void piece_fwd(const struct parts *p, const struct given *in, const struc
 		one->sum = 0;
 		memset(one->o, 0, (size_t)s->dim * sizeof *one->o);
 	}
-	int64_t end = backend_min((piece + 1) * p->len, s->k_len);
+	int64_t end = min_int64((piece + 1) * p->len, s->k_len);
 	for (int64_t j = piece * p->len; j < end; j += BLOCK)
-		block_fwd(p, in, s, b, j, backend_min(BLOCK, end - j));
+		block_fwd(p, in, s, b, j, min_int64(BLOCK, end - j));
 }
 
 static void join(float *o, float *lse, const struct parts *p, int64_t head, int dim)

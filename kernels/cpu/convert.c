@@ -1,4 +1,5 @@
 /* The storage type is fp32 here, so converting is copying. */
+#include "base/numbers.h"
 #include "kernels/cpu/cpu.h"
 
 #include <string.h>
@@ -16,7 +17,7 @@ static void copy(struct backend *k, float *y, const float *x, int64_t count)
 {
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, count))
 	for (int64_t i = 0; i < count; i += PIECE)
-		memcpy(y + i, x + i, (size_t)backend_min(PIECE, count - i) * sizeof *y);
+		memcpy(y + i, x + i, (size_t)min_int64(PIECE, count - i) * sizeof *y);
 }
 
 static void storage_to_fp32(struct backend *k, float *y, const void *x, int64_t count)

@@ -1,4 +1,5 @@
 /* Dropout, a run of elements at a time: first its factors, then the product. */
+#include "base/numbers.h"
 #include "kernels/cpu/philox.h"
 
 #include <string.h>
@@ -30,7 +31,7 @@ static void dropout(struct backend *k, void *yv, const void *xv, const int64_t *
 		uint64_t first = (uint64_t)rows[i] * (uint64_t)c;
 		for (int64_t j = 0; j < c; j += RUN)
 			drop_run(y + i * c + j, x + i * c + j, d, first + (uint64_t)j,
-				 backend_min(RUN, c - j));
+				 min_int64(RUN, c - j));
 	}
 }
 

@@ -1,5 +1,6 @@
 /* Embeddings. Forward goes by rows. Backward goes by strips of columns with tokens in order, so that
  * no two threads write the same elements. */
+#include "base/numbers.h"
 #include "kernels/cpu/cpu.h"
 
 #include <string.h>
@@ -44,7 +45,7 @@ static void embed_bwd(struct backend *k, float *dwte, float *dwpe, const void *d
 	const float *dy = dyv;
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * c))
 	for (int64_t j = 0; j < c; j += CPU_STRIP) {
-		int64_t w = backend_min(CPU_STRIP, c - j);
+		int64_t w = min_int64(CPU_STRIP, c - j);
 		for (int64_t i = 0; i < n; i++) {
 			if (dwte && tokens[i] >= lo && tokens[i] < hi)
 				add_strip(dwte + (int64_t)(tokens[i] - lo) * c + j, dy + i * c + j,

@@ -1,4 +1,5 @@
 /* Matrix products, split into one piece per thread, and their sums. */
+#include "base/numbers.h"
 #include "kernels/cpu/blas.h"
 #include "kernels/cpu/linear.h"
 
@@ -32,8 +33,8 @@ static struct grid grid_cut(int threads, int64_t m, int64_t n, int64_t k)
 static void piece(int64_t n, int pieces, int i, int64_t *lo, int64_t *hi)
 {
 	int64_t units = (n + 15) / 16;
-	*lo = backend_min(units * i / pieces * 16, n);
-	*hi = backend_min(units * (i + 1) / pieces * 16, n);
+	*lo = min_int64(units * i / pieces * 16, n);
+	*hi = min_int64(units * (i + 1) / pieces * 16, n);
 }
 
 /* c = op(a)[m,k] · op(b)[k,n] */
@@ -122,7 +123,7 @@ static void sum_strip(float *restrict out, const float *restrict x, int64_t n, i
 	double total[CPU_STRIP] = { 0 };
 	for (int64_t i0 = 0; i0 < n; i0 += CPU_RUN) {
 		float part[CPU_STRIP] = { 0 };
-		for (int64_t i = i0; i < backend_min(n, i0 + CPU_RUN); i++)
+		for (int64_t i = i0; i < min_int64(n, i0 + CPU_RUN); i++)
 			for (int64_t l = 0; l < w; l++)
 				part[l] += x[i * c + j + l];
 		for (int64_t l = 0; l < w; l++)
@@ -136,7 +137,7 @@ static void sum_rows(struct backend *k, float *out, const void *x, int64_t n, in
 {
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * c))
 	for (int64_t j = 0; j < c; j += CPU_STRIP)
-		sum_strip(out, x, n, c, j, backend_min(CPU_STRIP, c - j));
+		sum_strip(out, x, n, c, j, min_int64(CPU_STRIP, c - j));
 }
 
 static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const void *dy,

@@ -3,6 +3,7 @@
  * reading the weights, which a BLAS for larger products also copies to pack them. Each output is one
  * sum in a fixed order, so any number of threads gives the same bits.
  */
+#include "base/numbers.h"
 #include "kernels/cpu/linear.h"
 
 /* Rows of weights that are read at the same time: enough streams to use the memory's bandwidth, and
@@ -42,7 +43,7 @@ void CPU(linear_one)(struct backend *k, float *y, const float *x, const float *w
 	int64_t groups = (out + SIDE - 1) / SIDE;
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, in * out))
 	for (int64_t g = 0; g < groups; g++) {
-		int64_t first = g * SIDE, last = backend_min(first + SIDE, out);
+		int64_t first = g * SIDE, last = min_int64(first + SIDE, out);
 		if (last - first == SIDE)
 			dot_rows(y + first, x, w + first * in, in);
 		else

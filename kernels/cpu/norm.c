@@ -3,6 +3,7 @@
  * Backward computes dx row by row, then dw and dbias in strips of columns, so that their sums do not
  * depend on the number of threads.
  */
+#include "base/numbers.h"
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
@@ -127,7 +128,7 @@ static void strip(const struct sums *s, int64_t j, int64_t w)
 	double dw[CPU_STRIP] = { 0 }, db[CPU_STRIP] = { 0 };
 	for (int64_t i = 0; i < s->n; i += CPU_RUN) {
 		float dw_run[CPU_STRIP] = { 0 }, db_run[CPU_STRIP] = { 0 };
-		strip_run(dw_run, db_run, s, i, backend_min(s->n, i + CPU_RUN), j, w);
+		strip_run(dw_run, db_run, s, i, min_int64(s->n, i + CPU_RUN), j, w);
 		for (int64_t l = 0; l < w; l++) {
 			dw[l] += (double)dw_run[l];
 			db[l] += (double)db_run[l];
@@ -148,7 +149,7 @@ static void norm_bwd(struct backend *k, float *dx, const float *dres, const floa
 	{
 		#pragma omp for schedule(static) nowait
 		for (int64_t j = 0; j < c; j += CPU_STRIP)
-			strip(s, j, backend_min(CPU_STRIP, c - j));
+			strip(s, j, min_int64(CPU_STRIP, c - j));
 		#pragma omp for schedule(static)
 		for (int64_t i = 0; i < n; i++)
 			row_bwd(dx + i * c, s->dy + i * c, dres ? dres + i * c : NULL, s->x + i * c,

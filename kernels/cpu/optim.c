@@ -1,4 +1,5 @@
 /* Ops over the flat parameter buffer. They are bound by memory bandwidth, so each makes one pass. */
+#include "base/numbers.h"
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
@@ -21,10 +22,10 @@ static void sqnorm(struct backend *k, double *sum, const float *x, int64_t count
 	double *sums = backend_scratch(k, 0), total = 0;
 	const int64_t most = (int64_t)(BACKEND_SCRATCH / sizeof *sums) * BLOCK;
 	for (int64_t at = 0; at < count; at += most) {
-		int64_t n = backend_min(most, count - at), blocks = (n + BLOCK - 1) / BLOCK;
+		int64_t n = min_int64(most, count - at), blocks = (n + BLOCK - 1) / BLOCK;
 		#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n))
 		for (int64_t b = 0; b < blocks; b++)
-			sums[b] = block_sum(x + at + b * BLOCK, backend_min(BLOCK, n - b * BLOCK));
+			sums[b] = block_sum(x + at + b * BLOCK, min_int64(BLOCK, n - b * BLOCK));
 		for (int64_t b = 0; b < blocks; b++)
 			total += sums[b];
 	}

@@ -2,6 +2,7 @@
 #ifndef MUSTER_KERNELS_CPU_PHILOX_H
 #define MUSTER_KERNELS_CPU_PHILOX_H
 
+#include "base/numbers.h"
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
@@ -53,7 +54,7 @@ static inline void dropout_keep(float *keep, const struct dropout *d, uint64_t f
 	uint32_t words[PHILOX_WORDS];
 	for (int64_t at = -skip; at < n; at += PHILOX_WORDS) {
 		philox_words(d->key, (first + (uint64_t)at) / 4, words);
-		int64_t i0 = at < 0 ? 0 : at, i1 = backend_min(n, at + PHILOX_WORDS);
+		int64_t i0 = at < 0 ? 0 : at, i1 = min_int64(n, at + PHILOX_WORDS);
 		for (int64_t i = i0; i < i1; i++)
 			keep[i] = words[i - at] < threshold ? 0 : by;
 	}

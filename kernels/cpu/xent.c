@@ -1,4 +1,5 @@
 /* Cross-entropy over rows of logits. Each step is one pass over the row. */
+#include "base/numbers.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vmath.h"
 
@@ -39,7 +40,7 @@ static double row_exp(float *x, float max, int64_t v)
 {
 	double sum = 0;
 	for (int64_t j = 0; j < v; j += RUN)
-		sum += (double)exp_run(x + j, max, backend_min(RUN, v - j));
+		sum += (double)exp_run(x + j, max, min_int64(RUN, v - j));
 	return sum;
 }
 

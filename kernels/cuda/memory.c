@@ -5,6 +5,7 @@
  *
  * A freed extent may be allocated again at once, since its next use is queued after its last one.
  */
+#include "base/numbers.h"
 #include "kernels/cuda/cuda.h"
 
 #include <stdlib.h>
@@ -29,11 +30,6 @@ struct cuda_pool {
 };
 
 static const size_t chunk_bytes = (size_t)64 << 20, page = (size_t)2 << 20;
-
-static size_t round_up(size_t bytes, size_t to)
-{
-	return (bytes + to - 1) / to * to;
-}
 
 /* --- Chunks ------------------------------------------------------------------------------- */
 
@@ -92,7 +88,7 @@ static void free_unused_chunks(struct cuda_pool *p)
 /* Adds a chunk of at least `bytes` bytes; a larger one if there is enough memory. */
 static bool grow_pool(struct cuda_pool *p, size_t bytes)
 {
-	size_t exact = round_up(bytes, page), wanted = exact > chunk_bytes ? exact : chunk_bytes;
+	size_t exact = round_up_size(bytes, page), wanted = max_size(exact, chunk_bytes);
 	struct chunk *c = new_chunk(wanted);
 	if (!c) {
 		free_unused_chunks(p);
@@ -162,7 +158,7 @@ static bool free_extent(struct chunk *c, const void *p)
 void *cuda_memory_alloc(struct backend *k, size_t bytes)
 {
 	struct cuda_pool *p = cuda_of(k)->pool;
-	bytes = round_up(bytes ? bytes : 1, CUDA_ALIGN);
+	bytes = round_up_size(bytes ? bytes : 1, CUDA_ALIGN);
 	cuda_choose(k);
 	struct extent *s = find_extent(p, bytes);
 	if (!s && grow_pool(p, bytes))

@@ -4,6 +4,7 @@
  * longer sequences the forward pass merges the blocks of keys in fp32, and the backward pass adds to
  * dq block by block, in the storage type.
  */
+#include "base/numbers.h"
 #include "kernels/low_precision/low_precision.h"
 
 #include <string.h>
@@ -92,13 +93,13 @@ static void queries_fwd(struct tile t, const struct attention *a, struct head at
 			const float *k, const float *v)
 {
 	const struct attn_shape *s = a->s;
-	int64_t length = block_length(s), qn = backend_min(length, s->q_len - q0);
+	int64_t length = block_length(s), qn = min_int64(length, s->q_len - q0);
 	float *q = low_precision_tile_in_rows(&t, a->q, q_at(s, at, q0), s->q_row, qn, s->dim);
 	float *o = low_precision_tile_room(&t, qn * s->dim), *lse = a->lse + lse_at(s, at, q0);
 	float *o2 = k ? NULL : low_precision_tile_room(&t, qn * s->dim),
 	      *lse2 = k ? NULL : low_precision_tile_room(&t, qn);
 	for (int64_t k0 = 0; k0 == 0 || k0 < s->k_len; k0 += length) {
-		int64_t kn = backend_min(length, s->k_len - k0);
+		int64_t kn = min_int64(length, s->k_len - k0);
 		struct attn_shape p = piece_of(s, at, q0, qn, k0, kn);
 		struct tile inner = t;
 		const float *key = k ? k
@@ -165,7 +166,7 @@ static void queries_bwd(struct tile t, const struct attention *a, struct head at
 			const struct keys *ks)
 {
 	const struct attn_shape *s = a->s;
-	int64_t qn = backend_min(block_length(s), s->q_len - q0), dim = s->dim,
+	int64_t qn = min_int64(block_length(s), s->q_len - q0), dim = s->dim,
 		first = q_at(s, at, q0);
 	struct attn_shape p = piece_of(s, at, q0, qn, ks->first, ks->n);
 	float *q = low_precision_tile_in_rows(&t, a->q, first, s->q_row, qn, dim);
@@ -186,7 +187,7 @@ static void bwd_item(struct tile *whole, const void *callv, int64_t item, int64_
 	struct head at = { item / s->kv_heads, item % s->kv_heads, 0 };
 	for (int64_t k0 = 0; k0 == 0 || k0 < s->k_len; k0 += length) {
 		struct tile t = *whole;
-		int64_t kn = backend_min(length, s->k_len - k0), first = kv_at(s, at, k0);
+		int64_t kn = min_int64(length, s->k_len - k0), first = kv_at(s, at, k0);
 		struct keys ks = {
 			k0,
 			kn,
@@ -231,7 +232,7 @@ static void merge_item(struct tile *whole, const void *callv, int64_t item, int6
 	for (int64_t q0 = 0, most = low_precision_tile_rows(2 * s->dim); q0 < s->q_len;
 	     q0 += most) {
 		struct tile t = *whole;
-		int64_t qn = backend_min(most, s->q_len - q0), first = o_at(s, at, q0),
+		int64_t qn = min_int64(most, s->q_len - q0), first = o_at(s, at, q0),
 			l = lse_at(s, at, q0);
 		struct attn_shape p = piece_of(s, at, q0, qn, 0, s->k_len);
 		float *o = low_precision_tile_in_rows(&t, a->o, first, o_row(s), qn, s->dim);

@@ -3,6 +3,7 @@
  * specification). The loops have no branches, so that the compiler vectorizes them, and use F16C
  * where it exists.
  */
+#include "base/numbers.h"
 #include "kernels/cpu/philox.h"
 #include "kernels/low_precision/low_precision.h"
 
@@ -155,7 +156,7 @@ static inline void from_fp32_random(random_fn *round, uint16_t *y, const float *
 	for (int64_t at = -(int64_t)(first % 4); at < n; at += PHILOX_WORDS) {
 		uint32_t words[PHILOX_WORDS];
 		philox_words(key, (first + (uint64_t)at) / 4, words);
-		int64_t lo = backend_max(at, 0), hi = backend_min(n, at + PHILOX_WORDS);
+		int64_t lo = max_int64(at, 0), hi = min_int64(n, at + PHILOX_WORDS);
 		round(y + lo, x + lo, words + (lo - at), hi - lo);
 	}
 }

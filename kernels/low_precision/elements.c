@@ -1,4 +1,5 @@
 /* Ops over elements and over rows that do not depend on each other. */
+#include "base/numbers.h"
 #include "kernels/low_precision/low_precision.h"
 
 /* The operands of a call. Each op uses those that it needs. */
@@ -127,7 +128,7 @@ static void sum_rows(struct backend *k, float *out, const void *x, int64_t n, in
 	int64_t most = low_precision_team_rows(c);
 	for (int64_t lo = 0; lo < n; lo += most) {
 		struct tile t = low_precision_tile_team(k);
-		int64_t rows = backend_min(most, n - lo);
+		int64_t rows = min_int64(most, n - lo);
 		t.fp32->sum_rows(k, out, low_precision_tile_in(&t, x, lo * c, rows * c), rows, c);
 	}
 }
@@ -143,7 +144,7 @@ static void storage_to_fp32(struct backend *k, float *y, const void *x, int64_t 
 	int team = count < 2 * PIECE ? 1 : k->threads;
 	#pragma omp parallel for schedule(static) num_threads(team) if (team > 1)
 	for (int64_t i = 0; i < count; i += PIECE)
-		type->to_fp32(y + i, (const uint16_t *)x + i, backend_min(PIECE, count - i));
+		type->to_fp32(y + i, (const uint16_t *)x + i, min_int64(PIECE, count - i));
 }
 
 static void fp32_to_storage(struct backend *k, void *yv, const float *x, int64_t count,
@@ -154,7 +155,7 @@ static void fp32_to_storage(struct backend *k, void *yv, const float *x, int64_t
 	int team = count < 2 * PIECE ? 1 : k->threads;
 	#pragma omp parallel for schedule(static) num_threads(team) if (team > 1)
 	for (int64_t i = 0; i < count; i += PIECE) {
-		int64_t n = backend_min(PIECE, count - i);
+		int64_t n = min_int64(PIECE, count - i);
 		if (key)
 			type->from_fp32_random(y + i, x + i, *key, first + (uint64_t)i, n);
 		else

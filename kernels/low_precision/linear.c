@@ -4,6 +4,7 @@
  * thousandth of the products' additions. A sum over more than DEPTH elements is several products,
  * added in fp32.
  */
+#include "base/numbers.h"
 #include "kernels/low_precision/low_precision.h"
 
 enum {
@@ -27,10 +28,10 @@ struct cut {
 
 static struct cut cut_of(const struct product *f, int64_t room)
 {
-	struct cut s = { .q = backend_min(f->q, DEPTH) };
-	s.m = backend_min(f->m, room / 2 / s.q);
+	struct cut s = { .q = min_int64(f->q, DEPTH) };
+	s.m = min_int64(f->m, room / 2 / s.q);
 	int64_t results = s.q < f->q ? 2 : 1;
-	s.p = backend_min(f->p, (room - s.m * s.q) / (s.q + results * s.m + 1));
+	s.p = min_int64(f->p, (room - s.m * s.q) / (s.q + results * s.m + 1));
 	return s;
 }
 
@@ -51,7 +52,7 @@ static void block(struct tile t, const struct product *f, const struct cut *s, c
 	      *part = s->q < f->q ? low_precision_tile_room(&t, m * p) : NULL;
 	for (int64_t q0 = 0; q0 < f->q; q0 += s->q) {
 		struct tile inner = t;
-		int64_t q = backend_min(s->q, f->q - q0);
+		int64_t q = min_int64(s->q, f->q - q0);
 		const float *left = a ? a
 				      : low_precision_tile_in_rows(&inner, f->a, m0 * f->q + q0,
 								   f->q, m, q);
@@ -73,11 +74,11 @@ static void product(struct backend *k, const struct product *f)
 	struct cut s = cut_of(f, whole.end - whole.at - SLACK);
 	for (int64_t m0 = 0; m0 < f->m; m0 += s.m) {
 		struct tile t = whole;
-		int64_t m = backend_min(s.m, f->m - m0);
+		int64_t m = min_int64(s.m, f->m - m0);
 		const float *a = s.q == f->q ? low_precision_tile_in(&t, f->a, m0 * f->q, m * f->q)
 					     : NULL;
 		for (int64_t p0 = 0; p0 < f->p; p0 += s.p)
-			block(t, f, &s, a, m0, m, p0, backend_min(s.p, f->p - p0));
+			block(t, f, &s, a, m0, m, p0, min_int64(s.p, f->p - p0));
 	}
 }
 
@@ -99,15 +100,15 @@ static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const 
 			      const void *x, int64_t n, int64_t in, int64_t out)
 {
 	struct tile whole = low_precision_tile_team(k);
-	int64_t columns = backend_min(out, COLUMNS);
-	int64_t most = backend_min(n, (whole.end - whole.at - SLACK) / (in + columns));
+	int64_t columns = min_int64(out, COLUMNS);
+	int64_t most = min_int64(n, (whole.end - whole.at - SLACK) / (in + columns));
 	for (int64_t n0 = 0; n0 < n; n0 += most) {
 		struct tile t = whole;
-		int64_t rows = backend_min(most, n - n0);
+		int64_t rows = min_int64(most, n - n0);
 		const float *xs = low_precision_tile_in(&t, x, n0 * in, rows * in);
 		for (int64_t o0 = 0; o0 < out; o0 += columns) {
 			struct tile inner = t;
-			int64_t cols = backend_min(columns, out - o0);
+			int64_t cols = min_int64(columns, out - o0);
 			const float *dys = low_precision_tile_in_rows(&inner, dy, n0 * out + o0,
 								      out, rows, cols);
 			t.fp32->linear_bwd_weight(k, dw + o0 * in, dbias ? dbias + o0 : NULL, dys,

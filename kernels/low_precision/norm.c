@@ -3,6 +3,7 @@
  * that is recomputed from what was kept gives the same bits. The backward pass sums over rows, so all
  * threads work on one block.
  */
+#include "base/numbers.h"
 #include "kernels/low_precision/low_precision.h"
 
 struct fwd {
@@ -85,7 +86,7 @@ static void bwd(struct backend *k, const struct bwd *a)
 	int64_t most = low_precision_team_rows(3 * a->c);
 	for (int64_t lo = 0; lo < a->n; lo += most) {
 		struct tile t = whole;
-		bwd_block(&t, a, w, lo, backend_min(most, a->n - lo));
+		bwd_block(&t, a, w, lo, min_int64(most, a->n - lo));
 	}
 }
 

@@ -1,5 +1,6 @@
 /* Ops that select rows (embeddings, experts), and rope, whose rows depend on their positions. Rows
  * that are only copied are not converted. */
+#include "base/numbers.h"
 #include "kernels/low_precision/low_precision.h"
 
 #include <string.h>
@@ -100,7 +101,7 @@ static void embed_bwd(struct backend *k, float *dwte, float *dwpe, const void *d
 	int64_t most = low_precision_team_rows(c);
 	for (int64_t i = 0; i < n; i += most) {
 		struct tile t = low_precision_tile_team(k);
-		int64_t rows = backend_min(most, n - i);
+		int64_t rows = min_int64(most, n - i);
 		t.fp32->embed_bwd(k, dwte, dwpe, low_precision_tile_in(&t, dy, i * c, rows * c),
 				  tokens + i, positions ? positions + i : NULL, rows, c, lo, hi);
 	}
@@ -205,7 +206,7 @@ static void rope_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
 {
 	const struct rope *a = callv;
 	for (int64_t end = lo + n, rows; lo < end; lo += rows) {
-		rows = backend_min(end - lo, a->s->seq - lo % a->s->seq);
+		rows = min_int64(end - lo, a->s->seq - lo % a->s->seq);
 		rope_run(*t, a, lo, rows);
 	}
 }

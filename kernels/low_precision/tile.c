@@ -1,4 +1,5 @@
 /* Tiles: scratch, conversions into and out of it, and the threads that process them. */
+#include "base/numbers.h"
 #include "kernels/low_precision/low_precision.h"
 
 #include <omp.h>
@@ -50,8 +51,7 @@ struct rows {
 
 static void convert_piece(const struct rows *r, int64_t i)
 {
-	int64_t row = i / r->pieces, lo = i % r->pieces * PIECE,
-		n = backend_min(PIECE, r->cols - lo);
+	int64_t row = i / r->pieces, lo = i % r->pieces * PIECE, n = min_int64(PIECE, r->cols - lo);
 	uint16_t *stored = r->stored + row * r->ld + lo;
 	float *scratch = r->scratch + row * r->cols + lo;
 	if (r->out)
@@ -95,26 +95,26 @@ void low_precision_tile_out_rows(struct tile *t, void *y, int64_t first, int64_t
 
 int64_t low_precision_tile_rows(int64_t floats)
 {
-	return backend_max(1, LOW_PRECISION_TILE / floats);
+	return max_int64(1, LOW_PRECISION_TILE / floats);
 }
 
 int64_t low_precision_team_rows(int64_t floats)
 {
-	return backend_max(1, LOW_PRECISION_TEAM_TILE / floats);
+	return max_int64(1, LOW_PRECISION_TEAM_TILE / floats);
 }
 
 static void run_one(struct backend *k, int lane, int64_t i, int64_t n, int64_t most, tile_fn *fn,
 		    const void *call)
 {
 	struct tile t = tile_lane(k, lane);
-	fn(&t, call, i * most, backend_min(most, n - i * most));
+	fn(&t, call, i * most, min_int64(most, n - i * most));
 }
 
 void low_precision_tiles_run(struct backend *k, int64_t n, int64_t most, tile_fn *fn,
 			     const void *call)
 {
 	int64_t tiles = (n + most - 1) / most;
-	int team = (int)backend_min(tiles, k->threads);
+	int team = (int)min_int64(tiles, k->threads);
 	if (team <= 1) {
 		for (int64_t i = 0; i < tiles; i++)
 			run_one(k, 0, i, n, most, fn, call);

@@ -6,6 +6,7 @@
  *     ds_j = p_j (m_j do·v_j - D) / sqrt(dim),  dq = sum of ds_j k_j over j,
  *     dk_j = sum of ds_j q, dv_j = sum of p_j m_j do, both over the queries that see j.
  */
+#include "base/numbers.h"
 #include "kernels/reference/reference.h"
 
 #include <math.h>
@@ -25,24 +26,19 @@ struct query {
 	uint64_t number; /* by which dropout knows its weight for key 0 */
 };
 
-static int64_t clamp(int64_t x, int64_t lo, int64_t hi)
-{
-	return x < lo ? lo : x > hi ? hi : x;
-}
-
 static struct query query_at(const struct attn_shape *s, int64_t b, int h, int64_t t)
 {
 	int64_t pos = s->q_first + t, start = s->starts ? s->starts[b * s->starts_batch + t] : 0;
 	uint64_t head = (uint64_t)(s->samples ? s->samples[b] : 0) * (uint64_t)s->heads_all +
 			(uint64_t)(s->head_first + h);
-	int64_t lo = clamp(start - s->k_first, 0, s->k_len);
+	int64_t lo = clamp_int64(start - s->k_first, 0, s->k_len);
 	return (struct query){
 		.q = b * s->q_batch + t * s->q_row + (int64_t)h * s->dim,
 		.kv = b * s->kv_batch + (int64_t)(h / (s->heads / s->kv_heads)) * s->dim,
 		.o = b * s->o_batch + (t * s->heads + h) * s->dim,
 		.lse = (b * s->heads + h) * s->q_len + t,
 		.lo = lo,
-		.hi = clamp(pos - s->k_first + 1, lo, s->k_len),
+		.hi = clamp_int64(pos - s->k_first + 1, lo, s->k_len),
 		.number = (head * (uint64_t)s->seq + (uint64_t)pos) * (uint64_t)s->seq +
 			  (uint64_t)s->k_first,
 	};

@@ -1,4 +1,4 @@
-/* cmd_plan: the parts of `muster plan`. */
+/* cmd_plan — the parts of `muster plan`. */
 #ifndef MUSTER_LAUNCHER_CLI_CMD_PLAN_H
 #define MUSTER_LAUNCHER_CLI_CMD_PLAN_H
 

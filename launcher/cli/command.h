@@ -1,5 +1,5 @@
 /*
- * command: the subcommands of `muster`.
+ * command — the subcommands of `muster`.
  *
  * To add a command:
  *   1. its row in COMMANDS below: name, function, summary;

@@ -1,4 +1,4 @@
-/* launch_choose: the table of launch backends. launcher/launch.h describes how to add one. */
+/* launch_choose — the table of launch backends. launcher/launch.h describes how to add one. */
 #ifndef MUSTER_LAUNCHER_CLI_LAUNCH_CHOOSE_H
 #define MUSTER_LAUNCHER_CLI_LAUNCH_CHOOSE_H
 

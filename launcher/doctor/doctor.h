@@ -1,5 +1,5 @@
 /*
- * doctor: finds what a machine lacks for muster, and names the remedy.
+ * doctor — finds what a machine lacks for muster, and names the remedy.
  *
  *     checks.c     the table of checks, one row each
  *     run.c        runs the checks: all at once, each in its own process with a time limit

@@ -1,5 +1,5 @@
 /*
- * gate: only processes of our own user may connect to the embedded PMIx server.
+ * gate — only processes of our own user may connect to the embedded PMIx server.
  * launcher/supervise/connections.h describes all checks that an agent passes.
  *
  * libpmix listens on a TCP port of the loopback interface, which every user of this host can reach.

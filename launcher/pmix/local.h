@@ -1,4 +1,4 @@
-/* local: the launch backend for one host: the embedded PMIx server and fork. */
+/* local — the launch backend for one host: the embedded PMIx server and fork. */
 #ifndef MUSTER_LAUNCHER_PMIX_LOCAL_H
 #define MUSTER_LAUNCHER_PMIX_LOCAL_H
 

@@ -1,5 +1,5 @@
 /*
- * register: starts libpmix's server in the calling process, up to the point where clients may
+ * register — starts libpmix's server in the calling process, up to the point where clients may
  * connect.
  *
  * Only the process that server.c forks calls it and does nothing else, because libpmix keeps its

@@ -1,5 +1,5 @@
 /*
- * server: the PMIx server of one generation on this host.
+ * server — the PMIx server of one generation on this host.
  *
  * It is a process of its own, forked from the launcher, because libpmix's server can crash or hang
  * if a client dies while it connects, and the launcher has to survive that. Each generation gets a

@@ -1,5 +1,5 @@
 /*
- * spawn: starts one agent process, which cannot outlive the launcher.
+ * spawn — starts one agent process, which cannot outlive the launcher.
  *
  * The child leads a session of its own, so that a Ctrl-C at the terminal reaches only the launcher.
  * It dies with the launcher's main thread (PR_SET_PDEATHSIG), inherits no descriptors but 0

@@ -1,5 +1,5 @@
 /*
- * events: the lines of events.jsonl, which record what happened to a run.
+ * events — the lines of events.jsonl, which record what happened to a run.
  *
  * A line is an object {"event": name, "time": seconds since 1970, "mono": seconds of the monotonic
  * clock, "generation": number, …}. Both times have microseconds. The remaining keys are the fields

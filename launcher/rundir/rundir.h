@@ -1,5 +1,5 @@
 /*
- * rundir: a run's folder, <job.run_dir>/<job.name>. It is private to its user.
+ * rundir — a run's folder, <job.run_dir>/<job.name>. It is private to its user.
  *
  * muster refuses a folder that belongs to another user or that others may write to. It makes a
  * folder private if others may read it.

@@ -1,5 +1,5 @@
 /*
- * timelines: the timelines that the ranks of a run measured.
+ * timelines — the timelines that the ranks of a run measured.
  *
  * The pipeline ranks of the first replica write the timeline of their last step
  * (plan/spec/schedule/timeline.h) to trace/gen-<generation>/timeline-<rank>.json.

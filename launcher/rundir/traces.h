@@ -1,5 +1,5 @@
 /*
- * traces: the folders trace/gen-<generation> of a run, with flight recorders and timelines.
+ * traces — the folders trace/gen-<generation> of a run, with flight recorders and timelines.
  */
 #ifndef MUSTER_LAUNCHER_RUNDIR_TRACES_H
 #define MUSTER_LAUNCHER_RUNDIR_TRACES_H

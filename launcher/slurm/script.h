@@ -1,5 +1,5 @@
 /*
- * script: the batch script, templates/sbatch.in with the job's values.
+ * script — the batch script, templates/sbatch.in with the job's values.
  *
  * A template has @name@ in place of each value; any other @ is literal. A name without a value is
  * an error, because the script would be wrong. Values become part of a script, so a value that

@@ -1,5 +1,5 @@
 /*
- * slurm: muster and Slurm, through Slurm's commands.
+ * slurm — muster and Slurm, through Slurm's commands.
  *
  *     step.c      launch_slurm: a generation is one srun step of the allocation
  *     srun.c      that step's command line, environment and host file

@@ -1,5 +1,5 @@
 /*
- * srun: the command line, the environment and the host file of a generation's step.
+ * srun — the command line, the environment and the host file of a generation's step.
  *
  * The plan assigns ranks to nodes. srun gets that assignment as a host file with one node name per
  * rank (--distribution=arbitrary). -K0 --no-kill --wait=0 keep the death of one task from ending

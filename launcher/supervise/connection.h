@@ -1,5 +1,5 @@
 /*
- * connection: the structs behind launcher/supervise/connections.h, for connection.c (one
+ * connection — the structs behind launcher/supervise/connections.h, for connection.c (one
  * connection) and connections.c (all of them, the listener and the strangers) only.
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_CONNECTION_H

@@ -1,5 +1,5 @@
 /*
- * connections: the supervisor's end of the control connections, on the event loop.
+ * connections — the supervisor's end of the control connections, on the event loop.
  *
  * A connection is a socket and a channel (base/auth.h). It is a stranger until
  * supervise_connection_claim(), which the receiver of its hello calls. A stranger must be claimed

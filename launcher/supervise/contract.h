@@ -1,5 +1,5 @@
 /*
- * contract: the plan's prediction against what was measured: the time of a step, part by part
+ * contract — the plan's prediction against what was measured: the time of a step, part by part
  * (base/step_parts.h), and the memory of the ranks. On both sides the parts add up to the step.
  *
  * The measured parts are means over the steps of a run, as the rank that sends metrics saw them.

@@ -72,7 +72,7 @@ static int send_welcome(struct supervisor *s, struct connection *c, int rank, st
 		.device = r->slot,
 		.bus = k->parts ? k->parts[r->slot].bus : "",
 		.memory = r->total,
-		.crew = r->node_ranks,
+		.node_ranks = r->node_ranks,
 		.cpus = cpus,
 		.numa = *cpus ? k->parts[r->slot].numa : -1,
 	};

@@ -1,5 +1,5 @@
 /*
- * restart: decides whether and when to start again after a loss. It is pure arithmetic.
+ * restart — decides whether and when to start again after a loss. It is pure arithmetic.
  *
  * A generation made progress if it committed a checkpoint of a later step than any before, or
  * finished a step that no generation of this muster had reached. A restart whose generation made no

@@ -1,5 +1,5 @@
 /*
- * supervise: keeps a run going, one generation after another, until it is done, is stopped, or a
+ * supervise — keeps a run going, one generation after another, until it is done, is stopped, or a
  * restart is not worth trying.
  *
  * Everything runs on one libuv loop and one thread. The supervisor learns about the agents from

@@ -1,5 +1,5 @@
 /*
- * supervisor: the state of the supervisor. Only the files of this room include it.
+ * supervisor — the state of the supervisor. Only the files of this room include it.
  *
  *     supervisor.c   opens, starts and closes it; turns connections and processes into events
  *     run.c          supervise_run(): the event loop with its signals and ticks

@@ -1,5 +1,5 @@
 /*
- * terminal: prints the progress of a run for people.
+ * terminal — prints the progress of a run for people.
  *
  * On a terminal the last line is live: it is rewritten in place, at most 10 times per second, and
  * events are printed above it. A pipe or a file gets plain lines: one per `every` steps, and the

@@ -188,8 +188,9 @@ static int queue_sums(struct flow *f, struct err *e)
 	const struct hosts *h = f->w.h;
 	char *room = f->sums;
 	for (int i = 0; i < h->part_count; i++)
-		f->leaves[i] = (struct tree_leaf){ h->parts[i], h->parts[i].count == 1,
-						   f->leaf + (size_t)i * f->leaf_room };
+		f->leaves[i] = (struct tree_leaf){ h->parts[i],
+						   h->parts[i].count == 1,
+						   { f->leaf + (size_t)i * f->leaf_room } };
 	for (int i = 1; i < c->size; i++) {
 		int o = (c->rank + i) % c->size;
 		if (h->of[o] != h->here && queue_sum_sends(f, o, &room, e))
@@ -209,7 +210,7 @@ static void fold_piece(struct flow *f, char *out)
 	size_t len = f->own[rank].len;
 	for (int i = h->part_begin[h->here]; len && i < h->part_begin[h->here + 1]; i++) {
 		struct tree_leaf *leaf = &f->leaves[h->part[i]];
-		leaf->data = (char *)(uintptr_t)sum_part(f, leaf->part, rank, 0, len, leaf->data);
+		leaf->source = sum_part(f, leaf->part, rank, 0, len, leaf->data);
 	}
 	if (len)
 		comm_tree_fold(f->w.op->type, f->w.op->redop, f->leaves, f->w.c->size, out,

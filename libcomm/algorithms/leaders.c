@@ -80,8 +80,9 @@ static int queue_parts(struct leaders_op *m, struct err *e)
 	for (int i = 0; i < h->part_count; i++) {
 		struct tree_leaf *leaf = &m->leaves[i];
 		int host = h->of[h->parts[i].first];
-		*leaf = (struct tree_leaf){ h->parts[i], h->parts[i].count == 1,
-					    m->room + (size_t)i * m->stride };
+		*leaf = (struct tree_leaf){ h->parts[i],
+					    h->parts[i].count == 1,
+					    { m->room + (size_t)i * m->stride } };
 		size_t len = leaf->raw ? m->bytes : m->acc_bytes;
 		if (host != h->here) {
 			if (m->result &&
@@ -90,7 +91,7 @@ static int queue_parts(struct leaders_op *m, struct err *e)
 			continue;
 		}
 		if (leaf->raw)
-			leaf->data = (char *)(uintptr_t)find_contribution(m, leaf->part.first);
+			leaf->source = find_contribution(m, leaf->part.first);
 		else
 			sum_part(m, leaf->part, leaf->data);
 		for (int k = 1; k < h->n; k++) {

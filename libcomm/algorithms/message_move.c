@@ -178,7 +178,7 @@ int comm_message_p2p(struct comm *c, const struct op *op, struct err *e)
 	for (int i = 0; i < op->n; i++) {
 		const struct comm_p2p *p = &op->p2p[i];
 		size_t bytes = p->count * comm_type_size(p->type);
-		if ((p->send ? comm_exchange_send(c, op, p->peer, p->data, bytes, e)
+		if ((p->send ? comm_exchange_send(c, op, p->peer, p->source, bytes, e)
 			     : comm_exchange_recv(c, op, p->peer, p->data, bytes, e)) < 0)
 			return -1;
 	}

@@ -25,7 +25,10 @@ struct tree_leaf {
 	struct tree_part part;
 	/* elements of one rank; otherwise an accumulator (reduce.h), which the sum overwrites */
 	bool raw;
-	char *data;
+	union {
+		char *data;
+		const char *source; /* the same pointer; a raw leaf's elements are only read */
+	};
 };
 
 /* out[count] = the reduction of the leaves, which are all parts of [0, n) in rank order. out may be

@@ -17,7 +17,10 @@
 enum { CHUNK = 1 << 20, MESSAGE = 256 << 10, ALIGN = 64 };
 
 struct block { /* of device memory */
-	char *data;
+	union {
+		char *data;
+		const char *source; /* the same pointer; an input is only read */
+	};
 	size_t bytes;
 	int peer; /* of a message */
 };
@@ -74,9 +77,8 @@ static size_t count_of(const struct op *op, const size_t *counts, int rank)
 	return counts ? counts[rank] : op->count;
 }
 
-static void add_block(struct staged *s, bool in, char *data, size_t bytes, int peer)
+static void add_block(struct staged *s, bool in, struct block b)
 {
-	struct block b = { data, bytes, peer };
 	if (in)
 		s->ins[s->in_count++] = b;
 	else
@@ -88,23 +90,32 @@ static void add_share(struct comm *c, const struct op *op, bool in, enum op_shar
 		      const size_t *counts)
 {
 	struct staged *s = c->device_group->staged;
-	char *at = in ? (char *)(uintptr_t)op->in : op->out;
-	if (share == SHARE_BLOCK || (share == SHARE_WHOLE && comm_op_has(op->kind, OP_ONE_BLOCK)))
-		add_block(s, in, at, comm_op_share_bytes(op, share, counts, c->rank, c->size), 0);
-	else if (share == SHARE_WHOLE)
+	struct block b = { .peer = 0 };
+	if (in)
+		b.source = op->in;
+	else
+		b.data = op->out;
+	if (share == SHARE_BLOCK || (share == SHARE_WHOLE && comm_op_has(op->kind, OP_ONE_BLOCK))) {
+		b.bytes = comm_op_share_bytes(op, share, counts, c->rank, c->size);
+		add_block(s, in, b);
+	} else if (share == SHARE_WHOLE) {
 		for (int r = 0; r < c->size; r++) {
-			size_t bytes = count_of(op, counts, r) * comm_type_size(op->type);
-			add_block(s, in, at, bytes, r);
-			at += bytes;
+			b.bytes = count_of(op, counts, r) * comm_type_size(op->type);
+			b.peer = r;
+			add_block(s, in, b);
+			b.source += b.bytes;
 		}
+	}
 }
 
 static void list_messages(struct staged *s, const struct op *op)
 {
 	for (int i = 0; i < op->n; i++) {
 		const struct comm_p2p *p = &op->p2p[i];
-		size_t bytes = p->count * comm_type_size(p->type);
-		add_block(s, p->send, p->data, bytes, p->peer);
+		add_block(s, p->send,
+			  (struct block){ .data = p->data,
+					  .bytes = p->count * comm_type_size(p->type),
+					  .peer = p->peer });
 	}
 }
 
@@ -230,7 +241,7 @@ static int load_chunk(struct comm *c, const struct chunk_plan *plan, size_t k, s
 	char *at = slot->in.memory;
 	for (int i = 0; i < s->in_count; i++) {
 		size_t bytes = slice_bytes(plan, s->ins[i].bytes, k);
-		if (bytes && d->api->copy(d->device, at, s->ins[i].data + k * plan->slice, bytes,
+		if (bytes && d->api->copy(d->device, at, s->ins[i].source + k * plan->slice, bytes,
 					  s->load, e))
 			return -1;
 		at += bytes;
@@ -262,7 +273,7 @@ static int add_messages(const struct chunk_plan *plan, size_t k, const struct bl
 		size_t bytes = slice_bytes(plan, b[i].bytes, k);
 		/* A message that is empty as a whole is still a message. */
 		if (bytes || (k == 0 && plan->op->kind == OP_P2P))
-			out[n++] = (struct comm_p2p){ send, at, bytes, COMM_U8, b[i].peer };
+			out[n++] = (struct comm_p2p){ send, { at }, bytes, COMM_U8, b[i].peer };
 		at += bytes;
 	}
 	return n;

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/run_paths.h"
 #include "libcomm/group.h"
 #include "libcomm/shm/futex.h"
 #include "libcomm/flight/recorder.h"
@@ -205,7 +206,7 @@ enum { WRITING, WRITTEN, LEFT_ALONE };
 
 struct writing { /* freed by the thread that started the writer; by the writer if it was detached */
 	struct buf text;
-	char dir[PATH_MAX], path[PATH_MAX + 32];
+	char dir[PATH_MAX], path[RUN_PATH];
 	_Atomic uint32_t state;
 	struct err err;
 };
@@ -276,7 +277,7 @@ void comm_dump_first_error(struct world *w)
 		return;
 	}
 	snprintf(job->dir, sizeof job->dir, "%s", w->dump_dir);
-	snprintf(job->path, sizeof job->path, "%s/comm-%d.json", w->dump_dir, w->rank);
+	run_path_recorder(job->path, w->dump_dir, w->rank);
 	if (start_writer(job, &thread) == 0) {
 		await_writer(w, job, thread);
 		return;
@@ -287,7 +288,7 @@ void comm_dump_first_error(struct world *w)
 
 int comm_dump_open(struct world *w, const char *dir, struct err *e)
 {
-	char path[PATH_MAX + 32];
+	char path[RUN_PATH];
 	pthread_mutex_init(&w->dump_lock, NULL);
 	if (!dir || !*dir)
 		return 0;
@@ -297,7 +298,7 @@ int comm_dump_open(struct world *w, const char *dir, struct err *e)
 	if (!w->dump_dir)
 		return err_set(e, ERR_NOMEM,
 			       "no memory for the name of the flight recorder's folder");
-	snprintf(path, sizeof path, "%s/comm-%d.json", dir, w->rank);
+	run_path_recorder(path, dir, w->rank);
 	if (unlink(path) < 0 && errno != ENOENT && errno != ENOTDIR)
 		return err_errno(e, ERR_IO, "%s: cannot remove an earlier world's flight recorder",
 				 path);

@@ -1,41 +1,18 @@
 #include "libcomm/flight/trace.h"
 
 #include "base/human.h"
+#include "base/json_member.h"
 
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The fields are untrusted input: each is checked before it is used. */
-static int get_int(const json_t *o, const char *key, int64_t least, int64_t most, int64_t *out,
-		   struct err *e)
-{
-	const json_t *v = json_object_get(o, key);
-	if (!json_is_integer(v))
-		return err_set(e, ERR_CORRUPT, "no number \"%s\"", key);
-	if (json_integer_value(v) < least || json_integer_value(v) > most)
-		return err_set(e, ERR_CORRUPT,
-			       "\"%s\" is %" JSON_INTEGER_FORMAT "; %" PRId64 " to %" PRId64
-			       " are possible",
-			       key, json_integer_value(v), least, most);
-	*out = json_integer_value(v);
-	return 0;
-}
-
 /* 0 if it is absent. */
 static int get_optional(const json_t *o, const char *key, int64_t most, int64_t *out, struct err *e)
 {
 	*out = 0;
-	return json_object_get(o, key) ? get_int(o, key, 0, most, out, e) : 0;
-}
-
-static int get_small(const json_t *o, const char *key, int least, int most, int *out, struct err *e)
-{
-	int64_t v = 0;
-	int rc = get_int(o, key, least, most, &v, e);
-	*out = (int)v;
-	return rc;
+	return json_object_get(o, key) ? json_member_int64(o, key, 0, most, out, e) : 0;
 }
 
 /* The index of the word in o[key]. */
@@ -78,9 +55,9 @@ static const char *state_word(int i)
 static int read_message(const json_t *o, int ranks, struct trace_message *m, struct err *e)
 {
 	m->send = json_object_get(o, "to") != NULL;
-	return get_small(o, m->send ? "to" : "from", 0, ranks - 1, &m->peer, e) ||
-			       get_int(o, "nth", 0, UINT32_MAX, &m->nth, e) ||
-			       get_int(o, "bytes", 0, INT64_MAX, &m->bytes, e)
+	return json_member_int(o, m->send ? "to" : "from", 0, ranks - 1, &m->peer, e) ||
+			       json_member_int64(o, "nth", 0, UINT32_MAX, &m->nth, e) ||
+			       json_member_int64(o, "bytes", 0, INT64_MAX, &m->bytes, e)
 		       ? -1
 		       : 0;
 }
@@ -89,7 +66,7 @@ static int read_messages(const json_t *o, int ranks, struct trace_op *op, struct
 {
 	const json_t *peers = json_object_get(o, "peers");
 	size_t n = json_array_size(peers);
-	if (get_small(o, "messages", 0, INT32_MAX, &op->messages, e))
+	if (json_member_int(o, "messages", 0, INT32_MAX, &op->messages, e))
 		return -1;
 	if (!json_is_array(peers) || n > RECORDER_MESSAGES || n > (size_t)op->messages)
 		return err_set(e, ERR_CORRUPT, "a send/recv of %d messages lists %zu", op->messages,
@@ -107,7 +84,7 @@ static int read_op(const json_t *o, int ranks, struct trace_op *op, struct err *
 	*op = (struct trace_op){ .root = -1 };
 	if (get_word(o, "op", kind_word, OP_KIND_COUNT, &kind, e) ||
 	    get_word(o, "state", state_word, RECORD_FAILED + 1, &state, e) ||
-	    get_int(o, "number", 1, INT64_MAX, &op->number, e) ||
+	    json_member_int64(o, "number", 1, INT64_MAX, &op->number, e) ||
 	    get_optional(o, "start_us", INT64_MAX, &op->start_us, e) ||
 	    get_optional(o, "end_us", INT64_MAX, &op->end_us, e))
 		return -1;
@@ -120,12 +97,13 @@ static int read_op(const json_t *o, int ranks, struct trace_op *op, struct err *
 	if (comm_op_has(op->kind, OP_REDUCES) &&
 	    get_word(o, "redop", redop_word, COMM_PROD + 1, &redop, e))
 		return -1;
-	if (comm_op_has(op->kind, OP_ROOTED) && get_small(o, "root", 0, ranks - 1, &op->root, e))
+	if (comm_op_has(op->kind, OP_ROOTED) &&
+	    json_member_int(o, "root", 0, ranks - 1, &op->root, e))
 		return -1;
 	op->type = (enum comm_type)type;
 	op->redop = (enum comm_op)redop;
-	if (begun && (get_int(o, "seq", 1, UINT32_MAX, &op->seq, e) ||
-		      get_int(o, "bytes", 0, INT64_MAX, &op->bytes, e)))
+	if (begun && (json_member_int64(o, "seq", 1, UINT32_MAX, &op->seq, e) ||
+		      json_member_int64(o, "bytes", 0, INT64_MAX, &op->bytes, e)))
 		return -1;
 	return begun && kind == OP_P2P ? read_messages(o, ranks, op, e) : 0;
 }
@@ -266,7 +244,7 @@ static int read_part(struct trace *t, const json_t *o, int world_rank, struct tr
 	uint64_t id = 0;
 	if (!name || !json_is_array(list) || n < 1 || n > (size_t)t->size)
 		return err_set(e, ERR_CORRUPT, "it has no name, or no list of members");
-	if (get_id(o, &id, e) || get_small(o, "rank", 0, (int)n - 1, &p->rank, e))
+	if (get_id(o, &id, e) || json_member_int(o, "rank", 0, (int)n - 1, &p->rank, e))
 		return -1;
 	int *members = calloc(n, sizeof *members);
 	if (!members)
@@ -282,7 +260,7 @@ static int read_part(struct trace *t, const json_t *o, int world_rank, struct tr
 	if (p->group->part[p->rank])
 		return err_set(e, ERR_CORRUPT, "the group is there twice");
 	p->group->part[p->rank] = p;
-	return get_int(o, "seq", 0, UINT32_MAX, &p->seq, e) ||
+	return json_member_int64(o, "seq", 0, UINT32_MAX, &p->seq, e) ||
 			       read_ops(json_object_get(o, "ops"), p, e)
 		       ? -1
 		       : 0;
@@ -328,14 +306,14 @@ static int read_dump(struct trace *t, const json_t *o, struct err *e)
 {
 	int version, size, rank;
 	const char *host = json_string_value(json_object_get(o, "host"));
-	if (get_small(o, "muster_comm_dump", 1, 1, &version, e) ||
-	    get_small(o, "size", 1, TRACE_RANKS, &size, e) ||
-	    get_small(o, "rank", 0, size - 1, &rank, e) || read_world(t, size, e))
+	if (json_member_int(o, "muster_comm_dump", 1, 1, &version, e) ||
+	    json_member_int(o, "size", 1, TRACE_RANKS, &size, e) ||
+	    json_member_int(o, "rank", 0, size - 1, &rank, e) || read_world(t, size, e))
 		return -1;
 	struct trace_rank *r = &t->ranks[rank];
 	if (r->there)
 		return err_set(e, ERR_CORRUPT, "a second dump of rank %d", rank);
-	if (get_int(o, "time_us", 0, INT64_MAX, &r->time_us, e))
+	if (json_member_int64(o, "time_us", 0, INT64_MAX, &r->time_us, e))
 		return -1;
 	r->there = true;
 	r->host = strdup(host ? host : "");

@@ -3,11 +3,11 @@
 
 #include <stdlib.h>
 
-static int open_ring(struct endpoint *l, const struct card *card, struct err *e)
+static int open_ring(struct endpoint *ep, const struct card *card, struct err *e)
 {
-	struct comm *c = l->c;
-	int me = c->local[c->rank], there = c->local[l->peer];
-	l->ring = (struct ring_endpoint){
+	struct comm *c = ep->c;
+	int me = c->local[c->rank], there = c->local[ep->peer];
+	ep->ring = (struct ring_endpoint){
 		.tx = segment_ring(&c->segment, me, there),
 		.rx = segment_ring(&c->segment, there, me),
 		.line = &c->segment.line[there],
@@ -16,36 +16,36 @@ static int open_ring(struct endpoint *l, const struct card *card, struct err *e)
 	};
 	char who[160];
 	if (c->backend == GROUP_HYBRID &&
-	    comm_wakeup_open_remote(c->world->peers[c->members[l->peer]].pid, card->wakeup,
-				    &l->ring.wakeup, e))
-		return err_prefix(e, "%s", comm_group_rank_text(c, l->peer, who));
-	l->rendezvous.tx = &l->ring.tx->rendezvous;
-	l->rendezvous.rx = &l->ring.rx->rendezvous;
-	l->ops = &comm_ring_transport;
+	    comm_wakeup_open_remote(c->world->peers[c->members[ep->peer]].pid, card->wakeup,
+				    &ep->ring.wakeup, e))
+		return err_prefix(e, "%s", comm_group_rank_text(c, ep->peer, who));
+	ep->rendezvous.tx = &ep->ring.tx->rendezvous;
+	ep->rendezvous.rx = &ep->ring.rx->rendezvous;
+	ep->ops = &comm_ring_transport;
 	return 0;
 }
 
 static int open_endpoint(struct comm *c, int peer, const struct card *card, struct err *e)
 {
-	struct endpoint *l = &c->endpoints[peer];
+	struct endpoint *ep = &c->endpoints[peer];
 	bool far = c->local[peer] < 0;
-	*l = (struct endpoint){ .c = c,
-				.peer = peer,
-				.lanes = far ? c->world->sockets : 1,
-				.out_tail = -1,
-				.in_tail = -1,
-				.rendezvous.oldest = -1 };
-	l->lane = calloc((size_t)l->lanes, sizeof *l->lane);
-	if (!l->lane)
+	*ep = (struct endpoint){ .c = c,
+				 .peer = peer,
+				 .lanes = far ? c->world->sockets : 1,
+				 .out_tail = -1,
+				 .in_tail = -1,
+				 .rendezvous.oldest = -1 };
+	ep->lane = calloc((size_t)ep->lanes, sizeof *ep->lane);
+	if (!ep->lane)
 		return err_set(e, ERR_NOMEM, "no memory for the endpoint to rank %d", peer);
-	for (int k = 0; k < l->lanes; k++)
-		l->lane[k].out.at = l->lane[k].in.at = -1;
+	for (int k = 0; k < ep->lanes; k++)
+		ep->lane[k].out.at = ep->lane[k].in.at = -1;
 	if (peer == c->rank)
 		return 0;
 	if (!far)
-		return open_ring(l, card, e);
-	l->ops = &comm_tcp_transport;
-	return comm_tcp_open(&l->tcp, l->lanes, e);
+		return open_ring(ep, card, e);
+	ep->ops = &comm_tcp_transport;
+	return comm_tcp_open(&ep->tcp, ep->lanes, e);
 }
 
 /* Allocates poll entries for the wake-up pipe and every lane. */

@@ -24,67 +24,78 @@ static uint16_t hash_call(const struct comm *c, const struct op *op)
 					       s->redop << 4);
 }
 
-static int add_transfer(struct comm *c, const struct op *op, bool send, int peer, void *data,
-			size_t bytes, struct err *e)
+/* Returns NULL on failure. The caller sets the address of the data. */
+static struct transfer *add_transfer(struct comm *c, const struct op *op, bool send, int peer,
+				     size_t bytes, struct err *e)
 {
 	if (c->exchange.count == c->exchange.room) {
 		int room = c->exchange.room ? 2 * c->exchange.room : 16;
 		struct transfer *more = realloc(c->exchange.transfers, (size_t)room * sizeof *more);
-		if (!more)
-			return err_set(e, ERR_NOMEM, "no memory for %d messages", room);
+		if (!more) {
+			err_set(e, ERR_NOMEM, "no memory for %d messages", room);
+			return NULL;
+		}
 		c->exchange.transfers = more;
 		c->exchange.room = room;
 	}
-	c->exchange.transfers[c->exchange.count++] = (struct transfer){
+	struct transfer *t = &c->exchange.transfers[c->exchange.count++];
+	*t = (struct transfer){
 		.send = send,
 		.peer = peer,
 		.next = -1,
-		.data = data,
 		.bytes = bytes,
 		.frame = { FRAME_MAGIC, (uint8_t)op->kind, DELIVER_STREAM,
 			   op->kind == OP_P2P ? 0 : c->seq, bytes, hash_call(c, op) },
 	};
-	return 0;
+	return t;
 }
 
 int comm_exchange_send(struct comm *c, const struct op *op, int peer, const void *data,
 		       size_t bytes, struct err *e)
 {
-	return add_transfer(c, op, true, peer, (void *)(uintptr_t)data, bytes, e);
+	struct transfer *t = add_transfer(c, op, true, peer, bytes, e);
+	if (!t)
+		return -1;
+	t->source = data;
+	return 0;
 }
 
 int comm_exchange_recv(struct comm *c, const struct op *op, int peer, void *data, size_t bytes,
 		       struct err *e)
 {
-	return add_transfer(c, op, false, peer, data, bytes, e);
+	struct transfer *t = add_transfer(c, op, false, peer, bytes, e);
+	if (!t)
+		return -1;
+	t->data = data;
+	return 0;
 }
 
 /* --- Queues --- */
 
 /* Chooses how the data of a message is delivered. */
-static void choose_delivery(struct endpoint *l, int i)
+static void choose_delivery(struct endpoint *ep, int i)
 {
-	struct transfer *t = &l->c->exchange.transfers[i];
+	struct transfer *t = &ep->c->exchange.transfers[i];
 	if (!t->send)
-		t->delivery = comm_rendezvous_fits(l, t->bytes) ? DELIVER_UNKNOWN : DELIVER_STREAM;
-	else if (comm_rendezvous_offer(l, i))
+		t->delivery = comm_rendezvous_fits(ep, t->bytes) ? DELIVER_UNKNOWN : DELIVER_STREAM;
+	else if (comm_rendezvous_offer(ep, i))
 		t->delivery = t->frame.delivery = DELIVER_REMOTE;
 }
 
 static void queue_transfer(struct comm *c, int i, int *active)
 {
 	struct transfer *t = &c->exchange.transfers[i];
-	struct endpoint *l = &c->endpoints[t->peer];
-	int *tail = t->send ? &l->out_tail : &l->in_tail;
-	for (int k = 0; *tail < 0 && k < l->lanes; k++)
-		*(t->send ? &l->lane[k].out : &l->lane[k].in) = (struct cursor){ i, 0 };
+	struct endpoint *ep = &c->endpoints[t->peer];
+	int *tail = t->send ? &ep->out_tail : &ep->in_tail;
+	for (int k = 0; *tail < 0 && k < ep->lanes; k++)
+		*(t->send ? &ep->lane[k].out : &ep->lane[k].in) = (struct cursor){ i, 0 };
 	if (*tail >= 0)
 		c->exchange.transfers[*tail].next = i;
 	*tail = i;
-	choose_delivery(l, i);
-	if (!l->active) {
-		l->active = true;
-		l->next_active = *active;
+	choose_delivery(ep, i);
+	if (!ep->active) {
+		ep->active = true;
+		ep->next_active = *active;
 		*active = t->peer;
 	}
 }
@@ -92,23 +103,23 @@ static void queue_transfer(struct comm *c, int i, int *active)
 static void reset_endpoints(struct comm *c, int active)
 {
 	for (int r = active; r >= 0; r = c->endpoints[r].next_active) {
-		struct endpoint *l = &c->endpoints[r];
-		comm_rendezvous_close(l);
-		l->active = false;
-		l->out_tail = l->in_tail = -1;
-		for (int k = 0; k < l->lanes; k++)
-			l->lane[k].out.at = l->lane[k].in.at = -1;
+		struct endpoint *ep = &c->endpoints[r];
+		comm_rendezvous_close(ep);
+		ep->active = false;
+		ep->out_tail = ep->in_tail = -1;
+		for (int k = 0; k < ep->lanes; k++)
+			ep->lane[k].out.at = ep->lane[k].in.at = -1;
 	}
 	c->exchange.count = 0;
 }
 
 /* Whether a lane has not finished, or the peer has not taken all messages. */
-static bool is_unfinished(const struct endpoint *l)
+static bool is_unfinished(const struct endpoint *ep)
 {
-	if (l->rendezvous.oldest >= 0)
+	if (ep->rendezvous.oldest >= 0)
 		return true;
-	for (int k = 0; k < l->lanes; k++)
-		if (l->lane[k].out.at >= 0 || l->lane[k].in.at >= 0)
+	for (int k = 0; k < ep->lanes; k++)
+		if (ep->lane[k].out.at >= 0 || ep->lane[k].in.at >= 0)
 			return true;
 	return false;
 }
@@ -121,16 +132,16 @@ static size_t frame_bytes(int lane)
 }
 
 /* Bytes of a message on a lane, as far as they are known. */
-static size_t lane_bytes(const struct transfer *t, const struct endpoint *l, int lane)
+static size_t lane_bytes(const struct transfer *t, const struct endpoint *ep, int lane)
 {
 	size_t data = t->delivery == DELIVER_UNKNOWN  ? 0
 		      : t->delivery == DELIVER_REMOTE ? sizeof t->remote
-						      : comm_lane_share(t->bytes, l->lanes, lane);
+						      : comm_lane_share(t->bytes, ep->lanes, lane);
 	return frame_bytes(lane) + data;
 }
 
 /* The remaining pieces: of the frame, then of the rest. */
-static int collect_pieces(struct transfer *t, const struct endpoint *l, int lane, size_t done,
+static int collect_pieces(struct transfer *t, const struct endpoint *ep, int lane, size_t done,
 			  struct iovec *v, int most)
 {
 	int n = 0;
@@ -140,7 +151,7 @@ static int collect_pieces(struct transfer *t, const struct endpoint *l, int lane
 					 head - done };
 	if (t->delivery == DELIVER_STREAM)
 		return n +
-		       comm_lane_pieces(t->data, t->bytes, l->lanes, lane, rest, v + n, most - n);
+		       comm_lane_pieces(t->data, t->bytes, ep->lanes, lane, rest, v + n, most - n);
 	if (t->delivery == DELIVER_REMOTE)
 		v[n++] = (struct iovec){ (char *)&t->remote + rest, sizeof t->remote - rest };
 	return n;
@@ -184,32 +195,34 @@ static int finish_frame(struct comm *c, struct transfer *t, struct err *e)
 
 /* The pieces that move next over a lane: those of one message if it receives, of several if it
  * sends. */
-static int gather_pieces(struct endpoint *l, int lane, const struct cursor *k,
+static int gather_pieces(struct endpoint *ep, int lane, const struct cursor *k,
 			 struct iovec v[PIECES])
 {
 	int n = 0;
 	size_t done = k->done;
 	for (int i = k->at; i >= 0 && n + 2 <= PIECES; done = 0) {
-		struct transfer *t = &l->c->exchange.transfers[i];
-		n += collect_pieces(t, l, lane, done, v + n, PIECES - n);
+		struct transfer *t = &ep->c->exchange.transfers[i];
+		n += collect_pieces(t, ep, lane, done, v + n, PIECES - n);
 		i = t->send ? t->next : -1;
 	}
 	return n;
 }
 
 /* `got` bytes have moved. */
-static int advance_cursor(struct endpoint *l, int lane, struct cursor *k, size_t got, struct err *e)
+static int advance_cursor(struct endpoint *ep, int lane, struct cursor *k, size_t got,
+			  struct err *e)
 {
 	while (k->at >= 0) {
-		struct transfer *t = &l->c->exchange.transfers[k->at];
-		size_t head = frame_bytes(lane), left = lane_bytes(t, l, lane) - k->done,
+		struct transfer *t = &ep->c->exchange.transfers[k->at];
+		size_t head = frame_bytes(lane), left = lane_bytes(t, ep, lane) - k->done,
 		       part = got < left ? got : left;
 		bool before = k->done < head;
 		k->done += part;
 		got -= part;
-		if (before && k->done >= head && finish_frame(l->c, t, e))
+		if (before && k->done >= head && finish_frame(ep->c, t, e))
 			return -1;
-		if (k->done < lane_bytes(t, l, lane) || (!t->send && t->delivery == DELIVER_REMOTE))
+		if (k->done < lane_bytes(t, ep, lane) ||
+		    (!t->send && t->delivery == DELIVER_REMOTE))
 			return 0;
 		*k = (struct cursor){ t->next, 0 };
 	}
@@ -217,24 +230,24 @@ static int advance_cursor(struct endpoint *l, int lane, struct cursor *k, size_t
 }
 
 /* Moves one direction of a lane as far as possible; sets *moved if anything moved. */
-static int move_lane(struct comm *c, struct endpoint *l, int lane, struct cursor *k, bool *moved,
+static int move_lane(struct comm *c, struct endpoint *ep, int lane, struct cursor *k, bool *moved,
 		     struct err *e)
 {
 	while (k->at >= 0) {
 		struct transfer *t = &c->exchange.transfers[k->at];
-		if (k->done < lane_bytes(t, l, lane)) {
+		if (k->done < lane_bytes(t, ep, lane)) {
 			struct iovec v[PIECES];
-			int n = gather_pieces(l, lane, k, v);
-			ssize_t got = (t->send ? l->ops->put : l->ops->get)(l, lane, v, n, e);
+			int n = gather_pieces(ep, lane, k, v);
+			ssize_t got = (t->send ? ep->ops->put : ep->ops->get)(ep, lane, v, n, e);
 			if (got <= 0)
 				return (int)got;
 			*moved = true;
-			if (advance_cursor(l, lane, k, (size_t)got, e))
+			if (advance_cursor(ep, lane, k, (size_t)got, e))
 				return -1;
 			continue;
 		}
 		if (!t->send && t->delivery == DELIVER_REMOTE) {
-			int rc = comm_rendezvous_fetch(l, t, moved, e);
+			int rc = comm_rendezvous_fetch(ep, t, moved, e);
 			if (rc <= 0)
 				return rc;
 			*moved = true;
@@ -244,14 +257,14 @@ static int move_lane(struct comm *c, struct endpoint *l, int lane, struct cursor
 	return 0;
 }
 
-static int move_endpoint(struct comm *c, struct endpoint *l, bool *moved, struct err *e)
+static int move_endpoint(struct comm *c, struct endpoint *ep, bool *moved, struct err *e)
 {
-	for (int k = 0; k < l->lanes; k++)
-		if (move_lane(c, l, k, &l->lane[k].out, moved, e) ||
-		    move_lane(c, l, k, &l->lane[k].in, moved, e))
+	for (int k = 0; k < ep->lanes; k++)
+		if (move_lane(c, ep, k, &ep->lane[k].out, moved, e) ||
+		    move_lane(c, ep, k, &ep->lane[k].in, moved, e))
 			return -1;
-	if (l->rendezvous.oldest >= 0)
-		comm_rendezvous_reap(l);
+	if (ep->rendezvous.oldest >= 0)
+		comm_rendezvous_reap(ep);
 	return 0;
 }
 
@@ -260,10 +273,10 @@ static int move_all(struct comm *c, int active, bool *moved, struct err *e)
 {
 	int left = 0;
 	for (int r = active; r >= 0; r = c->endpoints[r].next_active) {
-		struct endpoint *l = &c->endpoints[r];
-		if (move_endpoint(c, l, moved, e))
+		struct endpoint *ep = &c->endpoints[r];
+		if (move_endpoint(c, ep, moved, e))
 			return -1;
-		left |= is_unfinished(l);
+		left |= is_unfinished(ep);
 	}
 	return left;
 }
@@ -300,10 +313,10 @@ static bool sleep_in_poll(struct comm *c, int active)
 	int n = 0;
 	p[n++] = (struct pollfd){ .fd = c->wakeup.rx, .events = POLLIN };
 	for (int r = active; r >= 0; r = c->endpoints[r].next_active) {
-		const struct endpoint *l = &c->endpoints[r];
-		for (int k = 0; k < l->lanes; k++)
-			if ((l->lane[k].out.at >= 0 || l->lane[k].in.at >= 0) &&
-			    l->ops->poll(l, k, &p[n]))
+		const struct endpoint *ep = &c->endpoints[r];
+		for (int k = 0; k < ep->lanes; k++)
+			if ((ep->lane[k].out.at >= 0 || ep->lane[k].in.at >= 0) &&
+			    ep->ops->poll(ep, k, &p[n]))
 				n++;
 	}
 	int64_t ms = comm_group_sleep_ns(c) / 1000000;

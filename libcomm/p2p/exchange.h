@@ -47,7 +47,10 @@ struct transfer {
 	bool begun, fetched; /* rendezvous.c: it has a number; its data is here */
 	enum delivery delivery;
 	int peer, next; /* next transfer of the same peer and direction; -1: this is the last */
-	char *data;
+	union {
+		char *data;
+		const char *source; /* the same pointer; a send only reads it */
+	};
 	size_t bytes;
 	struct frame frame, got;
 	struct remote_buffer remote;
@@ -68,14 +71,14 @@ struct lane {
 struct transport_ops {
 	/* Move what the lane takes without waiting. Return the bytes moved, 0 for none, -1 on
 	 * error. */
-	ssize_t (*put)(struct endpoint *l, int lane, const struct iovec *v, int n, struct err *e);
-	ssize_t (*get)(struct endpoint *l, int lane, const struct iovec *v, int n, struct err *e);
+	ssize_t (*put)(struct endpoint *ep, int lane, struct iovec *v, int n, struct err *e);
+	ssize_t (*get)(struct endpoint *ep, int lane, struct iovec *v, int n, struct err *e);
 	/* Sets what to poll for while the lane waits. false: nothing, the peer signals the wake-up
 	 * pipe. */
-	bool (*poll)(const struct endpoint *l, int lane, struct pollfd *p);
+	bool (*poll)(const struct endpoint *ep, int lane, struct pollfd *p);
 	/* Ends the connection for its users. From any thread, under the world's lock. */
-	void (*interrupt)(struct endpoint *l);
-	void (*close)(struct endpoint *l);
+	void (*interrupt)(struct endpoint *ep);
+	void (*close)(struct endpoint *ep);
 };
 
 struct ring_endpoint {
@@ -105,7 +108,7 @@ struct endpoint {
 extern const struct transport_ops comm_ring_transport, comm_tcp_transport;
 
 /* If the peer sleeps, makes it check what this rank has changed in the segment. */
-void comm_ring_wake_peer(const struct endpoint *l);
+void comm_ring_wake_peer(const struct endpoint *ep);
 
 int comm_endpoints_open(struct comm *c, const struct card *cards, struct err *e);
 void comm_endpoints_interrupt(struct comm *c);

@@ -2,14 +2,15 @@
 
 #include <stdbool.h>
 
-static bool dealt(size_t bytes, int lanes)
+/* A short message travels whole, on lane 0. */
+static bool is_striped(size_t bytes, int lanes)
 {
 	return lanes > 1 && bytes > LANE_WHOLE;
 }
 
 size_t comm_lane_share(size_t bytes, int lanes, int lane)
 {
-	if (!dealt(bytes, lanes))
+	if (!is_striped(bytes, lanes))
 		return lane == 0 ? bytes : 0;
 	size_t whole = bytes / LANE_STRIPE, rounds = whole / (size_t)lanes,
 	       last = whole % (size_t)lanes;
@@ -23,7 +24,7 @@ int comm_lane_pieces(char *data, size_t bytes, int lanes, int lane, size_t done,
 		     int most)
 {
 	size_t share = comm_lane_share(bytes, lanes, lane);
-	if (!dealt(bytes, lanes)) {
+	if (!is_striped(bytes, lanes)) {
 		if (done < share)
 			v[0] = (struct iovec){ data + done, share - done };
 		return done < share;

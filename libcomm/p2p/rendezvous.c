@@ -18,9 +18,9 @@ enum {
 
 static const uint64_t CLOSED = UINT32_MAX; /* no such chunk */
 
-bool comm_rendezvous_fits(const struct endpoint *l, size_t bytes)
+bool comm_rendezvous_fits(const struct endpoint *ep, size_t bytes)
 {
-	return l->rendezvous.tx && bytes >= RENDEZVOUS_FROM;
+	return ep->rendezvous.tx && bytes >= RENDEZVOUS_FROM;
 }
 
 /* --- Chunks --- */
@@ -60,14 +60,14 @@ static bool claim_chunk(struct rendezvous *h, uint32_t number, size_t bytes, uin
 
 /* --- The sender --- */
 
-bool comm_rendezvous_offer(struct endpoint *l, int transfer)
+bool comm_rendezvous_offer(struct endpoint *ep, int transfer)
 {
-	struct transfer *t = &l->c->exchange.transfers[transfer];
-	struct rendezvous_end *o = &l->rendezvous;
-	if (!comm_rendezvous_fits(l, t->bytes))
+	struct transfer *t = &ep->c->exchange.transfers[transfer];
+	struct rendezvous_end *o = &ep->rendezvous;
+	if (!comm_rendezvous_fits(ep, t->bytes))
 		return false;
-	t->remote = peer_memory_describe(l->c, t->data, t->bytes);
-	if (!t->remote.shared_buffer && !comm_cma_works(l->c))
+	t->remote = peer_memory_describe(ep->c, t->data, t->bytes);
+	if (!t->remote.shared_buffer && !comm_cma_works(ep->c))
 		return false;
 	t->number = ++o->offered;
 	if (o->oldest < 0)
@@ -80,10 +80,10 @@ static bool is_taken(const struct rendezvous *h, uint32_t number)
 	return (int32_t)(atomic_load(&h->taken) - number) >= 0;
 }
 
-void comm_rendezvous_reap(struct endpoint *l)
+void comm_rendezvous_reap(struct endpoint *ep)
 {
-	struct rendezvous_end *o = &l->rendezvous;
-	const struct transfer *all = l->c->exchange.transfers;
+	struct rendezvous_end *o = &ep->rendezvous;
+	const struct transfer *all = ep->c->exchange.transfers;
 	while (o->oldest >= 0 && is_taken(o->tx, all[o->oldest].number)) {
 		do
 			o->oldest = all[o->oldest].next;
@@ -91,131 +91,131 @@ void comm_rendezvous_reap(struct endpoint *l)
 	}
 }
 
-static bool write_chunk(struct endpoint *l, const struct remote_buffer *to, const char *data,
+static bool write_chunk(struct endpoint *ep, const struct remote_buffer *to, char *data,
 			struct chunk_range p)
 {
-	char *base = comm_peer_memory_map(l->c, l->peer, to, p.at + p.bytes);
+	char *base = comm_peer_memory_map(ep->c, ep->peer, to, p.at + p.bytes);
 	if (base) {
 		memcpy(base + p.at, data + p.at, p.bytes);
 		return true;
 	}
-	struct iovec here = { (char *)(uintptr_t)data + p.at, p.bytes };
+	struct iovec here = { data + p.at, p.bytes };
 	struct iovec there = { (void *)(uintptr_t)(to->address + p.at), p.bytes };
-	pid_t pid = l->c->world->peers[l->c->members[l->peer]].pid;
+	pid_t pid = ep->c->world->peers[ep->c->members[ep->peer]].pid;
 	return process_vm_writev(pid, &here, 1, &there, 1, 0) == (ssize_t)p.bytes;
 }
 
 /* Whether the process still exists. Its pid alone does not show this, because it could be
  * reused. */
-static bool is_peer_alive(const struct endpoint *l)
+static bool is_peer_alive(const struct endpoint *ep)
 {
-	struct pollfd p = { .fd = l->c->world->peers[l->c->members[l->peer]].pidfd,
+	struct pollfd p = { .fd = ep->c->world->peers[ep->c->members[ep->peer]].pidfd,
 			    .events = POLLIN };
 	return poll(&p, 1, 0) == 0;
 }
 
-void comm_rendezvous_help(struct endpoint *l, bool *moved)
+void comm_rendezvous_help(struct endpoint *ep, bool *moved)
 {
-	struct rendezvous_end *o = &l->rendezvous;
+	struct rendezvous_end *o = &ep->rendezvous;
 	if (o->oldest < 0)
 		return;
-	const struct transfer *t = &l->c->exchange.transfers[o->oldest];
+	const struct transfer *t = &ep->c->exchange.transfers[o->oldest];
 	uint64_t chunk, now = atomic_load(&o->tx->claim);
 	if (o->cannot_write || now >> 32 != t->number || (uint32_t)now >= chunk_count(t->bytes) ||
-	    !is_peer_alive(l))
+	    !is_peer_alive(ep))
 		return;
 	atomic_store(&o->tx->writing, 1);
 	if (claim_chunk(o->tx, t->number, t->bytes, &chunk)) {
 		*moved = true;
-		if (!write_chunk(l, &o->tx->to, t->data, find_chunk(t->bytes, chunk))) {
+		if (!write_chunk(ep, &o->tx->to, t->data, find_chunk(t->bytes, chunk))) {
 			o->cannot_write = true;
 			atomic_store(&o->tx->left, (uint32_t)chunk + 1);
 		}
 	}
 	atomic_store(&o->tx->writing, 0);
-	comm_ring_wake_peer(l);
+	comm_ring_wake_peer(ep);
 }
 
 /* --- The receiver --- */
 
-static void open_chunks(struct endpoint *l, struct transfer *t)
+static void open_chunks(struct endpoint *ep, struct transfer *t)
 {
-	struct rendezvous *h = l->rendezvous.rx;
-	h->to = peer_memory_describe(l->c, t->data, t->bytes);
+	struct rendezvous *h = ep->rendezvous.rx;
+	h->to = peer_memory_describe(ep->c, t->data, t->bytes);
 	atomic_store(&h->left, 0);
 	atomic_store(&h->claim, (uint64_t)t->number << 32);
-	l->rendezvous.open = true;
-	comm_ring_wake_peer(l);
+	ep->rendezvous.open = true;
+	comm_ring_wake_peer(ep);
 }
 
-static void close_chunks(struct endpoint *l)
+static void close_chunks(struct endpoint *ep)
 {
-	struct rendezvous_end *o = &l->rendezvous;
+	struct rendezvous_end *o = &ep->rendezvous;
 	atomic_exchange(&o->rx->claim, (uint64_t)o->begun << 32 | CLOSED);
 }
 
-static int fetch_part(struct endpoint *l, struct transfer *t, struct chunk_range p, bool *moved,
+static int fetch_part(struct endpoint *ep, struct transfer *t, struct chunk_range p, bool *moved,
 		      struct err *e)
 {
 	*moved = true;
-	return comm_peer_memory_read(l->c, l->peer, &t->remote, p.at, t->data + p.at, p.bytes, e);
+	return comm_peer_memory_read(ep->c, ep->peer, &t->remote, p.at, t->data + p.at, p.bytes, e);
 }
 
 /* 1: all chunks have been copied; 0: not yet; -1: error. */
-static int fetch_chunk(struct endpoint *l, struct transfer *t, bool *moved, struct err *e)
+static int fetch_chunk(struct endpoint *ep, struct transfer *t, bool *moved, struct err *e)
 {
-	struct rendezvous *h = l->rendezvous.rx;
+	struct rendezvous *h = ep->rendezvous.rx;
 	uint64_t chunk;
 	uint32_t left;
 	if (chunk_count(t->bytes) == 1)
-		return fetch_part(l, t, (struct chunk_range){ 0, t->bytes }, moved, e) ? -1 : 1;
-	if (!l->rendezvous.open)
-		open_chunks(l, t);
+		return fetch_part(ep, t, (struct chunk_range){ 0, t->bytes }, moved, e) ? -1 : 1;
+	if (!ep->rendezvous.open)
+		open_chunks(ep, t);
 	if (claim_chunk(h, t->number, t->bytes, &chunk))
-		return fetch_part(l, t, find_chunk(t->bytes, chunk), moved, e);
+		return fetch_part(ep, t, find_chunk(t->bytes, chunk), moved, e);
 	if (atomic_load(&h->writing))
 		return 0;
 	left = atomic_exchange(&h->left, 0);
 	if (left && left <= chunk_count(t->bytes) &&
-	    fetch_part(l, t, find_chunk(t->bytes, left - 1), moved, e))
+	    fetch_part(ep, t, find_chunk(t->bytes, left - 1), moved, e))
 		return -1;
-	l->rendezvous.open = false;
+	ep->rendezvous.open = false;
 	return 1;
 }
 
-int comm_rendezvous_fetch(struct endpoint *l, struct transfer *t, bool *moved, struct err *e)
+int comm_rendezvous_fetch(struct endpoint *ep, struct transfer *t, bool *moved, struct err *e)
 {
-	struct rendezvous_end *o = &l->rendezvous;
+	struct rendezvous_end *o = &ep->rendezvous;
 	if (!t->begun) {
 		t->number = ++o->begun;
 		t->begun = true;
 	}
 	if (!t->fetched) {
-		int rc = fetch_chunk(l, t, moved, e);
+		int rc = fetch_chunk(ep, t, moved, e);
 		if (rc <= 0)
 			return rc;
 		t->fetched = true;
 	}
 	/* The order matters: if the sender still existed after the last byte, that byte was
 	 * correct. Otherwise the sender counts as absent. */
-	close_chunks(l);
-	if (atomic_load(&l->ring.line->state) != SEG_HERE)
+	close_chunks(ep);
+	if (atomic_load(&ep->ring.line->state) != SEG_HERE)
 		return 0;
 	atomic_store(&o->rx->taken, t->number);
-	comm_ring_wake_peer(l);
+	comm_ring_wake_peer(ep);
 	return 1;
 }
 
-void comm_rendezvous_close(struct endpoint *l)
+void comm_rendezvous_close(struct endpoint *ep)
 {
-	struct rendezvous_end *o = &l->rendezvous;
+	struct rendezvous_end *o = &ep->rendezvous;
 	o->oldest = -1;
 	if (!o->rx || !o->open)
 		return;
-	close_chunks(l);
+	close_chunks(ep);
 	for (int64_t until = clock_ns() + GRACE_NS;
 	     atomic_load(&o->rx->writing) && clock_ns() < until;) {
-		if (!is_peer_alive(l))
+		if (!is_peer_alive(ep))
 			break;
 		sched_yield();
 	}

@@ -37,23 +37,23 @@ struct rendezvous_end {
 };
 
 /* Whether a message of that length may use the protocol. If so, its frame says whether it does. */
-bool comm_rendezvous_fits(const struct endpoint *l, size_t bytes);
+bool comm_rendezvous_fits(const struct endpoint *ep, size_t bytes);
 
 /* Sender, in the order of the messages: true if the message uses the protocol; then its remote
  * buffer is set. */
-bool comm_rendezvous_offer(struct endpoint *l, int transfer);
+bool comm_rendezvous_offer(struct endpoint *ep, int transfer);
 /* Sender: removes the messages that the receiver has taken. */
-void comm_rendezvous_reap(struct endpoint *l);
+void comm_rendezvous_reap(struct endpoint *ep);
 /* Sender, when it has nothing else to move: writes one chunk of the oldest message if its receiver
  * allows it, and sets *moved. */
-void comm_rendezvous_help(struct endpoint *l, bool *moved);
+void comm_rendezvous_help(struct endpoint *ep, bool *moved);
 
 /* Receiver, once the remote buffer has arrived: reads one chunk. 1: the message is complete; 0: not
  * yet; -1: error. */
-int comm_rendezvous_fetch(struct endpoint *l, struct transfer *t, bool *moved, struct err *e);
+int comm_rendezvous_fetch(struct endpoint *ep, struct transfer *t, bool *moved, struct err *e);
 
 /* At the end of an exchange, also a failed one: afterwards nobody writes into this rank's
  * buffers. */
-void comm_rendezvous_close(struct endpoint *l);
+void comm_rendezvous_close(struct endpoint *ep);
 
 #endif

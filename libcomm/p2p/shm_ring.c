@@ -1,4 +1,5 @@
 /* The transport to a rank of the same host: a ring of bytes in shared memory for each direction. */
+#include "base/numbers.h"
 #include "libcomm/p2p/exchange.h"
 #include "libcomm/shm/futex.h"
 
@@ -11,13 +12,13 @@ enum { PIECE = 16 << 10 };
  * something, and then checks whether the peer sleeps. All four are in one order (seq_cst).
  * Therefore, either this rank sees that the peer sleeps, or the peer's last check sees the
  * change. */
-void comm_ring_wake_peer(const struct endpoint *l)
+void comm_ring_wake_peer(const struct endpoint *ep)
 {
-	struct seg_line *line = l->ring.line;
+	struct seg_line *line = ep->ring.line;
 	if (!atomic_load(&line->sleeping) || !atomic_exchange(&line->sleeping, 0))
 		return;
-	if (l->ring.wakeup >= 0) {
-		comm_wakeup_signal(l->ring.wakeup);
+	if (ep->ring.wakeup >= 0) {
+		comm_wakeup_signal(ep->ring.wakeup);
 		return;
 	}
 	atomic_fetch_add(&line->doorbell, 1);
@@ -40,20 +41,15 @@ static void copy_out(const struct ring *r, size_t cap, uint64_t tail, char *data
 		memcpy(data + first, r->data, len - first);
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* A short message is also stored next to the head, which the reader polls. The reader uses that
  * copy if last_end, which is written before it and read after it, belongs to the same head. */
 static void put_last(struct ring *r, uint64_t head, const struct iovec *v, size_t bytes)
 {
 	uint64_t words[RING_LAST / 8];
 	char *at = (char *)words;
-	for (size_t left = bytes; left; left -= least(left, v->iov_len), v++) {
-		memcpy(at, v->iov_base, least(left, v->iov_len));
-		at += least(left, v->iov_len);
+	for (size_t left = bytes; left; left -= min_uint64(left, v->iov_len), v++) {
+		memcpy(at, v->iov_base, min_uint64(left, v->iov_len));
+		at += min_uint64(left, v->iov_len);
 	}
 	atomic_store_explicit(&r->last_end, head << 8 | bytes, memory_order_relaxed);
 	for (size_t i = 0; i * 8 < bytes; i++)
@@ -74,18 +70,18 @@ static const char *get_last(struct ring *r, uint64_t head, uint64_t bytes,
 		       : NULL;
 }
 
-static ssize_t ring_put(struct endpoint *l, int lane, const struct iovec *v, int n, struct err *e)
+static ssize_t ring_put(struct endpoint *ep, int lane, struct iovec *v, int n, struct err *e)
 {
 	(void)lane;
 	(void)e;
-	struct ring *r = l->ring.tx;
-	size_t cap = l->ring.bytes;
+	struct ring *r = ep->ring.tx;
+	size_t cap = ep->ring.bytes;
 	uint64_t start = atomic_load_explicit(&r->head, memory_order_relaxed), head = start;
-	if (head - l->ring.tail > cap - PIECE)
-		l->ring.tail = atomic_load(&r->tail);
-	uint64_t room = least(cap - (head - l->ring.tail), PIECE);
+	if (head - ep->ring.tail > cap - PIECE)
+		ep->ring.tail = atomic_load(&r->tail);
+	uint64_t room = min_uint64(cap - (head - ep->ring.tail), PIECE);
 	for (int i = 0; i < n && room; i++) {
-		size_t len = least(v[i].iov_len, room);
+		size_t len = min_uint64(v[i].iov_len, room);
 		copy_in(r, cap, head, v[i].iov_base, len);
 		head += len;
 		room -= len;
@@ -95,24 +91,24 @@ static ssize_t ring_put(struct endpoint *l, int lane, const struct iovec *v, int
 	if (head - start <= RING_LAST)
 		put_last(r, head, v, head - start);
 	atomic_store(&r->head, head);
-	comm_ring_wake_peer(l);
+	comm_ring_wake_peer(ep);
 	return (ssize_t)(head - start);
 }
 
-static ssize_t ring_get(struct endpoint *l, int lane, const struct iovec *v, int n, struct err *e)
+static ssize_t ring_get(struct endpoint *ep, int lane, struct iovec *v, int n, struct err *e)
 {
 	(void)lane;
 	(void)e;
-	struct ring *r = l->ring.rx;
-	size_t cap = l->ring.bytes;
+	struct ring *r = ep->ring.rx;
+	size_t cap = ep->ring.bytes;
 	uint64_t start = atomic_load_explicit(&r->tail, memory_order_relaxed), tail = start;
-	if (tail == l->ring.head)
-		l->ring.head = atomic_load(&r->head);
-	uint64_t here = least(l->ring.head - tail, PIECE), words[RING_LAST / 8];
-	const char *last = here && here <= RING_LAST ? get_last(r, l->ring.head, here, words)
+	if (tail == ep->ring.head)
+		ep->ring.head = atomic_load(&r->head);
+	uint64_t here = min_uint64(ep->ring.head - tail, PIECE), words[RING_LAST / 8];
+	const char *last = here && here <= RING_LAST ? get_last(r, ep->ring.head, here, words)
 						     : NULL;
 	for (int i = 0; i < n && here; i++) {
-		size_t len = least(v[i].iov_len, here);
+		size_t len = min_uint64(v[i].iov_len, here);
 		if (last)
 			memcpy(v[i].iov_base, last + (tail - start), len);
 		else
@@ -123,31 +119,31 @@ static ssize_t ring_get(struct endpoint *l, int lane, const struct iovec *v, int
 	if (tail == start)
 		return 0;
 	atomic_store(&r->tail, tail);
-	comm_ring_wake_peer(l);
+	comm_ring_wake_peer(ep);
 	return (ssize_t)(tail - start);
 }
 
-static bool ring_poll(const struct endpoint *l, int lane, struct pollfd *p)
+static bool ring_poll(const struct endpoint *ep, int lane, struct pollfd *p)
 {
-	(void)l;
+	(void)ep;
 	(void)lane;
 	(void)p;
 	return false;
 }
 
-static void ring_cut(struct endpoint *l)
+static void ring_cut(struct endpoint *ep)
 {
 	/* A sleeper that polls does not watch the segment; it checks when its wake-up pipe is
 	 * signalled. */
-	if (l->ring.wakeup >= 0)
-		comm_wakeup_signal(l->ring.wakeup);
+	if (ep->ring.wakeup >= 0)
+		comm_wakeup_signal(ep->ring.wakeup);
 }
 
-static void ring_close(struct endpoint *l)
+static void ring_close(struct endpoint *ep)
 {
-	ring_cut(l);
-	if (l->ring.wakeup >= 0)
-		close(l->ring.wakeup);
+	ring_cut(ep);
+	if (ep->ring.wakeup >= 0)
+		close(ep->ring.wakeup);
 }
 
 const struct transport_ops comm_ring_transport = { ring_put, ring_get, ring_poll, ring_cut,

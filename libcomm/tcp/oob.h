@@ -64,15 +64,15 @@ struct records;
 
 struct oob *comm_oob_new(struct world *w);
 /* Sends the last note on every connection and closes it. Takes NULL. */
-void comm_oob_free(struct oob *s);
+void comm_oob_free(struct oob *oob);
 /* Takes over an authenticated connection that `rank` made, with its records. */
-void comm_oob_adopt(struct oob *s, int fd, struct records *records, int rank);
+void comm_oob_adopt(struct oob *oob, int fd, struct records *records, int rank);
 /* How many descriptors comm_oob_set_polls sets. */
-int comm_oob_poll_count(const struct oob *s);
-void comm_oob_set_polls(const struct oob *s, struct pollfd *p);
+int comm_oob_poll_count(const struct oob *oob);
+void comm_oob_set_polls(const struct oob *oob, struct pollfd *p);
 /* Makes the requested connections and moves every note that needs no waiting. */
-void comm_oob_progress(struct oob *s);
+void comm_oob_progress(struct oob *oob);
 /* Whether a connection is being made, so that its rank may still receive the last note. */
-bool comm_oob_is_connecting(const struct oob *s);
+bool comm_oob_is_connecting(const struct oob *oob);
 
 #endif

@@ -41,10 +41,10 @@ static int find_wait(struct world *w, uint64_t group)
 static void take_answer(struct world *w, int peer, const struct note *n)
 {
 	pthread_mutex_lock(&w->lock);
-	struct oob_peer *s = &w->oob_peers[peer];
-	if (n->turn - s->answered <= s->asked - s->answered) {
-		s->answered = n->turn;
-		s->waits_for = n->rank >= 0 && n->rank < w->size ? n->rank : -1;
+	struct oob_peer *p = &w->oob_peers[peer];
+	if (n->turn - p->answered <= p->asked - p->answered) {
+		p->answered = n->turn;
+		p->waits_for = n->rank >= 0 && n->rank < w->size ? n->rank : -1;
 	}
 	pthread_cond_broadcast(&w->peers_changed);
 	pthread_mutex_unlock(&w->lock);
@@ -66,19 +66,19 @@ static void take_left(struct world *w, int peer)
 }
 
 /* false: it is not a note of this world. */
-static bool handle_note(struct world *w, struct oob_connection *l)
+static bool handle_note(struct world *w, struct oob_connection *conn)
 {
-	struct note *n = &l->in;
+	struct note *n = &conn->in;
 	if (n->magic != NOTE_MAGIC)
 		return false;
 	switch (n->kind) {
 	case NOTE_ASK:
-		l->answer = true;
-		l->turn = n->turn;
-		l->group = n->group;
+		conn->answer = true;
+		conn->turn = n->turn;
+		conn->group = n->group;
 		return true;
 	case NOTE_ANSWER:
-		take_answer(w, l->peer, n);
+		take_answer(w, conn->peer, n);
 		return true;
 	case NOTE_CAUSE:
 	case NOTE_FAILED:
@@ -87,21 +87,21 @@ static bool handle_note(struct world *w, struct oob_connection *l)
 		n->text[NOTE_TEXT - 1] = '\0';
 		human_plain(n->text); /* it comes from outside and goes into an error */
 		comm_world_record_cause(w, n->rank, n->text);
-		take_cause(w, l->peer, n->kind == NOTE_FAILED);
+		take_cause(w, conn->peer, n->kind == NOTE_FAILED);
 		return true;
 	case NOTE_LEFT:
-		take_left(w, l->peer);
+		take_left(w, conn->peer);
 		return true;
 	}
 	return false;
 }
 
 /* Like recv without waiting, with errno. */
-static ssize_t receive_bytes(struct oob_connection *l, void *to, size_t bytes)
+static ssize_t receive_bytes(struct oob_connection *conn, void *to, size_t bytes)
 {
-	if (!l->records)
-		return recv(l->fd, to, bytes, MSG_DONTWAIT);
-	ssize_t n = comm_records_get(l->records, l->fd, &(struct iovec){ to, bytes }, 1);
+	if (!conn->records)
+		return recv(conn->fd, to, bytes, MSG_DONTWAIT);
+	ssize_t n = comm_records_get(conn->records, conn->fd, &(struct iovec){ to, bytes }, 1);
 	if (n > 0)
 		return n;
 	if (n == RECORDS_END && !errno)
@@ -111,20 +111,21 @@ static ssize_t receive_bytes(struct oob_connection *l, void *to, size_t bytes)
 	return -1;
 }
 
-static ssize_t send_bytes(struct oob_connection *l, void *from, size_t bytes)
+static ssize_t send_bytes(struct oob_connection *conn, void *from, size_t bytes)
 {
-	if (!l->records)
-		return send(l->fd, from, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
-	ssize_t n = comm_records_put(l->records, l->fd, &(struct iovec){ from, bytes }, 1);
+	if (!conn->records)
+		return send(conn->fd, from, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+	ssize_t n = comm_records_put(conn->records, conn->fd, &(struct iovec){ from, bytes }, 1);
 	if (n == 0)
 		errno = EAGAIN;
 	return n > 0 ? n : -1;
 }
 
-int comm_oob_receive_notes(struct world *w, struct oob_connection *l, int *error)
+int comm_oob_receive_notes(struct world *w, struct oob_connection *conn, int *error)
 {
 	for (;;) {
-		ssize_t n = receive_bytes(l, (char *)&l->in + l->got, sizeof l->in - l->got);
+		ssize_t n = receive_bytes(conn, (char *)&conn->in + conn->got,
+					  sizeof conn->in - conn->got);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno == EAGAIN)
@@ -132,68 +133,69 @@ int comm_oob_receive_notes(struct world *w, struct oob_connection *l, int *error
 		*error = n < 0 ? errno : 0;
 		if (n <= 0)
 			return -1;
-		l->got += (size_t)n;
-		if (l->got < sizeof l->in)
+		conn->got += (size_t)n;
+		if (conn->got < sizeof conn->in)
 			continue;
-		l->got = 0;
-		if (!handle_note(w, l))
+		conn->got = 0;
+		if (!handle_note(w, conn))
 			return -1;
 	}
 }
 /* --- Sending ---------------------------------------------------------------------------------- */
 
-static void write_note(struct oob_connection *l, enum note_kind kind)
+static void write_note(struct oob_connection *conn, enum note_kind kind)
 {
-	l->out = (struct note){ .magic = NOTE_MAGIC, .kind = kind, .rank = -1 };
-	l->put = 0;
+	conn->out = (struct note){ .magic = NOTE_MAGIC, .kind = kind, .rank = -1 };
+	conn->put = 0;
 }
 
-static void write_cause(struct oob_connection *l, enum note_kind kind, const struct world *w)
+static void write_cause(struct oob_connection *conn, enum note_kind kind, const struct world *w)
 {
 	_Static_assert(sizeof w->cause == NOTE_TEXT, "all of the words, and no more");
-	write_note(l, kind);
-	l->out.rank = w->cause_rank;
-	memcpy(l->out.text, w->cause, sizeof l->out.text);
+	write_note(conn, kind);
+	conn->out.rank = w->cause_rank;
+	memcpy(conn->out.text, w->cause, sizeof conn->out.text);
 }
 
 /* Chooses the next note; a last note comes before all others. false: there is none. */
-static bool choose_note(struct world *w, struct oob_connection *l)
+static bool choose_note(struct world *w, struct oob_connection *conn)
 {
-	struct oob_peer *side = &w->oob_peers[l->peer];
-	if (l->last)
+	struct oob_peer *side = &w->oob_peers[conn->peer];
+	if (conn->last)
 		return false;
 	if (world_failed(w)) {
-		l->last = true;
-		write_cause(l, NOTE_FAILED, w);
+		conn->last = true;
+		write_cause(conn, NOTE_FAILED, w);
 		return true;
 	}
-	if (l->answer && atomic_load(&w->cause_known)) {
-		l->answer = false;
-		write_cause(l, NOTE_CAUSE, w);
+	if (conn->answer && atomic_load(&w->cause_known)) {
+		conn->answer = false;
+		write_cause(conn, NOTE_CAUSE, w);
 		return true;
 	}
-	if (l->answer) {
-		l->answer = false;
-		write_note(l, NOTE_ANSWER);
-		l->out.turn = l->turn;
-		l->out.rank = find_wait(w, l->group);
+	if (conn->answer) {
+		conn->answer = false;
+		write_note(conn, NOTE_ANSWER);
+		conn->out.turn = conn->turn;
+		conn->out.rank = find_wait(w, conn->group);
 		return true;
 	}
 	pthread_mutex_lock(&w->lock);
 	bool ask = side->sent != side->asked;
 	if (ask) {
-		write_note(l, NOTE_ASK);
-		l->out.turn = side->sent = side->asked;
-		l->out.group = side->group;
+		write_note(conn, NOTE_ASK);
+		conn->out.turn = side->sent = side->asked;
+		conn->out.group = side->group;
 	}
 	pthread_mutex_unlock(&w->lock);
 	return ask;
 }
 
-int comm_oob_send_notes(struct world *w, struct oob_connection *l, int *error)
+int comm_oob_send_notes(struct world *w, struct oob_connection *conn, int *error)
 {
-	while (l->put < sizeof l->out || choose_note(w, l)) {
-		ssize_t n = send_bytes(l, (char *)&l->out + l->put, sizeof l->out - l->put);
+	while (conn->put < sizeof conn->out || choose_note(w, conn)) {
+		ssize_t n = send_bytes(conn, (char *)&conn->out + conn->put,
+				       sizeof conn->out - conn->put);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno == EAGAIN)
@@ -201,18 +203,18 @@ int comm_oob_send_notes(struct world *w, struct oob_connection *l, int *error)
 		*error = errno;
 		if (n < 0)
 			return -1;
-		l->put += (size_t)n;
+		conn->put += (size_t)n;
 	}
 	return 0;
 }
 
-bool comm_oob_is_sending(const struct oob_connection *l)
+bool comm_oob_is_sending(const struct oob_connection *conn)
 {
-	return l->put < sizeof l->out;
+	return conn->put < sizeof conn->out;
 }
 
-void comm_oob_say_goodbye(struct oob_connection *l)
+void comm_oob_say_goodbye(struct oob_connection *conn)
 {
-	if (!comm_oob_is_sending(l))
-		write_note(l, NOTE_LEFT);
+	if (!comm_oob_is_sending(conn))
+		write_note(conn, NOTE_LEFT);
 }

@@ -41,12 +41,12 @@ void comm_oob_announce(struct world *w);
 
 /* Reads and handles all notes that have arrived. 0; -1 with *error (an errno, 0: closed in good
  * order) when the connection has ended. */
-int comm_oob_receive_notes(struct world *w, struct oob_connection *l, int *error);
+int comm_oob_receive_notes(struct world *w, struct oob_connection *conn, int *error);
 /* Sends all notes that are due and that the socket takes. 0; -1 with *error. */
-int comm_oob_send_notes(struct world *w, struct oob_connection *l, int *error);
+int comm_oob_send_notes(struct world *w, struct oob_connection *conn, int *error);
 /* Whether a note is only partly sent. */
-bool comm_oob_is_sending(const struct oob_connection *l);
+bool comm_oob_is_sending(const struct oob_connection *conn);
 /* Makes NOTE_LEFT the next note, unless another one is partly sent. */
-void comm_oob_say_goodbye(struct oob_connection *l);
+void comm_oob_say_goodbye(struct oob_connection *conn);
 
 #endif

@@ -31,14 +31,14 @@ enum answer { ANSWER_NONE, ANSWER_GONE, ANSWER_HERE, ANSWER_WAITS };
 static enum answer ask_rank(struct comm *c, int rank, int64_t until, int *waits_for)
 {
 	struct world *w = c->world;
-	struct oob_peer *s = &w->oob_peers[rank];
+	struct oob_peer *p = &w->oob_peers[rank];
 	uint32_t turn = comm_oob_ask(w, rank, c->id);
 	for (bool time = true; !is_decided(w); time = wait_for_news(w, until)) {
-		if (s->state == OOB_GONE)
+		if (p->state == OOB_GONE)
 			return ANSWER_GONE;
-		if ((int32_t)(s->answered - turn) >= 0) {
-			*waits_for = s->waits_for;
-			return s->waits_for >= 0 ? ANSWER_WAITS : ANSWER_HERE;
+		if ((int32_t)(p->answered - turn) >= 0) {
+			*waits_for = p->waits_for;
+			return p->waits_for >= 0 ? ANSWER_WAITS : ANSWER_HERE;
 		}
 		if (!time)
 			break;

@@ -241,11 +241,12 @@ FORM(grouped)
 	size_t block = t->count * comm_type_size(t->type);
 	for (int r = 0; r < t->n; r++) {
 		size_t at = (size_t)r * block;
-		ops[place_of(t, true, r, t->n)] =
-			(struct comm_p2p){ true, block ? t->in + at : NULL, t->count, t->type, r };
-		ops[place_of(t, false, r, t->n)] = (struct comm_p2p){ false,
-								      block ? t->out + at : NULL,
-								      t->count, t->type, r };
+		ops[place_of(t, true, r, t->n)] = (struct comm_p2p){
+			true, { block ? t->in + at : NULL }, t->count, t->type, r
+		};
+		ops[place_of(t, false, r, t->n)] = (struct comm_p2p){
+			false, { block ? t->out + at : NULL }, t->count, t->type, r
+		};
 	}
 	return EITHER(group, ops, 2 * t->n);
 }
@@ -260,8 +261,8 @@ SHAPE(send_recv)
 FORM(send_recv)
 {
 	int next = (t->rank + 1) % t->n, before = (t->rank + t->n - 1) % t->n;
-	struct comm_p2p both[] = { { true, t->in, t->count, t->type, next },
-				   { false, t->out, t->count, t->type, before } };
+	struct comm_p2p both[] = { { true, { t->in }, t->count, t->type, next },
+				   { false, { t->out }, t->count, t->type, before } };
 	if (t->start || t->n == 1)
 		return EITHER(group, both, 2);
 	if (t->rank == 0 && comm_send(t->c, t->in, t->count, t->type, next, e) < 0)
@@ -294,11 +295,14 @@ FORM(in_order)
 	bool sends_first = t->choice & 1;
 	for (int i = 0; i < MESSAGES; at += message_count(t, i++) * size) {
 		size_t count = message_count(t, i);
-		ops[sends_first ? i : 2 * i] = (struct comm_p2p){ true, count ? t->in + at : NULL,
-								  count, t->type,
-								  (t->rank + 1) % t->n };
+		ops[sends_first ? i : 2 * i] = (struct comm_p2p){
+			true, { count ? t->in + at : NULL }, count, t->type, (t->rank + 1) % t->n
+		};
 		ops[sends_first ? MESSAGES + i : 2 * i + 1] =
-			(struct comm_p2p){ false, count ? t->out + at : NULL, count, t->type,
+			(struct comm_p2p){ false,
+					   { count ? t->out + at : NULL },
+					   count,
+					   t->type,
 					   (t->rank + t->n - 1) % t->n };
 	}
 	return EITHER(group, ops, 2 * MESSAGES);
@@ -371,7 +375,7 @@ static size_t bytes_of(const struct piece *p, int n, size_t size)
 /* Makes a poisoned buffer between guards. */
 static char *box_open(struct cell *t, const struct cell_memory *memory, int which, size_t bytes)
 {
-	char *base = (t->shared[which] ? memory->shared : memory->plain)[which];
+	char *base = (t->shared[which] ? memory->shared : memory->local)[which];
 	base += CELL_GUARD + (t->shifted ? comm_type_size(t->type) : 0);
 	memset(base - CELL_GUARD, POISON, bytes + 2 * CELL_GUARD);
 	t->box[which].base = base;
@@ -440,8 +444,8 @@ const char *cell_text(const struct cell *t, char out[256])
 		 "%s of %zu %s%s%s%s%s, in %s, out %s%s, choice %u, rank %d of %d of group %s (%s)",
 		 t->form->name, t->count, reference_type_name(t->type), reduces ? " " : "",
 		 reduces ? reference_redop_name(t->op) : "", t->in_place ? ", in place" : "",
-		 t->start ? ", started" : "", t->shared[0] ? "shared" : "plain",
-		 t->shared[1] ? "shared" : "plain", t->shifted ? ", shifted" : "", t->choice,
+		 t->start ? ", started" : "", t->shared[0] ? "shared" : "local",
+		 t->shared[1] ? "shared" : "local", t->shifted ? ", shifted" : "", t->choice,
 		 t->rank, t->n, comm_name(t->c), comm_backend(t->c));
 	return out;
 }

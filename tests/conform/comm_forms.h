@@ -51,7 +51,7 @@ extern const int comm_form_count;
 
 /* The buffers of a call: cell_room bytes of each kind for each buffer. */
 struct cell_memory {
-	char *plain[2], *shared[2]; /* in, out; shared is comm_alloc's */
+	char *local[2], *shared[2]; /* in, out; shared is comm_alloc's */
 };
 
 struct cell {

@@ -137,13 +137,13 @@ static int make_room(struct run *run, size_t room)
 	if (room <= run->room)
 		return 0;
 	for (int i = 0; i < 2; i++) {
-		free(run->memory.plain[i]);
+		free(run->memory.local[i]);
 		comm_free(run->c, run->memory.shared[i]);
 		void *shared;
 		RANK_CHECK(comm_alloc(run->c, room, &shared, &e) == 0, "%s", e.text);
 		run->memory.shared[i] = shared;
-		run->memory.plain[i] = malloc(room);
-		RANK_CHECK(run->memory.plain[i], "no memory");
+		run->memory.local[i] = malloc(room);
+		RANK_CHECK(run->memory.local[i], "no memory");
 	}
 	run->room = room;
 	return 0;
@@ -222,7 +222,7 @@ static int conform(struct comm *world, void *arg)
 				return 1;
 		}
 	for (int i = 0; i < 2; i++) {
-		free(run.memory.plain[i]);
+		free(run.memory.local[i]);
 		comm_free(world, run.memory.shared[i]);
 	}
 	return 0;

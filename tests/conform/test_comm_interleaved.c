@@ -75,10 +75,10 @@ static uint32_t mix(uint32_t a, uint32_t b)
 	return x ^ x >> 13;
 }
 
-static uint32_t throw(uint32_t * dice)
+static uint32_t draw_random(uint32_t *random)
 {
-	*dice += 0x9e3779b9u;
-	return mix(*dice, 77);
+	*random += 0x9e3779b9u;
+	return mix(*random, 77);
 }
 
 /* --- One operation --- */
@@ -90,9 +90,9 @@ static size_t some_count(uint32_t x)
 }
 
 /* Chooses the i-th operation of a group. Each rank chooses its own kind of memory. */
-static void choose(struct part *p, int i, uint32_t *dice, struct cell *t)
+static void choose_cell(struct part *p, int i, uint32_t *random, struct cell *t)
 {
-	uint32_t x = mix(p->lead, (uint32_t)i), mine = throw(dice);
+	uint32_t x = mix(p->lead, (uint32_t)i), mine = draw_random(random);
 	*t = (struct cell){
 		.c = p->c,
 		.ref = references[comm_size(p->c)],
@@ -109,14 +109,14 @@ static void choose(struct part *p, int i, uint32_t *dice, struct cell *t)
 	};
 }
 
-static int start_next(struct part *p, uint32_t *dice)
+static int start_next(struct part *p, uint32_t *random)
 {
 	struct err e = ERR_INIT;
 	char text[256];
 	struct slot *s = p->slot;
 	while (s->req)
 		s++;
-	choose(p, p->started, dice, &s->cell);
+	choose_cell(p, p->started, random, &s->cell);
 	cell_prepare(&s->cell, &s->memory);
 	RANK_CHECK(cell_call(&s->cell, &s->req, &e) == 0, "%s: %s", cell_text(&s->cell, text),
 		   e.text);
@@ -127,15 +127,16 @@ static int start_next(struct part *p, uint32_t *dice)
 }
 
 /* Finishes any operation under way, not necessarily the oldest. patient: also if it has to wait. */
-static int finish_one(struct part *p, bool patient, uint32_t *dice)
+static int finish_one(struct part *p, bool patient, uint32_t *random)
 {
 	struct err e = ERR_INIT;
 	char text[256];
-	int i = (int)(throw(dice) % OPEN);
+	int i = (int)(draw_random(random) % OPEN);
 	while (!p->slot[i].req)
 		i = (i + 1) % OPEN;
 	struct slot *s = &p->slot[i];
-	for (uint32_t looks = throw(dice) % 4; !comm_test(s->req) && (looks || !patient); looks--) {
+	for (uint32_t looks = draw_random(random) % 4; !comm_test(s->req) && (looks || !patient);
+	     looks--) {
 		if (!looks)
 			return 0;
 		sched_yield();
@@ -163,8 +164,8 @@ static int part_open(struct part *p, enum parts part, struct comm *world, uint32
 		void *shared;
 		RANK_CHECK(comm_alloc(world, room, &shared, &e) == 0, "%s", e.text);
 		p->slot[i / 2].memory.shared[i % 2] = shared;
-		p->slot[i / 2].memory.plain[i % 2] = malloc(room);
-		RANK_CHECK(p->slot[i / 2].memory.plain[i % 2], "no memory");
+		p->slot[i / 2].memory.local[i % 2] = malloc(room);
+		RANK_CHECK(p->slot[i / 2].memory.local[i % 2], "no memory");
 	}
 	return 0;
 }
@@ -173,7 +174,7 @@ static void part_close(struct part *p)
 {
 	for (int i = 0; p->c && i < 2 * OPEN; i++) {
 		comm_free(p->c, p->slot[i / 2].memory.shared[i % 2]);
-		free(p->slot[i / 2].memory.plain[i % 2]);
+		free(p->slot[i / 2].memory.local[i % 2]);
 	}
 	comm_close(p->c);
 }
@@ -205,15 +206,15 @@ static int open_operations(const struct part *parts)
 /* Suppose that a rank waits for one operation before another rank's thread has started it, while
  * that thread waits for one that this thread has not started. That would be an error of this test.
  * Within a round, nobody therefore waits until all operations are started. */
-static int one_round(struct part *parts, int until, uint32_t *dice)
+static int one_round(struct part *parts, int until, uint32_t *random)
 {
 	int left = 0;
 	for (int i = 0; i < PARTS; i++)
 		left += parts[i].c ? until - parts[i].started : 0;
 	while (left || open_operations(parts)) {
-		struct part *p = &parts[throw(dice) % PARTS];
-		bool start = p->c && p->started < until && throw(dice) % 4;
-		if (start ? start_next(p, dice) : p->open && finish_one(p, !left, dice))
+		struct part *p = &parts[draw_random(random) % PARTS];
+		bool start = p->c && p->started < until && draw_random(random) % 4;
+		if (start ? start_next(p, random) : p->open && finish_one(p, !left, random))
 			return 1;
 		left -= start;
 	}
@@ -223,13 +224,13 @@ static int one_round(struct part *parts, int until, uint32_t *dice)
 /* One thread alternates between the groups. */
 static int one_thread(struct comm *world, void *arg)
 {
-	uint32_t seed = *(const uint32_t *)arg, dice = mix(seed, (uint32_t)comm_rank(world));
+	uint32_t seed = *(const uint32_t *)arg, random = mix(seed, (uint32_t)comm_rank(world));
 	struct part *parts = calloc(PARTS, sizeof *parts);
 	RANK_CHECK(parts, "no memory");
 	if (parts_open(parts, world, seed))
 		return 1;
 	for (int until = OPEN; until <= OPS; until += OPEN)
-		if (one_round(parts, until, &dice))
+		if (one_round(parts, until, &random))
 			return 1;
 	count_and_close(parts);
 	free(parts);
@@ -239,19 +240,19 @@ static int one_thread(struct comm *world, void *arg)
 struct thread {
 	pthread_t id;
 	struct part *part;
-	uint32_t dice;
+	uint32_t random;
 	bool blocking;
 	int rc;
 };
 
 /* Calls a group's operations in order, without starting any. */
-static int call_all(struct part *p, uint32_t *dice)
+static int call_all(struct part *p, uint32_t *random)
 {
 	struct err e = ERR_INIT;
 	char text[256];
 	struct slot *s = p->slot;
 	for (; p->started < OPS; p->started++) {
-		choose(p, p->started, dice, &s->cell);
+		choose_cell(p, p->started, random, &s->cell);
 		s->cell.start = false;
 		cell_prepare(&s->cell, &s->memory);
 		RANK_CHECK(cell_call(&s->cell, NULL, &e) == 0, "%s: %s", cell_text(&s->cell, text),
@@ -263,12 +264,13 @@ static int call_all(struct part *p, uint32_t *dice)
 }
 
 /* Starts a group's operations, several at a time. */
-static int start_all(struct part *p, uint32_t *dice)
+static int start_all(struct part *p, uint32_t *random)
 {
 	int rc = 0;
 	while (rc == 0 && (p->started < OPS || p->open)) {
-		bool start = p->started < OPS && p->open < OPEN && (!p->open || throw(dice) % 2);
-		rc = start ? start_next(p, dice) : finish_one(p, true, dice);
+		bool start = p->started < OPS && p->open < OPEN &&
+			     (!p->open || draw_random(random) % 2);
+		rc = start ? start_next(p, random) : finish_one(p, true, random);
 	}
 	return rc;
 }
@@ -277,7 +279,7 @@ static void *thread_main(void *arg)
 {
 	struct thread *t = arg;
 	if (t->part->c)
-		t->rc = (t->blocking ? call_all : start_all)(t->part, &t->dice);
+		t->rc = (t->blocking ? call_all : start_all)(t->part, &t->random);
 	return NULL;
 }
 
@@ -291,10 +293,11 @@ static int many_threads(struct comm *world, void *arg)
 	if (parts_open(parts, world, seed))
 		return 1;
 	for (int i = 0; i < PARTS; i++) {
-		threads[i] = (struct thread){ .part = &parts[i],
-					      .blocking = mix(seed, (uint32_t)i) & 1,
-					      .dice = mix(seed,
-							  (uint32_t)(100 * comm_rank(world) + i)) };
+		threads[i] = (struct thread){
+			.part = &parts[i],
+			.blocking = mix(seed, (uint32_t)i) & 1,
+			.random = mix(seed, (uint32_t)(100 * comm_rank(world) + i))
+		};
 		RANK_CHECK(!pthread_create(&threads[i].id, NULL, thread_main, &threads[i]),
 			   "no thread");
 	}

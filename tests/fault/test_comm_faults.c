@@ -38,11 +38,12 @@ struct trial {             /* shared by the test and its ranks */
 	int victim, before; /* operations that the victim ends before its fault */
 	int64_t delay_ns;   /* and the time that it spends in the next one */
 	size_t count;
-	uint32_t dice;
+	uint32_t random;
 	struct ranks first, second; /* the first world, and the survivors' world */
 	_Atomic int64_t fault_ns;
 	_Atomic int64_t late_ns[RANKS], reopen_ns[RANKS];
 	_Atomic int named, timed_out, aborted, over;
+	atomic_bool failed; /* a rank failed a check */
 };
 
 static struct reference *references[RANKS + 1];
@@ -61,7 +62,7 @@ struct belongings {
 	int descriptors, threads, mappings; /* mappings: shared ones */
 };
 
-static int entries(const char *path)
+static int count_entries(const char *path)
 {
 	int n = 0;
 	DIR *d = opendir(path);
@@ -86,8 +87,8 @@ static int shared_mappings(void)
 
 static struct belongings take_stock(void)
 {
-	return (struct belongings){ entries("/proc/self/fd"), entries("/proc/self/task"),
-				    shared_mappings() };
+	return (struct belongings){ count_entries("/proc/self/fd"),
+				    count_entries("/proc/self/task"), shared_mappings() };
 }
 
 /* A joined thread may still be listed for a moment. */
@@ -115,7 +116,7 @@ struct striker {
 	pthread_t id;
 };
 
-static void *strike(void *arg)
+static void *carry_out_fault(void *arg)
 {
 	struct striker *s = arg;
 	int64_t until = clock_ns() + s->t->delay_ns;
@@ -135,11 +136,12 @@ static int meet_fault(struct striker *s)
 	struct trial *t = s->t;
 	if (t->fault == LEAVES || t->fault == CALLS_NOTHING) {
 		atomic_store(&t->fault_ns, clock_ns());
-		while (t->fault == CALLS_NOTHING && atomic_load(&t->over) < RANKS - 1)
+		while (t->fault == CALLS_NOTHING && atomic_load(&t->over) < RANKS - 1 &&
+		       !atomic_load(&t->failed))
 			usleep(1000);
 		return 1;
 	}
-	pthread_create(&s->id, NULL, strike, s);
+	pthread_create(&s->id, NULL, carry_out_fault, s);
 	return 0;
 }
 
@@ -150,8 +152,8 @@ static int memory_open(struct comm *world, struct cell_memory *m, struct err *e)
 	size_t room = cell_room(&comm_forms[2], RANKS, LARGEST / RANKS, 8);
 	for (int i = 0; i < 2; i++) {
 		void *shared;
-		m->plain[i] = malloc(room);
-		if (!m->plain[i] || comm_alloc(world, room, &shared, e) < 0)
+		m->local[i] = malloc(room);
+		if (!m->local[i] || comm_alloc(world, room, &shared, e) < 0)
 			return -1;
 		m->shared[i] = shared;
 	}
@@ -161,7 +163,7 @@ static int memory_open(struct comm *world, struct cell_memory *m, struct err *e)
 static void memory_close(struct cell_memory *m) /* the shared memory goes with the world */
 {
 	for (int i = 0; i < 2; i++)
-		free(m->plain[i]);
+		free(m->local[i]);
 }
 
 static int split_once(struct comm *world, struct err *e)
@@ -176,13 +178,13 @@ static int split_once(struct comm *world, struct err *e)
 }
 
 /* Runs the i-th operation. 0: done; -1: failed as it may; 1: wrong. */
-static int operate(struct comm *world, const struct trial *t, int i,
-		   const struct cell_memory *memory, struct err *e)
+static int run_operation(struct comm *world, const struct trial *t, int i,
+			 const struct cell_memory *memory, struct err *e)
 {
 	struct comm_request *req = NULL;
 	if (t->form == SPLITS)
 		return split_once(world, e);
-	uint32_t x = mix(t->dice, (uint32_t)i), mine = mix(x, (uint32_t)comm_rank(world));
+	uint32_t x = mix(t->random, (uint32_t)i), mine = mix(x, (uint32_t)comm_rank(world));
 	const struct form *form = &comm_forms[t->form];
 	struct cell cell = {
 		.c = world,
@@ -204,7 +206,7 @@ static int operate(struct comm *world, const struct trial *t, int i,
 }
 
 /* The name of the form's operation in errors. */
-static const char *word_of(int form)
+static const char *operation_name(int form)
 {
 	static const char *const cause[] = { "all_reduce", "reduce_scatter", "reduce",
 					     "broadcast",  "all_gather",     "gather",
@@ -227,8 +229,8 @@ static int check_error(struct comm *world, struct trial *t, const struct err *e)
 		   "%s: %s", err_word(e->code), e->text);
 	/* The rank may have learned of an abort between two operations. */
 	bool within = t->fault != ABORTS;
-	RANK_CHECK(!within || strstr(e->text, word_of(t->form)), "the operation is not named: %s",
-		   e->text);
+	RANK_CHECK(!within || strstr(e->text, operation_name(t->form)),
+		   "the operation is not named: %s", e->text);
 	RANK_CHECK(!within || (strstr(e->text, "of group ") &&
 			       (t->form == SPLITS || strstr(e->text, " number "))),
 		   "the operation's group and number are not named: %s", e->text);
@@ -252,7 +254,7 @@ static int until_the_fault(struct comm *world, struct trial *t)
 	for (int i = 0; rc == 0 && !gone; i++) {
 		gone = victim && i == t->before && meet_fault(&striker);
 		if (!gone)
-			rc = operate(world, t, i, &memory, &e);
+			rc = run_operation(world, t, i, &memory, &e);
 	}
 	if (striker.id)
 		pthread_join(striker.id, NULL);
@@ -299,7 +301,7 @@ static void start_a_thread(void)
 		usleep(100);
 }
 
-static int live(struct trial *t, int rank)
+static int run_rank(struct trial *t, int rank)
 {
 	struct comm *world;
 	struct err e = ERR_INIT;
@@ -313,13 +315,25 @@ static int live(struct trial *t, int rank)
 	if (rc || compare_stock(stock, "after the world"))
 		return 1;
 	/* A rank that leaves stays alive: the others must rely on its message, not on its death. */
-	while (rank == t->victim && atomic_load(&t->over) < RANKS)
+	while (rank == t->victim && atomic_load(&t->over) < RANKS && !atomic_load(&t->failed))
 		usleep(1000);
 	if (rank == t->victim)
 		return 0;
 	if (start_again(t, rank))
 		return 1;
 	return compare_stock(stock, "after the survivors' world");
+}
+
+/* A rank that fails a check ends the waits of the other ranks. */
+static int run_and_report(struct trial *t, int rank)
+{
+	int rc = run_rank(t, rank);
+	if (rc) {
+		atomic_store(&t->failed, true);
+		ranks_fail(t->first.board, rank);
+		ranks_fail(t->second.board, rank - (rank > t->victim));
+	}
+	return rc;
 }
 
 /* --- A trial --- */
@@ -335,8 +349,8 @@ static uint32_t seed(void)
 	return s ? (uint32_t)strtoul(s, NULL, 0) : 1;
 }
 
-static void choose(struct trial *t, int backend, int form, enum fault fault, uint32_t number,
-		   double timeout_s)
+static void choose_trial(struct trial *t, int backend, int form, enum fault fault, uint32_t number,
+			 double timeout_s)
 {
 	static const size_t counts[] = { 5, 3001, 40009, LARGEST };
 	uint32_t x = mix(seed(), number);
@@ -346,7 +360,7 @@ static void choose(struct trial *t, int backend, int form, enum fault fault, uin
 		.fault = fault,
 		.victim = (int)(x % RANKS),
 		.before = (int)(x / 8 % 6),
-		.dice = x,
+		.random = x,
 		/* up to 4 ms, of all magnitudes */
 		.delay_ns = (int64_t)(mix(x, 3) % (1u << (mix(x, 4) % 22))),
 		.count = counts[x / 64 % COUNT(counts)],
@@ -372,7 +386,7 @@ static void run_trial(struct trial *t)
 	for (int i = 0; i < RANKS; i++) {
 		pid[i] = fork();
 		if (pid[i] == 0)
-			_exit(live(t, i));
+			_exit(run_and_report(t, i));
 	}
 	for (int i = 0; i < RANKS; i++)
 		if (i != t->victim)
@@ -386,10 +400,10 @@ static void run_trial(struct trial *t)
 	munmap(t->second.board, sizeof *t->second.board);
 	if (bad)
 		fail_msg("%s over %s, fault %d of rank %d after %d operations and %lld ns, %zu "
-			 "elements, dice %u",
+			 "elements, random number %u",
 			 t->form == SPLITS ? "split" : comm_forms[t->form].name,
 			 backend_names[t->backend], t->fault, t->victim, t->before,
-			 (long long)t->delay_ns, t->count, t->dice);
+			 (long long)t->delay_ns, t->count, t->random);
 }
 
 static struct trial *trial_new(void)
@@ -435,7 +449,7 @@ static void a_killed_rank_ends_every_operation(void **state)
 	for (int round = 0; round < rounds; round++)
 		for (int form = SPLITS; form < comm_form_count; form++)
 			for (int b = 0; b < BACKENDS; b++, kills++) {
-				choose(t, b, form, KILLED, (uint32_t)kills, LONG_S);
+				choose_trial(t, b, form, KILLED, (uint32_t)kills, LONG_S);
 				run_trial(t);
 				/* On one host, every rank knows the victim. Otherwise, a rank may
 				 * only know who gave up because of it. */
@@ -466,7 +480,8 @@ static void each_form(enum fault fault, double timeout_s, int by,
 {
 	struct trial *t = trial_new();
 	for (int form = SPLITS, b = 0; form < comm_form_count; form += by, b = (b + 1) % BACKENDS) {
-		choose(t, b, form, fault, 1000u * (uint32_t)fault + (uint32_t)form, timeout_s);
+		choose_trial(t, b, form, fault, 1000u * (uint32_t)fault + (uint32_t)form,
+			     timeout_s);
 		run_trial(t);
 		check(t, b);
 	}

@@ -1,4 +1,4 @@
-/* Checks what must hold for any machine that a reader accepted, and that JSON preserves it. */
+/* topo — checks what must hold for every machine that a reader accepts, and that JSON keeps it. */
 #ifndef MUSTER_TESTS_FUZZ_TOPO_H
 #define MUSTER_TESTS_FUZZ_TOPO_H
 

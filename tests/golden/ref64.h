@@ -1,5 +1,5 @@
 /*
- * ref64: a textbook Transformer in float64, forward only. The engine's loss must equal its loss,
+ * ref64 — a textbook Transformer in float64, forward only. The engine's loss must equal its loss,
  * and every gradient must equal its finite differences.
  *
  * The code shares nothing with the engine: no ops, no views, no fused products, no online softmax.

@@ -40,8 +40,8 @@ struct mirror {
 static void *on_device(const struct mirror *m, const char *p)
 {
 	for (int b = 0; p && b < 2; b++)
-		if (p >= m->memory.plain[b] && p <= m->memory.plain[b] + m->room)
-			return m->device[b] + (p - m->memory.plain[b]);
+		if (p >= m->memory.local[b] && p <= m->memory.local[b] + m->room)
+			return m->device[b] + (p - m->memory.local[b]);
 	return NULL;
 }
 
@@ -122,8 +122,8 @@ static int open_mirror(struct mirror *m, struct comm *c)
 		m->room = room > m->room ? room : m->room;
 	}
 	for (int b = 0; b < 2; b++) {
-		m->memory.plain[b] = calloc(1, m->room);
-		RANK_CHECK(m->memory.plain[b] &&
+		m->memory.local[b] = calloc(1, m->room);
+		RANK_CHECK(m->memory.local[b] &&
 				   cudaMalloc((void **)&m->device[b], m->room) == cudaSuccess,
 			   "no memory");
 	}

@@ -18,7 +18,7 @@
 #include <string.h>
 
 /* Runs a program. `said` gets the lines that are no "ok", for the failure's message. */
-static int run(const char *program, char *said, size_t size)
+static int run_program(const char *program, char *said, size_t size)
 {
 	char command[512], line[600];
 	snprintf(command, sizeof command, "MUSTER_EMULATE_GUARD=1 '%s'/%s 2>&1", DOUBLES, program);
@@ -35,7 +35,7 @@ static int run(const char *program, char *said, size_t size)
 static void agrees_with_the_specification(void **state)
 {
 	char said[8000];
-	if (run(*state, said, sizeof said))
+	if (run_program(*state, said, sizeof said))
 		fail_msg("%s:\n%s", (const char *)*state, said);
 }
 

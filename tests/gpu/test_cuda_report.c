@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* Runs a command: `said` gets its output. Returns its exit status. */
-static int run(char *said, size_t size, const char *format, ...)
+static int run_command(char *said, size_t size, const char *format, ...)
 {
 	char command[1024];
 	va_list ap;
@@ -33,10 +33,11 @@ static void a_step_is_measured(void **state)
 {
 	char said[8000];
 	(void)state;
-	if (run(said, sizeof said,
-		"'%s/bench' --toy 'gemm 64 0.01' 'copy 100000' 'open gpt2-50257' 'turn 2' 'open "
-		"llama-1b' 'turn 1' close 2>&1",
-		DOUBLES))
+	if (run_command(said, sizeof said,
+			"'%s/bench' --toy 'gemm 64 0.01' 'copy 100000' 'open gpt2-50257' 'turn 2' "
+			"'open "
+			"llama-1b' 'turn 1' close 2>&1",
+			DOUBLES))
 		fail_msg("bench:\n%s", said);
 	assert_non_null(strstr(said, "\"peak_bytes\""));
 	assert_null(strstr(said, "error"));
@@ -46,11 +47,11 @@ static void wrong_commands_are_answered_with_an_error(void **state)
 {
 	char said[8000];
 	(void)state;
-	assert_int_not_equal(
-		run(said, sizeof said,
-		    "'%s/bench' --toy turn 'open gpt3' 'open gpt2-50257 parallel.tp=no' jump 2>&1",
-		    DOUBLES),
-		0);
+	assert_int_not_equal(run_command(said, sizeof said,
+					 "'%s/bench' --toy turn 'open gpt3' 'open gpt2-50257 "
+					 "parallel.tp=no' jump 2>&1",
+					 DOUBLES),
+			     0);
 	int errors = 0;
 	for (const char *at = said; (at = strstr(at, "{\"error\": ")); at++)
 		errors++;
@@ -64,12 +65,13 @@ static void a_report_has_all_its_tables(void **state)
 					     "| adamw |" };
 	static char said[100000];
 	(void)state;
-	if (run(said, sizeof said,
-		"d=$(mktemp -d) && PYTHONPATH= python3 -S '%s/tests/gpu/report' $d --toy "
-		"--programs '%s' --parts step,kernels 2>&1 && "
-		"cat $d/report.md && python3 -m json.tool $d/report.json >/dev/null; rc=$?; rm -rf "
-		"$d; exit $rc",
-		SOURCES, DOUBLES))
+	if (run_command(said, sizeof said,
+			"d=$(mktemp -d) && PYTHONPATH= python3 -S '%s/tests/gpu/report' $d --toy "
+			"--programs '%s' --parts step,kernels 2>&1 && "
+			"cat $d/report.md && python3 -m json.tool $d/report.json >/dev/null; "
+			"rc=$?; rm -rf "
+			"$d; exit $rc",
+			SOURCES, DOUBLES))
 		fail_msg("report:\n%s", said);
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
 		if (!strstr(said, parts[i]))
@@ -80,7 +82,7 @@ static void without_a_gpu_each_part_is_skipped_by_name(void **state)
 {
 	char said[8000];
 	(void)state;
-	int rc = run(
+	int rc = run_command(
 		said, sizeof said,
 		"d=$(mktemp -d); printf '#!/bin/sh\\nexit 9\\n' >$d/nvidia-smi; chmod +x "
 		"$d/nvidia-smi; "

@@ -1,5 +1,5 @@
 /*
- * How long a test waits before it takes something for stuck.
+ * patience — how long a test waits before it considers something stuck.
  *
  * Nothing that works comes near to it: under a sanitizer, on two cores that other tests use too,
  * code runs fifty times slower than alone, and a limit close to the usual duration fails good code.

@@ -1,5 +1,5 @@
-/* Where a test makes its files: a folder of its own under TMPDIR, which tests/run finds empty
- * afterwards or complains of. */
+/* tmpdir — each test creates its files in a folder of its own under TMPDIR. tests/run reports files
+ * that remain there. */
 #ifndef MUSTER_TESTS_UNIT_TMPDIR_H
 #define MUSTER_TESTS_UNIT_TMPDIR_H
 

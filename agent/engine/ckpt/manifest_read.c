@@ -1,6 +1,6 @@
 #include "agent/engine/ckpt/manifest.h"
 #include "agent/engine/ckpt/storage.h"
-#include "base/fields.h"
+#include "base/json_member.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -64,7 +64,7 @@ static int read_data(json_t *root, struct ckpt_data *d, struct err *e)
 		return malformed(e, "data is not {path, validation, samples}");
 	strcpy(d->path, path);
 	d->validation = json_number_value(share);
-	return fields_get_int(v, "samples", 1, INT64_MAX, &d->samples, e);
+	return json_member_int64(v, "samples", 1, INT64_MAX, &d->samples, e);
 }
 
 /* Names and words have the same letters, because messages contain them without quoting. */
@@ -103,16 +103,16 @@ static int read_state(json_t *root, struct manifest *m, struct err *e)
 	const char *format = json_string_value(json_object_get(root, "format"));
 	if (!format || strcmp(format, "muster-checkpoint"))
 		return malformed(e, "format is not \"muster-checkpoint\"");
-	if (fields_get_int(root, "version", 1, INT64_MAX, &version, e))
+	if (json_member_int64(root, "version", 1, INT64_MAX, &version, e))
 		return -1;
 	if (version != VERSION)
 		return err_set(e, ERR_UNSUPPORTED,
 			       "version %" PRId64 " of the format, this muster reads %d", version,
 			       VERSION);
-	if (fields_get_int(root, "step", 0, INT64_MAX, &s.step, e) ||
-	    fields_get_int(root, "samples", 0, INT64_MAX, &s.samples, e) ||
-	    fields_get_int(root, "total_steps", 0, INT64_MAX, &s.total_steps, e) ||
-	    fields_get_int(root, "generation", 0, INT64_MAX, &generation, e) ||
+	if (json_member_int64(root, "step", 0, INT64_MAX, &s.step, e) ||
+	    json_member_int64(root, "samples", 0, INT64_MAX, &s.samples, e) ||
+	    json_member_int64(root, "total_steps", 0, INT64_MAX, &s.total_steps, e) ||
+	    json_member_int64(root, "generation", 0, INT64_MAX, &generation, e) ||
 	    get_seed(root, &s.seed, e) || read_data(root, &s.data, e) || read_options(root, &s, e))
 		return -1;
 	json_t *model = json_object_get(root, "model"), *layout = json_object_get(root, "layout");
@@ -129,8 +129,8 @@ static int read_file(json_t *v, struct manifest *m, struct err *e)
 	if (!name || strlen(name) >= sizeof f.name)
 		return malformed(e, "a file has no name or too long a one");
 	strcpy(f.name, name);
-	if (fields_get_int(v, "size", 0, INT64_MAX, &f.size, e) ||
-	    fields_get_int(v, "header", 0, INT64_MAX, &f.header, e) ||
+	if (json_member_int64(v, "size", 0, INT64_MAX, &f.size, e) ||
+	    json_member_int64(v, "header", 0, INT64_MAX, &f.header, e) ||
 	    get_digest(json_object_get(v, "digest"), &f.digest, e))
 		return err_prefix(e, "file %s", f.name);
 	return ckpt_manifest_add_file(m, &f, e);
@@ -143,7 +143,7 @@ static int read_carried_file(json_t *v, struct manifest *m, struct err *e)
 	if (!name || strlen(name) >= sizeof f.name)
 		return malformed(e, "a carried file has no name or too long a one");
 	strcpy(f.name, name);
-	if (fields_get_int(v, "size", 0, INT64_MAX, &f.size, e) ||
+	if (json_member_int64(v, "size", 0, INT64_MAX, &f.size, e) ||
 	    get_digest(json_object_get(v, "digest"), &f.digest, e))
 		return err_prefix(e, "file %s", f.name);
 	return ckpt_manifest_add_attached(m, &f, e);

@@ -1,7 +1,6 @@
 /* Parses the lines of a ledger. The bytes are not trusted. */
 #include "agent/engine/data/ledger.h"
-
-#include "base/fields.h"
+#include "base/json_member.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +16,8 @@ static int check_source(const json_t *s, struct err *e)
 	if (!json_is_string(json_object_get(s, "path")) || !json_is_number(weight) ||
 	    !(json_number_value(weight) > 0))
 		return err_set(e, ERR_CORRUPT, "a source without path or weight");
-	return fields_get_int(s, "tokens", 0, INT64_MAX, &tokens, e) ||
-			       fields_get_int(s, "samples", 1, INT64_MAX, &samples, e)
+	return json_member_int64(s, "tokens", 0, INT64_MAX, &tokens, e) ||
+			       json_member_int64(s, "samples", 1, INT64_MAX, &samples, e)
 		       ? -1
 		       : 0;
 }
@@ -37,7 +36,7 @@ static int check_order(const json_t *o, struct err *e)
 	for (size_t i = 0; i < n; i++)
 		if (check_source(json_array_get(sources, i), e))
 			return -1;
-	return fields_get_int(o, "seq", 1, INT32_MAX, &seq, e);
+	return json_member_int64(o, "seq", 1, INT32_MAX, &seq, e);
 }
 
 int data_ledger_sources(const json_t *order, struct blend_source *list, int64_t *tokens,
@@ -48,7 +47,7 @@ int data_ledger_sources(const json_t *order, struct blend_source *list, int64_t 
 	for (int i = 0; i < n; i++) {
 		const json_t *s = json_array_get(sources, (size_t)i);
 		list[i] = (struct blend_source){
-			.path = json_string_value(json_object_get(s, "path")),
+			.path = (char *)json_string_value(json_object_get(s, "path")),
 			.weight = json_number_value(json_object_get(s, "weight")),
 		};
 		if (tokens)
@@ -62,8 +61,9 @@ int data_ledger_sources(const json_t *order, struct blend_source *list, int64_t 
 static int get_start(const json_t *o, struct ledger_line *l, struct err *e)
 {
 	json_t *order = json_object_get(o, "order"), *layout = json_object_get(o, "layout");
-	if (fields_get_int(o, "step", 0, step_most, &l->step, e) ||
-	    fields_get_int(o, "samples", 0, INT64_MAX / 4, &l->samples, e) || check_order(order, e))
+	if (json_member_int64(o, "step", 0, step_most, &l->step, e) ||
+	    json_member_int64(o, "samples", 0, INT64_MAX / 4, &l->samples, e) ||
+	    check_order(order, e))
 		return -1;
 	if (!json_is_object(layout))
 		return err_set(e, ERR_CORRUPT, "\"layout\" is no object");
@@ -91,10 +91,10 @@ static int get_steps(const json_t *o, struct ledger_line *l, struct err *e)
 {
 	const json_t *replicas = json_object_get(o, "replicas");
 	size_t n = json_array_size(replicas);
-	if (fields_get_int(o, "from", 0, step_most, &l->from, e) ||
-	    fields_get_int(o, "to", l->from + 1, step_most, &l->to, e) ||
-	    fields_get_int(o, "first", 0, INT64_MAX / 4, &l->first, e) ||
-	    fields_get_int(o, "global", 1, GLOBAL_MOST, &l->global, e))
+	if (json_member_int64(o, "from", 0, step_most, &l->from, e) ||
+	    json_member_int64(o, "to", l->from + 1, step_most, &l->to, e) ||
+	    json_member_int64(o, "first", 0, INT64_MAX / 4, &l->first, e) ||
+	    json_member_int64(o, "global", 1, GLOBAL_MOST, &l->global, e))
 		return -1;
 	if (l->to - l->from > INT64_MAX / 4 / l->global)
 		return err_set(e, ERR_CORRUPT, "more samples than there can be");
@@ -122,7 +122,7 @@ int data_ledger_parse(const char *text, size_t size, struct ledger_line *out, st
 	else if (!event || (strcmp(event, "start") && strcmp(event, "steps")))
 		rc = err_set(e, ERR_CORRUPT, "\"event\" is neither start nor steps");
 	else
-		rc = fields_get_int(o, "generation", 0, UINT32_MAX, &l.generation, e) ||
+		rc = json_member_int64(o, "generation", 0, UINT32_MAX, &l.generation, e) ||
 		     (strcmp(event, "start") ? get_steps(o, &l, e) : get_start(o, &l, e));
 	json_decref(o);
 	if (rc) {

@@ -3,7 +3,7 @@
 #include "agent/engine/hf/balance.h"
 #include "agent/engine/hf/family.h"
 #include "agent/engine/hf/rope.h"
-#include "base/fields.h"
+#include "base/json_member.h"
 #include "plan/spec/job/keys.h"
 #include "plan/spec/model/model.h"
 
@@ -87,7 +87,7 @@ static int read_key(struct config_reader *r, const char *theirs, const json_t *v
 		    const char *absent)
 {
 	char text[80];
-	if (!fields_given(v)) {
+	if (!json_member_given(v)) {
 		if (!absent)
 			return err_set(r->e, ERR_CORRUPT,
 				       "%s: %s is missing, which a %s model needs; use the "
@@ -132,7 +132,7 @@ static int check_fixed_keys(struct config_reader *r)
 	for (const struct hf_fixed_key *m = hf_fixed_keys; m->families; m++) {
 		const json_t *v = json_object_get(r->root, m->theirs);
 		char word[80];
-		bool right = !fields_given(v) || !(m->families & 1 << r->family);
+		bool right = !json_member_given(v) || !(m->families & 1 << r->family);
 		for (int j = 0; m->words[j] && !right; j++)
 			right = !strcmp(word_of(v, word), m->words[j]);
 		if (!right)
@@ -215,7 +215,7 @@ static int read_rope(struct config_reader *r)
 static int64_t whole_of(const struct config_reader *r, const char *theirs, int64_t absent)
 {
 	const json_t *v = json_object_get(r->root, theirs);
-	return fields_given(v) ? json_integer_value(v) : absent;
+	return json_member_given(v) ? json_integer_value(v) : absent;
 }
 
 /* Runs after the rows of the table. The rows refuse values of the wrong type, and parse_section

@@ -1,6 +1,6 @@
 #include "agent/engine/hf/rope.h"
 
-#include "base/fields.h"
+#include "base/json_member.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -46,7 +46,7 @@ static const char *word_as(const json_t *v, const char *quote, char out[64])
 		snprintf(out, 64, "%.17g", json_number_value(v));
 	else
 		snprintf(out, 64, "%s",
-			 !fields_given(v)     ? "null"
+			 !json_member_given(v)     ? "null"
 			 : json_is_boolean(v) ? "a boolean"
 			 : json_is_array(v)   ? "a list"
 					      : "an object");
@@ -97,7 +97,7 @@ static int check_places(const struct source *s, int key, const json_t *inside, c
 	const char *theirs = hf_rope_keys[key].theirs;
 	bool theta = key == HF_ROPE_THETA;
 	char a[64], b[64];
-	if (!inside || !fields_given(beside) ||
+	if (!inside || !json_member_given(beside) ||
 	    (json_is_number(inside) && json_is_number(beside) &&
 	     json_number_value(inside) == json_number_value(beside)))
 		return 0;
@@ -151,7 +151,7 @@ static int check_whole_heads(const struct source *s, const json_t *object, const
 {
 	const json_t *v = json_object_get(object, "partial_rotary_factor");
 	char word[64];
-	if (!fields_given(v) || (json_is_number(v) && json_number_value(v) == 1))
+	if (!json_member_given(v) || (json_is_number(v) && json_number_value(v) == 1))
 		return 0;
 	return err_set(s->e, ERR_UNSUPPORTED,
 		       "%s: %s%spartial_rotary_factor is %s; muster rotates whole heads, and would "
@@ -207,7 +207,7 @@ static int find_rope_object(struct source *s, const char *where)
 	char word[64];
 	s->where = where;
 	s->rope = NULL;
-	if (fields_given(v) && !json_is_object(v))
+	if (json_member_given(v) && !json_is_object(v))
 		return err_set(s->e, ERR_CORRUPT, "%s: %s is %s, not an object", s->name, where,
 			       word_of(v, word));
 	if (json_object_size(v))

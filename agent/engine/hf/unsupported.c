@@ -1,7 +1,7 @@
 #include "agent/engine/hf/unsupported.h"
 
 #include "agent/engine/ckpt/manifest.h"
-#include "base/fields.h"
+#include "base/json_member.h"
 #include "base/run_paths.h"
 
 #include <dirent.h>
@@ -155,7 +155,7 @@ static int check_quantized(const json_t *root, const char *name, struct err *e)
 {
 	const json_t *q = json_object_get(root, "quantization_config");
 	const char *method = word_of(json_object_get(q, "quant_method"));
-	if (!fields_given(q))
+	if (!json_member_given(q))
 		return 0;
 	return err_set(e, ERR_UNSUPPORTED,
 		       "%s: quantization_config: its weights are quantized (%.40s); take the model "

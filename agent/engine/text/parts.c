@@ -1,6 +1,6 @@
 #include "agent/engine/text/parts.h"
 
-#include "base/fields.h"
+#include "base/json_member.h"
 
 #include <string.h>
 
@@ -49,7 +49,7 @@ static int parse_sequence(struct tokenizer *t, const json_t *o, const char *list
 int text_part_each(struct tokenizer *t, const json_t *o, const char *list, const char *what,
 		   part_reader *one, struct err *e)
 {
-	return fields_given(o) ? parse_sequence(t, o, list, what, one, 0, e) : 0;
+	return json_member_given(o) ? parse_sequence(t, o, list, what, one, 0, e) : 0;
 }
 
 /* --- normalizer --- */

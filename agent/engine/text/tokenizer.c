@@ -1,6 +1,6 @@
 #include "agent/engine/text/parts.h"
 
-#include "base/fields.h"
+#include "base/json_member.h"
 #include "base/file.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ static int check_root(const json_t *root, struct err *e)
 	static const char *const absent[] = { "truncation", "padding" };
 	for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
 		const json_t *o = json_object_get(root, absent[i]);
-		if (fields_given(o))
+		if (json_member_given(o))
 			return err_set(e, ERR_UNSUPPORTED, "%s: is not supported; set it to null",
 				       absent[i]);
 	}

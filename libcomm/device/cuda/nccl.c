@@ -205,13 +205,23 @@ static size_t count_of(const struct queued_op *j, const size_t *counts, int rank
 	return counts ? counts[rank] : j->op->count;
 }
 
-/* The address where a rank's block begins. */
-static char *block_of(const struct queued_op *j, const void *base, const size_t *counts, int rank)
+/* The offset in bytes at which a rank's block begins. */
+static size_t block_offset(const struct queued_op *j, const size_t *counts, int rank)
 {
 	size_t at = 0;
 	for (int r = 0; r < rank; r++)
 		at += count_of(j, counts, r);
-	return (char *)(uintptr_t)base + at * comm_type_size(j->op->type);
+	return at * comm_type_size(j->op->type);
+}
+
+static const char *in_block(const struct queued_op *j, int rank)
+{
+	return (const char *)j->op->in + block_offset(j, j->op->counts, rank);
+}
+
+static char *out_block(const struct queued_op *j, const size_t *counts, int rank)
+{
+	return (char *)j->op->out + block_offset(j, counts, rank);
 }
 
 static void queue_send(struct queued_op *j, const void *data, size_t count, enum comm_type type,
@@ -256,7 +266,7 @@ static void all_gather(struct queued_op *j)
 					      j->dc->comm, j->stream));
 	for (int r = 0; op->counts && r < j->ranks; r++)
 		if (op->counts[r])
-			note_result(j, nccl.Broadcast(op->in, block_of(j, op->out, op->counts, r),
+			note_result(j, nccl.Broadcast(op->in, out_block(j, op->counts, r),
 						      op->counts[r], types[op->type], r,
 						      j->dc->comm, j->stream));
 }
@@ -269,43 +279,41 @@ static void reduce_scatter(struct queued_op *j)
 						  redops[op->redop], j->dc->comm, j->stream));
 	for (int r = 0; op->counts && r < j->ranks; r++)
 		if (op->counts[r])
-			note_result(j, nccl.Reduce(block_of(j, op->in, op->counts, r), op->out,
-						   op->counts[r], types[op->type],
-						   redops[op->redop], r, j->dc->comm, j->stream));
+			note_result(j, nccl.Reduce(in_block(j, r), op->out, op->counts[r],
+						   types[op->type], redops[op->redop], r,
+						   j->dc->comm, j->stream));
 }
 
 static void all_to_all(struct queued_op *j)
 {
 	const struct op *op = j->op;
 	for (int r = 0; r < j->ranks; r++) {
-		queue_send(j, block_of(j, op->in, op->counts, r), count_of(j, op->counts, r),
+		queue_send(j, in_block(j, r), count_of(j, op->counts, r), op->type, r);
+		queue_recv(j, out_block(j, op->out_counts, r), count_of(j, op->out_counts, r),
 			   op->type, r);
-		queue_recv(j, block_of(j, op->out, op->out_counts, r),
-			   count_of(j, op->out_counts, r), op->type, r);
 	}
 }
 
 /* A block that is in place already stays there. */
-static void gather(struct queued_op *j)
+static void queue_gather(struct queued_op *j)
 {
 	const struct op *op = j->op;
-	bool here = j->rank == op->root && op->in == block_of(j, op->out, op->counts, j->rank);
+	bool here = j->rank == op->root && op->in == out_block(j, op->counts, j->rank);
 	if (!here)
 		queue_send(j, op->in, count_of(j, op->counts, j->rank), op->type, op->root);
 	for (int r = 0; j->rank == op->root && r < j->ranks; r++)
 		if (r != j->rank || !here)
-			queue_recv(j, block_of(j, op->out, op->counts, r),
-				   count_of(j, op->counts, r), op->type, r);
+			queue_recv(j, out_block(j, op->counts, r), count_of(j, op->counts, r),
+				   op->type, r);
 }
 
-static void scatter(struct queued_op *j)
+static void queue_scatter(struct queued_op *j)
 {
 	const struct op *op = j->op;
-	bool here = j->rank == op->root && op->out == block_of(j, op->in, op->counts, j->rank);
+	bool here = j->rank == op->root && op->out == in_block(j, j->rank);
 	for (int r = 0; j->rank == op->root && r < j->ranks; r++)
 		if (r != j->rank || !here)
-			queue_send(j, block_of(j, op->in, op->counts, r),
-				   count_of(j, op->counts, r), op->type, r);
+			queue_send(j, in_block(j, r), count_of(j, op->counts, r), op->type, r);
 	if (!here)
 		queue_recv(j, op->out, count_of(j, op->counts, j->rank), op->type, op->root);
 }
@@ -321,7 +329,7 @@ static void messages(struct queued_op *j)
 	for (int i = 0; i < j->op->n; i++) {
 		const struct comm_p2p *p = &j->op->p2p[i];
 		if (p->send)
-			queue_send(j, p->data, p->count, p->type, p->peer);
+			queue_send(j, p->source, p->count, p->type, p->peer);
 		else
 			queue_recv(j, p->data, p->count, p->type, p->peer);
 	}
@@ -334,8 +342,8 @@ static void (*const jobs[OP_KIND_COUNT])(struct queued_op *) = {
 	[OP_ALL_GATHER] = all_gather,
 	[OP_REDUCE_SCATTER] = reduce_scatter,
 	[OP_ALL_TO_ALL] = all_to_all,
-	[OP_GATHER] = gather,
-	[OP_SCATTER] = scatter,
+	[OP_GATHER] = queue_gather,
+	[OP_SCATTER] = queue_scatter,
 	[OP_BARRIER] = barrier,
 	[OP_P2P] = messages,
 };

@@ -1,5 +1,5 @@
 /*
- * ckpt_fixture: a small model in any layout, for the tests of checkpoints.
+ * ckpt_fixture — a small model in any layout, for the tests of checkpoints.
  *
  * Each element's value is a function of tensor, step and place, so that any box of any tensor can
  * be produced and checked by itself.

@@ -1,4 +1,5 @@
-/* A rank that saves. A test can make its system calls fail, write short, or end the process. */
+/* ckpt_saver — a rank that saves. A test can make its system calls fail, write short, or end the
+ * process. */
 #ifndef MUSTER_TESTS_UNIT_AGENT_CKPT_SAVER_H
 #define MUSTER_TESTS_UNIT_AGENT_CKPT_SAVER_H
 

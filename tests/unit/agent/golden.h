@@ -1,4 +1,5 @@
-/* golden: reads the files that tests/golden/make_golden.py wrote. An invalid file ends the test. */
+/* golden — reads the files that tests/golden/make_golden.py wrote. An invalid file
+ * ends the test. */
 #ifndef MUSTER_TESTS_UNIT_AGENT_GOLDEN_H
 #define MUSTER_TESTS_UNIT_AGENT_GOLDEN_H
 

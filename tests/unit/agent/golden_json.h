@@ -1,5 +1,5 @@
-/* Reads a file of tests/golden as JSON, for tests that compare muster with it. Tests run in the
- * top folder of the sources. */
+/* golden_json — reads a file of tests/golden as JSON, for tests that compare muster with it. Tests
+ * run in the top folder of the sources. */
 #ifndef MUSTER_TESTS_UNIT_AGENT_GOLDEN_JSON_H
 #define MUSTER_TESTS_UNIT_AGENT_GOLDEN_JSON_H
 

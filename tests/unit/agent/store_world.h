@@ -1,5 +1,5 @@
 /*
- * store_world: ranks that train a model which consists only of sums, for the tests of the store.
+ * store_world — ranks that train a model which consists only of sums, for the tests of the store.
  *
  * Every element of the model has an initial value and, for each micro-batch and replica, a
  * gradient. These are whole numbers that depend on the parameter's name and the element's global

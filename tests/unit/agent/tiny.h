@@ -1,4 +1,4 @@
-/* tiny: models and batches small enough for tests that check every number. */
+/* tiny — models and batches small enough for tests that check every number. */
 #ifndef MUSTER_TESTS_UNIT_AGENT_TINY_H
 #define MUSTER_TESTS_UNIT_AGENT_TINY_H
 

@@ -1,4 +1,5 @@
-/* trainee: one rank of a job on a tiny model, with engine, optimizer, and the batches of tiny.h. */
+/* trainee — one rank of a job on a tiny model, with engine, optimizer and the batches
+ * of tiny.h. */
 #ifndef MUSTER_TESTS_UNIT_AGENT_TRAINEE_H
 #define MUSTER_TESTS_UNIT_AGENT_TRAINEE_H
 

@@ -1,5 +1,5 @@
 /*
- * world: a job of several ranks inside one test. The ranks are forked processes that find each
+ * world — a job of several ranks inside one test. The ranks are forked processes that find each
  * other through shared memory, so no launcher and no network is needed.
  */
 #ifndef MUSTER_TESTS_UNIT_AGENT_WORLD_H

@@ -58,7 +58,7 @@ static struct side side_of(enum auth_side which)
 	return s;
 }
 
-static int work(struct side *s, struct err *e)
+static int run_handshake(struct side *s, struct err *e)
 {
 	struct vouch v;
 	struct err why = ERR_INIT;
@@ -77,7 +77,7 @@ static int carry(struct side *from, struct side *to, size_t piece, struct err *e
 	struct buf *b = channel_out(from->channel);
 	while (b->len) {
 		size_t n = b->len < piece ? b->len : piece;
-		if (channel_feed(to->channel, b->data, n, e) || work(to, e))
+		if (channel_feed(to->channel, b->data, n, e) || run_handshake(to, e))
 			return -1;
 		buf_drop(b, n);
 	}
@@ -116,7 +116,7 @@ static void say(struct side *s, int step)
 	json_decref(body);
 }
 
-static void hears(struct side *s, int step)
+static void receive_step(struct side *s, int step)
 {
 	struct msg m;
 	assert_int_equal(channel_next(s->channel, &m, NULL), 1);
@@ -134,11 +134,11 @@ static void both_users_are_the_same_and_the_channel_is_ready(void **state)
 		say(&p.supervisor, 2);
 		assert_int_equal(meet(&p, pieces[i], NULL), 0);
 		assert_true(channel_ready(p.agent.channel) && channel_ready(p.supervisor.channel));
-		hears(&p.supervisor, 1);
-		hears(&p.agent, 2);
+		receive_step(&p.supervisor, 1);
+		receive_step(&p.agent, 2);
 		say(&p.agent, 3);
 		assert_int_equal(carry(&p.agent, &p.supervisor, pieces[i], NULL), 0);
-		hears(&p.supervisor, 3);
+		receive_step(&p.supervisor, 3);
 		pair_close(&p);
 	}
 }

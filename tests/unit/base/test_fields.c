@@ -143,46 +143,6 @@ static void the_keys_of_metrics_are_those_of_the_wire(void **state)
 	json_decref(o);
 }
 
-static void an_integer_is_read_if_it_is_within_its_limits(void **state)
-{
-	static const struct {
-		const char *key;
-		int64_t least, most;
-		const char *cause; /* NULL: it is read */
-	} cases[] = {
-		{ "n", 0, INT64_MAX, NULL },
-		{ "n", 7, 7, NULL },
-		{ "n", 8, INT64_MAX, "\"n\" is 7; it must be at least 8" },
-		{ "n", 0, 6, "\"n\" is 7; it must be from 0 to 6" },
-		{ "x", 0, 9, "\"x\" is missing or is not an integer" },
-		{ "none", 0, 9, "\"none\" is missing or is not an integer" },
-	};
-	json_t *o = json_pack("{s:i, s:f}", "n", 7, "x", 1.5);
-	(void)state;
-	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		struct err e = ERR_INIT;
-		int64_t n = -1;
-		int rc = fields_get_int(o, cases[i].key, cases[i].least, cases[i].most, &n, &e);
-		assert_int_equal(rc, cases[i].cause ? -1 : 0);
-		assert_int_equal(n, cases[i].cause ? -1 : 7);
-		if (cases[i].cause) {
-			assert_int_equal(e.code, ERR_CORRUPT);
-			assert_string_equal(e.text, cases[i].cause);
-		}
-	}
-	json_decref(o);
-}
-
-static void a_null_is_not_given(void **state)
-{
-	json_t *o = json_pack("{s:n, s:b}", "null", "flag", 0);
-	(void)state;
-	assert_false(fields_given(NULL));
-	assert_false(fields_given(json_object_get(o, "null")));
-	assert_true(fields_given(json_object_get(o, "flag")));
-	json_decref(o);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -191,8 +151,6 @@ int main(void)
 		cmocka_unit_test(a_wrong_field_is_named_and_the_others_are_read),
 		cmocka_unit_test(a_missing_field_is_named),
 		cmocka_unit_test(a_line_that_is_not_utf8_is_still_sent),
-		cmocka_unit_test(an_integer_is_read_if_it_is_within_its_limits),
-		cmocka_unit_test(a_null_is_not_given),
 		cmocka_unit_test(the_keys_of_metrics_are_those_of_the_wire),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

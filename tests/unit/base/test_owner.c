@@ -39,15 +39,15 @@ static int listen_on(int family, bool mapped, union address *at)
 		return -1;
 	}
 	if (mapped) { /* the address that its callers use */
-		struct sockaddr_in plain = { .sin_family = AF_INET,
-					     .sin_port = at->v6.sin6_port,
-					     .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-		at->v4 = plain;
+		struct sockaddr_in ipv4 = { .sin_family = AF_INET,
+					    .sin_port = at->v6.sin6_port,
+					    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+		at->v4 = ipv4;
 	}
 	return fd;
 }
 
-static int call(const union address *to)
+static int connect_to(const union address *to)
 {
 	int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_int_equal(connect(fd, &to->any,
@@ -62,7 +62,7 @@ static enum owner owner_of_our_own(int family, bool mapped)
 	int listener = listen_on(family, mapped, &at);
 	if (listener < 0)
 		skip(); /* this host has no IPv6 */
-	int mine = call(&at), fd = accept(listener, NULL, NULL);
+	int mine = connect_to(&at), fd = accept(listener, NULL, NULL);
 	enum owner who = owner_of_peer(fd);
 	close(fd);
 	close(mine);
@@ -106,7 +106,7 @@ static void another_users_is_not(void **state)
 		close(held[1]);
 		if (setresuid(NOBODY, NOBODY, NOBODY))
 			_exit(1);
-		call(&at);
+		connect_to(&at);
 		_exit(read(held[0], &byte, 1) == 0 ? 0 : 1);
 	}
 	int fd = accept(listener, NULL, NULL);
@@ -127,7 +127,7 @@ static void one_that_has_closed_its_end_is_nobodys(void **state)
 	if (!owner_known_for_tcp())
 		skip();
 	int listener = listen_on(AF_INET, false, &at);
-	close(call(&at));
+	close(connect_to(&at));
 	int fd = accept(listener, NULL, NULL);
 	assert_int_equal(owner_of_peer(fd), OWNER_OTHER);
 	close(fd);

@@ -35,12 +35,12 @@ static int policy_after(int numa)
 static void memory_of_a_domain_is_preferred(void **state)
 {
 	(void)state;
-	int plain = policy_after(-1), first = policy_after(0);
-	if (plain >= UNSUPPORTED || first == UNSUPPORTED) {
+	int unpinned = policy_after(-1), first = policy_after(0);
+	if (unpinned >= UNSUPPORTED || first == UNSUPPORTED) {
 		print_message("this kernel lets nobody choose\n");
 		skip();
 	}
-	assert_int_equal(plain, MPOL_DEFAULT);
+	assert_int_equal(unpinned, MPOL_DEFAULT);
 	assert_int_equal(first, MPOL_PREFERRED);
 }
 

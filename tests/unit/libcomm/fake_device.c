@@ -74,7 +74,7 @@ static struct span {
 static bool one_device;
 static enum fake_fault fault;
 static int misuse, things;
-static uint32_t dice = 12345;
+static uint32_t random_state = 12345;
 
 static void wrong(const char *fmt, ...)
 {
@@ -89,8 +89,8 @@ static void wrong(const char *fmt, ...)
 
 static uint32_t roll(uint32_t sides)
 {
-	dice = dice * 1664525u + 1013904223u;
-	return (dice >> 8) % sides;
+	random_state = random_state * 1664525u + 1013904223u;
+	return (random_state >> 8) % sides;
 }
 
 /* --- Memory --- */
@@ -165,7 +165,7 @@ static void give_out(struct device_comm *dc, const struct action *a)
 }
 
 /* Returns whether the operation is done. */
-static bool operate(struct action *a)
+static bool perform_action(struct action *a)
 {
 	struct device_comm *dc = a->dc;
 	struct area *area = dc->area;
@@ -211,7 +211,7 @@ static bool act(struct stream *s)
 {
 	struct action *a = s->head;
 	if (!a || (a->kind == WAIT && a->event->done < a->ticket) ||
-	    (a->kind == OPERATION && !operate(a)))
+	    (a->kind == OPERATION && !perform_action(a)))
 		return false;
 	if (a->kind == COPY)
 		memcpy(a->to, a->from, a->bytes);

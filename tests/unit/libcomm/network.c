@@ -87,7 +87,7 @@ close_network:
 	return -1;
 }
 
-static void end(pid_t pid)
+static void end_process(pid_t pid)
 {
 	if (pid <= 0)
 		return;
@@ -98,8 +98,8 @@ static void end(pid_t pid)
 void network_close(struct network *net)
 {
 	for (int k = 0; k < net->n; k++)
-		end(net->host[k]);
-	end(net->bridge);
+		end_process(net->host[k]);
+	end_process(net->bridge);
 }
 
 int network_enter(const struct network *net, int host)

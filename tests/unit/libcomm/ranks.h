@@ -2,12 +2,13 @@
  * ranks — several processes that open one world, for tests.
  *
  * ranks_start forks them. Each opens the world over a board in shared memory, runs the test's
- * function, closes the world and exits with the function's result. A rank cannot hang the test: an
- * alarm ends it.
+ * function, closes the world and exits with the function's result. A rank cannot hang the test: a
+ * fence fails if another rank has failed or does not arrive, and an alarm ends the process.
  */
 #ifndef MUSTER_TESTS_RANKS_H
 #define MUSTER_TESTS_RANKS_H
 
+#include "base/clock.h"
 #include "libcomm/comm.h"
 #include "tests/unit/patience.h"
 
@@ -23,7 +24,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 80 };
+enum {
+	RANKS_MAX = 80,
+	RANKS_FENCE_S = 180, /* ranks that work arrive at a fence within a small part of this */
+};
 
 struct ranks {
 	int n;
@@ -45,6 +49,8 @@ struct ranks {
 
 struct board { /* the bootstrap */
 	_Atomic uint32_t arrived, passed;
+	_Atomic uint32_t fences[RANKS_MAX]; /* at which each rank has arrived */
+	_Atomic int failed;                 /* a rank that failed, counted from 1; 0: none */
 	char value[RANKS_MAX][1024];
 };
 
@@ -69,18 +75,44 @@ static inline int ranks_put(void *arg, const char *key, const char *value, struc
 	return 0;
 }
 
+/* A rank that failed calls this, so that no other rank waits for it at a fence. */
+static inline void ranks_fail(struct board *board, int rank)
+{
+	int none = 0;
+	atomic_compare_exchange_strong(&board->failed, &none, rank + 1);
+	syscall(SYS_futex, &board->passed, FUTEX_WAKE, RANKS_MAX, NULL, NULL, 0);
+}
+
+/* The first rank that has not arrived at the fence. */
+static inline int ranks_missing(const struct ranks *r, uint32_t fence)
+{
+	int rank = 0;
+	while (rank < r->n - 1 && atomic_load(&r->board->fences[rank]) >= fence)
+		rank++;
+	return rank;
+}
+
 static inline int ranks_fence(void *arg, struct err *e)
 {
 	struct ranks_boot *b = arg;
 	struct board *board = b->r->board;
-	(void)e;
-	b->fences++;
+	const struct timespec second = { .tv_sec = 1 };
+	int64_t begin = clock_ns();
+	atomic_store(&board->fences[b->rank], ++b->fences);
 	if (atomic_fetch_add(&board->arrived, 1) + 1 == b->fences * (uint32_t)b->r->n) {
 		atomic_store(&board->passed, b->fences);
 		syscall(SYS_futex, &board->passed, FUTEX_WAKE, RANKS_MAX, NULL, NULL, 0);
 	}
-	while (atomic_load(&board->passed) < b->fences)
-		syscall(SYS_futex, &board->passed, FUTEX_WAIT, b->fences - 1, NULL, NULL, 0);
+	while (atomic_load(&board->passed) < b->fences) {
+		int failed = atomic_load(&board->failed);
+		if (failed)
+			return err_set(e, ERR_PEER, "rank %d failed before fence %u", failed - 1,
+				       b->fences);
+		if (clock_ns() - begin > RANKS_FENCE_S * INT64_C(1000000000))
+			return err_set(e, ERR_TIMEOUT, "rank %d did not reach fence %u within %d s",
+				       ranks_missing(b->r, b->fences), b->fences, RANKS_FENCE_S);
+		syscall(SYS_futex, &board->passed, FUTEX_WAIT, b->fences - 1, &second, NULL, 0);
+	}
 	return 0;
 }
 
@@ -118,10 +150,12 @@ static inline int ranks_child(struct ranks *r, int rank)
 	alarm(PATIENCE_S);
 	if (r->enter && r->enter(r, rank) < 0) {
 		fprintf(stderr, "rank %d cannot enter its host\n", rank);
+		ranks_fail(r->board, rank);
 		return 101;
 	}
 	if (ranks_open(r, rank, &world, &e) < 0) {
 		fprintf(stderr, "rank %d: %s\n", rank, e.text);
+		ranks_fail(r->board, rank);
 		return 100;
 	}
 	int rc = r->fn(world, r->arg);

@@ -43,16 +43,16 @@ static int begin(struct run_state *s, int g)
 	int n = comm_size(c), me = comm_rank(c);
 	struct op_state *o = &s->op[g][i];
 	struct err e = ERR_INIT;
-	uint32_t dice = mix((uint32_t)g, (uint32_t)i); /* the same on every rank */
-	o->kind = (int)(dice % 4);
-	o->count = dice >> 8 & 3 ? (dice >> 12) % 300 : (dice >> 12) % LARGEST;
+	uint32_t random = mix((uint32_t)g, (uint32_t)i); /* the same on every rank */
+	o->kind = (int)(random % 4);
+	o->count = random >> 8 & 3 ? (random >> 12) % 300 : (random >> 12) % LARGEST;
 	o->in = calloc(o->count * (size_t)n + 1, sizeof *o->in);
 	o->out = calloc(o->count * (size_t)n + 1, sizeof *o->out);
 	RANK_CHECK(o->in && o->out, "no memory");
 	for (size_t k = 0; k < o->count * (size_t)n; k++)
 		o->in[k] = value(me, g, i) + (int64_t)k;
-	struct comm_p2p ring[] = { { false, o->out, o->count, COMM_I64, (me + n - 1) % n },
-				   { true, o->in, o->count, COMM_I64, (me + 1) % n } };
+	struct comm_p2p ring[] = { { false, { o->out }, o->count, COMM_I64, (me + n - 1) % n },
+				   { true, { o->in }, o->count, COMM_I64, (me + 1) % n } };
 	int rc = o->kind == 0   ? comm_all_reduce_start(c, o->in, o->out, o->count, COMM_I64,
 							COMM_SUM, &o->req, &e)
 		 : o->kind == 1 ? comm_reduce_scatter_start(c, o->in, o->out, o->count, COMM_I64,
@@ -104,8 +104,8 @@ static int some_turns(struct run_state *s, uint32_t me, int until, const int *co
 	int left = 0;
 	for (int g = 0; g < GROUPS; g++)
 		left += s->group[g] ? OPEN : 0;
-	for (uint32_t dice = me; left; dice++) {
-		int g = (int)(mix(dice, (uint32_t)until) % GROUPS);
+	for (uint32_t random = me; left; random++) {
+		int g = (int)(mix(random, (uint32_t)until) % GROUPS);
 		if (!s->group[g] || count[g] == until)
 			continue;
 		if (turn(s, g))
@@ -193,7 +193,7 @@ static int leave_one_open(struct comm *world, void *arg)
 	struct err e = ERR_INIT;
 	struct comm_request *req;
 	static int word;
-	struct comm_p2p never = { false, &word, 1, COMM_I32, 1 - comm_rank(world) };
+	struct comm_p2p never = { false, { &word }, 1, COMM_I32, 1 - comm_rank(world) };
 	(void)arg;
 	RANK_CHECK(comm_group_start(world, &never, 1, &req, &e) == 0, "%s", e.text);
 	return 0;

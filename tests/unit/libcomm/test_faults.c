@@ -59,9 +59,10 @@ static int one_turn(struct comm *w, int op, float *a, float *b, struct err *e)
 	case 5:
 		return comm_broadcast(w, a, VECTOR, COMM_F32, 1, e);
 	}
-	struct comm_p2p ring[] = { { true, a, VECTOR, COMM_F32, (comm_rank(w) + 1) % comm_size(w) },
-				   { false, b, VECTOR, COMM_F32,
-				     (comm_rank(w) + comm_size(w) - 1) % comm_size(w) } };
+	struct comm_p2p ring[] = {
+		{ true, { a }, VECTOR, COMM_F32, (comm_rank(w) + 1) % comm_size(w) },
+		{ false, { b }, VECTOR, COMM_F32, (comm_rank(w) + comm_size(w) - 1) % comm_size(w) }
+	};
 	return comm_group(w, ring, 2, e);
 }
 
@@ -246,7 +247,7 @@ static int blocked_until_aborted(struct comm *w, void *arg)
 	int word = 0, sum;
 	RANK_CHECK(comm_split(w, 0, 0, "g", &g, &e) == 0, "%s", e.text);
 	int next = (comm_rank(w) + 1) % comm_size(w);
-	struct comm_p2p never = { false, &word, 1, COMM_I32, next };
+	struct comm_p2p never = { false, { &word }, 1, COMM_I32, next };
 	RANK_CHECK(comm_group_start(g, &never, 1, &req, &e) == 0, "%s", e.text);
 	pthread_t t;
 	pthread_create(&t, NULL, abort_it, g);

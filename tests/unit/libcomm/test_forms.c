@@ -25,7 +25,7 @@ static int without_buffers(struct comm *w, void *arg)
 	int me = comm_rank(w);
 	float v[8] = { 0 }, out[8];
 	const size_t counts[] = { 2, 2 }, own[] = { me == 0 ? 4 : 0, me == 0 ? 0 : 4 };
-	struct comm_p2p nothing = { true, NULL, 1, COMM_F32, 1 - me };
+	struct comm_p2p nothing = { true, { NULL }, 1, COMM_F32, 1 - me };
 	struct comm_request *r;
 	(void)arg;
 	REFUSED(comm_all_reduce(w, NULL, out, 1, COMM_F32, COMM_SUM, &e));
@@ -145,10 +145,10 @@ static int to_oneself(struct comm *w, void *arg)
 {
 	int me = comm_rank(w);
 	int32_t v[8] = { 1, 2, 3, 4 }, u[8] = { 0 };
-	struct comm_p2p both[] = { { true, v, 2, COMM_I32, me },
-				   { false, u, 2, COMM_I32, me },
-				   { false, u + 2, 1, COMM_I32, me },
-				   { true, v + 2, 4, COMM_U8, me } };
+	struct comm_p2p both[] = { { true, { v }, 2, COMM_I32, me },
+				   { false, { u }, 2, COMM_I32, me },
+				   { false, { u + 2 }, 1, COMM_I32, me },
+				   { true, { v + 2 }, 4, COMM_U8, me } };
 	(void)arg;
 	REFUSED(comm_send(w, v, 1, COMM_I32, me, &e));
 	REFUSED(comm_recv(w, u, 1, COMM_I32, me, &e));
@@ -180,7 +180,7 @@ static int leave_requests(struct comm *w, void *arg)
 	struct comm *g;
 	struct comm_request *r[3];
 	static int32_t a, b, c;
-	struct comm_p2p never = { false, &b, 1, COMM_I32, 1 - comm_rank(w) };
+	struct comm_p2p never = { false, { &b }, 1, COMM_I32, 1 - comm_rank(w) };
 	(void)arg;
 	TAKEN(comm_split(w, 0, 0, "part", &g, &e));
 	TAKEN(comm_all_reduce_start(g, &a, &a, 1, COMM_I32, COMM_SUM, &r[0], &e));

@@ -81,9 +81,9 @@ static struct pipe_lane {
 	size_t head, tail;
 } pipes[LANES];
 
-static ssize_t pipe_put(struct endpoint *l, int lane, const struct iovec *v, int n, struct err *e)
+static ssize_t pipe_put(struct endpoint *ep, int lane, struct iovec *v, int n, struct err *e)
 {
-	(void)l;
+	(void)ep;
 	(void)e;
 	struct pipe_lane *p = &pipes[lane];
 	size_t room = chance(ROOM - (p->head - p->tail) + 1), put = 0;
@@ -93,9 +93,9 @@ static ssize_t pipe_put(struct endpoint *l, int lane, const struct iovec *v, int
 	return (ssize_t)put;
 }
 
-static ssize_t pipe_get(struct endpoint *l, int lane, const struct iovec *v, int n, struct err *e)
+static ssize_t pipe_get(struct endpoint *ep, int lane, struct iovec *v, int n, struct err *e)
 {
-	(void)l;
+	(void)ep;
 	(void)e;
 	struct pipe_lane *p = &pipes[lane];
 	size_t here = chance(p->head - p->tail + 1), got = 0;

@@ -65,8 +65,8 @@ static int pass_on(struct comm *w, int32_t *a, int32_t *b)
 {
 	struct err e = ERR_INIT;
 	int me = comm_rank(w), n = comm_size(w), left = (me + n - 1) % n;
-	struct comm_p2p ring[] = { { true, a, COUNT, COMM_I32, (me + 1) % n },
-				   { false, b, COUNT, COMM_I32, left } };
+	struct comm_p2p ring[] = { { true, { a }, COUNT, COMM_I32, (me + 1) % n },
+				   { false, { b }, COUNT, COMM_I32, left } };
 	for (int i = 0; i < COUNT; i++)
 		a[i] = me * 7 + i;
 	RANK_CHECK(comm_group(w, ring, 2, &e) == 0, "%s", e.text);

@@ -203,7 +203,7 @@ static int forbid_in_one(const struct ranks *r, int rank)
 
 /* Every operation that readers implement, in private memory or in windows; the results are
  * known. */
-static int operate(struct comm *w, int32_t *in, int32_t *out, size_t n)
+static int run_operations(struct comm *w, int32_t *in, int32_t *out, size_t n)
 {
 	struct err e = ERR_INIT;
 	int size = comm_size(w), me = comm_rank(w);
@@ -260,11 +260,13 @@ static int operate_everywhere(struct comm *w, void *arg)
 		int32_t *c = (int32_t *)(void *)in2, *d = (int32_t *)(void *)out2;
 		/* Some ranks' memory is shared and some is not. One private buffer decides. */
 		bool mine = comm_rank(w) % 2;
-		RANK_CHECK(operate(w, a, b, counts[i]) == 0, "in windows, %zu", counts[i]);
-		RANK_CHECK(operate(w, c, d, counts[i]) == 0, "in private memory, %zu", counts[i]);
-		RANK_CHECK(operate(w, mine ? a : c, mine ? b : d, counts[i]) == 0, "mixed, %zu",
+		RANK_CHECK(run_operations(w, a, b, counts[i]) == 0, "in windows, %zu", counts[i]);
+		RANK_CHECK(run_operations(w, c, d, counts[i]) == 0, "in private memory, %zu",
 			   counts[i]);
-		RANK_CHECK(operate(w, a, b, counts[i]) == 0, "in windows again, %zu", counts[i]);
+		RANK_CHECK(run_operations(w, mine ? a : c, mine ? b : d, counts[i]) == 0,
+			   "mixed, %zu", counts[i]);
+		RANK_CHECK(run_operations(w, a, b, counts[i]) == 0, "in windows again, %zu",
+			   counts[i]);
 		free(in2);
 		free(out2);
 	}

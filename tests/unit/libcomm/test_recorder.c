@@ -2,6 +2,7 @@
  * behind. */
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/run_paths.h"
 #include "libcomm/flight/diagnose.h"
 #include "tests/unit/libcomm/ranks.h"
 #include "tests/unit/tmpdir.h"
@@ -61,9 +62,9 @@ static void messages_are_counted_by_peer(void **state)
 {
 	static struct record out[RECORDER_OPS];
 	float data[4];
-	struct comm_p2p list[] = { { true, data, 4, COMM_F32, 1 },
-				   { false, data, 2, COMM_F32, 1 },
-				   { true, data, 1, COMM_F32, 1 } };
+	struct comm_p2p list[] = { { true, { data }, 4, COMM_F32, 1 },
+				   { false, { data }, 2, COMM_F32, 1 },
+				   { true, { data }, 1, COMM_F32, 1 } };
 	struct op op = { .kind = OP_P2P, .p2p = list, .n = 3 };
 	struct recorder *r;
 	(void)state;
@@ -145,7 +146,7 @@ static void reading_meets_no_half_written_operation(void **state)
 static void what_is_lost_has_begun(void **state)
 {
 	float data[4];
-	struct comm_p2p one = { true, data, 4, COMM_F32, 1 };
+	struct comm_p2p one = { true, { data }, 4, COMM_F32, 1 };
 	struct op op = { .kind = OP_P2P, .p2p = &one, .n = 1 };
 	struct recorder *r;
 	uint32_t collectives, messages;
@@ -162,16 +163,16 @@ static void what_is_lost_has_begun(void **state)
 
 /* --- Dumps of a world --- */
 
-static void path_of(int rank, char out[300])
+static void recorder_path(int rank, char out[RUN_PATH])
 {
-	snprintf(out, 300, "%s/comm-%d.json", dir, rank);
+	run_path_recorder(out, dir, rank);
 }
 
 static int read_dump(struct trace *t, int rank, struct err *e)
 {
-	char path[300];
+	char path[RUN_PATH];
 	struct buf text = BUF_INIT;
-	path_of(rank, path);
+	recorder_path(rank, path);
 	int rc = file_slurp(path, TRACE_FILE, &text, e);
 	if (rc == 0)
 		rc = comm_trace_add(t, text.data, text.len, path, e);
@@ -183,8 +184,8 @@ static void *dump_on(void *arg)
 {
 	struct comm *w = arg;
 	struct err e = ERR_INIT;
-	char path[300];
-	path_of(comm_rank(w), path);
+	char path[RUN_PATH];
+	recorder_path(comm_rank(w), path);
 	for (int i = 0; i < 50; i++)
 		if (comm_dump(w, path, &e))
 			return strdup(e.text);
@@ -209,8 +210,8 @@ static int busy(struct comm *w, void *arg)
 						    &why));
 		for (int i = 0; i < 40; i++)
 			TAKEN(comm_wait(req[i], &why));
-		struct comm_p2p ring[] = { { true, v, 8, COMM_I64, 1 - comm_rank(g) },
-					   { false, v + 8, 8, COMM_I64, 1 - comm_rank(g) } };
+		struct comm_p2p ring[] = { { true, { v }, 8, COMM_I64, 1 - comm_rank(g) },
+					   { false, { v + 8 }, 8, COMM_I64, 1 - comm_rank(g) } };
 		TAKEN(comm_group(g, ring, 2, &why));
 		TAKEN(comm_barrier(w, &why));
 		if (round < 11)
@@ -348,7 +349,7 @@ static int one_missing(struct comm *w, void *arg)
 {
 	atomic_int *given_up = arg;
 	float v[16] = { 0 };
-	char path[300];
+	char path[RUN_PATH];
 	struct err e = ERR_INIT;
 	TAKEN(comm_barrier(w, &why));
 	TAKEN(comm_all_reduce(w, v, v, 16, COMM_F32, COMM_SUM, &why));
@@ -359,7 +360,7 @@ static int one_missing(struct comm *w, void *arg)
 	}
 	while (atomic_load(given_up) < comm_size(w) - 1)
 		usleep(1000);
-	path_of(1, path);
+	recorder_path(1, path);
 	TAKEN(comm_dump(w, path, &why));
 	return 0;
 }
@@ -440,11 +441,11 @@ static void dumps_are_private_and_leave_nothing_half(void **state)
 	struct ranks r = {
 		.n = 2, .timeout_s = PATIENT_WAIT_S, .fn = other_op_of_two, .dump_dir = dir
 	};
-	char path[300], command[300], left[8] = "";
+	char path[RUN_PATH], command[300], left[8] = "";
 	struct stat st;
 	(void)state;
 	assert_int_equal(ranks_run(&r), 0);
-	path_of(0, path);
+	recorder_path(0, path);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
 	snprintf(command, sizeof command, "ls %s | grep -vc '^comm-[0-9]*\\.json$'", dir);

@@ -66,13 +66,13 @@ static void pair_close(struct pair *p)
 	}
 }
 
-static ssize_t put(struct pair *p, const void *data, size_t n)
+static ssize_t put_bytes(struct pair *p, const void *data, size_t n)
 {
 	return comm_records_put(p->end[0], p->fd[0], &(struct iovec){ (void *)(uintptr_t)data, n },
 				1);
 }
 
-static ssize_t get(struct pair *p, void *data, size_t n)
+static ssize_t get_bytes(struct pair *p, void *data, size_t n)
 {
 	return comm_records_get(p->end[1], p->fd[1], &(struct iovec){ data, n }, 1);
 }
@@ -80,7 +80,7 @@ static ssize_t get(struct pair *p, void *data, size_t n)
 /* Writes a record of these bytes as it is on the wire. */
 static size_t wire(struct pair *p, const void *data, size_t n, unsigned char *out)
 {
-	assert_int_equal(put(p, data, n), n);
+	assert_int_equal(put_bytes(p, data, n), n);
 	ssize_t got = recv(p->fd[1], out, HEAD + n + 1, MSG_DONTWAIT);
 	assert_int_equal(got, HEAD + n);
 	return (size_t)got;
@@ -152,12 +152,12 @@ static void an_end_is_an_end_and_no_broken_record(void **state)
 		if (!possible(&ways[k]))
 			continue;
 		pair_open(&p, &ways[k], 1);
-		assert_int_equal(put(&p, "x", 1), 1);
+		assert_int_equal(put_bytes(&p, "x", 1), 1);
 		close(p.fd[0]);
 		p.fd[0] = -1;
-		assert_int_equal(get(&p, &byte, 1), 1);
+		assert_int_equal(get_bytes(&p, &byte, 1), 1);
 		errno = 1;
-		assert_int_equal(get(&p, &byte, 1), RECORDS_END);
+		assert_int_equal(get_bytes(&p, &byte, 1), RECORDS_END);
 		assert_int_equal(errno, 0);
 		pair_close(&p);
 	}
@@ -186,8 +186,8 @@ static void sealed_bytes_do_not_show_the_data(void **state)
 static void expect_broken(struct pair *p, size_t room)
 {
 	char out[512] = { 0 };
-	assert_int_equal(get(p, out, room), RECORDS_BROKEN);
-	assert_int_equal(get(p, out, room), RECORDS_BROKEN); /* it stays broken */
+	assert_int_equal(get_bytes(p, out, room), RECORDS_BROKEN);
+	assert_int_equal(get_bytes(p, out, room), RECORDS_BROKEN); /* it stays broken */
 }
 
 static void every_flipped_bit_is_found(void **state)
@@ -241,7 +241,7 @@ static void dropped_doubled_and_moved_bytes_are_found(void **state)
 				inject(&p, bytes + cases[c].at[i][0],
 				       cases[c].at[i][1] - cases[c].at[i][0]);
 			for (int i = 0; i < cases[c].good; i++)
-				assert_int_equal(get(&p, data, BYTES), BYTES);
+				assert_int_equal(get_bytes(&p, data, BYTES), BYTES);
 			expect_broken(&p, BYTES);
 			assert_int_equal(comm_records_number(p.end[1]), cases[c].good);
 			pair_close(&p);
@@ -284,10 +284,10 @@ static void no_byte_is_delivered_before_its_record_is_complete(void **state)
 		pair_open(&p, &ways[k], 1);
 		size_t n = wire(&p, "12345678", 8, bytes);
 		for (size_t i = 0; i < n; i++) {
-			assert_int_equal(get(&p, out, 8), 0);
+			assert_int_equal(get_bytes(&p, out, 8), 0);
 			inject(&p, bytes + i, 1);
 		}
-		assert_int_equal(get(&p, out, 8), 8);
+		assert_int_equal(get_bytes(&p, out, 8), 8);
 		assert_memory_equal(out, "12345678", 8);
 		pair_close(&p);
 	}
@@ -365,8 +365,8 @@ static void both_ends_compute_the_same_keys(void **state)
 			m.h[i] = NULL;
 			assert_non_null(p.end[i]);
 		}
-		assert_int_equal(put(&p, "there", 6), 6);
-		while (get(&p, out, 6) == 0)
+		assert_int_equal(put_bytes(&p, "there", 6), 6);
+		while (get_bytes(&p, out, 6) == 0)
 			usleep(100);
 		assert_string_equal(out, "there");
 		pair_close(&p);

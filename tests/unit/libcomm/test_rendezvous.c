@@ -30,7 +30,7 @@ static char pattern(size_t i, int from, int round)
 	return (char)(i * 7 + i / 4096 + (unsigned)from * 31 + (unsigned)round * 13);
 }
 
-static void fill(char *data, size_t bytes, int from, int round)
+static void fill_data(char *data, size_t bytes, int from, int round)
 {
 	for (size_t i = 0; i < bytes; i++)
 		data[i] = pattern(i, from, round);
@@ -74,10 +74,10 @@ static int all_to_neighbours(struct comm *w, void *arg)
 	for (int round = 0; round < 3; round++) {
 		int step = round % 2 ? n - 1 : 1, to = (me + step) % n, from = (me + n - step) % n;
 		for (int i = 0; i < SIZES; i++) {
-			fill(in[i], sizes[i], me, round + i);
-			ops[i] = (struct comm_p2p){ true, in[i], sizes[i], COMM_U8, to };
-			ops[SIZES + i] = (struct comm_p2p){ false, out[i], sizes[i], COMM_U8,
-							    from };
+			fill_data(in[i], sizes[i], me, round + i);
+			ops[i] = (struct comm_p2p){ true, { in[i] }, sizes[i], COMM_U8, to };
+			ops[SIZES + i] =
+				(struct comm_p2p){ false, { out[i] }, sizes[i], COMM_U8, from };
 		}
 		RANK_CHECK(comm_group(w, ops, 2 * SIZES, &e) == 0, "%s", e.text);
 		for (int i = 0; i < SIZES; i++)
@@ -113,7 +113,7 @@ static int one_way(struct comm *w, void *arg)
 	for (int round = 0; round < 4; round++)
 		for (int i = 0; i < SIZES; i++)
 			if (comm_rank(w) == 0) {
-				fill(data, sizes[i], 0, round);
+				fill_data(data, sizes[i], 0, round);
 				RANK_CHECK(comm_send(w, data, sizes[i], COMM_U8, 1, &e) == 0, "%s",
 					   e.text);
 				memset(data, 0, sizes[i]); /* allowed: the message has left */
@@ -148,9 +148,10 @@ static int short_ones(struct comm *w, void *arg)
 		for (int bytes = 0; bytes < SHORTEST; bytes++) {
 			int n = 1 + (bytes + round) % AT_ONCE;
 			for (int i = 0; i < n; i++) {
-				fill(data[i], (size_t)bytes, send ? 0 : 1, round + i);
-				ops[i] = (struct comm_p2p){ send, data[i], (size_t)bytes, COMM_U8,
-							    send };
+				fill_data(data[i], (size_t)bytes, send ? 0 : 1, round + i);
+				ops[i] = (struct comm_p2p){
+					send, { data[i] }, (size_t)bytes, COMM_U8, send
+				};
 			}
 			RANK_CHECK(comm_group(w, ops, n, &e) == 0, "%s", e.text);
 			for (int i = 0; i < n && !send; i++)

@@ -39,17 +39,17 @@ static int messages(const struct call *t, struct comm_p2p ops[4])
 	int n = comm_size(t->c), me = comm_rank(t->c), next = (me + 1) % n,
 	    before = (me + n - 1) % n;
 	size_t one = t->count * 4;
-	ops[0] = (struct comm_p2p){ false, t->out, t->count, COMM_I32, before };
-	ops[1] = (struct comm_p2p){ true, t->in, t->count, COMM_I32, next };
-	ops[2] = (struct comm_p2p){ true, t->in + one, t->count / 3, COMM_I32, next };
-	ops[3] = (struct comm_p2p){ false, t->out + one, t->count / 3, COMM_I32, before };
+	ops[0] = (struct comm_p2p){ false, { t->out }, t->count, COMM_I32, before };
+	ops[1] = (struct comm_p2p){ true, { t->in }, t->count, COMM_I32, next };
+	ops[2] = (struct comm_p2p){ true, { t->in + one }, t->count / 3, COMM_I32, next };
+	ops[3] = (struct comm_p2p){ false, { t->out + one }, t->count / 3, COMM_I32, before };
 	return 4;
 }
 
 #define EITHER(op, ...) \
 	(t->start ? comm_##op##_start(t->c, __VA_ARGS__, req, e) : comm_##op(t->c, __VA_ARGS__, e))
 
-static int call(const struct call *t, struct comm_request **req, struct err *e)
+static int start_call(const struct call *t, struct comm_request **req, struct err *e)
 {
 	int n = comm_size(t->c), me = comm_rank(t->c), last = n - 1;
 	size_t own = (size_t)me * t->count * 4, counts[RANKS_MAX], gives[RANKS_MAX],
@@ -98,7 +98,7 @@ static int call(const struct call *t, struct comm_request **req, struct err *e)
 	return t->start ? comm_barrier_start(t->c, req, e) : comm_barrier(t->c, e);
 }
 
-static void fill(char *data, size_t bytes, int rank, int kind)
+static void fill_data(char *data, size_t bytes, int rank, int kind)
 {
 	for (size_t i = 0; i + 4 <= bytes; i += 4) {
 		float f = (float)((int)((i * 7 + (size_t)rank * 131 + (size_t)kind * 17) % 1009) -
@@ -148,15 +148,15 @@ static int pair_begin(struct pair *p, int kind, bool in_place, bool start, size_
 	p->host.in_place = p->device.in_place = in_place;
 	p->host.count = p->device.count = count;
 	p->device.start = start;
-	fill(p->given, bytes, me, kind);
-	fill(p->given + bytes, bytes, me, kind + 1);
+	fill_data(p->given, bytes, me, kind);
+	fill_data(p->given + bytes, bytes, me, kind + 1);
 	memcpy(p->host.in, p->given, bytes);
 	memcpy(p->host.out, p->given + bytes, bytes);
 	memset(p->device.in, JUNK, bytes);
 	memset(p->device.out, JUNK, bytes);
 	fake_kernel(p->device.in, p->given, bytes, p->stream);
 	fake_kernel(p->device.out, p->given + bytes, bytes, p->stream);
-	RANK_CHECK(call(&p->device, &p->req, &e) == 0, "kind %d, count %zu: %s", kind, count,
+	RANK_CHECK(start_call(&p->device, &p->req, &e) == 0, "kind %d, count %zu: %s", kind, count,
 		   e.text);
 	return 0;
 }
@@ -169,7 +169,7 @@ static int pair_end(struct pair *p)
 		RANK_CHECK(comm_wait(p->req, &e) == 0, "%s", e.text);
 	fake_kernel(p->result, p->device.in, bytes, p->stream);
 	fake_kernel(p->result + bytes, p->device.out, bytes, p->stream);
-	RANK_CHECK(call(&p->host, NULL, &e) == 0, "host: %s", e.text);
+	RANK_CHECK(start_call(&p->host, NULL, &e) == 0, "host: %s", e.text);
 	fake_finish(p->stream);
 	RANK_CHECK(!memcmp(p->result, p->host.in, bytes),
 		   "kind %d of %zu elements, in place %d: its input differs", p->host.kind,

@@ -1,4 +1,4 @@
-/* Machines for the tests of drawings and discovery. They are small enough to be written out. */
+/* boxes — machines for the tests of drawings and discovery, small enough to be written out. */
 #ifndef MUSTER_TESTS_UNIT_TOPO_BOXES_H
 #define MUSTER_TESTS_UNIT_TOPO_BOXES_H
 

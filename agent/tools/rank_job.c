@@ -1,4 +1,4 @@
-#include "agent/tools/crew.h"
+#include "agent/tools/rank_job.h"
 
 #include "agent/boot.h"
 #include "base/agent_env.h"
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SHEET = 16 * 1024, LOOK_NS = 100000000 };
+enum { SHEET = 16 * 1024, FENCE_LOOK_NS = 100000000 };
 
 /* The key-value pairs that one rank has put: "key\0value\0key\0value\0". */
 struct sheet {
@@ -22,7 +22,7 @@ struct sheet {
 	struct err error;
 };
 
-/* Is in memory that all ranks share. Each sheet is written by one rank, and read by others after a
+/* The board is in memory that all ranks share. Each sheet is written by one rank, and read by others after a
  * fence. */
 struct board {
 	int ranks;
@@ -65,8 +65,8 @@ static int seat_put(void *arg, const char *key, const char *value, struct err *e
 	size_t k = strlen(key) + 1, v = strlen(value) + 1;
 	if (k + v > SHEET - mine->used)
 		return err_set(e, ERR_NOMEM,
-			       "rank %d has more to tell than %d bytes: no room for %s", s->rank,
-			       SHEET, key);
+			       "rank %d publishes more than %d bytes: there is no room for %s",
+			       s->rank, SHEET, key);
 	memcpy(mine->text + mine->used, key, k);
 	memcpy(mine->text + mine->used + k, value, v);
 	mine->used += k + v;
@@ -86,7 +86,7 @@ static int seat_fence(void *arg, struct err *e)
 		futex_wake_all(&b->passed);
 	}
 	while (atomic_load(&b->passed) < s->fences)
-		futex_wait(&b->passed, s->fences - 1, LOOK_NS);
+		futex_wait(&b->passed, s->fences - 1, FENCE_LOOK_NS);
 	return 0;
 }
 
@@ -121,29 +121,29 @@ static struct comm_bootstrap seat_bootstrap(struct seat *s)
 
 /* --- A rank --- */
 
-static int rank_work(const struct crew *crew, struct board *b, int rank, struct err *e)
+static int rank_work(const struct rank_job *job, struct board *b, int rank, struct err *e)
 {
 	struct seat seat = { .board = b, .rank = rank };
 	struct comm_bootstrap boot = seat_bootstrap(&seat);
-	struct comm_options opt = crew->comm;
+	struct comm_options opt = job->comm;
 	struct comm *world;
 	char host[32];
-	snprintf(host, sizeof host, "host%d", crew->hosts ? crew->hosts[rank] : 0);
+	snprintf(host, sizeof host, "host%d", job->hosts ? job->hosts[rank] : 0);
 	opt.host = host;
 	if (comm_open(&boot, &opt, &world, e))
 		return -1;
-	int rc = crew->work(world, crew->arg, e);
+	int rc = job->work(world, job->arg, e);
 	comm_close(world);
 	return rc;
 }
 
-static _Noreturn void rank_main(const struct crew *crew, struct board *b, int rank, pid_t parent)
+static _Noreturn void rank_main(const struct rank_job *job, struct board *b, int rank, pid_t parent)
 {
 	struct err e = ERR_INIT;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(1);
-	int rc = rank_work(crew, b, rank, &e);
+	int rc = rank_work(job, b, rank, &e);
 	int nobody = 0;
 	b->sheets[rank].error = e;
 	if (rc)
@@ -155,12 +155,12 @@ static _Noreturn void rank_main(const struct crew *crew, struct board *b, int ra
 /* --- The parent --- */
 
 struct watch {
-	pid_t pids[CREW_MOST];
+	pid_t pids[RANK_JOB_MOST];
 	int started, left;
 	int bad, status; /* the rank whose failure counts (-1: none), and its status */
 };
 
-static void end_all(struct watch *w)
+static void kill_ranks(struct watch *w)
 {
 	for (int i = 0; i < w->started; i++)
 		if (w->pids[i])
@@ -169,7 +169,7 @@ static void end_all(struct watch *w)
 
 /* Waits for one rank to end. A rank that was killed by a signal takes precedence, because the
  * errors of the other ranks may only follow from its death. */
-static bool reap(struct watch *w, int flags)
+static bool reap_rank(struct watch *w, int flags)
 {
 	int status;
 	pid_t pid = waitpid(-1, &status, flags);
@@ -186,17 +186,17 @@ static bool reap(struct watch *w, int flags)
 	return pid > 0;
 }
 
-static int start_all(const struct crew *crew, struct board *b, struct watch *w, struct err *e)
+static int start_ranks(const struct rank_job *job, struct board *b, struct watch *w, struct err *e)
 {
 	pid_t parent = getpid();
 	fflush(NULL);
-	for (; w->started < crew->ranks; w->started++) {
+	for (; w->started < job->ranks; w->started++) {
 		pid_t pid = fork();
 		if (pid == 0)
-			rank_main(crew, b, w->started, parent);
+			rank_main(job, b, w->started, parent);
 		if (pid < 0)
 			return err_errno(e, ERR_NOMEM, "cannot start rank %d of %d", w->started,
-					 crew->ranks);
+					 job->ranks);
 		w->pids[w->started] = pid;
 		w->left++;
 	}
@@ -213,7 +213,7 @@ static void follow_broken_pipe(const struct watch *w)
 	raise(SIGPIPE);
 }
 
-static int verdict(const struct watch *w, const struct board *b, struct err *e)
+static int report_failure(const struct watch *w, const struct board *b, struct err *e)
 {
 	if (w->bad < 0)
 		return 0;
@@ -221,51 +221,51 @@ static int verdict(const struct watch *w, const struct board *b, struct err *e)
 		return err_set(e, ERR_PEER, "rank %d was killed by signal %d (%s)%s", w->bad,
 			       WTERMSIG(w->status), strsignal(WTERMSIG(w->status)),
 			       WTERMSIG(w->status) == SIGKILL
-				       ? "; dmesg tells whether memory ran out"
+				       ? "; dmesg shows whether memory ran out"
 				       : "");
 	const struct err *first = b->first ? &b->sheets[b->first - 1].error : NULL;
 	if (first)
 		return err_set(e, first->code, "%s", first->text);
-	return err_set(e, ERR_INTERNAL, "rank %d left with status %d and no word", w->bad,
-		       WEXITSTATUS(w->status));
+	return err_set(e, ERR_INTERNAL, "rank %d exited with status %d and reported no error",
+		       w->bad, WEXITSTATUS(w->status));
 }
 
-int tool_crew_run(const struct crew *crew, struct err *e)
+int tool_rank_job_fork(const struct rank_job *job, struct err *e)
 {
 	struct watch w = { .bad = -1 };
-	if (crew->ranks < 1 || crew->ranks > CREW_MOST)
-		return err_set(e, ERR_USAGE, "%d ranks: this host takes 1 to %d", crew->ranks,
-			       CREW_MOST);
-	struct board *b = board_open(crew->ranks, e);
+	if (job->ranks < 1 || job->ranks > RANK_JOB_MOST)
+		return err_set(e, ERR_USAGE, "%d ranks: this host takes 1 to %d", job->ranks,
+			       RANK_JOB_MOST);
+	struct board *b = board_open(job->ranks, e);
 	if (!b)
 		return -1;
 	signal(SIGCHLD, SIG_DFL); /* SIG_IGN would hide exit statuses */
-	int rc = start_all(crew, b, &w, e);
+	int rc = start_ranks(job, b, &w, e);
 	while (!rc && w.left && w.bad < 0)
-		reap(&w, 0);
-	while (w.left && reap(&w, WNOHANG))
+		reap_rank(&w, 0);
+	while (w.left && reap_rank(&w, WNOHANG))
 		;
-	end_all(&w);
+	kill_ranks(&w);
 	struct watch ours = w; /* ranks killed here did not fail */
 	while (w.left)
-		reap(&w, 0);
+		reap_rank(&w, 0);
 	follow_broken_pipe(&ours);
 	if (!rc)
-		rc = verdict(&ours, b, e);
+		rc = report_failure(&ours, b, e);
 	board_close(b);
 	return rc;
 }
 
 /* --- A launcher's job step --- */
 
-bool tool_crew_invited(void)
+bool tool_rank_job_launched(void)
 {
 	return getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE");
 }
 
-bool tool_crew_speaks(void)
+bool tool_rank_job_prints(void)
 {
-	return !tool_crew_invited() || !strcmp(getenv("PMIX_RANK"), "0");
+	return !tool_rank_job_launched() || !strcmp(getenv("PMIX_RANK"), "0");
 }
 
 /* All ranks have a secret from the launcher, so that a process that can reach Slurm's PMIx server
@@ -274,18 +274,18 @@ static int share_secret(struct boot *boot, struct err *e)
 {
 	char *secret = agent_boot_take_env(AGENT_ENV_SECRET);
 	if (!secret)
-		return err_set(
-			e, ERR_USAGE,
-			AGENT_ENV_SECRET
-			" is not in the environment: the ranks have no secret in common; "
-			"call `muster bench comm` once in the allocation, it starts its own step");
+		return err_set(e, ERR_USAGE,
+			       AGENT_ENV_SECRET
+			       " is not in the environment: the ranks have no secret in common; "
+			       "call `muster bench comm` once in the allocation; it starts its own "
+			       "job step");
 	int rc = agent_boot_seal(boot, secret, 0, e);
 	explicit_bzero(secret, strlen(secret));
 	free(secret);
 	return rc;
 }
 
-int tool_crew_join(const struct crew *crew, struct err *e)
+int tool_rank_job_join(const struct rank_job *job, struct err *e)
 {
 	struct boot *boot;
 	struct comm *world;
@@ -296,7 +296,7 @@ int tool_crew_join(const struct crew *crew, struct err *e)
 		agent_boot_finish(boot);
 		return -1;
 	}
-	struct comm_options opt = crew->comm;
+	struct comm_options opt = job->comm;
 	agent_boot_host(host);
 	opt.host = host;
 	opt.address_hint = agent_boot_address(address) ? address : NULL;
@@ -304,7 +304,7 @@ int tool_crew_join(const struct crew *crew, struct err *e)
 	agent_boot_finish(boot);
 	if (rc)
 		return -1;
-	rc = crew->work(world, crew->arg, e);
+	rc = job->work(world, job->arg, e);
 	comm_close(world);
 	return rc;
 }
