@@ -20,14 +20,15 @@ int hf_balance_read(const json_t *root, const char *name, int64_t layers, int64_
 {
 	const json_t *coef = json_object_get(root, coefficient),
 		     *on = json_object_get(root, switched);
-	if (json_member_given(coef) && (!json_is_number(coef) || !isfinite(json_number_value(coef))))
+	if (json_member_given(coef) &&
+	    (!json_is_number(coef) || !isfinite(json_number_value(coef))))
 		return err_set(e, ERR_CORRUPT, "%s: %s is not a number", name, coefficient);
 	if (json_member_given(on) && !json_is_boolean(on))
 		return err_set(e, ERR_CORRUPT, "%s: %s is neither true nor false", name, switched);
-	*aux_loss = json_is_true(on)
-			    ? scaled(json_member_given(coef) ? json_number_value(coef) : COEFFICIENT,
-				     layers, top)
-			    : 0;
+	*aux_loss = json_is_true(on) ? scaled(json_member_given(coef) ? json_number_value(coef)
+								      : COEFFICIENT,
+					      layers, top)
+				     : 0;
 	return 0;
 }
 

@@ -46,10 +46,10 @@ static const char *word_as(const json_t *v, const char *quote, char out[64])
 		snprintf(out, 64, "%.17g", json_number_value(v));
 	else
 		snprintf(out, 64, "%s",
-			 !json_member_given(v)     ? "null"
-			 : json_is_boolean(v) ? "a boolean"
-			 : json_is_array(v)   ? "a list"
-					      : "an object");
+			 !json_member_given(v) ? "null"
+			 : json_is_boolean(v)  ? "a boolean"
+			 : json_is_array(v)    ? "a list"
+					       : "an object");
 	for (char *c = out; *c; c++)
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)
 			*c = '?';
