@@ -36,8 +36,7 @@ struct agent {
 	struct comm *world;
 	int rank, size;
 	struct job job;
-	struct layout layout;
-	struct coords at;
+	struct rank_view view;
 	int node_index;
 	int threads;
 	int device, numa;                    /* on the node; numa -1: unknown */
@@ -82,26 +81,26 @@ static int take_environment(struct agent *a)
 	return take_auth(a);
 }
 
-/* Reads the rank's coordinates and checks that they are those of its layout. */
-static int read_coords(struct agent *a, const struct msg_welcome *w, struct err *e)
+/* Computes the rank's view of the plan. Its coordinates must be those of the welcome. */
+static int compute_view(struct agent *a, const struct msg_welcome *w, struct err *e)
 {
 	struct msg_coords at;
 	if (msg_coords_read(w->coords, &at, e))
 		return -1;
-	a->layout = layout_of(&a->job, 1);
-	int replica = layout_world(&a->layout);
-	a->layout.dp = a->size / replica;
-	if (a->size % replica || a->layout.dp % a->layout.ep)
+	struct layout l = layout_of(&a->job, 1);
+	int replica = layout_world(&l);
+	l.dp = a->size / replica;
+	if (a->size % replica || l.dp % l.ep)
 		return err_set(e, ERR_PROTO,
 			       "message welcome: tp %d, cp %d, ep %d and pp %d do not divide %d "
 			       "ranks",
-			       a->layout.tp, a->layout.cp, a->layout.ep, a->layout.pp, a->size);
-	a->at = layout_coords(&a->layout, a->rank);
-	if (at.tp != a->at.tp || at.cp != a->at.cp || at.dp != a->at.dp || at.pp != a->at.pp)
+			       l.tp, l.cp, l.ep, l.pp, a->size);
+	const struct coords own = layout_coords(&l, a->rank);
+	if (at.tp != own.tp || at.cp != own.cp || at.dp != own.dp || at.pp != own.pp)
 		return err_set(e, ERR_PROTO,
 			       "message welcome: its coordinates are not those of rank %d of %d",
 			       a->rank, a->size);
-	return 0;
+	return rank_view_init(&a->job, &l, a->rank, &a->view, e);
 }
 
 static int read_welcome(struct agent *a, const struct msg_welcome *w, struct err *e)
@@ -109,7 +108,7 @@ static int read_welcome(struct agent *a, const struct msg_welcome *w, struct err
 	a->run_dir = w->run;
 	a->resume = w->resume;
 	a->node = w->node;
-	if (job_parse(w->job, "the supervisor's job", &a->job, e) || read_coords(a, w, e))
+	if (job_parse(w->job, "the supervisor's job", &a->job, e) || compute_view(a, w, e))
 		return -1;
 	a->place = (struct preflight){
 		.cuda = a->job.job.device == DEVICE_CUDA,
@@ -249,16 +248,15 @@ static int run_rank(struct agent *a, struct err *e)
 	if (wire_up(a, e))
 		return -1;
 	train_phases_lap(&a->phases, "wire-up", &since);
+	const struct coords *at = &a->view.at;
+	const struct layout *l = &a->view.layout;
 	log_info("rank %d of %d: tp %d/%d, cp %d/%d, dp %d/%d, pp %d/%d, %d threads, %s, "
 		 "generation %" PRIu32,
-		 a->rank, a->size, a->at.tp, a->layout.tp, a->at.cp, a->layout.cp, a->at.dp,
-		 a->layout.dp, a->at.pp, a->layout.pp, a->threads, comm_backend(a->world),
-		 a->generation);
+		 a->rank, a->size, at->tp, l->tp, at->cp, l->cp, at->dp, l->dp, at->pp, l->pp,
+		 a->threads, comm_backend(a->world), a->generation);
 	struct train_hooks hooks = agent_report_hooks(a->control);
 	struct train_env env = {
-		.job = &a->job,
-		.layout = a->layout,
-		.at = a->at,
+		.view = &a->view,
 		.world = a->world,
 		.hooks = &hooks,
 		.run_dir = a->run_dir,
@@ -276,10 +274,16 @@ static void report_failure(struct agent *a, const struct err *e)
 {
 	log_hook(LOG_ERROR, NULL, NULL); /* the message failed reports it */
 	log_error("%s", e->text);
+	struct msg_failed failed = { .code = err_word(e->code), .text = e->text };
+	json_t *body = msg_failed_json(&failed);
+	if (!body) { /* a short text may still fit in memory */
+		failed.text = "no memory for the error message";
+		body = msg_failed_json(&failed);
+	}
 	if (a->control)
-		agent_control_send(a->control, MSG_FAILED,
-				   msg_failed_json(&(struct msg_failed){ .code = err_word(e->code),
-									 .text = e->text }));
+		agent_control_send(a->control, MSG_FAILED, body);
+	else
+		json_decref(body);
 }
 
 static void agent_close(struct agent *a)
@@ -292,6 +296,7 @@ static void agent_close(struct agent *a)
 	agent_boot_finish(a->boot);
 	comm_close(a->world);
 	agent_control_close(a->control);
+	rank_view_fini(&a->view);
 	free(a->address);
 	free(a->secret);
 	free(a->generation_text);
