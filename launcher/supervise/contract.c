@@ -1,7 +1,7 @@
 #include "launcher/supervise/contract.h"
 
 #include "base/human.h"
-#include "plan/cost/train.h"
+#include "plan/cost/train_time.h"
 
 #include <math.h>
 #include <stddef.h>

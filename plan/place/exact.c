@@ -58,7 +58,7 @@ struct search {
 	const struct cluster *c;
 	struct layout layout;
 	const struct traffic *t;
-	struct weigh *w;
+	struct group_costs *w;
 	struct device *devices;
 	int n, world;
 	struct place_cost best, least;           /* least: no map is faster */
@@ -106,14 +106,14 @@ struct bound {
 static void bound(struct search *s, int placed, const struct bound *before, struct bound *out)
 {
 	struct group_links span;
-	struct weigh_sum sum;
+	struct group_cost_sum sum;
 	*out = *before;
 	out->cost.total = out->cost.mean = 0;
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		double least = s->least.seconds[kind];
 		int whole = s->whole[placed][kind], all = s->whole[s->world][kind];
 		if (least > 0 && whole > s->whole[placed - 1][kind]) {
-			place_weigh_kind(s->w, s->now, kind, s->t, &span, &sum);
+			place_group_costs_of_kind(s->w, s->now, kind, s->t, &span, &sum);
 			out->cost.seconds[kind] = fmax(least, sum.worst);
 			out->mean[kind] = (whole * fmax(least, sum.mean) + (all - whole) * least) /
 					  all;
@@ -128,7 +128,7 @@ static void descend(struct search *s, int rank, const struct bound *before)
 	struct bound here;
 	if (rank == s->world) {
 		struct place_cost cost;
-		place_weigh(s->w, s->now, s->t, &cost);
+		place_map_cost(s->w, s->now, s->t, &cost);
 		if (place_better(&cost, &s->best)) {
 			s->best = cost;
 			memcpy(s->found, s->now, (size_t)s->world * sizeof *s->now);
@@ -175,7 +175,7 @@ static void set_least(struct search *s)
 	for (int i = 0; i < s->c->n_kinds; i++) {
 		const struct node_kind *k = &s->c->kinds[i];
 		link = fmax(link, k->link_bandwidth);
-		/* the bandwidth that load.h assumes if it is unknown */
+		/* the bandwidth that link_load.h assumes if it is unknown */
 		adapter = fmax(adapter, fmax(k->net_bandwidth, 1e9));
 		for (int n = 0; n < k->n_nics; n++)
 			adapter = fmax(adapter, k->nics[n].bandwidth);
@@ -204,7 +204,7 @@ static int list_devices(const struct cluster *c, struct device **out)
 }
 
 int place_exact_best(const struct cluster *c, const struct layout *l, const struct traffic *t,
-		     struct weigh *w, struct cluster_slot *slots, struct place_cost *cost,
+		     struct group_costs *w, struct cluster_slot *slots, struct place_cost *cost,
 		     struct err *e)
 {
 	struct cluster_slot now[PLACE_EXACT];

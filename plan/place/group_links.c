@@ -1,7 +1,7 @@
 #include "plan/place/group_links.h"
 
 #include "plan/place/exchange.h"
-#include "plan/place/weigh.h"
+#include "plan/place/group_costs.h"
 
 #include <math.h>
 
@@ -12,15 +12,15 @@ int place_group_links_of(const struct cluster *c, const struct layout *l,
 			 const struct cluster_slot *slots,
 			 struct group_links group_links[GROUP_KINDS], struct err *e)
 {
-	struct weigh *w;
-	struct weigh_sum sum;
+	struct group_costs *w;
+	struct group_cost_sum sum;
 	struct traffic t;
-	if (place_weigh_open(c, l, &w, e))
+	if (place_group_costs_open(c, l, &w, e))
 		return -1;
 	place_traffic_even(SAMPLE_BYTES, &t);
 	for (int kind = 0; kind < GROUP_KINDS; kind++)
-		place_weigh_kind(w, slots, kind, &t, &group_links[kind], &sum);
-	place_weigh_close(w);
+		place_group_costs_of_kind(w, slots, kind, &t, &group_links[kind], &sum);
+	place_group_costs_close(w);
 	return 0;
 }
 

@@ -1,4 +1,4 @@
-#include "plan/search/eval_in.h"
+#include "plan/search/eval_levels.h"
 
 #include "plan/spec/batch.h"
 #include "plan/cost/devices.h"
@@ -25,7 +25,7 @@ struct eval *search_eval_open(const struct space *s, struct err *e)
 	struct eval *v = calloc(1, sizeof *v);
 	size_t layers = (size_t)s->shape.layers + 1,
 	       most = (size_t)(s->devices < 1024 ? s->devices : 1024) + 1;
-	if (v && place_regular_cluster_of(s->cluster, &v->yard, e)) {
+	if (v && place_regular_cluster_of(s->cluster, &v->regular, e)) {
 		free(v);
 		return NULL;
 	}
@@ -174,8 +174,8 @@ bool search_eval_grid(struct eval *v, int tp, int cp, int ep, int pp, int dp)
 	if (!v->machine_set[agents])
 		set_machine(v, agents);
 	v->cost.machine = &v->machines[agents];
-	v->fold = place_block_box(&v->yard, &v->layout);
-	place_group_links_regular(&v->yard, &v->layout, &v->fold, v->group_links);
+	v->fold = place_block_box(&v->regular, &v->layout);
+	place_group_links_regular(&v->regular, &v->layout, &v->fold, v->group_links);
 	cost_machine_links(v->cost.machine, v->group_links);
 	v->cost.node_replicas = v->fold.dp * v->fold.cp;
 	set_units(v);

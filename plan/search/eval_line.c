@@ -1,5 +1,5 @@
 /* Evaluates a line: the pipeline's ranks and its time. */
-#include "plan/search/eval_in.h"
+#include "plan/search/eval_levels.h"
 
 #include "plan/spec/batch.h"
 #include "plan/spec/speeds.h"

@@ -30,7 +30,7 @@ struct hunt {
 	struct board best, misfits;
 	struct eval_leaf front[STEPS]; /* by rising memory */
 	bool on_front[STEPS];
-	const struct search_ask *ask;
+	const struct search_options *ask;
 	struct eval_leaf least; /* of those that do not fit, the one that lacks the least */
 	int64_t considered, fitting;
 };
@@ -257,7 +257,7 @@ static int hunt_in(const struct space *s, struct hunt *h, struct err *e)
 	return rc;
 }
 
-int search_run(const struct job *job, const struct cluster *c, const struct search_ask *ask,
+int search_run(const struct job *job, const struct cluster *c, const struct search_options *ask,
 	       struct search *out, struct err *e)
 {
 	struct space *s = calloc(1, sizeof *s);
@@ -306,7 +306,8 @@ int search_resolve(struct job *job, const struct cluster *c, struct err *e)
 	if (!job->open)
 		return 0;
 	found = calloc(1, sizeof *found);
-	int rc = found ? search_run(job, c, &(struct search_ask){ .finalists = SEARCH_FINALISTS },
+	int rc = found ? search_run(job, c,
+				    &(struct search_options){ .finalists = SEARCH_FINALISTS },
 				    found, e)
 		       : err_set(e, ERR_NOMEM, "no memory to search layouts; close other programs");
 	if (!rc)

@@ -82,7 +82,7 @@ struct cache_key {
 int topo_cache_read(const struct cache_key *key, struct cluster *out, struct err *e);
 int topo_cache_write(const struct cache_key *key, const struct cluster *c, struct err *e);
 
-/* asked.c: the allocation, with every node examined; fresh: without the cache. */
+/* examined.c: the allocation, with every node examined; fresh: without the cache. */
 int topo_cluster_of_nodes(bool fresh, struct cluster *out, struct err *e);
 
 #endif

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { NEAR_MOST = 3, WORD_MOST = 40 };
+enum { DISTANCE_MOST = 3, WORD_MOST = 40 };
 
 static int least(int a, int b)
 {
@@ -38,11 +38,11 @@ static int distance(const char *a, const char *b)
 }
 
 /* The largest distance of a hint from what was typed: half of its length, at least 1 and at most
- * NEAR_MOST. */
+ * DISTANCE_MOST. */
 static int reach(const char *text)
 {
 	int half = (int)strlen(text) / 2;
-	return half < 1 ? 1 : least(NEAR_MOST, half);
+	return half < 1 ? 1 : least(DISTANCE_MOST, half);
 }
 
 const char *job_nearest(const char *text, const char *const *words)

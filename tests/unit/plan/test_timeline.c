@@ -1,5 +1,5 @@
 /* Timelines: their times, their JSON, and the content of the drawings. */
-#include "plan/show/draw.h"
+#include "plan/show/draw_timeline.h"
 #include "tests/unit/plan/tables.h"
 
 #include <setjmp.h>

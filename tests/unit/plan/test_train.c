@@ -1,5 +1,5 @@
 /* The time to train under failures, against Daly's own figures and against trying all intervals. */
-#include "plan/cost/train.h"
+#include "plan/cost/train_time.h"
 #include "plan/plan.h"
 
 #include <math.h>
