@@ -1,4 +1,5 @@
 #include "agent/tools/bench_comm.h"
+#include "base/numbers.h"
 
 #include <math.h>
 #include <string.h>
@@ -128,11 +129,6 @@ void bench_fill(const struct bench_values *v, int rank, size_t offset, void *dat
 		memcpy((char *)data + at * size, data, (count - at < n ? count - at : n) * size);
 }
 
-static size_t least(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
-
 static size_t differing(const char *a, const char *b, size_t n, size_t size)
 {
 	size_t bad = 0;
@@ -149,11 +145,11 @@ size_t bench_wrong(const struct bench_values *v, int rank, size_t offset, const 
 	enum { SLICE = 1024 }; /* a part of the period that fits a small stack */
 	char want[SLICE * ELEMENT_MOST];
 	size_t size = comm_type_size(v->type), bad = 0;
-	for (size_t from = 0, whole = least(BENCH_PERIOD, count); from < whole; from += SLICE) {
-		size_t n = period(v, rank, offset + from, least(SLICE, whole - from), want);
+	for (size_t from = 0, whole = min_size(BENCH_PERIOD, count); from < whole; from += SLICE) {
+		size_t n = period(v, rank, offset + from, min_size(SLICE, whole - from), want);
 		for (size_t at = from; at < count; at += BENCH_PERIOD)
-			bad += differing((const char *)data + at * size, want, least(n, count - at),
-					 size);
+			bad += differing((const char *)data + at * size, want,
+					 min_size(n, count - at), size);
 	}
 	return bad;
 }

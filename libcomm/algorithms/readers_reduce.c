@@ -1,3 +1,4 @@
+#include "base/numbers.h"
 #include "libcomm/algorithms/readers.h"
 #include "libcomm/reduce.h"
 #include "libcomm/shm/copy.h"
@@ -15,11 +16,6 @@ enum {
 	FAR_BYTES = 32 << 20,
 	HALF_BYTES = 1 << 20, /* of a share that waits for the root to read it */
 };
-
-static size_t min_size(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
 
 /* One share of all ranks' inputs on its way through the cache. */
 struct fold {

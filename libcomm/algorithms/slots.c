@@ -1,14 +1,10 @@
 /* Collectives of ranks that share one host's memory. step.h has the rules of the steps. */
+#include "base/numbers.h"
 #include "libcomm/algorithms/algorithms.h"
 #include "libcomm/reduce.h"
 #include "libcomm/shm/step.h"
 
 #include <string.h>
-
-static size_t min_size(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
 
 /* The length of the k-th piece of a block of `bytes`. */
 static size_t piece_bytes(size_t bytes, size_t k, size_t each)

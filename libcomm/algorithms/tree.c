@@ -1,13 +1,9 @@
+#include "base/numbers.h"
 #include "libcomm/algorithms/tree.h"
 
 #include "libcomm/reduce.h"
 
 enum { BLOCK = 1024 }; /* elements that are reduced along the whole tree before the next ones */
-
-static int min_int(int a, int b)
-{
-	return a < b ? a : b;
-}
 
 /* The width of the root: the smallest power of two that holds n ranks. */
 static int root_width(int n)

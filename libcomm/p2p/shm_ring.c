@@ -1,4 +1,5 @@
 /* The transport to a rank of the same host: a ring of bytes in shared memory for each direction. */
+#include "base/numbers.h"
 #include "libcomm/p2p/exchange.h"
 #include "libcomm/shm/futex.h"
 
@@ -40,20 +41,15 @@ static void copy_out(const struct ring *r, size_t cap, uint64_t tail, char *data
 		memcpy(data + first, r->data, len - first);
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* A short message is also stored next to the head, which the reader polls. The reader uses that
  * copy if last_end, which is written before it and read after it, belongs to the same head. */
 static void put_last(struct ring *r, uint64_t head, const struct iovec *v, size_t bytes)
 {
 	uint64_t words[RING_LAST / 8];
 	char *at = (char *)words;
-	for (size_t left = bytes; left; left -= least(left, v->iov_len), v++) {
-		memcpy(at, v->iov_base, least(left, v->iov_len));
-		at += least(left, v->iov_len);
+	for (size_t left = bytes; left; left -= min_uint64(left, v->iov_len), v++) {
+		memcpy(at, v->iov_base, min_uint64(left, v->iov_len));
+		at += min_uint64(left, v->iov_len);
 	}
 	atomic_store_explicit(&r->last_end, head << 8 | bytes, memory_order_relaxed);
 	for (size_t i = 0; i * 8 < bytes; i++)
@@ -83,9 +79,9 @@ static ssize_t ring_put(struct endpoint *l, int lane, const struct iovec *v, int
 	uint64_t start = atomic_load_explicit(&r->head, memory_order_relaxed), head = start;
 	if (head - l->ring.tail > cap - PIECE)
 		l->ring.tail = atomic_load(&r->tail);
-	uint64_t room = least(cap - (head - l->ring.tail), PIECE);
+	uint64_t room = min_uint64(cap - (head - l->ring.tail), PIECE);
 	for (int i = 0; i < n && room; i++) {
-		size_t len = least(v[i].iov_len, room);
+		size_t len = min_uint64(v[i].iov_len, room);
 		copy_in(r, cap, head, v[i].iov_base, len);
 		head += len;
 		room -= len;
@@ -108,11 +104,11 @@ static ssize_t ring_get(struct endpoint *l, int lane, const struct iovec *v, int
 	uint64_t start = atomic_load_explicit(&r->tail, memory_order_relaxed), tail = start;
 	if (tail == l->ring.head)
 		l->ring.head = atomic_load(&r->head);
-	uint64_t here = least(l->ring.head - tail, PIECE), words[RING_LAST / 8];
+	uint64_t here = min_uint64(l->ring.head - tail, PIECE), words[RING_LAST / 8];
 	const char *last = here && here <= RING_LAST ? get_last(r, l->ring.head, here, words)
 						     : NULL;
 	for (int i = 0; i < n && here; i++) {
-		size_t len = least(v[i].iov_len, here);
+		size_t len = min_uint64(v[i].iov_len, here);
 		if (last)
 			memcpy(v[i].iov_base, last + (tail - start), len);
 		else
