@@ -77,15 +77,17 @@ void cost_units_of(const struct model_shape *m, const struct layout *l, bool sp,
 	struct share share = {
 		.tp = l->tp, .ep = l->ep, .sp = sp, .chunks = &other, .n_chunks = 1
 	};
-	for (int kind = 0; kind < UNIT_KINDS; kind++)
+	for (int kind = 0; kind < UNIT_KINDS; kind++) {
 		out->elements[kind] = catalogue_unit_elements(m, &share, kind);
+		out->hidden[kind] = optimizer_hidden_elements(m, &share, kind);
+	}
 }
 
-/* Elements of a pipeline rank's parameters: of the experts, or of all others. */
+/* Elements of a pipeline rank's units: of the experts, or of all others. unit: [UNIT_KINDS] elements
+ * of a unit. */
 static double elements_of(const struct cost_case *c, const struct cost_rank *r,
-			  enum zero_class class)
+			  enum zero_class class, const int64_t *unit)
 {
-	const int64_t *unit = c->units->elements;
 	if (class == ZERO_EXPERTS)
 		return (double)unit[UNIT_EXPERTS] * r->layers;
 	bool shared = c->shape->tied && r->first; /* the head uses the embedding of the same rank */
@@ -130,8 +132,8 @@ static void add_exchange(const struct cost_case *c, const struct cost_rank *r,
 			 enum zero_class class, struct exchange *x)
 {
 	struct cut cut = cut_of(c, class);
-	double elements = elements_of(c, r, class), grads = c->engine->grad_width * elements,
-	       bucket = fmin(grads, BUCKET_BYTES);
+	double elements = elements_of(c, r, class, c->units->elements),
+	       grads = c->engine->grad_width * elements, bucket = fmin(grads, BUCKET_BYTES);
 	double scatter = place_seconds_gather(&cut.shards, grads),
 	       sum = place_seconds_all_reduce(&cut.copies, grads / cut.each);
 	if (elements <= 0)
@@ -177,8 +179,8 @@ static double tied_sum(const struct cost_case *c, const struct cost_rank *r)
 						c->layout->tp);
 }
 
-/* Elements of the parameters that the rank updates. */
-static double owned_by(const struct cost_case *c, const struct cost_rank *r)
+/* The elements that the rank updates; unit: [UNIT_KINDS] elements of a unit. */
+static double owned_by(const struct cost_case *c, const struct cost_rank *r, const int64_t *unit)
 {
 	bool node = c->job->parallel.zero_shard == ZERO_SHARD_NODE;
 	double owned = 0;
@@ -186,7 +188,7 @@ static double owned_by(const struct cost_case *c, const struct cost_rank *r)
 	zero_cuts(c->layout, (struct coords){ 0 }, (int)c->job->parallel.zero,
 		  node ? c->node_replicas : 0, cuts);
 	for (int class = 0; class < ZERO_CLASSES; class ++)
-		owned += elements_of(c, r, class) / cuts[class].shards;
+		owned += elements_of(c, r, class, unit) / cuts[class].shards;
 	return owned;
 }
 
@@ -196,31 +198,34 @@ static double crowded(const struct cost_case *c)
 	return fmax(1, c->machine->crowd);
 }
 
-/* Seconds of the Newton-Schulz iterations. One iteration has three products. For a matrix [m, k], m
- * <= k, that is 4 m m k + 2 m m m FLOPs; each matrix counts as a square of the hidden size. All
- * parameters count as hidden matrices. Only one of the ranks that hold a part of a matrix computes
- * it. */
-static double orthogonalizing(const struct cost_case *c, int iterations, double owned)
+/* Seconds of the Newton-Schulz iterations on the hidden matrices, in fp32 whatever the job's type.
+ * One iteration has three products. For a matrix [m, k], m <= k, that is 4 m m k + 2 m m m FLOPs;
+ * each matrix counts as a square of the hidden size. Only one of the ranks that hold a part of a
+ * matrix computes it. */
+static double orthogonalizing(const struct cost_case *c, const struct cost_rank *r, int iterations)
 {
 	double side = (double)c->shape->hidden, each = 6 * side * side * side * iterations;
-	double matrices = owned / (side * side);
-	return iterations ? matrices * cost_machine_seconds(c->machine, RATE_PRODUCT_FWD, each) : 0;
+	if (!iterations)
+		return 0;
+	return owned_by(c, r, c->units->hidden) / (side * side) *
+	       cost_machine_fp32_product(c->machine, each);
 }
 
 double cost_update(const struct cost_case *c, const struct cost_rank *r)
 {
 	const struct optimizer *o = optimizer_of(c->job->optimizer.kind);
-	double owned = owned_by(c, r);
+	double owned = owned_by(c, r, c->units->elements);
 	if (c->engine->update > 0)
 		return crowded(c) * r->scale *
 		       cost_machine_seconds(c->machine, RATE_MOVED, c->engine->update * owned);
-	/* Moments, and masters if they are not the parameters themselves; copied in and out. */
+	/* Moments, and masters if they are not the parameters themselves; copied in and out. Only
+	 * element-wise optimizers can be offloaded. */
 	double state = 2 * optimizer_full_states(c->job->optimizer.kind) +
 		       (c->job->precision.dtype == DTYPE_FP32 ? 0 : 2);
 	bool away = c->job->offload.optimizer && c->machine->host > 0;
 	return crowded(c) * r->scale *
 	       (cost_machine_seconds(c->machine, RATE_OPTIMIZER, o->words * F32 * owned) +
-		orthogonalizing(c, o->iterations, owned) +
+		orthogonalizing(c, r, o->iterations) +
 		cost_machine_offload(c->machine, away ? state * F32 * owned : 0));
 }
 

@@ -57,34 +57,47 @@ static double nodes_of(const struct plan *p)
 	return round(nodes);
 }
 
-/* Parameters held by all ranks together. What ZeRO does not split counts once for each replica. */
-static double held(const struct job *job, const struct plan *p)
+/* Bytes of a checkpoint: the parameters in fp32 and all states of the optimizer. */
+static double checkpoint_bytes(const struct optimizer_elements *model)
 {
-	const struct model_shape *m = &p->shape;
+	double sum = 0;
+	for (int class = 0; class < ZERO_CLASSES; class ++)
+		sum += model[class].params + model[class].split + model[class].whole;
+	return sum * (double)sizeof(float);
+}
+
+/* Bytes that all ranks together read after a failure. What ZeRO does not split counts once for each
+ * replica; a state that is never split counts once for each rank that holds a part of its
+ * parameter. */
+static double loaded_bytes(const struct job *job, const struct plan *p,
+			   const struct optimizer_elements *model)
+{
+	double sum = 0;
 	struct zero_cut cuts[ZERO_CLASSES];
-	double experts = (double)(m->layers * m->experts) *
-			 (double)(m->hidden * m->ffn * (m->gated ? 3 : 2));
 	zero_cuts(&p->layout, (struct coords){ 0 }, (int)job->parallel.zero,
 		  job->parallel.zero_shard == ZERO_SHARD_NODE ? p->ranks[0].node_replicas : 0,
 		  cuts);
-	return ((double)shape_params(m) - experts) * cuts[ZERO_DENSE].copies +
-	       experts * cuts[ZERO_EXPERTS].copies;
+	for (int class = 0; class < ZERO_CLASSES; class ++)
+		sum += (model[class].params + model[class].split) * cuts[class].copies +
+		       model[class].whole * p->layout.tp * cuts[class].shards * cuts[class].copies;
+	return sum * (double)sizeof(float);
 }
 
 void cost_train_costs_of(const struct job *job, const struct cluster *cluster, const struct plan *p,
 			 struct train_costs *out)
 {
-	double element = (1 + optimizer_full_states(job->optimizer.kind)) * (double)sizeof(float),
-	       saved = element * (double)shape_params(&p->shape);
-	double nodes = nodes_of(p), bandwidth = GB * fmin(job->checkpoint.bandwidth,
-							  nodes * job->checkpoint.node_bandwidth);
+	struct optimizer_elements model[ZERO_CLASSES];
+	optimizer_elements_of(job->optimizer.kind, &p->shape, model);
+	double saved = checkpoint_bytes(model), nodes = nodes_of(p),
+	       bandwidth = GB *
+			   fmin(job->checkpoint.bandwidth, nodes * job->checkpoint.node_bandwidth);
 	struct cost_machine m;
 	cost_machine_of_plan(job, cluster, p, &m);
 	*out = (struct train_costs){
 		.step = p->time.total,
 		.snapshot = cost_machine_offload(&m, saved / p->world),
 		.write = saved / bandwidth,
-		.restart = job->restart.respawn + element * held(job, p) / bandwidth,
+		.restart = job->restart.respawn + loaded_bytes(job, p, model) / bandwidth,
 		.mtbf = HOUR * job->restart.node_mtbf / nodes,
 	};
 }

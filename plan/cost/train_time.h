@@ -52,8 +52,8 @@ struct plan;
 /*
  * The costs of a plan, from the job's own figures of its cluster: restart.node_mtbf and respawn,
  * checkpoint.node_bandwidth and bandwidth. Every rank saves an equal part of the parameters in fp32
- * and of the optimizer's moments, whatever the ZeRO stage (plan/spec/model/zero.h); after a failure
- * each reads what it holds of them.
+ * and of the optimizer's states (plan/spec/optimizers.h), whatever the ZeRO stage. After a failure
+ * each rank reads what it holds of them.
  *
  * The defaults: Grattafiori et al., "The Llama 3 Herd of Models", arXiv 2407.21783. Section 3.3.4:
  * 419 unexpected interruptions in 54 days of 16,384 GPUs on 2,048 nodes, one in 6,300 hours a node

@@ -138,8 +138,10 @@ static void set_units(struct eval *v)
 				       .ep = v->layout.ep,
 				       .chunks = &other,
 				       .n_chunks = 1 };
-		for (int kind = 0; kind < UNIT_KINDS; kind++)
+		for (int kind = 0; kind < UNIT_KINDS; kind++) {
 			v->units[end].elements[kind] = catalogue_unit_elements(m, &share, kind);
+			v->units[end].hidden[kind] = optimizer_hidden_elements(m, &share, kind);
+		}
 	}
 	v->units_tp = v->layout.tp;
 	v->units_ep = v->layout.ep;
