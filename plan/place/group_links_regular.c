@@ -1,7 +1,9 @@
 /* regular — place_group_links_regular: the closed form of place_group_links_of if every node has
  * the same box of ranks. */
-#include "plan/place/link_load.h"
 #include "plan/place/group_links.h"
+
+#include "base/numbers.h"
+#include "plan/place/link_load.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -214,18 +216,13 @@ struct rank_box place_block_box(const struct regular_cluster *y, const struct la
 	return (struct rank_box){ at[0], at[1], at[2], at[3] };
 }
 
-static int least_of(int a, int b)
-{
-	return a < b ? a : b;
-}
-
 /* The box below a switch, made of its nodes' boxes. It takes the remaining degrees, tp first. */
 static struct rank_box widen(const struct layout *l, const struct rank_box *f, int units)
 {
 	const int left[] = { l->tp / f->tp, l->cp / f->cp, l->dp / f->dp, l->pp / f->pp };
 	int at[4];
 	for (int i = 0; i < 4; i++) {
-		at[i] = least_of(left[i], units);
+		at[i] = min_int(left[i], units);
 		units = at[i] < left[i] ? 1 : units / at[i];
 	}
 	return (struct rank_box){ f->tp * at[0], f->cp * at[1], f->dp * at[2], f->pp * at[3] };
@@ -245,7 +242,7 @@ static int ranks_in(const struct layout *l, const struct rank_box *f, enum group
 	case GROUP_CP:
 		return f->cp;
 	case GROUP_EP:
-		return least_of(f->dp, l->ep);
+		return min_int(f->dp, l->ep);
 	case GROUP_DP:
 		return f->cp * f->dp;
 	case GROUP_EDP:
@@ -336,7 +333,7 @@ void place_group_links_nested(const struct regular_cluster *y, const struct layo
 		if (s->nodes < 2)
 			continue;
 		s->across = y->adapter;
-		s->across.bandwidth *= (double)y->sharers / least_of(senders(f, kind), y->sharers);
+		s->across.bandwidth *= (double)y->sharers / min_int(senders(f, kind), y->sharers);
 		for (int level = 0; level < y->levels; level++)
 			s->across.bandwidth =
 				fmin(s->across.bandwidth,

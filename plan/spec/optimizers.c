@@ -91,13 +91,6 @@ int optimizer_full_states(enum job_optimizer kind)
 
 /* --- Memory ------------------------------------------------------------------------------- */
 
-static int64_t overlap(int64_t lo, int64_t hi, int64_t from, int64_t to)
-{
-	lo = from > lo ? from : lo;
-	hi = to < hi ? to : hi;
-	return hi > lo ? hi - lo : 0;
-}
-
 /* Elements of the unit's hidden matrices in [lo, hi) of it; counted: only those of copy 0. */
 static int64_t hidden_elements(const struct catalogue_sample *u, int64_t lo, int64_t hi,
 			       bool counted)
@@ -108,7 +101,7 @@ static int64_t hidden_elements(const struct catalogue_sample *u, int64_t lo, int
 			const struct param *p = &u->params[i];
 			int64_t at = x * u->elements + p->offset;
 			if (optimizer_hidden(p) && (!counted || p->copy == 0))
-				n += overlap(lo, hi, at, at + p->count);
+				n += catalogue_overlap(lo, hi, at, at + p->count);
 		}
 	return n;
 }

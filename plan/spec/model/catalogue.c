@@ -1,5 +1,7 @@
-#include "plan/spec/layout.h"
 #include "plan/spec/model/model.h"
+
+#include "base/numbers.h"
+#include "plan/spec/layout.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -176,7 +178,7 @@ static void place_param(const struct model_shape *m, const struct share *s,
 	p->count = (p->hi[0] - p->lo[0]) * (p->hi[1] - p->lo[1]);
 	/* Without a gate, up starts a group. */
 	if (!row->joined || (row->role == PARAM_UP_W && !m->gated))
-		*elements = (*elements + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
+		*elements = round_up_int64(*elements, GROUP_ALIGN);
 	p->offset = *elements;
 	*elements += p->count;
 }
@@ -238,7 +240,7 @@ static void end_unit(struct builder *b)
 {
 	struct catalogue *c = b->c;
 	struct unit *u = &c->units[c->n_units - 1];
-	c->elements = (c->elements + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
+	c->elements = round_up_int64(c->elements, GROUP_ALIGN);
 	u->hi = c->elements;
 	u->n_params = c->n - u->first;
 	if (!u->n_params) /* the model has no such unit */
@@ -311,7 +313,7 @@ static int64_t unit_elements(const struct model_shape *m, const struct share *s,
 	for (int i = 0; i < N_ROWS; i++)
 		if (rows[i].unit == kind && row_exists(m, rows[i].role))
 			place_param(m, s, &rows[i], &n, &p);
-	return (n + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
+	return round_up_int64(n, GROUP_ALIGN);
 }
 
 int64_t catalogue_unit_elements(const struct model_shape *m, const struct share *s,
@@ -337,7 +339,7 @@ void catalogue_sample(const struct model_shape *m, const struct share *s, enum u
 	for (int i = 0; i < N_ROWS; i++)
 		if (rows[i].unit == kind && row_exists(m, rows[i].role))
 			place_param(m, s, &rows[i], &out->elements, &out->params[out->n++]);
-	out->elements = (out->elements + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
+	out->elements = round_up_int64(out->elements, GROUP_ALIGN);
 	if (kind == UNIT_EXPERTS)
 		experts_of(m, s, &lo, &hi);
 	out->times = hi - lo;
@@ -368,11 +370,9 @@ int catalogue_unit_count(const struct model_shape *m, const struct share *s, enu
 	return n;
 }
 
-static int64_t overlap(int64_t lo, int64_t hi, int64_t from, int64_t to)
+int64_t catalogue_overlap(int64_t lo, int64_t hi, int64_t from, int64_t to)
 {
-	lo = from > lo ? from : lo;
-	hi = to < hi ? to : hi;
-	return hi > lo ? hi - lo : 0;
+	return max_int64(0, min_int64(hi, to) - max_int64(lo, from));
 }
 
 /* Counted elements in [lo, hi) of one unit, or of one expert. */
@@ -385,7 +385,7 @@ static int64_t count_rows(const struct model_shape *m, const struct share *s, en
 		if (rows[i].unit != kind || !row_exists(m, rows[i].role))
 			continue;
 		place_param(m, s, &rows[i], &at, &p);
-		n += p.copy == 0 ? overlap(p.offset, p.offset + p.count, lo, hi) : 0;
+		n += p.copy == 0 ? catalogue_overlap(p.offset, p.offset + p.count, lo, hi) : 0;
 	}
 	return n;
 }

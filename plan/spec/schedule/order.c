@@ -83,11 +83,6 @@ void schedule_put_backward_weight(struct order *o, int chunk, int micro)
 	free_slot(o, chunk);
 }
 
-int schedule_min(int a, int b)
-{
-	return a < b ? a : b;
-}
-
 void schedule_list_passes(enum job_schedule kind, struct order *o)
 {
 	schedule_kinds[kind]->list_passes(o);

@@ -1,5 +1,7 @@
 /* zb-v: two chunks per rank, there and back (Qi et al., arXiv 2401.10241 and 2405.15362). */
 #include "plan/spec/schedule/closed_form.h"
+
+#include "base/numbers.h"
 #include "plan/spec/schedule/order.h"
 
 #include <math.h>
@@ -102,7 +104,7 @@ static double zb_v_seconds(const struct pipeline_times *p, int chunks, int micro
 
 static int zb_v_enough_micros(int pp, int micros)
 {
-	return schedule_min(micros, 4 * pp);
+	return min_int(micros, 4 * pp);
 }
 
 const struct schedule_kind schedule_zb_v = {
