@@ -44,5 +44,5 @@ setup() {
 	run "$MUSTER" plan templates/jobs/175b.ini parallel.pp=1 parallel.dp=1 parallel.schedule=1f1b parallel.chunks=0 parallel.zero=0
 	echo "$output"
 	[[ $status -eq 3 ]]
-	[[ $output == *"needs "*" more than the "*": optimizer state "*"; nearest that fit"*": parallel."*" a step)"* ]]
+	[[ $output == *"needs "*" more than the "*": optimizer state "*"; nearest that fit"*": parallel."*" per step)"* ]]
 }

@@ -85,7 +85,7 @@ setup() {
 	run "$MUSTER" plan templates/jobs/175b.ini parallel.pp=4 parallel.dp=32 parallel.zero=0
 	echo "$output"
 	[[ $status -eq 3 ]]
-	[[ $output == "muster: rank 0 (tp 0, dp 0, pp 0) needs "*" GiB, "*" GiB more than the 78 GiB that a device of dgx-h100:128 leaves it: "*"optimizer state "*"; nearest that fit: "*" a step); or "*" a step); or "*" a step)" ]]
+	[[ $output == "muster: rank 0 (tp 0, dp 0, pp 0) needs "*" GiB, "*" GiB more than the 78 GiB that a device of dgx-h100:128 leaves it: "*"optimizer state "*"; nearest that fit: "*" per step); or "*" per step); or "*" per step)" ]]
 }
 
 @test "if nothing fits, this is reported with the nearest layout" {
