@@ -284,7 +284,7 @@ void cost_sum_parts(const struct cost_case *c, const struct cost_sum *sum, doubl
 		.ep = times * (s->ep_fwd + s->ep_bwd),
 		/* A negative value is a rounding error, and so is any value if there is only one
 		 * stage. */
-		.bubble = c->layout->pp > 1 ? fmax(0, whole - stretch * busy) : 0,
+		.pp = c->layout->pp > 1 ? fmax(0, whole - stretch * busy) : 0,
 		.dp = dp,
 		.optimizer = sum->optimizer,
 		.total = whole + dp + sum->optimizer,

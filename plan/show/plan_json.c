@@ -81,9 +81,22 @@ static json_t *json_of_nodes(const struct cluster *c, const struct plan *p)
 	return list;
 }
 
+json_t *show_step_time_json(const struct plan_time *t)
+{
+	static const char *const keys[STEP_PART_COUNT] = {
+#define STEP_PART_KEY(with, ENUM, member, name, transfers, doc) #member,
+		STEP_PARTS(STEP_PART_KEY, )
+#undef STEP_PART_KEY
+	};
+	json_t *o = json_object();
+	for (int i = 0; i < STEP_PART_COUNT; i++)
+		json_object_set_new(o, keys[i], json_real(t->parts[i]));
+	json_object_set_new(o, "total", json_real(t->total));
+	return o;
+}
+
 json_t *show_plan_json(const struct job *job, const struct cluster *cluster, const struct plan *p)
 {
-	const struct plan_time *t = &p->time;
 	json_t *j = json_pack("{s:i, s:s, s:s, s:o, s:{s:i, s:i, s:i, s:i, s:i, s:i, s:s}, s:i, "
 			      "s:i, s:i, s:s, s:I, s:I}",
 			      "version", 1, "name", job->job.name, "cluster", cluster->name,
@@ -104,11 +117,7 @@ json_t *show_plan_json(const struct job *job, const struct cluster *cluster, con
 	add_unequal(p, j);
 	json_object_set_new(j, "placement", show_placement_json(cluster, p));
 	json_object_set_new(j, "device_bytes", json_real(p->memory));
-	json_object_set_new(j, "step_seconds",
-			    json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "compute",
-				      t->compute, "recompute", t->recompute, "tp", t->tp, "cp",
-				      t->cp, "ep", t->ep, "bubble", t->bubble, "dp", t->dp,
-				      "optimizer", t->optimizer, "total", t->total));
+	json_object_set_new(j, "step_seconds", show_step_time_json(&p->time));
 	json_object_set_new(j, "train", show_train_time_json(job, cluster, p));
 	json_object_set_new(j, "figures", json_string(cluster->figures));
 	json_object_set_new(j, "warning", json_string(p->warning));

@@ -265,24 +265,22 @@ static void print_time(const struct job *job, const struct cluster *c, const str
 		       struct buf *out)
 {
 	const struct plan_time *t = &p->time;
-	/* clang-format off */
-	const struct { const char *name; double s; } parts[] = {
-		{ "compute", t->compute }, { "recomputation", t->recompute }, { "tensor parallel", t->tp }, { "context parallel", t->cp },
-		{ "expert parallel", t->ep }, { "pipeline bubble", t->bubble },
-		{ "data parallel", t->dp }, { "optimizer", t->optimizer },
+	static const char *const names[STEP_PART_COUNT] = {
+#define STEP_PART_NAME(with, ENUM, member, name, transfers, doc) name,
+		STEP_PARTS(STEP_PART_NAME, )
+#undef STEP_PART_NAME
 	};
-	/* clang-format on */
 	char text[HUMAN], rate[HUMAN], flops[HUMAN];
 	double tokens = (double)job->batch.global * (double)p->shape.seq;
 	double done = tokens * shape_flops_token(&p->shape) / t->total / p->world;
 	const struct node_kind *k = &c->kinds[c->nodes[p->ranks[0].node].kind];
 	buf_puts(out, "\nPredicted step\n");
-	for (int i = 0; i < (int)(sizeof parts / sizeof *parts); i++) {
-		if (parts[i].s < 1e-9) /* rounding */
+	for (int i = 0; i < STEP_PART_COUNT; i++) {
+		if (t->parts[i] < 1e-9) /* rounding */
 			continue;
-		buf_printf(out, "  %-16s %s  ", parts[i].name, seconds(parts[i].s, text));
-		bar(parts[i].s / t->total, out);
-		buf_printf(out, " %3.0f %%\n", 100 * parts[i].s / t->total);
+		buf_printf(out, "  %-16s %s  ", names[i], seconds(t->parts[i], text));
+		bar(t->parts[i] / t->total, out);
+		buf_printf(out, " %3.0f %%\n", 100 * t->parts[i] / t->total);
 	}
 	buf_printf(out, "  %-16s %s  %s tokens/s, %s per rank", "step", seconds(t->total, text),
 		   human_count(tokens / t->total, "", rate), human_count(done, "FLOP/s", flops));

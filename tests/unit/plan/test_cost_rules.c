@@ -100,7 +100,7 @@ static void parts_add_up(void **state)
 	for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
 		struct plan_time t = predict(&base, &settings[i]);
 		const double parts[] = { t.compute, t.recompute, t.tp, t.cp,
-					 t.ep,      t.bubble,    t.dp, t.optimizer };
+					 t.ep,      t.pp,        t.dp, t.optimizer };
 		double sum = 0;
 		for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
 			assert_true(isfinite(parts[k]) && parts[k] >= 0);
@@ -132,7 +132,7 @@ static void habits_cost_their_parts(void **state)
 	assert_true(predict(&base, &s).recompute > 1.2 * now.recompute);
 	e = cost_engine_muster;
 	e.waits = e.scatters = true;
-	assert_true(predict(&base, &s).bubble > now.bubble);
+	assert_true(predict(&base, &s).pp > now.pp);
 	e = cost_engine_muster;
 	e.fused_attention = false;
 	assert_true(predict(&base, &s).compute > 1.02 * now.compute);

@@ -47,7 +47,10 @@ static int close_file(void **state)
 
 static double parts(const struct plan_time *t)
 {
-	return t->compute + t->recompute + t->tp + t->cp + t->ep + t->bubble + t->dp + t->optimizer;
+	double sum = 0;
+	for (int i = 0; i < STEP_PART_COUNT; i++)
+		sum += t->parts[i];
+	return sum;
 }
 
 static struct plan_time forecast(const char *layout)
@@ -101,7 +104,7 @@ static void stages_that_share_cores_leave_no_bubble(void **state)
 	struct plan_time t = forecast("parallel.pp=8 parallel.dp=1");
 	assert_true(t.total < one / fmin(cores, 8) * 1.6);
 	if (cores <= 4)
-		assert_true(t.bubble < 0.25 * t.total);
+		assert_true(t.pp < 0.25 * t.total);
 }
 
 static void half_wide_types_take_the_wide_ones_rates_where_they_were_not_measured(void **state)
