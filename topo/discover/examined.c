@@ -9,7 +9,6 @@
 #include "topo/discover/scontrol.h"
 
 #include "base/human.h"
-#include "base/hash.h"
 #include "topo/gpus.h"
 #include "topo/internal.h"
 
@@ -23,7 +22,8 @@ enum { SCONTROL_SECONDS = 10 };
 /* What is known about the allocation's nodes, in their order. */
 struct findings {
 	struct allocation a;
-	struct slurm_node *told; /* [nodes]; an empty name: the controller does not report it */
+	struct slurm_node
+		*controller;     /* [nodes]; an empty name: the controller does not report it */
 	char (*boots)[32];       /* [nodes] */
 	struct report *reports;  /* [nodes] */
 	struct node_kind *kinds; /* [nodes] */
@@ -40,7 +40,7 @@ static void findings_free(struct findings *f)
 		if (f->kinds)
 			topo_kind_free(&f->kinds[i]);
 	}
-	free(f->told);
+	free(f->controller);
 	free(f->boots);
 	free(f->reports);
 	free(f->kinds);
@@ -54,12 +54,12 @@ static int findings_init(struct findings *f, struct err *e)
 	if (topo_allocation_read(&f->a, e))
 		return -1;
 	size_t n = (size_t)f->a.nodes.n + 1;
-	f->told = calloc(n, sizeof *f->told);
+	f->controller = calloc(n, sizeof *f->controller);
 	f->boots = calloc(n, sizeof *f->boots);
 	f->reports = calloc(n, sizeof *f->reports);
 	f->kinds = calloc(n, sizeof *f->kinds);
 	f->joins = calloc(n, sizeof *f->joins);
-	if (f->told && f->boots && f->reports && f->kinds && f->joins)
+	if (f->controller && f->boots && f->reports && f->kinds && f->joins)
 		return 0;
 	findings_free(f);
 	return err_set(e, ERR_NOMEM, "slurm: no memory for %d nodes", f->a.nodes.n);
@@ -96,7 +96,7 @@ static void ask_controller(struct findings *f)
 		const struct slurm_node *at =
 			n ? bsearch(&key, list, (size_t)n, sizeof *list, by_name) : NULL;
 		if (at) {
-			f->told[i] = *at;
+			f->controller[i] = *at;
 			memcpy(f->boots[i], at->boot, sizeof f->boots[i]);
 		}
 		f->booted &= f->boots[i][0] != '\0';
@@ -118,7 +118,7 @@ static void share_node(struct node_kind *k, int devices)
 
 /* The GPU model by the type in Gres; if that has no type, by the first feature that names a model,
  * as in "ib,h100". */
-static const struct gpu_model *model_told(const struct slurm_node *t)
+static const struct gpu_model *model_of_gres(const struct slurm_node *t)
 {
 	char word[sizeof t->features];
 	const struct gpu_model *m = topo_gpu_of_gres(t->gpu);
@@ -132,9 +132,9 @@ static const struct gpu_model *model_told(const struct slurm_node *t)
 }
 
 /* Describes a node that did not report, from what the controller reports. */
-static int kind_told(const struct findings *f, int i, struct node_kind *k, struct err *e)
+static int kind_from_controller(const struct findings *f, int i, struct node_kind *k, struct err *e)
 {
-	const struct slurm_node *t = &f->told[i];
+	const struct slurm_node *t = &f->controller[i];
 	if (topo_allocation_kind(&f->a, i, k, e))
 		return -1;
 	if (!*t->name)
@@ -144,7 +144,7 @@ static int kind_told(const struct findings *f, int i, struct node_kind *k, struc
 	k->packages = t->sockets;
 	if (t->memory > 1e9) /* a smaller value means that the site has not configured it */
 		k->memory = t->memory;
-	const struct gpu_model *m = t->gpus ? model_told(t) : NULL;
+	const struct gpu_model *m = t->gpus ? model_of_gres(t) : NULL;
 	if (m) {
 		topo_gpu_fill(m, k);
 		k->devices = t->gpus;
@@ -164,12 +164,12 @@ static int kind_of_node(struct findings *f, int i, struct node_kind *k, struct e
 {
 	struct report *r = &f->reports[i];
 	if (!r->there)
-		return kind_told(f, i, k, e);
+		return kind_from_controller(f, i, k, e);
 	*k = r->kind;
 	r->kind = (struct node_kind){ .devices = 0 };
 	bool cpu = !strcmp(k->device, "cpu");
-	int threads = f->told[i].threads > 1 ? f->told[i].threads : 1,
-	    cores = f->a.cpus[i] / threads, gpus = f->told[i].gpus;
+	int threads = f->controller[i].threads > 1 ? f->controller[i].threads : 1,
+	    cores = f->a.cpus[i] / threads, gpus = f->controller[i].gpus;
 	if (cpu && f->a.devices[i] > 0)
 		share_node(k, f->a.devices[i]);
 	if (cores > 0 && (cpu || cores < k->cores))
@@ -198,7 +198,7 @@ static void set_fabrics(const struct findings *f, struct cluster *c)
 }
 
 /* Records which nodes did not answer, and why. */
-static void say_source(const struct findings *f, struct cluster *c)
+static void record_source(const struct findings *f, struct cluster *c)
 {
 	int silent = 0, first = -1;
 	for (int i = c->n_nodes - 1; i >= 0; i--)
@@ -234,36 +234,15 @@ static int build_cluster(struct findings *f, struct cluster *c, struct err *e)
 		}
 		/* A block counts as one NVLink fabric if its nodes are of a kind that has one
 		 * (GB200 and similar) and sent no report of their own. */
-		f->joins[i] = !f->reports[i].there && !strncasecmp(f->told[i].gpu, "gb", 2);
+		f->joins[i] = !f->reports[i].there && !strncasecmp(f->controller[i].gpu, "gb", 2);
 	}
 	topo_kind_merge(f->kinds, c->n_nodes, c);
 	if (!run_scontrol("topology", NULL, &text, NULL))
 		topo_scontrol_topology(buf_str(&text), f->joins, c, NULL);
 	buf_fini(&text);
 	set_fabrics(f, c);
-	say_source(f, c);
+	record_source(f, c);
 	return 0;
-}
-
-static const char *environment_number(const char *name)
-{
-	const char *text = getenv(name);
-	return text ? text : "";
-}
-
-/* A hash of the CPUs and tasks of each node, because the lists may be long. If the allocation has
- * only some of a node's GPUs, the job's id is included, because another job may have others. */
-static void describe_share(const struct findings *f, char out[CACHE_SHARE])
-{
-	struct buf text = BUF_INIT;
-	int gpus = topo_scontrol_gpus(environment_number("SLURM_GPUS_ON_NODE"), false, NULL);
-	bool whole = !gpus || gpus == f->told[0].gpus;
-	buf_printf(&text, "%s %s %s %s", environment_number("SLURM_JOB_CPUS_PER_NODE"),
-		   environment_number("SLURM_TASKS_PER_NODE"),
-		   environment_number("SLURM_GPUS_ON_NODE"),
-		   whole ? "" : environment_number("SLURM_JOB_ID"));
-	snprintf(out, CACHE_SHARE, "%016llx", (unsigned long long)hash_text(buf_str(&text)));
-	buf_fini(&text);
 }
 
 static bool all_answered(const struct findings *f)
@@ -283,7 +262,7 @@ int topo_cluster_of_nodes(bool fresh, struct cluster *out, struct err *e)
 		return -1;
 	ask_controller(&f);
 	struct cache_key key = { .nodes = &f.a.nodes, .boots = f.boots };
-	describe_share(&f, key.share);
+	topo_cache_share(f.controller, f.a.nodes.n, key.share);
 	if (!fresh && f.booted && !topo_cache_read(&key, &c, &why)) {
 		snprintf(c.figures, sizeof c.figures,
 			 "each node, examined before; none has rebooted since");
@@ -301,12 +280,13 @@ int topo_cluster_of_nodes(bool fresh, struct cluster *out, struct err *e)
 	struct err lost = ERR_INIT;
 	if (!rc && f.booted && all_answered(&f) && topo_cache_write(&key, &c, &lost)) {
 		size_t len = strlen(c.figures);
-		snprintf(c.figures + len, sizeof c.figures - len, "; not kept: %.120s", lost.text);
+		snprintf(c.figures + len, sizeof c.figures - len,
+			 "; the result was not stored: %.120s", lost.text);
 	}
 	if (!rc && damaged) {
 		size_t len = strlen(c.figures);
 		snprintf(c.figures + len, sizeof c.figures - len,
-			 "; what was kept is damaged and was not used: %.120s", why.text);
+			 "; the stored result is damaged and was not used: %.120s", why.text);
 	}
 	findings_free(&f);
 	if (!rc)
