@@ -16,7 +16,7 @@ static bool stays_in_order(const struct job *job, const struct cluster *c)
 	       (c->n_nodes == 1 && plan_on_cpu(topo_cluster_kind(c, 0)));
 }
 
-static int place(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
+static int map_ranks(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
 {
 	struct traffic t;
 	struct cluster_slot *slots = calloc((size_t)p->world, sizeof *slots);
@@ -72,7 +72,8 @@ static void count_node_ranks(struct plan *p, const int *ranks, int n)
 	}
 }
 
-static int settle(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
+static int set_threads(const struct job *job, const struct cluster *c, struct plan *p,
+		       struct err *e)
 {
 	int *first = calloc((size_t)c->n_nodes + 2, sizeof *first),
 	    *order = calloc((size_t)p->world, sizeof *order);
@@ -103,5 +104,5 @@ int plan_assign_devices(const struct job *job, const struct cluster *c, struct p
 	if (!p->ranks)
 		return err_set(e, ERR_NOMEM,
 			       "no memory for a plan of %d ranks; close other programs", p->world);
-	return place(job, c, p, e) || settle(job, c, p, e) ? -1 : 0;
+	return map_ranks(job, c, p, e) || set_threads(job, c, p, e) ? -1 : 0;
 }

@@ -40,14 +40,15 @@ void cost_add(struct cost_pass *sum, const struct cost_pass *t)
 	sum->ep_bwd += t->ep_bwd;
 }
 
-static double message(const struct cost_case *c)
+static double message_bytes(const struct cost_case *c)
 {
 	return place_traffic_sizes_of(c->job, c->shape, c->layout).message;
 }
 
 double cost_hop(const struct cost_case *c)
 {
-	return c->engine->waits ? 0 : place_seconds_hop(&c->group_links[GROUP_PP], message(c));
+	return c->engine->waits ? 0
+				: place_seconds_hop(&c->group_links[GROUP_PP], message_bytes(c));
 }
 
 double cost_wait(const struct cost_case *c)
@@ -56,9 +57,9 @@ double cost_wait(const struct cost_case *c)
 	if (!c->engine->waits || c->layout->pp < 2)
 		return 0;
 	return place_seconds_hop(&c->group_links[GROUP_PP],
-				 message(c) / (whole ? c->layout->tp : 1)) +
+				 message_bytes(c) / (whole ? c->layout->tp : 1)) +
 	       c->machine->sync +
-	       (whole ? place_seconds_gather(&c->group_links[GROUP_TP], message(c)) : 0);
+	       (whole ? place_seconds_gather(&c->group_links[GROUP_TP], message_bytes(c)) : 0);
 }
 
 double cost_meeting(const struct cost_case *c, double pass)
@@ -98,23 +99,23 @@ static double elements_of(const struct cost_case *c, const struct cost_rank *r,
 
 /* How the replicas of a class divide its state: the group that shares one copy of it, and the group
  * of ranks that hold the same shard. */
-struct cut {
+struct replica_groups {
 	struct group_links shards, copies;
 	double each; /* number of shards */
 };
 
-static struct cut cut_of(const struct cost_case *c, enum zero_class class)
+static struct replica_groups replica_groups_of(const struct cost_case *c, enum zero_class class)
 {
 	const struct group_links *all =
 		&c->group_links[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP];
 	int node_replicas = class == ZERO_EXPERTS ? c->node_replicas / c->layout->ep
 						  : c->node_replicas;
 	if (c->job->parallel.zero == 0)
-		return (struct cut){ { .ranks = 1 }, *all, 1 };
+		return (struct replica_groups){ { .ranks = 1 }, *all, 1 };
 	if (c->job->parallel.zero_shard != ZERO_SHARD_NODE || node_replicas >= all->ranks)
-		return (struct cut){ *all, { .ranks = 1 }, all->ranks };
+		return (struct replica_groups){ *all, { .ranks = 1 }, all->ranks };
 	node_replicas = node_replicas > 1 ? node_replicas : 1;
-	struct cut cut = { *all, *all, node_replicas };
+	struct replica_groups cut = { *all, *all, node_replicas };
 	cut.shards.ranks = cut.shards.per_node = node_replicas;
 	cut.shards.nodes = 1;
 	cut.copies.ranks = all->ranks / node_replicas;
@@ -131,7 +132,7 @@ struct exchange {
 static void add_exchange(const struct cost_case *c, const struct cost_rank *r,
 			 enum zero_class class, struct exchange *x)
 {
-	struct cut cut = cut_of(c, class);
+	struct replica_groups cut = replica_groups_of(c, class);
 	double elements = elements_of(c, r, class, c->units->elements),
 	       grads = c->engine->grad_width * elements, bucket = fmin(grads, BUCKET_BYTES);
 	double scatter = place_seconds_gather(&cut.shards, grads),
@@ -147,7 +148,7 @@ static void add_exchange(const struct cost_case *c, const struct cost_rank *r,
 
 /* Seconds of the replicas' exchange that are not hidden. All transfers that run during a backward
  * pass share the seconds of that pass. */
-static double exposed(const struct cost_case *c, const struct cost_rank *r)
+static double exposed_seconds(const struct cost_case *c, const struct cost_rank *r)
 {
 	const struct cost_machine *m = c->machine;
 	struct exchange x = { 0 };
@@ -258,7 +259,7 @@ double cost_shared(const struct cost_case *c, double busy, double alone)
 void cost_sum_add(const struct cost_case *c, const struct cost_rank *r, struct cost_sum *sum)
 {
 	double busy = r->scale * (cost_forward(&r->pass) + cost_backward(&r->pass)),
-	       dp = tied_sum(c, r) + exposed(c, r);
+	       dp = tied_sum(c, r) + exposed_seconds(c, r);
 	if (busy > sum->busy) {
 		sum->busy = busy;
 		sum->slow = *r;

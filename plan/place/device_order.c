@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* A node, or the nodes that share an NVLink fabric. */
-struct unit {
+struct device_unit {
 	int first, nodes; /* positions in h->nodes */
 	int devices, leaf, index;
 	double links; /* bandwidth of all pairs together */
@@ -18,9 +18,9 @@ struct leaf {
 
 struct device_order {
 	const struct cluster *c;
-	int *nodes;                 /* [n_nodes] the nodes, unit by unit */
-	struct unit *units, *order; /* in the cluster's order; in filling order */
-	struct leaf *leaves;        /* [n_switches + 1]; the last one is for nodes without a leaf */
+	int *nodes;                        /* [n_nodes] the nodes, unit by unit */
+	struct device_unit *units, *order; /* in the cluster's order; in filling order */
+	struct leaf *leaves; /* [n_switches + 1]; the last one is for nodes without a leaf */
 	int n;
 };
 
@@ -35,8 +35,8 @@ static double sum_link_bandwidth(const struct node_kind *k)
 static void add_unit(struct device_order *h, int node, int *at)
 {
 	const struct cluster *c = h->c;
-	struct unit *u = &h->units[h->n];
-	*u = (struct unit){ .first = *at, .leaf = c->nodes[node].leaf, .index = h->n };
+	struct device_unit *u = &h->units[h->n];
+	*u = (struct device_unit){ .first = *at, .leaf = c->nodes[node].leaf, .index = h->n };
 	for (int i = node; i < c->n_nodes; i++) {
 		if (!topo_cluster_share_nvlink(c, node, i))
 			continue;
@@ -122,13 +122,13 @@ bool place_device_order_fits(const struct device_order *h, int box, int ranks)
 
 static int by_leaf(const void *a, const void *b)
 {
-	const struct unit *x = a, *y = b;
+	const struct device_unit *x = a, *y = b;
 	return x->leaf != y->leaf ? (x->leaf > y->leaf) - (x->leaf < y->leaf) : x->index - y->index;
 }
 
 static int by_worth(const void *a, const void *b)
 {
-	const struct unit *x = a, *y = b;
+	const struct device_unit *x = a, *y = b;
 	if (x->leaf != y->leaf)
 		return (x->leaf > y->leaf) - (x->leaf < y->leaf);
 	if (x->devices != y->devices)
@@ -159,7 +159,7 @@ static int list_leaves(struct device_order *h, int box, int together)
 {
 	int n = 0;
 	for (int u = 0; u < h->n; u++) {
-		const struct unit *unit = &h->order[u];
+		const struct device_unit *unit = &h->order[u];
 		if (u == 0 || unit->leaf != h->order[u - 1].leaf)
 			h->leaves[n++] = (struct leaf){ .leaf = unit->leaf, .first = unit->index };
 		h->leaves[n - 1].room += unit->devices / box;
@@ -197,8 +197,8 @@ static int by_given(const void *a, const void *b)
 
 /* --- The boxes --- */
 
-static struct cluster_slot device_of(const struct device_order *h, const struct unit *u, int i,
-				     int *const *order)
+static struct cluster_slot device_of(const struct device_order *h, const struct device_unit *u,
+				     int i, int *const *order)
 {
 	const struct cluster *c = h->c;
 	for (int n = 0; n < u->nodes; n++) {

@@ -54,7 +54,7 @@ static bool alike(const struct cluster *c, int node, int a, int b)
 
 /* --- The search --- */
 
-struct search {
+struct exact_search {
 	const struct cluster *c;
 	struct layout layout;
 	const struct traffic *t;
@@ -68,7 +68,7 @@ struct search {
 
 /* Whether an earlier free device gives the same result: an equal device of the same node, or a
  * device of an equal node that is entirely free. */
-static bool repeats(const struct search *s, int i)
+static bool repeats(const struct exact_search *s, int i)
 {
 	const struct cluster *c = s->c;
 	int node = s->devices[i].slot.node;
@@ -103,7 +103,7 @@ struct bound {
 	double mean[GROUP_KINDS];
 };
 
-static void bound(struct search *s, int placed, const struct bound *before, struct bound *out)
+static void bound(struct exact_search *s, int placed, const struct bound *before, struct bound *out)
 {
 	struct group_links span;
 	struct group_cost_sum sum;
@@ -123,7 +123,7 @@ static void bound(struct search *s, int placed, const struct bound *before, stru
 	}
 }
 
-static void descend(struct search *s, int rank, const struct bound *before)
+static void descend(struct exact_search *s, int rank, const struct bound *before)
 {
 	struct bound here;
 	if (rank == s->world) {
@@ -149,7 +149,7 @@ static void descend(struct search *s, int rank, const struct bound *before)
 }
 
 /* Sets whole[n][kind]: a group is complete when its last rank is placed. */
-static void mark_ends(struct search *s)
+static void mark_ends(struct exact_search *s)
 {
 	int ranks[PLACE_EXACT];
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
@@ -169,7 +169,7 @@ static void mark_ends(struct search *s)
 
 /* Sets the lower bounds: seconds over the best links of the cluster, side by side on as many
  * adapters as the group has ranks. */
-static void set_least(struct search *s)
+static void set_least(struct exact_search *s)
 {
 	double link = 0, adapter = 0;
 	for (int i = 0; i < s->c->n_kinds; i++) {
@@ -208,14 +208,14 @@ int place_exact_best(const struct cluster *c, const struct layout *l, const stru
 		     struct err *e)
 {
 	struct cluster_slot now[PLACE_EXACT];
-	struct search s = { .c = c,
-			    .layout = *l,
-			    .t = t,
-			    .w = w,
-			    .world = layout_world(l),
-			    .best = *cost,
-			    .now = now,
-			    .found = slots };
+	struct exact_search s = { .c = c,
+				  .layout = *l,
+				  .t = t,
+				  .w = w,
+				  .world = layout_world(l),
+				  .best = *cost,
+				  .now = now,
+				  .found = slots };
 	s.n = list_devices(c, &s.devices);
 	if (!s.devices)
 		return err_set(e, ERR_NOMEM,

@@ -85,7 +85,7 @@ double place_seconds_all_to_all(const struct group_links *s, double bytes)
 	return bytes * share / l.bandwidth + (s->ranks - 1) * l.latency;
 }
 
-static double message(const struct link_speed *l, double bytes)
+static double message_seconds(const struct link_speed *l, double bytes)
 {
 	return l->bandwidth > 0 ? bytes / l->bandwidth + l->latency : 0;
 }
@@ -95,7 +95,9 @@ double place_seconds_hop(const struct group_links *s, double bytes)
 	double known = measured(s, MEASURED_MESSAGE, bytes);
 	if (known > 0)
 		return known;
-	return s->ranks < 2 ? 0 : fmax(message(&s->inside, bytes), message(&s->across, bytes));
+	return s->ranks < 2 ? 0
+			    : fmax(message_seconds(&s->inside, bytes),
+				   message_seconds(&s->across, bytes));
 }
 
 double place_seconds_meeting(const struct group_links *s, double work)

@@ -217,7 +217,7 @@ struct rank_box place_block_box(const struct regular_cluster *y, const struct la
 }
 
 /* The box below a switch, made of its nodes' boxes. It takes the remaining degrees, tp first. */
-static struct rank_box widen(const struct layout *l, const struct rank_box *f, int units)
+static struct rank_box box_below_switch(const struct layout *l, const struct rank_box *f, int units)
 {
 	const int left[] = { l->tp / f->tp, l->cp / f->cp, l->dp / f->dp, l->pp / f->pp };
 	int at[4];
@@ -350,6 +350,6 @@ void place_group_links_regular(const struct regular_cluster *y, const struct lay
 {
 	struct rank_box below[SPAN_LEVELS];
 	for (int level = 0; level < y->levels; level++)
-		below[level] = widen(l, f, y->level[level].units);
+		below[level] = box_below_switch(l, f, y->level[level].units);
 	place_group_links_nested(y, l, f, below, group_links);
 }

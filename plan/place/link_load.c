@@ -9,7 +9,7 @@
 enum { OUT, IN };
 
 /* The shared links of one kind of node: their numbers, counted from the node's first link. */
-struct shape {
+struct node_links {
 	int nics;          /* the node's adapters, then one for each device */
 	int bridges, numa; /* 0: no way inside the node goes through the CPU */
 	int *bridge;       /* [devices] PCIe switch: the smallest device on it */
@@ -17,11 +17,11 @@ struct shape {
 
 struct link_load {
 	const struct cluster *c;
-	struct shape *shapes;    /* [n_kinds] */
-	int *base;               /* [n_nodes] the node's first link */
-	int *unit, n_units;      /* [n_nodes] */
-	int first_uplink;        /* of the switches; each has two links */
-	double *capacity, *flow; /* [links]; capacity INFINITY: no limit */
+	struct node_links *shapes; /* [n_kinds] */
+	int *base;                 /* [n_nodes] the node's first link */
+	int *unit, n_units;        /* [n_nodes] */
+	int first_uplink;          /* of the switches; each has two links */
+	double *capacity, *flow;   /* [links]; capacity INFINITY: no limit */
 	int *touched, n_touched, n_links;
 };
 
@@ -58,9 +58,9 @@ static int numa_of(const struct node_kind *k, int device)
 
 /* --- The links of a kind of node --- */
 
-static int shape_of(const struct node_kind *k, struct shape *s)
+static int shape_of(const struct node_kind *k, struct node_links *s)
 {
-	*s = (struct shape){ .nics = k->n_nics + k->devices };
+	*s = (struct node_links){ .nics = k->n_nics + k->devices };
 	s->bridge = calloc((size_t)(k->devices ? k->devices : 1), sizeof *s->bridge);
 	if (!s->bridge)
 		return -1;
@@ -78,7 +78,7 @@ static int shape_of(const struct node_kind *k, struct shape *s)
 	return 0;
 }
 
-static int count_links(const struct shape *s)
+static int count_links(const struct node_links *s)
 {
 	return 2 * (s->nics + s->bridges) + s->numa * s->numa;
 }
@@ -92,17 +92,17 @@ static int nic_link(const struct link_load *l, struct cluster_slot at, int direc
 
 static int bridge_link(const struct link_load *l, struct cluster_slot at, int direction)
 {
-	const struct shape *s = &l->shapes[l->c->nodes[at.node].kind];
+	const struct node_links *s = &l->shapes[l->c->nodes[at.node].kind];
 	return l->base[at.node] + 2 * (s->nics + s->bridge[at.device]) + direction;
 }
 
 static int socket_link(const struct link_load *l, int node, int from, int to)
 {
-	const struct shape *s = &l->shapes[l->c->nodes[node].kind];
+	const struct node_links *s = &l->shapes[l->c->nodes[node].kind];
 	return l->base[node] + 2 * (s->nics + s->bridges) + from * s->numa + to;
 }
 
-static void most(double *capacity, double x)
+static void raise_capacity(double *capacity, double x)
 {
 	*capacity = isinf(*capacity) ? x : fmax(*capacity, x);
 }
@@ -110,7 +110,7 @@ static void most(double *capacity, double x)
 static void set_node(struct link_load *l, int node)
 {
 	const struct node_kind *k = topo_cluster_kind(l->c, node);
-	const struct shape *s = &l->shapes[l->c->nodes[node].kind];
+	const struct node_links *s = &l->shapes[l->c->nodes[node].kind];
 	for (int a = 0; a < k->devices; a++) {
 		struct cluster_slot at = { node, a };
 		double nic = has_nic(k, a) && k->nics[k->parts[a].nic].bandwidth > 0
@@ -124,11 +124,12 @@ static void set_node(struct link_load *l, int node)
 			if (!through_cpu(link->kind))
 				continue;
 			for (int direction = OUT; direction <= IN; direction++)
-				most(&l->capacity[bridge_link(l, at, direction)], bandwidth);
+				raise_capacity(&l->capacity[bridge_link(l, at, direction)],
+					       bandwidth);
 			if (link->kind == LINK_SYS)
-				most(&l->capacity[socket_link(l, node, numa_of(k, a),
-							      numa_of(k, b))],
-				     bandwidth);
+				raise_capacity(&l->capacity[socket_link(l, node, numa_of(k, a),
+									numa_of(k, b))],
+					       bandwidth);
 		}
 	}
 }
@@ -144,7 +145,7 @@ static void number_units(struct link_load *l)
 	l->n_units = domains + c->n_nodes;
 }
 
-static int fill(struct link_load *l)
+static int build_links(struct link_load *l)
 {
 	const struct cluster *c = l->c;
 	int n = 0;
@@ -184,7 +185,7 @@ int place_load_open(const struct cluster *c, struct link_load **out, struct err 
 		l->base = calloc((size_t)c->n_nodes + 1, sizeof *l->base);
 		l->unit = calloc((size_t)c->n_nodes + 1, sizeof *l->unit);
 	}
-	if (!l || !l->shapes || !l->base || !l->unit || fill(l)) {
+	if (!l || !l->shapes || !l->base || !l->unit || build_links(l)) {
 		place_load_close(l);
 		return err_set(e, ERR_NOMEM,
 			       "no memory for the links of %d nodes; close other programs",
@@ -233,7 +234,7 @@ const struct cluster *place_load_cluster(const struct link_load *l)
 
 /* --- Ways --- */
 
-static void take(struct link_path *w, int link)
+static void add_shared_link(struct link_path *w, int link)
 {
 	if (w->n < LOAD_PATH_MOST)
 		w->at[w->n++] = link;
@@ -263,9 +264,11 @@ static void take_uplinks(const struct link_load *l, struct cluster_slot from,
 	     other_rail = false) {
 		bool up_x = dx >= dy, up_y = dy >= dx;
 		if (up_x && x >= 0)
-			take(w, l->first_uplink + 2 * x + OUT), x = c->switches[x].parent, dx--;
+			add_shared_link(w, l->first_uplink + 2 * x + OUT),
+				x = c->switches[x].parent, dx--;
 		if (up_y && y >= 0)
-			take(w, l->first_uplink + 2 * y + IN), y = c->switches[y].parent, dy--;
+			add_shared_link(w, l->first_uplink + 2 * y + IN), y = c->switches[y].parent,
+									  dy--;
 	}
 }
 
@@ -279,10 +282,11 @@ static void way_inside(const struct link_load *l, struct cluster_slot from, stru
 	w->direct = k->links && (link.kind == LINK_NVLINK || link.kind == LINK_XGMI);
 	if (!k->links || !through_cpu(link.kind))
 		return;
-	take(w, bridge_link(l, from, OUT));
-	take(w, bridge_link(l, to, IN));
+	add_shared_link(w, bridge_link(l, from, OUT));
+	add_shared_link(w, bridge_link(l, to, IN));
 	if (link.kind == LINK_SYS)
-		take(w, socket_link(l, from.node, numa_of(k, from.device), numa_of(k, to.device)));
+		add_shared_link(w, socket_link(l, from.node, numa_of(k, from.device),
+					       numa_of(k, to.device)));
 }
 
 void place_load_path(const struct link_load *l, struct cluster_slot from, struct cluster_slot to,
@@ -302,20 +306,20 @@ void place_load_path(const struct link_load *l, struct cluster_slot from, struct
 		out->latency =
 			fmax(known(k->net_latency, UNKNOWN_LATENCY),
 			     known(topo_cluster_kind(l->c, to.node)->net_latency, UNKNOWN_LATENCY));
-		take(out, nic_link(l, from, OUT));
-		take(out, nic_link(l, to, IN));
+		add_shared_link(out, nic_link(l, from, OUT));
+		add_shared_link(out, nic_link(l, to, IN));
 		take_uplinks(l, from, to, out);
 	}
 }
 
-static void add(struct link_load *l, int link, double weight)
+static void add_flow(struct link_load *l, int link, double weight)
 {
 	if (l->flow[link] == 0)
 		l->touched[l->n_touched++] = link;
 	l->flow[link] += weight;
 }
 
-static double share(const struct link_load *l, int link)
+static double flow_share(const struct link_load *l, int link)
 {
 	return l->capacity[link] / fmax(l->flow[link], 1e-9);
 }
@@ -323,33 +327,33 @@ static double share(const struct link_load *l, int link)
 void place_load_add(struct link_load *l, const struct link_path *way, double weight)
 {
 	for (int i = 0; i < way->n; i++)
-		add(l, way->at[i], weight);
+		add_flow(l, way->at[i], weight);
 }
 
 double place_load_share(const struct link_load *l, const struct link_path *way)
 {
 	double least = way->bandwidth;
 	for (int i = 0; i < way->n; i++)
-		least = fmin(least, share(l, way->at[i]));
+		least = fmin(least, flow_share(l, way->at[i]));
 	return least;
 }
 
 void place_load_add_adapter(struct link_load *l, struct cluster_slot at, double weight)
 {
-	add(l, nic_link(l, at, OUT), weight);
+	add_flow(l, nic_link(l, at, OUT), weight);
 }
 
 double place_load_share_adapter(const struct link_load *l, struct cluster_slot at)
 {
-	return share(l, nic_link(l, at, OUT));
+	return flow_share(l, nic_link(l, at, OUT));
 }
 
 void place_load_add_uplink(struct link_load *l, int sw, double weight)
 {
-	add(l, l->first_uplink + 2 * sw, weight);
+	add_flow(l, l->first_uplink + 2 * sw, weight);
 }
 
 double place_load_share_uplink(const struct link_load *l, int sw)
 {
-	return share(l, l->first_uplink + 2 * sw);
+	return flow_share(l, l->first_uplink + 2 * sw);
 }

@@ -65,7 +65,7 @@ static int broken_leaves(struct map_search *m)
 }
 
 /* Weighs the current map. */
-static void consider(struct map_search *m)
+static void weigh_current(struct map_search *m)
 {
 	struct place_cost cost;
 	struct placement *p = m->out;
@@ -238,7 +238,7 @@ static int consider_fold(struct map_search *m, const struct fold *f, struct err 
 			continue;
 		for (int r = 0; r < m->world; r++)
 			m->slots[r] = m->boxes[place_fold_place(m->l, f, r)];
-		consider(m);
+		weigh_current(m);
 	}
 	return 0;
 }
@@ -285,7 +285,7 @@ static int consider_folds(struct map_search *m, struct err *e)
 }
 
 /* Whether it may help to move single ranks: not if all devices are equal and all are used. */
-static bool irregular(const struct map_search *m)
+static bool is_irregular(const struct map_search *m)
 {
 	for (int i = 0; i < m->c->n_kinds; i++)
 		if (m->c->n_kinds > 1 || (m->c->kinds[i].links && !m->c->kinds[i].switched))
@@ -293,14 +293,14 @@ static bool irregular(const struct map_search *m)
 	return m->world < m->devices || m->c->switches;
 }
 
-static int refine(struct map_search *m, struct err *e)
+static int refine_best(struct map_search *m, struct err *e)
 {
 	struct placement *p = m->out;
 	if (m->devices <= PLACE_EXACT) {
 		p->proven = true;
 		return place_exact_best(m->c, m->l, m->t, m->w, m->best, &p->cost, e);
 	}
-	if (m->world > REFINED_MOST || !irregular(m))
+	if (m->world > REFINED_MOST || !is_irregular(m))
 		return 0;
 	int weighed = place_refine_map(m->c, m->l, m->t, m->w, REFINED_BUDGET / m->world, m->best,
 				       &p->cost, e);
@@ -311,24 +311,24 @@ static int refine(struct map_search *m, struct err *e)
 static int place_all(struct map_search *m, struct err *e)
 {
 	fill_block(m);
-	consider(m);
+	weigh_current(m);
 	fill_whole(m);
-	consider(m);
+	weigh_current(m);
 	fill_cyclic(m);
-	consider(m);
+	weigh_current(m);
 	if (consider_folds(m, e))
 		return -1;
-	return refine(m, e);
+	return refine_best(m, e);
 }
 
 static void place_fixed(struct map_search *m)
 {
 	fill_block(m);
-	consider(m);
+	weigh_current(m);
 	fill_cyclic(m);
-	consider(m);
+	weigh_current(m);
 	fill_whole(m);
-	consider(m);
+	weigh_current(m);
 	memcpy(m->best, m->slots, (size_t)m->world * sizeof *m->best);
 	place_map_cost(m->w, m->slots, m->t, &m->out->cost);
 	m->out->fixed = true;

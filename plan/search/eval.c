@@ -148,7 +148,7 @@ static void set_units(struct eval *v)
 }
 
 /* Whether the last tp rank has the same share as the first one in everything that counts. */
-static bool even(const struct eval *v)
+static bool tp_ranks_equal(const struct eval *v)
 {
 	const struct model_shape *m = &v->space->shape;
 	int tp = v->layout.tp;
@@ -181,7 +181,7 @@ bool search_eval_grid(struct eval *v, int tp, int cp, int ep, int pp, int dp)
 	cost_machine_links(v->cost.machine, v->group_links);
 	v->cost.node_replicas = v->fold.dp * v->fold.cp;
 	set_units(v);
-	v->ends = even(v) ? 1 : ENDS;
+	v->ends = tp_ranks_equal(v) ? 1 : ENDS;
 	v->n_states = 0;
 	return true;
 }
@@ -206,13 +206,13 @@ static struct cost_pass less(struct cost_pass a, const struct cost_pass *b)
 /* All layers have the same cost, so a stage's pass is the sum of its layers and of its ends. */
 static void set_passes(struct eval *v, struct eval_stream *s)
 {
-	struct stage redone = { 0, 1, false, false }, plain = { 1, 2, false, false },
+	struct stage recomputed = { 0, 1, false, false }, kept = { 1, 2, false, false },
 		     first = { 0, 1, true, false }, last = { 0, 1, false, true };
 	v->job.offload.activations = false; /* the line adds them */
-	s->redone = cost_pass_of(&v->cost, &redone);
-	s->plain = v->config.every > 1 ? cost_pass_of(&v->cost, &plain) : s->redone;
-	s->first = less(cost_pass_of(&v->cost, &first), &s->redone);
-	s->last = less(cost_pass_of(&v->cost, &last), &s->redone);
+	s->recomputed = cost_pass_of(&v->cost, &recomputed);
+	s->kept = v->config.every > 1 ? cost_pass_of(&v->cost, &kept) : s->recomputed;
+	s->first = less(cost_pass_of(&v->cost, &first), &s->recomputed);
+	s->last = less(cost_pass_of(&v->cost, &last), &s->recomputed);
 	s->links[0] = v->group_links[GROUP_TP];
 	s->links[1] = v->group_links[GROUP_CP];
 	s->links[2] = v->group_links[GROUP_EP];
@@ -279,7 +279,7 @@ double search_eval_stream_bound(const struct eval *v)
 	double layers = (double)v->space->shape.layers,
 	       again = v->config.every > 1 ? floor((layers + v->config.every - 1) / v->config.every)
 					   : layers;
-	double work = again * busy_of(&s->redone) + (layers - again) * busy_of(&s->plain) +
+	double work = again * busy_of(&s->recomputed) + (layers - again) * busy_of(&s->kept) +
 		      busy_of(&s->first) + busy_of(&s->last);
 	return (double)v->job.batch.global / v->config.micro / v->config.dp / v->config.pp * work *
 	       (1 - 1e-9);

@@ -23,7 +23,7 @@ struct eval_stream {
 	const struct cost_machine *machine;
 	/* of a layer that does not recompute and of one that does; what the first and the last
 	 * stage have in addition */
-	struct cost_pass plain, redone, first, last;
+	struct cost_pass kept, recomputed, first, last;
 	bool sized[2][2];
 	struct memory_sizes sizes[2][2][ENDS]; /* [splits][offloaded] */
 };

@@ -76,8 +76,8 @@ static struct cost_pass pass_of(const struct eval_stream *s, int layers, int aga
 				bool last)
 {
 	struct cost_pass sum = { 0 };
-	times(&sum, &s->plain, layers - again);
-	times(&sum, &s->redone, again);
+	times(&sum, &s->kept, layers - again);
+	times(&sum, &s->recomputed, again);
 	if (first)
 		cost_add(&sum, &s->first);
 	if (last)

@@ -40,7 +40,7 @@ static unsigned bucket_of(enum job_schedule kind, int pp, int chunks, int micros
 	return (h ^ h >> 15) % BUCKETS;
 }
 
-static void count(struct entry *e, const struct layout *layout)
+static void count_live(struct entry *e, const struct layout *layout)
 {
 	for (int r = 0; r < e->pp; r++) {
 		struct sched_slots slots = { .most = 0 };
@@ -69,7 +69,7 @@ const int *search_live_of(struct live_counts *l, enum job_schedule kind,
 	*e = (struct entry){
 		.next = *at, .kind = kind, .pp = pp, .chunks = chunks, .micros = micros
 	};
-	count(e, layout);
+	count_live(e, layout);
 	*at = e;
 	return e->counts;
 }

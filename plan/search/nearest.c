@@ -60,7 +60,8 @@ static bool before(const struct ranking *r, double d, const struct eval_leaf *le
 	return leaf->time.total < r->leaves[i].time.total;
 }
 
-static void put(struct ranking *r, int at, double d, unsigned mask, const struct eval_leaf *leaf)
+static void insert_leaf(struct ranking *r, int at, double d, unsigned mask,
+			const struct eval_leaf *leaf)
 {
 	r->distances[at] = d;
 	r->changes[at] = mask;
@@ -71,7 +72,7 @@ static void drop(struct ranking *r, int at)
 {
 	r->n--;
 	for (; at < r->n; at++)
-		put(r, at, r->distances[at + 1], r->changes[at + 1], &r->leaves[at + 1]);
+		insert_leaf(r, at, r->distances[at + 1], r->changes[at + 1], &r->leaves[at + 1]);
 }
 
 /* Adds a configuration that fits to the ranking. If it changes more keys than another one and is
@@ -93,14 +94,14 @@ static void look(void *arg, const struct eval_leaf *leaf)
 		return;
 	int at = r->n < NEAREST_MOST ? r->n++ : r->n - 1;
 	for (; at > 0 && before(r, d, leaf, at - 1); at--)
-		put(r, at, r->distances[at - 1], r->changes[at - 1], &r->leaves[at - 1]);
-	put(r, at, d, mask, leaf);
+		insert_leaf(r, at, r->distances[at - 1], r->changes[at - 1], &r->leaves[at - 1]);
+	insert_leaf(r, at, d, mask, leaf);
 }
 
 /* Visits all configurations with these keys open. The other keys are the job's own, and dp is the
  * layout's. */
-static void walk(const struct job *job, const struct cluster *c, const struct layout *asked,
-		 uint32_t open, struct ranking *r)
+static void try_changes(const struct job *job, const struct cluster *c, const struct layout *asked,
+			uint32_t open, struct ranking *r)
 {
 	struct job *mine = malloc(sizeof *mine);
 	struct space *s = calloc(1, sizeof *s);
@@ -125,11 +126,12 @@ int search_nearest(const struct job *job, const struct cluster *c, const struct 
 	struct ranking r = { .asked = search_config_of(job, asked->dp), .leaves = out };
 	if (job->parallel.sync == SYNC_SERVER)
 		return 0;
-	walk(job, c, asked, WAYS, &r);
-	walk(job, c, asked, DEGREES, &r);
+	try_changes(job, c, asked, WAYS, &r);
+	try_changes(job, c, asked, DEGREES, &r);
 	if (r.n < NEAREST_MOST)
-		walk(job, c, asked, OPEN_PP | OPEN_DP | OPEN_ZERO | OPEN_MODE | OPEN_SP, &r);
+		try_changes(job, c, asked, OPEN_PP | OPEN_DP | OPEN_ZERO | OPEN_MODE | OPEN_SP, &r);
 	if (!r.n)
-		walk(job, c, asked, DEGREES | OPEN_ZERO | OPEN_MODE | OPEN_SP | OPEN_MICRO, &r);
+		try_changes(job, c, asked, DEGREES | OPEN_ZERO | OPEN_MODE | OPEN_SP | OPEN_MICRO,
+			    &r);
 	return r.n;
 }

@@ -30,6 +30,9 @@ void show_draw_text(const struct drawing *d, int width, bool colour, struct buf 
 /* A complete SVG document. */
 void show_draw_svg(const struct drawing *d, struct buf *out);
 
+/* Appends a text with the characters escaped that SVG reserves. */
+void show_svg_escape(struct buf *out, const char *text);
+
 /* How both draw a kind of pass. */
 struct draw_look {
 	char letter;

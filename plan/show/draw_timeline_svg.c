@@ -29,7 +29,7 @@ struct sheet {
 	double end;   /* of the drawing */
 };
 
-static void put_text(struct buf *out, const char *text)
+void show_svg_escape(struct buf *out, const char *text)
 {
 	for (; *text; text++)
 		if (*text == '<' || *text == '>' || *text == '&' || *text == '"')
@@ -94,7 +94,7 @@ static void put_part(struct sheet *h, const struct draw_part *part, int top)
 	struct buf caption = BUF_INIT;
 	show_draw_caption(part, &caption);
 	buf_printf(h->out, "<text x=\"%d\" y=\"%d\" class=\"head\">", LEFT, top + HEAD - 16);
-	put_text(h->out, buf_str(&caption));
+	show_svg_escape(h->out, buf_str(&caption));
 	buf_puts(h->out, "</text>\n");
 	buf_fini(&caption);
 	top += HEAD;
@@ -164,7 +164,7 @@ void show_draw_svg(const struct drawing *d, struct buf *out)
 		   "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n<text x=\"%d\" y=\"44\" "
 		   "class=\"title\">",
 		   WIDTH, height, LEFT);
-	put_text(out, d->title);
+	show_svg_escape(out, d->title);
 	if (most > MOST)
 		buf_printf(out, ", cut at %s of %s", human_seconds(h.end, from),
 			   human_seconds(whole, to));

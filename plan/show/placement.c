@@ -20,12 +20,12 @@ static const char *const link_names[LINK_KINDS] = {
 	[LINK_NVSWITCH] = "NVSwitch",
 };
 
-static bool moves(const struct place_links *l)
+static bool has_traffic(const struct place_links *l)
 {
 	return l->span.ranks > 1 && l->bytes > 0;
 }
 
-static void add(char *out, size_t size, const char *text)
+static void append_text(char *out, size_t size, const char *text)
 {
 	size_t used = strlen(out);
 	snprintf(out + used, size - used, "%s%s", used ? ", " : "", text);
@@ -37,19 +37,19 @@ static void name_links(const struct cluster *c, const struct place_links *l, cha
 	char levels[32];
 	*out = '\0';
 	if (l->inside != LINK_SELF)
-		add(out, size, link_names[l->inside]);
+		append_text(out, size, link_names[l->inside]);
 	if (l->fabric)
-		add(out, size, "NVLink fabric");
+		append_text(out, size, "NVLink fabric");
 	if (!l->hops)
 		return;
 	if (l->rails)
-		add(out, size, "rails");
+		append_text(out, size, "rails");
 	snprintf(levels, sizeof levels, "%d levels of switches", l->hops);
-	add(out, size,
-	    !c->switches   ? "network"
-	    : l->hops == 1 ? "leaf"
-	    : l->hops == 2 ? "spine"
-			   : levels);
+	append_text(out, size,
+		    !c->switches   ? "network"
+		    : l->hops == 1 ? "leaf"
+		    : l->hops == 2 ? "spine"
+				   : levels);
 }
 
 static double bandwidth_of(const struct place_links *l)
@@ -95,7 +95,7 @@ static void print_groups(const struct cluster *c, const struct placement *s, str
 	for (int k = 0; k < GROUP_KINDS; k++) {
 		const struct place_links *l = &s->links[k];
 		char over[96], rate[HUMAN], time[HUMAN], waited[HUMAN];
-		if (!moves(l))
+		if (!has_traffic(l))
 			continue;
 		name_links(c, l, over, sizeof over);
 		buf_printf(out, "  %-14s %5d %5d  %-22s %9s %8s %8s\n",
@@ -124,7 +124,7 @@ void show_placement_print(const struct cluster *c, const struct plan *p, struct 
 {
 	int kinds = 0;
 	for (int k = 0; k < GROUP_KINDS; k++)
-		kinds += moves(&p->place.links[k]);
+		kinds += has_traffic(&p->place.links[k]);
 	if (!kinds || (c->n_nodes == 1 && !c->kinds[0].links))
 		return;
 	print_costs(&p->place, out);
@@ -138,7 +138,7 @@ json_t *show_placement_json(const struct cluster *c, const struct plan *p)
 	json_t *groups = json_array(), *spares = json_array();
 	for (int k = 0; k < GROUP_KINDS; k++) {
 		const struct place_links *l = &s->links[k];
-		if (moves(l))
+		if (has_traffic(l))
 			json_array_append_new(
 				groups,
 				json_pack("{s:s, s:i, s:i, s:i, s:s, s:i, s:b, s:b, s:f, s:f, s:f, "

@@ -108,26 +108,26 @@ static int kv_copies(const struct model_shape *m, int tp)
 }
 
 /* A dimension and the share's part of it. */
-struct cut {
+struct dim_split {
 	int64_t n, lo, hi;
 	int pieces; /* different pieces over tp: 1, tp, or the number of kv heads */
 };
 
-static struct cut whole(int64_t n)
+static struct dim_split whole(int64_t n)
 {
-	return (struct cut){ n, 0, n, 1 };
+	return (struct dim_split){ n, 0, n, 1 };
 }
 
-static struct cut balanced(int64_t n, int parts, int i, int64_t grain, int64_t unit)
+static struct dim_split balanced(int64_t n, int parts, int i, int64_t grain, int64_t unit)
 {
-	struct cut c = { .n = n * unit, .pieces = parts };
+	struct dim_split c = { .n = n * unit, .pieces = parts };
 	layout_partition(n, parts, i, layout_partition_grain(n, parts, grain), &c.lo, &c.hi);
 	c.lo *= unit;
 	c.hi *= unit;
 	return c;
 }
 
-static struct cut cut_of(const struct model_shape *m, const struct share *s, enum dim dim)
+static struct dim_split cut_of(const struct model_shape *m, const struct share *s, enum dim dim)
 {
 	int64_t group = m->heads / m->kv_heads;
 	int copies = kv_copies(m, s->tp);
@@ -163,7 +163,7 @@ static void place_param(const struct model_shape *m, const struct share *s,
 	int pieces = 1;
 	*p = (struct param){ .role = row->role, .init = row->init, .layer = -1, .expert = -1 };
 	for (int d = 0; d < 2; d++) {
-		struct cut c = cut_of(m, s, row->shape[d]);
+		struct dim_split c = cut_of(m, s, row->shape[d]);
 		p->shape[d] = c.n;
 		p->lo[d] = c.lo;
 		p->hi[d] = c.hi;

@@ -101,15 +101,10 @@ static double one_f_one_b_seconds(const struct pipeline_times *p, int chunks, in
 			  rounds(micros - 1, p->n_busiest, busiest, p->busy));
 }
 
-static int one_f_one_b_enough_micros(int pp, int micros)
-{
-	return min_int(micros, 4 * pp);
-}
-
 const struct schedule_kind schedule_one_f_one_b = {
 	.list_passes = list_one_f_one_b,
 	.seconds = one_f_one_b_seconds,
-	.enough_micros = one_f_one_b_enough_micros,
+	.enough_micros = schedule_four_rounds,
 	.chunks_least = 1,
 	.chunks_most = 1,
 	.searched = true,

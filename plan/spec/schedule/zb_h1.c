@@ -52,15 +52,10 @@ static double zb_h1_seconds(const struct pipeline_times *p, int chunks, int micr
 	return fmax(busiest, fmax(head, tail));
 }
 
-static int zb_h1_enough_micros(int pp, int micros)
-{
-	return min_int(micros, 4 * pp);
-}
-
 const struct schedule_kind schedule_zb_h1 = {
 	.list_passes = list_zb_h1,
 	.seconds = zb_h1_seconds,
-	.enough_micros = zb_h1_enough_micros,
+	.enough_micros = schedule_four_rounds,
 	.chunks_least = 1,
 	.chunks_most = 1,
 	.splits = true,

@@ -204,7 +204,7 @@ static void fp32_products_take_the_rate_measured_in_fp32(void **state)
 /* 8 per node, 8 micro-batches each */
 static const struct run replicas = { 64, 8192, 8, 1, 1, 1, 64, 1024, 2, 0 };
 
-/* mates: replicas on a node; slower: the factor by which the network is slower. */
+/* slower: the factor by which the network is slower. */
 static struct plan_time of_replicas(const char *words, const struct engine *engine, double flops,
 				    double slower)
 {
@@ -378,17 +378,17 @@ static void every_preset_has_a_machine(void **state)
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		struct err e = ERR_INIT;
 		struct cluster c;
-		struct cost_machine narrow, wide;
+		struct cost_machine bf16, fp32;
 		assert_int_equal(topo_cluster_open(names[i], 0, &c, &e), 0);
-		cost_machine_of(&c.kinds[0], true, 1, &narrow);
-		cost_machine_of(&c.kinds[0], false, 1, &wide);
-		double share = narrow.rates[RATE_PRODUCT_FWD].rate[0] / c.kinds[0].device_flops;
+		cost_machine_of(&c.kinds[0], true, 1, &bf16);
+		cost_machine_of(&c.kinds[0], false, 1, &fp32);
+		double share = bf16.rates[RATE_PRODUCT_FWD].rate[0] / c.kinds[0].device_flops;
 		assert_true(share > 0.4 && share < 0.9);
-		double slower = narrow.rates[RATE_PRODUCT_FWD].rate[0] /
-				wide.rates[RATE_PRODUCT_FWD].rate[0];
+		double slower = bf16.rates[RATE_PRODUCT_FWD].rate[0] /
+				fp32.rates[RATE_PRODUCT_FWD].rate[0];
 		/* before TF32, there was no faster type for fp32 */
 		near(slower, strncmp(c.kinds[0].device, "V100", 4) ? 2 : 8);
-		assert_true(narrow.units > 0);
+		assert_true(bf16.units > 0);
 		topo_cluster_free(&c);
 	}
 }

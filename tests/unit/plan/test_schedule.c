@@ -89,15 +89,15 @@ static void zero_bubble_keeps_no_more_than_1f1b(void **state)
 	(void)state;
 	for (int pp = 1; pp <= RANKS_MOST; pp++)
 		for (int micros = 1; micros <= 30; micros++) {
-			struct schedule plain = table(SCHEDULE_1F1B, pp, micros),
+			struct schedule one_f = table(SCHEDULE_1F1B, pp, micros),
 					h1 = table(SCHEDULE_ZB_H1, pp, micros);
 			struct schedule v = table(SCHEDULE_ZB_V, pp, micros);
-			assert_true(most_kept(&h1) <= most_kept(&plain));
-			assert_true(most_kept(&v) <= most_kept(&plain));
+			assert_true(most_kept(&h1) <= most_kept(&one_f));
+			assert_true(most_kept(&v) <= most_kept(&one_f));
 			for (int i = 0; i < pp; i++)
 				assert_true(v.rows[i].slots.live[0] + v.rows[i].slots.live[1] <=
-					    2 * most_kept(&plain));
-			schedule_free(&plain);
+					    2 * most_kept(&one_f));
+			schedule_free(&one_f);
 			schedule_free(&h1);
 			schedule_free(&v);
 		}

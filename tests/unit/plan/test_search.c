@@ -107,7 +107,7 @@ static double closed_form(const struct job *job, const struct cluster *c, const 
 	return t.total;
 }
 
-static int mates_of(const struct cluster *c, const struct layout *l)
+static int replicas_on_node(const struct cluster *c, const struct layout *l)
 {
 	struct regular_cluster regular;
 	assert_int_equal(place_regular_cluster_of(c, &regular, NULL), 0);
@@ -147,7 +147,7 @@ static void hold(void *arg, const struct eval_leaf *leaf)
 		most = fmax(most, p.ranks[i].total);
 	/* Placement may find more replicas per node than Slurm's order has. */
 	bool comparable = leaf->config.shard == ZERO_SHARD_ALL ||
-			  p.ranks[0].node_replicas == mates_of(s->cluster, &p.layout);
+			  p.ranks[0].node_replicas == replicas_on_node(s->cluster, &p.layout);
 	if (!comparable) {
 		plan_free(&p);
 		return;
