@@ -81,7 +81,7 @@ struct group {
 	const int *ranks;
 	int n;
 	bool adding;
-	flow_visitor *see; /* NULL: flows are not shown */
+	flow_visitor *visit; /* NULL: flows are not shown */
 	void *with;
 	struct group_links *span;
 };
@@ -101,8 +101,8 @@ static void flow(struct group *g, int from, int to, double weight)
 {
 	struct link_path way;
 	struct cluster_slot a = g->slots[g->ranks[from]], b = g->slots[g->ranks[to]];
-	if (g->see) {
-		g->see(g->with, a, b);
+	if (g->visit) {
+		g->visit(g->with, a, b);
 		return;
 	}
 	place_load_path(g->w->load, a, b, &way);
@@ -281,7 +281,7 @@ static void flows(struct group *g, enum group_kind kind)
 		hops(g, l->chunks > 1 && !l->vee);
 		break;
 	case GROUP_EP:
-		g->see ? show_all_to_all(g) : all_to_all(g);
+		g->visit ? show_all_to_all(g) : all_to_all(g);
 		break;
 	default:
 		ring(g);
@@ -393,12 +393,12 @@ void place_group_costs_of_kind(struct group_costs *w, const struct cluster_slot 
 }
 
 void place_group_flows(struct group_costs *w, const struct cluster_slot *slots,
-		       enum group_kind kind, flow_visitor *see, void *with)
+		       enum group_kind kind, flow_visitor *visit, void *with)
 {
 	int size = place_group_size(&w->layout, kind), groups = list_groups(w, slots, kind, size);
 	struct group_links span = { 0 };
 	struct group g = {
-		.w = w, .slots = slots, .n = size, .see = see, .with = with, .span = &span
+		.w = w, .slots = slots, .n = size, .visit = visit, .with = with, .span = &span
 	};
 	for (int i = 0; i < groups; i++) {
 		g.ranks = &w->ranks[i * size];

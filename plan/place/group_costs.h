@@ -35,10 +35,10 @@ void place_group_costs_of_kind(struct group_costs *w, const struct cluster_slot 
 			       enum group_kind kind, const struct traffic *t,
 			       struct group_links *span, struct group_cost_sum *sum);
 
-/* Calls `see` for every flow of the groups of a kind. For an all-to-all these are the flows inside
+/* Calls `visit` for every flow of the groups of a kind. For an all-to-all these are the flows inside
  * units, and between units the flows that a ring has. */
 typedef void flow_visitor(void *with, struct cluster_slot from, struct cluster_slot to);
 void place_group_flows(struct group_costs *w, const struct cluster_slot *slots,
-		       enum group_kind kind, flow_visitor *see, void *with);
+		       enum group_kind kind, flow_visitor *visit, void *with);
 
 #endif

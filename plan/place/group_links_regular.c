@@ -1,4 +1,4 @@
-/* regular — place_group_links_regular: the closed form of place_group_links_of if every node has
+/* group_links_regular — place_group_links_regular: the closed form of place_group_links_of if every node has
  * the same box of ranks. */
 #include "plan/place/group_links.h"
 

@@ -11,7 +11,7 @@ static int adapter_of(const struct cluster *c, struct cluster_slot s)
 	return k->parts && k->parts[s.device].nic >= 0 ? k->parts[s.device].nic : s.device;
 }
 
-static void see(void *with, struct cluster_slot from, struct cluster_slot to)
+static void note_flow(void *with, struct cluster_slot from, struct cluster_slot to)
 {
 	const struct seen *s = with;
 	struct place_links *l = s->links;
@@ -43,6 +43,6 @@ void place_links_of(const struct cluster *c, const struct layout *l, const struc
 		out[kind].seconds = sum.worst;
 		out[kind].waited = (1 - t->hidden[kind]) * sum.worst;
 		if (place_group_size(l, kind) > 1)
-			place_group_flows(w, slots, kind, see, &s);
+			place_group_flows(w, slots, kind, note_flow, &s);
 	}
 }

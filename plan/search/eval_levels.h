@@ -21,8 +21,8 @@ struct eval_stream {
 	struct space_recompute again;
 	struct group_links links[3]; /* tp, cp, ep */
 	const struct cost_machine *machine;
-	/* of a layer that does not recompute and of one that does; what the first and the last
-	 * stage have in addition */
+	/* of a layer that keeps its activations and of one that recomputes them; what the first and
+	 * the last stage have in addition */
 	struct cost_pass kept, recomputed, first, last;
 	bool sized[2][2];
 	struct memory_sizes sizes[2][2][ENDS]; /* [splits][offloaded] */

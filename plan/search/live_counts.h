@@ -15,7 +15,7 @@ struct live_counts;
 
 struct live_counts *search_live_open(void);
 void search_live_close(struct live_counts *l);
-/* The counts of each pipeline rank's chunks, [pp][chunks]. They belong to l and stay valid until it
+/* Returns the counts of each pipeline rank's chunks, [pp][chunks]. They belong to l and stay valid until it
  * is closed. NULL: out of memory. */
 const int *search_live_of(struct live_counts *l, enum job_schedule kind,
 			  const struct layout *layout, int micros);

@@ -19,7 +19,7 @@
 
 enum { SCONTROL_SECONDS = 10 };
 
-/* What is known about the allocation's nodes, in their order. */
+/* The information about the allocation's nodes, in their order. */
 struct findings {
 	struct allocation a;
 	struct slurm_node

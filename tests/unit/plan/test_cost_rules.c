@@ -111,7 +111,7 @@ static void parts_add_up(void **state)
 }
 
 /* The time that an engine hides or saves shows in its own term. */
-static void habits_cost_their_parts(void **state)
+static void each_property_of_an_engine_costs_its_part(void **state)
 {
 	struct engine e = cost_engine_muster;
 	struct setting s = ours;
@@ -418,7 +418,7 @@ int main(void)
 		cmocka_unit_test(more_work_takes_longer),
 		cmocka_unit_test(layers_count_evenly),
 		cmocka_unit_test(parts_add_up),
-		cmocka_unit_test(habits_cost_their_parts),
+		cmocka_unit_test(each_property_of_an_engine_costs_its_part),
 		cmocka_unit_test(offloading_costs_its_bytes),
 		cmocka_unit_test(muons_products_are_in_fp32),
 		cmocka_unit_test(fp32_products_take_the_rate_measured_in_fp32),

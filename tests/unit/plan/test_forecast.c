@@ -114,7 +114,7 @@ static void half_wide_types_take_the_wide_ones_rates_where_they_were_not_measure
 	     forecast("parallel.dp=1").compute, 0.2);
 }
 
-static void a_host_that_was_not_calibrated_is_told_how(void **state)
+static void an_uncalibrated_host_is_refused_with_the_remedy(void **state)
 {
 	const char *words[] = { "parallel.dp=1", "launch.calibration=none" };
 	struct job job;
@@ -134,7 +134,7 @@ int main(void)
 		cmocka_unit_test(stages_that_share_cores_leave_no_bubble),
 		cmocka_unit_test(
 			half_wide_types_take_the_wide_ones_rates_where_they_were_not_measured),
-		cmocka_unit_test(a_host_that_was_not_calibrated_is_told_how),
+		cmocka_unit_test(an_uncalibrated_host_is_refused_with_the_remedy),
 	};
 	return cmocka_run_group_tests(tests, open_file, close_file);
 }

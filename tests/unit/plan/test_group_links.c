@@ -163,7 +163,7 @@ static void nodes_of_a_fabric_are_one(void **state)
 	topo_cluster_free(&c);
 }
 
-static void ways_through_the_cpu_are_shared(void **state)
+static void paths_through_the_cpu_are_shared(void **state)
 {
 	struct group_links s[GROUP_KINDS];
 	(void)state;
@@ -276,7 +276,7 @@ static int compare_all(const struct cluster *c)
 	return n;
 }
 
-static void the_closed_form_agrees_where_nodes_are_alike(void **state)
+static void the_closed_form_agrees_if_nodes_are_equal(void **state)
 {
 	static const struct {
 		enum machine kind;
@@ -344,10 +344,10 @@ int main(void)
 		cmocka_unit_test(high_trees_bound_to_their_top),
 		cmocka_unit_test(other_rails_meet_above_the_leaf),
 		cmocka_unit_test(nodes_of_a_fabric_are_one),
-		cmocka_unit_test(ways_through_the_cpu_are_shared),
+		cmocka_unit_test(paths_through_the_cpu_are_shared),
 		cmocka_unit_test(direct_links_of_an_all_to_all_run_side_by_side),
 		cmocka_unit_test(rings_visit_each_node_once_whatever_the_order),
-		cmocka_unit_test(the_closed_form_agrees_where_nodes_are_alike),
+		cmocka_unit_test(the_closed_form_agrees_if_nodes_are_equal),
 		cmocka_unit_test(a_rings_latency_is_its_links),
 		cmocka_unit_test(small_sums_of_many_nodes_go_by_a_tree),
 	};

@@ -71,7 +71,7 @@ static void four_on_a_dgx1_are_joined_by_nvlink_and_their_copies_by_two(void **s
 	topo_cluster_free(&c);
 }
 
-static void several_dgx1_are_each_laid_as_one_is(void **state)
+static void several_dgx1_are_each_mapped_like_one(void **state)
 {
 	struct placed_ranks s;
 	(void)state;
@@ -86,7 +86,7 @@ static void several_dgx1_are_each_laid_as_one_is(void **state)
 	topo_cluster_free(&c);
 }
 
-static void a_dead_link_is_gone_round(void **state)
+static void a_dead_link_is_avoided(void **state)
 {
 	struct placed_ranks s;
 	(void)state;
@@ -224,7 +224,7 @@ static void mixed_nodes_give_whole_nodes_to_whole_groups(void **state)
 	topo_cluster_free(&c);
 }
 
-static void spare_nodes_are_the_odd_ones(void **state)
+static void spare_nodes_are_the_outliers(void **state)
 {
 	struct placed_ranks s;
 	(void)state;
@@ -242,7 +242,7 @@ static void spare_nodes_are_the_odd_ones(void **state)
 	topo_cluster_free(&c);
 }
 
-static void a_rest_goes_to_the_leaf_that_it_fills(void **state)
+static void the_last_boxes_go_to_the_smallest_leaf_with_room(void **state)
 {
 	struct placed_ranks s;
 	(void)state;
@@ -288,7 +288,7 @@ static struct cluster preset(const char *spec)
 	return c;
 }
 
-static void the_presets_are_laid_as_the_machines_are(void **state)
+static void presets_have_the_links_of_the_machines(void **state)
 {
 	struct placed_ranks s;
 	(void)state;
@@ -383,18 +383,18 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(eight_on_a_dgx1_go_round_the_ring_of_double_links),
 		cmocka_unit_test(four_on_a_dgx1_are_joined_by_nvlink_and_their_copies_by_two),
-		cmocka_unit_test(several_dgx1_are_each_laid_as_one_is),
-		cmocka_unit_test(a_dead_link_is_gone_round),
+		cmocka_unit_test(several_dgx1_are_each_mapped_like_one),
+		cmocka_unit_test(a_dead_link_is_avoided),
 		cmocka_unit_test(what_groups_run_over_is_what_their_rings_take),
 		cmocka_unit_test(a_node_with_a_dead_link_stays_free_where_one_may),
 		cmocka_unit_test(a_dgx2_needs_no_order),
 		cmocka_unit_test(
 			sixteen_dgx_h100_on_a_narrow_spine_keep_what_is_heavy_below_a_leaf),
 		cmocka_unit_test(mixed_nodes_give_whole_nodes_to_whole_groups),
-		cmocka_unit_test(spare_nodes_are_the_odd_ones),
-		cmocka_unit_test(a_rest_goes_to_the_leaf_that_it_fills),
+		cmocka_unit_test(spare_nodes_are_the_outliers),
+		cmocka_unit_test(the_last_boxes_go_to_the_smallest_leaf_with_room),
 		cmocka_unit_test(a_fabric_of_trays_holds_what_crosses_trays),
-		cmocka_unit_test(the_presets_are_laid_as_the_machines_are),
+		cmocka_unit_test(presets_have_the_links_of_the_machines),
 		cmocka_unit_test(boxes_get_smaller_where_large_ones_have_no_room),
 		cmocka_unit_test(named_devices_keep_their_order),
 	};

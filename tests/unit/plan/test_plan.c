@@ -316,7 +316,7 @@ static void what_does_not_fit_the_memory_is_refused_by_part(void **state)
 		     "use more or larger devices, or a smaller model, batch.micro or model.seq");
 }
 
-static void what_would_make_the_same_degrees_fit_is_said(void **state)
+static void the_hint_names_what_makes_the_same_degrees_fit(void **state)
 {
 	/* clang-format off */
 	static const struct { const char *file, *words; int nodes; const char *says; } cases[] = {
@@ -548,7 +548,7 @@ static void unknown_figures_still_give_a_prediction(void **state)
 	plan_free(&p);
 }
 
-static void the_picture_shows_where_every_rank_sits(void **state)
+static void the_text_shows_the_device_of_every_rank(void **state)
 {
 	struct test_cluster y;
 	struct buf text = BUF_INIT;
@@ -597,7 +597,7 @@ static void a_thousand_ranks_fit_a_page(void **state)
 	buf_fini(&text);
 }
 
-static void the_picture_says_why_ranks_sit_where_they_do(void **state)
+static void the_text_explains_the_map_of_ranks(void **state)
 {
 	struct buf text = BUF_INIT;
 	struct cluster c;
@@ -629,7 +629,7 @@ static void the_picture_says_why_ranks_sit_where_they_do(void **state)
 	topo_cluster_free(&c);
 }
 
-static void the_picture_says_what_was_asked_for_and_what_stays_free(void **state)
+static void the_text_names_fixed_maps_and_free_devices(void **state)
 {
 	struct buf text = BUF_INIT;
 	struct cluster c;
@@ -737,7 +737,7 @@ int main(void)
 		cmocka_unit_test(too_many_ranks_are_refused_with_the_nearest_that_fit),
 		cmocka_unit_test(the_largest_sizes_of_all_do_not_fit),
 		cmocka_unit_test(what_does_not_fit_the_memory_is_refused_by_part),
-		cmocka_unit_test(what_would_make_the_same_degrees_fit_is_said),
+		cmocka_unit_test(the_hint_names_what_makes_the_same_degrees_fit),
 		cmocka_unit_test(cpu_agents_share_their_nodes_memory),
 		cmocka_unit_test(a_checkpoints_snapshot_counts_on_cpus_alone),
 		cmocka_unit_test(memory_follows_the_layout),
@@ -745,10 +745,10 @@ int main(void)
 		cmocka_unit_test(strategies_save_what_they_are_for),
 		cmocka_unit_test(the_parts_of_a_step_add_up),
 		cmocka_unit_test(unknown_figures_still_give_a_prediction),
-		cmocka_unit_test(the_picture_shows_where_every_rank_sits),
+		cmocka_unit_test(the_text_shows_the_device_of_every_rank),
 		cmocka_unit_test(a_thousand_ranks_fit_a_page),
-		cmocka_unit_test(the_picture_says_why_ranks_sit_where_they_do),
-		cmocka_unit_test(the_picture_says_what_was_asked_for_and_what_stays_free),
+		cmocka_unit_test(the_text_explains_the_map_of_ranks),
+		cmocka_unit_test(the_text_names_fixed_maps_and_free_devices),
 		cmocka_unit_test(a_table_of_folded_ranks_names_them_all),
 		cmocka_unit_test(the_json_holds_the_whole_plan),
 	};

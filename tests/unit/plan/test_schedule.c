@@ -181,7 +181,7 @@ static void gradients_are_summed_in_the_order_of_micro_batches(void **state)
 	}
 }
 
-static void words_lead_there_and_back(void **state)
+static void words_are_written_and_read_back(void **state)
 {
 	(void)state;
 	for (int op = 0; op < SCHED_OPS; op++)
@@ -201,7 +201,7 @@ int main(void)
 		cmocka_unit_test(the_turn_of_the_v_sends_nothing),
 		cmocka_unit_test(the_interleaved_order_is_the_papers),
 		cmocka_unit_test(gradients_are_summed_in_the_order_of_micro_batches),
-		cmocka_unit_test(words_lead_there_and_back),
+		cmocka_unit_test(words_are_written_and_read_back),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

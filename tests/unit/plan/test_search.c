@@ -386,7 +386,7 @@ static void a_tie_goes_to_agents_with_cores_of_their_own(void **state)
 
 /* A configuration that is faster by more than the error of predictions stays first. With a core for
  * each agent, the times alone decide. */
-static void what_is_surely_faster_stays_first(void **state)
+static void a_clearly_faster_layout_stays_first(void **state)
 {
 	struct search *s = calloc(1, sizeof *s);
 	(void)state;
@@ -513,7 +513,7 @@ int main(void)
 		cmocka_unit_test(what_is_given_stays),
 		cmocka_unit_test(fewer_devices_can_be_better),
 		cmocka_unit_test(a_tie_goes_to_agents_with_cores_of_their_own),
-		cmocka_unit_test(what_is_surely_faster_stays_first),
+		cmocka_unit_test(a_clearly_faster_layout_stays_first),
 		cmocka_unit_test(an_evaluation_on_shared_cores_is_the_whole_plans),
 		cmocka_unit_test(the_nearest_ones_fit),
 		cmocka_unit_test(a_short_run_keeps_as_many_alive_as_a_long_one),

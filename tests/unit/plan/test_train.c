@@ -100,7 +100,7 @@ static double play(const struct train_costs *c, int64_t steps, int64_t every, ui
 	return now;
 }
 
-static void the_expectation_is_what_playing_it_gives(void **state)
+static void the_expectation_is_the_mean_of_simulated_runs(void **state)
 {
 	static const struct train_costs cases[] = { { 10, 20, 0, 120, 3600 },
 						    { 10, 20, 0, 120, 1200 },
@@ -303,7 +303,7 @@ int main(void)
 		cmocka_unit_test(the_interval_is_youngs_and_dalys),
 		cmocka_unit_test(the_interval_keeps_to_the_run),
 		cmocka_unit_test(no_other_interval_is_better),
-		cmocka_unit_test(the_expectation_is_what_playing_it_gives),
+		cmocka_unit_test(the_expectation_is_the_mean_of_simulated_runs),
 		cmocka_unit_test(the_parts_add_up),
 		cmocka_unit_test(a_plans_costs),
 		cmocka_unit_test(ranks_of_a_node_need_not_follow_on_each_other),
