@@ -3,10 +3,11 @@
  *
  * The engine measures them (agent/engine/train/step_report.h), the message `metrics` carries them,
  * metrics.jsonl holds them, and the supervisor compares them with the plan's prediction
- * (launcher/supervise/contract.h). All four are generated from this list.
+ * (launcher/supervise/contract.h), whose parts are the same (plan/spec/step_time.h). All of these are
+ * generated from this list.
  *
- * To add a part: add a row here; set the member <name>_s where the engine measures it; and set
- * STEP_PART_<NAME> in supervise_contract_predicted() if the plan predicts it.
+ * To add a part: add a row here; set the member <name>_s where the engine measures it; and set the
+ * member <name> of struct plan_time in plan/cost/step.c if the plan predicts it.
  *
  * The parts are disjoint and add up to the step. `other` is the time that belongs to no other part;
  * it stays the last row.

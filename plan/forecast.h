@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 #include "plan/spec/job/job.h"
-#include "plan/spec/time.h"
+#include "plan/spec/step_time.h"
 
 struct forecast {
 	int world;
@@ -15,8 +15,8 @@ struct forecast {
 	double flops; /* of matrix products on all cores, as measured */
 };
 
-/* calibration: a file; NULL: the one of [launch] calibration. ERR_USAGE if this host was not
- * calibrated; also fails if plan_build does. */
+/* calibration: a file; NULL: the one of [launch] calibration. Fails with ERR_USAGE if this host was
+ * not calibrated, and if plan_build fails. */
 int plan_forecast_here(const struct job *job, const char *calibration, struct forecast *out,
 		       struct err *e);
 

@@ -42,7 +42,7 @@ void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
 		*out = s;
 		return;
 	}
-	struct stage plain = { .last = false }, last = { .last = true };
+	struct stage inner = { .last = false }, last = { .last = true };
 	activations_dims_of(job, m, l, tp_rank, split, &d);
 	s.offload = d.offload;
 	s.every = d.mode == RECOMPUTE_NONE ? 0 : (int)d.every;
@@ -61,9 +61,9 @@ void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
 				  ? (double)activations_bytes(&d, (enum act)a)
 				  : 0;
 	for (int a = 0; a < SLOTS; a++) {
-		s.slot += (double)activations_slot_bytes(&d, &plain, (enum act_slot)a);
+		s.slot += (double)activations_slot_bytes(&d, &inner, (enum act_slot)a);
 		s.slot_last += (double)(activations_slot_bytes(&d, &last, (enum act_slot)a) -
-					activations_slot_bytes(&d, &plain, (enum act_slot)a));
+					activations_slot_bytes(&d, &inner, (enum act_slot)a));
 	}
 	for (int a = 0; a < SCRATCHES; a++) {
 		s.scratch += (double)activations_scratch_bytes(&d, false, (enum act_scratch)a);
@@ -89,9 +89,9 @@ static int memory_again(const struct memory_sizes *s, int lo, int hi)
 static double layers_of(const struct memory_sizes *s, const struct stage *stage)
 {
 	int again = memory_again(s, stage->layer_lo, stage->layer_hi),
-	    plain = stage->layer_hi - stage->layer_lo - again;
+	    inner = stage->layer_hi - stage->layer_lo - again;
 	bool first = s->every && stage->layer_lo % s->every == 0;
-	return again * s->layer[1] + plain * s->layer[0] -
+	return again * s->layer[1] + inner * s->layer[0] -
 	       (stage->layer_hi > stage->layer_lo ? s->first[first] : 0);
 }
 
@@ -162,11 +162,11 @@ static double token_bytes(const struct job *job, int micros)
 
 double plan_memory_rest(const struct job *job, int micros, int threads)
 {
-	bool narrow = job->precision.dtype != DTYPE_FP32 && job->job.device == DEVICE_CPU;
+	bool low_precision = job->precision.dtype != DTYPE_FP32 && job->job.device == DEVICE_CPU;
 	if (job->job.device == DEVICE_CUDA) /* tokens wait in the host's memory */
 		return CUDA_FIXED + SQUARES;
 	return token_bytes(job, micros) +
-	       (narrow ? (double)LOW_PRECISION_LANE * (threads ? threads : 1) : 0);
+	       (low_precision ? (double)LOW_PRECISION_LANE * (threads ? threads : 1) : 0);
 }
 
 double plan_memory_staged(const struct job *job)

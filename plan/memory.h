@@ -29,14 +29,14 @@ struct memory_sizes {
 	double immense;  /* not 0: a lower bound that exceeds all machines */
 	int every;       /* layers between those that recompute; 0: none does */
 };
-/* split: backward passes come in two halves (schedule_splits). */
+/* split: whether backward passes come in two halves (schedule_splits). */
 void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
 			  const struct layout *l, int tp_rank, bool split,
 			  struct memory_sizes *out);
 
-/* One micro-batch of a chunk in a slot. */
+/* The bytes of one micro-batch of a chunk in a slot. */
 double plan_memory_slot(const struct memory_sizes *s, const struct stage *stage);
-/* The part of it that is in host memory. */
+/* The bytes of plan_memory_slot that are in host memory. */
 double plan_memory_offloaded(const struct memory_sizes *s, const struct stage *stage);
 /* The bytes that the slots of a rank with these chunks share. */
 double plan_memory_shared(const struct memory_sizes *s, const struct stage *chunks, int n);
@@ -47,9 +47,9 @@ void plan_memory_state(const struct job *job, const struct model_shape *m,
 		       const struct share *share, const int64_t elements[UNIT_KINDS],
 		       const int counts[UNIT_KINDS], const struct zero_cut cuts[ZERO_CLASSES],
 		       struct plan_rank *r);
-/* With offload.optimizer: the GPU memory through which the optimizer state is staged. */
+/* With offload.optimizer, the bytes of GPU memory through which the optimizer state is staged. */
 double plan_memory_staged(const struct job *job);
-/* The tokens, and what the backend needs with so many threads. */
+/* The bytes of the tokens, and those that the backend needs with so many threads. */
 double plan_memory_rest(const struct job *job, int micros, int threads);
 
 #endif

@@ -3,11 +3,11 @@
 #include "base/human.h"
 #include "plan/unaligned.h"
 #include "plan/search/fit.h"
-#include "plan/seats.h"
+#include "plan/rank_devices.h"
 #include "plan/spec/speeds.h"
 #include "plan/capacity.h"
 #include "plan/cost/cost.h"
-#include "plan/words.h"
+#include "plan/layout_text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -162,7 +162,7 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 	shape_of_job(job, &p->shape);
 	if (decide_layout(job, c, p, e))
 		return -1;
-	if (share_work(job, p, e) || plan_seats_take(job, c, p, e) ||
+	if (share_work(job, p, e) || plan_assign_devices(job, c, p, e) ||
 	    check_node_replicas(job, c, p, e))
 		return -1;
 	warn_crossing(p, c);

@@ -12,7 +12,7 @@
 #include "plan/spec/model/model.h"
 #include "plan/place/place.h"
 #include "plan/spec/schedule/schedule.h"
-#include "plan/spec/time.h"
+#include "plan/spec/step_time.h"
 #include "topo/cluster.h"
 
 struct plan_rank {

@@ -1,14 +1,11 @@
 #include "plan/unaligned.h"
 
+#include "base/numbers.h"
+
 #include <inttypes.h>
 #include <stdbool.h>
 
 enum { ALIGNED = 8, GOOD = 64 /* whole tiles of the products' kernels, too */, TRIES = 64 };
-
-static int64_t round_up(int64_t n, int64_t of)
-{
-	return (n + of - 1) / of * of;
-}
 
 /* Whether some tp rank's part of n is not a multiple of 8. */
 static bool is_unaligned(int64_t n, int tp, int64_t grain)
@@ -25,7 +22,7 @@ static bool is_unaligned(int64_t n, int tp, int64_t grain)
 /* The next size for which the parts of all ranks are multiples of 8. */
 static int64_t next_good(int64_t n, int tp, int64_t grain)
 {
-	int64_t good = round_up(n, GOOD);
+	int64_t good = round_up_int64(n, GOOD);
 	for (int i = 0; i < TRIES && is_unaligned(good, tp, grain); i++)
 		good += GOOD;
 	return good;
@@ -46,7 +43,7 @@ static void say_cut(const char *key, int64_t n, int tp, int64_t grain, struct bu
 /* The next such hidden size that can also be split into heads. */
 static int64_t next_hidden(const struct job *job, const struct model_shape *m)
 {
-	int64_t good = round_up(m->hidden, GOOD), most = GOOD * m->heads + m->hidden;
+	int64_t good = round_up_int64(m->hidden, GOOD), most = GOOD * m->heads + m->hidden;
 	while (!job->model.head_dim && good < most && good % (ALIGNED * m->heads))
 		good += GOOD;
 	return good;
@@ -61,7 +58,7 @@ static void say_hidden(const struct job *job, const struct model_shape *m, struc
 			   "%smodel.head_dim = %" PRId64
 			   " is no multiple of %d (model.head_dim=%" PRId64 " is the next good "
 			   "one)",
-			   between, m->head_dim, ALIGNED, round_up(m->head_dim, ALIGNED));
+			   between, m->head_dim, ALIGNED, round_up_int64(m->head_dim, ALIGNED));
 	else if (head)
 		buf_printf(out,
 			   "%sa head of hidden / heads = %" PRId64

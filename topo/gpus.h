@@ -33,16 +33,18 @@ struct gpu_model {
 	double lane;         /* bandwidth of one lane */
 };
 
-/* Each returns a row of the table, or NULL if none matches. By muster's name. */
+/* These functions return a row of the table, or NULL if none matches.
+ * Finds a model by muster's name. */
 const struct gpu_model *topo_gpu_of_name(const char *name);
-/* By PCI ids. */
+/* Finds a model by its PCI ids. */
 const struct gpu_model *topo_gpu_of_pci(int vendor, int device);
-/* By the driver's name ("NVIDIA H100 80GB HBM3"): the row with the most matching words. */
+/* Finds a model by the driver's name ("NVIDIA H100 80GB HBM3"): the row with the most matching
+ * words. */
 const struct gpu_model *topo_gpu_of_driver_name(const char *text);
-/* By its name in Slurm's Gres or features: the driver's name with underscores, or the beginning of
- * muster's name, such as "a100". The first matching row. */
+/* Finds a model by its name in Slurm's Gres or features: the driver's name with underscores, or the
+ * beginning of muster's name, such as "a100". The first matching row counts. */
 const struct gpu_model *topo_gpu_of_gres(const char *type);
-/* By the architecture only: the first row of that vendor. An architecture can have several models
+/* Finds the first row of that vendor with this architecture. An architecture can have several models
  * and the most common one is returned, so only lanes and their bandwidth are reliable. */
 const struct gpu_model *topo_gpu_of_arch(int vendor, int arch);
 

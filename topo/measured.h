@@ -74,7 +74,7 @@ struct machine_rates {
 	double op; /* seconds that each operation takes in addition */
 };
 
-/* --- What was measured -------------------------------------------------------- */
+/* --- Measured figures ---------------------------------------------------------- */
 
 enum { MEASURED_MACHINES = 32, MEASURED_EXCHANGES = 256, MEASURED_AGENTS = 65536 };
 

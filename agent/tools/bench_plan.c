@@ -144,14 +144,8 @@ static int predict(struct bench *b, struct bench_plan_form *f, struct err *e)
 
 static void add_parts(struct plan_time *sum, const struct plan_time *t, double share)
 {
-	sum->compute += share * t->compute;
-	sum->recompute += share * t->recompute;
-	sum->tp += share * t->tp;
-	sum->cp += share * t->cp;
-	sum->ep += share * t->ep;
-	sum->bubble += share * t->bubble;
-	sum->dp += share * t->dp;
-	sum->optimizer += share * t->optimizer;
+	for (int i = 0; i < STEP_PART_COUNT; i++)
+		sum->parts[i] += share * t->parts[i];
 }
 
 static int64_t steps_of(const struct bench *b, const struct bench_plan_form *f)

@@ -6,25 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-	const char *name;
-	size_t at;
-} parts[] = {
-#define PART(name) \
-	{ \
-#name, offsetof(struct plan_time, name) \
-	}
-	PART(compute), PART(recompute), PART(tp), PART(cp),
-	PART(ep),      PART(bubble),    PART(dp), PART(optimizer),
-#undef PART
+static const char *const part_keys[STEP_PART_COUNT] = {
+#define STEP_PART_KEY(with, ENUM, member, name, transfers, doc) #member,
+	STEP_PARTS(STEP_PART_KEY, )
+#undef STEP_PART_KEY
 };
-
-enum { PARTS = sizeof parts / sizeof *parts };
-
-static double part_of(const struct plan_time *t, int i)
-{
-	return *(const double *)((const char *)t + parts[i].at);
-}
 
 double bench_plan_time_error(const struct bench_plan_form *f)
 {
@@ -78,11 +64,10 @@ static void print_parts(const struct bench_plan_form *f)
 		const struct plan_time *t = measured ? &f->measured : &f->predicted;
 		double left = t->total;
 		printf("          %-9s", measured ? "measured" : "predicted");
-		for (int i = 0; i < PARTS; i++) {
-			left -= part_of(t, i);
-			if (part_of(&f->predicted, i) > 0 ||
-			    part_of(&f->measured, i) > 1e-4 * t->total)
-				printf("  %s %.1f", parts[i].name, 1e3 * part_of(t, i));
+		for (int i = 0; i < STEP_PART_OTHER; i++) {
+			left -= t->parts[i];
+			if (f->predicted.parts[i] > 0 || f->measured.parts[i] > 1e-4 * t->total)
+				printf("  %s %.1f", part_keys[i], 1e3 * t->parts[i]);
 		}
 		printf("  other %.1f ms\n", 1e3 * left);
 	}
@@ -148,11 +133,11 @@ static json_t *time_json(const struct plan_time *t)
 {
 	json_t *o = json_pack("{s:f}", "step_s", t->total);
 	double left = t->total;
-	for (int i = 0; i < PARTS; i++) {
+	for (int i = 0; i < STEP_PART_OTHER; i++) {
 		char name[32];
-		snprintf(name, sizeof name, "%s_s", parts[i].name);
-		json_object_set_new(o, name, json_real(part_of(t, i)));
-		left -= part_of(t, i);
+		snprintf(name, sizeof name, "%s_s", part_keys[i]);
+		json_object_set_new(o, name, json_real(t->parts[i]));
+		left -= t->parts[i];
 	}
 	json_object_set_new(o, "other_s", json_real(left));
 	return o;

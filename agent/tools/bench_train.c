@@ -165,7 +165,7 @@ static int one_step(struct trainee *t, int64_t step, double *loss, struct plan_t
 	sum->tp += parts.tp;
 	sum->cp += parts.cp;
 	sum->ep += parts.ep;
-	sum->bubble += parts.pp;
+	sum->pp += parts.pp;
 	sum->dp += parts.dp + waited;
 	sum->optimizer += clock_s() - since - waited;
 	return 0;
@@ -174,22 +174,13 @@ static int one_step(struct trainee *t, int64_t step, double *loss, struct plan_t
 static int mean_parts(struct trainee *t, struct plan_time *sum, int64_t steps,
 		      struct plan_time *out, struct err *e)
 {
-	double parts[] = { sum->compute, sum->recompute, sum->tp, sum->cp,
-			   sum->ep,      sum->bubble,    sum->dp, sum->optimizer };
-	int n = sizeof parts / sizeof *parts;
-	if (comm_all_reduce(t->world, parts, parts, (size_t)n, COMM_F64, COMM_SUM, e))
+	if (comm_all_reduce(t->world, sum->parts, sum->parts, STEP_PART_COUNT, COMM_F64, COMM_SUM,
+			    e))
 		return -1;
-	for (int i = 0; i < n; i++)
-		parts[i] /= (double)steps * comm_size(t->world);
+	for (int i = 0; i < STEP_PART_COUNT; i++)
+		sum->parts[i] /= (double)steps * comm_size(t->world);
 	if (comm_rank(t->world) == 0)
-		*out = (struct plan_time){ .compute = parts[0],
-					   .recompute = parts[1],
-					   .tp = parts[2],
-					   .cp = parts[3],
-					   .ep = parts[4],
-					   .bubble = parts[5],
-					   .dp = parts[6],
-					   .optimizer = parts[7] };
+		*out = *sum;
 	return 0;
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 #include "plan/spec/job/job.h"
-#include "plan/spec/time.h"
+#include "plan/spec/step_time.h"
 
 #include <stdint.h>
 

@@ -35,8 +35,8 @@ int cmd_plan_auto(const struct job *job, const struct cluster *cluster, bool jso
 	struct buf text = BUF_INIT;
 	int status = 0,
 	    rc = s ? search_run(job, cluster,
-				&(struct search_ask){ .finalists = SEARCH_FINALISTS,
-						      .front = true },
+				&(struct search_options){ .finalists = SEARCH_FINALISTS,
+							  .front = true },
 				s, &e)
 		   : err_set(&e, ERR_NOMEM, "no memory to search layouts; close other programs");
 	if (rc)
@@ -107,7 +107,7 @@ static int fill_point(const struct job *job, const char *spec, int devices,
 		free(s);
 		return -1;
 	}
-	int rc = search_run(job, &c, &(struct search_ask){ .finalists = 8 }, s, e);
+	int rc = search_run(job, &c, &(struct search_options){ .finalists = 8 }, s, e);
 	*point = (struct scaling_point){ .devices = topo_cluster_devices(&c),
 					 .fits = !rc,
 					 .best = s->found[0],

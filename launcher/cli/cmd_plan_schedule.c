@@ -8,7 +8,7 @@
 #include "launcher/supervise/supervise.h"
 #include "launcher/supervise/terminal.h"
 #include "launcher/rundir/timelines.h"
-#include "plan/show/draw.h"
+#include "plan/show/draw_timeline.h"
 #include "plan/spec/job/keys.h"
 
 #include <stdio.h>

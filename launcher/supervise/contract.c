@@ -1,7 +1,7 @@
 #include "launcher/supervise/contract.h"
 
 #include "base/human.h"
-#include "plan/cost/train.h"
+#include "plan/cost/train_time.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -66,21 +66,10 @@ void supervise_contract_predicted(const struct job *job, const struct cluster *c
 	const struct plan_time *t = &plan->time;
 	struct train_costs costs;
 	cost_train_costs_of(job, cluster, plan, &costs);
-	const double all[STEP_PART_COUNT] = {
-		[STEP_PART_COMPUTE] = t->compute,
-		[STEP_PART_RECOMPUTE] = t->recompute,
-		[STEP_PART_TP] = t->tp,
-		[STEP_PART_CP] = t->cp,
-		[STEP_PART_EP] = t->ep,
-		[STEP_PART_PP] = t->bubble,
-		[STEP_PART_DP] = t->dp,
-		[STEP_PART_OPTIMIZER] = t->optimizer,
-		[STEP_PART_CHECKPOINT] = job->checkpoint.every > 0
-						 ? costs.snapshot / (double)job->checkpoint.every
-						 : 0,
-	};
 	for (int i = 0; i < STEP_PART_COUNT; i++)
-		p[i] = fmax(0, all[i]);
+		p[i] = fmax(0, t->parts[i]);
+	if (job->checkpoint.every > 0)
+		p[STEP_PART_CHECKPOINT] = costs.snapshot / (double)job->checkpoint.every;
 	p[STEP_PART_OTHER] = fmax(0, t->total + p[STEP_PART_CHECKPOINT] - sum_of(p));
 }
 

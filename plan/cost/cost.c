@@ -62,8 +62,8 @@ static void set_costs(const struct cost_case *c, struct plan *p, struct cost_ran
 }
 
 /* ranks and scale have one entry for each pipeline rank. */
-static int predict(const struct cost_case *c, struct plan *p, struct cost_rank *ranks,
-		   struct err *e)
+static int predict_step(const struct cost_case *c, struct plan *p, struct cost_rank *ranks,
+			struct err *e)
 {
 	struct cost_sum sum = { 0 };
 	set_costs(c, p, ranks);
@@ -111,7 +111,7 @@ int cost_of_plan(const struct job *job, const struct cluster *cluster, struct pl
 		cost_machine_links(&machine, group_links);
 		cost_units_of(&p->shape, &p->layout, job->parallel.sp, &units);
 		set_scales(job, p, scale);
-		rc = predict(&c, p, ranks, e);
+		rc = predict_step(&c, p, ranks, e);
 	}
 	free(scale);
 	free(ranks);

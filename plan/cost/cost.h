@@ -28,6 +28,7 @@
  * tied head these are the elements of its copy on another rank. */
 struct cost_units {
 	int64_t elements[UNIT_KINDS];
+	int64_t hidden[UNIT_KINDS]; /* of them, those of hidden matrices (optimizer_hidden) */
 };
 void cost_units_of(const struct model_shape *m, const struct layout *l, bool sp,
 		   struct cost_units *out);

@@ -147,6 +147,8 @@ void cost_machine_of(const struct node_kind *k, bool low_precision, double part,
 				      .sync = SYNC,
 				      .spread = SPREAD };
 	out->rates[RATE_PRODUCT_FWD] = flat(products);
+	if (low_precision)
+		out->fp32_products = flat(g->wide * products);
 	out->rates[RATE_ATTENTION_FWD] = flat(FUSED_FWD * products);
 	out->rates[RATE_ATTENTION_BWD] = flat(FUSED_BWD * products);
 	out->rates[RATE_MOVED] = flat(MEMORY * bandwidth);
@@ -164,9 +166,15 @@ void cost_machine_of_agents(const struct node_kind *k, bool low_precision, int a
 	}
 	/* If 2-byte storage was not measured, the figures of fp32 count, because products and sums
 	 * are computed in fp32 anyway. */
-	if (!k->measured ||
-	    (!cost_measured_machine(k->measured, agents, threads, low_precision, out) &&
-	     !cost_measured_machine(k->measured, agents, threads, false, out)))
+	struct cost_machine fp32 = { .op = 0 };
+	bool has_fp32 = k->measured &&
+			cost_measured_machine(k->measured, agents, threads, false, &fp32);
+	if (k->measured && low_precision &&
+	    cost_measured_machine(k->measured, agents, threads, true, out))
+		out->fp32_products = fp32.rates[RATE_PRODUCT_FWD];
+	else if (has_fp32)
+		*out = fp32;
+	else
 		cost_machine_of(k, low_precision, fmin(1, threads / cores) * k->devices, out);
 	out->agents = agents;
 	out->crowd = agents * threads / cores;

@@ -34,6 +34,13 @@ double cost_machine_seconds(const struct cost_machine *m, enum rate_class class,
 	return work > 0 ? work / cost_curve_at(curve_of(m, class), work) + m->op : 0;
 }
 
+double cost_machine_fp32_product(const struct cost_machine *m, double flops)
+{
+	const struct rate_curve *curve = m->fp32_products.n ? &m->fp32_products
+							    : curve_of(m, RATE_PRODUCT_FWD);
+	return flops > 0 ? flops / cost_curve_at(curve, flops) + m->op : 0;
+}
+
 double cost_machine_attention(const struct cost_machine *m, enum rate_class form, double flops,
 			      double keys, double dim)
 {

@@ -33,6 +33,9 @@ struct cost_machine {
 	struct rate_curve rates[RATE_CLASSES];
 	double packing[RATE_PRODUCT_WEIGHT + 1];
 	double op;
+	/* the rate of products in fp32, for a step in 2-byte types whose optimizer computes in fp32;
+	 * n 0: the rate of RATE_PRODUCT_FWD */
+	struct rate_curve fp32_products;
 	int units;   /* units that compute tiles; 0: products are not split into tiles */
 	double wave; /* seconds */
 	/* the share of a link's data sheet bandwidth that transfers reach, inside a node and across
@@ -58,6 +61,8 @@ double cost_curve_at(const struct rate_curve *c, double x);
 
 /* Seconds of one operation; 0 if work is 0. */
 double cost_machine_seconds(const struct cost_machine *m, enum rate_class class, double work);
+/* Seconds of a product in fp32, whatever the type of the training's products. */
+double cost_machine_fp32_product(const struct cost_machine *m, double flops);
 /* flops: of the forward or backward pass. keys, dim: of one head. */
 double cost_machine_attention(const struct cost_machine *m, enum rate_class form, double flops,
 			      double keys, double dim);

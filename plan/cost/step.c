@@ -40,14 +40,15 @@ void cost_add(struct cost_pass *sum, const struct cost_pass *t)
 	sum->ep_bwd += t->ep_bwd;
 }
 
-static double message(const struct cost_case *c)
+static double message_bytes(const struct cost_case *c)
 {
 	return place_traffic_sizes_of(c->job, c->shape, c->layout).message;
 }
 
 double cost_hop(const struct cost_case *c)
 {
-	return c->engine->waits ? 0 : place_seconds_hop(&c->group_links[GROUP_PP], message(c));
+	return c->engine->waits ? 0
+				: place_seconds_hop(&c->group_links[GROUP_PP], message_bytes(c));
 }
 
 double cost_wait(const struct cost_case *c)
@@ -56,9 +57,9 @@ double cost_wait(const struct cost_case *c)
 	if (!c->engine->waits || c->layout->pp < 2)
 		return 0;
 	return place_seconds_hop(&c->group_links[GROUP_PP],
-				 message(c) / (whole ? c->layout->tp : 1)) +
+				 message_bytes(c) / (whole ? c->layout->tp : 1)) +
 	       c->machine->sync +
-	       (whole ? place_seconds_gather(&c->group_links[GROUP_TP], message(c)) : 0);
+	       (whole ? place_seconds_gather(&c->group_links[GROUP_TP], message_bytes(c)) : 0);
 }
 
 double cost_meeting(const struct cost_case *c, double pass)
@@ -77,15 +78,17 @@ void cost_units_of(const struct model_shape *m, const struct layout *l, bool sp,
 	struct share share = {
 		.tp = l->tp, .ep = l->ep, .sp = sp, .chunks = &other, .n_chunks = 1
 	};
-	for (int kind = 0; kind < UNIT_KINDS; kind++)
+	for (int kind = 0; kind < UNIT_KINDS; kind++) {
 		out->elements[kind] = catalogue_unit_elements(m, &share, kind);
+		out->hidden[kind] = optimizer_hidden_elements(m, &share, kind);
+	}
 }
 
-/* Elements of a pipeline rank's parameters: of the experts, or of all others. */
+/* Elements of a pipeline rank's units: of the experts, or of all others. unit: [UNIT_KINDS] elements
+ * of a unit. */
 static double elements_of(const struct cost_case *c, const struct cost_rank *r,
-			  enum zero_class class)
+			  enum zero_class class, const int64_t *unit)
 {
-	const int64_t *unit = c->units->elements;
 	if (class == ZERO_EXPERTS)
 		return (double)unit[UNIT_EXPERTS] * r->layers;
 	bool shared = c->shape->tied && r->first; /* the head uses the embedding of the same rank */
@@ -96,23 +99,23 @@ static double elements_of(const struct cost_case *c, const struct cost_rank *r,
 
 /* How the replicas of a class divide its state: the group that shares one copy of it, and the group
  * of ranks that hold the same shard. */
-struct cut {
+struct replica_groups {
 	struct group_links shards, copies;
 	double each; /* number of shards */
 };
 
-static struct cut cut_of(const struct cost_case *c, enum zero_class class)
+static struct replica_groups replica_groups_of(const struct cost_case *c, enum zero_class class)
 {
 	const struct group_links *all =
 		&c->group_links[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP];
 	int node_replicas = class == ZERO_EXPERTS ? c->node_replicas / c->layout->ep
 						  : c->node_replicas;
 	if (c->job->parallel.zero == 0)
-		return (struct cut){ { .ranks = 1 }, *all, 1 };
+		return (struct replica_groups){ { .ranks = 1 }, *all, 1 };
 	if (c->job->parallel.zero_shard != ZERO_SHARD_NODE || node_replicas >= all->ranks)
-		return (struct cut){ *all, { .ranks = 1 }, all->ranks };
+		return (struct replica_groups){ *all, { .ranks = 1 }, all->ranks };
 	node_replicas = node_replicas > 1 ? node_replicas : 1;
-	struct cut cut = { *all, *all, node_replicas };
+	struct replica_groups cut = { *all, *all, node_replicas };
 	cut.shards.ranks = cut.shards.per_node = node_replicas;
 	cut.shards.nodes = 1;
 	cut.copies.ranks = all->ranks / node_replicas;
@@ -129,9 +132,9 @@ struct exchange {
 static void add_exchange(const struct cost_case *c, const struct cost_rank *r,
 			 enum zero_class class, struct exchange *x)
 {
-	struct cut cut = cut_of(c, class);
-	double elements = elements_of(c, r, class), grads = c->engine->grad_width * elements,
-	       bucket = fmin(grads, BUCKET_BYTES);
+	struct replica_groups cut = replica_groups_of(c, class);
+	double elements = elements_of(c, r, class, c->units->elements),
+	       grads = c->engine->grad_width * elements, bucket = fmin(grads, BUCKET_BYTES);
 	double scatter = place_seconds_gather(&cut.shards, grads),
 	       sum = place_seconds_all_reduce(&cut.copies, grads / cut.each);
 	if (elements <= 0)
@@ -145,7 +148,7 @@ static void add_exchange(const struct cost_case *c, const struct cost_rank *r,
 
 /* Seconds of the replicas' exchange that are not hidden. All transfers that run during a backward
  * pass share the seconds of that pass. */
-static double exposed(const struct cost_case *c, const struct cost_rank *r)
+static double exposed_seconds(const struct cost_case *c, const struct cost_rank *r)
 {
 	const struct cost_machine *m = c->machine;
 	struct exchange x = { 0 };
@@ -177,8 +180,8 @@ static double tied_sum(const struct cost_case *c, const struct cost_rank *r)
 						c->layout->tp);
 }
 
-/* Elements of the parameters that the rank updates. */
-static double owned_by(const struct cost_case *c, const struct cost_rank *r)
+/* The elements that the rank updates; unit: [UNIT_KINDS] elements of a unit. */
+static double owned_by(const struct cost_case *c, const struct cost_rank *r, const int64_t *unit)
 {
 	bool node = c->job->parallel.zero_shard == ZERO_SHARD_NODE;
 	double owned = 0;
@@ -186,7 +189,7 @@ static double owned_by(const struct cost_case *c, const struct cost_rank *r)
 	zero_cuts(c->layout, (struct coords){ 0 }, (int)c->job->parallel.zero,
 		  node ? c->node_replicas : 0, cuts);
 	for (int class = 0; class < ZERO_CLASSES; class ++)
-		owned += elements_of(c, r, class) / cuts[class].shards;
+		owned += elements_of(c, r, class, unit) / cuts[class].shards;
 	return owned;
 }
 
@@ -196,31 +199,34 @@ static double crowded(const struct cost_case *c)
 	return fmax(1, c->machine->crowd);
 }
 
-/* Seconds of the Newton-Schulz iterations. One iteration has three products. For a matrix [m, k], m
- * <= k, that is 4 m m k + 2 m m m FLOPs; each matrix counts as a square of the hidden size. All
- * parameters count as hidden matrices. Only one of the ranks that hold a part of a matrix computes
- * it. */
-static double orthogonalizing(const struct cost_case *c, int iterations, double owned)
+/* Seconds of the Newton-Schulz iterations on the hidden matrices, in fp32 whatever the job's type.
+ * One iteration has three products. For a matrix [m, k], m <= k, that is 4 m m k + 2 m m m FLOPs;
+ * each matrix counts as a square of the hidden size. Only one of the ranks that hold a part of a
+ * matrix computes it. */
+static double orthogonalizing(const struct cost_case *c, const struct cost_rank *r, int iterations)
 {
 	double side = (double)c->shape->hidden, each = 6 * side * side * side * iterations;
-	double matrices = owned / (side * side);
-	return iterations ? matrices * cost_machine_seconds(c->machine, RATE_PRODUCT_FWD, each) : 0;
+	if (!iterations)
+		return 0;
+	return owned_by(c, r, c->units->hidden) / (side * side) *
+	       cost_machine_fp32_product(c->machine, each);
 }
 
 double cost_update(const struct cost_case *c, const struct cost_rank *r)
 {
 	const struct optimizer *o = optimizer_of(c->job->optimizer.kind);
-	double owned = owned_by(c, r);
+	double owned = owned_by(c, r, c->units->elements);
 	if (c->engine->update > 0)
 		return crowded(c) * r->scale *
 		       cost_machine_seconds(c->machine, RATE_MOVED, c->engine->update * owned);
-	/* Moments, and masters if they are not the parameters themselves; copied in and out. */
+	/* Moments, and masters if they are not the parameters themselves; copied in and out. Only
+	 * element-wise optimizers can be offloaded. */
 	double state = 2 * optimizer_full_states(c->job->optimizer.kind) +
 		       (c->job->precision.dtype == DTYPE_FP32 ? 0 : 2);
 	bool away = c->job->offload.optimizer && c->machine->host > 0;
 	return crowded(c) * r->scale *
 	       (cost_machine_seconds(c->machine, RATE_OPTIMIZER, o->words * F32 * owned) +
-		orthogonalizing(c, o->iterations, owned) +
+		orthogonalizing(c, r, o->iterations) +
 		cost_machine_offload(c->machine, away ? state * F32 * owned : 0));
 }
 
@@ -253,7 +259,7 @@ double cost_shared(const struct cost_case *c, double busy, double alone)
 void cost_sum_add(const struct cost_case *c, const struct cost_rank *r, struct cost_sum *sum)
 {
 	double busy = r->scale * (cost_forward(&r->pass) + cost_backward(&r->pass)),
-	       dp = tied_sum(c, r) + exposed(c, r);
+	       dp = tied_sum(c, r) + exposed_seconds(c, r);
 	if (busy > sum->busy) {
 		sum->busy = busy;
 		sum->slow = *r;
@@ -279,7 +285,7 @@ void cost_sum_parts(const struct cost_case *c, const struct cost_sum *sum, doubl
 		.ep = times * (s->ep_fwd + s->ep_bwd),
 		/* A negative value is a rounding error, and so is any value if there is only one
 		 * stage. */
-		.bubble = c->layout->pp > 1 ? fmax(0, whole - stretch * busy) : 0,
+		.pp = c->layout->pp > 1 ? fmax(0, whole - stretch * busy) : 0,
 		.dp = dp,
 		.optimizer = sum->optimizer,
 		.total = whole + dp + sum->optimizer,

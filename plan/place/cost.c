@@ -10,16 +10,16 @@ bool place_better(const struct place_cost *a, const struct place_cost *b)
 	return a->mean < b->mean * (1 - alike);
 }
 
-void place_weigh(struct weigh *w, const struct cluster_slot *slots, const struct traffic *t,
-		 struct place_cost *out)
+void place_map_cost(struct group_costs *w, const struct cluster_slot *slots,
+		    const struct traffic *t, struct place_cost *out)
 {
 	struct group_links span;
-	struct weigh_sum sum;
+	struct group_cost_sum sum;
 	*out = (struct place_cost){ 0 };
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		if (place_traffic_bytes(t, kind) <= 0)
 			continue;
-		place_weigh_kind(w, slots, kind, t, &span, &sum);
+		place_group_costs_of_kind(w, slots, kind, t, &span, &sum);
 		out->seconds[kind] = sum.worst;
 		out->total += (1 - t->hidden[kind]) * sum.worst;
 		out->mean += (1 - t->hidden[kind]) * sum.mean;
@@ -29,10 +29,10 @@ void place_weigh(struct weigh *w, const struct cluster_slot *slots, const struct
 int place_cost_of(const struct cluster *c, const struct layout *l, const struct cluster_slot *slots,
 		  const struct traffic *t, struct place_cost *out, struct err *e)
 {
-	struct weigh *w;
-	if (place_weigh_open(c, l, &w, e))
+	struct group_costs *w;
+	if (place_group_costs_open(c, l, &w, e))
 		return -1;
-	place_weigh(w, slots, t, out);
-	place_weigh_close(w);
+	place_map_cost(w, slots, t, out);
+	place_group_costs_close(w);
 	return 0;
 }

@@ -1,11 +1,11 @@
 /*
  * cost — what a map of ranks costs: the seconds that its groups spend on a step's traffic
- * (traffic.h) over the links that they use (weigh.h), less what computation hides.
+ * (traffic.h) over the links that they use (group_costs.h), less what computation hides.
  */
 #ifndef MUSTER_PLAN_PLACE_COST_H
 #define MUSTER_PLAN_PLACE_COST_H
 
-#include "plan/place/weigh.h"
+#include "plan/place/group_costs.h"
 
 #include <stdbool.h>
 
@@ -17,10 +17,10 @@ struct place_cost {
 	double seconds[GROUP_KINDS]; /* of the slowest group, hidden or not */
 };
 
-/* slots: the device of each rank, [layout_world]. */
-void place_weigh(struct weigh *w, const struct cluster_slot *slots, const struct traffic *t,
-		 struct place_cost *out);
-/* Weighs a single map without an open weigh. ERR_NOMEM. */
+/* Computes the cost of a map. slots: the device of each rank, [layout_world]. */
+void place_map_cost(struct group_costs *w, const struct cluster_slot *slots,
+		    const struct traffic *t, struct place_cost *out);
+/* Computes the cost of a single map without an open struct group_costs. ERR_NOMEM. */
 int place_cost_of(const struct cluster *c, const struct layout *l, const struct cluster_slot *slots,
 		  const struct traffic *t, struct place_cost *out, struct err *e);
 /* Whether a costs less than b: by the total, and if those are equal by the mean. */

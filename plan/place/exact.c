@@ -54,11 +54,11 @@ static bool alike(const struct cluster *c, int node, int a, int b)
 
 /* --- The search --- */
 
-struct search {
+struct exact_search {
 	const struct cluster *c;
 	struct layout layout;
 	const struct traffic *t;
-	struct weigh *w;
+	struct group_costs *w;
 	struct device *devices;
 	int n, world;
 	struct place_cost best, least;           /* least: no map is faster */
@@ -68,7 +68,7 @@ struct search {
 
 /* Whether an earlier free device gives the same result: an equal device of the same node, or a
  * device of an equal node that is entirely free. */
-static bool repeats(const struct search *s, int i)
+static bool repeats(const struct exact_search *s, int i)
 {
 	const struct cluster *c = s->c;
 	int node = s->devices[i].slot.node;
@@ -103,17 +103,17 @@ struct bound {
 	double mean[GROUP_KINDS];
 };
 
-static void bound(struct search *s, int placed, const struct bound *before, struct bound *out)
+static void bound(struct exact_search *s, int placed, const struct bound *before, struct bound *out)
 {
 	struct group_links span;
-	struct weigh_sum sum;
+	struct group_cost_sum sum;
 	*out = *before;
 	out->cost.total = out->cost.mean = 0;
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		double least = s->least.seconds[kind];
 		int whole = s->whole[placed][kind], all = s->whole[s->world][kind];
 		if (least > 0 && whole > s->whole[placed - 1][kind]) {
-			place_weigh_kind(s->w, s->now, kind, s->t, &span, &sum);
+			place_group_costs_of_kind(s->w, s->now, kind, s->t, &span, &sum);
 			out->cost.seconds[kind] = fmax(least, sum.worst);
 			out->mean[kind] = (whole * fmax(least, sum.mean) + (all - whole) * least) /
 					  all;
@@ -123,12 +123,12 @@ static void bound(struct search *s, int placed, const struct bound *before, stru
 	}
 }
 
-static void descend(struct search *s, int rank, const struct bound *before)
+static void descend(struct exact_search *s, int rank, const struct bound *before)
 {
 	struct bound here;
 	if (rank == s->world) {
 		struct place_cost cost;
-		place_weigh(s->w, s->now, s->t, &cost);
+		place_map_cost(s->w, s->now, s->t, &cost);
 		if (place_better(&cost, &s->best)) {
 			s->best = cost;
 			memcpy(s->found, s->now, (size_t)s->world * sizeof *s->now);
@@ -149,7 +149,7 @@ static void descend(struct search *s, int rank, const struct bound *before)
 }
 
 /* Sets whole[n][kind]: a group is complete when its last rank is placed. */
-static void mark_ends(struct search *s)
+static void mark_ends(struct exact_search *s)
 {
 	int ranks[PLACE_EXACT];
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
@@ -169,13 +169,13 @@ static void mark_ends(struct search *s)
 
 /* Sets the lower bounds: seconds over the best links of the cluster, side by side on as many
  * adapters as the group has ranks. */
-static void set_least(struct search *s)
+static void set_least(struct exact_search *s)
 {
 	double link = 0, adapter = 0;
 	for (int i = 0; i < s->c->n_kinds; i++) {
 		const struct node_kind *k = &s->c->kinds[i];
 		link = fmax(link, k->link_bandwidth);
-		/* the bandwidth that load.h assumes if it is unknown */
+		/* the bandwidth that link_load.h assumes if it is unknown */
 		adapter = fmax(adapter, fmax(k->net_bandwidth, 1e9));
 		for (int n = 0; n < k->n_nics; n++)
 			adapter = fmax(adapter, k->nics[n].bandwidth);
@@ -204,18 +204,18 @@ static int list_devices(const struct cluster *c, struct device **out)
 }
 
 int place_exact_best(const struct cluster *c, const struct layout *l, const struct traffic *t,
-		     struct weigh *w, struct cluster_slot *slots, struct place_cost *cost,
+		     struct group_costs *w, struct cluster_slot *slots, struct place_cost *cost,
 		     struct err *e)
 {
 	struct cluster_slot now[PLACE_EXACT];
-	struct search s = { .c = c,
-			    .layout = *l,
-			    .t = t,
-			    .w = w,
-			    .world = layout_world(l),
-			    .best = *cost,
-			    .now = now,
-			    .found = slots };
+	struct exact_search s = { .c = c,
+				  .layout = *l,
+				  .t = t,
+				  .w = w,
+				  .world = layout_world(l),
+				  .best = *cost,
+				  .now = now,
+				  .found = slots };
 	s.n = list_devices(c, &s.devices);
 	if (!s.devices)
 		return err_set(e, ERR_NOMEM,

@@ -14,7 +14,7 @@
 /* Replaces the map in slots by the best one; if no map costs less, it stays. *cost: the cost of the
  * given map, then that of the best one. */
 int place_exact_best(const struct cluster *c, const struct layout *l, const struct traffic *t,
-		     struct weigh *w, struct cluster_slot *slots, struct place_cost *cost,
+		     struct group_costs *w, struct cluster_slot *slots, struct place_cost *cost,
 		     struct err *e);
 
 #endif

@@ -6,7 +6,7 @@
  * milliseconds. */
 enum { TRIED_MOST = 40000, AXES = 4 };
 
-struct walk {
+struct fold_search {
 	const struct regular_cluster *y;
 	const struct layout *l;
 	const struct traffic *t;
@@ -29,7 +29,7 @@ static void axes_of(const struct rank_box *f, int at[AXES])
 	at[3] = f->pp;
 }
 
-static void keep(struct walk *w)
+static void keep_fold(struct fold_search *w)
 {
 	int at = w->n;
 	if (w->n == w->most && w->now.seconds >= w->out[w->n - 1].seconds)
@@ -41,7 +41,7 @@ static void keep(struct walk *w)
 	w->out[at] = w->now;
 }
 
-static void weigh(struct walk *w)
+static void weigh_fold(struct fold_search *w)
 {
 	struct group_links group_links[GROUP_KINDS];
 	place_group_links_nested(w->y, w->l, &w->now.node, w->now.below, group_links);
@@ -50,7 +50,7 @@ static void weigh(struct walk *w)
 	for (int kind = 0; kind < GROUP_KINDS; kind++)
 		w->now.seconds += (1 - w->t->hidden[kind]) *
 				  place_traffic_seconds(w->t, kind, &group_links[kind]);
-	keep(w);
+	keep_fold(w);
 }
 
 static int least_prime(int n)
@@ -62,7 +62,7 @@ static int least_prime(int n)
 }
 
 /* Whether a box fits and no degree can be larger in it. fits: NULL if only the room counts. */
-static bool full(const int rest[AXES], const int part[AXES], int room, const bool *fits)
+static bool is_full(const int rest[AXES], const int part[AXES], int room, const bool *fits)
 {
 	int64_t all = (int64_t)part[0] * part[1] * part[2] * part[3];
 	for (int i = 0; i < AXES; i++) {
@@ -73,9 +73,9 @@ static bool full(const int rest[AXES], const int part[AXES], int room, const boo
 	return !fits || fits[all];
 }
 
-static void level(struct walk *w, int at);
+static void try_level(struct fold_search *w, int at);
 
-static void take(struct walk *w, int at, const int have[AXES], const int part[AXES])
+static void choose_box(struct fold_search *w, int at, const int have[AXES], const int part[AXES])
 {
 	struct rank_box f = { have[0] * part[0], have[1] * part[1], have[2] * part[2],
 			      have[3] * part[3] };
@@ -83,17 +83,17 @@ static void take(struct walk *w, int at, const int have[AXES], const int part[AX
 		w->now.node = f;
 	else
 		w->now.below[at] = f;
-	level(w, at + 1);
+	try_level(w, at + 1);
 }
 
 /* Tries all full boxes of `rest` in `room`, those with the largest tp first. So block order is the
  * first one. */
-static void boxes(struct walk *w, int at, int axis, const int have[AXES], const int rest[AXES],
-		  int part[AXES], int room)
+static void try_boxes(struct fold_search *w, int at, int axis, const int have[AXES],
+		      const int rest[AXES], int part[AXES], int room)
 {
 	if (axis == AXES) {
-		if (full(rest, part, room, at < 0 ? w->fits : NULL))
-			take(w, at, have, part);
+		if (is_full(rest, part, room, at < 0 ? w->fits : NULL))
+			choose_box(w, at, have, part);
 		return;
 	}
 	int left = room;
@@ -102,12 +102,12 @@ static void boxes(struct walk *w, int at, int axis, const int have[AXES], const 
 	for (int d = rest[axis] < left ? rest[axis] : left; d >= 1 && w->tried < TRIED_MOST; d--)
 		if (rest[axis] % d == 0) {
 			part[axis] = d;
-			boxes(w, at, axis + 1, have, rest, part, room);
+			try_boxes(w, at, axis + 1, have, rest, part, room);
 		}
 }
 
 /* Whether the uplinks of this level or of a level above it limit the bandwidth. */
-static bool bounded(const struct regular_cluster *y, int at)
+static bool is_bounded(const struct regular_cluster *y, int at)
 {
 	for (; at < y->levels; at++)
 		if (!isinf(y->level[at].up))
@@ -116,7 +116,8 @@ static bool bounded(const struct regular_cluster *y, int at)
 }
 
 /* Tries only one box: as much of each degree as fits, tp first. */
-static void first_box(struct walk *w, int at, const int have[AXES], const int rest[AXES], int room)
+static void try_first_box(struct fold_search *w, int at, const int have[AXES], const int rest[AXES],
+			  int room)
 {
 	int part[AXES];
 	for (int i = 0; i < AXES; i++) {
@@ -125,18 +126,18 @@ static void first_box(struct walk *w, int at, const int have[AXES], const int re
 			part[i]--;
 		room /= part[i];
 	}
-	take(w, at, have, part);
+	choose_box(w, at, have, part);
 }
 
 /* at: -1 is a node, otherwise a level of switches. */
-static void level(struct walk *w, int at)
+static void try_level(struct fold_search *w, int at)
 {
 	const int degrees[AXES] = { w->l->tp, w->l->cp, w->l->dp, w->l->pp };
 	int have[AXES] = { 1, 1, 1, 1 }, rest[AXES], part[AXES], room = w->devices;
 	if (at >= 0)
 		axes_of(at ? &w->now.below[at - 1] : &w->now.node, have);
 	if (at == w->y->levels) {
-		weigh(w);
+		weigh_fold(w);
 		return;
 	}
 	for (int i = 0; i < AXES; i++)
@@ -147,26 +148,26 @@ static void level(struct walk *w, int at)
 		room = w->y->level[at].units * each / before;
 	}
 	room = room > 0 ? room : 1;
-	if (at >= 0 && !bounded(w->y, at))
-		first_box(w, at, have, rest, room);
+	if (at >= 0 && !is_bounded(w->y, at))
+		try_first_box(w, at, have, rest, room);
 	else
-		boxes(w, at, 0, have, rest, part, room);
+		try_boxes(w, at, 0, have, rest, part, room);
 }
 
 int place_fold_best(const struct regular_cluster *y, const struct layout *l,
 		    const struct traffic *t, int devices, const bool *fits, int most,
 		    struct fold *out, int n)
 {
-	struct walk w = { .y = y,
-			  .l = l,
-			  .t = t,
-			  .fits = fits,
-			  .out = out,
-			  .n = n,
-			  .most = most,
-			  .devices = devices,
-			  .now.levels = y->levels };
-	level(&w, -1);
+	struct fold_search w = { .y = y,
+				 .l = l,
+				 .t = t,
+				 .fits = fits,
+				 .out = out,
+				 .n = n,
+				 .most = most,
+				 .devices = devices,
+				 .now.levels = y->levels };
+	try_level(&w, -1);
 	return w.n;
 }
 

@@ -1,7 +1,7 @@
 #include "plan/place/group_links.h"
 
 #include "plan/place/exchange.h"
-#include "plan/place/weigh.h"
+#include "plan/place/group_costs.h"
 
 #include <math.h>
 
@@ -12,15 +12,15 @@ int place_group_links_of(const struct cluster *c, const struct layout *l,
 			 const struct cluster_slot *slots,
 			 struct group_links group_links[GROUP_KINDS], struct err *e)
 {
-	struct weigh *w;
-	struct weigh_sum sum;
+	struct group_costs *w;
+	struct group_cost_sum sum;
 	struct traffic t;
-	if (place_weigh_open(c, l, &w, e))
+	if (place_group_costs_open(c, l, &w, e))
 		return -1;
 	place_traffic_even(SAMPLE_BYTES, &t);
 	for (int kind = 0; kind < GROUP_KINDS; kind++)
-		place_weigh_kind(w, slots, kind, &t, &group_links[kind], &sum);
-	place_weigh_close(w);
+		place_group_costs_of_kind(w, slots, kind, &t, &group_links[kind], &sum);
+	place_group_costs_close(w);
 	return 0;
 }
 
@@ -85,7 +85,7 @@ double place_seconds_all_to_all(const struct group_links *s, double bytes)
 	return bytes * share / l.bandwidth + (s->ranks - 1) * l.latency;
 }
 
-static double message(const struct link_speed *l, double bytes)
+static double message_seconds(const struct link_speed *l, double bytes)
 {
 	return l->bandwidth > 0 ? bytes / l->bandwidth + l->latency : 0;
 }
@@ -95,7 +95,9 @@ double place_seconds_hop(const struct group_links *s, double bytes)
 	double known = measured(s, MEASURED_MESSAGE, bytes);
 	if (known > 0)
 		return known;
-	return s->ranks < 2 ? 0 : fmax(message(&s->inside, bytes), message(&s->across, bytes));
+	return s->ranks < 2 ? 0
+			    : fmax(message_seconds(&s->inside, bytes),
+				   message_seconds(&s->across, bytes));
 }
 
 double place_seconds_meeting(const struct group_links *s, double work)

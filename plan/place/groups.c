@@ -16,35 +16,35 @@ const char *place_group_word(enum group_kind kind)
 
 /* A group's ranks: `outer` runs of `inner` ranks. Within a run ranks are `step` apart; runs are
  * `stride` apart. */
-struct walk {
+struct rank_strides {
 	int inner, step, outer, stride;
 };
 
-static struct walk walk_of(const struct layout *l, enum group_kind kind)
+static struct rank_strides strides_of(const struct layout *l, enum group_kind kind)
 {
 	/* the distance in ranks between neighbours of each kind */
 	int cp = l->tp, dp = cp * l->cp, pp = dp * l->dp;
 	switch (kind) {
 	case GROUP_TP:
-		return (struct walk){ l->tp, 1, 1, 0 };
+		return (struct rank_strides){ l->tp, 1, 1, 0 };
 	case GROUP_CP:
-		return (struct walk){ l->cp, cp, 1, 0 };
+		return (struct rank_strides){ l->cp, cp, 1, 0 };
 	case GROUP_EP:
-		return (struct walk){ l->ep, dp, 1, 0 };
+		return (struct rank_strides){ l->ep, dp, 1, 0 };
 	case GROUP_DP:
-		return (struct walk){ l->cp, cp, l->dp, dp };
+		return (struct rank_strides){ l->cp, cp, l->dp, dp };
 	case GROUP_EDP:
-		return (struct walk){ l->cp, cp, l->dp / l->ep, dp * l->ep };
+		return (struct rank_strides){ l->cp, cp, l->dp / l->ep, dp * l->ep };
 	case GROUP_PP:
-		return (struct walk){ l->pp, pp, 1, 0 };
+		return (struct rank_strides){ l->pp, pp, 1, 0 };
 	default:
-		return (struct walk){ l->pp > 1 ? 2 : 1, (l->pp - 1) * pp, 1, 0 };
+		return (struct rank_strides){ l->pp > 1 ? 2 : 1, (l->pp - 1) * pp, 1, 0 };
 	}
 }
 
 int place_group_size(const struct layout *l, enum group_kind kind)
 {
-	struct walk w = walk_of(l, kind);
+	struct rank_strides w = strides_of(l, kind);
 	return w.inner * w.outer;
 }
 
@@ -69,7 +69,7 @@ bool place_group_leads(const struct layout *l, enum group_kind kind, int rank)
 
 void place_group_ranks(const struct layout *l, enum group_kind kind, int lead, int *ranks)
 {
-	struct walk w = walk_of(l, kind);
+	struct rank_strides w = strides_of(l, kind);
 	for (int o = 0; o < w.outer; o++)
 		for (int i = 0; i < w.inner; i++)
 			*ranks++ = lead + o * w.stride + i * w.step;

@@ -11,7 +11,7 @@ static int adapter_of(const struct cluster *c, struct cluster_slot s)
 	return k->parts && k->parts[s.device].nic >= 0 ? k->parts[s.device].nic : s.device;
 }
 
-static void see(void *with, struct cluster_slot from, struct cluster_slot to)
+static void note_flow(void *with, struct cluster_slot from, struct cluster_slot to)
 {
 	const struct seen *s = with;
 	struct place_links *l = s->links;
@@ -30,19 +30,19 @@ static void see(void *with, struct cluster_slot from, struct cluster_slot to)
 }
 
 void place_links_of(const struct cluster *c, const struct layout *l, const struct traffic *t,
-		    struct weigh *w, const struct cluster_slot *slots,
+		    struct group_costs *w, const struct cluster_slot *slots,
 		    struct place_links out[GROUP_KINDS])
 {
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		struct seen s = { c, &out[kind] };
-		struct weigh_sum sum;
+		struct group_cost_sum sum;
 		out[kind] = (struct place_links){ .inside = LINK_SELF,
 						  .rails = c->rails,
 						  .bytes = place_traffic_bytes(t, kind) };
-		place_weigh_kind(w, slots, kind, t, &out[kind].span, &sum);
+		place_group_costs_of_kind(w, slots, kind, t, &out[kind].span, &sum);
 		out[kind].seconds = sum.worst;
 		out[kind].waited = (1 - t->hidden[kind]) * sum.worst;
 		if (place_group_size(l, kind) > 1)
-			place_weigh_flows(w, slots, kind, see, &s);
+			place_group_flows(w, slots, kind, note_flow, &s);
 	}
 }

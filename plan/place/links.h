@@ -6,10 +6,10 @@
 #define MUSTER_PLAN_PLACE_LINKS_H
 
 #include "plan/place/place.h"
-#include "plan/place/weigh.h"
+#include "plan/place/group_costs.h"
 
 void place_links_of(const struct cluster *c, const struct layout *l, const struct traffic *t,
-		    struct weigh *w, const struct cluster_slot *slots,
+		    struct group_costs *w, const struct cluster_slot *slots,
 		    struct place_links out[GROUP_KINDS]);
 
 #endif

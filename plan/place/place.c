@@ -2,7 +2,7 @@
 
 #include "plan/place/exact.h"
 #include "plan/place/fold.h"
-#include "plan/place/homes.h"
+#include "plan/place/device_order.h"
 #include "plan/place/links.h"
 #include "plan/place/refine.h"
 
@@ -18,23 +18,23 @@ enum {
 };
 
 /* How the ranks of a node's box are assigned to its devices. */
-struct dealt {
+struct box_devices {
 	struct rank_box box;
 	int **order; /* [kinds] the devices of each kind; the box's come first */
 };
 
 /* State of placing one job. */
-struct yard {
+struct map_search {
 	const struct cluster *c;
 	const struct layout *l;
 	const struct traffic *t;
-	struct weigh *w;
-	struct homes *homes;
+	struct group_costs *w;
+	struct device_order *homes;
 	/* [world] the current map; the devices in the order of boxes */
 	struct cluster_slot *slots, *boxes;
 	struct cluster_slot *best; /* [world] the best map; memory of the caller */
-	struct dealt *dealt;       /* one entry for each box that was tried */
-	int n_dealt;
+	struct box_devices *tried; /* one entry for each box that was tried */
+	int n_tried;
 	int world, devices;
 	bool *used; /* [nodes] scratch */
 	int *leaf;  /* [switches] scratch */
@@ -46,79 +46,79 @@ struct yard {
 
 /* The number of leaves of which only some nodes are used. Whole leaves are worth more to other
  * jobs. */
-static int broken_leaves(struct yard *y)
+static int broken_leaves(struct map_search *m)
 {
-	const struct cluster *c = y->c;
+	const struct cluster *c = m->c;
 	int broken = 0;
-	if (!c->switches || y->world == y->devices)
+	if (!c->switches || m->world == m->devices)
 		return 0;
-	memset(y->used, 0, (size_t)c->n_nodes * sizeof *y->used);
-	memset(y->leaf, 0, (size_t)c->n_switches * sizeof *y->leaf);
-	for (int r = 0; r < y->world; r++)
-		y->used[y->slots[r].node] = true;
+	memset(m->used, 0, (size_t)c->n_nodes * sizeof *m->used);
+	memset(m->leaf, 0, (size_t)c->n_switches * sizeof *m->leaf);
+	for (int r = 0; r < m->world; r++)
+		m->used[m->slots[r].node] = true;
 	for (int i = 0; i < c->n_nodes; i++)
 		if (c->nodes[i].leaf >= 0)
-			y->leaf[c->nodes[i].leaf] |= y->used[i] ? 1 : 2;
+			m->leaf[c->nodes[i].leaf] |= m->used[i] ? 1 : 2;
 	for (int i = 0; i < c->n_switches; i++)
-		broken += y->leaf[i] == 3;
+		broken += m->leaf[i] == 3;
 	return broken;
 }
 
 /* Weighs the current map. */
-static void consider(struct yard *y)
+static void weigh_current(struct map_search *m)
 {
 	struct place_cost cost;
-	struct placement *p = y->out;
-	int broken = broken_leaves(y);
-	place_weigh(y->w, y->slots, y->t, &cost);
+	struct placement *p = m->out;
+	int broken = broken_leaves(m);
+	place_map_cost(m->w, m->slots, m->t, &cost);
 	if (!p->weighed || place_better(&p->worst, &cost))
 		p->worst = cost;
 	if (!p->weighed)
 		p->block = cost;
 	if (!p->weighed || place_better(&cost, &p->cost) ||
-	    (broken < y->broken && !place_better(&p->cost, &cost))) {
+	    (broken < m->broken && !place_better(&p->cost, &cost))) {
 		p->cost = cost;
-		y->broken = broken;
-		memcpy(y->best, y->slots, (size_t)y->world * sizeof *y->best);
+		m->broken = broken;
+		memcpy(m->best, m->slots, (size_t)m->world * sizeof *m->best);
 	}
 	p->weighed++;
 }
 
 /* Block order: rank r is the r-th device. */
-static void fill_block(struct yard *y)
+static void fill_block(struct map_search *m)
 {
-	for (int r = 0, node = 0, device = 0; r < y->world; r++) {
-		for (; device == topo_cluster_kind(y->c, node)->devices; node++)
+	for (int r = 0, node = 0, device = 0; r < m->world; r++) {
+		for (; device == topo_cluster_kind(m->c, node)->devices; node++)
 			device = 0;
-		y->slots[r] = (struct cluster_slot){ node, device++ };
+		m->slots[r] = (struct cluster_slot){ node, device++ };
 	}
 }
 
 /* Block order in which tensor-parallel groups stay inside nodes; the last devices of a node stay
  * free. Groups for which there is no room in a node share the free devices. */
-static void fill_whole(struct yard *y)
+static void fill_whole(struct map_search *m)
 {
-	int tp = y->l->tp, r = 0;
-	for (int node = 0; node < y->c->n_nodes; node++)
+	int tp = m->l->tp, r = 0;
+	for (int node = 0; node < m->c->n_nodes; node++)
 		for (int device = 0;
-		     device + tp <= topo_cluster_kind(y->c, node)->devices && r < y->world;
+		     device + tp <= topo_cluster_kind(m->c, node)->devices && r < m->world;
 		     device += tp)
 			for (int i = 0; i < tp; i++)
-				y->slots[r++] = (struct cluster_slot){ node, device + i };
-	for (int node = 0; node < y->c->n_nodes && r < y->world; node++) {
-		int devices = topo_cluster_kind(y->c, node)->devices;
-		for (int device = devices / tp * tp; device < devices && r < y->world; device++)
-			y->slots[r++] = (struct cluster_slot){ node, device };
+				m->slots[r++] = (struct cluster_slot){ node, device + i };
+	for (int node = 0; node < m->c->n_nodes && r < m->world; node++) {
+		int devices = topo_cluster_kind(m->c, node)->devices;
+		for (int device = devices / tp * tp; device < devices && r < m->world; device++)
+			m->slots[r++] = (struct cluster_slot){ node, device };
 	}
 }
 
 /* Slurm's --distribution=cyclic: one rank on each node in turn. */
-static void fill_cyclic(struct yard *y)
+static void fill_cyclic(struct map_search *m)
 {
-	for (int r = 0, round = 0; r < y->world; round++)
-		for (int node = 0; node < y->c->n_nodes && r < y->world; node++)
-			if (round < topo_cluster_kind(y->c, node)->devices)
-				y->slots[r++] = (struct cluster_slot){ node, round };
+	for (int r = 0, round = 0; r < m->world; round++)
+		for (int node = 0; node < m->c->n_nodes && r < m->world; node++)
+			if (round < topo_cluster_kind(m->c, node)->devices)
+				m->slots[r++] = (struct cluster_slot){ node, round };
 }
 
 /* --- Inside a node --- */
@@ -165,10 +165,10 @@ static void take_order(int devices, const struct cluster_slot *slots, int n, int
 
 /* Sets `order` to the devices of a node of this kind, in the order in which a box's ranks use them.
  * The remaining devices follow. */
-static int order_devices(const struct yard *y, int kind, const struct fold *f, int *order,
+static int order_devices(const struct map_search *m, int kind, const struct fold *f, int *order,
 			 struct err *e)
 {
-	struct node_kind *k = &y->c->kinds[kind];
+	struct node_kind *k = &m->c->kinds[kind];
 	struct cluster_node node = { .kind = 0, .leaf = -1, .domain = -1 };
 	const struct cluster one = { .kinds = k, .n_kinds = 1, .nodes = &node, .n_nodes = 1 };
 	int box = place_fold_box(&f->node), boxes = box <= k->devices ? k->devices / box : 0, n,
@@ -178,8 +178,8 @@ static int order_devices(const struct yard *y, int kind, const struct fold *f, i
 	struct placement p;
 	for (int i = 0; i < k->devices; i++)
 		order[i] = i;
-	if (y->c->n_nodes == 1 || !k->links || k->switched || !boxes ||
-	    !inner_layout(y->l, f, boxes, y->t, &in, &said) || (n = layout_world(&in)) < 2)
+	if (m->c->n_nodes == 1 || !k->links || k->switched || !boxes ||
+	    !inner_layout(m->l, f, boxes, m->t, &in, &said) || (n = layout_world(&in)) < 2)
 		return 0;
 	struct cluster_slot *slots = calloc((size_t)n, sizeof *slots);
 	if (!slots)
@@ -204,214 +204,217 @@ static int **new_order(const struct cluster *c)
 }
 
 /* Returns NULL if memory is lacking or the devices of a node cannot be ordered. */
-static int **order_of(struct yard *y, const struct fold *f, struct err *e)
+static int **order_of(struct map_search *m, const struct fold *f, struct err *e)
 {
 	int i = 0;
-	while (i < y->n_dealt && memcmp(&y->dealt[i].box, &f->node, sizeof f->node))
+	while (i < m->n_tried && memcmp(&m->tried[i].box, &f->node, sizeof f->node))
 		i++;
-	if (i < y->n_dealt)
-		return y->dealt[i].order;
-	y->dealt[i] = (struct dealt){ f->node, new_order(y->c) };
-	y->n_dealt++;
-	for (int k = 0; k < y->c->n_kinds; k++) {
-		if (!y->dealt[i].order || !y->dealt[i].order[k]) {
+	if (i < m->n_tried)
+		return m->tried[i].order;
+	m->tried[i] = (struct box_devices){ f->node, new_order(m->c) };
+	m->n_tried++;
+	for (int k = 0; k < m->c->n_kinds; k++) {
+		if (!m->tried[i].order || !m->tried[i].order[k]) {
 			err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs",
-				y->world);
+				m->world);
 			return NULL;
 		}
-		if (order_devices(y, k, f, y->dealt[i].order[k], e))
+		if (order_devices(m, k, f, m->tried[i].order[k], e))
 			return NULL;
 	}
-	return y->dealt[i].order;
+	return m->tried[i].order;
 }
 
-static int consider_fold(struct yard *y, const struct fold *f, struct err *e)
+static int consider_fold(struct map_search *m, const struct fold *f, struct err *e)
 {
 	int box = place_fold_box(&f->node),
 	    together = f->levels ? place_fold_box(&f->below[0]) / box : 1;
-	int **order = order_of(y, f, e);
+	int **order = order_of(m, f, e);
 	if (!order)
 		return -1;
-	for (enum homes_order how = HOMES_GIVEN; how < HOMES_ORDERS; how++) {
-		if (!place_homes_fill(y->homes, how, box, y->world / box, together, order,
-				      y->boxes))
+	for (enum node_order how = NODE_ORDER_GIVEN; how < NODE_ORDERS; how++) {
+		if (!place_device_order_fill(m->homes, how, box, m->world / box, together, order,
+					     m->boxes))
 			continue;
-		for (int r = 0; r < y->world; r++)
-			y->slots[r] = y->boxes[place_fold_place(y->l, f, r)];
-		consider(y);
+		for (int r = 0; r < m->world; r++)
+			m->slots[r] = m->boxes[place_fold_place(m->l, f, r)];
+		weigh_current(m);
 	}
 	return 0;
 }
 
 /* Adds the folds for nodes with so many devices to out[n]. Returns their number, -1 if memory is
  * lacking. */
-static int list_folds(const struct yard *y, const struct regular_cluster *regular, int devices,
-		      int most, struct fold *out, int n)
+static int list_folds(const struct map_search *m, const struct regular_cluster *regular,
+		      int devices, int most, struct fold *out, int n)
 {
 	bool *fits = calloc((size_t)devices + 1, sizeof *fits);
 	if (!fits)
 		return -1;
 	for (int box = 1; box <= devices; box++)
-		fits[box] = place_homes_fit(y->homes, box, y->world);
-	n = place_fold_best(regular, y->l, y->t, devices, fits, most, out, n);
+		fits[box] = place_device_order_fits(m->homes, box, m->world);
+	n = place_fold_best(regular, m->l, m->t, devices, fits, most, out, n);
 	free(fits);
 	return n;
 }
 
-static int consider_folds(struct yard *y, struct err *e)
+static int consider_folds(struct map_search *m, struct err *e)
 {
 	struct regular_cluster *regular = malloc(sizeof *regular);
 	struct fold folds[FOLDS_MOST];
-	int sizes[SIZES_MOST], n_sizes = place_homes_sizes(y->homes, sizes, SIZES_MOST), n = 0, rc;
-	int each = RANKS_WEIGHED / y->world;
+	int sizes[SIZES_MOST], n_sizes = place_device_order_node_sizes(m->homes, sizes, SIZES_MOST),
+			       n = 0, rc;
+	int each = RANKS_WEIGHED / m->world;
 	each = each < 3 ? 3 : each > FOLDS_MOST ? FOLDS_MOST : each;
 	if (!regular)
 		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs",
-			       y->world);
-	rc = place_regular_cluster_of(y->c, regular, e);
+			       m->world);
+	rc = place_regular_cluster_of(m->c, regular, e);
 	for (int i = 0; !rc && i < n_sizes; i++) {
 		int most = n + each / n_sizes + 1;
-		n = list_folds(y, regular, sizes[i], most < FOLDS_MOST ? most : FOLDS_MOST, folds,
+		n = list_folds(m, regular, sizes[i], most < FOLDS_MOST ? most : FOLDS_MOST, folds,
 			       n);
 		if (n < 0)
 			rc = err_set(e, ERR_NOMEM,
-				     "no memory to place %d ranks; close other programs", y->world);
+				     "no memory to place %d ranks; close other programs", m->world);
 	}
 	for (int i = 0; !rc && i < n; i++)
-		rc = consider_fold(y, &folds[i], e);
+		rc = consider_fold(m, &folds[i], e);
 	free(regular);
 	return rc;
 }
 
 /* Whether it may help to move single ranks: not if all devices are equal and all are used. */
-static bool irregular(const struct yard *y)
+static bool is_irregular(const struct map_search *m)
 {
-	for (int i = 0; i < y->c->n_kinds; i++)
-		if (y->c->n_kinds > 1 || (y->c->kinds[i].links && !y->c->kinds[i].switched))
+	for (int i = 0; i < m->c->n_kinds; i++)
+		if (m->c->n_kinds > 1 || (m->c->kinds[i].links && !m->c->kinds[i].switched))
 			return true;
-	return y->world < y->devices || y->c->switches;
+	return m->world < m->devices || m->c->switches;
 }
 
-static int refine(struct yard *y, struct err *e)
+static int refine_best(struct map_search *m, struct err *e)
 {
-	struct placement *p = y->out;
-	if (y->devices <= PLACE_EXACT) {
+	struct placement *p = m->out;
+	if (m->devices <= PLACE_EXACT) {
 		p->proven = true;
-		return place_exact_best(y->c, y->l, y->t, y->w, y->best, &p->cost, e);
+		return place_exact_best(m->c, m->l, m->t, m->w, m->best, &p->cost, e);
 	}
-	if (y->world > REFINED_MOST || !irregular(y))
+	if (m->world > REFINED_MOST || !is_irregular(m))
 		return 0;
-	int weighed = place_refine_map(y->c, y->l, y->t, y->w, REFINED_BUDGET / y->world, y->best,
+	int weighed = place_refine_map(m->c, m->l, m->t, m->w, REFINED_BUDGET / m->world, m->best,
 				       &p->cost, e);
 	p->weighed += weighed > 0 ? weighed : 0;
 	return weighed < 0 ? -1 : 0;
 }
 
-static int place_all(struct yard *y, struct err *e)
+static int place_all(struct map_search *m, struct err *e)
 {
-	fill_block(y);
-	consider(y);
-	fill_whole(y);
-	consider(y);
-	fill_cyclic(y);
-	consider(y);
-	if (consider_folds(y, e))
+	fill_block(m);
+	weigh_current(m);
+	fill_whole(m);
+	weigh_current(m);
+	fill_cyclic(m);
+	weigh_current(m);
+	if (consider_folds(m, e))
 		return -1;
-	return refine(y, e);
+	return refine_best(m, e);
 }
 
-static void place_fixed(struct yard *y)
+static void place_fixed(struct map_search *m)
 {
-	fill_block(y);
-	consider(y);
-	fill_cyclic(y);
-	consider(y);
-	fill_whole(y);
-	consider(y);
-	memcpy(y->best, y->slots, (size_t)y->world * sizeof *y->best);
-	place_weigh(y->w, y->slots, y->t, &y->out->cost);
-	y->out->fixed = true;
+	fill_block(m);
+	weigh_current(m);
+	fill_cyclic(m);
+	weigh_current(m);
+	fill_whole(m);
+	weigh_current(m);
+	memcpy(m->best, m->slots, (size_t)m->world * sizeof *m->best);
+	place_map_cost(m->w, m->slots, m->t, &m->out->cost);
+	m->out->fixed = true;
 }
 
 /* --- Unused nodes and devices --- */
 
-static int list_spares(struct yard *y, struct err *e)
+static int list_spares(struct map_search *m, struct err *e)
 {
-	struct placement *p = y->out;
-	p->spares = calloc((size_t)y->c->n_nodes + 1, sizeof *p->spares);
+	struct placement *p = m->out;
+	p->spares = calloc((size_t)m->c->n_nodes + 1, sizeof *p->spares);
 	if (!p->spares)
 		return err_set(e, ERR_NOMEM, "no memory for %d nodes; close other programs",
-			       y->c->n_nodes);
-	memset(y->used, 0, (size_t)y->c->n_nodes * sizeof *y->used);
-	for (int r = 0; r < y->world; r++)
-		y->used[y->best[r].node] = true;
-	p->idle = y->devices - y->world;
-	for (int i = 0; i < y->c->n_nodes; i++) {
-		int devices = topo_cluster_kind(y->c, i)->devices;
-		if (y->used[i] || devices == 0)
+			       m->c->n_nodes);
+	memset(m->used, 0, (size_t)m->c->n_nodes * sizeof *m->used);
+	for (int r = 0; r < m->world; r++)
+		m->used[m->best[r].node] = true;
+	p->idle = m->devices - m->world;
+	for (int i = 0; i < m->c->n_nodes; i++) {
+		int devices = topo_cluster_kind(m->c, i)->devices;
+		if (m->used[i] || devices == 0)
 			continue;
 		p->spares[p->n_spares++] = i;
 		p->idle -= devices;
 	}
-	fill_block(y);
-	p->is_block = !memcmp(y->slots, y->best, (size_t)y->world * sizeof *y->slots);
+	fill_block(m);
+	p->is_block = !memcmp(m->slots, m->best, (size_t)m->world * sizeof *m->slots);
 	return 0;
 }
 
 /* --- The whole search --- */
 
-static int yard_open(struct yard *y, struct err *e)
+static int map_search_open(struct map_search *m, struct err *e)
 {
-	size_t world = (size_t)y->world;
-	y->slots = calloc(world, sizeof *y->slots);
-	y->boxes = calloc(world, sizeof *y->boxes);
-	y->dealt = calloc(FOLDS_MOST, sizeof *y->dealt);
-	y->used = calloc((size_t)y->c->n_nodes + 1, sizeof *y->used);
-	y->leaf = calloc((size_t)y->c->n_switches + 1, sizeof *y->leaf);
-	if (!y->slots || !y->boxes || !y->dealt || !y->used || !y->leaf)
+	size_t world = (size_t)m->world;
+	m->slots = calloc(world, sizeof *m->slots);
+	m->boxes = calloc(world, sizeof *m->boxes);
+	m->tried = calloc(FOLDS_MOST, sizeof *m->tried);
+	m->used = calloc((size_t)m->c->n_nodes + 1, sizeof *m->used);
+	m->leaf = calloc((size_t)m->c->n_switches + 1, sizeof *m->leaf);
+	if (!m->slots || !m->boxes || !m->tried || !m->used || !m->leaf)
 		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs",
-			       y->world);
-	return place_weigh_open(y->c, y->l, &y->w, e) || place_homes_open(y->c, &y->homes, e) ? -1
-											      : 0;
+			       m->world);
+	return place_group_costs_open(m->c, m->l, &m->w, e) ||
+			       place_device_order_open(m->c, &m->homes, e)
+		       ? -1
+		       : 0;
 }
 
-static void yard_close(struct yard *y)
+static void map_search_close(struct map_search *m)
 {
-	for (int i = 0; i < y->n_dealt; i++) {
-		for (int k = 0; y->dealt[i].order && k < y->c->n_kinds; k++)
-			free(y->dealt[i].order[k]);
-		free(y->dealt[i].order);
+	for (int i = 0; i < m->n_tried; i++) {
+		for (int k = 0; m->tried[i].order && k < m->c->n_kinds; k++)
+			free(m->tried[i].order[k]);
+		free(m->tried[i].order);
 	}
-	free(y->dealt);
-	free(y->used);
-	free(y->leaf);
-	free(y->slots);
-	free(y->boxes);
-	place_weigh_close(y->w);
-	place_homes_close(y->homes);
+	free(m->tried);
+	free(m->used);
+	free(m->leaf);
+	free(m->slots);
+	free(m->boxes);
+	place_group_costs_close(m->w);
+	place_device_order_close(m->homes);
 }
 
 int place_ranks(const struct cluster *c, const struct layout *l, const struct traffic *t,
 		bool fixed, struct cluster_slot *slots, struct placement *out, struct err *e)
 {
 	struct placement p = { 0 };
-	struct yard y = { .c = c,
-			  .l = l,
-			  .t = t,
-			  .world = layout_world(l),
-			  .devices = topo_cluster_devices(c),
-			  .best = slots,
-			  .out = &p };
-	int rc = yard_open(&y, e);
+	struct map_search m = { .c = c,
+				.l = l,
+				.t = t,
+				.world = layout_world(l),
+				.devices = topo_cluster_devices(c),
+				.best = slots,
+				.out = &p };
+	int rc = map_search_open(&m, e);
 	if (!rc && fixed)
-		place_fixed(&y);
+		place_fixed(&m);
 	else if (!rc)
-		rc = place_all(&y, e);
+		rc = place_all(&m, e);
 	if (!rc)
-		rc = list_spares(&y, e);
+		rc = list_spares(&m, e);
 	if (!rc)
-		place_links_of(c, l, t, y.w, slots, p.links);
-	yard_close(&y);
+		place_links_of(c, l, t, m.w, slots, p.links);
+	map_search_close(&m);
 	if (rc)
 		place_placement_free(&p);
 	else

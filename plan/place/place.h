@@ -2,7 +2,7 @@
  * place — maps ranks to devices.
  *
  * The cost of a map is the seconds that its groups spend on a step's traffic (traffic.h) over the
- * links that they use, including what shares those links (weigh.h). For each kind of group the
+ * links that they use, including what shares those links (group_costs.h). For each kind of group the
  * slowest group counts; the kinds are added up, less what hides behind computation. Among maps of
  * equal cost muster takes the one with the smaller mean over the groups, then the one that splits
  * fewer leaves, then the simpler one.
@@ -13,7 +13,7 @@
  *     group crosses nodes;
  *   - each way to give boxes of the ranks' grid to the levels of the machine (fold.h): a number of
  *     each degree inside a node, below a leaf switch, and so on. The most promising ways are
- *     weighed, with the nodes in their order and with the outliers last (homes.h). If the links
+ *     weighed, with the nodes in their order and with the outliers last (device_order.h). If the links
  *     inside a node differ, the ranks of a box go to the devices that suit their links best;
  *   - the best of these after exchanges of single ranks, if the machine is irregular and small
  *     (refine.h).

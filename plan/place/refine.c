@@ -30,7 +30,7 @@ static int list_free(const struct cluster *c, const struct cluster_slot *slots, 
 
 /* One round over all pairs. Returns whether something has changed. all: the ranks' slots, then the
  * free ones. */
-static bool round_of(struct weigh *w, const struct traffic *t, int world, int n, int budget,
+static bool round_of(struct group_costs *w, const struct traffic *t, int world, int n, int budget,
 		     struct cluster_slot *all, struct place_cost *cost, int *weighed)
 {
 	bool changed = false;
@@ -38,7 +38,7 @@ static bool round_of(struct weigh *w, const struct traffic *t, int world, int n,
 		for (int b = a + 1; b < n && *weighed < budget; b++) {
 			struct place_cost here;
 			exchange(&all[a], &all[b]);
-			place_weigh(w, all, t, &here);
+			place_map_cost(w, all, t, &here);
 			++*weighed;
 			if (place_better(&here, cost)) {
 				*cost = here;
@@ -51,7 +51,7 @@ static bool round_of(struct weigh *w, const struct traffic *t, int world, int n,
 }
 
 int place_refine_map(const struct cluster *c, const struct layout *l, const struct traffic *t,
-		     struct weigh *w, int budget, struct cluster_slot *slots,
+		     struct group_costs *w, int budget, struct cluster_slot *slots,
 		     struct place_cost *cost, struct err *e)
 {
 	int world = layout_world(l), devices = topo_cluster_devices(c), weighed = 0;

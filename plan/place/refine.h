@@ -9,7 +9,7 @@
 /* Exchanges ranks with each other and with free devices as long as that lowers the cost. It weighs
  * at most `budget` maps and returns how many it has weighed; -1: ERR_NOMEM. */
 int place_refine_map(const struct cluster *c, const struct layout *l, const struct traffic *t,
-		     struct weigh *w, int budget, struct cluster_slot *slots,
+		     struct group_costs *w, int budget, struct cluster_slot *slots,
 		     struct place_cost *cost, struct err *e);
 
 #endif

@@ -10,7 +10,7 @@
 
 enum { F32 = 4 };
 
-static void put(struct traffic *t, enum group_kind kind, int i, double bytes, double times)
+static void set_op(struct traffic *t, enum group_kind kind, int i, double bytes, double times)
 {
 	t->ops[kind][i] = (struct traffic_op){ bytes, times };
 }
@@ -81,12 +81,12 @@ static void passes(const struct job *job, const struct model_shape *m, const str
 	bool sp = job->parallel.sp;
 	/* layers that are recomputed whole */
 	double whole = job->recompute.mode == RECOMPUTE_FULL ? w.redone : 0;
-	put(t, GROUP_TP, 0, size.stream,
-	    micros * (w.layers * (sp ? 5 : 4) + whole * (sp ? 1.5 : 1) + w.ends));
-	put(t, GROUP_CP, 0, size.keys, (double)micros * (l->cp - 1) * (w.layers + w.redone));
-	put(t, GROUP_CP, 1, 2 * size.keys, (double)micros * (l->cp - 1) * w.layers);
-	put(t, GROUP_EP, 0, size.rows, m->experts ? micros * (4 * w.layers + 2 * whole) : 0);
-	put(t, GROUP_PP, 0, size.message, 2.0 * micros * l->chunks);
+	set_op(t, GROUP_TP, 0, size.stream,
+	       micros * (w.layers * (sp ? 5 : 4) + whole * (sp ? 1.5 : 1) + w.ends));
+	set_op(t, GROUP_CP, 0, size.keys, (double)micros * (l->cp - 1) * (w.layers + w.redone));
+	set_op(t, GROUP_CP, 1, 2 * size.keys, (double)micros * (l->cp - 1) * w.layers);
+	set_op(t, GROUP_EP, 0, size.rows, m->experts ? micros * (4 * w.layers + 2 * whole) : 0);
+	set_op(t, GROUP_PP, 0, size.message, 2.0 * micros * l->chunks);
 }
 
 static void replicas(const struct job *job, const struct model_shape *m, const struct layout *l,
@@ -98,9 +98,9 @@ static void replicas(const struct job *job, const struct model_shape *m, const s
 	int zero = (int)job->parallel.zero;
 	for (int pp = 0; pp < l->pp; pp++)
 		elements = fmax(elements, elements_of(m, l, job->parallel.sp, stages, pp, class));
-	put(t, kind, 0, F32 * elements, zero ? zero > 1 ? 0.5 * micros : 0.5 : 1);
+	set_op(t, kind, 0, F32 * elements, zero ? zero > 1 ? 0.5 * micros : 0.5 : 1);
 	/* ZeRO 3 gathers before the forward and the backward pass; each is half an all-reduce. */
-	put(t, kind, 1, width * elements, !zero ? 0 : zero < 3 ? 0.5 : micros);
+	set_op(t, kind, 1, width * elements, !zero ? 0 : zero < 3 ? 0.5 : micros);
 }
 
 void place_traffic_of(const struct job *job, const struct model_shape *m, const struct layout *l,
@@ -113,14 +113,14 @@ void place_traffic_of(const struct job *job, const struct model_shape *m, const 
 	if (m->experts)
 		replicas(job, m, l, stages, micros, ZERO_EXPERTS, out);
 	if (m->tied && l->pp > 1 && !l->vee)
-		put(out, GROUP_TIE, 0, F32 * (double)(m->vocab * m->hidden) / l->tp, 1);
+		set_op(out, GROUP_TIE, 0, F32 * (double)(m->vocab * m->hidden) / l->tp, 1);
 }
 
 void place_traffic_even(double bytes, struct traffic *out)
 {
 	*out = (struct traffic){ 0 };
 	for (int kind = 0; kind < GROUP_KINDS; kind++)
-		put(out, kind, 0, bytes, 1);
+		set_op(out, kind, 0, bytes, 1);
 }
 
 double place_traffic_seconds(const struct traffic *t, enum group_kind kind,

@@ -27,8 +27,8 @@ struct search_config search_config_of(const struct job *job, int dp);
 void search_config_apply(const struct search_config *c, struct job *job);
 struct layout search_config_layout(const struct search_config *c);
 
-/* How much of it a person has to understand. Of two configurations that take equally long the one
- * with the smaller weight is better. */
+/* How complex the configuration is for a person. Of two configurations that take equally long the
+ * one with the smaller weight is better. */
 int search_config_weight(const struct search_config *c);
 /* A total order: the result is below, equal to or above 0. */
 int search_config_order(const struct search_config *a, const struct search_config *b);

@@ -1,4 +1,4 @@
-#include "plan/search/eval_in.h"
+#include "plan/search/eval_levels.h"
 
 #include "plan/spec/batch.h"
 #include "plan/cost/devices.h"
@@ -25,7 +25,7 @@ struct eval *search_eval_open(const struct space *s, struct err *e)
 	struct eval *v = calloc(1, sizeof *v);
 	size_t layers = (size_t)s->shape.layers + 1,
 	       most = (size_t)(s->devices < 1024 ? s->devices : 1024) + 1;
-	if (v && place_regular_cluster_of(s->cluster, &v->yard, e)) {
+	if (v && place_regular_cluster_of(s->cluster, &v->regular, e)) {
 		free(v);
 		return NULL;
 	}
@@ -138,15 +138,17 @@ static void set_units(struct eval *v)
 				       .ep = v->layout.ep,
 				       .chunks = &other,
 				       .n_chunks = 1 };
-		for (int kind = 0; kind < UNIT_KINDS; kind++)
+		for (int kind = 0; kind < UNIT_KINDS; kind++) {
 			v->units[end].elements[kind] = catalogue_unit_elements(m, &share, kind);
+			v->units[end].hidden[kind] = optimizer_hidden_elements(m, &share, kind);
+		}
 	}
 	v->units_tp = v->layout.tp;
 	v->units_ep = v->layout.ep;
 }
 
 /* Whether the last tp rank has the same share as the first one in everything that counts. */
-static bool even(const struct eval *v)
+static bool tp_ranks_equal(const struct eval *v)
 {
 	const struct model_shape *m = &v->space->shape;
 	int tp = v->layout.tp;
@@ -174,12 +176,12 @@ bool search_eval_grid(struct eval *v, int tp, int cp, int ep, int pp, int dp)
 	if (!v->machine_set[agents])
 		set_machine(v, agents);
 	v->cost.machine = &v->machines[agents];
-	v->fold = place_block_box(&v->yard, &v->layout);
-	place_group_links_regular(&v->yard, &v->layout, &v->fold, v->group_links);
+	v->fold = place_block_box(&v->regular, &v->layout);
+	place_group_links_regular(&v->regular, &v->layout, &v->fold, v->group_links);
 	cost_machine_links(v->cost.machine, v->group_links);
 	v->cost.node_replicas = v->fold.dp * v->fold.cp;
 	set_units(v);
-	v->ends = even(v) ? 1 : ENDS;
+	v->ends = tp_ranks_equal(v) ? 1 : ENDS;
 	v->n_states = 0;
 	return true;
 }
@@ -204,13 +206,13 @@ static struct cost_pass less(struct cost_pass a, const struct cost_pass *b)
 /* All layers have the same cost, so a stage's pass is the sum of its layers and of its ends. */
 static void set_passes(struct eval *v, struct eval_stream *s)
 {
-	struct stage redone = { 0, 1, false, false }, plain = { 1, 2, false, false },
+	struct stage recomputed = { 0, 1, false, false }, kept = { 1, 2, false, false },
 		     first = { 0, 1, true, false }, last = { 0, 1, false, true };
 	v->job.offload.activations = false; /* the line adds them */
-	s->redone = cost_pass_of(&v->cost, &redone);
-	s->plain = v->config.every > 1 ? cost_pass_of(&v->cost, &plain) : s->redone;
-	s->first = less(cost_pass_of(&v->cost, &first), &s->redone);
-	s->last = less(cost_pass_of(&v->cost, &last), &s->redone);
+	s->recomputed = cost_pass_of(&v->cost, &recomputed);
+	s->kept = v->config.every > 1 ? cost_pass_of(&v->cost, &kept) : s->recomputed;
+	s->first = less(cost_pass_of(&v->cost, &first), &s->recomputed);
+	s->last = less(cost_pass_of(&v->cost, &last), &s->recomputed);
 	s->links[0] = v->group_links[GROUP_TP];
 	s->links[1] = v->group_links[GROUP_CP];
 	s->links[2] = v->group_links[GROUP_EP];
@@ -277,7 +279,7 @@ double search_eval_stream_bound(const struct eval *v)
 	double layers = (double)v->space->shape.layers,
 	       again = v->config.every > 1 ? floor((layers + v->config.every - 1) / v->config.every)
 					   : layers;
-	double work = again * busy_of(&s->redone) + (layers - again) * busy_of(&s->plain) +
+	double work = again * busy_of(&s->recomputed) + (layers - again) * busy_of(&s->kept) +
 		      busy_of(&s->first) + busy_of(&s->last);
 	return (double)v->job.batch.global / v->config.micro / v->config.dp / v->config.pp * work *
 	       (1 - 1e-9);

@@ -48,7 +48,7 @@ struct eval_leaf {
 void search_eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer,
 		      struct eval_leaf *out);
 
-/* All levels of one configuration. Returns false if there is no such configuration. */
+/* Evaluates all levels of one configuration. Returns false if there is no such configuration. */
 bool search_eval_config(struct eval *v, const struct search_config *c, struct eval_leaf *out);
 
 #endif

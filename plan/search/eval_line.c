@@ -1,5 +1,5 @@
 /* Evaluates a line: the pipeline's ranks and its time. */
-#include "plan/search/eval_in.h"
+#include "plan/search/eval_levels.h"
 
 #include "plan/spec/batch.h"
 #include "plan/spec/speeds.h"
@@ -76,8 +76,8 @@ static struct cost_pass pass_of(const struct eval_stream *s, int layers, int aga
 				bool last)
 {
 	struct cost_pass sum = { 0 };
-	times(&sum, &s->plain, layers - again);
-	times(&sum, &s->redone, again);
+	times(&sum, &s->kept, layers - again);
+	times(&sum, &s->recomputed, again);
 	if (first)
 		cost_add(&sum, &s->first);
 	if (last)

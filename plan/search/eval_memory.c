@@ -1,6 +1,6 @@
 /* Finds the rank that needs the most memory: among all pipeline ranks and both ends of a tensor-
  * parallel group, in the first replica. */
-#include "plan/search/eval_in.h"
+#include "plan/search/eval_levels.h"
 
 #include "plan/spec/speeds.h"
 

@@ -2,8 +2,8 @@
 
 #include "base/human.h"
 #include "plan/search/config.h"
-#include "plan/search/near.h"
-#include "plan/words.h"
+#include "plan/search/nearest.h"
+#include "plan/layout_text.h"
 
 #include <math.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static void print_parts(const struct plan_rank *r, struct buf *out)
 void search_fit_hint(const struct job *job, const struct cluster *c, const struct layout *asked,
 		     struct buf *out)
 {
-	struct eval_leaf near[NEAR_MOST];
+	struct eval_leaf near[NEAREST_MOST];
 	struct search_config from = search_config_of(job, asked->dp);
 	int n = search_nearest(job, c, asked, near);
 	if (!n) {

@@ -26,11 +26,11 @@ struct board {
 	int n, most;
 };
 
-struct hunt {
+struct search_state {
 	struct board best, misfits;
 	struct eval_leaf front[STEPS]; /* by rising memory */
 	bool on_front[STEPS];
-	const struct search_ask *ask;
+	const struct search_options *ask;
 	struct eval_leaf least; /* of those that do not fit, the one that lacks the least */
 	int64_t considered, fitting;
 };
@@ -77,7 +77,7 @@ static void post(struct board *b, const struct eval_leaf *leaf)
 	b->leaves[at] = *leaf;
 }
 
-static double best_time(const struct hunt *h)
+static double best_time(const struct search_state *h)
 {
 	return h->best.n ? h->best.leaves[0].time.total : INFINITY;
 }
@@ -85,14 +85,14 @@ static double best_time(const struct hunt *h)
 /* Whether a configuration that takes at least so many seconds can change the result. */
 static bool worth(void *arg, double seconds)
 {
-	const struct hunt *h = arg;
+	const struct search_state *h = arg;
 	double last = h->best.n == h->best.most ? h->best.leaves[h->best.n - 1].time.total
 						: INFINITY;
 	double slowest = h->ask->front ? SEARCH_SLOWEST * best_time(h) : 0;
 	return seconds <= fmax(last, slowest) * (1 + EQUAL);
 }
 
-static void put_on_front(struct hunt *h, const struct eval_leaf *leaf)
+static void put_on_front(struct search_state *h, const struct eval_leaf *leaf)
 {
 	int step = leaf->rank.total > 1 ? (int)(log(leaf->rank.total / (1 << 20)) / log(STEP)) : 0;
 	step = step < 0 ? 0 : step >= STEPS ? STEPS - 1 : step;
@@ -104,7 +104,7 @@ static void put_on_front(struct hunt *h, const struct eval_leaf *leaf)
 
 static void look(void *arg, const struct eval_leaf *leaf)
 {
-	struct hunt *h = arg;
+	struct search_state *h = arg;
 	h->considered++;
 	if (!leaf->fits) {
 		if (leaf->time.total < best_time(h) && leaf->rank.total <= NEARLY * leaf->limit)
@@ -210,7 +210,7 @@ static void finish(const struct job *job, const struct cluster *c, const struct 
 }
 
 /* Copies the front's points, thinned to the room for them. The fastest point stays. */
-static void collect_front(const struct hunt *h, struct search *out)
+static void collect_front(const struct search_state *h, struct search *out)
 {
 	const struct eval_leaf *points[STEPS];
 	double slowest = SEARCH_SLOWEST * best_time(h), fastest = INFINITY;
@@ -226,7 +226,7 @@ static void collect_front(const struct hunt *h, struct search *out)
 		out->front[out->n_front++] = *points[most == 1 ? n - 1 : i * (n - 1) / (most - 1)];
 }
 
-static int refuse(const struct hunt *h, const struct cluster *c, struct err *e)
+static int refuse(const struct search_state *h, const struct cluster *c, struct err *e)
 {
 	struct buf words = BUF_INIT;
 	char needs[HUMAN], has[HUMAN];
@@ -247,7 +247,7 @@ static int refuse(const struct hunt *h, const struct cluster *c, struct err *e)
 	return -1;
 }
 
-static int hunt_in(const struct space *s, struct hunt *h, struct err *e)
+static int search_space(const struct space *s, struct search_state *h, struct err *e)
 {
 	struct space_visitor visitor = { h, h->ask->exhaustive ? NULL : worth, look,
 					 !h->ask->exhaustive };
@@ -257,11 +257,11 @@ static int hunt_in(const struct space *s, struct hunt *h, struct err *e)
 	return rc;
 }
 
-int search_run(const struct job *job, const struct cluster *c, const struct search_ask *ask,
+int search_run(const struct job *job, const struct cluster *c, const struct search_options *ask,
 	       struct search *out, struct err *e)
 {
 	struct space *s = calloc(1, sizeof *s);
-	struct hunt *h = calloc(1, sizeof *h);
+	struct search_state *h = calloc(1, sizeof *h);
 	struct eval_leaf *room = calloc(ROOM, sizeof *room);
 	int rc = s && h && room ? search_space_open(job, c, s, e)
 				: err_set(e, ERR_NOMEM,
@@ -275,7 +275,7 @@ int search_run(const struct job *job, const struct cluster *c, const struct sear
 		h->ask = ask;
 		h->best = (struct board){ room, 0, most };
 		h->misfits = (struct board){ room + SEARCH_FINALISTS, 0, SEARCH_MISFITS };
-		rc = hunt_in(s, h, e);
+		rc = search_space(s, h, e);
 		if (!rc && !h->best.n)
 			rc = refuse(h, c, e);
 		if (!rc)
@@ -306,7 +306,8 @@ int search_resolve(struct job *job, const struct cluster *c, struct err *e)
 	if (!job->open)
 		return 0;
 	found = calloc(1, sizeof *found);
-	int rc = found ? search_run(job, c, &(struct search_ask){ .finalists = SEARCH_FINALISTS },
+	int rc = found ? search_run(job, c,
+				    &(struct search_options){ .finalists = SEARCH_FINALISTS },
 				    found, e)
 		       : err_set(e, ERR_NOMEM, "no memory to search layouts; close other programs");
 	if (!rc)

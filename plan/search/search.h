@@ -48,7 +48,7 @@ struct search {
 };
 
 /* Options of a search. */
-struct search_ask {
+struct search_options {
 	bool exhaustive; /* evaluate every configuration, without bounds */
 	bool front;    /* find the front of memory and time, up to SEARCH_SLOWEST times the best */
 	int finalists; /* at most SEARCH_FINALISTS */
@@ -58,7 +58,7 @@ struct search_ask {
 #define SEARCH_DOUBT 0.03
 
 /* ERR_NOFIT if nothing fits; the message names the smallest amount that is missing. */
-int search_run(const struct job *job, const struct cluster *c, const struct search_ask *ask,
+int search_run(const struct job *job, const struct cluster *c, const struct search_options *ask,
 	       struct search *out, struct err *e);
 
 /* Sets the job's open keys to the best configuration that a search finds. Does nothing if no key is

@@ -10,7 +10,7 @@
  * not keep a device busy. */
 enum { CP_MOST = 64, MICRO_MOST = 16, TOKENS_LEAST = 256 };
 
-static void add(struct space_list *l, int value)
+static void add_value(struct space_list *l, int value)
 {
 	if (l->n < SPACE_VALUES && (!l->n || l->at[l->n - 1] < value))
 		l->at[l->n++] = value;
@@ -53,13 +53,13 @@ static void list_tp(struct space *s)
 	int most = s->devices < 2 * s->domain ? s->devices : 2 * s->domain;
 	if (!open_to(s, OPEN_TP)) {
 		if (cuts_tp(&s->shape, (int)s->job->parallel.tp))
-			add(&s->tp, (int)s->job->parallel.tp);
+			add_value(&s->tp, (int)s->job->parallel.tp);
 		return;
 	}
 	for (int tp = 1; tp <= most; tp++)
 		if (cuts_tp(&s->shape, tp) && (tp <= s->box || tp % s->box == 0) &&
 		    4 * (int64_t)tp * groups_of(s, tp) >= 3 * (int64_t)s->devices)
-			add(&s->tp, tp);
+			add_value(&s->tp, tp);
 }
 
 /* Whether n is a power of two, or three times one. */
@@ -73,47 +73,47 @@ static bool round_number(int n)
 static void list_cp(struct space *s)
 {
 	if (!open_to(s, OPEN_CP)) {
-		add(&s->cp, (int)s->job->parallel.cp);
+		add_value(&s->cp, (int)s->job->parallel.cp);
 		return;
 	}
 	int64_t least = s->shape.seq / 4 < TOKENS_LEAST ? s->shape.seq / 4 : TOKENS_LEAST;
 	for (int cp = 1; cp <= CP_MOST && cp <= s->devices; cp++)
 		if (cp == 1 || (round_number(cp) && s->shape.seq % (2 * cp) == 0 &&
 				s->shape.seq / cp >= least))
-			add(&s->cp, cp);
+			add_value(&s->cp, cp);
 }
 
 static void list_ep(struct space *s)
 {
 	int64_t most = s->shape.experts < s->devices ? s->shape.experts : s->devices;
 	if (!open_to(s, OPEN_EP) || !s->shape.experts) {
-		add(&s->ep, open_to(s, OPEN_EP) ? 1 : (int)s->job->parallel.ep);
+		add_value(&s->ep, open_to(s, OPEN_EP) ? 1 : (int)s->job->parallel.ep);
 		return;
 	}
 	for (int ep = 1; ep <= most && ep <= 1024; ep++)
 		if (s->shape.experts % ep == 0)
-			add(&s->ep, ep);
+			add_value(&s->ep, ep);
 }
 
 static void list_pp(struct space *s)
 {
 	if (!open_to(s, OPEN_PP)) {
-		add(&s->pp, (int)s->job->parallel.pp);
+		add_value(&s->pp, (int)s->job->parallel.pp);
 		return;
 	}
 	for (int pp = 1; pp <= s->shape.layers && pp <= s->devices && pp <= 1024; pp++)
-		add(&s->pp, pp);
+		add_value(&s->pp, pp);
 }
 
 static void list_micro(struct space *s)
 {
 	if (!open_to(s, OPEN_MICRO)) {
-		add(&s->micro, (int)s->job->batch.micro);
+		add_value(&s->micro, (int)s->job->batch.micro);
 		return;
 	}
 	for (int micro = 1; micro <= MICRO_MOST && micro <= s->job->batch.global; micro++)
 		if (s->job->batch.global % micro == 0 && ((micro & (micro - 1)) == 0 || micro < 6))
-			add(&s->micro, micro);
+			add_value(&s->micro, micro);
 }
 
 /* --- Other keys --- */
@@ -225,7 +225,7 @@ void search_space_dp(const struct space *s, int tp, int cp, int ep, int pp, int 
 		bool whole = s->named ? shares % ep == 0 && shares >= given
 				      : given > 0 && shares % given == 0;
 		if (given > 0 && given <= most && given % ep == 0 && whole)
-			add(out, (int)given);
+			add_value(out, (int)given);
 		return;
 	}
 	int largest = most / ep * ep;
@@ -236,7 +236,7 @@ void search_space_dp(const struct space *s, int tp, int cp, int ep, int pp, int 
 		if (shares % dp == 0 &&
 		    (4 * dp >= 3 * most || dp == largest ||
 		     (sharing && 4 * (int64_t)dp * tp * cp * pp >= 3 * (int64_t)s->apart)))
-			add(out, dp);
+			add_value(out, dp);
 }
 
 void search_space_chunks(const struct space *s, enum job_schedule schedule, int pp,
@@ -255,19 +255,19 @@ void search_space_chunks(const struct space *s, enum job_schedule schedule, int 
 		return;
 	if (most == 1) {
 		if (open_to(s, OPEN_CHUNKS) || given == 0)
-			add(out, 1);
+			add_value(out, 1);
 		return;
 	}
 	if (!open_to(s, OPEN_CHUNKS)) {
 		given = given ? given : least;
 		if (given >= least && given <= most && (int64_t)given * pp <= s->shape.layers)
-			add(out, given);
+			add_value(out, given);
 		return;
 	}
 	int all = (int)(s->shape.layers / pp);
 	for (int chunks = least; chunks <= most && chunks <= all; chunks++)
 		if (chunks <= 4 || all % chunks == 0 || (round_number(chunks) && chunks <= 12))
-			add(out, chunks);
+			add_value(out, chunks);
 }
 
 bool search_space_sp(const struct space *s, bool sp, int tp, int cp, int micro)

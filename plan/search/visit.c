@@ -23,7 +23,7 @@ static bool worth(const struct space_walk *w, double seconds)
 
 /* --- The grids --- */
 
-static bool add(struct space_walk *w, struct grid g)
+static bool add_grid(struct space_walk *w, struct grid g)
 {
 	if (w->n == w->room) {
 		int room = 2 * w->room + 256;
@@ -50,7 +50,7 @@ static bool add_dps(struct space_walk *w, int tp, int cp, int ep, int pp)
 			if (k < all.n || all.n == SPACE_VALUES)
 				continue;
 			all.at[all.n++] = some.at[i];
-			if (!add(w, (struct grid){ tp, cp, ep, pp, some.at[i], 0 }))
+			if (!add_grid(w, (struct grid){ tp, cp, ep, pp, some.at[i], 0 }))
 				return false;
 		}
 	}
@@ -120,7 +120,7 @@ static int by_bound(const void *a, const void *b)
 
 /* --- Below a grid --- */
 
-static void walk_leaves(struct space_walk *w)
+static void visit_leaves(struct space_walk *w)
 {
 	const struct space *s = w->space;
 	struct eval_leaf leaf;
@@ -135,7 +135,7 @@ static void walk_leaves(struct space_walk *w)
 	}
 }
 
-static void walk_lines(struct space_walk *w, const struct grid *g)
+static void visit_lines(struct space_walk *w, const struct grid *g)
 {
 	const struct space *s = w->space;
 	struct space_list chunks;
@@ -147,11 +147,11 @@ static void walk_lines(struct space_walk *w, const struct grid *g)
 				    search_eval_line(w->eval, (enum job_schedule)schedule,
 						     chunks.at[c], activations) &&
 				    worth(w, search_eval_line_bound(w->eval)))
-					walk_leaves(w);
+					visit_leaves(w);
 	}
 }
 
-static void walk_grid(struct space_walk *w, const struct grid *g)
+static void visit_grid(struct space_walk *w, const struct grid *g)
 {
 	const struct space *s = w->space;
 	if (!search_eval_grid(w->eval, g->tp, g->cp, g->ep, g->pp, g->dp))
@@ -165,7 +165,7 @@ static void walk_grid(struct space_walk *w, const struct grid *g)
 			     a < s->n_again && search_space_sp(s, sp, g->tp, g->cp, micro); a++)
 				if (search_eval_stream(w->eval, micro, sp, &s->again[a]) &&
 				    worth(w, search_eval_stream_bound(w->eval)))
-					walk_lines(w, g);
+					visit_lines(w, g);
 	}
 }
 
@@ -184,7 +184,7 @@ int search_visit_space(const struct space *s, struct eval *v, const struct space
 	if (visitor->best_first && w.n)
 		qsort(w.grids, (size_t)w.n, sizeof *w.grids, by_bound);
 	for (int i = 0; i < w.n && worth(&w, w.grids[i].bound); i++)
-		walk_grid(&w, &w.grids[i]);
+		visit_grid(&w, &w.grids[i]);
 	free(w.grids);
 	return 0;
 }

@@ -2,6 +2,7 @@
 #include "plan/show/search.h"
 
 #include "base/human.h"
+#include "plan/show/draw_timeline.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -96,15 +97,6 @@ static double at_y(const struct chart *c, double rate)
 	return HEIGHT - BOTTOM - (log2(rate) - c->y0) / (c->y1 - c->y0) * (HEIGHT - TOP - BOTTOM);
 }
 
-static void put_text(struct buf *out, const char *text)
-{
-	for (; *text; text++)
-		if (*text == '<' || *text == '>' || *text == '&' || *text == '"')
-			buf_printf(out, "&#%d;", *text);
-		else
-			buf_add(out, text, 1);
-}
-
 static void put_grid(const struct chart *c, const struct scaling_point *points, int n,
 		     struct buf *out)
 {
@@ -167,9 +159,9 @@ void show_scaling_svg(const struct job *job, const char *cluster,
 		   "style>\n<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n"
 		   "<text x=\"%d\" y=\"48\" class=\"title\">",
 		   WIDTH, HEIGHT, WIDTH, HEIGHT, LEFT);
-	put_text(out, job->job.name);
+	show_svg_escape(out, job->job.name);
 	buf_puts(out, " on ");
-	put_text(out, cluster);
+	show_svg_escape(out, cluster);
 	buf_puts(out, first < n ? ": tokens per second over devices" : ": nothing fits");
 	buf_puts(out, "</text>\n");
 	if (first < n) {

@@ -1,6 +1,7 @@
 #include "plan/show/search.h"
 
 #include "plan/search/fit.h"
+#include "plan/show/plan.h"
 
 #include <stddef.h>
 
@@ -18,18 +19,11 @@ json_t *show_search_json_config(const struct search_config *c)
 		(int)c->optimizer, "micro", c->micro);
 }
 
-static json_t *json_of_time(const struct plan_time *t)
-{
-	return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "compute", t->compute,
-			 "recompute", t->recompute, "tp", t->tp, "cp", t->cp, "ep", t->ep, "bubble",
-			 t->bubble, "dp", t->dp, "optimizer", t->optimizer, "total", t->total);
-}
-
 static json_t *json_of_found(const struct search_found *f, double best)
 {
 	return json_pack("{s:o, s:o, s:f, s:f, s:f}", "layout",
 			 show_search_json_config(&f->leaf.config), "step_seconds",
-			 json_of_time(&f->time), "lost", f->time.total / best - 1, "bytes",
+			 show_step_time_json(&f->time), "lost", f->time.total / best - 1, "bytes",
 			 f->memory, "device_bytes", f->leaf.limit);
 }
 

@@ -91,13 +91,6 @@ int optimizer_full_states(enum job_optimizer kind)
 
 /* --- Memory ------------------------------------------------------------------------------- */
 
-static int64_t overlap(int64_t lo, int64_t hi, int64_t from, int64_t to)
-{
-	lo = from > lo ? from : lo;
-	hi = to < hi ? to : hi;
-	return hi > lo ? hi - lo : 0;
-}
-
 /* Elements of the unit's hidden matrices in [lo, hi) of it; counted: only those of copy 0. */
 static int64_t hidden_elements(const struct catalogue_sample *u, int64_t lo, int64_t hi,
 			       bool counted)
@@ -108,9 +101,14 @@ static int64_t hidden_elements(const struct catalogue_sample *u, int64_t lo, int
 			const struct param *p = &u->params[i];
 			int64_t at = x * u->elements + p->offset;
 			if (optimizer_hidden(p) && (!counted || p->copy == 0))
-				n += overlap(lo, hi, at, at + p->count);
+				n += catalogue_overlap(lo, hi, at, at + p->count);
 		}
 	return n;
+}
+
+static int64_t all_hidden_elements(const struct catalogue_sample *u)
+{
+	return hidden_elements(u, 0, u->times * u->elements, false);
 }
 
 /* Elements of the unit's states of one size that follow rows or columns. */
@@ -199,6 +197,42 @@ void optimizer_memory_of(enum job_optimizer kind, const struct model_shape *m,
 	if (table[kind].work == OPTIMIZER_WORK_MATRIX)
 		sum.work = optimizer_matrix_bytes(&largest);
 	*out = sum;
+}
+
+void optimizer_elements_of(enum job_optimizer kind, const struct model_shape *m,
+			   struct optimizer_elements *out)
+{
+	const struct stage whole = { 0, m->layers, true, true };
+	const struct share share = { .tp = 1, .ep = 1, .chunks = &whole, .n_chunks = 1 };
+	memset(out, 0, ZERO_CLASSES * sizeof *out);
+	for (int unit = 0; unit < UNIT_KINDS; unit++) {
+		struct optimizer_elements *sum = &out[zero_class((enum unit_kind)unit)];
+		struct catalogue_sample u;
+		int count = catalogue_unit_count(m, &share, (enum unit_kind)unit);
+		int64_t params = 0;
+		if (!count)
+			continue;
+		catalogue_sample(m, &share, (enum unit_kind)unit, &u);
+		for (int i = 0; i < u.n; i++)
+			params += u.times * u.params[i].count;
+		sum->params += count * (double)params;
+		for (int i = 0; i < OPTIMIZER_STATES_MOST; i++) {
+			enum optimizer_size size = table[kind].states[i].size;
+			if (size == OPTIMIZER_ELEMENT)
+				sum->split += count * (double)params;
+			else if (size == OPTIMIZER_OTHER)
+				sum->split += count * (double)(params - all_hidden_elements(&u));
+			else if (size != OPTIMIZER_NONE)
+				sum->whole += count * (double)factor_elements(&u, size);
+		}
+	}
+}
+
+int64_t optimizer_hidden_elements(const struct model_shape *m, const struct share *s, int unit)
+{
+	struct catalogue_sample u;
+	catalogue_sample(m, s, (enum unit_kind)unit, &u);
+	return all_hidden_elements(&u);
 }
 
 double optimizer_saved(enum job_optimizer kind, const struct model_shape *m, const struct share *s,

@@ -113,6 +113,17 @@ struct optimizer_memory {
 void optimizer_memory_of(enum job_optimizer kind, const struct model_shape *m,
 			 const struct share *s, const int *counts, int stage,
 			 const struct zero_cut *cuts, struct optimizer_memory *out);
+/* One class of units (zero.h) of the whole model: its parameters, and all of their states. */
+struct optimizer_elements {
+	double params;
+	double split; /* of states that are sharded with their parameter */
+	double whole; /* of states that each rank with a part of the parameter holds whole */
+};
+/* out: [ZERO_CLASSES]. A checkpoint has the sum of all these elements. */
+void optimizer_elements_of(enum job_optimizer kind, const struct model_shape *m,
+			   struct optimizer_elements *out);
+/* The elements of hidden matrices in a unit of this kind (enum unit_kind) on the share's rank. */
+int64_t optimizer_hidden_elements(const struct model_shape *m, const struct share *s, int unit);
 /* The elements of all states that this rank writes into a checkpoint. */
 double optimizer_saved(enum job_optimizer kind, const struct model_shape *m, const struct share *s,
 		       int stage, const struct zero_cut *cuts);

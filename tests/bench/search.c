@@ -95,7 +95,8 @@ static bool run(int i, bool bounded_only)
 	bool same = bounded_only || !cases[i].exhaustive ||
 		    fabs(walk(s, false, cases[i].file) - best) <= 1e-12 * best;
 	start = core_s();
-	if (search_run(&job, &c, &(struct search_ask){ .finalists = SEARCH_FINALISTS }, found, &e))
+	if (search_run(&job, &c, &(struct search_options){ .finalists = SEARCH_FINALISTS }, found,
+		       &e))
 		fprintf(stderr, "search: %s\n", e.text);
 	printf("%-32s %-15s %-11s %9lld looked at %9d built %5.2f s  best %.6g s\n", cases[i].file,
 	       c.name, "finalists", (long long)found->considered, found->n, core_s() - start,

@@ -1,5 +1,5 @@
 /* Any bytes as a rank's timeline: they are refused or drawn. */
-#include "plan/show/draw.h"
+#include "plan/show/draw_timeline.h"
 
 #include <stdint.h>
 

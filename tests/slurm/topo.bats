@@ -76,7 +76,7 @@ with_gpus() { allocated LD_LIBRARY_PATH="$doubles" "$@"; }
 	# A damaged file is reported, and the nodes are asked.
 	truncate -s 300 "$kept"
 	with_gpus NVML_DOUBLE=dgx-1 "$MUSTER" topo --cached
-	[[ $status -eq 0 && ${lines[1]} == "figures: each node, examined in one job step; what was kept is damaged and was not used: $kept"* ]]
+	[[ $status -eq 0 && ${lines[1]} == "figures: each node, examined in one job step; the stored result is damaged and was not used: $kept"* ]]
 	with_gpus NVML_DOUBLE=dgx-1 "$MUSTER" topo --cached
 	[[ $status -eq 0 && ${lines[1]} == "figures: each node, examined before"* ]]
 }

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "topo/discover/scontrol.h"
 #include "topo/json.h"
 
 #include <jansson.h>
@@ -151,4 +152,34 @@ int topo_cache_write(const struct cache_key *key, const struct cluster *c, struc
 		      : err_set(e, ERR_NOMEM, "%s: no memory for it", path);
 	free(text);
 	return rc;
+}
+
+static const char *environment_text(const char *name)
+{
+	const char *text = getenv(name);
+	return text ? text : "";
+}
+
+/* Whether the allocation has all GPUs of each node. Slurm gives one number for all nodes, so a node
+ * with another number of GPUs may be shared with other jobs. */
+static bool has_whole_nodes(const struct slurm_node *nodes, int n, int gpus)
+{
+	for (int i = 0; i < n; i++)
+		if (nodes[i].gpus != gpus)
+			return false;
+	return true;
+}
+
+/* A hash of the CPUs and tasks of each node, because the lists may be long. If the allocation may
+ * have only some of a node's GPUs, the job's id is included, because another job may have others. */
+void topo_cache_share(const struct slurm_node *nodes, int n, char out[CACHE_SHARE])
+{
+	struct buf text = BUF_INIT;
+	int gpus = topo_scontrol_gpus(environment_text("SLURM_GPUS_ON_NODE"), false, NULL);
+	bool whole = !gpus || has_whole_nodes(nodes, n, gpus);
+	buf_printf(&text, "%s %s %s %s", environment_text("SLURM_JOB_CPUS_PER_NODE"),
+		   environment_text("SLURM_TASKS_PER_NODE"), environment_text("SLURM_GPUS_ON_NODE"),
+		   whole ? "" : environment_text("SLURM_JOB_ID"));
+	snprintf(out, CACHE_SHARE, "%016llx", (unsigned long long)hash_text(buf_str(&text)));
+	buf_fini(&text);
 }

@@ -108,7 +108,7 @@ static bool limited(const struct gpu_state *g, char out[TEXT])
 	return g->power_limit > 0 && g->power_limit < POWER_NEARLY * g->power_default;
 }
 
-static bool narrow(const struct gpu_state *g, char out[TEXT])
+static bool has_few_lanes(const struct gpu_state *g, char out[TEXT])
 {
 	snprintf(out, TEXT, "PCIe has %d of %d lanes", g->pcie_width, g->pcie_width_most);
 	return g->pcie_width > 0 && g->pcie_width < g->pcie_width_most;
@@ -173,7 +173,7 @@ static const struct rule {
 	{ thermal, GPU_WARN, "look at fans, airflow and coolant of GPU %d's node" },
 	{ slowdown, GPU_WARN, "nvidia-smi -q -d PERFORMANCE -i %d shows more" },
 	{ limited, GPU_NOTE, "nvidia-smi -i %d -pl WATTS, unless the site wants it so" },
-	{ narrow, GPU_WARN, "reseat GPU %d or its riser; look at the BIOS's setting of the slot" },
+	{ has_few_lanes, GPU_WARN, "reseat GPU %d or its riser; look at the BIOS's setting of the slot" },
 	{ unstable, GPU_WARN, "nvidia-smi nvlink -e -i %d names the link; reseat the GPU or its bridge" },
 	{ ecc_off, GPU_NOTE, "nvidia-smi -i %d -e 1, then a reset" },
 	{ ecc_waits, GPU_NOTE, "nvidia-smi -i %d -e 1 keeps it on" },

@@ -42,7 +42,7 @@ static void text_of(nvml_code_t (*call)(nvml_device_t, char *, unsigned), nvml_d
 
 static nvml_code_t read_memory(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g)
 {
-	struct nvml_memory plain = { 0 };
+	struct nvml_memory basic = { 0 };
 	struct nvml_memory_v2 whole = { .version = NVML_VERSION(struct nvml_memory_v2, 2) };
 	nvml_code_t code;
 	g->memory = g->memory_free = g->memory_reserved = -1;
@@ -52,10 +52,10 @@ static nvml_code_t read_memory(const struct nvml_api *a, nvml_device_t d, struct
 		g->memory_reserved = (double)whole.reserved;
 		return NVML_OK;
 	}
-	code = a->memory(d, &plain);
+	code = a->memory(d, &basic);
 	if (code == NVML_OK) {
-		g->memory = (double)plain.total;
-		g->memory_free = (double)plain.free;
+		g->memory = (double)basic.total;
+		g->memory_free = (double)basic.free;
 	}
 	return code;
 }

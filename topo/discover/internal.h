@@ -78,11 +78,15 @@ struct cache_key {
 	char (*boots)[32];       /* [nodes]: BootTime */
 	char share[CACHE_SHARE]; /* the part of each node that belongs to the allocation */
 };
+struct slurm_node;
+/* Sets a key's share from Slurm's environment and from what the controller reports about each of the
+ * n nodes (scontrol.h). */
+void topo_cache_share(const struct slurm_node *nodes, int n, char out[CACHE_SHARE]);
 /* ERR_NOTFOUND: there is no entry; ERR_STALE: it is not valid any more. */
 int topo_cache_read(const struct cache_key *key, struct cluster *out, struct err *e);
 int topo_cache_write(const struct cache_key *key, const struct cluster *c, struct err *e);
 
-/* asked.c: the allocation, with every node examined; fresh: without the cache. */
+/* examined.c: the allocation, with every node examined; fresh: without the cache. */
 int topo_cluster_of_nodes(bool fresh, struct cluster *out, struct err *e);
 
 #endif

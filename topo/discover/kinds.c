@@ -50,13 +50,14 @@ bool topo_kind_equal(const struct node_kind *a, const struct node_kind *b)
 	       same_parts(a, b);
 }
 
-/* Moves the ownership of the arrays to `to`. */
-static void take_kind(struct node_kind *from, struct node_kind *to)
+/* Moves a kind with everything that it owns; `from` then owns nothing. */
+static void move_kind(struct node_kind *from, struct node_kind *to)
 {
 	*to = *from;
 	from->parts = NULL;
 	from->nics = NULL;
 	from->links = NULL;
+	from->measured = NULL;
 }
 
 int topo_kind_merge(struct node_kind *of, int n, struct cluster *c)
@@ -68,7 +69,7 @@ int topo_kind_merge(struct node_kind *of, int n, struct cluster *c)
 			at++;
 		c->nodes[i].kind = at;
 		if (at == c->n_kinds)
-			take_kind(&of[i], &c->kinds[c->n_kinds++]);
+			move_kind(&of[i], &c->kinds[c->n_kinds++]);
 		else
 			topo_kind_free(&of[i]);
 	}

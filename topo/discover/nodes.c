@@ -213,7 +213,7 @@ int topo_nodes_ask(const char *tag, const char *const *words, double seconds,
 	struct buf answer = BUF_INIT;
 	struct err why = ERR_INIT;
 	int told = 0, rc = run_step(tag, words, seconds, nodes->n, &answer, &why);
-	/* What arrived before the step failed is used. */
+	/* The answers that arrived before the step failed are used. */
 	int bad = topo_nodes_gather(tag, buf_str(&answer), nodes, answers, e);
 	buf_fini(&answer);
 	for (int i = 0; i < nodes->n; i++)

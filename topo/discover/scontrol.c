@@ -135,19 +135,19 @@ int topo_scontrol_nodes(const char *text, struct slurm_node **nodes, int *n, str
 /* --- Switches --- */
 
 /* A switch as scontrol reports it. It lists the switches below it by name. */
-struct told {
+struct slurm_switch {
 	struct cluster_switch s;
 	struct hostlist nodes, below;
 	int level;
 	bool block, used;
 };
 
-struct told_list {
-	struct told *at;
+struct slurm_switches {
+	struct slurm_switch *at;
 	int n;
 };
 
-static void free_told(struct told_list *l)
+static void free_switches(struct slurm_switches *l)
 {
 	for (int i = 0; i < l->n; i++) {
 		topo_hostlist_free(&l->at[i].nodes);
@@ -169,7 +169,7 @@ static int expand_nodes(const char *line, const char *key, struct hostlist *out,
 	return rc ? err_prefix(e, "scontrol show topology: %s", key) : 0;
 }
 
-static int read_told(const char *text, struct told_list *l, struct err *e)
+static int read_told(const char *text, struct slurm_switches *l, struct err *e)
 {
 	int most = 0;
 	for (const char *at = text; at && *at; at = next_line(at))
@@ -185,7 +185,7 @@ static int read_told(const char *text, struct told_list *l, struct err *e)
 		bool block = !strncmp(at, "BlockName=", 10);
 		if (!block && strncmp(at, "SwitchName=", 11))
 			continue;
-		struct told *t = &l->at[l->n++];
+		struct slurm_switch *t = &l->at[l->n++];
 		t->block = block;
 		t->s.parent = -1;
 		copy_field(at, block ? "BlockName" : "SwitchName", t->s.name, sizeof t->s.name);
@@ -216,7 +216,7 @@ static int find_switch(const struct entry *list, int n, const char *name)
 }
 
 /* The parent of a switch is the lowest switch above it that lists it. */
-static void set_parents(struct told_list *l, const struct entry *switches)
+static void set_parents(struct slurm_switches *l, const struct entry *switches)
 {
 	for (int i = 0; i < l->n; i++)
 		for (int k = 0; k < l->at[i].below.n; k++) {
@@ -230,7 +230,7 @@ static void set_parents(struct told_list *l, const struct entry *switches)
 }
 
 /* The leaf of a node is the lowest switch that lists it. Switches above the leaf list it again. */
-static void set_leaves(struct told_list *l, const struct entry *nodes, const bool *joins,
+static void set_leaves(struct slurm_switches *l, const struct entry *nodes, const bool *joins,
 		       struct cluster *c)
 {
 	for (int i = 0; i < l->n; i++)
@@ -247,7 +247,7 @@ static void set_leaves(struct told_list *l, const struct entry *nodes, const boo
 }
 
 /* Keeps only the switches above the cluster's nodes, and numbers these and the domains again. */
-static int keep_used(struct told_list *l, struct cluster *c, struct err *e)
+static int keep_used(struct slurm_switches *l, struct cluster *c, struct err *e)
 {
 	int kept = 0, domains = 0, top = 0;
 	int *number_of = calloc((size_t)l->n + 1, sizeof *number_of),
@@ -293,7 +293,8 @@ static int keep_used(struct told_list *l, struct cluster *c, struct err *e)
 	return 0;
 }
 
-static int attach_node(struct told_list *l, const bool *joins, struct cluster *c, struct err *e)
+static int attach_node(struct slurm_switches *l, const bool *joins, struct cluster *c,
+		       struct err *e)
 {
 	struct entry *nodes = calloc((size_t)c->n_nodes + 1, sizeof *nodes),
 		     *switches = calloc((size_t)l->n + 1, sizeof *switches);
@@ -318,10 +319,10 @@ static int attach_node(struct told_list *l, const bool *joins, struct cluster *c
 
 int topo_scontrol_topology(const char *text, const bool *joins, struct cluster *c, struct err *e)
 {
-	struct told_list l = { .n = 0 };
+	struct slurm_switches l = { .n = 0 };
 	int rc = read_told(text, &l, e);
 	if (!rc && l.n)
 		rc = attach_node(&l, joins, c, e);
-	free_told(&l);
+	free_switches(&l);
 	return rc;
 }

@@ -3,7 +3,7 @@
  *
  * The environment that Slurm sets has the names of the nodes, and the agents and CPUs of each. The
  * controller knows the switches. The hardware of every node is assumed to be this node's, because
- * Slurm reports counts and no rates. asked.c asks the nodes themselves.
+ * Slurm reports counts and no rates. examined.c examines the nodes themselves.
  */
 #include "topo/discover/internal.h"
 #include "topo/discover/command.h"

@@ -14,7 +14,7 @@
 /* Pixels of a slide. */
 enum { SVG_WIDTH = 1600, SVG_MARGIN = 50 };
 
-/* The palette is that of the pipeline pictures (plan/show/draw.h). */
+/* The palette is that of the pipeline pictures (plan/show/draw_timeline.h). */
 #define SVG_DEVICE       "#1f5fa8"
 #define SVG_DEVICE_LIGHT "#8ab8e6"
 #define SVG_DIRECT       "#2a7d3f"

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool sniff(const struct topo_text *in)
+static bool sniff_hwloc(const struct topo_text *in)
 {
 	return topo_xml_begins_with(in->text, "topology") || topo_xml_begins_with(in->text, "root");
 }
@@ -35,7 +35,7 @@ struct numa {
 	bool bare;
 };
 
-struct walk {
+struct hwloc_reader {
 	struct found_node *m;
 	const char *file;
 	struct hwloc_ids *ids;
@@ -78,7 +78,7 @@ static bool on_a_gpu(const struct xml *numa)
 	return !strcmp(attribute(numa, "subtype"), "GPUMemory");
 }
 
-static int count_numa(struct walk *w, const struct xml *x)
+static int count_numa(struct hwloc_reader *w, const struct xml *x)
 {
 	if (w->n_numa == MACHINE_NUMA)
 		return err_set(w->e, ERR_USAGE,
@@ -97,7 +97,7 @@ static int count_numa(struct walk *w, const struct xml *x)
 }
 
 /* First pass: counts and finds what must be known before a device can be placed. */
-static int count(struct walk *w, const struct xml *x)
+static int count_objects(struct hwloc_reader *w, const struct xml *x)
 {
 	if (has_type(x, "NUMANode") && !on_a_gpu(x) && count_numa(w, x))
 		return -1;
@@ -110,14 +110,14 @@ static int count(struct walk *w, const struct xml *x)
 		w->m->memory += bytes;
 	for (const struct xml *c = topo_xml_child(x->first, "object"); c;
 	     c = topo_xml_child(c->next, "object"))
-		if (count(w, c))
+		if (count_objects(w, c))
 			return -1;
 	return 0;
 }
 
 /* Numbers the NUMA nodes like the kernel if it counts from 0 without gaps, otherwise in the file's
  * order. */
-static void number_numa(struct walk *w)
+static void number_numa(struct hwloc_reader *w)
 {
 	for (int i = 0; i < w->n_numa; i++)
 		if (!w->of_os_index[i])
@@ -128,7 +128,7 @@ static void number_numa(struct walk *w)
 
 /* The domain of a nodeset: the lowest of its NUMA nodes if all have the same cores, otherwise -1.
  * Bare nodes count only if there are no others. */
-static int numa_in(const struct walk *w, const char *set)
+static int numa_in(const struct hwloc_reader *w, const char *set)
 {
 	struct mask_bits bits = topo_mask_bits(set);
 	const struct numa *best = NULL;
@@ -145,7 +145,8 @@ static int numa_in(const struct walk *w, const char *set)
 	return best ? best->number : w->n_numa <= 1 ? 0 : -1;
 }
 
-static struct where where_is(const struct walk *w, const struct xml *x, const struct where *above)
+static struct where where_is(const struct hwloc_reader *w, const struct xml *x,
+			     const struct where *above)
 {
 	struct where at = *above;
 	const char *nodes = topo_xml_get(x, "nodeset"), *cpus = topo_xml_get(x, "cpuset");
@@ -220,7 +221,7 @@ static bool is_gpu(unsigned class, unsigned vendor, const struct gpu_model *mode
 	       (vendor == PCI_AMD && class != 0x0300) || (display && class == 0x0380);
 }
 
-static int add_gpu(struct walk *w, const struct xml *x, int place, const struct where *at,
+static int add_gpu(struct hwloc_reader *w, const struct xml *x, int place, const struct where *at,
 		   const struct said *s, const struct gpu_model *model)
 {
 	unsigned class, vendor, device;
@@ -265,7 +266,7 @@ static const char *nic_name(const struct xml *x)
 	return best;
 }
 
-static int add_nic(struct walk *w, const struct xml *x, int place, const struct where *at)
+static int add_nic(struct hwloc_reader *w, const struct xml *x, int place, const struct where *at)
 {
 	unsigned class, vendor, device;
 	ids_of(x, &class, &vendor, &device);
@@ -281,7 +282,7 @@ static int add_nic(struct walk *w, const struct xml *x, int place, const struct 
 	return topo_found_add_nic(w->m, &n, w->e) < 0 ? -1 : 0;
 }
 
-static int add_pci(struct walk *w, const struct xml *x, int place, const struct where *at)
+static int add_pci(struct hwloc_reader *w, const struct xml *x, int place, const struct where *at)
 {
 	unsigned class, vendor, device;
 	struct said s = { .order = -1 };
@@ -302,7 +303,7 @@ static int add_pci(struct walk *w, const struct xml *x, int place, const struct 
 
 /* Adds the place of a bridge. The parent of a host bridge is its NUMA domain if that is known,
  * otherwise the machine. */
-static int add_bridge(struct walk *w, const struct xml *x, int place)
+static int add_bridge(struct hwloc_reader *w, const struct xml *x, int place)
 {
 	bool host = !strncmp(attribute(x, "bridge_type"), "0-", 2);
 	double speed = strtod(attribute(x, "pci_link_speed"), NULL) * 1e9;
@@ -314,8 +315,8 @@ static int add_bridge(struct walk *w, const struct xml *x, int place)
 
 /* domains[d]: the place of domain d; the last entry is the machine's. A place that has no PCI
  * bridge above it follows the domain of the element. */
-static int walk_objects(struct walk *w, const struct xml *x, int place, const struct where *above,
-			const int *domains)
+static int read_objects(struct hwloc_reader *w, const struct xml *x, int place,
+			const struct where *above, const int *domains)
 {
 	for (const struct xml *c = topo_xml_child(x->first, "object"); c;
 	     c = topo_xml_child(c->next, "object")) {
@@ -327,13 +328,13 @@ static int walk_objects(struct walk *w, const struct xml *x, int place, const st
 			below = add_bridge(w, c, below);
 		else if (has_type(c, "PCIDev") && add_pci(w, c, below, &at))
 			return -1;
-		if (below < 0 || walk_objects(w, c, below, &at, domains))
+		if (below < 0 || read_objects(w, c, below, &at, domains))
 			return -1;
 	}
 	return 0;
 }
 
-static void add_cores(struct walk *w, const struct xml *x, const char *type,
+static void add_cores(struct hwloc_reader *w, const struct xml *x, const char *type,
 		      const struct where *above)
 {
 	for (const struct xml *c = topo_xml_child(x->first, "object"); c;
@@ -349,7 +350,7 @@ static void add_cores(struct walk *w, const struct xml *x, const char *type,
 	}
 }
 
-static int take_cores(struct walk *w, const struct xml *root)
+static int read_cores(struct hwloc_reader *w, const struct xml *root)
 {
 	int n = w->cores ? w->cores : w->pus;
 	if (n > MACHINE_CORES)
@@ -364,11 +365,11 @@ static int take_cores(struct walk *w, const struct xml *root)
 	return 0;
 }
 
-static int read_machine(struct walk *w, const struct xml *root)
+static int read_machine(struct hwloc_reader *w, const struct xml *root)
 {
 	int domains[MACHINE_NUMA + 1];
 	const struct where nowhere = { .numa = -1 };
-	if (count(w, root))
+	if (count_objects(w, root))
 		return -1;
 	number_numa(w);
 	w->m->numa = w->n_numa ? w->n_numa : 1;
@@ -378,7 +379,7 @@ static int read_machine(struct walk *w, const struct xml *root)
 		if (machine < 0 ||
 		    (domains[i] = topo_found_add_place(w->m, FOUND_NUMA, machine, w->e)) < 0)
 			return -1;
-	if (take_cores(w, root) || walk_objects(w, root, machine, &nowhere, domains) ||
+	if (read_cores(w, root) || read_objects(w, root, machine, &nowhere, domains) ||
 	    topo_hwloc_links(w->ids, root, w->m, w->e))
 		return -1;
 	for (int i = 0; i < w->m->n_gpus; i++)
@@ -387,21 +388,21 @@ static int read_machine(struct walk *w, const struct xml *root)
 	return 0;
 }
 
-static int read(const struct topo_text *in, struct cluster *out, struct err *e)
+static int read_hwloc(const struct topo_text *in, struct cluster *out, struct err *e)
 {
 	struct xml_doc *doc;
 	struct found_node m;
 	if (topo_xml_parse(in->file, in->text, in->len, &doc, e))
 		return -1;
 	topo_found_init(&m, in->file);
-	struct walk *w = calloc(1, sizeof *w);
+	struct hwloc_reader *w = calloc(1, sizeof *w);
 	struct hwloc_ids *ids = topo_hwloc_ids_open(in->file);
 	struct node_kind kind;
 	int result = -1;
 	if (!w || !ids) {
 		err_set(e, ERR_NOMEM, "%s: no memory to read it", in->file);
 	} else {
-		*w = (struct walk){ .m = &m, .file = in->file, .ids = ids, .e = e };
+		*w = (struct hwloc_reader){ .m = &m, .file = in->file, .ids = ids, .e = e };
 		if (!read_machine(w, topo_xml_root(doc))) {
 			if (!w->pci)
 				topo_found_add_unknown(&m,
@@ -419,4 +420,6 @@ static int read(const struct topo_text *in, struct cluster *out, struct err *e)
 	return result ? -1 : topo_cluster_of_node("hwloc XML", in, &kind, out, e);
 }
 
-const struct topo_format topo_format_hwloc = { .name = "hwloc XML", .sniff = sniff, .read = read };
+const struct topo_format topo_format_hwloc = { .name = "hwloc XML",
+					       .sniff = sniff_hwloc,
+					       .read = read_hwloc };

@@ -405,16 +405,16 @@ int topo_json_read(const char *file, const char *text, size_t len, struct cluste
 	return result;
 }
 
-static bool sniff(const struct topo_text *in)
+static bool sniff_json(const struct topo_text *in)
 {
 	return in->text[strspn(in->text, " \t\r\n")] == '{';
 }
 
-static int read(const struct topo_text *in, struct cluster *out, struct err *e)
+static int read_json(const struct topo_text *in, struct cluster *out, struct err *e)
 {
 	return topo_json_read(in->file, in->text, in->len, out, e);
 }
 
 const struct topo_format topo_format_json = { .name = "the JSON of muster topo --json",
-					      .sniff = sniff,
-					      .read = read };
+					      .sniff = sniff_json,
+					      .read = read_json };

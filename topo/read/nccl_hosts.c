@@ -11,7 +11,7 @@
 
 enum { HOSTS_MOST = 1024 };
 
-static bool sniff(const struct topo_text *in)
+static bool sniff_nccl(const struct topo_text *in)
 {
 	return topo_xml_begins_with(in->text, "system") || topo_xml_begins_with(in->text, "graphs");
 }
@@ -102,7 +102,7 @@ static int read_hosts(const struct topo_text *in, const struct xml *system, cons
 	return 0;
 }
 
-static int read(const struct topo_text *in, struct cluster *out, struct err *e)
+static int read_nccl(const struct topo_text *in, struct cluster *out, struct err *e)
 {
 	struct xml_doc *doc;
 	if (topo_xml_parse(in->file, in->text, in->len, &doc, e))
@@ -126,5 +126,5 @@ static int read(const struct topo_text *in, struct cluster *out, struct err *e)
 }
 
 const struct topo_format topo_format_nccl = { .name = "NCCL topology XML",
-					      .sniff = sniff,
-					      .read = read };
+					      .sniff = sniff_nccl,
+					      .read = read_nccl };

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-static double narrower(double a, double b)
+static double lower_bandwidth(double a, double b)
 {
 	return a > 0 && (b <= 0 || a < b) ? a : b;
 }
@@ -15,7 +15,7 @@ static int put_step(const struct found_node *m, int at, int *passed, double *ban
 {
 	const struct found_place *p = &m->places[at];
 	*passed += p->kind == FOUND_SWITCH || p->kind == FOUND_PORT;
-	*bandwidth = narrower(p->bandwidth, *bandwidth);
+	*bandwidth = lower_bandwidth(p->bandwidth, *bandwidth);
 	return p->parent;
 }
 
@@ -59,7 +59,7 @@ struct topo_link topo_near_gpus(const struct found_node *m, int a, int b)
 		l.kind = m->near[(size_t)a * (size_t)(m->n_gpus + m->n_nics) + (size_t)b];
 	else
 		l.kind = near_places(m, x->place, y->place, &l.bandwidth);
-	l.bandwidth = narrower(narrower(x->pcie, y->pcie), l.bandwidth);
+	l.bandwidth = lower_bandwidth(lower_bandwidth(x->pcie, y->pcie), l.bandwidth);
 	if (l.kind == LINK_SYS && l.bandwidth > SYS_BANDWIDTH)
 		l.bandwidth = SYS_BANDWIDTH;
 	l.latency = topo_link_latency(l.kind);

@@ -95,7 +95,7 @@ static bool is_header(const char *line)
 	return len && *line != '\n' && !entry_at(line, &kind, &lanes);
 }
 
-static bool sniff(const struct topo_text *in)
+static bool sniff_smi(const struct topo_text *in)
 {
 	/* Only the first 64 KiB: at most a prompt and a title come before the header. */
 	struct buf text = BUF_INIT;
@@ -368,7 +368,7 @@ static int take_matrix_row(struct smi_table *t, struct found_node *m)
 	return topo_smi_links(t, m);
 }
 
-static int read(const struct topo_text *in, struct cluster *out, struct err *e)
+static int read_smi(const struct topo_text *in, struct cluster *out, struct err *e)
 {
 	struct buf text = BUF_INIT;
 	struct found_node m;
@@ -396,5 +396,5 @@ static int read(const struct topo_text *in, struct cluster *out, struct err *e)
 }
 
 const struct topo_format topo_format_smi = { .name = "the text of nvidia-smi topo -m",
-					     .sniff = sniff,
-					     .read = read };
+					     .sniff = sniff_smi,
+					     .read = read_smi };

@@ -34,10 +34,10 @@ bool job_rule_changed(const struct job *job, size_t offset)
 {
 	const struct job_key *key = &job_keys[job_key_at(offset)];
 	struct buf value = BUF_INIT, def = BUF_INIT;
-	struct job plain;
-	memset(&plain, 0, sizeof plain);
-	job_value_read(key, key->def, &plain, &def);
-	job_value_write(key, &plain, &def);
+	struct job defaults;
+	memset(&defaults, 0, sizeof defaults);
+	job_value_read(key, key->def, &defaults, &def);
+	job_value_write(key, &defaults, &def);
 	job_value_write(key, job, &value);
 	bool changed = strcmp(buf_str(&value), buf_str(&def));
 	buf_fini(&def);

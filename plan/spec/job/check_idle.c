@@ -66,7 +66,7 @@ static bool dynamic_scale(const struct job *job)
 	return fp16(job) && job->precision.loss_scale <= 0;
 }
 
-static bool narrow(const struct job *job)
+static bool is_low_precision(const struct job *job)
 {
 	return job->precision.dtype != DTYPE_FP32;
 }
@@ -113,11 +113,11 @@ static const struct idle {
 	{ AT(parallel, zero_shard), AT(parallel, zero), zero, "1, 2 or 3" },
 	{ AT(parallel, staleness), AT(parallel, sync), server, "server" },
 	{ AT(recompute, every), AT(recompute, mode), recomputing, "selective or full" },
-	{ AT(precision, fp8), AT(precision, dtype), narrow, "bf16 or fp16" },
+	{ AT(precision, fp8), AT(precision, dtype), is_low_precision, "bf16 or fp16" },
 	{ AT(precision, loss_scale), AT(precision, dtype), fp16, "fp16" },
 	{ AT(precision, loss_scale_window), AT(precision, dtype), fp16, "fp16" },
 	{ AT(precision, loss_scale_window), AT(precision, loss_scale), dynamic_scale, "0 (dynamic)" },
-	{ AT(precision, stochastic_rounding), AT(precision, dtype), narrow, "bf16 or fp16" },
+	{ AT(precision, stochastic_rounding), AT(precision, dtype), is_low_precision, "bf16 or fp16" },
 	{ AT(optimizer, decay_steps), AT(optimizer, schedule), decays, "cosine or linear" },
 	{ AT(optimizer, min_lr), AT(optimizer, schedule), falls, "cosine, linear, inverse-sqrt or wsd" },
 	{ AT(optimizer, cooldown), AT(optimizer, schedule), wsd, "wsd" },

@@ -1,6 +1,8 @@
 /* Contradictions between the model's sizes. */
 #include "plan/spec/job/rules.h"
 
+#include "base/numbers.h"
+
 /* The widest head for which kernels/ops.h guarantees attention. NARROW_MOST: the numbers that a
  * thread's scratch memory holds for 2-byte storage (BACKEND_LOW_PRECISION_LANE), less what
  * alignment may need. */
@@ -96,11 +98,6 @@ static int check_experts(const struct rule_job *j)
 	return 0;
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
-
 /* A processor widens 2-byte storage row by row. The scratch memory must hold at least one row, with
  * all that its operation needs of it. */
 static int check_rows(const struct rule_job *j)
@@ -112,8 +109,8 @@ static int check_rows(const struct rule_job *j)
 	const struct job *job = j->job;
 	int64_t tp = job->parallel.tp, vocab = (m->vocab + tp - 1) / tp,
 		ffn = 6 * ((m->ffn + tp - 1) / tp);
-	int64_t hidden = larger(6, m->experts ? 2 * m->top + 2 : 0) * m->hidden,
-		most = larger(vocab, larger(ffn, hidden));
+	int64_t hidden = max_int64(6, m->experts ? 2 * m->top + 2 : 0) * m->hidden,
+		most = max_int64(vocab, max_int64(ffn, hidden));
 	if (job->precision.dtype != DTYPE_FP32 && job->job.device == DEVICE_CPU &&
 	    most > NARROW_MOST)
 		return REFUSE(j, keys,

@@ -1,16 +1,13 @@
 /* Suggests the section, key or word that is nearest to what was typed. */
 #include "plan/spec/job/keys.h"
 
+#include "base/numbers.h"
+
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
-enum { NEAR_MOST = 3, WORD_MOST = 40 };
-
-static int least(int a, int b)
-{
-	return a < b ? a : b;
-}
+enum { DISTANCE_MOST = 3, WORD_MOST = 40 };
 
 /* Counts insertions, deletions, substitutions and swaps of neighbours. It ignores the case of
  * letters. */
@@ -28,21 +25,21 @@ static int distance(const char *a, const char *b)
 		for (int j = 1; j <= m; j++) {
 			int ca = tolower((unsigned char)a[i - 1]),
 			    cb = tolower((unsigned char)b[j - 1]);
-			d[i][j] = least(least(d[i - 1][j], d[i][j - 1]) + 1,
-					d[i - 1][j - 1] + (ca != cb));
+			d[i][j] = min_int(min_int(d[i - 1][j], d[i][j - 1]) + 1,
+					  d[i - 1][j - 1] + (ca != cb));
 			if (i > 1 && j > 1 && ca == tolower((unsigned char)b[j - 2]) &&
 			    tolower((unsigned char)a[i - 2]) == cb)
-				d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
+				d[i][j] = min_int(d[i][j], d[i - 2][j - 2] + 1);
 		}
 	return d[n][m];
 }
 
 /* The largest distance of a hint from what was typed: half of its length, at least 1 and at most
- * NEAR_MOST. */
+ * DISTANCE_MOST. */
 static int reach(const char *text)
 {
 	int half = (int)strlen(text) / 2;
-	return half < 1 ? 1 : least(NEAR_MOST, half);
+	return half < 1 ? 1 : min_int(DISTANCE_MOST, half);
 }
 
 const char *job_nearest(const char *text, const char *const *words)

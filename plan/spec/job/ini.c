@@ -188,8 +188,8 @@ static int parse_file(struct parser *p, const char *text, size_t n)
 }
 
 /* text NULL: no file. */
-static int load(const char *text, size_t n, const char *name, const char *const *words, int n_words,
-		struct job *out, struct job_source *src, struct err *e)
+static int load_job(const char *text, size_t n, const char *name, const char *const *words,
+		    int n_words, struct job *out, struct job_source *src, struct err *e)
 {
 	char shown[JOB_PATH];
 	snprintf(shown, sizeof shown, "%s", name);
@@ -208,7 +208,7 @@ int job_parse(const char *text, const char *name, struct job *out, struct err *e
 {
 	struct job_source src;
 	struct job job;
-	if (load(text, strlen(text), name, NULL, 0, &job, &src, e))
+	if (load_job(text, strlen(text), name, NULL, 0, &job, &src, e))
 		return -1;
 	*out = job;
 	return 0;
@@ -245,8 +245,8 @@ int job_load(const char *path, const char *const *words, int n_words, struct job
 		}
 		goto out;
 	}
-	if (load(path ? buf_str(&text) : NULL, text.len, path ? path : "defaults", words, n_words,
-		 &job, &src, e))
+	if (load_job(path ? buf_str(&text) : NULL, text.len, path ? path : "defaults", words,
+		     n_words, &job, &src, e))
 		goto out;
 	if (path && !src.line[job_key_find("job", "name")])
 		name_after_file(path, &job);

@@ -1,15 +1,12 @@
 #include "plan/spec/model/activations.h"
 
+#include "base/numbers.h"
+
 enum { LINE = 64, I32 = 4, F32 = 4, I64 = 8, F64 = 8 };
 
 int64_t activations_lines(int64_t bytes)
 {
 	return (bytes + LINE - 1) / LINE * LINE;
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
 }
 
 static int64_t cut(int64_t n, const struct layout *l, int tp_rank, int64_t grain)
@@ -188,13 +185,13 @@ int64_t activations_slot_bytes(const struct act_dims *d, const struct stage *sta
  * multiplied in 8 bits. */
 static int64_t ffn_widest(const struct act_dims *d)
 {
-	return d->moe ? 0 : most(d->up, d->act);
+	return d->moe ? 0 : max_int64(d->up, d->act);
 }
 
 /* The widest input or output of a linear. */
 static int64_t widest(const struct act_dims *d)
 {
-	return most(most(d->c, ffn_widest(d)), most(d->qkv, d->q));
+	return max_int64(max_int64(d->c, ffn_widest(d)), max_int64(d->qkv, d->q));
 }
 
 int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch a)
@@ -208,9 +205,9 @@ int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_
 	case SCRATCH_HIDDEN:
 		return activations_lines(d->s * d->c * d->width);
 	case SCRATCH_WIDE:
-		return activations_lines(d->n * most(d->qkv, d->moe ? 0 : d->up) * d->width);
+		return activations_lines(d->n * max_int64(d->qkv, d->moe ? 0 : d->up) * d->width);
 	case SCRATCH_NARROW:
-		return activations_lines(d->n * most(d->q, d->moe ? 0 : d->act) * d->width);
+		return activations_lines(d->n * max_int64(d->q, d->moe ? 0 : d->act) * d->width);
 	case SCRATCH_HEADS:
 		return d->qk_norm ? activations_lines(d->n * d->q * d->width) : 0;
 	case SCRATCH_ROWS:
@@ -237,7 +234,8 @@ int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_
 	case SCRATCH_8_TURNED:
 		return d->fp8 ? activations_lines(d->n * widest(d)) : 0;
 	case SCRATCH_8_WEIGHT:
-		return d->fp8 ? activations_lines(d->c * most(most(d->qkv, d->q), ffn_widest(d)))
+		return d->fp8 ? activations_lines(d->c *
+						  max_int64(max_int64(d->qkv, d->q), ffn_widest(d)))
 			      : 0;
 	case SCRATCH_8_SCALES:
 		return d->fp8 ? activations_lines(ACT_SCALES8 * ACT_SCALE8) : 0;
@@ -272,8 +270,8 @@ int64_t activations_staged(const struct act_dims *d, const struct stage *chunks,
 	int64_t largest = 0;
 	for (int i = 0; i < n_chunks && d->offload; i++)
 		for (int l = chunks[i].layer_lo; l < chunks[i].layer_hi; l++)
-			largest = most(largest,
-				       activations_layer_bytes(d, l, l == chunks[i].layer_lo));
+			largest = max_int64(largest,
+					    activations_layer_bytes(d, l, l == chunks[i].layer_lo));
 	return largest;
 }
 

@@ -87,7 +87,7 @@ enum act {
 };
 enum act_home { ACT_NOWHERE, ACT_SLOT, ACT_WORK };
 
-/* What the layer recomputes; `layer` counts through the whole model. */
+/* Returns what the layer recomputes; `layer` counts through the whole model. */
 enum job_recompute activations_mode(const struct act_dims *d, int layer);
 /* first: the layer is the first of its chunk. */
 enum act_home activations_home(const struct act_dims *d, int layer, bool first, enum act a);

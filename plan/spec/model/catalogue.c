@@ -1,5 +1,7 @@
-#include "plan/spec/layout.h"
 #include "plan/spec/model/model.h"
+
+#include "base/numbers.h"
+#include "plan/spec/layout.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,26 +108,26 @@ static int kv_copies(const struct model_shape *m, int tp)
 }
 
 /* A dimension and the share's part of it. */
-struct cut {
+struct dim_split {
 	int64_t n, lo, hi;
 	int pieces; /* different pieces over tp: 1, tp, or the number of kv heads */
 };
 
-static struct cut whole(int64_t n)
+static struct dim_split whole(int64_t n)
 {
-	return (struct cut){ n, 0, n, 1 };
+	return (struct dim_split){ n, 0, n, 1 };
 }
 
-static struct cut balanced(int64_t n, int parts, int i, int64_t grain, int64_t unit)
+static struct dim_split balanced(int64_t n, int parts, int i, int64_t grain, int64_t unit)
 {
-	struct cut c = { .n = n * unit, .pieces = parts };
+	struct dim_split c = { .n = n * unit, .pieces = parts };
 	layout_partition(n, parts, i, layout_partition_grain(n, parts, grain), &c.lo, &c.hi);
 	c.lo *= unit;
 	c.hi *= unit;
 	return c;
 }
 
-static struct cut cut_of(const struct model_shape *m, const struct share *s, enum dim dim)
+static struct dim_split cut_of(const struct model_shape *m, const struct share *s, enum dim dim)
 {
 	int64_t group = m->heads / m->kv_heads;
 	int copies = kv_copies(m, s->tp);
@@ -161,7 +163,7 @@ static void place_param(const struct model_shape *m, const struct share *s,
 	int pieces = 1;
 	*p = (struct param){ .role = row->role, .init = row->init, .layer = -1, .expert = -1 };
 	for (int d = 0; d < 2; d++) {
-		struct cut c = cut_of(m, s, row->shape[d]);
+		struct dim_split c = cut_of(m, s, row->shape[d]);
 		p->shape[d] = c.n;
 		p->lo[d] = c.lo;
 		p->hi[d] = c.hi;
@@ -176,7 +178,7 @@ static void place_param(const struct model_shape *m, const struct share *s,
 	p->count = (p->hi[0] - p->lo[0]) * (p->hi[1] - p->lo[1]);
 	/* Without a gate, up starts a group. */
 	if (!row->joined || (row->role == PARAM_UP_W && !m->gated))
-		*elements = (*elements + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
+		*elements = round_up_int64(*elements, GROUP_ALIGN);
 	p->offset = *elements;
 	*elements += p->count;
 }
@@ -238,7 +240,7 @@ static void end_unit(struct builder *b)
 {
 	struct catalogue *c = b->c;
 	struct unit *u = &c->units[c->n_units - 1];
-	c->elements = (c->elements + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
+	c->elements = round_up_int64(c->elements, GROUP_ALIGN);
 	u->hi = c->elements;
 	u->n_params = c->n - u->first;
 	if (!u->n_params) /* the model has no such unit */
@@ -311,7 +313,7 @@ static int64_t unit_elements(const struct model_shape *m, const struct share *s,
 	for (int i = 0; i < N_ROWS; i++)
 		if (rows[i].unit == kind && row_exists(m, rows[i].role))
 			place_param(m, s, &rows[i], &n, &p);
-	return (n + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
+	return round_up_int64(n, GROUP_ALIGN);
 }
 
 int64_t catalogue_unit_elements(const struct model_shape *m, const struct share *s,
@@ -337,7 +339,7 @@ void catalogue_sample(const struct model_shape *m, const struct share *s, enum u
 	for (int i = 0; i < N_ROWS; i++)
 		if (rows[i].unit == kind && row_exists(m, rows[i].role))
 			place_param(m, s, &rows[i], &out->elements, &out->params[out->n++]);
-	out->elements = (out->elements + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;
+	out->elements = round_up_int64(out->elements, GROUP_ALIGN);
 	if (kind == UNIT_EXPERTS)
 		experts_of(m, s, &lo, &hi);
 	out->times = hi - lo;
@@ -368,11 +370,9 @@ int catalogue_unit_count(const struct model_shape *m, const struct share *s, enu
 	return n;
 }
 
-static int64_t overlap(int64_t lo, int64_t hi, int64_t from, int64_t to)
+int64_t catalogue_overlap(int64_t lo, int64_t hi, int64_t from, int64_t to)
 {
-	lo = from > lo ? from : lo;
-	hi = to < hi ? to : hi;
-	return hi > lo ? hi - lo : 0;
+	return max_int64(0, min_int64(hi, to) - max_int64(lo, from));
 }
 
 /* Counted elements in [lo, hi) of one unit, or of one expert. */
@@ -385,7 +385,7 @@ static int64_t count_rows(const struct model_shape *m, const struct share *s, en
 		if (rows[i].unit != kind || !row_exists(m, rows[i].role))
 			continue;
 		place_param(m, s, &rows[i], &at, &p);
-		n += p.copy == 0 ? overlap(p.offset, p.offset + p.count, lo, hi) : 0;
+		n += p.copy == 0 ? catalogue_overlap(p.offset, p.offset + p.count, lo, hi) : 0;
 	}
 	return n;
 }

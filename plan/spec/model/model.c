@@ -1,5 +1,7 @@
 #include "plan/spec/model/model.h"
 
+#include "base/numbers.h"
+
 #include <math.h>
 
 #define ROW(id, name, help, ...) [FAMILY_##id] = { .word = name, __VA_ARGS__ },
@@ -9,11 +11,6 @@ const struct shape_family shape_families[FAMILIES] = { SHAPE_FAMILIES(ROW) };
 static int64_t or_default(int64_t value, int64_t otherwise)
 {
 	return value ? value : otherwise;
-}
-
-static int64_t round_up(int64_t n, int64_t to)
-{
-	return (n + to - 1) / to * to;
 }
 
 void shape_of_job(const struct job *job, struct model_shape *out)
@@ -28,7 +25,7 @@ void shape_of_job(const struct job *job, struct model_shape *out)
 		.kv_heads = or_default(job->model.kv_heads, job->model.heads),
 		.head_dim = or_default(job->model.head_dim, hidden / job->model.heads),
 		.ffn = or_default(job->model.ffn,
-				  f->gated ? round_up(8 * hidden / 3, 256) : 4 * hidden),
+				  f->gated ? round_up_int64(8 * hidden / 3, 256) : 4 * hidden),
 		.vocab = job->model.vocab,
 		.seq = job->model.seq,
 		.rms = f->rms,

@@ -175,6 +175,8 @@ int64_t catalogue_unit_elements(const struct model_shape *m, const struct share 
 /* How many units of this kind the share's chunks have. */
 int catalogue_unit_count(const struct model_shape *m, const struct share *share,
 			 enum unit_kind kind);
+/* The number of elements that [lo, hi) and [from, to) have in common. */
+int64_t catalogue_overlap(int64_t lo, int64_t hi, int64_t from, int64_t to);
 /* How many elements in [lo, hi) of a unit this share counts and saves: those of which it is copy 0.
  * Gaps and tied copies do not count. */
 int64_t catalogue_unit_counted(const struct model_shape *m, const struct share *share,

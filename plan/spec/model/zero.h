@@ -30,7 +30,7 @@ struct zero_cut {
 void zero_cuts(const struct layout *l, struct coords at, int stage, int per_node,
 	       struct zero_cut out[ZERO_CLASSES]);
 
-/* What a ZeRO stage splits. Every replica holds the rest whole. */
+/* Whether a ZeRO stage splits each of these; every replica holds the others whole. */
 struct zero_policy {
 	bool state, grads, params;
 };

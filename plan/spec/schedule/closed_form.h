@@ -19,7 +19,7 @@ struct pipeline_rank_times {
 	double first, last;
 };
 
-/* What the forms read of all ranks. It starts as {0}; schedule_times_add adds the ranks in the
+/* The figures of all ranks that the closed forms read. It starts as {0}; schedule_times_add adds the ranks in the
  * order of the pipeline. */
 struct pipeline_times {
 	int ranks;

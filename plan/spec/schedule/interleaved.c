@@ -1,5 +1,7 @@
 /* interleaved: 1f1b over several chunks per rank (Narayanan et al., arXiv 2104.04473). */
 #include "plan/spec/schedule/closed_form.h"
+
+#include "base/numbers.h"
 #include "plan/spec/schedule/order.h"
 
 /* Micro-batches are split into micros / pp groups (at least one) whose sizes differ by at most one,
@@ -46,7 +48,7 @@ static void put_backward(struct order *o, int k)
 static void list_interleaved(struct order *o)
 {
 	int chunks = o->of.layout->chunks, pp = o->of.layout->pp, passes = o->of.micros * chunks;
-	int ahead = schedule_min(
+	int ahead = min_int(
 		(chunks - 1) * first_group(o->of.micros, pp) + 2 * (pp - 1 - o->of.rank), passes);
 	for (int k = 0; k < ahead; k++)
 		put_forward(o, k);
@@ -78,8 +80,7 @@ static int interleaved_enough_micros(int pp, int micros)
 	int groups = micros / pp, larger = micros % pp;
 	if (groups <= larger)
 		return micros;
-	return schedule_min(larger, 3) +
-	       pp * (schedule_min(larger, 3) + schedule_min(groups - larger, 3));
+	return min_int(larger, 3) + pp * (min_int(larger, 3) + min_int(groups - larger, 3));
 }
 
 const struct schedule_kind schedule_interleaved = {

@@ -1,5 +1,7 @@
 /* naive, gpipe and 1f1b: one stage per rank, each backward pass in one piece. */
 #include "plan/spec/schedule/closed_form.h"
+
+#include "base/numbers.h"
 #include "plan/spec/schedule/order.h"
 
 #include <math.h>
@@ -9,7 +11,7 @@
 static void alternate_passes(struct order *o, int ahead)
 {
 	int micros = o->of.micros;
-	ahead = schedule_min(ahead, micros);
+	ahead = min_int(ahead, micros);
 	for (int i = 0; i < ahead; i++)
 		schedule_put_forward(o, 0, i);
 	for (int i = ahead; i < micros; i++) {
@@ -99,15 +101,10 @@ static double one_f_one_b_seconds(const struct pipeline_times *p, int chunks, in
 			  rounds(micros - 1, p->n_busiest, busiest, p->busy));
 }
 
-static int one_f_one_b_enough_micros(int pp, int micros)
-{
-	return schedule_min(micros, 4 * pp);
-}
-
 const struct schedule_kind schedule_one_f_one_b = {
 	.list_passes = list_one_f_one_b,
 	.seconds = one_f_one_b_seconds,
-	.enough_micros = one_f_one_b_enough_micros,
+	.enough_micros = schedule_four_rounds,
 	.chunks_least = 1,
 	.chunks_most = 1,
 	.searched = true,

@@ -1,5 +1,7 @@
 #include "plan/spec/schedule/order.h"
 
+#include "base/numbers.h"
+
 #include <stddef.h>
 
 /* Whether the model has a stage next to `stage` in a direction (1: where activations go, -1: where
@@ -83,9 +85,9 @@ void schedule_put_backward_weight(struct order *o, int chunk, int micro)
 	free_slot(o, chunk);
 }
 
-int schedule_min(int a, int b)
+int schedule_four_rounds(int pp, int micros)
 {
-	return a < b ? a : b;
+	return min_int(micros, 4 * pp);
 }
 
 void schedule_list_passes(enum job_schedule kind, struct order *o)

@@ -34,11 +34,12 @@ void schedule_put_backward(struct order *o, int chunk, int micro);
 void schedule_put_backward_input(struct order *o, int chunk, int micro);
 void schedule_put_backward_weight(struct order *o, int chunk, int micro);
 
-int schedule_min(int a, int b);
-
 /* Lists the passes and messages of a rank into `o`, whose other members are 0. */
 void schedule_list_passes(enum job_schedule kind, struct order *o);
 void schedule_list_forwards(struct order *o);
+/* An enough_micros for schedules whose ranks keep the same number alive from the fourth round of
+ * micro-batches on. */
+int schedule_four_rounds(int pp, int micros);
 /* The forward passes in the order of the interleaved schedule. */
 void schedule_list_looped_forwards(struct order *o);
 

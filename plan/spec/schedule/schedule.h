@@ -54,8 +54,8 @@ struct schedule_kind {
 	bool loops;                    /* the stages go round the ranks: it needs pp >= 2 */
 	bool splits;                   /* backward passes come in two halves */
 	bool searched;                 /* parallel.schedule = auto tries it */
-	/* How much of it a person has to understand, 0 to 3. Of two configurations that take
-	 * equally long the search prefers the lower one. */
+	/* How complex the schedule is for a person, 0 to 3. Of two configurations that take equally
+	 * long the search prefers the lower one. */
 	int complexity;
 };
 

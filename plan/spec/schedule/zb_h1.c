@@ -1,5 +1,7 @@
 /* zb-h1: 1f1b whose weight passes fill the bubble (Qi et al., arXiv 2401.10241). */
 #include "plan/spec/schedule/closed_form.h"
+
+#include "base/numbers.h"
 #include "plan/spec/schedule/order.h"
 
 #include <math.h>
@@ -10,7 +12,7 @@
 static void list_zb_h1(struct order *o)
 {
 	int micros = o->of.micros, late = o->of.rank, weights = 0;
-	int ahead = schedule_min(o->of.layout->pp - 1 - o->of.rank, micros);
+	int ahead = min_int(o->of.layout->pp - 1 - o->of.rank, micros);
 	for (int i = 0; i < ahead; i++)
 		schedule_put_forward(o, 0, i);
 	for (int i = 0; i < micros; i++) {
@@ -30,7 +32,7 @@ static void list_zb_h1(struct order *o)
 static double path_through(const struct pipeline_times *p, const struct pipeline_rank_times *r,
 			   int at, double before, double after, int micros, double hop)
 {
-	int behind = p->ranks - 1 - at, ahead = schedule_min(behind, micros - 1),
+	int behind = p->ranks - 1 - at, ahead = min_int(behind, micros - 1),
 	    weights = micros - 1 - at;
 	double wait = fmax(0, after + 2 * behind * hop - ahead * r->forward);
 	return before + 2 * at * hop + micros * (r->forward + r->input) + wait +
@@ -50,15 +52,10 @@ static double zb_h1_seconds(const struct pipeline_times *p, int chunks, int micr
 	return fmax(busiest, fmax(head, tail));
 }
 
-static int zb_h1_enough_micros(int pp, int micros)
-{
-	return schedule_min(micros, 4 * pp);
-}
-
 const struct schedule_kind schedule_zb_h1 = {
 	.list_passes = list_zb_h1,
 	.seconds = zb_h1_seconds,
-	.enough_micros = zb_h1_enough_micros,
+	.enough_micros = schedule_four_rounds,
 	.chunks_least = 1,
 	.chunks_most = 1,
 	.splits = true,

@@ -1,5 +1,6 @@
 /* zb-v: two chunks per rank, there and back (Qi et al., arXiv 2401.10241 and 2405.15362). */
 #include "plan/spec/schedule/closed_form.h"
+
 #include "plan/spec/schedule/order.h"
 
 #include <math.h>
@@ -100,15 +101,10 @@ static double zb_v_seconds(const struct pipeline_times *p, int chunks, int micro
 	return micros * p->busy + (1 - late) * few + late * many;
 }
 
-static int zb_v_enough_micros(int pp, int micros)
-{
-	return schedule_min(micros, 4 * pp);
-}
-
 const struct schedule_kind schedule_zb_v = {
 	.list_passes = list_zb_v,
 	.seconds = zb_v_seconds,
-	.enough_micros = zb_v_enough_micros,
+	.enough_micros = schedule_four_rounds,
 	.chunks_least = 2,
 	.chunks_most = 2,
 	.vee = true,

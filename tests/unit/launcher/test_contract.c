@@ -63,13 +63,21 @@ static void a_plans_parts_add_up_and_checkpoints_count(void **state)
 	struct plan_rank rank = { .threads = 1 };
 	struct job job = { .checkpoint = { .every = 4 } };
 	struct plan plan = {
+		.shape = { .layers = 1,
+			   .hidden = 8,
+			   .heads = 1,
+			   .kv_heads = 1,
+			   .head_dim = 8,
+			   .ffn = 8,
+			   .vocab = 8,
+			   .seq = 8 },
 		.world = 1,
 		.threads = 1,
 		.ranks = &rank,
 		.layout = { .tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 },
 		.time = { .compute = 1,
 			  .recompute = 0.5,
-			  .bubble = -1e-18,
+			  .pp = -1e-18,
 			  .optimizer = 0.25,
 			  .total = 1.875 },
 	};
@@ -80,6 +88,7 @@ static void a_plans_parts_add_up_and_checkpoints_count(void **state)
 	for (int i = 0; i < STEP_PART_COUNT; i++)
 		sum += parts[i];
 	assert_near(sum, 1.875 + parts[STEP_PART_CHECKPOINT]);
+	assert_true(parts[STEP_PART_CHECKPOINT] > 0);
 }
 
 static void the_rank_with_the_largest_memory_difference_is_reported(void **state)

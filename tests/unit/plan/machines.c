@@ -84,7 +84,7 @@ static void fill_kind(enum machine what, struct node_kind *k)
 {
 	/* clang-format off */
 	static const struct { const char *name; int devices; double link, net; } rows[MACHINES] = {
-		[MACHINE_PLAIN] = { "plain", 8, MACHINE_SWITCH, MACHINE_NET }, [MACHINE_DGX1] = { "dgx-1", 8, 2 * MACHINE_NVLINK, 6e9 },
+		[MACHINE_SWITCHED] = { "switched", 8, MACHINE_SWITCH, MACHINE_NET }, [MACHINE_DGX1] = { "dgx-1", 8, 2 * MACHINE_NVLINK, 6e9 },
 		[MACHINE_DGX1_DEAD] = { "dgx-1-dead", 8, 2 * MACHINE_NVLINK, 6e9 }, [MACHINE_DGX2] = { "dgx-2", 16, 150e9, 6e9 },
 		[MACHINE_H100] = { "dgx-h100", 8, MACHINE_SWITCH, MACHINE_NET }, [MACHINE_HALF] = { "hgx-4", 4, MACHINE_SWITCH, MACHINE_NET },
 		[MACHINE_PCIE4] = { "pcie", 4, MACHINE_PCIE, 6e9 }, [MACHINE_TRAY] = { "tray", 4, 900e9, MACHINE_NET },
@@ -106,7 +106,7 @@ static void fill_kind(enum machine what, struct node_kind *k)
 	};
 	snprintf(k->name, sizeof k->name, "%s", rows[what].name);
 	switch (what) {
-	case MACHINE_PLAIN:
+	case MACHINE_SWITCHED:
 		k->switched = true;
 		break;
 	case MACHINE_DGX1:
@@ -151,7 +151,7 @@ struct cluster machines(const enum machine *kinds, const int *nodes, int n)
 	return c;
 }
 
-struct cluster machines_alike(enum machine kind, int nodes)
+struct cluster machines_equal(enum machine kind, int nodes)
 {
 	return machines(&kind, &nodes, 1);
 }

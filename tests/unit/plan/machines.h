@@ -13,7 +13,7 @@
 #define MACHINE_NET     50e9
 
 enum machine {
-	MACHINE_PLAIN, /* 8 devices behind a switch, a NIC each; no parts */
+	MACHINE_SWITCHED, /* 8 devices behind a switch, a NIC each; no parts */
 	/* 8 V100 in the hybrid cube mesh, 4 NICs, one for each PCIe switch of two */
 	MACHINE_DGX1,
 	MACHINE_DGX1_DEAD, /* the same, but the double NVLink between GPU 0 and GPU 3 is dead */
@@ -28,7 +28,7 @@ enum machine {
 /* Makes a cluster of nodes[i] nodes of kinds[i], in this order. It holds only the kinds that the
  * caller asks for. Free it with topo_cluster_free. */
 struct cluster machines(const enum machine *kinds, const int *nodes, int n);
-struct cluster machines_alike(enum machine kind, int nodes);
+struct cluster machines_equal(enum machine kind, int nodes);
 /* Puts the nodes on leaves of `leaf` nodes under one spine. A leaf's links to the spine have 1/over
  * of the bandwidth of its NICs. rails: as in the cluster. */
 void machines_tree(struct cluster *c, int leaf, double over, bool rails);

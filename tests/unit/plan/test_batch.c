@@ -61,7 +61,7 @@ static void must_be_whole(const struct work *w)
 	assert_int_equal(at, w->job.batch.global);
 }
 
-static void alike_devices_share_alike(void **state)
+static void equal_devices_get_equal_shares(void **state)
 {
 	(void)state;
 	for (int dp = 1; dp <= 8; dp++) {
@@ -207,7 +207,7 @@ static void lists_are_numbers_with_commas(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(alike_devices_share_alike),
+		cmocka_unit_test(equal_devices_get_equal_shares),
 		cmocka_unit_test(fast_replicas_take_more),
 		cmocka_unit_test(the_slowest_replica_is_as_fast_as_can_be),
 		cmocka_unit_test(a_replica_is_as_fast_as_its_slowest_device),

@@ -65,7 +65,7 @@ static struct calibration sample_file(void)
 	return c;
 }
 
-static void a_law_is_found_again_in_its_own_times(void **state)
+static void a_fit_recovers_the_parameters_of_its_samples(void **state)
 {
 	(void)state;
 	struct calibration_sample samples[16];
@@ -82,7 +82,7 @@ static void a_law_is_found_again_in_its_own_times(void **state)
 	assert_true(got.error < 1e-6);
 }
 
-static void what_tells_nothing_is_not_fitted(void **state)
+static void samples_that_determine_nothing_are_not_fitted(void **state)
 {
 	(void)state;
 	const struct calibration_sample same[] = { { 2, 1024, 1e-5 }, { 2, 1024, 1e-5 } };
@@ -322,7 +322,7 @@ static void curves_go_through_what_was_measured(void **state)
 	assert_int_equal(got.rates[RATE_ROPE].n, 0);
 }
 
-static void who_measures_keeps_what_another_tool_did_here(void **state)
+static void a_tool_keeps_the_parts_that_other_tools_measured(void **state)
 {
 	(void)state;
 	char dir[128], file[160], path[200];
@@ -410,8 +410,8 @@ static void a_plan_takes_the_figures_of_its_own_machine_only(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_law_is_found_again_in_its_own_times),
-		cmocka_unit_test(what_tells_nothing_is_not_fitted),
+		cmocka_unit_test(a_fit_recovers_the_parameters_of_its_samples),
+		cmocka_unit_test(samples_that_determine_nothing_are_not_fitted),
 		cmocka_unit_test(alpha_and_beta_are_never_negative),
 		cmocka_unit_test(a_file_reads_back_and_no_part_of_it_does),
 		cmocka_unit_test(figures_out_of_range_are_refused),
@@ -421,7 +421,7 @@ int main(void)
 			an_agent_is_as_fast_as_those_measured_with_as_many_threads_and_neighbours),
 		cmocka_unit_test(an_exchange_takes_what_was_measured_beside_as_many_ranks),
 		cmocka_unit_test(curves_go_through_what_was_measured),
-		cmocka_unit_test(who_measures_keeps_what_another_tool_did_here),
+		cmocka_unit_test(a_tool_keeps_the_parts_that_other_tools_measured),
 		cmocka_unit_test(a_plan_takes_the_figures_of_its_own_machine_only),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,7 +100,7 @@ static void parts_add_up(void **state)
 	for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
 		struct plan_time t = predict(&base, &settings[i]);
 		const double parts[] = { t.compute, t.recompute, t.tp, t.cp,
-					 t.ep,      t.bubble,    t.dp, t.optimizer };
+					 t.ep,      t.pp,        t.dp, t.optimizer };
 		double sum = 0;
 		for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
 			assert_true(isfinite(parts[k]) && parts[k] >= 0);
@@ -111,7 +111,7 @@ static void parts_add_up(void **state)
 }
 
 /* The time that an engine hides or saves shows in its own term. */
-static void habits_cost_their_parts(void **state)
+static void each_property_of_an_engine_costs_its_part(void **state)
 {
 	struct engine e = cost_engine_muster;
 	struct setting s = ours;
@@ -132,7 +132,7 @@ static void habits_cost_their_parts(void **state)
 	assert_true(predict(&base, &s).recompute > 1.2 * now.recompute);
 	e = cost_engine_muster;
 	e.waits = e.scatters = true;
-	assert_true(predict(&base, &s).bubble > now.bubble);
+	assert_true(predict(&base, &s).pp > now.pp);
 	e = cost_engine_muster;
 	e.fused_attention = false;
 	assert_true(predict(&base, &s).compute > 1.02 * now.compute);
@@ -159,11 +159,44 @@ static void offloading_costs_its_bytes(void **state)
 	 * of 12 × 8192² parameters and an eighth of 51200 × 8192, over 8 ranks. */
 	double owned = (24 * 12 * 8192.0 * 8192 + 51200 * 8192.0) / 8;
 	assert_true(fabs((t.optimizer - now.optimizer) / (6 * 4 * owned / 50e9) - 1) < 0.02);
-	/* Muon's products: 5 iterations of 6 n FLOPs for each parameter of a matrix of n rows. */
-	optimizer.words = "recompute.mode=full optimizer.kind=muon";
-	t = predict(&base, &optimizer);
-	double flops = owned * 5 * 6 * 8192, rate = flops / (t.optimizer - now.optimizer);
-	assert_true(rate > 500e12 && rate < 990e12);
+}
+
+/* Muon's products: 5 iterations of 6 n FLOPs for each parameter of a hidden matrix of n rows. They
+ * are in fp32, which an H100 computes at half the rate of bf16. */
+static void muons_products_are_in_fp32(void **state)
+{
+	struct setting muon = ours, adamw = ours;
+	struct plan_time with, without;
+	double hidden = 24 * 12 * 8192.0 * 8192 / 8, flops = hidden * 5 * 6 * 8192;
+	(void)state;
+	muon.words = "recompute.mode=full optimizer.kind=muon";
+	adamw.words = "recompute.mode=full";
+	with = predict(&base, &muon);
+	without = predict(&base, &adamw);
+	double rate = flops / (with.optimizer - without.optimizer);
+	assert_true(fabs(rate / (0.5 * 0.803 * 0.92 * 989.4e12) - 1) < 0.02);
+	near(with.compute, without.compute);
+}
+
+/* On a processor that was measured in both types, the rate of fp32 is the measured one. */
+static void fp32_products_take_the_rate_measured_in_fp32(void **state)
+{
+	struct measured m = { .cores = 1, .n_machines = 2 };
+	struct node_kind k = { .device = "cpu", .devices = 1, .cores = 1, .measured = &m };
+	struct cost_machine out;
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		m.machines[i] =
+			(struct measured_machine){ .agents = 1, .threads = 1, .low_precision = i };
+		m.machines[i].machine.rates[RATE_PRODUCT_FWD] =
+			(struct rate_curve){ 1, { 1 }, { i ? 200e9 : 100e9 } };
+	}
+	cost_machine_of_agents(&k, true, 1, 1, &out);
+	near(cost_machine_seconds(&out, RATE_PRODUCT_FWD, 1e9), 0.005);
+	near(cost_machine_fp32_product(&out, 1e9), 0.01);
+	cost_machine_of_agents(&k, false, 1, 1, &out);
+	near(cost_machine_seconds(&out, RATE_PRODUCT_FWD, 1e9), 0.01);
+	near(cost_machine_fp32_product(&out, 1e9), 0.01);
 }
 
 /* --- Replicas --- */
@@ -171,7 +204,7 @@ static void offloading_costs_its_bytes(void **state)
 /* 8 per node, 8 micro-batches each */
 static const struct run replicas = { 64, 8192, 8, 1, 1, 1, 64, 1024, 2, 0 };
 
-/* mates: replicas on a node; slower: the factor by which the network is slower. */
+/* slower: the factor by which the network is slower. */
 static struct plan_time of_replicas(const char *words, const struct engine *engine, double flops,
 				    double slower)
 {
@@ -345,17 +378,17 @@ static void every_preset_has_a_machine(void **state)
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		struct err e = ERR_INIT;
 		struct cluster c;
-		struct cost_machine narrow, wide;
+		struct cost_machine bf16, fp32;
 		assert_int_equal(topo_cluster_open(names[i], 0, &c, &e), 0);
-		cost_machine_of(&c.kinds[0], true, 1, &narrow);
-		cost_machine_of(&c.kinds[0], false, 1, &wide);
-		double share = narrow.rates[RATE_PRODUCT_FWD].rate[0] / c.kinds[0].device_flops;
+		cost_machine_of(&c.kinds[0], true, 1, &bf16);
+		cost_machine_of(&c.kinds[0], false, 1, &fp32);
+		double share = bf16.rates[RATE_PRODUCT_FWD].rate[0] / c.kinds[0].device_flops;
 		assert_true(share > 0.4 && share < 0.9);
-		double slower = narrow.rates[RATE_PRODUCT_FWD].rate[0] /
-				wide.rates[RATE_PRODUCT_FWD].rate[0];
+		double slower = bf16.rates[RATE_PRODUCT_FWD].rate[0] /
+				fp32.rates[RATE_PRODUCT_FWD].rate[0];
 		/* before TF32, there was no faster type for fp32 */
 		near(slower, strncmp(c.kinds[0].device, "V100", 4) ? 2 : 8);
-		assert_true(narrow.units > 0);
+		assert_true(bf16.units > 0);
 		topo_cluster_free(&c);
 	}
 }
@@ -385,8 +418,10 @@ int main(void)
 		cmocka_unit_test(more_work_takes_longer),
 		cmocka_unit_test(layers_count_evenly),
 		cmocka_unit_test(parts_add_up),
-		cmocka_unit_test(habits_cost_their_parts),
+		cmocka_unit_test(each_property_of_an_engine_costs_its_part),
 		cmocka_unit_test(offloading_costs_its_bytes),
+		cmocka_unit_test(muons_products_are_in_fp32),
+		cmocka_unit_test(fp32_products_take_the_rate_measured_in_fp32),
 		cmocka_unit_test(faster_passes_shorten_a_step_of_transfers),
 		cmocka_unit_test(shards_in_nodes_cross_them_once),
 		cmocka_unit_test(without_overlap_nothing_hides),

@@ -49,7 +49,7 @@ static void a_group_inside_a_node_has_its_links(void **state)
 {
 	struct group_links s[GROUP_KINDS];
 	(void)state;
-	struct cluster c = machines_alike(MACHINE_H100, 4);
+	struct cluster c = machines_equal(MACHINE_H100, 4);
 	spans_block(&c, &tp8_dp4, s);
 	assert_int_equal(s[GROUP_TP].nodes, 1);
 	near_to(s[GROUP_TP].inside.bandwidth, MACHINE_SWITCH);
@@ -65,7 +65,7 @@ static void devices_share_an_adapter(void **state)
 {
 	struct group_links s[GROUP_KINDS];
 	(void)state;
-	struct cluster c = machines_alike(MACHINE_DGX2, 2);
+	struct cluster c = machines_equal(MACHINE_DGX2, 2);
 	struct layout l = { .tp = 16, .cp = 1, .dp = 2, .pp = 1, .ep = 1, .chunks = 1 };
 	spans_block(&c, &l, s);
 	near_to(s[GROUP_DP].across.bandwidth, 6e9); /* two devices share a NIC of 12 */
@@ -83,7 +83,7 @@ static void leaves_share_their_uplinks(void **state)
 {
 	struct group_links s[GROUP_KINDS];
 	(void)state;
-	struct cluster c = machines_alike(MACHINE_H100, 4);
+	struct cluster c = machines_equal(MACHINE_H100, 4);
 	machines_tree(&c, 2, 2, false);
 	spans_block(&c, &tp8_dp4, s);
 	/* Eight rings cross once in each direction, over 2 × 8 × 50 / 2 GB/s. */
@@ -111,7 +111,7 @@ static void high_trees_bound_to_their_top(void **state)
 	struct group_links s[GROUP_KINDS];
 	struct layout l = { .tp = 8, .cp = 1, .dp = 2, .pp = 1, .ep = 1, .chunks = 1 };
 	(void)state;
-	struct cluster c = machines_alike(MACHINE_H100, 2);
+	struct cluster c = machines_equal(MACHINE_H100, 2);
 	c.n_switches = 2 * HIGH + 1;
 	c.switches = calloc((size_t)c.n_switches, sizeof *c.switches);
 	assert_non_null(c.switches);
@@ -133,7 +133,7 @@ static void other_rails_meet_above_the_leaf(void **state)
 	struct cluster_slot slots[16];
 	struct layout l = { .tp = 8, .cp = 1, .dp = 2, .pp = 1, .ep = 1, .chunks = 1 };
 	(void)state;
-	struct cluster c = machines_alike(MACHINE_H100, 2);
+	struct cluster c = machines_equal(MACHINE_H100, 2);
 	machines_tree(&c, 2, 4, true);
 	spans_block(&c, &l, s);
 	near_to(s[GROUP_DP].across.bandwidth, MACHINE_NET);
@@ -153,7 +153,7 @@ static void nodes_of_a_fabric_are_one(void **state)
 {
 	struct group_links s[GROUP_KINDS];
 	(void)state;
-	struct cluster c = machines_alike(MACHINE_TRAY, 36);
+	struct cluster c = machines_equal(MACHINE_TRAY, 36);
 	struct layout l = { .tp = 8, .cp = 1, .dp = 9, .pp = 2, .ep = 1, .chunks = 1 };
 	spans_block(&c, &l, s);
 	assert_int_equal(s[GROUP_TP].nodes, 1);
@@ -163,11 +163,11 @@ static void nodes_of_a_fabric_are_one(void **state)
 	topo_cluster_free(&c);
 }
 
-static void ways_through_the_cpu_are_shared(void **state)
+static void paths_through_the_cpu_are_shared(void **state)
 {
 	struct group_links s[GROUP_KINDS];
 	(void)state;
-	struct cluster c = machines_alike(MACHINE_PCIE4, 1);
+	struct cluster c = machines_equal(MACHINE_PCIE4, 1);
 	struct layout l = { .tp = 4, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 };
 	spans_block(&c, &l, s);
 	near_to(s[GROUP_TP].inside.bandwidth, MACHINE_SOCKETS); /* a ring crosses once each way */
@@ -187,7 +187,7 @@ static void direct_links_of_an_all_to_all_run_side_by_side(void **state)
 	struct group_links s[GROUP_KINDS];
 	struct layout l = { .tp = 1, .cp = 1, .dp = 4, .pp = 1, .ep = 4, .chunks = 1 };
 	(void)state;
-	struct cluster c = machines_alike(MACHINE_DGX1, 1);
+	struct cluster c = machines_equal(MACHINE_DGX1, 1);
 	spans_block(&c, &l, s);
 	/* the single links are the bound */
 	near_to(s[GROUP_EP].inside.bandwidth, 3 * MACHINE_NVLINK);
@@ -206,7 +206,7 @@ static void rings_visit_each_node_once_whatever_the_order(void **state)
 	struct layout l = { .tp = 1, .cp = 1, .dp = 8, .pp = 1, .ep = 1, .chunks = 1 };
 	struct cluster_slot slots[8];
 	(void)state;
-	struct cluster c = machines_alike(MACHINE_H100, 2);
+	struct cluster c = machines_equal(MACHINE_H100, 2);
 	for (int r = 0; r < 8; r++)
 		slots[r] = (struct cluster_slot){ r % 2, r / 2 };
 	group_links(&c, &l, slots, s);
@@ -276,22 +276,22 @@ static int compare_all(const struct cluster *c)
 	return n;
 }
 
-static void the_closed_form_agrees_where_nodes_are_alike(void **state)
+static void the_closed_form_agrees_if_nodes_are_equal(void **state)
 {
 	static const struct {
 		enum machine kind;
 		int nodes, leaf;
 		double over;
 	} rows[] = {
-		{ MACHINE_PLAIN, 1, 0, 0 }, { MACHINE_PLAIN, 8, 0, 0 },
-		{ MACHINE_H100, 16, 4, 2 }, { MACHINE_H100, 8, 2, 8 },
-		{ MACHINE_DGX2, 4, 2, 1 },  { MACHINE_PCIE4, 1, 0, 0 },
-		{ MACHINE_DGX1, 1, 0, 0 },  { MACHINE_DGX1_DEAD, 1, 0, 0 },
+		{ MACHINE_SWITCHED, 1, 0, 0 }, { MACHINE_SWITCHED, 8, 0, 0 },
+		{ MACHINE_H100, 16, 4, 2 },    { MACHINE_H100, 8, 2, 8 },
+		{ MACHINE_DGX2, 4, 2, 1 },     { MACHINE_PCIE4, 1, 0, 0 },
+		{ MACHINE_DGX1, 1, 0, 0 },     { MACHINE_DGX1_DEAD, 1, 0, 0 },
 	};
 	int n = 0;
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		struct cluster c = machines_alike(rows[i].kind, rows[i].nodes);
+		struct cluster c = machines_equal(rows[i].kind, rows[i].nodes);
 		if (rows[i].leaf)
 			machines_tree(&c, rows[i].leaf, rows[i].over, false);
 		n += compare_all(&c);
@@ -344,10 +344,10 @@ int main(void)
 		cmocka_unit_test(high_trees_bound_to_their_top),
 		cmocka_unit_test(other_rails_meet_above_the_leaf),
 		cmocka_unit_test(nodes_of_a_fabric_are_one),
-		cmocka_unit_test(ways_through_the_cpu_are_shared),
+		cmocka_unit_test(paths_through_the_cpu_are_shared),
 		cmocka_unit_test(direct_links_of_an_all_to_all_run_side_by_side),
 		cmocka_unit_test(rings_visit_each_node_once_whatever_the_order),
-		cmocka_unit_test(the_closed_form_agrees_where_nodes_are_alike),
+		cmocka_unit_test(the_closed_form_agrees_if_nodes_are_equal),
 		cmocka_unit_test(a_rings_latency_is_its_links),
 		cmocka_unit_test(small_sums_of_many_nodes_go_by_a_tree),
 	};

@@ -155,7 +155,7 @@ static void bad_words_are_refused_by_name(void **state)
 	}
 }
 
-static void of_two_words_for_a_key_the_later_one_holds(void **state)
+static void the_later_of_two_words_for_a_key_counts(void **state)
 {
 	const char *const words[] = { "job.steps=5", "job.steps=6" };
 	struct job job;
@@ -424,7 +424,7 @@ int main(void)
 		cmocka_unit_test(a_job_is_named_after_its_file),
 		cmocka_unit_test(words_override_the_file),
 		cmocka_unit_test(bad_words_are_refused_by_name),
-		cmocka_unit_test(of_two_words_for_a_key_the_later_one_holds),
+		cmocka_unit_test(the_later_of_two_words_for_a_key_counts),
 		cmocka_unit_test(a_missing_file_is_a_usage_error),
 		cmocka_unit_test(broken_files_are_refused_with_one_line),
 		cmocka_unit_test(the_templates_are_right),

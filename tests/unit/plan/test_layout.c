@@ -32,7 +32,7 @@ static struct layout layout_of_words(const char *a, const char *b, int dp)
 	return layout_of(&job, dp);
 }
 
-static void stages_are_dealt_round_and_round_or_there_and_back(void **state)
+static void stages_go_round_the_ranks_or_there_and_back(void **state)
 {
 	static const int round[] = { 0, 1, 2, 0, 1, 2, 0, 1, 2 }, vee[] = { 0, 1, 2, 2, 1, 0 };
 	struct layout l = { .tp = 1, .cp = 1, .dp = 1, .pp = 3, .ep = 1, .chunks = 3 };
@@ -265,7 +265,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(
 			tensor_parallel_varies_fastest_then_context_then_data_then_pipeline),
-		cmocka_unit_test(stages_are_dealt_round_and_round_or_there_and_back),
+		cmocka_unit_test(stages_go_round_the_ranks_or_there_and_back),
 		cmocka_unit_test(the_schedule_says_how_many_chunks_there_are),
 		cmocka_unit_test(a_share_is_the_ranks_part_of_every_cut),
 		cmocka_unit_test(pieces_cover_everything_once_and_are_balanced),

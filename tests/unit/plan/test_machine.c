@@ -15,7 +15,7 @@ static void near(double x, double expected)
 	assert_true(fabs(x - expected) <= 1e-9 * fabs(expected));
 }
 
-static void test_curve(void **state)
+static void a_curve_is_interpolated(void **state)
 {
 	(void)state;
 	near(cost_curve_at(&slope, 1), 1e9);
@@ -26,7 +26,7 @@ static void test_curve(void **state)
 	near(cost_curve_at(&slope, 1e12), 2e9);
 }
 
-static void test_one_point(void **state)
+static void a_curve_of_one_point_is_constant(void **state)
 {
 	const struct rate_curve flat = { 1, { 1e6 }, { 5e9 } };
 	(void)state;
@@ -35,7 +35,7 @@ static void test_one_point(void **state)
 	near(cost_curve_at(&(struct rate_curve){ 0 }, 1e9) + 1, 1);
 }
 
-static void test_seconds(void **state)
+static void an_operation_takes_its_work_and_its_start(void **state)
 {
 	const struct cost_machine m = {
 		.rates = { [RATE_PRODUCT_FWD] = slope, [RATE_MOVED] = { 1, { 1 }, { 1e9 } } },
@@ -53,7 +53,7 @@ static void test_seconds(void **state)
 	near(cost_machine_product(&m, RATE_PRODUCT_FWD, 10, 20, 25, 4), 5e-6 + 1e-6 + 2000 / 4e9);
 }
 
-static void test_class_without_a_curve(void **state)
+static void a_class_without_a_curve_uses_that_of_its_kind(void **state)
 {
 	struct cost_machine m = {
 		.rates = { [RATE_PRODUCT_FWD] = slope, [RATE_MOVED] = { 1, { 1 }, { 1e9 } } }
@@ -71,10 +71,10 @@ static void test_class_without_a_curve(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_curve),
-		cmocka_unit_test(test_one_point),
-		cmocka_unit_test(test_seconds),
-		cmocka_unit_test(test_class_without_a_curve),
+		cmocka_unit_test(a_curve_is_interpolated),
+		cmocka_unit_test(a_curve_of_one_point_is_constant),
+		cmocka_unit_test(an_operation_takes_its_work_and_its_start),
+		cmocka_unit_test(a_class_without_a_curve_uses_that_of_its_kind),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

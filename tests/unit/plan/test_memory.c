@@ -69,7 +69,7 @@ static void compare(const struct job *job, bool split, int *cases)
 	}
 }
 
-static void sums_are_the_engines(void **state)
+static void memory_sums_equal_the_engines(void **state)
 {
 	static const char *const families[] = { "model.family=gpt2", "model.family=llama",
 						"model.family=mixtral",
@@ -111,6 +111,6 @@ static void sums_are_the_engines(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(sums_are_the_engines) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(memory_sums_equal_the_engines) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

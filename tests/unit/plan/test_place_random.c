@@ -1,6 +1,6 @@
 /* Placement on random machines: small ones are compared with every possible map, all of them with
  * Slurm's order. */
-#include "seating.h"
+#include "placed.h"
 
 #include "base/philox.h"
 
@@ -29,7 +29,7 @@ static int roll(struct dice *d, int sides)
 static struct cluster any_machine(struct dice *d, int devices)
 {
 	int nodes = devices > 3 && roll(d, 3) == 0 ? 2 : 1, each = devices / nodes;
-	struct cluster c = machines_alike(MACHINE_HALF, nodes);
+	struct cluster c = machines_equal(MACHINE_HALF, nodes);
 	struct node_kind *k = &c.kinds[0];
 	free(k->parts);
 	free(k->nics);
@@ -61,8 +61,8 @@ static struct cluster any_machine(struct dice *d, int devices)
 static struct layout any_layout(struct dice *d, int devices)
 {
 	for (;;) {
-		struct layout l = seating_grid(1 + roll(d, 4), 1 + roll(d, 2), 1 + roll(d, 4), 1,
-					       1 + roll(d, 3));
+		struct layout l = placed_layout(1 + roll(d, 4), 1 + roll(d, 2), 1 + roll(d, 4), 1,
+						1 + roll(d, 3));
 		if (l.dp % 2 == 0 && roll(d, 2))
 			l.ep = 2;
 		l.chunks = l.pp > 1 ? 1 + roll(d, 2) : 1;
@@ -75,7 +75,7 @@ static struct layout any_layout(struct dice *d, int devices)
 struct brute {
 	const struct cluster *c;
 	const struct traffic *t;
-	struct weigh *w;
+	struct group_costs *w;
 	int world, devices, maps;
 	struct cluster_slot all[PLACE_EXACT], now[PLACE_EXACT];
 	bool used[PLACE_EXACT];
@@ -86,7 +86,7 @@ static void try_all(struct brute *b, int rank)
 {
 	if (rank == b->world) {
 		struct place_cost cost;
-		place_weigh(b->w, b->now, b->t, &cost);
+		place_map_cost(b->w, b->now, b->t, &cost);
 		if (!b->maps++ || place_better(&cost, &b->best))
 			b->best = cost;
 		return;
@@ -102,8 +102,8 @@ static void try_all(struct brute *b, int rank)
 
 static void must_be_the_best(const struct cluster *c, const struct layout *l)
 {
-	struct traffic t = seating_traffic();
-	struct seating s;
+	struct traffic t = placed_traffic();
+	struct placed_ranks s;
 	struct err e = ERR_INIT;
 	struct brute b = {
 		.c = c, .t = &t, .world = layout_world(l), .devices = topo_cluster_devices(c)
@@ -111,10 +111,10 @@ static void must_be_the_best(const struct cluster *c, const struct layout *l)
 	for (int i = 0, node = 0; node < c->n_nodes; node++)
 		for (int d = 0; d < topo_cluster_kind(c, node)->devices; d++)
 			b.all[i++] = (struct cluster_slot){ node, d };
-	assert_int_equal(place_weigh_open(c, l, &b.w, &e), 0);
+	assert_int_equal(place_group_costs_open(c, l, &b.w, &e), 0);
 	try_all(&b, 0);
-	seating_take(c, *l, &s);
-	seating_must_be_a_map(c, s.slots, b.world);
+	place_by_traffic(c, *l, &s);
+	must_be_a_map(c, s.slots, b.world);
 	if (fabs(s.p.cost.total / b.best.total - 1) > 1e-9 ||
 	    fabs(s.p.cost.mean / b.best.mean - 1) > 1e-9)
 		fail_msg("tp %d cp %d dp %d (ep %d) pp %d on %d devices of %d nodes: %.9g s, mean "
@@ -124,7 +124,7 @@ static void must_be_the_best(const struct cluster *c, const struct layout *l)
 	struct place_cost again;
 	assert_int_equal(place_cost_of(c, l, s.slots, &t, &again, &e), 0);
 	assert_true(again.total == s.p.cost.total && again.mean == s.p.cost.mean);
-	place_weigh_close(b.w);
+	place_group_costs_close(b.w);
 	place_placement_free(&s.p);
 }
 
@@ -140,10 +140,10 @@ static void up_to_eight_devices_no_map_is_better(void **state)
 		topo_cluster_free(&c);
 	}
 	const enum machine known[] = { MACHINE_DGX1, MACHINE_DGX1_DEAD, MACHINE_PCIE4,
-				       MACHINE_PLAIN };
+				       MACHINE_SWITCHED };
 	for (int i = 0; i < 4; i++) {
-		struct cluster c = machines_alike(known[i], 1);
-		struct layout l = seating_grid(2, 1, 2, 1, topo_cluster_devices(&c) / 4);
+		struct cluster c = machines_equal(known[i], 1);
+		struct layout l = placed_layout(2, 1, 2, 1, topo_cluster_devices(&c) / 4);
 		must_be_the_best(&c, &l);
 		topo_cluster_free(&c);
 	}
@@ -154,23 +154,23 @@ static void nothing_is_worse_than_slurms_order(void **state)
 	struct dice d = { .at = 1 << 20 };
 	(void)state;
 	for (int i = 0; i < 60; i++) {
-		struct seating s;
+		struct placed_ranks s;
 		enum machine kinds[2] = { (enum machine)roll(&d, MACHINES),
 					  (enum machine)roll(&d, MACHINES) };
 		int nodes[2] = { 1 + roll(&d, 4), 1 + roll(&d, 4) };
 		struct cluster c = machines(kinds, nodes, 1 + roll(&d, 2));
 		if (roll(&d, 2))
 			machines_tree(&c, 1 + roll(&d, 3), 1 + roll(&d, 4), roll(&d, 2));
-		struct layout l = seating_grid(1 << roll(&d, 4), 1 << roll(&d, 2), 1 + roll(&d, 6),
-					       1, 1 + roll(&d, 4));
+		struct layout l = placed_layout(1 << roll(&d, 4), 1 << roll(&d, 2), 1 + roll(&d, 6),
+						1, 1 + roll(&d, 4));
 		while (layout_world(&l) > topo_cluster_devices(&c))
 			*(l.tp > 1 ? &l.tp : l.dp > 1 ? &l.dp : l.pp > 1 ? &l.pp : &l.cp) = 1;
-		seating_take(&c, l, &s);
-		seating_must_be_a_map(&c, s.slots, layout_world(&l));
+		place_by_traffic(&c, l, &s);
+		must_be_a_map(&c, s.slots, layout_world(&l));
 		assert_true(s.p.cost.total <= s.p.block.total * (1 + 1e-9));
 		assert_true(s.p.worst.total >= s.p.block.total * (1 - 1e-9));
-		struct seating again;
-		seating_take(&c, l, &again);
+		struct placed_ranks again;
+		place_by_traffic(&c, l, &again);
 		assert_memory_equal(s.slots, again.slots,
 				    (size_t)layout_world(&l) * sizeof *s.slots);
 		place_placement_free(&again.p);
@@ -201,20 +201,20 @@ static void names_of_devices_do_not_matter(void **state)
 	struct dice d = { .at = 1 << 21 };
 	(void)state;
 	for (int i = 0; i < 12; i++) {
-		struct seating before, after;
-		struct cluster c = machines_alike(i % 2 ? MACHINE_DGX1 : MACHINE_DGX1_DEAD, 1);
-		struct layout l = i % 3 == 0   ? seating_grid(4, 1, 2, 1, 1)
-				  : i % 3 == 1 ? seating_grid(2, 1, 2, 1, 2)
-					       : seating_grid(8, 1, 1, 1, 1);
+		struct placed_ranks before, after;
+		struct cluster c = machines_equal(i % 2 ? MACHINE_DGX1 : MACHINE_DGX1_DEAD, 1);
+		struct layout l = i % 3 == 0   ? placed_layout(4, 1, 2, 1, 1)
+				  : i % 3 == 1 ? placed_layout(2, 1, 2, 1, 2)
+					       : placed_layout(8, 1, 1, 1, 1);
 		int to[8] = { 0, 1, 2, 3, 4, 5, 6, 7 };
 		for (int k = 7; k > 0; k--) {
 			int other = roll(&d, k + 1), keep = to[k];
 			to[k] = to[other];
 			to[other] = keep;
 		}
-		seating_take(&c, l, &before);
+		place_by_traffic(&c, l, &before);
 		relabel(&c.kinds[0], to);
-		seating_take(&c, l, &after);
+		place_by_traffic(&c, l, &after);
 		assert_true(fabs(before.p.cost.total / after.p.cost.total - 1) < 1e-9);
 		place_placement_free(&before.p);
 		place_placement_free(&after.p);

@@ -18,7 +18,7 @@
 enum { NODES_MOST = 512 };
 
 /* A cluster in the caller's memory. */
-struct yard {
+struct test_cluster {
 	struct cluster c;
 	struct node_kind kinds[2];
 	struct cluster_node nodes[NODES_MOST];
@@ -60,7 +60,7 @@ static const struct node_kind cpu = {
 	.net_latency = 5e-5,
 };
 
-static struct cluster *build(struct yard *y, struct node_kind kind, int nodes)
+static struct cluster *build(struct test_cluster *y, struct node_kind kind, int nodes)
 {
 	memset(y, 0, sizeof *y);
 	y->kinds[0] = kind;
@@ -101,7 +101,7 @@ static struct plan plan_of(const struct job *job, const struct cluster *c)
 
 static void ranks_fill_nodes_in_order(void **state)
 {
-	struct yard y;
+	struct test_cluster y;
 	(void)state;
 	struct cluster *c = build(&y, a100, 128);
 	struct job job = job_of("templates/jobs/175b.ini", "");
@@ -120,7 +120,7 @@ static void ranks_fill_nodes_in_order(void **state)
 
 static void sizes_that_gpus_dislike_are_warned_of_with_the_next_good_ones(void **state)
 {
-	struct yard y;
+	struct test_cluster y;
 	(void)state;
 	/* clang-format off */
 	static const struct {
@@ -153,7 +153,7 @@ static void sizes_that_gpus_dislike_are_warned_of_with_the_next_good_ones(void *
 
 static void tensor_groups_stay_inside_nodes_while_there_is_room(void **state)
 {
-	struct yard y;
+	struct test_cluster y;
 	(void)state;
 	struct node_kind six = a100;
 	six.devices = 6;
@@ -181,7 +181,7 @@ static void tensor_groups_stay_inside_nodes_while_there_is_room(void **state)
 
 static void different_nodes_are_filled_to_their_own_size(void **state)
 {
-	struct yard y;
+	struct test_cluster y;
 	(void)state;
 	struct cluster *c = build(&y, a100, 3);
 	y.kinds[1] = a100;
@@ -218,7 +218,7 @@ static void dp_fills_the_devices_as_far_as_the_batch_divides(void **state)
 		{ "parallel.dp=0 batch.micro=4 batch.global=28", 7 },
 		{ "parallel.dp=0 batch.micro=4 batch.global=44", 1 },
 	};
-	struct yard y;
+	struct test_cluster y;
 	(void)state;
 	struct cluster *c = build(&y, cpu, 1);
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -232,7 +232,7 @@ static void dp_fills_the_devices_as_far_as_the_batch_divides(void **state)
 
 static void threads_share_the_cores(void **state)
 {
-	struct yard y;
+	struct test_cluster y;
 	(void)state;
 	struct cluster *c = build(&y, cpu, 1);
 	struct job job = job_of(NULL, "parallel.dp=2");
@@ -262,7 +262,7 @@ static void must_not_fit(const struct job *job, const struct cluster *c, const c
 
 static void too_many_ranks_are_refused_with_the_nearest_that_fit(void **state)
 {
-	struct yard y;
+	struct test_cluster y;
 	(void)state;
 	struct cluster *c = build(&y, cpu, 1);
 	struct job job = job_of(NULL, "parallel.tp=4 parallel.dp=2 parallel.pp=2");
@@ -278,7 +278,7 @@ static void too_many_ranks_are_refused_with_the_nearest_that_fit(void **state)
 /* Each value is in its range, but their product needs more than 63 bits. */
 static void the_largest_sizes_of_all_do_not_fit(void **state)
 {
-	struct yard y;
+	struct test_cluster y;
 	struct plan p;
 	struct err e = ERR_INIT;
 	(void)state;
@@ -294,7 +294,7 @@ static void the_largest_sizes_of_all_do_not_fit(void **state)
 
 static void what_does_not_fit_the_memory_is_refused_by_part(void **state)
 {
-	struct yard y;
+	struct test_cluster y;
 	struct plan p;
 	struct err e = ERR_INIT;
 	(void)state;
@@ -316,7 +316,7 @@ static void what_does_not_fit_the_memory_is_refused_by_part(void **state)
 		     "use more or larger devices, or a smaller model, batch.micro or model.seq");
 }
 
-static void what_would_make_the_same_degrees_fit_is_said(void **state)
+static void the_hint_names_what_makes_the_same_degrees_fit(void **state)
 {
 	/* clang-format off */
 	static const struct { const char *file, *words; int nodes; const char *says; } cases[] = {
@@ -327,7 +327,7 @@ static void what_would_make_the_same_degrees_fit_is_said(void **state)
 		{ "templates/jobs/llama-70b.ini", "parallel.dp=8", 4, "parallel.tp = 4, parallel.dp = 2 (" },
 	};
 	/* clang-format on */
-	struct yard y;
+	struct test_cluster y;
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct job job = job_of(cases[i].file, cases[i].words);
@@ -342,7 +342,7 @@ static void what_would_make_the_same_degrees_fit_is_said(void **state)
 
 static void cpu_agents_share_their_nodes_memory(void **state)
 {
-	struct yard y;
+	struct test_cluster y;
 	(void)state;
 	struct cluster *c = build(&y, cpu, 1);
 	struct job job = job_of(NULL, "parallel.dp=1");
@@ -357,7 +357,7 @@ static void cpu_agents_share_their_nodes_memory(void **state)
 
 static void a_checkpoints_snapshot_counts_on_cpus_alone(void **state)
 {
-	struct yard y;
+	struct test_cluster y;
 	(void)state;
 	struct job job = job_of(NULL, "parallel.tp=2 parallel.dp=3 batch.global=24");
 	struct plan p = plan_of(&job, build(&y, cpu, 1));
@@ -387,7 +387,7 @@ static void a_checkpoints_snapshot_counts_on_cpus_alone(void **state)
 
 static void memory_follows_the_layout(void **state)
 {
-	struct yard y;
+	struct test_cluster y;
 	(void)state;
 	struct cluster *c = build(&y, a100, 8);
 	struct job job = job_of(NULL,
@@ -428,7 +428,7 @@ static void memory_follows_the_layout(void **state)
 
 static void zero_shards_over_all_or_inside_nodes(void **state)
 {
-	struct yard y;
+	struct test_cluster y;
 	struct plan p;
 	struct err e = ERR_INIT;
 	(void)state;
@@ -478,7 +478,7 @@ static void strategies_save_what_they_are_for(void **state)
 		{ "parallel.dp=1 parallel.pp=4 parallel.schedule=gpipe", "parallel.dp=1 parallel.pp=4", offsetof(struct plan_rank, activations), 1.9, 2.1 },
 	};
 	/* clang-format on */
-	struct yard y;
+	struct test_cluster y;
 	(void)state;
 	struct cluster *c = build(&y, a100, 8);
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -504,7 +504,10 @@ static void strategies_save_what_they_are_for(void **state)
 
 static double part_sum(const struct plan_time *t)
 {
-	return t->compute + t->recompute + t->tp + t->cp + t->ep + t->bubble + t->dp + t->optimizer;
+	double sum = 0;
+	for (int i = 0; i < STEP_PART_COUNT; i++)
+		sum += t->parts[i];
+	return sum;
 }
 
 static void the_parts_of_a_step_add_up(void **state)
@@ -516,13 +519,13 @@ static void the_parts_of_a_step_add_up(void **state)
 		"parallel.pp=4 parallel.dp=2",
 		"parallel.tp=2 parallel.pp=2 parallel.dp=2",
 	};
-	struct yard y;
+	struct test_cluster y;
 	(void)state;
 	struct cluster *c = build(&y, cpu, 1);
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
 		struct job job = job_of(NULL, words[i]);
 		struct plan p = plan_of(&job, c);
-		assert_true(p.time.compute > 0 && p.time.bubble > -1e-9 && p.time.optimizer > 0);
+		assert_true(p.time.compute > 0 && p.time.pp > -1e-9 && p.time.optimizer > 0);
 		assert_true((p.time.tp > 0) == (p.layout.tp > 1));
 		/* the tied head's gradients */
 		assert_true((p.time.dp > 0) == (p.layout.dp > 1 || p.layout.pp > 1));
@@ -533,7 +536,7 @@ static void the_parts_of_a_step_add_up(void **state)
 
 static void unknown_figures_still_give_a_prediction(void **state)
 {
-	struct yard y;
+	struct test_cluster y;
 	(void)state;
 	struct node_kind blank = { .name = "blank", .device = "cpu", .devices = 4 };
 	struct cluster *c = build(&y, blank, 2);
@@ -545,9 +548,9 @@ static void unknown_figures_still_give_a_prediction(void **state)
 	plan_free(&p);
 }
 
-static void the_picture_shows_where_every_rank_sits(void **state)
+static void the_text_shows_the_device_of_every_rank(void **state)
 {
-	struct yard y;
+	struct test_cluster y;
 	struct buf text = BUF_INIT;
 	(void)state;
 	struct cluster *c = build(&y, cpu, 1);
@@ -569,7 +572,7 @@ static void the_picture_shows_where_every_rank_sits(void **state)
 
 static void a_thousand_ranks_fit_a_page(void **state)
 {
-	struct yard y;
+	struct test_cluster y;
 	struct buf text = BUF_INIT;
 	int lines = 0;
 	(void)state;
@@ -594,7 +597,7 @@ static void a_thousand_ranks_fit_a_page(void **state)
 	buf_fini(&text);
 }
 
-static void the_picture_says_why_ranks_sit_where_they_do(void **state)
+static void the_text_explains_the_map_of_ranks(void **state)
 {
 	struct buf text = BUF_INIT;
 	struct cluster c;
@@ -626,7 +629,7 @@ static void the_picture_says_why_ranks_sit_where_they_do(void **state)
 	topo_cluster_free(&c);
 }
 
-static void the_picture_says_what_was_asked_for_and_what_stays_free(void **state)
+static void the_text_names_fixed_maps_and_free_devices(void **state)
 {
 	struct buf text = BUF_INIT;
 	struct cluster c;
@@ -665,7 +668,7 @@ static void the_picture_says_what_was_asked_for_and_what_stays_free(void **state
 /* Boxes of ranks that are not consecutive: the stages' replicas share nodes. */
 static void a_table_of_folded_ranks_names_them_all(void **state)
 {
-	struct yard y;
+	struct test_cluster y;
 	struct buf text = BUF_INIT;
 	(void)state;
 	struct cluster *c = build(&y, a100, 16);
@@ -694,7 +697,7 @@ static void a_table_of_folded_ranks_names_them_all(void **state)
 
 static void the_json_holds_the_whole_plan(void **state)
 {
-	struct yard y;
+	struct test_cluster y;
 	(void)state;
 	struct cluster *c = build(&y, a100, 128);
 	struct job job = job_of("templates/jobs/175b.ini", "");
@@ -734,7 +737,7 @@ int main(void)
 		cmocka_unit_test(too_many_ranks_are_refused_with_the_nearest_that_fit),
 		cmocka_unit_test(the_largest_sizes_of_all_do_not_fit),
 		cmocka_unit_test(what_does_not_fit_the_memory_is_refused_by_part),
-		cmocka_unit_test(what_would_make_the_same_degrees_fit_is_said),
+		cmocka_unit_test(the_hint_names_what_makes_the_same_degrees_fit),
 		cmocka_unit_test(cpu_agents_share_their_nodes_memory),
 		cmocka_unit_test(a_checkpoints_snapshot_counts_on_cpus_alone),
 		cmocka_unit_test(memory_follows_the_layout),
@@ -742,10 +745,10 @@ int main(void)
 		cmocka_unit_test(strategies_save_what_they_are_for),
 		cmocka_unit_test(the_parts_of_a_step_add_up),
 		cmocka_unit_test(unknown_figures_still_give_a_prediction),
-		cmocka_unit_test(the_picture_shows_where_every_rank_sits),
+		cmocka_unit_test(the_text_shows_the_device_of_every_rank),
 		cmocka_unit_test(a_thousand_ranks_fit_a_page),
-		cmocka_unit_test(the_picture_says_why_ranks_sit_where_they_do),
-		cmocka_unit_test(the_picture_says_what_was_asked_for_and_what_stays_free),
+		cmocka_unit_test(the_text_explains_the_map_of_ranks),
+		cmocka_unit_test(the_text_names_fixed_maps_and_free_devices),
 		cmocka_unit_test(a_table_of_folded_ranks_names_them_all),
 		cmocka_unit_test(the_json_holds_the_whole_plan),
 	};

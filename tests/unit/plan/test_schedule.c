@@ -89,15 +89,15 @@ static void zero_bubble_keeps_no_more_than_1f1b(void **state)
 	(void)state;
 	for (int pp = 1; pp <= RANKS_MOST; pp++)
 		for (int micros = 1; micros <= 30; micros++) {
-			struct schedule plain = table(SCHEDULE_1F1B, pp, micros),
+			struct schedule one_f = table(SCHEDULE_1F1B, pp, micros),
 					h1 = table(SCHEDULE_ZB_H1, pp, micros);
 			struct schedule v = table(SCHEDULE_ZB_V, pp, micros);
-			assert_true(most_kept(&h1) <= most_kept(&plain));
-			assert_true(most_kept(&v) <= most_kept(&plain));
+			assert_true(most_kept(&h1) <= most_kept(&one_f));
+			assert_true(most_kept(&v) <= most_kept(&one_f));
 			for (int i = 0; i < pp; i++)
 				assert_true(v.rows[i].slots.live[0] + v.rows[i].slots.live[1] <=
-					    2 * most_kept(&plain));
-			schedule_free(&plain);
+					    2 * most_kept(&one_f));
+			schedule_free(&one_f);
 			schedule_free(&h1);
 			schedule_free(&v);
 		}
@@ -181,7 +181,7 @@ static void gradients_are_summed_in_the_order_of_micro_batches(void **state)
 	}
 }
 
-static void words_lead_there_and_back(void **state)
+static void words_are_written_and_read_back(void **state)
 {
 	(void)state;
 	for (int op = 0; op < SCHED_OPS; op++)
@@ -201,7 +201,7 @@ int main(void)
 		cmocka_unit_test(the_turn_of_the_v_sends_nothing),
 		cmocka_unit_test(the_interleaved_order_is_the_papers),
 		cmocka_unit_test(gradients_are_summed_in_the_order_of_micro_batches),
-		cmocka_unit_test(words_lead_there_and_back),
+		cmocka_unit_test(words_are_written_and_read_back),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

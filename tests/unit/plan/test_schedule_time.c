@@ -71,13 +71,13 @@ static void zb_v_has_next_to_none(void **state)
 	for (int p = 1; p <= 8; p++)
 		for (int m = 2 * p; m <= 4 * p; m++) {
 			struct schedule s = table(SCHEDULE_ZB_V, p, m),
-					plain = table(SCHEDULE_1F1B, p, m);
+					one_f = table(SCHEDULE_1F1B, p, m);
 			double bubble, of_1f1b;
 			near(simulate(&s, 1, 1, 1, 0, &bubble), 3.0 * m + 0.5 * (p - 1));
-			simulate(&plain, 1, 1, 1, 0, &of_1f1b);
+			simulate(&one_f, 1, 1, 1, 0, &of_1f1b);
 			assert_true(p == 1 || bubble < of_1f1b / 4);
 			schedule_free(&s);
-			schedule_free(&plain);
+			schedule_free(&one_f);
 		}
 }
 

@@ -1,8 +1,8 @@
 /* The search: its evaluations equal the plan's own, its bounds lose no configuration, and its
  * proposals are legal and fit. */
 #include "plan/search/fit.h"
-#include "plan/search/live.h"
-#include "plan/search/near.h"
+#include "plan/search/live_counts.h"
+#include "plan/search/nearest.h"
 #include "plan/search/search.h"
 #include "plan/search/visit.h"
 #include "plan/spec/job/keys.h"
@@ -86,10 +86,10 @@ static double closed_form(const struct job *job, const struct cluster *c, const 
 	struct cost_units units;
 	struct cost_machine machine;
 	struct plan_time t;
-	struct regular_cluster yard;
-	assert_int_equal(place_regular_cluster_of(c, &yard, NULL), 0);
-	struct rank_box fold = place_block_box(&yard, &p->layout);
-	place_group_links_regular(&yard, &p->layout, &fold, group_links);
+	struct regular_cluster regular;
+	assert_int_equal(place_regular_cluster_of(c, &regular, NULL), 0);
+	struct rank_box fold = place_block_box(&regular, &p->layout);
+	place_group_links_regular(&regular, &p->layout, &fold, group_links);
 	cost_machine_of_plan(job, c, p, &machine);
 	cost_machine_links(&machine, group_links);
 	cost_units_of(&p->shape, &p->layout, job->parallel.sp, &units);
@@ -107,11 +107,11 @@ static double closed_form(const struct job *job, const struct cluster *c, const 
 	return t.total;
 }
 
-static int mates_of(const struct cluster *c, const struct layout *l)
+static int replicas_on_node(const struct cluster *c, const struct layout *l)
 {
-	struct regular_cluster yard;
-	assert_int_equal(place_regular_cluster_of(c, &yard, NULL), 0);
-	struct rank_box fold = place_block_box(&yard, l);
+	struct regular_cluster regular;
+	assert_int_equal(place_regular_cluster_of(c, &regular, NULL), 0);
+	struct rank_box fold = place_block_box(&regular, l);
 	return fold.dp * fold.cp;
 }
 
@@ -147,7 +147,7 @@ static void hold(void *arg, const struct eval_leaf *leaf)
 		most = fmax(most, p.ranks[i].total);
 	/* Placement may find more replicas per node than Slurm's order has. */
 	bool comparable = leaf->config.shard == ZERO_SHARD_ALL ||
-			  p.ranks[0].node_replicas == mates_of(s->cluster, &p.layout);
+			  p.ranks[0].node_replicas == replicas_on_node(s->cluster, &p.layout);
 	if (!comparable) {
 		plan_free(&p);
 		return;
@@ -215,7 +215,7 @@ static void bounds_lose_nothing(void **state)
 		struct job job = job_of(cases[i].file, cases[i].words, true);
 		struct cluster c = cluster_of(cases[i].spec);
 		struct err e = ERR_INIT;
-		struct search_ask ask = { .finalists = 6 };
+		struct search_options ask = { .finalists = 6 };
 		if (search_run(&job, &c, &ask, fast, &e))
 			fail_msg("%s", e.text);
 		ask.exhaustive = true;
@@ -264,8 +264,8 @@ static void all_that_is_found_can_be_run(void **state)
 										    : "local",
 						   4, &c, &e),
 				 0);
-		if (search_run(&job, &c, &(struct search_ask){ .finalists = 4, .front = i == 1 }, s,
-			       &e))
+		if (search_run(&job, &c,
+			       &(struct search_options){ .finalists = 4, .front = i == 1 }, s, &e))
 			fail_msg("%s", e.text);
 		assert_true(s->n > 1 || i == 4);
 		for (int k = 0; k < s->n; k++) {
@@ -343,7 +343,7 @@ static void search_host(int cores, const char *words, struct search *s)
 	struct cluster c;
 	struct err e = ERR_INIT;
 	open_host(cores, 8, 0, &c);
-	if (search_run(&job, &c, &(struct search_ask){ .finalists = SEARCH_FINALISTS }, s, &e))
+	if (search_run(&job, &c, &(struct search_options){ .finalists = SEARCH_FINALISTS }, s, &e))
 		fail_msg("%s", e.text);
 	topo_cluster_free(&c);
 }
@@ -386,7 +386,7 @@ static void a_tie_goes_to_agents_with_cores_of_their_own(void **state)
 
 /* A configuration that is faster by more than the error of predictions stays first. With a core for
  * each agent, the times alone decide. */
-static void what_is_surely_faster_stays_first(void **state)
+static void a_clearly_faster_layout_stays_first(void **state)
 {
 	struct search *s = calloc(1, sizeof *s);
 	(void)state;
@@ -444,14 +444,14 @@ static void the_nearest_ones_fit(void **state)
 		struct job job = job_of(cases[i].file, cases[i].words, false);
 		struct cluster c = cluster_of(cases[i].spec);
 		struct layout asked = layout_of(&job, (int)job.parallel.dp);
-		struct eval_leaf near[NEAR_MOST];
+		struct eval_leaf near[NEAREST_MOST];
 		struct plan p;
 		struct err e = ERR_INIT;
 		if (!asked.dp)
 			asked.dp = plan_fill_dp(&job, &c, &asked);
 		assert_int_equal(plan_build(&job, &c, &p, &e), -1);
 		int n = search_nearest(&job, &c, &asked, near);
-		assert_int_equal(n, NEAR_MOST);
+		assert_int_equal(n, NEAREST_MOST);
 		for (int k = 0; k < n; k++) {
 			struct job mine = job;
 			struct buf words = BUF_INIT;
@@ -513,7 +513,7 @@ int main(void)
 		cmocka_unit_test(what_is_given_stays),
 		cmocka_unit_test(fewer_devices_can_be_better),
 		cmocka_unit_test(a_tie_goes_to_agents_with_cores_of_their_own),
-		cmocka_unit_test(what_is_surely_faster_stays_first),
+		cmocka_unit_test(a_clearly_faster_layout_stays_first),
 		cmocka_unit_test(an_evaluation_on_shared_cores_is_the_whole_plans),
 		cmocka_unit_test(the_nearest_ones_fit),
 		cmocka_unit_test(a_short_run_keeps_as_many_alive_as_a_long_one),

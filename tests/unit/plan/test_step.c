@@ -96,7 +96,7 @@ static void a_plan_has_the_same_parts(void **state)
 		near(t.tp, plan.time.tp);
 		near(t.dp, plan.time.dp);
 		near(t.optimizer, plan.time.optimizer);
-		near(t.total - t.bubble, plan.time.total - plan.time.bubble);
+		near(t.total - t.pp, plan.time.total - plan.time.pp);
 		plan_free(&plan);
 	}
 	topo_cluster_free(&cluster);

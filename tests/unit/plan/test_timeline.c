@@ -1,5 +1,5 @@
 /* Timelines: their times, their JSON, and the content of the drawings. */
-#include "plan/show/draw.h"
+#include "plan/show/draw_timeline.h"
 #include "tests/unit/plan/tables.h"
 
 #include <setjmp.h>
@@ -103,7 +103,7 @@ static void no_line_is_wider_than_the_terminal(void **state)
 			}
 }
 
-static void what_is_cut_is_said(void **state)
+static void a_cut_drawing_says_so(void **state)
 {
 	(void)state;
 	struct timeline t = timeline_of(SCHEDULE_GPIPE, 4, 40);
@@ -116,7 +116,7 @@ static void what_is_cut_is_said(void **state)
 	timeline_free(&t);
 }
 
-static void of_very_many_ranks_the_ends_are_shown(void **state)
+static void only_the_ends_of_many_ranks_are_shown(void **state)
 {
 	struct timeline t = { .ranks = 1000, .chunks = 1 };
 	struct buf out = BUF_INIT;
@@ -183,7 +183,7 @@ static void the_svg_has_every_pass(void **state)
 	}
 }
 
-static void json_leads_there_and_back(void **state)
+static void json_is_written_and_read_back(void **state)
 {
 	(void)state;
 	struct timeline t = timeline_of(SCHEDULE_ZB_V, 3, 5), back = { 0 };
@@ -207,7 +207,7 @@ static void json_leads_there_and_back(void **state)
 
 /* Each rank's clock begins when its step does. After reading, the timelines have their original
  * order in time. */
-static void ranks_measured_apart_lie_beside_one_another(void **state)
+static void timelines_of_ranks_are_aligned_by_their_clocks(void **state)
 {
 	struct timeline all = { 0 }, ranks[2] = { { .ranks = 2, .chunks = 1, .start = 1000.5 },
 						  { .ranks = 2, .chunks = 1, .start = 1000.25 } };
@@ -255,7 +255,7 @@ static void means_are_of_each_stage(void **state)
 	timeline_free(&t);
 }
 
-static void foreign_json_is_refused(void **state)
+static void json_of_another_kind_is_refused(void **state)
 {
 	static const char *const wrong[] = {
 		"[]",
@@ -305,14 +305,14 @@ int main(void)
 		cmocka_unit_test(a_table_is_drawn_to_scale),
 		cmocka_unit_test(chunks_and_halves_have_letters_of_their_own),
 		cmocka_unit_test(no_line_is_wider_than_the_terminal),
-		cmocka_unit_test(what_is_cut_is_said),
-		cmocka_unit_test(of_very_many_ranks_the_ends_are_shown),
+		cmocka_unit_test(a_cut_drawing_says_so),
+		cmocka_unit_test(only_the_ends_of_many_ranks_are_shown),
 		cmocka_unit_test(a_number_that_does_not_fit_is_left_out),
 		cmocka_unit_test(the_svg_has_every_pass),
-		cmocka_unit_test(json_leads_there_and_back),
-		cmocka_unit_test(ranks_measured_apart_lie_beside_one_another),
+		cmocka_unit_test(json_is_written_and_read_back),
+		cmocka_unit_test(timelines_of_ranks_are_aligned_by_their_clocks),
 		cmocka_unit_test(means_are_of_each_stage),
-		cmocka_unit_test(foreign_json_is_refused),
+		cmocka_unit_test(json_of_another_kind_is_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,13 +100,13 @@ static void stages_pass_activations_and_gradients(void **state)
 static void replicas_sum_gradients_and_gather_parameters(void **state)
 {
 	(void)state;
-	struct traffic plain = traffic("parallel.dp=4");
-	double elements = plain.ops[GROUP_DP][0].bytes / 4;
+	struct traffic whole = traffic("parallel.dp=4");
+	double elements = whole.ops[GROUP_DP][0].bytes / 4;
 	/* Two tables, four layers (q, o; k, v; gate, up, down), norms. */
 	double sum = 2 * 100 * 64 + 4 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 128 * 64) + 9 * 64;
 	assert_true(elements >= sum && elements < sum * 1.01); /* plus the gaps between groups */
-	must_move(&plain, GROUP_DP, 0, 4 * elements, 1);
-	assert_true(plain.ops[GROUP_DP][1].times == 0);
+	must_move(&whole, GROUP_DP, 0, 4 * elements, 1);
+	assert_true(whole.ops[GROUP_DP][1].times == 0);
 	struct traffic t = traffic("parallel.dp=4 parallel.zero=1");
 	must_move(&t, GROUP_DP, 0, 4 * elements, 0.5);
 	must_move(&t, GROUP_DP, 1, 2 * elements, 0.5);

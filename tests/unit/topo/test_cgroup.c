@@ -70,7 +70,7 @@ static void the_root_of_a_container_is_a_group_too(void **state)
 	assert_true(allowed() == 16384);
 }
 
-static void what_is_not_there_is_no_limit(void **state)
+static void a_missing_control_group_is_no_limit(void **state)
 {
 	(void)state;
 	assert_true(allowed() == 0);
@@ -85,7 +85,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(version_1_is_understood, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_root_of_a_container_is_a_group_too, setup,
 						teardown),
-		cmocka_unit_test_setup_teardown(what_is_not_there_is_no_limit, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_missing_control_group_is_no_limit, setup,
+						teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

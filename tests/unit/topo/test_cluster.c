@@ -34,7 +34,7 @@ static void presets_have_all_their_nodes(void **state)
 	assert_null(c.nodes);
 }
 
-static void every_preset_tells_rates_that_hang_together(void **state)
+static void every_preset_has_consistent_rates(void **state)
 {
 	(void)state;
 	static const char *const names[] = { "dgx-a100", "dgx-h100",  "dgx-h200",
@@ -305,7 +305,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(presets_have_all_their_nodes),
-		cmocka_unit_test(every_preset_tells_rates_that_hang_together),
+		cmocka_unit_test(every_preset_has_consistent_rates),
 		cmocka_unit_test(unknown_machines_are_refused_by_name),
 		cmocka_unit_test(this_host_has_the_slots_asked_for),
 		cmocka_unit_test(an_allocation_is_read_from_the_environment),

@@ -164,7 +164,7 @@ static void lose_driver(struct node_kind *k)
 	k->devices = 64;
 }
 
-static void odd_nodes_are_named_with_what_differs(void **state)
+static void outliers_are_named_with_the_difference(void **state)
 {
 	(void)state;
 	/* clang-format off */
@@ -195,7 +195,7 @@ static void odd_nodes_are_named_with_what_differs(void **state)
 	}
 }
 
-static void halves_are_no_odd_ones(void **state)
+static void equal_halves_are_no_outliers(void **state)
 {
 	(void)state;
 	struct cluster c;
@@ -378,7 +378,7 @@ static void pictures_of_hostile_names_stay_xml(void **state)
 
 /* Each leaf has a different number of nodes of the minority kind, so no leaf equals its
  * neighbour. */
-static void what_has_no_end_is_cut(void **state)
+static void a_list_of_many_outliers_is_cut(void **state)
 {
 	(void)state;
 	struct cluster c;
@@ -406,12 +406,12 @@ int main(void)
 		cmocka_unit_test(a_box_is_a_card_with_its_parts_and_links),
 		cmocka_unit_test(a_hundred_thousand_devices_are_a_page),
 		cmocka_unit_test(nvlink_domains_hold_their_nodes),
-		cmocka_unit_test(odd_nodes_are_named_with_what_differs),
-		cmocka_unit_test(halves_are_no_odd_ones),
+		cmocka_unit_test(outliers_are_named_with_the_difference),
+		cmocka_unit_test(equal_halves_are_no_outliers),
 		cmocka_unit_test(names_fold_as_slurm_writes_them),
 		cmocka_unit_test(hostile_clusters_are_drawn_harmlessly),
 		cmocka_unit_test(a_picture_holds_every_part),
-		cmocka_unit_test(what_has_no_end_is_cut),
+		cmocka_unit_test(a_list_of_many_outliers_is_cut),
 		cmocka_unit_test(every_fabric_of_switches_is_a_bar),
 		cmocka_unit_test(pictures_of_hostile_names_stay_xml),
 	};

@@ -49,7 +49,7 @@ static void note(void *arg, enum gpu_level level, const char *found, const char 
 	snprintf(f->text + len, sizeof f->text - len, "%s [%s]\n", found, remedy);
 }
 
-static void a_sound_gpu_is_told_in_full(void **state)
+static void a_healthy_gpu_is_reported_completely(void **state)
 {
 	(void)state;
 	struct gpu_states s;
@@ -139,7 +139,7 @@ static void each_fault_is_found_at_its_gpu_alone(void **state)
 	}
 }
 
-static void links_processes_and_visibility_are_told(void **state)
+static void links_processes_and_visibility_are_reported(void **state)
 {
 	(void)state;
 	struct gpu_states s;
@@ -185,7 +185,7 @@ static void memory_of_an_instance_is_its_own(void **state)
 	}
 }
 
-static void drivers_that_fail_or_lie_do_no_harm(void **state)
+static void drivers_that_fail_or_report_nonsense_do_no_harm(void **state)
 {
 	(void)state;
 	struct gpu_states s;
@@ -211,12 +211,12 @@ static void drivers_that_fail_or_lie_do_no_harm(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_sound_gpu_is_told_in_full),
+		cmocka_unit_test(a_healthy_gpu_is_reported_completely),
 		cmocka_unit_test(sound_gpus_have_no_findings),
 		cmocka_unit_test(each_fault_is_found_at_its_gpu_alone),
-		cmocka_unit_test(links_processes_and_visibility_are_told),
+		cmocka_unit_test(links_processes_and_visibility_are_reported),
 		cmocka_unit_test(memory_of_an_instance_is_its_own),
-		cmocka_unit_test(drivers_that_fail_or_lie_do_no_harm),
+		cmocka_unit_test(drivers_that_fail_or_report_nonsense_do_no_harm),
 	};
 	return cmocka_run_group_tests(tests, find_double, NULL);
 }

@@ -23,7 +23,7 @@ static void each_row_is_found_by_its_name_and_ids(void **state)
 	assert_true(n > 40);
 }
 
-static void figures_hang_together(void **state)
+static void figures_are_consistent(void **state)
 {
 	(void)state;
 	for (int i = 0; topo_gpu_at(i); i++) {
@@ -102,7 +102,7 @@ static void slurms_types_are_understood(void **state)
 	}
 }
 
-static void an_architecture_tells_its_lanes(void **state)
+static void an_architecture_determines_the_lanes(void **state)
 {
 	(void)state;
 	assert_string_equal(topo_gpu_of_arch(PCI_NVIDIA, 90)->name, "H100-SXM5-80GB");
@@ -117,10 +117,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_row_is_found_by_its_name_and_ids),
-		cmocka_unit_test(figures_hang_together),
+		cmocka_unit_test(figures_are_consistent),
 		cmocka_unit_test(drivers_names_are_understood),
 		cmocka_unit_test(slurms_types_are_understood),
-		cmocka_unit_test(an_architecture_tells_its_lanes),
+		cmocka_unit_test(an_architecture_determines_the_lanes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,7 @@ static void refuses(const char *text, const char *why)
 		fail_msg("%s: \"%s\" does not say \"%s\"", text, e.text, why);
 }
 
-static void plain_names_stand_as_they_are(void **state)
+static void names_without_ranges_are_kept(void **state)
 {
 	(void)state;
 	expands_to("n1", "n1");
@@ -119,7 +119,7 @@ static void counts_that_do_not_match_are_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(plain_names_stand_as_they_are),
+		cmocka_unit_test(names_without_ranges_are_kept),
 		cmocka_unit_test(ranges_expand_in_order_and_keep_their_width),
 		cmocka_unit_test(brackets_multiply),
 		cmocka_unit_test(broken_lists_are_refused_with_the_reason),

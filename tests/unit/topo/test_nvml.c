@@ -64,7 +64,7 @@ static void a_hybrid_cube_mesh_has_its_lanes(void **state)
 	topo_nvml_free(&h);
 }
 
-static void a_switch_is_told_by_its_ports(void **state)
+static void ports_identify_a_switch(void **state)
 {
 	(void)state;
 	static const struct {
@@ -81,7 +81,7 @@ static void a_switch_is_told_by_its_ports(void **state)
 	}
 }
 
-static void a_fabric_is_told_by_cluster_and_clique(void **state)
+static void cluster_and_clique_identify_a_fabric(void **state)
 {
 	(void)state;
 	struct nvml_host a, b, c;
@@ -197,7 +197,7 @@ static void an_instance_names_its_gpu_and_ends_the_list(void **state)
 	}
 }
 
-static void ports_are_what_lasts_not_what_idles(void **state)
+static void port_speed_is_the_maximum_not_the_idle_speed(void **state)
 {
 	(void)state;
 	static const struct {
@@ -249,7 +249,7 @@ static void failing_drivers_are_errors(void **state)
 	assert_non_null(strstr(e.text, "nvmlInit_v2"));
 }
 
-static void lying_drivers_do_no_harm(void **state)
+static void drivers_that_report_nonsense_do_no_harm(void **state)
 {
 	(void)state;
 	struct nvml_host h;
@@ -317,16 +317,16 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_hybrid_cube_mesh_has_its_lanes),
-		cmocka_unit_test(a_switch_is_told_by_its_ports),
-		cmocka_unit_test(a_fabric_is_told_by_cluster_and_clique),
+		cmocka_unit_test(ports_identify_a_switch),
+		cmocka_unit_test(cluster_and_clique_identify_a_fabric),
 		cmocka_unit_test(links_that_are_down_do_not_count),
 		cmocka_unit_test(a_lost_gpu_leaves_the_others),
 		cmocka_unit_test(peers_that_are_cut_off_are_counted),
 		cmocka_unit_test(only_visible_gpus_are_kept),
 		cmocka_unit_test(an_instance_names_its_gpu_and_ends_the_list),
-		cmocka_unit_test(ports_are_what_lasts_not_what_idles),
+		cmocka_unit_test(port_speed_is_the_maximum_not_the_idle_speed),
 		cmocka_unit_test(failing_drivers_are_errors),
-		cmocka_unit_test(lying_drivers_do_no_harm),
+		cmocka_unit_test(drivers_that_report_nonsense_do_no_harm),
 		cmocka_unit_test(gpus_become_the_slots_of_this_host),
 		cmocka_unit_test(without_gpus_the_cores_are_the_slots),
 	};

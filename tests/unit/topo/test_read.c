@@ -313,7 +313,7 @@ static void a_gpu_without_cores_keeps_its_numa_domain(void **state)
 	topo_cluster_free(&c);
 }
 
-static void a_table_of_links_tells_a_mesh_from_a_switch(void **state)
+static void a_link_table_distinguishes_mesh_and_switch(void **state)
 {
 	(void)state;
 	char text[32];
@@ -377,7 +377,7 @@ static void a_gpu_below_several_domains_is_next_to_none(void **state)
 	topo_cluster_free(&c);
 }
 
-static void a_port_below_every_cpu_is_one(void **state)
+static void a_port_that_every_cpu_lists_counts_once(void **state)
 {
 	(void)state;
 #define CPU(n) \
@@ -447,10 +447,10 @@ int main(void)
 		cmocka_unit_test(a_file_of_one_node_may_be_taken_many_times),
 		cmocka_unit_test(hwlocs_synthetic_machines_are_read_as_hwloc_does),
 		cmocka_unit_test(a_gpu_without_cores_keeps_its_numa_domain),
-		cmocka_unit_test(a_table_of_links_tells_a_mesh_from_a_switch),
+		cmocka_unit_test(a_link_table_distinguishes_mesh_and_switch),
 		cmocka_unit_test(links_that_old_hwloc_counts_twice_are_counted_once),
 		cmocka_unit_test(a_gpu_below_several_domains_is_next_to_none),
-		cmocka_unit_test(a_port_below_every_cpu_is_one),
+		cmocka_unit_test(a_port_that_every_cpu_lists_counts_once),
 		cmocka_unit_test(gpus_are_known_by_their_architecture),
 		cmocka_unit_test(slots_of_a_machine_without_gpus_are_as_many_as_asked),
 	};

@@ -39,7 +39,7 @@ static void a_command_gives_its_output(void **state)
 	buf_fini(&out);
 }
 
-static void a_command_that_fails_says_why(void **state)
+static void a_command_that_fails_reports_the_cause(void **state)
 {
 	(void)state;
 	struct buf out = BUF_INIT;
@@ -56,7 +56,7 @@ static void a_command_that_fails_says_why(void **state)
 	buf_fini(&out);
 }
 
-static void a_command_has_so_long_and_so_much(void **state)
+static void a_command_is_limited_in_time_and_output(void **state)
 {
 	(void)state;
 	struct buf out = BUF_INIT;
@@ -291,7 +291,7 @@ static void reports_come_back_however_they_are_mixed(void **state)
 	topo_cluster_free(&c);
 }
 
-static void torn_reports_are_none(void **state)
+static void torn_reports_are_ignored(void **state)
 {
 	(void)state;
 	struct cluster c;
@@ -339,17 +339,48 @@ static void equal_nodes_become_one_kind(void **state)
 	kinds[1].memory *= 0.99;      /* firmware takes a share */
 	kinds[1].device_flops *= 1.3; /* the clock at that moment */
 	kinds[2].nics[1].bandwidth /= 2;
+	assert_non_null(kinds[2].measured = calloc(1, sizeof *kinds[2].measured));
 	assert_int_equal(topo_kind_merge(kinds, 4, &c), 2);
 	assert_int_equal(c.nodes[0].kind, 0);
 	assert_int_equal(c.nodes[1].kind, 0);
 	assert_int_equal(c.nodes[2].kind, 1);
 	assert_int_equal(c.nodes[3].kind, 0);
+	assert_non_null(c.kinds[1].measured);
+	/* The kinds of the list own nothing any more. */
+	for (int i = 0; i < 4; i++)
+		topo_kind_free(&kinds[i]);
 	topo_cluster_free(&c);
 }
 
 /* --- The cache --- */
 
-static void what_was_asked_is_kept_until_a_node_boots(void **state)
+/* If the allocation has 4 GPUs of each node, a job with 4 of the 8 GPUs of one of the nodes may not
+ * use what another job found there. */
+static void a_share_names_the_job_unless_every_node_is_whole(void **state)
+{
+	static const struct {
+		int gpus[2];
+		bool same; /* for two jobs */
+	} cases[] = {
+		{ { 4, 4 }, true }, { { 4, 8 }, false }, { { 8, 4 }, false }, { { 8, 8 }, false }
+	};
+	(void)state;
+	setenv("SLURM_GPUS_ON_NODE", "4", 1);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct slurm_node nodes[2] = { { .gpus = cases[i].gpus[0] },
+					       { .gpus = cases[i].gpus[1] } };
+		char one[CACHE_SHARE], two[CACHE_SHARE];
+		setenv("SLURM_JOB_ID", "1", 1);
+		topo_cache_share(nodes, 2, one);
+		setenv("SLURM_JOB_ID", "2", 1);
+		topo_cache_share(nodes, 2, two);
+		assert_int_equal(!strcmp(one, two), cases[i].same);
+	}
+	unsetenv("SLURM_GPUS_ON_NODE");
+	unsetenv("SLURM_JOB_ID");
+}
+
+static void a_result_is_valid_until_a_node_boots(void **state)
 {
 	(void)state;
 	char dir[256], boots[2][32] = { "2026-01-02T03:04:05", "2026-01-02T03:04:06" }, path[512],
@@ -417,17 +448,18 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_command_gives_its_output),
-		cmocka_unit_test(a_command_that_fails_says_why),
-		cmocka_unit_test(a_command_has_so_long_and_so_much),
+		cmocka_unit_test(a_command_that_fails_reports_the_cause),
+		cmocka_unit_test(a_command_is_limited_in_time_and_output),
 		cmocka_unit_test(nodes_are_read_from_one_line_each),
 		cmocka_unit_test(gpus_are_counted_over_their_types),
 		cmocka_unit_test(switches_become_a_tree),
 		cmocka_unit_test(blocks_are_leaves_and_maybe_domains),
 		cmocka_unit_test(broken_topologies_change_nothing),
 		cmocka_unit_test(reports_come_back_however_they_are_mixed),
-		cmocka_unit_test(torn_reports_are_none),
+		cmocka_unit_test(torn_reports_are_ignored),
 		cmocka_unit_test(equal_nodes_become_one_kind),
-		cmocka_unit_test(what_was_asked_is_kept_until_a_node_boots),
+		cmocka_unit_test(a_share_names_the_job_unless_every_node_is_whole),
+		cmocka_unit_test(a_result_is_valid_until_a_node_boots),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,107 @@
+/* eval_levels — the data that each level of an evaluation (eval.h) keeps for the levels below it.
+ * For eval.c, eval_line.c and eval_memory.c only. */
+#ifndef MUSTER_PLAN_SEARCH_EVAL_LEVELS_H
+#define MUSTER_PLAN_SEARCH_EVAL_LEVELS_H
+
+#include "plan/spec/schedule/closed_form.h"
+#include "plan/cost/step.h"
+#include "plan/memory.h"
+#include "plan/search/eval.h"
+#include "plan/search/live_counts.h"
+
+/* The largest shard is on the first or on the last tp rank. */
+enum { ENDS = 2, STREAMS = 1 << 12, ZEROS = 2 * 4 };
+
+/* One stream of a grid, kept for the grids that share it. Passes depend on the links too, sizes do
+ * not. */
+struct eval_stream {
+	bool set;
+	int tp, cp, ep, micro;
+	bool sp;
+	struct space_recompute again;
+	struct group_links links[3]; /* tp, cp, ep */
+	const struct cost_machine *machine;
+	/* of a layer that keeps its activations and of one that recomputes them; what the first and
+	 * the last stage have in addition */
+	struct cost_pass kept, recomputed, first, last;
+	bool sized[2][2];
+	struct memory_sizes sizes[2][2][ENDS]; /* [splits][offloaded] */
+};
+
+/* Pipeline ranks with equal keys have equal costs. */
+struct eval_key {
+	int layers, again;
+	/* of the first and the last chunk: layers × 2^16 + recomputing layers */
+	int ends[2];
+	bool first, last;
+	double scale;
+	/* seconds to copy a micro-batch's activations to host memory: of all chunks, of the first,
+	 * of the last */
+	double copies, head, tail;
+};
+
+/* The pipeline ranks with one key. */
+struct eval_kind {
+	struct eval_key key;
+	int example, n; /* one of these ranks; how many there are */
+	struct cost_rank cost;
+	struct pipeline_rank_times pipe;
+	int state;                              /* index into states */
+	double activations[ENDS], shared[ENDS]; /* of the rank that keeps the most alive */
+	int most[ENDS];                         /* that rank */
+};
+
+/* Parameters and optimizer state of ranks with these layers and ends, on this grid. */
+struct eval_state {
+	int layers;
+	bool first, last;
+	bool set[ZEROS];
+	struct plan_rank bytes[ZEROS][ENDS];
+};
+
+struct eval {
+	const struct space *space;
+	struct job job; /* the space's job with this configuration */
+	struct search_config config;
+	struct layout layout;
+	struct regular_cluster regular;
+	struct rank_box fold;
+	struct group_links group_links[GROUP_KINDS];
+	/* [devices of the largest node + 1]: by the number of agents on the node */
+	struct cost_machine *machines;
+	bool *machine_set;
+	double *limits; /* [devices of the largest node + 1] */
+	int box;
+	bool on_cpu;
+	struct cost_units units[ENDS];
+	int units_tp, units_ep, ends; /* degrees that `units` is for; 1 end if both are equal */
+	struct cost_case cost;
+	struct stage **stages; /* [layers + 1]: by the number of stages; NULL: not yet */
+	bool *uncut;           /* cannot be split into that many stages */
+	struct stage *own;     /* for unequal devices */
+	struct batch_share *shares;
+	double *scale;
+	struct eval_stream *streams, *stream;
+	struct eval_kind *kinds; /* [pp] */
+	int n_kinds, *kind_of;   /* of each pipeline rank */
+	struct eval_state *states;
+	int n_states, room_states;
+	struct pipeline_times pipe;
+	double whole; /* the pipeline's time; its agents may share cores */
+	struct live_counts *live;
+	bool counted; /* the kinds' activations are set */
+	/* of the previous leaf, if it was on this line and had this ZeRO */
+	struct cost_sum sum;
+	struct space_zero summed;
+	bool has_sum;
+};
+
+int search_eval_agents(const struct eval *v);
+/* The sizes of the stream, [ENDS]. */
+const struct memory_sizes *search_eval_sizes(struct eval *v);
+/* Sets the bytes of the kinds' activations for the line. */
+bool search_eval_activations(struct eval *v);
+/* The bytes of the rank that needs the most, with the leaf's ZeRO and offloading in v->job. */
+void search_eval_largest(struct eval *v, struct plan_rank *out);
+
+#endif
