@@ -436,7 +436,7 @@ static void what_is_not_known_is_refused_by_name(void **state)
 		const char *patch, *why;
 	} rows[] = {
 		{ "{}", NULL },
-		{ "{\"model\": {\"type\": \"Unigram\"}}", "model Unigram: is not supported; known: BPE" },
+		{ "{\"model\": {\"type\": \"Unigram\"}}", "model Unigram: is not supported; muster supports BPE" },
 		{ "{\"model\": {\"dropout\": 0.1}}", "model.dropout" },
 		{ "{\"model\": {\"end_of_word_suffix\": \"</w>\"}}", "model.end_of_word_suffix: is not supported" },
 		{ "{\"model\": {\"continuing_subword_prefix\": \"##\"}}", "model.continuing_subword_prefix: is not supported" },
@@ -458,7 +458,7 @@ static void what_is_not_known_is_refused_by_name(void **state)
 		{ "{\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"Regex\": \"(\"}, \"content\": \"\"}}", "normalizer Replace: the pattern \"(\" cannot be compiled" },
 		{ "{\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \"\"}, \"content\": \"\"}}", "normalizer Replace: the pattern is empty" },
 		{ "{\"normalizer\": {\"type\": \"Replace\", \"pattern\": {}, \"content\": \"\"}}", "normalizer Replace: it has no string \"String\"" },
-		{ "{\"normalizer\": {\"type\": \"Prepend\"}}", "normalizer Prepend: has no string \"prepend\"" },
+		{ "{\"normalizer\": {\"type\": \"Prepend\"}}", "normalizer Prepend: it has no string \"prepend\"" },
 		{ "{\"normalizer\": {\"type\": \"Prepend\", \"prepend\": \"▁\"}}", "normalizer Prepend: is not supported without" },
 		{ "{\"normalizer\": {\"type\": \"Sequence\"}}", "normalizer Sequence: has no list" },
 		{ "{\"pre_tokenizer\": {\"type\": \"BertPreTokenizer\"}}", "pre_tokenizer BertPreTokenizer: is not supported" },
@@ -549,7 +549,7 @@ static void a_text_that_the_vocabulary_lacks_is_refused(void **state)
 	encode(c, "aab", 3, &ids);
 	assert_int_equal(ids.len, 2 * sizeof(int32_t));
 	assert_int_equal(text_encoder_encode(c, "a é", 4, collect, &ids, &e), -1);
-	assert_non_null(strstr(e.text, "\" \" (first byte 0x20) has no token"));
+	assert_non_null(strstr(e.text, "\" \" in the text (first byte 0x20) has no token"));
 	buf_fini(&ids);
 	text_encoder_close(c);
 	tokenizer_close(t);
