@@ -87,9 +87,9 @@ holds() { python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(not e
 	refused "needs 2 ranks" --ranks 1 --ops ping_pong
 	refused "nope" --ranks 2 --backend nope
 	refused "nope" --ranks 2 --algorithm nope
-	refused "leave --hosts out" --calibrate --hosts 1+1
-	refused "leave --max-bytes out" --calibrate --max-bytes 1K
-	refused "leave --backend out" --backend tcp --calibrate
+	refused "omit --hosts" --calibrate --hosts 1+1
+	refused "omit --max-bytes" --calibrate --max-bytes 1K
+	refused "omit --backend" --backend tcp --calibrate
 }
 
 @test "when the reader of a pipe leaves, the ranks end silently" {
