@@ -113,9 +113,9 @@ struct group_spec {
 	struct wakeup_pipe wakeup;
 };
 int comm_group_open(const struct group_spec *spec, struct comm **out, struct err *e);
-/* Leaves the group: tells peers that still wait for this rank. */
+/* Leaves the group, and notifies the peers that still wait for this rank. */
 void comm_group_free(struct comm *c);
-/* Tells all ranks that this rank gave up. Under the world's lock. */
+/* Notifies all ranks that this rank gave up. Under the world's lock. */
 void comm_group_interrupt(struct comm *c, const struct err *why);
 
 /* Runs one operation on this thread. A device group runs it as device_group.h describes. */

@@ -358,12 +358,12 @@ static int check_words(struct bench *b, struct err *e)
 	if (b->calibrate && b->shaping)
 		return err_set(e, ERR_USAGE,
 			       "--calibrate chooses what it measures, among the ranks of one host, "
-			       "and writes a file: leave --%s out",
+			       "and writes a file; omit --%s",
 			       b->shaping);
 	if ((b->ranks_given || b->hosts_given || b->calibrate) && tool_rank_job_launched())
 		return err_set(e, ERR_USAGE,
-			       "the launcher says how many ranks there are, and where: leave "
-			       "--ranks, --hosts and --calibrate out");
+			       "the launcher sets the number of ranks and their hosts; omit "
+			       "--ranks, --hosts and --calibrate");
 	return 0;
 }
 

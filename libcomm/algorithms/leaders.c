@@ -1,7 +1,7 @@
 /*
- * Operations over several hosts of several ranks, for small vectors, where only latency counts. The
- * first rank of each host, its leader, uses the network. Before that the ranks of its host meet in
- * the slots, and they find the result there afterwards.
+ * Operations over several hosts of several ranks, for small vectors, whose time is latency alone.
+ * The first rank of each host is its leader, and only leaders use the network. The ranks of a host
+ * put their contributions into the slots first, and read the result there afterwards.
  */
 #include "libcomm/algorithms/algorithms.h"
 #include "libcomm/algorithms/node_ranks.h"
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* up to this many leaders exchange everything; more leaders pass sums up the tree */
+/* At most this many leaders exchange all parts. More leaders pass sums up the tree. */
 enum { FEW_HOSTS = 4 };
 
 bool comm_leaders_fit(const struct comm *c, size_t bytes)

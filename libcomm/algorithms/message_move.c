@@ -1,4 +1,4 @@
-/* Collectives over messages that move data without reducing it, and plain messages. */
+/* Collectives over messages that move data without reducing it, and messages between two ranks. */
 #include "libcomm/algorithms/algorithms.h"
 #include "libcomm/p2p/exchange.h"
 

@@ -1,8 +1,8 @@
 /*
  * recorder — a group's flight recorder: its last operations and how far they came.
  *
- * It holds the last RECORDER_OPS operations. A write takes two reads of a counter and some plain
- * stores, no lock, and no system call. Any thread may read at any time.
+ * It holds the last RECORDER_OPS operations. A write takes two reads of a counter and some
+ * ordinary stores, no lock, and no system call. Any thread may read at any time.
  *
  * A slot has one writer at a time. The thread that calls into the group numbers the operations. A
  * blocking operation is written by its caller. An asynchronous one is written as queued before the

@@ -4,7 +4,7 @@
  * access to other ranks' buffers; futex.h, spin_wait.h and copy.h are primitives.
  *
  * The segment has no name. The group's first rank on the host creates a memfd; the others open
- * /proc/<pid>/fd/<n>, which the bootstrap or the parent group tells them. A random nonce in it
+ * /proc/<pid>/fd/<n>, which they get from the bootstrap or the parent group. A random nonce in it
  * proves that it is the right file. The kernel therefore frees it with its last user, however that
  * one ends. Pages exist once they are touched: what a group never uses costs nothing.
  *

@@ -1,5 +1,5 @@
 /*
- * oob — out-of-band connections: what ranks tell each other besides their data, over TCP.
+ * oob — out-of-band connections: TCP connections that carry what ranks exchange besides their data.
  *
  * Two ranks that have a TCP endpoint, or one rank that waits for another, have one more connection,
  * regardless of the number of their groups. It carries notes:

@@ -35,8 +35,8 @@ struct oob_connection {
 	bool last; /* its last note has been begun */
 };
 
-/* Tells every thread that waits for a rank or for an answer to look again. Under the world's
- * lock. */
+/* Wakes every thread that waits for a rank or for an answer, so that it checks again. Under the
+ * world's lock. */
 void comm_oob_announce(struct world *w);
 
 /* Reads and handles all notes that have arrived. 0; -1 with *error (an errno, 0: closed in good

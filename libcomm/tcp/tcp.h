@@ -5,9 +5,9 @@
  *
  * An endpoint has as many lanes as the world has sockets per pair; each lane is one connection. Of
  * two ranks the lower one connects; the higher one takes the connections from its world's arrivals.
- * Besides the first of them the lower rank makes an out-of-band connection (oob.h), which tells
- * both what became of the other. A higher rank that waits for long makes one itself: if it ends or
- * is refused, the lower rank died before it could connect.
+ * Besides the first of them the lower rank makes an out-of-band connection (oob.h), which
+ * notifies both of the other's state. A higher rank that waits for long makes one itself: if it
+ * ends or is refused, the lower rank died before it could connect.
  */
 #ifndef MUSTER_LIBCOMM_TCP_TCP_H
 #define MUSTER_LIBCOMM_TCP_TCP_H

@@ -82,14 +82,14 @@ holds() { python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(not e
 	refused 'there is no "xor"' --redop xor
 	refused "is no list such as 1+7" --hosts 1+
 	refused "is no list such as 1+7" --hosts 200+200
-	refused "leave --ranks out" --hosts 1+1 --ranks 2
+	refused "omit --ranks" --hosts 1+1 --ranks 2
 	refused "is none of the ranks" --ranks 2 --ops reduce --root 2
 	refused "needs 2 ranks" --ranks 1 --ops ping_pong
 	refused "nope" --ranks 2 --backend nope
 	refused "nope" --ranks 2 --algorithm nope
-	refused "leave --hosts out" --calibrate --hosts 1+1
-	refused "leave --max-bytes out" --calibrate --max-bytes 1K
-	refused "leave --backend out" --backend tcp --calibrate
+	refused "omit --hosts" --calibrate --hosts 1+1
+	refused "omit --max-bytes" --calibrate --max-bytes 1K
+	refused "omit --backend" --backend tcp --calibrate
 }
 
 @test "when the reader of a pipe leaves, the ranks end silently" {
