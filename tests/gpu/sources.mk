@@ -4,14 +4,16 @@
 
 # A training step on one host, with its checks. It uses no Debian package.
 GPU_CHECK_FILES := base/buf.c base/err.c base/file.c base/hash.c base/human.c base/log.c \
-	base/meminfo.c base/net.c base/owner.c base/philox.c base/pin.c base/process.c base/spill.c \
+	base/meminfo.c base/net.c base/owner.c base/philox.c base/pin.c base/process.c \
+	base/run_paths.c base/spill.c \
 	plan/spec/job/*.c !plan/spec/job/ini.c plan/spec/model/*.c plan/spec/schedule/*.c \
-	!plan/spec/schedule/timeline_json.c plan/spec/batch.c plan/spec/layout.c plan/spec/optimizers.c plan/memory.c \
+	!plan/spec/schedule/timeline_json.c plan/spec/batch.c plan/spec/layout.c plan/spec/rank_view.c \
+	plan/spec/optimizers.c plan/memory.c \
 	plan/spec/speeds.c libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c \
 	!libcomm/flight/diagnose.c !libcomm/tcp/records.c tests/gpu/standin/records.c \
 	agent/engine/model/*.c agent/engine/parallel/*.c agent/engine/pipeline/*.c \
 	agent/engine/optim/*.c agent/engine/server/*.c agent/engine/train/state_init.c \
-	agent/engine/train/view.c tests/unit/agent/tiny.c tests/unit/agent/trainee.c \
+	agent/engine/train/state_tensors.c tests/unit/agent/tiny.c tests/unit/agent/trainee.c \
 	tests/unit/agent/world.c tests/gpu/models.c tests/gpu/kernel_rows.c \
 	tests/conform/op_attention.c tests/conform/op_call.c tests/conform/op_check.c \
 	tests/conform/op_elements.c tests/conform/op_experts.c tests/conform/op_fp8.c \
@@ -24,7 +26,7 @@ GPU_PARTS := ops edges train bench kernels
 # The program that checks collectives on device memory.
 GPU_COMM_FILES := tests/gpu/conform.c tests/conform/comm_forms.c tests/conform/comm_reference.c \
 	base/buf.c base/err.c base/file.c base/human.c base/meminfo.c base/net.c base/owner.c \
-	base/process.c libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c \
+	base/process.c base/run_paths.c libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c \
 	!libcomm/flight/diagnose.c !libcomm/tcp/records.c tests/gpu/standin/records.c
 
 # libmuster-cuda.so; nccl.c only where NCCL's header is installed.

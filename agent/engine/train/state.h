@@ -14,9 +14,9 @@
  * far too long. A checkpoint of step 0 may hold no states (CKPT_NO_OPTIMIZER), as imported ones do.
  * The states then start at zero, under any optimizer.
  *
- * The other files: state_init.c sets the initial parameters, state_model.c describes the model,
- * state_check.c compares a checkpoint with the model that it names, and resume.h chooses the
- * checkpoint.
+ * The other files: state_tensors.c accesses the tensors in memory, state_init.c sets the initial
+ * parameters, state_model.c describes the model, state_check.c compares a checkpoint with the model
+ * that it names, and resume.h chooses the checkpoint.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_STATE_H
 #define MUSTER_AGENT_ENGINE_TRAIN_STATE_H
