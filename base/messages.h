@@ -18,7 +18,7 @@
 #include "base/fields.h"
 #include "base/step_parts.h"
 
-enum { MSG_VERSION = 2 };
+enum { MSG_VERSION = 3 };
 
 /* clang-format off */
 

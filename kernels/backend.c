@@ -6,34 +6,28 @@
 #include <sys/mman.h>
 
 static const struct backend_row {
-	const char *name, *also; /* also: another spelling, or NULL */
+	const char *name;
 	size_t element;
 	int (*fill)(struct backend *k, const char *variant, struct err *e);
 	const char *variant;
 } backends[] = {
-	{ "cpu", NULL, sizeof(float), cpu_fill, NULL },
-	{ "reference", "plain", sizeof(float), reference_fill, NULL },
-	{ "cuda", NULL, sizeof(float), NULL, NULL }, /* kernels/device.c opens it */
+	{ "cpu", sizeof(float), cpu_fill, NULL },
+	{ "reference", sizeof(float), reference_fill, NULL },
+	{ "cuda", sizeof(float), NULL, NULL }, /* kernels/device.c opens it */
 	/* for tests and measurements */
-	{ "reference64", "plain64", sizeof(double), reference64_fill, NULL },
-	{ "cpu-v4", NULL, sizeof(float), cpu_fill, "v4" },
-	{ "cpu-v3", NULL, sizeof(float), cpu_fill, "v3" },
-	{ "cpu-v2", NULL, sizeof(float), cpu_fill, "v2" },
+	{ "reference64", sizeof(double), reference64_fill, NULL },
+	{ "cpu-v4", sizeof(float), cpu_fill, "v4" },
+	{ "cpu-v3", sizeof(float), cpu_fill, "v3" },
+	{ "cpu-v2", sizeof(float), cpu_fill, "v2" },
 };
 
 enum { BACKENDS = sizeof backends / sizeof backends[0], THREADS_MAX = 1024 };
-
-static bool is_spelling(const char *spelling, const char *name, size_t len)
-{
-	return spelling && strlen(spelling) == len && !memcmp(spelling, name, len);
-}
 
 /* The row of the first `len` bytes of a name, or NULL. */
 static const struct backend_row *find_backend(const char *name, size_t len)
 {
 	for (int i = 0; i < BACKENDS; i++)
-		if (is_spelling(backends[i].name, name, len) ||
-		    is_spelling(backends[i].also, name, len))
+		if (strlen(backends[i].name) == len && !memcmp(backends[i].name, name, len))
 			return &backends[i];
 	return NULL;
 }

@@ -167,7 +167,7 @@ const char *backend_missing_op(const struct ops *o);
 /* --- Backends ----------------------------------------------------------------------------- */
 
 /*
- * The backends are "cpu", "cuda" and "reference" (also called "plain"). Each stores fp32, or bf16 or
+ * The backends are "cpu", "cuda" and "reference". Each stores fp32, or bf16 or
  * fp16 with ":bf16" or ":fp16" after its name. Tests and measurements also use "cpu-v2", "cpu-v3"
  * and "cpu-v4", which are cpu built for one level of x86-64 and are refused where the processor
  * lacks it, and "reference64": the reference on doubles, where every `void *` and `float *` of the

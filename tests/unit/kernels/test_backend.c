@@ -32,18 +32,6 @@ static void unknown_backends_and_thread_counts_are_refused(void **state)
 	backend_close(NULL);
 }
 
-static void plain_is_another_spelling_of_reference(void **state)
-{
-	(void)state;
-	struct backend *k;
-	assert_int_equal(backend_open("plain", 1, &k, NULL), 0);
-	assert_string_equal(backend_ops(k)->name, "reference");
-	backend_close(k);
-	assert_int_equal(backend_open("plain:bf16", 1, &k, NULL), 0);
-	assert_string_equal(backend_ops(k)->name, "reference:bf16");
-	backend_close(k);
-}
-
 static void a_backend_has_its_name_and_threads(void **state)
 {
 	(void)state;
@@ -233,7 +221,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(unknown_backends_and_thread_counts_are_refused),
-		cmocka_unit_test(plain_is_another_spelling_of_reference),
 		cmocka_unit_test(a_backend_has_its_name_and_threads),
 		cmocka_unit_test(every_backend_has_every_op),
 		cmocka_unit_test(a_missing_op_is_reported_by_its_name),
