@@ -3,6 +3,7 @@
 #include "tests/gpu/emulator/emulate.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,7 +126,20 @@ static void guard(struct buffer *b)
 	if (key < 0 || pkey_mprotect(at, b->room, PROT_READ | PROT_WRITE, key) < 0)
 		mprotect(at, b->room, PROT_NONE);
 	guarded = true;
+}
+
+/* Lets this thread's faults arrive: threads of the program may have blocked all signals. */
+static void receive_faults(void)
+{
+	static __thread bool done;
+	if (done)
+		return;
+	sigset_t faults;
+	sigemptyset(&faults);
+	sigaddset(&faults, SIGSEGV);
+	pthread_sigmask(SIG_UNBLOCK, &faults, NULL);
 	emulated_watch_faults();
+	done = true;
 }
 
 static void close_piece(struct piece *p)
@@ -156,6 +170,8 @@ void memory_open(void)
 	working = true;
 	if (key >= 0)
 		pkey_set(key, 0);
+	else
+		receive_faults();
 }
 
 void memory_close(void)
