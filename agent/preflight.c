@@ -130,7 +130,7 @@ static int check_memory(const struct preflight *p, struct err *e)
 	double there = meminfo_read("MemAvailable"),
 	       all = p->memory * (p->node_ranks > 1 ? p->node_ranks : 1);
 	char free_text[HUMAN], need[HUMAN];
-	if (process_room("this rank's memory by the plan", p->memory, e))
+	if (process_check_memory("this rank's memory by the plan", p->memory, e))
 		return err_prefix(e, "%s", p->node);
 	if (there <= 0 || all <= there)
 		return 0;

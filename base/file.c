@@ -232,7 +232,7 @@ static int sync_parent(const char *path, struct err *e)
 
 static void cannot_write(const char *path, struct err *e)
 {
-	const char *remedy = process_full(errno);
+	const char *remedy = process_write_remedy(errno);
 	char text[128];
 	err_set(e, ERR_IO, "%s: cannot write: %s%s", path, strerror_r(errno, text, sizeof text),
 		remedy);

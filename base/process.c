@@ -43,7 +43,7 @@ void process_begin(void)
 	umask(077);
 }
 
-const char *process_full(int error)
+const char *process_write_remedy(int error)
 {
 	switch (error) {
 	case ENOSPC:
@@ -77,7 +77,7 @@ static double address_space(void)
 	return pages * (double)sysconf(_SC_PAGESIZE);
 }
 
-int process_room(const char *what, double bytes, struct err *e)
+int process_check_memory(const char *what, double bytes, struct err *e)
 {
 	char have[HUMAN], need[HUMAN];
 	double limit = process_address_limit(), used = address_space();

@@ -15,8 +15,10 @@
 /* Call this first in main, before any thread is started and any file is opened:
  *   - descriptors 0, 1 and 2 that are closed are opened on /dev/null, so that no file of muster
  *     gets one of these numbers;
- *   - signals are reset by process_signals, and then SIGXFSZ is ignored: a write beyond `ulimit -f` fails
- *     with EFBIG, which is handled like a full disk (process_full), and does not kill the process;
+ *   - signals are reset by process_signals, and then SIGXFSZ is ignored: a write beyond `ulimit -f`
+ *   fails
+ *     with EFBIG, which is handled like a full disk (process_write_remedy), and does not kill the
+ *     process;
  *   - the umask is 077: a umask such as 0777 would make folders that muster itself cannot use. */
 void process_begin(void);
 
@@ -28,11 +30,11 @@ void process_signals(void);
 
 /* The remedy for a write that failed with this errno, as "; remedy": for ENOSPC and EDQUOT, and for
  * EFBIG at the limit of file sizes. "" for other errors. */
-const char *process_full(int error);
+const char *process_write_remedy(int error);
 
-/* ERR_NOMEM when `ulimit -v` leaves this process less than `bytes` of address space; the error names
- * `what` as what needs them. Without a limit it returns 0. */
-int process_room(const char *what, double bytes, struct err *e);
+/* ERR_NOMEM when `ulimit -v` leaves this process less than `bytes` of address space; the error
+ * names `what` as what needs them. Without a limit it returns 0. */
+int process_check_memory(const char *what, double bytes, struct err *e);
 /* The limit of the address space of this process and of what it starts, in bytes; 0: there is
  * none. */
 double process_address_limit(void);

@@ -39,7 +39,7 @@ static int take_room(int fd, const char *dir, const char *what, size_t bytes, st
 	if (errno == EFBIG)
 		return err_set(e, ERR_IO,
 			       "%s: a file of %zu bytes in %.500s is larger than allowed%s", what,
-			       bytes, dir, process_full(EFBIG));
+			       bytes, dir, process_write_remedy(EFBIG));
 	if (errno)
 		return err_errno(e, ERR_IO,
 				 "%s: no room for a file of %zu bytes in %.500s; free some, or set "

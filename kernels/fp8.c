@@ -1,5 +1,5 @@
-/* The host's form of fp8 products, in any storage type, a row at a time. It is the specification, and
- * slow. */
+/* The host's form of fp8 products, in any storage type, a row at a time. It is the specification,
+ * and slow. */
 #include "kernels/backend.h"
 
 #include <math.h>
@@ -59,7 +59,7 @@ static void update_largest(struct fp8_scale *s, float x)
 		s->largest = fabsf(x);
 }
 
-void backend_host_fp8_cast(struct backend *k, uint8_t *y, uint8_t *turned, struct fp8_scale *s,
+void backend_host_fp8_cast(struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
 			   const void *x, enum fp8 format, int64_t n, int64_t c)
 {
 	float *row = backend_scratch(k, 0);
@@ -72,8 +72,8 @@ void backend_host_fp8_cast(struct backend *k, uint8_t *y, uint8_t *turned, struc
 			update_largest(s, (float)number_j);
 			if (y)
 				y[i * c + j] = bits;
-			if (turned)
-				turned[j * n + i] = bits;
+			if (transposed)
+				transposed[j * n + i] = bits;
 		}
 	}
 }
@@ -129,8 +129,8 @@ void backend_host_fp8_product(struct backend *k, void *d, const struct fp8_tenso
 	}
 }
 
-/* The largest power of 2 with which `largest` fits. It is kept away from the limits of fp32, so that
- * its inverse is exact. */
+/* The largest power of 2 with which `largest` fits. It is kept away from the limits of fp32, so
+ * that its inverse is exact. */
 static float scale_of(float largest, enum fp8 format, int spare)
 {
 	int e;

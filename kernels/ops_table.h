@@ -16,8 +16,10 @@
  *
  * To add an op:
  *   1. Add its row here. The comment gives the shapes, and what the op sets or adds to.
- *   2. Add its reference form to a file of kernels/reference/, and enter it at the end of that file.
- *   3. Add its form for processors: either COMPOSED, in kernels/composed.c, or OWN, in kernels/cpu/.
+ *   2. Add its reference form to a file of kernels/reference/, and enter it at the end of that
+ *   file.
+ *   3. Add its form for processors: either COMPOSED, in kernels/composed.c, or OWN, in
+ *   kernels/cpu/.
  *   4. Add its arguments, its call and its sizes to a file tests/conform/op_*.c.
  * A COMPOSED op is complete now. Any backend can get a faster form later. An OWN op needs two forms
  * more, and no backend opens without them: one in kernels/low_precision/ where the operands are
@@ -59,14 +61,14 @@ OP(grouped_bwd_weight, STORED, COMPOSED, (struct backend *k, float *dw, int64_t 
 
 /* --- fp8 products ------------------------------------------------------------------------- */
 
-/* y[n,c] = fp8(scale x[n,c]), and turned[c,n] is its transpose. Either may be NULL, and so may
- * both. Sets y and turned. s->largest becomes the largest |x| if that is larger. */
-OP(fp8_cast, STORED, HOST, (struct backend *k, uint8_t *y, uint8_t *turned, struct fp8_scale *s,
+/* y[n,c] = fp8(scale x[n,c]), and transposed[c,n] is its transpose. Either may be NULL, and so may
+ * both. Sets y and transposed. s->largest becomes the largest |x| if that is larger. */
+OP(fp8_cast, STORED, HOST, (struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
 	const void *x, enum fp8 format, int64_t n, int64_t c))
 /* d[m,n] = left[m,depth] · right[n,depth]ᵀ + bias[n], summed in fp32. bias may be NULL. Sets d.
- * With `single`, d is fp32 and added to, and there is no bias. At most one of left and right is e5m2.
- * With transposed copies this is linear_fwd (x, w), linear_bwd_input (dy, wᵀ) and linear_bwd_weight
- * (dyᵀ, xᵀ; single). */
+ * With `single`, d is fp32 and added to, and there is no bias. At most one of left and right is
+ * e5m2. With transposed copies this is linear_fwd (x, w), linear_bwd_input (dy, wᵀ) and
+ * linear_bwd_weight (dyᵀ, xᵀ; single). */
 OP(fp8_product, STORED, HOST, (struct backend *k, void *d, const struct fp8_tensor *left,
 	const struct fp8_tensor *right, const void *bias, bool single, int64_t m, int64_t n,
 	int64_t depth))
@@ -79,9 +81,9 @@ OP(fp8_update_scales, FP32, HOST, (struct backend *k, struct fp8_scale *s, int64
 
 /* --- Norms -------------------------------------------------------------------------------- */
 
-/* If r is not NULL, sum = x + r is the input, and sum must not be NULL; sum may be x. Otherwise x is
- * the input. y = (input - mean) * rstd * w + bias, rstd = 1/sqrt(variance + eps). Sets y, sum, and
- * mean[n] and rstd[n], which the backward pass reads. */
+/* If r is not NULL, sum = x + r is the input, and sum must not be NULL; sum may be x. Otherwise x
+ * is the input. y = (input - mean) * rstd * w + bias, rstd = 1/sqrt(variance + eps). Sets y, sum,
+ * and mean[n] and rstd[n], which the backward pass reads. */
 OP(layernorm_fwd, STORED, OWN, (struct backend *k, void *y, void *sum, float *mean, float *rstd,
 	const void *x, const void *r, const void *w, const void *bias, int64_t n, int64_t c, float eps))
 /* dx = gradient through the norm + dres. dres may be NULL, and may be dx. x is the norm's input
@@ -89,7 +91,8 @@ OP(layernorm_fwd, STORED, OWN, (struct backend *k, void *y, void *sum, float *me
 OP(layernorm_bwd, STORED, OWN, (struct backend *k, void *dx, float *dw, float *dbias, const void *dy,
 	const void *dres, const void *x, const float *mean, const float *rstd, const void *w,
 	int64_t n, int64_t c))
-/* As layernorm_fwd and layernorm_bwd with y = input * rstd * w, rstd = 1/sqrt(mean(input²) + eps). */
+/* As layernorm_fwd and layernorm_bwd with y = input * rstd * w, rstd = 1/sqrt(mean(input²) +
+ * eps). */
 OP(rmsnorm_fwd, STORED, OWN, (struct backend *k, void *y, void *sum, float *rstd, const void *x,
 	const void *r, const void *w, int64_t n, int64_t c, float eps))
 OP(rmsnorm_bwd, STORED, OWN, (struct backend *k, void *dx, float *dw, const void *dy, const void *dres,
@@ -117,7 +120,8 @@ OP(rope_bwd, STORED, OWN, (struct backend *k, void *dx, const struct rope_shape 
 	const float *sin))
 
 /* Sets o[batch,q_len,heads*dim] and lse[batch,heads,q_len], the log-sum-exp of the scaled scores.
- * For a query that sees no key, lse is -INFINITY and o is 0. No array of q_len × k_len is stored. */
+ * For a query that sees no key, lse is -INFINITY and o is 0. No array of q_len × k_len is
+ * stored. */
 OP(attention_fwd, STORED, OWN, (struct backend *k, void *o, float *lse, const void *q,
 	const void *key, const void *v, const struct attn_shape *s))
 /* Joins two results over different keys by their log-sum-exps (Liu, Zaharia, Abbeel, arXiv
@@ -162,8 +166,8 @@ OP(route_fwd, FP32, OWN, (struct backend *k, int32_t *chosen, float *weights, fl
 OP(route_bwd, FP32, OWN, (struct backend *k, float *dlogits, const float *dweights,
 	const int32_t *chosen, const float *weights, const float *probs, const float *lse,
 	const float *aux, float z, int64_t n, int64_t e, int64_t top, bool before))
-/* Sets choices[pieces,e]: how often the tokens of each piece chose each expert. A piece has `length`
- * of the n tokens. */
+/* Sets choices[pieces,e]: how often the tokens of each piece chose each expert. A piece has
+ * `length` of the n tokens. */
 OP(route_count, FP32, HOST, (struct backend *k, int64_t *choices, const int32_t *chosen, int64_t n,
 	int64_t e, int64_t top, int64_t length))
 /* Sets at[n,top]: 0 for a choice that is kept, -1 for one beyond the first `most` choices of its
@@ -171,8 +175,9 @@ OP(route_count, FP32, HOST, (struct backend *k, int64_t *choices, const int32_t 
  * already; it may be NULL. */
 OP(route_drop, FP32, HOST, (struct backend *k, int64_t *at, const int32_t *chosen,
 	const int64_t *before, int64_t n, int64_t e, int64_t top, int64_t length, int64_t most))
-/* Orders the kept choices by expert, then by token. Sets counts[e], the choices kept; at[n,top], the
- * row of each choice (a negative entry stays); and from[row], the token of each row that exists. */
+/* Orders the kept choices by expert, then by token. Sets counts[e], the choices kept; at[n,top],
+ * the row of each choice (a negative entry stays); and from[row], the token of each row that
+ * exists. */
 OP(route_place, FP32, HOST, (struct backend *k, int64_t *counts, int64_t *at, int64_t *from,
 	const int32_t *chosen, int64_t n, int64_t e, int64_t top))
 /* *loss += aux * sum over t, x of load[t / seq, x] probs[t,x] + z * sum over t of lse[t]², in

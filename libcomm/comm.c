@@ -158,8 +158,8 @@ OPERATION(scatterv,
 
 OPERATION(barrier, P(struct comm *c), .kind = OP_BARRIER)
 
-OPERATION(group, P(struct comm *c, const struct comm_p2p *ops, int n), .kind = OP_P2P, .p2p = ops,
-	  .n = n)
+OPERATION(batch_send_recv, P(struct comm *c, const struct comm_p2p *ops, int n), .kind = OP_P2P,
+	  .p2p = ops, .n = n)
 
 int comm_send(struct comm *c, const void *data, size_t count, enum comm_type type, int to,
 	      struct err *e)
@@ -167,7 +167,7 @@ int comm_send(struct comm *c, const void *data, size_t count, enum comm_type typ
 	struct comm_p2p p = {
 		.send = true, .source = data, .count = count, .type = type, .peer = to
 	};
-	return comm_group(c, &p, 1, e);
+	return comm_batch_send_recv(c, &p, 1, e);
 }
 
 int comm_recv(struct comm *c, void *data, size_t count, enum comm_type type, int from,
@@ -176,5 +176,5 @@ int comm_recv(struct comm *c, void *data, size_t count, enum comm_type type, int
 	struct comm_p2p p = {
 		.send = false, .data = data, .count = count, .type = type, .peer = from
 	};
-	return comm_group(c, &p, 1, e);
+	return comm_batch_send_recv(c, &p, 1, e);
 }

@@ -192,7 +192,8 @@ int comm_barrier(struct comm *c, struct err *e);
 
 /* Messages between two ranks are matched in order, per group. A send returns once the data has left
  * the buffer, at the latest when the receiver has taken it. The receiver must expect as many bytes
- * as are sent. A message to oneself needs comm_group, with its send and its receive in one call. */
+ * as are sent. A message to oneself needs comm_batch_send_recv, with its send and its receive in
+ * one call. */
 int comm_send(struct comm *c, const void *data, size_t count, enum comm_type type, int to,
 	      struct err *e);
 int comm_recv(struct comm *c, void *data, size_t count, enum comm_type type, int from,
@@ -209,7 +210,7 @@ struct comm_p2p {
 	enum comm_type type;
 	int peer;
 };
-int comm_group(struct comm *c, const struct comm_p2p *ops, int n, struct err *e);
+int comm_batch_send_recv(struct comm *c, const struct comm_p2p *ops, int n, struct err *e);
 
 /* Asynchronous forms. They run in the order of their starts on the group's own thread. Buffers
  * belong to the operation until comm_wait; lists of counts are copied. Blocking operations of the
@@ -246,8 +247,8 @@ int comm_scatterv_start(struct comm *c, const void *in, void *out, const size_t 
 			enum comm_type type, int root, struct comm_request **req, struct err *e);
 int comm_barrier_start(struct comm *c, struct comm_request **req, struct err *e);
 /* ops is copied, the data is not. */
-int comm_group_start(struct comm *c, const struct comm_p2p *ops, int n, struct comm_request **req,
-		     struct err *e);
+int comm_batch_send_recv_start(struct comm *c, const struct comm_p2p *ops, int n,
+			       struct comm_request **req, struct err *e);
 /* 1: done; 0: not yet. comm_wait must still free the request. NULL counts as done. */
 int comm_test(struct comm_request *req);
 /* Waits, frees the request and returns the operation's result. NULL counts as done. */

@@ -127,7 +127,7 @@ static int check_self_messages(const struct op *op, int rank, struct err *e)
 			    op->p2p[r].count * comm_type_size(op->p2p[r].type))
 			return err_set(e, ERR_USAGE,
 				       "a message from this rank to itself needs a send and a recv "
-				       "of the same size in one group call");
+				       "of the same size in one batch");
 	}
 }
 

@@ -57,7 +57,7 @@ void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
 		s.first[again] = s.layer[again] - (double)activations_layer_bytes(&d, layer, true);
 	}
 	for (int a = 0; a < ACTS; a++)
-		s.work += activations_home(&d, 0, false, (enum act)a) == ACT_WORK
+		s.work += activations_home(&d, 0, false, (enum act)a) == ACT_SHARED
 				  ? (double)activations_bytes(&d, (enum act)a)
 				  : 0;
 	for (int a = 0; a < SLOTS; a++) {

@@ -52,14 +52,14 @@ static int call_send_recv(const struct bench_call *k, struct err *e)
 {
 	struct comm_p2p both[2];
 	round_messages(k, both);
-	return comm_group(k->comm, both, 2, e);
+	return comm_batch_send_recv(k->comm, both, 2, e);
 }
 
 static int start_send_recv(const struct bench_call *k, struct comm_request **req, struct err *e)
 {
 	struct comm_p2p both[2];
 	round_messages(k, both);
-	return comm_group_start(k->comm, both, 2, req, e);
+	return comm_batch_send_recv_start(k->comm, both, 2, req, e);
 }
 
 /* Ranks 0 and 1 send and receive in turn. The other ranks do nothing. */
@@ -85,10 +85,11 @@ static int start_ping_pong(const struct bench_call *k, struct comm_request **req
 	if (rank > 1)
 		return 0;
 	struct comm_p2p there = sending(k, 1 - rank), back = receiving(k, 1 - rank);
-	if (comm_group_start(k->comm, rank ? &back : &there, 1, req, e) || comm_wait(*req, e))
+	if (comm_batch_send_recv_start(k->comm, rank ? &back : &there, 1, req, e) ||
+	    comm_wait(*req, e))
 		return -1;
 	*req = NULL;
-	return comm_group_start(k->comm, rank ? &there : &back, 1, req, e);
+	return comm_batch_send_recv_start(k->comm, rank ? &there : &back, 1, req, e);
 }
 
 int bench_run(const struct bench_op *op, const struct bench_call *k, struct err *e)

@@ -136,10 +136,10 @@ static int update(struct trainee *t, int64_t step, double *loss, struct err *e)
 		*loss = io.loss;
 		return rc;
 	}
-	if (optim_norm(t->optim, t->world, 1, &norm, e))
+	if (optim_grad_norm(t->optim, t->world, 1, &norm, e))
 		return -1;
 	return optim_step(t->optim, norm, 1, step, e) ||
-			       param_store_publish(pipeline_store(t->engine), step + 1, e) ||
+			       param_store_sync_params(pipeline_store(t->engine), step + 1, e) ||
 			       backend_sync(pipeline_backend(t->engine), e)
 		       ? -1
 		       : 0;

@@ -73,7 +73,7 @@ static json_t *files_json(const struct manifest *m)
 	return list;
 }
 
-static json_t *carried_json(const struct manifest *m)
+static json_t *attached_json(const struct manifest *m)
 {
 	json_t *list = json_array();
 	for (int i = 0; i < m->n_attached; i++) {
@@ -107,7 +107,7 @@ static int show_json(const char *path, const struct manifest *m)
 			(json_int_t)m->state.total_steps, "generation", (json_int_t)m->generation,
 			"model", m->model, "layout", m->layout, "data", data_json(&m->state.data),
 			"bytes", (json_int_t)ckpt_manifest_bytes(m), "files", files_json(m),
-			"carried", carried_json(m), "from", m->from[0] ? m->from : NULL, "tensors",
+			"carried", attached_json(m), "from", m->from[0] ? m->from : NULL, "tensors",
 			tensors_json(m)));
 }
 

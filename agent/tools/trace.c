@@ -25,14 +25,15 @@ static const char page[] =
 	"where\n"
 	"  they disagree: ranks that called different operations at the same point (another\n"
 	"  operation, size, type or root), a send and a receive of different sizes, ranks that\n"
-	"  wait for each other in a circle, or a rank that never called an operation. A rank that\n"
+	"  wait for each other (a deadlock), or a rank that never called an operation. A rank "
+	"that\n"
 	"  was killed writes no file; it is named if other ranks wait for it.\n"
 	"\n"
 	"  RUN is a run's folder: the last files under RUN/trace are read. DIR holds the files\n"
 	"  comm-RANK.json of one world; FILE is one of them.\n"
 	"\n"
 	"OPTIONS\n"
-	"  --json        print as JSON: {finding: none|mismatch|message|circle|missing, text,\n"
+	"  --json        print as JSON: {finding: none|mismatch|message|deadlock|missing, text,\n"
 	"                group, op, number, ranks: the ranks at fault, world, missing: ranks\n"
 	"                without a file}\n"
 	"\n"
@@ -127,7 +128,7 @@ static int print_diagnosis(const struct trace *t, struct diagnosis *d, bool json
 		return TOOL_USAGE;
 	if (!json)
 		printf("%s\n", buf_str(&d->text));
-	return d->finding == FINDING_NONE ? TOOL_OK : TOOL_FAILED;
+	return d->finding == COMM_FINDING_NONE ? TOOL_OK : TOOL_FAILED;
 }
 
 static int diagnose_files(char **words, int n, bool json)

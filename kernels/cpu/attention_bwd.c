@@ -1,11 +1,11 @@
 /*
- * Attention backward. The tiles of one k/v head, with the query heads that share it, add to the same
- * dk and dv, and the tiles of the same queries add to the same dq. So an item of work is a k/v head.
- * If there are too few of them for the threads, it is a tile of a diagonal, on which no two tiles
- * share a query or a key.
+ * Attention backward. The tiles of one k/v head, with the query heads that share it, add to the
+ * same dk and dv, and the tiles of the same queries add to the same dq. So an item of work is a k/v
+ * head. If there are too few of them for the threads, it is a tile of a diagonal, on which no two
+ * tiles share a query or a key.
  *
- * Both ways sum dk and dv head by head and over the queries in order, and dq over the keys in falling
- * order. So they give the same bits.
+ * Both ways sum dk and dv head by head and over the queries in order, and dq over the keys in
+ * falling order. So they give the same bits.
  */
 #include "base/numbers.h"
 #include "kernels/cpu/attention.h"
@@ -30,10 +30,10 @@ static float row_dot(const float *a, const float *b, int n)
 	return sum;
 }
 
-/* p = exp(score - lse), and ds = p (dp - dot) scale, in place of the score and of dp. Both are 0 where
- * masked. */
-static void harden(float *p, float *ds, float lse, float dot, float scale, int lo, int hi,
-		   int width)
+/* p = exp(score - lse), and ds = p (dp - dot) scale, in place of the score and of dp. Both are 0
+ * where masked. */
+static void softmax_bwd_row(float *p, float *ds, float lse, float dot, float scale, int lo, int hi,
+			    int width)
 {
 	#pragma omp simd
 	for (int j = 0; j < width; j++) {
@@ -44,8 +44,8 @@ static void harden(float *p, float *ds, float lse, float dot, float scale, int l
 }
 
 /* As harden, when dropout multiplies the weights by keep. */
-static void harden_dropped(float *p, float *ds, const float *keep, float lse, float dot,
-			   float scale, int lo, int hi, int width)
+static void softmax_bwd_row_dropout(float *p, float *ds, const float *keep, float lse, float dot,
+				    float scale, int lo, int hi, int width)
 {
 	#pragma omp simd
 	for (int j = 0; j < width; j++) {
@@ -63,8 +63,8 @@ struct tile {
 	bool sets_q, sets_kv;
 };
 
-static void harden_tile(float *p, float *ds, const struct head *a, const struct arrays *x,
-			const struct tile *t, int64_t qn, int64_t kn)
+static void softmax_bwd_tile(float *p, float *ds, const struct head *a, const struct arrays *x,
+			     const struct tile *t, int64_t qn, int64_t kn)
 {
 	int width = padded(kn);
 	for (int64_t i = 0; i < qn; i++) {
@@ -74,10 +74,10 @@ static void harden_tile(float *p, float *ds, const struct head *a, const struct 
 		if (a->s->drop.p > 0) {
 			float keep[TILE] = { 0 };
 			keep_row(keep, a, t->q0 + i, t->k0, kn);
-			harden_dropped(pr, dr, keep, lse, dot, a->scale, (int)s.lo, (int)s.hi,
-				       width);
+			softmax_bwd_row_dropout(pr, dr, keep, lse, dot, a->scale, (int)s.lo,
+						(int)s.hi, width);
 		} else {
-			harden(pr, dr, lse, dot, a->scale, (int)s.lo, (int)s.hi, width);
+			softmax_bwd_row(pr, dr, lse, dot, a->scale, (int)s.lo, (int)s.hi, width);
 		}
 	}
 }
@@ -94,7 +94,7 @@ static void tile_bwd(const struct head *a, const struct arrays *x, const struct 
 	blas_gemm(false, true, qn, kn, s->dim, a->scale, x->q + q, s->q_row, x->k + kv, s->kv_row,
 		  0, p, TILE);
 	blas_gemm(false, true, qn, kn, s->dim, 1, dout, a->orow, x->v + kv, s->kv_row, 0, ds, TILE);
-	harden_tile(p, ds, a, x, t, qn, kn);
+	softmax_bwd_tile(p, ds, a, x, t, qn, kn);
 	blas_gemm(true, false, kn, s->dim, qn, 1, p, TILE, dout, a->orow, !t->sets_kv, x->dv + kv,
 		  s->kv_row);
 	blas_gemm(true, false, kn, s->dim, qn, 1, ds, TILE, x->q + q, s->q_row, !t->sets_kv,
@@ -183,8 +183,8 @@ static void by_heads(struct backend *k, const struct arrays *x, const struct att
 		}
 }
 
-/* On diagonal d, query tile t is computed against key tile t + last - d. last is the distance from a
- * query tile to the last key tile that it sees. */
+/* On diagonal d, query tile t is computed against key tile t + last - d. last is the distance from
+ * a query tile to the last key tile that it sees. */
 struct diagonals {
 	int64_t q_tiles, k_tiles, last;
 	int64_t first, end; /* diagonals that may contain tiles to compute */

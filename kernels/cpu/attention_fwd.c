@@ -1,7 +1,7 @@
 /*
  * Attention forward. An item of work is a tile of queries of one head. Each query has a running
- * maximum and sum: when a larger score comes, what was summed before is rescaled. Outputs accumulate
- * in place, in the order of the tiles.
+ * maximum and sum: when a larger score comes, what was summed before is rescaled. Outputs
+ * accumulate in place, in the order of the tiles.
  */
 #include "base/numbers.h"
 #include "kernels/cpu/attention.h"
@@ -28,8 +28,9 @@ struct queries {
 	float max[TILE], sum[TILE];
 };
 
-/* Turns row i of the scores against keys k0 … into weights. If a larger score came, o is rescaled. */
-static void soften(float *x, struct queries *t, int64_t i, int64_t k0, int64_t kn)
+/* Turns row i of the scores against keys k0 … into weights. If a larger score came, o is
+ * rescaled. */
+static void softmax_row_online(float *x, struct queries *t, int64_t i, int64_t k0, int64_t kn)
 {
 	struct columns s = seen(t->a, t->q0 + i, k0, kn);
 	int width = padded(kn);
@@ -71,7 +72,7 @@ static void queries_fwd(struct queries *t, float *lse, const float *q, const flo
 		blas_gemm(false, true, t->qn, kn, s->dim, a->scale, q + t->q0 * s->q_row, s->q_row,
 			  k + k0 * s->kv_row, s->kv_row, 0, scores, TILE);
 		for (int64_t i = 0; i < t->qn; i++)
-			soften(scores + i * TILE, t, i, k0, kn);
+			softmax_row_online(scores + i * TILE, t, i, k0, kn);
 		blas_gemm(false, false, t->qn, s->dim, kn, 1, scores, TILE, v + k0 * s->kv_row,
 			  s->kv_row, k0 > keys.lo ? 1 : 0, t->o, a->orow);
 	}

@@ -45,8 +45,8 @@ static struct parts split_keys(struct backend *k, const struct attn_shape *s)
 	return p;
 }
 
-/* w[j] = scale q · k_j for j < n. Returns the largest. Four keys at a time, whose sums do not depend
- * on each other. */
+/* w[j] = scale q · k_j for j < n. Returns the largest. Four keys at a time, whose sums do not
+ * depend on each other. */
 static float scores(float *w, const float *q, const float *k, int64_t row, int64_t n, int dim,
 		    float scale)
 {
@@ -74,8 +74,8 @@ static float scores(float *w, const float *q, const float *k, int64_t row, int64
 }
 
 /* o += sum of w[j] v_j over j < n */
-static void weigh(float *restrict o, const float *restrict w, const float *restrict v, int64_t row,
-		  int64_t n, int dim)
+static void add_weighted(float *restrict o, const float *restrict w, const float *restrict v,
+			 int64_t row, int64_t n, int dim)
 {
 	int64_t j = 0;
 	for (; j + 4 <= n; j += 4) {
@@ -108,7 +108,7 @@ static void add_block(struct part *p, const float *q, const float *k, const floa
 		dropout_keep(keep, &s->drop, a->number + (uint64_t)j0, n);
 		drop_row(w, keep, (int)n);
 	}
-	weigh(p->o, w, v + j0 * s->kv_row, s->kv_row, n, s->dim);
+	add_weighted(p->o, w, v + j0 * s->kv_row, s->kv_row, n, s->dim);
 }
 
 /* What attention reads. */

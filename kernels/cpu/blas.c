@@ -81,7 +81,7 @@ static int blas_open_limited(int threads, struct err *e)
 	static int reserved;
 	pthread_mutex_lock(&lock);
 	int missing = threads > reserved ? threads - reserved : 0;
-	int rc = missing ? process_room("BLAS", BLAS_LOAD + missing * BLAS_BUFFER, e) : 0;
+	int rc = missing ? process_check_memory("BLAS", BLAS_LOAD + missing * BLAS_BUFFER, e) : 0;
 	if (!rc)
 		pthread_once(&once, blas_load);
 	if (!rc && missing && library) {

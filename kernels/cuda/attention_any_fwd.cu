@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-/* The running maximum and sum of the queries of this thread's rows; all 16 threads of a row have the
- * same. */
+/* The running maximum and sum of the queries of this thread's rows; all 16 threads of a row have
+ * the same. */
 struct any_running {
 	float max[EACH], sum[EACH];
 };
@@ -27,9 +27,9 @@ static __device__ __forceinline__ float row_sum(float x)
 /* s becomes exp((s - max) scale) for keys that the query sees, and 0 for others. o and sum are
  * rescaled to the new maximum. */
 template <int PIECES>
-static __device__ void any_weigh(float (&s)[EACH][EACH], struct any_running *r,
-				 float (&o)[PIECES][EACH][EACH], const struct range (&seen)[EACH],
-				 int key0, float scale)
+static __device__ void any_softmax_online(float (&s)[EACH][EACH], struct any_running *r,
+					  float (&o)[PIECES][EACH][EACH],
+					  const struct range (&seen)[EACH], int key0, float scale)
 {
 	#pragma unroll
 	for (int i = 0; i < EACH; i++) {
@@ -82,7 +82,7 @@ static __global__ void __launch_bounds__(ANY_THREADS) attention_fwd_any_kernel(s
 	const struct range all = block_range<ANY_THREADS / WARP>(mine, ranges);
 	for (int key0 = all.lo; key0 < all.hi; key0 += EDGE) {
 		any_scores(s, &room, q, t0, key, key0);
-		any_weigh(s, &r, o, seen, key0, a.scale * LOG2E);
+		any_softmax_online(s, &r, o, seen, key0, a.scale * LOG2E);
 		#pragma unroll
 		for (int i = 0; i < EACH; i++)
 			#pragma unroll

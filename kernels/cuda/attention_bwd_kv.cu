@@ -13,11 +13,11 @@
  * (D = 128). Within a head, blocks of early keys come first, since most queries see them.
  *
  * Shared memory: k and v take 32 KiB (D = 64) or 64, a stage 17; 66 or 97 KiB in all. Registers: dk
- * and dv take 128, S and dP 64 (32 at D = 128). A multiprocessor holds 2 blocks of 128 threads, or 1
- * of 256. Work: 8 q_len k_len dim heads FLOPs (half when causal). 128 keys and 32 queries at D = 128
- * are 4.2 MFLOP, or 1650 cycles of a Hopper multiprocessor by mma.sync, for which 288 KiB are read
- * from shared memory (2300 cycles). Expected on an H200: about 250 to 300 of 790 TFLOP/s, 350 at
- * D = 64.
+ * and dv take 128, S and dP 64 (32 at D = 128). A multiprocessor holds 2 blocks of 128 threads, or
+ * 1 of 256. Work: 8 q_len k_len dim heads FLOPs (half when causal). 128 keys and 32 queries at D =
+ * 128 are 4.2 MFLOP, or 1650 cycles of a Hopper multiprocessor by mma.sync, for which 288 KiB are
+ * read from shared memory (2300 cycles). Expected on an H200: about 250 to 300 of 790 TFLOP/s, 350
+ * at D = 64.
  */
 #include "kernels/cuda/attention_tile.cuh"
 #include "kernels/cuda/attention_host.cuh"
@@ -96,8 +96,9 @@ static __device__ __forceinline__ void copy_queries(unsigned char *stage, const 
 /* s becomes the weights; 0 where a query does not see the key. column: the first query; key0: the
  * warp's first key. */
 template <int M>
-static __device__ __forceinline__ void weigh(float (&s)[M][STEP / 8][4], const struct query *column,
-					     int key0, bool part, float scale)
+static __device__ __forceinline__ void softmax_bwd(float (&s)[M][STEP / 8][4],
+						   const struct query *column, int key0, bool part,
+						   float scale)
 {
 	int lane = lane_id();
 	#pragma unroll
@@ -217,7 +218,7 @@ static __global__ void __launch_bounds__(block_threads<D>, D == 64 ? 2 : 1)
 			float s[M][STEP / 8][4], other[M][STEP / 8][4];
 			uint32_t kept = ~0u;
 			score_product<T, D, M, STEP / 8>(s, key, row0, q, at0);
-			weigh(s, column, key0 + row0, view == SEES_SOME, a.scale * LOG2E);
+			softmax_bwd(s, column, key0 + row0, view == SEES_SOME, a.scale * LOG2E);
 			if (a.threshold) {
 				int64_t t = c.t0 + (int64_t)(turn % c.each) * QUERIES + at0 +
 					    lane_id();

@@ -4,18 +4,18 @@
  * the same memory, and the bits are the same every time. This takes 7 products, where a kernel that
  * adds dq atomically takes 5 (Dao, arXiv 2307.08691, algorithm 2).
  *
- * A block has 128 queries of one head, 32 per warp; for masks and dropout, one per lane. It goes over
- * the keys that any of them sees, 32 at a time:
+ * A block has 128 queries of one head, 32 per warp; for masks and dropout, one per lane. It goes
+ * over the keys that any of them sees, 32 at a time:
  *     p = exp(q·kᵀ scale - lse), ds = p (m dout·vᵀ - delta), dq += ds·k, at the end times scale.
  * Tiles of k and v come in stages of 64 keys (D = 64) or 32 (D = 128). A stage is copied while the
  * one before it is used.
  *
  * Shared memory: q and dout take 32 KiB (D = 64) or 64, a stage 16; 64 or 96 KiB in all. Registers:
- * dq takes D, S and dP 32 each; 128 threads have at most 255 each. A multiprocessor holds two blocks
- * (D = 128: one with 2 stages if it has less than 196 KiB of shared memory). Work: 6 q_len k_len dim
- * heads FLOPs (half when causal). 128 queries and 32 keys at D = 128 are 3.1 MFLOP, or 1240 cycles of
- * a Hopper multiprocessor by mma.sync, for which 160 KiB are read from shared memory (1280 cycles).
- * Expected on an H200: about 350 of 790 TFLOP/s.
+ * dq takes D, S and dP 32 each; 128 threads have at most 255 each. A multiprocessor holds two
+ * blocks (D = 128: one with 2 stages if it has less than 196 KiB of shared memory). Work: 6 q_len
+ * k_len dim heads FLOPs (half when causal). 128 queries and 32 keys at D = 128 are 3.1 MFLOP, or
+ * 1240 cycles of a Hopper multiprocessor by mma.sync, for which 160 KiB are read from shared memory
+ * (1280 cycles). Expected on an H200: about 350 of 790 TFLOP/s.
  */
 #include "kernels/cuda/attention_tile.cuh"
 #include "kernels/cuda/attention_host.cuh"
@@ -25,8 +25,9 @@ enum { QUERIES = 128, STEP = 32, WARPS = 4, THREADS = WARPS * WARP };
 template <int D> constexpr int stage_keys = D == 64 ? 64 : 32;
 
 /* s becomes the weights; 0 where a query does not see the key. */
-static __device__ __forceinline__ void weigh(float (&s)[2][STEP / 8][4], const struct query &mine,
-					     int key0, bool part, float scale)
+static __device__ __forceinline__ void softmax_bwd(float (&s)[2][STEP / 8][4],
+						   const struct query &mine, int key0, bool part,
+						   float scale)
 {
 	int lane = lane_id();
 	#pragma unroll
@@ -135,7 +136,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attention_bwd_q_kernel(stru
 				continue;
 			float s[2][STEP / 8][4], dp[2][STEP / 8][4];
 			score_product<T, D, 2, STEP / 8>(s, q, warp_id() * WARP, stage, at0);
-			weigh(s, mine, key0 + at0, view == SEES_SOME, a.scale * LOG2E);
+			softmax_bwd(s, mine, key0 + at0, view == SEES_SOME, a.scale * LOG2E);
 			score_product<T, D, 2, STEP / 8>(dp, dout, warp_id() * WARP,
 							 stage + KEYS * D, at0);
 			uint32_t kept = ~0u;

@@ -1,28 +1,29 @@
 /*
  * Attention forward on tensor cores: FlashAttention-2's loop (Dao, arXiv 2307.08691, algorithm 1).
  *
- * A block has 128 queries of one head, 32 per warp; for masks and dropout, one per lane. It goes over
- * the keys that any of them sees, 64 at a time: S = q·kᵀ, its running maximum and sum, o += p·v with
- * p in the storage type. Tiles of k and v are copied while the ones before them are used: two
- * stages, one barrier per tile. A warp skips tiles of which its queries see nothing, and compares
- * positions only where they see a part. Within a head, blocks of late queries come first, since they
- * see most keys. The blocks of a head are consecutive, so that its k and v stay in the L2 cache.
+ * A block has 128 queries of one head, 32 per warp; for masks and dropout, one per lane. It goes
+ * over the keys that any of them sees, 64 at a time: S = q·kᵀ, its running maximum and sum, o +=
+ * p·v with p in the storage type. Tiles of k and v are copied while the ones before them are used:
+ * two stages, one barrier per tile. A warp skips tiles of which its queries see nothing, and
+ * compares positions only where they see a part. Within a head, blocks of late queries come first,
+ * since they see most keys. The blocks of a head are consecutive, so that its k and v stay in the
+ * L2 cache.
  *
- * Shared memory: q takes 16 KiB and a stage 16 at D = 64, 32 and 32 at D = 128; 48 or 96 KiB in all.
- * A multiprocessor holds two blocks on sm_80 (with one stage at D = 128) and on sm_90. Registers: o
- * takes D and S 64 per thread; 128 threads have at most 255 each. Work: 4 q_len k_len dim heads FLOPs
- * (half when causal). S and o of 128 queries and 64 keys are 4.2 MFLOP at D = 128, or about 1650
- * cycles of a Hopper multiprocessor by mma.sync, for which 160 KiB are read from shared memory (1280
- * cycles) and 32 KiB from L2. The limit is 60 % of the chip's peak, which only wgmma reaches.
- * Expected on an H200: 350 to 400 of 790 TFLOP/s.
+ * Shared memory: q takes 16 KiB and a stage 16 at D = 64, 32 and 32 at D = 128; 48 or 96 KiB in
+ * all. A multiprocessor holds two blocks on sm_80 (with one stage at D = 128) and on sm_90.
+ * Registers: o takes D and S 64 per thread; 128 threads have at most 255 each. Work: 4 q_len k_len
+ * dim heads FLOPs (half when causal). S and o of 128 queries and 64 keys are 4.2 MFLOP at D = 128,
+ * or about 1650 cycles of a Hopper multiprocessor by mma.sync, for which 160 KiB are read from
+ * shared memory (1280 cycles) and 32 KiB from L2. The limit is 60 % of the chip's peak, which only
+ * wgmma reaches. Expected on an H200: 350 to 400 of 790 TFLOP/s.
  */
 #include "kernels/cuda/attention_tile.cuh"
 #include "kernels/cuda/attention_host.cuh"
 
 enum { QUERIES = 128, KEYS = 64, WARPS = 4, THREADS = WARPS * WARP };
 
-/* A query's running maximum of raw scores, and sum of weights. This lane has its part of the sums of
- * four queries. */
+/* A query's running maximum of raw scores, and sum of weights. This lane has its part of the sums
+ * of four queries. */
 struct running {
 	float max[2][2], sum[2][2];
 };
@@ -52,8 +53,8 @@ static __device__ __forceinline__ void mask_scores(float (&s)[2][KEYS / 8][4], s
 
 /* s becomes exp((s - max) scale). max and sum are updated, and o is rescaled to the new maximum. */
 template <int D>
-static __device__ __forceinline__ void weigh(float (&s)[2][KEYS / 8][4], struct running *r,
-					     float (&o)[2][D / 8][4], float scale)
+static __device__ __forceinline__ void softmax_online(float (&s)[2][KEYS / 8][4], struct running *r,
+						      float (&o)[2][D / 8][4], float scale)
 {
 	#pragma unroll
 	for (int m = 0; m < 2; m++)
@@ -181,7 +182,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attention_fwd_kernel(struct
 			score_product<T, D, 2, KEYS / 8>(s, q, warp_id() * WARP, stage, 0);
 			if (view == SEES_SOME)
 				mask_scores(s, seen, key0);
-			weigh<D>(s, &r, o, a.scale * LOG2E);
+			softmax_online<D>(s, &r, o, a.scale * LOG2E);
 			if (a.threshold)
 				drop_weights(s, a, weight_number(a, at.pair, mine, key0));
 			weighted_sum<T, D, 2, KEYS / 8>(o, s, stage + KEYS * D, 0);

@@ -2,8 +2,8 @@
  * fp8: casts with their transposed copies, scales, and products that cuBLASLt does not support.
  *
  * A cast reads a tile of EDGE × EDGE once, writes it, and transposes it through shared memory. The
- * largest |x| is found by an integer maximum: the bits of floats that are not negative have the same
- * order as the floats, and a maximum does not depend on the order of its operands.
+ * largest |x| is found by an integer maximum: the bits of floats that are not negative have the
+ * same order as the floats, and a maximum does not depend on the order of its operands.
  */
 #include "kernels/cuda/fp8.h"
 #include "kernels/cuda/launch.cuh"
@@ -37,12 +37,13 @@ static __nv_fp8_interpretation_t kind_of(enum fp8 format)
 /* --- casts --- */
 
 template <class T> struct cast_call {
-	uint8_t *y, *turned;
+	uint8_t *y, *transposed;
 	fp8_scale *s;
 	const T *x;
 	__nv_fp8_interpretation_t kind;
 	int64_t n, c;
-	bool whole, turned_whole; /* rows of y, and of turned, are whole chunks of 8 bytes */
+	bool whole,
+		transposed_whole; /* rows of y, and of transposed, are whole chunks of 8 bytes */
 };
 
 /* Writes 8 bytes, in one access if `whole`. */
@@ -104,31 +105,31 @@ static __global__ void __launch_bounds__(CAST_THREADS) fp8_cast_kernel(const cas
 			most = max(most, largest[w]);
 		atomicMax((unsigned *)&a.s->largest, most);
 	}
-	if (!a.turned)
+	if (!a.transposed)
 		return;
 	for (int q = threadIdx.x; q < CHUNKS; q += CAST_THREADS) {
 		const int j = q / (EDGE / CHUNK), i = q % (EDGE / CHUNK) * CHUNK;
 		const int64_t left = j0 + j < a.c ? a.n - i0 - i : 0;
 		if (left > 0)
-			put_chunk(a.turned + (j0 + j) * a.n + i0 + i, &turn[j][i], left,
-				  a.turned_whole);
+			put_chunk(a.transposed + (j0 + j) * a.n + i0 + i, &turn[j][i], left,
+				  a.transposed_whole);
 	}
 }
 
 template <class T>
-static void cast_op(struct backend *k, uint8_t *y, uint8_t *turned, struct fp8_scale *s,
+static void cast_op(struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
 		    const void *xv, enum fp8 format, int64_t n, int64_t c)
 {
 	const T *x = (const T *)xv;
 	const cast_call<T> a = { y,
-				 turned,
+				 transposed,
 				 s,
 				 x,
 				 kind_of(format),
 				 n,
 				 c,
 				 (uintptr_t)y % CHUNK == 0 && c % CHUNK == 0,
-				 (uintptr_t)turned % CHUNK == 0 && n % CHUNK == 0 };
+				 (uintptr_t)transposed % CHUNK == 0 && n % CHUNK == 0 };
 	const unsigned blocks = cuda_blocks((n + EDGE - 1) / EDGE * ((c + EDGE - 1) / EDGE), 1);
 	if ((uintptr_t)x % 16 == 0 && c % CHUNK == 0)
 		launch(k, "fp8_cast", fp8_cast_kernel<T, true>, blocks, CAST_THREADS, 0, a);

@@ -72,11 +72,11 @@ int command_job(int argc, char **argv, const struct command_option *options, enu
 		struct job *job)
 {
 	const char *file = NULL;
-	const char **words = calloc((size_t)argc + JOB_OPEN_MOST + 1, sizeof *words);
+	const char **words = calloc((size_t)argc + JOB_AUTO_MAX + 1, sizeof *words);
 	int n = 0, rc = words ? 0 : STATUS_CANNOT_START;
 	for (int i = 1; i < argc && !rc; i++)
 		if ((!strcmp(argv[i], "--auto") || !strcmp(argv[i], "--gpus")) && !n)
-			n = job_open_words(words);
+			n = job_auto_words(words);
 	for (int i = 1; i < argc && !rc; i++) {
 		if (argv[i][0] == '-')
 			rc = set_option(argc, argv, &i, options);

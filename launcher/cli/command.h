@@ -65,7 +65,7 @@ struct job;
 enum command_use { TO_PLAN, TO_RUN };
 /* Reads `[OPTION …] JOB.ini [section.key=value …]`: sets the options and loads the job. With --auto
  * or --gpus muster chooses the keys that the words do not set, even if the file sets them
- * (job_open_words). Returns 0, or an exit status after printing the error. */
+ * (job_auto_words). Returns 0, or an exit status after printing the error. */
 int command_job(int argc, char **argv, const struct command_option *options, enum command_use use,
 		struct job *job);
 

@@ -22,10 +22,10 @@ static int report_out_of_order(const char *name, struct err *e)
 static void lose_rank(struct supervisor *s, struct connection *c, enum err_code code,
 		      const char *text)
 {
-	struct loss loss = { .rank = supervise_connection_rank(c),
-			     .how = LOSS_PROTOCOL,
-			     .code = code,
-			     .at = supervise_now(s) };
+	struct lost_rank loss = { .rank = supervise_connection_rank(c),
+				  .how = LOST_PROTOCOL,
+				  .code = code,
+				  .at = supervise_now(s) };
 	snprintf(loss.text, sizeof loss.text, "%s", text);
 	s->ranks[loss.rank].connection = NULL;
 	supervise_connection_drop(c);
@@ -121,10 +121,10 @@ static int on_hello(struct supervisor *s, struct connection *c, const json_t *bo
 			   &(struct rundir_hello){ .rank = h.rank, .node = h.node, .pid = h.pid });
 	struct err failed = ERR_INIT;
 	if (send_welcome(s, c, h.rank, &failed)) {
-		struct loss loss = { .rank = h.rank,
-				     .how = LOSS_PROTOCOL,
-				     .code = failed.code,
-				     .at = supervise_now(s) };
+		struct lost_rank loss = { .rank = h.rank,
+					  .how = LOST_PROTOCOL,
+					  .code = failed.code,
+					  .at = supervise_now(s) };
 		snprintf(loss.text, sizeof loss.text, "cannot send the welcome: %.900s",
 			 failed.text);
 		supervise_handle(s, EV_LOST, &loss, NULL);
@@ -269,10 +269,10 @@ static int on_failed(struct supervisor *s, struct connection *c, const json_t *b
 	struct msg_failed m;
 	if (msg_failed_read(body, &m, e))
 		return -1;
-	struct loss loss = { .rank = supervise_connection_rank(c),
-			     .how = LOSS_FAILED,
-			     .code = code_named(m.code),
-			     .at = supervise_now(s) };
+	struct lost_rank loss = { .rank = supervise_connection_rank(c),
+				  .how = LOST_FAILED,
+				  .code = code_named(m.code),
+				  .at = supervise_now(s) };
 	snprintf(loss.text, sizeof loss.text, "%s", m.text);
 	supervise_handle(s, EV_LOST, &loss, NULL);
 	return 0;

@@ -13,9 +13,9 @@
 enum { REFUSALS_MAX = 20 }; /* events per generation: strangers must not fill the disk */
 
 static const char *const how_words[] = {
-	[LOSS_CLOSED] = "closed",     [LOSS_EXITED] = "exited", [LOSS_FAILED] = "failed",
-	[LOSS_PROTOCOL] = "protocol", [LOSS_SILENT] = "silent", [LOSS_HUNG] = "hung",
-	[LOSS_START] = "start",
+	[LOST_CLOSED] = "closed",     [LOST_EXITED] = "exited", [LOST_FAILED] = "failed",
+	[LOST_PROTOCOL] = "protocol", [LOST_SILENT] = "silent", [LOST_HUNG] = "hung",
+	[LOST_START] = "start",
 };
 
 void supervise_report_started(struct supervisor *s, const char *resume)
@@ -58,11 +58,11 @@ static bool has_exited(const struct rank_state *k)
 
 void supervise_report_loss(struct supervisor *s)
 {
-	int rank = s->loss.rank;
+	int rank = s->cause.rank;
 	struct rundir_rank_lost lost = {
-		.how = how_words[s->loss.how],
-		.code = err_word(s->loss.code),
-		.text = s->loss.text,
+		.how = how_words[s->cause.how],
+		.code = err_word(s->cause.code),
+		.text = s->cause.text,
 	};
 	if (rank >= 0) {
 		const struct rank_state *k = &s->ranks[rank];
@@ -133,7 +133,7 @@ static void print_launch_log(struct supervisor *s)
 /* "rank 4 on n1, after step 12 (forward)"; "the agents" if no rank in particular is lost. */
 static void describe_lost_rank(const struct supervisor *s, char *out, size_t size)
 {
-	int rank = s->loss.rank;
+	int rank = s->cause.rank;
 	if (rank < 0) {
 		snprintf(out, size, "the agents");
 		return;
@@ -151,15 +151,15 @@ static void describe_lost_rank(const struct supervisor *s, char *out, size_t siz
 void supervise_report_blame(struct supervisor *s)
 {
 	char who[256], end[96] = "";
-	const struct rank_state *k = s->loss.rank >= 0 ? &s->ranks[s->loss.rank] : NULL;
+	const struct rank_state *k = s->cause.rank >= 0 ? &s->ranks[s->cause.rank] : NULL;
 	describe_lost_rank(s, who, sizeof who);
-	if (k && k->exited && s->loss.how == LOSS_CLOSED && WIFSIGNALED(k->status))
+	if (k && k->exited && s->cause.how == LOST_CLOSED && WIFSIGNALED(k->status))
 		snprintf(end, sizeof end, ", killed by signal %d (%.40s)", WTERMSIG(k->status),
 			 strsignal(WTERMSIG(k->status)));
-	else if (k && k->exited && s->loss.how == LOSS_CLOSED)
+	else if (k && k->exited && s->cause.how == LOST_CLOSED)
 		snprintf(end, sizeof end, ", exit status %d", WEXITSTATUS(k->status));
-	supervise_terminal_event(s->o.term, TONE_BAD, "lost", "%s: %s%s", who, s->loss.text, end);
-	if (!s->stepped && s->loss.how != LOSS_FAILED)
+	supervise_terminal_event(s->o.term, TONE_BAD, "lost", "%s: %s%s", who, s->cause.text, end);
+	if (!s->stepped && s->cause.how != LOST_FAILED)
 		print_launch_log(s);
 }
 
@@ -185,7 +185,7 @@ static void report_first_step(struct supervisor *s, int64_t step, double loss)
 							     .has_loss = isfinite(loss),
 							     .loss = loss,
 							     .has_since_lost_s = !s->first,
-							     .since_lost_s = now - s->loss.at,
+							     .since_lost_s = now - s->cause.at,
 							     .has_since_open_s = s->first,
 							     .since_open_s = now - s->opened });
 	s->stepped = true;
@@ -364,7 +364,7 @@ static void print_end(struct supervisor *s)
 		if (s->lost) {
 			describe_lost_rank(s, who, sizeof who);
 			supervise_terminal_event(t, TONE_BAD, "lost", "%s, while stopping: %s", who,
-						 s->loss.text);
+						 s->cause.text);
 		}
 		if (s->ckpt_step >= 0)
 			supervise_terminal_event(

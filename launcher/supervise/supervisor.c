@@ -26,10 +26,10 @@ void supervise_broadcast(struct supervisor *s, enum msg_type type, json_t *body)
 	json_decref(body);
 }
 
-static void report_lost_rank(struct supervisor *s, int rank, enum loss_how how, enum err_code code,
+static void report_lost_rank(struct supervisor *s, int rank, enum lost_how how, enum err_code code,
 			     const char *text)
 {
-	struct loss l = { .rank = rank, .how = how, .code = code, .at = supervise_now(s) };
+	struct lost_rank l = { .rank = rank, .how = how, .code = code, .at = supervise_now(s) };
 	snprintf(l.text, sizeof l.text, "%s", text);
 	supervise_handle(s, EV_LOST, &l, NULL);
 }
@@ -44,7 +44,7 @@ static void on_closed(void *arg, int rank, const struct err *why)
 	struct rank_state *k = &s->ranks[rank];
 	k->connection = NULL;
 	if (!k->finished)
-		report_lost_rank(s, rank, why->code == ERR_NET ? LOSS_CLOSED : LOSS_PROTOCOL,
+		report_lost_rank(s, rank, why->code == ERR_NET ? LOST_CLOSED : LOST_PROTOCOL,
 				 why->code == ERR_NET ? ERR_PEER : why->code, why->text);
 }
 
@@ -86,10 +86,11 @@ static void on_exited(void *arg, int rank, int status)
 	k->status = status;
 	if (k->connection)
 		supervise_connection_read_out(k->connection);
-	if ((s->lost && rank == s->loss.rank) || (k->finished && status && s->state == SUP_EXITING))
+	if ((s->lost && rank == s->cause.rank) ||
+	    (k->finished && status && s->state == SUP_EXITING))
 		supervise_report_exit(s, rank);
 	if (!k->finished)
-		report_lost_rank(s, rank, LOSS_EXITED, exit_code(k), text);
+		report_lost_rank(s, rank, LOST_EXITED, exit_code(k), text);
 }
 
 static void on_all_gone(void *arg)
@@ -120,12 +121,12 @@ int supervise_launch(struct supervisor *s, struct err *e)
 {
 	unsigned char secret[AUTH_SECRET_BYTES];
 	char hex[AUTH_SECRET_HEX];
-	double lost_at = s->lost ? s->loss.at : 0;
+	double lost_at = s->lost ? s->cause.at : 0;
 	s->first = s->generation == 0;
 	s->generation = s->first ? rundir_next_generation(s->o.run) : s->generation + 1;
 	reset_generation(s);
 	rundir_prune_traces(rundir_path(s->o.run), s->generation);
-	s->loss.at = lost_at; /* the event first-step reports the time since then */
+	s->cause.at = lost_at; /* the event first-step reports the time since then */
 	s->started = supervise_now(s);
 	supervise_report_started(s, supervise_resume(s));
 	auth_secret_new(secret);

@@ -40,7 +40,7 @@ enum sup_event {
 	EV_ALL_CONNECTED, /* the last rank has connected */
 	EV_ALL_READY,     /* the last rank is ready */
 	EV_ALL_FINISHED,  /* the last rank has finished */
-	EV_LOST,          /* a rank died, failed, is silent or hangs: struct loss */
+	EV_LOST,          /* a rank died, failed, is silent or hangs: struct lost_rank */
 	EV_STOP,          /* stop at the next step: reason */
 	EV_STOP_NOW,      /* stop at once: reason */
 	EV_TIMEOUT,       /* the state's deadline has passed */
@@ -50,19 +50,19 @@ enum sup_event {
 	SUP_EVENT_COUNT
 };
 
-enum loss_how {
-	LOSS_CLOSED,
-	LOSS_EXITED,
-	LOSS_FAILED,
-	LOSS_PROTOCOL,
-	LOSS_SILENT,
-	LOSS_HUNG,
-	LOSS_START
+enum lost_how {
+	LOST_CLOSED,
+	LOST_EXITED,
+	LOST_FAILED,
+	LOST_PROTOCOL,
+	LOST_SILENT,
+	LOST_HUNG,
+	LOST_START
 };
 
-struct loss {
+struct lost_rank {
 	int rank; /* -1: no rank in particular */
-	enum loss_how how;
+	enum lost_how how;
 	enum err_code code; /* the agent's, or the nearest one */
 	char text[1000];
 	double at;
@@ -100,7 +100,7 @@ struct supervisor {
 	int world, hellos, readies, finishes;
 	struct restart restart;
 
-	struct loss loss; /* the loss that counts, if `lost` */
+	struct lost_rank cause; /* the loss that counts, if `lost` */
 	bool lost;
 	double settle_at; /* when `loss` counts unless another one comes first; 0: none waits */
 	enum outcome outcome;
@@ -123,7 +123,7 @@ struct supervisor {
 };
 
 /* transitions.c */
-void supervise_handle(struct supervisor *s, enum sup_event ev, const struct loss *loss,
+void supervise_handle(struct supervisor *s, enum sup_event ev, const struct lost_rank *loss,
 		      const char *reason);
 
 /* supervisor.c */

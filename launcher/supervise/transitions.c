@@ -7,7 +7,7 @@
 enum { FIRST_START_RETRIES = 2 };
 
 struct cause {
-	const struct loss *loss;
+	const struct lost_rank *loss;
 	const char *reason;
 };
 
@@ -31,7 +31,7 @@ static void drain_generation(struct supervisor *s, enum outcome outcome)
 	s->settle_at = 0;
 	enter_state(s, SUP_DRAINING, s->o.limits.drain);
 	supervise_broadcast(s, MSG_ABORT,
-			    msg_abort_json(&(struct msg_abort){ .reason = s->lost ? s->loss.text
+			    msg_abort_json(&(struct msg_abort){ .reason = s->lost ? s->cause.text
 										  : s->reason }));
 	s->o.ops->kill(s->launch);
 }
@@ -64,10 +64,10 @@ static void launch_next(struct supervisor *s)
 		return;
 	}
 	s->lost = true;
-	s->loss = (struct loss){
-		.rank = -1, .how = LOSS_START, .code = e.code, .at = supervise_now(s)
+	s->cause = (struct lost_rank){
+		.rank = -1, .how = LOST_START, .code = e.code, .at = supervise_now(s)
 	};
-	snprintf(s->loss.text, sizeof s->loss.text, "%s", e.text);
+	snprintf(s->cause.text, sizeof s->cause.text, "%s", e.text);
 	supervise_report_loss(s);
 	s->outcome = OUTCOME_RESTART;
 	supervise_handle(s, EV_ALL_GONE, NULL, NULL);
@@ -78,7 +78,7 @@ static void restart_or_give_up(struct supervisor *s)
 	struct err e = ERR_INIT;
 	double wait = 0;
 	supervise_report_blame(s);
-	if (!supervise_restart_decide(&s->restart, s->loss.code, &wait, &e)) {
+	if (!supervise_restart_decide(&s->restart, s->cause.code, &wait, &e)) {
 		bool tried = e.code == ERR_ABORTED && s->restart.restarts;
 		snprintf(s->reason, sizeof s->reason, "%s", e.text);
 		end_run(s, tried ? STATUS_GAVE_UP : STATUS_FAILED);
@@ -141,10 +141,10 @@ static void do_all_vanished(struct supervisor *s, const struct cause *c)
 	}
 	if (!s->lost) {
 		s->lost = true;
-		s->loss = (struct loss){
-			.rank = -1, .how = LOSS_EXITED, .code = ERR_PEER, .at = supervise_now(s)
+		s->cause = (struct lost_rank){
+			.rank = -1, .how = LOST_EXITED, .code = ERR_PEER, .at = supervise_now(s)
 		};
-		snprintf(s->loss.text, sizeof s->loss.text,
+		snprintf(s->cause.text, sizeof s->cause.text,
 			 "every agent ended without reporting an error");
 		supervise_report_loss(s);
 	}
@@ -179,9 +179,9 @@ static void do_exit(struct supervisor *s, const struct cause *c)
 
 /* A rank that blames a peer is rarely the cause itself. The loss of the rank that is the cause
  * follows within moments. */
-static bool blames_another(const struct loss *l)
+static bool blames_another(const struct lost_rank *l)
 {
-	return l->how == LOSS_FAILED && (l->code == ERR_PEER || l->code == ERR_ABORTED ||
+	return l->how == LOST_FAILED && (l->code == ERR_PEER || l->code == ERR_ABORTED ||
 					 l->code == ERR_NET || l->code == ERR_TIMEOUT);
 }
 
@@ -189,13 +189,13 @@ static bool blames_another(const struct loss *l)
  * not connected has none. */
 static bool needs_verdict(const struct supervisor *s)
 {
-	const struct loss *l = &s->loss;
+	const struct lost_rank *l = &s->cause;
 	return s->state != SUP_STARTING &&
-	       (l->how == LOSS_HUNG || l->how == LOSS_SILENT ||
-		(l->how == LOSS_FAILED && (blames_another(l) || l->code == ERR_PROTO)));
+	       (l->how == LOST_HUNG || l->how == LOST_SILENT ||
+		(l->how == LOST_FAILED && (blames_another(l) || l->code == ERR_PROTO)));
 }
 
-/* The generation is lost because of s->loss. */
+/* The generation is lost because of s->cause. */
 static void lose_generation(struct supervisor *s)
 {
 	bool trace = needs_verdict(s);
@@ -248,24 +248,24 @@ static void do_lose(struct supervisor *s, const struct cause *c)
 	if (blames_another(c->loss)) {
 		s->ranks[c->loss->rank].blamed_peer = true;
 		if (!s->settle_at) {
-			s->loss = *c->loss;
+			s->cause = *c->loss;
 			s->settle_at = supervise_now(s) + s->o.limits.settle;
 		}
 		return;
 	}
 	/* A rank that blamed another one exits after that. This is not a new cause. */
 	if (s->settle_at && c->loss->rank >= 0 && s->ranks[c->loss->rank].blamed_peer &&
-	    c->loss->how != LOSS_HUNG)
+	    c->loss->how != LOST_HUNG)
 		return;
-	s->loss = *c->loss;
+	s->cause = *c->loss;
 	lose_generation(s);
 }
 
 static void do_connect_timeout(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
-	struct loss l = {
-		.rank = -1, .how = LOSS_SILENT, .code = ERR_TIMEOUT, .at = supervise_now(s)
+	struct lost_rank l = {
+		.rank = -1, .how = LOST_SILENT, .code = ERR_TIMEOUT, .at = supervise_now(s)
 	};
 	for (int r = 0; r < s->world && l.rank < 0; r++)
 		if (!s->ranks[r].hello)
@@ -393,7 +393,7 @@ static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct superv
 
 /* clang-format on */
 
-void supervise_handle(struct supervisor *s, enum sup_event ev, const struct loss *loss,
+void supervise_handle(struct supervisor *s, enum sup_event ev, const struct lost_rank *loss,
 		      const char *reason)
 {
 	if (ev == EV_TIMEOUT && s->settle_at && supervise_now(s) >= s->settle_at) {

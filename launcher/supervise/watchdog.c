@@ -21,7 +21,9 @@ static bool find_silent_rank(struct supervisor *s, double now)
 		const struct rank_state *k = &s->ranks[r];
 		if (!k->hello || k->finished || now - k->beat <= s->o.limits.silent)
 			continue;
-		struct loss l = { .rank = r, .how = LOSS_SILENT, .code = ERR_TIMEOUT, .at = now };
+		struct lost_rank l = {
+			.rank = r, .how = LOST_SILENT, .code = ERR_TIMEOUT, .at = now
+		};
 		snprintf(l.text, sizeof l.text, "the agent sent no message for %.3g s",
 			 now - k->beat);
 		supervise_handle(s, EV_LOST, &l, NULL);
@@ -53,8 +55,8 @@ static void check_progress(struct supervisor *s, double now)
 			latest = s->ranks[r].moved;
 	if (limit <= 0 || now - latest <= limit)
 		return;
-	struct loss l = {
-		.rank = find_slowest(s), .how = LOSS_HUNG, .code = ERR_TIMEOUT, .at = now
+	struct lost_rank l = {
+		.rank = find_slowest(s), .how = LOST_HUNG, .code = ERR_TIMEOUT, .at = now
 	};
 	snprintf(l.text, sizeof l.text,
 		 "no rank made progress for %.3g s; this one is the furthest behind", now - latest);

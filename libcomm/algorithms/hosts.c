@@ -71,7 +71,7 @@ static void sort_by_host(int hosts, int n, const int *on, int *begin, int *items
 }
 
 /* Rank i of a host with l ranks carries the blocks of ranks i, i + l, … of every other host. */
-static int count_carried(const struct hosts *h)
+static int count_attached(const struct hosts *h)
 {
 	int most = 0;
 	for (int a = 0; a < h->n; a++) {
@@ -173,7 +173,7 @@ static int fill_hosts(struct hosts *h, const int *host, int size, int rank, stru
 		for (int i = h->begin[a]; i < h->begin[a + 1]; i++)
 			h->number[h->ranks[i]] = i - h->begin[a];
 	}
-	h->carried = count_carried(h);
+	h->carried = count_attached(h);
 	h->part_count = comm_tree_parts(h->of, size, h->parts);
 	int *on = calloc((size_t)size, sizeof *on);
 	if (!on)

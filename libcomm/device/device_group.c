@@ -230,7 +230,7 @@ static int open_backend(struct comm *c, struct err *e)
 	return rc < 0 ? -1 : rc ? open_native(c, e) : comm_staged_open(c, e);
 }
 
-static struct device_group *ondevice_new(const struct comm_device_options *opt, struct err *e)
+static struct device_group *device_group_new(const struct comm_device_options *opt, struct err *e)
 {
 	struct device_group *d = calloc(1, sizeof *d);
 	if (!d) {
@@ -257,9 +257,9 @@ static void set_device_group(struct comm *c, struct device_group *d)
 	pthread_mutex_unlock(&c->world->lock);
 }
 
-static int ondevice_open(struct comm *c, const struct comm_device_options *opt, struct err *e)
+static int device_group_open(struct comm *c, const struct comm_device_options *opt, struct err *e)
 {
-	struct device_group *d = ondevice_new(opt, e);
+	struct device_group *d = device_group_new(opt, e);
 	if (!d)
 		return -1;
 	set_device_group(c, d);
@@ -273,7 +273,7 @@ int comm_device_group_split(struct comm *parent, int color, int key, struct comm
 					   .index = from->index,
 					   .backend = from->backend };
 	if (c) {
-		struct device_group *d = ondevice_new(&opt, e);
+		struct device_group *d = device_group_new(&opt, e);
 		if (!d)
 			return -1;
 		d->stream = from->stream;
@@ -373,7 +373,7 @@ int comm_on_device(struct comm *c, const struct comm_device_options *opt, const 
 			       library ? ", " : "", library ? library->name : "");
 	if (comm_split(c, 0, c->rank, name, &new, e))
 		return -1;
-	if (ondevice_open(new, opt, &why)) {
+	if (device_group_open(new, opt, &why)) {
 		report_failure(new, "opening the device", &why, e);
 		comm_group_free(new);
 		return -1;

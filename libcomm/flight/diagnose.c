@@ -4,9 +4,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-const char *comm_finding_word(enum finding f)
+const char *comm_finding_word(enum comm_finding f)
 {
-	static const char *const words[] = { "none", "mismatch", "message", "circle", "missing" };
+	static const char *const words[] = { "none", "mismatch", "message", "deadlock", "missing" };
 	return words[f];
 }
 
@@ -23,7 +23,7 @@ static int report_message(const struct trace *t, const struct trace_part *p,
 			  const struct message_match *met, struct diagnosis *d, struct err *e)
 {
 	int from = p->group->members[p->rank], to = p->group->members[m->peer];
-	d->finding = FINDING_MESSAGE;
+	d->finding = COMM_FINDING_MESSAGE;
 	d->group = p->group;
 	d->op = op;
 	comm_diagnosis_put_group(&d->text, t, p->group);
@@ -38,7 +38,7 @@ static int report_message(const struct trace *t, const struct trace_part *p,
 static int find_message_in(const struct trace *t, const struct trace_part *p, struct diagnosis *d,
 			   struct err *e)
 {
-	for (int i = 0; i < p->n && d->finding == FINDING_NONE; i++)
+	for (int i = 0; i < p->n && d->finding == COMM_FINDING_NONE; i++)
 		for (int k = 0; trace_op_waits(&p->ops[i]) && k < p->ops[i].listed; k++) {
 			const struct trace_message *m = &p->ops[i].message[k];
 			struct message_match met =
@@ -53,8 +53,9 @@ static int find_message_in(const struct trace *t, const struct trace_part *p, st
 static int find_message(const struct trace *t, struct diagnosis *d, struct err *e)
 {
 	int rc = 0;
-	for (int r = 0; r < t->size && rc == 0 && d->finding == FINDING_NONE; r++)
-		for (int i = 0; i < t->ranks[r].n && rc == 0 && d->finding == FINDING_NONE; i++)
+	for (int r = 0; r < t->size && rc == 0 && d->finding == COMM_FINDING_NONE; r++)
+		for (int i = 0; i < t->ranks[r].n && rc == 0 && d->finding == COMM_FINDING_NONE;
+		     i++)
 			rc = find_message_in(t, &t->ranks[r].parts[i], d, e);
 	return rc;
 }
@@ -68,10 +69,10 @@ static void put_wait(struct buf *b, const struct trace *t, const struct trace_wa
 	buf_printf(b, " for rank %d", w->whom);
 }
 
-static int report_circle(const struct trace *t, const struct trace_wait *path, int n,
-			 struct diagnosis *d, struct err *e)
+static int report_deadlock(const struct trace *t, const struct trace_wait *path, int n,
+			   struct diagnosis *d, struct err *e)
 {
-	d->finding = FINDING_CIRCLE;
+	d->finding = COMM_FINDING_DEADLOCK;
 	d->group = path[0].in->group;
 	d->op = path[0].what;
 	buf_puts(&d->text, "ranks wait for each other: ");
@@ -105,18 +106,18 @@ static int follow_waits(const struct trace *t, int from, struct trace_wait *path
 			int first = n - 1;
 			while (path[first].rank != at->whom)
 				first--;
-			return report_circle(t, &path[first], n - first, d, e);
+			return report_deadlock(t, &path[first], n - first, d, e);
 		}
 	}
 	return 0;
 }
 
-static int find_circle(const struct trace *t, struct diagnosis *d, struct err *e)
+static int find_deadlock(const struct trace *t, struct diagnosis *d, struct err *e)
 {
 	struct trace_wait *path = calloc((size_t)t->size, sizeof *path);
 	char *seen = calloc((size_t)t->size, 1);
 	int rc = path && seen ? 0 : err_set(e, ERR_NOMEM, "no memory for %d ranks", t->size);
-	for (int r = 0; r < t->size && rc == 0 && d->finding == FINDING_NONE; r++)
+	for (int r = 0; r < t->size && rc == 0 && d->finding == COMM_FINDING_NONE; r++)
 		if (seen[r] == UNSEEN)
 			rc = follow_waits(t, r, path, seen, d, e);
 	free(path);
@@ -238,7 +239,7 @@ static int report_missing(const struct trace *t, const struct trace_wait *w, con
 		dumped |= t->ranks[next.whom].there;
 		rc = comm_diagnosis_add_rank(d, next.whom, e);
 	}
-	d->finding = FINDING_MISSING;
+	d->finding = COMM_FINDING_MISSING;
 	d->group = w->in->group;
 	d->op = w->what;
 	(dumped ? put_missing : put_undumped)(&d->text, t, w, d, waiting);
@@ -300,15 +301,15 @@ int comm_diagnose(const struct trace *t, struct diagnosis *d, struct err *e)
 	static int (*const looks[])(const struct trace *, struct diagnosis *, struct err *) = {
 		comm_diagnosis_find_mismatch,
 		find_message,
-		find_circle,
+		find_deadlock,
 		find_missing,
 	};
 	*d = (struct diagnosis){ .text = BUF_INIT };
 	int rc = 0;
 	for (size_t i = 0;
-	     i < sizeof looks / sizeof *looks && rc == 0 && d->finding == FINDING_NONE; i++)
+	     i < sizeof looks / sizeof *looks && rc == 0 && d->finding == COMM_FINDING_NONE; i++)
 		rc = looks[i](t, d, e);
-	if (rc == 0 && d->finding == FINDING_NONE)
+	if (rc == 0 && d->finding == COMM_FINDING_NONE)
 		report_nothing(t, d);
 	if (rc == 0 && buf_failed(&d->text))
 		rc = err_set(e, ERR_NOMEM, "no memory for the diagnosis");

@@ -171,7 +171,7 @@ static int report_mismatch(const struct trace *t, const struct mismatch *m, stru
 		free(agree);
 		return err_set(e, ERR_NOMEM, "no memory for %d ranks", m->n);
 	}
-	d->finding = FINDING_MISMATCH;
+	d->finding = COMM_FINDING_MISMATCH;
 	d->group = m->group;
 	d->op = usual;
 	comm_diagnosis_put_group(&d->text, t, m->group);

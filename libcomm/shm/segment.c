@@ -90,7 +90,7 @@ static int open_offer(pid_t pid, int fd, const unsigned char nonce[SEG_NONCE], s
 /* Memory that a limit forbids is not available after a restart either. */
 static void cannot_map(size_t size, struct err *e)
 {
-	const char *remedy = process_full(errno);
+	const char *remedy = process_write_remedy(errno);
 	char text[128];
 	enum err_code code = errno == EFBIG ? ERR_UNSUPPORTED : ERR_NOMEM;
 	err_set(e, code, "cannot map %zu MiB of shared memory: %s%s", size >> 20,

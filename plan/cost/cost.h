@@ -43,7 +43,7 @@ struct cost_case {
 	const struct cost_units *units;
 	const struct group_links *group_links; /* [GROUP_KINDS], after cost_machine_links */
 	const struct cost_machine *machine;    /* of the fastest agent */
-	const struct engine *engine;
+	const struct cost_engine *engine;
 	/* [pp] seconds on the slowest replica's devices over seconds on the fastest device; NULL:
 	 * all devices are equal */
 	const double *scale;

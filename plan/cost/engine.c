@@ -10,7 +10,7 @@
  * also adds the gradient of the stream (reads dy, dres, x; writes dx). Biases are added in the
  * products; their gradients read dy again. */
 
-static const struct engine_pass muster[] = {
+static const struct cost_engine_pass muster[] = {
 	{ PHASE_FORWARD, RATE_NORM_FWD, NEED_NOTHING, 2, { [TENSOR_STREAM] = 4 } },
 	{ PHASE_FORWARD, RATE_NORM_FWD, NEED_QK_NORM, 1, { [TENSOR_ROTATED] = 6 } },
 	{ PHASE_FORWARD, RATE_ROPE, NEED_ROPE, 1, { [TENSOR_ROTATED] = 2 } },
@@ -34,7 +34,7 @@ static const struct engine_pass muster[] = {
 	END
 };
 
-const struct engine cost_engine_muster = {
+const struct cost_engine cost_engine_muster = {
 	.name = "muster",
 	.passes = muster,
 	.fused_attention = true,
@@ -62,7 +62,7 @@ const struct engine cost_engine_muster = {
  *   - The gradients of LayerNorm's weights read both inputs again. */
 
 /* clang-format off */
-static const struct engine_pass megatron[] = {
+static const struct cost_engine_pass megatron[] = {
 	{ PHASE_FORWARD, RATE_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 2 } },           /* LayerNorm */
 	{ PHASE_FORWARD, RATE_MOVED, NEED_DROPOUT, 2, { [TENSOR_STREAM] = 3.5 } },         /* bias, dropout, residual */
 	{ PHASE_FORWARD, RATE_MOVED, NEED_NO_DROPOUT, 2, { [TENSOR_STREAM] = 3 } },
@@ -101,12 +101,13 @@ static const struct engine_pass megatron[] = {
 	.passes = megatron, .waits = true, .scatters = true, .accumulate = 6, .embed_fwd = 4, \
 	.embed_bwd = 4, .loss = 52, .grad_width = 2, .update = 56
 
-const struct engine cost_engine_megatron_2021 = { .name = "Megatron-LM of April 2021", MEGATRON };
+const struct cost_engine cost_engine_megatron_2021 = { .name = "Megatron-LM of April 2021",
+						       MEGATRON };
 /* Since September 2021 (b462d254) the backward pass's all-reduces over tp ranks run beside the
  * products of the weights' gradients. */
-const struct engine cost_engine_megatron_2022 = { .name = "Megatron-LM of May 2022",
-						  .hides_tp = true,
-						  MEGATRON };
+const struct cost_engine cost_engine_megatron_2022 = { .name = "Megatron-LM of May 2022",
+						       .hides_tp = true,
+						       MEGATRON };
 
 /* --- Megatron-Core -----------------------------------------------------------------
  * Release 0.8 on H100s, with --overlap-grad-reduce, --overlap-param-gather and --tp-comm-overlap
@@ -115,7 +116,7 @@ const struct engine cost_engine_megatron_2022 = { .name = "Megatron-LM of May 20
  * Messages between stages travel beside the passes. The loss is as above, but its fp32 gradient is
  * not rounded. */
 
-static const struct engine_pass core[] = {
+static const struct cost_engine_pass core[] = {
 	{ PHASE_FORWARD, RATE_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 2 } },
 	{ PHASE_FORWARD, RATE_MOVED, NEED_DROPOUT, 2, { [TENSOR_STREAM] = 3.5 } },
 	{ PHASE_FORWARD, RATE_MOVED, NEED_NO_DROPOUT, 2, { [TENSOR_STREAM] = 3 } },
@@ -132,7 +133,7 @@ static const struct engine_pass core[] = {
 	END
 };
 
-const struct engine cost_engine_megatron_core = {
+const struct cost_engine cost_engine_megatron_core = {
 	.name = "Megatron-Core 0.8",
 	.passes = core,
 	.fused_attention = true,

@@ -46,7 +46,7 @@ enum engine_need {
 enum engine_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_AGAIN /* of selective recomputation */ };
 
 /* Operations over whole tensors; one row for each kind of operation. */
-struct engine_pass {
+struct cost_engine_pass {
 	enum engine_phase phase;
 	enum rate_class class;
 	enum engine_need need;
@@ -54,9 +54,9 @@ struct engine_pass {
 	double moves[TENSORS]; /* elements read and written, for each element of the tensor */
 };
 
-struct engine {
+struct cost_engine {
 	const char *name;
-	const struct engine_pass *passes; /* of a layer; the last one has times 0 */
+	const struct cost_engine_pass *passes; /* of a layer; the last one has times 0 */
 	/* scores never reach memory and masked ones are not computed; false: the whole square goes
 	 * through memory */
 	bool fused_attention;
@@ -84,7 +84,7 @@ struct engine {
 	double update;
 };
 
-extern const struct engine cost_engine_muster, cost_engine_megatron_2021, cost_engine_megatron_2022,
-	cost_engine_megatron_core;
+extern const struct cost_engine cost_engine_muster, cost_engine_megatron_2021,
+	cost_engine_megatron_2022, cost_engine_megatron_core;
 
 #endif

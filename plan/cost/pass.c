@@ -102,7 +102,7 @@ static double passes_of(const struct cost_case *c, const struct shard *h, enum e
 				  c->layout->cp,
 	};
 	double seconds = 0;
-	for (const struct engine_pass *p = c->engine->passes; p->times; p++) {
+	for (const struct cost_engine_pass *p = c->engine->passes; p->times; p++) {
 		double moved = 0;
 		if (p->phase != phase || !needed(c, p->need))
 			continue;

@@ -16,7 +16,7 @@ struct fold_search {
 	struct fold now;
 };
 
-int place_fold_box(const struct rank_box *f)
+int place_box_ranks(const struct rank_box *f)
 {
 	return f->tp * f->cp * f->dp * f->pp;
 }
@@ -41,7 +41,7 @@ static void keep_fold(struct fold_search *w)
 	w->out[at] = w->now;
 }
 
-static void weigh_fold(struct fold_search *w)
+static void rate_fold(struct fold_search *w)
 {
 	struct group_links group_links[GROUP_KINDS];
 	place_group_links_nested(w->y, w->l, &w->now.node, w->now.below, group_links);
@@ -137,13 +137,13 @@ static void try_level(struct fold_search *w, int at)
 	if (at >= 0)
 		axes_of(at ? &w->now.below[at - 1] : &w->now.node, have);
 	if (at == w->y->levels) {
-		weigh_fold(w);
+		rate_fold(w);
 		return;
 	}
 	for (int i = 0; i < AXES; i++)
 		rest[i] = degrees[i] / have[i];
 	if (at >= 0) { /* counted in boxes of the level below */
-		int each = w->devices / place_fold_box(&w->now.node),
+		int each = w->devices / place_box_ranks(&w->now.node),
 		    before = at ? w->y->level[at - 1].units * each : 1;
 		room = w->y->level[at].units * each / before;
 	}
@@ -183,7 +183,7 @@ static void inner_of(const struct fold *f, int i, int at[AXES])
 
 /* The position is a number of mixed radix: the levels from the top, in each of them pp, dp, cp,
  * tp. */
-int place_fold_place(const struct layout *l, const struct fold *f, int rank)
+int place_fold_position(const struct layout *l, const struct fold *f, int rank)
 {
 	struct coords c = layout_coords(l, rank);
 	const int x[AXES] = { c.tp, c.cp, c.dp, c.pp };

@@ -26,8 +26,8 @@ int place_fold_best(const struct regular_cluster *y, const struct layout *l,
 		    const struct traffic *t, int devices, const bool *fits, int most,
 		    struct fold *out, int n);
 /* The number of ranks in a box. */
-int place_fold_box(const struct rank_box *f);
+int place_box_ranks(const struct rank_box *f);
 /* The position of a rank if boxes are listed one after the other, a node's ranks first. */
-int place_fold_place(const struct layout *l, const struct fold *f, int rank);
+int place_fold_position(const struct layout *l, const struct fold *f, int rank);
 
 #endif

@@ -12,7 +12,7 @@
 enum {
 	SIZES_MOST = 4,          /* different sizes of nodes */
 	FOLDS_MOST = 24,         /* weighed exactly if the world is small */
-	RANKS_WEIGHED = 1 << 18, /* most ranks of all weighed maps, if it is large */
+	RANKS_TRIED = 1 << 18,   /* most ranks of all weighed maps, if it is large */
 	REFINED_MOST = 128,      /* the largest world whose single ranks are exchanged */
 	REFINED_BUDGET = 1 << 18 /* limit on the ranks of all maps weighed for that */
 };
@@ -71,17 +71,17 @@ static void weigh_current(struct map_search *m)
 	struct placement *p = m->out;
 	int broken = broken_leaves(m);
 	place_map_cost(m->w, m->slots, m->t, &cost);
-	if (!p->weighed || place_better(&p->worst, &cost))
+	if (!p->tried || place_better(&p->worst, &cost))
 		p->worst = cost;
-	if (!p->weighed)
+	if (!p->tried)
 		p->block = cost;
-	if (!p->weighed || place_better(&cost, &p->cost) ||
+	if (!p->tried || place_better(&cost, &p->cost) ||
 	    (broken < m->broken && !place_better(&p->cost, &cost))) {
 		p->cost = cost;
 		m->broken = broken;
 		memcpy(m->best, m->slots, (size_t)m->world * sizeof *m->best);
 	}
-	p->weighed++;
+	p->tried++;
 }
 
 /* Block order: rank r is the r-th device. */
@@ -171,7 +171,7 @@ static int order_devices(const struct map_search *m, int kind, const struct fold
 	struct node_kind *k = &m->c->kinds[kind];
 	struct cluster_node node = { .kind = 0, .leaf = -1, .domain = -1 };
 	const struct cluster one = { .kinds = k, .n_kinds = 1, .nodes = &node, .n_nodes = 1 };
-	int box = place_fold_box(&f->node), boxes = box <= k->devices ? k->devices / box : 0, n,
+	int box = place_box_ranks(&f->node), boxes = box <= k->devices ? k->devices / box : 0, n,
 	    rc = 0;
 	struct layout in;
 	struct traffic said;
@@ -227,8 +227,8 @@ static int **order_of(struct map_search *m, const struct fold *f, struct err *e)
 
 static int consider_fold(struct map_search *m, const struct fold *f, struct err *e)
 {
-	int box = place_fold_box(&f->node),
-	    together = f->levels ? place_fold_box(&f->below[0]) / box : 1;
+	int box = place_box_ranks(&f->node),
+	    together = f->levels ? place_box_ranks(&f->below[0]) / box : 1;
 	int **order = order_of(m, f, e);
 	if (!order)
 		return -1;
@@ -237,7 +237,7 @@ static int consider_fold(struct map_search *m, const struct fold *f, struct err 
 					     m->boxes))
 			continue;
 		for (int r = 0; r < m->world; r++)
-			m->slots[r] = m->boxes[place_fold_place(m->l, f, r)];
+			m->slots[r] = m->boxes[place_fold_position(m->l, f, r)];
 		weigh_current(m);
 	}
 	return 0;
@@ -264,7 +264,7 @@ static int consider_folds(struct map_search *m, struct err *e)
 	struct fold folds[FOLDS_MOST];
 	int sizes[SIZES_MOST], n_sizes = place_device_order_node_sizes(m->homes, sizes, SIZES_MOST),
 			       n = 0, rc;
-	int each = RANKS_WEIGHED / m->world;
+	int each = RANKS_TRIED / m->world;
 	each = each < 3 ? 3 : each > FOLDS_MOST ? FOLDS_MOST : each;
 	if (!regular)
 		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs",
@@ -302,10 +302,10 @@ static int refine_best(struct map_search *m, struct err *e)
 	}
 	if (m->world > REFINED_MOST || !is_irregular(m))
 		return 0;
-	int weighed = place_refine_map(m->c, m->l, m->t, m->w, REFINED_BUDGET / m->world, m->best,
-				       &p->cost, e);
-	p->weighed += weighed > 0 ? weighed : 0;
-	return weighed < 0 ? -1 : 0;
+	int tried = place_refine_map(m->c, m->l, m->t, m->w, REFINED_BUDGET / m->world, m->best,
+				     &p->cost, e);
+	p->tried += tried > 0 ? tried : 0;
+	return tried < 0 ? -1 : 0;
 }
 
 static int place_all(struct map_search *m, struct err *e)

@@ -2,10 +2,10 @@
  * place — maps ranks to devices.
  *
  * The cost of a map is the seconds that its groups spend on a step's traffic (traffic.h) over the
- * links that they use, including what shares those links (group_costs.h). For each kind of group the
- * slowest group counts; the kinds are added up, less what hides behind computation. Among maps of
- * equal cost muster takes the one with the smaller mean over the groups, then the one that splits
- * fewer leaves, then the simpler one.
+ * links that they use, including what shares those links (group_costs.h). For each kind of group
+ * the slowest group counts; the kinds are added up, less what hides behind computation. Among maps
+ * of equal cost muster takes the one with the smaller mean over the groups, then the one that
+ * splits fewer leaves, then the simpler one.
  *
  * With at most PLACE_EXACT devices the map is the best of all maps (exact.h). Otherwise it is the
  * best of:
@@ -13,8 +13,8 @@
  *     group crosses nodes;
  *   - each way to give boxes of the ranks' grid to the levels of the machine (fold.h): a number of
  *     each degree inside a node, below a leaf switch, and so on. The most promising ways are
- *     weighed, with the nodes in their order and with the outliers last (device_order.h). If the links
- *     inside a node differ, the ranks of a box go to the devices that suit their links best;
+ *     weighed, with the nodes in their order and with the outliers last (device_order.h). If the
+ *     links inside a node differ, the ranks of a box go to the devices that suit their links best;
  *   - the best of these after exchanges of single ranks, if the machine is irregular and small
  *     (refine.h).
  * So no map is worse than Slurm's; only a map that the caller asks for (`fixed`) may be. Nodes that
@@ -56,7 +56,7 @@ struct placement {
 	bool proven;           /* no map costs less */
 	int *spares, n_spares; /* nodes without a rank */
 	int idle;              /* devices without a rank on nodes that have ranks */
-	int weighed;           /* number of maps, without those of a proof */
+	int tried;             /* number of maps, without those of a proof */
 };
 
 /* Finds the map. slots receives the device of each rank, [layout_world]. fixed: use block order,

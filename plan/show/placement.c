@@ -70,7 +70,7 @@ static void print_note(const struct placement *s, struct buf *out)
 		buf_printf(out,
 			   s->is_block ? "Slurm's block order: none of %d maps tried costs less\n"
 				       : "the best of %d maps tried\n",
-			   s->weighed);
+			   s->tried);
 }
 
 static void print_costs(const struct placement *s, struct buf *out)

@@ -56,7 +56,7 @@ int main(void)
 			return 1;
 		}
 		printf("%-18s %6d ranks  %5d maps  %7.3f s  cost %.3g of block's\n",
-		       cases[i].machine, world, p.weighed, core_s() - since,
+		       cases[i].machine, world, p.tried, core_s() - since,
 		       p.cost.total / p.block.total);
 		place_placement_free(&p);
 		topo_cluster_free(&c);

@@ -78,8 +78,8 @@ static double walk(const struct space *s, bool bounded, const char *name)
 
 static bool run(int i, bool bounded_only)
 {
-	const char *words[JOB_OPEN_MOST + 1];
-	int n = job_open_words(words);
+	const char *words[JOB_AUTO_MAX + 1];
+	int n = job_auto_words(words);
 	struct job job;
 	struct cluster c;
 	struct err e = ERR_INIT;

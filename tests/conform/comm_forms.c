@@ -248,7 +248,7 @@ FORM(grouped)
 			false, { block ? t->out + at : NULL }, t->count, t->type, r
 		};
 	}
-	return EITHER(group, ops, 2 * t->n);
+	return EITHER(batch_send_recv, ops, 2 * t->n);
 }
 
 /* Messages go around the ring. */
@@ -264,7 +264,7 @@ FORM(send_recv)
 	struct comm_p2p both[] = { { true, { t->in }, t->count, t->type, next },
 				   { false, { t->out }, t->count, t->type, before } };
 	if (t->start || t->n == 1)
-		return EITHER(group, both, 2);
+		return EITHER(batch_send_recv, both, 2);
 	if (t->rank == 0 && comm_send(t->c, t->in, t->count, t->type, next, e) < 0)
 		return -1;
 	if (comm_recv(t->c, t->out, t->count, t->type, before, e) < 0)
@@ -305,7 +305,7 @@ FORM(in_order)
 					   t->type,
 					   (t->rank + t->n - 1) % t->n };
 	}
-	return EITHER(group, ops, 2 * MESSAGES);
+	return EITHER(batch_send_recv, ops, 2 * MESSAGES);
 }
 
 /* --- The table --- */

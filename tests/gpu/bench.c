@@ -1,12 +1,13 @@
 /*
- * Measures a training step on one device. It reads commands from its standard input, line by line, and
- * answers each with a line of JSON, so that a script can run two programs by turns
+ * Measures a training step on one device. It reads commands from its standard input, line by line,
+ * and answers each with a line of JSON, so that a script can run two programs by turns
  * (tests/gpu/report):
  *
  *     gemm N SECONDS           {"flops": …}: square products of size N, on random numbers
  *     copy BYTES               {"bytes_s": …}: copies inside the device's memory; counts bytes
  *                              read and written
- *     open MODEL [KEY=VALUE …] {"parameters": …, "tokens": …, "flops_token": …, "planned": {…}}; closes
+ *     open MODEL [KEY=VALUE …] {"parameters": …, "tokens": …, "flops_token": …, "planned": {…}};
+ *     closes
  *                              the model before it
  *     turn STEPS               {"seconds": […], "loss": …, "peak_bytes": …}: the seconds of
  *                              each step, until the device has finished
@@ -145,10 +146,10 @@ static int one_step(struct bench *b, double *loss, double *seconds, struct err *
 					    .sample = b->step * b->job.batch.global,
 					    .loss_scale = 1 };
 	if (pipeline_step(b->engine, &batch, loss, e) ||
-	    optim_norm(b->optim, b->world, 1, &norm, e))
+	    optim_grad_norm(b->optim, b->world, 1, &norm, e))
 		return -1;
 	if (optim_step(b->optim, norm, 1, b->step, e) ||
-	    param_store_publish(pipeline_store(b->engine), ++b->step, e) ||
+	    param_store_sync_params(pipeline_store(b->engine), ++b->step, e) ||
 	    backend_sync(pipeline_backend(b->engine), e))
 		return -1;
 	*seconds = clock_s() - since;

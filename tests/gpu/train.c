@@ -1,7 +1,7 @@
 /*
- * Trains tiny models for twenty steps on a device. They must give the specification's losses, the same
- * bits in two runs and after a stop, and with several agents on one device the losses of a single
- * agent.
+ * Trains tiny models for twenty steps on a device. They must give the specification's losses, the
+ * same bits in two runs and after a stop, and with several agents on one device the losses of a
+ * single agent.
  *
  * usage: train [--backend NAME] [--steps N] [--few] [--only WORD]
  *   --backend NAME  cuda (default), or another one
@@ -136,8 +136,9 @@ static int from_memory(struct trainee *t, const char *dir, struct ckpt_state *at
 {
 	(void)dir;
 	at->step = resumed->from;
-	return carry(t, resumed, false, e) || param_store_publish(t->state.store, at->step, e) ? -1
-											       : 0;
+	return carry(t, resumed, false, e) || param_store_sync_params(t->state.store, at->step, e)
+		       ? -1
+		       : 0;
 }
 
 /* --- Runs --------------------------------------------------------------------------------- */

@@ -31,7 +31,7 @@ const struct ckpt_io ckpt_io_system = {
 /* The user can fix a full disk or a file size limit at once, so the text explains how. */
 int ckpt_io_fail(struct err *e, const char *path, const char *what)
 {
-	const char *remedy = process_full(errno);
+	const char *remedy = process_write_remedy(errno);
 	bool keep = errno == ENOSPC || errno == EDQUOT;
 	err_errno(e, ERR_IO, "%s: cannot %s", path, what);
 	if (e && *remedy) {

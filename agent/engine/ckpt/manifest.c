@@ -314,7 +314,7 @@ static void write_options(const struct ckpt_state *s, struct buf *out)
 	json_decref(numbers);
 }
 
-static void write_carried(const struct manifest *m, struct buf *out)
+static void write_attached(const struct manifest *m, struct buf *out)
 {
 	for (int i = 0; i < m->n_attached; i++) {
 		char hex[DIGEST_HEX];
@@ -340,7 +340,7 @@ static void write_fields(const struct manifest *m, struct buf *out)
 	write_json("model", m->model, out);
 	write_json("layout", m->layout, out);
 	write_options(&m->state, out);
-	write_carried(m, out);
+	write_attached(m, out);
 	buf_puts(out, "\"files\": [");
 	for (int64_t i = 0; i < m->n_files; i++) {
 		const struct manifest_file *f = &m->files[i];

@@ -136,7 +136,7 @@ static int read_file(json_t *v, struct manifest *m, struct err *e)
 	return ckpt_manifest_add_file(m, &f, e);
 }
 
-static int read_carried_file(json_t *v, struct manifest *m, struct err *e)
+static int read_attached_file(json_t *v, struct manifest *m, struct err *e)
 {
 	struct manifest_attached f;
 	const char *name = json_string_value(json_object_get(v, "name"));
@@ -150,13 +150,13 @@ static int read_carried_file(json_t *v, struct manifest *m, struct err *e)
 }
 
 /* Manifests of older versions do not have this field. */
-static int read_carried(json_t *root, struct manifest *m, struct err *e)
+static int read_attached(json_t *root, struct manifest *m, struct err *e)
 {
 	json_t *list = json_object_get(root, "carried"), *from = json_object_get(root, "from"), *v;
 	size_t i;
 	if (list && json_array_size(list) == 0)
 		return malformed(e, "carried is no list of files, or empty");
-	json_array_foreach(list, i, v) if (read_carried_file(v, m, e)) return -1;
+	json_array_foreach(list, i, v) if (read_attached_file(v, m, e)) return -1;
 	if (from && !ckpt_manifest_is_model_name(json_string_value(from)))
 		return malformed(e, "from is no name of a model");
 	snprintf(m->from, sizeof m->from, "%s", from ? json_string_value(from) : "");
@@ -230,7 +230,7 @@ static int read_lists(json_t *root, struct manifest *m, struct err *e)
 		return malformed(e, "files or tensors is missing");
 	json_array_foreach(files, i, v) if (read_file(v, m, e)) return -1;
 	json_array_foreach(tensors, i, v) if (read_tensor(v, m, e)) return -1;
-	if (read_carried(root, m, e))
+	if (read_attached(root, m, e))
 		return -1;
 	if (json_object_size(root) != FIELDS + count_options(m))
 		return malformed(e, "it has fields that this muster does not know");

@@ -97,7 +97,7 @@ static void write_pending(struct ledger *l)
 			 "%.100s: cannot write what was consumed: %s%s; it is retried at the "
 			 "next checkpoint",
 			 l->path, n < 0 ? strerror(errno) : "no room",
-			 n < 0 ? process_full(errno) : "");
+			 n < 0 ? process_write_remedy(errno) : "");
 	}
 	if (fdatasync(l->fd))
 		snprintf(l->note, sizeof l->note, "%.100s: cannot sync: %s", l->path,

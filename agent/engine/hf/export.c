@@ -217,7 +217,7 @@ static int write_index(struct departure *d, int64_t bytes, struct err *e)
 }
 
 /* Writes the carried files unchanged. */
-static int write_carried(struct departure *d, struct err *e)
+static int write_attached(struct departure *d, struct err *e)
 {
 	char path[PATH_MAX];
 	for (int i = 0; i < d->carry.n; i++) {
@@ -341,7 +341,7 @@ int hf_export(const char *path, const struct manifest *m, const char *folder,
 	r->bytes = r->params * type->size;
 	if (!rc)
 		rc = write_json(&d, "config.json", json_incref(config), e) || write_files(&d, e) ||
-		     (d.n_files > 1 && write_index(&d, r->bytes, e)) || write_carried(&d, e) ||
+		     (d.n_files > 1 && write_index(&d, r->bytes, e)) || write_attached(&d, e) ||
 		     write_card(&d, &r->job, r->params, e) || settle(&d, folder, e);
 	r->tensors = d.names.n;
 	r->files = d.n_files;

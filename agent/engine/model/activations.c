@@ -6,14 +6,14 @@
 
 /* A layer's tensors are contiguous, so that offload copies them as one. */
 static void carve_block(struct model *m, struct model_arena *c, const struct slot *s,
-			const struct block_view *v, bool first, struct block_kept *k)
+			const struct block_view *v, bool first, struct block_saved *k)
 {
 	for (int a = 0; a < ACTS; a++) {
-		enum act_home home = activations_home(&m->d, v->layer, first, (enum act)a);
-		k->at[a] = home == ACT_SLOT
+		enum act_storage home = activations_home(&m->d, v->layer, first, (enum act)a);
+		k->at[a] = home == ACT_SAVED
 				   ? model_arena_take(c, activations_bytes(&m->d, (enum act)a))
-			   : home == ACT_WORK ? m->recomputed.at[a]
-					      : NULL;
+			   : home == ACT_SHARED ? m->recomputed.at[a]
+						: NULL;
 	}
 	if (first)
 		k->at[ACT_NORM1_X] = s->at[SLOT_INPUT];
@@ -43,7 +43,7 @@ static void carve_work(struct model *m, struct model_arena *c)
 			for (int a = 0; a < ACTS; a++)
 				used[a] |= activations_home(&m->d,
 							    m->chunks[i].views.blocks[l].layer,
-							    l == 0, (enum act)a) == ACT_WORK;
+							    l == 0, (enum act)a) == ACT_SHARED;
 	for (int a = 0; a < ACTS; a++)
 		m->recomputed.at[a] =
 			used[a] ? model_arena_take(c, activations_bytes(&m->d, (enum act)a)) : NULL;

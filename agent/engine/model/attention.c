@@ -20,7 +20,7 @@ static struct attn_shape attn_of(const struct pass *p, int layer)
 		.kv_heads = (int)m->d.kv_heads,
 		.dim = (int)m->d.dim,
 		.starts = p->starts,
-		.drop = model_drop_of(p, DROP_WEIGHTS, layer),
+		.drop = model_dropout_of(p, DROP_WEIGHTS, layer),
 		.samples = p->samples,
 		.heads_all = m->shape->heads,
 		.head_first = m->head_first,
@@ -28,7 +28,7 @@ static struct attn_shape attn_of(const struct pass *p, int layer)
 	};
 }
 
-static int core_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
+static int core_forward(struct pass *p, const struct block_view *v, struct block_saved *k,
 			struct err *e)
 {
 	struct attn_shape s = attn_of(p, v->layer);
@@ -37,7 +37,7 @@ static int core_forward(struct pass *p, const struct block_view *v, struct block
 }
 
 /* stream += o_proj(attention(rope(qk_norm(qkv(norm1(stream)))))) */
-int model_attention_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
+int model_attention_forward(struct pass *p, const struct block_view *v, struct block_saved *k,
 			    void *pending, struct stream *s, struct err *e)
 {
 	struct model *m = p->m;
@@ -58,11 +58,11 @@ int model_attention_forward(struct pass *p, const struct block_view *v, struct b
 	if (core_forward(p, v, k, e) ||                            /* [n, w] → [n, H d] */
 	    model_row_forward(m, &v->o, pending, k->at[ACT_O], e)) /* [n, H d] → [s, c] */
 		return -1;
-	model_drop_forward(p, DROP_ATTN, v->layer, pending);
+	model_dropout_forward(p, DROPOUT_ATTN, v->layer, pending);
 	return 0;
 }
 
-int model_attention_recompute(struct pass *p, const struct block_view *v, struct block_kept *k,
+int model_attention_recompute(struct pass *p, const struct block_view *v, struct block_saved *k,
 			      struct err *e)
 {
 	model_norm_forward(p->m, &v->norm1, k->at[ACT_Y1], NULL, k->at[ACT_NORM1_STATS],
@@ -72,7 +72,7 @@ int model_attention_recompute(struct pass *p, const struct block_view *v, struct
 
 /* Sets dqkv, the gradient of the fused projection, from the gradient d_o of the attention's
  * output. */
-static int core_backward(struct pass *p, const struct block_view *v, struct block_kept *k,
+static int core_backward(struct pass *p, const struct block_view *v, struct block_saved *k,
 			 void *dqkv, const void *d_o, struct err *e)
 {
 	struct model *m = p->m;
@@ -89,7 +89,7 @@ static int core_backward(struct pass *p, const struct block_view *v, struct bloc
 	return 0;
 }
 
-int model_attention_backward(struct pass *p, const struct block_view *v, struct block_kept *k,
+int model_attention_backward(struct pass *p, const struct block_view *v, struct block_saved *k,
 			     void *dres, struct err *e)
 {
 	struct model *m = p->m;
@@ -98,7 +98,7 @@ int model_attention_backward(struct pass *p, const struct block_view *v, struct 
 	const void *dsub = m->d.split ? k->at[ACT_DATTN] : NULL;
 
 	if (p->input) {
-		dsub = model_drop_backward(p, DROP_ATTN, v->layer, dres);
+		dsub = model_dropout_backward(p, DROPOUT_ATTN, v->layer, dres);
 		if (m->d.split)
 			m->ops->copy_rows(m->backend, k->at[ACT_DATTN], m->d.c, dsub, m->d.c,
 					  m->d.s, m->d.c);

@@ -6,27 +6,27 @@
 #include "base/clock.h"
 
 /* The feed-forward sublayer, dense or a mixture of experts. */
-static int ffn_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
+static int ffn_forward(struct pass *p, const struct block_view *v, struct block_saved *k,
 		       void *pending, struct stream *s, struct err *e)
 {
 	return p->m->moe ? model_moe_forward(p, v, k, pending, s, e)
 			 : model_mlp_forward(p, v, k, pending, s, e);
 }
 
-static int ffn_recompute(struct pass *p, const struct block_view *v, struct block_kept *k,
+static int ffn_recompute(struct pass *p, const struct block_view *v, struct block_saved *k,
 			 struct stream *s, struct err *e)
 {
 	return p->m->moe ? model_moe_recompute(p, v, k, s, e) : model_mlp_recompute(p, v, k, s, e);
 }
 
-static int ffn_backward(struct pass *p, const struct block_view *v, struct block_kept *k,
+static int ffn_backward(struct pass *p, const struct block_view *v, struct block_saved *k,
 			void *dres, struct err *e)
 {
 	return p->m->moe ? model_moe_backward(p, v, k, dres, e)
 			 : model_mlp_backward(p, v, k, dres, e);
 }
 
-static int sublayers_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
+static int sublayers_forward(struct pass *p, const struct block_view *v, struct block_saved *k,
 			     struct stream *s, struct err *e)
 {
 	/* Each sublayer's norm reads what the previous sublayer left pending, so all share one
@@ -41,18 +41,18 @@ static int sublayers_forward(struct pass *p, const struct block_view *v, struct 
 int model_block_forward(struct pass *p, int i, struct stream *s, struct err *e)
 {
 	const struct block_view *v = &p->chunk->views.blocks[i];
-	if (model_unit_hold(p->m, v->unit, e))
+	if (model_unit_acquire(p->m, v->unit, e))
 		return -1;
 	model_offload_begin(p, i);
 	int rc = sublayers_forward(p, v, &p->slot->blocks[i], s, e);
-	model_unit_drop(p->m, v->unit);
+	model_unit_release(p->m, v->unit);
 	if (!rc && p->keep)
 		model_offload_store(p, i);
 	return rc;
 }
 
 /* Recomputes the layer, except its last product, whose result the backward pass does not need. */
-static int recompute_layer(struct pass *p, const struct block_view *v, struct block_kept *k,
+static int recompute_layer(struct pass *p, const struct block_view *v, struct block_saved *k,
 			   struct err *e)
 {
 	struct stream s = { .x = k->at[ACT_NORM1_X] };
@@ -86,7 +86,7 @@ static void stop_timer(struct pass *p, const struct recompute_timer *l)
 
 enum recompute_part { RECOMPUTE_LAYER, RECOMPUTE_FFN, RECOMPUTE_ATTENTION };
 
-static int recompute_part(struct pass *p, const struct block_view *v, struct block_kept *k,
+static int recompute_part(struct pass *p, const struct block_view *v, struct block_saved *k,
 			  enum recompute_part what, struct err *e)
 {
 	struct recompute_timer l = start_timer(p);
@@ -97,7 +97,7 @@ static int recompute_part(struct pass *p, const struct block_view *v, struct blo
 	return rc;
 }
 
-static int sublayers_backward(struct pass *p, const struct block_view *v, struct block_kept *k,
+static int sublayers_backward(struct pass *p, const struct block_view *v, struct block_saved *k,
 			      void *dres, struct err *e)
 {
 	enum job_recompute mode = activations_mode(&p->m->d, v->layer);
@@ -115,12 +115,12 @@ static int sublayers_backward(struct pass *p, const struct block_view *v, struct
 int model_block_backward(struct pass *p, int i, void *dres, struct err *e)
 {
 	const struct block_view *v = &p->chunk->views.blocks[i];
-	if (model_unit_hold(p->m, v->unit, e) || model_unit_grads(p->m, v->unit, e))
+	if (model_unit_acquire(p->m, v->unit, e) || model_unit_grads(p->m, v->unit, e))
 		return -1;
 	model_offload_fetch(p, i);
 	int rc = sublayers_backward(p, v, &p->slot->blocks[i], dres, e);
 	if (!rc && !p->weight) /* the second half needs what the first one computed */
 		model_offload_store(p, i);
-	model_unit_drop(p->m, v->unit);
+	model_unit_release(p->m, v->unit);
 	return rc ? rc : model_unit_done(p, v->unit, p->weight, e);
 }

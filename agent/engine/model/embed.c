@@ -13,19 +13,19 @@ int model_embed_forward(struct pass *p, void *x, struct err *e)
 	bool add = v->positions >= 0 && m->tp->rank == 0;
 	void *full = m->tp->sp ? m->scratch[SCRATCH_FULL] : x;
 
-	if (model_unit_hold(m, v->tokens.unit, e) ||
-	    (v->positions >= 0 && model_unit_hold(m, v->positions, e)))
+	if (model_unit_acquire(m, v->tokens.unit, e) ||
+	    (v->positions >= 0 && model_unit_acquire(m, v->positions, e)))
 		return -1;
 	m->ops->embed_fwd(m->backend, full, p->inputs, m->positions_at,
 			  model_unit_param(m, v->tokens.unit, v->tokens.w),
 			  add ? positions_table(m, v) : NULL, m->d.n, m->d.c, v->vocab_lo,
 			  v->vocab_hi);
-	model_unit_drop(m, v->tokens.unit);
+	model_unit_release(m, v->tokens.unit);
 	if (v->positions >= 0)
-		model_unit_drop(m, v->positions);
+		model_unit_release(m, v->positions);
 	if (tp_reduce(m->tp, full, x, (size_t)(m->d.s * m->d.c), e))
 		return -1;
-	model_drop_forward(p, DROP_EMBED, -1, x);
+	model_dropout_forward(p, DROPOUT_EMBED, -1, x);
 	return 0;
 }
 
@@ -33,7 +33,7 @@ int model_embed_backward(struct pass *p, const void *dx, struct err *e)
 {
 	struct model *m = p->m;
 	const struct views *v = &p->chunk->views;
-	const void *full = model_drop_backward(p, DROP_EMBED, -1, dx);
+	const void *full = model_dropout_backward(p, DROPOUT_EMBED, -1, dx);
 
 	if (model_unit_grads(m, v->tokens.unit, e) ||
 	    (v->positions >= 0 && model_unit_grads(m, v->positions, e)))

@@ -31,7 +31,7 @@ static void experts_weight_grad(struct model *m, const struct block_view *v,
 				   dy, x, rows, count_of(m), l->in, l->out);
 }
 
-void model_experts_forward(struct pass *p, const struct block_view *v, struct moe_kept *k,
+void model_experts_forward(struct pass *p, const struct block_view *v, struct moe_saved *k,
 			   void *out)
 {
 	struct model *m = p->m;
@@ -41,7 +41,7 @@ void model_experts_forward(struct pass *p, const struct block_view *v, struct mo
 	multiply_experts(m, v, &v->experts->down, out, k->act, rows);
 }
 
-void model_experts_backward(struct pass *p, const struct block_view *v, struct moe_kept *k,
+void model_experts_backward(struct pass *p, const struct block_view *v, struct moe_saved *k,
 			    void *dx, const void *dout, void *dact)
 {
 	struct model *m = p->m;

@@ -124,13 +124,13 @@ static int repeat_call(struct pass *p, const struct noted_call *n, struct err *e
 {
 	switch (n->call) {
 	case STORE_CALL_HOLD:
-		return model_unit_hold(p->m, n->unit, e);
+		return model_unit_acquire(p->m, n->unit, e);
 	case STORE_CALL_GRADS:
 		return model_unit_grads(p->m, n->unit, e);
 	case STORE_CALL_REDUCE:
 		return model_unit_done(p, n->unit, n->ends, e);
 	default:
-		model_unit_drop(p->m, n->unit);
+		model_unit_release(p->m, n->unit);
 		return 0;
 	}
 }

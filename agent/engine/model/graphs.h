@@ -3,7 +3,7 @@
  * receives a whole pass at once instead of one operation after the other.
  *
  * There is one graph per pass, chunk and slot, because it reads and writes the slot's tensors.
- * Values that differ between micro-batches are in the slot, and are set before the pass (places.c).
+ * Values that differ between micro-batches are in the slot, and are set before the pass (inputs.c).
  * The gradients' scale and whether documents are masked are fixed in a graph; if they change, the
  * pass is recorded again. A replay gives the same bits as running the pass.
  *

@@ -75,11 +75,11 @@ static int normed(struct pass *p, struct stream s, struct err *e)
 	struct model *m = p->m;
 	void **at = p->slot->at, *y = m->tp->sp ? m->scratch[SCRATCH_HIDDEN] : at[SLOT_Y];
 
-	if (model_unit_hold(m, p->chunk->views.norm.unit, e))
+	if (model_unit_acquire(m, p->chunk->views.norm.unit, e))
 		return -1;
 	model_norm_forward(m, &p->chunk->views.norm, y, at[SLOT_NORM_X], at[SLOT_NORM_STATS], s.x,
 			   s.r);
-	model_unit_drop(m, p->chunk->views.norm.unit);
+	model_unit_release(m, p->chunk->views.norm.unit);
 	return m->tp->sp ? tp_gather(m->tp, y, at[SLOT_Y], (size_t)(m->d.s * m->d.c), e) : 0;
 }
 
@@ -90,11 +90,11 @@ int model_head_forward(struct pass *p, struct stream s, struct err *e)
 	/* The gradients of a tied table are complete after the embedding's backward pass. */
 	bool ends = !p->chunk->views.tied_here;
 
-	if (normed(p, s, e) || model_unit_hold(m, head->unit, e) ||
+	if (normed(p, s, e) || model_unit_acquire(m, head->unit, e) ||
 	    (p->keep && model_unit_grads(m, head->unit, e)))
 		return -1;
 	int rc = chunks(p, e);
-	model_unit_drop(m, head->unit);
+	model_unit_release(m, head->unit);
 	return rc || (p->keep && model_unit_done(p, head->unit, ends, e)) ? -1 : 0;
 }
 
@@ -105,9 +105,9 @@ int model_head_backward(struct pass *p, struct err *e)
 	void **at = p->slot->at, *dy = m->tp->sp ? m->scratch[SCRATCH_HIDDEN] : at[SLOT_Y];
 
 	if (tp_reduce(m->tp, at[SLOT_Y], dy, (size_t)(m->d.s * m->d.c), e) ||
-	    model_unit_hold(m, v->unit, e) || model_unit_grads(m, v->unit, e))
+	    model_unit_acquire(m, v->unit, e) || model_unit_grads(m, v->unit, e))
 		return -1;
 	model_norm_backward(m, v, at[SLOT_GRAD], dy, NULL, at[SLOT_NORM_X], at[SLOT_NORM_STATS]);
-	model_unit_drop(m, v->unit);
+	model_unit_release(m, v->unit);
 	return model_unit_done(p, v->unit, true, e);
 }

@@ -1,7 +1,7 @@
 /* Products between the stream's rows and all rows, with transfers overlapped: a rank multiplies
  * its own rows while it gathers the others, and reduces a gradient while it computes the weights'
  * gradient. */
-#include "agent/engine/model/linear8.h"
+#include "agent/engine/model/linear_fp8.h"
 #include "agent/engine/model/stage.h"
 
 /* Rows [lo, hi) of all n. */
@@ -43,7 +43,8 @@ static void multiply_rows(struct model *m, const struct linear_view *l, void *y,
 			  struct row_range s, bool bias)
 {
 	if (s.hi > s.lo && m->d.fp8)
-		model_linear8_forward(m, l, y, x, bias ? model_unit_param(m, l->unit, l->b) : NULL);
+		model_linear_fp8_forward(m, l, y, x,
+					 bias ? model_unit_param(m, l->unit, l->b) : NULL);
 	else if (s.hi > s.lo)
 		m->ops->linear_fwd(m->backend, row_at(m, y, s.lo, l->out),
 				   const_row_at(m, x, s.lo, l->in),
@@ -56,14 +57,14 @@ static void multiply_rows(struct model *m, const struct linear_view *l, void *y,
 static void cast_gradient(const struct pass *p, const struct linear_view *l, const void *dy)
 {
 	if (p->m->d.fp8)
-		model_linear8_gradient(p->m, l, dy, p->input, p->weight);
+		model_linear_fp8_gradient(p->m, l, dy, p->input, p->weight);
 }
 
 static void input_grad(struct model *m, const struct linear_view *l, void *dx, const void *dy,
 		       struct row_range s)
 {
 	if (s.hi > s.lo && m->d.fp8)
-		model_linear8_input(m, l, dx);
+		model_linear_fp8_input(m, l, dx);
 	else if (s.hi > s.lo)
 		m->ops->linear_bwd_input(m->backend, row_at(m, dx, s.lo, l->in),
 					 const_row_at(m, dy, s.lo, l->out),
@@ -74,7 +75,7 @@ static void input_grad(struct model *m, const struct linear_view *l, void *dx, c
 static void weight_grad(struct model *m, const struct linear_view *l, const void *dy, const void *x)
 {
 	if (m->d.fp8)
-		model_linear8_weight(m, l, dy, x);
+		model_linear_fp8_weight(m, l, dy, x);
 	else
 		m->ops->linear_bwd_weight(m->backend, model_unit_grad(m, l->unit, l->w),
 					  model_unit_grad(m, l->unit, l->b), dy, x, m->d.n, l->in,

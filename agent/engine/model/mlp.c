@@ -1,6 +1,6 @@
 #include "agent/engine/model/stage.h"
 
-static void activate(struct model *m, const struct block_kept *k)
+static void activate(struct model *m, const struct block_saved *k)
 {
 	if (m->shape->gated)
 		m->ops->swiglu_fwd(m->backend, k->at[ACT_ACT], k->at[ACT_UP], m->d.n, m->d.act);
@@ -8,7 +8,7 @@ static void activate(struct model *m, const struct block_kept *k)
 		m->ops->gelu_fwd(m->backend, k->at[ACT_ACT], k->at[ACT_UP], m->d.n * m->d.act);
 }
 
-static void activate_backward(struct model *m, const struct block_kept *k, void *dup,
+static void activate_backward(struct model *m, const struct block_saved *k, void *dup,
 			      const void *dact)
 {
 	if (m->shape->gated)
@@ -18,7 +18,7 @@ static void activate_backward(struct model *m, const struct block_kept *k, void 
 }
 
 /* Computes the input of down from the stream. */
-static int upper_half(struct model *m, const struct block_view *v, struct block_kept *k,
+static int upper_half(struct model *m, const struct block_view *v, struct block_saved *k,
 		      struct stream *s, struct err *e)
 {
 	model_norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS],
@@ -35,7 +35,7 @@ static int upper_half(struct model *m, const struct block_view *v, struct block_
 }
 
 /* stream += down(activation(up(norm2(stream)))) */
-int model_mlp_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
+int model_mlp_forward(struct pass *p, const struct block_view *v, struct block_saved *k,
 		      void *pending, struct stream *s, struct err *e)
 {
 	if (upper_half(p->m, v, k, s, e))
@@ -43,11 +43,11 @@ int model_mlp_forward(struct pass *p, const struct block_view *v, struct block_k
 	s->r = pending;
 	if (model_row_forward(p->m, &v->down, pending, k->at[ACT_ACT], e)) /* [n, f] → [s, c] */
 		return -1;
-	model_drop_forward(p, DROP_MLP, v->layer, pending);
+	model_dropout_forward(p, DROPOUT_MLP, v->layer, pending);
 	return 0;
 }
 
-int model_mlp_recompute(struct pass *p, const struct block_view *v, struct block_kept *k,
+int model_mlp_recompute(struct pass *p, const struct block_view *v, struct block_saved *k,
 			struct stream *s, struct err *e)
 {
 	if (s)
@@ -58,8 +58,8 @@ int model_mlp_recompute(struct pass *p, const struct block_view *v, struct block
 	return 0;
 }
 
-int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres,
-		       struct err *e)
+int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_saved *k,
+		       void *dres, struct err *e)
 {
 	struct model *m = p->m;
 	void *dact = m->scratch[SCRATCH_NARROW], *dy2 = m->scratch[SCRATCH_HIDDEN];
@@ -67,7 +67,7 @@ int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_
 	const void *dsub = m->d.split ? k->at[ACT_DMLP] : NULL;
 
 	if (p->input) {
-		dsub = model_drop_backward(p, DROP_MLP, v->layer, dres);
+		dsub = model_dropout_backward(p, DROPOUT_MLP, v->layer, dres);
 		if (m->d.split)
 			m->ops->copy_rows(m->backend, k->at[ACT_DMLP], m->d.c, dsub, m->d.c, m->d.s,
 					  m->d.c);

@@ -77,7 +77,7 @@ int model_forward(struct model *m, int chunk, int slot, const struct model_batch
 	struct pass p = pass_of(m, chunk, slot, b);
 	p.keep = backward;
 	p.loss = backward ? m->loss : NULL;
-	model_places_forward(&p);
+	model_inputs_forward(&p);
 	return model_graphs_run(&p, backward ? GRAPH_FORWARD : GRAPH_EVALUATION, forward_pass, e);
 }
 
@@ -91,7 +91,7 @@ int model_backward(struct model *m, int chunk, int slot, const struct model_batc
 	p.keep = true;
 	p.input = pass != BACKWARD_WEIGHT;
 	p.weight = pass != BACKWARD_INPUT;
-	model_places_backward(&p);
+	model_inputs_backward(&p);
 	return model_graphs_run(&p, kinds[pass], backward_pass, e);
 }
 
@@ -148,7 +148,7 @@ int model_open(const struct model_options *opt, struct model **out, struct err *
 	activations_dims_of(v->job, m->shape, &v->layout, v->at.tp, split, &m->d);
 	m->d.device = !backend_on_host(m->backend);
 	m->head_first = activations_first_head(m->shape, &v->layout, v->at.tp);
-	if (open_chunks(m, opt, e) || model_places_open(m, e) || model_activations_open(m, e) ||
+	if (open_chunks(m, opt, e) || model_inputs_open(m, e) || model_activations_open(m, e) ||
 	    (m->shape->experts && model_moe_open(m, opt->ep, e)) || model_graphs_open(m, e)) {
 		model_close(m);
 		return -1;
@@ -167,7 +167,7 @@ void model_close(struct model *m)
 	model_activations_close(m);
 	for (int i = 0; m->chunks && i < m->n_chunks; i++)
 		model_views_close(&m->chunks[i].views);
-	model_places_close(m);
+	model_inputs_close(m);
 	free(m->grads);
 	free(m->params);
 	free(m->chunks);

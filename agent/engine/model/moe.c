@@ -5,7 +5,7 @@
 
 /* --- Memory --- */
 
-static void carve_fixed(const struct model *m, struct model_arena *c, struct moe_kept *k)
+static void carve_fixed(const struct model *m, struct model_arena *c, struct moe_saved *k)
 {
 	const struct act_dims *d = &m->d;
 	int64_t choices = d->n * d->top;
@@ -19,7 +19,7 @@ static void carve_fixed(const struct model *m, struct model_arena *c, struct moe
 }
 
 static void carve_rows(const struct model *m, struct model_arena *c, int64_t sent, int64_t received,
-		       struct moe_kept *k)
+		       struct moe_saved *k)
 {
 	int64_t width = m->d.width, row = m->d.c * width, f = m->d.act * width;
 	k->x = model_arena_take(c, received * row);
@@ -70,7 +70,7 @@ static int grow_memory(struct model *m, struct growing_memory *a, int64_t bytes,
 				 (long long)take);
 }
 
-static int fit_kept(struct model *m, struct moe_kept *k, int64_t sent, int64_t received,
+static int fit_kept(struct model *m, struct moe_saved *k, int64_t sent, int64_t received,
 		    struct err *e)
 {
 	struct model_arena c = { 0 };
@@ -94,7 +94,7 @@ static int fit_scratch(struct model *m, int64_t sent, int64_t received, struct r
 	return 0;
 }
 
-static int open_kept(struct model *m, struct moe_kept *k, struct err *e)
+static int open_kept(struct model *m, struct moe_saved *k, struct err *e)
 {
 	struct model_arena c = { 0 };
 	int64_t balanced = m->d.n * m->d.top;
@@ -113,7 +113,7 @@ static int open_kept(struct model *m, struct moe_kept *k, struct err *e)
 	return fit_kept(m, k, balanced, balanced, e);
 }
 
-static void close_kept(struct model *m, struct moe_kept *k)
+static void close_kept(struct model *m, struct moe_saved *k)
 {
 	ep_plan_close(m->backend, &k->plan);
 	free(k->loads);
@@ -132,11 +132,12 @@ static void carve_moe(const struct model *m, struct model_arena *c, struct moe *
 	moe->counts = model_arena_take(c, d->experts * (int64_t)sizeof *moe->counts);
 	if (!d->device)
 		return;
-	moe->choices_at =
-		model_arena_take(c, 2 * d->micro * d->experts * (int64_t)sizeof *moe->choices_at);
-	moe->taken_at =
-		model_arena_take(c, 2 * d->micro * d->experts * (int64_t)sizeof *moe->taken_at);
-	moe->pull_at = model_arena_take(c, d->micro * d->experts * (int64_t)sizeof *moe->pull_at);
+	moe->choices_dev =
+		model_arena_take(c, 2 * d->micro * d->experts * (int64_t)sizeof *moe->choices_dev);
+	moe->taken_dev =
+		model_arena_take(c, 2 * d->micro * d->experts * (int64_t)sizeof *moe->taken_dev);
+	moe->aux_grad_dev =
+		model_arena_take(c, d->micro * d->experts * (int64_t)sizeof *moe->aux_grad_dev);
 }
 
 /* Opens one for each slot and layer, and one that all recomputing layers share. */
@@ -154,8 +155,8 @@ static int open_all_kept(struct model *m, struct err *e)
 			for (int l = 0; l < ch->layers; l++) {
 				bool shared = activations_experts_recompute(
 					&m->d, ch->views.blocks[l].layer);
-				struct moe_kept *k = shared ? &m->moe->recomputed
-							    : &m->moe->kept[i][s * ch->layers + l];
+				struct moe_saved *k = shared ? &m->moe->recomputed
+							     : &m->moe->kept[i][s * ch->layers + l];
 				ch->slots[s].blocks[l].moe = k;
 				again |= shared;
 				if (!shared && open_kept(m, k, e))
@@ -211,7 +212,7 @@ void model_moe_close(struct model *m)
 
 /* --- Forward --- */
 
-static int through_experts(struct pass *p, const struct block_view *v, struct moe_kept *k,
+static int through_experts(struct pass *p, const struct block_view *v, struct moe_saved *k,
 			   const void *full, struct err *e)
 {
 	struct model *m = p->m;
@@ -223,15 +224,15 @@ static int through_experts(struct pass *p, const struct block_view *v, struct mo
 		return -1;
 	m->ops->gather_rows(m->backend, r.sent, full, k->from, k->plan.sent, m->d.c);
 	if (ep_dispatch(ep, m->backend, &k->plan, r.sent, r.arrival, k->x, m->d.c, e) ||
-	    model_unit_hold(m, v->experts_unit, e))
+	    model_unit_acquire(m, v->experts_unit, e))
 		return -1;
 	model_experts_forward(p, v, k, r.out);
-	model_unit_drop(m, v->experts_unit);
+	model_unit_release(m, v->experts_unit);
 	return ep_return(ep, m->backend, &k->plan, r.out, r.arrival, k->y, m->d.c, e);
 }
 
 /* Routes the normalized stream, and computes the experts' results. */
-static int upper_half(struct pass *p, const struct block_view *v, struct block_kept *k,
+static int upper_half(struct pass *p, const struct block_view *v, struct block_saved *k,
 		      struct stream *s, double *loss, struct err *e)
 {
 	struct model *m = p->m;
@@ -247,7 +248,7 @@ static int upper_half(struct pass *p, const struct block_view *v, struct block_k
 }
 
 /* stream += Σ weights × experts(norm2(stream)) */
-int model_moe_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
+int model_moe_forward(struct pass *p, const struct block_view *v, struct block_saved *k,
 		      void *pending, struct stream *s, struct err *e)
 {
 	struct model *m = p->m;
@@ -258,11 +259,11 @@ int model_moe_forward(struct pass *p, const struct block_view *v, struct block_k
 			    k->moe->weights, m->d.n, m->d.top, m->d.c);
 	if (model_to_stream(m, pending, e))
 		return -1;
-	model_drop_forward(p, DROP_MLP, v->layer, pending);
+	model_dropout_forward(p, DROPOUT_MLP, v->layer, pending);
 	return 0;
 }
 
-int model_moe_recompute(struct pass *p, const struct block_view *v, struct block_kept *k,
+int model_moe_recompute(struct pass *p, const struct block_view *v, struct block_saved *k,
 			struct stream *s, struct err *e)
 {
 	struct model *m = p->m;
@@ -280,26 +281,26 @@ int model_moe_recompute(struct pass *p, const struct block_view *v, struct block
 /* --- Backward --- */
 
 /* The experts' backward pass, and their unit of the parameter store. */
-static int experts_pass(struct pass *p, const struct block_view *v, struct moe_kept *k,
+static int experts_pass(struct pass *p, const struct block_view *v, struct moe_saved *k,
 			const struct rows *r, struct err *e)
 {
 	struct model *m = p->m;
-	if ((p->input && model_unit_hold(m, v->experts_unit, e)) ||
+	if ((p->input && model_unit_acquire(m, v->experts_unit, e)) ||
 	    (p->weight && model_unit_grads(m, v->experts_unit, e)))
 		return -1;
 	model_experts_backward(p, v, k, r->dx, k->dy, r->dact);
 	if (p->input)
-		model_unit_drop(m, v->experts_unit);
+		model_unit_release(m, v->experts_unit);
 	return p->weight ? model_unit_done(p, v->experts_unit, true, e) : 0;
 }
 
 /* Sets dy2 to this rank's part of the gradient of the normalized input, from the gradient dsub of
  * the sublayer's result. */
-static int input_pass(struct pass *p, const struct block_view *v, struct block_kept *bk,
+static int input_pass(struct pass *p, const struct block_view *v, struct block_saved *bk,
 		      const void *dsub, void *dy2, struct rows *r, struct err *e)
 {
 	struct model *m = p->m;
-	struct moe_kept *k = bk->moe;
+	struct moe_saved *k = bk->moe;
 	struct ep *ep = m->moe->ep;
 	const void *full;
 	void *dfull = model_before_reduce(m, dy2), *y2 = bk->at[ACT_Y2];
@@ -321,8 +322,8 @@ static int input_pass(struct pass *p, const struct block_view *v, struct block_k
 	return model_route_backward(p, v, k, dfull, y2, r->stream[1], e);
 }
 
-int model_moe_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres,
-		       struct err *e)
+int model_moe_backward(struct pass *p, const struct block_view *v, struct block_saved *k,
+		       void *dres, struct err *e)
 {
 	struct model *m = p->m;
 	void *dy2 = m->scratch[SCRATCH_HIDDEN];
@@ -336,7 +337,8 @@ int model_moe_backward(struct pass *p, const struct block_view *v, struct block_
 	}
 	if (!p->input)
 		return experts_pass(p, v, k->moe, &r, e);
-	if (input_pass(p, v, k, model_drop_backward(p, DROP_MLP, v->layer, dres), dy2, &r, e) ||
+	if (input_pass(p, v, k, model_dropout_backward(p, DROPOUT_MLP, v->layer, dres), dy2, &r,
+		       e) ||
 	    model_to_stream(m, dy2, e))
 		return -1;
 	model_norm_backward(m, &v->norm2, dres, dy2, dres, k->at[ACT_NORM2_X],

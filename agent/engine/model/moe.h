@@ -1,8 +1,8 @@
 /*
  * moe — a layer's mixture of experts, in place of its feed-forward part.
  *
- *     y2 [n, c] → router → experts and weights chosen for each token → tokens' rows sorted by expert
- *     → ep_dispatch → this rank's experts → ep_return → weighted sum [n, c]
+ *     y2 [n, c] → router → experts and weights chosen for each token → tokens' rows sorted by
+ *     expert → ep_dispatch → this rank's experts → ep_return → weighted sum [n, c]
  *
  * With tensor parallelism, every tp rank routes all tokens in the same way and computes its shard
  * of each expert's ffn. Its result is then a partial sum, and these are summed where those of a
@@ -35,7 +35,7 @@ struct growing_memory {
 };
 
 /* A layer's tensors of one micro-batch, kept for the backward pass. */
-struct moe_kept {
+struct moe_saved {
 	struct ep_plan plan;
 	char *fixed;        /* memory of the next seven, except `loads` */
 	int32_t *chosen;    /* [n, top] */
@@ -59,22 +59,22 @@ struct moe {
 	int64_t experts, top;
 	/* memory of the next seven; on the host, of the first four */
 	char *fixed;
-	void *raw;                      /* [n, E] storage type */
-	float *logits;                  /* [n, E], then their gradient */
-	float *dweights;                /* [n, top] */
-	int64_t *counts;                /* [E] */
-	int64_t *choices_at, *taken_at; /* `choices` and `taken` in the backend's memory */
-	float *pull_at;                 /* `pull` in the backend's memory */
+	void *raw;                        /* [n, E] storage type */
+	float *logits;                    /* [n, E], then their gradient */
+	float *dweights;                  /* [n, top] */
+	int64_t *counts;                  /* [E] */
+	int64_t *choices_dev, *taken_dev; /* `choices` and `taken` in the backend's memory */
+	float *aux_grad_dev;              /* `aux_grad` in the backend's memory */
 	/* Host memory. choices: per expert, made by the tokens of each of this rank's pieces of a
 	 * sequence; taken: made by the sequence's earlier pieces. */
 	int64_t *choices, *taken; /* [micro, pieces, E] */
 	/* [cp, micro, pieces, E] `choices` of all ranks that share the sequences */
-	int64_t *everywhere;
+	int64_t *choices_all;
 	int64_t *kept_of; /* [E] number of choices that are not dropped */
-	float *pull;      /* [micro, E] gradient of the balancing loss by the probabilities */
+	float *aux_grad;  /* [micro, E] gradient of the balancing loss by the probabilities */
 	struct growing_memory rows;
-	struct moe_kept recomputed; /* shared by the layers that recompute */
-	struct moe_kept **kept;     /* [chunks][slots × layers], for the other layers */
+	struct moe_saved recomputed; /* shared by the layers that recompute */
+	struct moe_saved **kept;     /* [chunks][slots × layers], for the other layers */
 };
 
 struct expert_view {
@@ -87,21 +87,21 @@ void model_moe_close(struct model *m);
 /* route.c: memory to count choices. model_route_close accepts a moe that was never opened. */
 int model_route_open(struct model *m, struct err *e);
 void model_route_close(struct moe *moe);
-/* Routes the tokens y [n, c]. Sets chosen, weights, probs, lse, load, at, from and moe->kept_of. Adds
- * the router's losses times the rank's tokens to loss [LOSSES], unless it is NULL. */
-int model_route_forward(struct pass *p, const struct block_view *v, struct moe_kept *k,
+/* Routes the tokens y [n, c]. Sets chosen, weights, probs, lse, load, at, from and moe->kept_of.
+ * Adds the router's losses times the rank's tokens to loss [LOSSES], unless it is NULL. */
+int model_route_forward(struct pass *p, const struct block_view *v, struct moe_saved *k,
 			const void *y, double *loss, struct err *e);
 /* Reads moe->dweights, this rank's partial sums. Adds to the gradient of the router's weights and,
  * on tp rank 0, to dy [n, c]. dx: scratch [n, c]. */
-int model_route_backward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *dy,
+int model_route_backward(struct pass *p, const struct block_view *v, struct moe_saved *k, void *dy,
 			 const void *y, void *dx, struct err *e);
 
 /* experts.c: this rank's experts, over rows sorted by expert. Sets out [received, c] from k->x. */
-void model_experts_forward(struct pass *p, const struct block_view *v, struct moe_kept *k,
+void model_experts_forward(struct pass *p, const struct block_view *v, struct moe_saved *k,
 			   void *out);
 /* If p->input, sets k->dgu and dx [received, c] from dout [received, c]. If p->weight, adds to the
  * gradients. dact: scratch [received, f]. */
-void model_experts_backward(struct pass *p, const struct block_view *v, struct moe_kept *k,
+void model_experts_backward(struct pass *p, const struct block_view *v, struct moe_saved *k,
 			    void *dx, const void *dout, void *dact);
 
 #endif

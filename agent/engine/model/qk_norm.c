@@ -14,7 +14,7 @@ struct part {
 enum { PARTS = 2 };
 
 static void find_parts(const struct model *m, const struct block_view *v,
-		       const struct block_kept *k, struct part parts[PARTS])
+		       const struct block_saved *k, struct part parts[PARTS])
 {
 	char *raw = k->at[ACT_QK];
 	float *rstd = k->at[ACT_QK_STATS];
@@ -33,7 +33,7 @@ static void *column(const struct model *m, void *qkv, int64_t at)
 	return (char *)qkv + at * m->d.width;
 }
 
-void model_qk_norm_forward(struct model *m, const struct block_view *v, const struct block_kept *k)
+void model_qk_norm_forward(struct model *m, const struct block_view *v, const struct block_saved *k)
 {
 	struct part parts[PARTS];
 	void *y = m->scratch[SCRATCH_HEADS];
@@ -49,8 +49,8 @@ void model_qk_norm_forward(struct model *m, const struct block_view *v, const st
 	}
 }
 
-void model_qk_norm_backward(struct model *m, const struct block_view *v, const struct block_kept *k,
-			    void *dqkv)
+void model_qk_norm_backward(struct model *m, const struct block_view *v,
+			    const struct block_saved *k, void *dqkv)
 {
 	struct part parts[PARTS];
 	void *dx = m->scratch[SCRATCH_HEADS], *dy = m->scratch[SCRATCH_NARROW];

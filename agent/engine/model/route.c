@@ -23,17 +23,17 @@ int model_route_open(struct model *m, struct err *e)
 	       ranks = m->cp->size > 1 ? (size_t)m->cp->size : 0;
 	moe->choices = calloc(n, sizeof *moe->choices);
 	moe->taken = calloc(n, sizeof *moe->taken);
-	moe->everywhere = calloc(ranks * n + 1, sizeof *moe->everywhere);
+	moe->choices_all = calloc(ranks * n + 1, sizeof *moe->choices_all);
 	moe->kept_of = calloc((size_t)moe->experts, sizeof *moe->kept_of);
-	moe->pull = calloc((size_t)(m->d.micro * moe->experts), sizeof *moe->pull);
-	if (!moe->choices || !moe->taken || !moe->everywhere || !moe->kept_of || !moe->pull)
+	moe->aux_grad = calloc((size_t)(m->d.micro * moe->experts), sizeof *moe->aux_grad);
+	if (!moe->choices || !moe->taken || !moe->choices_all || !moe->kept_of || !moe->aux_grad)
 		return err_set(e, ERR_NOMEM,
 			       "router: no memory for %zu counts of choices; lower batch.micro",
 			       (2 + ranks) * n);
 	if (!m->d.device) {
-		moe->choices_at = moe->choices;
-		moe->taken_at = moe->taken;
-		moe->pull_at = moe->pull;
+		moe->choices_dev = moe->choices;
+		moe->taken_dev = moe->taken;
+		moe->aux_grad_dev = moe->aux_grad;
 	}
 	return 0;
 }
@@ -42,9 +42,9 @@ void model_route_close(struct moe *moe)
 {
 	free(moe->choices);
 	free(moe->taken);
-	free(moe->everywhere);
+	free(moe->choices_all);
 	free(moe->kept_of);
-	free(moe->pull);
+	free(moe->aux_grad);
 }
 
 /* Copies numbers from host memory to the backend's, if they are different. */
@@ -56,15 +56,15 @@ static void copy_to_backend(struct model *m, void *at, const void *numbers, size
 
 /* Counts how often each piece's tokens chose each expert. This is the only result that a layer
  * copies to the host. */
-static int count_choices(struct model *m, const struct moe_kept *k, struct err *e)
+static int count_choices(struct model *m, const struct moe_saved *k, struct err *e)
 {
 	struct moe *moe = m->moe;
 	int pieces = pieces_of(m);
-	m->ops->route_count(m->backend, moe->choices_at, k->chosen, m->d.n, moe->experts, moe->top,
+	m->ops->route_count(m->backend, moe->choices_dev, k->chosen, m->d.n, moe->experts, moe->top,
 			    m->d.seq / pieces);
-	if (moe->choices == moe->choices_at)
+	if (moe->choices == moe->choices_dev)
 		return 0;
-	return backend_get(m->backend, moe->choices, moe->choices_at,
+	return backend_get(m->backend, moe->choices, moe->choices_dev,
 			   (size_t)(m->d.micro * pieces * moe->experts) * sizeof *moe->choices, e);
 }
 
@@ -73,7 +73,7 @@ static int count_before(struct model *m, struct err *e)
 {
 	int size = m->cp->size;
 	int64_t experts = m->moe->experts, n = m->d.micro * PIECES * experts,
-		*before = m->moe->taken, *all = m->moe->everywhere;
+		*before = m->moe->taken, *all = m->moe->choices_all;
 	memset(before, 0, (size_t)(m->d.micro * pieces_of(m) * experts) * sizeof *before);
 	if (size == 1)
 		return 0;
@@ -109,7 +109,7 @@ static int64_t count_kept(int64_t choices, int64_t before, int64_t most)
 }
 
 /* Drops the choices beyond an expert's capacity: sets their `at` to -1. Sets kept_of. */
-static int drop_excess(struct model *m, struct moe_kept *k, struct err *e)
+static int drop_excess(struct model *m, struct moe_saved *k, struct err *e)
 {
 	struct moe *moe = m->moe;
 	int pieces = pieces_of(m);
@@ -121,9 +121,9 @@ static int drop_excess(struct model *m, struct moe_kept *k, struct err *e)
 	} else {
 		if (count_before(m, e))
 			return -1;
-		copy_to_backend(m, moe->taken_at, moe->taken,
+		copy_to_backend(m, moe->taken_dev, moe->taken,
 				(size_t)(n * experts) * sizeof *moe->taken);
-		m->ops->route_drop(m->backend, k->at, k->chosen, moe->taken_at, m->d.n, experts,
+		m->ops->route_drop(m->backend, k->at, k->chosen, moe->taken_dev, m->d.n, experts,
 				   moe->top, m->d.seq / pieces, most);
 	}
 	memset(moe->kept_of, 0, (size_t)experts * sizeof *moe->kept_of);
@@ -134,7 +134,7 @@ static int drop_excess(struct model *m, struct moe_kept *k, struct err *e)
 
 /* Sets load [micro, E] to each expert's share of a whole sequence's choices. An evaluation and a
  * job without the balancing loss need neither the loads nor their sum over cp. */
-static int set_loads(struct pass *p, struct moe_kept *k, struct err *e)
+static int set_loads(struct pass *p, struct moe_saved *k, struct err *e)
 {
 	struct model *m = p->m;
 	int pieces = pieces_of(m);
@@ -158,7 +158,7 @@ static int set_loads(struct pass *p, struct moe_kept *k, struct err *e)
 }
 
 /* Adds the router's losses to the total and to their own sums. */
-static void add_losses(struct model *m, const struct moe_kept *k, double *loss)
+static void add_losses(struct model *m, const struct moe_saved *k, double *loss)
 {
 	double aux = m->job->model.aux_loss * (double)m->moe->experts, z = m->job->model.z_loss;
 	const struct {
@@ -173,7 +173,7 @@ static void add_losses(struct model *m, const struct moe_kept *k, double *loss)
 					   sums[i].z);
 }
 
-int model_route_forward(struct pass *p, const struct block_view *v, struct moe_kept *k,
+int model_route_forward(struct pass *p, const struct block_view *v, struct moe_saved *k,
 			const void *y, double *loss, struct err *e)
 {
 	struct model *m = p->m;
@@ -194,7 +194,7 @@ int model_route_forward(struct pass *p, const struct block_view *v, struct moe_k
 	return 0;
 }
 
-int model_route_backward(struct pass *p, const struct block_view *v, struct moe_kept *k, void *dy,
+int model_route_backward(struct pass *p, const struct block_view *v, struct moe_saved *k, void *dy,
 			 const void *y, void *dx, struct err *e)
 {
 	struct model *m = p->m;
@@ -206,15 +206,15 @@ int model_route_backward(struct pass *p, const struct block_view *v, struct moe_
 	if (tp_all_reduce_sum(m->tp, moe->dweights, (size_t)(m->d.n * top), e))
 		return -1;
 	for (int64_t i = 0; i < m->d.micro * experts; i++)
-		moe->pull[i] = aux * k->loads[i];
-	copy_to_backend(m, moe->pull_at, moe->pull,
-			(size_t)(m->d.micro * experts) * sizeof *moe->pull);
+		moe->aux_grad[i] = aux * k->loads[i];
+	copy_to_backend(m, moe->aux_grad_dev, moe->aux_grad,
+			(size_t)(m->d.micro * experts) * sizeof *moe->aux_grad);
 	for (int64_t b = 0; b < m->d.micro; b++) {
 		int64_t first = b * m->d.seq;
 		m->ops->route_bwd(m->backend, moe->logits + first * experts,
 				  moe->dweights + first * top, k->chosen + first * top,
 				  k->weights + first * top, k->probs + first * experts,
-				  k->lse + first, moe->pull_at + b * experts,
+				  k->lse + first, moe->aux_grad_dev + b * experts,
 				  (float)m->job->model.z_loss * scale, m->d.seq, experts, top,
 				  m->job->model.router == ROUTER_SOFTMAX_BEFORE);
 	}

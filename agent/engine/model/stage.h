@@ -50,17 +50,18 @@ struct views {
 int model_views_open(const struct model_options *opt, int chunk, struct views *out, struct err *e);
 void model_views_close(struct views *v);
 
-/* A layer's tensors of one micro-batch, as plan/spec/model/activations.h lists them; NULL: nowhere. */
-struct moe_kept;
-struct block_kept {
+/* A layer's tensors of one micro-batch, as plan/spec/model/activations.h lists them; NULL:
+ * nowhere. */
+struct moe_saved;
+struct block_saved {
 	void *at[ACTS];
-	struct moe_kept *moe;
+	struct moe_saved *moe;
 };
 
 struct slot {
 	char *memory; /* of all below */
 	void *at[SLOTS];
-	struct block_kept *blocks; /* [layers] of the chunk */
+	struct block_saved *blocks; /* [layers] of the chunk */
 };
 
 struct chunk {
@@ -99,7 +100,7 @@ struct model {
 	double losses_here[LOSSES], *loss;
 	struct pass_graphs *graphs; /* NULL: passes are not recorded */
 	char *work, *scratch_memory;
-	struct block_kept recomputed; /* memory of the layers that recompute */
+	struct block_saved recomputed; /* memory of the layers that recompute */
 	/* seconds of recomputation, with its transfers, which tp, cp and ep then do not count */
 	double recompute_s;
 	void *scratch[SCRATCHES];
@@ -116,16 +117,17 @@ struct pass {
 	const struct model_batch *batch;
 	bool keep;          /* forward: a backward pass follows, and dropout is on */
 	bool input, weight; /* backward: which halves to compute */
-	/* [LOSSES] forward: routers add their losses here, in the backend's memory; NULL: nowhere */
+	/* [LOSSES] forward: routers add their losses here, in the backend's memory; NULL:
+	 * nowhere */
 	double *loss;
 };
 
-/* places.c: sets the pass's tokens where the operations read them. On the host this is the batch
+/* inputs.c: sets the pass's tokens where the operations read them. On the host this is the batch
  * itself. On a device it is the slot, into which the forward pass copies them. */
-int model_places_open(struct model *m, struct err *e);
-void model_places_close(struct model *m);
-void model_places_forward(struct pass *p);
-void model_places_backward(struct pass *p);
+int model_inputs_open(struct model *m, struct err *e);
+void model_inputs_close(struct model *m);
+void model_inputs_forward(struct pass *p);
+void model_inputs_backward(struct pass *p);
 
 /* activations.c */
 int model_activations_open(struct model *m, struct err *e);
@@ -133,7 +135,8 @@ void model_activations_close(struct model *m);
 
 /* offload.c: layers' activations are in host memory (on the CPU: in an unnamed file) between the
  * forward and the backward pass. Two staging buffers in the device's memory take turns: a layer can
- * still read what the previous layer left, and a device copies one layer while it computes the next.
+ * still read what the previous layer left, and a device copies one layer while it computes the
+ * next.
  */
 struct offload;
 int model_offload_open(struct model *m, struct offload **out, struct err *e);
@@ -149,8 +152,8 @@ void model_offload_fetch(struct pass *p, int i);
 int model_rope_tables(struct model *m, struct err *e);
 
 /* units.c: holds and releases units of the parameter store. */
-int model_unit_hold(struct model *m, int unit, struct err *e);
-void model_unit_drop(struct model *m, int unit);
+int model_unit_acquire(struct model *m, int unit, struct err *e);
+void model_unit_release(struct model *m, int unit);
 int model_unit_grads(struct model *m, int unit, struct err *e);
 /* The unit's gradients were added to. ends: they are complete after the step's last micro-batch. */
 int model_unit_done(struct pass *p, int unit, bool ends, struct err *e);
@@ -196,17 +199,19 @@ void model_norm_backward(struct model *m, const struct norm_view *v, void *dx, c
 /* qk_norm.c, for families that normalize q and k. Forward: copies q and k to ACT_QK, and replaces
  * them in ACT_QKV by their norms. Backward: replaces dqkv [n, w] by the gradient before the norms,
  * and adds to the gradients of the norms' weights. */
-void model_qk_norm_forward(struct model *m, const struct block_view *v, const struct block_kept *k);
-void model_qk_norm_backward(struct model *m, const struct block_view *v, const struct block_kept *k,
-			    void *dqkv);
+void model_qk_norm_forward(struct model *m, const struct block_view *v,
+			   const struct block_saved *k);
+void model_qk_norm_backward(struct model *m, const struct block_view *v,
+			    const struct block_saved *k, void *dqkv);
 
-/* drop.c: dropout. Each site has its own random numbers. */
-enum drop_site { DROP_EMBED, DROP_ATTN, DROP_MLP, DROP_WEIGHTS };
-struct dropout model_drop_of(const struct pass *p, enum drop_site site, int layer);
+/* dropout.c: dropout. Each site has its own random numbers. */
+enum dropout_site { DROPOUT_EMBED, DROPOUT_ATTN, DROPOUT_MLP, DROP_WEIGHTS };
+struct dropout model_dropout_of(const struct pass *p, enum dropout_site site, int layer);
 /* In place on [s, c] of the stream. */
-void model_drop_forward(struct pass *p, enum drop_site site, int layer, void *x);
+void model_dropout_forward(struct pass *p, enum dropout_site site, int layer, void *x);
 /* Returns the gradient before the dropout: dy itself without dropout, otherwise scratch. */
-const void *model_drop_backward(struct pass *p, enum drop_site site, int layer, const void *dy);
+const void *model_dropout_backward(struct pass *p, enum dropout_site site, int layer,
+				   const void *dy);
 
 /* The residual stream between sublayers has the value x + r; r NULL stands for zero. */
 struct stream {
@@ -216,27 +221,27 @@ struct stream {
 /* attention.c, mlp.c: one residual sublayer each. Forward updates the stream, and its r becomes
  * `pending`. Backward replaces dres [s, c], the gradient of the stream after the sublayer, by the
  * gradient before it. _recompute restores what the layer's mode does not keep. */
-int model_attention_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
+int model_attention_forward(struct pass *p, const struct block_view *v, struct block_saved *k,
 			    void *pending, struct stream *s, struct err *e);
-int model_attention_recompute(struct pass *p, const struct block_view *v, struct block_kept *k,
+int model_attention_recompute(struct pass *p, const struct block_view *v, struct block_saved *k,
 			      struct err *e);
-int model_attention_backward(struct pass *p, const struct block_view *v, struct block_kept *k,
+int model_attention_backward(struct pass *p, const struct block_view *v, struct block_saved *k,
 			     void *dres, struct err *e);
-int model_mlp_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
+int model_mlp_forward(struct pass *p, const struct block_view *v, struct block_saved *k,
 		      void *pending, struct stream *s, struct err *e);
 /* moe.c: the sublayer of a mixture of experts. It recomputes the whole mixture, or only its norm if
  * activations_experts_recompute() is false. */
-int model_moe_forward(struct pass *p, const struct block_view *v, struct block_kept *k,
+int model_moe_forward(struct pass *p, const struct block_view *v, struct block_saved *k,
 		      void *pending, struct stream *s, struct err *e);
-int model_moe_recompute(struct pass *p, const struct block_view *v, struct block_kept *k,
+int model_moe_recompute(struct pass *p, const struct block_view *v, struct block_saved *k,
 			struct stream *s, struct err *e);
-int model_moe_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres,
-		       struct err *e);
+int model_moe_backward(struct pass *p, const struct block_view *v, struct block_saved *k,
+		       void *dres, struct err *e);
 /* s: with full recomputation, the stream before the sublayer; NULL: the norm's input was kept. */
-int model_mlp_recompute(struct pass *p, const struct block_view *v, struct block_kept *k,
+int model_mlp_recompute(struct pass *p, const struct block_view *v, struct block_saved *k,
 			struct stream *s, struct err *e);
-int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_kept *k, void *dres,
-		       struct err *e);
+int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_saved *k,
+		       void *dres, struct err *e);
 
 /* block.c: layer i of the pass's chunk. */
 int model_block_forward(struct pass *p, int i, struct stream *s, struct err *e);

@@ -2,13 +2,13 @@
 
 #include "agent/engine/model/graphs.h"
 
-int model_unit_hold(struct model *m, int unit, struct err *e)
+int model_unit_acquire(struct model *m, int unit, struct err *e)
 {
 	model_graphs_note_call(m, STORE_CALL_HOLD, unit, false);
-	return param_store_params(m->store, unit, &m->params[unit], e);
+	return param_store_acquire(m->store, unit, &m->params[unit], e);
 }
 
-void model_unit_drop(struct model *m, int unit)
+void model_unit_release(struct model *m, int unit)
 {
 	model_graphs_note_call(m, STORE_CALL_RELEASE, unit, false);
 	param_store_release(m->store, unit);

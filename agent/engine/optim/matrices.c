@@ -173,7 +173,7 @@ static const size_t *shard_counts(const struct optim_matrices *m, const struct m
 {
 	for (int i = 0; i < size_of(at->shards); i++) {
 		int64_t first, count;
-		param_store_run(m->store, at->param, i, &first, &count);
+		param_store_shard_range(m->store, at->param, i, &first, &count);
 		m->counts[i] = (size_t)count;
 	}
 	return m->counts;

@@ -190,7 +190,7 @@ int optim_wait(struct optim *o, struct err *e)
 
 /* --- The norm ----------------------------------------------------------------------------- */
 
-void optim_square(struct optim *o)
+void optim_grad_norm_start(struct optim *o)
 {
 	backend_zero(o->backend, o->squares_at, sizeof *o->squares_at);
 	for (int i = 0; i < o->n_counted; i++)
@@ -198,11 +198,12 @@ void optim_square(struct optim *o)
 	o->squared = true;
 }
 
-int optim_norm(struct optim *o, struct comm *world, double loss_scale, double *norm, struct err *e)
+int optim_grad_norm(struct optim *o, struct comm *world, double loss_scale, double *norm,
+		    struct err *e)
 {
 	double sum;
 	if (!o->squared)
-		optim_square(o);
+		optim_grad_norm_start(o);
 	o->squared = false;
 	if (backend_get(o->backend, &sum, o->squares_at, sizeof sum, e))
 		return -1;

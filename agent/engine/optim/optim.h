@@ -61,19 +61,20 @@ int optim_wait(struct optim *o, struct err *e);
  *                                min_lr */
 double optim_lr(const struct job *job, int64_t step);
 
-/* Queues the sum of squares for the next optim_norm, which computes it otherwise. A device that
- * lags behind the host can then compute it before the host waits for it. Called after
+/* Queues the sum of squares for the next optim_grad_norm, which computes it otherwise. A device
+ * that lags behind the host can then compute it before the host waits for it. Called after
  * param_store_finish. */
-void optim_square(struct optim *o);
+void optim_grad_norm_start(struct optim *o);
 /* Collective over world (every rank of the job; NULL: one rank). Sets *norm to the norm of the
  * whole model's gradient. Each element counts once, the sum is in double, and all ranks get the
  * same bits. The stored gradients are loss_scale times the true ones (1 unless fp16); the norm is
  * that of the true ones. It is not finite if an element is not. Called after param_store_finish. */
-int optim_norm(struct optim *o, struct comm *world, double loss_scale, double *norm, struct err *e);
+int optim_grad_norm(struct optim *o, struct comm *world, double loss_scale, double *norm,
+		    struct err *e);
 
 /* Collective over the store's groups unless the optimizer is elementwise. Applies step number
  * `step` (from 0) to the masters, with the gradients / loss_scale × min(1, clip / norm). Called
- * between param_store_finish and param_store_publish. An elementwise optimizer cannot fail. */
+ * between param_store_finish and param_store_sync_params. An elementwise optimizer cannot fail. */
 int optim_step(struct optim *o, double norm, double loss_scale, int64_t step, struct err *e);
 /* Applies the gradient of one replica, for a parameter server (agent/engine/server); elementwise
  * optimizers only. The stored gradient is the part that the replica's `share` of the global batch

@@ -40,12 +40,12 @@ struct optim_stretch {
 };
 
 /*
- * `step` is called between param_store_finish and param_store_publish, by all ranks of the world,
- * which skip a step together. Then gradients are complete and identical on all ranks that hold the
- * same elements, and the groups of param_store_shards and param_store_tp carry nothing. Ranks of a
- * group have the same catalogue entries in the same order, so collectives in that order match.
- * Results must not depend on the layout beyond the rounding of sums, and must have the same bits on
- * all ranks that hold the same elements.
+ * `step` is called between param_store_finish and param_store_sync_params, by all ranks of the
+ * world, which skip a step together. Then gradients are complete and identical on all ranks that
+ * hold the same elements, and the groups of param_store_shards and param_store_tp carry nothing.
+ * Ranks of a group have the same catalogue entries in the same order, so collectives in that order
+ * match. Results must not depend on the layout beyond the rounding of sums, and must have the same
+ * bits on all ranks that hold the same elements.
  */
 struct optim_rule {
 	void (*update)(const struct optim *o, struct update *u, int n, const struct optim_step *s);

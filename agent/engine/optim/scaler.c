@@ -42,7 +42,7 @@ static int judge_overflow(struct scaler *s, struct err *e)
 	return 0;
 }
 
-int optim_scaler_judge(struct scaler *s, bool finite, struct err *e)
+int optim_scaler_update(struct scaler *s, bool finite, struct err *e)
 {
 	if (!finite)
 		return judge_overflow(s, e);

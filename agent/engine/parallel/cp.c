@@ -145,7 +145,7 @@ static int send_to_next(struct ring *r, void *out, void *in, struct comm_request
 		  .type = c->type,
 		  .peer = (c->rank + c->size - 1) % c->size },
 	};
-	return comm_group_start(c->comm, ops, 2, req, e);
+	return comm_batch_send_recv_start(c->comm, ops, 2, req, e);
 }
 
 static int wait_transfer(struct ring *r, struct comm_request **req, struct err *e)
@@ -263,8 +263,8 @@ static void attend_all_backward(const struct ring *r, struct backward *b, const 
 				attend_backward(r, b, kv, dkv, mine, owner, theirs);
 }
 
-/* The gradients of a rank's keys and values follow these along the ring, one step later, and are back
- * at the rank after the last step. */
+/* The gradients of a rank's keys and values follow these along the ring, one step later, and are
+ * back at the rank after the last step. */
 static int ring_backward(struct ring *r, struct backward *b, struct err *e)
 {
 	struct comm_request *keys = NULL, *grads = NULL;

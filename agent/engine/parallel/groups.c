@@ -152,8 +152,8 @@ static int split_store(struct groups *g, const struct groups_options *opt, struc
 
 /* --- The pipeline --- */
 
-/* Edge i of the ring leads from pipeline rank i to the next one. Activations follow it, and gradients
- * travel against it. The second chunk of a V uses both in the opposite direction too. */
+/* Edge i of the ring leads from pipeline rank i to the next one. Activations follow it, and
+ * gradients travel against it. The second chunk of a V uses both in the opposite direction too. */
 struct edge {
 	int at, from, to;
 };
@@ -184,20 +184,20 @@ static bool edge_of(const struct rank_view *v, int class, struct edge *out)
 
 /* The member of this rank's struct groups that holds a channel of the edge. */
 static struct comm **channel(struct groups *g, const struct rank_view *v, const struct edge *edge,
-			     enum pipe_kind kind, bool back)
+			     enum pp_message kind, bool back)
 {
 	bool first = v->at.pp == edge->from;
 	/* activations follow the edge, gradients travel against it */
-	bool sends = first == ((kind == PIPE_ACT) != back);
-	enum pipe_side side = first ? PIPE_NEXT : PIPE_PREV;
+	bool sends = first == ((kind == PP_ACT) != back);
+	enum pp_side side = first ? PP_NEXT : PP_PREV;
 	return sends ? &g->out[kind][side] : &g->in[kind][side];
 }
 
-static void channel_name(const struct edge *edge, enum pipe_kind kind, bool back, char *name,
+static void channel_name(const struct edge *edge, enum pp_message kind, bool back, char *name,
 			 size_t size)
 {
-	bool along = (kind == PIPE_ACT) != back;
-	snprintf(name, size, "pp %s %d to %d", kind == PIPE_ACT ? "activations" : "gradients",
+	bool along = (kind == PP_ACT) != back;
+	snprintf(name, size, "pp %s %d to %d", kind == PP_ACT ? "activations" : "gradients",
 		 along ? edge->from : edge->to, along ? edge->to : edge->from);
 }
 
@@ -212,14 +212,14 @@ static int split_class(struct groups *g, const struct rank_view *v, int class, s
 					    v->layout.tp +
 				    v->at.tp
 			 : -1;
-	channel_name(&edge, PIPE_ACT, false, name, sizeof name);
+	channel_name(&edge, PP_ACT, false, name, sizeof name);
 	if (comm_split(g->root, color, v->at.pp == edge.from ? 0 : 1, name, &pair, e))
 		return -1;
 	if (!mine)
 		return 0;
-	*channel(g, v, &edge, PIPE_ACT, false) = pair;
+	*channel(g, v, &edge, PP_ACT, false) = pair;
 	for (int i = 1; i < (v->layout.vee ? 4 : 2); i++) {
-		enum pipe_kind kind = i % 2 ? PIPE_GRAD : PIPE_ACT;
+		enum pp_message kind = i % 2 ? PP_GRAD : PP_ACT;
 		bool back = i >= 2;
 		channel_name(&edge, kind, back, name, sizeof name);
 		if (comm_split(pair, 0, comm_rank(pair), name, channel(g, v, &edge, kind, back), e))
@@ -305,8 +305,8 @@ fail:
 
 void parallel_groups_close(struct groups *g)
 {
-	for (int kind = 0; kind < PIPE_KINDS; kind++)
-		for (int side = 0; side < PIPE_SIDES; side++) {
+	for (int kind = 0; kind < PP_MESSAGES; kind++)
+		for (int side = 0; side < PP_SIDES; side++) {
 			comm_close(g->in[kind][side]);
 			comm_close(g->out[kind][side]);
 		}

@@ -11,9 +11,9 @@
  *
  * A group of one rank is NULL, and its users then do nothing.
  *
- * On a device, the groups above carry tensors in the device's memory (comm_on_device), on the stream
- * of the rank's operations. Numbers that the host needs, such as how many rows an expert gets, use
- * the host groups cp_values and ep_values. On the host these are cp and ep themselves.
+ * On a device, the groups above carry tensors in the device's memory (comm_on_device), on the
+ * stream of the rank's operations. Numbers that the host needs, such as how many rows an expert
+ * gets, use the host groups cp_values and ep_values. On the host these are cp and ep themselves.
  *
  * Neighboring pipeline ranks have a group of two for each kind of message and direction (a channel
  * of plan/spec/schedule/schedule.h). Each carries messages in one direction only, so that a send in
@@ -28,8 +28,8 @@
 #include "libcomm/comm.h"
 #include "plan/spec/rank_view.h"
 
-enum pipe_kind { PIPE_ACT, PIPE_GRAD, PIPE_KINDS };
-enum pipe_side { PIPE_NEXT, PIPE_PREV, PIPE_SIDES }; /* the next rank, the previous rank */
+enum pp_message { PP_ACT, PP_GRAD, PP_MESSAGES };
+enum pp_side { PP_NEXT, PP_PREV, PP_SIDES }; /* the next rank, the previous rank */
 
 struct groups {
 	struct comm *world; /* borrowed */
@@ -38,7 +38,7 @@ struct groups {
 	struct comm *tp, *cp, *ep;
 	struct comm *cp_values, *ep_values;
 	struct param_store_groups store;
-	struct comm *in[PIPE_KINDS][PIPE_SIDES], *out[PIPE_KINDS][PIPE_SIDES];
+	struct comm *in[PP_MESSAGES][PP_SIDES], *out[PP_MESSAGES][PP_SIDES];
 };
 
 struct groups_options {

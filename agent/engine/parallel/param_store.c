@@ -28,7 +28,7 @@ static void place_units(struct param_store *s, int zero, int64_t *params, int64_
 	for (int i = 0; i < s->catalogue->n_units; i++) {
 		const struct unit *u = &s->catalogue->units[i];
 		const struct replica_groups *r = param_store_replicas(s, i);
-		struct unit_place *h = &s->homes[i];
+		struct unit_layout *h = &s->layouts[i];
 		h->n = u->hi - u->lo;
 		zero_owned(h->n, zero, &r->cut, &h->lo, &h->hi);
 		zero_counted(h->n, zero, &r->cut, &h->counted_lo, &h->counted_hi);
@@ -90,7 +90,7 @@ static int open_pool(struct param_store *s, struct unit_buffers *p, const char *
 	int count = 0;
 	for (int i = 0; i < s->catalogue->n_units; i++)
 		if (s->catalogue->units[i].kind == kind) {
-			most = s->homes[i].n > most ? s->homes[i].n : most;
+			most = s->layouts[i].n > most ? s->layouts[i].n : most;
 			count++;
 		}
 	int n = count < ZERO_BUFFERS ? count : ZERO_BUFFERS;
@@ -122,11 +122,11 @@ static int open_memory(struct param_store *s, const struct param_store_options *
 {
 	int64_t params, grads;
 	size_t units = (size_t)s->catalogue->n_units;
-	s->homes = calloc(units + 1, sizeof *s->homes);
+	s->layouts = calloc(units + 1, sizeof *s->layouts);
 	s->sums = calloc(units + 1, sizeof *s->sums);
 	for (int i = 0; i < ZERO_CLASSES; i++)
 		s->replicas[i].counts = calloc((size_t)s->replicas[i].cut.shards, sizeof(size_t));
-	if (!s->homes || !s->sums || !s->replicas[ZERO_DENSE].counts ||
+	if (!s->layouts || !s->sums || !s->replicas[ZERO_DENSE].counts ||
 	    !s->replicas[ZERO_EXPERTS].counts)
 		return err_set(
 			e, ERR_NOMEM,
@@ -173,8 +173,8 @@ static int check_tied(struct param_store *s, struct err *e)
 			       "param_store: group %s ties a table that this rank does not have",
 			       comm_name(s->groups.tied));
 	s->tied = p->unit;
-	mine[0] = s->homes[s->tied].lo;
-	mine[1] = s->homes[s->tied].hi;
+	mine[0] = s->layouts[s->tied].lo;
+	mine[1] = s->layouts[s->tied].hi;
 	if (gather_tied(s, mine, both, e))
 		return -1;
 	for (int i = 0; i < 2; i++)
@@ -254,9 +254,9 @@ static void drain_pool(struct unit_buffers *p)
 
 void param_store_drain(struct param_store *s)
 {
-	for (int i = 0; s->homes && i < s->catalogue->n_units; i++) {
-		comm_wait(s->homes[i].publishing, NULL);
-		s->homes[i].publishing = NULL;
+	for (int i = 0; s->layouts && i < s->catalogue->n_units; i++) {
+		comm_wait(s->layouts[i].publishing, NULL);
+		s->layouts[i].publishing = NULL;
 	}
 	for (int i = 0; i < s->n_sums; i++)
 		comm_wait(s->sums[i], NULL);
@@ -288,27 +288,27 @@ void param_store_close(struct param_store *s)
 		free(s->replicas[i].counts);
 	param_store_order_fini(&s->order);
 	free(s->pieces);
-	free(s->homes);
+	free(s->layouts);
 	free(s->sums);
 	free(s);
 }
 
 void *param_store_stored(const struct param_store *s, int unit)
 {
-	const struct unit_place *h = &s->homes[unit];
+	const struct unit_layout *h = &s->layouts[unit];
 	const struct replica_groups *r = param_store_replicas(s, unit);
 	return s->params + (size_t)(h->params + (r->policy->params ? 0 : h->lo)) * s->width;
 }
 
 float *param_store_master(const struct param_store *s, int unit)
 {
-	return s->masters ? s->masters + s->homes[unit].owned
+	return s->masters ? s->masters + s->layouts[unit].owned
 			  : (float *)param_store_stored(s, unit);
 }
 
 float *param_store_grad(const struct param_store *s, int unit)
 {
-	const struct unit_place *h = &s->homes[unit];
+	const struct unit_layout *h = &s->layouts[unit];
 	const struct replica_groups *r = param_store_replicas(s, unit);
 	return s->grads + h->grads + (r->policy->grads ? 0 : h->lo);
 }
@@ -318,7 +318,7 @@ const size_t *param_store_counts(struct param_store *s, int unit)
 	struct replica_groups *r = &s->replicas[zero_class(s->catalogue->units[unit].kind)];
 	for (int i = 0; i < r->cut.shards; i++) {
 		int64_t lo, hi;
-		catalogue_piece(s->homes[unit].n, r->cut.shards, i, &lo, &hi);
+		catalogue_piece(s->layouts[unit].n, r->cut.shards, i, &lo, &hi);
 		r->counts[i] = (size_t)(hi - lo);
 	}
 	return r->counts;
@@ -339,7 +339,7 @@ bool param_store_replayable(const struct param_store *s, bool completes)
 {
 	for (int i = 0; i < s->catalogue->n_units; i++) {
 		const struct replica_groups *r = param_store_replicas(s, i);
-		if (r->policy->params || r->policy->grads || s->homes[i].publishing)
+		if (r->policy->params || r->policy->grads || s->layouts[i].publishing)
 			return false;
 		if (completes && (r->shard || r->copies || s->catalogue->units[i].partial))
 			return false;

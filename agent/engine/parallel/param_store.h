@@ -1,15 +1,15 @@
 /*
  * param_store — a rank's parameters and gradients: whole on every replica, or sharded over the
- * replicas by ZeRO's stage (Rajbhandari et al., arXiv 1910.02054; stage 3 is PyTorch's FSDP, Zhao et
- * al., arXiv 2304.11277).
+ * replicas by ZeRO's stage (Rajbhandari et al., arXiv 1910.02054; stage 3 is PyTorch's FSDP, Zhao
+ * et al., arXiv 2304.11277).
  *
  * The model asks for a unit of the catalogue (plan/spec/model/model.h) before it uses the unit, and
  * releases it afterwards. The store decides whether that gathers, frees or reduces anything.
  *
- *     forward       param_store_params(u) … param_store_release(u)
- *     backward      param_store_params(u), param_store_grads(u) … param_store_reduce(u, last),
+ *     forward       param_store_acquire(u) … param_store_release(u)
+ *     backward      param_store_acquire(u), param_store_grads(u) … param_store_reduce(u, last),
  *                   param_store_release(u)
- *     end of step   param_store_finish; the optimizer updates the pieces; param_store_publish
+ *     end of step   param_store_finish; the optimizer updates the pieces; param_store_sync_params
  *
  * The replicas of a unit are the ranks that hold the same box of it. There are cp × dp of them, and
  * cp × dp / ep for experts. They form `shard` groups, over which the unit is cut (catalogue_piece),
@@ -20,32 +20,33 @@
  *     zero  parameters       gradients                                        optimizer's state
  *     0     whole            whole, all-reduced once per step                 whole
  *     1     whole            whole, reduce-scattered once per step            shard
- *     2     whole            shard; reduce-scattered per unit and added after each micro-batch   shard
+ *     2     whole            shard; reduce-scattered per unit and added after each micro-batch
+ *     shard
  *     3     shard; gathered before use, freed after it   as 2                 shard
  *
  * Under stage 3, gathers start before they are needed, in the order that the first step had
  * (param_store_order.h). A unit's buffer is kept until another unit of its kind needs it. The layer
  * at which the forward pass turns into the backward pass is therefore not gathered twice. Gradients
- * that are whole are all-reduced during the backward pass, small units together. Gradients of shards
- * that have copies are reduced over the shards first, and over the copies once per step. If each
- * shard group has one rank, there is nothing to cut, and the store behaves as in stage 0.
+ * that are whole are all-reduced during the backward pass, small units together. Gradients of
+ * shards that have copies are reduced over the shards first, and over the copies once per step. If
+ * each shard group has one rank, there is nothing to cut, and the store behaves as in stage 0.
  * plan/spec/model/zero.h computes the memory that all this needs; the two agree to the byte.
  *
  * Master parameters are fp32 and belong to the piece's owner. In fp32 storage they are the stored
- * parameters themselves. Otherwise they are copies, and param_store_publish rounds them into the
- * stored parameters unless the optimizer has done so already (param_store_stored_form).
+ * parameters themselves. Otherwise they are copies, and param_store_sync_params rounds them into
+ * the stored parameters unless the optimizer has done so already (param_store_stored_form).
  *
  * Everything is in the backend's memory, which may be a device's. With offload.optimizer, masters
- * that are copies are in the host's memory (param_store_masters_offloaded): in a file without a name
- * if the backend is the host, otherwise in memory that the device copies from.
+ * that are copies are in the host's memory (param_store_masters_offloaded): in a file without a
+ * name if the backend is the host, otherwise in memory that the device copies from.
  *
  * A partial gradient (param.partial) is all-reduced over the parameter's tp copies before the
- * reduction over replicas. The two tables of a tied head are all-reduced after that, piece by piece,
- * by param_store_finish. Every all-reduce has libcomm's documented order, element by element, and
- * the order does not depend on the cut.
+ * reduction over replicas. The two tables of a tied head are all-reduced after that, piece by
+ * piece, by param_store_finish. Every all-reduce has libcomm's documented order, element by
+ * element, and the order does not depend on the cut.
  *
- * All ranks of a group make the same calls in the same order, because they execute the same schedule
- * row. One thread at a time uses a store.
+ * All ranks of a group make the same calls in the same order, because they execute the same
+ * schedule row. One thread at a time uses a store.
  */
 #ifndef MUSTER_AGENT_ENGINE_PARALLEL_PARAM_STORE_H
 #define MUSTER_AGENT_ENGINE_PARALLEL_PARAM_STORE_H
@@ -77,7 +78,7 @@ struct param_store_options {
 	struct param_store_groups groups;
 	int zero;     /* 0 to 3 */
 	bool overlap; /* reduce and gather during the passes; otherwise wait at once */
-	/* param_store_publish rounds stochastically, keyed by (seed, parameter's name, step) */
+	/* param_store_sync_params rounds stochastically, keyed by (seed, parameter's name, step) */
 	bool stochastic;
 	uint64_t seed;
 	/* offload.optimizer: masters that are copies are in a nameless file in this folder, unless
@@ -89,7 +90,7 @@ struct param_store_options {
 	bool owned_only;
 };
 
-/* Collective over its groups. Parameters are zero until param_store_publish. */
+/* Collective over its groups. Parameters are zero until param_store_sync_params. */
 int param_store_open(const struct param_store_options *opt, struct param_store **out,
 		     struct err *e);
 /* Waits for all transfers in progress. After that the groups may be closed. */
@@ -98,9 +99,9 @@ void param_store_drain(struct param_store *s);
 void param_store_close(struct param_store *s);
 
 /* Sets *params to the unit's parameters in storage type, valid until param_store_release. Calls for
- * a unit may nest; each needs its own release. Under zero 3 at most ZERO_BUFFERS units of a kind are
- * held at once. */
-int param_store_params(struct param_store *s, int unit, const void **params, struct err *e);
+ * a unit may nest; each needs its own release. Under zero 3 at most ZERO_BUFFERS units of a kind
+ * are held at once. */
+int param_store_acquire(struct param_store *s, int unit, const void **params, struct err *e);
 void param_store_release(struct param_store *s, int unit);
 
 /* Sets *grads to where the backward pass adds the unit's gradients (fp32), until
@@ -108,15 +109,15 @@ void param_store_release(struct param_store *s, int unit);
 int param_store_grads(struct param_store *s, int unit, float **grads, struct err *e);
 /* The unit's gradients of this micro-batch are complete. last: those of the whole step are too. */
 int param_store_reduce(struct param_store *s, int unit, bool last, struct err *e);
-/* Whether the calls of a pass, from param_store_params to param_store_reduce, only return addresses
- * and start no transfer. Then the pass may be recorded and replayed with the same calls.
+/* Whether the calls of a pass, from param_store_acquire to param_store_reduce, only return
+ * addresses and start no transfer. Then the pass may be recorded and replayed with the same calls.
  * completes: the pass completes the step's gradients. */
 bool param_store_replayable(const struct param_store *s, bool completes);
 /* All gradients of the step are complete. Returns when those of every piece are summed over all
  * replicas. */
 int param_store_finish(struct param_store *s, struct err *e);
 /* Sets all gradients to zero for the next step. */
-void param_store_zero(struct param_store *s);
+void param_store_zero_grads(struct param_store *s);
 
 /* The consecutive elements of one parameter's box that this rank owns. */
 struct param_piece {
@@ -134,34 +135,34 @@ const struct param_piece *param_store_pieces(const struct param_store *s, int *n
 struct backend *param_store_backend(const struct param_store *s);
 const struct catalogue *param_store_catalogue(const struct param_store *s);
 /* The groups over which an update may communicate between param_store_finish and
- * param_store_publish, when the store has no transfer in progress on them. NULL: one rank. The ranks
- * of param_store_shards together own a whole unit of the kind. */
+ * param_store_sync_params, when the store has no transfer in progress on them. NULL: one rank. The
+ * ranks of param_store_shards together own a whole unit of the kind. */
 struct comm *param_store_shards(const struct param_store *s, enum unit_kind kind);
 struct comm *param_store_tp(const struct param_store *s);
 /* The elements of the parameter's box that shard `shard` of its unit owns; count may be 0. */
-void param_store_run(const struct param_store *s, const struct param *p, int shard, int64_t *first,
-		     int64_t *count);
-/* Whether this rank is the first of the ranks that hold a part of the parameter. It saves the states
- * that all of them hold. */
+void param_store_shard_range(const struct param_store *s, const struct param *p, int shard,
+			     int64_t *first, int64_t *count);
+/* Whether this rank is the first of the ranks that hold a part of the parameter. It saves the
+ * states that all of them hold. */
 bool param_store_saves(const struct param_store *s, const struct param *p);
 /* Elements of all pieces, with the gaps between groups of parameters. */
 int64_t param_store_owned(const struct param_store *s);
 /* Whether the masters are in the host's memory while the backend's memory is a device's. */
 bool param_store_masters_offloaded(const struct param_store *s);
 
-/* Lets an update of the whole piece (kernels/ops.h) also set the stored form of the masters, rounded
- * as param_store_publish of `step` would round it. Does not change u if the masters are the stored
- * form, or if stochastic rounding numbers the piece's rows separately: param_store_publish rounds
- * those. */
+/* Lets an update of the whole piece (kernels/ops.h) also set the stored form of the masters,
+ * rounded as param_store_sync_params of `step` would round it. Does not change u if the masters are
+ * the stored form, or if stochastic rounding numbers the piece's rows separately:
+ * param_store_sync_params rounds those. */
 void param_store_stored_form(const struct param_store *s, const struct param_piece *piece,
 			     int64_t step, struct update *u);
 /* The updates of this step have set every stored form that param_store_stored_form gave them. The
- * next param_store_publish rounds the others only. */
+ * next param_store_sync_params rounds the others only. */
 void param_store_stored_done(struct param_store *s);
 
 /* The masters have changed: updates the stored parameters on every replica. step: how many steps
  * are finished, for stochastic rounding. */
-int param_store_publish(struct param_store *s, int64_t step, struct err *e);
+int param_store_sync_params(struct param_store *s, int64_t step, struct err *e);
 
 /* The whole gradients in the flat order, for tests. NULL: they are sharded. */
 float *param_store_flat_grads(const struct param_store *s);

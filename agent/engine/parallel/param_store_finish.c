@@ -5,7 +5,7 @@
 static int check_complete(const struct param_store *s, struct err *e)
 {
 	for (int i = 0; i < s->catalogue->n_units; i++)
-		if (!s->homes[i].reduced)
+		if (!s->layouts[i].reduced)
 			return err_set(e, ERR_INTERNAL,
 				       "param_store: the step ends, but the gradients of unit %d "
 				       "are not complete",
@@ -33,7 +33,8 @@ static int add_all_scattered(struct param_store *s, struct err *e)
 	return 0;
 }
 
-/* The number of units from `unit` on whose owned gradients are adjacent and have the same copies. */
+/* The number of units from `unit` on whose owned gradients are adjacent and have the same
+ * copies. */
 static int count_adjacent(const struct param_store *s, int unit)
 {
 	int n = 1;
@@ -41,7 +42,7 @@ static int count_adjacent(const struct param_store *s, int unit)
 	       param_store_replicas(s, unit + n) == param_store_replicas(s, unit) &&
 	       param_store_grad(s, unit + n) ==
 		       param_store_grad(s, unit + n - 1) +
-			       (s->homes[unit + n - 1].hi - s->homes[unit + n - 1].lo))
+			       (s->layouts[unit + n - 1].hi - s->layouts[unit + n - 1].lo))
 		n++;
 	return n;
 }
@@ -51,9 +52,9 @@ static int reduce_copies(struct param_store *s, struct err *e)
 {
 	for (int unit = 0, n; unit < s->catalogue->n_units; unit += n) {
 		const struct replica_groups *r = param_store_replicas(s, unit);
-		const struct unit_place *lo = &s->homes[unit], *hi;
+		const struct unit_layout *lo = &s->layouts[unit], *hi;
 		n = count_adjacent(s, unit);
-		hi = &s->homes[unit + n - 1];
+		hi = &s->layouts[unit + n - 1];
 		if (!r->policy->state || !r->copies)
 			continue;
 		float *at = param_store_grad(s, unit);
@@ -70,7 +71,7 @@ static int reduce_tied(struct param_store *s, struct err *e)
 {
 	if (!s->groups.tied)
 		return 0;
-	const struct unit_place *h = &s->homes[s->tied];
+	const struct unit_layout *h = &s->layouts[s->tied];
 	float *at = param_store_grad(s, s->tied);
 	double since = clock_s();
 	int rc = comm_all_reduce(s->groups.tied, at, at, (size_t)(h->hi - h->lo), COMM_F32,
@@ -89,14 +90,14 @@ int param_store_finish(struct param_store *s, struct err *e)
 	return 0;
 }
 
-void param_store_zero(struct param_store *s)
+void param_store_zero_grads(struct param_store *s)
 {
-	const struct unit_place *last = &s->homes[s->catalogue->n_units - 1];
+	const struct unit_layout *last = &s->layouts[s->catalogue->n_units - 1];
 	int64_t n = last->grads + (param_store_replicas(s, s->catalogue->n_units - 1)->policy->grads
 					   ? last->hi - last->lo
 					   : last->n);
 	backend_zero(s->backend, s->grads, (size_t)n * sizeof(float));
 	for (int i = 0; i < s->catalogue->n_units; i++)
-		s->homes[i].reduced = false;
+		s->layouts[i].reduced = false;
 	param_store_order_rewind(&s->order);
 }

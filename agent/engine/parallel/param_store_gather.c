@@ -1,7 +1,7 @@
 #include "agent/engine/parallel/param_store_inner.h"
 
-/* Gathers start this many demands ahead: as many as there are kinds of units, so that the first layer
- * of a step is gathered together with the tables. */
+/* Gathers start this many demands ahead: as many as there are kinds of units, so that the first
+ * layer of a step is gathered together with the tables. */
 enum { AHEAD = UNIT_KINDS };
 
 struct unit_buffer *param_store_find_buffer(struct unit_buffers *p, int unit)
@@ -83,7 +83,8 @@ int param_store_wait_params(struct param_store *s, struct err *e)
 {
 	int rc = 0;
 	for (int i = 0; i < s->catalogue->n_units; i++)
-		if (param_store_wait_request(&s->homes[i].publishing, &s->gather_s, rc ? NULL : e))
+		if (param_store_wait_request(&s->layouts[i].publishing, &s->gather_s,
+					     rc ? NULL : e))
 			rc = -1;
 	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		for (int i = 0; i < s->gathers[kind].n; i++)
@@ -95,14 +96,14 @@ int param_store_wait_params(struct param_store *s, struct err *e)
 
 static int whole_params(struct param_store *s, int unit, const void **params, struct err *e)
 {
-	struct unit_place *h = &s->homes[unit];
+	struct unit_layout *h = &s->layouts[unit];
 	if (param_store_wait_request(&h->publishing, &s->gather_s, e))
 		return -1;
 	*params = s->params + (size_t)h->params * s->width;
 	return 0;
 }
 
-int param_store_params(struct param_store *s, int unit, const void **params, struct err *e)
+int param_store_acquire(struct param_store *s, int unit, const void **params, struct err *e)
 {
 	if (!param_store_replicas(s, unit)->policy->params)
 		return whole_params(s, unit, params, e);

@@ -7,7 +7,7 @@
  *     param_store_order.c    the learned order of the demands
  *     param_store_reduce.c   gradients during the passes
  *     param_store_finish.c   the remaining reductions at the end of the step, and zeroing
- *     param_store_publish.c  masters to stored parameters
+ *     param_store_sync_params.c  masters to stored parameters
  */
 #ifndef MUSTER_AGENT_ENGINE_PARALLEL_PARAM_STORE_INNER_H
 #define MUSTER_AGENT_ENGINE_PARALLEL_PARAM_STORE_INNER_H
@@ -26,7 +26,7 @@ struct replica_groups {
 };
 
 /* The place of a unit in the buffers, counted in elements. */
-struct unit_place {
+struct unit_layout {
 	int64_t n;                      /* the unit's elements */
 	int64_t lo, hi;                 /* this rank owns elements [lo, hi) */
 	int64_t counted_lo, counted_hi; /* and counts these */
@@ -63,7 +63,7 @@ struct param_store {
 	size_t width;        /* bytes of a stored parameter */
 	enum comm_type type; /* of as many bytes: parameters are only moved */
 
-	struct unit_place *homes; /* [n_units] */
+	struct unit_layout *layouts; /* [n_units] */
 	char *params;
 	float *grads;
 	float *masters; /* NULL: the stored parameters are the masters */

@@ -10,7 +10,7 @@ static int64_t clamp(int64_t x, int64_t lo, int64_t hi)
 /* The part of the parameter that this rank owns. count 0: none. */
 static struct param_piece piece_of(const struct param_store *s, const struct param *p)
 {
-	const struct unit_place *h = &s->homes[p->unit];
+	const struct unit_layout *h = &s->layouts[p->unit];
 	int64_t at = p->offset - s->catalogue->units[p->unit].lo; /* in the unit */
 	int64_t lo = clamp(h->lo, at, at + p->count), hi = clamp(h->hi, at, at + p->count);
 	struct param_piece piece = { .param = p, .first = lo - at, .count = hi - lo };
@@ -64,12 +64,13 @@ struct comm *param_store_tp(const struct param_store *s)
 	return s->groups.tp;
 }
 
-void param_store_run(const struct param_store *s, const struct param *p, int shard, int64_t *first,
-		     int64_t *count)
+void param_store_shard_range(const struct param_store *s, const struct param *p, int shard,
+			     int64_t *first, int64_t *count)
 {
 	const struct replica_groups *r = param_store_replicas(s, p->unit);
 	int64_t at = p->offset - s->catalogue->units[p->unit].lo, lo, hi;
-	catalogue_piece(s->homes[p->unit].n, r->policy->state ? r->cut.shards : 1, shard, &lo, &hi);
+	catalogue_piece(s->layouts[p->unit].n, r->policy->state ? r->cut.shards : 1, shard, &lo,
+			&hi);
 	lo = clamp(lo, at, at + p->count);
 	hi = clamp(hi, at, at + p->count);
 	*first = lo - at;

@@ -58,8 +58,8 @@ void param_store_stored_done(struct param_store *s)
 	s->fused = true;
 }
 
-/* Random numbers are keyed by the element's number in the global tensor. Without whole rows these are
- * consecutive only inside a row. */
+/* Random numbers are keyed by the element's number in the global tensor. Without whole rows these
+ * are consecutive only inside a row. */
 static void round_piece(struct param_store *s, const struct param_piece *piece, char *stored,
 			float *stage, int64_t step)
 {
@@ -83,7 +83,7 @@ static void round_all(struct param_store *s, float *stage, int64_t step)
 		if (!s->fused || !whole_rows(&s->pieces[i]))
 			round_piece(s, &s->pieces[i], stored_of(s, &s->pieces[i]), stage, step);
 	for (int unit = 0; !s->stochastic && !s->fused && unit < s->catalogue->n_units; unit++) {
-		const struct unit_place *h = &s->homes[unit];
+		const struct unit_layout *h = &s->layouts[unit];
 		round_range(s, param_store_stored(s, unit), param_store_master(s, unit),
 			    h->hi - h->lo, stage, NULL, 0);
 	}
@@ -135,7 +135,7 @@ static int evict_all(struct param_store *s, struct err *e)
 /* Gathers the owners' parameters if each replica holds the whole unit. */
 static int start_gather(struct param_store *s, int unit, struct err *e)
 {
-	struct unit_place *h = &s->homes[unit];
+	struct unit_layout *h = &s->layouts[unit];
 	const struct replica_groups *r = param_store_replicas(s, unit);
 	if (!r->policy->state || r->policy->params)
 		return 0;
@@ -146,7 +146,7 @@ static int start_gather(struct param_store *s, int unit, struct err *e)
 	return s->overlap ? 0 : param_store_wait_request(&h->publishing, &s->gather_s, e);
 }
 
-int param_store_publish(struct param_store *s, int64_t step, struct err *e)
+int param_store_sync_params(struct param_store *s, int64_t step, struct err *e)
 {
 	if (param_store_wait_params(s, e) || evict_all(s, e))
 		return -1;

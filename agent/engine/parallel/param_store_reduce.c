@@ -3,8 +3,8 @@
 #include "base/clock.h"
 
 /* Units whose gradients are whole are reduced together until they have this many elements. 4 MiB of
- * fp32 take some hundred microseconds on a fast link, far more than an operation's fixed cost. A stage
- * has many times as many elements, so the first reduction starts early. */
+ * fp32 take some hundred microseconds on a fast link, far more than an operation's fixed cost. A
+ * stage has many times as many elements, so the first reduction starts early. */
 enum { ENOUGH = 1 << 20 };
 
 /* --- Partial gradients -------------------------------------------------------------- */
@@ -57,7 +57,7 @@ static int64_t weight_of(const struct param_store *s, int unit)
 
 static int scatter_whole(struct param_store *s, int unit, struct err *e)
 {
-	const struct unit_place *h = &s->homes[unit];
+	const struct unit_layout *h = &s->layouts[unit];
 	float *whole = s->grads + h->grads;
 	return comm_reduce_scatterv_start(param_store_replicas(s, unit)->shard, whole,
 					  whole + h->lo, param_store_counts(s, unit), COMM_F32,
@@ -66,7 +66,7 @@ static int scatter_whole(struct param_store *s, int unit, struct err *e)
 
 static int all_reduce_whole(struct param_store *s, int first, int last, struct err *e)
 {
-	const struct unit_place *lo = &s->homes[first], *hi = &s->homes[last - 1];
+	const struct unit_layout *lo = &s->layouts[first], *hi = &s->layouts[last - 1];
 	const struct replica_groups *r = param_store_replicas(s, first);
 	float *at = s->grads + lo->grads;
 	if (!r->copies)
@@ -83,7 +83,7 @@ int param_store_reduce_complete(struct param_store *s, struct err *e)
 	if (first == last)
 		return 0;
 	for (int unit = first; unit < last; unit++)
-		if (reduce_partial(s, unit, s->grads + s->homes[unit].grads, e))
+		if (reduce_partial(s, unit, s->grads + s->layouts[unit].grads, e))
 			return -1;
 	if (param_store_replicas(s, first)->policy->state ? scatter_whole(s, first, e)
 							  : all_reduce_whole(s, first, last, e)) {
@@ -128,7 +128,7 @@ int param_store_add_scattered(struct param_store *s, struct unit_buffer *t, stru
 {
 	if (t->unit < 0 || !t->req)
 		return 0;
-	const struct unit_place *h = &s->homes[t->unit];
+	const struct unit_layout *h = &s->layouts[t->unit];
 	int unit = t->unit;
 	t->unit = -1;
 	if (param_store_wait_request(&t->req, &s->reduce_s, e))
@@ -164,7 +164,7 @@ static struct unit_buffer *grad_buffer_of(struct param_store *s, int unit, struc
 	}
 	if (param_store_add_scattered(s, best, e))
 		return NULL;
-	backend_zero(s->backend, best->data, (size_t)s->homes[unit].n * sizeof(float));
+	backend_zero(s->backend, best->data, (size_t)s->layouts[unit].n * sizeof(float));
 	best->unit = unit;
 	best->used = ++s->clock;
 	best->holds = 1;
@@ -180,7 +180,7 @@ static int scatter_micro(struct param_store *s, int unit, struct err *e)
 	t->holds = 0;
 	if (reduce_partial(s, unit, whole, e) ||
 	    comm_reduce_scatterv_start(param_store_replicas(s, unit)->shard, whole,
-				       whole + s->homes[unit].lo, param_store_counts(s, unit),
+				       whole + s->layouts[unit].lo, param_store_counts(s, unit),
 				       COMM_F32, COMM_SUM, &t->req, e)) {
 		t->unit = -1;
 		return -1;
@@ -192,7 +192,7 @@ static int scatter_micro(struct param_store *s, int unit, struct err *e)
 
 static int check_open(const struct param_store *s, int unit, struct err *e)
 {
-	if (s->homes[unit].reduced)
+	if (s->layouts[unit].reduced)
 		return err_set(
 			e, ERR_INTERNAL,
 			"param_store: the gradients of unit %d are already complete in this step",
@@ -205,7 +205,7 @@ int param_store_grads(struct param_store *s, int unit, float **grads, struct err
 	if (check_open(s, unit, e))
 		return -1;
 	if (!param_store_replicas(s, unit)->policy->grads) {
-		*grads = s->grads + s->homes[unit].grads;
+		*grads = s->grads + s->layouts[unit].grads;
 		return 0;
 	}
 	struct unit_buffer *t = grad_buffer_of(s, unit, e);
@@ -219,7 +219,7 @@ int param_store_reduce(struct param_store *s, int unit, bool last, struct err *e
 {
 	if (check_open(s, unit, e))
 		return -1;
-	s->homes[unit].reduced = last;
+	s->layouts[unit].reduced = last;
 	if (param_store_replicas(s, unit)->policy->grads)
 		return scatter_micro(s, unit, e);
 	return last ? add_complete(s, unit, e) : 0;

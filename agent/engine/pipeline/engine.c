@@ -62,7 +62,7 @@ static int open_groups(struct engine *g, const struct engine_options *opt, struc
 		type);
 	cp_init(&g->cp, g->groups.cp, g->groups.cp_values, type);
 	ep_init(&g->ep, g->groups.ep, g->groups.ep_values, g->view->shape.experts, type);
-	g->pipe = (struct pipe){ .groups = &g->groups, .type = type };
+	g->pipe = (struct pp){ .groups = &g->groups, .type = type };
 	return 0;
 }
 
@@ -221,7 +221,7 @@ static int read_loss(struct engine *g, double *local, struct err *e)
 
 int pipeline_passes(struct engine *g, const struct engine_batch *b, struct err *e)
 {
-	param_store_zero(g->store);
+	param_store_zero_grads(g->store);
 	return run_or_abort(g, &g->schedule, b, true, e);
 }
 

@@ -4,8 +4,8 @@
  * It splits the groups from the world, opens the param_store and the model, and executes its row of
  * the schedule table: receives, forward and backward passes, sends, and the reduction of gradients,
  * which overlaps the last backward pass. After pipeline_step the pieces of the param_store have the
- * gradients of the mean loss over the global batch (times the loss scale). Then come optim_norm,
- * optim_step and param_store_publish.
+ * gradients of the mean loss over the global batch (times the loss scale). Then come
+ * optim_grad_norm, optim_step and param_store_sync_params.
  */
 #ifndef MUSTER_AGENT_ENGINE_PIPELINE_ENGINE_H
 #define MUSTER_AGENT_ENGINE_PIPELINE_ENGINE_H
@@ -39,8 +39,8 @@ struct engine_options {
 
 /* Collective. Does not set the parameters: train_state_init or a checkpoint does. */
 int pipeline_open(const struct engine_options *opt, struct engine **out, struct err *e);
-/* Call before the world is closed. After a failed step, which has aborted the world, it does not wait
- * for other ranks. Accepts NULL. */
+/* Call before the world is closed. After a failed step, which has aborted the world, it does not
+ * wait for other ranks. Accepts NULL. */
 void pipeline_close(struct engine *g);
 
 const struct model_shape *pipeline_shape(const struct engine *g);
@@ -56,12 +56,12 @@ struct engine_batch {
 	double loss_scale;               /* multiplies the gradients, not the loss */
 };
 
-/* Forward and backward pass of one step. Sets *loss to the mean over the global batch's tokens, with
- * the same bits on every rank. With parallel.sync = server no replica waits for another: gradients
- * and *loss are this replica's part of the means (agent/engine/server). */
+/* Forward and backward pass of one step. Sets *loss to the mean over the global batch's tokens,
+ * with the same bits on every rank. With parallel.sync = server no replica waits for another:
+ * gradients and *loss are this replica's part of the means (agent/engine/server). */
 int pipeline_step(struct engine *g, const struct engine_batch *b, double *loss, struct err *e);
-/* pipeline_step in two parts. On a device, the first queues the work and the second waits for it, so
- * that the caller can queue more work in between. */
+/* pipeline_step in two parts. On a device, the first queues the work and the second waits for it,
+ * so that the caller can queue more work in between. */
 int pipeline_passes(struct engine *g, const struct engine_batch *b, struct err *e);
 int pipeline_loss(struct engine *g, double *loss, struct err *e);
 

@@ -6,7 +6,7 @@
 #include "agent/engine/parallel/cp.h"
 #include "agent/engine/parallel/ep.h"
 #include "agent/engine/parallel/groups.h"
-#include "agent/engine/parallel/pipe.h"
+#include "agent/engine/parallel/pp.h"
 #include "agent/engine/parallel/param_store.h"
 #include "agent/engine/parallel/tp.h"
 #include "agent/engine/pipeline/engine.h"
@@ -15,7 +15,8 @@
 
 #include <stdbool.h>
 
-/* A slot of the model: whether it holds a micro-batch, and the sends that still read its buffers. */
+/* A slot of the model: whether it holds a micro-batch, and the sends that still read its
+ * buffers. */
 struct slot_state {
 	bool taken;
 	struct comm_request *act_sent, *grad_sent;
@@ -26,10 +27,10 @@ struct chunk_state {
 	struct slot_state *slot_states; /* [slots] of the model */
 	int slots, next_slot;
 	int *slot_of; /* [micro-batches]; -1: none yet */
-	/* this rank's chunk with the previous and the next stage; -1: another rank has the stage, or
-	 * it does not exist */
+	/* this rank's chunk with the previous and the next stage; -1: another rank has the stage,
+	 * or it does not exist */
 	int before, after;
-	enum pipe_side from, to; /* of activations; gradients travel in the opposite direction */
+	enum pp_side from, to; /* of activations; gradients travel in the opposite direction */
 };
 
 /* The receives of one channel, in the order of the row. Each is started as soon as its buffer is
@@ -47,14 +48,14 @@ struct engine {
 	struct tp tp;
 	struct cp cp;
 	struct ep ep;
-	struct pipe pipe;
+	struct pp pipe;
 	struct catalogue catalogue;
 	struct param_store *store;
 	struct model *model;
 	struct schedule schedule;
 	struct schedule forwards;         /* for evaluations */
 	struct chunk_state *chunk_states; /* [layout.chunks] */
-	struct inbox inboxes[PIPE_KINDS][PIPE_SIDES];
+	struct inbox inboxes[PP_MESSAGES][PP_SIDES];
 	struct timeline timeline; /* of the last training step */
 	struct engine_times times;
 	struct engine_losses losses; /* of the last training step */

@@ -1,6 +1,6 @@
 /*
- * Messages from other pipeline ranks. The next receive of a channel is started as soon as its buffer
- * is free, before its step in the row, so that the transfer overlaps computation.
+ * Messages from other pipeline ranks. The next receive of a channel is started as soon as its
+ * buffer is free, before its step in the row, so that the transfer overlaps computation.
  */
 #include "agent/engine/pipeline/rank.h"
 
@@ -9,20 +9,20 @@ static bool is_receive(enum sched_op op)
 	return op == SCHED_RECV_ACT || op == SCHED_RECV_GRAD;
 }
 
-static enum pipe_kind kind_of(const struct sched_step *step)
+static enum pp_message kind_of(const struct sched_step *step)
 {
-	return step->op == SCHED_RECV_ACT ? PIPE_ACT : PIPE_GRAD;
+	return step->op == SCHED_RECV_ACT ? PP_ACT : PP_GRAD;
 }
 
-static enum pipe_side side_of(const struct engine *g, const struct sched_step *step)
+static enum pp_side side_of(const struct engine *g, const struct sched_step *step)
 {
 	const struct chunk_state *t = &g->chunk_states[step->chunk];
 	return step->op == SCHED_RECV_ACT ? t->from : t->to;
 }
 
 /* Finds the channel's next receive in the row. */
-static void find_next_receive(struct engine *g, const struct sched_row *row, enum pipe_kind kind,
-			      enum pipe_side side, int from)
+static void find_next_receive(struct engine *g, const struct sched_row *row, enum pp_message kind,
+			      enum pp_side side, int from)
 {
 	struct inbox *in = &g->inboxes[kind][side];
 	for (in->next = from; in->next < row->n; in->next++) {
@@ -42,8 +42,8 @@ void pipeline_slots_begin(struct engine *g, const struct sched_row *row)
 		for (int i = 0; i < t->slots; i++)
 			t->slot_states[i].taken = false;
 	}
-	for (int kind = 0; kind < PIPE_KINDS; kind++)
-		for (int side = 0; side < PIPE_SIDES; side++)
+	for (int kind = 0; kind < PP_MESSAGES; kind++)
+		for (int side = 0; side < PP_SIDES; side++)
 			find_next_receive(g, row, kind, side, 0);
 }
 
@@ -72,8 +72,8 @@ static int start_receive(struct engine *g, struct inbox *in, const struct sched_
 
 int pipeline_receive_ahead(struct engine *g, const struct sched_row *row, struct err *e)
 {
-	for (int kind = 0; kind < PIPE_KINDS; kind++)
-		for (int side = 0; side < PIPE_SIDES; side++) {
+	for (int kind = 0; kind < PP_MESSAGES; kind++)
+		for (int side = 0; side < PP_SIDES; side++) {
 			struct inbox *in = &g->inboxes[kind][side];
 			if (in->started || in->next == row->n)
 				continue;
@@ -92,19 +92,19 @@ static int receive_now(struct engine *g, const struct sched_step *step, struct e
 		return err_set(e, ERR_INTERNAL, "schedule: chunk %d needs more than its %d slots",
 			       step->chunk, g->chunk_states[step->chunk].slots);
 	if (step->op == SCHED_RECV_ACT)
-		return pp_recv(&g->pipe, PIPE_ACT, side_of(g, step),
+		return pp_recv(&g->pipe, PP_ACT, side_of(g, step),
 			       model_input(g->model, step->chunk, slot), e);
 	if (pp_wait(&g->pipe, &pipeline_slot_state(g, step->chunk, step->micro)->grad_sent, e))
 		return -1;
-	return pp_recv(&g->pipe, PIPE_GRAD, side_of(g, step),
-		       model_grad(g->model, step->chunk, slot), e);
+	return pp_recv(&g->pipe, PP_GRAD, side_of(g, step), model_grad(g->model, step->chunk, slot),
+		       e);
 }
 
 int pipeline_receive(struct engine *g, const struct sched_row *row, const struct sched_step *step,
 		     struct err *e)
 {
-	enum pipe_kind kind = kind_of(step);
-	enum pipe_side side = side_of(g, step);
+	enum pp_message kind = kind_of(step);
+	enum pp_side side = side_of(g, step);
 	struct inbox *in = &g->inboxes[kind][side];
 	int at = in->next;
 	if (in->started ? pp_wait(&g->pipe, &in->request, e) : receive_now(g, step, e))

@@ -74,7 +74,7 @@ static int send_act_step(struct row_run *w, const struct sched_step *s, struct e
 	struct engine *g = w->g;
 	struct chunk_state *t = &g->chunk_states[s->chunk];
 	int slot = t->slot_of[s->micro];
-	return pp_send(&g->pipe, PIPE_ACT, t->to, model_output(g->model, s->chunk, slot),
+	return pp_send(&g->pipe, PP_ACT, t->to, model_output(g->model, s->chunk, slot),
 		       &t->slot_states[slot].act_sent, e);
 }
 
@@ -130,7 +130,7 @@ static int send_grad_step(struct row_run *w, const struct sched_step *s, struct 
 	struct engine *g = w->g;
 	struct chunk_state *t = &g->chunk_states[s->chunk];
 	int slot = t->slot_of[s->micro];
-	return pp_send(&g->pipe, PIPE_GRAD, t->from, model_grad(g->model, s->chunk, slot),
+	return pp_send(&g->pipe, PP_GRAD, t->from, model_grad(g->model, s->chunk, slot),
 		       &t->slot_states[slot].grad_sent, e);
 }
 
@@ -204,8 +204,8 @@ int pipeline_wait_messages(struct engine *g, struct err *e)
 			    pp_wait(&g->pipe, &b->grad_sent, rc ? NULL : e))
 				rc = -1;
 		}
-	for (int kind = 0; kind < PIPE_KINDS; kind++)
-		for (int side = 0; side < PIPE_SIDES; side++)
+	for (int kind = 0; kind < PP_MESSAGES; kind++)
+		for (int side = 0; side < PP_SIDES; side++)
 			if (pp_wait(&g->pipe, &g->inboxes[kind][side].request, rc ? NULL : e))
 				rc = -1;
 	return rc;

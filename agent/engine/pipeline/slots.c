@@ -25,8 +25,8 @@ int pipeline_slots_open(struct engine *g, struct err *e)
 			.slots = g->schedule.rows[g->view->at.pp].slots.live[c],
 			.before = own_chunk(g, stage - 1),
 			.after = own_chunk(g, stage + 1),
-			.from = back ? PIPE_NEXT : PIPE_PREV,
-			.to = back ? PIPE_PREV : PIPE_NEXT,
+			.from = back ? PP_NEXT : PP_PREV,
+			.to = back ? PP_PREV : PP_NEXT,
 		};
 		t->slot_states = calloc((size_t)t->slots, sizeof *t->slot_states);
 		t->slot_of = calloc((size_t)g->view->batch.micros, sizeof *t->slot_of);

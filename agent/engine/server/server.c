@@ -119,8 +119,8 @@ static int send_request(const struct param_server *s, int i, const struct server
 			 e);
 }
 
-/* Sends to all other servers, beginning with the next rank, so that not all workers send to the same
- * server at once. */
+/* Sends to all other servers, beginning with the next rank, so that not all workers send to the
+ * same server at once. */
 static int send_requests(const struct param_server *s, const struct server_request *request,
 			 struct err *e)
 {
@@ -138,8 +138,8 @@ static int send_requests(const struct param_server *s, const struct server_reque
 	return 0;
 }
 
-/* This rank's own server comes last: the wait for it has no timeout of its own, while a receive from
- * another server has. */
+/* This rank's own server comes last: the wait for it has no timeout of its own, while a receive
+ * from another server has. */
 static int receive_replies(const struct param_server *s, bool bounded, struct server_reply *first,
 			   struct err *e)
 {
@@ -336,8 +336,8 @@ int param_server_start(struct param_server *s, int64_t step, struct err *e)
 int param_server_leave(struct param_server *s, struct err *e)
 {
 	const struct server_request request = { .kind = REQUEST_LEAVE };
-	/* Workers that are behind may still need the ticker, and all messages must be received before
-	 * groups are closed. */
+	/* Workers that are behind may still need the ticker, and all messages must be received
+	 * before groups are closed. */
 	if (comm_barrier(s->world, e))
 		return -1;
 	stop_ticker(s);
@@ -377,13 +377,13 @@ int param_server_step(struct param_server *s, struct server_step *io, struct err
 	io->loss = a.loss;
 	io->norm = s->job->parallel.staleness ? request.norm : a.norm;
 	io->stops = a.stop == io->step + 1;
-	return param_store_publish(s->worker, io->step + 1, e);
+	return param_store_sync_params(s->worker, io->step + 1, e);
 }
 
 int param_server_pause(struct param_server *s, struct err *e)
 {
 	return comm_barrier(s->world, e) || pull_params(s, e) ||
-			       param_store_publish(s->worker, 0, e)
+			       param_store_sync_params(s->worker, 0, e)
 		       ? -1
 		       : 0;
 }

@@ -198,15 +198,15 @@ static void apply_gradient(struct server_shard *k, int worker, const struct serv
 	optim_step_part(k->optim, request->norm, request->share, request->step, k->parts++);
 }
 
-/* Applies the gradients of all workers, summed in rank order. Loss and norm do not change before all
- * workers have their replies, because the next step is complete only after that. */
+/* Applies the gradients of all workers, summed in rank order. Loss and norm do not change before
+ * all workers have their replies, because the next step is complete only after that. */
 static int apply_step(struct server_shard *k, int64_t step, struct err *e)
 {
 	copy_shard(k, k->grads, k->workers[0].buffer);
 	for (int i = 1; i < k->n; i++)
 		k->ops->accumulate(k->backend, k->grads, k->workers[i].buffer, k->owned);
 	k->loss = mean_loss(k);
-	if (optim_norm(k->optim, k->servers, 1, &k->norm, e))
+	if (optim_grad_norm(k->optim, k->servers, 1, &k->norm, e))
 		return -1;
 	return isfinite(k->norm) ? optim_step(k->optim, k->norm, 1, step, e) : 0;
 }

@@ -99,40 +99,40 @@ static bool holds_damaged(const char *dir)
 /* The run's own checkpoints come before the one that the job names, so that the same command
  * continues after a stop. A run never trains past a checkpoint of a later step, because the next
  * restart would resume from that one. */
-static int choose_path(const char *wish, const char *dir, const char *latest, const char **chosen,
-		       struct err *e)
+static int choose_path(const char *requested, const char *dir, const char *latest,
+		       const char **chosen, struct err *e)
 {
-	bool named = strcmp(wish, "none") && strcmp(wish, "auto");
-	if (latest && !strcmp(wish, "none"))
+	bool named = strcmp(requested, "none") && strcmp(requested, "auto");
+	if (latest && !strcmp(requested, "none"))
 		return err_set(e, ERR_USAGE,
 			       "checkpoint.resume = none, but the run has the checkpoint %s "
 			       "already; remove the key to resume from it, or start a new run "
 			       "under another job.name",
 			       latest);
-	if (latest && named && is_in(wish, dir) && !is_same(wish, latest))
+	if (latest && named && is_in(requested, dir) && !is_same(requested, latest))
 		return err_set(e, ERR_USAGE,
 			       "checkpoint.resume = %s, but the run has a later checkpoint, %s; "
 			       "move the later ones away, or resume from that one under another "
 			       "job.name",
-			       wish, latest);
+			       requested, latest);
 	if (!latest && holds_damaged(dir))
 		return err_set(e, ERR_CORRUPT,
 			       "%s: every checkpoint of the run proved damaged (%s…); repair one "
 			       "and remove that prefix from its name, or move them away to start "
 			       "from the beginning",
 			       dir, DAMAGED);
-	*chosen = latest ? latest : named ? wish : "";
-	if (latest && named && !is_same(wish, latest))
+	*chosen = latest ? latest : named ? requested : "";
+	if (latest && named && !is_same(requested, latest))
 		log_info("resuming from %s, which this run has written; checkpoint.resume = %s was "
 			 "used for its first start",
-			 latest, wish);
+			 latest, requested);
 	return 0;
 }
 
 /* World rank 0 decides, because the ranks' clients may see different folders; all ranks get the
  * path ("": none). */
-static int choose_checkpoint(struct comm *world, const char *wish, const char *dir, json_t *model,
-			     char path[JOB_PATH], struct err *e)
+static int choose_checkpoint(struct comm *world, const char *requested, const char *dir,
+			     json_t *model, char path[JOB_PATH], struct err *e)
 {
 	struct err mine = ERR_INIT;
 	struct outcome all;
@@ -142,7 +142,7 @@ static int choose_checkpoint(struct comm *world, const char *wish, const char *d
 		char *latest = NULL;
 		const char *chosen = "";
 		rc = ckpt_latest(dir, model, &latest, log_note, NULL, &mine) ||
-				     choose_path(wish, dir, latest, &chosen, &mine)
+				     choose_path(requested, dir, latest, &chosen, &mine)
 			     ? -1
 			     : 0;
 		snprintf(path, JOB_PATH, "%s", chosen);
@@ -197,19 +197,19 @@ static int load_on_all(struct comm *world, const char *path, json_t *model,
 	return all.code == ERR_CORRUPT ? 0 : -1;
 }
 
-int train_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
+int train_resume(struct comm *world, const char *requested, const char *dir, json_t *model,
 		 const struct train_state *state, struct ckpt_state *at, struct err *e)
 {
 	for (;;) {
 		char path[JOB_PATH];
-		if (choose_checkpoint(world, *wish ? wish : "none", dir, model, path, e))
+		if (choose_checkpoint(world, *requested ? requested : "none", dir, model, path, e))
 			return -1;
 		if (!path[0])
 			return 0;
 		int rc = load_on_all(world, path, model, state, at, e);
 		if (rc == 1)
-			return param_store_publish(state->store, at->step, e) ? -1 : 1;
-		if (rc || !strcmp(path, wish))
+			return param_store_sync_params(state->store, at->step, e) ? -1 : 1;
+		if (rc || !strcmp(path, requested))
 			return -1;
 		struct err mine = ERR_INIT;
 		struct outcome all;

@@ -14,12 +14,12 @@ int train_resume_dir(const struct job *job, const char *run_dir, char out[JOB_PA
  * train_state_init).
  *
  * The last valid checkpoint in `dir` comes first, so that the same command continues after a stop.
- * Without one, `wish` decides (base/msg.h, welcome.resume): the path of a checkpoint, or none
+ * Without one, `requested` decides (base/msg.h, welcome.resume): the path of a checkpoint, or none
  * ("auto", "none"). ERR_USAGE if that would train past a checkpoint in `dir`: "none" although there
  * is one, or an earlier one of `dir`. A checkpoint in `dir` that proves damaged while it is read is
  * renamed to damaged-… with a warning, and the one before it is used; ERR_CORRUPT if none is
  * left. */
-int train_resume(struct comm *world, const char *wish, const char *dir, json_t *model,
+int train_resume(struct comm *world, const char *requested, const char *dir, json_t *model,
 		 const struct train_state *state, struct ckpt_state *at, struct err *e);
 
 #endif

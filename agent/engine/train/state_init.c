@@ -49,5 +49,5 @@ int train_state_init(const struct train_state *state, const struct model_shape *
 		else
 			init_piece(state, &pieces[i], s, seed, most, part);
 	free(part);
-	return param_store_publish(state->store, 0, e);
+	return param_store_sync_params(state->store, 0, e);
 }

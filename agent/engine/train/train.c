@@ -16,7 +16,7 @@ enum { GO_ON, STOP_HERE, STOP_WITH_CHECKPOINT };
 static int judge_gradients(struct trainer *t, const struct step_report *r, struct err *e)
 {
 	double scale = t->scaler.scale;
-	int rc = optim_scaler_judge(&t->scaler, isfinite(r->loss) && isfinite(r->grad_norm), e);
+	int rc = optim_scaler_update(&t->scaler, isfinite(r->loss) && isfinite(r->grad_norm), e);
 	if (rc < 0)
 		return err_prefix(e, "step %lld: loss %g, gradient norm %g",
 				  (long long)t->at.step + 1, r->loss, r->grad_norm);
@@ -65,7 +65,7 @@ static int update_parameters(struct trainer *t, struct step_report *r, double lo
 	const struct train_hooks *h = t->hooks;
 	int64_t step = t->at.step;
 	h->progress(h->arg, step, "gradient norm");
-	if (optim_norm(t->optim, t->env->world, loss_scale, &r->grad_norm, e))
+	if (optim_grad_norm(t->optim, t->env->world, loss_scale, &r->grad_norm, e))
 		return err_prefix(e, "step %lld: gradient norm", (long long)step + 1);
 	int good = judge_gradients(t, r, e);
 	r->loss_scale = t->scaler.scales ? loss_scale : 0;
@@ -75,7 +75,7 @@ static int update_parameters(struct trainer *t, struct step_report *r, double lo
 	h->progress(h->arg, step, "optimizer");
 	if (optim_step(t->optim, r->grad_norm, loss_scale, step, e))
 		return err_prefix(e, "step %lld: update", (long long)step + 1);
-	if (param_store_publish(pipeline_store(t->engine), step + 1, e))
+	if (param_store_sync_params(pipeline_store(t->engine), step + 1, e))
 		return err_prefix(e, "step %lld: parameters", (long long)step + 1);
 	return 0;
 }
@@ -104,15 +104,15 @@ static double replicas_waited(const struct trainer *t)
 	       (t->server ? param_server_wait_seconds(t->server) : 0);
 }
 
-/* On a device the sum of the gradients' squares is queued before the loss is waited for; on the host
- * the optimizer computes it. */
+/* On a device the sum of the gradients' squares is queued before the loss is waited for; on the
+ * host the optimizer computes it. */
 static int run_passes(struct trainer *t, const struct engine_batch *batch, double *loss,
 		      struct err *e)
 {
 	if (pipeline_passes(t->engine, batch, e))
 		return -1;
 	if (t->optim && !backend_on_host(pipeline_backend(t->engine)))
-		optim_square(t->optim);
+		optim_grad_norm_start(t->optim);
 	return pipeline_loss(t->engine, loss, e);
 }
 
@@ -195,15 +195,15 @@ static bool eval_due(const struct trainer *t)
 static int agree_to_stop(struct trainer *t, int *what, struct err *e)
 {
 	bool checkpoint;
-	int32_t wish = GO_ON;
+	int32_t requested = GO_ON;
 	*what = GO_ON;
 	if (t->server && !t->stops)
 		return 0;
 	if (t->hooks->stopping(t->hooks->arg, &checkpoint))
-		wish = checkpoint ? STOP_WITH_CHECKPOINT : STOP_HERE;
-	if (comm_all_reduce(t->env->world, &wish, &wish, 1, COMM_I32, COMM_MAX, e))
+		requested = checkpoint ? STOP_WITH_CHECKPOINT : STOP_HERE;
+	if (comm_all_reduce(t->env->world, &requested, &requested, 1, COMM_I32, COMM_MAX, e))
 		return err_prefix(e, "after step %lld", (long long)t->at.step);
-	*what = wish;
+	*what = requested;
 	return 0;
 }
 
@@ -254,7 +254,8 @@ static int train_loop(struct trainer *t, struct err *e)
 	return 0;
 }
 
-/* Only the first replica's pipeline is saved. Nothing depends on it, so a failure is only logged. */
+/* Only the first replica's pipeline is saved. Nothing depends on it, so a failure is only
+ * logged. */
 static void save_timeline(const struct trainer *t)
 {
 	const struct train_env *env = t->env;

@@ -222,9 +222,9 @@ int job_words(const char *const *words, int n, struct job *out, struct err *e);
 /* Reads a job from text, for the agent and the fuzzer. name: the name of the file in errors. */
 int job_parse(const char *text, const char *name, struct job *out, struct err *e);
 /* The words for job_load that open every key a search may decide, "parallel.tp=auto" and so on.
- * Returns how many there are, at most JOB_OPEN_MOST. */
-enum { JOB_OPEN_MOST = 16 };
-int job_open_words(const char *words[JOB_OPEN_MOST]);
+ * Returns how many there are, at most JOB_AUTO_MAX. */
+enum { JOB_AUTO_MAX = 16 };
+int job_auto_words(const char *words[JOB_AUTO_MAX]);
 /* Checks what a run needs and a plan does not: data.path. name: as in job_parse. */
 int job_check_run(const struct job *job, const char *name, struct err *e);
 /* Writes the resolved job as INI, with every default. */

@@ -243,7 +243,7 @@ static const struct {
 	{ offsetof(struct job, batch.micro), OPEN_MICRO, "batch.micro=auto" },
 };
 enum { OPENS = sizeof opens / sizeof *opens };
-_Static_assert((int)OPENS == (int)JOB_OPEN_MOST, "every key that may be open has its word");
+_Static_assert((int)OPENS == (int)JOB_AUTO_MAX, "every key that may be open has its word");
 
 uint32_t job_key_open(const struct job_key *key)
 {
@@ -253,7 +253,7 @@ uint32_t job_key_open(const struct job_key *key)
 	return 0;
 }
 
-int job_open_words(const char *words[JOB_OPEN_MOST])
+int job_auto_words(const char *words[JOB_AUTO_MAX])
 {
 	for (int i = 0; i < OPENS; i++)
 		words[i] = opens[i].word;

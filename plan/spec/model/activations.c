@@ -90,21 +90,21 @@ static const enum fate fates[ACTS][3] = {
 	[ACT_DUP] = { SPLIT, SPLIT, SPLIT },
 };
 
-enum act_home activations_home(const struct act_dims *d, int layer, bool first, enum act a)
+enum act_storage activations_home(const struct act_dims *d, int layer, bool first, enum act a)
 {
 	if (a == ACT_NORM1_X && first)
-		return ACT_NOWHERE;
+		return ACT_NONE;
 	if (!d->qk_norm && (a == ACT_QK || a == ACT_QK_STATS))
-		return ACT_NOWHERE;
+		return ACT_NONE;
 	if (d->moe && (a == ACT_UP || a == ACT_ACT || a == ACT_DUP))
-		return ACT_NOWHERE;
+		return ACT_NONE;
 	switch (fates[a][activations_mode(d, layer)]) {
 	case KEEP:
-		return ACT_SLOT;
+		return ACT_SAVED;
 	case AGAIN:
-		return ACT_WORK;
+		return ACT_SHARED;
 	default:
-		return d->split ? ACT_SLOT : ACT_NOWHERE;
+		return d->split ? ACT_SAVED : ACT_NONE;
 	}
 }
 
@@ -139,12 +139,12 @@ int64_t activations_layer_bytes(const struct act_dims *d, int layer, bool first)
 {
 	int64_t sum = 0;
 	for (int a = 0; a < ACTS; a++)
-		if (activations_home(d, layer, first, (enum act)a) == ACT_SLOT)
+		if (activations_home(d, layer, first, (enum act)a) == ACT_SAVED)
 			sum += activations_bytes(d, (enum act)a);
 	return sum;
 }
 
-int64_t activations_place_bytes(const struct act_dims *d, enum act_place a)
+int64_t activations_place_bytes(const struct act_dims *d, enum act_input a)
 {
 	switch (a) {
 	case PLACE_SAMPLES:
@@ -160,7 +160,7 @@ static int64_t places_total(const struct act_dims *d)
 {
 	int64_t sum = 0;
 	for (int a = 0; a < PLACES && d->device; a++)
-		sum += activations_place_bytes(d, (enum act_place)a);
+		sum += activations_place_bytes(d, (enum act_input)a);
 	return sum;
 }
 
@@ -174,7 +174,7 @@ int64_t activations_slot_bytes(const struct act_dims *d, const struct stage *sta
 		return stage->last ? activations_lines(d->stats * d->s * F32) : 0;
 	case SLOT_Y:
 		return stage->last ? activations_lines(d->n * d->c * d->width) : 0;
-	case SLOT_PLACES:
+	case SLOT_INPUTS:
 		return places_total(d);
 	default:
 		return stream;
@@ -230,15 +230,15 @@ int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_
 		return d->cp ? activations_bytes(d, ACT_O) : 0;
 	case SCRATCH_RING_LSE:
 		return d->cp ? activations_bytes(d, ACT_LSE) : 0;
-	case SCRATCH_8_ROWS:
-	case SCRATCH_8_TURNED:
+	case SCRATCH_FP8_ROWS:
+	case SCRATCH_FP8_TRANSPOSED:
 		return d->fp8 ? activations_lines(d->n * widest(d)) : 0;
-	case SCRATCH_8_WEIGHT:
+	case SCRATCH_FP8_WEIGHT:
 		return d->fp8 ? activations_lines(d->c *
 						  max_int64(max_int64(d->qkv, d->q), ffn_widest(d)))
 			      : 0;
-	case SCRATCH_8_SCALES:
-		return d->fp8 ? activations_lines(ACT_SCALES8 * ACT_SCALE8) : 0;
+	case SCRATCH_FP8_SCALES:
+		return d->fp8 ? activations_lines(ACT_FP8_SCALES * ACT_FP8_SCALE_BYTES) : 0;
 	default:
 		return 0;
 	}
@@ -284,7 +284,7 @@ static int64_t work_total(const struct act_dims *d, const struct stage *chunks, 
 		for (int i = 0; i < n_chunks; i++)
 			for (int l = chunks[i].layer_lo; l < chunks[i].layer_hi && !used; l++)
 				used = activations_home(d, l, l == chunks[i].layer_lo,
-							(enum act)a) == ACT_WORK;
+							(enum act)a) == ACT_SHARED;
 		sum += used ? activations_bytes(d, (enum act)a) : 0;
 	}
 	return sum;

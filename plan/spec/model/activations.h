@@ -85,12 +85,12 @@ enum act {
 	ACT_DUP,   /* [n, u] of up */
 	ACTS
 };
-enum act_home { ACT_NOWHERE, ACT_SLOT, ACT_WORK };
+enum act_storage { ACT_NONE, ACT_SAVED, ACT_SHARED };
 
 /* Returns what the layer recomputes; `layer` counts through the whole model. */
 enum job_recompute activations_mode(const struct act_dims *d, int layer);
 /* first: the layer is the first of its chunk. */
-enum act_home activations_home(const struct act_dims *d, int layer, bool first, enum act a);
+enum act_storage activations_home(const struct act_dims *d, int layer, bool first, enum act a);
 /* Like all sizes here, a multiple of 64 bytes. */
 int64_t activations_bytes(const struct act_dims *d, enum act a);
 
@@ -106,14 +106,14 @@ enum act_slot {
 	SLOT_NORM_X,     /* [s, c] last stage: input of the final norm */
 	SLOT_NORM_STATS, /* [stats, s] fp32, last stage */
 	SLOT_Y,          /* [n, c] last stage: its output, later overwritten by its gradient */
-	SLOT_PLACES,     /* device only: the tensors of enum act_place, one after the other */
+	SLOT_INPUTS,     /* device only: the tensors of enum act_input, one after the other */
 	SLOTS
 };
 int64_t activations_slot_bytes(const struct act_dims *d, const struct stage *stage,
 			       enum act_slot a);
 
 /* The slot's tokens and their positions in the run, in the device's memory. */
-enum act_place {
+enum act_input {
 	PLACE_SAMPLES, /* [micro] int64: the sequences' numbers in the run */
 	PLACE_ROWS,    /* [s] int64: the stream rows' numbers in the run; with dropout only */
 	PLACE_INPUTS,  /* [n] int32 */
@@ -121,7 +121,7 @@ enum act_place {
 	PLACE_STARTS,  /* [n] int32 */
 	PLACES
 };
-int64_t activations_place_bytes(const struct act_dims *d, enum act_place a);
+int64_t activations_place_bytes(const struct act_dims *d, enum act_input a);
 
 /* Scratch of the rank. Its contents last for one call. */
 enum act_scratch {
@@ -147,13 +147,13 @@ enum act_scratch {
 	SCRATCH_RING_O,   /* [n, H d] attention over one piece of them */
 	SCRATCH_RING_LSE, /* [H n] fp32 */
 	/* FP8: [n, widest of c, w, H d, u, f] or [widest, n]: left operand of a linear's product */
-	SCRATCH_8_ROWS,
-	SCRATCH_8_TURNED, /* FP8: [widest, n], the transposed gradient */
-	SCRATCH_8_WEIGHT, /* FP8: a linear's weights */
-	SCRATCH_8_SCALES, /* FP8: their scales, ACT_SCALE8 bytes each */
+	SCRATCH_FP8_ROWS,
+	SCRATCH_FP8_TRANSPOSED, /* FP8: [widest, n], the transposed gradient */
+	SCRATCH_FP8_WEIGHT,     /* FP8: a linear's weights */
+	SCRATCH_FP8_SCALES,     /* FP8: their scales, ACT_FP8_SCALE_BYTES bytes each */
 	SCRATCHES
 };
-enum { ACT_SCALE8 = 80, ACT_SCALES8 = 3 };
+enum { ACT_FP8_SCALE_BYTES = 80, ACT_FP8_SCALES = 3 };
 /* last: the rank holds the last stage. */
 int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch a);
 

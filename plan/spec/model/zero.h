@@ -3,7 +3,7 @@
  * needs.
  *
  * The parameter store and the planner share this code, so that a plan predicts a run's memory
- * exactly. agent/engine/parallel/store.h explains the ZeRO stages. A unit has shards × copies
+ * exactly. agent/engine/parallel/param_store.h explains the ZeRO stages. A unit has shards × copies
  * replicas: its elements are split over the shards, and all copies of a shard own the same piece.
  */
 #ifndef MUSTER_PLAN_SPEC_MODEL_ZERO_H

@@ -201,7 +201,7 @@ int bench_start_all(struct bench *b, struct err *e)
 		for (int64_t j = 0; j < pieces[i].count; j++)
 			pieces[i].master[j] =
 				b->starts[pieces[i].param->offset + pieces[i].first + j];
-	return param_store_publish(b->store, 0, e);
+	return param_store_sync_params(b->store, 0, e);
 }
 
 /* Returns the stored element as a number. */
@@ -234,7 +234,7 @@ static int check_params(const struct bench *b, int unit, const void *params, int
 static int forward(struct bench *b, int unit, int after, struct err *e)
 {
 	const void *params;
-	if (param_store_params(b->store, unit, &params, e) ||
+	if (param_store_acquire(b->store, unit, &params, e) ||
 	    check_params(b, unit, params, after, e))
 		return -1;
 	param_store_release(b->store, unit);
@@ -246,7 +246,7 @@ static int backward(struct bench *b, int unit, int after, int micro, struct err 
 	const struct unit *u = &b->catalogue.units[unit];
 	const void *params;
 	float *grads;
-	if (param_store_params(b->store, unit, &params, e) ||
+	if (param_store_acquire(b->store, unit, &params, e) ||
 	    param_store_grads(b->store, unit, &grads, e) || check_params(b, unit, params, after, e))
 		return -1;
 	for (int64_t i = u->lo; i < u->hi; i++)
@@ -259,7 +259,7 @@ static int backward(struct bench *b, int unit, int after, int micro, struct err 
 
 int bench_pass(struct bench *b, int after, struct err *e)
 {
-	param_store_zero(b->store);
+	param_store_zero_grads(b->store);
 	for (int micro = 0; micro < b->cut->micros; micro++) {
 		for (int unit = 0; unit < b->catalogue.n_units; unit++)
 			if (forward(b, unit, after, e))
@@ -278,7 +278,7 @@ int bench_update(struct bench *b, int step, struct err *e)
 	for (int i = 0; i < n; i++)
 		for (int64_t j = 0; j < pieces[i].count; j++)
 			pieces[i].master[j] -= pieces[i].grad[j];
-	return param_store_publish(b->store, step + 1, e);
+	return param_store_sync_params(b->store, step + 1, e);
 }
 
 int bench_check(const struct bench *b, struct err *e)

@@ -143,7 +143,7 @@ static int open_carrying(struct saver *s, const struct attached *c,
 	return ckpt_writer_open(s->world, &opt, &s->writer, e);
 }
 
-static void expect_carried(const char *path)
+static void expect_attached(const char *path)
 {
 	struct err e = ERR_INIT;
 	struct manifest m;
@@ -177,7 +177,7 @@ static void carried_files_go_into_every_checkpoint_and_out_with_it(void **state)
 	for (int64_t step = 9; step < 12; step++) {
 		assert_int_equal(save(&s, step, &e), 0);
 		verify(step);
-		expect_carried(fix_path(step, NULL));
+		expect_attached(fix_path(step, NULL));
 		assert_int_equal(stat(fix_path(step, "tokenizer.json"), &st), 0);
 		assert_int_equal(st.st_mode & 0777, 0600);
 	}
@@ -296,7 +296,7 @@ static void one_failing_call_leaves_the_checkpoint_before(void **state)
 		if (rc && !strstr(e.text, strerror(ENOSPC)))
 			fail_msg("call %d: %s", k, e.text);
 		if (!rc)
-			expect_carried(fix_path(9, NULL));
+			expect_attached(fix_path(9, NULL));
 		assert_true(rc ? fix_latest(NULL) == 5 || fix_latest(NULL) == 9
 			       : fix_latest(NULL) == 9);
 		verify(fix_latest(NULL));
@@ -345,10 +345,10 @@ static void a_writer_that_dies_at_any_call_leaves_no_half_of_it(void **state)
 		assert_true(latest == 9 || (rc && latest == 5));
 		verify(latest);
 		if (latest == 9)
-			expect_carried(fix_path(9, NULL));
+			expect_attached(fix_path(9, NULL));
 		set_fault(NOTHING, 0, 0);
 		assert_int_equal(child_carrying(&c, 10), 0);
-		expect_carried(fix_path(10, NULL));
+		expect_attached(fix_path(10, NULL));
 		assert_int_equal(fix_count(ATTEMPT_PREFIX), 0);
 		assert_int_equal(fix_count("step-"), 1);
 		ckpt_attached_fini(&c);

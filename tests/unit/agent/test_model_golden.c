@@ -122,7 +122,7 @@ static int set_weights(struct run *r, struct err *e)
 	for (int i = 0; i < n; i++)
 		memcpy(pieces[i].master, wanted(r, &pieces[i]),
 		       (size_t)pieces[i].count * sizeof(float));
-	return param_store_publish(store, 0, e);
+	return param_store_sync_params(store, 0, e);
 }
 
 static int run_open(const struct golden_case *c, struct comm *world, int micro, struct run *r,
@@ -283,13 +283,14 @@ static int train(struct run *r, int step, struct err *e)
 {
 	struct engine_batch b = batch_of(r, step);
 	double loss, norm;
-	if (pipeline_step(r->engine, &b, &loss, e) || optim_norm(r->optim, r->world, 1, &norm, e))
+	if (pipeline_step(r->engine, &b, &loss, e) ||
+	    optim_grad_norm(r->optim, r->world, 1, &norm, e))
 		return -1;
 	if (optim_step(r->optim, norm, 1, step, e))
 		return -1;
 	return near(r, "losses", step, loss, e) || near(r, "norms", step, norm, e) ||
 			       near(r, "rates", step, optim_lr(&r->job, step), e) ||
-			       param_store_publish(pipeline_store(r->engine), step, e)
+			       param_store_sync_params(pipeline_store(r->engine), step, e)
 		       ? -1
 		       : 0;
 }

@@ -193,9 +193,9 @@ static int check_backend(struct trainee *t, const char *backend_name, struct tru
 		find_truth(t, truth, grads);
 	/* Two steps: the first one must leave nothing behind that changes the second. */
 	int rc = pipeline_step(t->engine, &b, &loss, e) || pipeline_step(t->engine, &b, &loss, e) ||
-				 optim_norm(t->optim, t->world, 1, &before, e) ||
+				 optim_grad_norm(t->optim, t->world, 1, &before, e) ||
 				 pipeline_eval(t->engine, &b, &eval, e) ||
-				 optim_norm(t->optim, t->world, 1, &norm, e)
+				 optim_grad_norm(t->optim, t->world, 1, &norm, e)
 			 ? -1
 			 : 0;
 	if (!rc) {

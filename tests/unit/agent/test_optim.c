@@ -300,10 +300,10 @@ static void the_norm_excludes_the_loss_scale_and_is_not_finite_if_a_gradient_is_
 	draw(g, 1);
 	for (int i = 0; i < ELEMENTS; i++)
 		sum += (double)g[i] * g[i];
-	assert_int_equal(optim_norm(b.o, NULL, 4, &norm, NULL), 0);
+	assert_int_equal(optim_grad_norm(b.o, NULL, 4, &norm, NULL), 0);
 	assert_true(fabs(norm - sqrt(sum) / 4) < 1e-12 * norm);
 	g[50] = INFINITY;
-	assert_int_equal(optim_norm(b.o, NULL, 4, &norm, NULL), 0);
+	assert_int_equal(optim_grad_norm(b.o, NULL, 4, &norm, NULL), 0);
 	assert_false(isfinite(norm));
 	bed_close(&b);
 }
@@ -320,7 +320,7 @@ static int norm_of_ranks(struct comm *world, void *arg, struct err *e)
 			 : 0;
 	const struct optim_options opt = { .backend = b.backend, .store = b.store, .job = &job };
 	if (!rc)
-		rc = optim_open(&opt, &o, e) || optim_norm(o, world, 1, &norm, e) ? -1 : 0;
+		rc = optim_open(&opt, &o, e) || optim_grad_norm(o, world, 1, &norm, e) ? -1 : 0;
 	for (int k = 0; k < b.catalogue.n; k++) {
 		const struct param *p = &b.catalogue.params[k];
 		for (int64_t i = 0; i < p->count && p->copy == 0 && !p->tied_copy && b.replica == 0;

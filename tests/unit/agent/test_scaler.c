@@ -27,9 +27,9 @@ static void other_precisions_do_not_scale_and_fail_if_not_finite(void **state)
 		struct scaler s = scaler_of((enum job_dtype)d, 0, 2);
 		struct err e = ERR_INIT;
 		for (int i = 0; i < 5; i++)
-			assert_int_equal(optim_scaler_judge(&s, true, &e), 1);
+			assert_int_equal(optim_scaler_update(&s, true, &e), 1);
 		assert_true(s.scale == 1);
-		assert_int_equal(optim_scaler_judge(&s, false, &e), -1);
+		assert_int_equal(optim_scaler_update(&s, false, &e), -1);
 		assert_int_equal(e.code, ERR_NUMERIC);
 	}
 }
@@ -40,15 +40,15 @@ static void a_dynamic_scale_halves_and_doubles(void **state)
 	struct err e = ERR_INIT;
 	(void)state;
 	assert_true(s.scale == SCALER_FIRST);
-	assert_int_equal(optim_scaler_judge(&s, false, &e), 0);
+	assert_int_equal(optim_scaler_update(&s, false, &e), 0);
 	assert_true(s.scale == SCALER_FIRST / 2);
 	for (int i = 0; i < 2; i++)
-		assert_int_equal(optim_scaler_judge(&s, true, &e), 1);
+		assert_int_equal(optim_scaler_update(&s, true, &e), 1);
 	assert_true(s.scale == SCALER_FIRST / 2);
 	/* An overflow restarts the window. */
-	assert_int_equal(optim_scaler_judge(&s, false, &e), 0);
+	assert_int_equal(optim_scaler_update(&s, false, &e), 0);
 	for (int i = 0; i < 3; i++)
-		assert_int_equal(optim_scaler_judge(&s, true, &e), 1);
+		assert_int_equal(optim_scaler_update(&s, true, &e), 1);
 	assert_true(s.scale == SCALER_FIRST / 2);
 }
 
@@ -58,12 +58,12 @@ static void a_dynamic_scale_stays_within_its_limits(void **state)
 	struct err e = ERR_INIT;
 	(void)state;
 	for (int i = 0; i < 40; i++)
-		assert_int_equal(optim_scaler_judge(&s, true, &e), 1);
+		assert_int_equal(optim_scaler_update(&s, true, &e), 1);
 	assert_true(s.scale == SCALER_MOST);
 	for (int i = 0; i < 24; i++)
-		assert_int_equal(optim_scaler_judge(&s, false, &e), 0);
+		assert_int_equal(optim_scaler_update(&s, false, &e), 0);
 	assert_true(s.scale == 1);
-	assert_int_equal(optim_scaler_judge(&s, false, &e), -1);
+	assert_int_equal(optim_scaler_update(&s, false, &e), -1);
 	assert_non_null(strstr(e.text, "bf16"));
 }
 
@@ -72,10 +72,10 @@ static void a_fixed_scale_never_changes(void **state)
 	struct scaler s = scaler_of(DTYPE_FP16, 128, 1);
 	struct err e = ERR_INIT;
 	(void)state;
-	assert_int_equal(optim_scaler_judge(&s, true, &e), 1);
+	assert_int_equal(optim_scaler_update(&s, true, &e), 1);
 	optim_scaler_resume(&s, 4, 0);
 	assert_true(s.scale == 128);
-	assert_int_equal(optim_scaler_judge(&s, false, &e), -1);
+	assert_int_equal(optim_scaler_update(&s, false, &e), -1);
 	assert_non_null(strstr(e.text, "loss_scale = 128"));
 }
 
@@ -85,7 +85,7 @@ static void a_resumed_scale_continues_from_the_checkpoint(void **state)
 	struct err e = ERR_INIT;
 	(void)state;
 	optim_scaler_resume(&s, 1024, 2);
-	assert_int_equal(optim_scaler_judge(&s, true, &e), 1);
+	assert_int_equal(optim_scaler_update(&s, true, &e), 1);
 	assert_true(s.scale == 2048);
 	optim_scaler_resume(&s, NAN, 0); /* an invalid number is ignored */
 	assert_true(s.scale == 2048);

@@ -149,7 +149,7 @@ static int check_published(struct trainer *t, struct err *e)
 	for (int k = 0; k < c->n; k++) {
 		const struct param *p = &c->params[k];
 		const void *params;
-		if (param_store_params(t->bench.store, p->unit, &params, e))
+		if (param_store_acquire(t->bench.store, p->unit, &params, e))
 			return -1;
 		const float *at = (const float *)params + (p->offset - c->units[p->unit].lo);
 		for (int64_t i = 0; i < p->count; i++)

@@ -192,7 +192,7 @@ static int ahead(struct comm *world, void *arg, struct err *e)
 			 : 0;
 	for (int unit = 0; unit + 1 < b.catalogue.n_units && !rc; unit++) {
 		const void *params;
-		rc = param_store_params(b.store, unit, &params, e);
+		rc = param_store_acquire(b.store, unit, &params, e);
 		if (!rc && !on_its_way(&b, unit + 1))
 			rc = err_set(e, ERR_INTERNAL,
 				     "%s: unit %d is asked for, and %d does not come yet",
@@ -210,7 +210,7 @@ static int look(struct bench *b, int after, struct err *e)
 {
 	for (int unit = 0; unit < b->catalogue.n_units; unit++) {
 		const void *params;
-		if (param_store_params(b->store, unit, &params, e))
+		if (param_store_acquire(b->store, unit, &params, e))
 			return -1;
 		if (((const float *)params)[0] !=
 		    b->starts[b->catalogue.units[unit].lo] -
@@ -276,16 +276,16 @@ static int misuse(struct comm *world, void *arg, struct err *e)
 		rc = expect(param_store_finish(b.store, &why), &why,
 			    "a step that ends without its gradients", e);
 	for (int i = 0; i < 2 && !rc; i++)
-		rc = param_store_params(b.store, layer + i, &params, e) ||
+		rc = param_store_acquire(b.store, layer + i, &params, e) ||
 				     param_store_grads(b.store, layer + i, &grads, e)
 			     ? -1
 			     : 0;
 	if (!rc)
-		rc = expect(param_store_params(b.store, layer + 2, &params, &why), &why,
+		rc = expect(param_store_acquire(b.store, layer + 2, &params, &why), &why,
 			    "a third layer", e) ||
 				     expect(param_store_grads(b.store, layer + 2, &grads, &why),
 					    &why, "a third layer's gradients", e) ||
-				     expect(param_store_publish(b.store, 1, &why), &why,
+				     expect(param_store_sync_params(b.store, 1, &why), &why,
 					    "a layer in use while its parameters change", e) ||
 				     param_store_reduce(b.store, layer, true, e) ||
 				     expect(param_store_grads(b.store, layer, &grads, &why), &why,
@@ -324,7 +324,7 @@ static int roundings_of(struct bench *b, uint64_t sums[2], struct err *e)
 		for (int64_t j = 0; j < pieces[i].count; j++)
 			pieces[i].master[j] =
 				1 + (float)(weight(pieces[i].param, pieces[i].first + j) * 0x1p-30);
-	if (param_store_publish(b->store, 3, e))
+	if (param_store_sync_params(b->store, 3, e))
 		return -1;
 	for (int i = 0; i < n; i++)
 		for (int64_t j = pieces[i].count_lo; j < pieces[i].count_hi; j++) {
@@ -395,7 +395,7 @@ static int die_in_the_middle(struct comm *world, void *arg, struct err *e)
 			 : 0;
 	const void *params;
 	if (!rc && comm_rank(world) == 1) {
-		if (!param_store_params(b.store, 0, &params, e))
+		if (!param_store_acquire(b.store, 0, &params, e))
 			_exit(7);
 		_exit(8);
 	}

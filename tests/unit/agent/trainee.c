@@ -120,7 +120,7 @@ static int init_state(struct trainee *t, const char *dir, struct ckpt_state *at,
 	if (train_state_init(&t->state, pipeline_shape(t->engine), t->job.job.seed, e) ||
 	    add_noise(&t->state, e))
 		return -1;
-	return param_store_publish(t->state.store, 0, e);
+	return param_store_sync_params(t->state.store, 0, e);
 }
 
 static int open_state(struct trainee *t, const char *backend_name, trainee_start *start,
@@ -234,11 +234,11 @@ static int step_server(struct trainee *t, int step, double *loss, double *norm, 
 
 static int step_optim(struct trainee *t, int step, double scale, double *norm, struct err *e)
 {
-	if (optim_norm(t->optim, t->world, scale, norm, e))
+	if (optim_grad_norm(t->optim, t->world, scale, norm, e))
 		return -1;
 	return optim_step(t->optim, *norm, scale, step, e)
 		       ? -1
-		       : param_store_publish(pipeline_store(t->engine), step + 1, e);
+		       : param_store_sync_params(pipeline_store(t->engine), step + 1, e);
 }
 
 /* Runs the passes as the trainer does. */
@@ -247,7 +247,7 @@ static int passes(struct trainee *t, const struct engine_batch *b, double *loss,
 	if (pipeline_passes(t->engine, b, e))
 		return -1;
 	if (t->optim && !backend_on_host(pipeline_backend(t->engine)))
-		optim_square(t->optim);
+		optim_grad_norm_start(t->optim);
 	return pipeline_loss(t->engine, loss, e);
 }
 

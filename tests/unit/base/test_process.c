@@ -120,15 +120,15 @@ static int large_write(void)
 	if (write(fileno(file), text, sizeof text) != 1024)
 		return 1;
 	return write(fileno(file), text, 1) != -1 || errno != EFBIG ||
-	       !strstr(process_full(errno), "ulimit -f");
+	       !strstr(process_write_remedy(errno), "ulimit -f");
 }
 
 static void the_limit_of_file_sizes_is_an_error_and_kills_nobody(void **state)
 {
 	(void)state;
 	assert_int_equal(status_of(large_write), 0);
-	assert_non_null(strstr(process_full(ENOSPC), "free some room"));
-	assert_string_equal(process_full(EIO), "");
+	assert_non_null(strstr(process_write_remedy(ENOSPC), "free some room"));
+	assert_string_equal(process_write_remedy(EIO), "");
 }
 
 /* The limit is 0.5 GiB above what this process uses now. */
@@ -138,14 +138,14 @@ static int little_room(void)
 	unsigned long pages = 0;
 	FILE *statm = fopen("/proc/self/statm", "re");
 	if (!statm || fscanf(statm, "%lu", &pages) != 1 || process_address_limit() ||
-	    process_room("a thing", 1e18, &e))
+	    process_check_memory("a thing", 1e18, &e))
 		return 1;
 	fclose(statm);
 	rlim_t most = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (1 << 29);
 	setrlimit(RLIMIT_AS, &(struct rlimit){ most, most });
-	if (process_address_limit() != (double)most || process_room("a thing", 1 << 20, &e))
+	if (process_address_limit() != (double)most || process_check_memory("a thing", 1 << 20, &e))
 		return 2;
-	if (!process_room("a thing", 1 << 30, &e) || e.code != ERR_NOMEM)
+	if (!process_check_memory("a thing", 1 << 30, &e) || e.code != ERR_NOMEM)
 		return 3;
 	return !strstr(e.text, "a thing") || !strstr(e.text, "ulimit -v");
 }

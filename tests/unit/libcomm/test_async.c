@@ -59,7 +59,7 @@ static int begin(struct run_state *s, int g)
 							    COMM_MAX, &o->req, &e)
 		 : o->kind == 2
 			 ? comm_all_gather_start(c, o->in, o->out, o->count, COMM_I64, &o->req, &e)
-			 : comm_group_start(c, ring, 2, &o->req, &e);
+			 : comm_batch_send_recv_start(c, ring, 2, &o->req, &e);
 	RANK_CHECK(rc == 0, "%s", e.text);
 	return 0;
 }
@@ -195,7 +195,7 @@ static int leave_one_open(struct comm *world, void *arg)
 	static int word;
 	struct comm_p2p never = { false, { &word }, 1, COMM_I32, 1 - comm_rank(world) };
 	(void)arg;
-	RANK_CHECK(comm_group_start(world, &never, 1, &req, &e) == 0, "%s", e.text);
+	RANK_CHECK(comm_batch_send_recv_start(world, &never, 1, &req, &e) == 0, "%s", e.text);
 	return 0;
 }
 

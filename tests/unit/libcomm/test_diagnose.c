@@ -17,7 +17,8 @@ enum { RANKS = 8, TIME = 100 /* s, when all dumps are made */ };
  * A rank in short form: its groups, each "NAME MEMBERS: OP …", with a semicolon between them. NULL:
  * the rank has left no dump. An op is
  *
- *     KIND[/BYTES][=ROOT][~TYPE]   or   [>PEER/BYTES][<PEER/BYTES]… for messages, peers as world ranks
+ *     KIND[/BYTES][=ROOT][~TYPE]   or   [>PEER/BYTES][<PEER/BYTES]… for messages, peers as world
+ *     ranks
  *
  * followed by its progress: nothing for done, "?" queued, "!SECONDS" running since then, "x
  * SECONDS" failed. "+N": the ring has lost N operations. A done operation began at second 1 + its
@@ -27,85 +28,85 @@ struct spec {
 	const char *what;
 	const char *rank[RANKS];
 	const char *sentence;
-	enum finding finding;
+	enum comm_finding finding;
 };
 
 /* clang-format off */
 static const struct spec specs[] = {
 	{ "all is well", { "world 01: barrier", "world 01: barrier" },
-	  "no disagreement: every operation that was begun has ended", FINDING_NONE },
+	  "no disagreement: every operation that was begun has ended", COMM_FINDING_NONE },
 	{ "no dump at all but one, in which nothing waits", { "world 012: barrier", NULL, NULL },
-	  "no disagreement: every operation that was begun has ended; there are dumps of 1 of 3 ranks", FINDING_NONE },
+	  "no disagreement: every operation that was begun has ended; there are dumps of 1 of 3 ranks", COMM_FINDING_NONE },
 	{ "data is under way", { "world 01: all_reduce/8!90", "world 01: all_reduce/8!95" },
-	  "no disagreement: all have come to all_reduce number 1 of group world, which has taken 10 s", FINDING_NONE },
+	  "no disagreement: all have come to all_reduce number 1 of group world, which has taken 10 s", COMM_FINDING_NONE },
 
 	{ "another operation",
 	  { "dp0 0123: +16 all_reduce/8192!90", "dp0 0123: +16 all_reduce/8192!90", "dp0 0123: +16 all_reduce/8192!90",
 	    "dp0 0123: +16 all_gather/4096!90" },
 	  "group dp0: rank 3 called all_gather of 4096 bytes as number 17 where ranks 0-2 called all_reduce of 8192 bytes",
-	  FINDING_MISMATCH },
+	  COMM_FINDING_MISMATCH },
 	{ "another size", { "world 01: barrier all_reduce/8!90", "world 01: barrier all_reduce/16!90" },
-	  "group world: rank 1 called all_reduce of 16 bytes as number 2 where rank 0 called all_reduce of 8 bytes", FINDING_MISMATCH },
+	  "group world: rank 1 called all_reduce of 16 bytes as number 2 where rank 0 called all_reduce of 8 bytes", COMM_FINDING_MISMATCH },
 	{ "another type", { "world 012: all_reduce/8~i64!9", "world 012: all_reduce/8!9", "world 012: all_reduce/8!9" },
 	  "group world: rank 0 called all_reduce of 8 bytes, i64 as number 1 where ranks 1-2 called all_reduce of 8 bytes, f32",
-	  FINDING_MISMATCH },
+	  COMM_FINDING_MISMATCH },
 	{ "another root; the group's ranks are not the world's",
 	  { "world 012: barrier", "tp 12: broadcast/8=0!9", "tp 12: broadcast/8=1!9" },
 	  "group tp: rank 2 called broadcast of 8 bytes, root rank 2 as number 1 where rank 1 called broadcast of 8 bytes, root rank 1",
-	  FINDING_MISMATCH },
+	  COMM_FINDING_MISMATCH },
 	{ "three opinions", { "world 0123: barrier!9", "world 0123: all_gather/8!9", "world 0123: barrier!9", "world 0123: all_reduce/8!9" },
 	  "group world: rank 1 called all_gather of 8 bytes as number 1, rank 3 called all_reduce of 8 bytes where ranks 0, 2 "
-	  "called barrier", FINDING_MISMATCH },
+	  "called barrier", COMM_FINDING_MISMATCH },
 	{ "of two groups the one that differed first",
 	  { "a 01: barrier!50; b 01: barrier!40", "a 01: all_reduce/8!50; b 01: all_reduce/8!40" },
-	  "group b: rank 1 called all_reduce of 8 bytes as number 1 where rank 0 called barrier", FINDING_MISMATCH },
+	  "group b: rank 1 called all_reduce of 8 bytes as number 1 where rank 0 called barrier", COMM_FINDING_MISMATCH },
 	{ "the ranks of an all_to_all may give different sizes", { "world 01: all_to_all/8 barrier", "world 01: all_to_all/16 barrier" },
-	  "no disagreement: every operation that was begun has ended", FINDING_NONE },
+	  "no disagreement: every operation that was begun has ended", COMM_FINDING_NONE },
 	{ "rings that reach back differently far", { "world 01: +300 barrier", "world 01: all_reduce/8 +299 barrier" },
-	  "no disagreement: every operation that was begun has ended", FINDING_NONE },
+	  "no disagreement: every operation that was begun has ended", COMM_FINDING_NONE },
 	{ "a failed operation counts as one that waits", { "world 01: barrier x10", "world 01: all_reduce/8 x10" },
-	  "group world: rank 1 called all_reduce of 8 bytes as number 1 where rank 0 called barrier", FINDING_MISMATCH },
+	  "group world: rank 1 called all_reduce of 8 bytes as number 1 where rank 0 called barrier", COMM_FINDING_MISMATCH },
 
 	{ "one does not come, and what it did last",
 	  { "pp0 05: +8 >5/4", "world 01234567: barrier", NULL, NULL, "tp1 4567: +39 all_reduce/8!90",
 	    "tp1 4567: +38 all_reduce/8; pp0 05: +48 <0/4", "tp1 4567: +39 all_reduce/8!87.7", "tp1 4567: +39 all_reduce/8!95" },
 	  "rank 5 (f) never came to all_reduce number 40 of group tp1, on which ranks 4, 6-7 wait since 12.3 s; its last operation "
-	  "was send/recv number 49 of group pp0, done", FINDING_MISSING },
+	  "was send/recv number 49 of group pp0, done", COMM_FINDING_MISSING },
 	{ "one is queued elsewhere", { "world 01: barrier!99", "world 01: barrier?" },
 	  "rank 1 (b) never came to barrier number 1 of group world, on which rank 0 waits since 1 s; its last operation was barrier of "
-	  "group world, still queued", FINDING_MISSING },
+	  "group world, still queued", COMM_FINDING_MISSING },
 	{ "one was killed", { "world 0123: barrier!90", "world 0123: barrier!90", "world 0123: barrier!91", NULL },
-	  "ranks 0-2 wait since 10 s in barrier number 1 of group world for rank 3, of which there is no dump", FINDING_MISSING },
+	  "ranks 0-2 wait since 10 s in barrier number 1 of group world for rank 3, of which there is no dump", COMM_FINDING_MISSING },
 	{ "whom all wait for, through others",
 	  { "dp 02: barrier!90; tp 01: barrier", "tp 01: barrier; dp 13: barrier!80", NULL, "dp 13: +0; tp 23: barrier!85" },
-	  "rank 3 waits since 15 s in barrier number 1 of group tp of ranks 2-3 for rank 2, of which there is no dump", FINDING_MISSING },
+	  "rank 3 waits since 15 s in barrier number 1 of group tp of ranks 2-3 for rank 2, of which there is no dump", COMM_FINDING_MISSING },
 	{ "two do not come", { "world 012: barrier!90", "world 012: +0", "world 012: +0" },
 	  "ranks 1-2 never came to barrier number 1 of group world, on which rank 0 waits since 10 s; rank 1: it has called nothing; "
-	  "rank 2: it has called nothing", FINDING_MISSING },
+	  "rank 2: it has called nothing", COMM_FINDING_MISSING },
 	{ "it does not receive", { "pp 01: >1/4096!90", "pp 01: barrier" },
 	  "rank 1 (b) never came to receive the 4096 bytes that rank 0 sends in send/recv number 1 of group pp since 10 s; its last "
-	  "operation was barrier number 1 of group pp, done", FINDING_MISSING },
+	  "operation was barrier number 1 of group pp, done", COMM_FINDING_MISSING },
 	{ "it does not send", { "pp 01: <1/64 <1/64!90", "pp 01: >0/64" },
 	  "rank 1 (b) never came to send the 64 bytes that rank 0 waits for in send/recv number 2 of group pp since 10 s; its last "
-	  "operation was send/recv number 1 of group pp, done", FINDING_MISSING },
+	  "operation was send/recv number 1 of group pp, done", COMM_FINDING_MISSING },
 
 	{ "a message of another size", { "pp 01: >1/4096!90", "pp 01: <0/8192!90" },
 	  "group pp: rank 0 sends 4096 bytes to rank 1 in send/recv number 1 where rank 1 receives 8192 bytes in its number 1",
-	  FINDING_MESSAGE },
+	  COMM_FINDING_MESSAGE },
 	{ "of several messages one is not met", { "pp 012: >1/8<2/8!90", "pp 012: <0/8", "pp 012: +0" },
 	  "rank 2 (c) never came to send the 8 bytes that rank 0 waits for in send/recv number 1 of group pp since 10 s; it has called "
-	  "nothing", FINDING_MISSING },
+	  "nothing", COMM_FINDING_MISSING },
 
 	{ "both send first", { "pp 01: >1/8!90", "pp 01: >0/8!90" },
 	  "ranks wait for each other: rank 0 in send/recv number 1 of group pp for rank 1, rank 1 in send/recv number 1 of group pp for "
-	  "rank 0", FINDING_CIRCLE },
+	  "rank 0", COMM_FINDING_DEADLOCK },
 	{ "groups in another order", { "a 01: barrier!90; b 01: +0", "a 01: +0; b 01: barrier!90" },
 	  "ranks wait for each other: rank 0 in barrier number 1 of group a for rank 1, rank 1 in barrier number 1 of group b for rank 0",
-	  FINDING_CIRCLE },
+	  COMM_FINDING_DEADLOCK },
 	{ "a circle of three, and one who waits for it",
 	  { "x 01: barrier!90; z 20: +0", "y 12: barrier!90; x 01: +0", "z 20: barrier!90; y 12: +0", "w 03: barrier!50" },
 	  "ranks wait for each other: rank 0 in barrier number 1 of group x for rank 1, rank 1 in barrier number 1 of group y for rank "
-	  "2, rank 2 in barrier number 1 of group z for rank 0", FINDING_CIRCLE },
+	  "2, rank 2 in barrier number 1 of group z for rank 0", COMM_FINDING_DEADLOCK },
 };
 /* clang-format on */
 

@@ -63,7 +63,7 @@ static int one_turn(struct comm *w, int op, float *a, float *b, struct err *e)
 		{ true, { a }, VECTOR, COMM_F32, (comm_rank(w) + 1) % comm_size(w) },
 		{ false, { b }, VECTOR, COMM_F32, (comm_rank(w) + comm_size(w) - 1) % comm_size(w) }
 	};
-	return comm_group(w, ring, 2, e);
+	return comm_batch_send_recv(w, ring, 2, e);
 }
 
 enum { TURN_KINDS = 7 };
@@ -248,7 +248,7 @@ static int blocked_until_aborted(struct comm *w, void *arg)
 	RANK_CHECK(comm_split(w, 0, 0, "g", &g, &e) == 0, "%s", e.text);
 	int next = (comm_rank(w) + 1) % comm_size(w);
 	struct comm_p2p never = { false, { &word }, 1, COMM_I32, next };
-	RANK_CHECK(comm_group_start(g, &never, 1, &req, &e) == 0, "%s", e.text);
+	RANK_CHECK(comm_batch_send_recv_start(g, &never, 1, &req, &e) == 0, "%s", e.text);
 	pthread_t t;
 	pthread_create(&t, NULL, abort_it, g);
 	if (s->op == 0)
@@ -339,8 +339,8 @@ static int misuse(struct comm *w, void *arg)
 	RANK_CHECK(comm_send(w, v, 8, COMM_F32, -1, &e) < 0 && e.code == ERR_USAGE, "%s", e.text);
 	RANK_CHECK(comm_all_to_all(w, v, v, 1, COMM_F32, &e) < 0 && e.code == ERR_USAGE, "%s",
 		   e.text);
-	RANK_CHECK(comm_group_start(w, NULL, -1, &req, &e) < 0 && e.code == ERR_USAGE, "%s",
-		   e.text);
+	RANK_CHECK(comm_batch_send_recv_start(w, NULL, -1, &req, &e) < 0 && e.code == ERR_USAGE,
+		   "%s", e.text);
 	RANK_CHECK(comm_all_reduce(w, v, u, SIZE_MAX / 2, COMM_F32, COMM_SUM, &e) < 0 &&
 			   e.code == ERR_USAGE,
 		   "%s", e.text);

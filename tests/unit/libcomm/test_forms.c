@@ -47,8 +47,8 @@ static int without_buffers(struct comm *w, void *arg)
 	REFUSED(comm_scatter(w, NULL, out, 1, COMM_F32, me, &e));
 	REFUSED(comm_scatterv(w, v, NULL, counts, COMM_F32, 1 - me, &e));
 	REFUSED(comm_scatterv_start(w, v, out, NULL, COMM_F32, 0, &r, &e));
-	REFUSED(comm_group(w, &nothing, 1, &e));
-	REFUSED(comm_group_start(w, NULL, 1, &r, &e));
+	REFUSED(comm_batch_send_recv(w, &nothing, 1, &e));
+	REFUSED(comm_batch_send_recv_start(w, NULL, 1, &r, &e));
 	REFUSED(comm_all_reduce(w, v, out, SIZE_MAX / 2, COMM_F32, COMM_SUM, &e));
 	REFUSED(comm_all_reduce(w, v, out, SIZE_MAX, COMM_U8, COMM_SUM, &e));
 	REFUSED(comm_all_gatherv(w, v, out, (size_t[]){ 1, SIZE_MAX / 2 }, COMM_U8, &e));
@@ -152,11 +152,11 @@ static int to_oneself(struct comm *w, void *arg)
 	(void)arg;
 	REFUSED(comm_send(w, v, 1, COMM_I32, me, &e));
 	REFUSED(comm_recv(w, u, 1, COMM_I32, me, &e));
-	REFUSED(comm_group(w, both, 3, &e));
+	REFUSED(comm_batch_send_recv(w, both, 3, &e));
 	both[3].count = 3;
-	REFUSED(comm_group(w, both, 4, &e));
+	REFUSED(comm_batch_send_recv(w, both, 4, &e));
 	both[3].count = 4;
-	TAKEN(comm_group(w, both, 4, &e));
+	TAKEN(comm_batch_send_recv(w, both, 4, &e));
 	RANK_CHECK(!memcmp(u, v, 3 * sizeof *v) && !u[3], "the messages are mixed up");
 	TAKEN(comm_barrier(w, &e));
 	return 0;
@@ -186,7 +186,7 @@ static int leave_requests(struct comm *w, void *arg)
 	TAKEN(comm_all_reduce_start(g, &a, &a, 1, COMM_I32, COMM_SUM, &r[0], &e));
 	while (!comm_test(r[0]))
 		usleep(100);
-	TAKEN(comm_group_start(g, &never, 1, &r[1], &e));
+	TAKEN(comm_batch_send_recv_start(g, &never, 1, &r[1], &e));
 	TAKEN(comm_broadcast_start(g, &c, 1, COMM_I32, 0, &r[2], &e));
 	REFUSED(comm_barrier(g, &e));
 	comm_close(g);

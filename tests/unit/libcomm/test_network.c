@@ -69,7 +69,7 @@ static int pass_on(struct comm *w, int32_t *a, int32_t *b)
 				   { false, { b }, COUNT, COMM_I32, left } };
 	for (int i = 0; i < COUNT; i++)
 		a[i] = me * 7 + i;
-	RANK_CHECK(comm_group(w, ring, 2, &e) == 0, "%s", e.text);
+	RANK_CHECK(comm_batch_send_recv(w, ring, 2, &e) == 0, "%s", e.text);
 	for (int i = 0; i < COUNT; i++)
 		RANK_CHECK(b[i] == left * 7 + i, "element %d from rank %d is %d", i, left, b[i]);
 	return 0;

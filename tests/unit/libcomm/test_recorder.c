@@ -212,7 +212,7 @@ static int busy(struct comm *w, void *arg)
 			TAKEN(comm_wait(req[i], &why));
 		struct comm_p2p ring[] = { { true, { v }, 8, COMM_I64, 1 - comm_rank(g) },
 					   { false, { v + 8 }, 8, COMM_I64, 1 - comm_rank(g) } };
-		TAKEN(comm_group(g, ring, 2, &why));
+		TAKEN(comm_batch_send_recv(g, ring, 2, &why));
 		TAKEN(comm_barrier(w, &why));
 		if (round < 11)
 			comm_close(g);
@@ -239,7 +239,7 @@ static void dumping_disturbs_nothing(void **state)
 	/* the text is harmless on a terminal */
 	assert_string_equal(t.ranks[0].parts[0].group->name, "a \"name\" ");
 	assert_int_equal(comm_diagnose(&t, &d, &e), 0);
-	assert_int_equal(d.finding, FINDING_NONE);
+	assert_int_equal(d.finding, COMM_FINDING_NONE);
 	comm_diagnosis_fini(&d);
 	comm_trace_fini(&t);
 }
@@ -414,7 +414,7 @@ static void diagnose_program(const struct program *p, const char *backend)
 	const char *text = buf_str(&d.text);
 	/* Over messages, the world may fail before the last rank reaches its own call. The sentence
 	 * then names fewer ranks. */
-	if (d.finding == FINDING_MISMATCH && !strcmp(backend, "tcp")) {
+	if (d.finding == COMM_FINDING_MISMATCH && !strcmp(backend, "tcp")) {
 		assert_true(!*p->end && d.op->seq == 3 && d.group->size == p->ranks);
 		text = p->begin;
 	}

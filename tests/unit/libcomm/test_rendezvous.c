@@ -79,7 +79,7 @@ static int all_to_neighbours(struct comm *w, void *arg)
 			ops[SIZES + i] =
 				(struct comm_p2p){ false, { out[i] }, sizes[i], COMM_U8, from };
 		}
-		RANK_CHECK(comm_group(w, ops, 2 * SIZES, &e) == 0, "%s", e.text);
+		RANK_CHECK(comm_batch_send_recv(w, ops, 2 * SIZES, &e) == 0, "%s", e.text);
 		for (int i = 0; i < SIZES; i++)
 			RANK_CHECK(wrong(out[i], sizes[i], from, round + i) == 0,
 				   "round %d, %zu bytes are wrong", round, sizes[i]);
@@ -153,7 +153,7 @@ static int short_ones(struct comm *w, void *arg)
 					send, { data[i] }, (size_t)bytes, COMM_U8, send
 				};
 			}
-			RANK_CHECK(comm_group(w, ops, n, &e) == 0, "%s", e.text);
+			RANK_CHECK(comm_batch_send_recv(w, ops, n, &e) == 0, "%s", e.text);
 			for (int i = 0; i < n && !send; i++)
 				RANK_CHECK(wrong(data[i], (size_t)bytes, 0, round + i) == 0,
 					   "%d bytes are wrong", bytes);

@@ -93,7 +93,7 @@ static int start_call(const struct call *t, struct comm_request **req, struct er
 	case 12:
 		return EITHER(scatterv, t->in, t->out, counts, COMM_F32, last);
 	case 13:
-		return EITHER(group, ops, messages(t, ops));
+		return EITHER(batch_send_recv, ops, messages(t, ops));
 	}
 	return t->start ? comm_barrier_start(t->c, req, e) : comm_barrier(t->c, e);
 }

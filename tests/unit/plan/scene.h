@@ -13,7 +13,7 @@ struct run {
 /* The other settings with which a table's rows were run. */
 struct setting {
 	const char *words, *cluster;
-	const struct engine *engine;
+	const struct cost_engine *engine;
 };
 
 /* A run's case, and the objects that it borrows. */

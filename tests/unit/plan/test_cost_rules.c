@@ -113,7 +113,7 @@ static void parts_add_up(void **state)
 /* The time that an engine hides or saves shows in its own term. */
 static void each_property_of_an_engine_costs_its_part(void **state)
 {
-	struct engine e = cost_engine_muster;
+	struct cost_engine e = cost_engine_muster;
 	struct setting s = ours;
 	struct plan_time now = predict(&base, &ours), t;
 	(void)state;
@@ -205,8 +205,8 @@ static void fp32_products_take_the_rate_measured_in_fp32(void **state)
 static const struct run replicas = { 64, 8192, 8, 1, 1, 1, 64, 1024, 2, 0 };
 
 /* slower: the factor by which the network is slower. */
-static struct plan_time of_replicas(const char *words, const struct engine *engine, double flops,
-				    double slower)
+static struct plan_time of_replicas(const char *words, const struct cost_engine *engine,
+				    double flops, double slower)
 {
 	static struct scene x;
 	struct setting s = { words, "dgx-h100", engine };
@@ -278,7 +278,7 @@ static void without_overlap_nothing_hides(void **state)
 /* The new parameters arrive while the next step begins. */
 static void published_parameters_come_beside_the_next_pass(void **state)
 {
-	struct engine e = cost_engine_muster;
+	struct cost_engine e = cost_engine_muster;
 	(void)state;
 	e.gathers_ahead = false;
 	double now = of_replicas("parallel.zero=1", &cost_engine_muster, 1, 1).dp;

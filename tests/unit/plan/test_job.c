@@ -409,8 +409,8 @@ static void open_keys_are_kept_open(void **state)
 	assert_int_equal(job_load(NULL, layers, 1, &job, &e), -1);
 	assert_int_equal(job_load(NULL, server, 2, &job, &e), -1);
 	assert_non_null(strstr(e.text, "leaves nothing to decide"));
-	const char *all[JOB_OPEN_MOST];
-	assert_int_equal(job_load(NULL, all, job_open_words(all), &job, &e), 0);
+	const char *all[JOB_AUTO_MAX];
+	assert_int_equal(job_load(NULL, all, job_auto_words(all), &job, &e), 0);
 	assert_int_equal(job.open, OPEN_ALL);
 }
 

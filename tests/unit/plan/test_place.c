@@ -346,7 +346,7 @@ static void boxes_get_smaller_where_large_ones_have_no_room(void **state)
 	int n = place_fold_best(y, &l, &t, 72, fits, 8, folds, 0);
 	assert_true(n > 0);
 	for (int i = 0; i < n; i++)
-		assert_int_equal(place_fold_box(&folds[i].node), 8);
+		assert_int_equal(place_box_ranks(&folds[i].node), 8);
 	place_device_order_close(h);
 	free(y);
 	topo_cluster_free(&c);

@@ -34,7 +34,7 @@ static struct job job_of(const char *file, const char *words, bool automatic)
 	char copy[600];
 	struct job job;
 	struct err e = ERR_INIT;
-	int n = automatic ? job_open_words(list) : 0;
+	int n = automatic ? job_auto_words(list) : 0;
 	snprintf(copy, sizeof copy, "%s", words);
 	for (char *w = strtok(copy, " "); w; w = strtok(NULL, " "))
 		list[n++] = w;

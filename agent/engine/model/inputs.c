@@ -59,11 +59,11 @@ static void in_place(struct pass *p)
 
 /* --- On a device: a part of the slot --- */
 
-static void *place_of(const struct pass *p, enum act_place which)
+static void *place_of(const struct pass *p, enum act_input which)
 {
-	char *at = p->slot->at[SLOT_PLACES];
+	char *at = p->slot->at[SLOT_INPUTS];
 	for (int a = 0; a < (int)which; a++)
-		at += activations_place_bytes(&p->m->d, (enum act_place)a);
+		at += activations_place_bytes(&p->m->d, (enum act_input)a);
 	return at;
 }
 
@@ -76,7 +76,7 @@ static void in_slot(struct pass *p)
 	p->rows = place_of(p, PLACE_ROWS);
 }
 
-static void put_tokens(struct pass *p, int which, enum act_place place, const int32_t *whole)
+static void put_tokens(struct pass *p, int which, enum act_input place, const int32_t *whole)
 {
 	if (whole)
 		backend_put(p->m->backend, place_of(p, place), local_of(p->m, which, whole),
@@ -100,7 +100,7 @@ static void put_all(struct pass *p)
 			    (size_t)m->d.s * sizeof *m->rows);
 }
 
-void model_places_forward(struct pass *p)
+void model_inputs_forward(struct pass *p)
 {
 	if (!p->m->d.device) {
 		in_place(p);
@@ -110,7 +110,7 @@ void model_places_forward(struct pass *p)
 	in_slot(p);
 }
 
-void model_places_backward(struct pass *p)
+void model_inputs_backward(struct pass *p)
 {
 	if (p->m->d.device)
 		in_slot(p);
@@ -120,7 +120,7 @@ void model_places_backward(struct pass *p)
 
 /* --- Opening --- */
 
-int model_places_open(struct model *m, struct err *e)
+int model_inputs_open(struct model *m, struct err *e)
 {
 	size_t n = (size_t)m->d.n;
 	m->positions = calloc(n, sizeof *m->positions);
@@ -137,7 +137,7 @@ int model_places_open(struct model *m, struct err *e)
 	return m->shape->rope ? model_rope_tables(m, e) : 0;
 }
 
-void model_places_close(struct model *m)
+void model_inputs_close(struct model *m)
 {
 	for (int i = 0; i < 3; i++)
 		free(m->local[i]);

@@ -4,7 +4,7 @@
 
 enum { SITES = 4 };
 
-struct dropout model_drop_of(const struct pass *p, enum drop_site site, int layer)
+struct dropout model_dropout_of(const struct pass *p, enum dropout_site site, int layer)
 {
 	const struct job *job = p->m->job;
 	double rate = site == DROP_WEIGHTS ? job->model.attn_dropout : job->model.dropout;
@@ -20,18 +20,19 @@ static bool drops(const struct pass *p)
 	return p->keep && p->m->job->model.dropout > 0;
 }
 
-void model_drop_forward(struct pass *p, enum drop_site site, int layer, void *x)
+void model_dropout_forward(struct pass *p, enum dropout_site site, int layer, void *x)
 {
 	struct model *m = p->m;
-	struct dropout d = model_drop_of(p, site, layer);
+	struct dropout d = model_dropout_of(p, site, layer);
 	if (drops(p))
 		m->ops->dropout(m->backend, x, x, p->rows, m->d.s, m->d.c, &d);
 }
 
-const void *model_drop_backward(struct pass *p, enum drop_site site, int layer, const void *dy)
+const void *model_dropout_backward(struct pass *p, enum dropout_site site, int layer,
+				   const void *dy)
 {
 	struct model *m = p->m;
-	struct dropout d = model_drop_of(p, site, layer);
+	struct dropout d = model_dropout_of(p, site, layer);
 	if (!drops(p))
 		return dy;
 	m->ops->dropout(m->backend, m->scratch[SCRATCH_SUB], dy, p->rows, m->d.s, m->d.c, &d);

@@ -1,27 +1,27 @@
 /*
- * pipe — activations and gradients between neighboring pipeline ranks.
+ * pp — activations and gradients between neighboring pipeline ranks.
  *
  * pp_send and pp_recv_start return at once; the buffer belongs to the transfer until pp_wait. The
  * messages of a channel (groups.h) arrive in the order of their sends.
  */
-#ifndef MUSTER_AGENT_ENGINE_PARALLEL_PIPE_H
-#define MUSTER_AGENT_ENGINE_PARALLEL_PIPE_H
+#ifndef MUSTER_AGENT_ENGINE_PARALLEL_PP_H
+#define MUSTER_AGENT_ENGINE_PARALLEL_PP_H
 
 #include "agent/engine/parallel/groups.h"
 
-struct pipe {
+struct pp {
 	const struct groups *groups; /* borrowed */
 	enum comm_type type;         /* of activations */
 	size_t count;                /* elements of a message */
 	double seconds;              /* waited here; the reader resets it */
 };
 
-int pp_send(struct pipe *p, enum pipe_kind kind, enum pipe_side to, void *x,
-	    struct comm_request **req, struct err *e);
-int pp_recv(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x, struct err *e);
-int pp_recv_start(struct pipe *p, enum pipe_kind kind, enum pipe_side from, void *x,
+int pp_send(struct pp *p, enum pp_message kind, enum pp_side to, void *x, struct comm_request **req,
+	    struct err *e);
+int pp_recv(struct pp *p, enum pp_message kind, enum pp_side from, void *x, struct err *e);
+int pp_recv_start(struct pp *p, enum pp_message kind, enum pp_side from, void *x,
 		  struct comm_request **req, struct err *e);
 /* Waits until the buffer of *req is free again, and sets *req to NULL. Accepts *req NULL. */
-int pp_wait(struct pipe *p, struct comm_request **req, struct err *e);
+int pp_wait(struct pp *p, struct comm_request **req, struct err *e);
 
 #endif
