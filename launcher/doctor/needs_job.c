@@ -4,7 +4,6 @@
 #include "launcher/job_cluster.h"
 #include "plan/plan.h"
 #include "plan/search/search.h"
-#include "plan/spec/model/zero.h"
 #include "plan/spec/optimizers.h"
 
 #include <stdio.h>
@@ -15,19 +14,6 @@
  * step. */
 #define SECONDS          20.0
 #define SECONDS_OF_NODES 60.0
-
-/* The bytes of one checkpoint: the fp32 parameters of the whole model and the states that the
- * optimizer keeps of them. */
-static double checkpoint_bytes(const struct job *job, const struct model_shape *m)
-{
-	const struct stage all = { .layer_hi = (int)m->layers, .first = true, .last = true };
-	const struct share whole = { .tp = 1, .ep = 1, .chunks = &all, .n_chunks = 1 };
-	struct zero_cut cuts[ZERO_CLASSES];
-	for (int i = 0; i < ZERO_CLASSES; i++)
-		cuts[i] = (struct zero_cut){ .shards = 1, .copies = 1 };
-	return (double)sizeof(float) * (zero_saved(m, &whole, 0, cuts) +
-					optimizer_saved(job->optimizer.kind, m, &whole, 0, cuts));
-}
 
 /* Sets the values of the node that needs most. */
 static int sum_needs(const struct plan *p, int nodes, const struct job *job, struct needs *out,
@@ -48,7 +34,8 @@ static int sum_needs(const struct plan *p, int nodes, const struct job *job, str
 	}
 	free(memory);
 	/* one more than are kept, because the next one is written before the oldest is removed */
-	out->checkpoint = checkpoint_bytes(job, &p->shape) * (double)(job->checkpoint.keep + 1);
+	out->checkpoint = optimizer_checkpoint_bytes(job->optimizer.kind, &p->shape) *
+			  (double)(job->checkpoint.keep + 1);
 	return 0;
 }
 

@@ -57,15 +57,6 @@ static double nodes_of(const struct plan *p)
 	return round(nodes);
 }
 
-/* Bytes of a checkpoint: the parameters in fp32 and all states of the optimizer. */
-static double checkpoint_bytes(const struct optimizer_elements *model)
-{
-	double sum = 0;
-	for (int class = 0; class < ZERO_CLASSES; class ++)
-		sum += model[class].params + model[class].split + model[class].whole;
-	return sum * (double)sizeof(float);
-}
-
 /* Bytes that all ranks together read after a failure. What ZeRO does not split counts once for each
  * replica; a state that is never split counts once for each rank that holds a part of its
  * parameter. */
@@ -88,7 +79,8 @@ void cost_train_costs_of(const struct job *job, const struct cluster *cluster, c
 {
 	struct optimizer_elements model[ZERO_CLASSES];
 	optimizer_elements_of(job->optimizer.kind, &p->shape, model);
-	double saved = checkpoint_bytes(model), nodes = nodes_of(p),
+	double saved = optimizer_checkpoint_bytes(job->optimizer.kind, &p->shape),
+	       nodes = nodes_of(p),
 	       bandwidth = GB *
 			   fmin(job->checkpoint.bandwidth, nodes * job->checkpoint.node_bandwidth);
 	struct cost_machine m;

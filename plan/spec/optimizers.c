@@ -259,3 +259,13 @@ double optimizer_saved(enum job_optimizer kind, const struct model_shape *m, con
 	}
 	return sum;
 }
+
+double optimizer_checkpoint_bytes(enum job_optimizer kind, const struct model_shape *m)
+{
+	struct optimizer_elements model[ZERO_CLASSES];
+	double elements = 0;
+	optimizer_elements_of(kind, m, model);
+	for (int i = 0; i < ZERO_CLASSES; i++)
+		elements += model[i].params + model[i].split + model[i].whole;
+	return elements * (double)sizeof(float);
+}

@@ -122,6 +122,9 @@ struct optimizer_elements {
 /* out: [ZERO_CLASSES]. A checkpoint has the sum of all these elements. */
 void optimizer_elements_of(enum job_optimizer kind, const struct model_shape *m,
 			   struct optimizer_elements *out);
+/* Bytes of a checkpoint: the parameters of the whole model in fp32, and all states of the
+ * optimizer. */
+double optimizer_checkpoint_bytes(enum job_optimizer kind, const struct model_shape *m);
 /* The elements of hidden matrices in a unit of this kind (enum unit_kind) on the share's rank. */
 int64_t optimizer_hidden_elements(const struct model_shape *m, const struct share *s, int unit);
 /* The elements of all states that this rank writes into a checkpoint. */

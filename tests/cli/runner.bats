@@ -27,6 +27,16 @@ runs() {
 	[[ $status -eq 1 && $last == "1 passed, 1 failed, 0 skipped" ]]
 }
 
+@test "a test that kills its process group is a failure" {
+	runs 'echo "not ok 1 - a"' 'kill -KILL 0'
+	[[ $status -eq 1 && $last == "0 passed, 1 failed, 0 skipped" ]]
+}
+
+@test "-j with less than one lane is refused" {
+	run "$top/tests/run" -j 0 true
+	[[ $status -eq 2 && $output == *'-j "0"'* ]]
+}
+
 @test "a file that is left behind is a failure" {
 	runs 'touch "$TMPDIR/left"' 'echo "ok 1 - a"'
 	[[ $status -eq 1 && $output == *"left in TMPDIR: left"* ]]

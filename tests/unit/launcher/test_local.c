@@ -54,6 +54,7 @@ static int setup(void **state)
 		(struct cluster){ .kinds = &t.kind, .n_kinds = 1, .nodes = &t.node, .n_nodes = 1 };
 	t.plan = (struct plan){
 		.world = WORLD,
+		.shape = { .layers = 1, .hidden = 4, .heads = 1, .kv_heads = 1, .head_dim = 4 },
 		.layout = { .tp = WORLD, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 },
 		.ranks = t.ranks,
 		.threads = 1
