@@ -279,7 +279,7 @@ int agent_boot_open(struct boot **out, struct err *e)
 			       "start agents with `muster run`, or with `srun --mpi=pmix`");
 	struct boot *b = calloc(1, sizeof *b);
 	if (!b)
-		return err_set(e, ERR_NOMEM, "PMIx: no memory");
+		return err_set(e, ERR_NOMEM, "PMIx: no memory for the connection");
 	pmix_status_t rc = PMIx_Init(&b->me, NULL, 0);
 	if (rc != PMIX_SUCCESS) {
 		free(b);

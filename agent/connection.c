@@ -200,7 +200,7 @@ int agent_connection_open(const struct control_options *opt, struct connection *
 {
 	struct connection *c = calloc(1, sizeof *c);
 	if (!c)
-		return err_set(e, ERR_NOMEM, "control channel: no memory");
+		return err_set(e, ERR_NOMEM, "control channel: no memory for the connection");
 	unsigned int unacked = UNACKED_MS;
 	c->fd = -1;
 	c->voucher = opt->voucher;

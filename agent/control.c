@@ -342,7 +342,7 @@ int agent_control_open(const struct control_options *opt, struct control **out,
 {
 	struct control *c = calloc(1, sizeof *c);
 	if (!c)
-		return err_set(e, ERR_NOMEM, "control channel: no memory");
+		return err_set(e, ERR_NOMEM, "control channel: no memory for its state");
 	c->wake_fd = c->signal_fd = -1;
 	pthread_mutex_init(&c->lock, NULL);
 	news_init(c);

@@ -327,7 +327,7 @@ static int report_timeout(struct comm *c, struct err *e)
 	if (!absent)
 		return 0; /* the last rank came in the meantime */
 	c->wait.accused = c->wait.waits_for;
-	return err_set(e, ERR_TIMEOUT, "%s%s did not come within %g s", list,
+	return err_set(e, ERR_TIMEOUT, "%s%s did not join within %g s", list,
 		       absent > 4 ? " and others" : "", c->world->timeout_s);
 }
 

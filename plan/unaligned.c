@@ -36,7 +36,7 @@ static void say_cut(const char *key, int64_t n, int tp, int64_t grain, struct bu
 		   "%s%smodel.%s = %" PRId64 " %s of %d (model.%s=%" PRId64
 		   " is the next good one)",
 		   out->len ? ", " : "", tp > 1 ? "the tp ranks' parts of " : "", key, n,
-		   tp > 1 ? "are not all multiples" : "is no multiple", ALIGNED, key,
+		   tp > 1 ? "are not all multiples" : "is not a multiple", ALIGNED, key,
 		   next_good(n, tp, grain));
 }
 
@@ -56,19 +56,20 @@ static void say_hidden(const struct job *job, const struct model_shape *m, struc
 	if (head && given)
 		buf_printf(out,
 			   "%smodel.head_dim = %" PRId64
-			   " is no multiple of %d (model.head_dim=%" PRId64 " is the next good "
+			   " is not a multiple of %d (model.head_dim=%" PRId64 " is the next good "
 			   "one)",
 			   between, m->head_dim, ALIGNED, round_up_int64(m->head_dim, ALIGNED));
 	else if (head)
 		buf_printf(out,
 			   "%sa head of hidden / heads = %" PRId64
-			   " is no multiple of %d (model.hidden=%" PRId64 " is the "
+			   " is not a multiple of %d (model.hidden=%" PRId64 " is the "
 			   "next good one)",
 			   between, m->head_dim, ALIGNED, next_hidden(job, m));
 	else if (m->hidden % ALIGNED)
 		buf_printf(out,
 			   "%smodel.hidden = %" PRId64
-			   " is no multiple of %d (model.hidden=%" PRId64 " is the next good one)",
+			   " is not a multiple of %d (model.hidden=%" PRId64
+			   " is the next good one)",
 			   between, m->hidden, ALIGNED, next_hidden(job, m));
 }
 

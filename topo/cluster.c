@@ -158,7 +158,7 @@ static int open_file(const char *spec, size_t len, int devices, struct cluster *
 			       spec, spec + len + 1, NODES_MOST);
 	char *path = strndup(spec, len);
 	if (!path)
-		return err_set(e, ERR_NOMEM, "cluster %.100s: no memory", spec);
+		return err_set(e, ERR_NOMEM, "cluster %.100s: no memory for its path", spec);
 	int result = topo_read_file(path, (int)nodes, devices, out, e);
 	free(path);
 	return result;

@@ -20,42 +20,38 @@ static const char page[] =
 	"  muster bench calibrate [--ranks N] [--seconds S] [--quick] [FILE]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Times what training is made of, as it runs here, and keeps it for muster plan and "
-	"muster run, which then predict\n"
-	"  a step's time from it:\n"
+	"  Measures the parts of a training step on this machine and stores the results. muster\n"
+	"  plan and muster run then predict the time of a step from them:\n"
 	"\n"
-	"    operations  products in their forward and backward forms, attention, norms, "
-	"activation functions, cross-entropy,\n"
-	"                the optimizer, in fp32 and bf16, each over its sizes; by one agent alone, "
-	"and by as many agents side\n"
-	"                by side as fill the cores with 1, 2, 4, … threads each, as they share "
-	"caches and memory\n"
-	"    exchanges   sums, gathers, scatters, all-to-alls and messages of groups of 2, 4, … of "
-	"2, 4, … N ranks, all groups\n"
-	"                at once, over shared memory and over TCP; with more ranks than cores, "
-	"too; and what ranks lose that wait\n"
-	"                for one another after equal work\n"
+	"    operations  matrix products in their forward and backward forms, attention, norms,\n"
+	"                activation functions, cross-entropy and the optimizer, in fp32 and bf16,\n"
+	"                each over its sizes; by one agent alone, and by as many agents at once\n"
+	"                as fill the cores with 1, 2, 4, … threads each, because these agents\n"
+	"                share caches and memory\n"
+	"    exchanges   all-reduces, all-gathers, reduce-scatters, all-to-alls and messages of\n"
+	"                groups of 2, 4, … of 2, 4, … N ranks, with all groups at once, over\n"
+	"                shared memory and over TCP, also with more ranks than cores; and the\n"
+	"                time that ranks lose when they wait for one another after equal work\n"
 	"\n"
-	"  Takes about a minute on two cores. Nothing else should run meanwhile.\n"
+	"  This takes about a minute on two cores. Nothing else should run meanwhile.\n"
 	"\n"
 	"OPTIONS\n"
-	"  FILE         where to write (default $XDG_CONFIG_HOME/muster/calibration.json, or below "
-	"~/.config; [launch]\n"
-	"               calibration chooses)\n"
-	"  --ranks N    most agents that shall run here at once, 2 to 256 (default one a core, at "
-	"least 8)\n"
+	"  FILE         where to write (default: [launch] calibration's file, which is\n"
+	"               $XDG_CONFIG_HOME/muster/calibration.json or the same path in ~/.config)\n"
+	"  --ranks N    the largest number of agents that will run here at once, 2 to 256\n"
+	"               (default one per core, at least 8)\n"
 	"  --seconds S  time for each operation and size (default 0.03)\n"
-	"  --quick      small sizes only, once: in some seconds, for a first look; larger models "
-	"are then predicted badly\n"
+	"  --quick      measure small sizes only, and once; this takes some seconds and is enough\n"
+	"               for a first try, but predictions for larger models are then bad\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster bench calibrate\n"
-	"  muster bench calibrate --ranks 16 here.json && muster plan job.ini "
-	"launch.calibration=here.json\n"
+	"  muster bench calibrate --ranks 16 here.json\n"
+	"  muster plan job.ini launch.calibration=here.json\n"
 	"\n"
 	"EXIT STATUS\n"
 	"  0  measured and written\n"
-	"  1  something failed\n"
+	"  1  a measurement failed, or the file cannot be written\n"
 	"  2  usage\n";
 
 /* The minimum of the turns counts, because a disturbance rarely affects all of them. */
@@ -107,9 +103,10 @@ static int one_machine(struct bench_ops *b, int agents, int threads, struct cali
 		if (measure_ops(b, least, e))
 			return -1;
 		if (!cost_measured_fit(least, b->n, &m.machine))
-			return err_set(e, ERR_NUMERIC,
-				       "the times of the operations fit nothing; run it again on a "
-				       "quiet machine");
+			return err_set(
+				e, ERR_NUMERIC,
+				"no curve fits the times of the operations; run it again on a "
+				"quiet machine");
 		const struct rate_curve *fwd = &m.machine.rates[RATE_PRODUCT_FWD];
 		if (!low_precision)
 			c->flops = fmax(c->flops, agents * fwd->rate[fwd->n - 1]);
@@ -182,7 +179,8 @@ static int fit_link(struct calibration *c, enum measured_transport transport, in
 	}
 	if (!calibration_fit(samples, n, &c->links[transport]))
 		return err_set(e, ERR_NUMERIC,
-			       "the times over %s fit nothing; run it again on a quiet machine",
+			       "no latency and bandwidth fit the times over %s; run it again on a "
+			       "quiet machine",
 			       topo_measured_transport_word(transport));
 	return 0;
 }

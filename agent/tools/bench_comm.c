@@ -11,80 +11,75 @@
 #include <unistd.h>
 
 static const char page[] =
-	"muster bench comm — how fast the ranks talk, in nccl-tests' columns\n"
+	"muster bench comm — measure collectives and messages between ranks\n"
 	"\n"
 	"SYNOPSIS\n"
 	"  muster bench comm [--ops LIST] [--ranks N | --hosts A+B…] [OPTION …]\n"
 	"  muster bench comm --calibrate[=FILE] [--ranks N]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Runs collective operations and messages over libcomm, checks every element of every "
-	"result, and prints a line a\n"
-	"  size. Here it starts N ranks on this host; inside a Slurm allocation it starts one rank "
-	"a device (or task) on its\n"
-	"  nodes, with srun --mpi=pmix.\n"
+	"  Runs collective operations and messages over libcomm, checks every element of every\n"
+	"  result, and prints one line per size, in the columns of nccl-tests. Outside of Slurm\n"
+	"  it starts N ranks on this host. Inside a Slurm allocation it starts one rank per\n"
+	"  device (or task) on the allocation's nodes, with srun --mpi=pmix.\n"
 	"\n"
-	"  size      bytes of the larger buffer: of all ranks' blocks together in all_gather, "
-	"reduce_scatter, all_to_all,\n"
-	"            gather and scatter\n"
-	"  count     elements as the operation takes them: of one rank's block there\n"
-	"  time      of one operation. A block of iterations is timed on every rank between "
-	"nothing but its own begin and end,\n"
-	"            after a barrier; the slowest rank's mean counts; of 5 such blocks the median "
-	"is printed, and --json has\n"
-	"            the best too\n"
+	"  size      bytes of the larger buffer; for all_gather, reduce_scatter, all_to_all,\n"
+	"            gather and scatter this buffer holds the blocks of all ranks\n"
+	"  count     elements as the operation counts them; for the operations named above, the\n"
+	"            elements of one rank's block\n"
+	"  time      of one operation. After a barrier each rank times a block of iterations from\n"
+	"            its own start to its own end, and the mean of the slowest rank is the\n"
+	"            block's time. The median of 5 blocks is printed; --json adds the minimum.\n"
 	"  algbw     size / time\n"
-	"  busbw     algbw × what the links must carry, with n ranks: all_reduce 2 (n - 1) / n; "
-	"all_gather, reduce_scatter,\n"
-	"            all_to_all, gather, scatter (n - 1) / n; reduce, broadcast, send_recv, "
-	"ping_pong 1\n"
+	"  busbw     algbw × the share that the links must carry with n ranks: all_reduce\n"
+	"            2 (n - 1) / n; all_gather, reduce_scatter, all_to_all, gather, scatter\n"
+	"            (n - 1) / n; reduce, broadcast, send_recv, ping_pong 1\n"
 	"            (nccl-tests, doc/PERFORMANCE.md)\n"
-	"  #wrong    elements, over all ranks, that are not what was computed without the "
-	"operation; must be 0\n"
+	"  #wrong    elements, over all ranks, that differ from the result computed without the\n"
+	"            operation; must be 0\n"
 	"\n"
-	"  send_recv: each rank sends to the next one and receives from the one before, at once. "
-	"ping_pong: ranks 0 and 1, the\n"
-	"  time is half a round trip.\n"
+	"  In send_recv each rank sends to the next rank and receives from the previous one at\n"
+	"  the same time. In ping_pong ranks 0 and 1 exchange a message, and the time is half of\n"
+	"  the round trip.\n"
 	"\n"
 	"OPTIONS\n"
-	"  --ops LIST         all, or some of "
-	"all_reduce,reduce,broadcast,all_gather,reduce_scatter,all_to_all,gather,scatter,\n"
-	"                     send_recv,ping_pong,barrier (default all_reduce)\n"
-	"  --ranks N          ranks on this host, 1 to 256 (default one a core, at least 2), also "
-	"inside an allocation\n"
-	"  --hosts A+B…       ranks on this host that act as if A of them were on one host, B on "
-	"another: shared memory inside\n"
-	"                     each, TCP over the loopback address across\n"
+	"  --ops LIST         all, or a list of all_reduce,reduce,broadcast,all_gather,\n"
+	"                     reduce_scatter,all_to_all,gather,scatter,send_recv,ping_pong,\n"
+	"                     barrier (default all_reduce)\n"
+	"  --ranks N          ranks on this host, 1 to 256 (default one per core, at least 2);\n"
+	"                     inside an allocation, too\n"
+	"  --hosts A+B…       ranks on this host that act as if A of them were on one host and B\n"
+	"                     on another: they use shared memory within each such host and TCP\n"
+	"                     over the loopback address between them\n"
 	"  --min-bytes SIZE   smallest size (default 8); K, M, G are powers of 1024\n"
 	"  --max-bytes SIZE   largest size (default 64M)\n"
-	"  --factor F         from one size to the next (default 2)\n"
+	"  --factor F         factor from one size to the next (default 2)\n"
 	"  --type TYPE        float, double, bfloat16, half, int32, int64, uint8 (default float)\n"
 	"  --redop OP         sum, avg, max, min, prod (default sum)\n"
-	"  --root R           of reduce, broadcast, gather, scatter (default 0)\n"
+	"  --root R           root of reduce, broadcast, gather, scatter (default 0)\n"
 	"  --seconds S        time for each line and place (default 0.1)\n"
-	"  --iters N          operations a block, in place of --seconds\n"
-	"  --warmup N         operations before the first block (default: what it takes to choose "
-	"the iterations)\n"
+	"  --iters N          operations per block, in place of --seconds\n"
+	"  --warmup N         operations before the first block (default: as many as the choice\n"
+	"                     of the number of iterations takes)\n"
 	"  --backend B        auto, shm, tcp (default auto)\n"
-	"  --algorithm NAME   this one wherever it fits\n"
-	"  --sockets N        TCP connections a pair of ranks, 1 to 16\n"
-	"  --integrity MODE   none, checksum or seal: what TCP connections carry, as [network] "
-	"integrity says (default none)\n"
-	"  --interface NAME   network interface for TCP (default: the way to the node that started "
-	"the step)\n"
+	"  --algorithm NAME   use this algorithm wherever it can run\n"
+	"  --sockets N        TCP connections per pair of ranks, 1 to 16\n"
+	"  --integrity MODE   none, checksum or seal: the protection of TCP connections, as with\n"
+	"                     [network] integrity (default none)\n"
+	"  --interface NAME   network interface for TCP (default: the one that leads to the node\n"
+	"                     that started the step)\n"
 	"  --timeout S        longest wait inside one operation (default 60)\n"
 	"  --place P          out (two buffers), in (one), both (default both)\n"
-	"  --shared           buffers that the ranks of a host can read in place (comm_alloc)\n"
-	"  --async            start each operation and wait for it\n"
-	"  --calibrate[=FILE] measure all-reduces of groups of 2, 4, … N ranks of this host (all "
-	"groups at once; give N as many\n"
-	"                     as agents shall run here) over shared memory and over TCP, fit a "
-	"latency and a time a byte, and\n"
-	"                     keep them for muster plan and muster run; then show all N ranks' "
-	"all-reduces by each algorithm\n"
-	"                     that can, and at which sizes the fastest one changes (default "
-	"$XDG_CONFIG_HOME/muster/calibration.json, or\n"
-	"                     below ~/.config; [launch] calibration chooses)\n"
+	"  --shared           use buffers that the ranks of a host can read in place (comm_alloc)\n"
+	"  --async            start each operation, then wait for it\n"
+	"  --calibrate[=FILE] measure all-reduces of groups of 2, 4, … N ranks of this host over\n"
+	"                     shared memory and over TCP, with all groups at once, fit a latency\n"
+	"                     and a time per byte, and store them for muster plan and muster run.\n"
+	"                     N should be the number of agents that will run here. Then print the\n"
+	"                     all-reduces of all N ranks by each algorithm that can run, and the\n"
+	"                     sizes at which the fastest algorithm changes. The default file is\n"
+	"                     [launch] calibration's: $XDG_CONFIG_HOME/muster/calibration.json,\n"
+	"                     or the same path in ~/.config.\n"
 	"  --json             print as JSON; times in seconds, bandwidths in bytes/s\n"
 	"\n"
 	"EXAMPLES\n"
@@ -94,7 +89,7 @@ static const char page[] =
 	"\n"
 	"EXIT STATUS\n"
 	"  0  measured, and every element is right\n"
-	"  1  something is wrong, or an operation failed\n"
+	"  1  an element is wrong, or an operation failed\n"
 	"  2  usage\n";
 
 struct bench {
@@ -134,9 +129,10 @@ static int read_ops(const char *text, struct bench *b, struct err *e)
 		       (strlen(bench_ops[i].name) != n || strncmp(bench_ops[i].name, text, n)))
 			i++;
 		if (i == bench_n_ops)
-			return err_set(e, ERR_USAGE,
-				       "--ops: \"%.*s\" is no operation; all, or of %s", (int)n,
-				       text, op_list(list, sizeof list));
+			return err_set(
+				e, ERR_USAGE,
+				"--ops: \"%.*s\" is not an operation; use all, or a list of: %s",
+				(int)n, text, op_list(list, sizeof list));
 		b->loop.ops |= 1u << i;
 		if (!text[n])
 			return 0;
@@ -150,7 +146,7 @@ static int read_int(const char *name, const char *text, int least, int most, int
 	errno = 0;
 	long n = strtol(text, &end, 10);
 	if (end == text || *end || errno || n < least || n > most)
-		return err_set(e, ERR_USAGE, "%s: \"%s\" is no whole number from %d to %d", name,
+		return err_set(e, ERR_USAGE, "%s: \"%s\" is not a whole number from %d to %d", name,
 			       text, least, most);
 	*out = (int)n;
 	return 0;
@@ -162,7 +158,7 @@ static int read_real(const char *name, const char *text, double least, double mo
 	char *end;
 	double x = strtod(text, &end);
 	if (end == text || *end || !(x >= least && x <= most))
-		return err_set(e, ERR_USAGE, "%s: \"%s\" is no number from %g to %g", name, text,
+		return err_set(e, ERR_USAGE, "%s: \"%s\" is not a number from %g to %g", name, text,
 			       least, most);
 	*out = x;
 	return 0;
@@ -178,8 +174,9 @@ static int read_bytes(const char *name, const char *text, size_t *out, struct er
 	int shift = unit ? 10 * (int)(unit - units + 1) : 0;
 	if (*text < '0' || *text > '9' || errno || (*end && (!unit || end[1])) ||
 	    n > (1ull << 40) >> shift)
-		return err_set(e, ERR_USAGE, "%s: \"%s\" is no size such as 512, 64K, 16M, 1G",
-			       name, text);
+		return err_set(e, ERR_USAGE,
+			       "%s: \"%s\" is not a size; use one such as 512, 64K, 16M, 1G", name,
+			       text);
 	*out = (size_t)n << shift;
 	return 0;
 }
@@ -192,10 +189,10 @@ static int read_hosts(const char *text, struct bench *b, struct err *e)
 		char *end;
 		long n = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : 0;
 		if (n < 1 || n > RANK_JOB_MOST - ranks || (*end && *end != '+'))
-			return err_set(
-				e, ERR_USAGE,
-				"--hosts: \"%s\" is no list such as 1+7 of at most %d ranks in all",
-				text, RANK_JOB_MOST);
+			return err_set(e, ERR_USAGE,
+				       "--hosts: \"%s\" is not a list such as 1+7 of at most %d "
+				       "ranks in all",
+				       text, RANK_JOB_MOST);
 		for (; n > 0; n--)
 			b->hosts[ranks++] = host;
 		if (!*end)
@@ -458,10 +455,10 @@ static int run_bench_comm(int argc, char **argv)
 	}
 	if (optind != argc)
 		return tool_rank_job_prints()
-			       ? tool_usage(&tool_bench_comm, "%s is no option", argv[optind])
+			       ? tool_usage(&tool_bench_comm, "%s is not an option", argv[optind])
 			       : TOOL_USAGE;
 	return run_bench(&b);
 }
 
-const struct tool tool_bench_comm = { "bench", "comm", run_bench_comm, "how fast the ranks talk",
-				      page };
+const struct tool tool_bench_comm = { "bench", "comm", run_bench_comm,
+				      "measure collectives and messages between ranks", page };

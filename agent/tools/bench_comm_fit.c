@@ -86,7 +86,8 @@ static int one_transport(struct rank_job job, struct pass *p, int transport, str
 		return -1;
 	if (!calibration_fit(p->notes->samples, p->notes->n, &c->links[transport]))
 		return err_set(e, ERR_NUMERIC,
-			       "the times over %s fit nothing; run it again on a quiet machine",
+			       "no latency and bandwidth fit the times over %s; run it again on a "
+			       "quiet machine",
 			       backends[transport]);
 	print_fit(backends[transport], p->notes, &c->links[transport]);
 	return bench_crossovers(&job, e);

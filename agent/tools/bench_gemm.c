@@ -114,7 +114,7 @@ static int run_gemm(int argc, char **argv)
 			return tool_option(&tool_bench_gemm, c, argv);
 	}
 	if (optind != argc)
-		return tool_usage(&tool_bench_gemm, "%s is no option", argv[optind]);
+		return tool_usage(&tool_bench_gemm, "%s is not an option", argv[optind]);
 	if (s.calibrate && (s.threads_given || s.json))
 		return tool_usage(&tool_bench_gemm,
 				  "--calibrate uses one thread per core and writes "

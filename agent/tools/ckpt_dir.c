@@ -3,6 +3,7 @@
 #include "base/run_paths.h"
 #include "plan/spec/job/job.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +50,7 @@ static int open_one(struct ckpt_dir *d, const char *path, struct err *e)
 		return err_set(e, ERR_USAGE, "%s: not a checkpoint's name", path);
 	d->list = calloc(1, sizeof *d->list);
 	if (!d->list)
-		return err_set(e, ERR_NOMEM, "%s: no memory", path);
+		return err_set(e, ERR_NOMEM, "%s: no memory for its name", path);
 	strcpy(d->list->name, slash + 1);
 	if (!ckpt_manifest_load(real, &m, NULL)) {
 		d->list->step = m.state.step;
@@ -67,13 +68,16 @@ int tool_ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e)
 	struct stat st;
 	int rc;
 	if (stat(path, &st))
-		return err_errno(e, ERR_NOTFOUND,
-				 "%s: there is no checkpoint and no folder of them", path);
+		return errno == ENOENT ? err_set(e, ERR_NOTFOUND,
+						 "%s: no such file; name a checkpoint, or a folder "
+						 "that contains checkpoints",
+						 path)
+				       : err_errno(e, ERR_NOTFOUND, "%s: cannot be read", path);
 	if (!S_ISDIR(st.st_mode))
-		return err_set(
-			e, ERR_USAGE,
-			"%s: is no folder; name a run's folder, its ckpt folder, or a checkpoint",
-			path);
+		return err_set(e, ERR_USAGE,
+			       "%s: this is not a folder; name a run's folder, its ckpt folder, or "
+			       "a checkpoint",
+			       path);
 	const char *slash = strrchr(path, '/'), *last = slash && slash[1] ? slash + 1 : path;
 	if (exists(path, MANIFEST_NAME) || !strncmp(last, "step-", 5))
 		rc = open_one(&d, path, e);

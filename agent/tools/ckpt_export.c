@@ -149,7 +149,8 @@ static int export_main(int argc, char **argv)
 			shard_size = parse_size(optarg);
 			if (shard_size < 0)
 				return tool_usage(&tool_ckpt_export,
-						  "--shard-size %s is no size such as 5G or 500Mi",
+						  "--shard-size %s is not a size; use one such as "
+						  "5G or 500Mi",
 						  optarg);
 			break;
 		case 'j':

@@ -140,7 +140,7 @@ static int import_main(int argc, char **argv)
 			seq = strtoll(optarg, &end, 10);
 			if (*end || seq < 1)
 				return tool_usage(&tool_ckpt_import,
-						  "--seq %s is no number of tokens", optarg);
+						  "--seq %s is not a number of tokens", optarg);
 			break;
 		case 'j':
 			json = true;

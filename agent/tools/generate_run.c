@@ -218,8 +218,8 @@ static void warn_unseen(struct generate *g, const struct generated_text *t)
 	g->warned = true;
 	fprintf(stderr,
 		"muster generate: the context of %" PRId64
-		" tokens (model.seq) is full: what follows sees its last half, and what "
-		"comes behind that\n",
+		" tokens (model.seq) is full: from here on, the model sees only the second "
+		"half of the context and the tokens after it\n",
 		g->model.shape.seq);
 }
 

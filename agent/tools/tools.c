@@ -97,7 +97,8 @@ int tool_option(const struct tool *t, int c, char **argv)
 		fputs(t->page, stdout);
 		return TOOL_OK;
 	}
-	return tool_usage(t, c == ':' ? "%s needs a value" : "%s is no option", argv[optind - 1]);
+	return tool_usage(t, c == ':' ? "%s needs a value" : "%s is not an option",
+			  argv[optind - 1]);
 }
 
 /* Reads the options of a tool that has only --json. Returns -1 if the words follow at optind,

@@ -151,7 +151,8 @@ static int diagnose_files(char **words, int n, bool json)
 
 static int trace_main(int argc, char **argv)
 {
-	return tool_words(&tool_trace, argc, argv, "whose? A run's folder, or files",
+	return tool_words(&tool_trace, argc, argv,
+			  "name a run's folder, a folder of comm-RANK.json files, or such files",
 			  diagnose_files);
 }
 

@@ -33,7 +33,7 @@ static int report_late(struct comm *c, const struct native_flight *f, struct err
 	}
 	double limit = c->world->timeout_s;
 	if (behind)
-		return err_set(e, ERR_TIMEOUT, "%s did not come within %g s", list, limit);
+		return err_set(e, ERR_TIMEOUT, "%s did not join within %g s", list, limit);
 	if (unknown)
 		return err_set(e, ERR_TIMEOUT,
 			       "it did not end within %g s; the missing rank is one of %s", limit,

@@ -172,23 +172,23 @@ static int find_waiting(const struct trace *t, const struct trace_wait *w, int *
 	return n;
 }
 
-/* "ranks 0-2 wait since 12.3 s in all_reduce number 40 of group world for rank 3, of which there
- * is no dump" */
+/* "ranks 0-2 have been waiting for 12.3 s in all_reduce number 40 of group world for rank 3, of
+ * which there is no dump" */
 static void put_undumped(struct buf *b, const struct trace *t, const struct trace_wait *w,
 			 struct diagnosis *d, int *waiting)
 {
 	double s;
 	int n = find_waiting(t, w, waiting, &s);
 	comm_diagnosis_put_ranks(b, waiting, n);
-	buf_printf(b, " wait%s since %.3g s in ", n == 1 ? "s" : "", s);
+	buf_printf(b, " %s been waiting for %.3g s in ", n == 1 ? "has" : "have", s);
 	comm_diagnosis_put_op(b, t, w->in->group, w->what);
 	buf_puts(b, " for ");
 	comm_diagnosis_put_ranks(b, d->ranks, d->n);
 	buf_puts(b, ", of which there is no dump");
 }
 
-/* "rank 5 (b) never came to all_reduce number 40 of group tp1, on which ranks 4, 6-7 wait since
- * 12.3 s" */
+/* "rank 5 (b) never reached all_reduce number 40 of group tp1; ranks 4, 6-7 have been waiting for it
+ * for 12.3 s" */
 static void put_missing(struct buf *b, const struct trace *t, const struct trace_wait *w,
 			struct diagnosis *d, int *waiting)
 {
@@ -199,18 +199,17 @@ static void put_missing(struct buf *b, const struct trace *t, const struct trace
 		comm_diagnosis_put_rank(b, t, d->ranks[0]);
 	else
 		comm_diagnosis_put_ranks(b, d->ranks, d->n);
-	buf_puts(b, " never came to ");
 	if (m)
-		buf_printf(b, "%s the %" PRId64 " bytes that rank %d %s in ",
+		buf_printf(b, " never began to %s the %" PRId64 " bytes that rank %d %s in ",
 			   m->send ? "receive" : "send", m->bytes, w->rank,
-			   m->send ? "sends" : "waits for");
+			   m->send ? "sends" : "expects");
+	else
+		buf_puts(b, " never reached ");
 	comm_diagnosis_put_op(b, t, w->in->group, w->what);
-	if (!m) {
-		buf_puts(b, ", on which ");
-		comm_diagnosis_put_ranks(b, waiting, n);
-		buf_puts(b, n == 1 ? " waits" : " wait");
-	}
-	buf_printf(b, " since %.3g s", s);
+	buf_puts(b, "; ");
+	comm_diagnosis_put_ranks(b, waiting, n);
+	buf_printf(b, " %s been waiting for %s for %.3g s", n == 1 ? "has" : "have",
+		   d->n == 1 ? "it" : "them", s);
 	for (int i = 0; i < d->n && i < TOLD; i++) {
 		if (!t->ranks[d->ranks[i]].there) {
 			buf_printf(b, "; there is no dump of rank %d", d->ranks[i]);

@@ -112,7 +112,7 @@ static int read_ops(const json_t *list, struct trace_part *p, struct err *e)
 {
 	size_t n = json_array_size(list);
 	if (!json_is_array(list) || n > RECORDER_OPS)
-		return err_set(e, ERR_CORRUPT, "\"ops\" is no list of at most %d operations",
+		return err_set(e, ERR_CORRUPT, "\"ops\" is not a list of at most %d operations",
 			       RECORDER_OPS);
 	p->ops = calloc(n + 1, sizeof *p->ops);
 	if (!p->ops)
@@ -168,7 +168,7 @@ static int read_members(const json_t *list, int world, int *members, int n, stru
 		const json_t *v = json_array_get(list, (size_t)i);
 		if (!json_is_integer(v) || json_integer_value(v) < 0 ||
 		    json_integer_value(v) >= world)
-			return err_set(e, ERR_CORRUPT, "member %d is no rank of the world", i);
+			return err_set(e, ERR_CORRUPT, "member %d is not a rank of the world", i);
 		members[i] = (int)json_integer_value(v);
 	}
 	return 0;
@@ -273,7 +273,7 @@ static int read_groups(struct trace *t, const json_t *list, int rank, struct err
 	struct trace_rank *r = &t->ranks[rank];
 	size_t n = json_array_size(list);
 	if (!json_is_array(list) || n > TRACE_GROUPS)
-		return err_set(e, ERR_CORRUPT, "\"groups\" is no list of at most %d groups",
+		return err_set(e, ERR_CORRUPT, "\"groups\" is not a list of at most %d groups",
 			       TRACE_GROUPS);
 	r->parts = calloc(n + 1, sizeof *r->parts);
 	if (!r->parts)

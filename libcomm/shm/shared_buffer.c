@@ -115,7 +115,7 @@ static int populate_pages(char *base, size_t size, int fd)
 static int make_shared(struct shared_buffer *w, struct err *e)
 {
 	struct stat st;
-	w->fd = memfd_create("muster-window", MFD_CLOEXEC);
+	w->fd = memfd_create("muster-shared-buffer", MFD_CLOEXEC);
 	if (w->fd < 0)
 		return err_errno(e, ERR_NOMEM, "cannot create shared memory");
 	if (ftruncate(w->fd, (off_t)(w->size + PAGE)) == 0 && fstat(w->fd, &st) == 0)

@@ -93,7 +93,7 @@ void comm_root_cause_find(struct comm *c, struct err *why)
 		return;
 	if (who != c->wait.accused)
 		err_set(why, why->code,
-			"%s did not come within %g s; %s waits for it, or for one that does",
+			"%s did not join within %g s; %s waits for it, or for a rank that does",
 			format_rank(c, who, blamed), w->timeout_s,
 			format_rank(c, c->wait.accused, between));
 	if (last == ANSWER_GONE && left)

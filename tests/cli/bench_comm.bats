@@ -64,24 +64,24 @@ holds() { python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(not e
 		echo "$* -> $output"
 		[[ $status -eq 2 && $(wc -l <<<"$output") == 1 && $output == "muster bench comm: "*"$cause"* ]]
 	}
-	refused "is no option" --rnks 2
-	refused "is no option" all_reduce
+	refused "is not an option" --rnks 2
+	refused "is not an option" all_reduce
 	refused "needs a value" --ranks
-	refused "is no whole number" --ranks 0
-	refused "is no whole number" --ranks 2x
+	refused "is not a whole number" --ranks 0
+	refused "is not a whole number" --ranks 2x
 	refused "1 to 256" --ranks 257
 	refused "1 to 256" --ranks 0
-	refused '"al_reduce" is no operation' --ops al_reduce
-	refused '"" is no operation' --ops all_reduce,
-	refused "is no size" --min-bytes 4Q
-	refused "is no size" --max-bytes -1
-	refused "is no size" --max-bytes 99999999999G
+	refused '"al_reduce" is not an operation' --ops al_reduce
+	refused '"" is not an operation' --ops all_reduce,
+	refused "is not a size" --min-bytes 4Q
+	refused "is not a size" --max-bytes -1
+	refused "is not a size" --max-bytes 99999999999G
 	refused "is above" --min-bytes 64 --max-bytes 8
-	refused "is no number" --factor 1
+	refused "is not a number" --factor 1
 	refused 'there is no "fp99"' --type fp99
 	refused 'there is no "xor"' --redop xor
-	refused "is no list such as 1+7" --hosts 1+
-	refused "is no list such as 1+7" --hosts 200+200
+	refused "is not a list such as 1+7" --hosts 1+
+	refused "is not a list such as 1+7" --hosts 200+200
 	refused "omit --ranks" --hosts 1+1 --ranks 2
 	refused "is none of the ranks" --ranks 2 --ops reduce --root 2
 	refused "needs 2 ranks" --ranks 1 --ops ping_pong

@@ -146,7 +146,7 @@ for t in d["tensors"]:
 
 @test "wrong arguments are refused with the reason" {
 	run "$MUSTER" ckpt verify nowhere
-	[[ $status -eq 1 && $output == *"nowhere: there is no checkpoint"* ]]
+	[[ $status -eq 1 && $output == *"nowhere: no such file; name a checkpoint"* ]]
 	mkdir empty
 	run "$MUSTER" ckpt verify empty
 	[[ $status -eq 1 && $output == *"empty: no checkpoints"* ]]
@@ -155,7 +155,7 @@ for t in d["tensors"]:
 	run "$MUSTER" ckpt show
 	[[ $status -eq 2 && $output == *"one PATH is needed"* ]]
 	run "$MUSTER" ckpt ls ckpt --all
-	[[ $status -eq 2 && $output == *"--all is no option"* ]]
+	[[ $status -eq 2 && $output == *"--all is not an option"* ]]
 	run "$MUSTER" ckpt frobnicate
 	[[ $status -eq 2 ]]
 }

@@ -106,7 +106,7 @@ sys.stdout.buffer.write(struct.pack("<3i", magic, version, count) + bytes(1012) 
 	refused 2 "-o PREFIX is missing" data pack a
 	refused 2 "no files" data pack -o text
 	refused 2 "-o needs a value" data pack a -o
-	refused 2 "--fast is no option" data pack a -o text --fast
+	refused 2 "--fast is not an option" data pack a -o text --fast
 	refused 2 "one PREFIX is needed" data show
 	refused 2 "there is no mend" data mend
 	refused 2 "usage: muster data" data

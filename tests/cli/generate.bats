@@ -54,7 +54,7 @@ refused() {
 @test "a full context is reported, and the text continues" {
 	generate "$(run_folder bytes)" --prompt 'The GNU' --tokens 100 >out 2>err
 	[[ $(stat -c %s out) -eq 101 ]]
-	[[ $(<err) == "muster generate: the context of 32 tokens (model.seq) is full: what follows sees its last half, and what comes behind that" ]]
+	[[ $(<err) == "muster generate: the context of 32 tokens (model.seq) is full: from here on, the model sees only the second half of the context and the tokens after it" ]]
 	printf '%0100d' 7 | generate "$(run_folder bytes)" --tokens 1 --json >out
 	grep -q '"unseen": 84' out
 	grep -q '"prompt_tokens": 100' out
@@ -95,7 +95,7 @@ print({i: t for t, i in v.items()}[json.load(open("out"))["ids"][0]].replace("\u
 
 @test "what cannot be done is refused by name" {
 	run_dir=$(run_folder bytes)
-	refused 1 "lost: there is no checkpoint" lost --prompt x
+	refused 1 "lost: no such file; name a checkpoint" lost --prompt x
 	mkdir empty
 	refused 1 "empty: no checkpoints" empty --prompt x
 	refused 2 "one MODEL is needed" --prompt x
@@ -108,7 +108,7 @@ print({i: t for t, i in v.items()}[json.load(open("out"))["ids"][0]].replace("\u
 	refused 2 "--top-p 2: a number from 1e-09 to 1" "$run_dir" --prompt x --top-p 2
 	refused 2 "--temperature nan: a number" "$run_dir" --prompt x --temperature nan
 	refused 2 "--top-k 1.5: a whole number" "$run_dir" --prompt x --top-k 1.5
-	refused 2 "--fast is no option" "$run_dir" --fast
+	refused 2 "--fast is not an option" "$run_dir" --fast
 	cp -r "$run_dir/ckpt/step-00000020" broken
 	for shard in broken/*.safetensors; do
 		printf 'x' | dd of="$shard" bs=1 seek=$(($(stat -c %s "$shard") / 5)) conv=notrunc status=none

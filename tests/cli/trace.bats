@@ -40,7 +40,7 @@ setup() {
 	dump 0 running barrier >"$dir/trace/gen-10/comm-0.json"
 	run "$MUSTER" trace "$dir"
 	echo "$output"
-	[[ $status -eq 1 && $output == "rank 0 waits since 10 s in barrier number 1 of group world for rank 1, of which there is no dump" ]]
+	[[ $status -eq 1 && $output == "rank 0 has been waiting for 10 s in barrier number 1 of group world for rank 1, of which there is no dump" ]]
 }
 
 @test "a later generation that only measured its steps does not count" {
@@ -49,7 +49,7 @@ setup() {
 	echo '{}' >"$dir/trace/gen-2/timeline-0.json"
 	run "$MUSTER" trace "$dir"
 	echo "$output"
-	[[ $status -eq 1 && $output == "rank 0 waits since 10 s in barrier number 1"* ]]
+	[[ $status -eq 1 && $output == "rank 0 has been waiting for 10 s in barrier number 1"* ]]
 }
 
 @test "a file that cannot be read is named, exit 2" {

@@ -259,38 +259,38 @@ static void worlds_of(int n)
 			run_world(&worlds[i], NULL, 1);
 }
 
-static void one_rank(void **state)
+static void every_operation_is_right_with_1_rank(void **state)
 {
 	(void)state;
 	worlds_of(1);
 }
-static void two_ranks(void **state)
+static void every_operation_is_right_with_2_ranks(void **state)
 {
 	(void)state;
 	worlds_of(2);
 }
-static void three_ranks(void **state)
+static void every_operation_is_right_with_3_ranks(void **state)
 {
 	(void)state;
 	worlds_of(3);
 }
-static void four_ranks(void **state)
+static void every_operation_is_right_with_4_ranks(void **state)
 {
 	(void)state;
 	worlds_of(4);
 }
-static void seven_ranks(void **state)
+static void every_operation_is_right_with_7_ranks(void **state)
 {
 	(void)state;
 	worlds_of(7);
 }
-static void eight_ranks(void **state)
+static void every_operation_is_right_with_8_ranks(void **state)
 {
 	(void)state;
 	worlds_of(8);
 }
 
-static void every_algorithm_where_it_is_forced(void **state)
+static void every_algorithm_is_right_where_it_is_forced(void **state)
 {
 	(void)state;
 	for (const char *const *name = comm_algorithms(); *name; name++)
@@ -298,7 +298,7 @@ static void every_algorithm_where_it_is_forced(void **state)
 			run_world(&forced[i], *name, FORCED_SHARE);
 }
 
-static void checked_and_sealed_connections(void **state)
+static void checked_and_sealed_connections_give_right_results(void **state)
 {
 	(void)state;
 	for (int i = 0; i < COUNT(protected); i++)
@@ -325,14 +325,14 @@ static int prepare(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_rank),
-		cmocka_unit_test(two_ranks),
-		cmocka_unit_test(three_ranks),
-		cmocka_unit_test(four_ranks),
-		cmocka_unit_test(seven_ranks),
-		cmocka_unit_test(eight_ranks),
-		cmocka_unit_test(every_algorithm_where_it_is_forced),
-		cmocka_unit_test(checked_and_sealed_connections),
+		cmocka_unit_test(every_operation_is_right_with_1_rank),
+		cmocka_unit_test(every_operation_is_right_with_2_ranks),
+		cmocka_unit_test(every_operation_is_right_with_3_ranks),
+		cmocka_unit_test(every_operation_is_right_with_4_ranks),
+		cmocka_unit_test(every_operation_is_right_with_7_ranks),
+		cmocka_unit_test(every_operation_is_right_with_8_ranks),
+		cmocka_unit_test(every_algorithm_is_right_where_it_is_forced),
+		cmocka_unit_test(checked_and_sealed_connections_give_right_results),
 	};
 	return cmocka_run_group_tests_name("comm conforms", tests, prepare, report);
 }

@@ -237,7 +237,7 @@ static int check_error(struct comm *world, struct trial *t, const struct err *e)
 	snprintf(who, sizeof who, "(world rank %d,", t->victim);
 	atomic_fetch_add(&t->named, strstr(e->text, who) != NULL);
 	atomic_fetch_add(&t->timed_out, e->code == ERR_TIMEOUT && strstr(e->text, who) &&
-						strstr(e->text, "did not come within"));
+						strstr(e->text, "did not join within"));
 	atomic_fetch_add(&t->aborted, strstr(e->text, reason) != NULL);
 	RANK_CHECK(comm_barrier(world, &again) < 0 && again.code == e->code, "a later call: %s",
 		   again.text);

@@ -274,7 +274,7 @@ kill_rank() {
 @test "a mistyped option of bench comm is reported once, whatever the number of tasks" {
 	run salloc -Q -N2 --ntasks-per-node=2 "$MUSTER" bench comm --max-byts 64
 	[[ $status -eq 2 ]]
-	[[ $(grep -c -e "--max-byts is no option" <<<"$output") == 1 ]]
+	[[ $(grep -c -e "--max-byts is not an option" <<<"$output") == 1 ]]
 	run salloc -Q -N2 --ntasks-per-node=2 "$MUSTER" bench comm --algorithm nope
 	[[ $status -eq 2 ]]
 	[[ $(grep -c -e '"nope" is none of' <<<"$output") == 1 ]]

@@ -168,5 +168,5 @@ int topo_command_run(const struct command *c, struct buf *out, struct err *e)
 		return 0;
 	ch.complaint[strcspn(ch.complaint, "\n")] = '\0';
 	return err_set(e, ERR_UNSUPPORTED, "%s failed: %s", c->argv[0],
-		       *ch.complaint ? ch.complaint : "without a word");
+		       *ch.complaint ? ch.complaint : "no error message");
 }

@@ -62,13 +62,14 @@ static void name_devices(const struct nvml_host *h, struct node_kind *k)
 			k->device_memory = memory;
 		if (!i || !strcmp(h->gpus[i].name, g->name))
 			continue;
-		unsaid(k, "the figures of GPU%d, another model: %s", h->gpus[i].index,
-		       h->gpus[i].name);
+		unsaid(k, "the performance data of GPU%d, which is another model: %s",
+		       h->gpus[i].index, h->gpus[i].name);
 		break;
 	}
 	if (!m) {
 		k->device_flops = k->device_bandwidth = 0;
-		unsaid(k, "what this model computes and moves, as it is none that muster knows");
+		unsaid(k, "the compute rate and memory bandwidth of this GPU model, which "
+			  "muster does not know");
 	}
 }
 

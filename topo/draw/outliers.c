@@ -252,7 +252,7 @@ static void draw_one(const struct cluster *c, int kind, int usual, int like, int
 	compare_counts(&p, "NUMA domain", p.odd->numa, p.usual->numa);
 	compare_bytes(&p, "host memory", p.odd->memory, p.usual->memory);
 	if (!p.said)
-		buf_printf(out, "other figures than %s", others);
+		buf_printf(out, "other values than %s", others);
 	buf_puts(out, "\n");
 }
 

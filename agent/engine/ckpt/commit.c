@@ -150,8 +150,9 @@ static int merge_report(struct manifest *m, int rank, const char *text, size_t n
 	if (n == 0)
 		return err_set(e, ERR_PROTO, "%s sent an empty report of its shard", who);
 	if (text[0])
-		return err_set(e, (enum err_code)text[0], "%s: %.*s", who, n > 1 ? (int)(n - 1) : 9,
-			       n > 1 ? text + 1 : "no memory");
+		return err_set(e, (enum err_code)text[0], "%s: %.*s", who,
+			       n > 1 ? (int)(n - 1) : -1,
+			       n > 1 ? text + 1 : "no memory for its report");
 	if (ckpt_manifest_parse(text + 1, n - 1, who, &part, e))
 		return -1;
 	int rc = ckpt_manifest_merge(m, &part, e);

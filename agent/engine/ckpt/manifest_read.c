@@ -74,10 +74,10 @@ static int read_options(json_t *root, struct ckpt_state *s, struct err *e)
 	       *numbers = json_object_get(root, "numbers"), *v;
 	const char *key;
 	if (word && !ckpt_word(json_string_value(word)))
-		return malformed(e, "optimizer is no word");
+		return malformed(e, "optimizer is not a word");
 	snprintf(s->optimizer, sizeof s->optimizer, "%s", word ? json_string_value(word) : "");
 	if (numbers && !json_object_size(numbers))
-		return malformed(e, "numbers is no object, or empty");
+		return malformed(e, "numbers is not an object, or is empty");
 	json_object_foreach(
 		numbers, key,
 		v) if (!json_is_number(v) ||
@@ -117,7 +117,7 @@ static int read_state(json_t *root, struct manifest *m, struct err *e)
 		return -1;
 	json_t *model = json_object_get(root, "model"), *layout = json_object_get(root, "layout");
 	if (generation > UINT32_MAX || !json_is_object(model) || !json_is_object(layout))
-		return malformed(e, "generation is too large, or model or layout is no object");
+		return malformed(e, "generation is too large, or model or layout is not an object");
 	ckpt_manifest_init(m, &s, (uint32_t)generation, model, layout);
 	return 0;
 }
@@ -155,10 +155,10 @@ static int read_attached(json_t *root, struct manifest *m, struct err *e)
 	json_t *list = json_object_get(root, "carried"), *from = json_object_get(root, "from"), *v;
 	size_t i;
 	if (list && json_array_size(list) == 0)
-		return malformed(e, "carried is no list of files, or empty");
+		return malformed(e, "carried is not a list of files, or is empty");
 	json_array_foreach(list, i, v) if (read_attached_file(v, m, e)) return -1;
 	if (from && !ckpt_manifest_is_model_name(json_string_value(from)))
-		return malformed(e, "from is no name of a model");
+		return malformed(e, "from is not the name of a model");
 	snprintf(m->from, sizeof m->from, "%s", from ? json_string_value(from) : "");
 	return 0;
 }

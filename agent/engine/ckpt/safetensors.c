@@ -102,7 +102,7 @@ static int read_tensor(const char *name, json_t *v, const char *file, struct st_
 {
 	t->name = name;
 	if (!json_is_object(v))
-		return bad(e, file, name, "is no object");
+		return bad(e, file, name, "is not an object");
 	if (read_dtype(json_object_get(v, "dtype"), file, t, e) ||
 	    read_shape(json_object_get(v, "shape"), file, t, e) ||
 	    read_offsets(json_object_get(v, "data_offsets"), file, t, e))
@@ -117,9 +117,9 @@ static int check_metadata(json_t *v, const char *file, struct err *e)
 	const char *key;
 	json_t *text;
 	if (!json_is_object(v))
-		return err_set(e, ERR_CORRUPT, "%s: __metadata__ is no object", file);
+		return err_set(e, ERR_CORRUPT, "%s: __metadata__ is not an object", file);
 	json_object_foreach(v, key, text) if (!json_is_string(text)) return err_set(
-		e, ERR_CORRUPT, "%s: __metadata__: %.100s is no string", file, key);
+		e, ERR_CORRUPT, "%s: __metadata__: %.100s is not a string", file, key);
 	return 0;
 }
 

@@ -355,9 +355,9 @@ static int check_line(struct audit *a, const struct ledger_line *l, const struct
 		}
 		if (!ckpt_digest_equal(&chain, &r->digest))
 			data_audit_find(a,
-					"steps %lld to %lld of generation %lld: who read the "
-					"samples %lld to %lld of each batch read other "
-					"tokens than the data has there",
+					"steps %lld to %lld of generation %lld: the replica of "
+					"samples %lld to %lld of each batch read tokens that "
+					"differ from the data",
 					(long long)l->from + 1, (long long)l->to,
 					(long long)l->generation, (long long)r->offset,
 					(long long)(r->offset + r->share) - 1);

@@ -66,7 +66,7 @@ static int get_start(const json_t *o, struct ledger_line *l, struct err *e)
 	    check_order(order, e))
 		return -1;
 	if (!json_is_object(layout))
-		return err_set(e, ERR_CORRUPT, "\"layout\" is no object");
+		return err_set(e, ERR_CORRUPT, "\"layout\" is not an object");
 	l->start = true;
 	l->order = json_incref(order);
 	l->layout = json_incref(layout);
@@ -99,7 +99,7 @@ static int get_steps(const json_t *o, struct ledger_line *l, struct err *e)
 	if (l->to - l->from > INT64_MAX / 4 / l->global)
 		return err_set(e, ERR_CORRUPT, "more samples than there can be");
 	if (!json_is_array(replicas) || n > LEDGER_REPLICAS_MOST)
-		return err_set(e, ERR_CORRUPT, "\"replicas\" is no list, or too long a one");
+		return err_set(e, ERR_CORRUPT, "\"replicas\" is not a list, or is too long");
 	l->replicas = calloc(n + 1, sizeof *l->replicas);
 	if (!l->replicas)
 		return err_set(e, ERR_NOMEM, "no memory for %zu replicas", n);

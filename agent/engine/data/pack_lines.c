@@ -106,7 +106,7 @@ static int parse_line(const struct lines *l, const char *line, size_t n, json_t 
 	json_error_t where;
 	json_t *o = json_loadb(line, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &where);
 	if (o && !json_is_object(o)) {
-		snprintf(where.text, sizeof where.text, "it is no object");
+		snprintf(where.text, sizeof where.text, "it is not an object");
 		where.column = 1;
 		json_decref(o);
 		o = NULL;

@@ -145,7 +145,7 @@ static int write_tensors(struct departure *d, int64_t first, int64_t n, int fd, 
 	json_t *metadata = json_pack("{s:s}", "format", "pt");
 	int rc = metadata ? ckpt_safetensors_write_header(d->headers + first, n, metadata, &header,
 							  e)
-			  : err_set(e, ERR_NOMEM, "%s: no memory", path);
+			  : err_set(e, ERR_NOMEM, "%s: no memory for its metadata", path);
 	json_decref(metadata);
 	if (!rc)
 		rc = ckpt_io_write_full(d->io, fd, path, header.data, header.len, e);

@@ -73,7 +73,8 @@ static int open_slot(struct model *m, const struct chunk *ch, struct slot *s, st
 	struct model_arena c = { 0 };
 	s->blocks = calloc((size_t)ch->layers + 1, sizeof *s->blocks);
 	if (!s->blocks)
-		return err_set(e, ERR_NOMEM, "%d layers' activations: out of memory", ch->layers);
+		return err_set(e, ERR_NOMEM, "no memory for the activations of %d layers",
+			       ch->layers);
 	carve_slot(m, ch, &c, s);
 	if (alloc_arena(m, &c, "a micro-batch's activations", e))
 		return -1;
@@ -110,8 +111,7 @@ int model_activations_open(struct model *m, struct err *e)
 		struct chunk *ch = &m->chunks[i];
 		ch->slots = calloc((size_t)ch->n_slots, sizeof *ch->slots);
 		if (!ch->slots)
-			return err_set(e, ERR_NOMEM, "%d micro-batches: out of memory",
-				       ch->n_slots);
+			return err_set(e, ERR_NOMEM, "no memory for %d micro-batches", ch->n_slots);
 		for (int s = 0; s < ch->n_slots; s++)
 			if (open_slot(m, ch, &ch->slots[s], e))
 				return -1;

@@ -40,7 +40,7 @@ int model_graphs_open(struct model *m, struct err *e)
 		ok = (m->graphs->chunks[i] = calloc((size_t)m->chunks[i].n_slots * GRAPH_KINDS,
 						    sizeof **m->graphs->chunks));
 	return ok ? 0
-		  : err_set(e, ERR_NOMEM, "recorded passes of %d chunks: out of memory",
+		  : err_set(e, ERR_NOMEM, "no memory for the recorded passes of %d chunks",
 			    m->n_chunks);
 }
 

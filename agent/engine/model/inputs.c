@@ -131,7 +131,7 @@ int model_inputs_open(struct model *m, struct err *e)
 	if (m->d.dropout && m->d.device)
 		ok = (m->rows = calloc((size_t)m->d.s, sizeof *m->rows)) && ok;
 	if (!ok)
-		return err_set(e, ERR_NOMEM, "positions of %zu tokens: out of memory", n);
+		return err_set(e, ERR_NOMEM, "no memory for the positions of %zu tokens", n);
 	for (size_t i = 0; i < n; i++)
 		m->positions[i] = (int32_t)cp_position(m->cp, m->shape->seq, (int64_t)i % m->d.seq);
 	return m->shape->rope ? model_rope_tables(m, e) : 0;

@@ -105,7 +105,7 @@ static int open_chunks(struct model *m, const struct model_options *opt, struct 
 	m->params = calloc((size_t)opt->catalogue->n_units, sizeof *m->params);
 	m->grads = calloc((size_t)opt->catalogue->n_units, sizeof *m->grads);
 	if (!m->chunks || !m->params || !m->grads)
-		return err_set(e, ERR_NOMEM, "model of %d chunks: out of memory", m->n_chunks);
+		return err_set(e, ERR_NOMEM, "no memory for a model of %d chunks", m->n_chunks);
 	for (int i = 0; i < m->n_chunks; i++) {
 		struct chunk *c = &m->chunks[i];
 		c->stage = share->chunks[i];
@@ -136,7 +136,7 @@ int model_open(const struct model_options *opt, struct model **out, struct err *
 	bool split = schedule_splits(v->job->parallel.schedule);
 	struct model *m = calloc(1, sizeof *m);
 	if (!m)
-		return err_set(e, ERR_NOMEM, "model: out of memory");
+		return err_set(e, ERR_NOMEM, "no memory for the model");
 	m->job = v->job;
 	m->shape = &v->shape;
 	m->backend = opt->backend;

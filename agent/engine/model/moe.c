@@ -108,7 +108,7 @@ static int open_kept(struct model *m, struct moe_saved *k, struct err *e)
 	carve_fixed(m, &c, k);
 	k->loads = calloc((size_t)(m->d.micro * m->d.experts) + 1, sizeof *k->loads);
 	if (!k->loads)
-		return err_set(e, ERR_NOMEM, "loads of %lld experts: out of memory",
+		return err_set(e, ERR_NOMEM, "no memory for the loads of %lld experts",
 			       (long long)m->d.experts);
 	return fit_kept(m, k, balanced, balanced, e);
 }
@@ -149,7 +149,7 @@ static int open_all_kept(struct model *m, struct err *e)
 		m->moe->kept[i] = calloc((size_t)(ch->n_slots * ch->layers) + 1,
 					 sizeof *m->moe->kept[i]);
 		if (!m->moe->kept[i])
-			return err_set(e, ERR_NOMEM, "experts of %d layers: out of memory",
+			return err_set(e, ERR_NOMEM, "no memory for the experts of %d layers",
 				       ch->layers);
 		for (int s = 0; s < ch->n_slots; s++)
 			for (int l = 0; l < ch->layers; l++) {
@@ -172,7 +172,7 @@ int model_moe_open(struct model *m, struct ep *ep, struct err *e)
 	struct model_arena c = { 0 };
 	struct moe *moe = m->moe = calloc(1, sizeof *moe);
 	if (!moe)
-		return err_set(e, ERR_NOMEM, "experts: out of memory");
+		return err_set(e, ERR_NOMEM, "no memory for the experts");
 	*moe = (struct moe){ .ep = ep, .experts = m->d.experts, .top = m->d.top };
 	moe->kept = calloc((size_t)m->n_chunks, sizeof *moe->kept);
 	carve_moe(m, &c, moe);

@@ -28,7 +28,7 @@ static int open_host(struct model *m, struct offload *o, struct err *e)
 	o->chunk_at = calloc((size_t)m->n_chunks, sizeof *o->chunk_at);
 	o->slot = calloc((size_t)m->n_chunks, sizeof *o->slot);
 	if (!o->chunk_at || !o->slot)
-		return err_set(e, ERR_NOMEM, "offloaded activations of %d chunks: out of memory",
+		return err_set(e, ERR_NOMEM, "no memory for the offloaded activations of %d chunks",
 			       m->n_chunks);
 	for (int i = 0; i < m->n_chunks; i++) {
 		o->chunk_at[i] = bytes;
@@ -53,7 +53,7 @@ int model_offload_open(struct model *m, struct offload **out, struct err *e)
 {
 	struct offload *o = *out = calloc(1, sizeof *o);
 	if (!o)
-		return err_set(e, ERR_NOMEM, "offloaded activations: out of memory");
+		return err_set(e, ERR_NOMEM, "no memory for the offloaded activations");
 	struct stage stages[m->n_chunks];
 	for (int i = 0; i < m->n_chunks; i++)
 		stages[i] = m->chunks[i].stage;

@@ -15,7 +15,7 @@ int model_rope_tables(struct model *m, struct err *e)
 	m->sin = m->cos + n;
 	float *tables = malloc((size_t)(2 * n + 1) * sizeof *tables), *sines = tables + n;
 	if (!tables)
-		return err_set(e, ERR_NOMEM, "rotary positions: out of memory");
+		return err_set(e, ERR_NOMEM, "no memory for the rotary positions");
 	for (int64_t i = 0; i < half; i++) {
 		double turns = shape_rope_turn(m->shape, i);
 		for (int64_t t = 0; t < m->d.seq; t++) {

@@ -117,7 +117,7 @@ static void view_experts(struct lookup *l, int layer, struct block_view *v)
 	const struct param *first = &l->c->params[unit->first];
 	v->experts = calloc(1, sizeof *v->experts);
 	if (!v->experts) {
-		l->rc = err_set(l->e, ERR_NOMEM, "views of %d experts: out of memory",
+		l->rc = err_set(l->e, ERR_NOMEM, "no memory for the views of %d experts",
 				unit->n_params / EXPERT_PARAMS);
 		return;
 	}
@@ -203,7 +203,7 @@ int model_views_open(const struct model_options *opt, int chunk, struct views *o
 
 	v.blocks = calloc((size_t)layers + 1, sizeof *v.blocks);
 	if (!v.blocks)
-		return err_set(e, ERR_NOMEM, "views of %d layers: out of memory", layers);
+		return err_set(e, ERR_NOMEM, "no memory for the views of %d layers", layers);
 	for (int i = 0; i < layers; i++)
 		view_block(&l, shape, stage->layer_lo + i, &v.blocks[i]);
 	view_ends(&l, shape, stage, &v);

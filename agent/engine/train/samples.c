@@ -19,7 +19,7 @@ int train_samples_open(const struct samples_options *opt, struct samples **out, 
 	const struct job *job = opt->view->job;
 	struct samples *s = calloc(1, sizeof *s);
 	if (!s)
-		return err_set(e, ERR_NOMEM, "data: no memory");
+		return err_set(e, ERR_NOMEM, "data: no memory for the samples");
 	s->o = *opt;
 	if (dataset_open(job->data.path, job->model.seq, job->data.validation, &s->data, e)) {
 		train_samples_close(s);

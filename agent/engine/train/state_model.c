@@ -73,12 +73,13 @@ static int put_field(const char *name, const json_t *v, struct buf *ini, struct 
 			       "use the one that wrote it",
 			       name);
 	buf_printf(ini, "%s = ", key);
-	return put_value(v, ini) ? 0
-				 : err_set(e, ERR_UNSUPPORTED,
-					   "the checkpoint's model has a %.40s that is no word or "
-					   "number; use the muster "
-					   "that wrote it",
-					   name);
+	return put_value(v, ini)
+		       ? 0
+		       : err_set(e, ERR_UNSUPPORTED,
+				 "the checkpoint's model has a %.40s that is not a word or "
+				 "number; use the muster "
+				 "that wrote it",
+				 name);
 }
 
 static int parse_section(struct buf *ini, struct job *out, struct err *e)

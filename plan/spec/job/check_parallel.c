@@ -77,7 +77,7 @@ static int check_cp(const struct rule_job *j)
 	if (!cuts_seq(j, cp))
 		return REFUSE(
 			j, keys,
-			"cp = %lld splits a sequence into %lld pieces, which seq = %lld is no "
+			"cp = %lld splits a sequence into %lld pieces, which seq = %lld is not a "
 			"multiple of; use cp = %lld or seq = %lld",
 			cp, 2 * cp, seq, (long long)job_rule_nearest(j, cp, 1, cp, cuts_seq),
 			(seq + 2 * cp - 1) / (2 * cp) * 2 * cp);

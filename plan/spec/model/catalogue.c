@@ -447,7 +447,7 @@ int catalogue_build(const struct model_shape *m, const struct share *share, stru
 	if (!c.params || !c.units) {
 		catalogue_free(&c);
 		return err_set(e, ERR_NOMEM,
-			       "out of memory for the parameters of %zu layers; close other "
+			       "no memory for the parameters of %zu layers; close other "
 			       "programs",
 			       layers);
 	}

@@ -36,9 +36,10 @@ int timeline_read(json_t *doc, const char *name, struct timeline *t, struct err 
 	    version != VERSION || ranks < 1 || ranks > RANKS_MOST ||
 	    !(start >= 0 && start <= SECONDS_MOST) || chunks < 1 || chunks > LAYOUT_CHUNKS_MOST ||
 	    !json_is_array(events))
-		return err_set(e, ERR_PROTO,
-			       "%s: is no timeline of version %d; let the run write it again", name,
-			       VERSION);
+		return err_set(
+			e, ERR_PROTO,
+			"%s: this is not a timeline of version %d; let the run write it again",
+			name, VERSION);
 	if (t->ranks && (t->ranks != ranks || t->chunks != chunks))
 		return err_set(e, ERR_PROTO,
 			       "%s: is of %d ranks × %d chunks, the others are of %d × %d; let the "

@@ -186,7 +186,7 @@ static void slices_must_tile_their_file(void **state)
 	ckpt_manifest_fini(&m);
 }
 
-static void what_may_not_be_in_one_is_refused(void **state)
+static void invalid_contents_are_refused(void **state)
 {
 	struct err e = ERR_INIT;
 	struct manifest m;
@@ -304,7 +304,7 @@ static void one_without_the_data_is_read(void **state)
 	buf_fini(&text);
 }
 
-static void no_bit_may_change_and_no_byte_may_miss(void **state)
+static void every_changed_or_missing_byte_is_detected(void **state)
 {
 	struct manifest m;
 	struct buf text = BUF_INIT;
@@ -339,20 +339,20 @@ static void a_field_that_is_wrong_is_named(void **state)
 		{ "18446744073709551615", "18446744073709551616", "seed is missing or is not a number" },
 		{ "\"18446744073709551615\"", "\"-1\"", "seed is missing or is not a number" },
 		{ "\"generation\": 3", "\"generation\": 4294967296", "generation is too large" },
-		{ "\"layout\": {\"tp\":2}", "\"layout\": []", "layout is no object" },
+		{ "\"layout\": {\"tp\":2}", "\"layout\": []", "layout is not an object" },
 		{ "\"layout\"", "\"more\": 0, \"layout\"", "fields that this muster does not know" },
 		{ "\"layout\"", "\"step\": 0, \"layout\"", "duplicate object key" },
 		{ "\"validation\":0.25", "\"validation\":\"5 %\"", "data is not" },
 		{ "\"validation\":0.25", "\"validation\":0.25,\"seq\":1", "data is not" },
 		{ "\"samples\":900", "\"samples\":0", "\"samples\" is 0; it must be at least 1" },
-		{ "\"optimizer\": \"sgd\"", "\"optimizer\": \"S G D\"", "optimizer is no word" },
-		{ "\"optimizer\": \"sgd\"", "\"optimizer\": 3", "optimizer is no word" },
-		{ "\"optimizer\": \"sgd\"", "\"optimizer\": \"a_word_of_more_than_thirty_one_letters\"", "optimizer is no word" },
+		{ "\"optimizer\": \"sgd\"", "\"optimizer\": \"S G D\"", "optimizer is not a word" },
+		{ "\"optimizer\": \"sgd\"", "\"optimizer\": 3", "optimizer is not a word" },
+		{ "\"optimizer\": \"sgd\"", "\"optimizer\": \"a_word_of_more_than_thirty_one_letters\"", "optimizer is not a word" },
 		{ "\"numbers\": {", "\"numbers\": {\"%n\": 1,", "a name or a number that cannot be" },
 		{ "65536.0", "\"much\"", "a name or a number that cannot be" },
 		{ "\"numbers\": {", "\"numbers\": {\"a\":1,\"b\":1,\"c\":1,\"d\":1,\"e\":1,\"f\":1,\"g\":1,", "too many of them" },
-		{ "{\"good_steps\":12.0,\"loss_scale\":65536.0}", "{}", "numbers is no object, or empty" },
-		{ "{\"good_steps\":12.0,\"loss_scale\":65536.0}", "7", "numbers is no object, or empty" },
+		{ "{\"good_steps\":12.0,\"loss_scale\":65536.0}", "{}", "numbers is not an object, or is empty" },
+		{ "{\"good_steps\":12.0,\"loss_scale\":65536.0}", "7", "numbers is not an object, or is empty" },
 		{ "shard-00000", "../shard-00000", "a name that is empty, too long or not made of" },
 		{ "F32", "F16", "dtype is F16" },
 		{ "\"shape\": [2, 2]", "\"shape\": [2, 2, 1]", "has not 1 or 2 numbers" },
@@ -432,11 +432,11 @@ int main(void)
 		cmocka_unit_test(random_tilings_are_proven_and_their_damages_found),
 		cmocka_unit_test(a_large_grid_is_proven),
 		cmocka_unit_test(slices_must_tile_their_file),
-		cmocka_unit_test(what_may_not_be_in_one_is_refused),
+		cmocka_unit_test(invalid_contents_are_refused),
 		cmocka_unit_test(what_is_written_reads_back),
 		cmocka_unit_test(numbers_have_names),
 		cmocka_unit_test(one_without_the_data_is_read),
-		cmocka_unit_test(no_bit_may_change_and_no_byte_may_miss),
+		cmocka_unit_test(every_changed_or_missing_byte_is_detected),
 		cmocka_unit_test(a_field_that_is_wrong_is_named),
 		cmocka_unit_test(another_model_is_named_by_its_field),
 	};

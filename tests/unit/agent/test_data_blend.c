@@ -190,7 +190,7 @@ static void far_places_are_computed_as_near_ones(void **state)
 	data_blend_fini(&b);
 }
 
-static void the_deal_is_the_same_for_ever(void **state)
+static void the_assignment_never_changes(void **state)
 {
 	static const char want[] = "ABAABABAACAABABAABAA";
 	char got[sizeof want] = "";
@@ -215,7 +215,7 @@ int main(void)
 		cmocka_unit_test(shares_hold_over_every_prefix),
 		cmocka_unit_test(many_sources_stay_within_two_samples),
 		cmocka_unit_test(far_places_are_computed_as_near_ones),
-		cmocka_unit_test(the_deal_is_the_same_for_ever),
+		cmocka_unit_test(the_assignment_never_changes),
 	};
 	return cmocka_run_group_tests_name("blends", tests, NULL, NULL);
 }

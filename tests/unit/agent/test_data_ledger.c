@@ -225,9 +225,9 @@ static void tokens_that_are_not_the_datas_are_found(void **state)
 	expect_proven(a, 0, 24); /* the shares tile the batch */
 	hold_against_data(a);
 	assert_int_equal(a->n_findings, 2);
-	assert_string_equal(a->findings[0], "steps 1 to 2 of generation 1: who read the samples 4 "
-					    "to 5 of each batch read other tokens "
-					    "than the data has there");
+	assert_string_equal(a->findings[0], "steps 1 to 2 of generation 1: the replica of samples "
+					    "4 to 5 of each batch read tokens that differ "
+					    "from the data");
 	data_audit_close(a);
 }
 

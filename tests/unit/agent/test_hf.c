@@ -105,7 +105,7 @@ static struct hf_names names_of(const char *words)
 	return names;
 }
 
-static void gpt2_packs_q_k_v_and_turns_its_matrices(void **state)
+static void gpt2_packs_q_k_v_and_transposes_its_matrices(void **state)
 {
 	(void)state;
 	struct hf_names n = names_of("family = gpt2\n");
@@ -287,7 +287,7 @@ int main(void)
 		cmocka_unit_test(every_half_comes_back_to_the_bit),
 		cmocka_unit_test(halves_are_rounded_to_the_nearest),
 		cmocka_unit_test(what_a_type_cannot_hold_is_said),
-		cmocka_unit_test(gpt2_packs_q_k_v_and_turns_its_matrices),
+		cmocka_unit_test(gpt2_packs_q_k_v_and_transposes_its_matrices),
 		cmocka_unit_test(llama_and_mixtral_share_their_names),
 		cmocka_unit_test(qwen_adds_biases_or_norms_to_the_names_of_llama),
 		cmocka_unit_test(configurations_are_understood_and_written),

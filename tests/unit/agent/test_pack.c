@@ -220,7 +220,7 @@ static void lines_that_cannot_be_are_refused_with_their_number(void **state)
 		{ "{\"text\": \"x\"", "(column" },
 		{ "{\"text\": \"x\"} more", "end of file expected" },
 		{ "\"text\"", "'[' or '{' expected near" },
-		{ "[\"text\"]", "it is no object" },
+		{ "[\"text\"]", "it is not an object" },
 		{ "{\"body\": \"x\", \"id\": 7}", "there is no field \"text\"; the object has \"body\", \"id\": name the one to pack with --field" },
 		{ "{}", "the object has none" },
 		{ "{\"text\": null}", "the field \"text\" is null, not a string" },

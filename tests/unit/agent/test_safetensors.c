@@ -55,7 +55,7 @@ static const struct {
 	{ "{\"a\\u0000b\":" F32_2 "}", 8, "is not JSON" },
 	{ "{\"a\":" F32_2 ",\"a\":" F32_2 "}", 8, "is not JSON: duplicate object key" },
 	{ "{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "duplicate object key" },
-	{ "{\"a\":7}", 0, "tensor a: is no object" },
+	{ "{\"a\":7}", 0, "tensor a: is not an object" },
 	{ "{\"a\":" T("\"F33\"", "[2]", "[0,8]") "}", 8, "dtype is missing or none" },
 	{ "{\"a\":" T("\"f32\"", "[2]", "[0,8]") "}", 8, "dtype is missing or none" },
 	{ "{\"a\":" T("4", "[2]", "[0,8]") "}", 8, "dtype is missing or none" },
@@ -85,8 +85,8 @@ static const struct {
 	{ "{\"a\":" F32_2 "}", 7, "its tensors end at byte 8, its buffer at 7" },
 	{ "{\"a\":" F32_2 "}", 9, "its tensors end at byte 8, its buffer at 9" },
 	{ "{}", 1, "its tensors end at byte 0, its buffer at 1" },
-	{ "{\"__metadata__\":[]}", 0, "__metadata__ is no object" },
-	{ "{\"__metadata__\":{\"a\":1}}", 0, "__metadata__: a is no string" },
+	{ "{\"__metadata__\":[]}", 0, "__metadata__ is not an object" },
+	{ "{\"__metadata__\":{\"a\":1}}", 0, "__metadata__: a is not a string" },
 };
 /* clang-format on */
 

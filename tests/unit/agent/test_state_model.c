@@ -58,11 +58,11 @@ static void what_is_no_model_is_refused(void **state)
 		const char *patch, *why;
 	} rows[] = {
 		{ "{\"family\": \"rwkv\"}", "rwkv" },
-		{ "{\"family\": \"llama\\nlayers = 9\"}", "family that is no word" },
+		{ "{\"family\": \"llama\\nlayers = 9\"}", "family that is not a word" },
 		{ "{\"layers\": 0}", "layers: \"0\" is out of range" },
 		{ "{\"layers\": 200000000}", "layers: \"200000000\" is out of range" },
 		{ "{\"hidden\": \"x\"}", "hidden: \"x\"" },
-		{ "{\"vocab\": [4]}", "vocab that is no word or number" },
+		{ "{\"vocab\": [4]}", "vocab that is not a word or number" },
 		{ "{\"norm_eps\": -1.0}", "norm_eps: \"-1\"" },
 		{ "{\"kv_heads\": 3}", "kv_heads = 3" },
 		{ "{\"head_dim\": 5}", "5 wide" },

@@ -228,7 +228,7 @@ static int resume(const char *wish, struct fixture *f, struct ckpt_state *at, st
 	return resume_in(world.dir, wish, f, at, e);
 }
 
-static void none_and_nothing_there_begin_anew(void **state)
+static void without_a_checkpoint_a_run_starts_fresh(void **state)
 {
 	(void)state;
 	struct fixture f;
@@ -457,7 +457,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_parameter_has_its_moments),
 		cmocka_unit_test(experts_are_part_of_what_must_be_equal),
-		cmocka_unit_test(none_and_nothing_there_begin_anew),
+		cmocka_unit_test(without_a_checkpoint_a_run_starts_fresh),
 		cmocka_unit_test(auto_takes_the_newest),
 		cmocka_unit_test(a_damaged_one_is_set_aside_and_the_one_before_it_used),
 		cmocka_unit_test(when_all_are_damaged_the_run_does_not_start_over),

@@ -70,31 +70,31 @@ static const struct spec specs[] = {
 	{ "one does not come, and what it did last",
 	  { "pp0 05: +8 >5/4", "world 01234567: barrier", NULL, NULL, "tp1 4567: +39 all_reduce/8!90",
 	    "tp1 4567: +38 all_reduce/8; pp0 05: +48 <0/4", "tp1 4567: +39 all_reduce/8!87.7", "tp1 4567: +39 all_reduce/8!95" },
-	  "rank 5 (f) never came to all_reduce number 40 of group tp1, on which ranks 4, 6-7 wait since 12.3 s; its last operation "
+	  "rank 5 (f) never reached all_reduce number 40 of group tp1; ranks 4, 6-7 have been waiting for it for 12.3 s; its last operation "
 	  "was send/recv number 49 of group pp0, done", COMM_FINDING_MISSING },
 	{ "one is queued elsewhere", { "world 01: barrier!99", "world 01: barrier?" },
-	  "rank 1 (b) never came to barrier number 1 of group world, on which rank 0 waits since 1 s; its last operation was barrier of "
+	  "rank 1 (b) never reached barrier number 1 of group world; rank 0 has been waiting for it for 1 s; its last operation was barrier of "
 	  "group world, still queued", COMM_FINDING_MISSING },
 	{ "one was killed", { "world 0123: barrier!90", "world 0123: barrier!90", "world 0123: barrier!91", NULL },
-	  "ranks 0-2 wait since 10 s in barrier number 1 of group world for rank 3, of which there is no dump", COMM_FINDING_MISSING },
+	  "ranks 0-2 have been waiting for 10 s in barrier number 1 of group world for rank 3, of which there is no dump", COMM_FINDING_MISSING },
 	{ "whom all wait for, through others",
 	  { "dp 02: barrier!90; tp 01: barrier", "tp 01: barrier; dp 13: barrier!80", NULL, "dp 13: +0; tp 23: barrier!85" },
-	  "rank 3 waits since 15 s in barrier number 1 of group tp of ranks 2-3 for rank 2, of which there is no dump", COMM_FINDING_MISSING },
+	  "rank 3 has been waiting for 15 s in barrier number 1 of group tp of ranks 2-3 for rank 2, of which there is no dump", COMM_FINDING_MISSING },
 	{ "two do not come", { "world 012: barrier!90", "world 012: +0", "world 012: +0" },
-	  "ranks 1-2 never came to barrier number 1 of group world, on which rank 0 waits since 10 s; rank 1: it has called nothing; "
+	  "ranks 1-2 never reached barrier number 1 of group world; rank 0 has been waiting for them for 10 s; rank 1: it has called nothing; "
 	  "rank 2: it has called nothing", COMM_FINDING_MISSING },
 	{ "it does not receive", { "pp 01: >1/4096!90", "pp 01: barrier" },
-	  "rank 1 (b) never came to receive the 4096 bytes that rank 0 sends in send/recv number 1 of group pp since 10 s; its last "
+	  "rank 1 (b) never began to receive the 4096 bytes that rank 0 sends in send/recv number 1 of group pp; rank 0 has been waiting for it for 10 s; its last "
 	  "operation was barrier number 1 of group pp, done", COMM_FINDING_MISSING },
 	{ "it does not send", { "pp 01: <1/64 <1/64!90", "pp 01: >0/64" },
-	  "rank 1 (b) never came to send the 64 bytes that rank 0 waits for in send/recv number 2 of group pp since 10 s; its last "
+	  "rank 1 (b) never began to send the 64 bytes that rank 0 expects in send/recv number 2 of group pp; rank 0 has been waiting for it for 10 s; its last "
 	  "operation was send/recv number 1 of group pp, done", COMM_FINDING_MISSING },
 
 	{ "a message of another size", { "pp 01: >1/4096!90", "pp 01: <0/8192!90" },
 	  "group pp: rank 0 sends 4096 bytes to rank 1 in send/recv number 1 where rank 1 receives 8192 bytes in its number 1",
 	  COMM_FINDING_MESSAGE },
 	{ "of several messages one is not met", { "pp 012: >1/8<2/8!90", "pp 012: <0/8", "pp 012: +0" },
-	  "rank 2 (c) never came to send the 8 bytes that rank 0 waits for in send/recv number 1 of group pp since 10 s; it has called "
+	  "rank 2 (c) never began to send the 8 bytes that rank 0 expects in send/recv number 1 of group pp; rank 0 has been waiting for it for 10 s; it has called "
 	  "nothing", COMM_FINDING_MISSING },
 
 	{ "both send first", { "pp 01: >1/8!90", "pp 01: >0/8!90" },

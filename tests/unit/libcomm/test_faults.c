@@ -171,7 +171,7 @@ static int time_out(struct comm *w, void *arg)
 	RANK_CHECK(e.code == ERR_TIMEOUT || e.code == ERR_PEER, "%s: %s", err_word(e.code), e.text);
 	RANK_CHECK(strstr(e.text, "barrier number ") && strstr(e.text, "of group world"), "%s",
 		   e.text);
-	if (strstr(e.text, "rank 2 (world rank 2") && strstr(e.text, "did not come within 0.3 s"))
+	if (strstr(e.text, "rank 2 (world rank 2") && strstr(e.text, "did not join within 0.3 s"))
 		atomic_fetch_add(&s->named, 1);
 	return 0;
 }
@@ -214,7 +214,7 @@ static int wait_in_a_chain(struct comm *w, void *arg)
 	RANK_CHECK(comm_recv(next, &word, 1, COMM_I32, 1, &e) < 0, "received what nobody sent");
 	atomic_fetch_add(&s->done, 1);
 	RANK_CHECK(strstr(e.text, "world rank 3, host host-a") &&
-			   strstr(e.text, "did not come within"),
+			   strstr(e.text, "did not join within"),
 		   "%s", e.text);
 	return 0;
 }

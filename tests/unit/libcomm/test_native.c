@@ -310,7 +310,7 @@ static int play(struct comm *world, void *arg)
 	return 0;
 }
 
-static void every_fault_has_a_name(void **state)
+static void every_fault_names_its_rank(void **state)
 {
 	(void)state;
 	static const struct scene scenes[] = {
@@ -369,7 +369,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_library_keeps_to_the_stream),
 		cmocka_unit_test(one_rank_without_the_library_is_enough_for_staged),
-		cmocka_unit_test(every_fault_has_a_name),
+		cmocka_unit_test(every_fault_names_its_rank),
 		cmocka_unit_test(closing_ends_operations_in_progress),
 	};
 	return cmocka_run_group_tests_name("comm on device memory, the device's library", tests,

@@ -111,7 +111,7 @@ static int window_views(void)
 	char line[512];
 	FILE *f = fopen("/proc/self/maps", "re");
 	while (f && fgets(line, sizeof line, f))
-		n += strstr(line, "muster-window") != NULL;
+		n += strstr(line, "muster-shared-buffer") != NULL;
 	if (f)
 		fclose(f);
 	return n;

@@ -143,7 +143,7 @@ static void reading_meets_no_half_written_operation(void **state)
 
 /* Operations that the ring has lost are still counted: a rank that joined long ago is not
  * missed. */
-static void what_is_lost_has_begun(void **state)
+static void operations_lost_from_the_ring_count_as_begun(void **state)
 {
 	float data[4];
 	struct comm_p2p one = { true, { data }, 4, COMM_F32, 1 };
@@ -387,7 +387,7 @@ static const struct program {
 	{ other_op, 4, "group world: rank 2 called all_gather of 64 bytes as number 3 where ranks 0-1, 3 called all_reduce of 64 bytes", "" },
 	{ other_size, 4, "group world: rank 1 called all_reduce of 60 bytes as number 3 where ranks 0, 2-3 called all_reduce of 64 bytes", "" },
 	{ other_order, 4, "group world: rank 3 called broadcast of 64 bytes as number 3 where ranks 0-2 called all_reduce of 64 bytes", "" },
-	{ one_missing, 4, "rank 1 (host-a) never came to barrier number 4 of group world, on which ranks 0, 2-3 wait since ",
+	{ one_missing, 4, "rank 1 (host-a) never reached barrier number 4 of group world; ranks 0, 2-3 have been waiting for it for ",
 	  " s; its last operation was all_reduce number 3 of group world, done" },
 	{ across_groups, 2, "ranks wait for each other: rank 0 in barrier number 1 of group b for rank 1, rank 1 in barrier number 1 of "
 			    "group a for rank 0", "" },
@@ -482,7 +482,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_last_operations_are_kept),
-		cmocka_unit_test(what_is_lost_has_begun),
+		cmocka_unit_test(operations_lost_from_the_ring_count_as_begun),
 		cmocka_unit_test(another_reduction_is_refused_over_the_network),
 		cmocka_unit_test(messages_are_counted_by_peer),
 		cmocka_unit_test(queued_operations_are_not_overwritten),

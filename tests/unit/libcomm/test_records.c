@@ -143,7 +143,7 @@ static void data_arrives_however_it_is_cut(void **state)
 	free(out);
 }
 
-static void an_end_is_an_end_and_no_broken_record(void **state)
+static void the_end_of_the_stream_is_not_a_broken_record(void **state)
 {
 	(void)state;
 	for (int k = 0; k < WAYS; k++) {
@@ -434,7 +434,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(data_arrives_however_it_is_cut),
-		cmocka_unit_test(an_end_is_an_end_and_no_broken_record),
+		cmocka_unit_test(the_end_of_the_stream_is_not_a_broken_record),
 		cmocka_unit_test(sealed_bytes_do_not_show_the_data),
 		cmocka_unit_test(every_flipped_bit_is_found),
 		cmocka_unit_test(dropped_doubled_and_moved_bytes_are_found),

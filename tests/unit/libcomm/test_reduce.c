@@ -71,7 +71,7 @@ static void partial_sums_give_the_same_bits(void **state)
 	}
 }
 
-static double half_value(uint16_t h)
+static double f16_value(uint16_t h)
 {
 	int exponent = h >> 10 & 31, mantissa = h & 1023;
 	double m = exponent == 31 ? (mantissa ? NAN : INFINITY)
@@ -80,7 +80,7 @@ static double half_value(uint16_t h)
 	return h & 0x8000 ? -m : m;
 }
 
-static void every_half_value_converts_exactly_both_ways(void **state)
+static void every_f16_value_converts_exactly_both_ways(void **state)
 {
 	(void)state;
 	for (uint32_t h = 0; h < 0x10000; h++) {
@@ -88,11 +88,11 @@ static void every_half_value_converts_exactly_both_ways(void **state)
 		float f;
 		comm_reduce_load(COMM_F16, &f, &in, 1);
 		comm_reduce_store(COMM_F16, COMM_SUM, &back, &f, 1, 1);
-		if (isnan(half_value(in))) {
+		if (isnan(f16_value(in))) {
 			assert_true(isnan(f));
-			assert_true(isnan(half_value(back)));
+			assert_true(isnan(f16_value(back)));
 		} else {
-			assert_true((double)f == half_value(in));
+			assert_true((double)f == f16_value(in));
 			assert_int_equal(back, in);
 		}
 	}
@@ -100,12 +100,12 @@ static void every_half_value_converts_exactly_both_ways(void **state)
 
 /* A number between two neighbours rounds to the nearer one; a number in the middle rounds to the
  * even one. */
-static void halves_are_rounded_to_nearest_even(void **state)
+static void f16_values_are_rounded_to_nearest_even(void **state)
 {
 	(void)state;
 	for (uint16_t h = 0; h < 0x7c00; h++) {
-		double low = half_value(h),
-		       high = h == 0x7bff ? 65536 : half_value((uint16_t)(h + 1));
+		double low = f16_value(h),
+		       high = h == 0x7bff ? 65536 : f16_value((uint16_t)(h + 1));
 		float middle = (float)((low + high) / 2);
 		float v[3] = { nextafterf(middle, 0), middle, nextafterf(middle, INFINITY) };
 		uint16_t want[3] = { h, (uint16_t)(h + (h & 1)), (uint16_t)(h + 1) }, got[3];
@@ -150,7 +150,7 @@ static void out_may_be_any_of_the_sources(void **state)
 	}
 }
 
-static void integers_wrap_and_averages_are_cut(void **state)
+static void integers_wrap_and_integer_averages_are_truncated_towards_zero(void **state)
 {
 	(void)state;
 	int64_t a = INT64_MAX, b = 3, out;
@@ -172,11 +172,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_order_is_the_documented_tree),
 		cmocka_unit_test(partial_sums_give_the_same_bits),
-		cmocka_unit_test(every_half_value_converts_exactly_both_ways),
-		cmocka_unit_test(halves_are_rounded_to_nearest_even),
+		cmocka_unit_test(every_f16_value_converts_exactly_both_ways),
+		cmocka_unit_test(f16_values_are_rounded_to_nearest_even),
 		cmocka_unit_test(bf16_is_rounded_to_nearest_even),
 		cmocka_unit_test(out_may_be_any_of_the_sources),
-		cmocka_unit_test(integers_wrap_and_averages_are_cut),
+		cmocka_unit_test(integers_wrap_and_integer_averages_are_truncated_towards_zero),
 	};
 	return cmocka_run_group_tests_name("reduce", tests, NULL, NULL);
 }

@@ -221,7 +221,7 @@ static int same_bytes(struct comm *world, void *arg)
 	return nothing_left(device);
 }
 
-static void the_bytes_are_the_hosts(void **state)
+static void staged_results_equal_those_on_the_host(void **state)
 {
 	(void)state;
 	static const struct ranks configs[] = {
@@ -340,7 +340,7 @@ static int want_library(struct comm *world, void *arg)
 	return 0;
 }
 
-static void one_device_takes_no_library(void **state)
+static void ranks_that_share_a_device_cannot_use_the_library(void **state)
 {
 	(void)state;
 	struct ranks r = { .n = 2, .timeout_s = PATIENT_WAIT_S, .fn = want_library };
@@ -351,10 +351,10 @@ static void one_device_takes_no_library(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_bytes_are_the_hosts),
+		cmocka_unit_test(staged_results_equal_those_on_the_host),
 		cmocka_unit_test(groups_overlap),
 		cmocka_unit_test(a_death_is_reported),
-		cmocka_unit_test(one_device_takes_no_library),
+		cmocka_unit_test(ranks_that_share_a_device_cannot_use_the_library),
 	};
 	return cmocka_run_group_tests_name("comm on device memory, staged", tests, NULL, NULL);
 }
