@@ -55,6 +55,15 @@ static int setup(void **state)
 	t.plan = (struct plan){
 		.world = WORLD,
 		.layout = { .tp = WORLD, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 },
+		/* The end of the run predicts checkpoints from the model. */
+		.shape = { .layers = 1,
+			   .hidden = 8,
+			   .heads = WORLD,
+			   .kv_heads = WORLD,
+			   .head_dim = 2,
+			   .ffn = 8,
+			   .vocab = 8,
+			   .seq = 8 },
 		.ranks = t.ranks,
 		.threads = 1
 	};
