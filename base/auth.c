@@ -108,10 +108,11 @@ int channel_open(enum auth_side side, const unsigned char secret[AUTH_SECRET_BYT
 {
 	if (sodium_init() < 0)
 		return err_set(e, ERR_INTERNAL,
-			       "libsodium does not start; is it installed as built against?");
+			       "libsodium cannot be initialized; is the installed version the one "
+			       "that muster was built with?");
 	struct channel *c = calloc(1, sizeof *c);
 	if (!c)
-		return err_set(e, ERR_NOMEM, "control channel: no memory");
+		return err_set(e, ERR_NOMEM, "no memory for the control channel");
 	c->side = side;
 	c->generation = generation;
 	memcpy(c->secret, secret, sizeof c->secret);
@@ -123,7 +124,7 @@ int channel_open(enum auth_side side, const unsigned char secret[AUTH_SECRET_BYT
 	}
 	if (buf_failed(&c->out)) {
 		channel_close(c);
-		return err_set(e, ERR_NOMEM, "control channel: no memory");
+		return err_set(e, ERR_NOMEM, "no memory for the control channel");
 	}
 	*out = c;
 	return 0;
@@ -183,7 +184,7 @@ static int broken(struct channel *c, const struct err *why, struct err *e)
 static int no_memory(struct channel *c, struct err *e)
 {
 	struct err why;
-	err_set(&why, ERR_NOMEM, "control channel: no memory");
+	err_set(&why, ERR_NOMEM, "no memory for the control channel");
 	return broken(c, &why, e);
 }
 
@@ -232,7 +233,7 @@ static int trust_secret(struct channel *c, struct err *why)
 	bool agent = c->side == AUTH_AGENT;
 	if (crypto_scalarmult(c->shared, c->own, agent ? c->nonce_s : c->nonce_a))
 		return err_set(why, ERR_PROTO,
-			       "control channel: the peer's nonce is no public key");
+			       "control channel: the peer's nonce is not a valid public key");
 	prove_with(c, agent ? "k>" : "k<", c->shared, c->sending.key);
 	prove_with(c, agent ? "k<" : "k>", c->shared, c->receiving.key);
 	sodium_memzero(c->own, sizeof c->own);
@@ -269,7 +270,7 @@ static int take_magic(struct channel *c, const unsigned char *in, struct err *wh
 			"control channel: the peer does not speak muster's protocol, version 2");
 	if (in[MAGIC_BYTES] != c->how)
 		return err_set(why, ERR_AUTH,
-			       "control channel: the peer comes with %s, this launch asks for %s",
+			       "control channel: the peer offers %s, but this launch requires %s",
 			       how_words(in[MAGIC_BYTES]), how_words(c->how));
 	c->state = WAIT_HELLO;
 	return 0;
@@ -326,7 +327,7 @@ static int take_credential(struct channel *c, const unsigned char *in, struct er
 	if (seal_open(&c->receiving, in + SEAL_LENGTH_BYTES, len, &c->vouch.theirs, why))
 		return -1;
 	if (strlen(c->vouch.theirs) != len - SEAL_TAG_BYTES)
-		return err_set(why, ERR_PROTO, "control channel: a credential with a NUL in it");
+		return err_set(why, ERR_PROTO, "control channel: the credential contains a NUL");
 	prove(c, c->side == AUTH_AGENT ? "VS" : "VA", c->vouch.theirs_about);
 	if (c->side == AUTH_SUPERVISOR)
 		want_own_credential(c);
@@ -409,7 +410,8 @@ int channel_vouched(struct channel *c, const struct vouch *v, const struct err *
 	if (c->state == BROKEN)
 		return broken(c, &c->why, e);
 	if (c->state != VOUCHING || c->wanting)
-		return err_set(e, ERR_INTERNAL, "control channel: vouched for without being asked");
+		return err_set(e, ERR_INTERNAL,
+			       "control channel: got a credential result that it did not request");
 	if (failed) {
 		err_set(&why, failed->code, "control channel: %s", failed->text);
 		return broken(c, &why, e);

@@ -1,12 +1,11 @@
 /*
  * err — how every function of muster fails.
  *
- * A function that can fail returns 0 or -1 and takes a `struct err *` as its
- * last argument. On failure the err holds a code, for programs, and a text,
- * for people: it names the object, the cause and the remedy. Libraries return
- * errors; only a main and the supervisor print them. Outputs are set only
- * after success. The err may be NULL; the text is lost then. A text can hold names from outside and
- * ends on a terminal, so each is one line and passes through human_plain.
+ * A function that can fail returns 0 or -1 and takes a `struct err *` as its last argument. On
+ * failure the err holds a code, for programs, and a text, for people: it names the object, the
+ * cause and the remedy. Libraries return errors; only a main and the supervisor print them.
+ * Outputs are set only after success. The err may be NULL; the text is lost then. A text can hold
+ * names from outside and ends on a terminal, so each is one line and passes through human_plain.
  */
 #ifndef MUSTER_BASE_ERR_H
 #define MUSTER_BASE_ERR_H

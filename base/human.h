@@ -1,9 +1,9 @@
 /*
  * human — formats numbers and texts for people, in one style everywhere.
  *
- * Sizes of files and memory use powers of 1024 ("3.2 GiB"); rates and
- * counts use powers of 1000 ("12.5 GB/s", "124 M"). A space precedes the unit. Numbers that
- * programs read (--json) are never formatted this way.
+ * Sizes of files and memory use powers of 1024 ("3.2 GiB"); rates and counts use powers of 1000
+ * ("12.5 GB/s", "124 M"). A space precedes the unit. Numbers that programs read (--json) are never
+ * formatted this way.
  */
 #ifndef MUSTER_BASE_HUMAN_H
 #define MUSTER_BASE_HUMAN_H

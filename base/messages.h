@@ -135,8 +135,8 @@ enum { MSG_VERSION = 3 };
 #define MSG_SERIES_FIELDS(F) \
 	F(step, COUNT, REQUIRED, "all metrics and evaluations up to this step have been sent")
 
-/* A checkpoint of the step may be committed only after this message: a run must not resume from a step that its series lacks.
- * Lines that were lost to a full disk do not delay a checkpoint. */
+/* A checkpoint of the step may be committed only after this message: a run must not resume from a
+ * step that its series lacks. Lines that were lost to a full disk do not delay a checkpoint. */
 #define MSG_RECORDED_FIELDS(F) \
 	F(step, COUNT, REQUIRED, "the run folder holds all metrics and evaluations up to this step")
 
@@ -164,8 +164,8 @@ MSG_STRUCT(, coords, MSG_COORDS_FIELDS, , )
  * json_t *msg_<name>_json(const struct msg_<name> *m)
  *     The message's body, a new reference. NULL if there is no memory or a text is not UTF-8.
  * int msg_<name>_read(const json_t *body, struct msg_<name> *m, struct err *e)
- *     Fills *m, which borrows its texts and objects from `body`. ERR_PROTO names the field that is missing or invalid; the
- *     valid fields are set nevertheless.
+ *     Fills *m, which borrows its texts and objects from `body`. ERR_PROTO names the field that is
+ *     missing or invalid; the valid fields are set nevertheless.
  */
 #define MSG_FUNCTIONS(type, name, FIELDS, sender, doc) \
 	json_t *msg_##name##_json(const struct msg_##name *m); \

@@ -69,11 +69,10 @@ static int open_context(const struct voucher *by, void **ctx, struct err *e)
 			       unloadable);
 	*ctx = lib.create();
 	if (!*ctx)
-		return err_set(e, ERR_NOMEM, "MUNGE: no memory");
+		return err_set(e, ERR_NOMEM, "MUNGE: no memory for a context");
 	if (*by->socket && lib.set(*ctx, OPT_SOCKET, by->socket)) {
 		lib.destroy(*ctx);
-		return err_set(e, ERR_NOMEM, "MUNGE: %s cannot be taken for its socket",
-			       by->socket);
+		return err_set(e, ERR_NOMEM, "MUNGE: cannot use %s as munged's socket", by->socket);
 	}
 	return 0;
 }
@@ -85,8 +84,8 @@ static const struct {
 	const char *what;
 } remedies[] = {
 	{ NO_SOCKET, "munged does not answer on this node; start it, let this process reach its socket, or launch with MUSTER_AUTH=secret" },
-	{ NO_ANSWER, "munged does not answer on this node; start it anew" },
-	{ BAD_KEY, "the peer's credential is false; have all nodes the same munge.key?" },
+	{ NO_ANSWER, "munged does not answer on this node; restart it" },
+	{ BAD_KEY, "the peer's credential is invalid; do all nodes have the same munge.key?" },
 	{ EXPIRED, "the peer's credential is too old; do the nodes' clocks agree?" },
 	{ REWOUND, "the peer's credential is from the future; do the nodes' clocks agree?" },
 	{ REPLAYED, "the peer's credential was used before; somebody may have listened to the network" },

@@ -1,11 +1,10 @@
 /*
  * process — puts a process into a known state, whatever its parent left.
  *
- * A process inherits more than arguments: ignored and blocked signals, closed
- * descriptors, a umask. A launcher whose SIGCHLD is ignored never learns that
- * an agent has ended, and a blocked SIGTERM cannot end it. Both programs
- * therefore call process_begin first, and every program that the launcher starts calls
- * process_signals between fork and exec.
+ * A process inherits more than arguments: ignored and blocked signals, closed descriptors, a umask.
+ * A launcher whose SIGCHLD is ignored never learns that an agent has ended, and a blocked SIGTERM
+ * cannot end it. Both programs therefore call process_begin first, and every program that the
+ * launcher starts calls process_signals between fork and exec.
  */
 #ifndef MUSTER_BASE_PROCESS_H
 #define MUSTER_BASE_PROCESS_H
@@ -16,9 +15,8 @@
  *   - descriptors 0, 1 and 2 that are closed are opened on /dev/null, so that no file of muster
  *     gets one of these numbers;
  *   - signals are reset by process_signals, and then SIGXFSZ is ignored: a write beyond `ulimit -f`
- *   fails
- *     with EFBIG, which is handled like a full disk (process_write_remedy), and does not kill the
- *     process;
+ *     fails with EFBIG, which is handled like a full disk (process_write_remedy), and does not kill
+ *     the process;
  *   - the umask is 077: a umask such as 0777 would make folders that muster itself cannot use. */
 void process_begin(void);
 

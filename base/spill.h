@@ -2,9 +2,9 @@
  * spill — zeroed memory backed by a file without a name.
  *
  * The system writes its pages to the file's disk when memory is short, and reads them back when
- * they are touched. The file is created in TMPDIR if that is set, otherwise in the given folder. It is unlinked at
- * once, so nothing is left behind however the process ends. Its disk space is reserved when it is
- * opened: a full disk causes an error then, and never a signal later.
+ * they are touched. The file is created in TMPDIR if that is set, otherwise in the given folder. It
+ * is unlinked at once, so nothing is left behind however the process ends. Its disk space is
+ * reserved when it is opened: a full disk causes an error then, and never a signal later.
  */
 #ifndef MUSTER_BASE_SPILL_H
 #define MUSTER_BASE_SPILL_H

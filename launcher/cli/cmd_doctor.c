@@ -36,8 +36,10 @@ static const char help_head[] =
 	"  salloc -N4 --exclusive muster doctor job.ini\n"
 	"\n"
 	"EXIT STATUS\n"
-	"  0 no check fails, there may be warnings; 1 the answer cannot be written; 2 usage or\n"
-	"  job file; 3 a check fails\n"
+	"  0  no check fails; there may be warnings\n"
+	"  1  the answer cannot be written\n"
+	"  2  usage or job file\n"
+	"  3  a check fails\n"
 	"\n"
 	"CHECKS\n";
 

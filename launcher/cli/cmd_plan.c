@@ -65,7 +65,10 @@ static const char help[] =
 	"  muster plan --measured runs/job runs/job/job.ini --svg job.svg\n"
 	"\n"
 	"EXIT STATUS\n"
-	"  0; 2 usage or job file; 3 the machine cannot hold the job\n";
+	"  0  planned\n"
+	"  1  the answer cannot be written\n"
+	"  2  usage or job file\n"
+	"  3  the machine cannot hold the job\n";
 
 static int print_json(const struct job *job, const struct cluster *cluster, const struct plan *plan)
 {

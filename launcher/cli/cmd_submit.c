@@ -25,8 +25,7 @@ static const char help[] =
 	"DESCRIPTION\n"
 	"  Checks the job, writes the resolved job to its run folder, and gives sbatch a script\n"
 	"  made from templates/sbatch.in. In the allocation the script runs `muster run` on that\n"
-	"  job. Prints the job id. While another muster runs in that folder, nothing is\n"
-	"  submitted.\n"
+	"  job. Prints the job id. `submit` refuses while a run is active in that folder.\n"
 	"\n"
 	"  [slurm] sets what to request: nodes, gpus_per_node, cpus_per_task, time, partition,\n"
 	"  account, qos, constraint, reservation, signal_before, requeue (`muster run --help`\n"
@@ -52,8 +51,10 @@ static const char help[] =
 	"  muster submit --dry-run job.ini\n"
 	"\n"
 	"EXIT STATUS\n"
-	"  0 submitted; 2 usage or job file; 3 cannot be submitted. The job's own exit status is\n"
-	"  that of `muster run`.\n";
+	"  0  submitted; the job's own exit status is that of `muster run`\n"
+	"  1  the job id cannot be printed\n"
+	"  2  usage or job file\n"
+	"  3  the job cannot be submitted\n";
 
 struct submission {
 	struct job job;

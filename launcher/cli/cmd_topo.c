@@ -48,7 +48,10 @@ static const char help[] =
 	"  muster topo --cluster gb200-nvl72:36 --svg racks.svg\n"
 	"\n"
 	"EXIT STATUS\n"
-	"  0; 1 a file cannot be written; 2 usage; 3 the machines cannot be probed\n";
+	"  0  printed\n"
+	"  1  a file cannot be written\n"
+	"  2  usage\n"
+	"  3  the machines cannot be probed\n";
 
 static int print_cluster(const struct cluster *c)
 {

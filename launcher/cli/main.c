@@ -64,9 +64,12 @@ static int print_overview(void)
 	       "  muster submit job.ini slurm.nodes=4\n"
 	       "\n"
 	       "EXIT STATUS\n"
-	       "  0 done; 1 the job failed; 2 usage or job file; 3 cannot start here; 4 gave up "
-	       "after restarts;\n"
-	       "  75 stopped on purpose, the same command continues\n");
+	       "  0   done\n"
+	       "  1   the job failed\n"
+	       "  2   usage or job file\n"
+	       "  3   the job cannot start here\n"
+	       "  4   gave up after restarts\n"
+	       "  75  stopped on purpose; the same command continues the run\n");
 	return fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
 }
 

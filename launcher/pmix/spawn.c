@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/close_range.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -72,6 +73,23 @@ static char **merge_env(const struct spawn *s)
 	return out;
 }
 
+/* Writes one line, so that it is not mixed with others. Async-signal-safe: it does not allocate. */
+static void report_exec_failure(const char *path, int error)
+{
+	const char *cause = strerrordesc_np(error);
+	const char *const parts[] = { "muster: ", path,
+				      ": cannot execute: ", cause ? cause : "unknown error", "\n" };
+	char line[PATH_MAX + 128];
+	size_t n = 0;
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+		size_t len = strnlen(parts[i], sizeof line - n);
+		memcpy(line + n, parts[i], len);
+		n += len;
+	}
+	if (write(2, line, n) < 0)
+		_exit(126);
+}
+
 /* Runs between fork and exec of a process with threads, so it makes async-signal-safe calls
  * only. */
 static void become_agent(const struct spawn *s, pid_t launcher, char *const *env)
@@ -88,9 +106,7 @@ static void become_agent(const struct spawn *s, pid_t launcher, char *const *env
 	pin_cpus(s->cpus, NULL);
 	char *argv[] = { (char *)s->path, NULL };
 	execve(s->path, argv, env);
-	static const char text[] = "muster: cannot execute the agent's program\n";
-	if (write(2, text, sizeof text - 1) < 0)
-		_exit(126);
+	report_exec_failure(s->path, errno);
 	_exit(127);
 }
 

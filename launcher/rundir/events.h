@@ -42,10 +42,10 @@
 	X(stop,             "stop",             stop,        "the run is asked to stop") \
 	X(contract,         "contract",         contract,    "predicted against measured seconds and memory, at the end") \
 	X(finished,         "finished",         step,        "every rank has done its work") \
-	X(done,             "done",             end,         "last event of a muster: all steps are done") \
-	X(stopped,          "stopped",          end,         "last event of a muster: it stopped on purpose") \
-	X(failed,           "failed",           end,         "last event of a muster: the job failed") \
-	X(gave_up,          "gave-up",          end,         "last event of a muster: no restart is left")
+	X(done,             "done",             end,         "last event of `muster run`: all steps are done") \
+	X(stopped,          "stopped",          end,         "last event of `muster run`: it stopped on purpose") \
+	X(failed,           "failed",           end,         "last event of `muster run`: the job failed") \
+	X(gave_up,          "gave-up",          end,         "last event of `muster run`: no restart is left")
 
 #define RUNDIR_NONE_FIELDS(F)
 
@@ -60,7 +60,7 @@
 
 #define RUNDIR_START_FIELDS(F) \
 	F(resume,   LINE,  REQUIRED, "\"none\", a checkpoint's folder, or \"auto\": the last valid one") \
-	F(restarts, COUNT, REQUIRED, "restarts of this muster so far") \
+	F(restarts, COUNT, REQUIRED, "restarts since `muster run` started") \
 	F(auth,     TEXT,  REQUIRED, "what agents must prove")
 
 #define RUNDIR_START_AGAIN_FIELDS(F) \
@@ -154,7 +154,7 @@
 	F(reason,   LINE,  REQUIRED, "why it ended") \
 	F(status,   INT,   REQUIRED, "exit status of muster") \
 	F(step,     INT64, REQUIRED, "last finished step; -1: none") \
-	F(restarts, COUNT, REQUIRED, "restarts of this muster")
+	F(restarts, COUNT, REQUIRED, "restarts since `muster run` started")
 
 /* table, its fields */
 #define RUNDIR_TABLES(X) \

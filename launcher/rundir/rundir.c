@@ -105,14 +105,17 @@ static int take_lock(struct rundir *r, struct err *e)
 	char pid[32] = "";
 	if (flock(r->lock, LOCK_EX | LOCK_NB)) {
 		if (errno != EWOULDBLOCK)
-			return err_errno(e, ERR_IO, "%s/lock: cannot lock", r->path);
+			return err_set(e, ERR_IO,
+				       "%s/lock: cannot lock: %s; choose a [job] run_dir on a file "
+				       "system that supports flock",
+				       r->path, strerror(errno));
 		ssize_t n = pread(r->lock, pid, sizeof pid - 1, 0);
 		pid[n > 0 ? strcspn(pid, "\n") : 0] = '\0';
-		return err_set(
-			e, ERR_ABORTED,
-			"%s: another muster (process %s) runs in this folder; wait for it, stop "
-			"it with kill %s, or choose another [job] name",
-			r->path, *pid ? pid : "unknown", *pid ? pid : "PID");
+		return err_set(e, ERR_ABORTED,
+			       "%s: a run (process %s) is already active in this folder; wait for "
+			       "it, stop "
+			       "it with kill %s, or choose another [job] name",
+			       r->path, *pid ? pid : "unknown", *pid ? pid : "PID");
 	}
 	int n = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
 	if (ftruncate(r->lock, 0) || pwrite(r->lock, pid, (size_t)n, 0) != n)

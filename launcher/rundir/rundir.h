@@ -50,7 +50,7 @@
 
 struct rundir;
 
-/* Creates what is missing and takes the lock. ERR_ABORTED: another muster holds it. */
+/* Creates what is missing and takes the lock. ERR_ABORTED: another run holds it. */
 int rundir_open(const char *parent, const char *name, struct rundir **out, struct err *e);
 void rundir_close(struct rundir *r);
 

@@ -31,7 +31,13 @@
 #include <unistd.h>
 
 #define SETTLE_S 5.0
-enum { SRUN_GRACE_MS = 1500, LOOK_AGAIN_MS = 50, HELPER_MS = 10000, STEP_ID = 64 };
+enum {
+	SRUN_GRACE_MS = 1500,
+	LOOK_AGAIN_MS = 50,
+	LOOK_AGAIN_MOST_MS = 1000,
+	HELPER_MS = 10000,
+	STEP_ID = 64
+};
 
 struct launch {
 	uv_loop_t *loop;
@@ -41,7 +47,8 @@ struct launch {
 	struct child *srun;   /* NULL once it has ended */
 	struct child *helper; /* squeue or scancel, if one runs */
 	uv_timer_t timer;
-	double ended; /* when srun ended */
+	int look_again_ms; /* delay of the next query after the end of srun */
+	double ended;      /* when srun ended */
 	bool gone;
 };
 
@@ -75,9 +82,15 @@ static void on_timer(uv_timer_t *timer)
 	query_step(l);
 }
 
+/* After the end of srun the delay doubles, so that a slow controller gets few queries. */
 static void query_later(struct launch *l)
 {
-	uv_timer_start(&l->timer, on_timer, l->srun ? SRUN_GRACE_MS : LOOK_AGAIN_MS, 0);
+	int ms = SRUN_GRACE_MS;
+	if (!l->srun) {
+		ms = l->look_again_ms;
+		l->look_again_ms = 2 * ms < LOOK_AGAIN_MOST_MS ? 2 * ms : LOOK_AGAIN_MOST_MS;
+	}
+	uv_timer_start(&l->timer, on_timer, (uint64_t)ms, 0);
 }
 
 /* Runs squeue or scancel, one at a time; if it cannot start, tries again later. */
@@ -186,6 +199,7 @@ static int slurm_start(uv_loop_t *loop, const struct launch_request *r,
 		l->loop = loop;
 		l->ev = *ev;
 		l->timer.data = l;
+		l->look_again_ms = LOOK_AGAIN_MS;
 		snprintf(l->name, sizeof l->name, "%s", s.name);
 		const struct child_command c = {
 			.argv = s.argv, .env = s.env, .out = log, .absent = SLURM_ABSENT

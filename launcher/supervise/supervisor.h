@@ -111,8 +111,8 @@ struct supervisor {
 
 	double opened, started, last_tick; /* times */
 	bool stepped;                      /* this generation has finished a step */
-	int64_t step;                      /* last finished step; -1: none in this muster */
-	int64_t resumed;                   /* the step that this generation continued from */
+	int64_t step;    /* last finished step; -1: none since this process started */
+	int64_t resumed; /* the step that this generation continued from */
 	int64_t ckpt_step;
 	char ckpt_path[1024];
 	struct contract contract;
@@ -132,7 +132,7 @@ double supervise_now(const struct supervisor *s);
 int supervise_launch(struct supervisor *s, struct err *e);
 void supervise_broadcast(struct supervisor *s, enum msg_type type, json_t *body /* stolen */);
 const char *supervise_node(const struct supervisor *s, int rank);
-/* The job's value until this muster has committed a checkpoint; then "auto": the last valid one. */
+/* The job's value until this process has committed a checkpoint; then "auto": the last valid one. */
 const char *supervise_resume(const struct supervisor *s);
 
 /* messages.c */

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { STRANGERS = 64, PROVE_WITHIN_S = 30, EXHAUSTED_MS = 50, LAST_WORDS_MS = 100 };
+enum { UNAUTHENTICATED_MAX = 64, AUTH_TIMEOUT_S = 30, EXHAUSTED_MS = 50, FINAL_NOTES_MS = 100 };
 
 struct arrival {
 	struct arrival *next;
@@ -121,7 +121,7 @@ static void drop_oldest(struct acceptor *a)
 /* All ranks may connect at the same moment, for every lane and out of band, and strangers too. */
 static int most_pending(const struct world *w)
 {
-	return STRANGERS + (1 + w->sockets) * w->size;
+	return UNAUTHENTICATED_MAX + (1 + w->sockets) * w->size;
 }
 
 /* Accepts only some at once, so that pending and out-of-band connections progress however fast
@@ -130,7 +130,7 @@ static void accept_connections(struct acceptor *a)
 {
 	int fd;
 	a->out_of_descriptors = false;
-	for (int n = 0; n < STRANGERS; n++) {
+	for (int n = 0; n < UNAUTHENTICATED_MAX; n++) {
 		if (!reserve_pending(a) || net_accept(a->w->listener, &fd, NULL) < 0) {
 			a->out_of_descriptors = true;
 			drop_oldest(a);
@@ -144,7 +144,7 @@ static void accept_connections(struct acceptor *a)
 		}
 		if (a->count >= most_pending(a->w))
 			drop_oldest(a);
-		struct pending_connection g = { .fd = fd, .until = clock_s() + PROVE_WITHIN_S };
+		struct pending_connection g = { .fd = fd, .until = clock_s() + AUTH_TIMEOUT_S };
 		if (comm_handshake_accept(a->w, fd, &g.handshake, NULL) < 0)
 			return;
 		a->pending[a->count++] = g;
@@ -200,7 +200,7 @@ static int set_polls(struct acceptor *a)
 /* Sleeps until there is a connection, data or a signal. */
 static void wait_for_events(struct acceptor *a, int longest_ms)
 {
-	int ms = a->out_of_descriptors ? EXHAUSTED_MS : a->count ? 1000 * PROVE_WITHIN_S : -1;
+	int ms = a->out_of_descriptors ? EXHAUSTED_MS : a->count ? 1000 * AUTH_TIMEOUT_S : -1;
 	if (longest_ms >= 0 && (ms < 0 || longest_ms < ms))
 		ms = longest_ms;
 	int n = set_polls(a);
@@ -228,7 +228,7 @@ static void *acceptor_main(void *arg)
 		process_events(a);
 	}
 	/* Ranks that are about to receive the cause of the failure get a moment to do so. */
-	int64_t until = clock_ns() + LAST_WORDS_MS * 1000000LL, left;
+	int64_t until = clock_ns() + FINAL_NOTES_MS * 1000000LL, left;
 	while (world_failed(a->w) && (a->count || comm_oob_is_connecting(a->oob)) &&
 	       (left = until - clock_ns()) > 0) {
 		wait_for_events(a, (int)(left / 1000000) + 1);

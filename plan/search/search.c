@@ -4,6 +4,7 @@
 #include "plan/cost/devices.h"
 #include "plan/search/fit.h"
 #include "plan/search/visit.h"
+#include "plan/spec/job/keys.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -310,8 +311,11 @@ int search_resolve(struct job *job, const struct cluster *c, struct err *e)
 				    &(struct search_options){ .finalists = SEARCH_FINALISTS },
 				    found, e)
 		       : err_set(e, ERR_NOMEM, "no memory to search layouts; close other programs");
-	if (!rc)
+	if (!rc) {
+		struct job_source src = { .name = "the job with the planned layout" };
 		search_config_apply(&found->found[0].leaf.config, job);
+		rc = job_check(job, &src, e);
+	}
 	free(found);
 	return rc;
 }

@@ -266,7 +266,7 @@ packs=$BATS_TEST_DIRNAME/../golden/packs
 	done
 }
 
-@test "arrays of token ids without a header, such as nanoGPT's train.bin" {
+@test "arrays of token ids without a header, such as nanoGPT's train.bin, are packed" {
 	run "$MUSTER" data pack "$packs/train.bin" -o ids --dtype u16 --end-id 50256
 	[[ $status -eq 0 && $output == "ids: 3 documents, 9 tokens (u16); the largest id is 65535" ]]
 	cmp "$packs/train.bin" ids.bin

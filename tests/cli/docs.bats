@@ -55,14 +55,14 @@ make_tree() {
 	[[ $output == *"README.md:"*" lines; 200 are allowed"* ]]
 }
 
-@test "the rooms' graph is drawn, and a circle or an unknown room is found" {
+@test "the rooms' graph is drawn, and a cycle or an unknown room is found" {
 	run "$top/tests/rooms_graph"
-	[[ $status -eq 0 && $output == *"-> base"* && $output == *"no circle"* ]]
+	[[ $status -eq 0 && $output == *"-> base"* && $output == *"no cycle"* ]]
 	"$top/tests/rooms_graph" --dot "$BATS_TEST_TMPDIR/rooms.dot"
 	[[ $(head -n 1 "$BATS_TEST_TMPDIR/rooms.dot") == "digraph rooms {" ]]
-	sed 's/^base .*/base | launcher/' "$top/rooms" >"$BATS_TEST_TMPDIR/circle"
-	run "$top/tests/rooms_graph" "$BATS_TEST_TMPDIR/circle"
-	[[ $status -eq 1 && $output == "rooms: a circle: base -> launcher -> "*" -> base" ]]
+	sed 's/^base .*/base | launcher/' "$top/rooms" >"$BATS_TEST_TMPDIR/cycle"
+	run "$top/tests/rooms_graph" "$BATS_TEST_TMPDIR/cycle"
+	[[ $status -eq 1 && $output == "rooms: a cycle: base -> launcher -> "*" -> base" ]]
 	sed 's/^topo .*/topo | basement/' "$top/rooms" >"$BATS_TEST_TMPDIR/unknown"
 	run "$top/tests/rooms_graph" "$BATS_TEST_TMPDIR/unknown"
 	[[ $status -eq 1 && $output == "rooms: topo may include basement, which is no row" ]]

@@ -108,7 +108,7 @@ assert c["kinds"][0]["nodes"] == 4 and c["kinds"][0]["device_memory"] == 80 << 3
 	chmod +x "$BATS_TEST_TMPDIR/agent"
 	MUSTER_AGENT=$BATS_TEST_TMPDIR/agent run "$MUSTER" run "$tiny" job.name=junk
 	echo "$output"
-	[[ $status -eq 1 && $output == *"cannot execute"* ]]
+	[[ $status -eq 1 && $output == *"muster: $BATS_TEST_TMPDIR/agent: cannot execute: Exec format error"* ]]
 	[[ $(event junk generation-start | wc -l) -eq 1 ]]
 }
 

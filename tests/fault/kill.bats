@@ -27,14 +27,14 @@ kill_rank() { # rank
 	survived "$name" undisturbed "$1" "$step" "$killed"
 }
 
-@test "rank 0 of 8 is killed" { kill_rank 0; }
-@test "rank 1 of 8 is killed" { kill_rank 1; }
-@test "rank 2 of 8 is killed" { kill_rank 2; }
-@test "rank 3 of 8 is killed" { kill_rank 3; }
-@test "rank 4 of 8 is killed" { kill_rank 4; }
-@test "rank 5 of 8 is killed" { kill_rank 5; }
-@test "rank 6 of 8 is killed" { kill_rank 6; }
-@test "rank 7 of 8 is killed" { kill_rank 7; }
+@test "rank 0 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 0; }
+@test "rank 1 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 1; }
+@test "rank 2 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 2; }
+@test "rank 3 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 3; }
+@test "rank 4 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 4; }
+@test "rank 5 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 5; }
+@test "rank 6 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 6; }
+@test "rank 7 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 7; }
 
 @test "the launcher is killed: no agent stays behind" {
 	# shellcheck disable=SC2086

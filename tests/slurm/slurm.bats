@@ -137,7 +137,7 @@ run_with() {
 @test "agents that know the secret but have no credential are refused" {
 	run run_with secret no-credential
 	[[ $status -eq 1 ]]
-	event no-credential refused | grep -q 'the peer comes with the secret alone, this launch asks for the secret and a MUNGE credential'
+	event no-credential refused | grep -q 'the peer offers the secret alone, but this launch requires the secret and a MUNGE credential'
 	[[ -z $(event no-credential hello) ]]
 }
 
@@ -229,14 +229,14 @@ kill_rank() {
 	wait_for 5 none_left
 }
 
-@test "rank 0 of 8 is killed" { kill_rank 0; }
-@test "rank 1 of 8 is killed" { kill_rank 1; }
-@test "rank 2 of 8 is killed" { kill_rank 2; }
-@test "rank 3 of 8 is killed" { kill_rank 3; }
-@test "rank 4 of 8 is killed" { kill_rank 4; }
-@test "rank 5 of 8 is killed" { kill_rank 5; }
-@test "rank 6 of 8 is killed" { kill_rank 6; }
-@test "rank 7 of 8 is killed" { kill_rank 7; }
+@test "rank 0 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 0; }
+@test "rank 1 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 1; }
+@test "rank 2 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 2; }
+@test "rank 3 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 3; }
+@test "rank 4 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 4; }
+@test "rank 5 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 5; }
+@test "rank 6 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 6; }
+@test "rank 7 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 7; }
 
 @test "the supervisor is killed: no agent and no job step remains" {
 	local pid

@@ -279,9 +279,10 @@ static int check_server(const struct rule_job *j)
 	return 0;
 }
 
+/* A search may still decide whether a key of `idles` has an effect. */
 int job_rules_idle(const struct rule_job *j)
 {
-	for (size_t i = 0; i < sizeof idles / sizeof *idles; i++)
+	for (size_t i = 0; !j->job->open && i < sizeof idles / sizeof *idles; i++)
 		if (!idles[i].chosen(j->job) && job_rule_changed(j->job, idles[i].key))
 			return refuse_without_choice(j, &idles[i]);
 	return check_optimizer_keys(j) || check_optimizer_place(j) || check_server(j) ? -1 : 0;

@@ -87,11 +87,13 @@ static int check_slurm_time(const struct rule_job *j)
 	return 0;
 }
 
+/* The first rules involve keys that a search may decide; the search obeys them. */
 int job_rules_train(const struct rule_job *j)
 {
 	static rule *const rules[] = { check_batch, check_recompute, check_rate, check_eval,
 				       check_slurm_time };
-	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+	enum { SEARCHED = 2 };
+	for (size_t i = j->job->open ? SEARCHED : 0; i < sizeof rules / sizeof *rules; i++)
 		if (rules[i](j))
 			return -1;
 	return 0;

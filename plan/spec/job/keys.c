@@ -69,7 +69,7 @@ static const char *const bools[] = { "no", "yes", "false", "true", "off", "on", 
 /* clang-format off */
 const struct job_key job_keys[] = {
 	TEXT(job, name, JOB_NAME, "muster", "Name of the run: its folder is run_dir/name. Default: the job file's name without .ini."),
-	TEXT(job, run_dir, JOB_LINE, "runs", "Folder in which run folders are created. Relative paths, in this and all keys, start at the current directory."),
+	TEXT(job, run_dir, JOB_LINE, "runs", "Folder in which run folders are created. Relative paths, in this and all keys, start at the current folder."),
 	INT(job, steps, "200", 1, 1e12, "Optimizer steps in the whole run."),
 	{ FIELD(job, seed), .type = JOB_SEED, .def = "1", .doc = "Seed of everything random (initial weights, data order). The results do not depend on the layout." },
 	ENUM(job, device, "cpu", devices, "The device that computes: the cores of the CPU, or NVIDIA GPUs."),

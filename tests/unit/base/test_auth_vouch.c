@@ -231,7 +231,7 @@ static struct side secret_alone(enum auth_side which)
 	return s;
 }
 
-static void who_offers_less_is_refused(void **state)
+static void a_peer_without_munge_is_refused(void **state)
 {
 	(void)state;
 	struct pair a = { secret_alone(AUTH_AGENT), side_of(AUTH_SUPERVISOR) };
@@ -258,7 +258,7 @@ static void pretend(struct side *agent, unsigned char how)
 	put_hello(hello, how, hello + 8);
 }
 
-static void an_agent_that_only_says_to_have_a_credential_is_refused(void **state)
+static void an_agent_that_claims_munge_without_a_credential_is_refused(void **state)
 {
 	(void)state;
 	struct pair p = { secret_alone(AUTH_AGENT), side_of(AUTH_SUPERVISOR) };
@@ -345,7 +345,7 @@ static void hmac(const char *label, const void *nonces, unsigned char out[32])
 	crypto_auth_hmacsha512256_final(&h, out);
 }
 
-static void who_listens_and_knows_the_secret_reads_nothing(void **state)
+static void an_eavesdropper_with_the_secret_cannot_decrypt(void **state)
 {
 	(void)state;
 	struct pair p = { secret_alone(AUTH_AGENT), secret_alone(AUTH_SUPERVISOR) };
@@ -391,13 +391,13 @@ int main(void)
 		cmocka_unit_test(ones_own_credential_is_refused),
 		cmocka_unit_test(somebody_in_the_middle_is_refused),
 		cmocka_unit_test(garbage_is_refused),
-		cmocka_unit_test(who_offers_less_is_refused),
-		cmocka_unit_test(an_agent_that_only_says_to_have_a_credential_is_refused),
+		cmocka_unit_test(a_peer_without_munge_is_refused),
+		cmocka_unit_test(an_agent_that_claims_munge_without_a_credential_is_refused),
 		cmocka_unit_test(a_supervisor_without_a_credential_is_refused),
 		cmocka_unit_test(without_munged_there_is_no_channel),
 		cmocka_unit_test(the_peer_waits_while_munged_is_asked),
 		cmocka_unit_test(nobody_vouches_unasked),
-		cmocka_unit_test(who_listens_and_knows_the_secret_reads_nothing),
+		cmocka_unit_test(an_eavesdropper_with_the_secret_cannot_decrypt),
 		cmocka_unit_test(a_nonce_that_makes_the_key_known_is_refused),
 	};
 	auth_secret_new(secret);

@@ -45,7 +45,7 @@ static void no_err_loses_the_text_only(void **state)
 	assert_int_equal(err_prefix(NULL, "x"), -1);
 }
 
-static void terminals_are_not_commanded(void **state)
+static void control_characters_become_spaces(void **state)
 {
 	(void)state;
 	struct err e = ERR_INIT;
@@ -95,7 +95,7 @@ int main(void)
 		cmocka_unit_test(errno_is_appended_as_it_was_on_entry),
 		cmocka_unit_test(prefix_puts_context_in_front_and_keeps_the_code),
 		cmocka_unit_test(no_err_loses_the_text_only),
-		cmocka_unit_test(terminals_are_not_commanded),
+		cmocka_unit_test(control_characters_become_spaces),
 		cmocka_unit_test(long_texts_are_cut_not_overrun),
 		cmocka_unit_test(every_code_has_a_word_of_its_own),
 	};

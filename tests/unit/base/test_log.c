@@ -20,7 +20,7 @@ static const char *written(void)
 	return text;
 }
 
-static void a_line_has_time_level_speaker_and_text(void **state)
+static void a_line_has_time_level_source_and_text(void **state)
 {
 	(void)state;
 	log_setup(ends[1], LOG_INFO, "node3:12");
@@ -95,7 +95,7 @@ static void words_and_levels_are_one_to_one(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_line_has_time_level_speaker_and_text),
+		cmocka_unit_test(a_line_has_time_level_source_and_text),
 		cmocka_unit_test(lines_below_the_level_are_left_out),
 		cmocka_unit_test(a_line_too_long_is_cut_and_ends_in_a_newline),
 		cmocka_unit_test(a_hook_hears_its_levels_even_those_not_written),

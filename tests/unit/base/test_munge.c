@@ -197,7 +197,7 @@ static void garbage_is_refused(void **state)
 	refuses(c, "MUNGE");
 }
 
-static void without_munged_the_remedy_is_told(void **state)
+static void without_munged_the_error_has_the_remedy(void **state)
 {
 	(void)state;
 	struct voucher nowhere;
@@ -209,7 +209,7 @@ static void without_munged_the_remedy_is_told(void **state)
 	assert_non_null(strstr(e.text, "/nowhere/socket"));
 }
 
-static void no_word_is_taken_for_less_than_it_says(void **state)
+static void an_unknown_auth_word_is_refused(void **state)
 {
 	(void)state;
 	struct voucher by;
@@ -242,8 +242,8 @@ int main(void)
 		cmocka_unit_test(another_user_is_refused),
 		cmocka_unit_test(nobody_else_can_have_ours_checked),
 		cmocka_unit_test(garbage_is_refused),
-		cmocka_unit_test(without_munged_the_remedy_is_told),
-		cmocka_unit_test(no_word_is_taken_for_less_than_it_says),
+		cmocka_unit_test(without_munged_the_error_has_the_remedy),
+		cmocka_unit_test(an_unknown_auth_word_is_refused),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

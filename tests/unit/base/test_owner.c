@@ -83,7 +83,7 @@ static void our_own_connection_is_ours(void **state)
 	close(pair[1]);
 }
 
-static void over_ipv6_too(void **state)
+static void our_own_ipv6_connection_is_ours(void **state)
 {
 	(void)state;
 	if (!owner_known_for_tcp())
@@ -134,7 +134,7 @@ static void one_that_has_closed_its_end_is_nobodys(void **state)
 	close(listener);
 }
 
-static void what_is_no_connection_is_unknown(void **state)
+static void a_descriptor_without_a_connection_has_an_unknown_owner(void **state)
 {
 	(void)state;
 	int ends[2];
@@ -149,10 +149,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(our_own_connection_is_ours),
-		cmocka_unit_test(over_ipv6_too),
+		cmocka_unit_test(our_own_ipv6_connection_is_ours),
 		cmocka_unit_test(another_users_is_not),
 		cmocka_unit_test(one_that_has_closed_its_end_is_nobodys),
-		cmocka_unit_test(what_is_no_connection_is_unknown),
+		cmocka_unit_test(a_descriptor_without_a_connection_has_an_unknown_owner),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -150,7 +150,7 @@ static int little_room(void)
 	return !strstr(e.text, "a thing") || !strstr(e.text, "ulimit -v");
 }
 
-static void too_little_address_space_is_told(void **state)
+static void too_little_address_space_is_reported(void **state)
 {
 	(void)state;
 	assert_int_equal(status_of(little_room), 0);
@@ -164,7 +164,7 @@ int main(void)
 		cmocka_unit_test(no_file_gets_a_standard_stream_s_number),
 		cmocka_unit_test(the_umask_is_that_of_private_files),
 		cmocka_unit_test(the_limit_of_file_sizes_is_an_error_and_kills_nobody),
-		cmocka_unit_test(too_little_address_space_is_told),
+		cmocka_unit_test(too_little_address_space_is_reported),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

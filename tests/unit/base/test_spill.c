@@ -47,7 +47,7 @@ static void it_is_zero_and_keeps_what_is_written(void **state)
 	spill_close(NULL, bytes);
 }
 
-static void nothing_is_a_size(void **state)
+static void zero_bytes_can_be_opened_and_closed(void **state)
 {
 	(void)state;
 	void *p = NULL;
@@ -92,7 +92,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_is_zero_and_keeps_what_is_written),
-		cmocka_unit_test(nothing_is_a_size),
+		cmocka_unit_test(zero_bytes_can_be_opened_and_closed),
 		cmocka_unit_test(tmpdir_comes_first),
 		cmocka_unit_test(no_room_is_an_error_and_leaves_nothing),
 	};

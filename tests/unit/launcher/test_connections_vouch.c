@@ -183,7 +183,7 @@ static void a_connection_with_the_secret_alone_is_closed(void **state)
 	struct agent a = agent_open(false);
 	exchange_all(&a);
 	assert_int_equal(t.closed, 1);
-	assert_non_null(strstr(t.why.text, "asks for the secret and a MUNGE credential"));
+	assert_non_null(strstr(t.why.text, "requires the secret and a MUNGE credential"));
 	assert_int_equal(t.messages, 0);
 	agent_close(&a);
 }

@@ -54,8 +54,16 @@ static int setup(void **state)
 		(struct cluster){ .kinds = &t.kind, .n_kinds = 1, .nodes = &t.node, .n_nodes = 1 };
 	t.plan = (struct plan){
 		.world = WORLD,
-		.shape = { .layers = 1, .hidden = 4, .heads = 1, .kv_heads = 1, .head_dim = 4 },
 		.layout = { .tp = WORLD, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 },
+		/* The end of the run predicts checkpoints from the model. */
+		.shape = { .layers = 1,
+			   .hidden = 8,
+			   .heads = WORLD,
+			   .kv_heads = WORLD,
+			   .head_dim = 2,
+			   .ffn = 8,
+			   .vocab = 8,
+			   .seq = 8 },
 		.ranks = t.ranks,
 		.threads = 1
 	};

@@ -244,6 +244,23 @@ static void a_step_that_stays_listed_counts_as_gone(void **state)
 	assert_true(clock_s() - from > 4.9);
 }
 
+/* A controller that answers slowly must not get a query every 50 ms. */
+static void queries_become_rarer_after_the_end_of_srun(void **state)
+{
+	struct world *w = *state;
+	struct buf lines = BUF_INIT;
+	write_script(w, "scancel", "echo \"$@\" >> cancelled\n");
+	write_script(w, "srun", LIST "exit 0\n");
+	starts_step(w);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	read_file(w, "cancelled", &lines);
+	int n = 0;
+	for (const char *at = buf_str(&lines); *at; at++)
+		n += *at == '\n';
+	buf_fini(&lines);
+	assert_in_range(n, 5, 12);
+}
+
 /* The first squeue never answers. */
 static void commands_that_hang_do_not_block_the_end_of_the_step(void **state)
 {
@@ -375,6 +392,7 @@ int main(void)
 		STEP_TEST(a_step_that_is_not_listed_yet_is_killed_too),
 		STEP_TEST(tasks_that_outlive_srun_are_killed),
 		STEP_TEST(a_step_that_stays_listed_counts_as_gone),
+		STEP_TEST(queries_become_rarer_after_the_end_of_srun),
 		STEP_TEST(commands_that_hang_do_not_block_the_end_of_the_step),
 		STEP_TEST(without_srun_nothing_starts),
 		STEP_TEST(the_supervisor_uses_the_address_of_its_node),
