@@ -404,12 +404,20 @@ static void open_keys_are_kept_open(void **state)
 	assert_int_equal(job.open, OPEN_SCHEDULE | OPEN_OPTIMIZER | OPEN_MICRO);
 	assert_int_equal(job.parallel.pp, 2);
 	/* Other keys cannot be left open. A parameter server leaves none open. */
+	const char *others[][3] = {
+		{ "parallel.tp=auto", "job.steps=10", "optimizer.warmup=11" },
+		{ "parallel.auto=yes", "optimizer.lr=1e-4", "optimizer.min_lr=1e-3" },
+		{ "parallel.tp=auto", "job.device=cuda", "optimizer.kind=muon" }
+	};
 	const char *layers[] = { "model.layers=auto" },
 		   *server[] = { "parallel.sync=server", "parallel.dp=auto" };
 	assert_int_equal(job_load(NULL, layers, 1, &job, &e), -1);
 	assert_int_equal(job_load(NULL, server, 2, &job, &e), -1);
 	assert_non_null(strstr(e.text, "leaves nothing to decide"));
 	const char *all[JOB_AUTO_MAX];
+	/* The other keys are checked nevertheless. */
+	for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+		assert_int_equal(job_words(others[k], 3, &job, &e), -1);
 	assert_int_equal(job_load(NULL, all, job_auto_words(all), &job, &e), 0);
 	assert_int_equal(job.open, OPEN_ALL);
 }

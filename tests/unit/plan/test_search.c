@@ -313,6 +313,10 @@ static void what_is_given_stays(void **state)
 	job = job_of(NULL, SMALL " parallel.dp=7", true);
 	assert_int_equal(search_resolve(&job, &c, &e), -1);
 	assert_int_equal(e.code, ERR_NOFIT);
+	/* A key that has no effect with the layout that was found is refused like that of a whole job. */
+	job = job_of(NULL, SMALL " precision.loss_scale=7", true);
+	assert_int_equal(search_resolve(&job, &c, &e), -1);
+	assert_non_null(strstr(e.text, "loss_scale = 7 has no effect"));
 	topo_cluster_free(&c);
 }
 
