@@ -46,18 +46,18 @@ int pin_cpus(const char *list, struct err *e)
 	return 0;
 }
 
-enum { DOMAINS_MOST = 1024, WORD = CHAR_BIT * sizeof(unsigned long) };
+enum { DOMAINS_MAX = 1024, WORD = CHAR_BIT * sizeof(unsigned long) };
 
 int pin_memory(int numa, struct err *e)
 {
-	unsigned long mask[DOMAINS_MOST / WORD] = { 0 };
+	unsigned long mask[DOMAINS_MAX / WORD] = { 0 };
 	if (numa < 0)
 		return 0;
-	if (numa >= DOMAINS_MOST)
+	if (numa >= DOMAINS_MAX)
 		return err_set(e, ERR_UNSUPPORTED, "NUMA domain %d: domains from 0 to %d are known",
-			       numa, DOMAINS_MOST - 1);
+			       numa, DOMAINS_MAX - 1);
 	mask[numa / (int)WORD] = 1UL << numa % (int)WORD;
-	if (syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask, (unsigned long)DOMAINS_MOST))
+	if (syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask, (unsigned long)DOMAINS_MAX))
 		return err_errno(e, ERR_UNSUPPORTED, "cannot prefer the memory of NUMA domain %d",
 				 numa);
 	return 0;

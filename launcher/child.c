@@ -114,7 +114,7 @@ static int process_end(struct process *p, struct buf *output)
 	if (p->capture < 0)
 		return status;
 	off_t size = lseek(p->capture, 0, SEEK_END);
-	size_t n = size <= 0 ? 0 : size < CHILD_OUTPUT_MOST ? (size_t)size : CHILD_OUTPUT_MOST;
+	size_t n = size <= 0 ? 0 : size < CHILD_OUTPUT_MAX ? (size_t)size : CHILD_OUTPUT_MAX;
 	char *to = buf_room(output, n + 1);
 	if (to && !file_pread_full(p->capture, to, n, 0)) {
 		to[n] = '\0';

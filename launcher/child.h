@@ -24,7 +24,7 @@ struct child_command {
 	const char *absent, *late;
 };
 
-enum { CHILD_OUTPUT_MOST = 1 << 20 }; /* bytes captured; the rest is dropped */
+enum { CHILD_OUTPUT_MAX = 1 << 20 }; /* bytes captured; the rest is dropped */
 
 struct child; /* a child process that is watched */
 

@@ -90,7 +90,7 @@ struct comm_options {
 	/* NULL or "": chosen by the table; otherwise a name of comm_algorithms, used wherever it
 	 * can run. comm_open refuses if this or `backend` differs between ranks. */
 	const char *algorithm;
-	/* TCP connections per pair of ranks and group, 1 to COMM_SOCKETS_MOST, equal on all ranks.
+	/* TCP connections per pair of ranks and group, 1 to COMM_SOCKETS_MAX, equal on all ranks.
 	 * 0: the default, 1. Between two hosts on one machine, where the processor is the limit, 1,
 	 * 2 and 4 are equally fast. */
 	int sockets;
@@ -102,7 +102,7 @@ struct comm_options {
 	const char *dump_dir;
 };
 
-enum { COMM_SOCKETS_MOST = 16 };
+enum { COMM_SOCKETS_MAX = 16 };
 
 struct comm;         /* a group; the world is one */
 struct comm_request; /* an operation in progress */

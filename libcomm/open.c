@@ -186,10 +186,10 @@ int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 			       boot->size);
 	if (isnan(opt->timeout_s))
 		return err_set(e, ERR_USAGE, "the time-out is not a number");
-	if (opt->sockets < 0 || opt->sockets > COMM_SOCKETS_MOST)
+	if (opt->sockets < 0 || opt->sockets > COMM_SOCKETS_MAX)
 		return err_set(e, ERR_USAGE,
 			       "%d sockets a pair of ranks; 1 to %d are allowed, 0 is the default",
-			       opt->sockets, COMM_SOCKETS_MOST);
+			       opt->sockets, COMM_SOCKETS_MAX);
 	if ((unsigned)opt->integrity >= COMM_INTEGRITY_COUNT)
 		return err_set(e, ERR_USAGE, "integrity %d is none of none, checksum, seal",
 			       (int)opt->integrity);

@@ -20,7 +20,7 @@ enum {
 
 /* If one tensor has more bytes than this, the arithmetic of activations.h overflows its
  * integers. */
-#define TENSOR_MOST 1e17
+#define TENSOR_MAX 1e17
 
 /* Returns 0, or a lower bound of the bytes if they are too many for activations.h. So a job with
  * the largest sizes is still refused for its bytes. */
@@ -30,7 +30,7 @@ static double immense(const struct job *job, const struct model_shape *m, const 
 	double wide = fmax(fmax((double)m->hidden, (double)(m->heads * m->head_dim)),
 			   2.0 * (double)m->ffn);
 	double bytes = 8 * tokens * fmax(wide, (double)m->experts);
-	return bytes > TENSOR_MOST ? bytes / l->tp : 0;
+	return bytes > TENSOR_MAX ? bytes / l->tp : 0;
 }
 
 void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
@@ -250,7 +250,7 @@ static void server_memory(const struct job *job, const struct model_shape *m,
 void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l,
 		      int micros, const struct stage *stages, bool saves, struct plan_rank *r)
 {
-	struct stage chunks[LAYOUT_CHUNKS_MOST];
+	struct stage chunks[LAYOUT_CHUNKS_MAX];
 	struct share share = layout_share(l, r->at, job->parallel.sp, stages, chunks);
 	state_memory(job, m, l, &share, saves, r);
 	if (job->parallel.sync == SYNC_SERVER)

@@ -84,7 +84,7 @@ int topo_bind_cpus(int slots, int slot, int threads, char *list, int size, struc
 
 /* --- Binding next to a device --- */
 
-enum { CPUS_MOST = 4096 };
+enum { CPUS_MAX = 4096 };
 
 /* Reads a kernel CPU list. Returns the number of CPUs; 0: the text is not a list. */
 static int read_list(const char *text, int *out)
@@ -95,9 +95,9 @@ static int read_list(const char *text, int *out)
 		long lo = strtol(at, &end, 10), hi = lo;
 		if (end != at && *end == '-')
 			hi = strtol(at = end + 1, &end, 10);
-		if (end == at || lo < 0 || hi < lo || hi >= CPUS_MOST || (*end && *end != ','))
+		if (end == at || lo < 0 || hi < lo || hi >= CPUS_MAX || (*end && *end != ','))
 			return 0;
-		for (long cpu = lo; cpu <= hi && n < CPUS_MOST; cpu++)
+		for (long cpu = lo; cpu <= hi && n < CPUS_MAX; cpu++)
 			out[n++] = (int)cpu;
 		at = end + (*end == ',');
 	}
@@ -149,7 +149,7 @@ static int shortest_run(const int *cpus, int n)
 	return least;
 }
 
-/* cpus, part: arrays of CPUS_MOST. */
+/* cpus, part: arrays of CPUS_MAX. */
 static void share_near(const struct node_kind *k, int device, int *cpus, int *part, char *list,
 		       size_t size)
 {
@@ -177,8 +177,8 @@ void topo_bind_near(const struct node_kind *k, int device, char *list, size_t si
 	if (!k->parts || device < 0 || device >= k->devices)
 		return;
 	/* Too large for a small stack. Without memory the process is not bound. */
-	int *cpus = malloc(2 * CPUS_MOST * sizeof *cpus);
+	int *cpus = malloc(2 * CPUS_MAX * sizeof *cpus);
 	if (cpus)
-		share_near(k, device, cpus, cpus + CPUS_MOST, list, size);
+		share_near(k, device, cpus, cpus + CPUS_MAX, list, size);
 	free(cpus);
 }

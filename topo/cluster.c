@@ -155,7 +155,7 @@ static int open_file(const char *spec, size_t len, int devices, struct cluster *
 		return err_set(e, ERR_USAGE,
 			       "cluster \"%.200s\": \"%.100s\" is not a number of nodes; give one "
 			       "from 1 to %d",
-			       spec, spec + len + 1, NODES_MOST);
+			       spec, spec + len + 1, NODES_MAX);
 	char *path = strndup(spec, len);
 	if (!path)
 		return err_set(e, ERR_NOMEM, "cluster %.100s: no memory for its path", spec);

@@ -24,7 +24,7 @@ static int emit_name(struct expansion *x)
 	struct hostlist *h = x->out;
 	if (!x->name[0])
 		return refuse_list(x, "a name is empty");
-	if (h->n == HOSTLIST_MOST)
+	if (h->n == HOSTLIST_MAX)
 		return refuse_list(x, "more than 65536 names");
 	if (h->n == h->cap) {
 		int cap = h->cap ? 2 * h->cap : 16;

@@ -1,8 +1,8 @@
 /*
  * hostlist — expands Slurm's compact lists of nodes and of counts.
  *
- * Host lists: names separated by commas. A name may contain any number of ranges in brackets; a range
- * keeps the width of its first number:
+ * Host lists: names separated by commas. A name may contain any number of ranges in brackets; a
+ * range keeps the width of its first number:
  * `n[1-3,07-09],login` and `rack[0-1]-n[00-11]`.
  * Counts, as in SLURM_TASKS_PER_NODE: `4(x2),3` is 4, 4, 3.
  *
@@ -13,7 +13,7 @@
 
 #include "base/err.h"
 
-enum { HOSTLIST_NAME = 64, HOSTLIST_MOST = 65536 };
+enum { HOSTLIST_NAME = 64, HOSTLIST_MAX = 65536 };
 
 struct hostlist {
 	char (*names)[HOSTLIST_NAME];

@@ -13,8 +13,8 @@ int topo_cluster_slurm(struct cluster *out, struct err *e);
 int topo_cluster_preset(const char *spec, struct cluster *out, struct err *e);
 
 /* The largest number of nodes of a cluster. */
-enum { NODES_MOST = 65536 };
-/* Parses a number of nodes from 1 to NODES_MOST that consists of digits only; otherwise -1. */
+enum { NODES_MAX = 65536 };
+/* Parses a number of nodes from 1 to NODES_MAX that consists of digits only; otherwise -1. */
 long topo_node_count_of(const char *text, size_t len);
 
 /* Allocates a cluster with zeroed kinds and nodes. */

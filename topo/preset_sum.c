@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TERMS_MOST = 16 };
+enum { TERMS_MAX = 16 };
 
 struct sum {
-	const struct topo_preset *boxes[TERMS_MOST]; /* all different */
-	int nodes[TERMS_MOST];
+	const struct topo_preset *boxes[TERMS_MAX]; /* all different */
+	int nodes[TERMS_MAX];
 	int n, total;
 };
 
@@ -35,11 +35,11 @@ long topo_node_count_of(const char *text, size_t len)
 {
 	long n = 0;
 	for (size_t i = 0; i < len; i++) {
-		if (text[i] < '0' || text[i] > '9' || n > NODES_MOST)
+		if (text[i] < '0' || text[i] > '9' || n > NODES_MAX)
 			return -1;
 		n = n * 10 + text[i] - '0';
 	}
-	return n < 1 || n > NODES_MOST ? -1 : n;
+	return n < 1 || n > NODES_MAX ? -1 : n;
 }
 
 static int add_term(struct sum *s, const struct topo_preset *b, int nodes)
@@ -47,7 +47,7 @@ static int add_term(struct sum *s, const struct topo_preset *b, int nodes)
 	int i = 0;
 	while (i < s->n && s->boxes[i] != b)
 		i++;
-	if (i == TERMS_MOST)
+	if (i == TERMS_MAX)
 		return -1;
 	s->n += i == s->n;
 	s->boxes[i] = b;
@@ -70,12 +70,12 @@ static int read_sum(const char *spec, struct sum *s, struct err *e)
 				"cluster \"%.200s\": \"%.*s\" is not a number of nodes; give "
 				"one from 1 to %d",
 				spec, (int)(len - name - 1 > 100 ? 100 : len - name - 1),
-				at + name + 1, NODES_MOST);
-		if (s->total + nodes > NODES_MOST || add_term(s, b, (int)nodes))
+				at + name + 1, NODES_MAX);
+		if (s->total + nodes > NODES_MAX || add_term(s, b, (int)nodes))
 			return err_set(e, ERR_USAGE,
 				       "cluster \"%.200s\": more than %d nodes or %d kinds; "
 				       "describe fewer",
-				       spec, NODES_MOST, TERMS_MOST);
+				       spec, NODES_MAX, TERMS_MAX);
 		at += len;
 		if (!*at)
 			return 0;

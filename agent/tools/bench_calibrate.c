@@ -92,7 +92,7 @@ static void print_machine(const struct measured_machine *m)
 static int one_machine(struct bench_ops *b, int agents, int threads, struct calibration *c,
 		       struct err *e)
 {
-	static struct measured_point least[BENCH_OPS_MOST];
+	static struct measured_point least[BENCH_OPS_MAX];
 	b->agents = agents;
 	b->threads = threads;
 	for (int low_precision = 0; low_precision < 2; low_precision++) {
@@ -131,7 +131,7 @@ static int all_machines(const struct settings *s, struct calibration *c, struct 
 	int rc = c->cores > 1 ? one_machine(b, 1, 1, c, e) : 0;
 	for (int threads = 1; threads <= c->cores && !rc; threads *= 2)
 		rc = one_machine(
-			b, c->cores / threads > RANK_JOB_MOST ? RANK_JOB_MOST : c->cores / threads,
+			b, c->cores / threads > RANK_JOB_MAX ? RANK_JOB_MAX : c->cores / threads,
 			threads, c, e);
 	munmap(b, sizeof *b);
 	return rc;
@@ -218,7 +218,7 @@ static int calibrate(const struct settings *s)
 		return tool_fail(&tool_bench_calibrate, &e);
 	struct settings mine = *s;
 	if (!mine.ranks)
-		mine.ranks = c.cores > RANK_JOB_MOST ? RANK_JOB_MOST : c.cores < 8 ? 8 : c.cores;
+		mine.ranks = c.cores > RANK_JOB_MAX ? RANK_JOB_MAX : c.cores < 8 ? 8 : c.cores;
 	if (all_machines(&mine, &c, &e) || all_exchanges(&mine, &c, &e) ||
 	    calibration_save(&c, path, &e))
 		return tool_fail(&tool_bench_calibrate, &e);
@@ -250,10 +250,10 @@ static int run_bench_calibrate(int argc, char **argv)
 	if (argc - optind > 1)
 		return tool_usage(&tool_bench_calibrate, "one FILE, not %d", argc - optind);
 	s.file = argc > optind ? argv[optind] : NULL;
-	if ((s.ranks && (s.ranks < 2 || s.ranks > RANK_JOB_MOST)) ||
+	if ((s.ranks && (s.ranks < 2 || s.ranks > RANK_JOB_MAX)) ||
 	    !(s.seconds >= 1e-4 && s.seconds <= 60))
 		return tool_usage(&tool_bench_calibrate,
-				  "--ranks is 2 to %d, --seconds 0.0001 to 60", RANK_JOB_MOST);
+				  "--ranks is 2 to %d, --seconds 0.0001 to 60", RANK_JOB_MAX);
 	return calibrate(&s);
 }
 

@@ -95,7 +95,7 @@ static const char page[] =
 struct bench {
 	struct bench_comm loop;
 	struct rank_job job;
-	int hosts[RANK_JOB_MOST]; /* of each rank */
+	int hosts[RANK_JOB_MAX]; /* of each rank */
 	bool ranks_given, hosts_given;
 	bool calibrate;
 	const char *calibration; /* the calibration's file; NULL: the default file */
@@ -188,11 +188,11 @@ static int read_hosts(const char *text, struct bench *b, struct err *e)
 	for (const char *at = text;; host++) {
 		char *end;
 		long n = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : 0;
-		if (n < 1 || n > RANK_JOB_MOST - ranks || (*end && *end != '+'))
+		if (n < 1 || n > RANK_JOB_MAX - ranks || (*end && *end != '+'))
 			return err_set(e, ERR_USAGE,
 				       "--hosts: \"%s\" is not a list such as 1+7 of at most %d "
 				       "ranks in all",
-				       text, RANK_JOB_MOST);
+				       text, RANK_JOB_MAX);
 		for (; n > 0; n--)
 			b->hosts[ranks++] = host;
 		if (!*end)
@@ -277,7 +277,7 @@ static int read_option(struct bench *b, int c, const char *text, struct err *e)
 		return read_ops(text, b, e);
 	case O_RANKS:
 		b->ranks_given = true;
-		return read_int("--ranks", text, 1, RANK_JOB_MOST, &b->job.ranks, e);
+		return read_int("--ranks", text, 1, RANK_JOB_MAX, &b->job.ranks, e);
 	case O_HOSTS:
 		return read_hosts(text, b, e);
 	case O_MIN:
@@ -299,9 +299,9 @@ static int read_option(struct bench *b, int c, const char *text, struct err *e)
 	case O_SECONDS:
 		return read_real("--seconds", text, 0.001, 3600, &l->seconds, e);
 	case O_ITERS:
-		return read_int("--iters", text, 1, BENCH_ITERS_MOST, &l->iters, e);
+		return read_int("--iters", text, 1, BENCH_ITERS_MAX, &l->iters, e);
 	case O_WARMUP:
-		return read_int("--warmup", text, 0, BENCH_ITERS_MOST, &l->warmup, e);
+		return read_int("--warmup", text, 0, BENCH_ITERS_MAX, &l->warmup, e);
 	case O_BACKEND:
 		b->job.comm.backend = text;
 		break;
@@ -309,7 +309,7 @@ static int read_option(struct bench *b, int c, const char *text, struct err *e)
 		b->job.comm.algorithm = text;
 		break;
 	case O_SOCKETS:
-		return read_int("--sockets", text, 1, COMM_SOCKETS_MOST, &b->job.comm.sockets, e);
+		return read_int("--sockets", text, 1, COMM_SOCKETS_MAX, &b->job.comm.sockets, e);
 	case O_INTEGRITY:
 		rc = read_word("--integrity", text, comm_integrity_parse, &i, e);
 		b->job.comm.integrity = (enum comm_integrity)i;
@@ -437,9 +437,9 @@ static int run_bench_comm(int argc, char **argv)
 			  .seconds = 0.1,
 			  .apart = true,
 			  .in_place = true },
-		.job = { .ranks = cores < 2               ? 2
-				  : cores > RANK_JOB_MOST ? RANK_JOB_MOST
-							  : (int)cores,
+		.job = { .ranks = cores < 2              ? 2
+				  : cores > RANK_JOB_MAX ? RANK_JOB_MAX
+							 : (int)cores,
 			 .comm = { .interface = "", .backend = "auto", .timeout_s = 60 } },
 	};
 	struct err e = ERR_INIT;

@@ -113,7 +113,7 @@ struct bench_comm {
 	bool json;
 };
 
-enum { BENCH_BLOCKS = 5, BENCH_ITERS_MOST = 1000000 };
+enum { BENCH_BLOCKS = 5, BENCH_ITERS_MAX = 1000000 };
 
 /* Each block's time is the slowest rank's mean over its iterations. */
 struct bench_time {

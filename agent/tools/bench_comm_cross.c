@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { SIZES = 7, STEP = 4, LEAST = 1024, ALGORITHMS_MOST = 32 };
+enum { SIZES = 7, STEP = 4, LEAST = 1024, ALGORITHMS_MAX = 32 };
 
 #define CLEARLY 0.9 /* a ratio of times; closer ones count as equal */
 
@@ -25,7 +25,7 @@ struct cross {
 /* Returns NULL if there are no more algorithms. */
 static const char *algorithm(int number)
 {
-	return number < ALGORITHMS_MOST ? comm_algorithms()[number] : NULL;
+	return number < ALGORITHMS_MAX ? comm_algorithms()[number] : NULL;
 }
 
 static int number_of(const char *name)
@@ -77,7 +77,7 @@ static int one_pass(struct comm *world, void *arg, struct err *e)
 
 /* seconds[algorithm][size] */
 struct times {
-	double seconds[ALGORITHMS_MOST][SIZES];
+	double seconds[ALGORITHMS_MAX][SIZES];
 	int table[SIZES];
 };
 

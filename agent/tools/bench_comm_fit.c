@@ -11,13 +11,13 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
-enum { SAMPLES_MOST = 128 };
+enum { SAMPLES_MAX = 128 };
 
 static const char *const backends[CALIBRATION_TRANSPORTS] = { "shm", "tcp" };
 
 /* Is in memory that the ranks share; rank 0 writes it. */
 struct notes {
-	struct calibration_sample samples[SAMPLES_MOST];
+	struct calibration_sample samples[SAMPLES_MAX];
 	int n;
 };
 
@@ -30,7 +30,7 @@ struct pass {
 static void note(void *arg, const struct bench_row *row)
 {
 	struct pass *p = arg;
-	if (!p->notes || p->notes->n == SAMPLES_MOST)
+	if (!p->notes || p->notes->n == SAMPLES_MAX)
 		return;
 	p->notes->samples[p->notes->n++] = (struct calibration_sample){
 		.ranks = p->group, .bytes = (double)row->bytes, .seconds = row->in_place.median

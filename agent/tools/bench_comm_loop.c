@@ -114,7 +114,7 @@ static int time_block(const struct loop *l, const struct trial *t, int n, double
 static int fitting(double seconds, double one)
 {
 	double n = floor(seconds / fmax(one, 1e-9));
-	return n < 1 ? 1 : n > BENCH_ITERS_MOST ? BENCH_ITERS_MOST : (int)n;
+	return n < 1 ? 1 : n > BENCH_ITERS_MAX ? BENCH_ITERS_MAX : (int)n;
 }
 
 /* Warms up, and chooses how many iterations make a block. A first measurement runs one operation; a

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LARGEST = 8, SUM_MOST = 256, ELEMENT_MOST = 8 };
+enum { LARGEST = 8, SUM_MAX = 256, ELEMENT_MAX = 8 };
 
 static uint32_t mix_indices(uint32_t rank, uint32_t i)
 {
@@ -15,13 +15,13 @@ static uint32_t mix_indices(uint32_t rank, uint32_t i)
 }
 
 /* In a product one factor is not 1. In a sum all numbers are so small that the sum is at most
- * SUM_MOST. */
+ * SUM_MAX. */
 static double value(const struct bench_values *v, int rank, uint32_t i)
 {
 	uint32_t x = mix_indices((uint32_t)rank, i);
 	if (v->redop == COMM_PROD)
 		return i % (uint32_t)v->ranks == (uint32_t)rank ? 2 + x % 5 : 1;
-	uint32_t room = SUM_MOST / (uint32_t)v->ranks + 1;
+	uint32_t room = SUM_MAX / (uint32_t)v->ranks + 1;
 	return x % (room < 2 ? 2 : room < LARGEST ? room : LARGEST);
 }
 
@@ -143,7 +143,7 @@ size_t bench_wrong(const struct bench_values *v, int rank, size_t offset, const 
 		   size_t count)
 {
 	enum { SLICE = 1024 }; /* a part of the period that fits a small stack */
-	char want[SLICE * ELEMENT_MOST];
+	char want[SLICE * ELEMENT_MAX];
 	size_t size = comm_type_size(v->type), bad = 0;
 	for (size_t from = 0, whole = min_size(BENCH_PERIOD, count); from < whole; from += SLICE) {
 		size_t n = fill_period(v, rank, offset + from, min_size(SLICE, whole - from), want);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { GROUPS_MOST = 16, LEAST = 64, MOST = 4 << 20, FACTOR = 8 };
+enum { GROUPS_MAX = 16, LEAST = 64, MOST = 4 << 20, FACTOR = 8 };
 
 /* The name of each operation in bench_comm, and whether it has one buffer, as in training. */
 /* clang-format off */
@@ -31,7 +31,7 @@ enum { TURNS = 3 }; /* the minimum counts: a disturbance rarely affects all turn
 
 /* Is in memory that the ranks share; rank 0 writes it. */
 struct notes {
-	struct measured_exchange list[MEASURED_OPS * GROUPS_MOST];
+	struct measured_exchange list[MEASURED_OPS * GROUPS_MAX];
 	int n;
 };
 

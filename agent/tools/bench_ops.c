@@ -6,16 +6,16 @@
 
 #include <stdlib.h>
 
-/* Operands follow one another through ARENA bytes of each kind of memory, and then begin again. So they
- * come partly from beyond the caches, as in a training step: the weights, gradients and activations of
- * even a small model are about 100 MB. */
-enum { ARENA = 24 << 20, ALIGN = 4096, TOKENS = 8192, ROPE_DIM = 32, BATCHES_MOST = 512 };
+/* Operands follow one another through ARENA bytes of each kind of memory, and then begin again. So
+ * they come partly from beyond the caches, as in a training step: the weights, gradients and
+ * activations of even a small model are about 100 MB. */
+enum { ARENA = 24 << 20, ALIGN = 4096, TOKENS = 8192, ROPE_DIM = 32, BATCHES_MAX = 512 };
 
 /* A batch of calls takes at least so many seconds, so that clocks and barriers are negligible. */
 #define BATCH_SECONDS 5e-4
 
-/* Inputs are never written, so their numbers stay small: infinite and subnormal numbers, which training
- * does not produce, can take longer. */
+/* Inputs are never written, so their numbers stay small: infinite and subnormal numbers, which
+ * training does not produce, can take longer. */
 enum arena { INPUT, OUTPUT, INPUT_FP32, OUTPUT_FP32, ARENAS };
 
 struct rig {
@@ -240,13 +240,13 @@ static double run_optimizer(struct rig *r, const int64_t *d)
 
 /* --- Measurements ------------------------------------------------------------------------- */
 
-enum { SHAPES_MOST = 16 };
+enum { SHAPES_MAX = 16 };
 
 /* clang-format off */
 static const struct {
 	enum rate_class class;
 	run_fn *run;
-	int64_t shapes[SHAPES_MOST][3]; /* up to {0} */
+	int64_t shapes[SHAPES_MAX][3]; /* up to {0} */
 } rows[] = {
 #define PRODUCTS { { 64, 128, 128 }, { 128, 128, 384 }, { 128, 256, 64 }, { 64, 512, 2048 }, { 128, 256, 1024 }, { 128, 1024, 256 }, \
 		   { 256, 256, 768 }, { 256, 1024, 256 }, { 256, 128, 4096 }, { 256, 512, 2048 }, { 512, 256, 1024 }, { 512, 2048, 512 }, \
@@ -281,14 +281,14 @@ static int by_value(const void *a, const void *b)
 /* Seconds of one call: the median over batches. */
 static double time_calls(struct rig *r, run_fn *run, const int64_t *d, double seconds)
 {
-	double times[BATCHES_MOST];
+	double times[BATCHES_MAX];
 	run(r, d);
 	backend_sync(r->backend, NULL);
 	double begun = clock_s(), since = begun;
 	run(r, d);
 	backend_sync(r->backend, NULL);
 	int calls = 1 + (int)(BATCH_SECONDS / (clock_s() - begun + 1e-9)), n = 0;
-	for (begun = clock_s(); n < BATCHES_MOST && (n < 3 || clock_s() - begun < seconds); n++) {
+	for (begun = clock_s(); n < BATCHES_MAX && (n < 3 || clock_s() - begun < seconds); n++) {
 		since = clock_s();
 		for (int i = 0; i < calls; i++)
 			run(r, d);
@@ -318,7 +318,7 @@ static int measure_row(struct rig *r, struct comm *world, struct bench_ops *b, i
 	p.seconds = time_calls(r, rows[row].run, d, b->seconds);
 	if (comm_all_reduce(world, &p.seconds, &p.seconds, 1, COMM_F64, COMM_AVG, e))
 		return -1;
-	if (comm_rank(world) == 0 && b->n < BENCH_OPS_MOST)
+	if (comm_rank(world) == 0 && b->n < BENCH_OPS_MAX)
 		b->points[b->n++] = p;
 	return 0;
 }
@@ -332,7 +332,7 @@ static bool is_large(const int64_t *d)
 static int measure_all(struct rig *r, struct comm *world, struct bench_ops *b, struct err *e)
 {
 	for (int row = 0; row < (int)(sizeof rows / sizeof *rows); row++)
-		for (int i = 0; i < SHAPES_MOST && rows[row].shapes[i][0]; i++)
+		for (int i = 0; i < SHAPES_MAX && rows[row].shapes[i][0]; i++)
 			if (!(b->quick && is_large(rows[row].shapes[i])) &&
 			    measure_row(r, world, b, row, rows[row].shapes[i], e))
 				return -1;

@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "plan/cost/measured.h"
 
-enum { BENCH_OPS_MOST = 256 };
+enum { BENCH_OPS_MAX = 256 };
 
 /* Must be in memory that forked processes share. */
 struct bench_ops {
@@ -15,7 +15,7 @@ struct bench_ops {
 	double seconds;     /* for each operation and size */
 	bool quick;         /* only small sizes */
 	/* seconds: the mean over the agents of their medians */
-	struct measured_point points[BENCH_OPS_MOST];
+	struct measured_point points[BENCH_OPS_MAX];
 	int n;
 };
 

@@ -51,7 +51,7 @@ static const char page[] =
 	"  1  a step failed, or there is not enough memory\n"
 	"  2  usage or job file; this machine was not calibrated\n";
 
-enum { LAYOUTS_MOST = 64, WORDS_MOST = 256, TURNS_MOST = 100, WARMUP = 2, GEMM_SIZE = 1024 };
+enum { LAYOUTS_MAX = 64, WORDS_MAX = 256, TURNS_MAX = 100, WARMUP = 2, GEMM_SIZE = 1024 };
 
 #define TURN_SECONDS 0.5
 #define GEMM_SECONDS 0.1
@@ -62,7 +62,7 @@ struct bench {
 	bool parts, json;
 	char **words; /* [n_words] of the command line */
 	int n_words;
-	struct bench_plan_job given[LAYOUTS_MOST];
+	struct bench_plan_job given[LAYOUTS_MAX];
 	int n_given;
 	struct bench_plan_form *forms;
 	int n;
@@ -74,7 +74,7 @@ struct bench {
 
 static int add_words(char *text, const char **list, int n)
 {
-	for (char *word; (word = strtok_r(text, " \t\n", &text)) && n < WORDS_MOST;)
+	for (char *word; (word = strtok_r(text, " \t\n", &text)) && n < WORDS_MAX;)
 		list[n++] = word;
 	return n;
 }
@@ -84,7 +84,7 @@ static int add_words(char *text, const char **list, int n)
 static int load(const struct bench *b, const struct bench_plan_job *j, struct job *job,
 		struct err *e)
 {
-	const char *list[WORDS_MOST] = { "launch.threads=1", "parallel.dp=1" };
+	const char *list[WORDS_MAX] = { "launch.threads=1", "parallel.dp=1" };
 	char *model = strdup(j->words), *layout = strdup(j->layout);
 	int n = 2;
 	if (!model || !layout) {
@@ -93,7 +93,7 @@ static int load(const struct bench *b, const struct bench_plan_job *j, struct jo
 		return err_set(e, ERR_NOMEM, "no memory for the words of a job");
 	}
 	n = add_words(model, list, n);
-	for (int i = 0; i < b->n_words && n < WORDS_MOST; i++)
+	for (int i = 0; i < b->n_words && n < WORDS_MAX; i++)
 		list[n++] = b->words[i];
 	n = add_words(layout, list, n);
 	int rc = job_load(b->file, list + (b->file ? 1 : 0), n - (b->file ? 1 : 0), job, e);
@@ -257,16 +257,16 @@ static int run_bench_plan(int argc, char **argv)
 			*(c == 'p' ? &b.parts : &b.json) = true;
 		else if (c != 'l')
 			return tool_option(&tool_bench_plan, c, argv);
-		else if (b.n_given == LAYOUTS_MOST)
+		else if (b.n_given == LAYOUTS_MAX)
 			return tool_usage(&tool_bench_plan, "--layout may be given %d times",
-					  LAYOUTS_MOST);
+					  LAYOUTS_MAX);
 		else
 			b.given[b.n_given++].layout = optarg;
 	}
 	take_job(&b, argv + optind, argc - optind);
-	if (b.rounds < 1 || b.rounds > TURNS_MOST || b.steps < 0 || b.steps > BENCH_STEPS_MOST)
+	if (b.rounds < 1 || b.rounds > TURNS_MAX || b.steps < 0 || b.steps > BENCH_STEPS_MAX)
 		return tool_usage(&tool_bench_plan, "--rounds is 1 to %d, --steps 1 to %d",
-				  TURNS_MOST, BENCH_STEPS_MOST);
+				  TURNS_MAX, BENCH_STEPS_MAX);
 	return bench(&b);
 }
 

@@ -54,7 +54,7 @@ static const char page[] =
 	"  1  a step failed, or there is not enough memory\n"
 	"  2  usage or job file\n";
 
-enum { GEMM_SIZE = 2048, JOBS_MOST = 16, ROUNDS_MOST = 100, WORDS_MOST = 256 };
+enum { GEMM_SIZE = 2048, JOBS_MAX = 16, ROUNDS_MAX = 100, WORDS_MAX = 256 };
 
 static const double gemm_seconds = 1.0;
 
@@ -67,7 +67,7 @@ static const char *const gpt2_124m[] = {
 /* One form of the job. */
 struct form {
 	const char *words; /* "" for the first */
-	double seconds[ROUNDS_MOST * BENCH_STEPS_MOST];
+	double seconds[ROUNDS_MAX * BENCH_STEPS_MAX];
 	int n;
 	double loss, median;
 	int64_t peak_bytes, world;
@@ -78,7 +78,7 @@ struct bench {
 	int n_base;
 	int64_t steps, warmup, rounds;
 	bool json;
-	const char *beside[JOBS_MOST];
+	const char *beside[JOBS_MAX];
 	int n_forms;
 	struct form *forms; /* [n_forms] */
 	struct bench_train *turn;
@@ -93,7 +93,7 @@ struct bench {
 /* Loads a job from the first form's words and then those of another form. */
 static int load_form(const struct bench *b, const char *more, struct job *job, struct err *e)
 {
-	const char *list[WORDS_MOST], *file = NULL;
+	const char *list[WORDS_MAX], *file = NULL;
 	char *copy = strdup(more), *rest = copy;
 	int n = 0;
 	if (!copy)
@@ -103,9 +103,9 @@ static int load_form(const struct bench *b, const char *more, struct job *job, s
 		file = b->base[0];
 	for (size_t i = 0; !file && i < sizeof gpt2_124m / sizeof *gpt2_124m; i++)
 		list[n++] = gpt2_124m[i];
-	for (int i = file ? 1 : 0; i < b->n_base && n < WORDS_MOST; i++)
+	for (int i = file ? 1 : 0; i < b->n_base && n < WORDS_MAX; i++)
 		list[n++] = b->base[i];
-	for (char *word; (word = strtok_r(rest, " \t\n", &rest)) && n < WORDS_MOST;)
+	for (char *word; (word = strtok_r(rest, " \t\n", &rest)) && n < WORDS_MAX;)
 		list[n++] = word;
 	int rc = job_load(file, list + (file ? 1 : 0), n - (file ? 1 : 0), job, e);
 	free(copy);
@@ -285,14 +285,14 @@ static int bench(struct bench *b)
 
 static int check_numbers(struct bench *b)
 {
-	if (b->steps < 1 || b->steps > BENCH_STEPS_MOST || b->warmup < 0 ||
-	    b->warmup > BENCH_STEPS_MOST)
+	if (b->steps < 1 || b->steps > BENCH_STEPS_MAX || b->warmup < 0 ||
+	    b->warmup > BENCH_STEPS_MAX)
 		return tool_usage(&tool_bench_step, "--steps is 1 to %d, --warmup 0 to %d",
-				  BENCH_STEPS_MOST, BENCH_STEPS_MOST);
+				  BENCH_STEPS_MAX, BENCH_STEPS_MAX);
 	if (!b->rounds)
 		b->rounds = b->n_forms > 1 ? 3 : 1;
-	if (b->rounds < 1 || b->rounds > ROUNDS_MOST)
-		return tool_usage(&tool_bench_step, "--rounds is 1 to %d", ROUNDS_MOST);
+	if (b->rounds < 1 || b->rounds > ROUNDS_MAX)
+		return tool_usage(&tool_bench_step, "--rounds is 1 to %d", ROUNDS_MAX);
 	return TOOL_OK;
 }
 
@@ -318,9 +318,9 @@ static int run_bench_step(int argc, char **argv)
 			b.json = true;
 		else if (c != 'b')
 			return tool_option(&tool_bench_step, c, argv);
-		else if (b.n_forms == JOBS_MOST)
+		else if (b.n_forms == JOBS_MAX)
 			return tool_usage(&tool_bench_step, "--beside may be given %d times",
-					  JOBS_MOST - 1);
+					  JOBS_MAX - 1);
 		else
 			b.beside[b.n_forms++ - 1] = optarg;
 	}

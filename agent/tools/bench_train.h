@@ -11,14 +11,14 @@
 
 #include <stdint.h>
 
-enum { BENCH_STEPS_MOST = 1000 };
+enum { BENCH_STEPS_MAX = 1000 };
 
 struct bench_train {
 	struct job job;
 	int ranks;
 	int64_t steps, warmup;
 	/* Measured by rank 0; peak_bytes is that of the rank with the most memory. */
-	double seconds[BENCH_STEPS_MOST], loss;
+	double seconds[BENCH_STEPS_MAX], loss;
 	int64_t peak_bytes;
 	/* times per step: means over steps and ranks; the wait for the pipeline is the bubble */
 	struct plan_time parts;

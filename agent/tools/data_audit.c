@@ -41,7 +41,7 @@ static const char page[] =
 	"  1  not proven; each finding is printed\n"
 	"  2  usage\n";
 
-enum { LEDGER_MOST = 1 << 30 };
+enum { LEDGER_MAX = 1 << 30 };
 
 struct audit_job {
 	const char *run, *words;
@@ -57,7 +57,7 @@ static int slurp(const char *run, const char *name, struct buf *out, struct err 
 	char path[PATH_MAX];
 	if (snprintf(path, sizeof path, "%s/%s", run, name) >= (int)sizeof path)
 		return err_set(e, ERR_USAGE, "%s: the path is too long", run);
-	return file_slurp_own(path, LEDGER_MOST, out, e);
+	return file_slurp_own(path, LEDGER_MAX, out, e);
 }
 
 static int read_ledger(struct audit_job *j, struct err *e)
@@ -182,7 +182,7 @@ static int print_json(const struct audit_job *j)
 {
 	const struct audit *a = j->audit;
 	json_t *findings = json_array();
-	for (int i = 0; i < AUDIT_FINDINGS_MOST && a->findings[i]; i++)
+	for (int i = 0; i < AUDIT_FINDINGS_MAX && a->findings[i]; i++)
 		json_array_append_new(findings, json_string(a->findings[i]));
 	int rc = tool_print_json(
 		&tool_data_audit,
@@ -219,11 +219,11 @@ static void print_generations(const struct audit *a)
 static int print_text(const struct audit_job *j)
 {
 	const struct audit *a = j->audit;
-	for (int i = 0; i < AUDIT_FINDINGS_MOST && a->findings[i]; i++)
+	for (int i = 0; i < AUDIT_FINDINGS_MAX && a->findings[i]; i++)
 		fprintf(stderr, "muster data audit: %s: %s\n", j->run, a->findings[i]);
-	if (a->n_findings > AUDIT_FINDINGS_MOST)
+	if (a->n_findings > AUDIT_FINDINGS_MAX)
 		fprintf(stderr, "muster data audit: %s: and %" PRId64 " more\n", j->run,
-			a->n_findings - AUDIT_FINDINGS_MOST);
+			a->n_findings - AUDIT_FINDINGS_MAX);
 	if (a->n_findings)
 		printf("%s: not proven: %" PRId64 " finding%s\n", j->run, a->n_findings,
 		       a->n_findings == 1 ? "" : "s");

@@ -88,7 +88,7 @@ static const char page[] =
 	"     written\n"
 	"  2  usage\n";
 
-enum { LIST_MOST = 1 << 30 };
+enum { LIST_MAX = 1 << 30 };
 
 struct names {
 	char **list; /* the strings are freed, too */
@@ -115,7 +115,7 @@ static int add_name(struct names *names, const char *name, size_t len, struct er
 static int add_list(struct names *names, const char *path, struct err *e)
 {
 	struct buf text = BUF_INIT;
-	int rc = file_slurp(path, LIST_MOST, &text, e);
+	int rc = file_slurp(path, LIST_MAX, &text, e);
 	const char *at = buf_str(&text), *end = at + text.len;
 	char divider = !rc && memchr(at, '\0', text.len) ? '\0' : '\n';
 	while (!rc && at < end) {

@@ -71,7 +71,7 @@ static const char page[] =
 	"  1  there is no checkpoint, it is damaged, or memory is short\n"
 	"  2  usage\n";
 
-enum { TOKENS_MOST = 100000000 };
+enum { TOKENS_MAX = 100000000 };
 
 /* The numbers of the command line. Errors state their range. */
 /* clang-format off */
@@ -81,8 +81,8 @@ static const struct number {
 	double least, most;
 	bool whole;
 } numbers[] = {
-	{ 'n', "--tokens", 1, TOKENS_MOST, true },   { 'T', "--temperature", 0, 1000, false },
-	{ 'k', "--top-k", 0, TOKENS_MOST, true },    { 'p', "--top-p", 1e-9, 1, false },
+	{ 'n', "--tokens", 1, TOKENS_MAX, true },   { 'T', "--temperature", 0, 1000, false },
+	{ 'k', "--top-k", 0, TOKENS_MAX, true },    { 'p', "--top-p", 1e-9, 1, false },
 	{ 'j', "--threads", 1, 1024, true },         { 's', "--seed", 0, 9007199254740992.0, true },
 };
 /* clang-format on */

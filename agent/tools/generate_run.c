@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BYTES = 256, PROMPT_MOST = 1 << 28 };
+enum { BYTES = 256, PROMPT_MAX = 1 << 28 };
 
 struct generate {
 	const struct generate_options *opt;
@@ -168,7 +168,7 @@ static int read_prompt(struct generate *g, struct err *e)
 {
 	if (g->opt->prompt)
 		buf_puts(&g->prompt, g->opt->prompt);
-	else if (!isatty(STDIN_FILENO) && file_slurp("/dev/stdin", PROMPT_MOST, &g->prompt, e))
+	else if (!isatty(STDIN_FILENO) && file_slurp("/dev/stdin", PROMPT_MAX, &g->prompt, e))
 		return -1;
 	if (g->tokenizer && encode_text(g, e))
 		return -1;

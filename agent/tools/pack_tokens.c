@@ -7,7 +7,7 @@
 #include <inttypes.h>
 
 _Static_assert(sizeof((struct pack_report *)0)->note == ENCODER_NOTE, "a note fits");
-enum { NONE = -1, TEXT_MOST = 1 << 30 };
+enum { NONE = -1, TEXT_MAX = 1 << 30 };
 
 struct packer {
 	struct tokenizer *tokenizer;
@@ -52,12 +52,12 @@ static int put_text(void *arg, const char *text, size_t n, bool last, struct err
 	struct packer *p = arg;
 	if (!p->text.len && last)
 		return put_whole(p, text, n, e);
-	if (p->text.len + n > TEXT_MOST)
+	if (p->text.len + n > TEXT_MAX)
 		return err_set(e, ERR_UNSUPPORTED,
 			       "a text larger than %d MiB out of a pipe or a compressed file; "
 			       "unpack it into a file, or "
 			       "divide it",
-			       TEXT_MOST >> 20);
+			       TEXT_MAX >> 20);
 	buf_add(&p->text, text, n);
 	if (buf_failed(&p->text))
 		return err_set(e, ERR_NOMEM, "no memory for a text of %zu bytes", p->text.len + n);

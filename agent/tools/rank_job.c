@@ -22,8 +22,8 @@ struct sheet {
 	struct err error;
 };
 
-/* The board is in memory that all ranks share. Each sheet is written by one rank, and read by others after a
- * fence. */
+/* The board is in memory that all ranks share. Each sheet is written by one rank, and read by
+ * others after a fence. */
 struct board {
 	int ranks;
 	_Atomic uint32_t arrived, passed; /* counters of fences */
@@ -155,7 +155,7 @@ static _Noreturn void rank_main(const struct rank_job *job, struct board *b, int
 /* --- The parent --- */
 
 struct watch {
-	pid_t pids[RANK_JOB_MOST];
+	pid_t pids[RANK_JOB_MAX];
 	int started, left;
 	int bad, status; /* the rank whose failure counts (-1: none), and its status */
 };
@@ -233,9 +233,9 @@ static int report_failure(const struct watch *w, const struct board *b, struct e
 int tool_rank_job_fork(const struct rank_job *job, struct err *e)
 {
 	struct watch w = { .bad = -1 };
-	if (job->ranks < 1 || job->ranks > RANK_JOB_MOST)
+	if (job->ranks < 1 || job->ranks > RANK_JOB_MAX)
 		return err_set(e, ERR_USAGE, "%d ranks: this host takes 1 to %d", job->ranks,
-			       RANK_JOB_MOST);
+			       RANK_JOB_MAX);
 	struct board *b = board_open(job->ranks, e);
 	if (!b)
 		return -1;

@@ -17,7 +17,7 @@
 
 #include <stdbool.h>
 
-enum { RANK_JOB_MOST = 256 }; /* ranks that tool_rank_job_fork forks */
+enum { RANK_JOB_MAX = 256 }; /* ranks that tool_rank_job_fork forks */
 
 struct rank_job {
 	int ranks; /* only for tool_rank_job_fork */

@@ -24,7 +24,7 @@ static char failure[400];
 static void *library;
 
 /* OpenBLAS has buffers for twice its largest number of threads, which is 64 or more. */
-enum { RESERVE_MOST = 64 };
+enum { RESERVE_MAX = 64 };
 
 /* Runs before main, when no other thread can read the environment. */
 __attribute__((constructor)) static void blas_environment(void)
@@ -67,9 +67,9 @@ static void blas_reserve(int threads)
 {
 	void *(*take)(int) = (void *(*)(int))dlsym(library, "blas_memory_alloc");
 	void (*give)(void *) = (void (*)(void *))dlsym(library, "blas_memory_free");
-	void *buffers[RESERVE_MOST];
+	void *buffers[RESERVE_MAX];
 	int n = 0;
-	while (take && give && n < threads && n < RESERVE_MOST)
+	while (take && give && n < threads && n < RESERVE_MAX)
 		buffers[n++] = take(0);
 	while (n--)
 		give(buffers[n]);

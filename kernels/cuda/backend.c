@@ -102,12 +102,12 @@ void *cuda_scratch(struct backend *k, size_t bytes, const char *op)
 bool cuda_allow_shared(struct backend *k, const void *kernel, size_t shared, const char *op)
 {
 	struct cuda_backend *c = cuda_of(k);
-	size_t at = (uintptr_t)kernel / 16 % CUDA_KERNELS_MOST;
+	size_t at = (uintptr_t)kernel / 16 % CUDA_KERNELS_MAX;
 	for (int tries = 0; c->allowed[at].kernel && c->allowed[at].kernel != kernel; tries++) {
-		at = (at + 1) % CUDA_KERNELS_MOST;
-		if (tries == CUDA_KERNELS_MOST) {
+		at = (at + 1) % CUDA_KERNELS_MAX;
+		if (tries == CUDA_KERNELS_MAX) {
 			cuda_fail(k, cudaErrorInvalidValue, op,
-				  "more kernels use much shared memory than CUDA_KERNELS_MOST");
+				  "more kernels use much shared memory than CUDA_KERNELS_MAX");
 			return false;
 		}
 	}

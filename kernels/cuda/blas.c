@@ -27,7 +27,7 @@ struct plan {
  * (CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD), and `pre` must be aligned to PRE_ALIGN bytes. */
 enum { PRE_ROW = 8, PRE_ALIGN = 16 };
 
-enum { PLANS = 4096, PLANS_MOST = PLANS * 3 / 4 };
+enum { PLANS = 4096, PLANS_MAX = PLANS * 3 / 4 };
 
 struct cuda_blas {
 	const struct lt *lt;
@@ -247,7 +247,7 @@ static struct plan *make_plan(struct backend *k, const struct blas_product *p,
 			      const struct key *key)
 {
 	struct cuda_blas *blas = cuda_of(k)->blas;
-	if (blas->plans == PLANS_MOST)
+	if (blas->plans == PLANS_MAX)
 		clear_plans(blas);
 	struct plan *plan = find_plan(blas, key);
 	plan->key = *key;

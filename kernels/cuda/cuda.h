@@ -3,9 +3,9 @@
  *
  * Host code is C: the backend, memory, streams, graphs and matrix products. Kernels are .cu files
  * with one family of ops each. A family exports cuda_fill_<family>, which enters its ops into the
- * table. An op queues kernels on the backend's stream by launch() of launch.cuh and returns. It does
- * not allocate, wait or fail. What goes wrong becomes the backend's first error, which backend_get
- * and backend_sync return.
+ * table. An op queues kernels on the backend's stream by launch() of launch.cuh and returns. It
+ * does not allocate, wait or fail. What goes wrong becomes the backend's first error, which
+ * backend_get and backend_sync return.
  *
  * To add an op, add its kernel to a family's .cu file, and its line to that family's fill function.
  * To add a family, add its .cu file (the build finds it) and its line in CUDA_FAMILIES.
@@ -56,7 +56,7 @@ enum {
 };
 
 /* A kernel that uses more shared memory than CUDA_SHARED_FREE, and how much it is allowed now. */
-enum { CUDA_KERNELS_MOST = 256 };
+enum { CUDA_KERNELS_MAX = 256 };
 struct cuda_allowed {
 	const void *kernel;
 	size_t shared;
@@ -84,7 +84,7 @@ struct cuda_backend {
 	const char *last_op;     /* the op that was queued last */
 
 	bool recording; /* between backend_graph_begin and backend_graph_end */
-	struct cuda_allowed allowed[CUDA_KERNELS_MOST];
+	struct cuda_allowed allowed[CUDA_KERNELS_MAX];
 
 	struct cuda_pool *pool;
 	struct cuda_ring *ring;
@@ -119,8 +119,8 @@ int cuda_failed(const struct backend *k, struct err *e);
 /* Queues a kernel that does nothing. */
 void cuda_probe(struct backend *k);
 
-/* The parts of an opened backend, one file each. close frees what open created, after the device has
- * finished what was queued. It may be called without open. */
+/* The parts of an opened backend, one file each. close frees what open created, after the device
+ * has finished what was queued. It may be called without open. */
 int cuda_memory_open(struct backend *k, struct err *e);
 void cuda_memory_close(struct backend *k);
 int cuda_stream_open(struct backend *k, struct err *e);
@@ -156,7 +156,8 @@ void *cuda_scratch(struct backend *k, size_t bytes, const char *op);
  * less. */
 bool cuda_allow_shared(struct backend *k, const void *kernel, size_t shared, const char *op);
 
-/* The number of blocks for `work` units, `per_block` per block: at least 1 if there is work, at most
+/* The number of blocks for `work` units, `per_block` per block: at least 1 if there is work, at
+ * most
  * 2^31 - 1, so kernels over many units step by the grid. */
 static inline unsigned cuda_blocks(int64_t work, int64_t per_block)
 {

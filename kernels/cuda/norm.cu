@@ -1,7 +1,7 @@
 /*
- * LayerNorm and RMSNorm after the residual sum. A row is read once and kept in registers, by one warp
- * if it fits there, otherwise by a block. Rows that do not fit in a block's registers, or are not
- * whole packs, are in norm_wide.cu.
+ * LayerNorm and RMSNorm after the residual sum. A row is read once and kept in registers, by one
+ * warp if it fits there, otherwise by a block. Rows that do not fit in a block's registers, or are
+ * not whole packs, are in norm_wide.cu.
  *
  * In the backward pass each block goes over rows and keeps its threads' columns of dw and dbias in
  * registers. sums.cuh adds those of all blocks.
@@ -10,7 +10,7 @@
 #include "kernels/cuda/sums.cuh"
 
 /* Packs per thread; threads per block, and per block whose rows take a warp each. */
-enum { FWD_PACKS = 4, FWD_MOST = 1024, FWD_SHORT = 128 };
+enum { FWD_PACKS = 4, FWD_MAX = 1024, FWD_SHORT = 128 };
 
 __device__ inline float row_sum(float x, int width)
 {
@@ -18,7 +18,7 @@ __device__ inline float row_sum(float x, int width)
 }
 
 template <class T, bool CENTRED>
-__global__ void __launch_bounds__(FWD_MOST) norm_fwd_kernel(struct norm_fwd_args<T> a, int width)
+__global__ void __launch_bounds__(FWD_MAX) norm_fwd_kernel(struct norm_fwd_args<T> a, int width)
 {
 	constexpr int V = pack_of<T>;
 	const int64_t row = (int64_t)blockIdx.x * (blockDim.x / width) + threadIdx.x / width;
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(FWD_MOST) norm_fwd_kernel(struct norm_fwd_args
 
 template <class T, bool CENTRED> static bool fwd_packs(const struct norm_fwd_args<T> *a)
 {
-	return a->c <= (int64_t)FWD_MOST * FWD_PACKS * pack_of<T> && pack_fits(a->y, a->c) &&
+	return a->c <= (int64_t)FWD_MAX * FWD_PACKS * pack_of<T> && pack_fits(a->y, a->c) &&
 	       pack_fits(a->sum, a->c) && pack_fits(a->x, a->c) && pack_fits(a->r, a->c) &&
 	       pack_fits(a->w, 0) && pack_fits(a->bias, 0);
 }
@@ -99,12 +99,12 @@ static void norm_fwd(struct backend *k, const char *op, const struct norm_fwd_ar
 }
 
 /* Each thread holds BWD_NUMBERS sums of dw, and of dbias if there is one. */
-enum { BWD_NUMBERS = 16, BWD_MOST = 512, BWD_ROWS = 4 };
+enum { BWD_NUMBERS = 16, BWD_MAX = 512, BWD_ROWS = 4 };
 template <class T, bool CENTRED>
 constexpr int bwd_packs_of = BWD_NUMBERS / (CENTRED ? 2 : 1) / pack_of<T>;
 
 template <class T, bool CENTRED>
-__global__ void __launch_bounds__(BWD_MOST) norm_bwd_kernel(struct norm_bwd_args<T> a, float *parts)
+__global__ void __launch_bounds__(BWD_MAX) norm_bwd_kernel(struct norm_bwd_args<T> a, float *parts)
 {
 	constexpr int V = pack_of<T>, P = bwd_packs_of<T, CENTRED>;
 	const int packs = (int)(a.c / V), width = blockDim.x, first = threadIdx.x;
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(BWD_MOST) norm_bwd_kernel(struct norm_bwd_args
 
 template <class T, bool CENTRED> static bool bwd_packs(const struct norm_bwd_args<T> *a)
 {
-	return a->c <= (int64_t)BWD_MOST * bwd_packs_of<T, CENTRED> * pack_of<T> &&
+	return a->c <= (int64_t)BWD_MAX * bwd_packs_of<T, CENTRED> * pack_of<T> &&
 	       pack_fits(a->dx, a->c) && pack_fits(a->dy, a->c) && pack_fits(a->dres, a->c) &&
 	       pack_fits(a->x, a->c) && pack_fits(a->w, 0);
 }

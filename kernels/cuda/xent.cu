@@ -2,8 +2,9 @@
  * Vocabulary-parallel cross-entropy with one block per row, in the three steps of
  * kernels/ops_table.h, or in one.
  *
- * Rows need not begin at a multiple of 16 bytes (with a vocabulary of 50257 they do not). The elements
- * before the first whole pack and after the last one are the row's edges, and are handled singly.
+ * Rows need not begin at a multiple of 16 bytes (with a vocabulary of 50257 they do not). The
+ * elements before the first whole pack and after the last one are the row's edges, and are handled
+ * singly.
  */
 #include <float.h>
 
@@ -11,7 +12,7 @@
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/reduce.cuh"
 
-enum { ROW_MOST = 512, ROW_TURNS = 3 }; /* threads per block; packs that a thread loads at once */
+enum { ROW_MAX = 512, ROW_TURNS = 3 }; /* threads per block; packs that a thread loads at once */
 
 /* The whole packs of a row of v elements: `packs` of them from element `head` on. */
 struct row_packs {
@@ -50,7 +51,7 @@ template <class T> __device__ inline float exp_for(float x)
 
 /* A NaN is never the maximum. */
 template <class T>
-__global__ void __launch_bounds__(ROW_MOST) max_kernel(float *max, const T *logits, int v)
+__global__ void __launch_bounds__(ROW_MAX) max_kernel(float *max, const T *logits, int v)
 {
 	constexpr int V = pack_of<T>;
 	const T *row = logits + (int64_t)blockIdx.x * v;
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(ROW_MOST) max_kernel(float *max, const T *logi
 }
 
 template <class T>
-__global__ void __launch_bounds__(ROW_MOST, 2)
+__global__ void __launch_bounds__(ROW_MAX, 2)
 	exp_kernel(T *logits, float *sums, float *target, const float *max, const int32_t *targets,
 		   int v, int32_t lo)
 {
@@ -148,7 +149,7 @@ __device__ inline void row_grad(T *row, const struct row_packs &r, float most, f
 }
 
 template <class T>
-__global__ void __launch_bounds__(ROW_MOST, 2)
+__global__ void __launch_bounds__(ROW_MAX, 2)
 	grad_kernel(T *logits, const float *sums, const int32_t *targets, float scale, int v,
 		    int32_t lo)
 {
@@ -177,7 +178,7 @@ template <class T, int N> __device__ inline void online_add(struct online &o, co
 
 /* All three steps. The second read of a row comes from the L2 cache. */
 template <class T>
-__global__ void __launch_bounds__(ROW_MOST, 2)
+__global__ void __launch_bounds__(ROW_MAX, 2)
 	whole_kernel(T *logits, float *sums, float *targets_less, const int32_t *targets,
 		     float scale, int v)
 {
@@ -215,7 +216,7 @@ __global__ void __launch_bounds__(ROW_MOST, 2)
 /* The number of threads for rows of v elements, so that each has a few packs. */
 static int row_threads(int64_t v)
 {
-	return v <= 4096 ? 128 : v <= 16384 ? 256 : (int)ROW_MOST;
+	return v <= 4096 ? 128 : v <= 16384 ? 256 : (int)ROW_MAX;
 }
 
 template <class T>

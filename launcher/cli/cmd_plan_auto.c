@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { POINTS_MOST = 24, DEVICES_MOST = 1000000 };
+enum { POINTS_MAX = 24, DEVICES_MAX = 1000000 };
 
 static int print_json(json_t *doc)
 {
@@ -60,11 +60,11 @@ static int read_range(const char *range, int *from, int *to, struct err *e)
 		b = strtol(start, &end, 10);
 		end = end == start ? (char *)range : end;
 	}
-	if (end == range || *end || a < 1 || b < a || b > DEVICES_MOST)
+	if (end == range || *end || a < 1 || b < a || b > DEVICES_MAX)
 		return err_set(
 			e, ERR_USAGE,
 			"--gpus %.40s: write numbers of devices such as 64..4096, from 1 to %d",
-			range, DEVICES_MOST);
+			range, DEVICES_MAX);
 	*from = (int)a;
 	*to = (int)b;
 	return 0;
@@ -133,13 +133,13 @@ static int write_svg(const struct job *job, const char *spec, const struct scali
 int cmd_plan_scaling(const struct job *job, const char *spec, const char *range, const char *svg,
 		     bool json)
 {
-	struct scaling_point *points = calloc(POINTS_MOST, sizeof *points);
+	struct scaling_point *points = calloc(POINTS_MAX, sizeof *points);
 	struct err e = ERR_INIT;
 	struct buf text = BUF_INIT;
 	int from = 1, to = 0, n = 0,
 	    rc = points ? read_range(range, &from, &to, &e)
 			: err_set(&e, ERR_NOMEM, "no memory; close other programs");
-	for (int64_t devices = from; !rc && devices <= to && n < POINTS_MOST; devices *= 2)
+	for (int64_t devices = from; !rc && devices <= to && n < POINTS_MAX; devices *= 2)
 		rc = fill_point(job, spec, (int)devices, &points[n++], &e);
 	rc = rc || (svg && write_svg(job, spec, points, n, svg, &e));
 	int status = rc ? command_fail(&e) : 0;

@@ -10,7 +10,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define ROOM_LEAST (1.0 * (1 << 30))
+#define ROOM_MIN (1.0 * (1 << 30))
 
 /* The path itself if it exists, otherwise its nearest existing parent. */
 static void find_existing_parent(const char *path, char out[JOB_PATH])
@@ -55,7 +55,7 @@ static void check_folder(const char *what, const char *path, double need, enum f
 				 "checkpoint.dir",
 				 "%s has %s free, but the checkpoints that are kept need %s", there,
 				 text, human_bytes(need, more));
-	else if (room < ROOM_LEAST)
+	else if (room < ROOM_MIN)
 		doctor_found_bad(f, FINDING_WARN, what, "free space", "%s has %s free", there,
 				 text);
 	else

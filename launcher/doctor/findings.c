@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FINDINGS_MOST = 4096 };
+enum { FINDINGS_MAX = 4096 };
 
 static const char *const words[FINDING_LEVELS] = { "ok", "warn", "fail" };
 
@@ -28,7 +28,7 @@ static struct finding *add_row(struct findings *f)
 {
 	if (f->n == f->cap) {
 		int cap = f->cap ? 2 * f->cap : 32;
-		struct finding *more = cap <= FINDINGS_MOST
+		struct finding *more = cap <= FINDINGS_MAX
 					       ? realloc(f->rows, (size_t)cap * sizeof *more)
 					       : NULL;
 		if (!more) {

@@ -12,9 +12,9 @@
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 
-enum { FILES_LEAST = 4096 };
-#define ADDRESS_LEAST (600.0 * (1 << 20)) /* libraries and one thread with its BLAS buffer */
-#define SHM_LEAST     (512.0 * (1 << 20)) /* NCCL's segments between the GPUs of a full node */
+enum { FILES_MIN = 4096 };
+#define ADDRESS_MIN (600.0 * (1 << 20)) /* libraries and one thread with its BLAS buffer */
+#define SHM_MIN     (512.0 * (1 << 20)) /* NCCL's segments between the GPUs of a full node */
 
 static const char *limit_text(rlim_t limit, bool bytes, char out[HUMAN])
 {
@@ -42,12 +42,11 @@ static void check_address_space(const struct needs *n, struct findings *f)
 	if (!limit)
 		return;
 	human_bytes(limit, text);
-	if (n->cuda || rank + ADDRESS_LEAST > limit)
+	if (n->cuda || rank + ADDRESS_MIN > limit)
 		doctor_found_bad(f, FINDING_FAIL, "address space",
 				 "ulimit -v unlimited (/etc/security/limits.conf: as)",
 				 "ulimit -v limits it to %s, but an agent needs %s%s", text,
-				 n->cuda ? "more for CUDA"
-					 : human_bytes(rank + ADDRESS_LEAST, need),
+				 n->cuda ? "more for CUDA" : human_bytes(rank + ADDRESS_MIN, need),
 				 n->cuda ? "" : " or more");
 	else
 		doctor_found_bad(f, FINDING_WARN, "address space",
@@ -74,7 +73,7 @@ void doctor_check_limits(const struct needs *n, struct findings *f)
 	(void)n;
 	getrlimit(RLIMIT_NOFILE, &files);
 	getrlimit(RLIMIT_MEMLOCK, &locked);
-	if (files.rlim_max < FILES_LEAST)
+	if (files.rlim_max < FILES_MIN)
 		doctor_found_bad(
 			f, FINDING_WARN, "open files",
 			"raise the hard limit (ulimit -Hn 65536; /etc/security/limits.conf; "
@@ -144,7 +143,7 @@ void doctor_check_shm(const struct needs *n, struct findings *f)
 	double there = (double)s.f_bavail * (double)s.f_frsize;
 	human_bytes(there, text);
 	human_bytes((double)s.f_blocks * (double)s.f_frsize, all);
-	if (matters && there < SHM_LEAST)
+	if (matters && there < SHM_MIN)
 		doctor_found_bad(f, FINDING_WARN, "/dev/shm",
 				 "start a container with --shm-size=8g or --ipc=host, or remove "
 				 "files that old "

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { CHECKS_MOST = 32, ANSWER_MOST = 4 << 20 };
+enum { CHECKS_MAX = 32, ANSWER_MAX = 4 << 20 };
 
 /* Seconds to wait for the end of a killed process. A process that is blocked in a driver may never
  * end; the doctor does not wait for it. */
@@ -77,7 +77,7 @@ static void start_check(struct running_check *r, const struct check *c, const st
 
 static void read_output(struct running_check *r)
 {
-	char *to = r->answer.len < ANSWER_MOST ? buf_room(&r->answer, 65536) : NULL;
+	char *to = r->answer.len < ANSWER_MAX ? buf_room(&r->answer, 65536) : NULL;
 	ssize_t got = to ? read(r->fd, to, 65536) : 0;
 	if (got > 0) {
 		r->answer.len += (size_t)got;
@@ -92,8 +92,8 @@ static void read_all_outputs(struct running_check *all, int n)
 {
 	for (;;) {
 		/* only open pipes: poll() refuses more entries than RLIMIT_NOFILE */
-		struct pollfd fds[CHECKS_MOST];
-		struct running_check *of[CHECKS_MOST];
+		struct pollfd fds[CHECKS_MAX];
+		struct running_check *of[CHECKS_MAX];
 		double now = clock_s(), next = -1;
 		int open = 0;
 		for (int i = 0; i < n; i++) {
@@ -171,10 +171,10 @@ static void collect_findings(struct running_check *r, struct findings *f)
 void doctor_run(const struct check *checks, const struct needs *n, enum doctor_which which,
 		struct findings *f)
 {
-	struct running_check all[CHECKS_MOST];
+	struct running_check all[CHECKS_MAX];
 	int count = 0;
 	fflush(NULL);
-	for (const struct check *c = checks; c->name && count < CHECKS_MOST; c++) {
+	for (const struct check *c = checks; c->name && count < CHECKS_MAX; c++) {
 		if (which != DOCTOR_ALL && c->once != (which == DOCTOR_ONCE))
 			continue;
 		f->check = c->name;

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TEMPLATE_MOST = 1 << 20 };
+enum { TEMPLATE_MAX = 1 << 20 };
 
 static int read_template(const char *folder, const char *name, struct buf *out, struct err *e)
 {
@@ -22,7 +22,7 @@ static int read_template(const char *folder, const char *name, struct buf *out, 
 	if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
 		return err_set(e, ERR_NOTFOUND, "%s: the path of the templates is too long",
 			       folder);
-	return file_slurp(path, TEMPLATE_MOST, out, e);
+	return file_slurp(path, TEMPLATE_MAX, out, e);
 }
 
 int slurm_script_template(const char *name, struct buf *out, struct err *e)
@@ -121,7 +121,7 @@ int slurm_script_size(const struct job *job, struct script_size *out, struct err
 			       "[slurm] %lld nodes with %lld agents each are too many",
 			       (long long)nodes, (long long)agents);
 	int64_t cpus = job->slurm.cpus_per_task;
-	for (int rank = 0; rank < SPEEDS_MOST && rank < world; rank++)
+	for (int rank = 0; rank < SPEEDS_MAX && rank < world; rank++)
 		cpus = speeds_threads(job, rank) > cpus ? speeds_threads(job, rank) : cpus;
 	*out = (struct script_size){
 		.nodes = (int)nodes,

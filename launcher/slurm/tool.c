@@ -17,7 +17,7 @@
 
 extern char **environ;
 
-enum { OWN_WORDS = 16, LIST_MOST = 100000 };
+enum { OWN_WORDS = 16, LIST_MAX = 100000 };
 
 static int devices_on(const struct cluster *c, int node)
 {
@@ -42,7 +42,7 @@ static int assign_tasks(const struct cluster *c, struct buf *tasks, struct buf *
 				   c->nodes[i].name);
 	if (buf_failed(tasks) || buf_failed(where))
 		return err_set(e, ERR_NOMEM, "srun: no memory for the list of nodes");
-	if (where->len > LIST_MOST)
+	if (where->len > LIST_MAX)
 		return err_set(
 			e, ERR_UNSUPPORTED,
 			"srun: the nodes have unequal numbers of tasks and their list is too long; "

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE_LEAST = 4 << 10, PIECE_MOST = 256 << 10, PIECES_TOGETHER = 4 << 20 };
+enum { PIECE_MIN = 4 << 10, PIECE_MAX = 256 << 10, PIECES_TOGETHER = 4 << 20 };
 
 /* The number of bytes of a block that one round sends. The limit keeps the working memory small. */
 static size_t round_size(const struct comm *c)
 {
 	size_t each = PIECES_TOGETHER / (size_t)c->size & ~(size_t)63;
-	return each < PIECE_LEAST ? PIECE_LEAST : each > PIECE_MOST ? PIECE_MOST : each;
+	return each < PIECE_MIN ? PIECE_MIN : each > PIECE_MAX ? PIECE_MAX : each;
 }
 
 static size_t piece_bytes(const size_t *off, int r, size_t k, size_t each)

@@ -65,5 +65,5 @@ bool comm_node_ranks_fit(const struct comm *c)
 size_t comm_node_ranks_slot_bytes(const struct comm *c)
 {
 	size_t each = ROOMS_TOGETHER / (size_t)c->hosts->most & ~(size_t)4095;
-	return each < SEG_SLOT ? SEG_SLOT : each > SEG_SLOT_MOST ? SEG_SLOT_MOST : each;
+	return each < SEG_SLOT ? SEG_SLOT : each > SEG_SLOT_MAX ? SEG_SLOT_MAX : each;
 }

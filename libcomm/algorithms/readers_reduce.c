@@ -9,8 +9,8 @@
 enum {
 	/* of pieces that one reduction reads: they stay in the second-level cache */
 	CACHE_BYTES = 512 << 10,
-	PIECE_LEAST = 16 << 10,
-	PIECE_MOST = 128 << 10,
+	PIECE_MIN = 16 << 10,
+	PIECE_MAX = 128 << 10,
 	/* summed, then written to all ranks while it is in the first-level cache */
 	WRITE_PIECE = 16 << 10,
 	FAR_BYTES = 32 << 20,
@@ -31,7 +31,7 @@ struct fold {
 static size_t piece_size(const struct comm *c)
 {
 	size_t each = CACHE_BYTES / (size_t)(c->size - 1);
-	each = each < PIECE_LEAST ? PIECE_LEAST : each > PIECE_MOST ? PIECE_MOST : each;
+	each = each < PIECE_MIN ? PIECE_MIN : each > PIECE_MAX ? PIECE_MAX : each;
 	return each & ~(size_t)4095;
 }
 
@@ -216,7 +216,7 @@ int comm_readers_reduce(struct comm *c, const struct op *op, struct err *e)
 	size_t size = comm_type_size(op->type);
 	bool root = op->root == c->rank, wants[SLOTS_RANKS] = { false };
 	/* Allocated at once, because published memory may not move. */
-	char *halves = comm_group_scratch(c, 2 * HALF_BYTES + (size_t)c->size * PIECE_MOST, e);
+	char *halves = comm_group_scratch(c, 2 * HALF_BYTES + (size_t)c->size * PIECE_MAX, e);
 	if (!halves)
 		return -1;
 	comm_readers_expose(c, op);

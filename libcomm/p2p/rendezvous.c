@@ -11,8 +11,8 @@
  * KiB on. */
 enum {
 	RENDEZVOUS_FROM = 8 << 10,
-	CHUNK_LEAST = 256 << 10,
-	CHUNK_MOST = 512 << 10,
+	CHUNK_MIN = 256 << 10,
+	CHUNK_MAX = 512 << 10,
 	GRACE_NS = 1000000000
 };
 
@@ -28,7 +28,7 @@ bool comm_rendezvous_fits(const struct endpoint *ep, size_t bytes)
 static size_t chunk_size(size_t bytes)
 {
 	size_t half = (bytes / 2 + 4095) & ~(size_t)4095;
-	return half < CHUNK_LEAST ? CHUNK_LEAST : half > CHUNK_MOST ? CHUNK_MOST : half;
+	return half < CHUNK_MIN ? CHUNK_MIN : half > CHUNK_MAX ? CHUNK_MAX : half;
 }
 
 static uint64_t chunk_count(size_t bytes)

@@ -50,8 +50,8 @@ static void plan_layout(struct segment *s, int n, size_t at[6])
 	at[0] = round_page(sizeof(struct seg_head));
 	at[1] = at[0] + round_page(ranks * sizeof(struct seg_line));
 	at[2] = at[1] + round_page(2 * ranks * sizeof(struct seg_cell));
-	at[3] = at[2] + 2 * ranks * SEG_SLOT_MOST;
-	at[4] = at[3] + 2 * SEG_SLOT_MOST;
+	at[3] = at[2] + 2 * ranks * SEG_SLOT_MAX;
+	at[4] = at[3] + 2 * SEG_SLOT_MAX;
 	at[5] = at[4] + round_page(ranks * ranks * (sizeof(struct ring) + s->ring_bytes));
 	s->size = at[5];
 }

@@ -11,12 +11,12 @@
  *     head                          where all ranks sleep
  *     line[n]                       each rank's public state
  *     cell[2][n]                    what each rank publishes with a step, by the step's parity
- *     slot[2][n][SEG_SLOT_MOST]     each rank's contribution to a step, by its parity
- *     result[2][SEG_SLOT_MOST]      what the ranks made of it, one share each
+ *     slot[2][n][SEG_SLOT_MAX]     each rank's contribution to a step, by its parity
+ *     result[2][SEG_SLOT_MAX]      what the ranks made of it, one share each
  *     ring[n][n]                    messages from a rank to another
  *
  * Operations on one host use SEG_SLOT bytes of a slot, which the caches hold. Over several hosts a
- * step costs more, and up to SEG_SLOT_MOST are used: see comm_node_ranks_slot_bytes.
+ * step costs more, and up to SEG_SLOT_MAX are used: see comm_node_ranks_slot_bytes.
  */
 #ifndef MUSTER_LIBCOMM_SHM_SEGMENT_H
 #define MUSTER_LIBCOMM_SHM_SEGMENT_H
@@ -32,7 +32,7 @@
 enum {
 	SEG_NONCE = 32,
 	SEG_SLOT = 256 << 10,
-	SEG_SLOT_MOST = 1 << 20,
+	SEG_SLOT_MAX = 1 << 20,
 	SEG_INLINE = 32,
 	SEG_REASON = 300
 };
@@ -134,12 +134,12 @@ static inline struct seg_cell *segment_cell(const struct segment *s, unsigned pa
 
 static inline char *segment_slot(const struct segment *s, unsigned parity, int i)
 {
-	return s->slots + ((size_t)(parity & 1) * (size_t)s->n + (size_t)i) * SEG_SLOT_MOST;
+	return s->slots + ((size_t)(parity & 1) * (size_t)s->n + (size_t)i) * SEG_SLOT_MAX;
 }
 
 static inline char *segment_result(const struct segment *s, unsigned parity)
 {
-	return s->results + (size_t)(parity & 1) * SEG_SLOT_MOST;
+	return s->results + (size_t)(parity & 1) * SEG_SLOT_MAX;
 }
 
 static inline struct ring *segment_ring(const struct segment *s, int from, int to)

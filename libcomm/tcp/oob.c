@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { RETRIES_MOST = 100 };
+enum { RETRIES_MAX = 100 };
 
 struct oob {
 	struct world *w;
@@ -197,7 +197,7 @@ static enum connect_state step_connect(struct oob *oob, struct oob_connection *c
 		return CONNECT_REFUSED; /* nobody listens there, or a stranger */
 	comm_handshake_free(conn->handshake);
 	conn->handshake = NULL;
-	return conn->retries++ < RETRIES_MOST && start_connect(oob, conn, NULL) == 0
+	return conn->retries++ < RETRIES_MAX && start_connect(oob, conn, NULL) == 0
 		       ? CONNECT_CONTINUES
 		       : CONNECT_FAILED;
 }

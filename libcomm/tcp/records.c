@@ -56,7 +56,7 @@ static int direction_open(struct direction *d, bool aes, const unsigned char key
 	memcpy(&d->seed, key, sizeof d->seed);
 	memcpy(&d->head_seed, key + sizeof d->seed, sizeof d->head_seed);
 	d->hash = XXH3_createState();
-	d->held = malloc(RECORD_MOST);
+	d->held = malloc(RECORD_MAX);
 	if (!d->hash || !d->held)
 		return -1;
 	if (!aes)
@@ -216,7 +216,7 @@ static void begin_record(struct records *r, const struct iovec *v, int n)
 	struct direction *d = &r->out;
 	struct iovec part[RECORD_PIECES];
 	size_t bytes = total_bytes(v, n < RECORD_PIECES ? n : RECORD_PIECES);
-	d->head.bytes = (uint32_t)(bytes < RECORD_MOST ? bytes : RECORD_MOST);
+	d->head.bytes = (uint32_t)(bytes < RECORD_MAX ? bytes : RECORD_MAX);
 	d->head.own = head_check(d);
 	d->head_done = d->done = 0;
 	int pieces = cut_pieces(v, 0, d->head.bytes, part);
@@ -294,7 +294,7 @@ static ssize_t give_out(struct direction *d, const struct iovec *v, int n)
 static bool take_head(struct records *r, const struct iovec *v, int n)
 {
 	struct direction *d = &r->in;
-	if (!d->head.bytes || d->head.bytes > RECORD_MOST || d->head.own != head_check(d))
+	if (!d->head.bytes || d->head.bytes > RECORD_MAX || d->head.own != head_check(d))
 		return false;
 	bool fits = d->head.bytes <= total_bytes(v, n < RECORD_PIECES ? n : RECORD_PIECES);
 	d->staged = !fits || (r->mode == COMM_INTEGRITY_SEAL && d->head.bytes > v[0].iov_len);

@@ -4,9 +4,9 @@
  *
  * TCP's own checksum is 16 bits wide and ends at each adapter and middlebox that rewrites it. With
  * [network] integrity = none it is the only one, and there are no records. Otherwise the data is
- * cut into records of at most RECORD_MOST bytes:
+ * cut into records of at most RECORD_MAX bytes:
  *
- *     u32 bytes       of data, 1 to RECORD_MOST
+ *     u32 bytes       of data, 1 to RECORD_MAX
  *     u32 head        hash of the key, the record's number and `bytes`: a wrong length is detected
  *                     before it is waited for
  *     u8  check[16]   checksum: XXH3-128 of `bytes` and the data, seeded by the key and the number
@@ -40,7 +40,7 @@
 
 /* A record is verified while it is in a core's cache; smaller ones cost more calls. */
 enum {
-	RECORD_MOST = 128 << 10,
+	RECORD_MAX = 128 << 10,
 	RECORD_KEY = 32,
 	RECORD_PIECES = 40 /* of a caller's iovec per call; more are left for the next call */
 };

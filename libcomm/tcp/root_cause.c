@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <time.h>
 
-enum { HOPS_MOST = 64 };
+enum { HOPS_MAX = 64 };
 
 static const double LONGEST_S = 0.5;
 
@@ -61,7 +61,7 @@ static const char *format_rank(const struct comm *c, int world_rank, char out[16
 static int follow_waits(struct comm *c, int64_t until, enum answer *last)
 {
 	int who = c->wait.accused, next = -1;
-	for (int hop = 0; hop < HOPS_MOST; hop++) {
+	for (int hop = 0; hop < HOPS_MAX; hop++) {
 		*last = ask_rank(c, who, until, &next);
 		/* If ranks wait for each other, none of them is more responsible than another. */
 		if (*last != ANSWER_WAITS || next == c->world->rank || next == who)

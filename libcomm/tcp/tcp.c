@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { OOB_AFTER_NS = 20000000, RETRIES_MOST = 100 };
+enum { OOB_AFTER_NS = 20000000, RETRIES_MAX = 100 };
 
 int comm_tcp_open(struct tcp_endpoint *t, int lanes, struct err *e)
 {
@@ -96,7 +96,7 @@ static bool is_gone(const struct endpoint *ep)
 static bool retry_connect(struct tcp_lane *t, const struct err *e)
 {
 	if (e->code != ERR_NET || !comm_handshake_connected(t->handshake) ||
-	    t->retries++ == RETRIES_MOST)
+	    t->retries++ == RETRIES_MAX)
 		return false;
 	comm_handshake_free(t->handshake);
 	t->handshake = NULL;

@@ -15,7 +15,7 @@
 
 #define KIND "muster-calibration"
 
-enum { VERSION = 2, FILE_MOST = 1024 * 1024, CORES_MOST = 65536 };
+enum { VERSION = 2, FILE_MAX = 1024 * 1024, CORES_MAX = 65536 };
 
 /* --- The fit --- */
 
@@ -181,7 +181,7 @@ static int read_parts(json_t *links, json_t *gemm, json_t *machines, json_t *exc
 		      const char *name, struct calibration *c, struct err *e)
 {
 	bool linked = json_array_size(links) > 0;
-	if ((linked && (c->ranks < 2 || c->ranks > CORES_MOST)) ||
+	if ((linked && (c->ranks < 2 || c->ranks > CORES_MAX)) ||
 	    (!linked && (c->ranks || (!gemm && !machines && !exchanges))))
 		return damaged(name, "ranks does not go with links, or nothing was measured", e);
 	for (size_t i = 0; i < json_array_size(links); i++)
@@ -208,7 +208,7 @@ static int read_all(json_t *root, const char *name, struct calibration *c, struc
 	if (version != VERSION || strcmp(kind, KIND))
 		return damaged(name, "no calibration of version 2", e);
 	if (!take_text(c->host, sizeof c->host, host) || !take_text(c->cpu, sizeof c->cpu, cpu) ||
-	    !take_text(c->date, sizeof c->date, date) || c->cores < 1 || c->cores > CORES_MOST ||
+	    !take_text(c->date, sizeof c->date, date) || c->cores < 1 || c->cores > CORES_MAX ||
 	    !json_is_array(links))
 		return damaged(name, "a field is out of range", e);
 	return read_parts(links, gemm, machines, exchanges, name, c, e);
@@ -251,7 +251,7 @@ static int load_ours(const char *path, struct calibration *out, struct err *e)
 	struct calibration *here = calloc(1, sizeof *here);
 	int rc = here ? 0 : err_set(e, ERR_NOMEM, "%s: no memory to read it", path);
 	if (!rc)
-		rc = file_slurp(path, FILE_MOST, &text, e) ||
+		rc = file_slurp(path, FILE_MAX, &text, e) ||
 				     calibration_parse(text.data ? text.data : "", text.len, path,
 						       out, e) ||
 				     calibration_here(here, e)

@@ -2,9 +2,9 @@
 
 #include <math.h>
 
-/* TRIED_MOST limits the folds that are tried, so that three levels of a large machine take
+/* TRIED_MAX limits the folds that are tried, so that three levels of a large machine take
  * milliseconds. */
-enum { TRIED_MOST = 40000, AXES = 4 };
+enum { TRIED_MAX = 40000, AXES = 4 };
 
 struct fold_search {
 	const struct regular_cluster *y;
@@ -99,7 +99,7 @@ static void try_boxes(struct fold_search *w, int at, int axis, const int have[AX
 	int left = room;
 	for (int i = 0; i < axis; i++)
 		left /= part[i];
-	for (int d = rest[axis] < left ? rest[axis] : left; d >= 1 && w->tried < TRIED_MOST; d--)
+	for (int d = rest[axis] < left ? rest[axis] : left; d >= 1 && w->tried < TRIED_MAX; d--)
 		if (rest[axis] % d == 0) {
 			part[axis] = d;
 			try_boxes(w, at, axis + 1, have, rest, part, room);

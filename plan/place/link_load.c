@@ -236,7 +236,7 @@ const struct cluster *place_load_cluster(const struct link_load *l)
 
 static void add_shared_link(struct link_path *w, int link)
 {
-	if (w->n < LOAD_PATH_MOST)
+	if (w->n < LOAD_PATH_MAX)
 		w->at[w->n++] = link;
 }
 

@@ -32,13 +32,13 @@ int place_load_unit(const struct link_load *l, int node);
 int place_load_units(const struct link_load *l);
 
 /* higher levels of switches do not limit anything */
-enum { LOAD_LEVELS = 64, LOAD_PATH_MOST = 2 * (1 + LOAD_LEVELS) };
+enum { LOAD_LEVELS = 64, LOAD_PATH_MAX = 2 * (1 + LOAD_LEVELS) };
 struct link_path {
 	bool across; /* between units, over the network */
 	/* a wire between these two alone; otherwise a device has one port for all others */
 	bool direct;
 	double bandwidth, latency; /* of the link alone, without other flows */
-	int n, at[LOAD_PATH_MOST]; /* the shared links */
+	int n, at[LOAD_PATH_MAX];  /* the shared links */
 };
 void place_load_path(const struct link_load *l, struct cluster_slot from, struct cluster_slot to,
 		     struct link_path *out);

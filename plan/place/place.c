@@ -10,10 +10,10 @@
 #include <string.h>
 
 enum {
-	SIZES_MOST = 4,          /* different sizes of nodes */
-	FOLDS_MOST = 24,         /* weighed exactly if the world is small */
+	SIZES_MAX = 4,           /* different sizes of nodes */
+	FOLDS_MAX = 24,          /* weighed exactly if the world is small */
 	RANKS_TRIED = 1 << 18,   /* most ranks of all weighed maps, if it is large */
-	REFINED_MOST = 128,      /* the largest world whose single ranks are exchanged */
+	REFINED_MAX = 128,       /* the largest world whose single ranks are exchanged */
 	REFINED_BUDGET = 1 << 18 /* limit on the ranks of all maps weighed for that */
 };
 
@@ -261,19 +261,18 @@ static int list_folds(const struct map_search *m, const struct regular_cluster *
 static int consider_folds(struct map_search *m, struct err *e)
 {
 	struct regular_cluster *regular = malloc(sizeof *regular);
-	struct fold folds[FOLDS_MOST];
-	int sizes[SIZES_MOST], n_sizes = place_device_order_node_sizes(m->homes, sizes, SIZES_MOST),
-			       n = 0, rc;
+	struct fold folds[FOLDS_MAX];
+	int sizes[SIZES_MAX], n_sizes = place_device_order_node_sizes(m->homes, sizes, SIZES_MAX),
+			      n = 0, rc;
 	int each = RANKS_TRIED / m->world;
-	each = each < 3 ? 3 : each > FOLDS_MOST ? FOLDS_MOST : each;
+	each = each < 3 ? 3 : each > FOLDS_MAX ? FOLDS_MAX : each;
 	if (!regular)
 		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs",
 			       m->world);
 	rc = place_regular_cluster_of(m->c, regular, e);
 	for (int i = 0; !rc && i < n_sizes; i++) {
 		int most = n + each / n_sizes + 1;
-		n = list_folds(m, regular, sizes[i], most < FOLDS_MOST ? most : FOLDS_MOST, folds,
-			       n);
+		n = list_folds(m, regular, sizes[i], most < FOLDS_MAX ? most : FOLDS_MAX, folds, n);
 		if (n < 0)
 			rc = err_set(e, ERR_NOMEM,
 				     "no memory to place %d ranks; close other programs", m->world);
@@ -300,7 +299,7 @@ static int refine_best(struct map_search *m, struct err *e)
 		p->proven = true;
 		return place_exact_best(m->c, m->l, m->t, m->w, m->best, &p->cost, e);
 	}
-	if (m->world > REFINED_MOST || !is_irregular(m))
+	if (m->world > REFINED_MAX || !is_irregular(m))
 		return 0;
 	int tried = place_refine_map(m->c, m->l, m->t, m->w, REFINED_BUDGET / m->world, m->best,
 				     &p->cost, e);
@@ -366,7 +365,7 @@ static int map_search_open(struct map_search *m, struct err *e)
 	size_t world = (size_t)m->world;
 	m->slots = calloc(world, sizeof *m->slots);
 	m->boxes = calloc(world, sizeof *m->boxes);
-	m->tried = calloc(FOLDS_MOST, sizeof *m->tried);
+	m->tried = calloc(FOLDS_MAX, sizeof *m->tried);
 	m->used = calloc((size_t)m->c->n_nodes + 1, sizeof *m->used);
 	m->leaf = calloc((size_t)m->c->n_switches + 1, sizeof *m->leaf);
 	if (!m->slots || !m->boxes || !m->tried || !m->used || !m->leaf)

@@ -19,7 +19,7 @@ static void set_op(struct traffic *t, enum group_kind kind, int i, double bytes,
 static double elements_of(const struct model_shape *m, const struct layout *l, bool sp,
 			  const struct stage *stages, int pp, enum zero_class class)
 {
-	struct stage chunks[LAYOUT_CHUNKS_MOST];
+	struct stage chunks[LAYOUT_CHUNKS_MAX];
 	struct share share = layout_share(l, (struct coords){ .pp = pp }, sp, stages, chunks);
 	double sum = 0;
 	for (int kind = 0; kind < UNIT_KINDS; kind++)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CELLS_MOST = 1 << 22 };
+enum { CELLS_MAX = 1 << 22 };
 
 /* The model split into n stages for equal devices; NULL: it cannot be. */
 static const struct stage *cut(struct eval *v, int n)
@@ -200,7 +200,7 @@ bool search_eval_line(struct eval *v, enum job_schedule schedule, int chunks, bo
 	if (v->space->named ? !cut_unequal(v)
 			    : !(v->cost.stages = cut(v, layout_n_stages(&v->layout))))
 		return false;
-	if ((int64_t)layout_n_stages(&v->layout) * v->cost.micros > CELLS_MOST)
+	if ((int64_t)layout_n_stages(&v->layout) * v->cost.micros > CELLS_MAX)
 		return false;
 	double wait = cost_wait(&v->cost);
 	v->pipe = (struct pipeline_times){ 0 };

@@ -24,7 +24,7 @@ static void add_rank(struct eval *v, int pp, const int *live, const struct memor
 {
 	struct eval_kind *k = &v->kinds[v->kind_of[pp]];
 	int chunks = v->layout.chunks;
-	struct stage mine[LAYOUT_CHUNKS_MOST];
+	struct stage mine[LAYOUT_CHUNKS_MAX];
 	for (int c = 0; c < chunks; c++)
 		mine[c] = v->cost.stages[layout_stage(&v->layout, pp, c)];
 	for (int end = 0; end < v->ends; end++) {
@@ -74,7 +74,7 @@ static const struct plan_rank *state_bytes(struct eval *v, const struct eval_kin
 	zero_cuts(&v->layout, (struct coords){ 0 }, (int)v->job.parallel.zero,
 		  v->job.parallel.zero_shard == ZERO_SHARD_NODE ? v->cost.node_replicas : 0, cuts);
 	for (int e = 0; e < v->ends; e++) {
-		struct stage chunks[LAYOUT_CHUNKS_MOST];
+		struct stage chunks[LAYOUT_CHUNKS_MAX];
 		struct share share = layout_share(&v->layout,
 						  (struct coords){ .tp = e ? v->layout.tp - 1 : 0,
 								   .pp = k->example },

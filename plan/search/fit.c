@@ -67,7 +67,7 @@ static void print_parts(const struct plan_rank *r, struct buf *out)
 void search_fit_hint(const struct job *job, const struct cluster *c, const struct layout *asked,
 		     struct buf *out)
 {
-	struct eval_leaf near[NEAREST_MOST];
+	struct eval_leaf near[NEAREST_MAX];
 	struct search_config from = search_config_of(job, asked->dp);
 	int n = search_nearest(job, c, asked, near);
 	if (!n) {

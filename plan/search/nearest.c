@@ -14,8 +14,8 @@ enum {
 struct ranking {
 	struct search_config asked;
 	struct eval_leaf *leaves;
-	double distances[NEAREST_MOST];
-	unsigned changes[NEAREST_MOST];
+	double distances[NEAREST_MAX];
+	unsigned changes[NEAREST_MAX];
 	int n;
 };
 
@@ -90,9 +90,9 @@ static void look(void *arg, const struct eval_leaf *leaf)
 	for (int i = r->n - 1; i >= 0; i--)
 		if ((r->changes[i] & mask) == mask && before(r, d, leaf, i))
 			drop(r, i);
-	if (r->n == NEAREST_MOST && !before(r, d, leaf, r->n - 1))
+	if (r->n == NEAREST_MAX && !before(r, d, leaf, r->n - 1))
 		return;
-	int at = r->n < NEAREST_MOST ? r->n++ : r->n - 1;
+	int at = r->n < NEAREST_MAX ? r->n++ : r->n - 1;
 	for (; at > 0 && before(r, d, leaf, at - 1); at--)
 		insert_leaf(r, at, r->distances[at - 1], r->changes[at - 1], &r->leaves[at - 1]);
 	insert_leaf(r, at, d, mask, leaf);
@@ -121,14 +121,14 @@ static void try_changes(const struct job *job, const struct cluster *c, const st
 }
 
 int search_nearest(const struct job *job, const struct cluster *c, const struct layout *asked,
-		   struct eval_leaf out[NEAREST_MOST])
+		   struct eval_leaf out[NEAREST_MAX])
 {
 	struct ranking r = { .asked = search_config_of(job, asked->dp), .leaves = out };
 	if (job->parallel.sync == SYNC_SERVER)
 		return 0;
 	try_changes(job, c, asked, WAYS, &r);
 	try_changes(job, c, asked, DEGREES, &r);
-	if (r.n < NEAREST_MOST)
+	if (r.n < NEAREST_MAX)
 		try_changes(job, c, asked, OPEN_PP | OPEN_DP | OPEN_ZERO | OPEN_MODE | OPEN_SP, &r);
 	if (!r.n)
 		try_changes(job, c, asked, DEGREES | OPEN_ZERO | OPEN_MODE | OPEN_SP | OPEN_MICRO,

@@ -17,9 +17,9 @@
 /* A configuration that needs more than NEARLY times the room is not reported as a misfit. */
 #define NEARLY 1.5
 enum { STEPS = 256, ROOM = 4 * SEARCH_FINALISTS };
-/* Placing many ranks takes long. The finalists have at most RANKS_MOST ranks together, but there
- * are at least FINALISTS_LEAST. */
-enum { RANKS_MOST = 40 * 1024, FINALISTS_LEAST = 2 };
+/* Placing many ranks takes long. The finalists have at most RANKS_MAX ranks together, but there
+ * are at least FINALISTS_MIN. */
+enum { RANKS_MAX = 40 * 1024, FINALISTS_MIN = 2 };
 
 /* The best leaf of each layout so far, the best first. */
 struct board {
@@ -269,8 +269,8 @@ int search_run(const struct job *job, const struct cluster *c, const struct sear
 					  "no memory to search layouts; close other programs");
 	memset(out, 0, sizeof *out);
 	if (!rc) {
-		int some = s->devices * FINALISTS_LEAST < RANKS_MOST ? RANKS_MOST / s->devices
-								     : FINALISTS_LEAST;
+		int some = s->devices * FINALISTS_MIN < RANKS_MAX ? RANKS_MAX / s->devices
+								  : FINALISTS_MIN;
 		int most = ask->finalists < SEARCH_FINALISTS ? ask->finalists : SEARCH_FINALISTS;
 		most = some < most ? some : most;
 		h->ask = ask;

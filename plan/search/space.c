@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-/* TOKENS_LEAST: tokens of a sequence on a cp rank, if a quarter of it is not less. Fewer tokens do
+/* TOKENS_MIN: tokens of a sequence on a cp rank, if a quarter of it is not less. Fewer tokens do
  * not keep a device busy. */
-enum { CP_MOST = 64, MICRO_MOST = 16, TOKENS_LEAST = 256 };
+enum { CP_MAX = 64, MICRO_MAX = 16, TOKENS_MIN = 256 };
 
 static void add_value(struct space_list *l, int value)
 {
@@ -76,8 +76,8 @@ static void list_cp(struct space *s)
 		add_value(&s->cp, (int)s->job->parallel.cp);
 		return;
 	}
-	int64_t least = s->shape.seq / 4 < TOKENS_LEAST ? s->shape.seq / 4 : TOKENS_LEAST;
-	for (int cp = 1; cp <= CP_MOST && cp <= s->devices; cp++)
+	int64_t least = s->shape.seq / 4 < TOKENS_MIN ? s->shape.seq / 4 : TOKENS_MIN;
+	for (int cp = 1; cp <= CP_MAX && cp <= s->devices; cp++)
 		if (cp == 1 || (round_number(cp) && s->shape.seq % (2 * cp) == 0 &&
 				s->shape.seq / cp >= least))
 			add_value(&s->cp, cp);
@@ -111,7 +111,7 @@ static void list_micro(struct space *s)
 		add_value(&s->micro, (int)s->job->batch.micro);
 		return;
 	}
-	for (int micro = 1; micro <= MICRO_MOST && micro <= s->job->batch.global; micro++)
+	for (int micro = 1; micro <= MICRO_MAX && micro <= s->job->batch.global; micro++)
 		if (s->job->batch.global % micro == 0 && ((micro & (micro - 1)) == 0 || micro < 6))
 			add_value(&s->micro, micro);
 }

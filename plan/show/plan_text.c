@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* If there are many lines of stages, the first and the last ones are shown. */
-enum { BAR = 20, FULL_BAR = 60, LAYERS_LEAST = 9, STAGES_FIRST = 8, STAGES_LAST = 3 };
+enum { BAR = 20, FULL_BAR = 60, LAYERS_MIN = 9, STAGES_FIRST = 8, STAGES_LAST = 3 };
 
 /* The text has nine columns. */
 static const char *seconds(double s, char out[HUMAN])
@@ -170,7 +170,7 @@ static void layers_of(const struct plan *p, int from, int to, struct buf *out)
 /* The width of the widest entry. Many chunks have many ranges. */
 static int layers_width(const struct plan *p)
 {
-	int wide = LAYERS_LEAST;
+	int wide = LAYERS_MIN;
 	for (int s = 0; s < p->layout.pp; s++) {
 		struct buf one = BUF_INIT;
 		layers_of(p, s, s, &one);

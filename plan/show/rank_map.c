@@ -10,7 +10,7 @@ enum {
 	INDENT = 4,
 	NODES_DRAWN = 8,
 	BOXES_DRAWN = 64,
-	ROWS_MOST = 10,
+	ROWS_MAX = 10,
 	ROWS_FIRST = 6,
 	ROWS_LAST = 2
 };
@@ -236,11 +236,11 @@ static void table_line(const struct chart *h, const struct row *r, struct buf *o
 	buf_printf(out, "%s\n", range(r->low, r->high, text));
 }
 
-/* If there are more than ROWS_MOST rows, the first and the last ones are shown. */
+/* If there are more than ROWS_MAX rows, the first and the last ones are shown. */
 static void row_line(const struct chart *h, const struct row *r, int number, int rows,
 		     struct buf *out)
 {
-	bool shown = rows <= ROWS_MOST || number < ROWS_FIRST || number >= rows - ROWS_LAST;
+	bool shown = rows <= ROWS_MAX || number < ROWS_FIRST || number >= rows - ROWS_LAST;
 	if (out && shown)
 		table_line(h, r, out);
 	else if (out && number == ROWS_FIRST)

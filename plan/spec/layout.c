@@ -56,7 +56,7 @@ void layout_holder(const struct layout *l, int stage, int *pp, int *chunk)
 }
 
 struct share layout_share(const struct layout *l, struct coords at, bool sp,
-			  const struct stage *stages, struct stage chunks[LAYOUT_CHUNKS_MOST])
+			  const struct stage *stages, struct stage chunks[LAYOUT_CHUNKS_MAX])
 {
 	for (int c = 0; c < l->chunks; c++)
 		chunks[c] = stages[layout_stage(l, at.pp, c)];

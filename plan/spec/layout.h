@@ -29,7 +29,7 @@ struct coords {
 	int tp, cp, dp, pp;
 };
 
-enum { LAYOUT_CHUNKS_MOST = 64 };
+enum { LAYOUT_CHUNKS_MAX = 64 };
 
 struct job;
 /* The job's degrees with dp replicas; chunks and vee are those of its schedule. */
@@ -69,7 +69,7 @@ struct share {
 
 /* The share of the rank at `at`. stages: of the whole model. The result borrows chunks. */
 struct share layout_share(const struct layout *l, struct coords at, bool sp,
-			  const struct stage *stages, struct stage chunks[LAYOUT_CHUNKS_MOST]);
+			  const struct stage *stages, struct stage chunks[LAYOUT_CHUNKS_MAX]);
 
 /* The n stages of the model. by_hand: the layers of each, "3,5,4"; "": balanced by cost
  * (shape_cost_* in model.h). The head and the embedding count by their cost in layers, and a

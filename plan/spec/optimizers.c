@@ -84,7 +84,7 @@ bool optimizer_state_shape(enum job_optimizer kind, int i, const struct param *p
 int optimizer_full_states(enum job_optimizer kind)
 {
 	int n = 0;
-	for (int i = 0; i < OPTIMIZER_STATES_MOST; i++)
+	for (int i = 0; i < OPTIMIZER_STATES_MAX; i++)
 		n += table[kind].states[i].size == OPTIMIZER_ELEMENT;
 	return n;
 }
@@ -126,7 +126,7 @@ static double state_elements(enum job_optimizer kind, const struct catalogue_sam
 			     int64_t hi)
 {
 	double n = 0;
-	for (int i = 0; i < OPTIMIZER_STATES_MOST; i++)
+	for (int i = 0; i < OPTIMIZER_STATES_MAX; i++)
 		switch (table[kind].states[i].size) {
 		case OPTIMIZER_NONE:
 			break;
@@ -216,7 +216,7 @@ void optimizer_elements_of(enum job_optimizer kind, const struct model_shape *m,
 		for (int i = 0; i < u.n; i++)
 			params += u.times * u.params[i].count;
 		sum->params += count * (double)params;
-		for (int i = 0; i < OPTIMIZER_STATES_MOST; i++) {
+		for (int i = 0; i < OPTIMIZER_STATES_MAX; i++) {
 			enum optimizer_size size = table[kind].states[i].size;
 			if (size == OPTIMIZER_ELEMENT)
 				sum->split += count * (double)params;
@@ -239,7 +239,7 @@ double optimizer_saved(enum job_optimizer kind, const struct model_shape *m, con
 		       int stage, const struct zero_cut *cuts)
 {
 	double sum = 0, all = zero_saved(m, s, stage, cuts);
-	for (int i = 0; i < OPTIMIZER_STATES_MOST; i++) {
+	for (int i = 0; i < OPTIMIZER_STATES_MAX; i++) {
 		enum optimizer_size size = table[kind].states[i].size;
 		sum += size == OPTIMIZER_ELEMENT || size == OPTIMIZER_OTHER ? all : 0;
 		for (int unit = 0; unit < UNIT_KINDS && size > OPTIMIZER_ELEMENT; unit++) {

@@ -3,7 +3,8 @@
  *
  *     adamw      Loshchilov and Hutter, arXiv 1711.05101
  *     sgd        SGD with momentum, in PyTorch's form
- *     adafactor  Shazeer and Stern, arXiv 1804.04235: the second moment of a matrix is the product of
+ *     adafactor  Shazeer and Stern, arXiv 1804.04235: the second moment of a matrix is the product
+ *     of
  *                one number per row and one per column; there is no first moment
  *     muon       Jordan 2024, with the scale of Liu et al., arXiv 2502.16982: the momentum of a
  *                hidden matrix is orthogonalized; AdamW updates everything else
@@ -55,14 +56,14 @@ enum optimizer_key {
 	OPTIMIZER_MOMENTUM = 1 << 3,
 };
 
-enum { OPTIMIZER_STATES_MOST = 2 };
+enum { OPTIMIZER_STATES_MAX = 2 };
 
 struct optimizer {
 	const char *name; /* the value of optimizer.kind, and the manifest's word */
 	struct optimizer_state {
 		const char *name; /* the state of parameter P is the tensor optim.NAME.P */
 		enum optimizer_size size;
-	} states[OPTIMIZER_STATES_MOST];
+	} states[OPTIMIZER_STATES_MAX];
 	unsigned keys; /* those of enum optimizer_key that it reads */
 	/* fp32 words that an update reads and writes for each parameter that it owns */
 	double words;

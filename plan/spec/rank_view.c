@@ -31,7 +31,7 @@ int rank_view_init(const struct job *job, const struct layout *l, int rank, stru
 	struct rank_view v = { .job = job, .layout = *l, .at = layout_coords(l, rank) };
 	int n = layout_n_stages(l);
 	shape_of_job(job, &v.shape);
-	v.stages = calloc((size_t)(n + LAYOUT_CHUNKS_MOST), sizeof *v.stages);
+	v.stages = calloc((size_t)(n + LAYOUT_CHUNKS_MAX), sizeof *v.stages);
 	if (!v.stages)
 		return err_set(e, ERR_NOMEM, "no memory for %d stages; close other programs", n);
 	if (speeds_stages(job, &v.shape, l, v.stages, e) || share_batch(&v, e)) {

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-int speeds_read(const char *list, double least, double most, bool whole, double out[SPEEDS_MOST],
+int speeds_read(const char *list, double least, double most, bool whole, double out[SPEEDS_MAX],
 		const char **bad)
 {
 	int n = 0;
@@ -18,8 +18,7 @@ int speeds_read(const char *list, double least, double most, bool whole, double 
 		if (end == at || ((*at < '0' || *at > '9') && *at != '.') || at[1] == 'x' ||
 		    at[1] == 'X' || (*end && *end != ','))
 			return -1;
-		if (!(x >= least && x <= most) || (whole && x != (double)(int)x) ||
-		    n == SPEEDS_MOST)
+		if (!(x >= least && x <= most) || (whole && x != (double)(int)x) || n == SPEEDS_MAX)
 			return -1;
 		out[n++] = x;
 		at = end;
@@ -28,7 +27,7 @@ int speeds_read(const char *list, double least, double most, bool whole, double 
 	}
 }
 
-static int list_of(const char *text, double out[SPEEDS_MOST])
+static int list_of(const char *text, double out[SPEEDS_MAX])
 {
 	const char *bad;
 	int n = speeds_read(text, 0, 1e9, false, out, &bad);
@@ -37,7 +36,7 @@ static int list_of(const char *text, double out[SPEEDS_MOST])
 
 int speeds_devices(const struct job *job)
 {
-	double list[SPEEDS_MOST];
+	double list[SPEEDS_MAX];
 	int n = list_of(job->launch.speeds, list);
 	if (n)
 		return n;
@@ -47,7 +46,7 @@ int speeds_devices(const struct job *job)
 
 double speeds_rank(const struct job *job, int rank)
 {
-	double list[SPEEDS_MOST];
+	double list[SPEEDS_MAX];
 	int n = list_of(job->launch.speeds, list);
 	if (!n)
 		n = list_of(job->launch.threads, list);
@@ -56,7 +55,7 @@ double speeds_rank(const struct job *job, int rank)
 
 int speeds_threads(const struct job *job, int rank)
 {
-	double list[SPEEDS_MOST];
+	double list[SPEEDS_MAX];
 	int n = list_of(job->launch.threads, list);
 	return n ? (int)list[rank < n ? rank : n - 1] : 0;
 }

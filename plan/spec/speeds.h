@@ -20,11 +20,11 @@
 #include <stdbool.h>
 
 /* The most numbers that a text of a job has room for. */
-enum { SPEEDS_MOST = JOB_TEXT / 2 };
+enum { SPEEDS_MAX = JOB_TEXT / 2 };
 
 /* Reads the numbers of a list and returns how many there are; 0 for "". Returns -1 and sets *bad to
  * the first place that is not a number in [least, most]. */
-int speeds_read(const char *list, double least, double most, bool whole, double out[SPEEDS_MOST],
+int speeds_read(const char *list, double least, double most, bool whole, double out[SPEEDS_MAX],
 		const char **bad);
 /* The number of devices that the job's lists name; 0: it has no list. */
 int speeds_devices(const struct job *job);

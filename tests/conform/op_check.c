@@ -12,13 +12,13 @@
 const struct op_test *const op_families[] = { layer_ops,  element_ops, token_ops, attention_ops,
 					      expert_ops, fp8_ops,     NULL };
 
-enum { THREADS_MOST = 3 };
+enum { THREADS_MAX = 3 };
 
 struct op_checker {
 	const char *backend_name;
 	const struct storage *storage;
-	struct backend *spec;            /* reference64 */
-	struct backend *k[THREADS_MOST]; /* k[i] has i + 1 threads */
+	struct backend *spec;           /* reference64 */
+	struct backend *k[THREADS_MAX]; /* k[i] has i + 1 threads */
 	int n;
 };
 
@@ -48,7 +48,7 @@ void op_checker_close(struct op_checker *c)
 /* reference64 has no threads, and a device ignores their number. */
 static int open_all(struct op_checker *c, struct err *e)
 {
-	int most = strncmp(c->backend_name, "reference", 9) ? THREADS_MOST : 1;
+	int most = strncmp(c->backend_name, "reference", 9) ? THREADS_MAX : 1;
 	if (backend_open("reference64", 1, &c->spec, e))
 		return -1;
 	while (c->n < most) {

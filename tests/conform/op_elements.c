@@ -130,7 +130,7 @@ static void adamw_prepare(const struct ops *o, struct backend *k, const struct d
 		v[i] = v[i] * v[i];
 }
 
-enum { UPDATES = 4, UPDATES_MOST = 100 };
+enum { UPDATES = 4, UPDATES_MAX = 100 };
 
 /* Elements [at, at + count) of p; `single` and `stored` are the bytes of an element. */
 static struct update part(const struct dims *d, void **p, int64_t at, int64_t count, size_t single,
@@ -152,7 +152,7 @@ static struct update part(const struct dims *d, void **p, int64_t at, int64_t co
 
 /* Splits the parameters into d->c updates, or, if d->c is 0, into UPDATES of which one is empty.
  * Returns the number of updates. */
-static int parts(const struct dims *d, struct backend *k, void **p, struct update u[UPDATES_MOST])
+static int parts(const struct dims *d, struct backend *k, void **p, struct update u[UPDATES_MAX])
 {
 	size_t stored = backend_width(k), single = stored > sizeof(float) ? stored : sizeof(float);
 	int64_t ends[UPDATES + 1] = { 0, d->n / 3, d->n / 3, d->n - d->n / 4, d->n };
@@ -167,7 +167,7 @@ static int parts(const struct dims *d, struct backend *k, void **p, struct updat
 static void adamw_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	struct adamw_args a = { 0.01f, 0.9f, 0.95f, 1e-8f, 0.7f, 3 };
-	struct update u[UPDATES_MOST];
+	struct update u[UPDATES_MAX];
 	int n = parts(d, k, p, u);
 	o->adamw(k, u, n, &a);
 }
@@ -184,7 +184,7 @@ static void sgd_args(const struct dims *d, struct arg *a)
 static void sgd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	struct sgd_args a = { 0.1f, 0.9f, 0.7f, d->lo + 1 };
-	struct update u[UPDATES_MOST];
+	struct update u[UPDATES_MAX];
 	int n = parts(d, k, p, u);
 	for (int i = 0; i < n; i++)
 		u[i].v = NULL;

@@ -76,14 +76,14 @@ static void linear_gelu_bwd_run(const struct ops *o, struct backend *k, const st
 /* --- grouped: y x w / dx dy w / dw dy x; n rows in lo groups, every third of which is empty; with:
  * there is space between weights --- */
 
-enum { GROUPS_MOST = 16 };
+enum { GROUPS_MAX = 16 };
 
 static int64_t group_stride(const struct dims *d)
 {
 	return d->c * d->d + (d->with ? 5 : 0);
 }
 
-static const int64_t *group_rows(const struct dims *d, int64_t rows[GROUPS_MOST])
+static const int64_t *group_rows(const struct dims *d, int64_t rows[GROUPS_MAX])
 {
 	int64_t left = d->n;
 	for (int i = 0; i < d->lo; i++) {
@@ -103,7 +103,7 @@ static void grouped_fwd_args(const struct dims *d, struct arg *a)
 
 static void grouped_fwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	int64_t rows[GROUPS_MOST];
+	int64_t rows[GROUPS_MAX];
 	o->grouped_fwd(k, p[0], p[1], p[2], group_stride(d), group_rows(d, rows), d->lo, d->c,
 		       d->d);
 }
@@ -118,7 +118,7 @@ static void grouped_bwd_input_args(const struct dims *d, struct arg *a)
 static void grouped_bwd_input_run(const struct ops *o, struct backend *k, const struct dims *d,
 				  void **p)
 {
-	int64_t rows[GROUPS_MOST];
+	int64_t rows[GROUPS_MAX];
 	o->grouped_bwd_input(k, p[0], p[1], p[2], group_stride(d), group_rows(d, rows), d->lo, d->c,
 			     d->d);
 }
@@ -133,7 +133,7 @@ static void grouped_bwd_weight_args(const struct dims *d, struct arg *a)
 static void grouped_bwd_weight_run(const struct ops *o, struct backend *k, const struct dims *d,
 				   void **p)
 {
-	int64_t rows[GROUPS_MOST];
+	int64_t rows[GROUPS_MAX];
 	o->grouped_bwd_weight(k, p[0], group_stride(d), p[1], p[2], group_rows(d, rows), d->lo,
 			      d->c, d->d);
 }

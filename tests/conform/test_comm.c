@@ -60,7 +60,7 @@ static const struct world {
 	{ 7, "shm", NULL, 0, 0 }, { 7, "tcp", NULL, 0, 0 }, { 7, NULL, "aaabbbb", 0, 0 }, { 7, NULL, "abcabca", 0, 0 },
 	{ 8, "shm", NULL, 0, 0 }, { 8, "tcp", NULL, 0, 0 }, { 8, NULL, "abbbbbbb", 0, 0 }, { 8, NULL, "aabbbbbb", 0, 0 },
 	{ 8, NULL, "aaaabbbb", 0, 0 }, { 8, NULL, "aabbccdd", 0, 0 },
-	{ 2, "tcp", NULL, 3, 0 }, { 3, "tcp", NULL, 2, 0 }, { 4, NULL, "aabb", 4, 0 }, { 7, NULL, "abcabca", COMM_SOCKETS_MOST, 0 },
+	{ 2, "tcp", NULL, 3, 0 }, { 3, "tcp", NULL, 2, 0 }, { 4, NULL, "aabb", 4, 0 }, { 7, NULL, "abcabca", COMM_SOCKETS_MAX, 0 },
 };
 /* clang-format on */
 

@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct hostlist h;
 	int counts[7];
 	if (!topo_hostlist_expand(text, &h, NULL)) {
-		if (h.n < 1 || h.n > HOSTLIST_MOST)
+		if (h.n < 1 || h.n > HOSTLIST_MAX)
 			abort();
 		for (int i = 0; i < h.n; i++)
 			if (!h.names[i][0] || strlen(h.names[i]) >= HOSTLIST_NAME)

@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { UNPACKED_MOST = 1 << 24 };
+enum { UNPACKED_MAX = 1 << 24 };
 
 struct seen {
 	int64_t documents;
@@ -28,7 +28,7 @@ static int look(void *arg, const char *text, size_t n, bool last, struct err *e)
 	s->documents += last;
 	s->bytes += n + (sum == 1);
 	/* a small file may unpack to a large one */
-	return s->bytes > UNPACKED_MOST ? err_set(e, ERR_IO, "enough") : 0;
+	return s->bytes > UNPACKED_MAX ? err_set(e, ERR_IO, "enough") : 0;
 }
 
 /* The first byte chooses how the file is read. */

@@ -40,7 +40,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCHES = 4, LINE = 1024, STEPS_MOST = 10000 };
+enum { BATCHES = 4, LINE = 1024, STEPS_MAX = 10000 };
 
 struct bench {
 	const char *backend_name;
@@ -200,10 +200,10 @@ static int command_open(struct bench *b, char *words, struct err *e)
 static int command_turn(struct bench *b, char *words, struct err *e)
 {
 	int steps = atoi(words);
-	double loss = 0, *seconds = calloc(STEPS_MOST, sizeof *seconds);
-	int rc = !seconds || !b->open || steps < 1 || steps > STEPS_MOST
+	double loss = 0, *seconds = calloc(STEPS_MAX, sizeof *seconds);
+	int rc = !seconds || !b->open || steps < 1 || steps > STEPS_MAX
 			 ? err_set(e, ERR_USAGE, "turn needs an open model, and 1 to %d steps",
-				   STEPS_MOST)
+				   STEPS_MAX)
 			 : 0;
 	for (int i = 0; !rc && i < steps; i++)
 		rc = one_step(b, &loss, &seconds[i], e);

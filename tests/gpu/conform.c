@@ -1,13 +1,13 @@
 /*
- * Tests collectives on GPU memory against the reference of tests/conform: NCCL with one rank per GPU,
- * staged with four ranks on the first GPU. Prints one line per check, and then `N passed, N failed, N
- * skipped`. Without a GPU everything is skipped.
+ * Tests collectives on GPU memory against the reference of tests/conform: NCCL with one rank per
+ * GPU, staged with four ranks on the first GPU. Prints one line per check, and then `N passed, N
+ * failed, N skipped`. Without a GPU everything is skipped.
  *
  * usage: conform LIBMUSTER-CUDA.SO
  *
- * Guards, inputs and results are prepared in host memory, copied to the device, and compared byte by
- * byte in host memory again. Of NCCL's reductions over more than one rank, only those are checked that
- * do not depend on the order: of integers, maxima and minima.
+ * Guards, inputs and results are prepared in host memory, copied to the device, and compared byte
+ * by byte in host memory again. Of NCCL's reductions over more than one rank, only those are
+ * checked that do not depend on the order: of integers, maxima and minima.
  */
 #include "libcomm/device/device.h"
 #include "tests/conform/comm_forms.h"
@@ -17,14 +17,14 @@
 #include <dlfcn.h>
 
 static const size_t counts[] = { 0, 1, 3, 65, 1027, 4099, 300007 };
-enum { COUNTS = sizeof counts / sizeof *counts, FORMS_MOST = 64 };
+enum { COUNTS = sizeof counts / sizeof *counts, FORMS_MAX = 64 };
 
 static const struct comm_device *(*parallel_device_table)(void);
 
 struct run { /* shared with the ranks */
 	const char *backend;
 	bool one_gpu;
-	_Atomic int failed[FORMS_MOST], cells[FORMS_MOST];
+	_Atomic int failed[FORMS_MAX], cells[FORMS_MAX];
 };
 
 struct mirror {

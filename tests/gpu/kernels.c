@@ -6,8 +6,8 @@
  * usage: kernels [--backend NAME] [--toy] [--only WORD]
  *
  * Calls use several sets of arrays in turn, which are together larger than a GPU's L2 cache. The
- * numbers are random. If the backend records graphs, calls are recorded, so that the device's work is
- * timed and not the launches. The result is the median of several rounds.
+ * numbers are random. If the backend records graphs, calls are recorded, so that the device's work
+ * is timed and not the launches. The result is the median of several rounds.
  */
 #include "base/clock.h"
 #include "base/philox.h"
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SETS_MOST = 8, ROUNDS_MOST = 7, PATTERN = 1 << 20 };
+enum { SETS_MAX = 8, ROUNDS_MAX = 7, PATTERN = 1 << 20 };
 
 struct bench {
 	struct backend *k;
@@ -122,7 +122,7 @@ static void run_once(const struct bench *b, const struct kernel_row *r, const st
 static int time_row(const struct bench *b, const struct kernel_row *r, const struct op_test *t,
 		    void *(*p)[ARGS], int sets, double *seconds, struct err *e)
 {
-	double rounds[ROUNDS_MOST];
+	double rounds[ROUNDS_MAX];
 	struct backend_graph *graph = NULL;
 	/* the first run creates and chooses things, and is neither timed nor recorded */
 	run_once(b, r, t, NULL, p, sets);
@@ -180,18 +180,18 @@ static int measure_row(void *arg, const struct kernel_row *r)
 	if (b->only && !strstr(t->name, b->only))
 		return 0;
 	struct arg a[ARGS] = { { .kind = NONE } };
-	void *p[SETS_MOST][ARGS] = { { NULL } };
+	void *p[SETS_MAX][ARGS] = { { NULL } };
 	struct err e = ERR_INIT;
 	double seconds = 0;
 	t->args(&r->d, a);
 	double bytes = bytes_of(b, r, a);
 	int sets = 0, want = (int)((double)b->room / bytes) + 1;
-	while (sets < want && sets < SETS_MOST && make_set(b, r, t, a, p[sets]))
+	while (sets < want && sets < SETS_MAX && make_set(b, r, t, a, p[sets]))
 		sets++;
 	int rc = sets ? time_row(b, r, t, p, sets, &seconds, &e)
 		      : err_set(&e, ERR_NOMEM, "no memory for its arrays");
 	print_row(r, t->name, seconds, bytes, rc ? e.text : NULL);
-	for (int i = 0; i < SETS_MOST; i++)
+	for (int i = 0; i < SETS_MAX; i++)
 		for (int j = 0; j < ARGS; j++)
 			if (p[i][j])
 				backend_free(b->k, p[i][j]);
@@ -212,7 +212,7 @@ static int prepare(struct bench *b)
 			    storage_round(b->storage, (double)b->numbers[i]));
 	b->room = b->toy ? 1 : (size_t)384 << 20;
 	b->least = b->toy ? 0 : 0.01;
-	b->rounds = b->toy ? 1 : ROUNDS_MOST;
+	b->rounds = b->toy ? 1 : ROUNDS_MAX;
 	return 0;
 }
 

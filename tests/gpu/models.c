@@ -27,7 +27,7 @@ static const struct {
 	  "batch.micro=2 batch.global=2" },
 };
 
-enum { MODELS = sizeof models / sizeof *models, WORDS_MOST = 64 };
+enum { MODELS = sizeof models / sizeof *models, WORDS_MAX = 64 };
 
 /* Both sides (peer.py) have the same optimizer: AdamW with clipping, at a small constant rate. */
 static const char common[] = "parallel.dp=1 precision.dtype=bf16 job.steps=1000000 job.seed=7 "
@@ -42,7 +42,7 @@ const char *models_name(int i)
 static int job_of(int i, bool toy, const char *backend_name, const char *more, struct job *out,
 		  struct err *e)
 {
-	const char *list[WORDS_MOST];
+	const char *list[WORDS_MAX];
 	char *text, *rest;
 	int n = 0;
 	if (asprintf(&text, "%s job.device=%s %s %s %s", common,
@@ -50,7 +50,7 @@ static int job_of(int i, bool toy, const char *backend_name, const char *more, s
 		     toy ? models[i].toy : "", more) < 0)
 		return err_set(e, ERR_NOMEM, "no memory for the words of a job");
 	rest = text;
-	for (char *word; (word = strtok_r(rest, " \t\n", &rest)) && n < WORDS_MOST;)
+	for (char *word; (word = strtok_r(rest, " \t\n", &rest)) && n < WORDS_MAX;)
 		list[n++] = word;
 	int rc = job_words(list, n, out, e);
 	free(text);

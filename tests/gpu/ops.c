@@ -1,16 +1,17 @@
 /*
- * Tests every op of a backend against the specification (tests/conform/op_check.h): at the sizes of its
- * row and at random ones, with arrays on and off their alignment.
+ * Tests every op of a backend against the specification (tests/conform/op_check.h): at the sizes of
+ * its row and at random ones, with arrays on and off their alignment.
  *
  * usage: ops [--random N] [--seed S] [--few] [--here] [--only WORD] BACKEND …
  *   --random N   random sizes per op (default 6)
- *   --few        only the first and the third size of each row, and one random size: for slow machines
+ *   --few        only the first and the third size of each row, and one random size: for slow
+ *   machines
  *                and checkers
  *   --here       test in this process, for tools that watch a single process
  *   --only WORD  ops with WORD in their names
  *
- * Another process tests the ops, since a failing op may make the device unusable. Then a new process
- * continues after that op. A backend that cannot be opened is skipped.
+ * Another process tests the ops, since a failing op may make the device unusable. Then a new
+ * process continues after that op. A backend that cannot be opened is skipped.
  */
 #include "tests/conform/op_check.h"
 #include "tests/conform/op_vary.h"
@@ -24,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { OPS_MOST = 200, OP_SECONDS = 120 };
+enum { OPS_MAX = 200, OP_SECONDS = 120 };
 
 /* What the testing process has found so far. */
 struct findings {
@@ -35,7 +36,7 @@ struct findings {
 		bool ok;
 		int sizes;
 		char why[OP_CHECK_WHY];
-	} ops[OPS_MOST];
+	} ops[OPS_MAX];
 };
 
 struct settings {
@@ -45,11 +46,11 @@ struct settings {
 	const char *only;
 };
 
-static int list_ops(const struct settings *s, const struct op_test *list[OPS_MOST])
+static int list_ops(const struct settings *s, const struct op_test *list[OPS_MAX])
 {
 	int n = 0;
 	for (const struct op_test *const *f = op_families; *f; f++)
-		for (const struct op_test *t = *f; t->name && n < OPS_MOST; t++)
+		for (const struct op_test *t = *f; t->name && n < OPS_MAX; t++)
 			if (!s->only || strstr(t->name, s->only))
 				list[n++] = t;
 	return n;
@@ -82,7 +83,7 @@ static bool try_op(struct op_checker *c, const struct op_test *t, const struct s
 /* Tests, in a process, the ops from the first untested one on. */
 static int test_rest(const char *backend_name, const struct settings *s, struct findings *found)
 {
-	const struct op_test *list[OPS_MOST];
+	const struct op_test *list[OPS_MAX];
 	struct op_checker *c;
 	struct err e = ERR_INIT;
 	int n = list_ops(s, list);
@@ -138,7 +139,7 @@ static bool run_process(const char *backend_name, const struct settings *s, cons
 
 static void try_backend(const char *backend_name, const struct settings *s, struct score *score)
 {
-	const struct op_test *list[OPS_MOST];
+	const struct op_test *list[OPS_MAX];
 	struct findings *found = mmap(NULL, sizeof *found, PROT_READ | PROT_WRITE,
 				      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int n = list_ops(s, list), printed = 0;

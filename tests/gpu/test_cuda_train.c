@@ -1,7 +1,7 @@
 /*
- * Training in device memory, which the emulator protects from the host. It must give the CPU's losses in
- * each strategy, also with several agents on one device, and the same bits in two runs, after a stop,
- * and with or without replayed passes.
+ * Training in device memory, which the emulator protects from the host. It must give the CPU's
+ * losses in each strategy, also with several agents on one device, and the same bits in two runs,
+ * after a stop, and with or without replayed passes.
  *
  * There are few cells, since the emulator is slow. make check-gpu runs more of them on a GPU
  * (tests/gpu/train.c).
@@ -23,7 +23,7 @@
 
 #ifdef HAVE_CUDA
 
-enum { STEPS = 20, FEW = 6, WORDS = 16, STAGES_MOST = 8 };
+enum { STEPS = 20, FEW = 6, WORDS = 16, STAGES_MAX = 8 };
 
 static const struct tiny
 	gpt2 = { "gpt2", FAMILY_GPT2, 2, 16, 2, 2, 8, 32, 61, 8, TIE_YES, 1, 2, 0.1 },
@@ -89,7 +89,7 @@ static double predict(const struct course *c)
 {
 	struct layout l = layout_of(&c->job, (int)c->job.parallel.dp);
 	struct model_shape shape;
-	struct stage stages[STAGES_MOST];
+	struct stage stages[STAGES_MAX];
 	struct err e = ERR_INIT;
 	struct plan_rank r = { .threads = 1, .node_replicas = layout_world(&l) };
 	shape_of_job(&c->job, &shape);

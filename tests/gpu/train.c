@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { STEPS_MOST = 20, WORDS = 8, STATE_MOST = 16 << 20 };
+enum { STEPS_MAX = 20, WORDS = 8, STATE_MAX = 16 << 20 };
 
 /* Sizes with few divisors, and some with the heads of real models. */
 static const struct tiny gpt2 = { "gpt2", FAMILY_GPT2, 4,  20,      6, 6, 4,
@@ -95,10 +95,10 @@ struct course {
 	const char *backend_name;
 	int from, to; /* steps */
 	bool keeps;   /* keeps its state at the end */
-	double loss[STEPS_MOST], norm[STEPS_MOST];
+	double loss[STEPS_MAX], norm[STEPS_MAX];
 	int64_t elements;
 	float state
-		[STATE_MOST]; /* the state after a stop: masters of the pieces, then the moments */
+		[STATE_MAX]; /* the state after a stop: masters of the pieces, then the moments */
 };
 
 struct settings {
@@ -117,9 +117,9 @@ static int carry(struct trainee *t, struct course *c, bool reads, struct err *e)
 	float *at = c->state;
 	for (int i = 0; i < n * train_state_tensors(&t->state); i++) {
 		const struct param_piece *p = &pieces[i % n];
-		if (at + p->count > c->state + STATE_MOST)
+		if (at + p->count > c->state + STATE_MAX)
 			return err_set(e, ERR_INTERNAL, "a state of more than %d elements",
-				       STATE_MOST);
+				       STATE_MAX);
 		if (reads && train_state_read(&t->state, p, i / n, 0, p->count, at, e))
 			return -1;
 		if (!reads)
@@ -229,7 +229,7 @@ static const char *describe_difference(const struct course *a, const struct cour
 				       char out[160])
 {
 	out[0] = '\0';
-	for (int i = 0; i < STEPS_MOST; i++)
+	for (int i = 0; i < STEPS_MAX; i++)
 		if (memcmp(&a->loss[i], &b->loss[i], sizeof *a->loss) ||
 		    memcmp(&a->norm[i], &b->norm[i], sizeof *a->norm)) {
 			snprintf(out, 160,
@@ -392,7 +392,7 @@ int main(int argc, char **argv)
 		{ "only", required_argument, NULL, 'o' },
 		{ 0 },
 	};
-	struct settings s = { .backend_name = "cuda", .only = "", .steps = STEPS_MOST };
+	struct settings s = { .backend_name = "cuda", .only = "", .steps = STEPS_MAX };
 	struct score score = { 0 };
 	char why[400];
 	for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
@@ -406,8 +406,8 @@ int main(int argc, char **argv)
 			s.only = optarg;
 		else
 			return 2;
-	if (s.steps < 2 || s.steps > STEPS_MOST || s.steps % 2) {
-		fprintf(stderr, "train: --steps is an even number from 2 to %d\n", STEPS_MOST);
+	if (s.steps < 2 || s.steps > STEPS_MAX || s.steps % 2) {
+		fprintf(stderr, "train: --steps is an even number from 2 to %d\n", STEPS_MAX);
 		return 2;
 	}
 	if (s.few)

@@ -35,7 +35,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FAULTS_MOST = 32, CONNECTIONS_MOST = 400, CHUNK = 65536, MAGIC = 7 };
+enum { FAULTS_MAX = 32, CONNECTIONS_MAX = 400, CHUNK = 65536, MAGIC = 7 };
 enum class { UNKNOWN, CONTROL, DATA, OTHER };
 
 static const char *const class_words[] = { "unknown", "control", "data", "other" };
@@ -67,9 +67,9 @@ struct connection {
 	struct way way[2]; /* 0: from the end that connected */
 };
 
-static struct connection *connections[CONNECTIONS_MOST];
+static struct connection *connections[CONNECTIONS_MAX];
 static int count, made;
-static struct fault faults[FAULTS_MOST];
+static struct fault faults[FAULTS_MAX];
 static int n_faults;
 static uint64_t carried[4];
 static bool disturbed[4];
@@ -99,7 +99,7 @@ static uint64_t draw(uint64_t *state)
 
 static void draw_faults(uint64_t seed, uint64_t span, int n, const char *actions)
 {
-	n_faults = n < FAULTS_MOST ? n : FAULTS_MOST;
+	n_faults = n < FAULTS_MAX ? n : FAULTS_MAX;
 	for (int i = 0; i < n_faults; i++) {
 		struct fault *f = &faults[i];
 		f->at = draw(&seed) % span;
@@ -149,7 +149,7 @@ static void serve_request(int server)
 	int fd = accept(server, NULL, NULL);
 	if (fd < 0)
 		return;
-	if (recv(fd, &to, sizeof to, MSG_WAITALL) == sizeof to && count < CONNECTIONS_MOST) {
+	if (recv(fd, &to, sizeof to, MSG_WAITALL) == sizeof to && count < CONNECTIONS_MAX) {
 		int target = connect_to(&to);
 		struct connection *c = target < 0 ? NULL : calloc(1, sizeof *c);
 		if (c) {
@@ -313,7 +313,7 @@ static bool finish_ways(struct connection *c)
 
 static void turn(int server)
 {
-	struct pollfd p[1 + 2 * CONNECTIONS_MOST];
+	struct pollfd p[1 + 2 * CONNECTIONS_MAX];
 	int n = 0, ms = 100; /* an upper limit: SIGTERM may have come just before */
 	p[n++] = (struct pollfd){ .fd = server, .events = POLLIN };
 	for (int i = 0; i < count; i++) {

@@ -91,13 +91,13 @@ static int compare(const struct series *a, const struct series *b, double tolera
 	       !(worst_norm <= (tolerance > 0 ? 10 * tolerance : 0));
 }
 
-enum { LIST_MOST = 10000 };
+enum { LIST_MAX = 10000 };
 
 /* Prints "word step value …" from the later line of each step, among the lines that have all the
  * keys. */
 static int list(const char *path, const char *word, const char *const keys[], int n_keys)
 {
-	static char text[LIST_MOST][160];
+	static char text[LIST_MAX][160];
 	FILE *f = fopen(path, "r");
 	char *line = NULL;
 	size_t cap = 0;
@@ -118,13 +118,13 @@ static int list(const char *path, const char *word, const char *const keys[], in
 				       json_number_value(json_object_get(o, keys[k])));
 		}
 		bool due = event ? !strcmp(json_string_value(event), word) : !strcmp(word, "step");
-		if (due && have == n_keys && step >= 0 && step < LIST_MOST)
+		if (due && have == n_keys && step >= 0 && step < LIST_MAX)
 			memcpy(text[step], row, sizeof row);
 		json_decref(o);
 	}
 	free(line);
 	fclose(f);
-	for (int i = 0; i < LIST_MOST; i++)
+	for (int i = 0; i < LIST_MAX; i++)
 		if (text[i][0])
 			puts(text[i]);
 	return 0;

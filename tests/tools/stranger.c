@@ -23,7 +23,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { NOT_LET_IN = 3, HELD_MOST = 4096, LOOK_MS = 20 };
+enum { NOT_LET_IN = 3, HELD_MAX = 4096, LOOK_MS = 20 };
 
 /* libpmix finds these functions before libc's. */
 uid_t geteuid(void)
@@ -92,7 +92,7 @@ static int parse_address(char *text, struct sockaddr_in *to)
 
 static int hold(const struct sockaddr_in *to, int count)
 {
-	static struct pollfd held[HELD_MOST + 1];
+	static struct pollfd held[HELD_MAX + 1];
 	for (int i = 0; i < count; i++)
 		held[i] = (struct pollfd){ .fd = connect_to(to), .events = POLLIN };
 	held[count] = (struct pollfd){ .fd = 0, .events = POLLIN };
@@ -137,8 +137,7 @@ int main(int argc, char **argv)
 	if (argc == 2 && !strcmp(argv[1], "pmix"))
 		return join_pmix();
 	int count = argc == 4 ? atoi(argv[3]) : 0;
-	if (count < 1 || count > HELD_MOST || strcmp(argv[1], "hold") ||
-	    parse_address(argv[2], &to))
+	if (count < 1 || count > HELD_MAX || strcmp(argv[1], "hold") || parse_address(argv[2], &to))
 		return usage();
 	return hold(&to, count);
 }

@@ -15,10 +15,10 @@
 #include <unistd.h>
 
 #define FORMAT      "muster topo cache 1"
-#define AGE_MOST    86400.0 /* seconds */
+#define AGE_MAX     86400.0 /* seconds */
 #define BOOT_NEARLY 15.0
 
-enum { PATH = 4096, ENTRY_MOST = 256 << 20 };
+enum { PATH = 4096, ENTRY_MAX = 256 << 20 };
 
 static int cache_folder(char path[PATH], struct err *e)
 {
@@ -98,7 +98,7 @@ static int read_entry(const char *path, json_t *doc, const struct cache_key *key
 		return err_set(e, ERR_STALE, "%s: of another share of these nodes", path);
 	if (!same_nodes(json_object_get(doc, "nodes"), key))
 		return err_set(e, ERR_STALE, "%s: a node has booted since", path);
-	if (!(age >= 0 && age <= AGE_MOST))
+	if (!(age >= 0 && age <= AGE_MAX))
 		return err_set(e, ERR_STALE, "%s: older than a day", path);
 	char *text = json_dumps(json_object_get(doc, "cluster"), JSON_COMPACT);
 	int rc = text ? topo_json_read(path, text, strlen(text), out, e)
@@ -119,7 +119,7 @@ int topo_cache_read(const struct cache_key *key, struct cluster *out, struct err
 		return -1;
 	if (access(path, F_OK))
 		return err_set(e, ERR_NOTFOUND, "%s: not there", path);
-	int rc = file_slurp(path, ENTRY_MOST, &text, e);
+	int rc = file_slurp(path, ENTRY_MAX, &text, e);
 	json_error_t why;
 	json_t *doc = rc ? NULL : json_loadb(buf_str(&text), text.len, 0, &why);
 	if (!rc)
@@ -171,7 +171,8 @@ static bool has_whole_nodes(const struct slurm_node *nodes, int n, int gpus)
 }
 
 /* A hash of the CPUs and tasks of each node, because the lists may be long. If the allocation may
- * have only some of a node's GPUs, the job's id is included, because another job may have others. */
+ * have only some of a node's GPUs, the job's id is included, because another job may have
+ * others. */
 void topo_cache_share(const struct slurm_node *nodes, int n, char out[CACHE_SHARE])
 {
 	struct buf text = BUF_INIT;

@@ -71,7 +71,7 @@ static int run_scontrol(const char *what, const char *which, struct buf *text, s
 	const char *const argv[] = { "scontrol", "--oneliner", "show", what, which, NULL };
 	struct command c = { .argv = (char *const *)argv,
 			     .timeout = SCONTROL_SECONDS,
-			     .most = TOPOLOGY_MOST };
+			     .most = TOPOLOGY_MAX };
 	return topo_command_run(&c, text, e);
 }
 

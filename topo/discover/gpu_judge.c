@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TEXT = 256, RETIRED_MOST = 60, NEARLY_HOT = 3 /* °C below the slowdown temperature */ };
+enum { TEXT = 256, RETIRED_MAX = 60, NEARLY_HOT = 3 /* °C below the slowdown temperature */ };
 #define POWER_NEARLY 0.97
 
 typedef bool finds(const struct gpu_state *g, char out[TEXT]);
@@ -72,8 +72,8 @@ static bool uncorrected(const struct gpu_state *g, char out[TEXT])
 static bool worn(const struct gpu_state *g, char out[TEXT])
 {
 	snprintf(out, TEXT, "%d pages of its memory are given up; %d are the most", g->retired,
-		 RETIRED_MOST);
-	return g->retired >= RETIRED_MOST;
+		 RETIRED_MAX);
+	return g->retired >= RETIRED_MAX;
 }
 
 static bool power_brake(const struct gpu_state *g, char out[TEXT])

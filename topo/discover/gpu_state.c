@@ -106,14 +106,14 @@ static void add_process(int64_t *sum, const struct nvml_api *a, nvml_device_t d,
 {
 	unsigned long long n = 0;
 	if (a->link_errors && a->link_errors(d, link, which, &n) == NVML_OK &&
-	    n < INT64_MAX / NVML_LINKS_MOST)
+	    n < INT64_MAX / NVML_LINKS_MAX)
 		*sum = (*sum < 0 ? 0 : *sum) + (int64_t)n;
 }
 
 static void read_links(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g)
 {
 	g->link_replays = g->link_recoveries = g->link_crc = -1;
-	for (unsigned link = 0; a->link_state && link < NVML_LINKS_MOST; link++) {
+	for (unsigned link = 0; a->link_state && link < NVML_LINKS_MAX; link++) {
 		unsigned active = 0;
 		size_t len = strlen(g->links_down);
 		if (a->link_state(d, link, &active) != NVML_OK)
@@ -162,10 +162,10 @@ static void read_condition(const struct nvml_api *a, nvml_device_t d, struct gpu
 	g->power_default = watts_of(a->power_default, d);
 	g->persistence = round_figure(a->persistence, d, 1);
 	g->compute = round_figure(a->compute_mode, d, 16);
-	g->pcie = any_known(round_figure(a->pcie, d, PCIE_MOST));
-	g->pcie_width = any_known(round_figure(a->pcie_width, d, PCIE_WIDTH_MOST));
-	g->pcie_most = any_known(round_figure(a->pcie_most, d, PCIE_MOST));
-	g->pcie_width_most = any_known(round_figure(a->pcie_width_most, d, PCIE_WIDTH_MOST));
+	g->pcie = any_known(round_figure(a->pcie, d, PCIE_MAX));
+	g->pcie_width = any_known(round_figure(a->pcie_width, d, PCIE_WIDTH_MAX));
+	g->pcie_most = any_known(round_figure(a->pcie_most, d, PCIE_MAX));
+	g->pcie_width_most = any_known(round_figure(a->pcie_width_most, d, PCIE_WIDTH_MAX));
 }
 
 static void read_processes(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g)
@@ -175,7 +175,7 @@ static void read_processes(const struct nvml_api *a, nvml_device_t d, struct gpu
 	g->n_processes = -1;
 	if (!a->processes || a->processes(d, &n, list) != NVML_OK || n > PROCESSES_ROOM)
 		return;
-	g->n_processes = n < GPU_PROCESSES_MOST ? (int)n : GPU_PROCESSES_MOST;
+	g->n_processes = n < GPU_PROCESSES_MAX ? (int)n : GPU_PROCESSES_MAX;
 	for (int i = 0; i < g->n_processes; i++) {
 		char name[256] = "";
 		struct gpu_process *p = &g->processes[i];
@@ -250,7 +250,7 @@ static int read_parts(const struct nvml_api *a, nvml_device_t d, struct gpu_stat
 		return 0;
 	g->mig = now == NVML_ON;
 	g->mig_next = next == NVML_ON;
-	while (g->mig && g->instances < NVML_INSTANCES_MOST &&
+	while (g->mig && g->instances < NVML_INSTANCES_MAX &&
 	       instance_at(a, d, g->instances, &part)) {
 		text_of(a->uuid, part, parts[g->instances].uuid, sizeof parts->uuid);
 		g->instances++;
@@ -264,7 +264,7 @@ static void choose_gpus(const struct nvml_api *a, const nvml_device_t *devices, 
 			const struct gpu_id *ids, const struct gpu_state *all, int n,
 			struct gpu_states *s)
 {
-	int picked[NVML_GPUS_MOST], part[NVML_GPUS_MOST];
+	int picked[NVML_GPUS_MAX], part[NVML_GPUS_MAX];
 	s->n = topo_visible_select(visible, ids, n, picked, part);
 	s->hidden = n - s->n;
 	for (int i = 0; i < s->n; i++) {
@@ -278,9 +278,9 @@ static void choose_gpus(const struct nvml_api *a, const nvml_device_t *devices, 
 static int read_some(const struct nvml_api *a, const char *visible, int n, struct gpu_states *s,
 		     struct err *e)
 {
-	struct gpu_id ids[NVML_GPUS_MOST];
-	nvml_device_t devices[NVML_GPUS_MOST] = { NULL };
-	struct nvml_instance(*parts)[NVML_INSTANCES_MOST] = calloc((size_t)n, sizeof *parts);
+	struct gpu_id ids[NVML_GPUS_MAX];
+	nvml_device_t devices[NVML_GPUS_MAX] = { NULL };
+	struct nvml_instance(*parts)[NVML_INSTANCES_MAX] = calloc((size_t)n, sizeof *parts);
 	struct gpu_state *all = calloc((size_t)n, sizeof *all);
 	s->gpus = calloc((size_t)n, sizeof *s->gpus);
 	int rc = parts && all && s->gpus
@@ -311,10 +311,10 @@ static int read_all(const struct nvml_api *a, const char *visible, struct gpu_st
 	if (!n)
 		return err_set(e, ERR_NOTFOUND,
 			       "NVIDIA driver: shows no GPU that this process may use");
-	if (n > NVML_GPUS_MOST)
+	if (n > NVML_GPUS_MAX)
 		return err_set(e, ERR_UNSUPPORTED,
 			       "NVIDIA driver: shows %u GPUs, more than the limit of %d", n,
-			       NVML_GPUS_MOST);
+			       NVML_GPUS_MAX);
 	return read_some(a, visible, (int)n, s, e);
 }
 

@@ -1,10 +1,10 @@
 /*
- * gpu_state — the current state of this host's GPUs from NVIDIA's management library: memory, errors,
- * temperature, processes.
+ * gpu_state — the current state of this host's GPUs from NVIDIA's management library: memory,
+ * errors, temperature, processes.
  *
- * Permanent properties (model, links, position) are in topo/cluster.h instead. `muster doctor` reads
- * the state, and so does an agent before it trains. Values that the driver or the model does not
- * provide are -1, "" or 0, as each line states. The calls can take seconds if the driver has
+ * Permanent properties (model, links, position) are in topo/cluster.h instead. `muster doctor`
+ * reads the state, and so does an agent before it trains. Values that the driver or the model does
+ * not provide are -1, "" or 0, as each line states. The calls can take seconds if the driver has
  * problems, and never return if it hangs.
  */
 #ifndef MUSTER_TOPO_DISCOVER_GPU_STATE_H
@@ -25,7 +25,7 @@ enum {
 	GPU_SLOW_HARDWARE = 8
 };
 
-enum { GPU_PROCESSES_MOST = 32 };
+enum { GPU_PROCESSES_MAX = 32 };
 struct gpu_process {
 	int pid;
 	double bytes;         /* -1: unknown */
@@ -61,7 +61,7 @@ struct gpu_state {
 	int mig, mig_next; /* 0, 1; -1 */
 	int instances;
 	/* processes with a context on the GPU; in a container, only those that are visible there */
-	struct gpu_process processes[GPU_PROCESSES_MOST];
+	struct gpu_process processes[GPU_PROCESSES_MAX];
 	int n_processes; /* the list holds the first ones if there are more; -1 */
 };
 
@@ -75,8 +75,8 @@ struct gpu_states {
 	int cuda;        /* the newest CUDA version that the driver supports, 12080 for 12.8; 0 */
 };
 
-/* visible: the value of CUDA_VISIBLE_DEVICES; NULL: all. ERR_NOTFOUND: there is no such library or no
- * GPU. Other errors: there is a driver and it fails. */
+/* visible: the value of CUDA_VISIBLE_DEVICES; NULL: all. ERR_NOTFOUND: there is no such library or
+ * no GPU. Other errors: there is a driver and it fails. */
 int topo_gpu_states_read(const char *library, const char *visible, struct gpu_states *out,
 			 struct err *e);
 void topo_gpu_states_free(struct gpu_states *s);
@@ -85,9 +85,10 @@ void topo_gpu_states_free(struct gpu_states *s);
 const struct gpu_state *topo_gpu_state_at(const struct gpu_states *s, const char *bus);
 
 /*
- * Finds problems of a GPU, for `muster doctor` and for an agent before it trains. Levels: GPU_BAD, it
- * must not be used for training; GPU_WARN, a run suffers or may suffer; GPU_NOTE, it needs attention
- * some time. found: the problem; remedy: what to do. Calls `say` for each problem, the worst first.
+ * Finds problems of a GPU, for `muster doctor` and for an agent before it trains. Levels: GPU_BAD,
+ * it must not be used for training; GPU_WARN, a run suffers or may suffer; GPU_NOTE, it needs
+ * attention some time. found: the problem; remedy: what to do. Calls `say` for each problem, the
+ * worst first.
  */
 enum gpu_level { GPU_NOTE, GPU_WARN, GPU_BAD };
 typedef void gpu_say(void *arg, enum gpu_level level, const char *found, const char *remedy);

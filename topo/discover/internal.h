@@ -36,7 +36,7 @@ bool topo_kind_equal(const struct node_kind *a, const struct node_kind *b);
  * everything in `of`; returns the number of kinds. */
 int topo_kind_merge(struct node_kind *of, int n, struct cluster *c);
 
-enum { TOPOLOGY_MOST = 64 << 20 }; /* limit of an answer of Slurm's controller, bytes */
+enum { TOPOLOGY_MAX = 64 << 20 }; /* limit of an answer of Slurm's controller, bytes */
 
 /* slurm.c: the allocation from the environment, per node. */
 struct allocation {
@@ -79,8 +79,8 @@ struct cache_key {
 	char share[CACHE_SHARE]; /* the part of each node that belongs to the allocation */
 };
 struct slurm_node;
-/* Sets a key's share from Slurm's environment and from what the controller reports about each of the
- * n nodes (scontrol.h). */
+/* Sets a key's share from Slurm's environment and from what the controller reports about each of
+ * the n nodes (scontrol.h). */
 void topo_cache_share(const struct slurm_node *nodes, int n, char out[CACHE_SHARE]);
 /* ERR_NOTFOUND: there is no entry; ERR_STALE: it is not valid any more. */
 int topo_cache_read(const struct cache_key *key, struct cluster *out, struct err *e);

@@ -9,9 +9,9 @@
 
 extern char **environ;
 
-enum { PATH = 4096, ANSWER_MOST = 512 << 20, WORDS_MOST = 16 };
+enum { PATH = 4096, ANSWER_MAX = 512 << 20, WORDS_MAX = 16 };
 /* Slurm's step manager forwards a line of at most 1 KB in one piece. */
-enum { PART = 800, PARTS_MOST = 100000 };
+enum { PART = 800, PARTS_MAX = 100000 };
 
 #define NODE_SECONDS 0.02 /* per node, in addition to the time of the job step */
 
@@ -108,7 +108,7 @@ static int run_step(const char *tag, const char *const *words, double seconds, i
 					     "--export=ALL" };
 	enum { FIXED = sizeof fixed / sizeof *fixed };
 	char path[PATH], nodes[32], tasks[32], name[64];
-	const char *argv[FIXED + 4 + WORDS_MOST + 1];
+	const char *argv[FIXED + 4 + WORDS_MAX + 1];
 	if (find_muster(path, e))
 		return -1;
 	snprintf(nodes, sizeof nodes, "--nodes=%d", n);
@@ -118,7 +118,7 @@ static int run_step(const char *tag, const char *const *words, double seconds, i
 	memcpy(argv, fixed, sizeof fixed);
 	memcpy(argv + FIXED, own, sizeof own);
 	int k = FIXED + 4;
-	for (int i = 0; words[i] && i < WORDS_MOST; i++)
+	for (int i = 0; words[i] && i < WORDS_MAX; i++)
 		argv[k++] = words[i];
 	argv[k] = NULL;
 	char **env = step_environment();
@@ -127,7 +127,7 @@ static int run_step(const char *tag, const char *const *words, double seconds, i
 	struct command c = { .argv = (char *const *)argv,
 			     .env = env,
 			     .timeout = seconds + n * NODE_SECONDS,
-			     .most = ANSWER_MOST };
+			     .most = ANSWER_MAX };
 	int rc = topo_command_run(&c, answer, e);
 	free(env);
 	return rc;
@@ -163,7 +163,7 @@ static void take_line(const char *tag, const char *line, size_t len, const struc
 	if (len <= skip || strncmp(head, tag, skip) || head[skip] != ' ')
 		return;
 	if (sscanf(head + skip, " %63s %6d %6d%n", name, &part, &parts, &at) != 3 ||
-	    head[skip + (size_t)at] != ' ' || parts < 1 || parts > PARTS_MOST)
+	    head[skip + (size_t)at] != ' ' || parts < 1 || parts > PARTS_MAX)
 		return;
 	struct entry key = { .name = name };
 	const struct entry *found = bsearch(&key, index, (size_t)n, sizeof *index, by_name);

@@ -21,7 +21,7 @@ static void read_instances(const struct nvml_api *a, nvml_device_t d, struct nvm
 	g->mig = true;
 	if (!a->mig_most || !a->mig_handle || a->mig_most(d, &most) != NVML_OK)
 		return;
-	for (unsigned i = 0; i < most && i < NVML_INSTANCES_MOST; i++) {
+	for (unsigned i = 0; i < most && i < NVML_INSTANCES_MAX; i++) {
 		struct nvml_instance *in = &g->instances[g->n_instances];
 		struct nvml_memory memory = { 0 };
 		nvml_device_t part;
@@ -71,8 +71,8 @@ static int read_gpu(const struct nvml_api *a, unsigned index, nvml_device_t *d, 
 	if (a->capability && a->capability(*d, &major, &minor) == NVML_OK && major > 0 &&
 	    major < 1000 && minor >= 0 && minor < 10)
 		g->arch = 10 * major + minor;
-	g->pcie = figure_of(a->pcie_most, *d, PCIE_MOST);
-	g->pcie_width = figure_of(a->pcie_width_most, *d, PCIE_WIDTH_MOST);
+	g->pcie = figure_of(a->pcie_most, *d, PCIE_MAX);
+	g->pcie_width = figure_of(a->pcie_width_most, *d, PCIE_WIDTH_MAX);
 	read_instances(a, *d, g);
 	return 0;
 }
@@ -161,17 +161,17 @@ static void read_fabric(const struct nvml_api *a, const nvml_device_t *d, struct
 static int read_all(const struct nvml_api *a, struct nvml_host *h, struct err *e)
 {
 	unsigned n = 0;
-	nvml_device_t devices[NVML_GPUS_MOST] = { NULL };
+	nvml_device_t devices[NVML_GPUS_MAX] = { NULL };
 	nvml_code_t code = a->count(&n);
 	if (code != NVML_OK)
 		return topo_nvml_failed(a, "number of GPUs", code, e);
 	if (!n)
 		return err_set(e, ERR_NOTFOUND,
 			       "NVIDIA driver: shows no GPU that this process may use");
-	if (n > NVML_GPUS_MOST)
+	if (n > NVML_GPUS_MAX)
 		return err_set(e, ERR_UNSUPPORTED,
 			       "NVIDIA driver: shows %u GPUs, more than the limit of %d", n,
-			       NVML_GPUS_MOST);
+			       NVML_GPUS_MAX);
 	h->gpus = calloc(n, sizeof *h->gpus);
 	h->lanes = calloc((size_t)n * n, sizeof *h->lanes);
 	if (!h->gpus || !h->lanes)
@@ -187,7 +187,7 @@ static int read_all(const struct nvml_api *a, struct nvml_host *h, struct err *e
 	if (!h->n)
 		return err_set(e, ERR_UNSUPPORTED, "%s", h->trouble);
 	for (int i = 0; a->link_state && i < h->n; i++)
-		for (unsigned link = 0; link < NVML_LINKS_MOST; link++)
+		for (unsigned link = 0; link < NVML_LINKS_MAX; link++)
 			read_link(a, devices[i], link, i, h);
 	peers_agree(h);
 	read_peers(a, devices, h);
@@ -197,8 +197,8 @@ static int read_all(const struct nvml_api *a, struct nvml_host *h, struct err *e
 
 int topo_nvml_keep(struct nvml_host *h, const char *visible)
 {
-	struct gpu_id ids[NVML_GPUS_MOST];
-	int old[NVML_GPUS_MOST], part[NVML_GPUS_MOST];
+	struct gpu_id ids[NVML_GPUS_MAX];
+	int old[NVML_GPUS_MAX], part[NVML_GPUS_MAX];
 	for (int i = 0; i < h->n; i++)
 		ids[i] = (struct gpu_id){ .index = h->gpus[i].index,
 					  .uuid = h->gpus[i].uuid,

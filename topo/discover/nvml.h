@@ -1,5 +1,6 @@
 /*
- * nvml — the NVIDIA GPUs of this host and the NVLinks between them, from NVIDIA's management library.
+ * nvml — the NVIDIA GPUs of this host and the NVLinks between them, from NVIDIA's management
+ * library.
  *
  * The library comes with the driver and is loaded on first use; without it there are no GPUs. Its
  * answers are checked like untrusted input: counts, indices, unterminated names, errors of single
@@ -14,11 +15,11 @@
 
 #define NVML_LIBRARY "libnvidia-ml.so.1"
 enum {
-	NVML_GPUS_MOST = 64,
-	NVML_LINKS_MOST = 64,
-	NVML_INSTANCES_MOST = 16,
-	PCIE_MOST = 9,
-	PCIE_WIDTH_MOST = 64
+	NVML_GPUS_MAX = 64,
+	NVML_LINKS_MAX = 64,
+	NVML_INSTANCES_MAX = 16,
+	PCIE_MAX = 9,
+	PCIE_WIDTH_MAX = 64
 };
 
 struct nvml_gpu {
@@ -32,10 +33,11 @@ struct nvml_gpu {
 	int ports;            /* NVLinks to NVSwitches that are up */
 	int down;             /* NVLinks that exist and are not up */
 	int nvlink;           /* their generation; 0: unknown */
-	/* highest generation and width of the GPU and its slot (an idle GPU uses less); 0: unknown */
+	/* highest generation and width of the GPU and its slot (an idle GPU uses less); 0:
+	 * unknown */
 	int pcie, pcie_width;
 	bool mig; /* partitioned: each program gets one instance */
-	struct nvml_instance instances[NVML_INSTANCES_MOST];
+	struct nvml_instance instances[NVML_INSTANCES_MAX];
 	int n_instances;
 };
 
@@ -54,14 +56,14 @@ struct nvml_host {
 	char fabric[NVML_FABRIC];
 };
 
-/* ERR_NOTFOUND: there is no such library or no GPU. Other errors: there is a driver, and it or every
- * GPU fails. */
+/* ERR_NOTFOUND: there is no such library or no GPU. Other errors: there is a driver, and it or
+ * every GPU fails. */
 int topo_nvml_read(const char *library, struct nvml_host *out, struct err *e);
 void topo_nvml_free(struct nvml_host *h);
 
-/* Keeps the GPUs that `visible` selects, in its order (visible.h), so that index i is CUDA's device i.
- * If an instance is selected, the memory becomes that of the instance. NULL keeps all. Returns -1 if
- * no GPU remains. */
+/* Keeps the GPUs that `visible` selects, in its order (visible.h), so that index i is CUDA's device
+ * i. If an instance is selected, the memory becomes that of the instance. NULL keeps all. Returns
+ * -1 if no GPU remains. */
 int topo_nvml_keep(struct nvml_host *h, const char *visible);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SWITCHES_MOST = 65536, GPUS_MOST = 1024, LEVELS_MOST = 64 };
+enum { SWITCHES_MAX = 65536, GPUS_MAX = 1024, LEVELS_MAX = 64 };
 
 /* Finds the text behind the first "KEY=" of the line, up to the next blank; false: the key is
  * missing. Slurm's own keys come before texts that people write (OS, Reason, Comment). */
@@ -79,7 +79,7 @@ int topo_scontrol_gpus(const char *text, bool named, char type[TOPO_NAME])
 		}
 		const char *count = last ? last + 1 : text;
 		int n = count_at(count, len - (size_t)(count - text));
-		if (gpu && n > 0 && n <= GPUS_MOST)
+		if (gpu && n > 0 && n <= GPUS_MAX)
 			total += n;
 		if (gpu && n > 0 && type && !*type && last && last > name &&
 		    (size_t)(last - name) < TOPO_NAME)
@@ -115,10 +115,10 @@ int topo_scontrol_nodes(const char *text, struct slurm_node **nodes, int *n, str
 	int most = 0;
 	for (const char *at = text; at && *at; at = next_line(at))
 		most += !strncmp(at, "NodeName=", 9);
-	if (most > NODES_MOST)
+	if (most > NODES_MAX)
 		return err_set(e, ERR_UNSUPPORTED,
 			       "scontrol: lists %d nodes, more than the limit of %d", most,
-			       NODES_MOST);
+			       NODES_MAX);
 	struct slurm_node *list = calloc((size_t)most + 1, sizeof *list);
 	if (!list)
 		return err_set(e, ERR_NOMEM, "scontrol: no memory for %d nodes", most);
@@ -174,10 +174,10 @@ static int read_told(const char *text, struct slurm_switches *l, struct err *e)
 	int most = 0;
 	for (const char *at = text; at && *at; at = next_line(at))
 		most += !strncmp(at, "SwitchName=", 11) || !strncmp(at, "BlockName=", 10);
-	if (most > SWITCHES_MOST)
+	if (most > SWITCHES_MAX)
 		return err_set(e, ERR_UNSUPPORTED,
 			       "scontrol: lists %d switches, more than the limit of %d", most,
-			       SWITCHES_MOST);
+			       SWITCHES_MAX);
 	l->at = calloc((size_t)most + 1, sizeof *l->at);
 	if (!l->at)
 		return err_set(e, ERR_NOMEM, "scontrol: no memory for %d switches", most);
@@ -189,7 +189,7 @@ static int read_told(const char *text, struct slurm_switches *l, struct err *e)
 		t->block = block;
 		t->s.parent = -1;
 		copy_field(at, block ? "BlockName" : "SwitchName", t->s.name, sizeof t->s.name);
-		t->level = (int)number(at, "Level", LEVELS_MOST);
+		t->level = (int)number(at, "Level", LEVELS_MAX);
 		if (expand_nodes(at, "Nodes", &t->nodes, e) ||
 		    (!block && expand_nodes(at, "Switches", &t->below, e)))
 			return -1;

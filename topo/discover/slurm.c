@@ -113,7 +113,7 @@ static void ask_topology(struct cluster *c)
 	static const char *const argv[] = { "scontrol", "show", "topology", NULL };
 	struct command command = { .argv = (char *const *)argv,
 				   .timeout = 3,
-				   .most = TOPOLOGY_MOST };
+				   .most = TOPOLOGY_MAX };
 	struct buf text = BUF_INIT;
 	if (c->n_nodes > 2 && getenv("SLURM_JOB_ID") && !topo_command_run(&command, &text, NULL))
 		topo_scontrol_topology(buf_str(&text), NULL, c, NULL);

@@ -40,12 +40,12 @@ int topo_nodes_of_kind(const struct cluster *c, int kind);
 /* Appends text from outside without control characters. */
 void topo_draw_plain(struct buf *out, const char *text);
 
-/* outliers.c: one line per kind of node that differs from the majority of similar nodes: "n3: 3 GPUs
- * where 15 similar nodes have 4: …". */
+/* outliers.c: one line per kind of node that differs from the majority of similar nodes: "n3: 3
+ * GPUs where 15 similar nodes have 4: …". */
 void topo_draw_outliers(const struct cluster *c, struct buf *out);
 
 /* matrix.c: the path between any two devices of a node, their cores and adapters, and a legend. */
-enum { MATRIX_MOST = 32 }; /* larger nodes are described in words */
+enum { MATRIX_MAX = 32 }; /* larger nodes are described in words */
 void topo_draw_matrix(const struct node_kind *k, bool colour, struct buf *out);
 /* The name of a link: "NV18", "PIX". */
 void topo_link_name(const struct topo_link *l, char out[16]);

@@ -117,7 +117,7 @@ void topo_links_summary(const struct node_kind *k, struct buf *out)
 {
 	struct sort sorts[SORTS];
 	char text[80], rate[HUMAN];
-	int n = k->devices > 1 && k->devices <= MATRIX_MOST ? sorts_of(k, sorts) : 0;
+	int n = k->devices > 1 && k->devices <= MATRIX_MAX ? sorts_of(k, sorts) : 0;
 	bool untold = n == 1 && sorts[0].link.kind == LINK_UNKNOWN;
 	if (k->devices > 1 && (k->switched || !n || untold)) {
 		buf_puts(out, k->switched ? "a switch connects all: " : "each other device: ");
@@ -203,7 +203,7 @@ static void put_row(const struct node_kind *k, int i, bool colour, struct buf *o
 
 void topo_draw_matrix(const struct node_kind *k, bool colour, struct buf *out)
 {
-	if (k->devices < 2 || k->devices > MATRIX_MOST || !k->links)
+	if (k->devices < 2 || k->devices > MATRIX_MAX || !k->links)
 		return;
 	buf_printf(out, "         ");
 	for (int j = 0; j < k->devices; j++) {

@@ -16,7 +16,7 @@ enum {
 	CPU_H = 34,
 	WIRE = 46, /* length of wires in a row of devices */
 	NIC_W = 150,
-	SIDE_MOST = 64, /* NICs at one side of a ring */
+	SIDE_MAX = 64, /* NICs at one side of a ring */
 	GRID = 512 /* slots in a grid */,
 	SLOT = 22,
 	DOMAINS = 16,
@@ -244,11 +244,11 @@ static double put_rows(struct card *d)
 /* --- The ring: direct links between devices, NICs at both sides --- */
 
 /* Orders the NICs of one side by the height of their devices. `at` and `which` have room for
- * SIDE_MOST. Returns the number of NICs. */
+ * SIDE_MAX. Returns the number of NICs. */
 static int order_side(const struct card *d, int side, double height, double *at, int *which)
 {
 	int n = 0;
-	for (int i = 0; i < d->k->n_nics && n < SIDE_MOST; i++) {
+	for (int i = 0; i < d->k->n_nics && n < SIDE_MAX; i++) {
 		double y = 0, x = 0;
 		int users = 0, put = n;
 		for (int v = 0; v < d->k->devices; v++)
@@ -274,8 +274,8 @@ static int order_side(const struct card *d, int side, double height, double *at,
 
 static void put_side(struct card *d, int side, double x, double towards, double height)
 {
-	double at[SIDE_MOST], least = d->b.y + 10;
-	int which[SIDE_MOST], n = order_side(d, side, height, at, which);
+	double at[SIDE_MAX], least = d->b.y + 10;
+	int which[SIDE_MAX], n = order_side(d, side, height, at, which);
 	double room = n ? (height - CPU_H - 24) / n : 0, h = room - 6 < NIC_H ? room - 6 : NIC_H;
 	for (int i = 0; i < n; i++) {
 		double most = d->b.y + height - CPU_H - 14 - (n - i) * (h + 6), top = at[i] - h / 2;

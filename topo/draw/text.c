@@ -386,7 +386,7 @@ static void put_card(struct page *p, const struct node_kind *k, int nodes)
 	put_host(p, k);
 	if (k->parts || k->nics)
 		put_domains(p, k);
-	if (k->links && k->devices > 1 && k->devices <= MATRIX_MOST) {
+	if (k->links && k->devices > 1 && k->devices <= MATRIX_MAX) {
 		buf_puts(p->out, "\n");
 		topo_draw_matrix(k, p->colour, p->out);
 	}

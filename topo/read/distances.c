@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MATRIX_MOST = 2 * MACHINE_DEVICES };
+enum { MATRIX_MAX = 2 * MACHINE_DEVICES };
 
 struct id {
 	unsigned long long gp;
@@ -231,7 +231,7 @@ static int take_matrix(const struct hwloc_ids *ids, const struct xml *at, enum l
 {
 	const char *n = topo_xml_get(at, "nbobjs");
 	struct matrix x = { .at = at, .n = n ? atoi(n) : 0, .kind = kind };
-	if (x.n < 1 || x.n > MATRIX_MOST)
+	if (x.n < 1 || x.n > MATRIX_MAX)
 		return refuse_distances(ids, at,
 					"it is of no objects or of more than a machine has", e);
 	x.rows = calloc((size_t)x.n, sizeof *x.rows);

@@ -25,7 +25,7 @@ static bool sniff_hwloc(const struct topo_text *in)
 	return topo_xml_begins_with(in->text, "topology") || topo_xml_begins_with(in->text, "root");
 }
 
-enum { OS_INDEX_MOST = 4096 }; /* of NUMA nodes: POWER9 counts its GPUs' memory down from 255 */
+enum { OS_INDEX_MAX = 4096 }; /* of NUMA nodes: POWER9 counts its GPUs' memory down from 255 */
 
 struct numa {
 	int number; /* our number */
@@ -41,7 +41,7 @@ struct hwloc_reader {
 	struct hwloc_ids *ids;
 	struct numa numa[MACHINE_NUMA]; /* in the file's order */
 	int n_numa;
-	int of_os_index[OS_INDEX_MOST]; /* 1 + index into numa; 0: none */
+	int of_os_index[OS_INDEX_MAX]; /* 1 + index into numa; 0: none */
 	int cores, pus, pci;
 	struct err *e;
 };
@@ -91,7 +91,7 @@ static int count_numa(struct hwloc_reader *w, const struct xml *x)
 			    .cpus = hash_text(attribute(x, "cpuset")) };
 	struct mask_bits cpus = topo_mask_bits(attribute(x, "cpuset"));
 	n->bare = topo_mask_next(&cpus) < 0;
-	if (n->os_index >= 0 && n->os_index < OS_INDEX_MOST && !w->of_os_index[n->os_index])
+	if (n->os_index >= 0 && n->os_index < OS_INDEX_MAX && !w->of_os_index[n->os_index])
 		w->of_os_index[n->os_index] = w->n_numa;
 	return 0;
 }
@@ -132,7 +132,7 @@ static int numa_in(const struct hwloc_reader *w, const char *set)
 {
 	struct mask_bits bits = topo_mask_bits(set);
 	const struct numa *best = NULL;
-	for (long bit; (bit = topo_mask_next(&bits)) >= 0 && bit < OS_INDEX_MOST;) {
+	for (long bit; (bit = topo_mask_next(&bits)) >= 0 && bit < OS_INDEX_MAX;) {
 		const struct numa *n = w->of_os_index[bit] ? &w->numa[w->of_os_index[bit] - 1]
 							   : NULL;
 		if (!n || (n->bare && best))

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KINDS_MOST = 1024, DEVICES_MOST = 1 << 26 };
+enum { KINDS_MAX = 1024, DEVICES_MAX = 1 << 26 };
 
 /* The position of the reader, such as "kinds[2].parts[0]", for errors. */
 struct spot {
@@ -283,7 +283,7 @@ static int take_kinds(const struct spot *s, const json_t *doc, struct cluster *c
 {
 	const json_t *a = json_object_get(doc, "kinds");
 	size_t n = json_array_size(a);
-	if (!n || n > KINDS_MOST)
+	if (!n || n > KINDS_MAX)
 		return refuse_value(s, "kinds", "it must be a list of 1 to 1024 kinds of nodes");
 	c->kinds = calloc(n, sizeof *c->kinds);
 	if (!c->kinds)
@@ -301,7 +301,7 @@ static int take_kinds(const struct spot *s, const json_t *doc, struct cluster *c
 static int take_switches(const struct spot *s, const json_t *doc, struct cluster *c)
 {
 	if (take_array(s, doc, "switches", topo_fields_switch, sizeof *c->switches, -1,
-		       2 * NODES_MOST, &c->switches, &c->n_switches))
+		       2 * NODES_MAX, &c->switches, &c->n_switches))
 		return -1;
 	for (int i = 0; i < c->n_switches; i++) {
 		struct spot at = is_below(s, "switches", (size_t)i);
@@ -333,7 +333,7 @@ static int take_run(const struct spot *s, const json_t *o, struct cluster *c, lo
 		return refuse_value(s, "names", why.text);
 	struct cluster_node *more = NULL;
 	*devices += (long)names.n * c->kinds[node.kind].devices;
-	if (c->n_nodes + names.n > NODES_MOST || *devices > DEVICES_MOST)
+	if (c->n_nodes + names.n > NODES_MAX || *devices > DEVICES_MAX)
 		refuse_value(s, "names",
 			     "more nodes or devices than a cluster may have, 65536 and 67108864");
 	else if (!(more = realloc(c->nodes, (size_t)(c->n_nodes + names.n) * sizeof *more)))
@@ -352,7 +352,7 @@ static int take_nodes(const struct spot *s, const json_t *doc, struct cluster *c
 {
 	const json_t *a = json_object_get(doc, "nodes");
 	long devices = 0;
-	if (!json_array_size(a) || json_array_size(a) > NODES_MOST)
+	if (!json_array_size(a) || json_array_size(a) > NODES_MAX)
 		return refuse_value(s, "nodes", "it must be a list of 1 to 65536 runs of nodes");
 	for (size_t i = 0; i < json_array_size(a); i++) {
 		struct spot at = is_below(s, "nodes", i);

@@ -81,14 +81,14 @@ const struct field topo_fields_link[] = {
 	END,
 };
 const struct field topo_fields_node[] = {
-	COUNT(cluster_node, kind, NODES_MOST),
-	INDEX(cluster_node, leaf, NODES_MOST),
-	INDEX(cluster_node, domain, NODES_MOST),
+	COUNT(cluster_node, kind, NODES_MAX),
+	INDEX(cluster_node, leaf, NODES_MAX),
+	INDEX(cluster_node, domain, NODES_MAX),
 	END,
 };
 const struct field topo_fields_switch[] = {
 	TEXT(cluster_switch, name),
-	INDEX(cluster_switch, parent, NODES_MOST),
+	INDEX(cluster_switch, parent, NODES_MAX),
 	FIGURE(cluster_switch, up),
 	END,
 };

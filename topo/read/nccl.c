@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPEED_MOST = 10000000 }; /* Mb/s of a NIC: a larger number is in another unit */
+enum { SPEED_MAX = 10000000 }; /* Mb/s of a NIC: a larger number is in another unit */
 
 struct host_reader {
 	struct found_node *m;
@@ -168,7 +168,7 @@ static int add_net(struct host_reader *r, const struct xml *pci, const struct xm
 		return 0;
 	if (!strncmp(n.name, "mlx", 3))
 		n.latency = NIC_INFINIBAND_LATENCY; /* possibly Ethernet, but with RoCE */
-	if (mbits > 0 && mbits <= SPEED_MOST)
+	if (mbits > 0 && mbits <= SPEED_MAX)
 		n.bandwidth = mbits * 1e6 / 8;
 	else
 		topo_found_add_unknown(r->m, "speeds of some network adapters");

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HOSTS_MOST = 1024 };
+enum { HOSTS_MAX = 1024 };
 
 static bool sniff_nccl(const struct topo_text *in)
 {
@@ -18,7 +18,7 @@ static bool sniff_nccl(const struct topo_text *in)
 
 /* The different host_hash values, in the order of the file. */
 struct hosts {
-	const char *names[HOSTS_MOST];
+	const char *names[HOSTS_MAX];
 	int n;
 };
 
@@ -31,9 +31,9 @@ static int find_hosts(const struct topo_text *in, const struct xml *system, stru
 		int i = 0;
 		while (i < h->n && !topo_nccl_of_host(c, h->names[i]))
 			i++;
-		if (i == HOSTS_MOST || ++cpus > 16 * HOSTS_MOST)
+		if (i == HOSTS_MAX || ++cpus > 16 * HOSTS_MAX)
 			return err_set(e, ERR_USAGE, "%s:%d: more than %d hosts; describe fewer",
-				       in->file, c->line, HOSTS_MOST);
+				       in->file, c->line, HOSTS_MAX);
 		if (i == h->n)
 			h->names[h->n++] = topo_xml_get(c, "host_hash")
 						   ? topo_xml_get(c, "host_hash")

@@ -79,7 +79,7 @@ int topo_read_file(const char *path, int nodes, int devices, struct cluster *out
 {
 	struct buf text = BUF_INIT;
 	struct cluster c;
-	int result = file_slurp(path, TOPO_FILE_MOST, &text, e);
+	int result = file_slurp(path, TOPO_FILE_MAX, &text, e);
 	if (!result) {
 		const struct topo_text in = {
 			.file = path, .text = buf_str(&text), .len = text.len, .devices = devices

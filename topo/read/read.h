@@ -1,9 +1,10 @@
 /*
  * read — reads descriptions of machines from files of several formats.
  *
- * There is one table of formats (read.c). The first format whose sniff accepts the text reads it. To
- * add a format:
- *   1. topo/read/NAME.c with `static bool sniff_NAME(…)`, `static int read_NAME(…)` and one `const struct
+ * There is one table of formats (read.c). The first format whose sniff accepts the text reads it.
+ * To add a format:
+ *   1. topo/read/NAME.c with `static bool sniff_NAME(…)`, `static int read_NAME(…)` and one `const
+ *   struct
  *      topo_format format_NAME`; parse XML through xml.h and build the node through
  *      found.h, which computes the paths between devices;
  *   2. its declaration below and its row in the table of read.c;
@@ -21,7 +22,7 @@
 
 #include <stddef.h>
 
-enum { TOPO_FILE_MOST = 64 << 20 }; /* largest file, bytes */
+enum { TOPO_FILE_MAX = 64 << 20 }; /* largest file, bytes */
 
 struct topo_text {
 	const char *file; /* its name in errors */
@@ -41,8 +42,8 @@ extern const struct topo_format topo_format_hwloc, topo_format_nccl, topo_format
 
 /* Reads a cluster from a text; the caller frees it with topo_cluster_free. */
 int topo_read_text(const struct topo_text *in, struct cluster *out, struct err *e);
-/* Reads a cluster from a file. nodes > 0: the file must describe one node, which is repeated that many
- * times. */
+/* Reads a cluster from a file. nodes > 0: the file must describe one node, which is repeated that
+ * many times. */
 int topo_read_file(const char *path, int nodes, int devices, struct cluster *out, struct err *e);
 
 /* For readers: makes a cluster of one node of this kind and takes ownership of the kind. */

@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLUMNS_MOST = MACHINE_DEVICES + MACHINE_NICS, LINE_MOST = 65536 };
+enum { COLUMNS_MAX = MACHINE_DEVICES + MACHINE_NICS, LINE_BYTES_MAX = 65536 };
 
 /* Copies the text without escape sequences and carriage returns; tabs become blanks. */
 static int strip_escapes(const struct topo_text *in, struct buf *out, struct err *e)
@@ -101,7 +101,7 @@ static bool sniff_smi(const struct topo_text *in)
 	struct buf text = BUF_INIT;
 	struct topo_text head = *in;
 	bool found = false;
-	head.len = in->len < LINE_MOST ? in->len : LINE_MOST;
+	head.len = in->len < LINE_BYTES_MAX ? in->len : LINE_BYTES_MAX;
 	if (!strip_escapes(&head, &text, NULL))
 		for (const char *line = buf_str(&text); line && !found; line = strchr(line, '\n')) {
 			line += *line == '\n';
@@ -134,7 +134,7 @@ static int read_header(struct smi_table *t, const char *line, int number)
 		if (!strncmp(at, "CPU Affinity", 12) || !strncmp(at, "NUMA Affinity", 13) ||
 		    !strncmp(at, "GPU NUMA ID", 11) || !strncmp(at, "CPU", 3))
 			break;
-		if (t->n == COLUMNS_MOST || (is_gpu(at, len) && t->gpus == MACHINE_DEVICES) ||
+		if (t->n == COLUMNS_MAX || (is_gpu(at, len) && t->gpus == MACHINE_DEVICES) ||
 		    (!is_gpu(at, len) && t->nics == MACHINE_NICS))
 			return refuse_line(t, number, "more columns than a machine has devices");
 		struct smi_column *c = &t->columns[t->n++];
@@ -375,7 +375,7 @@ static int read_smi(const struct topo_text *in, struct cluster *out, struct err 
 	struct node_kind kind;
 	struct smi_table t = { .file = in->file,
 			       .e = e,
-			       .columns = calloc(COLUMNS_MOST, sizeof *t.columns) };
+			       .columns = calloc(COLUMNS_MAX, sizeof *t.columns) };
 	int result = -1;
 	topo_found_init(&m, in->file);
 	if (!t.columns)

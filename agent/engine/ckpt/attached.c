@@ -103,9 +103,9 @@ static struct attached_file *next_file(struct attached *a, const char *folder, c
 				       struct err *e)
 {
 	struct attached_file *f = &a->files[a->n];
-	if (a->n == MANIFEST_ATTACHED_MOST) {
+	if (a->n == MANIFEST_ATTACHED_MAX) {
 		err_set(e, ERR_INTERNAL, "%s: more than %d attached files", folder,
-			MANIFEST_ATTACHED_MOST);
+			MANIFEST_ATTACHED_MAX);
 		return NULL;
 	}
 	snprintf(f->name, sizeof f->name, "%s", name);

@@ -25,7 +25,7 @@ struct attached_file {
 };
 
 struct attached {
-	struct attached_file files[MANIFEST_ATTACHED_MOST];
+	struct attached_file files[MANIFEST_ATTACHED_MAX];
 	int n;
 	/* the model's name at its origin, such as "openai-community/gpt2"; "": unknown */
 	char from[MANIFEST_FROM];

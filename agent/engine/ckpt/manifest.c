@@ -103,10 +103,10 @@ int ckpt_manifest_add_file(struct manifest *m, const struct manifest_file *file,
 {
 	if (check_file_name(m, file->name, e))
 		return -1;
-	if (m->n_files == MANIFEST_FILES_MOST)
-		return err_set(e, ERR_CORRUPT, "more than %d files", MANIFEST_FILES_MOST);
+	if (m->n_files == MANIFEST_FILES_MAX)
+		return err_set(e, ERR_CORRUPT, "more than %d files", MANIFEST_FILES_MAX);
 	if (file->header < 8 || file->size < file->header ||
-	    file->size > INT64_MAX / MANIFEST_FILES_MOST)
+	    file->size > INT64_MAX / MANIFEST_FILES_MAX)
 		return err_set(e, ERR_CORRUPT,
 			       "file %s: a header of %" PRId64 " bytes in a file of %" PRId64,
 			       file->name, file->header, file->size);
@@ -125,9 +125,9 @@ int ckpt_manifest_add_attached(struct manifest *m, const struct manifest_attache
 {
 	if (check_file_name(m, file->name, e))
 		return -1;
-	if (m->n_attached == MANIFEST_ATTACHED_MOST)
+	if (m->n_attached == MANIFEST_ATTACHED_MAX)
 		return err_set(e, ERR_CORRUPT, "more than %d files are carried",
-			       MANIFEST_ATTACHED_MOST);
+			       MANIFEST_ATTACHED_MAX);
 	if (file->size < 0 || file->size > MANIFEST_ATTACHED_BYTES)
 		return err_set(e, ERR_CORRUPT,
 			       "file %s: has %" PRId64 " bytes; 0 to %d can be carried", file->name,

@@ -6,8 +6,8 @@
  *     {"digest": "<32 hex digits>",
  *
  * The digest is the XXH3-128 of every byte after that line's newline, so each byte of the file is
- * either compared or digested. The other fields follow; all are required except `data`, `optimizer`,
- * `numbers`, `carried` and `from`:
+ * either compared or digested. The other fields follow; all are required except `data`,
+ * `optimizer`, `numbers`, `carried` and `from`:
  *
  *     format       "muster-checkpoint"
  *     version      1
@@ -24,11 +24,11 @@
  *     files        [{name, size, header, digest}]: `header` bytes come before the file's buffer,
  *                  digest is theirs
  *     tensors      [{name, dtype: "F32", shape: [rows] or [rows, columns], slices: [[file, offset,
- *                  [lo…], [hi…], digest]]}]: the box lo ≤ i < hi of the tensor is stored row-major at
- *                  byte `offset` of the buffer of files[file]
+ *                  [lo…], [hi…], digest]]}]: the box lo ≤ i < hi of the tensor is stored row-major
+ *                  at byte `offset` of the buffer of files[file]
  *
- * ckpt_manifest_prove proves that the boxes of each tensor cover it exactly once and that the slices
- * of each file tile its buffer. Together with the digests, any changed byte is detected.
+ * ckpt_manifest_prove proves that the boxes of each tensor cover it exactly once and that the
+ * slices of each file tile its buffer. Together with the digests, any changed byte is detected.
  *
  * Each rank describes its own shard as a manifest of one file; world rank 0 merges them.
  */
@@ -41,12 +41,12 @@
 
 #define MANIFEST_NAME "MANIFEST.json"
 
-enum { MANIFEST_ATTACHED_MOST = 32, MANIFEST_ATTACHED_BYTES = 1 << 28, MANIFEST_FROM = 128 };
+enum { MANIFEST_ATTACHED_MAX = 32, MANIFEST_ATTACHED_BYTES = 1 << 28, MANIFEST_FROM = 128 };
 enum {
 	MANIFEST_FILE_NAME = 64,
 	MANIFEST_TENSOR_NAME = 96,
-	MANIFEST_BYTES_MOST = 1 << 30,
-	MANIFEST_FILES_MOST = 1 << 20
+	MANIFEST_BYTES_MAX = 1 << 30,
+	MANIFEST_FILES_MAX = 1 << 20
 };
 
 struct manifest_file {
@@ -82,7 +82,7 @@ struct manifest {
 	json_t *model, *layout;
 	struct manifest_file *files;
 	int64_t n_files;
-	struct manifest_attached attached[MANIFEST_ATTACHED_MOST];
+	struct manifest_attached attached[MANIFEST_ATTACHED_MAX];
 	int n_attached;
 	char from[MANIFEST_FROM]; /* "": unknown */
 	struct manifest_tensor *tensors;

@@ -270,7 +270,7 @@ int ckpt_manifest_load_from(const struct ckpt_storage *storage, const char *path
 	struct manifest m;
 	if (ckpt_storage_join(name, sizeof name, path, MANIFEST_NAME, e))
 		return -1;
-	int rc = ckpt_storage_read_whole(storage, name, MANIFEST_BYTES_MOST, &text, &why);
+	int rc = ckpt_storage_read_whole(storage, name, MANIFEST_BYTES_MAX, &text, &why);
 	if (rc && why.code == ERR_NOTFOUND)
 		err_set(e, ERR_NOTFOUND,
 			"%s: no such file, so %s is not a checkpoint; name one such as "

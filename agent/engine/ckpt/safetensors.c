@@ -188,11 +188,11 @@ static int read_length(const void *data, size_t have, int64_t file_size, const c
 			       file, (long long)file_size);
 	memcpy(&le, data, sizeof le);
 	uint64_t length = le64toh(le);
-	if (length > ST_HEADER_MOST)
+	if (length > ST_HEADER_MAX)
 		return err_set(
 			e, ERR_CORRUPT,
 			"%s: says that its header has %llu bytes, %d is the most there may be",
-			file, (unsigned long long)length, ST_HEADER_MOST);
+			file, (unsigned long long)length, ST_HEADER_MAX);
 	if ((int64_t)length > file_size - 8)
 		return err_set(e, ERR_CORRUPT,
 			       "%s: its header of %llu bytes goes beyond its end at %lld: the file "

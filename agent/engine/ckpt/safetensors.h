@@ -6,12 +6,12 @@
  * [begin, end]}, offsets relative to the buffer, row-major, little-endian. The tensors tile the
  * buffer: no overlap, no hole, nothing after the last one.
  *
- * The reader rejects, each with its own message: a file below 8 bytes, N over 100,000,000 or over the
- * file's size, a header that is not UTF-8, not JSON, not an object; duplicate keys, NUL in names;
- * an unknown dtype; missing or unknown fields; numbers that are negative, fractional or beyond 63
- * bits; not exactly two offsets; end < begin; more than ST_DIMS dimensions; a product of the shape
- * that overflows or differs from end - begin; overlap, hole, a truncated or longer buffer; metadata
- * that is not a string. The writer pads the header with spaces to 8 bytes.
+ * The reader rejects, each with its own message: a file below 8 bytes, N over 100,000,000 or over
+ * the file's size, a header that is not UTF-8, not JSON, not an object; duplicate keys, NUL in
+ * names; an unknown dtype; missing or unknown fields; numbers that are negative, fractional or
+ * beyond 63 bits; not exactly two offsets; end < begin; more than ST_DIMS dimensions; a product of
+ * the shape that overflows or differs from end - begin; overlap, hole, a truncated or longer
+ * buffer; metadata that is not a string. The writer pads the header with spaces to 8 bytes.
  */
 #ifndef MUSTER_AGENT_ENGINE_CKPT_SAFETENSORS_H
 #define MUSTER_AGENT_ENGINE_CKPT_SAFETENSORS_H
@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ST_DIMS = 8, ST_HEADER_MOST = 100000000, ST_HEADER_WRITTEN = 25000000 };
+enum { ST_DIMS = 8, ST_HEADER_MAX = 100000000, ST_HEADER_WRITTEN = 25000000 };
 
 struct st_tensor {
 	const char *name;  /* belongs to the header */

@@ -32,7 +32,8 @@
  *  1. ckpt/storage_NAME.c: the operations, and `const struct ckpt_storage ckpt_storage_NAME`;
  *  2. here: its `extern` declaration;
  *  3. ckpt/storage.c: its row in `rows`, before POSIX, whose scheme "" fits every path;
- *  4. tests/unit/agent/test_ckpt_storage.c: its row in `storages`, which runs the conformance tests.
+ *  4. tests/unit/agent/test_ckpt_storage.c: its row in `storages`, which runs the conformance
+ *  tests.
  * A storage that needs state (a connection, a communicator) is not a row: who opens the state adds
  * the storage with ckpt_storage_add.
  */
@@ -130,7 +131,7 @@ struct ckpt_storage ckpt_storage_posix_with(const struct ckpt_io *io);
 const struct ckpt_storage *ckpt_storage_of(const char *path);
 /* Adds a storage, which is borrowed, for the paths of its scheme; ckpt_storage_drop takes it out
  * again. Both are called while no other thread uses checkpoints. */
-enum { CKPT_STORAGES_ADDED_MOST = 4 };
+enum { CKPT_STORAGES_ADDED_MAX = 4 };
 int ckpt_storage_add(const struct ckpt_storage *s, struct err *e);
 void ckpt_storage_drop(const struct ckpt_storage *s);
 

@@ -12,7 +12,7 @@ void data_audit_find(struct audit *a, const char *fmt, ...)
 	va_list ap;
 	char *text = NULL;
 	va_start(ap, fmt);
-	if (a->n_findings < AUDIT_FINDINGS_MOST && vasprintf(&text, fmt, ap) >= 0)
+	if (a->n_findings < AUDIT_FINDINGS_MAX && vasprintf(&text, fmt, ap) >= 0)
 		a->findings[a->n_findings] = text;
 	va_end(ap);
 	a->n_findings++;
@@ -266,7 +266,7 @@ void data_audit_close(struct audit *a)
 	}
 	for (int64_t i = 0; i < a->n_steps; i++)
 		data_ledger_line_fini(&a->steps[i]);
-	for (int i = 0; i < AUDIT_FINDINGS_MOST; i++)
+	for (int i = 0; i < AUDIT_FINDINGS_MAX; i++)
 		free(a->findings[i]);
 	free(a->generations);
 	free(a->steps);
@@ -307,7 +307,7 @@ int data_audit_dataset(struct audit *a, const char *words, struct dataset **out,
 	double validation = json_number_value(json_object_get(order, "validation"));
 	if (words)
 		return dataset_open(words, seq, validation, out, e);
-	struct blend_source *list = calloc(LEDGER_SOURCES_MOST, sizeof *list);
+	struct blend_source *list = calloc(LEDGER_SOURCES_MAX, sizeof *list);
 	if (!list)
 		return err_set(e, ERR_NOMEM, "no memory for the sources");
 	int rc = dataset_open_list(list, data_ledger_sources(order, list, NULL, NULL), seq,

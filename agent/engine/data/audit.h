@@ -17,7 +17,7 @@
 
 #include "agent/engine/data/ledger.h"
 
-enum { AUDIT_FINDINGS_MOST = 20 }; /* findings that are kept as text; all of them are counted */
+enum { AUDIT_FINDINGS_MAX = 20 }; /* findings that are kept as text; all of them are counted */
 
 struct audit_generation {
 	int64_t generation;
@@ -35,7 +35,7 @@ struct audit {
 	int64_t n_steps;
 	int64_t undone;     /* samples that were consumed and undone, as far as the lines show */
 	int64_t unreadable; /* lines */
-	char *findings[AUDIT_FINDINGS_MOST];
+	char *findings[AUDIT_FINDINGS_MAX];
 	int64_t n_findings;
 };
 

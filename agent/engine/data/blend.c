@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLEND_MOST = 1024 };
+enum { BLEND_MAX = 1024 };
 
 /* A child >= 0 is a node; a child < 0 is the source ~child. */
 struct blend_node {
@@ -55,10 +55,10 @@ static int add_source(struct blend *b, double weight, const char *path, size_t l
 			       "data.path: the weight %g of %.*s is not above 0; give it one, or "
 			       "leave the source out",
 			       weight, (int)len, path);
-	if (b->n == BLEND_MOST)
+	if (b->n == BLEND_MAX)
 		return err_set(e, ERR_USAGE,
 			       "data.path: more than %d sources; pack some of them together",
-			       BLEND_MOST);
+			       BLEND_MAX);
 	for (int i = 0; i < b->n; i++)
 		if (strlen(b->sources[i].path) == len && !memcmp(b->sources[i].path, path, len))
 			return err_set(
@@ -114,8 +114,8 @@ static uint64_t whole_weight(const struct blend *b, int i)
 }
 
 struct tree { /* the tree under construction: its roots so far */
-	uint64_t weight[BLEND_MOST];
-	int child[BLEND_MOST];
+	uint64_t weight[BLEND_MAX];
+	int child[BLEND_MAX];
 	int n;
 };
 

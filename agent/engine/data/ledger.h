@@ -66,7 +66,7 @@ const char *data_ledger_note(struct ledger *l);
 
 /* --- reading --- */
 
-enum { LEDGER_SOURCES_MOST = 1024, LEDGER_REPLICAS_MOST = 1 << 20 };
+enum { LEDGER_SOURCES_MAX = 1024, LEDGER_REPLICAS_MAX = 1 << 20 };
 
 struct ledger_replica {
 	int64_t offset, share;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* The product of two such numbers fits 63 bits. */
-enum { GLOBAL_MOST = 1 << 30 };
+enum { GLOBAL_MAX = 1 << 30 };
 static const int64_t step_most = 1000000000000;
 
 static int check_source(const json_t *s, struct err *e)
@@ -31,7 +31,7 @@ static int check_order(const json_t *o, struct err *e)
 	    !(json_number_value(validation) >= 0) || !(json_number_value(validation) < 1))
 		return err_set(e, ERR_CORRUPT, "\"order\" without seed or validation");
 	size_t n = json_array_size(sources);
-	if (n < 1 || n > LEDGER_SOURCES_MOST)
+	if (n < 1 || n > LEDGER_SOURCES_MAX)
 		return err_set(e, ERR_CORRUPT, "\"order\" has no sources, or too many");
 	for (size_t i = 0; i < n; i++)
 		if (check_source(json_array_get(sources, i), e))
@@ -94,11 +94,11 @@ static int get_steps(const json_t *o, struct ledger_line *l, struct err *e)
 	if (json_member_int64(o, "from", 0, step_most, &l->from, e) ||
 	    json_member_int64(o, "to", l->from + 1, step_most, &l->to, e) ||
 	    json_member_int64(o, "first", 0, INT64_MAX / 4, &l->first, e) ||
-	    json_member_int64(o, "global", 1, GLOBAL_MOST, &l->global, e))
+	    json_member_int64(o, "global", 1, GLOBAL_MAX, &l->global, e))
 		return -1;
 	if (l->to - l->from > INT64_MAX / 4 / l->global)
 		return err_set(e, ERR_CORRUPT, "more samples than there can be");
-	if (!json_is_array(replicas) || n > LEDGER_REPLICAS_MOST)
+	if (!json_is_array(replicas) || n > LEDGER_REPLICAS_MAX)
 		return err_set(e, ERR_CORRUPT, "\"replicas\" is not a list, or is too long");
 	l->replicas = calloc(n + 1, sizeof *l->replicas);
 	if (!l->replicas)

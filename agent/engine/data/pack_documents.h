@@ -9,7 +9,7 @@
  *     anything else      is refused (pack_format.h)
  *
  * A field is the name of an object's member or, if there is no such member, a path of names with
- * dots between them. A line has at most DOCUMENT_LINE_MOST bytes. Memory use is that of a few lines:
+ * dots between them. A line has at most DOCUMENT_LINE_MAX bytes. Memory use is that of a few lines:
  * a text is passed on in pieces as it is read.
  */
 #ifndef MUSTER_AGENT_ENGINE_DATA_PACK_DOCUMENTS_H
@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { DOCUMENT_LINE_MOST = 1 << 28 };
+enum { DOCUMENT_LINE_MAX = 1 << 28 };
 
 struct stream;
 

@@ -212,7 +212,7 @@ int data_pack_format_check(const char *file, const char *head, size_t n, const c
 	const struct file_format *k = find_format(file, head, n, text);
 	if (k)
 		return refuse_format(k, file, field, e);
-	if (nuls >= FORMAT_NULS_MOST)
+	if (nuls >= FORMAT_NULS_MAX)
 		return err_set(e, ERR_UNSUPPORTED,
 			       "%s: is not text (%zu NULs in its first %zu bytes); convert it to "
 			       "text, or pack its bytes as they are with --raw",
@@ -222,7 +222,7 @@ int data_pack_format_check(const char *file, const char *head, size_t n, const c
 
 int data_pack_format_check_ids(const char *file, const char *head, size_t n, struct err *e)
 {
-	const struct file_format *k = find_by_magic(head, n, FORMAT_MAGIC_LEAST);
+	const struct file_format *k = find_by_magic(head, n, FORMAT_MAGIC_MIN);
 	/* These bytes may be two ids of 65535, or one of -1, which are valid, although Arrow's
 	 * streams begin in the same way. */
 	bool ids = k && n >= 4 && !memcmp(head, "\xff\xff\xff\xff", 4);

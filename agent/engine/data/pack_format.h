@@ -5,7 +5,7 @@
  * The first bytes decide (after decompression, pack_stream.h). If they match no known format and
  * are not UTF-8, the ending of the name decides: `corpus.pt` may be Portuguese text. One table
  * holds the refused formats, each with the command that converts it. A file of no known format that
- * has FORMAT_NULS_MOST or more NULs in its first 64 KiB is not text and is refused as well; fewer
+ * has FORMAT_NULS_MAX or more NULs in its first 64 KiB is not text and is refused as well; fewer
  * are reported (data_pack_format_nuls).
  *
  * To add a format: a row of `formats` in pack_format.c, tested by hand. In its command, {} is the
@@ -20,13 +20,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { FORMAT_MAGIC_LEAST = 4, FORMAT_NULS_MOST = 16 };
+enum { FORMAT_MAGIC_MIN = 4, FORMAT_NULS_MAX = 16 };
 
 /* ERR_UNSUPPORTED if the format cannot be packed; the text names it and the command that converts
  * it. */
 int data_pack_format_check(const char *file, const char *head, size_t n, const char *field,
 			   struct err *e);
-/* The check for token ids, which may begin with any bytes: only magic numbers of FORMAT_MAGIC_LEAST
+/* The check for token ids, which may begin with any bytes: only magic numbers of FORMAT_MAGIC_MIN
  * bytes or more count, and not that of an Arrow stream, which are ids of all ones. */
 int data_pack_format_check_ids(const char *file, const char *head, size_t n, struct err *e);
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 1 << 18, NAMES_MOST = 200 };
+enum { CHUNK = 1 << 18, NAMES_MAX = 200 };
 
 struct lines {
 	const char *file, *field;
@@ -48,7 +48,7 @@ static int refuse_field(json_t *o, const json_t *v, const char *field, struct er
 			       field, words[json_typeof(v)]);
 	json_object_foreach(o, key, member)
 	{
-		if (names.len < NAMES_MOST)
+		if (names.len < NAMES_MAX)
 			buf_printf(&names, "%s\"%.60s\"", names.len ? ", " : "", key);
 	}
 	err_set(e, ERR_CORRUPT,
@@ -194,12 +194,12 @@ static int take_piece(struct lines *l, const char *piece, size_t n, struct err *
 	if (buf_failed(&l->line))
 		return err_set(e, ERR_NOMEM, "%s: no memory for a line of %zu bytes", l->file,
 			       l->line.len);
-	if (l->line.len > DOCUMENT_LINE_MOST)
+	if (l->line.len > DOCUMENT_LINE_MAX)
 		return err_set(
 			e, ERR_UNSUPPORTED,
 			"%s:%" PRId64
 			": the line is longer than %d MiB; divide its document, or pack plain text",
-			l->file, l->number + 1, DOCUMENT_LINE_MOST >> 20);
+			l->file, l->number + 1, DOCUMENT_LINE_MAX >> 20);
 	return 0;
 }
 

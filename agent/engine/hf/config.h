@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HF_CONFIG_BYTES_MOST = 1 << 24 };
+enum { HF_CONFIG_BYTES_MAX = 1 << 24 };
 
 /* Reads a config.json into a job that has defaults outside [model]. name: the file's name, for
  * errors. seq: a context that replaces the file's; 0: the file's own. Learned positions allow no
@@ -30,8 +30,8 @@ enum { HF_CONFIG_BYTES_MOST = 1 << 24 };
 int hf_config_read(const char *text, size_t n, const char *name, int64_t seq, struct job *out,
 		   struct err *e);
 
-/* Returns the job's model as config.json, a new reference. torch: float32, bfloat16 or float16. NULL
- * with ERR_UNSUPPORTED: transformers' class of this family cannot compute the model. */
+/* Returns the job's model as config.json, a new reference. torch: float32, bfloat16 or float16.
+ * NULL with ERR_UNSUPPORTED: transformers' class of this family cannot compute the model. */
 json_t *hf_config_write(const struct job *job, const char *torch, struct err *e);
 
 /* Appends the [model] section, with the keys that matter for the family. */

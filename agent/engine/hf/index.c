@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_MOST = 255 };
+enum { NAME_BYTES_MAX = 255 };
 
 static bool safe_name(const char *name)
 {
 	size_t n = strlen(name);
-	if (n == 0 || n > NAME_MOST || name[0] == '.')
+	if (n == 0 || n > NAME_BYTES_MAX || name[0] == '.')
 		return false;
 	for (const char *c = name; *c; c++)
 		if (*c == '/' || *c == '\\' || (unsigned char)*c < 0x20 || *c == 0x7f)
@@ -39,9 +39,9 @@ static int list_files(struct hf_index *x, const char *name, struct err *e)
 				     name, tensor);
 		else if (json_object_get(seen, json_string_value(file)))
 			continue;
-		else if (x->n_files == HF_INDEX_FILES_MOST)
+		else if (x->n_files == HF_INDEX_FILES_MAX)
 			rc = err_set(e, ERR_CORRUPT, "%s: weight_map: more than %d files", name,
-				     HF_INDEX_FILES_MOST);
+				     HF_INDEX_FILES_MAX);
 		else if (json_object_set_new(seen, json_string_value(file), json_true()))
 			rc = err_set(e, ERR_NOMEM, "%s: no memory for its files", name);
 		else

@@ -14,7 +14,7 @@
 
 #define HF_INDEX_NAME "model.safetensors.index.json"
 
-enum { HF_INDEX_BYTES_MOST = 1 << 28, HF_INDEX_FILES_MOST = 1 << 16 };
+enum { HF_INDEX_BYTES_MAX = 1 << 28, HF_INDEX_FILES_MAX = 1 << 16 };
 
 struct hf_index {
 	json_t *root;

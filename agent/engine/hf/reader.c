@@ -25,7 +25,7 @@ static int read_config(const char *folder, int64_t seq, struct job *job, struct 
 	struct buf text = BUF_INIT;
 	if (snprintf(path, sizeof path, "%s/config.json", folder) >= (int)sizeof path)
 		return err_set(e, ERR_USAGE, "%s: the path is too long", folder);
-	int rc = file_slurp(path, HF_CONFIG_BYTES_MOST, &text, e) ||
+	int rc = file_slurp(path, HF_CONFIG_BYTES_MAX, &text, e) ||
 				 hf_unsupported_check_config(buf_str(&text), text.len, path, e) ||
 				 hf_config_read(buf_str(&text), text.len, path, seq, job, e)
 			 ? -1

@@ -45,7 +45,7 @@ static const struct {
 	{ "tokenizer_class", TEXT },
 };
 
-enum { KEYS = sizeof keys / sizeof *keys, TEXT_MOST = 64 };
+enum { KEYS = sizeof keys / sizeof *keys, TEXT_MAX = 64 };
 
 /* --- import --- */
 
@@ -144,7 +144,7 @@ static bool has_type(const json_t *v, enum kind kind)
 	case FLAG:
 		return json_is_boolean(v);
 	case TEXT:
-		return json_is_string(v) && json_string_length(v) < TEXT_MOST;
+		return json_is_string(v) && json_string_length(v) < TEXT_MAX;
 	case ID:
 		return is_id(v) || json_is_null(v);
 	default:

@@ -153,7 +153,7 @@ static int open_files(struct hf_weights *f, struct err *e)
 	if (access(path, F_OK) == 0)
 		return open_single(f, e);
 	snprintf(path, sizeof path, "%s/" HF_INDEX_NAME, f->path);
-	int rc = file_slurp(path, HF_INDEX_BYTES_MOST, &text, &why);
+	int rc = file_slurp(path, HF_INDEX_BYTES_MAX, &text, &why);
 	if (!rc)
 		rc = open_indexed(f, buf_str(&text), text.len, e);
 	else if (why.code == ERR_NOTFOUND)

@@ -41,9 +41,9 @@ static void init_run(const struct param *p, const struct model_shape *shape, uin
 
 /* --- Threads --- */
 
-/* THREAD_LEAST: a thread with fewer elements costs more to start than it saves. TEAM_MOST: the
+/* THREAD_MIN: a thread with fewer elements costs more to start than it saves. TEAM_MAX: the
  * most threads. */
-enum { THREAD_LEAST = 1 << 15, TEAM_MOST = 256 };
+enum { THREAD_MIN = 1 << 15, TEAM_MAX = 256 };
 
 /* The range of one thread. */
 struct lane {
@@ -65,16 +65,16 @@ static void *run_lane(void *arg)
 static int team_of(const struct param *p, int64_t count, int threads)
 {
 	bool drawn = p->init == INIT_NORMAL || p->init == INIT_NORMAL_SCALED;
-	int64_t most = drawn ? count / THREAD_LEAST : 1;
+	int64_t most = drawn ? count / THREAD_MIN : 1;
 	if (most > threads)
 		most = threads;
-	return most < 1 ? 1 : most > TEAM_MOST ? TEAM_MOST : (int)most;
+	return most < 1 ? 1 : most > TEAM_MAX ? TEAM_MAX : (int)most;
 }
 
 void model_init(const struct param *p, const struct model_shape *shape, uint64_t seed,
 		int64_t first, int64_t count, int threads, float *out)
 {
-	struct lane lanes[TEAM_MOST];
+	struct lane lanes[TEAM_MAX];
 	int team = team_of(p, count, threads), started = 1;
 	for (int i = 0; i < team; i++) {
 		int64_t lo = count * i / team, hi = count * (i + 1) / team;

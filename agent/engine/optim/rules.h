@@ -73,7 +73,7 @@ struct optim {
 		/* [pieces] with OPTIMIZER_OTHER, [parameters] with ROW and COLUMN, NULL with
 		 * ELEMENT (piece.at); -1: it has no part */
 		int64_t *at;
-	} states[OPTIMIZER_STATES_MOST];
+	} states[OPTIMIZER_STATES_MAX];
 	bool spilled;                  /* states are in a file or in the host's memory */
 	struct optim_offload *offload; /* spilled, and the backend's memory is a device's */
 	struct optim_run *runs;

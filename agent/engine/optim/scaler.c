@@ -16,7 +16,7 @@ void optim_scaler_init(struct scaler *s, const struct job *job)
 
 void optim_scaler_resume(struct scaler *s, double scale, int64_t good)
 {
-	if (!s->dynamic || !(scale >= 1 && scale <= SCALER_MOST))
+	if (!s->dynamic || !(scale >= 1 && scale <= SCALER_MAX))
 		return;
 	s->scale = scale;
 	s->good = good;
@@ -46,7 +46,7 @@ int optim_scaler_update(struct scaler *s, bool finite, struct err *e)
 {
 	if (!finite)
 		return judge_overflow(s, e);
-	if (s->dynamic && ++s->good >= s->window && s->scale < SCALER_MOST) {
+	if (s->dynamic && ++s->good >= s->window && s->scale < SCALER_MAX) {
 		s->scale *= 2;
 		s->good = 0;
 	}

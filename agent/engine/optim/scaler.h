@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SCALER_FIRST = 65536, SCALER_MOST = 1 << 24 }; /* initial and largest dynamic scale */
+enum { SCALER_FIRST = 65536, SCALER_MAX = 1 << 24 }; /* initial and largest dynamic scale */
 
 struct scaler {
 	bool scales, dynamic;

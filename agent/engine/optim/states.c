@@ -91,7 +91,7 @@ static void *alloc_state(const struct optim *o, size_t bytes, const char *spill_
 
 int optim_states_open(struct optim *o, const char *spill_dir, struct err *e)
 {
-	for (int i = 0; i < OPTIMIZER_STATES_MOST; i++) {
+	for (int i = 0; i < OPTIMIZER_STATES_MAX; i++) {
 		struct optim_memory *s = &o->states[i];
 		if (o->traits->states[i].size == OPTIMIZER_NONE)
 			continue;
@@ -103,7 +103,7 @@ int optim_states_open(struct optim *o, const char *spill_dir, struct err *e)
 
 void optim_states_close(struct optim *o)
 {
-	for (int i = 0; i < OPTIMIZER_STATES_MOST; i++) {
+	for (int i = 0; i < OPTIMIZER_STATES_MAX; i++) {
 		struct optim_memory *s = &o->states[i];
 		if (!o->spilled)
 			backend_free(o->backend, s->data);

@@ -2,13 +2,13 @@
 
 #include <stdlib.h>
 
-/* The order is learned up to this length. A longer step has very many micro-batches, which repeat the
- * same pattern. */
-enum { ORDER_MOST = 1 << 16 };
+/* The order is learned up to this length. A longer step has very many micro-batches, which repeat
+ * the same pattern. */
+enum { ORDER_MAX = 1 << 16 };
 
 static void append_demand(struct demand_order *o, int unit)
 {
-	if (o->n == ORDER_MOST)
+	if (o->n == ORDER_MAX)
 		return;
 	if (o->n == o->room) {
 		int room = o->room ? 2 * o->room : 256;

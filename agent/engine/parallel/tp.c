@@ -3,7 +3,7 @@
 #include "base/clock.h"
 
 /* A transfer of at least this many bytes is worth another thread. */
-enum { OVERLAP_LEAST = 64 << 10 };
+enum { OVERLAP_MIN = 64 << 10 };
 
 void tp_init(struct tp *t, struct comm *group, bool sp, bool overlap, enum comm_type type)
 {
@@ -19,7 +19,7 @@ void tp_init(struct tp *t, struct comm *group, bool sp, bool overlap, enum comm_
 
 static bool runs_async(const struct tp *t, size_t count)
 {
-	return t->overlap && count * comm_type_size(t->type) >= OVERLAP_LEAST;
+	return t->overlap && count * comm_type_size(t->type) >= OVERLAP_MIN;
 }
 
 int tp_gather_start(struct tp *t, const void *shard, void *full, size_t count,

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WAIT_MOST = 3 }; /* the most bytes of an incomplete character */
+enum { WAIT_MAX = 3 }; /* the most bytes of an incomplete character */
 
 struct decoder {
 	const struct tokenizer *t;
 	const struct added_token **added; /* [vocab] NULL: the id is not an added token */
-	char wait[WAIT_MOST];
+	char wait[WAIT_MAX];
 	size_t n_wait;
 	bool begun; /* the first token of the text has been decoded */
 };
@@ -39,10 +39,10 @@ void text_decoder_close(struct decoder *d)
 	free(d);
 }
 
-/* Returns how many of the last bytes, at most WAIT_MOST, begin a character that is not complete. */
+/* Returns how many of the last bytes, at most WAIT_MAX, begin a character that is not complete. */
 static size_t unfinished(const char *text, size_t n)
 {
-	for (size_t back = 1; back <= WAIT_MOST && back <= n; back++)
+	for (size_t back = 1; back <= WAIT_MAX && back <= n; back++)
 		if (text_utf8_begun(text + n - back, back))
 			return back;
 	return 0;

@@ -192,10 +192,10 @@ int text_merges_apply(const struct merges *m, struct merges_work *w, int32_t *sy
 		*left = apply_short(m, symbols, n);
 		return 0;
 	}
-	if (n > MERGES_WORD_MOST)
+	if (n > MERGES_WORD_MAX)
 		return err_set(e, ERR_UNSUPPORTED,
 			       "a word has %zu symbols; at most %d can be merged at once", n,
-			       MERGES_WORD_MOST);
+			       MERGES_WORD_MAX);
 	if (work_grow(w, n, e))
 		return -1;
 	*left = apply_long(m, w, symbols, n);

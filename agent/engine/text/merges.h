@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MERGES_WORD_MOST = 1 << 30 }; /* symbols */
+enum { MERGES_WORD_MAX = 1 << 30 }; /* symbols */
 
 struct merges {
 	struct merges_pair *slots; /* open addressing; at least half are free */

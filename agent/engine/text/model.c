@@ -313,10 +313,10 @@ int text_read_added_tokens(struct tokenizer *t, const json_t *list, const json_t
 	size_t n = json_array_size(list);
 	if (!n)
 		return 0;
-	if (n > VOCAB_MOST)
+	if (n > VOCAB_MAX)
 		return err_set(e, ERR_UNSUPPORTED,
 			       "added_tokens: has %zu tokens; at most %d are supported", n,
-			       VOCAB_MOST);
+			       VOCAB_MAX);
 	t->added = calloc(n, sizeof *t->added);
 	if (!t->added)
 		return err_set(e, ERR_NOMEM, "no memory for %zu added tokens", n);

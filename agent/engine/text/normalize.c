@@ -7,13 +7,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum {
-	SEGMENT = 256,
-	DECOMPOSED_MOST = 32,
-	SHORT_RUN = 24,
-	GROWTH_MOST = 32,
-	GROWTH_FREE = 1 << 16
-};
+enum { SEGMENT = 256, DECOMPOSED_MAX = 32, SHORT_RUN = 24, GROWTH_MAX = 32, GROWTH_FREE = 1 << 16 };
 
 struct normalize_step {
 	const struct normalize_row *row;
@@ -96,7 +90,7 @@ static void put_char(struct buf *out, int32_t c)
 
 static int grow_chars(struct normalize_work *w, struct err *e)
 {
-	if (w->n + DECOMPOSED_MOST <= w->cap)
+	if (w->n + DECOMPOSED_MAX <= w->cap)
 		return 0;
 	size_t cap = w->cap ? 2 * w->cap : 4 * SEGMENT;
 	int32_t *chars = realloc(w->chars, cap * sizeof *chars);
@@ -171,12 +165,12 @@ static int add_char(const struct normalize_step *s, struct normalize_work *w, in
 		return -1;
 	utf8proc_option_t options = (utf8proc_option_t)((s->row->form & ~UTF8PROC_COMPOSE) |
 							UTF8PROC_DECOMPOSE);
-	utf8proc_ssize_t n = utf8proc_decompose_char(c, w->chars + w->n, DECOMPOSED_MOST, options,
+	utf8proc_ssize_t n = utf8proc_decompose_char(c, w->chars + w->n, DECOMPOSED_MAX, options,
 						     NULL);
-	if (n < 0 || n > DECOMPOSED_MOST)
+	if (n < 0 || n > DECOMPOSED_MAX)
 		return err_set(e, ERR_INTERNAL, "U+%04X does not decompose", (unsigned)c);
 	if (w->n >= SEGMENT && n && begins_anew(w->chars[w->n])) {
-		int32_t whole[DECOMPOSED_MOST];
+		int32_t whole[DECOMPOSED_MAX];
 		memcpy(whole, w->chars + w->n, (size_t)n * sizeof *whole);
 		put_segment(s, w, out);
 		memcpy(w->chars, whole, (size_t)n * sizeof *whole);
@@ -274,7 +268,7 @@ static int too_large(const struct normalize_step *s, const struct buf *out, stru
 		       ? 0
 		       : err_set(e, ERR_UNSUPPORTED,
 				 "normalizer %s makes a text more than %d times as long",
-				 s->row->type, GROWTH_MOST);
+				 s->row->type, GROWTH_MAX);
 }
 
 static int replace_text(const struct normalize_step *s, const char *text, size_t n, struct buf *out,
@@ -466,7 +460,7 @@ void text_normalize_work_fini(struct normalize_work *w)
 int text_normalize(const struct normalizer *z, struct normalize_work *w, const char **text,
 		   size_t *n, struct err *e)
 {
-	size_t room = *n * GROWTH_MOST + GROWTH_FREE;
+	size_t room = *n * GROWTH_MAX + GROWTH_FREE;
 	for (int i = 0, side = 0; i < z->n; i++) {
 		struct normalize_step s = *z->steps[i];
 		struct buf *out = &w->text[side];

@@ -16,7 +16,7 @@
 /* The character that vocabularies of characters use for a blank: U+2581. */
 #define BLANK_MARK "\xe2\x96\x81"
 
-enum { TOKENIZER_SPLITS = 16, TOKENIZER_TEMPLATE = 16, TOKENIZER_FILE_MOST = 1 << 28 };
+enum { TOKENIZER_SPLITS = 16, TOKENIZER_TEMPLATE = 16, TOKENIZER_FILE_MAX = 1 << 28 };
 
 /* When a blank is put before a piece of text (the text between added tokens). */
 enum tokenizer_lead {

@@ -9,12 +9,12 @@
 #include <string.h>
 
 enum {
-	PATTERN_MOST = 1 << 16,
-	NEST_MOST = 100,
+	PATTERN_MAX = 1 << 16,
+	NEST_MAX = 100,
 	MATCH_STEPS = 10000000,
 	HEAP_KIB = 1 << 20,
 	STACK_FIRST = 1 << 15,
-	STACK_MOST = 1 << 24
+	STACK_MAX = 1 << 24
 };
 
 struct split {
@@ -55,7 +55,7 @@ static pcre2_code *compile(const char *pattern, size_t len, bool literal, struct
 	uint32_t options = PCRE2_UTF |
 			   (literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C);
 	if (context) {
-		pcre2_set_parens_nest_limit(context, NEST_MOST);
+		pcre2_set_parens_nest_limit(context, NEST_MAX);
 		out = pcre2_compile((PCRE2_SPTR)pattern, len, options, &code, &at, context);
 		pcre2_compile_context_free(context);
 	}
@@ -83,9 +83,9 @@ int text_split_open(const char *pattern, size_t len, bool literal, bool drop_res
 		    struct split **out, struct err *e)
 {
 	struct buf text = BUF_INIT;
-	if (!len || len > PATTERN_MOST)
+	if (!len || len > PATTERN_MAX)
 		return err_set(e, ERR_UNSUPPORTED, "a pattern has %zu bytes; it must have 1 to %d",
-			       len, PATTERN_MOST);
+			       len, PATTERN_MAX);
 	struct split *s = calloc(1, sizeof *s);
 	if (literal)
 		buf_add(&text, pattern, len);
@@ -124,7 +124,7 @@ int text_split_matcher_open(struct split_matcher **out, struct err *e)
 		m->data = pcre2_match_data_create(1, NULL);
 		m->context = pcre2_match_context_create(NULL);
 		/* NULL if PCRE2 has no JIT compiler; then no stack is needed */
-		m->stack = pcre2_jit_stack_create(STACK_FIRST, STACK_MOST, NULL);
+		m->stack = pcre2_jit_stack_create(STACK_FIRST, STACK_MAX, NULL);
 	}
 	if (!m || !m->data || !m->context) {
 		text_split_matcher_close(m);

@@ -62,7 +62,7 @@ int tokenizer_parse(const char *text, size_t n, const char *name, struct tokeniz
 int tokenizer_open(const char *path, struct tokenizer **out, struct err *e)
 {
 	struct buf text = BUF_INIT;
-	int rc = file_slurp(path, TOKENIZER_FILE_MOST, &text, e);
+	int rc = file_slurp(path, TOKENIZER_FILE_MAX, &text, e);
 	if (!rc)
 		rc = tokenizer_parse(buf_str(&text), text.len, path, out, e);
 	buf_fini(&text);

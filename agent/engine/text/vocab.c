@@ -107,10 +107,10 @@ static int grow_tokens(struct vocab *v, int32_t id, struct err *e)
 int text_vocab_put(struct vocab *v, int64_t id, const char *text, size_t len, bool hidden,
 		   struct err *e)
 {
-	if (id < 0 || id >= VOCAB_MOST)
+	if (id < 0 || id >= VOCAB_MAX)
 		return err_set(e, ERR_CORRUPT,
 			       "token \"%.*s\" has the id %" PRId64 "; ids are 0 to %d",
-			       (int)(len < 60 ? len : 60), text, id, VOCAB_MOST - 1);
+			       (int)(len < 60 ? len : 60), text, id, VOCAB_MAX - 1);
 	if (text_vocab_has(v, id))
 		return err_set(e, ERR_CORRUPT,
 			       "tokens \"%.*s\" and \"%.*s\" have the same id %" PRId64,

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 /* The largest accepted id, because an id is an index into memory. */
-enum { VOCAB_MOST = 1 << 22 };
+enum { VOCAB_MAX = 1 << 22 };
 
 struct vocab_token {
 	size_t at; /* into text */
@@ -35,8 +35,8 @@ struct vocab {
 };
 
 void text_vocab_fini(struct vocab *v);
-/* Adds a token. ERR_CORRUPT: the id is taken or out of range, or a token that is not hidden has this
- * text already. */
+/* Adds a token. ERR_CORRUPT: the id is taken or out of range, or a token that is not hidden has
+ * this text already. */
 int text_vocab_put(struct vocab *v, int64_t id, const char *text, size_t len, bool hidden,
 		   struct err *e);
 /* Returns -1 if the vocabulary has no such text. */

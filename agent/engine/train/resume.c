@@ -10,7 +10,7 @@
 /* Prefix of the name of a checkpoint that was found to be damaged. */
 #define DAMAGED "damaged-"
 
-enum { CHECKPOINT_NAME = 64, DAMAGED_MOST = 100 };
+enum { CHECKPOINT_NAME = 64, DAMAGED_MAX = 100 };
 
 int train_resume_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], struct err *e)
 {
@@ -163,7 +163,7 @@ static int rename_damaged(const char *path, struct err *e)
 	int head = slash ? (int)(slash + 1 - path) : 0;
 	char to[JOB_PATH + 32];
 	int taken = 1;
-	for (int i = 0; i < DAMAGED_MOST && taken > 0; i++) {
+	for (int i = 0; i < DAMAGED_MAX && taken > 0; i++) {
 		snprintf(to, sizeof to, i ? "%.*s%s%s.%d" : "%.*s%s%s", head, path, DAMAGED,
 			 path + head, i);
 		taken = s->ops->rename(s, path, to, e);

@@ -10,7 +10,7 @@
 /* --- Boxes of a checkpoint --- */
 
 /* The tensors of a parameter are the parameter itself and its optimizer states. */
-enum { TENSORS_MOST = 1 + OPTIMIZER_STATES_MOST, BOXES_MOST = 3 };
+enum { TENSORS_MAX = 1 + OPTIMIZER_STATES_MAX, BOXES_MAX = 3 };
 
 /* Names a tensor. Tensor 0 is the parameter, and tensor i is its state i - 1. false: the parameter
  * has no such tensor. */
@@ -81,7 +81,7 @@ static void add_piece(struct boxes *b, const struct train_state *state,
 		      int64_t hi)
 {
 	enum job_optimizer kind = optim_kind(state->optim);
-	for (int i = 0; i < TENSORS_MOST; i++) {
+	for (int i = 0; i < TENSORS_MAX; i++) {
 		struct ckpt_tensor like;
 		float *at = train_state_at(state, piece, i);
 		if (!at || !name_tensor(piece->param, kind, i, &like))
@@ -95,7 +95,7 @@ static void add_piece(struct boxes *b, const struct train_state *state,
 static void add_factors(struct boxes *b, const struct train_state *state, const struct param *p)
 {
 	enum job_optimizer kind = optim_kind(state->optim);
-	for (int i = 0; i < OPTIMIZER_STATES_MOST; i++) {
+	for (int i = 0; i < OPTIMIZER_STATES_MAX; i++) {
 		struct ckpt_tensor like;
 		float *at = optim_factor(state->optim, i, p);
 		if (at && name_tensor(p, kind, i + 1, &like))
@@ -144,7 +144,7 @@ static int list_boxes(const struct train_state *state, const struct ckpt_memory 
 	int n;
 	const struct param_piece *pieces = param_store_pieces(state->store, &n);
 	const struct catalogue *c = param_store_catalogue(state->store);
-	size_t most = (size_t)n * TENSORS_MOST * BOXES_MOST + (size_t)c->n * OPTIMIZER_STATES_MOST;
+	size_t most = (size_t)n * TENSORS_MAX * BOXES_MAX + (size_t)c->n * OPTIMIZER_STATES_MAX;
 	struct boxes b = { calloc(most + 1, sizeof *b.list), 0 };
 	if (!b.list)
 		return err_set(e, ERR_NOMEM, "checkpoint: no memory for a list of %d pieces", n);
@@ -168,9 +168,9 @@ int train_state_whole(const struct model_shape *s, enum job_optimizer kind,
 	struct catalogue c;
 	if (catalogue_build(s, &share, &c, e))
 		return -1;
-	struct boxes b = { calloc((size_t)c.n * TENSORS_MOST + 1, sizeof *b.list), 0 };
+	struct boxes b = { calloc((size_t)c.n * TENSORS_MAX + 1, sizeof *b.list), 0 };
 	for (int i = 0; b.list && i < c.n; i++)
-		for (int j = 0; j < TENSORS_MOST; j++) {
+		for (int j = 0; j < TENSORS_MAX; j++) {
 			struct ckpt_tensor like;
 			if (name_tensor(&c.params[i], kind, j, &like))
 				add_whole(&b, &like, NULL);

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 /* If the host cannot set elements in place, each thread sets PART elements at a time in a buffer.
- * All buffers together have at most PART_MOST elements. */
-enum { PART = 1 << 20, PART_MOST = 1 << 24 };
+ * All buffers together have at most PART_MAX elements. */
+enum { PART = 1 << 20, PART_MAX = 1 << 24 };
 
 /* Returns the number of elements that are set on the host before they are written to the device. It
  * is at most the size of the largest piece. */
@@ -16,7 +16,7 @@ static int64_t part_of(const struct param_piece *pieces, int n, int threads)
 	int64_t part = (int64_t)PART * threads, largest = 1;
 	for (int i = 0; i < n; i++)
 		largest = max_int64(largest, pieces[i].count);
-	return min_int64(min_int64(part, PART_MOST), largest);
+	return min_int64(min_int64(part, PART_MAX), largest);
 }
 
 static void init_piece(const struct train_state *state, const struct param_piece *piece,

@@ -1,4 +1,5 @@
-/* The tensors of the state in memory. It knows nothing of checkpoints, so tests on a GPU use it alone. */
+/* The tensors of the state in memory. It knows nothing of checkpoints, so tests on a GPU use it
+ * alone. */
 #include "agent/engine/train/state.h"
 
 #include <string.h>
@@ -6,7 +7,7 @@
 int train_state_tensors(const struct train_state *state)
 {
 	int n = 1;
-	while (n <= OPTIMIZER_STATES_MOST &&
+	while (n <= OPTIMIZER_STATES_MAX &&
 	       optimizer_of(optim_kind(state->optim))->states[n - 1].size != OPTIMIZER_NONE)
 		n++;
 	return n;
@@ -53,7 +54,7 @@ static void clear_factors(const struct train_state *state)
 {
 	const struct catalogue *c = param_store_catalogue(state->store);
 	for (int i = 0; i < c->n; i++)
-		for (int j = 0; j < OPTIMIZER_STATES_MOST; j++) {
+		for (int j = 0; j < OPTIMIZER_STATES_MAX; j++) {
 			float *at = optim_factor(state->optim, j, &c->params[i]);
 			int64_t shape[2];
 			int dims;

@@ -3,10 +3,10 @@
 
 #include "base/numbers.h"
 
-/* The widest head for which kernels/ops.h guarantees attention. NARROW_MOST: the numbers that a
+/* The widest head for which kernels/ops.h guarantees attention. NARROW_MAX: the numbers that a
  * thread's scratch memory holds for 2-byte storage (BACKEND_LOW_PRECISION_LANE), less what
  * alignment may need. */
-enum { HEAD_WIDEST = 256, NARROW_MOST = (4 << 20) - 4096 };
+enum { HEAD_WIDEST = 256, NARROW_MAX = (4 << 20) - 4096 };
 
 static bool divides_hidden(const struct rule_job *j, int64_t heads)
 {
@@ -58,7 +58,7 @@ static int check_head_width(const struct rule_job *j)
 }
 
 /* Sums of sizes must fit 63 bits. */
-#define PARAMS_MOST 1e18
+#define PARAMS_MAX 1e18
 
 static int check_size(const struct rule_job *j)
 {
@@ -67,12 +67,12 @@ static int check_size(const struct rule_job *j)
 	const struct model_shape *m = &j->shape;
 	double params = 3.0 * (double)m->layers * (double)(m->experts ? m->experts : 1) *
 			(double)m->hidden * (double)m->ffn;
-	if (params > PARAMS_MOST)
+	if (params > PARAMS_MAX)
 		return REFUSE(j, keys,
 			      "experts = %lld of ffn = %lld in layers = %lld are %.1g parameters; "
 			      "use sizes below %.0e",
 			      (long long)m->experts, (long long)m->ffn, (long long)m->layers,
-			      params, PARAMS_MOST);
+			      params, PARAMS_MAX);
 	return 0;
 }
 
@@ -112,7 +112,7 @@ static int check_rows(const struct rule_job *j)
 	int64_t hidden = max_int64(6, m->experts ? 2 * m->top + 2 : 0) * m->hidden,
 		most = max_int64(vocab, max_int64(ffn, hidden));
 	if (job->precision.dtype != DTYPE_FP32 && job->job.device == DEVICE_CPU &&
-	    most > NARROW_MOST)
+	    most > NARROW_MAX)
 		return REFUSE(j, keys,
 			      "dtype = %s takes %lld numbers at once for a row of %s, and room is "
 			      "for %d; use dtype = fp32, or a smaller model",
@@ -120,7 +120,7 @@ static int check_rows(const struct rule_job *j)
 			      most == vocab ? "vocab"
 			      : most == ffn ? "ffn"
 					    : "hidden",
-			      NARROW_MOST);
+			      NARROW_MAX);
 	return 0;
 }
 

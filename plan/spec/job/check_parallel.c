@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORLD_MOST = 1000000 };
+enum { WORLD_MAX = 1000000 };
 
 /* The smallest possible number of replicas. */
 static int64_t replicas(const struct job *job)
@@ -24,11 +24,11 @@ static int check_world(const struct rule_job *j)
 {
 	static const size_t keys[] = { AT(parallel, dp), AT(parallel, pp), AT(parallel, cp),
 				       AT(parallel, tp), AT(parallel, ep) };
-	if (world(j->job) > WORLD_MOST)
+	if (world(j->job) > WORLD_MAX)
 		return REFUSE(
 			j, keys,
 			"tp × cp × pp × dp = %lld ranks; use degrees whose product is at most %d",
-			(long long)world(j->job), WORLD_MOST);
+			(long long)world(j->job), WORLD_MAX);
 	return 0;
 }
 
@@ -191,7 +191,7 @@ static int check_list(const struct rule_job *j, const char *text, double least, 
 	const size_t keys[] = { offset, AT(parallel, dp), AT(parallel, pp), AT(parallel, cp),
 				AT(parallel, tp) };
 	const char *name = job_keys[job_key_at(offset)].name, *bad = "";
-	double list[SPEEDS_MOST];
+	double list[SPEEDS_MAX];
 	int n = speeds_read(text, least, most, whole, list, &bad);
 	bool one = whole && n == 1; /* one number for all agents */
 	if (n < 0)

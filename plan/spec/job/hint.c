@@ -7,16 +7,16 @@
 #include <string.h>
 #include <strings.h>
 
-enum { DISTANCE_MOST = 3, WORD_MOST = 40 };
+enum { DISTANCE_MAX = 3, WORD_MAX = 40 };
 
 /* Counts insertions, deletions, substitutions and swaps of neighbours. It ignores the case of
  * letters. */
 static int distance(const char *a, const char *b)
 {
 	int n = (int)strlen(a), m = (int)strlen(b);
-	int d[WORD_MOST + 1][WORD_MOST + 1];
-	if (n > WORD_MOST || m > WORD_MOST)
-		return WORD_MOST;
+	int d[WORD_MAX + 1][WORD_MAX + 1];
+	if (n > WORD_MAX || m > WORD_MAX)
+		return WORD_MAX;
 	for (int i = 0; i <= n; i++)
 		d[i][0] = i;
 	for (int j = 0; j <= m; j++)
@@ -35,11 +35,11 @@ static int distance(const char *a, const char *b)
 }
 
 /* The largest distance of a hint from what was typed: half of its length, at least 1 and at most
- * DISTANCE_MOST. */
+ * DISTANCE_MAX. */
 static int reach(const char *text)
 {
 	int half = (int)strlen(text) / 2;
-	return half < 1 ? 1 : min_int(DISTANCE_MOST, half);
+	return half < 1 ? 1 : min_int(DISTANCE_MAX, half);
 }
 
 const char *job_nearest(const char *text, const char *const *words)
@@ -63,7 +63,7 @@ static bool starts_section(int i)
 
 void job_hint_section(const char *section, struct buf *out)
 {
-	const char *sections[JOB_KEYS_MOST + 1];
+	const char *sections[JOB_KEYS_MAX + 1];
 	int n = 0;
 	for (int i = 0; i < job_n_keys; i++)
 		if (starts_section(i))
@@ -81,7 +81,7 @@ void job_hint_section(const char *section, struct buf *out)
 
 void job_hint_key(const char *section, const char *name, struct buf *out)
 {
-	const char *names[JOB_KEYS_MOST + 1];
+	const char *names[JOB_KEYS_MAX + 1];
 	int n = 0, elsewhere = -1;
 	for (int i = 0; i < job_n_keys; i++) {
 		if (!strcmp(job_keys[i].section, section))

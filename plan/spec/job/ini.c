@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILE_MOST = 1 << 20, LINE_MOST = 2048, SECTION_MOST = 40 };
+enum { FILE_MAX = 1 << 20, LINE_BYTES_MAX = 2048, SECTION_MAX = 40 };
 
 /* inih splits lines into names and values. It does not report line numbers, empty sections or
  * invalid lines. The reader that feeds it one line at a time finds those. */
@@ -19,7 +19,7 @@ struct parser {
 	struct err *err;
 	const char *at, *end;
 	int line;
-	char section[SECTION_MOST]; /* "": none yet */
+	char section[SECTION_MAX]; /* "": none yet */
 	/* the name on a line for which inih has not called take_pair yet, or "" */
 	char key[JOB_SHOWN];
 	bool failed;
@@ -83,9 +83,9 @@ static int check_line(struct parser *p, const char *line, size_t n)
 			 (unsigned char)*byte);
 		return refuse_line(p, p->section, p->key, why);
 	}
-	if (n > LINE_MOST - 8) {
+	if (n > LINE_BYTES_MAX - 8) {
 		snprintf(why, sizeof why, "the line is longer than %d bytes; shorten it",
-			 LINE_MOST - 8);
+			 LINE_BYTES_MAX - 8);
 		return refuse_line(p, p->section, p->key, why);
 	}
 	return 0;
@@ -164,7 +164,7 @@ static int take_pair(void *arg, const char *section, const char *name, const cha
 
 static void allow_long_lines(void)
 {
-	ini_max_line = LINE_MOST;
+	ini_max_line = LINE_BYTES_MAX;
 }
 
 static int parse_file(struct parser *p, const char *text, size_t n)
@@ -236,7 +236,7 @@ int job_load(const char *path, const char *const *words, int n_words, struct job
 	struct job_source src;
 	struct job job;
 	int rc = -1;
-	if (path && file_slurp(path, FILE_MOST, &text, e)) {
+	if (path && file_slurp(path, FILE_MAX, &text, e)) {
 		if (e) {
 			e->code = ERR_USAGE;
 			size_t used = strlen(e->text);

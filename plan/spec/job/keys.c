@@ -202,7 +202,7 @@ const struct job_key job_keys[] = {
 
 const int job_n_keys = sizeof job_keys / sizeof *job_keys;
 
-_Static_assert(sizeof job_keys / sizeof *job_keys <= JOB_KEYS_MOST, "raise JOB_KEYS_MOST");
+_Static_assert(sizeof job_keys / sizeof *job_keys <= JOB_KEYS_MAX, "raise JOB_KEYS_MAX");
 
 int job_key_find(const char *section, const char *name)
 {

@@ -37,7 +37,7 @@ struct job_key {
 	const char *doc;
 };
 
-enum { JOB_KEYS_MOST = 160 };
+enum { JOB_KEYS_MAX = 160 };
 
 extern const struct job_key job_keys[];
 extern const int job_n_keys;
@@ -46,7 +46,7 @@ extern const int job_n_keys;
 struct job_source {
 	const char *name; /* the file's */
 	/* 0: the default; > 0: that line of the file; -1: the command line */
-	int line[JOB_KEYS_MOST];
+	int line[JOB_KEYS_MAX];
 };
 
 /* A word for errors: control characters become '?', and a long end is cut. */

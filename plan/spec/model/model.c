@@ -95,11 +95,11 @@ double shape_cost_embed(const struct model_shape *m)
  * products. With 256 rows the head takes a tenth longer. The buffer stays small beside a
  * micro-batch's activations.
  */
-enum { LOGITS_MOST = 256 << 20 };
+enum { LOGITS_MAX = 256 << 20 };
 
 int64_t shape_head_rows(int64_t n, int64_t vocab)
 {
-	int64_t most = LOGITS_MOST / (vocab * (int64_t)sizeof(float));
+	int64_t most = LOGITS_MAX / (vocab * (int64_t)sizeof(float));
 	if (most < 1)
 		most = 1;
 	int64_t chunks = (n + most - 1) / most;

@@ -34,8 +34,8 @@ struct exam {
 	const struct schedule *s;
 	int rank, at;
 	unsigned *done; /* [chunks][micros] one bit for each op */
-	int next[LAYOUT_CHUNKS_MOST][SUCCESSIONS];
-	int live[LAYOUT_CHUNKS_MOST], all;
+	int next[LAYOUT_CHUNKS_MAX][SUCCESSIONS];
+	int live[LAYOUT_CHUNKS_MAX], all;
 	struct sched_slots slots;
 };
 

@@ -23,7 +23,7 @@ struct order {
 	struct sched_step *steps; /* NULL: count only */
 	int n;
 	bool forwards_only;
-	int live[LAYOUT_CHUNKS_MOST], live_total; /* slots that are taken now */
+	int live[LAYOUT_CHUNKS_MAX], live_total; /* slots that are taken now */
 	struct sched_slots slots;
 };
 

@@ -59,7 +59,7 @@ static int fill_row(struct schedule *s, int rank, struct err *e)
 static bool is_possible(const struct schedule *s)
 {
 	const struct layout *l = &s->layout;
-	if (l->pp < 1 || l->chunks < 1 || l->chunks > LAYOUT_CHUNKS_MOST || s->micros < 1 ||
+	if (l->pp < 1 || l->chunks < 1 || l->chunks > LAYOUT_CHUNKS_MAX || s->micros < 1 ||
 	    (unsigned)s->kind >= SCHEDULES || (l->vee && l->chunks != 2))
 		return false;
 	const struct schedule_kind *k = schedule_kinds[s->kind];

@@ -87,7 +87,7 @@ struct sched_step {
  * table of forward passes alone it takes the slot until it was sent, or until the next chunk's
  * FORWARD has read it. */
 struct sched_slots {
-	int live[LAYOUT_CHUNKS_MOST]; /* most slots of each chunk that are taken at once */
+	int live[LAYOUT_CHUNKS_MAX]; /* most slots of each chunk that are taken at once */
 	int most; /* most slots of all chunks together; at most the sum of `live` */
 };
 

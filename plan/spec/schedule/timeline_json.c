@@ -1,7 +1,7 @@
 #include "plan/spec/schedule/timeline.h"
 
-enum { VERSION = 1, RANKS_MOST = 1 << 20 };
-#define SECONDS_MOST 1e10 /* three centuries */
+enum { VERSION = 1, RANKS_MAX = 1 << 20 };
+#define SECONDS_MAX 1e10 /* three centuries */
 
 json_t *timeline_json(const struct timeline *t)
 {
@@ -22,7 +22,7 @@ static bool good_event(const struct timeline *t, const struct timeline_event *v)
 	return v->rank >= 0 && v->rank < t->ranks && v->op < SCHED_OPS &&
 	       v->chunk >= (whole ? -1 : 0) && v->chunk < t->chunks &&
 	       v->micro >= (whole ? -1 : 0) && v->begin >= 0 && v->end >= v->begin &&
-	       v->end <= SECONDS_MOST;
+	       v->end <= SECONDS_MAX;
 }
 
 int timeline_read(json_t *doc, const char *name, struct timeline *t, struct err *e)
@@ -33,8 +33,8 @@ int timeline_read(json_t *doc, const char *name, struct timeline *t, struct err 
 	size_t i;
 	if (json_unpack(doc, "{s:i, s:i, s:i, s:F, s:o}", "version", &version, "ranks", &ranks,
 			"chunks", &chunks, "start", &start, "events", &events) ||
-	    version != VERSION || ranks < 1 || ranks > RANKS_MOST ||
-	    !(start >= 0 && start <= SECONDS_MOST) || chunks < 1 || chunks > LAYOUT_CHUNKS_MOST ||
+	    version != VERSION || ranks < 1 || ranks > RANKS_MAX ||
+	    !(start >= 0 && start <= SECONDS_MAX) || chunks < 1 || chunks > LAYOUT_CHUNKS_MAX ||
 	    !json_is_array(events))
 		return err_set(
 			e, ERR_PROTO,

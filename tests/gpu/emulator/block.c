@@ -13,7 +13,7 @@ struct emulated_now emulated_now;
 struct block emulated_block;
 
 static struct block *const b = &emulated_block;
-static struct fiber *idle[THREADS_MOST];
+static struct fiber *idle[THREADS_MAX];
 static int idles;
 static uint64_t rng;
 
@@ -211,8 +211,8 @@ static void run_thread(struct thread *t)
 	}
 }
 
-/* Runs the lanes that are ready, in one of 512 orders. Those that become ready meanwhile wait for the
- * next round. */
+/* Runs the lanes that are ready, in one of 512 orders. Those that become ready meanwhile wait for
+ * the next round. */
 static void run_warp(int index)
 {
 	struct warp *w = &b->warp[index];

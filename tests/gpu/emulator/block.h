@@ -51,15 +51,15 @@ struct warp {
 	struct meeting meeting[EMULATED_WARP];
 };
 
-enum { THREADS_MOST = 1024, WARPS_MOST = THREADS_MOST / EMULATED_WARP };
+enum { THREADS_MAX = 1024, WARPS_MAX = THREADS_MAX / EMULATED_WARP };
 
 struct block {
 	const struct emulated_kernel *kernel;
 	const void *args;
 	size_t args_bytes;
 	int threads, warps, ready, done, at_barrier;
-	struct thread thread[THREADS_MOST];
-	struct warp warp[WARPS_MOST];
+	struct thread thread[THREADS_MAX];
+	struct warp warp[WARPS_MAX];
 	struct thread *now; /* NULL: no kernel runs */
 	struct span stack;  /* of that thread */
 	struct span dynamic, statics,

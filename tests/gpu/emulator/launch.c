@@ -52,7 +52,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *a, const void *func
 	const struct allowed *x = allowed_of(function);
 	memset(a, 0, sizeof *a);
 	a->binaryVersion = a->ptxVersion = double_capability();
-	a->maxThreadsPerBlock = THREADS_MOST;
+	a->maxThreadsPerBlock = THREADS_MAX;
 	a->maxDynamicSharedSizeBytes = x ? (int)x->bytes : FREE_SHARED;
 	return cudaSuccess;
 }
@@ -77,7 +77,7 @@ static void check(const cudaLaunchConfig_t *c, const void *function)
 	if (!g.x || !g.y || !g.z || g.x > 0x7fffffff || g.y > 65535 || g.z > 65535)
 		double_misuse("kernel %s: a grid of (%u,%u,%u)", emulated_name(function), g.x, g.y,
 			      g.z);
-	if (!t.x || !t.y || !t.z || t.z > 64 || (uint64_t)t.x * t.y * t.z > THREADS_MOST)
+	if (!t.x || !t.y || !t.z || t.z > 64 || (uint64_t)t.x * t.y * t.z > THREADS_MAX)
 		double_misuse("kernel %s: a block of (%u,%u,%u)", emulated_name(function), t.x, t.y,
 			      t.z);
 	if (c->dynamicSmemBytes > (a ? a->bytes : FREE_SHARED))

@@ -16,9 +16,9 @@ struct object {
 	bool pointer;
 };
 
-enum { OBJECTS_MOST = 128 };
+enum { OBJECTS_MAX = 128 };
 
-static struct object objects[OBJECTS_MOST];
+static struct object objects[OBJECTS_MAX];
 static int n_objects;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -47,7 +47,7 @@ static int set_object(const char *key, const void *data, size_t n, bool pointer,
 {
 	struct object *o = find_object(key);
 	char *copy = malloc(n + 1);
-	if (!copy || (!o && n_objects == OBJECTS_MOST)) {
+	if (!copy || (!o && n_objects == OBJECTS_MAX)) {
 		free(copy);
 		return err_set(e, ERR_NOMEM, "%s: no memory for %zu bytes", key, n);
 	}
@@ -106,7 +106,7 @@ static bool name_below(const char *key, const char *path, char name[256])
 static int memory_list(const struct ckpt_storage *s, const char *path, ckpt_storage_visit *visit,
 		       void *arg, struct err *e)
 {
-	char names[OBJECTS_MOST][64], name[256], key[PATH_MAX];
+	char names[OBJECTS_MAX][64], name[256], key[PATH_MAX];
 	int n = 0, rc = 0;
 	bool found = false;
 	(void)s;

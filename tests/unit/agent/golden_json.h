@@ -8,14 +8,14 @@
 #include <jansson.h>
 #include <stdio.h>
 
-enum { GOLDEN_JSON_MOST = 16 << 20 };
+enum { GOLDEN_JSON_MAX = 16 << 20 };
 
 /* Returns NULL after printing the reason. */
 static inline json_t *golden_json(const char *path)
 {
 	struct buf text = BUF_INIT;
 	struct err e = ERR_INIT;
-	json_t *all = file_slurp(path, GOLDEN_JSON_MOST, &text, &e)
+	json_t *all = file_slurp(path, GOLDEN_JSON_MAX, &text, &e)
 			      ? NULL
 			      : json_loads(buf_str(&text), 0, NULL);
 	if (!all)

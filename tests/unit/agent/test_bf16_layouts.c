@@ -51,7 +51,7 @@ static const struct {
 struct training {
 	const struct tiny *model;
 	struct job job;
-	double (*losses)[STEPS]; /* [WORLD_MOST], shared */
+	double (*losses)[STEPS]; /* [WORLD_MAX], shared */
 };
 
 static int train_rank(struct comm *world, void *arg, struct err *e)
@@ -89,10 +89,10 @@ static void losses_of(const struct tiny *model, int seed, const char *dtype, con
 	if (trainee_job(model, words, &c.job, &e))
 		fail_msg("%s", e.text);
 	struct layout l = layout_of(&c.job, (int)c.job.parallel.dp);
-	c.losses = world_shared(WORLD_MOST * sizeof *c.losses);
+	c.losses = world_shared(WORLD_MAX * sizeof *c.losses);
 	assert_int_equal(world_run(layout_world(&l), train_rank, &c), 0);
 	memcpy(out, c.losses[0], sizeof c.losses[0]);
-	world_unshared(c.losses, WORLD_MOST * sizeof *c.losses);
+	world_unshared(c.losses, WORLD_MAX * sizeof *c.losses);
 }
 
 /* Returns the mean square of the relative difference. Raises *most to the largest difference. */

@@ -280,7 +280,7 @@ static int rank_body(struct comm *world, void *arg, struct err *err)
 
 static void run_ranks(int size, struct ranks t, int64_t latest)
 {
-	int status[WORLD_MOST];
+	int status[WORLD_MAX];
 	world_outcomes(size, rank_body, &t, status);
 	for (int r = 0; r < size; r++)
 		if (status[r] != (t.what == DIE_BEFORE && r == t.faulty_rank ? 42 : 0))

@@ -405,7 +405,7 @@ static void many_findings_are_counted(void **state)
 		snprintf(text + strlen(text), sizeof text - strlen(text), STEPS(1, 0, 1, 0, ""));
 	assert_int_equal(data_audit_open(text, strlen(text), &a, NULL), 0);
 	assert_int_equal(a->n_findings, 50 + 49);
-	assert_non_null(a->findings[AUDIT_FINDINGS_MOST - 1]);
+	assert_non_null(a->findings[AUDIT_FINDINGS_MAX - 1]);
 	data_audit_close(a);
 }
 

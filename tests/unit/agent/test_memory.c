@@ -312,7 +312,7 @@ static bool is_predicted(const struct training *c, const struct rank_result *a)
 
 static void check_layouts(const char *const *list, size_t n)
 {
-	size_t bytes = WORLD_MOST * sizeof(struct rank_result);
+	size_t bytes = WORLD_MAX * sizeof(struct rank_result);
 	struct rank_result *accounts = world_shared(bytes);
 	static struct training c;
 	int wrong = 0;

@@ -63,7 +63,7 @@ static void read_config(struct run *r)
 	struct buf text = BUF_INIT;
 	struct err e = ERR_INIT;
 	path_of(r->c, "/config.json", path);
-	if (file_slurp(path, HF_CONFIG_BYTES_MOST, &text, &e) ||
+	if (file_slurp(path, HF_CONFIG_BYTES_MAX, &text, &e) ||
 	    hf_config_read(buf_str(&text), text.len, path, 0, &r->job, &e)) {
 		fprintf(stderr, "%s (tests run in the top folder of the sources)\n", e.text);
 		abort();

@@ -14,10 +14,10 @@
 
 #include <cmocka.h>
 
-enum { PARAMS_MOST = 8, GRAIN = 16 };
+enum { PARAMS_MAX = 8, GRAIN = 16 };
 
 struct bed {
-	struct param params[PARAMS_MOST];
+	struct param params[PARAMS_MAX];
 	struct unit unit;
 	struct catalogue catalogue;
 	struct job job;
@@ -113,7 +113,7 @@ static void check_states(struct bed *b, const struct param_piece *p, const json_
 {
 	const struct optimizer *traits = optimizer_of(b->job.optimizer.kind);
 	size_t found = 0;
-	for (int i = 0; i < OPTIMIZER_STATES_MOST; i++) {
+	for (int i = 0; i < OPTIMIZER_STATES_MAX; i++) {
 		const char *name = traits->states[i].name;
 		float *at = optim_state(b->o, i, p);
 		if (!at)

@@ -76,7 +76,7 @@ struct training {
 	const struct tiny *model;
 	struct job job;
 	struct catalogue whole;
-	struct rank_result *accounts; /* [WORLD_MOST], shared */
+	struct rank_result *accounts; /* [WORLD_MAX], shared */
 	float *params;                /* [whole.elements], shared */
 	/* steps; from > 0: resumes from the checkpoint; to < STEPS: saves one */
 	int from, to;
@@ -122,13 +122,13 @@ static void training_open(const struct strategy *s, const char *layout, struct t
 		fail_msg("%s: %s", s->name, e.text);
 	shape_of_job(&c->job, &shape);
 	assert_int_equal(trainee_whole(&shape, &c->whole, &e), 0);
-	c->accounts = world_shared(WORLD_MOST * sizeof *c->accounts);
+	c->accounts = world_shared(WORLD_MAX * sizeof *c->accounts);
 	c->params = world_shared((size_t)c->whole.elements * sizeof *c->params);
 }
 
 static void course_close(struct training *c)
 {
-	world_unshared(c->accounts, WORLD_MOST * sizeof *c->accounts);
+	world_unshared(c->accounts, WORLD_MAX * sizeof *c->accounts);
 	world_unshared(c->params, (size_t)c->whole.elements * sizeof *c->params);
 	catalogue_free(&c->whole);
 }
@@ -145,7 +145,7 @@ static int train_steps(struct training *c, int from, int to)
 static const char *difference(const struct training *a, const struct training *b)
 {
 	static char text[TEXT];
-	for (int r = 0; r < WORLD_MOST; r++)
+	for (int r = 0; r < WORLD_MAX; r++)
 		for (int i = 0; i < STEPS; i++)
 			if (a->accounts[r].loss[i] != b->accounts[r].loss[i] ||
 			    a->accounts[r].norm[i] != b->accounts[r].norm[i]) {

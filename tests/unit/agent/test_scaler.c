@@ -59,7 +59,7 @@ static void a_dynamic_scale_stays_within_its_limits(void **state)
 	(void)state;
 	for (int i = 0; i < 40; i++)
 		assert_int_equal(optim_scaler_update(&s, true, &e), 1);
-	assert_true(s.scale == SCALER_MOST);
+	assert_true(s.scale == SCALER_MAX);
 	for (int i = 0; i < 24; i++)
 		assert_int_equal(optim_scaler_update(&s, false, &e), 0);
 	assert_true(s.scale == 1);

@@ -78,7 +78,7 @@ static void train_schedule(const struct tiny *model, const char *const *words, s
 		fail_msg("%s", e.text);
 	shape_of_job(&c->job, &s);
 	assert_int_equal(trainee_whole(&s, &c->whole, &e), 0);
-	c->accounts = world_shared(WORLD_MOST * sizeof *c->accounts);
+	c->accounts = world_shared(WORLD_MAX * sizeof *c->accounts);
 	c->params = world_shared(bytes_of(c));
 	c->grads = world_shared(bytes_of(c));
 	struct layout l = layout_of(&c->job, (int)c->job.parallel.dp);
@@ -87,7 +87,7 @@ static void train_schedule(const struct tiny *model, const char *const *words, s
 
 static void done(struct training *c)
 {
-	world_unshared(c->accounts, WORLD_MOST * sizeof *c->accounts);
+	world_unshared(c->accounts, WORLD_MAX * sizeof *c->accounts);
 	world_unshared(c->params, bytes_of(c));
 	world_unshared(c->grads, bytes_of(c));
 	catalogue_free(&c->whole);

@@ -28,10 +28,10 @@ struct training {
 	int steps;
 	/* Shared by the ranks. */
 	struct board {
-		sem_t ahead;              /* posted for each step that rank 0 has completed */
-		double first, last;       /* losses of the evaluations */
-		int64_t lead[WORLD_MOST]; /* the lead that each server allowed */
-		int stopped[WORLD_MOST];  /* the number of steps that each rank made */
+		sem_t ahead;             /* posted for each step that rank 0 has completed */
+		double first, last;      /* losses of the evaluations */
+		int64_t lead[WORLD_MAX]; /* the lead that each server allowed */
+		int stopped[WORLD_MAX];  /* the number of steps that each rank made */
 	} * board;
 };
 
@@ -297,7 +297,7 @@ static void check_outcomes(world_fn *fn, int of_the_failed)
 {
 	for (int staleness = 0; staleness < 4; staleness += 3) {
 		struct training c;
-		int outcomes[WORLD_MOST];
+		int outcomes[WORLD_MAX];
 		training_open(&c, 4, staleness, "job.steps=40");
 		world_outcomes(4, fn, &c, outcomes);
 		for (int r = 0; r < 4; r++)

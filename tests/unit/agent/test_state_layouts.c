@@ -68,9 +68,9 @@ static float *number(const struct trainer *t, const struct param_piece *p, int64
 static int each_factor(const struct trainer *t, bool check, struct err *e)
 {
 	const struct catalogue *c = &t->bench.catalogue;
-	for (int k = 0; k < c->n * OPTIMIZER_STATES_MOST; k++) {
-		int state = k % OPTIMIZER_STATES_MOST, dims;
-		const struct param *p = &c->params[k / OPTIMIZER_STATES_MOST];
+	for (int k = 0; k < c->n * OPTIMIZER_STATES_MAX; k++) {
+		int state = k % OPTIMIZER_STATES_MAX, dims;
+		const struct param *p = &c->params[k / OPTIMIZER_STATES_MAX];
 		float *at = optim_factor(t->optim, state, p);
 		int64_t shape[2];
 		if (!at || !optimizer_state_shape(t->job.optimizer.kind, state, p, shape, &dims))

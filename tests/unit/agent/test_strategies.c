@@ -8,7 +8,8 @@
  * A cell shows "·" if the job's own checks refuse its keys as contradictory. The reason is one of
  * job_check's.
  *
- * `make check` runs every third cell and leaves the others blank; `make check-all` runs all of them.
+ * `make check` runs every third cell and leaves the others blank; `make check-all` runs all of
+ * them.
  *
  * test_strategies [WORD] runs only the rows whose names contain the word, with all cells.
  */
@@ -181,7 +182,7 @@ struct training {
 	const struct tiny *model;
 	struct job job;
 	struct catalogue whole;
-	struct rank_result *accounts; /* [WORLD_MOST], shared */
+	struct rank_result *accounts; /* [WORLD_MAX], shared */
 	float *params;                /* [whole.elements], shared */
 };
 
@@ -212,13 +213,13 @@ static void training_open(const struct tiny *model, const struct job *job, struc
 	*c = (struct training){ .model = model, .job = *job };
 	shape_of_job(job, &s);
 	assert_int_equal(trainee_whole(&s, &c->whole, &e), 0);
-	c->accounts = world_shared(WORLD_MOST * sizeof *c->accounts);
+	c->accounts = world_shared(WORLD_MAX * sizeof *c->accounts);
 	c->params = world_shared((size_t)c->whole.elements * sizeof *c->params);
 }
 
 static void course_close(struct training *c)
 {
-	world_unshared(c->accounts, WORLD_MOST * sizeof *c->accounts);
+	world_unshared(c->accounts, WORLD_MAX * sizeof *c->accounts);
 	world_unshared(c->params, (size_t)c->whole.elements * sizeof *c->params);
 	catalogue_free(&c->whole);
 }

@@ -168,7 +168,7 @@ static const char *folder(const char *name)
 	return path[next];
 }
 
-enum { WORDS_MOST = 16 };
+enum { WORDS_MAX = 16 };
 
 /* Returns the base job with some of its keys changed: "section.key=value …". */
 static struct job job_of(const char *changes)
@@ -176,13 +176,13 @@ static struct job job_of(const char *changes)
 	struct job job;
 	struct err e = ERR_INIT;
 	char text[512], data[160];
-	const char *words[WORDS_MOST] = { data };
+	const char *words[WORDS_MAX] = { data };
 	int n = 1;
 	snprintf(text, sizeof text, "%s", changes);
 	snprintf(data, sizeof data, "data.path=%s", folder("text"));
 	assert_true(strlen(changes) < sizeof text);
 	for (char *rest = text, *word; (word = strtok_r(rest, " ", &rest));) {
-		assert_true(n < WORDS_MOST);
+		assert_true(n < WORDS_MAX);
 		words[n++] = word;
 	}
 	if (job_load(folder("base.ini"), words, n, &job, &e))

@@ -8,11 +8,11 @@
 
 int trainee_device;
 
-enum { WORDS_MOST = 64, WORD = 64 };
+enum { WORDS_MAX = 64, WORD = 64 };
 
 struct words {
-	char text[WORDS_MOST][WORD];
-	const char *list[WORDS_MOST];
+	char text[WORDS_MAX][WORD];
+	const char *list[WORDS_MAX];
 	int n;
 };
 

@@ -20,7 +20,7 @@ struct board {
 	pthread_barrier_t fence;
 	struct note {
 		char key[KEY_BYTES], value[VALUE_BYTES];
-	} notes[WORLD_MOST][KEYS];
+	} notes[WORLD_MAX][KEYS];
 };
 
 struct seat {
@@ -134,7 +134,7 @@ static void child(struct board *board, int rank, int n, world_fn *fn, void *arg)
 
 static struct board *start(pid_t *pids, int n, world_fn *fn, void *arg)
 {
-	if (n > WORLD_MOST)
+	if (n > WORLD_MAX)
 		abort();
 	struct board *board = board_open(n);
 	fflush(NULL);
@@ -184,7 +184,7 @@ static int gather(pid_t *pids, int n)
 
 int world_run(int n, world_fn *fn, void *arg)
 {
-	pid_t pids[WORLD_MOST] = { 0 };
+	pid_t pids[WORLD_MAX] = { 0 };
 	struct board *board = start(pids, n, fn, arg);
 	int rc = gather(pids, n);
 	world_unshared(board, sizeof *board);
@@ -193,7 +193,7 @@ int world_run(int n, world_fn *fn, void *arg)
 
 void world_outcomes(int n, world_fn *fn, void *arg, int *outcomes)
 {
-	pid_t pids[WORLD_MOST] = { 0 };
+	pid_t pids[WORLD_MAX] = { 0 };
 	struct board *board = start(pids, n, fn, arg);
 	for (int i = 0; i < n; i++) {
 		int status = 0;

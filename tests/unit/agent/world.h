@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-enum { WORLD_MOST = 16 };
+enum { WORLD_MAX = 16 };
 
 /* Returns zeroed memory to which ranks that are forked later write their results. */
 void *world_shared(size_t bytes);

@@ -166,7 +166,7 @@ static double saved_elements(const struct job *job)
 		int64_t shape[2];
 		int dims;
 		sum += p->tied_copy ? 0 : (double)p->count;
-		for (int k = 0; k < OPTIMIZER_STATES_MOST && !p->tied_copy; k++)
+		for (int k = 0; k < OPTIMIZER_STATES_MAX && !p->tied_copy; k++)
 			if (optimizer_state_shape(job->optimizer.kind, k, p, shape, &dims))
 				sum += (double)(shape[0] * shape[1]);
 	}

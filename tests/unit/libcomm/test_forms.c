@@ -210,7 +210,7 @@ static void more_sockets_than_there_may_be_are_refused(void **state)
 	struct comm *w;
 	struct err e = ERR_INIT;
 	struct comm_bootstrap boot = { .size = 1 };
-	struct comm_options opt = { .sockets = COMM_SOCKETS_MOST + 1 };
+	struct comm_options opt = { .sockets = COMM_SOCKETS_MAX + 1 };
 	(void)state;
 	assert_int_equal(comm_open(&boot, &opt, &w, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);

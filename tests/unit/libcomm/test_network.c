@@ -131,7 +131,7 @@ static void several_sockets_carry_the_same(void **state)
 {
 	(void)state;
 	need_network();
-	static const int sockets[] = { 2, 3, COMM_SOCKETS_MOST };
+	static const int sockets[] = { 2, 3, COMM_SOCKETS_MAX };
 	for (size_t i = 0; i < sizeof sockets / sizeof *sockets; i++)
 		ranks_talk_over((struct ranks){ .n = 3,
 						.hosts = "abc",

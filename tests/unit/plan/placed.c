@@ -30,7 +30,7 @@ void place_by_traffic(const struct cluster *c, struct layout l, struct placed_ra
 {
 	struct traffic t = placed_traffic();
 	struct err e = ERR_INIT;
-	assert_true(layout_world(&l) <= PLACED_MOST);
+	assert_true(layout_world(&l) <= PLACED_MAX);
 	if (place_ranks(c, &l, &t, false, s->slots, &s->p, &e))
 		fail_msg("%s", e.text);
 }

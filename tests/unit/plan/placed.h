@@ -6,17 +6,17 @@
 
 #include "plan/place/place.h"
 
-enum { PLACED_MOST = 512 };
+enum { PLACED_MAX = 512 };
 
 struct placed_ranks {
-	struct cluster_slot slots[PLACED_MOST];
+	struct cluster_slot slots[PLACED_MAX];
 	struct placement p;
 };
 
 struct layout placed_layout(int tp, int cp, int dp, int ep, int pp);
 /* A training step's usual proportions: tp moves most, then ep and cp, dp once, and pp least. */
 struct traffic placed_traffic(void);
-/* Places at most PLACED_MOST ranks with that traffic. Free the result with
+/* Places at most PLACED_MAX ranks with that traffic. Free the result with
  * place_placement_free. */
 void place_by_traffic(const struct cluster *c, struct layout l, struct placed_ranks *s);
 /* Checks that every rank has a device and that no device has two ranks. */

@@ -50,7 +50,7 @@ struct schedule table(enum job_schedule kind, int pp, int micros)
 double simulate(const struct schedule *s, double forward, double input, double weight, double hop,
 		double *bubble)
 {
-	double f[STAGES_MOST], i[STAGES_MOST], w[STAGES_MOST];
+	double f[STAGES_MAX], i[STAGES_MAX], w[STAGES_MAX];
 	for (int n = 0; n < layout_n_stages(&s->layout); n++) {
 		f[n] = forward / s->layout.chunks;
 		i[n] = input / s->layout.chunks;

@@ -11,7 +11,7 @@ struct table_form {
 	enum job_schedule kind;
 	int chunks;
 };
-enum { RANKS_MOST = 9, STAGES_MOST = RANKS_MOST * 4 };
+enum { RANKS_MAX = 9, STAGES_MAX = RANKS_MAX * 4 };
 extern struct table_form forms[2 * SCHEDULES];
 extern int n_forms;
 

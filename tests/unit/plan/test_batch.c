@@ -186,9 +186,9 @@ static void lists_are_numbers_with_commas(void **state)
 {
 	static const char *const bad[] = { ",",   "1,",   ",1", "1,,2", "a",      "1 2",  "1,nan",
 					   "inf", "0x10", "-1", "+1",   "1,2000", "1e99", "1, 2" };
-	double out[SPEEDS_MOST];
+	double out[SPEEDS_MAX];
 	const char *at;
-	char many[4 * SPEEDS_MOST] = "1";
+	char many[4 * SPEEDS_MAX] = "1";
 	(void)state;
 	assert_int_equal(speeds_read("", 0, 1e3, false, out, &at), 0);
 	assert_int_equal(speeds_read("2,0.5,1e2", 0, 1e3, false, out, &at), 3);
@@ -197,9 +197,9 @@ static void lists_are_numbers_with_commas(void **state)
 		if (speeds_read(bad[i], 0, 1e3, false, out, &at) != -1)
 			fail_msg("\"%s\" is taken", bad[i]);
 	assert_int_equal(speeds_read("1.5", 0, 1e3, true, out, &at), -1);
-	for (int i = 1; i < SPEEDS_MOST; i++)
+	for (int i = 1; i < SPEEDS_MAX; i++)
 		strcat(many, ",1");
-	assert_int_equal(speeds_read(many, 0, 1e3, false, out, &at), SPEEDS_MOST);
+	assert_int_equal(speeds_read(many, 0, 1e3, false, out, &at), SPEEDS_MAX);
 	strcat(many, ",1");
 	assert_int_equal(speeds_read(many, 0, 1e3, false, out, &at), -1);
 }

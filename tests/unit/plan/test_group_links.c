@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-enum { WORLD_MOST = 512 };
+enum { WORLD_MAX = 512 };
 
 static void block(const struct cluster *c, int world, struct cluster_slot *slots)
 {
@@ -36,7 +36,7 @@ static void group_links(const struct cluster *c, const struct layout *l,
 static void spans_block(const struct cluster *c, const struct layout *l,
 			struct group_links out[GROUP_KINDS])
 {
-	struct cluster_slot slots[WORLD_MOST];
+	struct cluster_slot slots[WORLD_MAX];
 	block(c, layout_world(l), slots);
 	group_links(c, l, slots, out);
 }

@@ -70,7 +70,7 @@ static void the_schedule_says_how_many_chunks_there_are(void **state)
 static void a_share_is_the_ranks_part_of_every_cut(void **state)
 {
 	struct layout l = { .tp = 2, .cp = 1, .dp = 4, .pp = 2, .ep = 2, .chunks = 2, .vee = true };
-	struct stage stages[4], chunks[LAYOUT_CHUNKS_MOST];
+	struct stage stages[4], chunks[LAYOUT_CHUNKS_MAX];
 	(void)state;
 	for (int i = 0; i < 4; i++)
 		stages[i] = (struct stage){ i, i + 1, i == 0, i == 3 };

@@ -127,7 +127,7 @@ struct cover {
 	unsigned char *held; /* [rows, columns] */
 };
 
-enum { COVER_MOST = 400 };
+enum { COVER_MAX = 400 };
 
 static void cover_add(struct cover *list, int *n, const struct param *p)
 {
@@ -135,7 +135,7 @@ static void cover_add(struct cover *list, int *n, const struct param *p)
 	while (i < *n && strcmp(list[i].name, p->name))
 		i++;
 	if (i == *n) {
-		assert_true(*n < COVER_MOST);
+		assert_true(*n < COVER_MAX);
 		list[i] = (struct cover){ .rows = p->shape[0], .columns = p->shape[1] };
 		strcpy(list[i].name, p->name);
 		list[i].held = calloc((size_t)(p->shape[0] * p->shape[1]), 1);
@@ -201,7 +201,7 @@ static bool tp_cuts(const struct model_shape *m, int tp)
 static void check_cover(const struct model_shape *m, int tp, int pp, int ep)
 {
 	struct stage stages[16];
-	struct cover list[COVER_MOST];
+	struct cover list[COVER_MAX];
 	int n = 0;
 	int64_t counted = 0;
 	assert_int_equal(layout_stages(m, pp, "", NULL, stages, NULL), 0);

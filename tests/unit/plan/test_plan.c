@@ -15,13 +15,13 @@
 
 #define GIB (1024.0 * 1024 * 1024)
 
-enum { NODES_MOST = 512 };
+enum { NODES_MAX = 512 };
 
 /* A cluster in the caller's memory. */
 struct test_cluster {
 	struct cluster c;
 	struct node_kind kinds[2];
-	struct cluster_node nodes[NODES_MOST];
+	struct cluster_node nodes[NODES_MAX];
 };
 
 /* 175b.ini without the settings that make it small and fast. */

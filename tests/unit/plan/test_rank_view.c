@@ -11,18 +11,18 @@
 
 #include <cmocka.h>
 
-enum { MOST = 64, WORDS_MOST = 16 };
+enum { MOST = 64, WORDS_MAX = 16 };
 
 static struct job job_of(const char *words)
 {
-	const char *list[WORDS_MOST];
+	const char *list[WORDS_MAX];
 	char copy[512];
 	struct job job;
 	struct err e = ERR_INIT;
 	int n = 0;
 	assert_true(snprintf(copy, sizeof copy, "%s", words) < (int)sizeof copy);
 	for (char *w = strtok(copy, " "); w; w = strtok(NULL, " ")) {
-		assert_true(n < WORDS_MOST);
+		assert_true(n < WORDS_MAX);
 		list[n++] = w;
 	}
 	if (job_load(NULL, list, n, &job, &e))
@@ -69,7 +69,7 @@ static void compare_rank(const struct job *job, const struct layout *l, int rank
 	struct rank_view v;
 	struct err e = ERR_INIT;
 	struct model_shape shape = { 0 };
-	struct stage stages[MOST], chunks[LAYOUT_CHUNKS_MOST];
+	struct stage stages[MOST], chunks[LAYOUT_CHUNKS_MAX];
 	struct batch_share shares[MOST];
 	struct coords at = layout_coords(l, rank);
 	shape_of_job(job, &shape);

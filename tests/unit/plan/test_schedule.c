@@ -18,8 +18,8 @@ static void every_table_passes_the_check(void **state)
 {
 	(void)state;
 	for (int f = 0; f < n_forms; f++)
-		for (int pp = 1; pp <= RANKS_MOST; pp++)
-			for (int micros = 1; micros <= 2 * RANKS_MOST + 2; micros++) {
+		for (int pp = 1; pp <= RANKS_MAX; pp++)
+			for (int micros = 1; micros <= 2 * RANKS_MAX + 2; micros++) {
 				struct schedule s = table_of(forms[f].kind, pp, forms[f].chunks,
 							     micros);
 				must_pass(&s);
@@ -36,8 +36,8 @@ static void every_table_of_forwards_passes_the_check(void **state)
 {
 	(void)state;
 	for (int f = 0; f < n_forms; f++)
-		for (int pp = 1; pp <= RANKS_MOST; pp++)
-			for (int micros = 1; micros <= 2 * RANKS_MOST + 2; micros++) {
+		for (int pp = 1; pp <= RANKS_MAX; pp++)
+			for (int micros = 1; micros <= 2 * RANKS_MAX + 2; micros++) {
 				struct schedule s;
 				struct layout l = table_layout(forms[f].kind, pp, forms[f].chunks);
 				assert_int_equal(schedule_build_forwards(&l, micros, &s, NULL), 0);
@@ -66,7 +66,7 @@ static double most_kept(const struct schedule *s)
 static void slots_are_the_textbooks(void **state)
 {
 	(void)state;
-	for (int pp = 1; pp <= RANKS_MOST; pp++)
+	for (int pp = 1; pp <= RANKS_MAX; pp++)
 		for (int micros = 1; micros <= 20; micros++)
 			for (int i = 0; i < pp; i++) {
 				struct sched_slots slots;
@@ -87,7 +87,7 @@ static void slots_are_the_textbooks(void **state)
 static void zero_bubble_keeps_no_more_than_1f1b(void **state)
 {
 	(void)state;
-	for (int pp = 1; pp <= RANKS_MOST; pp++)
+	for (int pp = 1; pp <= RANKS_MAX; pp++)
 		for (int micros = 1; micros <= 30; micros++) {
 			struct schedule one_f = table(SCHEDULE_1F1B, pp, micros),
 					h1 = table(SCHEDULE_ZB_H1, pp, micros);

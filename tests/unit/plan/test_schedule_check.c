@@ -229,7 +229,7 @@ static void impossible_tables_are_refused(void **state)
 	static const struct { enum job_schedule kind; int pp, chunks, micros; bool vee; } wrong[] = {
 		{ SCHEDULE_1F1B, 0, 1, 4, false }, { SCHEDULE_1F1B, 4, 1, 0, false }, { SCHEDULE_1F1B, 4, 2, 4, false },
 		{ SCHEDULES, 4, 1, 4, false }, { SCHEDULE_INTERLEAVED, 4, 1, 4, false }, { SCHEDULE_INTERLEAVED, 4, 2, 4, true },
-		{ SCHEDULE_INTERLEAVED, 4, LAYOUT_CHUNKS_MOST + 1, 4, false }, { SCHEDULE_ZB_V, 4, 2, 4, false }, { SCHEDULE_ZB_V, 4, 3, 4, true },
+		{ SCHEDULE_INTERLEAVED, 4, LAYOUT_CHUNKS_MAX + 1, 4, false }, { SCHEDULE_ZB_V, 4, 2, 4, false }, { SCHEDULE_ZB_V, 4, 3, 4, true },
 	};
 	/* clang-format on */
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -16,7 +16,7 @@ static void every_row_is_complete(void **state)
 		const struct schedule_kind *k = schedule_kinds[kind];
 		assert_true(k->list_passes && k->seconds && *schedule_words[kind]);
 		assert_true(k->chunks_least >= 1 && k->chunks_most >= k->chunks_least &&
-			    k->chunks_most <= LAYOUT_CHUNKS_MOST);
+			    k->chunks_most <= LAYOUT_CHUNKS_MAX);
 		assert_true(!k->vee || (k->chunks_least == 2 && k->chunks_most == 2));
 		assert_in_range(k->complexity, 0, 3);
 		for (int other = 0; other < kind; other++)
@@ -87,7 +87,7 @@ static void breadth_first_has_the_bubble_of_looping(void **state)
 static void breadth_first_keeps_every_activation(void **state)
 {
 	(void)state;
-	for (int pp = 1; pp <= RANKS_MOST; pp++)
+	for (int pp = 1; pp <= RANKS_MAX; pp++)
 		for (int micros = 1; micros <= 20; micros++)
 			for (int i = 0; i < pp; i++) {
 				struct sched_slots slots;

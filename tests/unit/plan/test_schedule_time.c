@@ -86,9 +86,9 @@ static void the_timeline_is_the_simulations(void **state)
 	(void)state;
 	for (int f = 0; f < n_forms; f++) {
 		struct schedule s = table_of(forms[f].kind, 4, forms[f].chunks, 6);
-		double f0[STAGES_MOST], i0[STAGES_MOST], w0[STAGES_MOST], bubble,
-			clock[RANKS_MOST] = { 0 };
-		for (int n = 0; n < STAGES_MOST; n++) {
+		double f0[STAGES_MAX], i0[STAGES_MAX], w0[STAGES_MAX], bubble,
+			clock[RANKS_MAX] = { 0 };
+		for (int n = 0; n < STAGES_MAX; n++) {
 			f0[n] = 1 + n % 3;
 			i0[n] = 2;
 			w0[n] = 0.5 * (1 + n % 2);

@@ -313,7 +313,8 @@ static void what_is_given_stays(void **state)
 	job = job_of(NULL, SMALL " parallel.dp=7", true);
 	assert_int_equal(search_resolve(&job, &c, &e), -1);
 	assert_int_equal(e.code, ERR_NOFIT);
-	/* A key that has no effect with the layout that was found is refused like that of a whole job. */
+	/* A key that has no effect with the layout that was found is refused like that of a whole
+	 * job. */
 	job = job_of(NULL, SMALL " precision.loss_scale=7", true);
 	assert_int_equal(search_resolve(&job, &c, &e), -1);
 	assert_non_null(strstr(e.text, "loss_scale = 7 has no effect"));
@@ -448,14 +449,14 @@ static void the_nearest_ones_fit(void **state)
 		struct job job = job_of(cases[i].file, cases[i].words, false);
 		struct cluster c = cluster_of(cases[i].spec);
 		struct layout asked = layout_of(&job, (int)job.parallel.dp);
-		struct eval_leaf near[NEAREST_MOST];
+		struct eval_leaf near[NEAREST_MAX];
 		struct plan p;
 		struct err e = ERR_INIT;
 		if (!asked.dp)
 			asked.dp = plan_fill_dp(&job, &c, &asked);
 		assert_int_equal(plan_build(&job, &c, &p, &e), -1);
 		int n = search_nearest(&job, &c, &asked, near);
-		assert_int_equal(n, NEAREST_MOST);
+		assert_int_equal(n, NEAREST_MAX);
 		for (int k = 0; k < n; k++) {
 			struct job mine = job;
 			struct buf words = BUF_INIT;

@@ -222,10 +222,10 @@ static void compare(enum job_schedule kind, const struct layout *l, int micros, 
 static void equal_stages_are_exact(void **state)
 {
 	(void)state;
-	double f[STAGES_MOST], i[STAGES_MOST], w[STAGES_MOST];
+	double f[STAGES_MAX], i[STAGES_MAX], w[STAGES_MAX];
 	for (int k = 0; k < n_forms; k++) {
 		struct error e = { 0 };
-		for (int s = 0; s < STAGES_MOST; s++) {
+		for (int s = 0; s < STAGES_MAX; s++) {
 			f[s] = 1;
 			i[s] = w[s] = 1;
 		}

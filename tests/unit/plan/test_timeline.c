@@ -12,10 +12,10 @@
 
 static struct timeline timeline_of(enum job_schedule kind, int pp, int micros)
 {
-	double one[STAGES_MOST];
+	double one[STAGES_MAX];
 	struct timeline t = { 0 };
 	struct schedule s = table(kind, pp, micros);
-	for (int i = 0; i < STAGES_MOST; i++)
+	for (int i = 0; i < STAGES_MAX; i++)
 		one[i] = 1;
 	assert_true(
 		schedule_simulate(&s,

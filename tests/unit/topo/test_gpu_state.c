@@ -151,7 +151,7 @@ static void links_processes_and_visibility_are_reported(void **state)
 	assert_string_equal(s.gpus[2].processes[0].name, "somebody1");
 	topo_gpu_states_free(&s);
 	assert_int_equal(reads("dgx-h100,crowd=1", &s), 0);
-	assert_int_equal(s.gpus[1].n_processes, GPU_PROCESSES_MOST);
+	assert_int_equal(s.gpus[1].n_processes, GPU_PROCESSES_MAX);
 	topo_gpu_states_free(&s);
 	setenv("NVML_DOUBLE", "dgx-h100,lost=3", 1);
 	assert_int_equal(topo_gpu_states_read(library, "5,3", &s, NULL), 0);
