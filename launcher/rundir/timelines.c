@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TIMELINE_MAX = 256 << 20 }; /* bytes */
 
@@ -60,6 +61,8 @@ int rundir_timelines_load(const char *run, const struct layout *l, int micros, s
 			  struct err *e)
 {
 	char trace[RUN_PATH], path[RUN_PATH];
+	if (access(run, R_OK | X_OK))
+		return err_errno(e, ERR_IO, "%s: cannot read the run's folder", run);
 	if (!rundir_last_trace(run, run_timeline_rank, trace))
 		return err_set(e, ERR_NOTFOUND,
 			       "%s: no rank has written a timeline there; ranks write theirs at "

@@ -50,7 +50,7 @@ int slurm_address(char out[NET_ADDR_MAX], struct err *e)
 		return err_errno(e, ERR_NET,
 				 "cannot read this host's name (set [network] interface)");
 	return net_local_address(NULL, hint, out, e)
-		       ? err_prefix(e, "no address at which the nodes reach this host; set "
-				       "[network] interface")
+		       ? err_prefix(e, "no address at which the nodes reach this host (set "
+				       "[network] interface)")
 		       : 0;
 }

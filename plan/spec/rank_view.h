@@ -3,8 +3,9 @@
  * of the model, and its share of each global batch.
  *
  * All of it follows from the job, the layout and the rank's number. The agent computes it once,
- * before anything else is opened, and hands a const pointer to the parts of the engine. They read
- * it and derive none of it again. It never changes and must outlive them. Any thread may read it.
+ * before the device and the data are opened, and hands a const pointer to the parts of the engine.
+ * They read it and derive none of it again. It never changes and must outlive them. Any thread may
+ * read it.
  *
  * Groups of ranks are in agent/engine/parallel/groups.h, and the rows of the schedule are in
  * plan/spec/schedule/schedule.h.

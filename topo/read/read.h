@@ -4,8 +4,7 @@
  * There is one table of formats (read.c). The first format whose sniff accepts the text reads it.
  * To add a format:
  *   1. topo/read/NAME.c with `static bool sniff_NAME(…)`, `static int read_NAME(…)` and one `const
- *   struct
- *      topo_format format_NAME`; parse XML through xml.h and build the node through
+ *      struct topo_format topo_format_NAME`; parse XML through xml.h and build the node through
  *      found.h, which computes the paths between devices;
  *   2. its declaration below and its row in the table of read.c;
  *   3. small files in tests/machines/, and rows for them and for broken files in
