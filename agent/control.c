@@ -401,8 +401,8 @@ const char *agent_control_local_address(const struct control *c)
 
 void agent_control_send(struct control *c, enum msg_type type, json_t *body)
 {
-	/* There was no memory for the body. The supervisor would refuse an empty message, and report
-	 * that instead of the cause. */
+	/* There was no memory for the body. The supervisor would refuse an empty message, and
+	 * report that instead of the cause. */
 	if (!body && (type == MSG_LOG || type == MSG_FAILED))
 		return;
 	if (type == MSG_FINISHED)

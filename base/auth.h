@@ -16,20 +16,20 @@
  *     agent      -> supervisor   the credential about HMAC(secret, "VA" nonceA nonceS)
  *     supervisor -> agent        the credential about HMAC(secret, "VS" nonceA nonceS)
  *
- * The keys of the two directions are HMAC(secret, "k>" …) and HMAC(secret, "k<" …) of the nonces and
- * of the secret that the two key pairs share. Frames are sealed with XChaCha20-Poly1305 (libsodium)
- * under a counter as the nonce, so a frame that is changed, dropped, repeated or moved does not
- * open. HMAC is crypto_auth (HMAC-SHA512-256).
+ * The keys of the two directions are HMAC(secret, "k>" …) and HMAC(secret, "k<" …) of the nonces
+ * and of the secret that the two key pairs share. Frames are sealed with XChaCha20-Poly1305
+ * (libsodium) under a counter as the nonce, so a frame that is changed, dropped, repeated or moved
+ * does not open. HMAC is crypto_auth (HMAC-SHA512-256).
  *
  * The first packet already proves the secret, so the supervisor can distinguish agents from
  * strangers at little cost (channel_greeted). It does not prove freshness: whoever recorded it can
  * send it again, but cannot complete the handshake.
  *
- * Under Slurm the secret travels in srun's environment, which somebody who reads Slurm's traffic may
- * learn. MUNGE credentials (base/munge.h) protect against that: each is about the two public keys,
- * so it proves that a process of our user id holds the keys of this very connection. A credential of
- * another handshake, a reflected one, and one forwarded by somebody in the middle who substituted
- * keys do not fit. Somebody in the middle who changes nothing cannot read.
+ * Under Slurm the secret travels in srun's environment, which somebody who reads Slurm's traffic
+ * may learn. MUNGE credentials (base/munge.h) protect against that: each is about the two public
+ * keys, so it proves that a process of our user id holds the keys of this very connection. A
+ * credential of another handshake, a reflected one, and one forwarded by somebody in the middle who
+ * substituted keys do not fit. Somebody in the middle who changes nothing cannot read.
  *
  * Each side knows before the first byte whether credentials are required. This is never negotiated:
  * a peer that offers less is refused.
@@ -97,8 +97,8 @@ bool channel_wants(struct channel *c, struct vouch *v);
 /* Hands in the result of the work; failed: its error, or NULL. The caller calls vouch_fini(). */
 int channel_vouched(struct channel *c, const struct vouch *v, const struct err *failed,
 		    struct err *e);
-/* 1: *m is the next whole message. 0: there is none yet. -1: an error; after ERR_STALE the channel is
- * still usable, after any other it is not. */
+/* 1: *m is the next whole message. 0: there is none yet. -1: an error; after ERR_STALE the channel
+ * is still usable, after any other it is not. */
 int channel_next(struct channel *c, struct msg *m, struct err *e);
 /* Queues a sealed message, until the handshake is done if need be. Borrows `body`. */
 int channel_send(struct channel *c, enum msg_type type, json_t *body, struct err *e);

@@ -102,9 +102,9 @@ int fields_write(const struct fields_row *rows, const void *record, json_t *obje
 json_t *fields_json(const struct fields_row *rows, const void *record);
 
 /*
- * Fills the struct from an object. TEXT, LINE and JSON members are borrowed from `object`. ERR_PROTO
- * names the first field that is missing or invalid, after `what` ("message hello"); the valid
- * fields are set nevertheless and all others are zero.
+ * Fills the struct from an object. TEXT, LINE and JSON members are borrowed from `object`.
+ * ERR_PROTO names the first field that is missing or invalid, after `what` ("message hello"); the
+ * valid fields are set nevertheless and all others are zero.
  */
 int fields_read(const struct fields_row *rows, const json_t *object, const char *what, void *record,
 		struct err *e);

@@ -3,7 +3,8 @@
  *
  * For connections inside this host the kernel names the user that opened the other end: SO_PEERCRED
  * of a Unix socket, and netlink's sock_diag of a TCP one (sock_diag(7)). Unlike a user id that the
- * peer sends, it cannot be forged. launcher/supervise/connections.h and launcher/pmix/gate.h use it.
+ * peer sends, it cannot be forged. launcher/supervise/connections.h and launcher/pmix/gate.h use
+ * it.
  *
  * A process of another user namespace that shares our network namespace counts as another user's.
  *
@@ -23,7 +24,8 @@ enum owner {
 /* fd is a connected socket. */
 enum owner owner_of_peer(int fd);
 
-/* Whether owner_of_peer() works for TCP connections: some sandboxes and kernels have no sock_diag. */
+/* Whether owner_of_peer() works for TCP connections: some sandboxes and kernels have no
+ * sock_diag. */
 bool owner_known_for_tcp(void);
 
 #endif

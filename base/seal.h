@@ -22,8 +22,8 @@ struct seal {
 
 /* Appends a frame; check buf_failed() afterwards. */
 void seal_frame(struct seal *s, struct buf *out, const char *body, size_t len);
-/* Opens a frame's sealed bytes, of which there are at least SEAL_TAG_BYTES. *body: a string that may
- * contain NULs; the caller frees it. */
+/* Opens a frame's sealed bytes, of which there are at least SEAL_TAG_BYTES. *body: a string that
+ * may contain NULs; the caller frees it. */
 int seal_open(struct seal *s, const unsigned char *sealed, size_t len, char **body,
 	      struct err *why);
 

@@ -3,8 +3,8 @@
  *
  * The engine measures them (agent/engine/train/step_report.h), the message `metrics` carries them,
  * metrics.jsonl holds them, and the supervisor compares them with the plan's prediction
- * (launcher/supervise/contract.h), whose parts are the same (plan/spec/step_time.h). All of these are
- * generated from this list.
+ * (launcher/supervise/contract.h), whose parts are the same (plan/spec/step_time.h). All of these
+ * are generated from this list.
  *
  * To add a part: add a row here; set the member <name>_s where the engine measures it; and set the
  * member <name> of struct plan_time in plan/cost/step.c if the plan predicts it.
@@ -17,7 +17,8 @@
 
 /* clang-format off */
 
-/* with (X's own argument), ENUM, member (its key in JSON is <member>_s), name for people, whether it is communication, doc */
+/* with (X's own argument), ENUM, member (its key in JSON is <member>_s), name for people, whether
+ * it is communication, doc */
 #define STEP_PARTS(X, with) \
 	X(with, DATA,       data,       "data",             false, "seconds the rank waited for its samples") \
 	X(with, COMPUTE,    compute,    "compute",          false, "seconds of forward and backward") \

@@ -24,9 +24,9 @@ struct block;         /* one backend_alloc */
 struct low_precision; /* storage of 2 bytes over an fp32 backend */
 
 /*
- * What a device's backend does in place of the host's memory functions; kernels/ops.h describes each
- * function. Calls are queued in the order of the ops. `get`, `sync` and `graph_end` report what went
- * wrong.
+ * What a device's backend does in place of the host's memory functions; kernels/ops.h describes
+ * each function. Calls are queued in the order of the ops. `get`, `sync` and `graph_end` report
+ * what went wrong.
  */
 struct backend_device {
 	void *(*alloc)(struct backend *k, size_t bytes); /* zeroed; NULL: no memory */
@@ -72,8 +72,8 @@ static inline void *backend_scratch(struct backend *k, int t)
 void backend_free_all(struct backend *k);
 
 /* Each fills k's table of ops and sets k->isa, or fails where the backend cannot work. `variant`
- * comes from the backend's row: the instruction set of cpu, or NULL for the best that this processor
- * has. */
+ * comes from the backend's row: the instruction set of cpu, or NULL for the best that this
+ * processor has. */
 int reference_fill(struct backend *k, const char *variant, struct err *e);
 int reference64_fill(struct backend *k, const char *variant, struct err *e);
 int cpu_fill(struct backend *k, const char *variant, struct err *e);
@@ -91,9 +91,9 @@ void backend_fill_shared(struct ops *o, bool host);
 /* Enters the ops with operands FP32 of an fp32 backend's table. */
 void backend_fill_fp32(struct ops *o, const struct ops *fp32);
 
-/* Opens cuda from libmuster-cuda.so, which exports a cuda_open_fn under the name muster_cuda_open. It
- * sets k's table of ops, element, device, state and isa. size is that of struct backend, which the
- * program and the library must agree on. storage: NULL (fp32), "bf16" or "fp16". */
+/* Opens cuda from libmuster-cuda.so, which exports a cuda_open_fn under the name muster_cuda_open.
+ * It sets k's table of ops, element, device, state and isa. size is that of struct backend, which
+ * the program and the library must agree on. storage: NULL (fp32), "bf16" or "fp16". */
 typedef int cuda_open_fn(struct backend *k, size_t size, const char *storage, int device,
 			 struct err *e);
 int backend_cuda_open(struct backend *k, const char *storage, int device, struct err *e);

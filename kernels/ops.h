@@ -4,17 +4,17 @@
  *
  * Shapes are row-major; n counts tokens, b sequences. Activations and weights have the backend's
  * storage type (fp32, bf16 or fp16) and are `void *`. Statistics, losses, gradients of weights,
- * tables and optimizer state are fp32 in every storage type (`float *`). Every sum is accumulated in
- * fp32 or wider.
+ * tables and optimizer state are fp32 in every storage type (`float *`). Every sum is accumulated
+ * in fp32 or wider.
  *
  * In the comments of an op, "sets" means that it overwrites an output, "adds" that it accumulates
  * into it. All arrays are in the backend's memory, which may be a device's, unless the comment says
  * host memory. On a device a call queues the op and returns. No op allocates or fails: scratch
- * belongs to the backend. A row (a token's logits, its hidden layer, the results of its experts) has
- * at most 512 Ki elements.
+ * belongs to the backend. A row (a token's logits, its hidden layer, the results of its experts)
+ * has at most 512 Ki elements.
  *
- * The reference backend (kernels/reference/) is the specification: simple loops with sums in double.
- * tests/conform compares every other backend with it.
+ * The reference backend (kernels/reference/) is the specification: simple loops with sums in
+ * double. tests/conform compares every other backend with it.
  *
  * An op gives the same bits for the same inputs, the same alignment of its arrays and the same
  * number of threads.
@@ -37,8 +37,8 @@ struct backend_graph; /* recorded calls, for backend_graph_replay */
 /* --- What ops take ------------------------------------------------------------------------ */
 
 /* Dropout keeps element i of the global tensor if word i % 4 of philox4(key, i / 4), as a number in
- * [0, 1), is at least p. It multiplies the kept elements by 1 / (1 - p) and sets the others to 0. The
- * result does not depend on which part of the tensor an op sees. */
+ * [0, 1), is at least p. It multiplies the kept elements by 1 / (1 - p) and sets the others to 0.
+ * The result does not depend on which part of the tensor an op sees. */
 struct dropout {
 	struct philox_key key; /* of (seed, PHILOX_DROPOUT, layer and site) */
 	float p;               /* in [0, 1); 0 drops nothing and draws nothing */
@@ -54,8 +54,8 @@ struct dropout {
  *
  * where start is the position at which the query's document begins.
  *
- * q, k and v point to their first elements, and their rows may have any length: element (b, t, h, i)
- * of q is q[b * q_batch + t * q_row + h * dim + i], and element (b, u, g, i) of k and of v is at
+ * q, k and v point to their first elements, and their rows may have any length: element (b, t, h,
+ * i) of q is q[b * q_batch + t * q_row + h * dim + i], and element (b, u, g, i) of k and of v is at
  * b * kv_batch + u * kv_row + g * dim + i. So both separate arrays and the fused projection's rows
  * [heads q | kv_heads k | kv_heads v] are possible. The gradients dq, dk and dv have the layouts of
  * q, k and v. Elements between the rows are neither read nor written.
@@ -108,8 +108,8 @@ struct update {
 
 /*
  * Numbers of 8 bits (Micikevicius et al., arXiv 2209.05433): e4m3 up to 448, without infinity; e5m2
- * up to 57344. A tensor is stored as fp8(scale x), rounded to the nearest even. A number that is too
- * large becomes the largest one; NaN stays NaN. Products divide by the scales again.
+ * up to 57344. A tensor is stored as fp8(scale x), rounded to the nearest even. A number that is
+ * too large becomes the largest one; NaN stays NaN. Products divide by the scales again.
  */
 enum fp8 { FP8_E4M3, FP8_E5M2 };
 enum { FP8_SCALE_HISTORY = 16 };
@@ -185,8 +185,8 @@ enum { BACKEND_LOW_PRECISION_LANE = 16 << 20 };
 int backend_open(const char *backend_name, int threads, struct backend **out, struct err *e);
 int backend_open_device(const char *backend_name, int threads, int device, struct backend **out,
 			struct err *e);
-/* A symbol of libmuster-cuda.so, which stays loaded until the process ends. ERR_UNSUPPORTED: there is
- * no such library, or it has no such symbol. */
+/* A symbol of libmuster-cuda.so, which stays loaded until the process ends. ERR_UNSUPPORTED: there
+ * is no such library, or it has no such symbol. */
 int backend_cuda_symbol(const char *symbol, void **out, struct err *e);
 /* Waits for what is queued. */
 void backend_close(struct backend *k);
@@ -208,8 +208,8 @@ double backend_gemm_flops(struct backend *k, int64_t n, double seconds);
 /* Whether the host may read and write the backend's memory, and an op is complete when it
  * returns. */
 bool backend_on_host(const struct backend *k);
-/* Zeroed memory, aligned to at least 64 bytes (256 on a device), in huge pages where they help. NULL:
- * there is no more. */
+/* Zeroed memory, aligned to at least 64 bytes (256 on a device), in huge pages where they help.
+ * NULL: there is no more. */
 void *backend_alloc(struct backend *k, size_t bytes);
 /* Frees after the ops and side copies that are queued. */
 void backend_free(struct backend *k, void *p);
@@ -241,13 +241,13 @@ void backend_side_wait(struct backend *k, uint64_t ticket);
 /* --- Graphs: recorded calls --------------------------------------------------------------- */
 
 /*
- * Between backend_graph_begin and backend_graph_end, ops, backend_copy and backend_zero are recorded
- * instead of run. backend_graph_replay queues them all, any number of times, with the arguments of
- * the recording; what these point to on the host was read then. Between the two no other function of
- * the backend may be called, backend_alloc and backend_free included. The same calls must have run
- * once before, so that whatever is created on first use exists. A graph must be freed before its
- * backend is closed. When backend_graph_end fails, nothing has run, and the caller continues without
- * a graph.
+ * Between backend_graph_begin and backend_graph_end, ops, backend_copy and backend_zero are
+ * recorded instead of run. backend_graph_replay queues them all, any number of times, with the
+ * arguments of the recording; what these point to on the host was read then. Between the two no
+ * other function of the backend may be called, backend_alloc and backend_free included. The same
+ * calls must have run once before, so that whatever is created on first use exists. A graph must be
+ * freed before its backend is closed. When backend_graph_end fails, nothing has run, and the caller
+ * continues without a graph.
  */
 /* false: this backend does not record; continue without a graph. */
 bool backend_graph_begin(struct backend *k);

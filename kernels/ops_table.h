@@ -17,9 +17,9 @@
  * To add an op:
  *   1. Add its row here. The comment gives the shapes, and what the op sets or adds to.
  *   2. Add its reference form to a file of kernels/reference/, and enter it at the end of that
- *   file.
+ *      file.
  *   3. Add its form for processors: either COMPOSED, in kernels/composed.c, or OWN, in
- *   kernels/cpu/.
+ *      kernels/cpu/.
  *   4. Add its arguments, its call and its sizes to a file tests/conform/op_*.c.
  * A COMPOSED op is complete now. Any backend can get a faster form later. An OWN op needs two forms
  * more, and no backend opens without them: one in kernels/low_precision/ where the operands are

@@ -56,11 +56,12 @@ struct launch_ops {
 	const char *cluster;
 	/* Sets the address, without a port, at which the agents reach the supervisor. */
 	int (*control_host)(const struct job *job, char host[NET_ADDR_MAX], struct err *e);
-	/* Optional. Chooses the value of AGENT_ENV_AUTH for all generations of the run. If it cannot
-	 * choose the strongest one, *warning says why. NULL: agents prove the secret only. */
+	/* Optional. Chooses the value of AGENT_ENV_AUTH for all generations of the run. If it
+	 * cannot choose the strongest one, *warning says why. NULL: agents prove the secret
+	 * only. */
 	void (*auth)(char word[MUNGE_WORD], struct err *warning);
-	/* Returns when all processes are started. On failure no process is left. ERR_PEER: a process
-	 * that the backend needs died; another attempt may succeed. */
+	/* Returns when all processes are started. On failure no process is left. ERR_PEER: a
+	 * process that the backend needs died; another attempt may succeed. */
 	int (*start)(uv_loop_t *loop, const struct launch_request *r,
 		     const struct launch_events *ev, struct launch **out, struct err *e);
 	/* Sends SIGKILL to every process that still runs; all_gone() follows. */

@@ -1,7 +1,7 @@
 /*
- * large — selects the cells of a large table that a test runs. `make check` runs every third cell in
- * diagonals, so that each row and each column of a table of at least 3 × 3 has some. `make check-all`
- * sets MUSTER_LARGE, which selects all cells.
+ * large — selects the cells of a large table that a test runs. `make check` runs every third cell
+ * in diagonals, so that each row and each column of a table of at least 3 × 3 has some. `make
+ * check-all` sets MUSTER_LARGE, which selects all cells.
  */
 #ifndef MUSTER_TESTS_LARGE_H
 #define MUSTER_TESTS_LARGE_H

@@ -2,11 +2,11 @@
  * gpus — the GPU models that muster knows: how each is recognized, and its figures.
  *
  * One table (gpus.c), used by the presets and by every reader of machine descriptions. A figure
- * of 0 is unknown. The figures come from data sheets, not from measurements: rates without sparsity,
- * bandwidths for one direction. Each row names its source.
+ * of 0 is unknown. The figures come from data sheets, not from measurements: rates without
+ * sparsity, bandwidths for one direction. Each row names its source.
  *
- * To add a model, add a row to gpus.c: its name, the words of its name in the driver, its PCI device
- * ids, its figures and their source. tests/unit/topo/test_gpus.c checks the table.
+ * To add a model, add a row to gpus.c: its name, the words of its name in the driver, its PCI
+ * device ids, its figures and their source. tests/unit/topo/test_gpus.c checks the table.
  */
 #ifndef MUSTER_TOPO_GPUS_H
 #define MUSTER_TOPO_GPUS_H
@@ -44,8 +44,8 @@ const struct gpu_model *topo_gpu_of_driver_name(const char *text);
 /* Finds a model by its name in Slurm's Gres or features: the driver's name with underscores, or the
  * beginning of muster's name, such as "a100". The first matching row counts. */
 const struct gpu_model *topo_gpu_of_gres(const char *type);
-/* Finds the first row of that vendor with this architecture. An architecture can have several models
- * and the most common one is returned, so only lanes and their bandwidth are reliable. */
+/* Finds the first row of that vendor with this architecture. An architecture can have several
+ * models and the most common one is returned, so only lanes and their bandwidth are reliable. */
 const struct gpu_model *topo_gpu_of_arch(int vendor, int arch);
 
 /* Row i, for iteration; NULL past the end. */

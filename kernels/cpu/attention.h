@@ -1,6 +1,6 @@
 /*
- * attention — what the passes of attention over tiles share (Dao et al., arXiv 2205.14135): a head's
- * offsets, the keys that a query sees, and the factors of dropout for a row of weights.
+ * attention — what the passes of attention over tiles share (Dao et al., arXiv 2205.14135): a
+ * head's offsets, the keys that a query sees, and the factors of dropout for a row of weights.
  *
  * A tile is TILE queries by TILE keys of one head. Its scores are in the thread's scratch, and the
  * BLAS computes its products. Tiles of which no query sees anything are skipped.

@@ -1,5 +1,5 @@
-/* Embeddings. Forward goes by rows. Backward goes by strips of columns with tokens in order, so that
- * no two threads write the same elements. */
+/* Embeddings. Forward goes by rows. Backward goes by strips of columns with tokens in order, so
+ * that no two threads write the same elements. */
 #include "base/numbers.h"
 #include "kernels/cpu/cpu.h"
 

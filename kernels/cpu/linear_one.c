@@ -1,7 +1,7 @@
 /*
  * The product of one row, as in generating text token by token. It is bound by the bandwidth of
- * reading the weights, which a BLAS for larger products also copies to pack them. Each output is one
- * sum in a fixed order, so any number of threads gives the same bits.
+ * reading the weights, which a BLAS for larger products also copies to pack them. Each output is
+ * one sum in a fixed order, so any number of threads gives the same bits.
  */
 #include "base/numbers.h"
 #include "kernels/cpu/linear.h"

@@ -1,7 +1,7 @@
 /*
- * LayerNorm and RMSNorm. Forward reads a row once from memory; it stays in the L1 cache for its sums.
- * Backward computes dx row by row, then dw and dbias in strips of columns, so that their sums do not
- * depend on the number of threads.
+ * LayerNorm and RMSNorm. Forward reads a row once from memory; it stays in the L1 cache for its
+ * sums. Backward computes dx row by row, then dw and dbias in strips of columns, so that their sums
+ * do not depend on the number of threads.
  */
 #include "base/numbers.h"
 #include "kernels/cpu/cpu.h"

@@ -1,4 +1,5 @@
-/* Ops over the flat parameter buffer. They are bound by memory bandwidth, so each makes one pass. */
+/* Ops over the flat parameter buffer. They are bound by memory bandwidth, so each makes one
+ * pass. */
 #include "base/numbers.h"
 #include "kernels/cpu/cpu.h"
 

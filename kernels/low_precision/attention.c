@@ -1,8 +1,8 @@
 /*
  * Attention, one k/v head at a time with the query heads that share it. Its keys and queries are
  * converted in blocks that fit in a lane. Up to some thousands of positions this is one block. For
- * longer sequences the forward pass merges the blocks of keys in fp32, and the backward pass adds to
- * dq block by block, in the storage type.
+ * longer sequences the forward pass merges the blocks of keys in fp32, and the backward pass adds
+ * to dq block by block, in the storage type.
  */
 #include "base/numbers.h"
 #include "kernels/low_precision/low_precision.h"
@@ -87,8 +87,8 @@ static int64_t lse_at(const struct attn_shape *s, struct head at, int64_t t)
 	return (at.b * s->heads + at.h) * s->q_len + t;
 }
 
-/* Queries q0 … of one head. If all keys fit in one block, they are converted once for all heads that
- * share them, and k and v point to them. */
+/* Queries q0 … of one head. If all keys fit in one block, they are converted once for all heads
+ * that share them, and k and v point to them. */
 static void queries_fwd(struct tile t, const struct attention *a, struct head at, int64_t q0,
 			const float *k, const float *v)
 {

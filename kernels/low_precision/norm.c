@@ -1,7 +1,7 @@
 /*
  * LayerNorm and RMSNorm. The forward pass takes the sum as it is stored, after rounding. So a norm
- * that is recomputed from what was kept gives the same bits. The backward pass sums over rows, so all
- * threads work on one block.
+ * that is recomputed from what was kept gives the same bits. The backward pass sums over rows, so
+ * all threads work on one block.
  */
 #include "base/numbers.h"
 #include "kernels/low_precision/low_precision.h"

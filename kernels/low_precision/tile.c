@@ -39,8 +39,8 @@ void low_precision_tile_out(struct tile *t, void *y, int64_t first, int64_t coun
 	low_precision_tile_out_rows(t, y, first, count, 1, count, from);
 }
 
-/* The rows of a conversion, `ld` elements from one to the next in storage and dense in scratch, split
- * into pieces. */
+/* The rows of a conversion, `ld` elements from one to the next in storage and dense in scratch,
+ * split into pieces. */
 struct rows {
 	const struct low_precision_type *type;
 	uint16_t *stored;
@@ -60,7 +60,8 @@ static void convert_piece(const struct rows *r, int64_t i)
 		r->type->to_fp32(scratch, stored, n);
 }
 
-/* Without a team there is no parallel region: inside a lane it would cost more than the conversion. */
+/* Without a team there is no parallel region: inside a lane it would cost more than the
+ * conversion. */
 static void convert(const struct tile *t, const struct rows *r)
 {
 	int64_t pieces = r->rows * r->pieces;

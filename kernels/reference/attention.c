@@ -110,7 +110,8 @@ static void query_bwd(real *dq, const struct given *in, const struct query *a, b
 	put(dq + a->q, sum, in->s->dim, add);
 }
 
-/* The gradients of key j of k/v head g, over all queries that see it, of all heads that share it. */
+/* The gradients of key j of k/v head g, over all queries that see it, of all heads that share
+ * it. */
 static void key_bwd(real *dk, real *dv, const struct given *in, int64_t b, int g, int64_t j,
 		    bool add)
 {

@@ -53,8 +53,8 @@ static void remove_tree(int parent, const char *name)
 	unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-/* The contents of the folder are removed without a look. Its name is hidden, because a user may have
- * a folder "pmix" here. */
+/* The contents of the folder are removed without a look. Its name is hidden, because a user may
+ * have a folder "pmix" here. */
 static int make_dir(struct local_server *s, const char *run_dir, struct err *e)
 {
 	run_path(s->dir, run_dir, RUN_PMIX);

@@ -2,9 +2,10 @@
  * restart — decides whether and when to start again after a loss. It is pure arithmetic.
  *
  * A generation made progress if it committed a checkpoint of a later step than any before, or
- * finished a step that no generation since `muster run` started had reached. A restart whose generation made no
- * progress was futile. The first restart is immediate, and so is each restart after progress. After
- * k futile restarts in a row the wait is backoff · 2^(k-1) seconds, at most RESTART_WAIT_MAX.
+ * finished a step that no generation since `muster run` started had reached. A restart whose
+ * generation made no progress was futile. The first restart is immediate, and so is each restart
+ * after progress. After k futile restarts in a row the wait is backoff · 2^(k-1) seconds, at most
+ * RESTART_WAIT_MAX.
  *
  * There is no other restart
  *   - after max_restarts in total;

@@ -132,7 +132,8 @@ double supervise_now(const struct supervisor *s);
 int supervise_launch(struct supervisor *s, struct err *e);
 void supervise_broadcast(struct supervisor *s, enum msg_type type, json_t *body /* stolen */);
 const char *supervise_node(const struct supervisor *s, int rank);
-/* The job's value until this process has committed a checkpoint; then "auto": the last valid one. */
+/* The job's value until this process has committed a checkpoint; then "auto": the last valid
+ * one. */
 const char *supervise_resume(const struct supervisor *s);
 
 /* messages.c */

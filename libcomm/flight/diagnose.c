@@ -187,8 +187,8 @@ static void put_undumped(struct buf *b, const struct trace *t, const struct trac
 	buf_puts(b, ", of which there is no dump");
 }
 
-/* "rank 5 (b) never reached all_reduce number 40 of group tp1; ranks 4, 6-7 have been waiting for it
- * for 12.3 s" */
+/* "rank 5 (b) never reached all_reduce number 40 of group tp1; ranks 4, 6-7 have been waiting for
+ * it for 12.3 s" */
 static void put_missing(struct buf *b, const struct trace *t, const struct trace_wait *w,
 			struct diagnosis *d, int *waiting)
 {

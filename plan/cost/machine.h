@@ -33,8 +33,8 @@ struct cost_machine {
 	struct rate_curve rates[RATE_CLASSES];
 	double packing[RATE_PRODUCT_WEIGHT + 1];
 	double op;
-	/* the rate of products in fp32, for a step in 2-byte types whose optimizer computes in fp32;
-	 * n 0: the rate of RATE_PRODUCT_FWD */
+	/* the rate of products in fp32, for a step in 2-byte types whose optimizer computes in
+	 * fp32; n 0: the rate of RATE_PRODUCT_FWD */
 	struct rate_curve fp32_products;
 	int units;   /* units that compute tiles; 0: products are not split into tiles */
 	double wave; /* seconds */

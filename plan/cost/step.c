@@ -84,8 +84,8 @@ void cost_units_of(const struct model_shape *m, const struct layout *l, bool sp,
 	}
 }
 
-/* Elements of a pipeline rank's units: of the experts, or of all others. unit: [UNIT_KINDS] elements
- * of a unit. */
+/* Elements of a pipeline rank's units: of the experts, or of all others. unit: [UNIT_KINDS]
+ * elements of a unit. */
 static double elements_of(const struct cost_case *c, const struct cost_rank *r,
 			  enum zero_class class, const int64_t *unit)
 {

@@ -61,7 +61,8 @@ struct cost_rank {
 	struct cost_pass pass; /* of all its chunks, on the fastest device */
 };
 
-/* The figures that decide the step's time. It starts as {0}; each rank is added once, in any order. */
+/* The figures that decide the step's time. It starts as {0}; each rank is added once, in any
+ * order. */
 struct cost_sum {
 	struct cost_rank slow; /* the rank whose passes take the longest */
 	double busy;           /* its seconds per micro-batch */

@@ -5,9 +5,10 @@
  * costs the work since the last committed checkpoint, and then `restart`. Frequent checkpoints cost
  * the time to save them, rare ones the work that is repeated:
  *
- *     Young, "A First Order Approximation to the Optimum Checkpoint Interval", CACM 17(9), 1974:   √(2 d M)
- *     Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS
- *     22, 2006, equation (37):
+ *     Young, "A First Order Approximation to the Optimum Checkpoint Interval", CACM 17(9), 1974:
+ *                               √(2 d M)
+ *     Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps",
+ *     FGCS 22, 2006, equation (37):
  *                               √(2 d M) (1 + √(d / 2M) / 3 + d / 2M / 9) - d, and M where d ≥ 2M
  *     expected time, Daly's equation (20):   M e^{R / M} (e^{(t + d) / M} - 1) W / t
  *

@@ -1,6 +1,6 @@
 /*
- * device_order — puts the machine's devices in an order in which a box of ranks is next to the box that it
- * exchanges most data with.
+ * device_order — puts the machine's devices in an order in which a box of ranks is next to the box
+ * that it exchanges most data with.
  *
  * Devices come node by node (the nodes of an NVLink fabric together), nodes leaf by leaf. A box of
  * ranks takes devices of one node. As many boxes as fit go to a node; its remaining devices stay

@@ -1,6 +1,6 @@
 /*
- * group_costs — for a map of ranks, the links that each kind of group runs over and the seconds that
- * its traffic takes.
+ * group_costs — for a map of ranks, the links that each kind of group runs over and the seconds
+ * that its traffic takes.
  *
  * All groups of a kind transfer at the same time, different kinds at different times. A group's
  * collectives visit its nodes one after the other, whatever the order of its ranks; chains (pp) and
@@ -35,8 +35,8 @@ void place_group_costs_of_kind(struct group_costs *w, const struct cluster_slot 
 			       enum group_kind kind, const struct traffic *t,
 			       struct group_links *span, struct group_cost_sum *sum);
 
-/* Calls `visit` for every flow of the groups of a kind. For an all-to-all these are the flows inside
- * units, and between units the flows that a ring has. */
+/* Calls `visit` for every flow of the groups of a kind. For an all-to-all these are the flows
+ * inside units, and between units the flows that a ring has. */
 typedef void flow_visitor(void *with, struct cluster_slot from, struct cluster_slot to);
 void place_group_flows(struct group_costs *w, const struct cluster_slot *slots,
 		       enum group_kind kind, flow_visitor *visit, void *with);

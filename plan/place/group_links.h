@@ -5,7 +5,8 @@
  * A step waits for the slowest group of a kind, so struct group_links describes that group.
  * Bandwidths are one rank's share, in one direction, while every group of the kind sends at the
  * same time: adapters, uplinks of switches, PCIe switches and the sockets' interconnects are shared
- * by those who use them (group_costs.h, link_load.h). Nodes that share an NVLink fabric count as one.
+ * by those who use them (group_costs.h, link_load.h). Nodes that share an NVLink fabric count as
+ * one.
  *
  * In each round a ring over several nodes crosses to the next node once for each of its `per_node`
  * ranks' adapters, which it uses side by side. Its rate is the smaller of `inside` and per_node ×

@@ -1,5 +1,5 @@
-/* group_links_regular — place_group_links_regular: the closed form of place_group_links_of if every node has
- * the same box of ranks. */
+/* group_links_regular — place_group_links_regular: the closed form of place_group_links_of if every
+ * node has the same box of ranks. */
 #include "plan/place/group_links.h"
 
 #include "base/numbers.h"

@@ -1,6 +1,6 @@
 /*
- * placement — shows why the ranks are on these devices: the cost of the map compared with others, and
- * the links that each kind of group runs over. For plan/show only.
+ * placement — shows why the ranks are on these devices: the cost of the map compared with others,
+ * and the links that each kind of group runs over. For plan/show only.
  */
 #ifndef MUSTER_PLAN_SHOW_PLACEMENT_H
 #define MUSTER_PLAN_SHOW_PLACEMENT_H

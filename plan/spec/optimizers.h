@@ -4,8 +4,7 @@
  *     adamw      Loshchilov and Hutter, arXiv 1711.05101
  *     sgd        SGD with momentum, in PyTorch's form
  *     adafactor  Shazeer and Stern, arXiv 1804.04235: the second moment of a matrix is the product
- *     of
- *                one number per row and one per column; there is no first moment
+ *                of one number per row and one per column; there is no first moment
  *     muon       Jordan 2024, with the scale of Liu et al., arXiv 2502.16982: the momentum of a
  *                hidden matrix is orthogonalized; AdamW updates everything else
  *

@@ -42,8 +42,8 @@ void op_call_convert(struct op_call *to, const struct op_call *from);
 /* Copies the arrays. */
 void op_call_copy_bits(struct op_call *to, const struct op_call *from);
 
-/* Copies c's blocks to the backend's memory. base[i] is the block (NULL: no such argument), p[i] the
- * array in it. */
+/* Copies c's blocks to the backend's memory. base[i] is the block (NULL: no such argument), p[i]
+ * the array in it. */
 int op_call_lend(const struct op_call *c, struct backend *k, void *base[ARGS], void *p[ARGS],
 		 struct err *e);
 /* Copies the blocks back. Returns the first error of what was queued. */

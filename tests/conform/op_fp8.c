@@ -1,5 +1,5 @@
-/* fp8 products. Bytes and scales are compared as words of 4 bytes. n rows, c columns, products of depth
- * d; with: e5m2. */
+/* fp8 products. Bytes and scales are compared as words of 4 bytes. n rows, c columns, products of
+ * depth d; with: e5m2. */
 #include "tests/conform/op_test.h"
 
 #include <string.h>

@@ -2,8 +2,8 @@
  * Compares the backward ops of the specification with finite differences of its forward ops, in
  * float64. test_ops.c compares the other backends with the specification.
  *
- * For random g the loss is the sum of g · outputs. Each input element is moved by ±h. The slope of the
- * loss must equal the gradient of the backward op.
+ * For random g the loss is the sum of g · outputs. Each input element is moved by ±h. The slope of
+ * the loss must equal the gradient of the backward op.
  */
 #include "base/philox.h"
 #include "kernels/ops.h"

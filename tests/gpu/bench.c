@@ -7,8 +7,7 @@
  *     copy BYTES               {"bytes_s": …}: copies inside the device's memory; counts bytes
  *                              read and written
  *     open MODEL [KEY=VALUE …] {"parameters": …, "tokens": …, "flops_token": …, "planned": {…}};
- *     closes
- *                              the model before it
+ *                              closes the model before it
  *     turn STEPS               {"seconds": […], "loss": …, "peak_bytes": …}: the seconds of
  *                              each step, until the device has finished
  *     close                    {}

@@ -4,8 +4,8 @@
  *
  * usage: ops [--random N] [--seed S] [--few] [--here] [--only WORD] BACKEND …
  *   --random N   random sizes per op (default 6)
- *   --few        only the first and the third size of each row, and one random size: for slow
- *   machines
+ *   --few        only the first and the third size of each row, and one random size: for
+ *                slow machines
  *                and checkers
  *   --here       test in this process, for tools that watch a single process
  *   --only WORD  ops with WORD in their names

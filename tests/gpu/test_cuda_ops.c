@@ -1,8 +1,8 @@
 /*
- * Tests every op of the backend "cuda" against the specification without a GPU. It runs the programs of
- * make check-gpu (tests/gpu/ops.c, edges.c) over the emulator, at a few sizes each. (Without --few,
- * build/tests/gpu/ops takes minutes.) The host may not touch device memory meanwhile.
- * MUSTER_EMULATE_SEED sets other orders of threads.
+ * Tests every op of the backend "cuda" against the specification without a GPU. It runs the
+ * programs of make check-gpu (tests/gpu/ops.c, edges.c) over the emulator, at a few sizes each.
+ * (Without --few, build/tests/gpu/ops takes minutes.) The host may not touch device memory
+ * meanwhile. MUSTER_EMULATE_SEED sets other orders of threads.
  */
 #include <setjmp.h>
 #include <stdarg.h>

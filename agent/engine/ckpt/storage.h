@@ -33,7 +33,7 @@
  *  2. here: its `extern` declaration;
  *  3. ckpt/storage.c: its row in `rows`, before POSIX, whose scheme "" fits every path;
  *  4. tests/unit/agent/test_ckpt_storage.c: its row in `storages`, which runs the conformance
- *  tests.
+ *     tests.
  * A storage that needs state (a connection, a communicator) is not a row: who opens the state adds
  * the storage with ckpt_storage_add.
  */

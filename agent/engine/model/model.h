@@ -97,10 +97,10 @@ enum model_pass { BACKWARD_BOTH, BACKWARD_INPUT, BACKWARD_WEIGHT };
 int model_backward(struct model *m, int chunk, int slot, const struct model_batch *b,
 		   enum model_pass pass, struct err *e);
 
-/* Sets `out` to the initial values of elements [first, first + count) of a parameter's box. They are
- * Philox normals with the key (seed, name), counted by the global index, so that the initial model
- * has the same bits in every layout and with any number of threads. Uses at most `threads` threads,
- * which end before this returns. */
+/* Sets `out` to the initial values of elements [first, first + count) of a parameter's box. They
+ * are Philox normals with the key (seed, name), counted by the global index, so that the initial
+ * model has the same bits in every layout and with any number of threads. Uses at most `threads`
+ * threads, which end before this returns. */
 void model_init(const struct param *p, const struct model_shape *shape, uint64_t seed,
 		int64_t first, int64_t count, int threads, float *out);
 

@@ -4,7 +4,8 @@
 
 #include "agent/engine/optim/rules.h"
 
-/* Allocates all states of o->traits, as zeros. After a failure optim_states_close frees the rest. */
+/* Allocates all states of o->traits, as zeros. After a failure optim_states_close frees the
+ * rest. */
 int optim_states_open(struct optim *o, const char *spill_dir, struct err *e);
 void optim_states_close(struct optim *o);
 

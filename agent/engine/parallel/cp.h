@@ -2,13 +2,13 @@
  * cp — context parallelism: the ranks of a group share each sequence.
  *
  * A sequence of seq tokens is cut into 2 × size pieces. Rank r has the pieces r and 2 size - 1 - r
- * (zig-zag), so that all ranks have the same amount of work under the causal mask. A rank stores its
- * tokens of a sequence in the order of their positions: first the early piece, then the late one.
- * One rank alone has the whole sequence.
+ * (zig-zag), so that all ranks have the same amount of work under the causal mask. A rank stores
+ * its tokens of a sequence in the order of their positions: first the early piece, then the late
+ * one. One rank alone has the whole sequence.
  *
  * Attention uses a ring (Liu, Zaharia, Abbeel, arXiv 2310.01889). Keys and values pass from rank to
- * rank. Each rank attends to them with its queries and merges the results by their log-sum-exps. The
- * backward pass sends the gradients of keys and values along with them.
+ * rank. Each rank attends to them with its queries and merges the results by their log-sum-exps.
+ * The backward pass sends the gradients of keys and values along with them.
  */
 #ifndef MUSTER_AGENT_ENGINE_PARALLEL_CP_H
 #define MUSTER_AGENT_ENGINE_PARALLEL_CP_H
@@ -43,9 +43,9 @@ int64_t cp_position(const struct cp *c, int64_t seq, int64_t t);
 
 /* Attention of this rank's queries over the whole sequences. qkv: this rank's rows of the fused
  * projection, [batch × seq / size, w]. The caller sets batch, heads, kv_heads, dim, seq, and the
- * members about dropout and documents of *s (starts is [batch, seq / size], for this rank's tokens);
- * the function sets the others. Sets o [rows, heads × dim] and lse [heads × rows], piece by
- * piece. */
+ * members about dropout and documents of *s (starts is [batch, seq / size], for this rank's
+ * tokens); the function sets the others. Sets o [rows, heads × dim] and lse [heads × rows], piece
+ * by piece. */
 int cp_attention_forward(struct cp *c, struct backend *k, void *o, float *lse, const void *qkv,
 			 const struct attn_shape *s, struct err *e);
 /* Sets dqkv. */

@@ -20,8 +20,8 @@
  *     zero  parameters       gradients                                        optimizer's state
  *     0     whole            whole, all-reduced once per step                 whole
  *     1     whole            whole, reduce-scattered once per step            shard
- *     2     whole            shard; reduce-scattered per unit and added after each micro-batch
- *     shard
+ *     2     whole            shard; reduce-scattered per unit and added     shard
+ *                            after each micro-batch
  *     3     shard; gathered before use, freed after it   as 2                 shard
  *
  * Under stage 3, gathers start before they are needed, in the order that the first step had

@@ -1,6 +1,6 @@
 /*
- * state — the part of a training run that a checkpoint holds: its tensors by name, where they are in
- * a rank's memory, and how they are saved and loaded.
+ * state — the part of a training run that a checkpoint holds: its tensors by name, where they are
+ * in a rank's memory, and how they are saved and loaded.
  *
  * Tensors: every parameter under its global name (fp32 masters), and the optimizer's states of it
  * as optim.STATE.NAME, such as optim.m.NAME and optim.v.NAME with AdamW. A rank saves the counted
@@ -37,8 +37,8 @@ struct attached; /* agent/engine/ckpt/attached.h */
 struct manifest; /* agent/engine/ckpt/manifest.h */
 
 /* Where a rank's state is in memory; all pointers are borrowed. Tensor 0 of a piece (param_store.h)
- * is its masters, and the next tensors are the optimizer's states of them. They are in the backend's
- * memory or, with offload.optimizer on a device, in the host's memory. */
+ * is its masters, and the next tensors are the optimizer's states of them. They are in the
+ * backend's memory or, with offload.optimizer on a device, in the host's memory. */
 struct train_state {
 	struct param_store *store;
 	struct optim *optim;

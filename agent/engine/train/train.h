@@ -30,8 +30,9 @@ struct train_env {
 /* Trains until the job's last step, or until a stop (all ranks at the same step); calls the hooks
  * for ready, steps, evaluations, checkpoints, progress and finished. The caller reports an error.
  *
- * If the disk is full at the last checkpoint (of the job, or of a stop), it is retried for a minute,
- * or for the remaining time of the stop; a later stop without a checkpoint ends the retries. */
+ * If the disk is full at the last checkpoint (of the job, or of a stop), it is retried for a
+ * minute, or for the remaining time of the stop; a later stop without a checkpoint ends the
+ * retries. */
 int train_run(const struct train_env *env, struct err *e);
 
 #endif

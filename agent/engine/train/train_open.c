@@ -171,9 +171,9 @@ static int start_state(struct trainer *t, struct err *e)
 	return 0;
 }
 
-/* A checkpoint is committed only after the metrics up to it are in the run folder, so that a run that
- * resumes from it lacks no step. Waits at most half of the time that the other ranks wait for this
- * one. */
+/* A checkpoint is committed only after the metrics up to it are in the run folder, so that a run
+ * that resumes from it lacks no step. Waits at most half of the time that the other ranks wait for
+ * this one. */
 static int await_series(void *arg, int64_t step, struct err *e)
 {
 	const struct trainer *t = arg;

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <unistd.h>
 
-/* Seconds for which the last checkpoint is retried on a full disk, and the longest pause between two
- * attempts. */
+/* Seconds for which the last checkpoint is retried on a full disk, and the longest pause between
+ * two attempts. */
 enum { ROOM_S = 60, PAUSE_MOST_S = 5 };
 
 static int start_save(struct trainer *t, struct err *e)

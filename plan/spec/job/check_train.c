@@ -87,14 +87,20 @@ static int check_slurm_time(const struct rule_job *j)
 	return 0;
 }
 
-/* The first rules involve keys that a search may decide; the search obeys them. */
-int job_rules_train(const struct rule_job *j)
+/* Rules about keys that a search may decide. The search obeys them. */
+static rule *const searched_rules[] = { check_batch, check_recompute, NULL };
+static rule *const other_rules[] = { check_rate, check_eval, check_slurm_time, NULL };
+
+static int check_rules(const struct rule_job *j, rule *const *rules)
 {
-	static rule *const rules[] = { check_batch, check_recompute, check_rate, check_eval,
-				       check_slurm_time };
-	enum { SEARCHED = 2 };
-	for (size_t i = j->job->open ? SEARCHED : 0; i < sizeof rules / sizeof *rules; i++)
-		if (rules[i](j))
+	for (; *rules; rules++)
+		if ((*rules)(j))
 			return -1;
 	return 0;
+}
+
+int job_rules_train(const struct rule_job *j)
+{
+	return (!j->job->open && check_rules(j, searched_rules)) || check_rules(j, other_rules) ? -1
+												: 0;
 }

@@ -213,8 +213,8 @@ struct job {
 
 /* Reads the file (NULL: only defaults), then the `section.key=value` words. Words override the
  * file, and later words override earlier ones. Makes all checks that need no cluster. The keys that
- * a search may still decide are checked when it has decided them. A job without a name gets the name
- * of the file without folder and ".ini". */
+ * a search may still decide are checked when it has decided them. A job without a name gets the
+ * name of the file without folder and ".ini". */
 int job_load(const char *path, const char *const *words, int n_words, struct job *out,
 	     struct err *e);
 /* Reads a job from words alone, as job_load does without a file. */

@@ -19,8 +19,8 @@ struct pipeline_rank_times {
 	double first, last;
 };
 
-/* The figures of all ranks that the closed forms read. It starts as {0}; schedule_times_add adds the ranks in the
- * order of the pipeline. */
+/* The figures of all ranks that the closed forms read. It starts as {0}; schedule_times_add adds
+ * the ranks in the order of the pipeline. */
 struct pipeline_times {
 	int ranks;
 	struct pipeline_rank_times sum;        /* of all ranks */

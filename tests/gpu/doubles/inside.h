@@ -74,8 +74,8 @@ cudaError_t capture_push(struct CUstream_st *s, bool (*run)(void *arg), const vo
 			 size_t bytes);
 cudaError_t capture_record(struct CUstream_st *s, cudaEvent_t e);
 cudaError_t capture_wait(struct CUstream_st *s, cudaEvent_t e);
-/* The error of a call that is not allowed during a capture of this thread, and spoils the capture; or
- * success. */
+/* The error of a call that is not allowed during a capture of this thread, and spoils the capture;
+ * or success. */
 cudaError_t capture_forbids(const char *call);
 void nodes_copy(struct nodes *to, const struct nodes *from);
 

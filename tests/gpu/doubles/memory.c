@@ -107,8 +107,8 @@ const char *double_memory_word(const void *at)
 /* --- Guarding --- */
 
 /* Where the processor has protection keys, one opens and closes all device memory. Elsewhere, pages
- * have no rights: the first access of a step to a piece of a buffer faults, and opens the piece until
- * the step ends. (To open all buffers at each step takes longer than the steps.) */
+ * have no rights: the first access of a step to a piece of a buffer faults, and opens the piece
+ * until the step ends. (To open all buffers at each step takes longer than the steps.) */
 enum { PIECE = 1 << 20, PIECES = 64 };
 
 static bool working; /* a step runs */

@@ -1,11 +1,12 @@
 /*
- * emulate — runs a grid of CUDA threads on one thread of the host. device.h and its ptx.cuh call it.
+ * emulate — runs a grid of CUDA threads on one thread of the host. device.h and its ptx.cuh call
+ * it.
  *
  * Blocks run one after the other, in random order. A block's threads are fibers: each runs until it
  * waits, at a barrier of its block or in a meeting of lanes of its warp, and the next one to run is
  * chosen at random each time. So a kernel that lacks a barrier fails for some seed in
- * MUSTER_EMULATE_SEED (1 if it is not set). What CUDA leaves undefined ends the process with a line on
- * stderr: "misuse: kernel K, block (x,y,z), thread (x,y,z): …, seed S".
+ * MUSTER_EMULATE_SEED (1 if it is not set). What CUDA leaves undefined ends the process with a line
+ * on stderr: "misuse: kernel K, block (x,y,z), thread (x,y,z): …, seed S".
  *
  * Shared memory is all ones (NaN) when a block begins, and has exactly the size of the launch.
  */
@@ -63,8 +64,8 @@ int emulated_lane(void);
 /* The block's dynamic shared memory, 128-byte aligned. */
 void *emulated_dynamic_shared(void);
 
-/* Copies 16 bytes from device to shared memory (from NULL: zeros). `to` is invalid until a wait covers
- * the copy. */
+/* Copies 16 bytes from device to shared memory (from NULL: zeros). `to` is invalid until a wait
+ * covers the copy. */
 void emulated_copy_async(void *to, const void *from);
 void emulated_copy_commit(void);
 void emulated_copy_wait(int groups_left);
@@ -95,8 +96,8 @@ cudaError_t emulated_launch(const cudaLaunchConfig_t *config, const struct emula
 void emulated_run(const struct emulated_kernel *kernel, struct emulated_index grid,
 		  struct emulated_index block, size_t shared, const void *args, size_t bytes);
 
-/* Sets the handler of this thread's faults: an access to device memory that is allowed is tried again,
- * any other one ends the process with a line that names it. */
+/* Sets the handler of this thread's faults: an access to device memory that is allowed is tried
+ * again, any other one ends the process with a line that names it. */
 void emulated_watch_faults(void);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /*
- * sodium — replaces libsodium's header where it is not installed, only for make check-gpu. It has as
- * much of it as the ranks of one host need. The proof for a connection cannot be computed, so there
- * is no TCP.
+ * sodium — replaces libsodium's header where it is not installed, only for make check-gpu. It has
+ * as much of it as the ranks of one host need. The proof for a connection cannot be computed, so
+ * there is no TCP.
  */
 #ifndef MUSTER_TESTS_GPU_SODIUM_H
 #define MUSTER_TESTS_GPU_SODIUM_H

@@ -1,4 +1,5 @@
-/* Tests that a member is read only if it is an integer of the range, and that the error names it. */
+/* Tests that a member is read only if it is an integer of the range, and that the error names
+ * it. */
 #include "base/json_member.h"
 
 #include <setjmp.h>

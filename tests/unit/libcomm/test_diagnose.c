@@ -17,8 +17,8 @@ enum { RANKS = 8, TIME = 100 /* s, when all dumps are made */ };
  * A rank in short form: its groups, each "NAME MEMBERS: OP …", with a semicolon between them. NULL:
  * the rank has left no dump. An op is
  *
- *     KIND[/BYTES][=ROOT][~TYPE]   or   [>PEER/BYTES][<PEER/BYTES]… for messages, peers as world
- *     ranks
+ *     KIND[/BYTES][=ROOT][~TYPE]   or   [>PEER/BYTES][<PEER/BYTES]… for messages,
+ *         with peers as world ranks
  *
  * followed by its progress: nothing for done, "?" queued, "!SECONDS" running since then, "x
  * SECONDS" failed. "+N": the ring has lost N operations. A done operation began at second 1 + its
