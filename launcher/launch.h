@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/munge.h"
 #include "base/net.h"
+#include "launcher/survey.h"
 #include "plan/plan.h"
 
 #include <stdbool.h>
@@ -34,7 +35,8 @@ struct launch_request {
 	const char *auth;  /* value of AGENT_ENV_AUTH */
 };
 
-struct launch; /* the processes of one generation; each backend defines it */
+struct launch;    /* the processes of one generation; each backend defines it */
+struct surveying; /* a survey that is under way */
 
 /* Called on the loop's thread. */
 struct launch_events {
@@ -64,10 +66,23 @@ struct launch_ops {
 	 * process that the backend needs died; another attempt may succeed. */
 	int (*start)(uv_loop_t *loop, const struct launch_request *r,
 		     const struct launch_events *ev, struct launch **out, struct err *e);
-	/* Sends SIGKILL to every process that still runs; all_gone() follows. */
-	void (*kill)(struct launch *l);
+	/* Sends SIGKILL to every process that still runs; all_gone() follows. node_lost: a node is
+	 * dead, so nobody waits for its processes to end: a new agent ends those that still run on
+	 * its node before it joins (agent/predecessors.h). */
+	void (*kill)(struct launch *l, bool node_lost);
 	/* Frees the launch. Called after all_gone(). */
 	void (*close)(struct launch *l);
+	/* Optional. Asks for the state of the nodes; `done` is called once, on the loop. Without
+	 * it every node is up. */
+	int (*survey)(uv_loop_t *loop, const struct survey_request *r,
+		      void (*done)(void *arg, const struct survey *s), void *arg,
+		      struct surveying **out, struct err *e);
+	/* Ends a survey; `done` will not be called. */
+	void (*survey_stop)(struct surveying *s);
+	/* Optional. Requeues the job that this process runs in, so that it starts again without
+	 * the nodes `exclude` (a comma-separated list, or ""), on min_nodes to max_nodes nodes.
+	 * Returns when Slurm has accepted it; it then ends this process. It takes some seconds. */
+	int (*requeue)(const char *exclude, int min_nodes, int max_nodes, struct err *e);
 };
 
 #endif

@@ -64,11 +64,17 @@ static void on_exit_seen(uv_poll_t *poll, int uv_status, int uv_events)
 		l->ev.all_gone(l->ev.arg);
 }
 
-static void local_kill(struct launch *l)
+static void kill_all(struct launch *l)
 {
 	for (int i = 0; i < l->n; i++)
 		if (l->agents[i].pid)
 			local_spawn_kill(l->agents[i].pid);
+}
+
+static void local_kill(struct launch *l, bool node_lost)
+{
+	(void)node_lost; /* there is one node, and this process runs on it */
+	kill_all(l);
 }
 
 static void local_close(struct launch *l)
@@ -171,7 +177,7 @@ static int start_agent(uv_loop_t *loop, struct launch *l, const struct launch_re
 /* Ends everything that was started, and waits for it. */
 static void undo_start(struct launch *l)
 {
-	local_kill(l);
+	kill_all(l);
 	for (int i = 0; i < l->n; i++) {
 		end_agent(&l->agents[i]);
 		uv_close((uv_handle_t *)&l->agents[i].poll, on_handle_closed);

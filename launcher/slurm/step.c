@@ -217,8 +217,9 @@ static int slurm_start(uv_loop_t *loop, const struct launch_request *r,
 	return 0;
 }
 
-static void slurm_kill(struct launch *l)
+static void slurm_kill(struct launch *l, bool node_lost)
 {
+	(void)node_lost;
 	query_step(l);
 }
 

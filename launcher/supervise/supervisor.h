@@ -19,6 +19,7 @@
 #include "launcher/rundir/events.h"
 #include "launcher/supervise/connections.h"
 #include "launcher/supervise/contract.h"
+#include "launcher/supervise/faults.h"
 #include "launcher/supervise/restart.h"
 #include "launcher/supervise/supervise.h"
 
@@ -48,16 +49,6 @@ enum sup_event {
 	EV_VERDICT,       /* the recorders have been read */
 	EV_ALL_GONE,      /* no process of the generation is left */
 	SUP_EVENT_COUNT
-};
-
-enum lost_how {
-	LOST_CLOSED,
-	LOST_EXITED,
-	LOST_FAILED,
-	LOST_PROTOCOL,
-	LOST_SILENT,
-	LOST_HUNG,
-	LOST_START
 };
 
 struct lost_rank {

@@ -33,7 +33,7 @@ static void drain_generation(struct supervisor *s, enum outcome outcome)
 	supervise_broadcast(s, MSG_ABORT,
 			    msg_abort_json(&(struct msg_abort){ .reason = s->lost ? s->cause.text
 										  : s->reason }));
-	s->o.ops->kill(s->launch);
+	s->o.ops->kill(s->launch, false);
 }
 
 /* muster ends if the first start fails, so the start is tried again if one of its helper processes
@@ -349,7 +349,7 @@ static void do_kill(struct supervisor *s, const struct cause *c)
 					 "processes still run after %g s and are killed",
 					 s->o.limits.drain);
 	enter_state(s, s->state, s->o.limits.drain);
-	s->o.ops->kill(s->launch);
+	s->o.ops->kill(s->launch, false);
 }
 
 /* clang-format off */

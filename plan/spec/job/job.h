@@ -48,6 +48,10 @@ enum job_launcher { LAUNCHER_AUTO, LAUNCHER_LOCAL, LAUNCHER_SLURM };
 /* auto: to cores if there are enough for all agents' threads */
 enum job_bind { BIND_AUTO, BIND_NONE, BIND_CORE };
 enum job_device { DEVICE_CPU, DEVICE_CUDA };
+/* What may change if fewer devices are left: nothing, dp, or the whole layout. */
+enum job_shrink { SHRINK_KEEP, SHRINK_DP, SHRINK_ANY };
+/* yes: onto nodes of the allocation; requeue: also onto nodes that have left it */
+enum job_regrow { REGROW_NO, REGROW_YES, REGROW_REQUEUE };
 /* Keys that a search may decide (plan/search): bits of struct job's `open`. */
 enum job_open {
 	OPEN_TP = 1 << 0,
@@ -174,6 +178,7 @@ struct job {
 	} launch;
 	struct {
 		int64_t nodes, gpus_per_node, cpus_per_task;
+		int64_t spares; /* nodes in addition, which stay unused until one is lost */
 		char time[JOB_TEXT], partition[JOB_TEXT], account[JOB_TEXT], qos[JOB_TEXT],
 			constraint[JOB_TEXT], reservation[JOB_TEXT];
 		/* seconds before the time limit at which to checkpoint and stop */
@@ -188,6 +193,11 @@ struct job {
 		/* consecutive restarts without a further committed step before giving up */
 		int64_t max_futile;
 		double hang_timeout; /* seconds without progress of any rank; 0: never */
+		enum job_shrink shrink;
+		enum job_regrow regrow;
+		int64_t exclude_after; /* faults of one node; 0: never */
+		/* seconds to wait for lost nodes or for a service of the site */
+		double patience;
 		/* for predictions: hours between failures of one node; 0: no node fails */
 		double node_mtbf;
 		/* for predictions: seconds from a failure until agents run again and begin to load

@@ -96,8 +96,9 @@ static int fake_start(uv_loop_t *loop, const struct launch_request *r,
 	return 0;
 }
 
-static void fake_kill(struct launch *l)
+static void fake_kill(struct launch *l, bool node_lost)
 {
+	(void)node_lost;
 	assert_ptr_equal(l, &h.launch);
 	h.kills++;
 }
