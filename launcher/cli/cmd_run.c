@@ -77,7 +77,7 @@ struct run_parts {
 	const struct launch_ops *ops;
 	char agent[PATH_MAX];
 	struct cluster machines;
-	struct deployment first;
+	struct deployment *first;
 	struct rundir *dir;
 	struct terminal *term;
 	int listener;
@@ -88,7 +88,7 @@ static void run_close(struct run_parts *r)
 {
 	supervise_terminal_close(r->term);
 	rundir_close(r->dir);
-	launcher_deployment_free(&r->first);
+	launcher_deployment_free(r->first);
 	topo_cluster_free(&r->machines);
 }
 
@@ -108,10 +108,11 @@ static int make_plan(struct run_parts *r, struct err *e)
 	struct cluster used;
 	if (launcher_job_cluster_open(&r->job, r->ops->cluster, &r->machines, e) ||
 	    topo_cluster_without(&r->machines, NULL, 0, &used, e) ||
-	    launcher_deployment_build(&r->job, &used, &r->first, e))
+	    launcher_deployment_build(&r->job, r->job.parallel.dp, r->job.open, &used, &r->first,
+				      e))
 		return -1;
 	if (r->job.open)
-		print_chosen_keys(&r->first.job);
+		print_chosen_keys(&r->first->job);
 	return 0;
 }
 
@@ -130,10 +131,10 @@ static int run_open(struct run_parts *r, struct err *e)
 	r->ops = command_launcher(r->job.launch.launcher);
 	supervise_terminal_detect(STDOUT_FILENO, &look);
 	if (launcher_agent_path(r->agent, sizeof r->agent, e) || make_plan(r, e) ||
-	    launcher_descriptors_allow(r->first.plan.world, e) ||
-	    launcher_address_space_allows(&r->first.job, &r->first.plan, e) ||
+	    launcher_descriptors_allow(r->first->plan.world, e) ||
+	    launcher_address_space_allows(&r->first->job, &r->first->plan, e) ||
 	    rundir_open(r->job.job.run_dir, r->job.job.name, &r->dir, e) ||
-	    rundir_save_job(r->dir, r->first.job_text, e))
+	    rundir_save_job(r->dir, r->first->job_text, e))
 		return -1;
 	return supervise_terminal_open(&look, &r->term, e) || open_control(r, e) ? -1 : 0;
 }
@@ -141,7 +142,7 @@ static int run_open(struct run_parts *r, struct err *e)
 static void show_plan(struct run_parts *r)
 {
 	struct buf text = BUF_INIT;
-	show_plan_text(&r->first.job, &r->first.cluster, &r->first.plan, &text);
+	show_plan_text(&r->first->job, &r->first->cluster, &r->first->plan, &text);
 	supervise_terminal_text(r->term, buf_str(&text));
 	buf_fini(&text);
 }
@@ -160,7 +161,7 @@ static int run_loop(struct run_parts *r)
 		.loop = &loop,
 		.job = &r->job,
 		.machines = &r->machines,
-		.first = &r->first,
+		.first = r->first,
 		.ops = r->ops,
 		.agent = r->agent,
 		.run = r->dir,
