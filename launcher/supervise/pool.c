@@ -52,7 +52,7 @@ static bool device_is_gone(const struct pool *p, int node, int device)
 	return false;
 }
 
-/* Devices without a PCI address are interchangeable, so their number is enough. */
+/* Devices without a name are interchangeable, so their number is enough. */
 static bool covers_devices(const struct pool *p, int node, const struct node_kind *used)
 {
 	const struct node_kind *all = topo_cluster_kind(p->machines, node);
@@ -60,7 +60,7 @@ static bool covers_devices(const struct pool *p, int node, const struct node_kin
 		return used->devices <= all->devices - count_gone(p, node);
 	for (int u = 0; u < used->devices; u++)
 		for (int d = 0; d < all->devices; d++)
-			if (!strcmp(used->parts[u].bus, all->parts[d].bus) &&
+			if (!strcmp(used->parts[u].name, all->parts[d].name) &&
 			    device_is_gone(p, node, d))
 				return false;
 	return true;
@@ -135,13 +135,13 @@ void supervise_pool_trust(struct pool *p)
 		p->nodes[i].returned = false;
 }
 
-int supervise_pool_lose_device(struct pool *p, int node, const char *bus, struct err *e)
+int supervise_pool_lose_device(struct pool *p, int node, const char *name, struct err *e)
 {
 	const struct node_kind *k = topo_cluster_kind(p->machines, node);
 	int device = -1;
 	for (int d = k->devices - 1; d >= 0 && device < 0; d--)
 		if (!device_is_gone(p, node, d) &&
-		    (!*bus || (k->parts && !strcmp(k->parts[d].bus, bus))))
+		    (!*name || (k->parts && !strcmp(k->parts[d].name, name))))
 			device = d;
 	if (device < 0)
 		return 0; /* it is gone already */

@@ -53,8 +53,8 @@ void supervise_pool_blame(struct pool *p, int node);
 bool supervise_pool_pardon(struct pool *p);
 /* A generation on these nodes has finished a step. */
 void supervise_pool_trust(struct pool *p);
-/* The device of this PCI address is gone; "": any one of the node's. */
-int supervise_pool_lose_device(struct pool *p, int node, const char *bus, struct err *e);
+/* The device of this name (struct topo_device) is gone; "": any one of the node's. */
+int supervise_pool_lose_device(struct pool *p, int node, const char *name, struct err *e);
 
 /* The cluster of what can be used. ERR_NOFIT: nothing. */
 int supervise_pool_cluster(const struct pool *p, struct cluster *out, struct err *e);

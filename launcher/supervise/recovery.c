@@ -91,12 +91,12 @@ bool supervise_recovery_node_lost(const struct supervisor *s)
 
 /* --- After a loss ------------------------------------------------------------------- */
 
-/* The PCI address of the rank's device; "": it has none. */
-static const char *bus_of(const struct supervisor *s, int rank)
+/* The name of the rank's device; "": it has none. */
+static const char *device_of(const struct supervisor *s, int rank)
 {
 	const struct plan_rank *r = &s->d->plan.ranks[rank];
 	const struct node_kind *k = topo_cluster_kind(&s->d->cluster, r->node);
-	return k->parts ? k->parts[r->slot].bus : "";
+	return k->parts ? k->parts[r->slot].name : "";
 }
 
 void supervise_recovery_blame(struct supervisor *s)
@@ -109,7 +109,7 @@ void supervise_recovery_blame(struct supervisor *s)
 	if (node < 0)
 		return;
 	if (s->cause.code == ERR_DEVICE) {
-		if (supervise_pool_lose_device(&r->pool, node, bus_of(s, rank), &e))
+		if (supervise_pool_lose_device(&r->pool, node, device_of(s, rank), &e))
 			supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", e.text);
 	} else if (s->fault && s->fault->blames_node) {
 		supervise_pool_blame(&r->pool, node);
