@@ -77,24 +77,21 @@ static void restart_or_give_up(struct supervisor *s)
 {
 	struct err e = ERR_INIT;
 	double wait = 0;
+	supervise_symptoms(s, &s->symptom);
+	s->fault = supervise_fault_of(&s->symptom);
 	supervise_report_blame(s);
-	if (!supervise_restart_decide(&s->restart, s->cause.code, &wait, &e)) {
-		bool tried = e.code == ERR_ABORTED && s->restart.restarts;
+	if (!supervise_restart_decide(&s->restart, s->fault, supervise_now(s), &wait, &e)) {
+		bool tried = e.code == ERR_TIMEOUT ||
+			     (e.code == ERR_ABORTED && s->restart.restarts);
 		snprintf(s->reason, sizeof s->reason, "%s", e.text);
 		end_run(s, tried ? STATUS_GAVE_UP : STATUS_FAILED);
 		return;
 	}
-	rundir_event_restart(s->o.run, s->generation,
-			     &(struct rundir_restart){ .delay_s = wait,
-						       .futile = s->restart.futile });
-	if (wait > 0) {
-		supervise_terminal_event(s->o.term, TONE_WARN, "restart",
-					 "in %g s, because the last generation made no progress",
-					 wait);
+	supervise_report_restart(s, wait);
+	if (wait > 0)
 		enter_state(s, SUP_BACKOFF, wait);
-	} else {
+	else
 		launch_next(s);
-	}
 }
 
 static bool has_done_all_steps(const struct supervisor *s)
@@ -163,7 +160,7 @@ static void do_train(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
 	enter_state(s, SUP_TRAINING, 0);
-	rundir_event_ready(s->o.run, s->generation, &(struct rundir_step){ .step = s->resumed });
+	supervise_report_ready(s);
 }
 
 static void do_exit(struct supervisor *s, const struct cause *c)
