@@ -4,8 +4,10 @@
 #include "base/clock.h"
 #include "base/net.h"
 #include "launcher/agent_path.h"
+#include "launcher/cli/fit_nodes.h"
 #include "launcher/cli/launch_choose.h"
 #include "launcher/descriptors.h"
+#include "launcher/fit.h"
 #include "launcher/job_cluster.h"
 #include "launcher/supervise/supervise.h"
 #include "plan/search/search.h"
@@ -78,6 +80,7 @@ struct run_parts {
 	char agent[PATH_MAX];
 	struct cluster cluster;
 	struct plan plan;
+	json_t *spares; /* names of the nodes that stay unused */
 	json_t *plan_doc;
 	struct rundir *dir;
 	struct terminal *term;
@@ -91,6 +94,7 @@ static void run_close(struct run_parts *r)
 	supervise_terminal_close(r->term);
 	rundir_close(r->dir);
 	json_decref(r->plan_doc);
+	json_decref(r->spares);
 	if (r->has_plan)
 		plan_free(&r->plan);
 	if (r->has_cluster)
@@ -119,12 +123,13 @@ static int make_plan(struct run_parts *r, struct err *e)
 	if (launcher_job_cluster_open(&r->job, r->ops->cluster, &r->cluster, e))
 		return -1;
 	r->has_cluster = true;
-	if (choose_open_keys(&r->job, &r->cluster, e) ||
+	if (command_fit_nodes(&r->job, &r->cluster, &r->spares, e) ||
+	    choose_open_keys(&r->job, &r->cluster, e) ||
 	    plan_build(&r->job, &r->cluster, &r->plan, e))
-		return -1;
+		return launcher_spares_name(r->spares, e);
 	r->has_plan = true;
 	r->plan_doc = show_plan_json(&r->job, &r->cluster, &r->plan);
-	if (!r->plan_doc)
+	if (!r->plan_doc || json_object_set(r->plan_doc, "spares", r->spares))
 		return err_set(e, ERR_NOMEM, "no memory for the plan");
 	job_write(&r->job, &r->job_text);
 	return buf_failed(&r->job_text) ? err_set(e, ERR_NOMEM, "no memory for the job's text") : 0;
@@ -157,6 +162,7 @@ static void show_plan(struct run_parts *r)
 {
 	struct buf text = BUF_INIT;
 	show_plan_text(&r->job, &r->cluster, &r->plan, &text);
+	launcher_spares_print(r->spares, &text);
 	supervise_terminal_text(r->term, buf_str(&text));
 	buf_fini(&text);
 }

@@ -252,7 +252,7 @@ static int check_launch(const struct rule_job *j)
 					AT(parallel, tp),         AT(parallel, cp),
 					AT(parallel, pp),         AT(parallel, dp) };
 	const struct job *job = j->job;
-	int64_t gpus = job->slurm.nodes * job->slurm.gpus_per_node;
+	int64_t gpus = job->slurm.nodes.max * job->slurm.gpus_per_node;
 	if (job->launch.launcher == LAUNCHER_LOCAL && job->launch.devices &&
 	    job->launch.devices < world(job))
 		return REFUSE(j, local,
@@ -267,11 +267,47 @@ static int check_launch(const struct rule_job *j)
 	return 0;
 }
 
+/* The nodes that n ranks need. */
+static long long nodes_for(const struct job *job, int64_t n)
+{
+	return (long long)((n + job->slurm.gpus_per_node - 1) / job->slurm.gpus_per_node);
+}
+
+/* A run on the fewest nodes of a range keeps its layout, or has a lower dp, or is planned again, as
+ * restart.shrink says. */
+static int check_range(const struct rule_job *j)
+{
+	static const size_t keys[] = { AT(slurm, nodes),    AT(slurm, gpus_per_node),
+				       AT(restart, shrink), AT(parallel, tp),
+				       AT(parallel, cp),    AT(parallel, pp),
+				       AT(parallel, dp),    AT(parallel, ep) };
+	const struct job *job = j->job;
+	const struct job_range *nodes = &job->slurm.nodes;
+	struct layout least = layout_of(job, (int)job->parallel.ep);
+	int64_t gpus = nodes->min * job->slurm.gpus_per_node;
+	bool keep = job->restart.shrink == SHRINK_KEEP;
+	int64_t ranks = keep ? world(job) : layout_world(&least);
+	if (nodes->min == nodes->max || !gpus || job->launch.launcher == LAUNCHER_LOCAL ||
+	    job->restart.shrink == SHRINK_ANY || gpus >= ranks)
+		return 0;
+	if (keep)
+		return REFUSE(j, keys,
+			      "shrink = keep keeps the %lld ranks of tp × cp × pp × dp, and %lld "
+			      "nodes have %lld GPUs; use nodes of at least %lld, or shrink = dp",
+			      (long long)ranks, (long long)nodes->min, (long long)gpus,
+			      nodes_for(job, ranks));
+	return REFUSE(j, keys,
+		      "shrink = dp lowers dp to ep = %lld at least, which leaves %lld ranks, and "
+		      "%lld nodes have %lld GPUs; use nodes of at least %lld, or shrink = any",
+		      (long long)job->parallel.ep, (long long)ranks, (long long)nodes->min,
+		      (long long)gpus, nodes_for(job, ranks));
+}
+
 int job_rules_parallel(const struct rule_job *j)
 {
 	static rule *const rules[] = {
-		check_world,    check_tp,     check_cp,    check_ep,     check_sp,
-		check_schedule, check_stages, check_lists, check_shares, check_launch,
+		check_world,  check_tp,    check_cp,     check_ep,     check_sp,    check_schedule,
+		check_stages, check_lists, check_shares, check_launch, check_range,
 	};
 	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
 		if (rules[i](j))
