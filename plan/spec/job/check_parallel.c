@@ -4,6 +4,7 @@
 #include "plan/spec/schedule/schedule.h"
 #include "plan/spec/speeds.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -267,10 +268,14 @@ static int check_launch(const struct rule_job *j)
 	return 0;
 }
 
-/* The nodes that n ranks need. */
-static long long nodes_for(const struct job *job, int64_t n)
+/* Writes the range of nodes that begins where n ranks fit. */
+static const char *range_for(const struct job *job, int64_t n, char out[48])
 {
-	return (long long)((n + job->slurm.gpus_per_node - 1) / job->slurm.gpus_per_node);
+	int64_t min = (n + job->slurm.gpus_per_node - 1) / job->slurm.gpus_per_node;
+	int used = snprintf(out, 48, "%lld", (long long)min);
+	if (job->slurm.nodes.max > min)
+		snprintf(out + used, 48 - (size_t)used, "-%lld", (long long)job->slurm.nodes.max);
+	return out;
 }
 
 /* A run on the fewest nodes of a range keeps its layout, or has a lower dp, or is planned again, as
@@ -287,20 +292,21 @@ static int check_range(const struct rule_job *j)
 	int64_t gpus = nodes->min * job->slurm.gpus_per_node;
 	bool keep = job->restart.shrink == SHRINK_KEEP;
 	int64_t ranks = keep ? world(job) : layout_world(&least);
+	char use[48];
 	if (nodes->min == nodes->max || !gpus || job->launch.launcher == LAUNCHER_LOCAL ||
 	    job->restart.shrink == SHRINK_ANY || gpus >= ranks)
 		return 0;
 	if (keep)
 		return REFUSE(j, keys,
-			      "shrink = keep keeps the %lld ranks of tp × cp × pp × dp, and %lld "
-			      "nodes have %lld GPUs; use nodes of at least %lld, or shrink = dp",
-			      (long long)ranks, (long long)nodes->min, (long long)gpus,
-			      nodes_for(job, ranks));
+			      "nodes × gpus_per_node = %lld at least cannot hold the %lld ranks of "
+			      "tp × cp × pp × dp, which shrink = keep does not change; use nodes = "
+			      "%s, or shrink = dp",
+			      (long long)gpus, (long long)ranks, range_for(job, ranks, use));
 	return REFUSE(j, keys,
-		      "shrink = dp lowers dp to ep = %lld at least, which leaves %lld ranks, and "
-		      "%lld nodes have %lld GPUs; use nodes of at least %lld, or shrink = any",
-		      (long long)job->parallel.ep, (long long)ranks, (long long)nodes->min,
-		      (long long)gpus, nodes_for(job, ranks));
+		      "nodes × gpus_per_node = %lld at least cannot hold the %lld ranks of tp × cp "
+		      "× pp × ep, the lowest to which shrink = dp goes; use nodes = %s, or shrink "
+		      "= any",
+		      (long long)gpus, (long long)ranks, range_for(job, ranks, use));
 }
 
 int job_rules_parallel(const struct rule_job *j)
