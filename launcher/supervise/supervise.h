@@ -15,13 +15,12 @@
 #define MUSTER_LAUNCHER_SUPERVISE_SUPERVISE_H
 
 #include "base/err.h"
+#include "launcher/deployment.h"
 #include "launcher/launch.h"
 #include "launcher/status.h"
 #include "launcher/rundir/rundir.h"
 #include "launcher/supervise/terminal.h"
-#include "plan/plan.h"
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <uv.h>
 
@@ -52,11 +51,9 @@ struct supervise_limits { /* seconds, except strangers */
 /* Everything is borrowed until supervise_close(), except the listener, which is taken over. */
 struct supervise_options {
 	uv_loop_t *loop;
-	const struct job *job;
-	const struct cluster *cluster;
-	const struct plan *plan;
-	const char *job_text; /* the resolved job */
-	json_t *plan_doc;     /* show_plan_json */
+	const struct job *job;          /* as it was asked for: keys may be open */
+	const struct cluster *machines; /* all nodes that the run may use, spares included */
+	const struct deployment *first; /* what the first generation runs */
 	const struct launch_ops *ops;
 	const char *agent; /* path of muster-agent */
 	struct rundir *run;

@@ -13,7 +13,7 @@ double supervise_now(const struct supervisor *s)
 
 const char *supervise_node(const struct supervisor *s, int rank)
 {
-	return rank < 0 ? "" : s->o.cluster->nodes[s->o.plan->ranks[rank].node].name;
+	return rank < 0 ? "" : s->d->cluster.nodes[s->d->plan.ranks[rank].node].name;
 }
 
 void supervise_broadcast(struct supervisor *s, enum msg_type type, json_t *body)
@@ -104,7 +104,7 @@ static void on_all_gone(void *arg)
 
 const char *supervise_resume(const struct supervisor *s)
 {
-	return s->restart.best_ckpt >= 0 ? "auto" : s->o.job->checkpoint.resume;
+	return s->restart.best_ckpt >= 0 ? "auto" : s->d->job.checkpoint.resume;
 }
 
 static void reset_generation(struct supervisor *s)
@@ -135,9 +135,9 @@ int supervise_launch(struct supervisor *s, struct err *e)
 	auth_secret_hex(secret, hex);
 	supervise_connections_renew(s->connections, secret, s->generation, s->started);
 	struct launch_request request = {
-		.job = s->o.job,
-		.cluster = s->o.cluster,
-		.plan = s->o.plan,
+		.job = &s->d->job,
+		.cluster = &s->d->cluster,
+		.plan = &s->d->plan,
 		.generation = s->generation,
 		.address = s->o.address,
 		.secret = hex,
@@ -154,7 +154,7 @@ int supervise_launch(struct supervisor *s, struct err *e)
 	rundir_event_started(s->o.run, s->generation, NULL);
 	/* Written while the processes start. They continue if the plan cannot be written. */
 	struct err lost = ERR_INIT;
-	if (rundir_save_plan(s->o.run, s->generation, s->o.plan_doc, &lost))
+	if (rundir_save_plan(s->o.run, s->generation, s->d->plan_doc, &lost))
 		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", lost.text);
 	return 0;
 }
@@ -183,23 +183,24 @@ static int max_ranks_per_node(const struct plan *p)
 int supervise_open(const struct supervise_options *o, struct supervisor **out, struct err *e)
 {
 	struct supervisor *s = calloc(1, sizeof *s);
-	struct rank_state *ranks = calloc((size_t)o->plan->world, sizeof *ranks);
+	struct rank_state *ranks = calloc((size_t)o->first->plan.world, sizeof *ranks);
 	if (!s || !ranks) {
-		err_set(e, ERR_NOMEM, "no memory to supervise %d ranks", o->plan->world);
+		err_set(e, ERR_NOMEM, "no memory to supervise %d ranks", o->first->plan.world);
 		goto free_all;
 	}
 	s->o = *o;
+	s->d = o->first;
 	s->ranks = ranks;
-	s->world = o->plan->world;
+	s->world = o->first->plan.world;
 	s->step = s->ckpt_step = -1;
 	s->opened = s->last_tick = o->now();
-	supervise_restart_init(&s->restart, o->job->restart.max_restarts,
-			       o->job->restart.max_futile, o->job->restart.backoff);
+	supervise_restart_init(&s->restart, o->first->job.restart.max_restarts,
+			       o->first->job.restart.max_futile, o->first->job.restart.backoff);
 	struct connections_options co = {
 		.loop = o->loop,
 		.listener = o->listener,
 		.most = o->limits.strangers + s->world,
-		.most_per_address = o->limits.strangers + max_ranks_per_node(o->plan),
+		.most_per_address = o->limits.strangers + max_ranks_per_node(&o->first->plan),
 		.patience = o->limits.handshake,
 		.voucher = choose_auth(s),
 		.message = supervise_message,

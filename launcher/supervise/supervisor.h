@@ -77,6 +77,7 @@ struct child;
 
 struct supervisor {
 	struct supervise_options o;
+	const struct deployment *d; /* what this generation runs */
 	struct connections *connections;
 	struct launch *launch;
 	char auth[MUNGE_WORD]; /* value of AGENT_ENV_AUTH */

@@ -100,7 +100,7 @@ static void restart_or_give_up(struct supervisor *s)
 static bool has_done_all_steps(const struct supervisor *s)
 {
 	for (int r = 0; r < s->world; r++)
-		if (!s->ranks[r].finished || s->ranks[r].step < s->o.job->job.steps)
+		if (!s->ranks[r].finished || s->ranks[r].step < s->d->job.job.steps)
 			return false;
 	return true;
 }
@@ -279,7 +279,7 @@ static void do_connect_timeout(struct supervisor *s, const struct cause *c)
  * as Slurm gives before the time limit. */
 static double stop_seconds(const struct supervisor *s)
 {
-	const struct job *job = s->o.job;
+	const struct job *job = &s->d->job;
 	return fmax(s->o.limits.stop,
 		    fmax(job->restart.hang_timeout, (double)job->slurm.signal_before));
 }

@@ -297,16 +297,18 @@ static int check_range(const struct rule_job *j)
 	    job->restart.shrink == SHRINK_ANY || gpus >= ranks)
 		return 0;
 	if (keep)
-		return REFUSE(j, keys,
-			      "nodes × gpus_per_node = %lld at least cannot hold the %lld ranks of "
-			      "tp × cp × pp × dp, which shrink = keep does not change; use nodes = "
-			      "%s, or shrink = dp",
-			      (long long)gpus, (long long)ranks, range_for(job, ranks, use));
+		return REFUSE(
+			j, keys,
+			"the fewest nodes, %lld, have %lld GPUs for the %lld ranks of tp × cp "
+			"× pp × dp, and shrink = keep allows no other layout; use nodes = "
+			"%s, or shrink = dp",
+			(long long)nodes->min, (long long)gpus, (long long)ranks,
+			range_for(job, ranks, use));
 	return REFUSE(j, keys,
-		      "nodes × gpus_per_node = %lld at least cannot hold the %lld ranks of tp × cp "
-		      "× pp × ep, the lowest to which shrink = dp goes; use nodes = %s, or shrink "
-		      "= any",
-		      (long long)gpus, (long long)ranks, range_for(job, ranks, use));
+		      "the fewest nodes, %lld, have %lld GPUs for the %lld ranks of tp × cp × pp × "
+		      "ep, the lowest to which shrink = dp goes; use nodes = %s, or shrink = any",
+		      (long long)nodes->min, (long long)gpus, (long long)ranks,
+		      range_for(job, ranks, use));
 }
 
 int job_rules_parallel(const struct rule_job *j)
