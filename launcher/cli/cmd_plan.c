@@ -156,7 +156,7 @@ int cmd_plan(int argc, char **argv)
 	    (!listed && search_resolve(&job, &cluster, &e)))
 		status = command_fail(&e);
 	else
-		status = listed ? cmd_plan_auto(&job, &cluster, drawn.json)
+		status = listed ? cmd_plan_auto(&job, &cluster, spares, drawn.json)
 				: show_plan(&job, &cluster, spares, schedule, &drawn);
 	json_decref(spares);
 	topo_cluster_free(&cluster);
