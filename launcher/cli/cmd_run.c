@@ -4,9 +4,11 @@
 #include "base/clock.h"
 #include "base/net.h"
 #include "launcher/agent_path.h"
+#include "launcher/cli/fit_nodes.h"
 #include "launcher/cli/launch_choose.h"
 #include "launcher/deployment.h"
 #include "launcher/descriptors.h"
+#include "launcher/fit.h"
 #include "launcher/job_cluster.h"
 #include "launcher/supervise/supervise.h"
 #include "plan/search/search.h"
@@ -73,10 +75,12 @@ static int print_help(void)
 
 /* The parts of a run, opened in this order and closed in the reverse one. */
 struct run_parts {
-	struct job job; /* as it was asked for */
+	struct job job;    /* as it was asked for */
+	struct job fitted; /* to the nodes */
 	const struct launch_ops *ops;
 	char agent[PATH_MAX];
-	struct cluster machines;
+	struct cluster machines; /* with the spares */
+	json_t *spares;          /* their names */
 	struct deployment *first;
 	struct rundir *dir;
 	struct terminal *term;
@@ -89,6 +93,7 @@ static void run_close(struct run_parts *r)
 	supervise_terminal_close(r->term);
 	rundir_close(r->dir);
 	launcher_deployment_free(r->first);
+	json_decref(r->spares);
 	topo_cluster_free(&r->machines);
 }
 
@@ -103,15 +108,24 @@ static void print_chosen_keys(const struct job *job)
 	buf_fini(&words);
 }
 
+/* Plans the first generation on the nodes that are not spare. */
 static int make_plan(struct run_parts *r, struct err *e)
 {
-	struct cluster used;
+	struct cluster used = { 0 };
+	r->fitted = r->job;
 	if (launcher_job_cluster_open(&r->job, r->ops->cluster, &r->machines, e) ||
-	    topo_cluster_without(&r->machines, NULL, 0, &used, e) ||
-	    launcher_deployment_build(&r->job, r->job.parallel.dp, r->job.open, &used, &r->first,
-				      e))
+	    topo_cluster_without(&r->machines, NULL, 0, &used, e))
 		return -1;
-	if (r->job.open)
+	if (command_fit_nodes(&r->fitted, &used, &r->spares, e)) {
+		topo_cluster_free(&used);
+		return -1;
+	}
+	if (launcher_deployment_build(&r->fitted, r->fitted.parallel.dp, r->fitted.open, &used,
+				      &r->first, e))
+		return launcher_spares_name(r->spares, e);
+	if (json_object_set(r->first->plan_doc, "spares", r->spares))
+		return err_set(e, ERR_NOMEM, "no memory for the plan");
+	if (r->fitted.open)
 		print_chosen_keys(&r->first->job);
 	return 0;
 }
@@ -143,6 +157,7 @@ static void show_plan(struct run_parts *r)
 {
 	struct buf text = BUF_INIT;
 	show_plan_text(&r->first->job, &r->first->cluster, &r->first->plan, &text);
+	launcher_spares_print(r->spares, &text);
 	supervise_terminal_text(r->term, buf_str(&text));
 	buf_fini(&text);
 }
