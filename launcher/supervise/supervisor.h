@@ -9,6 +9,7 @@
  *     verdict.c      gets a verdict from the flight recorders
  *     report.c       writes events.jsonl and metrics.jsonl, prints for people
  *     contract.c     compares the prediction with what was measured
+ *     predecessors.c remembers earlier agents whose end was not seen
  *     restart.c      decides whether and when to start again
  *     connections.c  accepts connections (connection.c: one of them, with its handshake)
  *     terminal.c     prints the progress for people
@@ -20,6 +21,7 @@
 #include "launcher/supervise/connections.h"
 #include "launcher/supervise/contract.h"
 #include "launcher/supervise/faults.h"
+#include "launcher/supervise/predecessors.h"
 #include "launcher/supervise/restart.h"
 #include "launcher/supervise/supervise.h"
 
@@ -90,6 +92,7 @@ struct supervisor {
 	struct rank_state *ranks;
 	int world, hellos, readies, finishes;
 	struct restart restart;
+	struct predecessors *predecessors;
 
 	struct lost_rank cause; /* the loss that counts, if `lost` */
 	bool lost;
