@@ -1,5 +1,6 @@
 #include "agent/predecessors.h"
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/messages.h"
@@ -92,21 +93,32 @@ static int find_targets(struct search *s, const json_t *list, struct err *e)
 	return 0;
 }
 
+/* One line for all of them: every new agent of the host may report the same processes. */
+static void report_killed(const struct search *s)
+{
+	struct buf list = BUF_INIT;
+	for (size_t i = 0; i < s->n; i++)
+		buf_printf(&list, "%s%d (generation %" PRId64 ")", i ? ", " : "",
+			   s->targets[i].who.pid, s->targets[i].who.generation);
+	if (s->n)
+		log_warn("%s: agents of earlier generations still ran and were killed: processes "
+			 "%s",
+			 s->gate->node, buf_str(&list));
+	buf_fini(&list);
+}
+
 static int kill_targets(const struct search *s, struct err *e)
 {
 	int (*kill_one)(int, int) = s->gate->kill ? s->gate->kill : send_kill;
 	for (size_t i = 0; i < s->n; i++) {
 		const struct target *t = &s->targets[i];
-		if (!kill_one(t->fd, t->who.pid))
-			log_warn("%s: process %d, an agent of generation %" PRId64
-				 ", still ran and was killed",
-				 s->gate->node, t->who.pid, t->who.generation);
-		else if (errno != ESRCH)
+		if (kill_one(t->fd, t->who.pid) && errno != ESRCH)
 			return err_errno(e, ERR_UNSUPPORTED,
 					 "%s: process %d, an agent of generation %" PRId64
 					 ", still runs and cannot be killed",
 					 s->gate->node, t->who.pid, t->who.generation);
 	}
+	report_killed(s);
 	return 0;
 }
 

@@ -133,7 +133,7 @@ static void agents_that_ignore_signals_or_are_stopped_are_gone_when_it_returns(v
 	char says[64];
 	assert_int_equal(end_agents(&gate, all, 2, &e), 0);
 	for (int i = 0; i < 2; i++) {
-		snprintf(says, sizeof says, "process %d, an agent of generation 3,", (int)pids[i]);
+		snprintf(says, sizeof says, "%d (generation 3)", (int)pids[i]);
 		assert_non_null(strstr(warnings, says));
 		assert_false(still_ran(pids[i]));
 	}
