@@ -64,9 +64,12 @@ start_decoy() {
 	"$BATS_TEST_TMPDIR/$1" -c 'trap "" TERM; echo >"$0"; read -r' "$ready" <>"$BATS_TEST_TMPDIR/$1.stdin" 3>&- &
 	decoy=$!
 	decoys+=" $decoy"
+	disown
 	read -r <"$ready"
 	rm "$ready"
 }
+
+still_runs() { ! has_ended "$1"; }
 
 # Prints the start time of a process.
 start_of() { sed 's/.*) //' "/proc/$1/stat" | cut -d ' ' -f 20; }
@@ -95,6 +98,6 @@ note_agent() {
 	run_tiny left job.steps=12
 	has_ended "$agent"
 	grep -F "agents of earlier generations still ran and were killed: processes $agent (generation 1)" "$BATS_FILE_TMPDIR/left.out"
-	run ! has_ended "$recycled"
-	run ! has_ended "$stranger"
+	still_runs "$recycled"
+	still_runs "$stranger"
 }
