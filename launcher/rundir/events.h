@@ -72,7 +72,7 @@
 #define RUNDIR_HELLO_FIELDS(F) \
 	F(rank, INT,  REQUIRED, "the rank") \
 	F(node, TEXT, REQUIRED, "its host name") \
-	F(pid,  INT,  REQUIRED, "its process id")
+	MSG_PROCESS_FIELDS(F)
 
 #define RUNDIR_WHY_FIELDS(F) \
 	F(why, LINE, REQUIRED, "the cause")
@@ -225,6 +225,8 @@ RUNDIR_EVENTS(RUNDIR_FUNCTION)
 
 /* clang-format on */
 
+/* Reads the fields of an event hello; *h borrows from `line`. */
+int rundir_hello_read(const json_t *line, struct rundir_hello *h, struct err *e);
 /* Reads what `muster trace --json` printed; *v borrows from `o`. */
 int rundir_verdict_read(const json_t *o, struct rundir_verdict *v, struct err *e);
 

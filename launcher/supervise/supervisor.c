@@ -74,6 +74,7 @@ static void on_exited(void *arg, int rank, int status)
 	}
 	struct rank_state *k = &s->ranks[rank];
 	k->exited = true;
+	supervise_predecessors_ended(s->predecessors, s->generation, rank);
 	k->status = status;
 	if (k->connection)
 		supervise_connection_read_out(k->connection);
@@ -164,6 +165,18 @@ static const struct voucher *choose_auth(struct supervisor *s)
 	return munge_parse(s->auth, &s->munge, NULL) == 1 ? &s->munge : NULL;
 }
 
+static int open_predecessors(struct supervisor *s, struct err *e)
+{
+	struct err why = ERR_INIT;
+	if (supervise_predecessors_open(&s->predecessors, e))
+		return -1;
+	if (supervise_predecessors_load(s->predecessors, rundir_path(s->o.run), &why))
+		supervise_terminal_event(s->o.term, TONE_WARN, "warn",
+					 "agents of earlier generations may not be found: %s",
+					 why.text);
+	return 0;
+}
+
 /* Of the first plan and of any later one, which may use other nodes. */
 static int max_world(const struct supervise_options *o)
 {
@@ -215,16 +228,17 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 		.trouble = on_trouble,
 		.arg = s,
 	};
-	if (supervise_recovery_open(s, e))
+	if (supervise_recovery_open(s, e) || open_predecessors(s, e) ||
+	    supervise_connections_open(&co, &s->connections, e))
 		goto free_all;
-	if (supervise_connections_open(&co, &s->connections, e))
-		goto close_recovery;
 	*out = s;
 	return 0;
 
-close_recovery:
-	supervise_recovery_close(s);
 free_all:
+	if (s) {
+		supervise_recovery_close(s);
+		supervise_predecessors_close(s->predecessors);
+	}
 	free(ranks);
 	free(s);
 	return -1;
@@ -271,6 +285,7 @@ void supervise_close(struct supervisor *s)
 	supervise_verdict_stop(s);
 	supervise_recovery_close(s);
 	supervise_connections_close(s->connections);
+	supervise_predecessors_close(s->predecessors);
 	explicit_bzero(s->group_secret, sizeof s->group_secret);
 	free(s->ranks);
 	free(s);

@@ -11,6 +11,7 @@
  *     contract.c     compares the prediction with what was measured
  *     symptoms.c     collects what is known about a loss (launch_log.c: what Slurm said)
  *     faults.c       the table of faults: what a loss means
+ *     predecessors.c remembers earlier agents whose end was not seen
  *     restart.c      decides whether and when to start again
  *     pool.c         the nodes and devices that can be used
  *     policy.c       decides where the next generation runs
@@ -25,6 +26,7 @@
 #include "launcher/supervise/connections.h"
 #include "launcher/supervise/contract.h"
 #include "launcher/supervise/faults.h"
+#include "launcher/supervise/predecessors.h"
 #include "launcher/supervise/recovery.h"
 #include "launcher/supervise/restart.h"
 #include "launcher/supervise/supervise.h"
@@ -101,6 +103,7 @@ struct supervisor {
 	int world, hellos, readies, finishes;
 	struct restart restart;
 	struct recovery_state recovery;
+	struct predecessors *predecessors;
 
 	struct lost_rank cause; /* the loss that counts, if `lost` */
 	bool lost;
