@@ -39,6 +39,7 @@
 	X(no_verdict,       "verdict",          no_verdict,  "the flight recorders could not be read") \
 	X(exit,             "exit",             exit,        "the process of a rank that was lost, or that ended badly") \
 	X(restart,          "restart",          restart,     "another generation follows") \
+	X(guard,            "guard",            guard,       "a guard has connected, is lost, or cannot start") \
 	X(stop,             "stop",             stop,        "the run is asked to stop") \
 	X(contract,         "contract",         contract,    "predicted against measured seconds and memory, at the end") \
 	X(finished,         "finished",         step,        "every rank has done its work") \
@@ -140,6 +141,10 @@
 	F(delay_s, NUMBER, REQUIRED, "seconds until the next generation starts") \
 	F(futile,  COUNT,  REQUIRED, "restarts in a row that made no progress")
 
+#define RUNDIR_GUARD_FIELDS(F) \
+	F(node, TEXT, REQUIRED, "the node of the guard; \"\": none in particular") \
+	F(text, LINE, REQUIRED, "what happened to it")
+
 #define RUNDIR_STOP_FIELDS(F) \
 	F(reason,     LINE, REQUIRED, "who or what asked for it") \
 	F(checkpoint, FLAG, REQUIRED, "whether a checkpoint is written first")
@@ -174,6 +179,7 @@
 	X(no_verdict,  RUNDIR_NO_VERDICT_FIELDS) \
 	X(exit,        RUNDIR_EXIT_FIELDS) \
 	X(restart,     RUNDIR_RESTART_FIELDS) \
+	X(guard,       RUNDIR_GUARD_FIELDS) \
 	X(stop,        RUNDIR_STOP_FIELDS) \
 	X(contract,    RUNDIR_CONTRACT_FIELDS) \
 	X(end,         RUNDIR_END_FIELDS)

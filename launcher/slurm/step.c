@@ -19,6 +19,7 @@
 #include "base/run_paths.h"
 #include "launcher/child.h"
 #include "launcher/launch.h"
+#include "launcher/slurm/guard_step.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/slurm/srun.h"
 
@@ -244,4 +245,6 @@ const struct launch_ops launch_slurm = {
 	.start = slurm_start,
 	.kill = slurm_kill,
 	.close = slurm_close,
+	.own_node = slurm_own_node,
+	.guard = slurm_guard_start,
 };

@@ -11,6 +11,7 @@
  *     contract.c     compares the prediction with what was measured
  *     restart.c      decides whether and when to start again
  *     connections.c  accepts connections (connection.c: one of them, with its handshake)
+ *     guard.c        starts and watches the guard
  *     terminal.c     prints the progress for people
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_SUPERVISOR_H
@@ -20,6 +21,7 @@
 #include "launcher/supervise/connections.h"
 #include "launcher/supervise/contract.h"
 #include "launcher/supervise/faults.h"
+#include "launcher/supervise/guard.h"
 #include "launcher/supervise/restart.h"
 #include "launcher/supervise/supervise.h"
 
@@ -78,6 +80,7 @@ struct child;
 struct supervisor {
 	struct supervise_options o;
 	struct connections *connections;
+	struct supervise_guard *guard; /* NULL: the run has none */
 	struct launch *launch;
 	char auth[MUNGE_WORD]; /* value of AGENT_ENV_AUTH */
 	struct voucher munge;  /* its implementation; .work is NULL for the secret alone */
