@@ -36,7 +36,7 @@
 	X(NODE_UNREACHABLE, "node-unreachable", NODE,    NOW,   true,  true,  "the node cannot be reached", "Check its power and its network.") \
 	X(HANG,             "hang",             UNKNOWN, NOW,   true,  true,  "the rank made no progress", "Use `muster trace` on the run to see what it waited for.") \
 	X(SILENCE,          "silence",          NODE,    NOW,   true,  true,  "the agent sent no messages", "Check whether its node is up and not overloaded.") \
-	X(CONNECTION_LOST,  "connection-lost",  NETWORK, NOW,   true,  false, "the connection to the agent was lost", "If the agent did not end, check the network between its node and the supervisor's.") \
+	X(CONNECTION_LOST,  "connection-lost",  UNKNOWN, NOW,   true,  false, "the connection to the agent was lost", "If the agent did not end, check the network between its node and the supervisor's.") \
 	X(PROTOCOL,         "protocol",         NETWORK, NOW,   true,  false, "a message was damaged or did not follow the protocol", "Set network.integrity = checksum to find the connection that changes data; install the same muster on all nodes.") \
 	X(PEER,             "peer",             NETWORK, NOW,   true,  false, "the rank lost its connection to another rank, but no rank had ended", "Check the network between the nodes of these ranks.") \
 	X(TIMEOUT,          "timeout",          NETWORK, NOW,   true,  false, "an operation took longer than its limit", "Check the network and the file system of that node; network.timeout sets the limit.") \
