@@ -29,6 +29,7 @@
 	X(STEP_REFUSED,     "step-refused",     SERVICE, WAIT,  false, false, "Slurm's controller has no memory for the job step, as in the seconds after its start", "If the controller did not start again, request more memory for the job.") \
 	X(CONTROLLER_AWAY,  "controller-away",  SERVICE, WAIT,  false, false, "Slurm's controller (slurmctld) does not answer", "Tell the site's administrators if it does not return.") \
 	X(MUNGE_AWAY,       "munge-away",       SERVICE, WAIT,  false, false, "munged does not answer", "Start munged on the node of the supervisor again (systemctl status munge).") \
+	X(ALLOCATION_OVER,  "allocation-over",  SERVICE, NEVER, true,  false, "Slurm has ended the job's allocation", "See why: sacct or the log of slurmctld; submit the job again, and it continues from its last checkpoint.") \
 	X(NODE_IS_DOWN,     "node-down",        NODE,    NOW,   true,  true,  "Slurm counts the node as down", "See why: scontrol show node.") \
 	X(NODE_IS_DRAINED,  "node-drain",       NODE,    NOW,   true,  true,  "the node is being drained", "See why: scontrol show node.") \
 	X(NODE_FAILS,       "node-fail",        NODE,    NOW,   true,  true,  "Slurm expects the node to fail", "See why: scontrol show node.") \
@@ -121,11 +122,12 @@ static const struct sign signs[] = {
 	{ .fault = FAULT_PROGRAM_MISSING,  .how = NO_ERROR, .said = SLURM_SAID_NO_PROGRAM, .not_started = true },
 	{ .fault = FAULT_PROGRAM_MISSING,  .how = NO_ERROR, .status = 126, .not_started = true },
 	{ .fault = FAULT_PROGRAM_MISSING,  .how = NO_ERROR, .status = 127, .not_started = true },
-	/* why Slurm did not start them */
-	{ .fault = FAULT_PMIX_MISSING,     .how = NO_ERROR, .said = SLURM_SAID_NO_PMIX },
-	{ .fault = FAULT_MUNGE_AWAY,       .how = NO_ERROR, .said = SLURM_SAID_NO_MUNGE },
-	{ .fault = FAULT_CONTROLLER_AWAY,  .how = NO_ERROR, .said = SLURM_SAID_NO_CONTROLLER },
-	{ .fault = FAULT_STEP_REFUSED,     .how = NO_ERROR, .said = SLURM_SAID_NO_MEMORY },
+	/* why Slurm did not start them; it says little about agents that ran */
+	{ .fault = FAULT_PMIX_MISSING,     .how = NO_ERROR, .said = SLURM_SAID_NO_PMIX, .not_started = true },
+	{ .fault = FAULT_MUNGE_AWAY,       .how = NO_ERROR, .said = SLURM_SAID_NO_MUNGE, .not_started = true },
+	{ .fault = FAULT_CONTROLLER_AWAY,  .how = NO_ERROR, .said = SLURM_SAID_NO_CONTROLLER, .not_started = true },
+	{ .fault = FAULT_STEP_REFUSED,     .how = NO_ERROR, .said = SLURM_SAID_NO_MEMORY, .not_started = true },
+	{ .fault = FAULT_ALLOCATION_OVER,  .how = NO_ERROR, .said = SLURM_SAID_EXPIRED, .not_started = true },
 	{ .fault = FAULT_NODE_IS_DRAINED,  .node = NODE_DRAIN },
 	/* what the supervisor saw */
 	{ .fault = FAULT_HANG,             .how = HUNG },
