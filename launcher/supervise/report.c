@@ -20,7 +20,7 @@ static const char *const how_words[] = {
 
 void supervise_report_started(struct supervisor *s, const char *resume)
 {
-	const struct layout *l = &s->o.plan->layout;
+	const struct layout *l = &s->d->plan.layout;
 	char text[64];
 	rundir_event_plan(s->o.run, s->generation,
 			  &(struct rundir_plan){ .world = s->world,
@@ -29,7 +29,7 @@ void supervise_report_started(struct supervisor *s, const char *resume)
 						 .ep = l->ep,
 						 .dp = l->dp,
 						 .pp = l->pp,
-						 .step_s = s->o.plan->time.total });
+						 .step_s = s->d->plan.time.total });
 	rundir_event_generation_start(
 		s->o.run, s->generation,
 		&(struct rundir_start){ .resume = resume,
@@ -311,7 +311,7 @@ void supervise_report_metrics(struct supervisor *s, const struct msg_metrics *m)
 		.loss_scale = m->loss_scale,
 		.skipped = m->skipped,
 	};
-	rundir_metrics(s->o.run, s->generation, m, s->o.plan->time.total);
+	rundir_metrics(s->o.run, s->generation, m, s->d->plan.time.total);
 	add_measured_step(s, m);
 	if (s->step < 0) {
 		s->first_loss = t.loss;
@@ -322,7 +322,7 @@ void supervise_report_metrics(struct supervisor *s, const struct msg_metrics *m)
 	s->step = m->step;
 	s->last_loss = t.loss;
 	s->skipped += t.skipped;
-	t.left_s = s->step_s > 0 ? (double)(s->o.job->job.steps - m->step) * s->step_s : -1;
+	t.left_s = s->step_s > 0 ? (double)(s->d->job.job.steps - m->step) * s->step_s : -1;
 	supervise_terminal_step(s->o.term, &t, supervise_now(s));
 }
 
@@ -353,10 +353,10 @@ void supervise_report_ckpt(struct supervisor *s, const struct msg_ckpt *m)
 /* Whether the agents of a node have more threads than it has cores. */
 static bool shares_cores(const struct supervisor *s)
 {
-	const struct plan *p = s->o.plan;
+	const struct plan *p = &s->d->plan;
 	int threads = 0;
 	for (int i = 0; i < p->world; i++) {
-		const struct node_kind *k = topo_cluster_kind(s->o.cluster, p->ranks[i].node);
+		const struct node_kind *k = topo_cluster_kind(&s->d->cluster, p->ranks[i].node);
 		threads = (i && p->ranks[i].node == p->ranks[i - 1].node ? threads : 0) +
 			  p->ranks[i].threads;
 		if (!strcmp(k->device, "cpu") && threads > k->cores)
@@ -370,7 +370,7 @@ static void report_contract(struct supervisor *s)
 	double predicted[STEP_PART_COUNT];
 	if (!s->contract.steps)
 		return;
-	supervise_contract_predicted(s->o.job, s->o.cluster, s->o.plan, predicted);
+	supervise_contract_predicted(&s->d->job, &s->d->cluster, &s->d->plan, predicted);
 	json_t *o = supervise_contract_json(&s->contract, predicted);
 	json_t *memory = json_object_get(o, "memory");
 	rundir_event_contract(
@@ -389,7 +389,7 @@ static void print_contract(struct supervisor *s)
 	char text[300];
 	if (!s->contract.steps)
 		return;
-	supervise_contract_predicted(s->o.job, s->o.cluster, s->o.plan, predicted);
+	supervise_contract_predicted(&s->d->job, &s->d->cluster, &s->d->plan, predicted);
 	supervise_contract_print(&s->contract, predicted, s->o.term);
 	if (supervise_contract_mismatch(&s->contract, predicted, shares_cores(s), text,
 					sizeof text))
@@ -416,7 +416,7 @@ static void print_results(struct supervisor *s)
 					 "%s tokens/s; %.4g s per step, %.4g s predicted",
 					 human_count(s->tokens / s->measured_s, "", speed),
 					 s->measured_s / (double)s->measured,
-					 s->o.plan->time.total);
+					 s->d->plan.time.total);
 	print_contract(s);
 	if (s->skipped)
 		supervise_terminal_event(
@@ -442,7 +442,7 @@ static void print_end(struct supervisor *s)
 	struct terminal *t = s->o.term;
 	char wall[32], who[256];
 	supervise_terminal_duration(supervise_now(s) - s->opened, wall, sizeof wall);
-	long long steps = (long long)s->o.job->job.steps;
+	long long steps = (long long)s->d->job.job.steps;
 	switch (s->status) {
 	case STATUS_DONE:
 		if (s->step < 0)

@@ -14,7 +14,7 @@ double supervise_now(const struct supervisor *s)
 
 const char *supervise_node(const struct supervisor *s, int rank)
 {
-	return rank < 0 ? "" : s->o.cluster->nodes[s->o.plan->ranks[rank].node].name;
+	return rank < 0 ? "" : s->d->cluster.nodes[s->d->plan.ranks[rank].node].name;
 }
 
 void supervise_broadcast(struct supervisor *s, enum msg_type type, json_t *body)
@@ -74,6 +74,7 @@ static void on_exited(void *arg, int rank, int status)
 	}
 	struct rank_state *k = &s->ranks[rank];
 	k->exited = true;
+	supervise_predecessors_ended(s->predecessors, s->generation, rank);
 	k->status = status;
 	if (k->connection)
 		supervise_connection_read_out(k->connection);
@@ -95,7 +96,7 @@ static void on_all_gone(void *arg)
 
 const char *supervise_resume(const struct supervisor *s)
 {
-	return s->restart.best_ckpt >= 0 ? "auto" : s->o.job->checkpoint.resume;
+	return s->restart.best_ckpt >= 0 ? "auto" : s->d->job.checkpoint.resume;
 }
 
 static void reset_generation(struct supervisor *s)
@@ -128,9 +129,9 @@ int supervise_launch(struct supervisor *s, struct err *e)
 	auth_secret_hex(secret, hex);
 	supervise_connections_renew(s->connections, secret, s->generation, s->started);
 	struct launch_request request = {
-		.job = s->o.job,
-		.cluster = s->o.cluster,
-		.plan = s->o.plan,
+		.job = &s->d->job,
+		.cluster = &s->d->cluster,
+		.plan = &s->d->plan,
 		.generation = s->generation,
 		.address = s->o.address,
 		.secret = hex,
@@ -150,7 +151,7 @@ wipe:
 	rundir_event_started(s->o.run, s->generation, NULL);
 	/* Written while the processes start. They continue if the plan cannot be written. */
 	struct err lost = ERR_INIT;
-	if (rundir_save_plan(s->o.run, s->generation, s->o.plan_doc, &lost))
+	if (rundir_save_plan(s->o.run, s->generation, s->d->plan_doc, &lost))
 		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", lost.text);
 	return 0;
 }
@@ -168,9 +169,31 @@ static const struct voucher *choose_auth(struct supervisor *s)
 	return munge_parse(s->auth, &s->munge, NULL) == 1 ? &s->munge : NULL;
 }
 
-static int max_ranks_per_node(const struct plan *p)
+static int open_predecessors(struct supervisor *s, struct err *e)
 {
+	struct err why = ERR_INIT;
+	if (supervise_predecessors_open(&s->predecessors, e))
+		return -1;
+	if (supervise_predecessors_load(s->predecessors, rundir_path(s->o.run), &why))
+		supervise_terminal_event(s->o.term, TONE_WARN, "warn",
+					 "agents of earlier generations may not be found: %s",
+					 why.text);
+	return 0;
+}
+
+/* Of the first plan and of any later one, which may use other nodes. */
+static int max_world(const struct supervise_options *o)
+{
+	int devices = topo_cluster_devices(o->machines);
+	return devices > o->first->plan.world ? devices : o->first->plan.world;
+}
+
+static int max_ranks_per_node(const struct supervise_options *o)
+{
+	const struct plan *p = &o->first->plan;
 	int most = 1;
+	for (int i = 0; i < o->machines->n_kinds; i++)
+		most = o->machines->kinds[i].devices > most ? o->machines->kinds[i].devices : most;
 	for (int r = 0; r < p->world; r++)
 		most = p->ranks[r].node_ranks > most ? p->ranks[r].node_ranks : most;
 	return most;
@@ -179,26 +202,29 @@ static int max_ranks_per_node(const struct plan *p)
 int supervise_open(const struct supervise_options *o, struct supervisor **out, struct err *e)
 {
 	struct supervisor *s = calloc(1, sizeof *s);
-	struct rank_state *ranks = calloc((size_t)o->plan->world, sizeof *ranks);
+	int most = max_world(o);
+	struct rank_state *ranks = calloc((size_t)most, sizeof *ranks);
 	if (!s || !ranks) {
-		err_set(e, ERR_NOMEM, "no memory to supervise %d ranks", o->plan->world);
+		err_set(e, ERR_NOMEM, "no memory to supervise %d ranks", most);
 		goto free_all;
 	}
 	s->o = *o;
+	s->d = o->first;
 	s->ranks = ranks;
-	s->world = o->plan->world;
+	s->world = o->first->plan.world;
 	s->step = s->ckpt_step = -1;
 	s->opened = s->last_tick = o->now();
 	supervise_restart_init(
-		&s->restart, &(struct restart_limits){ .max_restarts = o->job->restart.max_restarts,
-						       .max_futile = o->job->restart.max_futile,
-						       .backoff = o->job->restart.backoff,
-						       .patience = o->job->restart.patience });
+		&s->restart,
+		&(struct restart_limits){ .max_restarts = o->first->job.restart.max_restarts,
+					  .max_futile = o->first->job.restart.max_futile,
+					  .backoff = o->first->job.restart.backoff,
+					  .patience = o->first->job.restart.patience });
 	struct connections_options co = {
 		.loop = o->loop,
 		.listener = o->listener,
-		.most = o->limits.strangers + s->world,
-		.most_per_address = o->limits.strangers + max_ranks_per_node(o->plan),
+		.most = o->limits.strangers + most,
+		.most_per_address = o->limits.strangers + max_ranks_per_node(o),
 		.patience = o->limits.handshake,
 		.voucher = choose_auth(s),
 		.message = supervise_message,
@@ -206,12 +232,17 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 		.trouble = on_trouble,
 		.arg = s,
 	};
-	if (supervise_connections_open(&co, &s->connections, e))
+	if (supervise_recovery_open(s, e) || open_predecessors(s, e) ||
+	    supervise_connections_open(&co, &s->connections, e))
 		goto free_all;
 	*out = s;
 	return 0;
 
 free_all:
+	if (s) {
+		supervise_recovery_close(s);
+		supervise_predecessors_close(s->predecessors);
+	}
 	free(ranks);
 	free(s);
 	return -1;
@@ -259,7 +290,9 @@ void supervise_close(struct supervisor *s)
 	if (!s)
 		return;
 	supervise_verdict_stop(s);
+	supervise_recovery_close(s);
 	supervise_connections_close(s->connections);
+	supervise_predecessors_close(s->predecessors);
 	explicit_bzero(s->group_secret, sizeof s->group_secret);
 	free(s->ranks);
 	free(s);

@@ -11,7 +11,11 @@
  *     contract.c     compares the prediction with what was measured
  *     symptoms.c     collects what is known about a loss (launch_log.c: what Slurm said)
  *     faults.c       the table of faults: what a loss means
+ *     predecessors.c remembers earlier agents whose end was not seen
  *     restart.c      decides whether and when to start again
+ *     pool.c         the nodes and devices that can be used
+ *     policy.c       decides where the next generation runs
+ *     recovery.c     surveys the nodes and applies the policy
  *     connections.c  accepts connections (connection.c: one of them, with its handshake)
  *     terminal.c     prints the progress for people
  */
@@ -22,6 +26,8 @@
 #include "launcher/supervise/connections.h"
 #include "launcher/supervise/contract.h"
 #include "launcher/supervise/faults.h"
+#include "launcher/supervise/predecessors.h"
+#include "launcher/supervise/recovery.h"
 #include "launcher/supervise/restart.h"
 #include "launcher/supervise/supervise.h"
 
@@ -34,6 +40,8 @@ enum sup_state {
 	SUP_DUMPING,   /* a rank is lost; the agents write their flight recorders */
 	SUP_ANALYZING, /* the flight recorders are read */
 	SUP_DRAINING,  /* killed; waiting until none is left */
+	SUP_SURVEYING, /* none is left; waiting for the state of the nodes */
+	SUP_WAITING,   /* for a lost node to return */
 	SUP_BACKOFF,   /* waiting before the next generation */
 	SUP_DONE,
 	SUP_STATE_COUNT
@@ -50,6 +58,7 @@ enum sup_event {
 	EV_DUMPED,        /* a rank has written its flight recorder */
 	EV_VERDICT,       /* the recorders have been read */
 	EV_ALL_GONE,      /* no process of the generation is left */
+	EV_SURVEYED,      /* the state of the nodes is known */
 	SUP_EVENT_COUNT
 };
 
@@ -79,6 +88,7 @@ struct child;
 
 struct supervisor {
 	struct supervise_options o;
+	const struct deployment *d; /* what this generation runs */
 	struct connections *connections;
 	struct launch *launch;
 	char auth[MUNGE_WORD]; /* value of AGENT_ENV_AUTH */
@@ -92,6 +102,8 @@ struct supervisor {
 	struct rank_state *ranks;
 	int world, hellos, readies, finishes;
 	struct restart restart;
+	struct recovery_state recovery;
+	struct predecessors *predecessors;
 
 	struct lost_rank cause; /* the loss that counts, if `lost` */
 	bool lost;
