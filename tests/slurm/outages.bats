@@ -74,7 +74,7 @@ waited_out() {
 	wait_for 60 step_reached munge 25
 	kill "$(cat "$cluster/munged.pid")"
 	kill -9 "$(event_field munge hello pid 1)"
-	wait_for 90 grep -q munge-away "$(run_folder munge)/events.jsonl"
+	wait_for 60 grep -q munge-away "$(run_folder munge)/events.jsonl" || { cat "$out" "$(run_folder munge)"/logs/launch-*; false; }
 	start_munged
 	waited_out munge munge-away
 }

@@ -18,10 +18,9 @@ static void open_with_decoy(void)
 	supervise_close(h.supervisor);
 	const struct supervise_options o = {
 		.loop = &h.loop,
-		.job = &h.job,
-		.cluster = &h.cluster,
-		.plan = &h.plan,
-		.job_text = "",
+		.job = &h.first.job,
+		.machines = &h.first.cluster,
+		.first = &h.first,
 		.ops = &fake_ops,
 		.run = h.run,
 		.term = h.term,
@@ -107,8 +106,8 @@ static const char *const away =
 static void an_outage_of_slurm_does_not_count(void **state)
 {
 	(void)state;
-	h.job.restart.patience = 1000;
-	h.job.restart.max_restarts = h.job.restart.max_futile = 1;
+	h.first.job.restart.patience = 1000;
+	h.first.job.restart.max_restarts = h.first.job.restart.max_futile = 1;
 	open_with_decoy();
 	supervise_start(h.supervisor);
 	deliver_all();
@@ -129,7 +128,7 @@ static void an_outage_of_slurm_does_not_count(void **state)
 static void patience_with_an_outage_ends(void **state)
 {
 	(void)state;
-	h.job.restart.patience = 30;
+	h.first.job.restart.patience = 30;
 	open_with_decoy();
 	supervise_start(h.supervisor);
 	deliver_all();
