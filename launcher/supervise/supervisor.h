@@ -17,6 +17,7 @@
  *     policy.c       decides where the next generation runs
  *     recovery.c     surveys the nodes and applies the policy
  *     connections.c  accepts connections (connection.c: one of them, with its handshake)
+ *     guard.c        starts and watches the guard
  *     terminal.c     prints the progress for people
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_SUPERVISOR_H
@@ -26,6 +27,7 @@
 #include "launcher/supervise/connections.h"
 #include "launcher/supervise/contract.h"
 #include "launcher/supervise/faults.h"
+#include "launcher/supervise/guard.h"
 #include "launcher/supervise/predecessors.h"
 #include "launcher/supervise/recovery.h"
 #include "launcher/supervise/restart.h"
@@ -90,6 +92,7 @@ struct supervisor {
 	struct supervise_options o;
 	const struct deployment *d; /* what this generation runs */
 	struct connections *connections;
+	struct supervise_guard *guard; /* NULL: the run has none */
 	struct launch *launch;
 	char auth[MUNGE_WORD]; /* value of AGENT_ENV_AUTH */
 	struct voucher munge;  /* its implementation; .work is NULL for the secret alone */

@@ -50,11 +50,13 @@ start_munged() {
 	echo "$! munged" >>"$cluster/pids"
 }
 
-# waited_out NAME FAULT: the run waited because of the fault, without counting, and ended well.
+# Succeeds if muster has said that it waits for a service of Slurm: it found out when it asked for the nodes, or when it started a
+# step.
+waits() { grep -qE "their manager does not answer|(slurmctld\)|munged) does not answer" "$out"; }
+
+# waited_out NAME: the run waited, without counting more than the one restart that is permitted, and ended well.
 waited_out() {
 	ended 0
-	grep -q '"fault":"'"$2"'","owner":"service","retry":"wait"' "$(run_folder "$1")/events.jsonl"
-	grep -q "wait .*patience" "$out"
 	[[ $(event_field "$1" done restarts) -le 1 ]]
 	"$losses" repeats "$(run_folder "$1")/metrics.jsonl"
 }
@@ -64,9 +66,9 @@ waited_out() {
 	wait_for 60 step_reached controller 25
 	kill "$(cat "$cluster/slurmctld.pid")"
 	kill -9 "$(event_field controller hello pid 1)"
-	wait_for 90 grep -q controller-away "$(run_folder controller)/events.jsonl"
+	wait_for 60 waits
 	start_controller
-	waited_out controller controller-away
+	waited_out controller
 }
 
 @test "an agent is killed while munged is away: muster waits for it, and the run continues" {
@@ -74,9 +76,9 @@ waited_out() {
 	wait_for 60 step_reached munge 25
 	kill "$(cat "$cluster/munged.pid")"
 	kill -9 "$(event_field munge hello pid 1)"
-	wait_for 60 grep -q munge-away "$(run_folder munge)/events.jsonl" || { cat "$out" "$(run_folder munge)"/logs/launch-*; false; }
+	wait_for 60 waits
 	start_munged
-	waited_out munge munge-away
+	waited_out munge
 }
 
 @test "without the plugin for PMIx there is one start, exit status 1, and the remedy" {
