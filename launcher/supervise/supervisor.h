@@ -177,7 +177,7 @@ bool supervise_verdict_read(struct supervisor *s);
 void supervise_verdict_stop(struct supervisor *s); /* kills the reader if it still runs */
 
 /* symptoms.c */
-/* What is known about s->cause. The node counts as up: only a survey knows better. */
+/* What is known about s->cause so far: a survey of the nodes may still be under way. */
 void supervise_symptoms(const struct supervisor *s, struct symptom *out);
 
 /* report.c */
