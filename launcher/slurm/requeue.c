@@ -82,9 +82,9 @@ static int list_excluded(const struct job_record *r, const char *exclude, int mi
 			 struct buf *out, struct err *refused, struct err *e)
 {
 	struct hostlist more = { .n = 0 };
-	int n = r->excluded.n, all = count_partition(r->partition);
 	if (!*exclude)
 		return 0;
+	int n = r->excluded.n, all = count_partition(r->partition);
 	if (topo_hostlist_expand(exclude, &more, e))
 		return -1;
 	buf_puts(out, "ExcNodeList=");
@@ -193,8 +193,8 @@ int slurm_requeue(const char *exclude, int min_nodes, int max_nodes, struct err 
 	else if (!list_excluded(&r, exclude, min_nodes, &excluded, &refused, e) &&
 		 !requeue_job(job, e))
 		rc = 0;
-	if (!rc &&
-	    update_job(job, &r, (char *)(uintptr_t)buf_str(&excluded), min_nodes, max_nodes, &refused))
+	if (!rc && update_job(job, &r, (char *)(uintptr_t)buf_str(&excluded), min_nodes, max_nodes,
+			      &refused))
 		err_prefix(&refused, "job %s is requeued with its old options", job);
 	if (!rc && *refused.text)
 		err_set(e, refused.code, "%s", refused.text);

@@ -22,7 +22,8 @@ static void read_nodes(const char *text)
 {
 	struct node_record r;
 	while (slurm_node_record_next(&text, &r))
-		if (!r.name[0] || !r.host[0] || r.port < 1 || r.port > 65535 || r.state == NODE_LEFT)
+		if (!r.name[0] || !r.host[0] || r.port < 1 || r.port > 65535 ||
+		    r.state == NODE_LEFT)
 			abort();
 	if (*text)
 		abort();

@@ -14,7 +14,8 @@ static const char job[] =
 	"JobId=8 JobName=wrap UserId=root(0) GroupId=root(0) JobState=RUNNING Reason=None "
 	"Dependency=(null) Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 Partition=main "
 	"ReqNodeList=(null) ExcNodeList=n[8-9] NodeList=n[1-2,4] BatchHost=n1 NumNodes=3 NumCPUs=6 "
-	"NumTasks=8 CPUs/Task=2 NtasksPerN:B:S:C=2:0:*:* CoreSpec=* Comment=NodeList=n7 Requeue=0\n";
+	"NumTasks=8 CPUs/Task=2 NtasksPerN:B:S:C=2:0:*:* CoreSpec=* Comment=NodeList=n7 "
+	"Requeue=0\n";
 
 static void a_jobs_line_tells_its_nodes_and_whether_it_can_be_requeued(void **state)
 {
