@@ -19,7 +19,7 @@
 #include "base/step_parts.h"
 
 enum {
-	MSG_VERSION = 3,
+	MSG_VERSION = 4,
 	GUARD_GENERATION = 1 /* of all messages to and from a guard, which outlives generations */
 };
 
@@ -52,9 +52,16 @@ enum {
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
 	F(world,   INT,  REQUIRED, "number of ranks") \
 	F(node,    TEXT, REQUIRED, "host name") \
-	F(pid,     INT,  REQUIRED, "process id") \
+	MSG_PROCESS_FIELDS(F) \
 	F(cpus,    TEXT, REQUIRED, "CPUs the agent may run on, such as \"0-3,8\"") \
 	F(version, INT,  REQUIRED, "MSG_VERSION of the agent")
+
+/* Names a process for ever, as struct process_id does (base/process_id.h). */
+#define MSG_PROCESS_FIELDS(F) \
+	F(pid,       INT,   REQUIRED, "process id") \
+	F(start,     COUNT, REQUIRED, "clock ticks from the boot to the start of the process; 0: unknown") \
+	F(pid_space, COUNT, REQUIRED, "inode of its PID namespace; 0: unknown") \
+	F(boot,      TEXT,  REQUIRED, "random id of the boot; \"\": unknown")
 
 #define MSG_READY_FIELDS(F) \
 	F(step,    COUNT, REQUIRED, "finished steps that training continues from") \
@@ -124,7 +131,8 @@ enum {
 	F(memory,       NUMBER, REQUIRED, "bytes that the rank needs by the plan") \
 	F(node_ranks,   INT,    REQUIRED, "ranks of the node") \
 	F(cpus,         TEXT,   REQUIRED, "CPUs next to the device; \"\": unknown, or the rank is not bound") \
-	F(numa,         INT,    REQUIRED, "NUMA domain next to the device; -1: unknown, or the rank is not bound")
+	F(numa,         INT,    REQUIRED, "NUMA domain next to the device; -1: unknown, or the rank is not bound") \
+	F(predecessors, JSON,   OPTIONAL, "agents of earlier generations that may still run on the agent's host: a list of struct msg_predecessor")
 
 #define MSG_STOP_FIELDS(F) \
 	F(reason,     TEXT, REQUIRED, "why") \
@@ -163,6 +171,11 @@ enum {
 	F(dp, INT, REQUIRED, "data-parallel coordinate") \
 	F(pp, INT, REQUIRED, "pipeline stage")
 
+/* An element of the list `predecessors` of welcome. */
+#define MSG_PREDECESSOR_FIELDS(F) \
+	F(generation, COUNT, REQUIRED, "the launch that it belongs to") \
+	MSG_PROCESS_FIELDS(F)
+
 enum msg_type {
 	MSG_NONE,
 #define MSG_ENUM(type, name, FIELDS, sender, doc) type,
@@ -174,6 +187,7 @@ enum msg_type {
 #define MSG_STRUCT(type, name, FIELDS, sender, doc) struct msg_##name { FIELDS(FIELDS_MEMBER) };
 MSG_TYPES(MSG_STRUCT)
 MSG_STRUCT(, coords, MSG_COORDS_FIELDS, , )
+MSG_STRUCT(, predecessor, MSG_PREDECESSOR_FIELDS, , )
 #undef MSG_STRUCT
 
 /*
@@ -188,6 +202,7 @@ MSG_STRUCT(, coords, MSG_COORDS_FIELDS, , )
 	int msg_##name##_read(const json_t *body, struct msg_##name *m, struct err *e);
 MSG_TYPES(MSG_FUNCTIONS)
 MSG_FUNCTIONS(, coords, MSG_COORDS_FIELDS, , )
+MSG_FUNCTIONS(, predecessor, MSG_PREDECESSOR_FIELDS, , )
 #undef MSG_FUNCTIONS
 
 /* clang-format on */

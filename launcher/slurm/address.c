@@ -1,6 +1,6 @@
 #include "launcher/child.h"
-#include "launcher/slurm/fields.h"
 #include "launcher/slurm/slurm.h"
+#include "topo/discover/scontrol.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ static bool query_node_address(const char *node, char *value, size_t size)
 	const struct child_command c = { .argv = argv, .out = -1 };
 	struct buf output = BUF_INIT;
 	bool found = !launcher_child_run(&c, SCONTROL_TIMEOUT, &output, NULL) &&
-		     slurm_field(buf_str(&output), "NodeAddr", value, size);
+		     topo_scontrol_field(buf_str(&output), "NodeAddr", value, size);
 	buf_fini(&output);
 	return found;
 }

@@ -1,7 +1,7 @@
 #include "base/agent_env.h"
 #include "base/munge.h"
 #include "launcher/child.h"
-#include "launcher/slurm/fields.h"
+#include "launcher/slurm/setting.h"
 #include "launcher/slurm/slurm.h"
 
 #include <stdbool.h>

@@ -2,8 +2,9 @@
 
 #include "base/net.h"
 #include "launcher/child.h"
-#include "launcher/slurm/fields.h"
+#include "launcher/slurm/setting.h"
 #include "launcher/slurm/slurm.h"
+#include "topo/discover/scontrol.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,13 +27,15 @@ bool slurm_guard_job_parse(const char *text, struct guard_job *out)
 					       "STOPPED" };
 	char flag[8];
 	*out = (struct guard_job){ 0 };
-	if (!slurm_field(text, "JobState", out->state, sizeof out->state))
+	if (!topo_scontrol_field(text, "JobState", out->state, sizeof out->state))
 		return false;
 	for (size_t i = 0; i < sizeof running / sizeof *running; i++)
 		out->running |= !strcmp(out->state, running[i]);
-	out->batch = slurm_field(text, "BatchFlag", flag, sizeof flag) && strcmp(flag, "0") != 0;
-	out->may_requeue = slurm_field(text, "Requeue", flag, sizeof flag) && !strcmp(flag, "1");
-	if (!slurm_field(text, "BatchHost", out->host, sizeof out->host))
+	out->batch = topo_scontrol_field(text, "BatchFlag", flag, sizeof flag) &&
+		     strcmp(flag, "0") != 0;
+	out->may_requeue = topo_scontrol_field(text, "Requeue", flag, sizeof flag) &&
+			   !strcmp(flag, "1");
+	if (!topo_scontrol_field(text, "BatchHost", out->host, sizeof out->host))
 		out->host[0] = '\0';
 	return true;
 }
@@ -40,9 +43,9 @@ bool slurm_guard_job_parse(const char *text, struct guard_job *out)
 bool slurm_guard_node_parse(const char *text, int port, char *out, int size)
 {
 	char address[GUARD_NAME], number[8];
-	if (!slurm_field(text, "NodeAddr", address, sizeof address))
+	if (!topo_scontrol_field(text, "NodeAddr", address, sizeof address))
 		return false;
-	if (slurm_field(text, "Port", number, sizeof number))
+	if (topo_scontrol_field(text, "Port", number, sizeof number))
 		port = atoi(number);
 	bool v6 = strchr(address, ':') && address[0] != '[';
 	return port > 0 && port < 65536 &&
@@ -68,7 +71,7 @@ static bool reach_host(const char *host, bool *answers, struct err *why)
 	int fd = -1;
 	bool known = !run_scontrol(argv, &line, why);
 	if (known) {
-		int other = slurm_field(buf_str(&line), "Port", port, sizeof port)
+		int other = topo_scontrol_field(buf_str(&line), "Port", port, sizeof port)
 				    ? SLURMD_PORT
 				    : find_slurmd_port();
 		known = slurm_guard_node_parse(buf_str(&line), other, address, sizeof address);

@@ -201,21 +201,26 @@ static int find_node(const struct guard_node *nodes, int n, const char *name)
 	return n;
 }
 
-void supervise_guard_nodes(struct supervise_guard *g, const struct cluster *cluster,
-			   const struct plan *plan, const bool *up)
+void supervise_guard_nodes(struct supervise_guard *g, const struct pool *pool,
+			   const struct deployment *used)
 {
-	int n = cluster->n_nodes;
+	int n = pool->machines->n_nodes;
 	struct guard_node *nodes = g && n > 0 ? calloc((size_t)n, sizeof *nodes) : NULL;
 	if (!nodes)
 		return; /* the old list stays */
 	for (int i = 0; i < n; i++) {
-		const char *name = cluster->nodes[i].name;
+		const char *name = pool->machines->nodes[i].name;
 		snprintf(nodes[i].name, sizeof nodes[i].name, "%s", name);
-		nodes[i].up = (!up || up[i]) && strcmp(name, g->o.ops->own_node()) != 0;
+		nodes[i].up = supervise_pool_usable(pool, i) &&
+			      strcmp(name, g->o.ops->own_node()) != 0;
 		nodes[i].lost = lost_before(g, name);
 	}
-	for (int r = 0; plan && r < plan->world; r++)
-		nodes[plan->ranks[r].node].used = true;
+	for (int r = 0; r < used->plan.world; r++) {
+		const char *name = used->cluster.nodes[used->plan.ranks[r].node].name;
+		int node = find_node(nodes, n, name);
+		if (node >= 0)
+			nodes[node].used = true;
+	}
 	int at = g->node < 0 ? -1 : find_node(nodes, n, g->nodes[g->node].name);
 	if (g->node >= 0 && (at < 0 || !nodes[at].up)) {
 		lose_guard(g, "the node of the guard is lost; another guard follows");

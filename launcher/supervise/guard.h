@@ -21,6 +21,7 @@
 
 #include "base/auth.h"
 #include "launcher/launch.h"
+#include "launcher/supervise/pool.h"
 
 struct supervise_guard;
 
@@ -42,10 +43,11 @@ struct supervise_guard_options {
 int supervise_guard_open(const struct supervise_guard_options *o, struct supervise_guard **out,
 			 struct err *e);
 
-/* Sets the nodes that guards may run on. plan: whose ranks are on them. up: [n_nodes]; NULL: all are
- * up. A guard on a node that is not up is replaced. Nothing is borrowed. Takes NULL for g. */
-void supervise_guard_nodes(struct supervise_guard *g, const struct cluster *cluster,
-			   const struct plan *plan, const bool *up);
+/* Sets the nodes that guards may run on: those of the pool that can be used. used: what the ranks
+ * run on. A guard on a node that cannot be used is replaced. Nothing is borrowed. Takes NULL for
+ * g. */
+void supervise_guard_nodes(struct supervise_guard *g, const struct pool *pool,
+			   const struct deployment *used);
 /* To be called several times per second. stepped: the run has finished a step. Takes NULL. */
 void supervise_guard_tick(struct supervise_guard *g, bool stepped);
 /* Releases the guard. The loop must run once more. Takes NULL. */

@@ -90,11 +90,19 @@ static void open_guard(const struct launch_ops *with)
 	assert_int_equal(supervise_guard_open(&o, &t.guard, NULL), 0);
 }
 
-/* A run on the first n_ranks nodes. */
+/* A run on the first n_ranks nodes. up: NULL if all nodes are. */
 static void set_nodes(int n_ranks, const bool *up)
 {
-	const struct plan plan = { .world = n_ranks, .ranks = ranks };
-	supervise_guard_nodes(t.guard, &cluster, &plan, up);
+	static struct deployment used;
+	struct pool pool;
+	used.cluster = cluster;
+	used.plan.world = n_ranks;
+	used.plan.ranks = ranks;
+	assert_int_equal(supervise_pool_open(&pool, &cluster, 0, NULL), 0);
+	for (int i = 0; i < cluster.n_nodes; i++)
+		pool.nodes[i].state = !up || up[i] ? NODE_UP : NODE_DOWN;
+	supervise_guard_nodes(t.guard, &pool, &used);
+	supervise_pool_close(&pool);
 }
 
 static int setup(void **state)
