@@ -1,0 +1,123 @@
+#!/usr/bin/env bats
+# A run whose nodes are lost goes on with those that are left, and grows again when they are back: a real Slurm with four nodes on the
+# loopback address.
+
+load ../helpers
+load jobs
+
+setup_file() {
+	start_cluster 4
+	[[ -z $lacking ]] || return 0
+	make_data
+	make_tiny_job
+	words="slurm.gpus_per_node=2 slurm.cpus_per_task=1 restart.backoff=0.1 batch.global=24 job.steps=600 checkpoint.every=20"
+	export words
+	run_tiny alone batch.global=24 job.steps=600 checkpoint.every=0 launch.launcher=local
+}
+
+teardown_file() { stop_cluster; }
+setup() { [[ -z $lacking ]] || skip "$lacking"; }
+teardown() { end_jobs; }
+
+# The nodes on which agents of a generation connected.
+nodes_of() { # run generation
+	event "$1" hello | grep "\"generation\":$2[,}]" | grep -oP '"node":"\K[^"]+' | sort -u | tr '\n' ' '
+}
+
+# Prints the seconds between two events of a run: the last ones of their kinds.
+between() { span "$(event_field "$1" "$2" time)" "$(event_field "$1" "$3" time)"; } # run event event
+
+has_generation() { [[ $(event_field "$1" first-step generation) -ge $2 ]]; } # run generation
+
+# is_right RUN: the job has ended well, each sample was used once, the losses are those of a run on one process, and nothing is left.
+is_right() {
+	ends_with 0 || return 1
+	run "$MUSTER" data audit "$(run_folder "$1")"
+	[[ $status -eq 0 ]] || { echo "$output"; return 1; }
+	run "$losses" compare "$(run_folder alone)/metrics.jsonl" "$(run_folder "$1")/metrics.jsonl" 1e-5
+	echo "$output"
+	[[ $status -eq 0 ]] && wait_for 10 no_agent
+}
+
+recovery_figure() { # run
+	figure "$1: node lost: seen after $(span "$killed" "$(event_field "$1" rank-lost time)") s, first step" \
+		"$(between "$1" rank-lost first-step) s later; $(event_field "$1" decision text)"
+}
+
+@test "a node dies and a spare replaces it, with the same layout" {
+	submit spare parallel.tp=2 parallel.pp=1 parallel.dp=3 slurm.nodes=3 slurm.spares=1
+	wait_for 60 step_reached spare 45
+	[[ $(nodes_of spare 1) == "n1 n2 n3 " ]]
+	kill_host n2
+	is_right spare
+	[[ $(event_field spare decision how) == spare ]]
+	[[ $(event_field spare rank-lost node) == n2 ]]
+	[[ $(nodes_of spare 2) == "n1 n3 n4 " ]]
+	recovery_figure spare
+}
+
+@test "a node of four dies without a spare: the planner finds a layout for what is left" {
+	submit smaller parallel.tp=2 parallel.pp=2 parallel.dp=2 slurm.nodes=4
+	wait_for 60 step_reached smaller 45
+	kill_host n3
+	is_right smaller
+	[[ $(event_field smaller decision how) == replan ]]
+	[[ $(nodes_of smaller 2) != *n3* ]]
+	grep -q 'n3 cannot be reached' "$(run_folder smaller)"/logs/slurm-*.out
+	recovery_figure smaller
+}
+
+@test "two nodes die, one after the other" {
+	submit twice parallel.tp=2 parallel.pp=1 parallel.dp=4 slurm.nodes=4 restart.shrink=dp
+	wait_for 60 step_reached twice 25
+	kill_host n4
+	wait_for 60 has_generation twice 2
+	kill_host n2
+	is_right twice
+	[[ $(nodes_of twice 3) == "n1 n3 " ]]
+	[[ $(event twice decision | wc -l) == 2 ]]
+	recovery_figure twice
+}
+
+@test "a node comes back and the run grows again" {
+	submit grown parallel.tp=2 parallel.pp=1 parallel.dp=4 slurm.nodes=4 job.steps=600
+	wait_for 60 step_reached grown 25
+	kill_host n4
+	wait_for 60 has_generation grown 2
+	start_slurmd n4
+	is_right grown
+	[[ $(event_field grown decision how) == grow ]]
+	[[ $(nodes_of grown 3) == "n1 n2 n3 n4 " ]]
+	# It stops for a checkpoint, so no step is repeated.
+	[[ $(event_field grown ready step) == $(event grown ckpt | grep '"generation":2[,}]' | tail -n 1 | grep -oP '"step":\K[0-9]+') ]]
+}
+
+@test "a layout that must stay waits for the node, and runs on when it is back" {
+	submit waits parallel.tp=2 parallel.pp=2 parallel.dp=2 slurm.nodes=4 slurm.requeue=no restart.shrink=keep restart.patience=120
+	wait_for 60 step_reached waits 45
+	kill_host n4
+	wait_for 60 decided waits wait
+	start_slurmd n4
+	is_right waits
+	[[ $(nodes_of waits 2) == "n1 n2 n3 n4 " ]]
+}
+decided() { [[ $(event_field "$1" decision how) == "$2" ]]; } # run how
+
+@test "a layout that must stay gives up when no node is expected back" {
+	submit gives-up parallel.tp=2 parallel.pp=2 parallel.dp=2 slurm.nodes=4 slurm.requeue=no restart.shrink=keep restart.patience=0
+	wait_for 60 step_reached gives-up 25
+	kill_host n4
+	ends_with 4
+	[[ $(event_field gives-up decision how) == "give up" ]]
+	wait_for 10 no_agent
+}
+
+@test "a node that is being drained is not used after a loss" {
+	submit drained parallel.tp=2 parallel.pp=1 parallel.dp=4 slurm.nodes=4
+	wait_for 60 step_reached drained 25
+	scontrol update NodeName=n3 State=DRAIN Reason=test
+	kill -9 "$(agents n3 | head -n 1)"
+	is_right drained
+	[[ $(nodes_of drained 2) == "n1 n2 n4 " ]]
+	grep -q 'n3 is drained' "$(run_folder drained)"/logs/slurm-*.out
+}

@@ -1,0 +1,86 @@
+# Functions for jobs in a cluster of tests/slurm/cluster. $id is the job's id; $words are the job's words on every command line.
+
+no_jobs() { [[ -z $(squeue -h -o %i) ]]; }
+all_idle() { [[ $(sinfo -h -o '%T %D') == "idle 4" ]]; }
+
+# Ends the jobs of a failed test before the next one, and starts the slurmd's again that it killed. For teardown.
+end_jobs() {
+	local node
+	[[ -z ${lacking-} ]] || return 0
+	if ! no_jobs; then
+		scancel --signal=KILL --state=RUNNING || true
+		scancel --user=root || true
+	fi
+	for node in n1 n2 n3 n4; do
+		start_slurmd "$node"
+		scontrol update "NodeName=$node" State=RESUME 2>/dev/null || true # it fails if the node is up
+	done
+	wait_for 60 no_jobs
+	wait_for 60 all_idle
+}
+
+# submit NAME WORD...: submits the tiny job as NAME, and sets $id to the job's id.
+submit() {
+	local name=$1
+	shift
+	# shellcheck disable=SC2086 # a list of words
+	id=$("$MUSTER" submit "$tiny" "job.name=$name" $words "$@")
+	[[ $id =~ ^[0-9]+$ ]]
+}
+
+# Prints a field of scontrol's line about job $id.
+job_field() { scontrol --oneliner show job "$id" | grep -oP "(?<= $1=)\S+"; }
+job_is() { [[ $(job_field JobState) =~ ^($1)$ ]]; }
+job_over() { job_is "COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL"; }
+
+# ends_with STATUS: waits for the job's end, and succeeds if it has this exit status.
+ends_with() {
+	local name
+	wait_for 120 job_over
+	[[ $(job_field ExitCode) == "$1:0" ]] && return
+	echo "state $(job_field JobState), exit $(job_field ExitCode)"
+	name=$(job_field JobName)
+	tail -n 30 "$(run_folder "$name")"/logs/{slurm,launch}-*
+	return 1
+}
+
+# Prints the processes of this cluster whose command line matches a pattern, on a node or on all of them.
+processes() { # pattern [node]
+	pgrep -f -- "$1" | while read -r pid; do
+		{ tr '\0' '\n' <"/proc/$pid/environ" | grep -qxF "SLURM_CONF=$SLURM_CONF"; } 2>/dev/null || continue
+		[[ -z ${2-} ]] || { tr '\0' '\n' <"/proc/$pid/environ" | grep -qxF "SLURMD_NODENAME=$2"; } 2>/dev/null || continue
+		echo "$pid"
+	done
+}
+agents() { processes "^$(realpath "$(dirname "$MUSTER")")/muster-agent" "$@"; }
+no_agent() { [[ -z $(agents) ]]; }
+
+# Prints the slurmd and the step managers of a node.
+daemons_of() { # node
+	find /proc/[0-9]*/fd -maxdepth 1 -lname "$(realpath "$cluster")/log/$1" 2>/dev/null | cut -d / -f 3 | sort -u
+}
+
+# Prints all processes of a node: its daemons, then its sruns, then its other processes of a job.
+host_processes() { # node
+	daemons_of "$1"
+	processes "^srun " "$1"
+	processes . "$1"
+}
+
+# Kills all of a node by one command, in the order in which nothing of it reports the end of another part. It must not be stopped first:
+# when the parent of a stopped process dies, the kernel sends SIGHUP and SIGCONT, and srun would end its step. Sets $killed to the time.
+kill_host() { # node
+	local pids
+	pids=$(host_processes "$1" | awk '!seen[$1]++')
+	killed=$EPOCHREALTIME
+	# shellcheck disable=SC2086 # a list of pids
+	kill -9 $pids
+}
+
+# Starts the slurmd of a node, unless it runs.
+start_slurmd() { # node
+	[[ -z $(daemons_of "$1") ]] || return 0
+	rm -rf "$cluster"/spool/"$1"/stepd.slurm.pmix.* "$cluster"/tmp/"$1"/{pmix,spmix_appdir}*
+	setsid slurmd -D -N "$1" </dev/null >"$cluster/log/$1.out" 2>&1 3>&- 4>&- &
+	echo "$! $1" >>"$cluster/pids"
+}
