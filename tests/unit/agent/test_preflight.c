@@ -80,6 +80,8 @@ static void a_gpu_that_cannot_be_trained_on_is_refused_by_name(void **state)
 		{ "dgx-h100,full=3", NULL, "0000:3b:00.0", 0, 24 * GIB, ERR_NOFIT,
 		  { "1.0 GiB of its 80 GiB are free", "needs 24 GiB", "batch.micro" } },
 		{ "dgx-h100,busy=3", NULL, "", 3, 60 * GIB, ERR_NOFIT, { "pid 4711, somebody1, 20 GiB", "59 GiB of its 80", "" } },
+		{ "dgx-h100,full=3,crowd=3", NULL, "", 3, 60 * GIB, ERR_NOFIT,
+		  { "(pid 4711, somebody1, 205 MiB; pid 4712, ", "; pid 4714, ", "; and more), lower" } },
 		{ "dgx-h100", NULL, "0000:99:00.0", 3, 1, ERR_NOTFOUND, { "at 0000:99:00.0", "none of the 8 GPUs",
 			"CUDA_VISIBLE_DEVICES" } },
 		{ "dgx-h100", "0,1", "0000:3b:00.0", 3, 1, ERR_NOTFOUND, { "none of the 2 GPUs", "", "" } },
