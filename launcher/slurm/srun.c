@@ -1,5 +1,7 @@
 #include "launcher/slurm/srun.h"
 
+#include "launcher/slurm/script.h"
+
 #include "base/file.h"
 #include "base/run_paths.h"
 
@@ -151,13 +153,14 @@ static int build_environment(const struct launch_request *r, const char *hosts, 
 static void build_argv(const struct launch_request *r, struct srun *s)
 {
 	static const char *const fixed[] = {
-		"srun",         "-K0",        "--no-kill",
-		"--wait=0",     "--mpi=pmix", "--overlap",
-		"--export=ALL", "--label",    "--distribution=arbitrary",
+		"srun",      "-K0",          "--wait=0", "--mpi=pmix",
+		"--overlap", "--export=ALL", "--label",  "--distribution=arbitrary",
 	};
 	int n = 0, nodes, cpus, texts = 0;
 	for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
 		s->argv[n++] = (char *)fixed[i];
+	if (slurm_script_outlives_nodes(r->job, r->cluster->n_nodes))
+		s->argv[n++] = (char *)"--no-kill";
 	count_nodes(r, &nodes, &cpus);
 	snprintf(s->text[texts], SRUN_OPTION, "--job-name=%s", s->name);
 	s->argv[n++] = s->text[texts++];

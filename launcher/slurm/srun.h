@@ -2,8 +2,8 @@
  * srun — the command line, the environment and the host file of a generation's step.
  *
  * The plan assigns ranks to nodes. srun gets that assignment as a host file with one node name per
- * rank (--distribution=arbitrary). -K0 --no-kill --wait=0 keep the death of one task from ending
- * the step. Variables about tasks that the outer sbatch or salloc left in the environment are
+ * rank (--distribution=arbitrary). -K0 --wait=0 keep the death of one task from ending the step, and
+ * --no-kill keeps the loss of a node from it, if the run can continue (script.h). Variables about tasks that the outer sbatch or salloc left in the environment are
  * removed, because srun would read them as its own options. The step shares the allocation's CPUs
  * and GPUs with other steps (--overlap), so the next generation need not wait until Slurm has freed
  * those of the last one.

@@ -53,16 +53,16 @@ static int send_welcome(struct supervisor *s, struct connection *c, const struct
 			struct err *e)
 {
 	int rank = h->rank;
-	const struct plan_rank *r = &s->o.plan->ranks[rank];
-	const struct node_kind *k = topo_cluster_kind(s->o.cluster, r->node);
+	const struct plan_rank *r = &s->d->plan.ranks[rank];
+	const struct node_kind *k = topo_cluster_kind(&s->d->cluster, r->node);
 	const struct msg_coords at = {
 		.tp = r->at.tp, .cp = r->at.cp, .dp = r->at.dp, .pp = r->at.pp
 	};
 	char cpus[TOPO_CPUS] = "";
-	if (s->o.job->launch.bind != BIND_NONE)
+	if (s->d->job.launch.bind != BIND_NONE)
 		topo_bind_near(k, r->slot, cpus, sizeof cpus);
 	struct msg_welcome w = {
-		.job = s->o.job_text,
+		.job = s->d->job_text,
 		.threads = r->threads,
 		.run = rundir_path(s->o.run),
 		.resume = supervise_resume(s),
@@ -235,6 +235,7 @@ static int on_ckpt(struct supervisor *s, struct connection *c, const json_t *bod
 	s->ckpt_step = m.step;
 	snprintf(s->ckpt_path, sizeof s->ckpt_path, "%s", m.path);
 	supervise_report_ckpt(s, &m);
+	supervise_recovery_look_for_nodes(s);
 	return 0;
 }
 
@@ -302,7 +303,7 @@ static int on_finished(struct supervisor *s, struct connection *c, const json_t 
 	if (k->finished)
 		return report_out_of_order("finished", e);
 	k->finished = true;
-	supervise_contract_memory(&s->contract, s->o.plan, supervise_connection_rank(c),
+	supervise_contract_memory(&s->contract, &s->d->plan, supervise_connection_rank(c),
 				  (double)m.peak_bytes);
 	note_progress(s, k, m.step, "finished");
 	if (++s->finishes == s->world)

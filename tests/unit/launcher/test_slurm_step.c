@@ -26,6 +26,7 @@ struct world {
 	uv_loop_t loop;
 	int exited, gone, status;
 	struct launch *launch;
+	bool keep; /* restart.shrink = keep */
 };
 
 static void write_script(struct world *w, const char *name, const char *text)
@@ -97,6 +98,7 @@ static void on_gone(void *arg)
 static int start_step(struct world *w, struct err *e)
 {
 	static struct job job;
+	job.restart.shrink = w->keep ? SHRINK_KEEP : SHRINK_ANY;
 	static struct node_kind kinds[] = { { .name = "x", .devices = 2, .cores = 6 } };
 	static struct cluster_node nodes[] = { { .name = "a" },
 					       { .name = "b" },
@@ -176,7 +178,8 @@ static void the_step_gets_each_ranks_node_and_no_secret_is_visible(void **state)
 	starts_step(w);
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	file_contains(w, "hosts", "b\nb\na\n");
-	file_contains(w, "words", "-K0 --no-kill --wait=0 --mpi=pmix");
+	file_contains(w, "words", "-K0 --wait=0 --mpi=pmix");
+	file_contains(w, "words", "--no-kill");
 	file_contains(w, "words", "--ntasks=3 --nodes=2 --cpus-per-task=3 /opt/agent\n");
 	file_lacks(w, "words", "5ec4e7");
 	file_lacks(w, "logs/launch-7.log", "5ec4e7");
@@ -193,14 +196,25 @@ static void the_step_gets_each_ranks_node_and_no_secret_is_visible(void **state)
 	unsetenv("OMP_NUM_THREADS");
 }
 
+static void slurm_ends_the_step_of_a_run_that_needs_every_node(void **state)
+{
+	struct world *w = *state;
+	w->keep = true;
+	write_script(w, "srun", "echo \"$@\" > words\n");
+	starts_step(w);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	file_contains(w, "words", "-K0 --wait=0");
+	file_lacks(w, "words", "--no-kill");
+}
+
 static void killing_cancels_the_step_by_its_id(void **state)
 {
 	struct world *w = *state;
 	write_script(w, "srun", LIST "touch ready\nexec sleep 100\n");
 	starts_step(w);
 	wait_for(w, "ready");
-	launch_slurm.kill(w->launch);
-	launch_slurm.kill(w->launch);
+	launch_slurm.kill(w->launch, false);
+	launch_slurm.kill(w->launch, false);
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	assert_int_equal(w->gone, 1);
 	assert_int_equal(WTERMSIG(w->status), SIGKILL);
@@ -213,7 +227,7 @@ static void a_step_that_is_not_listed_yet_is_killed_too(void **state)
 	write_script(w, "srun", "touch ready\nexec sleep 100\n");
 	starts_step(w);
 	wait_for(w, "ready");
-	launch_slurm.kill(w->launch);
+	launch_slurm.kill(w->launch, false);
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	assert_int_equal(w->gone, 1);
 	assert_int_equal(WTERMSIG(w->status), SIGKILL);
@@ -271,7 +285,7 @@ static void commands_that_hang_do_not_block_the_end_of_the_step(void **state)
 	write_script(w, "srun", LIST "touch ready\nexec sleep 100\n");
 	starts_step(w);
 	wait_for(w, "ready");
-	launch_slurm.kill(w->launch);
+	launch_slurm.kill(w->launch, false);
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	assert_int_equal(w->gone, 1);
 	file_contains(w, "cancelled", "9.4");
@@ -388,6 +402,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		STEP_TEST(a_step_that_ends_is_gone),
 		STEP_TEST(the_step_gets_each_ranks_node_and_no_secret_is_visible),
+		STEP_TEST(slurm_ends_the_step_of_a_run_that_needs_every_node),
 		STEP_TEST(killing_cancels_the_step_by_its_id),
 		STEP_TEST(a_step_that_is_not_listed_yet_is_killed_too),
 		STEP_TEST(tasks_that_outlive_srun_are_killed),

@@ -50,7 +50,7 @@ static void a_run_goes_from_hello_to_done(void **state)
 static void without_binding_agents_get_no_cores(void **state)
 {
 	(void)state;
-	h.job.launch.bind = BIND_NONE;
+	h.first.job.launch.bind = BIND_NONE;
 	start_run();
 	connect_all();
 	assert_int_equal(h.peers[0].device, 1);
@@ -157,14 +157,13 @@ static void the_wait_between_restarts_can_be_stopped(void **state)
 static void no_restart_allowed_is_a_failed_job(void **state)
 {
 	(void)state;
-	h.job.restart.max_restarts = 0;
+	h.first.job.restart.max_restarts = 0;
 	supervise_close(h.supervisor);
 	const struct supervise_options o = {
 		.loop = &h.loop,
-		.job = &h.job,
-		.cluster = &h.cluster,
-		.plan = &h.plan,
-		.job_text = "",
+		.job = &h.first.job,
+		.machines = &h.first.cluster,
+		.first = &h.first,
 		.ops = &fake_ops,
 		.run = h.run,
 		.term = h.term,
@@ -281,7 +280,7 @@ static void agents_that_do_not_stop_are_killed(void **state)
 static void a_long_checkpoint_gets_the_time_that_slurm_leaves(void **state)
 {
 	(void)state;
-	h.job.slurm.signal_before = 600;
+	h.first.job.slurm.signal_before = 600;
 	start_training();
 	supervise_stop(h.supervisor, "Terminated", false);
 	stop_for(500);
@@ -340,7 +339,7 @@ static void a_hang_names_the_slowest_rank(void **state)
 static void hang_rank(void)
 {
 	start_training();
-	h.job.restart.hang_timeout = 5;
+	h.first.job.restart.hang_timeout = 5;
 	pass_time(5.2);
 	assert_int_equal(count_events("\"how\":\"hung\"", ""), 1);
 }
@@ -351,7 +350,7 @@ static void the_wait_for_flight_recorders_is_limited(void **state)
 	start_training();
 	h.peers[1].mute = true;
 	h.keep_running = true;
-	h.job.restart.hang_timeout = 5;
+	h.first.job.restart.hang_timeout = 5;
 	pass_time(5.2);
 	assert_true(h.peers[0].asked && h.peers[1].asked);
 	assert_int_equal(h.kills, 0);
