@@ -151,6 +151,9 @@ $(PROXY_DOUBLE): tests/doubles/through_proxy.c
 
 # Doubles and small programs that the bats files use.
 TOOL_BIN := $(NVML_DOUBLE) $(CUDA_DOUBLE) $(PROXY_DOUBLE) $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
+$(BUILD)/tests/tools/slurm_nodes: $(BUILD)/obj/tests/tools/slurm_nodes.o $(call archives,$(call stands_on,launcher))
+	@mkdir -p $(@D)
+	$(link) $(call syslibs,$(call stands_on,launcher))
 $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o
 	@mkdir -p $(@D)
 	$(link) -lpmix -ljansson -lm

@@ -81,7 +81,9 @@ struct launch_ops {
 	void (*survey_stop)(struct surveying *s);
 	/* Optional. Requeues the job that this process runs in, so that it starts again without
 	 * the nodes `exclude` (a comma-separated list, or ""), on min_nodes to max_nodes nodes.
-	 * Returns when Slurm has accepted it; it then ends this process. It takes some seconds. */
+	 * Returns when Slurm has accepted it; it has then begun to end this process, which must
+	 * leave soon. It takes some seconds. 0 with a text in `e`: the job starts again, but
+	 * not without those nodes, or not with that number of nodes; the text says why. */
 	int (*requeue)(const char *exclude, int min_nodes, int max_nodes, struct err *e);
 };
 

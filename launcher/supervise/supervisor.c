@@ -228,18 +228,17 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 		.trouble = on_trouble,
 		.arg = s,
 	};
-	if (open_predecessors(s, e) || supervise_recovery_open(s, e))
+	if (supervise_recovery_open(s, e) || open_predecessors(s, e) ||
+	    supervise_connections_open(&co, &s->connections, e))
 		goto free_all;
-	if (supervise_connections_open(&co, &s->connections, e))
-		goto close_recovery;
 	*out = s;
 	return 0;
 
-close_recovery:
-	supervise_recovery_close(s);
 free_all:
-	if (s)
+	if (s) {
+		supervise_recovery_close(s);
 		supervise_predecessors_close(s->predecessors);
+	}
 	free(ranks);
 	free(s);
 	return -1;

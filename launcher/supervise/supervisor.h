@@ -9,9 +9,9 @@
  *     verdict.c      gets a verdict from the flight recorders
  *     report.c       writes events.jsonl and metrics.jsonl, prints for people
  *     contract.c     compares the prediction with what was measured
- *     predecessors.c remembers earlier agents whose end was not seen
  *     symptoms.c     collects what is known about a loss (launch_log.c: what Slurm said)
  *     faults.c       the table of faults: what a loss means
+ *     predecessors.c remembers earlier agents whose end was not seen
  *     restart.c      decides whether and when to start again
  *     pool.c         the nodes and devices that can be used
  *     policy.c       decides where the next generation runs
@@ -102,8 +102,8 @@ struct supervisor {
 	struct rank_state *ranks;
 	int world, hellos, readies, finishes;
 	struct restart restart;
-	struct predecessors *predecessors;
 	struct recovery_state recovery;
+	struct predecessors *predecessors;
 
 	struct lost_rank cause; /* the loss that counts, if `lost` */
 	bool lost;
