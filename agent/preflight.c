@@ -100,7 +100,7 @@ static int judge(const struct preflight *p, const struct gpu_state *g, bool last
 		return last ? report_full(p, g, object, e) : 1;
 	topo_gpu_judge(g, note_finding, &v);
 	if (*v.found)
-		return err_set(e, ERR_UNSUPPORTED, "%s: %s; %s", object, v.found, v.remedy);
+		return err_set(e, ERR_DEVICE, "%s: %s; %s", object, v.found, v.remedy);
 	if (g->memory_free >= 0)
 		log_info("%s: %s, %s free", object, g->name,
 			 human_bytes(g->memory_free, free_text));

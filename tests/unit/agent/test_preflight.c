@@ -67,16 +67,16 @@ static void a_gpu_that_cannot_be_trained_on_is_refused_by_name(void **state)
 		enum err_code code;
 		const char *says[3];
 	} rows[] = {
-		{ "dgx-h100,lost=3", NULL, "", 3, 1, ERR_UNSUPPORTED, { "n7: device 3, GPU3: ", "GPU is lost", "reset GPU 3" } },
-		{ "dgx-h100,lost=3", NULL, "0000:3b:00.0", 3, 1, ERR_UNSUPPORTED, { "GPU3: ", "GPU is lost", "reset GPU 3" } },
-		{ "dgx-h100,falls=3", NULL, "0000:3b:00.0", 3, 1, ERR_UNSUPPORTED,
+		{ "dgx-h100,lost=3", NULL, "", 3, 1, ERR_DEVICE, { "n7: device 3, GPU3: ", "GPU is lost", "reset GPU 3" } },
+		{ "dgx-h100,lost=3", NULL, "0000:3b:00.0", 3, 1, ERR_DEVICE, { "GPU3: ", "GPU is lost", "reset GPU 3" } },
+		{ "dgx-h100,falls=3", NULL, "0000:3b:00.0", 3, 1, ERR_DEVICE,
 		  { "GPU3 (0000:3b:00.0): ", "GPU is lost", "reset GPU 3" } },
-		{ "dgx-h100,remap-failed=3", NULL, "0000:3b:00.0", 3, 1, ERR_UNSUPPORTED,
+		{ "dgx-h100,remap-failed=3", NULL, "0000:3b:00.0", 3, 1, ERR_DEVICE,
 		  { "GPU3 (0000:3b:00.0): ", "could not be remapped", "exchanged" } },
-		{ "dgx-h100,remap-pending=3,uncorrected=3", NULL, "", 3, 1, ERR_UNSUPPORTED,
+		{ "dgx-h100,remap-pending=3,uncorrected=3", NULL, "", 3, 1, ERR_DEVICE,
 		  { "3 uncorrected memory errors", "--gpu-reset -i 3", "" } },
-		{ "dgx-h100,prohibited=3", NULL, "", 3, 1, ERR_UNSUPPORTED, { "compute mode", "-c DEFAULT", "" } },
-		{ "dgx-h100,prohibited=3", "5,3", "", 1, 1, ERR_UNSUPPORTED, { "device 1, GPU3", "", "" } },
+		{ "dgx-h100,prohibited=3", NULL, "", 3, 1, ERR_DEVICE, { "compute mode", "-c DEFAULT", "" } },
+		{ "dgx-h100,prohibited=3", "5,3", "", 1, 1, ERR_DEVICE, { "device 1, GPU3", "", "" } },
 		{ "dgx-h100,full=3", NULL, "0000:3b:00.0", 0, 24 * GIB, ERR_NOFIT,
 		  { "1.0 GiB of its 80 GiB are free", "needs 24 GiB", "batch.micro" } },
 		{ "dgx-h100,busy=3", NULL, "", 3, 60 * GIB, ERR_NOFIT, { "pid 4711, somebody1, 20 GiB", "59 GiB of its 80", "" } },
