@@ -18,7 +18,10 @@
 #include "base/fields.h"
 #include "base/step_parts.h"
 
-enum { MSG_VERSION = 4 };
+enum {
+	MSG_VERSION = 4,
+	GUARD_GENERATION = 1 /* of all messages to and from a guard, which outlives generations */
+};
 
 /* clang-format off */
 
@@ -40,7 +43,10 @@ enum { MSG_VERSION = 4 };
 	X(MSG_DUMP,      dump,     MSG_DUMP_FIELDS,     "supervisor", "write the flight recorder into RUN/trace/gen-<generation>") \
 	X(MSG_DUMPED,    dumped,   MSG_DUMPED_FIELDS,   "agent",      "the answer to dump") \
 	X(MSG_SERIES,    series,   MSG_SERIES_FIELDS,   "agent",      "the rank that sends metrics has sent all up to this step; its checkpoint follows") \
-	X(MSG_RECORDED,  recorded, MSG_RECORDED_FIELDS, "supervisor", "to world rank 0: the run folder holds the series up to this step")
+	X(MSG_RECORDED,  recorded, MSG_RECORDED_FIELDS, "supervisor", "to world rank 0: the run folder holds the series up to this step") \
+	X(MSG_GUARD_HELLO, guard_hello, MSG_GUARD_HELLO_FIELDS, "guard", "the first message of a guard after the handshake") \
+	X(MSG_ALIVE,     alive,    MSG_ALIVE_FIELDS,    "supervisor", "to a guard, every second; the guard answers with the same message") \
+	X(MSG_RELEASE,   release,  MSG_RELEASE_FIELDS,  "supervisor", "to a guard: the run has ended, or another guard has taken over")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -147,6 +153,16 @@ enum { MSG_VERSION = 4 };
  * step that its series lacks. Lines that were lost to a full disk do not delay a checkpoint. */
 #define MSG_RECORDED_FIELDS(F) \
 	F(step, COUNT, REQUIRED, "the run folder holds all metrics and evaluations up to this step")
+
+#define MSG_GUARD_HELLO_FIELDS(F) \
+	F(number,  INT,  REQUIRED, "the number of the guard within the run") \
+	F(node,    TEXT, REQUIRED, "host name") \
+	F(pid,     INT,  REQUIRED, "process id") \
+	F(version, INT,  REQUIRED, "MSG_VERSION of the guard")
+
+#define MSG_ALIVE_FIELDS(F)
+
+#define MSG_RELEASE_FIELDS(F)
 
 /* The member `coords` of welcome. */
 #define MSG_COORDS_FIELDS(F) \

@@ -42,6 +42,7 @@
 	X(survey,           "survey",           survey,      "the state of the nodes after a loss") \
 	X(decision,         "decision",         decision,    "where the next generation runs, if not on the same plan") \
 	X(restart,          "restart",          restart,     "another generation follows") \
+	X(guard,            "guard",            guard,       "a guard has connected, is lost, or cannot start") \
 	X(stop,             "stop",             stop,        "the run is asked to stop") \
 	X(contract,         "contract",         contract,    "predicted against measured seconds and memory, at the end") \
 	X(finished,         "finished",         step,        "every rank has done its work") \
@@ -163,8 +164,12 @@
 
 #define RUNDIR_DECISION_FIELDS(F) \
 	F(how,     TEXT, REQUIRED, "spare, dp, replan, requeue, wait, give up or grow") \
-	F(text,    LINE, REQUIRED, "what is done and the alternatives, for people") \
+	F(text,    LINE, REQUIRED, "what is done, for people") \
 	F(options, JSON, REQUIRED, "what was examined: a list of {how, possible, step_s, text}")
+
+#define RUNDIR_GUARD_FIELDS(F) \
+	F(node, TEXT, REQUIRED, "the node of the guard; \"\": none in particular") \
+	F(text, LINE, REQUIRED, "what happened to it")
 
 #define RUNDIR_STOP_FIELDS(F) \
 	F(reason,     LINE, REQUIRED, "who or what asked for it") \
@@ -203,6 +208,7 @@
 	X(survey,      RUNDIR_SURVEY_FIELDS) \
 	X(decision,    RUNDIR_DECISION_FIELDS) \
 	X(restart,     RUNDIR_RESTART_FIELDS) \
+	X(guard,       RUNDIR_GUARD_FIELDS) \
 	X(stop,        RUNDIR_STOP_FIELDS) \
 	X(contract,    RUNDIR_CONTRACT_FIELDS) \
 	X(end,         RUNDIR_END_FIELDS)

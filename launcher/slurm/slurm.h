@@ -11,6 +11,8 @@
  *     auth.c      whether both ends of the control channel present MUNGE credentials
  *     address.c   the address at which the allocation's nodes reach the supervisor
  *     tool.c      runs one of the agent's tools as a step of the allocation
+ *     guard.h     the guard, which ends the job if its supervisor is gone; guard_step.c starts it
+ *     fields.h    reads values of scontrol's output
  *
  * No command is run through a shell, and no command line contains a secret.
  */

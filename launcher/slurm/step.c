@@ -24,6 +24,7 @@
 #include "base/run_paths.h"
 #include "launcher/child.h"
 #include "launcher/launch.h"
+#include "launcher/slurm/guard_step.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/slurm/srun.h"
 
@@ -284,4 +285,6 @@ const struct launch_ops launch_slurm = {
 	.survey = slurm_survey,
 	.survey_stop = slurm_survey_stop,
 	.requeue = slurm_requeue,
+	.own_node = slurm_own_node,
+	.guard = slurm_guard_start,
 };

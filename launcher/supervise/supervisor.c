@@ -105,6 +105,7 @@ static void reset_generation(struct supervisor *s)
 		s->ranks[r] = (struct rank_state){ .step = -1 };
 	s->hellos = s->readies = s->finishes = s->refusals = 0;
 	s->lost = s->stepped = s->gone = false;
+	s->recovery.known = s->recovery.silent = false;
 	s->settle_at = 0;
 	s->outcome = OUTCOME_NONE;
 }
@@ -114,6 +115,7 @@ int supervise_launch(struct supervisor *s, struct err *e)
 	unsigned char secret[AUTH_SECRET_BYTES];
 	char hex[AUTH_SECRET_HEX];
 	double lost_at = s->lost ? s->cause.at : 0;
+	int rc = -1;
 	s->first = s->generation == 0;
 	s->generation = s->first ? rundir_next_generation(s->o.run) : s->generation + 1;
 	reset_generation(s);
@@ -138,18 +140,49 @@ int supervise_launch(struct supervisor *s, struct err *e)
 		.agent = s->o.agent,
 		.auth = s->auth,
 	};
+	if (rundir_renew(s->o.run, e))
+		goto wipe;
 	struct launch_events events = { .exited = on_exited, .all_gone = on_all_gone, .arg = s };
-	int rc = s->o.ops->start(s->o.loop, &request, &events, &s->launch, e);
+	rc = s->o.ops->start(s->o.loop, &request, &events, &s->launch, e);
+wipe:
 	explicit_bzero(secret, sizeof secret);
 	explicit_bzero(hex, sizeof hex);
 	if (rc)
 		return -1;
 	rundir_event_started(s->o.run, s->generation, NULL);
+	supervise_guard_nodes(s->guard, &s->recovery.pool, s->d);
 	/* Written while the processes start. They continue if the plan cannot be written. */
 	struct err lost = ERR_INIT;
 	if (rundir_save_plan(s->o.run, s->generation, s->d->plan_doc, &lost))
 		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", lost.text);
 	return 0;
+}
+
+static void on_guard(void *arg, const char *node, const char *text)
+{
+	struct supervisor *s = arg;
+	rundir_event_guard(s->o.run, s->generation,
+			   &(struct rundir_guard){ .node = node, .text = text });
+}
+
+/* A run without a guard is better than no run. */
+static void open_guard(struct supervisor *s)
+{
+	struct err e = ERR_INIT;
+	const struct supervise_guard_options g = {
+		.loop = s->o.loop,
+		.ops = s->o.ops,
+		.job = s->o.job,
+		.run_dir = rundir_path(s->o.run),
+		.address = s->o.address,
+		.auth = s->auth,
+		.voucher = s->munge.work ? &s->munge : NULL,
+		.now = s->o.now,
+		.report = on_guard,
+		.arg = s,
+	};
+	if (supervise_guard_open(&g, &s->guard, &e))
+		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", e.text);
 }
 
 /* Chosen once for all generations: if credentials are required, an error of munged later does not
@@ -231,6 +264,7 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 	if (supervise_recovery_open(s, e) || open_predecessors(s, e) ||
 	    supervise_connections_open(&co, &s->connections, e))
 		goto free_all;
+	open_guard(s);
 	*out = s;
 	return 0;
 
@@ -257,6 +291,10 @@ void supervise_tick(struct supervisor *s)
 	if ((s->settle_at && now >= s->settle_at) || (s->deadline > 0 && now >= s->deadline))
 		supervise_handle(s, EV_TIMEOUT, NULL, NULL);
 	supervise_watchdog(s);
+	const char *trouble = rundir_trouble(s->o.run);
+	if (trouble)
+		supervise_terminal_event(s->o.term, TONE_BAD, "warn", "%s", trouble);
+	supervise_guard_tick(s->guard, s->stepped);
 	s->last_tick = now;
 }
 
@@ -284,6 +322,7 @@ void supervise_close(struct supervisor *s)
 		return;
 	supervise_verdict_stop(s);
 	supervise_recovery_close(s);
+	supervise_guard_close(s->guard);
 	supervise_connections_close(s->connections);
 	supervise_predecessors_close(s->predecessors);
 	explicit_bzero(s->group_secret, sizeof s->group_secret);
