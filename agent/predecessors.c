@@ -113,7 +113,7 @@ static int kill_targets(const struct search *s, struct err *e)
 	for (size_t i = 0; i < s->n; i++) {
 		const struct target *t = &s->targets[i];
 		if (kill_one(t->fd, t->who.pid) && errno != ESRCH)
-			return err_errno(e, ERR_UNSUPPORTED,
+			return err_errno(e, ERR_STUCK,
 					 "%s: process %d, an agent of generation %" PRId64
 					 ", still runs and cannot be killed",
 					 s->gate->node, t->who.pid, t->who.generation);
@@ -144,7 +144,7 @@ static int report_stuck(const struct search *s, const struct target *t, double s
 	struct process_stat stat = { .state = '?' };
 	process_stat_read(t->who.pid, &stat);
 	return err_set(
-		e, ERR_UNSUPPORTED,
+		e, ERR_STUCK,
 		"%s: process %d, an agent of generation %" PRId64
 		", still runs (state %c) %g s after SIGKILL; %s",
 		s->gate->node, t->who.pid, t->who.generation, stat.state, seconds,

@@ -32,7 +32,7 @@ struct predecessors_gate {
 
 /*
  * Ends those that still exist and waits until they are gone. list: of struct msg_predecessor; NULL:
- * none. ERR_UNSUPPORTED: one remains; the error names it, its state and the remedy. ERR_PROTO: the
+ * none. ERR_STUCK: one remains; the error names it, its state and the remedy. ERR_PROTO: the
  * list is malformed, and no process was touched. A warning names the processes that were ended;
  * another one names each that cannot be seen because it is in another PID namespace.
  */

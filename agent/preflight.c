@@ -1,9 +1,11 @@
 #include "agent/preflight.h"
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/human.h"
 #include "base/log.h"
 #include "base/meminfo.h"
+#include "base/numbers.h"
 #include "base/process.h"
 #include "topo/discover/gpu_state.h"
 
@@ -14,6 +16,8 @@
 
 /* Seconds: the driver needs some time to release the memory of a killed process. */
 #define PATIENCE 5.0
+
+enum { HOLDERS_SHOWN = 4 }; /* processes in a message */
 
 /* The first finding that forbids training; the others are logged. */
 struct device_finding {
@@ -53,37 +57,50 @@ static const struct gpu_state *find_gpu(const struct preflight *p, const struct 
 	return p->device >= 0 && s->n ? &s->gpus[p->device % s->n] : NULL;
 }
 
-static const char *holder(const struct gpu_state *g, char out[160])
+/* The remedy, with the first processes that hold memory of the GPU. The caller frees `out`. */
+static const char *holders(const struct gpu_state *g, struct buf *out)
 {
 	char bytes[HUMAN];
-	const struct gpu_process *first = &g->processes[0];
-	if (g->n_processes <= 0)
+	int shown = min_int(g->n_processes, HOLDERS_SHOWN);
+	if (shown <= 0)
 		return "end what holds it (nvidia-smi)";
-	snprintf(out, 160, "end what holds it (pid %d%s%s%s%s)", first->pid,
-		 *first->name ? ", " : "", first->name, first->bytes >= 0 ? ", " : "",
-		 first->bytes >= 0 ? human_bytes(first->bytes, bytes) : "");
-	return out;
+	for (int i = 0; i < shown; i++) {
+		const struct gpu_process *p = &g->processes[i];
+		buf_printf(out, "%spid %d%s%.40s%s%s", i ? "; " : "end what holds it (", p->pid,
+			   *p->name ? ", " : "", p->name, p->bytes >= 0 ? ", " : "",
+			   p->bytes >= 0 ? human_bytes(p->bytes, bytes) : "");
+	}
+	if (g->n_processes > shown)
+		buf_printf(out, "; and more");
+	buf_printf(out, ")");
+	return buf_failed(out) ? "end what holds it (nvidia-smi)" : buf_str(out);
+}
+
+static int report_full(const struct preflight *p, const struct gpu_state *g, const char *object,
+		       struct err *e)
+{
+	char free_text[HUMAN], all[HUMAN], need[HUMAN];
+	struct buf who = BUF_INIT;
+	err_set(e, ERR_NOFIT,
+		"%s: %s of its %s are free, but this rank needs %s by the plan; %s, lower "
+		"batch.micro, or raise parallel.tp or parallel.pp",
+		object, human_bytes(g->memory_free, free_text), human_bytes(g->memory, all),
+		human_bytes(p->memory, need), holders(g, &who));
+	buf_fini(&who);
+	return -1;
 }
 
 static int judge(const struct preflight *p, const struct gpu_state *g, bool last, struct err *e)
 {
-	char object[160], free_text[HUMAN], all[HUMAN], need[HUMAN], who[160];
+	char object[160], free_text[HUMAN];
 	struct device_finding v = { .object = object };
 	snprintf(object, sizeof object, "%.80s: device %d, GPU%d%s%s%s", p->node, p->device,
 		 g->index, *g->bus ? " (" : "", g->bus, *g->bus ? ")" : "");
-	if (g->memory_free >= 0 && p->memory > g->memory_free && !*g->trouble) {
-		if (!last)
-			return 1;
-		return err_set(
-			e, ERR_NOFIT,
-			"%s: %s of its %s are free, but this rank needs %s by the plan; %s, lower "
-			"batch.micro, or raise parallel.tp or parallel.pp",
-			object, human_bytes(g->memory_free, free_text), human_bytes(g->memory, all),
-			human_bytes(p->memory, need), holder(g, who));
-	}
+	if (g->memory_free >= 0 && p->memory > g->memory_free && !*g->trouble)
+		return last ? report_full(p, g, object, e) : 1;
 	topo_gpu_judge(g, note_finding, &v);
 	if (*v.found)
-		return err_set(e, ERR_UNSUPPORTED, "%s: %s; %s", object, v.found, v.remedy);
+		return err_set(e, ERR_DEVICE, "%s: %s; %s", object, v.found, v.remedy);
 	if (g->memory_free >= 0)
 		log_info("%s: %s, %s free", object, g->name,
 			 human_bytes(g->memory_free, free_text));

@@ -24,6 +24,7 @@
 	X(NUMERIC,          "numeric",          JOB,     NOW,   true,  false, "a value is NaN or infinite", "If it returns at the same step, lower optimizer.lr or use bf16; if it does not, test that node's device.") \
 	X(NO_MEMORY,        "no-memory",        JOB,     NOW,   true,  false, "memory, descriptors or processes are exhausted", "Raise the limit that the message names, or lower batch.micro.") \
 	X(DEVICE_LOST,      "device-lost",      NODE,    NOW,   true,  true,  "a device is lost or broken", "Look at the device with nvidia-smi -q and at the kernel's log (Xid); drain the node.") \
+	X(AGENT_STUCK,      "agent-stuck",      NODE,    NOW,   true,  true,  "an agent of an earlier generation cannot be ended, and may still hold its device", "End it there; if it is stuck in the kernel, reboot the node or reset its driver.") \
 	X(PMIX_MISSING,     "pmix-missing",     SERVICE, NEVER, true,  false, "Slurm has no plugin for PMIx", "Install Slurm's mpi/pmix plugin on this host; srun --mpi=list shows what there is.") \
 	X(STEP_ENDED,       "step-ended",       UNKNOWN, NOW,   true,  false, "the job step ended before its agents had finished", "Find what ended it: scancel, or a limit of the site; the launch log has Slurm's words.") \
 	X(STEP_REFUSED,     "step-refused",     SERVICE, WAIT,  false, false, "Slurm's controller has no memory for the job step, as in the seconds after its start", "If the controller did not start again, request more memory for the job.") \
@@ -100,6 +101,7 @@ static const struct sign signs[] = {
 	{ .fault = FAULT_NUMERIC,          .how = FAILED, .code = ERR_NUMERIC },
 	{ .fault = FAULT_NO_MEMORY,        .how = FAILED, .code = ERR_NOMEM },
 	{ .fault = FAULT_DEVICE_LOST,      .how = FAILED, .code = ERR_DEVICE },
+	{ .fault = FAULT_AGENT_STUCK,      .how = FAILED, .code = ERR_STUCK },
 	{ .fault = FAULT_BUG,              .how = FAILED, .code = ERR_INTERNAL },
 	/* a node that is gone takes its agents with it */
 	{ .fault = FAULT_NODE_IS_DOWN,     .node = NODE_DOWN },

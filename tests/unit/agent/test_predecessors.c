@@ -236,7 +236,7 @@ static void an_agent_that_does_not_end_is_reported_with_its_state(void **state)
 		pid_t pid = decoy(NAME, rows[i].habit);
 		const struct msg_predecessor p = known(pid);
 		assert_int_equal(end_agents(&stuck, &p, 1, &e), -1);
-		assert_int_equal(e.code, ERR_UNSUPPORTED);
+		assert_int_equal(e.code, ERR_STUCK);
 		snprintf(who, sizeof who, "n7: process %d, an agent of generation 3,", (int)pid);
 		assert_non_null(strstr(e.text, who));
 		assert_non_null(strstr(e.text, rows[i].says[0]));

@@ -46,6 +46,7 @@ static const struct example examples[] = {
 	{ "no-memory",        { .how = LOST_FAILED, .code = ERR_NOMEM, .started = true } },
 	{ "device-lost",      { .how = LOST_FAILED, .code = ERR_DEVICE, .started = true } },
 	{ "device-lost",      { .how = LOST_FAILED, .code = ERR_DEVICE, .started = true, .node = NODE_DRAIN } },
+	{ "agent-stuck",      { .how = LOST_FAILED, .code = ERR_STUCK, .started = true } },
 	{ "pmix-missing",     { .how = LOST_EXITED, .code = ERR_PEER, .said = SLURM_SAID_NO_PMIX } },
 	{ "step-ended",       { .how = LOST_EXITED, .code = ERR_PEER } },
 	{ "step-ended",       { .how = LOST_CLOSED, .code = ERR_PEER, .signal = SIGKILL, .started = true, .said = SLURM_SAID_CANCELLED } },
