@@ -30,6 +30,7 @@
 	X(ERR_ABORTED, "aborted")         /* stopped from outside */ \
 	X(ERR_PEER, "peer")               /* another rank died or failed */ \
 	X(ERR_DENIED, "denied")           /* the system refuses it: permissions */ \
+	X(ERR_DEVICE, "device")           /* a device is gone or broken */ \
 	X(ERR_NUMERIC, "numeric")         /* NaN, infinity, overflow */ \
 	X(ERR_INTERNAL, "internal")       /* a bug in muster */
 

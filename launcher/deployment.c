@@ -20,22 +20,34 @@ static int build_plan(struct deployment *d, struct err *e)
 	return d->job_text ? 0 : err_set(e, ERR_NOMEM, "no memory for the job's text");
 }
 
-int launcher_deployment_build(const struct job *job, struct cluster *cluster,
-			      struct deployment *out, struct err *e)
+int launcher_deployment_build(const struct job *job, int64_t dp, uint32_t open,
+			      struct cluster *cluster, struct deployment **out, struct err *e)
 {
-	*out = (struct deployment){ .job = *job, .cluster = *cluster };
+	struct deployment *d = calloc(1, sizeof *d);
+	if (!d) {
+		topo_cluster_free(cluster);
+		return err_set(e, ERR_NOMEM, "no memory for a plan");
+	}
+	d->job = *job;
+	d->job.parallel.dp = dp;
+	d->job.open = open;
+	d->cluster = *cluster;
 	*cluster = (struct cluster){ 0 };
-	if (!build_plan(out, e))
-		return 0;
-	launcher_deployment_free(out);
-	return -1;
+	if (build_plan(d, e)) {
+		launcher_deployment_free(d);
+		return -1;
+	}
+	*out = d;
+	return 0;
 }
 
 void launcher_deployment_free(struct deployment *d)
 {
+	if (!d)
+		return;
 	json_decref(d->plan_doc);
 	plan_free(&d->plan);
 	topo_cluster_free(&d->cluster);
 	free(d->job_text);
-	*d = (struct deployment){ 0 };
+	free(d);
 }

@@ -20,11 +20,11 @@ struct deployment {
 	json_t *plan_doc; /* show_plan_json */
 };
 
-/* Decides the open keys of `job` and plans it on `cluster`, which it takes over, also on failure.
- * ERR_NOFIT: the cluster cannot hold the job. */
-int launcher_deployment_build(const struct job *job, struct cluster *cluster,
-			      struct deployment *out, struct err *e);
-/* Frees what it holds; a zeroed deployment holds nothing. */
+/* Plans `job`, with parallel.dp = dp and the open keys `open`, on `cluster`, which it takes over, also
+ * on failure. Decides the open keys. ERR_NOFIT: the cluster cannot hold the job. */
+int launcher_deployment_build(const struct job *job, int64_t dp, uint32_t open,
+			      struct cluster *cluster, struct deployment **out, struct err *e);
+/* Takes NULL. */
 void launcher_deployment_free(struct deployment *d);
 
 #endif

@@ -75,13 +75,12 @@ static int print_help(void)
 
 /* The parts of a run, opened in this order and closed in the reverse one. */
 struct run_parts {
-	struct job job;    /* as it was asked for */
-	struct job fitted; /* to the nodes */
+	struct job job; /* as it was asked for */
 	const struct launch_ops *ops;
 	char agent[PATH_MAX];
 	struct cluster machines; /* with the spares */
 	json_t *spares;          /* their names */
-	struct deployment first;
+	struct deployment *first;
 	struct rundir *dir;
 	struct terminal *term;
 	int listener;
@@ -92,7 +91,7 @@ static void run_close(struct run_parts *r)
 {
 	supervise_terminal_close(r->term);
 	rundir_close(r->dir);
-	launcher_deployment_free(&r->first);
+	launcher_deployment_free(r->first);
 	json_decref(r->spares);
 	topo_cluster_free(&r->machines);
 }
@@ -112,20 +111,17 @@ static void print_chosen_keys(const struct job *job)
 static int make_plan(struct run_parts *r, struct err *e)
 {
 	struct cluster used = { 0 };
-	r->fitted = r->job;
 	if (launcher_job_cluster_open(&r->job, r->ops->cluster, &r->machines, e) ||
 	    topo_cluster_without(&r->machines, NULL, 0, &used, e))
 		return -1;
-	if (command_fit_nodes(&r->fitted, &used, &r->spares, e)) {
+	if (launcher_spares_keep(&r->job, &used, &r->spares, e)) {
 		topo_cluster_free(&used);
 		return -1;
 	}
-	if (launcher_deployment_build(&r->fitted, &used, &r->first, e))
-		return launcher_spares_name(r->spares, e);
-	if (json_object_set(r->first.plan_doc, "spares", r->spares))
-		return err_set(e, ERR_NOMEM, "no memory for the plan");
-	if (r->fitted.open)
-		print_chosen_keys(&r->first.job);
+	if (command_fit_nodes(&r->job, &used, r->spares, &r->first, e))
+		return -1;
+	if (r->job.open)
+		print_chosen_keys(&r->first->job);
 	return 0;
 }
 
@@ -144,10 +140,10 @@ static int run_open(struct run_parts *r, struct err *e)
 	r->ops = command_launcher(r->job.launch.launcher);
 	supervise_terminal_detect(STDOUT_FILENO, &look);
 	if (launcher_agent_path(r->agent, sizeof r->agent, e) || make_plan(r, e) ||
-	    launcher_descriptors_allow(r->first.plan.world, e) ||
-	    launcher_address_space_allows(&r->first.job, &r->first.plan, e) ||
+	    launcher_descriptors_allow(r->first->plan.world, e) ||
+	    launcher_address_space_allows(&r->first->job, &r->first->plan, e) ||
 	    rundir_open(r->job.job.run_dir, r->job.job.name, &r->dir, e) ||
-	    rundir_save_job(r->dir, r->first.job_text, e))
+	    rundir_save_job(r->dir, r->first->job_text, e))
 		return -1;
 	return supervise_terminal_open(&look, &r->term, e) || open_control(r, e) ? -1 : 0;
 }
@@ -155,7 +151,7 @@ static int run_open(struct run_parts *r, struct err *e)
 static void show_plan(struct run_parts *r)
 {
 	struct buf text = BUF_INIT;
-	show_plan_text(&r->first.job, &r->first.cluster, &r->first.plan, &text);
+	show_plan_text(&r->first->job, &r->first->cluster, &r->first->plan, &text);
 	launcher_spares_print(r->spares, &text);
 	supervise_terminal_text(r->term, buf_str(&text));
 	buf_fini(&text);
@@ -175,7 +171,7 @@ static int run_loop(struct run_parts *r)
 		.loop = &loop,
 		.job = &r->job,
 		.machines = &r->machines,
-		.first = &r->first,
+		.first = r->first,
 		.ops = r->ops,
 		.agent = r->agent,
 		.run = r->dir,

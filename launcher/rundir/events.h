@@ -38,6 +38,8 @@
 	X(verdict,          "verdict",          verdict,     "what the flight recorders show, as muster trace --json prints it") \
 	X(no_verdict,       "verdict",          no_verdict,  "the flight recorders could not be read") \
 	X(exit,             "exit",             exit,        "the process of a rank that was lost, or that ended badly") \
+	X(survey,           "survey",           survey,      "the state of the nodes after a loss") \
+	X(decision,         "decision",         decision,    "where the next generation runs, if not on the same plan") \
 	X(restart,          "restart",          restart,     "another generation follows") \
 	X(stop,             "stop",             stop,        "the run is asked to stop") \
 	X(contract,         "contract",         contract,    "predicted against measured seconds and memory, at the end") \
@@ -140,6 +142,17 @@
 	F(delay_s, NUMBER, REQUIRED, "seconds until the next generation starts") \
 	F(futile,  COUNT,  REQUIRED, "restarts in a row that made no progress")
 
+#define RUNDIR_SURVEY_FIELDS(F) \
+	F(answered, FLAG, REQUIRED, "whether the manager of the nodes has answered") \
+	F(why,      LINE, REQUIRED, "if it has not: the cause") \
+	F(lost,     INT,  REQUIRED, "nodes that cannot be used as a whole") \
+	F(text,     LINE, REQUIRED, "these nodes and why")
+
+#define RUNDIR_DECISION_FIELDS(F) \
+	F(how,     TEXT, REQUIRED, "spare, dp, replan, requeue, wait, give up or grow") \
+	F(text,    LINE, REQUIRED, "what is done and the alternatives, for people") \
+	F(options, JSON, REQUIRED, "what was examined: a list of {how, possible, step_s, text}")
+
 #define RUNDIR_STOP_FIELDS(F) \
 	F(reason,     LINE, REQUIRED, "who or what asked for it") \
 	F(checkpoint, FLAG, REQUIRED, "whether a checkpoint is written first")
@@ -173,6 +186,8 @@
 	X(verdict,     RUNDIR_VERDICT_FIELDS) \
 	X(no_verdict,  RUNDIR_NO_VERDICT_FIELDS) \
 	X(exit,        RUNDIR_EXIT_FIELDS) \
+	X(survey,      RUNDIR_SURVEY_FIELDS) \
+	X(decision,    RUNDIR_DECISION_FIELDS) \
 	X(restart,     RUNDIR_RESTART_FIELDS) \
 	X(stop,        RUNDIR_STOP_FIELDS) \
 	X(contract,    RUNDIR_CONTRACT_FIELDS) \

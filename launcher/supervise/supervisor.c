@@ -172,9 +172,19 @@ static const struct voucher *choose_auth(struct supervisor *s)
 	return munge_parse(s->auth, &s->munge, NULL) == 1 ? &s->munge : NULL;
 }
 
-static int max_ranks_per_node(const struct plan *p)
+/* Of the first plan and of any later one, which may use other nodes. */
+static int max_world(const struct supervise_options *o)
 {
+	int devices = topo_cluster_devices(o->machines);
+	return devices > o->first->plan.world ? devices : o->first->plan.world;
+}
+
+static int max_ranks_per_node(const struct supervise_options *o)
+{
+	const struct plan *p = &o->first->plan;
 	int most = 1;
+	for (int i = 0; i < o->machines->n_kinds; i++)
+		most = o->machines->kinds[i].devices > most ? o->machines->kinds[i].devices : most;
 	for (int r = 0; r < p->world; r++)
 		most = p->ranks[r].node_ranks > most ? p->ranks[r].node_ranks : most;
 	return most;
@@ -183,9 +193,10 @@ static int max_ranks_per_node(const struct plan *p)
 int supervise_open(const struct supervise_options *o, struct supervisor **out, struct err *e)
 {
 	struct supervisor *s = calloc(1, sizeof *s);
-	struct rank_state *ranks = calloc((size_t)o->first->plan.world, sizeof *ranks);
+	int most = max_world(o);
+	struct rank_state *ranks = calloc((size_t)most, sizeof *ranks);
 	if (!s || !ranks) {
-		err_set(e, ERR_NOMEM, "no memory to supervise %d ranks", o->first->plan.world);
+		err_set(e, ERR_NOMEM, "no memory to supervise %d ranks", most);
 		goto free_all;
 	}
 	s->o = *o;
@@ -199,8 +210,8 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 	struct connections_options co = {
 		.loop = o->loop,
 		.listener = o->listener,
-		.most = o->limits.strangers + s->world,
-		.most_per_address = o->limits.strangers + max_ranks_per_node(&o->first->plan),
+		.most = o->limits.strangers + most,
+		.most_per_address = o->limits.strangers + max_ranks_per_node(o),
 		.patience = o->limits.handshake,
 		.voucher = choose_auth(s),
 		.message = supervise_message,
@@ -208,11 +219,15 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 		.trouble = on_trouble,
 		.arg = s,
 	};
-	if (supervise_connections_open(&co, &s->connections, e))
+	if (supervise_recovery_open(s, e))
 		goto free_all;
+	if (supervise_connections_open(&co, &s->connections, e))
+		goto close_recovery;
 	*out = s;
 	return 0;
 
+close_recovery:
+	supervise_recovery_close(s);
 free_all:
 	free(ranks);
 	free(s);
@@ -258,6 +273,7 @@ void supervise_close(struct supervisor *s)
 	if (!s)
 		return;
 	supervise_verdict_stop(s);
+	supervise_recovery_close(s);
 	supervise_connections_close(s->connections);
 	explicit_bzero(s->group_secret, sizeof s->group_secret);
 	free(s->ranks);

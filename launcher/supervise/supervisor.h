@@ -9,7 +9,11 @@
  *     verdict.c      gets a verdict from the flight recorders
  *     report.c       writes events.jsonl and metrics.jsonl, prints for people
  *     contract.c     compares the prediction with what was measured
+ *     faults.c       the table of faults
  *     restart.c      decides whether and when to start again
+ *     pool.c         the nodes and devices that can be used
+ *     policy.c       decides where the next generation runs
+ *     recovery.c     surveys the nodes and applies the policy
  *     connections.c  accepts connections (connection.c: one of them, with its handshake)
  *     terminal.c     prints the progress for people
  */
@@ -20,6 +24,7 @@
 #include "launcher/supervise/connections.h"
 #include "launcher/supervise/contract.h"
 #include "launcher/supervise/faults.h"
+#include "launcher/supervise/recovery.h"
 #include "launcher/supervise/restart.h"
 #include "launcher/supervise/supervise.h"
 
@@ -32,6 +37,8 @@ enum sup_state {
 	SUP_DUMPING,   /* a rank is lost; the agents write their flight recorders */
 	SUP_ANALYZING, /* the flight recorders are read */
 	SUP_DRAINING,  /* killed; waiting until none is left */
+	SUP_SURVEYING, /* none is left; waiting for the state of the nodes */
+	SUP_WAITING,   /* for a lost node to return */
 	SUP_BACKOFF,   /* waiting before the next generation */
 	SUP_DONE,
 	SUP_STATE_COUNT
@@ -48,6 +55,7 @@ enum sup_event {
 	EV_DUMPED,        /* a rank has written its flight recorder */
 	EV_VERDICT,       /* the recorders have been read */
 	EV_ALL_GONE,      /* no process of the generation is left */
+	EV_SURVEYED,      /* the state of the nodes is known */
 	SUP_EVENT_COUNT
 };
 
@@ -91,9 +99,11 @@ struct supervisor {
 	struct rank_state *ranks;
 	int world, hellos, readies, finishes;
 	struct restart restart;
+	struct recovery_state recovery;
 
 	struct lost_rank cause; /* the loss that counts, if `lost` */
 	bool lost;
+	const struct fault *fault; /* what the loss was; NULL: not known yet */
 	double settle_at; /* when `loss` counts unless another one comes first; 0: none waits */
 	enum outcome outcome;
 	struct child *verdict_reader; /* reads the flight recorders; NULL: it does not run */
