@@ -35,6 +35,7 @@
 	X(eval,             "eval",             eval,        "an evaluation has ended") \
 	X(log,              "log",              log,         "a rank logged a warning or an error") \
 	X(rank_lost,        "rank-lost",        rank_lost,   "the loss of this rank ends the generation") \
+	X(fault,            "fault",            fault,       "what the loss means, once no process of the generation is left") \
 	X(verdict,          "verdict",          verdict,     "what the flight recorders show, as muster trace --json prints it") \
 	X(no_verdict,       "verdict",          no_verdict,  "the flight recorders could not be read") \
 	X(exit,             "exit",             exit,        "the process of a rank that was lost, or that ended badly") \
@@ -119,6 +120,18 @@
 	F(how,  TEXT, REQUIRED, "closed, exited, failed, protocol, silent, hung or start") \
 	F(code, TEXT, REQUIRED, "err_word() of the cause") \
 	F(text, LINE, REQUIRED, "the cause") \
+	F(fault, TEXT, REQUIRED, "the fault that explains it, by what is known so far (launcher/supervise/faults.h)") \
+	F(owner, TEXT, REQUIRED, "who can mend it: job, node, network, service or unknown") \
+	RUNDIR_STATUS_FIELDS(F)
+
+#define RUNDIR_FAULT_FIELDS(F) \
+	F(rank,   INT,  NULLABLE, "the rank at fault; null: no rank in particular") \
+	F(node,   TEXT, OPTIONAL, "its node") \
+	F(fault,  TEXT, REQUIRED, "the fault's name (launcher/supervise/faults.h)") \
+	F(owner,  TEXT, REQUIRED, "who can mend it: job, node, network, service or unknown") \
+	F(retry,  TEXT, REQUIRED, "whether another start helps: never, now or wait") \
+	F(text,   LINE, REQUIRED, "what was seen") \
+	F(remedy, LINE, REQUIRED, "what a person can do; \"\": nothing") \
 	RUNDIR_STATUS_FIELDS(F)
 
 #define RUNDIR_VERDICT_FIELDS(F) \
@@ -183,6 +196,7 @@
 	X(eval,        RUNDIR_EVAL_FIELDS) \
 	X(log,         RUNDIR_LOG_FIELDS) \
 	X(rank_lost,   RUNDIR_RANK_LOST_FIELDS) \
+	X(fault,       RUNDIR_FAULT_FIELDS) \
 	X(verdict,     RUNDIR_VERDICT_FIELDS) \
 	X(no_verdict,  RUNDIR_NO_VERDICT_FIELDS) \
 	X(exit,        RUNDIR_EXIT_FIELDS) \

@@ -13,6 +13,8 @@ int supervise_pool_open(struct pool *p, const struct cluster *machines, int64_t 
 	if (!p->nodes)
 		return err_set(e, ERR_NOMEM, "no memory for the states of %d nodes",
 			       machines->n_nodes);
+	for (int i = 0; i < machines->n_nodes; i++)
+		p->nodes[i].state = NODE_UP;
 	return 0;
 }
 

@@ -45,6 +45,7 @@ static void on_surveyed(void *arg, const struct survey *found)
 	struct supervisor *s = arg;
 	struct recovery_state *r = &s->recovery;
 	r->surveying = NULL;
+	r->known = true;
 	r->silent = !found->answered;
 	r->can_requeue = found->can_requeue;
 	supervise_pool_survey(&r->pool, found);
@@ -84,6 +85,13 @@ void supervise_recovery_stop_survey(struct supervisor *s)
 	r->surveying = NULL;
 }
 
+enum node_state supervise_recovery_node_state(const struct supervisor *s, int rank)
+{
+	const struct recovery_state *r = &s->recovery;
+	int node = rank < 0 ? -1 : supervise_pool_find(&r->pool, supervise_node(s, rank));
+	return node < 0 || !r->known ? NODE_UP : r->pool.nodes[node].state;
+}
+
 bool supervise_recovery_node_lost(const struct supervisor *s)
 {
 	return !s->recovery.surveying && !supervise_pool_covers(&s->recovery.pool, &s->d->cluster);
@@ -111,7 +119,7 @@ void supervise_recovery_blame(struct supervisor *s)
 	if (s->cause.code == ERR_DEVICE) {
 		if (supervise_pool_lose_device(&r->pool, node, device_of(s, rank), &e))
 			supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", e.text);
-	} else if (s->fault && s->fault->blames_node) {
+	} else if (s->fault->blames_node) {
 		supervise_pool_blame(&r->pool, node);
 	}
 }

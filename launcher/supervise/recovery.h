@@ -14,7 +14,7 @@ struct surveying;
 struct recovery_state {
 	struct pool pool;
 	struct surveying *surveying; /* a survey that is under way */
-	bool asked;                  /* a survey was begun for this loss */
+	bool known;                  /* a survey has found the states since the loss */
 	bool can_requeue, silent;    /* of the last survey; silent: the manager did not answer */
 	double waiting_since;        /* for lost nodes; 0: it does not wait */
 	bool growing;                /* the generation stops in order to grow */
@@ -31,6 +31,8 @@ void supervise_recovery_close(struct supervisor *s);
 bool supervise_recovery_survey(struct supervisor *s);
 /* Gives up a survey that takes too long. */
 void supervise_recovery_stop_survey(struct supervisor *s);
+/* What the survey after the loss found about the rank's node; NODE_UP before it is done. */
+enum node_state supervise_recovery_node_state(const struct supervisor *s, int rank);
 /* Whether a node of the generation is lost. */
 bool supervise_recovery_node_lost(const struct supervisor *s);
 

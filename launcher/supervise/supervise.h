@@ -65,6 +65,7 @@ struct supervise_options {
 	const char *address; /* of the listener */
 	struct supervise_limits limits;
 	double (*now)(void); /* a monotonic clock, in seconds */
+	const char *root;    /* the folder that holds proc/ and sys/; NULL: "/" */
 };
 
 /* Runs the whole run: signals, ticks, generations. Returns the exit status. */

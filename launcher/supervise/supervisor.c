@@ -1,3 +1,4 @@
+#include "launcher/oom.h"
 #include "launcher/rundir/traces.h"
 #include "launcher/supervise/supervisor.h"
 
@@ -56,19 +57,9 @@ static void on_trouble(void *arg, const struct err *why)
 static void describe_status(int status, char *out, size_t size)
 {
 	if (WIFSIGNALED(status))
-		snprintf(out, size, "killed by signal %d (%s)", WTERMSIG(status),
-			 strsignal(WTERMSIG(status)));
+		snprintf(out, size, "killed by SIG%s", sigabbrev_np(WTERMSIG(status)));
 	else
 		snprintf(out, size, "exited with status %d", WEXITSTATUS(status));
-}
-
-/* Status 126 or 127 before hello: the program or one of its libraries is missing. A restart does
- * not help. */
-static enum err_code exit_code(const struct rank_state *k)
-{
-	bool unable = !k->hello && WIFEXITED(k->status) &&
-		      (WEXITSTATUS(k->status) == 126 || WEXITSTATUS(k->status) == 127);
-	return unable ? ERR_NOTFOUND : ERR_PEER;
 }
 
 static void on_exited(void *arg, int rank, int status)
@@ -90,7 +81,7 @@ static void on_exited(void *arg, int rank, int status)
 	    (k->finished && status && s->state == SUP_EXITING))
 		supervise_report_exit(s, rank);
 	if (!k->finished)
-		report_lost_rank(s, rank, LOST_EXITED, exit_code(k), text);
+		report_lost_rank(s, rank, LOST_EXITED, ERR_PEER, text);
 }
 
 static void on_all_gone(void *arg)
@@ -128,6 +119,7 @@ int supervise_launch(struct supervisor *s, struct err *e)
 	rundir_prune_traces(rundir_path(s->o.run), s->generation);
 	s->cause.at = lost_at; /* the event first-step reports the time since then */
 	s->started = supervise_now(s);
+	s->oom_kills = launcher_oom_kills(s->o.root);
 	supervise_report_started(s, supervise_resume(s));
 	auth_secret_new(secret);
 	auth_secret_hex(secret, s->group_secret);
@@ -205,8 +197,12 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 	s->world = o->first->plan.world;
 	s->step = s->ckpt_step = -1;
 	s->opened = s->last_tick = o->now();
-	supervise_restart_init(&s->restart, o->first->job.restart.max_restarts,
-			       o->first->job.restart.max_futile, o->first->job.restart.backoff);
+	supervise_restart_init(
+		&s->restart,
+		&(struct restart_limits){ .max_restarts = o->first->job.restart.max_restarts,
+					  .max_futile = o->first->job.restart.max_futile,
+					  .backoff = o->first->job.restart.backoff,
+					  .patience = o->first->job.restart.patience });
 	struct connections_options co = {
 		.loop = o->loop,
 		.listener = o->listener,

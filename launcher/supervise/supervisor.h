@@ -9,7 +9,8 @@
  *     verdict.c      gets a verdict from the flight recorders
  *     report.c       writes events.jsonl and metrics.jsonl, prints for people
  *     contract.c     compares the prediction with what was measured
- *     faults.c       the table of faults
+ *     symptoms.c     collects what is known about a loss (launch_log.c: what Slurm said)
+ *     faults.c       the table of faults: what a loss means
  *     restart.c      decides whether and when to start again
  *     pool.c         the nodes and devices that can be used
  *     policy.c       decides where the next generation runs
@@ -103,7 +104,10 @@ struct supervisor {
 
 	struct lost_rank cause; /* the loss that counts, if `lost` */
 	bool lost;
-	const struct fault *fault; /* what the loss was; NULL: not known yet */
+	struct symptom symptom;     /* of the cause */
+	const struct fault *fault;  /* that explains the cause; NULL: no generation was lost */
+	const struct fault *advice; /* whose remedy was printed last */
+	int64_t oom_kills;          /* launcher_oom_kills() when the generation started */
 	double settle_at; /* when `loss` counts unless another one comes first; 0: none waits */
 	enum outcome outcome;
 	struct child *verdict_reader; /* reads the flight recorders; NULL: it does not run */
@@ -151,11 +155,18 @@ bool supervise_verdict_ready(const struct supervisor *s); /* all connected ranks
 bool supervise_verdict_read(struct supervisor *s);
 void supervise_verdict_stop(struct supervisor *s); /* kills the reader if it still runs */
 
+/* symptoms.c */
+/* What is known about s->cause. The node counts as up: only a survey knows better. */
+void supervise_symptoms(const struct supervisor *s, struct symptom *out);
+
 /* report.c */
 void supervise_report_started(struct supervisor *s, const char *resume);
+void supervise_report_ready(struct supervisor *s);
 void supervise_report_loss(struct supervisor *s); /* the event, at once */
-/* Once the generation is gone: prints what was lost. */
+/* Once the generation is gone and s->symptom and s->fault are set: prints what was lost, and the remedy. */
 void supervise_report_blame(struct supervisor *s);
+/* The next generation starts after `wait` seconds. */
+void supervise_report_restart(struct supervisor *s, double wait);
 void supervise_report_verdict(struct supervisor *s, const struct rundir_verdict *v);
 void supervise_report_exit(struct supervisor *s, int rank);
 void supervise_report_log(struct supervisor *s, int rank, const char *level, const char *text);

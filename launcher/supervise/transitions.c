@@ -75,17 +75,11 @@ static void launch_next(struct supervisor *s)
 
 static void launch_after(struct supervisor *s, double wait)
 {
-	rundir_event_restart(s->o.run, s->generation,
-			     &(struct rundir_restart){ .delay_s = wait,
-						       .futile = s->restart.futile });
-	if (wait > 0) {
-		supervise_terminal_event(s->o.term, TONE_WARN, "restart",
-					 "in %g s, because the last generation made no progress",
-					 wait);
+	supervise_report_restart(s, wait);
+	if (wait > 0)
 		enter_state(s, SUP_BACKOFF, wait);
-	} else {
+	else
 		launch_next(s);
-	}
 }
 
 static void requeue_job(struct supervisor *s)
@@ -122,10 +116,13 @@ static void restart_or_give_up(struct supervisor *s)
 {
 	struct err e = ERR_INIT;
 	double wait = 0;
+	supervise_symptoms(s, &s->symptom);
+	s->fault = supervise_fault_of(&s->symptom);
 	supervise_report_blame(s);
 	supervise_recovery_blame(s);
-	if (!supervise_restart_decide(&s->restart, s->cause.code, &wait, &e)) {
-		bool tried = e.code == ERR_ABORTED && s->restart.restarts;
+	if (!supervise_restart_decide(&s->restart, s->fault, supervise_now(s), &wait, &e)) {
+		bool tried = e.code == ERR_TIMEOUT ||
+			     (e.code == ERR_ABORTED && s->restart.restarts);
 		snprintf(s->reason, sizeof s->reason, "%s", e.text);
 		end_run(s, tried ? STATUS_GAVE_UP : STATUS_FAILED);
 		return;
@@ -194,7 +191,7 @@ static void do_gone(struct supervisor *s, const struct cause *c)
 			end_run(s, STATUS_DONE);
 		} else if (s->recovery.growing) {
 			supervise_recovery_grow(s);
-			launch_after(s, 0);
+			launch_next(s);
 		} else {
 			end_run(s, STATUS_STOPPED);
 		}
@@ -250,7 +247,7 @@ static void do_train(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
 	enter_state(s, SUP_TRAINING, 0);
-	rundir_event_ready(s->o.run, s->generation, &(struct rundir_step){ .step = s->resumed });
+	supervise_report_ready(s);
 }
 
 static void do_exit(struct supervisor *s, const struct cause *c)
@@ -290,6 +287,7 @@ static void lose_generation(struct supervisor *s)
 	s->settle_at = 0;
 	s->outcome = stops_for_good(s) ? OUTCOME_STOPPED : OUTCOME_RESTART;
 	s->recovery.growing = false;
+	s->recovery.known = s->recovery.silent = false;
 	supervise_report_loss(s);
 	supervise_recovery_survey(s);
 	if (!trace) {
