@@ -42,6 +42,7 @@
 	X(survey,           "survey",           survey,      "the state of the nodes after a loss") \
 	X(decision,         "decision",         decision,    "where the next generation runs, if not on the same plan") \
 	X(restart,          "restart",          restart,     "another generation follows") \
+	X(guard,            "guard",            guard,       "a guard has connected, is lost, or cannot start") \
 	X(stop,             "stop",             stop,        "the run is asked to stop") \
 	X(contract,         "contract",         contract,    "predicted against measured seconds and memory, at the end") \
 	X(finished,         "finished",         step,        "every rank has done its work") \
@@ -72,7 +73,7 @@
 #define RUNDIR_HELLO_FIELDS(F) \
 	F(rank, INT,  REQUIRED, "the rank") \
 	F(node, TEXT, REQUIRED, "its host name") \
-	F(pid,  INT,  REQUIRED, "its process id")
+	MSG_PROCESS_FIELDS(F)
 
 #define RUNDIR_WHY_FIELDS(F) \
 	F(why, LINE, REQUIRED, "the cause")
@@ -166,6 +167,10 @@
 	F(text,    LINE, REQUIRED, "what is done and the alternatives, for people") \
 	F(options, JSON, REQUIRED, "what was examined: a list of {how, possible, step_s, text}")
 
+#define RUNDIR_GUARD_FIELDS(F) \
+	F(node, TEXT, REQUIRED, "the node of the guard; \"\": none in particular") \
+	F(text, LINE, REQUIRED, "what happened to it")
+
 #define RUNDIR_STOP_FIELDS(F) \
 	F(reason,     LINE, REQUIRED, "who or what asked for it") \
 	F(checkpoint, FLAG, REQUIRED, "whether a checkpoint is written first")
@@ -203,6 +208,7 @@
 	X(survey,      RUNDIR_SURVEY_FIELDS) \
 	X(decision,    RUNDIR_DECISION_FIELDS) \
 	X(restart,     RUNDIR_RESTART_FIELDS) \
+	X(guard,       RUNDIR_GUARD_FIELDS) \
 	X(stop,        RUNDIR_STOP_FIELDS) \
 	X(contract,    RUNDIR_CONTRACT_FIELDS) \
 	X(end,         RUNDIR_END_FIELDS)
@@ -225,6 +231,8 @@ RUNDIR_EVENTS(RUNDIR_FUNCTION)
 
 /* clang-format on */
 
+/* Reads the fields of an event hello; *h borrows from `line`. */
+int rundir_hello_read(const json_t *line, struct rundir_hello *h, struct err *e);
 /* Reads what `muster trace --json` printed; *v borrows from `o`. */
 int rundir_verdict_read(const json_t *o, struct rundir_verdict *v, struct err *e);
 

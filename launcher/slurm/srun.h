@@ -30,6 +30,9 @@ struct srun {
 /* Whether a variable is removed from a step's environment: srun would read it as an option about
  * tasks, or it belongs to another PMIx job or launch. */
 bool slurm_srun_removes(const char *word);
+/* A step's environment: this process's without those variables, and the n_own words "NAME=value",
+ * which are borrowed. NULL: no memory, also for one of the words. The caller frees the array. */
+char **slurm_srun_environment(char *const *own, int n_own);
 
 /* Also writes the host file, logs/hosts-<generation> in the run folder. */
 int slurm_srun_prepare(const struct launch_request *r, struct srun *s, struct err *e);

@@ -177,7 +177,7 @@ void supervise_policy_recover(const struct policy_request *r, struct policy_deci
 {
 	struct deployment *next;
 	*out = (struct policy_decision){ .how = RECOVERY_GIVE_UP };
-	if (supervise_pool_covers(r->pool, &r->now->cluster)) {
+	if (supervise_pool_covers(r->pool, r->now)) {
 		describe_deployment(r->now, add_option(out, RECOVERY_SAME));
 		out->how = RECOVERY_SAME;
 		return;

@@ -55,25 +55,26 @@ static bool device_is_gone(const struct pool *p, int node, int device)
 }
 
 /* Devices without a name are interchangeable, so their number is enough. */
-static bool covers_devices(const struct pool *p, int node, const struct node_kind *used)
+static bool covers_device(const struct pool *p, int node, const struct node_kind *used,
+			  const struct plan_rank *rank)
 {
 	const struct node_kind *all = topo_cluster_kind(p->machines, node);
 	if (!used->parts || !all->parts)
-		return used->devices <= all->devices - count_gone(p, node);
-	for (int u = 0; u < used->devices; u++)
-		for (int d = 0; d < all->devices; d++)
-			if (!strcmp(used->parts[u].name, all->parts[d].name) &&
-			    device_is_gone(p, node, d))
-				return false;
-	return true;
+		return rank->node_ranks <= all->devices - count_gone(p, node);
+	for (int d = 0; d < all->devices; d++)
+		if (!strcmp(used->parts[rank->slot].name, all->parts[d].name))
+			return !device_is_gone(p, node, d);
+	return false;
 }
 
-bool supervise_pool_covers(const struct pool *p, const struct cluster *used)
+bool supervise_pool_covers(const struct pool *p, const struct deployment *used)
 {
-	for (int i = 0; i < used->n_nodes; i++) {
-		int node = supervise_pool_find(p, used->nodes[i].name);
+	const struct cluster *c = &used->cluster;
+	for (int r = 0; r < used->plan.world; r++) {
+		const struct plan_rank *rank = &used->plan.ranks[r];
+		int node = supervise_pool_find(p, c->nodes[rank->node].name);
 		if (node < 0 || !supervise_pool_usable(p, node) ||
-		    !covers_devices(p, node, topo_cluster_kind(used, i)))
+		    !covers_device(p, node, topo_cluster_kind(c, rank->node), rank))
 			return false;
 	}
 	return true;

@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "launcher/deployment.h"
 #include "launcher/survey.h"
 #include "topo/cluster.h"
 
@@ -40,8 +41,8 @@ void supervise_pool_close(struct pool *p);
 /* The node's number in the pool, by its name; -1: it is not in the pool. */
 int supervise_pool_find(const struct pool *p, const char *name);
 bool supervise_pool_usable(const struct pool *p, int node);
-/* Whether every node and device that `used` names can be used. */
-bool supervise_pool_covers(const struct pool *p, const struct cluster *used);
+/* Whether every node and device on which the plan has a rank can be used. */
+bool supervise_pool_covers(const struct pool *p, const struct deployment *used);
 /* Whether a node that cannot be used now may be used later without a person's help. */
 bool supervise_pool_may_return(const struct pool *p);
 

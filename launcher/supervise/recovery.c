@@ -94,7 +94,7 @@ enum node_state supervise_recovery_node_state(const struct supervisor *s, int ra
 
 bool supervise_recovery_node_lost(const struct supervisor *s)
 {
-	return !s->recovery.surveying && !supervise_pool_covers(&s->recovery.pool, &s->d->cluster);
+	return !s->recovery.surveying && !supervise_pool_covers(&s->recovery.pool, s->d);
 }
 
 /* --- After a loss ------------------------------------------------------------------- */

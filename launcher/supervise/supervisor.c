@@ -74,6 +74,7 @@ static void on_exited(void *arg, int rank, int status)
 	}
 	struct rank_state *k = &s->ranks[rank];
 	k->exited = true;
+	supervise_predecessors_ended(s->predecessors, s->generation, rank);
 	k->status = status;
 	if (k->connection)
 		supervise_connection_read_out(k->connection);
@@ -144,11 +145,39 @@ int supervise_launch(struct supervisor *s, struct err *e)
 	if (rc)
 		return -1;
 	rundir_event_started(s->o.run, s->generation, NULL);
+	supervise_guard_nodes(s->guard, &s->recovery.pool, s->d);
 	/* Written while the processes start. They continue if the plan cannot be written. */
 	struct err lost = ERR_INIT;
 	if (rundir_save_plan(s->o.run, s->generation, s->d->plan_doc, &lost))
 		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", lost.text);
 	return 0;
+}
+
+static void on_guard(void *arg, const char *node, const char *text)
+{
+	struct supervisor *s = arg;
+	rundir_event_guard(s->o.run, s->generation,
+			   &(struct rundir_guard){ .node = node, .text = text });
+}
+
+/* A run without a guard is better than no run. */
+static void open_guard(struct supervisor *s)
+{
+	struct err e = ERR_INIT;
+	const struct supervise_guard_options g = {
+		.loop = s->o.loop,
+		.ops = s->o.ops,
+		.job = s->o.job,
+		.run_dir = rundir_path(s->o.run),
+		.address = s->o.address,
+		.auth = s->auth,
+		.voucher = s->munge.work ? &s->munge : NULL,
+		.now = s->o.now,
+		.report = on_guard,
+		.arg = s,
+	};
+	if (supervise_guard_open(&g, &s->guard, &e))
+		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", e.text);
 }
 
 /* Chosen once for all generations: if credentials are required, an error of munged later does not
@@ -162,6 +191,18 @@ static const struct voucher *choose_auth(struct supervisor *s)
 	if (*warning.text)
 		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", warning.text);
 	return munge_parse(s->auth, &s->munge, NULL) == 1 ? &s->munge : NULL;
+}
+
+static int open_predecessors(struct supervisor *s, struct err *e)
+{
+	struct err why = ERR_INIT;
+	if (supervise_predecessors_open(&s->predecessors, e))
+		return -1;
+	if (supervise_predecessors_load(s->predecessors, rundir_path(s->o.run), &why))
+		supervise_terminal_event(s->o.term, TONE_WARN, "warn",
+					 "agents of earlier generations may not be found: %s",
+					 why.text);
+	return 0;
 }
 
 /* Of the first plan and of any later one, which may use other nodes. */
@@ -215,16 +256,18 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 		.trouble = on_trouble,
 		.arg = s,
 	};
-	if (supervise_recovery_open(s, e))
+	if (supervise_recovery_open(s, e) || open_predecessors(s, e) ||
+	    supervise_connections_open(&co, &s->connections, e))
 		goto free_all;
-	if (supervise_connections_open(&co, &s->connections, e))
-		goto close_recovery;
+	open_guard(s);
 	*out = s;
 	return 0;
 
-close_recovery:
-	supervise_recovery_close(s);
 free_all:
+	if (s) {
+		supervise_recovery_close(s);
+		supervise_predecessors_close(s->predecessors);
+	}
 	free(ranks);
 	free(s);
 	return -1;
@@ -243,6 +286,7 @@ void supervise_tick(struct supervisor *s)
 	if ((s->settle_at && now >= s->settle_at) || (s->deadline > 0 && now >= s->deadline))
 		supervise_handle(s, EV_TIMEOUT, NULL, NULL);
 	supervise_watchdog(s);
+	supervise_guard_tick(s->guard, s->stepped);
 	s->last_tick = now;
 }
 
@@ -270,7 +314,9 @@ void supervise_close(struct supervisor *s)
 		return;
 	supervise_verdict_stop(s);
 	supervise_recovery_close(s);
+	supervise_guard_close(s->guard);
 	supervise_connections_close(s->connections);
+	supervise_predecessors_close(s->predecessors);
 	explicit_bzero(s->group_secret, sizeof s->group_secret);
 	free(s->ranks);
 	free(s);

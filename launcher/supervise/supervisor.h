@@ -11,11 +11,13 @@
  *     contract.c     compares the prediction with what was measured
  *     symptoms.c     collects what is known about a loss (launch_log.c: what Slurm said)
  *     faults.c       the table of faults: what a loss means
+ *     predecessors.c remembers earlier agents whose end was not seen
  *     restart.c      decides whether and when to start again
  *     pool.c         the nodes and devices that can be used
  *     policy.c       decides where the next generation runs
  *     recovery.c     surveys the nodes and applies the policy
  *     connections.c  accepts connections (connection.c: one of them, with its handshake)
+ *     guard.c        starts and watches the guard
  *     terminal.c     prints the progress for people
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_SUPERVISOR_H
@@ -25,6 +27,8 @@
 #include "launcher/supervise/connections.h"
 #include "launcher/supervise/contract.h"
 #include "launcher/supervise/faults.h"
+#include "launcher/supervise/guard.h"
+#include "launcher/supervise/predecessors.h"
 #include "launcher/supervise/recovery.h"
 #include "launcher/supervise/restart.h"
 #include "launcher/supervise/supervise.h"
@@ -88,6 +92,7 @@ struct supervisor {
 	struct supervise_options o;
 	const struct deployment *d; /* what this generation runs */
 	struct connections *connections;
+	struct supervise_guard *guard; /* NULL: the run has none */
 	struct launch *launch;
 	char auth[MUNGE_WORD]; /* value of AGENT_ENV_AUTH */
 	struct voucher munge;  /* its implementation; .work is NULL for the secret alone */
@@ -101,6 +106,7 @@ struct supervisor {
 	int world, hellos, readies, finishes;
 	struct restart restart;
 	struct recovery_state recovery;
+	struct predecessors *predecessors;
 
 	struct lost_rank cause; /* the loss that counts, if `lost` */
 	bool lost;

@@ -35,7 +35,7 @@ struct peer {
 	int64_t recorded; /* the last step that was reported to it */
 	char resume[256];
 	int threads, at[4]; /* tp, cp, dp, pp that it received */
-	int device, numa;
+	int device, numa, predecessors;
 	char cpus[64];
 };
 
@@ -146,6 +146,7 @@ static void note_welcome(struct peer *p, const json_t *body)
 	p->threads = w.threads;
 	p->device = w.device;
 	p->numa = w.numa;
+	p->predecessors = (int)json_array_size(w.predecessors);
 	p->at[0] = at.tp;
 	p->at[1] = at.cp;
 	p->at[2] = at.dp;
@@ -234,6 +235,8 @@ static inline json_t *hello_json(int rank)
 						   .world = WORLD,
 						   .node = "here",
 						   .pid = 100 + rank,
+						   .start = 1000 + rank,
+						   .boot = "boot",
 						   .cpus = "",
 						   .version = MSG_VERSION });
 }

@@ -78,6 +78,31 @@ static void a_lost_rank_ends_the_generation_and_the_next_one_resumes(void **stat
 	assert_int_equal(exit_status(), STATUS_DONE);
 }
 
+/* The slurm backend sees no agent end, but only its step. */
+static void agents_whose_end_was_not_seen_are_named_to_the_next_ones(void **state)
+{
+	(void)state;
+	start_training();
+	h.keep_running = true;
+	h.gone[1] = true;
+	h.events.exited(h.events.arg, 1, SIGKILL);
+	h.running = false;
+	h.events.all_gone(h.events.arg);
+	deliver_all();
+	assert_int_equal(h.starts, 2);
+	connect_all();
+	assert_int_equal(h.peers[0].predecessors, 1);
+	assert_int_equal(h.peers[1].predecessors, 1);
+	for (int i = 0; i < WORLD; i++)
+		send_step(&h.peers[i], MSG_READY, 0);
+	h.running = false;
+	h.events.all_gone(h.events.arg);
+	pass_time(2); /* the back-off */
+	assert_int_equal(h.starts, 3);
+	connect_all();
+	assert_int_equal(h.peers[0].predecessors, WORLD); /* of the second generation only */
+}
+
 static void rank_0_is_notified_when_the_series_is_recorded(void **state)
 {
 	(void)state;
@@ -648,6 +673,7 @@ int main(void)
 		T(a_run_goes_from_hello_to_done),
 		T(without_binding_agents_get_no_cores),
 		T(a_lost_rank_ends_the_generation_and_the_next_one_resumes),
+		T(agents_whose_end_was_not_seen_are_named_to_the_next_ones),
 		T(rank_0_is_notified_when_the_series_is_recorded),
 		T(without_a_checkpoint_the_jobs_resume_key_is_used),
 		T(restarts_without_progress_end),
