@@ -273,7 +273,8 @@ survive_kills() {
 	# The warning comes before the first step of the next generation.
 	grep -E '"generation":2.*(still ran and were killed|"first-step")' "$(run_folder strays)/events.jsonl" | head -n 1 |
 		grep -F "n3: agents of earlier generations still ran and were killed: "
-	survived strays whole 0 7 "$killed"
+	has_same_bits strays whole
+	figure "first step of the next generation after $(span "$killed" "$(event_field strays first-step time)") s"
 	wait_for 5 none_left
 }
 
