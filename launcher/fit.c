@@ -2,7 +2,7 @@
 
 #include "base/human.h"
 #include "plan/capacity.h"
-#include "plan/layout_text.h"
+#include "plan/search/config.h"
 #include "plan/spec/speeds.h"
 
 #include <stdlib.h>
@@ -74,53 +74,87 @@ int launcher_spares_name(const json_t *spares, struct err *e)
 	return -1;
 }
 
-/* Whether the layout may differ from the job's because the nodes may be fewer. */
-static bool may_have_fewer(const struct job *job, bool requeued)
+/* Whether another layout may run than the one that the job asks for. A list of devices fits one
+ * number of ranks. */
+static bool may_change(const struct job *job, bool requeued)
 {
-	return requeued || job->slurm.nodes.min < job->slurm.nodes.max;
+	return !speeds_devices(job) && (requeued || job->slurm.nodes.min < job->slurm.nodes.max);
 }
 
-static int refuse_keep(const struct cluster *c, const struct layout *l, struct err *e)
+static int build_on(const struct job *job, int64_t dp, uint32_t open, const struct cluster *used,
+		    struct deployment **out, struct err *e)
 {
-	struct buf degrees = BUF_INIT;
-	plan_print_degrees(l, " × ", &degrees);
-	err_set(e, ERR_NOFIT,
-		"%s = %d ranks, and the %d node%s of the allocation have %d devices; [restart] "
-		"shrink = keep allows no other layout: request more nodes, or use shrink = dp or "
-		"any",
-		buf_str(&degrees), layout_world(l), c->n_nodes, human_s(c->n_nodes),
-		plan_devices(c));
-	buf_fini(&degrees);
-	return -1;
+	struct cluster copy;
+	return topo_cluster_without(used, NULL, 0, &copy, e) ||
+			       launcher_deployment_build(job, dp, open, &copy, out, e)
+		       ? -1
+		       : 0;
 }
 
-int launcher_fit_job(struct job *job, const struct cluster *c, bool requeued, struct buf *said,
-		     struct err *e)
+/* Plans the layout with the largest dp that the devices hold. A still lower one would need more
+ * memory per rank, not less. */
+static struct deployment *build_lower_dp(const struct job *job, const struct cluster *used)
 {
-	struct layout l =
-		layout_of(job, (int)(job->parallel.dp > 0 ? job->parallel.dp : job->parallel.ep));
-	/* Degrees that are not fixed adapt by themselves. A list of devices fits one number of
-	 * ranks. */
-	if (job->open || speeds_devices(job) || !may_have_fewer(job, requeued) ||
-	    layout_world(&l) <= plan_devices(c))
+	struct deployment *d;
+	struct layout l = layout_of(job, (int)job->parallel.dp);
+	int dp = plan_fill_dp(job, used, &l);
+	if (job->open || dp >= job->parallel.dp || build_on(job, dp, 0, used, &d, NULL))
+		return NULL;
+	return d;
+}
+
+static struct deployment *build_other_layout(const struct job *job, const struct cluster *used)
+{
+	static const uint32_t keys = OPEN_TP | OPEN_CP | OPEN_PP | OPEN_DP | OPEN_EP | OPEN_CHUNKS |
+				     OPEN_STAGES | OPEN_SCHEDULE | OPEN_SP | OPEN_ZERO | OPEN_MICRO;
+	struct deployment *d;
+	/* If memory is short, recomputation and offloading may help. */
+	if (build_on(job, 0, job->open | keys, used, &d, NULL) &&
+	    build_on(job, 0, OPEN_ALL, used, &d, NULL))
+		return NULL;
+	return d;
+}
+
+/* Builds the fastest layout that the job permits instead of its own; NULL: none fits. */
+static struct deployment *build_instead(const struct job *job, const struct cluster *used)
+{
+	struct deployment *lower = build_lower_dp(job, used);
+	struct deployment *other = job->restart.shrink == SHRINK_ANY ? build_other_layout(job, used)
+								     : NULL;
+	bool faster = other && (!lower || other->plan.time.total < lower->plan.time.total);
+	launcher_deployment_free(faster ? lower : other);
+	return faster ? other : lower;
+}
+
+static void print_change(const struct job *job, const struct deployment *d, struct buf *said)
+{
+	struct search_config c = search_config_of(&d->job, d->plan.layout.dp);
+	int nodes = d->cluster.n_nodes;
+	buf_printf(said, "%d node%s cannot hold the layout of the job; it runs with ", nodes,
+		   human_s(nodes));
+	search_config_print(&c, said);
+	buf_printf(said, ", and the global batch stays %lld\n", (long long)job->batch.global);
+}
+
+int launcher_fit_build(const struct job *job, struct cluster *used, bool requeued,
+		       struct deployment **out, struct buf *said, struct err *e)
+{
+	struct err why = ERR_INIT;
+	int rc = build_on(job, job->parallel.dp, job->open, used, out, &why);
+	struct deployment *d = NULL;
+	bool change = rc && why.code == ERR_NOFIT && may_change(job, requeued);
+	if (change && job->restart.shrink != SHRINK_KEEP)
+		d = build_instead(job, used);
+	topo_cluster_free(used);
+	if (!rc)
 		return 0;
-	if (job->restart.shrink == SHRINK_KEEP)
-		return refuse_keep(c, &l, e);
-	struct layout lower = l;
-	lower.dp = plan_fill_dp(job, c, &l);
-	const char *nodes = c->n_nodes > 1 ? "nodes hold" : "node holds";
-	if (layout_world(&lower) <= plan_devices(c)) {
-		job->parallel.dp = lower.dp;
-		buf_printf(said,
-			   "dp = %d instead of %d: %d %s no more; the global batch stays %lld\n",
-			   lower.dp, l.dp, c->n_nodes, nodes, (long long)job->batch.global);
-	} else if (job->restart.shrink == SHRINK_ANY) {
-		job->open = OPEN_TP | OPEN_CP | OPEN_PP | OPEN_DP | OPEN_EP | OPEN_CHUNKS |
-			    OPEN_STAGES | OPEN_SCHEDULE | OPEN_SP | OPEN_ZERO_SHARD;
-		buf_printf(said,
-			   "another layout than the job's: %d %s not one replica of it; the "
-			   "global batch stays %lld\n",
-			   c->n_nodes, nodes, (long long)job->batch.global);
-	}
+	if (!d)
+		return err_set(e, why.code, "%s%s", why.text,
+			       change && job->restart.shrink == SHRINK_KEEP
+				       ? "; [restart] shrink = keep allows no other layout: "
+					 "request more nodes, or use shrink = dp or any"
+				       : "");
+	print_change(job, d, said);
+	*out = d;
 	return 0;
 }

@@ -5,22 +5,20 @@
  * Spares are the last nodes of the list, as many of [slurm] spares as the allocation has in addition
  * to the most of [slurm] nodes: a node works before a spare waits.
  *
- * A layout with fixed degrees may change if [slurm] nodes is a range, or if Slurm has requeued the
- * job, because then it may have fewer nodes than before. [restart] shrink says how:
+ * A layout that does not fit may change if [slurm] nodes is a range, or if Slurm has requeued the job,
+ * because then there may be fewer nodes than before. [restart] shrink says how:
  *     keep   not at all; the run is refused
  *     dp     dp becomes the largest value that fits
- *     any    as dp; if not even one replica fits, the degrees and the schedule are planned again
- * The global batch never changes: each replica has more micro-batches instead. An allocation of any
- * other size than the job asks for was chosen by a person, and a layout that does not fit it is
- * refused.
+ *     any    as dp, or the degrees and the schedule are planned again: what is predicted to be faster
+ * The global batch never changes: each replica has more micro-batches instead. Without a range a
+ * layout that does not fit the allocation is refused, because a person chose both.
  */
 #ifndef MUSTER_LAUNCHER_FIT_H
 #define MUSTER_LAUNCHER_FIT_H
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "plan/spec/job/job.h"
-#include "topo/cluster.h"
+#include "launcher/deployment.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -37,12 +35,10 @@ void launcher_spares_print(const json_t *spares, struct buf *out);
 /* Names the spares in front of an ERR_NOFIT, because a plan might fit with them; returns -1. */
 int launcher_spares_name(const json_t *spares, struct err *e);
 
-/* Adapts the job to the cluster if its degrees are fixed and do not fit. `requeued`: Slurm has
- * requeued the job. Appends to `said` the lines that tell people what has changed and why. The job
- * may have open keys afterwards, which search_resolve() decides. ERR_NOFIT: shrink = keep, and the
- * layout does not fit. If a layout does not fit for another reason, the job stays as it is, and
- * plan_build() refuses it. */
-int launcher_fit_job(struct job *job, const struct cluster *c, bool requeued, struct buf *said,
-		     struct err *e);
+/* Plans the job on `used`, which it takes over, also on failure. `requeued`: Slurm has requeued the
+ * job. Appends to `said` the line that tells people what differs from the job, and why. ERR_NOFIT: the
+ * nodes cannot hold the job in any layout that it may have. */
+int launcher_fit_build(const struct job *job, struct cluster *used, bool requeued,
+		       struct deployment **out, struct buf *said, struct err *e);
 
 #endif

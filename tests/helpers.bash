@@ -105,12 +105,15 @@ event_field() { # run event field [rank]
 	event "$1" "$2" | { [[ -z ${4-} ]] && cat || grep "\"rank\":$4[,}]"; } | tail -n 1 | grep -oP "\"$3\":\"?\K[^,\"}]+"
 }
 
-# Succeeds if the run has metrics of that step or of a later one.
-step_reached() { # run step
-	local last
-	last=$(tail -n 1 "$(run_folder "$1")/metrics.jsonl" 2>/dev/null | grep -oP '"step":\K[0-9]+')
-	[[ ${last:-0} -ge $2 ]]
+# Prints the last step that the run has metrics of; 0: none.
+last_step() { # run
+	local step
+	step=$(tail -n 1 "$(run_folder "$1")/metrics.jsonl" 2>/dev/null | grep -oP '"step":\K[0-9]+')
+	echo "${step:-0}"
 }
+
+# Succeeds if the run has metrics of that step or of a later one.
+step_reached() { [[ $(last_step "$1") -ge $2 ]]; } # run step
 
 # Prints the seconds from one time to another.
 span() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", b - a }'; }
@@ -131,15 +134,41 @@ has_ended() { [[ ! -e /proc/$1/stat || $(sed 's/.*) //' "/proc/$1/stat") == Z* ]
 # Prints a figure that tests/run shows.
 figure() { echo "# figure: $*" >&3; }
 
-# survived NAME REFERENCE RANK STEP KILLED: succeeds if the run NAME, whose RANK was killed at the time KILLED, restarted once by
-# itself and computed the same bits as the run REFERENCE, also in the steps that it repeated.
-survived() {
-	local name=$1
-	run "$losses" compare "$(run_folder "$2")/metrics.jsonl" "$(run_folder "$name")/metrics.jsonl" 0
+# Succeeds if the generation of the run has finished a step.
+generation_steps() { # run generation
+	[[ $(event_field "$1" first-step generation) == "$2" ]]
+}
+
+# kill_ranks NAME RANK...: kills these ranks of the run NAME, which trains, by kill -9, one after the other, each a few steps after
+# the restart from the last kill. SEED sets the steps. It fails, and prints the rank, if the run does not restart by itself.
+kill_ranks() {
+	local name=$1 rank step killed generation=1
+	shift
+	draw_number 8
+	for rank; do
+		step=$(($(last_step "$name") + 2 + drawn))
+		drawn=$((RANDOM % 8))
+		wait_for 60 step_reached "$name" "$step" || {
+			echo "rank $rank: the run does not reach step $step, in which the rank is to be killed"
+			return 1
+		}
+		killed=$EPOCHREALTIME
+		kill -9 "$(event_field "$name" hello pid "$rank")"
+		generation=$((generation + 1))
+		wait_for 60 generation_steps "$name" $generation || {
+			echo "rank $rank was killed after step $step, and generation $generation has not finished a step"
+			return 1
+		}
+		figure "rank $rank killed after step $step: seen after $(span "$killed" "$(event_field "$name" rank-lost time)") s," \
+			"first step of the next generation after $(span "$killed" "$(event_field "$name" first-step time)") s"
+	done
+}
+
+# has_same_bits NAME REFERENCE: succeeds if the run NAME computed the same bits as REFERENCE, also in the steps that it repeated.
+has_same_bits() {
+	run "$losses" compare "$(run_folder "$2")/metrics.jsonl" "$(run_folder "$1")/metrics.jsonl" 0
 	echo "$output"
 	[[ $status -eq 0 ]] || return 1
-	[[ $(event_field "$name" first-step generation) == 2 ]] || return 1
-	"$losses" repeats "$(run_folder "$name")/metrics.jsonl" || return 1
-	figure "rank $3 killed after step $4: seen after $(span "$5" "$(event_field "$name" rank-lost time)") s," \
-		"first step of the next generation after $(span "$5" "$(event_field "$name" first-step time)") s; $output"
+	figure "$1: $output"
+	"$losses" repeats "$(run_folder "$1")/metrics.jsonl"
 }

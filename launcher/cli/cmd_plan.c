@@ -72,44 +72,35 @@ static const char help[] =
 	"  2  usage or job file\n"
 	"  3  the machine cannot hold the job\n";
 
-static int print_json(const struct job *job, const struct cluster *cluster, json_t *spares,
-		      const struct plan *plan)
+static int print_json(json_t *doc)
 {
-	json_t *doc = show_plan_json(job, cluster, plan);
-	int bad = !doc || json_object_set(doc, "spares", spares) ||
-		  json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
-	json_decref(doc);
+	int bad = json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
 	putchar('\n');
 	return bad || fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
 }
 
-static int print_text(const struct job *job, const struct cluster *cluster, const json_t *spares,
-		      const struct plan *plan)
+static int print_text(const struct deployment *d, const json_t *spares)
 {
 	struct buf text = BUF_INIT;
-	show_plan_text(job, cluster, plan, &text);
+	show_plan_text(&d->job, &d->cluster, &d->plan, &text);
 	launcher_spares_print(spares, &text);
 	int status = command_help(buf_str(&text));
 	buf_fini(&text);
 	return status;
 }
 
-static int show_plan(const struct job *job, const struct cluster *cluster, json_t *spares,
-		     bool schedule, const struct plan_schedule_options *drawn)
+/* Takes over the cluster. */
+static int show_plan(const struct job *job, struct cluster *cluster, json_t *spares, bool schedule,
+		     const struct plan_schedule_options *drawn)
 {
-	struct plan plan;
+	struct deployment *d;
 	struct err e = ERR_INIT;
-	int status;
-	if (plan_build(job, cluster, &plan, &e)) {
-		launcher_spares_name(spares, &e);
+	if (command_fit_nodes(job, cluster, spares, &d, &e))
 		return command_fail(&e);
-	}
-	if (schedule)
-		status = cmd_plan_schedule(job, &plan, drawn);
-	else
-		status = drawn->json ? print_json(job, cluster, spares, &plan)
-				     : print_text(job, cluster, spares, &plan);
-	plan_free(&plan);
+	int status = schedule      ? cmd_plan_schedule(&d->job, &d->plan, drawn)
+		     : drawn->json ? print_json(d->plan_doc)
+				   : print_text(d, spares);
+	launcher_deployment_free(d);
 	return status;
 }
 
@@ -150,15 +141,16 @@ int cmd_plan(int argc, char **argv)
 			err_prefix(&e, "--cluster");
 		return command_fail(&e);
 	}
-	/* Shows what a search finds if the job asks for one; otherwise a plan. */
-	bool listed = job.open && !schedule;
-	if (command_fit_nodes(&job, &cluster, &spares, &e) ||
-	    (!listed && search_resolve(&job, &cluster, &e)))
-		status = command_fail(&e);
-	else
-		status = listed ? cmd_plan_auto(&job, &cluster, spares, drawn.json)
-				: show_plan(&job, &cluster, spares, schedule, &drawn);
+	if (launcher_spares_keep(&job, &cluster, &spares, &e)) {
+		topo_cluster_free(&cluster);
+		return command_fail(&e);
+	}
+	if (job.open && !schedule) {
+		status = cmd_plan_auto(&job, &cluster, spares, drawn.json);
+		topo_cluster_free(&cluster);
+	} else {
+		status = show_plan(&job, &cluster, spares, schedule, &drawn);
+	}
 	json_decref(spares);
-	topo_cluster_free(&cluster);
 	return status;
 }

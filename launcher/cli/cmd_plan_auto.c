@@ -31,7 +31,7 @@ static int print_text(struct buf *text)
 
 int cmd_plan_auto(const struct job *job, const struct cluster *cluster, json_t *spares, bool json)
 {
-	json_t *doc = NULL;
+	json_t *doc;
 	struct search *s = calloc(1, sizeof *s);
 	struct err e = ERR_INIT;
 	struct buf text = BUF_INIT;

@@ -78,8 +78,7 @@ static int print_help(void)
 
 /* The parts of a run, opened in this order and closed in the reverse one. */
 struct run_parts {
-	struct job job;    /* as it was asked for */
-	struct job fitted; /* to the nodes */
+	struct job job; /* as it was asked for */
 	const struct launch_ops *ops;
 	char agent[PATH_MAX];
 	struct cluster machines; /* with the spares */
@@ -115,20 +114,16 @@ static void print_chosen_keys(const struct job *job)
 static int make_plan(struct run_parts *r, struct err *e)
 {
 	struct cluster used = { 0 };
-	r->fitted = r->job;
 	if (launcher_job_cluster_open(&r->job, r->ops->cluster, &r->machines, e) ||
 	    topo_cluster_without(&r->machines, NULL, 0, &used, e))
 		return -1;
-	if (command_fit_nodes(&r->fitted, &used, &r->spares, e)) {
+	if (launcher_spares_keep(&r->job, &used, &r->spares, e)) {
 		topo_cluster_free(&used);
 		return -1;
 	}
-	if (launcher_deployment_build(&r->fitted, r->fitted.parallel.dp, r->fitted.open, &used,
-				      &r->first, e))
-		return launcher_spares_name(r->spares, e);
-	if (json_object_set(r->first->plan_doc, "spares", r->spares))
-		return err_set(e, ERR_NOMEM, "no memory for the plan");
-	if (r->fitted.open)
+	if (command_fit_nodes(&r->job, &used, r->spares, &r->first, e))
+		return -1;
+	if (r->job.open)
 		print_chosen_keys(&r->first->job);
 	return 0;
 }
@@ -171,8 +166,7 @@ static int run_open(struct run_parts *r, struct err *e)
 	if (launcher_agent_path(r->agent, sizeof r->agent, e) || make_plan(r, e) ||
 	    launcher_descriptors_allow(r->first->plan.world, e) ||
 	    launcher_address_space_allows(&r->first->job, &r->first->plan, e) ||
-	    open_run_folder(r, e) ||
-	    rundir_save_job(r->dir, r->first->job_text, e))
+	    open_run_folder(r, e) || rundir_save_job(r->dir, r->first->job_text, e))
 		return -1;
 	return supervise_terminal_open(&look, &r->term, e) || open_control(r, e) ? -1 : 0;
 }

@@ -36,10 +36,10 @@ static const char help[] =
 	"  most and on the fewest nodes.\n"
 	"\n"
 	"  nodes = 3-4 requests from 3 to 4 nodes, and the run starts on as many as Slurm has.\n"
-	"  If they cannot hold the degrees, dp becomes the largest value that fits, and the\n"
-	"  global batch stays. restart.shrink = keep refuses a range whose minimum is too\n"
-	"  small for the degrees. spares = 1 requests one node more, which stays unused until\n"
-	"  a node is lost.\n"
+	"  If they cannot hold the degrees, the layout changes as restart.shrink says, and the\n"
+	"  global batch stays. A range is refused if its minimum can hold no layout that is\n"
+	"  permitted. spares = 1 requests one node more, which stays unused until a node is\n"
+	"  lost.\n"
 	"\n"
 	"  If the run can go on without a node (it has spares, or several nodes and\n"
 	"  restart.shrink is not keep), the script has --no-kill, and muster itself decides\n"
@@ -90,22 +90,22 @@ static int make_absolute(const char *path, char out[PATH_MAX], struct err *e)
 		       : err_set(e, ERR_IO, "%s: the path is too long; choose a shorter one", path);
 }
 
-/* Plans on the fewest nodes that the run may start with. */
-static int check_fewest(const struct job *given, struct cluster *c, struct err *e)
+/* Plans on the fewest nodes that the run may start with. Takes over the cluster. */
+static int check_fewest(const struct job *job, struct cluster *c, struct err *e)
 {
-	static struct job job; /* too large for the stack */
-	job = *given;
-	struct plan plan;
+	struct deployment *d = NULL;
 	struct buf said = BUF_INIT;
-	int min = (int)job.slurm.nodes.min;
-	if (job.slurm.nodes.min == job.slurm.nodes.max || min >= c->n_nodes)
+	int min = (int)job->slurm.nodes.min;
+	if (job->slurm.nodes.min == job->slurm.nodes.max || min >= c->n_nodes) {
+		topo_cluster_free(c);
 		return 0;
-	int rc = launcher_nodes_first(c, min, e) || launcher_fit_job(&job, c, false, &said, e) ||
-				 search_resolve(&job, c, e) || plan_build(&job, c, &plan, e)
-			 ? err_prefix(e, "on the fewest of [slurm] nodes, %d", min)
-			 : 0;
-	if (!rc)
-		plan_free(&plan);
+	}
+	int rc = launcher_nodes_first(c, min, e);
+	if (rc)
+		topo_cluster_free(c);
+	else if (launcher_fit_build(job, c, false, &d, &said, e))
+		rc = err_prefix(e, "on the fewest of [slurm] nodes, %d", min);
+	launcher_deployment_free(d);
 	buf_fini(&said);
 	return rc;
 }
@@ -128,13 +128,13 @@ static int check_plan(struct job *job, struct err *e)
 				 plan_build(job, &cluster, &plan, e)
 			 ? -1
 			 : 0;
-	if (!rc) {
-		plan_free(&plan);
-		rc = check_fewest(job, &cluster, e);
-	}
 	json_decref(spares);
-	topo_cluster_free(&cluster);
-	return rc;
+	if (rc) {
+		topo_cluster_free(&cluster);
+		return -1;
+	}
+	plan_free(&plan);
+	return check_fewest(job, &cluster, e);
 }
 
 static int open_submission(struct submission *s, struct err *e)

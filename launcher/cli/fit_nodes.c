@@ -12,19 +12,22 @@ static bool is_requeued(void)
 	return count && strtol(count, NULL, 10) > 0;
 }
 
-int command_fit_nodes(struct job *job, struct cluster *c, json_t **spares, struct err *e)
+int command_fit_nodes(const struct job *job, struct cluster *used, json_t *spares,
+		      struct deployment **out, struct err *e)
 {
+	struct deployment *d;
 	struct buf said = BUF_INIT;
-	json_t *names = NULL;
-	int rc = launcher_spares_keep(job, c, &names, e);
-	if (!rc && launcher_fit_job(job, c, is_requeued(), &said, e))
-		rc = launcher_spares_name(names, e);
-	if (!rc && said.len)
+	if (launcher_fit_build(job, used, is_requeued(), &d, &said, e)) {
+		buf_fini(&said);
+		return launcher_spares_name(spares, e);
+	}
+	if (said.len)
 		fprintf(stderr, "muster: %s", buf_str(&said));
 	buf_fini(&said);
-	if (rc)
-		json_decref(names);
-	else
-		*spares = names;
-	return rc;
+	if (json_object_set(d->plan_doc, "spares", spares)) {
+		launcher_deployment_free(d);
+		return err_set(e, ERR_NOMEM, "no memory for the plan");
+	}
+	*out = d;
+	return 0;
 }

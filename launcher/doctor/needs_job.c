@@ -4,7 +4,6 @@
 #include "launcher/fit.h"
 #include "launcher/job_cluster.h"
 #include "plan/plan.h"
-#include "plan/search/search.h"
 #include "plan/spec/optimizers.h"
 
 #include <stdio.h>
@@ -48,37 +47,31 @@ static bool has_gpus(const struct cluster *c)
 	return false;
 }
 
-/* Plans the job. It is an error if the job uses GPUs and this machine has none. The function is not
- * inlined, because otherwise the caller's frame would hold a job in addition to struct needs. */
-__attribute__((noinline)) static int plan_job(const struct job *given, struct needs *out,
-					      struct err *e)
+/* Plans the job. It is an error if the job uses GPUs and this machine has none. */
+static int plan_job(const struct job *job, struct needs *out, struct err *e)
 {
-	struct job job = *given;
 	struct cluster c;
-	struct plan p;
-	if (launcher_job_cluster_open(&job, out->slurm ? "slurm" : "local", &c, e))
-		return -1;
-	if (out->cuda && !has_gpus(&c)) {
-		topo_cluster_free(&c);
-		return err_set(
-			e, ERR_NOTFOUND,
-			"[job] device = cuda: there is no GPU here; check the nodes that the job "
-			"will run on: salloc … muster doctor JOB.ini");
-	}
-	json_t *spares = NULL;
+	struct deployment *d;
+	json_t *spares;
 	struct buf said = BUF_INIT;
-	int rc = launcher_spares_keep(&job, &c, &spares, e) ||
-				 launcher_fit_job(&job, &c, false, &said, e) ||
-				 search_resolve(&job, &c, e) || plan_build(&job, &c, &p, e)
-			 ? -1
-			 : 0;
-	if (!rc) {
-		rc = sum_needs(&p, c.n_nodes, &job, out, e);
-		plan_free(&p);
+	if (launcher_job_cluster_open(job, out->slurm ? "slurm" : "local", &c, e))
+		return -1;
+	int rc = out->cuda && !has_gpus(&c)
+			 ? err_set(e, ERR_NOTFOUND,
+				   "[job] device = cuda: there is no GPU here; check the nodes "
+				   "that the job will run on: salloc … muster doctor JOB.ini")
+			 : launcher_spares_keep(job, &c, &spares, e);
+	if (rc) {
+		topo_cluster_free(&c);
+		return -1;
 	}
-	buf_fini(&said);
 	json_decref(spares);
-	topo_cluster_free(&c);
+	rc = launcher_fit_build(job, &c, false, &d, &said, e);
+	buf_fini(&said);
+	if (!rc) {
+		rc = sum_needs(&d->plan, d->cluster.n_nodes, &d->job, out, e);
+		launcher_deployment_free(d);
+	}
 	return rc;
 }
 

@@ -216,28 +216,18 @@ stop_and_go_on() {
 	stop_and_go_on limit FAILED scancel --batch --signal=TERM
 }
 
-# kill_rank RANK: kills the rank. The run must end by itself, with the same losses.
-kill_rank() {
-	local name=kill-$1 step killed
-	draw_number 50
-	step=$((drawn + 8))
-	submit "$name" job.steps=200 checkpoint.every=5
-	wait_for 60 step_reached "$name" "$step"
-	killed=$EPOCHREALTIME
-	kill -9 "$(event_field "$name" hello pid "$1")"
+# survive_kills RANK...: the run must restart by itself after each kill, and end with the same bits.
+survive_kills() {
+	local name=kill-$1
+	submit "$name" job.steps=200 checkpoint.every=5 restart.exclude_after=0
+	kill_ranks "$name" "$@"
 	ends_with 0
-	survived "$name" whole "$1" "$step" "$killed"
+	has_same_bits "$name" whole
 	wait_for 5 none_left
 }
 
-@test "rank 0 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 0; }
-@test "rank 1 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 1; }
-@test "rank 2 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 2; }
-@test "rank 3 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 3; }
-@test "rank 4 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 4; }
-@test "rank 5 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 5; }
-@test "rank 6 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 6; }
-@test "rank 7 of 8 is killed: the run restarts and ends with the same bits" { kill_rank 7; }
+@test "ranks 0 to 3 of 8 are killed in turn: the run restarts each time and ends with the same bits" { survive_kills 0 1 2 3; }
+@test "ranks 4 to 7 of 8 are killed in turn: the run restarts each time and ends with the same bits" { survive_kills 4 5 6 7; }
 
 @test "the supervisor is killed: no agent and no job step remains" {
 	local pid
@@ -283,7 +273,8 @@ kill_rank() {
 	# The warning comes before the first step of the next generation.
 	grep -E '"generation":2.*(still ran and were killed|"first-step")' "$(run_folder strays)/events.jsonl" | head -n 1 |
 		grep -F "n3: agents of earlier generations still ran and were killed: "
-	survived strays whole 0 7 "$killed"
+	has_same_bits strays whole
+	figure "first step of the next generation after $(span "$killed" "$(event_field strays first-step time)") s"
 	wait_for 5 none_left
 }
 

@@ -1,7 +1,6 @@
 #include "launcher/fit.h"
 
-#include "plan/plan.h"
-#include "plan/search/search.h"
+#include "plan/search/config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -84,83 +83,99 @@ static void spares_are_the_nodes_beyond_those_that_work(void **state)
 	}
 }
 
+/* Lays out the job on the cluster's nodes. Returns the deployment, to be freed, or NULL with the
+ * error's text in `said`. */
+static struct deployment *fit(const char *const *words, int nodes, bool requeued, struct buf *said)
+{
+	static struct job job;
+	struct cluster c;
+	struct deployment *d = NULL;
+	struct err e = ERR_INIT;
+	job_of(words, &job);
+	cluster_of(nodes, &c);
+	if (!launcher_fit_build(&job, &c, requeued, &d, said, &e)) {
+		assert_int_equal(d->job.batch.global, job.batch.global);
+		assert_in_range(d->plan.world, 1, 2 * nodes);
+		assert_int_equal(d->job.open, 0);
+		return d;
+	}
+	assert_int_equal(e.code, ERR_NOFIT);
+	buf_puts(said, e.text);
+	return NULL;
+}
+
 static void a_layout_that_does_not_fit_changes_as_far_as_the_job_permits(void **state)
 {
 	(void)state;
-	static const char eight[] = "parallel.tp=2", pp[] = "parallel.pp=2", dp[] = "parallel.dp=2",
+	static const char tp[] = "parallel.tp=2", pp[] = "parallel.pp=2", dp[] = "parallel.dp=2",
 			  range[] = "slurm.nodes=1-4";
 	/* clang-format off */
 	static const struct {
 		const char *words[WORDS];
 		int nodes;
 		bool requeued;
-		int dp; /* afterwards; 0: planned again; -1: refused */
+		const char *layout; /* as search_config_print(); NULL: any; "": refused */
 		const char *says;
 	} rows[] = {
-		{ { eight, pp, dp, range }, 4, false, 2, "" },
-		{ { eight, pp, dp, range }, 3, false, 1, "dp = 1 instead of 2: 3 nodes hold no more; the global batch stays 32" },
-		{ { eight, pp, dp, range, "restart.shrink=dp" }, 2, false, 1, "dp = 1 instead of 2: 2 nodes" },
-		{ { eight, pp, dp, range, "restart.shrink=keep" }, 3, false, -1, "shrink = keep allows no other layout" },
-		{ { eight, pp, dp, range }, 1, false, 0, "1 node holds not one replica of it" },
-		{ { eight, pp, dp, range, "restart.shrink=dp" }, 1, false, 2, "" },
-		/* dp must divide the global batch: 5 of 6 replicas would fit, and 4 divide. */
-		{ { "parallel.dp=8", "batch.micro=1", "batch.global=16", range }, 3, false, 4, "dp = 4 instead of 8" },
+		{ { tp, pp, dp, range }, 4, false, "tp 2 × dp 2 × pp 2, 1f1b, micro 4", "" },
+		{ { tp, pp, dp, range, "restart.shrink=dp" }, 3, false, "tp 2 × dp 1 × pp 2, 1f1b, micro 4",
+		  "3 nodes cannot hold the layout of the job; it runs with tp 2 × dp 1 × pp 2, 1f1b, micro 4, and the global batch stays 32\n" },
+		{ { tp, pp, dp, range, "restart.shrink=dp" }, 2, false, "tp 2 × dp 1 × pp 2, 1f1b, micro 4", "2 nodes cannot" },
+		{ { tp, pp, dp, range, "restart.shrink=dp" }, 1, false, "", "8 ranks, and slurm has 2 devices" },
+		{ { tp, pp, dp, range, "restart.shrink=keep" }, 3, false, "", "[restart] shrink = keep allows no other layout: request more nodes" },
+		/* Not even one replica fits. */
+		{ { tp, pp, dp, range }, 1, false, NULL, "1 node cannot hold the layout of the job" },
+		{ { tp, pp, dp, range, "parallel.schedule=interleaved", "parallel.sp=yes" }, 1, false, NULL, "1 node cannot hold" },
+		/* dp must divide the global batch: 6 replicas would fit, and 4 divide. */
+		{ { "parallel.dp=8", "batch.micro=1", "batch.global=16", range, "restart.shrink=dp" }, 3, false, "tp 1 × dp 4 × pp 1, micro 1", "3 nodes" },
 		/* Whoever asks for one number of nodes gets what the degrees say, or a refusal. */
-		{ { eight, pp, dp, "slurm.nodes=4" }, 3, false, 2, "" },
-		{ { eight, pp, dp, "slurm.nodes=4" }, 3, true, 1, "dp = 1 instead of 2" },
-		{ { eight, pp, dp, "slurm.nodes=4", "restart.shrink=keep" }, 3, true, -1, "request more nodes" },
+		{ { tp, pp, dp, "slurm.nodes=4" }, 3, false, "", "8 ranks, and slurm has 6 devices" },
+		{ { tp, pp, dp, "slurm.nodes=4", "restart.shrink=dp" }, 3, true, "tp 2 × dp 1 × pp 2, 1f1b, micro 4", "3 nodes" },
+		{ { tp, pp, dp, "slurm.nodes=4", "restart.shrink=keep" }, 3, true, "", "shrink = keep" },
 		/* A list names as many devices as there are ranks. */
-		{ { dp, range, "launch.speeds=1,2" }, 4, false, 2, "" },
-		{ { "parallel.dp=4", range, "launch.speeds=1,2,1,1" }, 1, false, 4, "" },
+		{ { "parallel.dp=4", range, "launch.speeds=1,2,1,1" }, 1, false, "", "4 ranks, and slurm has 2 devices" },
+		/* Keys that muster chooses are chosen for what is there. */
+		{ { "parallel.auto=yes", range }, 1, false, NULL, "" },
 	};
 	/* clang-format on */
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		struct job job, asked;
-		struct cluster c;
-		struct buf said = BUF_INIT;
-		struct err e = ERR_INIT;
-		job_of(rows[i].words, &asked);
-		job = asked;
-		cluster_of(rows[i].nodes, &c);
-		int rc = launcher_fit_job(&job, &c, rows[i].requeued, &said, &e);
-		assert_int_equal(rc, rows[i].dp < 0 ? -1 : 0);
-		if (rc)
-			buf_puts(&said, e.text);
+		struct buf said = BUF_INIT, layout = BUF_INIT;
+		struct deployment *d = fit(rows[i].words, rows[i].nodes, rows[i].requeued, &said);
+		if (d) {
+			struct search_config c = search_config_of(&d->job, d->plan.layout.dp);
+			search_config_print(&c, &layout);
+		}
+		if (rows[i].layout)
+			assert_string_equal(buf_str(&layout), rows[i].layout);
+		else
+			assert_non_null(d);
 		if (!strstr(buf_str(&said), rows[i].says) || (!*rows[i].says && said.len))
 			fail_msg("row %zu: \"%s\"", i, buf_str(&said));
-		if (rows[i].dp > 0)
-			assert_int_equal(job.parallel.dp, rows[i].dp);
-		assert_int_equal(job.open != 0, rows[i].dp == 0);
-		assert_int_equal(job.batch.global, asked.batch.global);
+		launcher_deployment_free(d);
+		buf_fini(&layout);
 		buf_fini(&said);
-		topo_cluster_free(&c);
 	}
 }
 
-/* What a search finds for the nodes can be planned, and the batch is that of the job. */
-static void a_job_that_is_planned_again_fits(void **state)
+/* Of a lower dp and another layout the one that is predicted to be faster runs. */
+static void the_faster_of_the_permitted_layouts_runs(void **state)
 {
 	(void)state;
-	static const char *const words[WORDS] = {
-		"parallel.tp=2",   "parallel.pp=2",
-		"parallel.dp=2",   "parallel.schedule=interleaved",
-		"parallel.sp=yes", "slurm.nodes=1-4"
-	};
-	struct job job;
-	struct cluster c;
-	struct plan plan;
-	struct buf said = BUF_INIT;
-	struct err e = ERR_INIT;
-	job_of(words, &job);
-	cluster_of(1, &c);
-	assert_int_equal(launcher_fit_job(&job, &c, false, &said, &e), 0);
-	if (search_resolve(&job, &c, &e) || plan_build(&job, &c, &plan, &e))
-		fail_msg("%s", e.text);
-	assert_int_equal(job.batch.global, 32);
-	assert_in_range(plan.world, 1, 2);
-	plan_free(&plan);
-	buf_fini(&said);
-	topo_cluster_free(&c);
+	static const char *const any[WORDS] = { "parallel.tp=2", "parallel.pp=2", "parallel.dp=2",
+						"slurm.nodes=1-4" };
+	static const char *const dp[WORDS] = { "parallel.tp=2", "parallel.pp=2", "parallel.dp=2",
+					       "slurm.nodes=1-4", "restart.shrink=dp" };
+	for (int nodes = 2; nodes <= 3; nodes++) {
+		struct buf said = BUF_INIT;
+		struct deployment *lower = fit(dp, nodes, false, &said);
+		struct deployment *best = fit(any, nodes, false, &said);
+		assert_non_null(lower);
+		assert_non_null(best);
+		assert_true(best->plan.time.total <= lower->plan.time.total);
+		launcher_deployment_free(best);
+		launcher_deployment_free(lower);
+		buf_fini(&said);
+	}
 }
 
 static void a_plan_that_lacks_the_spares_names_them(void **state)
@@ -185,7 +200,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(spares_are_the_nodes_beyond_those_that_work),
 		cmocka_unit_test(a_layout_that_does_not_fit_changes_as_far_as_the_job_permits),
-		cmocka_unit_test(a_job_that_is_planned_again_fits),
+		cmocka_unit_test(the_faster_of_the_permitted_layouts_runs),
 		cmocka_unit_test(a_plan_that_lacks_the_spares_names_them),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

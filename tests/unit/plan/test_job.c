@@ -215,9 +215,10 @@ static void broken_files_are_refused_with_one_line(void **state)
 
 static void the_templates_are_right(void **state)
 {
-	static const char *const files[] = { "demo",           "llama-7b",     "175b",
-					     "llama-70b",      "mixtral-8x7b", "long-context",
-					     "llama-13b-zero3" };
+	static const char *const files[] = {
+		"demo",         "llama-7b",        "175b",   "llama-70b", "mixtral-8x7b",
+		"long-context", "llama-13b-zero3", "elastic"
+	};
 	(void)state;
 	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
 		char path[64];
