@@ -27,7 +27,7 @@ struct rundir {
 	int lock;
 	struct lines events, metrics;
 	int lost;
-	bool gone; /* the folder was deleted, and that has been said */
+	bool gone;  /* the folder was deleted, and that has been said */
 	bool fresh; /* nobody has read the trouble yet */
 	char trouble[PATH_MAX + 200];
 };

@@ -207,7 +207,8 @@ static int posix_commit(const struct ckpt_storage *s, const char *attempt, const
 	int rc = ckpt_io_rename(io, attempt, path);
 	if (rc && (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR)) {
 		if (ckpt_io_rename(io, path, aside))
-			return err_errno(e, file_error_code(errno), "%s: cannot rename to %s", path, aside);
+			return err_errno(e, file_error_code(errno), "%s: cannot rename to %s", path,
+					 aside);
 		rc = ckpt_io_rename(io, attempt, path);
 		if (rc) {
 			err_errno(e, ERR_IO, "%s: cannot rename to %s", attempt, path);
@@ -216,7 +217,8 @@ static int posix_commit(const struct ckpt_storage *s, const char *attempt, const
 		}
 	}
 	if (rc)
-		return err_errno(e, file_error_code(errno), "%s: cannot rename to %s", attempt, path);
+		return err_errno(e, file_error_code(errno), "%s: cannot rename to %s", attempt,
+				 path);
 	snprintf(dir, sizeof dir, "%.*s", (int)(strrchr(path, '/') - path), path);
 	return ckpt_io_sync_dir(io, dir, e);
 }

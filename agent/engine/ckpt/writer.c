@@ -19,8 +19,8 @@ struct ckpt_writer {
 	char *dir;
 	struct snapshot snapshot;
 	pthread_t thread;
-	bool busy; /* the thread must be joined */
-	int rc;    /* of the last commit; read after the join */
+	bool busy;   /* the thread must be joined */
+	int rc;      /* of the last commit; read after the join */
 	int culprit; /* the rank that it failed on; -1: none in particular */
 	struct err err;
 	double started, stall_s;

@@ -156,12 +156,9 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(the_signal_tells_killed_from_crashed),
-		T(the_oom_killer_is_known_by_its_counter),
-		T(a_crash_is_not_the_oom_killers),
-		T(an_outage_of_slurm_does_not_count),
-		T(patience_with_an_outage_ends),
-		T(a_missing_plugin_is_not_tried_again),
+		T(the_signal_tells_killed_from_crashed), T(the_oom_killer_is_known_by_its_counter),
+		T(a_crash_is_not_the_oom_killers),       T(an_outage_of_slurm_does_not_count),
+		T(patience_with_an_outage_ends),         T(a_missing_plugin_is_not_tried_again),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
