@@ -62,7 +62,7 @@ teardown() {
 }
 
 @test "ckpt/ deleted while the run trains: the next checkpoint makes it again, without a restart" {
-	begin deleted job.steps=2000 checkpoint.every=20
+	begin deleted job.steps=400 checkpoint.every=20
 	wait_for 30 event deleted ckpt
 	rm -rf "$(run_folder deleted)/ckpt"
 	wait "$pid"

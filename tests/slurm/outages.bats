@@ -62,7 +62,7 @@ waited_out() {
 }
 
 @test "an agent is killed while slurmctld is away: muster waits for it, and the run continues" {
-	begin controller job.steps=3000 checkpoint.every=20
+	begin controller job.steps=1000 checkpoint.every=20
 	wait_for 60 step_reached controller 25
 	kill "$(cat "$cluster/slurmctld.pid")"
 	kill -9 "$(event_field controller hello pid 1)"
@@ -72,7 +72,7 @@ waited_out() {
 }
 
 @test "an agent is killed while munged is away: muster waits for it, and the run continues" {
-	begin munge job.steps=3000 checkpoint.every=20
+	begin munge job.steps=1000 checkpoint.every=20
 	wait_for 60 step_reached munge 25
 	kill "$(cat "$cluster/munged.pid")"
 	kill -9 "$(event_field munge hello pid 1)"
