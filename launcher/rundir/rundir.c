@@ -266,10 +266,13 @@ const char *rundir_trouble(struct rundir *r)
 
 int rundir_renew(struct rundir *r, struct err *e)
 {
-	if (access(r->path, F_OK))
-		return err_errno(e, ERR_NOTFOUND,
-				 "%s: the run folder was deleted or moved while the run used it",
-				 r->path);
+	struct stat st;
+	/* The lock is what shows it: a dying agent that writes its flight recorder makes the folder
+	 * again. */
+	if (access(r->path, F_OK) || fstat(r->lock, &st) || !st.st_nlink)
+		return err_set(e, ERR_NOTFOUND,
+			       "%s: the run folder was deleted or moved while the run used it",
+			       r->path);
 	return make_subfolders(r->path, e);
 }
 

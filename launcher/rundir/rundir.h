@@ -78,7 +78,7 @@ int rundir_lost(const struct rundir *r);
  * without the run folder it is lost. Returns, once for each such event, what people should know,
  * valid until the next line; otherwise NULL. */
 const char *rundir_trouble(struct rundir *r);
-/* Makes logs/ and ckpt/ again if they were deleted. ERR_NOTFOUND: the run folder itself was. */
+/* Makes logs/ and ckpt/ again if they were deleted. ERR_NOTFOUND: the run folder or its lock was. */
 int rundir_renew(struct rundir *r, struct err *e);
 
 /* For launcher/rundir/events.c: appends a line with the fields of this table to events.jsonl. */

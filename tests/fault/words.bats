@@ -62,7 +62,7 @@ teardown() {
 }
 
 @test "ckpt/ deleted while the run trains: the next checkpoint makes it again, without a restart" {
-	begin deleted job.steps=2000 checkpoint.every=20
+	begin deleted job.steps=400 checkpoint.every=20
 	wait_for 30 event deleted ckpt
 	rm -rf "$(run_folder deleted)/ckpt"
 	wait "$pid"
@@ -137,8 +137,8 @@ eat_memory() {
 	local file=/dev/shm/muster-test-$$
 	(
 		echo "$BASHPID" >"$1/cgroup.procs"
-		while grep -q "oom_kill 0" "$1/memory.oom_control"; do head -c 4M /dev/zero; done >"$file" || true
-	)
+		while grep -q "oom_kill 0" "$1/memory.oom_control"; do head -c 4M /dev/zero; done >"$file"
+	) || true # it may be chosen too, while the agent's memory is being freed
 	rm -f "$file"
 }
 
@@ -157,7 +157,7 @@ eat_memory() {
 	wait "$pid"
 	cat "$out" "$group/memory.oom_control"
 	wait_for 5 rmdir "$group"
-	grep -qE "lost +rank 1 on .*: killed by SIGKILL; the kernel's OOM killer ended the agent" "$out"
+	grep -qE "lost +rank [01] on .*: killed by SIGKILL; the kernel's OOM killer ended the agent" "$out"
 	grep -q "remedy.*muster plan" "$out"
 	[[ $(event_field oom fault fault) == out-of-memory ]]
 }
@@ -182,7 +182,7 @@ kill_rank_of() { kill -9 "$(pgrep -P "$pid" -x muster-agent | tail -n 1)"; }
 	begin erased job.steps=100000
 	wait_for 30 step_reached erased 5
 	# The agents may write a file meanwhile.
-	until rm -rf "$(run_folder erased)"; do :; done
+	wait_for 10 rm -rf "$(run_folder erased)" 2>/dev/null
 	wait_for 10 grep -q "erased: the run folder was deleted or moved; events, metrics and checkpoints cannot be kept" "$out"
 	kill_rank_of erased
 	local rc=0
@@ -190,5 +190,4 @@ kill_rank_of() { kill -9 "$(pgrep -P "$pid" -x muster-agent | tail -n 1)"; }
 	cat "$out"
 	[[ $rc -ne 0 && $rc -ne 75 ]]
 	grep -q "the run folder was deleted or moved while the run used it" "$out"
-	[[ ! -e $(run_folder erased) ]]
 }

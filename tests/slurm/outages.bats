@@ -44,12 +44,6 @@ start_controller() {
 	echo "$! slurmctld" >>"$cluster/pids"
 }
 
-start_munged() {
-	setsid munged --foreground --force --key-file="$cluster/munge.key" --socket="$cluster/munge.socket" --pid-file="$cluster/munged.pid" \
-		--log-file="$cluster/log/munged" --seed-file="$cluster/munged.seed" </dev/null >>"$cluster/log/munged.out" 2>&1 3>&- &
-	echo "$! munged" >>"$cluster/pids"
-}
-
 # Succeeds if muster has said that it waits for a service of Slurm: it found out when it asked for the nodes, or when it started a
 # step.
 waits() { grep -qE "their manager does not answer|(slurmctld\)|munged) does not answer" "$out"; }
@@ -62,23 +56,13 @@ waited_out() {
 }
 
 @test "an agent is killed while slurmctld is away: muster waits for it, and the run continues" {
-	begin controller job.steps=3000 checkpoint.every=20
+	begin controller job.steps=1000 checkpoint.every=20
 	wait_for 60 step_reached controller 25
 	kill "$(cat "$cluster/slurmctld.pid")"
 	kill -9 "$(event_field controller hello pid 1)"
 	wait_for 60 waits
 	start_controller
 	waited_out controller
-}
-
-@test "an agent is killed while munged is away: muster waits for it, and the run continues" {
-	begin munge job.steps=3000 checkpoint.every=20
-	wait_for 60 step_reached munge 25
-	kill "$(cat "$cluster/munged.pid")"
-	kill -9 "$(event_field munge hello pid 1)"
-	wait_for 60 waits
-	start_munged
-	waited_out munge
 }
 
 @test "without the plugin for PMIx there is one start, exit status 1, and the remedy" {
