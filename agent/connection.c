@@ -17,8 +17,8 @@
 
 enum {
 	CONNECT_S = 30,
-	WELCOME_S = 300,    /* a supervisor that accepts many ranks at once may answer late */
-	SILENCE_S = 20, /* a supervisor whose host has failed closes nothing */
+	WELCOME_S = 300, /* a supervisor that accepts many ranks at once may answer late */
+	SILENCE_S = 20,  /* a supervisor whose host has failed closes nothing */
 	READ_MAX = 8192,
 };
 

@@ -171,8 +171,7 @@ static int run_open(struct run_parts *r, struct err *e)
 	if (launcher_agent_path(r->agent, sizeof r->agent, e) || make_plan(r, e) ||
 	    launcher_descriptors_allow(r->first->plan.world, e) ||
 	    launcher_address_space_allows(&r->first->job, &r->first->plan, e) ||
-	    open_run_folder(r, e) ||
-	    rundir_save_job(r->dir, r->first->job_text, e))
+	    open_run_folder(r, e) || rundir_save_job(r->dir, r->first->job_text, e))
 		return -1;
 	return supervise_terminal_open(&look, &r->term, e) || open_control(r, e) ? -1 : 0;
 }
