@@ -67,12 +67,13 @@ no_agent() { [[ -z $(agents) ]]; }
 # Prints the slurmd and the step managers of a node, then its sruns, then its other processes of a job.
 host_processes() { # node
 	find /proc/[0-9]*/fd -maxdepth 1 -lname "$(realpath "$cluster")/log/$1" 2>/dev/null | cut -d / -f 3 | sort -u
-	processes "^srun " "$1"
+	processes "^srun " "$1" | sort -rn
 	processes . "$1"
 }
 
 # Kills all of a node by one command, in the order in which nothing of it reports the end of another part. It must not be stopped first:
-# when the parent of a stopped process dies, the kernel sends SIGHUP and SIGCONT, and srun would end its step.
+# when the parent of a stopped process dies, the kernel sends SIGHUP and SIGCONT, and srun would end its step. So would the child of srun
+# that outlives it; it has the higher pid.
 kill_host() { # node
 	# shellcheck disable=SC2046 # a list of pids
 	kill -9 $(host_processes "$1" | awk '!seen[$1]++')
