@@ -98,7 +98,7 @@ guard_connected() { # run times
 batch_host() { job_field BatchHost; }
 
 @test "an undisturbed job has one guard, on another node than its batch host, and none after its end" {
-	submit whole job.steps=400 checkpoint.every=5 slurm.gpus_per_node=2
+	submit whole job.steps=1200 checkpoint.every=5 slurm.gpus_per_node=2
 	wait_for 60 guard_connected whole 1
 	[[ $(guards | wc -l) == 1 ]]
 	[[ $(event_field whole guard node) == n3 && $(batch_host) == n1 ]]
@@ -113,7 +113,7 @@ batch_host() { job_field BatchHost; }
 	wait_for 5 no_guard
 	grep -q 'the guard leaves: the supervisor has released it' "$(run_folder whole)/logs/guard.log"
 	! grep -rE '[0-9a-f]{64}' "$(run_folder whole)/logs"
-	run_tiny alone job.steps=400 parallel.tp=2 parallel.dp=3 batch.global=6 checkpoint.every=5 launch.launcher=local
+	run_tiny alone job.steps=1200 parallel.tp=2 parallel.dp=3 batch.global=6 checkpoint.every=5 launch.launcher=local
 	"$losses" compare "$(run_folder alone)/metrics.jsonl" "$(run_folder whole)/metrics.jsonl" 0
 	figure "first step $(event_field whole first-step since_start_s) s after the start; guard connected" \
 		"$(span "$(event_field whole first-step time)" "$(event_field whole guard time)") s after the first step"
@@ -121,7 +121,7 @@ batch_host() { job_field BatchHost; }
 
 @test "the batch host dies: the job is requeued within a minute and ends with the same bits" {
 	local from step
-	submit requeued job.steps=400 checkpoint.every=5
+	submit requeued job.steps=1200 checkpoint.every=5
 	wait_for 60 guard_connected requeued 1
 	wait_for 60 step_reached requeued 20
 	from=$EPOCHREALTIME
