@@ -12,7 +12,7 @@
  *     address.c   the address at which the allocation's nodes reach the supervisor
  *     tool.c      runs one of the agent's tools as a step of the allocation
  *     guard.h     the guard, which ends the job if its supervisor is gone; guard_step.c starts it
- *     fields.h    reads values of scontrol's output
+ *     guard_state.h  what a guard does next
  *
  * No command is run through a shell, and no command line contains a secret.
  */

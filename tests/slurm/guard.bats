@@ -67,12 +67,13 @@ no_agent() { [[ -z $(agents) ]]; }
 # Prints the slurmd and the step managers of a node, then its sruns, then its other processes of a job.
 host_processes() { # node
 	find /proc/[0-9]*/fd -maxdepth 1 -lname "$(realpath "$cluster")/log/$1" 2>/dev/null | cut -d / -f 3 | sort -u
-	processes "^srun " "$1"
+	processes "^srun " "$1" | sort -rn
 	processes . "$1"
 }
 
 # Kills all of a node by one command, in the order in which nothing of it reports the end of another part. It must not be stopped first:
-# when the parent of a stopped process dies, the kernel sends SIGHUP and SIGCONT, and srun would end its step.
+# when the parent of a stopped process dies, the kernel sends SIGHUP and SIGCONT, and srun would end its step. So would the child of srun
+# that outlives it; it has the higher pid.
 kill_host() { # node
 	# shellcheck disable=SC2046 # a list of pids
 	kill -9 $(host_processes "$1" | awk '!seen[$1]++')
@@ -97,7 +98,7 @@ guard_connected() { # run times
 batch_host() { job_field BatchHost; }
 
 @test "an undisturbed job has one guard, on another node than its batch host, and none after its end" {
-	submit whole job.steps=400 checkpoint.every=5 slurm.gpus_per_node=2
+	submit whole job.steps=1200 checkpoint.every=5 slurm.gpus_per_node=2
 	wait_for 60 guard_connected whole 1
 	[[ $(guards | wc -l) == 1 ]]
 	[[ $(event_field whole guard node) == n3 && $(batch_host) == n1 ]]
@@ -112,7 +113,7 @@ batch_host() { job_field BatchHost; }
 	wait_for 5 no_guard
 	grep -q 'the guard leaves: the supervisor has released it' "$(run_folder whole)/logs/guard.log"
 	! grep -rE '[0-9a-f]{64}' "$(run_folder whole)/logs"
-	run_tiny alone job.steps=400 parallel.tp=2 parallel.dp=3 batch.global=6 checkpoint.every=5 launch.launcher=local
+	run_tiny alone job.steps=1200 parallel.tp=2 parallel.dp=3 batch.global=6 checkpoint.every=5 launch.launcher=local
 	"$losses" compare "$(run_folder alone)/metrics.jsonl" "$(run_folder whole)/metrics.jsonl" 0
 	figure "first step $(event_field whole first-step since_start_s) s after the start; guard connected" \
 		"$(span "$(event_field whole first-step time)" "$(event_field whole guard time)") s after the first step"
@@ -120,7 +121,7 @@ batch_host() { job_field BatchHost; }
 
 @test "the batch host dies: the job is requeued within a minute and ends with the same bits" {
 	local from step
-	submit requeued job.steps=400 checkpoint.every=5
+	submit requeued job.steps=1200 checkpoint.every=5
 	wait_for 60 guard_connected requeued 1
 	wait_for 60 step_reached requeued 20
 	from=$EPOCHREALTIME
