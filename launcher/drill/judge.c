@@ -1,13 +1,15 @@
 #include "launcher/drill/judge.h"
 
+#include "base/clock.h"
 #include "launcher/drill/injections.h"
 #include "launcher/status.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { AUDIT_SECONDS = 300, SQUEUE_SECONDS = 30, SHOWN = 8 };
+enum { AUDIT_SECONDS = 300, SQUEUE_SECONDS = 30, STEP_SECONDS = 10, SHOWN = 8 };
 
 /* What a changed layout may change: sums have another order. */
 #define RELAID_TOLERANCE 1e-5
@@ -96,26 +98,32 @@ static int check_result(const struct drill_run *r, struct err *e)
 	return check_samples(r, e);
 }
 
-/* The job steps of muster's agents in this allocation. */
-static int check_steps_left(struct err *e)
+/* The line of a job step of muster's agents in this allocation; "": there is none, or squeue does not
+ * answer, which is no leftover. */
+static void find_step(char *line, size_t size)
 {
-	char *argv[] = { (char[]){ "squeue" },   (char[]){ "--steps" }, (char[]){ "--noheader" },
-			 (char[]){ "--jobs=" },  (char[]){ "--format=%i %j" }, NULL };
 	char jobs[64];
+	char *argv[] = { (char[]){ "squeue" }, (char[]){ "--steps" },        (char[]){ "--noheader" },
+			 jobs,                 (char[]){ "--format=%i %j" }, NULL };
 	struct buf text = BUF_INIT;
 	struct err why = ERR_INIT;
 	snprintf(jobs, sizeof jobs, "--jobs=%.40s", getenv("SLURM_JOB_ID"));
-	argv[3] = jobs;
 	const struct child_command c = { .argv = argv, .out = -1, .tied = true };
 	int rc = launcher_child_run(&c, SQUEUE_SECONDS, &text, &why);
 	const char *at = rc ? NULL : strstr(buf_str(&text), " muster-");
-	if (at)
-		rc = err_set(e, ERR_CORRUPT, "the job step%.*s is left", (int)strcspn(at, "\n"),
-			     at);
-	else
-		rc = 0; /* squeue may be away: that is no leftover */
+	snprintf(line, size, "%.*s", at ? (int)strcspn(at, "\n") : 0, at ? at : "");
 	buf_fini(&text);
-	return rc;
+}
+
+/* The controller learns of a step's end a moment after its processes have ended. */
+static int check_steps_left(struct err *e)
+{
+	char line[128];
+	double end = clock_s() + STEP_SECONDS;
+	for (find_step(line, sizeof line); *line && clock_s() < end;
+	     find_step(line, sizeof line))
+		usleep(200000);
+	return *line ? err_set(e, ERR_CORRUPT, "the job step%s is left", line) : 0;
 }
 
 static int check_left(const struct drill_run *r, struct err *e)

@@ -95,6 +95,19 @@ static void tell_log(struct drill_story *s, const json_t *o)
 	say(s, l.text);
 }
 
+/* Adds how the process of the lost rank ended, once. */
+static void tell_end_of(struct drill_story *s, bool has_signal, int number, bool has_status,
+			int status)
+{
+	size_t n = strlen(s->how);
+	if (strchr(s->how, ','))
+		return;
+	if (has_signal)
+		snprintf(s->how + n, sizeof s->how - n, ", signal %d", number);
+	else if (has_status)
+		snprintf(s->how + n, sizeof s->how - n, ", exit %d", status);
+}
+
 static void tell_lost(struct drill_story *s, const json_t *o)
 {
 	struct rundir_rank_lost l;
@@ -103,14 +116,20 @@ static void tell_lost(struct drill_story *s, const json_t *o)
 	if (s->lost || rundir_read_rank_lost(o, &l, &e))
 		return;
 	s->lost = true;
+	s->lost_rank = l.has_rank ? l.rank : -1;
 	snprintf(s->fault, sizeof s->fault, "%s", fault ? fault : "");
-	if (l.has_signal)
-		snprintf(s->how, sizeof s->how, "%s, signal %d", l.how, l.signal);
-	else if (l.has_status)
-		snprintf(s->how, sizeof s->how, "%s, exit %d", l.how, l.status);
-	else
-		snprintf(s->how, sizeof s->how, "%s", l.how);
+	snprintf(s->how, sizeof s->how, "%s", l.how);
 	snprintf(s->said, sizeof s->said, "%s", l.text);
+	tell_end_of(s, l.has_signal, l.signal, l.has_status, l.status);
+}
+
+/* The connection of a rank usually closes before its end is known. */
+static void tell_exit(struct drill_story *s, const json_t *o)
+{
+	struct rundir_exit x;
+	struct err e = ERR_INIT;
+	if (s->lost && !rundir_read_exit(o, &x, &e) && x.has_rank && x.rank == s->lost_rank)
+		tell_end_of(s, x.has_signal, x.signal, x.has_status, x.status);
 }
 
 static void tell_stop(struct drill_story *s, const json_t *o)
@@ -139,7 +158,8 @@ void drill_story_event(void *story, const struct rundir_line *l)
 		{ "hello", tell_hello }, { "ready", tell_ready },
 		{ "ckpt", tell_ckpt },   { "log", tell_log },
 		{ "stop", tell_stop },   { "rank-lost", tell_lost },
-		{ "failed", tell_end },  { "gave-up", tell_end },
+		{ "exit", tell_exit },   { "failed", tell_end },
+		{ "gave-up", tell_end },
 	};
 	struct drill_story *s = story;
 	if (!l->has_event)

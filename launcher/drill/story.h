@@ -46,7 +46,9 @@ struct drill_story {
 	bool relaid;                /* a generation had another layout than the first */
 	/* of the first lost rank, otherwise of the first stop, failure or warning */
 	char fault[64], how[64], said[1000];
-	bool lost, failed_memory;
+	bool lost;
+	int lost_rank;      /* -1: no rank in particular */
+	bool failed_memory; /* a line could not be kept */
 };
 
 void drill_story_fini(struct drill_story *s);
