@@ -23,7 +23,7 @@ const struct injection drill_injections[] = {
 	  .faults = "", .status = STATUS_DONE, .result = true,
 	  .how = "SIGKILL to srun; without Slurm, to the process of the PMIx server" },
 	{ .name = "slurmstepd-killed", .needs = NEEDS_SLURM | NEEDS_ROOT, .inject = drill_kill_stepd,
-	  .faults = "", .status = STATUS_DONE, .result = true,
+	  .faults = "", .status = STATUS_DONE, .result = true, .keeps_step = true,
 	  .how = "SIGKILL to the slurmstepd of the last rank" },
 	{ .name = "node-drained", .needs = NEEDS_SLURM | NEEDS_NODES | NEEDS_ALLOW | NEEDS_SPARE,
 	  .inject = drill_drain_node, .undo = drill_resume_node,

@@ -34,6 +34,7 @@ struct injection {
 	bool again;         /* the same command is then started again, and must exit 0 */
 	bool result;        /* the result must be that of the undisturbed run */
 	bool one_launch;    /* nothing may be started again */
+	bool keeps_step;    /* Slurm keeps the job step, because the process that ends it is dead */
 	/* Checks what else must hold at the end. May be NULL. */
 	int (*check)(const struct drill_run *r, struct err *e);
 	const char *how; /* for people */

@@ -98,32 +98,33 @@ static int check_result(const struct drill_run *r, struct err *e)
 	return check_samples(r, e);
 }
 
-/* The line of a job step of muster's agents in this allocation; "": there is none, or squeue does not
- * answer, which is no leftover. */
-static void find_step(char *line, size_t size)
+int drill_steps_count(void)
 {
 	char jobs[64];
-	char *argv[] = { (char[]){ "squeue" }, (char[]){ "--steps" },        (char[]){ "--noheader" },
-			 jobs,                 (char[]){ "--format=%i %j" }, NULL };
+	char *argv[] = { (char[]){ "squeue" }, (char[]){ "--steps" },     (char[]){ "--noheader" },
+			 jobs,                 (char[]){ "--format=%j" }, NULL };
 	struct buf text = BUF_INIT;
 	struct err why = ERR_INIT;
+	int n = 0;
 	snprintf(jobs, sizeof jobs, "--jobs=%.40s", getenv("SLURM_JOB_ID"));
 	const struct child_command c = { .argv = argv, .out = -1, .tied = true };
-	int rc = launcher_child_run(&c, SQUEUE_SECONDS, &text, &why);
-	const char *at = rc ? NULL : strstr(buf_str(&text), " muster-");
-	snprintf(line, size, "%.*s", at ? (int)strcspn(at, "\n") : 0, at ? at : "");
+	if (!launcher_child_run(&c, SQUEUE_SECONDS, &text, &why))
+		for (const char *at = buf_str(&text); *at; at += strcspn(at, "\n"), at += *at != 0)
+			n += !strncmp(at, "muster-", 7);
 	buf_fini(&text);
+	return n;
 }
 
 /* The controller learns of a step's end a moment after its processes have ended. */
-static int check_steps_left(struct err *e)
+static int check_steps_left(const struct drill_run *r, struct err *e)
 {
-	char line[128];
 	double end = clock_s() + STEP_SECONDS;
-	for (find_step(line, sizeof line); *line && clock_s() < end;
-	     find_step(line, sizeof line))
+	int more;
+	while ((more = drill_steps_count() - r->job_steps) > 0 && clock_s() < end)
 		usleep(200000);
-	return *line ? err_set(e, ERR_CORRUPT, "the job step%s is left", line) : 0;
+	return more > 0 ? err_set(e, ERR_CORRUPT, "squeue --steps lists %d more job step%s than before",
+				  more, more > 1 ? "s" : "")
+			: 0;
 }
 
 static int check_left(const struct drill_run *r, struct err *e)
@@ -138,7 +139,7 @@ static int check_left(const struct drill_run *r, struct err *e)
 	if (shm > r->shm)
 		return err_set(e, ERR_CORRUPT, "/dev/shm has %d more name%s than before",
 			       shm - r->shm, shm - r->shm > 1 ? "s" : "");
-	return r->d->slurm ? check_steps_left(e) : 0;
+	return r->d->slurm && !r->injection->keeps_step ? check_steps_left(r, e) : 0;
 }
 
 int drill_judge(const struct drill_run *r, int first_status, struct err *e)

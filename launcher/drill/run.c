@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "launcher/drill/injections.h"
+#include "launcher/drill/judge.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +30,7 @@ int drill_run_open(struct drill *d, const struct injection *injection, const cha
 	snprintf(r->name, sizeof r->name, "%s", name);
 	run_path(r->path, d->scratch.path, name);
 	r->shm = drill_shm_names();
+	r->job_steps = d->slurm ? drill_steps_count() : 0;
 	drill_mark_new(r->mark);
 	const struct rundir_reader reader = { drill_story_event, drill_story_metrics, &r->story };
 	if (rundir_follow_open(r->path, &reader, &r->follow, e)) {

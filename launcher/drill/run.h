@@ -38,6 +38,7 @@ struct drill_run {
 	bool ended;
 	double injected; /* time of the fault; 0: there was none yet */
 	int shm;         /* names in /dev/shm before it */
+	int job_steps;   /* under Slurm: of agents, before it */
 	/* for undo */
 	pid_t stopped;
 	char node[128];
