@@ -31,11 +31,11 @@ struct survey_request {
 };
 
 struct survey {
-	bool answered;           /* the manager has answered; otherwise only `unreachable` is known */
-	enum node_state *nodes;  /* [n_nodes] of the request's cluster */
+	bool answered; /* the manager has answered; otherwise only `unreachable` is known */
+	enum node_state *nodes; /* [n_nodes] of the request's cluster */
 	int n_nodes;
-	bool can_requeue;        /* the job can be requeued */
-	char why[200];           /* if it has not answered: the cause */
+	bool can_requeue; /* the job can be requeued */
+	char why[200];    /* if it has not answered: the cause */
 };
 
 #endif

@@ -13,7 +13,7 @@
 
 enum {
 	TICK_MS = 5,
-	STEPS = 60,      /* of each run, unless steps are so fast that it would end too soon */
+	STEPS = 60, /* of each run, unless steps are so fast that it would end too soon */
 	STEPS_MAX = 3000,
 	CHECKPOINTS = 6, /* per run */
 	START_SECONDS = 600,
@@ -281,8 +281,8 @@ static int run_all(struct drill *d, struct drill_results *out, struct err *e)
 	for (const struct injection *in = drill_injections; in->name; in++) {
 		if (!is_chosen(d->o, in))
 			continue;
-		struct drill_result *more =
-			realloc(out->rows, (size_t)(out->n + 1) * sizeof *out->rows);
+		struct drill_result *more = realloc(out->rows,
+						    (size_t)(out->n + 1) * sizeof *out->rows);
 		if (!more)
 			return err_set(e, ERR_NOMEM, "no memory for the results");
 		out->rows = more;

@@ -58,7 +58,7 @@ struct drill_result {
 struct drill_results {
 	struct drill_result *rows;
 	int n;
-	int64_t steps; /* of each run */
+	int64_t steps;                    /* of each run */
 	char folder[JOB_PATH + JOB_TEXT]; /* of the runs that remain; "": none */
 };
 

@@ -42,11 +42,16 @@ static int signal_remotely(struct drill_run *r, int rank, pid_t pid, int signal,
 	snprintf(list, sizeof list, "--nodelist=%s", node);
 	snprintf(number, sizeof number, "-%d", signal);
 	snprintf(id, sizeof id, "%ld", (long)pid);
-	char *argv[] = { (char[]){ "srun" },       (char[]){ "--overlap" },
-			 (char[]){ "--nodes=1" },  (char[]){ "--ntasks=1" },
-			 (char[]){ "--mpi=none" }, (char[]){ "--quiet" },
-			 list,                     (char[]){ "kill" },
-			 number,                   id,
+	char *argv[] = { (char[]){ "srun" },
+			 (char[]){ "--overlap" },
+			 (char[]){ "--nodes=1" },
+			 (char[]){ "--ntasks=1" },
+			 (char[]){ "--mpi=none" },
+			 (char[]){ "--quiet" },
+			 list,
+			 (char[]){ "kill" },
+			 number,
+			 id,
 			 NULL };
 	const struct child_command c = { .argv = argv, .out = -1, .tied = true };
 	int rc = launcher_child_run(&c, STEP_SECONDS, &output, e);
@@ -119,7 +124,7 @@ int drill_kill_stepd(struct drill_run *r, struct err *e)
 			       last_rank(r));
 	r->injected = clock_s();
 	/* It belongs to the step of an agent that has the mark, but has no mark itself. */
-	return kill(stepd, SIGKILL) ? err_errno(e, ERR_DENIED, "slurmstepd (process %ld)",
-						(long)stepd)
-				    : 0;
+	return kill(stepd, SIGKILL)
+		       ? err_errno(e, ERR_DENIED, "slurmstepd (process %ld)", (long)stepd)
+		       : 0;
 }

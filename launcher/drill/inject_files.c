@@ -141,9 +141,9 @@ int drill_fill_disk(struct drill_run *r, struct err *e)
 
 int drill_check_warned(const struct drill_run *r, struct err *e)
 {
-	return r->story.launches == 1 ? 0
-				      : err_set(e, ERR_CORRUPT,
-						"the run started again, although it could wait");
+	return r->story.launches == 1
+		       ? 0
+		       : err_set(e, ERR_CORRUPT, "the run started again, although it could wait");
 }
 
 int drill_remove_data(struct drill_run *r, struct err *e)

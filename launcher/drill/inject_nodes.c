@@ -15,8 +15,12 @@ static int set_node_state(const char *node, const char *state, struct err *e)
 	struct err why = ERR_INIT;
 	snprintf(name, sizeof name, "nodename=%s", node);
 	snprintf(to, sizeof to, "state=%s", state);
-	char *argv[] = { (char[]){ "scontrol" }, (char[]){ "update" }, name, to,
-			 (char[]){ "reason=muster-drill" }, NULL };
+	char *argv[] = { (char[]){ "scontrol" },
+			 (char[]){ "update" },
+			 name,
+			 to,
+			 (char[]){ "reason=muster-drill" },
+			 NULL };
 	const struct child_command c = { .argv = argv, .out = -1, .tied = true };
 	int rc = launcher_child_run(&c, SCONTROL_SECONDS, &output, &why);
 	buf_fini(&output);

@@ -29,8 +29,7 @@ static int find_next(const struct drill_event *events, int n, int from, enum dri
 }
 
 /* The last event of the kind in events[from, to); `to` if there is none. */
-static int find_last(const struct drill_event *events, int from, int to,
-		     enum drill_event_kind kind)
+static int find_last(const struct drill_event *events, int from, int to, enum drill_event_kind kind)
 {
 	for (int i = to - 1; i >= from; i--)
 		if (events[i].kind == kind)

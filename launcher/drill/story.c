@@ -166,8 +166,8 @@ void drill_story_event(void *story, const struct rundir_line *l)
 		return;
 	s->generation = l->generation;
 	enum drill_event_kind kind = drill_event_kind(l->event);
-	struct drill_event *ev =
-		kind ? add_row(s, &s->events, &s->n_events, sizeof *s->events) : NULL;
+	struct drill_event *ev = kind ? add_row(s, &s->events, &s->n_events, sizeof *s->events)
+				      : NULL;
 	if (ev)
 		*ev = (struct drill_event){ kind, l->mono, l->generation };
 	for (size_t i = 0; i < sizeof tellers / sizeof *tellers; i++)

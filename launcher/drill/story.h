@@ -33,17 +33,17 @@ struct drill_story {
 	struct drill_step *steps;
 	struct drill_agent *agents;
 	int n_events, n_steps, n_agents;
-	int launches;               /* events generation-start */
-	int64_t generation;         /* of the last line */
-	int checkpoints;            /* committed */
-	char ckpt_path[RUN_PATH];   /* of the last one */
-	int64_t ckpt_step;          /* its step */
-	int64_t ckpt_seen;          /* last finished step when its event came */
-	int64_t ready_step;         /* from which the last generation continued; -1: none did */
-	int64_t last_step;          /* of the last line of metrics */
-	int warnings;               /* that ranks logged */
+	int launches;             /* events generation-start */
+	int64_t generation;       /* of the last line */
+	int checkpoints;          /* committed */
+	char ckpt_path[RUN_PATH]; /* of the last one */
+	int64_t ckpt_step;        /* its step */
+	int64_t ckpt_seen;        /* last finished step when its event came */
+	int64_t ready_step;       /* from which the last generation continued; -1: none did */
+	int64_t last_step;        /* of the last line of metrics */
+	int warnings;             /* that ranks logged */
 	struct drill_layout first, last; /* of the first and of the last generation */
-	bool relaid;                /* a generation had another layout than the first */
+	bool relaid;                     /* a generation had another layout than the first */
 	/* of the first lost rank, otherwise of the first stop, failure or warning */
 	char fault[64], how[64], said[1000];
 	bool lost;

@@ -53,14 +53,14 @@ enum lost_how {
 /* What is known about the loss that ended a generation. */
 struct symptom {
 	enum lost_how how;
-	enum err_code code;    /* the agent's, or the nearest one */
-	const char *said;      /* the error message; "": none */
-	int signal;            /* that ended the process; 0: none, or unknown */
-	int status;            /* its exit status; -1: unknown */
-	bool out_of_memory;    /* the node's counter of OOM kills has grown */
-	bool stepped;          /* the generation had finished a step */
-	enum node_state node;  /* of the rank's node */
-	bool manager_silent;   /* the survey got no answer */
+	enum err_code code;   /* the agent's, or the nearest one */
+	const char *said;     /* the error message; "": none */
+	int signal;           /* that ended the process; 0: none, or unknown */
+	int status;           /* its exit status; -1: unknown */
+	bool out_of_memory;   /* the node's counter of OOM kills has grown */
+	bool stepped;         /* the generation had finished a step */
+	enum node_state node; /* of the rank's node */
+	bool manager_silent;  /* the survey got no answer */
 };
 
 /* The fault that explains these symptoms best; never NULL. */

@@ -21,9 +21,9 @@ static void the_phases_of_a_restart_follow_each_other(void **state)
 {
 	(void)state;
 	static const struct drill_event events[] = {
-		{ DRILL_START, 1, 1 },      { DRILL_CONNECTED, 2, 1 }, { DRILL_READY, 3, 1 },
-		{ DRILL_FIRST_STEP, 4, 1 }, { DRILL_LOST, 10.5, 1 },   { DRILL_RESTART, 12, 1 },
-		{ DRILL_PLAN, 12.5, 2 },    { DRILL_START, 13, 2 },    { DRILL_CONNECTED, 17, 2 },
+		{ DRILL_START, 1, 1 },      { DRILL_CONNECTED, 2, 1 },   { DRILL_READY, 3, 1 },
+		{ DRILL_FIRST_STEP, 4, 1 }, { DRILL_LOST, 10.5, 1 },     { DRILL_RESTART, 12, 1 },
+		{ DRILL_PLAN, 12.5, 2 },    { DRILL_START, 13, 2 },      { DRILL_CONNECTED, 17, 2 },
 		{ DRILL_READY, 25, 2 },     { DRILL_FIRST_STEP, 41, 2 },
 	};
 	struct drill_phases p = drill_phases_of(events, 11, 10);
@@ -39,9 +39,9 @@ static void a_failed_restart_counts_as_planning(void **state)
 {
 	(void)state;
 	static const struct drill_event events[] = {
-		{ DRILL_LOST, 11, 1 },  { DRILL_RESTART, 12, 1 }, { DRILL_START, 13, 2 },
-		{ DRILL_LOST, 14, 2 },  { DRILL_RESTART, 15, 2 }, { DRILL_START, 17, 3 },
-		{ DRILL_CONNECTED, 18, 3 }, { DRILL_READY, 19, 3 }, { DRILL_FIRST_STEP, 20, 3 },
+		{ DRILL_LOST, 11, 1 },      { DRILL_RESTART, 12, 1 }, { DRILL_START, 13, 2 },
+		{ DRILL_LOST, 14, 2 },      { DRILL_RESTART, 15, 2 }, { DRILL_START, 17, 3 },
+		{ DRILL_CONNECTED, 18, 3 }, { DRILL_READY, 19, 3 },   { DRILL_FIRST_STEP, 20, 3 },
 	};
 	struct drill_phases p = drill_phases_of(events, 9, 10);
 	assert_seconds(p.detect, 1);
@@ -55,7 +55,7 @@ static void a_new_muster_has_no_phases_before_its_start(void **state)
 {
 	(void)state;
 	static const struct drill_event events[] = {
-		{ DRILL_FIRST_STEP, 4, 1 }, { DRILL_START, 13, 2 }, { DRILL_CONNECTED, 14, 2 },
+		{ DRILL_FIRST_STEP, 4, 1 }, { DRILL_START, 13, 2 },      { DRILL_CONNECTED, 14, 2 },
 		{ DRILL_READY, 16, 2 },     { DRILL_FIRST_STEP, 20, 2 },
 	};
 	struct drill_phases p = drill_phases_of(events, 5, 10);
@@ -100,7 +100,8 @@ static void add_step(struct drill_story *s, int generation, int step, double los
 {
 	char text[1024];
 	snprintf(text, sizeof text,
-		 "{\"time\":1,\"mono\":%d,\"generation\":%d,\"step\":%d,\"samples\":8,\"tokens\":256,"
+		 "{\"time\":1,\"mono\":%d,\"generation\":%d,\"step\":%d,\"samples\":8,\"tokens\":"
+		 "256,"
 		 "\"peak_bytes\":1,\"loss\":%.17g,\"grad_norm\":%.17g,\"lr\":1,\"step_s\":1,"
 		 "\"data_s\":0,\"compute_s\":0,\"recompute_s\":0,\"tp_s\":0,\"cp_s\":0,\"ep_s\":0,"
 		 "\"pp_s\":0,\"dp_s\":0,\"optimizer_s\":0,\"checkpoint_s\":0,\"other_s\":0}\n",
