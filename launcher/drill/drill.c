@@ -45,6 +45,10 @@ static int open_loop(struct drill *d, struct err *e)
 	uv_timer_init(&d->loop, &d->tick);
 	uv_timer_start(&d->tick, on_tick, TICK_MS, TICK_MS);
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+		struct sigaction old;
+		if (numbers[i] == SIGHUP && !sigaction(SIGHUP, NULL, &old) &&
+		    old.sa_handler == SIG_IGN)
+			continue; /* nohup */
 		uv_signal_init(&d->loop, &d->signals[i]);
 		d->signals[i].data = d;
 		uv_signal_start(&d->signals[i], on_signal, numbers[i]);

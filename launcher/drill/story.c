@@ -123,12 +123,14 @@ static void tell_lost(struct drill_story *s, const json_t *o)
 	tell_end_of(s, l.has_signal, l.signal, l.has_status, l.status);
 }
 
-/* The connection of a rank usually closes before its end is known. */
+/* The connection of a rank usually closes before its end is known. A rank that failed or hung is killed
+ * afterwards, which says nothing. */
 static void tell_exit(struct drill_story *s, const json_t *o)
 {
 	struct rundir_exit x;
 	struct err e = ERR_INIT;
-	if (s->lost && !rundir_read_exit(o, &x, &e) && x.has_rank && x.rank == s->lost_rank)
+	if (!strcmp(s->how, "closed") && !rundir_read_exit(o, &x, &e) && x.has_rank &&
+	    x.rank == s->lost_rank)
 		tell_end_of(s, x.has_signal, x.signal, x.has_status, x.status);
 }
 
