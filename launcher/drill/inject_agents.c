@@ -67,13 +67,9 @@ int drill_signal_agent(struct drill_run *r, int rank, int signal, struct err *e)
 	bool here = drill_mark_has(pid, r->mark);
 	if (!here && !r->d->slurm)
 		return err_set(e, ERR_NOTFOUND, "the agent of rank %d has ended already", rank);
-	double before = clock_s();
-	if (here ? drill_process_signal(pid, r->mark, signal, e)
-		 : signal_remotely(r, rank, pid, signal, e))
-		return -1;
-	/* The step takes a while to start; the signal is sent at its end. */
-	r->injected = here ? before : clock_s();
-	return 0;
+	r->injected = clock_s();
+	return here ? drill_process_signal(pid, r->mark, signal, e)
+		    : signal_remotely(r, rank, pid, signal, e);
 }
 
 int drill_kill_agent(struct drill_run *r, struct err *e)
