@@ -151,6 +151,9 @@ $(PROXY_DOUBLE): tests/doubles/through_proxy.c
 
 # Doubles and small programs that the bats files use.
 TOOL_BIN := $(NVML_DOUBLE) $(CUDA_DOUBLE) $(PROXY_DOUBLE) $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
+$(BUILD)/tests/tools/slurm_nodes: $(BUILD)/obj/tests/tools/slurm_nodes.o $(call archives,$(call stands_on,launcher))
+	@mkdir -p $(@D)
+	$(link) $(call syslibs,$(call stands_on,launcher))
 $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o
 	@mkdir -p $(@D)
 	$(link) -lpmix -ljansson -lm
@@ -265,7 +268,7 @@ fuzz: setup-fuzz
 .PHONY: fuzz-bins
 fuzz-bins: $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
-FUZZ_ROOMS := launcher/doctor launcher/rundir launcher agent/engine/text agent/engine/ckpt agent/engine/hf agent/engine/train agent/engine/data libcomm plan plan/place plan/spec topo base
+FUZZ_ROOMS := launcher/doctor launcher/supervise launcher launcher/rundir agent/engine/text agent/engine/ckpt agent/engine/hf agent/engine/train agent/engine/data libcomm plan plan/place plan/spec topo base
 $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZ_ROOMS))
 	@mkdir -p $(@D)
 	$(link) -fsanitize=fuzzer $(sort $(libs_base) $(libs_topo) $(libs_plan) $(libs_libcomm)) -lxxhash -lpcre2-8 -lutf8proc -lz -lzstd

@@ -2,6 +2,7 @@
 
 #include "base/auth.h"
 #include "base/clock.h"
+#include "base/process_id.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -51,11 +52,16 @@ static void format_allowed_cpus(char *out, size_t room)
 static json_t *hello_json(const struct control_options *opt)
 {
 	char cpus[1024];
+	struct process_id id;
 	format_allowed_cpus(cpus, sizeof cpus);
+	process_id_self(&id);
 	return msg_hello_json(&(struct msg_hello){ .rank = opt->rank,
 						   .world = opt->world,
 						   .node = opt->node,
-						   .pid = (int)getpid(),
+						   .pid = id.pid,
+						   .start = id.start,
+						   .pid_space = id.pid_space,
+						   .boot = id.boot,
 						   .cpus = cpus,
 						   .version = MSG_VERSION });
 }

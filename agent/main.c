@@ -4,6 +4,7 @@
 #include "agent/engine/train/phases.h"
 #include "agent/engine/parallel/device.h"
 #include "agent/metrics/report.h"
+#include "agent/predecessors.h"
 #include "agent/preflight.h"
 #include "agent/tools/tools.h"
 #include "agent/engine/train/train.h"
@@ -42,6 +43,7 @@ struct agent {
 	int device, numa;                    /* on the node; numa -1: unknown */
 	const char *cpus;                    /* next to the device; "": unknown */
 	const char *run_dir, *resume, *node; /* borrowed from the welcome */
+	const json_t *predecessors;          /* borrowed from the welcome; NULL: none */
 	struct preflight place;
 	struct phases phases;
 };
@@ -122,6 +124,7 @@ static int read_welcome(struct agent *a, const struct msg_welcome *w, struct err
 	a->numa = w->numa;
 	a->cpus = w->cpus;
 	a->node_index = w->node_index;
+	a->predecessors = w->predecessors;
 	return 0;
 }
 
@@ -227,6 +230,14 @@ static int wire_up(struct agent *a, struct err *e)
 	return 0;
 }
 
+/* Before the device is used: an earlier agent may still hold it. */
+static int end_predecessors(struct agent *a, struct err *e)
+{
+	const struct predecessors_gate gate = { .node = a->node };
+	agent_control_progress(a->control, 0, "predecessors");
+	return agent_predecessors_end(&gate, a->predecessors, e);
+}
+
 static int run_rank(struct agent *a, struct err *e)
 {
 	double since = clock_s();
@@ -239,6 +250,9 @@ static int run_rank(struct agent *a, struct err *e)
 		return -1;
 	train_phases_lap(&a->phases, "supervisor", &since);
 	a->place.node = a->node;
+	if (end_predecessors(a, e))
+		return -1;
+	train_phases_lap(&a->phases, "predecessors", &since);
 	agent_control_progress(a->control, 0, "preflight");
 	if (agent_preflight(&a->place, e))
 		return -1;

@@ -17,6 +17,7 @@
 	X(ERR_NONE, "none")               /* no error */ \
 	X(ERR_USAGE, "usage")             /* the command line or a job file */ \
 	X(ERR_IO, "io")                   /* a file or a disk */ \
+	X(ERR_FULL, "full")               /* a disk, a quota or a limit of file sizes */ \
 	X(ERR_NET, "net")                 /* a socket or a peer's connection */ \
 	X(ERR_NOMEM, "no-memory")         /* memory, descriptors, processes */ \
 	X(ERR_PROTO, "protocol")          /* a peer broke the protocol */ \
@@ -31,6 +32,7 @@
 	X(ERR_PEER, "peer")               /* another rank died or failed */ \
 	X(ERR_DENIED, "denied")           /* the system refuses it: permissions */ \
 	X(ERR_NUMERIC, "numeric")         /* NaN, infinity, overflow */ \
+	X(ERR_DEVICE, "device")           /* a GPU is lost or broken */ \
 	X(ERR_INTERNAL, "internal")       /* a bug in muster */
 
 enum err_code {

@@ -103,30 +103,47 @@ static bool may_be(int fd, const struct stat *st, enum file_kind kind)
 	return fd < 0 || isatty(fd) || st->st_rdev == makedev(1, 3);
 }
 
+/* clang-format off */
+
+static const struct known_error {
+	int error;
+	enum err_code code;
+	const char *remedy;
+} known_errors[] = {
+	{ ENOENT, ERR_NOTFOUND, "" },
+	{ EACCES, ERR_DENIED, "; check its permissions and those of its folder (ls -ld)" },
+	{ EPERM, ERR_DENIED, "; check its attributes and those of its folder (lsattr)" },
+	{ EROFS, ERR_DENIED, "; choose a writable folder" },
+	{ ENOSPC, ERR_FULL, "" },
+	{ EDQUOT, ERR_FULL, "" },
+	{ EFBIG, ERR_FULL, "" },
+	{ ENOMEM, ERR_NOMEM, "" },
+	{ EMFILE, ERR_NOMEM, "" },
+	{ ENFILE, ERR_NOMEM, "" },
+};
+
+/* clang-format on */
+
+static const struct known_error *look_up_error(int error)
+{
+	static const struct known_error other = { 0, ERR_IO, "" };
+	for (size_t i = 0; i < sizeof known_errors / sizeof *known_errors; i++)
+		if (known_errors[i].error == error)
+			return &known_errors[i];
+	return &other;
+}
+
+enum err_code file_error_code(int error)
+{
+	return look_up_error(error)->code;
+}
+
 static int cannot_open(const char *path, struct err *e)
 {
-	/* clang-format off */
-	static const struct {
-		int error;
-		enum err_code code;
-		const char *remedy;
-	} known[] = {
-		{ ENOENT, ERR_NOTFOUND, "" },
-		{ EACCES, ERR_DENIED, "; check its permissions and those of its folder (ls -ld)" },
-		{ EPERM, ERR_DENIED, "; check its attributes and those of its folder (lsattr)" },
-		{ EROFS, ERR_DENIED, "; choose a writable folder" },
-	};
-	/* clang-format on */
-	enum err_code code = ERR_IO;
-	const char *remedy = "";
+	const struct known_error *known = look_up_error(errno);
 	char text[128];
-	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		if (errno == known[i].error) {
-			code = known[i].code;
-			remedy = known[i].remedy;
-		}
-	return err_set(e, code, "%s: cannot open: %s%s", path, strerror_r(errno, text, sizeof text),
-		       remedy);
+	return err_set(e, known->code, "%s: cannot open: %s%s", path,
+		       strerror_r(errno, text, sizeof text), known->remedy);
 }
 
 int file_open(const char *path, int flags, enum file_kind kind, struct err *e)
@@ -235,8 +252,8 @@ static void cannot_write(const char *path, struct err *e)
 {
 	const char *remedy = process_write_remedy(errno);
 	char text[128];
-	err_set(e, ERR_IO, "%s: cannot write: %s%s", path, strerror_r(errno, text, sizeof text),
-		remedy);
+	err_set(e, file_error_code(errno), "%s: cannot write: %s%s", path,
+		strerror_r(errno, text, sizeof text), remedy);
 }
 
 int file_replace(const char *path, const void *data, size_t n, struct err *e)
@@ -257,7 +274,8 @@ int file_replace(const char *path, const void *data, size_t n, struct err *e)
 	unlink(tmp);
 	int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
-		return err_errno(e, ERR_IO, "%s: cannot create a file in its folder", path);
+		return err_errno(e, file_error_code(errno),
+				 "%s: cannot create a file in its folder", path);
 	int bad = file_write_full(fd, data, n) || fsync(fd);
 	if (bad)
 		cannot_write(tmp, e);
@@ -283,11 +301,12 @@ int file_make_dirs(const char *path, struct err *e)
 		char was = *at;
 		*at = '\0';
 		if (mkdir(dir, 0700) && errno != EEXIST)
-			return err_errno(e, ERR_IO, "%s: cannot make the folder", dir);
+			return err_errno(e, file_error_code(errno), "%s: cannot make the folder",
+					 dir);
 		*at = was;
 	}
 	if (stat(path, &st) < 0)
-		return err_errno(e, ERR_IO, "%s: cannot make the folder", path);
+		return err_errno(e, file_error_code(errno), "%s: cannot make the folder", path);
 	return S_ISDIR(st.st_mode) ? 0
 				   : err_set(e, ERR_IO, "%s: is not a folder; move it away", path);
 }
@@ -296,7 +315,7 @@ int file_make_own_dir(const char *path, struct err *e)
 {
 	struct stat st;
 	if (mkdir(path, 0700) && errno != EEXIST)
-		return err_errno(e, ERR_IO, "%s: cannot make the folder", path);
+		return err_errno(e, file_error_code(errno), "%s: cannot make the folder", path);
 	if (lstat(path, &st))
 		return err_errno(e, ERR_IO, "%s: cannot stat the folder", path);
 	return S_ISDIR(st.st_mode)

@@ -55,6 +55,11 @@ int file_slurp_own(const char *path, size_t most, struct buf *out, struct err *e
  * folder, a device or a pipe, the call fails and leaves it unchanged. */
 int file_replace(const char *path, const void *data, size_t n, struct err *e);
 
+/* The code for an errno of a file operation: ERR_NOTFOUND for ENOENT, ERR_DENIED for EACCES, EPERM and
+ * EROFS, ERR_FULL for ENOSPC, EDQUOT and EFBIG, ERR_NOMEM for ENOMEM, EMFILE and ENFILE, otherwise
+ * ERR_IO. */
+enum err_code file_error_code(int error);
+
 /* fsyncs a folder, so that names created or removed in it survive a crash. */
 int file_sync_dir(const char *path, struct err *e);
 

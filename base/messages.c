@@ -20,6 +20,7 @@
 	}
 MSG_TYPES(MSG_DEFINITIONS)
 MSG_DEFINITIONS(, coords, MSG_COORDS_FIELDS, , )
+MSG_DEFINITIONS(, predecessor, MSG_PREDECESSOR_FIELDS, , )
 
 /* clang-format on */
 

@@ -18,7 +18,10 @@
 #include "base/fields.h"
 #include "base/step_parts.h"
 
-enum { MSG_VERSION = 3 };
+enum {
+	MSG_VERSION = 4,
+	GUARD_GENERATION = 1 /* of all messages to and from a guard, which outlives generations */
+};
 
 /* clang-format off */
 
@@ -40,15 +43,25 @@ enum { MSG_VERSION = 3 };
 	X(MSG_DUMP,      dump,     MSG_DUMP_FIELDS,     "supervisor", "write the flight recorder into RUN/trace/gen-<generation>") \
 	X(MSG_DUMPED,    dumped,   MSG_DUMPED_FIELDS,   "agent",      "the answer to dump") \
 	X(MSG_SERIES,    series,   MSG_SERIES_FIELDS,   "agent",      "the rank that sends metrics has sent all up to this step; its checkpoint follows") \
-	X(MSG_RECORDED,  recorded, MSG_RECORDED_FIELDS, "supervisor", "to world rank 0: the run folder holds the series up to this step")
+	X(MSG_RECORDED,  recorded, MSG_RECORDED_FIELDS, "supervisor", "to world rank 0: the run folder holds the series up to this step") \
+	X(MSG_GUARD_HELLO, guard_hello, MSG_GUARD_HELLO_FIELDS, "guard", "the first message of a guard after the handshake") \
+	X(MSG_ALIVE,     alive,    MSG_ALIVE_FIELDS,    "supervisor", "to a guard, every second; the guard answers with the same message") \
+	X(MSG_RELEASE,   release,  MSG_RELEASE_FIELDS,  "supervisor", "to a guard: the run has ended, or another guard has taken over")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
 	F(world,   INT,  REQUIRED, "number of ranks") \
 	F(node,    TEXT, REQUIRED, "host name") \
-	F(pid,     INT,  REQUIRED, "process id") \
+	MSG_PROCESS_FIELDS(F) \
 	F(cpus,    TEXT, REQUIRED, "CPUs the agent may run on, such as \"0-3,8\"") \
 	F(version, INT,  REQUIRED, "MSG_VERSION of the agent")
+
+/* Names a process for ever, as struct process_id does (base/process_id.h). */
+#define MSG_PROCESS_FIELDS(F) \
+	F(pid,       INT,   REQUIRED, "process id") \
+	F(start,     COUNT, REQUIRED, "clock ticks from the boot to the start of the process; 0: unknown") \
+	F(pid_space, COUNT, REQUIRED, "inode of its PID namespace; 0: unknown") \
+	F(boot,      TEXT,  REQUIRED, "random id of the boot; \"\": unknown")
 
 #define MSG_READY_FIELDS(F) \
 	F(step,    COUNT, REQUIRED, "finished steps that training continues from") \
@@ -118,7 +131,8 @@ enum { MSG_VERSION = 3 };
 	F(memory,       NUMBER, REQUIRED, "bytes that the rank needs by the plan") \
 	F(node_ranks,   INT,    REQUIRED, "ranks of the node") \
 	F(cpus,         TEXT,   REQUIRED, "CPUs next to the device; \"\": unknown, or the rank is not bound") \
-	F(numa,         INT,    REQUIRED, "NUMA domain next to the device; -1: unknown, or the rank is not bound")
+	F(numa,         INT,    REQUIRED, "NUMA domain next to the device; -1: unknown, or the rank is not bound") \
+	F(predecessors, JSON,   OPTIONAL, "agents of earlier generations that may still run on the agent's host: a list of struct msg_predecessor")
 
 #define MSG_STOP_FIELDS(F) \
 	F(reason,     TEXT, REQUIRED, "why") \
@@ -140,12 +154,27 @@ enum { MSG_VERSION = 3 };
 #define MSG_RECORDED_FIELDS(F) \
 	F(step, COUNT, REQUIRED, "the run folder holds all metrics and evaluations up to this step")
 
+#define MSG_GUARD_HELLO_FIELDS(F) \
+	F(number,  INT,  REQUIRED, "the number of the guard within the run") \
+	F(node,    TEXT, REQUIRED, "host name") \
+	F(pid,     INT,  REQUIRED, "process id") \
+	F(version, INT,  REQUIRED, "MSG_VERSION of the guard")
+
+#define MSG_ALIVE_FIELDS(F)
+
+#define MSG_RELEASE_FIELDS(F)
+
 /* The member `coords` of welcome. */
 #define MSG_COORDS_FIELDS(F) \
 	F(tp, INT, REQUIRED, "tensor-parallel coordinate") \
 	F(cp, INT, REQUIRED, "context-parallel coordinate") \
 	F(dp, INT, REQUIRED, "data-parallel coordinate") \
 	F(pp, INT, REQUIRED, "pipeline stage")
+
+/* An element of the list `predecessors` of welcome. */
+#define MSG_PREDECESSOR_FIELDS(F) \
+	F(generation, COUNT, REQUIRED, "the launch that it belongs to") \
+	MSG_PROCESS_FIELDS(F)
 
 enum msg_type {
 	MSG_NONE,
@@ -158,6 +187,7 @@ enum msg_type {
 #define MSG_STRUCT(type, name, FIELDS, sender, doc) struct msg_##name { FIELDS(FIELDS_MEMBER) };
 MSG_TYPES(MSG_STRUCT)
 MSG_STRUCT(, coords, MSG_COORDS_FIELDS, , )
+MSG_STRUCT(, predecessor, MSG_PREDECESSOR_FIELDS, , )
 #undef MSG_STRUCT
 
 /*
@@ -172,6 +202,7 @@ MSG_STRUCT(, coords, MSG_COORDS_FIELDS, , )
 	int msg_##name##_read(const json_t *body, struct msg_##name *m, struct err *e);
 MSG_TYPES(MSG_FUNCTIONS)
 MSG_FUNCTIONS(, coords, MSG_COORDS_FIELDS, , )
+MSG_FUNCTIONS(, predecessor, MSG_PREDECESSOR_FIELDS, , )
 #undef MSG_FUNCTIONS
 
 /* clang-format on */

@@ -45,6 +45,11 @@ void run_path_slurm_log(char out[RUN_PATH], const char *run, const char *id)
 	snprintf(out, RUN_PATH, "%s/" RUN_LOGS "/slurm-%s.out", run, id);
 }
 
+void run_path_guard_log(char out[RUN_PATH], const char *run)
+{
+	snprintf(out, RUN_PATH, "%s/" RUN_LOGS "/guard.log", run);
+}
+
 void run_path_trace(char out[RUN_PATH], const char *run, uint32_t generation)
 {
 	snprintf(out, RUN_PATH, "%s/" RUN_TRACES "/gen-%" PRIu32, run, generation);

@@ -6,7 +6,7 @@
  *
  *     job.ini  submit-<n>.ini  plan-<generation>.json  events.jsonl  metrics.jsonl  lock
  *     logs/<node>-<rank>.log  logs/launch-<generation>.log  logs/hosts-<generation>
- *     logs/slurm-<id>.out  .pmix/
+ *     logs/slurm-<id>.out  logs/guard.log  .pmix/
  *     trace/gen-<generation>/comm-<rank>.json
  *     trace/gen-<generation>/timeline-<rank>.json
  *
@@ -42,6 +42,8 @@ void run_path_launch_log(char out[RUN_PATH], const char *run, uint32_t generatio
 void run_path_hosts(char out[RUN_PATH], const char *run, uint32_t generation);
 /* The output of a submitted job. id: the job's id, or Slurm's pattern for it, "%j". */
 void run_path_slurm_log(char out[RUN_PATH], const char *run, const char *id);
+/* What the guards of the run, and their sruns, write. */
+void run_path_guard_log(char out[RUN_PATH], const char *run);
 /* The folder of a generation's flight recorders and timelines. */
 void run_path_trace(char out[RUN_PATH], const char *run, uint32_t generation);
 /* One rank's flight recorder and its timeline. trace: as run_path_trace() gives it. */

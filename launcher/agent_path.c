@@ -6,6 +6,16 @@
 #include <string.h>
 #include <unistd.h>
 
+int launcher_self_path(char *path, size_t size, struct err *e)
+{
+	ssize_t n = readlink("/proc/self/exe", path, size - 1);
+	path[n > 0 ? n : 0] = '\0';
+	return n > 0 && (size_t)n < size - 1
+		       ? 0
+		       : err_set(e, ERR_NOTFOUND,
+				 "cannot read the path of this program from /proc/self/exe");
+}
+
 int launcher_agent_path(char *path, size_t size, struct err *e)
 {
 	static const char *const places[] = { "muster-agent", "../libexec/muster/muster-agent" };

@@ -1,4 +1,4 @@
-/* agent_path — finds the program muster-agent. */
+/* agent_path — finds the programs muster and muster-agent. */
 #ifndef MUSTER_LAUNCHER_AGENT_PATH_H
 #define MUSTER_LAUNCHER_AGENT_PATH_H
 
@@ -9,5 +9,7 @@
 /* The path of muster-agent: $MUSTER_AGENT, otherwise the file next to this program, otherwise
  * ../libexec/muster/muster-agent. ERR_NOTFOUND names the paths that were tried. */
 int launcher_agent_path(char *path, size_t size, struct err *e);
+/* The path of this program, muster. */
+int launcher_self_path(char *path, size_t size, struct err *e);
 
 #endif

@@ -193,9 +193,9 @@ void launcher_child_forget(struct child *c)
 }
 
 /* The last line that is not empty, without its newline. */
-static void last_line(struct buf *output, const char **line, int *len)
+static void last_line(const char *text, const char **line, int *len)
 {
-	const char *text = buf_str(output), *end = text + strlen(text);
+	const char *end = text + strlen(text);
 	while (end > text && (end[-1] == '\n' || end[-1] == ' '))
 		end--;
 	const char *at = end;
@@ -205,12 +205,24 @@ static void last_line(struct buf *output, const char **line, int *len)
 	*len = (int)(end - at);
 }
 
+int launcher_child_result(const char *name, int status, const char *output, struct err *e)
+{
+	const char *line;
+	int len;
+	if (!status)
+		return 0;
+	if (WIFSIGNALED(status))
+		return err_set(e, ERR_UNSUPPORTED, "%s: killed by signal %d", name,
+			       WTERMSIG(status));
+	last_line(output, &line, &len);
+	return err_set(e, ERR_UNSUPPORTED, "%s failed (%d): %.*s", name, WEXITSTATUS(status), len,
+		       line);
+}
+
 int launcher_child_run(const struct child_command *c, double timeout_s, struct buf *output,
 		       struct err *e)
 {
 	struct process p;
-	const char *line;
-	int len;
 	if (process_start(c, &p, e))
 		return -1;
 	struct pollfd fd = { .fd = p.pidfd, .events = POLLIN };
@@ -224,12 +236,5 @@ int launcher_child_run(const struct child_command *c, double timeout_s, struct b
 	if (ready <= 0)
 		return err_set(e, ERR_TIMEOUT, "%s: it did not end within %g s and was killed%s",
 			       c->argv[0], timeout_s, c->late ? c->late : "");
-	if (!status)
-		return 0;
-	last_line(output, &line, &len);
-	if (WIFSIGNALED(status))
-		return err_set(e, ERR_UNSUPPORTED, "%s: killed by signal %d", c->argv[0],
-			       WTERMSIG(status));
-	return err_set(e, ERR_UNSUPPORTED, "%s failed (%d): %.*s", c->argv[0], WEXITSTATUS(status),
-		       len, line);
+	return launcher_child_result(c->argv[0], status, buf_str(output), e);
 }

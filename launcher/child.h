@@ -40,6 +40,9 @@ void launcher_child_signal(struct child *c, int signal);
 /* `ended` will not be called, and the loop does not wait for the child. */
 void launcher_child_forget(struct child *c);
 
+/* 0 if the status is 0. Otherwise an error that quotes the last line of the output. */
+int launcher_child_result(const char *name, int status, const char *output, struct err *e);
+
 /* Runs a command and waits for it. ERR_TIMEOUT: it took longer than timeout_s and was killed. If
  * its status is not 0, the error quotes the last line of the output. */
 int launcher_child_run(const struct child_command *c, double timeout_s, struct buf *output,

@@ -35,6 +35,20 @@ struct launch_request {
 	const char *auth;  /* value of AGENT_ENV_AUTH */
 };
 
+/* A guard to start on a node: launcher/slurm/guard.h. */
+struct guard_request {
+	const char *node;
+	const char *program; /* path of muster */
+	const char *address; /* of the supervisor, for guards, "host:port" */
+	const char *secret;  /* of the run's guards, in hex */
+	const char *auth;    /* value of AGENT_ENV_AUTH */
+	const char *run_dir;
+	int number;
+	bool requeue;    /* [slurm] requeue */
+	double patience; /* seconds; [restart] patience */
+};
+
+struct child;
 struct launch;    /* the processes of one generation; each backend defines it */
 struct surveying; /* a survey that is under way */
 
@@ -81,8 +95,17 @@ struct launch_ops {
 	void (*survey_stop)(struct surveying *s);
 	/* Optional. Requeues the job that this process runs in, so that it starts again without
 	 * the nodes `exclude` (a comma-separated list, or ""), on min_nodes to max_nodes nodes.
-	 * Returns when Slurm has accepted it; it then ends this process. It takes some seconds. */
+	 * Returns when Slurm has accepted it; it has then begun to end this process, which must
+	 * leave soon. It takes some seconds. 0 with a text in `e`: the job starts again, but
+	 * not without those nodes, or not with that number of nodes; the text says why. */
 	int (*requeue)(const char *exclude, int min_nodes, int max_nodes, struct err *e);
+	/* Optional. The node that this process runs on, by its name in the cluster; NULL: none. */
+	const char *(*own_node)(void);
+	/* Optional. Starts a guard as a child process (launcher/child.h), whose end `ended`
+	 * reports. */
+	int (*guard)(uv_loop_t *loop, const struct guard_request *r,
+		     void (*ended)(void *arg, int status, const char *output), void *arg,
+		     struct child **out, struct err *e);
 };
 
 #endif

@@ -153,6 +153,11 @@ const struct node_kind *topo_cluster_kind(const struct cluster *c, int node);
 struct cluster_slot {
 	int node, device;
 };
+/* A copy of `all` without the slots `gone`; device -1: the whole node. A node without devices is left
+ * out, so nodes and devices get other indices, and names and PCI addresses stay. ERR_NOFIT: nothing
+ * is left. */
+int topo_cluster_without(const struct cluster *all, const struct cluster_slot *gone, int n,
+			 struct cluster *out, struct err *e);
 /* The link between two devices of a node of this kind: from the parts, otherwise from the totals. */
 struct topo_link topo_cluster_link(const struct node_kind *k, int a, int b);
 /* Levels of switches that a message between two nodes passes: 0 for the same node, 1 for the same

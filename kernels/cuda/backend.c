@@ -24,15 +24,23 @@ static const struct remedy {
 	  "build libmuster-cuda.so for this device: make CUDA_ARCH=" },
 	{ cudaErrorUnsupportedPtxVersion, ERR_UNSUPPORTED,
 	  "update the driver, or build libmuster-cuda.so for this device: make CUDA_ARCH=" },
-	{ cudaErrorIllegalAddress, ERR_IO,
+	{ cudaErrorIllegalAddress, ERR_INTERNAL,
 	  "a bug in muster: run with CUDA_LAUNCH_BLOCKING=1 to find the operation" },
-	{ cudaErrorLaunchFailure, ERR_IO,
+	{ cudaErrorLaunchFailure, ERR_DEVICE,
 	  "a bug in muster or a broken device: run with CUDA_LAUNCH_BLOCKING=1 to find the "
 	  "operation, and see in nvidia-smi -q whether the device has errors" },
-	{ cudaErrorECCUncorrectable, ERR_IO,
+	{ cudaErrorECCUncorrectable, ERR_DEVICE,
 	  "its memory is broken: drain the node and reset the device" },
-	{ cudaErrorSystemNotReady, ERR_IO,
+	{ cudaErrorSystemNotReady, ERR_DEVICE,
 	  "start nvidia-fabricmanager, or drain the node" },
+	{ cudaErrorHardwareStackError, ERR_DEVICE,
+	  "the device is broken: drain the node and reset the device" },
+	{ cudaErrorNvlinkUncorrectable, ERR_DEVICE,
+	  "an NVLink of the device is broken: drain the node and reset its devices" },
+	{ cudaErrorDevicesUnavailable, ERR_DEVICE,
+	  "another program holds the device, or it fell off the bus: see nvidia-smi" },
+	{ cudaErrorUnknown, ERR_DEVICE,
+	  "the device may have fallen off the bus: see nvidia-smi -q and the kernel's log (Xid) of the node" },
 };
 /* clang-format on */
 enum { REMEDIES = sizeof remedies / sizeof remedies[0] };

@@ -1,6 +1,8 @@
 #include "launcher/cli/cmd_plan.h"
 
 #include "launcher/cli/command.h"
+#include "launcher/cli/fit_nodes.h"
+#include "launcher/fit.h"
 #include "launcher/job_cluster.h"
 #include "launcher/supervise/supervise.h"
 #include "plan/plan.h"
@@ -70,37 +72,43 @@ static const char help[] =
 	"  2  usage or job file\n"
 	"  3  the machine cannot hold the job\n";
 
-static int print_json(const struct job *job, const struct cluster *cluster, const struct plan *plan)
+static int print_json(const struct job *job, const struct cluster *cluster, json_t *spares,
+		      const struct plan *plan)
 {
 	json_t *doc = show_plan_json(job, cluster, plan);
-	int bad = !doc || json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+	int bad = !doc || json_object_set(doc, "spares", spares) ||
+		  json_dumpf(doc, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
 	json_decref(doc);
 	putchar('\n');
 	return bad || fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
 }
 
-static int print_text(const struct job *job, const struct cluster *cluster, const struct plan *plan)
+static int print_text(const struct job *job, const struct cluster *cluster, const json_t *spares,
+		      const struct plan *plan)
 {
 	struct buf text = BUF_INIT;
 	show_plan_text(job, cluster, plan, &text);
+	launcher_spares_print(spares, &text);
 	int status = command_help(buf_str(&text));
 	buf_fini(&text);
 	return status;
 }
 
-static int show_plan(const struct job *job, const struct cluster *cluster, bool schedule,
-		     const struct plan_schedule_options *drawn)
+static int show_plan(const struct job *job, const struct cluster *cluster, json_t *spares,
+		     bool schedule, const struct plan_schedule_options *drawn)
 {
 	struct plan plan;
 	struct err e = ERR_INIT;
 	int status;
-	if (plan_build(job, cluster, &plan, &e))
+	if (plan_build(job, cluster, &plan, &e)) {
+		launcher_spares_name(spares, &e);
 		return command_fail(&e);
+	}
 	if (schedule)
 		status = cmd_plan_schedule(job, &plan, drawn);
 	else
-		status = drawn->json ? print_json(job, cluster, &plan)
-				     : print_text(job, cluster, &plan);
+		status = drawn->json ? print_json(job, cluster, spares, &plan)
+				     : print_text(job, cluster, spares, &plan);
 	plan_free(&plan);
 	return status;
 }
@@ -123,6 +131,7 @@ int cmd_plan(int argc, char **argv)
 	struct job job;
 	struct err e = ERR_INIT;
 	struct cluster cluster;
+	json_t *spares = NULL;
 	if (command_wants_help(argc, argv))
 		return command_help(help);
 	int status = command_job(argc, argv, options, TO_PLAN, &job);
@@ -141,11 +150,15 @@ int cmd_plan(int argc, char **argv)
 			err_prefix(&e, "--cluster");
 		return command_fail(&e);
 	}
-	if (job.open && schedule && search_resolve(&job, &cluster, &e))
+	/* Shows what a search finds if the job asks for one; otherwise a plan. */
+	bool listed = job.open && !schedule;
+	if (command_fit_nodes(&job, &cluster, &spares, &e) ||
+	    (!listed && search_resolve(&job, &cluster, &e)))
 		status = command_fail(&e);
 	else
-		status = job.open ? cmd_plan_auto(&job, &cluster, drawn.json)
-				  : show_plan(&job, &cluster, schedule, &drawn);
+		status = listed ? cmd_plan_auto(&job, &cluster, spares, drawn.json)
+				: show_plan(&job, &cluster, spares, schedule, &drawn);
+	json_decref(spares);
 	topo_cluster_free(&cluster);
 	return status;
 }

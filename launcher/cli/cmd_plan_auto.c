@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "launcher/cli/command.h"
+#include "launcher/fit.h"
 #include "launcher/supervise/supervise.h"
 #include "plan/show/search.h"
 
@@ -28,8 +29,9 @@ static int print_text(struct buf *text)
 	return status;
 }
 
-int cmd_plan_auto(const struct job *job, const struct cluster *cluster, bool json)
+int cmd_plan_auto(const struct job *job, const struct cluster *cluster, json_t *spares, bool json)
 {
+	json_t *doc = NULL;
 	struct search *s = calloc(1, sizeof *s);
 	struct err e = ERR_INIT;
 	struct buf text = BUF_INIT;
@@ -39,12 +41,16 @@ int cmd_plan_auto(const struct job *job, const struct cluster *cluster, bool jso
 							  .front = true },
 				s, &e)
 		   : err_set(&e, ERR_NOMEM, "no memory to search layouts; close other programs");
-	if (rc)
+	if (rc) {
+		launcher_spares_name(spares, &e);
 		status = command_fail(&e);
-	else if (json)
-		status = print_json(show_search_json(job, cluster, s));
-	else {
+	} else if (json) {
+		doc = show_search_json(job, cluster, s);
+		json_object_set(doc, "spares", spares); /* print_json refuses NULL */
+		status = print_json(doc);
+	} else {
 		show_search_print(job, cluster, s, &text);
+		launcher_spares_print(spares, &text);
 		status = print_text(&text);
 	}
 	free(s);

@@ -4,8 +4,11 @@
 #include "base/clock.h"
 #include "base/net.h"
 #include "launcher/agent_path.h"
+#include "launcher/cli/fit_nodes.h"
 #include "launcher/cli/launch_choose.h"
+#include "launcher/deployment.h"
 #include "launcher/descriptors.h"
+#include "launcher/fit.h"
 #include "launcher/job_cluster.h"
 #include "launcher/supervise/supervise.h"
 #include "plan/search/search.h"
@@ -72,62 +75,59 @@ static int print_help(void)
 
 /* The parts of a run, opened in this order and closed in the reverse one. */
 struct run_parts {
-	struct job job;
-	struct buf job_text;
+	struct job job;    /* as it was asked for */
+	struct job fitted; /* to the nodes */
 	const struct launch_ops *ops;
 	char agent[PATH_MAX];
-	struct cluster cluster;
-	struct plan plan;
-	json_t *plan_doc;
+	struct cluster machines; /* with the spares */
+	json_t *spares;          /* their names */
+	struct deployment *first;
 	struct rundir *dir;
 	struct terminal *term;
 	int listener;
 	char address[NET_ADDR_MAX];
-	bool has_cluster, has_plan;
 };
 
 static void run_close(struct run_parts *r)
 {
 	supervise_terminal_close(r->term);
 	rundir_close(r->dir);
-	json_decref(r->plan_doc);
-	if (r->has_plan)
-		plan_free(&r->plan);
-	if (r->has_cluster)
-		topo_cluster_free(&r->cluster);
-	buf_fini(&r->job_text);
+	launcher_deployment_free(r->first);
+	json_decref(r->spares);
+	topo_cluster_free(&r->machines);
 }
 
-/* Sets the keys that the job leaves to muster and prints them, because nothing shows them until the
- * run folder exists. */
-static int choose_open_keys(struct job *job, const struct cluster *c, struct err *e)
+/* Prints the keys that the job left to muster, because nothing shows them until the run folder
+ * exists. */
+static void print_chosen_keys(const struct job *job)
 {
-	if (!job->open)
-		return 0;
-	if (search_resolve(job, c, e))
-		return -1;
 	struct buf words = BUF_INIT;
 	struct search_config chosen = search_config_of(job, (int)job->parallel.dp);
 	search_config_print(&chosen, &words);
 	fprintf(stderr, "muster: chose %s\n", buf_str(&words));
 	buf_fini(&words);
-	return 0;
 }
 
+/* Plans the first generation on the nodes that are not spare. */
 static int make_plan(struct run_parts *r, struct err *e)
 {
-	if (launcher_job_cluster_open(&r->job, r->ops->cluster, &r->cluster, e))
+	struct cluster used = { 0 };
+	r->fitted = r->job;
+	if (launcher_job_cluster_open(&r->job, r->ops->cluster, &r->machines, e) ||
+	    topo_cluster_without(&r->machines, NULL, 0, &used, e))
 		return -1;
-	r->has_cluster = true;
-	if (choose_open_keys(&r->job, &r->cluster, e) ||
-	    plan_build(&r->job, &r->cluster, &r->plan, e))
+	if (command_fit_nodes(&r->fitted, &used, &r->spares, e)) {
+		topo_cluster_free(&used);
 		return -1;
-	r->has_plan = true;
-	r->plan_doc = show_plan_json(&r->job, &r->cluster, &r->plan);
-	if (!r->plan_doc)
+	}
+	if (launcher_deployment_build(&r->fitted, r->fitted.parallel.dp, r->fitted.open, &used,
+				      &r->first, e))
+		return launcher_spares_name(r->spares, e);
+	if (json_object_set(r->first->plan_doc, "spares", r->spares))
 		return err_set(e, ERR_NOMEM, "no memory for the plan");
-	job_write(&r->job, &r->job_text);
-	return buf_failed(&r->job_text) ? err_set(e, ERR_NOMEM, "no memory for the job's text") : 0;
+	if (r->fitted.open)
+		print_chosen_keys(&r->first->job);
+	return 0;
 }
 
 static int open_control(struct run_parts *r, struct err *e)
@@ -145,10 +145,10 @@ static int run_open(struct run_parts *r, struct err *e)
 	r->ops = command_launcher(r->job.launch.launcher);
 	supervise_terminal_detect(STDOUT_FILENO, &look);
 	if (launcher_agent_path(r->agent, sizeof r->agent, e) || make_plan(r, e) ||
-	    launcher_descriptors_allow(r->plan.world, e) ||
-	    launcher_address_space_allows(&r->job, &r->plan, e) ||
+	    launcher_descriptors_allow(r->first->plan.world, e) ||
+	    launcher_address_space_allows(&r->first->job, &r->first->plan, e) ||
 	    rundir_open(r->job.job.run_dir, r->job.job.name, &r->dir, e) ||
-	    rundir_save_job(r->dir, buf_str(&r->job_text), e))
+	    rundir_save_job(r->dir, r->first->job_text, e))
 		return -1;
 	return supervise_terminal_open(&look, &r->term, e) || open_control(r, e) ? -1 : 0;
 }
@@ -156,7 +156,8 @@ static int run_open(struct run_parts *r, struct err *e)
 static void show_plan(struct run_parts *r)
 {
 	struct buf text = BUF_INIT;
-	show_plan_text(&r->job, &r->cluster, &r->plan, &text);
+	show_plan_text(&r->first->job, &r->first->cluster, &r->first->plan, &text);
+	launcher_spares_print(r->spares, &text);
 	supervise_terminal_text(r->term, buf_str(&text));
 	buf_fini(&text);
 }
@@ -174,10 +175,8 @@ static int run_loop(struct run_parts *r)
 	const struct supervise_options o = {
 		.loop = &loop,
 		.job = &r->job,
-		.cluster = &r->cluster,
-		.plan = &r->plan,
-		.job_text = buf_str(&r->job_text),
-		.plan_doc = r->plan_doc,
+		.machines = &r->machines,
+		.first = r->first,
 		.ops = r->ops,
 		.agent = r->agent,
 		.run = r->dir,
@@ -197,7 +196,7 @@ int cmd_run(int argc, char **argv)
 	bool quiet = false;
 	const struct command_option options[] = { { "--quiet", &quiet, NULL },
 						  { NULL, NULL, NULL } };
-	static struct run_parts r = { .job_text = BUF_INIT }; /* too large for a small stack */
+	static struct run_parts r; /* too large for a small stack */
 	struct err e = ERR_INIT;
 	if (command_wants_help(argc, argv))
 		return print_help();

@@ -1,6 +1,7 @@
 #include "base/run_paths.h"
 #include "launcher/child.h"
 #include "launcher/cli/command.h"
+#include "launcher/fit.h"
 #include "launcher/slurm/script.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/supervise/supervise.h"
@@ -27,11 +28,23 @@ static const char help[] =
 	"  made from templates/sbatch.in. In the allocation the script runs `muster run` on that\n"
 	"  job. Prints the job id. `submit` refuses while a run is active in that folder.\n"
 	"\n"
-	"  [slurm] sets what to request: nodes, gpus_per_node, cpus_per_task, time, partition,\n"
-	"  account, qos, constraint, reservation, signal_before, requeue (`muster run --help`\n"
-	"  explains each key). Without gpus_per_node a node gets as many agents as the degrees\n"
-	"  need, with whole tensor-parallel groups if they fit. If [launch] cluster names a\n"
-	"  machine, such as dgx-h100:16, the plan is checked against it first.\n"
+	"  [slurm] sets what to request: nodes, spares, gpus_per_node, cpus_per_task, time,\n"
+	"  partition, account, qos, constraint, reservation, signal_before, requeue (`muster\n"
+	"  run --help` explains each key). Without gpus_per_node a node gets as many agents as\n"
+	"  the degrees need, with whole tensor-parallel groups if they fit. If [launch] cluster\n"
+	"  names a machine, such as dgx-h100:16, the plan is checked against it first, on the\n"
+	"  most and on the fewest nodes.\n"
+	"\n"
+	"  nodes = 3-4 requests from 3 to 4 nodes, and the run starts on as many as Slurm has.\n"
+	"  If they cannot hold the degrees, dp becomes the largest value that fits, and the\n"
+	"  global batch stays. restart.shrink = keep refuses a range whose minimum is too\n"
+	"  small for the degrees. spares = 1 requests one node more, which stays unused until\n"
+	"  a node is lost.\n"
+	"\n"
+	"  If the run can go on without a node (it has spares, or several nodes and\n"
+	"  restart.shrink is not keep), the script has --no-kill, and muster itself decides\n"
+	"  what to do when a node is lost. Otherwise Slurm ends the job then, and requeues it\n"
+	"  if requeue = yes. A requeued job writes on at the end of its log.\n"
 	"\n"
 	"  On scancel, and signal_before seconds before the time limit, the run writes a\n"
 	"  checkpoint and stops. The same submission continues from there.\n"
@@ -48,6 +61,7 @@ static const char help[] =
 	"\n"
 	"EXAMPLES\n"
 	"  muster submit job.ini slurm.nodes=4 slurm.time=2:00:00\n"
+	"  muster submit job.ini slurm.nodes=3-4 slurm.spares=1\n"
 	"  muster submit --dry-run job.ini\n"
 	"\n"
 	"EXIT STATUS\n"
@@ -76,6 +90,26 @@ static int make_absolute(const char *path, char out[PATH_MAX], struct err *e)
 		       : err_set(e, ERR_IO, "%s: the path is too long; choose a shorter one", path);
 }
 
+/* Plans on the fewest nodes that the run may start with. */
+static int check_fewest(const struct job *given, struct cluster *c, struct err *e)
+{
+	static struct job job; /* too large for the stack */
+	job = *given;
+	struct plan plan;
+	struct buf said = BUF_INIT;
+	int min = (int)job.slurm.nodes.min;
+	if (job.slurm.nodes.min == job.slurm.nodes.max || min >= c->n_nodes)
+		return 0;
+	int rc = launcher_nodes_first(c, min, e) || launcher_fit_job(&job, c, false, &said, e) ||
+				 search_resolve(&job, c, e) || plan_build(&job, c, &plan, e)
+			 ? err_prefix(e, "on the fewest of [slurm] nodes, %d", min)
+			 : 0;
+	if (!rc)
+		plan_free(&plan);
+	buf_fini(&said);
+	return rc;
+}
+
 /* If the job names a machine, plans on it and sets the keys that the job leaves to muster. The
  * allocation is not known yet. */
 static int check_plan(struct job *job, struct err *e)
@@ -86,11 +120,19 @@ static int check_plan(struct job *job, struct err *e)
 			return 0;
 	struct cluster cluster;
 	struct plan plan;
+	json_t *spares = NULL;
 	if (topo_cluster_open(job->launch.cluster, 0, &cluster, e))
 		return err_prefix(e, "[launch] cluster");
-	int rc = search_resolve(job, &cluster, e) || plan_build(job, &cluster, &plan, e) ? -1 : 0;
-	if (!rc)
+	int rc = launcher_spares_keep(job, &cluster, &spares, e) ||
+				 search_resolve(job, &cluster, e) ||
+				 plan_build(job, &cluster, &plan, e)
+			 ? -1
+			 : 0;
+	if (!rc) {
 		plan_free(&plan);
+		rc = check_fewest(job, &cluster, e);
+	}
+	json_decref(spares);
 	topo_cluster_free(&cluster);
 	return rc;
 }
@@ -100,7 +142,7 @@ static int open_submission(struct submission *s, struct err *e)
 	char parent[PATH_MAX];
 	if (check_plan(&s->job, e))
 		return -1;
-	if (s->job.open && (s->job.slurm.nodes <= 0 || s->job.slurm.gpus_per_node <= 0))
+	if (s->job.open && s->job.slurm.gpus_per_node <= 0)
 		return err_set(
 			e, ERR_USAGE,
 			"the job leaves keys of [parallel] to muster (auto), so the number of "

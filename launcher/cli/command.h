@@ -24,7 +24,8 @@
 
 /* clang-format off */
 
-/* name, function, summary; in the order of `muster help` */
+/* name, function, summary; in the order of `muster help`, which leaves out those without a summary:
+ * muster itself starts them */
 #define COMMANDS(X) \
 	X("run",      cmd_run,    "train: on the nodes of a Slurm allocation, otherwise on this host") \
 	X("submit",   cmd_submit, "submit the job to Slurm's queue") \
@@ -37,7 +38,8 @@
 	X("generate", cmd_tool,   "continue a text with the model of a checkpoint") \
 	X("trace",    cmd_tool,   "report which rank held up a run's communication") \
 	X("bench",    cmd_tool,   "measure communication, matrix products and training steps") \
-	X("help",     cmd_help,   "explain a command")
+	X("help",     cmd_help,   "explain a command") \
+	X("guard",    cmd_guard,  NULL)
 
 /* clang-format on */
 

@@ -31,8 +31,9 @@ static const struct command *find_command(const char *name)
 static int report_unknown(const char *name)
 {
 	const char *names[COMMAND_COUNT + 1] = { NULL };
-	for (int i = 0; i < COMMAND_COUNT; i++)
-		names[i] = commands[i].name;
+	for (int i = 0, n = 0; i < COMMAND_COUNT; i++)
+		if (commands[i].summary)
+			names[n++] = commands[i].name;
 	const char *near = command_nearest(name, names);
 	fprintf(stderr, "muster: there is no command \"%s\"; ", name);
 	if (near)
@@ -52,7 +53,8 @@ static int print_overview(void)
 	       "\n"
 	       "COMMANDS\n");
 	for (int i = 0; i < COMMAND_COUNT; i++)
-		printf("  %-8s %s\n", commands[i].name, commands[i].summary);
+		if (commands[i].summary)
+			printf("  %-8s %s\n", commands[i].name, commands[i].summary);
 	printf("\n"
 	       "OPTIONS\n"
 	       "  --help, -h    this page; after a command, that command's\n"

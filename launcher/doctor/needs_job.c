@@ -1,6 +1,7 @@
 /* needs_job: computes what a job needs, from its plan on the machine where it would run. */
 #include "launcher/doctor/doctor.h"
 
+#include "launcher/fit.h"
 #include "launcher/job_cluster.h"
 #include "plan/plan.h"
 #include "plan/search/search.h"
@@ -64,13 +65,19 @@ __attribute__((noinline)) static int plan_job(const struct job *given, struct ne
 			"[job] device = cuda: there is no GPU here; check the nodes that the job "
 			"will run on: salloc … muster doctor JOB.ini");
 	}
-	int rc = job.open ? search_resolve(&job, &c, e) : 0;
-	if (!rc)
-		rc = plan_build(&job, &c, &p, e);
+	json_t *spares = NULL;
+	struct buf said = BUF_INIT;
+	int rc = launcher_spares_keep(&job, &c, &spares, e) ||
+				 launcher_fit_job(&job, &c, false, &said, e) ||
+				 search_resolve(&job, &c, e) || plan_build(&job, &c, &p, e)
+			 ? -1
+			 : 0;
 	if (!rc) {
 		rc = sum_needs(&p, c.n_nodes, &job, out, e);
 		plan_free(&p);
 	}
+	buf_fini(&said);
+	json_decref(spares);
 	topo_cluster_free(&c);
 	return rc;
 }

@@ -28,6 +28,11 @@ RUNDIR_EVENTS(EVENT_FUNCTION)
 
 /* clang-format on */
 
+int rundir_hello_read(const json_t *line, struct rundir_hello *h, struct err *e)
+{
+	return fields_read(hello_rows(), line, "event hello", h, e);
+}
+
 int rundir_verdict_read(const json_t *o, struct rundir_verdict *v, struct err *e)
 {
 	return fields_read(verdict_rows(), o, "muster trace --json", v, e);

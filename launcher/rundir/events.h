@@ -35,10 +35,14 @@
 	X(eval,             "eval",             eval,        "an evaluation has ended") \
 	X(log,              "log",              log,         "a rank logged a warning or an error") \
 	X(rank_lost,        "rank-lost",        rank_lost,   "the loss of this rank ends the generation") \
+	X(fault,            "fault",            fault,       "what the loss means, once no process of the generation is left") \
 	X(verdict,          "verdict",          verdict,     "what the flight recorders show, as muster trace --json prints it") \
 	X(no_verdict,       "verdict",          no_verdict,  "the flight recorders could not be read") \
 	X(exit,             "exit",             exit,        "the process of a rank that was lost, or that ended badly") \
+	X(survey,           "survey",           survey,      "the state of the nodes after a loss") \
+	X(decision,         "decision",         decision,    "where the next generation runs, if not on the same plan") \
 	X(restart,          "restart",          restart,     "another generation follows") \
+	X(guard,            "guard",            guard,       "a guard has connected, is lost, or cannot start") \
 	X(stop,             "stop",             stop,        "the run is asked to stop") \
 	X(contract,         "contract",         contract,    "predicted against measured seconds and memory, at the end") \
 	X(finished,         "finished",         step,        "every rank has done its work") \
@@ -69,7 +73,7 @@
 #define RUNDIR_HELLO_FIELDS(F) \
 	F(rank, INT,  REQUIRED, "the rank") \
 	F(node, TEXT, REQUIRED, "its host name") \
-	F(pid,  INT,  REQUIRED, "its process id")
+	MSG_PROCESS_FIELDS(F)
 
 #define RUNDIR_WHY_FIELDS(F) \
 	F(why, LINE, REQUIRED, "the cause")
@@ -117,6 +121,18 @@
 	F(how,  TEXT, REQUIRED, "closed, exited, failed, protocol, silent, hung or start") \
 	F(code, TEXT, REQUIRED, "err_word() of the cause") \
 	F(text, LINE, REQUIRED, "the cause") \
+	F(fault, TEXT, REQUIRED, "the fault that explains it, by what is known so far (launcher/supervise/faults.h)") \
+	F(owner, TEXT, REQUIRED, "who can mend it: job, node, network, service or unknown") \
+	RUNDIR_STATUS_FIELDS(F)
+
+#define RUNDIR_FAULT_FIELDS(F) \
+	F(rank,   INT,  NULLABLE, "the rank at fault; null: no rank in particular") \
+	F(node,   TEXT, OPTIONAL, "its node") \
+	F(fault,  TEXT, REQUIRED, "the fault's name (launcher/supervise/faults.h)") \
+	F(owner,  TEXT, REQUIRED, "who can mend it: job, node, network, service or unknown") \
+	F(retry,  TEXT, REQUIRED, "whether another start helps: never, now or wait") \
+	F(text,   LINE, REQUIRED, "what was seen") \
+	F(remedy, LINE, REQUIRED, "what a person can do; \"\": nothing") \
 	RUNDIR_STATUS_FIELDS(F)
 
 #define RUNDIR_VERDICT_FIELDS(F) \
@@ -139,6 +155,21 @@
 #define RUNDIR_RESTART_FIELDS(F) \
 	F(delay_s, NUMBER, REQUIRED, "seconds until the next generation starts") \
 	F(futile,  COUNT,  REQUIRED, "restarts in a row that made no progress")
+
+#define RUNDIR_SURVEY_FIELDS(F) \
+	F(answered, FLAG, REQUIRED, "whether the manager of the nodes has answered") \
+	F(why,      LINE, REQUIRED, "if it has not: the cause") \
+	F(lost,     INT,  REQUIRED, "nodes that cannot be used as a whole") \
+	F(text,     LINE, REQUIRED, "these nodes and why")
+
+#define RUNDIR_DECISION_FIELDS(F) \
+	F(how,     TEXT, REQUIRED, "spare, dp, replan, requeue, wait, give up or grow") \
+	F(text,    LINE, REQUIRED, "what is done and the alternatives, for people") \
+	F(options, JSON, REQUIRED, "what was examined: a list of {how, possible, step_s, text}")
+
+#define RUNDIR_GUARD_FIELDS(F) \
+	F(node, TEXT, REQUIRED, "the node of the guard; \"\": none in particular") \
+	F(text, LINE, REQUIRED, "what happened to it")
 
 #define RUNDIR_STOP_FIELDS(F) \
 	F(reason,     LINE, REQUIRED, "who or what asked for it") \
@@ -170,10 +201,14 @@
 	X(eval,        RUNDIR_EVAL_FIELDS) \
 	X(log,         RUNDIR_LOG_FIELDS) \
 	X(rank_lost,   RUNDIR_RANK_LOST_FIELDS) \
+	X(fault,       RUNDIR_FAULT_FIELDS) \
 	X(verdict,     RUNDIR_VERDICT_FIELDS) \
 	X(no_verdict,  RUNDIR_NO_VERDICT_FIELDS) \
 	X(exit,        RUNDIR_EXIT_FIELDS) \
+	X(survey,      RUNDIR_SURVEY_FIELDS) \
+	X(decision,    RUNDIR_DECISION_FIELDS) \
 	X(restart,     RUNDIR_RESTART_FIELDS) \
+	X(guard,       RUNDIR_GUARD_FIELDS) \
 	X(stop,        RUNDIR_STOP_FIELDS) \
 	X(contract,    RUNDIR_CONTRACT_FIELDS) \
 	X(end,         RUNDIR_END_FIELDS)
@@ -206,6 +241,8 @@ RUNDIR_TABLES(RUNDIR_READER)
 
 /* clang-format on */
 
+/* Reads the fields of an event hello; *h borrows from `line`. */
+int rundir_hello_read(const json_t *line, struct rundir_hello *h, struct err *e);
 /* Reads what `muster trace --json` printed; *v borrows from `o`. */
 int rundir_verdict_read(const json_t *o, struct rundir_verdict *v, struct err *e);
 

@@ -1,5 +1,6 @@
 #include "launcher/child.h"
 #include "launcher/slurm/slurm.h"
+#include "topo/discover/scontrol.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,30 +10,13 @@
 
 #define SCONTROL_TIMEOUT 10.0
 
-/* The value of NAME=value in `scontrol -o` output; false: it is missing or empty. */
-static bool find_field(const char *text, const char *name, char *value, size_t size)
-{
-	size_t len = strlen(name);
-	for (const char *at = text; (at = strstr(at, name)); at += len) {
-		if ((at != text && at[-1] != ' ') || at[len] != '=')
-			continue;
-		size_t n = strcspn(at + len + 1, " \n");
-		if (!n || n >= size)
-			return false;
-		memcpy(value, at + len + 1, n);
-		value[n] = '\0';
-		return true;
-	}
-	return false;
-}
-
 static bool query_node_address(const char *node, char *value, size_t size)
 {
 	char *argv[] = { "scontrol", "--oneliner", "show", "node", (char *)node, NULL };
 	const struct child_command c = { .argv = argv, .out = -1 };
 	struct buf output = BUF_INIT;
 	bool found = !launcher_child_run(&c, SCONTROL_TIMEOUT, &output, NULL) &&
-		     find_field(buf_str(&output), "NodeAddr", value, size);
+		     topo_scontrol_field(buf_str(&output), "NodeAddr", value, size);
 	buf_fini(&output);
 	return found;
 }

@@ -1,6 +1,7 @@
 #include "base/agent_env.h"
 #include "base/munge.h"
 #include "launcher/child.h"
+#include "launcher/slurm/setting.h"
 #include "launcher/slurm/slurm.h"
 
 #include <stdbool.h>
@@ -9,23 +10,6 @@
 #include <string.h>
 
 #define SCONTROL_TIMEOUT 10.0
-
-/* The value of a line "Name    = value" of `scontrol show config`; "": there is none. */
-static void find_setting(const char *config, const char *name, char *value, size_t size)
-{
-	size_t len = strlen(name);
-	value[0] = '\0';
-	for (const char *at = config; *at; at += strcspn(at, "\n"), at += *at == '\n') {
-		if (strncmp(at, name, len) || (at[len] != ' ' && at[len] != '='))
-			continue;
-		const char *from = at + len + strspn(at + len, " ");
-		if (*from == '=') {
-			from += 1 + strspn(from + 1, " ");
-			snprintf(value, size, "%.*s", (int)strcspn(from, "\n"), from);
-			return;
-		}
-	}
-}
 
 /* AuthInfo is a list such as "socket=/run/munge/2,ttl=60". */
 static void parse_socket(const char *info, char *out, size_t size)
@@ -50,8 +34,8 @@ void slurm_auth(char word[MUNGE_WORD], struct err *warning)
 	if (wanted && !strcmp(wanted, "secret"))
 		return;
 	if (!launcher_child_run(&c, SCONTROL_TIMEOUT, &config, NULL)) {
-		find_setting(buf_str(&config), "AuthType", type, sizeof type);
-		find_setting(buf_str(&config), "AuthInfo", info, sizeof info);
+		slurm_setting(buf_str(&config), "AuthType", type, sizeof type);
+		slurm_setting(buf_str(&config), "AuthInfo", info, sizeof info);
 	}
 	buf_fini(&config);
 	if (*type && strcmp(type, "auth/munge"))

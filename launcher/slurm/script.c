@@ -1,6 +1,7 @@
 #include "launcher/slurm/script.h"
 
 #include "base/file.h"
+#include "base/human.h"
 #include "base/run_paths.h"
 #include "plan/spec/layout.h"
 #include "plan/spec/speeds.h"
@@ -98,39 +99,81 @@ void slurm_script_quote(const char *word, struct buf *out)
 	buf_puts(out, "'");
 }
 
+/* The agents per node that hold `world` ranks on `nodes` nodes. */
+static int64_t count_agents(const struct job *job, int64_t world, int64_t nodes, int64_t tp)
+{
+	int64_t agents = (world + nodes - 1) / nodes;
+	if (job->slurm.gpus_per_node > 0)
+		return job->slurm.gpus_per_node;
+	return agents >= tp ? (agents + tp - 1) / tp * tp : agents;
+}
+
+/* Refuses nodes that have fewer agents than `ranks`. */
+static int check_room(int64_t nodes, int64_t agents, int64_t ranks, const char *what,
+		      const char *remedy, struct err *e)
+{
+	if (nodes * agents < ranks)
+		return err_set(e, ERR_NOFIT,
+			       "[slurm] %lld node%s with %lld agent%s each cannot hold the %lld "
+			       "ranks of %s; %s",
+			       (long long)nodes, human_s(nodes), (long long)agents, human_s(agents),
+			       (long long)ranks, what, remedy);
+	return 0;
+}
+
+static int check_nodes(const struct job *job, int64_t agents, struct err *e)
+{
+	struct layout least = layout_of(job, (int)job->parallel.ep);
+	struct layout whole =
+		layout_of(job, (int)(job->parallel.dp > 0 ? job->parallel.dp : job->parallel.ep));
+	const struct job_range *nodes = &job->slurm.nodes;
+	if (check_room(nodes->max, agents, layout_world(&whole), "tp × cp × pp × dp",
+		       "request more or lower a degree", e))
+		return -1;
+	/* With shrink = keep the agents are counted for the fewest nodes, unless they are GPUs. */
+	if (job->restart.shrink == SHRINK_KEEP)
+		return check_room(nodes->min, agents, layout_world(&whole), "tp × cp × pp × dp",
+				  "[restart] shrink = keep allows no other: raise the minimum of "
+				  "nodes, or use shrink = dp or any",
+				  e);
+	if (job->restart.shrink == SHRINK_DP)
+		return check_room(nodes->min, agents, layout_world(&least), "one replica",
+				  "raise the minimum of nodes, or use [restart] shrink = any", e);
+	return 0;
+}
+
 int slurm_script_size(const struct job *job, struct script_size *out, struct err *e)
 {
 	struct layout l =
 		layout_of(job, (int)(job->parallel.dp > 0 ? job->parallel.dp : job->parallel.ep));
-	int64_t tp = l.tp, world = layout_world(&l),
-		nodes = job->slurm.nodes > 0 ? job->slurm.nodes : 1;
-	int64_t agents = job->slurm.gpus_per_node;
-	if (agents <= 0) {
-		agents = (world + nodes - 1) / nodes;
-		if (agents >= tp)
-			agents = (agents + tp - 1) / tp * tp;
-	}
-	if (nodes * agents < world)
-		return err_set(e, ERR_NOFIT,
-			       "[slurm] %lld nodes with %lld agents each cannot hold the %lld "
-			       "ranks of tp × cp × pp × dp; "
-			       "request more or lower a degree",
-			       (long long)nodes, (long long)agents, (long long)world);
-	if (nodes > INT_MAX / agents)
+	const struct job_range *nodes = &job->slurm.nodes;
+	bool keep = job->restart.shrink == SHRINK_KEEP, range = nodes->min < nodes->max;
+	int64_t world = layout_world(&l);
+	int64_t agents = count_agents(job, world, keep ? nodes->min : nodes->max, l.tp);
+	int64_t most = nodes->max + job->slurm.spares;
+	if (check_nodes(job, agents, e))
+		return -1;
+	if (most > INT_MAX / agents)
 		return err_set(e, ERR_NOFIT,
 			       "[slurm] %lld nodes with %lld agents each are too many",
-			       (long long)nodes, (long long)agents);
+			       (long long)most, (long long)agents);
 	int64_t cpus = job->slurm.cpus_per_task;
 	for (int rank = 0; rank < SPEEDS_MAX && rank < world; rank++)
 		cpus = speeds_threads(job, rank) > cpus ? speeds_threads(job, rank) : cpus;
 	*out = (struct script_size){
-		.nodes = (int)nodes,
+		.min_nodes = (int)(range ? nodes->min : most),
+		.max_nodes = (int)most,
 		.agents = (int)agents,
 		.cpus = cpus > 0 ? (int)cpus : 1,
 		.gpus = job->slurm.gpus_per_node > 0 || job->job.device == DEVICE_CUDA ? (int)agents
 										       : 0,
 	};
 	return 0;
+}
+
+bool slurm_script_outlives_nodes(const struct job *job, int nodes)
+{
+	return job->slurm.spares > 0 || (nodes > 1 && job->restart.shrink != SHRINK_KEEP);
 }
 
 /* Checks a value that the script puts between double quotes on an #SBATCH line. */
@@ -178,9 +221,11 @@ int slurm_script_options(const struct job *job, const struct script_size *size, 
 		{ "constraint", offsetof(struct job, slurm.constraint) },
 		{ "reservation", offsetof(struct job, slurm.reservation) },
 	};
-	buf_printf(out,
-		   "#SBATCH --nodes=%d\n#SBATCH --ntasks-per-node=%d\n#SBATCH --cpus-per-task=%d",
-		   size->nodes, size->agents, size->cpus);
+	buf_printf(out, "#SBATCH --nodes=%d", size->min_nodes);
+	if (size->max_nodes > size->min_nodes)
+		buf_printf(out, "-%d", size->max_nodes);
+	buf_printf(out, "\n#SBATCH --ntasks-per-node=%d\n#SBATCH --cpus-per-task=%d", size->agents,
+		   size->cpus);
 	if (size->gpus)
 		buf_printf(out, "\n#SBATCH --gpus-per-node=%d", size->gpus);
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -193,8 +238,8 @@ int slurm_script_options(const struct job *job, const struct script_size *size, 
 	if (job->slurm.signal_before > 0)
 		buf_printf(out, "\n#SBATCH --signal=B:TERM@%lld",
 			   (long long)job->slurm.signal_before);
-	/* If a node is lost, the supervisor decides about the others. */
 	buf_puts(out, job->slurm.requeue ? "\n#SBATCH --requeue" : "\n#SBATCH --no-requeue");
-	buf_puts(out, "\n#SBATCH --no-kill");
+	if (slurm_script_outlives_nodes(job, size->max_nodes))
+		buf_puts(out, "\n#SBATCH --no-kill");
 	return add_log(run_dir, out, e);
 }

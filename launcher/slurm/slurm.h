@@ -3,10 +3,16 @@
  *
  *     step.c      launch_slurm: a generation is one srun step of the allocation
  *     srun.c      that step's command line, environment and host file
+ *     survey.c    the state of the nodes: scontrol, and a connection to the slurmd of suspects
+ *     reach.c     connects to many hosts at once
+ *     job_record.c  parses scontrol's descriptions of a job and of nodes' states
+ *     requeue.c   requeues the job that this process runs in
  *     script.c    the batch script of `muster submit` (launcher/cli/cmd_submit.c), from a template
  *     auth.c      whether both ends of the control channel present MUNGE credentials
  *     address.c   the address at which the allocation's nodes reach the supervisor
  *     tool.c      runs one of the agent's tools as a step of the allocation
+ *     guard.h     the guard, which ends the job if its supervisor is gone; guard_step.c starts it
+ *     fields.h    reads values of scontrol's output
  *
  * No command is run through a shell, and no command line contains a secret.
  */
@@ -40,6 +46,13 @@ int slurm_address(char out[NET_ADDR_MAX], struct err *e);
  * force the last case, and the agents learn the value through Slurm.
  */
 void slurm_auth(char word[MUNGE_WORD], struct err *warning);
+
+/* launch_slurm's operations of the same names (launcher/launch.h). */
+int slurm_survey(uv_loop_t *loop, const struct survey_request *r,
+		 void (*done)(void *arg, const struct survey *s), void *arg, struct surveying **out,
+		 struct err *e);
+void slurm_survey_stop(struct surveying *s);
+int slurm_requeue(const char *exclude, int min_nodes, int max_nodes, struct err *e);
 
 /* Executes srun in place of this process. It runs `agent argv[0] argv[1] …` once per device of the
  * allocation, with PMIx. Returns only on failure. */

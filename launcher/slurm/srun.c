@@ -1,5 +1,7 @@
 #include "launcher/slurm/srun.h"
 
+#include "launcher/slurm/script.h"
+
 #include "base/file.h"
 #include "base/run_paths.h"
 
@@ -93,6 +95,28 @@ bool slurm_srun_removes(const char *word)
 	return false;
 }
 
+char **slurm_srun_environment(char *const *own, int n_own)
+{
+	size_t most = (size_t)n_own + 1, n = 0;
+	for (char **at = environ; *at; at++)
+		most++;
+	char **env = malloc(most * sizeof *env);
+	if (!env)
+		return NULL;
+	for (char **at = environ; *at; at++)
+		if (!slurm_srun_removes(*at))
+			env[n++] = *at;
+	for (int i = 0; i < n_own; i++) {
+		if (!own[i]) {
+			free(env);
+			return NULL;
+		}
+		env[n++] = own[i];
+	}
+	env[n] = NULL;
+	return env;
+}
+
 static bool in_environment(const char *word)
 {
 	char name[64];
@@ -129,35 +153,21 @@ static int build_environment(const struct launch_request *r, const char *hosts, 
 	add_variable(s, true, "OPENBLAS_NUM_THREADS=%d", r->plan->threads);
 	/* There may be more ranks than cores, so a waiting thread must sleep. */
 	add_variable(s, true, "OMP_WAIT_POLICY=passive");
-	size_t most = 1;
-	while (environ[most - 1])
-		most++;
-	s->env = malloc((most + (size_t)s->n_own) * sizeof *s->env);
-	if (!s->env)
-		return err_set(e, ERR_NOMEM, "srun: no memory for its environment");
-	size_t n = 0;
-	for (char **at = environ; *at; at++)
-		if (!slurm_srun_removes(*at))
-			s->env[n++] = *at;
-	for (int i = 0; i < s->n_own; i++) {
-		if (!s->own[i])
-			return err_set(e, ERR_NOMEM, "srun: no memory for its environment");
-		s->env[n++] = s->own[i];
-	}
-	s->env[n] = NULL;
-	return 0;
+	s->env = slurm_srun_environment(s->own, s->n_own);
+	return s->env ? 0 : err_set(e, ERR_NOMEM, "srun: no memory for its environment");
 }
 
 static void build_argv(const struct launch_request *r, struct srun *s)
 {
 	static const char *const fixed[] = {
-		"srun",         "-K0",        "--no-kill",
-		"--wait=0",     "--mpi=pmix", "--overlap",
-		"--export=ALL", "--label",    "--distribution=arbitrary",
+		"srun",      "-K0",          "--wait=0", "--mpi=pmix",
+		"--overlap", "--export=ALL", "--label",  "--distribution=arbitrary",
 	};
 	int n = 0, nodes, cpus, texts = 0;
 	for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
 		s->argv[n++] = (char *)fixed[i];
+	if (slurm_script_outlives_nodes(r->job, r->cluster->n_nodes))
+		s->argv[n++] = (char *)"--no-kill";
 	count_nodes(r, &nodes, &cpus);
 	snprintf(s->text[texts], SRUN_OPTION, "--job-name=%s", s->name);
 	s->argv[n++] = s->text[texts++];

@@ -2,8 +2,8 @@
  * srun — the command line, the environment and the host file of a generation's step.
  *
  * The plan assigns ranks to nodes. srun gets that assignment as a host file with one node name per
- * rank (--distribution=arbitrary). -K0 --no-kill --wait=0 keep the death of one task from ending
- * the step. Variables about tasks that the outer sbatch or salloc left in the environment are
+ * rank (--distribution=arbitrary). -K0 --wait=0 keep the death of one task from ending the step, and
+ * --no-kill keeps the loss of a node from it, if the run can continue (script.h). Variables about tasks that the outer sbatch or salloc left in the environment are
  * removed, because srun would read them as its own options. The step shares the allocation's CPUs
  * and GPUs with other steps (--overlap), so the next generation need not wait until Slurm has freed
  * those of the last one.
@@ -30,6 +30,9 @@ struct srun {
 /* Whether a variable is removed from a step's environment: srun would read it as an option about
  * tasks, or it belongs to another PMIx job or launch. */
 bool slurm_srun_removes(const char *word);
+/* A step's environment: this process's without those variables, and the n_own words "NAME=value",
+ * which are borrowed. NULL: no memory, also for one of the words. The caller frees the array. */
+char **slurm_srun_environment(char *const *own, int n_own);
 
 /* Also writes the host file, logs/hosts-<generation> in the run folder. */
 int slurm_srun_prepare(const struct launch_request *r, struct srun *s, struct err *e);

@@ -8,17 +8,23 @@
  *     kill           squeue → the step's id → scancel --signal=KILL → srun ends, otherwise SIGKILL
  *     srun has ended squeue → not listed: gone; listed: kill the step and look again
  *
- * squeue and scancel have HELPER_MS each. If one hangs, it is killed and the controller counts as
- * silent: srun itself is killed, and the step is looked for again.
+ * Nobody waits for the end of scancel: it signals the nodes itself, and one that is dead delays its
+ * end by Slurm's MessageTimeout (10 s). squeue and scancel have HELPER_MS each. If one hangs, it is
+ * killed and the controller counts as silent: srun itself is killed, and the step is looked for
+ * again.
  *
  * A step that is still listed, or of which nothing is known, SETTLE_S seconds after the end of srun
  * counts as gone: its node is lost, and its agents have left because their connection is closed.
+ *
+ * If the caller knows that a node is lost, the controller lists the step until SlurmdTimeout. So
+ * the generation is gone as soon as srun has ended, and scancel continues after slurm_close().
  */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/run_paths.h"
 #include "launcher/child.h"
 #include "launcher/launch.h"
+#include "launcher/slurm/guard_step.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/slurm/srun.h"
 
@@ -33,6 +39,8 @@
 #define SETTLE_S 5.0
 enum {
 	SRUN_GRACE_MS = 1500,
+	LOST_GRACE_MS = 300, /* the same if a node is lost */
+	LOST_QUERY_MS = 1000,
 	LOOK_AGAIN_MS = 50,
 	LOOK_AGAIN_MOST_MS = 1000,
 	HELPER_MS = 10000,
@@ -45,10 +53,13 @@ struct launch {
 	char name[SRUN_NAME];
 	char step[STEP_ID];   /* "12.3", as squeue prints it; "": unknown */
 	struct child *srun;   /* NULL once it has ended */
-	struct child *helper; /* squeue or scancel, if one runs */
+	struct child *query;  /* squeue, if it runs */
+	struct child *cancel; /* scancel, if it runs */
 	uv_timer_t timer;
 	int look_again_ms; /* delay of the next query after the end of srun */
 	double ended;      /* when srun ended */
+	double cancelled;  /* when scancel was started */
+	bool node_lost;    /* nobody waits for the step's tasks */
 	bool gone;
 };
 
@@ -68,13 +79,16 @@ static void report_gone(struct launch *l)
 	l->ev.all_gone(l->ev.arg);
 }
 
-/* The time in which something should have ended is over. The end of a helper continues from
- * here. */
+/* The time in which something should have ended is over. The end of squeue continues from here. */
 static void on_timer(uv_timer_t *timer)
 {
 	struct launch *l = timer->data;
-	if (l->helper) {
-		launcher_child_signal(l->helper, SIGKILL);
+	if (l->query) {
+		launcher_child_signal(l->query, SIGKILL);
+		return;
+	}
+	if (!l->srun && l->node_lost) {
+		report_gone(l);
 		return;
 	}
 	if (l->srun)
@@ -85,7 +99,7 @@ static void on_timer(uv_timer_t *timer)
 /* After the end of srun the delay doubles, so that a slow controller gets few queries. */
 static void query_later(struct launch *l)
 {
-	int ms = SRUN_GRACE_MS;
+	int ms = l->node_lost ? LOST_GRACE_MS : SRUN_GRACE_MS;
 	if (!l->srun) {
 		ms = l->look_again_ms;
 		l->look_again_ms = 2 * ms < LOOK_AGAIN_MOST_MS ? 2 * ms : LOOK_AGAIN_MOST_MS;
@@ -93,25 +107,28 @@ static void query_later(struct launch *l)
 	uv_timer_start(&l->timer, on_timer, (uint64_t)ms, 0);
 }
 
-/* Runs squeue or scancel, one at a time; if it cannot start, tries again later. */
-static void run_helper(struct launch *l, char *const *argv,
-		       void (*ended)(void *, int, const char *))
-{
-	const struct child_command c = { .argv = argv, .out = -1 };
-	uv_timer_start(&l->timer, on_timer, HELPER_MS, 0);
-	if (launcher_child_watch(l->loop, &c, ended, l, &l->helper, NULL)) {
-		l->helper = NULL;
-		query_later(l);
-	}
-}
-
 static void on_cancelled(void *arg, int status, const char *output)
 {
 	struct launch *l = arg;
 	(void)status;
 	(void)output;
-	l->helper = NULL;
-	query_later(l);
+	l->cancel = NULL;
+}
+
+/* Starts scancel, unless one still runs. */
+static void cancel_step(struct launch *l)
+{
+	const struct child_command c = { .argv = (char *[]){ "scancel", "--quiet", "--signal=KILL",
+							     l->step, NULL },
+					 .out = -1 };
+	if (l->cancel) {
+		if (clock_s() - l->cancelled > HELPER_MS / 1e3)
+			launcher_child_signal(l->cancel, SIGKILL);
+		return;
+	}
+	l->cancelled = clock_s();
+	if (launcher_child_watch(l->loop, &c, on_cancelled, l, &l->cancel, NULL))
+		l->cancel = NULL; /* the next look at the step tries again */
 }
 
 /* Reads "12.0|muster-1-77" lines for our step's id. */
@@ -131,32 +148,35 @@ static void find_step(struct launch *l, const char *lines)
 static void on_step_listed(void *arg, int status, const char *output)
 {
 	struct launch *l = arg;
-	l->helper = NULL;
+	l->query = NULL;
 	if (!status)
 		find_step(l, output);
 	bool late = !l->srun && clock_s() - l->ended > SETTLE_S;
-	if (!l->srun && ((!status && !l->step[0]) || late)) {
+	if (l->step[0] && !late)
+		cancel_step(l);
+	else if (l->srun) /* not listed yet, or the controller is silent: only srun can be killed */
+		launcher_child_signal(l->srun, SIGKILL);
+	if (!l->srun && ((!status && !l->step[0]) || late || l->node_lost))
 		report_gone(l);
-	} else if (l->step[0]) {
-		run_helper(l, (char *[]){ "scancel", "--quiet", "--signal=KILL", l->step, NULL },
-			   on_cancelled);
-	} else {
-		/* Not listed yet, or the controller is silent: only srun can be killed. */
-		if (l->srun)
-			launcher_child_signal(l->srun, SIGKILL);
+	else
 		query_later(l);
-	}
 }
 
+/* Only one squeue runs at a time; if it cannot start, tries again later. */
 static void query_step(struct launch *l)
 {
 	const char *job = getenv("SLURM_JOB_ID");
-	if (l->helper || l->gone)
+	const struct child_command c = { .argv = (char *[]){ "squeue", "--noheader", "--steps",
+							     "--jobs", (char *)(job ? job : ""),
+							     "--format=%i|%j", NULL },
+					 .out = -1 };
+	if (l->query || l->gone)
 		return;
-	run_helper(l,
-		   (char *[]){ "squeue", "--noheader", "--steps", "--jobs",
-			       (char *)(job ? job : ""), "--format=%i|%j", NULL },
-		   on_step_listed);
+	uv_timer_start(&l->timer, on_timer, l->node_lost ? LOST_QUERY_MS : HELPER_MS, 0);
+	if (launcher_child_watch(l->loop, &c, on_step_listed, l, &l->query, NULL)) {
+		l->query = NULL;
+		query_later(l);
+	}
 }
 
 static void on_srun_end(void *arg, int status, const char *output)
@@ -166,7 +186,11 @@ static void on_srun_end(void *arg, int status, const char *output)
 	l->srun = NULL;
 	l->ended = clock_s();
 	l->ev.exited(l->ev.arg, -1, status);
-	query_step(l);
+	/* If squeue still runs, scancel has not been started: its end does both. */
+	if (l->node_lost && !l->query)
+		report_gone(l);
+	else
+		query_step(l);
 }
 
 static int open_log(const struct launch_request *r, struct err *e)
@@ -219,12 +243,26 @@ static int slurm_start(uv_loop_t *loop, const struct launch_request *r,
 
 static void slurm_kill(struct launch *l, bool node_lost)
 {
-	(void)node_lost;
-	query_step(l);
+	bool news = node_lost && !l->node_lost;
+	l->node_lost |= node_lost;
+	if (l->gone)
+		return;
+	if (news && l->query) /* it was started with the longer limit */
+		uv_timer_start(&l->timer, on_timer, LOST_QUERY_MS, 0);
+	else if (news && !l->srun)
+		uv_timer_start(&l->timer, on_timer, 0, 0);
+	else if (news && l->cancelled > 0)
+		query_later(l);
+	else
+		query_step(l);
 }
 
 static void slurm_close(struct launch *l)
 {
+	if (l->query)
+		launcher_child_forget(l->query);
+	if (l->cancel)
+		launcher_child_forget(l->cancel);
 	uv_close((uv_handle_t *)&l->timer, free_launch);
 }
 
@@ -244,4 +282,9 @@ const struct launch_ops launch_slurm = {
 	.start = slurm_start,
 	.kill = slurm_kill,
 	.close = slurm_close,
+	.survey = slurm_survey,
+	.survey_stop = slurm_survey_stop,
+	.requeue = slurm_requeue,
+	.own_node = slurm_own_node,
+	.guard = slurm_guard_start,
 };

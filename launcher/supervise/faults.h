@@ -2,9 +2,11 @@
  * faults — the table of faults: what was seen, whose fault it is, and whether another start can
  * help. It is the one place that decides this; policy.h decides where the next generation runs.
  *
- * To add a fault: add its row to FAULTS, its condition to supervise_fault_of() (faults.c), its row
- * to the table of tests/unit/launcher/test_faults_table.c, and the way in which `muster drill`
- * causes it.
+ * symptoms.h collects what was seen. The signs in faults.c, in their order, lead to a row of the
+ * table: the most precise sign comes first.
+ *
+ * To add a fault: add its row to FAULTS and its signs (faults.c), its row to the table of
+ * tests/unit/launcher/test_faults.c, and the way in which `muster drill` causes it.
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_FAULTS_H
 #define MUSTER_LAUNCHER_SUPERVISE_FAULTS_H
@@ -20,8 +22,12 @@ enum fault_owner {
 	OWNER_NODE,    /* a node or a device */
 	OWNER_NETWORK, /* the network between nodes */
 	OWNER_SERVICE, /* a service of the site: slurmctld, munged, the file system */
-	OWNER_UNKNOWN
+	OWNER_UNKNOWN,
+	FAULT_OWNERS
 };
+
+/* The word of an owner in events, such as "node". */
+const char *supervise_owner_word(enum fault_owner o);
 
 enum fault_retry {
 	RETRY_NEVER, /* another start meets the same fault */
@@ -31,17 +37,17 @@ enum fault_retry {
 
 struct fault {
 	const char *name; /* one word, for events and for muster drill, such as "agent-killed" */
-	const char *text; /* what was seen, for people */
 	enum fault_owner owner;
 	enum fault_retry retry;
-	bool counts;        /* against max_restarts and max_futile */
+	bool counts;        /* against max_restarts and max_futile; false if retry is RETRY_WAIT */
 	bool blames_node;   /* it counts as a fault of the node: [restart] exclude_after */
-	const char *remedy; /* what the person can do; "": nothing */
+	const char *text;   /* what was seen, for people: a clause such as "the disk is full" */
+	const char *remedy; /* what the person can do: one sentence; "": nothing */
 };
 
 /* How a rank was lost. */
 enum lost_how {
-	LOST_CLOSED,
+	LOST_CLOSED = 1,
 	LOST_EXITED,
 	LOST_FAILED,
 	LOST_PROTOCOL,
@@ -50,21 +56,36 @@ enum lost_how {
 	LOST_START
 };
 
-/* What is known about the loss that ended a generation. */
+/* What Slurm's programs said in the launch log; a later one is more precise. */
+enum slurm_word {
+	SLURM_SAID_NOTHING,
+	SLURM_SAID_CANCELLED,   /* the job step was ended: by a limit, or by scancel */
+	SLURM_SAID_NO_MEMORY,   /* there is no memory for the step, as after slurmctld's start */
+	SLURM_SAID_NODE_FAILED, /* a node of the step failed */
+	SLURM_SAID_NO_CONTROLLER,
+	SLURM_SAID_NO_MUNGE,
+	SLURM_SAID_NO_PMIX,
+	SLURM_SAID_NO_PROGRAM, /* slurmstepd cannot execute the agent */
+	SLURM_WORDS
+};
+
+/* What is known about the loss that ended a generation. A member that is 0 is not known. */
 struct symptom {
 	enum lost_how how;
 	enum err_code code;   /* the agent's, or the nearest one */
-	const char *said;     /* the error message; "": none */
 	int signal;           /* that ended the process; 0: none, or unknown */
-	int status;           /* its exit status; -1: unknown */
-	bool out_of_memory;   /* the node's counter of OOM kills has grown */
-	bool stepped;         /* the generation had finished a step */
+	int status;           /* its exit status; 0: none, or unknown */
+	bool started;         /* the agent had connected */
+	bool out_of_memory;   /* the kernel ended a process for want of memory */
+	enum slurm_word said; /* by Slurm's programs */
 	enum node_state node; /* of the rank's node */
 	bool manager_silent;  /* the survey got no answer */
 };
 
 /* The fault that explains these symptoms best; never NULL. */
 const struct fault *supervise_fault_of(const struct symptom *s);
+/* The fault of this name; NULL: there is none. */
+const struct fault *supervise_fault_named(const char *name);
 /* The rows of the table, for `muster drill` and the documents: *n rows. */
 const struct fault *supervise_faults(int *n);
 

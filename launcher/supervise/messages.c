@@ -49,18 +49,20 @@ static struct rank_state *rank_of(struct supervisor *s, struct connection *c)
 
 /* --- hello and its answer ----------------------------------------------------------- */
 
-static int send_welcome(struct supervisor *s, struct connection *c, int rank, struct err *e)
+static int send_welcome(struct supervisor *s, struct connection *c, const struct msg_hello *h,
+			struct err *e)
 {
-	const struct plan_rank *r = &s->o.plan->ranks[rank];
-	const struct node_kind *k = topo_cluster_kind(s->o.cluster, r->node);
+	int rank = h->rank;
+	const struct plan_rank *r = &s->d->plan.ranks[rank];
+	const struct node_kind *k = topo_cluster_kind(&s->d->cluster, r->node);
 	const struct msg_coords at = {
 		.tp = r->at.tp, .cp = r->at.cp, .dp = r->at.dp, .pp = r->at.pp
 	};
 	char cpus[TOPO_CPUS] = "";
-	if (s->o.job->launch.bind != BIND_NONE)
+	if (s->d->job.launch.bind != BIND_NONE)
 		topo_bind_near(k, r->slot, cpus, sizeof cpus);
 	struct msg_welcome w = {
-		.job = s->o.job_text,
+		.job = s->d->job_text,
 		.threads = r->threads,
 		.run = rundir_path(s->o.run),
 		.resume = supervise_resume(s),
@@ -75,9 +77,13 @@ static int send_welcome(struct supervisor *s, struct connection *c, int rank, st
 		.node_ranks = r->node_ranks,
 		.cpus = cpus,
 		.numa = *cpus ? k->parts[r->slot].numa : -1,
+		.predecessors = supervise_predecessors_list(s->predecessors, s->generation,
+							    h->node),
 	};
+	w.has_predecessors = w.predecessors;
 	json_t *body = w.coords ? msg_welcome_json(&w) : NULL;
 	json_decref(w.coords);
+	json_decref(w.predecessors);
 	int rc = body ? supervise_connection_send(c, MSG_WELCOME, body, e)
 		      : err_set(e, ERR_NOMEM, "no memory for the welcome of rank %d", rank);
 	json_decref(body);
@@ -118,9 +124,15 @@ static int on_hello(struct supervisor *s, struct connection *c, const json_t *bo
 				  .step = -1,
 				  .exited = k->exited };
 	rundir_event_hello(s->o.run, s->generation,
-			   &(struct rundir_hello){ .rank = h.rank, .node = h.node, .pid = h.pid });
+			   &(struct rundir_hello){ .rank = h.rank,
+						   .node = h.node,
+						   .pid = h.pid,
+						   .start = h.start,
+						   .pid_space = h.pid_space,
+						   .boot = h.boot });
+	supervise_predecessors_add(s->predecessors, s->generation, &h);
 	struct err failed = ERR_INIT;
-	if (send_welcome(s, c, h.rank, &failed)) {
+	if (send_welcome(s, c, &h, &failed)) {
 		struct lost_rank loss = { .rank = h.rank,
 					  .how = LOST_PROTOCOL,
 					  .code = failed.code,
@@ -148,8 +160,10 @@ static int on_ready(struct supervisor *s, struct connection *c, const json_t *bo
 	k->ready = true;
 	s->resumed = m.step;
 	note_progress(s, k, m.step, "ready");
-	if (++s->readies == s->world)
+	if (++s->readies == s->world) {
+		supervise_predecessors_ready(s->predecessors, s->generation);
 		supervise_handle(s, EV_ALL_READY, NULL, NULL);
+	}
 	return 0;
 }
 
@@ -221,6 +235,7 @@ static int on_ckpt(struct supervisor *s, struct connection *c, const json_t *bod
 	s->ckpt_step = m.step;
 	snprintf(s->ckpt_path, sizeof s->ckpt_path, "%s", m.path);
 	supervise_report_ckpt(s, &m);
+	supervise_recovery_look_for_nodes(s);
 	return 0;
 }
 
@@ -288,7 +303,7 @@ static int on_finished(struct supervisor *s, struct connection *c, const json_t 
 	if (k->finished)
 		return report_out_of_order("finished", e);
 	k->finished = true;
-	supervise_contract_memory(&s->contract, s->o.plan, supervise_connection_rank(c),
+	supervise_contract_memory(&s->contract, &s->d->plan, supervise_connection_rank(c),
 				  (double)m.peak_bytes);
 	note_progress(s, k, m.step, "finished");
 	if (++s->finishes == s->world)

@@ -20,7 +20,7 @@ static const char *const how_words[] = {
 
 void supervise_report_started(struct supervisor *s, const char *resume)
 {
-	const struct layout *l = &s->o.plan->layout;
+	const struct layout *l = &s->d->plan.layout;
 	char text[64];
 	rundir_event_plan(s->o.run, s->generation,
 			  &(struct rundir_plan){ .world = s->world,
@@ -29,7 +29,7 @@ void supervise_report_started(struct supervisor *s, const char *resume)
 						 .ep = l->ep,
 						 .dp = l->dp,
 						 .pp = l->pp,
-						 .step_s = s->o.plan->time.total });
+						 .step_s = s->d->plan.time.total });
 	rundir_event_generation_start(
 		s->o.run, s->generation,
 		&(struct rundir_start){ .resume = resume,
@@ -37,13 +37,45 @@ void supervise_report_started(struct supervisor *s, const char *resume)
 					.auth = s->munge.work ? "secret and MUNGE credential"
 							      : "secret" });
 	if (!s->first)
-		supervise_terminal_event(s->o.term, TONE_WARN, "restart", "generation %u, %s",
-					 s->generation,
-					 s->ckpt_step >= 0 ? "from the last checkpoint"
-							   : "from where this run began, because "
-							     "no checkpoint was written since");
+		supervise_terminal_event(s->o.term, TONE_WARN, "restart", "generation %u starts",
+					 s->generation);
 	snprintf(text, sizeof text, "starting %d agent%s", s->world, human_s(s->world));
 	supervise_terminal_waiting(s->o.term, text);
+}
+
+/* "continuing from step 40; 7 steps are repeated" */
+static void describe_resume(const struct supervisor *s, char *out, size_t size)
+{
+	long long at = (long long)s->resumed;
+	int64_t repeated = s->step > s->resumed ? s->step - s->resumed : 0;
+	char again[80] = "";
+	if (repeated)
+		snprintf(again, sizeof again, "; %lld step%s repeated", (long long)repeated,
+			 repeated == 1 ? " is" : "s are");
+	if (s->resumed > 0)
+		snprintf(out, size, "continuing from step %lld%s", at, again);
+	else
+		snprintf(out, size, "starting from the beginning%s", again);
+}
+
+void supervise_report_ready(struct supervisor *s)
+{
+	char text[200];
+	bool lost = s->ckpt_step >
+		    s->resumed; /* deleted, damaged, or not in this folder any more */
+	rundir_event_ready(s->o.run, s->generation, &(struct rundir_step){ .step = s->resumed });
+	if (s->first && s->resumed <= 0)
+		return;
+	describe_resume(s, text, sizeof text);
+	if (lost)
+		supervise_terminal_event(s->o.term, TONE_BAD, "resume",
+					 "%s, because the checkpoint of step %lld is gone or "
+					 "damaged: %s",
+					 text, (long long)s->ckpt_step, s->ckpt_path);
+	else
+		supervise_terminal_event(s->o.term, TONE_WARN, "resume", "%s", text);
+	if (lost)
+		s->ckpt_step = -1;
 }
 
 static bool ended_by_signal(const struct rank_state *k)
@@ -59,7 +91,11 @@ static bool has_exited(const struct rank_state *k)
 void supervise_report_loss(struct supervisor *s)
 {
 	int rank = s->cause.rank;
+	supervise_symptoms(s, &s->symptom);
+	s->fault = supervise_fault_of(&s->symptom);
 	struct rundir_rank_lost lost = {
+		.fault = s->fault->name,
+		.owner = supervise_owner_word(s->fault->owner),
 		.how = how_words[s->cause.how],
 		.code = err_word(s->cause.code),
 		.text = s->cause.text,
@@ -148,19 +184,76 @@ static void describe_lost_rank(const struct supervisor *s, char *out, size_t siz
 		 *k->phase ? " (" : "", k->phase, *k->phase ? ")" : "");
 }
 
+/* How the process of the lost rank ended, or what the supervisor saw, and what it means. */
+static void describe_cause(const struct supervisor *s, char *out, size_t size)
+{
+	const struct symptom *m = &s->symptom;
+	const struct lost_rank *l = &s->cause;
+	bool ended = l->how == LOST_CLOSED || l->how == LOST_EXITED;
+	if (ended && m->signal && sigabbrev_np(m->signal))
+		snprintf(out, size, "killed by SIG%s; %s", sigabbrev_np(m->signal), s->fault->text);
+	else if (ended && m->status)
+		snprintf(out, size, "exit status %d; %s", m->status, s->fault->text);
+	else if (ended)
+		snprintf(out, size, "%s", s->fault->text);
+	else if (l->how == LOST_FAILED || m->node == NODE_UP)
+		snprintf(out, size, "%s", l->text);
+	else
+		snprintf(out, size, "%s; %s", l->text, s->fault->text);
+}
+
+static void write_fault(const struct supervisor *s)
+{
+	const struct symptom *m = &s->symptom;
+	static const char *const words[] = {
+		[RETRY_NEVER] = "never", [RETRY_NOW] = "now", [RETRY_WAIT] = "wait"
+	};
+	bool ranked = s->cause.rank >= 0;
+	rundir_event_fault(s->o.run, s->generation,
+			   &(struct rundir_fault){ .has_rank = ranked,
+						   .rank = s->cause.rank,
+						   .has_node = ranked,
+						   .node = supervise_node(s, s->cause.rank),
+						   .fault = s->fault->name,
+						   .owner = supervise_owner_word(s->fault->owner),
+						   .retry = words[s->fault->retry],
+						   .text = s->fault->text,
+						   .remedy = s->fault->remedy,
+						   .has_signal = m->signal != 0,
+						   .signal = m->signal,
+						   .has_status = m->status != 0,
+						   .status = m->status });
+}
+
 void supervise_report_blame(struct supervisor *s)
 {
-	char who[256], end[96] = "";
-	const struct rank_state *k = s->cause.rank >= 0 ? &s->ranks[s->cause.rank] : NULL;
+	char who[256], why[1400];
 	describe_lost_rank(s, who, sizeof who);
-	if (k && k->exited && s->cause.how == LOST_CLOSED && WIFSIGNALED(k->status))
-		snprintf(end, sizeof end, ", killed by signal %d (%.40s)", WTERMSIG(k->status),
-			 strsignal(WTERMSIG(k->status)));
-	else if (k && k->exited && s->cause.how == LOST_CLOSED)
-		snprintf(end, sizeof end, ", exit status %d", WEXITSTATUS(k->status));
-	supervise_terminal_event(s->o.term, TONE_BAD, "lost", "%s: %s%s", who, s->cause.text, end);
+	describe_cause(s, why, sizeof why);
+	write_fault(s);
+	supervise_terminal_event(s->o.term, TONE_BAD, "lost", "%s: %s", who, why);
 	if (!s->stepped && s->cause.how != LOST_FAILED)
 		print_launch_log(s);
+	/* An agent's own message ends with its remedy. */
+	if (s->cause.how != LOST_FAILED && *s->fault->remedy && s->advice != s->fault)
+		supervise_terminal_event(s->o.term, TONE_PLAIN, "remedy", "%s", s->fault->remedy);
+	s->advice = s->fault;
+}
+
+void supervise_report_restart(struct supervisor *s, double wait)
+{
+	rundir_event_restart(s->o.run, s->generation,
+			     &(struct rundir_restart){ .delay_s = wait,
+						       .futile = s->restart.futile });
+	if (s->fault->retry == RETRY_WAIT)
+		supervise_terminal_event(s->o.term, TONE_WARN, "wait",
+					 "%g s, then another start; muster waits up to %g s "
+					 "([restart] patience), and this restart does not count",
+					 wait, s->restart.limits.patience);
+	else if (wait > 0)
+		supervise_terminal_event(s->o.term, TONE_WARN, "restart",
+					 "in %g s, because the last generation made no progress",
+					 wait);
 }
 
 void supervise_report_refused(struct supervisor *s, const char *why)
@@ -218,7 +311,7 @@ void supervise_report_metrics(struct supervisor *s, const struct msg_metrics *m)
 		.loss_scale = m->loss_scale,
 		.skipped = m->skipped,
 	};
-	rundir_metrics(s->o.run, s->generation, m, s->o.plan->time.total);
+	rundir_metrics(s->o.run, s->generation, m, s->d->plan.time.total);
 	add_measured_step(s, m);
 	if (s->step < 0) {
 		s->first_loss = t.loss;
@@ -229,7 +322,7 @@ void supervise_report_metrics(struct supervisor *s, const struct msg_metrics *m)
 	s->step = m->step;
 	s->last_loss = t.loss;
 	s->skipped += t.skipped;
-	t.left_s = s->step_s > 0 ? (double)(s->o.job->job.steps - m->step) * s->step_s : -1;
+	t.left_s = s->step_s > 0 ? (double)(s->d->job.job.steps - m->step) * s->step_s : -1;
 	supervise_terminal_step(s->o.term, &t, supervise_now(s));
 }
 
@@ -260,10 +353,10 @@ void supervise_report_ckpt(struct supervisor *s, const struct msg_ckpt *m)
 /* Whether the agents of a node have more threads than it has cores. */
 static bool shares_cores(const struct supervisor *s)
 {
-	const struct plan *p = s->o.plan;
+	const struct plan *p = &s->d->plan;
 	int threads = 0;
 	for (int i = 0; i < p->world; i++) {
-		const struct node_kind *k = topo_cluster_kind(s->o.cluster, p->ranks[i].node);
+		const struct node_kind *k = topo_cluster_kind(&s->d->cluster, p->ranks[i].node);
 		threads = (i && p->ranks[i].node == p->ranks[i - 1].node ? threads : 0) +
 			  p->ranks[i].threads;
 		if (!strcmp(k->device, "cpu") && threads > k->cores)
@@ -277,7 +370,7 @@ static void report_contract(struct supervisor *s)
 	double predicted[STEP_PART_COUNT];
 	if (!s->contract.steps)
 		return;
-	supervise_contract_predicted(s->o.job, s->o.cluster, s->o.plan, predicted);
+	supervise_contract_predicted(&s->d->job, &s->d->cluster, &s->d->plan, predicted);
 	json_t *o = supervise_contract_json(&s->contract, predicted);
 	json_t *memory = json_object_get(o, "memory");
 	rundir_event_contract(
@@ -296,7 +389,7 @@ static void print_contract(struct supervisor *s)
 	char text[300];
 	if (!s->contract.steps)
 		return;
-	supervise_contract_predicted(s->o.job, s->o.cluster, s->o.plan, predicted);
+	supervise_contract_predicted(&s->d->job, &s->d->cluster, &s->d->plan, predicted);
 	supervise_contract_print(&s->contract, predicted, s->o.term);
 	if (supervise_contract_mismatch(&s->contract, predicted, shares_cores(s), text,
 					sizeof text))
@@ -323,7 +416,7 @@ static void print_results(struct supervisor *s)
 					 "%s tokens/s; %.4g s per step, %.4g s predicted",
 					 human_count(s->tokens / s->measured_s, "", speed),
 					 s->measured_s / (double)s->measured,
-					 s->o.plan->time.total);
+					 s->d->plan.time.total);
 	print_contract(s);
 	if (s->skipped)
 		supervise_terminal_event(
@@ -349,7 +442,7 @@ static void print_end(struct supervisor *s)
 	struct terminal *t = s->o.term;
 	char wall[32], who[256];
 	supervise_terminal_duration(supervise_now(s) - s->opened, wall, sizeof wall);
-	long long steps = (long long)s->o.job->job.steps;
+	long long steps = (long long)s->d->job.job.steps;
 	switch (s->status) {
 	case STATUS_DONE:
 		if (s->step < 0)

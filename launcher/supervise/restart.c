@@ -3,16 +3,9 @@
 #include <math.h>
 #include <stddef.h>
 
-void supervise_restart_init(struct restart *r, int64_t max_restarts, int64_t max_futile,
-			    double backoff)
+void supervise_restart_init(struct restart *r, const struct restart_limits *limits)
 {
-	*r = (struct restart){
-		.max_restarts = max_restarts,
-		.max_futile = max_futile,
-		.backoff = backoff,
-		.best_step = -1,
-		.best_ckpt = -1,
-	};
+	*r = (struct restart){ .limits = *limits, .best_step = -1, .best_ckpt = -1 };
 }
 
 static void note_best(struct restart *r, int64_t *best, int64_t step)
@@ -34,54 +27,71 @@ void supervise_restart_ckpt(struct restart *r, int64_t step)
 	note_best(r, &r->best_ckpt, step);
 }
 
-/* Whether the cause of an error remains after a restart. A code that is not listed is temporary: a
- * disk or a network recovers, memory is freed, a peer is replaced. */
-static const bool lasts[] = {
-	[ERR_USAGE] = true,       /* the job is wrong */
-	[ERR_CORRUPT] = true,     /* damaged data, or a FIFO or link in place of a file */
-	[ERR_NOTFOUND] = true,    /* a file or a program is missing */
-	[ERR_UNSUPPORTED] = true, /* not built, or not granted by the system */
-	[ERR_NOFIT] = true,       /* the plan is larger than the machine */
-	[ERR_DENIED] = true,      /* permissions, a read-only file system */
-	[ERR_INTERNAL] = false,   /* a bug may be a race */
-};
-
-bool supervise_restart_helps(enum err_code code)
+/* Doubles from `first` with each repetition, which counts from 1. */
+static double double_wait(double first, int64_t repetition, double most)
 {
-	return (size_t)code >= sizeof lasts / sizeof *lasts || !lasts[code];
+	return fmin(first * exp2((double)(repetition - 1)), most);
 }
 
-bool supervise_restart_decide(struct restart *r, enum err_code code, double *wait, struct err *e)
+static bool wait_out(struct restart *r, const struct fault *fault, double now, double *wait,
+		     struct err *e)
 {
-	bool lasting = !r->stepped && !supervise_restart_helps(code);
-	bool hopeless = lasting && (r->early == code || !r->restarts);
-	r->early = lasting ? code : ERR_NONE;
-	if (r->progress)
-		r->futile = 0;
-	else if (r->restarts)
-		r->futile++;
-	r->progress = r->stepped = false;
+	if (!r->outages++)
+		r->outage_at = now;
+	double left = r->limits.patience - (now - r->outage_at);
+	if (left <= 0) {
+		err_set(e, ERR_TIMEOUT, "%s, for longer than [restart] patience = %g s permits",
+			fault->text, r->limits.patience);
+		return false;
+	}
+	*wait = fmin(double_wait(1, r->outages, OUTAGE_WAIT_MAX), left);
+	return true;
+}
 
-	if (hopeless) {
-		err_set(e, code,
-			"the run failed %sbefore its first step, for a reason that a restart does "
-			"not fix",
-			r->restarts ? "twice in a row " : "");
-		return false;
-	}
-	if (r->restarts >= r->max_restarts) {
+/* Whether a limit ends the run. */
+static bool reached_limit(const struct restart *r, struct err *e)
+{
+	if (r->restarts >= r->limits.max_restarts) {
 		err_set(e, ERR_ABORTED, "[restart] max_restarts = %lld permits no other restart",
-			(long long)r->max_restarts);
-		return false;
+			(long long)r->limits.max_restarts);
+		return true;
 	}
-	if (r->futile && r->futile >= r->max_futile) {
+	if (r->futile && r->futile >= r->limits.max_futile) {
 		err_set(e, ERR_ABORTED,
 			"%lld restart%s in a row made no progress, as many as [restart] max_futile "
 			"permits",
 			(long long)r->futile, r->futile == 1 ? "" : "s");
+		return true;
+	}
+	return false;
+}
+
+bool supervise_restart_decide(struct restart *r, const struct fault *fault, double now,
+			      double *wait, struct err *e)
+{
+	bool hopeless = fault->retry == RETRY_NEVER && !r->stepped &&
+			(!r->restarts || r->last == fault);
+	bool twice = hopeless && r->last == fault, progress = r->progress;
+	r->last = fault;
+	r->progress = r->stepped = false;
+	if (progress || fault->retry != RETRY_WAIT)
+		r->outages = 0;
+	if (hopeless) {
+		err_set(e, ERR_UNSUPPORTED,
+			"the run failed %sbefore its first step, for a reason that a restart does "
+			"not fix: %s",
+			twice ? "again " : "", fault->text);
 		return false;
 	}
-	*wait = r->futile ? fmin(r->backoff * exp2((double)(r->futile - 1)), RESTART_WAIT_MAX) : 0;
-	r->restarts++;
+	if (fault->retry == RETRY_WAIT)
+		return wait_out(r, fault, now, wait, e);
+	if (progress)
+		r->futile = 0;
+	else if (r->restarts && fault->counts)
+		r->futile++;
+	if (reached_limit(r, e))
+		return false;
+	*wait = r->futile ? double_wait(r->limits.backoff, r->futile, RESTART_WAIT_MAX) : 0;
+	r->restarts += fault->counts;
 	return true;
 }

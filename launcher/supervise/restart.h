@@ -10,42 +10,52 @@
  * There is no other restart
  *   - after max_restarts in total;
  *   - after max_futile futile ones in a row, such as a crash that returns at the same step;
- *   - if a rank fails before its first step for a reason that a restart does not fix (a wrong job,
- *     damaged data, something not built). In the first generation one failure is enough. Later it
- *     takes two in a row, because what worked before may have been disturbed.
+ *   - for a fault that a restart does not fix (RETRY_NEVER in faults.h). If the first generation
+ *     has it before its first step, once is enough. Later it takes two generations in a row, the
+ *     second of which ended before its first step, because what worked before may have been
+ *     disturbed.
+ *
+ * An outage (RETRY_WAIT) is waited out. These restarts do not count, and they are futile neither.
+ * Their waits grow from 1 s to OUTAGE_WAIT_MAX. The outage may last `patience` seconds, from the
+ * first loss that it caused; a loss with another fault, or progress, ends it.
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_RESTART_H
 #define MUSTER_LAUNCHER_SUPERVISE_RESTART_H
 
 #include "base/err.h"
+#include "launcher/supervise/faults.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { RESTART_WAIT_MAX = 60 };
+enum { RESTART_WAIT_MAX = 60, OUTAGE_WAIT_MAX = 15 };
+
+struct restart_limits {
+	int64_t max_restarts, max_futile;
+	double backoff, patience; /* seconds */
+};
 
 struct restart {
-	int64_t max_restarts, max_futile;
-	double backoff;
+	struct restart_limits limits;
 	/* so far: */
 	int64_t restarts, futile;
 	int64_t best_step, best_ckpt; /* highest seen; -1: none */
 	bool progress;                /* this generation has made progress */
 	bool stepped;                 /* this generation has finished a step */
-	/* why the last generation failed before its first step; ERR_NONE: it did not */
-	enum err_code early;
+	const struct fault *last;     /* of the last generation; NULL: none was lost */
+	int64_t outages;              /* losses in a row that an outage caused */
+	double outage_at;             /* time of the first one */
 };
 
-void supervise_restart_init(struct restart *r, int64_t max_restarts, int64_t max_futile,
-			    double backoff);
-/* Whether a restart may fix a failure with this code; the table is in restart.c. */
-bool supervise_restart_helps(enum err_code code);
+void supervise_restart_init(struct restart *r, const struct restart_limits *limits);
 /* This generation has finished a step, or committed a checkpoint of a step. */
 void supervise_restart_step(struct restart *r, int64_t step);
 void supervise_restart_ckpt(struct restart *r, int64_t step);
-/* The generation is lost because of `code`. True: another one starts after *wait seconds, and is
- * counted. False: none may start, and `e` holds the reason: ERR_ABORTED if a limit is reached,
- * `code` itself if a restart does not help. */
-bool supervise_restart_decide(struct restart *r, enum err_code code, double *wait, struct err *e);
+/* The generation is lost by this fault at the time `now`, in seconds. True: another one starts after
+ * *wait seconds, and is counted unless the fault says otherwise. False: none may start, and `e`
+ * holds the reason: ERR_ABORTED if a limit is reached, ERR_TIMEOUT if an outage lasted too long,
+ * ERR_UNSUPPORTED if a restart does not help. */
+bool supervise_restart_decide(struct restart *r, const struct fault *fault, double now,
+			      double *wait, struct err *e);
 
 #endif

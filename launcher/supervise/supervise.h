@@ -15,13 +15,12 @@
 #define MUSTER_LAUNCHER_SUPERVISE_SUPERVISE_H
 
 #include "base/err.h"
+#include "launcher/deployment.h"
 #include "launcher/launch.h"
 #include "launcher/status.h"
 #include "launcher/rundir/rundir.h"
 #include "launcher/supervise/terminal.h"
-#include "plan/plan.h"
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <uv.h>
 
@@ -39,6 +38,8 @@ struct supervise_limits { /* seconds, except strangers */
 	double trace;
 	/* for killed or finished processes to end; after that they are killed again */
 	double drain;
+	double survey;    /* to find out the state of the nodes after the processes have ended */
+	double look;      /* between two surveys while the run waits for a node */
 	double handshake; /* for a connection to identify itself */
 	int strangers;    /* unclaimed connections at a time, in addition to one per rank */
 };
@@ -46,17 +47,15 @@ struct supervise_limits { /* seconds, except strangers */
 #define SUPERVISE_LIMITS \
 	{ \
 		.heartbeat = 0.5, .silent = 15, .start = 120, .stop = 120, .settle = 0.1, \
-		.trace = 1, .drain = 10, .handshake = 10, .strangers = 32 \
+		.trace = 1, .drain = 10, .survey = 5, .look = 5, .handshake = 10, .strangers = 32 \
 	}
 
 /* Everything is borrowed until supervise_close(), except the listener, which is taken over. */
 struct supervise_options {
 	uv_loop_t *loop;
-	const struct job *job;
-	const struct cluster *cluster;
-	const struct plan *plan;
-	const char *job_text; /* the resolved job */
-	json_t *plan_doc;     /* show_plan_json */
+	const struct job *job;          /* as it was asked for: keys may be open */
+	const struct cluster *machines; /* all nodes that the run may use, spares included */
+	const struct deployment *first; /* what the first generation runs */
 	const struct launch_ops *ops;
 	const char *agent; /* path of muster-agent */
 	struct rundir *run;
@@ -66,6 +65,7 @@ struct supervise_options {
 	const char *address; /* of the listener */
 	struct supervise_limits limits;
 	double (*now)(void); /* a monotonic clock, in seconds */
+	const char *root;    /* the folder that holds proc/ and sys/; NULL: "/" */
 };
 
 /* Runs the whole run: signals, ticks, generations. Returns the exit status. */

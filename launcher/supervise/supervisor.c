@@ -1,3 +1,4 @@
+#include "launcher/oom.h"
 #include "launcher/rundir/traces.h"
 #include "launcher/supervise/supervisor.h"
 
@@ -13,7 +14,7 @@ double supervise_now(const struct supervisor *s)
 
 const char *supervise_node(const struct supervisor *s, int rank)
 {
-	return rank < 0 ? "" : s->o.cluster->nodes[s->o.plan->ranks[rank].node].name;
+	return rank < 0 ? "" : s->d->cluster.nodes[s->d->plan.ranks[rank].node].name;
 }
 
 void supervise_broadcast(struct supervisor *s, enum msg_type type, json_t *body)
@@ -56,19 +57,9 @@ static void on_trouble(void *arg, const struct err *why)
 static void describe_status(int status, char *out, size_t size)
 {
 	if (WIFSIGNALED(status))
-		snprintf(out, size, "killed by signal %d (%s)", WTERMSIG(status),
-			 strsignal(WTERMSIG(status)));
+		snprintf(out, size, "killed by SIG%s", sigabbrev_np(WTERMSIG(status)));
 	else
 		snprintf(out, size, "exited with status %d", WEXITSTATUS(status));
-}
-
-/* Status 126 or 127 before hello: the program or one of its libraries is missing. A restart does
- * not help. */
-static enum err_code exit_code(const struct rank_state *k)
-{
-	bool unable = !k->hello && WIFEXITED(k->status) &&
-		      (WEXITSTATUS(k->status) == 126 || WEXITSTATUS(k->status) == 127);
-	return unable ? ERR_NOTFOUND : ERR_PEER;
 }
 
 static void on_exited(void *arg, int rank, int status)
@@ -83,6 +74,7 @@ static void on_exited(void *arg, int rank, int status)
 	}
 	struct rank_state *k = &s->ranks[rank];
 	k->exited = true;
+	supervise_predecessors_ended(s->predecessors, s->generation, rank);
 	k->status = status;
 	if (k->connection)
 		supervise_connection_read_out(k->connection);
@@ -90,7 +82,7 @@ static void on_exited(void *arg, int rank, int status)
 	    (k->finished && status && s->state == SUP_EXITING))
 		supervise_report_exit(s, rank);
 	if (!k->finished)
-		report_lost_rank(s, rank, LOST_EXITED, exit_code(k), text);
+		report_lost_rank(s, rank, LOST_EXITED, ERR_PEER, text);
 }
 
 static void on_all_gone(void *arg)
@@ -104,7 +96,7 @@ static void on_all_gone(void *arg)
 
 const char *supervise_resume(const struct supervisor *s)
 {
-	return s->restart.best_ckpt >= 0 ? "auto" : s->o.job->checkpoint.resume;
+	return s->restart.best_ckpt >= 0 ? "auto" : s->d->job.checkpoint.resume;
 }
 
 static void reset_generation(struct supervisor *s)
@@ -128,6 +120,7 @@ int supervise_launch(struct supervisor *s, struct err *e)
 	rundir_prune_traces(rundir_path(s->o.run), s->generation);
 	s->cause.at = lost_at; /* the event first-step reports the time since then */
 	s->started = supervise_now(s);
+	s->oom_kills = launcher_oom_kills(s->o.root);
 	supervise_report_started(s, supervise_resume(s));
 	auth_secret_new(secret);
 	auth_secret_hex(secret, s->group_secret);
@@ -135,9 +128,9 @@ int supervise_launch(struct supervisor *s, struct err *e)
 	auth_secret_hex(secret, hex);
 	supervise_connections_renew(s->connections, secret, s->generation, s->started);
 	struct launch_request request = {
-		.job = s->o.job,
-		.cluster = s->o.cluster,
-		.plan = s->o.plan,
+		.job = &s->d->job,
+		.cluster = &s->d->cluster,
+		.plan = &s->d->plan,
 		.generation = s->generation,
 		.address = s->o.address,
 		.secret = hex,
@@ -152,11 +145,39 @@ int supervise_launch(struct supervisor *s, struct err *e)
 	if (rc)
 		return -1;
 	rundir_event_started(s->o.run, s->generation, NULL);
+	supervise_guard_nodes(s->guard, &s->recovery.pool, s->d);
 	/* Written while the processes start. They continue if the plan cannot be written. */
 	struct err lost = ERR_INIT;
-	if (rundir_save_plan(s->o.run, s->generation, s->o.plan_doc, &lost))
+	if (rundir_save_plan(s->o.run, s->generation, s->d->plan_doc, &lost))
 		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", lost.text);
 	return 0;
+}
+
+static void on_guard(void *arg, const char *node, const char *text)
+{
+	struct supervisor *s = arg;
+	rundir_event_guard(s->o.run, s->generation,
+			   &(struct rundir_guard){ .node = node, .text = text });
+}
+
+/* A run without a guard is better than no run. */
+static void open_guard(struct supervisor *s)
+{
+	struct err e = ERR_INIT;
+	const struct supervise_guard_options g = {
+		.loop = s->o.loop,
+		.ops = s->o.ops,
+		.job = s->o.job,
+		.run_dir = rundir_path(s->o.run),
+		.address = s->o.address,
+		.auth = s->auth,
+		.voucher = s->munge.work ? &s->munge : NULL,
+		.now = s->o.now,
+		.report = on_guard,
+		.arg = s,
+	};
+	if (supervise_guard_open(&g, &s->guard, &e))
+		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", e.text);
 }
 
 /* Chosen once for all generations: if credentials are required, an error of munged later does not
@@ -172,9 +193,31 @@ static const struct voucher *choose_auth(struct supervisor *s)
 	return munge_parse(s->auth, &s->munge, NULL) == 1 ? &s->munge : NULL;
 }
 
-static int max_ranks_per_node(const struct plan *p)
+static int open_predecessors(struct supervisor *s, struct err *e)
 {
+	struct err why = ERR_INIT;
+	if (supervise_predecessors_open(&s->predecessors, e))
+		return -1;
+	if (supervise_predecessors_load(s->predecessors, rundir_path(s->o.run), &why))
+		supervise_terminal_event(s->o.term, TONE_WARN, "warn",
+					 "agents of earlier generations may not be found: %s",
+					 why.text);
+	return 0;
+}
+
+/* Of the first plan and of any later one, which may use other nodes. */
+static int max_world(const struct supervise_options *o)
+{
+	int devices = topo_cluster_devices(o->machines);
+	return devices > o->first->plan.world ? devices : o->first->plan.world;
+}
+
+static int max_ranks_per_node(const struct supervise_options *o)
+{
+	const struct plan *p = &o->first->plan;
 	int most = 1;
+	for (int i = 0; i < o->machines->n_kinds; i++)
+		most = o->machines->kinds[i].devices > most ? o->machines->kinds[i].devices : most;
 	for (int r = 0; r < p->world; r++)
 		most = p->ranks[r].node_ranks > most ? p->ranks[r].node_ranks : most;
 	return most;
@@ -183,23 +226,29 @@ static int max_ranks_per_node(const struct plan *p)
 int supervise_open(const struct supervise_options *o, struct supervisor **out, struct err *e)
 {
 	struct supervisor *s = calloc(1, sizeof *s);
-	struct rank_state *ranks = calloc((size_t)o->plan->world, sizeof *ranks);
+	int most = max_world(o);
+	struct rank_state *ranks = calloc((size_t)most, sizeof *ranks);
 	if (!s || !ranks) {
-		err_set(e, ERR_NOMEM, "no memory to supervise %d ranks", o->plan->world);
+		err_set(e, ERR_NOMEM, "no memory to supervise %d ranks", most);
 		goto free_all;
 	}
 	s->o = *o;
+	s->d = o->first;
 	s->ranks = ranks;
-	s->world = o->plan->world;
+	s->world = o->first->plan.world;
 	s->step = s->ckpt_step = -1;
 	s->opened = s->last_tick = o->now();
-	supervise_restart_init(&s->restart, o->job->restart.max_restarts,
-			       o->job->restart.max_futile, o->job->restart.backoff);
+	supervise_restart_init(
+		&s->restart,
+		&(struct restart_limits){ .max_restarts = o->first->job.restart.max_restarts,
+					  .max_futile = o->first->job.restart.max_futile,
+					  .backoff = o->first->job.restart.backoff,
+					  .patience = o->first->job.restart.patience });
 	struct connections_options co = {
 		.loop = o->loop,
 		.listener = o->listener,
-		.most = o->limits.strangers + s->world,
-		.most_per_address = o->limits.strangers + max_ranks_per_node(o->plan),
+		.most = o->limits.strangers + most,
+		.most_per_address = o->limits.strangers + max_ranks_per_node(o),
 		.patience = o->limits.handshake,
 		.voucher = choose_auth(s),
 		.message = supervise_message,
@@ -207,12 +256,18 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 		.trouble = on_trouble,
 		.arg = s,
 	};
-	if (supervise_connections_open(&co, &s->connections, e))
+	if (supervise_recovery_open(s, e) || open_predecessors(s, e) ||
+	    supervise_connections_open(&co, &s->connections, e))
 		goto free_all;
+	open_guard(s);
 	*out = s;
 	return 0;
 
 free_all:
+	if (s) {
+		supervise_recovery_close(s);
+		supervise_predecessors_close(s->predecessors);
+	}
 	free(ranks);
 	free(s);
 	return -1;
@@ -231,6 +286,7 @@ void supervise_tick(struct supervisor *s)
 	if ((s->settle_at && now >= s->settle_at) || (s->deadline > 0 && now >= s->deadline))
 		supervise_handle(s, EV_TIMEOUT, NULL, NULL);
 	supervise_watchdog(s);
+	supervise_guard_tick(s->guard, s->stepped);
 	s->last_tick = now;
 }
 
@@ -257,7 +313,10 @@ void supervise_close(struct supervisor *s)
 	if (!s)
 		return;
 	supervise_verdict_stop(s);
+	supervise_recovery_close(s);
+	supervise_guard_close(s->guard);
 	supervise_connections_close(s->connections);
+	supervise_predecessors_close(s->predecessors);
 	explicit_bzero(s->group_secret, sizeof s->group_secret);
 	free(s->ranks);
 	free(s);

@@ -9,8 +9,15 @@
  *     verdict.c      gets a verdict from the flight recorders
  *     report.c       writes events.jsonl and metrics.jsonl, prints for people
  *     contract.c     compares the prediction with what was measured
+ *     symptoms.c     collects what is known about a loss (launch_log.c: what Slurm said)
+ *     faults.c       the table of faults: what a loss means
+ *     predecessors.c remembers earlier agents whose end was not seen
  *     restart.c      decides whether and when to start again
+ *     pool.c         the nodes and devices that can be used
+ *     policy.c       decides where the next generation runs
+ *     recovery.c     surveys the nodes and applies the policy
  *     connections.c  accepts connections (connection.c: one of them, with its handshake)
+ *     guard.c        starts and watches the guard
  *     terminal.c     prints the progress for people
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_SUPERVISOR_H
@@ -20,6 +27,9 @@
 #include "launcher/supervise/connections.h"
 #include "launcher/supervise/contract.h"
 #include "launcher/supervise/faults.h"
+#include "launcher/supervise/guard.h"
+#include "launcher/supervise/predecessors.h"
+#include "launcher/supervise/recovery.h"
 #include "launcher/supervise/restart.h"
 #include "launcher/supervise/supervise.h"
 
@@ -32,6 +42,8 @@ enum sup_state {
 	SUP_DUMPING,   /* a rank is lost; the agents write their flight recorders */
 	SUP_ANALYZING, /* the flight recorders are read */
 	SUP_DRAINING,  /* killed; waiting until none is left */
+	SUP_SURVEYING, /* none is left; waiting for the state of the nodes */
+	SUP_WAITING,   /* for a lost node to return */
 	SUP_BACKOFF,   /* waiting before the next generation */
 	SUP_DONE,
 	SUP_STATE_COUNT
@@ -48,6 +60,7 @@ enum sup_event {
 	EV_DUMPED,        /* a rank has written its flight recorder */
 	EV_VERDICT,       /* the recorders have been read */
 	EV_ALL_GONE,      /* no process of the generation is left */
+	EV_SURVEYED,      /* the state of the nodes is known */
 	SUP_EVENT_COUNT
 };
 
@@ -77,7 +90,9 @@ struct child;
 
 struct supervisor {
 	struct supervise_options o;
+	const struct deployment *d; /* what this generation runs */
 	struct connections *connections;
+	struct supervise_guard *guard; /* NULL: the run has none */
 	struct launch *launch;
 	char auth[MUNGE_WORD]; /* value of AGENT_ENV_AUTH */
 	struct voucher munge;  /* its implementation; .work is NULL for the secret alone */
@@ -90,9 +105,15 @@ struct supervisor {
 	struct rank_state *ranks;
 	int world, hellos, readies, finishes;
 	struct restart restart;
+	struct recovery_state recovery;
+	struct predecessors *predecessors;
 
 	struct lost_rank cause; /* the loss that counts, if `lost` */
 	bool lost;
+	struct symptom symptom;     /* of the cause */
+	const struct fault *fault;  /* that explains the cause; NULL: no generation was lost */
+	const struct fault *advice; /* whose remedy was printed last */
+	int64_t oom_kills;          /* launcher_oom_kills() when the generation started */
 	double settle_at; /* when `loss` counts unless another one comes first; 0: none waits */
 	enum outcome outcome;
 	struct child *verdict_reader; /* reads the flight recorders; NULL: it does not run */
@@ -140,11 +161,18 @@ bool supervise_verdict_ready(const struct supervisor *s); /* all connected ranks
 bool supervise_verdict_read(struct supervisor *s);
 void supervise_verdict_stop(struct supervisor *s); /* kills the reader if it still runs */
 
+/* symptoms.c */
+/* What is known about s->cause. The node counts as up: only a survey knows better. */
+void supervise_symptoms(const struct supervisor *s, struct symptom *out);
+
 /* report.c */
 void supervise_report_started(struct supervisor *s, const char *resume);
+void supervise_report_ready(struct supervisor *s);
 void supervise_report_loss(struct supervisor *s); /* the event, at once */
-/* Once the generation is gone: prints what was lost. */
+/* Once the generation is gone and s->symptom and s->fault are set: prints what was lost, and the remedy. */
 void supervise_report_blame(struct supervisor *s);
+/* The next generation starts after `wait` seconds. */
+void supervise_report_restart(struct supervisor *s, double wait);
 void supervise_report_verdict(struct supervisor *s, const struct rundir_verdict *v);
 void supervise_report_exit(struct supervisor *s, int rank);
 void supervise_report_log(struct supervisor *s, int rank, const char *level, const char *text);

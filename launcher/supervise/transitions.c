@@ -33,7 +33,7 @@ static void drain_generation(struct supervisor *s, enum outcome outcome)
 	supervise_broadcast(s, MSG_ABORT,
 			    msg_abort_json(&(struct msg_abort){ .reason = s->lost ? s->cause.text
 										  : s->reason }));
-	s->o.ops->kill(s->launch, false);
+	s->o.ops->kill(s->launch, supervise_recovery_node_lost(s));
 }
 
 /* muster ends if the first start fails, so the start is tried again if one of its helper processes
@@ -73,34 +73,108 @@ static void launch_next(struct supervisor *s)
 	supervise_handle(s, EV_ALL_GONE, NULL, NULL);
 }
 
+static void launch_after(struct supervisor *s, double wait)
+{
+	supervise_report_restart(s, wait);
+	if (wait > 0)
+		enter_state(s, SUP_BACKOFF, wait);
+	else
+		launch_next(s);
+}
+
+static void requeue_job(struct supervisor *s)
+{
+	struct err e = ERR_INIT;
+	if (supervise_recovery_requeue(s, &e)) {
+		snprintf(s->reason, sizeof s->reason, "the job cannot be requeued: %.900s", e.text);
+		end_run(s, STATUS_GAVE_UP);
+		return;
+	}
+	snprintf(s->reason, sizeof s->reason, "the job was requeued without the lost nodes");
+	end_run(s, STATUS_STOPPED);
+}
+
+/* Decides where the next generation runs and starts it, `wait` seconds later. */
+static void place_and_launch(struct supervisor *s, double wait)
+{
+	switch (supervise_recovery_decide(s)) {
+	case RECOVERY_REQUEUE:
+		requeue_job(s);
+		break;
+	case RECOVERY_WAIT:
+		enter_state(s, SUP_WAITING, s->o.limits.look);
+		break;
+	case RECOVERY_GIVE_UP:
+		end_run(s, STATUS_GAVE_UP);
+		break;
+	default:
+		launch_after(s, wait);
+	}
+}
+
 static void restart_or_give_up(struct supervisor *s)
 {
 	struct err e = ERR_INIT;
 	double wait = 0;
+	supervise_symptoms(s, &s->symptom);
+	s->fault = supervise_fault_of(&s->symptom);
 	supervise_report_blame(s);
-	if (!supervise_restart_decide(&s->restart, s->cause.code, &wait, &e)) {
-		bool tried = e.code == ERR_ABORTED && s->restart.restarts;
+	supervise_recovery_blame(s);
+	if (!supervise_restart_decide(&s->restart, s->fault, supervise_now(s), &wait, &e)) {
+		bool tried = e.code == ERR_TIMEOUT ||
+			     (e.code == ERR_ABORTED && s->restart.restarts);
 		snprintf(s->reason, sizeof s->reason, "%s", e.text);
 		end_run(s, tried ? STATUS_GAVE_UP : STATUS_FAILED);
 		return;
 	}
-	rundir_event_restart(s->o.run, s->generation,
-			     &(struct rundir_restart){ .delay_s = wait,
-						       .futile = s->restart.futile });
-	if (wait > 0) {
-		supervise_terminal_event(s->o.term, TONE_WARN, "restart",
-					 "in %g s, because the last generation made no progress",
-					 wait);
-		enter_state(s, SUP_BACKOFF, wait);
-	} else {
-		launch_next(s);
-	}
+	place_and_launch(s, wait);
+}
+
+/* Every process is gone. What follows depends on the nodes, whose state may not be known yet. */
+static void recover(struct supervisor *s)
+{
+	if (s->recovery.surveying)
+		enter_state(s, SUP_SURVEYING, s->o.limits.survey);
+	else
+		restart_or_give_up(s);
+}
+
+static void do_recover(struct supervisor *s, const struct cause *c)
+{
+	(void)c;
+	supervise_recovery_stop_survey(s);
+	restart_or_give_up(s);
+}
+
+/* It waits for a node. A survey that cannot be made leaves the decision to the last one. */
+static void do_look_again(struct supervisor *s, const struct cause *c)
+{
+	(void)c;
+	supervise_recovery_stop_survey(s);
+	enter_state(s, SUP_WAITING, s->o.limits.look);
+	if (!supervise_recovery_survey(s))
+		place_and_launch(s, 0);
+}
+
+static void do_decide_again(struct supervisor *s, const struct cause *c)
+{
+	(void)c;
+	place_and_launch(s, 0);
+}
+
+/* The state of the nodes is known while the processes are killed: those of a dead node do not count
+ * any more. */
+static void do_note_survey(struct supervisor *s, const struct cause *c)
+{
+	(void)c;
+	if (s->state == SUP_DRAINING && supervise_recovery_node_lost(s))
+		s->o.ops->kill(s->launch, true);
 }
 
 static bool has_done_all_steps(const struct supervisor *s)
 {
 	for (int r = 0; r < s->world; r++)
-		if (!s->ranks[r].finished || s->ranks[r].step < s->o.job->job.steps)
+		if (!s->ranks[r].finished || s->ranks[r].step < s->d->job.job.steps)
 			return false;
 	return true;
 }
@@ -113,22 +187,32 @@ static void do_gone(struct supervisor *s, const struct cause *c)
 	s->launch = NULL;
 	switch (s->outcome) {
 	case OUTCOME_FINISHED:
-		if (has_done_all_steps(s))
+		if (has_done_all_steps(s)) {
 			end_run(s, STATUS_DONE);
-		else
+		} else if (s->recovery.growing) {
+			supervise_recovery_grow(s);
+			launch_next(s);
+		} else {
 			end_run(s, STATUS_STOPPED);
+		}
 		break;
 	case OUTCOME_STOPPED:
 		end_run(s, STATUS_STOPPED);
 		break;
 	case OUTCOME_RESTART:
 	case OUTCOME_NONE:
-		restart_or_give_up(s);
+		recover(s);
 		break;
 	}
 }
 
 static void lose_generation(struct supervisor *s);
+
+/* A generation that stops in order to grow is followed by another one. */
+static bool stops_for_good(const struct supervisor *s)
+{
+	return s->state == SUP_STOPPING && !s->recovery.growing;
+}
 
 /* All processes are gone. If a rank blamed another one, that loss counts. There may be no lost rank
  * at all if the launch backend cannot distinguish ranks. */
@@ -148,7 +232,7 @@ static void do_all_vanished(struct supervisor *s, const struct cause *c)
 			 "every agent ended without reporting an error");
 		supervise_report_loss(s);
 	}
-	s->outcome = s->state == SUP_STOPPING ? OUTCOME_STOPPED : OUTCOME_RESTART;
+	s->outcome = stops_for_good(s) ? OUTCOME_STOPPED : OUTCOME_RESTART;
 	do_gone(s, c);
 }
 
@@ -163,7 +247,7 @@ static void do_train(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
 	enter_state(s, SUP_TRAINING, 0);
-	rundir_event_ready(s->o.run, s->generation, &(struct rundir_step){ .step = s->resumed });
+	supervise_report_ready(s);
 }
 
 static void do_exit(struct supervisor *s, const struct cause *c)
@@ -201,8 +285,11 @@ static void lose_generation(struct supervisor *s)
 	bool trace = needs_verdict(s);
 	s->lost = true;
 	s->settle_at = 0;
-	s->outcome = s->state == SUP_STOPPING ? OUTCOME_STOPPED : OUTCOME_RESTART;
+	s->outcome = stops_for_good(s) ? OUTCOME_STOPPED : OUTCOME_RESTART;
+	s->recovery.growing = false;
+	s->recovery.known = s->recovery.silent = false;
 	supervise_report_loss(s);
+	supervise_recovery_survey(s);
 	if (!trace) {
 		drain_generation(s, s->outcome);
 		return;
@@ -279,7 +366,7 @@ static void do_connect_timeout(struct supervisor *s, const struct cause *c)
  * as Slurm gives before the time limit. */
 static double stop_seconds(const struct supervisor *s)
 {
-	const struct job *job = s->o.job;
+	const struct job *job = &s->d->job;
 	return fmax(s->o.limits.stop,
 		    fmax(job->restart.hang_timeout, (double)job->slurm.signal_before));
 }
@@ -297,6 +384,25 @@ static void do_stop(struct supervisor *s, const struct cause *c)
 	supervise_broadcast(
 		s, MSG_STOP,
 		msg_stop_json(&(struct msg_stop){ .reason = c->reason, .checkpoint = true }));
+}
+
+/* Nodes are back. The generation writes a checkpoint and leaves, and a larger one follows. */
+static void do_grow(struct supervisor *s, const struct cause *c)
+{
+	(void)c;
+	if (!supervise_recovery_wants_to_grow(s))
+		return;
+	enter_state(s, SUP_STOPPING, stop_seconds(s));
+	supervise_broadcast(s, MSG_STOP,
+			    msg_stop_json(&(struct msg_stop){ .reason = "nodes are back",
+							      .checkpoint = true }));
+}
+
+/* The generation stops in order to grow, and now the run is to stop. */
+static void do_stop_growing(struct supervisor *s, const struct cause *c)
+{
+	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
+	s->recovery.growing = false;
 }
 
 static void do_quit(struct supervisor *s, const struct cause *c)
@@ -349,7 +455,7 @@ static void do_kill(struct supervisor *s, const struct cause *c)
 					 "processes still run after %g s and are killed",
 					 s->o.limits.drain);
 	enter_state(s, s->state, s->o.limits.drain);
-	s->o.ops->kill(s->launch, false);
+	s->o.ops->kill(s->launch, supervise_recovery_node_lost(s));
 }
 
 /* clang-format off */
@@ -366,10 +472,10 @@ static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct superv
 	},
 	[SUP_TRAINING] = {
 		[EV_ALL_FINISHED] = do_exit, [EV_LOST] = do_lose, [EV_STOP] = do_stop, [EV_STOP_NOW] = do_quit,
-		[EV_ALL_GONE] = do_all_vanished,
+		[EV_ALL_GONE] = do_all_vanished, [EV_SURVEYED] = do_grow,
 	},
 	[SUP_STOPPING] = {
-		[EV_ALL_FINISHED] = do_exit, [EV_LOST] = do_lose, [EV_STOP_NOW] = do_quit, [EV_TIMEOUT] = do_stop_timeout,
+		[EV_ALL_FINISHED] = do_exit, [EV_LOST] = do_lose, [EV_STOP] = do_stop_growing, [EV_STOP_NOW] = do_quit, [EV_TIMEOUT] = do_stop_timeout,
 		[EV_ALL_GONE] = do_all_vanished,
 	},
 	[SUP_EXITING] = {
@@ -385,6 +491,13 @@ static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct superv
 	},
 	[SUP_DRAINING] = {
 		[EV_STOP] = do_stop_after, [EV_STOP_NOW] = do_stop_after, [EV_TIMEOUT] = do_kill, [EV_ALL_GONE] = do_gone,
+		[EV_SURVEYED] = do_note_survey,
+	},
+	[SUP_SURVEYING] = {
+		[EV_STOP] = do_stop_waiting, [EV_STOP_NOW] = do_stop_waiting, [EV_TIMEOUT] = do_recover, [EV_SURVEYED] = do_recover,
+	},
+	[SUP_WAITING] = {
+		[EV_STOP] = do_stop_waiting, [EV_STOP_NOW] = do_stop_waiting, [EV_TIMEOUT] = do_look_again, [EV_SURVEYED] = do_decide_again,
 	},
 	[SUP_BACKOFF] = {
 		[EV_STOP] = do_stop_waiting, [EV_STOP_NOW] = do_stop_waiting, [EV_TIMEOUT] = do_restart,

@@ -49,7 +49,7 @@ static int find_slowest(const struct supervisor *s)
 
 static void check_progress(struct supervisor *s, double now)
 {
-	double limit = s->o.job->restart.hang_timeout, latest = 0;
+	double limit = s->d->job.restart.hang_timeout, latest = 0;
 	for (int r = 0; r < s->world; r++)
 		if (s->ranks[r].moved > latest)
 			latest = s->ranks[r].moved;

@@ -23,6 +23,7 @@ setup() {
 # Ends the jobs of a failed test before the next one.
 teardown() {
 	[[ -z $lacking ]] || return 0
+	[[ -z ${strays-} ]] || kill -9 $strays 2>/dev/null || true
 	[[ -z $(squeue -h -o %i) ]] && return
 	scancel --signal=KILL --state=RUNNING || true
 	scancel --user=root || true
@@ -259,6 +260,31 @@ kill_rank() {
 	ends_with 0
 	[[ $(event_field srun first-step generation) == 2 ]]
 	"$losses" repeats "$(run_folder srun)/metrics.jsonl"
+}
+
+# The agents of a node lose their slurmstepd, so that Slurm cannot end them, and are stopped, so that they do not notice that their
+# generation is lost. They are stopped after the end of slurmstepd, because a stopped process that becomes an orphan is continued.
+@test "agents that Slurm has lost sight of are ended before the next generation trains" {
+	local stepd killed
+	submit strays job.steps=200 checkpoint.every=5
+	wait_for 60 step_reached strays 7
+	strays="$(event_field strays hello pid 4) $(event_field strays hello pid 5)"
+	stepd=$(awk '{ print $4 }' "/proc/${strays% *}/stat")
+	[[ $(cat "/proc/$stepd/comm") == slurmstepd ]]
+	kill -9 "$stepd"
+	wait_for 5 has_ended "$stepd"
+	# shellcheck disable=SC2086 # a list of pids
+	kill -STOP $strays
+	killed=$EPOCHREALTIME
+	kill -9 "$(event_field strays hello pid 0)"
+	ends_with 0
+	has_ended "${strays% *}"
+	has_ended "${strays#* }"
+	# The warning comes before the first step of the next generation.
+	grep -E '"generation":2.*(still ran and were killed|"first-step")' "$(run_folder strays)/events.jsonl" | head -n 1 |
+		grep -F "n3: agents of earlier generations still ran and were killed: "
+	survived strays whole 0 7 "$killed"
+	wait_for 5 none_left
 }
 
 @test "bench comm runs on all tasks of an allocation, and every element is right" {

@@ -28,7 +28,7 @@ static bool find_field(const char *line, const char *key, const char **at, size_
 	return false;
 }
 
-static void copy_field(const char *line, const char *key, char *out, size_t size)
+bool topo_scontrol_field(const char *line, const char *key, char *out, size_t size)
 {
 	const char *at;
 	size_t len;
@@ -36,12 +36,13 @@ static void copy_field(const char *line, const char *key, char *out, size_t size
 	if (find_field(line, key, &at, &len) && len < size &&
 	    !(len == 6 && !memcmp(at, "(null)", 6)))
 		snprintf(out, size, "%.*s", (int)len, at);
+	return out[0] != '\0';
 }
 
 static double number(const char *line, const char *key, double most)
 {
 	char text[24];
-	copy_field(line, key, text, sizeof text);
+	topo_scontrol_field(line, key, text, sizeof text);
 	char *end;
 	double v = *text >= '0' && *text <= '9' ? strtod(text, &end) : 0;
 	return *text && v >= 0 && v <= most ? v : 0;
@@ -93,10 +94,10 @@ static void read_node(const char *line, struct slurm_node *v)
 {
 	char gres[1024];
 	*v = (struct slurm_node){ .gpus = 0 };
-	copy_field(line, "NodeName", v->name, sizeof v->name);
-	copy_field(line, "Gres", gres, sizeof gres);
-	copy_field(line, "BootTime", v->boot, sizeof v->boot);
-	copy_field(line, "ActiveFeatures", v->features, sizeof v->features);
+	topo_scontrol_field(line, "NodeName", v->name, sizeof v->name);
+	topo_scontrol_field(line, "Gres", gres, sizeof gres);
+	topo_scontrol_field(line, "BootTime", v->boot, sizeof v->boot);
+	topo_scontrol_field(line, "ActiveFeatures", v->features, sizeof v->features);
 	v->gpus = topo_scontrol_gpus(gres, true, v->gpu);
 	v->sockets = (int)number(line, "Sockets", 1e4);
 	v->cores = (int)number(line, "CoresPerSocket", 1e5);
@@ -188,7 +189,8 @@ static int read_told(const char *text, struct slurm_switches *l, struct err *e)
 		struct slurm_switch *t = &l->at[l->n++];
 		t->block = block;
 		t->s.parent = -1;
-		copy_field(at, block ? "BlockName" : "SwitchName", t->s.name, sizeof t->s.name);
+		topo_scontrol_field(at, block ? "BlockName" : "SwitchName", t->s.name,
+				    sizeof t->s.name);
 		t->level = (int)number(at, "Level", LEVELS_MAX);
 		if (expand_nodes(at, "Nodes", &t->nodes, e) ||
 		    (!block && expand_nodes(at, "Switches", &t->below, e)))

@@ -12,6 +12,11 @@
 #include "topo/cluster.h"
 #include "topo/hostlist.h"
 
+/* Copies the value of the first KEY=value of the line. false: it is missing, empty, "(null)", or
+ * longer than `out`; out is "" then. Slurm's own keys come before texts that people write (OS,
+ * Reason, Comment), except a job's JobName. */
+bool topo_scontrol_field(const char *line, const char *key, char *out, size_t size);
+
 struct slurm_node {
 	char name[TOPO_NAME];
 	int gpus;                    /* in Gres, all types */

@@ -1,6 +1,7 @@
 #include "agent/engine/ckpt/io.h"
 
 #include "agent/engine/ckpt/manifest.h"
+#include "base/file.h"
 #include "base/process.h"
 
 #include <dirent.h>
@@ -33,7 +34,7 @@ int ckpt_io_fail(struct err *e, const char *path, const char *what)
 {
 	const char *remedy = process_write_remedy(errno);
 	bool keep = errno == ENOSPC || errno == EDQUOT;
-	err_errno(e, ERR_IO, "%s: cannot %s", path, what);
+	err_errno(e, file_error_code(errno), "%s: cannot %s", path, what);
 	if (e && *remedy) {
 		size_t used = strlen(e->text);
 		snprintf(e->text + used, sizeof e->text - used, "%s%s", remedy,

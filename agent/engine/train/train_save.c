@@ -85,6 +85,12 @@ static int await_room(struct trainer *t, double pause, double left, bool *more, 
 	return 0;
 }
 
+/* Without anybody at the folder's permissions or path. */
+static bool may_pass(enum err_code code)
+{
+	return code == ERR_FULL || code == ERR_IO;
+}
+
 /* No step follows the last checkpoint, so if the disk is full, there is time to free space (or to
  * continue a stopped process) before all its steps are lost. Each rank sees the same failure
  * (ckpt.h), unless it has lost the world. */
@@ -92,10 +98,10 @@ static int commit_last(struct trainer *t, struct err *e)
 {
 	double begun = clock_s(), pause = 1;
 	int rc = await_commit(t, e);
-	if (rc && e->code == ERR_IO)
+	if (rc && may_pass(e->code))
 		log_line(comm_rank(t->env->world) ? LOG_INFO : LOG_WARN,
 			 "%s; the last checkpoint is tried again for %d s", e->text, ROOM_S);
-	for (bool more = true; rc && e->code == ERR_IO; pause = fmin(2 * pause, PAUSE_MOST_S)) {
+	for (bool more = true; rc && may_pass(e->code); pause = fmin(2 * pause, PAUSE_MOST_S)) {
 		struct err why = ERR_INIT;
 		if (await_room(t, pause, begun + ROOM_S - clock_s(), &more, &why)) {
 			*e = why;

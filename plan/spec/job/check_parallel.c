@@ -4,6 +4,7 @@
 #include "plan/spec/schedule/schedule.h"
 #include "plan/spec/speeds.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -252,7 +253,7 @@ static int check_launch(const struct rule_job *j)
 					AT(parallel, tp),         AT(parallel, cp),
 					AT(parallel, pp),         AT(parallel, dp) };
 	const struct job *job = j->job;
-	int64_t gpus = job->slurm.nodes * job->slurm.gpus_per_node;
+	int64_t gpus = job->slurm.nodes.max * job->slurm.gpus_per_node;
 	if (job->launch.launcher == LAUNCHER_LOCAL && job->launch.devices &&
 	    job->launch.devices < world(job))
 		return REFUSE(j, local,
@@ -267,11 +268,54 @@ static int check_launch(const struct rule_job *j)
 	return 0;
 }
 
+/* Writes the range of nodes that begins where n ranks fit. */
+static const char *range_for(const struct job *job, int64_t n, char out[48])
+{
+	int64_t min = (n + job->slurm.gpus_per_node - 1) / job->slurm.gpus_per_node;
+	int used = snprintf(out, 48, "%lld", (long long)min);
+	if (job->slurm.nodes.max > min)
+		snprintf(out + used, 48 - (size_t)used, "-%lld", (long long)job->slurm.nodes.max);
+	return out;
+}
+
+/* A run on the fewest nodes of a range keeps its layout, or has a lower dp, or is planned again, as
+ * restart.shrink says. */
+static int check_range(const struct rule_job *j)
+{
+	static const size_t keys[] = { AT(slurm, nodes),    AT(slurm, gpus_per_node),
+				       AT(restart, shrink), AT(parallel, tp),
+				       AT(parallel, cp),    AT(parallel, pp),
+				       AT(parallel, dp),    AT(parallel, ep) };
+	const struct job *job = j->job;
+	const struct job_range *nodes = &job->slurm.nodes;
+	struct layout least = layout_of(job, (int)job->parallel.ep);
+	int64_t gpus = nodes->min * job->slurm.gpus_per_node;
+	bool keep = job->restart.shrink == SHRINK_KEEP;
+	int64_t ranks = keep ? world(job) : layout_world(&least);
+	char use[48];
+	if (nodes->min == nodes->max || !gpus || job->launch.launcher == LAUNCHER_LOCAL ||
+	    job->restart.shrink == SHRINK_ANY || gpus >= ranks)
+		return 0;
+	if (keep)
+		return REFUSE(
+			j, keys,
+			"the fewest nodes, %lld, have %lld GPUs for the %lld ranks of tp × cp "
+			"× pp × dp, and shrink = keep allows no other layout; use nodes = "
+			"%s, or shrink = dp",
+			(long long)nodes->min, (long long)gpus, (long long)ranks,
+			range_for(job, ranks, use));
+	return REFUSE(j, keys,
+		      "the fewest nodes, %lld, have %lld GPUs for the %lld ranks of tp × cp × pp × "
+		      "ep, the lowest to which shrink = dp goes; use nodes = %s, or shrink = any",
+		      (long long)nodes->min, (long long)gpus, (long long)ranks,
+		      range_for(job, ranks, use));
+}
+
 int job_rules_parallel(const struct rule_job *j)
 {
 	static rule *const rules[] = {
-		check_world,    check_tp,     check_cp,    check_ep,     check_sp,
-		check_schedule, check_stages, check_lists, check_shares, check_launch,
+		check_world,  check_tp,    check_cp,     check_ep,     check_sp,    check_schedule,
+		check_stages, check_lists, check_shares, check_launch, check_range,
 	};
 	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
 		if (rules[i](j))

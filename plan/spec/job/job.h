@@ -73,6 +73,11 @@ enum job_open {
 	OPEN_ALL = (1 << 16) - 1,
 };
 
+/* A number of which any in [min, max] will do. */
+struct job_range {
+	int64_t min, max;
+};
+
 struct job {
 	struct {
 		char name[JOB_TEXT];
@@ -177,7 +182,8 @@ struct job {
 		char calibration[JOB_PATH]; /* auto, none, or a file (calibration.h) */
 	} launch;
 	struct {
-		int64_t nodes, gpus_per_node, cpus_per_task;
+		struct job_range nodes; /* that work */
+		int64_t gpus_per_node, cpus_per_task;
 		int64_t spares; /* nodes in addition, which stay unused until one is lost */
 		char time[JOB_TEXT], partition[JOB_TEXT], account[JOB_TEXT], qos[JOB_TEXT],
 			constraint[JOB_TEXT], reservation[JOB_TEXT];

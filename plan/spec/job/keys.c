@@ -9,6 +9,10 @@
 	{ \
 		FIELD(s, k), .type = JOB_INT, .def = d, .lo = l, .hi = h, .doc = text \
 	}
+#define RANGE(s, k, d, l, h, text) \
+	{ \
+		FIELD(s, k), .type = JOB_RANGE, .def = d, .lo = l, .hi = h, .doc = text \
+	}
 #define REAL(s, k, d, l, h, text) \
 	{ \
 		FIELD(s, k), .type = JOB_REAL, .def = d, .lo = l, .hi = h, .doc = text \
@@ -172,8 +176,8 @@ const struct job_key job_keys[] = {
 	TEXT(launch, cluster, JOB_LINE, "auto", "Machine to plan for: auto, local, slurm, or a preset such as dgx-h100:128 (128 nodes). A run is always planned for the machine that it runs on."),
 	TEXT(launch, calibration, JOB_LINE, "auto", "Measurements of this host for planning, as muster bench calibrate writes them: auto (the default file, if it exists and is of this machine), none, or a file."),
 
-	INT(slurm, nodes, "1", 1, 100000, "Nodes to request."),
-	INT(slurm, spares, "0", 0, 100000, "Nodes to request in addition. They stay unused until a node is lost, and then replace it."),
+	RANGE(slurm, nodes, "1", 1, 100000, "Nodes to request: a number, or the fewest and the most, such as 3-4. The run starts on as many as Slurm has. If the degrees need more, dp is lowered to the largest value that fits, as far as restart.shrink permits; the global batch stays."),
+	INT(slurm, spares, "0", 0, 100000, "Nodes to request in addition to the most of nodes. They stay unused until a node is lost, and then replace it."),
 	INT(slurm, gpus_per_node, "0", 0, 1024, "GPUs to request on each node. 0: none."),
 	INT(slurm, cpus_per_task, "1", 1, 4096, "Cores to request for each agent."),
 	TEXT(slurm, time, JOB_TIME, "", "Time limit: minutes, hours:minutes:seconds, days-hours. Empty: the partition's limit."),

@@ -14,9 +14,10 @@
 #include <stddef.h>
 
 enum job_type {
-	JOB_INT,  /* int64_t */
-	JOB_SEED, /* uint64_t, all of it */
-	JOB_REAL, /* double, finite */
+	JOB_INT,   /* int64_t */
+	JOB_RANGE, /* struct job_range; one number stands for both ends */
+	JOB_SEED,  /* uint64_t, all of it */
+	JOB_REAL,  /* double, finite */
 	JOB_BOOL,
 	JOB_ENUM, /* an enum; its value is the index in `words` */
 	JOB_WORD, /* text that is one of `words` */

@@ -38,7 +38,7 @@ static void put_words(const struct job_key *key, const char *last, struct buf *o
 /* Prints limits of whole numbers as whole numbers, not as 1e+12. */
 static void put_limit(const struct job_key *key, double x, struct buf *out)
 {
-	if (key->type == JOB_INT)
+	if (key->type == JOB_INT || key->type == JOB_RANGE)
 		buf_printf(out, "%.0f", x);
 	else
 		put_number(x, out);
@@ -49,12 +49,15 @@ void job_value_domain(const struct job_key *key, struct buf *out)
 	bool open = job_key_open(key);
 	switch (key->type) {
 	case JOB_INT:
+	case JOB_RANGE:
 	case JOB_REAL:
-		buf_printf(out, "%s %s ", key->type == JOB_INT ? "whole number" : "number",
+		buf_printf(out, "%s %s ", key->type == JOB_REAL ? "number" : "whole number",
 			   key->above ? "above" : "from");
 		put_limit(key, key->lo, out);
 		buf_puts(out, key->below ? " to below " : " to ");
 		put_limit(key, key->hi, out);
+		if (key->type == JOB_RANGE)
+			buf_puts(out, ", or two of them as MIN-MAX without blanks");
 		break;
 	case JOB_SEED:
 		buf_printf(out, "whole number from 0 to %" PRIu64, UINT64_MAX);
@@ -90,7 +93,8 @@ static int bad(const struct job_key *key, const char *text, const char *cause, s
 {
 	char shown[JOB_SHOWN];
 	buf_printf(why, "\"%s\" %s; use ", job_shown(text, shown), cause);
-	if (key->type == JOB_INT || key->type == JOB_REAL || key->type == JOB_SEED)
+	if (key->type == JOB_INT || key->type == JOB_RANGE || key->type == JOB_REAL ||
+	    key->type == JOB_SEED)
 		buf_puts(why, "a ");
 	job_value_domain(key, why);
 	return -1;
@@ -118,6 +122,41 @@ static int read_int(const struct job_key *key, const char *text, struct job *job
 	if (errno || !in_range(key, (double)x))
 		return bad(key, text, "is out of range", why);
 	memcpy(field(key, job), &x, sizeof x);
+	return 0;
+}
+
+/* Reads digits up to one of the characters `ends` or the end of the text, and moves *text there. */
+static bool read_digits(const char **text, const char *ends, int64_t *out)
+{
+	size_t n = strspn(*text, "0123456789");
+	if (!n || !strchr(ends, (*text)[n]))
+		return false;
+	errno = 0;
+	*out = strtoll(*text, NULL, 10);
+	if (errno)
+		*out = INT64_MAX;
+	*text += n;
+	return true;
+}
+
+static int read_range(const struct job_key *key, const char *text, struct job *job, struct buf *why)
+{
+	struct job_range r;
+	const char *at = text;
+	bool whole = read_digits(&at, "-", &r.min);
+	r.max = r.min;
+	if (!whole || (*at && (at++, !read_digits(&at, "", &r.max))))
+		return bad(key, text, "is neither a whole number nor a range", why);
+	if (!in_range(key, (double)r.min) || !in_range(key, (double)r.max))
+		return bad(key, text, "is out of range", why);
+	if (r.min > r.max) {
+		buf_printf(why,
+			   "\"%" PRId64 "-%" PRId64 "\" begins with the larger number; use "
+			   "%" PRId64 "-%" PRId64,
+			   r.min, r.max, r.max, r.min);
+		return -1;
+	}
+	memcpy(field(key, job), &r, sizeof r);
 	return 0;
 }
 
@@ -264,10 +303,10 @@ int job_value_read(const struct job_key *key, const char *text, struct job *job,
 {
 	static int (*const readers[])(const struct job_key *, const char *, struct job *,
 				      struct buf *) = {
-		[JOB_INT] = read_int,   [JOB_SEED] = read_seed, [JOB_REAL] = read_real,
-		[JOB_BOOL] = read_word, [JOB_ENUM] = read_word, [JOB_WORD] = read_word,
-		[JOB_NAME] = read_text, [JOB_ATOM] = read_text, [JOB_TIME] = read_text,
-		[JOB_LINE] = read_text,
+		[JOB_INT] = read_int,   [JOB_RANGE] = read_range, [JOB_SEED] = read_seed,
+		[JOB_REAL] = read_real, [JOB_BOOL] = read_word,   [JOB_ENUM] = read_word,
+		[JOB_WORD] = read_word, [JOB_NAME] = read_text,   [JOB_ATOM] = read_text,
+		[JOB_TIME] = read_text, [JOB_LINE] = read_text,
 	};
 	if (!*text && *key->def) {
 		buf_printf(why, "has no value; give one, or delete the line for the default (%s)",
@@ -293,6 +332,7 @@ void job_value_write(const struct job_key *key, const struct job *job, struct bu
 {
 	const void *from = field_const(key, job);
 	int64_t whole;
+	struct job_range range;
 	uint64_t seed;
 	double real;
 	int place;
@@ -304,6 +344,12 @@ void job_value_write(const struct job_key *key, const struct job *job, struct bu
 	case JOB_INT:
 		memcpy(&whole, from, sizeof whole);
 		buf_printf(out, "%" PRId64, whole);
+		break;
+	case JOB_RANGE:
+		memcpy(&range, from, sizeof range);
+		buf_printf(out, "%" PRId64, range.min);
+		if (range.max > range.min)
+			buf_printf(out, "-%" PRId64, range.max);
 		break;
 	case JOB_SEED:
 		memcpy(&seed, from, sizeof seed);

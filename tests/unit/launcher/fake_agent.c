@@ -204,6 +204,7 @@ int fake_agent(void)
 							 .world = f.world,
 							 .node = "here",
 							 .pid = (int)getpid(),
+							 .boot = "",
 							 .cpus = "",
 							 .version = MSG_VERSION }));
 	while (!f.welcome)

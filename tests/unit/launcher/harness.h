@@ -35,7 +35,7 @@ struct peer {
 	int64_t recorded; /* the last step that was reported to it */
 	char resume[256];
 	int threads, at[4]; /* tp, cp, dp, pp that it received */
-	int device, numa;
+	int device, numa, predecessors;
 	char cpus[64];
 };
 
@@ -47,13 +47,11 @@ static struct harness {
 	uv_loop_t loop;
 	double now;
 	char dir[256], agent[300];
-	struct job job;
 	struct topo_device devices[WORLD];
 	struct node_kind kind;
 	struct cluster_node node;
-	struct cluster cluster;
 	struct plan_rank ranks[WORLD];
-	struct plan plan;
+	struct deployment first;
 	struct rundir *run;
 	struct terminal *term;
 	struct supervisor *supervisor;
@@ -148,6 +146,7 @@ static void note_welcome(struct peer *p, const json_t *body)
 	p->threads = w.threads;
 	p->device = w.device;
 	p->numa = w.numa;
+	p->predecessors = (int)json_array_size(w.predecessors);
 	p->at[0] = at.tp;
 	p->at[1] = at.cp;
 	p->at[2] = at.dp;
@@ -236,6 +235,8 @@ static inline json_t *hello_json(int rank)
 						   .world = WORLD,
 						   .node = "here",
 						   .pid = 100 + rank,
+						   .start = 1000 + rank,
+						   .boot = "boot",
 						   .cpus = "",
 						   .version = MSG_VERSION });
 }
@@ -305,6 +306,7 @@ static inline int setup(void **state)
 {
 	(void)state;
 	static json_t *doc;
+	static char text[] = "[job]\n";
 	memset(&h, 0, sizeof h);
 	for (int i = 0; i < PEERS; i++)
 		h.peers[i].fd = -1;
@@ -317,25 +319,27 @@ static inline int setup(void **state)
 	snprintf(h.agent, sizeof h.agent, "%s/agent", h.dir);
 	doc = doc ? doc : json_pack("{s:i}", "world", WORLD);
 	snprintf(h.node.name, sizeof h.node.name, "here");
-	snprintf(h.job.checkpoint.resume, sizeof h.job.checkpoint.resume, "none");
-	h.job.job.steps = 10;
-	h.job.restart.max_restarts = 5;
-	h.job.restart.max_futile = 3;
-	h.job.restart.backoff = 1;
-	h.job.restart.hang_timeout = 60;
+	snprintf(h.first.job.checkpoint.resume, sizeof h.first.job.checkpoint.resume, "none");
+	h.first.job.job.steps = 10;
+	h.first.job.restart.max_restarts = 5;
+	h.first.job.restart.max_futile = 3;
+	h.first.job.restart.backoff = 1;
+	h.first.job.restart.hang_timeout = 60;
 	snprintf(h.devices[0].cpus, sizeof h.devices[0].cpus, "0-3");
 	snprintf(h.devices[1].cpus, sizeof h.devices[1].cpus, "4-7");
 	h.devices[1].numa = 1;
 	h.kind = (struct node_kind){
 		.device = "cpu", .devices = WORLD, .cores = 8, .parts = h.devices
 	};
-	h.cluster =
+	h.first.cluster =
 		(struct cluster){ .kinds = &h.kind, .n_kinds = 1, .nodes = &h.node, .n_nodes = 1 };
-	h.plan = (struct plan){
+	h.first.plan = (struct plan){
 		.world = WORLD,
 		.layout = { .tp = WORLD, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 },
 		.ranks = h.ranks
 	};
+	h.first.job_text = text;
+	h.first.plan_doc = doc;
 	h.ranks[1].at = (struct coords){ .tp = 1, .cp = 2, .dp = 3, .pp = 4 };
 	h.ranks[0].threads = 1;
 	h.ranks[1].threads = 3;
@@ -343,11 +347,9 @@ static inline int setup(void **state)
 	h.now = 1000;
 	const struct supervise_options o = {
 		.loop = &h.loop,
-		.job = &h.job,
-		.cluster = &h.cluster,
-		.plan = &h.plan,
-		.job_text = "[job]\n",
-		.plan_doc = doc,
+		.job = &h.first.job,
+		.machines = &h.first.cluster,
+		.first = &h.first,
 		.ops = &fake_ops,
 		.agent = h.agent,
 		.run = h.run,

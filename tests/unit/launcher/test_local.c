@@ -26,12 +26,10 @@ enum { WORLD = 4 };
 
 static struct {
 	char dir[256], self[4096];
-	struct job job;
 	struct node_kind kind;
 	struct cluster_node node;
-	struct cluster cluster;
 	struct plan_rank ranks[WORLD];
-	struct plan plan;
+	struct deployment first;
 	struct rundir *run;
 } t;
 
@@ -43,16 +41,16 @@ static int setup(void **state)
 	    readlink("/proc/self/exe", t.self, sizeof t.self - 1) < 0)
 		return -1;
 	snprintf(t.node.name, sizeof t.node.name, "here");
-	snprintf(t.job.checkpoint.resume, sizeof t.job.checkpoint.resume, "auto");
-	t.job.job.steps = 30;
-	t.job.restart.max_restarts = 5;
-	t.job.restart.max_futile = 2;
-	t.job.restart.backoff = 0.05;
-	t.job.restart.hang_timeout = 30;
+	snprintf(t.first.job.checkpoint.resume, sizeof t.first.job.checkpoint.resume, "auto");
+	t.first.job.job.steps = 30;
+	t.first.job.restart.max_restarts = 5;
+	t.first.job.restart.max_futile = 2;
+	t.first.job.restart.backoff = 0.05;
+	t.first.job.restart.hang_timeout = 30;
 	t.kind.devices = WORLD;
-	t.cluster =
+	t.first.cluster =
 		(struct cluster){ .kinds = &t.kind, .n_kinds = 1, .nodes = &t.node, .n_nodes = 1 };
-	t.plan = (struct plan){
+	t.first.plan = (struct plan){
 		.world = WORLD,
 		.layout = { .tp = WORLD, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .chunks = 1 },
 		/* The end of the run predicts checkpoints from the model. */
@@ -91,17 +89,18 @@ static int run_agents(const char *agent, const char *words)
 					 .steps = 30 };
 	char host[NET_ADDR_MAX], address[NET_ADDR_MAX];
 	json_t *doc = json_pack("{s:i}", "world", WORLD);
+	static char text[] = "[job]\n";
+	t.first.job_text = text;
+	t.first.plan_doc = doc;
 	setenv("FAKE_AGENT", words, 1);
 	setenv("FAKE_AGENT_RUN", rundir_path(t.run), 1);
 	assert_int_equal(uv_loop_init(&loop), 0);
 	assert_int_equal(supervise_terminal_open(&look, &term, NULL), 0);
 	struct supervise_options o = {
 		.loop = &loop,
-		.job = &t.job,
-		.cluster = &t.cluster,
-		.plan = &t.plan,
-		.job_text = "[job]\n",
-		.plan_doc = doc,
+		.job = &t.first.job,
+		.machines = &t.first.cluster,
+		.first = &t.first,
 		.ops = &launch_local,
 		.agent = agent,
 		.run = t.run,

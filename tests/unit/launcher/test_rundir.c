@@ -218,7 +218,8 @@ static void events_carry_both_times_and_the_generation(void **state)
 	(void)state;
 	char path[512];
 	struct buf text = BUF_INIT;
-	rundir_event_hello(run, 3, &(struct rundir_hello){ .rank = 5, .node = "n1", .pid = 7 });
+	rundir_event_hello(run, 3,
+			   &(struct rundir_hello){ .rank = 5, .node = "n1", .pid = 7, .boot = "" });
 	rundir_event_connected(run, 3, NULL);
 	snprintf(path, sizeof path, "%s/events.jsonl", rundir_path(run));
 	assert_int_equal(file_slurp(path, 1 << 20, &text, NULL), 0);

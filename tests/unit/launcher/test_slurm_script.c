@@ -3,6 +3,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -74,14 +75,21 @@ static void the_size_follows_from_the_degrees(void **state)
 	/* clang-format off */
 	static const struct {
 		const char *words[8];
-		int nodes, agents, gpus;
+		int min_nodes, max_nodes, agents, gpus;
 	} rows[] = {
-		{ { "parallel.tp=2", "parallel.pp=2", "parallel.dp=2", "batch.micro=1", "slurm.nodes=4" }, 4, 2, 0 },
-		{ { "parallel.tp=2", "parallel.pp=2", "parallel.dp=1", "slurm.nodes=1" }, 1, 4, 0 },
+		{ { "parallel.tp=2", "parallel.pp=2", "parallel.dp=2", "batch.micro=1", "slurm.nodes=4" }, 4, 4, 2, 0 },
+		{ { "parallel.tp=2", "parallel.pp=2", "parallel.dp=1", "slurm.nodes=1" }, 1, 1, 4, 0 },
 		/* A tensor-parallel pair stays on one node, so 3 ranks per node become 4. */
-		{ { "parallel.tp=2", "parallel.pp=3", "parallel.dp=1", "model.layers=6", "slurm.nodes=2" }, 2, 4, 0 },
-		{ { "parallel.tp=2", "parallel.pp=2", "parallel.dp=1", "slurm.nodes=2", "slurm.gpus_per_node=8" }, 2, 8, 8 },
-		{ { "parallel.tp=2", "parallel.pp=1", "parallel.dp=0", "job.device=cuda", "slurm.nodes=2" }, 2, 1, 1 },
+		{ { "parallel.tp=2", "parallel.pp=3", "parallel.dp=1", "model.layers=6", "slurm.nodes=2" }, 2, 2, 4, 0 },
+		{ { "parallel.tp=2", "parallel.pp=2", "parallel.dp=1", "slurm.nodes=2", "slurm.gpus_per_node=8" }, 2, 2, 8, 8 },
+		{ { "parallel.tp=2", "parallel.pp=1", "parallel.dp=0", "job.device=cuda", "slurm.nodes=2" }, 2, 2, 1, 1 },
+		/* Spares come in addition to the most nodes. A fixed number comes with all of them. */
+		{ { "parallel.tp=2", "parallel.pp=2", "parallel.dp=2", "slurm.nodes=4", "slurm.spares=2" }, 6, 6, 2, 0 },
+		{ { "parallel.tp=2", "parallel.pp=2", "parallel.dp=2", "slurm.nodes=3-4", "slurm.spares=1" }, 3, 5, 2, 0 },
+		/* The agents fill the most nodes if the layout may change, and otherwise fit on the fewest. */
+		{ { "parallel.tp=2", "parallel.pp=2", "parallel.dp=2", "slurm.nodes=2-4", "restart.shrink=dp" }, 2, 4, 2, 0 },
+		{ { "parallel.tp=2", "parallel.pp=2", "parallel.dp=2", "slurm.nodes=2-4", "restart.shrink=keep" }, 2, 4, 4, 0 },
+		{ { "parallel.tp=2", "parallel.pp=2", "parallel.dp=2", "slurm.nodes=1-4", "restart.shrink=any" }, 1, 4, 2, 0 },
 	};
 	/* clang-format on */
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -94,26 +102,95 @@ static void the_size_follows_from_the_degrees(void **state)
 		job_of(rows[i].words, n, &job);
 		if (slurm_script_size(&job, &size, &e))
 			fail_msg("%s", e.text);
-		assert_int_equal(size.nodes, rows[i].nodes);
+		assert_int_equal(size.min_nodes, rows[i].min_nodes);
+		assert_int_equal(size.max_nodes, rows[i].max_nodes);
 		assert_int_equal(size.agents, rows[i].agents);
 		assert_int_equal(size.gpus, rows[i].gpus);
 	}
 }
 
-static void too_few_gpus_are_refused(void **state)
+static void sizes_that_cannot_hold_the_degrees_are_refused(void **state)
 {
 	(void)state;
+	static const struct {
+		struct job_range nodes;
+		int gpus;
+		enum job_shrink shrink;
+		const char *says; /* NULL: not refused */
+	} rows[] = {
+		{ { 3, 3 }, 4, SHRINK_ANY, "3 nodes with 4 agents each cannot hold the 16 ranks" },
+		{ { 3, 4 }, 4, SHRINK_KEEP, "3 nodes with 4 agents each cannot hold the 16 ranks" },
+		{ { 1, 4 },
+		  4,
+		  SHRINK_DP,
+		  "1 node with 4 agents each cannot hold the 8 ranks of "
+		  "one replica; raise the minimum of nodes" },
+		{ { 2, 4 }, 4, SHRINK_DP, NULL },
+		{ { 1, 4 }, 4, SHRINK_ANY, NULL },
+		{ { INT32_MAX / 4, INT32_MAX / 4 }, 8, SHRINK_ANY, "are too many" },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct job job;
+		struct script_size size;
+		struct err e = ERR_INIT;
+		job_of(NULL, 0, &job);
+		job.parallel.tp = 4;
+		job.parallel.pp = job.parallel.dp = 2;
+		job.slurm.nodes = rows[i].nodes;
+		job.slurm.gpus_per_node = rows[i].gpus;
+		job.restart.shrink = rows[i].shrink;
+		int rc = slurm_script_size(&job, &size, &e);
+		assert_int_equal(rc, rows[i].says ? -1 : 0);
+		if (rc)
+			assert_int_equal(e.code, ERR_NOFIT);
+		if (rc && !strstr(e.text, rows[i].says))
+			fail_msg("\"%s\" does not say \"%s\"", e.text, rows[i].says);
+	}
+}
+
+/* The script of a job that these words describe. */
+static void script_of(const char *const *words, int n, struct buf *out)
+{
 	struct job job;
 	struct script_size size;
-	struct err e = ERR_INIT;
-	job_of(NULL, 0, &job);
-	job.parallel.tp = 4;
-	job.parallel.pp = job.parallel.dp = 2;
-	job.slurm.nodes = 3;
-	job.slurm.gpus_per_node = 4;
-	assert_int_equal(slurm_script_size(&job, &size, &e), -1);
-	assert_int_equal(e.code, ERR_NOFIT);
-	assert_non_null(strstr(e.text, "16"));
+	job_of(words, n, &job);
+	assert_int_equal(slurm_script_size(&job, &size, NULL), 0);
+	assert_int_equal(slurm_script_options(&job, &size, "/run", out, NULL), 0);
+	buf_puts(out, "\n");
+}
+
+static void slurm_ends_a_job_only_if_it_cannot_go_on_without_a_node(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *words[4];
+		const char *nodes;
+		bool no_kill;
+	} rows[] = {
+		{ { "slurm.nodes=3-4" }, "#SBATCH --nodes=3-4\n", true },
+		{ { "slurm.nodes=4" }, "#SBATCH --nodes=4\n", true },
+		{ { "slurm.nodes=1" }, "#SBATCH --nodes=1\n", false },
+		{ { "slurm.nodes=4", "restart.shrink=dp" }, "#SBATCH --nodes=4\n", true },
+		{ { "slurm.nodes=4", "restart.shrink=keep" }, "#SBATCH --nodes=4\n", false },
+		{ { "slurm.nodes=3-4", "restart.shrink=keep" }, "#SBATCH --nodes=3-4\n", false },
+		{ { "slurm.nodes=4", "restart.shrink=keep", "slurm.spares=1" },
+		  "#SBATCH --nodes=5\n",
+		  true },
+		{ { "slurm.nodes=3-4", "slurm.spares=2" }, "#SBATCH --nodes=3-6\n", true },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct buf out = BUF_INIT;
+		int n = 0;
+		while (n < 4 && rows[i].words[n])
+			n++;
+		script_of(rows[i].words, n, &out);
+		assert_non_null(strstr(buf_str(&out), rows[i].nodes));
+		assert_non_null(strstr(buf_str(&out), "#SBATCH --requeue\n"));
+		assert_non_null(strstr(buf_str(&out), "#SBATCH --open-mode=append\n"));
+		assert_int_equal(strstr(buf_str(&out), "#SBATCH --no-kill\n") != NULL,
+				 rows[i].no_kill);
+		buf_fini(&out);
+	}
 }
 
 static void options_contain_the_values_of_the_job(void **state)
@@ -156,7 +233,7 @@ static void values_that_could_leave_their_line_are_refused(void **state)
 	static const char *const values[] = {
 		"gpu\n#SBATCH --uid=0", "a\"b", "a'b", "a\\", "$HOME", "`x`", "a\rb", "\x7f"
 	};
-	const struct script_size size = { 1, 1, 1, 0 };
+	const struct script_size size = { .min_nodes = 1, .max_nodes = 1, .agents = 1, .cpus = 1 };
 	for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
 		struct job job;
 		struct buf out = BUF_INIT;
@@ -203,7 +280,8 @@ int main(void)
 		cmocka_unit_test(an_unknown_name_is_refused),
 		cmocka_unit_test(quoted_words_pass_unchanged_through_the_shell),
 		cmocka_unit_test(the_size_follows_from_the_degrees),
-		cmocka_unit_test(too_few_gpus_are_refused),
+		cmocka_unit_test(sizes_that_cannot_hold_the_degrees_are_refused),
+		cmocka_unit_test(slurm_ends_a_job_only_if_it_cannot_go_on_without_a_node),
 		cmocka_unit_test(options_contain_the_values_of_the_job),
 		cmocka_unit_test(values_that_could_leave_their_line_are_refused),
 		cmocka_unit_test(a_template_is_read_from_the_named_folder),

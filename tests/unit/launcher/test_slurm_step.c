@@ -26,6 +26,7 @@ struct world {
 	uv_loop_t loop;
 	int exited, gone, status;
 	struct launch *launch;
+	bool keep; /* restart.shrink = keep */
 };
 
 static void write_script(struct world *w, const char *name, const char *text)
@@ -65,11 +66,24 @@ static int setup(void **state)
 	return 0;
 }
 
+static void on_tick(uv_timer_t *t)
+{
+	uv_close((uv_handle_t *)t, NULL);
+}
+
 static int teardown(void **state)
 {
 	struct world *w = *state;
 	char command[128];
-	assert_int_equal(uv_loop_close(&w->loop), 0);
+	/* A scancel that was still running when the launch was closed ends by itself. The loop
+	 * does not wait for it, so a timer keeps the loop running. */
+	for (double until = clock_s() + 20; uv_loop_close(&w->loop);) {
+		uv_timer_t t;
+		assert_true(clock_s() < until);
+		uv_timer_init(&w->loop, &t);
+		uv_timer_start(&t, on_tick, 1, 0);
+		uv_run(&w->loop, UV_RUN_DEFAULT);
+	}
 	snprintf(command, sizeof command, "rm -r %s", w->folder);
 	assert_int_equal(system(command), 0);
 	free(w);
@@ -97,6 +111,7 @@ static void on_gone(void *arg)
 static int start_step(struct world *w, struct err *e)
 {
 	static struct job job;
+	job.restart.shrink = w->keep ? SHRINK_KEEP : SHRINK_ANY;
 	static struct node_kind kinds[] = { { .name = "x", .devices = 2, .cores = 6 } };
 	static struct cluster_node nodes[] = { { .name = "a" },
 					       { .name = "b" },
@@ -176,7 +191,8 @@ static void the_step_gets_each_ranks_node_and_no_secret_is_visible(void **state)
 	starts_step(w);
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	file_contains(w, "hosts", "b\nb\na\n");
-	file_contains(w, "words", "-K0 --no-kill --wait=0 --mpi=pmix");
+	file_contains(w, "words", "-K0 --wait=0 --mpi=pmix");
+	file_contains(w, "words", "--no-kill");
 	file_contains(w, "words", "--ntasks=3 --nodes=2 --cpus-per-task=3 /opt/agent\n");
 	file_lacks(w, "words", "5ec4e7");
 	file_lacks(w, "logs/launch-7.log", "5ec4e7");
@@ -193,14 +209,25 @@ static void the_step_gets_each_ranks_node_and_no_secret_is_visible(void **state)
 	unsetenv("OMP_NUM_THREADS");
 }
 
+static void slurm_ends_the_step_of_a_run_that_needs_every_node(void **state)
+{
+	struct world *w = *state;
+	w->keep = true;
+	write_script(w, "srun", "echo \"$@\" > words\n");
+	starts_step(w);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	file_contains(w, "words", "-K0 --wait=0");
+	file_lacks(w, "words", "--no-kill");
+}
+
 static void killing_cancels_the_step_by_its_id(void **state)
 {
 	struct world *w = *state;
 	write_script(w, "srun", LIST "touch ready\nexec sleep 100\n");
 	starts_step(w);
 	wait_for(w, "ready");
-	launch_slurm.kill(w->launch);
-	launch_slurm.kill(w->launch);
+	launch_slurm.kill(w->launch, false);
+	launch_slurm.kill(w->launch, false);
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	assert_int_equal(w->gone, 1);
 	assert_int_equal(WTERMSIG(w->status), SIGKILL);
@@ -213,7 +240,7 @@ static void a_step_that_is_not_listed_yet_is_killed_too(void **state)
 	write_script(w, "srun", "touch ready\nexec sleep 100\n");
 	starts_step(w);
 	wait_for(w, "ready");
-	launch_slurm.kill(w->launch);
+	launch_slurm.kill(w->launch, false);
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	assert_int_equal(w->gone, 1);
 	assert_int_equal(WTERMSIG(w->status), SIGKILL);
@@ -271,11 +298,91 @@ static void commands_that_hang_do_not_block_the_end_of_the_step(void **state)
 	write_script(w, "srun", LIST "touch ready\nexec sleep 100\n");
 	starts_step(w);
 	wait_for(w, "ready");
-	launch_slurm.kill(w->launch);
+	launch_slurm.kill(w->launch, false);
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	assert_int_equal(w->gone, 1);
 	file_contains(w, "cancelled", "9.4");
-	assert_int_equal(waitpid(-1, NULL, 0), -1);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+}
+
+/* As if a node is dead: scancel waits for it, srun too, and the controller lists the step. */
+static void start_step_on_dead_node(struct world *w)
+{
+	write_script(w, "scancel",
+		     "echo \"$@\" >> cancelled\nwhile [ ! -e back ]; do sleep 0.01; "
+		     "done\n");
+	write_script(w, "srun", LIST "touch ready\nexec sleep 100\n");
+	starts_step(w);
+	wait_for(w, "ready");
+}
+
+static void end_scancel(struct world *w)
+{
+	write_script(w, "../back", "");
+}
+
+static void nobody_waits_for_a_lost_node(void **state)
+{
+	struct world *w = *state;
+	start_step_on_dead_node(w);
+	double from = clock_s();
+	launch_slurm.kill(w->launch, true);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	assert_int_equal(w->gone, 1);
+	assert_int_equal(WTERMSIG(w->status), SIGKILL);
+	assert_true(clock_s() - from <
+		    4); /* without it: 5 s from the end of srun, and 1.5 s before */
+	file_contains(w, "cancelled", "--quiet --signal=KILL 9.4\n");
+	end_scancel(w);
+}
+
+/* The survey that finds the dead node ends after the kill has begun. */
+static void a_node_may_be_found_lost_while_its_step_is_killed(void **state)
+{
+	struct world *w = *state;
+	start_step_on_dead_node(w);
+	double from = clock_s();
+	launch_slurm.kill(w->launch, false);
+	while (!w->exited)
+		uv_run(&w->loop, UV_RUN_ONCE);
+	assert_int_equal(w->gone, 0);
+	launch_slurm.kill(w->launch, true);
+	assert_int_equal(w->gone, 0); /* never within kill() */
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	assert_int_equal(w->gone, 1);
+	assert_true(clock_s() - from < 6);
+	end_scancel(w);
+}
+
+/* A scancel that hangs is not waited for, and only one runs at a time. */
+static void a_scancel_that_hangs_delays_nothing(void **state)
+{
+	struct world *w = *state;
+	start_step_on_dead_node(w);
+	double from = clock_s();
+	launch_slurm.kill(w->launch, false);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	assert_int_equal(w->gone, 1);
+	assert_true(clock_s() - from < 10); /* 1.5 s until srun is killed, then 5 s */
+	struct buf lines = BUF_INIT;
+	read_file(w, "cancelled", &lines);
+	assert_string_equal(buf_str(&lines), "--quiet --signal=KILL 9.4\n");
+	buf_fini(&lines);
+	end_scancel(w);
+}
+
+/* The controller is silent as well, so that the step's id is unknown. */
+static void a_lost_node_and_a_silent_controller_delay_little(void **state)
+{
+	struct world *w = *state;
+	start_step_on_dead_node(w);
+	write_script(w, "squeue", "exec sleep 1000\n");
+	double from = clock_s();
+	launch_slurm.kill(w->launch, true);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	assert_int_equal(w->gone, 1);
+	assert_true(clock_s() - from < 5);
+	end_scancel(w);
 }
 
 static void without_srun_nothing_starts(void **state)
@@ -388,12 +495,17 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		STEP_TEST(a_step_that_ends_is_gone),
 		STEP_TEST(the_step_gets_each_ranks_node_and_no_secret_is_visible),
+		STEP_TEST(slurm_ends_the_step_of_a_run_that_needs_every_node),
 		STEP_TEST(killing_cancels_the_step_by_its_id),
 		STEP_TEST(a_step_that_is_not_listed_yet_is_killed_too),
 		STEP_TEST(tasks_that_outlive_srun_are_killed),
 		STEP_TEST(a_step_that_stays_listed_counts_as_gone),
 		STEP_TEST(queries_become_rarer_after_the_end_of_srun),
 		STEP_TEST(commands_that_hang_do_not_block_the_end_of_the_step),
+		STEP_TEST(nobody_waits_for_a_lost_node),
+		STEP_TEST(a_node_may_be_found_lost_while_its_step_is_killed),
+		STEP_TEST(a_scancel_that_hangs_delays_nothing),
+		STEP_TEST(a_lost_node_and_a_silent_controller_delay_little),
 		STEP_TEST(without_srun_nothing_starts),
 		STEP_TEST(the_supervisor_uses_the_address_of_its_node),
 		STEP_TEST(credentials_are_required_where_slurm_uses_them),

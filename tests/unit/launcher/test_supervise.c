@@ -50,7 +50,7 @@ static void a_run_goes_from_hello_to_done(void **state)
 static void without_binding_agents_get_no_cores(void **state)
 {
 	(void)state;
-	h.job.launch.bind = BIND_NONE;
+	h.first.job.launch.bind = BIND_NONE;
 	start_run();
 	connect_all();
 	assert_int_equal(h.peers[0].device, 1);
@@ -76,6 +76,31 @@ static void a_lost_rank_ends_the_generation_and_the_next_one_resumes(void **stat
 	assert_string_equal(h.peers[0].resume, "auto");
 	all_finish(10);
 	assert_int_equal(exit_status(), STATUS_DONE);
+}
+
+/* The slurm backend sees no agent end, but only its step. */
+static void agents_whose_end_was_not_seen_are_named_to_the_next_ones(void **state)
+{
+	(void)state;
+	start_training();
+	h.keep_running = true;
+	h.gone[1] = true;
+	h.events.exited(h.events.arg, 1, SIGKILL);
+	h.running = false;
+	h.events.all_gone(h.events.arg);
+	deliver_all();
+	assert_int_equal(h.starts, 2);
+	connect_all();
+	assert_int_equal(h.peers[0].predecessors, 1);
+	assert_int_equal(h.peers[1].predecessors, 1);
+	for (int i = 0; i < WORLD; i++)
+		send_step(&h.peers[i], MSG_READY, 0);
+	h.running = false;
+	h.events.all_gone(h.events.arg);
+	pass_time(2); /* the back-off */
+	assert_int_equal(h.starts, 3);
+	connect_all();
+	assert_int_equal(h.peers[0].predecessors, WORLD); /* of the second generation only */
 }
 
 static void rank_0_is_notified_when_the_series_is_recorded(void **state)
@@ -132,14 +157,13 @@ static void the_wait_between_restarts_can_be_stopped(void **state)
 static void no_restart_allowed_is_a_failed_job(void **state)
 {
 	(void)state;
-	h.job.restart.max_restarts = 0;
+	h.first.job.restart.max_restarts = 0;
 	supervise_close(h.supervisor);
 	const struct supervise_options o = {
 		.loop = &h.loop,
-		.job = &h.job,
-		.cluster = &h.cluster,
-		.plan = &h.plan,
-		.job_text = "",
+		.job = &h.first.job,
+		.machines = &h.first.cluster,
+		.first = &h.first,
 		.ops = &fake_ops,
 		.run = h.run,
 		.term = h.term,
@@ -256,7 +280,7 @@ static void agents_that_do_not_stop_are_killed(void **state)
 static void a_long_checkpoint_gets_the_time_that_slurm_leaves(void **state)
 {
 	(void)state;
-	h.job.slurm.signal_before = 600;
+	h.first.job.slurm.signal_before = 600;
 	start_training();
 	supervise_stop(h.supervisor, "Terminated", false);
 	stop_for(500);
@@ -315,7 +339,7 @@ static void a_hang_names_the_slowest_rank(void **state)
 static void hang_rank(void)
 {
 	start_training();
-	h.job.restart.hang_timeout = 5;
+	h.first.job.restart.hang_timeout = 5;
 	pass_time(5.2);
 	assert_int_equal(count_events("\"how\":\"hung\"", ""), 1);
 }
@@ -326,7 +350,7 @@ static void the_wait_for_flight_recorders_is_limited(void **state)
 	start_training();
 	h.peers[1].mute = true;
 	h.keep_running = true;
-	h.job.restart.hang_timeout = 5;
+	h.first.job.restart.hang_timeout = 5;
 	pass_time(5.2);
 	assert_true(h.peers[0].asked && h.peers[1].asked);
 	assert_int_equal(h.kills, 0);
@@ -649,6 +673,7 @@ int main(void)
 		T(a_run_goes_from_hello_to_done),
 		T(without_binding_agents_get_no_cores),
 		T(a_lost_rank_ends_the_generation_and_the_next_one_resumes),
+		T(agents_whose_end_was_not_seen_are_named_to_the_next_ones),
 		T(rank_0_is_notified_when_the_series_is_recorded),
 		T(without_a_checkpoint_the_jobs_resume_key_is_used),
 		T(restarts_without_progress_end),

@@ -234,6 +234,50 @@ static void the_templates_are_right(void **state)
 	}
 }
 
+static void a_range_is_one_number_or_two(void **state)
+{
+	static const struct {
+		const char *word;
+		int64_t min, max; /* 0: refused */
+		const char *written;
+	} rows[] = {
+		{ "slurm.nodes=4", 4, 4, "nodes = 4\n" },
+		{ "slurm.nodes=3-4", 3, 4, "nodes = 3-4\n" },
+		{ "slurm.nodes=4-4", 4, 4, "nodes = 4\n" },
+		{ "slurm.nodes= 1-100000 ", 1, 100000, "nodes = 1-100000\n" },
+		{ "slurm.nodes=03-4", 3, 4, "nodes = 3-4\n" },
+		{ "slurm.nodes=4-3", 0, 0, "begins with the larger number; use 3-4" },
+		{ "slurm.nodes=3-", 0, 0, "neither a whole number nor a range" },
+		{ "slurm.nodes=-3", 0, 0, "neither a whole number nor a range" },
+		{ "slurm.nodes=3--4", 0, 0, "neither a whole number nor a range" },
+		{ "slurm.nodes=3-4-5", 0, 0, "neither a whole number nor a range" },
+		{ "slurm.nodes=3 -4", 0, 0, "neither a whole number nor a range" },
+		{ "slurm.nodes=0-2", 0, 0, "is out of range; use a whole number from 1 to 100000" },
+		{ "slurm.nodes=1-100001", 0, 0, "is out of range" },
+		{ "slurm.nodes=99999999999999999999", 0, 0, "is out of range" },
+		{ "slurm.nodes=auto", 0, 0, "neither a whole number nor a range" },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct job job;
+		struct err e = ERR_INIT;
+		struct buf text = BUF_INIT;
+		int rc = job_load(NULL, &rows[i].word, 1, &job, &e);
+		assert_int_equal(rc, rows[i].max ? 0 : -1);
+		if (rc) {
+			buf_puts(&text, e.text);
+		} else {
+			assert_int_equal(job.slurm.nodes.min, rows[i].min);
+			assert_int_equal(job.slurm.nodes.max, rows[i].max);
+			job_write(&job, &text);
+		}
+		if (!strstr(buf_str(&text), rows[i].written))
+			fail_msg("%s: no \"%s\" in %s", rows[i].word, rows[i].written,
+				 buf_str(&text));
+		buf_fini(&text);
+	}
+}
+
 /* --- Random jobs come back from their own text --- */
 
 struct dice {
@@ -272,6 +316,10 @@ static void random_value(const struct job_key *k, struct dice *d, char *out, siz
 	switch (k->type) {
 	case JOB_INT:
 		snprintf(out, size, "%.0f", k->lo + (double)(int64_t)(u * u * u * (k->hi - k->lo)));
+		break;
+	case JOB_RANGE:
+		snprintf(out, size, "%.0f-%.0f", k->lo + (int)(u * 9),
+			 k->lo + (int)(u * 9) + roll(d) % 3);
 		break;
 	case JOB_REAL:
 		snprintf(out, size, "%.17g", k->lo + (u * 0.98 + 0.01) * (k->hi - k->lo));
@@ -436,6 +484,7 @@ int main(void)
 		cmocka_unit_test(a_missing_file_is_a_usage_error),
 		cmocka_unit_test(broken_files_are_refused_with_one_line),
 		cmocka_unit_test(the_templates_are_right),
+		cmocka_unit_test(a_range_is_one_number_or_two),
 		cmocka_unit_test(written_jobs_read_back_the_same),
 		cmocka_unit_test(open_keys_are_kept_open),
 		cmocka_unit_test(a_bit_of_noise_never_crashes),

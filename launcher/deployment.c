@@ -1,0 +1,53 @@
+#include "launcher/deployment.h"
+
+#include "base/buf.h"
+#include "plan/search/search.h"
+#include "plan/show/plan.h"
+
+#include <stdlib.h>
+
+static int build_plan(struct deployment *d, struct err *e)
+{
+	if (search_resolve(&d->job, &d->cluster, e) ||
+	    plan_build(&d->job, &d->cluster, &d->plan, e))
+		return -1;
+	d->plan_doc = show_plan_json(&d->job, &d->cluster, &d->plan);
+	if (!d->plan_doc)
+		return err_set(e, ERR_NOMEM, "no memory for the plan");
+	struct buf text = BUF_INIT;
+	job_write(&d->job, &text);
+	d->job_text = buf_take(&text);
+	return d->job_text ? 0 : err_set(e, ERR_NOMEM, "no memory for the job's text");
+}
+
+int launcher_deployment_build(const struct job *job, int64_t dp, uint32_t open,
+			      struct cluster *cluster, struct deployment **out, struct err *e)
+{
+	struct deployment *d = calloc(1, sizeof *d);
+	if (!d) {
+		topo_cluster_free(cluster);
+		return err_set(e, ERR_NOMEM, "no memory for a plan");
+	}
+	d->job = *job;
+	d->job.parallel.dp = dp;
+	d->job.open = open;
+	d->cluster = *cluster;
+	*cluster = (struct cluster){ 0 };
+	if (build_plan(d, e)) {
+		launcher_deployment_free(d);
+		return -1;
+	}
+	*out = d;
+	return 0;
+}
+
+void launcher_deployment_free(struct deployment *d)
+{
+	if (!d)
+		return;
+	json_decref(d->plan_doc);
+	plan_free(&d->plan);
+	topo_cluster_free(&d->cluster);
+	free(d->job_text);
+	free(d);
+}

@@ -1,0 +1,30 @@
+/*
+ * deployment — what one generation runs: a job whose keys are all decided, the nodes and devices
+ * that it may use, and the plan of the one on the other.
+ */
+#ifndef MUSTER_LAUNCHER_DEPLOYMENT_H
+#define MUSTER_LAUNCHER_DEPLOYMENT_H
+
+#include "base/err.h"
+#include "plan/plan.h"
+#include "plan/spec/job/job.h"
+#include "topo/cluster.h"
+
+#include <jansson.h>
+
+struct deployment {
+	struct job job;
+	struct cluster cluster;
+	struct plan plan;
+	char *job_text;   /* the job as a file, with every default */
+	json_t *plan_doc; /* show_plan_json */
+};
+
+/* Plans `job`, with parallel.dp = dp and the open keys `open`, on `cluster`, which it takes over, also
+ * on failure. Decides the open keys. ERR_NOFIT: the cluster cannot hold the job. */
+int launcher_deployment_build(const struct job *job, int64_t dp, uint32_t open,
+			      struct cluster *cluster, struct deployment **out, struct err *e);
+/* Takes NULL. */
+void launcher_deployment_free(struct deployment *d);
+
+#endif

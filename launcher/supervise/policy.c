@@ -1,0 +1,254 @@
+#include "launcher/supervise/policy.h"
+
+#include "base/human.h"
+#include "plan/layout_text.h"
+#include "plan/spec/speeds.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *supervise_recovery_word(enum recovery how)
+{
+	static const char *const words[RECOVERIES] = {
+		[RECOVERY_SAME] = "same",       [RECOVERY_SPARE] = "spare",
+		[RECOVERY_DP] = "dp",           [RECOVERY_REPLAN] = "replan",
+		[RECOVERY_REQUEUE] = "requeue", [RECOVERY_WAIT] = "wait",
+		[RECOVERY_GIVE_UP] = "give up", [RECOVERY_GROW] = "grow",
+	};
+	return words[how];
+}
+
+/* --- Options ------------------------------------------------------------------------ */
+
+static struct policy_option *add_option(struct policy_decision *d, enum recovery how)
+{
+	struct policy_option *o = &d->options[d->n++];
+	*o = (struct policy_option){ .how = how };
+	return o;
+}
+
+static void describe_deployment(const struct deployment *d, struct policy_option *o)
+{
+	struct buf text = BUF_INIT;
+	plan_print_degrees(&d->plan.layout, " × ", &text);
+	snprintf(o->text, sizeof o->text, "%.150s on %d of %d devices", buf_str(&text),
+		 d->plan.world, topo_cluster_devices(&d->cluster));
+	o->step_s = d->plan.time.total;
+	o->possible = true;
+	buf_fini(&text);
+}
+
+/* Plans the job on what is left. True: *out is what would run. */
+static bool plan_option(const struct policy_request *r, const struct job *job, int64_t dp,
+			uint32_t open, struct policy_option *o, struct deployment **out)
+{
+	struct cluster left;
+	struct err e = ERR_INIT;
+	if (supervise_pool_cluster(r->pool, &left, &e) ||
+	    launcher_deployment_build(job, dp, open, &left, out, &e)) {
+		snprintf(o->text, sizeof o->text, "%.239s", e.text);
+		return false;
+	}
+	describe_deployment(*out, o);
+	return true;
+}
+
+/* The job's dp may be 0, for as many as the devices allow, so that of the plan counts. */
+static bool plan_same_layout(const struct policy_request *r, const struct deployment *like,
+			     struct policy_option *o, struct deployment **out)
+{
+	return plan_option(r, &like->job, like->plan.layout.dp, 0, o, out);
+}
+
+/* The same layout with the highest data-parallel degree that fits. */
+static bool plan_lower_dp(const struct policy_request *r, struct policy_option *o,
+			  struct deployment **out)
+{
+	const struct job *job = &r->now->job;
+	struct policy_option first = *o;
+	for (int64_t dp = r->now->plan.layout.dp - 1; dp >= job->parallel.ep; dp--) {
+		if (dp % job->parallel.ep)
+			continue;
+		if (plan_option(r, job, dp, 0, o, out))
+			return true;
+		if (!*first.text)
+			first = *o;
+	}
+	if (!*first.text)
+		snprintf(first.text, sizeof first.text, "dp is %d, which cannot be lower",
+			 r->now->plan.layout.dp);
+	*o = first;
+	return false;
+}
+
+/* The keys that describe a layout. The others keep the values of the job. */
+static const uint32_t layout_keys = OPEN_TP | OPEN_CP | OPEN_PP | OPEN_DP | OPEN_EP | OPEN_CHUNKS |
+				    OPEN_STAGES | OPEN_SCHEDULE | OPEN_SP | OPEN_ZERO | OPEN_MICRO;
+
+static bool plan_again(const struct policy_request *r, struct policy_option *o,
+		       struct deployment **out)
+{
+	const struct job *job = &r->now->job;
+	/* If memory is short, recomputation and offloading may help. */
+	return plan_option(r, job, 0, r->job->open | layout_keys, o, out) ||
+	       plan_option(r, job, 0, OPEN_ALL, o, out);
+}
+
+/* --- Decisions ---------------------------------------------------------------------- */
+
+static void take_option(struct policy_decision *d, enum recovery how, struct deployment *next)
+{
+	launcher_deployment_free(d->next);
+	d->how = how;
+	d->next = next;
+}
+
+/* A job that names the devices of its ranks cannot be planned on fewer of them. */
+static bool names_devices(const struct job *job)
+{
+	return speeds_devices(job) > 0;
+}
+
+/* Takes the faster one of the layouts that [restart] shrink permits. */
+static bool try_shrinking(const struct policy_request *r, struct policy_decision *d)
+{
+	static const struct {
+		enum recovery how;
+		enum job_shrink least;
+		bool (*plan)(const struct policy_request *, struct policy_option *,
+			     struct deployment **);
+	} ways[] = {
+		{ RECOVERY_DP, SHRINK_DP, plan_lower_dp },
+		{ RECOVERY_REPLAN, SHRINK_ANY, plan_again },
+	};
+	bool found = false;
+	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+		struct deployment *next;
+		if (r->now->job.restart.shrink < ways[i].least)
+			continue;
+		struct policy_option *o = add_option(d, ways[i].how);
+		if (names_devices(r->job)) {
+			snprintf(o->text, sizeof o->text,
+				 "[launch] speeds or threads names the device of each rank");
+			continue;
+		}
+		if (!ways[i].plan(r, o, &next))
+			continue;
+		if (found && d->next->plan.time.total <= o->step_s)
+			launcher_deployment_free(next);
+		else
+			take_option(d, ways[i].how, next);
+		found = true;
+	}
+	return found;
+}
+
+static bool try_requeue(const struct policy_request *r, struct policy_decision *d)
+{
+	struct policy_option *o = add_option(d, RECOVERY_REQUEUE);
+	o->possible = r->can_requeue && r->job->slurm.requeue;
+	snprintf(o->text, sizeof o->text, "%s",
+		 o->possible              ? "the job begins again in the queue"
+		 : !r->job->slurm.requeue ? "[slurm] requeue = no"
+					  : "this is not a batch job that Slurm requeues");
+	if (o->possible)
+		take_option(d, RECOVERY_REQUEUE, NULL);
+	return o->possible;
+}
+
+static bool try_waiting(const struct policy_request *r, struct policy_decision *d)
+{
+	double patience = r->now->job.restart.patience;
+	struct policy_option *o = add_option(d, RECOVERY_WAIT);
+	if (!supervise_pool_may_return(r->pool))
+		snprintf(o->text, sizeof o->text, "no node is expected to return");
+	else if (r->waited >= patience)
+		snprintf(o->text, sizeof o->text, "[restart] patience = %g s is over", patience);
+	else
+		snprintf(o->text, sizeof o->text, "for a node to return, up to %g s more",
+			 patience - r->waited);
+	o->possible = supervise_pool_may_return(r->pool) && r->waited < patience;
+	if (o->possible)
+		take_option(d, RECOVERY_WAIT, NULL);
+	return o->possible;
+}
+
+void supervise_policy_recover(const struct policy_request *r, struct policy_decision *out)
+{
+	struct deployment *next;
+	*out = (struct policy_decision){ .how = RECOVERY_GIVE_UP };
+	if (supervise_pool_covers(r->pool, r->now)) {
+		describe_deployment(r->now, add_option(out, RECOVERY_SAME));
+		out->how = RECOVERY_SAME;
+		return;
+	}
+	if (plan_same_layout(r, r->now, add_option(out, RECOVERY_SPARE), &next)) {
+		take_option(out, RECOVERY_SPARE, next);
+		return;
+	}
+	if (!try_shrinking(r, out) && !try_requeue(r, out))
+		try_waiting(r, out);
+}
+
+void supervise_policy_grow(const struct policy_request *r, struct policy_decision *out)
+{
+	struct deployment *next;
+	*out = (struct policy_decision){ .how = RECOVERY_SAME };
+	struct policy_option *o = add_option(out, RECOVERY_GROW);
+	bool found = plan_same_layout(r, r->first, o, &next);
+	if (!found && r->now->job.restart.shrink == SHRINK_ANY && !names_devices(r->job))
+		found = plan_again(r, o, &next);
+	if (found && o->step_s < r->now->plan.time.total)
+		take_option(out, RECOVERY_GROW, next);
+	else if (found)
+		launcher_deployment_free(next);
+}
+
+/* --- Texts -------------------------------------------------------------------------- */
+
+const struct policy_option *supervise_policy_chosen(const struct policy_decision *d)
+{
+	for (int i = 0; i < d->n; i++)
+		if (d->options[i].how == d->how)
+			return &d->options[i];
+	return NULL;
+}
+
+static void print_option(const struct policy_option *o, struct buf *out)
+{
+	char step[HUMAN];
+	buf_printf(out, "%s: %s", supervise_recovery_word(o->how), o->text);
+	if (o->step_s > 0)
+		buf_printf(out, ", %s a step predicted", human_seconds(o->step_s, step));
+}
+
+void supervise_policy_print(const struct policy_decision *d, struct buf *out)
+{
+	const struct policy_option *chosen = supervise_policy_chosen(d);
+	int others = 0;
+	if (chosen)
+		print_option(chosen, out);
+	else
+		buf_puts(out, supervise_recovery_word(d->how));
+	for (int i = 0; i < d->n; i++) {
+		if (&d->options[i] == chosen)
+			continue;
+		buf_puts(out, others++ ? "; " : " (");
+		print_option(&d->options[i], out);
+	}
+	buf_puts(out, others ? ")" : "");
+}
+
+json_t *supervise_policy_json(const struct policy_decision *d)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < d->n; i++) {
+		const struct policy_option *o = &d->options[i];
+		json_t *row = json_pack("{s:s, s:b, s:s}", "how", supervise_recovery_word(o->how),
+					"possible", o->possible, "text", o->text);
+		if (row && o->step_s > 0)
+			json_object_set_new(row, "step_s", json_real(o->step_s));
+		json_array_append_new(list, row);
+	}
+	return list;
+}

@@ -1,0 +1,68 @@
+/*
+ * pool — the nodes and devices that a run may use, and why it may not use the others.
+ *
+ * A node is used if the last survey found it up and it is not excluded. A node is excluded for the
+ * rest of the run after [restart] exclude_after faults, and at once if it fails again before the
+ * first step after it had come back. A device that is gone stays gone.
+ *
+ * Nodes are numbered as in `machines`, all nodes that the run began with.
+ */
+#ifndef MUSTER_LAUNCHER_SUPERVISE_POOL_H
+#define MUSTER_LAUNCHER_SUPERVISE_POOL_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "launcher/deployment.h"
+#include "launcher/survey.h"
+#include "topo/cluster.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pool_node {
+	enum node_state state;
+	int64_t faults;
+	bool excluded;
+	bool returned; /* it was away, came back, and has not finished a step since */
+};
+
+struct pool {
+	const struct cluster *machines; /* borrowed */
+	struct pool_node *nodes;        /* [machines->n_nodes] */
+	int64_t exclude_after;          /* 0: never */
+	struct cluster_slot *gone;      /* devices that are gone, of all nodes */
+	int n_gone;
+};
+
+int supervise_pool_open(struct pool *p, const struct cluster *machines, int64_t exclude_after,
+			struct err *e);
+void supervise_pool_close(struct pool *p);
+
+/* The node's number in the pool, by its name; -1: it is not in the pool. */
+int supervise_pool_find(const struct pool *p, const char *name);
+bool supervise_pool_usable(const struct pool *p, int node);
+/* Whether every node and device on which the plan has a rank can be used. */
+bool supervise_pool_covers(const struct pool *p, const struct deployment *used);
+/* Whether a node that cannot be used now may be used later without a person's help. */
+bool supervise_pool_may_return(const struct pool *p);
+
+/* Takes over the states that a survey found. */
+void supervise_pool_survey(struct pool *p, const struct survey *s);
+/* Counts a fault of the node. The last usable node is never excluded. */
+void supervise_pool_blame(struct pool *p, int node);
+/* Uses excluded nodes again that are up. False: there is none. */
+bool supervise_pool_pardon(struct pool *p);
+/* A generation on these nodes has finished a step. */
+void supervise_pool_trust(struct pool *p);
+/* The device of this name (struct topo_device) is gone; "": any one of the node's. */
+int supervise_pool_lose_device(struct pool *p, int node, const char *name, struct err *e);
+
+/* The cluster of what can be used. ERR_NOFIT: nothing. */
+int supervise_pool_cluster(const struct pool *p, struct cluster *out, struct err *e);
+/* Appends the nodes that cannot be used with the reason, such as "n3 is down, n4 was excluded after
+ * 2 faults". Returns their number. */
+int supervise_pool_describe(const struct pool *p, struct buf *out);
+/* Appends the names of the excluded and lost nodes, with commas. */
+void supervise_pool_lost_names(const struct pool *p, struct buf *out);
+
+#endif

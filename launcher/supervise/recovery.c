@@ -1,0 +1,234 @@
+#include "launcher/supervise/recovery.h"
+
+#include "launcher/supervise/supervisor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int supervise_recovery_open(struct supervisor *s, struct err *e)
+{
+	return supervise_pool_open(&s->recovery.pool, s->o.machines,
+				   s->d->job.restart.exclude_after, e);
+}
+
+void supervise_recovery_close(struct supervisor *s)
+{
+	struct recovery_state *r = &s->recovery;
+	supervise_recovery_stop_survey(s);
+	launcher_deployment_free(r->next);
+	launcher_deployment_free(r->own);
+	supervise_pool_close(&r->pool);
+}
+
+/* --- Surveys ------------------------------------------------------------------------ */
+
+static void report_nodes(struct supervisor *s, const struct survey *found)
+{
+	struct buf text = BUF_INIT;
+	int n = supervise_pool_describe(&s->recovery.pool, &text);
+	rundir_event_survey(s->o.run, s->generation,
+			    &(struct rundir_survey){ .answered = found->answered,
+						     .why = found->why,
+						     .lost = n,
+						     .text = buf_str(&text) });
+	if (!found->answered)
+		supervise_terminal_event(s->o.term, TONE_WARN, "nodes",
+					 "their manager does not answer: %s", found->why);
+	if (n)
+		supervise_terminal_event(s->o.term, TONE_WARN, "nodes", "%s", buf_str(&text));
+	buf_fini(&text);
+}
+
+static void on_surveyed(void *arg, const struct survey *found)
+{
+	struct supervisor *s = arg;
+	struct recovery_state *r = &s->recovery;
+	r->surveying = NULL;
+	r->known = true;
+	r->silent = !found->answered;
+	r->can_requeue = found->can_requeue;
+	supervise_pool_survey(&r->pool, found);
+	if (s->state != SUP_TRAINING) /* otherwise it looks for nodes that are back */
+		report_nodes(s, found);
+	supervise_handle(s, EV_SURVEYED, NULL, NULL);
+}
+
+/* Every node is a suspect: several may have died at the same moment. */
+bool supervise_recovery_survey(struct supervisor *s)
+{
+	struct recovery_state *r = &s->recovery;
+	struct err e = ERR_INIT;
+	int n = s->o.machines->n_nodes;
+	if (!s->o.ops->survey || r->surveying)
+		return r->surveying != NULL;
+	bool *suspects = malloc((size_t)n * sizeof *suspects);
+	if (!suspects)
+		return false;
+	memset(suspects, true, (size_t)n * sizeof *suspects);
+	const struct survey_request request = { .cluster = s->o.machines, .suspects = suspects };
+	int rc = s->o.ops->survey(s->o.loop, &request, on_surveyed, s, &r->surveying, &e);
+	free(suspects);
+	if (!rc)
+		return true;
+	r->surveying = NULL;
+	supervise_terminal_event(s->o.term, TONE_WARN, "warn",
+				 "the state of the nodes is unknown: %s", e.text);
+	return false;
+}
+
+void supervise_recovery_stop_survey(struct supervisor *s)
+{
+	struct recovery_state *r = &s->recovery;
+	if (r->surveying)
+		s->o.ops->survey_stop(r->surveying);
+	r->surveying = NULL;
+}
+
+enum node_state supervise_recovery_node_state(const struct supervisor *s, int rank)
+{
+	const struct recovery_state *r = &s->recovery;
+	int node = rank < 0 ? -1 : supervise_pool_find(&r->pool, supervise_node(s, rank));
+	return node < 0 || !r->known ? NODE_UP : r->pool.nodes[node].state;
+}
+
+bool supervise_recovery_node_lost(const struct supervisor *s)
+{
+	return !s->recovery.surveying && !supervise_pool_covers(&s->recovery.pool, s->d);
+}
+
+/* --- After a loss ------------------------------------------------------------------- */
+
+/* The name of the rank's device; "": it has none. */
+static const char *device_of(const struct supervisor *s, int rank)
+{
+	const struct plan_rank *r = &s->d->plan.ranks[rank];
+	const struct node_kind *k = topo_cluster_kind(&s->d->cluster, r->node);
+	return k->parts ? k->parts[r->slot].name : "";
+}
+
+void supervise_recovery_blame(struct supervisor *s)
+{
+	struct recovery_state *r = &s->recovery;
+	int rank = s->cause.rank, node = -1;
+	struct err e = ERR_INIT;
+	if (rank >= 0)
+		node = supervise_pool_find(&r->pool, supervise_node(s, rank));
+	if (node < 0)
+		return;
+	if (s->cause.code == ERR_DEVICE) {
+		if (supervise_pool_lose_device(&r->pool, node, device_of(s, rank), &e))
+			supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", e.text);
+	} else if (s->fault->blames_node) {
+		supervise_pool_blame(&r->pool, node);
+	}
+}
+
+static void report_decision(struct supervisor *s, const struct policy_decision *d)
+{
+	struct buf text = BUF_INIT;
+	json_t *options = supervise_policy_json(d);
+	supervise_policy_print(d, &text);
+	rundir_event_decision(s->o.run, s->generation,
+			      &(struct rundir_decision){ .how = supervise_recovery_word(d->how),
+							 .text = buf_str(&text),
+							 .options = options });
+	supervise_terminal_event(s->o.term, TONE_WARN, "decision", "%s", buf_str(&text));
+	json_decref(options);
+	buf_fini(&text);
+}
+
+/* Makes `next` the current deployment. What was measured under the old plan is not comparable. */
+static void adopt(struct supervisor *s, struct deployment *next)
+{
+	struct recovery_state *r = &s->recovery;
+	launcher_deployment_free(r->own);
+	s->d = r->own = next;
+	s->world = s->d->plan.world;
+	s->contract = (struct contract){ 0 };
+	s->measured_s = s->tokens = s->step_s = 0;
+	s->measured = 0;
+}
+
+static void decide(struct supervisor *s, struct policy_decision *d)
+{
+	struct recovery_state *r = &s->recovery;
+	const struct policy_request request = {
+		.job = s->o.job,
+		.first = s->o.first,
+		.now = s->d,
+		.pool = &r->pool,
+		.can_requeue = r->can_requeue && s->o.ops->requeue,
+		.waited = r->waiting_since > 0 ? supervise_now(s) - r->waiting_since : 0,
+	};
+	supervise_policy_recover(&request, d);
+}
+
+enum recovery supervise_recovery_decide(struct supervisor *s)
+{
+	struct recovery_state *r = &s->recovery;
+	struct policy_decision d;
+	decide(s, &d);
+	/* A node that failed often is better than none. */
+	if ((d.how == RECOVERY_WAIT || d.how == RECOVERY_GIVE_UP) &&
+	    supervise_pool_pardon(&r->pool)) {
+		decide(s, &d);
+	}
+	bool again = d.how == RECOVERY_WAIT && r->waiting_since > 0;
+	if (d.how != RECOVERY_SAME && !again)
+		report_decision(s, &d);
+	if (d.how == RECOVERY_GIVE_UP)
+		snprintf(s->reason, sizeof s->reason,
+			 "the nodes that are left cannot run the job, and none is expected back");
+	if (d.next)
+		adopt(s, d.next);
+	if (d.how != RECOVERY_WAIT)
+		r->waiting_since = 0;
+	else if (!again)
+		r->waiting_since = supervise_now(s);
+	return d.how;
+}
+
+int supervise_recovery_requeue(struct supervisor *s, struct err *e)
+{
+	struct buf lost = BUF_INIT;
+	int nodes = s->o.first->cluster.n_nodes;
+	supervise_pool_lost_names(&s->recovery.pool, &lost);
+	int rc = s->o.ops->requeue(buf_str(&lost), nodes, nodes, e);
+	buf_fini(&lost);
+	return rc;
+}
+
+/* --- Growing ------------------------------------------------------------------------ */
+
+void supervise_recovery_look_for_nodes(struct supervisor *s)
+{
+	bool shrunk = s->d->plan.time.total > s->o.first->plan.time.total;
+	if (shrunk && s->d->job.restart.regrow != REGROW_NO && s->state == SUP_TRAINING)
+		supervise_recovery_survey(s);
+}
+
+bool supervise_recovery_wants_to_grow(struct supervisor *s)
+{
+	struct recovery_state *r = &s->recovery;
+	struct policy_decision d;
+	const struct policy_request request = {
+		.job = s->o.job, .first = s->o.first, .now = s->d, .pool = &r->pool
+	};
+	supervise_policy_grow(&request, &d);
+	r->growing = d.how == RECOVERY_GROW;
+	if (r->growing) {
+		report_decision(s, &d);
+		launcher_deployment_free(r->next);
+		r->next = d.next;
+	}
+	return r->growing;
+}
+
+void supervise_recovery_grow(struct supervisor *s)
+{
+	struct recovery_state *r = &s->recovery;
+	r->growing = false;
+	adopt(s, r->next);
+	r->next = NULL;
+}

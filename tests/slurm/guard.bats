@@ -1,0 +1,199 @@
+#!/usr/bin/env bats
+# The guard under a real Slurm with four nodes on the loopback address, which run jobs of three nodes: what happens to a job when its
+# batch host, its supervisor or its guard is lost.
+
+load ../helpers
+
+setup_file() {
+	start_cluster 4
+	[[ -z $lacking ]] || return 0
+	make_data
+	make_tiny_job
+	words="parallel.tp=2 parallel.pp=1 parallel.dp=3 batch.global=6 slurm.nodes=3 slurm.gpus_per_node=2 slurm.cpus_per_task=1"
+	words+=" restart.backoff=0.1"
+	export words
+}
+
+teardown_file() { stop_cluster; }
+
+setup() {
+	[[ -z $lacking ]] || skip "$lacking"
+	wait_for 60 all_idle
+}
+
+# Ends the jobs of a failed test before the next one.
+teardown() {
+	[[ -z $lacking ]] || return 0
+	[[ -z $(squeue -h -o %i) ]] && return
+	scancel --signal=KILL --state=RUNNING || true
+	scancel --user=root || true
+	wait_for 60 no_jobs
+}
+
+no_jobs() { [[ -z $(squeue -h -o %i) ]]; }
+all_idle() { [[ $(sinfo -h -o '%T %D') == "idle 4" ]]; }
+
+# submit NAME WORD...: submits the tiny job as NAME, and sets $id to the job's id.
+submit() {
+	local name=$1
+	shift
+	# shellcheck disable=SC2086 # a list of words
+	id=$("$MUSTER" submit "$tiny" "job.name=$name" $words "$@")
+	[[ $id =~ ^[0-9]+$ ]]
+}
+
+# Prints a field of scontrol's line about job $id.
+job_field() { scontrol --oneliner show job "$id" | grep -oP "(?<= $1=)\S+"; }
+job_is() { [[ $(job_field JobState) =~ ^($1)$ ]]; }
+job_over() { job_is "COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL"; }
+requeued() { [[ $(job_field Restarts) == 1 ]]; }
+
+# Prints the processes of this cluster whose command line matches a pattern, on a node or on all of them.
+processes() { # pattern [node]
+	pgrep -f -- "$1" | while read -r pid; do
+		{ tr '\0' '\n' <"/proc/$pid/environ" | grep -qxF "SLURM_CONF=$SLURM_CONF"; } 2>/dev/null || continue
+		[[ -z ${2-} ]] || { tr '\0' '\n' <"/proc/$pid/environ" | grep -qxF "SLURMD_NODENAME=$2"; } 2>/dev/null || continue
+		echo "$pid"
+	done
+}
+guards() { processes "^$(realpath "$MUSTER") guard "; }
+agents() { processes "^$(realpath "$(dirname "$MUSTER")")/muster-agent"; }
+no_guard() { [[ -z $(guards) ]]; }
+no_agent() { [[ -z $(agents) ]]; }
+
+# Prints the slurmd and the step managers of a node, and its processes of a job.
+host_processes() { # node
+	find /proc/[0-9]*/fd -maxdepth 1 -lname "$(realpath "$cluster")/log/$1" 2>/dev/null | cut -d / -f 3 | sort -u
+	processes . "$1"
+}
+
+# Kills all of a node at once: first it is stopped, so that nothing of it reports the end of another part.
+kill_host() { # node
+	local pids
+	pids=$(host_processes "$1" | sort -u)
+	# shellcheck disable=SC2086 # a list of pids
+	kill -STOP $pids && kill -9 $pids
+}
+
+# Starts the slurmd of a node again, and waits until the node can be used.
+revive_host() { # node
+	rm -rf "$cluster"/spool/"$1"/stepd.slurm.pmix.* "$cluster"/tmp/"$1"/{pmix,spmix_appdir}*
+	setsid slurmd -D -N "$1" </dev/null >"$cluster/log/$1.out" 2>&1 3>&- 4>&- &
+	echo "$! $1" >>"$cluster/pids"
+	wait_for 60 all_idle
+}
+
+guard_connected() { # run times
+	[[ $(event "$1" guard 2>/dev/null | grep -c "the guard is connected") -ge $2 ]]
+}
+
+batch_host() { job_field BatchHost; }
+
+@test "an undisturbed job has one guard, on another node than its batch host, and none after its end" {
+	submit whole job.steps=400 checkpoint.every=5
+	wait_for 60 guard_connected whole 1
+	[[ $(guards | wc -l) == 1 ]]
+	[[ $(event_field whole guard node) == n3 && $(batch_host) == n1 ]]
+	# It has neither a GPU nor a secret on its command line.
+	tr '\0' '\n' <"/proc/$(guards)/environ" >"$BATS_TEST_TMPDIR/environ"
+	! grep -E '^CUDA_VISIBLE_DEVICES=[0-9]' "$BATS_TEST_TMPDIR/environ"
+	! grep -E '[0-9a-f]{64}' "$BATS_TEST_TMPDIR/environ" "/proc/$(guards)/cmdline"
+	figure "the guard: $(awk '/VmRSS|VmHWM|Threads/ { printf "%s %s ", $1, $2 }' "/proc/$(guards)/status")," \
+		"$(awk '{ print $14 + $15 }' "/proc/$(guards)/stat") ticks of CPU"
+	wait_for 120 job_over
+	[[ $(job_field ExitCode) == 0:0 ]]
+	wait_for 5 no_guard
+	grep -q 'the guard leaves: the supervisor has released it' "$(run_folder whole)/logs/guard.log"
+	! grep -rE '[0-9a-f]{64}' "$(run_folder whole)/logs"
+	run_tiny alone job.steps=400 parallel.tp=2 parallel.dp=3 batch.global=6 checkpoint.every=5 launch.launcher=local
+	"$losses" compare "$(run_folder alone)/metrics.jsonl" "$(run_folder whole)/metrics.jsonl" 0
+	figure "first step $(event_field whole first-step since_start_s) s after the start; guard connected" \
+		"$(span "$(event_field whole first-step time)" "$(event_field whole guard time)") s after the first step"
+}
+
+@test "the batch host dies: the job is requeued within a minute and ends with the same bits" {
+	local from step
+	submit requeued job.steps=400 checkpoint.every=5
+	wait_for 60 guard_connected requeued 1
+	wait_for 60 step_reached requeued 20
+	from=$EPOCHREALTIME
+	kill_host n1
+	wait_for 5 no_agent
+	wait_for 60 requeued
+	figure "batch host dead: requeued after $(span "$from" "$EPOCHREALTIME") s"
+	wait_for 60 job_is PENDING
+	figure "pending after $(span "$from" "$EPOCHREALTIME") s"
+	no_guard
+	# Slurm delays a requeued job until the credentials of its former start have expired, 2 minutes.
+	scontrol update "jobid=$id" starttime=now
+	wait_for 120 job_over
+	tail -n 5 "$(run_folder requeued)"/logs/{guard.log,slurm-*.out}
+	[[ $(job_field ExitCode) == 0:0 ]]
+	[[ $(batch_host) == n2 ]]
+	[[ $(event_field requeued first-step generation) == 2 ]]
+	run "$losses" compare "$(run_folder alone)/metrics.jsonl" "$(run_folder requeued)/metrics.jsonl" 0
+	echo "$output"
+	[[ $status -eq 0 ]]
+	"$losses" repeats "$(run_folder requeued)/metrics.jsonl"
+	revive_host n1
+}
+
+@test "the batch host dies, and the job must not be requeued: it is cancelled within a minute" {
+	local from
+	submit cancelled job.steps=100000 slurm.requeue=no
+	wait_for 60 guard_connected cancelled 1
+	from=$EPOCHREALTIME
+	kill_host n1
+	wait_for 60 job_is "CANCELLED|COMPLETING"
+	figure "batch host dead: cancelled after $(span "$from" "$EPOCHREALTIME") s"
+	wait_for 60 job_is CANCELLED
+	wait_for 5 no_guard
+	no_agent
+	grep -q 'the batch host does not answer: the guard cancels job' "$(run_folder cancelled)/logs/guard.log"
+	revive_host n1
+}
+
+@test "the guard is killed: another one starts on another node, and training continues" {
+	submit second job.steps=100000
+	wait_for 60 guard_connected second 1
+	[[ $(event_field second guard node) == n3 ]]
+	kill -9 "$(guards)"
+	wait_for 30 guard_connected second 2
+	[[ $(event_field second guard node) == n2 ]]
+	[[ $(guards | wc -l) == 1 ]]
+	[[ -z $(event second rank-lost) ]]
+	scancel "$id"
+	wait_for 60 job_over
+	wait_for 5 no_guard
+}
+
+@test "the supervisor is stopped for 20 s: the job, the guard and training continue" {
+	local muster before
+	submit stopped job.steps=100000
+	wait_for 60 guard_connected stopped 1
+	before=$(guards)
+	muster=$(cat "$(run_folder stopped)/lock")
+	kill -STOP "$muster"
+	wait_for 40 grep -q 'the supervisor has sent nothing for 15 s' "$(run_folder stopped)/logs/guard.log"
+	wait_for 40 grep -q 'no supervisor: the job is RUNNING; its batch host n1 answers' "$(run_folder stopped)/logs/guard.log"
+	kill -CONT "$muster"
+	wait_for 20 guard_connected stopped 1
+	wait_for 20 guard_is_back stopped
+	[[ $(guards) == "$before" ]]
+	[[ $(job_field JobState) == RUNNING && $(job_field Restarts) == 0 ]]
+	[[ -z $(event stopped rank-lost) ]]
+	scancel "$id"
+	wait_for 60 job_over
+}
+
+guard_is_back() { [[ $(grep -c 'connected to the supervisor' "$(run_folder "$1")/logs/guard.log") == 2 ]]; }
+
+@test "the supervisor alone is killed: the job ends with it, and the guard does nothing" {
+	submit alone-killed job.steps=100000
+	wait_for 60 guard_connected alone-killed 1
+	kill -9 "$(cat "$(run_folder alone-killed)/lock")"
+	wait_for 60 job_over
+	[[ $(job_field JobState) == FAILED && $(job_field Restarts) == 0 ]]
+	wait_for 40 no_guard
+	! grep -E 'requeues|cancels' "$(run_folder alone-killed)/logs/guard.log"
+}

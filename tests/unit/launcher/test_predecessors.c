@@ -1,0 +1,212 @@
+/* What the supervisor remembers of the agents of earlier generations, and what a later supervisor
+ * reads of it from the run folder. */
+#include "launcher/supervise/predecessors.h"
+
+#include "base/file.h"
+#include "launcher/rundir/agents.h"
+#include "launcher/rundir/events.h"
+#include "tests/unit/tmpdir.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static struct predecessors *known;
+static char dir[256], events[512];
+
+static int setup(void **state)
+{
+	(void)state;
+	if (!tmpdir_make(dir, sizeof dir))
+		return -1;
+	snprintf(events, sizeof events, "%s/run/events.jsonl", dir);
+	return supervise_predecessors_open(&known, NULL);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	char remove[512];
+	supervise_predecessors_close(known);
+	snprintf(remove, sizeof remove, "rm -rf '%s'", dir);
+	return system(remove) ? -1 : 0;
+}
+
+static void hello(uint32_t generation, int rank, const char *node, int pid)
+{
+	supervise_predecessors_add(known, generation,
+				   &(struct msg_hello){ .rank = rank,
+							.node = node,
+							.pid = pid,
+							.start = 10 * pid,
+							.pid_space = 5,
+							.boot = "b" });
+}
+
+/* The pids of the list for an agent, the last one first, as in "3 2 1"; "": none. */
+static const char *listed(uint32_t generation, const char *node)
+{
+	static char text[256];
+	size_t len = 0;
+	json_t *list = supervise_predecessors_list(known, generation, node);
+	*text = '\0';
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		struct msg_predecessor p;
+		assert_int_equal(msg_predecessor_read(json_array_get(list, i), &p, NULL), 0);
+		assert_true(p.generation < generation);
+		assert_int_equal(p.start, 10 * p.pid);
+		assert_int_equal(p.pid_space, 5);
+		assert_string_equal(p.boot, "b");
+		len += (size_t)snprintf(text + len, sizeof text - len, "%s%d", i ? " " : "", p.pid);
+	}
+	json_decref(list);
+	return text;
+}
+
+static void a_new_agent_gets_the_earlier_agents_of_its_own_host(void **state)
+{
+	(void)state;
+	hello(1, 0, "n1", 11);
+	hello(1, 1, "n2", 12);
+	assert_string_equal(listed(1, "n1"), "");
+	hello(2, 0, "n1", 21);
+	assert_string_equal(listed(2, "n1"), "11");
+	assert_string_equal(listed(3, "n1"), "21 11");
+	assert_string_equal(listed(3, "n2"), "12");
+	assert_string_equal(listed(3, "n3"), "");
+}
+
+static void an_agent_whose_end_was_seen_is_forgotten(void **state)
+{
+	(void)state;
+	hello(1, 0, "n1", 11);
+	hello(1, 1, "n1", 12);
+	hello(2, 0, "n1", 21);
+	supervise_predecessors_ended(known, 1, 0);
+	assert_string_equal(listed(3, "n1"), "21 12");
+}
+
+static void earlier_agents_are_forgotten_where_a_later_generation_was_ready(void **state)
+{
+	(void)state;
+	hello(1, 0, "n1", 11);
+	hello(1, 1, "n2", 12);
+	hello(2, 0, "n2", 21);
+	supervise_predecessors_ready(known, 2);
+	assert_string_equal(listed(3, "n1"), "11"); /* nobody has looked there */
+	assert_string_equal(listed(3, "n2"), "21");
+}
+
+static void an_agent_that_cannot_be_identified_is_not_remembered(void **state)
+{
+	(void)state;
+	char name[400];
+	memset(name, 'n', sizeof name);
+	name[sizeof name - 1] = '\0';
+	hello(1, 0, "n1", 0); /* its start time is 0, too */
+	hello(1, 0, name, 7);
+	assert_string_equal(listed(2, "n1"), "");
+	assert_string_equal(listed(2, name), "");
+	name[255] = '\0';
+	assert_string_equal(listed(2, name), "");
+}
+
+static void the_list_is_bounded_and_keeps_the_last_ones(void **state)
+{
+	(void)state;
+	for (int pid = 1; pid <= 3 * PREDECESSORS_MAX; pid++)
+		hello(1, 0, pid % 2 ? "n1" : "n2", pid);
+	json_t *list = supervise_predecessors_list(known, 2, "n1");
+	assert_int_equal(json_array_size(list), PREDECESSORS_LISTED_MAX);
+	json_t *first = json_array_get(list, 0);
+	assert_int_equal(json_integer_value(json_object_get(first, "pid")),
+			 3 * PREDECESSORS_MAX - 1);
+	json_decref(list);
+}
+
+static void write_events(struct rundir *run)
+{
+	static const struct rundir_hello agents[] = {
+		{ .rank = 0, .node = "n1", .pid = 11, .start = 110, .pid_space = 5, .boot = "b" },
+		{ .rank = 1, .node = "n2", .pid = 12, .start = 120, .pid_space = 5, .boot = "b" },
+		{ .rank = 0, .node = "n2", .pid = 21, .start = 210, .pid_space = 5, .boot = "b" },
+	};
+	rundir_event_hello(run, 1, &agents[0]);
+	rundir_event_hello(run, 1, &agents[1]);
+	rundir_event_refused(run, 1, &(struct rundir_why){ .why = "\"hello\" is not \"ready\"" });
+	rundir_event_hello(run, 2, &agents[2]);
+	rundir_event_ready(run, 2, &(struct rundir_step){ .step = 7 });
+}
+
+static void a_later_supervisor_remembers_what_the_run_folder_holds(void **state)
+{
+	(void)state;
+	struct rundir *run;
+	assert_int_equal(rundir_open(dir, "run", &run, NULL), 0);
+	write_events(run);
+	assert_int_equal(supervise_predecessors_load(known, rundir_path(run), NULL), 0);
+	assert_string_equal(listed(3, "n1"), "11");
+	assert_string_equal(listed(3, "n2"), "21");
+	rundir_close(run);
+}
+
+static void damaged_lines_are_skipped(void **state)
+{
+	(void)state;
+	/* clang-format off */
+	static const char *const lines[] = {
+		"{\"event\":\"hello\",\"generation\":1,\"rank\":0,\"node\":\"n1\",\"pid\":9}", /* from an older muster */
+		"{\"event\":\"hello\",\"generation\":0,\"rank\":0,\"node\":\"n1\",\"pid\":9,\"start\":90,\"pid_space\":5,\"boot\":\"b\"}",
+		"{\"event\":\"hello\",\"generation\":1,\"rank\":-1,\"node\":\"n1\",\"pid\":9,\"start\":90,\"pid_space\":5,\"boot\":\"b\"}",
+		"{\"event\":\"hello\",\"generation\":1,\"rank\":0,\"node\":\"n1\",\"pid\":-9,\"start\":90,\"pid_space\":5,\"boot\":\"b\"}",
+		"{\"event\":[\"hello\"],\"generation\":1}", "[\"hello\"]", "\"hello\"", "\"ready\"",
+		"{\"event\":\"ready\",\"generation\":4294967296}",
+		"{\"event\":\"hello\",\"generation\":1,\"rank\":0,\"node\":\"n1\",\"pid\":11,\"start\":110,\"pid_space\":5,\"boot\":\"b\"}",
+		"{\"event\":\"hello\",\"generation\":1,\"rank\":0,\"node\":\"n1\",\"pid\":12,\"start\":120,\"pid_sp", /* cut off */
+	};
+	/* clang-format on */
+	struct rundir *run;
+	struct buf text = BUF_INIT;
+	char *blanks = calloc(1, 100001);
+	memset(blanks, ' ', 100000);
+	assert_int_equal(rundir_open(dir, "run", &run, NULL), 0);
+	buf_printf(&text, "%s%s\n", blanks, lines[9]); /* too long to be one of ours */
+	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+		buf_printf(&text, "%s%s", i ? "\n" : "", lines[i]);
+	assert_int_equal(file_replace(events, text.data, text.len, NULL), 0);
+	assert_int_equal(supervise_predecessors_load(known, rundir_path(run), NULL), 0);
+	assert_string_equal(listed(3, "n1"), "11");
+	rundir_close(run);
+	buf_fini(&text);
+	free(blanks);
+}
+
+static void a_file_that_cannot_be_read_is_an_error(void **state)
+{
+	(void)state;
+	struct err e = ERR_INIT;
+	assert_int_equal(supervise_predecessors_load(known, dir, &e), -1);
+	assert_non_null(strstr(e.text, "events.jsonl"));
+}
+
+int main(void)
+{
+	/* clang-format off */
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_new_agent_gets_the_earlier_agents_of_its_own_host, setup, teardown),
+		cmocka_unit_test_setup_teardown(an_agent_whose_end_was_seen_is_forgotten, setup, teardown),
+		cmocka_unit_test_setup_teardown(earlier_agents_are_forgotten_where_a_later_generation_was_ready, setup, teardown),
+		cmocka_unit_test_setup_teardown(an_agent_that_cannot_be_identified_is_not_remembered, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_list_is_bounded_and_keeps_the_last_ones, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_later_supervisor_remembers_what_the_run_folder_holds, setup, teardown),
+		cmocka_unit_test_setup_teardown(damaged_lines_are_skipped, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_file_that_cannot_be_read_is_an_error, setup, teardown),
+	};
+	/* clang-format on */
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
