@@ -45,13 +45,16 @@ struct drill_phases drill_phases_of(const struct drill_event *events, int n, dou
 		begin++;
 	int lost = find_next(events, n, begin, DRILL_LOST);
 	int stop = find_next(events, n, begin, DRILL_STOP);
-	int seen = lost < n ? lost : stop < n ? stop : find_next(events, n, begin, DRILL_WARNING);
+	/* A warning of the next generation is none of this fault. */
+	int next = find_next(events, n, begin, DRILL_START);
+	int warning = find_next(events, next, begin, DRILL_WARNING);
+	int seen = lost < n ? lost : stop < n ? stop : warning < next ? warning : n;
 	if (seen < n)
 		p.detect = events[seen].mono - injected;
 	int after = seen < n ? seen : begin;
-	int restart = find_next(events, n, after, DRILL_RESTART);
-	if (lost < n && restart < n)
-		p.fence = events[restart].mono - events[lost].mono;
+	int gone = find_next(events, n, after, DRILL_GONE);
+	if (lost < n && gone < n)
+		p.fence = events[gone].mono - events[lost].mono;
 	/* The generation that recovers is the first one that finishes a step. */
 	int step = find_next(events, n, find_next(events, n, after, DRILL_START), DRILL_FIRST_STEP);
 	int start = find_last(events, after, step, DRILL_START);
@@ -59,8 +62,8 @@ struct drill_phases drill_phases_of(const struct drill_event *events, int n, dou
 		return p;
 	int connected = find_next(events, n, start, DRILL_CONNECTED);
 	int ready = find_next(events, n, start, DRILL_READY);
-	if (restart < start)
-		p.plan = events[start].mono - events[restart].mono;
+	if (gone < start)
+		p.plan = events[start].mono - events[gone].mono;
 	if (connected < n)
 		p.start = events[connected].mono - events[start].mono;
 	if (connected < n && ready < n)

@@ -14,7 +14,7 @@
 	X(DRILL_READY,      "ready") \
 	X(DRILL_FIRST_STEP, "first-step") \
 	X(DRILL_LOST,       "rank-lost") \
-	X(DRILL_RESTART,    "restart") \
+	X(DRILL_GONE,       "fault") \
 	X(DRILL_STOP,       "stop") \
 	X(DRILL_WARNING,    "log")
 
@@ -22,7 +22,7 @@
 #define DRILL_PHASES(X) \
 	X(detect, "detect", "from the fault until the supervisor counts a rank as lost, stops, or warns") \
 	X(fence,  "fence",  "until no process of the generation is left") \
-	X(plan,   "plan",   "until the next generation starts: the decision, and any back-off") \
+	X(plan,   "plan",   "until the next generation starts: survey, decision, and any back-off") \
 	X(start,  "start",  "until every agent has connected") \
 	X(load,   "load",   "until every agent has loaded the checkpoint") \
 	X(step,   "step",   "until the first step is done")

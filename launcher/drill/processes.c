@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@
 /* The name does not begin with MUSTER_: agents do not inherit those (launcher/pmix/spawn.c). */
 #define MARK_VARIABLE "DRILL_MARK"
 
-enum { ENVIRONMENT_MAX = 4 << 20, STAT = 512, PROGRAM = 64 };
+enum { ENVIRONMENT_MAX = 4 << 20, MAPS_MAX = 16 << 20, STAT = 512, PROGRAM = 64 };
 
 void drill_mark_new(char mark[DRILL_MARK])
 {
@@ -155,12 +156,36 @@ pid_t drill_process_parent(pid_t pid, const char *program)
 	return strcmp(name, program) ? 0 : parent;
 }
 
+struct mapped {
+	char path[PATH_MAX];
+	bool found;
+};
+
+static bool see_mapped(void *arg, pid_t pid)
+{
+	struct mapped *m = arg;
+	struct buf maps = BUF_INIT;
+	if (!read_proc(pid, "maps", MAPS_MAX, &maps))
+		m->found = strstr(maps.data, m->path) != NULL;
+	buf_fini(&maps);
+	return !m->found;
+}
+
+static bool is_mapped(const char *name)
+{
+	struct mapped m = { .found = false };
+	snprintf(m.path, sizeof m.path, "/dev/shm/%s", name);
+	each_process(see_mapped, &m);
+	return m.found;
+}
+
 int drill_shm_names(void)
 {
 	DIR *d = opendir("/dev/shm");
 	int n = 0;
 	for (struct dirent *at; d && (at = readdir(d));)
-		n += strcasestr(at->d_name, "muster") || strcasestr(at->d_name, "pmix");
+		n += (strcasestr(at->d_name, "muster") || strcasestr(at->d_name, "pmix")) &&
+		     !is_mapped(at->d_name);
 	if (d)
 		closedir(d);
 	return n;

@@ -29,7 +29,8 @@ pid_t drill_process_child(pid_t parent, const char *program);
 /* The parent of a process, if it runs a program of this name; 0: it does not. */
 pid_t drill_process_parent(pid_t pid, const char *program);
 
-/* The number of names in /dev/shm that contain "muster" or "pmix". */
+/* The number of names in /dev/shm that contain "muster" or "pmix" and that no process has mapped. Those
+ * of other runs on this host are mapped. */
 int drill_shm_names(void);
 
 #endif

@@ -92,7 +92,8 @@ static void tell_log(struct drill_story *s, const json_t *o)
 	if (rundir_read_log(o, &l, &e))
 		return;
 	s->warnings++;
-	say(s, l.text);
+	if (s->launches == 1) /* a later warning is not about the fault */
+		say(s, l.text);
 }
 
 /* Adds how the process of the lost rank ended, once. */
@@ -100,7 +101,7 @@ static void tell_end_of(struct drill_story *s, bool has_signal, int number, bool
 			int status)
 {
 	size_t n = strlen(s->how);
-	if (strchr(s->how, ','))
+	if (strcmp(s->how, "closed") && strcmp(s->how, "exited"))
 		return;
 	if (has_signal)
 		snprintf(s->how + n, sizeof s->how - n, ", signal %d", number);
@@ -112,15 +113,26 @@ static void tell_lost(struct drill_story *s, const json_t *o)
 {
 	struct rundir_rank_lost l;
 	struct err e = ERR_INIT;
-	const char *fault = json_string_value(json_object_get(o, "fault"));
 	if (s->lost || rundir_read_rank_lost(o, &l, &e))
 		return;
 	s->lost = true;
 	s->lost_rank = l.has_rank ? l.rank : -1;
-	snprintf(s->fault, sizeof s->fault, "%s", fault ? fault : "");
+	snprintf(s->fault, sizeof s->fault, "%s", l.fault);
 	snprintf(s->how, sizeof s->how, "%s", l.how);
 	snprintf(s->said, sizeof s->said, "%s", l.text);
 	tell_end_of(s, l.has_signal, l.signal, l.has_status, l.status);
+}
+
+/* What counts is known once the first generation that was lost is gone. */
+static void tell_fault(struct drill_story *s, const json_t *o)
+{
+	struct rundir_fault f;
+	struct err e = ERR_INIT;
+	if (!s->blamed && !rundir_read_fault(o, &f, &e)) {
+		s->blamed = true;
+		snprintf(s->fault, sizeof s->fault, "%s", f.fault);
+		tell_end_of(s, f.has_signal, f.signal, f.has_status, f.status);
+	}
 }
 
 /* The connection of a rank usually closes before its end is known. A rank that failed or hung is killed
@@ -129,8 +141,7 @@ static void tell_exit(struct drill_story *s, const json_t *o)
 {
 	struct rundir_exit x;
 	struct err e = ERR_INIT;
-	if (!strcmp(s->how, "closed") && !rundir_read_exit(o, &x, &e) && x.has_rank &&
-	    x.rank == s->lost_rank)
+	if (s->lost && !rundir_read_exit(o, &x, &e) && x.has_rank && x.rank == s->lost_rank)
 		tell_end_of(s, x.has_signal, x.signal, x.has_status, x.status);
 }
 
@@ -160,8 +171,8 @@ void drill_story_event(void *story, const struct rundir_line *l)
 		{ "hello", tell_hello }, { "ready", tell_ready },
 		{ "ckpt", tell_ckpt },   { "log", tell_log },
 		{ "stop", tell_stop },   { "rank-lost", tell_lost },
-		{ "exit", tell_exit },   { "failed", tell_end },
-		{ "gave-up", tell_end },
+		{ "fault", tell_fault }, { "exit", tell_exit },
+		{ "failed", tell_end },  { "gave-up", tell_end },
 	};
 	struct drill_story *s = story;
 	if (!l->has_event)

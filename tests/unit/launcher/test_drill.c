@@ -3,6 +3,7 @@
 #include "launcher/drill/injections.h"
 #include "launcher/drill/judge.h"
 #include "launcher/rundir/follow.h"
+#include "launcher/supervise/faults.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -22,7 +23,7 @@ static void the_phases_of_a_restart_follow_each_other(void **state)
 	(void)state;
 	static const struct drill_event events[] = {
 		{ DRILL_START, 1, 1 },      { DRILL_CONNECTED, 2, 1 },   { DRILL_READY, 3, 1 },
-		{ DRILL_FIRST_STEP, 4, 1 }, { DRILL_LOST, 10.5, 1 },     { DRILL_RESTART, 12, 1 },
+		{ DRILL_FIRST_STEP, 4, 1 }, { DRILL_LOST, 10.5, 1 },     { DRILL_GONE, 12, 1 },
 		{ DRILL_PLAN, 12.5, 2 },    { DRILL_START, 13, 2 },      { DRILL_CONNECTED, 17, 2 },
 		{ DRILL_READY, 25, 2 },     { DRILL_FIRST_STEP, 41, 2 },
 	};
@@ -39,9 +40,9 @@ static void a_failed_restart_counts_as_planning(void **state)
 {
 	(void)state;
 	static const struct drill_event events[] = {
-		{ DRILL_LOST, 11, 1 },      { DRILL_RESTART, 12, 1 }, { DRILL_START, 13, 2 },
-		{ DRILL_LOST, 14, 2 },      { DRILL_RESTART, 15, 2 }, { DRILL_START, 17, 3 },
-		{ DRILL_CONNECTED, 18, 3 }, { DRILL_READY, 19, 3 },   { DRILL_FIRST_STEP, 20, 3 },
+		{ DRILL_LOST, 11, 1 },      { DRILL_GONE, 12, 1 },  { DRILL_START, 13, 2 },
+		{ DRILL_LOST, 14, 2 },      { DRILL_GONE, 15, 2 },  { DRILL_START, 17, 3 },
+		{ DRILL_CONNECTED, 18, 3 }, { DRILL_READY, 19, 3 }, { DRILL_FIRST_STEP, 20, 3 },
 	};
 	struct drill_phases p = drill_phases_of(events, 9, 10);
 	assert_seconds(p.detect, 1);
@@ -169,14 +170,19 @@ static void a_story_keeps_the_first_loss_and_how_its_process_ended(void **state)
 	assert_string_equal(s.ckpt_path, "/run/step-20");
 	assert_int_equal(drill_story_agent(&s, 3), 77);
 	assert_int_equal(drill_story_agent(&s, 2), 0);
-	read_lines(&s, "{\"event\":\"rank-lost\"," HEAD "1,\"rank\":3,\"how\":\"closed\","
-		       "\"code\":\"net\",\"text\":\"first\",\"fault\":\"agent-killed\"}\n"
-		       "{\"event\":\"exit\"," HEAD "1,\"rank\":2,\"status\":1}\n"
-		       "{\"event\":\"exit\"," HEAD "1,\"rank\":3,\"signal\":9}\n"
-		       "{\"event\":\"rank-lost\"," HEAD "1,\"rank\":1,\"how\":\"hung\","
-		       "\"code\":\"net\",\"text\":\"second\"}\n"
-		       "{\"event\":\"generation-start\"," HEAD "2,\"resume\":\"auto\","
-		       "\"restarts\":1,\"auth\":\"secret\"}\n");
+	read_lines(
+		&s,
+		"{\"event\":\"rank-lost\"," HEAD "1,\"rank\":3,\"how\":\"closed\","
+		"\"code\":\"net\",\"text\":\"first\",\"fault\":\"connection-lost\",\"owner\":"
+		"\"network\"}\n"
+		"{\"event\":\"exit\"," HEAD "1,\"rank\":2,\"status\":1}\n"
+		"{\"event\":\"exit\"," HEAD "1,\"rank\":3,\"signal\":9}\n"
+		"{\"event\":\"fault\"," HEAD "1,\"rank\":3,\"fault\":\"agent-killed\","
+		"\"owner\":\"unknown\",\"retry\":\"now\",\"text\":\"\",\"remedy\":\"\"}\n"
+		"{\"event\":\"rank-lost\"," HEAD "1,\"rank\":1,\"how\":\"hung\","
+		"\"code\":\"net\",\"text\":\"second\",\"fault\":\"hang\",\"owner\":\"unknown\"}\n"
+		"{\"event\":\"generation-start\"," HEAD "2,\"resume\":\"auto\","
+		"\"restarts\":1,\"auth\":\"secret\"}\n");
 	assert_string_equal(s.fault, "agent-killed");
 	assert_string_equal(s.how, "closed, signal 9");
 	assert_string_equal(s.said, "first");
@@ -234,13 +240,18 @@ static void the_table_fits_100_columns_and_counts(void **state)
 	buf_fini(&text);
 }
 
-static void every_row_of_the_table_is_complete(void **state)
+static void every_row_of_the_table_is_complete_and_names_known_faults(void **state)
 {
 	(void)state;
 	for (const struct injection *in = drill_injections; in->name; in++) {
 		assert_non_null(in->inject);
 		assert_non_null(in->faults);
 		assert_true(strlen(in->name) <= 20 && *in->how);
+		for (const char *at = in->faults; *at; at += strcspn(at, ","), at += *at == ',') {
+			char name[64];
+			snprintf(name, sizeof name, "%.*s", (int)strcspn(at, ","), at);
+			assert_non_null(supervise_fault_named(name));
+		}
 		for (const struct injection *other = drill_injections; other < in; other++)
 			assert_string_not_equal(in->name, other->name);
 	}
@@ -259,7 +270,7 @@ int main(void)
 		cmocka_unit_test(a_story_keeps_the_first_loss_and_how_its_process_ended),
 		cmocka_unit_test(a_list_holds_whole_names_only),
 		cmocka_unit_test(the_table_fits_100_columns_and_counts),
-		cmocka_unit_test(every_row_of_the_table_is_complete),
+		cmocka_unit_test(every_row_of_the_table_is_complete_and_names_known_faults),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
