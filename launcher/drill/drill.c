@@ -219,7 +219,8 @@ static void fill_result(const struct drill_run *r, int rc, const struct err *e,
 	snprintf(out->fault, sizeof out->fault, "%s", s->fault);
 	snprintf(out->how, sizeof out->how, "%s", s->how);
 	snprintf(out->said, sizeof out->said, "%s", s->said);
-	out->phases = drill_phases_of(s->events, s->n_events, r->injected);
+	if (r->injected > 0)
+		out->phases = drill_phases_of(s->events, s->n_events, r->injected);
 	out->redone = drill_story_redone(s);
 	out->status = r->status;
 }

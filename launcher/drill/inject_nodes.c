@@ -58,12 +58,29 @@ int drill_set_node_down(struct drill_run *r, struct err *e)
 	return set_node_state(r->node, "DOWN", e);
 }
 
+/* With ReturnToService a node that was down may be back already, and cannot be resumed. */
+static bool is_back(const char *node)
+{
+	char name[160];
+	snprintf(name, sizeof name, "--nodes=%s", node);
+	char *argv[] = { (char[]){ "sinfo" }, (char[]){ "--noheader" }, (char[]){ "--format=%T" },
+			 name, NULL };
+	const struct child_command c = { .argv = argv, .out = -1, .tied = true };
+	struct buf output = BUF_INIT;
+	struct err why = ERR_INIT;
+	int rc = launcher_child_run(&c, SCONTROL_SECONDS, &output, &why);
+	const char *text = buf_str(&output);
+	bool back = !rc && *text && !strstr(text, "down") && !strstr(text, "drain");
+	buf_fini(&output);
+	return back;
+}
+
 void drill_resume_node(struct drill_run *r)
 {
 	struct err e = ERR_INIT;
 	if (!*r->node)
 		return;
-	if (set_node_state(r->node, "RESUME", &e))
+	if (set_node_state(r->node, "RESUME", &e) && !is_back(r->node))
 		fprintf(stderr,
 			"muster drill: node %s could not be put back: %s; run: scontrol update "
 			"nodename=%s state=resume\n",

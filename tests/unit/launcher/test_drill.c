@@ -161,7 +161,8 @@ static void a_story_keeps_the_first_loss_and_how_its_process_ended(void **state)
 #define HEAD "\"time\":1,\"mono\":2,\"generation\":"
 	read_lines(&s, "{\"event\":\"generation-start\"," HEAD "1,\"resume\":\"auto\","
 		       "\"restarts\":0,\"auth\":\"secret\"}\n"
-		       "{\"event\":\"hello\"," HEAD "1,\"rank\":3,\"node\":\"n1\",\"pid\":77}\n"
+		       "{\"event\":\"hello\"," HEAD "1,\"rank\":3,\"node\":\"n1\",\"pid\":77,"
+		       "\"start\":5,\"pid_space\":6,\"boot\":\"\"}\n"
 		       "{\"event\":\"ckpt\"," HEAD "1,\"step\":20,\"path\":\"/run/step-20\","
 		       "\"bytes\":1,\"seconds\":1,\"stall_s\":0}\n");
 	assert_int_equal(s.launches, 1);
