@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
@@ -19,7 +18,7 @@
 enum {
 	CONNECT_S = 30,
 	WELCOME_S = 300,    /* a supervisor that accepts many ranks at once may answer late */
-	UNACKED_MS = 20000, /* a supervisor whose host has failed closes nothing */
+	SILENCE_S = 20, /* a supervisor whose host has failed closes nothing */
 	READ_MAX = 8192,
 };
 
@@ -111,7 +110,9 @@ static int exchange_bytes(struct connection *c, struct err *e)
 					 c->address);
 		buf_drop(out, (size_t)n);
 	}
-	return 0;
+	return net_check_peer(c->fd, SILENCE_S, e)
+		       ? err_prefix(e, "the supervisor at %s", c->address)
+		       : 0;
 }
 
 /* 1: *m is the next message. 0: there is none. Messages of another generation are skipped. */
@@ -207,7 +208,6 @@ int agent_connection_open(const struct control_options *opt, struct connection *
 	struct connection *c = calloc(1, sizeof *c);
 	if (!c)
 		return err_set(e, ERR_NOMEM, "control channel: no memory for the connection");
-	unsigned int unacked = UNACKED_MS;
 	c->fd = -1;
 	c->voucher = opt->voucher;
 	snprintf(c->address, sizeof c->address, "%s", opt->address);
@@ -215,7 +215,7 @@ int agent_connection_open(const struct control_options *opt, struct connection *
 		err_prefix(e, "connecting to the supervisor");
 		goto fail;
 	}
-	setsockopt(c->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacked, sizeof unacked);
+	net_probe_idle(c->fd, SILENCE_S, NULL); /* without it the loss is only noticed later */
 	if (find_local_address(c, e) || open_channel(c, opt, e))
 		goto fail;
 	*out = c;

@@ -7,6 +7,12 @@
  * ends the process within a second. So no agent is left behind, even if the trainer is inside a
  * library that does not return.
  *
+ * If the supervisor's host fails, it closes nothing. The connection counts as lost when that host
+ * has not answered for 20 s (base/net.h): longer than the 15 s after which the supervisor counts a
+ * rank as dead, so that a short outage of the network is judged by the supervisor alone, which can
+ * restart the run, and short enough that agents are gone before the job starts again. A supervisor
+ * that is stopped loses no agent, however long: its host still answers.
+ *
  * SIGTERM, SIGINT and SIGUSR1 do not end an agent. It reports them to the supervisor, which
  * decides. Therefore main() calls agent_control_block_signals() first.
  */

@@ -278,6 +278,7 @@ static int run_rank(struct agent *a, struct err *e)
 		.generation = a->generation,
 		.threads = a->threads,
 		.node = a->node_index,
+		.node_name = a->node,
 		.phases = &a->phases,
 		.device = a->job.job.device == DEVICE_CUDA ? parallel_device_of_slot(a->device) : 0,
 	};

@@ -405,23 +405,12 @@ int net_connect_done(int fd, const char *address, struct err *e)
 
 int net_guard(int fd, double silence_s, struct err *e)
 {
-	/* The kernel probes an idle peer three times in that time, and gives up on unanswered data
-	 * after it. */
-	int third = silence_s < 3 ? 1 : (int)(silence_s / 3);
-	const struct {
-		int level, name, value;
-	} options[] = {
-		{ SOL_SOCKET, SO_KEEPALIVE, 1 },
-		{ IPPROTO_TCP, TCP_KEEPIDLE, third },
-		{ IPPROTO_TCP, TCP_KEEPINTVL, third },
-		{ IPPROTO_TCP, TCP_KEEPCNT, 2 },
-		{ IPPROTO_TCP, TCP_USER_TIMEOUT, (int)(silence_s * 1e3) },
-	};
-	for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-		if (setsockopt(fd, options[i].level, options[i].name, &options[i].value,
-			       sizeof(int)) < 0)
-			return err_errno(e, ERR_NET, "cannot set keep-alive on a connection");
-	return 0;
+	int unanswered = (int)(silence_s * 1e3);
+	if (net_probe_idle(fd, silence_s, e))
+		return -1;
+	return setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered, sizeof unanswered) < 0
+		       ? err_errno(e, ERR_NET, "cannot set the time-out of a connection")
+		       : 0;
 }
 
 /* When descriptors are exhausted, the remedy differs. */

@@ -46,6 +46,17 @@ int net_connect_done(int fd, const char *address, struct err *e);
  * (at least 1): the line is cut, or the host is off. Reads and writes then fail with ETIMEDOUT. */
 int net_guard(int fd, double silence_s, struct err *e);
 
+/* For a connection whose peer may be stopped (SIGSTOP) for minutes while its host lives. The kernel
+ * of such a host still answers, but after a while it has no room for more data, and net_guard()
+ * would then end the connection. The next two end it only if the host itself does not answer.
+ *
+ * net_probe_idle: the kernel probes a connection on which nothing is sent, three times in that time.
+ * net_check_peer: to be called several times per second. ERR_NET: the host has not answered what was
+ * sent to it for silence_s seconds. If it had no room for data, this is known only after three
+ * unanswered probes, or 300 s, because the kernel waits up to 2 minutes between two of them. */
+int net_probe_idle(int fd, double silence_s, struct err *e);
+int net_check_peer(int fd, double silence_s, struct err *e);
+
 /* Accepts one waiting connection; the descriptor is blocking. Returns 0 with *fd = -1 when none
  * waits. */
 int net_accept(int listener, int *fd, struct err *e);

@@ -16,7 +16,10 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
+
+enum { LEASE_S = 180 };
 
 static const char help_head[] =
 	"muster run — train\n"
@@ -139,6 +142,27 @@ static int open_control(struct run_parts *r, struct err *e)
 		       : 0;
 }
 
+/* When the host of a run dies, a file server frees the run folder's lock only after the lease of
+ * that host has expired, 90 s with NFS version 4. A job that was requeued waits for it. */
+static int open_run_folder(struct run_parts *r, struct err *e)
+{
+	const char *starts = getenv("SLURM_RESTART_COUNT");
+	double until = clock_s() + (starts && atoi(starts) > 0 ? LEASE_S : 0);
+	for (bool waiting = false;; sleep(1)) {
+		struct err why = ERR_INIT;
+		if (!rundir_open(r->job.job.run_dir, r->job.job.name, &r->dir, &why))
+			return 0;
+		if (why.code != ERR_ABORTED || clock_s() >= until)
+			return err_set(e, why.code, "%s", why.text);
+		if (!waiting)
+			fprintf(stderr,
+				"muster: waiting up to %d s for the lock of this job's former "
+				"start: %s\n",
+				LEASE_S, why.text);
+		waiting = true;
+	}
+}
+
 static int run_open(struct run_parts *r, struct err *e)
 {
 	struct terminal_options look = { .every = r->job.log.every, .steps = r->job.job.steps };
@@ -147,7 +171,7 @@ static int run_open(struct run_parts *r, struct err *e)
 	if (launcher_agent_path(r->agent, sizeof r->agent, e) || make_plan(r, e) ||
 	    launcher_descriptors_allow(r->first->plan.world, e) ||
 	    launcher_address_space_allows(&r->first->job, &r->first->plan, e) ||
-	    rundir_open(r->job.job.run_dir, r->job.job.name, &r->dir, e) ||
+	    open_run_folder(r, e) ||
 	    rundir_save_job(r->dir, r->first->job_text, e))
 		return -1;
 	return supervise_terminal_open(&look, &r->term, e) || open_control(r, e) ? -1 : 0;

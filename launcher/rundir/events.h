@@ -164,7 +164,7 @@
 
 #define RUNDIR_DECISION_FIELDS(F) \
 	F(how,     TEXT, REQUIRED, "spare, dp, replan, requeue, wait, give up or grow") \
-	F(text,    LINE, REQUIRED, "what is done and the alternatives, for people") \
+	F(text,    LINE, REQUIRED, "what is done, for people") \
 	F(options, JSON, REQUIRED, "what was examined: a list of {how, possible, step_s, text}")
 
 #define RUNDIR_GUARD_FIELDS(F) \

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 struct lines { /* a .jsonl file */
+	const char *name;
 	int fd;
 	bool torn; /* its last line is incomplete, because the disk was full */
 };
@@ -26,6 +27,9 @@ struct rundir {
 	int lock;
 	struct lines events, metrics;
 	int lost;
+	bool gone; /* the folder was deleted, and that has been said */
+	bool fresh; /* nobody has read the trouble yet */
+	char trouble[PATH_MAX + 200];
 };
 
 static int open_file(const struct rundir *r, const char *name, int flags, int *fd, struct err *e)
@@ -128,7 +132,9 @@ int rundir_open(const char *parent, const char *name, struct rundir **out, struc
 	struct rundir *r = calloc(1, sizeof *r);
 	if (!r)
 		return err_set(e, ERR_NOMEM, "no memory for the run folder");
-	r->lock = r->events.fd = r->metrics.fd = -1;
+	r->lock = -1;
+	r->events = (struct lines){ .name = RUN_EVENTS, .fd = -1 };
+	r->metrics = (struct lines){ .name = RUN_METRICS, .fd = -1 };
 	if (make_run_folder(parent, name, r->path, e) || take_lock(r, e) ||
 	    open_file(r, RUN_EVENTS, O_WRONLY | O_APPEND, &r->events.fd, e) ||
 	    open_file(r, RUN_METRICS, O_WRONLY | O_APPEND, &r->metrics.fd, e)) {
@@ -251,11 +257,53 @@ int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct
 	return rc;
 }
 
+const char *rundir_trouble(struct rundir *r)
+{
+	bool fresh = r->fresh;
+	r->fresh = false;
+	return fresh ? r->trouble : NULL;
+}
+
+int rundir_renew(struct rundir *r, struct err *e)
+{
+	if (access(r->path, F_OK))
+		return err_errno(e, ERR_NOTFOUND,
+				 "%s: the run folder was deleted or moved while the run used it",
+				 r->path);
+	return make_subfolders(r->path, e);
+}
+
+/* Opens the file again if it was deleted. */
+static void reopen_deleted(struct rundir *r, struct lines *to)
+{
+	struct stat st;
+	struct err e = ERR_INIT;
+	int fd;
+	if (fstat(to->fd, &st) || st.st_nlink)
+		return;
+	if (!open_file(r, to->name, O_WRONLY | O_APPEND, &fd, &e)) {
+		close(to->fd);
+		to->fd = fd;
+		to->torn = r->gone = false;
+		r->fresh = true;
+		snprintf(r->trouble, sizeof r->trouble,
+			 "%s/%s was deleted; a new file begins, without its earlier lines", r->path,
+			 to->name);
+	} else if (!r->gone) {
+		r->gone = r->fresh = true;
+		snprintf(r->trouble, sizeof r->trouble,
+			 "%s: the run folder was deleted or moved; events, metrics and checkpoints "
+			 "cannot be kept",
+			 r->path);
+	}
+}
+
 /* One write(2) per line, so a reader sees an incomplete line only if the disk was full. The next
  * line then starts after a newline. */
 static void write_line(struct rundir *r, struct lines *to, const char *text)
 {
 	struct buf line = BUF_INIT;
+	reopen_deleted(r, to);
 	buf_printf(&line, "%s%s\n", to->torn ? "\n" : "", text);
 	ssize_t n = buf_failed(&line) ? -1 : write(to->fd, line.data, line.len);
 	if (n != (ssize_t)line.len)

@@ -74,6 +74,12 @@ void rundir_metrics(struct rundir *r, uint32_t generation, const struct msg_metr
 		    double predicted_s);
 /* Lines of events.jsonl and metrics.jsonl that could not be written. */
 int rundir_lost(const struct rundir *r);
+/* Somebody may delete files while the run goes on. A line whose file was deleted begins a new file;
+ * without the run folder it is lost. Returns, once for each such event, what people should know,
+ * valid until the next line; otherwise NULL. */
+const char *rundir_trouble(struct rundir *r);
+/* Makes logs/ and ckpt/ again if they were deleted. ERR_NOTFOUND: the run folder itself was. */
+int rundir_renew(struct rundir *r, struct err *e);
 
 /* For launcher/rundir/events.c: appends a line with the fields of this table to events.jsonl. */
 void rundir_append_event(struct rundir *r, uint32_t generation, const char *name,

@@ -20,15 +20,29 @@ const char *slurm_own_node(void)
 	return node && *node ? node : NULL;
 }
 
+/* srun refuses --gres=none beside the allocation's request of GPUs, such as SLURM_GPUS_PER_NODE. */
+static void remove_gpus(char **env)
+{
+	static const char gpus[] = "SLURM_GPUS";
+	char **to = env;
+	for (; *env; env++)
+		if (strncmp(*env, gpus, sizeof gpus - 1) != 0)
+			*to++ = *env;
+	*to = NULL;
+}
+
 static char **build_environment(const struct guard_request *r, char own[OWN][SECRET_WORD])
 {
-	char *words[OWN];
+	char *words[OWN], **env;
 	snprintf(own[0], SECRET_WORD, AGENT_ENV_ADDRESS "=%s", r->address);
 	snprintf(own[1], SECRET_WORD, AGENT_ENV_SECRET "=%s", r->secret);
 	snprintf(own[2], SECRET_WORD, AGENT_ENV_AUTH "=%s", r->auth);
 	for (int i = 0; i < OWN; i++)
 		words[i] = own[i];
-	return slurm_srun_environment(words, OWN);
+	env = slurm_srun_environment(words, OWN);
+	if (env)
+		remove_gpus(env);
+	return env;
 }
 
 static int start_step(uv_loop_t *loop, const struct guard_request *r, char **env, int log,

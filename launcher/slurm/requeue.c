@@ -13,8 +13,9 @@
  * again with its old options; the next start then finds out itself which nodes are bad.
  *
  * NumTasks and NumCPUs fit MIN nodes, because Slurm holds a job (Reason=BadConstraints) whose nodes
- * without the excluded ones could never satisfy its request. For the same reason nothing is
- * excluded if the partition would have fewer than MIN nodes left.
+ * without the excluded ones could never satisfy its request. Slurm 22.05 then allocates MIN nodes,
+ * also if more are free. For the same reason nothing is excluded if the partition would have fewer
+ * than MIN nodes left.
  *
  * Without a start time in the future Slurm delays a requeued job by the life of its credential,
  * 121 s. The old processes must have ended by then, so the time is not "now".
@@ -81,9 +82,9 @@ static int list_excluded(const struct job_record *r, const char *exclude, int mi
 			 struct buf *out, struct err *refused, struct err *e)
 {
 	struct hostlist more = { .n = 0 };
-	int n = r->excluded.n, all = count_partition(r->partition);
 	if (!*exclude)
 		return 0;
+	int n = r->excluded.n, all = count_partition(r->partition);
 	if (topo_hostlist_expand(exclude, &more, e))
 		return -1;
 	buf_puts(out, "ExcNodeList=");
@@ -192,8 +193,8 @@ int slurm_requeue(const char *exclude, int min_nodes, int max_nodes, struct err 
 	else if (!list_excluded(&r, exclude, min_nodes, &excluded, &refused, e) &&
 		 !requeue_job(job, e))
 		rc = 0;
-	if (!rc &&
-	    update_job(job, &r, excluded.data ? excluded.data : "", min_nodes, max_nodes, &refused))
+	if (!rc && update_job(job, &r, (char *)(uintptr_t)buf_str(&excluded), min_nodes, max_nodes,
+			      &refused))
 		err_prefix(&refused, "job %s is requeued with its old options", job);
 	if (!rc && *refused.text)
 		err_set(e, refused.code, "%s", refused.text);

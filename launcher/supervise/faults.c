@@ -29,6 +29,7 @@
 	X(STEP_REFUSED,     "step-refused",     SERVICE, WAIT,  false, false, "Slurm's controller has no memory for the job step, as in the seconds after its start", "If the controller did not start again, request more memory for the job.") \
 	X(CONTROLLER_AWAY,  "controller-away",  SERVICE, WAIT,  false, false, "Slurm's controller (slurmctld) does not answer", "Tell the site's administrators if it does not return.") \
 	X(MUNGE_AWAY,       "munge-away",       SERVICE, WAIT,  false, false, "munged does not answer", "Start munged on the node of the supervisor again (systemctl status munge).") \
+	X(ALLOCATION_OVER,  "allocation-over",  SERVICE, NEVER, true,  false, "Slurm has ended the job's allocation", "See why: sacct or the log of slurmctld; submit the job again, and it continues from its last checkpoint.") \
 	X(NODE_IS_DOWN,     "node-down",        NODE,    NOW,   true,  true,  "Slurm counts the node as down", "See why: scontrol show node.") \
 	X(NODE_IS_DRAINED,  "node-drain",       NODE,    NOW,   true,  true,  "the node is being drained", "See why: scontrol show node.") \
 	X(NODE_FAILS,       "node-fail",        NODE,    NOW,   true,  true,  "Slurm expects the node to fail", "See why: scontrol show node.") \
@@ -36,7 +37,7 @@
 	X(NODE_UNREACHABLE, "node-unreachable", NODE,    NOW,   true,  true,  "the node cannot be reached", "Check its power and its network.") \
 	X(HANG,             "hang",             UNKNOWN, NOW,   true,  true,  "the rank made no progress", "Use `muster trace` on the run to see what it waited for.") \
 	X(SILENCE,          "silence",          NODE,    NOW,   true,  true,  "the agent sent no messages", "Check whether its node is up and not overloaded.") \
-	X(CONNECTION_LOST,  "connection-lost",  NETWORK, NOW,   true,  false, "the connection to the agent was lost", "If the agent did not end, check the network between its node and the supervisor's.") \
+	X(CONNECTION_LOST,  "connection-lost",  UNKNOWN, NOW,   true,  false, "the connection to the agent was lost", "If the agent did not end, check the network between its node and the supervisor's.") \
 	X(PROTOCOL,         "protocol",         NETWORK, NOW,   true,  false, "a message was damaged or did not follow the protocol", "Set network.integrity = checksum to find the connection that changes data; install the same muster on all nodes.") \
 	X(PEER,             "peer",             NETWORK, NOW,   true,  false, "the rank lost its connection to another rank, but no rank had ended", "Check the network between the nodes of these ranks.") \
 	X(TIMEOUT,          "timeout",          NETWORK, NOW,   true,  false, "an operation took longer than its limit", "Check the network and the file system of that node; network.timeout sets the limit.") \
@@ -121,11 +122,12 @@ static const struct sign signs[] = {
 	{ .fault = FAULT_PROGRAM_MISSING,  .how = NO_ERROR, .said = SLURM_SAID_NO_PROGRAM, .not_started = true },
 	{ .fault = FAULT_PROGRAM_MISSING,  .how = NO_ERROR, .status = 126, .not_started = true },
 	{ .fault = FAULT_PROGRAM_MISSING,  .how = NO_ERROR, .status = 127, .not_started = true },
-	/* why Slurm did not start them */
-	{ .fault = FAULT_PMIX_MISSING,     .how = NO_ERROR, .said = SLURM_SAID_NO_PMIX },
-	{ .fault = FAULT_MUNGE_AWAY,       .how = NO_ERROR, .said = SLURM_SAID_NO_MUNGE },
-	{ .fault = FAULT_CONTROLLER_AWAY,  .how = NO_ERROR, .said = SLURM_SAID_NO_CONTROLLER },
-	{ .fault = FAULT_STEP_REFUSED,     .how = NO_ERROR, .said = SLURM_SAID_NO_MEMORY },
+	/* why Slurm did not start them; it says little about agents that ran */
+	{ .fault = FAULT_PMIX_MISSING,     .how = NO_ERROR, .said = SLURM_SAID_NO_PMIX, .not_started = true },
+	{ .fault = FAULT_MUNGE_AWAY,       .how = NO_ERROR, .said = SLURM_SAID_NO_MUNGE, .not_started = true },
+	{ .fault = FAULT_CONTROLLER_AWAY,  .how = NO_ERROR, .said = SLURM_SAID_NO_CONTROLLER, .not_started = true },
+	{ .fault = FAULT_STEP_REFUSED,     .how = NO_ERROR, .said = SLURM_SAID_NO_MEMORY, .not_started = true },
+	{ .fault = FAULT_ALLOCATION_OVER,  .how = NO_ERROR, .said = SLURM_SAID_EXPIRED, .not_started = true },
 	{ .fault = FAULT_NODE_IS_DRAINED,  .node = NODE_DRAIN },
 	/* what the supervisor saw */
 	{ .fault = FAULT_HANG,             .how = HUNG },

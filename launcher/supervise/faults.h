@@ -61,6 +61,7 @@ enum slurm_word {
 	SLURM_SAID_NOTHING,
 	SLURM_SAID_CANCELLED,   /* the job step was ended: by a limit, or by scancel */
 	SLURM_SAID_NO_MEMORY,   /* there is no memory for the step, as after slurmctld's start */
+	SLURM_SAID_EXPIRED,      /* the job has ended */
 	SLURM_SAID_NODE_FAILED, /* a node of the step failed */
 	SLURM_SAID_NO_CONTROLLER,
 	SLURM_SAID_NO_MUNGE,

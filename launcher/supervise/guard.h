@@ -43,8 +43,8 @@ struct supervise_guard_options {
 int supervise_guard_open(const struct supervise_guard_options *o, struct supervise_guard **out,
 			 struct err *e);
 
-/* Sets the nodes that guards may run on: those of the pool that can be used. used: its plan
- * has the ranks of the nodes. A guard on a node that cannot be used is replaced. Nothing is borrowed. Takes NULL for
+/* Sets the nodes that guards may run on: those of the pool that can be used. used: what the ranks
+ * run on. A guard on a node that cannot be used is replaced. Nothing is borrowed. Takes NULL for
  * g. */
 void supervise_guard_nodes(struct supervise_guard *g, const struct pool *pool,
 			   const struct deployment *used);

@@ -46,7 +46,8 @@ static bool plan_option(const struct policy_request *r, const struct job *job, i
 	struct err e = ERR_INIT;
 	if (supervise_pool_cluster(r->pool, &left, &e) ||
 	    launcher_deployment_build(job, dp, open, &left, out, &e)) {
-		snprintf(o->text, sizeof o->text, "%.239s", e.text);
+		/* Without the remedy, which is for the person who writes the job. */
+		snprintf(o->text, sizeof o->text, "%.*s", (int)strcspn(e.text, ";"), e.text);
 		return false;
 	}
 	describe_deployment(*out, o);
@@ -214,29 +215,12 @@ const struct policy_option *supervise_policy_chosen(const struct policy_decision
 	return NULL;
 }
 
-static void print_option(const struct policy_option *o, struct buf *out)
+void supervise_policy_print(const struct policy_option *o, struct buf *out)
 {
 	char step[HUMAN];
 	buf_printf(out, "%s: %s", supervise_recovery_word(o->how), o->text);
 	if (o->step_s > 0)
 		buf_printf(out, ", %s a step predicted", human_seconds(o->step_s, step));
-}
-
-void supervise_policy_print(const struct policy_decision *d, struct buf *out)
-{
-	const struct policy_option *chosen = supervise_policy_chosen(d);
-	int others = 0;
-	if (chosen)
-		print_option(chosen, out);
-	else
-		buf_puts(out, supervise_recovery_word(d->how));
-	for (int i = 0; i < d->n; i++) {
-		if (&d->options[i] == chosen)
-			continue;
-		buf_puts(out, others++ ? "; " : " (");
-		print_option(&d->options[i], out);
-	}
-	buf_puts(out, others ? ")" : "");
 }
 
 json_t *supervise_policy_json(const struct policy_decision *d)

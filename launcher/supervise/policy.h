@@ -70,10 +70,10 @@ void supervise_policy_recover(const struct policy_request *r, struct policy_deci
 /* Decides whether to grow: how is RECOVERY_GROW with `next`, or RECOVERY_SAME. */
 void supervise_policy_grow(const struct policy_request *r, struct policy_decision *out);
 
-/* The option that was chosen; NULL: none, as with give up. */
+/* The option that was chosen; NULL with give up. */
 const struct policy_option *supervise_policy_chosen(const struct policy_decision *d);
-/* A line for people: what is done and, in brackets, the alternatives. */
-void supervise_policy_print(const struct policy_decision *d, struct buf *out);
+/* A line for people, such as "dp: tp 2 × dp 1 × pp 2 on 4 of 6 devices, 12.1 ms a step predicted". */
+void supervise_policy_print(const struct policy_option *o, struct buf *out);
 /* [{"how", "possible", "step_s", "text"}, …]; a new reference. */
 json_t *supervise_policy_json(const struct policy_decision *d);
 

@@ -67,6 +67,7 @@ bool supervise_recovery_survey(struct supervisor *s)
 		return false;
 	memset(suspects, true, (size_t)n * sizeof *suspects);
 	const struct survey_request request = { .cluster = s->o.machines, .suspects = suspects };
+	r->known = false;
 	int rc = s->o.ops->survey(s->o.loop, &request, on_surveyed, s, &r->surveying, &e);
 	free(suspects);
 	if (!rc)
@@ -124,16 +125,28 @@ void supervise_recovery_blame(struct supervisor *s)
 	}
 }
 
+/* Prints what is done first, then the alternatives. */
 static void report_decision(struct supervisor *s, const struct policy_decision *d)
 {
+	const struct policy_option *chosen = supervise_policy_chosen(d);
 	struct buf text = BUF_INIT;
 	json_t *options = supervise_policy_json(d);
-	supervise_policy_print(d, &text);
+	if (chosen)
+		supervise_policy_print(chosen, &text);
+	else
+		buf_puts(&text, "the run cannot continue");
 	rundir_event_decision(s->o.run, s->generation,
 			      &(struct rundir_decision){ .how = supervise_recovery_word(d->how),
 							 .text = buf_str(&text),
 							 .options = options });
 	supervise_terminal_event(s->o.term, TONE_WARN, "decision", "%s", buf_str(&text));
+	for (int i = 0; i < d->n; i++) {
+		if (&d->options[i] == chosen)
+			continue;
+		buf_clear(&text);
+		supervise_policy_print(&d->options[i], &text);
+		supervise_terminal_event(s->o.term, TONE_PLAIN, "instead of", "%s", buf_str(&text));
+	}
 	json_decref(options);
 	buf_fini(&text);
 }

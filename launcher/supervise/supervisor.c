@@ -105,6 +105,7 @@ static void reset_generation(struct supervisor *s)
 		s->ranks[r] = (struct rank_state){ .step = -1 };
 	s->hellos = s->readies = s->finishes = s->refusals = 0;
 	s->lost = s->stepped = s->gone = false;
+	s->recovery.known = s->recovery.silent = false;
 	s->settle_at = 0;
 	s->outcome = OUTCOME_NONE;
 }
@@ -114,6 +115,7 @@ int supervise_launch(struct supervisor *s, struct err *e)
 	unsigned char secret[AUTH_SECRET_BYTES];
 	char hex[AUTH_SECRET_HEX];
 	double lost_at = s->lost ? s->cause.at : 0;
+	int rc = -1;
 	s->first = s->generation == 0;
 	s->generation = s->first ? rundir_next_generation(s->o.run) : s->generation + 1;
 	reset_generation(s);
@@ -138,8 +140,11 @@ int supervise_launch(struct supervisor *s, struct err *e)
 		.agent = s->o.agent,
 		.auth = s->auth,
 	};
+	if (rundir_renew(s->o.run, e))
+		goto wipe;
 	struct launch_events events = { .exited = on_exited, .all_gone = on_all_gone, .arg = s };
-	int rc = s->o.ops->start(s->o.loop, &request, &events, &s->launch, e);
+	rc = s->o.ops->start(s->o.loop, &request, &events, &s->launch, e);
+wipe:
 	explicit_bzero(secret, sizeof secret);
 	explicit_bzero(hex, sizeof hex);
 	if (rc)
@@ -286,6 +291,9 @@ void supervise_tick(struct supervisor *s)
 	if ((s->settle_at && now >= s->settle_at) || (s->deadline > 0 && now >= s->deadline))
 		supervise_handle(s, EV_TIMEOUT, NULL, NULL);
 	supervise_watchdog(s);
+	const char *trouble = rundir_trouble(s->o.run);
+	if (trouble)
+		supervise_terminal_event(s->o.term, TONE_BAD, "warn", "%s", trouble);
 	supervise_guard_tick(s->guard, s->stepped);
 	s->last_tick = now;
 }

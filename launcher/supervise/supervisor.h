@@ -4,6 +4,7 @@
  *     supervisor.c   opens, starts and closes it; turns connections and processes into events
  *     run.c          supervise_run(): the event loop with its signals and ticks
  *     transitions.c  the table of transitions: for each state and event, what to do
+ *     next.c         what follows a generation
  *     messages.c     handles the agents' messages
  *     watchdog.c     finds ranks that are silent or hang
  *     verdict.c      gets a verdict from the flight recorders
@@ -138,6 +139,20 @@ struct supervisor {
 void supervise_handle(struct supervisor *s, enum sup_event ev, const struct lost_rank *loss,
 		      const char *reason);
 
+/* next.c */
+/* Enters a state; its deadline is `seconds` later; 0: it has none. */
+void supervise_enter(struct supervisor *s, enum sup_state state, double seconds);
+/* Ends the run with this exit status. */
+void supervise_end(struct supervisor *s, int status);
+/* Starts the next generation with the current deployment. */
+void supervise_launch_next(struct supervisor *s);
+/* The generation is lost and no process of it is left. Waits for the survey of the nodes, then
+ * calls supervise_restart_or_end(). */
+void supervise_recover(struct supervisor *s);
+void supervise_restart_or_end(struct supervisor *s);
+/* Decides where the next generation runs, and starts it, waits, requeues the job or ends the run. */
+void supervise_place_and_launch(struct supervisor *s);
+
 /* supervisor.c */
 double supervise_now(const struct supervisor *s);
 /* Starts the next generation. On failure nothing of it remains. */
@@ -162,7 +177,7 @@ bool supervise_verdict_read(struct supervisor *s);
 void supervise_verdict_stop(struct supervisor *s); /* kills the reader if it still runs */
 
 /* symptoms.c */
-/* What is known about s->cause. The node counts as up: only a survey knows better. */
+/* What is known about s->cause so far: a survey of the nodes may still be under way. */
 void supervise_symptoms(const struct supervisor *s, struct symptom *out);
 
 /* report.c */

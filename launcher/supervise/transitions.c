@@ -4,146 +4,28 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FIRST_START_RETRIES = 2 };
-
 struct cause {
 	const struct lost_rank *loss;
 	const char *reason;
 };
-
-static void enter_state(struct supervisor *s, enum sup_state state, double seconds)
-{
-	s->state = state;
-	s->deadline = seconds > 0 ? supervise_now(s) + seconds : 0;
-}
-
-static void end_run(struct supervisor *s, int status)
-{
-	s->status = status;
-	enter_state(s, SUP_DONE, 0);
-	supervise_report_end(s);
-}
 
 /* Ends every process of the generation. `outcome` decides what follows once none is left. */
 static void drain_generation(struct supervisor *s, enum outcome outcome)
 {
 	s->outcome = outcome;
 	s->settle_at = 0;
-	enter_state(s, SUP_DRAINING, s->o.limits.drain);
+	supervise_enter(s, SUP_DRAINING, s->o.limits.drain);
 	supervise_broadcast(s, MSG_ABORT,
 			    msg_abort_json(&(struct msg_abort){ .reason = s->lost ? s->cause.text
 										  : s->reason }));
 	s->o.ops->kill(s->launch, supervise_recovery_node_lost(s));
 }
 
-/* muster ends if the first start fails, so the start is tried again if one of its helper processes
- * died. The generation keeps its number, because no agent has seen it. */
-static int launch_first(struct supervisor *s, struct err *e)
-{
-	int rc = supervise_launch(s, e);
-	for (int again = 0; rc && e->code == ERR_PEER && again < FIRST_START_RETRIES; again++) {
-		rundir_event_start_again(s->o.run, s->generation,
-					 &(struct rundir_start_again){ .text = e->text });
-		supervise_terminal_event(s->o.term, TONE_WARN, "start", "%s; trying again",
-					 e->text);
-		s->generation = 0;
-		rc = supervise_launch(s, e);
-	}
-	return rc;
-}
-
-static void launch_next(struct supervisor *s)
-{
-	struct err e = ERR_INIT;
-	enter_state(s, SUP_STARTING, s->o.limits.start);
-	if (!(s->generation ? supervise_launch(s, &e) : launch_first(s, &e)))
-		return;
-	snprintf(s->reason, sizeof s->reason, "%s", e.text);
-	if (s->first) {
-		end_run(s, STATUS_CANNOT_START);
-		return;
-	}
-	s->lost = true;
-	s->cause = (struct lost_rank){
-		.rank = -1, .how = LOST_START, .code = e.code, .at = supervise_now(s)
-	};
-	snprintf(s->cause.text, sizeof s->cause.text, "%s", e.text);
-	supervise_report_loss(s);
-	s->outcome = OUTCOME_RESTART;
-	supervise_handle(s, EV_ALL_GONE, NULL, NULL);
-}
-
-static void launch_after(struct supervisor *s, double wait)
-{
-	supervise_report_restart(s, wait);
-	if (wait > 0)
-		enter_state(s, SUP_BACKOFF, wait);
-	else
-		launch_next(s);
-}
-
-static void requeue_job(struct supervisor *s)
-{
-	struct err e = ERR_INIT;
-	if (supervise_recovery_requeue(s, &e)) {
-		snprintf(s->reason, sizeof s->reason, "the job cannot be requeued: %.900s", e.text);
-		end_run(s, STATUS_GAVE_UP);
-		return;
-	}
-	snprintf(s->reason, sizeof s->reason, "the job was requeued without the lost nodes");
-	end_run(s, STATUS_STOPPED);
-}
-
-/* Decides where the next generation runs and starts it, `wait` seconds later. */
-static void place_and_launch(struct supervisor *s, double wait)
-{
-	switch (supervise_recovery_decide(s)) {
-	case RECOVERY_REQUEUE:
-		requeue_job(s);
-		break;
-	case RECOVERY_WAIT:
-		enter_state(s, SUP_WAITING, s->o.limits.look);
-		break;
-	case RECOVERY_GIVE_UP:
-		end_run(s, STATUS_GAVE_UP);
-		break;
-	default:
-		launch_after(s, wait);
-	}
-}
-
-static void restart_or_give_up(struct supervisor *s)
-{
-	struct err e = ERR_INIT;
-	double wait = 0;
-	supervise_symptoms(s, &s->symptom);
-	s->fault = supervise_fault_of(&s->symptom);
-	supervise_report_blame(s);
-	supervise_recovery_blame(s);
-	if (!supervise_restart_decide(&s->restart, s->fault, supervise_now(s), &wait, &e)) {
-		bool tried = e.code == ERR_TIMEOUT ||
-			     (e.code == ERR_ABORTED && s->restart.restarts);
-		snprintf(s->reason, sizeof s->reason, "%s", e.text);
-		end_run(s, tried ? STATUS_GAVE_UP : STATUS_FAILED);
-		return;
-	}
-	place_and_launch(s, wait);
-}
-
-/* Every process is gone. What follows depends on the nodes, whose state may not be known yet. */
-static void recover(struct supervisor *s)
-{
-	if (s->recovery.surveying)
-		enter_state(s, SUP_SURVEYING, s->o.limits.survey);
-	else
-		restart_or_give_up(s);
-}
-
 static void do_recover(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
 	supervise_recovery_stop_survey(s);
-	restart_or_give_up(s);
+	supervise_restart_or_end(s);
 }
 
 /* It waits for a node. A survey that cannot be made leaves the decision to the last one. */
@@ -151,15 +33,15 @@ static void do_look_again(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
 	supervise_recovery_stop_survey(s);
-	enter_state(s, SUP_WAITING, s->o.limits.look);
+	supervise_enter(s, SUP_WAITING, s->o.limits.look);
 	if (!supervise_recovery_survey(s))
-		place_and_launch(s, 0);
+		supervise_place_and_launch(s);
 }
 
 static void do_decide_again(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
-	place_and_launch(s, 0);
+	supervise_place_and_launch(s);
 }
 
 /* The state of the nodes is known while the processes are killed: those of a dead node do not count
@@ -188,20 +70,20 @@ static void do_gone(struct supervisor *s, const struct cause *c)
 	switch (s->outcome) {
 	case OUTCOME_FINISHED:
 		if (has_done_all_steps(s)) {
-			end_run(s, STATUS_DONE);
+			supervise_end(s, STATUS_DONE);
 		} else if (s->recovery.growing) {
 			supervise_recovery_grow(s);
-			launch_next(s);
+			supervise_launch_next(s);
 		} else {
-			end_run(s, STATUS_STOPPED);
+			supervise_end(s, STATUS_STOPPED);
 		}
 		break;
 	case OUTCOME_STOPPED:
-		end_run(s, STATUS_STOPPED);
+		supervise_end(s, STATUS_STOPPED);
 		break;
 	case OUTCOME_RESTART:
 	case OUTCOME_NONE:
-		recover(s);
+		supervise_recover(s);
 		break;
 	}
 }
@@ -239,14 +121,14 @@ static void do_all_vanished(struct supervisor *s, const struct cause *c)
 static void do_prepare(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
-	enter_state(s, SUP_PREPARING, 0);
+	supervise_enter(s, SUP_PREPARING, 0);
 	rundir_event_connected(s->o.run, s->generation, NULL);
 }
 
 static void do_train(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
-	enter_state(s, SUP_TRAINING, 0);
+	supervise_enter(s, SUP_TRAINING, 0);
 	supervise_report_ready(s);
 }
 
@@ -256,7 +138,7 @@ static void do_exit(struct supervisor *s, const struct cause *c)
 	s->outcome = OUTCOME_FINISHED;
 	s->lost = false;
 	s->settle_at = 0;
-	enter_state(s, SUP_EXITING, s->o.limits.drain);
+	supervise_enter(s, SUP_EXITING, s->o.limits.drain);
 	rundir_event_finished(s->o.run, s->generation,
 			      &(struct rundir_step){ .step = s->ranks[0].step });
 }
@@ -287,14 +169,13 @@ static void lose_generation(struct supervisor *s)
 	s->settle_at = 0;
 	s->outcome = stops_for_good(s) ? OUTCOME_STOPPED : OUTCOME_RESTART;
 	s->recovery.growing = false;
-	s->recovery.known = s->recovery.silent = false;
 	supervise_report_loss(s);
 	supervise_recovery_survey(s);
 	if (!trace) {
 		drain_generation(s, s->outcome);
 		return;
 	}
-	enter_state(s, SUP_DUMPING, s->o.limits.trace);
+	supervise_enter(s, SUP_DUMPING, s->o.limits.trace);
 	supervise_verdict_request(s);
 	supervise_handle(s, EV_DUMPED, NULL, NULL); /* no agent may be left to answer */
 }
@@ -310,7 +191,7 @@ static void do_verdict_done(struct supervisor *s, const struct cause *c)
 
 static void do_read_verdict(struct supervisor *s, const struct cause *c)
 {
-	enter_state(s, SUP_ANALYZING, s->o.limits.trace);
+	supervise_enter(s, SUP_ANALYZING, s->o.limits.trace);
 	if (!supervise_verdict_read(s))
 		do_verdict_done(s, c);
 }
@@ -380,7 +261,7 @@ static void do_stop(struct supervisor *s, const struct cause *c)
 		s->o.term, TONE_WARN, "stop",
 		"%s: finishing the step and writing a checkpoint (Ctrl-C again: stop at once)",
 		c->reason);
-	enter_state(s, SUP_STOPPING, stop_seconds(s));
+	supervise_enter(s, SUP_STOPPING, stop_seconds(s));
 	supervise_broadcast(
 		s, MSG_STOP,
 		msg_stop_json(&(struct msg_stop){ .reason = c->reason, .checkpoint = true }));
@@ -392,7 +273,7 @@ static void do_grow(struct supervisor *s, const struct cause *c)
 	(void)c;
 	if (!supervise_recovery_wants_to_grow(s))
 		return;
-	enter_state(s, SUP_STOPPING, stop_seconds(s));
+	supervise_enter(s, SUP_STOPPING, stop_seconds(s));
 	supervise_broadcast(s, MSG_STOP,
 			    msg_stop_json(&(struct msg_stop){ .reason = "nodes are back",
 							      .checkpoint = true }));
@@ -439,13 +320,13 @@ static void do_quit_verdict(struct supervisor *s, const struct cause *c)
 static void do_stop_waiting(struct supervisor *s, const struct cause *c)
 {
 	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
-	end_run(s, STATUS_STOPPED);
+	supervise_end(s, STATUS_STOPPED);
 }
 
 static void do_restart(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
-	launch_next(s);
+	supervise_launch_next(s);
 }
 
 static void do_kill(struct supervisor *s, const struct cause *c)
@@ -454,7 +335,7 @@ static void do_kill(struct supervisor *s, const struct cause *c)
 		supervise_terminal_event(s->o.term, TONE_WARN, "kill",
 					 "processes still run after %g s and are killed",
 					 s->o.limits.drain);
-	enter_state(s, s->state, s->o.limits.drain);
+	supervise_enter(s, s->state, s->o.limits.drain);
 	s->o.ops->kill(s->launch, supervise_recovery_node_lost(s));
 }
 

@@ -12,6 +12,7 @@
 #include "launcher/slurm/slurm.h"
 #include "topo/hostlist.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,6 +117,7 @@ int main(int argc, char **argv)
 	struct err e = ERR_INIT;
 	uv_loop_init(&t.loop);
 	if (argc == 5 && !strcmp(argv[1], "requeue")) {
+		signal(SIGTERM, SIG_IGN); /* Slurm sends it once the job is requeued */
 		int rc = launch_slurm.requeue(argv[2], atoi(argv[3]), atoi(argv[4]), &e);
 		printf("%s %s\n", rc ? "refused:" : "requeued", e.text);
 		return rc ? 1 : 0;

@@ -118,7 +118,8 @@ struct ckpt_io;
 struct attached;
 
 struct ckpt_options {
-	const char *dir; /* holds the step- entries */
+	const char *dir;  /* holds the step- entries */
+	const char *node; /* of this rank, for messages; NULL: unknown. Borrowed. */
 	/* the only run that may write here, recorded in DIR/RUN; NULL: not checked */
 	const char *owner;
 	int64_t keep; /* checkpoints kept after a commit, those of the highest steps; 0: all */
@@ -139,7 +140,8 @@ struct ckpt_options {
 };
 
 /* Collective over `world`; the writer makes a group of its own for its background thread. Makes DIR
- * and removes the attempts of dead writers. */
+ * and removes the attempts of dead writers. ERR_NOTFOUND: a rank does not see rank 0's DIR. An error
+ * of one rank is ERR_PEER on the others. */
 int ckpt_writer_open(struct comm *world, const struct ckpt_options *opt, struct ckpt_writer **out,
 		     struct err *e);
 /* Waits for a save in progress. Takes NULL. */
@@ -155,6 +157,9 @@ int ckpt_save(struct ckpt_writer *w, const struct ckpt_state *state,
 	      const struct ckpt_tensor *tensors, int n, struct err *e);
 /* Waits until the last save is committed. */
 int ckpt_wait(struct ckpt_writer *w, struct err *e);
+/* `e` is the failure of a save, which all ranks got from one of them, and which ends this rank. On
+ * the others it becomes ERR_PEER, so that they do not pass for the cause. */
+void ckpt_blame(const struct ckpt_writer *w, struct err *e);
 
 struct ckpt_report {
 	int64_t step;

@@ -12,12 +12,12 @@
 
 enum { NAME = sizeof((struct attempt *)0)->name };
 
-int ckpt_commit_share_result(struct comm *group, int rc, struct err *e)
+int ckpt_commit_share_result(struct comm *group, int from, int rc, struct err *e)
 {
 	struct err shared = ERR_INIT, lost = ERR_INIT;
-	if (comm_rank(group) == 0 && rc)
+	if (comm_rank(group) == from && rc)
 		shared = *e;
-	if (comm_broadcast(group, &shared, sizeof shared, COMM_U8, 0, &lost)) {
+	if (comm_broadcast(group, &shared, sizeof shared, COMM_U8, from, &lost)) {
 		*e = lost;
 		return -1;
 	}
@@ -198,8 +198,10 @@ int ckpt_attempt_publish(const struct ckpt_storage *s, const char *dir, const st
 	return rc;
 }
 
+/* *culprit: the rank whose shard failed; unchanged if all of them are written. */
 static int publish_checkpoint(const struct commit *c, const struct attempt *a, const char *all,
-			      const size_t *counts, struct ckpt_report *report, struct err *e)
+			      const size_t *counts, struct ckpt_report *report, int *culprit,
+			      struct err *e)
 {
 	struct manifest m;
 	int rc = 0;
@@ -207,6 +209,8 @@ static int publish_checkpoint(const struct commit *c, const struct attempt *a, c
 	for (int r = 0; r < comm_size(c->group) && !rc; r++) {
 		rc = merge_report(&m, r, all, counts[r], e);
 		all += counts[r];
+		if (rc)
+			*culprit = r;
 	}
 	if (!rc)
 		rc = check_expected(c, &m, e) ||
@@ -233,25 +237,44 @@ static void remove_obsolete(const struct commit *c, const struct attempt *a, int
 	snprintf(report->note, sizeof report->note, "%.255s", e.text);
 }
 
-int ckpt_commit_snapshots(const struct commit *c, struct ckpt_report *report, struct err *e)
+/* The result of the commit and the rank that it depended on, from rank 0 to all. */
+static int share_outcome(const struct commit *c, int rc, int *culprit, struct err *e)
+{
+	struct err lost = ERR_INIT;
+	int32_t who = *culprit;
+	*culprit = -1;
+	if (comm_broadcast(c->group, &who, 1, COMM_I32, 0, &lost)) {
+		*e = lost;
+		return -1;
+	}
+	if (!ckpt_commit_share_result(c->group, 0, rc, e))
+		return 0;
+	*culprit = who;
+	return -1;
+}
+
+int ckpt_commit_snapshots(const struct commit *c, struct ckpt_report *report, int *culprit,
+			  struct err *e)
 {
 	struct attempt a;
 	struct err made = ERR_INIT;
 	struct buf mine = BUF_INIT;
 	char *all = NULL;
 	size_t *counts = NULL;
+	*culprit = -1;
 	if (share_attempt(c, &a, &made, e))
 		return -1;
 	write_report(c, &a, &made, &mine);
 	int rc = gather_reports(c, &mine, &all, &counts, e);
 	if (!rc) {
 		if (comm_rank(c->group) == 0) {
-			rc = publish_checkpoint(c, &a, all, counts, report, e);
+			*culprit = 0;
+			rc = publish_checkpoint(c, &a, all, counts, report, culprit, e);
 			if (rc)
 				err_prefix(e, "checkpoint of step %" PRId64, c->state.step);
 			remove_obsolete(c, &a, rc, report);
 		}
-		rc = ckpt_commit_share_result(c->group, rc, e);
+		rc = share_outcome(c, rc, culprit, e);
 	}
 	free(all);
 	free(counts);

@@ -30,6 +30,7 @@ struct commit {
 	struct comm *group;
 	const struct ckpt_storage *storage;
 	const char *dir;
+	const char *node; /* of this rank, for messages */
 	int64_t keep;
 	uint32_t generation;
 	json_t *model, *layout;
@@ -57,10 +58,17 @@ int ckpt_attempt_publish(const struct ckpt_storage *s, const char *dir, const st
 			 const struct manifest *m, char path[1024], struct err *e);
 
 /* Collective; every rank gets the same result, except for errors of the group itself. On rank 0 it
- * fills path, bytes, step and note of the report. */
-int ckpt_commit_snapshots(const struct commit *c, struct ckpt_report *report, struct err *e);
+ * fills path, bytes, step and note of the report. *culprit: the rank that failed; -1: the group
+ * did. */
+int ckpt_commit_snapshots(const struct commit *c, struct ckpt_report *report, int *culprit,
+			  struct err *e);
 
-/* Broadcasts rank 0's result: each rank returns it. Collective. */
-int ckpt_commit_share_result(struct comm *group, int rc, struct err *e);
+/* Broadcasts the result of the rank `from`: each rank returns it. Collective. */
+int ckpt_commit_share_result(struct comm *group, int from, int rc, struct err *e);
+
+/* Proves that all ranks see one DIR: rank 0 makes a new entry in it, and every rank looks for it
+ * (shared.c). Otherwise each node would keep its own shards, and no checkpoint would be whole. Only
+ * folders are tried: other storages are shared by their nature. Collective; results as above. */
+int ckpt_commit_check_shared(const struct commit *c, int *culprit, struct err *e);
 
 #endif

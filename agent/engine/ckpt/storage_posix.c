@@ -3,6 +3,7 @@
 
 #include "agent/engine/ckpt/manifest.h"
 #include "base/file.h"
+#include "base/log.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -107,18 +108,35 @@ static int posix_prepare(const struct ckpt_storage *s, const char *dir, struct e
 	if (file_make_dirs(dir, e))
 		return -1;
 	if (access(dir, R_OK | W_OK | X_OK))
-		return err_errno(e, ERR_IO,
-				 "%s: checkpoints cannot be written here; choose a folder that you "
-				 "own",
+		return err_errno(e, file_error_code(errno),
+				 "%s: checkpoints cannot be written here; correct its owner and "
+				 "permissions, or set checkpoint.dir to another folder",
 				 dir);
+	return 0;
+}
+
+/* Makes a DIR again that was deleted while the job runs, but not the folders above it: they may
+ * belong to a file system that is no longer mounted. */
+static int make_dir_again(const struct ckpt_io *io, const char *attempt)
+{
+	char dir[PATH_MAX];
+	const char *slash = strrchr(attempt, '/');
+	snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - attempt) : 0, attempt);
+	if (io->mkdir(dir, 0700))
+		return -1;
+	log_warn("%s: the folder was deleted, with the checkpoints in it; it is made again", dir);
 	return 0;
 }
 
 static int posix_begin(const struct ckpt_storage *s, const char *attempt, bool create,
 		       struct err *e)
 {
-	if (io_of(s)->mkdir(attempt, 0700) && (create || errno != EEXIST))
-		return err_errno(e, ERR_IO, "%s: cannot make the folder", attempt);
+	const struct ckpt_io *io = io_of(s);
+	int rc = io->mkdir(attempt, 0700);
+	if (rc && create && errno == ENOENT && !make_dir_again(io, attempt))
+		rc = io->mkdir(attempt, 0700);
+	if (rc && (create || errno != EEXIST))
+		return ckpt_io_fail(e, attempt, "make the folder");
 	return 0;
 }
 
@@ -175,7 +193,7 @@ static int write_manifest(const struct ckpt_io *io, const char *attempt, const v
 	    ckpt_io_write_file(io, tmp, text, n, e))
 		return -1;
 	if (ckpt_io_rename(io, tmp, path))
-		return err_errno(e, ERR_IO, "%s: cannot rename to %s", tmp, path);
+		return err_errno(e, file_error_code(errno), "%s: cannot rename to %s", tmp, path);
 	return ckpt_io_sync_dir(io, attempt, e);
 }
 
@@ -189,7 +207,7 @@ static int posix_commit(const struct ckpt_storage *s, const char *attempt, const
 	int rc = ckpt_io_rename(io, attempt, path);
 	if (rc && (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR)) {
 		if (ckpt_io_rename(io, path, aside))
-			return err_errno(e, ERR_IO, "%s: cannot rename to %s", path, aside);
+			return err_errno(e, file_error_code(errno), "%s: cannot rename to %s", path, aside);
 		rc = ckpt_io_rename(io, attempt, path);
 		if (rc) {
 			err_errno(e, ERR_IO, "%s: cannot rename to %s", attempt, path);
@@ -198,7 +216,7 @@ static int posix_commit(const struct ckpt_storage *s, const char *attempt, const
 		}
 	}
 	if (rc)
-		return err_errno(e, ERR_IO, "%s: cannot rename to %s", attempt, path);
+		return err_errno(e, file_error_code(errno), "%s: cannot rename to %s", attempt, path);
 	snprintf(dir, sizeof dir, "%.*s", (int)(strrchr(path, '/') - path), path);
 	return ckpt_io_sync_dir(io, dir, e);
 }
@@ -224,7 +242,7 @@ static int posix_rename(const struct ckpt_storage *s, const char *path, const ch
 		return 0;
 	if (errno == ENOTEMPTY || errno == EEXIST)
 		return 1;
-	return err_errno(e, ERR_IO, "%s: cannot rename to %s", path, to);
+	return err_errno(e, file_error_code(errno), "%s: cannot rename to %s", path, to);
 }
 
 /* Paths are also the same if they differ in symbolic links or "..". */

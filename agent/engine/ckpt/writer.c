@@ -21,6 +21,7 @@ struct ckpt_writer {
 	pthread_t thread;
 	bool busy; /* the thread must be joined */
 	int rc;    /* of the last commit; read after the join */
+	int culprit; /* the rank that it failed on; -1: none in particular */
 	struct err err;
 	double started, stall_s;
 	pthread_mutex_t lock; /* reports, stall_s */
@@ -50,12 +51,14 @@ static struct ckpt_writer *new_writer(struct comm *group, const struct ckpt_opti
 	}
 	w->dir = dir;
 	w->snapshot.watch = opt->watch;
+	w->culprit = -1;
 	w->last = &w->reports;
 	pthread_mutex_init(&w->lock, NULL);
 	w->commit = (struct commit){
 		.group = group,
 		.storage = opt->storage ? opt->storage : ckpt_storage_of(opt->dir),
 		.dir = dir,
+		.node = opt->node,
 		.keep = opt->keep,
 		.generation = opt->generation,
 		.model = json_incref(opt->model),
@@ -67,6 +70,16 @@ static struct ckpt_writer *new_writer(struct comm *group, const struct ckpt_opti
 		.gate = opt->gate,
 	};
 	return w;
+}
+
+/* All ranks fail with the error of one. The others report that it failed, so that nobody takes the
+ * first one that complains for the culprit. */
+static void blame_rank(struct comm *group, int culprit, struct err *e)
+{
+	if (culprit < 0 || culprit == comm_rank(group))
+		return;
+	err_prefix(e, "rank %d failed (%s)", culprit, err_word(e->code));
+	e->code = ERR_PEER;
 }
 
 int ckpt_writer_open(struct comm *world, const struct ckpt_options *opt, struct ckpt_writer **out,
@@ -81,8 +94,11 @@ int ckpt_writer_open(struct comm *world, const struct ckpt_options *opt, struct 
 		comm_close(group);
 		return err_set(e, ERR_NOMEM, "no memory for a checkpoint writer");
 	}
+	int culprit = 0;
 	int rc = comm_rank(group) == 0 ? prepare_dir(&w->commit, opt->owner, &result) : 0;
-	if (ckpt_commit_share_result(group, rc, &result)) {
+	if (ckpt_commit_share_result(group, 0, rc, &result) ||
+	    ckpt_commit_check_shared(&w->commit, &culprit, &result)) {
+		blame_rank(group, culprit, &result);
 		ckpt_writer_close(w);
 		if (e)
 			*e = result;
@@ -135,7 +151,7 @@ static void *commit_thread(void *arg)
 {
 	struct ckpt_writer *w = arg;
 	struct ckpt_report report = { 0 };
-	w->rc = ckpt_commit_snapshots(&w->commit, &report, &w->err);
+	w->rc = ckpt_commit_snapshots(&w->commit, &report, &w->culprit, &w->err);
 	report.seconds = clock_s() - w->started;
 	if (!w->rc && comm_rank(w->commit.group) == 0)
 		add_report(w, &report);
@@ -180,6 +196,11 @@ int ckpt_wait(struct ckpt_writer *w, struct err *e)
 	w->rc = 0;
 	w->err = (struct err)ERR_INIT;
 	return rc;
+}
+
+void ckpt_blame(const struct ckpt_writer *w, struct err *e)
+{
+	blame_rank(w->commit.group, w->culprit, e);
 }
 
 int ckpt_committed(struct ckpt_writer *w, struct ckpt_report *out)

@@ -24,6 +24,7 @@ struct train_env {
 	/* with job.device = cuda: the index of the GPU among those visible to this process */
 	int device;
 	int node;              /* of this rank */
+	const char *node_name; /* for messages; NULL: unknown */
 	struct phases *phases; /* seconds of each phase of the start so far; train_run adds to it */
 };
 

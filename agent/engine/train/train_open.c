@@ -103,6 +103,7 @@ static int open_checkpoints(struct trainer *t, struct err *e)
 	struct ckpt_options opt = {
 		.attached = t->state.attached,
 		.dir = t->ckpt_dir,
+		.node = t->env->node_name,
 		.owner = t->job->checkpoint.dir[0] ? t->env->run_dir : NULL,
 		.keep = t->job->checkpoint.keep,
 		.generation = t->env->generation,

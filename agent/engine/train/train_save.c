@@ -45,8 +45,10 @@ int trainer_save(struct trainer *t, struct err *e)
 			 e->text);
 		rc = start_save(t, e);
 	}
-	if (rc)
+	if (rc) {
+		ckpt_blame(t->writer, e);
 		return -1;
+	}
 	t->saved = t->at.step;
 	train_phases_lap(&t->spent, "checkpoint", &since);
 	return 0;
@@ -116,5 +118,8 @@ static int commit_last(struct trainer *t, struct err *e)
 
 int trainer_commit(struct trainer *t, bool last, struct err *e)
 {
-	return last ? commit_last(t, e) : await_commit(t, e);
+	int rc = last ? commit_last(t, e) : await_commit(t, e);
+	if (rc)
+		ckpt_blame(t->writer, e);
+	return rc;
 }

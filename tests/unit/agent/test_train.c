@@ -488,7 +488,7 @@ static void a_stop_without_a_checkpoint_ends_the_wait_for_room(void **state)
 	limit_files(RLIM_INFINITY);
 	log_hook(LOG_WARN, NULL, NULL);
 	assert_int_equal(rc, -1);
-	assert_int_equal(e.code, ERR_IO);
+	assert_int_equal(e.code, ERR_FULL);
 	assert_int_equal(v.finished, -1);
 	supervisor_fini(&v);
 }

@@ -52,6 +52,9 @@ static const struct example examples[] = {
 	{ "step-refused",     { .how = LOST_EXITED, .code = ERR_PEER, .said = SLURM_SAID_NO_MEMORY } },
 	{ "controller-away",  { .how = LOST_EXITED, .code = ERR_PEER, .said = SLURM_SAID_NO_CONTROLLER } },
 	{ "controller-away",  { .how = LOST_SILENT, .code = ERR_TIMEOUT, .manager_silent = true } },
+	{ "allocation-over",  { .how = LOST_EXITED, .code = ERR_PEER, .said = SLURM_SAID_EXPIRED } },
+	/* it explains no agent that ran */
+	{ "connection-lost",  { .how = LOST_CLOSED, .code = ERR_PEER, .started = true, .said = SLURM_SAID_NO_MUNGE } },
 	{ "munge-away",       { .how = LOST_EXITED, .code = ERR_PEER, .said = SLURM_SAID_NO_MUNGE } },
 	{ "node-down",        { .how = LOST_SILENT, .code = ERR_TIMEOUT, .started = true, .node = NODE_DOWN } },
 	{ "node-down",        { .how = LOST_FAILED, .code = ERR_PEER, .started = true, .node = NODE_DOWN } },

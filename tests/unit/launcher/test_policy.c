@@ -193,9 +193,11 @@ static void every_decision_can_be_printed(void **state)
 	open_run("dgx-h100:4", 0, words, 11);
 	set_state(1, NODE_DOWN);
 	decide(first, false, 0, &d);
-	supervise_policy_print(&d, &text);
+	supervise_policy_print(supervise_policy_chosen(&d), &text);
 	assert_non_null(strstr(buf_str(&text), "a step predicted"));
+	supervise_policy_print(&d.options[0], &text);
 	assert_non_null(strstr(buf_str(&text), "spare: "));
+	assert_null(strchr(buf_str(&text), ';'));
 	json_t *list = supervise_policy_json(&d);
 	assert_int_equal(json_array_size(list), d.n);
 	json_decref(list);

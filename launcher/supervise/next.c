@@ -1,0 +1,129 @@
+/* next: what follows a generation. It starts the next one, waits for nodes, requeues the job, or ends
+ * the run. */
+#include "launcher/supervise/supervisor.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { FIRST_START_RETRIES = 2 };
+
+void supervise_enter(struct supervisor *s, enum sup_state state, double seconds)
+{
+	s->state = state;
+	s->deadline = seconds > 0 ? supervise_now(s) + seconds : 0;
+}
+
+void supervise_end(struct supervisor *s, int status)
+{
+	s->status = status;
+	supervise_enter(s, SUP_DONE, 0);
+	supervise_report_end(s);
+}
+
+/* muster ends if the first start fails, so the start is tried again if one of its helper processes
+ * died. The generation keeps its number, because no agent has seen it. */
+static int launch_first(struct supervisor *s, struct err *e)
+{
+	int rc = supervise_launch(s, e);
+	for (int again = 0; rc && e->code == ERR_PEER && again < FIRST_START_RETRIES; again++) {
+		rundir_event_start_again(s->o.run, s->generation,
+					 &(struct rundir_start_again){ .text = e->text });
+		supervise_terminal_event(s->o.term, TONE_WARN, "start", "%s; trying again",
+					 e->text);
+		s->generation = 0;
+		rc = supervise_launch(s, e);
+	}
+	return rc;
+}
+
+void supervise_launch_next(struct supervisor *s)
+{
+	struct err e = ERR_INIT;
+	supervise_enter(s, SUP_STARTING, s->o.limits.start);
+	if (!(s->generation ? supervise_launch(s, &e) : launch_first(s, &e)))
+		return;
+	snprintf(s->reason, sizeof s->reason, "%s", e.text);
+	if (s->first) {
+		supervise_end(s, STATUS_CANNOT_START);
+		return;
+	}
+	s->lost = true;
+	s->cause = (struct lost_rank){
+		.rank = -1, .how = LOST_START, .code = e.code, .at = supervise_now(s)
+	};
+	snprintf(s->cause.text, sizeof s->cause.text, "%s", e.text);
+	supervise_report_loss(s);
+	s->outcome = OUTCOME_RESTART;
+	supervise_handle(s, EV_ALL_GONE, NULL, NULL);
+}
+
+static void launch_after(struct supervisor *s, double wait)
+{
+	supervise_report_restart(s, wait);
+	if (wait > 0)
+		supervise_enter(s, SUP_BACKOFF, wait);
+	else
+		supervise_launch_next(s);
+}
+
+static void requeue_job(struct supervisor *s)
+{
+	struct err e = ERR_INIT;
+	if (supervise_recovery_requeue(s, &e)) {
+		snprintf(s->reason, sizeof s->reason, "the job cannot be requeued: %.900s", e.text);
+		supervise_end(s, STATUS_GAVE_UP);
+		return;
+	}
+	snprintf(s->reason, sizeof s->reason, "the job was requeued without the lost nodes");
+	supervise_end(s, STATUS_STOPPED);
+}
+
+/* Decides where the next generation runs and starts it, `wait` seconds later. */
+static void place_after(struct supervisor *s, double wait)
+{
+	switch (supervise_recovery_decide(s)) {
+	case RECOVERY_REQUEUE:
+		requeue_job(s);
+		break;
+	case RECOVERY_WAIT:
+		supervise_enter(s, SUP_WAITING, s->o.limits.look);
+		break;
+	case RECOVERY_GIVE_UP:
+		supervise_end(s, STATUS_GAVE_UP);
+		break;
+	default:
+		launch_after(s, wait);
+	}
+}
+
+void supervise_restart_or_end(struct supervisor *s)
+{
+	struct err e = ERR_INIT;
+	double wait = 0;
+	supervise_symptoms(s, &s->symptom);
+	s->fault = supervise_fault_of(&s->symptom);
+	supervise_report_blame(s);
+	supervise_recovery_blame(s);
+	if (!supervise_restart_decide(&s->restart, s->fault, supervise_now(s), &wait, &e)) {
+		bool tried = e.code == ERR_TIMEOUT ||
+			     (e.code == ERR_ABORTED && s->restart.restarts);
+		snprintf(s->reason, sizeof s->reason, "%s", e.text);
+		supervise_end(s, tried ? STATUS_GAVE_UP : STATUS_FAILED);
+		return;
+	}
+	place_after(s, wait);
+}
+
+void supervise_place_and_launch(struct supervisor *s)
+{
+	place_after(s, 0);
+}
+
+/* Every process is gone. What follows depends on the nodes, whose state may not be known yet. */
+void supervise_recover(struct supervisor *s)
+{
+	if (s->recovery.surveying || (!s->recovery.known && supervise_recovery_survey(s)))
+		supervise_enter(s, SUP_SURVEYING, s->o.limits.survey);
+	else
+		supervise_restart_or_end(s);
+}

@@ -1,0 +1,101 @@
+#!/usr/bin/env bats
+# Slurm's own services fail: what passes by itself is waited out without counting, what does not is not tried again.
+
+load ../helpers
+
+setup_file() {
+	start_cluster 2
+	[[ -z $lacking ]] || return 0
+	# The controller reaches no node while munged is away, and must not give the nodes up meanwhile.
+	sed -i 's/^SlurmdTimeout=.*/SlurmdTimeout=300/' "$cluster/slurm.conf"
+	scontrol reconfigure
+	make_data
+	make_tiny_job
+	words="parallel.dp=2 slurm.nodes=2 slurm.gpus_per_node=1 slurm.cpus_per_task=1 restart.backoff=0.1 restart.max_restarts=1"
+	export words
+}
+
+teardown_file() { stop_cluster; }
+
+setup() {
+	[[ -z $lacking ]] || skip "$lacking"
+}
+
+# begin NAME WORD...: runs the tiny job in an allocation in the background, and sets $pid to salloc's and $out to what it prints.
+begin() {
+	local name=$1
+	shift
+	out=$BATS_FILE_TMPDIR/$name.out
+	# shellcheck disable=SC2086 # a list of words
+	salloc -Q -N2 --ntasks-per-node=1 "$MUSTER" run "$tiny" "job.name=$name" $words "$@" </dev/null >"$out" 2>&1 3>&- &
+	pid=$!
+}
+
+ended() { # expected exit status of $pid
+	local rc=0
+	wait "$pid" || rc=$?
+	cat "$out"
+	echo "exit status $rc"
+	[[ $rc -eq $1 ]]
+}
+
+start_controller() {
+	setsid slurmctld -D </dev/null >>"$cluster/log/slurmctld.out" 2>&1 3>&- &
+	echo "$! slurmctld" >>"$cluster/pids"
+}
+
+start_munged() {
+	setsid munged --foreground --force --key-file="$cluster/munge.key" --socket="$cluster/munge.socket" --pid-file="$cluster/munged.pid" \
+		--log-file="$cluster/log/munged" --seed-file="$cluster/munged.seed" </dev/null >>"$cluster/log/munged.out" 2>&1 3>&- &
+	echo "$! munged" >>"$cluster/pids"
+}
+
+# Succeeds if muster has said that it waits for a service of Slurm: it found out when it asked for the nodes, or when it started a
+# step.
+waits() { grep -qE "their manager does not answer|(slurmctld\)|munged) does not answer" "$out"; }
+
+# waited_out NAME: the run waited, without counting more than the one restart that is permitted, and ended well.
+waited_out() {
+	ended 0
+	[[ $(event_field "$1" done restarts) -le 1 ]]
+	"$losses" repeats "$(run_folder "$1")/metrics.jsonl"
+}
+
+@test "an agent is killed while slurmctld is away: muster waits for it, and the run continues" {
+	begin controller job.steps=3000 checkpoint.every=20
+	wait_for 60 step_reached controller 25
+	kill "$(cat "$cluster/slurmctld.pid")"
+	kill -9 "$(event_field controller hello pid 1)"
+	wait_for 60 waits
+	start_controller
+	waited_out controller
+}
+
+@test "an agent is killed while munged is away: muster waits for it, and the run continues" {
+	begin munge job.steps=3000 checkpoint.every=20
+	wait_for 60 step_reached munge 25
+	kill "$(cat "$cluster/munged.pid")"
+	kill -9 "$(event_field munge hello pid 1)"
+	wait_for 60 waits
+	start_munged
+	waited_out munge
+}
+
+@test "without the plugin for PMIx there is one start, exit status 1, and the remedy" {
+	mkdir "$BATS_TEST_TMPDIR/bin"
+	printf '#!/bin/bash\nexec %s "${@/--mpi=pmix/--mpi=pmix_v9}"\n' "$(command -v srun)" >"$BATS_TEST_TMPDIR/bin/srun"
+	chmod +x "$BATS_TEST_TMPDIR/bin/srun"
+	PATH=$BATS_TEST_TMPDIR/bin:$PATH begin pluginless
+	ended 1
+	grep -q "Slurm has no plugin for PMIx" "$out"
+	grep -q "remedy .*srun --mpi=list" "$out"
+	[[ $(event pluginless generation-start | wc -l) -eq 1 ]]
+}
+
+@test "a killed agent's signal is known from Slurm's words" {
+	begin signal job.steps=400 checkpoint.every=20
+	wait_for 60 step_reached signal 25
+	kill -SEGV "$(event_field signal hello pid 1)"
+	ended 0
+	grep -qE "lost +rank 1 on n2, .*: killed by SIGSEGV; the agent crashed" "$out"
+}

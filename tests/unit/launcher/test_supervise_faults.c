@@ -1,0 +1,167 @@
+/* Tests what the supervisor makes of a loss: the fault, and whether another generation starts. */
+#include "tests/unit/launcher/harness.h"
+
+/* Writes a file below the test's folder, with its folders. */
+static void write_below(const char *path, const char *text)
+{
+	char file[600], command[700];
+	snprintf(file, sizeof file, "%s/%s", h.dir, path);
+	snprintf(command, sizeof command, "mkdir -p \"$(dirname '%s')\"", file);
+	assert_int_equal(system(command), 0);
+	FILE *out = fopen(file, "w");
+	assert_true(out && fputs(text, out) >= 0 && !fclose(out));
+}
+
+/* A supervisor that reads the decoy of /proc and /sys in the test's folder. */
+static void open_with_decoy(void)
+{
+	supervise_close(h.supervisor);
+	const struct supervise_options o = {
+		.loop = &h.loop,
+		.job = &h.first.job,
+		.machines = &h.first.cluster,
+		.first = &h.first,
+		.ops = &fake_ops,
+		.run = h.run,
+		.term = h.term,
+		.listener = -1,
+		.address = "",
+		.limits = SUPERVISE_LIMITS,
+		.now = fake_now,
+		.root = h.dir,
+	};
+	assert_int_equal(supervise_open(&o, &h.supervisor, NULL), 0);
+}
+
+static void start_training(void)
+{
+	supervise_start(h.supervisor);
+	deliver_all();
+	train_all();
+	send_step(&h.peers[1], MSG_METRICS, 1);
+}
+
+/* The rank's connection closes, and its process ends by this signal. */
+static void kill_rank(int rank, int signal)
+{
+	h.status[rank] = signal;
+	shutdown(h.peers[rank].fd, SHUT_RDWR);
+	deliver_all();
+}
+
+static void the_signal_tells_killed_from_crashed(void **state)
+{
+	(void)state;
+	start_training();
+	kill_rank(1, SIGSEGV);
+	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"agent-crashed\""), 1);
+	assert_int_equal(count_events("\"event\":\"fault\"", "\"signal\":11"), 1);
+	assert_int_equal(count_events("\"event\":\"rank-lost\"", "\"owner\":\"unknown\""), 1);
+	assert_int_equal(h.starts, 2);
+}
+
+static void the_oom_killer_is_known_by_its_counter(void **state)
+{
+	(void)state;
+	write_below("proc/self/cgroup", "0::/job\n");
+	write_below("sys/fs/cgroup/job/memory.events", "oom 4\noom_kill 3\n");
+	open_with_decoy();
+	start_training();
+	write_below("sys/fs/cgroup/job/memory.events", "oom 5\noom_kill 4\n");
+	kill_rank(1, SIGKILL);
+	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"out-of-memory\""), 1);
+	/* The counter has not grown since: the next kill is another one's. */
+	train_all();
+	kill_rank(1, SIGKILL);
+	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"agent-killed\""), 1);
+}
+
+static void a_crash_is_not_the_oom_killers(void **state)
+{
+	(void)state;
+	write_below("proc/vmstat", "oom_kill 0\n");
+	open_with_decoy();
+	start_training();
+	write_below("proc/vmstat", "oom_kill 1\n");
+	kill_rank(1, SIGSEGV);
+	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"agent-crashed\""), 1);
+}
+
+/* srun says this and ends. */
+static void refuse_step(const char *said)
+{
+	char path[64];
+	snprintf(path, sizeof path, "run/logs/launch-%u.log", h.generation);
+	write_below(path, said);
+	h.running = false;
+	h.events.exited(h.events.arg, -1, 1 << 8);
+	h.events.all_gone(h.events.arg);
+	deliver_all();
+}
+
+static const char *const away =
+	"srun: error: Unable to confirm allocation for job 3: Unable to contact slurm controller "
+	"(connect failure)\n";
+
+static void an_outage_of_slurm_does_not_count(void **state)
+{
+	(void)state;
+	h.first.job.restart.patience = 1000;
+	h.first.job.restart.max_restarts = h.first.job.restart.max_futile = 1;
+	open_with_decoy();
+	supervise_start(h.supervisor);
+	deliver_all();
+	for (int i = 0; i < 10; i++) {
+		int starts = h.starts;
+		refuse_step(away);
+		pass_time(20);
+		assert_int_equal(h.starts, starts + 1);
+	}
+	assert_int_equal(count_events("\"event\":\"fault\"", "\"retry\":\"wait\""), 10);
+	train_all();
+	send_step(&h.peers[1], MSG_METRICS, 1);
+	kill_rank(1, SIGKILL); /* the one restart is still left */
+	assert_int_equal(exit_status(), -1);
+	assert_int_equal(h.starts, 12);
+}
+
+static void patience_with_an_outage_ends(void **state)
+{
+	(void)state;
+	h.first.job.restart.patience = 30;
+	open_with_decoy();
+	supervise_start(h.supervisor);
+	deliver_all();
+	for (int i = 0; exit_status() < 0 && i < 20; i++) {
+		refuse_step(away);
+		pass_time(16);
+	}
+	assert_int_equal(exit_status(), STATUS_GAVE_UP);
+	assert_int_equal(count_events("gave-up", "patience = 30 s"), 1);
+}
+
+static void a_missing_plugin_is_not_tried_again(void **state)
+{
+	(void)state;
+	open_with_decoy();
+	supervise_start(h.supervisor);
+	deliver_all();
+	refuse_step("srun: error: cannot find mpi plugin for mpi/pmix\n");
+	assert_int_equal(exit_status(), STATUS_FAILED);
+	assert_int_equal(h.starts, 1);
+	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"pmix-missing\""), 1);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		T(the_signal_tells_killed_from_crashed),
+		T(the_oom_killer_is_known_by_its_counter),
+		T(a_crash_is_not_the_oom_killers),
+		T(an_outage_of_slurm_does_not_count),
+		T(patience_with_an_outage_ends),
+		T(a_missing_plugin_is_not_tried_again),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
