@@ -49,8 +49,6 @@ void supervise_symptoms(const struct supervisor *s, struct symptom *out)
 		.said = log.said,
 		.node = supervise_recovery_node_state(s, s->cause.rank),
 		.manager_silent = s->recovery.silent,
-		.node = supervise_recovery_node_state(s, s->cause.rank),
-		.manager_silent = s->recovery.silent,
 	};
 	if (k && k->exited) {
 		out->signal = WIFSIGNALED(k->status) ? WTERMSIG(k->status) : 0;
