@@ -63,6 +63,14 @@ no_jobs() { [[ -z $(squeue -h -o %i) ]]; }
 	[[ $(sinfo -h -o '%T %D') == "idle 4" ]]
 }
 
+@test "a node is drained: the run continues without it, and the node is put back" {
+	drill shrinks --steps 60 --allow-node-faults --fault node-drained slurm.nodes=3-4 restart.shrink=any
+	[[ $status -eq 0 ]]
+	[[ $output == *"1 drilled, 1 right, 0 skipped" ]]
+	wait_for 30 no_jobs
+	[[ $(sinfo -h -o '%T %D') == "idle 4" ]]
+}
+
 @test "Ctrl-C ends the job step, and leaves no process and no folder" {
 	# shellcheck disable=SC2086
 	salloc --quiet --no-kill -N4 --ntasks-per-node=2 --gpus-per-node=2 bash -c 'echo $$ >"$0"; exec "$@"' "$BATS_TEST_TMPDIR/pid" \
