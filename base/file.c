@@ -2,6 +2,7 @@
 
 #include "base/process.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -323,4 +324,26 @@ int file_make_own_dir(const char *path, struct err *e)
 				 "%s: is a %s, and muster keeps a folder of its own there; move it "
 				 "away",
 				 path, S_ISREG(st.st_mode) ? "file" : word_of(st.st_mode));
+}
+
+static void remove_tree_at(int parent, const char *name)
+{
+	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	for (struct dirent *at; d && (at = readdir(d));) {
+		if (!strcmp(at->d_name, ".") || !strcmp(at->d_name, ".."))
+			continue;
+		if (unlinkat(fd, at->d_name, 0) && (errno == EISDIR || errno == EPERM))
+			remove_tree_at(fd, at->d_name);
+	}
+	if (d)
+		closedir(d);
+	else if (fd >= 0)
+		close(fd);
+	unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+void file_remove_tree(const char *path)
+{
+	remove_tree_at(AT_FDCWD, path);
 }

@@ -169,6 +169,11 @@ int launcher_child_watch(uv_loop_t *loop, const struct child_command *c,
 	return 0;
 }
 
+pid_t launcher_child_pid(const struct child *c)
+{
+	return c->p.pid;
+}
+
 void launcher_child_signal(struct child *c, int signal)
 {
 	pidfd_send_signal(c->p.pidfd, signal, NULL, 0);

@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 
+#include <sys/types.h>
 #include <uv.h>
 
 struct child_command {
@@ -33,6 +34,7 @@ struct child; /* a child process that is watched */
 int launcher_child_watch(uv_loop_t *loop, const struct child_command *c,
 			 void (*ended)(void *arg, int status, const char *output), void *arg,
 			 struct child **out, struct err *e);
+pid_t launcher_child_pid(const struct child *c);
 /* Sends a signal to the process, not to its group. */
 void launcher_child_signal(struct child *c, int signal);
 /* `ended` will not be called, and the loop does not wait for the child. */

@@ -32,6 +32,7 @@
 	X("plan",     cmd_plan,   "show layout, memory and predicted step time; start nothing") \
 	X("topo",     cmd_topo,   "show the hardware of the machines") \
 	X("doctor",   cmd_doctor, "report what this machine lacks, and the command that fixes it") \
+	X("drill",    cmd_drill,  "cause faults on purpose, and report how the job recovers") \
 	X("ckpt",     cmd_tool,   "list, show, verify, import and export checkpoints") \
 	X("data",     cmd_tool,   "pack text into token files; show and audit them") \
 	X("generate", cmd_tool,   "continue a text with the model of a checkpoint") \

@@ -7,7 +7,6 @@
 #include "launcher/fork.h"
 #include "launcher/pmix/register.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -35,24 +34,6 @@ struct local_server {
 	char ***env;  /* world */
 };
 
-/* Removes the folder `parent`/`name` and its contents; follows no link. */
-static void remove_tree(int parent, const char *name)
-{
-	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
-	for (struct dirent *at; d && (at = readdir(d));) {
-		if (!strcmp(at->d_name, ".") || !strcmp(at->d_name, ".."))
-			continue;
-		if (unlinkat(fd, at->d_name, 0) && (errno == EISDIR || errno == EPERM))
-			remove_tree(fd, at->d_name);
-	}
-	if (d)
-		closedir(d);
-	else if (fd >= 0)
-		close(fd);
-	unlinkat(parent, name, AT_REMOVEDIR);
-}
-
 /* The contents of the folder are removed without a look. Its name is hidden, because a user may
  * have a folder "pmix" here. */
 static int make_dir(struct local_server *s, const char *run_dir, struct err *e)
@@ -62,7 +43,7 @@ static int make_dir(struct local_server *s, const char *run_dir, struct err *e)
 		return err_set(e, ERR_USAGE,
 			       "%s: the path is too long; choose a shorter run_dir or name",
 			       run_dir);
-	remove_tree(AT_FDCWD, s->dir); /* left by a launcher that was killed */
+	file_remove_tree(s->dir); /* left by a launcher that was killed */
 	return file_make_own_dir(s->dir, e);
 }
 
@@ -209,7 +190,7 @@ void local_server_close(struct local_server *s)
 			;
 	}
 	if (*s->dir)
-		remove_tree(AT_FDCWD, s->dir);
+		file_remove_tree(s->dir);
 	free(s->env);
 	free(s->words);
 	buf_fini(&s->answer);

@@ -12,6 +12,13 @@
 	}
 RUNDIR_TABLES(EVENT_ROWS)
 
+#define EVENT_READER(table, FIELDS) \
+	int rundir_read_##table(const json_t *line, struct rundir_##table *fields, struct err *e) \
+	{ \
+		return fields_read(table##_rows(), line, "event", fields, e); \
+	}
+RUNDIR_TABLES(EVENT_READER)
+
 #define EVENT_FUNCTION(id, name, table, doc) \
 	void rundir_event_##id(struct rundir *r, uint32_t generation, const struct rundir_##table *fields) \
 	{ \

@@ -229,6 +229,16 @@ RUNDIR_TABLES(RUNDIR_STRUCT)
 RUNDIR_EVENTS(RUNDIR_FUNCTION)
 #undef RUNDIR_FUNCTION
 
+/*
+ * int rundir_read_<table>(const json_t *line, struct rundir_<table> *fields, struct err *e)
+ *     Reads the fields of an event's line (launcher/rundir/follow.h); *fields borrows from `line`. ERR_PROTO
+ *     names the field that is missing or invalid; the valid fields are set nevertheless.
+ */
+#define RUNDIR_READER(table, FIELDS) \
+	int rundir_read_##table(const json_t *line, struct rundir_##table *fields, struct err *e);
+RUNDIR_TABLES(RUNDIR_READER)
+#undef RUNDIR_READER
+
 /* clang-format on */
 
 /* Reads the fields of an event hello; *h borrows from `line`. */

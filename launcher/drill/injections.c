@@ -1,0 +1,111 @@
+#include "launcher/drill/injections.h"
+
+#include "launcher/status.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* clang-format off */
+
+const struct injection drill_injections[] = {
+	{ .name = "agent-killed", .inject = drill_kill_agent,
+	  .faults = "agent-killed", .status = STATUS_DONE, .result = true,
+	  .how = "SIGKILL to the agent of the last rank" },
+	{ .name = "agent-crashed", .inject = drill_crash_agent,
+	  .faults = "agent-crashed", .status = STATUS_DONE, .result = true,
+	  .how = "SIGSEGV to the agent of the last rank" },
+	{ .name = "agent-stopped", .inject = drill_stop_agent, .undo = drill_continue_agent,
+	  .faults = "hang,silence", .status = STATUS_DONE, .result = true,
+	  .how = "SIGSTOP to the agent of the last rank, with a short restart.hang_timeout" },
+	{ .name = "launcher-killed", .inject = drill_kill_helper,
+	  .faults = "step-ended,connection-lost,agent-exited", .status = STATUS_DONE, .result = true,
+	  .how = "SIGKILL to srun; without Slurm, to the process of the PMIx server" },
+	{ .name = "slurmstepd-killed", .needs = NEEDS_SLURM | NEEDS_ROOT, .inject = drill_kill_stepd,
+	  .faults = "", .status = STATUS_DONE, .result = true, .keeps_step = true,
+	  .how = "SIGKILL to the slurmstepd of the last rank" },
+	{ .name = "checkpoint-deleted", .inject = drill_delete_checkpoints, .check = drill_check_begins_again,
+	  .faults = "agent-killed", .status = STATUS_DONE, .result = true,
+	  .how = "ckpt/ is deleted, and an agent is killed" },
+	{ .name = "checkpoint-corrupted", .inject = drill_corrupt_checkpoint, .check = drill_check_skips_corrupted,
+	  .faults = "agent-killed", .status = STATUS_DONE, .result = true,
+	  .how = "one byte of the last checkpoint is changed, and an agent is killed" },
+	{ .name = "checkpoint-denied", .needs = NEEDS_USER, .inject = drill_deny_checkpoints, .undo = drill_permit_checkpoints,
+	  .faults = "not-permitted", .status = STATUS_FAILED, .one_launch = true,
+	  .how = "ckpt/ loses its write permission" },
+	{ .name = "disk-full", .inject = drill_fill_disk, .check = drill_check_warned,
+	  .faults = "disk-full", .status = STATUS_DONE, .result = true,
+	  .how = "the agents on this host cannot write large files until they warn (RLIMIT_FSIZE)" },
+	{ .name = "supervisor-killed", .inject = drill_kill_supervisor,
+	  .faults = "", .status = 128 + SIGKILL, .again = true, .result = true,
+	  .how = "SIGKILL to muster; the same command is started again" },
+	{ .name = "supervisor-stopped", .inject = drill_stop_supervisor, .undo = drill_continue_supervisor,
+	  .faults = "", .status = STATUS_DONE, .result = true,
+	  .how = "SIGSTOP to muster, and SIGCONT after 3 s" },
+	{ .name = "supervisor-ended", .inject = drill_terminate_supervisor,
+	  .faults = "", .status = STATUS_STOPPED, .again = true, .result = true,
+	  .how = "SIGTERM to muster; the same command is started again" },
+	{ .name = "job-wrong", .at_start = true, .inject = drill_remove_data,
+	  .faults = "file-missing", .status = STATUS_FAILED, .one_launch = true,
+	  .how = "data.path names a file that does not exist" },
+	/* The last ones: a node that was down has left the allocation. */
+	{ .name = "node-drained", .needs = NEEDS_SLURM | NEEDS_NODES | NEEDS_ALLOW | NEEDS_SPARE,
+	  .inject = drill_drain_node, .undo = drill_resume_node,
+	  .faults = "agent-killed,node-drain", .status = STATUS_DONE, .result = true,
+	  .how = "scontrol sets the node of the last rank to DRAIN; its agent is killed" },
+	{ .name = "node-down", .needs = NEEDS_SLURM | NEEDS_NODES | NEEDS_ALLOW | NEEDS_SPARE,
+	  .inject = drill_set_node_down, .undo = drill_resume_node,
+	  .faults = "node-down,node-left", .status = STATUS_DONE, .result = true,
+	  .how = "scontrol sets the node of the last rank to DOWN, for an allocation with --no-kill" },
+	{ .name = NULL },
+};
+
+/* clang-format on */
+
+/* Each cell: whether what the bit stands for is missing, and what to do about it. */
+static bool is_missing(unsigned need, const struct drill *d)
+{
+	const struct job *job = d->o->job;
+	const char *nodes = getenv("SLURM_JOB_NUM_NODES");
+	switch (need) {
+	case NEEDS_SLURM:
+		return !d->slurm;
+	case NEEDS_LOCAL:
+		return d->slurm;
+	case NEEDS_ROOT:
+		return geteuid() != 0;
+	case NEEDS_USER:
+		return geteuid() == 0;
+	case NEEDS_NODES:
+		return !nodes || atoi(nodes) < 2;
+	case NEEDS_ALLOW:
+		return !d->o->allow_node_faults;
+	case NEEDS_SPARE:
+		return job->restart.shrink == SHRINK_KEEP && !job->slurm.spares;
+	}
+	return false;
+}
+
+bool drill_injection_possible(const struct injection *i, const struct drill *d, char *why,
+			      size_t size)
+{
+	static const struct {
+		unsigned need;
+		const char *missing;
+	} needs[] = {
+		{ NEEDS_SLURM, "it needs a Slurm allocation" },
+		{ NEEDS_LOCAL, "it needs a run without Slurm" },
+		{ NEEDS_ROOT, "it needs root" },
+		{ NEEDS_USER, "root may write everywhere; run it as another user" },
+		{ NEEDS_NODES, "it needs more than one node" },
+		{ NEEDS_ALLOW, "it changes the state of a node; --allow-node-faults permits it" },
+		{ NEEDS_SPARE, "it needs [slurm] spares, or [restart] shrink = dp or any" },
+	};
+	for (size_t k = 0; k < sizeof needs / sizeof *needs; k++)
+		if (i->needs & needs[k].need && is_missing(needs[k].need, d)) {
+			snprintf(why, size, "%s", needs[k].missing);
+			return false;
+		}
+	return true;
+}

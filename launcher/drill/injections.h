@@ -1,0 +1,80 @@
+/*
+ * injections — the faults that a drill can cause.
+ *
+ * To add one: add its row to the table in injections.c, with a function that causes the fault and,
+ * if needed, one that puts everything back. The names in `faults` are rows of the table in
+ * launcher/supervise/faults.c; a unit test checks them.
+ */
+#ifndef MUSTER_LAUNCHER_DRILL_INJECTIONS_H
+#define MUSTER_LAUNCHER_DRILL_INJECTIONS_H
+
+#include "launcher/drill/run.h"
+
+/* What an injection needs. */
+enum drill_needs {
+	NEEDS_SLURM = 1 << 0,
+	NEEDS_LOCAL = 1 << 1,
+	NEEDS_ROOT = 1 << 2,
+	NEEDS_USER = 1 << 3,  /* not root, whom permissions do not bind */
+	NEEDS_NODES = 1 << 4, /* more than one */
+	NEEDS_ALLOW = 1 << 5, /* --allow-node-faults */
+	NEEDS_SPARE = 1 << 6, /* the job can go on with fewer nodes */
+};
+
+struct injection {
+	const char *name;
+	unsigned needs;
+	bool at_start; /* it is injected before the run starts, otherwise when it trains */
+	/* Causes the fault, and sets r->injected. ERR_UNSUPPORTED: this run does not allow it. */
+	int (*inject)(struct drill_run *r, struct err *e);
+	/* Puts back what inject() changed, also after it failed, and more than once. May be NULL. */
+	void (*undo)(struct drill_run *r);
+	const char *faults; /* the names that the supervisor may give it; "": it names none */
+	int status;         /* of the run */
+	bool again;         /* the same command is then started again, and must exit 0 */
+	bool result;        /* the result must be that of the undisturbed run */
+	bool one_launch;    /* nothing may be started again */
+	bool keeps_step;    /* Slurm keeps the job step, because the process that ends it is dead */
+	/* Checks what else must hold at the end. May be NULL. */
+	int (*check)(const struct drill_run *r, struct err *e);
+	const char *how; /* for people */
+};
+
+/* The rows; the last one has no name. */
+extern const struct injection drill_injections[];
+
+/* Whether the injection is possible here; otherwise `why` says what it lacks. */
+bool drill_injection_possible(const struct injection *i, const struct drill *d, char *why,
+			      size_t size);
+
+/* The functions of the table, by what they disturb: inject_agents.c, inject_files.c,
+ * inject_supervisor.c, inject_nodes.c. */
+int drill_kill_agent(struct drill_run *r, struct err *e);
+int drill_crash_agent(struct drill_run *r, struct err *e);
+int drill_stop_agent(struct drill_run *r, struct err *e);
+void drill_continue_agent(struct drill_run *r);
+int drill_kill_helper(struct drill_run *r, struct err *e);
+int drill_kill_stepd(struct drill_run *r, struct err *e);
+int drill_delete_checkpoints(struct drill_run *r, struct err *e);
+int drill_check_begins_again(const struct drill_run *r, struct err *e);
+int drill_corrupt_checkpoint(struct drill_run *r, struct err *e);
+int drill_check_skips_corrupted(const struct drill_run *r, struct err *e);
+int drill_deny_checkpoints(struct drill_run *r, struct err *e);
+void drill_permit_checkpoints(struct drill_run *r);
+int drill_fill_disk(struct drill_run *r, struct err *e);
+int drill_check_warned(const struct drill_run *r, struct err *e);
+int drill_remove_data(struct drill_run *r, struct err *e);
+int drill_kill_supervisor(struct drill_run *r, struct err *e);
+int drill_stop_supervisor(struct drill_run *r, struct err *e);
+void drill_continue_supervisor(struct drill_run *r);
+int drill_terminate_supervisor(struct drill_run *r, struct err *e);
+int drill_drain_node(struct drill_run *r, struct err *e);
+int drill_set_node_down(struct drill_run *r, struct err *e);
+void drill_resume_node(struct drill_run *r);
+
+/* Sends a signal to the agent of a rank, also on another node, and sets r->injected. */
+int drill_signal_agent(struct drill_run *r, int rank, int signal, struct err *e);
+/* Slurm's name of the rank's node, from the generation's host file. */
+int drill_node_of(const struct drill_run *r, int rank, char *out, size_t size, struct err *e);
+
+#endif

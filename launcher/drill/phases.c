@@ -1,0 +1,74 @@
+#include "launcher/drill/phases.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+enum drill_event_kind drill_event_kind(const char *name)
+{
+	static const struct {
+		const char *name;
+		enum drill_event_kind kind;
+	} names[] = {
+#define NAME_ROW(kind, name) { name, kind },
+		DRILL_EVENTS(NAME_ROW)
+#undef NAME_ROW
+	};
+	for (size_t i = 0; name && i < sizeof names / sizeof *names; i++)
+		if (!strcmp(names[i].name, name))
+			return names[i].kind;
+	return DRILL_OTHER;
+}
+
+/* The first event of the kind after events[from]; `n` if there is none. */
+static int find_next(const struct drill_event *events, int n, int from, enum drill_event_kind kind)
+{
+	while (from < n && events[from].kind != kind)
+		from++;
+	return from;
+}
+
+/* The last event of the kind in events[from, to); `to` if there is none. */
+static int find_last(const struct drill_event *events, int from, int to, enum drill_event_kind kind)
+{
+	for (int i = to - 1; i >= from; i--)
+		if (events[i].kind == kind)
+			return i;
+	return to;
+}
+
+struct drill_phases drill_phases_of(const struct drill_event *events, int n, double injected)
+{
+	struct drill_phases p = { NAN, NAN, NAN, NAN, NAN, NAN };
+	int begin = 0;
+	while (begin < n && events[begin].mono < injected)
+		begin++;
+	int lost = find_next(events, n, begin, DRILL_LOST);
+	int stop = find_next(events, n, begin, DRILL_STOP);
+	/* A warning of the next generation is none of this fault. */
+	int next = find_next(events, n, begin, DRILL_START);
+	int warning = find_next(events, next, begin, DRILL_WARNING);
+	int seen = lost < n ? lost : stop < n ? stop : warning < next ? warning : n;
+	if (seen < n)
+		p.detect = events[seen].mono - injected;
+	int after = seen < n ? seen : begin;
+	int gone = find_next(events, n, after, DRILL_GONE);
+	if (lost < n && gone < n)
+		p.fence = events[gone].mono - events[lost].mono;
+	/* The generation that recovers is the first one that finishes a step. */
+	int step = find_next(events, n, find_next(events, n, after, DRILL_START), DRILL_FIRST_STEP);
+	int start = find_last(events, after, step, DRILL_START);
+	if (start >= n)
+		return p;
+	int connected = find_next(events, n, start, DRILL_CONNECTED);
+	int ready = find_next(events, n, start, DRILL_READY);
+	if (gone < start)
+		p.plan = events[start].mono - events[gone].mono;
+	if (connected < n)
+		p.start = events[connected].mono - events[start].mono;
+	if (connected < n && ready < n)
+		p.load = events[ready].mono - events[connected].mono;
+	if (ready < n && step < n)
+		p.step = events[step].mono - events[ready].mono;
+	return p;
+}

@@ -1,0 +1,87 @@
+#!/usr/bin/env bats
+# muster drill in an allocation of a real Slurm with four nodes on the loopback address.
+
+bats_require_minimum_version 1.5.0
+load ../helpers
+
+setup_file() {
+	start_cluster 4
+	[[ -z $lacking ]] || return 0
+	make_data
+	make_tiny_job
+	words="parallel.tp=2 parallel.pp=2 parallel.dp=2 slurm.nodes=4 slurm.gpus_per_node=2 slurm.cpus_per_task=1 restart.backoff=0.1"
+	export words
+}
+
+teardown_file() { stop_cluster; }
+
+setup() {
+	[[ -z $lacking ]] || skip "$lacking"
+}
+
+# drill NAME WORD...: drills the tiny job as NAME in an allocation of four nodes; $output is the table.
+drill() {
+	local name=$1
+	shift
+	# shellcheck disable=SC2086 # a list of words
+	run --separate-stderr salloc --quiet --no-kill -N4 --ntasks-per-node=2 --gpus-per-node=2 \
+		"$MUSTER" drill "$tiny" "job.name=$name" $words "$@"
+	echo "$output"
+	echo "$stderr"
+}
+
+# Prints the processes of the drills on this cluster.
+processes_left() {
+	local env
+	for env in /proc/[0-9]*/environ; do
+		grep -qz "^DRILL_MARK=" "$env" 2>/dev/null && grep -qzxF "SLURM_CONF=$SLURM_CONF" "$env" && echo "${env//[!0-9]/}"
+	done
+	true
+}
+none_left() { [[ -z $(processes_left) ]]; }
+no_jobs() { [[ -z $(squeue -h -o %i) ]]; }
+
+@test "an agent, srun and a slurmstepd are killed: the run recovers to the same bits" {
+	drill cluster --fault agent-killed,launcher-killed,slurmstepd-killed
+	[[ $status -eq 0 ]]
+	[[ $output == *"agent-killed"*" right"*"launcher-killed"*" right"*"slurmstepd-killed"*" right"* ]]
+	[[ $output == *"3 drilled, 3 right, 0 skipped" ]]
+	[[ ! -e $(run_folder drill-cluster) ]]
+	none_left
+	figure "$(grep '^agent-killed' <<<"$output")"
+}
+
+@test "muster is killed and started again in the same allocation" {
+	drill again --fault supervisor-killed
+	[[ $status -eq 0 ]]
+}
+
+@test "nodes are not drained without permission" {
+	drill careful --steps 60 --fault node-drained,node-down
+	[[ $status -eq 1 ]]
+	[[ $output == *"node-drained         skipped: it changes the state of a node; --allow-node-faults permits it"* ]]
+	[[ $(sinfo -h -o '%T %D') == "idle 4" ]]
+}
+
+@test "a node is drained: the run continues without it, and the node is put back" {
+	drill shrinks --steps 60 --allow-node-faults --fault node-drained slurm.nodes=3-4 restart.shrink=any
+	[[ $status -eq 0 ]]
+	[[ $output == *"1 drilled, 1 right, 0 skipped" ]]
+	wait_for 30 no_jobs
+	[[ $(sinfo -h -o '%T %D') == "idle 4" ]]
+}
+
+@test "Ctrl-C ends the job step, and leaves no process and no folder" {
+	# shellcheck disable=SC2086
+	salloc --quiet --no-kill -N4 --ntasks-per-node=2 --gpus-per-node=2 bash -c 'echo $$ >"$0"; exec "$@"' "$BATS_TEST_TMPDIR/pid" \
+		"$MUSTER" drill "$tiny" job.name=stop $words --steps 100000 </dev/null >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+	local salloc=$! rc=0
+	wait_for 60 grep -qs '"first-step"' "$(run_folder drill-stop)/undisturbed/events.jsonl"
+	kill -INT "$(<"$BATS_TEST_TMPDIR/pid")"
+	wait $salloc || rc=$?
+	cat "$BATS_TEST_TMPDIR/out"
+	[[ $rc -eq 75 ]]
+	none_left
+	[[ ! -e $(run_folder drill-stop) ]]
+	wait_for 30 no_jobs
+}
