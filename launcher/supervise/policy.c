@@ -191,28 +191,40 @@ void supervise_policy_recover(const struct policy_request *r, struct policy_deci
 		try_waiting(r, out);
 }
 
+/* Takes `next` if its step is predicted to be faster than that of all before; frees it otherwise. */
+static void take_faster(struct policy_decision *d, struct deployment *next, double *fastest)
+{
+	if (next->plan.time.total >= *fastest) {
+		launcher_deployment_free(next);
+		return;
+	}
+	*fastest = next->plan.time.total;
+	take_option(d, RECOVERY_GROW, next);
+}
+
 void supervise_policy_grow(const struct policy_request *r, struct policy_decision *out)
 {
+	double fastest = r->now->plan.time.total;
 	struct deployment *next;
 	*out = (struct policy_decision){ .how = RECOVERY_SAME };
-	struct policy_option *o = add_option(out, RECOVERY_GROW);
-	bool found = plan_same_layout(r, r->first, o, &next);
-	if (!found && r->now->job.restart.shrink == SHRINK_ANY && !names_devices(r->job))
-		found = plan_again(r, o, &next);
-	if (found && o->step_s < r->now->plan.time.total)
-		take_option(out, RECOVERY_GROW, next);
-	else if (found)
-		launcher_deployment_free(next);
+	if (plan_same_layout(r, r->first, add_option(out, RECOVERY_GROW), &next))
+		take_faster(out, next, &fastest);
+	if (r->now->job.restart.shrink == SHRINK_ANY && !names_devices(r->job) &&
+	    plan_again(r, add_option(out, RECOVERY_GROW), &next))
+		take_faster(out, next, &fastest);
 }
 
 /* --- Texts -------------------------------------------------------------------------- */
 
+/* Among several options of one kind it is the last one that was taken. */
 const struct policy_option *supervise_policy_chosen(const struct policy_decision *d)
 {
+	const struct policy_option *chosen = NULL;
 	for (int i = 0; i < d->n; i++)
-		if (d->options[i].how == d->how)
-			return &d->options[i];
-	return NULL;
+		if (d->options[i].how == d->how &&
+		    (!d->next || d->options[i].step_s == d->next->plan.time.total))
+			chosen = &d->options[i];
+	return chosen;
 }
 
 void supervise_policy_print(const struct policy_option *o, struct buf *out)

@@ -16,8 +16,8 @@
  * changes: fewer replicas accumulate more micro-batches, so the losses are those of the old layout
  * up to rounding.
  *
- * If nodes are back, the run grows to the layout that it began with if that fits, otherwise to the
- * fastest one that the planner finds, if its step is predicted to be faster than now.
+ * If nodes are back, the run grows to the layout that it began with or, with shrink = any, to the one
+ * that the planner finds: to the faster of them, if its step is predicted to be faster than now.
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_POLICY_H
 #define MUSTER_LAUNCHER_SUPERVISE_POLICY_H

@@ -216,7 +216,8 @@ int supervise_recovery_requeue(struct supervisor *s, struct err *e)
 
 void supervise_recovery_look_for_nodes(struct supervisor *s)
 {
-	bool shrunk = s->d->plan.time.total > s->o.first->plan.time.total;
+	const struct plan *now = &s->d->plan, *first = &s->o.first->plan;
+	bool shrunk = now->world < first->world || now->time.total > first->time.total;
 	if (shrunk && s->d->job.restart.regrow != REGROW_NO && s->state == SUP_TRAINING)
 		supervise_recovery_survey(s);
 }
