@@ -134,8 +134,12 @@ static void on_reached(void *arg, const enum reach_result *results)
 	v->reach = NULL;
 	for (int i = 0; i < v->n_targets; i++) {
 		struct known *k = &v->nodes[v->targets[i]];
-		if (results[i] == REACH_SILENT || (results[i] == REACH_REFUSED && k->port))
+		/* Of a guessed port nothing is known. */
+		if (k->port && (results[i] == REACH_SILENT || results[i] == REACH_REFUSED))
 			k->state = NODE_UNREACHABLE;
+		/* Slurm may doubt a good node, as in the seconds after its controller's start. */
+		else if (results[i] == REACH_CONNECTED)
+			k->state = NODE_UP;
 	}
 	report_survey(v);
 }
@@ -159,7 +163,7 @@ static void reach_suspects(struct surveying *v)
 	uv_timer_stop(&v->timer);
 	for (int i = 0; targets && v->targets && i < v->n; i++) {
 		struct known *k = &v->nodes[i];
-		if (!k->suspect || k->state != NODE_UP)
+		if (!k->suspect || (k->state != NODE_UP && k->state != NODE_UNREACHABLE))
 			continue;
 		if (!k->host[0])
 			guess_address(k);

@@ -16,8 +16,9 @@
  * changes: fewer replicas accumulate more micro-batches, so the losses are those of the old layout
  * up to rounding.
  *
- * If nodes are back, the run grows to the layout that it began with or, with shrink = any, to the one
- * that the planner finds: to the faster of them, if its step is predicted to be faster than now.
+ * If nodes are back, the run grows to the layout that it began with, otherwise to the same with a
+ * lower dp, otherwise, with shrink = any, to the one that the planner finds. The step must be
+ * predicted to become at least 5 % faster.
  * With regrow = requeue the job is otherwise requeued if nodes that have left it are free.
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_POLICY_H

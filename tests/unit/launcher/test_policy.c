@@ -222,9 +222,9 @@ static void a_node_is_excluded_after_its_faults(void **state)
 	supervise_pool_blame(&pool, 0);
 	supervise_pool_blame(&pool, 0);
 	assert_true(supervise_pool_usable(&pool, 0)); /* the last one */
-	assert_true(supervise_pool_pardon(&pool));
+	assert_true(supervise_pool_use_again(&pool));
 	assert_true(supervise_pool_usable(&pool, 1));
-	assert_false(supervise_pool_pardon(&pool));
+	assert_false(supervise_pool_use_again(&pool));
 	buf_fini(&text);
 }
 
@@ -235,7 +235,7 @@ static void a_node_that_fails_again_on_its_return_is_excluded(void **state)
 	open_run("dgx-h100:2", 0, words, 11);
 	set_state(1, NODE_DOWN);
 	set_state(1, NODE_UP);
-	supervise_pool_trust(&pool); /* it has finished a step */
+	supervise_pool_confirm(&pool); /* it has finished a step */
 	supervise_pool_blame(&pool, 1);
 	assert_true(supervise_pool_usable(&pool, 1));
 	set_state(1, NODE_DOWN);
