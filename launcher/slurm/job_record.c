@@ -25,6 +25,18 @@ static int read_count(const char *line, const char *key)
 	return n <= COUNT_MAX ? (int)n : 0;
 }
 
+bool slurm_job_has_gres(const char *line)
+{
+	static const char *const keys[] = { "TresPerNode", "TresPerJob", "TresPerSocket",
+					    "TresPerTask" };
+	char text[256];
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+		if (topo_scontrol_field(line, keys[i], text, sizeof text) &&
+		    (strstr(text, "gres") || strstr(text, "gpu"))) /* "gpu:2" before 20.11 */
+			return true;
+	return false;
+}
+
 /* The line that begins with "JobId=ID "; NULL: none. A heterogeneous job has several lines. */
 static const char *find_job(const char *text, const char *id)
 {
@@ -59,6 +71,8 @@ int slurm_job_record_parse(const char *text, const char *job_id, struct job_reco
 	r.can_requeue = read_count(line, "Requeue") == 1 && read_count(line, "BatchFlag") > 0;
 	topo_scontrol_field(line, "Partition", r.partition, sizeof r.partition);
 	r.partition[strcspn(r.partition, ",")] = '\0';
+	r.gres = slurm_job_has_gres(line);
+	topo_scontrol_field(line, "BatchHost", r.batch_host, sizeof r.batch_host);
 	r.tasks_per_node = read_count(line, "NtasksPerN:B:S:C");
 	r.cpus_per_task = read_count(line, "CPUs/Task");
 	if (r.cpus_per_task < 1)

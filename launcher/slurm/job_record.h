@@ -19,6 +19,8 @@ struct job_record {
 	char state[32];           /* JobState, such as "RUNNING" */
 	char partition[64];       /* the first of several */
 	bool can_requeue;         /* a batch job with Requeue=1 */
+	bool gres;                /* slurm_job_has_gres() */
+	char batch_host[TOPO_NAME]; /* the node of the batch script; "": none */
 	int tasks_per_node;       /* --ntasks-per-node; 0: none was given */
 	int cpus_per_task;        /* at least 1 */
 	struct hostlist nodes;    /* allocated now; empty if the job is pending */
@@ -29,6 +31,9 @@ struct job_record {
 int slurm_job_record_parse(const char *text, const char *job_id, struct job_record *out,
 			   struct err *e);
 void slurm_job_record_free(struct job_record *r);
+
+/* Whether the job of this line has requested GPUs or another gres: TresPerNode and its relatives. */
+bool slurm_job_has_gres(const char *line);
 
 struct node_record {
 	char name[TOPO_NAME];
