@@ -72,7 +72,11 @@ static void report_results(struct reach *r)
 
 static void on_time_over(uv_timer_t *t)
 {
-	report_results(t->data);
+	struct reach *r = t->data;
+	for (int i = 0; i < r->n; i++)
+		if (r->attempts[i].looking)
+			r->results[i] = REACH_UNKNOWN;
+	report_results(r);
 }
 
 static void end_attempt(struct attempt *a, enum reach_result result)
@@ -129,6 +133,8 @@ static void on_looked_up(uv_getaddrinfo_t *q, int status, struct addrinfo *found
 	struct attempt *a = q->data;
 	a->looking = false;
 	a->addresses = a->next = status ? NULL : found;
+	if (status && !a->r->ended)
+		a->r->results[a->index] = REACH_UNKNOWN;
 	if (!a->r->ended)
 		try_next_address(a);
 	release(a->r);
@@ -141,7 +147,7 @@ static void start_attempt(struct attempt *a, const struct reach_target *t)
 	snprintf(port, sizeof port, "%d", t->port);
 	a->lookup.data = a;
 	if (uv_getaddrinfo(a->r->loop, &a->lookup, on_looked_up, t->host, port, &hints)) {
-		end_attempt(a, REACH_SILENT);
+		end_attempt(a, REACH_UNKNOWN);
 		return;
 	}
 	a->looking = true;

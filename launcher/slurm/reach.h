@@ -12,7 +12,8 @@
 #include <uv.h>
 
 enum reach_result {
-	REACH_SILENT,  /* no answer within the time, no route, or no such host */
+	REACH_SILENT,  /* no answer within the time, or no route */
+	REACH_UNKNOWN, /* the name has no address, or was not looked up within the time */
 	REACH_REFUSED, /* the host is alive, but nobody listens on the port */
 	REACH_CONNECTED
 };
