@@ -72,9 +72,9 @@ start_munged() {
 outage() {
 	begin "$1" job.steps=400 checkpoint.every=20
 	wait_for 60 step_reached "$1" 25
-	kill -9 "$(pid_of "$2")"
+	kill "$(pid_of "$2")" # slurmctld saves its state: without it, it would not know the job
 	kill -9 "$(event_field "$1" hello pid 1)"
-	wait_for 60 waits
+	wait_for 60 waits || { cat "$out"; return 1; }
 	sleep "$3"
 	if [[ $2 == munged ]]; then start_munged; else start_controller; fi
 	waited_out "$1"
