@@ -75,7 +75,8 @@ void slurm_guard_ask(const char *job, struct guard_answer *out, char detail[GUAR
 		out->may_requeue = j.may_requeue;
 		out->gpus = j.gpus;
 		bool asks = j.running && j.batch && j.host[0];
-		out->answered = !asks || reach_host(j.host, &out->host_answers, &out->host_down, &e);
+		out->answered = !asks ||
+				reach_host(j.host, &out->host_answers, &out->host_down, &e);
 		snprintf(detail, GUARD_DETAIL, "the job is %.31s; its batch host %.60s%s %s%.100s",
 			 j.state, j.host, out->host_down ? " is down and" : "",
 			 !asks               ? "was not asked"

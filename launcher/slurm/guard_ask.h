@@ -13,7 +13,7 @@ enum { GUARD_NAME = 256, GUARD_DETAIL = 256 };
 /* One line of `scontrol --oneliner show job`. */
 struct guard_job {
 	bool running, batch, may_requeue;
-	bool gpus; /* it has requested GPUs, or another gres */
+	bool gpus;                        /* it has requested GPUs, or another gres */
 	char state[32], host[GUARD_NAME]; /* host: of the batch script */
 };
 

@@ -71,8 +71,6 @@ int slurm_job_record_parse(const char *text, const char *job_id, struct job_reco
 	r.can_requeue = read_count(line, "Requeue") == 1 && read_count(line, "BatchFlag") > 0;
 	topo_scontrol_field(line, "Partition", r.partition, sizeof r.partition);
 	r.partition[strcspn(r.partition, ",")] = '\0';
-	r.gres = slurm_job_has_gres(line);
-	topo_scontrol_field(line, "BatchHost", r.batch_host, sizeof r.batch_host);
 	r.tasks_per_node = read_count(line, "NtasksPerN:B:S:C");
 	r.cpus_per_task = read_count(line, "CPUs/Task");
 	if (r.cpus_per_task < 1)

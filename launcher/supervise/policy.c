@@ -166,7 +166,7 @@ static bool try_requeue(const struct policy_request *r, struct policy_decision *
 		 : !r->job->slurm.requeue ? "[slurm] requeue = no"
 		 : r->can_requeue && early
 			 ? "once Slurm counts the node as down; before, the job would lose its GPUs"
-					  : "this is not a batch job that Slurm requeues");
+			 : "this is not a batch job that Slurm requeues");
 	if (o->possible)
 		take_option(d, RECOVERY_REQUEUE, NULL);
 	return o->possible;
