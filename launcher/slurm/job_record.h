@@ -36,6 +36,7 @@ bool slurm_job_has_gres(const char *line);
 struct node_record {
 	char name[TOPO_NAME];
 	enum node_state state; /* never NODE_LEFT */
+	bool idle;             /* it is up and runs no job */
 	char host[SLURM_HOST]; /* NodeAddr; the name if it is missing */
 	int port;              /* of slurmd */
 };
