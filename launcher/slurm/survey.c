@@ -12,7 +12,7 @@
  * The two commands run at the same time and have ANSWER_MS together. If the controller does not
  * answer, all suspects are connected to: at the addresses of an earlier survey of this process,
  * otherwise by name at Slurm's default port. The port may be wrong then, so a refusal proves only
- * that the host is alive.
+ * that the host is alive. A name without an address proves nothing: the node counts as up.
  */
 #include "base/buf.h"
 #include "launcher/child.h"

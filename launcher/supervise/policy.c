@@ -162,14 +162,29 @@ static bool try_shrinking(const struct policy_request *r, struct policy_decision
 	return found;
 }
 
+/* Slurm 22.05.8 loses the GPUs of a job if it counts one of the job's nodes as down only after the
+ * requeue: the job then starts again without them. */
+static bool would_lose_gpus(const struct policy_request *r)
+{
+	const struct job *job = r->job;
+	bool gpus = job->slurm.gpus_per_node > 0 || job->job.device == DEVICE_CUDA;
+	bool pending = false; /* Slurm has not noticed the loss of a node */
+	for (int i = 0; i < r->pool->machines->n_nodes; i++)
+		pending |= r->pool->nodes[i].state == NODE_UNREACHABLE;
+	return gpus && pending && r->waited < r->now->job.restart.patience;
+}
+
 static bool try_requeue(const struct policy_request *r, struct policy_decision *d)
 {
 	struct policy_option *o = add_option(d, RECOVERY_REQUEUE);
-	o->possible = r->can_requeue && r->job->slurm.requeue;
+	bool early = would_lose_gpus(r);
+	o->possible = r->can_requeue && r->job->slurm.requeue && !early;
 	snprintf(o->text, sizeof o->text, "%s",
 		 o->possible              ? "the job begins again in the queue"
 		 : !r->job->slurm.requeue ? "[slurm] requeue = no"
-					  : "this is not a batch job that Slurm requeues");
+		 : r->can_requeue && early
+			 ? "once Slurm counts the node as down; before, the job would lose its GPUs"
+			 : "this is not a batch job that Slurm requeues");
 	if (o->possible)
 		take_option(d, RECOVERY_REQUEUE, NULL);
 	return o->possible;

@@ -8,7 +8,8 @@
  *     spare    the same layout on other nodes: spares, or nodes that were not used
  *     dp       the same layout with a lower data-parallel degree      shrink = dp, any
  *     replan   the layout that the planner finds for what is left     shrink = any
- *     requeue  the job begins again in the queue without the lost nodes
+ *     requeue  the job begins again in the queue without the lost nodes; a job with GPUs waits for
+ *              [restart] patience until Slurm counts them as down, or would lose its GPUs
  *     wait     until a lost node returns, for [restart] patience
  *     give up
  *
