@@ -50,6 +50,7 @@ waited_out() {
 }
 
 @test "an agent is killed while slurmctld is away: muster waits for it, and the run continues" {
+	large
 	begin controller job.steps=1000 checkpoint.every=20
 	wait_for 60 step_reached controller 25
 	kill "$(cat "$cluster/slurmctld.pid")"

@@ -32,7 +32,9 @@ start_job() {
 	scontrol update nodename=n4 state=down reason=test
 	run "$tool" survey 'n[1-5]' n1
 	echo "$output"
-	[[ $output == $'n1 is up\nn2 is drained\nn3 is failing\nn4 is down\nn5 has left the job\nanswered, can be requeued' ]]
+	# slurmctld takes a node that is down from the job some time later.
+	[[ ${output/n4 has left the job/n4 is down} == \
+		$'n1 is up\nn2 is drained\nn3 is failing\nn4 is down\nn5 has left the job\nanswered, can be requeued' ]]
 }
 
 @test "a dead node is found before Slurm notices it, and its step is left behind" {
@@ -76,6 +78,7 @@ tasks_run() { [[ $(pgrep -cfx 'sleep 1000' -P "$(pgrep -d, -f 'slurmstepd: \[')"
 is_requeued() { grep -qs requeued "$BATS_TEST_TMPDIR/job.log"; }
 
 @test "a job is requeued without a bad node, on fewer nodes, and is not held" {
+	large
 	cat >"$BATS_TEST_TMPDIR/job" <<-END
 		#!/bin/bash
 		trap : TERM
