@@ -35,6 +35,7 @@ struct survey {
 	enum node_state *nodes; /* [n_nodes] of the request's cluster */
 	int n_nodes;
 	bool can_requeue; /* the job can be requeued */
+	int free;         /* nodes that have left the job, are up and run nothing */
 	char why[200];    /* if it has not answered: the cause */
 };
 

@@ -142,6 +142,7 @@ bool slurm_node_record_next(const char **text, struct node_record *out)
 		    !topo_scontrol_field(line, "State", state, sizeof state))
 			continue;
 		out->state = slurm_node_state(state);
+		out->idle = out->state == NODE_UP && !strcmp(state, "IDLE");
 		if (!topo_scontrol_field(line, "NodeAddr", out->host, sizeof out->host))
 			snprintf(out->host, sizeof out->host, "%s", out->name);
 		out->port = read_count(line, "Port");

@@ -33,6 +33,7 @@ void slurm_job_record_free(struct job_record *r);
 struct node_record {
 	char name[TOPO_NAME];
 	enum node_state state; /* never NODE_LEFT */
+	bool idle;             /* it is up and runs no job */
 	char host[SLURM_HOST]; /* NodeAddr; the name if it is missing */
 	int port;              /* of slurmd */
 };

@@ -35,6 +35,7 @@ struct known {
 	int port; /* 0: not from Slurm */
 	enum node_state state;
 	bool listed;  /* in the job's NodeList */
+	bool idle;    /* runs no job */
 	bool suspect; /* try to connect */
 };
 
@@ -118,6 +119,7 @@ static void report_survey(struct surveying *v)
 		s.nodes[i] = v->nodes[i].state;
 		if (s.nodes[i] == NODE_UP && s.answered && !v->nodes[i].listed)
 			s.nodes[i] = NODE_LEFT;
+		s.free += s.nodes[i] == NODE_LEFT && v->nodes[i].idle;
 	}
 	v->done(v->arg, &s);
 	free(states);
@@ -257,6 +259,7 @@ static int take_records(struct surveying *v, const char *text)
 		if (!k)
 			continue;
 		k->state = r.state;
+		k->idle = r.idle;
 		k->port = r.port;
 		memcpy(k->host, r.host, sizeof k->host);
 		n++;

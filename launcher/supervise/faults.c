@@ -14,13 +14,13 @@
 	X(OUT_OF_MEMORY,    "out-of-memory",    JOB,     NOW,   true,  false, "the kernel's OOM killer ended the agent: its node or its cgroup has no memory left", "Compare the memory of `muster plan` with the node's; lower batch.micro, or request more memory for the job.") \
 	X(CPU_LIMIT,        "cpu-limit",        JOB,     NEVER, true,  false, "the agent used all CPU time that its limit permits", "Raise the limit of CPU time (ulimit -t).") \
 	X(AGENT_EXITED,     "agent-exited",     UNKNOWN, NOW,   true,  false, "the agent ended without reporting an error", "Read the log of the rank.") \
-	X(PROGRAM_MISSING,  "program-missing",  JOB,     NEVER, true,  false, "the agent, or a library that it needs, cannot be executed", "Install muster in the same place on all nodes; ldd on muster-agent shows which library is missing.") \
-	X(FILE_MISSING,     "file-missing",     JOB,     NEVER, true,  false, "a file or a folder is missing", "Create it, or name another one in the job; every node must see it.") \
+	X(PROGRAM_MISSING,  "program-missing",  JOB,     ONCE,  true,  false, "the agent, or a library that it needs, cannot be executed", "Install muster in the same place on all nodes; ldd on muster-agent shows which library is missing.") \
+	X(FILE_MISSING,     "file-missing",     JOB,     ONCE,  true,  false, "a file or a folder is missing", "Create it, or name another one in the job; every node must see it.") \
 	X(NOT_PERMITTED,    "not-permitted",    JOB,     NEVER, true,  false, "the system refuses access", "Correct the permissions of the path, or name another one in the job.") \
 	X(DISK_FULL,        "disk-full",        JOB,     NOW,   true,  false, "the disk or the quota is full", "Free space, raise the quota, or lower checkpoint.keep.") \
 	X(DISK_ERROR,       "disk-error",       SERVICE, NOW,   true,  false, "a file system failed", "Check the file system of that path, and the kernel's log on the node.") \
-	X(DATA_CORRUPT,     "data-corrupt",     JOB,     NEVER, true,  false, "stored data is damaged", "Use `muster ckpt verify` for checkpoints, and pack damaged data again.") \
-	X(JOB_WRONG,        "job-wrong",        JOB,     NEVER, true,  false, "the job cannot run as it is", "Correct the job as the message says.") \
+	X(DATA_CORRUPT,     "data-corrupt",     JOB,     ONCE,  true,  false, "stored data is damaged", "Use `muster ckpt verify` for checkpoints, and pack damaged data again.") \
+	X(JOB_WRONG,        "job-wrong",        JOB,     ONCE,  true,  false, "the job cannot run as it is", "Correct the job as the message says.") \
 	X(NUMERIC,          "numeric",          JOB,     NOW,   true,  false, "a value is NaN or infinite", "If it returns at the same step, lower optimizer.lr or use bf16; if it does not, test that node's device.") \
 	X(NO_MEMORY,        "no-memory",        JOB,     NOW,   true,  false, "memory, descriptors or processes are exhausted", "Raise the limit that the message names, or lower batch.micro.") \
 	X(DEVICE_LOST,      "device-lost",      NODE,    NOW,   true,  true,  "a device is lost or broken", "Look at the device with nvidia-smi -q and at the kernel's log (Xid); drain the node.") \

@@ -31,6 +31,7 @@ const char *supervise_owner_word(enum fault_owner o);
 
 enum fault_retry {
 	RETRY_NEVER, /* another start meets the same fault */
+	RETRY_ONCE,  /* another start helps only if what worked before was disturbed */
 	RETRY_NOW,   /* another start may succeed, with the back-off of restart.h */
 	RETRY_WAIT   /* it passes by itself: wait up to [restart] patience, without counting */
 };

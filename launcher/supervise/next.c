@@ -74,8 +74,16 @@ static void requeue_job(struct supervisor *s)
 		supervise_end(s, STATUS_GAVE_UP);
 		return;
 	}
-	snprintf(s->reason, sizeof s->reason, "the job was requeued without the lost nodes");
+	snprintf(s->reason, sizeof s->reason, "the job was requeued");
 	supervise_end(s, STATUS_STOPPED);
+}
+
+void supervise_grow(struct supervisor *s)
+{
+	if (supervise_recovery_grow(s))
+		supervise_launch_next(s);
+	else
+		requeue_job(s);
 }
 
 /* Decides where the next generation runs and starts it, `wait` seconds later. */

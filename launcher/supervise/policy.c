@@ -212,6 +212,8 @@ void supervise_policy_grow(const struct policy_request *r, struct policy_decisio
 	if (r->now->job.restart.shrink == SHRINK_ANY && !names_devices(r->job) &&
 	    plan_again(r, add_option(out, RECOVERY_GROW), &next))
 		take_faster(out, next, &fastest);
+	if (out->how == RECOVERY_SAME && r->free && r->now->job.restart.regrow == REGROW_REQUEUE)
+		try_requeue(r, out);
 }
 
 /* --- Texts -------------------------------------------------------------------------- */

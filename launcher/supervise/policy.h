@@ -18,6 +18,7 @@
  *
  * If nodes are back, the run grows to the layout that it began with or, with shrink = any, to the one
  * that the planner finds: to the faster of them, if its step is predicted to be faster than now.
+ * With regrow = requeue the job is otherwise requeued if nodes that have left it are free.
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_POLICY_H
 #define MUSTER_LAUNCHER_SUPERVISE_POLICY_H
@@ -47,6 +48,7 @@ struct policy_request {
 	const struct pool *pool;
 	bool can_requeue;
 	double waited; /* seconds, for lost nodes */
+	int free;      /* nodes that have left the job and could be had again */
 };
 
 struct policy_option {
@@ -67,7 +69,7 @@ struct policy_decision {
 
 /* Decides after a loss. The caller owns out->next. */
 void supervise_policy_recover(const struct policy_request *r, struct policy_decision *out);
-/* Decides whether to grow: how is RECOVERY_GROW with `next`, or RECOVERY_SAME. */
+/* Decides whether to grow: how is RECOVERY_GROW with `next`, RECOVERY_REQUEUE, or RECOVERY_SAME. */
 void supervise_policy_grow(const struct policy_request *r, struct policy_decision *out);
 
 /* The option that was chosen; NULL with give up. */

@@ -48,6 +48,7 @@ static void on_surveyed(void *arg, const struct survey *found)
 	r->known = true;
 	r->silent = !found->answered;
 	r->can_requeue = found->can_requeue;
+	r->free = found->free;
 	supervise_pool_survey(&r->pool, found);
 	if (s->state != SUP_TRAINING) /* otherwise it looks for nodes that are back */
 		report_nodes(s, found);
@@ -202,10 +203,23 @@ enum recovery supervise_recovery_decide(struct supervisor *s)
 	return d.how;
 }
 
+/* The number of nodes on which the plan has ranks. */
+static int count_nodes(const struct deployment *d)
+{
+	int n = 0;
+	for (int i = 0; i < d->cluster.n_nodes; i++) {
+		int r = 0;
+		while (r < d->plan.world && d->plan.ranks[r].node != i)
+			r++;
+		n += r < d->plan.world;
+	}
+	return n;
+}
+
 int supervise_recovery_requeue(struct supervisor *s, struct err *e)
 {
 	struct buf lost = BUF_INIT;
-	int nodes = s->o.first->cluster.n_nodes;
+	int nodes = count_nodes(s->o.first);
 	supervise_pool_lost_names(&s->recovery.pool, &lost);
 	int rc = s->o.ops->requeue(buf_str(&lost), nodes, nodes, e);
 	buf_fini(&lost);
@@ -227,10 +241,15 @@ bool supervise_recovery_wants_to_grow(struct supervisor *s)
 	struct recovery_state *r = &s->recovery;
 	struct policy_decision d;
 	const struct policy_request request = {
-		.job = s->o.job, .first = s->o.first, .now = s->d, .pool = &r->pool
+		.job = s->o.job,
+		.first = s->o.first,
+		.now = s->d,
+		.pool = &r->pool,
+		.can_requeue = r->can_requeue && s->o.ops->requeue,
+		.free = r->free,
 	};
 	supervise_policy_grow(&request, &d);
-	r->growing = d.how == RECOVERY_GROW;
+	r->growing = d.how != RECOVERY_SAME;
 	if (r->growing) {
 		report_decision(s, &d);
 		launcher_deployment_free(r->next);
@@ -239,10 +258,13 @@ bool supervise_recovery_wants_to_grow(struct supervisor *s)
 	return r->growing;
 }
 
-void supervise_recovery_grow(struct supervisor *s)
+bool supervise_recovery_grow(struct supervisor *s)
 {
 	struct recovery_state *r = &s->recovery;
+	struct deployment *next = r->next;
 	r->growing = false;
-	adopt(s, r->next);
 	r->next = NULL;
+	if (next)
+		adopt(s, next);
+	return next != NULL;
 }

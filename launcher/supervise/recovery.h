@@ -16,9 +16,10 @@ struct recovery_state {
 	struct surveying *surveying; /* a survey that is under way */
 	bool known;                  /* a survey has found the states since the loss */
 	bool can_requeue, silent;    /* of the last survey; silent: the manager did not answer */
+	int free;                    /* of the last survey */
 	double waiting_since;        /* for lost nodes; 0: it does not wait */
 	bool growing;                /* the generation stops in order to grow */
-	struct deployment *next;     /* what it grows to */
+	struct deployment *next;     /* what it grows to; NULL: the job is requeued */
 	/* the deployment of the generation, if it is not the first one; s->d points to it */
 	struct deployment *own;
 };
@@ -48,7 +49,7 @@ int supervise_recovery_requeue(struct supervisor *s, struct err *e);
 void supervise_recovery_look_for_nodes(struct supervisor *s);
 /* After that survey: whether the generation should stop in order to grow. */
 bool supervise_recovery_wants_to_grow(struct supervisor *s);
-/* Makes the larger deployment the current one. */
-void supervise_recovery_grow(struct supervisor *s);
+/* Makes the larger deployment the current one. False: there is none, and the job is to be requeued. */
+bool supervise_recovery_grow(struct supervisor *s);
 
 #endif

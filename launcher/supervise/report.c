@@ -206,7 +206,10 @@ static void write_fault(const struct supervisor *s)
 {
 	const struct symptom *m = &s->symptom;
 	static const char *const words[] = {
-		[RETRY_NEVER] = "never", [RETRY_NOW] = "now", [RETRY_WAIT] = "wait"
+		[RETRY_NEVER] = "never",
+		[RETRY_ONCE] = "once",
+		[RETRY_NOW] = "now",
+		[RETRY_WAIT] = "wait",
 	};
 	bool ranked = s->cause.rank >= 0;
 	rundir_event_fault(s->o.run, s->generation,

@@ -69,8 +69,9 @@ static bool reached_limit(const struct restart *r, struct err *e)
 bool supervise_restart_decide(struct restart *r, const struct fault *fault, double now,
 			      double *wait, struct err *e)
 {
-	bool hopeless = fault->retry == RETRY_NEVER && !r->stepped &&
-			(!r->restarts || r->last == fault);
+	bool never = fault->retry == RETRY_NEVER, stepped = r->stepped;
+	bool hopeless = never || (fault->retry == RETRY_ONCE && !stepped &&
+				  (!r->restarts || r->last == fault));
 	bool twice = hopeless && r->last == fault, progress = r->progress;
 	r->last = fault;
 	r->progress = r->stepped = false;
@@ -78,9 +79,9 @@ bool supervise_restart_decide(struct restart *r, const struct fault *fault, doub
 		r->outages = 0;
 	if (hopeless) {
 		err_set(e, ERR_UNSUPPORTED,
-			"the run failed %sbefore its first step, for a reason that a restart does "
-			"not fix: %s",
-			twice ? "again " : "", fault->text);
+			"the run failed %s%s, for a reason that a restart does not fix: %s",
+			twice ? "again " : "",
+			stepped ? "after it had trained" : "before its first step", fault->text);
 		return false;
 	}
 	if (fault->retry == RETRY_WAIT)

@@ -10,10 +10,10 @@
  * There is no other restart
  *   - after max_restarts in total;
  *   - after max_futile futile ones in a row, such as a crash that returns at the same step;
- *   - for a fault that a restart does not fix (RETRY_NEVER in faults.h). If the first generation
- *     has it before its first step, once is enough. Later it takes two generations in a row, the
- *     second of which ended before its first step, because what worked before may have been
- *     disturbed.
+ *   - for a fault that a restart does not fix (RETRY_NEVER in faults.h);
+ *   - for a fault that a restart fixes only if something was disturbed (RETRY_ONCE). If the first
+ *     generation has it before its first step, once is enough. Later it takes two generations in a
+ *     row, the second of which ended before its first step.
  *
  * An outage (RETRY_WAIT) is waited out. These restarts do not count, and they are futile neither.
  * Their waits grow from 1 s to OUTAGE_WAIT_MAX. The outage may last `patience` seconds, from the

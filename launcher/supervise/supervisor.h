@@ -150,6 +150,8 @@ void supervise_launch_next(struct supervisor *s);
  * calls supervise_restart_or_end(). */
 void supervise_recover(struct supervisor *s);
 void supervise_restart_or_end(struct supervisor *s);
+/* The generation has left in order to grow: starts the larger one, or requeues the job. */
+void supervise_grow(struct supervisor *s);
 /* Decides where the next generation runs, and starts it, waits, requeues the job or ends the run. */
 void supervise_place_and_launch(struct supervisor *s);
 

@@ -72,8 +72,7 @@ static void do_gone(struct supervisor *s, const struct cause *c)
 		if (has_done_all_steps(s)) {
 			supervise_end(s, STATUS_DONE);
 		} else if (s->recovery.growing) {
-			supervise_recovery_grow(s);
-			supervise_launch_next(s);
+			supervise_grow(s);
 		} else {
 			supervise_end(s, STATUS_STOPPED);
 		}

@@ -16,7 +16,7 @@ make_tree() {
 	make_tree
 	cat >>"$tree/README.md" <<-'END'
 		`muster dance` and `muster data wash` are no commands, `muster run --fast` and `--sideways` no options.
-		`parallel.xp`, `[restart] patience = 3` and `[paralel]` are no keys; see `tests/nothing.bats` and [nothing](doc/nothing.md).
+		`parallel.xp`, `[restart] endurance = 3` and `[paralel]` are no keys; see `tests/nothing.bats` and [nothing](doc/nothing.md).
 		[No heading](doc/guide/data.md#nowhere), `make tea`, `make check TEA=1`, `MUSTER_NOTHING`.
 
 		```ini
@@ -30,7 +30,7 @@ make_tree() {
 	echo "$output"
 	[[ $status -eq 1 ]]
 	for fault in "muster has no command dance" "muster has no command data wash" "muster run has no option --fast" \
-		"no command of muster has the option --sideways" "[parallel] has no key xp" "[restart] has no key patience" \
+		"no command of muster has the option --sideways" "[parallel] has no key xp" "[restart] has no key endurance" \
 		"a job file has no section [paralel]" "there is no tests/nothing.bats" "the link doc/nothing.md leads to nothing" \
 		"doc/guide/data.md has no heading #nowhere" "make has no target tea" "the Makefile does not use TEA" \
 		"nothing reads MUSTER_NOTHING" "[model] has no key layer" "muster plan has no option --tea"; do

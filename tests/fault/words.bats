@@ -149,16 +149,18 @@ eat_memory() {
 	mkdir "$group" 2>/dev/null || skip "needs the right to make a cgroup (v1)"
 	[[ $(wc -l </proc/swaps) -eq 1 ]] || skip "this host swaps"
 	out=$BATS_FILE_TMPDIR/oom.out
-	bash -c 'echo $$ >"$1/cgroup.procs" && shift && exec "$@"' - "$group" "$MUSTER" run "$tiny" job.name=oom job.steps=300 \
+	bash -c 'echo $$ >"$1/cgroup.procs" && shift && exec "$@"' - "$group" "$MUSTER" run "$tiny" job.name=oom job.steps=100000 \
 		parallel.dp=2 restart.backoff=0.1 </dev/null >"$out" 2>&1 3>&- &
 	pid=$!
 	wait_for 30 step_reached oom 5
 	echo $((400 << 20)) >"$group/memory.limit_in_bytes"
 	echo 1000 >"/proc/$(event_field oom hello pid 1)/oom_score_adj" # chosen first
 	eat_memory "$group"
-	wait "$pid"
+	wait_for 30 grep -q "continuing from step\|starting from the beginning" "$out"
+	kill -TERM "$pid"
+	wait "$pid" || [[ $? -eq 75 ]]
 	cat "$out" "$group/memory.oom_control"
-	wait_for 5 rmdir "$group"
+	wait_for 30 rmdir "$group"
 	grep -qE "lost +rank [01] on .*: killed by SIGKILL; the kernel's OOM killer ended the agent" "$out"
 	grep -q "remedy.*muster plan" "$out"
 	[[ $(event_field oom fault fault) == out-of-memory ]]

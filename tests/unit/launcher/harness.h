@@ -60,7 +60,7 @@ static struct harness {
 	struct launch_events events;
 	unsigned char secret[AUTH_SECRET_BYTES];
 	uint32_t generation;
-	int starts, kills;
+	int starts, kills, world;
 	int helper_dies; /* this many starts fail because a helper process died */
 	bool running, fail_start, keep_running;
 	int status[WORLD];
@@ -87,6 +87,7 @@ static int fake_start(uv_loop_t *loop, const struct launch_request *r,
 	h.events = *ev;
 	h.running = true;
 	h.kills = 0;
+	h.world = r->plan->world;
 	memset(h.gone, 0, sizeof h.gone);
 	for (int i = 0; i < WORLD; i++)
 		h.status[i] = SIGKILL;
@@ -127,7 +128,7 @@ static inline void end_process(int rank, int status)
 	h.gone[rank] = true;
 	h.events.exited(h.events.arg, rank, status);
 	bool all = true;
-	for (int i = 0; i < WORLD; i++)
+	for (int i = 0; i < h.world; i++)
 		all &= h.gone[i];
 	if (!all || !h.running)
 		return;
@@ -195,7 +196,7 @@ static inline void deliver_all(void)
 		for (struct peer *p = h.peers; p < h.peers + PEERS; p++)
 			if (p->channel)
 				peer_read(p);
-		for (int i = 0; h.kills && h.running && !h.keep_running && i < WORLD; i++)
+		for (int i = 0; h.kills && h.running && !h.keep_running && i < h.world; i++)
 			end_process(i, h.status[i]);
 	}
 }
@@ -232,7 +233,7 @@ static inline void send_message(struct peer *p, enum msg_type type, json_t *body
 static inline json_t *hello_json(int rank)
 {
 	return msg_hello_json(&(struct msg_hello){ .rank = rank,
-						   .world = WORLD,
+						   .world = h.world,
 						   .node = "here",
 						   .pid = 100 + rank,
 						   .start = 1000 + rank,
@@ -271,14 +272,14 @@ static inline void send_step(struct peer *p, enum msg_type type, int64_t step)
 
 static inline void connect_all(void)
 {
-	for (int i = 0; i < WORLD; i++)
+	for (int i = 0; i < h.world; i++)
 		send_message(peer_open(i, h.secret, h.generation), MSG_HELLO, hello_json(i));
 }
 
 static inline void train_all(void)
 {
 	connect_all();
-	for (int i = 0; i < WORLD; i++)
+	for (int i = 0; i < h.world; i++)
 		send_step(&h.peers[i], MSG_READY, 0);
 }
 

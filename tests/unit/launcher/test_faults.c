@@ -120,11 +120,14 @@ static void every_row_is_reached_and_complete(void **state)
 static void what_cannot_get_better_is_not_tried_again(void **state)
 {
 	(void)state;
-	static const char *const never[] = { "program-missing", "file-missing", "not-permitted",
-					     "pmix-missing",    "job-wrong",    "data-corrupt" };
+	static const char *const never[] = { "not-permitted", "pmix-missing", "cpu-limit" };
+	static const char *const once[] = { "program-missing", "file-missing", "job-wrong",
+					    "data-corrupt" };
 	static const char *const wait[] = { "controller-away", "munge-away", "step-refused" };
 	for (size_t i = 0; i < sizeof never / sizeof *never; i++)
 		assert_int_equal(supervise_fault_named(never[i])->retry, RETRY_NEVER);
+	for (size_t i = 0; i < sizeof once / sizeof *once; i++)
+		assert_int_equal(supervise_fault_named(once[i])->retry, RETRY_ONCE);
 	for (size_t i = 0; i < sizeof wait / sizeof *wait; i++)
 		assert_int_equal(supervise_fault_named(wait[i])->retry, RETRY_WAIT);
 }

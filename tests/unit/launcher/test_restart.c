@@ -9,9 +9,10 @@
 
 static const struct fault crash = { .name = "crash", .retry = RETRY_NOW, .counts = true };
 static const struct fault damaged = {
-	.name = "damaged", .retry = RETRY_NEVER, .counts = true, .text = "it is damaged"
+	.name = "damaged", .retry = RETRY_ONCE, .counts = true, .text = "it is damaged"
 };
-static const struct fault wrong = { .name = "wrong", .retry = RETRY_NEVER, .counts = true };
+static const struct fault wrong = { .name = "wrong", .retry = RETRY_ONCE, .counts = true };
+static const struct fault denied = { .name = "denied", .retry = RETRY_NEVER, .counts = true };
 static const struct fault outage = { .name = "outage", .retry = RETRY_WAIT, .text = "away" };
 
 static double now;
@@ -44,6 +45,19 @@ static void the_first_restart_is_immediate(void **state)
 	assert_true(lose_generation(&r, &crash, &wait, &e));
 	assert_true(wait == 0);
 	assert_int_equal(r.restarts, 1);
+}
+
+static void what_cannot_get_better_ends_the_run_at_once(void **state)
+{
+	(void)state;
+	struct restart r;
+	struct err e;
+	double wait;
+	restart_init(&r, 10, 3, 2);
+	supervise_restart_step(&r, 7); /* also after it had trained */
+	assert_false(lose_generation(&r, &denied, &wait, &e));
+	assert_int_equal(e.code, ERR_UNSUPPORTED);
+	assert_int_equal(r.restarts, 0);
 }
 
 static void waits_double_without_progress(void **state)
@@ -233,6 +247,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_first_restart_is_immediate),
+		cmocka_unit_test(what_cannot_get_better_ends_the_run_at_once),
 		cmocka_unit_test(waits_double_without_progress),
 		cmocka_unit_test(a_new_checkpoint_is_progress),
 		cmocka_unit_test(crash_loop_at_one_step_ends),
