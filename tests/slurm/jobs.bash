@@ -55,11 +55,9 @@ nodes_of() { # run [generation]
 
 # Prints the processes of this cluster whose command line matches a pattern, on a node or on all of them.
 processes() { # pattern [node]
-	pgrep -f -- "$1" | while read -r pid; do
-		{ tr '\0' '\n' <"/proc/$pid/environ" | grep -qxF "SLURM_CONF=$SLURM_CONF"; } 2>/dev/null || continue
-		[[ -z ${2-} ]] || { tr '\0' '\n' <"/proc/$pid/environ" | grep -qxF "SLURMD_NODENAME=$2"; } 2>/dev/null || continue
-		echo "$pid"
-	done
+	grep -lzxF "SLURM_CONF=$SLURM_CONF" /proc/[0-9]*/environ 2>/dev/null |
+		{ [[ -z ${2-} ]] && cat || xargs -r grep -lzxF "SLURMD_NODENAME=$2" 2>/dev/null; } | cut -d / -f 3 | sort |
+		comm -12 - <(pgrep -f -- "$1" | sort) | sort -n
 }
 agents() { processes "^$(realpath "$(dirname "$MUSTER")")/muster-agent" "$@"; }
 no_agent() { [[ -z $(agents) ]]; }
