@@ -222,6 +222,17 @@ check-all: setup-check
 	@$(MAKE) --no-print-directory check-proxy
 	@$(MAKE) --no-print-directory fuzz
 
+# The fault tests alone, with their large cases; then FAULT_RUNS runs with random faults on this host, and as many in a Slurm
+# cluster over loopback.
+FAULT_TESTS := $(wildcard tests/slurm/*.bats tests/fault/*.bats) tests/cli/drill.bats $(filter $(BUILD)/tests/fault/%,$(UNIT_BIN))
+FAULT_RUNS ?= 50
+.PHONY: check-faults
+check-faults: setup-check
+	@$(MAKE) --no-print-directory $(EVERY_CORE) all $(filter $(BUILD)/tests/fault/%,$(UNIT_BIN)) $(TOOL_BIN)
+	@MUSTER_LARGE=1 $(RUN_TESTS) $(FAULT_TESTS)
+	tests/fault/fault_runs $(FAULT_RUNS) local
+	tests/fault/fault_runs $(FAULT_RUNS) slurm
+
 check-unit: unit-bins
 	@$(RUN_TESTS) $(UNIT_BIN) tests/floors
 
@@ -374,6 +385,7 @@ help:
 	@echo 'make check-unit       the unit tests alone'
 	@echo 'make check-san        the unit tests under AddressSanitizer, UBSan and ThreadSanitizer'
 	@echo 'make check-comm       every cell of the collectives conformance test: hours; SWEEP=20 runs 20 times as many as make check'
+	@echo 'make check-faults     every fault test, the large ones too, then FAULT_RUNS=50 runs with random faults here and in Slurm'
 	@echo 'make check-proxy      runs behind a proxy that drops, repeats, delays and changes bytes: PROXY_RUNS=500 of each kind'
 	@echo 'make check-gpu        check and measure the GPU of this machine and write a report; needs only CUDA, gcc and python3'
 	@echo 'make fuzz             every parser of untrusted input under libFuzzer, FUZZ_SECONDS=60 each'

@@ -35,7 +35,7 @@ stop_cluster() {
 	rm -rf "$cluster"
 }
 
-# Skips a test whose cases are large; `make check-all` runs it.
+# Skips a test whose cases are large; `make check-all` runs it, and `make check-faults` if it is a fault test.
 large() { [[ -n ${MUSTER_LARGE-} ]] || skip "large: make check-all runs it"; }
 
 # draw_number BELOW: sets $drawn to a random number below BELOW. It prints the seed, which SEED sets.
@@ -129,7 +129,7 @@ wait_for() {
 }
 
 # Succeeds if the process has ended, also if its parent has not yet waited for it.
-has_ended() { [[ ! -e /proc/$1/stat || $(sed 's/.*) //' "/proc/$1/stat") == Z* ]]; }
+has_ended() { [[ ! -e /proc/$1/stat || $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) == Z* ]]; }
 
 # Prints a figure that tests/run shows.
 figure() { echo "# figure: $*" >&3; }

@@ -38,6 +38,7 @@ some_started_by() { [[ $(started_by "$1" | wc -l) -ge 4 ]]; }
 none_started_by() { [[ -z $(started_by "$1") ]]; }
 
 @test "the faults of one host: every result is right, and each phase is timed" {
+	large
 	drill host --json --steps 240 \
 		--fault agent-killed,agent-crashed,launcher-killed,checkpoint-deleted,checkpoint-corrupted,disk-full,supervisor-killed,supervisor-ended,job-wrong
 	[[ $status -eq 0 ]]
@@ -52,6 +53,7 @@ none_started_by() { [[ -z $(started_by "$1") ]]; }
 }
 
 @test "a stopped agent and a stopped supervisor" {
+	large
 	drill stopped --json --steps 240 --fault agent-stopped,supervisor-stopped
 	[[ $status -eq 0 ]]
 	[[ $(ask 'd["agent-stopped"]["phases"]["detect_s"] >= 2 and d["agent-stopped"]["redone"] >= 1') == True ]]
@@ -71,6 +73,7 @@ none_started_by() { [[ -z $(started_by "$1") ]]; }
 }
 
 @test "steps that are too fast get more of them, and the learning rate's keys follow" {
+	large
 	drill more --json --fault agent-killed job.steps=100000 optimizer.warmup=2000 optimizer.decay_steps=50000
 	[[ $status -eq 0 ]]
 	[[ $(ask 'o["steps"] >= 60') == True ]]
@@ -106,6 +109,7 @@ none_started_by() { [[ -z $(started_by "$1") ]]; }
 }
 
 @test "a drill that is killed leaves no process, and the next one removes its folder" {
+	large
 	"$MUSTER" drill "$tiny" job.name=dead parallel.dp=2 --steps 100000 </dev/null >/dev/null 2>&1 3>&- &
 	pid=$!
 	wait_for 30 some_started_by $pid

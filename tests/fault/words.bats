@@ -38,6 +38,7 @@ teardown() {
 }
 
 @test "an agent that crashes is not called killed" {
+	large
 	begin crashed job.steps=300 checkpoint.every=10
 	wait_for 30 step_reached crashed 5
 	kill_rank crashed SEGV 0
@@ -62,6 +63,7 @@ teardown() {
 }
 
 @test "ckpt/ deleted while the run trains: the next checkpoint makes it again, without a restart" {
+	large
 	begin deleted job.steps=400 checkpoint.every=20
 	wait_for 30 event deleted ckpt
 	rm -rf "$(run_folder deleted)/ckpt"

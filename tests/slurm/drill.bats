@@ -3,6 +3,7 @@
 
 bats_require_minimum_version 1.5.0
 load ../helpers
+load jobs
 
 setup_file() {
 	start_cluster 4
@@ -39,9 +40,9 @@ processes_left() {
 	true
 }
 none_left() { [[ -z $(processes_left) ]]; }
-no_jobs() { [[ -z $(squeue -h -o %i) ]]; }
 
 @test "an agent, srun and a slurmstepd are killed: the run recovers to the same bits" {
+	large
 	drill cluster --fault agent-killed,launcher-killed,slurmstepd-killed
 	[[ $status -eq 0 ]]
 	[[ $output == *"agent-killed"*" right"*"launcher-killed"*" right"*"slurmstepd-killed"*" right"* ]]
@@ -52,6 +53,7 @@ no_jobs() { [[ -z $(squeue -h -o %i) ]]; }
 }
 
 @test "muster is killed and started again in the same allocation" {
+	large
 	drill again --fault supervisor-killed
 	[[ $status -eq 0 ]]
 }
@@ -60,7 +62,7 @@ no_jobs() { [[ -z $(squeue -h -o %i) ]]; }
 	drill careful --steps 60 --fault node-drained,node-down
 	[[ $status -eq 1 ]]
 	[[ $output == *"node-drained         skipped: it changes the state of a node; --allow-node-faults permits it"* ]]
-	[[ $(sinfo -h -o '%T %D') == "idle 4" ]]
+	all_idle
 }
 
 @test "a node is drained: the run continues without it, and the node is put back" {
@@ -68,10 +70,11 @@ no_jobs() { [[ -z $(squeue -h -o %i) ]]; }
 	[[ $status -eq 0 ]]
 	[[ $output == *"1 drilled, 1 right, 0 skipped" ]]
 	wait_for 30 no_jobs
-	[[ $(sinfo -h -o '%T %D') == "idle 4" ]]
+	all_idle
 }
 
 @test "Ctrl-C ends the job step, and leaves no process and no folder" {
+	large
 	# shellcheck disable=SC2086
 	salloc --quiet --no-kill -N4 --ntasks-per-node=2 --gpus-per-node=2 bash -c 'echo $$ >"$0"; exec "$@"' "$BATS_TEST_TMPDIR/pid" \
 		"$MUSTER" drill "$tiny" job.name=stop $words --steps 100000 </dev/null >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &

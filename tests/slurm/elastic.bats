@@ -19,11 +19,6 @@ teardown_file() { stop_cluster; }
 setup() { [[ -z $lacking ]] || skip "$lacking"; }
 teardown() { end_jobs; }
 
-# The nodes on which agents of a generation connected.
-nodes_of() { # run generation
-	event "$1" hello | grep "\"generation\":$2[,}]" | grep -oP '"node":"\K[^"]+' | sort -u | tr '\n' ' '
-}
-
 # Prints the seconds between two events of a run: the last ones of their kinds.
 between() { span "$(event_field "$1" "$2" time)" "$(event_field "$1" "$3" time)"; } # run event event
 
@@ -75,6 +70,7 @@ recovery_figure() { # run
 }
 
 @test "two nodes die, one after the other" {
+	large
 	submit twice parallel.tp=2 parallel.pp=1 parallel.dp=4 slurm.nodes=4 restart.shrink=dp
 	wait_for 60 step_reached twice 25
 	kill_host n4
@@ -87,6 +83,7 @@ recovery_figure() { # run
 }
 
 @test "a node comes back and the run grows again" {
+	large
 	submit grown parallel.tp=2 parallel.pp=1 parallel.dp=4 slurm.nodes=4 restart.shrink=dp
 	wait_for 60 step_reached grown 25
 	kill_host n4
@@ -100,6 +97,7 @@ recovery_figure() { # run
 }
 
 @test "a layout that must stay waits for the node, and runs on when it is back" {
+	large
 	submit waits parallel.tp=2 parallel.pp=2 parallel.dp=2 slurm.nodes=4 slurm.requeue=no restart.shrink=keep restart.patience=120
 	wait_for 60 step_reached waits 45
 	kill_host n4
@@ -110,6 +108,7 @@ recovery_figure() { # run
 }
 
 @test "a layout that must stay gives up when no node is expected back" {
+	large
 	submit gives-up parallel.tp=2 parallel.pp=2 parallel.dp=2 slurm.nodes=4 slurm.requeue=no restart.shrink=keep restart.patience=0
 	wait_for 60 step_reached gives-up 25
 	kill_host n4
@@ -119,6 +118,7 @@ recovery_figure() { # run
 }
 
 @test "a node that is being drained is not used after a loss" {
+	large
 	submit drained parallel.tp=2 parallel.pp=1 parallel.dp=4 slurm.nodes=4
 	wait_for 60 step_reached drained 25
 	scontrol update NodeName=n3 State=DRAIN Reason=test

@@ -3,6 +3,7 @@
 # batch host, its supervisor or its guard is lost.
 
 load ../helpers
+load jobs
 
 setup_file() {
 	start_cluster 4
@@ -16,77 +17,13 @@ setup_file() {
 
 teardown_file() { stop_cluster; }
 
-setup() {
-	[[ -z $lacking ]] || skip "$lacking"
-	all_idle || revive_host n1
-}
+setup() { [[ -z $lacking ]] || skip "$lacking"; }
+teardown() { end_jobs; }
 
-# Ends the jobs of a failed test before the next one.
-teardown() {
-	[[ -z $lacking ]] || return 0
-	[[ -z $(squeue -h -o %i) ]] && return
-	scancel --signal=KILL --state=RUNNING || true
-	scancel --user=root || true
-	wait_for 60 no_jobs
-}
-
-no_jobs() { [[ -z $(squeue -h -o %i) ]]; }
-all_idle() { [[ $(sinfo -h -o '%T %D') == "idle 4" ]]; }
-
-# submit NAME WORD...: submits the tiny job as NAME, and sets $id to the job's id.
-submit() {
-	local name=$1
-	shift
-	# shellcheck disable=SC2086 # a list of words
-	id=$("$MUSTER" submit "$tiny" "job.name=$name" $words "$@")
-	[[ $id =~ ^[0-9]+$ ]]
-}
-
-# Prints a field of scontrol's line about job $id.
-job_field() { scontrol --oneliner show job "$id" | grep -oP "(?<= $1=)\S+"; }
-job_is() { [[ $(job_field JobState) =~ ^($1)$ ]]; }
-job_over() { job_is "COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL"; }
 requeued() { [[ $(job_field Restarts) == 1 ]]; }
 
-# Prints the processes of this cluster whose command line matches a pattern, on a node or on all of them.
-processes() { # pattern [node]
-	pgrep -f -- "$1" | while read -r pid; do
-		{ tr '\0' '\n' <"/proc/$pid/environ" | grep -qxF "SLURM_CONF=$SLURM_CONF"; } 2>/dev/null || continue
-		[[ -z ${2-} ]] || { tr '\0' '\n' <"/proc/$pid/environ" | grep -qxF "SLURMD_NODENAME=$2"; } 2>/dev/null || continue
-		echo "$pid"
-	done
-}
 guards() { processes "^$(realpath "$MUSTER") guard "; }
-agents() { processes "^$(realpath "$(dirname "$MUSTER")")/muster-agent"; }
 no_guard() { [[ -z $(guards) ]]; }
-no_agent() { [[ -z $(agents) ]]; }
-
-# Prints the slurmd and the step managers of a node, then its sruns, then its other processes of a job.
-host_processes() { # node
-	find /proc/[0-9]*/fd -maxdepth 1 -lname "$(realpath "$cluster")/log/$1" 2>/dev/null | cut -d / -f 3 | sort -u
-	processes "^srun " "$1" | sort -rn
-	processes . "$1"
-}
-
-# Kills all of a node by one command, in the order in which nothing of it reports the end of another part. It must not be stopped first:
-# when the parent of a stopped process dies, the kernel sends SIGHUP and SIGCONT, and srun would end its step. So would the child of srun
-# that outlives it; it has the higher pid.
-kill_host() { # node
-	# shellcheck disable=SC2046 # a list of pids
-	kill -9 $(host_processes "$1" | awk '!seen[$1]++')
-}
-
-# Starts the slurmd of a node again if it was killed, and waits until all nodes can be used.
-revive_host() { # node
-	if [[ -n $(host_processes "$1") ]]; then
-		wait_for 60 all_idle
-		return
-	fi
-	rm -rf "$cluster"/spool/"$1"/stepd.slurm.pmix.* "$cluster"/tmp/"$1"/{pmix,spmix_appdir}*
-	setsid slurmd -D -N "$1" </dev/null >"$cluster/log/$1.out" 2>&1 3>&- 4>&- &
-	echo "$! $1" >>"$cluster/pids"
-	wait_for 60 all_idle
-}
 
 guard_connected() { # run times
 	[[ $(event "$1" guard 2>/dev/null | grep -c "the guard is connected") -ge $2 ]]
@@ -117,6 +54,7 @@ batch_host() { job_field BatchHost; }
 }
 
 @test "the batch host dies: the job is requeued within a minute and ends with the same bits" {
+	large
 	local from step
 	submit requeued job.steps=1200 checkpoint.every=5
 	wait_for 60 guard_connected requeued 1
@@ -178,6 +116,7 @@ batch_host() { job_field BatchHost; }
 }
 
 @test "the guard is killed: another one starts on another node, and training continues" {
+	large
 	submit second job.steps=100000
 	wait_for 60 guard_connected second 1
 	[[ $(event_field second guard node) == n3 ]]
@@ -192,6 +131,7 @@ batch_host() { job_field BatchHost; }
 }
 
 @test "the supervisor is stopped for 20 s: the job, the guard and training continue" {
+	large
 	local muster before
 	submit stopped job.steps=100000
 	wait_for 60 guard_connected stopped 1
@@ -213,6 +153,7 @@ batch_host() { job_field BatchHost; }
 guard_is_back() { [[ $(grep -c 'connected to the supervisor' "$(run_folder "$1")/logs/guard.log") == 2 ]]; }
 
 @test "the supervisor alone is killed: the job ends with it, and the guard does nothing" {
+	large
 	submit alone-killed job.steps=100000
 	wait_for 60 guard_connected alone-killed 1
 	kill -9 "$(cat "$(run_folder alone-killed)/lock")"

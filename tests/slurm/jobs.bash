@@ -3,7 +3,7 @@
 no_jobs() { [[ -z $(squeue -h -o %i) ]]; }
 all_idle() { [[ $(sinfo -h -o '%T %D') == "idle 4" ]]; }
 
-# Ends the jobs of a failed test before the next one, and starts the slurmd's again that it killed. For teardown.
+# Ends the jobs of a failed test before the next one, and brings back the nodes that it lost. For teardown.
 end_jobs() {
 	local node
 	[[ -z ${lacking-} ]] || return 0
@@ -11,11 +11,15 @@ end_jobs() {
 		scancel --signal=KILL --state=RUNNING || true
 		scancel --user=root || true
 	fi
-	for node in n1 n2 n3 n4; do
+	for node in ${killed_hosts-}; do
 		start_slurmd "$node"
+	done
+	killed_hosts=""
+	wait_for 60 no_jobs
+	all_idle && return
+	for node in n1 n2 n3 n4; do
 		scontrol update "NodeName=$node" State=RESUME 2>/dev/null || true # it fails if the node is up
 	done
-	wait_for 60 no_jobs
 	wait_for 60 all_idle
 }
 
@@ -44,13 +48,16 @@ ends_with() {
 	return 1
 }
 
+# Prints the nodes on which agents of the run connected, or those of one generation.
+nodes_of() { # run [generation]
+	event "$1" hello | { [[ -z ${2-} ]] && cat || grep "\"generation\":$2[,}]"; } | grep -oP '"node":"\K[^"]+' | sort -u | tr '\n' ' '
+}
+
 # Prints the processes of this cluster whose command line matches a pattern, on a node or on all of them.
 processes() { # pattern [node]
-	pgrep -f -- "$1" | while read -r pid; do
-		{ tr '\0' '\n' <"/proc/$pid/environ" | grep -qxF "SLURM_CONF=$SLURM_CONF"; } 2>/dev/null || continue
-		[[ -z ${2-} ]] || { tr '\0' '\n' <"/proc/$pid/environ" | grep -qxF "SLURMD_NODENAME=$2"; } 2>/dev/null || continue
-		echo "$pid"
-	done
+	grep -lzxF "SLURM_CONF=$SLURM_CONF" /proc/[0-9]*/environ 2>/dev/null |
+		{ [[ -z ${2-} ]] && cat || xargs -r grep -lzxF "SLURMD_NODENAME=$2" 2>/dev/null; } | cut -d / -f 3 | sort |
+		comm -12 - <(pgrep -f -- "$1" | sort) | sort -n
 }
 agents() { processes "^$(realpath "$(dirname "$MUSTER")")/muster-agent" "$@"; }
 no_agent() { [[ -z $(agents) ]]; }
@@ -63,16 +70,18 @@ daemons_of() { # node
 # Prints all processes of a node: its daemons, then its sruns, then its other processes of a job.
 host_processes() { # node
 	daemons_of "$1"
-	processes "^srun " "$1"
+	processes "^srun " "$1" | sort -rn
 	processes . "$1"
 }
 
 # Kills all of a node by one command, in the order in which nothing of it reports the end of another part. It must not be stopped first:
-# when the parent of a stopped process dies, the kernel sends SIGHUP and SIGCONT, and srun would end its step. Sets $killed to the time.
+# when the parent of a stopped process dies, the kernel sends SIGHUP and SIGCONT, and srun would end its step. So would the child of srun
+# that outlives it; it has the higher pid. Sets $killed to the time, and adds the node to $killed_hosts.
 kill_host() { # node
 	local pids
 	pids=$(host_processes "$1" | awk '!seen[$1]++')
 	killed=$EPOCHREALTIME
+	killed_hosts+=" $1"
 	# shellcheck disable=SC2086 # a list of pids
 	kill -9 $pids
 }
@@ -83,4 +92,10 @@ start_slurmd() { # node
 	rm -rf "$cluster"/spool/"$1"/stepd.slurm.pmix.* "$cluster"/tmp/"$1"/{pmix,spmix_appdir}*
 	setsid slurmd -D -N "$1" </dev/null >"$cluster/log/$1.out" 2>&1 3>&- 4>&- &
 	echo "$! $1" >>"$cluster/pids"
+}
+
+# Starts slurmctld, which a test has ended.
+start_controller() {
+	setsid slurmctld -D </dev/null >>"$cluster/log/slurmctld.out" 2>&1 3>&- 4>&- &
+	echo "$! slurmctld" >>"$cluster/pids"
 }

@@ -2,6 +2,7 @@
 # Jobs with a range of nodes and with spare nodes, in a real Slurm with four nodes on the loopback address.
 
 load ../helpers
+load jobs
 
 setup_file() {
 	start_cluster 4
@@ -14,36 +15,14 @@ setup_file() {
 
 teardown_file() { stop_cluster; }
 
-setup() {
-	[[ -z $lacking ]] || skip "$lacking"
-}
-
-teardown() {
-	[[ -z $lacking ]] || return 0
-	[[ -z $(squeue -h -o %i) ]] || scancel --user=root
-	wait_for 30 no_jobs
-	scontrol update NodeName=n3 State=RESUME 2>/dev/null || true # it fails if the node is not drained
-	wait_for 30 all_idle
-}
-
-all_idle() { [[ $(sinfo -h -o '%T %D') == "idle 4" ]]; }
-no_jobs() { [[ -z $(squeue -h -o %i) ]]; }
-
-# Prints the node of each agent that has connected, once each.
-nodes_of() { event "$1" hello | grep -oP '"node":"\K[^"]+' | sort -u | tr '\n' ' '; }
+setup() { [[ -z $lacking ]] || skip "$lacking"; }
+teardown() { end_jobs; }
 
 # submit_and_wait NAME WORD...: succeeds if the job ends with status 0.
 submit_and_wait() {
-	local name=$1 id
-	shift
-	# shellcheck disable=SC2086 # a list of words
-	id=$("$MUSTER" submit "$tiny" "job.name=$name" $words "$@")
-	wait_for 60 job_over "$id"
-	[[ $(scontrol --oneliner show job "$id") == *" ExitCode=0:0 "* ]] && return
-	tail -n 30 "$(run_folder "$name")"/logs/{slurm,launch}-*
-	return 1
+	submit "$@"
+	ends_with 0
 }
-job_over() { [[ $(scontrol --oneliner show job "$1") =~ " JobState="(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL)" " ]]; }
 
 # has_losses_of NAME REFERENCE: succeeds if the losses are equal up to rounding, and each sample was used once.
 has_losses_of() {

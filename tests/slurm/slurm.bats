@@ -2,6 +2,7 @@
 # The same job under a real Slurm with four nodes, which have two fake GPUs each, on the loopback address.
 
 load ../helpers
+load jobs
 
 setup_file() {
 	local from=${EPOCHREALTIME/./}
@@ -16,59 +17,21 @@ setup_file() {
 
 teardown_file() { stop_cluster; }
 
-setup() {
-	[[ -z $lacking ]] || skip "$lacking"
-}
+setup() { [[ -z $lacking ]] || skip "$lacking"; }
 
-# Ends the jobs of a failed test before the next one.
 teardown() {
-	[[ -z $lacking ]] || return 0
 	[[ -z ${strays-} ]] || kill -9 $strays 2>/dev/null || true
-	[[ -z $(squeue -h -o %i) ]] && return
-	scancel --signal=KILL --state=RUNNING || true
-	scancel --user=root || true
-	wait_for 30 no_jobs
+	end_jobs
 }
 
 # Prints a field of the JSON object that the last command printed.
 jq_field() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1" <<<"$output"; }
 
-no_jobs() { [[ -z $(squeue -h -o %i) ]]; }
-
-# submit NAME WORD...: submits the tiny job as NAME, and sets $id to the job's id.
-submit() {
-	local name=$1
-	shift
-	# shellcheck disable=SC2086 # a list of words
-	id=$("$MUSTER" submit "$tiny" "job.name=$name" $words "$@")
-	[[ $id =~ ^[0-9]+$ ]]
-}
-
-# Prints a field of scontrol's line about job $id.
-job_field() { scontrol --oneliner show job "$id" | grep -oP "(?<= $1=)\S+"; }
-job_over() { [[ $(job_field JobState) =~ ^(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL)$ ]]; }
-
-# ends_with STATUS: waits for the job's end, and succeeds if it has this exit status.
-ends_with() {
-	local name
-	wait_for 120 job_over
-	[[ $(job_field ExitCode) == "$1:0" ]] && return
-	echo "state $(job_field JobState), exit $(job_field ExitCode)"
-	name=$(job_field JobName)
-	tail -n 30 "$(run_folder "$name")"/logs/{slurm,launch}-*
-	return 1
-}
-
-# Prints the agents of this cluster, or, with "", also the srun that started them.
-agents_left() { # [start of pattern]
-	pgrep -f -- "${1-^}$(realpath "$(dirname "$MUSTER")")/muster-agent" | while read -r pid; do
-		grep -qzxF "SLURM_CONF=$SLURM_CONF" "/proc/$pid/environ" 2>/dev/null && echo "$pid"
-	done
-}
-none_left() { [[ -z $(agents_left "") ]]; }
+# Succeeds if neither an agent nor an srun that started one is left.
+none_left() { [[ -z $(processes "$(realpath "$(dirname "$MUSTER")")/muster-agent") ]]; }
 
 @test "the nodes are idle, and a step over PMIx reaches all of them" {
-	[[ $(sinfo -h -o '%T %D') == "idle 4" ]]
+	all_idle
 	run srun -N4 --ntasks-per-node=2 --gpus-per-node=2 --mpi=pmix sh -c 'echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES'
 	[[ $status -eq 0 ]]
 	[[ $(sort <<<"$output" | uniq -c | sed 's/^ *//') == $'2 n1 0,1\n2 n2 0,1\n2 n3 0,1\n2 n4 0,1' ]]
@@ -233,7 +196,7 @@ survive_kills() {
 	local pid
 	submit orphans job.steps=100000
 	wait_for 60 step_reached orphans 2
-	[[ $(agents_left | wc -l) -eq 8 ]]
+	[[ $(agents | wc -l) -eq 8 ]]
 	pid=$(cat "$(run_folder orphans)/lock")
 	kill -9 "$pid"
 	wait_for 5 none_left
