@@ -9,6 +9,7 @@
  *     watchdog.c     finds ranks that are silent or hang
  *     verdict.c      gets a verdict from the flight recorders
  *     report.c       writes events.jsonl and metrics.jsonl, prints for people
+ *                    (report_loss.c: a loss; report_end.c: the end of the run)
  *     contract.c     compares the prediction with what was measured
  *     symptoms.c     collects what is known about a loss (launch_log.c: what Slurm said)
  *     faults.c       the table of faults: what a loss means
@@ -185,19 +186,26 @@ void supervise_symptoms(const struct supervisor *s, struct symptom *out);
 /* report.c */
 void supervise_report_started(struct supervisor *s, const char *resume);
 void supervise_report_ready(struct supervisor *s);
-void supervise_report_loss(struct supervisor *s); /* the event, at once */
-/* Once the generation is gone and s->symptom and s->fault are set: prints what was lost, and the remedy. */
-void supervise_report_blame(struct supervisor *s);
-/* The next generation starts after `wait` seconds. */
-void supervise_report_restart(struct supervisor *s, double wait);
-void supervise_report_verdict(struct supervisor *s, const struct rundir_verdict *v);
-void supervise_report_exit(struct supervisor *s, int rank);
 void supervise_report_log(struct supervisor *s, int rank, const char *level, const char *text);
 void supervise_report_refused(struct supervisor *s, const char *why);
 void supervise_report_trouble(struct supervisor *s, const char *why);
 void supervise_report_metrics(struct supervisor *s, const struct msg_metrics *m);
 void supervise_report_eval(struct supervisor *s, const struct msg_eval *m);
 void supervise_report_ckpt(struct supervisor *s, const struct msg_ckpt *m);
+
+/* report_loss.c */
+void supervise_report_loss(struct supervisor *s); /* the event, at once */
+/* "rank 4 on n1, after step 12 (forward)"; "the agents" if no rank in particular is lost. */
+void supervise_describe_lost_rank(const struct supervisor *s, char *out, size_t size);
+/* Once the generation is gone and s->symptom and s->fault are set: prints what was lost, and the
+ * remedy. */
+void supervise_report_blame(struct supervisor *s);
+/* The next generation starts after `wait` seconds. */
+void supervise_report_restart(struct supervisor *s, double wait);
+void supervise_report_verdict(struct supervisor *s, const struct rundir_verdict *v);
+void supervise_report_exit(struct supervisor *s, int rank);
+
+/* report_end.c */
 void supervise_report_end(struct supervisor *s); /* s->status is set */
 
 #endif
