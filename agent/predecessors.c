@@ -59,9 +59,10 @@ static int look_for(struct search *s, const struct msg_predecessor *p, struct er
 		return 0;
 	}
 	int fd = pidfd_open(p->pid, 0);
-	if (fd < 0 && errno == ESRCH)
+	/* EINVAL and ENOENT: the number is now that of a thread. */
+	if (fd < 0 && (errno == ESRCH || errno == EINVAL || errno == ENOENT))
 		return 0;
-	if (fd < 0 && errno != ENOSYS)
+	if (fd < 0 && errno != ENOSYS && errno != EPERM)
 		return err_errno(e, ERR_NOMEM,
 				 "%s: cannot examine process %d, an agent of generation %" PRId64,
 				 s->gate->node, p->pid, p->generation);
@@ -122,12 +123,22 @@ static int kill_targets(const struct search *s, struct err *e)
 	return 0;
 }
 
+/* A signal that interrupts the wait begins it anew. */
+static bool wait_readable(struct pollfd *p, double seconds)
+{
+	int n;
+	do
+		n = poll(p, 1, seconds > 0 ? (int)(seconds * 1000) + 1 : 0);
+	while (n < 0 && errno == EINTR);
+	return n == 1;
+}
+
 static bool has_ended(const struct search *s, const struct target *t, double seconds)
 {
 	struct pollfd p = { .fd = t->fd, .events = POLLIN };
 	struct process_stat stat;
 	if (t->fd >= 0)
-		return poll(&p, 1, seconds > 0 ? (int)(seconds * 1000) + 1 : 0) == 1;
+		return wait_readable(&p, seconds);
 	for (double end = clock_s() + seconds; is_agent(s, &t->who);) {
 		if (!process_stat_read(t->who.pid, &stat) && stat.state == 'Z')
 			return true;

@@ -189,6 +189,8 @@ static void ask(struct guard_process *p)
 	slurm_guard_ask(p->o->job, &a, detail);
 	log_info("no supervisor: %s", detail);
 	slurm_guard_answered(&p->state, &a, clock_s());
+	if (p->state.waits)
+		log_info("%s", p->state.waits);
 }
 
 static void act(struct guard_process *p, bool requeue)

@@ -32,7 +32,7 @@ static int find_slurmd_port(void)
 }
 
 /* False: the host's address is unknown, because the controller has not answered. */
-static bool reach_host(const char *host, bool *answers, struct err *why)
+static bool reach_host(const char *host, bool *answers, bool *down, struct err *why)
 {
 	char *argv[] = { "scontrol", "--oneliner", "show", "node", (char *)(uintptr_t)host, NULL };
 	char address[GUARD_NAME + 16], port[8];
@@ -43,6 +43,7 @@ static bool reach_host(const char *host, bool *answers, struct err *why)
 		int other = topo_scontrol_field(buf_str(&line), "Port", port, sizeof port)
 				    ? SLURMD_PORT
 				    : find_slurmd_port();
+		*down = slurm_guard_node_down(buf_str(&line));
 		known = slurm_guard_node_parse(buf_str(&line), other, address, sizeof address);
 	}
 	buf_fini(&line);
@@ -72,10 +73,12 @@ void slurm_guard_ask(const char *job, struct guard_answer *out, char detail[GUAR
 		out->running = j.running;
 		out->batch = j.batch;
 		out->may_requeue = j.may_requeue;
+		out->gpus = j.gpus;
 		bool asks = j.running && j.batch && j.host[0];
-		out->answered = !asks || reach_host(j.host, &out->host_answers, &e);
-		snprintf(detail, GUARD_DETAIL, "the job is %.31s; its batch host %.60s %s%.100s",
-			 j.state, j.host,
+		out->answered = !asks ||
+				reach_host(j.host, &out->host_answers, &out->host_down, &e);
+		snprintf(detail, GUARD_DETAIL, "the job is %.31s; its batch host %.60s%s %s%.100s",
+			 j.state, j.host, out->host_down ? " is down and" : "",
 			 !asks               ? "was not asked"
 			 : out->host_answers ? "answers"
 					     : "does not answer: ",

@@ -1,4 +1,5 @@
 #include "launcher/slurm/guard_ask.h"
+#include "launcher/slurm/job_record.h"
 #include "topo/discover/scontrol.h"
 
 #include <stdint.h>
@@ -20,9 +21,17 @@ bool slurm_guard_job_parse(const char *text, struct guard_job *out)
 		     strcmp(flag, "0") != 0;
 	out->may_requeue = topo_scontrol_field(text, "Requeue", flag, sizeof flag) &&
 			   !strcmp(flag, "1");
+	out->gpus = slurm_job_has_gres(text);
 	if (!topo_scontrol_field(text, "BatchHost", out->host, sizeof out->host))
 		out->host[0] = '\0';
 	return true;
+}
+
+bool slurm_guard_node_down(const char *text)
+{
+	char state[256];
+	return topo_scontrol_field(text, "State", state, sizeof state) &&
+	       slurm_node_state(state) == NODE_DOWN;
 }
 
 bool slurm_guard_node_parse(const char *text, int port, char *out, int size)

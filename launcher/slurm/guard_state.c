@@ -1,5 +1,7 @@
 #include "launcher/slurm/guard_state.h"
 
+#include <stddef.h>
+
 enum { REFUSALS_MAX = 3 };
 
 void slurm_guard_init(struct guard_state *g, const struct guard_limits *limits, bool requeue,
@@ -92,13 +94,21 @@ static void leave(struct guard_state *g, const char *why)
 	g->why = why;
 }
 
+/* Whether a requeue now would lose the job's GPUs. */
+static bool loses_gpus(const struct guard_state *g, const struct guard_answer *a, double now)
+{
+	return a->gpus && !a->host_down && choose_act(g) == GUARD_REQUEUE &&
+	       now - g->dead_since < g->limits.down;
+}
+
 void slurm_guard_answered(struct guard_state *g, const struct guard_answer *a, double now)
 {
 	g->next_ask = now + g->limits.ask;
+	g->waits = NULL;
 	if (!a->answered)
 		return;
 	g->may_requeue = a->may_requeue;
-	bool answers = a->host_answers || g->line == GUARD_MUTE;
+	bool answers = (a->host_answers && !a->host_down) || g->line == GUARD_MUTE;
 	if (answers)
 		g->dead_since = 0;
 	else if (g->dead_since <= 0)
@@ -107,6 +117,9 @@ void slurm_guard_answered(struct guard_state *g, const struct guard_answer *a, d
 		leave(g, g->acted ? "the job no longer runs" : "the job ends or has ended");
 	else if (!a->batch)
 		leave(g, "the job has no batch script; whoever uses the allocation decides");
+	else if (!answers && now - g->dead_since >= g->limits.dead && loses_gpus(g, a, now))
+		g->waits = "the requeue waits until Slurm counts the batch host as down, because "
+			   "the job would lose its GPUs before";
 	else if (!answers && now - g->dead_since >= g->limits.dead)
 		act(g, "the batch host does not answer");
 	else if (g->line == GUARD_MUTE && now - g->heard >= g->limits.patience)

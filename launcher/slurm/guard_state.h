@@ -10,7 +10,10 @@
  *     no answer                             ask again: the controller may be away for long
  *     the job ends, has ended, or waits     leave
  *     the job has no batch script           leave: the person at the terminal decides
- *     the batch host does not answer        act, if it has not answered for `dead` seconds
+ *     the batch host does not answer, or    act, if it has not answered for `dead` seconds
+ *     Slurm counts it as down
+ *     the same, and the job has GPUs        act once Slurm counts the host as down, or after
+ *                                           `down` seconds
  *     it answers, nobody listens there      ask again: the batch script still runs, and the job
  *                                           ends with it
  *     it answers, the supervisor is mute    act after `patience` seconds: the supervisor may be
@@ -21,6 +24,11 @@
  * requeue it REFUSALS_MAX times, the guard cancels it.
  *
  * A sign of life at any time makes the guard wait again.
+ *
+ * Slurm 22.05.8 loses the GPUs of a job if one of the nodes that the job is being requeued from is
+ * counted as down during that: the job then starts again without GPUs. Only the requeue of a job
+ * with GPUs waits for SlurmdTimeout for this reason. A site whose SlurmdTimeout is 0 counts no node
+ * as down, so the wait has a limit.
  */
 #ifndef MUSTER_LAUNCHER_SLURM_GUARD_STATE_H
 #define MUSTER_LAUNCHER_SLURM_GUARD_STATE_H
@@ -28,14 +36,15 @@
 #include <stdbool.h>
 
 struct guard_limits { /* seconds */
-	double silent, retry, grace, ask, dead, patience;
+	double silent, retry, grace, ask, dead, patience, down;
 };
 
 /* silent: as the supervisor's limit for an agent. The sum of silent, grace, dead and some answers
- * of the controller is below 40 s, so that the job is requeued within a minute. */
+ * of the controller is below 40 s, so that a job without GPUs is requeued within a minute. */
 #define GUARD_LIMITS \
 	{ \
-		.silent = 15, .retry = 1, .grace = 5, .ask = 5, .dead = 5, .patience = 600 \
+		.silent = 15, .retry = 1, .grace = 5, .ask = 5, .dead = 5, .patience = 600, \
+		.down = 3600 \
 	}
 
 enum guard_action {
@@ -60,7 +69,9 @@ struct guard_answer {
 	bool running;  /* the job runs: it neither ends nor waits */
 	bool batch;    /* it has a batch script */
 	bool may_requeue;
+	bool gpus;         /* the job has requested GPUs, or another gres */
 	bool host_answers; /* slurmd of the batch host accepts connections */
+	bool host_down;    /* Slurm counts the batch host as down */
 };
 
 struct guard_state {
@@ -73,7 +84,8 @@ struct guard_state {
 	double dead_since; /* the batch host has not answered since then; 0: it answers */
 	int refusals;
 	bool acting, acted, may_requeue, over;
-	const char *why; /* of the action or of leaving, for people; a literal */
+	const char *why;   /* of the action or of leaving, for people; a literal */
+	const char *waits; /* why it does not act yet, for people; NULL: it does not wait */
 };
 
 void slurm_guard_init(struct guard_state *g, const struct guard_limits *limits, bool requeue,

@@ -25,6 +25,18 @@ static int read_count(const char *line, const char *key)
 	return n <= COUNT_MAX ? (int)n : 0;
 }
 
+bool slurm_job_has_gres(const char *line)
+{
+	static const char *const keys[] = { "TresPerNode", "TresPerJob", "TresPerSocket",
+					    "TresPerTask" };
+	char text[256];
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+		if (topo_scontrol_field(line, keys[i], text, sizeof text) &&
+		    (strstr(text, "gres") || strstr(text, "gpu"))) /* "gpu:2" before 20.11 */
+			return true;
+	return false;
+}
+
 /* The line that begins with "JobId=ID "; NULL: none. A heterogeneous job has several lines. */
 static const char *find_job(const char *text, const char *id)
 {

@@ -30,6 +30,9 @@ int slurm_job_record_parse(const char *text, const char *job_id, struct job_reco
 			   struct err *e);
 void slurm_job_record_free(struct job_record *r);
 
+/* Whether the job of this line has requested GPUs or another gres: TresPerNode and its relatives. */
+bool slurm_job_has_gres(const char *line);
+
 struct node_record {
 	char name[TOPO_NAME];
 	enum node_state state; /* never NODE_LEFT */

@@ -120,6 +120,8 @@ static void try_next_address(struct attempt *a)
 	a->open = true;
 	a->r->held++;
 	a->tcp.data = a->connect.data = a;
+	if (a->r->results[a->index] == REACH_UNKNOWN)
+		a->r->results[a->index] = REACH_SILENT;
 	if (uv_tcp_connect(&a->connect, &a->tcp, at->ai_addr, on_connected))
 		uv_close((uv_handle_t *)&a->tcp, on_tcp_closed);
 }
@@ -141,7 +143,7 @@ static void start_attempt(struct attempt *a, const struct reach_target *t)
 	snprintf(port, sizeof port, "%d", t->port);
 	a->lookup.data = a;
 	if (uv_getaddrinfo(a->r->loop, &a->lookup, on_looked_up, t->host, port, &hints)) {
-		end_attempt(a, REACH_SILENT);
+		end_attempt(a, REACH_UNKNOWN);
 		return;
 	}
 	a->looking = true;

@@ -12,7 +12,8 @@
 #include <uv.h>
 
 enum reach_result {
-	REACH_SILENT,  /* no answer within the time, no route, or no such host */
+	REACH_UNKNOWN, /* nothing was tried: its name is not known, or was not looked up in time */
+	REACH_SILENT,  /* no answer within the time, or no route */
 	REACH_REFUSED, /* the host is alive, but nobody listens on the port */
 	REACH_CONNECTED
 };

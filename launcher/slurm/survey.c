@@ -12,7 +12,7 @@
  * The two commands run at the same time and have ANSWER_MS together. If the controller does not
  * answer, all suspects are connected to: at the addresses of an earlier survey of this process,
  * otherwise by name at Slurm's default port. The port may be wrong then, so a refusal proves only
- * that the host is alive.
+ * that the host is alive. A name without an address proves nothing: the node counts as up.
  */
 #include "base/buf.h"
 #include "launcher/child.h"
@@ -134,8 +134,12 @@ static void on_reached(void *arg, const enum reach_result *results)
 	v->reach = NULL;
 	for (int i = 0; i < v->n_targets; i++) {
 		struct known *k = &v->nodes[v->targets[i]];
-		if (results[i] == REACH_SILENT || (results[i] == REACH_REFUSED && k->port))
+		/* Of a guessed port nothing is known. */
+		if (k->port && (results[i] == REACH_SILENT || results[i] == REACH_REFUSED))
 			k->state = NODE_UNREACHABLE;
+		/* Slurm may doubt a good node, as in the seconds after its controller's start. */
+		else if (results[i] == REACH_CONNECTED)
+			k->state = NODE_UP;
 	}
 	report_survey(v);
 }
@@ -159,7 +163,7 @@ static void reach_suspects(struct surveying *v)
 	uv_timer_stop(&v->timer);
 	for (int i = 0; targets && v->targets && i < v->n; i++) {
 		struct known *k = &v->nodes[i];
-		if (!k->suspect || k->state != NODE_UP)
+		if (!k->suspect || (k->state != NODE_UP && k->state != NODE_UNREACHABLE))
 			continue;
 		if (!k->host[0])
 			guess_address(k);

@@ -25,6 +25,7 @@ static const struct {
 	{ "Unable to contact slurm controller",      SLURM_SAID_NO_CONTROLLER },
 	{ "Memory required by task is not available", SLURM_SAID_NO_MEMORY },
 	{ "has expired",                             SLURM_SAID_EXPIRED },
+	{ "Invalid job id specified",                SLURM_SAID_EXPIRED },
 	{ "Node failure on",                         SLURM_SAID_NODE_FAILED },
 	{ "DUE TO NODE FAILURE",                     SLURM_SAID_NODE_FAILED },
 	{ "CANCELLED AT",                            SLURM_SAID_CANCELLED },

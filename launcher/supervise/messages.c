@@ -178,7 +178,7 @@ static int on_metrics(struct supervisor *s, struct connection *c, const json_t *
 		k->step = m.step;
 	supervise_restart_step(&s->restart, m.step);
 	if (!s->stepped)
-		supervise_pool_trust(&s->recovery.pool);
+		supervise_pool_confirm(&s->recovery.pool);
 	supervise_report_metrics(s, &m);
 	return 0;
 }

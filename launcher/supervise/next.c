@@ -66,16 +66,27 @@ static void launch_after(struct supervisor *s, double wait)
 		supervise_launch_next(s);
 }
 
+/* If Slurm does not answer, it is asked again, for as long as the run waits for nodes. */
 static void requeue_job(struct supervisor *s)
 {
 	struct err e = ERR_INIT;
-	if (supervise_recovery_requeue(s, &e)) {
-		snprintf(s->reason, sizeof s->reason, "the job cannot be requeued: %.900s", e.text);
-		supervise_end(s, STATUS_GAVE_UP);
+	double since = s->recovery.waiting_since, now = supervise_now(s);
+	s->lost = false; /* the loss was reported */
+	if (!supervise_recovery_requeue(s, &e)) {
+		snprintf(s->reason, sizeof s->reason, "the job was requeued");
+		supervise_terminal_event(s->o.term, TONE_WARN, "requeue",
+					 "the job begins again in the queue%s%s",
+					 *e.text ? ": " : "", e.text);
+		supervise_end(s, STATUS_STOPPED);
 		return;
 	}
-	snprintf(s->reason, sizeof s->reason, "the job was requeued");
-	supervise_end(s, STATUS_STOPPED);
+	snprintf(s->reason, sizeof s->reason, "the job cannot be requeued: %.900s", e.text);
+	if (since > 0 && now - since < s->d->job.restart.patience) {
+		supervise_terminal_event(s->o.term, TONE_WARN, "requeue", "%s", s->reason);
+		supervise_enter(s, SUP_WAITING, s->o.limits.look);
+	} else {
+		supervise_end(s, STATUS_GAVE_UP);
+	}
 }
 
 void supervise_grow(struct supervisor *s)
@@ -111,8 +122,9 @@ void supervise_restart_or_end(struct supervisor *s)
 	supervise_symptoms(s, &s->symptom);
 	s->fault = supervise_fault_of(&s->symptom);
 	supervise_report_blame(s);
-	supervise_recovery_blame(s);
-	if (!supervise_restart_decide(&s->restart, s->fault, supervise_now(s), &wait, &e)) {
+	bool elsewhere = supervise_recovery_blame(s);
+	if (!supervise_restart_decide(&s->restart, s->fault, elsewhere, supervise_now(s), &wait,
+				      &e)) {
 		bool tried = e.code == ERR_TIMEOUT ||
 			     (e.code == ERR_ABORTED && s->restart.restarts);
 		snprintf(s->reason, sizeof s->reason, "%s", e.text);
@@ -130,7 +142,7 @@ void supervise_place_and_launch(struct supervisor *s)
 /* Every process is gone. What follows depends on the nodes, whose state may not be known yet. */
 void supervise_recover(struct supervisor *s)
 {
-	if (s->recovery.surveying || (!s->recovery.known && supervise_recovery_survey(s)))
+	if (s->recovery.surveying || (!s->recovery.known && supervise_recovery_survey(s, true)))
 		supervise_enter(s, SUP_SURVEYING, s->o.limits.survey);
 	else
 		supervise_restart_or_end(s);

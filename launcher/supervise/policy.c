@@ -61,25 +61,43 @@ static bool plan_same_layout(const struct policy_request *r, const struct deploy
 	return plan_option(r, &like->job, like->plan.layout.dp, 0, o, out);
 }
 
-/* The same layout with the highest data-parallel degree that fits. */
-static bool plan_lower_dp(const struct policy_request *r, struct policy_option *o,
-			  struct deployment **out)
+/* The highest dp below `dp` that the devices of the pool may hold. */
+static int64_t lower_dp(const struct policy_request *r, const struct deployment *like, int64_t dp)
 {
-	const struct job *job = &r->now->job;
+	struct cluster left;
+	int replica = like->plan.world / like->plan.layout.dp;
+	int64_t ep = like->job.parallel.ep;
+	if (supervise_pool_cluster(r->pool, &left, NULL))
+		return 0;
+	int64_t most = topo_cluster_devices(&left) / replica;
+	topo_cluster_free(&left);
+	return (most < dp - 1 ? most : dp - 1) / ep * ep;
+}
+
+/* The layout of `like` with the highest dp that fits, from `least` on. */
+static bool plan_lower_dp(const struct policy_request *r, const struct deployment *like,
+			  int64_t least, struct policy_option *o, struct deployment **out)
+{
+	const struct job *job = &like->job;
 	struct policy_option first = *o;
-	for (int64_t dp = r->now->plan.layout.dp - 1; dp >= job->parallel.ep; dp--) {
-		if (dp % job->parallel.ep)
-			continue;
+	for (int64_t dp = lower_dp(r, like, like->plan.layout.dp); dp > 0 && dp >= least;
+	     dp -= job->parallel.ep) {
 		if (plan_option(r, job, dp, 0, o, out))
 			return true;
 		if (!*first.text)
 			first = *o;
 	}
 	if (!*first.text)
-		snprintf(first.text, sizeof first.text, "dp is %d, which cannot be lower",
-			 r->now->plan.layout.dp);
+		snprintf(first.text, sizeof first.text,
+			 "the devices that are left hold no replica");
 	*o = first;
 	return false;
+}
+
+static bool plan_dp(const struct policy_request *r, struct policy_option *o,
+		    struct deployment **out)
+{
+	return plan_lower_dp(r, r->now, 1, o, out);
 }
 
 /* The keys that describe a layout. The others keep the values of the job. */
@@ -89,7 +107,7 @@ static const uint32_t layout_keys = OPEN_TP | OPEN_CP | OPEN_PP | OPEN_DP | OPEN
 static bool plan_again(const struct policy_request *r, struct policy_option *o,
 		       struct deployment **out)
 {
-	const struct job *job = &r->now->job;
+	const struct job *job = &r->first->job;
 	/* If memory is short, recomputation and offloading may help. */
 	return plan_option(r, job, 0, r->job->open | layout_keys, o, out) ||
 	       plan_option(r, job, 0, OPEN_ALL, o, out);
@@ -119,7 +137,7 @@ static bool try_shrinking(const struct policy_request *r, struct policy_decision
 		bool (*plan)(const struct policy_request *, struct policy_option *,
 			     struct deployment **);
 	} ways[] = {
-		{ RECOVERY_DP, SHRINK_DP, plan_lower_dp },
+		{ RECOVERY_DP, SHRINK_DP, plan_dp },
 		{ RECOVERY_REPLAN, SHRINK_ANY, plan_again },
 	};
 	bool found = false;
@@ -144,14 +162,29 @@ static bool try_shrinking(const struct policy_request *r, struct policy_decision
 	return found;
 }
 
+/* Slurm 22.05.8 loses the GPUs of a job if it counts one of the job's nodes as down only after the
+ * requeue: the job then starts again without them. */
+static bool would_lose_gpus(const struct policy_request *r)
+{
+	const struct job *job = r->job;
+	bool gpus = job->slurm.gpus_per_node > 0 || job->job.device == DEVICE_CUDA;
+	bool pending = false; /* Slurm has not noticed the loss of a node */
+	for (int i = 0; i < r->pool->machines->n_nodes; i++)
+		pending |= r->pool->nodes[i].state == NODE_UNREACHABLE;
+	return gpus && pending && r->waited < r->now->job.restart.patience;
+}
+
 static bool try_requeue(const struct policy_request *r, struct policy_decision *d)
 {
 	struct policy_option *o = add_option(d, RECOVERY_REQUEUE);
-	o->possible = r->can_requeue && r->job->slurm.requeue;
+	bool early = would_lose_gpus(r);
+	o->possible = r->can_requeue && r->job->slurm.requeue && !early;
 	snprintf(o->text, sizeof o->text, "%s",
 		 o->possible              ? "the job begins again in the queue"
 		 : !r->job->slurm.requeue ? "[slurm] requeue = no"
-					  : "this is not a batch job that Slurm requeues");
+		 : r->can_requeue && early
+			 ? "once Slurm counts the node as down; before, the job would lose its GPUs"
+			 : "this is not a batch job that Slurm requeues");
 	if (o->possible)
 		take_option(d, RECOVERY_REQUEUE, NULL);
 	return o->possible;
@@ -191,6 +224,9 @@ void supervise_policy_recover(const struct policy_request *r, struct policy_deci
 		try_waiting(r, out);
 }
 
+/* A change costs a checkpoint and a start, so it must make the step this much faster. */
+static const double gain_min = 1.05;
+
 /* Takes `next` if its step is predicted to be faster than that of all before; frees it otherwise. */
 static void take_faster(struct policy_decision *d, struct deployment *next, double *fastest)
 {
@@ -202,15 +238,27 @@ static void take_faster(struct policy_decision *d, struct deployment *next, doub
 	take_option(d, RECOVERY_GROW, next);
 }
 
+/* The layout of the first generation, or, as far as [restart] shrink permits, with a lower dp. */
+static bool plan_first_layout(const struct policy_request *r, struct policy_decision *d,
+			      struct deployment **out)
+{
+	struct policy_option *o = add_option(d, RECOVERY_GROW);
+	if (plan_same_layout(r, r->first, o, out))
+		return true;
+	*o = (struct policy_option){ .how = RECOVERY_GROW };
+	return r->now->job.restart.shrink != SHRINK_KEEP && !names_devices(r->job) &&
+	       plan_lower_dp(r, r->first, r->now->plan.layout.dp + 1, o, out);
+}
+
 void supervise_policy_grow(const struct policy_request *r, struct policy_decision *out)
 {
-	double fastest = r->now->plan.time.total;
+	double fastest = r->now->plan.time.total / gain_min;
 	struct deployment *next;
 	*out = (struct policy_decision){ .how = RECOVERY_SAME };
-	if (plan_same_layout(r, r->first, add_option(out, RECOVERY_GROW), &next))
+	if (plan_first_layout(r, out, &next))
 		take_faster(out, next, &fastest);
-	if (r->now->job.restart.shrink == SHRINK_ANY && !names_devices(r->job) &&
-	    plan_again(r, add_option(out, RECOVERY_GROW), &next))
+	if (out->how == RECOVERY_SAME && r->now->job.restart.shrink == SHRINK_ANY &&
+	    !names_devices(r->job) && plan_again(r, add_option(out, RECOVERY_GROW), &next))
 		take_faster(out, next, &fastest);
 	if (out->how == RECOVERY_SAME && r->free && r->now->job.restart.regrow == REGROW_REQUEUE)
 		try_requeue(r, out);

@@ -8,7 +8,8 @@
  *     spare    the same layout on other nodes: spares, or nodes that were not used
  *     dp       the same layout with a lower data-parallel degree      shrink = dp, any
  *     replan   the layout that the planner finds for what is left     shrink = any
- *     requeue  the job begins again in the queue without the lost nodes
+ *     requeue  the job begins again in the queue without the lost nodes; a job with GPUs waits for
+ *              [restart] patience until Slurm counts them as down, or would lose its GPUs
  *     wait     until a lost node returns, for [restart] patience
  *     give up
  *
@@ -16,8 +17,9 @@
  * changes: fewer replicas accumulate more micro-batches, so the losses are those of the old layout
  * up to rounding.
  *
- * If nodes are back, the run grows to the layout that it began with or, with shrink = any, to the one
- * that the planner finds: to the faster of them, if its step is predicted to be faster than now.
+ * If nodes are back, the run grows to the layout that it began with, otherwise to the same with a
+ * lower dp, otherwise, with shrink = any, to the one that the planner finds. The step must be
+ * predicted to become at least 5 % faster.
  * With regrow = requeue the job is otherwise requeued if nodes that have left it are free.
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_POLICY_H

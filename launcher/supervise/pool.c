@@ -101,7 +101,7 @@ void supervise_pool_survey(struct pool *p, const struct survey *s)
 	}
 }
 
-static int count_usable(const struct pool *p)
+int supervise_pool_count(const struct pool *p)
 {
 	int n = 0;
 	for (int i = 0; i < p->machines->n_nodes; i++)
@@ -114,13 +114,14 @@ void supervise_pool_blame(struct pool *p, int node)
 	struct pool_node *n = &p->nodes[node];
 	n->faults++;
 	bool bad = n->returned || (p->exclude_after > 0 && n->faults >= p->exclude_after);
-	if (bad && count_usable(p) > supervise_pool_usable(p, node))
+	if (bad && supervise_pool_count(p) > supervise_pool_usable(p, node))
 		n->excluded = true;
 }
 
-bool supervise_pool_pardon(struct pool *p)
+bool supervise_pool_use_again(struct pool *p)
 {
-	bool any = false;
+	bool any = p->n_gone > 0;
+	p->n_gone = 0;
 	for (int i = 0; i < p->machines->n_nodes; i++) {
 		struct pool_node *n = &p->nodes[i];
 		if (n->excluded && n->state == NODE_UP) {
@@ -132,7 +133,7 @@ bool supervise_pool_pardon(struct pool *p)
 	return any;
 }
 
-void supervise_pool_trust(struct pool *p)
+void supervise_pool_confirm(struct pool *p)
 {
 	for (int i = 0; i < p->machines->n_nodes; i++)
 		p->nodes[i].returned = false;

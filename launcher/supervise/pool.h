@@ -3,7 +3,8 @@
  *
  * A node is used if the last survey found it up and it is not excluded. A node is excluded for the
  * rest of the run after [restart] exclude_after faults, and at once if it fails again before the
- * first step after it had come back. A device that is gone stays gone.
+ * first step after it had come back. A device that is gone is not used, either. If nothing else is left, all of them
+ * are used again.
  *
  * Nodes are numbered as in `machines`, all nodes that the run began with.
  */
@@ -40,6 +41,8 @@ void supervise_pool_close(struct pool *p);
 
 /* The node's number in the pool, by its name; -1: it is not in the pool. */
 int supervise_pool_find(const struct pool *p, const char *name);
+/* The number of nodes that can be used. */
+int supervise_pool_count(const struct pool *p);
 bool supervise_pool_usable(const struct pool *p, int node);
 /* Whether every node and device on which the plan has a rank can be used. */
 bool supervise_pool_covers(const struct pool *p, const struct deployment *used);
@@ -50,10 +53,10 @@ bool supervise_pool_may_return(const struct pool *p);
 void supervise_pool_survey(struct pool *p, const struct survey *s);
 /* Counts a fault of the node. The last usable node is never excluded. */
 void supervise_pool_blame(struct pool *p, int node);
-/* Uses excluded nodes again that are up. False: there is none. */
-bool supervise_pool_pardon(struct pool *p);
+/* Uses excluded nodes again that are up, and devices that were gone. False: there is none. */
+bool supervise_pool_use_again(struct pool *p);
 /* A generation on these nodes has finished a step. */
-void supervise_pool_trust(struct pool *p);
+void supervise_pool_confirm(struct pool *p);
 /* The device of this name (struct topo_device) is gone; "": any one of the node's. */
 int supervise_pool_lose_device(struct pool *p, int node, const char *name, struct err *e);
 

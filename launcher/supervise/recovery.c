@@ -55,8 +55,8 @@ static void on_surveyed(void *arg, const struct survey *found)
 	supervise_handle(s, EV_SURVEYED, NULL, NULL);
 }
 
-/* Every node is a suspect: several may have died at the same moment. */
-bool supervise_recovery_survey(struct supervisor *s)
+/* After a loss every node is a suspect: several may have died at the same moment. */
+bool supervise_recovery_survey(struct supervisor *s, bool all)
 {
 	struct recovery_state *r = &s->recovery;
 	struct err e = ERR_INIT;
@@ -66,7 +66,8 @@ bool supervise_recovery_survey(struct supervisor *s)
 	bool *suspects = malloc((size_t)n * sizeof *suspects);
 	if (!suspects)
 		return false;
-	memset(suspects, true, (size_t)n * sizeof *suspects);
+	for (int i = 0; i < n; i++)
+		suspects[i] = all || !supervise_pool_usable(&r->pool, i);
 	const struct survey_request request = { .cluster = s->o.machines, .suspects = suspects };
 	r->known = false;
 	int rc = s->o.ops->survey(s->o.loop, &request, on_surveyed, s, &r->surveying, &e);
@@ -109,7 +110,7 @@ static const char *device_of(const struct supervisor *s, int rank)
 	return k->parts ? k->parts[r->slot].name : "";
 }
 
-void supervise_recovery_blame(struct supervisor *s)
+bool supervise_recovery_blame(struct supervisor *s)
 {
 	struct recovery_state *r = &s->recovery;
 	int rank = s->cause.rank, node = -1;
@@ -117,13 +118,14 @@ void supervise_recovery_blame(struct supervisor *s)
 	if (rank >= 0)
 		node = supervise_pool_find(&r->pool, supervise_node(s, rank));
 	if (node < 0)
-		return;
-	if (s->cause.code == ERR_DEVICE) {
-		if (supervise_pool_lose_device(&r->pool, node, device_of(s, rank), &e))
-			supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", e.text);
-	} else if (s->fault->blames_node) {
+		return false;
+	/* Whatever fails on a node that has just come back: the run was well without it. */
+	if (s->fault->blames_node || r->pool.nodes[node].returned)
 		supervise_pool_blame(&r->pool, node);
-	}
+	if (s->cause.code == ERR_DEVICE &&
+	    supervise_pool_lose_device(&r->pool, node, device_of(s, rank), &e))
+		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", e.text);
+	return !supervise_pool_usable(&r->pool, node);
 }
 
 /* Prints what is done first, then the alternatives. */
@@ -158,10 +160,19 @@ static void adopt(struct supervisor *s, struct deployment *next)
 	struct recovery_state *r = &s->recovery;
 	launcher_deployment_free(r->own);
 	s->d = r->own = next;
+	r->usable = supervise_pool_count(&r->pool);
 	s->world = s->d->plan.world;
 	s->contract = (struct contract){ 0 };
 	s->measured_s = s->tokens = s->step_s = 0;
 	s->measured = 0;
+}
+
+/* A job that is requeued again and again is limited as restarts are. */
+static bool may_requeue(const struct supervisor *s)
+{
+	const char *count = getenv("SLURM_RESTART_COUNT");
+	return s->recovery.can_requeue && s->o.ops->requeue &&
+	       (count ? strtoll(count, NULL, 10) : 0) < s->d->job.restart.max_restarts;
 }
 
 static void decide(struct supervisor *s, struct policy_decision *d)
@@ -172,7 +183,7 @@ static void decide(struct supervisor *s, struct policy_decision *d)
 		.first = s->o.first,
 		.now = s->d,
 		.pool = &r->pool,
-		.can_requeue = r->can_requeue && s->o.ops->requeue,
+		.can_requeue = may_requeue(s),
 		.waited = r->waiting_since > 0 ? supervise_now(s) - r->waiting_since : 0,
 	};
 	supervise_policy_recover(&request, d);
@@ -184,8 +195,7 @@ enum recovery supervise_recovery_decide(struct supervisor *s)
 	struct policy_decision d;
 	decide(s, &d);
 	/* A node that failed often is better than none. */
-	if ((d.how == RECOVERY_WAIT || d.how == RECOVERY_GIVE_UP) &&
-	    supervise_pool_pardon(&r->pool)) {
+	if (d.how >= RECOVERY_REQUEUE && supervise_pool_use_again(&r->pool)) {
 		decide(s, &d);
 	}
 	bool again = d.how == RECOVERY_WAIT && r->waiting_since > 0;
@@ -193,12 +203,15 @@ enum recovery supervise_recovery_decide(struct supervisor *s)
 		report_decision(s, &d);
 	if (d.how == RECOVERY_GIVE_UP)
 		snprintf(s->reason, sizeof s->reason,
-			 "the nodes that are left cannot run the job, and none is expected back");
+			 "the nodes that are left cannot run the job, and %s",
+			 r->waiting_since > 0 ? "no other one came back within [restart] patience"
+					      : "no other one is expected back");
 	if (d.next)
 		adopt(s, d.next);
-	if (d.how != RECOVERY_WAIT)
+	bool waits = d.how == RECOVERY_WAIT || d.how == RECOVERY_REQUEUE;
+	if (!waits)
 		r->waiting_since = 0;
-	else if (!again)
+	else if (r->waiting_since <= 0)
 		r->waiting_since = supervise_now(s);
 	return d.how;
 }
@@ -221,7 +234,7 @@ int supervise_recovery_requeue(struct supervisor *s, struct err *e)
 	struct buf lost = BUF_INIT;
 	int nodes = count_nodes(s->o.first);
 	supervise_pool_lost_names(&s->recovery.pool, &lost);
-	int rc = s->o.ops->requeue(buf_str(&lost), nodes, nodes, e);
+	int rc = s->o.ops->requeue(buf_str(&lost), nodes, nodes + (int)s->o.job->slurm.spares, e);
 	buf_fini(&lost);
 	return rc;
 }
@@ -231,9 +244,13 @@ int supervise_recovery_requeue(struct supervisor *s, struct err *e)
 void supervise_recovery_look_for_nodes(struct supervisor *s)
 {
 	const struct plan *now = &s->d->plan, *first = &s->o.first->plan;
-	bool shrunk = now->world < first->world || now->time.total > first->time.total;
-	if (shrunk && s->d->job.restart.regrow != REGROW_NO && s->state == SUP_TRAINING)
-		supervise_recovery_survey(s);
+	bool shrunk = now->world < first->world || now->time.total > 1.05 * first->time.total;
+	double at = supervise_now(s);
+	if (!shrunk || s->d->job.restart.regrow == REGROW_NO || s->state != SUP_TRAINING ||
+	    at - s->recovery.looked < s->o.limits.look)
+		return;
+	s->recovery.looked = at;
+	supervise_recovery_survey(s, false);
 }
 
 bool supervise_recovery_wants_to_grow(struct supervisor *s)
@@ -245,9 +262,14 @@ bool supervise_recovery_wants_to_grow(struct supervisor *s)
 		.first = s->o.first,
 		.now = s->d,
 		.pool = &r->pool,
-		.can_requeue = r->can_requeue && s->o.ops->requeue,
+		.can_requeue = may_requeue(s),
 		.free = r->free,
 	};
+	int usable = supervise_pool_count(&r->pool);
+	bool more = usable > r->usable || r->free;
+	r->usable = usable;
+	if (!more)
+		return false;
 	supervise_policy_grow(&request, &d);
 	r->growing = d.how != RECOVERY_SAME;
 	if (r->growing) {
@@ -264,6 +286,7 @@ bool supervise_recovery_grow(struct supervisor *s)
 	struct deployment *next = r->next;
 	r->growing = false;
 	r->next = NULL;
+	supervise_restart_go_on(&s->restart);
 	if (next)
 		adopt(s, next);
 	return next != NULL;

@@ -17,6 +17,8 @@ struct recovery_state {
 	bool known;                  /* a survey has found the states since the loss */
 	bool can_requeue, silent;    /* of the last survey; silent: the manager did not answer */
 	int free;                    /* of the last survey */
+	double looked;               /* time of the last look for nodes that are back */
+	int usable;                  /* nodes when the deployment was last compared with others */
 	double waiting_since;        /* for lost nodes; 0: it does not wait */
 	bool growing;                /* the generation stops in order to grow */
 	struct deployment *next;     /* what it grows to; NULL: the job is requeued */
@@ -27,9 +29,9 @@ struct recovery_state {
 int supervise_recovery_open(struct supervisor *s, struct err *e);
 void supervise_recovery_close(struct supervisor *s);
 
-/* Begins a survey of the nodes, if the launch backend has one; EV_SURVEYED follows. False: it
+/* Begins a survey of the nodes that can be used (all: of all nodes), if the launch backend has one; EV_SURVEYED follows. False: it
  * follows at no time. */
-bool supervise_recovery_survey(struct supervisor *s);
+bool supervise_recovery_survey(struct supervisor *s, bool all);
 /* Gives up a survey that takes too long. */
 void supervise_recovery_stop_survey(struct supervisor *s);
 /* What the survey after the loss found about the rank's node; NODE_UP before it is done. */
@@ -37,8 +39,9 @@ enum node_state supervise_recovery_node_state(const struct supervisor *s, int ra
 /* Whether a node of the generation is lost. */
 bool supervise_recovery_node_lost(const struct supervisor *s);
 
-/* Counts the loss as a fault of its node or device, if it is one. */
-void supervise_recovery_blame(struct supervisor *s);
+/* Counts the loss as a fault of its node or device, if it is one. True: the node is not used any
+ * more. */
+bool supervise_recovery_blame(struct supervisor *s);
 /* Decides where the next generation runs, and makes it the current deployment. Prints and records
  * the decision if it is not to run the same plan again. */
 enum recovery supervise_recovery_decide(struct supervisor *s);

@@ -280,7 +280,7 @@ static void report_first_step(struct supervisor *s, int64_t step, double loss)
 							     .since_start_s = now - s->started,
 							     .has_loss = isfinite(loss),
 							     .loss = loss,
-							     .has_since_lost_s = !s->first,
+							     .has_since_lost_s = s->cause.at > 0,
 							     .since_lost_s = now - s->cause.at,
 							     .has_since_open_s = s->first,
 							     .since_open_s = now - s->opened });

@@ -66,8 +66,13 @@ static bool reached_limit(const struct restart *r, struct err *e)
 	return false;
 }
 
-bool supervise_restart_decide(struct restart *r, const struct fault *fault, double now,
-			      double *wait, struct err *e)
+void supervise_restart_go_on(struct restart *r)
+{
+	r->progress = r->stepped = false;
+}
+
+bool supervise_restart_decide(struct restart *r, const struct fault *fault, bool elsewhere,
+			      double now, double *wait, struct err *e)
 {
 	bool never = fault->retry == RETRY_NEVER, stepped = r->stepped;
 	bool hopeless = never || (fault->retry == RETRY_ONCE && !stepped &&
@@ -77,7 +82,7 @@ bool supervise_restart_decide(struct restart *r, const struct fault *fault, doub
 	r->progress = r->stepped = false;
 	if (progress || fault->retry != RETRY_WAIT)
 		r->outages = 0;
-	if (hopeless) {
+	if (hopeless && !elsewhere) {
 		err_set(e, ERR_UNSUPPORTED,
 			"the run failed %s%s, for a reason that a restart does not fix: %s",
 			twice ? "again " : "",

@@ -51,11 +51,14 @@ void supervise_restart_init(struct restart *r, const struct restart_limits *limi
 /* This generation has finished a step, or committed a checkpoint of a step. */
 void supervise_restart_step(struct restart *r, int64_t step);
 void supervise_restart_ckpt(struct restart *r, int64_t step);
-/* The generation is lost by this fault at the time `now`, in seconds. True: another one starts after
+/* The generation is lost by this fault at the time `now`, in seconds. elsewhere: its node will not be
+ * used again, so the fault does not return. True: another one starts after
  * *wait seconds, and is counted unless the fault says otherwise. False: none may start, and `e`
  * holds the reason: ERR_ABORTED if a limit is reached, ERR_TIMEOUT if an outage lasted too long,
  * ERR_UNSUPPORTED if a restart does not help. */
-bool supervise_restart_decide(struct restart *r, const struct fault *fault, double now,
-			      double *wait, struct err *e);
+bool supervise_restart_decide(struct restart *r, const struct fault *fault, bool elsewhere,
+			      double now, double *wait, struct err *e);
+/* Another generation follows without a loss. */
+void supervise_restart_go_on(struct restart *r);
 
 #endif

@@ -105,7 +105,7 @@ static void reset_generation(struct supervisor *s)
 		s->ranks[r] = (struct rank_state){ .step = -1 };
 	s->hellos = s->readies = s->finishes = s->refusals = 0;
 	s->lost = s->stepped = s->gone = false;
-	s->recovery.known = s->recovery.silent = false;
+	s->recovery.known = s->recovery.silent = s->recovery.growing = false;
 	s->settle_at = 0;
 	s->outcome = OUTCOME_NONE;
 }

@@ -34,7 +34,7 @@ static void do_look_again(struct supervisor *s, const struct cause *c)
 	(void)c;
 	supervise_recovery_stop_survey(s);
 	supervise_enter(s, SUP_WAITING, s->o.limits.look);
-	if (!supervise_recovery_survey(s))
+	if (!supervise_recovery_survey(s, true))
 		supervise_place_and_launch(s);
 }
 
@@ -163,13 +163,14 @@ static bool needs_verdict(const struct supervisor *s)
 /* The generation is lost because of s->cause. */
 static void lose_generation(struct supervisor *s)
 {
+	supervise_recovery_stop_survey(s); /* it may have found a node that still lived */
 	bool trace = needs_verdict(s);
 	s->lost = true;
 	s->settle_at = 0;
 	s->outcome = stops_for_good(s) ? OUTCOME_STOPPED : OUTCOME_RESTART;
 	s->recovery.growing = false;
 	supervise_report_loss(s);
-	supervise_recovery_survey(s);
+	supervise_recovery_survey(s, true);
 	if (!trace) {
 		drain_generation(s, s->outcome);
 		return;
@@ -251,15 +252,20 @@ static double stop_seconds(const struct supervisor *s)
 		    fmax(job->restart.hang_timeout, (double)job->slurm.signal_before));
 }
 
-static void do_stop(struct supervisor *s, const struct cause *c)
+static void report_stop(struct supervisor *s, const char *reason)
 {
-	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
+	snprintf(s->reason, sizeof s->reason, "%s", reason);
 	rundir_event_stop(s->o.run, s->generation,
-			  &(struct rundir_stop){ .reason = c->reason, .checkpoint = true });
+			  &(struct rundir_stop){ .reason = reason, .checkpoint = true });
 	supervise_terminal_event(
 		s->o.term, TONE_WARN, "stop",
 		"%s: finishing the step and writing a checkpoint (Ctrl-C again: stop at once)",
-		c->reason);
+		reason);
+}
+
+static void do_stop(struct supervisor *s, const struct cause *c)
+{
+	report_stop(s, c->reason);
 	supervise_enter(s, SUP_STOPPING, stop_seconds(s));
 	supervise_broadcast(
 		s, MSG_STOP,
@@ -281,8 +287,10 @@ static void do_grow(struct supervisor *s, const struct cause *c)
 /* The generation stops in order to grow, and now the run is to stop. */
 static void do_stop_growing(struct supervisor *s, const struct cause *c)
 {
-	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
+	if (!s->recovery.growing)
+		return;
 	s->recovery.growing = false;
+	report_stop(s, c->reason);
 }
 
 static void do_quit(struct supervisor *s, const struct cause *c)
@@ -294,13 +302,19 @@ static void do_quit(struct supervisor *s, const struct cause *c)
 	drain_generation(s, OUTCOME_STOPPED);
 }
 
+/* Nobody asked for the end of a generation that stops in order to grow: its agents hang. */
 static void do_stop_timeout(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
-	char why[128];
-	snprintf(why, sizeof why, "the agents did not stop within %g s and were killed",
+	struct lost_rank l = {
+		.rank = -1, .how = LOST_HUNG, .code = ERR_TIMEOUT, .at = supervise_now(s)
+	};
+	snprintf(l.text, sizeof l.text, "the agents did not stop within %g s and were killed",
 		 stop_seconds(s));
-	do_quit(s, &(struct cause){ .reason = why });
+	if (s->recovery.growing)
+		supervise_handle(s, EV_LOST, &l, NULL);
+	else
+		do_quit(s, &(struct cause){ .reason = l.text });
 }
 
 /* The generation already ends for another reason; no other one may follow. */
@@ -319,6 +333,7 @@ static void do_quit_verdict(struct supervisor *s, const struct cause *c)
 static void do_stop_waiting(struct supervisor *s, const struct cause *c)
 {
 	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
+	s->lost = false; /* the loss was reported, and another plan may have followed it */
 	supervise_end(s, STATUS_STOPPED);
 }
 
@@ -330,6 +345,7 @@ static void do_restart(struct supervisor *s, const struct cause *c)
 
 static void do_kill(struct supervisor *s, const struct cause *c)
 {
+	s->recovery.growing &= !c->reason; /* a person or Slurm asked for the end */
 	if (!c->reason)
 		supervise_terminal_event(s->o.term, TONE_WARN, "kill",
 					 "processes still run after %g s and are killed",
@@ -359,7 +375,7 @@ static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct superv
 		[EV_ALL_GONE] = do_all_vanished,
 	},
 	[SUP_EXITING] = {
-		[EV_STOP_NOW] = do_kill, [EV_TIMEOUT] = do_kill, [EV_ALL_GONE] = do_gone,
+		[EV_STOP] = do_stop_growing, [EV_STOP_NOW] = do_kill, [EV_TIMEOUT] = do_kill, [EV_ALL_GONE] = do_gone,
 	},
 	[SUP_DUMPING] = {
 		[EV_DUMPED] = do_count_dumps, [EV_LOST] = do_count_dumps, [EV_TIMEOUT] = do_read_verdict, [EV_ALL_GONE] = do_note_gone,

@@ -1,9 +1,6 @@
 #!/usr/bin/env bats
 # The guard under a real Slurm with four nodes on the loopback address, which run jobs of three nodes: what happens to a job when its
 # batch host, its supervisor or its guard is lost.
-#
-# The jobs whose batch host dies request no GPUs. Slurm 22.05.8 loses the GPUs of a job with --no-kill that is requeued, when its dead
-# node is marked as down later: the job starts again without GPUs ("Invalid generic resource (gres) specification").
 
 load ../helpers
 load jobs
@@ -81,6 +78,27 @@ batch_host() { job_field BatchHost; }
 	echo "$output"
 	[[ $status -eq 0 ]]
 	"$losses" repeats "$(run_folder requeued)/metrics.jsonl"
+}
+
+# Slurm 22.05.8 loses the GPUs of a job that is requeued before its dead node counts as down.
+@test "the batch host of a job with GPUs dies: the job is requeued once the host counts as down, and keeps its GPUs" {
+	large
+	submit gpus job.steps=1200 checkpoint.every=5 slurm.gpus_per_node=2
+	wait_for 60 guard_connected gpus 1
+	wait_for 60 step_reached gpus 20
+	local from=$EPOCHREALTIME
+	kill_host n1
+	wait_for 90 requeued || { cat "$(run_folder gpus)"/logs/guard.log; squeue; sinfo -N; return 1; }
+	figure "batch host dead, with GPUs: requeued after $(span "$from" "$EPOCHREALTIME") s"
+	[[ $(sinfo -h -n n1 -o %T) == down* ]]
+	grep -q 'the requeue waits until Slurm counts the batch host as down' "$(run_folder gpus)/logs/guard.log"
+	wait_for 60 job_is PENDING
+	scontrol update "jobid=$id" starttime=now
+	wait_for 120 job_over
+	tail -n 5 "$(run_folder gpus)"/logs/{guard.log,slurm-*.out}
+	[[ $(job_field ExitCode) == 0:0 && $(batch_host) == n2 ]]
+	[[ $(event_field gpus first-step generation) == 2 ]]
+	"$losses" repeats "$(run_folder gpus)/metrics.jsonl"
 }
 
 @test "the batch host dies, and the job must not be requeued: it is cancelled within a minute" {

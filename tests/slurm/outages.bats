@@ -42,22 +42,64 @@ ended() { # expected exit status of $pid
 # step.
 waits() { grep -qE "their manager does not answer|(slurmctld\)|munged) does not answer" "$out"; }
 
-# waited_out NAME: the run waited, without counting more than the one restart that is permitted, and ended well.
+# waited_out NAME: the run waited, without counting more than the one restart for the killed agent, blamed no node, and computed the
+# same bits as a run without the outage.
 waited_out() {
 	ended 0
 	[[ $(event_field "$1" done restarts) -le 1 ]]
-	"$losses" repeats "$(run_folder "$1")/metrics.jsonl"
+	! grep "cannot be reached" "$out"
+	[[ -e $(run_folder undisturbed) ]] || run_tiny undisturbed job.steps=400 checkpoint.every=20 parallel.dp=2 launch.launcher=local
+	has_same_bits "$1" undisturbed
 }
 
-@test "an agent is killed while slurmctld is away: muster waits for it, and the run continues" {
+pid_of() { awk -v name="$1" '$2 == name { pid = $1 } END { print pid }' "$cluster/pids"; }
+
+# Starts munged again as tests/slurm/cluster does.
+start_munged() {
+	setsid munged --foreground --force --key-file="$cluster/munge.key" --socket="$cluster/munge.socket" \
+		--pid-file="$cluster/munged.pid" --log-file="$cluster/log/munged" --seed-file="$cluster/munged.seed" \
+		</dev/null >>"$cluster/log/munged.out" 2>&1 3>&- &
+	echo "$! munged" >>"$cluster/pids"
+}
+
+# outage NAME SERVICE SECONDS: an agent of a run dies while a service is away, which returns this long after muster has noticed it.
+outage() {
+	begin "$1" job.steps=400 checkpoint.every=20
+	wait_for 60 step_reached "$1" 25
+	kill "$(pid_of "$2")" # slurmctld saves its state: without it, it would not know the job
+	kill -9 "$(event_field "$1" hello pid 1)"
+	wait_for 60 waits || { cat "$out"; return 1; }
+	sleep "$3"
+	if [[ $2 == munged ]]; then start_munged; else start_controller; fi
+	waited_out "$1"
+}
+
+@test "an agent is killed while slurmctld is away for 20 s: muster waits, and the run continues with the same bits" {
 	large
-	begin controller job.steps=1000 checkpoint.every=20
-	wait_for 60 step_reached controller 25
-	kill "$(cat "$cluster/slurmctld.pid")"
-	kill -9 "$(event_field controller hello pid 1)"
-	wait_for 60 waits
-	start_controller
-	waited_out controller
+	outage controller slurmctld 20
+}
+
+@test "an agent is killed while munged is away for 20 s: muster waits, and the run continues with the same bits" {
+	large
+	outage munge munged 20
+}
+
+@test "an agent is killed while munged is stopped for 20 s: muster waits, and the run continues with the same bits" {
+	large
+	begin stopped job.steps=400 checkpoint.every=20
+	wait_for 60 step_reached stopped 25
+	kill -STOP "$(pid_of munged)"
+	kill -9 "$(event_field stopped hello pid 1)"
+	wait_for 60 waits || { kill -CONT "$(pid_of munged)"; cat "$out"; return 1; }
+	sleep 20
+	kill -CONT "$(pid_of munged)"
+	waited_out stopped
+}
+
+@test "slurmctld and munged may be away for a minute" {
+	large
+	outage controller-minute slurmctld 60
+	outage munge-minute munged 60
 }
 
 @test "without the plugin for PMIx there is one start, exit status 1, and the remedy" {

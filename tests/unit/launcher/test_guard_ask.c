@@ -78,12 +78,40 @@ static void a_job_line_is_read(void **state)
 	assert_true(slurm_guard_job_parse("JobId=7 JobState=RUNNING Requeue=1 BatchFlag=1 "
 					  "NodeList=n[1-3] BatchHost=n1 NumNodes=3\n",
 					  &j));
-	assert_true(j.running && j.batch && j.may_requeue);
+	assert_true(j.running && j.batch && j.may_requeue && !j.gpus);
 	assert_string_equal(j.host, "n1");
 	assert_true(slurm_guard_job_parse("JobState=COMPLETING Requeue=0 BatchFlag=0\n", &j));
 	assert_false(j.running || j.batch || j.may_requeue);
 	assert_string_equal(j.host, "");
 	assert_false(slurm_guard_job_parse("slurm_load_jobs error: no\n", &j));
+}
+
+static void requested_gpus_are_found(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *line;
+		bool gpus;
+	} rows[] = { { "JobState=RUNNING TresPerNode=gres:gpu:2", true },
+		     { "JobState=RUNNING TresPerNode=gres/gpu:h100:8", true },
+		     { "JobState=RUNNING TresPerNode=gpu:2", true },
+		     { "JobState=RUNNING TresPerJob=gres:gpu:16", true },
+		     { "JobState=RUNNING TresPerTask=cpu=4", false },
+		     { "JobState=RUNNING TRES=cpu=3,mem=3M,node=3", false } };
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct guard_job j;
+		assert_true(slurm_guard_job_parse(rows[i].line, &j));
+		assert_int_equal(j.gpus, rows[i].gpus);
+	}
+}
+
+static void a_node_that_slurm_counts_as_down_is_known(void **state)
+{
+	(void)state;
+	assert_true(slurm_guard_node_down("NodeName=n1 Port=1 State=DOWN+NOT_RESPONDING X=1"));
+	assert_true(slurm_guard_node_down("NodeName=n1 State=DOWN* X=1"));
+	assert_false(slurm_guard_node_down("NodeName=n1 State=MIXED+NOT_RESPONDING X=1"));
+	assert_false(slurm_guard_node_down("NodeName=n1"));
 }
 
 static void a_suspended_job_counts_as_running(void **state)
@@ -180,6 +208,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_job_line_is_read),
+		cmocka_unit_test(requested_gpus_are_found),
+		cmocka_unit_test(a_node_that_slurm_counts_as_down_is_known),
 		cmocka_unit_test(a_suspended_job_counts_as_running),
 		cmocka_unit_test(the_address_of_slurmd_is_read),
 		T(a_batch_host_that_accepts_connections_answers),

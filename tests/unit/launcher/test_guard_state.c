@@ -13,9 +13,11 @@
 #include <cmocka.h>
 
 static const struct guard_limits limits = {
-	.silent = 15, .retry = 1, .grace = 5, .ask = 5, .dead = 5, .patience = 600
+	.silent = 15, .retry = 1, .grace = 5, .ask = 5, .dead = 5, .patience = 600, .down = 3600
 };
-static const struct guard_answer healthy = { true, true, true, true, true };
+static const struct guard_answer healthy = {
+	.answered = true, .running = true, .batch = true, .may_requeue = true, .host_answers = true
+};
 
 static struct guard_state g;
 static double now;
@@ -106,6 +108,59 @@ static void a_job_that_must_not_be_requeued_is_cancelled(void **state)
 	watch(true);
 	slurm_guard_unlinked(&g, now);
 	assert_int_equal(pass_time(60, REFUSED, &dead), GUARD_CANCEL);
+}
+
+/* The answer about a job with GPUs whose batch host is dead. */
+static struct guard_answer dead_with_gpus(bool down)
+{
+	struct guard_answer a = healthy;
+	a.gpus = true;
+	a.host_answers = false;
+	a.host_down = down;
+	return a;
+}
+
+static void a_job_with_gpus_is_requeued_once_its_batch_host_counts_as_down(void **state)
+{
+	(void)state;
+	const struct guard_answer dead = dead_with_gpus(false), down = dead_with_gpus(true);
+	watch(true);
+	slurm_guard_unlinked(&g, now);
+	assert_int_equal(pass_time(300, REFUSED, &dead), GUARD_WAIT);
+	assert_non_null(g.waits);
+	double before = now;
+	assert_int_equal(pass_time(60, REFUSED, &down), GUARD_REQUEUE);
+	assert_true(now - before <= limits.ask);
+	assert_null(g.waits);
+}
+
+static void where_no_node_ever_counts_as_down_the_wait_has_a_limit(void **state)
+{
+	(void)state;
+	const struct guard_answer dead = dead_with_gpus(false);
+	watch(true);
+	slurm_guard_unlinked(&g, now);
+	assert_int_equal(pass_time(3590, REFUSED, &dead), GUARD_WAIT);
+	assert_int_equal(pass_time(30, REFUSED, &dead), GUARD_REQUEUE);
+}
+
+static void a_job_with_gpus_is_cancelled_without_that_wait(void **state)
+{
+	(void)state;
+	const struct guard_answer dead = dead_with_gpus(false);
+	watch(false);
+	slurm_guard_unlinked(&g, now);
+	assert_int_equal(pass_time(20, REFUSED, &dead), GUARD_CANCEL);
+}
+
+static void a_batch_host_that_counts_as_down_has_lost_the_job_although_it_answers(void **state)
+{
+	(void)state;
+	struct guard_answer down = healthy;
+	down.host_down = true;
+	watch(true);
+	slurm_guard_unlinked(&g, now);
+	assert_int_equal(pass_time(20, REFUSED, &down), GUARD_REQUEUE);
 }
 
 static void after_three_refusals_to_requeue_the_job_is_cancelled(void **state)
@@ -269,8 +324,13 @@ static void random_events_never_end_a_job_that_is_supervised(void **state)
 		double heard = 1000;
 		watch(rand() % 2);
 		for (int i = 0; i < 200; i++, now += rand() % 40 / 10.0) {
-			struct guard_answer a = { rand() % 4 != 0, rand() % 8 != 0, true,
-						  rand() % 2, rand() % 3 == 0 };
+			struct guard_answer a = { .answered = rand() % 4 != 0,
+						  .running = rand() % 8 != 0,
+						  .batch = true,
+						  .may_requeue = rand() % 2,
+						  .gpus = rand() % 2,
+						  .host_answers = rand() % 3 == 0,
+						  .host_down = rand() % 3 == 0 };
 			enum guard_action next = slurm_guard_next(&g, now);
 			if (next == GUARD_LEAVE)
 				break;
@@ -301,6 +361,11 @@ int main(void)
 		cmocka_unit_test(a_host_that_falls_silent_is_requeued_within_40_s),
 		cmocka_unit_test(without_requeue_the_job_is_cancelled),
 		cmocka_unit_test(a_job_that_must_not_be_requeued_is_cancelled),
+		cmocka_unit_test(a_job_with_gpus_is_requeued_once_its_batch_host_counts_as_down),
+		cmocka_unit_test(where_no_node_ever_counts_as_down_the_wait_has_a_limit),
+		cmocka_unit_test(a_job_with_gpus_is_cancelled_without_that_wait),
+		cmocka_unit_test(
+			a_batch_host_that_counts_as_down_has_lost_the_job_although_it_answers),
 		cmocka_unit_test(after_three_refusals_to_requeue_the_job_is_cancelled),
 		cmocka_unit_test(an_action_without_effect_is_repeated),
 		cmocka_unit_test(while_the_controller_is_away_it_asks_on),

@@ -47,6 +47,7 @@ static const struct {
 	{ SLURM_SAID_NO_MEMORY, "srun: error: Unable to create step for job 5: Memory required by task is not available\n" },
 	{ SLURM_SAID_NO_PROGRAM, "slurmstepd-n1: error: execve(): /no/such/agent: No such file or directory\n" },
 	{ SLURM_SAID_EXPIRED, "srun: error: Slurm job 2 has expired\nsrun: Check SLURM_JOB_ID environment variable. Expired or invalid job 2\n" },
+	{ SLURM_SAID_EXPIRED, "srun: error: Unable to confirm allocation for job 1: Invalid job id specified\nsrun: Check SLURM_JOB_ID environment variable. Expired or invalid job 1\n" },
 	{ SLURM_SAID_NODE_FAILED, "srun: error: Node failure on n3\n" },
 	{ SLURM_SAID_CANCELLED, "slurmstepd-n1: error: *** STEP 5.0 ON n1 CANCELLED AT 2026-11-22T15:00:00 DUE TO TIME LIMIT ***\n" },
 	{ SLURM_SAID_CANCELLED, "12: slurmstepd: error: *** STEP 5.0 ON n1 CANCELLED AT 2026-11-22T15:00:00 ***" },

@@ -127,6 +127,19 @@ static void the_planner_may_find_a_faster_layout_than_a_lower_dp(void **state)
 	launcher_deployment_free(d.next);
 }
 
+static void a_job_with_gpus_is_requeued_once_slurm_counts_its_node_as_down(void **state)
+{
+	(void)state;
+	static const char *const words[] = { LAYOUT, "parallel.dp=4", "restart.shrink=keep" };
+	struct policy_decision d;
+	open_run("dgx-h100:4", 0, words, 11);
+	set_state(2, NODE_UNREACHABLE);
+	assert_int_equal(decide(first, true, 0, &d), RECOVERY_WAIT);
+	assert_int_equal(decide(first, true, job.restart.patience, &d), RECOVERY_REQUEUE);
+	set_state(2, NODE_DOWN);
+	assert_int_equal(decide(first, true, 20, &d), RECOVERY_REQUEUE);
+}
+
 static void a_layout_that_must_stay_is_requeued_or_waits(void **state)
 {
 	(void)state;
@@ -222,9 +235,9 @@ static void a_node_is_excluded_after_its_faults(void **state)
 	supervise_pool_blame(&pool, 0);
 	supervise_pool_blame(&pool, 0);
 	assert_true(supervise_pool_usable(&pool, 0)); /* the last one */
-	assert_true(supervise_pool_pardon(&pool));
+	assert_true(supervise_pool_use_again(&pool));
 	assert_true(supervise_pool_usable(&pool, 1));
-	assert_false(supervise_pool_pardon(&pool));
+	assert_false(supervise_pool_use_again(&pool));
 	buf_fini(&text);
 }
 
@@ -235,7 +248,7 @@ static void a_node_that_fails_again_on_its_return_is_excluded(void **state)
 	open_run("dgx-h100:2", 0, words, 11);
 	set_state(1, NODE_DOWN);
 	set_state(1, NODE_UP);
-	supervise_pool_trust(&pool); /* it has finished a step */
+	supervise_pool_confirm(&pool); /* it has finished a step */
 	supervise_pool_blame(&pool, 1);
 	assert_true(supervise_pool_usable(&pool, 1));
 	set_state(1, NODE_DOWN);
@@ -268,6 +281,7 @@ int main(void)
 		T(without_a_spare_dp_shrinks_and_the_global_batch_stays),
 		T(the_planner_may_find_a_faster_layout_than_a_lower_dp),
 		T(a_layout_that_must_stay_is_requeued_or_waits),
+		T(a_job_with_gpus_is_requeued_once_slurm_counts_its_node_as_down),
 		T(a_lost_gpu_takes_its_slot_out),
 		T(the_run_grows_again_when_a_node_is_back),
 		T(every_decision_can_be_printed),

@@ -295,6 +295,9 @@ static void a_node_that_is_back_makes_the_run_grow_at_a_checkpoint(void **state)
 	assert_false(h.peers[0].stopped);
 	m.nodes[1] = NODE_UP;
 	send_step(&h.peers[0], MSG_CKPT, 5);
+	assert_null(m.done); /* too early for another look */
+	pass_time(6);
+	send_step(&h.peers[0], MSG_CKPT, 6);
 	answer_survey();
 	finish_all(6);
 	assert_int_equal(h.starts, 3);
@@ -330,6 +333,71 @@ static void a_loss_while_growing_restarts(void **state)
 	answer_survey();
 	assert_int_equal(h.starts, 3);
 	assert_int_equal(exit_status(), -1);
+}
+
+static void agents_that_hang_while_growing_are_replaced(void **state)
+{
+	(void)state;
+	open_run(NULL, NULL);
+	shrink();
+	m.nodes[1] = NODE_UP;
+	send_step(&h.peers[0], MSG_CKPT, 5);
+	answer_survey();
+	for (int i = 0; i < 400 && h.starts < 3; i++) {
+		send_message(&h.peers[0], MSG_PROGRESS, step_json(MSG_PROGRESS, 6));
+		pass_time(1);
+		if (m.done)
+			answer_survey();
+	}
+	assert_int_equal(h.starts, 3);
+	assert_int_equal(exit_status(), -1);
+}
+
+static void a_stop_while_the_grown_agents_leave_ends_the_run(void **state)
+{
+	(void)state;
+	open_run(NULL, NULL);
+	shrink();
+	m.nodes[1] = NODE_UP;
+	send_step(&h.peers[0], MSG_CKPT, 5);
+	answer_survey();
+	send_step(&h.peers[0], MSG_FINISHED, 6); /* its process still runs */
+	supervise_stop(h.supervisor, "Terminated", false);
+	end_process(0, 0);
+	deliver_all();
+	assert_int_equal(exit_status(), STATUS_STOPPED);
+}
+
+static void a_node_that_is_back_but_not_well_is_excluded(void **state)
+{
+	(void)state;
+	open_run(NULL, NULL);
+	shrink();
+	m.nodes[1] = NODE_UP;
+	send_step(&h.peers[0], MSG_CKPT, 5);
+	answer_survey();
+	finish_all(6);
+	connect_all();
+	json_t *body = msg_failed_json(&(struct msg_failed){ .code = err_word(ERR_NOTFOUND),
+							     .text = "/data: does not exist" });
+	send_message(&h.peers[1], MSG_FAILED, body);
+	answer_survey();
+	assert_int_equal(h.starts, 4);
+	assert_int_equal(h.world, 1);
+	assert_int_equal(exit_status(), -1);
+}
+
+static void a_stop_after_the_plan_shrank_reports_no_old_rank(void **state)
+{
+	(void)state;
+	open_run("restart.backoff=5", NULL);
+	lose_node(NODE_UP);
+	answer_survey();
+	connect_all();
+	lose_node(NODE_DOWN); /* no progress: the next start waits */
+	answer_survey();
+	supervise_stop(h.supervisor, "Interrupt", false);
+	assert_int_equal(exit_status(), STATUS_STOPPED);
 }
 
 static void without_regrow_nobody_looks_for_nodes(void **state)
@@ -398,6 +466,10 @@ int main(void)
 		T(a_node_that_is_back_makes_the_run_grow_at_a_checkpoint),
 		T(a_run_that_is_stopped_does_not_grow),
 		T(a_loss_while_growing_restarts),
+		T(agents_that_hang_while_growing_are_replaced),
+		T(a_stop_while_the_grown_agents_leave_ends_the_run),
+		T(a_node_that_is_back_but_not_well_is_excluded),
+		T(a_stop_after_the_plan_shrank_reports_no_old_rank),
 		T(without_regrow_nobody_looks_for_nodes),
 		T(a_free_node_that_left_the_job_requeues_it_by_choice),
 		T(a_lost_gpu_takes_its_slot_out),

@@ -22,7 +22,7 @@ static bool lose_generation(struct restart *r, const struct fault *fault, double
 {
 	*wait = -1;
 	*e = (struct err)ERR_INIT;
-	return supervise_restart_decide(r, fault, now, wait, e);
+	return supervise_restart_decide(r, fault, false, now, wait, e);
 }
 
 static void restart_init(struct restart *r, int64_t max_restarts, int64_t max_futile,

@@ -237,16 +237,16 @@ static void suspects_are_connected_to(void **state)
 	close(waiting[1]);
 }
 
-/* Slurm's port is unknown as well. A host that refuses the default port is alive; one without an
- * address is not. */
-static void without_any_answer_a_refusal_proves_nothing(void **state)
+/* Slurm's port is unknown as well. A host that refuses the default port is alive. A node's name need
+ * not be that of a host, so a name without an address does not mean that the node is dead. */
+static void without_any_answer_a_refusal_or_a_name_proves_nothing(void **state)
 {
 	struct world *w = *state;
 	write_scontrol(w, "exit 1\n");
 	survey(w, "localhost,no-such-host.invalid,x", "localhost,no-such-host.invalid");
 	assert_false(w->s.answered);
 	assert_int_equal(w->nodes[0], NODE_UP);
-	assert_int_equal(w->nodes[1], NODE_UNREACHABLE);
+	assert_int_equal(w->nodes[1], NODE_UP);
 	assert_int_equal(w->nodes[2], NODE_UP);
 }
 
@@ -389,7 +389,7 @@ int main(void)
 #define SURVEY_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		/* First: no address is known from an earlier survey. */
-		SURVEY_TEST(without_any_answer_a_refusal_proves_nothing),
+		SURVEY_TEST(without_any_answer_a_refusal_or_a_name_proves_nothing),
 		SURVEY_TEST(the_controller_says_which_nodes_are_left_and_usable),
 		SURVEY_TEST(suspects_are_connected_to),
 		SURVEY_TEST(a_controller_that_hangs_is_not_waited_for),
