@@ -5,10 +5,10 @@
 GPU_CHECK_SRC := $(call files,$(GPU_CHECK_FILES))
 
 # An archive, so that each program links only what it uses.
-$(BUILD)/lib/gpu-check.a: $(GPU_CHECK_SRC:%.c=$(BUILD)/obj/%.o)
+$(BUILD)/lib/gpu-check.a: $(GPU_CHECK_SRC:%.c=$(BUILD)/obj/%.o) tests/gpu/sources.mk
 	@mkdir -p $(@D)
 	@rm -f $@
-	ar rcsD $@ $^
+	ar rcsD $@ $(filter %.o,$^)
 
 GPU_LIBS    := $(BUILD)/lib/gpu-check.a $(BUILD)/lib/kernels.a
 GPU_SYSLIBS := -lsodium $(libs_kernels)
