@@ -21,6 +21,7 @@ kill_rank() { kill "-$2" "$(event_field "$1" hello pid "$3")"; } # run signal ra
 
 teardown() {
 	[[ -z ${pid-} ]] || kill -9 "$pid" 2>/dev/null || true
+	[[ -z ${place-} ]] || rm -rf "$place"
 }
 
 @test "a killed agent: its signal by name, and the step from which the run continues" {
@@ -51,7 +52,7 @@ teardown() {
 	begin emptied job.steps=300 checkpoint.every=10
 	wait_for 30 event emptied ckpt
 	kill -STOP "$pid" # it must not hear of the loss before the folder is gone
-	rm -rf "$(run_folder emptied)/ckpt"
+	wait_for 10 rm -rf "$(run_folder emptied)/ckpt" # the agents may be writing there
 	kill_rank emptied KILL 1
 	kill_rank emptied KILL 0
 	kill -CONT "$pid"
@@ -66,7 +67,7 @@ teardown() {
 	large
 	begin deleted job.steps=400 checkpoint.every=20
 	wait_for 30 event deleted ckpt
-	rm -rf "$(run_folder deleted)/ckpt"
+	wait_for 10 rm -rf "$(run_folder deleted)/ckpt"
 	wait "$pid"
 	cat "$out"
 	grep -q "the folder was deleted, with the checkpoints in it" "$out"
@@ -75,25 +76,29 @@ teardown() {
 }
 
 @test "a checkpoint folder that may not be written to: one start, exit status 1" {
-	local folder=$BATS_FILE_TMPDIR/denied.d
 	[[ $(id -u) -ne 0 ]] || command -v setpriv >/dev/null || skip "needs setpriv"
-	mkdir -m 755 "$folder" "$BATS_FILE_TMPDIR/theirs"
-	chmod 755 "$BATS_FILE_TMPDIR" "$BATS_FILE_TMPDIR/.." "$BATS_FILE_TMPDIR/../.."
-	chmod 644 "$data"* "$tiny"
-	chmod 555 "$folder"
-	chown nobody "$BATS_FILE_TMPDIR/theirs" 2>/dev/null || true
-	run as_nobody "$MUSTER" run "$tiny" job.name=denied job.run_dir="$BATS_FILE_TMPDIR/theirs" parallel.dp=2 checkpoint.dir="$folder"
+	# The test's own folder may be closed to other users.
+	place=$(mktemp -d /tmp/muster-denied.XXXXXX)
+	local folder=$place/ckpt
+	cp "$data".* "$tiny" "$place"
+	chmod 755 "$place"
+	chmod 644 "$place"/*
+	mkdir -m 755 "$place/theirs"
+	mkdir -m 555 "$folder"
+	chown nobody "$place/theirs" 2>/dev/null || true
+	run as_nobody "$MUSTER" run "$place/${tiny##*/}" job.name=denied job.run_dir="$place/theirs" data.path="$place/${data##*/}" parallel.dp=2 \
+		checkpoint.dir="$folder"
 	echo "$output"
 	[[ $status -eq 1 ]]
 	[[ $output == *"$folder: checkpoints cannot be written here; correct its owner and permissions"*"Permission denied"* ]]
-	[[ $(grep -c generation-start "$BATS_FILE_TMPDIR/theirs/denied/events.jsonl") -eq 1 ]]
-	grep -q '"event":"fault".*"fault":"not-permitted","owner":"job","retry":"never"' "$BATS_FILE_TMPDIR/theirs/denied/events.jsonl"
+	[[ $(grep -c generation-start "$place/theirs/denied/events.jsonl") -eq 1 ]]
+	grep -q '"event":"fault".*"fault":"not-permitted","owner":"job","retry":"never"' "$place/theirs/denied/events.jsonl"
 }
 
 # Root may write anywhere, so the command runs as another user.
 as_nobody() {
 	if [[ $(id -u) -eq 0 ]]; then
-		env HOME="$BATS_FILE_TMPDIR/theirs" setpriv --reuid=nobody --regid=nogroup --clear-groups "$@"
+		env HOME="$place/theirs" setpriv --reuid=nobody --regid=nogroup --clear-groups "$@"
 	else
 		"$@"
 	fi
