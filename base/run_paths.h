@@ -42,7 +42,7 @@ void run_path_launch_log(char out[RUN_PATH], const char *run, uint32_t generatio
 void run_path_hosts(char out[RUN_PATH], const char *run, uint32_t generation);
 /* The output of a submitted job. id: the job's id, or Slurm's pattern for it, "%j". */
 void run_path_slurm_log(char out[RUN_PATH], const char *run, const char *id);
-/* What the guards of the run, and their sruns, write. */
+/* The guards of the run and their sruns write it. */
 void run_path_guard_log(char out[RUN_PATH], const char *run);
 /* The folder of a generation's flight recorders and timelines. */
 void run_path_trace(char out[RUN_PATH], const char *run, uint32_t generation);

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Whether Slurm has requeued the job that this process runs in. */
+/* True if Slurm has requeued the job that this process runs in. */
 static bool is_requeued(void)
 {
 	const char *count = getenv("SLURM_RESTART_COUNT");

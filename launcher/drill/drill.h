@@ -66,7 +66,7 @@ struct drill_results {
  * it. Another error: the undisturbed run failed. In each case no process is left. */
 int drill_run(const struct drill_options *o, struct drill_results *out, struct err *e);
 void drill_results_fini(struct drill_results *r);
-/* Whether every drill that ran is right, and at least one ran. */
+/* Returns true if every drill that ran is right, and at least one ran. */
 bool drill_results_right(const struct drill_results *r);
 
 /* The table for people, at most 100 columns wide. */

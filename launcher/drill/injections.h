@@ -10,7 +10,7 @@
 
 #include "launcher/drill/run.h"
 
-/* What an injection needs. */
+/* An injection is skipped where something that it needs is missing. */
 enum drill_needs {
 	NEEDS_SLURM = 1 << 0,
 	NEEDS_LOCAL = 1 << 1,

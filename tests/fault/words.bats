@@ -22,6 +22,7 @@ kill_rank() { kill "-$2" "$(event_field "$1" hello pid "$3")"; } # run signal ra
 teardown() {
 	[[ -z ${pid-} ]] || kill -9 "$pid" 2>/dev/null || true
 	[[ -z ${place-} ]] || rm -rf "$place"
+	rm -f "/dev/shm/muster-test-$$"
 }
 
 @test "a killed agent: its signal by name, and the step from which the run continues" {
