@@ -105,11 +105,9 @@ static struct deployment *build_lower_dp(const struct job *job, const struct clu
 
 static struct deployment *build_other_layout(const struct job *job, const struct cluster *used)
 {
-	static const uint32_t keys = OPEN_TP | OPEN_CP | OPEN_PP | OPEN_DP | OPEN_EP | OPEN_CHUNKS |
-				     OPEN_STAGES | OPEN_SCHEDULE | OPEN_SP | OPEN_ZERO | OPEN_MICRO;
 	struct deployment *d;
 	/* If memory is short, recomputation and offloading may help. */
-	if (build_on(job, 0, job->open | keys, used, &d, NULL) &&
+	if (build_on(job, 0, job->open | OPEN_LAYOUT, used, &d, NULL) &&
 	    build_on(job, 0, OPEN_ALL, used, &d, NULL))
 		return NULL;
 	return d;

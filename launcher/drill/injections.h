@@ -43,7 +43,7 @@ struct injection {
 /* The rows; the last one has no name. */
 extern const struct injection drill_injections[];
 
-/* Whether the injection is possible here; otherwise `why` says what it lacks. */
+/* Returns true if the injection is possible here; otherwise `why` says what it lacks. */
 bool drill_injection_possible(const struct injection *i, const struct drill *d, char *why,
 			      size_t size);
 

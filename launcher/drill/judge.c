@@ -11,7 +11,7 @@
 
 enum { AUDIT_SECONDS = 300, SQUEUE_SECONDS = 30, STEP_SECONDS = 10, SHM_SECONDS = 5, SHOWN = 8 };
 
-/* What a changed layout may change: sums have another order. */
+/* A changed layout may change the results by this much, because sums have another order. */
 #define RELAID_TOLERANCE 1e-5
 
 bool drill_list_has(const char *list, const char *name)

@@ -12,7 +12,7 @@ int drill_judge(const struct drill_run *r, int first_status, struct err *e);
 /* The number of job steps of agents in this allocation; 0 if squeue does not answer. */
 int drill_steps_count(void);
 
-/* Whether a list of names with commas between them has the name. */
+/* Returns true if the list, whose names have commas between them, has the name. */
 bool drill_list_has(const char *list, const char *name);
 
 #endif

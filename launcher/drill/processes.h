@@ -17,7 +17,7 @@ enum { DRILL_MARK = 64 };
 
 /* Chooses a new mark, and puts it into the environment of this process's children. */
 void drill_mark_new(char mark[DRILL_MARK]);
-/* Whether a process of this host has the mark. */
+/* Returns true if a process of this host has the mark. */
 bool drill_mark_has(pid_t pid, const char *mark);
 /* Lists up to `most` processes that have the mark. Returns their number. */
 int drill_mark_list(const char *mark, pid_t *pids, int most);

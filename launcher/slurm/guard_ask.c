@@ -2,6 +2,7 @@
 
 #include "base/net.h"
 #include "launcher/child.h"
+#include "launcher/slurm/job_record.h"
 #include "launcher/slurm/setting.h"
 #include "launcher/slurm/slurm.h"
 #include "topo/discover/scontrol.h"
@@ -13,7 +14,6 @@
 
 #define COMMAND_TIMEOUT 8.0
 #define CONNECT_TIMEOUT 3.0
-enum { SLURMD_PORT = 6818 }; /* Slurm's default */
 
 static int run_scontrol(char *const *argv, struct buf *output, struct err *e)
 {

@@ -100,16 +100,12 @@ static bool plan_dp(const struct policy_request *r, struct policy_option *o,
 	return plan_lower_dp(r, r->now, 1, o, out);
 }
 
-/* The keys that describe a layout. The others keep the values of the job. */
-static const uint32_t layout_keys = OPEN_TP | OPEN_CP | OPEN_PP | OPEN_DP | OPEN_EP | OPEN_CHUNKS |
-				    OPEN_STAGES | OPEN_SCHEDULE | OPEN_SP | OPEN_ZERO | OPEN_MICRO;
-
 static bool plan_again(const struct policy_request *r, struct policy_option *o,
 		       struct deployment **out)
 {
 	const struct job *job = &r->first->job;
 	/* If memory is short, recomputation and offloading may help. */
-	return plan_option(r, job, 0, r->job->open | layout_keys, o, out) ||
+	return plan_option(r, job, 0, r->job->open | OPEN_LAYOUT, o, out) ||
 	       plan_option(r, job, 0, OPEN_ALL, o, out);
 }
 
@@ -224,9 +220,6 @@ void supervise_policy_recover(const struct policy_request *r, struct policy_deci
 		try_waiting(r, out);
 }
 
-/* A change costs a checkpoint and a start, so it must make the step this much faster. */
-static const double gain_min = 1.05;
-
 /* Takes `next` if its step is predicted to be faster than that of all before; frees it otherwise. */
 static void take_faster(struct policy_decision *d, struct deployment *next, double *fastest)
 {
@@ -252,7 +245,7 @@ static bool plan_first_layout(const struct policy_request *r, struct policy_deci
 
 void supervise_policy_grow(const struct policy_request *r, struct policy_decision *out)
 {
-	double fastest = r->now->plan.time.total / gain_min;
+	double fastest = r->now->plan.time.total / POLICY_GAIN_MIN;
 	struct deployment *next;
 	*out = (struct policy_decision){ .how = RECOVERY_SAME };
 	if (plan_first_layout(r, out, &next))

@@ -60,6 +60,9 @@ struct policy_option {
 	char text[240]; /* the layout, or why it is impossible */
 };
 
+/* Growing costs a checkpoint and a start, so it must make the step this much faster. */
+#define POLICY_GAIN_MIN 1.05
+
 enum { POLICY_OPTIONS = RECOVERIES };
 
 struct policy_decision {

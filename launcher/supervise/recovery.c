@@ -244,7 +244,8 @@ int supervise_recovery_requeue(struct supervisor *s, struct err *e)
 void supervise_recovery_look_for_nodes(struct supervisor *s)
 {
 	const struct plan *now = &s->d->plan, *first = &s->o.first->plan;
-	bool shrunk = now->world < first->world || now->time.total > 1.05 * first->time.total;
+	bool shrunk = now->world < first->world ||
+		      now->time.total > POLICY_GAIN_MIN * first->time.total;
 	double at = supervise_now(s);
 	if (!shrunk || s->d->job.restart.regrow == REGROW_NO || s->state != SUP_TRAINING ||
 	    at - s->recovery.looked < s->o.limits.look)

@@ -71,6 +71,9 @@ enum job_open {
 	OPEN_OPTIMIZER = 1 << 14,
 	OPEN_MICRO = 1 << 15,
 	OPEN_ALL = (1 << 16) - 1,
+	/* The keys that describe a layout; the others trade time for memory. */
+	OPEN_LAYOUT = OPEN_TP | OPEN_CP | OPEN_PP | OPEN_DP | OPEN_EP | OPEN_CHUNKS | OPEN_STAGES |
+		      OPEN_SCHEDULE | OPEN_SP | OPEN_ZERO | OPEN_MICRO,
 };
 
 /* A number of which any in [min, max] will do. */
