@@ -247,8 +247,8 @@ ASAN_BIN := $(UNIT_BIN:$(BUILD)/%=build/asan/%)
 TSAN_BIN := $(patsubst $(BUILD)/%,build/tsan/%,$(filter $(foreach f,base libcomm launcher,$(BUILD)/tests/unit/$(f)/%) \
 	$(BUILD)/tests/conform/test_comm% $(BUILD)/tests/fault/% $(BUILD)/tests/unit/agent/test_data_feed $(BUILD)/tests/unit/agent/test_server,$(UNIT_BIN)))
 check-san: setup-check
-	@$(MAKE) --no-print-directory BUILD=build/asan SAN='-fsanitize=address,undefined -fno-sanitize-recover=all' unit-bins
-	@$(MAKE) --no-print-directory BUILD=build/tsan SAN=-fsanitize=thread $(TSAN_BIN)
+	@$(MAKE) --no-print-directory $(EVERY_CORE) BUILD=build/asan SAN='-fsanitize=address,undefined -fno-sanitize-recover=all' unit-bins
+	@$(MAKE) --no-print-directory $(EVERY_CORE) BUILD=build/tsan SAN=-fsanitize=thread $(TSAN_BIN)
 	@ASAN_OPTIONS=use_sigaltstack=0:$$ASAN_OPTIONS $(RUN_TESTS) $(ASAN_BIN) $(TSAN_BIN)
 
 # Every cell of the collectives' conformance test, the large ones included: hours. SWEEP=20 runs 20 times as many cells as
@@ -272,7 +272,7 @@ check-proxy: setup-check
 # Each parser of untrusted input under libFuzzer, FUZZ_SECONDS each.
 FUZZ_SECONDS ?= 60
 fuzz: setup-fuzz
-	@$(MAKE) --no-print-directory BUILD=build/fuzz CC=clang OPT='-O1 -g' \
+	@$(MAKE) --no-print-directory $(EVERY_CORE) BUILD=build/fuzz CC=clang OPT='-O1 -g' \
 		SAN='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all' fuzz-bins
 	@tests/fuzz/run $(FUZZ_SECONDS) $(patsubst tests/fuzz/%.c,build/fuzz/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 
