@@ -364,7 +364,8 @@ static void on_segv(int signal, siginfo_t *info, void *context)
 
 void emulated_watch_faults(void)
 {
-	static __thread char stack[64 << 10];
+	/* AddressSanitizer's shadow memory needs the alignment. */
+	static __thread _Alignas(64) char stack[64 << 10];
 	stack_t alternate = { .ss_sp = stack, .ss_size = sizeof stack };
 	struct sigaction act = { .sa_sigaction = on_segv, .sa_flags = SA_SIGINFO | SA_ONSTACK };
 	sigaltstack(&alternate, NULL);
