@@ -245,7 +245,8 @@ static void every_row_of_the_table_is_complete_and_names_known_faults(void **sta
 {
 	(void)state;
 	for (const struct injection *in = drill_injections; in->name; in++) {
-		assert_non_null(in->inject);
+		assert_true(in->inject || in->agent_fault || in->prepare);
+		assert_true(!in->later || supervise_fault_named(in->later));
 		assert_non_null(in->faults);
 		assert_true(strlen(in->name) <= 20 && *in->how);
 		for (const char *at = in->faults; *at; at += strcspn(at, ","), at += *at == ',') {
