@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/munge.h"
 #include "base/net.h"
+#include "launcher/stop_cause.h"
 #include "launcher/survey.h"
 #include "plan/plan.h"
 
@@ -49,8 +50,9 @@ struct guard_request {
 };
 
 struct child;
-struct launch;    /* the processes of one generation; each backend defines it */
-struct surveying; /* a survey that is under way */
+struct launch;     /* the processes of one generation; each backend defines it */
+struct surveying;  /* a survey that is under way */
+struct stop_query; /* a question that is under way */
 
 /* Called on the loop's thread. */
 struct launch_events {
@@ -93,6 +95,13 @@ struct launch_ops {
 		      struct surveying **out, struct err *e);
 	/* Ends a survey; `done` will not be called. */
 	void (*survey_stop)(struct surveying *s);
+	/* Optional. Asks why the job that this process runs in is being stopped; `done` is called
+	 * once, on the loop. */
+	int (*stop_query)(uv_loop_t *loop, const struct job *job,
+			  void (*done)(void *arg, const struct stop_answer *a), void *arg,
+			  struct stop_query **out, struct err *e);
+	/* Ends a query; `done` will not be called. */
+	void (*stop_query_end)(struct stop_query *q);
 	/* Optional. Requeues the job that this process runs in, so that it starts again without
 	 * the nodes `exclude` (a comma-separated list, or ""), on min_nodes to max_nodes nodes.
 	 * Returns when Slurm has accepted it; it has then begun to end this process, which must

@@ -25,6 +25,18 @@ static int read_count(const char *line, const char *key)
 	return n <= COUNT_MAX ? (int)n : 0;
 }
 
+/* A local time such as "2026-11-22T18:27:34"; 0: unknown, as for "None". */
+static time_t read_time(const char *line, const char *key)
+{
+	char text[64];
+	struct tm tm = { .tm_isdst = -1 };
+	if (!topo_scontrol_field(line, key, text, sizeof text))
+		return 0;
+	const char *end = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+	time_t at = end && !*end ? mktime(&tm) : 0;
+	return at > 0 ? at : 0;
+}
+
 bool slurm_job_has_gres(const char *line)
 {
 	static const char *const keys[] = { "TresPerNode", "TresPerJob", "TresPerSocket",
@@ -69,6 +81,10 @@ int slurm_job_record_parse(const char *text, const char *job_id, struct job_reco
 		return err_set(e, ERR_NOTFOUND, "scontrol show job: no job %s in its answer",
 			       job_id);
 	r.can_requeue = read_count(line, "Requeue") == 1 && read_count(line, "BatchFlag") > 0;
+	r.restarts = read_count(line, "Restarts");
+	r.ends = read_time(line, "EndTime");
+	r.preempted = read_time(line, "PreemptTime");
+	topo_scontrol_field(line, "Reason", r.reason, sizeof r.reason);
 	topo_scontrol_field(line, "Partition", r.partition, sizeof r.partition);
 	r.partition[strcspn(r.partition, ",")] = '\0';
 	r.tasks_per_node = read_count(line, "NtasksPerN:B:S:C");

@@ -1,6 +1,6 @@
 /*
- * job_record — parses the lines of `scontrol --oneliner show job` and `show node` that a survey and
- * a requeue need.
+ * job_record — parses the lines of `scontrol --oneliner show job` and `show node` that a survey, a
+ * requeue and the cause of a stop need.
  *
  * Tested with Slurm 22.05; the words of node states are also those of older and newer versions. Any
  * text gives either a record or an error.
@@ -12,11 +12,16 @@
 #include "topo/hostlist.h"
 
 #include <stdbool.h>
+#include <time.h>
 
 enum { SLURM_HOST = 256, SLURMD_PORT = 6818 /* Slurm's default */ };
 
 struct job_record {
 	char state[32];           /* JobState, such as "RUNNING" */
+	char reason[64];          /* Reason, such as "TimeLimit" */
+	time_t ends;              /* EndTime; 0: unknown */
+	time_t preempted;         /* PreemptTime; 0: it is not being preempted */
+	int restarts;             /* how often it was requeued */
 	char partition[64];       /* the first of several */
 	bool can_requeue;         /* a batch job with Requeue=1 */
 	int tasks_per_node;       /* --ntasks-per-node; 0: none was given */

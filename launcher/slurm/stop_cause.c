@@ -1,0 +1,121 @@
+#include "launcher/slurm/stop_cause.h"
+
+#include "launcher/child.h"
+#include "launcher/slurm/slurm.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ANSWER_MS = 5000 };
+
+struct stop_query {
+	uv_timer_t timer;
+	struct child *scontrol;
+	int64_t signal_before;
+	void (*done)(void *arg, const struct stop_answer *a);
+	void *arg;
+};
+
+enum stop_cause slurm_stop_cause_of(const struct job_record *r, time_t now, int restarts,
+				    int64_t signal_before)
+{
+	bool running = !strcmp(r->state, "RUNNING");
+	if (running && r->preempted)
+		return STOP_PREEMPTED;
+	if (!strcmp(r->reason, "TimeLimit"))
+		return STOP_TIME_LIMIT;
+	if (running && r->ends && r->ends - now <= signal_before + SLURM_LIMIT_SLACK_S)
+		return STOP_TIME_LIMIT;
+	if (running)
+		return STOP_BY_PERSON;
+	return r->restarts > restarts ? STOP_REQUEUED : STOP_CANCELLED;
+}
+
+static void on_timer_closed(uv_handle_t *h)
+{
+	free(h->data);
+}
+
+void slurm_stop_query_end(struct stop_query *q)
+{
+	if (q->scontrol) {
+		launcher_child_signal(q->scontrol, SIGKILL);
+		launcher_child_forget(q->scontrol);
+	}
+	q->scontrol = NULL;
+	uv_close((uv_handle_t *)&q->timer, on_timer_closed);
+}
+
+static void report(struct stop_query *q, const struct stop_answer *a)
+{
+	q->done(q->arg, a);
+	slurm_stop_query_end(q);
+}
+
+static void on_late(uv_timer_t *t)
+{
+	struct stop_answer a = { .left = -1 };
+	snprintf(a.why, sizeof a.why, "scontrol: no answer from slurmctld within %d s",
+		 ANSWER_MS / 1000);
+	report(t->data, &a);
+}
+
+static int own_restarts(void)
+{
+	const char *count = getenv("SLURM_RESTART_COUNT");
+	return count ? atoi(count) : 0;
+}
+
+static void on_job(void *arg, int status, const char *output)
+{
+	struct stop_query *q = arg;
+	struct stop_answer a = { .left = -1 };
+	struct job_record r;
+	struct err e = ERR_INIT;
+	time_t now = time(NULL);
+	q->scontrol = NULL;
+	if (launcher_child_result("scontrol show job", status, output, &e) ||
+	    slurm_job_record_parse(output, getenv("SLURM_JOB_ID"), &r, &e)) {
+		snprintf(a.why, sizeof a.why, "%s", e.text);
+		report(q, &a);
+		return;
+	}
+	a.answered = true;
+	a.cause = slurm_stop_cause_of(&r, now, own_restarts(), q->signal_before);
+	a.can_requeue = r.can_requeue;
+	if (r.ends)
+		a.left = difftime(r.ends, now);
+	slurm_job_record_free(&r);
+	report(q, &a);
+}
+
+int slurm_stop_query(uv_loop_t *loop, const struct job *job,
+		     void (*done)(void *arg, const struct stop_answer *a), void *arg,
+		     struct stop_query **out, struct err *e)
+{
+	char *id = getenv("SLURM_JOB_ID");
+	struct stop_query *q = id ? calloc(1, sizeof *q) : NULL;
+	if (!q)
+		return id ? err_set(e, ERR_NOMEM, "no memory to ask Slurm why the job stops")
+			  : err_set(e, ERR_NOTFOUND, "SLURM_JOB_ID is not set");
+	*q = (struct stop_query){ .signal_before = job->slurm.signal_before,
+				  .done = done,
+				  .arg = arg };
+	/* Users may have chosen another format of times. */
+	char *argv[] = { "env",      "SLURM_TIME_FORMAT=standard",
+			 "scontrol", "--oneliner",
+			 "show",     "job",
+			 id,         NULL };
+	const struct child_command c = { .argv = argv, .out = -1, .absent = SLURM_ABSENT };
+	if (launcher_child_watch(loop, &c, on_job, q, &q->scontrol, e)) {
+		free(q);
+		return -1;
+	}
+	uv_timer_init(loop, &q->timer);
+	q->timer.data = q;
+	uv_timer_start(&q->timer, on_late, ANSWER_MS, 0);
+	*out = q;
+	return 0;
+}
