@@ -1,6 +1,8 @@
 /* Where the next generation runs when nodes or devices are lost, and when they are back. */
 #include "launcher/supervise/policy.h"
 
+#include "launcher/fit.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -125,6 +127,40 @@ static void the_planner_may_find_a_faster_layout_than_a_lower_dp(void **state)
 	assert_false(d.options[0].possible);
 	assert_true(d.options[1].possible && d.options[1].step_s >= d.options[2].step_s);
 	launcher_deployment_free(d.next);
+}
+
+/* A requeued job that starts with the nodes that a loss would have left runs what the loss would
+ * have led to. */
+static void a_start_and_a_loss_choose_the_same_layout(void **state)
+{
+	(void)state;
+	static const char *const layouts[][3] = {
+		{ "parallel.dp=4", "parallel.pp=1", "restart.shrink=dp" },
+		{ "parallel.dp=4", "parallel.pp=1", "restart.shrink=any" },
+		{ "parallel.dp=2", "parallel.pp=2", "restart.shrink=any" },
+	};
+	for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+		const char *words[12] = { LAYOUT };
+		struct policy_decision d;
+		struct deployment *start;
+		struct cluster left;
+		struct buf said = BUF_INIT;
+		memcpy(words + 9, layouts[i], sizeof layouts[i]);
+		open_run("dgx-h100:4", 0, words, 12);
+		set_state(3, NODE_DOWN);
+		decide(first, true, 0, &d);
+		assert_non_null(d.next);
+		assert_int_equal(supervise_pool_cluster(&pool, &left, NULL), 0);
+		assert_int_equal(launcher_fit_build(&job, &left, true, &start, &said, NULL), 0);
+		assert_int_equal(start->plan.layout.tp, d.next->plan.layout.tp);
+		assert_int_equal(start->plan.layout.dp, d.next->plan.layout.dp);
+		assert_int_equal(start->plan.layout.pp, d.next->plan.layout.pp);
+		assert_true(start->plan.time.total == d.next->plan.time.total);
+		launcher_deployment_free(start);
+		launcher_deployment_free(d.next);
+		buf_fini(&said);
+		close_run(NULL);
+	}
 }
 
 static void a_job_with_gpus_is_requeued_once_slurm_counts_its_node_as_down(void **state)
@@ -280,6 +316,7 @@ int main(void)
 		T(a_spare_replaces_a_lost_node),
 		T(without_a_spare_dp_shrinks_and_the_global_batch_stays),
 		T(the_planner_may_find_a_faster_layout_than_a_lower_dp),
+		T(a_start_and_a_loss_choose_the_same_layout),
 		T(a_layout_that_must_stay_is_requeued_or_waits),
 		T(a_job_with_gpus_is_requeued_once_slurm_counts_its_node_as_down),
 		T(a_lost_gpu_takes_its_slot_out),
