@@ -110,7 +110,7 @@ static void reset_generation(struct supervisor *s)
 	s->outcome = OUTCOME_NONE;
 }
 
-int supervise_launch(struct supervisor *s, struct err *e)
+int supervise_launch_agents(struct supervisor *s, struct err *e)
 {
 	unsigned char secret[AUTH_SECRET_BYTES];
 	char hex[AUTH_SECRET_HEX];

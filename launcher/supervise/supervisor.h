@@ -145,21 +145,25 @@ void supervise_handle(struct supervisor *s, enum sup_event ev, const struct lost
 void supervise_enter(struct supervisor *s, enum sup_state state, double seconds);
 /* Ends the run with this exit status. */
 void supervise_end(struct supervisor *s, int status);
+/* The steps from a generation that is gone to the next one, in their order; next.c has a picture.
+ * Each one continues with the following one unless the run waits or ends. */
+/* The generation is lost and no process of it is left. Makes sure that the nodes have been surveyed,
+ * or waits for it. */
+void supervise_survey_nodes(struct supervisor *s);
+/* Finds the fault, and whether another generation may start after it. */
+void supervise_judge_loss(struct supervisor *s);
+/* Decides where the next generation runs, and starts it `wait` seconds later, waits for nodes,
+ * requeues the job or ends the run. */
+void supervise_choose_deployment(struct supervisor *s, double wait);
 /* Starts the next generation with the current deployment. */
-void supervise_launch_next(struct supervisor *s);
-/* The generation is lost and no process of it is left. Waits for the survey of the nodes, then
- * calls supervise_restart_or_end(). */
-void supervise_recover(struct supervisor *s);
-void supervise_restart_or_end(struct supervisor *s);
+void supervise_start_generation(struct supervisor *s);
 /* The generation has left in order to grow: starts the larger one, or requeues the job. */
-void supervise_grow(struct supervisor *s);
-/* Decides where the next generation runs, and starts it, waits, requeues the job or ends the run. */
-void supervise_place_and_launch(struct supervisor *s);
+void supervise_start_grown(struct supervisor *s);
 
 /* supervisor.c */
 double supervise_now(const struct supervisor *s);
-/* Starts the next generation. On failure nothing of it remains. */
-int supervise_launch(struct supervisor *s, struct err *e);
+/* Starts the agents of the next generation. On failure nothing of it remains. */
+int supervise_launch_agents(struct supervisor *s, struct err *e);
 void supervise_broadcast(struct supervisor *s, enum msg_type type, json_t *body /* stolen */);
 const char *supervise_node(const struct supervisor *s, int rank);
 /* The job's value until this process has committed a checkpoint; then "auto": the last valid
