@@ -123,7 +123,7 @@ int supervise_launch_agents(struct supervisor *s, struct err *e)
 	s->cause.at = lost_at; /* the event first-step reports the time since then */
 	s->started = supervise_now(s);
 	s->oom_kills = launcher_oom_kills(s->o.root);
-	supervise_report_started(s, supervise_resume(s));
+	supervise_report_started(s, supervise_resume(s), supervise_restart_start(&s->restart));
 	auth_secret_new(secret);
 	auth_secret_hex(secret, s->group_secret);
 	auth_secret_new(secret); /* a second secret, which travels in the agents' environment */

@@ -188,7 +188,8 @@ void supervise_verdict_stop(struct supervisor *s); /* kills the reader if it sti
 void supervise_symptoms(const struct supervisor *s, struct symptom *out);
 
 /* report.c */
-void supervise_report_started(struct supervisor *s, const char *resume);
+/* counts: against [restart] max_restarts. */
+void supervise_report_started(struct supervisor *s, const char *resume, bool counts);
 void supervise_report_ready(struct supervisor *s);
 void supervise_report_log(struct supervisor *s, int rank, const char *level, const char *text);
 void supervise_report_refused(struct supervisor *s, const char *why);

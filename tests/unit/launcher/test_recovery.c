@@ -220,11 +220,14 @@ static void a_layout_that_must_stay_waits_for_its_node(void **state)
 		assert_int_equal(h.starts, 1);
 	}
 	assert_int_equal(count_events("\"event\":\"decision\"", "\"wait\""), 1);
+	assert_false(printed_at("restart 1 of 10"));
 	m.nodes[1] = NODE_UP;
 	pass_time(6);
 	answer_survey();
 	assert_int_equal(h.starts, 2);
 	assert_int_equal(h.world, 2);
+	assert_int_equal(count_events("\"event\":\"generation-start\"", "\"restarts\":1"), 1);
+	assert_true(printed_at("generation 2 starts, restart 1 of 10"));
 	train_all();
 }
 
@@ -242,6 +245,7 @@ static void patience_ends(void **state)
 	}
 	assert_int_equal(exit_status(), STATUS_GAVE_UP);
 	assert_int_equal(h.starts, 1);
+	assert_int_equal(count_events("\"event\":\"gave-up\"", "\"restarts\":0"), 1);
 }
 
 static void the_wait_for_a_node_can_be_stopped(void **state)
@@ -262,6 +266,7 @@ static void a_layout_that_must_stay_is_requeued(void **state)
 	answer_survey();
 	assert_int_equal(m.requeues, 1);
 	assert_int_equal(exit_status(), STATUS_STOPPED);
+	assert_int_equal(count_events("\"event\":\"stopped\"", "\"restarts\":0"), 1);
 }
 
 static void shrink(void)
