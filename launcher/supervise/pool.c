@@ -109,10 +109,13 @@ int supervise_pool_count(const struct pool *p)
 	return n;
 }
 
-void supervise_pool_blame(struct pool *p, int node)
+void supervise_pool_blame(struct pool *p, int node, double now)
 {
 	struct pool_node *n = &p->nodes[node];
+	if (now - n->fault_at >= POOL_FAULT_MEMORY)
+		n->faults = 0;
 	n->faults++;
+	n->fault_at = now;
 	bool bad = n->returned || (p->exclude_after > 0 && n->faults >= p->exclude_after);
 	if (bad && supervise_pool_count(p) > supervise_pool_usable(p, node))
 		n->excluded = true;

@@ -121,7 +121,7 @@ bool supervise_recovery_blame(struct supervisor *s)
 		return false;
 	/* Whatever fails on a node that has just come back: the run was well without it. */
 	if (s->fault->blames_node || r->pool.nodes[node].returned)
-		supervise_pool_blame(&r->pool, node);
+		supervise_pool_blame(&r->pool, node, supervise_now(s));
 	if (s->cause.code == ERR_DEVICE &&
 	    supervise_pool_lose_device(&r->pool, node, device_of(s, rank), &e))
 		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", e.text);

@@ -262,19 +262,34 @@ static void a_node_is_excluded_after_its_faults(void **state)
 	static const char *const words[] = { LAYOUT, "parallel.dp=2" };
 	struct buf text = BUF_INIT;
 	open_run("dgx-h100:2", 0, words, 10);
-	supervise_pool_blame(&pool, 1);
+	supervise_pool_blame(&pool, 1, 1000);
 	assert_true(supervise_pool_usable(&pool, 1));
-	supervise_pool_blame(&pool, 1);
+	supervise_pool_blame(&pool, 1, 1000);
 	assert_false(supervise_pool_usable(&pool, 1));
 	assert_int_equal(supervise_pool_describe(&pool, &text), 1);
 	assert_non_null(strstr(buf_str(&text), "after 2 faults"));
-	supervise_pool_blame(&pool, 0);
-	supervise_pool_blame(&pool, 0);
+	supervise_pool_blame(&pool, 0, 1000);
+	supervise_pool_blame(&pool, 0, 1000);
 	assert_true(supervise_pool_usable(&pool, 0)); /* the last one */
 	assert_true(supervise_pool_use_again(&pool));
 	assert_true(supervise_pool_usable(&pool, 1));
 	assert_false(supervise_pool_use_again(&pool));
 	buf_fini(&text);
+}
+
+static void faults_that_lie_far_apart_do_not_exclude_a_node(void **state)
+{
+	(void)state;
+	static const char *const words[] = { LAYOUT, "parallel.dp=2" };
+	double now = 1000;
+	open_run("dgx-h100:2", 0, words, 10);
+	for (int week = 0; week < 3; week++, now += 7 * 24 * 3600.0) {
+		supervise_pool_blame(&pool, 1, now);
+		assert_true(supervise_pool_usable(&pool, 1));
+	}
+	supervise_pool_blame(&pool, 1, now);
+	supervise_pool_blame(&pool, 1, now + POOL_FAULT_MEMORY - 1);
+	assert_false(supervise_pool_usable(&pool, 1));
 }
 
 static void a_node_that_fails_again_on_its_return_is_excluded(void **state)
@@ -285,11 +300,11 @@ static void a_node_that_fails_again_on_its_return_is_excluded(void **state)
 	set_state(1, NODE_DOWN);
 	set_state(1, NODE_UP);
 	supervise_pool_confirm(&pool); /* it has finished a step */
-	supervise_pool_blame(&pool, 1);
+	supervise_pool_blame(&pool, 1, 1000);
 	assert_true(supervise_pool_usable(&pool, 1));
 	set_state(1, NODE_DOWN);
 	set_state(1, NODE_UP);
-	supervise_pool_blame(&pool, 1);
+	supervise_pool_blame(&pool, 1, 1000);
 	assert_false(supervise_pool_usable(&pool, 1));
 }
 
@@ -323,6 +338,7 @@ int main(void)
 		T(the_run_grows_again_when_a_node_is_back),
 		T(every_decision_can_be_printed),
 		T(a_node_is_excluded_after_its_faults),
+		T(faults_that_lie_far_apart_do_not_exclude_a_node),
 		T(a_node_that_fails_again_on_its_return_is_excluded),
 		T(a_silent_manager_changes_only_what_was_probed),
 	};
