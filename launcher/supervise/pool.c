@@ -92,8 +92,7 @@ bool supervise_pool_may_return(const struct pool *p)
 void supervise_pool_survey(struct pool *p, const struct survey *s)
 {
 	for (int i = 0; i < p->machines->n_nodes && i < s->n_nodes; i++) {
-		/* If the manager is silent, only a node that cannot be reached is news. */
-		if (!s->answered && s->nodes[i] != NODE_UNREACHABLE)
+		if (s->nodes[i] == NODE_UNKNOWN)
 			continue;
 		if (p->nodes[i].state != NODE_UP && s->nodes[i] == NODE_UP)
 			p->nodes[i].returned = true;

@@ -55,7 +55,7 @@ bool supervise_pool_covers(const struct pool *p, const struct deployment *used);
 /* Whether a node that cannot be used now may be used later without a person's help. */
 bool supervise_pool_may_return(const struct pool *p);
 
-/* Takes over the states that a survey found. */
+/* Takes over the states that a survey found. The others stay as they were. */
 void supervise_pool_survey(struct pool *p, const struct survey *s);
 /* Counts a fault of the node at the time `now`, in seconds. The last usable node is never excluded. */
 void supervise_pool_blame(struct pool *p, int node, double now);

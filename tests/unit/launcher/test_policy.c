@@ -312,7 +312,7 @@ static void a_silent_manager_changes_only_what_was_probed(void **state)
 {
 	(void)state;
 	static const char *const words[] = { LAYOUT, "parallel.dp=2" };
-	enum node_state nodes[] = { NODE_UP, NODE_UNREACHABLE, NODE_UP };
+	enum node_state nodes[] = { NODE_UNKNOWN, NODE_UNREACHABLE, NODE_UNKNOWN };
 	open_run("dgx-h100:3", 0, words, 10);
 	set_state(0, NODE_DOWN);
 	supervise_pool_survey(&pool, &(struct survey){ .nodes = nodes, .n_nodes = 3 });
