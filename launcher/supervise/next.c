@@ -148,6 +148,7 @@ void supervise_judge_loss(struct supervisor *s)
 		supervise_end(s, tried ? STATUS_GAVE_UP : STATUS_FAILED);
 		return;
 	}
+	supervise_report_remedy(s);
 	supervise_choose_deployment(s, wait);
 }
 

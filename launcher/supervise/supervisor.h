@@ -202,9 +202,11 @@ void supervise_report_ckpt(struct supervisor *s, const struct msg_ckpt *m);
 void supervise_report_loss(struct supervisor *s); /* the event, at once */
 /* "rank 4 on n1, after step 12 (forward)"; "the agents" if no rank in particular is lost. */
 void supervise_describe_lost_rank(const struct supervisor *s, char *out, size_t size);
-/* Once the generation is gone and s->symptom and s->fault are set: prints what was lost, and the
- * remedy. */
+/* Once the generation is gone and s->symptom and s->fault are set: prints what was lost. */
 void supervise_report_blame(struct supervisor *s);
+/* If the run continues: prints the remedy unless it is that of the loss before, because with each
+ * restart it would be noise. If the run does not continue, its last line is the remedy. */
+void supervise_report_remedy(struct supervisor *s);
 /* The next generation starts after `wait` seconds. */
 void supervise_report_restart(struct supervisor *s, double wait);
 void supervise_report_verdict(struct supervisor *s, const struct rundir_verdict *v);

@@ -303,19 +303,19 @@ static inline int count_events(const char *a, const char *b)
 	return count_events_in(rundir_path(h.run), a, b);
 }
 
-/* The last line that was printed for people and holds this text, counted from 1; 0: none does. */
-static inline int printed_at(const char *text)
+/* The number of lines that were printed for people and hold this text. *last: the last line of all
+ * holds it. */
+static inline int count_printed(const char *text, bool *last)
 {
 	char path[300], line[2048];
-	int last = 0;
+	int n = 0;
 	snprintf(path, sizeof path, "%s/printed", h.dir);
 	FILE *in = fopen(path, "re");
 	assert_non_null(in);
-	for (int i = 1; fgets(line, sizeof line, in); i++)
-		if (strstr(line, text))
-			last = i;
+	for (*last = false; fgets(line, sizeof line, in); n += *last)
+		*last = strstr(line, text);
 	fclose(in);
-	return last;
+	return n;
 }
 
 static inline int setup(void **state)

@@ -194,6 +194,7 @@ static void a_survey_without_an_answer_is_given_up(void **state)
 static void an_answer_for_half_of_the_questions_is_used(void **state)
 {
 	(void)state;
+	bool last;
 	open_run(NULL, NULL);
 	m.silent = m.partly = true;
 	m.nodes[0] = NODE_UNKNOWN;
@@ -201,7 +202,8 @@ static void an_answer_for_half_of_the_questions_is_used(void **state)
 	answer_survey();
 	assert_int_equal(h.world, 1);
 	assert_int_equal(count_events("\"event\":\"fault\"", "node-down"), 1);
-	assert_true(printed_at("their manager has answered only in part: no answer"));
+	assert_int_equal(count_printed("their manager has answered only in part: no answer", &last),
+			 1);
 }
 
 /* An earlier answer has said that the job can be requeued. */
@@ -240,6 +242,7 @@ static void the_run_can_be_stopped_while_the_nodes_are_surveyed(void **state)
 static void a_layout_that_must_stay_waits_for_its_node(void **state)
 {
 	(void)state;
+	bool last;
 	open_run("restart.shrink=keep", "slurm.requeue=no");
 	lose_node(NODE_UNREACHABLE);
 	answer_survey();
@@ -250,20 +253,21 @@ static void a_layout_that_must_stay_waits_for_its_node(void **state)
 		assert_int_equal(h.starts, 1);
 	}
 	assert_int_equal(count_events("\"event\":\"decision\"", "\"wait\""), 1);
-	assert_false(printed_at("restart 1 of 10"));
+	assert_int_equal(count_printed("restart 1 of 10", &last), 0);
 	m.nodes[1] = NODE_UP;
 	pass_time(6);
 	answer_survey();
 	assert_int_equal(h.starts, 2);
 	assert_int_equal(h.world, 2);
 	assert_int_equal(count_events("\"event\":\"generation-start\"", "\"restarts\":1"), 1);
-	assert_true(printed_at("generation 2 starts, restart 1 of 10"));
+	assert_int_equal(count_printed("generation 2 starts, restart 1 of 10", &last), 1);
 	train_all();
 }
 
 static void patience_ends(void **state)
 {
 	(void)state;
+	bool last;
 	open_run("restart.shrink=keep", "restart.patience=20");
 	m.job.slurm.requeue = false;
 	lose_node(NODE_DRAIN);
@@ -275,6 +279,8 @@ static void patience_ends(void **state)
 	}
 	assert_int_equal(exit_status(), STATUS_GAVE_UP);
 	assert_int_equal(h.starts, 1);
+	count_printed("remedy     ", &last);
+	assert_true(last);
 	assert_int_equal(count_events("\"event\":\"gave-up\"", "\"restarts\":0"), 1);
 }
 
