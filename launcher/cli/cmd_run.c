@@ -158,20 +158,13 @@ static int open_run_folder(struct run_parts *r, struct err *e)
 	}
 }
 
-/* Of this plan and of later ones, which may use other nodes. */
-static int max_world(const struct run_parts *r)
-{
-	int devices = topo_cluster_devices(&r->machines);
-	return devices > r->first->plan.world ? devices : r->first->plan.world;
-}
-
 static int run_open(struct run_parts *r, struct err *e)
 {
 	struct terminal_options look = { .every = r->job.log.every, .steps = r->job.job.steps };
 	r->ops = command_launcher(r->job.launch.launcher);
 	supervise_terminal_detect(STDOUT_FILENO, &look);
 	if (launcher_agent_path(r->agent, sizeof r->agent, e) || make_plan(r, e) ||
-	    launcher_descriptors_allow(max_world(r), e) ||
+	    launcher_descriptors_allow(launcher_deployment_most_ranks(r->first, &r->machines), e) ||
 	    launcher_address_space_allows(&r->first->job, &r->first->plan, e) ||
 	    open_run_folder(r, e) || rundir_save_job(r->dir, r->first->job_text, e))
 		return -1;

@@ -92,8 +92,7 @@ bool supervise_pool_may_return(const struct pool *p)
 void supervise_pool_survey(struct pool *p, const struct survey *s)
 {
 	for (int i = 0; i < p->machines->n_nodes && i < s->n_nodes; i++) {
-		/* If the manager is silent, only a node that cannot be reached is news. */
-		if (!s->answered && s->nodes[i] != NODE_UNREACHABLE)
+		if (s->nodes[i] == NODE_UNKNOWN)
 			continue;
 		if (p->nodes[i].state != NODE_UP && s->nodes[i] == NODE_UP)
 			p->nodes[i].returned = true;
@@ -109,10 +108,13 @@ int supervise_pool_count(const struct pool *p)
 	return n;
 }
 
-void supervise_pool_blame(struct pool *p, int node)
+void supervise_pool_blame(struct pool *p, int node, double now)
 {
 	struct pool_node *n = &p->nodes[node];
+	if (now - n->fault_at >= POOL_FAULT_MEMORY)
+		n->faults = 0;
 	n->faults++;
+	n->fault_at = now;
 	bool bad = n->returned || (p->exclude_after > 0 && n->faults >= p->exclude_after);
 	if (bad && supervise_pool_count(p) > supervise_pool_usable(p, node))
 		n->excluded = true;

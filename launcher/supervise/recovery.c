@@ -33,8 +33,10 @@ static void report_nodes(struct supervisor *s, const struct survey *found)
 						     .lost = n,
 						     .text = buf_str(&text) });
 	if (!found->answered)
-		supervise_terminal_event(s->o.term, TONE_WARN, "nodes",
-					 "their manager does not answer: %s", found->why);
+		supervise_terminal_event(s->o.term, TONE_WARN, "nodes", "their manager %s: %s",
+					 found->partly ? "has answered only in part"
+						       : "does not answer",
+					 found->why);
 	if (n)
 		supervise_terminal_event(s->o.term, TONE_WARN, "nodes", "%s", buf_str(&text));
 	buf_fini(&text);
@@ -47,7 +49,8 @@ static void on_surveyed(void *arg, const struct survey *found)
 	r->surveying = NULL;
 	r->known = true;
 	r->silent = !found->answered;
-	r->can_requeue = found->can_requeue;
+	if (found->job_known)
+		r->can_requeue = found->can_requeue;
 	r->free = found->free;
 	supervise_pool_survey(&r->pool, found);
 	if (s->state != SUP_TRAINING) /* otherwise it looks for nodes that are back */
@@ -121,7 +124,7 @@ bool supervise_recovery_blame(struct supervisor *s)
 		return false;
 	/* Whatever fails on a node that has just come back: the run was well without it. */
 	if (s->fault->blames_node || r->pool.nodes[node].returned)
-		supervise_pool_blame(&r->pool, node);
+		supervise_pool_blame(&r->pool, node, supervise_now(s));
 	if (s->cause.code == ERR_DEVICE &&
 	    supervise_pool_lose_device(&r->pool, node, device_of(s, rank), &e))
 		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", e.text);

@@ -9,7 +9,7 @@ static struct {
 	/* the manager of the nodes */
 	enum node_state nodes[2];
 	int surveys, free, requeues;
-	bool silent, broken;
+	bool silent, partly, broken;
 	void (*done)(void *arg, const struct survey *s); /* of the survey that is under way */
 	void *arg;
 } m;
@@ -57,7 +57,9 @@ static void answer_survey(void)
 	struct survey s = { .answered = !m.silent,
 			    .nodes = m.nodes,
 			    .n_nodes = 2,
-			    .can_requeue = true,
+			    .partly = !m.silent || m.partly,
+			    .job_known = !m.silent,
+			    .can_requeue = !m.silent,
 			    .free = m.free,
 			    .why = "no answer" };
 	assert_non_null(done);
@@ -189,6 +191,36 @@ static void a_survey_without_an_answer_is_given_up(void **state)
 	assert_int_equal(h.world, 2);
 }
 
+static void an_answer_for_half_of_the_questions_is_used(void **state)
+{
+	(void)state;
+	bool last;
+	open_run(NULL, NULL);
+	m.silent = m.partly = true;
+	m.nodes[0] = NODE_UNKNOWN;
+	lose_node(NODE_DOWN);
+	answer_survey();
+	assert_int_equal(h.world, 1);
+	assert_int_equal(count_events("\"event\":\"fault\"", "node-down"), 1);
+	assert_int_equal(count_printed("their manager has answered only in part: no answer", &last),
+			 1);
+}
+
+/* An earlier answer has said that the job can be requeued. */
+static void a_job_that_is_not_described_can_still_be_requeued(void **state)
+{
+	(void)state;
+	open_run("restart.shrink=keep", NULL);
+	lose_node(NODE_UP);
+	answer_survey();
+	train_all();
+	m.silent = m.partly = true;
+	m.nodes[0] = NODE_UNKNOWN;
+	lose_node(NODE_DOWN);
+	answer_survey();
+	assert_int_equal(m.requeues, 1);
+}
+
 static void a_survey_that_cannot_start_does_not_stop_the_restart(void **state)
 {
 	(void)state;
@@ -210,6 +242,7 @@ static void the_run_can_be_stopped_while_the_nodes_are_surveyed(void **state)
 static void a_layout_that_must_stay_waits_for_its_node(void **state)
 {
 	(void)state;
+	bool last;
 	open_run("restart.shrink=keep", "slurm.requeue=no");
 	lose_node(NODE_UNREACHABLE);
 	answer_survey();
@@ -220,17 +253,21 @@ static void a_layout_that_must_stay_waits_for_its_node(void **state)
 		assert_int_equal(h.starts, 1);
 	}
 	assert_int_equal(count_events("\"event\":\"decision\"", "\"wait\""), 1);
+	assert_int_equal(count_printed("restart 1 of 10", &last), 0);
 	m.nodes[1] = NODE_UP;
 	pass_time(6);
 	answer_survey();
 	assert_int_equal(h.starts, 2);
 	assert_int_equal(h.world, 2);
+	assert_int_equal(count_events("\"event\":\"generation-start\"", "\"restarts\":1"), 1);
+	assert_int_equal(count_printed("generation 2 starts, restart 1 of 10", &last), 1);
 	train_all();
 }
 
 static void patience_ends(void **state)
 {
 	(void)state;
+	bool last;
 	open_run("restart.shrink=keep", "restart.patience=20");
 	m.job.slurm.requeue = false;
 	lose_node(NODE_DRAIN);
@@ -242,6 +279,9 @@ static void patience_ends(void **state)
 	}
 	assert_int_equal(exit_status(), STATUS_GAVE_UP);
 	assert_int_equal(h.starts, 1);
+	count_printed("remedy     ", &last);
+	assert_true(last);
+	assert_int_equal(count_events("\"event\":\"gave-up\"", "\"restarts\":0"), 1);
 }
 
 static void the_wait_for_a_node_can_be_stopped(void **state)
@@ -262,6 +302,7 @@ static void a_layout_that_must_stay_is_requeued(void **state)
 	answer_survey();
 	assert_int_equal(m.requeues, 1);
 	assert_int_equal(exit_status(), STATUS_STOPPED);
+	assert_int_equal(count_events("\"event\":\"stopped\"", "\"restarts\":0"), 1);
 }
 
 static void shrink(void)
@@ -457,6 +498,8 @@ int main(void)
 		T(a_lost_node_makes_the_world_smaller),
 		T(an_agent_that_died_on_a_good_node_changes_nothing),
 		T(a_survey_without_an_answer_is_given_up),
+		T(an_answer_for_half_of_the_questions_is_used),
+		T(a_job_that_is_not_described_can_still_be_requeued),
 		T(a_survey_that_cannot_start_does_not_stop_the_restart),
 		T(the_run_can_be_stopped_while_the_nodes_are_surveyed),
 		T(a_layout_that_must_stay_waits_for_its_node),
