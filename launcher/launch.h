@@ -103,7 +103,8 @@ struct launch_ops {
 	/* Ends a query; `done` will not be called. */
 	void (*stop_query_end)(struct stop_query *q);
 	/* Optional. Requeues the job that this process runs in, so that it starts again without
-	 * the nodes `exclude` (a comma-separated list, or ""), on min_nodes to max_nodes nodes.
+	 * the nodes `exclude` (a comma-separated list, or ""), on min_nodes to max_nodes nodes; 0: on
+	 * as many as before. ERR_ABORTED: the job is being ended already.
 	 * Returns when Slurm has accepted it; it has then begun to end this process, which must
 	 * leave soon. It takes some seconds. 0 with a text in `e`: the job starts again, but
 	 * not without those nodes, or not with that number of nodes; the text says why. */

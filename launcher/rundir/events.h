@@ -44,6 +44,8 @@
 	X(restart,          "restart",          restart,     "another generation follows") \
 	X(guard,            "guard",            guard,       "a guard has connected, is lost, or cannot start") \
 	X(stop,             "stop",             stop,        "the run is asked to stop") \
+	X(stop_cause,       "stop-cause",       stop_cause,  "why the run is asked to stop, as Slurm says") \
+	X(requeued,         "requeued",         none,        "the job begins again in the queue after this stop") \
 	X(contract,         "contract",         contract,    "predicted against measured seconds and memory, at the end") \
 	X(finished,         "finished",         step,        "every rank has done its work") \
 	X(done,             "done",             end,         "last event of `muster run`: all steps are done") \
@@ -175,6 +177,12 @@
 	F(reason,     LINE, REQUIRED, "who or what asked for it") \
 	F(checkpoint, FLAG, REQUIRED, "whether a checkpoint is written first")
 
+#define RUNDIR_STOP_CAUSE_FIELDS(F) \
+	F(answered, FLAG, REQUIRED, "whether Slurm has answered") \
+	F(cause,    TEXT, REQUIRED, "person (or unknown), time-limit, preempted, cancelled or requeued") \
+	F(left_s,   NUMBER, OPTIONAL, "seconds until Slurm ends the job") \
+	F(why,      LINE, REQUIRED, "why Slurm has not answered; empty if it has")
+
 #define RUNDIR_CONTRACT_FIELDS(F) \
 	F(steps,     COUNT, REQUIRED, "measured steps") \
 	F(predicted, JSON,  REQUIRED, "seconds: step_s and each of its parts (base/step_parts.h)") \
@@ -210,6 +218,7 @@
 	X(restart,     RUNDIR_RESTART_FIELDS) \
 	X(guard,       RUNDIR_GUARD_FIELDS) \
 	X(stop,        RUNDIR_STOP_FIELDS) \
+	X(stop_cause,  RUNDIR_STOP_CAUSE_FIELDS) \
 	X(contract,    RUNDIR_CONTRACT_FIELDS) \
 	X(end,         RUNDIR_END_FIELDS)
 

@@ -155,7 +155,7 @@ static bool is_requeued(const char *job)
 	struct job_record r;
 	if (show_job(job, &r, NULL))
 		return false;
-	bool running = !strcmp(r.state, "RUNNING") || !strcmp(r.state, "SUSPENDED");
+	bool running = slurm_job_is_running(&r);
 	slurm_job_record_free(&r);
 	return !running;
 }
@@ -185,7 +185,10 @@ int slurm_requeue(const char *exclude, int min_nodes, int max_nodes, struct err 
 	if (show_job(job, &r, e))
 		return -1;
 	int rc = -1;
-	if (!r.can_requeue)
+	/* Slurm would requeue even a job that a person has cancelled a moment ago. */
+	if (!slurm_job_is_running(&r))
+		err_set(e, ERR_ABORTED, "job %s is being ended already (%s)", job, r.state);
+	else if (!r.can_requeue)
 		err_set(e, ERR_UNSUPPORTED,
 			"job %s cannot be requeued: it is no batch job, or Requeue=0; submit it "
 			"with sbatch --requeue",

@@ -177,6 +177,7 @@ static int on_metrics(struct supervisor *s, struct connection *c, const json_t *
 	if (m.step > k->step)
 		k->step = m.step;
 	supervise_restart_step(&s->restart, m.step);
+	supervise_stop_note_step(s);
 	if (!s->stepped)
 		supervise_pool_confirm(&s->recovery.pool);
 	supervise_report_metrics(s, &m);
@@ -234,6 +235,7 @@ static int on_ckpt(struct supervisor *s, struct connection *c, const json_t *bod
 		return -1;
 	rank_of(s, c)->moved = supervise_now(s);
 	supervise_restart_ckpt(&s->restart, m.step);
+	supervise_stop_note_ckpt(s, m.seconds);
 	s->ckpt_step = m.step;
 	snprintf(s->ckpt_path, sizeof s->ckpt_path, "%s", m.path);
 	supervise_report_ckpt(s, &m);
@@ -267,7 +269,7 @@ static int on_signal(struct supervisor *s, struct connection *c, const json_t *b
 		return err_set(e, ERR_PROTO, "message signal: there is no signal %d", m.number);
 	snprintf(reason, sizeof reason, "rank %d got signal %d (%s)", supervise_connection_rank(c),
 		 m.number, strsignal(m.number));
-	supervise_handle(s, EV_STOP, NULL, reason);
+	supervise_stop(s, reason, false);
 	return 0;
 }
 

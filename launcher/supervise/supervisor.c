@@ -284,6 +284,7 @@ void supervise_tick(struct supervisor *s)
 	if ((s->settle_at && now >= s->settle_at) || (s->deadline > 0 && now >= s->deadline))
 		supervise_handle(s, EV_TIMEOUT, NULL, NULL);
 	supervise_watchdog(s);
+	supervise_stop_tick(s);
 	const char *trouble = rundir_trouble(s->o.run);
 	if (trouble)
 		supervise_terminal_event(s->o.term, TONE_BAD, "warn", "%s", trouble);
@@ -298,6 +299,8 @@ void supervise_adopt(struct supervisor *s, int fd)
 
 void supervise_stop(struct supervisor *s, const char *reason, bool now)
 {
+	if (!now)
+		supervise_stop_ask(s);
 	supervise_handle(s, now ? EV_STOP_NOW : EV_STOP, NULL, reason);
 }
 
@@ -315,6 +318,7 @@ void supervise_close(struct supervisor *s)
 		return;
 	supervise_verdict_stop(s);
 	supervise_recovery_close(s);
+	supervise_stop_close(s);
 	supervise_guard_close(s->guard);
 	supervise_connections_close(s->connections);
 	supervise_predecessors_close(s->predecessors);

@@ -18,6 +18,7 @@
  *     pool.c         the nodes and devices that can be used
  *     policy.c       decides where the next generation runs
  *     recovery.c     surveys the nodes and applies the policy
+ *     stop.c         why the run is being stopped, and whether the job is requeued
  *     connections.c  accepts connections (connection.c: one of them, with its handshake)
  *     guard.c        starts and watches the guard
  *     terminal.c     prints the progress for people
@@ -33,6 +34,7 @@
 #include "launcher/supervise/predecessors.h"
 #include "launcher/supervise/recovery.h"
 #include "launcher/supervise/restart.h"
+#include "launcher/supervise/stop.h"
 #include "launcher/supervise/supervise.h"
 
 enum sup_state {
@@ -47,6 +49,7 @@ enum sup_state {
 	SUP_SURVEYING, /* none is left; waiting for the state of the nodes */
 	SUP_WAITING,   /* for a lost node to return */
 	SUP_BACKOFF,   /* waiting before the next generation */
+	SUP_LEAVING,   /* stopped; waiting for the cause of the stop */
 	SUP_DONE,
 	SUP_STATE_COUNT
 };
@@ -63,6 +66,7 @@ enum sup_event {
 	EV_VERDICT,       /* the recorders have been read */
 	EV_ALL_GONE,      /* no process of the generation is left */
 	EV_SURVEYED,      /* the state of the nodes is known */
+	EV_STOP_KNOWN,    /* the cause of the stop is known */
 	SUP_EVENT_COUNT
 };
 
@@ -108,6 +112,7 @@ struct supervisor {
 	int world, hellos, readies, finishes;
 	struct restart restart;
 	struct recovery_state recovery;
+	struct stop_state stop;
 	struct predecessors *predecessors;
 
 	struct lost_rank cause; /* the loss that counts, if `lost` */

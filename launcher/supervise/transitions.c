@@ -69,16 +69,15 @@ static void do_gone(struct supervisor *s, const struct cause *c)
 	s->launch = NULL;
 	switch (s->outcome) {
 	case OUTCOME_FINISHED:
-		if (has_done_all_steps(s)) {
+		if (has_done_all_steps(s))
 			supervise_end(s, STATUS_DONE);
-		} else if (s->recovery.growing) {
+		else if (s->recovery.growing)
 			supervise_start_grown(s);
-		} else {
-			supervise_end(s, STATUS_STOPPED);
-		}
+		else
+			supervise_stop_leave(s);
 		break;
 	case OUTCOME_STOPPED:
-		supervise_end(s, STATUS_STOPPED);
+		supervise_stop_leave(s);
 		break;
 	case OUTCOME_RESTART:
 	case OUTCOME_NONE:
@@ -334,6 +333,18 @@ static void do_stop_waiting(struct supervisor *s, const struct cause *c)
 {
 	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
 	s->lost = false; /* the loss was reported, and another plan may have followed it */
+	supervise_stop_leave(s);
+}
+
+static void do_leave(struct supervisor *s, const struct cause *c)
+{
+	(void)c;
+	supervise_stop_leave(s);
+}
+
+static void do_leave_now(struct supervisor *s, const struct cause *c)
+{
+	(void)c;
 	supervise_end(s, STATUS_STOPPED);
 }
 
@@ -397,6 +408,9 @@ static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct superv
 	},
 	[SUP_BACKOFF] = {
 		[EV_STOP] = do_stop_waiting, [EV_STOP_NOW] = do_stop_waiting, [EV_TIMEOUT] = do_start,
+	},
+	[SUP_LEAVING] = {
+		[EV_STOP_NOW] = do_leave_now, [EV_TIMEOUT] = do_leave, [EV_STOP_KNOWN] = do_leave,
 	},
 };
 

@@ -21,6 +21,8 @@ static const struct {
 			   "EndTime=2026-11-22T18:26:59 PreemptTime=None" },
 	{ STOP_PREEMPTED, "JobState=RUNNING Reason=None Restarts=0 EndTime=Unknown "
 			  "PreemptTime=2026-11-22T18:26:59" },
+	{ STOP_PREEMPTED, "JobState=SIGNALING Reason=None Restarts=0 EndTime=Unknown "
+			  "PreemptTime=2026-11-22T18:26:59" },
 	/* its grace time ends before its time limit */
 	{ STOP_PREEMPTED, "JobState=RUNNING Reason=None Restarts=0 EndTime=2026-11-22T18:27:20 "
 			  "PreemptTime=2026-11-22T18:26:59" },

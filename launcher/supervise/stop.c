@@ -1,0 +1,167 @@
+#include "launcher/supervise/stop.h"
+
+#include "launcher/supervise/supervisor.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Between two questions about the time limit, which people may change. */
+enum { LIMIT_S = 600 };
+
+static void report_cause(struct supervisor *s, const struct stop_answer *a)
+{
+	rundir_event_stop_cause(
+		s->o.run, s->generation,
+		&(struct rundir_stop_cause){ .answered = a->answered,
+					     .cause = launcher_stop_cause_word(a->cause),
+					     .has_left_s = a->left >= 0,
+					     .left_s = a->left,
+					     .why = a->why });
+	if (!a->answered)
+		supervise_terminal_event(s->o.term, TONE_WARN, "stop", "the cause is unknown: %s",
+					 a->why);
+	else if (a->cause != STOP_BY_PERSON)
+		supervise_terminal_event(s->o.term, TONE_WARN, "stop", "%s",
+					 launcher_stop_cause_text(a->cause));
+}
+
+static void note_end(struct stop_state *p, const struct stop_answer *a, double now)
+{
+	if (a->answered)
+		p->ends = a->left >= 0 ? now + a->left : 0;
+}
+
+static void on_answer(void *arg, const struct stop_answer *a)
+{
+	struct supervisor *s = arg;
+	struct stop_state *p = &s->stop;
+	p->query = NULL;
+	note_end(p, a, supervise_now(s));
+	if (!p->stopping)
+		return;
+	p->known = true;
+	p->answer = *a;
+	report_cause(s, a);
+	supervise_handle(s, EV_STOP_KNOWN, NULL, NULL);
+}
+
+/* True: an answer follows. */
+static bool start_query(struct supervisor *s)
+{
+	struct stop_state *p = &s->stop;
+	struct err e = ERR_INIT;
+	if (!s->o.ops->stop_query)
+		return false;
+	if (!s->o.ops->stop_query(s->o.loop, s->o.job, on_answer, s, &p->query, &e))
+		return true;
+	p->query = NULL;
+	snprintf(p->answer.why, sizeof p->answer.why, "%.190s", e.text);
+	return false;
+}
+
+static void drop_query(struct supervisor *s)
+{
+	if (s->stop.query)
+		s->o.ops->stop_query_end(s->stop.query);
+	s->stop.query = NULL;
+}
+
+void supervise_stop_ask(struct supervisor *s)
+{
+	struct stop_state *p = &s->stop;
+	if (p->stopping)
+		return;
+	p->stopping = true;
+	drop_query(s); /* the job's state may have changed since */
+	p->answer = (struct stop_answer){ .left = -1 };
+	p->known = !start_query(s);
+	if (p->known && s->o.ops->stop_query)
+		report_cause(s, &p->answer);
+}
+
+/* Whether the job is to begin again. If not, *why says it to people, unless a person stopped it. */
+static bool should_requeue(const struct supervisor *s, const char **why)
+{
+	const struct stop_answer *a = &s->stop.answer;
+	bool by_slurm = a->cause == STOP_TIME_LIMIT || a->cause == STOP_PREEMPTED;
+	*why = NULL;
+	if (!a->answered || !by_slurm)
+		return false;
+	if (!s->o.job->slurm.requeue)
+		*why = "[slurm] requeue = no";
+	else if (!a->can_requeue || !s->o.ops->requeue)
+		*why = "this is not a batch job that Slurm requeues";
+	else if (a->cause == STOP_TIME_LIMIT && (s->step < 0 || s->ckpt_step < 0))
+		*why = "it has finished no step, or committed no checkpoint; request a longer [slurm] time";
+	return !*why;
+}
+
+static void leave(struct supervisor *s)
+{
+	struct err e = ERR_INIT;
+	const char *why;
+	if (!should_requeue(s, &why)) {
+		if (why)
+			supervise_terminal_event(s->o.term, TONE_WARN, "requeue",
+						 "the job does not begin again: %s", why);
+	} else if (s->o.ops->requeue("", 0, 0, &e)) {
+		supervise_terminal_event(s->o.term, TONE_BAD, "requeue",
+					 "the job cannot be requeued: %s", e.text);
+	} else {
+		rundir_event_requeued(s->o.run, s->generation, NULL);
+		supervise_terminal_event(
+			s->o.term, TONE_WARN, "requeue",
+			"the job begins again in the queue, and continues from its checkpoint");
+	}
+	supervise_end(s, STATUS_STOPPED);
+}
+
+void supervise_stop_leave(struct supervisor *s)
+{
+	if (s->stop.query && s->stop.stopping && s->state != SUP_LEAVING)
+		supervise_enter(s, SUP_LEAVING, s->o.limits.survey);
+	else
+		leave(s);
+}
+
+void supervise_stop_note_step(struct supervisor *s)
+{
+	struct stop_state *p = &s->stop;
+	double now = supervise_now(s);
+	if (p->stepped > 0)
+		p->gap_s = fmax(p->gap_s, now - p->stepped);
+	p->stepped = now;
+}
+
+void supervise_stop_note_ckpt(struct supervisor *s, double seconds)
+{
+	s->stop.ckpt_s = fmax(s->stop.ckpt_s, seconds);
+}
+
+/* A checkpoint may take twice as long as the longest one so far. */
+static double seconds_needed(const struct stop_state *p)
+{
+	return STOP_MARGIN_S + 2 * p->ckpt_s + p->gap_s;
+}
+
+void supervise_stop_tick(struct supervisor *s)
+{
+	struct stop_state *p = &s->stop;
+	double now = supervise_now(s);
+	if (s->state != SUP_TRAINING || p->stopping || p->query)
+		return;
+	bool near = p->ends > 0 && now >= p->ends - seconds_needed(p);
+	bool asked_now = p->asked > 0 && now - p->asked < s->o.limits.look;
+	if (near && asked_now) {
+		supervise_stop(s, launcher_stop_cause_text(STOP_TIME_LIMIT), false);
+	} else if (near || p->asked <= 0 || now - p->asked >= LIMIT_S) {
+		p->asked = now;
+		start_query(s);
+	}
+}
+
+void supervise_stop_close(struct supervisor *s)
+{
+	drop_query(s);
+}

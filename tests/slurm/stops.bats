@@ -1,0 +1,125 @@
+#!/usr/bin/env bats
+# Slurm stops a job: muster asks why, and the job begins again in the queue if Slurm was the cause and [slurm] requeue permits it.
+
+load ../helpers
+load jobs
+
+# Jobs of the partition high take the nodes of the others, of which each has its own way to end a job.
+preemption='PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=requeue Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE GraceTime=60
+PartitionName=requeue-now Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE GraceTime=0
+PartitionName=cancel Nodes=ALL PriorityTier=1 PreemptMode=CANCEL GraceTime=60
+PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF'
+
+setup_file() {
+	CLUSTER_PARTITIONS=$preemption start_cluster 2
+	[[ -z $lacking ]] || return 0
+	make_data
+	make_tiny_job
+	words="slurm.nodes=2 slurm.cpus_per_task=4 parallel.dp=2 restart.backoff=0.1 job.steps=1200 checkpoint.every=100"
+	export words
+	run_tiny alone parallel.dp=2 job.steps=1200 checkpoint.every=0 launch.launcher=local
+}
+
+teardown_file() { stop_cluster; }
+setup() { [[ -z $lacking ]] || skip "$lacking"; }
+
+teardown() {
+	[[ -z $lacking ]] || no_jobs || scancel --user=root
+	wait_for 60 no_jobs
+}
+
+cause() { event_field "$1" stop-cause cause; }
+is_requeued() { [[ $(job_field Restarts) -ge 1 ]] && job_is "PENDING|RUNNING|COMPLETING"; }
+
+# preempt: takes both nodes for two seconds.
+preempt() { sbatch --parsable --partition=high --nodes=2 --exclusive --output="$BATS_TEST_TMPDIR/high.out" --wrap "sleep 2"; }
+
+# is_right RUN: the job has ended well, and the run has the losses of an undisturbed one, to the bit, and each sample once.
+is_right() {
+	ends_with 0 || return 1
+	"$losses" compare "$(run_folder alone)/metrics.jsonl" "$(run_folder "$1")/metrics.jsonl" 0
+	"$MUSTER" data audit "$(run_folder "$1")"
+	wait_for 10 no_agent
+}
+
+# The job starts again after 15 s, when Slurm's nodes accept it again.
+goes_on_after() { # run cause
+	wait_for 60 is_requeued
+	[[ $(cause "$1") == "$2" ]]
+	[[ -n $(event "$1" requeued) ]]
+	is_right "$1"
+	# It continued from the checkpoint of its stop, so no step is repeated.
+	"$losses" repeats "$(run_folder "$1")/metrics.jsonl" | grep -q '^0 ' || true
+}
+
+@test "the time limit: the job writes a checkpoint, is requeued, and ends with the same bits" {
+	submit limit slurm.time=1 slurm.signal_before=50
+	goes_on_after limit time-limit
+}
+
+@test "preemption with a grace time: the job is requeued, and ends with the same bits" {
+	submit grace slurm.partition=requeue
+	wait_for 60 step_reached grace 20
+	preempt
+	goes_on_after grace preempted
+}
+
+@test "preemption that cancels after a grace time: the job is requeued all the same" {
+	large
+	submit cancel slurm.partition=cancel
+	wait_for 60 step_reached cancel 20
+	preempt
+	goes_on_after cancel preempted
+}
+
+@test "preemption without a grace time: Slurm itself requeues the job" {
+	large
+	submit at-once slurm.partition=requeue-now
+	wait_for 60 step_reached at-once 120
+	preempt
+	wait_for 60 is_requeued
+	is_right at-once
+}
+
+@test "scancel: the run stops with a checkpoint and stays stopped" {
+	submit cancelled
+	wait_for 60 step_reached cancelled 20
+	scancel "$id"
+	wait_for 60 job_over
+	job_is CANCELLED
+	[[ $(cause cancelled) == cancelled ]]
+	[[ -z $(event cancelled requeued) ]]
+	[[ $(event_field cancelled stopped step) -eq $(event_field cancelled ckpt step) ]]
+}
+
+@test "a signal of the user: the run stops with a checkpoint and stays stopped" {
+	large
+	submit signalled
+	wait_for 60 step_reached signalled 20
+	scancel --batch --signal=TERM "$id"
+	ends_with 75
+	[[ $(cause signalled) == person ]]
+	[[ -z $(event signalled requeued) ]]
+}
+
+@test "scontrol requeue: the run stops with a checkpoint and goes on" {
+	large
+	submit again
+	wait_for 60 step_reached again 20
+	scontrol requeue "$id"
+	wait_for 60 is_requeued
+	[[ $(cause again) == requeued ]]
+	wait_for 60 job_is PENDING
+	scontrol update "jobid=$id" starttime=now+15
+	is_right again
+}
+
+@test "requeue = no: the run stops at its time limit, and says why it does not go on" {
+	large
+	submit stays slurm.time=1 slurm.signal_before=50 slurm.requeue=no
+	ends_with 75
+	[[ $(cause stays) == time-limit ]]
+	grep -q 'the job does not begin again: \[slurm\] requeue = no' "$(run_folder stays)"/logs/slurm-*.out
+}
