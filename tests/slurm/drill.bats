@@ -65,8 +65,9 @@ none_left() { [[ -z $(processes_left) ]]; }
 	printf '#!/bin/sh\ntouch "$0.ran"\n' >"$BATS_TEST_TMPDIR/here/squeue"
 	chmod +x "$BATS_TEST_TMPDIR/here/squeue"
 	cd "$BATS_TEST_TMPDIR/here"
-	run --separate-stderr salloc --quiet -N4 env -u PATH "$(realpath "$MUSTER")" drill "$tiny" job.name=pathless $words --steps 60 --fault pmix-missing
+	run --separate-stderr salloc --quiet --no-kill -N4 --ntasks-per-node=2 --gpus-per-node=2 env -u PATH "$(realpath "$MUSTER")" drill "$tiny" job.name=pathless $words --steps 60 --fault pmix-missing
 	echo "$output"
+	echo "$stderr"
 	[[ $status -eq 0 && ! -e squeue.ran ]]
 	cd -
 	drill services --steps 60 --fault controller-away,pmix-missing
