@@ -17,6 +17,7 @@
  *     restart.c      decides whether and when to start again
  *     pool.c         the nodes and devices that can be used
  *     policy.c       decides where the next generation runs
+ *     node_checks.c  checks nodes that are back
  *     recovery.c     surveys the nodes and applies the policy
  *     connections.c  accepts connections (connection.c: one of them, with its handshake)
  *     guard.c        starts and watches the guard
@@ -63,6 +64,7 @@ enum sup_event {
 	EV_VERDICT,       /* the recorders have been read */
 	EV_ALL_GONE,      /* no process of the generation is left */
 	EV_SURVEYED,      /* the state of the nodes is known */
+	EV_CHECKED,       /* the nodes that are back have been checked */
 	SUP_EVENT_COUNT
 };
 

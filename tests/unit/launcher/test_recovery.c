@@ -1,5 +1,7 @@
 /* What the supervisor does when nodes are lost and come back: surveys, decisions and new plans. The
  * agents, the processes and the manager of the nodes are doubles. */
+#include "launcher/child.h"
+#include "launcher/supervise/node_checks.h"
 #include "tests/unit/launcher/harness.h"
 
 static struct {
@@ -10,6 +12,12 @@ static struct {
 	enum node_state nodes[2];
 	int surveys, free, requeues;
 	bool silent, partly, broken;
+	const char *needs, *check; /* what a check of a node prints */
+	char go[300], answer[300];
+	int checks;
+	void (*checked)(void *arg, int status, const char *output);
+	void *check_arg;
+	bool checking;
 	void (*done)(void *arg, const struct survey *s); /* of the survey that is under way */
 	void *arg;
 } m;
@@ -51,6 +59,45 @@ static int requeue_job(const char *exclude, int min_nodes, int max_nodes, struct
 	return 0;
 }
 
+static void on_check_ended(void *arg, int status, const char *output)
+{
+	(void)arg;
+	m.checking = false;
+	m.checked(m.check_arg, status, output);
+}
+
+/* The check answers once the file `go` exists. */
+static int check_node(uv_loop_t *loop, const struct check_request *r,
+		      void (*ended)(void *arg, int status, const char *output), void *arg,
+		      struct child **out, struct err *e)
+{
+	static char script[] = "until [ -e \"$0\" ]; do sleep 0.01; done; echo \"$1\"";
+	char *const argv[] = { "sh", "-c", script, m.go, m.answer, NULL };
+	const struct child_command c = { .argv = argv, .out = -1, .tied = true };
+	assert_string_equal(r->node, m.machines.nodes[1].name);
+	assert_string_equal(r->needs, "{}");
+	snprintf(m.go, sizeof m.go, "%s/go", h.dir);
+	snprintf(m.answer, sizeof m.answer, "%s", m.check);
+	unlink(m.go);
+	m.checks++;
+	m.checked = ended;
+	m.check_arg = arg;
+	m.checking = true;
+	return launcher_child_watch(loop, &c, on_check_ended, NULL, out, e);
+}
+
+static void answer_check(void)
+{
+	uv_timer_t awake;
+	close(open(m.go, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	uv_timer_init(&h.loop, &awake);
+	uv_timer_start(&awake, on_nothing, 1, 1);
+	while (m.checking)
+		uv_run(&h.loop, UV_RUN_ONCE);
+	uv_close((uv_handle_t *)&awake, NULL);
+	deliver_all();
+}
+
 static void answer_survey(void)
 {
 	void (*done)(void *arg, const struct survey *s) = m.done;
@@ -74,7 +121,8 @@ static const struct launch_ops elastic_ops = { .name = "fake",
 					       .close = fake_close,
 					       .survey = begin_survey,
 					       .survey_stop = stop_survey,
-					       .requeue = requeue_job };
+					       .requeue = requeue_job,
+					       .check_node = check_node };
 
 /* Opens a run of two ranks, one per node, with these words of the job in addition. */
 static void open_run(const char *a, const char *b)
@@ -116,6 +164,7 @@ static void open_run(const char *a, const char *b)
 		.first = m.first,
 		.ops = &elastic_ops,
 		.agent = h.agent,
+		.needs = m.needs,
 		.run = h.run,
 		.term = h.term,
 		.listener = -1,
@@ -348,6 +397,115 @@ static void a_node_that_is_back_makes_the_run_grow_at_a_checkpoint(void **state)
 	assert_int_equal(exit_status(), -1);
 }
 
+/* The second node is back, and the run looks for nodes at a checkpoint of this step. */
+static void look_at(int64_t step)
+{
+	m.nodes[1] = NODE_UP;
+	pass_time(6);
+	send_step(&h.peers[0], MSG_CKPT, step);
+	answer_survey();
+}
+
+static void a_node_is_checked_before_the_run_stops_to_grow(void **state)
+{
+	(void)state;
+	m.needs = "{}";
+	m.check = "muster-check: ok";
+	open_run(NULL, NULL);
+	shrink();
+	look_at(5);
+	assert_int_equal(m.checks, 1);
+	assert_false(h.peers[0].stopped);
+	answer_check();
+	assert_int_equal(count_events("\"event\":\"node-check\"", "\"passed\":true"), 1);
+	finish_all(6);
+	assert_int_equal(h.world, 2);
+	train_all();
+	assert_int_equal(m.checks, 1);
+}
+
+/* Trains one step every 5 s: ranks that are silent would be lost. */
+static void train_for(double seconds, int64_t step)
+{
+	for (double end = h.now + seconds; h.now < end;) {
+		send_message(&h.peers[0], MSG_PROGRESS, step_json(MSG_PROGRESS, step++));
+		pass_time(5);
+	}
+}
+
+static void a_node_that_fails_its_check_is_not_grown_onto(void **state)
+{
+	(void)state;
+	bool last;
+	m.needs = "{}";
+	m.check = "muster-check: GPU3: it does not answer; drain the node";
+	open_run(NULL, NULL);
+	shrink();
+	look_at(5);
+	answer_check();
+	assert_int_equal(count_events("\"event\":\"node-check\"", "GPU3: it does not answer"), 1);
+	look_at(6); /* too early to ask again */
+	assert_int_equal(m.checks, 1);
+	train_for(NODE_CHECK_AGAIN, 10);
+	look_at(100);
+	answer_check();
+	assert_int_equal(m.checks, 2);
+	assert_false(h.peers[0].stopped);
+	assert_int_equal(count_printed("is back, but the run does not grow onto it: GPU3", &last),
+			 1);
+	assert_int_equal(count_events("\"event\":\"node-check\"", ""), 1);
+	m.check = "muster-check: ok";
+	train_for(NODE_CHECK_AGAIN, 110);
+	look_at(200);
+	answer_check();
+	assert_true(h.peers[0].stopped);
+}
+
+static void a_check_without_a_result_counts_as_failed(void **state)
+{
+	(void)state;
+	m.needs = "{}";
+	m.check = "srun: error: Unable to create step";
+	open_run(NULL, NULL);
+	shrink();
+	look_at(5);
+	answer_check();
+	assert_false(h.peers[0].stopped);
+	assert_int_equal(count_events("\"event\":\"node-check\"", "printed no result"), 1);
+}
+
+static void a_check_that_hangs_is_ended(void **state)
+{
+	(void)state;
+	m.needs = "{}";
+	m.check = "muster-check: ok";
+	open_run(NULL, NULL);
+	shrink();
+	look_at(5);
+	train_for(NODE_CHECK_SECONDS + 1, 10);
+	assert_false(h.peers[0].stopped);
+	assert_int_equal(count_events("\"event\":\"node-check\"", "took too long"), 1);
+}
+
+static void a_loss_ends_the_checks(void **state)
+{
+	(void)state;
+	m.needs = "{}";
+	m.check = "muster-check: ok";
+	open_run(NULL, NULL);
+	shrink();
+	look_at(5);
+	end_rank(0);
+	answer_survey();
+	assert_int_equal(h.starts, 3);
+	assert_int_equal(count_events("\"event\":\"node-check\"", ""), 0);
+	train_all();
+	look_at(6); /* asked again, because nothing is known */
+	assert_int_equal(m.checks, 2);
+	answer_check();
+	assert_true(h.peers[0].stopped);
+}
+
 static void a_run_that_is_stopped_does_not_grow(void **state)
 {
 	(void)state;
@@ -507,6 +665,11 @@ int main(void)
 		T(the_wait_for_a_node_can_be_stopped),
 		T(a_layout_that_must_stay_is_requeued),
 		T(a_node_that_is_back_makes_the_run_grow_at_a_checkpoint),
+		T(a_node_is_checked_before_the_run_stops_to_grow),
+		T(a_node_that_fails_its_check_is_not_grown_onto),
+		T(a_check_without_a_result_counts_as_failed),
+		T(a_check_that_hangs_is_ended),
+		T(a_loss_ends_the_checks),
 		T(a_run_that_is_stopped_does_not_grow),
 		T(a_loss_while_growing_restarts),
 		T(agents_that_hang_while_growing_are_replaced),
