@@ -1,6 +1,7 @@
 /* muster-agent: with arguments it is a tool, without it is one rank of a job. */
 #include "agent/boot.h"
 #include "agent/control.h"
+#include "agent/drill.h"
 #include "agent/engine/train/phases.h"
 #include "agent/engine/parallel/device.h"
 #include "agent/metrics/report.h"
@@ -250,7 +251,8 @@ static int run_rank(struct agent *a, struct err *e)
 		return -1;
 	train_phases_lap(&a->phases, "supervisor", &since);
 	a->place.node = a->node;
-	if (end_predecessors(a, e))
+	int drill = agent_drill_open(getenv(AGENT_ENV_DRILL), a->rank, a->generation, e);
+	if (drill < 0 || end_predecessors(a, e))
 		return -1;
 	train_phases_lap(&a->phases, "predecessors", &since);
 	agent_control_progress(a->control, 0, "preflight");
@@ -269,6 +271,7 @@ static int run_rank(struct agent *a, struct err *e)
 		 a->rank, a->size, at->tp, l->tp, at->cp, l->cp, at->dp, l->dp, at->pp, l->pp,
 		 a->threads, comm_backend(a->world), a->generation);
 	struct train_hooks hooks = agent_report_hooks(a->control);
+	hooks.drill = drill ? agent_drill_step : NULL;
 	struct train_env env = {
 		.view = &a->view,
 		.world = a->world,

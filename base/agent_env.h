@@ -16,4 +16,8 @@
 /* what both ends must prove besides the secret; munge_parse() reads it */
 #define AGENT_ENV_AUTH "MUSTER_AUTH"
 
+/* the fault that a drill wants an agent to cause: "KIND RANK STEP"; agent/drill.h. Its name does not
+ * begin with MUSTER_, because launch backends remove those of the supervisor's environment */
+#define AGENT_ENV_DRILL "DRILL_FAULT"
+
 #endif

@@ -1,5 +1,6 @@
 #include "launcher/drill/drill.h"
 
+#include "base/agent_env.h"
 #include "base/clock.h"
 #include "launcher/drill/injections.h"
 #include "launcher/drill/judge.h"
@@ -174,18 +175,50 @@ static double limit_of(const struct drill_run *r)
 	return SPARE_SECONDS + waits + 20 * r->d->run_s;
 }
 
+/* Half-way between two checkpoints, and two steps before the second one, so that it is not written
+ * with a NaN. */
+static int64_t step_of_fault(const struct drill *d)
+{
+	int64_t every = d->steps / CHECKPOINTS;
+	return 2 * every + (every - 2) / 2;
+}
+
+/* For the agents of this run only. */
+static void ask_agents(const struct drill_run *r)
+{
+	char text[64];
+	const char *kind = r->injection->agent_fault;
+	snprintf(text, sizeof text, "%s %d %lld", kind ? kind : "", r->d->reference.first.world - 1,
+		 (long long)step_of_fault(r->d));
+	if (kind)
+		setenv(AGENT_ENV_DRILL, text, 1);
+	else
+		unsetenv(AGENT_ENV_DRILL);
+}
+
+/* The agent caused the fault when the step before it was finished. */
+static double time_of_agent_fault(const struct drill_run *r)
+{
+	for (int i = 0; i < r->story.n_steps; i++)
+		if (r->story.steps[i].step >= step_of_fault(r->d))
+			return r->story.steps[i].mono;
+	return 0;
+}
+
 static int inject_fault(struct drill_run *r, struct err *e)
 {
-	if (!r->injection->at_start) {
-		if (drill_run_start(r, e) ||
-		    drill_run_wait(r, is_under_way, START_SECONDS + 2 * r->d->run_s,
-				   "its second checkpoint", e))
-			return -1;
-		*r->story.said = '\0';
-		r->story.warnings = 0;
-	}
-	return r->injection->inject(r, e) || (r->injection->at_start && drill_run_start(r, e)) ? -1
-											       : 0;
+	const struct injection *in = r->injection;
+	ask_agents(r);
+	if ((in->prepare && in->prepare(r, e)) || drill_run_start(r, e))
+		return -1;
+	if (!in->inject)
+		return 0;
+	if (drill_run_wait(r, is_under_way, START_SECONDS + 2 * r->d->run_s,
+			   "its second checkpoint", e))
+		return -1;
+	*r->story.said = '\0';
+	r->story.warnings = 0;
+	return in->inject(r, e);
 }
 
 static int run_fault(struct drill_run *r, struct err *e)
@@ -194,6 +227,8 @@ static int run_fault(struct drill_run *r, struct err *e)
 	if (inject_fault(r, e) || drill_run_finish(r, limit_of(r), e))
 		return -1;
 	int first = r->status;
+	if (r->injection->agent_fault)
+		r->injected = time_of_agent_fault(r);
 	if (r->injection->undo)
 		r->injection->undo(r);
 	if (r->injection->again && first == r->injection->status) {
@@ -247,6 +282,7 @@ static int drill_one(struct drill *d, const struct injection *in, struct drill_r
 	int rc = run_fault(r, &why);
 	fill_result(r, rc, &why, out);
 	drill_run_close(r);
+	unsetenv(AGENT_ENV_DRILL);
 	if (d->interrupted)
 		return err_set(e, ERR_ABORTED, "%s", why.text);
 	if (!d->o->keep && out->outcome != DRILL_WRONG)

@@ -6,7 +6,7 @@
  * ends the run. The run of the job itself is never touched.
  *
  *     drill.c       one drill after another: starts a run, waits, injects, judges
- *     injections.c  the table of faults
+ *     injections.c  the table of faults (inject_*.c: what they do)
  *     story.c       what a run's files say
  *     phases.c      the phases of recovery, from a list of events
  *     judge.c       whether the result is right

@@ -77,9 +77,23 @@ int drill_kill_agent(struct drill_run *r, struct err *e)
 	return drill_signal_agent(r, last_rank(r), SIGKILL, e);
 }
 
-int drill_crash_agent(struct drill_run *r, struct err *e)
+int drill_signal_last_agent(struct drill_run *r, struct err *e)
 {
-	return drill_signal_agent(r, last_rank(r), SIGSEGV, e);
+	return drill_signal_agent(r, last_rank(r), r->injection->signal, e);
+}
+
+/* All agents of the last rank's node, as if the node had lost its power. */
+int drill_kill_node_agents(struct drill_run *r, struct err *e)
+{
+	char lost[128], node[128];
+	int last = last_rank(r);
+	if (drill_node_of(r, last, lost, sizeof lost, e))
+		return -1;
+	for (int rank = last; rank >= 0; rank--)
+		if (drill_node_of(r, rank, node, sizeof node, e) ||
+		    (!strcmp(node, lost) && drill_signal_agent(r, rank, SIGKILL, e)))
+			return -1;
+	return 0;
 }
 
 int drill_stop_agent(struct drill_run *r, struct err *e)

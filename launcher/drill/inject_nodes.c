@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "launcher/drill/injections.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,12 +43,23 @@ static int choose_rank(struct drill_run *r, struct err *e)
 	return *e->text ? -1 : err_set(e, ERR_UNSUPPORTED, "every rank is on this node");
 }
 
-int drill_drain_node(struct drill_run *r, struct err *e)
+/* Slurm does not end the agents of a node in these states. */
+static int set_state_and_kill(struct drill_run *r, const char *state, struct err *e)
 {
 	int rank = choose_rank(r, e);
-	if (rank < 0 || set_node_state(r->node, "DRAIN", e))
+	if (rank < 0 || set_node_state(r->node, state, e))
 		return -1;
-	return drill_signal_agent(r, rank, 9, e);
+	return drill_signal_agent(r, rank, SIGKILL, e);
+}
+
+int drill_drain_node(struct drill_run *r, struct err *e)
+{
+	return set_state_and_kill(r, "DRAIN", e);
+}
+
+int drill_set_node_fail(struct drill_run *r, struct err *e)
+{
+	return set_state_and_kill(r, "FAIL", e);
 }
 
 int drill_set_node_down(struct drill_run *r, struct err *e)

@@ -19,22 +19,31 @@ enum drill_needs {
 	NEEDS_NODES = 1 << 4, /* more than one */
 	NEEDS_ALLOW = 1 << 5, /* --allow-node-faults */
 	NEEDS_SPARE = 1 << 6, /* the job can go on with fewer nodes */
+	NEEDS_SYNC = 1 << 7,  /* parallel.sync is not server */
 };
 
 struct injection {
 	const char *name;
 	unsigned needs;
-	bool at_start; /* it is injected before the run starts, otherwise when it trains */
-	/* Causes the fault, and sets r->injected. ERR_UNSUPPORTED: this run does not allow it. */
+	/* Before the run starts; may be NULL. ERR_UNSUPPORTED: this run does not allow the fault. */
+	int (*prepare)(struct drill_run *r, struct err *e);
+	/* When the run trains: causes the fault, and sets r->injected. NULL: the fault comes
+	 * without it. ERR_UNSUPPORTED: this run does not allow it. */
 	int (*inject)(struct drill_run *r, struct err *e);
-	/* Puts back what inject() changed, also after it failed, and more than once. May be NULL. */
+	/* The agent of the last rank causes the fault: a kind of agent/drill.h. NULL: it does not. */
+	const char *agent_fault;
+	int signal; /* for drill_signal_last_agent */
+	/* Puts back what prepare() and inject() changed, also after they failed, and more than
+	 * once. May be NULL. */
 	void (*undo)(struct drill_run *r);
 	const char *faults; /* the names that the supervisor may give it; "": it names none */
-	int status;         /* of the run */
-	bool again;         /* the same command is then started again, and must exit 0 */
-	bool result;        /* the result must be that of the undisturbed run */
-	bool one_launch;    /* nothing may be started again */
-	bool keeps_step;    /* Slurm keeps the job step, because the process that ends it is dead */
+	const char
+		*later;  /* a fault that it must name after that, with another start; may be NULL */
+	int status;      /* of the run */
+	bool again;      /* the same command is then started again, and must exit 0 */
+	bool result;     /* the result must be that of the undisturbed run */
+	bool one_launch; /* nothing may be started again */
+	bool keeps_step; /* Slurm keeps the job step, because the process that ends it is dead */
 	/* Checks what else must hold at the end. May be NULL. */
 	int (*check)(const struct drill_run *r, struct err *e);
 	const char *how; /* for people */
@@ -48,9 +57,10 @@ bool drill_injection_possible(const struct injection *i, const struct drill *d, 
 			      size_t size);
 
 /* The functions of the table, by what they disturb: inject_agents.c, inject_files.c,
- * inject_supervisor.c, inject_nodes.c. */
+ * inject_supervisor.c, inject_nodes.c, inject_services.c, inject_memory.c. */
+int drill_signal_last_agent(struct drill_run *r, struct err *e);
 int drill_kill_agent(struct drill_run *r, struct err *e);
-int drill_crash_agent(struct drill_run *r, struct err *e);
+int drill_kill_node_agents(struct drill_run *r, struct err *e);
 int drill_stop_agent(struct drill_run *r, struct err *e);
 void drill_continue_agent(struct drill_run *r);
 int drill_kill_helper(struct drill_run *r, struct err *e);
@@ -70,10 +80,20 @@ void drill_continue_supervisor(struct drill_run *r);
 int drill_terminate_supervisor(struct drill_run *r, struct err *e);
 int drill_drain_node(struct drill_run *r, struct err *e);
 int drill_set_node_down(struct drill_run *r, struct err *e);
+int drill_set_node_fail(struct drill_run *r, struct err *e);
 void drill_resume_node(struct drill_run *r);
+int drill_prepare_controller(struct drill_run *r, struct err *e);
+int drill_prepare_munge(struct drill_run *r, struct err *e);
+int drill_outlast_service(struct drill_run *r, struct err *e);
+int drill_hide_pmix(struct drill_run *r, struct err *e);
+void drill_return_service(struct drill_run *r);
+int drill_limit_memory(struct drill_run *r, struct err *e);
+void drill_remove_cgroup(struct drill_run *r);
 
 /* Sends a signal to the agent of a rank, also on another node, and sets r->injected. */
 int drill_signal_agent(struct drill_run *r, int rank, int signal, struct err *e);
+/* Moves a process into r->cgroup. */
+int drill_join_cgroup(const struct drill_run *r, pid_t pid, struct err *e);
 /* Slurm's name of the rank's node, from the generation's host file. */
 int drill_node_of(const struct drill_run *r, int rank, char *out, size_t size, struct err *e);
 

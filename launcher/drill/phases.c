@@ -37,6 +37,12 @@ static int find_last(const struct drill_event *events, int from, int to, enum dr
 	return to;
 }
 
+/* The events come from several ranks, so the first step of one may be seen before the last one is ready. */
+static double span(const struct drill_event *events, int from, int to)
+{
+	return fmax(0, events[to].mono - events[from].mono);
+}
+
 struct drill_phases drill_phases_of(const struct drill_event *events, int n, double injected)
 {
 	struct drill_phases p = { NAN, NAN, NAN, NAN, NAN, NAN };
@@ -54,7 +60,7 @@ struct drill_phases drill_phases_of(const struct drill_event *events, int n, dou
 	int after = seen < n ? seen : begin;
 	int gone = find_next(events, n, after, DRILL_GONE);
 	if (lost < n && gone < n)
-		p.fence = events[gone].mono - events[lost].mono;
+		p.fence = span(events, lost, gone);
 	/* The generation that recovers is the first one that finishes a step. */
 	int step = find_next(events, n, find_next(events, n, after, DRILL_START), DRILL_FIRST_STEP);
 	int start = find_last(events, after, step, DRILL_START);
@@ -63,12 +69,12 @@ struct drill_phases drill_phases_of(const struct drill_event *events, int n, dou
 	int connected = find_next(events, n, start, DRILL_CONNECTED);
 	int ready = find_next(events, n, start, DRILL_READY);
 	if (gone < start)
-		p.plan = events[start].mono - events[gone].mono;
+		p.plan = span(events, gone, start);
 	if (connected < n)
-		p.start = events[connected].mono - events[start].mono;
+		p.start = span(events, start, connected);
 	if (connected < n && ready < n)
-		p.load = events[ready].mono - events[connected].mono;
+		p.load = span(events, connected, ready);
 	if (ready < n && step < n)
-		p.step = events[step].mono - events[ready].mono;
+		p.step = span(events, ready, step);
 	return p;
 }

@@ -72,6 +72,32 @@ static int open_output(const struct drill_run *r, struct err *e)
 	return fd < 0 ? err_set(e, why.code, "%s", why.text) : fd;
 }
 
+/* Starts the command with r->programs first in PATH, and in r->cgroup. */
+static int start_child(struct drill_run *r, const struct child_command *c, struct err *e)
+{
+	const char *path = getenv("PATH");
+	char *before = strdup(path ? path : "");
+	struct buf now = BUF_INIT;
+	if (*r->programs)
+		buf_printf(&now, "%s:%s", r->programs, before ? before : "");
+	if (!before || buf_failed(&now)) {
+		free(before);
+		buf_fini(&now);
+		return err_set(e, ERR_NOMEM, "%s: no memory to start the run", r->name);
+	}
+	if (now.len)
+		setenv("PATH", buf_str(&now), 1);
+	r->ended = false;
+	int rc = launcher_child_watch(&r->d->loop, c, on_end, r, &r->child, e);
+	if (now.len)
+		setenv("PATH", before, 1);
+	free(before);
+	buf_fini(&now);
+	if (!rc && *r->cgroup)
+		rc = drill_join_cgroup(r, launcher_child_pid(r->child), e);
+	return rc;
+}
+
 int drill_run_start(struct drill_run *r, struct err *e)
 {
 	enum { OWN = 8 };
@@ -95,8 +121,7 @@ int drill_run_start(struct drill_run *r, struct err *e)
 		for (int i = 0; i < r->n_words; i++)
 			argv[n++] = r->words[i];
 		const struct child_command c = { .argv = argv, .out = out, .tied = true };
-		r->ended = false;
-		rc = launcher_child_watch(&r->d->loop, &c, on_end, r, &r->child, e);
+		rc = start_child(r, &c, e);
 	} else {
 		err_set(e, ERR_NOMEM, "%s: no memory to start the run", r->name);
 	}
@@ -183,6 +208,8 @@ void drill_run_close(struct drill_run *r)
 		r->injection->undo(r);
 	if (r->child)
 		end_child(r);
+	if (r->injection && r->injection->undo)
+		r->injection->undo(r); /* a cgroup can be removed now */
 	rundir_follow_close(r->follow);
 	drill_story_fini(&r->story);
 	free(r);

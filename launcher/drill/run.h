@@ -36,9 +36,11 @@ struct drill_run {
 	struct child *child; /* NULL: it does not run */
 	int status;          /* exit status; 128 + N: signal N ended it */
 	bool ended;
-	double injected; /* time of the fault; 0: there was none yet */
-	int shm;         /* names in /dev/shm before it */
-	int job_steps;   /* under Slurm: of agents, before it */
+	double injected;         /* time of the fault; 0: there was none yet */
+	int shm;                 /* names in /dev/shm before it */
+	int job_steps;           /* under Slurm: of agents, before it */
+	char programs[RUN_PATH]; /* a folder that stands first in its PATH; "": none */
+	char cgroup[RUN_PATH];   /* in which it runs; "": that of the drill */
 	/* for undo */
 	pid_t stopped;
 	char node[128];

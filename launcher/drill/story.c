@@ -128,7 +128,11 @@ static void tell_fault(struct drill_story *s, const json_t *o)
 {
 	struct rundir_fault f;
 	struct err e = ERR_INIT;
-	if (!s->blamed && !rundir_read_fault(o, &f, &e)) {
+	if (rundir_read_fault(o, &f, &e))
+		return;
+	size_t n = strlen(s->faults);
+	snprintf(s->faults + n, sizeof s->faults - n, "%s%s", n ? "," : "", f.fault);
+	if (!s->blamed) {
 		s->blamed = true;
 		snprintf(s->fault, sizeof s->fault, "%s", f.fault);
 		tell_end_of(s, f.has_signal, f.signal, f.has_status, f.status);
@@ -199,6 +203,7 @@ void drill_story_metrics(void *story, const struct rundir_line *l)
 		return;
 	*at = (struct drill_step){ m.step, l->generation, m.loss, m.grad_norm, l->mono };
 	s->last_step = m.step;
+	s->peak_bytes = m.peak_bytes;
 }
 
 pid_t drill_story_agent(const struct drill_story *s, int rank)

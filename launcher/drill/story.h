@@ -46,6 +46,8 @@ struct drill_story {
 	bool relaid;                     /* a generation had another layout than the first */
 	/* of the first lost rank, otherwise of the first stop, failure or warning */
 	char fault[64], how[64], said[1000];
+	char faults[256];   /* of all generations, with commas between them */
+	int64_t peak_bytes; /* of the rank that reports metrics */
 	bool lost, blamed;
 	int lost_rank;      /* -1: no rank in particular */
 	bool failed_memory; /* a line could not be kept */

@@ -6,7 +6,8 @@
  * table: the most precise sign comes first.
  *
  * To add a fault: add its row to FAULTS and its signs (faults.c), its row to the table of
- * tests/unit/launcher/test_faults.c, and the way in which `muster drill` causes it.
+ * tests/unit/launcher/test_faults.c, and, if `muster drill` can cause it, its row in
+ * launcher/drill/injections.c.
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_FAULTS_H
 #define MUSTER_LAUNCHER_SUPERVISE_FAULTS_H

@@ -40,16 +40,40 @@ none_started_by() { [[ -z $(started_by "$1") ]]; }
 @test "the faults of one host: every result is right, and each phase is timed" {
 	large
 	drill host --json --steps 240 \
-		--fault agent-killed,agent-crashed,launcher-killed,checkpoint-deleted,checkpoint-corrupted,disk-full,supervisor-killed,supervisor-ended,job-wrong
+		--fault agent-killed,agent-crashed,bus-error,cpu-limit,launcher-killed,checkpoint-deleted,checkpoint-corrupted,disk-full,supervisor-killed,supervisor-ended,job-wrong
 	[[ $status -eq 0 ]]
 	[[ $(ask '[r["why"] for r in o["drills"] if r["outcome"] != "right"]') == "[]" ]]
-	[[ $(ask 'len(d), o["steps"]') == "(9, 240)" ]]
+	[[ $(ask 'len(d), o["steps"]') == "(11, 240)" ]]
 	[[ $(ask 'all(d["agent-killed"]["phases"][k] >= 0 for k in d["agent-killed"]["phases"])') == True ]]
 	[[ $(ask 'd["agent-killed"]["redone"] >= 1 and d["checkpoint-deleted"]["redone"] > d["agent-killed"]["redone"]') == True ]]
 	[[ $(ask 'd["checkpoint-corrupted"]["redone"] >= 40, d["supervisor-ended"]["redone"]') == "(True, 0)" ]]
 	[[ $(ask 'd["agent-killed"]["how"], d["job-wrong"]["status"]') == "('closed, signal 9', 1)" ]]
 	[[ ! -e $(run_folder drill-host) ]]
 	figure "agent killed: $(ask 'd["agent-killed"]["phases"]')"
+}
+
+@test "the faults that an agent causes in itself" {
+	drill inside --json --steps 60 --fault agent-exited,device-lost,numeric restart.shrink=dp
+	[[ $status -eq 0 ]]
+	[[ $(ask 'd["agent-exited"]["how"], d["device-lost"]["how"], d["numeric"]["how"]') == "('closed, exit 7', 'failed', 'failed')" ]]
+	[[ $(ask '[d[k]["redone"] >= 0 for k in d]') == "[True, True, True]" ]]
+	drill unasked --json --steps 60 --fault numeric parallel.sync=server
+	[[ $status -eq 1 ]]
+	[[ $(ask 'd["numeric"]["why"]') == *"parameter server"* ]]
+}
+
+@test "the OOM killer ends an agent in a cgroup of the run's own, which is removed" {
+	drill memory --json --steps 60 --fault out-of-memory
+	[[ $(ask 'd["out-of-memory"]["outcome"]') == skipped ]] && skip "$(ask 'd["out-of-memory"]["why"]')"
+	[[ $status -eq 0 ]]
+	[[ -z $(find /sys/fs/cgroup -maxdepth 2 -name 'muster-drill-*') ]]
+}
+
+@test "an agent refuses a drill that it does not know" {
+	run env DRILL_FAULT="melt 0 5" "$MUSTER" run "$tiny" job.name=melt parallel.dp=2
+	echo "$output"
+	[[ $status -eq 1 ]]
+	[[ $output == *'DRILL_FAULT is "melt 0 5"'* ]]
 }
 
 @test "a stopped agent and a stopped supervisor" {

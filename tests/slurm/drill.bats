@@ -52,6 +52,26 @@ none_left() { [[ -z $(processes_left) ]]; }
 	figure "$(grep '^agent-killed' <<<"$output")"
 }
 
+@test "agents fail by themselves, and all agents of a node are killed" {
+	large
+	drill inside --steps 60 --fault agent-exited,device-lost,numeric,node-agents-killed slurm.nodes=3-4 restart.shrink=any
+	[[ $status -eq 0 ]]
+	[[ $output == *"4 drilled, 4 right, 0 skipped" ]]
+}
+
+@test "slurmctld and munged seem to be away, and the plugin for PMIx is missing: the cluster is not touched" {
+	drill services --steps 60 --fault controller-away,pmix-missing
+	[[ $status -eq 0 ]]
+	[[ $output == *"2 drilled, 2 right, 0 skipped" ]]
+	wait_for 30 all_idle
+}
+
+@test "munged seems to be away: the run waits and continues" {
+	large
+	drill munge --steps 60 --fault munge-away
+	[[ $status -eq 0 ]]
+}
+
 @test "muster is killed and started again in the same allocation" {
 	large
 	drill again --fault supervisor-killed
@@ -71,6 +91,14 @@ none_left() { [[ -z $(processes_left) ]]; }
 	[[ $output == *"1 drilled, 1 right, 0 skipped" ]]
 	wait_for 30 no_jobs
 	all_idle
+}
+
+@test "a node is expected to fail: the run continues without it" {
+	large
+	drill fails --steps 60 --allow-node-faults --fault node-fail slurm.nodes=3-4 restart.shrink=any
+	[[ $status -eq 0 ]]
+	wait_for 30 no_jobs
+	wait_for 30 all_idle
 }
 
 @test "Ctrl-C ends the job step, and leaves no process and no folder" {

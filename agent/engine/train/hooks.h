@@ -2,8 +2,8 @@
  * hooks — how the training loop reports to the process that it runs in, and queries it.
  *
  * The engine has no control channel of its own: the caller of train_run fills this table
- * (agent/metrics/report.c does it over the control channel). Every entry is set. All entries except
- * `moved` and `await_recorded` are called on the training thread.
+ * (agent/metrics/report.c does it over the control channel). Every entry except `drill` is set. All
+ * entries except `moved` and `await_recorded` are called on the training thread.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_HOOKS_H
 #define MUSTER_AGENT_ENGINE_TRAIN_HOOKS_H
@@ -42,6 +42,10 @@ struct train_hooks {
 	void (*series)(void *arg, int64_t step);
 	void (*committed)(void *arg, const struct ckpt_report *c);
 	void (*finished)(void *arg, int64_t step, int64_t peak_bytes, const struct phases *spent);
+
+	/* For drills, NULL otherwise: called before each step with the number of finished ones. It may
+	 * fail in place of the step, or not return at all. *poison: the step's gradients become NaN. */
+	int (*drill)(void *arg, int64_t step, bool *poison, struct err *e);
 };
 
 #endif

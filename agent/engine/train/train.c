@@ -4,6 +4,7 @@
 #include "agent/engine/train/timelines.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "kernels/ops.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -104,13 +105,31 @@ static double replicas_waited(const struct trainer *t)
 	       (t->server ? param_server_wait_seconds(t->server) : 0);
 }
 
+/* Sets the first element of each of this rank's gradients to NaN. */
+static void poison_gradients(struct trainer *t)
+{
+	const struct param_store *store = pipeline_store(t->engine);
+	struct backend *k = param_store_backend(store);
+	const float nan = NAN;
+	int n;
+	const struct param_piece *pieces = param_store_pieces(store, &n);
+	for (int i = 0; i < n; i++)
+		if (pieces[i].count)
+			backend_put(k, pieces[i].grad, &nan, sizeof nan);
+}
+
 /* On a device the sum of the gradients' squares is queued before the loss is waited for; on the
  * host the optimizer computes it. */
 static int run_passes(struct trainer *t, const struct engine_batch *batch, double *loss,
 		      struct err *e)
 {
+	bool poison = false;
+	if (t->hooks->drill && t->hooks->drill(t->hooks->arg, t->at.step, &poison, e))
+		return -1;
 	if (pipeline_passes(t->engine, batch, e))
 		return -1;
+	if (poison)
+		poison_gradients(t);
 	if (t->optim && !backend_on_host(pipeline_backend(t->engine)))
 		optim_grad_norm_start(t->optim);
 	return pipeline_loss(t->engine, loss, e);

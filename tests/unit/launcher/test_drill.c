@@ -36,6 +36,19 @@ static void the_phases_of_a_restart_follow_each_other(void **state)
 	assert_seconds(p.step, 16);
 }
 
+static void no_phase_is_negative(void **state)
+{
+	(void)state;
+	/* The first step is that of one rank, and another rank was ready later. */
+	static const struct drill_event events[] = {
+		{ DRILL_LOST, 11, 1 },      { DRILL_GONE, 12, 1 },       { DRILL_START, 13, 2 },
+		{ DRILL_CONNECTED, 14, 2 }, { DRILL_FIRST_STEP, 15, 2 }, { DRILL_READY, 15.5, 2 },
+	};
+	struct drill_phases p = drill_phases_of(events, 6, 10);
+	assert_seconds(p.load, 1.5);
+	assert_seconds(p.step, 0);
+}
+
 static void a_failed_restart_counts_as_planning(void **state)
 {
 	(void)state;
@@ -245,7 +258,8 @@ static void every_row_of_the_table_is_complete_and_names_known_faults(void **sta
 {
 	(void)state;
 	for (const struct injection *in = drill_injections; in->name; in++) {
-		assert_non_null(in->inject);
+		assert_true(in->inject || in->agent_fault || in->prepare);
+		assert_true(!in->later || supervise_fault_named(in->later));
 		assert_non_null(in->faults);
 		assert_true(strlen(in->name) <= 20 && *in->how);
 		for (const char *at = in->faults; *at; at += strcspn(at, ","), at += *at == ',') {
@@ -262,6 +276,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_phases_of_a_restart_follow_each_other),
+		cmocka_unit_test(no_phase_is_negative),
 		cmocka_unit_test(a_failed_restart_counts_as_planning),
 		cmocka_unit_test(a_new_muster_has_no_phases_before_its_start),
 		cmocka_unit_test(a_run_that_goes_on_has_no_phases),
