@@ -270,12 +270,12 @@ bool supervise_recovery_wants_to_grow(struct supervisor *s)
 		.now = s->d,
 		.pool = &r->pool,
 		.can_requeue = may_requeue(s),
-		.free = r->free,
+		.free = r->refused ? 0 : r->free,
 	};
 	if (supervise_pool_count(&r->pool) > r->usable && supervise_checks_start(s))
 		return false;
 	int usable = supervise_pool_count(&r->pool); /* a check may have failed */
-	bool more = usable > r->usable || r->free;
+	bool more = usable > r->usable || request.free;
 	r->usable = usable;
 	if (!more)
 		return false;

@@ -23,6 +23,7 @@ struct recovery_state {
 	double waiting_since;        /* for lost nodes; 0: it does not wait */
 	struct node_checks checks;   /* of nodes that are back */
 	bool growing;                /* the generation stops in order to grow */
+	bool refused;                /* a requeue in order to grow: it is not tried again */
 	struct deployment *next;     /* what it grows to; NULL: the job is requeued */
 	/* the deployment of the generation, if it is not the first one; s->d points to it */
 	struct deployment *own;

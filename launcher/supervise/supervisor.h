@@ -159,7 +159,8 @@ void supervise_judge_loss(struct supervisor *s);
 void supervise_choose_deployment(struct supervisor *s, double wait);
 /* Starts the next generation with the current deployment. */
 void supervise_start_generation(struct supervisor *s);
-/* The generation has left in order to grow: starts the larger one, or requeues the job. */
+/* The generation has left in order to grow: starts the larger one, or requeues the job. If Slurm
+ * refuses that, the same deployment continues. */
 void supervise_start_grown(struct supervisor *s);
 
 /* supervisor.c */

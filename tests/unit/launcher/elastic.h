@@ -15,7 +15,7 @@ static struct {
 	/* the manager of the nodes */
 	enum node_state nodes[2];
 	int surveys, free, requeues;
-	bool silent, partly, broken;
+	bool silent, partly, broken, refuse;
 	const char *needs, *check; /* what a check of a node prints */
 	char go[300], answer[300];
 	int checks;
@@ -56,11 +56,10 @@ static inline void stop_survey(struct surveying *s)
 static inline int requeue_job(const char *exclude, int min_nodes, int max_nodes, struct err *e)
 {
 	(void)exclude;
-	(void)e;
 	assert_int_equal(min_nodes, 2);
 	assert_int_equal(max_nodes, 2);
 	m.requeues++;
-	return 0;
+	return m.refuse ? err_set(e, ERR_UNSUPPORTED, "scontrol failed (1): Access denied") : 0;
 }
 
 static inline void on_check_ended(void *arg, int status, const char *output)
@@ -217,11 +216,12 @@ static inline void shrink(void)
 /* The agents do what the supervisor asks: they write a checkpoint and finish. */
 static inline void finish_all(int64_t step)
 {
-	for (int i = 0; i < h.world; i++) {
+	int world = h.world; /* the last end may start the next generation */
+	for (int i = 0; i < world; i++) {
 		assert_true(h.peers[i].stopped && h.peers[i].checkpoint);
 		send_step(&h.peers[i], MSG_FINISHED, step);
 	}
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < world; i++)
 		end_process(i, 0);
 	deliver_all();
 }

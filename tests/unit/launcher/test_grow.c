@@ -236,6 +236,28 @@ static void a_free_node_that_left_the_job_requeues_it_by_choice(void **state)
 	assert_int_equal(exit_status(), STATUS_STOPPED);
 }
 
+static void a_refused_requeue_does_not_end_a_run_that_trained(void **state)
+{
+	(void)state;
+	open_run("restart.regrow=requeue", NULL);
+	shrink();
+	m.nodes[1] = NODE_LEFT;
+	m.free = 1;
+	m.refuse = true;
+	send_step(&h.peers[0], MSG_CKPT, 5);
+	answer_survey();
+	finish_all(6);
+	assert_int_equal(exit_status(), -1);
+	assert_int_equal(h.starts, 3);
+	train_all();
+	send_step(&h.peers[0], MSG_METRICS, 7);
+	pass_time(6);
+	send_step(&h.peers[0], MSG_CKPT, 7);
+	answer_survey(); /* it is not asked again: each attempt costs a start */
+	assert_false(h.peers[0].stopped);
+	assert_int_equal(m.requeues, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -252,6 +274,7 @@ int main(void)
 		T(a_node_that_is_back_but_not_well_is_excluded),
 		T(without_regrow_nobody_looks_for_nodes),
 		T(a_free_node_that_left_the_job_requeues_it_by_choice),
+		T(a_refused_requeue_does_not_end_a_run_that_trained),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
