@@ -8,6 +8,7 @@
 #include "launcher/cli/launch_choose.h"
 #include "launcher/deployment.h"
 #include "launcher/descriptors.h"
+#include "launcher/doctor/doctor.h"
 #include "launcher/fit.h"
 #include "launcher/job_cluster.h"
 #include "launcher/supervise/supervise.h"
@@ -84,6 +85,7 @@ struct run_parts {
 	struct cluster machines; /* with the spares */
 	json_t *spares;          /* their names */
 	struct deployment *first;
+	char *needs; /* of a node that runs it; NULL: unknown */
 	struct rundir *dir;
 	struct terminal *term;
 	int listener;
@@ -94,6 +96,7 @@ static void run_close(struct run_parts *r)
 {
 	supervise_terminal_close(r->term);
 	rundir_close(r->dir);
+	free(r->needs);
 	launcher_deployment_free(r->first);
 	json_decref(r->spares);
 	topo_cluster_free(&r->machines);
@@ -123,6 +126,7 @@ static int make_plan(struct run_parts *r, struct err *e)
 	}
 	if (command_fit_nodes(&r->job, &used, r->spares, &r->first, e))
 		return -1;
+	r->needs = doctor_needs_of_plan(&r->first->job, &r->first->plan, r->first->cluster.n_nodes);
 	if (r->job.open)
 		print_chosen_keys(&r->first->job);
 	return 0;
@@ -197,6 +201,7 @@ static int run_loop(struct run_parts *r)
 		.first = r->first,
 		.ops = r->ops,
 		.agent = r->agent,
+		.needs = r->needs,
 		.run = r->dir,
 		.term = r->term,
 		.listener = r->listener,

@@ -15,7 +15,8 @@
  *                                       the top
  *
  *     EV_ALL_GONE, after a stop in order to grow
- *         supervise_start_grown         the deployment is chosen: start it, or requeue the job
+ *         supervise_start_grown         the deployment is chosen, or the job is requeued, and the
+ *                                       run ends; if that is refused, the old deployment goes on
  *         supervise_start_generation
  */
 #include "launcher/supervise/supervisor.h"
@@ -27,6 +28,8 @@ enum { FIRST_START_RETRIES = 2 };
 
 void supervise_enter(struct supervisor *s, enum sup_state state, double seconds)
 {
+	if (state != SUP_TRAINING) /* only a run that trains grows */
+		supervise_checks_stop(s);
 	s->state = state;
 	s->deadline = seconds > 0 ? supervise_now(s) + seconds : 0;
 }
@@ -84,21 +87,29 @@ static void start_after_backoff(struct supervisor *s, double wait)
 		supervise_start_generation(s);
 }
 
+/* True: the job is requeued, and the run has ended. False: s->reason says why not. */
+static bool try_requeue(struct supervisor *s)
+{
+	struct err e = ERR_INIT;
+	s->lost = false; /* the loss was reported */
+	if (supervise_recovery_requeue(s, &e)) {
+		snprintf(s->reason, sizeof s->reason, "the job cannot be requeued: %.900s", e.text);
+		return false;
+	}
+	snprintf(s->reason, sizeof s->reason, "the job was requeued");
+	supervise_terminal_event(s->o.term, TONE_WARN, "requeue",
+				 "the job begins again in the queue%s%s", *e.text ? ": " : "",
+				 e.text);
+	supervise_end(s, STATUS_STOPPED);
+	return true;
+}
+
 /* If Slurm does not answer, it is asked again, for as long as the run waits for nodes. */
 static void requeue_job(struct supervisor *s)
 {
-	struct err e = ERR_INIT;
 	double since = s->recovery.waiting_since, now = supervise_now(s);
-	s->lost = false; /* the loss was reported */
-	if (!supervise_recovery_requeue(s, &e)) {
-		snprintf(s->reason, sizeof s->reason, "the job was requeued");
-		supervise_terminal_event(s->o.term, TONE_WARN, "requeue",
-					 "the job begins again in the queue%s%s",
-					 *e.text ? ": " : "", e.text);
-		supervise_end(s, STATUS_STOPPED);
+	if (try_requeue(s))
 		return;
-	}
-	snprintf(s->reason, sizeof s->reason, "the job cannot be requeued: %.900s", e.text);
 	if (since > 0 && now - since < s->d->job.restart.patience) {
 		supervise_terminal_event(s->o.term, TONE_WARN, "requeue", "%s", s->reason);
 		supervise_enter(s, SUP_WAITING, s->o.limits.look);
@@ -109,10 +120,15 @@ static void requeue_job(struct supervisor *s)
 
 void supervise_start_grown(struct supervisor *s)
 {
-	if (supervise_recovery_grow(s))
-		supervise_start_generation(s);
-	else
-		requeue_job(s);
+	bool larger = supervise_recovery_grow(s);
+	if (!larger && try_requeue(s))
+		return;
+	if (!larger) {
+		s->recovery.refused = true;
+		supervise_terminal_event(s->o.term, TONE_WARN, "requeue",
+					 "%s; the run continues as it was", s->reason);
+	}
+	supervise_start_generation(s);
 }
 
 void supervise_choose_deployment(struct supervisor *s, double wait)

@@ -35,7 +35,8 @@ int supervise_pool_find(const struct pool *p, const char *name)
 
 bool supervise_pool_usable(const struct pool *p, int node)
 {
-	return p->nodes[node].state == NODE_UP && !p->nodes[node].excluded;
+	const struct pool_node *n = &p->nodes[node];
+	return n->state == NODE_UP && !n->excluded && !n->unfit;
 }
 
 static int count_gone(const struct pool *p, int node)
@@ -96,6 +97,8 @@ void supervise_pool_survey(struct pool *p, const struct survey *s)
 			continue;
 		if (p->nodes[i].state != NODE_UP && s->nodes[i] == NODE_UP)
 			p->nodes[i].returned = true;
+		if (s->nodes[i] != NODE_UP)
+			p->nodes[i].passed = p->nodes[i].unfit = false;
 		p->nodes[i].state = s->nodes[i];
 	}
 }
@@ -120,14 +123,20 @@ void supervise_pool_blame(struct pool *p, int node, double now)
 		n->excluded = true;
 }
 
+void supervise_pool_check(struct pool *p, int node, bool passed)
+{
+	p->nodes[node].passed = passed;
+	p->nodes[node].unfit = !passed;
+}
+
 bool supervise_pool_use_again(struct pool *p)
 {
 	bool any = p->n_gone > 0;
 	p->n_gone = 0;
 	for (int i = 0; i < p->machines->n_nodes; i++) {
 		struct pool_node *n = &p->nodes[i];
-		if (n->excluded && n->state == NODE_UP) {
-			n->excluded = n->returned = false;
+		if ((n->excluded || n->unfit) && n->state == NODE_UP) {
+			n->excluded = n->unfit = n->returned = false;
 			n->faults = 0;
 			any = true;
 		}
@@ -189,6 +198,8 @@ int supervise_pool_describe(const struct pool *p, struct buf *out)
 		else if (node->excluded)
 			buf_printf(out, "was excluded after %lld fault%s", (long long)node->faults,
 				   human_s(node->faults));
+		else if (node->unfit)
+			buf_puts(out, "failed its check");
 		else
 			buf_printf(out, "has lost %d device%s", gone, human_s(gone));
 	}

@@ -16,6 +16,7 @@ void supervise_recovery_close(struct supervisor *s)
 {
 	struct recovery_state *r = &s->recovery;
 	supervise_recovery_stop_survey(s);
+	supervise_checks_close(s);
 	launcher_deployment_free(r->next);
 	launcher_deployment_free(r->own);
 	supervise_pool_close(&r->pool);
@@ -53,8 +54,10 @@ static void on_surveyed(void *arg, const struct survey *found)
 		r->can_requeue = found->can_requeue;
 	r->free = found->free;
 	supervise_pool_survey(&r->pool, found);
-	if (s->state != SUP_TRAINING) /* otherwise it looks for nodes that are back */
+	if (s->state != SUP_TRAINING)
 		report_nodes(s, found);
+	else /* it looks for nodes that are back */
+		supervise_checks_look(s);
 	supervise_handle(s, EV_SURVEYED, NULL, NULL);
 }
 
@@ -267,10 +270,12 @@ bool supervise_recovery_wants_to_grow(struct supervisor *s)
 		.now = s->d,
 		.pool = &r->pool,
 		.can_requeue = may_requeue(s),
-		.free = r->free,
+		.free = r->refused ? 0 : r->free,
 	};
-	int usable = supervise_pool_count(&r->pool);
-	bool more = usable > r->usable || r->free;
+	if (supervise_pool_count(&r->pool) > r->usable && supervise_checks_start(s))
+		return false;
+	int usable = supervise_pool_count(&r->pool); /* a check may have failed */
+	bool more = usable > r->usable || request.free;
 	r->usable = usable;
 	if (!more)
 		return false;

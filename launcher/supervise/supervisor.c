@@ -283,6 +283,7 @@ void supervise_tick(struct supervisor *s)
 	supervise_connections_tick(s->connections, now);
 	if ((s->settle_at && now >= s->settle_at) || (s->deadline > 0 && now >= s->deadline))
 		supervise_handle(s, EV_TIMEOUT, NULL, NULL);
+	supervise_checks_tick(s);
 	supervise_watchdog(s);
 	supervise_stop_tick(s);
 	const char *trouble = rundir_trouble(s->o.run);

@@ -17,6 +17,7 @@
  *     restart.c      decides whether and when to start again
  *     pool.c         the nodes and devices that can be used
  *     policy.c       decides where the next generation runs
+ *     node_checks.c  checks nodes that are back
  *     recovery.c     surveys the nodes and applies the policy
  *     stop.c         why the run is being stopped, and whether the job is requeued
  *     connections.c  accepts connections (connection.c: one of them, with its handshake)
@@ -67,6 +68,7 @@ enum sup_event {
 	EV_ALL_GONE,      /* no process of the generation is left */
 	EV_SURVEYED,      /* the state of the nodes is known */
 	EV_STOP_KNOWN,    /* the cause of the stop is known */
+	EV_CHECKED,       /* the nodes that are back have been checked */
 	SUP_EVENT_COUNT
 };
 
@@ -162,7 +164,8 @@ void supervise_judge_loss(struct supervisor *s);
 void supervise_choose_deployment(struct supervisor *s, double wait);
 /* Starts the next generation with the current deployment. */
 void supervise_start_generation(struct supervisor *s);
-/* The generation has left in order to grow: starts the larger one, or requeues the job. */
+/* The generation has left in order to grow: starts the larger one, or requeues the job. If Slurm
+ * refuses that, the same deployment continues. */
 void supervise_start_grown(struct supervisor *s);
 
 /* supervisor.c */

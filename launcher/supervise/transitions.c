@@ -379,7 +379,7 @@ static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct superv
 	},
 	[SUP_TRAINING] = {
 		[EV_ALL_FINISHED] = do_exit, [EV_LOST] = do_lose, [EV_STOP] = do_stop, [EV_STOP_NOW] = do_quit,
-		[EV_ALL_GONE] = do_all_vanished, [EV_SURVEYED] = do_grow,
+		[EV_ALL_GONE] = do_all_vanished, [EV_SURVEYED] = do_grow, [EV_CHECKED] = do_grow,
 	},
 	[SUP_STOPPING] = {
 		[EV_ALL_FINISHED] = do_exit, [EV_LOST] = do_lose, [EV_STOP] = do_stop_growing, [EV_STOP_NOW] = do_quit, [EV_TIMEOUT] = do_stop_timeout,
