@@ -9,14 +9,11 @@
 
 bool slurm_guard_job_parse(const char *text, struct guard_job *out)
 {
-	static const char *const running[] = { "RUNNING", "SUSPENDED", "RESIZING", "SIGNALING",
-					       "STOPPED" };
 	char flag[8];
 	*out = (struct guard_job){ 0 };
 	if (!topo_scontrol_field(text, "JobState", out->state, sizeof out->state))
 		return false;
-	for (size_t i = 0; i < sizeof running / sizeof *running; i++)
-		out->running |= !strcmp(out->state, running[i]);
+	out->running = slurm_job_state_is_running(out->state);
 	out->batch = topo_scontrol_field(text, "BatchFlag", flag, sizeof flag) &&
 		     strcmp(flag, "0") != 0;
 	out->may_requeue = topo_scontrol_field(text, "Requeue", flag, sizeof flag) &&

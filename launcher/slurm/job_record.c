@@ -100,13 +100,13 @@ int slurm_job_record_parse(const char *text, const char *job_id, struct job_reco
 	return 0;
 }
 
-bool slurm_job_is_running(const struct job_record *r)
+bool slurm_job_state_is_running(const char *state)
 {
 	/* SIGNALING: while Slurm sends a signal, as at the start of a preemption's grace time. */
 	static const char *const states[] = { "RUNNING", "SUSPENDED", "STOPPED", "SIGNALING",
 					      "RESIZING" };
 	for (size_t i = 0; i < sizeof states / sizeof *states; i++)
-		if (!strcmp(r->state, states[i]))
+		if (!strcmp(state, states[i]))
 			return true;
 	return false;
 }

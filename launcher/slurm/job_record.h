@@ -34,8 +34,8 @@ struct job_record {
 int slurm_job_record_parse(const char *text, const char *job_id, struct job_record *out,
 			   struct err *e);
 void slurm_job_record_free(struct job_record *r);
-/* Whether the job has its nodes, and nobody has ended it yet. */
-bool slurm_job_is_running(const struct job_record *r);
+/* Whether a job in this JobState has its nodes, and nobody has ended it yet. */
+bool slurm_job_state_is_running(const char *state);
 
 /* Whether the job of this line has requested GPUs or another gres: TresPerNode and its relatives. */
 bool slurm_job_has_gres(const char *line);

@@ -155,7 +155,7 @@ static bool is_requeued(const char *job)
 	struct job_record r;
 	if (show_job(job, &r, NULL))
 		return false;
-	bool running = slurm_job_is_running(&r);
+	bool running = slurm_job_state_is_running(r.state);
 	slurm_job_record_free(&r);
 	return !running;
 }
@@ -186,7 +186,7 @@ int slurm_requeue(const char *exclude, int min_nodes, int max_nodes, struct err 
 		return -1;
 	int rc = -1;
 	/* Slurm would requeue even a job that a person has cancelled a moment ago. */
-	if (!slurm_job_is_running(&r))
+	if (!slurm_job_state_is_running(r.state))
 		err_set(e, ERR_ABORTED, "job %s is being ended already (%s)", job, r.state);
 	else if (!r.can_requeue)
 		err_set(e, ERR_UNSUPPORTED,

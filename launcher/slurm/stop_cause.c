@@ -7,11 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
-enum { ANSWER_MS = 5000 };
+enum { ANSWER_MS = 5000, ATTEMPTS = 3 };
 
 struct stop_query {
+	uv_loop_t *loop;
 	uv_timer_t timer;
+	int attempts;
 	struct child *scontrol;
 	int64_t signal_before;
 	void (*done)(void *arg, const struct stop_answer *a);
@@ -21,7 +24,7 @@ struct stop_query {
 enum stop_cause slurm_stop_cause_of(const struct job_record *r, time_t now, int restarts,
 				    int64_t signal_before)
 {
-	bool running = !strcmp(r->state, "RUNNING");
+	bool running = slurm_job_state_is_running(r->state);
 	if (running && r->preempted)
 		return STOP_PREEMPTED;
 	if (!strcmp(r->reason, "TimeLimit"))
@@ -68,6 +71,8 @@ static int own_restarts(void)
 	return count ? atoi(count) : 0;
 }
 
+static int start_scontrol(struct stop_query *q, struct err *e);
+
 static void on_job(void *arg, int status, const char *output)
 {
 	struct stop_query *q = arg;
@@ -76,6 +81,10 @@ static void on_job(void *arg, int status, const char *output)
 	struct err e = ERR_INIT;
 	time_t now = time(NULL);
 	q->scontrol = NULL;
+	/* Slurm sends its SIGTERM to all processes of the batch script's step. */
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM && q->attempts < ATTEMPTS &&
+	    !start_scontrol(q, &e))
+		return;
 	if (launcher_child_result("scontrol show job", status, output, &e) ||
 	    slurm_job_record_parse(output, getenv("SLURM_JOB_ID"), &r, &e)) {
 		snprintf(a.why, sizeof a.why, "%s", e.text);
@@ -91,25 +100,32 @@ static void on_job(void *arg, int status, const char *output)
 	report(q, &a);
 }
 
+static int start_scontrol(struct stop_query *q, struct err *e)
+{
+	/* Users may have chosen another format of times. */
+	char *argv[] = { "env", "SLURM_TIME_FORMAT=standard", "scontrol", "--oneliner", "show",
+			 "job", getenv("SLURM_JOB_ID"),       NULL };
+	const struct child_command c = { .argv = argv, .out = -1, .absent = SLURM_ABSENT };
+	q->attempts++;
+	if (!launcher_child_watch(q->loop, &c, on_job, q, &q->scontrol, e))
+		return 0;
+	q->scontrol = NULL;
+	return -1;
+}
+
 int slurm_stop_query(uv_loop_t *loop, const struct job *job,
 		     void (*done)(void *arg, const struct stop_answer *a), void *arg,
 		     struct stop_query **out, struct err *e)
 {
-	char *id = getenv("SLURM_JOB_ID");
+	const char *id = getenv("SLURM_JOB_ID");
 	struct stop_query *q = id ? calloc(1, sizeof *q) : NULL;
 	if (!q)
 		return id ? err_set(e, ERR_NOMEM, "no memory to ask Slurm why the job stops")
 			  : err_set(e, ERR_NOTFOUND, "SLURM_JOB_ID is not set");
-	*q = (struct stop_query){ .signal_before = job->slurm.signal_before,
-				  .done = done,
-				  .arg = arg };
-	/* Users may have chosen another format of times. */
-	char *argv[] = { "env",      "SLURM_TIME_FORMAT=standard",
-			 "scontrol", "--oneliner",
-			 "show",     "job",
-			 id,         NULL };
-	const struct child_command c = { .argv = argv, .out = -1, .absent = SLURM_ABSENT };
-	if (launcher_child_watch(loop, &c, on_job, q, &q->scontrol, e)) {
+	*q = (struct stop_query){
+		.loop = loop, .signal_before = job->slurm.signal_before, .done = done, .arg = arg
+	};
+	if (start_scontrol(q, e)) {
 		free(q);
 		return -1;
 	}

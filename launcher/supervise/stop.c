@@ -93,7 +93,8 @@ static bool should_requeue(const struct supervisor *s, const char **why)
 	else if (!a->can_requeue || !s->o.ops->requeue)
 		*why = "this is not a batch job that Slurm requeues";
 	else if (a->cause == STOP_TIME_LIMIT && (s->step < 0 || s->ckpt_step < 0))
-		*why = "it has finished no step, or committed no checkpoint; request a longer [slurm] time";
+		*why = "it has finished no step, or committed no checkpoint; request a longer "
+		       "[slurm] time";
 	return !*why;
 }
 

@@ -31,7 +31,14 @@ teardown() {
 }
 
 cause() { event_field "$1" stop-cause cause; }
+says_requeued() { [[ -n $(event "$1" requeued) ]]; }
 is_requeued() { [[ $(job_field Restarts) -ge 1 ]] && job_is "PENDING|RUNNING|COMPLETING"; }
+
+# Lets a job that Slurm has requeued start after 15 s instead of two minutes.
+start_soon() {
+	wait_for 60 job_is PENDING
+	scontrol update "jobid=$id" starttime=now+15
+}
 
 # preempt: takes both nodes for two seconds.
 preempt() { sbatch --parsable --partition=high --nodes=2 --exclusive --output="$BATS_TEST_TMPDIR/high.out" --wrap "sleep 2"; }
@@ -47,16 +54,21 @@ is_right() {
 # The job starts again after 15 s, when Slurm's nodes accept it again.
 goes_on_after() { # run cause
 	wait_for 60 is_requeued
-	[[ $(cause "$1") == "$2" ]]
-	[[ -n $(event "$1" requeued) ]]
+	[[ $(cause "$1") == "$2" ]] || { event "$1" stop-cause; return 1; }
+	wait_for 30 says_requeued "$1" # Slurm knows it first
 	is_right "$1"
-	# It continued from the checkpoint of its stop, so no step is repeated.
-	"$losses" repeats "$(run_folder "$1")/metrics.jsonl" | grep -q '^0 ' || true
 }
 
-@test "the time limit: the job writes a checkpoint, is requeued, and ends with the same bits" {
-	submit limit slurm.time=1 slurm.signal_before=50
-	goes_on_after limit time-limit
+# Each start of the job has about 40 s, because Slurm looks at time limits every 30 s or so.
+@test "time limits: the job is requeued until its work is done, and has the bits of a run without a limit" {
+	large
+	run_tiny unlimited parallel.dp=2 job.steps=6000 checkpoint.every=0 launch.launcher=local
+	submit limit job.steps=6000 slurm.time=1 slurm.signal_before=30
+	wait_for 400 job_over
+	ends_with 0
+	[[ $(event limit stop-cause | wc -l) -ge 1 && $(event limit requeued | wc -l) -eq $(event limit stop-cause | wc -l) ]]
+	"$losses" compare "$(run_folder unlimited)/metrics.jsonl" "$(run_folder limit)/metrics.jsonl" 0
+	"$MUSTER" data audit "$(run_folder limit)"
 }
 
 @test "preemption with a grace time: the job is requeued, and ends with the same bits" {
@@ -80,6 +92,8 @@ goes_on_after() { # run cause
 	wait_for 60 step_reached at-once 120
 	preempt
 	wait_for 60 is_requeued
+	[[ $(cause at-once) == requeued ]]
+	start_soon
 	is_right at-once
 }
 
@@ -111,14 +125,13 @@ goes_on_after() { # run cause
 	scontrol requeue "$id"
 	wait_for 60 is_requeued
 	[[ $(cause again) == requeued ]]
-	wait_for 60 job_is PENDING
-	scontrol update "jobid=$id" starttime=now+15
+	start_soon
 	is_right again
 }
 
 @test "requeue = no: the run stops at its time limit, and says why it does not go on" {
 	large
-	submit stays slurm.time=1 slurm.signal_before=50 slurm.requeue=no
+	submit stays job.steps=100000 slurm.time=1 slurm.signal_before=50 slurm.requeue=no
 	ends_with 75
 	[[ $(cause stays) == time-limit ]]
 	grep -q 'the job does not begin again: \[slurm\] requeue = no' "$(run_folder stays)"/logs/slurm-*.out
