@@ -186,8 +186,8 @@ const struct job_key job_keys[] = {
 	TEXT(slurm, qos, JOB_ATOM, "", "Quality of service. Empty: the default."),
 	TEXT(slurm, constraint, JOB_ATOM, "", "Features that the nodes must have. Empty: any node."),
 	TEXT(slurm, reservation, JOB_ATOM, "", "Reservation to run in. Empty: none."),
-	INT(slurm, signal_before, "120", 0, 65535, "Seconds before the time limit at which to checkpoint and stop."),
-	BOOL(slurm, requeue, "yes", "Let Slurm requeue the job after a node failure or a preemption."),
+	INT(slurm, signal_before, "120", 0, 65535, "Seconds before the time limit at which to checkpoint and stop. A run whose checkpoints take longer stops earlier."),
+	BOOL(slurm, requeue, "yes", "Let the job begin again in the queue after a node failure, a preemption, or its time limit. Slurm or muster requeues it."),
 
 	INT(restart, max_restarts, "10", 0, 1e6, "Restarts before giving up."),
 	REAL(restart, backoff, "1", 0, 60, "Seconds before the second consecutive restart without progress; it doubles each time, up to 60."),
