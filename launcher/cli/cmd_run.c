@@ -234,7 +234,7 @@ int cmd_run(int argc, char **argv)
 	int status = command_job(argc, argv, options, TO_RUN, &r.job);
 	if (status)
 		return status;
-	if (command_launcher(r.job.launch.launcher) == &launch_slurm && slurm_check_place(&e))
+	if (command_launcher(r.job.launch.launcher) == &launch_slurm && slurm_enter_allocation(&e))
 		return slurm_speaks() ? command_fail(&e) : STATUS_CANNOT_START;
 	if (run_open(&r, &e)) {
 		status = command_fail(&e);

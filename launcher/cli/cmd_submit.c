@@ -235,10 +235,7 @@ static int run_sbatch(const char *script, char *id, size_t size, struct err *e)
 	int rc = 0;
 	if (launcher_child_run(&c, SBATCH_TIMEOUT, &output, &why))
 		rc = err_set(e, why.code, "%.900s%s", why.text,
-			     strstr(why.text, "configuration source")
-				     ? "; this host belongs to no Slurm cluster: submit from one "
-				       "that does, or set SLURM_CONF"
-				     : "");
+			     submit_remedy(buf_str(&output)));
 	if (!rc) {
 		const char *text = buf_str(&output);
 		/* Warnings may come first: the id is the last line. */
@@ -286,7 +283,7 @@ static int submit_script(const struct submission *s, const char *script, struct 
 	umask(077); /* Slurm passes it to the job and its log */
 	if (check_submission(s, e))
 		return command_fail(e);
-	submit_ask_start(script, &start);
+	submit_ask_start(&s->job, script, &start);
 	bool prepared = !prepare_run(s, e);
 	if (!prepared || run_sbatch(script, id, sizeof id, e)) {
 		/* The number may be another submission's if the run is not prepared. */

@@ -143,15 +143,21 @@ int submit_check_queue(const struct job *job, const struct script_size *size, st
 				       "checked nor submitted; submit again when `scontrol ping` says "
 				       "that it is UP (%.300s)",
 				       why.text);
-		return err_set(e, why.code, "%s", why.text);
+		return err_set(e, why.code, "%.800s%s", why.text, submit_remedy(why.text));
 	}
 	int rc = slurm_admit(job, size, &site, warnings, e);
 	slurm_site_free(&site);
 	return rc;
 }
 
-void submit_ask_start(const char *script, struct buf *out)
+void submit_ask_start(const struct job *job, const char *script, struct buf *out)
 {
+	/* The test does not count dependencies. */
+	if (*job->slurm.dependency) {
+		buf_printf(out, "Slurm starts the job after its dependency, %s\n",
+			   job->slurm.dependency);
+		return;
+	}
 	char *argv[] = { "sbatch", "--test-only", NULL };
 	const struct child_command c = { .argv = argv, .input = script, .out = -1 };
 	struct buf output = BUF_INIT;
@@ -160,4 +166,32 @@ void submit_ask_start(const char *script, struct buf *out)
 	if (!rc || (e.code != ERR_TIMEOUT && e.code != ERR_NOTFOUND))
 		slurm_admit_wait(buf_str(&output), time(NULL), out);
 	buf_fini(&output);
+}
+
+/* clang-format off */
+static const struct {
+	const char *text, *remedy;
+} remedies[] = {
+	{ "configuration source", "; this host belongs to no Slurm cluster: submit from one that does, or set SLURM_CONF" },
+	{ "Unable to contact",    "; Slurm's controller does not answer: submit again when `scontrol ping` says that it is UP" },
+	{ "icense",               "; check [slurm] licenses: `scontrol show licenses` lists them" },
+	{ "nvalid account",       "; check [slurm] account, partition and qos: `sacctmgr show associations user=$USER` lists yours" },
+	{ "nvalid qos",           "; check [slurm] qos: `sacctmgr show associations user=$USER format=account,qos` lists yours" },
+	{ "eservation",           "; check [slurm] reservation: `scontrol show reservation` lists them" },
+	{ "nvalid node name",     "; check [slurm] nodelist and exclude: `sinfo -N` lists the nodes" },
+	{ "ependency",            "; check [slurm] dependency: `squeue --me` lists your jobs" },
+	{ "eneric resource",      "; check [slurm] gres: `sinfo -o '%N %G'` lists what the nodes have" },
+	{ "feature",              "; check [slurm] constraint: `sinfo -o '%N %f'` lists the nodes' features" },
+	{ "partition",            "; check [slurm] partition: `sinfo -s` lists them" },
+	{ "unrecognized option",  "; [slurm] options has an option that this sbatch does not know" },
+	{ "node configuration",   "; no set of nodes has all that is requested together: check the keys of [slurm], options among them" },
+};
+/* clang-format on */
+
+const char *submit_remedy(const char *text)
+{
+	for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++)
+		if (strstr(text, remedies[i].text))
+			return remedies[i].remedy;
+	return "";
 }

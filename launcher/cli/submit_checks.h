@@ -15,6 +15,9 @@ int submit_check_queue(const struct job *job, const struct script_size *size, st
 		       struct err *e);
 
 /* Appends when Slurm expects to start the script, as a line. Nothing if Slurm does not answer. */
-void submit_ask_start(const char *script, struct buf *out);
+void submit_ask_start(const struct job *job, const char *script, struct buf *out);
+
+/* The remedy for what sbatch said, "; …", or "". */
+const char *submit_remedy(const char *text);
 
 #endif

@@ -169,15 +169,14 @@ static bool has_memory(const struct admission *a, const struct site_nodes *g)
 static void describe_features(const struct admission *a, struct buf *out)
 {
 	int n = 0;
-	buf_printf(out, "[slurm] constraint = %s", a->job->slurm.constraint);
-	buf_puts(out, ": nodes there have the features");
+	buf_printf(out, "[slurm] constraint = %s: the nodes have ", a->job->slurm.constraint);
 	for (int i = 0; i < a->site->n_nodes && n < LISTED_MAX; i++) {
 		const struct site_nodes *g = &a->site->nodes[i];
 		if (!strcmp(g->partition, a->p->name) && g->features[0])
-			buf_printf(out, "%s %.100s", n++ ? "," : "", g->features);
+			buf_printf(out, "%s%.100s", n++ ? ", " : "the features ", g->features);
 	}
 	if (!n)
-		buf_puts(out, " (none)");
+		buf_puts(out, "no features");
 }
 
 /* The largest value of a member of the partition's groups of nodes, an int64_t. */
@@ -221,7 +220,7 @@ static const struct property {
 	void (*describe)(const struct admission *a, struct buf *out);
 	const char *remedy;
 } properties[] = {
-	{ has_features, describe_features, "use one of these features, or another partition" },
+	{ has_features, describe_features, "use features that they have, or another partition" },
 	{ has_gpus, describe_gpus,
 	  "lower gpus_per_node and request more nodes, or use another partition" },
 	{ has_cpus, describe_cpus, "request more nodes, lower cpus_per_task, or use another partition" },

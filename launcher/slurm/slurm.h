@@ -52,8 +52,9 @@ int slurm_address(char out[NET_ADDR_MAX], struct err *e);
 void slurm_auth(char word[MUNGE_WORD], struct err *warning);
 
 /* Refuses to start agents from a heterogeneous job, and from a job step of several tasks, in which
- * each task would start all of them. A step of one task is fine. */
-int slurm_check_place(struct err *e);
+ * each task would start all of them. In a step of one task it replaces the variables that srun has
+ * set for the step by those of the allocation. */
+int slurm_enter_allocation(struct err *e);
 /* Whether this process is the one of its job step that prints what concerns all tasks. */
 bool slurm_speaks(void);
 
