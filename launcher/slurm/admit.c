@@ -433,7 +433,7 @@ void slurm_admit_wait(const char *test, time_t now, struct buf *out)
 		buf_printf(out,
 			   "Slurm cannot start the job on the nodes as they are now (%.*s); it waits "
 			   "until that changes\n",
-			   n < 200 ? (int)n : 200, n ? test : "no reason is known");
+			   n > 0 && n < 200 ? (int)n : 200, n ? test : "no reason is known");
 		return;
 	}
 	if (start - now > YEAR_S) {
