@@ -99,15 +99,16 @@ bool job_sbatch_word(const char **text, const char **word, size_t *len)
 	return *len > 0;
 }
 
-/* "use [slurm] nodes", or the reason why nobody may give the option. */
-static void put_remedy(const struct job_sbatch *row, struct buf *out)
+/* "cause; remedy" of an option that a job file cannot give. */
+static void put_reason(const struct job_sbatch *row, const char *shown, struct buf *out)
 {
 	if (row->kind == SBATCH_BARRED) {
-		buf_puts(out, row->why);
+		buf_printf(out, "\"%s\" is not possible: %s", shown, row->why);
 		return;
 	}
 	const struct job_key *key = &job_keys[job_key_at(row->key)];
-	buf_printf(out, "muster sets it from a key; use [%s] %s", key->section, key->name);
+	buf_printf(out, "\"%s\" is an option that muster sets from a key; use [%s] %s", shown,
+		   key->section, key->name);
 }
 
 /* The row of the option. sbatch accepts every unambiguous abbreviation of an option, so a name that
@@ -137,7 +138,7 @@ int job_sbatch_check(const char *word, size_t len, struct buf *why)
 		buf_printf(why, "\":\" begins a heterogeneous job: %s", WHY_HET);
 		return -1;
 	}
-	if (len < 3 || strncmp(word, "--", 2)) {
+	if (end < 3 || strncmp(word, "--", 2)) {
 		buf_printf(why,
 			   "\"%s\" does not begin with --; write --NAME or --NAME=VALUE, without "
 			   "blanks in the value, for each option",
@@ -164,8 +165,7 @@ int job_sbatch_check(const char *word, size_t len, struct buf *why)
 	const struct job_sbatch *row = find_row(word + 2, end - 2);
 	if (!row)
 		return 0;
-	buf_printf(why, "\"%s\" is an option that muster itself decides: ", shown);
-	put_remedy(row, why);
+	put_reason(row, shown, why);
 	return -1;
 }
 
