@@ -63,7 +63,7 @@ int launcher_cuda_library(char *path, size_t size, struct err *e)
 	*strrchr(agent, '/') = '\0';
 	int n = snprintf(path, size, "%s/libmuster-cuda.so", agent);
 	if (n < 0 || (size_t)n >= size || access(path, F_OK))
-		return err_set(e, ERR_NOTFOUND,
-			       "it is not in the folder of muster-agent, %.600s", agent);
+		return err_set(e, ERR_NOTFOUND, "it is not in the folder of muster-agent, %.600s",
+			       agent);
 	return 0;
 }

@@ -150,11 +150,12 @@ static int open_run_folder(struct run_parts *r, struct err *e)
 		if (!rundir_open(r->job.job.run_dir, r->job.job.name, &r->dir, &why))
 			return 0;
 		if (why.code != ERR_ABORTED || clock_s() >= until)
-			return err_set(e, why.code, "%s%s", why.text,
-				       why.code == ERR_ABORTED && getenv("SLURM_ARRAY_TASK_ID")
-					       ? "; the tasks of a job array need names of their own: "
-						 "job.name=NAME-$SLURM_ARRAY_TASK_ID"
-					       : "");
+			return err_set(
+				e, why.code, "%s%s", why.text,
+				why.code == ERR_ABORTED && getenv("SLURM_ARRAY_TASK_ID")
+					? "; the tasks of a job array need names of their own: "
+					  "job.name=NAME-$SLURM_ARRAY_TASK_ID"
+					: "");
 		if (!waiting)
 			fprintf(stderr,
 				"muster: waiting up to %d s for the lock of this job's former "

@@ -32,7 +32,8 @@ static const char help_head[] =
 	"  it was submitted. Only one can run at a time: a job ends with status 3 if another run\n"
 	"  is active in its folder when it starts. With slurm.dependency = singleton it waits.\n"
 	"\n"
-	"  Before a job is queued, `submit` checks the data, the checkpoint to resume from and the\n"
+	"  Before a job is queued, `submit` checks the data, the checkpoint to resume from and "
+	"the\n"
 	"  CUDA library on this host, and compares the request with the cluster's partitions and\n"
 	"  nodes: a job that Slurm could never start is refused with the reason. It prints when\n"
 	"  Slurm expects to start the job. With a template of your own (MUSTER_TEMPLATES), which\n"
@@ -234,8 +235,7 @@ static int run_sbatch(const char *script, char *id, size_t size, struct err *e)
 	struct err why = ERR_INIT;
 	int rc = 0;
 	if (launcher_child_run(&c, SBATCH_TIMEOUT, &output, &why))
-		rc = err_set(e, why.code, "%.900s%s", why.text,
-			     submit_remedy(buf_str(&output)));
+		rc = err_set(e, why.code, "%.900s%s", why.text, submit_remedy(buf_str(&output)));
 	if (!rc) {
 		const char *text = buf_str(&output);
 		/* Warnings may come first: the id is the last line. */

@@ -65,10 +65,11 @@ static int check_library(const struct job *job, struct err *e)
 	if (job->job.device != DEVICE_CUDA || getenv("MUSTER_AGENT") ||
 	    !launcher_cuda_library(path, sizeof path, &why))
 		return 0;
-	return err_set(e, why.code,
-		       "[job] device = cuda needs libmuster-cuda.so: %.700s; build muster where the "
-		       "CUDA toolkit is (CUDA_HOME names its folder), or use device = cpu",
-		       why.text);
+	return err_set(
+		e, why.code,
+		"[job] device = cuda needs libmuster-cuda.so: %.700s; build muster where the "
+		"CUDA toolkit is (CUDA_HOME names its folder), or use device = cpu",
+		why.text);
 }
 
 /* The type of the file system of the path, or of its nearest existing parent; 0: unknown. */
@@ -103,11 +104,12 @@ static void warn_of_local_folder(const struct job *job, const struct script_size
 	long type = size->max_nodes > 1 ? find_file_system(job->job.run_dir) : 0;
 	for (size_t i = 0; i < sizeof local / sizeof *local; i++)
 		if (type == local[i].type)
-			buf_printf(warnings,
-				   "[job] run_dir = %s is on a file system of this host alone (%s), "
-				   "and the nodes of the job must share it; choose a folder on a "
-				   "shared file system\n",
-				   job->job.run_dir, local[i].name);
+			buf_printf(
+				warnings,
+				"[job] run_dir = %s is on a file system of this host alone (%s), "
+				"and the nodes of the job must share it; choose a folder on a "
+				"shared file system\n",
+				job->job.run_dir, local[i].name);
 }
 
 int submit_check_files(const struct job *job, const struct script_size *size, struct buf *warnings,
@@ -138,11 +140,12 @@ int submit_check_queue(const struct job *job, const struct script_size *size, st
 	struct err why = ERR_INIT;
 	if (slurm_site_ask(&site, &why)) {
 		if (why.code == ERR_TIMEOUT || strstr(why.text, "controller"))
-			return err_set(e, why.code,
-				       "Slurm's controller does not answer, so the job was neither "
-				       "checked nor submitted; submit again when `scontrol ping` says "
-				       "that it is UP (%.300s)",
-				       why.text);
+			return err_set(
+				e, why.code,
+				"Slurm's controller does not answer, so the job was neither "
+				"checked nor submitted; submit again when `scontrol ping` says "
+				"that it is UP (%.300s)",
+				why.text);
 		return err_set(e, why.code, "%.800s%s", why.text, submit_remedy(why.text));
 	}
 	int rc = slurm_admit(job, size, &site, warnings, e);

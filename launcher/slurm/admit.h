@@ -3,8 +3,8 @@
  *
  * Slurm accepts many jobs that it can never start, and they pend for ever. These checks compare what
  * the batch script requests with the cluster's partitions and nodes (site.h). To add a check: write
- * a function and add it to the table `checks` of admit.c; to add a property of nodes, a row of
- * `properties`.
+ * a function and add it to the table `checks` of admit.c; to add a property of nodes, add a row to
+ * `properties` of admit_nodes.c.
  *
  * A job is refused only for what does not change by itself. Nodes that are down and a partition that
  * is closed for now make a warning, because the job starts when they are back.

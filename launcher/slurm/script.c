@@ -191,7 +191,8 @@ int slurm_script_size(const struct job *job, struct script_size *out, struct err
 		.max_nodes = (int)most,
 		.agents = (int)agents,
 		.cpus = cpus > 0 ? (int)cpus : 1,
-		.gpus = slurm_script_gpus(job) > 0 || job->job.device == DEVICE_CUDA ? (int)agents : 0,
+		.gpus = slurm_script_gpus(job) > 0 || job->job.device == DEVICE_CUDA ? (int)agents
+										     : 0,
 	};
 	return 0;
 }

@@ -1,7 +1,5 @@
 #include "launcher/slurm/site.h"
 
-#include "launcher/child.h"
-#include "launcher/slurm/slurm.h"
 #include "plan/spec/job/keys.h" /* job_time_seconds() */
 #include "topo/discover/scontrol.h"
 
@@ -11,8 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define ASK_TIMEOUT 30.0
-#define COUNT_MAX   1e9
+#define COUNT_MAX 1e9
 
 enum { LINES_MAX = 65536 };
 
@@ -137,25 +134,6 @@ void slurm_site_free(struct site *s)
 	free(s->nodes);
 	free(s->partitions);
 	*s = (struct site){ .n_nodes = 0 };
-}
-
-static int run_command(char *const *argv, struct buf *output, struct err *e)
-{
-	const struct child_command c = { .argv = argv, .out = -1, .absent = SLURM_ABSENT };
-	return launcher_child_run(&c, ASK_TIMEOUT, output, e);
-}
-
-int slurm_site_ask(struct site *out, struct err *e)
-{
-	char *partition[] = { "scontrol", "--all", "--oneliner", "show", "partition", NULL };
-	char *node[] = { "sinfo", "--all",           "--noheader", "--exact",
-			 "-o",    SITE_NODES_FORMAT, NULL };
-	struct buf partitions = BUF_INIT, nodes = BUF_INIT;
-	int rc = run_command(partition, &partitions, e) || run_command(node, &nodes, e) ? -1 : 0;
-	rc = rc ? rc : slurm_site_parse(buf_str(&partitions), buf_str(&nodes), out, e);
-	buf_fini(&nodes);
-	buf_fini(&partitions);
-	return rc;
 }
 
 bool slurm_site_lists(const char *list, const char *word, size_t len)

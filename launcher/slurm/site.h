@@ -37,7 +37,7 @@ struct site_partition {
 /* Nodes of one partition that are alike. */
 struct site_nodes {
 	char partition[SITE_NAME];
-	bool down; /* down, draining or drained */
+	bool down;                  /* down, draining or drained */
 	int64_t gpus, cpus, memory; /* of each node; memory in MB, 0: unknown */
 	char gres[SITE_LIST], features[SITE_LIST];
 	struct hostlist names;

@@ -10,10 +10,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void admit(const char *partitions, const char *nodes)
 {
-	static const char *const words[] = { "slurm.nodes=2-4", "slurm.time=60",
+	static const char *const words[] = { "slurm.nodes=2-4",      "slurm.time=60",
 					     "slurm.constraint=a&b", "slurm.exclude=n[1-2]",
-					     "slurm.nodelist=n3", "slurm.mem=1G",
-					     "slurm.account=lab", "slurm.gpus_per_node=1" };
+					     "slurm.nodelist=n3",    "slurm.mem=1G",
+					     "slurm.account=lab",    "slurm.gpus_per_node=1" };
 	static struct job job;
 	static bool loaded;
 	struct script_size s;

@@ -18,7 +18,6 @@ static int check_slurm_time(const struct rule_job *j)
 	return 0;
 }
 
-
 static int check_memory(const struct rule_job *j)
 {
 	static const size_t keys[] = { AT(slurm, mem) };
@@ -26,10 +25,11 @@ static int check_memory(const struct rule_job *j)
 	size_t digits = strspn(text, "0123456789"), n = strlen(text);
 	bool unit = digits + 1 == n && strchr("KMGTkmgt", text[digits]);
 	if (n && (!digits || (digits != n && !unit)))
-		return REFUSE(j, keys,
-			      "\"%s\" is not an amount of memory; use a whole number with K, M, G or "
-			      "T behind it, such as 200G",
-			      text);
+		return REFUSE(
+			j, keys,
+			"\"%s\" is not an amount of memory; use a whole number with K, M, G or "
+			"T behind it, such as 200G",
+			text);
 	return 0;
 }
 
@@ -50,10 +50,11 @@ static int check_gres(const struct rule_job *j)
 	static const size_t keys[] = { AT(slurm, gres), AT(slurm, gpus_per_node) };
 	const struct job *job = j->job;
 	if (job->slurm.gpus_per_node > 0 && lists_gres(job->slurm.gres, "gpu"))
-		return REFUSE(j, keys,
-			      "gres = %s requests GPUs, and so does gpus_per_node = %lld; keep one of "
-			      "the two",
-			      job->slurm.gres, (long long)job->slurm.gpus_per_node);
+		return REFUSE(
+			j, keys,
+			"gres = %s requests GPUs, and so does gpus_per_node = %lld; keep one of "
+			"the two",
+			job->slurm.gres, (long long)job->slurm.gpus_per_node);
 	return 0;
 }
 
@@ -69,7 +70,8 @@ static bool next_word(const char **text, const char *ends, char word[JOB_SHOWN])
 	return true;
 }
 
-static bool is_among(const char *word, const char *const *words, bool (*same)(const char *a, const char *b))
+static bool is_among(const char *word, const char *const *words,
+		     bool (*same)(const char *a, const char *b))
 {
 	for (; *words; words++)
 		if (same(word, *words))
@@ -105,9 +107,19 @@ static int refuse_word(const struct rule_job *j, size_t key, const char *word,
 static int check_mail(const struct rule_job *j)
 {
 	static const char *const types[] = {
-		"NONE",       "BEGIN",         "END",           "FAIL",          "REQUEUE",
-		"ALL",        "TIME_LIMIT",    "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50",
-		"STAGE_OUT",  "INVALID_DEPEND", NULL,
+		"NONE",
+		"BEGIN",
+		"END",
+		"FAIL",
+		"REQUEUE",
+		"ALL",
+		"TIME_LIMIT",
+		"TIME_LIMIT_90",
+		"TIME_LIMIT_80",
+		"TIME_LIMIT_50",
+		"STAGE_OUT",
+		"INVALID_DEPEND",
+		NULL,
 	};
 	char word[JOB_SHOWN];
 	for (const char *at = j->job->slurm.mail_type; next_word(&at, ",", word);)
@@ -120,8 +132,7 @@ static int check_mail(const struct rule_job *j)
 static int check_dependency(const struct rule_job *j)
 {
 	static const char *const types[] = {
-		"after",     "afterany", "afternotok", "afterok", "afterburstbuffer",
-		"singleton", NULL,
+		"after", "afterany", "afternotok", "afterok", "afterburstbuffer", "singleton", NULL,
 	};
 	static const size_t keys[] = { AT(slurm, dependency) };
 	char item[JOB_SHOWN];

@@ -142,7 +142,9 @@ static void texts_that_say_nothing_refuse_nothing(void **state)
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
 		struct site site;
 		struct job job;
-		struct script_size size = { .min_nodes = 99, .max_nodes = 99, .agents = 9, .cpus = 9 };
+		struct script_size size = {
+			.min_nodes = 99, .max_nodes = 99, .agents = 9, .cpus = 9
+		};
 		struct buf warnings = BUF_INIT;
 		assert_int_equal(slurm_site_parse(texts[i], texts[i], &site, NULL), 0);
 		assert_int_equal(site.n_partitions + site.n_nodes, 0);
@@ -170,7 +172,8 @@ static void the_expected_start_is_said_in_words(void **state)
 		{ "Job 7 to start at 2026-11-25T18:00:00 using", "in about 3 days" },
 		{ "Job 7 to start at 2537-04-11T06:40:50 using", "cannot say when" },
 		{ "allocation failure: Requested node configuration is not available\n",
-		  "cannot start the job on the nodes as they are now (allocation failure: Requested "
+		  "cannot start the job on the nodes as they are now (allocation failure: "
+		  "Requested "
 		  "node configuration is not available)" },
 		{ "Job 7 to start at soon", "cannot start" },
 		{ "", "no reason is known" },

@@ -83,8 +83,7 @@ static void options_that_muster_decides_are_refused_with_the_key_to_use(void **s
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct buf why = BUF_INIT;
 		int rc = job_sbatch_check(rows[i].word, strlen(rows[i].word), &why);
-		if (rc != (rows[i].says ? -1 : 0) ||
-		    (rc && !strstr(buf_str(&why), rows[i].says)))
+		if (rc != (rows[i].says ? -1 : 0) || (rc && !strstr(buf_str(&why), rows[i].says)))
 			fail_msg("%s: %s", rows[i].word, buf_str(&why));
 		buf_fini(&why);
 	}
