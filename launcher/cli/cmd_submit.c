@@ -235,7 +235,8 @@ static int run_sbatch(const char *script, char *id, size_t size, struct err *e)
 	struct err why = ERR_INIT;
 	int rc = 0;
 	if (launcher_child_run(&c, SBATCH_TIMEOUT, &output, &why))
-		rc = err_set(e, why.code, "%.900s%s", why.text, submit_remedy(buf_str(&output)));
+		rc = err_set(e, why.code, "%.900s%s", why.text,
+			     command_submit_remedy(buf_str(&output)));
 	if (!rc) {
 		const char *text = buf_str(&output);
 		/* Warnings may come first: the id is the last line. */
@@ -265,8 +266,8 @@ static void print_lines(const char *before, const char *text)
 static int check_submission(const struct submission *s, struct err *e)
 {
 	struct buf warnings = BUF_INIT;
-	int rc = submit_check_files(&s->job, &s->size, &warnings, e) ||
-				 submit_check_queue(&s->job, &s->size, &warnings, e)
+	int rc = command_submit_files(&s->job, &s->size, &warnings, e) ||
+				 command_submit_queue(&s->job, &s->size, &warnings, e)
 			 ? -1
 			 : 0;
 	if (!rc)
@@ -283,7 +284,7 @@ static int submit_script(const struct submission *s, const char *script, struct 
 	umask(077); /* Slurm passes it to the job and its log */
 	if (check_submission(s, e))
 		return command_fail(e);
-	submit_ask_start(&s->job, script, &start);
+	command_submit_start(&s->job, script, &start);
 	bool prepared = !prepare_run(s, e);
 	if (!prepared || run_sbatch(script, id, sizeof id, e)) {
 		/* The number may be another submission's if the run is not prepared. */

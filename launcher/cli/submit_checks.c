@@ -112,8 +112,8 @@ static void warn_of_local_folder(const struct job *job, const struct script_size
 				job->job.run_dir, local[i].name);
 }
 
-int submit_check_files(const struct job *job, const struct script_size *size, struct buf *warnings,
-		       struct err *e)
+int command_submit_files(const struct job *job, const struct script_size *size,
+			 struct buf *warnings, struct err *e)
 {
 	static int (*const checks[])(const struct job *job, struct err *e) = {
 		check_data,
@@ -133,8 +133,8 @@ int submit_check_files(const struct job *job, const struct script_size *size, st
 	return 0;
 }
 
-int submit_check_queue(const struct job *job, const struct script_size *size, struct buf *warnings,
-		       struct err *e)
+int command_submit_queue(const struct job *job, const struct script_size *size,
+			 struct buf *warnings, struct err *e)
 {
 	struct site site;
 	struct err why = ERR_INIT;
@@ -146,14 +146,14 @@ int submit_check_queue(const struct job *job, const struct script_size *size, st
 				"checked nor submitted; submit again when `scontrol ping` says "
 				"that it is UP (%.300s)",
 				why.text);
-		return err_set(e, why.code, "%.800s%s", why.text, submit_remedy(why.text));
+		return err_set(e, why.code, "%.800s%s", why.text, command_submit_remedy(why.text));
 	}
 	int rc = slurm_admit(job, size, &site, warnings, e);
 	slurm_site_free(&site);
 	return rc;
 }
 
-void submit_ask_start(const struct job *job, const char *script, struct buf *out)
+void command_submit_start(const struct job *job, const char *script, struct buf *out)
 {
 	/* The test does not count dependencies. */
 	if (*job->slurm.dependency) {
@@ -191,7 +191,7 @@ static const struct {
 };
 /* clang-format on */
 
-const char *submit_remedy(const char *text)
+const char *command_submit_remedy(const char *text)
 {
 	for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++)
 		if (strstr(text, remedies[i].text))

@@ -7,17 +7,17 @@
 /* Checks the data, the checkpoint to resume from and the CUDA library as a run would, and warns
  * about a run folder that other nodes do not see. A script of the site's own (MUSTER_TEMPLATES) may
  * bring files to the nodes, so missing files are warnings then. Appends lines to `warnings`. */
-int submit_check_files(const struct job *job, const struct script_size *size, struct buf *warnings,
-		       struct err *e);
+int command_submit_files(const struct job *job, const struct script_size *size,
+			 struct buf *warnings, struct err *e);
 
 /* Compares the request with the cluster's partitions and nodes (launcher/slurm/admit.h). */
-int submit_check_queue(const struct job *job, const struct script_size *size, struct buf *warnings,
-		       struct err *e);
+int command_submit_queue(const struct job *job, const struct script_size *size,
+			 struct buf *warnings, struct err *e);
 
 /* Appends when Slurm expects to start the script, as a line. Nothing if Slurm does not answer. */
-void submit_ask_start(const struct job *job, const char *script, struct buf *out);
+void command_submit_start(const struct job *job, const char *script, struct buf *out);
 
 /* The remedy for what sbatch said, "; …", or "". */
-const char *submit_remedy(const char *text);
+const char *command_submit_remedy(const char *text);
 
 #endif

@@ -65,6 +65,7 @@ static void options_that_muster_decides_are_refused_with_the_key_to_use(void **s
 		{ "--output=x", "[job] run_dir" },
 		{ "--err=x", "[job] run_dir" }, /* sbatch accepts abbreviations */
 		{ "--node", "use [slurm] nodes" },
+		{ "--gpus=4", "the same number of GPUs" }, /* not gpus-per-node */
 		{ "--array=0-3", "job.name=NAME-$i" },
 		{ "--uid=0", "the run folder belongs to you" },
 		{ "--wrap=true", "MUSTER_TEMPLATES" },
