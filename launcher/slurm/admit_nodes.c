@@ -110,7 +110,7 @@ enum { PROPERTIES = sizeof properties / sizeof *properties };
 /* The nodes of the group that the job does not exclude. */
 static int64_t count_names(const struct site_nodes *g, const struct hostlist *without)
 {
-	int64_t n = 0;
+	int64_t n = g->names.n ? 0 : g->count;
 	for (int i = 0; i < g->names.n; i++) {
 		bool excluded = false;
 		for (int k = 0; k < without->n && !excluded; k++)
@@ -201,15 +201,22 @@ int slurm_admission_nodes(const struct admission *a, struct err *e)
 	return rc;
 }
 
-static bool has_node(const struct admission *a, const char *name)
+/* True also if the names of the partition's nodes are unknown. */
+static bool may_have_node(const struct admission *a, const char *name)
 {
+	bool known = false;
 	for (int i = 0; i < a->site->n_nodes; i++) {
 		const struct site_nodes *g = &a->site->nodes[i];
-		for (int k = 0; !strcmp(g->partition, a->p->name) && k < g->names.n; k++)
+		if (strcmp(g->partition, a->p->name))
+			continue;
+		if (!g->names.n)
+			return true;
+		known = true;
+		for (int k = 0; k < g->names.n; k++)
 			if (!strcmp(g->names.names[k], name))
 				return true;
 	}
-	return false;
+	return !known;
 }
 
 int slurm_admission_nodelist(const struct admission *a, struct err *e)
@@ -222,8 +229,8 @@ int slurm_admission_nodelist(const struct admission *a, struct err *e)
 	if (topo_hostlist_expand(a->job->slurm.nodelist, &asked, &why))
 		return err_set(e, ERR_USAGE, "[slurm] nodelist: %.300s; use a list such as n[1-4]",
 			       why.text);
-	for (int i = 0; i < asked.n && !rc && a->site->n_nodes; i++)
-		if (!has_node(a, asked.names[i]))
+	for (int i = 0; i < asked.n && !rc; i++)
+		if (!may_have_node(a, asked.names[i]))
 			rc = ADMISSION_REFUSE(
 				e,
 				"[slurm] nodelist: partition %s has no node %s; `sinfo -N` lists "

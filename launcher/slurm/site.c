@@ -93,12 +93,14 @@ static bool read_nodes(const char *line, struct site_nodes *g)
 		g->down |= !strncasecmp(state, down[i], strlen(down[i]));
 	size_t n = strcspn(line, "|\n");
 	char *names = strndup(line, n);
-	bool good = names && n && g->partition[0] && g->cpus > 0 &&
-		    !topo_hostlist_expand(names, &g->names, NULL) && g->names.n > 0;
-	free(names);
-	if (!good)
+	g->count = read_count(count, 0);
+	if (!names || topo_hostlist_expand(names, &g->names, NULL) || g->names.n != g->count)
 		topo_hostlist_free(&g->names);
-	return good;
+	free(names);
+	if (g->partition[0] && g->cpus > 0 && g->count > 0)
+		return true;
+	topo_hostlist_free(&g->names);
+	return false;
 }
 
 static int count_lines(const char *text)

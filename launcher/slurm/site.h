@@ -40,7 +40,8 @@ struct site_nodes {
 	bool down;                  /* down, draining or drained */
 	int64_t gpus, cpus, memory; /* of each node; memory in MB, 0: unknown */
 	char gres[SITE_LIST], features[SITE_LIST];
-	struct hostlist names;
+	int64_t count;
+	struct hostlist names; /* empty: unknown */
 };
 
 struct site {

@@ -18,7 +18,9 @@ int slurm_site_ask(struct site *out, struct err *e)
 	char *node[] = { "sinfo", "--all", "--noheader", "--exact", "-o", SITE_NODES_FORMAT, NULL };
 	struct buf partitions = BUF_INIT, nodes = BUF_INIT;
 	int rc = run_command(partition, &partitions, e) || run_command(node, &nodes, e) ? -1 : 0;
-	rc = rc ? rc : slurm_site_parse(buf_str(&partitions), buf_str(&nodes), out, e);
+	/* Without some of the nodes, the job could be refused wrongly. */
+	bool whole = nodes.len < CHILD_OUTPUT_MAX;
+	rc = rc ? rc : slurm_site_parse(buf_str(&partitions), whole ? buf_str(&nodes) : "", out, e);
 	buf_fini(&nodes);
 	buf_fini(&partitions);
 	return rc;

@@ -20,6 +20,7 @@ static const char partitions[] =
 	"MaxNodes=UNLIMITED MaxTime=2-00:00:00 MinNodes=3 State=UP TotalNodes=4\n"
 	"PartitionName=closed Default=NO State=DRAIN TotalNodes=4\n"
 	"PartitionName=night Default=NO State=DOWN TotalNodes=4\n"
+	"PartitionName=odd Default=NO State=UP TotalNodes=4\n"
 	"PartitionName=unseen Default=NO State=UP TotalNodes=4\n";
 
 static const char nodes[] = "main|3|idle|8|64000|gpu:h100:4(S:0-1),nic:2|h100,ib|n[1-3]\n"
@@ -28,6 +29,7 @@ static const char nodes[] = "main|3|idle|8|64000|gpu:h100:4(S:0-1),nic:2|h100,ib
 			    "short|4|idle|8|64000|(null)|(null)|n[1-4]\n"
 			    "lab|4|idle|8|64000|(null)|(null)|n[1-4]\n"
 			    "closed|4|idle|8|64000|(null)|(null)|n[1-4]\n"
+			    "odd|4|idle|8|64000|(null)|(null)|n[1-\n"
 			    "night|4|idle|8|64000|(null)|(null)|n[1-4]\n";
 
 struct row {
@@ -100,6 +102,9 @@ static void jobs_that_can_never_start_are_refused_and_others_are_not(void **stat
 		{ { "slurm.nodelist=n[5-6]", "slurm.nodes=2" }, NULL, false },
 		{ { "slurm.nodelist=n[6-7]", "slurm.nodes=2" }, "partition main has no node n7", true },
 		{ { "slurm.nodelist=n[1-3]", "slurm.nodes=2" }, "nodelist names 3 nodes, and at most 2 are requested", true },
+		{ { "slurm.partition=unseen", "slurm.nodelist=n1" }, NULL, false },
+		{ { "slurm.partition=odd", "slurm.nodes=4", "slurm.nodelist=x1", "slurm.exclude=n1" }, NULL, false }, /* names are unknown */
+		{ { "slurm.partition=odd", "slurm.cpus_per_task=9" }, "a node has at most 8", true },
 		{ { "slurm.partition=unseen", "slurm.gpus_per_node=9" }, NULL, false }, /* sinfo lists none of its nodes */
 	};
 	/* clang-format on */
@@ -125,7 +130,7 @@ static void a_cluster_without_a_default_partition_needs_the_key(void **state)
 	struct buf warnings = BUF_INIT;
 	struct err e = ERR_INIT;
 	assert_int_equal(slurm_site_parse(strchr(partitions, '\n') + 1, "", &site, NULL), 0);
-	assert_int_equal(site.n_partitions, 5);
+	assert_int_equal(site.n_partitions, 6);
 	assert_int_equal(job_load(NULL, NULL, 0, &job, NULL), 0);
 	assert_int_equal(slurm_admit(&job, &size, &site, &warnings, &e), -1);
 	assert_non_null(strstr(e.text, "no default partition; use one of short, lab"));
