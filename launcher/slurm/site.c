@@ -11,7 +11,8 @@
 
 #define COUNT_MAX 1e9
 
-enum { LINES_MAX = 65536 };
+/* Names that are expanded in all. Beyond, nodes are counted without their names. */
+enum { LINES_MAX = 65536, NAMES_MAX = 1 << 20 };
 
 static const char *next_line(const char *at)
 {
@@ -74,7 +75,22 @@ static void read_column(const char **at, char *out, size_t size)
 	*at += n + ((*at)[n] == '|');
 }
 
-static bool read_nodes(const char *line, struct site_nodes *g)
+/* Expands the group's list of names. *left: how many names may still be expanded. */
+static void read_names(const char *line, struct site_nodes *g, int *left)
+{
+	char *names = *left > 0 ? strndup(line, strcspn(line, "|\n")) : NULL;
+	if (!names || topo_hostlist_expand(names, &g->names, NULL)) {
+		*left -= names ? HOSTLIST_MAX : 0; /* what a list that is too long may take */
+		topo_hostlist_free(&g->names);
+	} else {
+		*left -= g->names.n;
+		if (g->names.n != g->count)
+			topo_hostlist_free(&g->names);
+	}
+	free(names);
+}
+
+static bool read_nodes(const char *line, struct site_nodes *g, int *left)
 {
 	static const char *const down[] = { "down", "drain", "fail", "error", "maint", "unk" };
 	char count[32], state[64], cpus[32], memory[32];
@@ -91,16 +107,11 @@ static bool read_nodes(const char *line, struct site_nodes *g)
 	g->gpus = topo_scontrol_gpus(g->gres, true, NULL);
 	for (size_t i = 0; i < sizeof down / sizeof *down; i++)
 		g->down |= !strncasecmp(state, down[i], strlen(down[i]));
-	size_t n = strcspn(line, "|\n");
-	char *names = strndup(line, n);
 	g->count = read_count(count, 0);
-	if (!names || topo_hostlist_expand(names, &g->names, NULL) || g->names.n != g->count)
-		topo_hostlist_free(&g->names);
-	free(names);
-	if (g->partition[0] && g->cpus > 0 && g->count > 0)
-		return true;
-	topo_hostlist_free(&g->names);
-	return false;
+	if (!g->partition[0] || g->cpus <= 0 || g->count <= 0)
+		return false;
+	read_names(line, g, left);
+	return true;
 }
 
 static int count_lines(const char *text)
@@ -115,6 +126,7 @@ int slurm_site_parse(const char *partitions, const char *nodes, struct site *out
 {
 	int n_partitions = count_lines(partitions), n_nodes = count_lines(nodes);
 	struct site s = { .n_nodes = 0 };
+	int left = NAMES_MAX;
 	s.partitions = calloc((size_t)n_partitions + 1, sizeof *s.partitions);
 	s.nodes = calloc((size_t)n_nodes + 1, sizeof *s.nodes);
 	if (!s.partitions || !s.nodes) {
@@ -124,7 +136,7 @@ int slurm_site_parse(const char *partitions, const char *nodes, struct site *out
 	for (; *partitions && s.n_partitions < n_partitions; partitions = next_line(partitions))
 		s.n_partitions += read_partition(partitions, &s.partitions[s.n_partitions]);
 	for (; *nodes && s.n_nodes < n_nodes; nodes = next_line(nodes))
-		s.n_nodes += read_nodes(nodes, &s.nodes[s.n_nodes]);
+		s.n_nodes += read_nodes(nodes, &s.nodes[s.n_nodes], &left);
 	*out = s;
 	return 0;
 }
