@@ -349,11 +349,11 @@ $(BUILD)/tests/bench/search: $(BUILD)/obj/tests/bench/search.o $(call archives,$
 # three is out of date.
 .PHONY: documents pictures
 documents: programs
-	doc/reference/make_keys >doc/reference/keys.md
+	doc/reference/make_keys $(BUILD)/muster >doc/reference/keys.md
 	doc/developer/make_recipes >doc/developer/recipes.md
 	tests/rooms_graph --svg doc/developer/rooms.svg
 pictures: programs
-	doc/pictures/make
+	doc/pictures/make $(BUILD)/muster
 
 # --- Man pages: made from the help pages ------------------------------------------
 

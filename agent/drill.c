@@ -4,10 +4,10 @@
 #include "base/file.h"
 #include "base/human.h"
 #include "base/log.h"
-#include "base/meminfo.h"
 
+#include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,24 +15,24 @@
 
 enum { EXIT_STATUS = 7, BLOCK = 4 << 20 };
 
-/* The host keeps at least so much, if no cgroup limits this process. */
-#define MEMORY_SHARE 0.75
-
-static int cause_exit(bool *poison, struct err *e)
+static int cause_exit(const struct agent_drill *d, bool *poison, struct err *e)
 {
+	(void)d;
 	(void)poison;
 	(void)e;
 	_exit(EXIT_STATUS);
 }
 
-static int cause_device(bool *poison, struct err *e)
+static int cause_device(const struct agent_drill *d, bool *poison, struct err *e)
 {
+	(void)d;
 	(void)poison;
 	return err_set(e, ERR_DEVICE, "a drill: this rank's device counts as lost");
 }
 
-static int cause_nan(bool *poison, struct err *e)
+static int cause_nan(const struct agent_drill *d, bool *poison, struct err *e)
 {
+	(void)d;
 	(void)e;
 	*poison = true;
 	return 0;
@@ -51,13 +51,13 @@ static void offer_itself(void)
 }
 
 /* The blocks stay: only the end of the process frees them. */
-static int cause_memory(bool *poison, struct err *e)
+static int cause_memory(const struct agent_drill *d, bool *poison, struct err *e)
 {
-	double most = MEMORY_SHARE * meminfo_read("MemAvailable"), taken = 0;
+	int64_t taken = 0;
 	char text[HUMAN];
 	(void)poison;
 	offer_itself();
-	for (; taken < most; taken += BLOCK) {
+	for (; taken < d->bytes; taken += BLOCK) {
 		volatile char *block = malloc(BLOCK);
 		if (!block)
 			break;
@@ -67,12 +67,12 @@ static int cause_memory(bool *poison, struct err *e)
 	return err_set(e, ERR_NOMEM,
 		       "a drill: the agent has taken %s and was not ended; limit the memory of its "
 		       "cgroup",
-		       human_bytes(taken, text));
+		       human_bytes((double)taken, text));
 }
 
 static const struct kind {
 	const char *name;
-	int (*cause)(bool *poison, struct err *e);
+	int (*cause)(const struct agent_drill *d, bool *poison, struct err *e);
 } kinds[] = {
 	{ "exit", cause_exit },
 	{ "device", cause_device },
@@ -80,46 +80,60 @@ static const struct kind {
 	{ "memory", cause_memory },
 };
 
-/* What this process is to cause; cause is NULL if nothing. */
-static struct {
-	int (*cause)(bool *poison, struct err *e);
-	int64_t step;
-} wanted;
-
-static const struct kind *find_kind(const char *name)
+/* Reads the word at *text, and moves *text behind it and a blank. NULL: it is not a kind. */
+static const struct kind *read_kind(const char **text)
 {
+	size_t n = strcspn(*text, " ");
+	const struct kind *found = NULL;
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-		if (!strcmp(kinds[i].name, name))
-			return &kinds[i];
-	return NULL;
+		if (strlen(kinds[i].name) == n && !memcmp(*text, kinds[i].name, n))
+			found = &kinds[i];
+	*text += n + ((*text)[n] == ' ');
+	return found;
 }
 
-int agent_drill_open(const char *text, int rank, uint32_t generation, struct err *e)
+/* Reads a number from 0 to max, and moves *text behind it and a blank. */
+static bool read_number(const char **text, int64_t max, int64_t *out)
 {
-	char name[16], rest;
-	int of;
-	int64_t step;
-	const struct kind *kind = NULL;
-	wanted.cause = NULL;
-	if (!text)
+	char *end;
+	errno = 0;
+	long long n = strtoll(*text, &end, 10);
+	if (errno || end == *text || n < 0 || n > max || (*end && *end != ' '))
+		return false;
+	*out = n;
+	*text = end + (*end == ' ');
+	return true;
+}
+
+int agent_drill_open(struct agent_drill *d, int rank, uint32_t generation, struct err *e)
+{
+	const char *text = getenv(AGENT_ENV_DRILL_FAULT), *at = text;
+	int64_t of, step, bytes;
+	*d = (struct agent_drill){ .cause = NULL };
+	if (!text || !*text || !getenv(AGENT_ENV_DRILL_MARK))
 		return 0;
-	if (sscanf(text, "%15s %d %" SCNd64 " %c", name, &of, &step, &rest) == 3)
-		kind = find_kind(name);
-	if (!kind)
+	const struct kind *kind = read_kind(&at);
+	if (!kind || !read_number(&at, INT_MAX, &of) || !read_number(&at, INT64_MAX, &step) ||
+	    !read_number(&at, INT64_MAX, &bytes) || *at)
 		return err_set(e, ERR_USAGE,
-			       AGENT_ENV_DRILL
-			       " is \"%.60s\", but must be \"KIND RANK STEP\" with a kind of "
-			       "agent/drill.h; remove it from the environment",
+			       AGENT_ENV_DRILL_FAULT
+			       " is \"%.60s\", but must be \"KIND RANK STEP BYTES\" with a kind "
+			       "of agent/drill.h; remove it from the environment",
 			       text);
 	if (of != rank || generation != 1)
 		return 0;
-	wanted.cause = kind->cause;
-	wanted.step = step;
-	return 1;
+	*d = (struct agent_drill){ .cause = kind->cause, .step = step, .bytes = bytes };
+	log_info("a drill: this agent causes the fault \"%s\" after step %lld", kind->name,
+		 (long long)step);
+	return 0;
 }
 
-int agent_drill_step(void *arg, int64_t step, bool *poison, struct err *e)
+int agent_drill_step(void *drill, int64_t step, bool *poison, struct err *e)
 {
-	(void)arg;
-	return wanted.cause && step == wanted.step ? wanted.cause(poison, e) : 0;
+	struct agent_drill *d = drill;
+	if (!d->cause || step != d->step)
+		return 0;
+	int (*cause)(const struct agent_drill *, bool *, struct err *) = d->cause;
+	d->cause = NULL; /* it comes once */
+	return cause(d, poison, e);
 }

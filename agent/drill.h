@@ -1,14 +1,15 @@
 /*
  * drill — the faults that `muster drill` (launcher/drill) cannot cause from outside: the agent causes
- * one in itself, if AGENT_ENV_DRILL asks this rank for it.
+ * one in itself, if AGENT_ENV_DRILL_FAULT asks this rank for it.
  *
- * The text is "KIND RANK STEP". The fault comes once: in the first generation, when STEP steps are
- * finished.
+ * The text is "KIND RANK STEP BYTES". The fault comes once: in the first generation, when STEP steps
+ * are finished. Without AGENT_ENV_DRILL_MARK the text is ignored, so that a variable that was left in a
+ * shell disturbs no run.
  *
  *     exit     the process ends with a status and reports nothing
  *     device   the agent reports that its device is lost
  *     nan      this rank's gradients become NaN
- *     memory   the agent takes memory until the kernel's OOM killer ends it
+ *     memory   the agent takes BYTES of memory, so that the kernel's OOM killer ends it before
  *
  * To add one: add its row to the table in drill.c, and its row in launcher/drill/injections.c.
  */
@@ -20,10 +21,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* text: the value of AGENT_ENV_DRILL, or NULL. Returns 1 if this rank is to cause a fault, otherwise
- * 0. ERR_USAGE: the text is wrong. */
-int agent_drill_open(const char *text, int rank, uint32_t generation, struct err *e);
-/* For struct train_hooks; arg is not used. */
-int agent_drill_step(void *arg, int64_t step, bool *poison, struct err *e);
+struct agent_drill {
+	int (*cause)(const struct agent_drill *d, bool *poison, struct err *e); /* NULL: nothing */
+	int64_t step, bytes;
+};
+
+/* Reads the environment. ERR_USAGE: the text is wrong. */
+int agent_drill_open(struct agent_drill *d, int rank, uint32_t generation, struct err *e);
+/* For struct train_hooks; drill: a struct agent_drill. */
+int agent_drill_step(void *drill, int64_t step, bool *poison, struct err *e);
 
 #endif

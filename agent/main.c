@@ -46,6 +46,7 @@ struct agent {
 	const char *run_dir, *resume, *node; /* borrowed from the welcome */
 	const json_t *predecessors;          /* borrowed from the welcome; NULL: none */
 	struct preflight place;
+	struct agent_drill drill;
 	struct phases phases;
 };
 
@@ -251,8 +252,7 @@ static int run_rank(struct agent *a, struct err *e)
 		return -1;
 	train_phases_lap(&a->phases, "supervisor", &since);
 	a->place.node = a->node;
-	int drill = agent_drill_open(getenv(AGENT_ENV_DRILL), a->rank, a->generation, e);
-	if (drill < 0 || end_predecessors(a, e))
+	if (agent_drill_open(&a->drill, a->rank, a->generation, e) || end_predecessors(a, e))
 		return -1;
 	train_phases_lap(&a->phases, "predecessors", &since);
 	agent_control_progress(a->control, 0, "preflight");
@@ -271,7 +271,8 @@ static int run_rank(struct agent *a, struct err *e)
 		 a->rank, a->size, at->tp, l->tp, at->cp, l->cp, at->dp, l->dp, at->pp, l->pp,
 		 a->threads, comm_backend(a->world), a->generation);
 	struct train_hooks hooks = agent_report_hooks(a->control);
-	hooks.drill = drill ? agent_drill_step : NULL;
+	hooks.drill = agent_drill_step;
+	hooks.drill_arg = &a->drill;
 	struct train_env env = {
 		.view = &a->view,
 		.world = a->world,

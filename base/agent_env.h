@@ -16,8 +16,11 @@
 /* what both ends must prove besides the secret; munge_parse() reads it */
 #define AGENT_ENV_AUTH "MUSTER_AUTH"
 
-/* the fault that a drill wants an agent to cause: "KIND RANK STEP"; agent/drill.h. Its name does not
- * begin with MUSTER_, because launch backends remove those of the supervisor's environment */
-#define AGENT_ENV_DRILL "DRILL_FAULT"
+/* The two variables of a drill (launcher/drill). Their names do not begin with MUSTER_, because launch
+ * backends remove those of the supervisor's environment. */
+/* marks the processes of one run of a drill */
+#define AGENT_ENV_DRILL_MARK "DRILL_MARK"
+/* the fault that an agent is to cause: agent/drill.h; without the mark it means nothing */
+#define AGENT_ENV_DRILL_FAULT "DRILL_FAULT"
 
 #endif

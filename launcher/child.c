@@ -44,6 +44,12 @@ static int memory_file(const char *text, struct err *e)
 	return fd;
 }
 
+static bool join_cgroup(const char *procs)
+{
+	int fd = open(procs, O_WRONLY | O_CLOEXEC);
+	return fd >= 0 && !file_write_full(fd, "0", 1);
+}
+
 /* Runs after fork, so it makes async-signal-safe calls only. Writes errno to `report` if exec
  * fails. */
 static void execute_command(const struct child_command *c, int in, int out, int report)
@@ -52,7 +58,8 @@ static void execute_command(const struct child_command *c, int in, int out, int 
 	if (c->tied)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 	launcher_fork_reset_signals();
-	if (dup2(in, 0) >= 0 && dup2(out, 1) >= 0 && dup2(out, 2) >= 0)
+	if ((!c->cgroup || join_cgroup(c->cgroup)) && dup2(in, 0) >= 0 && dup2(out, 1) >= 0 &&
+	    dup2(out, 2) >= 0)
 		execvpe(c->argv[0], c->argv, c->env ? c->env : environ);
 	int why = errno;
 	_exit(file_write_full(report, &why, sizeof why) ? 126 : 127);

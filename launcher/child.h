@@ -20,6 +20,9 @@ struct child_command {
 	const char *input; /* its standard input; NULL: none */
 	int out;           /* for stdout and stderr; -1: they are captured */
 	bool tied;         /* it is killed when the process that started it ends */
+	/* the file cgroup.procs of a cgroup that the process joins before it executes the command;
+	 * NULL: it stays in that of its parent */
+	const char *cgroup;
 	/* "; remedy" at the end of the error if it cannot be executed, or takes too long; may be
 	 * NULL */
 	const char *absent, *late;

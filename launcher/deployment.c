@@ -41,6 +41,12 @@ int launcher_deployment_build(const struct job *job, int64_t dp, uint32_t open,
 	return 0;
 }
 
+int launcher_deployment_most_ranks(const struct deployment *first, const struct cluster *machines)
+{
+	int devices = topo_cluster_devices(machines);
+	return devices > first->plan.world ? devices : first->plan.world;
+}
+
 void launcher_deployment_free(struct deployment *d)
 {
 	if (!d)

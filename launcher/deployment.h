@@ -24,6 +24,9 @@ struct deployment {
  * on failure. Decides the open keys. ERR_NOFIT: the cluster cannot hold the job. */
 int launcher_deployment_build(const struct job *job, int64_t dp, uint32_t open,
 			      struct cluster *cluster, struct deployment **out, struct err *e);
+/* The most ranks that any generation of a run may have: its first deployment, or a later one, which
+ * may use every device of `machines`, all nodes that the run began with. */
+int launcher_deployment_most_ranks(const struct deployment *first, const struct cluster *machines);
 /* Takes NULL. */
 void launcher_deployment_free(struct deployment *d);
 

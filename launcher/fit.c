@@ -1,9 +1,8 @@
 #include "launcher/fit.h"
 
 #include "base/human.h"
-#include "plan/capacity.h"
+#include "launcher/shrink.h"
 #include "plan/search/config.h"
-#include "plan/spec/speeds.h"
 
 #include <stdlib.h>
 
@@ -74,54 +73,40 @@ int launcher_spares_name(const json_t *spares, struct err *e)
 	return -1;
 }
 
-/* Whether another layout may run than the one that the job asks for. A list of devices fits one
- * number of ranks. */
+/* Whether another layout may run than the one that the job asks for. */
 static bool may_change(const struct job *job, bool requeued)
 {
-	return !speeds_devices(job) && (requeued || job->slurm.nodes.min < job->slurm.nodes.max);
+	return !launcher_shrink_names_devices(job) &&
+	       (requeued || job->slurm.nodes.min < job->slurm.nodes.max);
 }
 
-static int build_on(const struct job *job, int64_t dp, uint32_t open, const struct cluster *used,
-		    struct deployment **out, struct err *e)
+/* Plans the job as it is on a copy of the cluster. */
+static int build_as_asked(const struct job *job, const struct cluster *used,
+			  struct deployment **out, struct err *e)
 {
 	struct cluster copy;
 	return topo_cluster_without(used, NULL, 0, &copy, e) ||
-			       launcher_deployment_build(job, dp, open, &copy, out, e)
+			       launcher_deployment_build(job, job->parallel.dp, job->open, &copy,
+							 out, e)
 		       ? -1
 		       : 0;
-}
-
-/* Plans the layout with the largest dp that the devices hold. A still lower one would need more
- * memory per rank, not less. */
-static struct deployment *build_lower_dp(const struct job *job, const struct cluster *used)
-{
-	struct deployment *d;
-	struct layout l = layout_of(job, (int)job->parallel.dp);
-	int dp = plan_fill_dp(job, used, &l);
-	if (job->open || dp >= job->parallel.dp || build_on(job, dp, 0, used, &d, NULL))
-		return NULL;
-	return d;
-}
-
-static struct deployment *build_other_layout(const struct job *job, const struct cluster *used)
-{
-	struct deployment *d;
-	/* If memory is short, recomputation and offloading may help. */
-	if (build_on(job, 0, job->open | OPEN_LAYOUT, used, &d, NULL) &&
-	    build_on(job, 0, OPEN_ALL, used, &d, NULL))
-		return NULL;
-	return d;
 }
 
 /* Builds the fastest layout that the job permits instead of its own; NULL: none fits. */
 static struct deployment *build_instead(const struct job *job, const struct cluster *used)
 {
-	struct deployment *lower = build_lower_dp(job, used);
-	struct deployment *other = job->restart.shrink == SHRINK_ANY ? build_other_layout(job, used)
-								     : NULL;
-	bool faster = other && (!lower || other->plan.time.total < lower->plan.time.total);
-	launcher_deployment_free(faster ? lower : other);
-	return faster ? other : lower;
+	const struct shrink_request request = {
+		.job = job,
+		/* Of a job with open keys the planner has tried every dp. */
+		.dp_most = job->open ? 0 : job->parallel.dp - 1,
+		.again = job,
+		.open = job->open,
+		.cluster = used,
+		.permitted = job->restart.shrink,
+	};
+	struct shrink_candidate examined[SHRINK_WAYS], *fastest;
+	launcher_shrink(&request, examined, &fastest);
+	return fastest ? fastest->deployment : NULL;
 }
 
 static void print_change(const struct job *job, const struct deployment *d, struct buf *said)
@@ -138,10 +123,10 @@ int launcher_fit_build(const struct job *job, struct cluster *used, bool requeue
 		       struct deployment **out, struct buf *said, struct err *e)
 {
 	struct err why = ERR_INIT;
-	int rc = build_on(job, job->parallel.dp, job->open, used, out, &why);
+	int rc = build_as_asked(job, used, out, &why);
 	struct deployment *d = NULL;
 	bool change = rc && why.code == ERR_NOFIT && may_change(job, requeued);
-	if (change && job->restart.shrink != SHRINK_KEEP)
+	if (change)
 		d = build_instead(job, used);
 	topo_cluster_free(used);
 	if (!rc)

@@ -6,12 +6,9 @@
  * to the most of [slurm] nodes: a node works before a spare waits.
  *
  * A layout that does not fit may change if [slurm] nodes is a range, or if Slurm has requeued the job,
- * because then there may be fewer nodes than before. [restart] shrink says how:
- *     keep   not at all; the run is refused
- *     dp     dp becomes the largest value that fits
- *     any    as dp, or the degrees and the schedule are planned again: what is predicted to be faster
- * The global batch never changes: each replica has more micro-batches instead. Without a range a
- * layout that does not fit the allocation is refused, because a person chose both.
+ * because then there may be fewer nodes than before. shrink.h says how; with [restart] shrink = keep
+ * the run is refused. Without a range a layout that does not fit the allocation is refused, because a
+ * person chose both.
  */
 #ifndef MUSTER_LAUNCHER_FIT_H
 #define MUSTER_LAUNCHER_FIT_H

@@ -48,6 +48,16 @@ struct guard_request {
 	double patience; /* seconds; [restart] patience */
 };
 
+/* A check of a node: `muster doctor --node NEEDS` runs there. Its output has a line that begins with
+ * LAUNCH_CHECK_TAG and goes on with LAUNCH_CHECK_OK, or with what is wrong with the node. */
+#define LAUNCH_CHECK_TAG "muster-check: "
+#define LAUNCH_CHECK_OK  "ok"
+struct check_request {
+	const char *node;
+	const char *program; /* path of muster */
+	const char *needs;   /* of the job, as a word */
+};
+
 struct child;
 struct launch;    /* the processes of one generation; each backend defines it */
 struct surveying; /* a survey that is under way */
@@ -106,6 +116,12 @@ struct launch_ops {
 	int (*guard)(uv_loop_t *loop, const struct guard_request *r,
 		     void (*ended)(void *arg, int status, const char *output), void *arg,
 		     struct child **out, struct err *e);
+	/* Optional. Starts the check of a node as a child process, whose end `ended` reports with
+	 * the output. It competes with no other job step, and ends by itself after about a
+	 * minute. */
+	int (*check_node)(uv_loop_t *loop, const struct check_request *r,
+			  void (*ended)(void *arg, int status, const char *output), void *arg,
+			  struct child **out, struct err *e);
 };
 
 #endif

@@ -10,6 +10,7 @@ const char *launcher_node_state_text(enum node_state s)
 		[NODE_FAIL]        = "is failing",
 		[NODE_LEFT]        = "has left the job",
 		[NODE_UNREACHABLE] = "cannot be reached",
+		[NODE_UNKNOWN]     = "has an unknown state",
 	};
 	/* clang-format on */
 	return texts[s];

@@ -19,6 +19,7 @@ enum node_state {
 	NODE_FAIL,
 	NODE_LEFT,        /* it no longer belongs to the job */
 	NODE_UNREACHABLE, /* the manager counts it as up, but it cannot be reached */
+	NODE_UNKNOWN,     /* nothing was learnt; what an earlier survey found still holds */
 	NODE_STATES
 };
 
@@ -30,13 +31,17 @@ struct survey_request {
 	const bool *suspects;          /* [n_nodes] nodes to reach; NULL: none */
 };
 
+/* The manager may answer only some of the questions. What it has answered, and which nodes cannot be
+ * reached, is known then, too: NODE_UNKNOWN stands for the rest. */
 struct survey {
-	bool answered; /* the manager has answered; otherwise only `unreachable` is known */
+	bool answered; /* the manager has answered all questions; otherwise `why` has the cause */
+	bool partly;   /* it has answered some of them */
 	enum node_state *nodes; /* [n_nodes] of the request's cluster */
 	int n_nodes;
-	bool can_requeue; /* the job can be requeued */
+	bool job_known;   /* the question for the job was answered */
+	bool can_requeue; /* if so: the job can be requeued */
 	int free;         /* nodes that have left the job, are up and run nothing */
-	char why[200];    /* if it has not answered: the cause */
+	char why[200];
 };
 
 #endif

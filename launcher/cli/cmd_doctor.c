@@ -29,6 +29,7 @@ static const char help_head[] =
 	"                   found, remedy}, and facts: memory, errors, clocks, links and\n"
 	"                   programs of each GPU, in bytes, watts and degrees; null is unknown\n"
 	"  --report NEEDS   print this node's part; the step that checks an allocation uses it\n"
+	"  --node NEEDS     print one line about this host; muster run checks a node that is back\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster doctor\n"
@@ -54,12 +55,13 @@ static int print_help(void)
 	return status;
 }
 
-static int print_node_report(const char *needs)
+/* Prints what a node was asked for. */
+static int print_node_report(const char *needs,
+			     int (*report)(const char *needs, struct buf *out, struct err *e))
 {
 	struct buf text = BUF_INIT;
 	struct err e = ERR_INIT;
-	int status = doctor_report_node(needs, &text, &e) ? command_fail(&e)
-							  : command_help(buf_str(&text));
+	int status = report(needs, &text, &e) ? command_fail(&e) : command_help(buf_str(&text));
 	buf_fini(&text);
 	return status;
 }
@@ -156,7 +158,9 @@ int cmd_doctor(int argc, char **argv)
 	if (command_wants_help(argc, argv))
 		return print_help();
 	if (argc == 3 && !strcmp(argv[1], "--report"))
-		return print_node_report(argv[2]);
+		return print_node_report(argv[2], doctor_report_node);
+	if (argc == 3 && !strcmp(argv[1], "--node"))
+		return print_node_report(argv[2], doctor_check_own_node);
 	if (has_arguments(argc, argv)) {
 		int status = command_job(argc, argv, options, TO_PLAN, &job);
 		if (status)

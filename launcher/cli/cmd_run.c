@@ -8,6 +8,7 @@
 #include "launcher/cli/launch_choose.h"
 #include "launcher/deployment.h"
 #include "launcher/descriptors.h"
+#include "launcher/doctor/doctor.h"
 #include "launcher/fit.h"
 #include "launcher/job_cluster.h"
 #include "launcher/slurm/slurm.h"
@@ -86,6 +87,7 @@ struct run_parts {
 	struct cluster machines; /* with the spares */
 	json_t *spares;          /* their names */
 	struct deployment *first;
+	char *needs; /* of a node that runs it; NULL: unknown */
 	struct rundir *dir;
 	struct terminal *term;
 	int listener;
@@ -96,6 +98,7 @@ static void run_close(struct run_parts *r)
 {
 	supervise_terminal_close(r->term);
 	rundir_close(r->dir);
+	free(r->needs);
 	launcher_deployment_free(r->first);
 	json_decref(r->spares);
 	topo_cluster_free(&r->machines);
@@ -125,6 +128,7 @@ static int make_plan(struct run_parts *r, struct err *e)
 	}
 	if (command_fit_nodes(&r->job, &used, r->spares, &r->first, e))
 		return -1;
+	r->needs = doctor_needs_of_plan(&r->first->job, &r->first->plan, r->first->cluster.n_nodes);
 	if (r->job.open)
 		print_chosen_keys(&r->first->job);
 	return 0;
@@ -165,20 +169,13 @@ static int open_run_folder(struct run_parts *r, struct err *e)
 	}
 }
 
-/* Of this plan and of later ones, which may use other nodes. */
-static int max_world(const struct run_parts *r)
-{
-	int devices = topo_cluster_devices(&r->machines);
-	return devices > r->first->plan.world ? devices : r->first->plan.world;
-}
-
 static int run_open(struct run_parts *r, struct err *e)
 {
 	struct terminal_options look = { .every = r->job.log.every, .steps = r->job.job.steps };
 	r->ops = command_launcher(r->job.launch.launcher);
 	supervise_terminal_detect(STDOUT_FILENO, &look);
 	if (launcher_agent_path(r->agent, sizeof r->agent, e) || make_plan(r, e) ||
-	    launcher_descriptors_allow(max_world(r), e) ||
+	    launcher_descriptors_allow(launcher_deployment_most_ranks(r->first, &r->machines), e) ||
 	    launcher_address_space_allows(&r->first->job, &r->first->plan, e) ||
 	    open_run_folder(r, e) || rundir_save_job(r->dir, r->first->job_text, e))
 		return -1;
@@ -211,6 +208,7 @@ static int run_loop(struct run_parts *r)
 		.first = r->first,
 		.ops = r->ops,
 		.agent = r->agent,
+		.needs = r->needs,
 		.run = r->dir,
 		.term = r->term,
 		.listener = r->listener,

@@ -20,6 +20,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "plan/plan.h"
 #include "plan/spec/job/job.h"
 #include "topo/hostlist.h"
 
@@ -85,6 +86,9 @@ struct needs {
 };
 /* Plans the job on the machine where it would run. The caller has set `slurm`. */
 void doctor_needs_of_job(const struct job *job, const char *file, struct needs *out);
+/* The needs of a plan that runs on n_nodes nodes of an allocation, as a word for `muster doctor
+ * --node`; to be freed. NULL: no memory. */
+char *doctor_needs_of_plan(const struct job *job, const struct plan *p, int n_nodes);
 json_t *doctor_needs_json(const struct needs *n);
 /* -1: the document is malformed, and *out is unchanged */
 int doctor_needs_from_json(const json_t *doc, struct needs *out);
@@ -126,6 +130,9 @@ int doctor_check_nodes(const struct needs *n, const struct hostlist *names,
 		       struct doctor_node *nodes, struct err *e);
 /* Runs on a node: prints its findings as the lines that doctor_check_nodes() reads. */
 int doctor_report_node(const char *needs, struct buf *out, struct err *e);
+
+/* Checks this host alone: appends the line of struct check_request (launcher/launch.h). */
+int doctor_check_own_node(const char *needs, struct buf *out, struct err *e);
 
 /* Prints the report. nodes: the findings of each node; a single node's name is not repeated. quiet:
  * leaves out findings with the level FINDING_OK. */

@@ -53,8 +53,7 @@ int doctor_needs_read(const char *text, struct needs *out, struct err *e)
 	int rc = doc ? doctor_needs_from_json(doc, out) : -1;
 	json_decref(doc);
 	return rc ? err_set(e, ERR_USAGE,
-			    "--report: its value is invalid; only muster doctor uses this option, "
-			    "for the "
-			    "nodes of an allocation")
+			    "--report, --node: the value is invalid; only muster itself uses these "
+			    "options, for the nodes of an allocation")
 		  : 0;
 }

@@ -39,6 +39,26 @@ static int sum_needs(const struct plan *p, int nodes, const struct job *job, str
 	return 0;
 }
 
+static void copy_folders(const struct job *job, struct needs *out)
+{
+	out->job = true;
+	out->cuda = job->job.device == DEVICE_CUDA;
+	snprintf(out->run_dir, sizeof out->run_dir, "%s", job->job.run_dir);
+	snprintf(out->ckpt_dir, sizeof out->ckpt_dir, "%s", job->checkpoint.dir);
+	snprintf(out->data, sizeof out->data, "%s", job->data.path);
+	snprintf(out->interface, sizeof out->interface, "%s", job->network.interface);
+}
+
+char *doctor_needs_of_plan(const struct job *job, const struct plan *p, int n_nodes)
+{
+	struct needs n = { .slurm = true };
+	copy_folders(job, &n);
+	json_t *doc = sum_needs(p, n_nodes, job, &n, NULL) ? NULL : doctor_needs_json(&n);
+	char *text = doc ? json_dumps(doc, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+	json_decref(doc);
+	return text;
+}
+
 static bool has_gpus(const struct cluster *c)
 {
 	for (int i = 0; i < c->n_kinds; i++)
@@ -93,12 +113,7 @@ void doctor_needs_of_job(const struct job *job, const char *file, struct needs *
 					NULL, check_plan },
 				      { NULL, 0, false, NULL, NULL } };
 	struct findings f = { .rows = NULL };
-	out->job = true;
-	out->cuda = job->job.device == DEVICE_CUDA;
-	snprintf(out->run_dir, sizeof out->run_dir, "%s", job->job.run_dir);
-	snprintf(out->ckpt_dir, sizeof out->ckpt_dir, "%s", job->checkpoint.dir);
-	snprintf(out->data, sizeof out->data, "%s", job->data.path);
-	snprintf(out->interface, sizeof out->interface, "%s", job->network.interface);
+	copy_folders(job, out);
 	out->given = job;
 	out->file = file;
 	doctor_run(plan, out, DOCTOR_ALL, &f);

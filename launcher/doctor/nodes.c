@@ -1,6 +1,7 @@
 #include "launcher/doctor/doctor.h"
 
 #include "base/clock.h"
+#include "launcher/launch.h"
 #include "topo/discover/nodes.h"
 
 #include <math.h>
@@ -35,6 +36,26 @@ int doctor_report_node(const char *needs, struct buf *out, struct err *e)
 	bool bad = !text || buf_failed(out);
 	free(text);
 	return bad ? err_set(e, ERR_NOMEM, "no memory for the findings") : 0;
+}
+
+int doctor_check_own_node(const char *needs, struct buf *out, struct err *e)
+{
+	struct findings f = { .rows = NULL };
+	struct needs n;
+	const struct finding *first = NULL;
+	if (doctor_needs_read(needs, &n, e))
+		return -1;
+	doctor_run(doctor_checks, &n, DOCTOR_OF_NODE, &f);
+	for (int i = 0; i < f.n && !first; i++)
+		first = f.rows[i].level == FINDING_FAIL ? &f.rows[i] : NULL;
+	if (first)
+		buf_printf(out, LAUNCH_CHECK_TAG "%s: %s%s%s\n", first->object, first->found,
+			   *first->remedy ? "; " : "", first->remedy);
+	else
+		buf_puts(out, f.lost ? LAUNCH_CHECK_TAG "no memory for the findings\n"
+				     : LAUNCH_CHECK_TAG LAUNCH_CHECK_OK "\n");
+	doctor_findings_fini(&f);
+	return buf_failed(out) ? err_set(e, ERR_NOMEM, "no memory for the findings") : 0;
 }
 
 static void report_silent_node(struct findings *f, const char *why)

@@ -1,6 +1,5 @@
 #include "launcher/drill/drill.h"
 
-#include "base/agent_env.h"
 #include "base/clock.h"
 #include "launcher/drill/injections.h"
 #include "launcher/drill/judge.h"
@@ -11,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum {
 	TICK_MS = 5,
@@ -175,41 +175,44 @@ static double limit_of(const struct drill_run *r)
 	return SPARE_SECONDS + waits + 20 * r->d->run_s;
 }
 
-/* Half-way between two checkpoints, and two steps before the second one, so that it is not written
- * with a NaN. */
+/* About half-way between two checkpoints, and at least two steps before the second one, so that it is
+ * not written with a NaN. */
 static int64_t step_of_fault(const struct drill *d)
 {
 	int64_t every = d->steps / CHECKPOINTS;
 	return 2 * every + (every - 2) / 2;
 }
 
-/* For the agents of this run only. */
-static void ask_agents(const struct drill_run *r)
+/* Asks the agent of the last rank. */
+static void ask_agent(struct drill_run *r)
 {
-	char text[64];
-	const char *kind = r->injection->agent_fault;
-	snprintf(text, sizeof text, "%s %d %lld", kind ? kind : "", r->d->reference.first.world - 1,
-		 (long long)step_of_fault(r->d));
-	if (kind)
-		setenv(AGENT_ENV_DRILL, text, 1);
-	else
-		unsetenv(AGENT_ENV_DRILL);
+	if (r->injection->agent_fault)
+		snprintf(r->agent_fault, sizeof r->agent_fault, "%s %d %lld %lld",
+			 r->injection->agent_fault, r->d->reference.first.world - 1,
+			 (long long)step_of_fault(r->d), (long long)r->cgroup_bytes);
 }
 
-/* The agent caused the fault when the step before it was finished. */
+/* The agent caused the fault when the step before it was finished. The line of that step may be
+ * missing: then it was after the last line of the first generation. */
 static double time_of_agent_fault(const struct drill_run *r)
 {
-	for (int i = 0; i < r->story.n_steps; i++)
-		if (r->story.steps[i].step >= step_of_fault(r->d))
-			return r->story.steps[i].mono;
-	return 0;
+	const struct drill_story *s = &r->story;
+	double at = 0;
+	for (int i = 0; i < s->n_steps && s->steps[i].generation == s->steps[0].generation; i++) {
+		at = s->steps[i].mono;
+		if (s->steps[i].step >= step_of_fault(r->d))
+			break;
+	}
+	return at;
 }
 
 static int inject_fault(struct drill_run *r, struct err *e)
 {
 	const struct injection *in = r->injection;
-	ask_agents(r);
-	if ((in->prepare && in->prepare(r, e)) || drill_run_start(r, e))
+	if (in->prepare && in->prepare(r, e))
+		return -1;
+	ask_agent(r);
+	if (drill_run_start(r, e))
 		return -1;
 	if (!in->inject)
 		return 0;
@@ -240,7 +243,8 @@ static int run_fault(struct drill_run *r, struct err *e)
 	if (r->story.failed_memory)
 		return err_set(e, ERR_NOMEM, "no memory for the run's events");
 	if (drill_judge(r, first, &wrong))
-		return err_set(e, ERR_CORRUPT, "%s", wrong.text);
+		return err_set(e, wrong.code == ERR_UNSUPPORTED ? ERR_UNSUPPORTED : ERR_CORRUPT,
+			       "%s", wrong.text);
 	return 0;
 }
 
@@ -282,7 +286,6 @@ static int drill_one(struct drill *d, const struct injection *in, struct drill_r
 	int rc = run_fault(r, &why);
 	fill_result(r, rc, &why, out);
 	drill_run_close(r);
-	unsetenv(AGENT_ENV_DRILL);
 	if (d->interrupted)
 		return err_set(e, ERR_ABORTED, "%s", why.text);
 	if (!d->o->keep && out->outcome != DRILL_WRONG)
@@ -300,6 +303,9 @@ static bool is_chosen(const struct drill_options *o, const struct injection *in)
 /* Every name of the list must exist. */
 static int check_names(const char *names, struct err *e)
 {
+	if (names && !names[strspn(names, ",")])
+		return err_set(e, ERR_USAGE,
+			       "--fault has no name; muster drill --help lists the faults");
 	for (const char *at = names; at && *at; at += strcspn(at, ","), at += *at == ',') {
 		char name[64];
 		const struct injection *in = drill_injections;
@@ -345,6 +351,16 @@ static void clean_up(struct drill *d, const struct drill_results *out)
 		drill_scratch_remove(&d->scratch, "undisturbed");
 }
 
+/* Agents that are made to crash would leave them in the current folder. */
+static void forbid_core_files(void)
+{
+	struct rlimit limit;
+	if (!getrlimit(RLIMIT_CORE, &limit)) {
+		limit.rlim_cur = 0;
+		setrlimit(RLIMIT_CORE, &limit);
+	}
+}
+
 int drill_run(const struct drill_options *o, struct drill_results *out, struct err *e)
 {
 	*out = (struct drill_results){ 0 };
@@ -357,12 +373,14 @@ int drill_run(const struct drill_options *o, struct drill_results *out, struct e
 		free(d);
 		return -1;
 	}
+	drill_remove_old_cgroups();
+	forbid_core_files();
 	int rc = open_loop(d, e);
 	if (!rc) {
 		rc = run_all(d, out, e);
-		close_loop(d);
+		clean_up(d, out);
+		close_loop(d); /* until now signals do not end this process */
 	}
-	clean_up(d, out);
 	drill_story_fini(&d->reference);
 	if (drill_scratch_close(&d->scratch))
 		snprintf(out->folder, sizeof out->folder, "%.*s", (int)sizeof out->folder - 1,

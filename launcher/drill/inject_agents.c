@@ -5,6 +5,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { STEP_SECONDS = 60 };
@@ -32,44 +33,67 @@ int drill_node_of(const struct drill_run *r, int rank, char *out, size_t size, s
 	return rc;
 }
 
-/* kill(1) as a step of the allocation, on the rank's node. */
-static int signal_remotely(struct drill_run *r, int rank, pid_t pid, int signal, struct err *e)
+/* kill(1) as a step of the allocation, on a node. */
+static int signal_remotely(const char *node, const pid_t *pids, int n, int signal, struct err *e)
 {
-	char node[128], list[160], number[16], id[24];
+	enum { OWN = 9, ID = 24 };
+	char list[160], number[16], (*ids)[ID] = calloc((size_t)n, ID);
+	char **argv = calloc((size_t)(OWN + n + 1), sizeof *argv);
 	struct buf output = BUF_INIT;
-	if (drill_node_of(r, rank, node, sizeof node, e))
-		return -1;
+	struct err why = ERR_INIT;
+	int rc = -1;
 	snprintf(list, sizeof list, "--nodelist=%s", node);
 	snprintf(number, sizeof number, "-%d", signal);
-	snprintf(id, sizeof id, "%ld", (long)pid);
-	char *argv[] = { (char[]){ "srun" },
-			 (char[]){ "--overlap" },
-			 (char[]){ "--nodes=1" },
-			 (char[]){ "--ntasks=1" },
-			 (char[]){ "--mpi=none" },
-			 (char[]){ "--quiet" },
-			 list,
-			 (char[]){ "kill" },
-			 number,
-			 id,
-			 NULL };
-	const struct child_command c = { .argv = argv, .out = -1, .tied = true };
-	int rc = launcher_child_run(&c, STEP_SECONDS, &output, e);
+	if (ids && argv) {
+		char *own[OWN] = { "srun",    "--overlap", "--nodes=1", "--ntasks=1", "--mpi=none",
+				   "--quiet", list,        "kill",      number };
+		memcpy(argv, own, sizeof own);
+		for (int i = 0; i < n; i++) {
+			snprintf(ids[i], ID, "%ld", (long)pids[i]);
+			argv[OWN + i] = ids[i];
+		}
+		const struct child_command c = { .argv = argv, .out = -1, .tied = true };
+		rc = launcher_child_run(&c, STEP_SECONDS, &output, &why);
+	}
+	if (rc)
+		err_set(e, ERR_PEER, "the agents on %s cannot be signalled: %s", node,
+			*why.text ? why.text : "no memory");
+	free(ids);
+	free(argv);
 	buf_fini(&output);
+	return rc;
+}
+
+/* The agents of `ranks`, which are on one node. */
+static int signal_agents(struct drill_run *r, const int *ranks, int n, int signal, struct err *e)
+{
+	pid_t *pids = calloc((size_t)n, sizeof *pids);
+	char node[128];
+	int here = 0, rc = pids ? 0 : err_set(e, ERR_NOMEM, "no memory for %d agents", n);
+	for (int i = 0; i < n && !rc; i++) {
+		pids[i] = drill_story_agent(&r->story, ranks[i]);
+		here += pids[i] && drill_mark_has(pids[i], r->mark);
+		if (!pids[i] || (!here && !r->d->slurm))
+			rc = err_set(e, ERR_NOTFOUND,
+				     "the agent of rank %d has not connected, or has ended",
+				     ranks[i]);
+	}
+	r->injected = clock_s();
+	if (!rc && here < n)
+		rc = drill_node_of(r, ranks[0], node, sizeof node, e) ||
+				     signal_remotely(node, pids, n, signal, e)
+			     ? -1
+			     : 0;
+	else
+		for (int i = 0; i < n && !rc; i++)
+			rc = drill_process_signal(pids[i], r->mark, signal, e);
+	free(pids);
 	return rc;
 }
 
 int drill_signal_agent(struct drill_run *r, int rank, int signal, struct err *e)
 {
-	pid_t pid = drill_story_agent(&r->story, rank);
-	if (!pid)
-		return err_set(e, ERR_NOTFOUND, "the agent of rank %d has not connected", rank);
-	bool here = drill_mark_has(pid, r->mark);
-	if (!here && !r->d->slurm)
-		return err_set(e, ERR_NOTFOUND, "the agent of rank %d has ended already", rank);
-	r->injected = clock_s();
-	return here ? drill_process_signal(pid, r->mark, signal, e)
-		    : signal_remotely(r, rank, pid, signal, e);
+	return signal_agents(r, &rank, 1, signal, e);
 }
 
 int drill_kill_agent(struct drill_run *r, struct err *e)
@@ -86,14 +110,21 @@ int drill_signal_last_agent(struct drill_run *r, struct err *e)
 int drill_kill_node_agents(struct drill_run *r, struct err *e)
 {
 	char lost[128], node[128];
-	int last = last_rank(r);
+	int last = last_rank(r), n = 0, *ranks = calloc((size_t)last + 1, sizeof *ranks), rc = -1;
+	if (!ranks)
+		return err_set(e, ERR_NOMEM, "no memory for %d ranks", last + 1);
 	if (drill_node_of(r, last, lost, sizeof lost, e))
-		return -1;
-	for (int rank = last; rank >= 0; rank--)
-		if (drill_node_of(r, rank, node, sizeof node, e) ||
-		    (!strcmp(node, lost) && drill_signal_agent(r, rank, SIGKILL, e)))
-			return -1;
-	return 0;
+		goto out;
+	for (int rank = 0; rank <= last; rank++) {
+		if (drill_node_of(r, rank, node, sizeof node, e))
+			goto out;
+		if (!strcmp(node, lost))
+			ranks[n++] = rank;
+	}
+	rc = signal_agents(r, ranks, n, SIGKILL, e);
+out:
+	free(ranks);
+	return rc;
 }
 
 int drill_stop_agent(struct drill_run *r, struct err *e)
@@ -112,14 +143,23 @@ void drill_continue_agent(struct drill_run *r)
 	r->stopped = 0;
 }
 
-int drill_kill_helper(struct drill_run *r, struct err *e)
+static int kill_helper(struct drill_run *r, const char *program, struct err *e)
 {
-	pid_t muster = launcher_child_pid(r->child);
-	pid_t helper = drill_process_child(muster, r->d->slurm ? "srun" : "muster-pmix");
+	pid_t helper = drill_process_child(launcher_child_pid(r->child), program);
 	if (!helper)
-		return err_set(e, ERR_UNSUPPORTED, "muster has no such process here");
+		return err_set(e, ERR_UNSUPPORTED, "muster has no process %s here", program);
 	r->injected = clock_s();
 	return drill_process_signal(helper, r->mark, SIGKILL, e);
+}
+
+int drill_kill_srun(struct drill_run *r, struct err *e)
+{
+	return kill_helper(r, "srun", e);
+}
+
+int drill_kill_pmix_server(struct drill_run *r, struct err *e)
+{
+	return kill_helper(r, "muster-pmix", e);
 }
 
 int drill_kill_stepd(struct drill_run *r, struct err *e)

@@ -80,8 +80,12 @@ int drill_check_skips_corrupted(const struct drill_run *r, struct err *e)
 {
 	if (r->story.ready_step < r->corrupted)
 		return 0;
+	if (r->story.ready_step > r->corrupted)
+		return err_set(e, ERR_UNSUPPORTED,
+			       "another checkpoint was committed before the agent ended; use more "
+			       "--steps");
 	return err_set(e, ERR_CORRUPT, "it continued from the damaged checkpoint of step %lld",
-		       (long long)r->story.ready_step);
+		       (long long)r->corrupted);
 }
 
 int drill_deny_checkpoints(struct drill_run *r, struct err *e)

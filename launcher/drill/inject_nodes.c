@@ -82,7 +82,8 @@ static bool is_back(const char *node)
 	struct err why = ERR_INIT;
 	int rc = launcher_child_run(&c, SCONTROL_SECONDS, &output, &why);
 	const char *text = buf_str(&output);
-	bool back = !rc && *text && !strstr(text, "down") && !strstr(text, "drain");
+	bool back = !rc && *text && !strstr(text, "down") && !strstr(text, "drain") &&
+		    !strstr(text, "fail");
 	buf_fini(&output);
 	return back;
 }

@@ -14,6 +14,11 @@
 
 enum { NOTICE_SECONDS = 120 };
 
+#define SLURM_PROGRAMS \
+	{ \
+		"srun", "scontrol", "squeue", "sinfo", "scancel", "sbatch" \
+	}
+
 struct service {
 	const char *programs[8]; /* that need it, ends with NULL */
 	const char *arguments;   /* a part of the arguments with which they need it; "": always */
@@ -21,13 +26,13 @@ struct service {
 };
 
 static const struct service controller = {
-	.programs = { "srun", "scontrol", "squeue", "sinfo", "scancel", "sbatch" },
+	.programs = SLURM_PROGRAMS,
 	.arguments = "",
 	.says = "Unable to contact slurm controller (connect failure)",
 };
 
 static const struct service munge = {
-	.programs = { "srun", "scontrol", "squeue", "sinfo", "scancel", "sbatch" },
+	.programs = SLURM_PROGRAMS,
 	.arguments = "",
 	.says = "Munge encode failed: Failed to connect to munged's socket",
 };
@@ -43,7 +48,6 @@ static void path_of_away(const struct drill_run *r, char out[RUN_PATH])
 	run_path(out, r->programs, "away");
 }
 
-/* `text` must fit a file of one page. */
 static int write_file(const char *path, const char *text, mode_t mode, struct err *e)
 {
 	int fd = file_open(path, O_WRONLY | O_CREAT | O_TRUNC, FILE_OWN, e);
@@ -59,28 +63,37 @@ static int write_file(const char *path, const char *text, mode_t mode, struct er
 static int write_program(const struct drill_run *r, const char *name, const struct service *s,
 			 struct err *e)
 {
-	char path[RUN_PATH], text[1024];
+	char path[RUN_PATH];
+	struct buf text = BUF_INIT;
 	run_path(path, r->programs, name);
-	snprintf(text, sizeof text,
-		 "#!/bin/sh\n"
-		 "# A drill of muster: it fails while the file \"away\" exists.\n"
-		 "here=${0%%/*} name=${0##*/}\n"
-		 "case \"$*\" in\n"
-		 "*%s*)\n"
-		 "\tif [ -f \"$here/away\" ]; then\n"
-		 "\t\techo \"$name: error: %s\" >&2\n"
-		 "\t\texit 1\n"
-		 "\tfi ;;\n"
-		 "esac\n"
-		 "PATH=${PATH#*:}\n"
-		 "export PATH\n"
-		 "exec \"$name\" \"$@\"\n",
-		 s->arguments, s->says);
-	return write_file(path, text, 0700, e);
+	buf_printf(&text,
+		   "#!/bin/sh\n"
+		   "# A drill of muster: it fails while the file \"away\" exists.\n"
+		   "here=${0%%/*} name=${0##*/}\n"
+		   "case \"$*\" in\n"
+		   "*%s*)\n"
+		   "\tif [ -f \"$here/away\" ]; then\n"
+		   "\t\techo \"$name: error: %s\" >&2\n"
+		   "\t\texit 1\n"
+		   "\tfi ;;\n"
+		   "esac\n"
+		   "PATH=$" DRILL_PATH_VARIABLE "\n"
+		   "export PATH\n"
+		   "exec \"$name\" \"$@\"\n",
+		   s->arguments, s->says);
+	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "%s: no memory for the program", path)
+				   : write_file(path, buf_str(&text), 0700, e);
+	buf_fini(&text);
+	return rc;
 }
 
 static int prepare(struct drill_run *r, const struct service *s, struct err *e)
 {
+	/* PATH has no way to write a colon, so other folders would be searched. */
+	if (strchr(r->path, ':'))
+		return err_set(e, ERR_UNSUPPORTED,
+			       "the path of the run folder has a colon; choose another [job] "
+			       "run_dir");
 	run_path(r->programs, r->path, "bin");
 	if (file_make_own_dir(r->path, e) || file_make_own_dir(r->programs, e))
 		return -1;
@@ -127,10 +140,9 @@ static bool is_named(const struct drill_run *r)
 	return drill_list_has(r->story.faults, r->injection->later);
 }
 
-/* The agent is signalled first, because that may need srun. */
 int drill_outlast_service(struct drill_run *r, struct err *e)
 {
-	if (drill_kill_agent(r, e) || take_away(r, e))
+	if (take_away(r, e) || drill_kill_agent(r, e))
 		return -1;
 	int rc = drill_run_wait(r, is_named, NOTICE_SECONDS, "the name of the service", e);
 	drill_return_service(r);

@@ -34,12 +34,15 @@ const struct injection drill_injections[] = {
 	{ .name = "device-lost", .agent_fault = "device",
 	  .faults = "device-lost", .status = STATUS_DONE, .result = true,
 	  .how = "the agent of the last rank reports that its device is lost" },
-	{ .name = "numeric", .needs = NEEDS_SYNC, .agent_fault = "nan",
+	{ .name = "numeric", .needs = NEEDS_SYNC | NEEDS_SCALE, .agent_fault = "nan",
 	  .faults = "numeric", .status = STATUS_DONE, .result = true,
 	  .how = "the last rank's gradients become NaN" },
-	{ .name = "launcher-killed", .inject = drill_kill_helper,
-	  .faults = "step-ended,connection-lost,agent-exited", .status = STATUS_DONE, .result = true,
-	  .how = "SIGKILL to srun; without Slurm, to the process of the PMIx server" },
+	{ .name = "srun-killed", .needs = NEEDS_SLURM, .inject = drill_kill_srun,
+	  .faults = "step-ended,connection-lost,agent-exited,agent-killed", .status = STATUS_DONE, .result = true,
+	  .how = "SIGKILL to srun" },
+	{ .name = "pmix-server-killed", .needs = NEEDS_LOCAL, .inject = drill_kill_pmix_server,
+	  .faults = "", .status = STATUS_DONE, .result = true,
+	  .how = "SIGKILL to the PMIx server, which a run needs only at its start" },
 	{ .name = "slurmstepd-killed", .needs = NEEDS_SLURM | NEEDS_ROOT, .inject = drill_kill_stepd,
 	  .faults = "", .status = STATUS_DONE, .result = true, .keeps_step = true,
 	  .how = "SIGKILL to the slurmstepd of the last rank" },
@@ -64,7 +67,7 @@ const struct injection drill_injections[] = {
 	  .faults = "not-permitted", .status = STATUS_FAILED, .one_launch = true,
 	  .how = "ckpt/ loses its write permission" },
 	{ .name = "disk-full", .inject = drill_fill_disk, .check = drill_check_warned,
-	  .faults = "disk-full", .status = STATUS_DONE, .result = true,
+	  .faults = "", .status = STATUS_DONE, .result = true,
 	  .how = "the agents on this host cannot write large files until they warn (RLIMIT_FSIZE)" },
 	{ .name = "supervisor-killed", .inject = drill_kill_supervisor,
 	  .faults = "", .status = 128 + SIGKILL, .again = true, .result = true,
@@ -121,6 +124,8 @@ static bool is_missing(unsigned need, const struct drill *d)
 		return job->restart.shrink == SHRINK_KEEP && !job->slurm.spares;
 	case NEEDS_SYNC:
 		return job->parallel.sync == SYNC_SERVER;
+	case NEEDS_SCALE:
+		return job->precision.dtype == DTYPE_FP16 && job->precision.loss_scale == 0;
 	}
 	return false;
 }
@@ -139,6 +144,7 @@ bool drill_injection_possible(const struct injection *i, const struct drill *d, 
 		{ NEEDS_NODES, "it needs more than one node" },
 		{ NEEDS_ALLOW, "it changes the state of a node; --allow-node-faults permits it" },
 		{ NEEDS_SYNC, "a parameter server keeps a NaN; it needs another [parallel] sync" },
+		{ NEEDS_SCALE, "fp16 with a dynamic loss scale skips a step with a NaN" },
 		{ NEEDS_SPARE, "it needs [slurm] spares, or [restart] shrink = dp or any" },
 	};
 	for (size_t k = 0; k < sizeof needs / sizeof *needs; k++)

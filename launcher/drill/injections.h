@@ -20,6 +20,7 @@ enum drill_needs {
 	NEEDS_ALLOW = 1 << 5, /* --allow-node-faults */
 	NEEDS_SPARE = 1 << 6, /* the job can go on with fewer nodes */
 	NEEDS_SYNC = 1 << 7,  /* parallel.sync is not server */
+	NEEDS_SCALE = 1 << 8, /* an infinite gradient is not a reason to skip a step */
 };
 
 struct injection {
@@ -33,8 +34,7 @@ struct injection {
 	/* The agent of the last rank causes the fault: a kind of agent/drill.h. NULL: it does not. */
 	const char *agent_fault;
 	int signal; /* for drill_signal_last_agent */
-	/* Puts back what prepare() and inject() changed, also after they failed, and more than
-	 * once. May be NULL. */
+	/* Undoes prepare() and inject(), also if they failed. It may be called twice. May be NULL. */
 	void (*undo)(struct drill_run *r);
 	const char *faults; /* the names that the supervisor may give it; "": it names none */
 	const char
@@ -63,7 +63,8 @@ int drill_kill_agent(struct drill_run *r, struct err *e);
 int drill_kill_node_agents(struct drill_run *r, struct err *e);
 int drill_stop_agent(struct drill_run *r, struct err *e);
 void drill_continue_agent(struct drill_run *r);
-int drill_kill_helper(struct drill_run *r, struct err *e);
+int drill_kill_srun(struct drill_run *r, struct err *e);
+int drill_kill_pmix_server(struct drill_run *r, struct err *e);
 int drill_kill_stepd(struct drill_run *r, struct err *e);
 int drill_delete_checkpoints(struct drill_run *r, struct err *e);
 int drill_check_begins_again(const struct drill_run *r, struct err *e);
@@ -92,8 +93,8 @@ void drill_remove_cgroup(struct drill_run *r);
 
 /* Sends a signal to the agent of a rank, also on another node, and sets r->injected. */
 int drill_signal_agent(struct drill_run *r, int rank, int signal, struct err *e);
-/* Moves a process into r->cgroup. */
-int drill_join_cgroup(const struct drill_run *r, pid_t pid, struct err *e);
+/* Removes the cgroups of drills that were killed. */
+void drill_remove_old_cgroups(void);
 /* Slurm's name of the rank's node, from the generation's host file. */
 int drill_node_of(const struct drill_run *r, int rank, char *out, size_t size, struct err *e);
 

@@ -43,10 +43,13 @@ static int check_status(const struct injection *in, const struct drill_run *r, i
 static int check_name(const struct injection *in, const struct drill_run *r, struct err *e)
 {
 	const char *fault = r->story.fault;
+	if (*in->faults && !*fault)
+		return err_set(e, ERR_CORRUPT,
+			       "muster named no fault: it did not happen, or was not noticed");
 	if (in->later && !drill_list_has(r->story.faults, in->later))
 		return err_set(e, ERR_CORRUPT, "the fault %s was not named, only %s", in->later,
 			       r->story.faults);
-	if (!*in->faults || !*fault || drill_list_has(in->faults, fault))
+	if (!*in->faults || drill_list_has(in->faults, fault))
 		return 0;
 	return err_set(e, ERR_CORRUPT, "the fault was named %s instead of %s", fault, in->faults);
 }

@@ -51,7 +51,7 @@ struct drill_phases drill_phases_of(const struct drill_event *events, int n, dou
 		begin++;
 	int lost = find_next(events, n, begin, DRILL_LOST);
 	int stop = find_next(events, n, begin, DRILL_STOP);
-	/* A warning of the next generation is none of this fault. */
+	/* A warning of the next generation does not belong to this fault. */
 	int next = find_next(events, n, begin, DRILL_START);
 	int warning = find_next(events, next, begin, DRILL_WARNING);
 	int seen = lost < n ? lost : stop < n ? stop : warning < next ? warning : n;

@@ -1,5 +1,6 @@
 #include "launcher/drill/processes.h"
 
+#include "base/agent_env.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -17,16 +18,13 @@
 #include <sys/pidfd.h>
 #include <unistd.h>
 
-/* The name does not begin with MUSTER_: agents do not inherit those (launcher/pmix/spawn.c). */
-#define MARK_VARIABLE "DRILL_MARK"
-
 enum { ENVIRONMENT_MAX = 4 << 20, MAPS_MAX = 16 << 20, STAT = 512, PROGRAM = 64 };
 
 void drill_mark_new(char mark[DRILL_MARK])
 {
 	static int number;
 	snprintf(mark, DRILL_MARK, "%ld-%lld-%d", (long)getpid(), (long long)clock_ns(), ++number);
-	setenv(MARK_VARIABLE, mark, 1);
+	setenv(AGENT_ENV_DRILL_MARK, mark, 1);
 }
 
 /* Reads a file of /proc, whose size is unknown before. */
@@ -50,9 +48,9 @@ static int read_proc(pid_t pid, const char *name, size_t most, struct buf *out)
 bool drill_mark_has(pid_t pid, const char *mark)
 {
 	struct buf env = BUF_INIT;
-	char want[sizeof MARK_VARIABLE + DRILL_MARK];
+	char want[sizeof AGENT_ENV_DRILL_MARK + DRILL_MARK];
 	bool has = false;
-	snprintf(want, sizeof want, MARK_VARIABLE "=%s", mark);
+	snprintf(want, sizeof want, AGENT_ENV_DRILL_MARK "=%s", mark);
 	if (!read_proc(pid, "environ", ENVIRONMENT_MAX, &env))
 		for (const char *at = env.data, *end = env.data + env.len; at < end && !has;
 		     at += strlen(at) + 1)

@@ -1,5 +1,6 @@
 #include "launcher/drill/run.h"
 
+#include "base/agent_env.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "launcher/drill/injections.h"
@@ -72,29 +73,63 @@ static int open_output(const struct drill_run *r, struct err *e)
 	return fd < 0 ? err_set(e, why.code, "%s", why.text) : fd;
 }
 
-/* Starts the command with r->programs first in PATH, and in r->cgroup. */
-static int start_child(struct drill_run *r, const struct child_command *c, struct err *e)
+/* Whether this entry of the environment is replaced. */
+static bool is_replaced(const char *entry, char *const *own, int n)
 {
-	const char *path = getenv("PATH");
-	char *before = strdup(path ? path : "");
-	struct buf now = BUF_INIT;
-	if (*r->programs)
-		buf_printf(&now, "%s:%s", r->programs, before ? before : "");
-	if (!before || buf_failed(&now)) {
-		free(before);
-		buf_fini(&now);
-		return err_set(e, ERR_NOMEM, "%s: no memory to start the run", r->name);
+	for (int i = 0; i < n; i++) {
+		size_t len = strcspn(own[i], "=") + 1;
+		if (!strncmp(entry, own[i], len))
+			return true;
 	}
-	if (now.len)
-		setenv("PATH", buf_str(&now), 1);
+	return false;
+}
+
+/* This process's environment with other entries; they stay borrowed. NULL: no memory. Free the list. */
+static char **make_environment(char *const *own, int n)
+{
+	int count = 0, out = 0;
+	while (environ[count])
+		count++;
+	char **env = calloc((size_t)(count + n + 1), sizeof *env);
+	for (int i = 0; env && i < count; i++)
+		if (!is_replaced(environ[i], own, n))
+			env[out++] = environ[i];
+	for (int i = 0; env && i < n; i++)
+		env[out++] = own[i];
+	return env;
+}
+
+/* Starts the command with r->programs first in PATH, in r->cgroup, and with the fault that the agents
+ * are to cause. */
+static int start_child(struct drill_run *r, struct child_command *c, struct err *e)
+{
+	enum { FAULT, REST, PATHS, ENTRIES };
+	struct buf text[ENTRIES] = { BUF_INIT, BUF_INIT, BUF_INIT };
+	char *own[ENTRIES], procs[RUN_PATH], **env = NULL;
+	const char *path = getenv("PATH");
+	if (!path || !*path)
+		path = "/usr/local/bin:/usr/bin:/bin";
+	buf_printf(&text[FAULT], AGENT_ENV_DRILL_FAULT "=%s", r->agent_fault);
+	buf_printf(&text[REST], DRILL_PATH_VARIABLE "=%s", path);
+	buf_printf(&text[PATHS], "PATH=%s%s%s", r->programs, *r->programs ? ":" : "", path);
+	bool failed = false;
+	for (int i = 0; i < ENTRIES; i++) {
+		failed |= buf_failed(&text[i]);
+		own[i] = text[i].data;
+	}
+	if (!failed)
+		env = make_environment(own, ENTRIES);
+	if (*r->cgroup) {
+		run_path(procs, r->cgroup, "cgroup.procs");
+		c->cgroup = procs;
+	}
+	c->env = env;
 	r->ended = false;
-	int rc = launcher_child_watch(&r->d->loop, c, on_end, r, &r->child, e);
-	if (now.len)
-		setenv("PATH", before, 1);
-	free(before);
-	buf_fini(&now);
-	if (!rc && *r->cgroup)
-		rc = drill_join_cgroup(r, launcher_child_pid(r->child), e);
+	int rc = env ? launcher_child_watch(&r->d->loop, c, on_end, r, &r->child, e)
+		     : err_set(e, ERR_NOMEM, "%s: no memory to start the run", r->name);
+	free(env);
+	for (int i = 0; i < ENTRIES; i++)
+		buf_fini(&text[i]);
 	return rc;
 }
 
@@ -120,7 +155,7 @@ int drill_run_start(struct drill_run *r, struct err *e)
 			argv[n++] = (char *)(uintptr_t)o->words[i];
 		for (int i = 0; i < r->n_words; i++)
 			argv[n++] = r->words[i];
-		const struct child_command c = { .argv = argv, .out = out, .tied = true };
+		struct child_command c = { .argv = argv, .out = out, .tied = true };
 		rc = start_child(r, &c, e);
 	} else {
 		err_set(e, ERR_NOMEM, "%s: no memory to start the run", r->name);

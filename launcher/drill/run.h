@@ -8,6 +8,9 @@
 #include "launcher/drill/scratch.h"
 #include "launcher/drill/story.h"
 
+/* The variable that holds PATH without r->programs, for the programs there. */
+#define DRILL_PATH_VARIABLE "DRILL_PATH"
+
 /* What all runs of a drill share. */
 struct drill {
 	const struct drill_options *o;
@@ -41,9 +44,12 @@ struct drill_run {
 	int job_steps;           /* under Slurm: of agents, before it */
 	char programs[RUN_PATH]; /* a folder that stands first in its PATH; "": none */
 	char cgroup[RUN_PATH];   /* in which it runs; "": that of the drill */
+	int64_t cgroup_bytes;    /* the limit of its memory */
 	/* for undo */
 	pid_t stopped;
 	char node[128];
+	/* AGENT_ENV_DRILL_FAULT; "": none */
+	char agent_fault[80];
 	int64_t corrupted; /* the step of the checkpoint that was damaged */
 };
 

@@ -99,6 +99,10 @@ int drill_scratch_open(const struct job *job, struct drill_scratch *s, struct er
 {
 	char path[PATH_MAX];
 	s->lock = -1;
+	if (strlen(job->job.name) + strlen("drill-") > NAME_MAX)
+		return err_set(e, ERR_USAGE,
+			       "[job] name: too long for the folder drill-NAME; choose a shorter "
+			       "one");
 	if (snprintf(path, sizeof path, "%s/drill-%s", job->job.run_dir, job->job.name) >=
 	    (int)sizeof path)
 		return err_set(e, ERR_USAGE, "%s: the path is too long; choose a shorter run_dir",

@@ -40,6 +40,7 @@
 	X(no_verdict,       "verdict",          no_verdict,  "the flight recorders could not be read") \
 	X(exit,             "exit",             exit,        "the process of a rank that was lost, or that ended badly") \
 	X(survey,           "survey",           survey,      "the state of the nodes after a loss") \
+	X(node_check,       "node-check",       node_check,  "a node that is back was checked before the run grows onto it") \
 	X(decision,         "decision",         decision,    "where the next generation runs, if not on the same plan") \
 	X(restart,          "restart",          restart,     "another generation follows") \
 	X(guard,            "guard",            guard,       "a guard has connected, is lost, or cannot start") \
@@ -162,6 +163,11 @@
 	F(lost,     INT,  REQUIRED, "nodes that cannot be used as a whole") \
 	F(text,     LINE, REQUIRED, "these nodes and why")
 
+#define RUNDIR_NODE_CHECK_FIELDS(F) \
+	F(node,   TEXT, REQUIRED, "the node") \
+	F(passed, FLAG, REQUIRED, "whether the run may use it") \
+	F(text,   LINE, REQUIRED, "if not: what is wrong with it")
+
 #define RUNDIR_DECISION_FIELDS(F) \
 	F(how,     TEXT, REQUIRED, "spare, dp, replan, requeue, wait, give up or grow") \
 	F(text,    LINE, REQUIRED, "what is done, for people") \
@@ -206,6 +212,7 @@
 	X(no_verdict,  RUNDIR_NO_VERDICT_FIELDS) \
 	X(exit,        RUNDIR_EXIT_FIELDS) \
 	X(survey,      RUNDIR_SURVEY_FIELDS) \
+	X(node_check,  RUNDIR_NODE_CHECK_FIELDS) \
 	X(decision,    RUNDIR_DECISION_FIELDS) \
 	X(restart,     RUNDIR_RESTART_FIELDS) \
 	X(guard,       RUNDIR_GUARD_FIELDS) \

@@ -6,6 +6,7 @@
  *     survey.c    the state of the nodes: scontrol, and a connection to the slurmd of suspects
  *     reach.c     connects to many hosts at once
  *     job_record.c  parses scontrol's descriptions of a job and of nodes' states
+ *     check_step.c  checks a node that is back, before a run grows onto it
  *     requeue.c   requeues the job that this process runs in
  *     script.c    the batch script of `muster submit` (launcher/cli/cmd_submit.c), from a template
  *     auth.c      whether both ends of the control channel present MUNGE credentials
@@ -63,6 +64,9 @@ int slurm_survey(uv_loop_t *loop, const struct survey_request *r,
 		 void (*done)(void *arg, const struct survey *s), void *arg, struct surveying **out,
 		 struct err *e);
 void slurm_survey_stop(struct surveying *s);
+int slurm_check_node(uv_loop_t *loop, const struct check_request *r,
+		     void (*ended)(void *arg, int status, const char *output), void *arg,
+		     struct child **out, struct err *e);
 int slurm_requeue(const char *exclude, int min_nodes, int max_nodes, struct err *e);
 
 /* Executes srun in place of this process. It runs `agent argv[0] argv[1] …` once per device of the

@@ -12,7 +12,11 @@
  * The two commands run at the same time and have ANSWER_MS together. If the controller does not
  * answer, all suspects are connected to: at the addresses of an earlier survey of this process,
  * otherwise by name at Slurm's default port. The port may be wrong then, so a refusal proves only
- * that the host is alive. A name without an address proves nothing: the node counts as up.
+ * that the host is alive. A name without an address proves nothing.
+ *
+ * If only one of the commands is answered, its answer is used: a node may be down although it is not
+ * known whether the job still has it, and a node has left a job that does not list it. But a node
+ * that is up is only known to be usable if both are answered.
  */
 #include "base/buf.h"
 #include "launcher/child.h"
@@ -47,6 +51,7 @@ struct surveying {
 	struct known *nodes;
 	int n, asked; /* nodes before `asked` have been asked for */
 	bool job_known, nodes_known, can_requeue;
+	bool described; /* Slurm has described at least one node */
 	char why[200];
 	struct child *job_query, *node_query;
 	struct reach *reach;
@@ -103,22 +108,32 @@ static void remember_addresses(const struct surveying *v)
 	earlier.n = v->n;
 }
 
+static enum node_state state_of(const struct surveying *v, const struct known *k)
+{
+	/* That a node is down says more than that the job has lost it. */
+	if (k->state != NODE_UP && k->state != NODE_UNKNOWN)
+		return k->state;
+	if (v->job_known && !k->listed)
+		return NODE_LEFT;
+	bool up = v->job_known && (k->state == NODE_UP || v->nodes_known);
+	return up ? NODE_UP : NODE_UNKNOWN;
+}
+
 static void report_survey(struct surveying *v)
 {
 	enum node_state *states = calloc((size_t)v->n + 1, sizeof *states);
 	struct survey s = { .answered = v->job_known && v->nodes_known,
 			    .nodes = states,
 			    .n_nodes = states ? v->n : 0,
+			    .partly = v->job_known || v->described,
+			    .job_known = v->job_known,
 			    .can_requeue = v->can_requeue };
 	snprintf(s.why, sizeof s.why, "%s", states ? v->why : "no memory for the nodes' states");
 	s.answered &= states != NULL;
 	if (s.answered)
 		s.why[0] = '\0';
 	for (int i = 0; i < s.n_nodes; i++) {
-		/* That a node is down says more than that the job has lost it. */
-		s.nodes[i] = v->nodes[i].state;
-		if (s.nodes[i] == NODE_UP && s.answered && !v->nodes[i].listed)
-			s.nodes[i] = NODE_LEFT;
+		s.nodes[i] = state_of(v, &v->nodes[i]);
 		s.free += s.nodes[i] == NODE_LEFT && v->nodes[i].idle;
 	}
 	v->done(v->arg, &s);
@@ -163,7 +178,8 @@ static void reach_suspects(struct surveying *v)
 	uv_timer_stop(&v->timer);
 	for (int i = 0; targets && v->targets && i < v->n; i++) {
 		struct known *k = &v->nodes[i];
-		if (!k->suspect || (k->state != NODE_UP && k->state != NODE_UNREACHABLE))
+		if (!k->suspect || (k->state != NODE_UP && k->state != NODE_UNREACHABLE &&
+				    k->state != NODE_UNKNOWN))
 			continue;
 		if (!k->host[0])
 			guess_address(k);
@@ -266,6 +282,7 @@ static int take_records(struct surveying *v, const char *text)
 		k->idle = r.idle;
 		k->port = r.port;
 		memcpy(k->host, r.host, sizeof k->host);
+		v->described = true;
 		n++;
 	}
 	free(sorted);
@@ -339,6 +356,7 @@ int slurm_survey(uv_loop_t *loop, const struct survey_request *r,
 	*v = (struct surveying){ .loop = loop, .done = done, .arg = arg, .nodes = nodes, .n = n };
 	for (int i = 0; i < n; i++) {
 		snprintf(nodes[i].name, sizeof nodes[i].name, "%s", r->cluster->nodes[i].name);
+		nodes[i].state = NODE_UNKNOWN;
 		nodes[i].suspect = r->suspects && r->suspects[i];
 	}
 	uv_timer_init(loop, &v->timer);

@@ -1,5 +1,24 @@
-/* next: what follows a generation. It starts the next one, waits for nodes, requeues the job, or ends
- * the run. */
+/*
+ * next: what follows a generation. These are the steps from its last process to the next generation,
+ * and the states in which the run waits between them:
+ *
+ *     EV_ALL_GONE, a loss
+ *         supervise_survey_nodes        are the nodes known?  no: SUP_SURVEYING, then go on
+ *         supervise_judge_loss          whose fault is it, and may the run restart (restart.c)?
+ *                                                             no: the run ends
+ *         supervise_choose_deployment   where does it continue (policy.c)?
+ *             wait                      SUP_WAITING, a survey, and choose again
+ *             requeue, give up          the run ends
+ *             otherwise, after the back-off in SUP_BACKOFF:
+ *         supervise_start_generation    SUP_STARTING
+ *         supervise_launch_agents       (supervisor.c) a start that fails is a loss: again from
+ *                                       the top
+ *
+ *     EV_ALL_GONE, after a stop in order to grow
+ *         supervise_start_grown         the deployment is chosen, or the job is requeued, and the
+ *                                       run ends; if that is refused, the old deployment goes on
+ *         supervise_start_generation
+ */
 #include "launcher/supervise/supervisor.h"
 
 #include <stdio.h>
@@ -9,6 +28,8 @@ enum { FIRST_START_RETRIES = 2 };
 
 void supervise_enter(struct supervisor *s, enum sup_state state, double seconds)
 {
+	if (state != SUP_TRAINING) /* only a run that trains grows */
+		supervise_checks_stop(s);
 	s->state = state;
 	s->deadline = seconds > 0 ? supervise_now(s) + seconds : 0;
 }
@@ -22,25 +43,25 @@ void supervise_end(struct supervisor *s, int status)
 
 /* muster ends if the first start fails, so the start is tried again if one of its helper processes
  * died. The generation keeps its number, because no agent has seen it. */
-static int launch_first(struct supervisor *s, struct err *e)
+static int launch_first_agents(struct supervisor *s, struct err *e)
 {
-	int rc = supervise_launch(s, e);
+	int rc = supervise_launch_agents(s, e);
 	for (int again = 0; rc && e->code == ERR_PEER && again < FIRST_START_RETRIES; again++) {
 		rundir_event_start_again(s->o.run, s->generation,
 					 &(struct rundir_start_again){ .text = e->text });
 		supervise_terminal_event(s->o.term, TONE_WARN, "start", "%s; trying again",
 					 e->text);
 		s->generation = 0;
-		rc = supervise_launch(s, e);
+		rc = supervise_launch_agents(s, e);
 	}
 	return rc;
 }
 
-void supervise_launch_next(struct supervisor *s)
+void supervise_start_generation(struct supervisor *s)
 {
 	struct err e = ERR_INIT;
 	supervise_enter(s, SUP_STARTING, s->o.limits.start);
-	if (!(s->generation ? supervise_launch(s, &e) : launch_first(s, &e)))
+	if (!(s->generation ? supervise_launch_agents(s, &e) : launch_first_agents(s, &e)))
 		return;
 	snprintf(s->reason, sizeof s->reason, "%s", e.text);
 	if (s->first) {
@@ -57,30 +78,38 @@ void supervise_launch_next(struct supervisor *s)
 	supervise_handle(s, EV_ALL_GONE, NULL, NULL);
 }
 
-static void launch_after(struct supervisor *s, double wait)
+static void start_after_backoff(struct supervisor *s, double wait)
 {
 	supervise_report_restart(s, wait);
 	if (wait > 0)
 		supervise_enter(s, SUP_BACKOFF, wait);
 	else
-		supervise_launch_next(s);
+		supervise_start_generation(s);
+}
+
+/* True: the job is requeued, and the run has ended. False: s->reason says why not. */
+static bool try_requeue(struct supervisor *s)
+{
+	struct err e = ERR_INIT;
+	s->lost = false; /* the loss was reported */
+	if (supervise_recovery_requeue(s, &e)) {
+		snprintf(s->reason, sizeof s->reason, "the job cannot be requeued: %.900s", e.text);
+		return false;
+	}
+	snprintf(s->reason, sizeof s->reason, "the job was requeued");
+	supervise_terminal_event(s->o.term, TONE_WARN, "requeue",
+				 "the job begins again in the queue%s%s", *e.text ? ": " : "",
+				 e.text);
+	supervise_end(s, STATUS_STOPPED);
+	return true;
 }
 
 /* If Slurm does not answer, it is asked again, for as long as the run waits for nodes. */
 static void requeue_job(struct supervisor *s)
 {
-	struct err e = ERR_INIT;
 	double since = s->recovery.waiting_since, now = supervise_now(s);
-	s->lost = false; /* the loss was reported */
-	if (!supervise_recovery_requeue(s, &e)) {
-		snprintf(s->reason, sizeof s->reason, "the job was requeued");
-		supervise_terminal_event(s->o.term, TONE_WARN, "requeue",
-					 "the job begins again in the queue%s%s",
-					 *e.text ? ": " : "", e.text);
-		supervise_end(s, STATUS_STOPPED);
+	if (try_requeue(s))
 		return;
-	}
-	snprintf(s->reason, sizeof s->reason, "the job cannot be requeued: %.900s", e.text);
 	if (since > 0 && now - since < s->d->job.restart.patience) {
 		supervise_terminal_event(s->o.term, TONE_WARN, "requeue", "%s", s->reason);
 		supervise_enter(s, SUP_WAITING, s->o.limits.look);
@@ -89,16 +118,20 @@ static void requeue_job(struct supervisor *s)
 	}
 }
 
-void supervise_grow(struct supervisor *s)
+void supervise_start_grown(struct supervisor *s)
 {
-	if (supervise_recovery_grow(s))
-		supervise_launch_next(s);
-	else
-		requeue_job(s);
+	bool larger = supervise_recovery_grow(s);
+	if (!larger && try_requeue(s))
+		return;
+	if (!larger) {
+		s->recovery.refused = true;
+		supervise_terminal_event(s->o.term, TONE_WARN, "requeue",
+					 "%s; the run continues as it was", s->reason);
+	}
+	supervise_start_generation(s);
 }
 
-/* Decides where the next generation runs and starts it, `wait` seconds later. */
-static void place_after(struct supervisor *s, double wait)
+void supervise_choose_deployment(struct supervisor *s, double wait)
 {
 	switch (supervise_recovery_decide(s)) {
 	case RECOVERY_REQUEUE:
@@ -111,11 +144,11 @@ static void place_after(struct supervisor *s, double wait)
 		supervise_end(s, STATUS_GAVE_UP);
 		break;
 	default:
-		launch_after(s, wait);
+		start_after_backoff(s, wait);
 	}
 }
 
-void supervise_restart_or_end(struct supervisor *s)
+void supervise_judge_loss(struct supervisor *s)
 {
 	struct err e = ERR_INIT;
 	double wait = 0;
@@ -131,19 +164,14 @@ void supervise_restart_or_end(struct supervisor *s)
 		supervise_end(s, tried ? STATUS_GAVE_UP : STATUS_FAILED);
 		return;
 	}
-	place_after(s, wait);
+	supervise_report_remedy(s);
+	supervise_choose_deployment(s, wait);
 }
 
-void supervise_place_and_launch(struct supervisor *s)
-{
-	place_after(s, 0);
-}
-
-/* Every process is gone. What follows depends on the nodes, whose state may not be known yet. */
-void supervise_recover(struct supervisor *s)
+void supervise_survey_nodes(struct supervisor *s)
 {
 	if (s->recovery.surveying || (!s->recovery.known && supervise_recovery_survey(s, true)))
 		supervise_enter(s, SUP_SURVEYING, s->o.limits.survey);
 	else
-		supervise_restart_or_end(s);
+		supervise_judge_loss(s);
 }

@@ -1,8 +1,7 @@
 #include "launcher/supervise/policy.h"
 
 #include "base/human.h"
-#include "plan/layout_text.h"
-#include "plan/spec/speeds.h"
+#include "launcher/shrink.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,86 +26,23 @@ static struct policy_option *add_option(struct policy_decision *d, enum recovery
 	return o;
 }
 
-static void describe_deployment(const struct deployment *d, struct policy_option *o)
+static void note_candidate(const struct shrink_candidate *c, struct policy_option *o)
 {
-	struct buf text = BUF_INIT;
-	plan_print_degrees(&d->plan.layout, " × ", &text);
-	snprintf(o->text, sizeof o->text, "%.150s on %d of %d devices", buf_str(&text),
-		 d->plan.world, topo_cluster_devices(&d->cluster));
-	o->step_s = d->plan.time.total;
-	o->possible = true;
-	buf_fini(&text);
+	snprintf(o->text, sizeof o->text, "%s", c->text);
+	o->step_s = c->step_s;
+	o->possible = c->step_s > 0;
 }
 
-/* Plans the job on what is left. True: *out is what would run. */
-static bool plan_option(const struct policy_request *r, const struct job *job, int64_t dp,
-			uint32_t open, struct policy_option *o, struct deployment **out)
-{
-	struct cluster left;
-	struct err e = ERR_INIT;
-	if (supervise_pool_cluster(r->pool, &left, &e) ||
-	    launcher_deployment_build(job, dp, open, &left, out, &e)) {
-		/* Without the remedy, which is for the person who writes the job. */
-		snprintf(o->text, sizeof o->text, "%.*s", (int)strcspn(e.text, ";"), e.text);
-		return false;
-	}
-	describe_deployment(*out, o);
-	return true;
-}
-
-/* The job's dp may be 0, for as many as the devices allow, so that of the plan counts. */
-static bool plan_same_layout(const struct policy_request *r, const struct deployment *like,
+/* The layout of `like` on what is left. The job's dp may be 0, for as many as the devices allow, so
+ * that of the plan counts. True: *out is what would run. */
+static bool plan_same_layout(const struct deployment *like, const struct cluster *left,
 			     struct policy_option *o, struct deployment **out)
 {
-	return plan_option(r, &like->job, like->plan.layout.dp, 0, o, out);
-}
-
-/* The highest dp below `dp` that the devices of the pool may hold. */
-static int64_t lower_dp(const struct policy_request *r, const struct deployment *like, int64_t dp)
-{
-	struct cluster left;
-	int replica = like->plan.world / like->plan.layout.dp;
-	int64_t ep = like->job.parallel.ep;
-	if (supervise_pool_cluster(r->pool, &left, NULL))
-		return 0;
-	int64_t most = topo_cluster_devices(&left) / replica;
-	topo_cluster_free(&left);
-	return (most < dp - 1 ? most : dp - 1) / ep * ep;
-}
-
-/* The layout of `like` with the highest dp that fits, from `least` on. */
-static bool plan_lower_dp(const struct policy_request *r, const struct deployment *like,
-			  int64_t least, struct policy_option *o, struct deployment **out)
-{
-	const struct job *job = &like->job;
-	struct policy_option first = *o;
-	for (int64_t dp = lower_dp(r, like, like->plan.layout.dp); dp > 0 && dp >= least;
-	     dp -= job->parallel.ep) {
-		if (plan_option(r, job, dp, 0, o, out))
-			return true;
-		if (!*first.text)
-			first = *o;
-	}
-	if (!*first.text)
-		snprintf(first.text, sizeof first.text,
-			 "the devices that are left hold no replica");
-	*o = first;
-	return false;
-}
-
-static bool plan_dp(const struct policy_request *r, struct policy_option *o,
-		    struct deployment **out)
-{
-	return plan_lower_dp(r, r->now, 1, o, out);
-}
-
-static bool plan_again(const struct policy_request *r, struct policy_option *o,
-		       struct deployment **out)
-{
-	const struct job *job = &r->first->job;
-	/* If memory is short, recomputation and offloading may help. */
-	return plan_option(r, job, 0, r->job->open | OPEN_LAYOUT, o, out) ||
-	       plan_option(r, job, 0, OPEN_ALL, o, out);
+	struct shrink_candidate c;
+	bool possible = launcher_shrink_try(&like->job, like->plan.layout.dp, 0, left, &c);
+	note_candidate(&c, o);
+	*out = c.deployment;
+	return possible;
 }
 
 /* --- Decisions ---------------------------------------------------------------------- */
@@ -118,44 +54,35 @@ static void take_option(struct policy_decision *d, enum recovery how, struct dep
 	d->next = next;
 }
 
-/* A job that names the devices of its ranks cannot be planned on fewer of them. */
-static bool names_devices(const struct job *job)
+/* The layouts with a lower dp are those of `like`, with at least `least` replicas. */
+static struct shrink_request shrink_request_of(const struct policy_request *r,
+					       const struct deployment *like, int64_t least,
+					       const struct cluster *left)
 {
-	return speeds_devices(job) > 0;
+	return (struct shrink_request){ .job = &like->job,
+					.dp_most = like->plan.layout.dp - 1,
+					.dp_least = least,
+					.again = &r->first->job,
+					.open = r->job->open,
+					.cluster = left,
+					.permitted = r->now->job.restart.shrink };
 }
 
-/* Takes the faster one of the layouts that [restart] shrink permits. */
-static bool try_shrinking(const struct policy_request *r, struct policy_decision *d)
+/* Takes the fastest one of the layouts that [restart] shrink permits. */
+static bool try_shrinking(const struct policy_request *r, const struct cluster *left,
+			  struct policy_decision *d)
 {
-	static const struct {
-		enum recovery how;
-		enum job_shrink least;
-		bool (*plan)(const struct policy_request *, struct policy_option *,
-			     struct deployment **);
-	} ways[] = {
-		{ RECOVERY_DP, SHRINK_DP, plan_dp },
-		{ RECOVERY_REPLAN, SHRINK_ANY, plan_again },
+	static const enum recovery words[SHRINK_WAYS] = {
+		[SHRINK_WAY_DP] = RECOVERY_DP, [SHRINK_WAY_REPLAN] = RECOVERY_REPLAN
 	};
-	bool found = false;
-	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-		struct deployment *next;
-		if (r->now->job.restart.shrink < ways[i].least)
-			continue;
-		struct policy_option *o = add_option(d, ways[i].how);
-		if (names_devices(r->job)) {
-			snprintf(o->text, sizeof o->text,
-				 "[launch] speeds or threads names the device of each rank");
-			continue;
-		}
-		if (!ways[i].plan(r, o, &next))
-			continue;
-		if (found && d->next->plan.time.total <= o->step_s)
-			launcher_deployment_free(next);
-		else
-			take_option(d, ways[i].how, next);
-		found = true;
-	}
-	return found;
+	const struct shrink_request request = shrink_request_of(r, r->now, 1, left);
+	struct shrink_candidate examined[SHRINK_WAYS], *fastest;
+	int n = launcher_shrink(&request, examined, &fastest);
+	for (int i = 0; i < n; i++)
+		note_candidate(&examined[i], add_option(d, words[examined[i].way]));
+	if (fastest)
+		take_option(d, words[fastest->way], fastest->deployment);
+	return fastest;
 }
 
 /* Slurm 22.05.8 loses the GPUs of a job if it counts one of the job's nodes as down only after the
@@ -203,20 +130,37 @@ static bool try_waiting(const struct policy_request *r, struct policy_decision *
 	return o->possible;
 }
 
+/* Plans on what is left: the same layout, or a smaller one. */
+static bool try_planning(const struct policy_request *r, struct policy_decision *d)
+{
+	struct policy_option *o = add_option(d, RECOVERY_SPARE);
+	struct deployment *next;
+	struct cluster left;
+	struct err e = ERR_INIT;
+	if (supervise_pool_cluster(r->pool, &left, &e)) { /* nothing is left */
+		snprintf(o->text, sizeof o->text, "%s", e.text);
+		return false;
+	}
+	bool possible = plan_same_layout(r->now, &left, o, &next);
+	if (possible)
+		take_option(d, RECOVERY_SPARE, next);
+	else
+		possible = try_shrinking(r, &left, d);
+	topo_cluster_free(&left);
+	return possible;
+}
+
 void supervise_policy_recover(const struct policy_request *r, struct policy_decision *out)
 {
-	struct deployment *next;
+	struct shrink_candidate now;
 	*out = (struct policy_decision){ .how = RECOVERY_GIVE_UP };
 	if (supervise_pool_covers(r->pool, r->now)) {
-		describe_deployment(r->now, add_option(out, RECOVERY_SAME));
+		launcher_shrink_describe(r->now, &now);
+		note_candidate(&now, add_option(out, RECOVERY_SAME));
 		out->how = RECOVERY_SAME;
 		return;
 	}
-	if (plan_same_layout(r, r->now, add_option(out, RECOVERY_SPARE), &next)) {
-		take_option(out, RECOVERY_SPARE, next);
-		return;
-	}
-	if (!try_shrinking(r, out) && !try_requeue(r, out))
+	if (!try_planning(r, out) && !try_requeue(r, out))
 		try_waiting(r, out);
 }
 
@@ -232,27 +176,54 @@ static void take_faster(struct policy_decision *d, struct deployment *next, doub
 }
 
 /* The layout of the first generation, or, as far as [restart] shrink permits, with a lower dp. */
-static bool plan_first_layout(const struct policy_request *r, struct policy_decision *d,
-			      struct deployment **out)
+static bool plan_first_layout(const struct policy_request *r, const struct shrink_request *shrink,
+			      struct policy_option *o, struct deployment **out)
 {
-	struct policy_option *o = add_option(d, RECOVERY_GROW);
-	if (plan_same_layout(r, r->first, o, out))
+	struct shrink_candidate c;
+	if (plan_same_layout(r->first, shrink->cluster, o, out))
 		return true;
-	*o = (struct policy_option){ .how = RECOVERY_GROW };
-	return r->now->job.restart.shrink != SHRINK_KEEP && !names_devices(r->job) &&
-	       plan_lower_dp(r, r->first, r->now->plan.layout.dp + 1, o, out);
+	if (shrink->permitted == SHRINK_KEEP || launcher_shrink_names_devices(r->job))
+		return false;
+	bool possible = launcher_shrink_dp(shrink, &c);
+	note_candidate(&c, o);
+	*out = c.deployment;
+	return possible;
+}
+
+/* Plans again what the first generation was asked to run. */
+static bool plan_again(const struct policy_request *r, const struct shrink_request *shrink,
+		       struct policy_decision *d, struct deployment **out)
+{
+	struct shrink_candidate c;
+	if (shrink->permitted != SHRINK_ANY || launcher_shrink_names_devices(r->job))
+		return false;
+	bool possible = launcher_shrink_replan(shrink, &c);
+	note_candidate(&c, add_option(d, RECOVERY_GROW));
+	*out = c.deployment;
+	return possible;
+}
+
+static void try_growing(const struct policy_request *r, const struct cluster *all,
+			struct policy_decision *d)
+{
+	double fastest = r->now->plan.time.total / POLICY_GAIN_MIN;
+	const struct shrink_request shrink = shrink_request_of(r, r->first,
+							       r->now->plan.layout.dp + 1, all);
+	struct deployment *next;
+	if (plan_first_layout(r, &shrink, add_option(d, RECOVERY_GROW), &next))
+		take_faster(d, next, &fastest);
+	if (d->how == RECOVERY_SAME && plan_again(r, &shrink, d, &next))
+		take_faster(d, next, &fastest);
 }
 
 void supervise_policy_grow(const struct policy_request *r, struct policy_decision *out)
 {
-	double fastest = r->now->plan.time.total / POLICY_GAIN_MIN;
-	struct deployment *next;
+	struct cluster all;
 	*out = (struct policy_decision){ .how = RECOVERY_SAME };
-	if (plan_first_layout(r, out, &next))
-		take_faster(out, next, &fastest);
-	if (out->how == RECOVERY_SAME && r->now->job.restart.shrink == SHRINK_ANY &&
-	    !names_devices(r->job) && plan_again(r, add_option(out, RECOVERY_GROW), &next))
-		take_faster(out, next, &fastest);
+	if (!supervise_pool_cluster(r->pool, &all, NULL)) {
+		try_growing(r, &all, out);
+		topo_cluster_free(&all);
+	}
 	if (out->how == RECOVERY_SAME && r->free && r->now->job.restart.regrow == REGROW_REQUEUE)
 		try_requeue(r, out);
 }

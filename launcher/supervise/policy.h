@@ -13,9 +13,8 @@
  *     wait     until a lost node returns, for [restart] patience
  *     give up
  *
- * Of dp and replan the one with the shorter predicted step is taken. The global batch never
- * changes: fewer replicas accumulate more micro-batches, so the losses are those of the old layout
- * up to rounding.
+ * shrink.h chooses between dp and replan. The global batch never changes: fewer replicas accumulate
+ * more micro-batches, so the losses are those of the old layout up to rounding.
  *
  * If nodes are back, the run grows to the layout that it began with, otherwise to the same with a
  * lower dp, otherwise, with shrink = any, to the one that the planner finds. The step must be

@@ -35,7 +35,8 @@ int supervise_pool_find(const struct pool *p, const char *name)
 
 bool supervise_pool_usable(const struct pool *p, int node)
 {
-	return p->nodes[node].state == NODE_UP && !p->nodes[node].excluded;
+	const struct pool_node *n = &p->nodes[node];
+	return n->state == NODE_UP && !n->excluded && !n->unfit;
 }
 
 static int count_gone(const struct pool *p, int node)
@@ -92,11 +93,12 @@ bool supervise_pool_may_return(const struct pool *p)
 void supervise_pool_survey(struct pool *p, const struct survey *s)
 {
 	for (int i = 0; i < p->machines->n_nodes && i < s->n_nodes; i++) {
-		/* If the manager is silent, only a node that cannot be reached is news. */
-		if (!s->answered && s->nodes[i] != NODE_UNREACHABLE)
+		if (s->nodes[i] == NODE_UNKNOWN)
 			continue;
 		if (p->nodes[i].state != NODE_UP && s->nodes[i] == NODE_UP)
 			p->nodes[i].returned = true;
+		if (s->nodes[i] != NODE_UP)
+			p->nodes[i].passed = p->nodes[i].unfit = false;
 		p->nodes[i].state = s->nodes[i];
 	}
 }
@@ -109,13 +111,22 @@ int supervise_pool_count(const struct pool *p)
 	return n;
 }
 
-void supervise_pool_blame(struct pool *p, int node)
+void supervise_pool_blame(struct pool *p, int node, double now)
 {
 	struct pool_node *n = &p->nodes[node];
+	if (now - n->fault_at >= POOL_FAULT_MEMORY)
+		n->faults = 0;
 	n->faults++;
+	n->fault_at = now;
 	bool bad = n->returned || (p->exclude_after > 0 && n->faults >= p->exclude_after);
 	if (bad && supervise_pool_count(p) > supervise_pool_usable(p, node))
 		n->excluded = true;
+}
+
+void supervise_pool_check(struct pool *p, int node, bool passed)
+{
+	p->nodes[node].passed = passed;
+	p->nodes[node].unfit = !passed;
 }
 
 bool supervise_pool_use_again(struct pool *p)
@@ -124,8 +135,8 @@ bool supervise_pool_use_again(struct pool *p)
 	p->n_gone = 0;
 	for (int i = 0; i < p->machines->n_nodes; i++) {
 		struct pool_node *n = &p->nodes[i];
-		if (n->excluded && n->state == NODE_UP) {
-			n->excluded = n->returned = false;
+		if ((n->excluded || n->unfit) && n->state == NODE_UP) {
+			n->excluded = n->unfit = n->returned = false;
 			n->faults = 0;
 			any = true;
 		}
@@ -187,6 +198,8 @@ int supervise_pool_describe(const struct pool *p, struct buf *out)
 		else if (node->excluded)
 			buf_printf(out, "was excluded after %lld fault%s", (long long)node->faults,
 				   human_s(node->faults));
+		else if (node->unfit)
+			buf_puts(out, "failed its check");
 		else
 			buf_printf(out, "has lost %d device%s", gone, human_s(gone));
 	}

@@ -1,10 +1,14 @@
 /*
  * pool — the nodes and devices that a run may use, and why it may not use the others.
  *
- * A node is used if the last survey found it up and it is not excluded. A node is excluded for the
+ * A node is used if the last survey found it up, it is not excluded, and it has not failed the check
+ * that node_checks.h makes when it is back. A node is excluded for the
  * rest of the run after [restart] exclude_after faults, and at once if it fails again before the
- * first step after it had come back. A device that is gone is not used, either. If nothing else is left, all of them
- * are used again.
+ * first step after it had come back. A node that has no fault for POOL_FAULT_MEMORY seconds begins at
+ * 0 again: a run of several weeks meets independent faults of every node. (Progress, with which
+ * restart.h forgets futile restarts, is not enough here: a node that crashes every hour makes
+ * progress in between.) A device that is gone is not used, either. If nothing else is left, all of
+ * them are used again.
  *
  * Nodes are numbered as in `machines`, all nodes that the run began with.
  */
@@ -20,11 +24,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { POOL_FAULT_MEMORY = 24 * 3600 };
+
 struct pool_node {
 	enum node_state state;
 	int64_t faults;
+	double fault_at; /* time of the last one */
 	bool excluded;
 	bool returned; /* it was away, came back, and has not finished a step since */
+	bool passed;   /* it was checked since it came back, and is well */
+	bool unfit;    /* it was checked since it came back, and is not used for now */
 };
 
 struct pool {
@@ -49,11 +58,13 @@ bool supervise_pool_covers(const struct pool *p, const struct deployment *used);
 /* Whether a node that cannot be used now may be used later without a person's help. */
 bool supervise_pool_may_return(const struct pool *p);
 
-/* Takes over the states that a survey found. */
+/* Takes over the states that a survey found. The others stay as they were. */
 void supervise_pool_survey(struct pool *p, const struct survey *s);
-/* Counts a fault of the node. The last usable node is never excluded. */
-void supervise_pool_blame(struct pool *p, int node);
-/* Uses excluded nodes again that are up, and devices that were gone. False: there is none. */
+/* Counts a fault of the node at the time `now`, in seconds. The last usable node is never excluded. */
+void supervise_pool_blame(struct pool *p, int node, double now);
+/* Notes the result of a check. */
+void supervise_pool_check(struct pool *p, int node, bool passed);
+/* Uses excluded and unfit nodes again that are up, and devices that were gone. False: there is none. */
 bool supervise_pool_use_again(struct pool *p);
 /* A generation on these nodes has finished a step. */
 void supervise_pool_confirm(struct pool *p);

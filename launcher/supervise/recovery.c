@@ -16,6 +16,7 @@ void supervise_recovery_close(struct supervisor *s)
 {
 	struct recovery_state *r = &s->recovery;
 	supervise_recovery_stop_survey(s);
+	supervise_checks_close(s);
 	launcher_deployment_free(r->next);
 	launcher_deployment_free(r->own);
 	supervise_pool_close(&r->pool);
@@ -33,8 +34,10 @@ static void report_nodes(struct supervisor *s, const struct survey *found)
 						     .lost = n,
 						     .text = buf_str(&text) });
 	if (!found->answered)
-		supervise_terminal_event(s->o.term, TONE_WARN, "nodes",
-					 "their manager does not answer: %s", found->why);
+		supervise_terminal_event(s->o.term, TONE_WARN, "nodes", "their manager %s: %s",
+					 found->partly ? "has answered only in part"
+						       : "does not answer",
+					 found->why);
 	if (n)
 		supervise_terminal_event(s->o.term, TONE_WARN, "nodes", "%s", buf_str(&text));
 	buf_fini(&text);
@@ -47,11 +50,14 @@ static void on_surveyed(void *arg, const struct survey *found)
 	r->surveying = NULL;
 	r->known = true;
 	r->silent = !found->answered;
-	r->can_requeue = found->can_requeue;
+	if (found->job_known)
+		r->can_requeue = found->can_requeue;
 	r->free = found->free;
 	supervise_pool_survey(&r->pool, found);
-	if (s->state != SUP_TRAINING) /* otherwise it looks for nodes that are back */
+	if (s->state != SUP_TRAINING)
 		report_nodes(s, found);
+	else /* it looks for nodes that are back */
+		supervise_checks_look(s);
 	supervise_handle(s, EV_SURVEYED, NULL, NULL);
 }
 
@@ -121,7 +127,7 @@ bool supervise_recovery_blame(struct supervisor *s)
 		return false;
 	/* Whatever fails on a node that has just come back: the run was well without it. */
 	if (s->fault->blames_node || r->pool.nodes[node].returned)
-		supervise_pool_blame(&r->pool, node);
+		supervise_pool_blame(&r->pool, node, supervise_now(s));
 	if (s->cause.code == ERR_DEVICE &&
 	    supervise_pool_lose_device(&r->pool, node, device_of(s, rank), &e))
 		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", e.text);
@@ -264,10 +270,12 @@ bool supervise_recovery_wants_to_grow(struct supervisor *s)
 		.now = s->d,
 		.pool = &r->pool,
 		.can_requeue = may_requeue(s),
-		.free = r->free,
+		.free = r->refused ? 0 : r->free,
 	};
-	int usable = supervise_pool_count(&r->pool);
-	bool more = usable > r->usable || r->free;
+	if (supervise_pool_count(&r->pool) > r->usable && supervise_checks_start(s))
+		return false;
+	int usable = supervise_pool_count(&r->pool); /* a check may have failed */
+	bool more = usable > r->usable || request.free;
 	r->usable = usable;
 	if (!more)
 		return false;

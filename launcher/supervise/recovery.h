@@ -5,6 +5,7 @@
 #ifndef MUSTER_LAUNCHER_SUPERVISE_RECOVERY_H
 #define MUSTER_LAUNCHER_SUPERVISE_RECOVERY_H
 
+#include "launcher/supervise/node_checks.h"
 #include "launcher/supervise/policy.h"
 #include "launcher/supervise/pool.h"
 
@@ -20,7 +21,9 @@ struct recovery_state {
 	double looked;               /* time of the last look for nodes that are back */
 	int usable;                  /* nodes when the deployment was last compared with others */
 	double waiting_since;        /* for lost nodes; 0: it does not wait */
+	struct node_checks checks;   /* of nodes that are back */
 	bool growing;                /* the generation stops in order to grow */
+	bool refused;                /* a requeue in order to grow: it is not tried again */
 	struct deployment *next;     /* what it grows to; NULL: the job is requeued */
 	/* the deployment of the generation, if it is not the first one; s->d points to it */
 	struct deployment *own;
@@ -50,7 +53,8 @@ int supervise_recovery_requeue(struct supervisor *s, struct err *e);
 
 /* A checkpoint was committed: begins a survey if the run has shrunk and may grow. */
 void supervise_recovery_look_for_nodes(struct supervisor *s);
-/* After that survey: whether the generation should stop in order to grow. */
+/* After that survey: whether the generation should stop in order to grow. If nodes
+ * must be checked first, it does not yet: the checks begin, and EV_CHECKED follows. */
 bool supervise_recovery_wants_to_grow(struct supervisor *s);
 /* Makes the larger deployment the current one. False: there is none, and the job is to be requeued. */
 bool supervise_recovery_grow(struct supervisor *s);

@@ -8,7 +8,18 @@
 
 enum { REFUSALS_MAX = 20 }; /* events per generation: strangers must not fill the disk */
 
-void supervise_report_started(struct supervisor *s, const char *resume)
+/* "generation 3 starts, restart 2 of 10" */
+static void print_start(struct supervisor *s, bool counts)
+{
+	char count[80] = "";
+	if (counts)
+		snprintf(count, sizeof count, ", restart %lld of %lld",
+			 (long long)s->restart.restarts, (long long)s->restart.limits.max_restarts);
+	supervise_terminal_event(s->o.term, TONE_WARN, "restart", "generation %u starts%s",
+				 s->generation, count);
+}
+
+void supervise_report_started(struct supervisor *s, const char *resume, bool counts)
 {
 	const struct layout *l = &s->d->plan.layout;
 	char text[64];
@@ -27,8 +38,7 @@ void supervise_report_started(struct supervisor *s, const char *resume)
 					.auth = s->munge.work ? "secret and MUNGE credential"
 							      : "secret" });
 	if (!s->first)
-		supervise_terminal_event(s->o.term, TONE_WARN, "restart", "generation %u starts",
-					 s->generation);
+		print_start(s, counts);
 	snprintf(text, sizeof text, "starting %d agent%s", s->world, human_s(s->world));
 	supervise_terminal_waiting(s->o.term, text);
 }

@@ -133,6 +133,15 @@ static void print_end(struct supervisor *s)
 	}
 }
 
+/* The last line of a run that failed: whoever comes back to the terminal reads it first. It was
+ * perhaps printed hours ago, with the first one of these losses. */
+static void print_remedy(struct supervisor *s)
+{
+	bool failed = s->status == STATUS_FAILED || s->status == STATUS_GAVE_UP;
+	if (failed && s->fault && *s->fault->remedy)
+		supervise_terminal_event(s->o.term, TONE_BAD, "remedy", "%s", s->fault->remedy);
+}
+
 void supervise_report_end(struct supervisor *s)
 {
 	const struct rundir_end end = { .reason = s->reason,
@@ -151,4 +160,5 @@ void supervise_report_end(struct supervisor *s)
 	supervise_terminal_waiting(s->o.term, "");
 	print_end(s);
 	print_results(s);
+	print_remedy(s);
 }

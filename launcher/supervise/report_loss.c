@@ -164,6 +164,10 @@ void supervise_report_blame(struct supervisor *s)
 	supervise_terminal_event(s->o.term, TONE_BAD, "lost", "%s: %s", who, why);
 	if (!s->stepped && s->cause.how != LOST_FAILED)
 		print_launch_log(s);
+}
+
+void supervise_report_remedy(struct supervisor *s)
+{
 	/* An agent's own message ends with its remedy. */
 	if (s->cause.how != LOST_FAILED && *s->fault->remedy && s->advice != s->fault)
 		supervise_terminal_event(s->o.term, TONE_PLAIN, "remedy", "%s", s->fault->remedy);

@@ -68,7 +68,15 @@ static bool reached_limit(const struct restart *r, struct err *e)
 
 void supervise_restart_go_on(struct restart *r)
 {
-	r->progress = r->stepped = false;
+	r->progress = r->stepped = r->counts = false;
+}
+
+bool supervise_restart_start(struct restart *r)
+{
+	bool counts = r->counts;
+	r->restarts += counts;
+	r->counts = false;
+	return counts;
 }
 
 bool supervise_restart_decide(struct restart *r, const struct fault *fault, bool elsewhere,
@@ -79,7 +87,7 @@ bool supervise_restart_decide(struct restart *r, const struct fault *fault, bool
 				  (!r->restarts || r->last == fault));
 	bool twice = hopeless && r->last == fault, progress = r->progress;
 	r->last = fault;
-	r->progress = r->stepped = false;
+	r->progress = r->stepped = r->counts = false;
 	if (progress || fault->retry != RETRY_WAIT)
 		r->outages = 0;
 	if (hopeless && !elsewhere) {
@@ -98,6 +106,6 @@ bool supervise_restart_decide(struct restart *r, const struct fault *fault, bool
 	if (reached_limit(r, e))
 		return false;
 	*wait = r->futile ? double_wait(r->limits.backoff, r->futile, RESTART_WAIT_MAX) : 0;
-	r->restarts += fault->counts;
+	r->counts = fault->counts;
 	return true;
 }

@@ -15,6 +15,9 @@
  *     generation has it before its first step, once is enough. Later it takes two generations in a
  *     row, the second of which ended before its first step.
  *
+ * A restart counts when it starts, because the decision that one may start can still lead to a wait
+ * for nodes, to a requeue or to the end of the run.
+ *
  * An outage (RETRY_WAIT) is waited out. These restarts do not count, and they are futile neither.
  * Their waits grow from 1 s to OUTAGE_WAIT_MAX. The outage may last `patience` seconds, from the
  * first loss that it caused; a loss with another fault, or progress, ends it.
@@ -38,10 +41,11 @@ struct restart_limits {
 struct restart {
 	struct restart_limits limits;
 	/* so far: */
-	int64_t restarts, futile;
+	int64_t restarts, futile; /* started ones that count, and those in a row without progress */
 	int64_t best_step, best_ckpt; /* highest seen; -1: none */
 	bool progress;                /* this generation has made progress */
 	bool stepped;                 /* this generation has finished a step */
+	bool counts;                  /* the next start is a restart that counts */
 	const struct fault *last;     /* of the last generation; NULL: none was lost */
 	int64_t outages;              /* losses in a row that an outage caused */
 	double outage_at;             /* time of the first one */
@@ -52,12 +56,15 @@ void supervise_restart_init(struct restart *r, const struct restart_limits *limi
 void supervise_restart_step(struct restart *r, int64_t step);
 void supervise_restart_ckpt(struct restart *r, int64_t step);
 /* The generation is lost by this fault at the time `now`, in seconds. elsewhere: its node will not be
- * used again, so the fault does not return. True: another one starts after
- * *wait seconds, and is counted unless the fault says otherwise. False: none may start, and `e`
+ * used again, so the fault does not return. True: another one may start after
+ * *wait seconds. False: none may start, and `e`
  * holds the reason: ERR_ABORTED if a limit is reached, ERR_TIMEOUT if an outage lasted too long,
  * ERR_UNSUPPORTED if a restart does not help. */
 bool supervise_restart_decide(struct restart *r, const struct fault *fault, bool elsewhere,
 			      double now, double *wait, struct err *e);
+/* A generation starts that supervise_restart_decide() permits, or that follows without a loss.
+ * Returns whether it counts as a restart. */
+bool supervise_restart_start(struct restart *r);
 /* Another generation follows without a loss. */
 void supervise_restart_go_on(struct restart *r);
 

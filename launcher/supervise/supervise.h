@@ -58,6 +58,7 @@ struct supervise_options {
 	const struct deployment *first; /* what the first generation runs */
 	const struct launch_ops *ops;
 	const char *agent; /* path of muster-agent */
+	const char *needs; /* of the job, for struct check_request; NULL: no node is checked */
 	struct rundir *run;
 	struct terminal *term;
 	/* of the control channel; -1: none, connections come by supervise_adopt() */

@@ -110,7 +110,7 @@ static void reset_generation(struct supervisor *s)
 	s->outcome = OUTCOME_NONE;
 }
 
-int supervise_launch(struct supervisor *s, struct err *e)
+int supervise_launch_agents(struct supervisor *s, struct err *e)
 {
 	unsigned char secret[AUTH_SECRET_BYTES];
 	char hex[AUTH_SECRET_HEX];
@@ -123,7 +123,7 @@ int supervise_launch(struct supervisor *s, struct err *e)
 	s->cause.at = lost_at; /* the event first-step reports the time since then */
 	s->started = supervise_now(s);
 	s->oom_kills = launcher_oom_kills(s->o.root);
-	supervise_report_started(s, supervise_resume(s));
+	supervise_report_started(s, supervise_resume(s), supervise_restart_start(&s->restart));
 	auth_secret_new(secret);
 	auth_secret_hex(secret, s->group_secret);
 	auth_secret_new(secret); /* a second secret, which travels in the agents' environment */
@@ -210,13 +210,6 @@ static int open_predecessors(struct supervisor *s, struct err *e)
 	return 0;
 }
 
-/* Of the first plan and of any later one, which may use other nodes. */
-static int max_world(const struct supervise_options *o)
-{
-	int devices = topo_cluster_devices(o->machines);
-	return devices > o->first->plan.world ? devices : o->first->plan.world;
-}
-
 static int max_ranks_per_node(const struct supervise_options *o)
 {
 	const struct plan *p = &o->first->plan;
@@ -231,7 +224,7 @@ static int max_ranks_per_node(const struct supervise_options *o)
 int supervise_open(const struct supervise_options *o, struct supervisor **out, struct err *e)
 {
 	struct supervisor *s = calloc(1, sizeof *s);
-	int most = max_world(o);
+	int most = launcher_deployment_most_ranks(o->first, o->machines);
 	struct rank_state *ranks = calloc((size_t)most, sizeof *ranks);
 	if (!s || !ranks) {
 		err_set(e, ERR_NOMEM, "no memory to supervise %d ranks", most);
@@ -290,6 +283,7 @@ void supervise_tick(struct supervisor *s)
 	supervise_connections_tick(s->connections, now);
 	if ((s->settle_at && now >= s->settle_at) || (s->deadline > 0 && now >= s->deadline))
 		supervise_handle(s, EV_TIMEOUT, NULL, NULL);
+	supervise_checks_tick(s);
 	supervise_watchdog(s);
 	const char *trouble = rundir_trouble(s->o.run);
 	if (trouble)

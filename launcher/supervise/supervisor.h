@@ -17,6 +17,7 @@
  *     restart.c      decides whether and when to start again
  *     pool.c         the nodes and devices that can be used
  *     policy.c       decides where the next generation runs
+ *     node_checks.c  checks nodes that are back
  *     recovery.c     surveys the nodes and applies the policy
  *     connections.c  accepts connections (connection.c: one of them, with its handshake)
  *     guard.c        starts and watches the guard
@@ -63,6 +64,7 @@ enum sup_event {
 	EV_VERDICT,       /* the recorders have been read */
 	EV_ALL_GONE,      /* no process of the generation is left */
 	EV_SURVEYED,      /* the state of the nodes is known */
+	EV_CHECKED,       /* the nodes that are back have been checked */
 	SUP_EVENT_COUNT
 };
 
@@ -145,21 +147,26 @@ void supervise_handle(struct supervisor *s, enum sup_event ev, const struct lost
 void supervise_enter(struct supervisor *s, enum sup_state state, double seconds);
 /* Ends the run with this exit status. */
 void supervise_end(struct supervisor *s, int status);
+/* The steps from a generation that is gone to the next one, in their order; next.c has a picture.
+ * Each one continues with the following one unless the run waits or ends. */
+/* The generation is lost and no process of it is left. Makes sure that the nodes have been surveyed,
+ * or waits for it. */
+void supervise_survey_nodes(struct supervisor *s);
+/* Finds the fault, and whether another generation may start after it. */
+void supervise_judge_loss(struct supervisor *s);
+/* Decides where the next generation runs, and starts it `wait` seconds later, waits for nodes,
+ * requeues the job or ends the run. */
+void supervise_choose_deployment(struct supervisor *s, double wait);
 /* Starts the next generation with the current deployment. */
-void supervise_launch_next(struct supervisor *s);
-/* The generation is lost and no process of it is left. Waits for the survey of the nodes, then
- * calls supervise_restart_or_end(). */
-void supervise_recover(struct supervisor *s);
-void supervise_restart_or_end(struct supervisor *s);
-/* The generation has left in order to grow: starts the larger one, or requeues the job. */
-void supervise_grow(struct supervisor *s);
-/* Decides where the next generation runs, and starts it, waits, requeues the job or ends the run. */
-void supervise_place_and_launch(struct supervisor *s);
+void supervise_start_generation(struct supervisor *s);
+/* The generation has left in order to grow: starts the larger one, or requeues the job. If Slurm
+ * refuses that, the same deployment continues. */
+void supervise_start_grown(struct supervisor *s);
 
 /* supervisor.c */
 double supervise_now(const struct supervisor *s);
-/* Starts the next generation. On failure nothing of it remains. */
-int supervise_launch(struct supervisor *s, struct err *e);
+/* Starts the agents of the next generation. On failure nothing of it remains. */
+int supervise_launch_agents(struct supervisor *s, struct err *e);
 void supervise_broadcast(struct supervisor *s, enum msg_type type, json_t *body /* stolen */);
 const char *supervise_node(const struct supervisor *s, int rank);
 /* The job's value until this process has committed a checkpoint; then "auto": the last valid
@@ -184,7 +191,8 @@ void supervise_verdict_stop(struct supervisor *s); /* kills the reader if it sti
 void supervise_symptoms(const struct supervisor *s, struct symptom *out);
 
 /* report.c */
-void supervise_report_started(struct supervisor *s, const char *resume);
+/* counts: against [restart] max_restarts. */
+void supervise_report_started(struct supervisor *s, const char *resume, bool counts);
 void supervise_report_ready(struct supervisor *s);
 void supervise_report_log(struct supervisor *s, int rank, const char *level, const char *text);
 void supervise_report_refused(struct supervisor *s, const char *why);
@@ -197,9 +205,11 @@ void supervise_report_ckpt(struct supervisor *s, const struct msg_ckpt *m);
 void supervise_report_loss(struct supervisor *s); /* the event, at once */
 /* "rank 4 on n1, after step 12 (forward)"; "the agents" if no rank in particular is lost. */
 void supervise_describe_lost_rank(const struct supervisor *s, char *out, size_t size);
-/* Once the generation is gone and s->symptom and s->fault are set: prints what was lost, and the
- * remedy. */
+/* Once the generation is gone and s->symptom and s->fault are set: prints what was lost. */
 void supervise_report_blame(struct supervisor *s);
+/* If the run continues: prints the remedy unless it is that of the loss before, because with each
+ * restart it would be noise. If the run does not continue, its last line is the remedy. */
+void supervise_report_remedy(struct supervisor *s);
 /* The next generation starts after `wait` seconds. */
 void supervise_report_restart(struct supervisor *s, double wait);
 void supervise_report_verdict(struct supervisor *s, const struct rundir_verdict *v);

@@ -22,11 +22,11 @@ static void drain_generation(struct supervisor *s, enum outcome outcome)
 	s->o.ops->kill(s->launch, supervise_recovery_node_lost(s));
 }
 
-static void do_recover(struct supervisor *s, const struct cause *c)
+static void do_judge_loss(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
 	supervise_recovery_stop_survey(s);
-	supervise_restart_or_end(s);
+	supervise_judge_loss(s);
 }
 
 /* It waits for a node. A survey that cannot be made leaves the decision to the last one. */
@@ -36,13 +36,13 @@ static void do_look_again(struct supervisor *s, const struct cause *c)
 	supervise_recovery_stop_survey(s);
 	supervise_enter(s, SUP_WAITING, s->o.limits.look);
 	if (!supervise_recovery_survey(s, true))
-		supervise_place_and_launch(s);
+		supervise_choose_deployment(s, 0);
 }
 
-static void do_decide_again(struct supervisor *s, const struct cause *c)
+static void do_choose_again(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
-	supervise_place_and_launch(s);
+	supervise_choose_deployment(s, 0);
 }
 
 /* The state of the nodes is known while the processes are killed: those of a dead node do not count
@@ -73,7 +73,7 @@ static void do_gone(struct supervisor *s, const struct cause *c)
 		if (has_done_all_steps(s)) {
 			supervise_end(s, STATUS_DONE);
 		} else if (s->recovery.growing) {
-			supervise_grow(s);
+			supervise_start_grown(s);
 		} else {
 			supervise_end(s, STATUS_STOPPED);
 		}
@@ -83,7 +83,7 @@ static void do_gone(struct supervisor *s, const struct cause *c)
 		break;
 	case OUTCOME_RESTART:
 	case OUTCOME_NONE:
-		supervise_recover(s);
+		supervise_survey_nodes(s);
 		break;
 	}
 }
@@ -337,10 +337,10 @@ static void do_stop_waiting(struct supervisor *s, const struct cause *c)
 	supervise_end(s, STATUS_STOPPED);
 }
 
-static void do_restart(struct supervisor *s, const struct cause *c)
+static void do_start(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
-	supervise_launch_next(s);
+	supervise_start_generation(s);
 }
 
 static void do_kill(struct supervisor *s, const struct cause *c)
@@ -368,7 +368,7 @@ static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct superv
 	},
 	[SUP_TRAINING] = {
 		[EV_ALL_FINISHED] = do_exit, [EV_LOST] = do_lose, [EV_STOP] = do_stop, [EV_STOP_NOW] = do_quit,
-		[EV_ALL_GONE] = do_all_vanished, [EV_SURVEYED] = do_grow,
+		[EV_ALL_GONE] = do_all_vanished, [EV_SURVEYED] = do_grow, [EV_CHECKED] = do_grow,
 	},
 	[SUP_STOPPING] = {
 		[EV_ALL_FINISHED] = do_exit, [EV_LOST] = do_lose, [EV_STOP] = do_stop_growing, [EV_STOP_NOW] = do_quit, [EV_TIMEOUT] = do_stop_timeout,
@@ -390,13 +390,13 @@ static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct superv
 		[EV_SURVEYED] = do_note_survey,
 	},
 	[SUP_SURVEYING] = {
-		[EV_STOP] = do_stop_waiting, [EV_STOP_NOW] = do_stop_waiting, [EV_TIMEOUT] = do_recover, [EV_SURVEYED] = do_recover,
+		[EV_STOP] = do_stop_waiting, [EV_STOP_NOW] = do_stop_waiting, [EV_TIMEOUT] = do_judge_loss, [EV_SURVEYED] = do_judge_loss,
 	},
 	[SUP_WAITING] = {
-		[EV_STOP] = do_stop_waiting, [EV_STOP_NOW] = do_stop_waiting, [EV_TIMEOUT] = do_look_again, [EV_SURVEYED] = do_decide_again,
+		[EV_STOP] = do_stop_waiting, [EV_STOP_NOW] = do_stop_waiting, [EV_TIMEOUT] = do_look_again, [EV_SURVEYED] = do_choose_again,
 	},
 	[SUP_BACKOFF] = {
-		[EV_STOP] = do_stop_waiting, [EV_STOP_NOW] = do_stop_waiting, [EV_TIMEOUT] = do_restart,
+		[EV_STOP] = do_stop_waiting, [EV_STOP_NOW] = do_stop_waiting, [EV_TIMEOUT] = do_start,
 	},
 };
 

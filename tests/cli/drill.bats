@@ -40,7 +40,7 @@ none_started_by() { [[ -z $(started_by "$1") ]]; }
 @test "the faults of one host: every result is right, and each phase is timed" {
 	large
 	drill host --json --steps 240 \
-		--fault agent-killed,agent-crashed,bus-error,cpu-limit,launcher-killed,checkpoint-deleted,checkpoint-corrupted,disk-full,supervisor-killed,supervisor-ended,job-wrong
+		--fault agent-killed,agent-crashed,bus-error,cpu-limit,pmix-server-killed,checkpoint-deleted,checkpoint-corrupted,disk-full,supervisor-killed,supervisor-ended,job-wrong
 	[[ $status -eq 0 ]]
 	[[ $(ask '[r["why"] for r in o["drills"] if r["outcome"] != "right"]') == "[]" ]]
 	[[ $(ask 'len(d), o["steps"]') == "(11, 240)" ]]
@@ -56,7 +56,8 @@ none_started_by() { [[ -z $(started_by "$1") ]]; }
 	drill inside --json --steps 60 --fault agent-exited,device-lost,numeric restart.shrink=dp
 	[[ $status -eq 0 ]]
 	[[ $(ask 'd["agent-exited"]["how"], d["device-lost"]["how"], d["numeric"]["how"]') == "('closed, exit 7', 'failed', 'failed')" ]]
-	[[ $(ask '[d[k]["redone"] >= 0 for k in d]') == "[True, True, True]" ]]
+	[[ $(ask '[d[k]["fault"] for k in d]') == "['agent-exited', 'device-lost', 'numeric']" ]]
+	[[ $(ask '[d[k]["phases"]["detect_s"] is not None for k in d]') == "[True, True, True]" ]]
 	drill unasked --json --steps 60 --fault numeric parallel.sync=server
 	[[ $status -eq 1 ]]
 	[[ $(ask 'd["numeric"]["why"]') == *"parameter server"* ]]
@@ -65,15 +66,25 @@ none_started_by() { [[ -z $(started_by "$1") ]]; }
 @test "the OOM killer ends an agent in a cgroup of the run's own, which is removed" {
 	drill memory --json --steps 60 --fault out-of-memory
 	[[ $(ask 'd["out-of-memory"]["outcome"]') == skipped ]] && skip "$(ask 'd["out-of-memory"]["why"]')"
-	[[ $status -eq 0 ]]
+	[[ $status -eq 0 && $(ask 'd["out-of-memory"]["fault"]') == out-of-memory ]]
 	[[ -z $(find /sys/fs/cgroup -maxdepth 2 -name 'muster-drill-*') ]]
 }
 
-@test "an agent refuses a drill that it does not know" {
-	run env DRILL_FAULT="melt 0 5" "$MUSTER" run "$tiny" job.name=melt parallel.dp=2
-	echo "$output"
+@test "a fault that does not happen is wrong" {
+	# An agent that ignores what the drill asks for.
+	printf '#!/bin/sh\nunset DRILL_FAULT\nexec "%s" "$@"\n' "$(realpath "$(dirname "$MUSTER")/muster-agent")" >"$BATS_TEST_TMPDIR/agent"
+	chmod +x "$BATS_TEST_TMPDIR/agent"
+	MUSTER_AGENT=$BATS_TEST_TMPDIR/agent drill deaf --json --steps 60 --fault agent-exited,numeric
 	[[ $status -eq 1 ]]
-	[[ $output == *'DRILL_FAULT is "melt 0 5"'* ]]
+	[[ $(ask '[d[k]["outcome"] for k in d]') == "['wrong', 'wrong']" ]]
+	[[ $(ask 'd["numeric"]["why"]') == "muster named no fault: it did not happen, or was not noticed" ]]
+}
+
+@test "a run is not disturbed by variables that a drill has left" {
+	DRILL_FAULT="exit 0 5 0" run_tiny left parallel.dp=2
+	[[ $(event left generation-start | wc -l) -eq 1 ]]
+	DRILL_FAULT="melt" drill left-drill --steps 60 --fault agent-killed
+	[[ $status -eq 0 ]]
 }
 
 @test "a stopped agent and a stopped supervisor" {
@@ -156,6 +167,8 @@ none_started_by() { [[ -z $(started_by "$1") ]]; }
 @test "wrong words are usage errors, and nothing starts" {
 	drill usage --fault agent-kiled
 	[[ $status -eq 2 && $stderr == *'there is no fault "agent-kiled"; muster drill --help lists them'* ]]
+	drill usage --fault ""
+	[[ $status -eq 2 && $stderr == *'--fault has no name'* ]]
 	drill usage --steps 5
 	[[ $status -eq 2 && $stderr == *'--steps "5": a whole number from 12 to 1000000'* ]]
 	drill usage --steps

@@ -43,9 +43,9 @@ none_left() { [[ -z $(processes_left) ]]; }
 
 @test "an agent, srun and a slurmstepd are killed: the run recovers to the same bits" {
 	large
-	drill cluster --fault agent-killed,launcher-killed,slurmstepd-killed
+	drill cluster --fault agent-killed,srun-killed,slurmstepd-killed
 	[[ $status -eq 0 ]]
-	[[ $output == *"agent-killed"*" right"*"launcher-killed"*" right"*"slurmstepd-killed"*" right"* ]]
+	[[ $output == *"agent-killed"*" right"*"srun-killed"*" right"*"slurmstepd-killed"*" right"* ]]
 	[[ $output == *"3 drilled, 3 right, 0 skipped" ]]
 	[[ ! -e $(run_folder drill-cluster) ]]
 	none_left
@@ -60,6 +60,16 @@ none_left() { [[ -z $(processes_left) ]]; }
 }
 
 @test "slurmctld and munged seem to be away, and the plugin for PMIx is missing: the cluster is not touched" {
+	# PATH may be unset, and the current folder is not searched.
+	mkdir "$BATS_TEST_TMPDIR/here"
+	printf '#!/bin/sh\ntouch "$0.ran"\n' >"$BATS_TEST_TMPDIR/here/squeue"
+	chmod +x "$BATS_TEST_TMPDIR/here/squeue"
+	cd "$BATS_TEST_TMPDIR/here"
+	run --separate-stderr salloc --quiet --no-kill -N4 --ntasks-per-node=2 --gpus-per-node=2 env -u PATH "$(realpath "$MUSTER")" drill "$tiny" job.name=pathless $words --steps 60 --fault pmix-missing
+	echo "$output"
+	echo "$stderr"
+	[[ $status -eq 0 && ! -e squeue.ran ]]
+	cd -
 	drill services --steps 60 --fault controller-away,pmix-missing
 	[[ $status -eq 0 ]]
 	[[ $output == *"2 drilled, 2 right, 0 skipped" ]]

@@ -91,6 +91,8 @@ recovery_figure() { # run
 	start_slurmd n4
 	is_right grown
 	[[ $(decision grown) == grow ]]
+	# The node was checked first, while the run trained.
+	[[ $(event grown node-check) == *'"node":"n4","passed":true'* ]]
 	[[ $(nodes_of grown 3) == "n1 n2 n3 n4 " ]]
 	# It stops for a checkpoint, so no step is repeated.
 	[[ $(event_field grown ready step) == $(event grown ckpt | grep '"generation":2[,}]' | tail -n 1 | grep -oP '"step":\K[0-9]+') ]]

@@ -59,12 +59,14 @@ silence() {
 	stopped=$pids
 }
 
-has_ended() { [[ -n $(event silent done) ]]; }
+run_is_done() { [[ -n $(event silent done) ]]; }
 
-# Ends the processes of the silent node. For teardown.
+# Ends the stopped processes of the silent node.
 teardown() {
-	# shellcheck disable=SC2086 # a list of pids
-	[[ -z ${stopped-} ]] || kill -9 $stopped 2>/dev/null || true
+	local pid
+	for pid in ${stopped-}; do
+		[[ $(cut -d ' ' -f 3 "/proc/$pid/stat" 2>/dev/null) != T ]] || kill -9 "$pid" 2>/dev/null || true
+	done
 }
 
 @test "a node falls silent: it is lost after the silence limit, and the run continues without it" {
@@ -75,7 +77,7 @@ teardown() {
 	[[ $(nodes_of silent 1) == "n1 n2 n3 " ]]
 	silence n2
 	# Slurm waits for the node before it lets the job end.
-	wait_for 120 has_ended
+	wait_for 120 run_is_done
 	[[ $(event_field silent done status) -eq 0 ]]
 	[[ $(event_field silent rank-lost node) == n2 ]]
 	[[ $(nodes_of silent 2) == "n1 n3 n4 " ]]

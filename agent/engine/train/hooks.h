@@ -45,7 +45,8 @@ struct train_hooks {
 
 	/* For drills, NULL otherwise: called before each step with the number of finished ones. It may
 	 * fail in place of the step, or not return at all. *poison: the step's gradients become NaN. */
-	int (*drill)(void *arg, int64_t step, bool *poison, struct err *e);
+	int (*drill)(void *drill_arg, int64_t step, bool *poison, struct err *e);
+	void *drill_arg;
 };
 
 #endif

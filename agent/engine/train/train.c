@@ -124,7 +124,7 @@ static int run_passes(struct trainer *t, const struct engine_batch *batch, doubl
 		      struct err *e)
 {
 	bool poison = false;
-	if (t->hooks->drill && t->hooks->drill(t->hooks->arg, t->at.step, &poison, e))
+	if (t->hooks->drill && t->hooks->drill(t->hooks->drill_arg, t->at.step, &poison, e))
 		return -1;
 	if (pipeline_passes(t->engine, batch, e))
 		return -1;

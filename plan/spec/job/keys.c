@@ -208,7 +208,7 @@ const struct job_key job_keys[] = {
 	REAL(restart, hang_timeout, "300", 0, 1e6, "Seconds without progress of any rank after which the run counts as hung. 0: never. A stop may take as long, but at least 2 minutes."),
 	ENUM(restart, shrink, "any", shrinks, "What may change if nodes are lost and no spare is left. keep: nothing; the run waits for nodes, or is requeued. dp: the data-parallel degree. any: the layout is planned again. The global batch never changes."),
 	ENUM(restart, regrow, "yes", regrows, "What a run that has shrunk does at a checkpoint if a node is back. no: it stays small. yes: it grows onto nodes of its allocation. requeue: it is also requeued if a node that has left the allocation is free."),
-	INT(restart, exclude_after, "2", 0, 1e6, "Faults of one node after which it is not used any more. 0: never. A node that cannot be reached is not used in any case."),
+	INT(restart, exclude_after, "2", 0, 1e6, "Faults of one node after which it is not used any more; a node without a fault for 24 hours begins at 0 again. 0: never. A node that cannot be reached is not used in any case."),
 	REAL(restart, patience, "600", 0, 1e6, "Seconds to wait for lost nodes that may return, and for slurmctld or munged, before giving up."),
 	REAL(restart, node_mtbf, "6300", 0, 1e9, "For predictions: mean hours between failures of one node that stop the run. 6300: Llama 3's, 419 in 54 days of 2,048 nodes (arXiv 2407.21783, section 3.3.4). 0: no node fails."),
 	REAL(restart, respawn, "30", 0, 1e6, "For predictions: seconds from a failure until the agents run again and load the last checkpoint. 30: communicators of 10,000 GPUs (MegaScale, arXiv 2402.15627, section 3.5)."),

@@ -303,6 +303,21 @@ static inline int count_events(const char *a, const char *b)
 	return count_events_in(rundir_path(h.run), a, b);
 }
 
+/* The number of lines that were printed for people and hold this text. *last: the last line of all
+ * holds it. */
+static inline int count_printed(const char *text, bool *last)
+{
+	char path[300], line[2048];
+	int n = 0;
+	snprintf(path, sizeof path, "%s/printed", h.dir);
+	FILE *in = fopen(path, "re");
+	assert_non_null(in);
+	for (*last = false; fgets(line, sizeof line, in); n += *last)
+		*last = strstr(line, text);
+	fclose(in);
+	return n;
+}
+
 static inline int setup(void **state)
 {
 	(void)state;
@@ -314,7 +329,9 @@ static inline int setup(void **state)
 	if (!tmpdir_make(h.dir, sizeof h.dir) || uv_loop_init(&h.loop) ||
 	    rundir_open(h.dir, "run", &h.run, NULL))
 		return -1;
-	struct terminal_options look = { .fd = open("/dev/null", O_WRONLY | O_CLOEXEC),
+	char printed[300];
+	snprintf(printed, sizeof printed, "%s/printed", h.dir);
+	struct terminal_options look = { .fd = open(printed, O_WRONLY | O_CREAT | O_CLOEXEC, 0600),
 					 .every = 1,
 					 .steps = 10 };
 	snprintf(h.agent, sizeof h.agent, "%s/agent", h.dir);

@@ -178,6 +178,24 @@ static void the_faster_of_the_permitted_layouts_runs(void **state)
 	}
 }
 
+static void a_later_generation_may_use_every_device(void **state)
+{
+	(void)state;
+	static const char *const words[WORDS] = { "parallel.dp=4" };
+	struct buf said = BUF_INIT;
+	struct deployment *d = fit(words, 2, false, &said);
+	struct cluster machines;
+	cluster_of(3, &machines); /* a spare */
+	assert_int_equal(launcher_deployment_most_ranks(d, &machines), 6);
+	topo_cluster_free(&machines);
+	/* The ranks of one device may be several: the plan counts then. */
+	cluster_of(1, &machines);
+	assert_int_equal(launcher_deployment_most_ranks(d, &machines), 4);
+	topo_cluster_free(&machines);
+	launcher_deployment_free(d);
+	buf_fini(&said);
+}
+
 static void a_plan_that_lacks_the_spares_names_them(void **state)
 {
 	(void)state;
@@ -201,6 +219,7 @@ int main(void)
 		cmocka_unit_test(spares_are_the_nodes_beyond_those_that_work),
 		cmocka_unit_test(a_layout_that_does_not_fit_changes_as_far_as_the_job_permits),
 		cmocka_unit_test(the_faster_of_the_permitted_layouts_runs),
+		cmocka_unit_test(a_later_generation_may_use_every_device),
 		cmocka_unit_test(a_plan_that_lacks_the_spares_names_them),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

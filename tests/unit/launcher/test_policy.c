@@ -1,6 +1,8 @@
 /* Where the next generation runs when nodes or devices are lost, and when they are back. */
 #include "launcher/supervise/policy.h"
 
+#include "launcher/fit.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -127,6 +129,40 @@ static void the_planner_may_find_a_faster_layout_than_a_lower_dp(void **state)
 	launcher_deployment_free(d.next);
 }
 
+/* A requeued job that starts with the nodes that a loss would have left runs what the loss would
+ * have led to. */
+static void a_start_and_a_loss_choose_the_same_layout(void **state)
+{
+	(void)state;
+	static const char *const layouts[][3] = {
+		{ "parallel.dp=4", "parallel.pp=1", "restart.shrink=dp" },
+		{ "parallel.dp=4", "parallel.pp=1", "restart.shrink=any" },
+		{ "parallel.dp=2", "parallel.pp=2", "restart.shrink=any" },
+	};
+	for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+		const char *words[12] = { LAYOUT };
+		struct policy_decision d;
+		struct deployment *start;
+		struct cluster left;
+		struct buf said = BUF_INIT;
+		memcpy(words + 9, layouts[i], sizeof layouts[i]);
+		open_run("dgx-h100:4", 0, words, 12);
+		set_state(3, NODE_DOWN);
+		decide(first, true, 0, &d);
+		assert_non_null(d.next);
+		assert_int_equal(supervise_pool_cluster(&pool, &left, NULL), 0);
+		assert_int_equal(launcher_fit_build(&job, &left, true, &start, &said, NULL), 0);
+		assert_int_equal(start->plan.layout.tp, d.next->plan.layout.tp);
+		assert_int_equal(start->plan.layout.dp, d.next->plan.layout.dp);
+		assert_int_equal(start->plan.layout.pp, d.next->plan.layout.pp);
+		assert_true(start->plan.time.total == d.next->plan.time.total);
+		launcher_deployment_free(start);
+		launcher_deployment_free(d.next);
+		buf_fini(&said);
+		close_run(NULL);
+	}
+}
+
 static void a_job_with_gpus_is_requeued_once_slurm_counts_its_node_as_down(void **state)
 {
 	(void)state;
@@ -226,19 +262,34 @@ static void a_node_is_excluded_after_its_faults(void **state)
 	static const char *const words[] = { LAYOUT, "parallel.dp=2" };
 	struct buf text = BUF_INIT;
 	open_run("dgx-h100:2", 0, words, 10);
-	supervise_pool_blame(&pool, 1);
+	supervise_pool_blame(&pool, 1, 1000);
 	assert_true(supervise_pool_usable(&pool, 1));
-	supervise_pool_blame(&pool, 1);
+	supervise_pool_blame(&pool, 1, 1000);
 	assert_false(supervise_pool_usable(&pool, 1));
 	assert_int_equal(supervise_pool_describe(&pool, &text), 1);
 	assert_non_null(strstr(buf_str(&text), "after 2 faults"));
-	supervise_pool_blame(&pool, 0);
-	supervise_pool_blame(&pool, 0);
+	supervise_pool_blame(&pool, 0, 1000);
+	supervise_pool_blame(&pool, 0, 1000);
 	assert_true(supervise_pool_usable(&pool, 0)); /* the last one */
 	assert_true(supervise_pool_use_again(&pool));
 	assert_true(supervise_pool_usable(&pool, 1));
 	assert_false(supervise_pool_use_again(&pool));
 	buf_fini(&text);
+}
+
+static void faults_that_lie_far_apart_do_not_exclude_a_node(void **state)
+{
+	(void)state;
+	static const char *const words[] = { LAYOUT, "parallel.dp=2" };
+	double now = 1000;
+	open_run("dgx-h100:2", 0, words, 10);
+	for (int week = 0; week < 3; week++, now += 7 * 24 * 3600.0) {
+		supervise_pool_blame(&pool, 1, now);
+		assert_true(supervise_pool_usable(&pool, 1));
+	}
+	supervise_pool_blame(&pool, 1, now);
+	supervise_pool_blame(&pool, 1, now + POOL_FAULT_MEMORY - 1);
+	assert_false(supervise_pool_usable(&pool, 1));
 }
 
 static void a_node_that_fails_again_on_its_return_is_excluded(void **state)
@@ -249,11 +300,11 @@ static void a_node_that_fails_again_on_its_return_is_excluded(void **state)
 	set_state(1, NODE_DOWN);
 	set_state(1, NODE_UP);
 	supervise_pool_confirm(&pool); /* it has finished a step */
-	supervise_pool_blame(&pool, 1);
+	supervise_pool_blame(&pool, 1, 1000);
 	assert_true(supervise_pool_usable(&pool, 1));
 	set_state(1, NODE_DOWN);
 	set_state(1, NODE_UP);
-	supervise_pool_blame(&pool, 1);
+	supervise_pool_blame(&pool, 1, 1000);
 	assert_false(supervise_pool_usable(&pool, 1));
 }
 
@@ -261,7 +312,7 @@ static void a_silent_manager_changes_only_what_was_probed(void **state)
 {
 	(void)state;
 	static const char *const words[] = { LAYOUT, "parallel.dp=2" };
-	enum node_state nodes[] = { NODE_UP, NODE_UNREACHABLE, NODE_UP };
+	enum node_state nodes[] = { NODE_UNKNOWN, NODE_UNREACHABLE, NODE_UNKNOWN };
 	open_run("dgx-h100:3", 0, words, 10);
 	set_state(0, NODE_DOWN);
 	supervise_pool_survey(&pool, &(struct survey){ .nodes = nodes, .n_nodes = 3 });
@@ -280,12 +331,14 @@ int main(void)
 		T(a_spare_replaces_a_lost_node),
 		T(without_a_spare_dp_shrinks_and_the_global_batch_stays),
 		T(the_planner_may_find_a_faster_layout_than_a_lower_dp),
+		T(a_start_and_a_loss_choose_the_same_layout),
 		T(a_layout_that_must_stay_is_requeued_or_waits),
 		T(a_job_with_gpus_is_requeued_once_slurm_counts_its_node_as_down),
 		T(a_lost_gpu_takes_its_slot_out),
 		T(the_run_grows_again_when_a_node_is_back),
 		T(every_decision_can_be_printed),
 		T(a_node_is_excluded_after_its_faults),
+		T(faults_that_lie_far_apart_do_not_exclude_a_node),
 		T(a_node_that_fails_again_on_its_return_is_excluded),
 		T(a_silent_manager_changes_only_what_was_probed),
 	};

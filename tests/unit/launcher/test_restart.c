@@ -22,7 +22,8 @@ static bool lose_generation(struct restart *r, const struct fault *fault, double
 {
 	*wait = -1;
 	*e = (struct err)ERR_INIT;
-	return supervise_restart_decide(r, fault, false, now, wait, e);
+	return supervise_restart_decide(r, fault, false, now, wait, e) &&
+	       (supervise_restart_start(r), true);
 }
 
 static void restart_init(struct restart *r, int64_t max_restarts, int64_t max_futile,
@@ -45,6 +46,26 @@ static void the_first_restart_is_immediate(void **state)
 	assert_true(lose_generation(&r, &crash, &wait, &e));
 	assert_true(wait == 0);
 	assert_int_equal(r.restarts, 1);
+}
+
+/* The decision may lead to a wait for nodes or to a requeue. */
+static void a_restart_counts_when_it_starts(void **state)
+{
+	(void)state;
+	struct restart r;
+	struct err e;
+	double wait;
+	restart_init(&r, 1, 9, 0);
+	assert_true(supervise_restart_decide(&r, &crash, false, now, &wait, &e));
+	assert_int_equal(r.restarts, 0);
+	assert_true(supervise_restart_start(&r));
+	assert_int_equal(r.restarts, 1);
+	supervise_restart_go_on(&r);
+	assert_false(supervise_restart_start(&r)); /* it grows: nothing was lost */
+	assert_true(supervise_restart_decide(&r, &outage, false, now, &wait, &e));
+	assert_false(supervise_restart_start(&r));
+	assert_int_equal(r.restarts, 1);
+	assert_false(supervise_restart_decide(&r, &crash, false, now, &wait, &e));
 }
 
 static void what_cannot_get_better_ends_the_run_at_once(void **state)
@@ -247,6 +268,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_first_restart_is_immediate),
+		cmocka_unit_test(a_restart_counts_when_it_starts),
 		cmocka_unit_test(what_cannot_get_better_ends_the_run_at_once),
 		cmocka_unit_test(waits_double_without_progress),
 		cmocka_unit_test(a_new_checkpoint_is_progress),

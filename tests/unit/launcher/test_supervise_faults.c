@@ -128,6 +128,7 @@ static void an_outage_of_slurm_does_not_count(void **state)
 static void patience_with_an_outage_ends(void **state)
 {
 	(void)state;
+	bool last;
 	h.first.job.restart.patience = 30;
 	open_with_decoy();
 	supervise_start(h.supervisor);
@@ -138,11 +139,16 @@ static void patience_with_an_outage_ends(void **state)
 	}
 	assert_int_equal(exit_status(), STATUS_GAVE_UP);
 	assert_int_equal(count_events("gave-up", "patience = 30 s"), 1);
+	/* With the first loss, and as the last words: not with each restart. */
+	assert_true(h.starts > 2);
+	assert_int_equal(count_printed("remedy     Tell the site's administrators", &last), 2);
+	assert_true(last);
 }
 
 static void a_missing_plugin_is_not_tried_again(void **state)
 {
 	(void)state;
+	bool last;
 	open_with_decoy();
 	supervise_start(h.supervisor);
 	deliver_all();
@@ -150,6 +156,8 @@ static void a_missing_plugin_is_not_tried_again(void **state)
 	assert_int_equal(exit_status(), STATUS_FAILED);
 	assert_int_equal(h.starts, 1);
 	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"pmix-missing\""), 1);
+	assert_int_equal(count_printed("remedy     Install Slurm's mpi/pmix plugin", &last), 1);
+	assert_true(last);
 }
 
 int main(void)

@@ -227,9 +227,10 @@ static void suspects_are_connected_to(void **state)
 	assert_false(w->s.answered);
 	assert_false(w->s.can_requeue);
 	assert_non_null(strstr(w->s.why, "Unable to contact slurm controller"));
-	assert_int_equal(w->nodes[0], NODE_UP);
+	assert_false(w->s.partly);
+	assert_int_equal(w->nodes[0], NODE_UNKNOWN);
 	assert_int_equal(w->nodes[1], NODE_UNREACHABLE);
-	assert_int_equal(w->nodes[2], NODE_UP);
+	assert_int_equal(w->nodes[2], NODE_UNKNOWN);
 	close(a);
 	close(b);
 	close(c);
@@ -245,9 +246,44 @@ static void without_any_answer_a_refusal_or_a_name_proves_nothing(void **state)
 	write_scontrol(w, "exit 1\n");
 	survey(w, "localhost,no-such-host.invalid,x", "localhost,no-such-host.invalid");
 	assert_false(w->s.answered);
-	assert_int_equal(w->nodes[0], NODE_UP);
-	assert_int_equal(w->nodes[1], NODE_UP);
-	assert_int_equal(w->nodes[2], NODE_UP);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(w->nodes[i], NODE_UNKNOWN);
+}
+
+static void what_is_known_of_the_nodes_counts_without_the_job(void **state)
+{
+	struct world *w = *state;
+	char nodes[512];
+	int refused, b = open_port(-1, &refused);
+	snprintf(nodes, sizeof nodes,
+		 "NodeName=n1 State=DOWN\nNodeName=n2 State=ALLOCATED+DRAIN\n"
+		 "NodeName=n3 NodeAddr=127.0.0.1 Port=%d State=IDLE\nNodeName=n4 State=IDLE\n",
+		 refused);
+	write_text(w, "nodes", nodes);
+	write_scontrol(w, "[ \"$3\" = job ] && exit 1\n" ANSWER);
+	survey(w, "n[1-5]", "n3");
+	assert_false(w->s.answered || w->s.job_known);
+	assert_true(w->s.partly);
+	assert_non_null(strstr(w->s.why, "show job"));
+	assert_int_equal(w->nodes[0], NODE_DOWN);
+	assert_int_equal(w->nodes[1], NODE_DRAIN);
+	assert_int_equal(w->nodes[2], NODE_UNREACHABLE);
+	assert_int_equal(w->nodes[3], NODE_UNKNOWN); /* the job may have lost it */
+	assert_int_equal(w->nodes[4], NODE_UNKNOWN);
+	assert_int_equal(w->s.free, 0);
+	close(b);
+}
+
+static void what_is_known_of_the_job_counts_without_the_nodes(void **state)
+{
+	struct world *w = *state;
+	write_text(w, "job", "JobId=9 JobState=RUNNING Requeue=1 BatchFlag=1 NodeList=n1\n");
+	write_scontrol(w, "[ \"$3\" = node ] && exit 1\n" ANSWER);
+	survey(w, "n[1-2]", "");
+	assert_false(w->s.answered);
+	assert_true(w->s.partly && w->s.job_known && w->s.can_requeue);
+	assert_int_equal(w->nodes[0], NODE_UNKNOWN);
+	assert_int_equal(w->nodes[1], NODE_LEFT);
 }
 
 static void a_controller_that_hangs_is_not_waited_for(void **state)
@@ -260,8 +296,8 @@ static void a_controller_that_hangs_is_not_waited_for(void **state)
 	assert_true(clock_s() - from < 20);
 	assert_false(w->s.answered);
 	assert_non_null(strstr(w->s.why, "no answer from slurmctld within 3 s"));
-	assert_int_equal(w->nodes[0], NODE_UP);
-	assert_int_equal(w->nodes[1], NODE_UP);
+	assert_int_equal(w->nodes[0], NODE_UNKNOWN);
+	assert_int_equal(w->nodes[1], NODE_LEFT); /* the job's record was there */
 }
 
 static void a_survey_can_be_stopped(void **state)
@@ -392,6 +428,8 @@ int main(void)
 		SURVEY_TEST(without_any_answer_a_refusal_or_a_name_proves_nothing),
 		SURVEY_TEST(the_controller_says_which_nodes_are_left_and_usable),
 		SURVEY_TEST(suspects_are_connected_to),
+		SURVEY_TEST(what_is_known_of_the_nodes_counts_without_the_job),
+		SURVEY_TEST(what_is_known_of_the_job_counts_without_the_nodes),
 		SURVEY_TEST(a_controller_that_hangs_is_not_waited_for),
 		SURVEY_TEST(a_survey_can_be_stopped),
 		SURVEY_TEST(many_nodes_are_asked_for_in_several_commands),

@@ -1,0 +1,231 @@
+/*
+ * elastic — a run of two nodes whose manager and whose checks of nodes are doubles. It stands on the
+ * supervisor of harness.h.
+ */
+#ifndef MUSTER_TESTS_UNIT_LAUNCHER_ELASTIC_H
+#define MUSTER_TESTS_UNIT_LAUNCHER_ELASTIC_H
+
+#include "launcher/child.h"
+#include "tests/unit/launcher/harness.h"
+
+static struct {
+	struct cluster machines; /* two nodes with a GPU each */
+	struct deployment *first;
+	struct job job;
+	/* the manager of the nodes */
+	enum node_state nodes[2];
+	int surveys, free, requeues;
+	bool silent, partly, broken, refuse;
+	const char *needs, *check; /* what a check of a node prints */
+	char go[300], answer[300];
+	int checks;
+	void (*checked)(void *arg, int status, const char *output);
+	void *check_arg;
+	bool checking;
+	void (*done)(void *arg, const struct survey *s); /* of the survey that is under way */
+	void *arg;
+} m;
+
+struct surveying {
+	int unused;
+};
+static struct surveying one_survey;
+
+static inline int begin_survey(uv_loop_t *loop, const struct survey_request *r,
+			       void (*done)(void *arg, const struct survey *s), void *arg,
+			       struct surveying **out, struct err *e)
+{
+	(void)loop;
+	assert_int_equal(r->cluster->n_nodes, 2);
+	assert_null(m.done); /* one at a time */
+	if (m.broken)
+		return err_set(e, ERR_NOMEM, "cannot start another process");
+	m.surveys++;
+	m.done = done;
+	m.arg = arg;
+	*out = &one_survey;
+	return 0;
+}
+
+static inline void stop_survey(struct surveying *s)
+{
+	assert_ptr_equal(s, &one_survey);
+	m.done = NULL;
+}
+
+static inline int requeue_job(const char *exclude, int min_nodes, int max_nodes, struct err *e)
+{
+	(void)exclude;
+	assert_int_equal(min_nodes, 2);
+	assert_int_equal(max_nodes, 2);
+	m.requeues++;
+	return m.refuse ? err_set(e, ERR_UNSUPPORTED, "scontrol failed (1): Access denied") : 0;
+}
+
+static inline void on_check_ended(void *arg, int status, const char *output)
+{
+	(void)arg;
+	m.checking = false;
+	m.checked(m.check_arg, status, output);
+}
+
+/* The check answers once the file `go` exists. */
+static inline int check_node(uv_loop_t *loop, const struct check_request *r,
+			     void (*ended)(void *arg, int status, const char *output), void *arg,
+			     struct child **out, struct err *e)
+{
+	static char script[] = "until [ -e \"$0\" ]; do sleep 0.01; done; echo \"$1\"";
+	char *const argv[] = { "sh", "-c", script, m.go, m.answer, NULL };
+	const struct child_command c = { .argv = argv, .out = -1, .tied = true };
+	assert_string_equal(r->node, m.machines.nodes[1].name);
+	assert_string_equal(r->needs, "{}");
+	snprintf(m.go, sizeof m.go, "%s/go", h.dir);
+	snprintf(m.answer, sizeof m.answer, "%s", m.check);
+	unlink(m.go);
+	m.checks++;
+	m.checked = ended;
+	m.check_arg = arg;
+	m.checking = true;
+	return launcher_child_watch(loop, &c, on_check_ended, NULL, out, e);
+}
+
+static inline void answer_check(void)
+{
+	uv_timer_t awake;
+	close(open(m.go, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	uv_timer_init(&h.loop, &awake);
+	uv_timer_start(&awake, on_nothing, 1, 1);
+	while (m.checking)
+		uv_run(&h.loop, UV_RUN_ONCE);
+	uv_close((uv_handle_t *)&awake, NULL);
+	deliver_all();
+}
+
+static inline void answer_survey(void)
+{
+	void (*done)(void *arg, const struct survey *s) = m.done;
+	struct survey s = { .answered = !m.silent,
+			    .nodes = m.nodes,
+			    .n_nodes = 2,
+			    .partly = !m.silent || m.partly,
+			    .job_known = !m.silent,
+			    .can_requeue = !m.silent,
+			    .free = m.free,
+			    .why = "no answer" };
+	assert_non_null(done);
+	m.done = NULL;
+	done(m.arg, &s);
+	deliver_all();
+}
+
+static const struct launch_ops elastic_ops = { .name = "fake",
+					       .start = fake_start,
+					       .kill = fake_kill,
+					       .close = fake_close,
+					       .survey = begin_survey,
+					       .survey_stop = stop_survey,
+					       .requeue = requeue_job,
+					       .check_node = check_node };
+
+/* Opens a run of two ranks, one per node, with these words of the job in addition. */
+static inline void open_run(const char *a, const char *b)
+{
+	const char *words[] = { "model.layers=8",
+				"model.hidden=1024",
+				"model.heads=8",
+				"model.vocab=256",
+				"model.seq=1024",
+				"batch.global=64",
+				"parallel.dp=2",
+				"job.device=cuda",
+				"checkpoint.resume=none",
+				"restart.backoff=0",
+				a,
+				b };
+	struct cluster whole, used;
+	struct cluster_slot gone[14];
+	struct err e = ERR_INIT;
+	for (int i = 0; i < 14; i++)
+		gone[i] = (struct cluster_slot){ i / 7, 1 + i % 7 };
+	if (job_words(words,
+		      b   ? 12
+		      : a ? 11
+			  : 10,
+		      &m.job, &e) ||
+	    topo_cluster_open("dgx-h100:2", 0, &whole, &e) ||
+	    topo_cluster_without(&whole, gone, 14, &m.machines, &e) ||
+	    topo_cluster_without(&m.machines, NULL, 0, &used, &e) ||
+	    launcher_deployment_build(&m.job, 2, 0, &used, &m.first, &e))
+		fail_msg("%s", e.text);
+	topo_cluster_free(&whole);
+	supervise_close(h.supervisor);
+	uv_run(&h.loop, UV_RUN_DEFAULT);
+	const struct supervise_options o = {
+		.loop = &h.loop,
+		.job = &m.job,
+		.machines = &m.machines,
+		.first = m.first,
+		.ops = &elastic_ops,
+		.agent = h.agent,
+		.needs = m.needs,
+		.run = h.run,
+		.term = h.term,
+		.listener = -1,
+		.address = "127.0.0.1:1",
+		.limits = SUPERVISE_LIMITS,
+		.now = fake_now,
+	};
+	assert_int_equal(supervise_open(&o, &h.supervisor, NULL), 0);
+	supervise_start(h.supervisor);
+	train_all();
+	for (int i = 0; i < h.world; i++)
+		send_step(&h.peers[i], MSG_METRICS, 3);
+}
+
+/* The agent of rank 1 ends because its node has this state now. */
+static inline void lose_node(enum node_state state)
+{
+	m.nodes[1] = state;
+	end_rank(1);
+}
+
+static inline int setup_run(void **state)
+{
+	memset(&m, 0, sizeof m);
+	m.nodes[0] = m.nodes[1] = NODE_UP;
+	return setup(state);
+}
+
+static inline int teardown_run(void **state)
+{
+	int rc = teardown(state);
+	launcher_deployment_free(m.first);
+	topo_cluster_free(&m.machines);
+	return rc;
+}
+
+static inline void shrink(void)
+{
+	lose_node(NODE_UNREACHABLE);
+	answer_survey();
+	assert_int_equal(h.world, 1);
+	train_all();
+	send_step(&h.peers[0], MSG_METRICS, 4);
+}
+
+/* The agents do what the supervisor asks: they write a checkpoint and finish. */
+static inline void finish_all(int64_t step)
+{
+	int world = h.world; /* the last end may start the next generation */
+	for (int i = 0; i < world; i++) {
+		assert_true(h.peers[i].stopped && h.peers[i].checkpoint);
+		send_step(&h.peers[i], MSG_FINISHED, step);
+	}
+	for (int i = 0; i < world; i++)
+		end_process(i, 0);
+	deliver_all();
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup_run, teardown_run)
+
+#endif
