@@ -225,8 +225,9 @@ static int prepare_run(const struct submission *s, struct err *e)
 /* `sbatch --parsable` answers "ID" or "ID;CLUSTER". */
 static int run_sbatch(const char *script, char *id, size_t size, struct err *e)
 {
-	char *argv[] = { "sbatch", "--parsable", NULL };
+	char *argv[] = { "sbatch", "--parsable", NULL }, **env = command_submit_environment();
 	const struct child_command c = { .argv = argv,
+					 .env = env,
 					 .input = script,
 					 .out = -1,
 					 .absent = SLURM_ABSENT,
@@ -252,6 +253,7 @@ static int run_sbatch(const char *script, char *id, size_t size, struct err *e)
 			snprintf(id, size, "%.*s", (int)n, text);
 	}
 	buf_fini(&output);
+	free(env);
 	return rc;
 }
 

@@ -14,6 +14,8 @@
 #include <sys/vfs.h>
 #include <time.h>
 
+extern char **environ;
+
 #define TOOL_TIMEOUT 60.0
 #define TEST_TIMEOUT 30.0
 
@@ -153,6 +155,31 @@ int command_submit_queue(const struct job *job, const struct script_size *size,
 	return rc;
 }
 
+static bool is_of_this_job(const char *word)
+{
+	static const char *const names[] = {
+		"SLURM_STEP", "SLURM_NTASKS", "SLURM_NPROCS=", "SLURM_TASKS_PER_NODE=",
+		"SLURM_HET_", "SLURM_PACK_",  "SLURM_ARRAY_",  "PMIX_",
+		"PMI_",
+	};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (!strncmp(word, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
+char **command_submit_environment(void)
+{
+	size_t n = 0, kept = 0;
+	while (environ[n])
+		n++;
+	char **env = calloc(n + 1, sizeof *env);
+	for (size_t i = 0; env && i < n; i++)
+		if (!is_of_this_job(environ[i]))
+			env[kept++] = environ[i];
+	return env;
+}
+
 void command_submit_start(const struct job *job, const char *script, struct buf *out)
 {
 	/* The test does not count dependencies. */
@@ -162,13 +189,15 @@ void command_submit_start(const struct job *job, const char *script, struct buf 
 		return;
 	}
 	char *argv[] = { "sbatch", "--test-only", NULL };
-	const struct child_command c = { .argv = argv, .input = script, .out = -1 };
+	char **env = command_submit_environment();
+	const struct child_command c = { .argv = argv, .env = env, .input = script, .out = -1 };
 	struct buf output = BUF_INIT;
 	struct err e = ERR_INIT;
 	int rc = launcher_child_run(&c, TEST_TIMEOUT, &output, &e);
 	if (!rc || (e.code != ERR_TIMEOUT && e.code != ERR_NOTFOUND))
 		slurm_admit_wait(buf_str(&output), time(NULL), out);
 	buf_fini(&output);
+	free(env);
 }
 
 /* clang-format off */

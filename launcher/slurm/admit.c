@@ -94,6 +94,29 @@ static int check_time(const struct admission *a, struct err *e)
 	return 0;
 }
 
+/* Of each node. A QOS cannot replace these limits. */
+static int check_share(const struct admission *a, struct err *e)
+{
+	const struct site_partition *p = a->p;
+	int64_t cpus = (int64_t)a->size->agents * a->size->cpus;
+	if (p->max_cpus > 0 && cpus > p->max_cpus)
+		return ADMISSION_REFUSE(
+			e,
+			"[slurm] cpus_per_task: %d agent%s with %d core%s each are requested on "
+			"each "
+			"node, and partition %s allows a job %lld cores per node; request more "
+			"nodes, lower cpus_per_task, or use another partition",
+			a->size->agents, human_s(a->size->agents), a->size->cpus,
+			human_s(a->size->cpus), p->name, (long long)p->max_cpus);
+	if (p->max_memory > 0 && slurm_script_memory(a->job) > p->max_memory)
+		return ADMISSION_REFUSE(e,
+					"[slurm] mem = %s: partition %s allows a job %lld MB per "
+					"node; lower mem, or "
+					"use another partition",
+					a->job->slurm.mem, p->name, (long long)p->max_memory);
+	return 0;
+}
+
 /* what: the key's name, such as "account". */
 static int check_allowed(const struct admission *a, const char *what, const char *value,
 			 const char *allowed, const char *denied, struct err *e)
@@ -127,8 +150,13 @@ static int check_qos(const struct admission *a, struct err *e)
 }
 
 static int (*const checks[])(const struct admission *a, struct err *e) = {
-	check_state,           check_size, check_time,
-	check_account,         check_qos,  slurm_admission_nodelist,
+	check_state,
+	check_size,
+	check_time,
+	check_share,
+	check_account,
+	check_qos,
+	slurm_admission_nodelist,
 	slurm_admission_nodes,
 };
 

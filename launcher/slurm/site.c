@@ -55,6 +55,8 @@ static bool read_partition(const char *line, struct site_partition *p)
 	p->total = count_field(line, "TotalNodes");
 	p->min_nodes = count_field(line, "MinNodes");
 	p->max_nodes = count_field(line, "MaxNodes"); /* UNLIMITED is no number */
+	p->max_cpus = count_field(line, "MaxCPUsPerNode");
+	p->max_memory = count_field(line, "MaxMemPerNode");
 	topo_scontrol_field(line, "MaxTime", text, sizeof text);
 	int64_t seconds = job_time_seconds(text);
 	p->max_time = seconds > 0 ? seconds : 0;

@@ -25,10 +25,11 @@ struct site_partition {
 	char name[SITE_NAME];
 	char state[16]; /* UP, DOWN, DRAIN, INACTIVE */
 	bool is_default;
-	int64_t total;     /* nodes; 0: unknown */
-	int64_t min_nodes; /* of a job */
-	int64_t max_nodes; /* of a job; 0: no limit */
-	int64_t max_time;  /* seconds; 0: no limit */
+	int64_t total;                /* nodes; 0: unknown */
+	int64_t min_nodes;            /* of a job */
+	int64_t max_nodes;            /* of a job; 0: no limit */
+	int64_t max_time;             /* seconds; 0: no limit, as in the next two */
+	int64_t max_cpus, max_memory; /* of a job on each node; memory in MB */
 	/* Lists with commas; "": unknown, or everyone may use the partition. */
 	char allow_accounts[SITE_LIST], deny_accounts[SITE_LIST], allow_qos[SITE_LIST],
 		deny_qos[SITE_LIST];

@@ -35,6 +35,14 @@ submit() { run "$MUSTER" submit "$tiny" job.name=sub "$@" && echo "$status: $out
 	[[ -e $(run_folder sub)/submit-1.ini ]]
 }
 
+@test "the job does not inherit the variables of a step, an array or a heterogeneous job" {
+	fake sbatch "[[ \$1 == --test-only ]] || env >$BATS_TEST_TMPDIR/env; echo 7"
+	SLURM_STEP_NUM_TASKS=2 SLURM_STEP_ID=0 SLURM_NTASKS=2 SLURM_HET_SIZE=2 SLURM_ARRAY_TASK_ID=3 PMIX_RANK=1 SLURM_CONF_MINE=x MUSTER_AUTH=secret submit
+	[[ $status -eq 0 ]]
+	[[ -z $(grep -E '^(SLURM_(STEP|NTASKS|HET|ARRAY)|PMIX)' "$BATS_TEST_TMPDIR/env") ]]
+	[[ $(grep -cE '^(SLURM_CONF_MINE=x|MUSTER_AUTH=secret)$' "$BATS_TEST_TMPDIR/env") -eq 2 ]]
+}
+
 @test "no value becomes a command of the script" {
 	for value in '$(touch mark)' '`touch mark`' '";touch mark;"' "';touch mark;'" 'x\'; do
 		for key in comment options mem partition exclude mail_user gres; do

@@ -178,6 +178,14 @@ refused() { # status
 	[[ ! -e $(run_folder several) ]]
 }
 
+@test "a job that is submitted from a step of several tasks is started once" {
+	run salloc --quiet -N1 --ntasks=2 srun --quiet -n2 sh -c \
+		"[ \$SLURM_PROCID = 1 ] || '$MUSTER' submit '$tiny' job.name=nested job.steps=5"
+	echo "$output"
+	id=$(grep -xE '[0-9]+' <<<"$output")
+	ends_with 0
+}
+
 @test "inside a step of one task the whole allocation trains" {
 	run salloc --quiet -N2 --ntasks-per-node=2 srun -N1 -n1 "$MUSTER" run "$tiny" job.name=one parallel.tp=2 parallel.dp=2
 	echo "$output"
@@ -210,5 +218,5 @@ refused() { # status
 	scancel --signal=TERM --batch "$id"
 	ends_with 75
 	grep "finishing the step and writing a checkpoint" "$(run_folder stopped)"/logs/slurm-*.out
-	! grep "Ctrl-C" "$(run_folder stopped)"/logs/slurm-*.out
+	[[ -z $(grep "Ctrl-C" "$(run_folder stopped)"/logs/slurm-*.out) ]]
 }

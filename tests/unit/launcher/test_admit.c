@@ -15,7 +15,7 @@ static const char partitions[] =
 	"PartitionName=main AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL Default=YES "
 	"MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 Nodes=n[1-6] State=UP TotalNodes=6\n"
 	"PartitionName=short AllowAccounts=ALL AllowQos=ALL Default=NO MaxNodes=2 MaxTime=01:00:00 "
-	"MinNodes=0 State=UP TotalNodes=4\n"
+	"MinNodes=0 MaxCPUsPerNode=6 MaxMemPerNode=32000 State=UP TotalNodes=4\n"
 	"PartitionName=lab AllowAccounts=lab,staff AllowQos=ALL DenyQos=low Default=NO "
 	"MaxNodes=UNLIMITED MaxTime=2-00:00:00 MinNodes=3 State=UP TotalNodes=4\n"
 	"PartitionName=closed Default=NO State=DRAIN TotalNodes=4\n"
@@ -70,6 +70,9 @@ static void jobs_that_can_never_start_are_refused_and_others_are_not(void **stat
 		{ { "slurm.partition=main,none" }, "there is no partition none", true },
 		{ { "slurm.partition=short", "slurm.nodes=3" }, "partition short allows a job 2; request at most 2", true },
 		{ { "slurm.partition=short", "slurm.nodes=3", "slurm.qos=big" }, NULL, false },
+		{ { "slurm.partition=short", "slurm.cpus_per_task=6", "slurm.mem=32000" }, NULL, false },
+		{ { "slurm.partition=short", "slurm.cpus_per_task=7" }, "partition short allows a job 6 cores per node", true },
+		{ { "slurm.partition=short", "slurm.mem=32G" }, "mem = 32G: partition short allows a job 32000 MB per node", true },
 		{ { "slurm.partition=short", "slurm.time=60" }, NULL, false },
 		{ { "slurm.partition=short", "slurm.time=61" }, "time = 61 is longer than the 60 minutes that partition short allows", true },
 		{ { "slurm.partition=short", "slurm.time=UNLIMITED" }, "time = UNLIMITED is longer than the 60 minutes", true },
