@@ -232,28 +232,61 @@ static int add_log(const char *run_dir, struct buf *out, struct err *e)
 	return 0;
 }
 
-/* An option whose value muster computes. */
+/* --- Options whose values muster computes --- */
+
+static void add_nodes(const struct job *job, const struct script_size *size, struct buf *out)
+{
+	(void)job;
+	buf_printf(out, "\n#SBATCH --nodes=%d", size->min_nodes);
+	if (size->max_nodes > size->min_nodes)
+		buf_printf(out, "-%d", size->max_nodes);
+	buf_printf(out, "\n#SBATCH --ntasks-per-node=%d", size->agents);
+}
+
+static void add_cpus(const struct job *job, const struct script_size *size, struct buf *out)
+{
+	(void)job;
+	buf_printf(out, "\n#SBATCH --cpus-per-task=%d", size->cpus);
+}
+
+static void add_gpus(const struct job *job, const struct script_size *size, struct buf *out)
+{
+	if (size->gpus && !topo_scontrol_gpus(job->slurm.gres, true, NULL))
+		buf_printf(out, "\n#SBATCH --gpus-per-node=%d", size->gpus);
+}
+
+static void add_signal(const struct job *job, const struct script_size *size, struct buf *out)
+{
+	(void)size;
+	if (job->slurm.signal_before > 0)
+		buf_printf(out, "\n#SBATCH --signal=B:TERM@%lld",
+			   (long long)job->slurm.signal_before);
+}
+
+static void add_requeue(const struct job *job, const struct script_size *size, struct buf *out)
+{
+	(void)size;
+	buf_puts(out, job->slurm.requeue ? "\n#SBATCH --requeue" : "\n#SBATCH --no-requeue");
+}
+
+/* Of the rows SBATCH_SET; "requeue" also adds "no-requeue". */
+static const struct {
+	const char *option;
+	void (*add)(const struct job *job, const struct script_size *size, struct buf *out);
+} computed[] = {
+	{ "nodes", add_nodes },   { "cpus-per-task", add_cpus }, { "gpus-per-node", add_gpus },
+	{ "signal", add_signal }, { "requeue", add_requeue },
+};
+
 static void add_computed(const struct job *job, const struct script_size *size, const char *option,
 			 struct buf *out)
 {
-	if (!strcmp(option, "nodes")) {
-		buf_printf(out, "\n#SBATCH --nodes=%d", size->min_nodes);
-		if (size->max_nodes > size->min_nodes)
-			buf_printf(out, "-%d", size->max_nodes);
-		buf_printf(out, "\n#SBATCH --ntasks-per-node=%d", size->agents);
-	} else if (!strcmp(option, "cpus-per-task")) {
-		buf_printf(out, "\n#SBATCH --cpus-per-task=%d", size->cpus);
-	} else if (!strcmp(option, "gpus-per-node")) {
-		if (size->gpus && !topo_scontrol_gpus(job->slurm.gres, true, NULL))
-			buf_printf(out, "\n#SBATCH --gpus-per-node=%d", size->gpus);
-	} else if (!strcmp(option, "signal")) {
-		if (job->slurm.signal_before > 0)
-			buf_printf(out, "\n#SBATCH --signal=B:TERM@%lld",
-				   (long long)job->slurm.signal_before);
-	} else if (job->slurm.requeue == !strcmp(option, "requeue")) {
-		buf_printf(out, "\n#SBATCH --%s", option);
-	}
+	for (size_t i = 0; i < sizeof computed / sizeof *computed; i++)
+		if (!strcmp(computed[i].option, option))
+			computed[i].add(job, size, out);
 }
+
+/* --- The script --- */
 
 /* The option of a row of the table of sbatch's options. */
 static int add_row(const struct job *job, const struct script_size *size,
