@@ -52,3 +52,18 @@ int launcher_agent_path(char *path, size_t size, struct err *e)
 		       "MUSTER_AGENT to its path",
 		       self, self);
 }
+
+int launcher_cuda_library(char *path, size_t size, struct err *e)
+{
+	char named[PATH_MAX], agent[PATH_MAX];
+	if (launcher_agent_path(named, sizeof named, e))
+		return -1;
+	if (!realpath(named, agent))
+		return err_errno(e, ERR_NOTFOUND, "%.600s", named);
+	*strrchr(agent, '/') = '\0';
+	int n = snprintf(path, size, "%s/libmuster-cuda.so", agent);
+	if (n < 0 || (size_t)n >= size || access(path, F_OK))
+		return err_set(e, ERR_NOTFOUND, "it is not in the folder of muster-agent, %.600s",
+			       agent);
+	return 0;
+}

@@ -154,7 +154,7 @@ int cmd_doctor(int argc, char **argv)
 						  { "--quiet", &quiet, NULL },
 						  { NULL, NULL, NULL } };
 	struct needs n = { .slurm = getenv("SLURM_JOB_ID") != NULL };
-	struct job job;
+	static struct job job; /* too large for a small stack */
 	if (command_wants_help(argc, argv))
 		return print_help();
 	if (argc == 3 && !strcmp(argv[1], "--report"))

@@ -11,6 +11,8 @@
 #include "launcher/doctor/doctor.h"
 #include "launcher/fit.h"
 #include "launcher/job_cluster.h"
+#include "launcher/slurm/slurm.h"
+#include "launcher/status.h"
 #include "launcher/supervise/supervise.h"
 #include "plan/search/search.h"
 #include "plan/show/plan.h"
@@ -152,7 +154,12 @@ static int open_run_folder(struct run_parts *r, struct err *e)
 		if (!rundir_open(r->job.job.run_dir, r->job.job.name, &r->dir, &why))
 			return 0;
 		if (why.code != ERR_ABORTED || clock_s() >= until)
-			return err_set(e, why.code, "%s", why.text);
+			return err_set(
+				e, why.code, "%s%s", why.text,
+				why.code == ERR_ABORTED && getenv("SLURM_ARRAY_TASK_ID")
+					? "; the tasks of a job array need names of their own: "
+					  "job.name=NAME-$SLURM_ARRAY_TASK_ID"
+					: "");
 		if (!waiting)
 			fprintf(stderr,
 				"muster: waiting up to %d s for the lock of this job's former "
@@ -226,6 +233,8 @@ int cmd_run(int argc, char **argv)
 	int status = command_job(argc, argv, options, TO_RUN, &r.job);
 	if (status)
 		return status;
+	if (command_launcher(r.job.launch.launcher) == &launch_slurm && slurm_enter_allocation(&e))
+		return slurm_speaks() ? command_fail(&e) : STATUS_CANNOT_START;
 	if (run_open(&r, &e)) {
 		status = command_fail(&e);
 	} else {

@@ -1,12 +1,14 @@
 #include "base/run_paths.h"
 #include "launcher/child.h"
 #include "launcher/cli/command.h"
+#include "launcher/cli/submit_checks.h"
 #include "launcher/fit.h"
 #include "launcher/slurm/script.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/supervise/supervise.h"
 #include "plan/plan.h"
 #include "plan/search/search.h"
+#include "plan/spec/job/sbatch.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -17,7 +19,7 @@
 
 #define SBATCH_TIMEOUT 60.0
 
-static const char help[] =
+static const char help_head[] =
 	"muster submit — submit a job to Slurm's queue\n"
 	"\n"
 	"SYNOPSIS\n"
@@ -26,11 +28,20 @@ static const char help[] =
 	"DESCRIPTION\n"
 	"  Checks the job, writes the resolved job to its run folder, and gives sbatch a script\n"
 	"  made from templates/sbatch.in. In the allocation the script runs `muster run` on that\n"
-	"  job. Prints the job id. `submit` refuses while a run is active in that folder.\n"
+	"  job. Prints the job id. Several jobs of one run folder may be queued, and each runs as\n"
+	"  it was submitted. Only one can run at a time: a job ends with status 3 if another run\n"
+	"  is active in its folder when it starts. With slurm.dependency = singleton it waits.\n"
 	"\n"
-	"  [slurm] sets what to request: nodes, spares, gpus_per_node, cpus_per_task, time,\n"
-	"  partition, account, qos, constraint, reservation, signal_before, requeue (`muster\n"
-	"  run --help` explains each key). Without gpus_per_node a node gets as many agents as\n"
+	"  Before a job is queued, `submit` checks the data, the checkpoint to resume from and "
+	"the\n"
+	"  CUDA library on this host, and compares the request with the cluster's partitions and\n"
+	"  nodes: a job that Slurm could never start is refused with the reason. It prints when\n"
+	"  Slurm expects to start the job. With a template of your own (MUSTER_TEMPLATES), which\n"
+	"  may bring files to the nodes, files that are missing here are warnings.\n"
+	"\n"
+	"  [slurm] sets what to request, and what else sbatch is told: SBATCH OPTIONS below lists\n"
+	"  the keys, and `muster run --help` explains each. slurm.options takes any other option\n"
+	"  of sbatch, such as --nice=100. Without gpus_per_node a node gets as many agents as\n"
 	"  the degrees need, with whole tensor-parallel groups if they fit. If [launch] cluster\n"
 	"  names a machine, such as dgx-h100:16, the plan is checked against it first, on the\n"
 	"  most and on the fewest nodes.\n"
@@ -52,6 +63,10 @@ static const char help[] =
 	"OPTIONS\n"
 	"  --dry-run    print the script; write and submit nothing\n"
 	"\n"
+	"SBATCH OPTIONS\n";
+
+static const char help_tail[] =
+	"\n"
 	"FILES\n"
 	"  RUN/submit-N.ini        the submitted job, which is the job that runs; N counts the\n"
 	"                          submissions\n"
@@ -62,6 +77,7 @@ static const char help[] =
 	"EXAMPLES\n"
 	"  muster submit job.ini slurm.nodes=4 slurm.time=2:00:00\n"
 	"  muster submit job.ini slurm.nodes=3-4 slurm.spares=1\n"
+	"  muster submit job.ini slurm.mem=200G slurm.mail_type=END,FAIL slurm.options=--nice=100\n"
 	"  muster submit --dry-run job.ini\n"
 	"\n"
 	"EXIT STATUS\n"
@@ -73,6 +89,7 @@ static const char help[] =
 struct submission {
 	struct job job;
 	char run_dir[PATH_MAX + JOB_TEXT]; /* absolute */
+	struct script_size size;           /* what the script requests */
 	uint32_t number;                   /* number of this submission */
 	char file[RUN_PATH];               /* the job as submitted */
 	char muster[PATH_MAX];             /* this program */
@@ -142,7 +159,7 @@ static int open_submission(struct submission *s, struct err *e)
 	char parent[PATH_MAX];
 	if (check_plan(&s->job, e))
 		return -1;
-	if (s->job.open && s->job.slurm.gpus_per_node <= 0)
+	if (s->job.open && slurm_script_gpus(&s->job) <= 0)
 		return err_set(
 			e, ERR_USAGE,
 			"the job leaves keys of [parallel] to muster (auto), so the number of "
@@ -168,15 +185,14 @@ static int open_submission(struct submission *s, struct err *e)
 	return 0;
 }
 
-static int build_script(const struct submission *s, struct buf *out, struct err *e)
+static int build_script(struct submission *s, struct buf *out, struct err *e)
 {
 	struct buf text = BUF_INIT, options = BUF_INIT, command = BUF_INIT;
-	struct script_size size;
 	int rc = slurm_script_template("sbatch.in", &text, e);
 	if (!rc)
-		rc = slurm_script_size(&s->job, &size, e);
+		rc = slurm_script_size(&s->job, &s->size, e);
 	if (!rc)
-		rc = slurm_script_options(&s->job, &size, s->run_dir, &options, e);
+		rc = slurm_script_options(&s->job, &s->size, s->run_dir, &options, e);
 	if (!rc) {
 		slurm_script_quote(s->muster, &command);
 		buf_puts(&command, " run ");
@@ -209,8 +225,9 @@ static int prepare_run(const struct submission *s, struct err *e)
 /* `sbatch --parsable` answers "ID" or "ID;CLUSTER". */
 static int run_sbatch(const char *script, char *id, size_t size, struct err *e)
 {
-	char *argv[] = { "sbatch", "--parsable", NULL };
+	char *argv[] = { "sbatch", "--parsable", NULL }, **env = command_submit_environment();
 	const struct child_command c = { .argv = argv,
+					 .env = env,
 					 .input = script,
 					 .out = -1,
 					 .absent = SLURM_ABSENT,
@@ -220,10 +237,7 @@ static int run_sbatch(const char *script, char *id, size_t size, struct err *e)
 	int rc = 0;
 	if (launcher_child_run(&c, SBATCH_TIMEOUT, &output, &why))
 		rc = err_set(e, why.code, "%.900s%s", why.text,
-			     strstr(why.text, "configuration source")
-				     ? "; this host belongs to no Slurm cluster: submit from one "
-				       "that does, or set SLURM_CONF"
-				     : "");
+			     command_submit_remedy(buf_str(&output)));
 	if (!rc) {
 		const char *text = buf_str(&output);
 		/* Warnings may come first: the id is the last line. */
@@ -239,23 +253,77 @@ static int run_sbatch(const char *script, char *id, size_t size, struct err *e)
 			snprintf(id, size, "%.*s", (int)n, text);
 	}
 	buf_fini(&output);
+	free(env);
+	return rc;
+}
+
+/* Prints each line of the text as one of muster's. */
+static void print_lines(const char *before, const char *text)
+{
+	for (; *text; text += strcspn(text, "\n"), text += *text == '\n')
+		fprintf(stderr, "muster: %s%.*s\n", before, (int)strcspn(text, "\n"), text);
+}
+
+/* Refuses what can be known before the job is queued. */
+static int check_submission(const struct submission *s, struct err *e)
+{
+	struct buf warnings = BUF_INIT;
+	int rc = command_submit_files(&s->job, &s->size, &warnings, e) ||
+				 command_submit_queue(&s->job, &s->size, &warnings, e)
+			 ? -1
+			 : 0;
+	if (!rc)
+		print_lines("warning: ", buf_str(&warnings));
+	buf_fini(&warnings);
 	return rc;
 }
 
 static int submit_script(const struct submission *s, const char *script, struct err *e)
 {
 	char id[32], log[RUN_PATH];
+	struct buf start = BUF_INIT;
+	bool existed = !access(s->run_dir, F_OK);
 	umask(077); /* Slurm passes it to the job and its log */
-	if (prepare_run(s, e))
+	if (check_submission(s, e))
 		return command_fail(e);
-	if (run_sbatch(script, id, sizeof id, e)) {
-		unlink(s->file);
+	command_submit_start(&s->job, script, &start);
+	bool prepared = !prepare_run(s, e);
+	if (!prepared || run_sbatch(script, id, sizeof id, e)) {
+		/* The number may be another submission's if the run is not prepared. */
+		rundir_drop_submission(s->run_dir, prepared ? s->number : 0, !existed);
+		buf_fini(&start);
 		return command_fail(e);
 	}
 	printf("%s\n", id);
+	print_lines("", buf_str(&start));
+	buf_fini(&start);
 	run_path_slurm_log(log, s->run_dir, id);
 	fprintf(stderr, "muster: submitted; the output of the job goes to %s\n", log);
 	return fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
+}
+
+/* The keys of the job that are options of sbatch, from the table. */
+static void list_options(struct buf *out)
+{
+	for (int i = 0; i < job_n_sbatch; i++) {
+		const struct job_sbatch *row = &job_sbatch_table[i];
+		if (row->kind == SBATCH_BARRED)
+			continue;
+		char name[64];
+		job_key_name(row->key, name, sizeof name);
+		buf_printf(out, "  %-22s --%s\n", name, row->option);
+	}
+}
+
+static int print_help(void)
+{
+	struct buf text = BUF_INIT;
+	buf_puts(&text, help_head);
+	list_options(&text);
+	buf_puts(&text, help_tail);
+	int status = command_help(buf_str(&text));
+	buf_fini(&text);
+	return status;
 }
 
 int cmd_submit(int argc, char **argv)
@@ -267,7 +335,7 @@ int cmd_submit(int argc, char **argv)
 	static struct submission s; /* too large for a small stack */
 	struct buf script = BUF_INIT;
 	if (command_wants_help(argc, argv))
-		return command_help(help);
+		return print_help();
 	int status = command_job(argc, argv, options, TO_RUN, &s.job);
 	if (status)
 		return status;

@@ -107,19 +107,8 @@ static const char *load_error(void)
 
 static void *cuda_agent(char path[PATH_MAX], struct err *e)
 {
-	char named[PATH_MAX], agent[PATH_MAX];
-	if (launcher_agent_path(named, sizeof named, e))
+	if (launcher_cuda_library(path, PATH_MAX, e))
 		return NULL;
-	if (!realpath(named, agent)) {
-		err_errno(e, ERR_NOTFOUND, "%.600s", named);
-		return NULL;
-	}
-	*strrchr(agent, '/') = '\0';
-	int n = snprintf(path, PATH_MAX, "%s/libmuster-cuda.so", agent);
-	if (n >= PATH_MAX || access(path, F_OK)) {
-		err_set(e, ERR_NOTFOUND, "it is not in the folder of muster-agent, %.600s", agent);
-		return NULL;
-	}
 	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!lib)
 		err_set(e, ERR_UNSUPPORTED, "%.900s", load_error());

@@ -127,6 +127,27 @@ static int take_lock(struct rundir *r, struct err *e)
 	return 0;
 }
 
+/* Removes the end of a file whose last line has no newline: the muster that wrote it was killed, or
+ * the disk was full. */
+static void cut_torn_line(struct lines *f)
+{
+	char end[4096];
+	struct stat st;
+	if (fstat(f->fd, &st))
+		return;
+	off_t left = st.st_size;
+	while (left > 0) {
+		size_t n = left < (off_t)sizeof end ? (size_t)left : sizeof end;
+		if (pread(f->fd, end, n, left - (off_t)n) != (ssize_t)n)
+			return;
+		const char *newline = memrchr(end, '\n', n);
+		left -= newline ? (off_t)(end + n - 1 - newline) : (off_t)n;
+		if (newline)
+			break;
+	}
+	f->torn = left < st.st_size && ftruncate(f->fd, left);
+}
+
 int rundir_open(const char *parent, const char *name, struct rundir **out, struct err *e)
 {
 	struct rundir *r = calloc(1, sizeof *r);
@@ -136,11 +157,13 @@ int rundir_open(const char *parent, const char *name, struct rundir **out, struc
 	r->events = (struct lines){ .name = RUN_EVENTS, .fd = -1 };
 	r->metrics = (struct lines){ .name = RUN_METRICS, .fd = -1 };
 	if (make_run_folder(parent, name, r->path, e) || take_lock(r, e) ||
-	    open_file(r, RUN_EVENTS, O_WRONLY | O_APPEND, &r->events.fd, e) ||
-	    open_file(r, RUN_METRICS, O_WRONLY | O_APPEND, &r->metrics.fd, e)) {
+	    open_file(r, RUN_EVENTS, O_RDWR | O_APPEND, &r->events.fd, e) ||
+	    open_file(r, RUN_METRICS, O_RDWR | O_APPEND, &r->metrics.fd, e)) {
 		rundir_close(r);
 		return -1;
 	}
+	cut_torn_line(&r->events);
+	cut_torn_line(&r->metrics);
 	*out = r;
 	return 0;
 }
@@ -245,6 +268,21 @@ int rundir_save_submission(const char *parent, const char *name, uint32_t number
 	return rc;
 }
 
+void rundir_drop_submission(const char *path, uint32_t number, bool created)
+{
+	static const char *const inside[] = { RUN_LOGS, RUN_CKPT, RUN_TRACES };
+	char at[RUN_PATH];
+	run_path_submission(at, path, number);
+	if (number > 0)
+		unlink(at);
+	for (size_t i = 0; created && i < sizeof inside / sizeof *inside; i++) {
+		run_path(at, path, inside[i]);
+		rmdir(at);
+	}
+	if (created)
+		rmdir(path);
+}
+
 int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct err *e)
 {
 	char path[RUN_PATH];
@@ -301,8 +339,15 @@ static void reopen_deleted(struct rundir *r, struct lines *to)
 	}
 }
 
-/* One write(2) per line, so a reader sees an incomplete line only if the disk was full. The next
- * line then starts after a newline. */
+/* Removes the last `n` bytes of the file: the beginning of a line that was not written whole. */
+static int cut_end(int fd, off_t n)
+{
+	struct stat st;
+	return fstat(fd, &st) || st.st_size < n || ftruncate(fd, st.st_size - n) ? -1 : 0;
+}
+
+/* One write(2) per line. An incomplete line, because the disk is full, is removed; if that fails,
+ * the next line starts after a newline. */
 static void write_line(struct rundir *r, struct lines *to, const char *text)
 {
 	struct buf line = BUF_INIT;
@@ -312,7 +357,7 @@ static void write_line(struct rundir *r, struct lines *to, const char *text)
 	if (n != (ssize_t)line.len)
 		r->lost++;
 	if (n > 0)
-		to->torn = n != (ssize_t)line.len;
+		to->torn = n != (ssize_t)line.len && cut_end(to->fd, n);
 	buf_fini(&line);
 }
 

@@ -44,6 +44,7 @@
 #include "base/messages.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define RUNDIR_MARK "; written by muster"
@@ -67,6 +68,10 @@ uint32_t rundir_next_submission(const char *path);
  * submission waits behind the muster that runs there. ERR_ABORTED: the number is taken. */
 int rundir_save_submission(const char *parent, const char *name, uint32_t number, const char *text,
 			   struct err *e);
+
+/* Removes the file of a submission that was refused; number 0: it has none. created: the submission has created the run
+ * folder, which is removed with its folders if they are empty. */
+void rundir_drop_submission(const char *path, uint32_t number, bool created);
 
 /* Appends a line to metrics.jsonl, as rundir_event_*() does to events.jsonl. predicted_s: seconds
  * of a step by the plan. */

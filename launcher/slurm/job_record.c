@@ -88,6 +88,7 @@ int slurm_job_record_parse(const char *text, const char *job_id, struct job_reco
 	topo_scontrol_field(line, "Partition", r.partition, sizeof r.partition);
 	r.partition[strcspn(r.partition, ",")] = '\0';
 	r.tasks_per_node = read_count(line, "NtasksPerN:B:S:C");
+	r.tasks = read_count(line, "NumTasks");
 	r.cpus_per_task = read_count(line, "CPUs/Task");
 	if (r.cpus_per_task < 1)
 		r.cpus_per_task = 1;

@@ -24,6 +24,7 @@ struct job_record {
 	int restarts;             /* how often it was requeued */
 	char partition[64];       /* the first of several */
 	bool can_requeue;         /* a batch job with Requeue=1 */
+	int tasks;                /* of the whole job; 0: unknown */
 	int tasks_per_node;       /* --ntasks-per-node; 0: none was given */
 	int cpus_per_task;        /* at least 1 */
 	struct hostlist nodes;    /* allocated now; empty if the job is pending */

@@ -3,11 +3,16 @@
 #include "base/file.h"
 #include "base/human.h"
 #include "base/run_paths.h"
+#include "plan/spec/job/keys.h" /* job_time_seconds() */
+#include "plan/spec/job/sbatch.h"
 #include "plan/spec/layout.h"
 #include "plan/spec/speeds.h"
+#include "topo/discover/scontrol.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -99,12 +104,33 @@ void slurm_script_quote(const char *word, struct buf *out)
 	buf_puts(out, "'");
 }
 
+int64_t slurm_script_gpus(const struct job *job)
+{
+	return job->slurm.gpus_per_node > 0 ? job->slurm.gpus_per_node
+					    : topo_scontrol_gpus(job->slurm.gres, true, NULL);
+}
+
+int64_t slurm_script_time(const struct job *job)
+{
+	return *job->slurm.time ? job_time_seconds(job->slurm.time) : 0;
+}
+
+int64_t slurm_script_memory(const struct job *job)
+{
+	static const char units[] = "KMGT";
+	char *end;
+	double amount = strtod(job->slurm.mem, &end);
+	const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+	amount *= pow(1024, unit ? (double)(unit - units) - 1 : 0);
+	return amount < 1e15 ? (int64_t)amount : (int64_t)1e15;
+}
+
 /* The agents per node that hold `world` ranks on `nodes` nodes. */
 static int64_t count_agents(const struct job *job, int64_t world, int64_t nodes, int64_t tp)
 {
-	int64_t agents = (world + nodes - 1) / nodes;
-	if (job->slurm.gpus_per_node > 0)
-		return job->slurm.gpus_per_node;
+	int64_t agents = (world + nodes - 1) / nodes, gpus = slurm_script_gpus(job);
+	if (gpus > 0)
+		return gpus;
 	return agents >= tp ? (agents + tp - 1) / tp * tp : agents;
 }
 
@@ -165,8 +191,8 @@ int slurm_script_size(const struct job *job, struct script_size *out, struct err
 		.max_nodes = (int)most,
 		.agents = (int)agents,
 		.cpus = cpus > 0 ? (int)cpus : 1,
-		.gpus = job->slurm.gpus_per_node > 0 || job->job.device == DEVICE_CUDA ? (int)agents
-										       : 0,
+		.gpus = slurm_script_gpus(job) > 0 || job->job.device == DEVICE_CUDA ? (int)agents
+										     : 0,
 	};
 	return 0;
 }
@@ -206,40 +232,112 @@ static int add_log(const char *run_dir, struct buf *out, struct err *e)
 	return 0;
 }
 
-int slurm_script_options(const struct job *job, const struct script_size *size, const char *run_dir,
-			 struct buf *out, struct err *e)
+/* --- Options whose values muster computes --- */
+
+static void add_nodes(const struct job *job, const struct script_size *size, struct buf *out)
 {
-	static const struct {
-		const char *option;
-		size_t offset;
-	} texts[] = {
-		{ "job-name", offsetof(struct job, job.name) },
-		{ "time", offsetof(struct job, slurm.time) },
-		{ "partition", offsetof(struct job, slurm.partition) },
-		{ "account", offsetof(struct job, slurm.account) },
-		{ "qos", offsetof(struct job, slurm.qos) },
-		{ "constraint", offsetof(struct job, slurm.constraint) },
-		{ "reservation", offsetof(struct job, slurm.reservation) },
-	};
-	buf_printf(out, "#SBATCH --nodes=%d", size->min_nodes);
+	(void)job;
+	buf_printf(out, "\n#SBATCH --nodes=%d", size->min_nodes);
 	if (size->max_nodes > size->min_nodes)
 		buf_printf(out, "-%d", size->max_nodes);
-	buf_printf(out, "\n#SBATCH --ntasks-per-node=%d\n#SBATCH --cpus-per-task=%d", size->agents,
-		   size->cpus);
-	if (size->gpus)
+	buf_printf(out, "\n#SBATCH --ntasks-per-node=%d", size->agents);
+}
+
+static void add_cpus(const struct job *job, const struct script_size *size, struct buf *out)
+{
+	(void)job;
+	buf_printf(out, "\n#SBATCH --cpus-per-task=%d", size->cpus);
+}
+
+static void add_gpus(const struct job *job, const struct script_size *size, struct buf *out)
+{
+	if (size->gpus && !topo_scontrol_gpus(job->slurm.gres, true, NULL))
 		buf_printf(out, "\n#SBATCH --gpus-per-node=%d", size->gpus);
-	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-		const char *value = (const char *)job + texts[i].offset;
-		if (check_value(texts[i].option, value, e))
-			return -1;
-		if (*value)
-			buf_printf(out, "\n#SBATCH --%s=\"%s\"", texts[i].option, value);
-	}
+}
+
+static void add_signal(const struct job *job, const struct script_size *size, struct buf *out)
+{
+	(void)size;
 	if (job->slurm.signal_before > 0)
 		buf_printf(out, "\n#SBATCH --signal=B:TERM@%lld",
 			   (long long)job->slurm.signal_before);
+}
+
+static void add_requeue(const struct job *job, const struct script_size *size, struct buf *out)
+{
+	(void)size;
 	buf_puts(out, job->slurm.requeue ? "\n#SBATCH --requeue" : "\n#SBATCH --no-requeue");
-	if (slurm_script_outlives_nodes(job, size->max_nodes))
-		buf_puts(out, "\n#SBATCH --no-kill");
-	return add_log(run_dir, out, e);
+}
+
+/* Of the rows SBATCH_SET; "requeue" also adds "no-requeue". */
+static const struct {
+	const char *option;
+	void (*add)(const struct job *job, const struct script_size *size, struct buf *out);
+} computed[] = {
+	{ "nodes", add_nodes },   { "cpus-per-task", add_cpus }, { "gpus-per-node", add_gpus },
+	{ "signal", add_signal }, { "requeue", add_requeue },
+};
+
+static void add_computed(const struct job *job, const struct script_size *size, const char *option,
+			 struct buf *out)
+{
+	for (size_t i = 0; i < sizeof computed / sizeof *computed; i++)
+		if (!strcmp(computed[i].option, option))
+			computed[i].add(job, size, out);
+}
+
+/* --- The script --- */
+
+/* The option of a row of the table of sbatch's options. */
+static int add_row(const struct job *job, const struct script_size *size,
+		   const struct job_sbatch *row, struct buf *out, struct err *e)
+{
+	const char *value = (const char *)job + row->key;
+	if (row->kind == SBATCH_SET)
+		add_computed(job, size, row->option, out);
+	if (row->kind != SBATCH_VALUE && row->kind != SBATCH_CHOICE)
+		return 0;
+	if (check_value(row->option, value, e))
+		return -1;
+	if (!*value || (row->kind == SBATCH_CHOICE && !strcmp(value, "no")))
+		return 0;
+	if (row->kind == SBATCH_CHOICE && !strcmp(value, "yes"))
+		buf_printf(out, "\n#SBATCH --%s", row->option);
+	else
+		buf_printf(out, "\n#SBATCH --%s=\"%s\"", row->option, value);
+	return 0;
+}
+
+/* The words of [slurm] options, one per line. */
+static int add_other(const struct job *job, struct buf *out, struct err *e)
+{
+	const char *at = job->slurm.options, *word;
+	size_t len;
+	if (check_value("[slurm] options", at, e))
+		return -1;
+	while (job_sbatch_word(&at, &word, &len)) {
+		const char *equals = memchr(word, '=', len);
+		size_t name = equals ? (size_t)(equals - word) : len;
+		buf_printf(out, "\n#SBATCH %.*s", (int)name, word);
+		if (equals)
+			buf_printf(out, "=\"%.*s\"", (int)(len - name - 1), equals + 1);
+	}
+	return 0;
+}
+
+int slurm_script_options(const struct job *job, const struct script_size *size, const char *run_dir,
+			 struct buf *out, struct err *e)
+{
+	struct buf lines = BUF_INIT;
+	int rc = 0;
+	for (int i = 0; !rc && i < job_n_sbatch; i++)
+		rc = add_row(job, size, &job_sbatch_table[i], &lines, e);
+	rc = rc ? rc : add_other(job, &lines, e);
+	if (!rc && slurm_script_outlives_nodes(job, size->max_nodes))
+		buf_puts(&lines, "\n#SBATCH --no-kill");
+	rc = rc ? rc : add_log(run_dir, &lines, e);
+	if (!rc)
+		buf_puts(out, buf_str(&lines) + 1); /* without the first newline */
+	buf_fini(&lines);
+	return rc;
 }

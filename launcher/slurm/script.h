@@ -27,6 +27,14 @@ int slurm_script_template(const char *name, struct buf *out, struct err *e);
 int slurm_script_render(const char *text, const struct script_value *values, struct buf *out,
 			struct err *e);
 
+/* The GPUs per node that the job requests, in gpus_per_node or in gres; 0: none. */
+int64_t slurm_script_gpus(const struct job *job);
+
+/* Seconds of [slurm] time; 0: no limit, or none is given. */
+int64_t slurm_script_time(const struct job *job);
+/* MB of [slurm] mem; 0: all of a node's, or none is given. */
+int64_t slurm_script_memory(const struct job *job);
+
 /* The resources to request from Slurm, computed from [slurm] and the degrees. */
 struct script_size {
 	int min_nodes, max_nodes; /* with the spare nodes */

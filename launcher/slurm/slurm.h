@@ -11,6 +11,8 @@
  *     requeue.c   requeues the job that this process runs in
  *     script.c    the batch script of `muster submit` (launcher/cli/cmd_submit.c), from a template
  *     auth.c      whether both ends of the control channel present MUNGE credentials
+ *     place.c    where in a job `muster run` may be started
+ *     site.c     what Slurm says about partitions and nodes; admit.c compares a job with it
  *     address.c   the address at which the allocation's nodes reach the supervisor
  *     tool.c      runs one of the agent's tools as a step of the allocation
  *     guard.h     the guard, which ends the job if its supervisor is gone; guard_step.c starts it
@@ -25,6 +27,8 @@
 #include "base/munge.h"
 #include "base/net.h"
 #include "launcher/launch.h"
+
+#include <stdbool.h>
 
 /* The launch backend of an allocation: one srun step per generation. */
 extern const struct launch_ops launch_slurm;
@@ -48,6 +52,13 @@ int slurm_address(char out[NET_ADDR_MAX], struct err *e);
  * force the last case, and the agents learn the value through Slurm.
  */
 void slurm_auth(char word[MUNGE_WORD], struct err *warning);
+
+/* Refuses to start agents from a heterogeneous job, and from a job step of several tasks, in which
+ * each task would start all of them. In a step of one task it replaces the variables that srun has
+ * set for the step by those of the allocation. */
+int slurm_enter_allocation(struct err *e);
+/* Whether this process is the one of its job step that prints what concerns all tasks. */
+bool slurm_speaks(void);
 
 /* launch_slurm's operations of the same names (launcher/launch.h). */
 int slurm_survey(uv_loop_t *loop, const struct survey_request *r,

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 struct cause {
 	const struct lost_rank *loss;
@@ -256,10 +257,9 @@ static void report_stop(struct supervisor *s, const char *reason)
 	snprintf(s->reason, sizeof s->reason, "%s", reason);
 	rundir_event_stop(s->o.run, s->generation,
 			  &(struct rundir_stop){ .reason = reason, .checkpoint = true });
-	supervise_terminal_event(
-		s->o.term, TONE_WARN, "stop",
-		"%s: finishing the step and writing a checkpoint (Ctrl-C again: stop at once)",
-		reason);
+	supervise_terminal_event(s->o.term, TONE_WARN, "stop",
+				 "%s: finishing the step and writing a checkpoint%s", reason,
+				 isatty(STDIN_FILENO) ? " (Ctrl-C again: stop at once)" : "");
 }
 
 static void do_stop(struct supervisor *s, const struct cause *c)

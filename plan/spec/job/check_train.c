@@ -1,5 +1,4 @@
-/* Contradictions in the training keys: batch, recomputation, learning rate, evaluation, time
- * limit. */
+/* Contradictions in the training keys: batch, recomputation, learning rate, evaluation. */
 #include "plan/spec/job/rules.h"
 #include "plan/spec/speeds.h"
 
@@ -74,22 +73,9 @@ static int check_eval(const struct rule_job *j)
 	return 0;
 }
 
-static int check_slurm_time(const struct rule_job *j)
-{
-	static const size_t keys[] = { AT(slurm, signal_before), AT(slurm, time) };
-	const struct job *job = j->job;
-	int64_t limit = *job->slurm.time ? job_time_seconds(job->slurm.time) : 0;
-	if (limit > 0 && job->slurm.signal_before >= limit)
-		return REFUSE(j, keys,
-			      "signal_before = %lld s leaves nothing of the time limit of %lld s; "
-			      "lower it or raise time",
-			      (long long)job->slurm.signal_before, (long long)limit);
-	return 0;
-}
-
 /* Rules about keys that a search may decide. The search obeys them. */
 static rule *const searched_rules[] = { check_batch, check_recompute, NULL };
-static rule *const other_rules[] = { check_rate, check_eval, check_slurm_time, NULL };
+static rule *const other_rules[] = { check_rate, check_eval, NULL };
 
 static int check_rules(const struct rule_job *j, rule *const *rules)
 {

@@ -2,6 +2,7 @@
 #include "plan/spec/job/keys.h"
 
 #include "base/numbers.h"
+#include "plan/spec/job/sbatch.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -90,6 +91,8 @@ void job_hint_key(const char *section, const char *name, struct buf *out)
 			elsewhere = i;
 	}
 	names[n] = NULL;
+	if (!strcmp(section, "slurm") && job_sbatch_hint(name, out))
+		return;
 	const char *near = job_nearest(name, names);
 	if (near && !(elsewhere >= 0 && strcasecmp(near, name))) {
 		buf_printf(out, "unknown key; did you mean %s?", near);

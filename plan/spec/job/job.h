@@ -5,7 +5,8 @@
  * --help`, and writing a resolved job. Every refusal is one line, `file:line: [section] key: cause;
  * remedy`, with ERR_USAGE. Words from the command line are named `command line: section.key: …`.
  * To add a key: add a field here, a row in plan/spec/job/keys.c, its rules in a check_*.c file of
- * this folder, and a broken job file with its refusal in tests/cli/jobs/bad/.
+ * this folder, and a broken job file with its refusal in tests/cli/jobs/bad/. A key that is an
+ * option of sbatch also has a row in plan/spec/job/sbatch.c.
  *
  * The file has `[section]` lines and `key = value` lines; blanks around either do not count. A
  * comment is a line that begins with ';' or '#', or what follows a blank and ';' after a value.
@@ -26,7 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { JOB_TEXT = 256, JOB_PATH = 1024 };
+enum { JOB_SHORT = 32, JOB_TEXT = 256, JOB_PATH = 1024 };
 
 /* auto: as the family does (gpt2: yes; others: no) */
 enum job_tie { TIE_AUTO, TIE_YES, TIE_NO };
@@ -190,6 +191,11 @@ struct job {
 		int64_t spares; /* nodes in addition, which stay unused until one is lost */
 		char time[JOB_TEXT], partition[JOB_TEXT], account[JOB_TEXT], qos[JOB_TEXT],
 			constraint[JOB_TEXT], reservation[JOB_TEXT];
+		char mem[JOB_SHORT], exclusive[JOB_SHORT], switches[JOB_SHORT];
+		char gres[JOB_TEXT / 2], licenses[JOB_TEXT / 2], mail_user[JOB_TEXT / 2],
+			mail_type[JOB_TEXT / 2];
+		char nodelist[JOB_TEXT], exclude[JOB_TEXT], dependency[JOB_TEXT], comment[JOB_TEXT];
+		char options[2 * JOB_TEXT]; /* further options of sbatch (sbatch.h) */
 		/* seconds before the time limit at which to checkpoint and stop */
 		int64_t signal_before;
 		bool requeue;

@@ -64,6 +64,7 @@ static const char *const binds[] = { "auto", "none", "core", NULL };
 static const char *const devices[] = { "cpu", "cuda", NULL };
 static const char *const shrinks[] = { "keep", "dp", "any", NULL };
 static const char *const regrows[] = { "no", "yes", "requeue", NULL };
+static const char *const exclusives[] = { "no", "yes", "user", "mcs", NULL };
 static const char *const levels[] = { "debug", "info", "warn", "error", NULL };
 static const char *const transports[] = { "auto", "shm", "tcp", NULL };
 static const char *const integrities[] = { "none", "checksum", "seal", NULL };
@@ -186,6 +187,18 @@ const struct job_key job_keys[] = {
 	TEXT(slurm, qos, JOB_ATOM, "", "Quality of service. Empty: the default."),
 	TEXT(slurm, constraint, JOB_ATOM, "", "Features that the nodes must have. Empty: any node."),
 	TEXT(slurm, reservation, JOB_ATOM, "", "Reservation to run in. Empty: none."),
+	TEXT(slurm, gres, JOB_ATOM, "", "Generic resources of each node as sbatch's --gres takes them, such as gpu:h100:8. GPUs in it count as gpus_per_node, which is 0 then. Empty: none."),
+	TEXT(slurm, mem, JOB_ATOM, "", "Memory to request on each node, such as 200G; a number without a unit is in MB, and 0 is all of it. Empty: the partition's default."),
+	WORD(slurm, exclusive, "no", exclusives, "Whether other jobs may share the nodes. yes: none may. user: yours may. mcs: those with the same MCS label may. no: the partition decides."),
+	TEXT(slurm, nodelist, JOB_ATOM, "", "Nodes that the job must have, such as n[1-4]; Slurm adds others if nodes is larger. Empty: any."),
+	TEXT(slurm, exclude, JOB_ATOM, "", "Nodes that the job must not get, such as n[7,9]. Empty: none."),
+	TEXT(slurm, switches, JOB_ATOM, "", "The most leaf switches for the nodes, and how long to wait for that, such as 1@2:00:00. Empty: any number."),
+	TEXT(slurm, licenses, JOB_ATOM, "", "Licenses, such as name:2. Empty: none."),
+	TEXT(slurm, dependency, JOB_ATOM, "", "When the job may start, such as afterany:123, or singleton: after your other jobs of the same name. Empty: at once."),
+	TEXT(slurm, mail_user, JOB_ATOM, "", "Address to which Slurm sends mail. Empty: yours, if mail_type is given."),
+	TEXT(slurm, mail_type, JOB_ATOM, "", "Events of which Slurm sends mail, such as BEGIN,END,FAIL,TIME_LIMIT. Empty: none."),
+	TEXT(slurm, comment, JOB_LINE, "", "A comment about the job for people and for the site's scripts. Empty: none."),
+	TEXT(slurm, options, JOB_LINE, "", "Other options of sbatch, separated by blanks, such as --nice=100 --tmp=20G. Options that muster itself decides are refused."),
 	INT(slurm, signal_before, "120", 0, 65535, "Seconds before the time limit at which to checkpoint and stop. A run whose checkpoints take longer stops earlier."),
 	BOOL(slurm, requeue, "yes", "Let the job begin again in the queue after a node failure, a preemption, or its time limit. Slurm or muster requeues it."),
 

@@ -1,6 +1,7 @@
 #include "plan/spec/job/job.h"
 
 #include "plan/spec/job/keys.h"
+#include "plan/spec/job/sbatch.h"
 
 #include <string.h>
 
@@ -61,7 +62,9 @@ void job_help(struct buf *out)
 		put_wrapped(k->doc, out);
 		struct buf domain = BUF_INIT;
 		job_value_domain(k, &domain);
-		buf_printf(out, "%*s(%s)\n", HELP_INDENT, "", buf_str(&domain));
+		const char *option = job_sbatch_option(k->offset);
+		buf_printf(out, "%*s(%s%s%s)\n", HELP_INDENT, "", buf_str(&domain),
+			   option ? "; sbatch --" : "", option ? option : "");
 		buf_fini(&domain);
 	}
 }

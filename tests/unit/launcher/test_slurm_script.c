@@ -227,6 +227,53 @@ static void options_contain_the_values_of_the_job(void **state)
 	buf_fini(&out);
 }
 
+/* The lines of the options that sites need; words without a line add none. */
+static void keys_of_sites_become_options(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *word, *line;
+	} rows[] = {
+		{ "slurm.mem=200G", "#SBATCH --mem=\"200G\"\n" },
+		{ "slurm.exclusive=yes", "#SBATCH --exclusive\n" },
+		{ "slurm.exclusive=user", "#SBATCH --exclusive=\"user\"\n" },
+		{ "slurm.exclusive=no", NULL },
+		{ "slurm.exclude=n[7,9]", "#SBATCH --exclude=\"n[7,9]\"\n" },
+		{ "slurm.nodelist=n[1-4]", "#SBATCH --nodelist=\"n[1-4]\"\n" },
+		{ "slurm.dependency=afterok:12?singleton",
+		  "#SBATCH --dependency=\"afterok:12?singleton\"\n" },
+		{ "slurm.mail_user=a@b.org", "#SBATCH --mail-user=\"a@b.org\"\n" },
+		{ "slurm.mail_type=END,FAIL", "#SBATCH --mail-type=\"END,FAIL\"\n" },
+		{ "slurm.switches=1@2:00:00", "#SBATCH --switches=\"1@2:00:00\"\n" },
+		{ "slurm.comment=run of a # b", NULL }, /* refused when the job is read */
+		{ "slurm.comment=run of group b", "#SBATCH --comment=\"run of group b\"\n" },
+		{ "slurm.licenses=x@db:4", "#SBATCH --licenses=\"x@db:4\"\n" },
+		{ "slurm.gres=nic:2,gpu:h100:4",
+		  "#SBATCH --ntasks-per-node=4\n#SBATCH --cpus-per-task=1\n"
+		  "#SBATCH --gres=\"nic:2,gpu:h100:4\"\n" },
+		{ "slurm.options=--nice=5 --spread-job --tmp=1G",
+		  "#SBATCH --nice=\"5\"\n#SBATCH --spread-job\n#SBATCH --tmp=\"1G\"\n" },
+		{ "slurm.options=", NULL },
+	};
+	struct buf plain = BUF_INIT;
+	script_of(NULL, 0, &plain);
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct buf out = BUF_INIT;
+		struct job job;
+		if (job_load(NULL, (const char *const[]){ rows[i].word }, 1, &job, NULL)) {
+			assert_null(rows[i].line);
+			continue;
+		}
+		script_of((const char *const[]){ rows[i].word }, 1, &out);
+		if (rows[i].line && !strstr(buf_str(&out), rows[i].line))
+			fail_msg("no line %s in\n%s", rows[i].line, buf_str(&out));
+		if (!rows[i].line)
+			assert_string_equal(buf_str(&out), buf_str(&plain));
+		buf_fini(&out);
+	}
+	buf_fini(&plain);
+}
+
 static void values_that_could_leave_their_line_are_refused(void **state)
 {
 	(void)state;
@@ -244,6 +291,10 @@ static void values_that_could_leave_their_line_are_refused(void **state)
 		assert_int_equal(e.code, ERR_USAGE);
 		assert_non_null(strstr(e.text, "partition"));
 		job.slurm.partition[0] = '\0';
+		snprintf(job.slurm.options, sizeof job.slurm.options, "--nice=%s", values[i]);
+		assert_int_equal(slurm_script_options(&job, &size, "/run", &out, &e), -1);
+		assert_non_null(strstr(e.text, "options"));
+		job.slurm.options[0] = '\0';
 		assert_int_equal(slurm_script_options(&job, &size, values[i], &out, &e), -1);
 		buf_fini(&out);
 	}
@@ -283,6 +334,7 @@ int main(void)
 		cmocka_unit_test(sizes_that_cannot_hold_the_degrees_are_refused),
 		cmocka_unit_test(slurm_ends_a_job_only_if_it_cannot_go_on_without_a_node),
 		cmocka_unit_test(options_contain_the_values_of_the_job),
+		cmocka_unit_test(keys_of_sites_become_options),
 		cmocka_unit_test(values_that_could_leave_their_line_are_refused),
 		cmocka_unit_test(a_template_is_read_from_the_named_folder),
 	};

@@ -309,6 +309,21 @@ static void random_text(const struct job_key *k, struct dice *d, char *out, size
 		*out = '\0';
 }
 
+/* Keys whose text has a syntax of Slurm's. */
+static const char *sample_of(const struct job_key *k)
+{
+	static const char *const samples[][2] = {
+		{ "mem", "200G" },
+		{ "mail_type", "END,fail" },
+		{ "dependency", "afterok:1:2,singleton" },
+		{ "options", "--nice=5 --spread-job" },
+	};
+	for (size_t i = 0; i < sizeof samples / sizeof *samples; i++)
+		if (!strcmp(k->section, "slurm") && !strcmp(k->name, samples[i][0]))
+			return samples[i][1];
+	return NULL;
+}
+
 /* A value in the key's range, as text. */
 static void random_value(const struct job_key *k, struct dice *d, char *out, size_t size)
 {
@@ -339,7 +354,10 @@ static void random_value(const struct job_key *k, struct dice *d, char *out, siz
 		snprintf(out, size, "%u-%u:%u", roll(d) % 100 + 10, roll(d) % 24, roll(d) % 60);
 		break;
 	default:
-		random_text(k, d, out, size);
+		if (sample_of(k))
+			snprintf(out, size, "%s", sample_of(k));
+		else
+			random_text(k, d, out, size);
 		break;
 	}
 }

@@ -1,0 +1,229 @@
+#include "launcher/cli/submit_checks.h"
+
+#include "launcher/agent_path.h"
+#include "launcher/child.h"
+#include "launcher/slurm/admit.h"
+#include "launcher/slurm/slurm.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/vfs.h>
+#include <time.h>
+
+extern char **environ;
+
+#define TOOL_TIMEOUT 60.0
+#define TEST_TIMEOUT 30.0
+
+/* Runs `muster-agent GROUP TOOL WORD`, which checks the files as a run does. key: for the error. */
+static int check_by_tool(const char *key, const char *group, const char *tool, const char *word,
+			 struct err *e)
+{
+	char agent[PATH_MAX], said[64];
+	struct err why = ERR_INIT;
+	struct buf output = BUF_INIT;
+	int rc = 0;
+	if (launcher_agent_path(agent, sizeof agent, e))
+		return -1;
+	char *argv[] = { agent, (char *)(uintptr_t)group, (char *)(uintptr_t)tool,
+			 (char *)(uintptr_t)word, NULL };
+	const struct child_command c = { .argv = argv, .out = -1, .tied = true };
+	snprintf(said, sizeof said, "muster %s %s: ", group, tool);
+	/* Any other failure says nothing about the files: MUSTER_AGENT may name a program that only
+	 * starts agents. */
+	if (launcher_child_run(&c, TOOL_TIMEOUT, &output, &why)) {
+		const char *text = strstr(buf_str(&output), said);
+		text = text ? text + strlen(said) : NULL;
+		if (text)
+			rc = err_set(e, ERR_NOTFOUND, "%s: %.*s", key, (int)strcspn(text, "\n"),
+				     text);
+	}
+	buf_fini(&output);
+	return rc;
+}
+
+static int check_data(const struct job *job, struct err *e)
+{
+	return check_by_tool("[data] path", "data", "show", job->data.path, e);
+}
+
+static int check_resume(const struct job *job, struct err *e)
+{
+	const char *from = job->checkpoint.resume;
+	if (!strcmp(from, "auto") || !strcmp(from, "none"))
+		return 0;
+	return check_by_tool("[checkpoint] resume", "ckpt", "show", from, e);
+}
+
+/* The program that MUSTER_AGENT names may start an agent in another folder. */
+static int check_library(const struct job *job, struct err *e)
+{
+	char path[PATH_MAX];
+	struct err why = ERR_INIT;
+	if (job->job.device != DEVICE_CUDA || getenv("MUSTER_AGENT") ||
+	    !launcher_cuda_library(path, sizeof path, &why))
+		return 0;
+	return err_set(
+		e, why.code,
+		"[job] device = cuda needs libmuster-cuda.so: %.700s; build muster where the "
+		"CUDA toolkit is (CUDA_HOME names its folder), or use device = cpu",
+		why.text);
+}
+
+/* The type of the file system of the path, or of its nearest existing parent; 0: unknown. */
+static long find_file_system(const char *path)
+{
+	char at[PATH_MAX];
+	struct statfs fs;
+	snprintf(at, sizeof at, "%s", path);
+	while (statfs(at, &fs)) {
+		char *slash = strrchr(at, '/');
+		if (errno != ENOENT || !slash)
+			return 0;
+		slash[slash == at] = '\0';
+		if (slash == at && statfs(at, &fs))
+			return 0;
+	}
+	return (long)fs.f_type;
+}
+
+/* Other file systems may be shared or not; nothing here can know. */
+static void warn_of_local_folder(const struct job *job, const struct script_size *size,
+				 struct buf *warnings)
+{
+	static const struct {
+		long type;
+		const char *name;
+	} local[] = {
+		{ TMPFS_MAGIC, "tmpfs" },
+		{ RAMFS_MAGIC, "ramfs" },
+		{ OVERLAYFS_SUPER_MAGIC, "overlay" },
+	};
+	long type = size->max_nodes > 1 ? find_file_system(job->job.run_dir) : 0;
+	for (size_t i = 0; i < sizeof local / sizeof *local; i++)
+		if (type == local[i].type)
+			buf_printf(
+				warnings,
+				"[job] run_dir = %s is on a file system of this host alone (%s), "
+				"and the nodes of the job must share it; choose a folder on a "
+				"shared file system\n",
+				job->job.run_dir, local[i].name);
+}
+
+int command_submit_files(const struct job *job, const struct script_size *size,
+			 struct buf *warnings, struct err *e)
+{
+	static int (*const checks[])(const struct job *job, struct err *e) = {
+		check_data,
+		check_resume,
+		check_library,
+	};
+	const char *templates = getenv("MUSTER_TEMPLATES");
+	for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+		struct err why = ERR_INIT;
+		if (!checks[i](job, &why))
+			continue;
+		if (!templates || !*templates)
+			return err_set(e, why.code, "%s", why.text);
+		buf_printf(warnings, "on this host: %s\n", why.text);
+	}
+	warn_of_local_folder(job, size, warnings);
+	return 0;
+}
+
+int command_submit_queue(const struct job *job, const struct script_size *size,
+			 struct buf *warnings, struct err *e)
+{
+	struct site site;
+	struct err why = ERR_INIT;
+	if (slurm_site_ask(&site, &why)) {
+		if (why.code == ERR_TIMEOUT || strstr(why.text, "controller"))
+			return err_set(
+				e, why.code,
+				"Slurm's controller does not answer, so the job was neither "
+				"checked nor submitted; submit again when `scontrol ping` says "
+				"that it is UP (%.300s)",
+				why.text);
+		return err_set(e, why.code, "%.800s%s", why.text, command_submit_remedy(why.text));
+	}
+	int rc = slurm_admit(job, size, &site, warnings, e);
+	slurm_site_free(&site);
+	return rc;
+}
+
+static bool is_of_this_job(const char *word)
+{
+	static const char *const names[] = {
+		"SLURM_STEP", "SLURM_NTASKS", "SLURM_NPROCS=", "SLURM_TASKS_PER_NODE=",
+		"SLURM_HET_", "SLURM_PACK_",  "SLURM_ARRAY_",  "PMIX_",
+		"PMI_",
+	};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (!strncmp(word, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
+char **command_submit_environment(void)
+{
+	size_t n = 0, kept = 0;
+	while (environ[n])
+		n++;
+	char **env = calloc(n + 1, sizeof *env);
+	for (size_t i = 0; env && i < n; i++)
+		if (!is_of_this_job(environ[i]))
+			env[kept++] = environ[i];
+	return env;
+}
+
+void command_submit_start(const struct job *job, const char *script, struct buf *out)
+{
+	/* The test does not count dependencies. */
+	if (*job->slurm.dependency) {
+		buf_printf(out, "Slurm starts the job after its dependency, %s\n",
+			   job->slurm.dependency);
+		return;
+	}
+	char *argv[] = { "sbatch", "--test-only", NULL };
+	char **env = command_submit_environment();
+	const struct child_command c = { .argv = argv, .env = env, .input = script, .out = -1 };
+	struct buf output = BUF_INIT;
+	struct err e = ERR_INIT;
+	int rc = launcher_child_run(&c, TEST_TIMEOUT, &output, &e);
+	if (!rc || (e.code != ERR_TIMEOUT && e.code != ERR_NOTFOUND))
+		slurm_admit_wait(buf_str(&output), time(NULL), out);
+	buf_fini(&output);
+	free(env);
+}
+
+/* clang-format off */
+static const struct {
+	const char *text, *remedy;
+} remedies[] = {
+	{ "configuration source", "; this host belongs to no Slurm cluster: submit from one that does, or set SLURM_CONF" },
+	{ "Unable to contact",    "; Slurm's controller does not answer: submit again when `scontrol ping` says that it is UP" },
+	{ "icense",               "; check [slurm] licenses: `scontrol show licenses` lists them" },
+	{ "nvalid account",       "; check [slurm] account, partition and qos: `sacctmgr show associations user=$USER` lists yours" },
+	{ "nvalid qos",           "; check [slurm] qos: `sacctmgr show associations user=$USER format=account,qos` lists yours" },
+	{ "eservation",           "; check [slurm] reservation: `scontrol show reservation` lists them" },
+	{ "nvalid node name",     "; check [slurm] nodelist and exclude: `sinfo -N` lists the nodes" },
+	{ "ependency",            "; check [slurm] dependency: `squeue --me` lists your jobs" },
+	{ "eneric resource",      "; check [slurm] gres: `sinfo -o '%N %G'` lists what the nodes have" },
+	{ "feature",              "; check [slurm] constraint: `sinfo -o '%N %f'` lists the nodes' features" },
+	{ "partition",            "; check [slurm] partition: `sinfo -s` lists them" },
+	{ "unrecognized option",  "; [slurm] options has an option that this sbatch does not know" },
+	{ "node configuration",   "; no set of nodes has all that is requested together: check the keys of [slurm], options among them" },
+};
+/* clang-format on */
+
+const char *command_submit_remedy(const char *text)
+{
+	for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++)
+		if (strstr(text, remedies[i].text))
+			return remedies[i].remedy;
+	return "";
+}

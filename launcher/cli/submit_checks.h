@@ -1,0 +1,28 @@
+/* submit_checks — what `muster submit` checks on this host and asks Slurm before a job is queued. */
+#ifndef MUSTER_LAUNCHER_CLI_SUBMIT_CHECKS_H
+#define MUSTER_LAUNCHER_CLI_SUBMIT_CHECKS_H
+
+#include "launcher/slurm/script.h"
+
+/* Checks the data, the checkpoint to resume from and the CUDA library as a run would, and warns
+ * about a run folder that other nodes do not see. A script of the site's own (MUSTER_TEMPLATES) may
+ * bring files to the nodes, so missing files are warnings then. Appends lines to `warnings`. */
+int command_submit_files(const struct job *job, const struct script_size *size,
+			 struct buf *warnings, struct err *e);
+
+/* Compares the request with the cluster's partitions and nodes (launcher/slurm/admit.h). */
+int command_submit_queue(const struct job *job, const struct script_size *size,
+			 struct buf *warnings, struct err *e);
+
+/* The environment for sbatch: this process's, without the variables of a job step, an array or a
+ * heterogeneous job in which this process may run. sbatch passes them to the job, where `muster run`
+ * would take them for its own. NULL: no memory. The caller frees the list. */
+char **command_submit_environment(void);
+
+/* Appends when Slurm expects to start the script, as a line. Nothing if Slurm does not answer. */
+void command_submit_start(const struct job *job, const char *script, struct buf *out);
+
+/* The remedy for what sbatch said, "; …", or "". */
+const char *command_submit_remedy(const char *text);
+
+#endif
