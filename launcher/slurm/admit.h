@@ -7,7 +7,7 @@
  * `properties` of admit_nodes.c.
  *
  * A job is refused only for what does not change by itself. Nodes that are down and a partition that
- * is closed for now make a warning, because the job starts when they are back.
+ * is closed at the moment make a warning, because the job starts when they are back.
  */
 #ifndef MUSTER_LAUNCHER_SLURM_ADMIT_H
 #define MUSTER_LAUNCHER_SLURM_ADMIT_H

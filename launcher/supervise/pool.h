@@ -33,7 +33,7 @@ struct pool_node {
 	bool excluded;
 	bool returned; /* it was away, came back, and has not finished a step since */
 	bool passed;   /* it was checked since it came back, and is well */
-	bool unfit;    /* it was checked since it came back, and is not used for now */
+	bool unfit;    /* it failed its check since it came back; it is not used until it passes */
 };
 
 struct pool {
