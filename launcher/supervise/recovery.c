@@ -173,12 +173,14 @@ static void adopt(struct supervisor *s, struct deployment *next)
 	s->measured = 0;
 }
 
-/* A job that is requeued again and again is limited as restarts are. */
+/* A job that is requeued again and again is limited as restarts are, unless this start of it has
+ * committed a checkpoint: requeues at time limits count, too. */
 static bool may_requeue(const struct supervisor *s)
 {
 	const char *count = getenv("SLURM_RESTART_COUNT");
+	long long before = count ? strtoll(count, NULL, 10) : 0;
 	return s->recovery.can_requeue && s->o.ops->requeue &&
-	       (count ? strtoll(count, NULL, 10) : 0) < s->d->job.restart.max_restarts;
+	       (s->ckpt_step >= 0 || before < s->d->job.restart.max_restarts);
 }
 
 static void decide(struct supervisor *s, struct policy_decision *d)

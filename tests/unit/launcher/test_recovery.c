@@ -143,6 +143,33 @@ static void the_wait_for_a_node_can_be_stopped(void **state)
 	assert_int_equal(exit_status(), STATUS_STOPPED);
 }
 
+static void lose_a_node_of_a_job_that_was_requeued_often(void)
+{
+	setenv("SLURM_RESTART_COUNT", "1000", 1);
+	lose_node(NODE_FAIL);
+	answer_survey();
+	unsetenv("SLURM_RESTART_COUNT");
+}
+
+static void a_job_that_was_requeued_often_is_not_requeued_again(void **state)
+{
+	(void)state;
+	open_run("restart.shrink=keep", "restart.patience=0");
+	lose_a_node_of_a_job_that_was_requeued_often();
+	assert_int_equal(m.requeues, 0);
+	assert_int_equal(exit_status(), STATUS_GAVE_UP);
+}
+
+/* Requeues at time limits count, too. */
+static void a_job_that_makes_progress_is_requeued_as_often_as_needed(void **state)
+{
+	(void)state;
+	open_run("restart.shrink=keep", "restart.patience=0");
+	send_step(&h.peers[0], MSG_CKPT, 4);
+	lose_a_node_of_a_job_that_was_requeued_often();
+	assert_int_equal(m.requeues, 1);
+}
+
 static void a_layout_that_must_stay_is_requeued(void **state)
 {
 	(void)state;
@@ -206,6 +233,8 @@ int main(void)
 		T(a_layout_that_must_stay_waits_for_its_node),
 		T(patience_ends),
 		T(the_wait_for_a_node_can_be_stopped),
+		T(a_job_that_was_requeued_often_is_not_requeued_again),
+		T(a_job_that_makes_progress_is_requeued_as_often_as_needed),
 		T(a_layout_that_must_stay_is_requeued),
 		T(a_stop_after_the_plan_shrank_reports_no_old_rank),
 		T(a_lost_gpu_takes_its_slot_out),
