@@ -31,6 +31,19 @@ static void print_heading(struct buf *out)
 	buf_printf(out, "%*s  %s\n", REDONE, "redone", "result");
 }
 
+/* A text that is too long for the column ends with dots after a whole word. */
+static void shorten(const char *text, char out[SAID + 1])
+{
+	size_t n = strlen(text);
+	if (n <= SAID) {
+		memcpy(out, text, n + 1);
+		return;
+	}
+	for (n = SAID - 3; n > 1 && text[n] != ' '; n--)
+		;
+	snprintf(out, SAID + 1, "%.*s...", (int)(n > 1 ? n : SAID - 3), text);
+}
+
 static void print_row(const struct drill_result *r, struct buf *out)
 {
 	char said[SAID + 1];
@@ -40,7 +53,7 @@ static void print_row(const struct drill_result *r, struct buf *out)
 		return;
 	}
 	const char *name = *r->fault ? r->fault : *r->how ? r->how : *r->said ? r->said : "-";
-	snprintf(said, sizeof said, "%.*s", SAID, name);
+	shorten(name, said);
 	human_plain(said);
 	buf_printf(out, "%-*s", SAID, said);
 #define PRINT_PHASE(field, heading, doc) print_seconds(r->phases.field, out);

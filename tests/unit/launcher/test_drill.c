@@ -241,10 +241,13 @@ static void the_table_fits_100_columns_and_counts(void **state)
 		memset(rows[i].how, 'y', sizeof rows[i].how - 1);
 		memset(rows[i].why, 'z', 200);
 	}
+	snprintf(rows[0].how, sizeof rows[0].how, "a checkpoint of step 40 failed");
 	drill_print(&r, &text);
 	/* Only the reason why it is wrong may be longer. */
 	assert_int_equal(count_lines_longer_than(buf_str(&text), 100), 1);
 	assert_non_null(strstr(buf_str(&text), " 99.999      -  0.000"));
+	assert_non_null(strstr(buf_str(&text), " a checkpoint of...  "));
+	assert_non_null(strstr(buf_str(&text), " yyyyyyyyyyyyyyyy... "));
 	assert_non_null(strstr(buf_str(&text), "\n2 drilled, 1 right, 1 skipped\n"));
 	assert_false(drill_results_right(&r));
 	r.n = 1;
