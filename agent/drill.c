@@ -50,19 +50,38 @@ static void offer_itself(void)
 	}
 }
 
-/* The blocks stay: only the end of the process frees them. */
+/* The first bytes of a block point to the one before it. */
+struct block {
+	struct block *before;
+	char rest[BLOCK - sizeof(struct block *)];
+};
+
+/* Takes a block, and writes to each page, so that the kernel has to give it. */
+static bool take_block(struct block **last)
+{
+	struct block *b = malloc(sizeof *b);
+	if (!b)
+		return false;
+	for (size_t i = 0; i < sizeof b->rest; i += 4096)
+		((volatile char *)b->rest)[i] = 1;
+	b->before = *last;
+	*last = b;
+	return true;
+}
+
 static int cause_memory(const struct agent_drill *d, bool *poison, struct err *e)
 {
+	struct block *last = NULL;
 	int64_t taken = 0;
 	char text[HUMAN];
 	(void)poison;
 	offer_itself();
-	for (; taken < d->bytes; taken += BLOCK) {
-		volatile char *block = malloc(BLOCK);
-		if (!block)
-			break;
-		for (size_t i = 0; i < BLOCK; i += 4096)
-			block[i] = 1;
+	while (taken < d->bytes && take_block(&last))
+		taken += BLOCK;
+	while (last) {
+		struct block *before = last->before;
+		free(last);
+		last = before;
 	}
 	return err_set(e, ERR_NOMEM,
 		       "a drill: the agent has taken %s and was not ended; limit the memory of its "
