@@ -50,7 +50,7 @@ static int write_number(const char *dir, const char *name, long long n, struct e
 	return rc;
 }
 
-/* Whether this is the group of a drill that no longer runs. */
+/* True if the group belongs to a drill that no longer runs. */
 static bool is_abandoned(const char *name)
 {
 	size_t n = strlen(GROUP);
@@ -97,7 +97,7 @@ static int make_group(struct drill_run *r, int h, long long bytes)
 	return 0;
 }
 
-/* What all ranks need, with the peak of each as the first one has reported it. */
+/* The bytes that all ranks need, if each has the peak that the first one reported. */
 static double run_bytes(const struct drill *d)
 {
 	return (double)d->reference.peak_bytes * d->reference.first.world;

@@ -73,7 +73,7 @@ static int open_output(const struct drill_run *r, struct err *e)
 	return fd < 0 ? err_set(e, why.code, "%s", why.text) : fd;
 }
 
-/* Whether this entry of the environment is replaced. */
+/* True if one of `own` replaces this entry of the environment. */
 static bool is_replaced(const char *entry, char *const *own, int n)
 {
 	for (int i = 0; i < n; i++) {

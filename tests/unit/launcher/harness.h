@@ -318,6 +318,26 @@ static inline int count_printed(const char *text, bool *last)
 	return n;
 }
 
+/* Opens the supervisor of the run with this launch backend. */
+static inline int open_supervisor(const struct launch_ops *ops)
+{
+	const struct supervise_options o = {
+		.loop = &h.loop,
+		.job = &h.first.job,
+		.machines = &h.first.cluster,
+		.first = &h.first,
+		.ops = ops,
+		.agent = h.agent,
+		.run = h.run,
+		.listener = -1,
+		.address = "127.0.0.1:1",
+		.limits = SUPERVISE_LIMITS,
+		.now = fake_now,
+		.term = h.term,
+	};
+	return supervise_open(&o, &h.supervisor, NULL);
+}
+
 static inline int setup(void **state)
 {
 	(void)state;
@@ -363,21 +383,9 @@ static inline int setup(void **state)
 	h.ranks[1].threads = 3;
 	h.ranks[0].slot = 1; /* not in the order of the ranks */
 	h.now = 1000;
-	const struct supervise_options o = {
-		.loop = &h.loop,
-		.job = &h.first.job,
-		.machines = &h.first.cluster,
-		.first = &h.first,
-		.ops = &fake_ops,
-		.agent = h.agent,
-		.run = h.run,
-		.listener = -1,
-		.address = "127.0.0.1:1",
-		.limits = SUPERVISE_LIMITS,
-		.now = fake_now,
-		.term = supervise_terminal_open(&look, &h.term, NULL) ? NULL : h.term,
-	};
-	return supervise_open(&o, &h.supervisor, NULL);
+	if (supervise_terminal_open(&look, &h.term, NULL))
+		h.term = NULL;
+	return open_supervisor(&fake_ops);
 }
 
 static inline void on_nothing(uv_timer_t *timer)

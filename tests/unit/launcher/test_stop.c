@@ -68,21 +68,7 @@ static int setup_slurm(void **state)
 	ops.stop_query_end = end_query;
 	ops.requeue = requeue;
 	h.first.job.slurm.requeue = true;
-	const struct supervise_options o = {
-		.loop = &h.loop,
-		.job = &h.first.job,
-		.machines = &h.first.cluster,
-		.first = &h.first,
-		.ops = &ops,
-		.agent = h.agent,
-		.run = h.run,
-		.listener = -1,
-		.address = "127.0.0.1:1",
-		.limits = SUPERVISE_LIMITS,
-		.now = fake_now,
-		.term = h.term,
-	};
-	return supervise_open(&o, &h.supervisor, NULL);
+	return open_supervisor(&ops);
 }
 
 /* Trains until step 4. The first query is about the time limit; `left` as in struct stop_answer. */
