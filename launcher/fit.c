@@ -97,7 +97,7 @@ static struct deployment *build_instead(const struct job *job, const struct clus
 {
 	const struct shrink_request request = {
 		.job = job,
-		/* Of a job with open keys the planner has tried every dp. */
+		/* For a job with open keys the planner has tried every dp. */
 		.dp_most = job->open ? 0 : job->parallel.dp - 1,
 		.again = job,
 		.open = job->open,

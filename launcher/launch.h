@@ -50,7 +50,7 @@ struct guard_request {
 };
 
 /* A check of a node: `muster doctor --node NEEDS` runs there. Its output has a line that begins with
- * LAUNCH_CHECK_TAG and goes on with LAUNCH_CHECK_OK, or with what is wrong with the node. */
+ * LAUNCH_CHECK_TAG; LAUNCH_CHECK_OK follows, or what is wrong with the node. */
 #define LAUNCH_CHECK_TAG "muster-check: "
 #define LAUNCH_CHECK_OK  "ok"
 struct check_request {

@@ -39,7 +39,7 @@ static const char help_head[] =
 	"  Slurm expects to start the job. With a template of your own (MUSTER_TEMPLATES), which\n"
 	"  may bring files to the nodes, files that are missing here are warnings.\n"
 	"\n"
-	"  [slurm] sets what to request, and what else sbatch is told: SBATCH OPTIONS below lists\n"
+	"  [slurm] sets what to request, and other options of sbatch. SBATCH OPTIONS below lists\n"
 	"  the keys, and `muster run --help` explains each. slurm.options takes any other option\n"
 	"  of sbatch, such as --nice=100. Without gpus_per_node a node gets as many agents as\n"
 	"  the degrees need, with whole tensor-parallel groups if they fit. If [launch] cluster\n"

@@ -94,7 +94,7 @@ static int check_time(const struct admission *a, struct err *e)
 	return 0;
 }
 
-/* Of each node. A QOS cannot replace these limits. */
+/* These limits hold for each node. A QOS cannot replace them. */
 static int check_share(const struct admission *a, struct err *e)
 {
 	const struct site_partition *p = a->p;
