@@ -256,7 +256,7 @@ static void expect_start(const struct job *job, const char *script, struct buf *
 
 static int submit_script(const struct submission *s, const char *script, struct err *e)
 {
-	char log[RUN_PATH], first[SLURM_JOB_ID] = "";
+	char log[RUN_PATH], first[LAUNCH_JOB_ID] = "";
 	struct buf start = BUF_INIT;
 	bool existed = !access(s->run_dir, F_OK);
 	int queued = 0;
