@@ -191,6 +191,16 @@ static void show_plan(struct run_parts *r)
 	buf_fini(&text);
 }
 
+static struct supervise_limits limits_of(const struct job *job)
+{
+	struct supervise_limits l = SUPERVISE_LIMITS;
+	l.silent = job->restart.silent_timeout;
+	l.start = job->restart.start_timeout;
+	l.drain = job->restart.drain_timeout;
+	l.handshake = job->restart.handshake_timeout;
+	return l;
+}
+
 static int run_loop(struct run_parts *r)
 {
 	uv_loop_t loop;
@@ -213,7 +223,7 @@ static int run_loop(struct run_parts *r)
 		.term = r->term,
 		.listener = r->listener,
 		.address = r->address,
-		.limits = SUPERVISE_LIMITS,
+		.limits = limits_of(&r->job),
 		.now = clock_s,
 	};
 	int status = supervise_run(&o);

@@ -37,9 +37,9 @@ static void note_progress(struct supervisor *s, struct rank_state *k, int64_t st
 {
 	if (step == k->step && !strcmp(phase, k->phase))
 		return;
+	supervise_note_move(s, k);
 	k->step = step;
 	snprintf(k->phase, sizeof k->phase, "%.31s", phase);
-	k->moved = supervise_now(s);
 }
 
 static struct rank_state *rank_of(struct supervisor *s, struct connection *c)
@@ -173,7 +173,7 @@ static int on_metrics(struct supervisor *s, struct connection *c, const json_t *
 	struct msg_metrics m;
 	if (msg_metrics_read(body, &m, e))
 		return -1;
-	k->moved = supervise_now(s);
+	supervise_note_move(s, k);
 	if (m.step > k->step)
 		k->step = m.step;
 	supervise_restart_step(&s->restart, m.step);
@@ -189,7 +189,7 @@ static int on_eval(struct supervisor *s, struct connection *c, const json_t *bod
 	struct msg_eval m;
 	if (msg_eval_read(body, &m, e))
 		return -1;
-	rank_of(s, c)->moved = supervise_now(s);
+	supervise_note_move(s, rank_of(s, c));
 	supervise_report_eval(s, &m);
 	return 0;
 }
@@ -204,10 +204,10 @@ static int on_progress(struct supervisor *s, struct connection *c, const json_t 
 	if (m.step < -1)
 		return err_set(e, ERR_PROTO, "message progress: step %lld is below -1",
 			       (long long)m.step);
-	note_progress(s, k, m.step, m.phase);
 	if (m.count != k->count)
-		k->moved = supervise_now(s);
+		supervise_note_move(s, k);
 	k->count = m.count;
+	note_progress(s, k, m.step, m.phase);
 	return 0;
 }
 
@@ -233,7 +233,7 @@ static int on_ckpt(struct supervisor *s, struct connection *c, const json_t *bod
 	struct msg_ckpt m;
 	if (msg_ckpt_read(body, &m, e))
 		return -1;
-	rank_of(s, c)->moved = supervise_now(s);
+	supervise_note_move(s, rank_of(s, c));
 	supervise_restart_ckpt(&s->restart, m.step);
 	supervise_stop_note_ckpt(s, m.seconds);
 	supervise_comment_note_ckpt(s, m.step);
@@ -252,7 +252,7 @@ static int on_series(struct supervisor *s, struct connection *c, const json_t *b
 	struct msg_series m;
 	if (msg_series_read(body, &m, e))
 		return -1;
-	rank_of(s, c)->moved = supervise_now(s);
+	supervise_note_move(s, rank_of(s, c));
 	json_t *answer = msg_recorded_json(&(struct msg_recorded){ .step = m.step });
 	if (s->ranks[0].connection) /* otherwise rank 0 is lost, and its checkpoint with it */
 		supervise_connection_send(s->ranks[0].connection, MSG_RECORDED, answer, NULL);

@@ -6,7 +6,7 @@
  *     transitions.c  the table of transitions: for each state and event, what to do
  *     next.c         what follows a generation
  *     messages.c     handles the agents' messages
- *     watchdog.c     finds ranks that are silent or hang
+ *     watchdog.c     finds ranks that are silent or hang (hang_limit.c: after how long)
  *     verdict.c      gets a verdict from the flight recorders
  *     report.c       writes events.jsonl and metrics.jsonl, prints for people
  *                    (report_loss.c: a loss; report_end.c: the end of the run)
@@ -35,6 +35,7 @@
 #include "launcher/supervise/contract.h"
 #include "launcher/supervise/faults.h"
 #include "launcher/supervise/guard.h"
+#include "launcher/supervise/hang_limit.h"
 #include "launcher/supervise/predecessors.h"
 #include "launcher/supervise/progress_comment.h"
 #include "launcher/supervise/recovery.h"
@@ -119,6 +120,8 @@ struct supervisor {
 	struct restart restart;
 	struct recovery_state recovery;
 	struct stop_state stop;
+	struct hang_limit hang;
+	double last_move, slept; /* times: of any rank; when this process had not run */
 	struct chain_state chain;
 	struct progress_comment comment;
 	struct predecessors *predecessors;
@@ -189,6 +192,8 @@ void supervise_message(void *supervisor, struct connection *c, const struct msg 
 
 /* watchdog.c */
 void supervise_watchdog(struct supervisor *s);
+/* The rank has made progress. Call it before its phase changes. */
+void supervise_note_move(struct supervisor *s, struct rank_state *k);
 
 /* verdict.c */
 void supervise_verdict_request(struct supervisor *s);

@@ -1,6 +1,7 @@
 /* watchdog: finds ranks that send nothing, and ranks that make no progress. */
 #include "launcher/supervise/supervisor.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* A gap of this many seconds between two ticks means that this process itself did not run. */
@@ -47,27 +48,59 @@ static int find_slowest(const struct supervisor *s)
 	return worst;
 }
 
-static void check_progress(struct supervisor *s, double now)
+static double latest_move(const struct supervisor *s)
 {
-	double limit = s->d->job.restart.hang_timeout, latest = 0;
+	double latest = 0;
 	for (int r = 0; r < s->world; r++)
 		if (s->ranks[r].moved > latest)
 			latest = s->ranks[r].moved;
-	if (limit <= 0 || now - latest <= limit)
+	return latest;
+}
+
+/* A phase is learned while it trains. What happens before may take as long as [restart] hang_timeout. */
+static double limit_of(const struct supervisor *s, int slowest)
+{
+	const struct job *job = &s->d->job;
+	if (s->state != SUP_TRAINING || slowest < 0)
+		return job->restart.hang_timeout;
+	return supervise_hang_limit_of(&s->hang, s->ranks[slowest].phase, job->restart.hang_floor,
+				       job->restart.hang_timeout);
+}
+
+static void check_progress(struct supervisor *s, double now)
+{
+	double cap = s->d->job.restart.hang_timeout, floor = s->d->job.restart.hang_floor;
+	double still = now - latest_move(s);
+	if (cap <= 0 || still <= fmin(floor, cap))
 		return;
-	struct lost_rank l = {
-		.rank = find_slowest(s), .how = LOST_HUNG, .code = ERR_TIMEOUT, .at = now
-	};
+	int slowest = find_slowest(s);
+	double limit = limit_of(s, slowest);
+	if (still <= limit)
+		return;
+	struct lost_rank l = { .rank = slowest, .how = LOST_HUNG, .code = ERR_TIMEOUT, .at = now };
 	snprintf(l.text, sizeof l.text,
-		 "no rank made progress for %.3g s; this one is the furthest behind", now - latest);
+		 "no rank made progress for %.3g s%s; this one is the furthest behind", still,
+		 limit < cap ? ", many times longer than in this phase so far" : "");
+	supervise_hang_note_hang(&s->hang, floor, limit, cap);
 	supervise_handle(s, EV_LOST, &l, NULL);
+}
+
+void supervise_note_move(struct supervisor *s, struct rank_state *k)
+{
+	double now = supervise_now(s), last = s->last_move;
+	k->moved = s->last_move = now;
+	/* A gap in which this process did not run says nothing about the ranks. */
+	if (s->state == SUP_TRAINING && last > s->slept && now > last)
+		supervise_hang_note_gap(&s->hang, k->phase, now - last);
 }
 
 void supervise_watchdog(struct supervisor *s)
 {
 	double now = supervise_now(s), gap = now - s->last_tick;
-	if (gap > asleep_s)
+	if (gap > asleep_s) {
 		extend_deadlines(s, gap);
+		s->slept = now;
+	}
 	bool alive = s->state == SUP_STARTING || s->state == SUP_PREPARING ||
 		     s->state == SUP_TRAINING || s->state == SUP_STOPPING;
 	if (!alive || find_silent_rank(s, now))

@@ -210,6 +210,10 @@ struct job {
 		/* consecutive restarts without a further committed step before giving up */
 		int64_t max_futile;
 		double hang_timeout; /* seconds without progress of any rank; 0: never */
+		double hang_floor;   /* the least that a learned limit may be, in seconds */
+		/* seconds: without a message of a rank; until all ranks have connected; for killed
+		 * processes to end; for a connection to identify itself */
+		double silent_timeout, start_timeout, drain_timeout, handshake_timeout;
 		enum job_shrink shrink;
 		enum job_regrow regrow;
 		int64_t exclude_after; /* faults of one node; 0: never */
