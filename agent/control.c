@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { BACKLOG_MAX = 4 * MSG_MAX }; /* with more bytes queued no progress is sent */
@@ -48,6 +49,9 @@ struct control {
 	atomic_int stop;
 	atomic_llong step;
 	atomic_ullong count;
+	atomic_llong done, own_ns; /* finished steps; their nanoseconds without waits */
+	atomic_llong delay_ns;     /* in which the trainer waited for a core */
+	atomic_int trainer;        /* its thread id; 0: no step is finished */
 	_Atomic(const char *) phase;
 };
 
@@ -203,7 +207,25 @@ static json_t *progress_json(struct control *c)
 	return msg_progress_json(
 		&(struct msg_progress){ .step = atomic_load(&c->step),
 					.phase = atomic_load(&c->phase),
-					.count = (int64_t)atomic_load(&c->count) });
+					.count = (int64_t)atomic_load(&c->count),
+					.done = atomic_load(&c->done),
+					.own_s = 1e-9 * (double)atomic_load(&c->own_ns),
+					.delay_s = 1e-9 * (double)atomic_load(&c->delay_ns) });
+}
+
+/* Nanoseconds in which a thread of this process was ready to run but waited for a core: the second number
+ * of its schedstat (Linux, Documentation/scheduler/sched-stats). 0: unknown. */
+static long long read_delay(int thread)
+{
+	char path[64];
+	long long ran, waited = 0;
+	snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", thread);
+	FILE *f = thread ? fopen(path, "re") : NULL;
+	if (f && fscanf(f, "%lld %lld", &ran, &waited) != 2)
+		waited = 0;
+	if (f)
+		fclose(f);
+	return waited;
 }
 
 /* Sends a heartbeat when one is due, and between two of them the progress if the trainer has
@@ -217,6 +239,8 @@ static void send_progress(struct control *c)
 	c->next_look = now + c->progress_s;
 	if (now < c->next_beat && count == c->sent_count)
 		return;
+	if (now >= c->next_beat)
+		atomic_store(&c->delay_ns, read_delay(atomic_load(&c->trainer)));
 	pthread_mutex_lock(&c->lock);
 	bool room = agent_connection_backlog(c->connection) < BACKLOG_MAX;
 	pthread_mutex_unlock(&c->lock);
@@ -430,6 +454,14 @@ void agent_control_progress(struct control *c, int64_t step, const char *phase)
 void agent_control_moved(struct control *c)
 {
 	atomic_fetch_add_explicit(&c->count, 1, memory_order_relaxed);
+}
+
+void agent_control_worked(struct control *c, double seconds)
+{
+	if (!atomic_load_explicit(&c->trainer, memory_order_relaxed))
+		atomic_store_explicit(&c->trainer, (int)syscall(SYS_gettid), memory_order_relaxed);
+	atomic_fetch_add_explicit(&c->own_ns, (long long)(1e9 * seconds), memory_order_relaxed);
+	atomic_fetch_add_explicit(&c->done, 1, memory_order_relaxed);
 }
 
 int agent_control_await_recorded(struct control *c, int64_t step, double seconds, struct err *e)

@@ -91,7 +91,10 @@ enum {
 #define MSG_PROGRESS_FIELDS(F) \
 	F(step,  INT64, REQUIRED, "the step the trainer is in; -1 before it knows") \
 	F(phase, TEXT,  REQUIRED, "what the trainer does, such as \"forward\"") \
-	F(count, INT64, REQUIRED, "grows with each thing the trainer does")
+	F(count, INT64, REQUIRED, "grows with each thing the trainer does") \
+	F(done,  COUNT,  REQUIRED, "steps that this agent has finished") \
+	F(own_s, NUMBER, REQUIRED, "seconds of these steps in which the rank waited for no other one") \
+	F(delay_s, NUMBER, REQUIRED, "seconds in which its training thread could run but got no core")
 
 #define MSG_LOG_FIELDS(F) \
 	F(level, TEXT, REQUIRED, "\"warn\" or \"error\"") \

@@ -49,6 +49,11 @@ static void moved(void *arg)
 	agent_control_moved(arg);
 }
 
+static void worked(void *arg, double seconds)
+{
+	agent_control_worked(arg, seconds);
+}
+
 static bool stopping(void *arg, bool *checkpoint)
 {
 	return agent_control_stopping(arg, checkpoint);
@@ -113,6 +118,7 @@ struct train_hooks agent_report_hooks(struct control *control)
 		.arg = control,
 		.progress = progress,
 		.moved = moved,
+		.worked = worked,
 		.stopping = stopping,
 		.await_recorded = await_recorded,
 		.give_up = give_up,

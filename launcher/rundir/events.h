@@ -47,6 +47,8 @@
 	X(stop,             "stop",             stop,        "the run is asked to stop") \
 	X(stop_cause,       "stop-cause",       stop_cause,  "why the run is asked to stop, as Slurm says") \
 	X(requeued,         "requeued",         none,        "the job begins again in the queue after this stop") \
+	X(slow_rank,        "slow-rank",        slow_rank,   "a rank is slower than its peers, or is not any more") \
+	X(rank_paused,      "rank-paused",      rank_paused, "nothing was heard of a rank for some seconds, and it goes on") \
 	X(chain,            "chain",            chain,       "a job was queued to continue the run, or those that wait are cancelled") \
 	X(contract,         "contract",         contract,    "predicted against measured seconds and memory, at the end") \
 	X(finished,         "finished",         step,        "every rank has done its work") \
@@ -190,6 +192,20 @@
 	F(left_s,   NUMBER, OPTIONAL, "seconds until Slurm ends the job") \
 	F(why,      LINE, REQUIRED, "why Slurm has not answered; empty if it has")
 
+#define RUNDIR_SLOW_RANK_FIELDS(F) \
+	F(rank,    INT,    REQUIRED, "the rank") \
+	F(node,    TEXT,   REQUIRED, "its node") \
+	F(slow,    FLAG,   REQUIRED, "false: it is as fast as its peers again") \
+	F(factor,  NUMBER, REQUIRED, "its own seconds per step, over those of its peers") \
+	F(since_s, NUMBER, REQUIRED, "seconds since it became slow") \
+	F(text,    LINE,   REQUIRED, "the same for people, with the likely reason")
+
+#define RUNDIR_RANK_PAUSED_FIELDS(F) \
+	F(rank,    INT,    REQUIRED, "the rank") \
+	F(node,    TEXT,   REQUIRED, "its node") \
+	F(seconds, NUMBER, REQUIRED, "of silence") \
+	F(text,    LINE,   REQUIRED, "the same for people")
+
 #define RUNDIR_CHAIN_FIELDS(F) \
 	F(job,  TEXT, OPTIONAL, "the job that was queued, or the first one of those that are cancelled") \
 	F(text, LINE, REQUIRED, "what was done and why")
@@ -231,6 +247,8 @@
 	X(guard,       RUNDIR_GUARD_FIELDS) \
 	X(stop,        RUNDIR_STOP_FIELDS) \
 	X(stop_cause,  RUNDIR_STOP_CAUSE_FIELDS) \
+	X(slow_rank,   RUNDIR_SLOW_RANK_FIELDS) \
+	X(rank_paused, RUNDIR_RANK_PAUSED_FIELDS) \
 	X(chain,       RUNDIR_CHAIN_FIELDS) \
 	X(contract,    RUNDIR_CONTRACT_FIELDS) \
 	X(end,         RUNDIR_END_FIELDS)

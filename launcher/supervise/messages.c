@@ -207,6 +207,7 @@ static int on_progress(struct supervisor *s, struct connection *c, const json_t 
 	if (m.count != k->count)
 		supervise_note_move(s, k);
 	k->count = m.count;
+	supervise_stragglers_note(s, supervise_connection_rank(c), &m);
 	note_progress(s, k, m.step, m.phase);
 	return 0;
 }
@@ -353,8 +354,11 @@ void supervise_message(void *supervisor, struct connection *c, const struct msg 
 		refuse_connection(s, c, "a message before hello");
 		return;
 	}
-	if (rank >= 0)
-		s->ranks[rank].beat = supervise_now(s);
+	if (rank >= 0) {
+		double now = supervise_now(s);
+		supervise_stragglers_note_silence(s, rank, now - s->ranks[rank].beat);
+		s->ranks[rank].beat = now;
+	}
 	int rc = known ? handlers[m->type].handle(s, c, m->body, &e)
 		       : err_set(&e, ERR_PROTO, "message %s: only the supervisor sends it",
 				 msg_word(m->type));

@@ -108,6 +108,7 @@ static void reset_generation(struct supervisor *s)
 	s->recovery.known = s->recovery.silent = s->recovery.growing = false;
 	s->settle_at = 0;
 	s->outcome = OUTCOME_NONE;
+	supervise_stragglers_reset(s);
 }
 
 int supervise_launch_agents(struct supervisor *s, struct err *e)
@@ -285,6 +286,7 @@ void supervise_tick(struct supervisor *s)
 		supervise_handle(s, EV_TIMEOUT, NULL, NULL);
 	supervise_checks_tick(s);
 	supervise_watchdog(s);
+	supervise_stragglers_tick(s);
 	supervise_stop_tick(s);
 	supervise_chain_tick(s);
 	supervise_comment_tick(s);
@@ -321,6 +323,7 @@ void supervise_close(struct supervisor *s)
 		return;
 	supervise_verdict_stop(s);
 	supervise_recovery_close(s);
+	supervise_stragglers_close(s);
 	supervise_stop_close(s);
 	supervise_chain_close(s);
 	supervise_comment_close(s);

@@ -7,6 +7,7 @@
  *     next.c         what follows a generation
  *     messages.c     handles the agents' messages
  *     watchdog.c     finds ranks that are silent or hang (hang_limit.c: after how long)
+ *     stragglers.c   names ranks that are slow or stood still
  *     verdict.c      gets a verdict from the flight recorders
  *     report.c       writes events.jsonl and metrics.jsonl, prints for people
  *                    (report_loss.c: a loss; report_end.c: the end of the run)
@@ -41,6 +42,7 @@
 #include "launcher/supervise/recovery.h"
 #include "launcher/supervise/restart.h"
 #include "launcher/supervise/stop.h"
+#include "launcher/supervise/stragglers.h"
 #include "launcher/supervise/supervise.h"
 
 enum sup_state {
@@ -121,6 +123,7 @@ struct supervisor {
 	struct recovery_state recovery;
 	struct stop_state stop;
 	struct hang_limit hang;
+	struct stragglers stragglers;
 	double last_move, slept; /* times: of any rank; when this process had not run */
 	struct chain_state chain;
 	struct progress_comment comment;

@@ -25,6 +25,9 @@ struct train_hooks {
 	void (*progress)(void *arg, int64_t step, const char *phase);
 	/* The rank has made progress inside a long phase. Any thread. */
 	void (*moved)(void *arg);
+	/* A step is finished, of which this rank spent so many seconds without waiting for another rank
+	 * or for a checkpoint. */
+	void (*worked)(void *arg, double seconds);
 	/* Whether a stop is requested; *checkpoint: whether to write a checkpoint first. */
 	bool (*stopping)(void *arg, bool *checkpoint);
 	/* Waits at most `seconds` until all metrics up to this step are in the run folder. Called

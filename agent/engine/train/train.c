@@ -35,15 +35,10 @@ static int64_t peak_bytes(const struct trainer *t)
 	       (t->server ? param_server_peak_bytes(t->server) : 0);
 }
 
-static void report_step(struct trainer *t, struct step_report *r)
+/* The parts of the step that the engine has measured on this rank. */
+static void add_parts(struct trainer *t, struct step_report *r)
 {
 	struct engine_times parts;
-	struct engine_losses losses;
-	pipeline_losses(t->engine, &losses);
-	r->routed = losses.known;
-	r->cross_entropy = losses.cross_entropy;
-	r->balance_loss = losses.balance;
-	r->z_loss = losses.z;
 	pipeline_times(t->engine, &parts);
 	r->compute_s = parts.compute;
 	r->recompute_s = parts.recompute;
@@ -52,11 +47,31 @@ static void report_step(struct trainer *t, struct step_report *r)
 	r->ep_s = parts.ep;
 	r->pp_s = parts.pp;
 	r->dp_s += parts.dp;
+	train_step_report_close(r);
+}
+
+/* Seconds of the step in which the rank waited for no other one. */
+static double own_seconds(const struct step_report *r)
+{
+	double own = 0;
+#define ADD_OWN(with, ENUM, member, name, transfers, doc) own += (transfers) ? 0 : r->member##_s;
+	STEP_PARTS(ADD_OWN, )
+#undef ADD_OWN
+	return own - r->checkpoint_s;
+}
+
+static void report_step(struct trainer *t, struct step_report *r)
+{
+	struct engine_losses losses;
+	pipeline_losses(t->engine, &losses);
+	r->routed = losses.known;
+	r->cross_entropy = losses.cross_entropy;
+	r->balance_loss = losses.balance;
+	r->z_loss = losses.z;
 	r->step = t->at.step;
 	r->samples = t->at.samples;
 	r->tokens = t->job->batch.global * t->env->view->shape.seq;
 	r->peak_bytes = peak_bytes(t);
-	train_step_report_close(r);
 	t->hooks->step(t->hooks->arg, r);
 }
 
@@ -162,6 +177,8 @@ static int train_step(struct trainer *t, struct err *e)
 	t->at.step++;
 	t->at.samples += t->job->batch.global;
 	train_samples_done(t->samples);
+	add_parts(t, &r);
+	t->hooks->worked(t->hooks->arg, own_seconds(&r));
 	if (t->reports)
 		report_step(t, &r);
 	return 0;

@@ -234,6 +234,11 @@ struct job {
 		double timeout;           /* seconds a collective may wait */
 	} network;
 	struct {
+		double slow_factor; /* 0: ranks are not compared */
+		double slow_window; /* seconds */
+		double pause;       /* seconds; 0: not reported */
+	} health;
+	struct {
 		int64_t every; /* steps between progress lines */
 		char level[JOB_TEXT];
 	} log;

@@ -1,0 +1,78 @@
+/*
+ * stragglers — names ranks that are slow, and ranks that stood still for a while.
+ *
+ * In a synchronous step all ranks wait for the slowest one, so the time of a step names nobody. The
+ * agents report the seconds of their steps in which they waited for no other rank (message
+ * progress). In windows of [health] slow_window seconds these are compared:
+ *
+ *     pace         own seconds per step of a rank in the window
+ *     reference    the lower median of the paces of its peers: the ranks of its pipeline stage on
+ *                  nodes of its kind, itself among them. Without peers: its own median so far
+ *     slow         pace > slow_factor × reference, and what is above the reference is at least
+ *                  STRAGGLER_SHARE of the window
+ *
+ * A rank that is slow in STRAGGLER_WINDOWS windows in a row is a straggler: it is printed and
+ * recorded with its node, since when, and the likely reason, once; and again when it has been as
+ * fast as the others for as many windows. A rank whose agent was silent for [health] pause seconds
+ * and came back (SIGSTOP, a paused virtual machine, swapping, a network that stood still) is
+ * recorded, too.
+ *
+ * Nothing is decided here: a straggler goes on.
+ *
+ * Only the files of this room include it.
+ */
+#ifndef MUSTER_LAUNCHER_SUPERVISE_STRAGGLERS_H
+#define MUSTER_LAUNCHER_SUPERVISE_STRAGGLERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+	STRAGGLER_WINDOWS = 3,
+	STRAGGLER_STEPS = 3,    /* the least number of steps of each rank in a window */
+	STRAGGLER_HISTORY = 15, /* windows of a rank without peers */
+	PAUSE_REPORT_S = 60     /* from one report of a rank's pauses to the next */
+};
+
+#define STRAGGLER_SHARE 0.1
+
+/* What a rank has reported: sums since its agent started. */
+struct pace_sums {
+	int64_t done;  /* steps */
+	double own;    /* seconds of them, without waits for others */
+	double delay;  /* seconds in which it had no core */
+	double paused; /* seconds in which nothing was heard of it */
+};
+
+struct pace {
+	struct pace_sums now, begin; /* begin: of the window */
+	int group;                   /* ranks of one group are peers */
+	double pace;                 /* seconds per step, of the last window */
+	double reference;            /* the pace that it should have; 0: unknown */
+	double history[STRAGGLER_HISTORY];
+	int windows;     /* so far */
+	int slow, fast;  /* windows in a row */
+	bool straggler;  /* it is reported as one */
+	double since;    /* time at which its slow windows began */
+	double reported; /* time of the last report of a pause */
+};
+
+struct stragglers {
+	struct pace *ranks;  /* [world] */
+	struct pace **order; /* [world]: all ranks by group and pace, of the last window */
+	double begun;        /* time of the window; 0: none */
+};
+
+struct supervisor;
+struct rank_state;
+struct msg_progress;
+
+/* A generation has started: no rank has reported anything. */
+void supervise_stragglers_reset(struct supervisor *s);
+void supervise_stragglers_note(struct supervisor *s, int rank, const struct msg_progress *m);
+/* A message came from the rank, after this many seconds of silence. */
+void supervise_stragglers_note_silence(struct supervisor *s, int rank, double seconds);
+void supervise_stragglers_tick(struct supervisor *s);
+void supervise_stragglers_close(struct supervisor *s);
+
+#endif
