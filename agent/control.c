@@ -18,7 +18,7 @@
 
 enum { BACKLOG_MAX = 4 * MSG_MAX }; /* with more bytes queued no progress is sent */
 
-static const double leave_s = 0.3, flush_s = 1.0;
+static const double leave_s = 0.3, flush_s = 1.0, stalled_s = 0.2;
 /* Seconds between two messages progress: the longer of 0.1 s and 0.5 ms per rank of the world, so
  * that the supervisor gets at most some thousand per second. */
 static const double progress_s = 0.1, progress_rank_s = 0.0005;
@@ -51,6 +51,7 @@ struct control {
 	atomic_ullong count;
 	atomic_llong done, own_ns; /* finished steps; their nanoseconds without waits */
 	atomic_llong delay_ns;     /* in which the trainer waited for a core */
+	atomic_llong stalled_ns;   /* in which the control thread should have run and did not */
 	atomic_int trainer;        /* its thread id; 0: no step is finished */
 	_Atomic(const char *) phase;
 };
@@ -210,7 +211,8 @@ static json_t *progress_json(struct control *c)
 					.count = (int64_t)atomic_load(&c->count),
 					.done = atomic_load(&c->done),
 					.own_s = 1e-9 * (double)atomic_load(&c->own_ns),
-					.delay_s = 1e-9 * (double)atomic_load(&c->delay_ns) });
+					.delay_s = 1e-9 * (double)atomic_load(&c->delay_ns),
+					.stalled_s = 1e-9 * (double)atomic_load(&c->stalled_ns) });
 }
 
 /* Nanoseconds in which a thread of this process was ready to run but waited for a core: the second number
@@ -304,6 +306,15 @@ static void await_exit(struct control *c)
 	_exit(finished ? 0 : 1);
 }
 
+/* A thread that sleeps wakes soon after its time even on busy cores. If it is much later, the process was
+ * stopped, or its whole machine. */
+static void note_stall(struct control *c)
+{
+	double late = clock_s() - c->next_look;
+	if (late > stalled_s)
+		atomic_fetch_add(&c->stalled_ns, (long long)(1e9 * late));
+}
+
 static void *control_main(void *arg)
 {
 	struct control *c = arg;
@@ -318,6 +329,7 @@ static void *control_main(void *arg)
 		if (exchange_messages(c, &e))
 			break;
 		wait_for_event(c, c->next_look);
+		note_stall(c);
 	}
 	/* The supervisor may close after it has received "finished". */
 	if (!atomic_load(&c->finished))

@@ -94,7 +94,8 @@ enum {
 	F(count, INT64, REQUIRED, "grows with each thing the trainer does") \
 	F(done,  COUNT,  REQUIRED, "steps that this agent has finished") \
 	F(own_s, NUMBER, REQUIRED, "seconds of these steps in which the rank waited for no other one") \
-	F(delay_s, NUMBER, REQUIRED, "seconds in which its training thread could run but got no core")
+	F(delay_s, NUMBER, REQUIRED, "seconds in which its training thread could run but got no core") \
+	F(stalled_s, NUMBER, REQUIRED, "seconds in which no thread of it ran although one was due: it was stopped")
 
 #define MSG_LOG_FIELDS(F) \
 	F(level, TEXT, REQUIRED, "\"warn\" or \"error\"") \

@@ -39,11 +39,12 @@ void supervise_stragglers_close(struct supervisor *s)
 void supervise_stragglers_note(struct supervisor *s, int rank, const struct msg_progress *m)
 {
 	struct pace *p = s->stragglers.ranks ? &s->stragglers.ranks[rank] : NULL;
-	if (!p || !isfinite(m->own_s) || !isfinite(m->delay_s))
+	if (!p || !isfinite(m->own_s) || !isfinite(m->delay_s) || !isfinite(m->stalled_s))
 		return;
 	p->now.done = m->done;
 	p->now.own = m->own_s;
 	p->now.delay = m->delay_s;
+	p->now.stalled = m->stalled_s;
 }
 
 static int compare_ranks(const void *a, const void *b)
@@ -91,12 +92,12 @@ static void set_references(struct supervisor *s)
 static const char *explain(const struct pace *p, double window, char *out, size_t size)
 {
 	double delay = (p->now.delay - p->begin.delay) / window;
-	double paused = (p->now.paused - p->begin.paused) / window;
-	if (paused > EXPLAINS)
+	double stalled = (p->now.stalled - p->begin.stalled) / window;
+	if (stalled > EXPLAINS)
 		snprintf(out, size,
-			 "; nothing was heard of it for %.0f %% of the time: is its process or its "
-			 "machine stopped at times?",
-			 100 * paused);
+			 "; its process did not run at all for %.0f %% of the time: is it, or its "
+			 "machine, stopped at times?",
+			 100 * stalled);
 	else if (delay > EXPLAINS)
 		snprintf(out, size,
 			 "; it waited for a core for %.0f %% of the time: do other processes use "
@@ -206,12 +207,9 @@ void supervise_stragglers_note_silence(struct supervisor *s, int rank, double se
 	struct pace *p = s->stragglers.ranks ? &s->stragglers.ranks[rank] : NULL;
 	double now = supervise_now(s);
 	char text[300];
-	/* The heartbeat itself is no silence, and a gap of this process is nobody's. */
-	if (!p || s->slept >= now - seconds || seconds < 2 * s->o.limits.heartbeat)
-		return;
-	p->now.paused += seconds - s->o.limits.heartbeat;
-	if (s->state != SUP_TRAINING || s->d->job.health.pause <= 0 ||
-	    seconds < s->d->job.health.pause ||
+	/* A gap in which this process did not run is nobody's. */
+	if (!p || s->state != SUP_TRAINING || s->slept >= now - seconds ||
+	    s->d->job.health.pause <= 0 || seconds < s->d->job.health.pause ||
 	    (p->reported > 0 && now - p->reported < PAUSE_REPORT_S))
 		return;
 	p->reported = now;

@@ -38,10 +38,10 @@ enum {
 
 /* What a rank has reported: sums since its agent started. */
 struct pace_sums {
-	int64_t done;  /* steps */
-	double own;    /* seconds of them, without waits for others */
-	double delay;  /* seconds in which it had no core */
-	double paused; /* seconds in which nothing was heard of it */
+	int64_t done;   /* steps */
+	double own;     /* seconds of them, without waits for others */
+	double delay;   /* seconds in which it had no core */
+	double stalled; /* seconds in which its process did not run at all */
 };
 
 struct pace {

@@ -3,13 +3,14 @@
 
 #define STEP_S 0.1
 
-static double own[WORLD], delay[WORLD]; /* sums that the ranks report */
+static double own[WORLD], delay[WORLD], stalled[WORLD]; /* sums that the ranks report */
 static int64_t done;
 
 static int setup_watch(void **state)
 {
 	memset(own, 0, sizeof own);
 	memset(delay, 0, sizeof delay);
+	memset(stalled, 0, sizeof stalled);
 	done = 0;
 	if (setup(state))
 		return -1;
@@ -31,7 +32,8 @@ static void report_progress(int rank)
 							       .count = done,
 							       .done = done,
 							       .own_s = own[rank],
-							       .delay_s = delay[rank] }));
+							       .delay_s = delay[rank],
+							       .stalled_s = stalled[rank] }));
 }
 
 /* Trains; in each second rank 1 spends `factor` times as long on its own work as rank 0, and waits for a
@@ -71,6 +73,16 @@ static void the_reason_is_said_if_others_use_its_cores(void **state)
 	(void)state;
 	train(60, 2, 0.5);
 	assert_int_equal(count_events("\"slow-rank\"", "waited for a core for"), 1);
+}
+
+static void the_reason_is_said_if_its_process_is_stopped_at_times(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 60; i++) {
+		stalled[1] += 0.4;
+		train(1, 2, 0.3);
+	}
+	assert_int_equal(count_events("\"slow-rank\"", "its process did not run at all for"), 1);
 }
 
 static void a_slow_window_now_and_then_is_no_straggler(void **state)
@@ -162,6 +174,7 @@ int main(void)
 		WATCH_TEST(equal_ranks_are_not_named),
 		WATCH_TEST(a_slow_rank_is_named_after_three_windows_and_once),
 		WATCH_TEST(the_reason_is_said_if_others_use_its_cores),
+		WATCH_TEST(the_reason_is_said_if_its_process_is_stopped_at_times),
 		WATCH_TEST(a_slow_window_now_and_then_is_no_straggler),
 		WATCH_TEST(a_rank_that_is_fast_again_is_reported),
 		WATCH_TEST(a_difference_that_costs_nothing_is_not_named),
