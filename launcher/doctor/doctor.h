@@ -131,7 +131,7 @@ int doctor_check_nodes(const struct needs *n, const struct hostlist *names,
 /* Runs on a node: prints its findings as the lines that doctor_check_nodes() reads. */
 int doctor_report_node(const char *needs, struct buf *out, struct err *e);
 
-/* Checks this host alone: appends the line of struct check_request (launcher/launch.h). */
+/* Checks this host alone: appends its line of struct check_request (launcher/launch.h). */
 int doctor_check_own_node(const char *needs, struct buf *out, struct err *e);
 
 /* Prints the report. nodes: the findings of each node; a single node's name is not repeated. quiet:

@@ -289,5 +289,5 @@ const struct launch_ops launch_slurm = {
 	.requeue = slurm_requeue,
 	.own_node = slurm_own_node,
 	.guard = slurm_guard_start,
-	.check_node = slurm_check_node,
+	.check_nodes = slurm_check_nodes,
 };
