@@ -21,6 +21,7 @@ static const char partitions[] =
 	"PartitionName=closed Default=NO State=DRAIN TotalNodes=4\n"
 	"PartitionName=night Default=NO State=DOWN TotalNodes=4\n"
 	"PartitionName=odd Default=NO State=UP TotalNodes=4\n"
+	"PartitionName=untyped Default=NO State=UP TotalNodes=1\n"
 	"PartitionName=unseen Default=NO State=UP TotalNodes=4\n";
 
 static const char nodes[] = "main|3|idle|8|64000|gpu:h100:4(S:0-1),nic:2|h100,ib|n[1-3]\n"
@@ -30,6 +31,7 @@ static const char nodes[] = "main|3|idle|8|64000|gpu:h100:4(S:0-1),nic:2|h100,ib
 			    "lab|4|idle|8|64000|(null)|(null)|n[1-4]\n"
 			    "closed|4|idle|8|64000|(null)|(null)|n[1-4]\n"
 			    "odd|4|idle|8|64000|(null)|(null)|n[1-\n"
+			    "untyped|1|idle|8|64000|gpu:4|(null)|n9\n"
 			    "night|4|idle|8|64000|(null)|(null)|n[1-4]\n";
 
 struct row {
@@ -87,6 +89,12 @@ static void jobs_that_can_never_start_are_refused_and_others_are_not(void **stat
 		{ { "slurm.gpus_per_node=4", "slurm.nodes=5" }, "4 GPUs are requested on each node, and a node has at most 4; 4 of the 5 nodes that are requested fit in partition main; lower gpus_per_node", true },
 		{ { "slurm.gpus_per_node=8" }, "8 GPUs are requested on each node, and a node has at most 4; no node of partition main fits", true },
 		{ { "slurm.gres=gpu:h100:8" }, "gres: 8 GPUs are requested on each node, and a node has at most 4", true },
+		{ { "slurm.gres=gpu:h100:4", "slurm.nodes=3" }, NULL, false },
+		{ { "slurm.gres=gpu:H100:4,nic:1", "slurm.nodes=4" }, "of the 4 that fit in partition main, 3 are up", false },
+		{ { "slurm.gres=gpu:a100:2", "slurm.nodes=3" }, "[slurm] gres = gpu:a100:2: the nodes have gpu:h100:4(S:0-1),nic:2, gpu:h100:4, gpu:a100:2; 2 of the 3 nodes that are requested fit in partition main; use a type that they have", true },
+		{ { "slurm.gres=gpu:h200:2" }, "[slurm] gres = gpu:h200:2: the nodes have ", true },
+		{ { "slurm.gres=gpu:2", "slurm.nodes=5" }, NULL, false },
+		{ { "slurm.partition=untyped", "slurm.gres=gpu:h200:4" }, NULL, false }, /* the type is unknown */
 		{ { "slurm.constraint=h100" }, NULL, false },
 		{ { "slurm.constraint=h100&ib", "slurm.nodes=3" }, NULL, false },
 		{ { "slurm.constraint=h100&a100" }, "constraint = h100&a100: the nodes have the features h100,ib, h100,ib, a100; no node of partition main fits", true },
@@ -133,7 +141,7 @@ static void a_cluster_without_a_default_partition_needs_the_key(void **state)
 	struct buf warnings = BUF_INIT;
 	struct err e = ERR_INIT;
 	assert_int_equal(slurm_site_parse(strchr(partitions, '\n') + 1, "", &site, NULL), 0);
-	assert_int_equal(site.n_partitions, 6);
+	assert_int_equal(site.n_partitions, 7);
 	assert_int_equal(job_load(NULL, NULL, 0, &job, NULL), 0);
 	assert_int_equal(slurm_admit(&job, &size, &site, &warnings, &e), -1);
 	assert_non_null(strstr(e.text, "no default partition; use one of short, lab"));
