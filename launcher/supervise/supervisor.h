@@ -17,7 +17,7 @@
  *     restart.c      decides whether and when to start again
  *     pool.c         the nodes and devices that can be used
  *     policy.c       decides where the next generation runs
- *     node_checks.c  checks nodes that are back
+ *     node_checks.c  checks nodes that are back, or all before the first generation
  *     recovery.c     surveys the nodes and applies the policy
  *     stop.c         why the run is being stopped, and whether the job is requeued
  *     chain.c        the jobs that continue the run after this one

@@ -149,6 +149,60 @@ static void a_cluster_without_a_default_partition_needs_the_key(void **state)
 	buf_fini(&warnings);
 }
 
+static const char associations[] = "lab||normal,high\nstaff|short|normal\n";
+
+/* Admits a job of these words where accounting is like this. */
+static int admit_associated(const char *enforce, const char *a, const char *b, struct err *e)
+{
+	const char *const words[] = { a, b };
+	char config[200];
+	struct job job;
+	struct script_size size;
+	struct site site;
+	struct buf warnings = BUF_INIT;
+	snprintf(config, sizeof config,
+		 "AccountingStorageBackupHost = (null)\nAccountingStorageEnforce = %s\nX = qos\n",
+		 enforce);
+	assert_int_equal(job_load(NULL, words, b ? 2 : 1, &job, NULL), 0);
+	assert_int_equal(slurm_script_size(&job, &size, NULL), 0);
+	assert_int_equal(slurm_site_parse(partitions, nodes, &site, NULL), 0);
+	assert_int_equal(slurm_site_parse_associations(config, associations, &site, NULL), 0);
+	int rc = slurm_admit(&job, &size, &site, &warnings, e);
+	slurm_site_free(&site);
+	buf_fini(&warnings);
+	return rc;
+}
+
+static void jobs_without_an_association_are_refused_where_one_is_needed(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *enforce, *a, *b, *says; /* NULL: it is admitted */
+	} rows[] = {
+		{ "associations,limits,qos", "slurm.account=lab", "slurm.qos=high", NULL },
+		{ "associations", "slurm.account=LAB", NULL, NULL },
+		{ "none", "slurm.account=other", NULL, NULL },
+		{ "associations", "slurm.account=other", NULL,
+		  "[slurm] account = other: the cluster's accounting does not permit it to you; "
+		  "your "
+		  "accounts are lab, staff; use another account" },
+		{ "associations", "slurm.account=staff", NULL, "[slurm] partition = main: " },
+		{ "associations", "slurm.account=staff", "slurm.partition=short", NULL },
+		{ "limits,qos", "slurm.account=lab", "slurm.qos=huge",
+		  "[slurm] qos = huge: the cluster's accounting does not permit it to you; you may "
+		  "use qos normal,high; use another qos" },
+		{ "associations", "slurm.account=lab", "slurm.qos=huge", NULL },
+		{ "qos", "slurm.qos=high", NULL, NULL },
+		{ "qos", "slurm.qos=huge", NULL, "[slurm] qos = huge" },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct err e = ERR_INIT;
+		int rc = admit_associated(rows[i].enforce, rows[i].a, rows[i].b, &e);
+		if ((rc != 0) != (rows[i].says != NULL) || (rc && !strstr(e.text, rows[i].says)))
+			fail_msg("row %zu: %d: %s", i, rc, e.text);
+	}
+}
+
 static void texts_that_say_nothing_refuse_nothing(void **state)
 {
 	(void)state;
@@ -209,6 +263,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(jobs_that_can_never_start_are_refused_and_others_are_not),
 		cmocka_unit_test(a_cluster_without_a_default_partition_needs_the_key),
+		cmocka_unit_test(jobs_without_an_association_are_refused_where_one_is_needed),
 		cmocka_unit_test(texts_that_say_nothing_refuse_nothing),
 		cmocka_unit_test(the_expected_start_is_said_in_words),
 	};
