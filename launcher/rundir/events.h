@@ -2,9 +2,10 @@
  * events — the lines of events.jsonl, which record what happened to a run.
  *
  * A line is an object {"event": name, "time": seconds since 1970, "mono": seconds of the monotonic
- * clock, "generation": number, …}. Both times have microseconds. The remaining keys are the fields
- * of the event's table (base/fields.h). For the event hello, whose table is hello, they generate
- * struct rundir_hello and rundir_event_hello().
+ * clock, "generation": number, …}. The generation is 0 before the first one of a `muster run`. Both
+ * times have microseconds. The remaining keys are the fields of the event's table (base/fields.h).
+ * For the event hello, whose table is hello, they generate struct rundir_hello and
+ * rundir_event_hello().
  *
  * To add an event:
  *   1. add its row to RUNDIR_EVENTS and, unless an existing table fits, a table and its row in
