@@ -1,6 +1,6 @@
 /*
  * auth — both ends of the control channel prove who they are; then every frame is sealed.
- * launcher/supervise/connections.h lists all checks that an agent passes.
+ * launcher/connections.h lists all checks that an agent passes.
  *
  * The secret, 32 random bytes, is new in each generation. It reaches the agents in their
  * environment, never on a command line. In the handshake each side makes a fresh X25519 key pair;

@@ -8,7 +8,7 @@
  * To add a message:
  *   1. add its row at the end of MSG_TYPES, because a type's number is its position, and its table;
  *   2. send it: agent_control_send() in the agent (agent/metrics/report.c for what training
- *      reports), supervise_connection_send() in the supervisor;
+ *      reports), launcher_connection_send() in the supervisor;
  *   3. handle it: a row in `handlers` of launcher/supervise/messages.c or of agent/control.c;
  *   4. increase MSG_VERSION if a peer without the change cannot work with it.
  */

@@ -23,7 +23,7 @@ void supervise_broadcast(struct supervisor *s, enum msg_type type, json_t *body)
 		if (s->ranks[r].connection)
 			/* A failure needs no report: the closed connection is an event of its
 			 * own. */
-			supervise_connection_send(s->ranks[r].connection, type, body, NULL);
+			launcher_connection_send(s->ranks[r].connection, type, body, NULL);
 	json_decref(body);
 }
 
@@ -77,7 +77,7 @@ static void on_exited(void *arg, int rank, int status)
 	supervise_predecessors_ended(s->predecessors, s->generation, rank);
 	k->status = status;
 	if (k->connection)
-		supervise_connection_read_out(k->connection);
+		launcher_connection_read_out(k->connection);
 	if ((s->lost && rank == s->cause.rank) ||
 	    (k->finished && status && s->state == SUP_EXITING))
 		supervise_report_exit(s, rank);
@@ -90,7 +90,7 @@ static void on_all_gone(void *arg)
 	struct supervisor *s = arg;
 	for (int r = 0; r < s->world; r++)
 		if (s->ranks[r].connection)
-			supervise_connection_read_out(s->ranks[r].connection);
+			launcher_connection_read_out(s->ranks[r].connection);
 	supervise_handle(s, EV_ALL_GONE, NULL, NULL);
 }
 
@@ -128,7 +128,7 @@ int supervise_launch_agents(struct supervisor *s, struct err *e)
 	auth_secret_hex(secret, s->group_secret);
 	auth_secret_new(secret); /* a second secret, which travels in the agents' environment */
 	auth_secret_hex(secret, hex);
-	supervise_connections_renew(s->connections, secret, s->generation, s->started);
+	launcher_connections_renew(s->connections, secret, s->generation, s->started);
 	struct launch_request request = {
 		.job = &s->d->job,
 		.cluster = &s->d->cluster,
@@ -255,7 +255,7 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 		.arg = s,
 	};
 	if (supervise_recovery_open(s, e) || open_predecessors(s, e) ||
-	    supervise_connections_open(&co, &s->connections, e))
+	    launcher_connections_open(&co, &s->connections, e))
 		goto free_all;
 	open_guard(s);
 	*out = s;
@@ -280,7 +280,7 @@ void supervise_start(struct supervisor *s)
 void supervise_tick(struct supervisor *s)
 {
 	double now = supervise_now(s);
-	supervise_connections_tick(s->connections, now);
+	launcher_connections_tick(s->connections, now);
 	if ((s->settle_at && now >= s->settle_at) || (s->deadline > 0 && now >= s->deadline))
 		supervise_handle(s, EV_TIMEOUT, NULL, NULL);
 	supervise_checks_tick(s);
@@ -295,7 +295,7 @@ void supervise_tick(struct supervisor *s)
 
 void supervise_adopt(struct supervisor *s, int fd)
 {
-	supervise_connections_adopt(s->connections, fd, NULL);
+	launcher_connections_adopt(s->connections, fd, NULL);
 }
 
 void supervise_stop(struct supervisor *s, const char *reason, bool now)
@@ -321,7 +321,7 @@ void supervise_close(struct supervisor *s)
 	supervise_recovery_close(s);
 	supervise_stop_close(s);
 	supervise_guard_close(s->guard);
-	supervise_connections_close(s->connections);
+	launcher_connections_close(s->connections);
 	supervise_predecessors_close(s->predecessors);
 	explicit_bzero(s->group_secret, sizeof s->group_secret);
 	free(s->ranks);

@@ -20,7 +20,6 @@
  *     node_checks.c  checks nodes that are back
  *     recovery.c     surveys the nodes and applies the policy
  *     stop.c         why the run is being stopped, and whether the job is requeued
- *     connections.c  accepts connections (connection.c: one of them, with its handshake)
  *     guard.c        starts and watches the guard
  *     terminal.c     prints the progress for people
  */
@@ -28,7 +27,7 @@
 #define MUSTER_LAUNCHER_SUPERVISE_SUPERVISOR_H
 
 #include "launcher/rundir/events.h"
-#include "launcher/supervise/connections.h"
+#include "launcher/connections.h"
 #include "launcher/supervise/contract.h"
 #include "launcher/supervise/faults.h"
 #include "launcher/supervise/guard.h"
