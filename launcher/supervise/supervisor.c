@@ -94,6 +94,15 @@ static void on_all_gone(void *arg)
 	supervise_handle(s, EV_ALL_GONE, NULL, NULL);
 }
 
+static void on_noted(void *arg, enum launch_note what, const char *node, const char *text)
+{
+	struct supervisor *s = arg;
+	s->pmix_refused |= what == LAUNCH_NOTE_PMIX_REFUSED;
+	for (int r = 0; r < s->world && what == LAUNCH_NOTE_HELPER_LOST; r++)
+		s->ranks[r].helper_lost |= !strcmp(supervise_node(s, r), node);
+	supervise_report_note(s, what, node, text);
+}
+
 const char *supervise_resume(const struct supervisor *s)
 {
 	return s->restart.best_ckpt >= 0 ? "auto" : s->d->job.checkpoint.resume;
@@ -104,7 +113,7 @@ static void reset_generation(struct supervisor *s)
 	for (int r = 0; r < s->world; r++)
 		s->ranks[r] = (struct rank_state){ .step = -1 };
 	s->hellos = s->readies = s->finishes = s->refusals = 0;
-	s->lost = s->stepped = s->gone = false;
+	s->lost = s->stepped = s->gone = s->pmix_refused = false;
 	s->recovery.known = s->recovery.silent = s->recovery.growing = false;
 	s->settle_at = 0;
 	s->outcome = OUTCOME_NONE;
@@ -139,10 +148,13 @@ int supervise_launch_agents(struct supervisor *s, struct err *e)
 		.run_dir = rundir_path(s->o.run),
 		.agent = s->o.agent,
 		.auth = s->auth,
+		.voucher = s->munge.work ? &s->munge : NULL,
 	};
 	if (rundir_renew(s->o.run, e))
 		goto wipe;
-	struct launch_events events = { .exited = on_exited, .all_gone = on_all_gone, .arg = s };
+	struct launch_events events = {
+		.exited = on_exited, .all_gone = on_all_gone, .arg = s, .noted = on_noted
+	};
 	rc = s->o.ops->start(s->o.loop, &request, &events, &s->launch, e);
 wipe:
 	explicit_bzero(secret, sizeof secret);

@@ -27,6 +27,9 @@ struct world {
 	int exited, gone, status;
 	struct launch *launch;
 	bool keep; /* restart.shrink = keep */
+	enum job_pmix pmix;
+	int notes;
+	enum launch_note note; /* the last one */
 };
 
 static void write_script(struct world *w, const char *name, const char *text)
@@ -56,6 +59,7 @@ static int setup(void **state)
 	assert_int_equal(mkdir(path, 0700), 0);
 	setenv("PATH", w->path, 1);
 	setenv("SLURM_JOB_ID", "9", 1);
+	w->pmix = PMIX_SLURM;
 	write_script(
 		w, "squeue",
 		"echo \"9.batch|batch\"\necho \"9.3|muster-1\"\ncat listed 2>/dev/null\nexit 0\n");
@@ -107,10 +111,20 @@ static void on_gone(void *arg)
 	launch_slurm.close(w->launch);
 }
 
+static void on_noted(void *arg, enum launch_note what, const char *node, const char *text)
+{
+	struct world *w = arg;
+	(void)node;
+	assert_true(*text);
+	w->notes++;
+	w->note = what;
+}
+
 /* Two ranks on node b, then one on node a. */
 static int start_step(struct world *w, struct err *e)
 {
 	static struct job job;
+	job.launch.pmix = w->pmix;
 	job.restart.shrink = w->keep ? SHRINK_KEEP : SHRINK_ANY;
 	static struct node_kind kinds[] = { { .name = "x", .devices = 2, .cores = 6 } };
 	static struct cluster_node nodes[] = { { .name = "a" },
@@ -121,10 +135,18 @@ static int start_step(struct world *w, struct err *e)
 	};
 	static struct plan_rank ranks[] = { { .node = 1 }, { .node = 1 }, { .node = 0 } };
 	static const struct plan plan = { .world = 3, .threads = 2, .ranks = ranks };
-	const struct launch_request r = { &job,      &cluster,         &plan,
-					  7,         "192.0.2.1:4711", "5ec4e7",
-					  w->folder, "/opt/agent",     "munge:/s" };
-	const struct launch_events ev = { on_exited, on_gone, w };
+	const struct launch_request r = { .job = &job,
+					  .cluster = &cluster,
+					  .plan = &plan,
+					  .generation = 7,
+					  .address = "192.0.2.1:4711",
+					  .secret = "5ec4e7",
+					  .run_dir = w->folder,
+					  .agent = "/opt/agent",
+					  .auth = "munge:/s" };
+	const struct launch_events ev = {
+		.exited = on_exited, .all_gone = on_gone, .arg = w, .noted = on_noted
+	};
 	return launch_slurm.start(&w->loop, &r, &ev, &w->launch, e);
 }
 
@@ -191,9 +213,11 @@ static void the_step_gets_each_ranks_node_and_no_secret_is_visible(void **state)
 	starts_step(w);
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	file_contains(w, "hosts", "b\nb\na\n");
-	file_contains(w, "words", "-K0 --wait=0 --mpi=pmix");
+	file_contains(w, "words", "-K0 --wait=0");
+	file_contains(w, "words", "--mpi=pmix --label");
 	file_contains(w, "words", "--no-kill");
-	file_contains(w, "words", "--ntasks=3 --nodes=2 --cpus-per-task=3 /opt/agent\n");
+	file_contains(w, "words", "--ntasks=3 --nodes=2 --cpus-per-task=3 ");
+	file_contains(w, "words", " /opt/agent\n");
 	file_lacks(w, "words", "5ec4e7");
 	file_lacks(w, "logs/launch-7.log", "5ec4e7");
 	file_contains(w, "env", "MUSTER_SECRET=5ec4e7\n");
