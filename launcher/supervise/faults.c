@@ -25,7 +25,7 @@
 	X(NO_MEMORY,        "no-memory",        JOB,     NOW,   true,  false, "memory, descriptors or processes are exhausted", "Raise the limit that the message names, or lower batch.micro.") \
 	X(DEVICE_LOST,      "device-lost",      NODE,    NOW,   true,  true,  "a device is lost or broken", "Look at the device with nvidia-smi -q and at the kernel's log (Xid); drain the node.") \
 	X(AGENT_STUCK,      "agent-stuck",      NODE,    NOW,   true,  true,  "an agent of an earlier generation cannot be ended, and may still hold its device", "End it there; if it is stuck in the kernel, reboot the node or reset its driver.") \
-	X(PMIX_MISSING,     "pmix-missing",     SERVICE, NEVER, true,  false, "Slurm has no plugin for PMIx", "Install Slurm's mpi/pmix plugin on this host; srun --mpi=list shows what there is.") \
+	X(PMIX_MISSING,     "pmix-missing",     SERVICE, NEVER, true,  false, "Slurm has no plugin for PMIx", "Install Slurm's mpi/pmix plugin on this host (srun --mpi=list shows what there is), or set launch.pmix = auto.") \
 	X(PMIX_REFUSED,     "pmix-refused",     SERVICE, NOW,   true,  false, "the agents cannot use the PMIx server of Slurm's plugin; the next generation gets muster's own", "Install muster with the PMIx that Slurm's plugin uses, or set launch.pmix = muster.") \
 	X(HELPER_LOST,      "helper-lost",      NODE,    NOW,   true,  true,  "the helper of the node, which starts its agents, has ended or cannot start them", "Find what ended it: a person, a script, or a limit of the site; the launch log has its words.") \
 	X(STEP_ENDED,       "step-ended",       UNKNOWN, NOW,   true,  false, "the job step ended before its agents had finished", "Find what ended it: scancel, or a limit of the site; the launch log has Slurm's words.") \
