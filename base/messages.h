@@ -7,9 +7,10 @@
  *
  * To add a message:
  *   1. add its row at the end of MSG_TYPES, because a type's number is its position, and its table;
- *   2. send it: agent_control_send() in the agent (agent/metrics/report.c for what training
+ *   2. send it: helper_line_send() in a helper, agent_control_send() in the agent (agent/metrics/report.c for what training
  *      reports), launcher_connection_send() in the supervisor;
- *   3. handle it: a row in `handlers` of launcher/supervise/messages.c or of agent/control.c;
+ *   3. handle it: a row in `handlers` of launcher/supervise/messages.c or of agent/control.c, or
+ *      for helpers in launcher/slurm/relay.c or launcher/helper/helper.c;
  *   4. increase MSG_VERSION if a peer without the change cannot work with it.
  */
 #ifndef MUSTER_BASE_MESSAGES_H
