@@ -102,6 +102,9 @@ int channel_vouched(struct channel *c, const struct vouch *v, const struct err *
 int channel_next(struct channel *c, struct msg *m, struct err *e);
 /* Queues a sealed message, until the handshake is done if need be. Borrows `body`. */
 int channel_send(struct channel *c, enum msg_type type, json_t *body, struct err *e);
+/* The same for a message that msg_pack() has packed, with the generation of the channel: for one that
+ * goes to many peers. */
+int channel_send_packed(struct channel *c, const struct buf *packed, struct err *e);
 /* The bytes to write to the socket; the caller removes (buf_drop) what it wrote. */
 struct buf *channel_out(struct channel *c);
 bool channel_ready(const struct channel *c); /* the handshake is done */

@@ -90,6 +90,16 @@ int launcher_connection_send(struct connection *c, enum msg_type type, json_t *b
 	return 0;
 }
 
+int launcher_connection_send_packed(struct connection *c, const struct buf *packed, struct err *e)
+{
+	if (!c->open)
+		return err_set(e, ERR_NET, "the connection is closed");
+	if (channel_send_packed(c->channel, packed, e))
+		return -1;
+	write_out(c);
+	return 0;
+}
+
 /* Delivers whole messages. Any callback may drop the connection. */
 static void deliver_messages(struct connection *c)
 {

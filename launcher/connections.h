@@ -85,6 +85,8 @@ void launcher_connection_claim(struct connection *c, int rank);
 int launcher_connection_rank(const struct connection *c); /* -1: not claimed */
 /* Borrows body. What the socket does not take now is queued and sent later. */
 int launcher_connection_send(struct connection *c, enum msg_type type, json_t *body, struct err *e);
+/* The same for a message that msg_pack() has packed, with the present generation. */
+int launcher_connection_send_packed(struct connection *c, const struct buf *packed, struct err *e);
 /* Delivers the messages that have already arrived, such as the last ones of a process that has
  * ended. The callbacks may drop the connection. */
 void launcher_connection_read_out(struct connection *c);

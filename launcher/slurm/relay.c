@@ -21,10 +21,14 @@ struct relay {
 	struct connections *connections;
 	char address[NET_ADDR_MAX], secret[AUTH_SECRET_HEX], run_dir[RUN_PATH];
 	struct relay_nodes nodes;
-	json_t *start;  /* the message helper_start, without what differs between nodes */
-	struct buf all; /* what the ranks of all nodes have put before the fence that is sent */
-	int64_t fence;  /* the one that `all` is of; -1: none yet */
+	json_t *start;     /* the message helper_start, without what differs between nodes */
+	struct buf *parts; /* what the ranks of all nodes have put before the fence that is sent, as
+			    * packed messages */
+	int n_parts;
+	int64_t fence; /* the one that `parts` are of; -1: none yet */
+	uint32_t generation;
 	bool killed;
+	double patience, met; /* met: when the first helper connected; 0: none has */
 	uv_timer_t tick;
 };
 
@@ -91,23 +95,50 @@ static void send_abort(struct connection *c)
 
 static void send_part(struct relay *r, struct relay_node *n)
 {
-	if (n->connection)
-		send_message(n->connection, MSG_HELPER_PART,
-			     parts_json(r->fence, &r->all, n->sent));
+	if (n->connection) /* a failure closes the connection */
+		launcher_connection_send_packed(n->connection, &r->parts[n->sent], NULL);
 	n->sent++;
+}
+
+static void drop_parts(struct relay *r)
+{
+	for (int i = 0; i < r->n_parts; i++)
+		buf_fini(&r->parts[i]);
+	free(r->parts);
+	r->parts = NULL;
+	r->n_parts = 0;
+}
+
+/* Packs the messages once for all nodes. */
+static int pack_parts(struct relay *r, const struct buf *all, struct err *e)
+{
+	int n = parts_count(all->len), rc = 0;
+	drop_parts(r);
+	r->parts = calloc((size_t)n, sizeof *r->parts);
+	if (!r->parts)
+		return err_set(e, ERR_NOMEM, "no memory for what the ranks have published");
+	while (!rc && r->n_parts < n) {
+		json_t *body = parts_json(r->fence, all, r->n_parts);
+		rc = body ? msg_pack(MSG_HELPER_PART, r->generation, body, &r->parts[r->n_parts++],
+				     e)
+			  : err_set(e, ERR_NOMEM, "no memory for what the ranks have published");
+		json_decref(body);
+	}
+	return rc;
 }
 
 /* Every node's ranks have entered the fence. */
 static int send_all(struct relay *r, struct err *e)
 {
-	if (slurm_relay_nodes_collect(&r->nodes, &r->all, e))
-		return -1;
+	struct buf all = BUF_INIT;
 	r->fence++;
-	for (int i = 0; i < r->nodes.n; i++) {
+	int rc = slurm_relay_nodes_collect(&r->nodes, &all, e) || pack_parts(r, &all, e) ? -1 : 0;
+	buf_fini(&all);
+	for (int i = 0; !rc && i < r->nodes.n; i++) {
 		r->nodes.list[i].sent = 0;
 		send_part(r, &r->nodes.list[i]);
 	}
-	return 0;
+	return rc;
 }
 
 static int take_part(struct relay *r, struct relay_node *n, const json_t *body, struct err *e)
@@ -127,7 +158,7 @@ static int take_next(struct relay *r, struct relay_node *n, const json_t *body, 
 	if (m.fence != r->fence || m.part != n->sent - 1)
 		return err_set(e, ERR_PROTO,
 			       "the helper has acknowledged a part that was not sent");
-	if (n->sent < parts_count(r->all.len))
+	if (n->sent < r->n_parts)
 		send_part(r, n);
 	return 0;
 }
@@ -174,6 +205,7 @@ static int take_hello(struct relay *r, struct connection *c, const struct msg *m
 	struct relay_node *n = &r->nodes.list[node];
 	launcher_connection_claim(c, node);
 	n->met = true;
+	r->met = r->met > 0 ? r->met : clock_s();
 	n->connection = c;
 	if (r->killed)
 		send_abort(c);
@@ -214,10 +246,27 @@ static void on_trouble(void *arg, const struct err *why)
 	(void)why;
 }
 
+/* A helper that fails before it can connect is only seen by its absence. */
+static void lose_absent(struct relay *r)
+{
+	char text[160];
+	snprintf(
+		text, sizeof text,
+		"the helper has not connected within %g s after the first one; the launch log says "
+		"why, if it has started",
+		r->patience);
+	for (int i = 0; i < r->nodes.n && !r->killed; i++)
+		if (!r->nodes.list[i].met)
+			lose_helper(r, i, text);
+}
+
 static void on_tick(uv_timer_t *tick)
 {
 	struct relay *r = tick->data;
-	launcher_connections_tick(r->connections, clock_s());
+	double now = clock_s();
+	launcher_connections_tick(r->connections, now);
+	if (r->met > 0 && now - r->met > r->patience)
+		lose_absent(r);
 }
 
 /* --- Opening and closing --- */
@@ -280,6 +329,8 @@ int slurm_relay_open(const struct relay_options *o, struct relay **out, struct e
 		return err_set(e, ERR_NOMEM, "no memory for the helpers");
 	r->events = *o->events;
 	r->fence = -1;
+	r->patience = o->patience;
+	r->generation = o->request->generation;
 	snprintf(r->run_dir, sizeof r->run_dir, "%s", o->request->run_dir);
 	if (slurm_relay_nodes_open(&r->nodes, o->request, e) ||
 	    !(r->start = start_json(r, o->request)) || open_connections(r, o, e)) {
@@ -341,7 +392,7 @@ void slurm_relay_close(struct relay *r)
 	launcher_connections_close(r->connections);
 	slurm_relay_nodes_close(&r->nodes);
 	json_decref(r->start);
-	buf_fini(&r->all);
+	drop_parts(r);
 	explicit_bzero(r->secret, sizeof r->secret);
 	uv_close((uv_handle_t *)&r->tick, on_tick_closed);
 }

@@ -4,7 +4,7 @@
  * It listens on the host of the agents' address, with a port and a secret of its own. Each helper
  * connects, passes the checks of launcher/connections.h, names its node, and is told which agents to
  * start. The relay reports the ends of agents, and the loss of a helper with the ends of all agents
- * that die with it.
+ * that die with it. A helper that does not connect is lost, too.
  *
  * At a fence it collects what each node's ranks have put, and sends the whole to every node once the
  * last node's has come. A node gets the next part when it has acknowledged the last one, so that at
@@ -24,6 +24,7 @@ struct relay_options {
 	uv_loop_t *loop;
 	const struct launch_request *request; /* borrowed for slurm_relay_open() */
 	const struct launch_events *events;   /* exited() and noted(); copied */
+	double patience; /* seconds after the first helper has connected in which the others must */
 };
 
 int slurm_relay_open(const struct relay_options *o, struct relay **out, struct err *e);

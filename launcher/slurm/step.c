@@ -46,7 +46,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SETTLE_S 5.0
+#define SETTLE_S  5.0
+#define HELPERS_S 30.0 /* between the first helper that connects and the last one */
 enum {
 	SRUN_GRACE_MS = 1500,
 	LOST_GRACE_MS = 300, /* the same if a node is lost */
@@ -251,7 +252,9 @@ static int prepare(struct launch *l, const struct launch_request *r, struct srun
 		l->falls_back = r->job->launch.pmix == PMIX_AUTO;
 		return slurm_srun_prepare(r, s, e);
 	}
-	const struct relay_options o = { .loop = l->loop, .request = r, .events = &l->ev };
+	const struct relay_options o = {
+		.loop = l->loop, .request = r, .events = &l->ev, .patience = HELPERS_S
+	};
 	if (launcher_self_path(l->program, sizeof l->program, e) ||
 	    slurm_relay_open(&o, &l->relay, e))
 		return -1;

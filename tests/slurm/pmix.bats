@@ -43,15 +43,15 @@ fault_of() { event_field "$1" fault fault; } # run
 
 @test "the plugin is missing, and a job over four nodes has the bits of a local run all the same" {
 	[[ $(srun --mpi=list 2>&1) != *pmix* ]]
-	find /tmp /dev/shm -maxdepth 1 \( -name '*pmix*' -o -name '*muster*' \) | sort >"$BATS_TEST_TMPDIR/before"
-	begins same
+	mkdir "$BATS_TEST_TMPDIR/tmp"
+	TMPDIR=$BATS_TEST_TMPDIR/tmp begins same
 	[[ $(helpers | wc -l) -eq 4 ]]
 	[[ $(agents n3 | wc -l) -eq 2 ]]
 	is_right same
 	[[ $(event_field same pmix what) == own ]]
 	grep -q "muster serves PMIx itself, by a helper on each node" "$(run_folder same)"/logs/slurm-*.out
 	[[ $(nodes_of same) == "n1 n2 n3 n4 " ]]
-	find /tmp /dev/shm -maxdepth 1 \( -name '*pmix*' -o -name '*muster*' \) | sort | diff "$BATS_TEST_TMPDIR/before" -
+	[[ -z $(ls -A "$BATS_TEST_TMPDIR/tmp") ]]
 	figure "helpers: first step $(event_field same first-step since_start_s) s after the start of the generation"
 }
 
@@ -109,6 +109,34 @@ fault_of() { event_field "$1" fault fault; } # run
 	[[ $(event helperless pmix | grep helper-lost) == *'"node":"n3"'* ]]
 	grep -qE "helper +n3: the helper has ended, and its agents with it" "$(run_folder helperless)"/logs/slurm-*.out
 	figure "helper killed: first step $(event_field helperless first-step since_lost_s) s after the loss"
+}
+
+@test "a helper cannot start: the generation ends after half a minute, and the next one trains" {
+	large
+	mkdir "$BATS_TEST_TMPDIR/bin"
+	cat >"$BATS_TEST_TMPDIR/bin/srun" <<-END
+		#!/bin/bash
+		[[ \${@: -1} != helper ]] || set -- "\${@:1:\$#-2}" "$BATS_TEST_TMPDIR/bin/helper" helper
+		exec $(command -v srun) "\$@"
+	END
+	cat >"$BATS_TEST_TMPDIR/bin/helper" <<-END
+		#!/bin/bash
+		[[ \$SLURMD_NODENAME != n3 ]] || mkdir "$BATS_TEST_TMPDIR/once" 2>/dev/null || exec "$(realpath "$MUSTER")" helper
+		[[ \$SLURMD_NODENAME == n3 ]] || exec "$(realpath "$MUSTER")" helper
+		echo "muster: the helper of this test does not start" >&2
+		exit 3
+	END
+	chmod +x "$BATS_TEST_TMPDIR"/bin/*
+	# shellcheck disable=SC2086 # a list of words
+	PATH=$BATS_TEST_TMPDIR/bin:$PATH run salloc -Q --no-kill -N4 --ntasks-per-node=2 --gpus-per-node=2 "$MUSTER" run "$tiny" job.name=late $words job.steps=200
+	echo "$output"
+	[[ $status -eq 0 && $output == *"helper     n3: the helper has not connected within 30 s"* ]]
+	grep -q "the helper of this test does not start" "$(run_folder late)/logs/launch-1.log"
+	[[ $(fault_of late) == helper-lost && $(event_field late fault node) == n3 ]]
+	[[ $(event_field late first-step generation) -eq 2 ]]
+	awk -v a="$(event late generation-start | head -n 1 | grep -oP '"mono":\K[0-9.]+')" -v b="$(event_field late rank-lost mono)" 'BEGIN { exit !(b - a < 45) }'
+	has_same_bits late alone
+	nothing_left late
 }
 
 @test "a helper is stopped while the generation is ended: Slurm kills it, and the run restarts" {

@@ -215,7 +215,7 @@ static void the_step_gets_each_ranks_node_and_no_secret_is_visible(void **state)
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	file_contains(w, "hosts", "b\nb\na\n");
 	file_contains(w, "words", "-K0 --wait=0");
-	file_contains(w, "words", "--mpi=pmix --label");
+	file_contains(w, "words", " --mpi=pmix --label");
 	file_contains(w, "words", "--no-kill");
 	file_contains(w, "words", "--ntasks=3 --nodes=2 --cpus-per-task=3 ");
 	file_contains(w, "words", " /opt/agent\n");
