@@ -1,9 +1,11 @@
 /* What the helpers of nodes and the supervisor tell each other: parts of data, the start message, and
  * the relay's nodes. Wrong messages are refused, and change nothing. */
 #include "base/parts.h"
+#include "launcher/helper/cores.h"
 #include "launcher/helper/start.h"
 #include "launcher/slurm/relay_nodes.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -229,6 +232,40 @@ static void a_fence_is_complete_once_every_node_has_entered_it(void **state)
 	slurm_relay_nodes_close(&all);
 }
 
+/* As if Slurm had bound the helper to one core. The topology is read once per process, so this test
+ * is the only one that chooses cores. */
+static void agents_are_bound_within_what_slurm_gave(void **state)
+{
+	(void)state;
+	char cpus[64];
+	cpu_set_t all, one;
+	struct err e = ERR_INIT;
+	int first = 0;
+	assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+	while (!CPU_ISSET(first, &all))
+		first++;
+	CPU_ZERO(&one);
+	CPU_SET(first, &one);
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		skip();
+	assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+	assert_int_equal(helper_cores_choose(BIND_AUTO, 1, 0, 1, cpus, sizeof cpus, &e), 0);
+	assert_int_equal(atoi(cpus), first);
+	assert_true(*cpus);
+	assert_int_equal(helper_cores_choose(BIND_NONE, 1, 0, 1, cpus, sizeof cpus, &e), 0);
+	assert_string_equal(cpus, "");
+	/* two agents, one core */
+	assert_int_equal(helper_cores_choose(BIND_AUTO, 2, 1, 1, cpus, sizeof cpus, &e), 0);
+	assert_string_equal(cpus, "");
+	assert_int_equal(helper_cores_choose(BIND_CORE, 2, 1, 1, cpus, sizeof cpus, &e), -1);
+	assert_int_equal(e.code, ERR_NOFIT);
+	assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+	if (CPU_COUNT(&all) == sysconf(_SC_NPROCESSORS_ONLN)) { /* Slurm has bound nothing */
+		assert_int_equal(helper_cores_choose(BIND_AUTO, 1, 0, 1, cpus, sizeof cpus, &e), 0);
+		assert_string_equal(cpus, "");
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -237,6 +274,7 @@ int main(void)
 		cmocka_unit_test(each_node_is_told_its_own_ranks),
 		cmocka_unit_test(wrong_start_messages_are_refused),
 		cmocka_unit_test(a_fence_is_complete_once_every_node_has_entered_it),
+		cmocka_unit_test(agents_are_bound_within_what_slurm_gave),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
