@@ -167,7 +167,7 @@ unit-bins: $(UNIT_BIN)
 
 PACKAGES       := gcc make pkg-config libhwloc-dev libhwloc-plugins libpmix-dev libinih-dev libopenblas0 libjansson-dev \
                   libxxhash-dev libexpat1-dev libuv1-dev libsodium-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev
-PACKAGES_CHECK := clang-format g++ libcmocka-dev bats slurm-wlm munge iproute2 procps python3
+PACKAGES_CHECK := clang-format g++ libcmocka-dev bats slurm-wlm munge iproute2 procps python3 tcl
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
 
 # tests/setup installs the missing packages and names them. It does not use the network if none is missing.
@@ -368,11 +368,16 @@ man: $(MAN)
 .PHONY: install
 install: all man
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/muster $(DESTDIR)$(PREFIX)/share/muster/templates/jobs \
-		$(DESTDIR)$(PREFIX)/share/man/man1
+		$(DESTDIR)$(PREFIX)/share/muster/templates/site $(DESTDIR)$(PREFIX)/share/man/man1
 	install $(BUILD)/muster $(DESTDIR)$(PREFIX)/bin
 	install $(BUILD)/muster-agent $(CUDA_SO) $(DESTDIR)$(PREFIX)/libexec/muster
 	install -m 644 templates/sbatch.in $(DESTDIR)$(PREFIX)/share/muster/templates
 	install -m 644 templates/jobs/*.ini $(DESTDIR)$(PREFIX)/share/muster/templates/jobs
+	install -m 755 templates/site/epilog.sh $(DESTDIR)$(PREFIX)/share/muster/templates/site
+	install -m 644 templates/site/muster.spec templates/site/package.py $(DESTDIR)$(PREFIX)/share/muster/templates/site
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$$($(BUILD)/muster --version | cut -d ' ' -f 2)|" templates/site/modulefile \
+		>$(DESTDIR)$(PREFIX)/share/muster/templates/site/modulefile
+	chmod 644 $(DESTDIR)$(PREFIX)/share/muster/templates/site/modulefile
 	install -m 644 $(BUILD)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 
 .PHONY: help
