@@ -207,7 +207,7 @@ static int on_progress(struct supervisor *s, struct connection *c, const json_t 
 	if (m.count != k->count)
 		supervise_note_move(s, k);
 	k->count = m.count;
-	supervise_stragglers_note(s, supervise_connection_rank(c), &m);
+	supervise_stragglers_note(s, launcher_connection_rank(c), &m);
 	note_progress(s, k, m.step, m.phase);
 	return 0;
 }
