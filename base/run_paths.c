@@ -20,6 +20,11 @@ void run_path_submission(char out[RUN_PATH], const char *run, uint32_t number)
 	snprintf(out, RUN_PATH, "%s/submit-%" PRIu32 ".ini", run, number);
 }
 
+void run_path_script(char out[RUN_PATH], const char *run, uint32_t number)
+{
+	snprintf(out, RUN_PATH, "%s/submit-%" PRIu32 ".sbatch", run, number);
+}
+
 void run_path_plan(char out[RUN_PATH], const char *run, uint32_t generation)
 {
 	snprintf(out, RUN_PATH, "%s/plan-%" PRIu32 ".json", run, generation);

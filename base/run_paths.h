@@ -4,7 +4,7 @@
  * muster and the agents both write there, and tools read. launcher/rundir/rundir.h says what each
  * file holds and who writes it. Paths are built here alone, so that both sides agree.
  *
- *     job.ini  submit-<n>.ini  plan-<generation>.json  events.jsonl  metrics.jsonl  lock
+ *     job.ini  submit-<n>.ini  submit-<n>.sbatch  submissions.jsonl  plan-<generation>.json  events.jsonl  metrics.jsonl  lock
  *     logs/<node>-<rank>.log  logs/launch-<generation>.log  logs/hosts-<generation>
  *     logs/slurm-<id>.out  logs/guard.log  .pmix/
  *     trace/gen-<generation>/comm-<rank>.json
@@ -21,18 +21,21 @@
 
 enum { RUN_PATH = PATH_MAX + 320 };
 
-#define RUN_JOB     "job.ini"
-#define RUN_EVENTS  "events.jsonl"
-#define RUN_METRICS "metrics.jsonl"
-#define RUN_LOCK    "lock"
-#define RUN_LOGS    "logs"
-#define RUN_TRACES  "trace"
-#define RUN_CKPT    "ckpt"
-#define RUN_PMIX    ".pmix"
+#define RUN_JOB         "job.ini"
+#define RUN_EVENTS      "events.jsonl"
+#define RUN_METRICS     "metrics.jsonl"
+#define RUN_LOCK        "lock"
+#define RUN_SUBMISSIONS "submissions.jsonl"
+#define RUN_LOGS        "logs"
+#define RUN_TRACES      "trace"
+#define RUN_CKPT        "ckpt"
+#define RUN_PMIX        ".pmix"
 
 /* A file or folder of a fixed name, one of the above. */
 void run_path(char out[RUN_PATH], const char *run, const char *name);
 void run_path_submission(char out[RUN_PATH], const char *run, uint32_t number);
+/* The batch script of a submission. */
+void run_path_script(char out[RUN_PATH], const char *run, uint32_t number);
 void run_path_plan(char out[RUN_PATH], const char *run, uint32_t generation);
 /* The log of one agent. */
 void run_path_rank_log(char out[RUN_PATH], const char *run, const char *node, int rank);

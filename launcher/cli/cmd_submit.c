@@ -1,8 +1,9 @@
 #include "base/run_paths.h"
-#include "launcher/child.h"
 #include "launcher/cli/command.h"
 #include "launcher/cli/submit_checks.h"
+#include "launcher/cli/submit_jobs.h"
 #include "launcher/fit.h"
+#include "launcher/slurm/queue.h"
 #include "launcher/slurm/script.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/supervise/supervise.h"
@@ -16,8 +17,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define SBATCH_TIMEOUT 60.0
 
 static const char help_head[] =
 	"muster submit — submit a job to Slurm's queue\n"
@@ -92,6 +91,7 @@ struct submission {
 	char run_dir[PATH_MAX + JOB_TEXT]; /* absolute */
 	struct script_size size;           /* what the script requests */
 	uint32_t number;                   /* number of this submission */
+	int jobs;                          /* to queue */
 	char file[RUN_PATH];               /* the job as submitted */
 	char muster[PATH_MAX];             /* this program */
 };
@@ -212,49 +212,14 @@ static int build_script(struct submission *s, struct buf *out, struct err *e)
 }
 
 /* The run folder must exist before the job starts, because Slurm opens the log in it. */
-static int prepare_run(const struct submission *s, struct err *e)
+static int prepare_run(const struct submission *s, const char *script, struct err *e)
 {
 	struct buf text = BUF_INIT;
 	job_write(&s->job, &text);
 	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "no memory for the job")
 				   : rundir_save_submission(s->job.job.run_dir, s->job.job.name,
-							    s->number, buf_str(&text), e);
+							    s->number, buf_str(&text), script, e);
 	buf_fini(&text);
-	return rc;
-}
-
-/* `sbatch --parsable` answers "ID" or "ID;CLUSTER". */
-static int run_sbatch(const char *script, char *id, size_t size, struct err *e)
-{
-	char *argv[] = { "sbatch", "--parsable", NULL }, **env = command_submit_environment();
-	const struct child_command c = { .argv = argv,
-					 .env = env,
-					 .input = script,
-					 .out = -1,
-					 .absent = SLURM_ABSENT,
-					 .late = "; is Slurm's controller up (scontrol ping)?" };
-	struct buf output = BUF_INIT;
-	struct err why = ERR_INIT;
-	int rc = 0;
-	if (launcher_child_run(&c, SBATCH_TIMEOUT, &output, &why))
-		rc = err_set(e, why.code, "%.900s%s", why.text,
-			     command_submit_remedy(buf_str(&output)));
-	if (!rc) {
-		const char *text = buf_str(&output);
-		/* Warnings may come first: the id is the last line. */
-		for (const char *nl; (nl = strchr(text, '\n')) && nl[1];)
-			text = nl + 1;
-		size_t n = strspn(text, "0123456789");
-		if (n == 0 || n >= size)
-			rc = err_set(e, ERR_PROTO,
-				     "sbatch printed \"%.200s\", which is not a job id; is sbatch "
-				     "in PATH Slurm's?",
-				     buf_str(&output));
-		else
-			snprintf(id, size, "%.*s", (int)n, text);
-	}
-	buf_fini(&output);
-	free(env);
 	return rc;
 }
 
@@ -279,27 +244,45 @@ static int check_submission(const struct submission *s, struct err *e)
 	return rc;
 }
 
+/* When the first job is expected to start, in lines. The test does not count dependencies. */
+static void expect_start(const struct job *job, const char *script, struct buf *out)
+{
+	if (*job->slurm.dependency)
+		buf_printf(out, "Slurm starts the job after its dependency, %s\n",
+			   job->slurm.dependency);
+	else
+		slurm_queue_start(script, out);
+}
+
 static int submit_script(const struct submission *s, const char *script, struct err *e)
 {
-	char id[32], log[RUN_PATH];
+	char log[RUN_PATH], first[SLURM_JOB_ID] = "";
 	struct buf start = BUF_INIT;
 	bool existed = !access(s->run_dir, F_OK);
+	int queued = 0;
+	const struct submit_jobs jobs = { .script = script,
+					  .run_dir = s->run_dir,
+					  .dependency = s->job.slurm.dependency,
+					  .number = s->number,
+					  .n = s->jobs,
+					  .chained = s->jobs > 1 || s->job.slurm.chain };
 	umask(077); /* Slurm passes it to the job and its log */
 	if (check_submission(s, e))
 		return command_fail(e);
-	command_submit_start(&s->job, script, &start);
-	bool prepared = !prepare_run(s, e);
-	if (!prepared || run_sbatch(script, id, sizeof id, e)) {
+	expect_start(&s->job, script, &start);
+	bool prepared = !prepare_run(s, script, e);
+	int rc = prepared ? command_submit_jobs(&jobs, first, &queued, e) : -1;
+	if (!queued)
 		/* The number may be another submission's if the run is not prepared. */
 		rundir_drop_submission(s->run_dir, prepared ? s->number : 0, !existed);
-		buf_fini(&start);
-		return command_fail(e);
-	}
-	printf("%s\n", id);
-	print_lines("", buf_str(&start));
+	else
+		print_lines("", buf_str(&start));
 	buf_fini(&start);
-	run_path_slurm_log(log, s->run_dir, id);
-	fprintf(stderr, "muster: submitted; the output of the job goes to %s\n", log);
+	if (rc)
+		return command_fail(e);
+	run_path_slurm_log(log, s->run_dir, first);
+	fprintf(stderr, "muster: submitted; the output of the %sjob goes to %s\n",
+		queued > 1 ? "first " : "", log);
 	return fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
 }
 
@@ -330,7 +313,9 @@ static int print_help(void)
 int cmd_submit(int argc, char **argv)
 {
 	bool dry = false;
+	const char *chain = NULL;
 	const struct command_option options[] = { { "--dry-run", &dry, NULL },
+						  { "--chain", NULL, &chain },
 						  { NULL, NULL, NULL } };
 	struct err e = ERR_INIT;
 	static struct submission s; /* too large for a small stack */
@@ -340,7 +325,8 @@ int cmd_submit(int argc, char **argv)
 	int status = command_job(argc, argv, options, TO_RUN, &s.job);
 	if (status)
 		return status;
-	if (open_submission(&s, &e) || build_script(&s, &script, &e))
+	if (command_submit_chain(chain, s.job.slurm.chain, s.job.slurm.dependency, &s.jobs, &e) ||
+	    open_submission(&s, &e) || build_script(&s, &script, &e))
 		status = command_fail(&e);
 	else if (dry)
 		status = command_help(buf_str(&script));

@@ -3,6 +3,7 @@
 #include "launcher/agent_path.h"
 #include "launcher/child.h"
 #include "launcher/slurm/admit.h"
+#include "launcher/slurm/queue.h"
 #include "launcher/slurm/slurm.h"
 
 #include <errno.h>
@@ -14,10 +15,7 @@
 #include <sys/vfs.h>
 #include <time.h>
 
-extern char **environ;
-
 #define TOOL_TIMEOUT 60.0
-#define TEST_TIMEOUT 30.0
 
 /* Runs `muster-agent GROUP TOOL WORD`, which checks the files as a run does. key: for the error. */
 static int check_by_tool(const char *key, const char *group, const char *tool, const char *word,
@@ -148,82 +146,9 @@ int command_submit_queue(const struct job *job, const struct script_size *size,
 				"checked nor submitted; submit again when `scontrol ping` says "
 				"that it is UP (%.300s)",
 				why.text);
-		return err_set(e, why.code, "%.800s%s", why.text, command_submit_remedy(why.text));
+		return err_set(e, why.code, "%.800s%s", why.text, slurm_queue_remedy(why.text));
 	}
 	int rc = slurm_admit(job, size, &site, warnings, e);
 	slurm_site_free(&site);
 	return rc;
-}
-
-static bool is_of_this_job(const char *word)
-{
-	static const char *const names[] = {
-		"SLURM_STEP", "SLURM_NTASKS", "SLURM_NPROCS=", "SLURM_TASKS_PER_NODE=",
-		"SLURM_HET_", "SLURM_PACK_",  "SLURM_ARRAY_",  "PMIX_",
-		"PMI_",
-	};
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (!strncmp(word, names[i], strlen(names[i])))
-			return true;
-	return false;
-}
-
-char **command_submit_environment(void)
-{
-	size_t n = 0, kept = 0;
-	while (environ[n])
-		n++;
-	char **env = calloc(n + 1, sizeof *env);
-	for (size_t i = 0; env && i < n; i++)
-		if (!is_of_this_job(environ[i]))
-			env[kept++] = environ[i];
-	return env;
-}
-
-void command_submit_start(const struct job *job, const char *script, struct buf *out)
-{
-	/* The test does not count dependencies. */
-	if (*job->slurm.dependency) {
-		buf_printf(out, "Slurm starts the job after its dependency, %s\n",
-			   job->slurm.dependency);
-		return;
-	}
-	char *argv[] = { "sbatch", "--test-only", NULL };
-	char **env = command_submit_environment();
-	const struct child_command c = { .argv = argv, .env = env, .input = script, .out = -1 };
-	struct buf output = BUF_INIT;
-	struct err e = ERR_INIT;
-	int rc = launcher_child_run(&c, TEST_TIMEOUT, &output, &e);
-	if (!rc || (e.code != ERR_TIMEOUT && e.code != ERR_NOTFOUND))
-		slurm_admit_wait(buf_str(&output), time(NULL), out);
-	buf_fini(&output);
-	free(env);
-}
-
-/* clang-format off */
-static const struct {
-	const char *text, *remedy;
-} remedies[] = {
-	{ "configuration source", "; this host belongs to no Slurm cluster: submit from one that does, or set SLURM_CONF" },
-	{ "Unable to contact",    "; Slurm's controller does not answer: submit again when `scontrol ping` says that it is UP" },
-	{ "icense",               "; check [slurm] licenses: `scontrol show licenses` lists them" },
-	{ "nvalid account",       "; check [slurm] account, partition and qos: `sacctmgr show associations user=$USER` lists yours" },
-	{ "nvalid qos",           "; check [slurm] qos: `sacctmgr show associations user=$USER format=account,qos` lists yours" },
-	{ "eservation",           "; check [slurm] reservation: `scontrol show reservation` lists them" },
-	{ "nvalid node name",     "; check [slurm] nodelist and exclude: `sinfo -N` lists the nodes" },
-	{ "ependency",            "; check [slurm] dependency: `squeue --me` lists your jobs" },
-	{ "eneric resource",      "; check [slurm] gres: `sinfo -o '%N %G'` lists what the nodes have" },
-	{ "feature",              "; check [slurm] constraint: `sinfo -o '%N %f'` lists the nodes' features" },
-	{ "partition",            "; check [slurm] partition: `sinfo -s` lists them" },
-	{ "unrecognized option",  "; [slurm] options has an option that this sbatch does not know" },
-	{ "node configuration",   "; no set of nodes has all that is requested together: check the keys of [slurm], options among them" },
-};
-/* clang-format on */
-
-const char *command_submit_remedy(const char *text)
-{
-	for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++)
-		if (strstr(text, remedies[i].text))
-			return remedies[i].remedy;
-	return "";
 }

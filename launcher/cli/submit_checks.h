@@ -14,15 +14,4 @@ int command_submit_files(const struct job *job, const struct script_size *size,
 int command_submit_queue(const struct job *job, const struct script_size *size,
 			 struct buf *warnings, struct err *e);
 
-/* The environment for sbatch: this process's, without the variables of a job step, an array or a
- * heterogeneous job in which this process may run. sbatch passes them to the job, where `muster run`
- * would take them for its own. NULL: no memory. The caller frees the list. */
-char **command_submit_environment(void);
-
-/* Appends when Slurm expects to start the script, as a line. Nothing if Slurm does not answer. */
-void command_submit_start(const struct job *job, const char *script, struct buf *out);
-
-/* The remedy for what sbatch said, "; …", or "". */
-const char *command_submit_remedy(const char *text);
-
 #endif

@@ -245,13 +245,9 @@ int rundir_save_job(struct rundir *r, const char *text, struct err *e)
 	return rc;
 }
 
-int rundir_save_submission(const char *parent, const char *name, uint32_t number, const char *text,
-			   struct err *e)
+/* Creates the file, which must not exist. */
+static int create_file(const char *path, const char *text, struct err *e)
 {
-	char run[PATH_MAX], path[RUN_PATH];
-	if (make_run_folder(parent, name, run, e))
-		return -1;
-	run_path_submission(path, run, number);
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0 && errno == EEXIST)
 		return err_set(e, ERR_ABORTED,
@@ -268,11 +264,30 @@ int rundir_save_submission(const char *parent, const char *name, uint32_t number
 	return rc;
 }
 
+int rundir_save_submission(const char *parent, const char *name, uint32_t number, const char *job,
+			   const char *script, struct err *e)
+{
+	char run[PATH_MAX], path[RUN_PATH], beside[RUN_PATH];
+	if (make_run_folder(parent, name, run, e))
+		return -1;
+	run_path_submission(path, run, number);
+	run_path_script(beside, run, number);
+	if (create_file(path, job, e))
+		return -1;
+	if (!create_file(beside, script, e))
+		return 0;
+	unlink(path);
+	return -1;
+}
+
 void rundir_drop_submission(const char *path, uint32_t number, bool created)
 {
 	static const char *const inside[] = { RUN_LOGS, RUN_CKPT, RUN_TRACES };
 	char at[RUN_PATH];
 	run_path_submission(at, path, number);
+	if (number > 0)
+		unlink(at);
+	run_path_script(at, path, number);
 	if (number > 0)
 		unlink(at);
 	for (size_t i = 0; created && i < sizeof inside / sizeof *inside; i++) {

@@ -8,6 +8,8 @@
  *                             job.ini without that line belongs to a person and is never replaced
  *     submit-<n>.ini          the resolved job of each submission: a queued job runs what was
  *                             submitted
+ *     submit-<n>.sbatch       the batch script of each submission
+ *     submissions.jsonl       the queued jobs of the run (launcher/rundir/submissions.h)
  *     plan-<generation>.json  the plan that the generation was started with
  *     events.jsonl            what happened (launcher/rundir/events.h)
  *     metrics.jsonl           one line per step: time, mono and generation as in an event, the
@@ -64,12 +66,13 @@ int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct
 
 /* The number after the highest submission in the run folder `path`, which need not exist. */
 uint32_t rundir_next_submission(const char *path);
-/* Creates the run folder if it is missing and writes submit-<number>.ini. Takes no lock, because a
- * submission waits behind the muster that runs there. ERR_ABORTED: the number is taken. */
-int rundir_save_submission(const char *parent, const char *name, uint32_t number, const char *text,
-			   struct err *e);
+/* Creates the run folder if it is missing and writes submit-<number>.ini, the job, and
+ * submit-<number>.sbatch, its batch script. Takes no lock, because a submission waits behind the
+ * muster that runs there. ERR_ABORTED: the number is taken. */
+int rundir_save_submission(const char *parent, const char *name, uint32_t number, const char *job,
+			   const char *script, struct err *e);
 
-/* Removes the file of a submission that was refused; number 0: it has none. created: the submission has created the run
+/* Removes the files of a submission that was refused; number 0: it has none. created: the submission has created the run
  * folder, which is removed with its folders if they are empty. */
 void rundir_drop_submission(const char *path, uint32_t number, bool created);
 

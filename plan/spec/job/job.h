@@ -197,6 +197,8 @@ struct job {
 		char nodelist[JOB_TEXT], exclude[JOB_TEXT], dependency[JOB_TEXT], comment[JOB_TEXT];
 		char options[2 * JOB_TEXT]; /* further options of sbatch (sbatch.h) */
 		/* seconds before the time limit at which to checkpoint and stop */
+		bool chain;
+		bool progress_comment;
 		int64_t signal_before;
 		bool requeue;
 	} slurm;

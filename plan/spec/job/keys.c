@@ -199,6 +199,8 @@ const struct job_key job_keys[] = {
 	TEXT(slurm, mail_type, JOB_ATOM, "", "Events of which Slurm sends mail, such as BEGIN,END,FAIL,TIME_LIMIT. Empty: none."),
 	TEXT(slurm, comment, JOB_LINE, "", "A comment about the job for people and for the site's scripts. Empty: none."),
 	TEXT(slurm, options, JOB_LINE, "", "Other options of sbatch, separated by blanks, such as --nice=100 --tmp=20G. Options that muster itself decides are refused."),
+	BOOL(slurm, chain, "no", "Whether each job queues the next one of the run after its first step, for runs longer than the time limit. The next one starts when this one has ended. It is cancelled when the run is done, has failed, or a person stops it."),
+	BOOL(slurm, progress_comment, "yes", "Write into the job's comment, after a checkpoint and at most once a minute, when it was saved and when the next one is due, for scripts that choose which job to preempt. A comment of yours is never replaced."),
 	INT(slurm, signal_before, "120", 0, 65535, "Seconds before the time limit at which to checkpoint and stop. A run whose checkpoints take longer stops earlier."),
 	BOOL(slurm, requeue, "yes", "Let the job begin again in the queue after a node failure, a preemption, or its time limit. Slurm or muster requeues it."),
 

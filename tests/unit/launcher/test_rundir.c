@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "launcher/rundir/events.h"
 #include "launcher/rundir/rundir.h"
+#include "launcher/rundir/submissions.h"
 #include "launcher/rundir/traces.h"
 #include "tests/unit/tmpdir.h"
 
@@ -207,8 +208,9 @@ static void each_submission_has_a_file_of_its_own(void **state)
 	struct err e = ERR_INIT;
 	assert_int_equal(rundir_next_submission("/nonexistent"), 1);
 	assert_int_equal(rundir_next_submission(rundir_path(run)), 1);
-	assert_int_equal(rundir_save_submission(dir, "deep/run", 1, "[job]\n", NULL), 0);
-	assert_int_equal(rundir_save_submission(dir, "deep/run", 1, "[model]\n", &e), -1);
+	assert_int_equal(rundir_save_submission(dir, "deep/run", 1, "[job]\n", "#!/bin/sh\n", NULL),
+			 0);
+	assert_int_equal(rundir_save_submission(dir, "deep/run", 1, "[model]\n", "", &e), -1);
 	assert_int_equal(e.code, ERR_ABORTED);
 	assert_int_equal(rundir_next_submission(rundir_path(run)), 2);
 }
@@ -320,12 +322,12 @@ static void a_refused_submission_leaves_nothing(void **state)
 	char path[512];
 	struct stat st;
 	snprintf(path, sizeof path, "%s/new", dir);
-	assert_int_equal(rundir_save_submission(dir, "new", 1, "x", NULL), 0);
+	assert_int_equal(rundir_save_submission(dir, "new", 1, "x", "", NULL), 0);
 	rundir_drop_submission(path, 1, true);
 	assert_int_equal(stat(path, &st), -1);
 	/* A folder that existed, or has a file, stays. */
-	assert_int_equal(rundir_save_submission(dir, "new", 1, "x", NULL), 0);
-	assert_int_equal(rundir_save_submission(dir, "new", 2, "x", NULL), 0);
+	assert_int_equal(rundir_save_submission(dir, "new", 1, "x", "", NULL), 0);
+	assert_int_equal(rundir_save_submission(dir, "new", 2, "x", "", NULL), 0);
 	rundir_drop_submission(path, 2, true);
 	assert_int_equal(rundir_next_submission(path), 2);
 	rundir_drop_submission(path, 0, true);
@@ -353,6 +355,42 @@ static void only_old_flight_recorders_are_removed(void **state)
 	assert_int_equal(system(command), 0);
 }
 
+/* The jobs of a run are read in the order of the queue; a line that a full disk has cut is skipped, and
+ * the next one begins on a line of its own. */
+static void submissions_are_read_in_order(void **state)
+{
+	struct rundir_submissions all;
+	char path[512];
+	struct err e = ERR_INIT;
+	(void)state;
+	assert_int_equal(rundir_submissions_read(dir, &all, &e), 0);
+	assert_int_equal(all.n, 0);
+	assert_int_equal(rundir_submissions_find(&all, "7"), -1);
+	rundir_submissions_free(&all);
+	const struct rundir_submission first = { .submission = 3, .job = "7" };
+	const struct rundir_submission next = { .submission = 3,
+						.job = "8",
+						.has_by = true,
+						.by = "7",
+						.has_resumed = true,
+						.resumed = 120 };
+	assert_int_equal(rundir_submissions_append(dir, &first, &e), 0);
+	snprintf(path, sizeof path, "%s/submissions.jsonl", dir);
+	FILE *f = fopen(path, "a");
+	assert_non_null(f);
+	fputs("{\"submission\":3,\"jo", f);
+	assert_int_equal(fclose(f), 0);
+	assert_int_equal(rundir_submissions_append(dir, &next, &e), 0);
+	assert_int_equal(rundir_submissions_read(dir, &all, &e), 0);
+	assert_int_equal(all.n, 2);
+	assert_int_equal(rundir_submissions_find(&all, "8"), 1);
+	assert_string_equal(all.of[1].by, "7");
+	assert_int_equal(all.of[1].resumed, 120);
+	assert_false(all.of[0].has_by);
+	assert_true(all.of[1].time >= all.of[0].time && all.of[0].time > 0);
+	rundir_submissions_free(&all);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -374,6 +412,7 @@ int main(void)
 		T(lines_lost_on_a_full_disk_are_counted),
 		T(the_torn_end_of_an_earlier_run_is_removed),
 		T(a_refused_submission_leaves_nothing),
+		T(submissions_are_read_in_order),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,78 @@
+#include "launcher/cli/submit_jobs.h"
+
+#include "base/buf.h"
+#include "launcher/rundir/submissions.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int command_submit_chain(const char *words, bool chain, const char *dependency, int *n,
+			 struct err *e)
+{
+	char *end = NULL;
+	long jobs = words ? strtol(words, &end, 10) : 1;
+	if (words && (!*words || *end || jobs < 1 || jobs > SUBMIT_CHAIN_MAX))
+		return err_set(e, ERR_USAGE,
+			       "--chain %.40s: is not a number of jobs; use a number from 1 to %d",
+			       words, SUBMIT_CHAIN_MAX);
+	if (words && chain)
+		return err_set(e, ERR_USAGE,
+			       "--chain queues %ld jobs now, and slurm.chain = yes lets each job "
+			       "queue the next one; use one of them",
+			       jobs);
+	if ((jobs > 1 || chain) && strchr(dependency, '?'))
+		return err_set(e, ERR_USAGE,
+			       "[slurm] dependency = %.200s: alternatives (?) cannot be combined "
+			       "with a chain, whose jobs wait for one another; separate the "
+			       "dependencies by commas",
+			       dependency);
+	*n = (int)jobs;
+	return 0;
+}
+
+/* Writes the dependency of a job; NULL: the script's. Each later job waits for the first one, and with
+ * it for the dependency of the first one. */
+static const char *choose_dependency(const struct submit_jobs *s, int job, struct buf *out)
+{
+	if (!s->chained)
+		return NULL;
+	if (!job && *s->dependency)
+		buf_printf(out, "%s,", s->dependency);
+	buf_puts(out, "singleton");
+	return buf_str(out);
+}
+
+static int queue_job(const struct submit_jobs *s, int job, char id[SLURM_JOB_ID], struct err *e)
+{
+	struct err lost = ERR_INIT;
+	struct buf dependency = BUF_INIT;
+	int rc = slurm_queue_submit(s->script, choose_dependency(s, job, &dependency), id, e);
+	buf_fini(&dependency);
+	if (rc)
+		return -1;
+	printf("%s\n", id);
+	const struct rundir_submission line = { .submission = (int)s->number, .job = id };
+	if (rundir_submissions_append(s->run_dir, &line, &lost))
+		fprintf(stderr,
+			"muster: warning: job %s is queued, but muster cannot record it as a job "
+			"of this run: %s\n",
+			id, lost.text);
+	return 0;
+}
+
+int command_submit_jobs(const struct submit_jobs *s, char first[SLURM_JOB_ID], int *queued,
+			struct err *e)
+{
+	char later[SLURM_JOB_ID];
+	struct err why = ERR_INIT;
+	for (*queued = 0; *queued < s->n; ++*queued)
+		if (queue_job(s, *queued, *queued ? later : first, &why))
+			break;
+	if (*queued == s->n)
+		return 0;
+	if (!*queued)
+		return err_set(e, why.code, "%s", why.text);
+	return err_set(e, why.code, "only %d of the %d jobs of the chain are queued: %.800s",
+		       *queued, s->n, why.text);
+}

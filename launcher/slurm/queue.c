@@ -1,0 +1,147 @@
+#include "launcher/slurm/queue.h"
+
+#include "launcher/child.h"
+#include "launcher/slurm/admit.h"
+#include "launcher/slurm/slurm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+extern char **environ;
+
+#define SUBMIT_S 60.0
+#define TEST_S   30.0
+#define CANCEL_S 10.0
+
+static bool is_of_this_job(const char *word)
+{
+	static const char *const names[] = {
+		"SLURM_STEP", "SLURM_NTASKS", "SLURM_NPROCS=",        "SLURM_TASKS_PER_NODE=",
+		"SLURM_HET_", "SLURM_PACK_",  "SLURM_ARRAY_",         "PMIX_",
+		"PMI_",       "SLURM_JOB",    "SLURM_RESTART_COUNT=",
+	};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (!strncmp(word, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
+/* The environment for sbatch: this process's, without the variables of the job, step, array or
+ * heterogeneous job in which this process may run. sbatch passes them to the new job, where `muster
+ * run` would take them for its own. NULL: no memory. The caller frees the list. */
+static char **make_environment(void)
+{
+	size_t n = 0, kept = 0;
+	while (environ[n])
+		n++;
+	char **env = calloc(n + 1, sizeof *env);
+	for (size_t i = 0; env && i < n; i++)
+		if (!is_of_this_job(environ[i]))
+			env[kept++] = environ[i];
+	return env;
+}
+
+/* `sbatch --parsable` answers "ID" or "ID;CLUSTER". Warnings may come first: the id is the last line. */
+static int parse_id(const char *output, char id[SLURM_JOB_ID], struct err *e)
+{
+	const char *text = output;
+	for (const char *nl; (nl = strchr(text, '\n')) && nl[1];)
+		text = nl + 1;
+	size_t n = strspn(text, "0123456789");
+	if (n == 0 || n >= SLURM_JOB_ID)
+		return err_set(
+			e, ERR_PROTO,
+			"sbatch printed \"%.200s\", which is not a job id; is sbatch in PATH "
+			"Slurm's?",
+			output);
+	snprintf(id, SLURM_JOB_ID, "%.*s", (int)n, text);
+	return 0;
+}
+
+int slurm_queue_submit(const char *script, const char *dependency, char id[SLURM_JOB_ID],
+		       struct err *e)
+{
+	char option[256];
+	snprintf(option, sizeof option, "--dependency=%s", dependency ? dependency : "");
+	char *argv[] = { "sbatch", "--parsable", dependency ? option : NULL, NULL };
+	char **env = make_environment();
+	const struct child_command c = { .argv = argv,
+					 .env = env,
+					 .input = script,
+					 .out = -1,
+					 .absent = SLURM_ABSENT,
+					 .late = "; is Slurm's controller up (scontrol ping)?" };
+	struct buf output = BUF_INIT;
+	struct err why = ERR_INIT;
+	int rc = launcher_child_run(&c, SUBMIT_S, &output, &why);
+	if (rc)
+		err_set(e, why.code, "%.900s%s", why.text, slurm_queue_remedy(buf_str(&output)));
+	else
+		rc = parse_id(buf_str(&output), id, e);
+	buf_fini(&output);
+	free(env);
+	return rc;
+}
+
+int slurm_queue_cancel(const char *const *ids, int n, struct err *e)
+{
+	enum { BEFORE = 3 };
+	char **argv = calloc((size_t)n + BEFORE + 1, sizeof *argv);
+	if (!argv)
+		return err_set(e, ERR_NOMEM, "no memory to cancel %d jobs", n);
+	argv[0] = "scancel";
+	argv[1] = "--quiet";
+	argv[2] = "--state=PENDING";
+	for (int i = 0; i < n; i++)
+		argv[BEFORE + i] = (char *)(uintptr_t)ids[i];
+	const struct child_command c = { .argv = argv, .out = -1, .absent = SLURM_ABSENT };
+	struct buf output = BUF_INIT;
+	int rc = launcher_child_run(&c, CANCEL_S, &output, e);
+	buf_fini(&output);
+	free(argv);
+	return rc;
+}
+
+void slurm_queue_start(const char *script, struct buf *out)
+{
+	char *argv[] = { "sbatch", "--test-only", NULL };
+	char **env = make_environment();
+	const struct child_command c = { .argv = argv, .env = env, .input = script, .out = -1 };
+	struct buf output = BUF_INIT;
+	struct err e = ERR_INIT;
+	int rc = launcher_child_run(&c, TEST_S, &output, &e);
+	if (!rc || (e.code != ERR_TIMEOUT && e.code != ERR_NOTFOUND))
+		slurm_admit_wait(buf_str(&output), time(NULL), out);
+	buf_fini(&output);
+	free(env);
+}
+
+/* clang-format off */
+static const struct {
+	const char *text, *remedy;
+} remedies[] = {
+	{ "configuration source", "; this host belongs to no Slurm cluster: submit from one that does, or set SLURM_CONF" },
+	{ "Unable to contact",    "; Slurm's controller does not answer: submit again when `scontrol ping` says that it is UP" },
+	{ "icense",               "; check [slurm] licenses: `scontrol show licenses` lists them" },
+	{ "nvalid account",       "; check [slurm] account, partition and qos: `sacctmgr show associations user=$USER` lists yours" },
+	{ "nvalid qos",           "; check [slurm] qos: `sacctmgr show associations user=$USER format=account,qos` lists yours" },
+	{ "eservation",           "; check [slurm] reservation: `scontrol show reservation` lists them" },
+	{ "nvalid node name",     "; check [slurm] nodelist and exclude: `sinfo -N` lists the nodes" },
+	{ "ependency",            "; check [slurm] dependency: `squeue --me` lists your jobs" },
+	{ "eneric resource",      "; check [slurm] gres: `sinfo -o '%N %G'` lists what the nodes have" },
+	{ "feature",              "; check [slurm] constraint: `sinfo -o '%N %f'` lists the nodes' features" },
+	{ "partition",            "; check [slurm] partition: `sinfo -s` lists them" },
+	{ "unrecognized option",  "; [slurm] options has an option that this sbatch does not know" },
+	{ "node configuration",   "; no set of nodes has all that is requested together: check the keys of [slurm], options among them" },
+};
+/* clang-format on */
+
+const char *slurm_queue_remedy(const char *text)
+{
+	for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++)
+		if (strstr(text, remedies[i].text))
+			return remedies[i].remedy;
+	return "";
+}

@@ -1,0 +1,30 @@
+/*
+ * queue — submits batch scripts to Slurm's queue, and cancels jobs that wait there, by sbatch and
+ * scancel.
+ */
+#ifndef MUSTER_LAUNCHER_SLURM_QUEUE_H
+#define MUSTER_LAUNCHER_SLURM_QUEUE_H
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#include <uv.h>
+
+enum { SLURM_JOB_ID = 32 };
+
+/* Submits the text of a batch script and returns the id of the job. dependency: replaces the one in
+ * the script; NULL: the script's. */
+int slurm_queue_submit(const char *script, const char *dependency, char id[SLURM_JOB_ID],
+		       struct err *e);
+
+/* Cancels those of the user's jobs with these ids that still wait in the queue. The others are left
+ * alone. */
+int slurm_queue_cancel(const char *const *ids, int n, struct err *e);
+
+/* Appends when Slurm expects to start the script, as a line. Nothing if Slurm does not answer. */
+void slurm_queue_start(const char *script, struct buf *out);
+
+/* The remedy for what sbatch or sinfo said, "; …", or "". */
+const char *slurm_queue_remedy(const char *text);
+
+#endif
