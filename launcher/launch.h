@@ -63,6 +63,9 @@ struct child;
 struct launch;     /* the processes of one generation; each backend defines it */
 struct surveying;  /* a survey that is under way */
 struct stop_query; /* a question that is under way */
+struct queueing;   /* a submission that is under way */
+
+enum { LAUNCH_JOB_ID = 32 };
 
 /* Called on the loop's thread. */
 struct launch_events {
@@ -119,6 +122,24 @@ struct launch_ops {
 	 * leave soon. It takes some seconds. 0 with a text in `e`: the job starts again, but
 	 * not without those nodes, or not with that number of nodes; the text says why. */
 	int (*requeue)(const char *exclude, int min_nodes, int max_nodes, struct err *e);
+	/* Optional. The id of the job that this process runs in; NULL: it runs in none. */
+	const char *(*own_job)(void);
+	/* Optional. Queues the batch script (a path) as a job that starts when all earlier jobs of its
+	 * name have ended. `done` is called once, on the loop, with the id of the job, or with NULL and
+	 * the reason. */
+	int (*queue_next)(uv_loop_t *loop, const char *script,
+			  void (*done)(void *arg, const char *id, const char *why), void *arg,
+			  struct queueing **out, struct err *e);
+	/* Ends a submission; `done` will not be called. The job may have been queued. */
+	void (*queue_next_end)(struct queueing *q);
+	/* Optional. Cancels those of the jobs that still wait in the queue. It takes some seconds at
+	 * most. */
+	int (*cancel)(const char *const *ids, int n, struct err *e);
+	/* Optional. Sets the comment of the job that this process runs in, by a child process whose end
+	 * `ended` reports. */
+	int (*comment)(uv_loop_t *loop, const char *text,
+		       void (*ended)(void *arg, int status, const char *output), void *arg,
+		       struct child **out, struct err *e);
 	/* Optional. The node that this process runs on, by its name in the cluster; NULL: none. */
 	const char *(*own_node)(void);
 	/* Optional. Starts a guard as a child process (launcher/child.h), whose end `ended`

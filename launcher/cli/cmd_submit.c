@@ -22,7 +22,7 @@ static const char help_head[] =
 	"muster submit — submit a job to Slurm's queue\n"
 	"\n"
 	"SYNOPSIS\n"
-	"  muster submit [--dry-run] JOB.ini [section.key=value …]\n"
+	"  muster submit [--dry-run] [--chain N] JOB.ini [section.key=value …]\n"
 	"\n"
 	"DESCRIPTION\n"
 	"  Checks the job, writes the resolved job to its run folder, and gives sbatch a script\n"
@@ -60,8 +60,15 @@ static const char help_head[] =
 	"  writes a checkpoint and stops. After a preemption or a time limit muster requeues the\n"
 	"  job if requeue = yes. Otherwise the same submission continues from there.\n"
 	"\n"
+	"  A run that is longer than the time limit can also be a chain of jobs. --chain 5 queues\n"
+	"  five jobs now. With slurm.chain = yes each job queues the next one after its first\n"
+	"  step. A job of a chain starts when those before it have ended, in whatever way, and\n"
+	"  continues from the last checkpoint. The jobs that still wait are cancelled when the\n"
+	"  run is done, has failed, or is stopped by a person or scancel.\n"
+	"\n"
 	"OPTIONS\n"
 	"  --dry-run    print the script; write and submit nothing\n"
+	"  --chain N    queue N jobs of the same run, which follow one another\n"
 	"\n"
 	"SBATCH OPTIONS\n";
 
@@ -70,6 +77,8 @@ static const char help_tail[] =
 	"FILES\n"
 	"  RUN/submit-N.ini        the submitted job, which is the job that runs; N counts the\n"
 	"                          submissions\n"
+	"  RUN/submit-N.sbatch     the batch script of the submission\n"
+	"  RUN/submissions.jsonl   the queued jobs of the run, a line each\n"
 	"  RUN/logs/slurm-ID.out   the output of `muster run`\n"
 	"  sbatch.in               the template: in $MUSTER_TEMPLATES, or in\n"
 	"                          PREFIX/share/muster/templates\n"
@@ -77,6 +86,7 @@ static const char help_tail[] =
 	"EXAMPLES\n"
 	"  muster submit job.ini slurm.nodes=4 slurm.time=2:00:00\n"
 	"  muster submit job.ini slurm.nodes=3-4 slurm.spares=1\n"
+	"  muster submit --chain 5 job.ini slurm.time=12:00:00\n"
 	"  muster submit job.ini slurm.mem=200G slurm.mail_type=END,FAIL slurm.options=--nice=100\n"
 	"  muster submit --dry-run job.ini\n"
 	"\n"
@@ -256,7 +266,7 @@ static void expect_start(const struct job *job, const char *script, struct buf *
 
 static int submit_script(const struct submission *s, const char *script, struct err *e)
 {
-	char log[RUN_PATH], first[SLURM_JOB_ID] = "";
+	char log[RUN_PATH], first[LAUNCH_JOB_ID] = "";
 	struct buf start = BUF_INIT;
 	bool existed = !access(s->run_dir, F_OK);
 	int queued = 0;

@@ -43,7 +43,7 @@ static const char *choose_dependency(const struct submit_jobs *s, int job, struc
 	return buf_str(out);
 }
 
-static int queue_job(const struct submit_jobs *s, int job, char id[SLURM_JOB_ID], struct err *e)
+static int queue_job(const struct submit_jobs *s, int job, char id[LAUNCH_JOB_ID], struct err *e)
 {
 	struct err lost = ERR_INIT;
 	struct buf dependency = BUF_INIT;
@@ -61,10 +61,10 @@ static int queue_job(const struct submit_jobs *s, int job, char id[SLURM_JOB_ID]
 	return 0;
 }
 
-int command_submit_jobs(const struct submit_jobs *s, char first[SLURM_JOB_ID], int *queued,
+int command_submit_jobs(const struct submit_jobs *s, char first[LAUNCH_JOB_ID], int *queued,
 			struct err *e)
 {
-	char later[SLURM_JOB_ID];
+	char later[LAUNCH_JOB_ID];
 	struct err why = ERR_INIT;
 	for (*queued = 0; *queued < s->n; ++*queued)
 		if (queue_job(s, *queued, *queued ? later : first, &why))

@@ -26,7 +26,7 @@ int command_submit_chain(const char *words, bool chain, const char *dependency, 
 
 /* Queues the jobs and prints the id of each on a line of stdout. first: the id of the first one.
  * *queued: how many are queued; they stay in the queue if a later one is refused. */
-int command_submit_jobs(const struct submit_jobs *s, char first[SLURM_JOB_ID], int *queued,
+int command_submit_jobs(const struct submit_jobs *s, char first[LAUNCH_JOB_ID], int *queued,
 			struct err *e);
 
 #endif

@@ -47,6 +47,7 @@
 	X(stop,             "stop",             stop,        "the run is asked to stop") \
 	X(stop_cause,       "stop-cause",       stop_cause,  "why the run is asked to stop, as Slurm says") \
 	X(requeued,         "requeued",         none,        "the job begins again in the queue after this stop") \
+	X(chain,            "chain",            chain,       "a job was queued to continue the run, or those that wait are cancelled") \
 	X(contract,         "contract",         contract,    "predicted against measured seconds and memory, at the end") \
 	X(finished,         "finished",         step,        "every rank has done its work") \
 	X(done,             "done",             end,         "last event of `muster run`: all steps are done") \
@@ -189,6 +190,10 @@
 	F(left_s,   NUMBER, OPTIONAL, "seconds until Slurm ends the job") \
 	F(why,      LINE, REQUIRED, "why Slurm has not answered; empty if it has")
 
+#define RUNDIR_CHAIN_FIELDS(F) \
+	F(job,  TEXT, OPTIONAL, "the job that was queued, or the first one of those that are cancelled") \
+	F(text, LINE, REQUIRED, "what was done and why")
+
 #define RUNDIR_CONTRACT_FIELDS(F) \
 	F(steps,     COUNT, REQUIRED, "measured steps") \
 	F(predicted, JSON,  REQUIRED, "seconds: step_s and each of its parts (base/step_parts.h)") \
@@ -226,6 +231,7 @@
 	X(guard,       RUNDIR_GUARD_FIELDS) \
 	X(stop,        RUNDIR_STOP_FIELDS) \
 	X(stop_cause,  RUNDIR_STOP_CAUSE_FIELDS) \
+	X(chain,       RUNDIR_CHAIN_FIELDS) \
 	X(contract,    RUNDIR_CONTRACT_FIELDS) \
 	X(end,         RUNDIR_END_FIELDS)
 

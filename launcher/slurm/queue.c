@@ -4,6 +4,7 @@
 #include "launcher/slurm/admit.h"
 #include "launcher/slurm/slurm.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,23 +45,23 @@ static char **make_environment(void)
 }
 
 /* `sbatch --parsable` answers "ID" or "ID;CLUSTER". Warnings may come first: the id is the last line. */
-static int parse_id(const char *output, char id[SLURM_JOB_ID], struct err *e)
+static int parse_id(const char *output, char id[LAUNCH_JOB_ID], struct err *e)
 {
 	const char *text = output;
 	for (const char *nl; (nl = strchr(text, '\n')) && nl[1];)
 		text = nl + 1;
 	size_t n = strspn(text, "0123456789");
-	if (n == 0 || n >= SLURM_JOB_ID)
+	if (n == 0 || n >= LAUNCH_JOB_ID)
 		return err_set(
 			e, ERR_PROTO,
 			"sbatch printed \"%.200s\", which is not a job id; is sbatch in PATH "
 			"Slurm's?",
 			output);
-	snprintf(id, SLURM_JOB_ID, "%.*s", (int)n, text);
+	snprintf(id, LAUNCH_JOB_ID, "%.*s", (int)n, text);
 	return 0;
 }
 
-int slurm_queue_submit(const char *script, const char *dependency, char id[SLURM_JOB_ID],
+int slurm_queue_submit(const char *script, const char *dependency, char id[LAUNCH_JOB_ID],
 		       struct err *e)
 {
 	char option[256];
@@ -102,6 +103,73 @@ int slurm_queue_cancel(const char *const *ids, int n, struct err *e)
 	buf_fini(&output);
 	free(argv);
 	return rc;
+}
+
+const char *slurm_own_job(void)
+{
+	return getenv("SLURM_JOB_ID");
+}
+
+struct queueing {
+	struct child *sbatch;
+	void (*done)(void *arg, const char *id, const char *why);
+	void *arg;
+};
+
+static void on_submitted(void *arg, int status, const char *output)
+{
+	struct queueing *q = arg;
+	char id[LAUNCH_JOB_ID];
+	struct err e = ERR_INIT;
+	bool queued = !launcher_child_result("sbatch", status, output, &e) &&
+		      !parse_id(output, id, &e);
+	q->done(q->arg, queued ? id : NULL, e.text);
+	free(q);
+}
+
+int slurm_queue_next(uv_loop_t *loop, const char *script,
+		     void (*done)(void *arg, const char *id, const char *why), void *arg,
+		     struct queueing **out, struct err *e)
+{
+	char *argv[] = { "sbatch", "--parsable", "--dependency=singleton",
+			 (char *)(uintptr_t)script, NULL };
+	char **env = make_environment();
+	struct queueing *q = env ? calloc(1, sizeof *q) : NULL;
+	const struct child_command c = {
+		.argv = argv, .env = env, .out = -1, .tied = true, .absent = SLURM_ABSENT
+	};
+	int rc = q ? 0 : err_set(e, ERR_NOMEM, "no memory to submit a job");
+	if (!rc) {
+		*q = (struct queueing){ .done = done, .arg = arg };
+		rc = launcher_child_watch(loop, &c, on_submitted, q, &q->sbatch, e);
+	}
+	free(env);
+	if (rc)
+		free(q);
+	else
+		*out = q;
+	return rc;
+}
+
+void slurm_queue_next_end(struct queueing *q)
+{
+	launcher_child_signal(q->sbatch, SIGKILL);
+	launcher_child_forget(q->sbatch);
+	free(q);
+}
+
+int slurm_comment(uv_loop_t *loop, const char *text,
+		  void (*ended)(void *arg, int status, const char *output), void *arg,
+		  struct child **out, struct err *e)
+{
+	char job[64], comment[512];
+	char *argv[] = { "scontrol", "update", job, comment, NULL };
+	const struct child_command c = {
+		.argv = argv, .out = -1, .tied = true, .absent = SLURM_ABSENT
+	};
+	snprintf(job, sizeof job, "JobId=%s", slurm_own_job());
+	snprintf(comment, sizeof comment, "Comment=%s", text);
+	return launcher_child_watch(loop, &c, ended, arg, out, e);
 }
 
 void slurm_queue_start(const char *script, struct buf *out)

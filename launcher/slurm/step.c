@@ -25,6 +25,7 @@
 #include "launcher/child.h"
 #include "launcher/launch.h"
 #include "launcher/slurm/guard_step.h"
+#include "launcher/slurm/queue.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/slurm/srun.h"
 
@@ -287,6 +288,11 @@ const struct launch_ops launch_slurm = {
 	.stop_query = slurm_stop_query,
 	.stop_query_end = slurm_stop_query_end,
 	.requeue = slurm_requeue,
+	.own_job = slurm_own_job,
+	.queue_next = slurm_queue_next,
+	.queue_next_end = slurm_queue_next_end,
+	.cancel = slurm_queue_cancel,
+	.comment = slurm_comment,
 	.own_node = slurm_own_node,
 	.guard = slurm_guard_start,
 	.check_node = slurm_check_node,

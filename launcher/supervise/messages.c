@@ -236,6 +236,7 @@ static int on_ckpt(struct supervisor *s, struct connection *c, const json_t *bod
 	rank_of(s, c)->moved = supervise_now(s);
 	supervise_restart_ckpt(&s->restart, m.step);
 	supervise_stop_note_ckpt(s, m.seconds);
+	supervise_comment_note_ckpt(s, m.step);
 	s->ckpt_step = m.step;
 	snprintf(s->ckpt_path, sizeof s->ckpt_path, "%s", m.path);
 	supervise_report_ckpt(s, &m);

@@ -38,6 +38,7 @@ void supervise_end(struct supervisor *s, int status)
 {
 	s->status = status;
 	supervise_enter(s, SUP_DONE, 0);
+	supervise_chain_end(s);
 	supervise_report_end(s);
 }
 

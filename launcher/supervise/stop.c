@@ -80,19 +80,30 @@ void supervise_stop_ask(struct supervisor *s)
 		report_cause(s, &p->answer);
 }
 
+static bool by_slurm(const struct supervisor *s)
+{
+	const struct stop_answer *a = &s->stop.answer;
+	return a->answered && (a->cause == STOP_TIME_LIMIT || a->cause == STOP_PREEMPTED);
+}
+
+bool supervise_stop_is_futile(const struct supervisor *s)
+{
+	const struct stop_answer *a = &s->stop.answer;
+	return a->answered && a->cause == STOP_TIME_LIMIT && (s->step < 0 || s->ckpt_step < 0);
+}
+
 /* Whether the job is to begin again. If not, *why says it to people, unless a person stopped it. */
 static bool should_requeue(const struct supervisor *s, const char **why)
 {
 	const struct stop_answer *a = &s->stop.answer;
-	bool by_slurm = a->cause == STOP_TIME_LIMIT || a->cause == STOP_PREEMPTED;
 	*why = NULL;
-	if (!a->answered || !by_slurm)
+	if (!by_slurm(s))
 		return false;
 	if (!s->o.job->slurm.requeue)
 		*why = "[slurm] requeue = no";
 	else if (!a->can_requeue || !s->o.ops->requeue)
 		*why = "this is not a batch job that Slurm requeues";
-	else if (a->cause == STOP_TIME_LIMIT && (s->step < 0 || s->ckpt_step < 0))
+	else if (supervise_stop_is_futile(s))
 		*why = "it has finished no step, or committed no checkpoint; request a longer "
 		       "[slurm] time";
 	return !*why;
@@ -102,7 +113,11 @@ static void leave(struct supervisor *s)
 {
 	struct err e = ERR_INIT;
 	const char *why;
-	if (!should_requeue(s, &why)) {
+	char next[LAUNCH_JOB_ID];
+	if (by_slurm(s) && !supervise_stop_is_futile(s) && supervise_chain_next(s, next)) {
+		supervise_terminal_event(s->o.term, TONE_WARN, "chain", "job %s continues this run",
+					 next);
+	} else if (!should_requeue(s, &why)) {
 		if (why)
 			supervise_terminal_event(s->o.term, TONE_WARN, "requeue",
 						 "the job does not begin again: %s", why);
@@ -141,7 +156,7 @@ void supervise_stop_note_ckpt(struct supervisor *s, double seconds)
 }
 
 /* A checkpoint may take twice as long as the longest one so far. */
-static double seconds_needed(const struct stop_state *p)
+double supervise_stop_seconds(const struct stop_state *p)
 {
 	return STOP_MARGIN_S + 2 * p->ckpt_s + p->gap_s;
 }
@@ -152,7 +167,7 @@ void supervise_stop_tick(struct supervisor *s)
 	double now = supervise_now(s);
 	if (s->state != SUP_TRAINING || p->stopping || p->query)
 		return;
-	bool near = p->ends > 0 && now >= p->ends - seconds_needed(p);
+	bool near = p->ends > 0 && now >= p->ends - supervise_stop_seconds(p);
 	bool asked_now = p->asked > 0 && now - p->asked < s->o.limits.look;
 	if (near && asked_now) {
 		supervise_stop(s, launcher_stop_cause_text(STOP_TIME_LIMIT), false);

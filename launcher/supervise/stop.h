@@ -8,6 +8,8 @@
  *     the time limit, preemption   the job is requeued         the run ends as stopped
  *     another one, or unknown      the run ends as stopped     the run ends as stopped
  *
+ * If another job of a chain continues the run (chain.h), the job is not requeued.
+ *
  * At a time limit the job is requeued only if this start of it has finished a step and committed a
  * checkpoint: otherwise it would repeat the same steps for ever.
  *
@@ -48,9 +50,13 @@ void supervise_stop_ask(struct supervisor *s);
 /* The generation has left, and the run ends as stopped: waits for the cause in SUP_LEAVING, then
  * requeues the job or ends the run. */
 void supervise_stop_leave(struct supervisor *s);
+/* Whether the time limit stops this start of the job before it has done anything that lasts. */
+bool supervise_stop_is_futile(const struct supervisor *s);
 /* A step is done, or a checkpoint that took this long was committed. */
 void supervise_stop_note_step(struct supervisor *s);
 void supervise_stop_note_ckpt(struct supervisor *s, double seconds);
+/* Seconds to expect from the signal to stop until all has ended. */
+double supervise_stop_seconds(const struct stop_state *p);
 /* While it trains: stops the run in time before the time limit. */
 void supervise_stop_tick(struct supervisor *s);
 void supervise_stop_close(struct supervisor *s);

@@ -286,6 +286,8 @@ void supervise_tick(struct supervisor *s)
 	supervise_checks_tick(s);
 	supervise_watchdog(s);
 	supervise_stop_tick(s);
+	supervise_chain_tick(s);
+	supervise_comment_tick(s);
 	const char *trouble = rundir_trouble(s->o.run);
 	if (trouble)
 		supervise_terminal_event(s->o.term, TONE_BAD, "warn", "%s", trouble);
@@ -320,6 +322,8 @@ void supervise_close(struct supervisor *s)
 	supervise_verdict_stop(s);
 	supervise_recovery_close(s);
 	supervise_stop_close(s);
+	supervise_chain_close(s);
+	supervise_comment_close(s);
 	supervise_guard_close(s->guard);
 	supervise_connections_close(s->connections);
 	supervise_predecessors_close(s->predecessors);

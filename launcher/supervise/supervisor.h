@@ -20,6 +20,8 @@
  *     node_checks.c  checks nodes that are back
  *     recovery.c     surveys the nodes and applies the policy
  *     stop.c         why the run is being stopped, and whether the job is requeued
+ *     chain.c        the jobs that continue the run after this one
+ *     progress_comment.c  tells Slurm what the end of this job would cost
  *     connections.c  accepts connections (connection.c: one of them, with its handshake)
  *     guard.c        starts and watches the guard
  *     terminal.c     prints the progress for people
@@ -28,11 +30,13 @@
 #define MUSTER_LAUNCHER_SUPERVISE_SUPERVISOR_H
 
 #include "launcher/rundir/events.h"
+#include "launcher/supervise/chain.h"
 #include "launcher/supervise/connections.h"
 #include "launcher/supervise/contract.h"
 #include "launcher/supervise/faults.h"
 #include "launcher/supervise/guard.h"
 #include "launcher/supervise/predecessors.h"
+#include "launcher/supervise/progress_comment.h"
 #include "launcher/supervise/recovery.h"
 #include "launcher/supervise/restart.h"
 #include "launcher/supervise/stop.h"
@@ -115,6 +119,8 @@ struct supervisor {
 	struct restart restart;
 	struct recovery_state recovery;
 	struct stop_state stop;
+	struct chain_state chain;
+	struct progress_comment comment;
 	struct predecessors *predecessors;
 
 	struct lost_rank cause; /* the loss that counts, if `lost` */

@@ -1,0 +1,210 @@
+#include "launcher/supervise/chain.h"
+
+#include "base/run_paths.h"
+#include "launcher/rundir/submissions.h"
+#include "launcher/supervise/supervisor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *own_job(const struct supervisor *s)
+{
+	return s->o.ops->own_job ? s->o.ops->own_job() : NULL;
+}
+
+/* Reads the run's submissions. Returns the index of this job's line; -1: there is none, or it cannot be
+ * read. Free them in any case. */
+static int read_own(const struct supervisor *s, struct rundir_submissions *all)
+{
+	struct err why = ERR_INIT;
+	const char *job = own_job(s);
+	*all = (struct rundir_submissions){ .n = 0 };
+	if (!job || rundir_submissions_read(rundir_path(s->o.run), all, &why))
+		return -1;
+	return rundir_submissions_find(all, job);
+}
+
+/* The jobs after this one, in the order of the queue. Returns how many; ids: borrowed from `all`, freed by
+ * the caller, or NULL. */
+static int list_waiting(const struct rundir_submissions *all, int own, const char ***ids)
+{
+	int n = 0;
+	*ids = own >= 0 && own + 1 < all->n ? calloc((size_t)all->n, sizeof **ids) : NULL;
+	for (int i = own + 1; *ids && i < all->n; i++)
+		if (all->of[i].submission == all->of[own].submission)
+			(*ids)[n++] = all->of[i].job;
+	return n;
+}
+
+bool supervise_chain_next(const struct supervisor *s, char id[LAUNCH_JOB_ID])
+{
+	struct rundir_submissions all;
+	const char **ids = NULL;
+	int n = list_waiting(&all, read_own(s, &all), &ids);
+	if (n)
+		snprintf(id, LAUNCH_JOB_ID, "%s", ids[0]);
+	free(ids);
+	rundir_submissions_free(&all);
+	return n > 0;
+}
+
+/* How many jobs in a row, up to this one's predecessor, began at the step at which this one began. */
+static int count_futile(const struct rundir_submissions *all, int own, int64_t resumed)
+{
+	int n = 0;
+	for (int i = own; i >= 0; i--) {
+		const struct rundir_submission *l = &all->of[i];
+		if (l->submission != all->of[own].submission)
+			continue;
+		if (!l->has_by || !l->has_resumed || l->resumed != resumed)
+			break;
+		n++;
+	}
+	return n;
+}
+
+static void report(struct supervisor *s, const char *job, const char *text)
+{
+	rundir_event_chain(
+		s->o.run, s->generation,
+		&(struct rundir_chain){ .has_job = job != NULL, .job = job, .text = text });
+	supervise_terminal_event(s->o.term, TONE_PLAIN, "chain", "%s", text);
+}
+
+static void warn_once(struct supervisor *s, const char *why)
+{
+	if (!s->chain.warned)
+		supervise_terminal_event(s->o.term, TONE_WARN, "chain",
+					 "the job that continues this run cannot be queued yet: %s",
+					 why);
+	s->chain.warned = true;
+}
+
+static void on_queued(void *arg, const char *id, const char *why)
+{
+	struct supervisor *s = arg;
+	struct err e = ERR_INIT;
+	char text[200];
+	s->chain.queueing = NULL;
+	if (!id) {
+		warn_once(s, why);
+		return;
+	}
+	const struct rundir_submission line = { .submission = s->chain.submission,
+						.job = id,
+						.has_by = true,
+						.by = own_job(s),
+						.has_resumed = true,
+						.resumed = s->resumed };
+	s->chain.settled = true;
+	snprintf(text, sizeof text, "job %.40s continues this run when this job has ended", id);
+	report(s, id, text);
+	if (rundir_submissions_append(rundir_path(s->o.run), &line, &e))
+		supervise_terminal_event(s->o.term, TONE_WARN, "chain",
+					 "job %s cannot be recorded as a job of this run: %s", id,
+					 e.text);
+}
+
+static void queue_next(struct supervisor *s)
+{
+	char script[RUN_PATH];
+	struct err e = ERR_INIT;
+	run_path_script(script, rundir_path(s->o.run), (uint32_t)s->chain.submission);
+	if (!s->o.ops->queue_next(s->o.loop, script, on_queued, s, &s->chain.queueing, &e))
+		return;
+	s->chain.queueing = NULL;
+	warn_once(s, e.text);
+}
+
+static void queue_if_missing(struct supervisor *s)
+{
+	struct rundir_submissions all;
+	char id[LAUNCH_JOB_ID];
+	int own = read_own(s, &all);
+	if (own < 0) {
+		/* `muster submit` may not have recorded this job yet. */
+		warn_once(s, "submissions.jsonl of the run folder does not list this job");
+	} else if (supervise_chain_next(s, id)) {
+		s->chain.settled = true; /* an earlier start of this job has queued it */
+	} else if (count_futile(&all, own, s->resumed) >= CHAIN_FUTILE) {
+		s->chain.settled = true;
+		report(s, NULL,
+		       "no job is queued to continue this run: the last jobs of the chain have "
+		       "committed no checkpoint; request a longer [slurm] time");
+	} else {
+		s->chain.submission = all.of[own].submission;
+		queue_next(s);
+	}
+	rundir_submissions_free(&all);
+}
+
+void supervise_chain_tick(struct supervisor *s)
+{
+	struct chain_state *c = &s->chain;
+	double now = supervise_now(s);
+	if (!s->o.job->slurm.chain || c->settled || c->queueing || s->state != SUP_TRAINING ||
+	    !s->stepped || !s->o.ops->queue_next || !own_job(s))
+		return;
+	if (c->tried > 0 && now - c->tried < CHAIN_AGAIN_S)
+		return;
+	c->tried = now;
+	queue_if_missing(s);
+}
+
+/* Why nothing is left for the jobs that wait; NULL: they are to continue the run. */
+static const char *reason_to_cancel(const struct supervisor *s)
+{
+	const struct stop_answer *a = &s->stop.answer;
+	switch (s->status) {
+	case STATUS_DONE:
+		return "the run is complete";
+	case STATUS_FAILED:
+		return "the job failed";
+	case STATUS_GAVE_UP:
+		return s->ckpt_step < 0 ? "this job has committed no checkpoint" : NULL;
+	case STATUS_STOPPED:
+		break;
+	default:
+		return NULL;
+	}
+	if (!s->stop.stopping || !a->answered)
+		return NULL;
+	if (a->cause == STOP_BY_PERSON || a->cause == STOP_CANCELLED)
+		return "the run was stopped";
+	if (supervise_stop_is_futile(s))
+		return "this job has committed no checkpoint within its time";
+	return NULL;
+}
+
+void supervise_chain_end(struct supervisor *s)
+{
+	struct rundir_submissions all;
+	struct err e = ERR_INIT;
+	const char **ids = NULL, *why = reason_to_cancel(s);
+	char text[200];
+	if (!why || !s->o.ops->cancel)
+		return;
+	int n = list_waiting(&all, read_own(s, &all), &ids);
+	if (n && s->o.ops->cancel(ids, n, &e)) {
+		snprintf(text, sizeof text, "%s", e.text);
+		supervise_terminal_event(s->o.term, TONE_WARN, "chain",
+					 "the jobs that wait to continue this run cannot be "
+					 "cancelled (%s): scancel %s%s",
+					 text, ids[0], n > 1 ? " …" : "");
+	} else if (n) {
+		snprintf(text, sizeof text, "%s: %d waiting job%s of the chain %s cancelled", why,
+			 n, n == 1 ? "" : "s", n == 1 ? "is" : "are");
+		report(s, ids[0], text);
+	}
+	free(ids);
+	rundir_submissions_free(&all);
+}
+
+void supervise_chain_close(struct supervisor *s)
+{
+	if (s->chain.queueing)
+		s->o.ops->queue_next_end(s->chain.queueing);
+	s->chain.queueing = NULL;
+}

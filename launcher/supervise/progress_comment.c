@@ -1,0 +1,76 @@
+#include "launcher/supervise/progress_comment.h"
+
+#include "launcher/child.h"
+#include "launcher/supervise/supervisor.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static void format_time(time_t at, char out[32])
+{
+	struct tm local;
+	if (!localtime_r(&at, &local) || !strftime(out, 32, "%Y-%m-%dT%H:%M:%S", &local))
+		*out = '\0';
+}
+
+static void write_text(const struct supervisor *s, char out[COMMENT_TEXT])
+{
+	const struct progress_comment *c = &s->comment;
+	char saved[32], next[32] = "";
+	int64_t every = s->o.job->checkpoint.every;
+	format_time(c->saved, saved);
+	if (every > 0 && s->step_s > 0 && isfinite(s->step_s))
+		format_time(c->saved + (time_t)ceil((double)every * s->step_s), next);
+	snprintf(out, COMMENT_TEXT, "muster step=%lld/%lld saved=%s%s%s stop_s=%.0f nodes=%d",
+		 (long long)c->step, (long long)s->d->job.job.steps, saved, *next ? " next=" : "",
+		 next, ceil(supervise_stop_seconds(&s->stop)), s->d->cluster.n_nodes);
+}
+
+static void on_set(void *arg, int status, const char *output)
+{
+	struct supervisor *s = arg;
+	struct err e = ERR_INIT;
+	s->comment.child = NULL;
+	if (!launcher_child_result("scontrol", status, output, &e) || s->comment.warned)
+		return;
+	s->comment.warned = true;
+	supervise_terminal_event(s->o.term, TONE_WARN, "comment",
+				 "the job's comment cannot be set: %s", e.text);
+}
+
+void supervise_comment_note_ckpt(struct supervisor *s, int64_t step)
+{
+	s->comment.due = true;
+	s->comment.step = step;
+	s->comment.saved = time(NULL);
+}
+
+void supervise_comment_tick(struct supervisor *s)
+{
+	struct progress_comment *c = &s->comment;
+	double now = supervise_now(s);
+	char text[COMMENT_TEXT];
+	struct err e = ERR_INIT;
+	if (!c->due || c->child || (c->set > 0 && now - c->set < COMMENT_S))
+		return;
+	c->due = false;
+	if (!s->o.job->slurm.progress_comment || *s->o.job->slurm.comment || !s->o.ops->comment ||
+	    !s->o.ops->own_job || !s->o.ops->own_job())
+		return;
+	c->set = now;
+	write_text(s, text);
+	if (s->o.ops->comment(s->o.loop, text, on_set, s, &c->child, &e))
+		c->child = NULL;
+}
+
+void supervise_comment_close(struct supervisor *s)
+{
+	struct child *c = s->comment.child;
+	s->comment.child = NULL;
+	if (!c)
+		return;
+	launcher_child_signal(c, SIGKILL);
+	launcher_child_forget(c);
+}
