@@ -49,6 +49,7 @@ struct site {
 	struct site_partition *partitions;
 	struct site_nodes *nodes;
 	int n_partitions, n_nodes;
+	bool default_unknown; /* which partition is the default one */
 };
 
 /* Free the site with slurm_site_free(). */

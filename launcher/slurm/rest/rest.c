@@ -1,0 +1,145 @@
+#include "launcher/slurm/rest/rest.h"
+
+#include "launcher/slurm/rest/parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static int check_id(const char *id, struct err *e)
+{
+	size_t n = strlen(id);
+	if (n == 0 || n >= LAUNCH_JOB_ID || strspn(id, "0123456789") != n)
+		return err_set(e, ERR_USAGE, "\"%.40s\" is not the id of a job; use a number", id);
+	return 0;
+}
+
+/* The answer has the id if the job is in the queue; `errors` are then what Slurm warns of. */
+static int read_id(const json_t *answer, char id[LAUNCH_JOB_ID], struct buf *notes, struct err *e)
+{
+	int64_t n = 0;
+	struct buf said = BUF_INIT;
+	const char *message = slurm_rest_text(answer, "job_submit_user_msg");
+	slurm_rest_errors(answer, &said);
+	if (!slurm_rest_number(answer, "job_id", &n))
+		slurm_rest_number(answer, "result/job_id", &n);
+	int rc = 0;
+	if (n > 0 && n <= UINT32_MAX)
+		snprintf(id, LAUNCH_JOB_ID, "%lld", (long long)n);
+	else
+		rc = err_set(e, ERR_PROTO, "Slurm did not queue the job: %.600s",
+			     said.len ? buf_str(&said)
+				      : "its answer has no job id; is [slurm] rest the address of "
+					"slurmrestd?");
+	if (!rc && said.len)
+		buf_printf(notes, "Slurm says: %.400s\n", buf_str(&said));
+	if (!rc && *message)
+		buf_printf(notes, "Slurm says: %.400s\n", message);
+	buf_fini(&said);
+	return rc;
+}
+
+int slurm_rest_submit(struct slurm_rest *r, const char *script, const char *dependency,
+		      char id[LAUNCH_JOB_ID], struct buf *notes, struct err *e)
+{
+	char cwd[PATH_MAX];
+	if (!getcwd(cwd, sizeof cwd))
+		return err_errno(e, ERR_IO, "cannot read the path of the current folder");
+	const struct rest_script s = { .text = script,
+				       .dependency = dependency,
+				       .cwd = cwd,
+				       .environment = environ,
+				       .version = r->version };
+	json_t *body = slurm_rest_describe(&s, notes, e), *answer = NULL;
+	bool sent = false;
+	struct err why = ERR_INIT;
+	if (!body)
+		return -1;
+	const struct rest_call c = { "POST", "job/submit", body, true };
+	int rc = slurm_rest_call(r, &c, &answer, &sent, &why);
+	bool lost = why.code == ERR_TIMEOUT || why.code == ERR_NET;
+	if (rc)
+		err_set(e, why.code, "%.850s%s", why.text,
+			sent && lost ? ". The job may be in the queue all the same: look there "
+				       "before you "
+				       "submit again"
+				     : "");
+	else
+		rc = read_id(answer, id, notes, e);
+	json_decref(answer);
+	json_decref(body);
+	return rc;
+}
+
+int slurm_rest_show(struct slurm_rest *r, const char *id, struct queue_job *out, struct err *e)
+{
+	char path[64];
+	json_t *answer = NULL;
+	if (check_id(id, e))
+		return -1;
+	snprintf(path, sizeof path, "job/%s", id);
+	const struct rest_call c = { "GET", path, NULL, false };
+	if (slurm_rest_call(r, &c, &answer, NULL, e))
+		return err_prefix(e, "job %s", id);
+	int rc = slurm_rest_read_job(answer, id, out, e);
+	json_decref(answer);
+	return rc;
+}
+
+/* A request whose answer says nothing but errors. */
+static int order(struct slurm_rest *r, const char *id, const char *method, const char *path,
+		 const json_t *body, struct err *e)
+{
+	json_t *answer = NULL;
+	const struct rest_call c = { method, path, body, false };
+	if (slurm_rest_call(r, &c, &answer, NULL, e))
+		return err_prefix(e, "job %s", id);
+	json_decref(answer);
+	return 0;
+}
+
+int slurm_rest_update(struct slurm_rest *r, const char *id, const struct queue_change *c,
+		      struct err *e)
+{
+	char path[64];
+	if (check_id(id, e))
+		return -1;
+	snprintf(path, sizeof path, "job/%s", id);
+	json_t *body = slurm_rest_describe_change(c, r->version);
+	if (!body)
+		return err_set(e, ERR_USAGE,
+			       "job %s: a text of the change is not UTF-8, or there is no memory",
+			       id);
+	int rc = order(r, id, "POST", path, body, e);
+	json_decref(body);
+	return rc;
+}
+
+int slurm_rest_cancel(struct slurm_rest *r, const char *id, int signal, struct err *e)
+{
+	char path[64];
+	if (check_id(id, e))
+		return -1;
+	snprintf(path, sizeof path, "job/%s", id);
+	if (signal > 0)
+		snprintf(path, sizeof path, "job/%s?signal=%d", id, signal);
+	return order(r, id, "DELETE", path, NULL, e);
+}
+
+int slurm_rest_site(struct slurm_rest *r, struct site *out, struct err *e)
+{
+	const struct rest_call ask_partitions = { "GET", "partitions", NULL, false };
+	const struct rest_call ask_nodes = { "GET", "nodes", NULL, false };
+	json_t *partitions = NULL, *nodes = NULL;
+	int rc = slurm_rest_call(r, &ask_partitions, &partitions, NULL, e) ||
+				 slurm_rest_call(r, &ask_nodes, &nodes, NULL, e) ||
+				 slurm_rest_read_site(partitions, nodes, out, e)
+			 ? -1
+			 : 0;
+	json_decref(nodes);
+	json_decref(partitions);
+	return rc;
+}

@@ -1,0 +1,617 @@
+/* rest: Slurm's REST interface. What is sent for a batch script, what answers of each version mean, and
+ * every way in which a server answers badly. */
+#include "launcher/slurm/rest/parts.h"
+#include "tests/unit/base/http_server.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* {"exp": 4102444800, "sun": "ana"}, and the same that expired in 1970 */
+#define TOKEN   "eyJhbGciOiJIUzI1NiJ9.eyJleHAiOiA0MTAyNDQ0ODAwLCAic3VuIjogImFuYSJ9.c2VjcmV0"
+#define EXPIRED "eyJhbGciOiJIUzI1NiJ9.eyJleHAiOiAxMDAsICJzdW4iOiAiYW5hIn0.c2VjcmV0"
+#define OK      "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+#define OPENAPI(v) \
+	OK "{\"paths\": {\"/slurm/v0.0." v "/job/submit\": {}, \"/slurm/v0.0.37/job/submit\": " \
+	   "{}}}"
+
+static struct http_server server;
+static char folder[] = "/tmp/rest.XXXXXX", path[100], url[120];
+static const char *openapi, *answer; /* what the server answers; NULL: nothing, and it waits */
+static volatile int release;
+
+static void reply(void *arg, int fd, const char *request)
+{
+	(void)arg;
+	const char *bytes = strstr(request, " /openapi") ? openapi : answer;
+	if (bytes)
+		dprintf(fd, "%s", bytes);
+	while (!bytes && !release)
+		usleep(10000);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	openapi = OPENAPI("41");
+	answer = OK "{}";
+	release = 0;
+	setenv("SLURM_JWT", TOKEN, 1);
+	unsetenv("SLURM_USER_NAME");
+	server.answer = reply;
+	http_server_start(&server, path);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	release = 1;
+	http_server_stop(&server);
+	return 0;
+}
+
+static int open_rest(const char *address, const char *token_file, struct slurm_rest **r,
+		     struct err *e)
+{
+	const struct slurm_rest_options o = { address, token_file, "" };
+	*e = (struct err)ERR_INIT;
+	return slurm_rest_open(&o, r, e);
+}
+
+static struct slurm_rest *open_well(void)
+{
+	struct slurm_rest *r = NULL;
+	struct err e;
+	if (open_rest(url, "", &r, &e))
+		fail_msg("%s", e.text);
+	return r;
+}
+
+static void expect_text(const struct err *e, enum err_code code, const char *text)
+{
+	if (e->code != code || !strstr(e->text, text))
+		fail_msg("%s: %s; expected %s: %s", err_word(e->code), e->text, err_word(code),
+			 text);
+	assert_null(strstr(e->text, "c2VjcmV0")); /* the token's signature */
+}
+
+/* --- A server that answers badly --- */
+
+struct bad {
+	const char *name, *openapi, *answer; /* openapi NULL: a good one */
+	enum err_code code;
+	const char *text;
+};
+
+#define SAYS(status, body) "HTTP/1.1 " status "\r\nContent-Type: application/json\r\n\r\n" body
+#define ERRORS(text)       "{\"errors\": [{\"description\": \"d\", \"error\": \"" text "\"}]}"
+
+/* clang-format off */
+static const struct bad bads[] = {
+	{ "401", NULL, SAYS("401 UNAUTHORIZED", "Authentication failure"), ERR_AUTH, "get a new token" },
+	{ "403", NULL, SAYS("403 Forbidden", ""), ERR_DENIED, "does not allow this" },
+	{ "404", NULL, SAYS("404 NOT FOUND", ""), ERR_NOTFOUND, "is [slurm] rest the address" },
+	{ "407 of a proxy", NULL, SAYS("407 Proxy", ""), ERR_PROTO, "a proxy asks" },
+	{ "418", NULL, SAYS("418 Teapot", ""), ERR_PROTO, "refuses the request (status 418" },
+	{ "429", NULL, SAYS("429 Slow", ""), ERR_TIMEOUT, "too many requests" },
+	{ "500", NULL, SAYS("500 INTERNAL ERROR", ""), ERR_IO, "see the log of slurmrestd" },
+	{ "500 with reasons", NULL, SAYS("500 INTERNAL ERROR", ERRORS("Requested reservation is invalid")), ERR_IO, "d: Requested reservation is invalid; check [slurm] reservation" },
+	{ "500 for a token", NULL, SAYS("500 INTERNAL ERROR", ERRORS("Protocol authentication error")), ERR_AUTH, "get a new token" },
+	{ "500 without a controller", NULL, SAYS("500 INTERNAL ERROR", ERRORS("Unable to contact slurm controller (connect failure)")), ERR_TIMEOUT, "try again when it is up" },
+	{ "502", NULL, SAYS("502 Bad Gateway", "<html>"), ERR_NET, "does not reach it" },
+	{ "redirect", NULL, "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n", ERR_PROTO, "does not send the token there" },
+	{ "204", NULL, "HTTP/1.1 204 No Content\r\n\r\n", ERR_PROTO, "status 204" },
+	{ "errors with 200", NULL, OK ERRORS("Invalid job id specified"), ERR_NOTFOUND, "is unknown, or ended" },
+	{ "errors that are numbers", NULL, OK "{\"errors\": [7]}", ERR_IO, "an error without a text" },
+	{ "HTML", NULL, "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html>hello</html>", ERR_PROTO, "it is text/html, and not valid JSON" },
+	{ "empty", NULL, OK "", ERR_PROTO, "it is empty" },
+	{ "broken JSON", NULL, OK "{\"jobs\": [", ERR_PROTO, "not valid JSON" },
+	{ "JSON of another kind", NULL, OK "[1, 2]", ERR_PROTO, "JSON of another kind" },
+	{ "deep JSON", NULL, OK "[[[[[[[[[[[[[[[[[[[[[[", ERR_PROTO, "not valid JSON" },
+	{ "no job in it", NULL, OK "{\"jobs\": []}", ERR_NOTFOUND, "does not contain it" },
+	{ "wrong types", NULL, OK "{\"jobs\": {\"job_id\": 7}}", ERR_NOTFOUND, "does not contain it" },
+	{ "a job without a state", NULL, OK "{\"jobs\": [{\"job_id\": 7, \"job_state\": 3}]}", ERR_PROTO, "does not say its state" },
+	{ "cut body", NULL, "HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{\"jobs\"", ERR_NET, "broke before the whole answer" },
+	{ "closed without an answer", NULL, "", ERR_NET, "without an answer" },
+	{ "not HTTP", NULL, "SSH-2.0-OpenSSH_9.2\r\n", ERR_PROTO, "is not HTTP" },
+	{ "a negative length", NULL, "HTTP/1.1 200 OK\r\nContent-Length: -7\r\n\r\n{}", ERR_PROTO, "is not HTTP" },
+	{ "too long", NULL, "HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\n", ERR_PROTO, "longer than" },
+	{ "never", NULL, NULL, ERR_TIMEOUT, "no complete answer within" },
+	{ "an unknown version", OPENAPI("99"), NULL, ERR_UNSUPPORTED, "speaks version v0.0.99" },
+	{ "an old version", OK "{\"paths\": {\"/slurm/v0.0.36/job/submit\": {}}}", NULL, ERR_UNSUPPORTED, "speaks version v0.0.36" },
+	{ "another service", OK "{\"paths\": {\"/pets\": {}}}", NULL, ERR_PROTO, "describes no Slurm REST interface" },
+	{ "no paths", OK "{\"paths\": 3}", NULL, ERR_PROTO, "describes no Slurm REST interface" },
+	{ "a web page as description", "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html>", NULL, ERR_PROTO, "text/html" },
+	{ "401 at once", SAYS("401 UNAUTHORIZED", "Authentication failure"), NULL, ERR_AUTH, "get a new token" },
+	{ "404 at once", SAYS("404 NOT FOUND", "none"), NULL, ERR_NOTFOUND, "is [slurm] rest the address" },
+};
+/* clang-format on */
+
+static void test_bad_servers(void **state)
+{
+	(void)state;
+	assert_true(sizeof bads / sizeof *bads >= 20);
+	for (size_t i = 0; i < sizeof bads / sizeof *bads; i++) {
+		const struct bad *b = &bads[i];
+		struct slurm_rest *r = NULL;
+		struct queue_job job;
+		struct err e;
+		openapi = b->openapi ? b->openapi : OPENAPI("41");
+		answer = b->answer;
+		release = b->answer || b->openapi;
+		int rc = open_rest(url, "", &r, &e);
+		if (!rc) {
+			r->total_s = b->answer ? 0 : 0.3;
+			rc = slurm_rest_show(r, "7", &job, &e);
+		}
+		if (!rc)
+			fail_msg("%s: no error", b->name);
+		expect_text(&e, b->code, b->text);
+		slurm_rest_close(r);
+		release = 1;
+	}
+}
+
+static void test_no_server(void **state)
+{
+	(void)state;
+	struct slurm_rest *r;
+	struct err e;
+	char other[160];
+	snprintf(other, sizeof other, "%s.none", url);
+	assert_int_equal(open_rest(other, "", &r, &e), -1);
+	expect_text(&e, ERR_NOTFOUND, "is slurmrestd running on this host");
+	snprintf(other, sizeof other, "unix:%s", folder);
+	assert_int_equal(open_rest(other, "", &r, &e), -1);
+	expect_text(&e, ERR_USAGE, "is not a socket");
+	assert_int_equal(open_rest("http://127.0.0.1:1", "", &r, &e), -1);
+	expect_text(&e, ERR_NET, "nobody listens there");
+}
+
+/* Needs root, to give the socket away. */
+static void test_socket_of_another_user(void **state)
+{
+	(void)state;
+	struct slurm_rest *r = NULL;
+	struct err e;
+	if (geteuid())
+		skip();
+	assert_int_equal(chown(path, 12345, 12345), 0);
+	slurm_rest_close(open_well()); /* its folder is ours */
+	assert_int_equal(chmod(folder, 01777), 0);
+	assert_int_equal(open_rest(url, "", &r, &e), -1);
+	expect_text(&e, ERR_AUTH, "belongs to another user");
+	assert_int_equal(chmod(folder, 0700), 0);
+}
+
+/* --- Addresses and tokens --- */
+
+static void test_addresses(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text, *url; /* url NULL: refused */
+	} cases[] = {
+		{ "https://host:6820", "https://host:6820" },
+		{ "https://host/slurm/", "https://host/slurm" },
+		{ "http://localhost:6820/", "http://localhost:6820" },
+		{ "http://127.0.0.1:1", "http://127.0.0.1:1" },
+		{ "http://[::1]:1", "http://[::1]:1" },
+		{ "unix:/run/s", "http://localhost" },
+		{ "http://host:6820", NULL },
+		{ "http://127.0.0.1.evil:1", NULL },
+		{ "http://localhost.evil:1", NULL },
+		{ "https://", NULL },
+		{ "https://me:word@host", NULL },
+		{ "https://host?a=b", NULL },
+		{ "unix:run/s", NULL },
+		{ "ftp://host", NULL },
+		{ "host:6820", NULL },
+		{ "https://ho\nst", NULL },
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct slurm_rest r = { .version = 0 };
+		struct err e = ERR_INIT;
+		int rc = slurm_rest_locate(cases[i].text, &r, &e);
+		if ((rc == 0) != (cases[i].url != NULL))
+			fail_msg("%s: %d %s", cases[i].text, rc, e.text);
+		if (!rc)
+			assert_string_equal(r.url, cases[i].url);
+		else
+			assert_null(strstr(e.text, "me:word"));
+	}
+}
+
+static void test_tokens(void **state)
+{
+	(void)state;
+	char file[120];
+	struct slurm_rest *r;
+	struct err e;
+	setenv("SLURM_JWT", EXPIRED, 1);
+	assert_int_equal(open_rest(url, "", &r, &e), -1);
+	expect_text(&e, ERR_AUTH, "expired");
+	unsetenv("SLURM_JWT");
+	assert_int_equal(open_rest(url, "", &r, &e), -1);
+	expect_text(&e, ERR_AUTH, "needs a token");
+	setenv("SLURM_JWT", "two words", 1);
+	assert_int_equal(open_rest(url, "", &r, &e), -1);
+	expect_text(&e, ERR_USAGE, "holds no token");
+	snprintf(file, sizeof file, "%s/token", folder);
+	assert_int_equal(open_rest(url, file, &r, &e), -1);
+	expect_text(&e, ERR_NOTFOUND, "[slurm] rest_token_file");
+	FILE *f = fopen(file, "w");
+	fprintf(f, "SLURM_JWT=%s\n", TOKEN);
+	fclose(f);
+	chmod(file, 0640);
+	assert_int_equal(open_rest(url, file, &r, &e), -1);
+	expect_text(&e, ERR_DENIED, "chmod 600");
+	chmod(file, 0600);
+	assert_int_equal(open_rest(url, file, &r, &e), 0);
+	assert_non_null(strstr(server.request, "\r\nX-SLURM-USER-TOKEN: " TOKEN "\r\n"));
+	assert_non_null(strstr(server.request, "\r\nX-SLURM-USER-NAME: ana\r\n"));
+	slurm_rest_close(r);
+	setenv("SLURM_USER_NAME", "eve", 1);
+	assert_int_equal(open_rest(url, file, &r, &e), -1);
+	expect_text(&e, ERR_AUTH, "is user ana's");
+	unlink(file);
+}
+
+/* --- Versions --- */
+
+static void test_highest_known_version(void **state)
+{
+	(void)state;
+	openapi = OK "{\"paths\": {\"/slurm/v0.0.39/job/submit\": {}, "
+		     "\"/slurm/v0.0.41/job/submit\": {}, "
+		     "\"/slurm/v0.0.42/ping\": {}, \"/slurmdb/v0.0.43/job/submit\": {}, "
+		     "\"/slurm/v0.0.77/job/submit\": {}}}";
+	struct slurm_rest *r = open_well();
+	assert_int_equal(slurm_rest_version(r), 41);
+	slurm_rest_close(r);
+}
+
+/* --- Jobs --- */
+
+static void expect_job(const char *bytes)
+{
+	struct slurm_rest *r = open_well();
+	struct queue_job job;
+	struct err e = ERR_INIT;
+	answer = bytes;
+	if (slurm_rest_show(r, "7", &job, &e))
+		fail_msg("%s", e.text);
+	slurm_rest_close(r);
+	assert_string_equal(job.state, "RUNNING");
+	assert_string_equal(job.reason, "");
+	assert_string_equal(job.name, "try");
+	assert_string_equal(job.nodes, "n[1-2]");
+	assert_string_equal(job.comment, "a b");
+	assert_int_equal(job.n_nodes, 2);
+	assert_int_equal(job.limit, 60);
+	assert_int_equal(job.starts, 1795380000);
+	assert_int_equal(job.restarts, 1);
+}
+
+static void test_jobs_of_each_form(void **state)
+{
+	(void)state;
+	expect_job(OK "{\"errors\": [], \"jobs\": [{\"job_id\": 7, \"job_state\": \"RUNNING\", "
+		      "\"name\": \"try\", "
+		      "\"state_reason\": \"None\", \"nodes\": \"n[1-2]\", \"node_count\": 2, "
+		      "\"time_limit\": 60, "
+		      "\"start_time\": 1795380000, \"comment\": \"a b\", \"restart_cnt\": 1}]}");
+	expect_job(OK
+		   "{\"errors\": [], \"jobs\": [{\"job_id\": 6}, {\"job_id\": 7, \"job_state\": "
+		   "[\"RUNNING\", "
+		   "\"COMPLETING\"], \"name\": \"try\", \"state_reason\": \"None\", \"nodes\": "
+		   "\"n[1-2]\", "
+		   "\"node_count\": {\"set\": true, \"infinite\": false, \"number\": 2}, "
+		   "\"time_limit\": {\"set\": true, \"infinite\": false, \"number\": 60}, "
+		   "\"start_time\": {\"set\": true, \"infinite\": false, \"number\": 1795380000}, "
+		   "\"comment\": \"a b\", \"restart_cnt\": 1}]}");
+}
+
+static void test_orders(void **state)
+{
+	(void)state;
+	struct slurm_rest *r = open_well();
+	struct err e = ERR_INIT;
+	struct queue_change c = { .limit = 90, .comment = "a \"b\"", .nice = QUEUE_NICE_NONE };
+	answer = OK "{\"errors\": []}";
+	assert_int_equal(slurm_rest_update(r, "7", &c, &e), 0);
+	assert_non_null(strstr(server.request, "POST /slurm/v0.0.41/job/7 HTTP/1.1"));
+	assert_non_null(strstr(server.request, "\"comment\":\"a \\\"b\\\"\""));
+	assert_non_null(strstr(server.request,
+			       "\"time_limit\":{\"set\":true,\"infinite\":false,\"number\":90}"));
+	assert_null(strstr(server.request, "nice"));
+	assert_int_equal(slurm_rest_cancel(r, "7", 10, &e), 0);
+	assert_non_null(strstr(server.request, "DELETE /slurm/v0.0.41/job/7?signal=10 HTTP/1.1"));
+	assert_int_equal(slurm_rest_cancel(r, "7", 0, &e), 0);
+	assert_non_null(strstr(server.request, "DELETE /slurm/v0.0.41/job/7 HTTP/1.1"));
+	assert_int_equal(slurm_rest_cancel(r, "7/../8", 0, &e), -1);
+	assert_int_equal(e.code, ERR_USAGE);
+	slurm_rest_close(r);
+}
+
+/* --- Submission --- */
+
+static const char script[] = "#!/bin/bash\n# a comment\n"
+			     "#SBATCH --job-name=\"try one\"\n#SBATCH --nodes=2\n"
+			     "#SBATCH --ntasks-per-node=4\n#SBATCH --cpus-per-task=2\n"
+			     "#SBATCH --gpus-per-node=4\n#SBATCH --gres=\"nic:1,shard:2\"\n"
+			     "#SBATCH --mem=\"2G\"\n#SBATCH --exclusive\n"
+			     "#SBATCH --time=\"1:00:30\"\n#SBATCH --nodelist=\"n[1-2,4]\"\n"
+			     "#SBATCH --exclude=\"n3\"\n#SBATCH --mail-type=\"ALL,TIME_LIMIT_90\"\n"
+			     "#SBATCH --signal=B:TERM@120\n#SBATCH --no-requeue\n"
+			     "#SBATCH --dependency=\"afterok:3\"\n#SBATCH --nice=\"5\"\n"
+			     "#SBATCH --no-kill\n#SBATCH --output=\"/runs/try/slurm-%j.out\"\n"
+			     "#SBATCH --open-mode=append\n"
+			     "umask 077\n#SBATCH --bogus\n";
+static char *environment[] = { (char *)(uintptr_t) "PATH=/bin",
+			       (char *)(uintptr_t) "SLURM_JWT=" TOKEN,
+			       (char *)(uintptr_t) "SLURM_NTASKS=9", NULL };
+
+static json_t *describe(const char *text, int version, const char *dependency, struct buf *notes,
+			struct err *e)
+{
+	const struct rest_script s = { .text = text,
+				       .dependency = dependency,
+				       .cwd = "/home/ana",
+				       .environment = environment,
+				       .version = version };
+	return slurm_rest_describe(&s, notes, e);
+}
+
+static void expect_description(int version, const char *dependency, const char *expected,
+			       const char *note)
+{
+	struct err e = ERR_INIT;
+	struct buf notes = BUF_INIT;
+	json_error_t at;
+	char host[256] = "";
+	json_t *body = describe(script, version, dependency, &notes, &e);
+	if (!body)
+		fail_msg("%s", e.text);
+	assert_string_equal(slurm_rest_text(body, "script"), script);
+	json_t *job = json_object_get(body, "job"), *wanted = json_loads(expected, 0, &at);
+	if (!wanted)
+		fail_msg("line %d: %s", at.line, at.text);
+	gethostname(host, sizeof host - 1);
+	json_t *env = json_object_get(wanted, "environment");
+	if (json_is_object(env)) {
+		json_object_set_new(env, "SLURM_SUBMIT_HOST", json_string(host));
+	} else {
+		json_t *word = json_sprintf("SLURM_SUBMIT_HOST=%s", host);
+		json_array_insert_new(env, 2, word);
+	}
+	if (!json_equal(job, wanted)) {
+		char *got = json_dumps(job, JSON_SORT_KEYS | JSON_INDENT(1));
+		char *want = json_dumps(wanted, JSON_SORT_KEYS | JSON_INDENT(1));
+		fail_msg("v0.0.%d: got %s\nwanted %s", version, got, want);
+	}
+	if (note)
+		assert_non_null(strstr(buf_str(&notes), note));
+	else
+		assert_string_equal(buf_str(&notes), "");
+	buf_fini(&notes);
+	json_decref(wanted);
+	json_decref(body);
+}
+
+static void test_descriptions(void **state)
+{
+	(void)state;
+	expect_description(
+		38, NULL,
+		"{\"name\": \"try one\", \"nodes\": [2, 2], \"tasks_per_node\": 4, \"tasks\": 8, "
+		"\"cpus_per_task\": 2, \"gpus_per_node\": \"4\", \"gres\": \"nic:1,shard:2\", "
+		"\"memory_per_node\": \"2G\", \"exclusive\": \"exclusive\", \"time_limit\": 61, "
+		"\"nodelist\": \"n[1-2,4]\", \"exclude_nodes\": \"n3\", \"mail_type\": "
+		"\"ALL,TIME_LIMIT_90\", "
+		"\"no_requeue\": true, \"dependency\": \"afterok:3\", \"nice\": 5, \"no_kill\": "
+		"\"set\", "
+		"\"standard_output\": \"/runs/try/slurm-%j.out\", \"open_mode\": \"append\", "
+		"\"current_working_directory\": \"/home/ana\", \"environment\": {\"PATH\": "
+		"\"/bin\", "
+		"\"SLURM_SUBMIT_DIR\": \"/home/ana\", \"SLURM_JOB_NAME\": \"try one\", "
+		"\"SLURM_UMASK\": \"0077\", \"SLURM_NTASKS_PER_NODE\": \"4\"}}",
+		"--signal=B:TERM@120 is left out");
+#define NEW(gres, dependency) \
+	"{\"name\": \"try one\", \"minimum_nodes\": 2, \"maximum_nodes\": 2, \"tasks_per_node\": " \
+	"4, " \
+	"\"tasks\": 8, \"cpus_per_task\": 2, \"tres_per_node\": \"" gres "\", " \
+	"\"memory_per_node\": {\"set\": true, \"infinite\": false, \"number\": 2048}, " \
+	"\"shared\": [\"none\"], \"time_limit\": {\"set\": true, \"infinite\": false, " \
+	"\"number\": 61}, " \
+	"\"required_nodes\": [\"n[1-2,4]\"], \"excluded_nodes\": [\"n3\"], \"mail_type\": " \
+	"[\"BEGIN\", " \
+	"\"END\", \"FAIL\", \"INVALID_DEPENDENCY\", \"REQUEUE\", \"STAGE_OUT\", \"TIME=90%\"], " \
+	"\"kill_warning_signal\": \"TERM\", \"kill_warning_delay\": {\"set\": true, " \
+	"\"infinite\": " \
+	"false, \"number\": 120}, \"kill_warning_flags\": [\"BATCH_JOB\"], \"requeue\": false, " \
+	"\"dependency\": \"" dependency "\", \"nice\": 5, \"kill_on_node_fail\": false, " \
+	"\"standard_output\": \"/runs/try/slurm-%j.out\", \"open_mode\": [\"APPEND\"], " \
+	"\"current_working_directory\": \"/home/ana\", \"environment\": [\"PATH=/bin\", " \
+	"\"SLURM_SUBMIT_DIR=/home/ana\", \"SLURM_JOB_NAME=try one\", \"SLURM_UMASK=0077\", " \
+	"\"SLURM_NTASKS_PER_NODE=4\"]}"
+	expect_description(39, NULL, NEW("gres:gpu:4,gres:nic:1,gres:shard:2", "afterok:3"), NULL);
+	expect_description(45, "singleton", NEW("gres/gpu:4,gres/nic:1,gres/shard:2", "singleton"),
+			   NULL);
+#undef NEW
+}
+
+static void test_options_that_cannot_be_described(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *line;
+		int version;
+		const char *text; /* NULL: it can */
+	} cases[] = {
+		{ "--spread-job", 41, "has nothing like it" },
+		{ "--switches=1@60", 38, "has nothing like it" },
+		{ "--switches=1@60", 41, NULL },
+		{ "--bogus=1", 38, "has nothing like it" },
+		{ "-N 4", 41, "write every option as --NAME=VALUE" },
+		{ "--time", 41, "has no value" },
+		{ "--time=soon", 41, "cannot take this value" },
+		{ "--mem=lots", 41, "cannot take this value" },
+		{ "--nodes=4-2", 38, "cannot take this value" },
+		{ "--mail-type=NOW", 41, "cannot take this value" },
+		{ "--signal=B:TERM@x", 41, "cannot take this value" },
+		{ "--nodes=2 --hold # why", 41, NULL },
+		{ "--comment=\"\xff\"", 41, "cannot take this value" },
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		char text[200];
+		struct err e = ERR_INIT;
+		struct buf notes = BUF_INIT;
+		snprintf(text, sizeof text, "#!/bin/bash\n#SBATCH %s\ntrue\n", cases[i].line);
+		json_t *body = describe(text, cases[i].version, NULL, &notes, &e);
+		if ((body != NULL) != (cases[i].text == NULL))
+			fail_msg("%s: %s", cases[i].line, e.text);
+		if (!body && !strstr(e.text, cases[i].text))
+			fail_msg("%s: %s", cases[i].line, e.text);
+		json_decref(body);
+		buf_fini(&notes);
+	}
+}
+
+static void submit(const char *bytes, double total_s, int expected, enum err_code code,
+		   const char *text)
+{
+	struct slurm_rest *r = open_well();
+	char id[LAUNCH_JOB_ID] = "";
+	struct buf notes = BUF_INIT;
+	struct err e = ERR_INIT;
+	answer = bytes;
+	r->total_s = total_s;
+	assert_int_equal(slurm_rest_submit(r, script, NULL, id, &notes, &e), expected);
+	if (expected) {
+		expect_text(&e, code, text);
+	} else {
+		assert_string_equal(id, "77");
+		assert_non_null(strstr(buf_str(&notes), text));
+	}
+	buf_fini(&notes);
+	slurm_rest_close(r);
+}
+
+static void test_submissions(void **state)
+{
+	(void)state;
+	submit(OK "{\"errors\": [], \"job_id\": 77}", 0, 0, ERR_NONE, "");
+	assert_non_null(strstr(server.request, "POST /slurm/v0.0.41/job/submit HTTP/1.1"));
+	assert_null(strstr(strstr(server.request, "\r\n\r\n"),
+			   "c2VjcmV0")); /* the token is only a header */
+	submit(OK "{\"errors\": [], \"result\": {\"job_id\": 77}}", 0, 0, ERR_NONE, "");
+	submit(OK "{\"errors\": [{\"error\": \"it waits\"}], \"job_id\": 77}", 0, 0, ERR_NONE,
+	       "it waits");
+	submit(OK "{\"errors\": [{\"error\": \"Invalid license\"}]}", 0, -1, ERR_PROTO,
+	       "Invalid license");
+	submit(OK "{\"errors\": [], \"job_id\": \"x\"}", 0, -1, ERR_PROTO, "has no job id");
+	submit(OK "{\"errors\": [], \"job_id\": -5}", 0, -1, ERR_PROTO, "has no job id");
+	submit("", 0, -1, ERR_NET, "look there before you submit again");
+	submit(NULL, 0.3, -1, ERR_TIMEOUT, "look there before you submit again");
+}
+
+/* --- The cluster --- */
+
+static void expect_site(const char *partitions, const char *nodes, bool default_unknown)
+{
+	struct site s;
+	struct err e = ERR_INIT;
+	json_t *p = json_loads(partitions, 0, NULL), *n = json_loads(nodes, 0, NULL);
+	if (slurm_rest_read_site(p, n, &s, &e))
+		fail_msg("%s", e.text);
+	assert_int_equal(s.n_partitions, 1);
+	assert_string_equal(s.partitions[0].name, "main");
+	assert_string_equal(s.partitions[0].state, "UP");
+	assert_string_equal(s.partitions[0].allow_accounts, "lab");
+	assert_int_equal(s.partitions[0].total, 3);
+	assert_int_equal(s.partitions[0].max_nodes, 2);
+	assert_int_equal(s.partitions[0].max_time, 3600);
+	assert_int_equal(s.partitions[0].max_cpus, 0);
+	assert_int_equal(s.default_unknown, default_unknown);
+	assert_int_equal(s.n_nodes, 2);
+	assert_int_equal(s.nodes[0].count, 2);
+	assert_int_equal(s.nodes[0].gpus, 4);
+	assert_false(s.nodes[0].down);
+	assert_int_equal(s.nodes[0].names.n, 2);
+	assert_string_equal(s.nodes[0].names.names[1], "n3");
+	assert_string_equal(s.nodes[0].features, "h100,ib");
+	assert_true(s.nodes[1].down);
+	slurm_site_free(&s);
+	json_decref(p);
+	json_decref(n);
+}
+
+static void test_sites_of_each_form(void **state)
+{
+	(void)state;
+#define NODE(name, state, features) \
+	"{\"name\": \"" name "\", \"state\": " state \
+	", \"cpus\": 8, \"real_memory\": 1000, \"gres\": " \
+	"\"gpu:h100:4\", \"features\": " features ", \"partitions\": [\"main\"]}"
+	expect_site(
+		"{\"partitions\": [{\"name\": \"main\", \"flags\": [\"default\"], \"state\": "
+		"\"UP\", "
+		"\"allowed_accounts\": \"lab\", \"total_nodes\": 3, \"maximum_nodes_per_job\": 2, "
+		"\"max_time_limit\": 60, \"maximum_cpus_per_node\": -1}]}",
+		"{\"nodes\": [" NODE("n1", "\"idle\"", "\"h100,ib\"") "," NODE(
+			"n2", "\"down\"", "\"h100,ib\"") "," NODE("n3", "\"idle\"",
+								  "\"h100,ib\"") "]}",
+		false);
+	expect_site(
+		"{\"partitions\": [{\"name\": \"main\", \"partition\": {\"state\": [\"UP\"]}, "
+		"\"accounts\": {\"allowed\": \"lab\"}, \"nodes\": {\"total\": 3}, \"maximums\": "
+		"{\"nodes\": "
+		"{\"set\": true, \"infinite\": false, \"number\": 2}, \"time\": {\"set\": true, "
+		"\"infinite\": "
+		"false, \"number\": 60}, \"cpus_per_node\": {\"set\": true, \"infinite\": true, "
+		"\"number\": 0}}}]}",
+		"{\"nodes\": [" NODE("n1", "[\"IDLE\"]", "[\"h100\", \"ib\"]") "," NODE(
+			"n2", "[\"IDLE\", \"DRAIN\"]",
+			"[\"h100\", \"ib\"]") "," NODE("n3", "[\"MIXED\"]",
+						       "[\"h100\", \"ib\"]") "]}",
+		true);
+#undef NODE
+}
+
+int main(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	if (!mkdtemp(folder))
+		return 1;
+	snprintf(path, sizeof path, "%s/s", folder);
+	snprintf(url, sizeof url, "unix:%s", path);
+#define WITH_SERVER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		WITH_SERVER(test_bad_servers),
+		WITH_SERVER(test_no_server),
+		WITH_SERVER(test_socket_of_another_user),
+		cmocka_unit_test(test_addresses),
+		WITH_SERVER(test_tokens),
+		WITH_SERVER(test_highest_known_version),
+		WITH_SERVER(test_jobs_of_each_form),
+		WITH_SERVER(test_orders),
+		cmocka_unit_test(test_descriptions),
+		cmocka_unit_test(test_options_that_cannot_be_described),
+		WITH_SERVER(test_submissions),
+		cmocka_unit_test(test_sites_of_each_form),
+	};
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	rmdir(folder);
+	return failed;
+}
