@@ -68,6 +68,32 @@ json_t *slurm_rest_describe(const struct rest_script *s, struct buf *notes, stru
 /* The body of the request that changes a job. NULL: no memory. */
 json_t *slurm_rest_describe_change(const struct queue_change *c, int version);
 
+/* --- fields.c --- */
+
+/* A job description that is being written. */
+struct describing {
+	json_t *job;
+	int version;
+	int64_t min_nodes, max_nodes, tasks; /* tasks: per node; 0: none given */
+	struct buf *notes;
+};
+
+enum { REST_VALUE = 4096 };
+
+/* v0.0.38, which takes options; later versions take fields. */
+static inline bool slurm_rest_is_old(const struct describing *d)
+{
+	return d->version == REST_OLDEST;
+}
+
+/* Sets a member. Takes over `value`; NULL is no memory. */
+int slurm_rest_set(struct describing *d, const char *key, json_t *value, struct err *e);
+/* A number as an object {set, infinite, number}. */
+int slurm_rest_set_number(struct describing *d, const char *key, int64_t n, bool infinite,
+			  struct err *e);
+/* The option `name` without --; value: NULL: it has none. */
+int slurm_rest_put_option(struct describing *d, const char *name, const char *value, struct err *e);
+
 /* --- answers.c --- */
 
 /* The member at a path of names separated by '/'; NULL: none. */

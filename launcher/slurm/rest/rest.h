@@ -3,14 +3,15 @@
  *
  *     connect.c   the address, the token and the user; asks the server for its version
  *     call.c      one request and its answer; errors in words
- *     describe.c  the options of a batch script as a job description
+ *     describe.c  a batch script as a job description
+ *     fields.c    the table of sbatch's options and the members of a description
  *     answers.c   reads versions, jobs, partitions and nodes from answers
  *     rest.c      the operations
  *
  * The interface has versions, v0.0.38 (Slurm 22.05) and later ones, and a server speaks several. The
  * highest one that both sides know is used. Two forms of requests exist: v0.0.38 takes most options
  * of sbatch by similar names, and v0.0.39 and later take the fields of Slurm's job description.
- * The table in describe.c lists both. Answers of all versions are read by the same code, because
+ * The table in fields.c lists both. Answers of all versions are read by the same code, because
  * their differences are regular: a number may be an object {set, infinite, number}, a word may be a
  * list of words, and a member may have moved into another object.
  *
