@@ -45,7 +45,7 @@ static int check_size(const struct gen_model *g, const struct manifest *m, struc
 
 static int read_manifest(struct gen_model *g, const struct manifest *m, struct err *e)
 {
-	struct job job;
+	static struct job job; /* too large for a small stack */
 	if (train_state_model_job(m->model, &job, e))
 		return err_prefix(e, "%s", g->path);
 	g->step = m->state.step;

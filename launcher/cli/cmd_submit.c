@@ -3,7 +3,6 @@
 #include "launcher/cli/submit_checks.h"
 #include "launcher/cli/submit_jobs.h"
 #include "launcher/fit.h"
-#include "launcher/slurm/queue.h"
 #include "launcher/slurm/script.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/supervise/supervise.h"
@@ -233,60 +232,59 @@ static int prepare_run(const struct submission *s, const char *script, struct er
 	return rc;
 }
 
-/* Prints each line of the text as one of muster's. */
-static void print_lines(const char *before, const char *text)
-{
-	for (; *text; text += strcspn(text, "\n"), text += *text == '\n')
-		fprintf(stderr, "muster: %s%.*s\n", before, (int)strcspn(text, "\n"), text);
-}
-
 /* Refuses what can be known before the job is queued. */
-static int check_submission(const struct submission *s, struct err *e)
+static int check_submission(const struct submission *s, struct slurm_controller *controller,
+			    struct err *e)
 {
 	struct buf warnings = BUF_INIT;
 	int rc = command_submit_files(&s->job, &s->size, &warnings, e) ||
-				 command_submit_queue(&s->job, &s->size, &warnings, e)
+				 command_submit_queue(&s->job, &s->size, controller, &warnings, e)
 			 ? -1
 			 : 0;
 	if (!rc)
-		print_lines("warning: ", buf_str(&warnings));
+		command_lines("warning: ", buf_str(&warnings));
 	buf_fini(&warnings);
 	return rc;
 }
 
 /* When the first job is expected to start, in lines. The test does not count dependencies. */
-static void expect_start(const struct job *job, const char *script, struct buf *out)
+static void expect_start(const struct job *job, struct slurm_controller *controller,
+			 const char *script, struct buf *out)
 {
 	if (*job->slurm.dependency)
 		buf_printf(out, "Slurm starts the job after its dependency, %s\n",
 			   job->slurm.dependency);
 	else
-		slurm_queue_start(script, out);
+		slurm_controller_start(controller, script, out);
 }
 
-static int submit_script(const struct submission *s, const char *script, struct err *e)
+static int submit_script(const struct submission *s, struct slurm_controller *controller,
+			 const char *script, struct err *e)
 {
 	char log[RUN_PATH], first[LAUNCH_JOB_ID] = "";
 	struct buf start = BUF_INIT;
 	bool existed = !access(s->run_dir, F_OK);
 	int queued = 0;
-	const struct submit_jobs jobs = { .script = script,
+	const struct submit_jobs jobs = { .controller = controller,
+					  .script = script,
 					  .run_dir = s->run_dir,
 					  .dependency = s->job.slurm.dependency,
 					  .number = s->number,
 					  .n = s->jobs,
 					  .chained = s->jobs > 1 || s->job.slurm.chain };
 	umask(077); /* Slurm passes it to the job and its log */
-	if (check_submission(s, e))
+	if (check_submission(s, controller, e))
 		return command_fail(e);
-	expect_start(&s->job, script, &start);
+	expect_start(&s->job, controller, script, &start);
 	bool prepared = !prepare_run(s, script, e);
 	int rc = prepared ? command_submit_jobs(&jobs, first, &queued, e) : -1;
-	if (!queued)
+	/* A job whose answer was lost may be in the queue, and needs the files. */
+	bool lost = prepared && (e->code == ERR_TIMEOUT || e->code == ERR_NET);
+	if (!queued && !lost)
 		/* The number may be another submission's if the run is not prepared. */
 		rundir_drop_submission(s->run_dir, prepared ? s->number : 0, !existed);
-	else
-		print_lines("", buf_str(&start));
+	if (queued)
+		command_lines("", buf_str(&start));
 	buf_fini(&start);
 	if (rc)
 		return command_fail(e);
@@ -320,6 +318,16 @@ static int print_help(void)
 	return status;
 }
 
+static int open_and_submit(const struct submission *s, const char *script, struct err *e)
+{
+	struct slurm_controller *controller;
+	if (slurm_controller_open(&s->job, &controller, e))
+		return command_fail(e);
+	int status = submit_script(s, controller, script, e);
+	slurm_controller_close(controller);
+	return status;
+}
+
 int cmd_submit(int argc, char **argv)
 {
 	bool dry = false;
@@ -341,7 +349,7 @@ int cmd_submit(int argc, char **argv)
 	else if (dry)
 		status = command_help(buf_str(&script));
 	else
-		status = submit_script(&s, buf_str(&script), &e);
+		status = open_and_submit(&s, buf_str(&script), &e);
 	buf_fini(&script);
 	return status;
 }

@@ -29,7 +29,9 @@ void slurm_rest_errors(const json_t *answer, struct buf *out)
 			break;
 		if (i)
 			buf_puts(out, "; ");
-		buf_printf(out, "%.200s%s%.200s", what, *what && *error ? ": " : "", error);
+		bool twice = *error && strstr(what, error);
+		buf_printf(out, "%.200s%s%.200s", what, *what && *error && !twice ? ": " : "",
+			   twice ? "" : error);
 		if (!*what && !*error)
 			buf_puts(out, json_is_string(item) ? json_string_value(item)
 							   : "an error without a text");
