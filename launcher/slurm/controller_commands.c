@@ -145,6 +145,10 @@ int slurm_commands_cancel(const char *id, int signal, struct err *e)
 {
 	char option[32];
 	struct buf output = BUF_INIT;
+	struct queue_job job;
+	/* scancel does not report a job that is unknown. */
+	if (slurm_commands_show(id, &job, e))
+		return -1;
 	snprintf(option, sizeof option, "--signal=%d", signal);
 	/* --full: the batch script gets the signal, too. */
 	const char *signalled[] = { "scancel", "--full", option, id, NULL };

@@ -66,6 +66,7 @@ static const struct {
 	{ "config is unable to load",   ERR_AUTH,     "; Slurm's controller is down, or refuses the token: if it is up, " NEW_TOKEN },
 	{ "Unable to contact",          ERR_TIMEOUT,  "; Slurm's controller does not answer: try again when it is up" },
 	{ "Invalid job id",             ERR_NOTFOUND, "; the job is unknown, or ended some minutes ago" },
+	{ "Unspecified error",          ERR_AUTH,     "; Slurm's controller is down, or refuses the token: if it is up, " NEW_TOKEN },
 	{ "Unable to find JobId",       ERR_NOTFOUND, "; the job is unknown, or ended some minutes ago" },
 	{ "can not be altered now",     ERR_IO,       "; a job that waits can only be cancelled without a signal" },
 	{ "Access/permission denied",   ERR_DENIED,   "; the job or the change needs rights that the token's user does not have" },

@@ -92,8 +92,7 @@ static int put_nodes(struct describing *d, const struct row *row, const char *va
 	d->min_nodes = min;
 	d->max_nodes = max;
 	if (slurm_rest_is_old(d))
-		return slurm_rest_set(d, "nodes",
-				      json_pack("[I, I]", (json_int_t)min, (json_int_t)max), e);
+		return put_text(d, row, value, e); /* it ignores the maximum of a list */
 	return slurm_rest_set(d, "minimum_nodes", json_integer(min), e) ||
 			       slurm_rest_set(d, "maximum_nodes", json_integer(max), e)
 		       ? -1

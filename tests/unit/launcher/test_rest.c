@@ -414,7 +414,7 @@ static void test_descriptions(void **state)
 	(void)state;
 	expect_description(
 		38, NULL,
-		"{\"name\": \"try one\", \"nodes\": [2, 2], \"tasks_per_node\": 4, \"tasks\": 8, "
+		"{\"name\": \"try one\", \"nodes\": \"2\", \"tasks_per_node\": 4, \"tasks\": 8, "
 		"\"cpus_per_task\": 2, \"gpus_per_node\": \"4\", \"gres\": \"nic:1,shard:2\", "
 		"\"memory_per_node\": \"2G\", \"exclusive\": \"exclusive\", \"time_limit\": 61, "
 		"\"nodelist\": \"n[1-2,4]\", \"exclude_nodes\": \"n3\", \"mail_type\": "
