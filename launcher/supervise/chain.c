@@ -124,8 +124,8 @@ static void queue_if_missing(struct supervisor *s)
 	char id[LAUNCH_JOB_ID];
 	int own = read_own(s, &all);
 	if (own < 0) {
-		/* `muster submit` may not have recorded this job yet. */
-		warn_once(s, "submissions.jsonl of the run folder does not list this job");
+		warn_once(s, "the run's submissions.jsonl does not list this job; only jobs of "
+			     "`muster submit` have a chain");
 	} else if (supervise_chain_next(s, id)) {
 		s->chain.settled = true; /* an earlier start of this job has queued it */
 	} else if (count_futile(&all, own, s->resumed) >= CHAIN_FUTILE) {

@@ -102,11 +102,14 @@ is_right() {
 	read -r -d '' -a ids < <(jobs_of five) || true
 	id=${ids[1]}
 	wait_for 200 job_is RUNNING
-	step=$(event_field five ready step | tail -n 1)
+	step=$(last_step five)
 	wait_for 60 step_reached five $((step + 200))
 	kill -KILL $(supervisor)
 	wait_for 1200 no_jobs
-	is_right five long
+	is_right five long || {
+		tail -n 12 "$(run_folder five)"/logs/slurm-*.out
+		return 1
+	}
 	done_jobs=$(grep -c '"event":"generation-start"' "$(run_folder five)/events.jsonl")
 	echo "# figure: $done_jobs jobs" >&3
 	[[ $done_jobs -ge 5 ]]

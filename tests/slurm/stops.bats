@@ -108,14 +108,18 @@ goes_on_after() { # run cause
 	[[ $(event_field cancelled stopped step) -eq $(event_field cancelled ckpt step) ]]
 }
 
-@test "a signal of the user: the run stops with a checkpoint and stays stopped" {
+@test "signals of the user: the run stops with a checkpoint and stays stopped" {
+	local signal
 	large
-	submit signalled
-	wait_for 60 step_reached signalled 20
-	scancel --batch --signal=TERM "$id"
-	ends_with 75
-	[[ $(cause signalled) == person ]]
-	[[ -z $(event signalled requeued) ]]
+	for signal in TERM INT USR1; do
+		submit "by-$signal"
+		wait_for 60 step_reached "by-$signal" 20
+		scancel --batch --signal=$signal "$id"
+		ends_with 75
+		[[ $(cause "by-$signal") == person ]]
+		[[ -z $(event "by-$signal" requeued) ]]
+		[[ $(event_field "by-$signal" stopped step) -eq $(event_field "by-$signal" ckpt step | tail -n 1) ]]
+	done
 }
 
 @test "scontrol requeue: the run stops with a checkpoint and goes on" {
