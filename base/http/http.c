@@ -1,11 +1,10 @@
 #include "base/http/http.h"
 
+#include "base/http/curl.h"
 #include "base/version.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -14,6 +13,7 @@ enum { URL_SHOWN = 200, HEADER_MAX = 8192 };
 
 /* One transfer. */
 struct transfer {
+	const struct curl_library *curl;
 	const struct http_request *r;
 	struct http_answer answer;
 	bool too_long;
@@ -57,7 +57,8 @@ static size_t keep_body(char *data, size_t size, size_t n, void *arg)
 }
 
 /* Copies the headers to libcurl's list. NULL: no memory. */
-static struct curl_slist *list_headers(const struct http_request *r)
+static struct curl_slist *list_headers(const struct curl_library *curl,
+				       const struct http_request *r)
 {
 	struct curl_slist *list = NULL, *more;
 	char line[HEADER_MAX];
@@ -69,9 +70,9 @@ static struct curl_slist *list_headers(const struct http_request *r)
 			snprintf(line, sizeof line, "Content-Type: %s", r->content_type);
 		else /* libcurl would ask first whether it may send a long body */
 			snprintf(line, sizeof line, "Expect:");
-		more = curl_slist_append(list, line);
+		more = curl->append(list, line);
 		if (!more)
-			curl_slist_free_all(list);
+			curl->free_all(list);
 		list = more;
 		if (!list)
 			break;
@@ -80,17 +81,17 @@ static struct curl_slist *list_headers(const struct http_request *r)
 	return list;
 }
 
-static void free_headers(struct curl_slist *list)
+static void free_headers(const struct curl_library *curl, struct curl_slist *list)
 {
 	for (struct curl_slist *at = list; at; at = at->next)
 		explicit_bzero(at->data, strlen(at->data));
-	curl_slist_free_all(list);
+	curl->free_all(list);
 }
 
-static CURLcode set_limits(CURL *c, const struct http_request *r)
+static CURLcode set_limits(const struct curl_library *curl, CURL *c, const struct http_request *r)
 {
 	CURLcode rc = CURLE_OK;
-#define SET(option, value) rc = rc ? rc : curl_easy_setopt(c, option, value)
+#define SET(option, value) rc = rc ? rc : curl->setopt(c, option, value)
 	SET(CURLOPT_CONNECTTIMEOUT_MS, (long)(r->connect_s * 1000));
 	SET(CURLOPT_TIMEOUT_MS, (long)(r->total_s * 1000));
 	SET(CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)r->most);
@@ -115,7 +116,8 @@ static CURLcode set_limits(CURL *c, const struct http_request *r)
 static CURLcode set_request(CURL *c, struct transfer *t, struct curl_slist *headers)
 {
 	const struct http_request *r = t->r;
-	CURLcode rc = set_limits(c, r);
+	const struct curl_library *curl = t->curl;
+	CURLcode rc = set_limits(curl, c, r);
 	SET(CURLOPT_URL, r->url);
 	SET(CURLOPT_HTTPHEADER, headers);
 	SET(CURLOPT_USERAGENT, "muster/" MUSTER_VERSION);
@@ -181,19 +183,20 @@ static int fail_socket(const struct http_request *r, int error, struct err *e)
 }
 
 /* Whether bytes of the request have left this host. */
-static bool was_sent(CURL *c)
+static bool was_sent(const struct curl_library *curl, CURL *c)
 {
 	long bytes = 0;
-	curl_easy_getinfo(c, CURLINFO_REQUEST_SIZE, &bytes);
+	curl->getinfo(c, CURLINFO_REQUEST_SIZE, &bytes);
 	return bytes > 0;
 }
 
 static int fail(const struct transfer *t, CURL *c, CURLcode rc, struct err *e)
 {
 	const struct http_request *r = t->r;
+	const struct curl_library *curl = t->curl;
 	const char *where = r->socket ? r->socket : r->url;
 	long error = 0;
-	curl_easy_getinfo(c, CURLINFO_OS_ERRNO, &error);
+	curl->getinfo(c, CURLINFO_OS_ERRNO, &error);
 	if (t->too_long || rc == CURLE_FILESIZE_EXCEEDED)
 		return err_set(
 			e, ERR_PROTO,
@@ -204,7 +207,7 @@ static int fail(const struct transfer *t, CURL *c, CURLcode rc, struct err *e)
 	if (r->socket && rc == CURLE_COULDNT_CONNECT)
 		return fail_socket(r, (int)error, e);
 	if (rc == CURLE_OPERATION_TIMEDOUT)
-		return was_sent(c)
+		return was_sent(curl, c)
 			       ? err_set(e, ERR_TIMEOUT,
 					 "%.*s: no complete answer within %g seconds; is the "
 					 "service overloaded, or the network down?",
@@ -216,53 +219,46 @@ static int fail(const struct transfer *t, CURL *c, CURLcode rc, struct err *e)
 	for (size_t i = 0; i < sizeof failures / sizeof *failures; i++)
 		if (failures[i].curl == rc && failures[i].text)
 			return err_set(e, failures[i].code, "%.*s: %s (%.200s)", URL_SHOWN, where,
-				       failures[i].text,
-				       t->said[0] ? t->said : curl_easy_strerror(rc));
+				       failures[i].text, t->said[0] ? t->said : curl->strerror(rc));
 	return err_set(e, ERR_NET, "%.*s: the request failed; try again (%.200s)", URL_SHOWN, where,
-		       t->said[0] ? t->said : curl_easy_strerror(rc));
+		       t->said[0] ? t->said : curl->strerror(rc));
 }
 
-static void take_status(CURL *c, struct http_answer *a)
+static void take_status(const struct curl_library *curl, CURL *c, struct http_answer *a)
 {
 	long status = 0;
 	char *type = NULL;
-	curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
-	curl_easy_getinfo(c, CURLINFO_CONTENT_TYPE, &type);
+	curl->getinfo(c, CURLINFO_RESPONSE_CODE, &status);
+	curl->getinfo(c, CURLINFO_CONTENT_TYPE, &type);
 	a->status = (int)status;
 	snprintf(a->content_type, sizeof a->content_type, "%s", type ? type : "");
 	(void)buf_str(&a->body); /* puts the NUL behind it */
 }
 
-static void start_curl(void)
-{
-	curl_global_init(CURL_GLOBAL_DEFAULT);
-}
-
 int http_send(const struct http_request *r, struct http_answer *out, bool *sent, struct err *e)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	struct transfer t = { .r = r, .answer = { .body = BUF_INIT } };
+	const struct curl_library *curl = http_curl(e);
+	struct transfer t = { .curl = curl, .r = r, .answer = { .body = BUF_INIT } };
 	if (sent)
 		*sent = false;
-	if (check_request(r, e))
+	if (!curl || check_request(r, e))
 		return -1;
-	pthread_once(&once, start_curl);
-	CURL *c = curl_easy_init();
-	struct curl_slist *headers = c ? list_headers(r) : NULL;
+	CURL *c = curl->init();
+	struct curl_slist *headers = c ? list_headers(curl, r) : NULL;
 	CURLcode code = headers ? set_request(c, &t, headers) : CURLE_OUT_OF_MEMORY;
 	int rc = -1;
 	if (!headers) {
 		err_set(e, ERR_NOMEM, "no memory for a request");
-	} else if (code || (code = curl_easy_perform(c))) {
+	} else if (code || (code = curl->perform(c))) {
 		fail(&t, c, code, e);
 	} else {
-		take_status(c, &t.answer);
+		take_status(curl, c, &t.answer);
 		rc = 0;
 	}
 	if (sent && c)
-		*sent = was_sent(c);
-	free_headers(headers);
-	curl_easy_cleanup(c);
+		*sent = was_sent(curl, c);
+	free_headers(curl, headers);
+	curl->cleanup(c);
 	if (rc)
 		http_answer_free(&t.answer);
 	else

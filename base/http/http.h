@@ -52,6 +52,7 @@ struct http_answer {
  * http_answer_free(). An error names the server and the cause:
  *
  *     ERR_USAGE     the request itself is invalid
+ *     ERR_UNSUPPORTED  this host has no libcurl
  *     ERR_NET       no connection, or it broke before the whole answer was here
  *     ERR_DENIED    this user may not connect to the socket
  *     ERR_NOTFOUND  the socket does not exist, or the host's name is unknown

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 #include <cmocka.h>
 
 static struct http_server server;
-static volatile int release;
+static atomic_int release;
 
 /* arg: the bytes of the answer. */
 static void write_raw(void *arg, int fd, const char *request)

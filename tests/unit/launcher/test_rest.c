@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,8 +27,9 @@
 
 static struct http_server server;
 static char folder[] = "/tmp/rest.XXXXXX", path[100], url[120];
-static const char *openapi, *answer; /* what the server answers; NULL: nothing, and it waits */
-static volatile int release;
+static const char *_Atomic openapi,
+	*_Atomic answer; /* what the server answers; NULL: nothing, and it waits */
+static atomic_int release;
 
 static void reply(void *arg, int fd, const char *request)
 {
