@@ -1,6 +1,7 @@
 #include "launcher/slurm/controller.h"
 
 #include "launcher/child.h"
+#include "launcher/slurm/job_record.h"
 #include "launcher/slurm/queue.h"
 #include "launcher/slurm/slurm.h"
 #include "plan/spec/job/keys.h" /* job_time_seconds() */
@@ -29,17 +30,6 @@ static int run_command(const char *const *argv, struct buf *output, struct err *
 
 /* --- Show --- */
 
-static time_t time_field(const char *line, const char *key)
-{
-	char text[40];
-	struct tm t = { .tm_isdst = -1 };
-	if (!topo_scontrol_field(line, key, text, sizeof text))
-		return 0;
-	const char *end = strptime(text, "%Y-%m-%dT%H:%M:%S", &t);
-	time_t at = end && !*end && t.tm_year >= 70 && t.tm_year < 8000 ? mktime(&t) : 0;
-	return at > 0 ? at : 0;
-}
-
 static int64_t count_field(const char *line, const char *key)
 {
 	char text[32];
@@ -64,9 +54,9 @@ int slurm_commands_read_job(const char *text, const char *id, struct queue_job *
 	char number[LAUNCH_JOB_ID], limit[40];
 	struct queue_job job = { .n_nodes = count_field(text, "NumNodes"),
 				 .restarts = count_field(text, "Restarts"),
-				 .submitted = time_field(text, "SubmitTime"),
-				 .starts = time_field(text, "StartTime"),
-				 .ends = time_field(text, "EndTime") };
+				 .submitted = slurm_time_field(text, "SubmitTime"),
+				 .starts = slurm_time_field(text, "StartTime"),
+				 .ends = slurm_time_field(text, "EndTime") };
 	topo_scontrol_field(text, "JobId", number, sizeof number);
 	topo_scontrol_field(text, "JobState", job.state, sizeof job.state);
 	if (strcmp(number, id) || !job.state[0])

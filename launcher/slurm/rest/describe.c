@@ -71,25 +71,14 @@ static int describe_lines(struct describing *d, const struct rest_script *s, str
 
 /* --- The environment --- */
 
-/* Variables that must not reach the job: secrets, and those of the job in which this process may run. */
+/* Secrets, and what describes this submission. */
 static bool is_kept_back(const char *word)
 {
 	static const char *const names[] = {
 		"SLURM_JWT=",
 		"SLURM_USER_NAME=",
-		"SLURM_STEP",
-		"SLURM_NTASKS",
-		"SLURM_NPROCS=",
-		"SLURM_TASKS_PER_NODE=",
-		"SLURM_HET_",
-		"SLURM_PACK_",
-		"SLURM_ARRAY_",
-		"SLURM_JOB",
-		"SLURM_RESTART_COUNT=",
 		"SLURM_SUBMIT_",
 		"SLURM_UMASK=",
-		"PMIX_",
-		"PMI_",
 	};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (!strncmp(word, names[i], strlen(names[i])))

@@ -57,9 +57,9 @@ void slurm_rest_errors(const json_t *answer, struct buf *out);
 
 struct rest_script {
 	const char *text;
-	const char *dependency; /* replaces the script's; NULL: the script's */
-	const char *cwd;        /* folder that the job starts in */
-	char *const *environment;
+	const char *dependency;   /* replaces the script's; NULL: the script's */
+	const char *cwd;          /* folder that the job starts in */
+	char *const *environment; /* secrets are left out */
 	int version;
 };
 

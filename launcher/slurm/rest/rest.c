@@ -1,13 +1,12 @@
 #include "launcher/slurm/rest/rest.h"
 
+#include "launcher/slurm/queue.h"
 #include "launcher/slurm/rest/parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-extern char **environ;
 
 static int check_id(const char *id, struct err *e)
 {
@@ -48,12 +47,16 @@ int slurm_rest_submit(struct slurm_rest *r, const char *script, const char *depe
 	char cwd[PATH_MAX];
 	if (!getcwd(cwd, sizeof cwd))
 		return err_errno(e, ERR_IO, "cannot read the path of the current folder");
+	char **environment = slurm_queue_environment();
+	if (!environment)
+		return err_set(e, ERR_NOMEM, "no memory for the environment of the job");
 	const struct rest_script s = { .text = script,
 				       .dependency = dependency,
 				       .cwd = cwd,
-				       .environment = environ,
+				       .environment = environment,
 				       .version = r->version };
 	json_t *body = slurm_rest_describe(&s, notes, e), *answer = NULL;
+	free(environment);
 	bool sent = false;
 	struct err why = ERR_INIT;
 	if (!body)

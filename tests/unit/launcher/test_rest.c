@@ -362,7 +362,7 @@ static const char script[] = "#!/bin/bash\n# a comment\n"
 			     "umask 077\n#SBATCH --bogus\n";
 static char *environment[] = { (char *)(uintptr_t) "PATH=/bin",
 			       (char *)(uintptr_t) "SLURM_JWT=" TOKEN,
-			       (char *)(uintptr_t) "SLURM_NTASKS=9", NULL };
+			       (char *)(uintptr_t) "SLURM_SUBMIT_DIR=/other", NULL };
 
 static json_t *describe(const char *text, int version, const char *dependency, struct buf *notes,
 			struct err *e)
