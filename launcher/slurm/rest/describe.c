@@ -112,20 +112,21 @@ static int put_environment(struct describing *d, const struct rest_script *s, st
 	gethostname(host, sizeof host - 1);
 	const struct {
 		const char *name, *value;
+		int64_t number; /* in place of `value` */
 	} own[] = {
-		{ "SLURM_SUBMIT_DIR", s->cwd },
-		{ "SLURM_SUBMIT_HOST", host },
-		{ "SLURM_JOB_NAME", slurm_rest_text(d->job, "name") },
-		{ "SLURM_UMASK", "0077" },
+		{ "SLURM_SUBMIT_DIR", s->cwd, 0 },
+		{ "SLURM_SUBMIT_HOST", host, 0 },
+		{ "SLURM_JOB_NAME", slurm_rest_text(d->job, "name"), 0 },
+		{ "SLURM_UMASK", "0077", 0 },
+		{ "SLURM_NTASKS_PER_NODE", NULL, d->tasks },
+		{ "SLURM_CPUS_PER_TASK", NULL, d->cpus },
 	};
 	for (size_t i = 0; env && i < sizeof own / sizeof *own; i++) {
 		buf_clear(&word);
-		buf_printf(&word, "%s=%s", own[i].name, own[i].value);
-		add_variable(env, buf_str(&word));
-	}
-	if (env && d->tasks > 0) {
-		buf_clear(&word);
-		buf_printf(&word, "SLURM_NTASKS_PER_NODE=%lld", (long long)d->tasks);
+		if (own[i].value)
+			buf_printf(&word, "%s=%s", own[i].name, own[i].value);
+		else if (own[i].number > 0)
+			buf_printf(&word, "%s=%lld", own[i].name, (long long)own[i].number);
 		add_variable(env, buf_str(&word));
 	}
 	buf_fini(&word);

@@ -81,6 +81,11 @@ static int put_tasks(struct describing *d, const struct row *row, const char *va
 	return put_int(d, row, value, e) || read_int(value, &d->tasks) ? -1 : 0;
 }
 
+static int put_cpus(struct describing *d, const struct row *row, const char *value, struct err *e)
+{
+	return put_int(d, row, value, e) || read_int(value, &d->cpus) ? -1 : 0;
+}
+
 /* "4" or "3-4" */
 static int put_nodes(struct describing *d, const struct row *row, const char *value, struct err *e)
 {
@@ -328,7 +333,7 @@ static const struct row rows[] = {
 	{ "open-mode",        "open_mode",               "open_mode",               put_mode, false },
 	{ "nodes",            "nodes",                   "nodes",                   put_nodes, false },
 	{ "ntasks-per-node",  "tasks_per_node",          "tasks_per_node",          put_tasks, false },
-	{ "cpus-per-task",    "cpus_per_task",           "cpus_per_task",           put_int, false },
+	{ "cpus-per-task",    "cpus_per_task",           "cpus_per_task",           put_cpus, false },
 	{ "mincpus",          "minimum_cpus_per_node",   "minimum_cpus_per_node",   put_int, false },
 	{ "nice",             "nice",                    "nice",                    put_int, false },
 	{ "gpus-per-node",    "gpus_per_node",           "tres_per_node",           put_gres, false },

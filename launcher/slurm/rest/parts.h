@@ -74,7 +74,8 @@ json_t *slurm_rest_describe_change(const struct queue_change *c, int version);
 struct describing {
 	json_t *job;
 	int version;
-	int64_t min_nodes, max_nodes, tasks; /* tasks: per node; 0: none given */
+	int64_t min_nodes, max_nodes;
+	int64_t tasks, cpus; /* per node, per task; 0: none given */
 	struct buf *notes;
 };
 

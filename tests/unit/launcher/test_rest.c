@@ -427,7 +427,8 @@ static void test_descriptions(void **state)
 		"\"current_working_directory\": \"/home/ana\", \"environment\": {\"PATH\": "
 		"\"/bin\", "
 		"\"SLURM_SUBMIT_DIR\": \"/home/ana\", \"SLURM_JOB_NAME\": \"try one\", "
-		"\"SLURM_UMASK\": \"0077\", \"SLURM_NTASKS_PER_NODE\": \"4\"}}",
+		"\"SLURM_UMASK\": \"0077\", \"SLURM_NTASKS_PER_NODE\": \"4\", "
+		"\"SLURM_CPUS_PER_TASK\": \"2\"}}",
 		"--signal=B:TERM@120 is left out");
 #define NEW(gres, dependency) \
 	"{\"name\": \"try one\", \"minimum_nodes\": 2, \"maximum_nodes\": 2, \"tasks_per_node\": " \
@@ -446,7 +447,7 @@ static void test_descriptions(void **state)
 	"\"standard_output\": \"/runs/try/slurm-%j.out\", \"open_mode\": [\"APPEND\"], " \
 	"\"current_working_directory\": \"/home/ana\", \"environment\": [\"PATH=/bin\", " \
 	"\"SLURM_SUBMIT_DIR=/home/ana\", \"SLURM_JOB_NAME=try one\", \"SLURM_UMASK=0077\", " \
-	"\"SLURM_NTASKS_PER_NODE=4\"]}"
+	"\"SLURM_NTASKS_PER_NODE=4\", \"SLURM_CPUS_PER_TASK=2\"]}"
 	expect_description(39, NULL, NEW("gres:gpu:4,gres:nic:1,gres:shard:2", "afterok:3"), NULL);
 	expect_description(45, "singleton", NEW("gres/gpu:4,gres/nic:1,gres/shard:2", "singleton"),
 			   NULL);
