@@ -97,7 +97,6 @@ static CURLcode set_limits(const struct curl_library *curl, CURL *c, const struc
 	SET(CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)r->most);
 	SET(CURLOPT_FOLLOWLOCATION, 0L);
 	SET(CURLOPT_PROXY, "");
-	SET(CURLOPT_NOPROXY, "*");
 	SET(CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
 	SET(CURLOPT_NOSIGNAL, 1L);
 	SET(CURLOPT_HTTP09_ALLOWED, 0L);
