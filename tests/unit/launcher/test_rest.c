@@ -283,6 +283,33 @@ static void test_highest_known_version(void **state)
 	slurm_rest_close(r);
 }
 
+static void test_numbers(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text;
+		int64_t number; /* -1: none */
+	} cases[] = {
+		{ "{\"a\": 5}", 5 },
+		{ "{\"a\": {\"set\": true, \"infinite\": false, \"number\": 5}}", 5 },
+		{ "{\"a\": {\"set\": false, \"infinite\": false, \"number\": 5}}", -1 },
+		{ "{\"a\": {\"set\": true, \"infinite\": true, \"number\": 5}}", -1 },
+		{ "{\"a\": {\"number\": 5}}", -1 },
+		{ "{\"a\": -5}", -1 },
+		{ "{\"a\": 1e300}", -1 },
+		{ "{\"a\": \"5\"}", -1 },
+		{ "{\"a\": null}", -1 },
+		{ "{}", -1 },
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		json_t *o = json_loads(cases[i].text, 0, NULL);
+		int64_t n = -1;
+		assert_int_equal(slurm_rest_number(o, "a", &n), cases[i].number >= 0);
+		assert_int_equal(n, cases[i].number);
+		json_decref(o);
+	}
+}
+
 /* --- Jobs --- */
 
 static void expect_job(const char *bytes)
@@ -607,6 +634,7 @@ int main(void)
 		cmocka_unit_test(test_addresses),
 		WITH_SERVER(test_tokens),
 		WITH_SERVER(test_highest_known_version),
+		cmocka_unit_test(test_numbers),
 		WITH_SERVER(test_jobs_of_each_form),
 		WITH_SERVER(test_orders),
 		cmocka_unit_test(test_descriptions),
