@@ -53,7 +53,7 @@ static void read_errors(const char *text)
 {
 	json_t *o = json_loads(text, 0, NULL);
 	struct buf said = BUF_INIT;
-	slurm_rest_errors(o, &said);
+	slurm_rest_messages(o, "errors", &said);
 	buf_fini(&said);
 	json_decref(o);
 }

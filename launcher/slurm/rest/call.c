@@ -17,9 +17,9 @@ enum { ANSWER_MAX = 128 << 20, ERRORS_SHOWN = 8 };
 	"get a new token with `scontrol token`, and put it into SLURM_JWT or " \
 	"slurm.rest_token_file"
 
-void slurm_rest_errors(const json_t *answer, struct buf *out)
+void slurm_rest_messages(const json_t *answer, const char *name, struct buf *out)
 {
-	const json_t *list = json_object_get(answer, "errors"), *item;
+	const json_t *list = json_object_get(answer, name), *item;
 	size_t i;
 	json_array_foreach(list, i, item)
 	{
@@ -27,14 +27,14 @@ void slurm_rest_errors(const json_t *answer, struct buf *out)
 		const char *what = slurm_rest_text(item, "description");
 		if (i == ERRORS_SHOWN)
 			break;
-		if (i)
+		if (out->len)
 			buf_puts(out, "; ");
 		bool twice = *error && strstr(what, error);
 		buf_printf(out, "%.200s%s%.200s", what, *what && *error && !twice ? ": " : "",
 			   twice ? "" : error);
 		if (!*what && !*error)
 			buf_puts(out, json_is_string(item) ? json_string_value(item)
-							   : "an error without a text");
+							   : "a message without a text");
 	}
 }
 
@@ -78,7 +78,7 @@ static const struct {
 static int fail_by_slurm(const struct slurm_rest *r, const json_t *answer, struct err *e)
 {
 	struct buf said = BUF_INIT;
-	slurm_rest_errors(answer, &said);
+	slurm_rest_messages(answer, "errors", &said);
 	const char *text = buf_str(&said), *remedy = slurm_queue_remedy(text);
 	enum err_code code = ERR_IO;
 	for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++)

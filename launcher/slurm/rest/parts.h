@@ -50,8 +50,8 @@ struct rest_call {
  * path. *sent: as of http_send(); may be NULL. */
 int slurm_rest_call(struct slurm_rest *r, const struct rest_call *c, json_t **answer, bool *sent,
 		    struct err *e);
-/* Appends what the list `errors` of an answer says, for people. */
-void slurm_rest_errors(const json_t *answer, struct buf *out);
+/* Appends what the list `name` of an answer says, "errors" or "warnings", for people. */
+void slurm_rest_messages(const json_t *answer, const char *name, struct buf *out);
 
 /* --- describe.c --- */
 

@@ -22,23 +22,26 @@ static int read_id(const json_t *answer, char id[LAUNCH_JOB_ID], struct buf *not
 	int64_t n = 0;
 	struct buf said = BUF_INIT;
 	const char *message = slurm_rest_text(answer, "job_submit_user_msg");
-	slurm_rest_errors(answer, &said);
+	slurm_rest_messages(answer, "errors", &said);
 	if (!slurm_rest_number(answer, "job_id", &n))
 		slurm_rest_number(answer, "result/job_id", &n);
-	int rc = 0;
-	if (n > 0 && n <= UINT32_MAX)
-		snprintf(id, LAUNCH_JOB_ID, "%lld", (long long)n);
-	else
-		rc = err_set(e, ERR_PROTO, "Slurm did not queue the job: %.600s",
-			     said.len ? buf_str(&said)
-				      : "its answer has no job id; is [slurm] rest the address of "
-					"slurmrestd?");
-	if (!rc && said.len)
-		buf_printf(notes, "Slurm says: %.400s\n", buf_str(&said));
-	if (!rc && *message)
+	if (n <= 0 || n > UINT32_MAX) {
+		const char *why = said.len ? buf_str(&said)
+					   : "its answer has no job id; is [slurm] rest the "
+					     "address of slurmrestd?";
+		err_set(e, ERR_PROTO, "Slurm did not queue the job: %.600s%s", why,
+			slurm_queue_remedy(why));
+		buf_fini(&said);
+		return -1;
+	}
+	slurm_rest_messages(answer, "warnings", &said);
+	snprintf(id, LAUNCH_JOB_ID, "%lld", (long long)n);
+	if (said.len)
+		buf_printf(notes, "Slurm says: %.600s\n", buf_str(&said));
+	if (*message)
 		buf_printf(notes, "Slurm says: %.400s\n", message);
 	buf_fini(&said);
-	return rc;
+	return 0;
 }
 
 int slurm_rest_submit(struct slurm_rest *r, const char *script, const char *dependency,

@@ -46,6 +46,9 @@ static void *serve(void *arg)
 	int fd;
 	while ((fd = accept(s->listener, NULL, NULL)) >= 0) {
 		read_request(s, fd);
+		pthread_mutex_lock(&s->lock);
+		strcpy(s->last, s->request);
+		pthread_mutex_unlock(&s->lock);
 		s->requests++;
 		s->answer(s->arg, fd, s->request);
 		close(fd);
@@ -79,6 +82,8 @@ static int listen_on_socket(struct http_server *s, const char *path)
 void http_server_start(struct http_server *s, const char *path)
 {
 	s->requests = 0;
+	s->last[0] = '\0';
+	pthread_mutex_init(&s->lock, NULL);
 	s->socket[0] = '\0';
 	s->listener = path ? listen_on_socket(s, path) : listen_on_port(s);
 	must(!listen(s->listener, 8), "listen");
@@ -94,10 +99,10 @@ void http_server_stop(struct http_server *s)
 		unlink(s->socket);
 }
 
-void http_server_write(int fd, const char *status, const char *type, const char *body)
+const char *http_server_last(struct http_server *s)
 {
-	dprintf(fd,
-		"HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: "
-		"close\r\n\r\n%s",
-		status, type, strlen(body), body);
+	pthread_mutex_lock(&s->lock);
+	strcpy(s->seen, s->last);
+	pthread_mutex_unlock(&s->lock);
+	return s->seen;
 }

@@ -16,20 +16,23 @@ struct http_server {
 	/* request: its headers and body as text */
 	void (*answer)(void *arg, int fd, const char *request);
 	void *arg;
-	char request[SERVER_REQUEST]; /* the last one */
 	atomic_int requests;
 	/* set by http_server_start() */
 	int listener;
 	char url[64];
 	char socket[100]; /* "": it listens on a loopback port */
 	pthread_t thread;
+	char request[SERVER_REQUEST]; /* of the thread */
+	pthread_mutex_t lock;
+	char last[SERVER_REQUEST]; /* under the lock */
+	char seen[SERVER_REQUEST]; /* of the test */
 };
 
 /* socket: the path to listen on; NULL: a loopback port. */
 void http_server_start(struct http_server *s, const char *socket);
 void http_server_stop(struct http_server *s);
 
-/* Writes an answer with a Content-Length. */
-void http_server_write(int fd, const char *status, const char *type, const char *body);
+/* The last request; valid until the next call. */
+const char *http_server_last(struct http_server *s);
 
 #endif

@@ -114,7 +114,7 @@ static const struct bad bads[] = {
 	{ "redirect", NULL, "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n", ERR_PROTO, "does not send the token there" },
 	{ "204", NULL, "HTTP/1.1 204 No Content\r\n\r\n", ERR_PROTO, "status 204" },
 	{ "errors with 200", NULL, OK ERRORS("Invalid job id specified"), ERR_NOTFOUND, "is unknown, or ended" },
-	{ "errors that are numbers", NULL, OK "{\"errors\": [7]}", ERR_IO, "an error without a text" },
+	{ "errors that are numbers", NULL, OK "{\"errors\": [7]}", ERR_IO, "a message without a text" },
 	{ "HTML", NULL, "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html>hello</html>", ERR_PROTO, "it is text/html, and not valid JSON" },
 	{ "empty", NULL, OK "", ERR_PROTO, "it is empty" },
 	{ "broken JSON", NULL, OK "{\"jobs\": [", ERR_PROTO, "not valid JSON" },
@@ -260,8 +260,8 @@ static void test_tokens(void **state)
 	expect_text(&e, ERR_DENIED, "chmod 600");
 	chmod(file, 0600);
 	assert_int_equal(open_rest(url, file, &r, &e), 0);
-	assert_non_null(strstr(server.request, "\r\nX-SLURM-USER-TOKEN: " TOKEN "\r\n"));
-	assert_non_null(strstr(server.request, "\r\nX-SLURM-USER-NAME: ana\r\n"));
+	assert_non_null(strstr(http_server_last(&server), "\r\nX-SLURM-USER-TOKEN: " TOKEN "\r\n"));
+	assert_non_null(strstr(http_server_last(&server), "\r\nX-SLURM-USER-NAME: ana\r\n"));
 	slurm_rest_close(r);
 	setenv("SLURM_USER_NAME", "eve", 1);
 	assert_int_equal(open_rest(url, file, &r, &e), -1);
@@ -359,15 +359,16 @@ static void test_orders(void **state)
 	struct queue_change c = { .limit = 90, .comment = "a \"b\"", .nice = QUEUE_NICE_NONE };
 	answer = OK "{\"errors\": []}";
 	assert_int_equal(slurm_rest_update(r, "7", &c, &e), 0);
-	assert_non_null(strstr(server.request, "POST /slurm/v0.0.41/job/7 HTTP/1.1"));
-	assert_non_null(strstr(server.request, "\"comment\":\"a \\\"b\\\"\""));
-	assert_non_null(strstr(server.request,
+	assert_non_null(strstr(http_server_last(&server), "POST /slurm/v0.0.41/job/7 HTTP/1.1"));
+	assert_non_null(strstr(http_server_last(&server), "\"comment\":\"a \\\"b\\\"\""));
+	assert_non_null(strstr(http_server_last(&server),
 			       "\"time_limit\":{\"set\":true,\"infinite\":false,\"number\":90}"));
-	assert_null(strstr(server.request, "nice"));
+	assert_null(strstr(http_server_last(&server), "nice"));
 	assert_int_equal(slurm_rest_cancel(r, "7", 10, &e), 0);
-	assert_non_null(strstr(server.request, "DELETE /slurm/v0.0.41/job/7?signal=10 HTTP/1.1"));
+	assert_non_null(strstr(http_server_last(&server),
+			       "DELETE /slurm/v0.0.41/job/7?signal=10 HTTP/1.1"));
 	assert_int_equal(slurm_rest_cancel(r, "7", 0, &e), 0);
-	assert_non_null(strstr(server.request, "DELETE /slurm/v0.0.41/job/7 HTTP/1.1"));
+	assert_non_null(strstr(http_server_last(&server), "DELETE /slurm/v0.0.41/job/7 HTTP/1.1"));
 	assert_int_equal(slurm_rest_cancel(r, "7/../8", 0, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 	slurm_rest_close(r);
@@ -542,14 +543,17 @@ static void test_submissions(void **state)
 {
 	(void)state;
 	submit(OK "{\"errors\": [], \"job_id\": 77}", 0, 0, ERR_NONE, "");
-	assert_non_null(strstr(server.request, "POST /slurm/v0.0.41/job/submit HTTP/1.1"));
-	assert_null(strstr(strstr(server.request, "\r\n\r\n"),
+	assert_non_null(
+		strstr(http_server_last(&server), "POST /slurm/v0.0.41/job/submit HTTP/1.1"));
+	assert_null(strstr(strstr(http_server_last(&server), "\r\n\r\n"),
 			   "c2VjcmV0")); /* the token is only a header */
 	submit(OK "{\"errors\": [], \"result\": {\"job_id\": 77}}", 0, 0, ERR_NONE, "");
 	submit(OK "{\"errors\": [{\"error\": \"it waits\"}], \"job_id\": 77}", 0, 0, ERR_NONE,
 	       "it waits");
+	submit(OK "{\"warnings\": [{\"description\": \"old field\"}], \"job_id\": 77}", 0, 0,
+	       ERR_NONE, "old field");
 	submit(OK "{\"errors\": [{\"error\": \"Invalid license\"}]}", 0, -1, ERR_PROTO,
-	       "Invalid license");
+	       "Invalid license; check [slurm] licenses");
 	submit(OK "{\"errors\": [], \"job_id\": \"x\"}", 0, -1, ERR_PROTO, "has no job id");
 	submit(OK "{\"errors\": [], \"job_id\": -5}", 0, -1, ERR_PROTO, "has no job id");
 	submit("", 0, -1, ERR_NET, "look there before you submit again");
