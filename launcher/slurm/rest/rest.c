@@ -95,16 +95,40 @@ int slurm_rest_show(struct slurm_rest *r, const char *id, struct queue_job *out,
 	return rc;
 }
 
+/* Since v0.0.42 the answer can list jobs for which the request failed, without an entry in `errors`. */
+static int check_jobs(const json_t *answer, struct err *e)
+{
+	static const struct {
+		const char *list, *code, *text, *other;
+	} lists[] = {
+		{ "status", "error/code", "error/string", "error/message" },
+		{ "results", "error_code", "error", "why" },
+	};
+	const json_t *item;
+	size_t k;
+	int64_t code;
+	for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+		json_array_foreach(json_object_get(answer, lists[i].list), k, item)
+		{
+			const char *text = slurm_rest_text(item, lists[i].text);
+			const char *other = slurm_rest_text(item, lists[i].other);
+			if (slurm_rest_number(item, lists[i].code, &code) && code != 0)
+				return err_set(e, ERR_IO,
+					       "Slurm refuses the request: %.300s%s%.300s%s", text,
+					       *text && *other ? ": " : "", other,
+					       slurm_queue_remedy(text));
+		}
+	return 0;
+}
+
 /* A request whose answer says nothing but errors. */
-static int order(struct slurm_rest *r, const char *id, const char *method, const char *path,
-		 const json_t *body, struct err *e)
+static int order(struct slurm_rest *r, const char *id, const struct rest_call *c, struct err *e)
 {
 	json_t *answer = NULL;
-	const struct rest_call c = { method, path, body, false };
-	if (slurm_rest_call(r, &c, &answer, NULL, e))
-		return err_prefix(e, "job %s", id);
+	int rc = slurm_rest_call(r, c, &answer, NULL, e);
+	rc = rc ? rc : check_jobs(answer, e);
 	json_decref(answer);
-	return 0;
+	return rc ? err_prefix(e, "job %s", id) : 0;
 }
 
 int slurm_rest_update(struct slurm_rest *r, const char *id, const struct queue_change *c,
@@ -119,7 +143,8 @@ int slurm_rest_update(struct slurm_rest *r, const char *id, const struct queue_c
 		return err_set(e, ERR_USAGE,
 			       "job %s: a text of the change is not UTF-8, or there is no memory",
 			       id);
-	int rc = order(r, id, "POST", path, body, e);
+	const struct rest_call call = { "POST", path, body, false };
+	int rc = order(r, id, &call, e);
 	json_decref(body);
 	return rc;
 }
@@ -132,7 +157,8 @@ int slurm_rest_cancel(struct slurm_rest *r, const char *id, int signal, struct e
 	snprintf(path, sizeof path, "job/%s", id);
 	if (signal > 0)
 		snprintf(path, sizeof path, "job/%s?signal=%d", id, signal);
-	return order(r, id, "DELETE", path, NULL, e);
+	const struct rest_call call = { "DELETE", path, NULL, false };
+	return order(r, id, &call, e);
 }
 
 int slurm_rest_site(struct slurm_rest *r, struct site *out, struct err *e)

@@ -342,6 +342,17 @@ static void test_orders(void **state)
 			       "DELETE /slurm/v0.0.41/job/7?signal=10 HTTP/1.1"));
 	assert_int_equal(slurm_rest_cancel(r, "7", 0, &e), 0);
 	assert_non_null(strstr(http_server_last(&server), "DELETE /slurm/v0.0.41/job/7 HTTP/1.1"));
+	answer = OK "{\"errors\": [], \"status\": [{\"error\": {\"code\": 0}}], \"results\": "
+		    "[{\"error_code\": 0}]}";
+	assert_int_equal(slurm_rest_cancel(r, "7", 0, &e), 0);
+	answer = OK "{\"errors\": [], \"status\": [{\"error\": {\"code\": 2017, \"string\": "
+		    "\"Invalid job id\"}}]}";
+	assert_int_equal(slurm_rest_cancel(r, "7", 0, &e), -1);
+	expect_text(&e, ERR_IO, "job 7: Slurm refuses the request: Invalid job id");
+	answer = OK "{\"results\": [{\"error_code\": 2015, \"error\": \"Invalid qos\", \"why\": "
+		    "\"no\"}]}";
+	assert_int_equal(slurm_rest_update(r, "7", &c, &e), -1);
+	expect_text(&e, ERR_IO, "Invalid qos: no; check [slurm] qos");
 	assert_int_equal(slurm_rest_cancel(r, "7/../8", 0, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 	slurm_rest_close(r);
