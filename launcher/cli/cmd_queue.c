@@ -199,7 +199,7 @@ static int show(struct queue_target *t, const struct arguments *a)
 		rc = json_dumpf(all, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER) || puts("") < 0;
 	json_decref(all);
 	if (rc)
-		return command_fail(&e);
+		return e.text[0] ? command_fail(&e) : STATUS_FAILED;
 	return fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
 }
 

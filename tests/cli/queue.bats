@@ -29,6 +29,10 @@ setup_file() {
 		        with open(folder + "/requests", "a") as f:
 		            print(self.command, self.path, body, file=f)
 		        found = answers.get(self.path.split("?")[0])
+		        if self.path.endswith("/submit") and os.path.exists(folder + "/lose"):
+		            return
+		        if self.path.endswith("/submit") and os.path.exists(folder + "/refuse"):
+		            found = None
 		        data = json.dumps(found or {"errors": [{"error": "Invalid job id specified"}]}).encode()
 		        self.send_response(200 if found else 500)
 		        self.send_header("Content-Type", "application/json")
@@ -85,6 +89,19 @@ assert not [word for word in job["environment"] if "c2VjcmV0" in word], job'
 	grep -qF 'DELETE /slurm/v0.0.41/job/77?signal=10' "$BATS_TEST_TMPDIR/requests"
 	run "$MUSTER" queue show 78
 	[[ $status -eq 3 && $output == *"job 78"*"is unknown, or ended"* ]]
+}
+
+@test "a submission whose answer is lost keeps its files, and one that is refused leaves nothing" {
+	start_server
+	export MUSTER_SLURM_REST=http://localhost:$port
+	touch "$BATS_TEST_TMPDIR/refuse"
+	run "$MUSTER" submit "$tiny" job.name=refused
+	echo "$output"
+	[[ $status -eq 3 && $output == *"Invalid job id specified"* && ! -e $(run_folder refused) ]]
+	touch "$BATS_TEST_TMPDIR/lose"
+	run "$MUSTER" submit "$tiny" job.name=lost
+	echo "$output"
+	[[ $status -ne 0 && $output == *"The job may be in the queue all the same"* && -e $(run_folder lost)/submit-1.ini ]]
 }
 
 @test "a certificate that the system does not trust is refused, and slurm.rest_ca_file makes it trusted" {
