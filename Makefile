@@ -170,7 +170,7 @@ PACKAGES       := gcc make pkg-config libhwloc-dev libhwloc-plugins libpmix-dev 
                   libxxhash-dev libexpat1-dev libuv1-dev libsodium-dev libcurl4-openssl-dev libpcre2-dev libutf8proc-dev zlib1g-dev \
                   libzstd-dev
 PACKAGES_CHECK := clang-format g++ libcmocka-dev bats slurm-wlm slurmrestd slurm-wlm-jwt-plugin munge iproute2 procps \
-                  python3 openssl
+                  python3 openssl tcl
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
 
 # tests/setup installs the missing packages and names them. It does not use the network if none is missing.
@@ -371,11 +371,16 @@ man: $(MAN)
 .PHONY: install
 install: all man
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/muster $(DESTDIR)$(PREFIX)/share/muster/templates/jobs \
-		$(DESTDIR)$(PREFIX)/share/man/man1
+		$(DESTDIR)$(PREFIX)/share/muster/templates/site $(DESTDIR)$(PREFIX)/share/man/man1
 	install $(BUILD)/muster $(DESTDIR)$(PREFIX)/bin
 	install $(BUILD)/muster-agent $(CUDA_SO) $(DESTDIR)$(PREFIX)/libexec/muster
 	install -m 644 templates/sbatch.in $(DESTDIR)$(PREFIX)/share/muster/templates
 	install -m 644 templates/jobs/*.ini $(DESTDIR)$(PREFIX)/share/muster/templates/jobs
+	install -m 755 templates/site/epilog.sh $(DESTDIR)$(PREFIX)/share/muster/templates/site
+	install -m 644 templates/site/muster.spec templates/site/package.py $(DESTDIR)$(PREFIX)/share/muster/templates/site
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$$($(BUILD)/muster --version | cut -d ' ' -f 2)|" templates/site/modulefile \
+		>$(DESTDIR)$(PREFIX)/share/muster/templates/site/modulefile
+	chmod 644 $(DESTDIR)$(PREFIX)/share/muster/templates/site/modulefile
 	install -m 644 $(BUILD)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 
 .PHONY: help

@@ -49,12 +49,14 @@ struct guard_request {
 	double patience; /* seconds; [restart] patience */
 };
 
-/* A check of a node: `muster doctor --node NEEDS` runs there. Its output has a line that begins with
- * LAUNCH_CHECK_TAG; LAUNCH_CHECK_OK follows, or what is wrong with the node. */
+/* A check of nodes: `muster doctor --node NEEDS` runs on each. The output has a line for each node
+ * that has answered: LAUNCH_CHECK_TAG, the node's name, ": ", then LAUNCH_CHECK_OK, or what is wrong
+ * with the node. */
 #define LAUNCH_CHECK_TAG "muster-check: "
 #define LAUNCH_CHECK_OK  "ok"
 struct check_request {
-	const char *node;
+	const char *nodes; /* their names, separated by commas */
+	int n_nodes;
 	const char *program; /* path of muster */
 	const char *needs;   /* of the job, as a word */
 };
@@ -147,12 +149,12 @@ struct launch_ops {
 	int (*guard)(uv_loop_t *loop, const struct guard_request *r,
 		     void (*ended)(void *arg, int status, const char *output), void *arg,
 		     struct child **out, struct err *e);
-	/* Optional. Starts the check of a node as a child process, whose end `ended` reports with
-	 * the output. It competes with no other job step, and ends by itself after about a
-	 * minute. */
-	int (*check_node)(uv_loop_t *loop, const struct check_request *r,
-			  void (*ended)(void *arg, int status, const char *output), void *arg,
-			  struct child **out, struct err *e);
+	/* Optional. Starts the check of nodes, of all at the same time, as a child process, whose
+	 * end `ended` reports with the output. It competes with no other job step, and ends by
+	 * itself after about a minute. */
+	int (*check_nodes)(uv_loop_t *loop, const struct check_request *r,
+			   void (*ended)(void *arg, int status, const char *output), void *arg,
+			   struct child **out, struct err *e);
 };
 
 #endif

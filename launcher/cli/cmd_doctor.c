@@ -29,7 +29,7 @@ static const char help_head[] =
 	"                   found, remedy}, and facts: memory, errors, clocks, links and\n"
 	"                   programs of each GPU, in bytes, watts and degrees; null is unknown\n"
 	"  --report NEEDS   print this node's part; the step that checks an allocation uses it\n"
-	"  --node NEEDS     print one line about this host; muster run checks a node that is back\n"
+	"  --node NEEDS     print one line about this host; muster run checks nodes by it\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster doctor\n"

@@ -189,6 +189,7 @@ static int show(struct queue_target *t, const struct arguments *a)
 		if (slurm_controller_show(t->controller, t->ids[i], &job, &e)) {
 			known = NULL;
 			rc = t->is_run && e.code == ERR_NOTFOUND ? 0 : -1;
+			e.text[0] = rc ? e.text[0] : '\0';
 		}
 		if (!rc && a->json)
 			rc = json_array_append_new(all, job_json(t->ids[i], known));

@@ -32,10 +32,12 @@ static const char help_head[] =
 	"\n"
 	"  Before a job is queued, `submit` checks the data, the checkpoint to resume from and "
 	"the\n"
-	"  CUDA library on this host, and compares the request with the cluster's partitions and\n"
-	"  nodes: a job that Slurm could never start is refused with the reason. It prints when\n"
-	"  Slurm expects to start the job. With a template of your own (MUSTER_TEMPLATES), which\n"
-	"  may bring files to the nodes, files that are missing here are warnings.\n"
+	"  CUDA library on this host, and compares the request with the cluster's partitions,\n"
+	"  nodes and accounts: a job that Slurm could never start is refused with the reason. It\n"
+	"  prints when Slurm expects to start the job. With a template of your own\n"
+	"  (MUSTER_TEMPLATES), which may bring files to the nodes, files that are missing here "
+	"are\n"
+	"  warnings.\n"
 	"\n"
 	"  [slurm] sets what to request, and other options of sbatch. SBATCH OPTIONS below lists\n"
 	"  the keys, and `muster run --help` explains each. slurm.options takes any other option\n"
@@ -72,7 +74,8 @@ static const char help_head[] =
 	"  changes and cancels the jobs.\n"
 	"\n"
 	"OPTIONS\n"
-	"  --dry-run    print the script; write and submit nothing\n"
+	"  --dry-run    print the script, then what the checks find; write and submit nothing.\n"
+	"               The exit status is 3 if the job would be refused\n"
 	"  --chain N    queue N jobs of the same run, which follow one another\n"
 	"\n"
 	"SBATCH OPTIONS\n";
@@ -239,15 +242,23 @@ static int prepare_run(const struct submission *s, const char *script, struct er
 	return rc;
 }
 
-/* Refuses what can be known before the job is queued. */
+/* Refuses what can be known before the job is queued. *absent: without Slurm's commands only the files
+ * are checked; NULL: these are needed. */
 static int check_submission(const struct submission *s, struct slurm_controller *controller,
-			    struct err *e)
+			    bool *absent, struct err *e)
 {
 	struct buf warnings = BUF_INIT;
-	int rc = command_submit_files(&s->job, &s->size, &warnings, e) ||
-				 command_submit_queue(&s->job, &s->size, controller, &warnings, e)
-			 ? -1
-			 : 0;
+	struct err why = ERR_INIT;
+	int rc = command_submit_files(&s->job, &s->size, &warnings, e);
+	if (!rc && command_submit_queue(&s->job, &s->size, controller, &warnings, &why)) {
+		if (absent && why.code == ERR_NOTFOUND) {
+			*absent = true;
+			buf_printf(&warnings, "the request was not compared with a cluster: %s\n",
+				   why.text);
+		} else {
+			rc = err_set(e, why.code, "%s", why.text);
+		}
+	}
 	if (!rc)
 		command_lines("warning: ", buf_str(&warnings));
 	buf_fini(&warnings);
@@ -265,6 +276,27 @@ static void expect_start(const struct job *job, struct slurm_controller *control
 		slurm_controller_start(controller, script, out);
 }
 
+/* Prints the script, then what a submission would meet. */
+static int print_script(const struct submission *s, const char *script)
+{
+	struct err e = ERR_INIT;
+	struct buf start = BUF_INIT;
+	struct slurm_controller *controller;
+	bool absent = false;
+	int status = command_help(script);
+	if (status)
+		return status;
+	if (slurm_controller_open(&s->job, &controller, &e))
+		return command_fail(&e);
+	int rc = check_submission(s, controller, &absent, &e);
+	if (!rc && !absent)
+		expect_start(&s->job, controller, script, &start);
+	slurm_controller_close(controller);
+	command_lines("", buf_str(&start));
+	buf_fini(&start);
+	return rc ? command_fail(&e) : STATUS_DONE;
+}
+
 static int submit_script(const struct submission *s, struct slurm_controller *controller,
 			 const char *script, struct err *e)
 {
@@ -280,7 +312,7 @@ static int submit_script(const struct submission *s, struct slurm_controller *co
 					  .n = s->jobs,
 					  .chained = s->jobs > 1 || s->job.slurm.chain };
 	umask(077); /* Slurm passes it to the job and its log */
-	if (check_submission(s, controller, e))
+	if (check_submission(s, controller, NULL, e))
 		return command_fail(e);
 	expect_start(&s->job, controller, script, &start);
 	bool prepared = !prepare_run(s, script, e);
@@ -354,7 +386,7 @@ int cmd_submit(int argc, char **argv)
 	    open_submission(&s, &e) || build_script(&s, &script, &e))
 		status = command_fail(&e);
 	else if (dry)
-		status = command_help(buf_str(&script));
+		status = print_script(&s, buf_str(&script));
 	else
 		status = open_and_submit(&s, buf_str(&script), &e);
 	buf_fini(&script);

@@ -7,7 +7,7 @@
  *     findings.c   the list of findings; as JSON it passes between processes and nodes
  *     page.c       prints the report for people
  *     needs_job.c  what a job needs of a node; needs.c passes it to other processes
- *     programs.c limits.c gpus.c network.c disk.c slurm.c job.c    the checks
+ *     programs.c limits.c gpus.c network.c names.c disk.c slurm.c job.c    the checks
  *
  * To add a check:
  *   1. write a function that reports at least one finding, and its prototype below;
@@ -114,7 +114,7 @@ doctor_check doctor_check_agent, doctor_check_libraries, doctor_check_pmix, doct
 	doctor_check_driver, doctor_check_cuda, doctor_check_limits, doctor_check_memory,
 	doctor_check_shm, doctor_check_cpu, doctor_check_gpus, doctor_check_adapters,
 	doctor_check_near, doctor_check_name, doctor_check_disk, doctor_check_slurm,
-	doctor_check_munge, doctor_check_job, doctor_check_data;
+	doctor_check_munge, doctor_check_job, doctor_check_data, doctor_check_names;
 
 /* Runs checks on this host and adds their findings in the table's order. */
 enum doctor_which { DOCTOR_ALL, DOCTOR_OF_NODE, DOCTOR_ONCE };
@@ -131,7 +131,7 @@ int doctor_check_nodes(const struct needs *n, const struct hostlist *names,
 /* Runs on a node: prints its findings as the lines that doctor_check_nodes() reads. */
 int doctor_report_node(const char *needs, struct buf *out, struct err *e);
 
-/* Checks this host alone: appends the line of struct check_request (launcher/launch.h). */
+/* Checks this host alone: appends its line of struct check_request (launcher/launch.h). */
 int doctor_check_own_node(const char *needs, struct buf *out, struct err *e);
 
 /* Prints the report. nodes: the findings of each node; a single node's name is not repeated. quiet:

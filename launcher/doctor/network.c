@@ -1,12 +1,9 @@
-/* network: checks the NICs and this host's name. */
+/* network: checks the NICs. */
 #include "launcher/doctor/doctor.h"
 
 #include "base/human.h"
 
-#include <arpa/inet.h>
 #include <glob.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -114,43 +111,4 @@ void doctor_check_adapters(const struct needs *n, struct findings *f)
 				 "none of %d is up", cards);
 	else
 		doctor_found_ok(f, "adapters", "%d of %d Ethernet up, no InfiniBand", up, cards);
-}
-
-static bool is_loopback(const struct addrinfo *a)
-{
-	const void *at = a->ai_addr;
-	if (a->ai_family == AF_INET)
-		return (ntohl(((const struct sockaddr_in *)at)->sin_addr.s_addr) >> 24) == 127;
-	return a->ai_family == AF_INET6 &&
-	       IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)at)->sin6_addr);
-}
-
-void doctor_check_name(const struct needs *n, struct findings *f)
-{
-	static const char remedy[] = "add its address and name to /etc/hosts or DNS, or set "
-				     "network.interface to the interface that the ranks "
-				     "use";
-	char name[256] = "", text[NI_MAXHOST];
-	struct addrinfo *list = NULL, hints = { .ai_socktype = SOCK_STREAM };
-	enum finding_level level = n->slurm ? FINDING_WARN : FINDING_OK;
-	if (gethostname(name, sizeof name - 1) || !*name) {
-		doctor_found_bad(f, FINDING_WARN, "host name", remedy, "this host has no name");
-		return;
-	}
-	int rc = getaddrinfo(name, NULL, &hints, &list);
-	if (rc) {
-		doctor_found_bad(f, level, "host name", level ? remedy : "", "%s: %s%s", name,
-				 gai_strerror(rc),
-				 level ? "" : "; ranks on one host do not need it");
-		return;
-	}
-	if (getnameinfo(list->ai_addr, list->ai_addrlen, text, sizeof text, NULL, 0,
-			NI_NUMERICHOST))
-		snprintf(text, sizeof text, "?");
-	doctor_found_ok(
-		f, "host name", "%s is %s%s", name, text,
-		is_loopback(list) && n->slurm
-			? ", a loopback address; ranks use the interface towards the supervisor"
-			: "");
-	freeaddrinfo(list);
 }

@@ -43,17 +43,19 @@ int doctor_check_own_node(const char *needs, struct buf *out, struct err *e)
 	struct findings f = { .rows = NULL };
 	struct needs n;
 	const struct finding *first = NULL;
+	char name[HOSTLIST_NAME];
 	if (doctor_needs_read(needs, &n, e))
 		return -1;
 	doctor_run(doctor_checks, &n, DOCTOR_OF_NODE, &f);
 	for (int i = 0; i < f.n && !first; i++)
 		first = f.rows[i].level == FINDING_FAIL ? &f.rows[i] : NULL;
+	topo_nodes_own_name(name);
+	buf_printf(out, LAUNCH_CHECK_TAG "%s: ", name);
 	if (first)
-		buf_printf(out, LAUNCH_CHECK_TAG "%s: %s%s%s\n", first->object, first->found,
+		buf_printf(out, "%s: %s%s%s\n", first->object, first->found,
 			   *first->remedy ? "; " : "", first->remedy);
 	else
-		buf_puts(out, f.lost ? LAUNCH_CHECK_TAG "no memory for the findings\n"
-				     : LAUNCH_CHECK_TAG LAUNCH_CHECK_OK "\n");
+		buf_puts(out, f.lost ? "no memory for the findings\n" : LAUNCH_CHECK_OK "\n");
 	doctor_findings_fini(&f);
 	return buf_failed(out) ? err_set(e, ERR_NOMEM, "no memory for the findings") : 0;
 }

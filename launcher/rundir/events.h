@@ -2,9 +2,10 @@
  * events — the lines of events.jsonl, which record what happened to a run.
  *
  * A line is an object {"event": name, "time": seconds since 1970, "mono": seconds of the monotonic
- * clock, "generation": number, …}. Both times have microseconds. The remaining keys are the fields
- * of the event's table (base/fields.h). For the event hello, whose table is hello, they generate
- * struct rundir_hello and rundir_event_hello().
+ * clock, "generation": number, …}. The generation is 0 before the first one of a `muster run`. Both
+ * times have microseconds. The remaining keys are the fields of the event's table (base/fields.h).
+ * For the event hello, whose table is hello, they generate struct rundir_hello and
+ * rundir_event_hello().
  *
  * To add an event:
  *   1. add its row to RUNDIR_EVENTS and, unless an existing table fits, a table and its row in
@@ -40,7 +41,8 @@
 	X(no_verdict,       "verdict",          no_verdict,  "the flight recorders could not be read") \
 	X(exit,             "exit",             exit,        "the process of a rank that was lost, or that ended badly") \
 	X(survey,           "survey",           survey,      "the state of the nodes after a loss") \
-	X(node_check,       "node-check",       node_check,  "a node that is back was checked before the run grows onto it") \
+	X(node_check,       "node-check",       node_check,  "a node that is back was checked before the run grows onto it, or a node failed the check before the first generation") \
+	X(nodes_checked,    "nodes-checked",    nodes_checked, "all nodes were checked before the first generation; node-check names those that failed") \
 	X(decision,         "decision",         decision,    "where the next generation runs, if not on the same plan") \
 	X(restart,          "restart",          restart,     "another generation follows") \
 	X(guard,            "guard",            guard,       "a guard has connected, is lost, or cannot start") \
@@ -171,6 +173,11 @@
 	F(passed, FLAG, REQUIRED, "whether the run may use it") \
 	F(text,   LINE, REQUIRED, "if not: what is wrong with it")
 
+#define RUNDIR_NODES_CHECKED_FIELDS(F) \
+	F(passed,  INT,    REQUIRED, "nodes that passed") \
+	F(failed,  INT,    REQUIRED, "nodes that failed, or did not answer; both are 0 if no node answered") \
+	F(seconds, NUMBER, REQUIRED, "what the check took")
+
 #define RUNDIR_DECISION_FIELDS(F) \
 	F(how,     TEXT, REQUIRED, "spare, dp, replan, requeue, wait, give up or grow") \
 	F(text,    LINE, REQUIRED, "what is done, for people") \
@@ -226,6 +233,7 @@
 	X(exit,        RUNDIR_EXIT_FIELDS) \
 	X(survey,      RUNDIR_SURVEY_FIELDS) \
 	X(node_check,  RUNDIR_NODE_CHECK_FIELDS) \
+	X(nodes_checked, RUNDIR_NODES_CHECKED_FIELDS) \
 	X(decision,    RUNDIR_DECISION_FIELDS) \
 	X(restart,     RUNDIR_RESTART_FIELDS) \
 	X(guard,       RUNDIR_GUARD_FIELDS) \

@@ -149,14 +149,59 @@ static int check_qos(const struct admission *a, struct err *e)
 	return check_allowed(a, "qos", a->job->slurm.qos, a->p->allow_qos, a->p->deny_qos, e);
 }
 
+/* Whether the association permits the account, the partition and the QOS of the job, as far as they are
+ * compared: the first `n` of them. */
+static bool permits(const struct site_association *s, const struct admission *a, int n)
+{
+	const char *account = a->job->slurm.account, *qos = a->job->slurm.qos;
+	return (n < 1 || !*account || !strcasecmp(s->account, account)) &&
+	       (n < 2 || !*s->partition || !strcasecmp(s->partition, a->p->name)) &&
+	       (n < 3 || !*qos || !*s->qos || slurm_site_lists(s->qos, qos, strlen(qos)));
+}
+
+/* The accounts of the user, or the QOS of those associations that permit the first n. */
+static void list_permitted(const struct admission *a, int n, struct buf *out)
+{
+	int listed = 0;
+	for (int i = 0; i < a->site->n_associations && listed < ADMISSION_LISTED; i++) {
+		const struct site_association *s = &a->site->associations[i];
+		if (permits(s, a, n))
+			buf_printf(out, "%s%.200s", listed++ ? ", " : "",
+				   n == 2 ? s->qos : s->account);
+	}
+}
+
+/* Where accounting is enforced, the user needs an association with all three. */
+static int check_association(const struct admission *a, struct err *e)
+{
+	static const char *const remedies[] = { "account", "partition", "qos" };
+	const struct site *site = a->site;
+	struct buf list = BUF_INIT;
+	int n = 0;
+	for (bool any = site->n_associations > 0; any && n < 3; n += any) {
+		any = false;
+		for (int i = 0; i < site->n_associations && !any; i++)
+			any = permits(&site->associations[i], a, n + 1);
+	}
+	if (n == 3 || !site->n_associations)
+		return 0;
+	list_permitted(a, n == 2 ? 2 : 0, &list);
+	ADMISSION_REFUSE(e,
+			 "[slurm] %s = %s: the cluster's accounting does not permit it to you; %s "
+			 "%.300s; use another %s, or ask the site for it",
+			 remedies[n],
+			 n == 0   ? a->job->slurm.account
+			 : n == 1 ? a->p->name
+				  : a->job->slurm.qos,
+			 n == 2 ? "you may use qos" : "your accounts are", buf_str(&list),
+			 remedies[n]);
+	buf_fini(&list);
+	return -1;
+}
+
 static int (*const checks[])(const struct admission *a, struct err *e) = {
-	check_state,
-	check_size,
-	check_time,
-	check_share,
-	check_account,
-	check_qos,
-	slurm_admission_nodelist,
+	check_state,           check_size, check_time,        check_share,
+	check_account,         check_qos,  check_association, slurm_admission_nodelist,
 	slurm_admission_nodes,
 };
 

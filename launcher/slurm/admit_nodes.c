@@ -2,11 +2,13 @@
 #include "launcher/slurm/admission.h"
 
 #include "base/human.h"
+#include "topo/discover/scontrol.h"
 #include "topo/hostlist.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* Features that are all needed (joined by '&'), or one of which is ('|'). Whether nodes match any
  * other constraint is left to Slurm. */
@@ -29,6 +31,40 @@ static bool has_features(const struct admission *a, const struct site_nodes *g)
 static bool has_gpus(const struct admission *a, const struct site_nodes *g)
 {
 	return g->gpus >= a->size->gpus;
+}
+
+/* Takes the next item of a list of gres. The number of its GPUs; *type: "" if it names none. */
+static int next_gpus(const char **at, char type[TOPO_NAME])
+{
+	char item[SITE_NAME];
+	size_t n = strcspn(*at, ",");
+	snprintf(item, sizeof item, "%.*s", n < sizeof item ? (int)n : 0, *at);
+	*at += n + ((*at)[n] == ',');
+	*type = '\0';
+	return topo_scontrol_gpus(item, true, type);
+}
+
+/* GPUs whose type Slurm does not tell may be of any. */
+static int count_type(const char *gres, const char *type)
+{
+	char has[TOPO_NAME];
+	int n = 0;
+	while (*gres) {
+		int count = next_gpus(&gres, has);
+		n += !*has || !strcasecmp(has, type) ? count : 0;
+	}
+	return n;
+}
+
+static bool has_types(const struct admission *a, const struct site_nodes *g)
+{
+	char type[TOPO_NAME];
+	for (const char *at = a->job->slurm.gres; *at;) {
+		int asked = next_gpus(&at, type);
+		if (*type && count_type(g->gres, type) < asked)
+			return false;
+	}
+	return true;
 }
 
 static bool has_cpus(const struct admission *a, const struct site_nodes *g)
@@ -76,6 +112,17 @@ static void describe_gpus(const struct admission *a, struct buf *out)
 		   find_most(a, offsetof(struct site_nodes, gpus)));
 }
 
+static void describe_types(const struct admission *a, struct buf *out)
+{
+	int n = 0;
+	buf_printf(out, "[slurm] gres = %.100s: the nodes have ", a->job->slurm.gres);
+	for (int i = 0; i < a->site->n_nodes && n < ADMISSION_LISTED; i++) {
+		const struct site_nodes *g = &a->site->nodes[i];
+		if (!strcmp(g->partition, a->p->name) && g->gpus > 0)
+			buf_printf(out, "%s%.60s", n++ ? ", " : "", g->gres);
+	}
+}
+
 static void describe_cpus(const struct admission *a, struct buf *out)
 {
 	buf_printf(
@@ -101,6 +148,7 @@ static const struct property {
 	{ has_features, describe_features, "use features that they have, or another partition" },
 	{ has_gpus, describe_gpus,
 	  "lower gpus_per_node and request more nodes, or use another partition" },
+	{ has_types, describe_types, "use a type that they have, or another partition" },
 	{ has_cpus, describe_cpus,
 	  "request more nodes, lower cpus_per_task, or use another partition" },
 	{ has_memory, describe_memory, "lower mem, or use another partition" },

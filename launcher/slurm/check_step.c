@@ -1,4 +1,6 @@
-/* check_step: the job step that checks a node which is back, while the run trains on others. */
+/* check_step: the job step that checks nodes: all of them before the first generation, or one that is
+ * back while the run trains on others. */
+#include "base/buf.h"
 #include "launcher/child.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/slurm/srun.h"
@@ -6,16 +8,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { WORD = 512 };
-
-int slurm_check_node(uv_loop_t *loop, const struct check_request *r,
-		     void (*ended)(void *arg, int status, const char *output), void *arg,
-		     struct child **out, struct err *e)
+/* A node that fails, or is lost meanwhile, does not end the check of the others. */
+static int start_step(uv_loop_t *loop, const struct check_request *r, const char *const *sizes,
+		      void (*ended)(void *arg, int status, const char *output), void *arg,
+		      struct child **out, struct err *e)
 {
-	char nodes[WORD];
-	snprintf(nodes, sizeof nodes, "--nodelist=%s", r->node);
 	const char *argv[] = {
 		"srun",
+		"-K0",
+		"--no-kill",
+		"--wait=0",
 		"--mpi=none",
 		"--overlap",
 		"--overcommit",
@@ -23,11 +25,11 @@ int slurm_check_node(uv_loop_t *loop, const struct check_request *r,
 		"--quiet",
 		"--export=ALL",
 		"--job-name=muster-check",
-		"--nodes=1",
-		"--ntasks=1",
 		"--time=1", /* minute; the checks have limits of their own */
 		"--input=none",
-		nodes,
+		sizes[0],
+		sizes[1],
+		sizes[2],
 		r->program,
 		"doctor",
 		"--node",
@@ -44,5 +46,23 @@ int slurm_check_node(uv_loop_t *loop, const struct check_request *r,
 					 .absent = SLURM_ABSENT };
 	int rc = launcher_child_watch(loop, &c, ended, arg, out, e);
 	free(env);
+	return rc;
+}
+
+int slurm_check_nodes(uv_loop_t *loop, const struct check_request *r,
+		      void (*ended)(void *arg, int status, const char *output), void *arg,
+		      struct child **out, struct err *e)
+{
+	char nodes[SRUN_OPTION], tasks[SRUN_OPTION];
+	struct buf list = BUF_INIT;
+	snprintf(nodes, sizeof nodes, "--nodes=%d", r->n_nodes);
+	snprintf(tasks, sizeof tasks, "--ntasks=%d", r->n_nodes);
+	buf_printf(&list, "--nodelist=%s", r->nodes);
+	const char *const sizes[] = { nodes, tasks, buf_str(&list) };
+	int rc = buf_failed(&list)
+			 ? err_set(e, ERR_NOMEM, "srun: no memory for the names of %d nodes",
+				   r->n_nodes)
+			 : start_step(loop, r, sizes, ended, arg, out, e);
+	buf_fini(&list);
 	return rc;
 }

@@ -143,8 +143,50 @@ int slurm_site_parse(const char *partitions, const char *nodes, struct site *out
 	return 0;
 }
 
+/* Whether AccountingStorageEnforce has one of these words, which are separated by commas. */
+static bool enforces(const char *config, const char *words)
+{
+	static const char key[] = "AccountingStorageEnforce";
+	const char *at = strstr(config, key);
+	at = at ? at + strlen(key) : "";
+	at += strspn(at, " =");
+	for (size_t n; (n = strcspn(at, ", \n")) > 0; at += n, at += *at == ',')
+		if (slurm_site_lists(words, at, n))
+			return true;
+	return false;
+}
+
+bool slurm_site_enforces(const char *config)
+{
+	return enforces(config, "associations,limits,qos,safe,wckeys,all");
+}
+
+int slurm_site_parse_associations(const char *config, const char *text, struct site *s,
+				  struct err *e)
+{
+	int n = slurm_site_enforces(config) ? count_lines(text) : 0;
+	bool qos = enforces(config, "qos,all");
+	if (!n)
+		return 0;
+	s->associations = calloc((size_t)n, sizeof *s->associations);
+	if (!s->associations)
+		return err_set(e, ERR_NOMEM, "no memory for the user's accounts");
+	for (; *text && s->n_associations < n; text = next_line(text)) {
+		struct site_association *a = &s->associations[s->n_associations];
+		const char *at = text;
+		read_column(&at, a->account, sizeof a->account);
+		read_column(&at, a->partition, sizeof a->partition);
+		read_column(&at, a->qos, sizeof a->qos);
+		if (!qos)
+			a->qos[0] = '\0';
+		s->n_associations += a->account[0] != '\0';
+	}
+	return 0;
+}
+
 void slurm_site_free(struct site *s)
 {
+	free(s->associations);
 	for (int i = 0; i < s->n_nodes; i++)
 		topo_hostlist_free(&s->nodes[i].names);
 	free(s->nodes);

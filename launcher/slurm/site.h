@@ -2,7 +2,8 @@
  * site — what Slurm says about its partitions and nodes before a job is queued.
  *
  * The texts are those of `scontrol --oneliner show partition` and of sinfo with SITE_NODES_FORMAT,
- * which has one line for all nodes of a partition that are alike. Tested with Slurm 22.05. Any text
+ * which has one line for all nodes of a partition that are alike. Where accounting is enforced, sacctmgr
+ * has a line for each association of the user (SITE_ASSOCIATIONS_FORMAT). Tested with Slurm 22.05. Any text
  * gives a description: lines that say nothing are skipped, and a value that is missing or too long
  * is unknown. An unknown value never refuses a job.
  */
@@ -18,6 +19,8 @@
 
 /* partition, number of nodes, state, CPUs, memory in MB, gres, features, names */
 #define SITE_NODES_FORMAT "%R|%D|%T|%c|%m|%G|%f|%N"
+
+#define SITE_ASSOCIATIONS_FORMAT "format=account,partition,qos"
 
 enum { SITE_NAME = 64, SITE_LIST = 1024 };
 
@@ -45,16 +48,30 @@ struct site_nodes {
 	struct hostlist names; /* empty: unknown */
 };
 
+/* What the user may use. */
+struct site_association {
+	char account[SITE_NAME];
+	char partition[SITE_NAME]; /* "": all */
+	char qos[SITE_LIST];       /* with commas; "": unknown, or not enforced */
+};
+
 struct site {
 	struct site_partition *partitions;
 	struct site_nodes *nodes;
-	int n_partitions, n_nodes;
+	struct site_association *associations; /* none: unknown, or not enforced */
+	int n_partitions, n_nodes, n_associations;
 	bool default_unknown; /* which partition is the default one */
 };
 
 /* Free the site with slurm_site_free(). */
 int slurm_site_parse(const char *partitions, const char *nodes, struct site *out, struct err *e);
 void slurm_site_free(struct site *s);
+
+/* Whether the text of `scontrol show config` says that jobs need an association. */
+bool slurm_site_enforces(const char *config);
+/* Adds the user's associations. config: that text, which says whether QOS are enforced. */
+int slurm_site_parse_associations(const char *config, const char *text, struct site *s,
+				  struct err *e);
 
 /* Asks the cluster. ERR_TIMEOUT or ERR_IO: it does not answer. */
 int slurm_site_ask(struct site *out, struct err *e);

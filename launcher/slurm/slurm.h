@@ -71,9 +71,9 @@ int slurm_stop_query(uv_loop_t *loop, const struct job *job,
 		     void (*done)(void *arg, const struct stop_answer *a), void *arg,
 		     struct stop_query **out, struct err *e);
 void slurm_stop_query_end(struct stop_query *q);
-int slurm_check_node(uv_loop_t *loop, const struct check_request *r,
-		     void (*ended)(void *arg, int status, const char *output), void *arg,
-		     struct child **out, struct err *e);
+int slurm_check_nodes(uv_loop_t *loop, const struct check_request *r,
+		      void (*ended)(void *arg, int status, const char *output), void *arg,
+		      struct child **out, struct err *e);
 int slurm_requeue(const char *exclude, int min_nodes, int max_nodes, struct err *e);
 
 /* Executes srun in place of this process. It runs `agent argv[0] argv[1] …` once per device of the

@@ -295,5 +295,5 @@ const struct launch_ops launch_slurm = {
 	.comment = slurm_comment,
 	.own_node = slurm_own_node,
 	.guard = slurm_guard_start,
-	.check_node = slurm_check_node,
+	.check_nodes = slurm_check_nodes,
 };

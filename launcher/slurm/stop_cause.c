@@ -87,7 +87,7 @@ static void on_job(void *arg, int status, const char *output)
 		return;
 	if (launcher_child_result("scontrol show job", status, output, &e) ||
 	    slurm_job_record_parse(output, getenv("SLURM_JOB_ID"), &r, &e)) {
-		snprintf(a.why, sizeof a.why, "%s", e.text);
+		snprintf(a.why, sizeof a.why, "%.190s", e.text);
 		report(q, &a);
 		return;
 	}

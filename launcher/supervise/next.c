@@ -2,6 +2,11 @@
  * next: what follows a generation. These are the steps from its last process to the next generation,
  * and the states in which the run waits between them:
  *
+ *     supervise_start_first             the nodes are checked first?  yes: SUP_CHECKING
+ *         supervise_use_checked_nodes   a node that is needed failed: a survey, then
+ *                                       supervise_choose_deployment
+ *         supervise_start_generation
+ *
  *     EV_ALL_GONE, a loss
  *         supervise_survey_nodes        are the nodes known?  no: SUP_SURVEYING, then go on
  *         supervise_judge_loss          whose fault is it, and may the run restart (restart.c)?
@@ -81,7 +86,8 @@ void supervise_start_generation(struct supervisor *s)
 
 static void start_after_backoff(struct supervisor *s, double wait)
 {
-	supervise_report_restart(s, wait);
+	if (s->fault)
+		supervise_report_restart(s, wait);
 	if (wait > 0)
 		supervise_enter(s, SUP_BACKOFF, wait);
 	else
@@ -142,7 +148,7 @@ void supervise_choose_deployment(struct supervisor *s, double wait)
 		supervise_enter(s, SUP_WAITING, s->o.limits.look);
 		break;
 	case RECOVERY_GIVE_UP:
-		supervise_end(s, STATUS_GAVE_UP);
+		supervise_end(s, s->generation ? STATUS_GAVE_UP : STATUS_CANNOT_START);
 		break;
 	default:
 		start_after_backoff(s, wait);
@@ -175,4 +181,21 @@ void supervise_survey_nodes(struct supervisor *s)
 		supervise_enter(s, SUP_SURVEYING, s->o.limits.survey);
 	else
 		supervise_judge_loss(s);
+}
+
+void supervise_use_checked_nodes(struct supervisor *s)
+{
+	if (supervise_pool_covers(&s->recovery.pool, s->d))
+		supervise_start_generation(s);
+	else if (supervise_recovery_survey(s, false)) /* can the job be requeued? */
+		supervise_enter(s, SUP_CHECKING, s->o.limits.survey);
+	else
+		supervise_choose_deployment(s, 0);
+}
+
+void supervise_start_first(struct supervisor *s)
+{
+	supervise_enter(s, SUP_CHECKING, 0);
+	if (!s->o.job->launch.check_nodes || !supervise_checks_start_all(s))
+		supervise_start_generation(s);
 }

@@ -22,37 +22,62 @@ static int node_of(const struct node_check *c)
 	return (int)(c - c->s->recovery.checks.all);
 }
 
+static void print_failure(struct supervisor *s, const char *name, const char *why)
+{
+	if (s->state == SUP_CHECKING)
+		supervise_terminal_event(s->o.term, TONE_WARN, "nodes", "%s is not used: %s", name,
+					 why);
+	else
+		supervise_terminal_event(s->o.term, TONE_WARN, "nodes",
+					 "%s is back, but the run does not grow onto it: %s", name,
+					 why);
+}
+
+/* Of a check of all nodes only the failures are recorded here. */
 static void note_result(struct node_check *c, const char *why)
 {
 	struct supervisor *s = c->s;
 	int node = node_of(c);
 	const char *name = s->o.machines->nodes[node].name;
+	bool print = why && !c->told;
 	supervise_pool_check(&s->recovery.pool, node, !why);
 	c->at = supervise_now(s);
-	if (!why || !c->told)
+	if (print || (!why && s->state != SUP_CHECKING))
 		rundir_event_node_check(s->o.run, s->generation,
 					&(struct rundir_node_check){
 						.node = name,
 						.passed = !why,
 						.text = why ? why : "",
 					});
-	if (why && !c->told)
-		supervise_terminal_event(s->o.term, TONE_WARN, "nodes",
-					 "%s is back, but the run does not grow onto it: %s", name,
-					 why);
+	if (print)
+		print_failure(s, name, why);
 	c->told = why;
 }
 
-/* The check's own line, otherwise an error of the command that started it. */
-static bool read_result(int status, const char *output, char *why, size_t size)
+/* Finds the node's line. True: *passed is the result, and `why` has its text. */
+static bool find_result(const struct node_check *c, const char *output, bool *passed, char *why,
+			size_t size)
 {
-	const char *line = strstr(output, LAUNCH_CHECK_TAG);
+	char head[sizeof LAUNCH_CHECK_TAG + TOPO_NAME + 4];
+	snprintf(head, sizeof head,
+		 LAUNCH_CHECK_TAG "%s: ", c->s->o.machines->nodes[node_of(c)].name);
+	const char *line = strstr(output, head);
+	if (!line)
+		return false;
+	line += strlen(head);
+	snprintf(why, size, "%.*s", (int)strcspn(line, "\n"), line);
+	*passed = !strcmp(why, LAUNCH_CHECK_OK);
+	return true;
+}
+
+/* The check's own line, otherwise an error of the command that started it. */
+static bool read_result(const struct node_check *c, int status, const char *output, char *why,
+			size_t size)
+{
 	struct err e = ERR_INIT;
-	if (line) {
-		line += sizeof LAUNCH_CHECK_TAG - 1;
-		snprintf(why, size, "%.*s", (int)strcspn(line, "\n"), line);
-		return !strcmp(why, LAUNCH_CHECK_OK);
-	}
+	bool passed;
+	if (find_result(c, output, &passed, why, size))
+		return passed;
 	if (!launcher_child_result("its check", status, output, &e))
 		err_set(&e, ERR_PROTO, "its check printed no result");
 	snprintf(why, size, "%s", e.text);
@@ -72,28 +97,38 @@ static void on_ended(void *arg, int status, const char *output)
 	char why[800];
 	c->child = NULL;
 	c->s->recovery.checks.running--;
-	note_result(c, read_result(status, output, why, sizeof why) ? NULL : why);
+	note_result(c, read_result(c, status, output, why, sizeof why) ? NULL : why);
 	go_on(c->s);
+}
+
+static int start_step(struct supervisor *s, const char *nodes, int n,
+		      void (*ended)(void *arg, int status, const char *output), void *arg,
+		      struct child **out, struct err *e)
+{
+	char program[PATH_MAX];
+	const struct check_request request = {
+		.nodes = nodes,
+		.n_nodes = n,
+		.program = program,
+		.needs = s->o.needs,
+	};
+	*out = NULL;
+	if (launcher_self_path(program, sizeof program, e) ||
+	    s->o.ops->check_nodes(s->o.loop, &request, ended, arg, out, e)) {
+		*out = NULL;
+		return -1;
+	}
+	s->recovery.checks.running++;
+	return 0;
 }
 
 static void start_check(struct node_check *c)
 {
-	struct supervisor *s = c->s;
-	char program[PATH_MAX];
 	struct err e = ERR_INIT;
-	const struct check_request request = {
-		.node = s->o.machines->nodes[node_of(c)].name,
-		.program = program,
-		.needs = s->o.needs,
-	};
-	c->at = supervise_now(s);
-	if (launcher_self_path(program, sizeof program, &e) ||
-	    s->o.ops->check_node(s->o.loop, &request, on_ended, c, &c->child, &e)) {
-		c->child = NULL;
+	c->at = supervise_now(c->s);
+	if (start_step(c->s, c->s->o.machines->nodes[node_of(c)].name, 1, on_ended, c, &c->child,
+		       &e))
 		note_result(c, e.text);
-	} else {
-		s->recovery.checks.running++;
-	}
 }
 
 static bool is_needed(const struct pool *p, int node)
@@ -101,10 +136,13 @@ static bool is_needed(const struct pool *p, int node)
 	return p->nodes[node].returned && !p->nodes[node].passed && supervise_pool_usable(p, node);
 }
 
+/* Whether nodes can be checked at all. */
 static bool open_checks(struct supervisor *s)
 {
 	struct node_checks *k = &s->recovery.checks;
 	int n = s->o.machines->n_nodes;
+	if (!s->o.ops->check_nodes || !s->o.needs)
+		return false;
 	if (k->all)
 		return true;
 	k->all = calloc((size_t)n, sizeof *k->all);
@@ -117,7 +155,7 @@ bool supervise_checks_start(struct supervisor *s)
 {
 	struct node_checks *k = &s->recovery.checks;
 	const struct pool *p = &s->recovery.pool;
-	if (!s->o.ops->check_node || !s->o.needs || !open_checks(s))
+	if (!open_checks(s))
 		return false;
 	for (int i = 0; i < p->machines->n_nodes && k->running < NODE_CHECKS_MAX; i++)
 		if (is_needed(p, i) && !k->all[i].child)
@@ -131,27 +169,113 @@ void supervise_checks_look(struct supervisor *s)
 	const struct node_check *all = s->recovery.checks.all;
 	for (int i = 0; all && i < p->machines->n_nodes; i++)
 		if (p->nodes[i].unfit && supervise_now(s) - all[i].at >= NODE_CHECK_AGAIN)
-			p->nodes[i].unfit = false;
+			supervise_pool_check_again(p, i);
 }
 
-/* srun ends the job step when it gets SIGTERM. */
-static void end_check(struct node_check *c)
+/* --- All nodes before the first generation -------------------------------------------- */
+
+/* The names of all nodes, separated by commas. */
+static void list_nodes(const struct cluster *c, struct buf *out)
 {
-	launcher_child_signal(c->child, SIGTERM);
-	launcher_child_forget(c->child);
-	c->child = NULL;
-	c->s->recovery.checks.running--;
+	for (int i = 0; i < c->n_nodes; i++)
+		buf_printf(out, "%s%s", i ? "," : "", c->nodes[i].name);
+}
+
+static void give_up_checks(struct supervisor *s, const char *why)
+{
+	supervise_terminal_event(s->o.term, TONE_WARN, "nodes",
+				 "they cannot be checked, and the run starts without that: %s",
+				 why);
+	supervise_pool_confirm(&s->recovery.pool); /* no node has to pass a check */
+}
+
+static void on_all_ended(void *arg, int status, const char *output)
+{
+	struct supervisor *s = arg;
+	struct node_checks *k = &s->recovery.checks;
+	struct err e = ERR_INIT;
+	char why[800];
+	bool passed;
+	int answers = 0;
+	k->together = NULL;
+	k->running--;
+	for (int i = 0; i < s->o.machines->n_nodes; i++) {
+		if (!find_result(&k->all[i], output, &passed, why, sizeof why))
+			continue;
+		answers++;
+		note_result(&k->all[i], passed ? NULL : why);
+	}
+	if (!answers) {
+		if (!launcher_child_result("srun", status, output, &e))
+			err_set(&e, ERR_PROTO, "no node has answered");
+		give_up_checks(s, e.text);
+	}
+	go_on(s);
+}
+
+bool supervise_checks_start_all(struct supervisor *s)
+{
+	struct node_checks *k = &s->recovery.checks;
+	struct buf names = BUF_INIT;
+	struct err e = ERR_INIT;
+	if (!open_checks(s))
+		return false;
+	k->since = supervise_now(s);
+	supervise_pool_return_all(&s->recovery.pool);
+	list_nodes(s->o.machines, &names);
+	int rc = buf_failed(&names) ? err_set(&e, ERR_NOMEM, "no memory for the names of the nodes")
+				    : start_step(s, buf_str(&names), s->o.machines->n_nodes,
+						 on_all_ended, s, &k->together, &e);
+	buf_fini(&names);
+	if (rc)
+		give_up_checks(s, e.text);
+	return !rc;
+}
+
+void supervise_checks_finish_all(struct supervisor *s)
+{
+	const struct pool *p = &s->recovery.pool;
+	int n = p->machines->n_nodes, passed = 0, failed = 0;
+	for (int i = 0; i < n; i++) {
+		passed += p->nodes[i].passed;
+		failed += p->nodes[i].unfit;
+	}
+	double seconds = supervise_now(s) - s->recovery.checks.since;
+	rundir_event_nodes_checked(s->o.run, s->generation,
+				   &(struct rundir_nodes_checked){ .passed = passed,
+								   .failed = failed,
+								   .seconds = seconds });
+	if (passed || failed)
+		supervise_terminal_event(s->o.term, failed ? TONE_WARN : TONE_PLAIN, "nodes",
+					 "%d of %d passed the check, which took %.2g s", passed, n,
+					 seconds);
+	supervise_pool_confirm(&s->recovery.pool);
+}
+
+/* --- The end of checks ---------------------------------------------------------------- */
+
+/* srun ends the job step when it gets SIGTERM. */
+static void end_child(struct supervisor *s, struct child **child)
+{
+	launcher_child_signal(*child, SIGTERM);
+	launcher_child_forget(*child);
+	*child = NULL;
+	s->recovery.checks.running--;
 }
 
 void supervise_checks_tick(struct supervisor *s)
 {
 	struct node_checks *k = &s->recovery.checks;
 	int late = 0;
+	if (k->together && supervise_now(s) - k->since >= NODE_CHECK_SECONDS) {
+		end_child(s, &k->together);
+		late++;
+	}
 	for (int i = 0; k->running && i < s->o.machines->n_nodes; i++) {
 		struct node_check *c = &k->all[i];
 		if (!c->child || supervise_now(s) - c->at < NODE_CHECK_SECONDS)
 			continue;
-		end_check(c);
+		end_child(s, &c->child);
 		note_result(c, "its check took too long");
 		late++;
 	}
@@ -162,9 +286,11 @@ void supervise_checks_tick(struct supervisor *s)
 void supervise_checks_stop(struct supervisor *s)
 {
 	struct node_checks *k = &s->recovery.checks;
+	if (k->together)
+		end_child(s, &k->together);
 	for (int i = 0; k->running && i < s->o.machines->n_nodes; i++)
 		if (k->all[i].child)
-			end_check(&k->all[i]);
+			end_child(s, &k->all[i].child);
 }
 
 void supervise_checks_close(struct supervisor *s)

@@ -1,10 +1,14 @@
 /*
- * node_checks — checks nodes that are back before the run stops in order to grow onto them.
+ * node_checks — checks nodes that are back before the run stops in order to grow onto them, and, with
+ * [launch] check_nodes, all nodes before the first generation.
  *
- * A node that is reached again may lack a GPU or a file system. Each check is a child process that
- * the launch backend starts (struct check_request), while the run trains. A node that fails is unfit
- * (pool.h): the reason is printed and recorded once, and a look after NODE_CHECK_AGAIN seconds asks
- * again.
+ * A node may lack a GPU or a file system. A check is a child process that the launch backend starts
+ * (struct check_request). A node that fails is unfit (pool.h): the reason is printed and recorded
+ * once, and a look after NODE_CHECK_AGAIN seconds asks again.
+ *
+ * Nodes that are back have a check each, while the run trains. Before the first generation one check
+ * asks all nodes at the same time; then those that have not answered have a check each. If no node
+ * has answered, the fault is not theirs, and the run starts without the checks.
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_NODE_CHECKS_H
 #define MUSTER_LAUNCHER_SUPERVISE_NODE_CHECKS_H
@@ -23,8 +27,16 @@ struct node_check;
 struct node_checks {
 	struct node_check *all; /* by number of the node in the pool; NULL: none was needed yet */
 	int running;
+	struct child *together; /* the check of all nodes; NULL: it does not run */
+	double since;           /* time of its start */
 };
 
+/* Before the first generation: starts the check of all nodes. True: EV_CHECKED follows, unless the
+ * checks are stopped. False: nodes are not checked. */
+bool supervise_checks_start_all(struct supervisor *s);
+/* After it: reports the result. From now on the nodes that have passed count as nodes that were never
+ * away. */
+void supervise_checks_finish_all(struct supervisor *s);
 /* Starts the checks of usable nodes that are back and have not passed one. True: checks are under
  * way, and EV_CHECKED follows once none is left to make, unless they are stopped. */
 bool supervise_checks_start(struct supervisor *s);

@@ -129,13 +129,26 @@ void supervise_pool_check(struct pool *p, int node, bool passed)
 	p->nodes[node].unfit = !passed;
 }
 
+void supervise_pool_return_all(struct pool *p)
+{
+	for (int i = 0; i < p->machines->n_nodes; i++)
+		p->nodes[i].returned = true;
+}
+
+void supervise_pool_check_again(struct pool *p, int node)
+{
+	p->nodes[node].unfit = false;
+	p->nodes[node].returned = true;
+}
+
 bool supervise_pool_use_again(struct pool *p)
 {
 	bool any = p->n_gone > 0;
 	p->n_gone = 0;
 	for (int i = 0; i < p->machines->n_nodes; i++) {
 		struct pool_node *n = &p->nodes[i];
-		if ((n->excluded || n->unfit) && n->state == NODE_UP) {
+		bool unfit = n->unfit && n->returned;
+		if (n->state == NODE_UP && (unfit || (n->excluded && !n->unfit))) {
 			n->excluded = n->unfit = n->returned = false;
 			n->faults = 0;
 			any = true;

@@ -2,13 +2,13 @@
  * pool — the nodes and devices that a run may use, and why it may not use the others.
  *
  * A node is used if the last survey found it up, it is not excluded, and it has not failed the check
- * that node_checks.h makes when it is back. A node is excluded for the
+ * that node_checks.h makes when it is back, or before the first generation. A node is excluded for the
  * rest of the run after [restart] exclude_after faults, and at once if it fails again before the
  * first step after it had come back. A node that has no fault for POOL_FAULT_MEMORY seconds begins at
  * 0 again: a run of several weeks meets independent faults of every node. (Progress, with which
  * restart.h forgets futile restarts, is not enough here: a node that crashes every hour makes
  * progress in between.) A device that is gone is not used, either. If nothing else is left, all of
- * them are used again.
+ * them are used again, except nodes that failed the check before the first generation.
  *
  * Nodes are numbered as in `machines`, all nodes that the run began with.
  */
@@ -64,9 +64,15 @@ void supervise_pool_survey(struct pool *p, const struct survey *s);
 void supervise_pool_blame(struct pool *p, int node, double now);
 /* Notes the result of a check. */
 void supervise_pool_check(struct pool *p, int node, bool passed);
-/* Uses excluded and unfit nodes again that are up, and devices that were gone. False: there is none. */
+/* All nodes count as nodes that are back, so that each of them has to pass a check. */
+void supervise_pool_return_all(struct pool *p);
+/* An unfit node may be checked again: it counts as one that is back. */
+void supervise_pool_check_again(struct pool *p, int node);
+/* Uses excluded nodes and unfit ones that were back again, if they are up, and devices that were gone.
+ * False: there is none. */
 bool supervise_pool_use_again(struct pool *p);
-/* A generation on these nodes has finished a step. */
+/* A generation on these nodes has finished a step, or all of them were checked: none counts as one that
+ * is back. */
 void supervise_pool_confirm(struct pool *p);
 /* The device of this name (struct topo_device) is gone; "": any one of the node's. */
 int supervise_pool_lose_device(struct pool *p, int node, const char *name, struct err *e);

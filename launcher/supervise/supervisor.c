@@ -273,8 +273,7 @@ free_all:
 
 void supervise_start(struct supervisor *s)
 {
-	s->state = SUP_BACKOFF; /* without a wait */
-	supervise_handle(s, EV_TIMEOUT, NULL, NULL);
+	supervise_start_first(s);
 }
 
 void supervise_tick(struct supervisor *s)

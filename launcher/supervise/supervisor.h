@@ -17,7 +17,7 @@
  *     restart.c      decides whether and when to start again
  *     pool.c         the nodes and devices that can be used
  *     policy.c       decides where the next generation runs
- *     node_checks.c  checks nodes that are back
+ *     node_checks.c  checks nodes that are back, or all before the first generation
  *     recovery.c     surveys the nodes and applies the policy
  *     stop.c         why the run is being stopped, and whether the job is requeued
  *     chain.c        the jobs that continue the run after this one
@@ -43,6 +43,7 @@
 #include "launcher/supervise/supervise.h"
 
 enum sup_state {
+	SUP_CHECKING,  /* before the first generation: the nodes are checked */
 	SUP_STARTING,  /* processes start and connect */
 	SUP_PREPARING, /* all have connected; they build communicators and load */
 	SUP_TRAINING,
@@ -72,7 +73,7 @@ enum sup_event {
 	EV_ALL_GONE,      /* no process of the generation is left */
 	EV_SURVEYED,      /* the state of the nodes is known */
 	EV_STOP_KNOWN,    /* the cause of the stop is known */
-	EV_CHECKED,       /* the nodes that are back have been checked */
+	EV_CHECKED,       /* the nodes have been checked: all, or those that are back */
 	SUP_EVENT_COUNT
 };
 
@@ -168,6 +169,11 @@ void supervise_judge_loss(struct supervisor *s);
 /* Decides where the next generation runs, and starts it `wait` seconds later, waits for nodes,
  * requeues the job or ends the run. */
 void supervise_choose_deployment(struct supervisor *s, double wait);
+/* The first step of a run: starts the first generation, after a check of the nodes if the job asks
+ * for it. */
+void supervise_start_first(struct supervisor *s);
+/* The nodes were checked before the first generation: starts it, or decides where it runs. */
+void supervise_use_checked_nodes(struct supervisor *s);
 /* Starts the next generation with the current deployment. */
 void supervise_start_generation(struct supervisor *s);
 /* The generation has left in order to grow: starts the larger one, or requeues the job. If Slurm

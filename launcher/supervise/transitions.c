@@ -39,9 +39,17 @@ static void do_look_again(struct supervisor *s, const struct cause *c)
 		supervise_choose_deployment(s, 0);
 }
 
+static void do_use_checked_nodes(struct supervisor *s, const struct cause *c)
+{
+	(void)c;
+	supervise_checks_finish_all(s);
+	supervise_use_checked_nodes(s);
+}
+
 static void do_choose_again(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
+	supervise_recovery_stop_survey(s);
 	supervise_choose_deployment(s, 0);
 }
 
@@ -369,6 +377,10 @@ static void do_kill(struct supervisor *s, const struct cause *c)
 
 /* An empty cell: the event changes nothing in that state. */
 static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct supervisor *, const struct cause *) = {
+	[SUP_CHECKING] = {
+		[EV_CHECKED] = do_use_checked_nodes, [EV_SURVEYED] = do_choose_again, [EV_TIMEOUT] = do_choose_again,
+		[EV_STOP] = do_stop_waiting, [EV_STOP_NOW] = do_stop_waiting,
+	},
 	[SUP_STARTING] = {
 		[EV_ALL_CONNECTED] = do_prepare, [EV_LOST] = do_lose, [EV_STOP] = do_quit, [EV_STOP_NOW] = do_quit,
 		[EV_TIMEOUT] = do_connect_timeout, [EV_ALL_GONE] = do_all_vanished,

@@ -55,6 +55,19 @@ make_tree() {
 	[[ $output == *"README.md:"*" lines; 200 are allowed"* ]]
 }
 
+@test "a job file of a document that cannot be planned, or differs from its table, is found" {
+	make_tree
+	page=$tree/doc/guide/from-torchrun.md
+	sed -i '0,/^ffn = 13824/s//ffn = 13825x/; s/^tp = 8$/tp = 4/; s/^max_restarts = 3/max_restarts = 4/; s/^cluster = dgx-h100:4$/cluster = dgx-h100:5/' "$page"
+	run env MUSTER="$MUSTER" "$top/tests/documents" "$tree"
+	echo "$output"
+	[[ $status -eq 1 ]]
+	[[ $output == *"from-torchrun.md:"*"the table has restart.max_restarts = 3, and the job 4"* ]]
+	[[ $output == *"from-torchrun.md:"*"the job asks for 4 nodes, and its cluster is dgx-h100:5"* ]]
+	[[ $output == *"from-torchrun.md:"*"the job cannot be planned: "*'"13825x"'* ]]
+	[[ $output == *"from-torchrun.md:"*"the job has 32 ranks on 64 GPUs"* && $output == *"the table has parallel.tp = 8, and the job 4"* ]]
+}
+
 @test "the rooms' graph is drawn, and a cycle or an unknown room is found" {
 	run "$top/tests/rooms_graph"
 	[[ $status -eq 0 && $output == *"-> base"* && $output == *"no cycle"* ]]

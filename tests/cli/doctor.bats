@@ -64,12 +64,12 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 @test "a node that is back is checked by one line, which names what is wrong" {
 	local needs='{"job":false,"cuda":true,"slurm":false,"ranks":8,"memory":0,"host_memory":0,"checkpoint":0,"run_dir":"","ckpt_dir":"","data":"","interface":"","trouble":""}'
 	doctor_as dgx-h100 --node "$needs"
-	[[ $status -eq 0 && $output == "muster-check: ok" ]]
+	[[ $status -eq 0 && $output == "muster-check: $(hostname): ok" ]]
 	doctor_as dgx-h100,lost=2 --node "$needs"
-	[[ $status -eq 0 && ${#lines[@]} -eq 1 && $output == "muster-check: GPU2: "*"GPU is lost"*"; "* ]]
+	[[ $status -eq 0 && ${#lines[@]} -eq 1 && $output == "muster-check: $(hostname): GPU2: "*"GPU is lost"*"; "* ]]
 	# One GPU fewer than the ranks of a node need.
 	doctor_as pair --node "$needs"
-	[[ $output == "muster-check: GPUs: 4 "*"8 ranks"* ]]
+	[[ $output == "muster-check: $(hostname): GPUs: 4 "*"8 ranks"* ]]
 	run "$MUSTER" doctor --node '{"rubbish":1}'
 	[[ $status -eq 2 && $output == *"--node"* ]]
 }

@@ -35,6 +35,25 @@ submit() { run "$MUSTER" submit "$tiny" job.name=sub "$@" && echo "$status: $out
 	[[ -e $(run_folder sub)/submit-1.ini ]]
 }
 
+@test "an account or a QOS that accounting does not permit is refused, with those that it permits" {
+	fake scontrol 'case "$*" in *config*) echo "AccountingStorageEnforce = associations,limits,qos" ;; *)
+		echo "PartitionName=main Default=YES MaxTime=UNLIMITED MaxNodes=UNLIMITED MinNodes=0 State=UP TotalNodes=4" ;; esac'
+	fake sacctmgr "echo \"\$*\" >$BATS_TEST_TMPDIR/asked; echo 'lab||normal,high'; echo 'staff|main|normal'"
+	rm -rf "$(run_folder sub)"
+	submit slurm.account=other
+	[[ $status -eq 3 && $output == *"[slurm] account = other: the cluster's accounting does not permit it to you; your accounts are lab, staff; use another account"* ]]
+	[[ $(cat "$BATS_TEST_TMPDIR/asked") == "--readonly --noheader --parsable2 show association where user=$(id -un) format=account,partition,qos" ]]
+	submit slurm.account=staff slurm.qos=high
+	[[ $status -eq 3 && $output == *"[slurm] qos = high: "*"you may use qos normal; use another qos"* ]]
+	[[ ! -e $(run_folder sub) ]]
+	submit slurm.account=lab slurm.qos=high
+	[[ $status -eq 0 ]]
+	# Without an answer sbatch decides.
+	fake sacctmgr 'echo "sacctmgr: error: slurm_persist_conn_open_without_init: failed to open persistent connection" >&2; exit 1'
+	submit slurm.account=other
+	[[ $status -eq 0 ]]
+}
+
 @test "the job does not inherit the variables of a step, an array or a heterogeneous job" {
 	fake sbatch "[[ \$1 == --test-only ]] || env >$BATS_TEST_TMPDIR/env; echo 7"
 	SLURM_STEP_NUM_TASKS=2 SLURM_STEP_ID=0 SLURM_NTASKS=2 SLURM_HET_SIZE=2 SLURM_ARRAY_TASK_ID=3 PMIX_RANK=1 SLURM_CONF_MINE=x MUSTER_AUTH=secret submit

@@ -1,5 +1,5 @@
-/* Any bytes as Slurm's description of its partitions and nodes, separated by a line "=", and as its
- * forecast. A job is then compared with them. */
+/* Any bytes as Slurm's description of its partitions and nodes, separated by a line "=", as the user's
+ * associations, and as its forecast. A job is then compared with them. */
 #include "launcher/slurm/admit.h"
 
 #include <stdint.h>
@@ -27,6 +27,10 @@ static void admit(const char *partitions, const char *nodes)
 		abort();
 	if (slurm_site_parse(partitions, nodes, &site, &e))
 		return;
+	const char *config = slurm_site_enforces(partitions) ? partitions
+							     : "AccountingStorageEnforce = qos";
+	if (slurm_site_parse_associations(config, nodes, &site, &e))
+		abort();
 	if (slurm_admit(&job, &s, &site, &warnings, &e) && !e.text[0])
 		abort();
 	buf_fini(&warnings);

@@ -100,6 +100,21 @@ refused() { # status
 	ROWS
 }
 
+@test "a dry run prints the script and the refusal, and says what could not be checked" {
+	run "$MUSTER" submit --dry-run "$tiny" job.name=dry slurm.nodes=40 parallel.dp=4
+	echo "$output"
+	[[ $status -eq 3 && $output == "#!/bin/bash"*"#SBATCH --nodes=40"*"muster: "*"40 nodes are requested, but partition main has 4"* ]]
+	run "$MUSTER" submit --dry-run "$tiny" job.name=dry data.path=nowhere
+	[[ $status -eq 3 && $output == *"[data] path: nowhere.idx: no such file"* ]]
+	run "$MUSTER" submit --dry-run "$tiny" job.name=dry
+	[[ $status -eq 0 && $output == *"muster: Slurm expects to start the job now" ]]
+	run env PATH=/nowhere "$MUSTER" submit --dry-run "$tiny" job.name=dry
+	echo "$output"
+	[[ $status -eq 0 && $output == *"muster: warning: the request was not compared with a cluster: scontrol"* ]]
+	[[ ! -e $(run_folder dry) ]]
+	no_jobs
+}
+
 @test "files that are not there" {
 	set -f
 	refused 3 <<-'ROWS'

@@ -181,6 +181,7 @@ struct job {
 		 * threads */
 		char speeds[JOB_TEXT];
 		enum job_bind bind;
+		bool check_nodes; /* before the first start */
 		/* for plan: auto, local, or a preset such as dgx-h100:128 */
 		char cluster[JOB_TEXT];
 		char calibration[JOB_PATH]; /* auto, none, or a file (calibration.h) */

@@ -174,6 +174,7 @@ const struct job_key job_keys[] = {
 	TEXT(launch, threads, JOB_LINE, "0", "Threads per agent, or a list for each rank, such as 2,1. 0: cores / agents, at least 1."),
 	TEXT(launch, speeds, JOB_LINE, "", "Relative speed of each rank's device, such as 2,1,1,1. Unequal devices get unequal stages and micro-batches. Empty: the numbers of threads, if they differ."),
 	ENUM(launch, bind, "auto", binds, "Binding of agents to cores. auto: core, if there are enough cores for all agents' threads."),
+	BOOL(launch, check_nodes, "no", "Under Slurm: before the first start check every node of the allocation as muster doctor does, all at the same time. A node that fails is treated as a lost one: a spare replaces it, the layout changes as restart.shrink says, or the job is requeued without it."),
 	TEXT(launch, cluster, JOB_LINE, "auto", "Machine to plan for: auto, local, slurm, or a preset such as dgx-h100:128 (128 nodes). A run is always planned for the machine that it runs on."),
 	TEXT(launch, calibration, JOB_LINE, "auto", "Measurements of this host for planning, as muster bench calibrate writes them: auto (the default file, if it exists and is of this machine), none, or a file."),
 

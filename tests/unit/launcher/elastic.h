@@ -16,12 +16,12 @@ static struct {
 	enum node_state nodes[2];
 	int surveys, free, requeues;
 	bool silent, partly, broken, refuse;
-	const char *needs, *check; /* what a check of a node prints */
-	char go[300], answer[300];
-	int checks;
+	/* what a check finds on node 1 and on node 0; NULL: nothing is printed; "!…": the whole line */
+	const char *needs, *check, *check0;
+	char go[300], answer[600];
+	int checks, ended; /* checks that were started; that have ended */
 	void (*checked)(void *arg, int status, const char *output);
 	void *check_arg;
-	bool checking;
 	void (*done)(void *arg, const struct survey *s); /* of the survey that is under way */
 	void *arg;
 } m;
@@ -65,37 +65,50 @@ static inline int requeue_job(const char *exclude, int min_nodes, int max_nodes,
 static inline void on_check_ended(void *arg, int status, const char *output)
 {
 	(void)arg;
-	m.checking = false;
+	m.ended++;
 	m.checked(m.check_arg, status, output);
 }
 
-/* The check answers once the file `go` exists. */
-static inline int check_node(uv_loop_t *loop, const struct check_request *r,
-			     void (*ended)(void *arg, int status, const char *output), void *arg,
-			     struct child **out, struct err *e)
+/* The check answers once the file `go` exists: with a line for each node that it asks. */
+static inline int check_nodes(uv_loop_t *loop, const struct check_request *r,
+			      void (*ended)(void *arg, int status, const char *output), void *arg,
+			      struct child **out, struct err *e)
 {
 	static char script[] = "until [ -e \"$0\" ]; do sleep 0.01; done; echo \"$1\"";
 	char *const argv[] = { "sh", "-c", script, m.go, m.answer, NULL };
 	const struct child_command c = { .argv = argv, .out = -1, .tied = true };
-	assert_string_equal(r->node, m.machines.nodes[1].name);
+	const char *const names[] = { m.machines.nodes[0].name, m.machines.nodes[1].name };
+	char both[2 * TOPO_NAME + 2];
+	snprintf(both, sizeof both, "%s,%s", names[0], names[1]);
+	int first = r->n_nodes == 2 || !strcmp(r->nodes, names[0]) ? 0 : 1;
+	assert_string_equal(r->nodes, r->n_nodes == 2 ? both : names[first]);
 	assert_string_equal(r->needs, "{}");
 	snprintf(m.go, sizeof m.go, "%s/go", h.dir);
-	snprintf(m.answer, sizeof m.answer, "%s", m.check);
+	m.answer[0] = '\0';
+	for (int i = first; i < first + r->n_nodes; i++) {
+		const char *text = i ? m.check : m.check0;
+		size_t used = strlen(m.answer);
+		if (text && *text == '!')
+			snprintf(m.answer + used, sizeof m.answer - used, "%s\n", text + 1);
+		else if (text)
+			snprintf(m.answer + used, sizeof m.answer - used,
+				 LAUNCH_CHECK_TAG "%s: %s\n", names[i], text);
+	}
 	unlink(m.go);
 	m.checks++;
 	m.checked = ended;
 	m.check_arg = arg;
-	m.checking = true;
 	return launcher_child_watch(loop, &c, on_check_ended, NULL, out, e);
 }
 
 static inline void answer_check(void)
 {
 	uv_timer_t awake;
+	int before = m.ended;
 	close(open(m.go, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
 	uv_timer_init(&h.loop, &awake);
 	uv_timer_start(&awake, on_nothing, 1, 1);
-	while (m.checking)
+	while (m.ended == before)
 		uv_run(&h.loop, UV_RUN_ONCE);
 	uv_close((uv_handle_t *)&awake, NULL);
 	deliver_all();
@@ -125,10 +138,10 @@ static const struct launch_ops elastic_ops = { .name = "fake",
 					       .survey = begin_survey,
 					       .survey_stop = stop_survey,
 					       .requeue = requeue_job,
-					       .check_node = check_node };
+					       .check_nodes = check_nodes };
 
-/* Opens a run of two ranks, one per node, with these words of the job in addition. */
-static inline void open_run(const char *a, const char *b)
+/* Starts a run of two ranks, one per node, with these words of the job in addition. */
+static inline void start_run(const char *a, const char *b)
 {
 	const char *words[] = { "model.layers=8",
 				"model.hidden=1024",
@@ -177,6 +190,12 @@ static inline void open_run(const char *a, const char *b)
 	};
 	assert_int_equal(supervise_open(&o, &h.supervisor, NULL), 0);
 	supervise_start(h.supervisor);
+}
+
+/* The same, and its first generation trains. */
+static inline void open_run(const char *a, const char *b)
+{
+	start_run(a, b);
 	train_all();
 	for (int i = 0; i < h.world; i++)
 		send_step(&h.peers[i], MSG_METRICS, 3);

@@ -21,6 +21,7 @@ static const char partitions[] =
 	"PartitionName=closed Default=NO State=DRAIN TotalNodes=4\n"
 	"PartitionName=night Default=NO State=DOWN TotalNodes=4\n"
 	"PartitionName=odd Default=NO State=UP TotalNodes=4\n"
+	"PartitionName=untyped Default=NO State=UP TotalNodes=1\n"
 	"PartitionName=unseen Default=NO State=UP TotalNodes=4\n";
 
 static const char nodes[] = "main|3|idle|8|64000|gpu:h100:4(S:0-1),nic:2|h100,ib|n[1-3]\n"
@@ -30,6 +31,7 @@ static const char nodes[] = "main|3|idle|8|64000|gpu:h100:4(S:0-1),nic:2|h100,ib
 			    "lab|4|idle|8|64000|(null)|(null)|n[1-4]\n"
 			    "closed|4|idle|8|64000|(null)|(null)|n[1-4]\n"
 			    "odd|4|idle|8|64000|(null)|(null)|n[1-\n"
+			    "untyped|1|idle|8|64000|gpu:4|(null)|n9\n"
 			    "night|4|idle|8|64000|(null)|(null)|n[1-4]\n";
 
 struct row {
@@ -87,6 +89,12 @@ static void jobs_that_can_never_start_are_refused_and_others_are_not(void **stat
 		{ { "slurm.gpus_per_node=4", "slurm.nodes=5" }, "4 GPUs are requested on each node, and a node has at most 4; 4 of the 5 nodes that are requested fit in partition main; lower gpus_per_node", true },
 		{ { "slurm.gpus_per_node=8" }, "8 GPUs are requested on each node, and a node has at most 4; no node of partition main fits", true },
 		{ { "slurm.gres=gpu:h100:8" }, "gres: 8 GPUs are requested on each node, and a node has at most 4", true },
+		{ { "slurm.gres=gpu:h100:4", "slurm.nodes=3" }, NULL, false },
+		{ { "slurm.gres=gpu:H100:4,nic:1", "slurm.nodes=4" }, "of the 4 that fit in partition main, 3 are up", false },
+		{ { "slurm.gres=gpu:a100:2", "slurm.nodes=3" }, "[slurm] gres = gpu:a100:2: the nodes have gpu:h100:4(S:0-1),nic:2, gpu:h100:4, gpu:a100:2; 2 of the 3 nodes that are requested fit in partition main; use a type that they have", true },
+		{ { "slurm.gres=gpu:h200:2" }, "[slurm] gres = gpu:h200:2: the nodes have ", true },
+		{ { "slurm.gres=gpu:2", "slurm.nodes=5" }, NULL, false },
+		{ { "slurm.partition=untyped", "slurm.gres=gpu:h200:4" }, NULL, false }, /* the type is unknown */
 		{ { "slurm.constraint=h100" }, NULL, false },
 		{ { "slurm.constraint=h100&ib", "slurm.nodes=3" }, NULL, false },
 		{ { "slurm.constraint=h100&a100" }, "constraint = h100&a100: the nodes have the features h100,ib, h100,ib, a100; no node of partition main fits", true },
@@ -133,12 +141,66 @@ static void a_cluster_without_a_default_partition_needs_the_key(void **state)
 	struct buf warnings = BUF_INIT;
 	struct err e = ERR_INIT;
 	assert_int_equal(slurm_site_parse(strchr(partitions, '\n') + 1, "", &site, NULL), 0);
-	assert_int_equal(site.n_partitions, 6);
+	assert_int_equal(site.n_partitions, 7);
 	assert_int_equal(job_load(NULL, NULL, 0, &job, NULL), 0);
 	assert_int_equal(slurm_admit(&job, &size, &site, &warnings, &e), -1);
 	assert_non_null(strstr(e.text, "no default partition; use one of short, lab"));
 	slurm_site_free(&site);
 	buf_fini(&warnings);
+}
+
+static const char associations[] = "lab||normal,high\nstaff|short|normal\n";
+
+/* Admits a job of these words where accounting is like this. */
+static int admit_associated(const char *enforce, const char *a, const char *b, struct err *e)
+{
+	const char *const words[] = { a, b };
+	char config[200];
+	struct job job;
+	struct script_size size;
+	struct site site;
+	struct buf warnings = BUF_INIT;
+	snprintf(config, sizeof config,
+		 "AccountingStorageBackupHost = (null)\nAccountingStorageEnforce = %s\nX = qos\n",
+		 enforce);
+	assert_int_equal(job_load(NULL, words, b ? 2 : 1, &job, NULL), 0);
+	assert_int_equal(slurm_script_size(&job, &size, NULL), 0);
+	assert_int_equal(slurm_site_parse(partitions, nodes, &site, NULL), 0);
+	assert_int_equal(slurm_site_parse_associations(config, associations, &site, NULL), 0);
+	int rc = slurm_admit(&job, &size, &site, &warnings, e);
+	slurm_site_free(&site);
+	buf_fini(&warnings);
+	return rc;
+}
+
+static void jobs_without_an_association_are_refused_where_one_is_needed(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *enforce, *a, *b, *says; /* NULL: it is admitted */
+	} rows[] = {
+		{ "associations,limits,qos", "slurm.account=lab", "slurm.qos=high", NULL },
+		{ "associations", "slurm.account=LAB", NULL, NULL },
+		{ "none", "slurm.account=other", NULL, NULL },
+		{ "associations", "slurm.account=other", NULL,
+		  "[slurm] account = other: the cluster's accounting does not permit it to you; "
+		  "your "
+		  "accounts are lab, staff; use another account" },
+		{ "associations", "slurm.account=staff", NULL, "[slurm] partition = main: " },
+		{ "associations", "slurm.account=staff", "slurm.partition=short", NULL },
+		{ "limits,qos", "slurm.account=lab", "slurm.qos=huge",
+		  "[slurm] qos = huge: the cluster's accounting does not permit it to you; you may "
+		  "use qos normal,high; use another qos" },
+		{ "associations", "slurm.account=lab", "slurm.qos=huge", NULL },
+		{ "qos", "slurm.qos=high", NULL, NULL },
+		{ "qos", "slurm.qos=huge", NULL, "[slurm] qos = huge" },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct err e = ERR_INIT;
+		int rc = admit_associated(rows[i].enforce, rows[i].a, rows[i].b, &e);
+		if ((rc != 0) != (rows[i].says != NULL) || (rc && !strstr(e.text, rows[i].says)))
+			fail_msg("row %zu: %d: %s", i, rc, e.text);
+	}
 }
 
 static void texts_that_say_nothing_refuse_nothing(void **state)
@@ -201,6 +263,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(jobs_that_can_never_start_are_refused_and_others_are_not),
 		cmocka_unit_test(a_cluster_without_a_default_partition_needs_the_key),
+		cmocka_unit_test(jobs_without_an_association_are_refused_where_one_is_needed),
 		cmocka_unit_test(texts_that_say_nothing_refuse_nothing),
 		cmocka_unit_test(the_expected_start_is_said_in_words),
 	};

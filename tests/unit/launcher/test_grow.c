@@ -37,7 +37,7 @@ static void a_node_is_checked_before_the_run_stops_to_grow(void **state)
 {
 	(void)state;
 	m.needs = "{}";
-	m.check = "muster-check: ok";
+	m.check = "ok";
 	open_run(NULL, NULL);
 	shrink();
 	look_at(5);
@@ -65,7 +65,7 @@ static void a_node_that_fails_its_check_is_not_grown_onto(void **state)
 	(void)state;
 	bool last;
 	m.needs = "{}";
-	m.check = "muster-check: GPU3: it does not answer; drain the node";
+	m.check = "GPU3: it does not answer; drain the node";
 	open_run(NULL, NULL);
 	shrink();
 	look_at(5);
@@ -81,7 +81,7 @@ static void a_node_that_fails_its_check_is_not_grown_onto(void **state)
 	assert_int_equal(count_printed("is back, but the run does not grow onto it: GPU3", &last),
 			 1);
 	assert_int_equal(count_events("\"event\":\"node-check\"", ""), 1);
-	m.check = "muster-check: ok";
+	m.check = "ok";
 	train_for(NODE_CHECK_AGAIN, 110);
 	look_at(200);
 	answer_check();
@@ -92,7 +92,7 @@ static void a_check_without_a_result_counts_as_failed(void **state)
 {
 	(void)state;
 	m.needs = "{}";
-	m.check = "srun: error: Unable to create step";
+	m.check = "!srun: error: Unable to create step";
 	open_run(NULL, NULL);
 	shrink();
 	look_at(5);
@@ -105,7 +105,7 @@ static void a_check_that_hangs_is_ended(void **state)
 {
 	(void)state;
 	m.needs = "{}";
-	m.check = "muster-check: ok";
+	m.check = "ok";
 	open_run(NULL, NULL);
 	shrink();
 	look_at(5);
@@ -118,7 +118,7 @@ static void a_loss_ends_the_checks(void **state)
 {
 	(void)state;
 	m.needs = "{}";
-	m.check = "muster-check: ok";
+	m.check = "ok";
 	open_run(NULL, NULL);
 	shrink();
 	look_at(5);

@@ -1,0 +1,97 @@
+#!/usr/bin/env bats
+# With launch.check_nodes = yes a run checks its nodes before the first start, on a real Slurm with four nodes on the loopback address.
+# The epilog for sites, on the same cluster.
+
+load ../helpers
+load jobs
+
+setup_file() {
+	start_cluster 4
+	[[ -z $lacking ]] || return 0
+	make_data
+	make_tiny_job
+	words="launch.check_nodes=yes slurm.gpus_per_node=2 slurm.cpus_per_task=1 batch.global=24 job.steps=20"
+	export words
+	# Driver doubles: node n2 has a GPU with broken memory, the others have none.
+	export LD_LIBRARY_PATH=$doubles NVML_DOUBLE=none NVML_DOUBLE_n2=dgx-h100,remap-failed=1
+}
+
+teardown_file() { stop_cluster; }
+setup() { [[ -z $lacking ]] || skip "$lacking"; }
+teardown() { end_jobs; }
+
+# Prints what the last decision was.
+decision() { event "$1" decision | tail -n 1 | grep -oP '"how":"\K[^"]+' | head -n 1; } # run
+
+check_figure() { # run
+	figure "$1: $(event_field "$1" nodes-checked passed) passed, $(event_field "$1" nodes-checked failed) failed; the check took" \
+		"$(event_field "$1" nodes-checked seconds | cut -c 1-4) s"
+}
+
+@test "a node that fails its check is replaced by a spare before the first start" {
+	submit spare parallel.tp=2 parallel.pp=1 parallel.dp=3 slurm.nodes=3 slurm.spares=1
+	ends_with 0
+	check_figure spare
+	[[ $(event spare nodes-checked) == *'"passed":3,"failed":1'* ]]
+	[[ $(event_field spare node-check node) == n2 && $(event spare node-check) == *'"passed":false'*memory* ]]
+	[[ $(nodes_of spare 1) == "n1 n3 n4 " ]]
+	[[ $(decision spare) == spare ]]
+	[[ $(event_field spare generation-start restarts) == 0 ]]
+	grep -q 'n2 is not used: GPU' "$(run_folder spare)"/logs/slurm-*.out
+}
+
+@test "without a spare the layout becomes smaller" {
+	large
+	submit smaller parallel.tp=2 parallel.pp=1 parallel.dp=4 slurm.nodes=4 restart.shrink=dp
+	ends_with 0
+	check_figure smaller
+	[[ $(nodes_of smaller 1) == "n1 n3 n4 " && $(decision smaller) == dp ]]
+}
+
+@test "a layout that must stay is requeued without the node" {
+	submit requeued parallel.tp=2 parallel.pp=1 parallel.dp=3 slurm.nodes=3 restart.shrink=keep batch.global=24
+	ends_with 0
+	[[ $(decision requeued) == requeue ]]
+	[[ $(job_field ExcNodeList) == n2 && $(job_field Restarts) == 1 ]]
+	[[ $(nodes_of requeued) == "n1 n3 n4 " ]]
+}
+
+@test "a layout that must stay and cannot be requeued ends with the reason, before anything has started" {
+	submit ends parallel.tp=2 parallel.pp=1 parallel.dp=3 slurm.nodes=3 slurm.requeue=no restart.shrink=keep
+	ends_with 3
+	! event ends generation-start || return 1
+	grep -q 'n2 is not used: GPU' "$(run_folder ends)"/logs/slurm-*.out
+	grep -q 'the nodes that are left cannot run the job' "$(run_folder ends)"/logs/slurm-*.out
+}
+
+@test "nodes that pass cost only the time of the check" {
+	NVML_DOUBLE_n2=none submit passes parallel.tp=2 parallel.pp=1 parallel.dp=3 slurm.nodes=3
+	ends_with 0
+	check_figure passes
+	[[ $(event passes nodes-checked) == *'"passed":3,"failed":0'* ]]
+	! event passes node-check || return 1
+	! event passes decision || return 1
+}
+
+# --- The epilog of templates/site ---------------------------------------------------------------------------------
+
+run_epilog() { "$top/templates/site/epilog.sh" "$cluster/spool/$1" "$cluster/tmp/$1"; } # node
+has_socket() { compgen -G "$cluster/spool/$1/stepd.slurm.pmix.*" >/dev/null; } # node
+
+@test "the epilog leaves the sockets of a step that runs, and removes those of a step whose manager was killed" {
+	srun --nodes=1 --nodelist=n4 --mpi=pmix sleep 600 &
+	wait_for 20 has_socket n4
+	run_epilog n4
+	has_socket n4
+	[[ -n $(ls "$cluster/tmp/n4") ]]
+	manager=$(daemons_of n4 | xargs -I{} grep -lx slurmstepd /proc/{}/comm | cut -d / -f 3)
+	# shellcheck disable=SC2086 # a list of pids
+	kill -9 $manager
+	scancel --user=root
+	wait_for 60 no_jobs
+	figure "left by a step manager that was killed: $(ls "$cluster/spool/n4" "$cluster/tmp/n4" | grep -c pmix)"
+	run_epilog n4
+	! has_socket n4 || return 1
+	! ls "$cluster/spool/n4" "$cluster/tmp/n4" | grep pmix || return 1
+	wait || true
+}
