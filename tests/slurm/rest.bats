@@ -198,7 +198,9 @@ last_step_of() { tail -n 1 "$home/$1/metrics.jsonl" | grep -oP '"step":\K[0-9]+'
 	by_rest queue show "$id" --json >"$home/by_rest.json"
 	"$MUSTER" queue show "$id" --json >"$home/by_commands.json"
 	diff "$home/by_rest.json" "$home/by_commands.json"
-	"$MUSTER" queue update "$id" --time 20 --comment "three  four"
+	# An empty variable chooses the commands for a run that was submitted by REST.
+	MUSTER_SLURM_REST="" "$MUSTER" queue show "$home/both" --json | diff "$home/by_rest.json" -
+	MUSTER_SLURM_REST="" "$MUSTER" queue update "$home/both" --time 20 --comment "three  four"
 	[[ $(shown "$id" limit_minutes) == 20 && $(shown "$id" comment) == "three  four" ]]
 	"$MUSTER" queue cancel "$id"
 	is_in "$id" CANCELLED
