@@ -343,8 +343,11 @@ int net_connect(const char *address, double timeout_s, int *fd, struct err *e)
 	double until = clock_s() + timeout_s;
 	int s, error = 0;
 	for (unsigned ms = 1; (s = connect_any(found, until)) < 0; ms = ms < 32 ? 2 * ms : 50) {
-		error = errno;
-		if (error != ECONNREFUSED || clock_s() + ms * 1e-3 >= until)
+		int last = errno;
+		/* A last attempt without any time left says less than the refusals before it. */
+		if (error != ECONNREFUSED || last != ETIMEDOUT)
+			error = last;
+		if (last != ECONNREFUSED || clock_s() + ms * 1e-3 >= until)
 			break;
 		poll(NULL, 0, (int)ms);
 	}
