@@ -466,25 +466,30 @@ int channel_next(struct channel *c, struct msg *m, struct err *e)
 	return 1;
 }
 
-int channel_send(struct channel *c, enum msg_type type, json_t *body, struct err *e)
+int channel_send_packed(struct channel *c, const struct buf *packed, struct err *e)
 {
 	if (c->state == BROKEN)
 		return broken(c, &c->why, e);
-	struct buf opened = BUF_INIT;
-	int rc = msg_pack(type, c->generation, body, &opened, e);
-	if (!rc && opened.len > MSG_MAX - SEAL_TAG_BYTES)
-		rc = err_set(e, ERR_PROTO, "message %s: %zu bytes; %d are allowed", msg_word(type),
-			     opened.len, MSG_MAX - SEAL_TAG_BYTES);
-	if (!rc && c->state == READY) {
-		seal_frame(&c->sending, &c->out, opened.data, opened.len);
-	} else if (!rc) {
+	if (packed->len > MSG_MAX - SEAL_TAG_BYTES)
+		return err_set(e, ERR_PROTO, "a message has %zu bytes; %d are allowed", packed->len,
+			       MSG_MAX - SEAL_TAG_BYTES);
+	if (c->state == READY) {
+		seal_frame(&c->sending, &c->out, packed->data, packed->len);
+	} else {
 		unsigned char len[SEAL_LENGTH_BYTES];
-		seal_put_length(len, (uint32_t)opened.len);
+		seal_put_length(len, (uint32_t)packed->len);
 		buf_add(&c->queued, len, sizeof len);
-		buf_add(&c->queued, opened.data, opened.len);
+		buf_add(&c->queued, packed->data, packed->len);
 	}
-	buf_fini(&opened);
-	if (!rc && (buf_failed(&c->out) || buf_failed(&c->queued)))
-		return no_memory(c, e);
+	return buf_failed(&c->out) || buf_failed(&c->queued) ? no_memory(c, e) : 0;
+}
+
+int channel_send(struct channel *c, enum msg_type type, json_t *body, struct err *e)
+{
+	struct buf packed = BUF_INIT;
+	int rc = msg_pack(type, c->generation, body, &packed, e);
+	if (!rc && channel_send_packed(c, &packed, e))
+		rc = c->state == BROKEN ? -1 : err_prefix(e, "message %s", msg_word(type));
+	buf_fini(&packed);
 	return rc;
 }

@@ -1,6 +1,6 @@
 /*
  * auth — both ends of the control channel prove who they are; then every frame is sealed.
- * launcher/supervise/connections.h lists all checks that an agent passes.
+ * launcher/connections.h lists all checks that an agent passes.
  *
  * The secret, 32 random bytes, is new in each generation. It reaches the agents in their
  * environment, never on a command line. In the handshake each side makes a fresh X25519 key pair;
@@ -102,6 +102,9 @@ int channel_vouched(struct channel *c, const struct vouch *v, const struct err *
 int channel_next(struct channel *c, struct msg *m, struct err *e);
 /* Queues a sealed message, until the handshake is done if need be. Borrows `body`. */
 int channel_send(struct channel *c, enum msg_type type, json_t *body, struct err *e);
+/* The same for a message that msg_pack() has packed, with the generation of the channel: for one that
+ * goes to many peers. */
+int channel_send_packed(struct channel *c, const struct buf *packed, struct err *e);
 /* The bytes to write to the socket; the caller removes (buf_drop) what it wrote. */
 struct buf *channel_out(struct channel *c);
 bool channel_ready(const struct channel *c); /* the handshake is done */

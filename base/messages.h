@@ -7,9 +7,10 @@
  *
  * To add a message:
  *   1. add its row at the end of MSG_TYPES, because a type's number is its position, and its table;
- *   2. send it: agent_control_send() in the agent (agent/metrics/report.c for what training
- *      reports), supervise_connection_send() in the supervisor;
- *   3. handle it: a row in `handlers` of launcher/supervise/messages.c or of agent/control.c;
+ *   2. send it: helper_line_send() in a helper, agent_control_send() in the agent (agent/metrics/report.c for what training
+ *      reports), launcher_connection_send() in the supervisor;
+ *   3. handle it: a row in `handlers` of launcher/supervise/messages.c or of agent/control.c, or
+ *      for helpers in launcher/slurm/relay.c or launcher/helper/helper.c;
  *   4. increase MSG_VERSION if a peer without the change cannot work with it.
  */
 #ifndef MUSTER_BASE_MESSAGES_H
@@ -46,7 +47,12 @@ enum {
 	X(MSG_RECORDED,  recorded, MSG_RECORDED_FIELDS, "supervisor", "to world rank 0: the run folder holds the series up to this step") \
 	X(MSG_GUARD_HELLO, guard_hello, MSG_GUARD_HELLO_FIELDS, "guard", "the first message of a guard after the handshake") \
 	X(MSG_ALIVE,     alive,    MSG_ALIVE_FIELDS,    "supervisor", "to a guard, every second; the guard answers with the same message") \
-	X(MSG_RELEASE,   release,  MSG_RELEASE_FIELDS,  "supervisor", "to a guard: the run has ended, or another guard has taken over")
+	X(MSG_RELEASE,   release,  MSG_RELEASE_FIELDS,  "supervisor", "to a guard: the run has ended, or another guard has taken over") \
+	X(MSG_HELPER_HELLO,  helper_hello,  MSG_HELPER_HELLO_FIELDS,  "helper", "the first message of the helper of a node after the handshake") \
+	X(MSG_HELPER_START,  helper_start,  MSG_HELPER_START_FIELDS,  "supervisor", "the answer to helper_hello: the agents that the helper starts") \
+	X(MSG_HELPER_PART,   helper_part,   MSG_HELPER_PART_FIELDS,   "helper, supervisor", "a part of what ranks have put before a fence: from a helper, those of its node; from the supervisor, those of all nodes") \
+	X(MSG_HELPER_NEXT,   helper_next,   MSG_HELPER_NEXT_FIELDS,   "helper", "a part has come; the supervisor may send the next one") \
+	X(MSG_HELPER_EXITED, helper_exited, MSG_HELPER_EXITED_FIELDS, "helper", "an agent of the node has ended")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -163,6 +169,37 @@ enum {
 #define MSG_ALIVE_FIELDS(F)
 
 #define MSG_RELEASE_FIELDS(F)
+
+#define MSG_HELPER_HELLO_FIELDS(F) \
+	F(node,    TEXT, REQUIRED, "the node's name in Slurm") \
+	F(pid,     INT,  REQUIRED, "process id") \
+	F(version, INT,  REQUIRED, "MSG_VERSION of the helper")
+
+#define MSG_HELPER_START_FIELDS(F) \
+	F(nspace,  TEXT, REQUIRED, "the PMIx namespace of the generation") \
+	F(node,    INT,  REQUIRED, "the number of the helper's node, from 0") \
+	F(node_of, JSON, REQUIRED, "a list: the number of the node of each rank") \
+	F(threads, JSON, REQUIRED, "a list: the threads of each rank of the node, in the order of the ranks") \
+	F(bind,    TEXT, REQUIRED, "the value of [launch] bind") \
+	F(agent,   TEXT, REQUIRED, "path of muster-agent") \
+	F(run,     TEXT, REQUIRED, "the run folder") \
+	F(address, TEXT, REQUIRED, "the agents' supervisor, \"host:port\"") \
+	F(secret,  TEXT, REQUIRED, "the agents' secret, 64 hex digits") \
+	F(auth,    TEXT, REQUIRED, "what else agents must prove: munge_parse() reads it")
+
+#define MSG_HELPER_PART_FIELDS(F) \
+	F(fence, COUNT, REQUIRED, "the number of the fence, from 0") \
+	F(part,  INT,   REQUIRED, "the number of the part, from 0") \
+	F(parts, INT,   REQUIRED, "how many there are") \
+	F(data,  TEXT,  REQUIRED, "its bytes, in base64")
+
+#define MSG_HELPER_NEXT_FIELDS(F) \
+	F(fence, COUNT, REQUIRED, "the number of the fence") \
+	F(part,  INT,   REQUIRED, "the number of the part that has come")
+
+#define MSG_HELPER_EXITED_FIELDS(F) \
+	F(rank,   INT, REQUIRED, "its rank") \
+	F(status, INT, REQUIRED, "how it ended, as waitpid() sets it")
 
 /* The member `coords` of welcome. */
 #define MSG_COORDS_FIELDS(F) \

@@ -3,7 +3,7 @@
  *
  * For connections inside this host the kernel names the user that opened the other end: SO_PEERCRED
  * of a Unix socket, and netlink's sock_diag of a TCP one (sock_diag(7)). Unlike a user id that the
- * peer sends, it cannot be forged. launcher/supervise/connections.h and launcher/pmix/gate.h use
+ * peer sends, it cannot be forged. launcher/connections.h and launcher/pmix/gate.h use
  * it.
  *
  * A process of another user namespace that shares our network namespace counts as another user's.

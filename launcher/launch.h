@@ -2,7 +2,7 @@
  * launch — starts the agents of one generation. Each way to start them is a backend:
  *
  *     local  an embedded PMIx server and fork, one agent per slot (launcher/pmix/)
- *     slurm  one srun step with --mpi=pmix (launcher/slurm/)
+ *     slurm  one srun step with --mpi=pmix, or with a helper on each node (launcher/slurm/)
  *
  * To add a backend:
  *   1. a room below launcher/ with a `const struct launch_ops`, and its row in `rooms`;
@@ -34,6 +34,9 @@ struct launch_request {
 	const char *run_dir;
 	const char *agent; /* path of muster-agent */
 	const char *auth;  /* value of AGENT_ENV_AUTH */
+	/* What the backend's own processes must prove besides a secret, by `auth`; NULL: nothing.
+	 * It outlives the launch. */
+	const struct voucher *voucher;
 };
 
 /* A guard to start on a node: launcher/slurm/guard.h. */
@@ -69,6 +72,16 @@ struct queueing;   /* a submission that is under way */
 
 enum { LAUNCH_JOB_ID = 32 };
 
+/* What a backend reports besides the ends of processes. */
+enum launch_note {
+	/* muster's own servers serve PMIx to this generation, and why */
+	LAUNCH_NOTE_OWN_PMIX,
+	/* the PMIx server of the system cannot serve the agents: the next generation gets muster's */
+	LAUNCH_NOTE_PMIX_REFUSED,
+	/* the helper of a node, which starts its agents, has ended or cannot start them */
+	LAUNCH_NOTE_HELPER_LOST
+};
+
 /* Called on the loop's thread. */
 struct launch_events {
 	/* A process has ended. rank: the rank whose agent it was, or -1 for srun: the slurm backend
@@ -77,6 +90,9 @@ struct launch_events {
 	/* No process of the generation is left. The launch may be closed. */
 	void (*all_gone)(void *arg);
 	void *arg;
+	/* node: its name in the cluster; NULL: the note is about no node in particular. May be called
+	 * within start(). */
+	void (*noted)(void *arg, enum launch_note what, const char *node, const char *text);
 };
 
 struct launch_ops {

@@ -40,7 +40,8 @@
 	X("trace",    cmd_tool,   "report which rank held up a run's communication") \
 	X("bench",    cmd_tool,   "measure communication, matrix products and training steps") \
 	X("help",     cmd_help,   "explain a command") \
-	X("guard",    cmd_guard,  NULL)
+	X("guard",    cmd_guard,  NULL) \
+	X("helper",   cmd_helper, NULL)
 
 /* clang-format on */
 

@@ -2,6 +2,7 @@
 #include "launcher/doctor/doctor.h"
 
 #include "launcher/child.h"
+#include "launcher/slurm/pmix.h"
 #include "launcher/slurm/slurm.h"
 
 #include <stdio.h>
@@ -37,32 +38,24 @@ static void check_controller(struct findings *f)
 	buf_fini(&out);
 }
 
-/* Whether "pmix" is in the list of plugins, which are separated by blanks, commas or newlines. */
-static bool has_pmix(const char *text)
-{
-	for (const char *at = strstr(text, "pmix"); at; at = strstr(at + 1, "pmix"))
-		if (at == text || strchr(" \t\n,", at[-1]))
-			return true;
-	return false;
-}
-
 static void check_plugin(struct findings *f)
 {
 	static const char *const list[] = { "srun", "--mpi=list", NULL };
 	struct buf out = BUF_INIT;
 	struct err e = ERR_INIT;
 	int rc = run_command(list, &out, &e);
-	if (!rc && has_pmix(buf_str(&out)))
+	if (!rc && slurm_pmix_listed(buf_str(&out)))
 		doctor_found_ok(f, "srun --mpi=pmix", "available");
 	else
 		doctor_found_bad(
-			f, FINDING_FAIL, "srun --mpi=pmix",
+			f, rc ? FINDING_FAIL : FINDING_WARN, "srun --mpi=pmix",
 			"install Slurm's PMIx plugin on every node (Debian: "
 			"slurm-wlm-mpi-plugins, with libpmix2) and restart "
-			"slurmd",
+			"slurmd; or leave it: launch.pmix = auto does without it",
 			"%s",
 			rc ? e.text
-			   : "srun --mpi=list does not list it, so agents cannot be started");
+			   : "srun --mpi=list does not list it, so muster serves PMIx itself, by a "
+			     "helper on each node");
 	buf_fini(&out);
 }
 

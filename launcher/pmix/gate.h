@@ -1,6 +1,6 @@
 /*
  * gate — only processes of our own user may connect to the embedded PMIx server.
- * launcher/supervise/connections.h describes all checks that an agent passes.
+ * launcher/connections.h describes all checks that an agent passes.
  *
  * libpmix listens on a TCP port of the loopback interface, which every user of this host can reach.
  * It trusts the user id that a client sends. It also reads the first bytes of a new connection on

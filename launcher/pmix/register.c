@@ -1,5 +1,6 @@
 #include "launcher/pmix/register.h"
 
+#include "launcher/pmix/exchange.h"
 #include "launcher/pmix/gate.h"
 
 #include <pmix.h>
@@ -10,12 +11,39 @@
 #include <string.h>
 #include <unistd.h>
 
-/* There are no callbacks: on one host libpmix itself serves fences and gets. */
+/* On one node libpmix itself serves fences and gets. Several nodes exchange what their ranks have put
+ * at each fence, so that gets need no callback either. */
 static pmix_server_module_t module;
 
-/* PMIx's name of the only node. It is not the host's own name, because libpmix 4.2.2 overruns its
- * stack if that has 57 or more letters. */
-static const char host_name[] = "localhost";
+enum { NODE_NAME = 24 };
+
+/* PMIx's name of a node. It is not the host's own name, because libpmix 4.2.2 overruns its stack if
+ * that has 57 or more letters. */
+static void name_node(int node, char out[NODE_NAME])
+{
+	snprintf(out, NODE_NAME, "node%d", node);
+}
+
+static int node_of(const struct local_group *g, int rank)
+{
+	return g->node_of ? g->node_of[rank] : g->node;
+}
+
+static int count_nodes(const struct local_group *g)
+{
+	int last = 0;
+	for (int r = 0; r < g->world; r++)
+		last = node_of(g, r) > last ? node_of(g, r) : last;
+	return last + 1;
+}
+
+static int count_own_ranks(const struct local_group *g)
+{
+	int n = 0;
+	for (int r = 0; r < g->world; r++)
+		n += node_of(g, r) == g->node;
+	return n;
+}
 
 static int set_pmix_error(struct err *e, const char *what, pmix_status_t rc)
 {
@@ -27,8 +55,9 @@ static bool succeeded(pmix_status_t rc)
 	return rc == PMIX_SUCCESS || rc == PMIX_OPERATION_SUCCEEDED;
 }
 
-static int start_server(const char *dir, struct err *e)
+static int start_server(const struct local_group *g, const char *dir, struct err *e)
 {
+	char host[NODE_NAME];
 	/* Job data travels in messages, not in mapped files, so no file can be left behind. */
 	setenv("PMIX_MCA_gds", "hash", 0);
 	setenv("PMIX_MCA_ptl_base_if_include", "lo", 0);
@@ -37,8 +66,13 @@ static int start_server(const char *dir, struct err *e)
 			"muster: this kernel does not report who connects to the PMIx server "
 			"(no sock_diag), so other users of this host can delay the start "
 			"of agents\n");
+	if (local_exchange_open(e))
+		return -1;
+	if (count_nodes(g) > 1)
+		module.fence_nb = local_exchange_fence;
+	name_node(g->node, host);
 	const char *const keys[] = { PMIX_SERVER_TMPDIR, PMIX_SYSTEM_TMPDIR, PMIX_HOSTNAME };
-	const char *const values[] = { dir, dir, host_name };
+	const char *const values[] = { dir, dir, host };
 	enum { KEYS = sizeof keys / sizeof *keys };
 	pmix_info_t info[KEYS];
 	for (int i = 0; i < KEYS; i++)
@@ -49,33 +83,48 @@ static int start_server(const char *dir, struct err *e)
 	return succeeded(rc) ? 0 : set_pmix_error(e, "PMIx_server_init", rc);
 }
 
-/* "0,1,2,…" */
-static void format_rank_list(int world, struct buf *out)
+/* The ranks of a node: "0,1,2,…" */
+static void format_rank_list(const struct local_group *g, int node, struct buf *out)
 {
-	for (int r = 0; r < world; r++)
-		buf_printf(out, "%s%d", r ? "," : "", r);
+	for (int r = 0, n = 0; r < g->world; r++)
+		if (node_of(g, r) == node)
+			buf_printf(out, "%s%d", n++ ? "," : "", r);
 }
 
 enum { RANK_KEYS = 5 };
 
-static void load_rank(pmix_info_t *slot, int rank)
+static void load_rank(pmix_info_t *slot, const struct local_group *g, int rank, int place)
 {
 	pmix_data_array_t *array;
+	char host[NODE_NAME];
 	PMIX_DATA_ARRAY_CREATE(array, RANK_KEYS, PMIX_INFO);
 	pmix_info_t *info = array->array;
 	pmix_rank_t global = (pmix_rank_t)rank;
-	uint16_t local = (uint16_t)rank;
-	uint32_t node = 0;
+	uint16_t local = (uint16_t)place;
+	uint32_t node = (uint32_t)node_of(g, rank);
+	name_node(node_of(g, rank), host);
 	PMIX_INFO_LOAD(&info[0], PMIX_RANK, &global, PMIX_PROC_RANK);
 	PMIX_INFO_LOAD(&info[1], PMIX_LOCAL_RANK, &local, PMIX_UINT16);
 	PMIX_INFO_LOAD(&info[2], PMIX_NODE_RANK, &local, PMIX_UINT16);
 	PMIX_INFO_LOAD(&info[3], PMIX_NODEID, &node, PMIX_UINT32);
-	PMIX_INFO_LOAD(&info[4], PMIX_HOSTNAME, host_name, PMIX_STRING);
+	PMIX_INFO_LOAD(&info[4], PMIX_HOSTNAME, host, PMIX_STRING);
 	PMIX_INFO_LOAD(slot, PMIX_PROC_DATA, array, PMIX_DATA_ARRAY);
 	PMIX_DATA_ARRAY_FREE(array);
 }
 
-/* A map of one node, or of the processes on it, in PMIx's own compressed form. */
+/* One PROC_DATA per rank, in the order of the ranks. */
+static int load_ranks(pmix_info_t *slots, const struct local_group *g, int nodes, struct err *e)
+{
+	int *places = calloc((size_t)nodes, sizeof *places); /* the next local rank of each node */
+	if (!places)
+		return err_set(e, ERR_NOMEM, "PMIx server: no memory for %d nodes", nodes);
+	for (int r = 0; r < g->world; r++)
+		load_rank(&slots[r], g, r, places[node_of(g, r)]++);
+	free(places);
+	return 0;
+}
+
+/* A map in PMIx's own compressed form. */
 static pmix_status_t load_map(pmix_info_t *slot, const char *key, const char *plain,
 			      pmix_status_t (*generate)(const char *, char **))
 {
@@ -88,32 +137,63 @@ static pmix_status_t load_map(pmix_info_t *slot, const char *key, const char *pl
 	return rc;
 }
 
-static int register_job(const char *nspace, int world, struct err *e)
+/* The names of the nodes, and the ranks on each. */
+static pmix_status_t load_maps(pmix_info_t *slots, const struct local_group *g, int nodes)
 {
-	static const char *const sizes[] = { PMIX_JOB_SIZE, PMIX_UNIV_SIZE, PMIX_LOCAL_SIZE,
-					     PMIX_NODE_SIZE, PMIX_MAX_PROCS };
-	enum { SIZES = sizeof sizes / sizeof *sizes, FIXED = SIZES + 5 };
-	struct buf ranks = BUF_INIT;
-	format_rank_list(world, &ranks);
+	struct buf names = BUF_INIT, ranks = BUF_INIT;
+	char host[NODE_NAME];
+	for (int i = 0; i < nodes; i++) {
+		name_node(i, host);
+		buf_printf(&names, "%s%s", i ? "," : "", host);
+		buf_puts(&ranks, i ? ";" : "");
+		format_rank_list(g, i, &ranks);
+	}
+	pmix_status_t rc = buf_failed(&names) || buf_failed(&ranks) ? PMIX_ERR_NOMEM : PMIX_SUCCESS;
+	if (succeeded(rc))
+		rc = load_map(&slots[0], PMIX_NODE_MAP, buf_str(&names), PMIx_generate_regex);
+	if (succeeded(rc))
+		rc = load_map(&slots[1], PMIX_PROC_MAP, buf_str(&ranks), PMIx_generate_ppn);
+	buf_fini(&names);
+	buf_fini(&ranks);
+	return rc;
+}
 
-	size_t n = 0, count = FIXED + (size_t)world;
+static size_t load_sizes(pmix_info_t *slots, const struct local_group *g, int nodes)
+{
+	uint32_t world = (uint32_t)g->world, local = (uint32_t)count_own_ranks(g);
+	const struct {
+		const char *key;
+		uint32_t value;
+	} sizes[] = { { PMIX_JOB_SIZE, world },  { PMIX_UNIV_SIZE, world },
+		      { PMIX_MAX_PROCS, world }, { PMIX_LOCAL_SIZE, local },
+		      { PMIX_NODE_SIZE, local }, { PMIX_NUM_NODES, (uint32_t)nodes } };
+	enum { SIZES = sizeof sizes / sizeof *sizes };
+	for (size_t i = 0; i < SIZES; i++)
+		PMIX_INFO_LOAD(&slots[i], sizes[i].key, &sizes[i].value, PMIX_UINT32);
+	return SIZES;
+}
+
+static int register_job(const char *nspace, const struct local_group *g, struct err *e)
+{
+	enum { FIXED = 10 }; /* entries that are not about one rank */
+	int nodes = count_nodes(g);
+	struct buf ranks = BUF_INIT;
+	size_t n, count = FIXED + (size_t)g->world;
 	pmix_info_t *info;
 	PMIX_INFO_CREATE(info, count);
-	uint32_t size = (uint32_t)world, one = 1;
-	for (size_t i = 0; i < SIZES; i++)
-		PMIX_INFO_LOAD(&info[n++], sizes[i], &size, PMIX_UINT32);
-	PMIX_INFO_LOAD(&info[n++], PMIX_NUM_NODES, &one, PMIX_UINT32);
+	n = load_sizes(info, g, nodes);
+	format_rank_list(g, g->node, &ranks);
 	PMIX_INFO_LOAD(&info[n++], PMIX_JOBID, nspace, PMIX_STRING);
 	PMIX_INFO_LOAD(&info[n++], PMIX_LOCAL_PEERS, buf_str(&ranks), PMIX_STRING);
-	pmix_status_t rc = load_map(&info[n++], PMIX_NODE_MAP, host_name, PMIx_generate_regex);
-	if (succeeded(rc))
-		rc = load_map(&info[n++], PMIX_PROC_MAP, buf_str(&ranks), PMIx_generate_ppn);
-	for (int r = 0; succeeded(rc) && r < world; r++)
-		load_rank(&info[n++], r);
-	if (succeeded(rc))
-		rc = PMIx_server_register_nspace(nspace, world, info, n, NULL, NULL);
+	pmix_status_t rc = load_maps(&info[n], g, nodes);
+	int failed = succeeded(rc) && load_ranks(&info[n + 2], g, nodes, e);
+	n += 2 + (size_t)g->world;
+	if (succeeded(rc) && !failed)
+		rc = PMIx_server_register_nspace(nspace, count_own_ranks(g), info, n, NULL, NULL);
 	PMIX_INFO_FREE(info, count);
 	buf_fini(&ranks);
+	if (failed)
+		return -1;
 	return succeeded(rc) ? 0 : set_pmix_error(e, "PMIx_server_register_nspace", rc);
 }
 
@@ -139,17 +219,17 @@ static int register_rank(const char *nspace, int rank, struct buf *env, struct e
 	return 0;
 }
 
-int local_register_ranks(const char *nspace, int world, const char *dir, struct buf *env,
+int local_register_ranks(const struct local_group *g, const char *dir, struct buf *env,
 			 struct err *e)
 {
 	pmix_nspace_t name = "";
-	snprintf(name, sizeof name, "%s", nspace);
-	if (start_server(dir, e) || register_job(name, world, e))
+	snprintf(name, sizeof name, "%s", g->nspace);
+	if (start_server(g, dir, e) || register_job(name, g, e))
 		return -1;
-	for (int r = 0; r < world; r++)
-		if (register_rank(name, r, env, e))
+	for (int r = 0; r < g->world; r++)
+		if (node_of(g, r) == g->node && register_rank(name, r, env, e))
 			return -1;
-	return buf_failed(env)
-		       ? err_set(e, ERR_NOMEM, "no memory for the environment of %d ranks", world)
-		       : 0;
+	return buf_failed(env) ? err_set(e, ERR_NOMEM, "no memory for the environment of %d ranks",
+					 g->world)
+			       : 0;
 }

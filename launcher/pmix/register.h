@@ -3,7 +3,7 @@
  * connect.
  *
  * Only the process that server.c forks calls it and does nothing else, because libpmix keeps its
- * state in globals and runs a thread. No callback of ours runs on that thread.
+ * state in globals and runs a thread. The only callback of ours on that thread is exchange.h's.
  */
 #ifndef MUSTER_LAUNCHER_PMIX_REGISTER_H
 #define MUSTER_LAUNCHER_PMIX_REGISTER_H
@@ -11,9 +11,19 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* Starts the server with its files in `dir`, registers `world` ranks, and appends the environment
- * of each: its variables, each ended by a NUL, and an empty string. */
-int local_register_ranks(const char *nspace, int world, const char *dir, struct buf *env,
+/* The ranks of a namespace, and those of this node among them. */
+struct local_group {
+	const char *nspace;
+	int world;
+	/* The node of each rank; nodes are numbered from 0, and each has a rank. NULL: all ranks are
+	 * on this node, which is the only one. */
+	const int *node_of;
+	int node; /* this one */
+};
+
+/* Starts the server with its files in `dir`, registers the ranks of this node, and appends the
+ * environment of each: its variables, each ended by a NUL, and an empty string. */
+int local_register_ranks(const struct local_group *g, const char *dir, struct buf *env,
 			 struct err *e);
 
 #endif

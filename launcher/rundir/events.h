@@ -26,6 +26,7 @@
 	X(generation_start, "generation-start", start,       "a generation starts") \
 	X(start_again,      "start-again",      start_again, "a helper process died in the first start; the same generation starts again") \
 	X(started,          "started",          none,        "every process of the generation runs") \
+	X(pmix,             "pmix",             pmix,        "muster's own servers serve PMIx to the generation or to the next one, or the helper of a node is lost") \
 	X(hello,            "hello",            hello,       "an agent has connected") \
 	X(refused,          "refused",          why,         "a connection was closed: a stranger, a stale or second agent, or an invalid frame") \
 	X(accept_failed,    "accept-failed",    why,         "connections cannot be accepted; the first time in a generation") \
@@ -75,6 +76,11 @@
 
 #define RUNDIR_START_AGAIN_FIELDS(F) \
 	F(text, LINE, REQUIRED, "how the start failed")
+
+#define RUNDIR_PMIX_FIELDS(F) \
+	F(what, TEXT, REQUIRED, "own: the generation has muster's servers; refused: the next one has; helper-lost: a helper has ended, or cannot start its agents") \
+	F(node, TEXT, OPTIONAL, "the helper's node") \
+	F(text, LINE, REQUIRED, "why")
 
 #define RUNDIR_HELLO_FIELDS(F) \
 	F(rank, INT,  REQUIRED, "the rank") \
@@ -219,6 +225,7 @@
 	X(plan,        RUNDIR_PLAN_FIELDS) \
 	X(start,       RUNDIR_START_FIELDS) \
 	X(start_again, RUNDIR_START_AGAIN_FIELDS) \
+	X(pmix,        RUNDIR_PMIX_FIELDS) \
 	X(hello,       RUNDIR_HELLO_FIELDS) \
 	X(why,         RUNDIR_WHY_FIELDS) \
 	X(step,        RUNDIR_STEP_FIELDS) \

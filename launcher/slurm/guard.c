@@ -9,6 +9,7 @@
 #include "base/net.h"
 #include "base/run_paths.h"
 #include "launcher/slurm/guard_ask.h"
+#include "launcher/take_variable.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -248,20 +249,11 @@ static void guard_job(struct guard_process *p)
 		 terminated && !p->state.over ? "it got SIGTERM" : p->state.why);
 }
 
-/* Takes a variable out of the environment and wipes it there. */
-static char *take_variable(const char *name)
-{
-	char *value = getenv(name), *copy = value ? strdup(value) : NULL;
-	if (value)
-		explicit_bzero(value, strlen(value));
-	unsetenv(name);
-	return copy;
-}
-
 static int read_environment(struct guard_process *p, struct err *e)
 {
-	char *address = take_variable(AGENT_ENV_ADDRESS), *secret = take_variable(AGENT_ENV_SECRET),
-	     *auth = take_variable(AGENT_ENV_AUTH);
+	char *address = launcher_take_variable(AGENT_ENV_ADDRESS),
+	     *secret = launcher_take_variable(AGENT_ENV_SECRET),
+	     *auth = launcher_take_variable(AGENT_ENV_AUTH);
 	int rc = -1, vouches = -1;
 	if (!address || !secret || strlen(address) >= sizeof p->address)
 		err_set(e, ERR_USAGE,

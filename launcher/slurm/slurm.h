@@ -3,6 +3,9 @@
  *
  *     step.c      launch_slurm: a generation is one srun step of the allocation
  *     srun.c      that step's command line, environment and host file
+ *     pmix.c      whether Slurm's PMIx server or muster's own serves the agents
+ *     relay.c     with muster's own: the supervisor's end of the helpers, of which each node has one
+ *                 (launcher/helper); relay_nodes.c: what it knows about their nodes
  *     survey.c    the state of the nodes: scontrol, and a connection to the slurmd of suspects
  *     reach.c     connects to many hosts at once
  *     job_record.c  parses scontrol's descriptions of a job and of nodes' states
@@ -32,7 +35,8 @@
 
 #include <stdbool.h>
 
-/* The launch backend of an allocation: one srun step per generation. */
+/* The launch backend of an allocation: one srun step per generation. Its tasks are the agents, or
+ * helpers that start them. */
 extern const struct launch_ops launch_slurm;
 
 /* The remedy if one of Slurm's commands cannot be executed, for struct child_command. */

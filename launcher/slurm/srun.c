@@ -22,29 +22,40 @@ static int count_ranks_on(const struct plan *p, int node)
 	return n;
 }
 
-/* The number of nodes in use, and the CPUs that Slurm can give each rank on the node with the
- * fewest per rank; 0: fewer CPUs than ranks. */
-static void count_nodes(const struct launch_request *r, int *nodes, int *cpus_a_rank)
+/* The nodes in use. */
+struct use {
+	int nodes;
+	int cpus_a_node; /* of the node with the fewest */
+	int cpus_a_rank; /* that Slurm can give each rank on the node with the fewest per rank; 0: fewer
+			  * CPUs than ranks */
+};
+
+static struct use count_use(const struct launch_request *r)
 {
 	const struct cluster *c = r->cluster;
-	*nodes = 0;
-	*cpus_a_rank = 0;
+	struct use u = { 0 };
 	for (int i = 0; i < c->n_nodes; i++) {
-		int ranks = count_ranks_on(r->plan, i);
+		int ranks = count_ranks_on(r->plan, i), cores = c->kinds[c->nodes[i].kind].cores;
 		if (!ranks)
 			continue;
-		int cpus = c->kinds[c->nodes[i].kind].cores / ranks;
-		if (!*nodes || cpus < *cpus_a_rank)
-			*cpus_a_rank = cpus;
-		++*nodes;
+		if (!u.nodes || cores / ranks < u.cpus_a_rank)
+			u.cpus_a_rank = cores / ranks;
+		if (!u.nodes || cores < u.cpus_a_node)
+			u.cpus_a_node = cores;
+		u.nodes++;
 	}
+	return u;
 }
 
-static int write_hosts(const struct launch_request *r, const char *path, struct err *e)
+static int write_hosts(const struct launch_request *r, bool one_per_node, const char *path,
+		       struct err *e)
 {
 	struct buf text = BUF_INIT;
-	for (int i = 0; i < r->plan->world; i++)
+	for (int i = 0; i < r->plan->world && !one_per_node; i++)
 		buf_printf(&text, "%s\n", r->cluster->nodes[r->plan->ranks[i].node].name);
+	for (int i = 0; i < r->cluster->n_nodes && one_per_node; i++)
+		if (count_ranks_on(r->plan, i))
+			buf_printf(&text, "%s\n", r->cluster->nodes[i].name);
 	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "%s: no memory for the host list", path)
 				   : file_replace(path, text.data, text.len, e);
 	buf_fini(&text);
@@ -141,69 +152,108 @@ __attribute__((format(printf, 3, 4))) static void add_variable(struct srun *s, b
 	s->own[s->n_own++] = word;
 }
 
-static int build_environment(const struct launch_request *r, const char *hosts, struct srun *s,
-			     struct err *e)
+static void set_environment(const struct launch_request *r, const char *address, const char *secret,
+			    struct srun *s)
 {
-	add_variable(s, false, AGENT_ENV_ADDRESS "=%s", r->address);
-	add_variable(s, false, AGENT_ENV_SECRET "=%s", r->secret);
+	char hosts[RUN_PATH];
+	run_path_hosts(hosts, r->run_dir, r->generation);
+	add_variable(s, false, AGENT_ENV_ADDRESS "=%s", address);
+	add_variable(s, false, AGENT_ENV_SECRET "=%s", secret);
 	add_variable(s, false, AGENT_ENV_GENERATION "=%u", r->generation);
 	add_variable(s, false, AGENT_ENV_AUTH "=%s", r->auth);
 	add_variable(s, false, "SLURM_HOSTFILE=%s", hosts);
+}
+
+static void set_threads(const struct launch_request *r, struct srun *s)
+{
 	add_variable(s, true, "OMP_NUM_THREADS=%d", r->plan->threads);
 	add_variable(s, true, "OPENBLAS_NUM_THREADS=%d", r->plan->threads);
 	/* There may be more ranks than cores, so a waiting thread must sleep. */
 	add_variable(s, true, "OMP_WAIT_POLICY=passive");
-	s->env = slurm_srun_environment(s->own, s->n_own);
-	return s->env ? 0 : err_set(e, ERR_NOMEM, "srun: no memory for its environment");
 }
 
-static void build_argv(const struct launch_request *r, struct srun *s)
+__attribute__((format(printf, 2, 3))) static void add_option(struct srun *s, const char *fmt, ...)
+{
+	char *to = s->text[s->n_text++];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(to, SRUN_OPTION, fmt, ap);
+	va_end(ap);
+	s->argv[s->n_argv++] = to;
+}
+
+static void add_word(struct srun *s, const char *word)
+{
+	s->argv[s->n_argv++] = (char *)(uintptr_t)word;
+}
+
+/* What both kinds of steps have. cpus: of each task; 0: Slurm does not count them. */
+static void add_step(const struct launch_request *r, int nodes, int tasks, int cpus, struct srun *s)
 {
 	static const char *const fixed[] = {
-		"srun",      "-K0",          "--wait=0", "--mpi=pmix",
-		"--overlap", "--export=ALL", "--label",  "--distribution=arbitrary",
+		"srun", "-K0", "--wait=0", "--overlap", "--export=ALL", "--distribution=arbitrary",
 	};
-	int n = 0, nodes, cpus, texts = 0;
 	for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-		s->argv[n++] = (char *)fixed[i];
+		add_word(s, fixed[i]);
 	if (slurm_script_outlives_nodes(r->job, r->cluster->n_nodes))
-		s->argv[n++] = (char *)"--no-kill";
-	count_nodes(r, &nodes, &cpus);
-	snprintf(s->text[texts], SRUN_OPTION, "--job-name=%s", s->name);
-	s->argv[n++] = s->text[texts++];
-	snprintf(s->text[texts], SRUN_OPTION, "--ntasks=%d", r->plan->world);
-	s->argv[n++] = s->text[texts++];
-	snprintf(s->text[texts], SRUN_OPTION, "--nodes=%d", nodes);
-	s->argv[n++] = s->text[texts++];
-	if (cpus > 0) {
-		/* Exactly its share, so that the site's binding gives each rank separate cores. */
-		snprintf(s->text[texts], SRUN_OPTION, "--cpus-per-task=%d", cpus);
-		s->argv[n++] = s->text[texts++];
-	} else {
-		s->argv[n++] = "--overcommit";
-	}
-	if (r->job->launch.bind == BIND_NONE)
-		s->argv[n++] = "--cpu-bind=none";
-	else if (r->job->launch.bind == BIND_CORE)
-		s->argv[n++] = "--cpu-bind=cores";
-	s->argv[n++] = (char *)r->agent;
-	s->argv[n] = NULL;
+		add_word(s, "--no-kill");
+	snprintf(s->name, sizeof s->name, "muster-%u-%ld", r->generation, (long)getpid());
+	add_option(s, "--job-name=%s", s->name);
+	add_option(s, "--ntasks=%d", tasks);
+	add_option(s, "--nodes=%d", nodes);
+	/* Exactly its share, so that the site's binding gives each rank separate cores. */
+	if (cpus > 0)
+		add_option(s, "--cpus-per-task=%d", cpus);
+	else
+		add_word(s, "--overcommit");
+}
+
+static int finish(const struct launch_request *r, bool one_per_node, struct srun *s, struct err *e)
+{
+	char hosts[RUN_PATH];
+	run_path_hosts(hosts, r->run_dir, r->generation);
+	s->argv[s->n_argv] = NULL;
+	s->env = slurm_srun_environment(s->own, s->n_own);
+	if (s->env && !write_hosts(r, one_per_node, hosts, e))
+		return 0;
+	if (!s->env)
+		err_set(e, ERR_NOMEM, "srun: no memory for its environment");
+	slurm_srun_fini(s);
+	return -1;
 }
 
 int slurm_srun_prepare(const struct launch_request *r, struct srun *s, struct err *e)
 {
-	char hosts[RUN_PATH];
+	struct use u = count_use(r);
 	*s = (struct srun){ 0 };
-	snprintf(s->name, sizeof s->name, "muster-%u-%ld", r->generation, (long)getpid());
-	run_path_hosts(hosts, r->run_dir, r->generation);
-	if (write_hosts(r, hosts, e))
-		return -1;
-	if (build_environment(r, hosts, s, e)) {
-		slurm_srun_fini(s);
-		return -1;
-	}
-	build_argv(r, s);
-	return 0;
+	set_environment(r, r->address, r->secret, s);
+	set_threads(r, s);
+	add_step(r, u.nodes, r->plan->world, u.cpus_a_rank, s);
+	add_word(s, "--mpi=pmix");
+	add_word(s, "--label");
+	if (r->job->launch.bind == BIND_NONE)
+		add_word(s, "--cpu-bind=none");
+	else if (r->job->launch.bind == BIND_CORE)
+		add_word(s, "--cpu-bind=cores");
+	add_word(s, r->agent);
+	return finish(r, false, s, e);
+}
+
+int slurm_srun_prepare_helpers(const struct launch_request *r, const struct srun_helpers *h,
+			       struct srun *s, struct err *e)
+{
+	struct use u = count_use(r);
+	*s = (struct srun){ 0 };
+	set_environment(r, h->address, h->secret, s);
+	add_step(r, u.nodes, u.nodes, u.cpus_a_node, s);
+	add_word(s, "--mpi=none");
+	add_word(s, "--ntasks-per-node=1");
+	add_word(s, "--input=none");
+	if (r->job->launch.bind == BIND_NONE)
+		add_word(s, "--cpu-bind=none");
+	add_word(s, h->program);
+	add_word(s, "helper");
+	return finish(r, true, s, e);
 }
 
 void slurm_srun_fini(struct srun *s)

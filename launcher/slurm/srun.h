@@ -2,7 +2,7 @@
  * srun — the command line, the environment and the host file of a generation's step.
  *
  * The plan assigns ranks to nodes. srun gets that assignment as a host file with one node name per
- * rank (--distribution=arbitrary). -K0 --wait=0 keep the death of one task from ending the step, and
+ * task (--distribution=arbitrary): a task is a rank, or the helper of a node. -K0 --wait=0 keep the death of one task from ending the step, and
  * --no-kill keeps the loss of a node from it, if the run can continue (script.h). Variables about tasks that the outer sbatch or salloc left in the environment are
  * removed, because srun would read them as its own options. The step shares the allocation's CPUs
  * and GPUs with other steps (--overlap), so the next generation need not wait until Slurm has freed
@@ -24,7 +24,7 @@ struct srun {
 	/* memory that argv and env point to */
 	char text[SRUN_OPTIONS][SRUN_OPTION];
 	char *own[8];
-	int n_own;
+	int n_argv, n_text, n_own;
 };
 
 /* Whether a variable is removed from a step's environment: srun would read it as an option about
@@ -34,8 +34,17 @@ bool slurm_srun_removes(const char *word);
  * which are borrowed. NULL: no memory, also for one of the words. The caller frees the array. */
 char **slurm_srun_environment(char *const *own, int n_own);
 
-/* Also writes the host file, logs/hosts-<generation> in the run folder. */
+/* The step of the agents, served by Slurm's PMIx server. Also writes the host file,
+ * logs/hosts-<generation> in the run folder. */
 int slurm_srun_prepare(const struct launch_request *r, struct srun *s, struct err *e);
+/* The step of the helpers (launcher/helper/helper.h): one task per node that has ranks, and no PMIx.
+ * address, secret: of the relay. */
+struct srun_helpers {
+	const char *program; /* path of muster */
+	const char *address, *secret;
+};
+int slurm_srun_prepare_helpers(const struct launch_request *r, const struct srun_helpers *h,
+			       struct srun *s, struct err *e);
 /* Wipes the secret. */
 void slurm_srun_fini(struct srun *s);
 

@@ -16,16 +16,25 @@
  * A step that is still listed, or of which nothing is known, SETTLE_S seconds after the end of srun
  * counts as gone: its node is lost, and its agents have left because their connection is closed.
  *
+ * Whose PMIx server the agents use decides what the step's tasks are (pmix.h): with Slurm's they are
+ * the agents; with muster's they are helpers, one per node, and the relay (relay.h) reports the ends
+ * of the agents. To kill such a generation the relay asks the helpers; if the step has not ended
+ * HELPERS_MS later, it is killed like the other kind. If all helpers have reported the ends of their
+ * agents before srun ends, the controller need not be asked.
+ *
  * If the caller knows that a node is lost, the controller lists the step until SlurmdTimeout. So
  * the generation is gone as soon as srun has ended, and scancel continues after slurm_close().
  */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/run_paths.h"
+#include "launcher/agent_path.h"
 #include "launcher/child.h"
 #include "launcher/launch.h"
 #include "launcher/slurm/guard_step.h"
+#include "launcher/slurm/pmix.h"
 #include "launcher/slurm/queue.h"
+#include "launcher/slurm/relay.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/slurm/srun.h"
 
@@ -35,9 +44,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#define SETTLE_S 5.0
+#define SETTLE_S  5.0
+#define HELPERS_S 30.0 /* between the first helper that connects and the last one */
 enum {
 	SRUN_GRACE_MS = 1500,
 	LOST_GRACE_MS = 300, /* the same if a node is lost */
@@ -45,21 +56,28 @@ enum {
 	LOOK_AGAIN_MS = 50,
 	LOOK_AGAIN_MOST_MS = 1000,
 	HELPER_MS = 10000,
-	STEP_ID = 64
+	HELPERS_MS = 700,
+	STEP_ID = 64,
+	LOG_END = 65536
 };
 
 struct launch {
 	uv_loop_t *loop;
 	struct launch_events ev;
 	char name[SRUN_NAME];
-	char step[STEP_ID];   /* "12.3", as squeue prints it; "": unknown */
-	struct child *srun;   /* NULL once it has ended */
-	struct child *query;  /* squeue, if it runs */
+	char step[STEP_ID];     /* "12.3", as squeue prints it; "": unknown */
+	char log[RUN_PATH];     /* the output of srun and of the tasks */
+	char program[PATH_MAX]; /* muster, for the helpers; srun's command line refers to it */
+	struct relay *relay;    /* NULL: Slurm's PMIx server serves the agents */
+	bool falls_back;     /* if that server does not work, muster's serves the next generation */
+	struct child *srun;  /* NULL once it has ended */
+	struct child *query; /* squeue, if it runs */
 	struct child *cancel; /* scancel, if it runs */
 	uv_timer_t timer;
 	int look_again_ms; /* delay of the next query after the end of srun */
 	double ended;      /* when srun ended */
 	double cancelled;  /* when scancel was started */
+	bool killed;       /* slurm_kill() was called */
 	bool node_lost;    /* nobody waits for the step's tasks */
 	bool gone;
 };
@@ -180,30 +198,86 @@ static void query_step(struct launch *l)
 	}
 }
 
+/* Reads the end of the log, and looks for the reports of a PMIx server that does not work. */
+static void check_pmix(struct launch *l)
+{
+	struct stat st;
+	struct buf text = BUF_INIT;
+	int fd = file_open(l->log, O_RDONLY, FILE_OWN, NULL);
+	char *to = fd < 0 || fstat(fd, &st) ? NULL : buf_room(&text, LOG_END);
+	ssize_t n = to ? pread(fd, to, LOG_END, st.st_size > LOG_END ? st.st_size - LOG_END : 0)
+		       : 0;
+	text.len = n > 0 ? (size_t)n : 0;
+	if (slurm_pmix_failed(buf_str(&text))) {
+		slurm_pmix_refuse();
+		l->ev.noted(l->ev.arg, LAUNCH_NOTE_PMIX_REFUSED, NULL,
+			    "agents cannot use the PMIx server of Slurm's plugin");
+	}
+	buf_fini(&text);
+	if (fd >= 0)
+		close(fd);
+}
+
 static void on_srun_end(void *arg, int status, const char *output)
 {
 	struct launch *l = arg;
 	(void)output;
 	l->srun = NULL;
 	l->ended = clock_s();
+	if (status && l->falls_back)
+		check_pmix(l);
 	l->ev.exited(l->ev.arg, -1, status);
 	/* If squeue still runs, scancel has not been started: its end does both. */
-	if (l->node_lost && !l->query)
+	if ((l->node_lost && !l->query) || (l->relay && slurm_relay_is_over(l->relay)))
 		report_gone(l);
 	else
 		query_step(l);
 }
 
-static int open_log(const struct launch_request *r, struct err *e)
+static int open_log(struct launch *l, const struct launch_request *r, struct err *e)
 {
-	char path[RUN_PATH];
-	run_path_launch_log(path, r->run_dir, r->generation);
-	return file_open(path, O_WRONLY | O_CREAT | O_APPEND, FILE_OWN, e);
+	run_path_launch_log(l->log, r->run_dir, r->generation);
+	return file_open(l->log, O_WRONLY | O_CREAT | O_APPEND, FILE_OWN, e);
 }
 
 static bool slurm_available(void)
 {
 	return getenv("SLURM_JOB_ID") != NULL;
+}
+
+/* Chooses the PMIx server, and prepares srun for it. */
+static int prepare(struct launch *l, const struct launch_request *r, struct srun *s, struct err *e)
+{
+	const char *why;
+	if (!slurm_pmix_is_own(r->job, &why)) {
+		l->falls_back = r->job->launch.pmix == PMIX_AUTO;
+		return slurm_srun_prepare(r, s, e);
+	}
+	const struct relay_options o = {
+		.loop = l->loop, .request = r, .events = &l->ev, .patience = HELPERS_S
+	};
+	if (launcher_self_path(l->program, sizeof l->program, e) ||
+	    slurm_relay_open(&o, &l->relay, e))
+		return -1;
+	l->ev.noted(l->ev.arg, LAUNCH_NOTE_OWN_PMIX, NULL, why);
+	const struct srun_helpers h = { .program = l->program,
+					.address = slurm_relay_address(l->relay),
+					.secret = slurm_relay_secret(l->relay) };
+	return slurm_srun_prepare_helpers(r, &h, s, e);
+}
+
+static int start_srun(struct launch *l, const struct launch_request *r, int log, struct err *e)
+{
+	struct srun s;
+	if (prepare(l, r, &s, e))
+		return -1;
+	snprintf(l->name, sizeof l->name, "%s", s.name);
+	const struct child_command c = {
+		.argv = s.argv, .env = s.env, .out = log, .absent = SLURM_ABSENT
+	};
+	int rc = launcher_child_watch(l->loop, &c, on_srun_end, l, &l->srun, e);
+	slurm_srun_fini(&s);
+	return rc;
 }
 
 static int slurm_start(uv_loop_t *loop, const struct launch_request *r,
@@ -213,27 +287,18 @@ static int slurm_start(uv_loop_t *loop, const struct launch_request *r,
 		return err_set(e, ERR_NOTFOUND,
 			       "[launch] launcher = slurm: this is not a Slurm allocation; "
 			       "use `muster submit`, or run it under salloc");
-	struct srun s;
-	int log = open_log(r, e), rc = -1;
-	if (log < 0)
-		return -1;
 	struct launch *l = calloc(1, sizeof *l);
-	if (!l) {
-		err_set(e, ERR_NOMEM, "no memory to start the job step");
-	} else if (!slurm_srun_prepare(r, &s, e)) {
-		l->loop = loop;
-		l->ev = *ev;
-		l->timer.data = l;
-		l->look_again_ms = LOOK_AGAIN_MS;
-		snprintf(l->name, sizeof l->name, "%s", s.name);
-		const struct child_command c = {
-			.argv = s.argv, .env = s.env, .out = log, .absent = SLURM_ABSENT
-		};
-		rc = launcher_child_watch(loop, &c, on_srun_end, l, &l->srun, e);
-		slurm_srun_fini(&s);
-	}
-	close(log);
+	if (!l)
+		return err_set(e, ERR_NOMEM, "no memory to start the job step");
+	l->loop = loop;
+	l->ev = *ev;
+	l->timer.data = l;
+	l->look_again_ms = LOOK_AGAIN_MS;
+	int log = open_log(l, r, e), rc = log < 0 ? -1 : start_srun(l, r, log, e);
+	if (log >= 0)
+		close(log);
 	if (rc) {
+		slurm_relay_close(l->relay);
 		free(l);
 		return -1;
 	}
@@ -242,24 +307,36 @@ static int slurm_start(uv_loop_t *loop, const struct launch_request *r,
 	return 0;
 }
 
+/* The helpers have not ended the step. */
+static void on_helpers_late(uv_timer_t *timer)
+{
+	query_step(timer->data);
+}
+
 static void slurm_kill(struct launch *l, bool node_lost)
 {
-	bool news = node_lost && !l->node_lost;
+	bool news = node_lost && !l->node_lost, first = !l->killed;
 	l->node_lost |= node_lost;
+	l->killed = true;
 	if (l->gone)
 		return;
+	if (l->relay)
+		slurm_relay_kill(l->relay);
 	if (news && l->query) /* it was started with the longer limit */
 		uv_timer_start(&l->timer, on_timer, LOST_QUERY_MS, 0);
 	else if (news && !l->srun)
 		uv_timer_start(&l->timer, on_timer, 0, 0);
 	else if (news && l->cancelled > 0)
 		query_later(l);
+	else if (l->relay && l->srun && first && !node_lost)
+		uv_timer_start(&l->timer, on_helpers_late, HELPERS_MS, 0);
 	else
 		query_step(l);
 }
 
 static void slurm_close(struct launch *l)
 {
+	slurm_relay_close(l->relay);
 	if (l->query)
 		launcher_child_forget(l->query);
 	if (l->cancel)

@@ -25,7 +25,9 @@
 	X(NO_MEMORY,        "no-memory",        JOB,     NOW,   true,  false, "memory, descriptors or processes are exhausted", "Raise the limit that the message names, or lower batch.micro.") \
 	X(DEVICE_LOST,      "device-lost",      NODE,    NOW,   true,  true,  "a device is lost or broken", "Look at the device with nvidia-smi -q and at the kernel's log (Xid); drain the node.") \
 	X(AGENT_STUCK,      "agent-stuck",      NODE,    NOW,   true,  true,  "an agent of an earlier generation cannot be ended, and may still hold its device", "End it there; if it is stuck in the kernel, reboot the node or reset its driver.") \
-	X(PMIX_MISSING,     "pmix-missing",     SERVICE, NEVER, true,  false, "Slurm has no plugin for PMIx", "Install Slurm's mpi/pmix plugin on this host; srun --mpi=list shows what there is.") \
+	X(PMIX_MISSING,     "pmix-missing",     SERVICE, NEVER, true,  false, "Slurm has no plugin for PMIx", "Install Slurm's mpi/pmix plugin on this host (srun --mpi=list shows what there is), or set launch.pmix = auto.") \
+	X(PMIX_REFUSED,     "pmix-refused",     SERVICE, NOW,   true,  false, "the agents cannot use the PMIx server of Slurm's plugin; the next generation gets muster's own", "Install muster with the PMIx that Slurm's plugin uses, or set launch.pmix = muster.") \
+	X(HELPER_LOST,      "helper-lost",      NODE,    NOW,   true,  true,  "the helper of the node, which starts its agents, has ended or cannot start them", "Find what ended it: a person, a script, or a limit of the site; the launch log has its words.") \
 	X(STEP_ENDED,       "step-ended",       UNKNOWN, NOW,   true,  false, "the job step ended before its agents had finished", "Find what ended it: scancel, or a limit of the site; the launch log has Slurm's words.") \
 	X(STEP_REFUSED,     "step-refused",     SERVICE, WAIT,  false, false, "Slurm's controller has no memory for the job step, as in the seconds after its start", "If the controller did not start again, request more memory for the job.") \
 	X(CONTROLLER_AWAY,  "controller-away",  SERVICE, WAIT,  false, false, "Slurm's controller (slurmctld) does not answer", "Tell the site's administrators if it does not return.") \
@@ -68,7 +70,7 @@ struct sign {
 	unsigned how; /* bits 1 << lost_how */
 	enum err_code code;
 	int signal, status;
-	bool not_started, oom, silent;
+	bool not_started, oom, silent, helper, refused;
 	enum slurm_word said;
 	enum node_state node;
 };
@@ -109,6 +111,9 @@ static const struct sign signs[] = {
 	{ .fault = FAULT_NODE_HAS_LEFT,    .node = NODE_LEFT },
 	{ .fault = FAULT_NODE_UNREACHABLE, .node = NODE_UNREACHABLE },
 	{ .fault = FAULT_NODE_IS_DOWN,     .how = NO_ERROR, .said = SLURM_SAID_NODE_FAILED },
+	/* agents that are killed with their helper */
+	{ .fault = FAULT_PMIX_REFUSED,     .refused = true },
+	{ .fault = FAULT_HELPER_LOST,      .how = ENDED, .helper = true },
 	{ .fault = FAULT_STEP_ENDED,       .how = ENDED, .said = SLURM_SAID_CANCELLED },
 	/* how the process ended */
 	{ .fault = FAULT_OUT_OF_MEMORY,    .how = ENDED, .oom = true },
@@ -171,7 +176,8 @@ static bool sign_fits(const struct sign *g, const struct symptom *s)
 	return (!g->how || g->how & 1u << s->how) && (!g->code || g->code == s->code) &&
 	       number_fits(g->signal, s->signal) && number_fits(g->status, s->status) &&
 	       (!g->not_started || !s->started) && (!g->oom || s->out_of_memory) &&
-	       (!g->silent || s->manager_silent) && (!g->said || g->said == s->said) &&
+	       (!g->silent || s->manager_silent) && (!g->helper || s->helper_lost) &&
+	       (!g->refused || s->pmix_refused) && (!g->said || g->said == s->said) &&
 	       (!g->node || g->node == s->node);
 }
 

@@ -3,7 +3,7 @@
 #include "base/net.h"
 #include "launcher/agent_path.h"
 #include "launcher/child.h"
-#include "launcher/supervise/connections.h"
+#include "launcher/connections.h"
 
 #include <limits.h>
 #include <math.h>
@@ -51,7 +51,7 @@ static void lose_guard(struct supervise_guard *g, const char *why)
 	double now = g->o.now();
 	report(g, why);
 	if (g->line)
-		supervise_connection_drop(g->line);
+		launcher_connection_drop(g->line);
 	g->line = NULL;
 	if (g->step) {
 		launcher_child_signal(g->step, SIGTERM); /* srun ends its step */
@@ -77,7 +77,7 @@ static void on_step_ended(void *arg, int status, const char *output)
 
 static void send_to(struct connection *c, enum msg_type type)
 {
-	supervise_connection_send(c, type, NULL, NULL); /* a failure closes the connection */
+	launcher_connection_send(c, type, NULL, NULL); /* a failure closes the connection */
 }
 
 static void on_hello(struct supervise_guard *g, struct connection *c, const struct msg *m)
@@ -86,19 +86,19 @@ static void on_hello(struct supervise_guard *g, struct connection *c, const stru
 	struct err e = ERR_INIT;
 	if (m->type != MSG_GUARD_HELLO || msg_guard_hello_read(m->body, &hello, &e) ||
 	    hello.version != MSG_VERSION) {
-		supervise_connection_drop(c);
+		launcher_connection_drop(c);
 		return;
 	}
 	if (hello.number != g->number || g->node < 0) { /* another one has taken its place */
 		send_to(c, MSG_RELEASE);
-		supervise_connection_drop(c);
+		launcher_connection_drop(c);
 		return;
 	}
 	if (g->line)
-		supervise_connection_drop(g->line);
+		launcher_connection_drop(g->line);
 	else
 		report(g, "the guard is connected");
-	supervise_connection_claim(c, 0);
+	launcher_connection_claim(c, 0);
 	g->line = c;
 	g->met = true;
 	g->heard = g->o.now();
@@ -109,7 +109,7 @@ static void on_hello(struct supervise_guard *g, struct connection *c, const stru
 static void on_message(void *arg, struct connection *c, const struct msg *m)
 {
 	struct supervise_guard *g = arg;
-	if (supervise_connection_rank(c) < 0)
+	if (launcher_connection_rank(c) < 0)
 		on_hello(g, c, m);
 	else if (m->type == MSG_ALIVE)
 		g->heard = g->o.now();
@@ -156,11 +156,11 @@ static int open_connections(struct supervise_guard *g, struct err *e)
 		 (int)(colon ? colon - g->o.address : (ptrdiff_t)strlen(g->o.address)),
 		 g->o.address);
 	if (net_listen(host, &co.listener, g->address, e) ||
-	    supervise_connections_open(&co, &g->connections, e))
+	    launcher_connections_open(&co, &g->connections, e))
 		return err_prefix(e, "the guard's control channel");
 	auth_secret_new(secret);
 	auth_secret_hex(secret, g->secret);
-	supervise_connections_renew(g->connections, secret, GUARD_GENERATION, g->opened);
+	launcher_connections_renew(g->connections, secret, GUARD_GENERATION, g->opened);
 	explicit_bzero(secret, sizeof secret);
 	return 0;
 }
@@ -292,7 +292,7 @@ void supervise_guard_tick(struct supervise_guard *g, bool stepped)
 	g->last_tick = now;
 	if (gap > asleep_s) /* this process did not run: the guard's messages may wait */
 		g->heard += gap;
-	supervise_connections_tick(g->connections, now);
+	launcher_connections_tick(g->connections, now);
 	if (g->node >= 0)
 		watch_guard(g, now);
 	else if (now >= g->next_start && (stepped || g->number || now - g->opened >= delay_s))
@@ -314,7 +314,7 @@ void supervise_guard_close(struct supervise_guard *g)
 		launcher_child_signal(g->step, SIGTERM);
 	if (g->step)
 		launcher_child_forget(g->step);
-	supervise_connections_close(g->connections);
+	launcher_connections_close(g->connections);
 	explicit_bzero(g->secret, sizeof g->secret);
 	free(g->nodes);
 	free(g);

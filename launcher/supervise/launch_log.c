@@ -1,5 +1,7 @@
 #include "launcher/supervise/launch_log.h"
 
+#include "launcher/pmix_words.h"
+
 #include <ctype.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,15 +12,11 @@ enum { LINE = 1000 };
 
 /* clang-format off */
 
-/* Words of Slurm 20.11 to 25.05 (srun, slurmstepd and their libraries, slurm_errno.c). */
+/* Words (pmix_words.c has those about PMIx) of Slurm 20.11 to 25.05 (srun, slurmstepd and their libraries, slurm_errno.c). */
 static const struct {
 	const char *phrase;
 	enum slurm_word said;
 } phrases[] = {
-	{ "cannot find mpi plugin for",              SLURM_SAID_NO_PMIX },
-	{ "Invalid MPI type",                        SLURM_SAID_NO_PMIX },
-	{ "MPI: Unable to load any plugin",          SLURM_SAID_NO_PMIX },
-	{ "Couldn't find the specified plugin name for mpi/", SLURM_SAID_NO_PMIX },
 	{ "Munge encode failed",                     SLURM_SAID_NO_MUNGE },
 	{ "Munge decode failed",                     SLURM_SAID_NO_MUNGE },
 	{ "Protocol authentication error",           SLURM_SAID_NO_MUNGE },
@@ -97,6 +95,8 @@ static void read_line(const char *line, int rank, struct launch_log *out)
 	for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++)
 		if (strstr(line, phrases[i].phrase) && phrases[i].said > out->said)
 			out->said = phrases[i].said;
+	if (launcher_says_no_pmix(line) && out->said < SLURM_SAID_NO_PMIX)
+		out->said = SLURM_SAID_NO_PMIX;
 	if (strstr(line, "oom_kill") || strstr(line, "oom-kill") || strstr(line, "OOM Killed"))
 		out->out_of_memory = true;
 	read_task(line, rank, out);

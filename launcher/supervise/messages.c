@@ -9,7 +9,7 @@
 static void refuse_connection(struct supervisor *s, struct connection *c, const char *why)
 {
 	supervise_report_refused(s, why);
-	supervise_connection_drop(c);
+	launcher_connection_drop(c);
 }
 
 /* An error of a handler: the message is malformed, or sent in the wrong order. */
@@ -22,13 +22,13 @@ static int report_out_of_order(const char *name, struct err *e)
 static void lose_rank(struct supervisor *s, struct connection *c, enum err_code code,
 		      const char *text)
 {
-	struct lost_rank loss = { .rank = supervise_connection_rank(c),
+	struct lost_rank loss = { .rank = launcher_connection_rank(c),
 				  .how = LOST_PROTOCOL,
 				  .code = code,
 				  .at = supervise_now(s) };
 	snprintf(loss.text, sizeof loss.text, "%s", text);
 	s->ranks[loss.rank].connection = NULL;
-	supervise_connection_drop(c);
+	launcher_connection_drop(c);
 	supervise_handle(s, EV_LOST, &loss, NULL);
 }
 
@@ -44,7 +44,7 @@ static void note_progress(struct supervisor *s, struct rank_state *k, int64_t st
 
 static struct rank_state *rank_of(struct supervisor *s, struct connection *c)
 {
-	return &s->ranks[supervise_connection_rank(c)];
+	return &s->ranks[launcher_connection_rank(c)];
 }
 
 /* --- hello and its answer ----------------------------------------------------------- */
@@ -84,7 +84,7 @@ static int send_welcome(struct supervisor *s, struct connection *c, const struct
 	json_t *body = w.coords ? msg_welcome_json(&w) : NULL;
 	json_decref(w.coords);
 	json_decref(w.predecessors);
-	int rc = body ? supervise_connection_send(c, MSG_WELCOME, body, e)
+	int rc = body ? launcher_connection_send(c, MSG_WELCOME, body, e)
 		      : err_set(e, ERR_NOMEM, "no memory for the welcome of rank %d", rank);
 	json_decref(body);
 	return rc;
@@ -108,7 +108,7 @@ static const char *find_refusal(const struct supervisor *s, const struct msg_hel
 static int on_hello(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
 {
 	struct msg_hello h;
-	if (supervise_connection_rank(c) >= 0)
+	if (launcher_connection_rank(c) >= 0)
 		return report_out_of_order("hello", e);
 	const char *why = find_refusal(s, &h, msg_hello_read(body, &h, e), e);
 	if (why) {
@@ -116,7 +116,7 @@ static int on_hello(struct supervisor *s, struct connection *c, const json_t *bo
 		return 0;
 	}
 	struct rank_state *k = &s->ranks[h.rank];
-	supervise_connection_claim(c, h.rank);
+	launcher_connection_claim(c, h.rank);
 	*k = (struct rank_state){ .connection = c,
 				  .hello = true,
 				  .beat = supervise_now(s),
@@ -213,7 +213,7 @@ static int on_progress(struct supervisor *s, struct connection *c, const json_t 
 
 static int on_log(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
 {
-	int rank = supervise_connection_rank(c);
+	int rank = launcher_connection_rank(c);
 	struct msg_log m;
 	if (msg_log_read(body, &m, e))
 		return -1;
@@ -255,7 +255,7 @@ static int on_series(struct supervisor *s, struct connection *c, const json_t *b
 	rank_of(s, c)->moved = supervise_now(s);
 	json_t *answer = msg_recorded_json(&(struct msg_recorded){ .step = m.step });
 	if (s->ranks[0].connection) /* otherwise rank 0 is lost, and its checkpoint with it */
-		supervise_connection_send(s->ranks[0].connection, MSG_RECORDED, answer, NULL);
+		launcher_connection_send(s->ranks[0].connection, MSG_RECORDED, answer, NULL);
 	json_decref(answer);
 	return 0;
 }
@@ -268,7 +268,7 @@ static int on_signal(struct supervisor *s, struct connection *c, const json_t *b
 		return -1;
 	if (m.number < 1 || m.number > 128)
 		return err_set(e, ERR_PROTO, "message signal: there is no signal %d", m.number);
-	snprintf(reason, sizeof reason, "rank %d got signal %d (%s)", supervise_connection_rank(c),
+	snprintf(reason, sizeof reason, "rank %d got signal %d (%s)", launcher_connection_rank(c),
 		 m.number, strsignal(m.number));
 	supervise_stop(s, reason, false);
 	return 0;
@@ -289,7 +289,7 @@ static int on_failed(struct supervisor *s, struct connection *c, const json_t *b
 	struct msg_failed m;
 	if (msg_failed_read(body, &m, e))
 		return -1;
-	struct lost_rank loss = { .rank = supervise_connection_rank(c),
+	struct lost_rank loss = { .rank = launcher_connection_rank(c),
 				  .how = LOST_FAILED,
 				  .code = code_named(m.code),
 				  .at = supervise_now(s) };
@@ -308,7 +308,7 @@ static int on_finished(struct supervisor *s, struct connection *c, const json_t 
 	if (k->finished)
 		return report_out_of_order("finished", e);
 	k->finished = true;
-	supervise_contract_memory(&s->contract, &s->d->plan, supervise_connection_rank(c),
+	supervise_contract_memory(&s->contract, &s->d->plan, launcher_connection_rank(c),
 				  (double)m.peak_bytes);
 	note_progress(s, k, m.step, "finished");
 	if (++s->finishes == s->world)
@@ -323,7 +323,7 @@ static int on_dumped(struct supervisor *s, struct connection *c, const json_t *b
 		return -1;
 	rank_of(s, c)->dumped = true;
 	if (m.has_error)
-		supervise_report_log(s, supervise_connection_rank(c), "warn", m.error);
+		supervise_report_log(s, launcher_connection_rank(c), "warn", m.error);
 	supervise_handle(s, EV_DUMPED, NULL, NULL);
 	return 0;
 }
@@ -347,7 +347,7 @@ void supervise_message(void *supervisor, struct connection *c, const struct msg 
 {
 	struct supervisor *s = supervisor;
 	struct err e = ERR_INIT;
-	int rank = supervise_connection_rank(c);
+	int rank = launcher_connection_rank(c);
 	bool known = m->type > MSG_NONE && m->type < MSG_COUNT && handlers[m->type].handle;
 	if (rank < 0 && !(known && handlers[m->type].stranger)) {
 		refuse_connection(s, c, "a message before hello");

@@ -43,6 +43,30 @@ void supervise_report_started(struct supervisor *s, const char *resume, bool cou
 	supervise_terminal_waiting(s->o.term, text);
 }
 
+void supervise_report_note(struct supervisor *s, enum launch_note what, const char *node,
+			   const char *text)
+{
+	static const char *const words[] = {
+		[LAUNCH_NOTE_OWN_PMIX] = "own",
+		[LAUNCH_NOTE_PMIX_REFUSED] = "refused",
+		[LAUNCH_NOTE_HELPER_LOST] = "helper-lost",
+	};
+	rundir_event_pmix(s->o.run, s->generation,
+			  &(struct rundir_pmix){ .what = words[what],
+						 .has_node = node != NULL,
+						 .node = node,
+						 .text = text });
+	if (what == LAUNCH_NOTE_HELPER_LOST)
+		supervise_terminal_event(s->o.term, TONE_BAD, "helper", "%s: %s", node, text);
+	else if (what == LAUNCH_NOTE_OWN_PMIX && !s->pmix_said)
+		supervise_terminal_event(s->o.term, TONE_PLAIN, "pmix",
+					 "%s: muster serves PMIx itself, by a helper on each node",
+					 text);
+	else if (what == LAUNCH_NOTE_PMIX_REFUSED)
+		supervise_terminal_event(s->o.term, TONE_WARN, "pmix", "%s", text);
+	s->pmix_said |= what == LAUNCH_NOTE_OWN_PMIX;
+}
+
 /* "continuing from step 40; 7 steps are repeated" */
 static void describe_resume(const struct supervisor *s, char *out, size_t size)
 {

@@ -3,7 +3,7 @@
  * restart is not worth trying.
  *
  * Everything runs on one libuv loop and one thread. The supervisor learns about the agents from
- * their control connections (launcher/supervise/connections.h) and from the launch backend
+ * their control connections (launcher/connections.h) and from the launch backend
  * (launcher/launch.h). One table of states and events (transitions.c) decides what it does. The
  * supervisor has no checkpoint code: after a loss the agents resume from the last checkpoint that
  * they find valid ("auto").

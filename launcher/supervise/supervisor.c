@@ -23,7 +23,7 @@ void supervise_broadcast(struct supervisor *s, enum msg_type type, json_t *body)
 		if (s->ranks[r].connection)
 			/* A failure needs no report: the closed connection is an event of its
 			 * own. */
-			supervise_connection_send(s->ranks[r].connection, type, body, NULL);
+			launcher_connection_send(s->ranks[r].connection, type, body, NULL);
 	json_decref(body);
 }
 
@@ -77,7 +77,7 @@ static void on_exited(void *arg, int rank, int status)
 	supervise_predecessors_ended(s->predecessors, s->generation, rank);
 	k->status = status;
 	if (k->connection)
-		supervise_connection_read_out(k->connection);
+		launcher_connection_read_out(k->connection);
 	if ((s->lost && rank == s->cause.rank) ||
 	    (k->finished && status && s->state == SUP_EXITING))
 		supervise_report_exit(s, rank);
@@ -90,8 +90,17 @@ static void on_all_gone(void *arg)
 	struct supervisor *s = arg;
 	for (int r = 0; r < s->world; r++)
 		if (s->ranks[r].connection)
-			supervise_connection_read_out(s->ranks[r].connection);
+			launcher_connection_read_out(s->ranks[r].connection);
 	supervise_handle(s, EV_ALL_GONE, NULL, NULL);
+}
+
+static void on_noted(void *arg, enum launch_note what, const char *node, const char *text)
+{
+	struct supervisor *s = arg;
+	s->pmix_refused |= what == LAUNCH_NOTE_PMIX_REFUSED;
+	for (int r = 0; r < s->world && what == LAUNCH_NOTE_HELPER_LOST; r++)
+		s->ranks[r].helper_lost |= !strcmp(supervise_node(s, r), node);
+	supervise_report_note(s, what, node, text);
 }
 
 const char *supervise_resume(const struct supervisor *s)
@@ -104,7 +113,7 @@ static void reset_generation(struct supervisor *s)
 	for (int r = 0; r < s->world; r++)
 		s->ranks[r] = (struct rank_state){ .step = -1 };
 	s->hellos = s->readies = s->finishes = s->refusals = 0;
-	s->lost = s->stepped = s->gone = false;
+	s->lost = s->stepped = s->gone = s->pmix_refused = false;
 	s->recovery.known = s->recovery.silent = s->recovery.growing = false;
 	s->settle_at = 0;
 	s->outcome = OUTCOME_NONE;
@@ -128,7 +137,7 @@ int supervise_launch_agents(struct supervisor *s, struct err *e)
 	auth_secret_hex(secret, s->group_secret);
 	auth_secret_new(secret); /* a second secret, which travels in the agents' environment */
 	auth_secret_hex(secret, hex);
-	supervise_connections_renew(s->connections, secret, s->generation, s->started);
+	launcher_connections_renew(s->connections, secret, s->generation, s->started);
 	struct launch_request request = {
 		.job = &s->d->job,
 		.cluster = &s->d->cluster,
@@ -139,10 +148,13 @@ int supervise_launch_agents(struct supervisor *s, struct err *e)
 		.run_dir = rundir_path(s->o.run),
 		.agent = s->o.agent,
 		.auth = s->auth,
+		.voucher = s->munge.work ? &s->munge : NULL,
 	};
 	if (rundir_renew(s->o.run, e))
 		goto wipe;
-	struct launch_events events = { .exited = on_exited, .all_gone = on_all_gone, .arg = s };
+	struct launch_events events = {
+		.exited = on_exited, .all_gone = on_all_gone, .arg = s, .noted = on_noted
+	};
 	rc = s->o.ops->start(s->o.loop, &request, &events, &s->launch, e);
 wipe:
 	explicit_bzero(secret, sizeof secret);
@@ -255,7 +267,7 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 		.arg = s,
 	};
 	if (supervise_recovery_open(s, e) || open_predecessors(s, e) ||
-	    supervise_connections_open(&co, &s->connections, e))
+	    launcher_connections_open(&co, &s->connections, e))
 		goto free_all;
 	open_guard(s);
 	*out = s;
@@ -279,7 +291,7 @@ void supervise_start(struct supervisor *s)
 void supervise_tick(struct supervisor *s)
 {
 	double now = supervise_now(s);
-	supervise_connections_tick(s->connections, now);
+	launcher_connections_tick(s->connections, now);
 	if ((s->settle_at && now >= s->settle_at) || (s->deadline > 0 && now >= s->deadline))
 		supervise_handle(s, EV_TIMEOUT, NULL, NULL);
 	supervise_checks_tick(s);
@@ -296,7 +308,7 @@ void supervise_tick(struct supervisor *s)
 
 void supervise_adopt(struct supervisor *s, int fd)
 {
-	supervise_connections_adopt(s->connections, fd, NULL);
+	launcher_connections_adopt(s->connections, fd, NULL);
 }
 
 void supervise_stop(struct supervisor *s, const char *reason, bool now)
@@ -324,7 +336,7 @@ void supervise_close(struct supervisor *s)
 	supervise_chain_close(s);
 	supervise_comment_close(s);
 	supervise_guard_close(s->guard);
-	supervise_connections_close(s->connections);
+	launcher_connections_close(s->connections);
 	supervise_predecessors_close(s->predecessors);
 	explicit_bzero(s->group_secret, sizeof s->group_secret);
 	free(s->ranks);

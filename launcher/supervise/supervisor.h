@@ -22,16 +22,15 @@
  *     stop.c         why the run is being stopped, and whether the job is requeued
  *     chain.c        the jobs that continue the run after this one
  *     progress_comment.c  tells Slurm what the end of this job would cost
- *     connections.c  accepts connections (connection.c: one of them, with its handshake)
  *     guard.c        starts and watches the guard
  *     terminal.c     prints the progress for people
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_SUPERVISOR_H
 #define MUSTER_LAUNCHER_SUPERVISE_SUPERVISOR_H
 
+#include "launcher/connections.h"
 #include "launcher/rundir/events.h"
 #include "launcher/supervise/chain.h"
-#include "launcher/supervise/connections.h"
 #include "launcher/supervise/contract.h"
 #include "launcher/supervise/faults.h"
 #include "launcher/supervise/guard.h"
@@ -92,6 +91,7 @@ struct rank_state {
 	struct connection *connection; /* NULL before hello and after it has closed */
 	bool hello, ready, finished, exited, dumped;
 	bool blamed_peer; /* failed and blamed another rank */
+	bool helper_lost; /* the helper of its node has ended, or cannot start it */
 	int status;       /* as of waitpid, if exited */
 	int64_t step;
 	char phase[32];
@@ -136,6 +136,8 @@ struct supervisor {
 	bool gone;         /* no process is left, and the state has not handled that yet */
 	char reason[1000]; /* of the stop or of the end */
 	int refusals;      /* connections refused in this generation */
+	bool pmix_refused; /* the system's PMIx server does not work; in this generation */
+	bool pmix_said;    /* a person was told that muster serves PMIx */
 
 	double opened, started, last_tick; /* times */
 	bool stepped;                      /* this generation has finished a step */
@@ -214,6 +216,9 @@ void supervise_report_ready(struct supervisor *s);
 void supervise_report_log(struct supervisor *s, int rank, const char *level, const char *text);
 void supervise_report_refused(struct supervisor *s, const char *why);
 void supervise_report_trouble(struct supervisor *s, const char *why);
+/* node: NULL: none in particular */
+void supervise_report_note(struct supervisor *s, enum launch_note what, const char *node,
+			   const char *text);
 void supervise_report_metrics(struct supervisor *s, const struct msg_metrics *m);
 void supervise_report_eval(struct supervisor *s, const struct msg_eval *m);
 void supervise_report_ckpt(struct supervisor *s, const struct msg_ckpt *m);

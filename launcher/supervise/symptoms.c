@@ -49,6 +49,8 @@ void supervise_symptoms(const struct supervisor *s, struct symptom *out)
 		.said = log.said,
 		.node = supervise_recovery_node_state(s, s->cause.rank),
 		.manager_silent = s->recovery.silent,
+		.helper_lost = k && k->helper_lost,
+		.pmix_refused = s->pmix_refused && !s->hellos,
 	};
 	if (k && k->exited) {
 		out->signal = WIFSIGNALED(k->status) ? WTERMSIG(k->status) : 0;

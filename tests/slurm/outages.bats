@@ -105,11 +105,22 @@ outage() {
 	mkdir "$BATS_TEST_TMPDIR/bin"
 	printf '#!/bin/bash\nexec %s "${@/--mpi=pmix/--mpi=pmix_v9}"\n' "$(command -v srun)" >"$BATS_TEST_TMPDIR/bin/srun"
 	chmod +x "$BATS_TEST_TMPDIR/bin/srun"
-	PATH=$BATS_TEST_TMPDIR/bin:$PATH begin pluginless
+	PATH=$BATS_TEST_TMPDIR/bin:$PATH begin pluginless launch.pmix=slurm
 	ended 1
 	grep -q "Slurm has no plugin for PMIx" "$out"
 	grep -q "remedy .*srun --mpi=list" "$out"
 	[[ $(event pluginless generation-start | wc -l) -eq 1 ]]
+}
+
+@test "if agents cannot use Slurm's PMIx server, the next generation gets muster's own" {
+	mkdir "$BATS_TEST_TMPDIR/bin"
+	printf '#!/bin/bash\nexec %s "${@/--mpi=pmix/--mpi=pmix_v9}"\n' "$(command -v srun)" >"$BATS_TEST_TMPDIR/bin/srun"
+	chmod +x "$BATS_TEST_TMPDIR/bin/srun"
+	PATH=$BATS_TEST_TMPDIR/bin:$PATH begin fallback
+	ended 0
+	[[ $(event fallback fault) == *'"generation":1,'*'"fault":"pmix-refused"'* ]]
+	[[ $(event fallback pmix | grep -oP '"what":"\K[^"]+' | xargs) == "refused own" ]]
+	[[ $(event_field fallback first-step generation) -eq 2 ]]
 }
 
 @test "a killed agent's signal is known from Slurm's words" {

@@ -98,9 +98,17 @@ static int kill_step(struct test *t, const char *run_dir, const char *command, b
 	char byte;
 	for (int i = 0; i < plan.world && i < 128; i++)
 		ranks[i].node = i / 2;
-	const struct launch_request r = { &job,     &t->cluster, &plan,   1,       "127.0.0.1:1",
-					  "5ec4e7", run_dir,     command, "secret" };
-	const struct launch_events ev = { on_exited, on_gone, t };
+	const struct launch_request r = { .job = &job,
+					  .cluster = &t->cluster,
+					  .plan = &plan,
+					  .generation = 1,
+					  .address = "127.0.0.1:1",
+					  .secret = "5ec4e7",
+					  .run_dir = run_dir,
+					  .agent = command,
+					  .auth = "secret" };
+	const struct launch_events ev = { .exited = on_exited, .all_gone = on_gone, .arg = t };
+	job.launch.pmix = PMIX_SLURM;
 	if (launch_slurm.start(&t->loop, &r, &ev, &t->launch, e))
 		return -1;
 	while (read(0, &byte, 1) > 0)

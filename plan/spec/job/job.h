@@ -46,6 +46,7 @@ enum job_lr_schedule { LR_COSINE, LR_LINEAR, LR_CONSTANT, LR_INVERSE_SQRT, LR_WS
 enum job_documents { DOCUMENTS_MIX, DOCUMENTS_MASK };
 /* auto: slurm inside an allocation */
 enum job_launcher { LAUNCHER_AUTO, LAUNCHER_LOCAL, LAUNCHER_SLURM };
+enum job_pmix { PMIX_AUTO, PMIX_SLURM, PMIX_MUSTER };
 /* auto: to cores if there are enough for all agents' threads */
 enum job_bind { BIND_AUTO, BIND_NONE, BIND_CORE };
 enum job_device { DEVICE_CPU, DEVICE_CUDA };
@@ -172,6 +173,7 @@ struct job {
 	} checkpoint;
 	struct {
 		enum job_launcher launcher;
+		enum job_pmix pmix; /* whose PMIx server serves agents under Slurm */
 		/* local: the most agents on this host; 0: as many as the degrees need */
 		int64_t devices;
 		/* threads per agent, or a list for each rank, "2,1" (speeds.h); 0: cores /

@@ -60,6 +60,7 @@ static const char *const lr_schedules[] = { "cosine",       "linear", "constant"
 					    "inverse-sqrt", "wsd",    NULL };
 static const char *const documents[] = { "mix", "mask", NULL };
 static const char *const launchers[] = { "auto", "local", "slurm", NULL };
+static const char *const pmixes[] = { "auto", "slurm", "muster", NULL };
 static const char *const binds[] = { "auto", "none", "core", NULL };
 static const char *const devices[] = { "cpu", "cuda", NULL };
 static const char *const shrinks[] = { "keep", "dp", "any", NULL };
@@ -170,6 +171,7 @@ const struct job_key job_keys[] = {
 	TEXT(checkpoint, resume, JOB_LINE, "auto", "Where a run starts. auto: from the run's last valid checkpoint, or from the beginning if it has none. none: from the beginning; a run that has checkpoints is refused. Otherwise the folder of a checkpoint, for a run that has none of its own."),
 
 	ENUM(launch, launcher, "auto", launchers, "Who starts the agents. auto: slurm inside an allocation, otherwise local."),
+	ENUM(launch, pmix, "auto", pmixes, "slurm: whose PMIx server the agents use. slurm: that of Slurm's plugin. muster: one of muster's own on each node, started by a helper. auto: Slurm's if it has the plugin, otherwise muster's."),
 	INT(launch, devices, "0", 0, 65536, "local: the most agents on this host. 0: as many as the degrees need."),
 	TEXT(launch, threads, JOB_LINE, "0", "Threads per agent, or a list for each rank, such as 2,1. 0: cores / agents, at least 1."),
 	TEXT(launch, speeds, JOB_LINE, "", "Relative speed of each rank's device, such as 2,1,1,1. Unequal devices get unequal stages and micro-batches. Empty: the numbers of threads, if they differ."),

@@ -1,7 +1,7 @@
 /* Strangers at the control channel: only a few are accepted at a time, each for a short time, and
  * they keep no agent out. */
 #include "base/net.h"
-#include "launcher/supervise/connections.h"
+#include "launcher/connections.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -31,8 +31,8 @@ static void on_message(void *arg, struct connection *l, const struct msg *m)
 	(void)arg;
 	assert_int_equal(m->type, MSG_HELLO);
 	t.messages++;
-	supervise_connection_claim(l, 0);
-	assert_int_equal(supervise_connection_send(l, MSG_STOP, m->body, NULL), 0);
+	launcher_connection_claim(l, 0);
+	assert_int_equal(launcher_connection_send(l, MSG_STOP, m->body, NULL), 0);
 }
 
 static void on_closed(void *arg, int rank, const struct err *why)
@@ -71,17 +71,17 @@ static int setup(void **state)
 					 .trouble = on_trouble };
 	if (uv_loop_init(&t.loop) || net_local_address(NULL, NULL, host, NULL) ||
 	    net_listen(host, &o.listener, t.address, NULL) ||
-	    supervise_connections_open(&o, &t.links, NULL))
+	    launcher_connections_open(&o, &t.links, NULL))
 		return -1;
 	auth_secret_new(t.secret);
-	supervise_connections_renew(t.links, t.secret, 1, 100);
+	launcher_connections_renew(t.links, t.secret, 1, 100);
 	return 0;
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	supervise_connections_close(t.links);
+	launcher_connections_close(t.links);
 	uv_run(&t.loop, UV_RUN_DEFAULT);
 	return uv_loop_close(&t.loop);
 }
@@ -149,7 +149,7 @@ static void many_silent_strangers_do_not_keep_an_agent_out(void **state)
 	/* at once: no tick passes and nothing has to time out */
 	assert_true(send_greeting(mine));
 	assert_int_equal(t.messages, 1);
-	assert_int_equal(supervise_connections_strangers(t.links), FROM_ONE_ADDRESS - 1);
+	assert_int_equal(launcher_connections_strangers(t.links), FROM_ONE_ADDRESS - 1);
 	for (int i = 0; i < CROWD; i++) {
 		closed += closed_by_peer(crowd[i]);
 		close(crowd[i]);
@@ -164,12 +164,12 @@ static void a_silent_stranger_is_closed_after_the_time_limit(void **state)
 	int fd;
 	assert_int_equal(net_connect(t.address, 5, &fd, NULL), 0);
 	run_loop_once();
-	assert_int_equal(supervise_connections_strangers(t.links), 1);
-	supervise_connections_tick(t.links, 104);
-	assert_int_equal(supervise_connections_strangers(t.links), 1);
-	supervise_connections_tick(t.links, 106);
+	assert_int_equal(launcher_connections_strangers(t.links), 1);
+	launcher_connections_tick(t.links, 104);
+	assert_int_equal(launcher_connections_strangers(t.links), 1);
+	launcher_connections_tick(t.links, 106);
 	run_loop_once();
-	assert_int_equal(supervise_connections_strangers(t.links), 0);
+	assert_int_equal(launcher_connections_strangers(t.links), 0);
 	assert_int_equal(t.closed, 1);
 	assert_true(closed_by_peer(fd));
 	close(fd);
@@ -183,7 +183,7 @@ static void strangers_of_one_address_replace_only_each_other(void **state)
 		crowd[i] = connect_from("127.0.0.2");
 	for (int i = 0; i < CROWD; i++)
 		run_loop_once();
-	assert_int_equal(supervise_connections_strangers(t.links), 1 + FROM_ONE_ADDRESS);
+	assert_int_equal(launcher_connections_strangers(t.links), 1 + FROM_ONE_ADDRESS);
 	assert_false(closed_by_peer(here));
 	assert_true(send_greeting(here));
 	for (int i = 0; i < CROWD; i++)
@@ -201,7 +201,7 @@ static void the_total_limit_holds_for_many_addresses(void **state)
 		crowd[i] = connect_from(from);
 	}
 	run_loop_once();
-	assert_int_equal(supervise_connections_strangers(t.links), MOST);
+	assert_int_equal(launcher_connections_strangers(t.links), MOST);
 	for (int i = 0; i < 4 * MOST; i++)
 		close(crowd[i]);
 }
@@ -220,7 +220,7 @@ static void a_first_packet_without_the_secret_ends_the_connection(void **state)
 	run_loop_once();
 	run_loop_once();
 	assert_int_equal(t.closed, 1);
-	assert_int_equal(supervise_connections_strangers(t.links), 0);
+	assert_int_equal(launcher_connections_strangers(t.links), 0);
 	assert_true(closed_by_peer(fd)); /* and nothing was sent to it */
 	channel_close(c);
 	close(fd);
@@ -248,7 +248,7 @@ static void another_user_of_this_host_is_refused(void **state)
 		_exit(visit_as_nobody());
 	while (waitpid(pid, &status, WNOHANG) == 0) {
 		run_loop_once();
-		assert_int_equal(supervise_connections_strangers(t.links), 0);
+		assert_int_equal(launcher_connections_strangers(t.links), 0);
 	}
 	assert_int_equal(status, 0);
 	assert_int_equal(t.closed, 0);
@@ -260,7 +260,7 @@ static void a_claimed_connection_may_be_silent(void **state)
 	int fd;
 	assert_int_equal(net_connect(t.address, 5, &fd, NULL), 0);
 	assert_true(send_greeting(fd));
-	supervise_connections_tick(t.links, 1e6);
+	launcher_connections_tick(t.links, 1e6);
 	run_loop_once();
 	assert_int_equal(t.closed, 0);
 	close(fd);
@@ -276,7 +276,7 @@ static void a_new_generation_closes_every_connection(void **state)
 	assert_int_equal(net_connect(t.address, 5, &fd, NULL), 0);
 	assert_true(send_greeting(fd));
 	auth_secret_new(t.secret);
-	supervise_connections_renew(t.links, t.secret, 2, 200);
+	launcher_connections_renew(t.links, t.secret, 2, 200);
 	run_loop_once();
 	assert_int_equal(recv(fd, &byte, 1, 0), 0);
 	assert_int_equal(t.closed, 0); /* our own closing is not reported */
@@ -296,15 +296,15 @@ static void missing_descriptors_are_reported_once_and_accept_is_retried(void **s
 	run_loop_once();
 	assert_int_equal(t.troubles, 1);
 	assert_false(uv_loop_alive(&t.loop)); /* nothing is left to do */
-	supervise_connections_tick(t.links, 101);
+	launcher_connections_tick(t.links, 101);
 	run_loop_once();
 	assert_int_equal(t.troubles, 1);
-	supervise_connections_renew(t.links, t.secret, 1, 101);
-	supervise_connections_tick(t.links, 102);
+	launcher_connections_renew(t.links, t.secret, 1, 101);
+	launcher_connections_tick(t.links, 102);
 	run_loop_once();
 	assert_int_equal(t.troubles, 2);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
-	supervise_connections_tick(t.links, 103);
+	launcher_connections_tick(t.links, 103);
 	assert_true(send_greeting(fd));
 	close(fd);
 }

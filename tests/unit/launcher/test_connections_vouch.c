@@ -1,6 +1,6 @@
 /* Agents that must show a credential. A thread asks munged; the tests can hold it back. */
 #include "base/net.h"
-#include "launcher/supervise/connections.h"
+#include "launcher/connections.h"
 
 #include <semaphore.h>
 #include <setjmp.h>
@@ -41,7 +41,7 @@ static void on_message(void *arg, struct connection *l, const struct msg *m)
 	(void)arg;
 	assert_int_equal(m->type, MSG_HELLO);
 	t.messages++;
-	supervise_connection_claim(l, 0);
+	launcher_connection_claim(l, 0);
 }
 
 static void on_closed(void *arg, int rank, const struct err *why)
@@ -71,17 +71,17 @@ static int setup(void **state)
 					 .message = on_message,
 					 .closed = on_closed };
 	if (uv_loop_init(&t.loop) || sem_init(&t.asked, 0, 0) || sem_init(&t.answer, 0, 0) ||
-	    supervise_connections_open(&o, &t.links, NULL))
+	    launcher_connections_open(&o, &t.links, NULL))
 		return -1;
 	auth_secret_new(t.secret);
-	supervise_connections_renew(t.links, t.secret, 1, 100);
+	launcher_connections_renew(t.links, t.secret, 1, 100);
 	return 0;
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	supervise_connections_close(t.links);
+	launcher_connections_close(t.links);
 	uv_run(&t.loop, UV_RUN_DEFAULT);
 	return uv_loop_close(&t.loop);
 }
@@ -103,7 +103,7 @@ static struct agent agent_open(bool vouched)
 		channel_require_vouch(a.channel);
 	assert_int_equal(channel_send(a.channel, MSG_HELLO, body, NULL), 0);
 	json_decref(body);
-	assert_int_equal(supervise_connections_adopt(t.links, fds[1], NULL), 0);
+	assert_int_equal(launcher_connections_adopt(t.links, fds[1], NULL), 0);
 	return a;
 }
 
@@ -151,7 +151,7 @@ static void messages_are_delivered_after_munged_has_answered(void **state)
 	exchange_all(&a);
 	assert_false(channel_ready(a.channel));
 	/* The loop continues meanwhile, and the agent does not time out because munged is slow. */
-	supervise_connections_tick(t.links, 1e6);
+	launcher_connections_tick(t.links, 1e6);
 	run_loop_once();
 	assert_int_equal(t.closed, 0);
 	sem_post(&t.answer);
@@ -199,15 +199,15 @@ static void a_generation_may_end_while_munged_works(void **state)
 		exchange_all(&agents[i]);
 	}
 	sem_wait(&t.asked);
-	supervise_connections_renew(t.links, t.secret, 2, 200);
-	assert_int_equal(supervise_connections_strangers(t.links), 0);
+	launcher_connections_renew(t.links, t.secret, 2, 200);
+	assert_int_equal(launcher_connections_strangers(t.links), 0);
 	run_loop_once();
 	for (int i = 0; i < MANY; i++) {
 		sem_post(&t.answer);
 		agent_close(&agents[i]);
 	}
 	/* Every link is released before the loop can end (teardown), and none is reported. */
-	supervise_connections_close(t.links);
+	launcher_connections_close(t.links);
 	t.links = NULL;
 	uv_run(&t.loop, UV_RUN_DEFAULT);
 	assert_int_equal(t.messages + t.closed, 0);

@@ -47,8 +47,14 @@ static int setup(void **state)
 {
 	(void)state;
 	struct err e = ERR_INIT;
-	if (!tmpdir_make(t.dir, sizeof t.dir) ||
-	    local_server_open("muster-1-test", 1, t.dir, 2, &t.server, &e) ||
+	const struct local_group one_rank = { .nspace = "muster-1-test", .world = 1 };
+	char dir[512];
+	if (!tmpdir_make(t.dir, sizeof t.dir)) {
+		fprintf(stderr, "no folder\n");
+		return -1;
+	}
+	snprintf(dir, sizeof dir, "%s/pmix", t.dir);
+	if (local_server_open(&one_rank, dir, 2, &t.server, &e) ||
 	    find_port(local_server_env(t.server, 0))) {
 		fprintf(stderr, "%s\n", e.text);
 		return -1;

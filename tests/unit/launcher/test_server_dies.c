@@ -16,11 +16,10 @@
 static bool killed;
 
 /* Replaces the real function in the server's process. */
-int local_register_ranks(const char *nspace, int world, const char *dir, struct buf *out,
+int local_register_ranks(const struct local_group *g, const char *dir, struct buf *out,
 			 struct err *e)
 {
-	(void)nspace;
-	(void)world;
+	(void)g;
 	(void)dir;
 	(void)out;
 	if (killed)
@@ -31,16 +30,18 @@ int local_register_ranks(const char *nspace, int world, const char *dir, struct 
 static void a_server_that_dies_while_it_starts_is_a_peer_error(void **state)
 {
 	(void)state;
-	char dir[256];
+	char dir[256], own[300];
+	const struct local_group two_ranks = { .nspace = "muster-test", .world = 2 };
 	struct local_server *server = NULL;
 	struct err e = ERR_INIT;
 	assert_non_null(tmpdir_make(dir, sizeof dir));
+	snprintf(own, sizeof own, "%s/pmix", dir);
 	killed = true;
-	assert_int_equal(local_server_open("muster-test", 2, dir, STDERR_FILENO, &server, &e), -1);
+	assert_int_equal(local_server_open(&two_ranks, own, STDERR_FILENO, &server, &e), -1);
 	assert_int_equal(e.code, ERR_PEER);
 	assert_non_null(strstr(e.text, "ended while it started"));
 	killed = false;
-	assert_int_equal(local_server_open("muster-test", 2, dir, STDERR_FILENO, &server, &e), -1);
+	assert_int_equal(local_server_open(&two_ranks, own, STDERR_FILENO, &server, &e), -1);
 	assert_int_equal(e.code, ERR_INTERNAL);
 	assert_null(server);
 	assert_int_equal(rmdir(dir), 0); /* nothing is left */

@@ -27,6 +27,9 @@ struct world {
 	int exited, gone, status;
 	struct launch *launch;
 	bool keep; /* restart.shrink = keep */
+	enum job_pmix pmix;
+	int notes;
+	enum launch_note note; /* the last one */
 };
 
 static void write_script(struct world *w, const char *name, const char *text)
@@ -56,6 +59,7 @@ static int setup(void **state)
 	assert_int_equal(mkdir(path, 0700), 0);
 	setenv("PATH", w->path, 1);
 	setenv("SLURM_JOB_ID", "9", 1);
+	w->pmix = PMIX_SLURM;
 	write_script(
 		w, "squeue",
 		"echo \"9.batch|batch\"\necho \"9.3|muster-1\"\ncat listed 2>/dev/null\nexit 0\n");
@@ -107,10 +111,20 @@ static void on_gone(void *arg)
 	launch_slurm.close(w->launch);
 }
 
+static void on_noted(void *arg, enum launch_note what, const char *node, const char *text)
+{
+	struct world *w = arg;
+	(void)node;
+	assert_true(*text);
+	w->notes++;
+	w->note = what;
+}
+
 /* Two ranks on node b, then one on node a. */
 static int start_step(struct world *w, struct err *e)
 {
 	static struct job job;
+	job.launch.pmix = w->pmix;
 	job.restart.shrink = w->keep ? SHRINK_KEEP : SHRINK_ANY;
 	static struct node_kind kinds[] = { { .name = "x", .devices = 2, .cores = 6 } };
 	static struct cluster_node nodes[] = { { .name = "a" },
@@ -121,10 +135,19 @@ static int start_step(struct world *w, struct err *e)
 	};
 	static struct plan_rank ranks[] = { { .node = 1 }, { .node = 1 }, { .node = 0 } };
 	static const struct plan plan = { .world = 3, .threads = 2, .ranks = ranks };
-	const struct launch_request r = { &job,      &cluster,         &plan,
-					  7,         "192.0.2.1:4711", "5ec4e7",
-					  w->folder, "/opt/agent",     "munge:/s" };
-	const struct launch_events ev = { on_exited, on_gone, w };
+	const struct launch_request r = { .job = &job,
+					  .cluster = &cluster,
+					  .plan = &plan,
+					  .generation = 7,
+					  .address = w->pmix == PMIX_SLURM ? "192.0.2.1:4711"
+									   : "127.0.0.1:4711",
+					  .secret = "5ec4e7",
+					  .run_dir = w->folder,
+					  .agent = "/opt/agent",
+					  .auth = "munge:/s" };
+	const struct launch_events ev = {
+		.exited = on_exited, .all_gone = on_gone, .arg = w, .noted = on_noted
+	};
 	return launch_slurm.start(&w->loop, &r, &ev, &w->launch, e);
 }
 
@@ -191,9 +214,11 @@ static void the_step_gets_each_ranks_node_and_no_secret_is_visible(void **state)
 	starts_step(w);
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	file_contains(w, "hosts", "b\nb\na\n");
-	file_contains(w, "words", "-K0 --wait=0 --mpi=pmix");
+	file_contains(w, "words", "-K0 --wait=0");
+	file_contains(w, "words", " --mpi=pmix --label");
 	file_contains(w, "words", "--no-kill");
-	file_contains(w, "words", "--ntasks=3 --nodes=2 --cpus-per-task=3 /opt/agent\n");
+	file_contains(w, "words", "--ntasks=3 --nodes=2 --cpus-per-task=3 ");
+	file_contains(w, "words", " /opt/agent\n");
 	file_lacks(w, "words", "5ec4e7");
 	file_lacks(w, "logs/launch-7.log", "5ec4e7");
 	file_contains(w, "env", "MUSTER_SECRET=5ec4e7\n");
@@ -207,6 +232,73 @@ static void the_step_gets_each_ranks_node_and_no_secret_is_visible(void **state)
 	unsetenv("SLURM_NTASKS_PER_NODE");
 	unsetenv("PMIX_RANK");
 	unsetenv("OMP_NUM_THREADS");
+}
+
+/* The helpers get the relay's secret; the agents' secret travels in no environment. */
+static void with_musters_own_pmix_the_step_has_one_helper_per_node(void **state)
+{
+	struct world *w = *state;
+	w->pmix = PMIX_MUSTER;
+	write_script(w, "srun",
+		     LIST "echo \"$@\" > words\nenv > env\ncp $SLURM_HOSTFILE hosts\n"
+			  "rm listed\n");
+	starts_step(w);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	assert_int_equal(w->gone, 1);
+	assert_int_equal(w->notes, 1);
+	assert_int_equal(w->note, LAUNCH_NOTE_OWN_PMIX);
+	file_contains(w, "hosts", "a\nb\n");
+	file_lacks(w, "hosts", "b\nb\n");
+	file_contains(w, "words", "-K0 --wait=0");
+	file_contains(w, "words", "--ntasks=2 --nodes=2 --cpus-per-task=6 --mpi=none ");
+	file_contains(w, "words", "--ntasks-per-node=1 ");
+	file_contains(w, "words", " helper\n");
+	file_lacks(w, "words", "/opt/agent");
+	file_contains(w, "env", "MUSTER_SECRET=");
+	file_contains(w, "env", "MUSTER_SUPERVISOR=127.0.0.1:");
+	file_lacks(w, "env", "5ec4e7");
+	file_lacks(w, "env", "127.0.0.1:4711");
+}
+
+/* Helpers that do not connect cannot be asked: the step is ended like one without helpers. */
+static void helpers_that_do_not_answer_are_killed(void **state)
+{
+	struct world *w = *state;
+	w->pmix = PMIX_MUSTER;
+	write_script(w, "srun", LIST "touch ready\nexec sleep 100\n");
+	starts_step(w);
+	wait_for(w, "ready");
+	launch_slurm.kill(w->launch, false);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	assert_int_equal(w->gone, 1);
+	file_contains(w, "cancelled", "--quiet --signal=KILL 9.4\n");
+}
+
+/* The choice is kept for the whole process, so this test is the last one. */
+static void a_plugin_that_fails_is_not_tried_again(void **state)
+{
+	struct world *w = *state;
+	w->pmix = PMIX_AUTO;
+	write_script(w, "srun",
+		     "case $* in *--mpi=list*) echo 'srun: pmix_v4'; exit;; esac\n"
+		     "echo \"$@\" > words\n"
+		     "echo 'srun: error: cannot find mpi plugin for mpi/pmix'; exit 1\n");
+	starts_step(w);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	file_contains(w, "words", "--mpi=pmix");
+	assert_int_equal(w->notes, 1);
+	assert_int_equal(w->note, LAUNCH_NOTE_PMIX_REFUSED);
+	w->exited = w->gone = 0;
+	starts_step(w);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	file_contains(w, "words", "--mpi=none");
+	assert_int_equal(w->note, LAUNCH_NOTE_OWN_PMIX);
+	w->exited = w->gone = 0;
+	w->pmix = PMIX_SLURM; /* the job insists */
+	starts_step(w);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	file_contains(w, "words", "--mpi=pmix");
+	assert_int_equal(w->notes, 2);
 }
 
 static void slurm_ends_the_step_of_a_run_that_needs_every_node(void **state)
@@ -510,6 +602,9 @@ int main(void)
 		STEP_TEST(the_supervisor_uses_the_address_of_its_node),
 		STEP_TEST(credentials_are_required_where_slurm_uses_them),
 		STEP_TEST(commands_get_input_and_their_errors_are_quoted),
+		STEP_TEST(with_musters_own_pmix_the_step_has_one_helper_per_node),
+		STEP_TEST(helpers_that_do_not_answer_are_killed),
+		STEP_TEST(a_plugin_that_fails_is_not_tried_again),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

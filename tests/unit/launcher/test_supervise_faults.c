@@ -160,13 +160,52 @@ static void a_missing_plugin_is_not_tried_again(void **state)
 	assert_true(last);
 }
 
+static void a_pmix_server_that_does_not_work_is_replaced(void **state)
+{
+	(void)state;
+	open_with_decoy();
+	supervise_start(h.supervisor);
+	deliver_all();
+	h.events.noted(h.events.arg, LAUNCH_NOTE_PMIX_REFUSED, NULL, "it cannot be reached");
+	refuse_step("srun: error: cannot find mpi plugin for mpi/pmix\n");
+	pass_time(20);
+	assert_int_equal(h.starts, 2);
+	assert_int_equal(count_events("\"event\":\"pmix\"", "\"what\":\"refused\""), 1);
+	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"pmix-refused\""), 1);
+	h.events.noted(h.events.arg, LAUNCH_NOTE_OWN_PMIX, NULL, "it cannot be reached");
+	assert_int_equal(count_events("\"event\":\"pmix\"", "\"what\":\"own\""), 1);
+	/* The note was of the first generation only. */
+	train_all();
+	send_step(&h.peers[1], MSG_METRICS, 1);
+	kill_rank(1, SIGSEGV);
+	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"agent-crashed\""), 1);
+}
+
+static void a_lost_helper_is_named(void **state)
+{
+	(void)state;
+	bool last;
+	start_training();
+	h.events.noted(h.events.arg, LAUNCH_NOTE_HELPER_LOST, h.node.name, "the helper has ended");
+	kill_rank(1, SIGKILL);
+	assert_int_equal(count_events("\"event\":\"pmix\"", "\"what\":\"helper-lost\""), 1);
+	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"helper-lost\""), 1);
+	assert_int_equal(count_printed("the helper has ended", &last), 1);
+	assert_int_equal(h.starts, 2);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(the_signal_tells_killed_from_crashed), T(the_oom_killer_is_known_by_its_counter),
-		T(a_crash_is_not_the_oom_killers),       T(an_outage_of_slurm_does_not_count),
-		T(patience_with_an_outage_ends),         T(a_missing_plugin_is_not_tried_again),
+		T(the_signal_tells_killed_from_crashed),
+		T(the_oom_killer_is_known_by_its_counter),
+		T(a_crash_is_not_the_oom_killers),
+		T(an_outage_of_slurm_does_not_count),
+		T(patience_with_an_outage_ends),
+		T(a_missing_plugin_is_not_tried_again),
+		T(a_pmix_server_that_does_not_work_is_replaced),
+		T(a_lost_helper_is_named),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

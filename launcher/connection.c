@@ -1,4 +1,4 @@
-#include "launcher/supervise/connection.h"
+#include "launcher/connection.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@ static void free_released(struct connection *c)
 	channel_close(c->channel);
 	free(c);
 	all->handles--;
-	supervise_connections_free(all);
+	launcher_connections_free(all);
 }
 
 static void on_handle_closed(uv_handle_t *h)
@@ -29,7 +29,7 @@ static void on_handle_closed(uv_handle_t *h)
 	free_released(c);
 }
 
-void supervise_connection_drop(struct connection *c)
+void launcher_connection_drop(struct connection *c)
 {
 	struct connections *all = c->owner;
 	if (!c->open)
@@ -43,16 +43,16 @@ void supervise_connection_drop(struct connection *c)
 	if (c->working)
 		uv_cancel((uv_req_t *)&c->work);
 	uv_close((uv_handle_t *)&c->poll, on_handle_closed);
-	supervise_connections_listen(all);
+	launcher_connections_listen(all);
 }
 
-void supervise_connection_lose(struct connection *c, const struct err *why)
+void launcher_connection_lose(struct connection *c, const struct err *why)
 {
 	struct connections *all = c->owner;
 	int rank = c->rank;
 	if (!c->open)
 		return;
-	supervise_connection_drop(c);
+	launcher_connection_drop(c);
 	all->o.closed(all->o.arg, rank, why);
 }
 
@@ -80,11 +80,21 @@ static void write_out(struct connection *c)
 	update_poll(c);
 }
 
-int supervise_connection_send(struct connection *c, enum msg_type type, json_t *body, struct err *e)
+int launcher_connection_send(struct connection *c, enum msg_type type, json_t *body, struct err *e)
 {
 	if (!c->open)
 		return err_set(e, ERR_NET, "the connection is closed");
 	if (channel_send(c->channel, type, body, e))
+		return -1;
+	write_out(c);
+	return 0;
+}
+
+int launcher_connection_send_packed(struct connection *c, const struct buf *packed, struct err *e)
+{
+	if (!c->open)
+		return err_set(e, ERR_NET, "the connection is closed");
+	if (channel_send_packed(c->channel, packed, e))
 		return -1;
 	write_out(c);
 	return 0;
@@ -108,7 +118,7 @@ static void deliver_messages(struct connection *c)
 		msg_fini(&m);
 		if (e.code == ERR_STALE) /* an old frame of a valid peer is ignored */
 			continue;
-		supervise_connection_lose(c, &e);
+		launcher_connection_lose(c, &e);
 		return;
 	}
 }
@@ -134,7 +144,7 @@ static void on_munge_done(uv_work_t *work, int status)
 	if (!c->open) {
 		free_released(c);
 	} else if (rc) {
-		supervise_connection_lose(c, &e);
+		launcher_connection_lose(c, &e);
 	} else {
 		write_out(c);
 		deliver_messages(c);
@@ -150,7 +160,7 @@ static void start_munge_work(struct connection *c)
 	uv_queue_work(c->owner->o.loop, &c->work, run_munge_work, on_munge_done);
 }
 
-bool supervise_connection_read(struct connection *c)
+bool launcher_connection_read(struct connection *c)
 {
 	static char chunk[65536]; /* one loop, one thread */
 	struct err e = ERR_INIT;
@@ -164,7 +174,7 @@ bool supervise_connection_read(struct connection *c)
 			err_errno(&e, ERR_NET, "connection lost");
 		else
 			err_set(&e, ERR_NET, "connection closed");
-		supervise_connection_lose(c, &e);
+		launcher_connection_lose(c, &e);
 		return false;
 	}
 	int rc = channel_feed(c->channel, chunk, (size_t)n, &e);
@@ -173,7 +183,7 @@ bool supervise_connection_read(struct connection *c)
 	if (!c->open)
 		return false;
 	if (rc)
-		supervise_connection_lose(c, &e);
+		launcher_connection_lose(c, &e);
 	else
 		write_out(c);
 	if (c->open)
@@ -181,9 +191,9 @@ bool supervise_connection_read(struct connection *c)
 	return c->open;
 }
 
-void supervise_connection_read_out(struct connection *c)
+void launcher_connection_read_out(struct connection *c)
 {
-	while (c->open && supervise_connection_read(c))
+	while (c->open && launcher_connection_read(c))
 		;
 }
 
@@ -193,12 +203,12 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 	if (!c->open)
 		return;
 	if (status < 0 || events & UV_READABLE)
-		supervise_connection_read(c);
+		launcher_connection_read(c);
 	else if (events & UV_WRITABLE)
 		write_out(c);
 }
 
-struct in6_addr supervise_connection_address(int fd)
+struct in6_addr launcher_connection_address(int fd)
 {
 	union {
 		struct sockaddr any;
@@ -218,7 +228,7 @@ struct in6_addr supervise_connection_address(int fd)
 	return out;
 }
 
-int supervise_connections_adopt(struct connections *all, int fd, struct err *e)
+int launcher_connections_adopt(struct connections *all, int fd, struct err *e)
 {
 	struct connection *c = calloc(1, sizeof *c);
 	int flags = fcntl(fd, F_GETFL);
@@ -237,7 +247,7 @@ int supervise_connections_adopt(struct connections *all, int fd, struct err *e)
 	c->owner = all;
 	c->fd = fd;
 	c->rank = -1;
-	c->from = supervise_connection_address(fd);
+	c->from = launcher_connection_address(fd);
 	c->since = all->now;
 	c->open = true;
 	c->poll.data = c;
@@ -259,14 +269,14 @@ free_link:
 	return -1;
 }
 
-void supervise_connection_claim(struct connection *c, int rank)
+void launcher_connection_claim(struct connection *c, int rank)
 {
 	if (c->rank < 0 && rank >= 0)
 		c->owner->strangers--;
 	c->rank = rank;
 }
 
-int supervise_connection_rank(const struct connection *c)
+int launcher_connection_rank(const struct connection *c)
 {
 	return c->rank;
 }

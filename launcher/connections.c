@@ -1,4 +1,4 @@
-#include "launcher/supervise/connection.h"
+#include "launcher/connection.h"
 
 #include "base/net.h"
 #include "base/owner.h"
@@ -12,7 +12,7 @@ enum { ACCEPTS_PER_TURN = 64 }; /* of the loop, so that the others are served to
 
 static void on_listener(uv_poll_t *poll, int status, int events);
 
-void supervise_connections_free(struct connections *all)
+void launcher_connections_free(struct connections *all)
 {
 	if (all->closing && !all->handles) {
 		explicit_bzero(all->secret, sizeof all->secret);
@@ -20,7 +20,7 @@ void supervise_connections_free(struct connections *all)
 	}
 }
 
-void supervise_connections_listen(struct connections *all)
+void launcher_connections_listen(struct connections *all)
 {
 	if (all->o.listener < 0 || all->closing || all->listening)
 		return;
@@ -83,10 +83,10 @@ static void make_room(struct connections *all, struct in6_addr from)
 {
 	for (struct connection *c; (c = find_excess_stranger(all, &from));) {
 		struct err e;
-		if (supervise_connection_read(c)) /* its first packet may have come: look again */
+		if (launcher_connection_read(c)) /* its first packet may have come: look again */
 			continue;
 		err_set(&e, ERR_TIMEOUT, "did not identify itself before others connected");
-		supervise_connection_lose(c, &e); /* does nothing if it has just closed */
+		launcher_connection_lose(c, &e); /* does nothing if it has just closed */
 	}
 }
 
@@ -97,8 +97,8 @@ static int admit_connection(struct connections *all, int fd, struct err *e)
 		close(fd);
 		return 0;
 	}
-	struct in6_addr from = supervise_connection_address(fd);
-	if (supervise_connections_adopt(all, fd, e)) /* it is closed on failure */
+	struct in6_addr from = launcher_connection_address(fd);
+	if (launcher_connections_adopt(all, fd, e)) /* it is closed on failure */
 		return -1;
 	make_room(all, from);
 	return 0;
@@ -127,8 +127,8 @@ static void on_listener(uv_poll_t *poll, int status, int events)
 	}
 }
 
-int supervise_connections_open(const struct connections_options *o, struct connections **out,
-			       struct err *e)
+int launcher_connections_open(const struct connections_options *o, struct connections **out,
+			      struct err *e)
 {
 	struct connections *all = calloc(1, sizeof *all);
 	if (!all)
@@ -142,7 +142,7 @@ int supervise_connections_open(const struct connections_options *o, struct conne
 		all->listener.data = all;
 		all->handles++;
 	}
-	supervise_connections_listen(all);
+	launcher_connections_listen(all);
 	*out = all;
 	return 0;
 }
@@ -150,7 +150,7 @@ int supervise_connections_open(const struct connections_options *o, struct conne
 static void drop_all_connections(struct connections *all)
 {
 	while (all->first)
-		supervise_connection_drop(all->first);
+		launcher_connection_drop(all->first);
 }
 
 static void on_listener_closed(uv_handle_t *h)
@@ -158,10 +158,10 @@ static void on_listener_closed(uv_handle_t *h)
 	struct connections *all = h->data;
 	close(all->o.listener);
 	all->handles--;
-	supervise_connections_free(all);
+	launcher_connections_free(all);
 }
 
-void supervise_connections_close(struct connections *all)
+void launcher_connections_close(struct connections *all)
 {
 	if (!all)
 		return;
@@ -169,12 +169,12 @@ void supervise_connections_close(struct connections *all)
 	drop_all_connections(all);
 	if (all->o.listener >= 0)
 		uv_close((uv_handle_t *)&all->listener, on_listener_closed);
-	supervise_connections_free(all);
+	launcher_connections_free(all);
 }
 
-void supervise_connections_renew(struct connections *all,
-				 const unsigned char secret[AUTH_SECRET_BYTES], uint32_t generation,
-				 double now)
+void launcher_connections_renew(struct connections *all,
+				const unsigned char secret[AUTH_SECRET_BYTES], uint32_t generation,
+				double now)
 {
 	drop_all_connections(all);
 	memcpy(all->secret, secret, AUTH_SECRET_BYTES);
@@ -192,18 +192,18 @@ static struct connection *find_overdue(struct connections *all)
 	return NULL;
 }
 
-void supervise_connections_tick(struct connections *all, double now)
+void launcher_connections_tick(struct connections *all, double now)
 {
 	all->now = now;
 	for (struct connection *c; (c = find_overdue(all));) {
 		struct err e;
 		err_set(&e, ERR_TIMEOUT, "did not identify itself within %g s", all->o.patience);
-		supervise_connection_lose(c, &e);
+		launcher_connection_lose(c, &e);
 	}
-	supervise_connections_listen(all);
+	launcher_connections_listen(all);
 }
 
-int supervise_connections_strangers(const struct connections *all)
+int launcher_connections_strangers(const struct connections *all)
 {
 	return all->strangers;
 }

@@ -1,11 +1,11 @@
 /*
- * connection — the structs behind launcher/supervise/connections.h, for connection.c (one
+ * connection — the structs behind launcher/connections.h, for connection.c (one
  * connection) and connections.c (all of them, the listener and the strangers) only.
  */
-#ifndef MUSTER_LAUNCHER_SUPERVISE_CONNECTION_H
-#define MUSTER_LAUNCHER_SUPERVISE_CONNECTION_H
+#ifndef MUSTER_LAUNCHER_CONNECTION_H
+#define MUSTER_LAUNCHER_CONNECTION_H
 
-#include "launcher/supervise/connections.h"
+#include "launcher/connections.h"
 
 #include <netinet/in.h>
 
@@ -39,17 +39,17 @@ struct connections {
 /* connection.c */
 
 /* The address of the socket's other end. */
-struct in6_addr supervise_connection_address(int fd);
+struct in6_addr launcher_connection_address(int fd);
 /* Drops the connection and reports it to `closed`. */
-void supervise_connection_lose(struct connection *c, const struct err *why);
+void launcher_connection_lose(struct connection *c, const struct err *why);
 /* Reads one chunk and delivers its messages; false: there was nothing to read, or it is closed. */
-bool supervise_connection_read(struct connection *c);
+bool launcher_connection_read(struct connection *c);
 
 /* connections.c */
 
 /* Listens again after a pause: a closed connection's descriptor may serve another one. */
-void supervise_connections_listen(struct connections *all);
+void launcher_connections_listen(struct connections *all);
 /* Frees `all` if it is closing and the loop has closed its last handle. */
-void supervise_connections_free(struct connections *all);
+void launcher_connections_free(struct connections *all);
 
 #endif

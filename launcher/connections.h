@@ -2,7 +2,7 @@
  * connections — the supervisor's end of the control connections, on the event loop.
  *
  * A connection is a socket and a channel (base/auth.h). It is a stranger until
- * supervise_connection_claim(), which the receiver of its hello calls. A stranger must be claimed
+ * launcher_connection_claim(), which the receiver of its hello calls. A stranger must be claimed
  * within `patience` seconds.
  *
  * Four checks decide who may connect. An agent must pass all of them, in this order:
@@ -30,11 +30,11 @@
  * generation; otherwise the agents would seem not to connect. The listener then pauses until the
  * next tick, or until a connection closes.
  *
- * A new generation (supervise_connections_renew) closes every connection of the last one and admits
+ * A new generation (launcher_connections_renew) closes every connection of the last one and admits
  * only agents that know the new secret.
  */
-#ifndef MUSTER_LAUNCHER_SUPERVISE_CONNECTIONS_H
-#define MUSTER_LAUNCHER_SUPERVISE_CONNECTIONS_H
+#ifndef MUSTER_LAUNCHER_CONNECTIONS_H
+#define MUSTER_LAUNCHER_CONNECTIONS_H
 
 #include "base/auth.h"
 #include "base/err.h"
@@ -48,8 +48,8 @@ struct connection;
 
 struct connections_options {
 	uv_loop_t *loop;
-	/* Non-blocking; closed by supervise_connections_close(). -1: there is none, and connections
-	 * come by supervise_connections_adopt(). */
+	/* Non-blocking; closed by launcher_connections_close(). -1: there is none, and connections
+	 * come by launcher_connections_adopt(). */
 	int listener;
 	int most;             /* silent strangers at the same time, in total */
 	int most_per_address; /* and from one address */
@@ -59,36 +59,37 @@ struct connections_options {
 	/* A whole message, valid only during the call. */
 	void (*message)(void *arg, struct connection *c, const struct msg *m);
 	/* The other end closed the connection or broke the protocol. Not called for
-	 * supervise_connection_drop(). rank: as claimed, or -1. */
+	 * launcher_connection_drop(). rank: as claimed, or -1. */
 	void (*closed)(void *arg, int rank, const struct err *why);
 	/* A connection cannot be accepted; the first time in a generation. */
 	void (*trouble)(void *arg, const struct err *why);
 	void *arg;
 };
 
-int supervise_connections_open(const struct connections_options *o, struct connections **out,
-			       struct err *e);
-/* Frees everything once the loop has run its closing callbacks. Takes NULL. */
-void supervise_connections_close(struct connections *all);
-
-void supervise_connections_renew(struct connections *all,
-				 const unsigned char secret[AUTH_SECRET_BYTES], uint32_t generation,
-				 double now);
-/* Takes over a connected socket; on failure it is closed. */
-int supervise_connections_adopt(struct connections *all, int fd, struct err *e);
-/* Closes strangers that have exceeded their patience. now: seconds of any monotonic clock. */
-void supervise_connections_tick(struct connections *all, double now);
-/* The number of strangers. */
-int supervise_connections_strangers(const struct connections *all);
-
-void supervise_connection_claim(struct connection *c, int rank);
-int supervise_connection_rank(const struct connection *c); /* -1: not claimed */
-/* Borrows body. What the socket does not take now is queued and sent later. */
-int supervise_connection_send(struct connection *c, enum msg_type type, json_t *body,
+int launcher_connections_open(const struct connections_options *o, struct connections **out,
 			      struct err *e);
+/* Frees everything once the loop has run its closing callbacks. Takes NULL. */
+void launcher_connections_close(struct connections *all);
+
+void launcher_connections_renew(struct connections *all,
+				const unsigned char secret[AUTH_SECRET_BYTES], uint32_t generation,
+				double now);
+/* Takes over a connected socket; on failure it is closed. */
+int launcher_connections_adopt(struct connections *all, int fd, struct err *e);
+/* Closes strangers that have exceeded their patience. now: seconds of any monotonic clock. */
+void launcher_connections_tick(struct connections *all, double now);
+/* The number of strangers. */
+int launcher_connections_strangers(const struct connections *all);
+
+void launcher_connection_claim(struct connection *c, int rank);
+int launcher_connection_rank(const struct connection *c); /* -1: not claimed */
+/* Borrows body. What the socket does not take now is queued and sent later. */
+int launcher_connection_send(struct connection *c, enum msg_type type, json_t *body, struct err *e);
+/* The same for a message that msg_pack() has packed, with the present generation. */
+int launcher_connection_send_packed(struct connection *c, const struct buf *packed, struct err *e);
 /* Delivers the messages that have already arrived, such as the last ones of a process that has
  * ended. The callbacks may drop the connection. */
-void supervise_connection_read_out(struct connection *c);
-void supervise_connection_drop(struct connection *c);
+void launcher_connection_read_out(struct connection *c);
+void launcher_connection_drop(struct connection *c);
 
 #endif
