@@ -109,6 +109,7 @@ UNIT_BIN  := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
 # $(call shared,FOLDER): the objects that several tests of the folder use, from its other .c files.
 shared = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(1)/test_%,$(wildcard $(1)/*.c)) $(shared_$(call flat,$(1))))
 shared_tests-unit-agent := tests/golden/ref64.c
+shared_tests-unit-launcher := tests/unit/base/http_server.c
 shared_tests-fault := tests/conform/comm_forms.c tests/conform/comm_reference.c
 
 # These objects form an archive, so that a test links only those that it uses: some tests replace functions that the
@@ -166,8 +167,10 @@ unit-bins: $(UNIT_BIN)
 # --- Debian 12 packages ---------------------------------------------------------
 
 PACKAGES       := gcc make pkg-config libhwloc-dev libhwloc-plugins libpmix-dev libinih-dev libopenblas0 libjansson-dev \
-                  libxxhash-dev libexpat1-dev libuv1-dev libsodium-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev
-PACKAGES_CHECK := clang-format g++ libcmocka-dev bats slurm-wlm munge iproute2 procps python3 tcl
+                  libxxhash-dev libexpat1-dev libuv1-dev libsodium-dev libcurl4-openssl-dev libpcre2-dev libutf8proc-dev zlib1g-dev \
+                  libzstd-dev
+PACKAGES_CHECK := clang-format g++ libcmocka-dev bats slurm-wlm slurmrestd slurm-wlm-jwt-plugin munge iproute2 procps \
+                  python3 openssl tcl
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
 
 # tests/setup installs the missing packages and names them. It does not use the network if none is missing.
@@ -279,10 +282,10 @@ fuzz: setup-fuzz
 .PHONY: fuzz-bins
 fuzz-bins: $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
-FUZZ_ROOMS := launcher/doctor launcher/slurm launcher/helper launcher/supervise launcher launcher/rundir agent/engine/text agent/engine/ckpt agent/engine/hf agent/engine/train agent/engine/data libcomm plan plan/place plan/spec topo base
+FUZZ_ROOMS := launcher/doctor launcher/slurm launcher/helper launcher/supervise launcher launcher/rundir agent/engine/text agent/engine/ckpt agent/engine/hf agent/engine/train agent/engine/data libcomm plan plan/place plan/spec topo base/http base
 $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZ_ROOMS))
 	@mkdir -p $(@D)
-	$(link) -fsanitize=fuzzer $(sort $(libs_base) $(libs_topo) $(libs_plan) $(libs_libcomm)) -lxxhash -lpcre2-8 -lutf8proc -lz -lzstd
+	$(link) -fsanitize=fuzzer $(sort $(libs_base) $(libs_topo) $(libs_plan) $(libs_libcomm)) -lxxhash -lpcre2-8 -lutf8proc -lz -lzstd -luv
 
 bench: setup
 	@$(MAKE) --no-print-directory all

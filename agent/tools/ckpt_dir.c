@@ -27,7 +27,7 @@ static int set_dir(struct ckpt_dir *d, const char *dir, const char *name, struct
 /* Sets the folder in which the run keeps its checkpoints. */
 __attribute__((noinline)) static int set_run_dir(struct ckpt_dir *d, const char *run, struct err *e)
 {
-	struct job job;
+	static struct job job; /* too large for a small stack */
 	char ini[PATH_MAX];
 	if (snprintf(ini, sizeof ini, "%s/" RUN_JOB, run) >= (int)sizeof ini)
 		return err_set(e, ERR_USAGE, "%s: the path is too long", run);

@@ -3,7 +3,6 @@
 #include "launcher/cli/submit_checks.h"
 #include "launcher/cli/submit_jobs.h"
 #include "launcher/fit.h"
-#include "launcher/slurm/queue.h"
 #include "launcher/slurm/script.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/supervise/supervise.h"
@@ -68,6 +67,12 @@ static const char help_head[] =
 	"  continues from the last checkpoint. The jobs that still wait are cancelled when the\n"
 	"  run is done, has failed, or is stopped by a person or scancel.\n"
 	"\n"
+	"  On a host without Slurm's commands, slurm.rest names slurmrestd, Slurm's REST\n"
+	"  interface: the options of the script become fields of a request. It needs a token, in\n"
+	"  SLURM_JWT or in the file that slurm.rest_token_file names. An option that it cannot\n"
+	"  express is refused, and it makes no forecast of the start. `muster queue` shows,\n"
+	"  changes and cancels the jobs.\n"
+	"\n"
 	"OPTIONS\n"
 	"  --dry-run    print the script, then what the checks find; write and submit nothing.\n"
 	"               The exit status is 3 if the job would be refused\n"
@@ -92,6 +97,7 @@ static const char help_tail[] =
 	"  muster submit --chain 5 job.ini slurm.time=12:00:00\n"
 	"  muster submit job.ini slurm.mem=200G slurm.mail_type=END,FAIL slurm.options=--nice=100\n"
 	"  muster submit --dry-run job.ini\n"
+	"  muster submit job.ini slurm.rest=https://login.example.org:6820\n"
 	"\n"
 	"EXIT STATUS\n"
 	"  0  submitted; the job's own exit status is that of `muster run`\n"
@@ -236,21 +242,15 @@ static int prepare_run(const struct submission *s, const char *script, struct er
 	return rc;
 }
 
-/* Prints each line of the text as one of muster's. */
-static void print_lines(const char *before, const char *text)
-{
-	for (; *text; text += strcspn(text, "\n"), text += *text == '\n')
-		fprintf(stderr, "muster: %s%.*s\n", before, (int)strcspn(text, "\n"), text);
-}
-
 /* Refuses what can be known before the job is queued. *absent: without Slurm's commands only the files
  * are checked; NULL: these are needed. */
-static int check_submission(const struct submission *s, bool *absent, struct err *e)
+static int check_submission(const struct submission *s, struct slurm_controller *controller,
+			    bool *absent, struct err *e)
 {
 	struct buf warnings = BUF_INIT;
 	struct err why = ERR_INIT;
 	int rc = command_submit_files(&s->job, &s->size, &warnings, e);
-	if (!rc && command_submit_queue(&s->job, &s->size, &warnings, &why)) {
+	if (!rc && command_submit_queue(&s->job, &s->size, controller, &warnings, &why)) {
 		if (absent && why.code == ERR_NOTFOUND) {
 			*absent = true;
 			buf_printf(&warnings, "the request was not compared with a cluster: %s\n",
@@ -260,19 +260,20 @@ static int check_submission(const struct submission *s, bool *absent, struct err
 		}
 	}
 	if (!rc)
-		print_lines("warning: ", buf_str(&warnings));
+		command_lines("warning: ", buf_str(&warnings));
 	buf_fini(&warnings);
 	return rc;
 }
 
 /* When the first job is expected to start, in lines. The test does not count dependencies. */
-static void expect_start(const struct job *job, const char *script, struct buf *out)
+static void expect_start(const struct job *job, struct slurm_controller *controller,
+			 const char *script, struct buf *out)
 {
 	if (*job->slurm.dependency)
 		buf_printf(out, "Slurm starts the job after its dependency, %s\n",
 			   job->slurm.dependency);
 	else
-		slurm_queue_start(script, out);
+		slurm_controller_start(controller, script, out);
 }
 
 /* Prints the script, then what a submission would meet. */
@@ -280,42 +281,49 @@ static int print_script(const struct submission *s, const char *script)
 {
 	struct err e = ERR_INIT;
 	struct buf start = BUF_INIT;
+	struct slurm_controller *controller;
 	bool absent = false;
 	int status = command_help(script);
 	if (status)
 		return status;
-	if (check_submission(s, &absent, &e))
+	if (slurm_controller_open(&s->job, &controller, &e))
 		return command_fail(&e);
-	if (!absent)
-		expect_start(&s->job, script, &start);
-	print_lines("", buf_str(&start));
+	int rc = check_submission(s, controller, &absent, &e);
+	if (!rc && !absent)
+		expect_start(&s->job, controller, script, &start);
+	slurm_controller_close(controller);
+	command_lines("", buf_str(&start));
 	buf_fini(&start);
-	return STATUS_DONE;
+	return rc ? command_fail(&e) : STATUS_DONE;
 }
 
-static int submit_script(const struct submission *s, const char *script, struct err *e)
+static int submit_script(const struct submission *s, struct slurm_controller *controller,
+			 const char *script, struct err *e)
 {
 	char log[RUN_PATH], first[LAUNCH_JOB_ID] = "";
 	struct buf start = BUF_INIT;
 	bool existed = !access(s->run_dir, F_OK);
 	int queued = 0;
-	const struct submit_jobs jobs = { .script = script,
+	const struct submit_jobs jobs = { .controller = controller,
+					  .script = script,
 					  .run_dir = s->run_dir,
 					  .dependency = s->job.slurm.dependency,
 					  .number = s->number,
 					  .n = s->jobs,
 					  .chained = s->jobs > 1 || s->job.slurm.chain };
 	umask(077); /* Slurm passes it to the job and its log */
-	if (check_submission(s, NULL, e))
+	if (check_submission(s, controller, NULL, e))
 		return command_fail(e);
-	expect_start(&s->job, script, &start);
+	expect_start(&s->job, controller, script, &start);
 	bool prepared = !prepare_run(s, script, e);
 	int rc = prepared ? command_submit_jobs(&jobs, first, &queued, e) : -1;
-	if (!queued)
+	/* A job whose answer was lost may be in the queue, and needs the files. */
+	bool lost = prepared && (e->code == ERR_TIMEOUT || e->code == ERR_NET);
+	if (!queued && !lost)
 		/* The number may be another submission's if the run is not prepared. */
 		rundir_drop_submission(s->run_dir, prepared ? s->number : 0, !existed);
-	else
-		print_lines("", buf_str(&start));
+	if (queued)
+		command_lines("", buf_str(&start));
 	buf_fini(&start);
 	if (rc)
 		return command_fail(e);
@@ -349,6 +357,16 @@ static int print_help(void)
 	return status;
 }
 
+static int open_and_submit(const struct submission *s, const char *script, struct err *e)
+{
+	struct slurm_controller *controller;
+	if (slurm_controller_open(&s->job, &controller, e))
+		return command_fail(e);
+	int status = submit_script(s, controller, script, e);
+	slurm_controller_close(controller);
+	return status;
+}
+
 int cmd_submit(int argc, char **argv)
 {
 	bool dry = false;
@@ -370,7 +388,7 @@ int cmd_submit(int argc, char **argv)
 	else if (dry)
 		status = print_script(&s, buf_str(&script));
 	else
-		status = submit_script(&s, buf_str(&script), &e);
+		status = open_and_submit(&s, buf_str(&script), &e);
 	buf_fini(&script);
 	return status;
 }

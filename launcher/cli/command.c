@@ -31,6 +31,12 @@ int command_fail(const struct err *e)
 	return e->code == ERR_USAGE ? STATUS_USAGE : STATUS_CANNOT_START;
 }
 
+void command_lines(const char *before, const char *text)
+{
+	for (; *text; text += strcspn(text, "\n"), text += *text == '\n')
+		fprintf(stderr, "muster: %s%.*s\n", before, (int)strcspn(text, "\n"), text);
+}
+
 int command_misuse(const char *command, const char *fmt, ...)
 {
 	char text[512];

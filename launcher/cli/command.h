@@ -29,6 +29,7 @@
 #define COMMANDS(X) \
 	X("run",      cmd_run,    "train: on the nodes of a Slurm allocation, otherwise on this host") \
 	X("submit",   cmd_submit, "submit the job to Slurm's queue") \
+	X("queue",    cmd_queue,  "show, change and cancel jobs of Slurm's queue") \
 	X("plan",     cmd_plan,   "show layout, memory and predicted step time; start nothing") \
 	X("topo",     cmd_topo,   "show the hardware of the machines") \
 	X("doctor",   cmd_doctor, "report what this machine lacks, and the command that fixes it") \
@@ -54,6 +55,8 @@ bool command_wants_help(int argc, char **argv);
 int command_help(const char *text);
 /* Prints the error to stderr; returns the exit status of its code. */
 int command_fail(const struct err *e);
+/* Prints each line of the text to stderr, as one of muster's. before: such as "warning: ". */
+void command_lines(const char *before, const char *text);
 /* Prints a usage error with a hint to --help; returns STATUS_USAGE. */
 int command_misuse(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -3,7 +3,6 @@
 #include "launcher/agent_path.h"
 #include "launcher/child.h"
 #include "launcher/slurm/admit.h"
-#include "launcher/slurm/queue.h"
 #include "launcher/slurm/slurm.h"
 
 #include <errno.h>
@@ -134,20 +133,11 @@ int command_submit_files(const struct job *job, const struct script_size *size,
 }
 
 int command_submit_queue(const struct job *job, const struct script_size *size,
-			 struct buf *warnings, struct err *e)
+			 struct slurm_controller *controller, struct buf *warnings, struct err *e)
 {
 	struct site site;
-	struct err why = ERR_INIT;
-	if (slurm_site_ask(&site, &why)) {
-		if (why.code == ERR_TIMEOUT || strstr(why.text, "controller"))
-			return err_set(
-				e, why.code,
-				"Slurm's controller does not answer, so the job was neither "
-				"checked nor submitted; submit again when `scontrol ping` says "
-				"that it is UP (%.300s)",
-				why.text);
-		return err_set(e, why.code, "%.800s%s", why.text, slurm_queue_remedy(why.text));
-	}
+	if (slurm_controller_site(controller, &site, e))
+		return -1;
 	int rc = slurm_admit(job, size, &site, warnings, e);
 	slurm_site_free(&site);
 	return rc;

@@ -2,6 +2,7 @@
 #ifndef MUSTER_LAUNCHER_CLI_SUBMIT_CHECKS_H
 #define MUSTER_LAUNCHER_CLI_SUBMIT_CHECKS_H
 
+#include "launcher/slurm/controller.h"
 #include "launcher/slurm/script.h"
 
 /* Checks the data, the checkpoint to resume from and the CUDA library as a run would, and warns
@@ -12,6 +13,6 @@ int command_submit_files(const struct job *job, const struct script_size *size,
 
 /* Compares the request with the cluster's partitions and nodes (launcher/slurm/admit.h). */
 int command_submit_queue(const struct job *job, const struct script_size *size,
-			 struct buf *warnings, struct err *e);
+			 struct slurm_controller *controller, struct buf *warnings, struct err *e);
 
 #endif

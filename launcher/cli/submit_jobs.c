@@ -1,6 +1,7 @@
 #include "launcher/cli/submit_jobs.h"
 
 #include "base/buf.h"
+#include "launcher/cli/command.h"
 #include "launcher/rundir/submissions.h"
 
 #include <stdio.h>
@@ -47,8 +48,13 @@ static int queue_job(const struct submit_jobs *s, int job, char id[LAUNCH_JOB_ID
 {
 	struct err lost = ERR_INIT;
 	struct buf dependency = BUF_INIT;
-	int rc = slurm_queue_submit(s->script, choose_dependency(s, job, &dependency), id, e);
+	struct buf notes = BUF_INIT;
+	int rc = slurm_controller_submit(s->controller, s->script,
+					 choose_dependency(s, job, &dependency), id, &notes, e);
 	buf_fini(&dependency);
+	if (!rc && !job) /* the same for each job */
+		command_lines("warning: ", buf_str(&notes));
+	buf_fini(&notes);
 	if (rc)
 		return -1;
 	printf("%s\n", id);

@@ -3,7 +3,7 @@
 #define MUSTER_LAUNCHER_CLI_SUBMIT_JOBS_H
 
 #include "base/err.h"
-#include "launcher/slurm/queue.h"
+#include "launcher/slurm/controller.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,6 +11,7 @@
 enum { SUBMIT_CHAIN_MAX = 1000 };
 
 struct submit_jobs {
+	struct slurm_controller *controller;
 	const char *script;     /* text of the batch script */
 	const char *run_dir;    /* exists */
 	const char *dependency; /* of the first job; "": none */

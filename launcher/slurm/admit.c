@@ -247,7 +247,7 @@ int slurm_admit(const struct job *job, const struct script_size *size, const str
 	const char *at = job->slurm.partition;
 	bool admitted = false;
 	struct err why = ERR_INIT;
-	if (!site->n_partitions)
+	if (!site->n_partitions || (!*at && site->default_unknown))
 		return 0;
 	/* With several partitions Slurm takes the one that can start the job first. */
 	do {

@@ -25,8 +25,7 @@ static int read_count(const char *line, const char *key)
 	return n <= COUNT_MAX ? (int)n : 0;
 }
 
-/* A local time such as "2026-11-22T18:27:34"; 0: unknown, as for "None". */
-static time_t read_time(const char *line, const char *key)
+time_t slurm_time_field(const char *line, const char *key)
 {
 	char text[64];
 	struct tm tm = { .tm_isdst = -1 };
@@ -82,8 +81,8 @@ int slurm_job_record_parse(const char *text, const char *job_id, struct job_reco
 			       job_id);
 	r.can_requeue = read_count(line, "Requeue") == 1 && read_count(line, "BatchFlag") > 0;
 	r.restarts = read_count(line, "Restarts");
-	r.ends = read_time(line, "EndTime");
-	r.preempted = read_time(line, "PreemptTime");
+	r.ends = slurm_time_field(line, "EndTime");
+	r.preempted = slurm_time_field(line, "PreemptTime");
 	topo_scontrol_field(line, "Reason", r.reason, sizeof r.reason);
 	topo_scontrol_field(line, "Partition", r.partition, sizeof r.partition);
 	r.partition[strcspn(r.partition, ",")] = '\0';

@@ -35,6 +35,8 @@ struct job_record {
 int slurm_job_record_parse(const char *text, const char *job_id, struct job_record *out,
 			   struct err *e);
 void slurm_job_record_free(struct job_record *r);
+/* The local time at a key, such as "2026-11-22T18:27:34"; 0: unknown, as for "None". */
+time_t slurm_time_field(const char *line, const char *key);
 /* Whether a job in this JobState has its nodes, and nobody has ended it yet. */
 bool slurm_job_state_is_running(const char *state);
 

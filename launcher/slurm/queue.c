@@ -29,10 +29,7 @@ static bool is_of_this_job(const char *word)
 	return false;
 }
 
-/* The environment for sbatch: this process's, without the variables of the job, step, array or
- * heterogeneous job in which this process may run. sbatch passes them to the new job, where `muster
- * run` would take them for its own. NULL: no memory. The caller frees the list. */
-static char **make_environment(void)
+char **slurm_queue_environment(void)
 {
 	size_t n = 0, kept = 0;
 	while (environ[n])
@@ -67,7 +64,7 @@ int slurm_queue_submit(const char *script, const char *dependency, char id[LAUNC
 	char option[256];
 	snprintf(option, sizeof option, "--dependency=%s", dependency ? dependency : "");
 	char *argv[] = { "sbatch", "--parsable", dependency ? option : NULL, NULL };
-	char **env = make_environment();
+	char **env = slurm_queue_environment();
 	const struct child_command c = { .argv = argv,
 					 .env = env,
 					 .input = script,
@@ -133,7 +130,7 @@ int slurm_queue_next(uv_loop_t *loop, const char *script,
 {
 	char *argv[] = { "sbatch", "--parsable", "--dependency=singleton",
 			 (char *)(uintptr_t)script, NULL };
-	char **env = make_environment();
+	char **env = slurm_queue_environment();
 	struct queueing *q = env ? calloc(1, sizeof *q) : NULL;
 	const struct child_command c = {
 		.argv = argv, .env = env, .out = -1, .tied = true, .absent = SLURM_ABSENT
@@ -175,7 +172,7 @@ int slurm_comment(uv_loop_t *loop, const char *text,
 void slurm_queue_start(const char *script, struct buf *out)
 {
 	char *argv[] = { "sbatch", "--test-only", NULL };
-	char **env = make_environment();
+	char **env = slurm_queue_environment();
 	const struct child_command c = { .argv = argv, .env = env, .input = script, .out = -1 };
 	struct buf output = BUF_INIT;
 	struct err e = ERR_INIT;

@@ -28,6 +28,11 @@ int slurm_comment(uv_loop_t *loop, const char *text,
 		  void (*ended)(void *arg, int status, const char *output), void *arg,
 		  struct child **out, struct err *e);
 
+/* The environment for a new job: this process's, without the variables of the job, step, array or
+ * heterogeneous job in which this process may run: `muster run` would take them for its own. NULL: no
+ * memory. The caller frees the list. */
+char **slurm_queue_environment(void);
+
 /* Appends when Slurm expects to start the script, as a line. Nothing if Slurm does not answer. */
 void slurm_queue_start(const char *script, struct buf *out);
 

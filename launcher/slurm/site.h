@@ -60,6 +60,7 @@ struct site {
 	struct site_nodes *nodes;
 	struct site_association *associations; /* none: unknown, or not enforced */
 	int n_partitions, n_nodes, n_associations;
+	bool default_unknown; /* which partition is the default one */
 };
 
 /* Free the site with slurm_site_free(). */

@@ -1,5 +1,5 @@
 /*
- * slurm — muster and Slurm, through Slurm's commands.
+ * slurm — muster and Slurm, through Slurm's commands, and through its REST interface.
  *
  *     step.c      launch_slurm: a generation is one srun step of the allocation
  *     srun.c      that step's command line, environment and host file
@@ -13,6 +13,8 @@
  *     check_step.c  checks a node that is back, before a run grows onto it
  *     requeue.c   requeues the job that this process runs in
  *     script.c    the batch script of `muster submit` (launcher/cli/cmd_submit.c), from a template
+ *     controller.h  the queue from outside a job, by Slurm's commands (controller_commands.c, queue.c) or
+ *                 by its REST interface (rest/)
  *     auth.c      whether both ends of the control channel present MUNGE credentials
  *     place.c    where in a job `muster run` may be started
  *     site.c     what Slurm says about partitions and nodes; admit.c compares a job with it

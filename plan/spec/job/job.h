@@ -199,6 +199,9 @@ struct job {
 			mail_type[JOB_TEXT / 2];
 		char nodelist[JOB_TEXT], exclude[JOB_TEXT], dependency[JOB_TEXT], comment[JOB_TEXT];
 		char options[2 * JOB_TEXT]; /* further options of sbatch (sbatch.h) */
+		/* Slurm's REST interface, to submit by (launcher/slurm/rest/rest.h); "": by its
+		 * commands */
+		char rest[JOB_TEXT], rest_token_file[JOB_TEXT], rest_ca_file[JOB_TEXT];
 		/* seconds before the time limit at which to checkpoint and stop */
 		bool chain;
 		bool progress_comment;

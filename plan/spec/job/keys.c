@@ -206,6 +206,9 @@ const struct job_key job_keys[] = {
 	BOOL(slurm, progress_comment, "yes", "Write into the job's comment, after a checkpoint and at most once a minute, when it was saved and when the next one is due, for scripts that choose which job to preempt. A comment of yours is never replaced."),
 	INT(slurm, signal_before, "120", 0, 65535, "Seconds before the time limit at which to checkpoint and stop. A run whose checkpoints take longer stops earlier."),
 	BOOL(slurm, requeue, "yes", "Let the job begin again in the queue after a node failure, a preemption, or its time limit. Slurm or muster requeues it."),
+	TEXT(slurm, rest, JOB_ATOM, "", "Slurm's REST interface for muster submit and muster queue, on hosts without Slurm's commands: unix:/path of slurmrestd's socket, https://host:port, or http://localhost:port. The variable MUSTER_SLURM_REST replaces it. Empty: Slurm's commands."),
+	TEXT(slurm, rest_token_file, JOB_LINE, "", "File with the token (scontrol token) for slurm.rest; it must be yours with mode 0600. Empty: the variable SLURM_JWT."),
+	TEXT(slurm, rest_ca_file, JOB_LINE, "", "Certificates to trust for slurm.rest = https://…. Empty: those of the system."),
 
 	INT(restart, max_restarts, "10", 0, 1e6, "Restarts before giving up."),
 	REAL(restart, backoff, "1", 0, 60, "Seconds before the second consecutive restart without progress; it doubles each time, up to 60."),

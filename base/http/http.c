@@ -1,0 +1,272 @@
+#include "base/http/http.h"
+
+#include "base/http/curl.h"
+#include "base/version.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+enum { URL_SHOWN = 200, HEADER_MAX = 8192 };
+
+/* One transfer. */
+struct transfer {
+	const struct curl_library *curl;
+	const struct http_request *r;
+	struct http_answer answer;
+	bool too_long;
+	char said[CURL_ERROR_SIZE];
+};
+
+bool http_header_valid(const char *value)
+{
+	for (; *value; value++)
+		if ((unsigned char)*value < ' ' || (unsigned char)*value >= 127)
+			return false;
+	return true;
+}
+
+static int check_request(const struct http_request *r, struct err *e)
+{
+	if (strncmp(r->url, "http://", 7) && strncmp(r->url, "https://", 8))
+		return err_set(
+			e, ERR_USAGE,
+			"%.200s: this is neither an http:// nor an https:// address; use one",
+			r->url);
+	for (size_t i = 0; i < r->n_headers; i++)
+		if (!http_header_valid(r->headers[i].value) ||
+		    strlen(r->headers[i].name) + strlen(r->headers[i].value) > HEADER_MAX - 8)
+			return err_set(
+				e, ERR_USAGE,
+				"the value of the header %s is too long, or has a line break or "
+				"an unprintable character; correct it",
+				r->headers[i].name);
+	return 0;
+}
+
+static size_t keep_body(char *data, size_t size, size_t n, void *arg)
+{
+	struct transfer *t = arg;
+	size_t len = size * n;
+	t->too_long = len > t->r->most || t->answer.body.len > t->r->most - len;
+	if (!t->too_long)
+		buf_add(&t->answer.body, data, len);
+	return t->too_long || buf_failed(&t->answer.body) ? 0 : len;
+}
+
+/* Copies the headers to libcurl's list. NULL: no memory. */
+static struct curl_slist *list_headers(const struct curl_library *curl,
+				       const struct http_request *r)
+{
+	struct curl_slist *list = NULL, *more;
+	char line[HEADER_MAX];
+	for (size_t i = 0; i < r->n_headers + 2; i++) {
+		if (i < r->n_headers)
+			snprintf(line, sizeof line, "%s: %s", r->headers[i].name,
+				 r->headers[i].value);
+		else if (i == r->n_headers && r->body)
+			snprintf(line, sizeof line, "Content-Type: %s", r->content_type);
+		else /* libcurl would ask first whether it may send a long body */
+			snprintf(line, sizeof line, "Expect:");
+		more = curl->append(list, line);
+		if (!more)
+			curl->free_all(list);
+		list = more;
+		if (!list)
+			break;
+	}
+	explicit_bzero(line, sizeof line);
+	return list;
+}
+
+static void free_headers(const struct curl_library *curl, struct curl_slist *list)
+{
+	for (struct curl_slist *at = list; at; at = at->next)
+		explicit_bzero(at->data, strlen(at->data));
+	curl->free_all(list);
+}
+
+static CURLcode set_limits(const struct curl_library *curl, CURL *c, const struct http_request *r)
+{
+	CURLcode rc = CURLE_OK;
+#define SET(option, value) rc = rc ? rc : curl->setopt(c, option, value)
+	SET(CURLOPT_CONNECTTIMEOUT_MS, (long)(r->connect_s * 1000));
+	SET(CURLOPT_TIMEOUT_MS, (long)(r->total_s * 1000));
+	SET(CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)r->most);
+	SET(CURLOPT_FOLLOWLOCATION, 0L);
+	SET(CURLOPT_PROXY, "");
+	SET(CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
+	SET(CURLOPT_NOSIGNAL, 1L);
+	SET(CURLOPT_HTTP09_ALLOWED, 0L);
+	SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+	SET(CURLOPT_DISALLOW_USERNAME_IN_URL, 1L);
+	SET(CURLOPT_SSL_VERIFYPEER, 1L);
+	SET(CURLOPT_SSL_VERIFYHOST, 2L);
+#if LIBCURL_VERSION_NUM >= 0x075500
+	SET(CURLOPT_PROTOCOLS_STR, "http,https");
+#else
+	SET(CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+#endif
+	return rc;
+}
+
+static CURLcode set_request(CURL *c, struct transfer *t, struct curl_slist *headers)
+{
+	const struct http_request *r = t->r;
+	const struct curl_library *curl = t->curl;
+	CURLcode rc = set_limits(curl, c, r);
+	SET(CURLOPT_URL, r->url);
+	SET(CURLOPT_HTTPHEADER, headers);
+	SET(CURLOPT_USERAGENT, "muster/" MUSTER_VERSION);
+	SET(CURLOPT_ERRORBUFFER, t->said);
+	SET(CURLOPT_WRITEFUNCTION, keep_body);
+	SET(CURLOPT_WRITEDATA, t);
+	if (r->socket)
+		SET(CURLOPT_UNIX_SOCKET_PATH, r->socket);
+	if (r->ca_file) {
+		SET(CURLOPT_CAINFO, r->ca_file);
+		SET(CURLOPT_CAPATH, NULL);
+	}
+	if (r->body) {
+		SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(r->body));
+		SET(CURLOPT_POSTFIELDS, r->body);
+	}
+	SET(CURLOPT_CUSTOMREQUEST, r->method);
+	return rc;
+#undef SET
+}
+
+/* clang-format off */
+static const struct {
+	CURLcode curl;
+	enum err_code code;
+	const char *text;
+} failures[] = {
+	{ CURLE_COULDNT_RESOLVE_HOST, ERR_NOTFOUND, "the name of the host is unknown; check the address" },
+	{ CURLE_COULDNT_CONNECT,      ERR_NET,      "nobody listens there; is the service running?" },
+	{ CURLE_OPERATION_TIMEDOUT,   ERR_TIMEOUT,  NULL },
+	{ CURLE_GOT_NOTHING,          ERR_NET,      "the server closed the connection without an answer; see its log" },
+	{ CURLE_PARTIAL_FILE,         ERR_NET,      "the connection broke before the whole answer was here; try again" },
+	{ CURLE_RECV_ERROR,           ERR_NET,      "the connection broke before the whole answer was here; try again" },
+	{ CURLE_SEND_ERROR,           ERR_NET,      "the connection broke while the request was sent; try again" },
+	{ CURLE_PEER_FAILED_VERIFICATION, ERR_AUTH, "the certificate of the server is not trusted, or is for another name" },
+	{ CURLE_SSL_CACERT_BADFILE,   ERR_NOTFOUND, "the file of trusted certificates cannot be read" },
+	{ CURLE_SSL_CONNECT_ERROR,    ERR_NET,      "there is no TLS there; check the address and its port" },
+	{ CURLE_UNSUPPORTED_PROTOCOL, ERR_PROTO,    "the answer is not HTTP; check the address and its port" },
+	{ CURLE_WEIRD_SERVER_REPLY,   ERR_PROTO,    "the answer is not HTTP; check the address and its port" },
+	{ CURLE_FILESIZE_EXCEEDED,    ERR_PROTO,    NULL },
+	{ CURLE_URL_MALFORMAT,        ERR_USAGE,    "this is not an address of a server; check it" },
+	{ CURLE_LOGIN_DENIED,         ERR_USAGE,    "the address must not contain a user name or a password" },
+	{ CURLE_OUT_OF_MEMORY,        ERR_NOMEM,    "no memory for the request" },
+};
+/* clang-format on */
+
+/* connect() on a Unix socket fails for reasons of the file, which libcurl does not tell apart. */
+static int fail_socket(const struct http_request *r, int error, struct err *e)
+{
+	errno = error;
+	if (error == ENOENT || error == ENOTDIR)
+		return err_set(
+			e, ERR_NOTFOUND,
+			"%.200s: there is no such socket; is the service running on this host?",
+			r->socket);
+	if (error == EACCES || error == EPERM)
+		return err_set(
+			e, ERR_DENIED,
+			"%.200s: you may not connect to this socket; ask its owner for access",
+			r->socket);
+	return err_set(e, ERR_NET, "%.200s: nobody listens there; is the service running?",
+		       r->socket);
+}
+
+/* Whether bytes of the request have left this host. */
+static bool was_sent(const struct curl_library *curl, CURL *c)
+{
+	long bytes = 0;
+	curl->getinfo(c, CURLINFO_REQUEST_SIZE, &bytes);
+	return bytes > 0;
+}
+
+static int fail(const struct transfer *t, CURL *c, CURLcode rc, struct err *e)
+{
+	const struct http_request *r = t->r;
+	const struct curl_library *curl = t->curl;
+	const char *where = r->socket ? r->socket : r->url;
+	long error = 0;
+	curl->getinfo(c, CURLINFO_OS_ERRNO, &error);
+	if (t->too_long || rc == CURLE_FILESIZE_EXCEEDED)
+		return err_set(
+			e, ERR_PROTO,
+			"%.*s: the answer is longer than %zu bytes; is this the right service?",
+			URL_SHOWN, where, r->most);
+	if (buf_failed(&t->answer.body))
+		return err_set(e, ERR_NOMEM, "%.*s: no memory for the answer", URL_SHOWN, where);
+	if (r->socket && rc == CURLE_COULDNT_CONNECT)
+		return fail_socket(r, (int)error, e);
+	if (rc == CURLE_OPERATION_TIMEDOUT)
+		return was_sent(curl, c)
+			       ? err_set(e, ERR_TIMEOUT,
+					 "%.*s: no complete answer within %g seconds; is the "
+					 "service overloaded, or the network down?",
+					 URL_SHOWN, where, r->total_s)
+			       : err_set(e, ERR_TIMEOUT,
+					 "%.*s: no connection within %g seconds; is the service "
+					 "running, and the address right?",
+					 URL_SHOWN, where, fmin(r->connect_s, r->total_s));
+	for (size_t i = 0; i < sizeof failures / sizeof *failures; i++)
+		if (failures[i].curl == rc && failures[i].text)
+			return err_set(e, failures[i].code, "%.*s: %s (%.200s)", URL_SHOWN, where,
+				       failures[i].text, t->said[0] ? t->said : curl->strerror(rc));
+	return err_set(e, ERR_NET, "%.*s: the request failed; try again (%.200s)", URL_SHOWN, where,
+		       t->said[0] ? t->said : curl->strerror(rc));
+}
+
+static void take_status(const struct curl_library *curl, CURL *c, struct http_answer *a)
+{
+	long status = 0;
+	char *type = NULL;
+	curl->getinfo(c, CURLINFO_RESPONSE_CODE, &status);
+	curl->getinfo(c, CURLINFO_CONTENT_TYPE, &type);
+	a->status = (int)status;
+	snprintf(a->content_type, sizeof a->content_type, "%s", type ? type : "");
+	(void)buf_str(&a->body); /* puts the NUL behind it */
+}
+
+int http_send(const struct http_request *r, struct http_answer *out, bool *sent, struct err *e)
+{
+	const struct curl_library *curl = http_curl(e);
+	struct transfer t = { .curl = curl, .r = r, .answer = { .body = BUF_INIT } };
+	if (sent)
+		*sent = false;
+	if (!curl || check_request(r, e))
+		return -1;
+	CURL *c = curl->init();
+	struct curl_slist *headers = c ? list_headers(curl, r) : NULL;
+	CURLcode code = headers ? set_request(c, &t, headers) : CURLE_OUT_OF_MEMORY;
+	int rc = -1;
+	if (!headers) {
+		err_set(e, ERR_NOMEM, "no memory for a request");
+	} else if (code || (code = curl->perform(c))) {
+		fail(&t, c, code, e);
+	} else {
+		take_status(curl, c, &t.answer);
+		rc = 0;
+	}
+	if (sent && c)
+		*sent = was_sent(curl, c);
+	free_headers(curl, headers);
+	curl->cleanup(c);
+	if (rc)
+		http_answer_free(&t.answer);
+	else
+		*out = t.answer;
+	return rc;
+}
+
+void http_answer_free(struct http_answer *a)
+{
+	buf_fini(&a->body);
+	*a = (struct http_answer){ .body = BUF_INIT };
+}

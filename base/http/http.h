@@ -1,0 +1,72 @@
+/*
+ * http — sends one HTTP request and reads its answer, through libcurl.
+ *
+ * This room alone wraps libcurl. It is for services that a person has named: Slurm's REST interface
+ * (launcher/slurm/rest.h). What libcurl would do on its own is switched off:
+ *   - no redirect is followed: it would carry a token to another host;
+ *   - no proxy is used, also if the environment names one, and ~/.netrc is not read;
+ *   - only http and https, and a server's certificate must be valid for its name;
+ *   - no cookies, no compression; an answer of HTTP/0.9 is refused.
+ *
+ * A header marked as secret never appears in an error. Nothing here logs. The calls block; several
+ * threads may call at the same time.
+ */
+#ifndef MUSTER_BASE_HTTP_HTTP_H
+#define MUSTER_BASE_HTTP_HTTP_H
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct http_header {
+	const char *name, *value; /* the value: printable text in one line */
+	bool secret;              /* its value does not appear in errors */
+};
+
+struct http_request {
+	const char *method; /* "GET", "POST", "DELETE" */
+	/* http:// or https://, without a user name. With `socket` the host is only a name. */
+	const char *url;
+	const char *socket; /* path of a Unix socket to connect to; NULL: the URL's host */
+	const char
+		*ca_file; /* certificates to trust in place of the system's; NULL: the system's */
+	const struct http_header *headers;
+	size_t n_headers;
+	const char *body;         /* NULL: none */
+	const char *content_type; /* of the body */
+	double connect_s;         /* for the connection, TLS included */
+	double total_s;           /* until the whole answer is here */
+	size_t most;              /* bytes of an answer's body; a longer one is an error */
+};
+
+struct http_answer {
+	int status;            /* 200, 404, … */
+	char content_type[80]; /* "": none */
+	struct buf body;       /* any bytes, and a NUL behind them */
+};
+
+/*
+ * Sends the request. 0: the server has answered, with any status; free the answer with
+ * http_answer_free(). An error names the server and the cause:
+ *
+ *     ERR_USAGE     the request itself is invalid
+ *     ERR_UNSUPPORTED  this host has no libcurl
+ *     ERR_NET       no connection, or it broke before the whole answer was here
+ *     ERR_DENIED    this user may not connect to the socket
+ *     ERR_NOTFOUND  the socket does not exist, or the host's name is unknown
+ *     ERR_TIMEOUT   one of the two times has passed
+ *     ERR_AUTH      the server's certificate is not valid for its name, or not trusted
+ *     ERR_PROTO     the answer is not HTTP, or longer than `most`
+ *
+ * *sent, if not NULL, is whether the server may have acted on the request: false after an error
+ * means that no byte of the request has left this host.
+ */
+int http_send(const struct http_request *r, struct http_answer *out, bool *sent, struct err *e);
+void http_answer_free(struct http_answer *a);
+
+/* Whether a text may be the value of a header: one line of printable characters. */
+bool http_header_valid(const char *value);
+
+#endif
