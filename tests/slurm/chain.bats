@@ -4,35 +4,16 @@
 load ../helpers
 load jobs
 
-setup_file() {
-	start_cluster 2
-	[[ -z $lacking ]] || return 0
-	make_data
-	make_tiny_job
-	words="slurm.nodes=2 slurm.cpus_per_task=4 parallel.dp=2 restart.backoff=0.1 job.steps=1200 checkpoint.every=100"
-	export words
-	run_tiny alone parallel.dp=2 job.steps=1200 checkpoint.every=0 launch.launcher=local
-}
-
+setup_file() { start_two_nodes; }
 teardown_file() { stop_cluster; }
 setup() { [[ -z $lacking ]] || skip "$lacking"; }
-
-teardown() {
-	[[ -z $lacking ]] || no_jobs || scancel --user=root
-	wait_for 60 no_jobs
-}
+teardown() { cancel_all; }
 
 jobs_of() { grep -oP '"job":"\K[0-9]+' "$(run_folder "$1")/submissions.jsonl"; }
 states() { scontrol --oneliner show job "$1" | grep -oP ' JobState=\K\S+'; }
 # Prints the process of the job that runs: scancel with SIGKILL would cancel the job in an orderly way.
 supervisor() { processes "^$(realpath "$MUSTER") run .*/submit-1.ini"; }
 waits() { [[ $(states "$1") == PENDING ]]; }
-
-# is_right RUN: the run has the losses of an undisturbed one, to the bit, and each sample once.
-is_right() {
-	"$losses" compare "$(run_folder "${2-alone}")/metrics.jsonl" "$(run_folder "$1")/metrics.jsonl" 0
-	"$MUSTER" data audit "$(run_folder "$1")"
-}
 
 @test "--chain: the jobs are queued at once; those that are not needed are cancelled when the run is done" {
 	# shellcheck disable=SC2086 # a list of words
@@ -44,7 +25,7 @@ is_right() {
 	ends_with 0
 	[[ $(states "${ids[1]}") == CANCELLED && $(states "${ids[2]}") == CANCELLED ]]
 	event three chain | grep -q 'the run is complete: 2 waiting jobs of the chain are cancelled'
-	is_right three
+	has_bits_of three alone
 }
 
 @test "slurm.chain = yes: a job queues the next one after its first step; a job that is killed is continued by it" {
@@ -56,7 +37,7 @@ is_right() {
 	kill -KILL $(supervisor)
 	ends_with 0
 	[[ $(jobs_of killed | wc -l) -eq 3 && $(states "$(jobs_of killed | tail -n 1)") == CANCELLED ]]
-	is_right killed
+	has_bits_of killed alone
 	wait_for 10 no_agent
 }
 
@@ -106,7 +87,7 @@ is_right() {
 	wait_for 60 step_reached five $((step + 200))
 	kill -KILL $(supervisor)
 	wait_for 1200 no_jobs
-	is_right five long || {
+	has_bits_of five long || {
 		tail -n 12 "$(run_folder five)"/logs/slurm-*.out
 		return 1
 	}

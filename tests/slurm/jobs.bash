@@ -23,6 +23,30 @@ end_jobs() {
 	wait_for 60 all_idle
 }
 
+# Starts a cluster of two nodes, and makes the tiny job and its words. The run `alone` is the undisturbed one of the same job. For
+# setup_file.
+start_two_nodes() {
+	start_cluster 2
+	[[ -z $lacking ]] || return 0
+	make_data
+	make_tiny_job
+	words="slurm.nodes=2 slurm.cpus_per_task=4 parallel.dp=2 restart.backoff=0.1 job.steps=1200 checkpoint.every=100"
+	export words
+	run_tiny alone parallel.dp=2 job.steps=1200 checkpoint.every=0 launch.launcher=local
+}
+
+# has_bits_of RUN OTHER: the run has the losses of the other one, to the bit, and consumed each sample once.
+has_bits_of() {
+	"$losses" compare "$(run_folder "$2")/metrics.jsonl" "$(run_folder "$1")/metrics.jsonl" 0 &&
+		"$MUSTER" data audit "$(run_folder "$1")"
+}
+
+# Ends the jobs of a test. For teardown.
+cancel_all() {
+	[[ -n $lacking ]] || no_jobs || scancel --user=root
+	wait_for 60 no_jobs
+}
+
 # submit NAME WORD...: submits the tiny job as NAME, and sets $id to the job's id.
 submit() {
 	local name=$1

@@ -12,23 +12,10 @@ PartitionName=requeue-now Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE GraceTime
 PartitionName=cancel Nodes=ALL PriorityTier=1 PreemptMode=CANCEL GraceTime=60
 PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF'
 
-setup_file() {
-	CLUSTER_PARTITIONS=$preemption start_cluster 2
-	[[ -z $lacking ]] || return 0
-	make_data
-	make_tiny_job
-	words="slurm.nodes=2 slurm.cpus_per_task=4 parallel.dp=2 restart.backoff=0.1 job.steps=1200 checkpoint.every=100"
-	export words
-	run_tiny alone parallel.dp=2 job.steps=1200 checkpoint.every=0 launch.launcher=local
-}
-
+setup_file() { CLUSTER_PARTITIONS=$preemption start_two_nodes; }
 teardown_file() { stop_cluster; }
 setup() { [[ -z $lacking ]] || skip "$lacking"; }
-
-teardown() {
-	[[ -z $lacking ]] || no_jobs || scancel --user=root
-	wait_for 60 no_jobs
-}
+teardown() { cancel_all; }
 
 cause() { event_field "$1" stop-cause cause; }
 says_requeued() { [[ -n $(event "$1" requeued) ]]; }
@@ -46,8 +33,7 @@ preempt() { sbatch --parsable --partition=high --nodes=2 --exclusive --output="$
 # is_right RUN: the job has ended well, and the run has the losses of an undisturbed one, to the bit, and each sample once.
 is_right() {
 	ends_with 0 || return 1
-	"$losses" compare "$(run_folder alone)/metrics.jsonl" "$(run_folder "$1")/metrics.jsonl" 0
-	"$MUSTER" data audit "$(run_folder "$1")"
+	has_bits_of "$1" alone
 	wait_for 10 no_agent
 }
 
@@ -67,8 +53,7 @@ goes_on_after() { # run cause
 	wait_for 400 job_over
 	ends_with 0
 	[[ $(event limit stop-cause | wc -l) -ge 1 && $(event limit requeued | wc -l) -eq $(event limit stop-cause | wc -l) ]]
-	"$losses" compare "$(run_folder unlimited)/metrics.jsonl" "$(run_folder limit)/metrics.jsonl" 0
-	"$MUSTER" data audit "$(run_folder limit)"
+	has_bits_of limit unlimited
 }
 
 @test "preemption with a grace time: the job is requeued, and ends with the same bits" {

@@ -232,9 +232,9 @@ const struct job_key job_keys[] = {
 	WORD(network, integrity, "none", integrities, "Protection of the data between hosts, in addition to TCP's 16-bit checksum: checksum detects accidental changes, losses and repetitions; seal also encrypts, against anyone who can read or change the traffic. Damaged data ends the generation, and the run continues from its last checkpoint. muster bench comm --integrity measures the cost."),
 	ABOVE(network, timeout, "600", 0, 1e6, "Seconds that a collective operation may wait for a rank."),
 
-	REAL(health, slow_factor, "1.5", 0, 1000, "A rank whose own time per step, without waits for others, is so many times that of its peers counts as slow. Its peers are the other ranks of its pipeline stage on nodes of its kind. It is named with the likely reason after three windows. 0: ranks are not compared."),
+	REAL(health, slow_factor, "1.5", 0, 1000, "How many times as long as its peers a rank may need for a step, without its waits for other ranks, before it counts as slow. Its peers are the ranks of its pipeline stage on nodes of its kind. A rank that is slow for three windows is named, with the likely reason. 0: ranks are not compared."),
 	REAL(health, slow_window, "10", 0.1, 1e6, "Seconds of a window in which ranks are compared. A window has at least three steps."),
-	REAL(health, pause, "2", 0, 1e6, "Seconds of silence of an agent that goes on afterwards, from which they are reported. 0: never."),
+	REAL(health, pause, "2", 0, 1e6, "An agent that is silent for this many seconds and then continues is reported. 0: never."),
 
 	INT(log, every, "10", 1, 1e9, "Steps between progress lines."),
 	WORD(log, level, "info", levels, "Lowest level of the lines in the logs."),
