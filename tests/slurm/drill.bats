@@ -92,7 +92,7 @@ none_left() { [[ -z $(processes_left) ]]; }
 	drill careful --steps 60 --fault node-drained,node-down
 	[[ $status -eq 1 ]]
 	[[ $output == *"node-drained         skipped: it changes the state of a node; --allow-node-faults permits it"* ]]
-	all_idle
+	wait_for 30 all_idle # the allocation may still be completing
 }
 
 @test "a node is drained: the run continues without it, and the node is put back" {

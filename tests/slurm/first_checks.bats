@@ -93,5 +93,6 @@ has_socket() { compgen -G "$cluster/spool/$1/stepd.slurm.pmix.*" >/dev/null; } #
 	run_epilog n4
 	! has_socket n4 || return 1
 	! ls "$cluster/spool/n4" "$cluster/tmp/n4" | grep pmix || return 1
+	processes "sleep 600" n4 | xargs -r kill -9 # the task may outlive its manager
 	wait || true
 }
