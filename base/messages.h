@@ -99,7 +99,7 @@ enum {
 	F(phase, TEXT,  REQUIRED, "what the trainer does, such as \"forward\"") \
 	F(count, INT64, REQUIRED, "grows with each thing the trainer does") \
 	F(done,  COUNT,  REQUIRED, "steps that this agent has finished") \
-	F(own_s, NUMBER, REQUIRED, "seconds of these steps in which the rank waited for no other one") \
+	F(own_s, NUMBER, REQUIRED, "seconds of these steps that it spent on its samples, on forward and on backward") \
 	F(delay_s, NUMBER, REQUIRED, "seconds in which its training thread could run but got no core") \
 	F(stalled_s, NUMBER, REQUIRED, "seconds in which no thread of it ran although one was due: it was stopped")
 

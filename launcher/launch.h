@@ -150,6 +150,9 @@ struct launch_ops {
 			  struct queueing **out, struct err *e);
 	/* Ends a submission; `done` will not be called. The job may have been queued. */
 	void (*queue_next_end)(struct queueing *q);
+	/* Optional. Whether this job still waits in the queue; true, too, if that cannot be found out
+	 * within some seconds. */
+	bool (*job_waits)(const char *id);
 	/* Optional. Cancels those of the jobs that still wait in the queue. It takes some seconds at
 	 * most. */
 	int (*cancel)(const char *const *ids, int n, struct err *e);

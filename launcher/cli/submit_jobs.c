@@ -79,6 +79,9 @@ int command_submit_jobs(const struct submit_jobs *s, char first[LAUNCH_JOB_ID], 
 		return 0;
 	if (!*queued)
 		return err_set(e, why.code, "%s", why.text);
-	return err_set(e, why.code, "only %d of the %d jobs of the chain are queued: %.800s",
-		       *queued, s->n, why.text);
+	return err_set(
+		e, why.code,
+		"only %d of the %d jobs of the chain are queued, and stay so: %.800s; submit "
+		"others later, or cancel these with scancel",
+		*queued, s->n, why.text);
 }

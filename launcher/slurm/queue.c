@@ -15,6 +15,9 @@ extern char **environ;
 #define SUBMIT_S 60.0
 #define TEST_S   30.0
 #define CANCEL_S 10.0
+#define SHOW_S   3.0
+
+enum { ATTEMPTS = 2 };
 
 static bool is_of_this_job(const char *word)
 {
@@ -48,7 +51,7 @@ static int parse_id(const char *output, char id[LAUNCH_JOB_ID], struct err *e)
 	for (const char *nl; (nl = strchr(text, '\n')) && nl[1];)
 		text = nl + 1;
 	size_t n = strspn(text, "0123456789");
-	if (n == 0 || n >= LAUNCH_JOB_ID)
+	if (n == 0 || n >= LAUNCH_JOB_ID || (text[n] && !strchr("\n;", text[n])))
 		return err_set(
 			e, ERR_PROTO,
 			"sbatch printed \"%.200s\", which is not a job id; is sbatch in PATH "
@@ -61,9 +64,10 @@ static int parse_id(const char *output, char id[LAUNCH_JOB_ID], struct err *e)
 int slurm_queue_submit(const char *script, const char *dependency, char id[LAUNCH_JOB_ID],
 		       struct err *e)
 {
-	char option[256];
-	snprintf(option, sizeof option, "--dependency=%s", dependency ? dependency : "");
-	char *argv[] = { "sbatch", "--parsable", dependency ? option : NULL, NULL };
+	struct buf option = BUF_INIT;
+	buf_printf(&option, "--dependency=%s", dependency ? dependency : "");
+	char *argv[] = { "sbatch", "--parsable",
+			 dependency ? (char *)(uintptr_t)buf_str(&option) : NULL, NULL };
 	char **env = slurm_queue_environment();
 	const struct child_command c = { .argv = argv,
 					 .env = env,
@@ -73,14 +77,37 @@ int slurm_queue_submit(const char *script, const char *dependency, char id[LAUNC
 					 .late = "; is Slurm's controller up (scontrol ping)?" };
 	struct buf output = BUF_INIT;
 	struct err why = ERR_INIT;
-	int rc = launcher_child_run(&c, SUBMIT_S, &output, &why);
+	int rc = env && !buf_failed(&option)
+			 ? launcher_child_run(&c, SUBMIT_S, &output, &why)
+			 : err_set(&why, ERR_NOMEM, "no memory to submit the job");
 	if (rc)
 		err_set(e, why.code, "%.900s%s", why.text, slurm_queue_remedy(buf_str(&output)));
 	else
 		rc = parse_id(buf_str(&output), id, e);
 	buf_fini(&output);
+	buf_fini(&option);
 	free(env);
 	return rc;
+}
+
+bool slurm_queue_waits(const char *id)
+{
+	char job[64];
+	char *argv[] = { "squeue", "--noheader", "--states=PENDING", "--format=%i", job, NULL };
+	const struct child_command c = { .argv = argv, .out = -1, .absent = SLURM_ABSENT };
+	snprintf(job, sizeof job, "--jobs=%s", id);
+	/* Slurm sends its SIGTERM to all processes of the batch step, this command among them. */
+	for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+		struct buf output = BUF_INIT;
+		struct err e = ERR_INIT;
+		int rc = launcher_child_run(&c, SHOW_S, &output, &e);
+		bool listed = strstr(buf_str(&output), id) != NULL;
+		bool gone = strstr(buf_str(&output), "Invalid job id") != NULL;
+		buf_fini(&output);
+		if (!rc || gone)
+			return listed && !gone;
+	}
+	return true;
 }
 
 int slurm_queue_cancel(const char *const *ids, int n, struct err *e)

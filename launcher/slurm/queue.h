@@ -14,6 +14,9 @@
 int slurm_queue_submit(const char *script, const char *dependency, char id[LAUNCH_JOB_ID],
 		       struct err *e);
 
+/* launch_slurm's operation job_waits (launcher/launch.h). */
+bool slurm_queue_waits(const char *id);
+
 /* Cancels those of the user's jobs with these ids that still wait in the queue. The others are left
  * alone. */
 int slurm_queue_cancel(const char *const *ids, int n, struct err *e);

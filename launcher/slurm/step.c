@@ -368,6 +368,7 @@ const struct launch_ops launch_slurm = {
 	.own_job = slurm_own_job,
 	.queue_next = slurm_queue_next,
 	.queue_next_end = slurm_queue_next_end,
+	.job_waits = slurm_queue_waits,
 	.cancel = slurm_queue_cancel,
 	.comment = slurm_comment,
 	.own_node = slurm_own_node,

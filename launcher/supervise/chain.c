@@ -14,16 +14,22 @@ static const char *own_job(const struct supervisor *s)
 	return s->o.ops->own_job ? s->o.ops->own_job() : NULL;
 }
 
-/* Reads the run's submissions. Returns the index of this job's line; -1: there is none, or it cannot be
- * read. Free them in any case. */
-static int read_own(const struct supervisor *s, struct rundir_submissions *all)
+/* Reads the run's submissions. Returns the index of this job's line; -1: there is none, and `why` says
+ * so. Free them in any case. */
+static int read_own(const struct supervisor *s, struct rundir_submissions *all, struct err *why)
 {
-	struct err why = ERR_INIT;
 	const char *job = own_job(s);
 	*all = (struct rundir_submissions){ .n = 0 };
-	if (!job || rundir_submissions_read(rundir_path(s->o.run), all, &why))
+	if (!job)
+		return err_set(why, ERR_NOTFOUND, "this process runs in no job");
+	if (rundir_submissions_read(rundir_path(s->o.run), all, why))
 		return -1;
-	return rundir_submissions_find(all, job);
+	int own = rundir_submissions_find(all, job);
+	return own >= 0
+		       ? own
+		       : err_set(why, ERR_NOTFOUND,
+				 "the run's submissions.jsonl does not list this job; only jobs of "
+				 "`muster submit` have a chain");
 }
 
 /* The jobs after this one, in the order of the queue. Returns how many; ids: borrowed from `all`, freed by
@@ -42,7 +48,8 @@ bool supervise_chain_next(const struct supervisor *s, char id[LAUNCH_JOB_ID])
 {
 	struct rundir_submissions all;
 	const char **ids = NULL;
-	int n = list_waiting(&all, read_own(s, &all), &ids);
+	struct err why = ERR_INIT;
+	int n = list_waiting(&all, read_own(s, &all, &why), &ids);
 	if (n)
 		snprintf(id, LAUNCH_JOB_ID, "%s", ids[0]);
 	free(ids);
@@ -122,10 +129,10 @@ static void queue_if_missing(struct supervisor *s)
 {
 	struct rundir_submissions all;
 	char id[LAUNCH_JOB_ID];
-	int own = read_own(s, &all);
+	struct err e = ERR_INIT;
+	int own = read_own(s, &all, &e);
 	if (own < 0) {
-		warn_once(s, "the run's submissions.jsonl does not list this job; only jobs of "
-			     "`muster submit` have a chain");
+		warn_once(s, e.text); /* `muster submit` may not have recorded this job yet */
 	} else if (supervise_chain_next(s, id)) {
 		s->chain.settled = true; /* an earlier start of this job has queued it */
 	} else if (count_futile(&all, own, s->resumed) >= CHAIN_FUTILE) {
@@ -178,26 +185,36 @@ static const char *reason_to_cancel(const struct supervisor *s)
 	return NULL;
 }
 
+static void cancel_waiting(struct supervisor *s, const char *const *ids, int n, const char *why)
+{
+	struct err e = ERR_INIT;
+	char text[200];
+	if (s->o.ops->cancel(ids, n, &e)) {
+		supervise_terminal_event(s->o.term, TONE_WARN, "chain",
+					 "the jobs that wait to continue this run cannot be "
+					 "cancelled (%s): scancel %s%s",
+					 e.text, ids[0], n > 1 ? " …" : "");
+		return;
+	}
+	snprintf(text, sizeof text, "%s: %d waiting job%s of the chain %s cancelled", why, n,
+		 n == 1 ? "" : "s", n == 1 ? "is" : "are");
+	report(s, ids[0], text);
+}
+
 void supervise_chain_end(struct supervisor *s)
 {
 	struct rundir_submissions all;
 	struct err e = ERR_INIT;
 	const char **ids = NULL, *why = reason_to_cancel(s);
-	char text[200];
-	if (!why || !s->o.ops->cancel)
+	if (!s->o.ops->cancel)
 		return;
-	int n = list_waiting(&all, read_own(s, &all), &ids);
-	if (n && s->o.ops->cancel(ids, n, &e)) {
-		snprintf(text, sizeof text, "%s", e.text);
+	int n = list_waiting(&all, read_own(s, &all, &e), &ids);
+	if (n && why)
+		cancel_waiting(s, ids, n, why);
+	else if (n && !s->stop.answer.answered)
 		supervise_terminal_event(s->o.term, TONE_WARN, "chain",
-					 "the jobs that wait to continue this run cannot be "
-					 "cancelled (%s): scancel %s%s",
-					 text, ids[0], n > 1 ? " …" : "");
-	} else if (n) {
-		snprintf(text, sizeof text, "%s: %d waiting job%s of the chain %s cancelled", why,
-			 n, n == 1 ? "" : "s", n == 1 ? "is" : "are");
-		report(s, ids[0], text);
-	}
+					 "job %s continues this run; scancel %s%s prevents that",
+					 ids[0], ids[0], n > 1 ? " …" : "");
 	free(ids);
 	rundir_submissions_free(&all);
 }

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REFRESH = 16 /* gaps between two computations of the percentile */ };
-
 static int compare_gaps(const void *a, const void *b)
 {
 	float x = *(const float *)a, y = *(const float *)b;
@@ -15,8 +13,8 @@ static int compare_gaps(const void *a, const void *b)
 
 static float percentile_99(const struct hang_phase *p)
 {
-	float sorted[HANG_GAPS];
-	size_t n = p->n < HANG_GAPS ? (size_t)p->n : HANG_GAPS;
+	float sorted[HANG_STEPS];
+	size_t n = p->n < HANG_STEPS ? (size_t)p->n : HANG_STEPS;
 	memcpy(sorted, p->gaps, n * sizeof *sorted);
 	qsort(sorted, n, sizeof *sorted, compare_gaps);
 	return sorted[(n * 99 + 99) / 100 - 1];
@@ -38,9 +36,19 @@ void supervise_hang_note_gap(struct hang_limit *h, const char *phase, double sec
 		return;
 	struct hang_phase *p = &h->phases[at];
 	snprintf(p->name, sizeof p->name, "%s", phase);
-	p->gaps[p->n++ % HANG_GAPS] = (float)seconds;
-	if (p->n >= HANG_GAPS_MIN && p->n % REFRESH == 0)
-		p->high = percentile_99(p);
+	p->longest = fmaxf(p->longest, (float)seconds);
+}
+
+void supervise_hang_note_step(struct hang_limit *h)
+{
+	for (struct hang_phase *p = h->phases; p < h->phases + HANG_PHASES && *p->name; p++) {
+		if (p->longest <= 0)
+			continue;
+		p->gaps[p->n++ % HANG_STEPS] = p->longest;
+		p->longest = 0;
+		if (p->n >= HANG_STEPS_MIN)
+			p->high = percentile_99(p);
+	}
 }
 
 double supervise_hang_limit_of(const struct hang_limit *h, const char *phase, double floor,

@@ -178,6 +178,7 @@ static int on_metrics(struct supervisor *s, struct connection *c, const json_t *
 		k->step = m.step;
 	supervise_restart_step(&s->restart, m.step);
 	supervise_stop_note_step(s);
+	supervise_hang_note_step(&s->hang);
 	if (!s->stepped)
 		supervise_pool_confirm(&s->recovery.pool);
 	supervise_report_metrics(s, &m);
@@ -204,7 +205,7 @@ static int on_progress(struct supervisor *s, struct connection *c, const json_t 
 	if (m.step < -1)
 		return err_set(e, ERR_PROTO, "message progress: step %lld is below -1",
 			       (long long)m.step);
-	if (m.count != k->count)
+	if (m.count != k->count && m.step == k->step && !strcmp(m.phase, k->phase))
 		supervise_note_move(s, k);
 	k->count = m.count;
 	supervise_stragglers_note(s, launcher_connection_rank(c), &m);

@@ -247,7 +247,7 @@ void supervise_checks_finish_all(struct supervisor *s)
 								   .seconds = seconds });
 	if (passed || failed)
 		supervise_terminal_event(s->o.term, failed ? TONE_WARN : TONE_PLAIN, "nodes",
-					 "%d of %d passed the check, which took %.2g s", passed, n,
+					 "%d of %d passed the check, which took %.1f s", passed, n,
 					 seconds);
 	supervise_pool_confirm(&s->recovery.pool);
 }

@@ -19,13 +19,23 @@ static void write_text(const struct supervisor *s, char out[COMMENT_TEXT])
 {
 	const struct progress_comment *c = &s->comment;
 	char saved[32], next[32] = "";
-	int64_t every = s->o.job->checkpoint.every;
+	int64_t every = s->o.job->checkpoint.every, left = s->d->job.job.steps - c->step;
+	int64_t steps = every > 0 && every - c->step % every < left ? every - c->step % every
+								    : left;
 	format_time(c->saved, saved);
-	if (every > 0 && s->step_s > 0 && isfinite(s->step_s))
-		format_time(c->saved + (time_t)ceil((double)every * s->step_s), next);
+	if (left > 0 && s->step_s > 0 && isfinite(s->step_s))
+		format_time(c->saved + (time_t)ceil((double)steps * s->step_s), next);
 	snprintf(out, COMMENT_TEXT, "muster step=%lld/%lld saved=%s%s%s stop_s=%.0f nodes=%d",
 		 (long long)c->step, (long long)s->d->job.job.steps, saved, *next ? " next=" : "",
 		 next, ceil(supervise_stop_seconds(&s->stop)), s->d->cluster.n_nodes);
+}
+
+static void warn_once(struct supervisor *s, const struct err *e)
+{
+	if (!s->comment.warned)
+		supervise_terminal_event(s->o.term, TONE_WARN, "comment",
+					 "the job's comment cannot be set: %s", e->text);
+	s->comment.warned = true;
 }
 
 static void on_set(void *arg, int status, const char *output)
@@ -33,11 +43,8 @@ static void on_set(void *arg, int status, const char *output)
 	struct supervisor *s = arg;
 	struct err e = ERR_INIT;
 	s->comment.child = NULL;
-	if (!launcher_child_result("scontrol", status, output, &e) || s->comment.warned)
-		return;
-	s->comment.warned = true;
-	supervise_terminal_event(s->o.term, TONE_WARN, "comment",
-				 "the job's comment cannot be set: %s", e.text);
+	if (launcher_child_result("scontrol", status, output, &e))
+		warn_once(s, &e);
 }
 
 void supervise_comment_note_ckpt(struct supervisor *s, int64_t step)
@@ -61,8 +68,10 @@ void supervise_comment_tick(struct supervisor *s)
 		return;
 	c->set = now;
 	write_text(s, text);
-	if (s->o.ops->comment(s->o.loop, text, on_set, s, &c->child, &e))
-		c->child = NULL;
+	if (!s->o.ops->comment(s->o.loop, text, on_set, s, &c->child, &e))
+		return;
+	c->child = NULL;
+	warn_once(s, &e);
 }
 
 void supervise_comment_close(struct supervisor *s)

@@ -9,7 +9,7 @@
  *     step     of the checkpoint, and the last one of the run
  *     saved    when it was committed: a job that is killed loses the time since then on `nodes` nodes
  *     next     when the next checkpoint is expected: the next moment at which little is lost; absent
- *              if none is written on a schedule
+ *              after the last one
  *     stop_s   seconds that a stop with a checkpoint takes, for a grace time; a multiple of what was
  *              measured, as in stop.h
  *

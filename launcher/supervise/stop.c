@@ -42,7 +42,10 @@ static void on_answer(void *arg, const struct stop_answer *a)
 		return;
 	p->known = true;
 	p->answer = *a;
-	report_cause(s, a);
+	/* Slurm does not know yet why this stop has begun. */
+	if (p->early && a->cause == STOP_BY_PERSON)
+		p->answer.cause = STOP_TIME_LIMIT;
+	report_cause(s, &p->answer);
 	supervise_handle(s, EV_STOP_KNOWN, NULL, NULL);
 }
 
@@ -114,7 +117,8 @@ static void leave(struct supervisor *s)
 	struct err e = ERR_INIT;
 	const char *why;
 	char next[LAUNCH_JOB_ID];
-	if (by_slurm(s) && !supervise_stop_is_futile(s) && supervise_chain_next(s, next)) {
+	if (by_slurm(s) && !supervise_stop_is_futile(s) && supervise_chain_next(s, next) &&
+	    (!s->o.ops->job_waits || s->o.ops->job_waits(next))) {
 		supervise_terminal_event(s->o.term, TONE_WARN, "chain", "job %s continues this run",
 					 next);
 	} else if (!should_requeue(s, &why)) {
@@ -145,7 +149,8 @@ void supervise_stop_note_step(struct supervisor *s)
 {
 	struct stop_state *p = &s->stop;
 	double now = supervise_now(s);
-	if (p->stepped > 0)
+	/* A time in which this process did not run is not a step's. */
+	if (p->stepped > 0 && p->stepped > s->slept)
 		p->gap_s = fmax(p->gap_s, now - p->stepped);
 	p->stepped = now;
 }
@@ -168,8 +173,14 @@ void supervise_stop_tick(struct supervisor *s)
 	if (s->state != SUP_TRAINING || p->stopping || p->query)
 		return;
 	bool near = p->ends > 0 && now >= p->ends - supervise_stop_seconds(p);
-	bool asked_now = p->asked > 0 && now - p->asked < s->o.limits.look;
-	if (near && asked_now) {
+	if (near && p->near <= 0)
+		p->near = now;
+	if (!near)
+		p->near = 0;
+	/* The limit may have been raised, so it was asked once more. An answer that does not come
+	 * changes nothing. */
+	if (near && p->asked >= p->near) {
+		p->early = true;
 		supervise_stop(s, launcher_stop_cause_text(STOP_TIME_LIMIT), false);
 	} else if (near || p->asked <= 0 || now - p->asked >= LIMIT_S) {
 		p->asked = now;

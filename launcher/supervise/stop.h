@@ -36,6 +36,8 @@ struct stop_state {
 	struct stop_answer answer;
 	double ends;   /* time at which the job ends; 0: unknown, or it has no time limit */
 	double asked;  /* time of the last query about the time limit */
+	double near;   /* time since which the job is expected to end soon; 0: it is not */
+	bool early;    /* this room has begun the stop, before Slurm's signal */
 	double ckpt_s; /* the longest checkpoint; 0: none */
 	double gap_s;  /* the longest time between two steps */
 	double stepped;

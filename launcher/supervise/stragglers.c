@@ -23,7 +23,8 @@ void supervise_stragglers_reset(struct supervisor *s)
 		supervise_stragglers_close(s);
 		return;
 	}
-	for (int r = 0; r < s->world; r++)
+	t->world = s->world;
+	for (int r = 0; r < t->world; r++)
 		t->ranks[r].group = ranks[r].at.pp * s->d->cluster.n_kinds +
 				    s->d->cluster.nodes[ranks[r].node].kind;
 }
@@ -82,9 +83,11 @@ static void set_references(struct supervisor *s)
 	for (int first = 0, end; first < s->world; first = end) {
 		for (end = first + 1; end < s->world && order[end]->group == order[first]->group;)
 			end++;
-		for (int i = first; i < end; i++)
-			order[i]->reference = end - first > 1 ? order[(first + end - 1) / 2]->pace
-							      : own_median(order[i]);
+		for (int i = first; i < end; i++) {
+			order[i]->alone = end - first == 1;
+			order[i]->reference = order[i]->alone ? own_median(order[i])
+							      : order[(first + end - 1) / 2]->pace;
+		}
 	}
 }
 
@@ -116,14 +119,13 @@ static void report(struct supervisor *s, int rank, double factor, double window)
 	char text[400], why[250] = "", duration[32];
 	supervise_terminal_duration(now - p->since, duration, sizeof duration);
 	if (p->straggler)
-		snprintf(
-			text, sizeof text,
-			"rank %d on %s is slow: %.2g times as long per step as its peers, for %s%s",
-			rank, supervise_node(s, rank), factor, duration,
-			explain(p, window, why, sizeof why));
+		snprintf(text, sizeof text,
+			 "rank %d on %s is slow: %.1f times as long per step as %s, for %s%s", rank,
+			 supervise_node(s, rank), factor, p->alone ? "before" : "its peers",
+			 duration, explain(p, window, why, sizeof why));
 	else
-		snprintf(text, sizeof text, "rank %d on %s is as fast as its peers again", rank,
-			 supervise_node(s, rank));
+		snprintf(text, sizeof text, "rank %d on %s is as fast as %s again", rank,
+			 supervise_node(s, rank), p->alone ? "before" : "its peers");
 	rundir_event_slow_rank(s->o.run, s->generation,
 			       &(struct rundir_slow_rank){ .rank = rank,
 							   .node = supervise_node(s, rank),
@@ -147,8 +149,6 @@ static void judge(struct supervisor *s, int rank, double window)
 	if (p->slow == 1 && !p->straggler)
 		p->since = s->stragglers.begun;
 	if (p->straggler ? p->fast < STRAGGLER_WINDOWS : p->slow < STRAGGLER_WINDOWS)
-		return;
-	if (p->straggler == slow)
 		return;
 	p->straggler = slow;
 	report(s, rank, factor, window);
@@ -174,7 +174,8 @@ static void close_window(struct supervisor *s, double window)
 		judge(s, r, window);
 	for (int r = 0; r < s->world; r++) {
 		struct pace *p = &t->ranks[r];
-		p->history[p->windows++ % STRAGGLER_HISTORY] = p->pace;
+		if (!p->slow)
+			p->history[p->windows++ % STRAGGLER_HISTORY] = p->pace;
 	}
 }
 
@@ -192,7 +193,8 @@ void supervise_stragglers_tick(struct supervisor *s)
 {
 	struct stragglers *t = &s->stragglers;
 	double now = supervise_now(s), window = now - t->begun;
-	if (!t->ranks || s->d->job.health.slow_factor <= 0)
+	/* Between two generations the next one may have another world already. */
+	if (!t->ranks || t->world != s->world || s->d->job.health.slow_factor <= 0)
 		return;
 	if (s->state != SUP_TRAINING || t->begun <= 0 || s->slept > t->begun) {
 		begin_window(s);
@@ -208,7 +210,7 @@ void supervise_stragglers_note_silence(struct supervisor *s, int rank, double se
 	double now = supervise_now(s);
 	char text[300];
 	/* A gap in which this process did not run is nobody's. */
-	if (!p || s->state != SUP_TRAINING || s->slept >= now - seconds ||
+	if (!p || s->state != SUP_TRAINING || !supervise_ran_since(s, now - seconds) ||
 	    s->d->job.health.pause <= 0 || seconds < s->d->job.health.pause ||
 	    (p->reported > 0 && now - p->reported < PAUSE_REPORT_S))
 		return;

@@ -5,9 +5,11 @@
  * agents report the seconds of their steps in which they waited for no other rank (message
  * progress). In windows of [health] slow_window seconds these are compared:
  *
- *     pace         own seconds per step of a rank in the window
+ *     pace         seconds per step that a rank spent on its samples, forward and backward in the
+ *                  window
  *     reference    the lower median of the paces of its peers: the ranks of its pipeline stage on
- *                  nodes of its kind, itself among them. Without peers: its own median so far
+ *                  nodes of its kind, itself among them. Without peers: its own median in its last
+ *                  windows that were not slow
  *     slow         pace > slow_factor × reference, and what is above the reference is at least
  *                  STRAGGLER_SHARE of the window
  *
@@ -48,6 +50,7 @@ struct pace {
 	struct pace_sums now, begin; /* begin: of the window */
 	int group;                   /* ranks of one group are peers */
 	double pace;                 /* seconds per step, of the last window */
+	bool alone;                  /* it has no peers */
 	double reference;            /* the pace that it should have; 0: unknown */
 	double history[STRAGGLER_HISTORY];
 	int windows;     /* so far */
@@ -58,6 +61,7 @@ struct pace {
 };
 
 struct stragglers {
+	int world;
 	struct pace *ranks;  /* [world] */
 	struct pace **order; /* [world]: all ranks by group and pace, of the last window */
 	double begun;        /* time of the window; 0: none */

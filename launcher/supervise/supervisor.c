@@ -115,7 +115,7 @@ static void reset_generation(struct supervisor *s)
 	s->hellos = s->readies = s->finishes = s->refusals = 0;
 	s->lost = s->stepped = s->gone = s->pmix_refused = false;
 	s->recovery.known = s->recovery.silent = s->recovery.growing = false;
-	s->settle_at = 0;
+	s->settle_at = s->stop.stepped = 0;
 	s->outcome = OUTCOME_NONE;
 	supervise_stragglers_reset(s);
 }

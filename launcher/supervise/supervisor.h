@@ -203,6 +203,9 @@ void supervise_message(void *supervisor, struct connection *c, const struct msg 
 
 /* watchdog.c */
 void supervise_watchdog(struct supervisor *s);
+/* Whether this process ran all the time since then. Of a time in which it did not, it cannot say what
+ * the ranks did. */
+bool supervise_ran_since(const struct supervisor *s, double time);
 /* The rank has made progress. Call it before its phase changes. */
 void supervise_note_move(struct supervisor *s, struct rank_state *k);
 

@@ -57,11 +57,12 @@ static double latest_move(const struct supervisor *s)
 	return latest;
 }
 
-/* A phase is learned while it trains. What happens before may take as long as [restart] hang_timeout. */
+/* Phases are learned from steps. What comes before the first one of a generation may take as long as
+ * [restart] hang_timeout. */
 static double limit_of(const struct supervisor *s, int slowest)
 {
 	const struct job *job = &s->d->job;
-	if (s->state != SUP_TRAINING || slowest < 0)
+	if (s->state != SUP_TRAINING || !s->stepped || slowest < 0)
 		return job->restart.hang_timeout;
 	return supervise_hang_limit_of(&s->hang, s->ranks[slowest].phase, job->restart.hang_floor,
 				       job->restart.hang_timeout);
@@ -85,12 +86,16 @@ static void check_progress(struct supervisor *s, double now)
 	supervise_handle(s, EV_LOST, &l, NULL);
 }
 
+bool supervise_ran_since(const struct supervisor *s, double time)
+{
+	return time > s->slept && supervise_now(s) - s->last_tick <= asleep_s;
+}
+
 void supervise_note_move(struct supervisor *s, struct rank_state *k)
 {
 	double now = supervise_now(s), last = s->last_move;
 	k->moved = s->last_move = now;
-	/* A gap in which this process did not run says nothing about the ranks. */
-	if (s->state == SUP_TRAINING && last > s->slept && now > last)
+	if (s->state == SUP_TRAINING && s->stepped && supervise_ran_since(s, last) && now > last)
 		supervise_hang_note_gap(&s->hang, k->phase, now - last);
 }
 

@@ -19,6 +19,7 @@ class Muster(MakefilePackage):
     depends_on("hwloc")
     depends_on("libinih")
     depends_on("jansson")
+    depends_on("curl")
     depends_on("xxhash")
     depends_on("expat")
     depends_on("libuv")

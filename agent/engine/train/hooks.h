@@ -25,8 +25,8 @@ struct train_hooks {
 	void (*progress)(void *arg, int64_t step, const char *phase);
 	/* The rank has made progress inside a long phase. Any thread. */
 	void (*moved)(void *arg);
-	/* A step is finished. seconds: the part of it in which this rank waited neither for another rank
-	 * nor for a checkpoint. */
+	/* A step is finished. seconds: the part of it that this rank spent on its samples, on forward
+	 * and on backward, without waiting for another rank. */
 	void (*worked)(void *arg, double seconds);
 	/* Whether a stop is requested; *checkpoint: whether to write a checkpoint first. */
 	bool (*stopping)(void *arg, bool *checkpoint);

@@ -50,14 +50,11 @@ static void add_parts(struct trainer *t, struct step_report *r)
 	train_step_report_close(r);
 }
 
-/* Seconds of the step in which the rank waited for no other one. */
+/* Seconds of the step in which the rank waited for no other one. The update is not part of them: all
+ * ranks meet in the norm of the gradients. */
 static double own_seconds(const struct step_report *r)
 {
-	double own = 0;
-#define ADD_OWN(with, ENUM, member, name, transfers, doc) own += (transfers) ? 0 : r->member##_s;
-	STEP_PARTS(ADD_OWN, )
-#undef ADD_OWN
-	return own - r->checkpoint_s;
+	return r->data_s + r->compute_s + r->recompute_s;
 }
 
 static void report_step(struct trainer *t, struct step_report *r)

@@ -12,7 +12,7 @@ static struct {
 	void *arg;
 	/* the chain and the comment */
 	int queued, cancelled, comments;
-	bool refuse_job;
+	bool successor_cancelled;
 	void (*on_queued)(void *arg, const char *id, const char *why);
 	void *queue_arg;
 	char comment[256];
@@ -114,6 +114,21 @@ static int comment(uv_loop_t *loop, const char *text,
 	return 0;
 }
 
+static inline void answer_nothing(void)
+{
+	void (*done)(void *arg, const struct stop_answer *a) = slurm.done;
+	assert_non_null(done);
+	slurm.done = NULL;
+	done(slurm.arg, &(struct stop_answer){ .left = -1, .why = "no answer" });
+	deliver_all();
+}
+
+static bool job_waits(const char *id)
+{
+	assert_string_equal(id, "42");
+	return !slurm.successor_cancelled;
+}
+
 static int setup_slurm(void **state)
 {
 	static struct launch_ops ops;
@@ -128,6 +143,7 @@ static int setup_slurm(void **state)
 	ops.own_job = own_job;
 	ops.queue_next = queue_next;
 	ops.queue_next_end = end_queueing;
+	ops.job_waits = job_waits;
 	ops.cancel = cancel;
 	ops.comment = comment;
 	h.first.job.slurm.requeue = true;

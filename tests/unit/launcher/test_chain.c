@@ -150,6 +150,17 @@ static void the_time_limit_hands_over_to_the_next_job(void **state)
 	assert_int_equal(slurm.cancelled, 0);
 }
 
+static void a_successor_that_a_person_has_cancelled_does_not_count(void **state)
+{
+	(void)state;
+	train_with_successor();
+	slurm.successor_cancelled = true;
+	stop_for(STOP_TIME_LIMIT);
+	finish_all();
+	assert_int_equal(exit_status(), STATUS_STOPPED);
+	assert_int_equal(slurm.requeues, 1);
+}
+
 static void without_a_checkpoint_the_time_limit_ends_the_chain(void **state)
 {
 	(void)state;
@@ -238,6 +249,7 @@ int main(void)
 		CHAIN_TEST(a_chain_without_progress_ends),
 		CHAIN_TEST(earlier_progress_keeps_the_chain),
 		CHAIN_TEST(the_time_limit_hands_over_to_the_next_job),
+		CHAIN_TEST(a_successor_that_a_person_has_cancelled_does_not_count),
 		CHAIN_TEST(without_a_checkpoint_the_time_limit_ends_the_chain),
 		CHAIN_TEST(a_person_who_stops_the_run_ends_the_chain),
 		CHAIN_TEST(jobs_of_another_submission_are_left_alone),

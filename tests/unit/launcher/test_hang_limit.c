@@ -16,8 +16,11 @@ static int forget_all(void **state)
 
 static void note_gaps(const char *phase, int n, double seconds)
 {
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
 		supervise_hang_note_gap(&learned, phase, seconds);
+		supervise_hang_note_gap(&learned, phase, seconds / 1000); /* of another rank */
+		supervise_hang_note_step(&learned);
+	}
 }
 
 static double limit_of(const char *phase)
@@ -29,7 +32,7 @@ static void a_phase_that_is_not_known_has_the_longest_limit(void **state)
 {
 	(void)state;
 	assert_true(limit_of("forward") == CAP);
-	note_gaps("forward", HANG_GAPS_MIN - 20, 0.5);
+	note_gaps("forward", HANG_STEPS_MIN - 1, 0.5);
 	assert_true(limit_of("forward") == CAP);
 	note_gaps("forward", 40, 0.5);
 	assert_true(limit_of("forward") == HANG_FACTOR * 0.5);
@@ -50,10 +53,10 @@ static void the_limit_stays_between_floor_and_cap(void **state)
 static void rare_gaps_count_only_if_they_come_again(void **state)
 {
 	(void)state;
-	for (int i = 0; i < HANG_GAPS; i++)
+	for (int i = 0; i < HANG_STEPS; i++)
 		note_gaps("data", 1, i == 10 || i == 200 ? 5 : 0.25);
 	assert_true(limit_of("data") == HANG_FACTOR * 0.25);
-	for (int i = 0; i < HANG_GAPS; i++)
+	for (int i = 0; i < HANG_STEPS; i++)
 		note_gaps("data", 1, i % 50 ? 0.25 : 5);
 	assert_true(limit_of("data") == HANG_FACTOR * 5.0);
 }
@@ -61,8 +64,8 @@ static void rare_gaps_count_only_if_they_come_again(void **state)
 static void old_gaps_are_forgotten(void **state)
 {
 	(void)state;
-	note_gaps("forward", HANG_GAPS, 4);
-	note_gaps("forward", HANG_GAPS, 0.5);
+	note_gaps("forward", HANG_STEPS, 4);
+	note_gaps("forward", HANG_STEPS, 0.5);
 	assert_true(limit_of("forward") == HANG_FACTOR * 0.5);
 }
 
@@ -100,6 +103,7 @@ static void a_run_that_stands_still_is_found_by_what_it_has_learned(void **state
 	for (int i = 0; i < 300; i++) {
 		for (int r = 0; r < WORLD; r++)
 			send_step(&h.peers[r], MSG_PROGRESS, 4 + i);
+		send_step(&h.peers[0], MSG_METRICS, 4 + i);
 		pass_time(0.5);
 	}
 	pass_time(8);

@@ -153,6 +153,27 @@ static void a_long_checkpoint_begins_early_enough(void **state)
 	train_until(2000);
 	assert_true(h.peers[0].stopped);
 	assert_true(h.now <= 2000 - 2 * 200);
+	/* Slurm knows of no limit that is near, and still this was the reason. */
+	finish_all();
+	assert_int_equal(exit_status(), STATUS_STOPPED);
+	assert_int_equal(slurm.requeues, 1);
+	assert_int_equal(count_events("stop-cause", "\"time-limit\""), 1);
+}
+
+/* slurmctld does not answer any more. */
+static void the_stop_begins_in_time_without_an_answer(void **state)
+{
+	(void)state;
+	start_training(1000);
+	send_message(&h.peers[0], MSG_CKPT, checkpoint_of(200));
+	for (int i = 0; i < 700 && !h.peers[0].stopped; i++) {
+		for (int r = 0; r < WORLD; r++)
+			send_step(&h.peers[r], MSG_PROGRESS, 5 + i);
+		pass_time(1);
+		if (slurm.done)
+			answer_nothing();
+	}
+	assert_true(h.peers[0].stopped);
 }
 
 static void a_time_limit_that_was_raised_stops_nothing(void **state)
@@ -185,6 +206,7 @@ int main(void)
 		STOP_TEST(a_query_that_cannot_start_delays_nothing),
 		STOP_TEST(a_second_signal_asks_no_second_question),
 		STOP_TEST(a_long_checkpoint_begins_early_enough),
+		STOP_TEST(the_stop_begins_in_time_without_an_answer),
 		STOP_TEST(a_time_limit_that_was_raised_stops_nothing),
 	};
 	return cmocka_run_group_tests_name("why a run stops, and what follows", tests, NULL, NULL);

@@ -121,6 +121,22 @@ static void a_difference_that_costs_nothing_is_not_named(void **state)
 	assert_int_equal(count_events("\"slow-rank\"", ""), 0);
 }
 
+/* Each rank is a stage of its own: the only comparison is with its own past. */
+static void a_rank_without_peers_stays_slow(void **state)
+{
+	(void)state;
+	h.ranks[1].at.pp = h.ranks[0].at.pp + 1;
+	supervise_close(h.supervisor);
+	assert_int_equal(open_supervisor(&fake_ops), 0);
+	supervise_start(h.supervisor);
+	train_all();
+	pass_time(0.1);
+	train(200, 1, 0);
+	train(400, 2, 0);
+	assert_int_equal(count_events("\"slow-rank\"", "times as long per step as before"), 1);
+	assert_int_equal(count_events("\"slow-rank\"", "\"slow\":false"), 0);
+}
+
 static void with_factor_0_no_rank_is_named(void **state)
 {
 	(void)state;
@@ -178,6 +194,7 @@ int main(void)
 		WATCH_TEST(a_slow_window_now_and_then_is_no_straggler),
 		WATCH_TEST(a_rank_that_is_fast_again_is_reported),
 		WATCH_TEST(a_difference_that_costs_nothing_is_not_named),
+		WATCH_TEST(a_rank_without_peers_stays_slow),
 		WATCH_TEST(with_factor_0_no_rank_is_named),
 		WATCH_TEST(a_rank_that_stood_still_is_named),
 		WATCH_TEST(a_pause_of_the_supervisor_is_nobodys),
