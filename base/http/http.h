@@ -2,7 +2,7 @@
  * http — sends one HTTP request and reads its answer, through libcurl.
  *
  * This room alone wraps libcurl. It is for services that a person has named: Slurm's REST interface
- * (launcher/slurm/rest.h). What libcurl would do on its own is switched off:
+ * (launcher/slurm/rest/rest.h). What libcurl would do on its own is switched off:
  *   - no redirect is followed: it would carry a token to another host;
  *   - no proxy is used, also if the environment names one, and ~/.netrc is not read;
  *   - only http and https, and a server's certificate must be valid for its name;

@@ -1,5 +1,6 @@
 #include "launcher/cli/command.h"
 #include "launcher/cli/queue_target.h"
+#include "base/human.h"
 #include "launcher/status.h"
 #include "plan/spec/job/keys.h"
 
@@ -173,10 +174,16 @@ static void print_job(bool first, const char *id, const struct queue_job *j)
 		printf("%-10s %-10s\n", id, "unknown");
 		return;
 	}
-	printf("%-10s %-10s %-14s %-14s %5lld  %-12s %s%s%s\n", id, j->state,
+	/* Any user sets the comment of a job. */
+	struct queue_job plain = *j;
+	human_plain(plain.state);
+	human_plain(plain.nodes);
+	human_plain(plain.reason);
+	human_plain(plain.comment);
+	printf("%-10s %-10s %-14s %-14s %5lld  %-12s %s%s%s\n", id, plain.state,
 	       when(j->starts, start), when(j->ends, end), (long long)j->n_nodes,
-	       *j->nodes ? j->nodes : "-", j->reason, *j->reason && *j->comment ? "; " : "",
-	       j->comment);
+	       *plain.nodes ? plain.nodes : "-", plain.reason,
+	       *plain.reason && *plain.comment ? "; " : "", plain.comment);
 }
 
 static int show(struct queue_target *t, const struct arguments *a)

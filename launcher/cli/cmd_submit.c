@@ -297,6 +297,17 @@ static int print_script(const struct submission *s, const char *script)
 	return rc ? command_fail(&e) : STATUS_DONE;
 }
 
+/* Whether the answer to a submission was lost: the job may be in the queue, and needs its files. */
+static bool may_be_queued(const struct err *e)
+{
+	static const char *const lost[] = { "timed out", "receive failure", "Zero Bytes" };
+	for (size_t i = 0; i < sizeof lost / sizeof *lost; i++)
+		if (strcasestr(e->text, lost[i]))
+			return true;
+	return e->code == ERR_TIMEOUT || e->code == ERR_NET || e->code == ERR_PROTO ||
+	       e->code == ERR_IO;
+}
+
 static int submit_script(const struct submission *s, struct slurm_controller *controller,
 			 const char *script, struct err *e)
 {
@@ -317,14 +328,19 @@ static int submit_script(const struct submission *s, struct slurm_controller *co
 	expect_start(&s->job, controller, script, &start);
 	bool prepared = !prepare_run(s, script, e);
 	int rc = prepared ? command_submit_jobs(&jobs, first, &queued, e) : -1;
-	/* A job whose answer was lost may be in the queue, and needs the files. */
-	bool lost = prepared && (e->code == ERR_TIMEOUT || e->code == ERR_NET);
+	bool lost = rc && prepared && may_be_queued(e);
 	if (!queued && !lost)
 		/* The number may be another submission's if the run is not prepared. */
 		rundir_drop_submission(s->run_dir, prepared ? s->number : 0, !existed);
 	if (queued)
 		command_lines("", buf_str(&start));
 	buf_fini(&start);
+	if (lost && !strstr(e->text, "may be in the queue"))
+		fprintf(stderr,
+			"muster: warning: the job may be in the queue all the same, so its files "
+			"stay "
+			"in %s; squeue --me shows it\n",
+			s->run_dir);
 	if (rc)
 		return command_fail(e);
 	run_path_slurm_log(log, s->run_dir, first);

@@ -1,5 +1,6 @@
 #include "launcher/cli/command.h"
 
+#include "base/human.h"
 #include "launcher/status.h"
 #include "plan/spec/job/job.h"
 
@@ -33,8 +34,12 @@ int command_fail(const struct err *e)
 
 void command_lines(const char *before, const char *text)
 {
-	for (; *text; text += strcspn(text, "\n"), text += *text == '\n')
-		fprintf(stderr, "muster: %s%.*s\n", before, (int)strcspn(text, "\n"), text);
+	for (; *text; text += strcspn(text, "\n"), text += *text == '\n') {
+		char line[2048]; /* part of it may come from Slurm or a server */
+		snprintf(line, sizeof line, "%.*s", (int)strcspn(text, "\n"), text);
+		human_plain(line);
+		fprintf(stderr, "muster: %s%s\n", before, line);
+	}
 }
 
 int command_misuse(const char *command, const char *fmt, ...)

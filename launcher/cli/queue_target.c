@@ -69,13 +69,28 @@ static int take_ids(const struct rundir_submissions *s, const char *run, struct 
 	return 0;
 }
 
+/* The folder of a run says where the token is sent to, so it must be the user's own. */
+static int check_owner(const char *run, struct err *e)
+{
+	struct stat st;
+	if (stat(run, &st))
+		return err_errno(e, ERR_IO, "%.300s: cannot read the folder's owner", run);
+	if (st.st_uid != geteuid() || (st.st_mode & 022))
+		return err_set(e, ERR_AUTH,
+			       "%.300s: another user owns this run folder, or may write to it, so "
+			       "muster does not believe what is in it; give the id of the job",
+			       run);
+	return 0;
+}
+
 /* Reads the jobs of a run, and the job file of its last submission. */
 static int open_run(const char *word, const char *const *words, int n_words, struct job *job,
 		    struct queue_target *t, struct err *e)
 {
 	char run[PATH_MAX], file[RUN_PATH];
 	struct rundir_submissions s;
-	if (find_run(word, words, n_words, job, run, e) || rundir_submissions_read(run, &s, e))
+	if (find_run(word, words, n_words, job, run, e) || check_owner(run, e) ||
+	    rundir_submissions_read(run, &s, e))
 		return -1;
 	int rc = take_ids(&s, run, t, e);
 	if (!rc) {

@@ -154,6 +154,8 @@ static void on_signal(uv_signal_t *s, int number)
 	struct helper *h = s->data;
 	if (h->node)
 		helper_node_signal(h->node, number);
+	else
+		end_agents(h); /* it has none: it ends itself */
 }
 
 static int watch_signals(struct helper *h, struct err *e)

@@ -1,5 +1,6 @@
 #include "launcher/helper/line.h"
 
+#include "base/clock.h"
 #include "base/net.h"
 
 #include <errno.h>
@@ -14,7 +15,8 @@ struct line {
 	struct line_options o;
 	struct channel *channel;
 	int fd, handles;
-	bool lost;
+	bool lost, heard;
+	double opened; /* time */
 	uv_poll_t poll;
 	uv_timer_t tick;
 };
@@ -77,6 +79,7 @@ static int deliver(struct line *l, struct err *e)
 	struct msg m = { 0 };
 	int got;
 	while (!l->lost && (got = channel_next(l->channel, &m, e))) {
+		l->heard |= got == 1;
 		if (got == 1)
 			l->o.message(l->o.arg, &m);
 		msg_fini(&m);
@@ -118,8 +121,13 @@ static void on_tick(uv_timer_t *tick)
 {
 	struct line *l = tick->data;
 	struct err e = ERR_INIT;
-	if (net_check_peer(l->fd, LINE_SILENCE_S, &e))
+	if (net_check_peer(l->fd, LINE_SILENCE_S, &e)) {
 		lose(l, &e);
+	} else if (!l->heard && clock_s() - l->opened > LINE_START_S) {
+		err_set(&e, ERR_TIMEOUT, "%s accepts connections, but says nothing for %d s",
+			l->o.address, LINE_START_S);
+		lose(l, &e);
+	}
 }
 
 static void on_closed(uv_handle_t *h)
@@ -150,6 +158,7 @@ int helper_line_open(const struct line_options *o, struct line **out, struct err
 	if (!l)
 		return err_set(e, ERR_NOMEM, "no memory for the connection to the supervisor");
 	l->o = *o;
+	l->opened = clock_s();
 	if (net_connect(o->address, LINE_CONNECT_S, &l->fd, e)) {
 		free(l);
 		return err_prefix(e, "connecting to the supervisor");

@@ -3,7 +3,8 @@
  * helper's loop.
  *
  * The supervisor is found lost if it closes the connection, or if its host does not answer for
- * LINE_SILENCE_S seconds.
+ * LINE_SILENCE_S seconds, or if the supervisor has sent no message LINE_START_S seconds after the
+ * start.
  */
 #ifndef MUSTER_LAUNCHER_HELPER_LINE_H
 #define MUSTER_LAUNCHER_HELPER_LINE_H
@@ -16,7 +17,7 @@
 #include <stdint.h>
 #include <uv.h>
 
-enum { LINE_CONNECT_S = 30, LINE_SILENCE_S = 20 };
+enum { LINE_CONNECT_S = 30, LINE_SILENCE_S = 20, LINE_START_S = 60 };
 
 struct line;
 

@@ -122,7 +122,8 @@ int rundir_submissions_read(const char *run, struct rundir_submissions *out, str
 		buf_fini(&text);
 		return err_set(e, why.code, "%s", why.text);
 	}
-	rc = rundir_submissions_parse(buf_str(&text), rc ? 0 : text.len, out, e);
+	rc = rundir_submissions_parse(buf_str(&text), rc || buf_failed(&text) ? 0 : text.len, out,
+				      e);
 	buf_fini(&text);
 	return rc;
 }

@@ -207,7 +207,7 @@ static int take_hello(struct relay *r, struct connection *c, const struct msg *m
 	n->met = true;
 	r->met = r->met > 0 ? r->met : clock_s();
 	n->connection = c;
-	if (r->killed)
+	if (r->killed || !n->left) /* or its ranks were reported as lost already */
 		send_abort(c);
 	else
 		send_message(c, MSG_HELPER_START,

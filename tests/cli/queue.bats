@@ -104,6 +104,26 @@ assert not [word for word in job["environment"] if "c2VjcmV0" in word], job'
 	[[ $status -ne 0 && $output == *"The job may be in the queue all the same"* && -e $(run_folder lost)/submit-1.ini ]]
 }
 
+@test "a run folder of another user, or one that others may write to, is not believed: its server would get the token" {
+	[[ $EUID -eq 0 ]] || skip "needs root, to own a file as another user"
+	start_server
+	local run=$BATS_TEST_TMPDIR/foreign
+	mkdir "$run"
+	echo '{"submission":1,"job":"77","time":1}' >"$run/submissions.jsonl"
+	sed "s|^\[launch\]|[slurm]\nrest = http://localhost:$port\n&|" "$tiny" >"$run/submit-1.ini"
+	chmod 777 "$run"
+	run "$MUSTER" queue show "$run"
+	[[ $status -eq 3 && $output == *"muster does not believe what is in it; give the id of the job"* ]]
+	chmod 755 "$run"
+	chown nobody "$run"
+	run "$MUSTER" queue show "$run"
+	[[ $status -eq 3 && $output == *"another user owns this run folder"* ]]
+	[[ ! -e $BATS_TEST_TMPDIR/requests ]]
+	chown root "$run"
+	run "$MUSTER" queue show "$run"
+	[[ $status -eq 0 && $output == *"77         PENDING"* ]]
+}
+
 @test "a certificate that the system does not trust is refused, and slurm.rest_ca_file makes it trusted" {
 	command -v openssl >/dev/null || skip "openssl is not installed"
 	start_server "$BATS_FILE_TMPDIR/certificate" "$BATS_FILE_TMPDIR/key"

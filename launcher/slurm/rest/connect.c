@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/http/http.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
@@ -31,7 +32,11 @@ static bool is_loopback(const char *host, size_t len)
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (strlen(names[i]) == len && !strncasecmp(names[i], host, len))
 			return true;
-	return len > 4 && !strncmp(host, "127.", 4) && strspn(host, "0123456789.") >= len;
+	char text[INET_ADDRSTRLEN];
+	struct in_addr address;
+	snprintf(text, sizeof text, "%.*s", (int)len, host);
+	return len < sizeof text && inet_pton(AF_INET, text, &address) == 1 &&
+	       ntohl(address.s_addr) >> 24 == 127;
 }
 
 static int locate_socket(const char *url, struct slurm_rest *r, struct err *e)
@@ -127,7 +132,7 @@ static int read_token_file(const char *path, struct buf *out, struct err *e)
 	struct err why = ERR_INIT;
 	int fd = file_open(path, O_RDONLY, FILE_REGULAR, &why);
 	int rc = fd < 0 ? -1 : 0;
-	if (!rc && !fstat(fd, &st) && (st.st_uid != geteuid() || (st.st_mode & 077)))
+	if (!rc && (fstat(fd, &st) || st.st_uid != geteuid() || (st.st_mode & 077)))
 		rc = err_set(
 			&why, ERR_DENIED,
 			"%.200s: the token in it is yours alone, but the file is not: chown it to "

@@ -8,15 +8,15 @@
 
 /* --- The script --- */
 
-/* Reads the next word of a line as a shell would, with quotes but without substitutions. false: there
- * is none, or it is too long. */
-static bool next_word(const char **at, char out[REST_VALUE])
+/* Reads the next word of a line as a shell would, with quotes but without substitutions. 0: there is
+ * none. -1: it is too long, or a quote is not closed. */
+static int next_word(const char **at, char out[REST_VALUE])
 {
 	const char *p = *at + strspn(*at, " \t");
 	char quote = 0;
 	size_t n = 0;
 	if (!*p || *p == '\n' || *p == '#')
-		return false;
+		return 0;
 	for (; *p && *p != '\n' && (quote || (*p != ' ' && *p != '\t')); p++) {
 		if (*p == quote)
 			quote = 0;
@@ -25,18 +25,25 @@ static bool next_word(const char **at, char out[REST_VALUE])
 		else if (n + 1 < REST_VALUE)
 			out[n++] = *p;
 		else
-			return false;
+			return -1;
 	}
 	out[n] = '\0';
 	*at = p;
-	return true;
+	return quote ? -1 : 1;
 }
 
 static int describe_line(struct describing *d, const char *line, const char *dependency,
 			 struct err *e)
 {
 	char word[REST_VALUE];
-	while (next_word(&line, word)) {
+	int got;
+	while ((got = next_word(&line, word)) != 0) {
+		if (got < 0)
+			return err_set(
+				e, ERR_USAGE,
+				"an #SBATCH line of the batch script has a word of more than "
+				"%d bytes, or an open quote: \"%.60s…\"",
+				REST_VALUE - 1, line);
 		char *equals = strchr(word, '=');
 		if (strncmp(word, "--", 2))
 			return err_set(e, ERR_USAGE,

@@ -43,7 +43,7 @@ struct rest_call {
 	const char *method; /* "GET" */
 	const char *path;   /* "/openapi/v3"; "job/7" is below /slurm/v0.0.N/ */
 	const json_t *body; /* NULL: none */
-	bool keep_errors;   /* the caller reads `errors` of an answer that has others members */
+	bool keep_errors;   /* the caller reads `errors` of an answer that has other members */
 };
 
 /* The answer is a JSON object, which the caller frees. ERR_NOTFOUND: the server does not know this

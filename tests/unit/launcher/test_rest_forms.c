@@ -170,6 +170,7 @@ static void test_options_that_cannot_be_described(void **state)
 		{ "--mail-type=NOW", 41, "cannot take this value" },
 		{ "--signal=B:TERM@x", 41, "cannot take this value" },
 		{ "--nodes=2 --hold # why", 41, NULL },
+		{ "--comment=\"never closed --hold", 41, "or an open quote" },
 		{ "--comment=\"\xff\"", 41, "cannot take this value" },
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
