@@ -148,6 +148,8 @@ struct launch_ops {
 	int (*queue_next)(uv_loop_t *loop, const char *script,
 			  void (*done)(void *arg, const char *id, const char *why), void *arg,
 			  struct queueing **out, struct err *e);
+	/* Optional. The same, at once: it takes some seconds. id: of the new job. */
+	int (*submit_again)(const char *script, char id[LAUNCH_JOB_ID], struct err *e);
 	/* Ends a submission; `done` will not be called. The job may have been queued. */
 	void (*queue_next_end)(struct queueing *q);
 	/* Optional. Whether this job still waits in the queue; true, too, if that cannot be found out

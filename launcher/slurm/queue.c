@@ -16,6 +16,7 @@ extern char **environ;
 #define TEST_S   30.0
 #define CANCEL_S 10.0
 #define SHOW_S   3.0
+#define AGAIN_S  10.0
 
 enum { ATTEMPTS = 2 };
 
@@ -172,6 +173,24 @@ int slurm_queue_next(uv_loop_t *loop, const char *script,
 		free(q);
 	else
 		*out = q;
+	return rc;
+}
+
+int slurm_queue_submit_again(const char *script, char id[LAUNCH_JOB_ID], struct err *e)
+{
+	char *argv[] = { "sbatch", "--parsable", "--dependency=singleton",
+			 (char *)(uintptr_t)script, NULL };
+	char **env = slurm_queue_environment();
+	const struct child_command c = {
+		.argv = argv, .env = env, .out = -1, .absent = SLURM_ABSENT
+	};
+	struct buf output = BUF_INIT;
+	int rc = env ? launcher_child_run(&c, AGAIN_S, &output, e)
+		     : err_set(e, ERR_NOMEM, "no memory to submit a job");
+	if (!rc)
+		rc = parse_id(buf_str(&output), id, e);
+	buf_fini(&output);
+	free(env);
 	return rc;
 }
 

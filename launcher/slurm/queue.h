@@ -27,6 +27,7 @@ int slurm_queue_next(uv_loop_t *loop, const char *script,
 		     void (*done)(void *arg, const char *id, const char *why), void *arg,
 		     struct queueing **out, struct err *e);
 void slurm_queue_next_end(struct queueing *q);
+int slurm_queue_submit_again(const char *script, char id[LAUNCH_JOB_ID], struct err *e);
 int slurm_comment(uv_loop_t *loop, const char *text,
 		  void (*ended)(void *arg, int status, const char *output), void *arg,
 		  struct child **out, struct err *e);

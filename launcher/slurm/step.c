@@ -367,6 +367,7 @@ const struct launch_ops launch_slurm = {
 	.requeue = slurm_requeue,
 	.own_job = slurm_own_job,
 	.queue_next = slurm_queue_next,
+	.submit_again = slurm_queue_submit_again,
 	.queue_next_end = slurm_queue_next_end,
 	.job_waits = slurm_queue_waits,
 	.cancel = slurm_queue_cancel,

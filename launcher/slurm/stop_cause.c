@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-enum { ANSWER_MS = 5000, ATTEMPTS = 3 };
+enum { ANSWER_MS = 5000, ATTEMPTS = 3, AT_ONCE_S = 5 };
 
 struct stop_query {
 	uv_loop_t *loop;
@@ -33,7 +33,11 @@ enum stop_cause slurm_stop_cause_of(const struct job_record *r, time_t now, int 
 		return STOP_TIME_LIMIT;
 	if (running)
 		return STOP_BY_PERSON;
-	return r->restarts > restarts ? STOP_REQUEUED : STOP_CANCELLED;
+	if (r->restarts > restarts)
+		return STOP_REQUEUED;
+	/* An earlier start of the job may have been preempted. */
+	bool preempted_now = r->preempted && r->ends && r->ends - r->preempted <= AT_ONCE_S;
+	return preempted_now || !strcmp(r->state, "PREEMPTED") ? STOP_PREEMPTED : STOP_CANCELLED;
 }
 
 static void on_timer_closed(uv_handle_t *h)

@@ -4,7 +4,8 @@
  * What `scontrol show job` says when the signal arrives (tried with Slurm 22.05):
  *
  *     time limit     RUNNING; EndTime is at most --signal's time and Slurm's minute away
- *     preemption     RUNNING or SIGNALING; PreemptTime is set
+ *     preemption     RUNNING or SIGNALING; PreemptTime is set. Without a grace time, in a partition
+ *                    that cancels: PREEMPTED
  *     requeue        COMPLETING; Restarts is higher than SLURM_RESTART_COUNT, also after a
  *                    preemption without grace
  *     scancel        COMPLETING; Restarts is the same

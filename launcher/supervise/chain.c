@@ -89,29 +89,51 @@ static void warn_once(struct supervisor *s, const char *why)
 	s->chain.warned = true;
 }
 
-static void on_queued(void *arg, const char *id, const char *why)
+/* The job `id` was queued after this one. */
+static void record_job(struct supervisor *s, int submission, const char *id)
 {
-	struct supervisor *s = arg;
 	struct err e = ERR_INIT;
 	char text[200];
-	s->chain.queueing = NULL;
-	if (!id) {
-		warn_once(s, why);
-		return;
-	}
-	const struct rundir_submission line = { .submission = s->chain.submission,
+	const struct rundir_submission line = { .submission = submission,
 						.job = id,
 						.has_by = true,
 						.by = own_job(s),
 						.has_resumed = true,
 						.resumed = s->resumed };
-	s->chain.settled = true;
 	snprintf(text, sizeof text, "job %.40s continues this run when this job has ended", id);
 	report(s, id, text);
 	if (rundir_submissions_append(rundir_path(s->o.run), &line, &e))
 		supervise_terminal_event(s->o.term, TONE_WARN, "chain",
 					 "job %s cannot be recorded as a job of this run: %s", id,
 					 e.text);
+}
+
+static void on_queued(void *arg, const char *id, const char *why)
+{
+	struct supervisor *s = arg;
+	s->chain.queueing = NULL;
+	s->chain.settled = id != NULL;
+	if (id)
+		record_job(s, s->chain.submission, id);
+	else
+		warn_once(s, why);
+}
+
+int supervise_chain_submit_again(struct supervisor *s, struct err *e)
+{
+	struct rundir_submissions all;
+	char script[RUN_PATH], id[LAUNCH_JOB_ID];
+	int own = read_own(s, &all, e), rc = -1, submission = own >= 0 ? all.of[own].submission : 0;
+	rundir_submissions_free(&all);
+	if (own >= 0 && !s->o.ops->submit_again)
+		err_set(e, ERR_UNSUPPORTED, "nobody queues jobs here");
+	else if (own >= 0) {
+		run_path_script(script, rundir_path(s->o.run), (uint32_t)submission);
+		rc = s->o.ops->submit_again(script, id, e);
+	}
+	if (!rc)
+		record_job(s, submission, id);
+	return rc;
 }
 
 static void queue_next(struct supervisor *s)

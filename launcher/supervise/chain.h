@@ -41,6 +41,9 @@ struct chain_state {
 void supervise_chain_tick(struct supervisor *s);
 /* The job that continues the run after this one. false: none waits. */
 bool supervise_chain_next(const struct supervisor *s, char id[LAUNCH_JOB_ID]);
+/* Queues another job of this submission, which continues the run: for a job that Slurm ends and that
+ * cannot be requeued. It takes some seconds. */
+int supervise_chain_submit_again(struct supervisor *s, struct err *e);
 /* The run has ended, s->status is set: cancels the waiting jobs if nothing is left for them. */
 void supervise_chain_end(struct supervisor *s);
 void supervise_chain_close(struct supervisor *s);

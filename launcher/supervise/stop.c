@@ -126,8 +126,14 @@ static void leave(struct supervisor *s)
 			supervise_terminal_event(s->o.term, TONE_WARN, "requeue",
 						 "the job does not begin again: %s", why);
 	} else if (s->o.ops->requeue("", 0, 0, &e)) {
-		supervise_terminal_event(s->o.term, TONE_BAD, "requeue",
-					 "the job cannot be requeued: %s", e.text);
+		/* Without a grace time Slurm has ended the job already. */
+		struct err again = ERR_INIT;
+		bool ended = e.code == ERR_ABORTED && s->stop.answer.cause == STOP_PREEMPTED;
+		if (!ended || supervise_chain_submit_again(s, &again))
+			supervise_terminal_event(s->o.term, TONE_BAD, "requeue",
+						 "the job cannot be requeued: %s%s%s", e.text,
+						 ended ? "; no other job was queued: " : "",
+						 ended ? again.text : "");
 	} else {
 		rundir_event_requeued(s->o.run, s->generation, NULL);
 		supervise_terminal_event(

@@ -8,6 +8,9 @@
  *     the time limit, preemption   the job is requeued         the run ends as stopped
  *     another one, or unknown      the run ends as stopped     the run ends as stopped
  *
+ * A job that Slurm has ended before it could be requeued, because it was preempted without a grace
+ * time, is followed by a new job of the same submission.
+ *
  * If another job of a chain continues the run (chain.h), the job is not requeued.
  *
  * At a time limit the job is requeued only if this start of it has finished a step and committed a

@@ -10,6 +10,7 @@ PreemptMode=REQUEUE
 PartitionName=requeue Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE GraceTime=60
 PartitionName=requeue-now Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE GraceTime=0
 PartitionName=cancel Nodes=ALL PriorityTier=1 PreemptMode=CANCEL GraceTime=60
+PartitionName=cancel-now Nodes=ALL PriorityTier=1 PreemptMode=CANCEL GraceTime=0
 PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF'
 
 setup_file() { CLUSTER_PARTITIONS=$preemption start_two_nodes; }
@@ -69,6 +70,18 @@ goes_on_after() { # run cause
 	wait_for 60 step_reached cancel 20
 	preempt
 	goes_on_after cancel preempted
+}
+
+@test "preemption that cancels without a grace time: a new job of the same submission goes on" {
+	large
+	submit gone slurm.partition=cancel-now
+	wait_for 60 step_reached gone 120
+	preempt
+	wait_for 60 job_is PREEMPTED
+	wait_for 30 event gone chain
+	[[ $(cause gone) == preempted ]]
+	id=$(event_field gone chain job)
+	is_right gone
 }
 
 @test "preemption without a grace time: Slurm itself requeues the job" {

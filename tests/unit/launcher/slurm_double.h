@@ -11,7 +11,8 @@ static struct {
 	void (*done)(void *arg, const struct stop_answer *a); /* of the query that is under way */
 	void *arg;
 	/* the chain and the comment */
-	int queued, cancelled, comments;
+	int queued, again, cancelled, comments;
+	bool refuse_job, ended; /* the job cannot be requeued any more */
 	bool successor_cancelled;
 	void (*on_queued)(void *arg, const char *id, const char *why);
 	void *queue_arg;
@@ -54,6 +55,8 @@ static int requeue(const char *exclude, int min_nodes, int max_nodes, struct err
 	assert_string_equal(exclude, "");
 	assert_int_equal(min_nodes + max_nodes, 0);
 	slurm.requeues++;
+	if (slurm.ended)
+		return err_set(e, ERR_ABORTED, "job 41 is being ended already (PREEMPTED)");
 	return slurm.refuse ? err_set(e, ERR_UNSUPPORTED, "scontrol failed (1): Access denied") : 0;
 }
 
@@ -123,6 +126,14 @@ static inline void answer_nothing(void)
 	deliver_all();
 }
 
+static int submit_again(const char *script, char id[LAUNCH_JOB_ID], struct err *e)
+{
+	assert_non_null(strstr(script, "/submit-3.sbatch"));
+	slurm.again++;
+	snprintf(id, LAUNCH_JOB_ID, "44");
+	return slurm.refuse_job ? err_set(e, ERR_UNSUPPORTED, "sbatch failed (1): QOSMaxJobs") : 0;
+}
+
 static bool job_waits(const char *id)
 {
 	assert_string_equal(id, "42");
@@ -143,6 +154,7 @@ static int setup_slurm(void **state)
 	ops.own_job = own_job;
 	ops.queue_next = queue_next;
 	ops.queue_next_end = end_queueing;
+	ops.submit_again = submit_again;
 	ops.job_waits = job_waits;
 	ops.cancel = cancel;
 	ops.comment = comment;

@@ -207,6 +207,35 @@ static void jobs_that_cannot_be_cancelled_are_named(void **state)
 	assert_int_equal(count_printed("scancel 42", &last), 1);
 }
 
+static void a_job_that_was_ended_by_a_preemption_is_submitted_again(void **state)
+{
+	(void)state;
+	h.first.job.slurm.chain = false;
+	add_job("41", NULL, 0);
+	start_training(-1);
+	slurm.ended = true;
+	stop_for(STOP_PREEMPTED);
+	finish_all();
+	assert_int_equal(exit_status(), STATUS_STOPPED);
+	assert_int_equal(slurm.again, 1);
+	assert_int_equal(count_jobs(), 2);
+	assert_int_equal(count_events("\"chain\"", "\"44\""), 1);
+	assert_int_equal(slurm.cancelled, 0);
+}
+
+static void a_new_job_that_is_refused_is_said(void **state)
+{
+	bool last;
+	(void)state;
+	h.first.job.slurm.chain = false;
+	add_job("41", NULL, 0);
+	start_training(-1);
+	slurm.ended = slurm.refuse_job = true;
+	stop_for(STOP_PREEMPTED);
+	finish_all();
+	assert_int_equal(count_printed("no other job was queued: sbatch failed", &last), 1);
+}
+
 static void the_comment_follows_checkpoints_once_a_minute(void **state)
 {
 	(void)state;
@@ -254,6 +283,8 @@ int main(void)
 		CHAIN_TEST(a_person_who_stops_the_run_ends_the_chain),
 		CHAIN_TEST(jobs_of_another_submission_are_left_alone),
 		CHAIN_TEST(jobs_that_cannot_be_cancelled_are_named),
+		CHAIN_TEST(a_job_that_was_ended_by_a_preemption_is_submitted_again),
+		CHAIN_TEST(a_new_job_that_is_refused_is_said),
 		CHAIN_TEST(the_comment_follows_checkpoints_once_a_minute),
 		CHAIN_TEST(a_comment_of_the_user_stays),
 	};

@@ -31,6 +31,12 @@ static const struct {
 	{ STOP_CANCELLED, "JobState=COMPLETING Reason=None Restarts=0 "
 			  "EndTime=2026-11-22T18:27:00 PreemptTime=None" },
 	{ STOP_CANCELLED, "JobState=CANCELLED Reason=None Restarts=0 PreemptTime=None" },
+	{ STOP_PREEMPTED, "JobState=PREEMPTED Reason=None Restarts=0 EndTime=2026-11-22T18:27:20 "
+			  "PreemptTime=2026-11-22T18:27:20" },
+	{ STOP_PREEMPTED, "JobState=COMPLETING Reason=None Restarts=0 EndTime=2026-11-22T18:27:20 "
+			  "PreemptTime=2026-11-22T18:27:20" },
+	{ STOP_CANCELLED, "JobState=COMPLETING Reason=None Restarts=0 EndTime=2026-11-22T18:27:20 "
+			  "PreemptTime=2026-11-22T17:27:20" },
 	{ STOP_BY_PERSON, "JobState=RUNNING Reason=None Restarts=0 EndTime=Unknown "
 			  "PreemptTime=None" },
 	{ STOP_BY_PERSON, "JobState=RUNNING Reason=None Restarts=0 EndTime=2026-11-22T22:00:00 "
