@@ -21,6 +21,7 @@ struct stop_answer {
 	enum stop_cause cause;
 	double left;      /* seconds until the processes are ended; below 0: unknown */
 	bool can_requeue; /* the job can be requeued */
+	int restarts;     /* how often it was requeued */
 	char why[200];    /* if it has not answered: the cause */
 };
 

@@ -69,17 +69,22 @@ static int take_ids(const struct rundir_submissions *s, const char *run, struct 
 	return 0;
 }
 
-/* The folder of a run says where the token is sent to, so it must be the user's own. */
-static int check_owner(const char *run, struct err *e)
+/* The job of a run says where the token is sent to, and which file holds it. That of another user's run
+ * must not. */
+static int distrust_foreign(const char *run, struct job *job, struct err *e)
 {
 	struct stat st;
 	if (stat(run, &st))
 		return err_errno(e, ERR_IO, "%.300s: cannot read the folder's owner", run);
-	if (st.st_uid != geteuid() || (st.st_mode & 022))
+	if (st.st_uid == geteuid() && !(st.st_mode & 022))
+		return 0;
+	if (*job->slurm.rest && !getenv("MUSTER_SLURM_REST"))
 		return err_set(e, ERR_AUTH,
 			       "%.300s: another user owns this run folder, or may write to it, so "
-			       "muster does not believe what is in it; give the id of the job",
+			       "muster sends no token to the server that it names; set "
+			       "MUSTER_SLURM_REST, or give the id of the job",
 			       run);
+	*job->slurm.rest_token_file = *job->slurm.rest_ca_file = '\0';
 	return 0;
 }
 
@@ -89,13 +94,13 @@ static int open_run(const char *word, const char *const *words, int n_words, str
 {
 	char run[PATH_MAX], file[RUN_PATH];
 	struct rundir_submissions s;
-	if (find_run(word, words, n_words, job, run, e) || check_owner(run, e) ||
-	    rundir_submissions_read(run, &s, e))
+	if (find_run(word, words, n_words, job, run, e) || rundir_submissions_read(run, &s, e))
 		return -1;
 	int rc = take_ids(&s, run, t, e);
 	if (!rc) {
 		run_path_submission(file, run, (uint32_t)s.of[s.n - 1].submission);
-		rc = job_load(file, words, n_words, job, e);
+		rc = job_load(file, words, n_words, job, e) || distrust_foreign(run, job, e) ? -1
+											     : 0;
 	}
 	rundir_submissions_free(&s);
 	t->is_run = true;

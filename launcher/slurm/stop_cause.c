@@ -98,6 +98,7 @@ static void on_job(void *arg, int status, const char *output)
 	a.answered = true;
 	a.cause = slurm_stop_cause_of(&r, now, own_restarts(), q->signal_before);
 	a.can_requeue = r.can_requeue;
+	a.restarts = r.restarts;
 	if (r.ends)
 		a.left = difftime(r.ends, now);
 	slurm_job_record_free(&r);

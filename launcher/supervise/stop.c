@@ -8,6 +8,9 @@
 
 /* Between two questions about the time limit, which people may change. */
 enum { LIMIT_S = 600 };
+/* A signal that comes this much before [slurm] signal_before is early. How often a job may be requeued
+ * after it without a checkpoint. */
+enum { EARLY_S = 10, EARLY_MOST = 10 };
 
 static void report_cause(struct supervisor *s, const struct stop_answer *a)
 {
@@ -89,10 +92,19 @@ static bool by_slurm(const struct supervisor *s)
 	return a->answered && (a->cause == STOP_TIME_LIMIT || a->cause == STOP_PREEMPTED);
 }
 
+/* Slurm may send its signal up to a minute early: a short job may then have had no time to do anything. */
+static bool was_early(const struct supervisor *s)
+{
+	const struct stop_answer *a = &s->stop.answer;
+	return a->left > (double)s->o.job->slurm.signal_before + EARLY_S &&
+	       a->restarts < EARLY_MOST;
+}
+
 bool supervise_stop_is_futile(const struct supervisor *s)
 {
 	const struct stop_answer *a = &s->stop.answer;
-	return a->answered && a->cause == STOP_TIME_LIMIT && (s->step < 0 || s->ckpt_step < 0);
+	return a->answered && !was_early(s) && a->cause == STOP_TIME_LIMIT &&
+	       (s->step < 0 || s->ckpt_step < 0);
 }
 
 /* Whether the job is to begin again. If not, *why says it to people, unless a person stopped it. */

@@ -55,7 +55,8 @@ void supervise_stop_ask(struct supervisor *s);
 /* The generation has left, and the run ends as stopped: waits for the cause in SUP_LEAVING, then
  * requeues the job or ends the run. */
 void supervise_stop_leave(struct supervisor *s);
-/* Whether the time limit stops this start of the job before it has done anything that lasts. */
+/* Whether the time limit stops this start of the job before it has done anything that lasts, although it
+ * had its time: Slurm's signal was not early. */
 bool supervise_stop_is_futile(const struct supervisor *s);
 /* A step is done, or a checkpoint that took this long was committed. */
 void supervise_stop_note_step(struct supervisor *s);

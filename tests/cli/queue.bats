@@ -113,7 +113,7 @@ assert not [word for word in job["environment"] if "c2VjcmV0" in word], job'
 	sed "s|^\[launch\]|[slurm]\nrest = http://localhost:$port\n&|" "$tiny" >"$run/submit-1.ini"
 	chmod 777 "$run"
 	run "$MUSTER" queue show "$run"
-	[[ $status -eq 3 && $output == *"muster does not believe what is in it; give the id of the job"* ]]
+	[[ $status -eq 3 && $output == *"muster sends no token to the server that it names"* ]]
 	chmod 755 "$run"
 	chown nobody "$run"
 	run "$MUSTER" queue show "$run"

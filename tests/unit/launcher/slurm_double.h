@@ -159,6 +159,7 @@ static int setup_slurm(void **state)
 	ops.cancel = cancel;
 	ops.comment = comment;
 	h.first.job.slurm.requeue = true;
+	h.first.job.slurm.signal_before = 60;
 	return open_supervisor(&ops);
 }
 

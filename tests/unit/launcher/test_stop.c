@@ -77,6 +77,19 @@ static void a_job_without_a_step_is_not_requeued_at_its_time_limit(void **state)
 	assert_int_equal(slurm.requeues, 0);
 }
 
+/* Slurm's signal may come a minute early, right after the start of a short job. */
+static void a_job_that_had_no_time_is_requeued(void **state)
+{
+	(void)state;
+	supervise_start(h.supervisor);
+	connect_all();
+	supervise_stop(h.supervisor, "Terminated", false);
+	answer(STOP_TIME_LIMIT, 110);
+	deliver_all();
+	assert_int_equal(exit_status(), STATUS_STOPPED);
+	assert_int_equal(slurm.requeues, 1);
+}
+
 static void an_answer_that_is_late_is_waited_for(void **state)
 {
 	(void)state;
@@ -201,6 +214,7 @@ int main(void)
 		STOP_TEST(requeue_no_is_obeyed),
 		STOP_TEST(a_refused_requeue_is_said),
 		STOP_TEST(a_job_without_a_step_is_not_requeued_at_its_time_limit),
+		STOP_TEST(a_job_that_had_no_time_is_requeued),
 		STOP_TEST(an_answer_that_is_late_is_waited_for),
 		STOP_TEST(an_answer_that_never_comes_ends_the_run_all_the_same),
 		STOP_TEST(a_query_that_cannot_start_delays_nothing),
