@@ -32,11 +32,13 @@ audited() {
 	wait_for 30 step_reached moved 24
 	kill -KILL "$(event_field moved hello pid 1)"
 	wait_for 30 event moved restart
-	wait_for 30 event moved first-step
+	wait_for 30 eval '[[ $(event moved first-step | wc -l) -eq 2 ]]' # of each generation
 	kill -TERM $pid
 	rc=0
 	wait $pid || rc=$?
 	[[ $rc -eq 75 ]]
+	# The next generation continues from the checkpoint before, so that the steps after it are taken back.
+	rm -r "$(find "$(run_folder moved)/ckpt" -maxdepth 1 -name 'step-*' | sort | tail -n 1)"
 	run_tiny moved job.steps=410 parallel.dp=4 batch.micro=2 batch.global=16
 	run_tiny moved job.steps=420 parallel.tp=2 parallel.dp=1
 	audited moved
