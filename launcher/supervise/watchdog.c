@@ -7,6 +7,8 @@
 /* A gap of this many seconds between two ticks means that this process itself did not run. */
 static const double asleep_s = 1.0;
 
+enum { QUIET_BEATS = 3 };
+
 /* Messages that came meanwhile may wait in the sockets, so no rank is blamed for the gap. */
 static void extend_deadlines(struct supervisor *s, double gap)
 {
@@ -33,18 +35,30 @@ static bool find_silent_rank(struct supervisor *s, double now)
 	return false;
 }
 
-/* The rank that the others wait for is the one at the lowest step; among several, the one without
- * progress for the longest time. */
+/* Agents send a message every heartbeat, also while they wait for another rank. */
+static bool is_quiet(const struct supervisor *s, const struct rank_state *k)
+{
+	return supervise_now(s) - k->beat > QUIET_BEATS * s->o.limits.heartbeat;
+}
+
+static bool is_behind(const struct supervisor *s, const struct rank_state *a,
+		      const struct rank_state *b)
+{
+	bool quiet = is_quiet(s, a);
+	if (quiet != is_quiet(s, b))
+		return quiet;
+	return a->step != b->step ? a->step < b->step : a->moved < b->moved;
+}
+
+/* The rank that the others wait for is one that sends nothing; otherwise the one at the lowest step;
+ * among several, the one without progress for the longest time. */
 static int find_slowest(const struct supervisor *s)
 {
 	int worst = -1;
-	for (int r = 0; r < s->world; r++) {
-		const struct rank_state *k = &s->ranks[r], *w = &s->ranks[worst < 0 ? 0 : worst];
-		if (k->finished)
-			continue;
-		if (worst < 0 || k->step < w->step || (k->step == w->step && k->moved < w->moved))
+	for (int r = 0; r < s->world; r++)
+		if (!s->ranks[r].finished &&
+		    (worst < 0 || is_behind(s, &s->ranks[r], &s->ranks[worst])))
 			worst = r;
-	}
 	return worst;
 }
 
