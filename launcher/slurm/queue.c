@@ -1,5 +1,6 @@
 #include "launcher/slurm/queue.h"
 
+#include "base/file.h"
 #include "launcher/child.h"
 #include "launcher/slurm/admit.h"
 #include "launcher/slurm/slurm.h"
@@ -16,9 +17,8 @@ extern char **environ;
 #define TEST_S   30.0
 #define CANCEL_S 10.0
 #define SHOW_S   3.0
-#define AGAIN_S  10.0
 
-enum { ATTEMPTS = 2 };
+enum { ATTEMPTS = 2, SCRIPT_MAX = 1 << 22 };
 
 static bool is_of_this_job(const char *word)
 {
@@ -178,19 +178,12 @@ int slurm_queue_next(uv_loop_t *loop, const char *script,
 
 int slurm_queue_submit_again(const char *script, char id[LAUNCH_JOB_ID], struct err *e)
 {
-	char *argv[] = { "sbatch", "--parsable", "--dependency=singleton",
-			 (char *)(uintptr_t)script, NULL };
-	char **env = slurm_queue_environment();
-	const struct child_command c = {
-		.argv = argv, .env = env, .out = -1, .absent = SLURM_ABSENT
-	};
-	struct buf output = BUF_INIT;
-	int rc = env ? launcher_child_run(&c, AGAIN_S, &output, e)
-		     : err_set(e, ERR_NOMEM, "no memory to submit a job");
-	if (!rc)
-		rc = parse_id(buf_str(&output), id, e);
-	buf_fini(&output);
-	free(env);
+	struct buf text = BUF_INIT;
+	int rc = file_slurp_own(script, SCRIPT_MAX, &text, e) ||
+				 slurm_queue_submit(buf_str(&text), "singleton", id, e)
+			 ? -1
+			 : 0;
+	buf_fini(&text);
 	return rc;
 }
 
