@@ -101,7 +101,9 @@ static void every_depth_gives_what_the_data_has(void **state)
 			assert_memory_equal(b.inputs, in, sizeof in);
 			assert_memory_equal(b.targets, to, sizeof to);
 			assert_memory_equal(b.starts, starts, sizeof starts);
-			assert_int_equal(data_feed_digest(data, DATA_TRAIN, 3, VOCAB, at, GLOBAL,
+			assert_int_equal(data_feed_digest(data, DATA_TRAIN, 3, VOCAB,
+							  &(struct feed_share){ .position = at,
+										.count = GLOBAL },
 							  room, &again, NULL),
 					 0);
 			assert_true(ckpt_digest_equal(&b.digest, &again));
@@ -142,23 +144,32 @@ static void unequal_shares_tile_the_batch(void **state)
 	data_feed_close(all);
 }
 
+#define SAMPLE(at) \
+	&(struct feed_share) \
+	{ \
+		.position = at, .count = 1 \
+	}
+
 static void the_digest_knows_position_and_tokens(void **state)
 {
 	int32_t room[2 * SEQ];
 	struct digest one, other;
 	(void)state;
-	assert_int_equal(data_feed_digest(data, DATA_VALIDATION, 3, VOCAB, 5, 1, room, &one, NULL),
-			 0);
 	assert_int_equal(
-		data_feed_digest(data, DATA_VALIDATION, 4, VOCAB, 5, 1, room, &other, NULL), 0);
+		data_feed_digest(data, DATA_VALIDATION, 3, VOCAB, SAMPLE(5), room, &one, NULL), 0);
+	assert_int_equal(data_feed_digest(data, DATA_VALIDATION, 4, VOCAB, SAMPLE(5), room, &other,
+					  NULL),
+			 0);
 	assert_true(ckpt_digest_equal(&one, &other)); /* the seed orders only the training split */
 	assert_int_equal(data_feed_digest(data, DATA_VALIDATION, 3, VOCAB,
-					  5 + dataset_samples(data, DATA_VALIDATION), 1, room,
+					  SAMPLE(5 + dataset_samples(data, DATA_VALIDATION)), room,
 					  &other, NULL),
 			 0);
 	assert_false(ckpt_digest_equal(&one, &other)); /* the same tokens at another place */
-	assert_int_equal(data_feed_digest(data, DATA_TRAIN, 3, VOCAB, 5, 1, room, &one, NULL), 0);
-	assert_int_equal(data_feed_digest(data, DATA_TRAIN, 4, VOCAB, 5, 1, room, &other, NULL), 0);
+	assert_int_equal(data_feed_digest(data, DATA_TRAIN, 3, VOCAB, SAMPLE(5), room, &one, NULL),
+			 0);
+	assert_int_equal(
+		data_feed_digest(data, DATA_TRAIN, 4, VOCAB, SAMPLE(5), room, &other, NULL), 0);
 	assert_false(ckpt_digest_equal(&one, &other)); /* other tokens there */
 }
 

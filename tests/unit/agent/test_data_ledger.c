@@ -301,9 +301,11 @@ static void what_a_full_disk_refused_is_written_later(void **state)
 	signal(SIGXFSZ, SIG_IGN);
 	for (int step = 0; step < 6; step++) {
 		struct digest d;
-		assert_int_equal(data_feed_digest(data, DATA_TRAIN, SEED, VOCAB, 2 * step, 2, room,
-						  &d, &e),
-				 0);
+		assert_int_equal(
+			data_feed_digest(data, DATA_TRAIN, SEED, VOCAB,
+					 &(struct feed_share){ .position = 2 * step, .count = 2 },
+					 room, &d, &e),
+			0);
 		data_ledger_add(l, &d);
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, step < 4 ? &small : &was), 0);
 		int rc = data_ledger_flush(l, &e);
