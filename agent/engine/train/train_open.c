@@ -22,6 +22,15 @@ static void on_piece(void *arg)
 	t->hooks->moved(t->hooks->arg);
 }
 
+/* The position of the checkpoint counts, so that a change of data.skip behind it moves nothing. */
+static int begin_samples(struct trainer *t, struct err *e)
+{
+	const struct samples_place at = { .step = t->at.step,
+					  .consumed = t->at.samples,
+					  .skipped = t->skipped };
+	return train_samples_begin(t->samples, &at, t->layout, e);
+}
+
 static int open_data(struct trainer *t, struct err *e)
 {
 	const struct train_env *env = t->env;
@@ -31,6 +40,7 @@ static int open_data(struct trainer *t, struct err *e)
 		.hooks = t->hooks,
 		.run_dir = env->run_dir,
 		.generation = env->generation,
+		.skips = env->skips,
 	};
 	return train_samples_open(&opt, &t->samples, e);
 }
@@ -169,6 +179,8 @@ static int start_state(struct trainer *t, struct err *e)
 	optim_scaler_resume(&t->scaler, ckpt_number(&at, "loss_scale", 0),
 			    (int64_t)ckpt_number(&at, "loss_scale_good", 0));
 	t->at.samples = at.samples;
+	double skipped = ckpt_number(&at, "skipped", 0);
+	t->skipped = skipped >= 0 && skipped < (double)(RANGES_END / 2) ? (int64_t)skipped : 0;
 	return 0;
 }
 
@@ -188,6 +200,9 @@ int trainer_open(struct trainer *t, struct err *e)
 	const struct coords *at = &env->view->at;
 	double since = clock_s();
 	optim_scaler_init(&t->scaler, t->job);
+	train_bad_init(&t->numbers,
+		       t->job->health.bad_numbers == BAD_NUMBERS_RETRY ? 0 : t->job->health.spike_z,
+		       t->job->health.spike_window);
 	t->watch = (struct ckpt_watch){ on_piece, t };
 	t->gate = (struct ckpt_gate){ await_series, t };
 	t->reports = at->pp == env->view->layout.pp - 1 && at->tp == 0 && at->cp == 0 &&
@@ -202,8 +217,7 @@ int trainer_open(struct trainer *t, struct err *e)
 	train_phases_lap(env->phases, "model", &since);
 	t->hooks->progress(t->hooks->arg, 0, "load state");
 	if (open_checkpoints(t, e) || start_state(t, e) ||
-	    (t->server && param_server_start(t->server, t->at.step, e)) ||
-	    train_samples_begin(t->samples, t->at.step, t->at.samples, t->layout, e))
+	    (t->server && param_server_start(t->server, t->at.step, e)) || begin_samples(t, e))
 		return -1;
 	train_phases_lap(env->phases, "state", &since);
 	return 0;
