@@ -96,8 +96,7 @@ int64_t ranges_skip(const struct ranges *r, int64_t from, int64_t n)
 	int64_t at = from + n;
 	for (int i = 0; r && i < r->n && r->list[i].first <= at; i++)
 		if (r->list[i].end > from)
-			at += r->list[i].end -
-			      (r->list[i].first > from ? r->list[i].first : from);
+			at += r->list[i].end - (r->list[i].first > from ? r->list[i].first : from);
 	return at;
 }
 

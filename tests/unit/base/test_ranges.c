@@ -42,8 +42,9 @@ static void texts_are_read_and_joined(void **state)
 
 static void wrong_texts_are_refused_by_the_part(void **state)
 {
-	static const char *const bad[] = { "x",   "-3",  "3-",  "5-3",
-					   "1--2", "1-2-3", "99999999999999999999", "4,7x" };
+	static const char *const bad[] = {
+		"x", "-3", "3-", "5-3", "1--2", "1-2-3", "99999999999999999999", "4,7x"
+	};
 	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		struct err e = ERR_INIT;
