@@ -1,0 +1,137 @@
+/* Tests the judgement of a step's numbers: what is not finite, spikes, and series without one. */
+#include "agent/engine/train/bad_numbers.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+enum { WINDOW = 64 };
+
+static struct bad_numbers numbers;
+
+static void add_good(int n, double loss, double norm)
+{
+	for (int i = 0; i < n; i++) {
+		struct bad_number bad;
+		assert_false(train_bad_judge(&numbers, loss, norm, &bad));
+		train_bad_note(&numbers, loss, norm);
+	}
+}
+
+static void what_is_not_finite_is_bad_at_once(void **state)
+{
+	struct bad_number bad;
+	(void)state;
+	train_bad_init(&numbers, 0, WINDOW);
+	assert_true(train_bad_judge(&numbers, NAN, 1, &bad));
+	assert_string_equal(bad.what, "loss");
+	assert_true(isnan(bad.value) && isnan(bad.usual));
+	assert_true(train_bad_judge(&numbers, 2, INFINITY, &bad));
+	assert_string_equal(bad.what, "gradient norm");
+	assert_true(isinf(bad.value));
+	assert_false(train_bad_judge(&numbers, 1e300, 0, &bad));
+}
+
+static void spikes_are_named_with_what_is_usual(void **state)
+{
+	struct bad_number bad;
+	(void)state;
+	train_bad_init(&numbers, 10, WINDOW);
+	for (int i = 0; i < WINDOW; i++)
+		add_good(1, 2.5 + 0.02 * (i % 5), 0.5 * (1 + 0.2 * (i % 3)));
+	assert_true(train_bad_judge(&numbers, 4, 0.6, &bad));
+	assert_string_equal(bad.what, "loss");
+	assert_true(bad.value == 4 && fabs(bad.usual - 2.54) < 1e-9 && bad.z > 10);
+	assert_true(train_bad_judge(&numbers, 2.5, 60, &bad));
+	assert_string_equal(bad.what, "gradient norm");
+	assert_true(fabs(bad.usual - 0.6) < 1e-9);
+	assert_false(train_bad_judge(&numbers, 0.1, 1e-9, &bad)); /* downward */
+	assert_false(train_bad_judge(&numbers, 2.7, 1.2, &bad));
+}
+
+static void a_window_must_be_half_full(void **state)
+{
+	struct bad_number bad;
+	(void)state;
+	train_bad_init(&numbers, 10, WINDOW);
+	add_good(WINDOW / 2 - 1, 2, 1);
+	assert_false(train_bad_judge(&numbers, 200, 1, &bad));
+	add_good(1, 2, 1);
+	assert_true(train_bad_judge(&numbers, 200, 1, &bad));
+}
+
+static void a_flat_series_gives_no_alarm(void **state)
+{
+	struct bad_number bad;
+	(void)state;
+	train_bad_init(&numbers, 10, WINDOW);
+	add_good(WINDOW, 2, 1);
+	assert_false(train_bad_judge(&numbers, 2.19, 2.7, &bad));
+	assert_true(train_bad_judge(&numbers, 2.21, 1, &bad));
+	assert_true(train_bad_judge(&numbers, 2, 2.8, &bad));
+	train_bad_init(&numbers, 10, WINDOW);
+	add_good(WINDOW, 0, 0); /* nothing is usual here */
+	assert_false(train_bad_judge(&numbers, 1, 1e-30, &bad));
+}
+
+static void a_level_that_was_reached_is_no_spike(void **state)
+{
+	struct bad_number bad;
+	(void)state;
+	train_bad_init(&numbers, 10, WINDOW);
+	add_good(WINDOW / 2 - 1, 2, 1);
+	add_good(1, 9, 1); /* before the window is half full */
+	add_good(1, 9, 1);
+	assert_false(train_bad_judge(&numbers, 9, 1, &bad));
+	assert_true(train_bad_judge(&numbers, 9.1, 1, &bad));
+	add_good(WINDOW, 2, 1); /* it has left the window */
+	assert_true(train_bad_judge(&numbers, 9, 1, &bad));
+}
+
+static double uniform(void)
+{
+	return (rand() + 0.5) / ((double)RAND_MAX + 1);
+}
+
+static double normal(void)
+{
+	return sqrt(-2 * log(uniform())) * cos(2 * M_PI * uniform());
+}
+
+/* A warmup, a fall, and noise of a small batch. */
+static void healthy_series_give_no_alarm(void **state)
+{
+	const char *given = getenv("SEED");
+	unsigned seed = given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL);
+	(void)state;
+	print_message("SEED=%u\n", seed);
+	srand(seed);
+	train_bad_init(&numbers, 10, 128);
+	for (int step = 0; step < 20000; step++) {
+		struct bad_number bad;
+		double loss = 2 + 8 * exp(-step / 300.0) + 0.15 * normal();
+		double norm = exp(fmin(step / 200.0, 1) - step / 5000.0 + 0.4 * normal());
+		if (train_bad_judge(&numbers, loss, norm, &bad))
+			fail_msg("step %d: %s %g, usual %g, z %g", step, bad.what, bad.value,
+				 bad.usual, bad.z);
+		train_bad_note(&numbers, loss, norm);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_not_finite_is_bad_at_once),
+		cmocka_unit_test(spikes_are_named_with_what_is_usual),
+		cmocka_unit_test(a_window_must_be_half_full),
+		cmocka_unit_test(a_flat_series_gives_no_alarm),
+		cmocka_unit_test(a_level_that_was_reached_is_no_spike),
+		cmocka_unit_test(healthy_series_give_no_alarm),
+	};
+	return cmocka_run_group_tests_name("bad numbers", tests, NULL, NULL);
+}
