@@ -7,7 +7,7 @@
 /* The standard deviation of a normal distribution over its MAD. */
 static const double mad_to_deviation = 1.4826;
 /* The least deviations: of the loss over its median, and of the norm's logarithm. */
-static const double least_loss = 0.01, least_norm = 0.1;
+static const double least_loss = 0.02, least_norm = 0.25;
 
 void train_bad_init(struct bad_numbers *b, double z, int64_t window)
 {

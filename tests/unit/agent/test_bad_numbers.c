@@ -71,9 +71,9 @@ static void a_flat_series_gives_no_alarm(void **state)
 	(void)state;
 	train_bad_init(&numbers, 10, WINDOW);
 	add_good(WINDOW, 2, 1);
-	assert_false(train_bad_judge(&numbers, 2.19, 2.7, &bad));
-	assert_true(train_bad_judge(&numbers, 2.21, 1, &bad));
-	assert_true(train_bad_judge(&numbers, 2, 2.8, &bad));
+	assert_false(train_bad_judge(&numbers, 2.39, 12, &bad));
+	assert_true(train_bad_judge(&numbers, 2.41, 1, &bad));
+	assert_true(train_bad_judge(&numbers, 2, 12.3, &bad));
 	train_bad_init(&numbers, 10, WINDOW);
 	add_good(WINDOW, 0, 0); /* nothing is usual here */
 	assert_false(train_bad_judge(&numbers, 1, 1e-30, &bad));
