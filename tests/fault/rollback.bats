@@ -139,6 +139,15 @@ compare_on() { # layout words
 	"$MUSTER" data audit "$(run_folder spike)"
 }
 
+@test "a spike soon after a restart is found by what was usual before it" {
+	step=$(head -n 1 "$(run_folder spike)/rollbacks.jsonl" | grep -oP '"step":\K[0-9]+')
+	words=(parallel.dp=1 batch.global=4 "data.path=$BATS_FILE_TMPDIR/noisy" optimizer.lr=3e-3 optimizer.decay_steps=700 health.bad_numbers=skip)
+	run_tiny soon job.steps=$((step - 5)) "${words[@]}"
+	[[ -z $(event soon rollback) ]]
+	run_tiny soon job.steps=$((step + 5)) "${words[@]}"
+	[[ $(event_field soon rollback step) -eq $step ]]
+}
+
 @test "batches before the bad one are skipped with it, as far as the checkpoint permits" {
 	run_poisoned before parallel.dp=1 health.skip_before=2
 	[[ $(event_field before rollback first) -eq 168 && $(event_field before rollback count) -eq 24 ]]

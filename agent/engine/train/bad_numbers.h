@@ -10,13 +10,17 @@
  * a loss of at least 1.2 times the median, or a norm of at least 12 times: clipping takes care of less. A value that one of the
  * last good steps has reached is no spike. Nothing is a spike before half of the window is known.
  *
- * Every rank has the same loss and norm, so that each comes to the same decision. The window begins
- * with a generation: its state is not in a checkpoint.
+ * Every rank has the same loss and norm, so that each comes to the same decision. A generation that
+ * continues from a checkpoint begins with the window that the run had there: the steps up to a
+ * checkpoint are in metrics.jsonl before it is committed.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_BAD_NUMBERS_H
 #define MUSTER_AGENT_ENGINE_TRAIN_BAD_NUMBERS_H
 
+#include "base/err.h"
+
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { BAD_WINDOW_MAX = 256 };
@@ -45,5 +49,9 @@ void train_bad_init(struct bad_numbers *b, double z, int64_t window);
 bool train_bad_judge(const struct bad_numbers *b, double loss, double norm, struct bad_number *out);
 /* Adds the numbers of a good step. */
 void train_bad_note(struct bad_numbers *b, double loss, double norm);
+/* Adds the good steps up to `last` in this end of a metrics.jsonl. Of a step that comes twice, the later
+ * line counts. */
+int train_bad_read(struct bad_numbers *b, const char *text, size_t len, int64_t last,
+		   struct err *e);
 
 #endif

@@ -2,13 +2,18 @@
 
 #include "agent/engine/data/blend.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "base/run_paths.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-enum { GATE_MOST_S = 60 };
+enum { GATE_MOST_S = 60, METRICS_END = 16 << 20 /* bytes that are read */ };
 
 static void on_phase(const char *what, void *arg)
 {
@@ -184,6 +189,36 @@ static int start_state(struct trainer *t, struct err *e)
 	return 0;
 }
 
+/* Reads the end of the metrics; without the file the window is empty. */
+static void read_window(struct trainer *t)
+{
+	char path[RUN_PATH];
+	struct buf text = BUF_INIT;
+	struct stat st;
+	struct err e = ERR_INIT;
+	run_path(path, t->env->run_dir, RUN_METRICS);
+	int fd = file_open(path, O_RDONLY, FILE_OWN, NULL);
+	size_t size = fd < 0 || fstat(fd, &st) ? 0 : (size_t)st.st_size;
+	size_t n = size < METRICS_END ? size : METRICS_END;
+	char *to = n ? buf_room(&text, n) : NULL;
+	if (to && !file_pread_full(fd, to, n, (off_t)(size - n)) &&
+	    train_bad_read(&t->numbers, to, n, t->at.step, &e))
+		log_warn("spikes are found later than usual: %s", e.text);
+	buf_fini(&text);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* World rank 0 reads the window, and all ranks get the same. */
+static int resume_window(struct trainer *t, struct err *e)
+{
+	if (!(t->numbers.z > 0) || t->at.step == 0)
+		return 0;
+	if (comm_rank(t->env->world) == 0)
+		read_window(t);
+	return comm_broadcast(t->env->world, &t->numbers, sizeof t->numbers, COMM_U8, 0, e);
+}
+
 /* A checkpoint is committed only after the metrics up to it are in the run folder, so that a run
  * that resumes from it lacks no step. Waits at most half of the time that the other ranks wait for
  * this one. */
@@ -216,7 +251,7 @@ int trainer_open(struct trainer *t, struct err *e)
 		return -1;
 	train_phases_lap(env->phases, "model", &since);
 	t->hooks->progress(t->hooks->arg, 0, "load state");
-	if (open_checkpoints(t, e) || start_state(t, e) ||
+	if (open_checkpoints(t, e) || start_state(t, e) || resume_window(t, e) ||
 	    (t->server && param_server_start(t->server, t->at.step, e)) || begin_samples(t, e))
 		return -1;
 	train_phases_lap(env->phases, "state", &since);

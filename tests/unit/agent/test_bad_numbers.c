@@ -1,11 +1,15 @@
 /* Tests the judgement of a step's numbers: what is not finite, spikes, and series without one. */
 #include "agent/engine/train/bad_numbers.h"
 
+#include "base/messages.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include <cmocka.h>
@@ -93,6 +97,37 @@ static void a_level_that_was_reached_is_no_spike(void **state)
 	assert_true(train_bad_judge(&numbers, 9, 1, &bad));
 }
 
+static void the_window_is_read_back_from_the_metrics(void **state)
+{
+	char line[400], text[40000] = "\"cut\":1}\n";
+	struct bad_number bad;
+	struct err e = ERR_INIT;
+	(void)state;
+	for (int i = 1; i <= 60; i++) {
+		/* A restart after step 40 repeats the steps from 31 on with other numbers. */
+		int step = i <= 40 ? i : i - 10;
+		struct msg_metrics m = { .step = step,
+					 .loss = i <= 30 || i > 40 ? step : 1000,
+					 .grad_norm = 1,
+					 .has_skipped = step == 45,
+					 .skipped = true };
+		json_t *o = msg_metrics_json(&m);
+		char *dump = json_dumps(o, JSON_COMPACT);
+		snprintf(line, sizeof line, "%.390s", dump);
+		assert_true(strlen(line) < 390);
+		strcat(strcat(text, dump), "\n");
+		free(dump);
+		json_decref(o);
+	}
+	train_bad_init(&numbers, 10, 16);
+	assert_int_equal(train_bad_read(&numbers, text, strlen(text), 48, &e), 0);
+	assert_int_equal(numbers.loss.n, 16);
+	/* 32 to 48 without 45 */
+	assert_true(train_bad_judge(&numbers, 1000, 1, &bad));
+	assert_true(bad.usual == 39.5);
+	assert_int_equal(train_bad_read(&numbers, "", 0, 48, &e), 0);
+}
+
 static double uniform(void)
 {
 	return (rand() + 0.5) / ((double)RAND_MAX + 1);
@@ -131,6 +166,7 @@ int main(void)
 		cmocka_unit_test(a_window_must_be_half_full),
 		cmocka_unit_test(a_flat_series_gives_no_alarm),
 		cmocka_unit_test(a_level_that_was_reached_is_no_spike),
+		cmocka_unit_test(the_window_is_read_back_from_the_metrics),
 		cmocka_unit_test(healthy_series_give_no_alarm),
 	};
 	return cmocka_run_group_tests_name("bad numbers", tests, NULL, NULL);

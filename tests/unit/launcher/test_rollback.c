@@ -72,11 +72,12 @@ static void a_rollback_is_recorded_and_is_no_restart(void **state)
 	train_to(2);
 	assert_int_equal(h.peers[0].skips, 2);
 	bool last;
-	assert_int_equal(count_printed("step 4: the loss is 9.5, and 2 is usual; the run continues from "
-				       "its last checkpoint and skips the samples 40 to 47 (rollback 2 "
-				       "of 3)",
-				       &last),
-			 1);
+	assert_int_equal(
+		count_printed("step 4: the loss is 9.5, and 2 is usual; the run continues from "
+			      "its last checkpoint and skips the samples 40 to 47 (rollback 2 "
+			      "of 3)",
+			      &last),
+		1);
 	/* A kill is a loss like any other. */
 	end_rank(1);
 	assert_int_equal(exit_status(), STATUS_FAILED);
@@ -108,9 +109,10 @@ static void stop_ends_the_run_with_the_samples(void **state)
 	meet_bad_step(3, NAN, 16);
 	assert_int_equal(exit_status(), STATUS_FAILED);
 	assert_int_equal(h.starts, 1);
-	assert_int_equal(count_events("\"event\":\"failed\"",
-				      "step 3: the loss is NaN or infinite; its samples are 16 to 23"),
-			 1);
+	assert_int_equal(
+		count_events("\"event\":\"failed\"",
+			     "step 3: the loss is NaN or infinite; its samples are 16 to 23"),
+		1);
 }
 
 static void retry_restarts_with_the_same_samples(void **state)
