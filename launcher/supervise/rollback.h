@@ -8,8 +8,8 @@
  *             count as a restart. After max_skips rollbacks of the run the next bad step ends it
  *     stop    the run ends
  *
- * A bad step updates nothing, and a checkpoint holds good steps only, so the last checkpoint is from
- * before the bad step. If the rollback cannot be recorded, it does not take place: the loss counts as
+ * A bad step updates nothing, and a checkpoint with a number that is not finite is never committed, so
+ * the last checkpoint is good and from before the bad step. If the rollback cannot be recorded, it does not take place: the loss counts as
  * a restart, and the step is met again.
  *
  * Only the files of this room include it.
