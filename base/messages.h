@@ -231,7 +231,9 @@ enum {
 #define MSG_SKIP_FIELDS(F) \
 	F(first,  COUNT, REQUIRED, "position in the order of the data of the first sample that is skipped") \
 	F(count,  COUNT, REQUIRED, "how many samples are skipped") \
-	F(reason, LINE,  REQUIRED, "why")
+	F(reason, LINE,  REQUIRED, "why") \
+	F(generation, COUNT, REQUIRED, "the generation that met the bad step") \
+	F(resume, COUNT, OPTIONAL, "checkpoints of later steps by this generation or an earlier one are not used")
 
 enum msg_type {
 	MSG_NONE,

@@ -104,3 +104,18 @@ int64_t ranges_end(const struct ranges *r, int64_t from, int64_t n)
 {
 	return n > 0 ? ranges_skip(r, from, n - 1) + 1 : from;
 }
+
+int64_t ranges_back(const struct ranges *r, int64_t to, int64_t n)
+{
+	int64_t at = to;
+	for (int i = r ? r->n - 1 : -1; i >= 0 && n > 0; i--) {
+		int64_t end = r->list[i].end < at ? r->list[i].end : at;
+		if (r->list[i].first >= at)
+			continue;
+		if (at - end >= n)
+			break;
+		n -= at - end;
+		at = r->list[i].first;
+	}
+	return at > n ? at - n : 0;
+}

@@ -42,4 +42,8 @@ int64_t ranges_skip(const struct ranges *r, int64_t from, int64_t n);
  * = 0 it is `from`. */
 int64_t ranges_end(const struct ranges *r, int64_t from, int64_t n);
 
+/* The last number `at` <= to so that n numbers outside of the set are in [at, to); 0 if there are not so
+ * many. */
+int64_t ranges_back(const struct ranges *r, int64_t to, int64_t n);
+
 #endif

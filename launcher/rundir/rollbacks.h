@@ -15,12 +15,13 @@
 
 /* clang-format off */
 
-/* The first three are those of struct msg_skip. */
+/* The first five are those of struct msg_skip. */
 #define RUNDIR_ROLLBACK_FIELDS(F) \
 	F(first,      COUNT,  REQUIRED, "position in the order of the data of the first sample that is skipped") \
 	F(count,      COUNT,  REQUIRED, "how many samples are skipped") \
 	F(reason,     LINE,   REQUIRED, "what was bad, for people") \
 	F(generation, COUNT,  REQUIRED, "the generation that met the bad step") \
+	F(resume,     COUNT,  OPTIONAL, "with health.skip_before: checkpoints of later steps by this generation or an earlier one are not used") \
 	F(step,       COUNT,  REQUIRED, "the bad step") \
 	F(what,       TEXT,   REQUIRED, "loss or gradient norm") \
 	F(value,      NUMBER, REQUIRED, "its value; null: not finite") \

@@ -46,10 +46,12 @@ static void end_run(struct supervisor *s, const char *what, const char *remedy)
 		 what, (long long)r->first, (long long)(r->first + r->count - 1), remedy);
 }
 
-/* Records the rollback. Then it takes place. */
+/* Records the rollback. Then it takes place. The checkpoints beyond which it goes are no longer the
+ * run's. */
 static int record(struct supervisor *s, const char *what, struct err *e)
 {
 	const struct rollback_state *r = &s->rollback;
+	int64_t before = s->d->job.health.skip_before, good = r->step - 1 - before;
 	char reason[300];
 	snprintf(reason, sizeof reason, "%s (generation %u)", what, s->generation);
 	const struct rundir_rollback line = {
@@ -61,8 +63,14 @@ static int record(struct supervisor *s, const char *what, struct err *e)
 		.what = r->what,
 		.value = r->value,
 		.usual = r->usual,
+		.has_resume = before > 0,
+		.resume = good > 0 ? good : 0,
 	};
-	return rundir_rollbacks_add(rundir_path(s->o.run), s->rollback.list, &line, e);
+	if (rundir_rollbacks_add(rundir_path(s->o.run), s->rollback.list, &line, e))
+		return -1;
+	if (line.has_resume && s->ckpt_step > line.resume)
+		s->ckpt_step = -1;
+	return 0;
 }
 
 static void report(struct supervisor *s, const char *what)
@@ -80,9 +88,11 @@ static void report(struct supervisor *s, const char *what)
 							    .rollbacks = n,
 							    .text = what });
 	supervise_terminal_event(s->o.term, TONE_WARN, "rollback",
-				 "%s; the run continues from its last checkpoint and skips the "
+				 "%s; the run continues from its last checkpoint%s and skips the "
 				 "samples %lld to %lld (rollback %lld of %lld)",
-				 what, first, last, n, (long long)s->d->job.health.max_skips);
+				 what,
+				 s->d->job.health.skip_before ? " before the first of them" : "",
+				 first, last, n, (long long)s->d->job.health.max_skips);
 }
 
 enum rollback_answer supervise_rollback_decide(struct supervisor *s, int *status)

@@ -5,7 +5,8 @@
  *     retry   nothing here: it is a loss like any other, and the next generation repeats the step
  *     skip    the samples of the step are recorded in the run's rollbacks (launcher/rundir/rollbacks.h),
  *             and the next generation continues from the last checkpoint without them. It does not
- *             count as a restart. After max_skips rollbacks of the run the next bad step ends it
+ *             count as a restart. With skip_before the checkpoints after the first skipped batch are not
+ *             used (agent/engine/train/set_aside.h). After max_skips rollbacks of the run the next bad step ends it
  *     stop    the run ends
  *
  * A bad step updates nothing, and a checkpoint with a number that is not finite is never committed, so

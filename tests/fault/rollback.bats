@@ -149,13 +149,29 @@ compare_on() { # layout words
 	[[ $(event_field soon rollback step) -eq $step ]]
 }
 
-@test "batches before the bad one are skipped with it, as far as the checkpoint permits" {
-	run_poisoned before parallel.dp=1 health.skip_before=2
-	[[ $(event_field before rollback first) -eq 168 && $(event_field before rollback count) -eq 24 ]]
-	run_tiny without-before job.steps=40 parallel.dp=1 data.skip=168-191
-	# The steps 22 and 23 are done again with other samples.
+@test "batches before the bad one are skipped with it, and the run goes back to a checkpoint before them" {
+	run_poisoned before parallel.dp=1 health.skip_before=5
+	cat "$(run_folder before).out"
+	[[ $(event_field before rollback first) -eq 144 && $(event_field before rollback count) -eq 48 ]]
+	[[ $(event_field before ready step) -eq 10 ]]
+	[[ -d $(run_folder before)/ckpt/undone-step-00000020 ]]
+	run_tiny without-before job.steps=40 parallel.dp=1 data.skip=144-191
+	# The steps from 19 on are done again with other samples.
 	"$losses" compare "$(run_folder without-before)/metrics.jsonl" "$(run_folder before)/metrics.jsonl" 0
 	"$MUSTER" data audit "$(run_folder before)"
+	# Another start leaves the new checkpoints alone.
+	run_poisoned before parallel.dp=1 health.skip_before=5 job.steps=42
+	[[ $(event_field before ready step) -eq 40 ]]
+}
+
+@test "without a checkpoint before the batches the run goes back to the oldest one" {
+	run_poisoned oldest parallel.dp=1 health.skip_before=20
+	cat "$(run_folder oldest).out"
+	[[ $(event_field oldest rollback first) -eq 24 && $(event_field oldest ready step) -eq 10 ]]
+	run_tiny without-oldest job.steps=40 parallel.dp=1 data.skip=80-191
+	"$losses" compare "$(run_folder without-oldest)/metrics.jsonl" "$(run_folder oldest)/metrics.jsonl" 0
+	run "$MUSTER" data audit "$(run_folder oldest)"
+	[[ $status -eq 0 && $output == *"samples 80 to 191, by generation 2: step 24"* ]]
 }
 
 @test "after max_skips rollbacks the run gives up with the step and the samples" {

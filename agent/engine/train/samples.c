@@ -158,10 +158,9 @@ int64_t train_samples_skipped(const struct samples *s, int64_t step)
 
 struct range train_samples_span(const struct samples *s, int64_t step, int64_t before)
 {
-	int64_t from = step - 1 - before;
-	if (from < s->begun.step)
-		from = s->begun.step;
-	return (struct range){ ranges_skip(&s->skips, end_of(s, from), 0), end_of(s, step) };
+	int64_t first = ranges_skip(&s->skips, end_of(s, step - 1), 0);
+	return (struct range){ ranges_back(&s->skips, first, before * s->o.view->job->batch.global),
+			       end_of(s, step) };
 }
 
 static struct engine_batch batch_of(const struct feed_batch *b)

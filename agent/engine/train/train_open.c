@@ -1,6 +1,7 @@
 #include "agent/engine/train/trainer.h"
 
 #include "agent/engine/data/blend.h"
+#include "agent/engine/train/set_aside.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -154,6 +155,11 @@ static int start_state(struct trainer *t, struct err *e)
 {
 	const struct job *job = t->job;
 	struct ckpt_state at;
+	struct err kept = ERR_INIT;
+	if (comm_rank(t->env->world) == 0 && train_set_aside(t->ckpt_dir, t->env->skips, &kept))
+		log_warn("the run may continue from a checkpoint that a rollback goes back beyond: "
+			 "%s",
+			 kept.text);
 	int rc = train_resume(t->env->world, t->env->resume, t->ckpt_dir, t->model, &t->state, &at,
 			      e);
 	if (rc < 0)

@@ -242,7 +242,7 @@ const struct job_key job_keys[] = {
 	REAL(health, spike_z, "10", 0, 1e6, "bad_numbers = skip or stop: a step is a spike if its loss, or the logarithm of its gradient norm, is more than this many standard deviations above the median of the last spike_window steps. The deviation is that of a normal distribution with the same median of absolute deviations, and at least 2 % of the median loss or 0.25: with 10 a spike is at least 1.2 times the usual loss, or 12 times the usual norm. 0: spikes are not looked for."),
 	INT(health, spike_window, "128", 8, 256, "Good steps that a step is compared with. There is no spike before half as many."),
 	INT(health, max_skips, "5", 0, 100, "bad_numbers = skip: rollbacks in the whole run. The next bad step ends it."),
-	INT(health, skip_before, "0", 0, 1e6, "bad_numbers = skip: batches before the bad one that are skipped with it. A rollback skips none that its checkpoint has used."),
+	INT(health, skip_before, "0", 0, 1e6, "bad_numbers = skip: batches before the bad one that are skipped with it. The run then continues from the last checkpoint before them; later ones are renamed. If there is none, it continues from the oldest one, and skips what comes after it."),
 
 	INT(log, every, "10", 1, 1e9, "Steps between progress lines."),
 	WORD(log, level, "info", levels, "Lowest level of the lines in the logs."),

@@ -97,12 +97,15 @@ static void random_sets_count_as_single_numbers_do(void **state)
 			if (in[at])
 				continue;
 			assert_int_equal(ranges_skip(&r, from, left), at);
+			assert_int_equal(ranges_back(&r, at, left), ranges_skip(&r, from, 0));
 			left++;
 			assert_int_equal(ranges_end(&r, from, left), at + 1);
 		}
 		assert_int_equal(ranges_end(&r, from, 0), from);
 	}
 	assert_int_equal(ranges_skip(NULL, 7, 5), 12);
+	assert_int_equal(ranges_back(NULL, 7, 5), 2);
+	assert_int_equal(ranges_back(NULL, 7, 9), 0);
 }
 
 int main(void)

@@ -115,6 +115,26 @@ static void stop_ends_the_run_with_the_samples(void **state)
 		1);
 }
 
+/* With skip_before the record names the last good step. */
+static void checkpoints_after_the_first_skipped_batch_are_not_used(void **state)
+{
+	json_t *list;
+	(void)state;
+	h.first.job.health.skip_before = 4;
+	use(BAD_NUMBERS_SKIP, 3, 5);
+	begin();
+	send_step(&h.peers[0], MSG_CKPT, 8);
+	meet_bad_step(10, NAN, 40);
+	assert_int_equal(rundir_rollbacks_read(rundir_path(h.run), &list, NULL), 0);
+	const json_t *line = json_array_get(list, 0);
+	assert_int_equal(json_integer_value(json_object_get(line, "resume")), 5);
+	assert_int_equal(json_integer_value(json_object_get(line, "generation")), 1);
+	json_decref(list);
+	train_to(6);
+	bool last; /* the checkpoint of step 8 is not missed */
+	assert_int_equal(count_printed("is gone or damaged", &last), 0);
+}
+
 static void retry_restarts_with_the_same_samples(void **state)
 {
 	(void)state;
@@ -199,6 +219,7 @@ int main(void)
 		TEST(a_rollback_is_recorded_and_is_no_restart),
 		TEST(another_supervisor_of_the_run_skips_the_same),
 		TEST(stop_ends_the_run_with_the_samples),
+		TEST(checkpoints_after_the_first_skipped_batch_are_not_used),
 		TEST(retry_restarts_with_the_same_samples),
 		TEST(another_cause_of_the_loss_is_no_rollback),
 		TEST(an_impossible_range_is_a_wrong_message),
