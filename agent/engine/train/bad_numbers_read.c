@@ -49,7 +49,7 @@ static int read_line(struct steps *all, const char *line, size_t len, int64_t la
 
 int train_bad_read(struct bad_numbers *b, const char *text, size_t len, int64_t last, struct err *e)
 {
-	struct steps all = { NULL };
+	struct steps all = { .n = 0 };
 	int rc = 0;
 	for (size_t at = 0; !rc && at < len;) {
 		const char *end = memchr(text + at, '\n', len - at);
