@@ -56,6 +56,8 @@ enum job_shrink { SHRINK_KEEP, SHRINK_DP, SHRINK_ANY };
 enum job_regrow { REGROW_NO, REGROW_YES, REGROW_REQUEUE };
 /* What a run does at NaN, infinity or a spike: repeat the samples, skip them, or stop. */
 enum job_bad_numbers { BAD_NUMBERS_RETRY, BAD_NUMBERS_SKIP, BAD_NUMBERS_STOP };
+/* The list of suspect nodes: not kept; named; excluded from submitted jobs. */
+enum job_suspects { SUSPECTS_IGNORE, SUSPECTS_WARN, SUSPECTS_EXCLUDE };
 /* Keys that a search may decide (plan/search): bits of struct job's `open`. */
 enum job_open {
 	OPEN_TP = 1 << 0,
@@ -252,6 +254,8 @@ struct job {
 		int64_t spike_window; /* good steps that a step is compared with */
 		int64_t max_skips;    /* rollbacks of the run */
 		int64_t skip_before;  /* batches before the bad one that are skipped, too */
+		int suspects;       /* enum job_suspects */
+		char nodes_dir[JOB_TEXT];
 	} health;
 	struct {
 		int64_t every; /* steps between progress lines */
