@@ -15,6 +15,7 @@ struct node_check {
 	struct child *child; /* NULL: it does not run */
 	double at;           /* time of its start, or of its end */
 	bool told;           /* the reason of a failure was printed */
+	bool final;          /* it failed its burn-in, which a check cannot disprove */
 };
 
 static int node_of(const struct node_check *c)
@@ -84,10 +85,19 @@ static bool read_result(const struct node_check *c, int status, const char *outp
 	return false;
 }
 
-/* The last check is over: others may have waited for a free place. */
-static void go_on(struct supervisor *s)
+void supervise_checks_fail(struct supervisor *s, int node, const char *why)
 {
-	if (!s->recovery.checks.running && !supervise_checks_start(s))
+	struct node_check *c = &s->recovery.checks.all[node];
+	note_result(c, why);
+	c->final = true;
+}
+
+/* The last check is over: others may have waited for a free place. */
+void supervise_checks_go_on(struct supervisor *s)
+{
+	if (s->recovery.checks.running || supervise_checks_start(s))
+		return;
+	if (s->state != SUP_CHECKING || !supervise_burn_in_start(s))
 		supervise_handle(s, EV_CHECKED, NULL, NULL);
 }
 
@@ -98,7 +108,7 @@ static void on_ended(void *arg, int status, const char *output)
 	c->child = NULL;
 	c->s->recovery.checks.running--;
 	note_result(c, read_result(c, status, output, why, sizeof why) ? NULL : why);
-	go_on(c->s);
+	supervise_checks_go_on(c->s);
 }
 
 static int start_step(struct supervisor *s, const char *nodes, int n,
@@ -168,7 +178,7 @@ void supervise_checks_look(struct supervisor *s)
 	struct pool *p = &s->recovery.pool;
 	const struct node_check *all = s->recovery.checks.all;
 	for (int i = 0; all && i < p->machines->n_nodes; i++)
-		if (p->nodes[i].unfit && supervise_now(s) - all[i].at >= NODE_CHECK_AGAIN)
+		if (p->nodes[i].unfit && !all[i].final && supervise_now(s) - all[i].at >= NODE_CHECK_AGAIN)
 			supervise_pool_check_again(p, i);
 }
 
@@ -210,7 +220,7 @@ static void on_all_ended(void *arg, int status, const char *output)
 			err_set(&e, ERR_PROTO, "no node has answered");
 		give_up_checks(s, e.text);
 	}
-	go_on(s);
+	supervise_checks_go_on(s);
 }
 
 bool supervise_checks_start_all(struct supervisor *s)
@@ -267,6 +277,7 @@ void supervise_checks_tick(struct supervisor *s)
 {
 	struct node_checks *k = &s->recovery.checks;
 	int late = 0;
+	supervise_burn_in_tick(s);
 	if (k->together && supervise_now(s) - k->since >= NODE_CHECK_SECONDS) {
 		end_child(s, &k->together);
 		late++;
@@ -280,12 +291,13 @@ void supervise_checks_tick(struct supervisor *s)
 		late++;
 	}
 	if (late)
-		go_on(s);
+		supervise_checks_go_on(s);
 }
 
 void supervise_checks_stop(struct supervisor *s)
 {
 	struct node_checks *k = &s->recovery.checks;
+	supervise_burn_in_stop(s);
 	if (k->together)
 		end_child(s, &k->together);
 	for (int i = 0; k->running && i < s->o.machines->n_nodes; i++)

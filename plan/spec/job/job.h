@@ -45,6 +45,7 @@ enum job_lr_schedule { LR_COSINE, LR_LINEAR, LR_CONSTANT, LR_INVERSE_SQRT, LR_WS
 /* whether a token attends to other documents */
 enum job_documents { DOCUMENTS_MIX, DOCUMENTS_MASK };
 /* auto: slurm inside an allocation */
+enum job_preflight { PREFLIGHT_NO, PREFLIGHT_QUICK, PREFLIGHT_FULL };
 enum job_launcher { LAUNCHER_AUTO, LAUNCHER_LOCAL, LAUNCHER_SLURM };
 enum job_pmix { PMIX_AUTO, PMIX_SLURM, PMIX_MUSTER };
 /* auto: to cores if there are enough for all agents' threads */
@@ -183,7 +184,7 @@ struct job {
 		 * threads */
 		char speeds[JOB_TEXT];
 		enum job_bind bind;
-		bool check_nodes; /* before the first start */
+		enum job_preflight preflight; /* checks of the nodes before the first start */
 		/* for plan: auto, local, or a preset such as dgx-h100:128 */
 		char cluster[JOB_TEXT];
 		char calibration[JOB_PATH]; /* auto, none, or a file (calibration.h) */
@@ -243,6 +244,8 @@ struct job {
 		double slow_factor; /* 0: ranks are not compared */
 		double slow_window; /* seconds */
 		double pause;       /* seconds; 0: not reported */
+		double preflight_factor;
+		double preflight_timeout; /* seconds */
 	} health;
 	struct {
 		int64_t every; /* steps between progress lines */

@@ -62,6 +62,7 @@ static const char *const documents[] = { "mix", "mask", NULL };
 static const char *const launchers[] = { "auto", "local", "slurm", NULL };
 static const char *const pmixes[] = { "auto", "slurm", "muster", NULL };
 static const char *const binds[] = { "auto", "none", "core", NULL };
+static const char *const preflights[] = { "no", "quick", "full", NULL };
 static const char *const devices[] = { "cpu", "cuda", NULL };
 static const char *const shrinks[] = { "keep", "dp", "any", NULL };
 static const char *const regrows[] = { "no", "yes", "requeue", NULL };
@@ -176,7 +177,7 @@ const struct job_key job_keys[] = {
 	TEXT(launch, threads, JOB_LINE, "0", "Threads per agent, or a list for each rank, such as 2,1. 0: cores / agents, at least 1."),
 	TEXT(launch, speeds, JOB_LINE, "", "Relative speed of each rank's device, such as 2,1,1,1. Unequal devices get unequal stages and micro-batches. Empty: the numbers of threads, if they differ."),
 	ENUM(launch, bind, "auto", binds, "Binding of agents to cores. auto: core, if there are enough cores for all agents' threads."),
-	BOOL(launch, check_nodes, "no", "Under Slurm: before the first start check every node of the allocation as muster doctor does, all at the same time. A node that fails is treated as a lost one: a spare replaces it, the layout changes as restart.shrink says, or the job is requeued without it."),
+	ENUM(launch, preflight, "no", preflights, "How the nodes are checked before the first start, all at the same time. no: they are not. quick: as muster doctor checks them. full: muster also measures the products, the memory, the checkpoints' folder and the network of each node and compares nodes of the same kind; this takes some seconds, at most health.preflight_timeout. A node that fails is treated as a lost one: a spare replaces it, the layout changes as restart.shrink says, or the job is requeued without it."),
 	TEXT(launch, cluster, JOB_LINE, "auto", "Machine to plan for: auto, local, slurm, or a preset such as dgx-h100:128 (128 nodes). A run is always planned for the machine that it runs on."),
 	TEXT(launch, calibration, JOB_LINE, "auto", "Measurements of this host for planning, as muster bench calibrate writes them: auto (the default file, if it exists and is of this machine), none, or a file."),
 
@@ -235,6 +236,8 @@ const struct job_key job_keys[] = {
 	REAL(health, slow_factor, "1.5", 0, 1000, "How many times as long as its peers a rank may need for a step, without its waits for other ranks, before it counts as slow. Its peers are the ranks of its pipeline stage on nodes of its kind. A rank that is slow for three windows is named, with the likely reason. 0: ranks are not compared."),
 	REAL(health, slow_window, "10", 0.1, 1e6, "Seconds of a window in which ranks are compared. A window has at least three steps."),
 	REAL(health, pause, "2", 0, 1e6, "An agent that is silent for this many seconds and then continues is reported. 0: never."),
+	REAL(health, preflight_factor, "2", 1, 1000, "launch.preflight = full: a node fails if one of its figures is worse than the median of its peers by more than this factor, in two measurements. Its peers are the other nodes of its kind. Figures of the checkpoints' folder may differ by the square of it."),
+	REAL(health, preflight_timeout, "20", 5, 3600, "launch.preflight = full: the most seconds that the measurements take after the nodes have started. A node that has not answered by then has failed."),
 
 	INT(log, every, "10", 1, 1e9, "Steps between progress lines."),
 	WORD(log, level, "info", levels, "Lowest level of the lines in the logs."),

@@ -1,0 +1,228 @@
+/*
+ * burn_in_report: what a burn-in has found, for people and programs.
+ *
+ * preflight.json is one object:
+ *
+ *     {"version": 1, "time": seconds since 1970, "seconds": what it took, "factor": [health] preflight_factor,
+ *      "repeated": whether all was measured twice,
+ *      "nodes": [{"node": name, "kind": number, "failed": "" or why,
+ *                 "figures": [{"what": word of base/burn_in_figures.h, "device": number, "value": number,
+ *                              "own": number by its calibration, "peer": the other end of a link}, …]}, …]}
+ *
+ * Values are in FLOP/s, bytes/s and seconds. "own" and "peer" may be absent.
+ */
+#include "base/clock.h"
+#include "base/human.h"
+#include "launcher/supervise/burn_in.h"
+#include "launcher/supervise/supervisor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NOTES_PRINTED = 3 };
+
+static const char **new_names(const struct burn_in *b)
+{
+	const struct cluster *c = b->s->o.machines;
+	const char **names = calloc((size_t)c->n_nodes + 1, sizeof *names);
+	for (int i = 0; names && i < c->n_nodes; i++)
+		names[i] = c->nodes[i].name;
+	return names;
+}
+
+/* The index of a node of the pool; -1: it was not measured. */
+static int index_of(const struct burn_in *b, int number)
+{
+	for (int i = 0; i < b->n; i++)
+		if (b->nodes[i].number == number)
+			return i;
+	return -1;
+}
+
+static bool is_bad(const struct burn_in *b, int number)
+{
+	int i = number < 0 ? -1 : index_of(b, number);
+	return i >= 0 && *b->nodes[i].why;
+}
+
+/* A node is bad for the first of its figures that is. */
+static void blame_nodes(struct burn_in *b, const char *const *names)
+{
+	for (int f = 0; f < b->findings.n; f++) {
+		const struct burn_in_finding *x = &b->findings.of[f];
+		int i = x->fault == BURN_IN_PEERS ? index_of(b, x->figure.node) : -1;
+		struct buf text = BUF_INIT;
+		if (i < 0 || *b->nodes[i].why)
+			continue;
+		supervise_burn_in_describe(x, names, &text);
+		snprintf(b->nodes[i].why, sizeof b->nodes[i].why, "%s", buf_str(&text));
+		buf_fini(&text);
+	}
+}
+
+/* If several nodes were measured and none could be, the fault is not theirs. */
+static bool none_worked(const struct burn_in *b)
+{
+	for (int i = 0; i < b->n; i++)
+		if (!b->nodes[i].lost)
+			return false;
+	return b->n > 1;
+}
+
+static int count_bad(const struct burn_in *b)
+{
+	int bad = 0;
+	for (int i = 0; i < b->n; i++)
+		bad += *b->nodes[i].why != '\0';
+	return bad;
+}
+
+/* --- Findings about no node in particular -------------------------------------------------- */
+
+static void add_note(const struct burn_in *b, json_t *notes, const char *text)
+{
+	json_array_append_new(notes, json_string(text));
+	if (json_array_size(notes) <= NOTES_PRINTED)
+		supervise_terminal_event(b->s->o.term, TONE_WARN, "nodes", "%s", text);
+}
+
+/* Links of a bad node follow from it. Both ends report a link. */
+static json_t *collect_notes(const struct burn_in *b, const char *const *names)
+{
+	json_t *notes = json_array();
+	char last[256] = "";
+	for (int f = 0; notes && f < b->findings.n; f++) {
+		const struct burn_in_finding *x = &b->findings.of[f];
+		struct buf text = BUF_INIT;
+		if (x->fault == BURN_IN_PEERS || is_bad(b, x->figure.node) ||
+		    is_bad(b, x->figure.peer))
+			continue;
+		supervise_burn_in_describe(x, names, &text);
+		if (strcmp(last, buf_str(&text)) != 0)
+			add_note(b, notes, buf_str(&text));
+		snprintf(last, sizeof last, "%s", buf_str(&text));
+		buf_fini(&text);
+	}
+	for (int i = 0; notes && i < b->n; i++)
+		if (*b->nodes[i].note && !*b->nodes[i].why &&
+		    !*b->nodes[b->nodes[i].note_peer].why)
+			add_note(b, notes, b->nodes[i].note);
+	return notes;
+}
+
+/* --- Files -------------------------------------------------------------------------------- */
+
+static json_t *figure_json(const struct burn_in_figure *f, const char *const *names)
+{
+	json_t *o = json_pack("{s:s, s:i, s:f}", "what", supervise_burn_in_word(f->what), "device",
+			      f->device, "value", f->value);
+	if (o && f->own > 0)
+		json_object_set_new(o, "own", json_real(f->own));
+	if (o && f->peer >= 0)
+		json_object_set_new(o, "peer", json_string(names[f->peer]));
+	return o;
+}
+
+static json_t *node_json(const struct burn_in *b, int i, const char *const *names)
+{
+	int number = b->nodes[i].number;
+	json_t *figures = json_array();
+	for (int r = b->table.last[number] - 1; r >= 0; r = b->table.rows[r].before)
+		json_array_insert_new(figures, 0, figure_json(&b->table.rows[r], names));
+	return json_pack("{s:s, s:i, s:s, s:o}", "node", names[number], "kind",
+			 b->s->o.machines->nodes[number].kind, "failed", b->nodes[i].why, "figures",
+			 figures);
+}
+
+static void save_figures(const struct burn_in *b, double seconds, const char *const *names)
+{
+	struct err e = ERR_INIT;
+	json_t *nodes = json_array();
+	for (int i = 0; i < b->n; i++)
+		json_array_append_new(nodes, node_json(b, i, names));
+	json_t *o = json_pack("{s:i, s:f, s:f, s:f, s:b, s:o}", "version", 1, "time",
+			      clock_wall_s(), "seconds", seconds, "factor",
+			      b->s->d->job.health.preflight_factor, "repeated", b->repeated,
+			      "nodes", nodes);
+	if (!o)
+		err_set(&e, ERR_NOMEM, "no memory to write the figures of the nodes");
+	if (!o || rundir_save_preflight(b->s->o.run, o, &e))
+		supervise_terminal_event(b->s->o.term, TONE_WARN, "warn", "%s", e.text);
+	json_decref(o);
+}
+
+static void record(const struct burn_in *b, double seconds, json_t *notes)
+{
+	json_t *medians = json_object();
+	for (int w = 0; w < BURN_IN_COUNT; w++) {
+		enum burn_in_what what = (enum burn_in_what)w;
+		double median = supervise_burn_in_median(&b->table, what);
+		if (median > 0)
+			json_object_set_new(medians, supervise_burn_in_word(what),
+					    json_real(median));
+	}
+	rundir_event_burn_in(b->s->o.run, b->s->generation,
+			     &(struct rundir_burn_in){ .nodes = b->n,
+						       .failed = count_bad(b),
+						       .seconds = seconds,
+						       .repeated = b->repeated,
+						       .medians = medians,
+						       .notes = notes });
+	json_decref(medians);
+}
+
+/* --- People ------------------------------------------------------------------------------- */
+
+static void print_medians(const struct burn_in *b, double seconds)
+{
+	struct buf text = BUF_INIT;
+	static const enum burn_in_what shown[] = { BURN_IN_PRODUCT, BURN_IN_MEMORY, BURN_IN_SEND,
+						   BURN_IN_DISK_WRITE };
+	const char *between = ": ";
+	buf_printf(&text, "the burn-in of %d node%s took %.1f s", b->n, human_s(b->n), seconds);
+	for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
+		double median = supervise_burn_in_median(&b->table, shown[i]);
+		if (median <= 0)
+			continue;
+		buf_puts(&text, between);
+		supervise_burn_in_print(shown[i], median, &text);
+		between = ", ";
+	}
+	supervise_terminal_event(b->s->o.term, TONE_PLAIN, "nodes", "%s", buf_str(&text));
+	buf_fini(&text);
+}
+
+static void print_failure(const struct burn_in *b, const char *why)
+{
+	supervise_terminal_event(b->s->o.term, TONE_WARN, "nodes",
+				 "they cannot be measured, and the run starts without that: %s",
+				 why);
+}
+
+void supervise_burn_in_report(struct burn_in *b, double seconds)
+{
+	const char **names = new_names(b);
+	if (!names || b->failed.code) {
+		print_failure(b, names ? b->failed.text : "no memory for the names of the nodes");
+		free(names);
+		return;
+	}
+	if (none_worked(b)) {
+		print_failure(b, b->nodes[0].why);
+		for (int i = 0; i < b->n; i++)
+			*b->nodes[i].why = '\0';
+	} else {
+		print_medians(b, seconds);
+	}
+	blame_nodes(b, names);
+	json_t *notes = collect_notes(b, names);
+	if (notes)
+		record(b, seconds, notes);
+	save_figures(b, seconds, names);
+	for (int i = 0; i < b->n; i++)
+		if (*b->nodes[i].why)
+			supervise_checks_fail(b->s, b->nodes[i].number, b->nodes[i].why);
+	json_decref(notes);
+	free(names);
+}
