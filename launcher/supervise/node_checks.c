@@ -90,6 +90,7 @@ void supervise_checks_fail(struct supervisor *s, int node, const char *why)
 	struct node_check *c = &s->recovery.checks.all[node];
 	note_result(c, why);
 	c->final = true;
+	supervise_suspect_note(s, node, SUSPECT_CHECK, why, "not used");
 }
 
 /* The last check is over: others may have waited for a free place. */
