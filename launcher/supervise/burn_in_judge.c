@@ -166,13 +166,14 @@ static double median_of(double *good, int n)
 	return n ? good[(n - 1) / 2] : 0;
 }
 
-/* Whether a figure is bad if `reference` would be right; both by goodness(). */
-static bool is_bad(enum burn_in_what what, double good, double reference, double factor)
+/* How many times worse a figure is than it may be if `reference` is right; both by goodness(). It is bad
+ * above 1. */
+static double excess_of(enum burn_in_what what, double good, double reference, double factor)
 {
 	double harmless = whats[what].harmless;
 	if (harmless > 0 && good >= goodness(what, harmless))
-		return false;
-	return good * pow(factor, whats[what].exponent) < reference;
+		return 0;
+	return reference / (fmax(good, 1e-300) * pow(factor, whats[what].exponent));
 }
 
 /* The figures of a kind of nodes, by goodness: of a link, only each node's best one. */
@@ -242,16 +243,16 @@ static int judge_kind(struct judging *j, enum burn_in_what what, int kind, struc
 	for (int i = 0; i < n; i++) {
 		const struct entry *at = &j->entries[i];
 		double reference = n > PEERS_EXACT ? all : median_of_peers(j, n, at->node);
-		if (!is_bad(what, at->good, reference, j->factor))
+		const struct burn_in_finding f = {
+			.fault = BURN_IN_PEERS,
+			.figure = j->t->rows[at->row],
+			.reference = goodness(what, reference),
+			.excess = excess_of(what, at->good, reference, j->factor),
+		};
+		if (f.excess <= 1)
 			continue;
 		j->blamed[at->node] |= is_link(what);
-		if (add_finding(j->out,
-				&(struct burn_in_finding){
-					.fault = BURN_IN_PEERS,
-					.figure = j->t->rows[at->row],
-					.reference = goodness(what, reference),
-				},
-				e))
+		if (add_finding(j->out, &f, e))
 			return -1;
 	}
 	return 0;
@@ -266,14 +267,17 @@ static int judge_links(struct judging *j, enum burn_in_what what, struct err *e)
 			j->good[n++] = j->t->rows[i].value;
 	double reference = median_of(j->good, n);
 	for (int i = 0; i < j->t->n; i++) {
-		const struct burn_in_figure *f = &j->t->rows[i];
-		if (f->what != what || j->blamed[f->node] || j->blamed[f->peer])
+		const struct burn_in_figure *g = &j->t->rows[i];
+		if (g->what != what || j->blamed[g->node] || j->blamed[g->peer])
 			continue;
-		if ((f->value <= 0 || is_bad(what, f->value, reference, j->factor)) &&
-		    add_finding(j->out,
-				&(struct burn_in_finding){
-					.fault = BURN_IN_LINK, .figure = *f, .reference = reference },
-				e))
+		const struct burn_in_finding f = {
+			.fault = BURN_IN_LINK,
+			.figure = *g,
+			.reference = reference,
+			.excess = g->value > 0 ? excess_of(what, g->value, reference, j->factor)
+					       : HUGE_VAL,
+		};
+		if (f.excess > 1 && add_finding(j->out, &f, e))
 			return -1;
 	}
 	return 0;
@@ -282,17 +286,29 @@ static int judge_links(struct judging *j, enum burn_in_what what, struct err *e)
 static int judge_own(struct judging *j, struct err *e)
 {
 	for (int i = 0; i < j->t->n; i++) {
-		const struct burn_in_figure *f = &j->t->rows[i];
-		if (f->own > 0 &&
-		    is_bad(f->what, goodness(f->what, f->value), goodness(f->what, f->own),
-			   j->factor) &&
-		    add_finding(j->out,
-				&(struct burn_in_finding){
-					.fault = BURN_IN_OWN, .figure = *f, .reference = f->own },
-				e))
+		const struct burn_in_figure *g = &j->t->rows[i];
+		if (g->own <= 0)
+			continue;
+		const struct burn_in_finding f = {
+			.fault = BURN_IN_OWN,
+			.figure = *g,
+			.reference = g->own,
+			.excess = excess_of(g->what, goodness(g->what, g->value),
+					    goodness(g->what, g->own), j->factor),
+		};
+		if (f.excess > 1 && add_finding(j->out, &f, e))
 			return -1;
 	}
 	return 0;
+}
+
+/* The worst one first; otherwise in the order of the nodes. */
+static int by_excess(const void *a, const void *b)
+{
+	const struct burn_in_finding *x = a, *y = b;
+	if (x->excess != y->excess)
+		return (y->excess > x->excess) - (y->excess < x->excess);
+	return (x->figure.node > y->figure.node) - (x->figure.node < y->figure.node);
 }
 
 static int judge_all(struct judging *j, struct err *e)
@@ -328,6 +344,8 @@ int supervise_burn_in_judge(const struct burn_in_table *t, const int *kinds, int
 	int rc = j.at && j.entries && j.good && j.blamed
 			 ? judge_all(&j, e)
 			 : err_set(e, ERR_NOMEM, "no memory to compare %d nodes", n_nodes);
+	if (out->n)
+		qsort(out->of, (size_t)out->n, sizeof *out->of, by_excess);
 	free(j.at);
 	free(j.entries);
 	free(j.good);

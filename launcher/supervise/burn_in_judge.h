@@ -57,6 +57,7 @@ struct burn_in_finding {
 	enum burn_in_fault fault;
 	struct burn_in_figure figure;
 	double reference; /* the median, or the calibration */
+	double excess;    /* how many times worse than it may be; above 1 */
 };
 struct burn_in_findings {
 	struct burn_in_finding *of;
@@ -64,7 +65,7 @@ struct burn_in_findings {
 };
 void supervise_burn_in_findings_fini(struct burn_in_findings *f);
 
-/* Replaces `out` by the findings, those of BURN_IN_PEERS first. kinds[node]: the kind of each of the
+/* Replaces `out` by the findings, the one with the largest excess first. kinds[node]: the kind of each of the
  * n_nodes nodes. */
 int supervise_burn_in_judge(const struct burn_in_table *t, const int *kinds, int n_nodes,
 			    double factor, struct burn_in_findings *out, struct err *e);

@@ -12,7 +12,6 @@
  * Values are in FLOP/s, bytes/s and seconds. "own" and "peer" may be absent.
  */
 #include "base/clock.h"
-#include "base/human.h"
 #include "launcher/supervise/burn_in.h"
 #include "launcher/supervise/supervisor.h"
 
@@ -46,17 +45,20 @@ static bool is_bad(const struct burn_in *b, int number)
 	return i >= 0 && *b->nodes[i].why;
 }
 
-/* A node is bad for the first of its figures that is. */
+/* Names the figures of a node that are bad, the worst one first. */
 static void blame_nodes(struct burn_in *b, const char *const *names)
 {
 	for (int f = 0; f < b->findings.n; f++) {
 		const struct burn_in_finding *x = &b->findings.of[f];
 		int i = x->fault == BURN_IN_PEERS ? index_of(b, x->figure.node) : -1;
 		struct buf text = BUF_INIT;
-		if (i < 0 || *b->nodes[i].why)
+		if (i < 0 || b->nodes[i].lost)
 			continue;
+		if (*b->nodes[i].why)
+			buf_printf(&text, "%s; ", b->nodes[i].why);
 		supervise_burn_in_describe(x, names, &text);
-		snprintf(b->nodes[i].why, sizeof b->nodes[i].why, "%s", buf_str(&text));
+		if (text.len < sizeof b->nodes[i].why)
+			snprintf(b->nodes[i].why, sizeof b->nodes[i].why, "%s", buf_str(&text));
 		buf_fini(&text);
 	}
 }
@@ -180,7 +182,9 @@ static void print_medians(const struct burn_in *b, double seconds)
 	static const enum burn_in_what shown[] = { BURN_IN_PRODUCT, BURN_IN_MEMORY, BURN_IN_SEND,
 						   BURN_IN_DISK_WRITE };
 	const char *between = ": ";
-	buf_printf(&text, "the burn-in of %d node%s took %.1f s", b->n, human_s(b->n), seconds);
+	int bad = count_bad(b);
+	buf_printf(&text, "%d of %d passed the burn-in, which took %.1f s", b->n - bad, b->n,
+		   seconds);
 	for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
 		double median = supervise_burn_in_median(&b->table, shown[i]);
 		if (median <= 0)
@@ -189,7 +193,9 @@ static void print_medians(const struct burn_in *b, double seconds)
 		supervise_burn_in_print(shown[i], median, &text);
 		between = ", ";
 	}
-	supervise_terminal_event(b->s->o.term, TONE_PLAIN, "nodes", "%s", buf_str(&text));
+	supervise_terminal_event(b->s->o.term, bad ? TONE_WARN : TONE_PLAIN, "nodes", "%s",
+				 buf_str(&text));
+	b->s->recovery.burn_in_told = true;
 	buf_fini(&text);
 }
 
@@ -208,14 +214,14 @@ void supervise_burn_in_report(struct burn_in *b, double seconds)
 		free(names);
 		return;
 	}
-	if (none_worked(b)) {
+	bool none = none_worked(b);
+	if (none)
 		print_failure(b, b->nodes[0].why);
-		for (int i = 0; i < b->n; i++)
-			*b->nodes[i].why = '\0';
-	} else {
-		print_medians(b, seconds);
-	}
+	for (int i = 0; i < b->n && none; i++)
+		*b->nodes[i].why = '\0';
 	blame_nodes(b, names);
+	if (!none)
+		print_medians(b, seconds);
 	json_t *notes = collect_notes(b, names);
 	if (notes)
 		record(b, seconds, notes);

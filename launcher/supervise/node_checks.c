@@ -256,7 +256,7 @@ void supervise_checks_finish_all(struct supervisor *s)
 				   &(struct rundir_nodes_checked){ .passed = passed,
 								   .failed = failed,
 								   .seconds = seconds });
-	if (passed || failed)
+	if ((passed || failed) && !s->recovery.burn_in_told)
 		supervise_terminal_event(s->o.term, failed ? TONE_WARN : TONE_PLAIN, "nodes",
 					 "%d of %d passed the check, which took %.1f s", passed, n,
 					 seconds);

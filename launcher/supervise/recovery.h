@@ -25,6 +25,7 @@ struct recovery_state {
 	struct node_checks checks;   /* of nodes that are back, and of all before the first generation */
 	struct burn_in *burn_in;     /* that is under way; NULL: none */
 	bool burnt_in;               /* it was started */
+	bool burn_in_told;           /* people were told what it found */
 	bool growing;                /* the generation stops in order to grow */
 	bool refused;                /* a requeue in order to grow: it is not tried again */
 	struct deployment *next;     /* what it grows to; NULL: the job is requeued */
