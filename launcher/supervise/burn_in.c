@@ -205,7 +205,7 @@ static void on_hello(struct burn_in *b, struct connection *c, const struct msg *
 	}
 	launcher_connection_claim(c, i);
 	b->nodes[i].line = c;
-	if (b->met <= 0) {
+	if (b->met < 0) {
 		b->met = supervise_now(b->s);
 		b->deadline = b->met + connect_share * limit_of(b);
 	}
@@ -325,7 +325,7 @@ static void on_step_ended(void *arg, int status, const char *output)
 	struct burn_in *b = arg;
 	struct err e = ERR_INIT;
 	b->step = NULL;
-	if (b->met > 0)
+	if (b->met >= 0)
 		return; /* the connections decide */
 	if (!launcher_child_result("its step", status, output, &e))
 		err_set(&e, ERR_PROTO, "no node has connected");
@@ -449,6 +449,7 @@ bool supervise_burn_in_start(struct supervisor *s)
 	if (!b)
 		return false;
 	b->s = s;
+	b->met = -1;
 	b->began = supervise_now(s);
 	b->deadline = b->began + NODE_CHECK_SECONDS;
 	s->recovery.burn_in = b;
@@ -472,7 +473,7 @@ static void finish(struct burn_in *b)
 	for (int i = 0; i < b->n; i++)
 		if (b->nodes[i].line && !b->nodes[i].lost)
 			launcher_connection_send(b->nodes[i].line, MSG_RELEASE, NULL, NULL);
-	if (b->met > 0)
+	if (b->met >= 0)
 		judge(b);
 	supervise_burn_in_report(b, supervise_now(s) - b->began);
 	free_burn_in(b);
@@ -484,7 +485,7 @@ static void end_late(struct burn_in *b)
 {
 	char why[128];
 	bool overall = supervise_now(b->s) >= b->met + limit_of(b);
-	if (b->met <= 0) {
+	if (b->met < 0) {
 		err_set(&b->failed, ERR_TIMEOUT, "no node has connected within %d s",
 			NODE_CHECK_SECONDS);
 		finish(b);
@@ -514,7 +515,7 @@ void supervise_burn_in_tick(struct supervisor *s)
 		return;
 	double now = supervise_now(s);
 	launcher_connections_tick(b->connections, now);
-	if (now >= b->deadline || (b->met > 0 && now >= b->met + limit_of(b)))
+	if (now >= b->deadline || (b->met >= 0 && now >= b->met + limit_of(b)))
 		end_late(b);
 }
 

@@ -69,7 +69,7 @@ struct burn_in {
 	bool repeated;
 	int64_t orders;               /* given so far */
 	int busy; /* above 0: the loss of a connection does not make the burn-in go on */
-	double began, met, deadline;  /* times: of the start; of the first connection (0: none); of the phase */
+	double began, met, deadline;  /* times: of the start; of the first connection (-1: none); of the phase */
 	double cycle;                 /* time at which the measurements began, or were repeated */
 	struct burn_in_table table;
 	struct burn_in_findings findings;

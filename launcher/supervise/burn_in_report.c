@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOTES_PRINTED = 3 };
+enum { NOTES_PRINTED = 4, NOTES_MOST = 256 };
 
 static const char **new_names(const struct burn_in *b)
 {
@@ -82,18 +82,19 @@ static int count_bad(const struct burn_in *b)
 
 /* --- Findings about no node in particular -------------------------------------------------- */
 
-static void add_note(const struct burn_in *b, json_t *notes, const char *text)
+static void add_note(json_t *notes, const char *text)
 {
-	json_array_append_new(notes, json_string(text));
-	if (json_array_size(notes) <= NOTES_PRINTED)
-		supervise_terminal_event(b->s->o.term, TONE_WARN, "nodes", "%s", text);
+	size_t i;
+	const json_t *note;
+	json_array_foreach(notes, i, note) if (!strcmp(json_string_value(note), text)) return;
+	if (json_array_size(notes) < NOTES_MOST)
+		json_array_append_new(notes, json_string(text));
 }
 
 /* Links of a bad node follow from it. Both ends report a link. */
 static json_t *collect_notes(const struct burn_in *b, const char *const *names)
 {
 	json_t *notes = json_array();
-	char last[256] = "";
 	for (int f = 0; notes && f < b->findings.n; f++) {
 		const struct burn_in_finding *x = &b->findings.of[f];
 		struct buf text = BUF_INIT;
@@ -101,16 +102,25 @@ static json_t *collect_notes(const struct burn_in *b, const char *const *names)
 		    is_bad(b, x->figure.peer))
 			continue;
 		supervise_burn_in_describe(x, names, &text);
-		if (strcmp(last, buf_str(&text)) != 0)
-			add_note(b, notes, buf_str(&text));
-		snprintf(last, sizeof last, "%s", buf_str(&text));
+		add_note(notes, buf_str(&text));
 		buf_fini(&text);
 	}
 	for (int i = 0; notes && i < b->n; i++)
 		if (*b->nodes[i].note && !*b->nodes[i].why &&
 		    !*b->nodes[b->nodes[i].note_peer].why)
-			add_note(b, notes, b->nodes[i].note);
+			add_note(notes, b->nodes[i].note);
 	return notes;
+}
+
+static void print_notes(const struct burn_in *b, const json_t *notes)
+{
+	int n = (int)json_array_size(notes);
+	for (int i = 0; i < n && i < NOTES_PRINTED; i++)
+		supervise_terminal_event(b->s->o.term, TONE_WARN, "nodes", "%s",
+					 json_string_value(json_array_get(notes, (size_t)i)));
+	if (n > NOTES_PRINTED)
+		supervise_terminal_event(b->s->o.term, TONE_WARN, "nodes",
+					 "the event burn-in has %d more of these", n - NOTES_PRINTED);
 }
 
 /* --- Files -------------------------------------------------------------------------------- */
@@ -225,6 +235,7 @@ void supervise_burn_in_report(struct burn_in *b, double seconds)
 	json_t *notes = collect_notes(b, names);
 	if (notes)
 		record(b, seconds, notes);
+	print_notes(b, notes);
 	save_figures(b, seconds, names);
 	for (int i = 0; i < b->n; i++)
 		if (*b->nodes[i].why)

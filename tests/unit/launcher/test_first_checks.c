@@ -1,8 +1,8 @@
-/* What the supervisor does with [launch] check_nodes: all nodes are checked before the first generation. */
+/* What the supervisor does with [launch] preflight = quick: all nodes are checked before the first generation. */
 #include "launcher/supervise/node_checks.h"
 #include "tests/unit/launcher/elastic.h"
 
-static const char yes[] = "launch.check_nodes=yes";
+static const char yes[] = "launch.preflight=quick";
 
 /* Starts a run whose nodes answer the check like this. */
 static void start_checked(const char *node0, const char *node1, const char *word)
