@@ -113,12 +113,23 @@ static bool has_suspect(struct burn_in *b)
 	return false;
 }
 
+/* The number of the first kind with the same devices and cores: kinds may also differ in what no figure
+ * shows, such as in which devices are left out. */
+static int kind_of(const struct cluster *c, int node)
+{
+	const struct node_kind *k = topo_cluster_kind(c, node);
+	for (int i = 0; i < c->n_kinds; i++)
+		if (!strcmp(c->kinds[i].device, k->device) && c->kinds[i].cores == k->cores)
+			return i;
+	return 0;
+}
+
 static int judge(struct burn_in *b)
 {
 	const struct cluster *c = b->s->o.machines;
 	int *kinds = calloc((size_t)c->n_nodes + 1, sizeof *kinds);
 	for (int i = 0; kinds && i < c->n_nodes; i++)
-		kinds[i] = c->nodes[i].kind;
+		kinds[i] = kind_of(c, i);
 	int rc = kinds ? supervise_burn_in_judge(&b->table, kinds, c->n_nodes,
 						 b->s->d->job.health.preflight_factor,
 						 &b->findings, &b->failed)
