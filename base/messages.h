@@ -23,7 +23,8 @@
 enum {
 	MSG_VERSION = 4,
 	GUARD_GENERATION = 1, /* of all messages to and from a guard, which outlives generations */
-	BURN_IN_GENERATION = 1 /* of all messages to and from a burn-in, which precedes generations */
+	BURN_IN_GENERATION =
+		1 /* of all messages to and from a burn-in, which precedes generations */
 };
 
 /* clang-format off */

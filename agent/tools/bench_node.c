@@ -95,10 +95,9 @@ static int print_json(const struct node_figures *f, const char *host)
 	json_t *list = json_array();
 	for (int i = 0; i < f->n; i++) {
 		const struct node_figure *g = &f->of[i];
-		json_array_append_new(list,
-				      json_pack("{s:s, s:i, s:f, s:f}", "what", whats[g->what].word,
-						"device", g->device, "value", g->value, "own",
-						g->own));
+		json_array_append_new(list, json_pack("{s:s, s:i, s:f, s:f}", "what",
+						      whats[g->what].word, "device", g->device,
+						      "value", g->value, "own", g->own));
 	}
 	return tool_print_json(&tool_bench_node,
 			       json_pack("{s:s, s:o, s:s}", "node", host, "figures", list, "error",
@@ -139,16 +138,35 @@ static bool take_option(int c, struct settings *s)
 {
 	struct bench_node *b = &s->node;
 	switch (c) {
-	case 'b': b->backend = optarg; break;
-	case 'd': b->dir = *optarg ? optarg : NULL; break;
-	case 'c': b->calibration = optarg; break;
-	case 's': s->seconds = atof(optarg); break;
-	case 'j': s->json = true; break;
-	case 'i': b->comm.interface = optarg; break;
-	case 't': b->comm.backend = optarg; break;
-	case 'n': b->comm.sockets = atoi(optarg); break;
-	case 'm': b->comm.integrity = (enum comm_integrity)comm_integrity_parse(optarg); break;
-	default: return false;
+	case 'b':
+		b->backend = optarg;
+		break;
+	case 'd':
+		b->dir = *optarg ? optarg : NULL;
+		break;
+	case 'c':
+		b->calibration = optarg;
+		break;
+	case 's':
+		s->seconds = atof(optarg);
+		break;
+	case 'j':
+		s->json = true;
+		break;
+	case 'i':
+		b->comm.interface = optarg;
+		break;
+	case 't':
+		b->comm.backend = optarg;
+		break;
+	case 'n':
+		b->comm.sockets = atoi(optarg);
+		break;
+	case 'm':
+		b->comm.integrity = (enum comm_integrity)comm_integrity_parse(optarg);
+		break;
+	default:
+		return false;
 	}
 	return true;
 }

@@ -22,8 +22,8 @@
 #include <stdbool.h>
 
 struct bench_node {
-	const char *backend;     /* as of backend_open_device() */
-	const char *dir;         /* of the checkpoints; it need not exist; NULL: it is not measured */
+	const char *backend; /* as of backend_open_device() */
+	const char *dir;     /* of the checkpoints; it need not exist; NULL: it is not measured */
 	const char *calibration; /* [launch] calibration; NULL: auto */
 	struct comm_options comm;
 };
@@ -37,7 +37,8 @@ struct node_figure {
 struct node_figures {
 	struct node_figure of[NODE_FIGURES];
 	int n;
-	struct err trouble; /* the first thing that could not be measured, or is wrong; code 0: none */
+	struct err
+		trouble; /* the first thing that could not be measured, or is wrong; code 0: none */
 };
 /* Drops a figure for which there is no room. */
 void bench_node_add(struct node_figures *f, enum burn_in_what what, int device, double value);

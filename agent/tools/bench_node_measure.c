@@ -130,11 +130,11 @@ static int compare_products(const struct work *w, const void *first, void *again
 	size_t bytes = (size_t)(w->n * w->n) * backend_width(w->k);
 	if (backend_get(w->k, again, w->b->of[0], bytes, e))
 		return -1;
-	return memcmp(first, again, bytes)
-		       ? err_set(e, ERR_NUMERIC,
-				 "two products of the same matrices differ; drain the node and test "
-				 "its processor and memory")
-		       : 0;
+	return memcmp(first, again, bytes) ? err_set(e, ERR_NUMERIC,
+						     "two products of the same matrices differ; "
+						     "drain the node and test "
+						     "its processor and memory")
+					   : 0;
 }
 
 static int run_windows(struct device_test *t, const struct work *product, const struct work *memory,
@@ -244,8 +244,8 @@ void bench_node_devices(const struct bench_node *b, double seconds, struct node_
 						 .threads = cores,
 						 .seconds = seconds,
 						 .trouble = ERR_INIT };
-		tests[i].started = n > 1 && !pthread_create(&tests[i].thread, NULL, test_device,
-							    &tests[i]);
+		tests[i].started = n > 1 &&
+				   !pthread_create(&tests[i].thread, NULL, test_device, &tests[i]);
 	}
 	for (int i = 0; i < n; i++) {
 		if (tests[i].started)

@@ -87,8 +87,8 @@ static int meeting_fence(void *arg, struct err *e)
 	struct msg m;
 	int rc;
 	if (send_body(w->s, MSG_BURN_IN_CARD,
-		      msg_burn_in_card_json(&(struct msg_burn_in_card){ .number = w->number,
-									.values = w->mine }),
+		      msg_burn_in_card_json(
+			      &(struct msg_burn_in_card){ .number = w->number, .values = w->mine }),
 		      e))
 		return -1;
 	while ((rc = await_message(w->s, until, &m, e)) > 0)
@@ -137,13 +137,13 @@ static json_t *figures_json(const struct node_figures *f)
 	json_t *list = json_array();
 	for (int i = 0; list && i < f->n; i++) {
 		const struct node_figure *g = &f->of[i];
-		if (json_array_append_new(
-			    list, msg_burn_in_figure_json(&(struct msg_burn_in_figure){
-					  .what = bench_node_word(g->what),
-					  .device = g->device,
-					  .value = g->value,
-					  .has_own = g->own > 0,
-					  .own = g->own })))
+		if (json_array_append_new(list,
+					  msg_burn_in_figure_json(&(struct msg_burn_in_figure){
+						  .what = bench_node_word(g->what),
+						  .device = g->device,
+						  .value = g->value,
+						  .has_own = g->own > 0,
+						  .own = g->own })))
 			break;
 	}
 	return list;

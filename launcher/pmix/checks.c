@@ -49,10 +49,9 @@ int local_burn_in(uv_loop_t *loop, const struct burn_in_request *r,
 	snprintf(own[2], WORD, AGENT_ENV_AUTH "=%s", r->auth);
 	snprintf(own[3], WORD, "OMP_WAIT_POLICY=passive");
 	char **env = make_environment(own);
-	const struct child_command c = { .argv = (char *const *)(uintptr_t)argv,
-					 .env = env,
-					 .out = -1,
-					 .tied = true };
+	const struct child_command c = {
+		.argv = (char *const *)(uintptr_t)argv, .env = env, .out = -1, .tied = true
+	};
 	int rc = env ? launcher_child_watch(loop, &c, ended, arg, out, e)
 		     : err_set(e, ERR_NOMEM, "no memory for the environment of the burn-in");
 	free(env);

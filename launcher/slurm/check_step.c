@@ -13,17 +13,9 @@
 
 /* A node that fails, or is lost meanwhile, does not end the check of the others. */
 static const char *const fixed[] = {
-	"srun",
-	"-K0",
-	"--no-kill",
-	"--wait=0",
-	"--mpi=none",
-	"--overlap",
-	"--overcommit",
-	"--cpu-bind=none",
-	"--quiet",
-	"--export=ALL",
-	"--time=1", /* minute; the checks have limits of their own */
+	"srun",         "-K0",          "--no-kill",    "--wait=0",
+	"--mpi=none",   "--overlap",    "--overcommit", "--cpu-bind=none",
+	"--quiet",      "--export=ALL", "--time=1", /* minute; the checks have limits of their own */
 	"--input=none",
 };
 

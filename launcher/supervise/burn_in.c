@@ -12,8 +12,8 @@
 #include <string.h>
 
 /* Of [health] preflight_timeout: the share of each phase, and what the measurements take of it. */
-static const double connect_share = 0.25, nodes_share = 0.35, link_share = 0.2,
-		    measure_share = 0.1, link_measure_share = 0.02;
+static const double connect_share = 0.25, nodes_share = 0.35, link_share = 0.2, measure_share = 0.1,
+		    link_measure_share = 0.02;
 static const double measure_most_s = 1.5, link_most_s = 0.4;
 
 enum { STRANGERS = 16, WORD = 4096, WORDS_MOST = 24 };
@@ -131,8 +131,8 @@ static int judge(struct burn_in *b)
 	for (int i = 0; kinds && i < c->n_nodes; i++)
 		kinds[i] = kind_of(c, i);
 	int rc = kinds ? supervise_burn_in_judge(&b->table, kinds, c->n_nodes,
-						 b->s->d->job.health.preflight_factor,
-						 &b->findings, &b->failed)
+						 b->s->d->job.health.preflight_factor, &b->findings,
+						 &b->failed)
 		       : err_set(&b->failed, ERR_NOMEM, "no memory to compare the nodes");
 	free(kinds);
 	return rc;
@@ -235,8 +235,7 @@ static void on_card(struct burn_in *b, int i, const struct msg *m)
 		lose_node(b, i, "its burn-in sent an invalid message");
 		return;
 	}
-	if (card.number == n->order && n->partner >= 0 &&
-	    b->nodes[n->partner].order == card.number)
+	if (card.number == n->order && n->partner >= 0 && b->nodes[n->partner].order == card.number)
 		launcher_connection_send(b->nodes[n->partner].line, MSG_BURN_IN_CARD, m->body,
 					 NULL);
 }
@@ -382,12 +381,12 @@ static int start_step(struct burn_in *b, struct err *e)
 		 cuda ? dtypes[job->precision.dtype] : "");
 	snprintf(sockets, sizeof sockets, "%d", (int)job->network.sockets);
 	const char *words[WORDS_MOST] = {
-		"--backend",   backend,
-		"--dir",       dir,
-		"--sockets",   sockets,
-		"--transport", *job->network.backend ? job->network.backend : "auto",
-		"--interface", job->network.interface,
-		"--integrity", *job->network.integrity ? job->network.integrity : "none",
+		"--backend",     backend,
+		"--dir",         dir,
+		"--sockets",     sockets,
+		"--transport",   *job->network.backend ? job->network.backend : "auto",
+		"--interface",   job->network.interface,
+		"--integrity",   *job->network.integrity ? job->network.integrity : "none",
 		"--calibration", *job->launch.calibration ? job->launch.calibration : "auto",
 	};
 	struct buf names = BUF_INIT;
@@ -507,9 +506,10 @@ static void end_late(struct burn_in *b)
 		return;
 	}
 	snprintf(why, sizeof why, "%s",
-		 b->phase == BURN_IN_NODES ? "its products, its memory or its folder of checkpoints "
-					     "could not be measured in time"
-					   : "it does not answer while its links are measured");
+		 b->phase == BURN_IN_NODES
+			 ? "its products, its memory or its folder of checkpoints "
+			   "could not be measured in time"
+			 : "it does not answer while its links are measured");
 	for (int i = 0; i < b->n; i++)
 		if (b->nodes[i].order)
 			lose_node(b, i, why);

@@ -49,12 +49,12 @@ enum burn_in_phase { BURN_IN_CONNECT, BURN_IN_NODES, BURN_IN_LINKS };
 struct burn_in_node {
 	int number; /* in the pool */
 	struct connection *line;
-	int64_t order;   /* that it works on; 0: none */
-	int partner;     /* the other end of the link that it measures, as an index; -1: none */
-	bool lost;       /* it takes no further orders */
-	char why[600];   /* why it is bad, apart from its figures; "": it is not */
-	char note[600];  /* the last error about one of its links; "": none */
-	int note_peer;   /* the other end of that link, as an index */
+	int64_t order;  /* that it works on; 0: none */
+	int partner;    /* the other end of the link that it measures, as an index; -1: none */
+	bool lost;      /* it takes no further orders */
+	char why[600];  /* why it is bad, apart from its figures; "": it is not */
+	char note[600]; /* the last error about one of its links; "": none */
+	int note_peer;  /* the other end of that link, as an index */
 };
 
 struct burn_in {
@@ -67,10 +67,11 @@ struct burn_in {
 	int *partners, rounds, round;
 	enum burn_in_phase phase;
 	bool repeated;
-	int64_t orders;               /* given so far */
-	int busy; /* above 0: the loss of a connection does not make the burn-in go on */
-	double began, met, deadline;  /* times: of the start; of the first connection (-1: none); of the phase */
-	double cycle;                 /* time at which the measurements began, or were repeated */
+	int64_t orders; /* given so far */
+	int busy;       /* above 0: the loss of a connection does not make the burn-in go on */
+	double began, met,
+		deadline; /* times: of the start; of the first connection (-1: none); of the phase */
+	double cycle;     /* time at which the measurements began, or were repeated */
 	struct burn_in_table table;
 	struct burn_in_findings findings;
 	struct err failed; /* the memory is used up */

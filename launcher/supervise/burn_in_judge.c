@@ -137,8 +137,7 @@ void supervise_burn_in_findings_fini(struct burn_in_findings *f)
 	*f = (struct burn_in_findings){ .of = NULL };
 }
 
-static int add_finding(struct burn_in_findings *all, const struct burn_in_finding *f,
-		       struct err *e)
+static int add_finding(struct burn_in_findings *all, const struct burn_in_finding *f, struct err *e)
 {
 	if (all->n == all->cap) {
 		int cap = all->cap ? 2 * all->cap : FIRST_CAP;

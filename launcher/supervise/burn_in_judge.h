@@ -29,7 +29,7 @@ struct burn_in_figure {
 	int device;
 	double value; /* 0: the link does not work */
 	double own;   /* by the node's calibration; 0: unknown */
-	int before;   /* the node's row before this one; -1: none; supervise_burn_in_add() sets it */
+	int before; /* the node's row before this one; -1: none; supervise_burn_in_add() sets it */
 };
 
 struct burn_in_table {

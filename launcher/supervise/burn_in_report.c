@@ -106,8 +106,7 @@ static json_t *collect_notes(const struct burn_in *b, const char *const *names)
 		buf_fini(&text);
 	}
 	for (int i = 0; notes && i < b->n; i++)
-		if (*b->nodes[i].note && !*b->nodes[i].why &&
-		    !*b->nodes[b->nodes[i].note_peer].why)
+		if (*b->nodes[i].note && !*b->nodes[i].why && !*b->nodes[b->nodes[i].note_peer].why)
 			add_note(notes, b->nodes[i].note);
 	return notes;
 }
@@ -120,7 +119,8 @@ static void print_notes(const struct burn_in *b, const json_t *notes)
 					 json_string_value(json_array_get(notes, (size_t)i)));
 	if (n > NOTES_PRINTED)
 		supervise_terminal_event(b->s->o.term, TONE_WARN, "nodes",
-					 "the event burn-in has %d more of these", n - NOTES_PRINTED);
+					 "the event burn-in has %d more of these",
+					 n - NOTES_PRINTED);
 }
 
 /* --- Files -------------------------------------------------------------------------------- */

@@ -179,7 +179,8 @@ void supervise_checks_look(struct supervisor *s)
 	struct pool *p = &s->recovery.pool;
 	const struct node_check *all = s->recovery.checks.all;
 	for (int i = 0; all && i < p->machines->n_nodes; i++)
-		if (p->nodes[i].unfit && !all[i].final && supervise_now(s) - all[i].at >= NODE_CHECK_AGAIN)
+		if (p->nodes[i].unfit && !all[i].final &&
+		    supervise_now(s) - all[i].at >= NODE_CHECK_AGAIN)
 			supervise_pool_check_again(p, i);
 }
 

@@ -248,7 +248,7 @@ struct job {
 		double pause;       /* seconds; 0: not reported */
 		double preflight_factor;
 		double preflight_timeout; /* seconds */
-		int suspects;       /* enum job_suspects */
+		int suspects;             /* enum job_suspects */
 		char nodes_dir[JOB_TEXT];
 	} health;
 	struct {

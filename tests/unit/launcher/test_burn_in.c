@@ -13,9 +13,9 @@ enum { NODES = 2, TURNS = 40 };
 static struct node_double {
 	int fd; /* -1: it is not connected */
 	struct channel *channel;
-	int64_t number;  /* of the last order */
+	int64_t number;   /* of the last order */
 	int orders, rank; /* rank: of the last order; -1: it was about the node itself */
-	bool ordered;    /* that order has not been answered */
+	bool ordered;     /* that order has not been answered */
 	bool released;
 	char card[64];
 } nodes[NODES];
@@ -114,8 +114,11 @@ static void connect_as(int i, const char *name)
 static void send_figures(int i, json_t *figures, const char *error)
 {
 	nodes[i].ordered = false;
-	json_t *body = msg_burn_in_result_json(&(struct msg_burn_in_result){
-		.number = nodes[i].number, .figures = figures, .has_error = error, .error = error });
+	json_t *body =
+		msg_burn_in_result_json(&(struct msg_burn_in_result){ .number = nodes[i].number,
+								      .figures = figures,
+								      .has_error = error,
+								      .error = error });
 	json_decref(figures);
 	send_from(i, MSG_BURN_IN_RESULT, body);
 }
@@ -214,7 +217,8 @@ static void nodes_that_are_alike_start(void **state)
 	assert_int_equal(h.world, 2);
 	assert_int_equal(count_printed("2 of 2 passed the burn-in, which took", &last), 1);
 	assert_int_equal(count_events("\"event\":\"burn-in\"", "\"failed\":0"), 1);
-	assert_int_equal(count_events("\"event\":\"nodes-checked\"", "\"passed\":2,\"failed\":0"), 1);
+	assert_int_equal(count_events("\"event\":\"nodes-checked\"", "\"passed\":2,\"failed\":0"),
+			 1);
 	run_path(path, rundir_path(h.run), RUN_PREFLIGHT);
 	assert_int_equal(file_slurp(path, 1 << 20, &text, NULL), 0);
 	assert_non_null(strstr(buf_str(&text), "25000000000"));
@@ -233,8 +237,8 @@ static void the_ends_of_a_link_learn_each_others_endpoints(void **state)
 	answer_node(1, 30e9);
 	for (int i = 0; i < NODES; i++) {
 		json_t *values = json_pack("{s:s}", "from", name_of(i));
-		json_t *body = msg_burn_in_card_json(&(struct msg_burn_in_card){
-			.number = nodes[i].number, .values = values });
+		json_t *body = msg_burn_in_card_json(
+			&(struct msg_burn_in_card){ .number = nodes[i].number, .values = values });
 		json_decref(values);
 		send_from(i, MSG_BURN_IN_CARD, body);
 	}

@@ -33,9 +33,12 @@ static int tear_down(void **state)
 
 static void add(int node, int peer, enum burn_in_what what, int device, double value, double own)
 {
-	const struct burn_in_figure f = {
-		.node = node, .peer = peer, .what = what, .device = device, .value = value, .own = own
-	};
+	const struct burn_in_figure f = { .node = node,
+					  .peer = peer,
+					  .what = what,
+					  .device = device,
+					  .value = value,
+					  .own = own };
 	assert_int_equal(supervise_burn_in_add(&table, &f, NULL), 0);
 }
 
@@ -125,7 +128,8 @@ static void a_slow_device_is_named(void **state)
 			    node == 1 && device == 3 ? 100e12 : 600e12, 0);
 	judge(2);
 	assert_int_equal(found.n, 1);
-	assert_described(0, "device 3: product rate 1e+05 GFLOP/s, the median of its peers is 6e+05");
+	assert_described(0,
+			 "device 3: product rate 1e+05 GFLOP/s, the median of its peers is 6e+05");
 }
 
 static void the_better_of_two_measurements_counts(void **state)
@@ -154,8 +158,10 @@ static void a_shared_folder_may_differ_more_and_a_fast_one_is_never_bad(void **s
 	add(3, -1, BURN_IN_DISK_SYNC, 0, 0.5, 0);
 	judge(2);
 	assert_int_equal(found.n, 2);
-	assert_described(0, "time of an fsync of the checkpoints 500 ms, the median of its peers is 1");
-	assert_described(1, "write rate of the checkpoints 20 MB/s, the median of its peers is 100");
+	assert_described(
+		0, "time of an fsync of the checkpoints 500 ms, the median of its peers is 1");
+	assert_described(1,
+			 "write rate of the checkpoints 20 MB/s, the median of its peers is 100");
 }
 
 static void one_slow_link_blames_no_node(void **state)
@@ -169,7 +175,8 @@ static void one_slow_link_blames_no_node(void **state)
 	assert_true(found.n > 0);
 	for (int i = 0; i < found.n; i++)
 		assert_int_equal(found.of[i].fault, BURN_IN_LINK);
-	assert_described(0, "the link from n1 to n2 is slow: 0.01 GB/s, the median of all links is 1");
+	assert_described(0,
+			 "the link from n1 to n2 is slow: 0.01 GB/s, the median of all links is 1");
 }
 
 static void a_node_is_bad_if_all_its_links_are_slow(void **state)
@@ -271,7 +278,8 @@ static void figures_of_a_node_are_checked(void **state)
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
 		assert_int_equal(read_text(wrong[i], -1), -1);
 	assert_int_equal(table.n, 0);
-	assert_int_equal(read_text("[{\"what\": \"product\", \"device\": 0, \"value\": 1}]", 2), -1);
+	assert_int_equal(read_text("[{\"what\": \"product\", \"device\": 0, \"value\": 1}]", 2),
+			 -1);
 	assert_int_equal(read_text("[{\"what\": \"send\", \"device\": 0, \"value\": 0}]", 2), 0);
 	assert_int_equal(read_text("[{\"what\": \"product\", \"device\": 3, \"value\": 5, "
 				   "\"own\": null}]",
