@@ -18,7 +18,10 @@ setup_file() {
 }
 
 teardown_file() { stop_cluster; }
-setup() { [[ -z $lacking ]] || skip "$lacking"; }
+setup() {
+	[[ -z $lacking ]] || skip "$lacking"
+	export XDG_CACHE_HOME=$BATS_TEST_TMPDIR/cache # a suspect node of one test is none in the next
+}
 teardown() { end_jobs; }
 
 # Prints what the last decision was.
