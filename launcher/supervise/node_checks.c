@@ -16,6 +16,7 @@ struct node_check {
 	double at;           /* time of its start, or of its end */
 	bool told;           /* the reason of a failure was printed */
 	bool final;          /* it failed its burn-in, which a check cannot disprove */
+	char why[300];       /* the reason of the last failure */
 };
 
 static int node_of(const struct node_check *c)
@@ -53,6 +54,7 @@ static void note_result(struct node_check *c, const char *why)
 	if (print)
 		print_failure(s, name, why);
 	c->told = why;
+	snprintf(c->why, sizeof c->why, "%s", why ? why : "");
 }
 
 /* Finds the node's line. True: *passed is the result, and `why` has its text. */
@@ -244,6 +246,17 @@ bool supervise_checks_start_all(struct supervisor *s)
 	return !rc;
 }
 
+/* If most nodes have passed, the others failed for reasons of their own, not because the job needs too
+ * much. */
+static void note_suspects(struct supervisor *s, int passed, int failed)
+{
+	const struct pool *p = &s->recovery.pool;
+	for (int i = 0; failed < passed && i < p->machines->n_nodes; i++)
+		if (p->nodes[i].unfit && !s->recovery.checks.all[i].final)
+			supervise_suspect_note(s, i, SUSPECT_CHECK, s->recovery.checks.all[i].why,
+					       "not used");
+}
+
 void supervise_checks_finish_all(struct supervisor *s)
 {
 	const struct pool *p = &s->recovery.pool;
@@ -261,6 +274,7 @@ void supervise_checks_finish_all(struct supervisor *s)
 		supervise_terminal_event(s->o.term, failed ? TONE_WARN : TONE_PLAIN, "nodes",
 					 "%d of %d passed the check, which took %.1f s", passed, n,
 					 seconds);
+	note_suspects(s, passed, failed);
 	supervise_pool_confirm(&s->recovery.pool);
 }
 

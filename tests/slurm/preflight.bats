@@ -39,6 +39,7 @@ check_figure() { # run
 	[[ $(event spare nodes-checked) == *'"passed":3,"failed":1'* ]]
 	[[ $(event_field spare node-check node) == n2 && $(event spare node-check) == *'"passed":false'*memory* ]]
 	[[ $(nodes_of spare 1) == "n1 n3 n4 " ]]
+	[[ $(event spare node-suspected) == *'"node":"n2","kind":"check","evidence":"GPU'* ]]
 	[[ $(decision spare) == spare ]]
 	[[ $(event_field spare generation-start restarts) == 0 ]]
 	grep -q 'n2 is not used: GPU' "$(run_folder spare)"/logs/slurm-*.out
