@@ -444,6 +444,30 @@ static void a_node_that_failed_its_check_is_not_measured(void **state)
 	end_both();
 }
 
+/* A check of what doctor checks cannot show that it is fast again. */
+static void a_node_that_failed_its_burn_in_is_not_used_again(void **state)
+{
+	(void)state;
+	start_burn_in(NULL);
+	connect_both();
+	answer_cycle(30e9, 5e9);
+	answer_cycle(30e9, 5e9);
+	answer_survey();
+	end_both();
+	train_all();
+	for (int64_t step = 1; step < 100; step++) {
+		send_step(&h.peers[0], MSG_METRICS, step);
+		send_message(&h.peers[0], MSG_PROGRESS, step_json(MSG_PROGRESS, step));
+		pass_time(6);
+		send_step(&h.peers[0], MSG_CKPT, step);
+		if (m.done)
+			answer_survey();
+	}
+	assert_true(m.surveys > 2);
+	assert_int_equal(m.checks, 1);
+	assert_int_equal(h.world, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -464,6 +488,7 @@ int main(void)
 		T(strangers_are_turned_away),
 		T(a_run_can_be_stopped_while_its_nodes_are_measured),
 		T(a_node_that_failed_its_check_is_not_measured),
+		T(a_node_that_failed_its_burn_in_is_not_used_again),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

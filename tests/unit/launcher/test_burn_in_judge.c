@@ -142,6 +142,8 @@ static void the_better_of_two_measurements_counts(void **state)
 	add_all(BURN_IN_PRODUCT, 3, (double[]){ 28e9, 1e9, 1e9 });
 	add_all(BURN_IN_DISK_SYNC, 3, (double[]){ 0.3, 7, 7 });
 	assert_int_equal(table.n, 6);
+	assert_true(table.rows[0].value == 28e9 && table.rows[1].value == 30e9);
+	assert_true(table.rows[3].value == 0.3 && table.rows[4].value == 0.2);
 	judge(2);
 	assert_int_equal(found.n, 0);
 }
