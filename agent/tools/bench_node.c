@@ -26,6 +26,7 @@ static const char page[] =
 	"\n"
 	"OPTIONS\n"
 	"  --backend NAME      cpu or cuda, or with :bf16 or :fp16 after it (default cpu)\n"
+	"  --devices N         cuda: the devices to measure (default 0: all that can be opened)\n"
 	"  --dir DIR           folder of the checkpoints (default: no folder is measured)\n"
 	"  --seconds S         time for products and memory together (default 1.5)\n"
 	"  --calibration FILE  the calibration, as in [launch] calibration (default auto)\n"
@@ -141,6 +142,9 @@ static bool take_option(int c, struct settings *s)
 	case 'b':
 		b->backend = optarg;
 		break;
+	case 'g':
+		b->devices = atoi(optarg);
+		break;
 	case 'd':
 		b->dir = *optarg ? optarg : NULL;
 		break;
@@ -175,6 +179,8 @@ static int check_settings(const struct settings *s)
 {
 	if (!(s->seconds >= 0.01 && s->seconds <= 600))
 		return tool_usage(&tool_bench_node, "--seconds is 0.01 to 600");
+	if (s->node.devices < 0 || s->node.devices > NODE_DEVICES)
+		return tool_usage(&tool_bench_node, "--devices is 0 to %d", NODE_DEVICES);
 	if (s->node.comm.sockets < 0 || s->node.comm.sockets > COMM_SOCKETS_MAX)
 		return tool_usage(&tool_bench_node, "--sockets is 0 to %d", COMM_SOCKETS_MAX);
 	if ((int)s->node.comm.integrity < 0)
@@ -186,7 +192,7 @@ static int run_bench_node(int argc, char **argv)
 {
 	/* clang-format off */
 	static const struct option options[] = {
-		{ "backend", required_argument, NULL, 'b' }, { "dir", required_argument, NULL, 'd' },
+		{ "backend", required_argument, NULL, 'b' }, { "devices", required_argument, NULL, 'g' }, { "dir", required_argument, NULL, 'd' },
 		{ "calibration", required_argument, NULL, 'c' }, { "seconds", required_argument, NULL, 's' },
 		{ "json", no_argument, NULL, 'j' }, { "interface", required_argument, NULL, 'i' },
 		{ "transport", required_argument, NULL, 't' }, { "sockets", required_argument, NULL, 'n' },

@@ -23,6 +23,7 @@
 
 struct bench_node {
 	const char *backend; /* as of backend_open_device() */
+	int devices;         /* 0: as many as can be opened; one that cannot is not noticed */
 	const char *dir;     /* of the checkpoints; it need not exist; NULL: it is not measured */
 	const char *calibration; /* [launch] calibration; NULL: auto */
 	struct comm_options comm;

@@ -218,26 +218,25 @@ static void *test_device(void *arg)
 	return NULL;
 }
 
-/* The devices that this process can open; at least 1. */
-static int count_devices(const char *backend)
+/* The devices to measure; at least 1. */
+static int count_devices(const struct bench_node *b)
 {
-	const struct comm_device *unused;
-	(void)unused;
-	if (strncmp(backend, "cuda", 4))
-		return 1;
 	int n = 0;
 	struct backend *k;
-	while (n < NODE_DEVICES && !backend_open_device(backend, 1, n, &k, NULL)) {
+	if (strncmp(b->backend, "cuda", 4) != 0)
+		return 1;
+	while (!b->devices && n < NODE_DEVICES &&
+	       !backend_open_device(b->backend, 1, n, &k, NULL)) {
 		backend_close(k);
 		n++;
 	}
-	return max_int(n, 1);
+	return min_int(max_int(b->devices + n, 1), NODE_DEVICES);
 }
 
 void bench_node_devices(const struct bench_node *b, double seconds, struct node_figures *out)
 {
 	static struct device_test tests[NODE_DEVICES];
-	int n = count_devices(b->backend), cores = usable_cores();
+	int n = count_devices(b), cores = usable_cores();
 	for (int i = 0; i < n; i++) {
 		tests[i] = (struct device_test){ .backend = b->backend,
 						 .device = i,

@@ -1,7 +1,6 @@
 #include "launcher/supervise/burn_in.h"
 
 #include "base/numbers.h"
-#include "base/run_paths.h"
 #include "launcher/child.h"
 #include "launcher/supervise/supervisor.h"
 
@@ -16,7 +15,7 @@ static const double connect_share = 0.25, nodes_share = 0.35, link_share = 0.2, 
 		    link_measure_share = 0.02;
 static const double measure_most_s = 1.5, link_most_s = 0.4;
 
-enum { STRANGERS = 16, WORD = 4096, WORDS_MOST = 24 };
+enum { STRANGERS = 16 };
 
 static void begin_phase(struct burn_in *b, enum burn_in_phase phase);
 static void finish(struct burn_in *b);
@@ -303,33 +302,6 @@ static void on_trouble(void *arg, const struct err *why)
 
 /* --- Start ------------------------------------------------------------------------------- */
 
-static int open_connections(struct burn_in *b, struct err *e)
-{
-	char host[NET_ADDR_MAX];
-	unsigned char secret[AUTH_SECRET_BYTES];
-	struct connections_options co = {
-		.loop = b->s->o.loop,
-		.most = STRANGERS + b->n,
-		.most_per_address = STRANGERS + b->n,
-		.patience = b->s->o.limits.handshake,
-		.voucher = b->s->munge.work ? &b->s->munge : NULL,
-		.message = on_message,
-		.closed = on_closed,
-		.trouble = on_trouble,
-		.arg = b,
-	};
-	const char *address = b->s->o.address, *colon = strrchr(address, ':');
-	snprintf(host, sizeof host, "%.*s", (int)(colon ? colon - address : 0), address);
-	if (net_listen(host, &co.listener, b->address, e) ||
-	    launcher_connections_open(&co, &b->connections, e))
-		return err_prefix(e, "the listener of the burn-in");
-	auth_secret_new(secret);
-	auth_secret_hex(secret, b->secret);
-	launcher_connections_renew(b->connections, secret, BURN_IN_GENERATION, b->began);
-	explicit_bzero(secret, sizeof secret);
-	return 0;
-}
-
 static void on_step_ended(void *arg, int status, const char *output)
 {
 	struct burn_in *b = arg;
@@ -341,69 +313,6 @@ static void on_step_ended(void *arg, int status, const char *output)
 		err_set(&e, ERR_PROTO, "no node has connected");
 	b->failed = e;
 	finish(b);
-}
-
-static void list_names(const struct burn_in *b, struct buf *out)
-{
-	for (int i = 0; i < b->n; i++)
-		buf_printf(out, "%s%s", i ? "," : "", name_of(b, i));
-}
-
-/* The CPUs of the node that has the fewest. */
-static int least_cpus(const struct burn_in *b)
-{
-	const struct cluster *c = b->s->o.machines;
-	int least = 0;
-	for (int i = 0; i < b->n; i++) {
-		int cpus = topo_cluster_kind(c, b->nodes[i].number)->cores;
-		least = !i || cpus < least ? cpus : least;
-	}
-	return least;
-}
-
-static void choose_dir(const struct burn_in *b, char dir[WORD])
-{
-	const struct job *job = &b->s->d->job;
-	if (*job->checkpoint.dir)
-		snprintf(dir, WORD, "%s", job->checkpoint.dir);
-	else
-		snprintf(dir, WORD, "%s/" RUN_CKPT, rundir_path(b->s->o.run));
-}
-
-static int start_step(struct burn_in *b, struct err *e)
-{
-	static const char *const dtypes[] = { "", ":bf16", ":fp16" };
-	const struct job *job = &b->s->d->job;
-	char dir[WORD], backend[32], sockets[16];
-	bool cuda = job->job.device == DEVICE_CUDA;
-	choose_dir(b, dir);
-	snprintf(backend, sizeof backend, "%s%s", cuda ? "cuda" : "cpu",
-		 cuda ? dtypes[job->precision.dtype] : "");
-	snprintf(sockets, sizeof sockets, "%d", (int)job->network.sockets);
-	const char *words[WORDS_MOST] = {
-		"--backend",     backend,
-		"--dir",         dir,
-		"--sockets",     sockets,
-		"--transport",   *job->network.backend ? job->network.backend : "auto",
-		"--interface",   job->network.interface,
-		"--integrity",   *job->network.integrity ? job->network.integrity : "none",
-		"--calibration", *job->launch.calibration ? job->launch.calibration : "auto",
-	};
-	struct buf names = BUF_INIT;
-	list_names(b, &names);
-	const struct burn_in_request r = { .nodes = buf_str(&names),
-					   .n_nodes = b->n,
-					   .cpus = least_cpus(b),
-					   .agent = b->s->o.agent,
-					   .words = (char *const *)(uintptr_t)words,
-					   .address = b->address,
-					   .secret = b->secret,
-					   .auth = b->s->auth };
-	int rc = buf_failed(&names)
-			 ? err_set(e, ERR_NOMEM, "no memory for the names of the nodes")
-			 : b->s->o.ops->burn_in(b->s->o.loop, &r, on_step_ended, b, &b->step, e);
-	buf_fini(&names);
-	return rc;
 }
 
 /* Processes that were released end by themselves. */
@@ -431,21 +340,20 @@ static void free_burn_in(struct burn_in *b)
 	free(b);
 }
 
-/* The nodes that have passed the checks. */
-static int take_nodes(struct burn_in *b, struct err *e)
+static int open_connections(struct burn_in *b, struct err *e)
 {
-	const struct pool *p = &b->s->recovery.pool;
-	size_t most = (size_t)p->machines->n_nodes + 1;
-	b->nodes = calloc(most, sizeof *b->nodes);
-	b->partners = calloc(most * BURN_IN_ROUNDS, sizeof *b->partners);
-	if (!b->nodes || !b->partners ||
-	    supervise_burn_in_table_init(&b->table, p->machines->n_nodes, NULL))
-		return err_set(e, ERR_NOMEM, "no memory to measure the nodes");
-	for (int i = 0; i < p->machines->n_nodes; i++)
-		if (p->nodes[i].passed && supervise_pool_usable(p, i))
-			b->nodes[b->n++] = (struct burn_in_node){ .number = i, .partner = -1 };
-	b->rounds = supervise_burn_in_pairs(b->n, b->partners);
-	return 0;
+	struct connections_options co = {
+		.loop = b->s->o.loop,
+		.most = STRANGERS + b->n,
+		.most_per_address = STRANGERS + b->n,
+		.patience = b->s->o.limits.handshake,
+		.voucher = b->s->munge.work ? &b->s->munge : NULL,
+		.message = on_message,
+		.closed = on_closed,
+		.trouble = on_trouble,
+		.arg = b,
+	};
+	return supervise_burn_in_listen(b, &co, e);
 }
 
 bool supervise_burn_in_start(struct supervisor *s)
@@ -463,7 +371,8 @@ bool supervise_burn_in_start(struct supervisor *s)
 	b->began = supervise_now(s);
 	b->deadline = b->began + NODE_CHECK_SECONDS;
 	s->recovery.burn_in = b;
-	if (!take_nodes(b, &e) && b->n > 0 && !open_connections(b, &e) && !start_step(b, &e))
+	if (!supervise_burn_in_take_nodes(b, &e) && b->n > 0 && !open_connections(b, &e) &&
+	    !supervise_burn_in_step(b, on_step_ended, &e))
 		return true;
 	if (e.code)
 		supervise_terminal_event(s->o.term, TONE_WARN, "nodes",

@@ -18,7 +18,8 @@
  * bad; if no node connects, the fault is not theirs, and the run starts without the burn-in. After
  * [health] preflight_timeout seconds what is known is judged.
  *
- * Bad nodes are reported to node_checks.h. burn_in_report.c prints and records the result.
+ * Bad nodes are reported to node_checks.h. burn_in_start.c starts the processes, and burn_in_report.c
+ * prints and records the result.
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_BURN_IN_H
 #define MUSTER_LAUNCHER_SUPERVISE_BURN_IN_H
@@ -32,6 +33,7 @@
 
 struct supervisor;
 struct connection;
+struct connections_options;
 struct burn_in;
 
 /* Starts it. True: supervise_checks_go_on() is called when it has ended, unless it is stopped. False:
@@ -42,7 +44,7 @@ void supervise_burn_in_tick(struct supervisor *s);
 /* Ends it without a result. The loop must run once more. */
 void supervise_burn_in_stop(struct supervisor *s);
 
-/* --- For burn_in_report.c ----------------------------------------------------------------- */
+/* --- For burn_in_start.c and burn_in_report.c --------------------------------------------- */
 
 enum burn_in_phase { BURN_IN_CONNECT, BURN_IN_NODES, BURN_IN_LINKS };
 
@@ -77,7 +79,14 @@ struct burn_in {
 	struct err failed; /* the memory is used up */
 };
 
-/* Prints and records the findings, and writes preflight.json. */
+/* burn_in_start.c, in this order. The burn-in measures the nodes that have passed the checks; b->n may be
+ * 0. The listener is on the host of the run's; its address and secret are set. */
+int supervise_burn_in_take_nodes(struct burn_in *b, struct err *e);
+int supervise_burn_in_listen(struct burn_in *b, struct connections_options *co, struct err *e);
+int supervise_burn_in_step(struct burn_in *b,
+			   void (*ended)(void *arg, int status, const char *output), struct err *e);
+
+/* burn_in_report.c: prints and records the findings, and writes preflight.json. */
 void supervise_burn_in_report(struct burn_in *b, double seconds);
 
 #endif
