@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CHUNK = 1 << 20, BYTES_MOST = 16 << 20, PAGE = 4096, SYNCS = 5, PATIENCE = 10 };
+enum { CHUNK = 1 << 20, BYTES_MOST = 16 << 20, PAGE = 4096, SYNCS = 5, PATIENCE = 25 };
 
 /* Shared by the thread that measures and the one that waits for it; the last one of them frees
  * it. */

@@ -11,8 +11,8 @@
 #include <string.h>
 
 /* Of [health] preflight_timeout: the share of each phase, and what the measurements take of it. */
-static const double connect_share = 0.25, nodes_share = 0.35, link_share = 0.2, measure_share = 0.1,
-		    link_measure_share = 0.02;
+static const double connect_share = 0.25, nodes_share = 0.6, link_share = 0.2,
+		    measure_share = 0.1, link_measure_share = 0.02;
 static const double measure_most_s = 1.5, link_most_s = 0.4;
 
 enum { STRANGERS = 16 };
@@ -399,33 +399,37 @@ static void finish(struct burn_in *b)
 	supervise_checks_go_on(s);
 }
 
-/* The time of the phase is over. */
-static void end_late(struct burn_in *b)
+/* Nodes that still measure when the time of the phase is over. */
+static void lose_late_nodes(struct burn_in *b)
 {
-	char why[128];
-	bool overall = supervise_now(b->s) >= b->met + limit_of(b);
+	const char *why = b->phase == BURN_IN_NODES
+				  ? "its products, its memory or its folder of checkpoints could "
+				    "not be measured in time"
+				  : "it does not answer while its links are measured";
+	for (int i = 0; i < b->n; i++)
+		if (b->nodes[i].order)
+			lose_node(b, i, why);
+}
+
+/* The time of the phase, or of all, is over. A node that had less than the time of its phase is not
+ * blamed. */
+static void end_late(struct burn_in *b, bool phase_over)
+{
 	if (b->met < 0) {
 		err_set(&b->failed, ERR_TIMEOUT, "no node has connected within %d s",
 			NODE_CHECK_SECONDS);
 		finish(b);
-		return;
-	}
-	if (b->phase == BURN_IN_CONNECT) {
+	} else if (b->phase == BURN_IN_CONNECT) {
 		end_connecting(b);
-		return;
-	}
-	snprintf(why, sizeof why, "%s",
-		 b->phase == BURN_IN_NODES
-			 ? "its products, its memory or its folder of checkpoints "
-			   "could not be measured in time"
-			 : "it does not answer while its links are measured");
-	for (int i = 0; i < b->n; i++)
-		if (b->nodes[i].order)
-			lose_node(b, i, why);
-	if (overall)
+	} else if (!phase_over) {
 		finish(b);
-	else
+	} else if (b->n == 1) {
+		err_set(&b->failed, ERR_TIMEOUT, "this takes too long");
+		finish(b);
+	} else {
+		lose_late_nodes(b);
 		go_on(b);
+	}
 }
 
 void supervise_burn_in_tick(struct supervisor *s)
@@ -436,7 +440,7 @@ void supervise_burn_in_tick(struct supervisor *s)
 	double now = supervise_now(s);
 	launcher_connections_tick(b->connections, now);
 	if (now >= b->deadline || (b->met >= 0 && now >= b->met + limit_of(b)))
-		end_late(b);
+		end_late(b, now >= b->deadline);
 }
 
 void supervise_burn_in_stop(struct supervisor *s)

@@ -63,13 +63,22 @@ static void blame_nodes(struct burn_in *b, const char *const *names)
 	}
 }
 
-/* If several nodes were measured and none could be, the fault is not theirs. */
-static bool none_worked(const struct burn_in *b)
+/* If most of several nodes break down or are late, the fault is not theirs: the machines are busy, or the
+ * job's folder is slow. */
+static bool most_are_lost(const struct burn_in *b)
+{
+	int lost = 0;
+	for (int i = 0; i < b->n; i++)
+		lost += b->nodes[i].lost;
+	return b->n > 1 && 2 * lost > b->n;
+}
+
+static const char *first_reason(const struct burn_in *b)
 {
 	for (int i = 0; i < b->n; i++)
-		if (!b->nodes[i].lost)
-			return false;
-	return b->n > 1;
+		if (b->nodes[i].lost)
+			return b->nodes[i].why;
+	return "";
 }
 
 static int count_bad(const struct burn_in *b)
@@ -224,13 +233,13 @@ void supervise_burn_in_report(struct burn_in *b, double seconds)
 		free(names);
 		return;
 	}
-	bool none = none_worked(b);
-	if (none)
-		print_failure(b, b->nodes[0].why);
-	for (int i = 0; i < b->n && none; i++)
+	bool most = most_are_lost(b);
+	if (most)
+		print_failure(b, first_reason(b));
+	for (int i = 0; i < b->n && most; i++)
 		*b->nodes[i].why = '\0';
 	blame_nodes(b, names);
-	if (!none)
+	if (!most)
 		print_medians(b, seconds);
 	json_t *notes = collect_notes(b, names);
 	if (notes)

@@ -288,7 +288,7 @@ static void a_node_that_does_not_answer_is_left_out(void **state)
 	start_burn_in(NULL);
 	connect_both();
 	answer_node(0, 30e9);
-	pass_time(7.2);
+	pass_time(12.2);
 	deliver();
 	assert_left_out("its products, its memory or its folder");
 }
