@@ -20,7 +20,7 @@
 #include "base/step_parts.h"
 
 enum {
-	MSG_VERSION = 4,
+	MSG_VERSION = 5,
 	GUARD_GENERATION = 1 /* of all messages to and from a guard, which outlives generations */
 };
 
@@ -52,7 +52,8 @@ enum {
 	X(MSG_HELPER_START,  helper_start,  MSG_HELPER_START_FIELDS,  "supervisor", "the answer to helper_hello: the agents that the helper starts") \
 	X(MSG_HELPER_PART,   helper_part,   MSG_HELPER_PART_FIELDS,   "helper, supervisor", "a part of what ranks have put before a fence: from a helper, those of its node; from the supervisor, those of all nodes") \
 	X(MSG_HELPER_NEXT,   helper_next,   MSG_HELPER_NEXT_FIELDS,   "helper", "a part has come; the supervisor may send the next one") \
-	X(MSG_HELPER_EXITED, helper_exited, MSG_HELPER_EXITED_FIELDS, "helper", "an agent of the node has ended")
+	X(MSG_HELPER_EXITED, helper_exited, MSG_HELPER_EXITED_FIELDS, "helper", "an agent of the node has ended") \
+	X(MSG_HEALTH,    health,   MSG_HEALTH_FIELDS,   "agent",      "what a rank, its device and its node showed in a window, when it has changed")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -142,7 +143,14 @@ enum {
 	F(node_ranks,   INT,    REQUIRED, "ranks of the node") \
 	F(cpus,         TEXT,   REQUIRED, "CPUs next to the device; \"\": unknown, or the rank is not bound") \
 	F(numa,         INT,    REQUIRED, "NUMA domain next to the device; -1: unknown, or the rank is not bound") \
+	F(watches_node, FLAG,   REQUIRED, "whether this rank watches what all ranks of its node share") \
 	F(predecessors, JSON,   OPTIONAL, "agents of earlier generations that may still run on the agent's host: a list of struct msg_predecessor")
+
+#define MSG_HEALTH_FIELDS(F) \
+	F(step,      INT64,  REQUIRED, "the step the trainer was in at the end of the window") \
+	F(clock,     NUMBER, REQUIRED, "MHz of its cores, a mean; 0: unknown") \
+	F(gpu_clock, NUMBER, REQUIRED, "MHz of its GPU, a mean; 0: unknown") \
+	F(findings,  JSON,   REQUIRED, "a list of struct msg_finding")
 
 #define MSG_STOP_FIELDS(F) \
 	F(reason,     TEXT, REQUIRED, "why") \
@@ -217,6 +225,15 @@ enum {
 	F(generation, COUNT, REQUIRED, "the launch that it belongs to") \
 	MSG_PROCESS_FIELDS(F)
 
+/* An element of the list `findings` of health. */
+#define MSG_FINDING_FIELDS(F) \
+	F(kind,   TEXT,   REQUIRED, "its word in the table of kinds (agent/health/kinds.c)") \
+	F(share,  NUMBER, REQUIRED, "the part of the window that it explains, 0 to 1") \
+	F(alarm,  FLAG,   REQUIRED, "whether it is a defect, even if the rank is not slow") \
+	F(node,   FLAG,   REQUIRED, "whether it is about the whole node") \
+	F(object, LINE,   REQUIRED, "the device; \"\": none") \
+	F(text,   LINE,   REQUIRED, "the same for people")
+
 enum msg_type {
 	MSG_NONE,
 #define MSG_ENUM(type, name, FIELDS, sender, doc) type,
@@ -229,6 +246,7 @@ enum msg_type {
 MSG_TYPES(MSG_STRUCT)
 MSG_STRUCT(, coords, MSG_COORDS_FIELDS, , )
 MSG_STRUCT(, predecessor, MSG_PREDECESSOR_FIELDS, , )
+MSG_STRUCT(, finding, MSG_FINDING_FIELDS, , )
 #undef MSG_STRUCT
 
 /*
@@ -244,6 +262,7 @@ MSG_STRUCT(, predecessor, MSG_PREDECESSOR_FIELDS, , )
 MSG_TYPES(MSG_FUNCTIONS)
 MSG_FUNCTIONS(, coords, MSG_COORDS_FIELDS, , )
 MSG_FUNCTIONS(, predecessor, MSG_PREDECESSOR_FIELDS, , )
+MSG_FUNCTIONS(, finding, MSG_FINDING_FIELDS, , )
 #undef MSG_FUNCTIONS
 
 /* clang-format on */

@@ -8,6 +8,7 @@
  *     messages.c     handles the agents' messages
  *     watchdog.c     finds ranks that are silent or hang (hang_limit.c: after how long)
  *     stragglers.c   names ranks that are slow or stood still
+ *     evidence.c     why a rank is slow, and defects of devices, from what the agents see
  *     verdict.c      gets a verdict from the flight recorders
  *     report.c       writes events.jsonl and metrics.jsonl, prints for people
  *                    (report_loss.c: a loss; report_end.c: the end of the run)
@@ -33,6 +34,7 @@
 #include "launcher/rundir/events.h"
 #include "launcher/supervise/chain.h"
 #include "launcher/supervise/contract.h"
+#include "launcher/supervise/evidence.h"
 #include "launcher/supervise/faults.h"
 #include "launcher/supervise/guard.h"
 #include "launcher/supervise/hang_limit.h"
@@ -125,6 +127,7 @@ struct supervisor {
 	struct stop_state stop;
 	struct hang_limit hang;
 	struct stragglers stragglers;
+	struct evidence evidence;
 	double last_move, slept; /* times: of any rank; when this process had not run */
 	struct chain_state chain;
 	struct progress_comment comment;
