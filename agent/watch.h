@@ -18,8 +18,9 @@ struct agent_watch;
 struct watch_options {
 	struct control *control; /* borrowed until the close */
 	double window_s;
-	bool node;        /* also watch what all ranks of the node share */
-	const char *gpu;  /* PCI address; "": none. Borrowed until the open has returned, as is `disk` */
+	bool node; /* also watch what all ranks of the node share */
+	const char *
+		gpu; /* PCI address; "": none. Borrowed until the open has returned, as is `disk` */
 	const char *disk; /* a folder on the disk that holds the checkpoints */
 };
 

@@ -34,11 +34,11 @@ struct health_finding {
 };
 
 struct health_options {
-	const char *root; /* the folder that holds proc/ and sys/; NULL: "/" */
-	int pid;          /* 0: this process; for tests */
-	bool node;        /* also watch what all ranks of the node share */
-	const char *disk; /* a folder on the disk that is watched; NULL: none */
-	const char *gpu;  /* PCI address; NULL: none */
+	const char *root;    /* the folder that holds proc/ and sys/; NULL: "/" */
+	int pid;             /* 0: this process; for tests */
+	bool node;           /* also watch what all ranks of the node share */
+	const char *disk;    /* a folder on the disk that is watched; NULL: none */
+	const char *gpu;     /* PCI address; NULL: none */
 	const char *library; /* of NVIDIA; NULL: NVML_LIBRARY */
 };
 

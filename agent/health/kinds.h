@@ -64,9 +64,9 @@ struct health {
 	double began, asked; /* times: of the window; of the last look at other processes */
 	struct health_series *series; /* [health_n_kinds] */
 	struct gpu_watch *watch;
-	bool gpu_read;         /* `gpu` is of this window */
-	struct gpu_state gpu;  /* its errors and links, at the end of a window */
-	unsigned xid;          /* the last one; 0: none */
+	bool gpu_read;        /* `gpu` is of this window */
+	struct gpu_state gpu; /* its errors and links, at the end of a window */
+	unsigned xid;         /* the last one; 0: none */
 	unsigned disk_major, disk_minor;
 	char disk_name[32], others[160], cpus[256], nic[HEALTH_OBJECT];
 	int nice;

@@ -54,6 +54,7 @@
 	X(rank_paused,      "rank-paused",      rank_paused, "nothing was heard of a rank for some seconds, and it goes on") \
 	X(health_alarm,     "health-alarm",     health_alarm, "a device of a node has a defect, once per device and kind") \
 	X(slow_node,        "slow-node",        slow_node,   "what the policy for slow ranks does about the node of one") \
+	X(node_suspected,   "node-suspected",   node_suspected, "something speaks against a node; the list of suspect nodes gets this line") \
 	X(chain,            "chain",            chain,       "a job was queued to continue the run, or those that wait are cancelled") \
 	X(contract,         "contract",         contract,    "predicted against measured seconds and memory, at the end") \
 	X(finished,         "finished",         step,        "every rank has done its work") \
@@ -246,6 +247,12 @@
 	F(gpu_clock, NUMBER, REQUIRED, "MHz of its GPU; 0: unknown") \
 	F(findings,  JSON,   REQUIRED, "a list of struct msg_finding (base/messages.h), of its last window in which they changed")
 
+#define RUNDIR_NODE_SUSPECTED_FIELDS(F) \
+	F(node,     TEXT, REQUIRED, "the node") \
+	F(kind,     TEXT, REQUIRED, "a word of SUSPECT_KINDS (launcher/suspects/suspects.h)") \
+	F(evidence, LINE, REQUIRED, "what was seen") \
+	F(did,      LINE, REQUIRED, "what the run did about it; \"\": nothing")
+
 #define RUNDIR_CHAIN_FIELDS(F) \
 	F(job,  TEXT, OPTIONAL, "the job that was queued, or the first one of those that are cancelled") \
 	F(text, LINE, REQUIRED, "what was done and why")
@@ -294,6 +301,7 @@
 	X(health_alarm, RUNDIR_HEALTH_ALARM_FIELDS) \
 	X(slow_node,   RUNDIR_SLOW_NODE_FIELDS) \
 	X(health,      RUNDIR_HEALTH_FIELDS) \
+	X(node_suspected, RUNDIR_NODE_SUSPECTED_FIELDS) \
 	X(chain,       RUNDIR_CHAIN_FIELDS) \
 	X(contract,    RUNDIR_CONTRACT_FIELDS) \
 	X(end,         RUNDIR_END_FIELDS)

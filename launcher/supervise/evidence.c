@@ -100,6 +100,9 @@ static void give_alarm(struct supervisor *s, int rank, const struct msg_finding 
 								 .object = f->object,
 								 .text = text });
 	supervise_terminal_event(s->o.term, TONE_WARN, "defect", "%s", text);
+	int at = supervise_pool_find(&s->recovery.pool, node);
+	if (at >= 0)
+		supervise_suspect_note(s, at, SUSPECT_ERRORS, text, "");
 }
 
 /* --- Findings ----------------------------------------------------------------------- */

@@ -43,8 +43,8 @@ struct rank_evidence {
 struct evidence {
 	int world, n_nodes;
 	struct rank_evidence *ranks; /* [world]; NULL: nothing is kept */
-	int *watcher;                /* [n_nodes]: the rank that watches what the node's ranks share; -1 */
-	uint64_t *alarms;            /* hashes of those that were given in this run */
+	int *watcher;     /* [n_nodes]: the rank that watches what the node's ranks share; -1 */
+	uint64_t *alarms; /* hashes of those that were given in this run */
 	int n_alarms;
 };
 

@@ -170,11 +170,18 @@ static void describe(const struct supervisor *s, int rank, bool all, double wind
 		 duration, why);
 }
 
+static void note_suspect(struct supervisor *s, int rank, enum suspect_kind kind, const char *text)
+{
+	int node = supervise_pool_find(&s->recovery.pool, supervise_node(s, rank));
+	if (node >= 0)
+		supervise_suspect_note(s, node, kind, text, "");
+}
+
 /* One event per rank; one line for people per rank, or per node if several of its ranks became slow. */
-static void report(struct supervisor *s, int rank, double window)
+static void report(struct supervisor *s, int rank, int slowest, double window)
 {
 	struct pace *p = &s->stragglers.ranks[rank];
-	int *news = &s->stragglers.news[s->d->plan.ranks[rank].node];
+	int node = s->d->plan.ranks[rank].node, *news = &s->stragglers.news[node];
 	char text[800];
 	describe(s, rank, false, window, text, sizeof text);
 	rundir_event_slow_rank(s->o.run, s->generation,
@@ -190,8 +197,11 @@ static void report(struct supervisor *s, int rank, double window)
 	}
 	if (*news > 1)
 		describe(s, rank, true, window, text, sizeof text);
-	if (*news > 0)
+	if (*news > 0) {
 		supervise_terminal_event(s->o.term, TONE_WARN, "slow", "%s", text);
+		if (node != s->d->plan.ranks[slowest].node)
+			note_suspect(s, rank, SUSPECT_SLOW, text);
+	}
 	*news = *news > 1 ? 0 : *news;
 }
 
@@ -210,6 +220,29 @@ static void judge(struct supervisor *s, int rank, double window)
 		return;
 	p->straggler = slow;
 	s->stragglers.news[s->d->plan.ranks[rank].node] += slow;
+}
+
+/* Of the ranks that became stragglers in this window, the one that delays a step most; -1: none did. */
+static int find_slowest(const struct supervisor *s)
+{
+	const struct pace *ranks = s->stragglers.ranks;
+	int most = -1;
+	for (int r = 0; r < s->world; r++)
+		if (ranks[r].news && ranks[r].straggler &&
+		    (most < 0 ||
+		     ranks[r].pace - ranks[r].reference > ranks[most].pace - ranks[most].reference))
+			most = r;
+	return most;
+}
+
+/* The run leaves one node at a time. */
+static void consider_leaving(struct supervisor *s, int rank, double window)
+{
+	const struct pace *p = &s->stragglers.ranks[rank];
+	char text[800];
+	describe(s, rank, false, window, text, sizeof text);
+	if (supervise_exclude_consider(s, rank, p->pace - p->reference, text))
+		supervise_handle(s, EV_LEAVE_NODE, NULL, s->exclude.reason);
 }
 
 static void begin_window(struct supervisor *s)
@@ -231,15 +264,18 @@ static void close_window(struct supervisor *s, double window)
 	memset(t->news, 0, (size_t)s->d->cluster.n_nodes * sizeof *t->news);
 	for (int r = 0; r < s->world; r++)
 		judge(s, r, window);
+	int slowest = find_slowest(s);
 	for (int r = 0; r < s->world; r++) {
 		struct pace *p = &t->ranks[r];
 		const struct evidence_window w = window_of(p, window);
 		supervise_evidence_record(s, r, &w);
 		if (p->news)
-			report(s, r, window);
+			report(s, r, slowest, window);
 		if (!p->slow)
 			p->history[p->windows++ % STRAGGLER_HISTORY] = p->pace;
 	}
+	if (slowest >= 0)
+		consider_leaving(s, slowest, window);
 }
 
 static bool is_complete(const struct supervisor *s)
@@ -289,4 +325,6 @@ void supervise_stragglers_note_silence(struct supervisor *s, int rank, double se
 							       .seconds = seconds,
 							       .text = text });
 	supervise_terminal_event(s->o.term, TONE_WARN, "paused", "%s", text);
+	if (++p->pauses == PAUSES_SUSPECT)
+		note_suspect(s, rank, SUSPECT_PAUSED, text);
 }
