@@ -237,13 +237,22 @@ static void print_sentence(const struct health *h, const struct health_kind *k, 
 	out[at] = '\0';
 }
 
+/* The part of the window that the value explains. A thread that is throttled waits for a core, too, so that part
+ * of its wait is explained already. */
+static double share_of(const struct health *h, const struct health_kind *k, double value)
+{
+	bool share = !strcmp(k->unit, "%") && k->type != HEALTH_RATIO;
+	if (!strcmp(k->word, "delay") || !strcmp(k->word, "niced"))
+		value = fmax(value - health_value(h, "throttled"), 0);
+	return fmin(k->cost * (share ? value : 1), 1);
+}
+
 static void fill_finding(struct health *h, int i, struct health_finding *f)
 {
 	const struct health_kind *k = &health_kinds[i];
 	struct health_series *s = &h->series[i];
-	bool share = !strcmp(k->unit, "%") && k->type != HEALTH_RATIO;
 	*f = (struct health_finding){ .kind = k->word,
-				      .share = fmin(k->cost * (share ? s->value : 1), 1),
+				      .share = share_of(h, k, s->value),
 				      .alarm = k->alarm && !s->warned,
 				      .node = k->scope == HEALTH_OF_NODE };
 	s->warned |= k->alarm;

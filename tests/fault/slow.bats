@@ -69,9 +69,18 @@ leave_group() {
 # The last line that names the rank as slow, in events.jsonl.
 slow_line() { event "$1" slow-rank | grep "\"rank\":$2,\"" | grep '"slow":true'; }
 
-# cores: how many each rank needs so that all ranks of a run are equally fast: the tests bind each rank to its own.
-needs_cores() {
-	[[ $(nproc) -ge $1 ]] || skip "needs $1 cores"
+# Ranks 0 and 1 of a run get cores 0 and 1. A rank that shares its core with others that want it as well would be slow.
+bind_ranks() { # run
+	[[ $(nproc) -ge 2 && $EUID -eq 0 ]] || skip "needs two cores, and root to put processes in front of others"
+	taskset -a -p -c 0 "$(rank_pid "$1" 0)" >/dev/null
+	taskset -a -p -c 1 "$(rank_pid "$1" 1)" >/dev/null
+}
+
+# Uses core 1 before all others. With sched_autogroup nice values count inside a session only, so the session gets one, too.
+burn_core_1() {
+	setsid taskset -c 1 nice -n -6 bash -c 'while :; do :; done' 3>&- &
+	burner=$!
+	[[ ! -w /proc/$burner/autogroup ]] || echo -6 >"/proc/$burner/autogroup"
 }
 
 @test "a rank that is stopped for most of the time is slow: its rank, node and reason are said, and the run goes on" {
@@ -96,41 +105,35 @@ needs_cores() {
 	[[ -z $(event paused rank-lost) && -z $(event paused slow-rank) ]]
 }
 
-@test "a rank whose cgroup allows half a core is slow because of its cgroup" {
+@test "a rank whose cgroup allows a tenth of a core is slow because of its cgroup" {
 	begin limited health.slow_window=2 parallel.dp=2
-	make_group cpu half
+	make_group cpu tenth
 	if [[ $version -eq 2 ]]; then
-		echo "25000 100000" >"$group/cpu.max"
+		echo "10000 100000" >"$group/cpu.max"
 	else
 		echo 100000 >"$group/cpu.cfs_period_us"
-		echo 25000 >"$group/cpu.cfs_quota_us"
+		echo 10000 >"$group/cpu.cfs_quota_us"
 	fi
 	rank_pid limited 1 >"$group/cgroup.procs"
 	wait_for 120 slow_line limited 1
-	slow_line limited 1 | grep -E "its cgroup /muster-test-[0-9]+-half limits it to 0.25 cores: it was throttled for [0-9]+ % of the time"
+	slow_line limited 1 | grep -E "its cgroup /muster-test-[0-9]+-tenth limits it to 0.1 cores: it was throttled for [0-9]+ % of the time"
 	grep -q '"kind":"throttled"' "$(run_folder limited)/health.jsonl"
 	end_run
 }
 
 @test "a rank whose core a busy process shares is slow because of that process" {
-	needs_cores 2
 	begin shared health.slow_window=2 parallel.dp=2
-	taskset -a -p -c 0 "$(rank_pid shared 0)"
-	taskset -a -p -c 1 "$(rank_pid shared 1)"
-	taskset -c 1 nice -n -10 bash -c 'exec -a burner bash -c "while :; do :; done"' 3>&- &
-	burner=$!
+	bind_ranks shared
+	burn_core_1
 	wait_for 120 slow_line shared 1
-	slow_line shared 1 | grep -E "it waited for a core for [0-9]+ % of the time; process bash, pid [0-9]+, uses [0-9]+ % of core 1"
+	slow_line shared 1 | grep -E "it waited for a core for [0-9]+ % of the time; process bash, pid $burner, uses [0-9]+ % of core 1"
 	end_run
 }
 
 @test "a rank that was niced is slow because of its nice value" {
-	needs_cores 2
 	begin niced health.slow_window=2 parallel.dp=2
-	taskset -a -p -c 0 "$(rank_pid niced 0)"
-	taskset -a -p -c 1 "$(rank_pid niced 1)"
-	taskset -c 1 bash -c 'while :; do :; done' 3>&- &
-	burner=$!
+	bind_ranks niced
+	burn_core_1
 	for task in /proc/"$(rank_pid niced 1)"/task/*; do renice -n 15 -p "${task##*/}"; done
 	wait_for 120 slow_line niced 1
 	slow_line niced 1 | grep -E "its nice value is 15, so other processes go first"
