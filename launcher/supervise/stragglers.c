@@ -103,7 +103,7 @@ static double median_clock(const struct supervisor *s, int group, bool gpu)
 	}
 	if (n > 1) {
 		qsort(clocks, (size_t)n, sizeof *clocks, compare_values);
-		median = clocks[(n - 1) / 2];
+		median = clocks[n / 2]; /* of two, the faster one */
 	}
 	free(clocks);
 	return median;
