@@ -39,12 +39,13 @@ static void put(const char *path, const char *text)
 }
 
 /* A stat line of a process: major faults, ticks of CPU time, nice value, last CPU. */
-static void put_stat(const char *path, int pid, const char *name, int faults, int ticks, int nice_value,
-		     int cpu)
+static void put_stat(const char *path, int pid, const char *name, int faults, int ticks,
+		     int nice_value, int cpu)
 {
 	char text[512];
 	snprintf(text, sizeof text,
-		 "%d (%s) R 1 1 1 0 -1 4194304 100 0 %d 0 %d 0 0 0 20 %d 1 0 100 1000 10 18446744073709551615 1 1 1 1 1 0 "
+		 "%d (%s) R 1 1 1 0 -1 4194304 100 0 %d 0 %d 0 0 0 20 %d 1 0 100 1000 10 "
+		 "18446744073709551615 1 1 1 1 1 0 "
 		 "0 0 0 0 0 0 17 %d 0 0 0 0 0\n",
 		 pid, name, faults, ticks, nice_value, cpu);
 	put(path, text);
@@ -136,7 +137,8 @@ static void a_limit_of_cores_is_found(void **state)
 	(void)state;
 	put("sys/fs/cgroup/cpu/job/cpu.stat", "nr_throttled 40\nthrottled_time 4800000000\n");
 	end_window();
-	expect("throttled", "its cgroup /job limits it to 0.5 cores: it was throttled for 48 % of the time");
+	expect("throttled",
+	       "its cgroup /job limits it to 0.5 cores: it was throttled for 48 % of the time");
 	assert_false(finding("throttled")->alarm);
 	end_window();
 	assert_null(finding("throttled"));
@@ -153,7 +155,8 @@ static void version_2_and_the_groups_above_are_understood(void **state)
 	end_window();
 	put("sys/fs/cgroup/slurm/job_7/cpu.stat", "usage_usec 5\nthrottled_usec 2500000\n");
 	end_window();
-	expect("throttled", "its cgroup /slurm/job_7 limits it to 2 cores: it was throttled for 25 %");
+	expect("throttled",
+	       "its cgroup /slurm/job_7 limits it to 2 cores: it was throttled for 25 %");
 }
 
 static void a_wait_for_a_core_is_found(void **state)
@@ -187,7 +190,8 @@ static void a_nice_value_is_found(void **state)
 	end_window();
 	put("proc/77/task/78/schedstat", "5000000000 5100000000 30\n");
 	end_window();
-	expect("niced", "its nice value is 15, so other processes go first: it waited for a core for 50 %");
+	expect("niced",
+	       "its nice value is 15, so other processes go first: it waited for a core for 50 %");
 	assert_true(finding("niced")->share > finding("delay")->share);
 }
 
@@ -202,7 +206,8 @@ static void short_memory_is_found(void **state)
 	put_stat("proc/77/stat", 77, "muster-agent", 24005, 500, 0, 2);
 	put("proc/pressure/memory", "some avg10=0.00 avg60=0.00 avg300=0.00 total=3401000\n");
 	end_window();
-	expect("memory-pressure", "processes waited for memory for 34 % of the time; its cgroup /tight limits it to 512");
+	expect("memory-pressure", "processes waited for memory for 34 % of the time; its cgroup "
+				  "/tight limits it to 512");
 	expect("major-faults", "1200 per second pages");
 }
 
@@ -240,7 +245,8 @@ static void the_clock_of_its_cores_is_read(void **state)
 {
 	(void)state;
 	assert_true(health_clock(h) == 0);
-	put("proc/cpuinfo", "processor\t: 0\ncpu MHz\t\t: 2400.0\nprocessor\t: 1\ncpu MHz\t\t: 2600.0\n");
+	put("proc/cpuinfo",
+	    "processor\t: 0\ncpu MHz\t\t: 2400.0\nprocessor\t: 1\ncpu MHz\t\t: 2600.0\n");
 	end_window();
 	assert_true(health_clock(h) == 2500);
 	put("sys/devices/system/cpu/cpu2/cpufreq/scaling_cur_freq", "1200000\n");
@@ -335,7 +341,8 @@ static void defects_of_its_gpu_are_alarms(void **state)
 	expect("ecc", "uncorrectable memory errors");
 	expect("remap-pending", "must be reset");
 	expect("xid", "XID 79");
-	assert_true(finding("ecc")->alarm && finding("remap-pending")->alarm && finding("xid")->alarm);
+	assert_true(finding("ecc")->alarm && finding("remap-pending")->alarm &&
+		    finding("xid")->alarm);
 	assert_string_equal(finding("xid")->object, "GPU 0000:36:00.0");
 	end_window();
 	assert_null(finding("ecc")); /* there is no new one */
@@ -356,7 +363,8 @@ static void a_hot_gpu_is_a_reason(void **state)
 	(void)state;
 	watch_gpu("dgx-h100,hot=1,crawl=1");
 	end_window();
-	expect("gpu-slow", "lowered its clock for 100 % of the time because it is too hot; it has 89 °C");
+	expect("gpu-slow",
+	       "lowered its clock for 100 % of the time because it is too hot; it has 89 °C");
 	assert_true(health_gpu_clock(h) == 345);
 }
 

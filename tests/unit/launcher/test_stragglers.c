@@ -194,7 +194,8 @@ static void the_strongest_finding_is_the_reason(void **state)
 static void a_finding_that_is_gone_is_no_reason(void **state)
 {
 	(void)state;
-	report_health(1, 0, finding_json("throttled", 0.6, false, "", "its cgroup /x limits it"), NULL);
+	report_health(1, 0, finding_json("throttled", 0.6, false, "", "its cgroup /x limits it"),
+		      NULL);
 	train(5, 1, 0);
 	report_health(1, 0, NULL, NULL);
 	train(60, 2, 0);
@@ -218,7 +219,8 @@ static void a_lower_clock_than_its_peers_is_the_reason(void **state)
 	report_health(0, 2900, NULL, NULL);
 	report_health(1, 1200, NULL, NULL);
 	train(60, 2, 0);
-	assert_int_equal(count_events("\"slow-rank\"", "its cores run at 1.20 GHz, its peers' at 2.90 GHz"),
+	assert_int_equal(count_events("\"slow-rank\"",
+				      "its cores run at 1.20 GHz, its peers' at 2.90 GHz"),
 			 1);
 }
 
@@ -226,13 +228,15 @@ static void a_defect_is_an_alarm_once_even_if_no_rank_is_slow(void **state)
 {
 	(void)state;
 	for (int i = 0; i < 3; i++) {
-		report_health(1, 0, finding_json("ecc", 0.3, true, "GPU 0000:36:00.0", "2 new errors"),
+		report_health(1, 0,
+			      finding_json("ecc", 0.3, true, "GPU 0000:36:00.0", "2 new errors"),
 			      NULL);
 		train(10, 1, 0);
 	}
 	assert_int_equal(count_events("\"health-alarm\"", "GPU 0000:36:00.0"), 1);
 	assert_int_equal(count_events("\"node-suspected\"", "\"kind\":\"errors\""), 1);
-	report_health(1, 0, finding_json("ecc", 0.3, true, "GPU 0000:39:00.0", "2 new errors"), NULL);
+	report_health(1, 0, finding_json("ecc", 0.3, true, "GPU 0000:39:00.0", "2 new errors"),
+		      NULL);
 	assert_int_equal(count_events("\"health-alarm\"", ""), 2);
 	assert_int_equal(count_events("\"slow-rank\"", ""), 0);
 }
