@@ -134,6 +134,7 @@ static void *watch_main(void *arg)
 	struct agent_watch *w = arg;
 	const struct health_options o = { .node = w->o.node, .gpu = w->gpu, .disk = w->disk };
 	double now = clock_s(), end = now + w->o.window_s;
+	pthread_setname_np(pthread_self(), "muster-watch");
 	struct health *h = health_open(&o, now);
 	while (h && !wait_until(w, fmin(clock_s() + SAMPLE_S, end))) {
 		health_sample(h);
