@@ -26,11 +26,28 @@ static void visit_folder(const char *root, const char *dir,
 
 struct total {
 	const char *root, *device;
+	struct health_devices *seen;
 	const char *const *names;
-	double sum, most;
+	double most;
 	bool any;
 	char *largest;
 };
+
+/* Notes the errors of a device. Returns how many are new; 0 for a device that was not there before. */
+static double increase(struct health_devices *seen, const char *device, double errors)
+{
+	int i = 0;
+	while (i < seen->n && strncmp(seen->list[i].name, device, HEALTH_OBJECT - 1))
+		i++;
+	if (i == HEALTH_DEVICES)
+		return 0;
+	double before = i < seen->n ? seen->list[i].errors : errors;
+	if (i == seen->n)
+		snprintf(seen->list[seen->n++].name, HEALTH_OBJECT, "%.*s", HEALTH_OBJECT - 1,
+			 device);
+	seen->list[i].errors = errors;
+	return errors - before;
+}
 
 /* Adds the counters in one folder. */
 static void add_counters(struct total *t, const char *dir)
@@ -45,9 +62,10 @@ static void add_counters(struct total *t, const char *dir)
 		own += n > 0 && n < 1e18 ? n : 0;
 		t->any = true;
 	}
-	t->sum += own;
-	if (own > t->most) {
-		t->most = own;
+	double more = increase(t->seen, t->device, own);
+	t->seen->total += more > 0 ? more : 0;
+	if (more > t->most) {
+		t->most = more;
 		snprintf(t->largest, HEALTH_OBJECT, "%.*s", HEALTH_OBJECT - 1, t->device);
 	}
 }
@@ -67,9 +85,14 @@ static void visit_interface(void *arg, const char *dir, const char *name)
 
 static void visit_port(void *arg, const char *dir, const char *name)
 {
-	char path[LONGEST];
+	struct total *t = arg;
+	const char *adapter = t->device;
+	char path[LONGEST], port[HEALTH_OBJECT];
+	snprintf(port, sizeof port, "%.40s port %.8s", adapter, name);
 	snprintf(path, sizeof path, "%.250s/%.255s/counters", dir, name);
-	add_counters(arg, path);
+	t->device = port;
+	add_counters(t, path);
+	t->device = adapter;
 }
 
 static void visit_adapter(void *arg, const char *dir, const char *name)
@@ -81,20 +104,20 @@ static void visit_adapter(void *arg, const char *dir, const char *name)
 	visit_folder(t->root, path, visit_port, t);
 }
 
-bool health_sum_net(const char *root, const char *const *names, double *sum,
-		    char most[HEALTH_OBJECT])
+bool health_sum_net(const char *root, const char *const *names, struct health_devices *seen,
+		    double *sum, char most[HEALTH_OBJECT])
 {
-	struct total t = { .root = root, .names = names, .largest = most };
+	struct total t = { .root = root, .names = names, .largest = most, .seen = seen };
 	visit_folder(root, "sys/class/net", visit_interface, &t);
-	*sum = t.sum;
+	*sum = seen->total;
 	return t.any;
 }
 
-bool health_sum_infiniband(const char *root, const char *const *names, double *sum,
-			   char most[HEALTH_OBJECT])
+bool health_sum_infiniband(const char *root, const char *const *names, struct health_devices *seen,
+			   double *sum, char most[HEALTH_OBJECT])
 {
-	struct total t = { .root = root, .names = names, .largest = most };
+	struct total t = { .root = root, .names = names, .largest = most, .seen = seen };
 	visit_folder(root, "sys/class/infiniband", visit_adapter, &t);
-	*sum = t.sum;
+	*sum = seen->total;
 	return t.any;
 }

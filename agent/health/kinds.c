@@ -329,7 +329,7 @@ static bool read_nic_errors(struct health *h, double *value, double *second)
 {
 	static const char *const names[] = { "rx_errors", "tx_errors", NULL };
 	(void)second;
-	return health_sum_net(h->root, names, value, h->nic);
+	return health_sum_net(h->root, names, &h->nic_errors, value, h->nic);
 }
 
 static bool read_nic_drops(struct health *h, double *value, double *second)
@@ -337,7 +337,7 @@ static bool read_nic_drops(struct health *h, double *value, double *second)
 	static const char *const names[] = { "rx_missed_errors", "rx_fifo_errors", "tx_dropped",
 					     NULL };
 	(void)second;
-	return health_sum_net(h->root, names, value, h->nic);
+	return health_sum_net(h->root, names, &h->nic_drops, value, h->nic);
 }
 
 static bool read_ib_errors(struct health *h, double *value, double *second)
@@ -346,14 +346,14 @@ static bool read_ib_errors(struct health *h, double *value, double *second)
 					     "local_link_integrity_errors",
 					     "excessive_buffer_overrun_errors", NULL };
 	(void)second;
-	return health_sum_infiniband(h->root, names, value, h->nic);
+	return health_sum_infiniband(h->root, names, &h->ib_errors, value, h->nic);
 }
 
 static bool read_ib_down(struct health *h, double *value, double *second)
 {
 	static const char *const names[] = { "link_downed", "link_error_recovery", NULL };
 	(void)second;
-	return health_sum_infiniband(h->root, names, value, h->nic);
+	return health_sum_infiniband(h->root, names, &h->ib_down, value, h->nic);
 }
 
 static void print_nic(const struct health *h, char *out, size_t size)

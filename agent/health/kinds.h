@@ -57,6 +57,17 @@ struct health_series {
 	bool known; /* `value` is that of the last window */
 };
 
+/* The errors of each device at the last reading, to name the one whose errors increase. */
+enum { HEALTH_DEVICES = 32 };
+struct health_devices {
+	double total; /* of all increases */
+	int n;
+	struct {
+		char name[HEALTH_OBJECT];
+		double errors;
+	} list[HEALTH_DEVICES];
+};
+
 struct health {
 	struct health_options o;
 	char root[512], disk[512], gpu_bus[32], library[512];
@@ -70,6 +81,7 @@ struct health {
 	unsigned disk_major, disk_minor;
 	char disk_name[32], others[160], cpus[256], nic[HEALTH_OBJECT];
 	int nice;
+	struct health_devices nic_errors, nic_drops, ib_errors, ib_down;
 	double faults; /* per second, in the last window */
 	struct health_group cpu_group, memory_group;
 };
@@ -82,11 +94,13 @@ const struct health_series *health_series_of(const struct health *h, const char 
 /* The value of a kind in the last window, by its word; 0: unknown. */
 double health_value(const struct health *h, const char *word);
 
-/* counters.c: sums over the node's network interfaces and InfiniBand ports of the counters whose names are in
- * the list, which ends with NULL. *most: the device with the largest sum. */
-bool health_sum_net(const char *root, const char *const *names, double *sum,
-		    char most[HEALTH_OBJECT]);
-bool health_sum_infiniband(const char *root, const char *const *names, double *sum,
-			   char most[HEALTH_OBJECT]);
+/* counters.c: how much the counters whose names are in the list, which ends with NULL, have increased since the first
+ * call with the same `seen`, over the node's network interfaces or InfiniBand ports. A device that appears later
+ * counts from then on. most: the device with the largest increase since the last call; it is not changed if there
+ * is none. */
+bool health_sum_net(const char *root, const char *const *names, struct health_devices *seen,
+		    double *sum, char most[HEALTH_OBJECT]);
+bool health_sum_infiniband(const char *root, const char *const *names, struct health_devices *seen,
+			   double *sum, char most[HEALTH_OBJECT]);
 
 #endif

@@ -271,6 +271,18 @@ static void errors_of_a_link_give_one_alarm(void **state)
 	assert_false(finding("nic-errors")->alarm);
 }
 
+static void the_link_whose_errors_increase_is_named(void **state)
+{
+	(void)state;
+	put("sys/class/net/eth1/device/uevent", "PCI\n");
+	put("sys/class/net/eth1/statistics/rx_errors", "5000\n");
+	end_window();
+	assert_null(finding("nic-errors")); /* they are not new */
+	put("sys/class/net/eth0/statistics/rx_errors", "45\n");
+	end_window();
+	expect("nic-errors", "network interface eth0 had 42 new errors");
+}
+
 static void a_link_of_infiniband_that_fails_is_an_alarm(void **state)
 {
 	(void)state;
@@ -280,7 +292,7 @@ static void a_link_of_infiniband_that_fails_is_an_alarm(void **state)
 	assert_null(finding("ib-link"));
 	put("sys/class/infiniband/mlx5_0/ports/1/counters/link_downed", "2\n");
 	end_window();
-	expect("ib-link", "the link of adapter mlx5_0 failed 1 times");
+	expect("ib-link", "the link of adapter mlx5_0 port 1 failed 1 times");
 	assert_true(finding("ib-link")->alarm);
 }
 
@@ -437,6 +449,7 @@ int main(void)
 		NODE_TEST(heat_is_found),
 		NODE_TEST(the_clock_of_its_cores_is_read),
 		NODE_TEST(errors_of_a_link_give_one_alarm),
+		NODE_TEST(the_link_whose_errors_increase_is_named),
 		NODE_TEST(a_link_of_infiniband_that_fails_is_an_alarm),
 		NODE_TEST(segments_that_are_sent_again_are_found),
 		NODE_TEST(a_counter_that_falls_begins_again),
