@@ -47,6 +47,7 @@ struct agent {
 	const char *cpus;                    /* next to the device; "": unknown */
 	const char *run_dir, *resume, *node; /* borrowed from the welcome */
 	const json_t *predecessors;          /* borrowed from the welcome; NULL: none */
+	json_t *skips;                       /* the same */
 	struct preflight place;
 	bool watches_node;
 	struct agent_drill drill;
@@ -131,6 +132,7 @@ static int read_welcome(struct agent *a, const struct msg_welcome *w, struct err
 	a->node_index = w->node_index;
 	a->predecessors = w->predecessors;
 	a->watches_node = w->watches_node;
+	a->skips = w->skips;
 	return 0;
 }
 
@@ -294,6 +296,7 @@ static int run_rank(struct agent *a, struct err *e)
 	watch_health(a);
 	struct train_hooks hooks = agent_report_hooks(a->control);
 	hooks.drill = agent_drill_step;
+	hooks.drill_data = agent_drill_data;
 	hooks.drill_arg = &a->drill;
 	struct train_env env = {
 		.view = &a->view,
@@ -302,6 +305,7 @@ static int run_rank(struct agent *a, struct err *e)
 		.run_dir = a->run_dir,
 		.resume = a->resume,
 		.generation = a->generation,
+		.skips = a->skips,
 		.threads = a->threads,
 		.node = a->node_index,
 		.node_name = a->node,

@@ -53,6 +53,7 @@ enum {
 	X(MSG_HELPER_PART,   helper_part,   MSG_HELPER_PART_FIELDS,   "helper, supervisor", "a part of what ranks have put before a fence: from a helper, those of its node; from the supervisor, those of all nodes") \
 	X(MSG_HELPER_NEXT,   helper_next,   MSG_HELPER_NEXT_FIELDS,   "helper", "a part has come; the supervisor may send the next one") \
 	X(MSG_HELPER_EXITED, helper_exited, MSG_HELPER_EXITED_FIELDS, "helper", "an agent of the node has ended") \
+	X(MSG_BAD_STEP,  bad_step, MSG_BAD_STEP_FIELDS, "agent",      "the numbers of a step are bad, and nothing was updated; every rank sends it, and failed follows") \
 	X(MSG_HEALTH,    health,   MSG_HEALTH_FIELDS,   "agent",      "what a rank, its device and its node showed in a window, when it has changed")
 
 #define MSG_HELLO_FIELDS(F) \
@@ -144,7 +145,8 @@ enum {
 	F(cpus,         TEXT,   REQUIRED, "CPUs next to the device; \"\": unknown, or the rank is not bound") \
 	F(numa,         INT,    REQUIRED, "NUMA domain next to the device; -1: unknown, or the rank is not bound") \
 	F(watches_node, FLAG,   REQUIRED, "whether this rank watches what all ranks of its node share") \
-	F(predecessors, JSON,   OPTIONAL, "agents of earlier generations that may still run on the agent's host: a list of struct msg_predecessor")
+	F(predecessors, JSON,   OPTIONAL, "agents of earlier generations that may still run on the agent's host: a list of struct msg_predecessor") \
+	F(skips,        JSON,   OPTIONAL, "samples that rollbacks skip: a list of struct msg_skip")
 
 #define MSG_HEALTH_FIELDS(F) \
 	F(step,      INT64,  REQUIRED, "the step the trainer was in at the end of the window") \
@@ -209,6 +211,14 @@ enum {
 	F(fence, COUNT, REQUIRED, "the number of the fence") \
 	F(part,  INT,   REQUIRED, "the number of the part that has come")
 
+#define MSG_BAD_STEP_FIELDS(F) \
+	F(step,  COUNT,  REQUIRED, "the step") \
+	F(what,  TEXT,   REQUIRED, "what is bad: loss or gradient norm") \
+	F(value, NUMBER, REQUIRED, "its value") \
+	F(usual, NUMBER, REQUIRED, "if the value is finite: the median of the steps before it") \
+	F(first, COUNT,  REQUIRED, "position in the order of the data of the first sample to skip") \
+	F(count, COUNT,  REQUIRED, "how many samples to skip")
+
 #define MSG_HELPER_EXITED_FIELDS(F) \
 	F(rank,   INT, REQUIRED, "its rank") \
 	F(status, INT, REQUIRED, "how it ended, as waitpid() sets it")
@@ -224,6 +234,14 @@ enum {
 #define MSG_PREDECESSOR_FIELDS(F) \
 	F(generation, COUNT, REQUIRED, "the launch that it belongs to") \
 	MSG_PROCESS_FIELDS(F)
+
+/* An element of the list `skips` of welcome. */
+#define MSG_SKIP_FIELDS(F) \
+	F(first,  COUNT, REQUIRED, "position in the order of the data of the first sample that is skipped") \
+	F(count,  COUNT, REQUIRED, "how many samples are skipped") \
+	F(reason, LINE,  REQUIRED, "why") \
+	F(generation, COUNT, REQUIRED, "the generation that met the bad step") \
+	F(resume, COUNT, OPTIONAL, "checkpoints of later steps by this generation or an earlier one are not used")
 
 /* An element of the list `findings` of health. */
 #define MSG_FINDING_FIELDS(F) \
@@ -246,6 +264,7 @@ enum msg_type {
 MSG_TYPES(MSG_STRUCT)
 MSG_STRUCT(, coords, MSG_COORDS_FIELDS, , )
 MSG_STRUCT(, predecessor, MSG_PREDECESSOR_FIELDS, , )
+MSG_STRUCT(, skip, MSG_SKIP_FIELDS, , )
 MSG_STRUCT(, finding, MSG_FINDING_FIELDS, , )
 #undef MSG_STRUCT
 
@@ -262,6 +281,7 @@ MSG_STRUCT(, finding, MSG_FINDING_FIELDS, , )
 MSG_TYPES(MSG_FUNCTIONS)
 MSG_FUNCTIONS(, coords, MSG_COORDS_FIELDS, , )
 MSG_FUNCTIONS(, predecessor, MSG_PREDECESSOR_FIELDS, , )
+MSG_FUNCTIONS(, skip, MSG_SKIP_FIELDS, , )
 MSG_FUNCTIONS(, finding, MSG_FINDING_FIELDS, , )
 #undef MSG_FUNCTIONS
 

@@ -54,6 +54,7 @@
 	X(rank_paused,      "rank-paused",      rank_paused, "nothing was heard of a rank for some seconds, and it goes on") \
 	X(health_alarm,     "health-alarm",     health_alarm, "a device of a node has a defect, once per device and kind") \
 	X(slow_node,        "slow-node",        slow_node,   "what the policy for slow ranks does about the node of one") \
+	X(rollback,         "rollback",         rolled_back, "the numbers of a step are bad, and the next generation skips its samples") \
 	X(node_suspected,   "node-suspected",   node_suspected, "something speaks against a node; the list of suspect nodes gets this line") \
 	X(chain,            "chain",            chain,       "a job was queued to continue the run, or those that wait are cancelled") \
 	X(contract,         "contract",         contract,    "predicted against measured seconds and memory, at the end") \
@@ -247,6 +248,16 @@
 	F(gpu_clock, NUMBER, REQUIRED, "MHz of its GPU; 0: unknown") \
 	F(findings,  JSON,   REQUIRED, "a list of struct msg_finding (base/messages.h), of its last window in which they changed")
 
+#define RUNDIR_ROLLED_BACK_FIELDS(F) \
+	F(step,      COUNT,  REQUIRED, "the bad step, which updated nothing") \
+	F(what,      TEXT,   REQUIRED, "loss or gradient norm") \
+	F(value,     NUMBER, REQUIRED, "its value; null: not finite") \
+	F(usual,     NUMBER, REQUIRED, "of a spike: the median of the steps before it; otherwise null") \
+	F(first,     COUNT,  REQUIRED, "position in the order of the data of the first sample that is skipped") \
+	F(count,     COUNT,  REQUIRED, "how many samples are skipped") \
+	F(rollbacks, COUNT,  REQUIRED, "rollbacks of the run so far") \
+	F(text,      LINE,   REQUIRED, "what is bad, for people")
+
 #define RUNDIR_NODE_SUSPECTED_FIELDS(F) \
 	F(node,     TEXT, REQUIRED, "the node") \
 	F(kind,     TEXT, REQUIRED, "a word of SUSPECT_KINDS (launcher/suspects/suspects.h)") \
@@ -301,6 +312,7 @@
 	X(health_alarm, RUNDIR_HEALTH_ALARM_FIELDS) \
 	X(slow_node,   RUNDIR_SLOW_NODE_FIELDS) \
 	X(health,      RUNDIR_HEALTH_FIELDS) \
+	X(rolled_back, RUNDIR_ROLLED_BACK_FIELDS) \
 	X(node_suspected, RUNDIR_NODE_SUSPECTED_FIELDS) \
 	X(chain,       RUNDIR_CHAIN_FIELDS) \
 	X(contract,    RUNDIR_CONTRACT_FIELDS) \

@@ -18,6 +18,7 @@
  *     health.jsonl            why ranks are slow, and defects of their nodes (struct rundir_health of
  *                             launcher/rundir/events.h): a line per window and rank in which that
  *                             changed. The file exists once there is such a line
+ *     rollbacks.jsonl         what is skipped because numbers became bad (launcher/rundir/rollbacks.h)
  *     ledger.jsonl            what the agents consumed (agent/engine/data/ledger.h)
  *     logs/                   <node>-<rank>.log of each agent; launch-<generation>.log: what agents
  *                             and srun print outside these logs; slurm-<id>.out of a submission

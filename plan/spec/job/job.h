@@ -52,9 +52,12 @@ enum job_bind { BIND_AUTO, BIND_NONE, BIND_CORE };
 enum job_device { DEVICE_CPU, DEVICE_CUDA };
 /* What may change if fewer devices are left: nothing, dp, or the whole layout. */
 enum job_shrink { SHRINK_KEEP, SHRINK_DP, SHRINK_ANY };
-/* yes: onto nodes of the allocation; requeue: also onto nodes that have left it */
+/* What a run does about the node of a slow rank: nothing, or it goes on without it. */
 enum job_slow_policy { SLOW_WARN, SLOW_EXCLUDE };
+/* yes: onto nodes of the allocation; requeue: also onto nodes that have left it */
 enum job_regrow { REGROW_NO, REGROW_YES, REGROW_REQUEUE };
+/* What a run does at NaN, infinity or a spike: repeat the samples, skip them, or stop. */
+enum job_bad_numbers { BAD_NUMBERS_RETRY, BAD_NUMBERS_SKIP, BAD_NUMBERS_STOP };
 /* The list of suspect nodes: not kept; named; excluded from submitted jobs. */
 enum job_suspects { SUSPECTS_IGNORE, SUSPECTS_WARN, SUSPECTS_EXCLUDE };
 /* Keys that a search may decide (plan/search): bits of struct job's `open`. */
@@ -165,6 +168,8 @@ struct job {
 		int64_t eval_batches; /* global batches that an evaluation reads */
 		enum job_documents documents;
 		int64_t prefetch; /* steps whose tokens are read ahead */
+		/* positions in the order of the samples that are not read (base/ranges.h) */
+		char skip[2 * JOB_TEXT];
 	} data;
 	struct {
 		char dir[JOB_PATH]; /* "": ckpt in the run folder */
@@ -247,7 +252,12 @@ struct job {
 		double slow_window; /* seconds */
 		enum job_slow_policy slow_policy;
 		double pause; /* seconds; 0: not reported */
-		int suspects; /* enum job_suspects */
+		enum job_bad_numbers bad_numbers;
+		double spike_z;       /* 0: only what is not finite is bad */
+		int64_t spike_window; /* good steps that a step is compared with */
+		int64_t max_skips;    /* rollbacks of the run */
+		int64_t skip_before;  /* batches before the bad one that are skipped, too */
+		int suspects;         /* enum job_suspects */
 		char nodes_dir[JOB_TEXT];
 	} health;
 	struct {
