@@ -20,7 +20,7 @@
 #include "base/step_parts.h"
 
 enum {
-	MSG_VERSION = 4,
+	MSG_VERSION = 5,
 	GUARD_GENERATION = 1 /* of all messages to and from a guard, which outlives generations */
 };
 
@@ -52,7 +52,9 @@ enum {
 	X(MSG_HELPER_START,  helper_start,  MSG_HELPER_START_FIELDS,  "supervisor", "the answer to helper_hello: the agents that the helper starts") \
 	X(MSG_HELPER_PART,   helper_part,   MSG_HELPER_PART_FIELDS,   "helper, supervisor", "a part of what ranks have put before a fence: from a helper, those of its node; from the supervisor, those of all nodes") \
 	X(MSG_HELPER_NEXT,   helper_next,   MSG_HELPER_NEXT_FIELDS,   "helper", "a part has come; the supervisor may send the next one") \
-	X(MSG_HELPER_EXITED, helper_exited, MSG_HELPER_EXITED_FIELDS, "helper", "an agent of the node has ended")
+	X(MSG_HELPER_EXITED, helper_exited, MSG_HELPER_EXITED_FIELDS, "helper", "an agent of the node has ended") \
+	X(MSG_EXAMINE,   examine,  MSG_EXAMINE_FIELDS,  "supervisor", "find out what a process of the agent's host does: itself, or another agent, which does not answer") \
+	X(MSG_EXAMINED,  examined, MSG_EXAMINED_FIELDS, "agent",      "the answer to examine")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -204,6 +206,18 @@ enum {
 #define MSG_HELPER_EXITED_FIELDS(F) \
 	F(rank,   INT, REQUIRED, "its rank") \
 	F(status, INT, REQUIRED, "how it ended, as waitpid() sets it")
+
+/* `muster-agent stacks` takes this object as its word, and prints that of MSG_EXAMINED. */
+#define MSG_EXAMINE_FIELDS(F) \
+	F(rank,    INT,    REQUIRED, "the rank of the agent to examine") \
+	MSG_PROCESS_FIELDS(F) \
+	F(seconds, NUMBER, REQUIRED, "the longest that it may take") \
+	F(file,    TEXT,   REQUIRED, "path of the report: the stacks of its threads")
+
+#define MSG_EXAMINED_FIELDS(F) \
+	F(rank, INT,  REQUIRED, "the rank") \
+	F(kind, TEXT, REQUIRED, "a word of agent/stacks/stacks.h, such as stopped, call or computing") \
+	F(text, LINE, REQUIRED, "the same for people: a clause")
 
 /* The member `coords` of welcome. */
 #define MSG_COORDS_FIELDS(F) \

@@ -42,6 +42,7 @@ struct tool {
 	X(bench_calibrate) \
 	X(bench_plan) \
 	X(trace) \
+	X(stacks) \
 	X(generate)
 
 #define TOOL_EXTERN(name) extern const struct tool tool_##name;
