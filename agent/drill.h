@@ -9,6 +9,9 @@
  *     exit     the process ends with a status and reports nothing
  *     device   the agent reports that its device is lost
  *     nan      this rank's gradients become NaN
+ *     collectives  this rank calls a barrier of all ranks that the others do not call
+ *     stuck    the training thread reads from a pipe into which nobody writes
+ *     spin     the training thread computes for ever
  *     memory   the agent takes BYTES of memory, so that the kernel's OOM killer ends it before
  *
  * To add one: add its row to the table in drill.c, and its row in launcher/drill/injections.c.
@@ -21,9 +24,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct comm;
+
 struct agent_drill {
 	int (*cause)(const struct agent_drill *d, bool *poison, struct err *e); /* NULL: nothing */
 	int64_t step, bytes;
+	struct comm *world; /* the caller sets it before the first step */
 };
 
 /* Reads the environment. ERR_USAGE: the text is wrong. */

@@ -273,6 +273,7 @@ static int run_rank(struct agent *a, struct err *e)
 	struct train_hooks hooks = agent_report_hooks(a->control);
 	hooks.drill = agent_drill_step;
 	hooks.drill_arg = &a->drill;
+	a->drill.world = a->world;
 	struct train_env env = {
 		.view = &a->view,
 		.world = a->world,

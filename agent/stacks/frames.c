@@ -85,18 +85,29 @@ static bool read_frame(const char *line, size_t n, char out[FRAME_NAME])
 	return true;
 }
 
+/* A process without threads has no LWP. */
+static const char *find_gdb_number(const char *line, size_t n)
+{
+	static const char *const marks[] = { "(LWP ", "(process " };
+	for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+		const char *at = memmem(line, n, marks[i], strlen(marks[i]));
+		if (at)
+			return at + strlen(marks[i]);
+	}
+	return NULL;
+}
+
 /* Whether a line begins the stack of a thread: "Thread 1 (… (LWP 12) …):" or "TID 12:". */
 static bool begins_thread(const char *line, int *tid)
 {
 	const char *at = line;
 	if (!strncmp(line, "TID ", 4))
 		at += 4;
-	else if (!strncmp(line, "Thread ", 7) && (at = strstr(line, "(LWP ")) &&
-		 (size_t)(at - line) < strcspn(line, "\n"))
-		at += 5;
+	else if (!strncmp(line, "Thread ", 7))
+		at = find_gdb_number(line, strcspn(line, "\n"));
 	else
 		return false;
-	*tid = atoi(at);
+	*tid = at ? atoi(at) : -1;
 	return true;
 }
 

@@ -84,6 +84,7 @@ struct symptom {
 	enum node_state node; /* of the rank's node */
 	bool manager_silent;  /* the survey got no answer */
 	bool helper_lost;     /* that of the rank's node has ended, or could not start its agents */
+	bool crossed;         /* a hang in which ranks were in different collectives */
 	bool pmix_refused;    /* the agents could not use the system's PMIx server */
 };
 

@@ -188,13 +188,38 @@ static void lose_generation(struct supervisor *s)
 	supervise_handle(s, EV_DUMPED, NULL, NULL); /* no agent may be left to answer */
 }
 
-static void do_verdict_done(struct supervisor *s, const struct cause *c)
+/* What was to be found out about the lost generation is known. */
+static void end_lost_generation(struct supervisor *s, const struct cause *c)
 {
 	supervise_verdict_stop(s);
+	supervise_stacks_finish(s);
 	if (s->gone)
 		do_gone(s, c);
 	else
 		drain_generation(s, s->outcome);
+}
+
+static void do_verdict_done(struct supervisor *s, const struct cause *c)
+{
+	supervise_verdict_stop(s);
+	if (s->gone || !supervise_stacks_start(s)) {
+		end_lost_generation(s, c);
+		return;
+	}
+	supervise_enter(s, SUP_EXAMINING, s->d->job.restart.stacks_timeout);
+	if (supervise_stacks_ready(s))
+		end_lost_generation(s, c);
+}
+
+static void do_examined(struct supervisor *s, const struct cause *c)
+{
+	if (supervise_stacks_ready(s))
+		end_lost_generation(s, c);
+}
+
+static void do_end_lost(struct supervisor *s, const struct cause *c)
+{
+	end_lost_generation(s, c);
 }
 
 static void do_read_verdict(struct supervisor *s, const struct cause *c)
@@ -217,6 +242,8 @@ static void do_note_gone(struct supervisor *s, const struct cause *c)
 	s->gone = true;
 	if (s->state == SUP_DUMPING)
 		do_read_verdict(s, c);
+	else if (s->state == SUP_EXAMINING)
+		end_lost_generation(s, c);
 }
 
 static void do_lose(struct supervisor *s, const struct cause *c)
@@ -334,7 +361,7 @@ static void do_stop_after(struct supervisor *s, const struct cause *c)
 static void do_quit_verdict(struct supervisor *s, const struct cause *c)
 {
 	do_stop_after(s, c);
-	do_verdict_done(s, c);
+	end_lost_generation(s, c);
 }
 
 static void do_stop_waiting(struct supervisor *s, const struct cause *c)
@@ -406,6 +433,10 @@ static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct superv
 	},
 	[SUP_ANALYZING] = {
 		[EV_VERDICT] = do_verdict_done, [EV_TIMEOUT] = do_verdict_done, [EV_ALL_GONE] = do_note_gone,
+		[EV_STOP] = do_stop_after, [EV_STOP_NOW] = do_quit_verdict,
+	},
+	[SUP_EXAMINING] = {
+		[EV_EXAMINED] = do_examined, [EV_LOST] = do_examined, [EV_TIMEOUT] = do_end_lost, [EV_ALL_GONE] = do_note_gone,
 		[EV_STOP] = do_stop_after, [EV_STOP_NOW] = do_quit_verdict,
 	},
 	[SUP_DRAINING] = {

@@ -44,9 +44,10 @@ static void on_judged(void *arg, int status, const char *output)
 	bool judged = WIFEXITED(status) && WEXITSTATUS(status) <= 1;
 	json_t *o = judged ? json_loads(output, JSON_REJECT_DUPLICATES, NULL) : NULL;
 	s->verdict_reader = NULL;
-	if (o && !rundir_verdict_read(o, &verdict, &e))
+	if (o && !rundir_verdict_read(o, &verdict, &e)) {
 		supervise_report_verdict(s, &verdict);
-	else
+		supervise_stacks_note_verdict(s, &verdict);
+	} else
 		report_no_verdict(s, o ? e.text
 				     : *output
 					     ? output
