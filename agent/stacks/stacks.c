@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/human.h"
 
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,7 +113,7 @@ static void describe(int pid, enum stuck_kind kind, const struct thread *t, stru
 	else
 		buf_printf(b, "its thread %s ", t->name);
 	if (kind == STUCK_COMPUTING) {
-		buf_printf(b, "computes (%.0f %% of a core)", 100 * (t->share > 0 ? t->share : 0));
+		buf_printf(b, "computes (%.0f %% of a core)", 100 * fmin(1, fmax(0, t->share)));
 	} else if (kind == STUCK_UNKNOWN) {
 		buf_printf(b, "is in state %c", t->state);
 	} else {

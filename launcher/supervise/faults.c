@@ -40,6 +40,8 @@
 	X(NODE_UNREACHABLE, "node-unreachable", NODE,    NOW,   true,  true,  "the node cannot be reached", "Check its power and its network.") \
 	X(HANG,             "hang",             UNKNOWN, NOW,   true,  true,  "the rank made no progress", "Use `muster trace` on the run to see what it waited for and what its threads did.") \
 	X(DEADLOCK,         "deadlock",         JOB,     NOW,   true,  false, "ranks wait for each other in different collectives", "Report it with the flight recorders and stacks in trace/ of the run folder; muster trace shows them.") \
+	X(AGENT_STOPPED,    "agent-stopped",    UNKNOWN, NOW,   true,  false, "a signal, a debugger or its cgroup has stopped the agent", "Find what stops processes there: a person, a debugger, or a scheduler that suspends jobs.") \
+	X(KERNEL_STUCK,     "kernel-stuck",     NODE,    NOW,   true,  true,  "a thread of the agent is stuck in the kernel: a file system or a driver does not answer", "See the file in the stacks (trace/ of the run folder); check that file system, and the kernel's log on the node.") \
 	X(SILENCE,          "silence",          NODE,    NOW,   true,  true,  "the agent sent no messages", "Check whether its node is up and not overloaded.") \
 	X(CONNECTION_LOST,  "connection-lost",  UNKNOWN, NOW,   true,  false, "the connection to the agent was lost", "If the agent did not end, check the network between its node and the supervisor's.") \
 	X(PROTOCOL,         "protocol",         NETWORK, NOW,   true,  false, "a message was damaged or did not follow the protocol", "Set network.integrity = checksum to find the connection that changes data; install the same muster on all nodes.") \
@@ -71,7 +73,8 @@ struct sign {
 	unsigned how; /* bits 1 << lost_how */
 	enum err_code code;
 	int signal, status;
-	bool not_started, oom, silent, helper, refused, crossed;
+	bool not_started, oom, silent, helper, refused;
+	enum hang_cause hang;
 	enum slurm_word said;
 	enum node_state node;
 };
@@ -138,7 +141,9 @@ static const struct sign signs[] = {
 	{ .fault = FAULT_ALLOCATION_OVER,  .how = NO_ERROR, .said = SLURM_SAID_EXPIRED, .not_started = true },
 	{ .fault = FAULT_NODE_IS_DRAINED,  .node = NODE_DRAIN },
 	/* what the supervisor saw */
-	{ .fault = FAULT_DEADLOCK,         .how = HUNG, .crossed = true },
+	{ .fault = FAULT_DEADLOCK,         .how = HUNG, .hang = HANG_COLLECTIVES },
+	{ .fault = FAULT_AGENT_STOPPED,    .how = HUNG | SILENT, .hang = HANG_STOPPED },
+	{ .fault = FAULT_KERNEL_STUCK,     .how = HUNG | SILENT, .hang = HANG_KERNEL },
 	{ .fault = FAULT_HANG,             .how = HUNG },
 	{ .fault = FAULT_CONTROLLER_AWAY,  .how = START | SILENT, .silent = true, .not_started = true },
 	{ .fault = FAULT_SILENCE,          .how = SILENT },
@@ -179,7 +184,7 @@ static bool sign_fits(const struct sign *g, const struct symptom *s)
 	       number_fits(g->signal, s->signal) && number_fits(g->status, s->status) &&
 	       (!g->not_started || !s->started) && (!g->oom || s->out_of_memory) &&
 	       (!g->silent || s->manager_silent) && (!g->helper || s->helper_lost) &&
-	       (!g->refused || s->pmix_refused) && (!g->crossed || s->crossed) && (!g->said || g->said == s->said) &&
+	       (!g->refused || s->pmix_refused) && (!g->hang || g->hang == s->hang) && (!g->said || g->said == s->said) &&
 	       (!g->node || g->node == s->node);
 }
 

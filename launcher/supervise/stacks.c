@@ -236,6 +236,15 @@ static const struct stacks_look *choose_first(const struct supervisor *s)
 	return first;
 }
 
+static enum hang_cause find_cause(const struct supervisor *s, const struct stacks_look *first)
+{
+	if (is_crossed(&s->stacks) && !holds_up(s, first))
+		return HANG_COLLECTIVES;
+	return !strcmp(first->kind, "stopped")  ? HANG_STOPPED
+	       : !strcmp(first->kind, "kernel") ? HANG_KERNEL
+						: HANG_UNKNOWN;
+}
+
 /* Why nothing is known of the rank's threads. */
 static const char *explain_silence(const struct stacks_look *look)
 {
@@ -248,7 +257,7 @@ static void describe(const struct supervisor *s, const struct stacks_look *first
 		     size_t size)
 {
 	const struct stacks_state *k = &s->stacks;
-	if (k->crossed)
+	if (k->cause == HANG_COLLECTIVES)
 		snprintf(out, size, "ranks are in different collectives, so that none can go on");
 	else
 		snprintf(out, size, "%s", *first->text ? first->text : explain_silence(first));
@@ -271,7 +280,7 @@ static void report_hang(struct supervisor *s, const struct stacks_look *first, c
 				  .node = supervise_node(s, first->rank),
 				  .step = rank->step,
 				  .phase = rank->phase,
-				  .kind = k->crossed	     ? "collectives"
+				  .kind = k->cause == HANG_COLLECTIVES ? "collectives"
 					  : *first->kind ? first->kind
 							 : "unknown",
 				  .text = text,
@@ -295,7 +304,7 @@ void supervise_stacks_finish(struct supervisor *s)
 	if (!k->n)
 		return;
 	const struct stacks_look *first = choose_first(s);
-	k->crossed = is_crossed(k) && !holds_up(s, first);
+	k->cause = find_cause(s, first);
 	describe(s, first, clause, sizeof clause);
 	s->cause.rank = first->rank;
 	report_hang(s, first, clause);

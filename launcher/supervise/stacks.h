@@ -18,6 +18,7 @@
 
 #include "base/messages.h"
 #include "launcher/rundir/events.h"
+#include "launcher/supervise/faults.h"
 
 #include <stdbool.h>
 
@@ -42,7 +43,7 @@ struct stacks_state {
 	/* of the flight recorders; "": no verdict */
 	char finding[STACKS_WORD], verdict[1000];
 	int blamed[STACKS_RANKS], n_blamed;
-	bool crossed; /* the hang is a deadlock of collectives, which no node has caused */
+	enum hang_cause cause;
 };
 
 /* A generation begins. */

@@ -293,6 +293,7 @@ void supervise_start(struct supervisor *s)
 void supervise_tick(struct supervisor *s)
 {
 	double now = supervise_now(s);
+	supervise_note_sleep(s);
 	launcher_connections_tick(s->connections, now);
 	if ((s->settle_at && now >= s->settle_at) || (s->deadline > 0 && now >= s->deadline))
 		supervise_handle(s, EV_TIMEOUT, NULL, NULL);

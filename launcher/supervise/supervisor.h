@@ -213,6 +213,9 @@ void supervise_message(void *supervisor, struct connection *c, const struct msg 
 
 /* watchdog.c */
 void supervise_watchdog(struct supervisor *s);
+/* The first call of a tick: if this process did not run since the last one, because it or its machine was
+ * stopped, no deadline runs out because of that. */
+void supervise_note_sleep(struct supervisor *s);
 /* Whether this process ran all the time since then. Of a time in which it did not, it cannot say what
  * the ranks did. */
 bool supervise_ran_since(const struct supervisor *s, double time);
