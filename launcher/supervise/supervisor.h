@@ -7,6 +7,7 @@
  *     next.c         what follows a generation
  *     messages.c     handles the agents' messages
  *     watchdog.c     finds ranks that are silent or hang (hang_limit.c: after how long)
+ *     suspects.c     notes what speaks against a node
  *     stragglers.c   names ranks that are slow or stood still
  *     verdict.c      gets a verdict from the flight recorders
  *     stacks.c       has the ranks of a hang examined, and names the one that hung first
@@ -46,6 +47,7 @@
 #include "launcher/supervise/stop.h"
 #include "launcher/supervise/stragglers.h"
 #include "launcher/supervise/supervise.h"
+#include "launcher/supervise/suspects.h"
 
 enum sup_state {
 	SUP_CHECKING,  /* before the first generation: the nodes are checked */
@@ -131,6 +133,7 @@ struct supervisor {
 	struct stop_state stop;
 	struct hang_limit hang;
 	struct stragglers stragglers;
+	bool suspects_failed;    /* a person was told that the list of suspect nodes is not kept */
 	double last_move, slept; /* times: of any rank; when this process had not run */
 	struct chain_state chain;
 	struct progress_comment comment;
