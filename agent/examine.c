@@ -91,17 +91,36 @@ int agent_examine_poll(const struct examinations *x, struct pollfd out[EXAMINE_M
 	return n;
 }
 
-/* Whether the tool has ended, or its time is over. */
-static bool is_done(struct examination *at)
+/* Reads what there is. False: the tool has ended, or its time is over. */
+static bool read_more(struct examination *at)
 {
 	for (;;) {
 		ssize_t n = read(at->fd, at->output + at->len, sizeof at->output - at->len);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0) /* a full buffer too: no answer is so long */
-			return n == 0 || errno != EAGAIN || clock_s() >= at->until;
+			return n < 0 && errno == EAGAIN && clock_s() < at->until;
 		at->len += (size_t)n;
 	}
+}
+
+/* The object of the first line, which is removed; NULL: there is no further one. */
+static json_t *take_line(struct examination *at, bool *last)
+{
+	const char *end = memchr(at->output, '\n', at->len);
+	struct msg_examined m = { .last = true };
+	if (!end)
+		return NULL;
+	size_t n = (size_t)(end - at->output);
+	json_t *o = json_loadb(at->output, n, JSON_REJECT_DUPLICATES, NULL);
+	at->len -= n + 1;
+	memmove(at->output, end + 1, at->len);
+	if (o && msg_examined_read(o, &m, NULL)) {
+		json_decref(o);
+		o = NULL;
+	}
+	*last = m.last;
+	return o;
 }
 
 static void finish(struct examination *at)
@@ -119,17 +138,18 @@ json_t *agent_examine_next(struct examinations *x)
 {
 	for (int i = 0; i < EXAMINE_MAX; i++) {
 		struct examination *at = &x->list[i];
-		if (!at->pid || !is_done(at))
+		if (!at->pid)
 			continue;
-		struct msg_examined m;
-		json_t *o = json_loadb(at->output, at->len,
-				       JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK, NULL);
-		finish(at);
-		if (o && !msg_examined_read(o, &m, NULL))
+		bool more = read_more(at), last = false;
+		json_t *o = take_line(at, &last);
+		if (o && !last)
 			return o;
-		json_decref(o);
-		return msg_examined_json(&(struct msg_examined){
-			.rank = at->rank, .kind = "unknown", .text = "its threads cannot be examined" });
+		if (!o && more)
+			continue;
+		finish(at);
+		return o ? o
+			 : msg_examined_json(&(struct msg_examined){
+				   .rank = at->rank, .kind = "unknown", .text = "", .last = true });
 	}
 	return NULL;
 }

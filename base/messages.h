@@ -54,7 +54,7 @@ enum {
 	X(MSG_HELPER_NEXT,   helper_next,   MSG_HELPER_NEXT_FIELDS,   "helper", "a part has come; the supervisor may send the next one") \
 	X(MSG_HELPER_EXITED, helper_exited, MSG_HELPER_EXITED_FIELDS, "helper", "an agent of the node has ended") \
 	X(MSG_EXAMINE,   examine,  MSG_EXAMINE_FIELDS,  "supervisor", "find out what a process of the agent's host does: itself, or another agent, which does not answer") \
-	X(MSG_EXAMINED,  examined, MSG_EXAMINED_FIELDS, "agent",      "the answer to examine")
+	X(MSG_EXAMINED,  examined, MSG_EXAMINED_FIELDS, "agent",      "an answer to examine: at once what the kernel shows, and in the last one also a function")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -207,7 +207,7 @@ enum {
 	F(rank,   INT, REQUIRED, "its rank") \
 	F(status, INT, REQUIRED, "how it ended, as waitpid() sets it")
 
-/* `muster-agent stacks` takes this object as its word, and prints that of MSG_EXAMINED. */
+/* `muster-agent stacks` takes this object as its word, and prints those of MSG_EXAMINED, one per line. */
 #define MSG_EXAMINE_FIELDS(F) \
 	F(rank,    INT,    REQUIRED, "the rank of the agent to examine") \
 	MSG_PROCESS_FIELDS(F) \
@@ -217,7 +217,8 @@ enum {
 #define MSG_EXAMINED_FIELDS(F) \
 	F(rank, INT,  REQUIRED, "the rank") \
 	F(kind, TEXT, REQUIRED, "a word of agent/stacks/stacks.h, such as stopped, call or computing") \
-	F(text, LINE, REQUIRED, "the same for people: a clause")
+	F(text, LINE, REQUIRED, "the same for people: a clause") \
+	F(last, FLAG, REQUIRED, "no further answer about the rank follows")
 
 /* The member `coords` of welcome. */
 #define MSG_COORDS_FIELDS(F) \

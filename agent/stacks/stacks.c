@@ -194,42 +194,69 @@ static bool exists(const struct process_id *who)
 	       !process_stat_read(who->pid, &stat) && stat.start == who->start;
 }
 
-static void examine(int pid, double seconds, struct stuck *out, struct buf *report)
+/* What is known, and whom to tell. */
+struct examiner {
+	int pid;
+	void (*known)(void *arg, const struct stuck *found, struct buf *report, bool last);
+	void *arg;
+};
+
+static void tell(const struct examiner *x, enum stuck_kind kind, struct buf *clause,
+		 struct buf *body, bool last)
+{
+	struct stuck found = { .kind = kind };
+	struct buf report = BUF_INIT;
+	snprintf(found.text, sizeof found.text, "%.*s", STUCK_TEXT - 1, buf_str(clause));
+	human_plain(found.text);
+	buf_printf(&report, "process %d: %s\n\n", x->pid, found.text);
+	buf_add(&report, buf_str(body), body->len);
+	x->known(x->arg, &found, &report, last);
+	buf_fini(&report);
+}
+
+static void tell_gone(const struct examiner *x)
+{
+	struct buf clause = BUF_INIT, body = BUF_INIT;
+	buf_puts(&clause, "its process has ended");
+	tell(x, STUCK_GONE, &clause, &body, true);
+	buf_fini(&clause);
+}
+
+static void examine(const struct examiner *x, double seconds)
 {
 	static struct threads before, now;
 	struct buf clause = BUF_INIT, body = BUF_INIT;
 	char frame[FRAME_NAME] = "";
 	double begun = clock_s();
-	stacks_threads_read(pid, &before);
+	stacks_threads_read(x->pid, &before);
 	poll(NULL, 0, SAMPLE_MS);
-	stacks_threads_read(pid, &now);
+	stacks_threads_read(x->pid, &now);
 	stacks_threads_compare(&before, &now, clock_s() - begun);
 	if (!now.n) {
-		*out = (struct stuck){ STUCK_GONE, "its process has ended" };
+		tell_gone(x);
 		return;
 	}
 	const struct thread *t = choose_thread(&now);
-	out->kind = kind_of(t);
-	describe(pid, out->kind, t, &clause);
-	report_threads(pid, &now, &body);
+	enum stuck_kind kind = kind_of(t);
+	describe(x->pid, kind, t, &clause);
+	report_threads(x->pid, &now, &body);
 	buf_puts(&body, "\n");
-	debug_process(pid, &now, t->tid, seconds - (clock_s() - begun), frame, &body);
-	if (*frame && out->kind != STUCK_STOPPED && out->kind != STUCK_GONE)
+	tell(x, kind, &clause, &body, false);
+	debug_process(x->pid, &now, t->tid, seconds - (clock_s() - begun), frame, &body);
+	if (*frame && kind != STUCK_STOPPED && kind != STUCK_GONE)
 		buf_printf(&clause, ", in %s", frame);
-	snprintf(out->text, sizeof out->text, "%.*s", STUCK_TEXT - 1, buf_str(&clause));
-	human_plain(out->text);
-	buf_printf(report, "process %d: %s\n\n", pid, out->text);
-	buf_add(report, buf_str(&body), body.len);
+	tell(x, kind, &clause, &body, true);
 	buf_fini(&clause);
 	buf_fini(&body);
 }
 
-void stacks_take(const struct process_id *who, double seconds, struct stuck *out,
-		 struct buf *report)
+void stacks_take(const struct process_id *who, double seconds,
+		 void (*known)(void *arg, const struct stuck *found, struct buf *report, bool last),
+		 void *arg)
 {
-	*out = (struct stuck){ STUCK_GONE, "its process has ended" };
+	const struct examiner x = { .pid = who->pid, .known = known, .arg = arg };
 	if (exists(who))
-		examine(who->pid, seconds, out, report);
-	if (out->kind == STUCK_GONE)
-		buf_printf(report, "process %d: %s\n", who->pid, out->text);
+		examine(&x, seconds);
+	else
+		tell_gone(&x);
 }

@@ -18,6 +18,8 @@
 #include "base/err.h"
 #include "base/process_id.h"
 
+#include <stdbool.h>
+
 /* What holds the process, by its training thread, which is its first one. If that one waits for
  * others, another thread that is stuck in the kernel or in a file counts. id, word, doc */
 #define STUCK_KINDS(X) \
@@ -44,9 +46,11 @@ struct stuck {
 
 const char *stacks_kind_word(enum stuck_kind kind);
 
-/* Examines the process for at most `seconds` and appends the report. It fails with no error: a process
- * that is gone, or cannot be examined, is a finding. */
-void stacks_take(const struct process_id *who, double seconds, struct stuck *out,
-		 struct buf *report);
+/* Examines the process for at most `seconds`. A debugger may take long, so `known` is called at once with
+ * what the kernel shows, and again (last) when all is known; report: all lines so far. It fails with no
+ * error: a process that is gone, or cannot be examined, is a finding. */
+void stacks_take(const struct process_id *who, double seconds,
+		 void (*known)(void *arg, const struct stuck *found, struct buf *report, bool last),
+		 void *arg);
 
 #endif

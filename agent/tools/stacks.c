@@ -5,10 +5,13 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const char page[] =
@@ -20,22 +23,20 @@ static const char page[] =
 	"DESCRIPTION\n"
 	"  The supervisor and the agents of a run start it when a rank hangs. EXAMINE is the JSON\n"
 	"  object of the message examine (base/messages.h): a process of this host and a file. It\n"
-	"  prints the object of the message examined, and writes the states and the stacks of the\n"
+	"  prints objects of the message examined, and writes the states and the stacks of the\n"
 	"  threads to the file. gdb or eu-stack (elfutils) finds the stacks, if installed.\n"
 	"\n"
 	"EXIT STATUS\n"
-	"  0  the file is written\n"
-	"  1  it cannot be written\n"
+	"  0  an answer was printed\n"
+	"  1  it cannot be printed\n"
 	"  2  usage\n";
 
-enum { SECONDS_MAX = 3600 };
+enum { SECONDS_MAX = 3600, WRITE_MS = 500, LOOK_MS = 5 };
 
-static int write_report(const char *path, struct buf *report, struct err *e)
+static int write_report(const char *path, const struct buf *report, struct err *e)
 {
 	char dir[PATH_MAX];
 	snprintf(dir, sizeof dir, "%.*s", (int)(strrchr(path, '/') - path), path);
-	if (buf_failed(report))
-		return err_set(e, ERR_NOMEM, "%s: no memory for the report", path);
 	int fd = file_make_dirs(dir, e)
 			 ? -1
 			 : file_open(path, O_WRONLY | O_CREAT | O_TRUNC, FILE_OWN, e);
@@ -47,23 +48,55 @@ static int write_report(const char *path, struct buf *report, struct err *e)
 	return close(fd) || rc ? -1 : 0;
 }
 
-/* The finding is printed first: the file system of the report may be what the process hangs in. */
+/* Another process writes it, because the file system may be what the agent hangs in. */
+static void save_report(const char *path, const struct buf *report)
+{
+	struct err e = ERR_INIT;
+	int status = 0;
+	pid_t child = fork();
+	if (!child) {
+		close(STDOUT_FILENO);
+		if (write_report(path, report, &e))
+			tool_fail(&tool_stacks, &e);
+		_exit(0);
+	}
+	for (int ms = 0; child > 0 && ms < WRITE_MS && !waitpid(child, &status, WNOHANG);
+	     ms += LOOK_MS)
+		poll(NULL, 0, LOOK_MS);
+}
+
+struct taking {
+	const struct msg_examine *m;
+	bool failed;
+};
+
+/* Prints the answer, and then saves the report. */
+static void on_known(void *arg, const struct stuck *found, struct buf *body, bool last)
+{
+	struct taking *t = arg;
+	struct buf report = BUF_INIT;
+	const struct msg_examined answer = { .rank = t->m->rank,
+					     .kind = stacks_kind_word(found->kind),
+					     .text = found->text,
+					     .last = last };
+	json_t *o = msg_examined_json(&answer);
+	char *line = o ? json_dumps(o, JSON_COMPACT) : NULL;
+	t->failed |= !line || printf("%s\n", line) < 0 || fflush(stdout);
+	free(line);
+	json_decref(o);
+	buf_printf(&report, "rank %d, %s", t->m->rank, buf_str(body));
+	if (!buf_failed(&report))
+		save_report(t->m->file, &report);
+	buf_fini(&report);
+}
+
 static int take(const struct msg_examine *m, struct err *e)
 {
 	struct process_id who = { .pid = m->pid, .start = m->start, .pid_space = m->pid_space };
-	struct buf report = BUF_INIT;
-	struct stuck found;
+	struct taking t = { .m = m };
 	snprintf(who.boot, sizeof who.boot, "%s", m->boot);
-	buf_printf(&report, "rank %d, ", m->rank);
-	stacks_take(&who, m->seconds, &found, &report);
-	const struct msg_examined answer = {
-		.rank = m->rank, .kind = stacks_kind_word(found.kind), .text = found.text
-	};
-	if (tool_print_json(&tool_stacks, msg_examined_json(&answer)))
-		err_set(e, ERR_IO, "the answer cannot be printed");
-	int rc = write_report(m->file, &report, e);
-	buf_fini(&report);
-	return rc;
+	stacks_take(&who, m->seconds, on_known, &t);
+	return t.failed ? err_set(e, ERR_IO, "the answer cannot be printed") : 0;
 }
 
 static int stacks_main(int argc, char **argv)

@@ -49,12 +49,23 @@ static bool answers(const struct rank_state *k)
 	return k->connection && k->dumped;
 }
 
+static bool is_blamed(const struct supervisor *s, int rank)
+{
+	bool is = rank == s->cause.rank;
+	for (int i = 0; i < s->stacks.n_blamed; i++)
+		is |= rank == s->stacks.blamed[i];
+	return is;
+}
+
 static int choose_looker(const struct supervisor *s, int rank)
 {
 	const struct process_id *id = &s->ranks[rank].id;
 	struct process_id self;
 	if (answers(&s->ranks[rank]))
 		return rank;
+	for (int r = 0; r < s->world; r++) /* a suspect only if there is no other */
+		if (answers(&s->ranks[r]) && same_host(&s->ranks[r].id, id) && !is_blamed(s, r))
+			return r;
 	for (int r = 0; r < s->world; r++)
 		if (answers(&s->ranks[r]) && same_host(&s->ranks[r].id, id))
 			return r;
@@ -75,6 +86,15 @@ static void add_look(struct supervisor *s, int rank, bool suspect)
 	};
 }
 
+/* A debugger stops its agent, which must be able to answer meanwhile. */
+static bool examines_another(const struct stacks_state *k, int rank)
+{
+	for (int i = 0; i < k->n; i++)
+		if (k->looks[i].by == rank && k->looks[i].rank != rank)
+			return true;
+	return false;
+}
+
 /* A rank of the verdict comes before the one that is furthest behind, because it is known that others
  * wait for it. A rank that sends nothing comes before both. */
 static void choose_ranks(struct supervisor *s)
@@ -86,7 +106,7 @@ static void choose_ranks(struct supervisor *s)
 	for (int i = 0; i < k->n_blamed; i++)
 		add_look(s, k->blamed[i], true);
 	for (int r = 0, before = k->n; r < s->world && k->n == before; r++)
-		if (answers(&s->ranks[r]))
+		if (answers(&s->ranks[r]) && !examines_another(k, r))
 			add_look(s, r, false);
 }
 
@@ -109,9 +129,12 @@ static json_t *request_json(const struct supervisor *s, int rank)
 	});
 }
 
+/* An answer without a text adds nothing to an earlier one. */
 static void note_answer(struct stacks_look *look, const struct msg_examined *m)
 {
-	look->done = true;
+	look->done = m->last;
+	if (!*m->text)
+		return;
 	snprintf(look->kind, sizeof look->kind, "%.15s", m->kind);
 	snprintf(look->text, sizeof look->text, "%.399s", m->text);
 }
@@ -121,12 +144,14 @@ static void on_looked(void *arg, int status, const char *output)
 	struct stacks_look *look = arg;
 	struct msg_examined m;
 	(void)status; /* the report may not have been written, but there is an answer */
-	json_t *o = json_loads(output, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK, NULL);
 	look->child = NULL;
+	for (const char *line = output; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+		json_t *o = json_loadb(line, strcspn(line, "\n"), JSON_REJECT_DUPLICATES, NULL);
+		if (o && !msg_examined_read(o, &m, NULL))
+			note_answer(look, &m);
+		json_decref(o);
+	}
 	look->done = true;
-	if (o && !msg_examined_read(o, &m, NULL))
-		note_answer(look, &m);
-	json_decref(o);
 	supervise_handle(look->s, EV_EXAMINED, NULL, NULL);
 }
 

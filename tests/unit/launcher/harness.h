@@ -33,7 +33,7 @@ struct peer {
 	/* mute: does not answer a request for its dump */
 	bool closed, welcomed, stopped, aborted, checkpoint, asked, mute;
 	/* mute_later: does not answer a request to examine; looked_at: bits 1 << rank */
-	bool mute_later;
+	bool mute_later, slow_debugger;
 	unsigned looked_at;
 	int64_t recorded; /* the last step that was reported to it */
 	char resume[256];
@@ -169,7 +169,8 @@ static void answer_examine(struct peer *p, const json_t *body)
 	json_t *answer = msg_examined_json(&(struct msg_examined){
 		.rank = m.rank,
 		.kind = h.found[m.rank] ? h.found[m.rank] : "waiting",
-		.text = "its threads were examined" });
+		.text = "its threads were examined",
+		.last = !p->slow_debugger });
 	channel_send(p->channel, MSG_EXAMINED, answer, NULL);
 	json_decref(answer);
 }

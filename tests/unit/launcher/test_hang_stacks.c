@@ -64,7 +64,7 @@ static void a_rank_that_does_not_answer_is_examined_by_its_neighbour(void **stat
 	}
 	pass_time(1.1);
 	assert_int_equal(h.peers[0].looked_at, 0);
-	assert_int_equal(h.peers[1].looked_at, 1u << 0 | 1u << 1);
+	assert_int_equal(h.peers[1].looked_at, 1u << 0); /* not itself: a debugger would stop it */
 	assert_int_equal(count_events("\"event\":\"hang\"", "\"rank\":0"), 1);
 	assert_int_equal(count_events("\"kind\":\"stopped\"", "\"rank\":0"), 1);
 	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"agent-stopped\""), 1);
@@ -125,6 +125,20 @@ static void a_restart_waits_for_answers_only_for_a_limited_time(void **state)
 	assert_int_equal(count_events("\"event\":\"hang\"", "could not be examined in time"), 1);
 }
 
+static void what_the_kernel_shows_is_used_if_the_debugger_takes_too_long(void **state)
+{
+	(void)state;
+	start_training();
+	h.found[0] = "kernel";
+	h.peers[0].slow_debugger = true;
+	pass_time(5.2);
+	assert_int_equal(h.starts, 1);
+	pass_time(4.1);
+	assert_int_equal(h.starts, 2);
+	assert_int_equal(count_events("\"kind\":\"kernel\"", "hung first: its threads were examined"), 1);
+	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"kernel-stuck\""), 1);
+}
+
 static void a_restart_waits_for_nobody_if_none_can_answer(void **state)
 {
 	(void)state;
@@ -180,7 +194,7 @@ static void without_a_time_limit_nothing_is_examined(void **state)
 	pass_time(5.2);
 	assert_int_equal(h.starts, 2);
 	assert_int_equal(h.peers[0].looked_at | h.peers[1].looked_at, 0);
-	assert_int_equal(count_events("this one is the furthest behind", ""), 1);
+	assert_int_equal(count_events("\"event\":\"rank-lost\"", "this one is the furthest behind"), 1);
 }
 
 /* The whole host was stopped: agents and supervisor alike. */
@@ -224,6 +238,7 @@ int main(void)
 		TEST(ranks_in_different_collectives_are_a_fault_of_the_job),
 		TEST(a_cycle_through_a_rank_that_computes_is_that_ranks_hang),
 		TEST(a_restart_waits_for_answers_only_for_a_limited_time),
+		TEST(what_the_kernel_shows_is_used_if_the_debugger_takes_too_long),
 		TEST(a_restart_waits_for_nobody_if_none_can_answer),
 		TEST(an_agent_that_dies_while_it_is_examined_is_not_waited_for),
 		TEST(a_second_request_to_stop_ends_the_examination),
