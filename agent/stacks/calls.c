@@ -49,7 +49,7 @@ void stacks_call_parse(const char *text, struct call *out)
 		return;
 	unsigned long first = strtoul(end + 1, NULL, 16);
 	out->role = CALL_OTHER;
-	snprintf(out->name, sizeof out->name, "system call %.7ld", number % 10000000);
+	snprintf(out->name, sizeof out->name, "system call %d", (int)(number % 10000000));
 	for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
 		if (calls[i].number == number) {
 			out->role = calls[i].role;

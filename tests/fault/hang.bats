@@ -139,8 +139,8 @@ names() {
 @test "a slow checkpoint folder: a checkpoint that takes longer than restart.hang_timeout is no hang" {
 	cc -shared -fPIC -o "$BATS_FILE_TMPDIR/slow.so" "$BATS_TEST_DIRNAME/slow_writes.c" -ldl || skip "needs a compiler"
 	out=$BATS_FILE_TMPDIR/slow.out
-	LD_PRELOAD=$BATS_FILE_TMPDIR/slow.so SLOW_MS=1500 timeout 200 "$MUSTER" run "$tiny" job.name=slow job.steps=20 parallel.dp=4 checkpoint.every=10 \
-		restart.hang_timeout=4 restart.silent_timeout=6 </dev/null >"$out" 2>&1 3>&-
+	LD_PRELOAD=$BATS_FILE_TMPDIR/slow.so SLOW_MS=100 timeout 200 "$MUSTER" run "$tiny" job.name=slow job.steps=20 parallel.dp=4 checkpoint.every=20 \
+		restart.hang_timeout=3 restart.silent_timeout=5 </dev/null >"$out" 2>&1 3>&-
 	cat "$out"
 	[[ -z $(event slow rank-lost) ]]
 	event slow ckpt | grep -oE '"seconds":[0-9]+' | cut -d : -f 2 | sort -n | tail -n 1 | grep -vqx "[0-3]" # slow indeed
