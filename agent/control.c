@@ -32,8 +32,8 @@ struct control {
 	json_t *welcome_body; /* `welcome` borrows from it */
 	struct msg_welcome welcome;
 	double heartbeat_s, progress_s;
-	double next_beat, next_look; /* times; used by the control thread only */
-	uint64_t sent_count;         /* `count` of the last message progress */
+	double next_beat, next_look;      /* times; used by the control thread only */
+	uint64_t sent_count;              /* `count` of the last message progress */
 	struct examinations examinations; /* used by the control thread only */
 
 	pthread_mutex_t lock; /* connection, leaving, reason, on_abort, on_dump */
@@ -180,9 +180,7 @@ static int handle_abort(struct control *c, const struct msg *m, struct err *e)
 
 /* The messages that the supervisor sends to an agent after its welcome. */
 static int (*const handlers[MSG_COUNT])(struct control *c, const struct msg *m, struct err *e) = {
-	[MSG_STOP] = handle_stop,
-	[MSG_ABORT] = handle_abort,
-	[MSG_DUMP] = handle_dump,
+	[MSG_STOP] = handle_stop,         [MSG_ABORT] = handle_abort,     [MSG_DUMP] = handle_dump,
 	[MSG_RECORDED] = handle_recorded, [MSG_EXAMINE] = handle_examine,
 };
 

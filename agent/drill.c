@@ -122,12 +122,8 @@ static const struct kind {
 	const char *name;
 	int (*cause)(const struct agent_drill *d, bool *poison, struct err *e);
 } kinds[] = {
-	{ "exit", cause_exit },
-	{ "device", cause_device },
-	{ "nan", cause_nan },
-	{ "memory", cause_memory },
-	{ "collectives", cause_collectives },
-	{ "stuck", cause_stuck },
+	{ "exit", cause_exit },     { "device", cause_device },           { "nan", cause_nan },
+	{ "memory", cause_memory }, { "collectives", cause_collectives }, { "stuck", cause_stuck },
 	{ "spin", cause_spin },
 };
 

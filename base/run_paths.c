@@ -122,6 +122,5 @@ long run_stacks_rank(const char *name)
 bool run_is_trace_file(const char *name)
 {
 	return !strncmp(name, RECORDER, strlen(RECORDER)) ||
-	       !strncmp(name, TIMELINE, strlen(TIMELINE)) ||
-	       !strncmp(name, STACKS, strlen(STACKS));
+	       !strncmp(name, TIMELINE, strlen(TIMELINE)) || !strncmp(name, STACKS, strlen(STACKS));
 }

@@ -36,9 +36,12 @@ static char *const gdb[] = { (char[]){ "gdb" },
 			     (char[]){ "-ex" },
 			     (char[]){ "thread apply all bt 64" },
 			     NULL };
-static char *const eu_stack[] = { (char[]){ "eu-stack" }, (char[]){ "-m" },
-				  (char[]){ "-n" },       (char[]){ "64" },
-				  (char[]){ "-p" },       NULL, /* the process */
+static char *const eu_stack[] = { (char[]){ "eu-stack" },
+				  (char[]){ "-m" },
+				  (char[]){ "-n" },
+				  (char[]){ "64" },
+				  (char[]){ "-p" },
+				  NULL, /* the process */
 				  NULL };
 
 enum { GDB_WORDS = sizeof gdb / sizeof *gdb, EU_STACK_WORDS = sizeof eu_stack / sizeof *eu_stack };

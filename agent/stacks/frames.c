@@ -44,7 +44,7 @@ static size_t find_library(const char *frame, size_t n, const char **out)
 /* Libraries in which a thread waits on behalf of its caller. */
 static bool is_runtime(const char *library, size_t n)
 {
-	static const char *const names[] = { "libc.so",   "libc-2",     "libpthread", "ld-linux",
+	static const char *const names[] = { "libc.so",    "libc-2",     "libpthread", "ld-linux",
 					     "libgomp.so", "linux-vdso", "[vdso" };
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (n >= strlen(names[i]) && !strncmp(library, names[i], strlen(names[i])))
@@ -57,7 +57,7 @@ static bool is_runtime(const char *library, size_t n)
 static bool is_runtime_source(const char *frame, size_t n)
 {
 	static const char *const folders[] = { " at ../sysdeps/", " at ./", " at ../nptl/",
-					       " at ../csu/",     " at ../../../src/libgomp/" };
+					       " at ../csu/", " at ../../../src/libgomp/" };
 	for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
 		if (memmem(frame, n, folders[i], strlen(folders[i])))
 			return true;

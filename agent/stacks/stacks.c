@@ -167,9 +167,10 @@ static void debug_process(int pid, const struct threads *all, int tid, double se
 	struct err e = ERR_INIT;
 	for (int i = 0; i < all->n; i++)
 		if (all->list[i].state == 'D' || all->list[i].state == 't') {
-			buf_printf(report,
-				   "no debugger was run: thread %d would not answer it (state %c)\n",
-				   all->list[i].tid, all->list[i].state);
+			buf_printf(
+				report,
+				"no debugger was run: thread %d would not answer it (state %c)\n",
+				all->list[i].tid, all->list[i].state);
 			return;
 		}
 	int rc = stacks_debug(pid, seconds, &text, &e);

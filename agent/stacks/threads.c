@@ -19,8 +19,8 @@ void stacks_proc_text(int pid, int tid, const char *file, char *out, int size)
 	else
 		snprintf(path, sizeof path, "/proc/%d/%s", pid, file);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	for (ssize_t n; fd >= 0 && len < size - 1 &&
-			(n = read(fd, out + len, (size_t)(size - 1 - len))) > 0;)
+	for (ssize_t n;
+	     fd >= 0 && len < size - 1 && (n = read(fd, out + len, (size_t)(size - 1 - len))) > 0;)
 		len += (int)n;
 	if (fd >= 0)
 		close(fd);
@@ -89,10 +89,10 @@ void stacks_threads_compare(const struct threads *before, struct threads *now, d
 	for (int i = 0; i < now->n; i++)
 		for (int k = 0; k < before->n && seconds > 0; k++)
 			if (before->list[k].tid == now->list[i].tid)
-				now->list[i].share = 1e-9 *
-						     (double)(now->list[i].ran_ns -
-							      before->list[k].ran_ns) /
-						     seconds;
+				now->list[i].share =
+					1e-9 *
+					(double)(now->list[i].ran_ns - before->list[k].ran_ns) /
+					seconds;
 }
 
 int stacks_tracer_of(int pid)

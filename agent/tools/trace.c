@@ -31,7 +31,8 @@ static const char page[] =
 	"  was killed writes no file; it is named if other ranks wait for it.\n"
 	"\n"
 	"  Before muster ends the ranks of a hang, it examines some of them: the one that hung\n"
-	"  first, and one that waits. For each, a line follows: what its process did, and the file\n"
+	"  first, and one that waits. For each, a line follows: what its process did, and the "
+	"file\n"
 	"  with the states and stacks of its threads, stacks-RANK.txt. Functions are known if gdb\n"
 	"  or eu-stack (elfutils) is installed on the node.\n"
 	"\n"
@@ -88,9 +89,9 @@ static void add_stacks(const char *path, long rank)
 			first[strcspn(first, "\n")] = '\0';
 			human_plain(first);
 			stacks = stacks ? stacks : json_array();
-			json_array_append_new(stacks, json_pack("{s:I, s:s, s:s}", "rank",
-								(json_int_t)rank, "text", first,
-								"file", path));
+			json_array_append_new(stacks,
+					      json_pack("{s:I, s:s, s:s}", "rank", (json_int_t)rank,
+							"text", first, "file", path));
 		}
 		free(first);
 	}

@@ -64,8 +64,8 @@ static int check_hang(const struct injection *in, const struct drill_run *r, str
 		return err_set(e, ERR_CORRUPT, "muster did not say which rank hung first");
 	if (s->hung_rank != last || strcmp(s->hung_kind, in->hang))
 		return err_set(e, ERR_CORRUPT,
-			       "the hang of rank %d (%s) was named as one of rank %d (%s): %.600s", last,
-			       in->hang, s->hung_rank, s->hung_kind, s->hung_text);
+			       "the hang of rank %d (%s) was named as one of rank %d (%s): %.600s",
+			       last, in->hang, s->hung_rank, s->hung_kind, s->hung_text);
 	return 0;
 }
 

@@ -117,13 +117,15 @@ static int on_hello(struct supervisor *s, struct connection *c, const json_t *bo
 	}
 	struct rank_state *k = &s->ranks[h.rank];
 	launcher_connection_claim(c, h.rank);
-	*k = (struct rank_state){ .connection = c,
-				  .hello = true,
-				  .beat = supervise_now(s),
-				  .moved = supervise_now(s),
-				  .step = -1,
-				  .exited = k->exited,
-				  .id = { .pid = h.pid, .start = h.start, .pid_space = h.pid_space } };
+	*k = (struct rank_state){
+		.connection = c,
+		.hello = true,
+		.beat = supervise_now(s),
+		.moved = supervise_now(s),
+		.step = -1,
+		.exited = k->exited,
+		.id = { .pid = h.pid, .start = h.start, .pid_space = h.pid_space }
+	};
 	snprintf(k->id.boot, sizeof k->id.boot, "%s", h.boot);
 	rundir_event_hello(s->o.run, s->generation,
 			   &(struct rundir_hello){ .rank = h.rank,

@@ -40,7 +40,8 @@ void supervise_stacks_note_verdict(struct supervisor *s, const struct rundir_ver
 
 static bool same_host(const struct process_id *a, const struct process_id *b)
 {
-	return *a->boot && a->pid_space && a->pid_space == b->pid_space && !strcmp(a->boot, b->boot);
+	return *a->boot && a->pid_space && a->pid_space == b->pid_space &&
+	       !strcmp(a->boot, b->boot);
 }
 
 /* Its control thread has answered the request for its flight recorder. */
@@ -273,9 +274,10 @@ static enum hang_cause find_cause(const struct supervisor *s, const struct stack
 /* Why nothing is known of the rank's threads. */
 static const char *explain_silence(const struct stacks_look *look)
 {
-	return look->by == NOBODY ? "its agent does not answer, and no other process of muster runs "
-				    "on its host to examine it"
-				  : "its threads could not be examined in time";
+	return look->by == NOBODY
+		       ? "its agent does not answer, and no other process of muster runs "
+			 "on its host to examine it"
+		       : "its threads could not be examined in time";
 }
 
 static void describe(const struct supervisor *s, const struct stacks_look *first, char *out,
@@ -306,8 +308,8 @@ static void report_hang(struct supervisor *s, const struct stacks_look *first, c
 				  .step = rank->step,
 				  .phase = rank->phase,
 				  .kind = k->cause == HANG_COLLECTIVES ? "collectives"
-					  : *first->kind ? first->kind
-							 : "unknown",
+					  : *first->kind               ? first->kind
+								       : "unknown",
 				  .text = text,
 				  .still_s = s->cause.at - rank->moved,
 				  .examined_s = supervise_now(s) - k->began,

@@ -98,8 +98,7 @@ static void check_progress(struct supervisor *s, double now)
 	if (still <= limit)
 		return;
 	struct lost_rank l = { .rank = slowest, .how = LOST_HUNG, .code = ERR_TIMEOUT, .at = now };
-	snprintf(l.text, sizeof l.text,
-		 "no rank made progress for %.3g s%s" SUPERVISE_GUESS, still,
+	snprintf(l.text, sizeof l.text, "no rank made progress for %.3g s%s" SUPERVISE_GUESS, still,
 		 limit < cap ? ", many times longer than in this phase so far" : "");
 	supervise_hang_note_hang(&s->hang, floor, limit, cap);
 	supervise_handle(s, EV_LOST, &l, NULL);

@@ -16,7 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!text)
 		return 0;
 	stacks_call_parse(text, &call);
-	if (call.fd < -1 || strlen(call.name) >= sizeof call.name || (call.fd >= 0 && call.role != CALL_FILE))
+	if (call.fd < -1 || strlen(call.name) >= sizeof call.name ||
+	    (call.fd >= 0 && call.role != CALL_FILE))
 		abort();
 	if (stacks_frame_of(text, data[0] % 16, frame) && !*frame)
 		abort();

@@ -44,7 +44,7 @@ static void the_system_call_and_its_descriptor_are_read(void **state)
 static void what_is_no_system_call_has_none(void **state)
 {
 	(void)state;
-	static const char *const texts[] = { "",     "running", "-1 0x7ffd 0x7f40", "0",
+	static const char *const texts[] = { "",    "running", "-1 0x7ffd 0x7f40",    "0",
 					     "0 7", "x 0x1",   "18446744073709551616" };
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
 		struct call c;
@@ -107,9 +107,15 @@ static void the_innermost_function_outside_the_c_library_is_found(void **state)
 static void damaged_words_of_a_debugger_are_no_function(void **state)
 {
 	(void)state;
-	static const char *const texts[] = { "",	   "#0",	     "TID 5:\n#",
-					     "TID 5:\n#0", "TID 5:\n#0  0x", "TID 5:\n#0  0x1 in ",
-					     "TID 5:",	   "Thread 1 (LWP",  "Thread 1 \n#0 f ()" };
+	static const char *const texts[] = { "",
+					     "#0",
+					     "TID 5:\n#",
+					     "TID 5:\n#0",
+					     "TID 5:\n#0  0x",
+					     "TID 5:\n#0  0x1 in ",
+					     "TID 5:",
+					     "Thread 1 (LWP",
+					     "Thread 1 \n#0 f ()" };
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
 		char frame[FRAME_NAME];
 		assert_false(stacks_frame_of(texts[i], 5, frame));
@@ -257,7 +263,8 @@ static void a_thread_for_which_the_first_one_waits_is_named(void **state)
 		free(k.report);
 		k = examine(pid);
 	}
-	assert_non_null(strstr(k.first.text, "its thread checkpoint is in the system call read of pipe:["));
+	assert_non_null(
+		strstr(k.first.text, "its thread checkpoint is in the system call read of pipe:["));
 	end(pid, &k);
 	close(fds[0]);
 	close(fds[1]);

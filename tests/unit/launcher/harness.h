@@ -166,11 +166,11 @@ static void answer_examine(struct peer *p, const json_t *body)
 	p->looked_at |= 1u << m.rank;
 	if (p->mute_later)
 		return;
-	json_t *answer = msg_examined_json(&(struct msg_examined){
-		.rank = m.rank,
-		.kind = h.found[m.rank] ? h.found[m.rank] : "waiting",
-		.text = "its threads were examined",
-		.last = !p->slow_debugger });
+	json_t *answer = msg_examined_json(
+		&(struct msg_examined){ .rank = m.rank,
+					.kind = h.found[m.rank] ? h.found[m.rank] : "waiting",
+					.text = "its threads were examined",
+					.last = !p->slow_debugger });
 	channel_send(p->channel, MSG_EXAMINED, answer, NULL);
 	json_decref(answer);
 }

@@ -17,7 +17,8 @@ static void write_verdict(const char *finding, const char *ranks)
 	assert_true(out &&
 		    fprintf(out,
 			    "#!/bin/sh\nprintf '{\"finding\": \"%s\", \"text\": \"the recorders\", "
-			    "\"group\": null, \"op\": null, \"number\": 0, \"ranks\": %s, \"world\": 2, "
+			    "\"group\": null, \"op\": null, \"number\": 0, \"ranks\": %s, "
+			    "\"world\": 2, "
 			    "\"missing\": []}'; exit 1\n",
 			    finding, ranks) > 0 &&
 		    !fclose(out) && !chmod(h.agent, 0700));
@@ -77,7 +78,8 @@ static void the_flight_recorders_correct_the_watchdog(void **state)
 	write_verdict("missing", "[1]");
 	start_training();
 	h.found[1] = "computing";
-	send_step(&h.peers[1], MSG_PROGRESS, 5); /* rank 0 is further behind, but others wait for rank 1 */
+	send_step(&h.peers[1], MSG_PROGRESS,
+		  5); /* rank 0 is further behind, but others wait for rank 1 */
 	pass_time(5.2);
 	await_kill();
 	assert_int_equal(count_events("\"event\":\"rank-lost\"", "\"rank\":0"), 1);
@@ -135,7 +137,8 @@ static void what_the_kernel_shows_is_used_if_the_debugger_takes_too_long(void **
 	assert_int_equal(h.starts, 1);
 	pass_time(4.1);
 	assert_int_equal(h.starts, 2);
-	assert_int_equal(count_events("\"kind\":\"kernel\"", "hung first: its threads were examined"), 1);
+	assert_int_equal(
+		count_events("\"kind\":\"kernel\"", "hung first: its threads were examined"), 1);
 	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"kernel-stuck\""), 1);
 }
 
@@ -146,7 +149,9 @@ static void a_restart_waits_for_nobody_if_none_can_answer(void **state)
 	h.peers[0].mute = h.peers[1].mute = true;
 	pass_time(5.2 + 1.1);
 	assert_int_equal(h.starts, 2);
-	assert_int_equal(count_events("\"event\":\"hang\"", "no other process of muster runs on its host"), 1);
+	assert_int_equal(count_events("\"event\":\"hang\"",
+				      "no other process of muster runs on its host"),
+			 1);
 }
 
 static void an_agent_that_dies_while_it_is_examined_is_not_waited_for(void **state)
@@ -180,7 +185,9 @@ static void answers_that_nobody_asked_for_change_nothing(void **state)
 	for (int rank = -1; rank < 3; rank++)
 		send_message(&h.peers[0], MSG_EXAMINED,
 			     msg_examined_json(&(struct msg_examined){
-				     .rank = rank, .kind = "a long word that does not fit", .text = "x" }));
+				     .rank = rank,
+				     .kind = "a long word that does not fit",
+				     .text = "x" }));
 	pass_time(1);
 	assert_int_equal(h.starts, 1);
 	assert_int_equal(count_events("\"event\":\"hang\"", ""), 0);
@@ -194,7 +201,8 @@ static void without_a_time_limit_nothing_is_examined(void **state)
 	pass_time(5.2);
 	assert_int_equal(h.starts, 2);
 	assert_int_equal(h.peers[0].looked_at | h.peers[1].looked_at, 0);
-	assert_int_equal(count_events("\"event\":\"rank-lost\"", "this one is the furthest behind"), 1);
+	assert_int_equal(count_events("\"event\":\"rank-lost\"", "this one is the furthest behind"),
+			 1);
 }
 
 /* The whole host was stopped: agents and supervisor alike. */
