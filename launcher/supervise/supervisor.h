@@ -226,6 +226,10 @@ bool supervise_ran_since(const struct supervisor *s, double time);
 void supervise_note_move(struct supervisor *s, struct rank_state *k);
 
 /* verdict.c */
+/* Whether the loss of this rank may be the fault of another one. */
+bool supervise_blames_another(const struct lost_rank *l);
+/* Whether the flight recorders may explain s->cause. */
+bool supervise_verdict_needed(const struct supervisor *s);
 void supervise_verdict_request(struct supervisor *s);
 bool supervise_verdict_ready(const struct supervisor *s); /* all connected ranks have answered */
 /* Starts to read the flight recorders. True: EV_VERDICT follows. False: there are none. */

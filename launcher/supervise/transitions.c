@@ -150,29 +150,11 @@ static void do_exit(struct supervisor *s, const struct cause *c)
 			      &(struct rundir_step){ .step = s->ranks[0].step });
 }
 
-/* A rank that blames a peer is rarely the cause itself. The loss of the rank that is the cause
- * follows within moments. */
-static bool blames_another(const struct lost_rank *l)
-{
-	return l->how == LOST_FAILED && (l->code == ERR_PEER || l->code == ERR_ABORTED ||
-					 l->code == ERR_NET || l->code == ERR_TIMEOUT);
-}
-
-/* Flight recorders explain why ranks wait, but rarely why one died. A generation whose agents have
- * not connected has none. */
-static bool needs_verdict(const struct supervisor *s)
-{
-	const struct lost_rank *l = &s->cause;
-	return s->state != SUP_STARTING &&
-	       (l->how == LOST_HUNG || l->how == LOST_SILENT ||
-		(l->how == LOST_FAILED && (blames_another(l) || l->code == ERR_PROTO)));
-}
-
 /* The generation is lost because of s->cause. */
 static void lose_generation(struct supervisor *s)
 {
 	supervise_recovery_stop_survey(s); /* it may have found a node that still lived */
-	bool trace = needs_verdict(s);
+	bool trace = supervise_verdict_needed(s);
 	s->lost = true;
 	s->settle_at = 0;
 	s->outcome = stops_for_good(s) ? OUTCOME_STOPPED : OUTCOME_RESTART;
@@ -189,7 +171,7 @@ static void lose_generation(struct supervisor *s)
 }
 
 /* What was to be found out about the lost generation is known. */
-static void end_lost_generation(struct supervisor *s, const struct cause *c)
+static void do_end_lost(struct supervisor *s, const struct cause *c)
 {
 	supervise_verdict_stop(s);
 	supervise_stacks_finish(s);
@@ -203,23 +185,18 @@ static void do_verdict_done(struct supervisor *s, const struct cause *c)
 {
 	supervise_verdict_stop(s);
 	if (s->gone || !supervise_stacks_start(s)) {
-		end_lost_generation(s, c);
+		do_end_lost(s, c);
 		return;
 	}
 	supervise_enter(s, SUP_EXAMINING, s->d->job.restart.stacks_timeout);
 	if (supervise_stacks_ready(s))
-		end_lost_generation(s, c);
+		do_end_lost(s, c);
 }
 
 static void do_examined(struct supervisor *s, const struct cause *c)
 {
 	if (supervise_stacks_ready(s))
-		end_lost_generation(s, c);
-}
-
-static void do_end_lost(struct supervisor *s, const struct cause *c)
-{
-	end_lost_generation(s, c);
+		do_end_lost(s, c);
 }
 
 static void do_read_verdict(struct supervisor *s, const struct cause *c)
@@ -243,12 +220,12 @@ static void do_note_gone(struct supervisor *s, const struct cause *c)
 	if (s->state == SUP_DUMPING)
 		do_read_verdict(s, c);
 	else if (s->state == SUP_EXAMINING)
-		end_lost_generation(s, c);
+		do_end_lost(s, c);
 }
 
 static void do_lose(struct supervisor *s, const struct cause *c)
 {
-	if (blames_another(c->loss)) {
+	if (supervise_blames_another(c->loss)) {
 		s->ranks[c->loss->rank].blamed_peer = true;
 		if (!s->settle_at) {
 			s->cause = *c->loss;
@@ -361,7 +338,7 @@ static void do_stop_after(struct supervisor *s, const struct cause *c)
 static void do_quit_verdict(struct supervisor *s, const struct cause *c)
 {
 	do_stop_after(s, c);
-	end_lost_generation(s, c);
+	do_end_lost(s, c);
 }
 
 static void do_stop_waiting(struct supervisor *s, const struct cause *c)
