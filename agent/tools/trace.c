@@ -77,6 +77,19 @@ static int add_file(struct trace *t, const char *path, bool own, struct err *e)
 /* The ranks that were examined; NULL: no folder was read. */
 static json_t *stacks;
 
+/* Keeps the order of the ranks. */
+static void add_examined(long rank, const char *text, const char *path)
+{
+	size_t at = 0;
+	stacks = stacks ? stacks : json_array();
+	while (at < json_array_size(stacks) &&
+	       json_integer_value(json_object_get(json_array_get(stacks, at), "rank")) < rank)
+		at++;
+	json_array_insert_new(stacks, at,
+			      json_pack("{s:I, s:s, s:s}", "rank", (json_int_t)rank, "text", text,
+					"file", path));
+}
+
 /* Adds the first line of a file of stacks: "rank 2, process 4711: its process is stopped by a signal". */
 static void add_stacks(const char *path, long rank)
 {
@@ -88,10 +101,7 @@ static void add_stacks(const char *path, long rank)
 		if (first) {
 			first[strcspn(first, "\n")] = '\0';
 			human_plain(first);
-			stacks = stacks ? stacks : json_array();
-			json_array_append_new(stacks,
-					      json_pack("{s:I, s:s, s:s}", "rank", (json_int_t)rank,
-							"text", first, "file", path));
+			add_examined(rank, first, path);
 		}
 		free(first);
 	}
