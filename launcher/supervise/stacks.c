@@ -130,13 +130,20 @@ static json_t *request_json(const struct supervisor *s, int rank)
 	});
 }
 
+/* The agents' words are those of agent/stacks/stacks.h. Another one is no word for an event. */
+static bool is_word(const char *kind)
+{
+	return *kind && strlen(kind) < STACKS_WORD &&
+	       strspn(kind, "abcdefghijklmnopqrstuvwxyz") == strlen(kind);
+}
+
 /* An answer without a text adds nothing to an earlier one. */
 static void note_answer(struct stacks_look *look, const struct msg_examined *m)
 {
 	look->done = m->last;
 	if (!*m->text)
 		return;
-	snprintf(look->kind, sizeof look->kind, "%.15s", m->kind);
+	snprintf(look->kind, sizeof look->kind, "%s", is_word(m->kind) ? m->kind : "unknown");
 	snprintf(look->text, sizeof look->text, "%.399s", m->text);
 }
 

@@ -193,6 +193,17 @@ static void answers_that_nobody_asked_for_change_nothing(void **state)
 	assert_int_equal(count_events("\"event\":\"hang\"", ""), 0);
 }
 
+static void a_kind_that_is_no_word_is_unknown(void **state)
+{
+	(void)state;
+	start_training();
+	h.found[0] = h.found[1] =
+		"\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4";
+	pass_time(5.2);
+	assert_int_equal(count_events("\"event\":\"hang\"", "\"kind\":\"unknown\""), 1);
+	assert_int_equal(h.starts, 2);
+}
+
 static void without_a_time_limit_nothing_is_examined(void **state)
 {
 	(void)state;
@@ -251,6 +262,7 @@ int main(void)
 		TEST(an_agent_that_dies_while_it_is_examined_is_not_waited_for),
 		TEST(a_second_request_to_stop_ends_the_examination),
 		TEST(answers_that_nobody_asked_for_change_nothing),
+		TEST(a_kind_that_is_no_word_is_unknown),
 		TEST(without_a_time_limit_nothing_is_examined),
 		TEST(time_in_which_the_supervisor_slept_loses_no_rank),
 		TEST(the_rank_that_is_silent_for_longest_is_lost),
