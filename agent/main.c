@@ -298,6 +298,7 @@ static int run_rank(struct agent *a, struct err *e)
 	hooks.drill = agent_drill_step;
 	hooks.drill_data = agent_drill_data;
 	hooks.drill_arg = &a->drill;
+	a->drill.world = a->world;
 	struct train_env env = {
 		.view = &a->view,
 		.world = a->world,
