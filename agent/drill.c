@@ -120,17 +120,23 @@ static int cause_memory(const struct agent_drill *d, bool *poison, struct err *e
 
 static const struct kind {
 	const char *name;
-	/* NULL: the data is poisoned */
 	int (*cause)(const struct agent_drill *d, bool *poison, struct err *e);
+	enum train_plant plant;
+	bool poisons; /* the data */
 } kinds[] = {
-	{ "exit", cause_exit },
-	{ "device", cause_device },
-	{ "nan", cause_nan },
-	{ "memory", cause_memory },
-	{ "collectives", cause_collectives },
-	{ "stuck", cause_stuck },
-	{ "spin", cause_spin },
-	{ "poison", NULL },
+	{ .name = "exit", .cause = cause_exit },
+	{ .name = "device", .cause = cause_device },
+	{ .name = "nan", .cause = cause_nan },
+	{ .name = "nan-input", .plant = TRAIN_PLANT_INPUT },
+	{ .name = "nan-once", .plant = TRAIN_PLANT_ONCE },
+	{ .name = "nan-gradient", .plant = TRAIN_PLANT_GRADIENT },
+	{ .name = "nan-weight", .plant = TRAIN_PLANT_WEIGHT },
+	{ .name = "flip", .plant = TRAIN_PLANT_FLIP },
+	{ .name = "memory", .cause = cause_memory },
+	{ .name = "collectives", .cause = cause_collectives },
+	{ .name = "stuck", .cause = cause_stuck },
+	{ .name = "spin", .cause = cause_spin },
+	{ .name = "poison", .poisons = true },
 };
 
 /* Reads the word at *text, and moves *text behind it and a blank. NULL: it is not a kind. */
@@ -173,11 +179,13 @@ int agent_drill_open(struct agent_drill *d, int rank, uint32_t generation, struc
 			       " is \"%.60s\", but must be \"KIND RANK STEP BYTES\" with a kind "
 			       "of agent/drill.h; remove it from the environment",
 			       text);
-	if (of != rank || (generation != 1 && kind->cause))
+	if (of != rank || (generation != 1 && !kind->poisons))
 		return 0;
-	*d = (struct agent_drill){
-		.cause = kind->cause, .step = step, .bytes = bytes, .poisons = !kind->cause
-	};
+	*d = (struct agent_drill){ .cause = kind->cause,
+				   .plant = kind->plant,
+				   .poisons = kind->poisons,
+				   .step = step,
+				   .bytes = bytes };
 	if (d->poisons) {
 		log_info("a drill: sample %lld of the data makes this rank's gradients NaN",
 			 (long long)step);
@@ -196,6 +204,12 @@ int agent_drill_step(void *drill, int64_t step, bool *poison, struct err *e)
 	int (*cause)(const struct agent_drill *, bool *, struct err *) = d->cause;
 	d->cause = NULL; /* it comes once */
 	return cause(d, poison, e);
+}
+
+enum train_plant agent_drill_plant(void *drill, int64_t step)
+{
+	const struct agent_drill *d = drill;
+	return step == d->step ? d->plant : TRAIN_PLANT_NOTHING;
 }
 
 bool agent_drill_data(void *drill, int64_t first, int64_t end)

@@ -129,7 +129,16 @@ enum {
 
 #define MSG_FAILED_FIELDS(F) \
 	F(code, TEXT, REQUIRED, "err_word() of the cause") \
-	F(text, LINE, REQUIRED, "the error message")
+	F(text, LINE, REQUIRED, "the error message") \
+	F(blame, JSON, OPTIONAL, "the ranks that wrong numbers were traced to: struct msg_blame")
+
+/* The member `blame` of failed. */
+#define MSG_BLAME_FIELDS(F) \
+	F(ranks,   JSON,  REQUIRED, "a list of ranks") \
+	F(suspect, FLAG,  REQUIRED, "whether their nodes are suspects: it is a fault of hardware") \
+	F(step,    COUNT, REQUIRED, "the step") \
+	F(kind,    TEXT,  REQUIRED, "what was wrong: weights, optimizer-state, activations or gradient") \
+	F(tensor,  TEXT,  REQUIRED, "the tensor; \"\": none in particular")
 
 #define MSG_FINISHED_FIELDS(F) \
 	F(step,       COUNT, REQUIRED, "finished steps") \
@@ -306,6 +315,7 @@ enum msg_type {
 MSG_TYPES(MSG_STRUCT)
 MSG_STRUCT(, coords, MSG_COORDS_FIELDS, , )
 MSG_STRUCT(, predecessor, MSG_PREDECESSOR_FIELDS, , )
+MSG_STRUCT(, blame, MSG_BLAME_FIELDS, , )
 MSG_STRUCT(, skip, MSG_SKIP_FIELDS, , )
 MSG_STRUCT(, burn_in_figure, MSG_BURN_IN_FIGURE_FIELDS, , )
 MSG_STRUCT(, finding, MSG_FINDING_FIELDS, , )
@@ -324,6 +334,7 @@ MSG_STRUCT(, finding, MSG_FINDING_FIELDS, , )
 MSG_TYPES(MSG_FUNCTIONS)
 MSG_FUNCTIONS(, coords, MSG_COORDS_FIELDS, , )
 MSG_FUNCTIONS(, predecessor, MSG_PREDECESSOR_FIELDS, , )
+MSG_FUNCTIONS(, blame, MSG_BLAME_FIELDS, , )
 MSG_FUNCTIONS(, skip, MSG_SKIP_FIELDS, , )
 MSG_FUNCTIONS(, burn_in_figure, MSG_BURN_IN_FIGURE_FIELDS, , )
 MSG_FUNCTIONS(, finding, MSG_FINDING_FIELDS, , )

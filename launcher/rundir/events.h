@@ -54,6 +54,7 @@
 	X(requeued,         "requeued",         none,        "the job begins again in the queue after this stop") \
 	X(slow_rank,        "slow-rank",        slow_rank,   "a rank is slower than its peers, or is not any more") \
 	X(rank_paused,      "rank-paused",      rank_paused, "nothing was heard of a rank for some seconds, and it goes on") \
+	X(numbers_traced,      "numbers-traced",      numbers_traced, "wrong numbers, which end the generation, were traced to this rank") \
 	X(health_alarm,     "health-alarm",     health_alarm, "a device of a node has a defect, once per device and kind") \
 	X(slow_node,        "slow-node",        slow_node,   "what the policy for slow ranks does about the node of one") \
 	X(rollback,         "rollback",         rolled_back, "the numbers of a step are bad, and the next generation skips its samples") \
@@ -244,6 +245,15 @@
 	F(seconds, NUMBER, REQUIRED, "of silence") \
 	F(text,    LINE,   REQUIRED, "the same for people")
 
+#define RUNDIR_NUMBERS_TRACED_FIELDS(F) \
+	F(rank,    INT,   REQUIRED, "the rank that had them first") \
+	F(node,    TEXT,  REQUIRED, "its node") \
+	F(step,    COUNT, REQUIRED, "the step, from 1") \
+	F(kind,    LINE,  REQUIRED, "what was wrong: weights, optimizer-state, activations or gradient") \
+	F(tensor,  LINE,  REQUIRED, "the tensor; \"\": none in particular") \
+	F(suspect, FLAG,  REQUIRED, "whether it is the sign of a fault of hardware") \
+	F(text,    LINE,  REQUIRED, "what was found")
+
 #define RUNDIR_HEALTH_ALARM_FIELDS(F) \
 	F(rank,   INT,  REQUIRED, "the rank that saw it") \
 	F(node,   TEXT, REQUIRED, "its node") \
@@ -332,6 +342,7 @@
 	X(stop_cause,  RUNDIR_STOP_CAUSE_FIELDS) \
 	X(slow_rank,   RUNDIR_SLOW_RANK_FIELDS) \
 	X(rank_paused, RUNDIR_RANK_PAUSED_FIELDS) \
+	X(numbers_traced, RUNDIR_NUMBERS_TRACED_FIELDS) \
 	X(health_alarm, RUNDIR_HEALTH_ALARM_FIELDS) \
 	X(slow_node,   RUNDIR_SLOW_NODE_FIELDS) \
 	X(health,      RUNDIR_HEALTH_FIELDS) \

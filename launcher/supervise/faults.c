@@ -22,6 +22,8 @@
 	X(DATA_CORRUPT,     "data-corrupt",     JOB,     ONCE,  true,  NONE,    "stored data is damaged", "Use `muster ckpt verify` for checkpoints, and pack damaged data again.") \
 	X(JOB_WRONG,        "job-wrong",        JOB,     ONCE,  true,  NONE,    "the job cannot run as it is", "Correct the job as the message says.") \
 	X(NUMERIC,          "numeric",          JOB,     NOW,   true,  NONE,    "the loss or the gradients are NaN, infinite, or a spike", "If it returns at the same step, lower optimizer.lr, use bf16, or skip the samples with health.bad_numbers = skip; if it does not, test that node's device.") \
+	X(WRONG_RESULTS,    "wrong-results",    NODE,    NOW,   true,  NUMBERS, "a node computed wrong numbers", "Test the memory and the devices of that node.") \
+	X(REPLICAS_DIFFER,  "replicas-differ",  NODE,    NOW,   true,  NUMBERS, "ranks that must hold the same numbers hold different ones", "Test the memory and the devices of the nodes that the message names.") \
 	X(NO_MEMORY,        "no-memory",        JOB,     NOW,   true,  NONE,    "memory, descriptors or processes are exhausted", "Raise the limit that the message names, or lower batch.micro.") \
 	X(DEVICE_LOST,      "device-lost",      NODE,    NOW,   true,  DEVICE,  "a device is lost or broken", "Look at the device with nvidia-smi -q and at the kernel's log (Xid); drain the node.") \
 	X(AGENT_STUCK,      "agent-stuck",      NODE,    NOW,   true,  DEVICE,  "an agent of an earlier generation cannot be ended, and may still hold its device", "End it there; if it is stuck in the kernel, reboot the node or reset its driver.") \
@@ -73,7 +75,7 @@ struct sign {
 	unsigned how; /* bits 1 << lost_how */
 	enum err_code code;
 	int signal, status;
-	bool not_started, oom, silent, helper, refused;
+	bool not_started, oom, silent, helper, refused, wrong;
 	enum hang_cause hang;
 	enum slurm_word said;
 	enum node_state node;
@@ -104,6 +106,8 @@ static const struct sign signs[] = {
 	{ .fault = FAULT_DATA_CORRUPT,     .how = FAILED, .code = ERR_CORRUPT },
 	{ .fault = FAULT_DISK_FULL,        .how = FAILED, .code = ERR_FULL },
 	{ .fault = FAULT_DISK_ERROR,       .how = FAILED, .code = ERR_IO },
+	{ .fault = FAULT_REPLICAS_DIFFER,  .how = FAILED, .code = ERR_REPLICAS },
+	{ .fault = FAULT_WRONG_RESULTS,    .how = FAILED, .wrong = true },
 	{ .fault = FAULT_NUMERIC,          .how = FAILED, .code = ERR_NUMERIC },
 	{ .fault = FAULT_NO_MEMORY,        .how = FAILED, .code = ERR_NOMEM },
 	{ .fault = FAULT_DEVICE_LOST,      .how = FAILED, .code = ERR_DEVICE },
@@ -185,7 +189,8 @@ static bool sign_fits(const struct sign *g, const struct symptom *s)
 	       (!g->not_started || !s->started) && (!g->oom || s->out_of_memory) &&
 	       (!g->silent || s->manager_silent) && (!g->helper || s->helper_lost) &&
 	       (!g->refused || s->pmix_refused) && (!g->hang || g->hang == s->hang) &&
-	       (!g->said || g->said == s->said) && (!g->node || g->node == s->node);
+	       (!g->wrong || s->wrong_results) && (!g->said || g->said == s->said) &&
+	       (!g->node || g->node == s->node);
 }
 
 const struct fault *supervise_fault_of(const struct symptom *s)

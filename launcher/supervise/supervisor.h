@@ -99,6 +99,7 @@ struct lost_rank {
 	int rank; /* -1: no rank in particular */
 	enum lost_how how;
 	enum err_code code; /* the agent's, or the nearest one */
+	bool wrong_results; /* its hardware has computed or kept wrong numbers */
 	char text[1000];
 	double at;
 };
@@ -163,9 +164,11 @@ struct supervisor {
 	struct child *verdict_reader; /* reads the flight recorders; NULL: it does not run */
 	bool gone;         /* no process is left, and the state has not handled that yet */
 	char reason[1000]; /* of the stop or of the end */
-	int refusals;      /* connections refused in this generation */
-	bool pmix_refused; /* the system's PMIx server does not work; in this generation */
-	bool pmix_said;    /* a person was told that muster serves PMIx */
+	uint32_t
+		numbers_traced_in; /* the generation that the last event numbers-traced belongs to */
+	int refusals;              /* connections refused in this generation */
+	bool pmix_refused;         /* the system's PMIx server does not work; in this generation */
+	bool pmix_said;            /* a person was told that muster serves PMIx */
 
 	double opened, started, last_tick; /* times */
 	bool stepped;                      /* this generation has finished a step */

@@ -1,5 +1,8 @@
 #include "agent/engine/train/trainer.h"
 
+#include "agent/engine/train/diagnose.h"
+#include "agent/engine/train/plant.h"
+#include "agent/engine/train/replicas.h"
 #include "agent/engine/train/step_report.h"
 #include "agent/engine/train/timelines.h"
 #include "base/clock.h"
@@ -12,15 +15,18 @@
 /* the ranks' common decision between two steps */
 enum { GO_ON, STOP_HERE, STOP_WITH_CHECKPOINT };
 
-/* The step is bad on every rank: reports it and fails. why: what is wrong. A search for its origin
- * belongs between the error and the report: it may be collective, and a step that hardware spoiled need
- * not be reported, because its samples are good. */
-static int fail_bad_step(struct trainer *t, const struct bad_number *bad, const char *why,
-			 struct err *e)
+/* The step is bad on every rank: reports it and fails. why: what is wrong. A step that hardware spoiled
+ * is not reported, because its samples are good. */
+static int fail_bad_step(struct trainer *t, const struct step_report *r,
+			 const struct bad_number *bad, const char *why, struct err *e)
 {
+	const struct train_blame *blame = t->env->blame;
 	struct range span = train_samples_span(t->samples, t->at.step + 1,
 					       t->job->health.skip_before);
 	err_set(e, ERR_NUMERIC, "step %lld: %s", (long long)t->at.step + 1, why);
+	train_diagnose(t, r->loss, r->grad_norm, e);
+	if (blame && blame->suspect)
+		return -1;
 	t->hooks->bad_step(t->hooks->arg, &(struct bad_step){ .step = t->at.step + 1,
 							      .what = bad->what,
 							      .value = bad->value,
@@ -42,7 +48,7 @@ static int judge_spike(struct trainer *t, const struct step_report *r, struct er
 		 "a spike: the %s is %.6g, and %.6g is usual (z = %.3g, above health.spike_z = "
 		 "%g); nothing was updated",
 		 bad.what, bad.value, bad.usual, bad.z, t->job->health.spike_z);
-	return fail_bad_step(t, &bad, why, e);
+	return fail_bad_step(t, r, &bad, why, e);
 }
 
 /* Decides whether to update: 1, or 0 if fp16 gradients have overflowed. The norm is the same on
@@ -61,7 +67,7 @@ static int judge_gradients(struct trainer *t, const struct step_report *r, struc
 		snprintf(why, sizeof why, "loss %g, gradient norm %g: %.900s", r->loss,
 			 r->grad_norm, overflow.text);
 		train_bad_judge(&t->numbers, r->loss, r->grad_norm, &bad);
-		return fail_bad_step(t, &bad, why, e);
+		return fail_bad_step(t, r, &bad, why, e);
 	}
 	log_line(
 		comm_rank(t->env->world) ? LOG_DEBUG : LOG_INFO,
@@ -180,11 +186,10 @@ static int run_passes(struct trainer *t, const struct engine_batch *batch, doubl
 	bool poison = false;
 	if (t->hooks->drill && t->hooks->drill(t->hooks->drill_arg, t->at.step, &poison, e))
 		return -1;
-	struct range span = train_samples_span(t->samples, t->at.step + 1, 0);
-	if (t->hooks->drill_data && t->hooks->drill_data(t->hooks->drill_arg, span.first, span.end))
-		poison = true;
+	train_plant_before(t);
 	if (pipeline_passes(t->engine, batch, e))
 		return -1;
+	train_plant_after(t);
 	if (poison)
 		poison_gradients(t);
 	if (t->optim && !backend_on_host(pipeline_backend(t->engine)))
@@ -203,6 +208,7 @@ static int train_step(struct trainer *t, struct err *e)
 	if (train_samples_next(t->samples, &batch, e))
 		return -1;
 	batch.loss_scale = t->scaler.scale;
+	t->batch = batch;
 	r.data_s = train_phases_lap(&t->spent, "data", &since);
 	if (run_passes(t, &batch, &r.loss, e))
 		return err_prefix(e, "step %lld", (long long)step + 1);
@@ -291,6 +297,23 @@ static bool save_due(const struct trainer *t)
 	return every > 0 && t->at.step % every == 0;
 }
 
+/* A checkpoint is begun only if the replicas agree. */
+static bool compare_due(const struct trainer *t)
+{
+	int64_t every = t->job->health.compare_every;
+	return every >= 0 && (save_due(t) || (every > 0 && t->at.step % every == 0));
+}
+
+/* The last checkpoint, unless there is one of this step. */
+static int save_last(struct trainer *t, struct err *e)
+{
+	if (t->saved == t->at.step)
+		return 0;
+	if (t->job->health.compare_every >= 0 && train_replicas_compare(t, true, e))
+		return -1;
+	return trainer_save(t, e);
+}
+
 /* Does all work that is due between two steps. Sets *what: whether another step follows. */
 static int between_steps(struct trainer *t, int *what, struct err *e)
 {
@@ -303,6 +326,8 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 		return -1;
 	double evaluated = clock_s() - since;
 	since = clock_s();
+	if (compare_due(t) && train_replicas_compare(t, save_due(t), e))
+		return -1;
 	if (save_due(t) && trainer_save(t, e))
 		return -1;
 	t->stall_s = clock_s() - since;
@@ -322,7 +347,7 @@ static int train_loop(struct trainer *t, struct err *e)
 			return -1;
 	if (t->server && param_server_leave(t->server, e))
 		return -1;
-	if (what != STOP_HERE && t->saved != t->at.step && trainer_save(t, e))
+	if (what != STOP_HERE && save_last(t, e))
 		return -1;
 	double since = clock_s();
 	if (trainer_commit(t, what != STOP_HERE, e))

@@ -244,6 +244,7 @@ const struct job_key job_keys[] = {
 	TEXT(health, nodes_dir, JOB_LINE, "", "Folder of the list of suspect nodes. Users may share one (mode 1777). Empty: the variable MUSTER_NODES_DIR, otherwise ~/.cache/muster/nodes."),
 	ENUM(health, slow_policy, "warn", slow_policies, "What happens when a rank is slow. warn: it is named, and the run goes on. exclude: the run writes a checkpoint and goes on without the rank's node, on a spare node or on what restart.shrink permits, if that is predicted to be faster."),
 	REAL(health, pause, "2", 0, 1e6, "An agent that is silent for this many seconds and then continues is reported. 0: never."),
+	INT(health, compare_every, "20", -1, 1e12, "Steps between comparisons of the weights of ranks that must hold the same bits. They are also compared before each checkpoint. A difference is the sign of a fault of hardware: the ranks and their nodes are named, and the run continues from its last checkpoint. 0: before checkpoints only; -1: never."),
 	REAL(health, preflight_factor, "2", 1, 1000, "launch.preflight = full: a node fails if one of its figures is worse than the median of its peers by more than this factor, in two measurements. Its peers are the other nodes of its kind. Figures of the checkpoints' folder may differ by the square of it."),
 	REAL(health, preflight_timeout, "20", 5, 3600, "launch.preflight = full: the most seconds that the measurements take after the nodes have started. A node that has not answered by then has failed."),
 
