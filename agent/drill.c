@@ -91,12 +91,11 @@ static int cause_memory(const struct agent_drill *d, bool *poison, struct err *e
 
 static const struct kind {
 	const char *name;
+	/* NULL: the data is poisoned */
 	int (*cause)(const struct agent_drill *d, bool *poison, struct err *e);
 } kinds[] = {
-	{ "exit", cause_exit },
-	{ "device", cause_device },
-	{ "nan", cause_nan },
-	{ "memory", cause_memory },
+	{ "exit", cause_exit },     { "device", cause_device }, { "nan", cause_nan },
+	{ "memory", cause_memory }, { "poison", NULL },
 };
 
 /* Reads the word at *text, and moves *text behind it and a blank. NULL: it is not a kind. */
@@ -139,9 +138,16 @@ int agent_drill_open(struct agent_drill *d, int rank, uint32_t generation, struc
 			       " is \"%.60s\", but must be \"KIND RANK STEP BYTES\" with a kind "
 			       "of agent/drill.h; remove it from the environment",
 			       text);
-	if (of != rank || generation != 1)
+	if (of != rank || (generation != 1 && kind->cause))
 		return 0;
-	*d = (struct agent_drill){ .cause = kind->cause, .step = step, .bytes = bytes };
+	*d = (struct agent_drill){
+		.cause = kind->cause, .step = step, .bytes = bytes, .poisons = !kind->cause
+	};
+	if (d->poisons) {
+		log_info("a drill: sample %lld of the data makes this rank's gradients NaN",
+			 (long long)step);
+		return 0;
+	}
 	log_info("a drill: this agent causes the fault \"%s\" after step %lld", kind->name,
 		 (long long)step);
 	return 0;
@@ -155,4 +161,10 @@ int agent_drill_step(void *drill, int64_t step, bool *poison, struct err *e)
 	int (*cause)(const struct agent_drill *, bool *, struct err *) = d->cause;
 	d->cause = NULL; /* it comes once */
 	return cause(d, poison, e);
+}
+
+bool agent_drill_data(void *drill, int64_t first, int64_t end)
+{
+	const struct agent_drill *d = drill;
+	return d->poisons && first <= d->step && d->step < end;
 }

@@ -3,12 +3,14 @@
  * one in itself, if AGENT_ENV_DRILL_FAULT asks this rank for it.
  *
  * The text is "KIND RANK STEP BYTES". The fault comes once: in the first generation, when STEP steps
- * are finished. Without AGENT_ENV_DRILL_MARK the text is ignored, so that a variable that was left in a
+ * are finished. Only poisoned data stays. Without AGENT_ENV_DRILL_MARK the text is ignored, so that a variable that was left in a
  * shell disturbs no run.
  *
  *     exit     the process ends with a status and reports nothing
  *     device   the agent reports that its device is lost
  *     nan      this rank's gradients become NaN
+ *     poison   STEP is a position in the order of the data: whenever its sample is in a batch, in any
+ *              generation, this rank's gradients become NaN
  *     memory   the agent takes BYTES of memory, so that the kernel's OOM killer ends it before
  *
  * To add one: add its row to the table in drill.c, and its row in launcher/drill/injections.c.
@@ -24,11 +26,13 @@
 struct agent_drill {
 	int (*cause)(const struct agent_drill *d, bool *poison, struct err *e); /* NULL: nothing */
 	int64_t step, bytes;
+	bool poisons; /* the sample at position `step` */
 };
 
 /* Reads the environment. ERR_USAGE: the text is wrong. */
 int agent_drill_open(struct agent_drill *d, int rank, uint32_t generation, struct err *e);
 /* For struct train_hooks; drill: a struct agent_drill. */
 int agent_drill_step(void *drill, int64_t step, bool *poison, struct err *e);
+bool agent_drill_data(void *drill, int64_t first, int64_t end);
 
 #endif

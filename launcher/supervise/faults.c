@@ -21,7 +21,7 @@
 	X(DISK_ERROR,       "disk-error",       SERVICE, NOW,   true,  NONE,    "a file system failed", "Check the file system of that path, and the kernel's log on the node.") \
 	X(DATA_CORRUPT,     "data-corrupt",     JOB,     ONCE,  true,  NONE,    "stored data is damaged", "Use `muster ckpt verify` for checkpoints, and pack damaged data again.") \
 	X(JOB_WRONG,        "job-wrong",        JOB,     ONCE,  true,  NONE,    "the job cannot run as it is", "Correct the job as the message says.") \
-	X(NUMERIC,          "numeric",          JOB,     NOW,   true,  NONE,    "a value is NaN or infinite", "If it returns at the same step, lower optimizer.lr or use bf16; if it does not, test that node's device.") \
+	X(NUMERIC,          "numeric",          JOB,     NOW,   true,  NONE,    "the loss or the gradients are NaN, infinite, or a spike", "If it returns at the same step, lower optimizer.lr, use bf16, or skip the samples with health.bad_numbers = skip; if it does not, test that node's device.") \
 	X(NO_MEMORY,        "no-memory",        JOB,     NOW,   true,  NONE,    "memory, descriptors or processes are exhausted", "Raise the limit that the message names, or lower batch.micro.") \
 	X(DEVICE_LOST,      "device-lost",      NODE,    NOW,   true,  DEVICE,  "a device is lost or broken", "Look at the device with nvidia-smi -q and at the kernel's log (Xid); drain the node.") \
 	X(AGENT_STUCK,      "agent-stuck",      NODE,    NOW,   true,  DEVICE,  "an agent of an earlier generation cannot be ended, and may still hold its device", "End it there; if it is stuck in the kernel, reboot the node or reset its driver.") \
