@@ -257,7 +257,7 @@ struct job {
 		int64_t spike_window; /* good steps that a step is compared with */
 		int64_t max_skips;    /* rollbacks of the run */
 		int64_t skip_before;  /* batches before the bad one that are skipped, too */
-		int suspects;       /* enum job_suspects */
+		int suspects;         /* enum job_suspects */
 		char nodes_dir[JOB_TEXT];
 	} health;
 	struct {
