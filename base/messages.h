@@ -59,7 +59,8 @@ enum {
 	X(MSG_BAD_STEP,  bad_step, MSG_BAD_STEP_FIELDS, "agent",      "the numbers of a step are bad, and nothing was updated; every rank sends it, and failed follows") \
 	X(MSG_BURN_IN_ORDER,  burn_in_order,  MSG_BURN_IN_ORDER_FIELDS,  "supervisor", "to the burn-in of a node: what it measures next") \
 	X(MSG_BURN_IN_CARD,   burn_in_card,   MSG_BURN_IN_CARD_FIELDS,   "burn-in, supervisor", "what one end of a link publishes for the other end; the supervisor forwards it") \
-	X(MSG_BURN_IN_RESULT, burn_in_result, MSG_BURN_IN_RESULT_FIELDS, "burn-in", "the answer to burn_in_order")
+	X(MSG_BURN_IN_RESULT, burn_in_result, MSG_BURN_IN_RESULT_FIELDS, "burn-in", "the answer to burn_in_order") \
+	X(MSG_HEALTH,    health,   MSG_HEALTH_FIELDS,   "agent",      "what a rank, its device and its node showed in a window, when it has changed")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -149,8 +150,15 @@ enum {
 	F(node_ranks,   INT,    REQUIRED, "ranks of the node") \
 	F(cpus,         TEXT,   REQUIRED, "CPUs next to the device; \"\": unknown, or the rank is not bound") \
 	F(numa,         INT,    REQUIRED, "NUMA domain next to the device; -1: unknown, or the rank is not bound") \
+	F(watches_node, FLAG,   REQUIRED, "whether this rank watches what all ranks of its node share") \
 	F(predecessors, JSON,   OPTIONAL, "agents of earlier generations that may still run on the agent's host: a list of struct msg_predecessor") \
 	F(skips,        JSON,   OPTIONAL, "samples that rollbacks skip: a list of struct msg_skip")
+
+#define MSG_HEALTH_FIELDS(F) \
+	F(step,      INT64,  REQUIRED, "the step the trainer was in at the end of the window") \
+	F(clock,     NUMBER, REQUIRED, "MHz of its cores, a mean; 0: unknown") \
+	F(gpu_clock, NUMBER, REQUIRED, "MHz of its GPU, a mean; 0: unknown") \
+	F(findings,  JSON,   REQUIRED, "a list of struct msg_finding")
 
 #define MSG_STOP_FIELDS(F) \
 	F(reason,     TEXT, REQUIRED, "why") \
@@ -263,6 +271,15 @@ enum {
 	F(generation, COUNT, REQUIRED, "the generation that met the bad step") \
 	F(resume, COUNT, OPTIONAL, "checkpoints of later steps by this generation or an earlier one are not used")
 
+/* An element of the list `findings` of health. */
+#define MSG_FINDING_FIELDS(F) \
+	F(kind,   TEXT,   REQUIRED, "its word in the table of kinds (agent/health/kinds.c)") \
+	F(share,  NUMBER, REQUIRED, "the part of the window that it explains, 0 to 1") \
+	F(alarm,  FLAG,   REQUIRED, "whether it is a defect, even if the rank is not slow") \
+	F(node,   FLAG,   REQUIRED, "whether it is about the whole node") \
+	F(object, LINE,   REQUIRED, "the device; \"\": none") \
+	F(text,   LINE,   REQUIRED, "the same for people")
+
 enum msg_type {
 	MSG_NONE,
 #define MSG_ENUM(type, name, FIELDS, sender, doc) type,
@@ -275,8 +292,9 @@ enum msg_type {
 MSG_TYPES(MSG_STRUCT)
 MSG_STRUCT(, coords, MSG_COORDS_FIELDS, , )
 MSG_STRUCT(, predecessor, MSG_PREDECESSOR_FIELDS, , )
-MSG_STRUCT(, burn_in_figure, MSG_BURN_IN_FIGURE_FIELDS, , )
 MSG_STRUCT(, skip, MSG_SKIP_FIELDS, , )
+MSG_STRUCT(, burn_in_figure, MSG_BURN_IN_FIGURE_FIELDS, , )
+MSG_STRUCT(, finding, MSG_FINDING_FIELDS, , )
 #undef MSG_STRUCT
 
 /*
@@ -292,8 +310,9 @@ MSG_STRUCT(, skip, MSG_SKIP_FIELDS, , )
 MSG_TYPES(MSG_FUNCTIONS)
 MSG_FUNCTIONS(, coords, MSG_COORDS_FIELDS, , )
 MSG_FUNCTIONS(, predecessor, MSG_PREDECESSOR_FIELDS, , )
-MSG_FUNCTIONS(, burn_in_figure, MSG_BURN_IN_FIGURE_FIELDS, , )
 MSG_FUNCTIONS(, skip, MSG_SKIP_FIELDS, , )
+MSG_FUNCTIONS(, burn_in_figure, MSG_BURN_IN_FIGURE_FIELDS, , )
+MSG_FUNCTIONS(, finding, MSG_FINDING_FIELDS, , )
 #undef MSG_FUNCTIONS
 
 /* clang-format on */

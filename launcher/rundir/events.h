@@ -53,6 +53,8 @@
 	X(requeued,         "requeued",         none,        "the job begins again in the queue after this stop") \
 	X(slow_rank,        "slow-rank",        slow_rank,   "a rank is slower than its peers, or is not any more") \
 	X(rank_paused,      "rank-paused",      rank_paused, "nothing was heard of a rank for some seconds, and it goes on") \
+	X(health_alarm,     "health-alarm",     health_alarm, "a device of a node has a defect, once per device and kind") \
+	X(slow_node,        "slow-node",        slow_node,   "what the policy for slow ranks does about the node of one") \
 	X(rollback,         "rollback",         rolled_back, "the numbers of a step are bad, and the next generation skips its samples") \
 	X(node_suspected,   "node-suspected",   node_suspected, "something speaks against a node; the list of suspect nodes gets this line") \
 	X(chain,            "chain",            chain,       "a job was queued to continue the run, or those that wait are cancelled") \
@@ -230,6 +232,31 @@
 	F(seconds, NUMBER, REQUIRED, "of silence") \
 	F(text,    LINE,   REQUIRED, "the same for people")
 
+#define RUNDIR_HEALTH_ALARM_FIELDS(F) \
+	F(rank,   INT,  REQUIRED, "the rank that saw it") \
+	F(node,   TEXT, REQUIRED, "its node") \
+	F(kind,   TEXT, REQUIRED, "the kind of the finding (agent/health/kinds.c)") \
+	F(object, LINE, REQUIRED, "the device; \"\": the node") \
+	F(text,   LINE, REQUIRED, "the same for people")
+
+#define RUNDIR_SLOW_NODE_FIELDS(F) \
+	F(node,     TEXT, REQUIRED, "the node") \
+	F(excluded, FLAG, REQUIRED, "whether the run goes on without it") \
+	F(text,     LINE, REQUIRED, "what is done, and why")
+
+/* A line of health.jsonl: a window of a rank. */
+#define RUNDIR_HEALTH_FIELDS(F) \
+	F(rank,      INT,    REQUIRED, "the rank") \
+	F(node,      TEXT,   REQUIRED, "its node") \
+	F(step,      INT64,  REQUIRED, "the step at the end of the window") \
+	F(steps,     COUNT,  REQUIRED, "steps of the window; 0: the ranks were not compared") \
+	F(slow,      FLAG,   REQUIRED, "whether the rank was slow") \
+	F(pace_s,    NUMBER, REQUIRED, "its own seconds per step") \
+	F(peers_s,   NUMBER, REQUIRED, "those of its peers") \
+	F(clock,     NUMBER, REQUIRED, "MHz of its cores; 0: unknown") \
+	F(gpu_clock, NUMBER, REQUIRED, "MHz of its GPU; 0: unknown") \
+	F(findings,  JSON,   REQUIRED, "a list of struct msg_finding (base/messages.h), of its last window in which they changed")
+
 #define RUNDIR_ROLLED_BACK_FIELDS(F) \
 	F(step,      COUNT,  REQUIRED, "the bad step, which updated nothing") \
 	F(what,      TEXT,   REQUIRED, "loss or gradient norm") \
@@ -292,6 +319,9 @@
 	X(stop_cause,  RUNDIR_STOP_CAUSE_FIELDS) \
 	X(slow_rank,   RUNDIR_SLOW_RANK_FIELDS) \
 	X(rank_paused, RUNDIR_RANK_PAUSED_FIELDS) \
+	X(health_alarm, RUNDIR_HEALTH_ALARM_FIELDS) \
+	X(slow_node,   RUNDIR_SLOW_NODE_FIELDS) \
+	X(health,      RUNDIR_HEALTH_FIELDS) \
 	X(rolled_back, RUNDIR_ROLLED_BACK_FIELDS) \
 	X(node_suspected, RUNDIR_NODE_SUSPECTED_FIELDS) \
 	X(chain,       RUNDIR_CHAIN_FIELDS) \
@@ -325,6 +355,9 @@ RUNDIR_TABLES(RUNDIR_READER)
 #undef RUNDIR_READER
 
 /* clang-format on */
+
+/* Appends a line to health.jsonl, as rundir_event_*() does to events.jsonl. */
+void rundir_health(struct rundir *r, uint32_t generation, const struct rundir_health *fields);
 
 /* Reads the fields of an event hello; *h borrows from `line`. */
 int rundir_hello_read(const json_t *line, struct rundir_hello *h, struct err *e);

@@ -27,7 +27,7 @@ struct recovery_state {
 	struct burn_in *burn_in; /* that is under way; NULL: none */
 	bool burnt_in;           /* it was started */
 	bool burn_in_told;       /* people were told what it found */
-	bool growing;            /* the generation stops in order to grow */
+	bool growing;            /* the generation stops in order to grow, or to leave a node */
 	bool refused;            /* a requeue in order to grow: it is not tried again */
 	struct deployment *next; /* what it grows to; NULL: the job is requeued */
 	/* the deployment of the generation, if it is not the first one; s->d points to it */
@@ -61,7 +61,10 @@ void supervise_recovery_look_for_nodes(struct supervisor *s);
 /* After that survey: whether the generation should stop in order to grow. If nodes
  * must be checked first, it does not yet: the checks begin, and EV_CHECKED follows. */
 bool supervise_recovery_wants_to_grow(struct supervisor *s);
-/* Makes the larger deployment the current one. False: there is none, and the job is to be requeued. */
+/* The generation should stop in order to leave a node: takes over the decision's deployment for the next
+ * one, and reports it. EV_LEAVE_NODE must follow. */
+void supervise_recovery_leave(struct supervisor *s, struct policy_decision *d);
+/* Makes the next deployment the current one. False: there is none, and the job is to be requeued. */
 bool supervise_recovery_grow(struct supervisor *s);
 
 #endif

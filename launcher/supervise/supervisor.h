@@ -9,6 +9,8 @@
  *     watchdog.c     finds ranks that are silent or hang (hang_limit.c: after how long)
  *     suspects.c     notes what speaks against a node
  *     stragglers.c   names ranks that are slow or stood still
+ *     evidence.c     why a rank is slow, and defects of devices, from what the agents see
+ *     exclude.c      what the run does about the node of a slow rank
  *     verdict.c      gets a verdict from the flight recorders
  *     report.c       writes events.jsonl and metrics.jsonl, prints for people
  *                    (report_loss.c: a loss; report_end.c: the end of the run)
@@ -37,6 +39,8 @@
 #include "launcher/rundir/events.h"
 #include "launcher/supervise/chain.h"
 #include "launcher/supervise/contract.h"
+#include "launcher/supervise/evidence.h"
+#include "launcher/supervise/exclude.h"
 #include "launcher/supervise/faults.h"
 #include "launcher/supervise/guard.h"
 #include "launcher/supervise/hang_limit.h"
@@ -81,6 +85,7 @@ enum sup_event {
 	EV_ALL_GONE,      /* no process of the generation is left */
 	EV_SURVEYED,      /* the state of the nodes is known */
 	EV_STOP_KNOWN,    /* the cause of the stop is known */
+	EV_LEAVE_NODE,    /* the run goes on without a slow node: reason */
 	EV_CHECKED,       /* the nodes have been checked: all, or those that are back */
 	SUP_EVENT_COUNT
 };
@@ -132,6 +137,8 @@ struct supervisor {
 	struct stop_state stop;
 	struct hang_limit hang;
 	struct stragglers stragglers;
+	struct evidence evidence;
+	struct exclude_state exclude;
 	bool suspects_failed;    /* a person was told that the list of suspect nodes is not kept */
 	double last_move, slept; /* times: of any rank; when this process had not run */
 	struct chain_state chain;

@@ -65,6 +65,7 @@ static const char *const binds[] = { "auto", "none", "core", NULL };
 static const char *const preflights[] = { "no", "quick", "full", NULL };
 static const char *const devices[] = { "cpu", "cuda", NULL };
 static const char *const shrinks[] = { "keep", "dp", "any", NULL };
+static const char *const slow_policies[] = { "warn", "exclude", NULL };
 static const char *const regrows[] = { "no", "yes", "requeue", NULL };
 static const char *const suspect_uses[] = { "ignore", "warn", "exclude", NULL };
 static const char *const exclusives[] = { "no", "yes", "user", "mcs", NULL };
@@ -240,6 +241,7 @@ const struct job_key job_keys[] = {
 	REAL(health, slow_window, "10", 0.1, 1e6, "Seconds of a window in which ranks are compared. A window has at least three steps."),
 	ENUM(health, suspects, "warn", suspect_uses, "What muster does with the list of suspect nodes, which it keeps across runs (muster nodes). ignore: it neither reads nor writes it. warn: muster submit names the suspects of the cluster, and muster run prefers other nodes for its ranks if the job has spares. exclude: muster submit also excludes them."),
 	TEXT(health, nodes_dir, JOB_LINE, "", "Folder of the list of suspect nodes. Users may share one (mode 1777). Empty: the variable MUSTER_NODES_DIR, otherwise ~/.cache/muster/nodes."),
+	ENUM(health, slow_policy, "warn", slow_policies, "What happens when a rank is slow. warn: it is named, and the run goes on. exclude: the run writes a checkpoint and goes on without the rank's node, on a spare node or on what restart.shrink permits, if that is predicted to be faster."),
 	REAL(health, pause, "2", 0, 1e6, "An agent that is silent for this many seconds and then continues is reported. 0: never."),
 	REAL(health, preflight_factor, "2", 1, 1000, "launch.preflight = full: a node fails if one of its figures is worse than the median of its peers by more than this factor. If the time allows it, bad figures are measured twice. Its peers are the other nodes of its kind. Figures of the checkpoints' folder may differ by the square of it."),
 	REAL(health, preflight_timeout, "20", 5, 3600, "launch.preflight = full: the most seconds that the measurements take after the nodes have started. A node that has not answered by then has failed."),
