@@ -13,8 +13,8 @@
  *                      both directions. They find each other through the supervisor, which forwards
  *                      their endpoints, and use the transport that the job uses
  *
- * If a figure is bad, all nodes are measured once more, and the better values count: a node must be bad
- * twice. Everything is bounded in time. A node that does not connect, does not answer, or ends counts as
+ * If a figure is bad and 30 % of the time are left, all nodes are measured once more, as far as the time
+ * allows, and the better values count. Everything is bounded in time. A node that does not connect, does not answer, or ends counts as
  * bad; if no node connects, the fault is not theirs, and the run starts without the burn-in. After
  * [health] preflight_timeout seconds what is known is judged.
  *
@@ -73,7 +73,6 @@ struct burn_in {
 	int busy;       /* above 0: the loss of a connection does not make the burn-in go on */
 	double began, met,
 		deadline; /* times: of the start; of the first connection (-1: none); of the phase */
-	double cycle;     /* time at which the measurements began, or were repeated */
 	struct burn_in_table table;
 	struct burn_in_findings findings;
 	struct err failed; /* the memory is used up */
