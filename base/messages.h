@@ -261,6 +261,7 @@ enum {
 	F(device, INT,    REQUIRED, "number of the device on the node") \
 	F(value,  NUMBER, REQUIRED, "the figure, in the unit of that table") \
 	F(own,    NUMBER, OPTIONAL, "the same figure by the calibration of the node")
+
 /* `muster-agent stacks` takes this object as its word, and prints those of MSG_EXAMINED, one per line. */
 #define MSG_EXAMINE_FIELDS(F) \
 	F(rank,    INT,    REQUIRED, "the rank of the agent to examine") \

@@ -136,12 +136,14 @@ static bool may_get(const struct job *job, const struct site *site, const char *
 
 static int exclude(struct job *job, const char *name, struct err *e)
 {
-	size_t len = strlen(job->slurm.exclude), size = sizeof job->slurm.exclude;
-	if (len + strlen(name) + 2 > size)
+	char list[sizeof job->slurm.exclude + SUSPECTS_NODE];
+	int n = snprintf(list, sizeof list, "%s%s%s", job->slurm.exclude,
+			 *job->slurm.exclude ? "," : "", name);
+	if (n >= (int)sizeof job->slurm.exclude)
 		return err_set(e, ERR_USAGE,
 			       "[slurm] exclude has no room for all suspect nodes; set [health] "
 			       "suspects = warn, or clear some (muster nodes clear)");
-	snprintf(job->slurm.exclude + len, size - len, "%s%s", len ? "," : "", name);
+	memcpy(job->slurm.exclude, list, (size_t)n + 1);
 	return 0;
 }
 
