@@ -62,6 +62,7 @@ $(BUILD)/obj/tests/%: FRAME :=
 
 $(foreach d,$(sort $(dir $(filter libcomm/%,$(ROOM_SRC)))),$(eval CFLAGS_$(call flat,$(d:%/=%)) := -O3))
 CFLAGS_agent-engine-optim := -fopenmp -O3
+CFLAGS_kernels            := -fopenmp -O3
 PMIX_CFLAGS           := $(shell pkg-config --cflags pmix 2>/dev/null)
 CFLAGS_launcher-pmix  := $(PMIX_CFLAGS)
 CFLAGS_tests-unit-launcher := $(PMIX_CFLAGS)

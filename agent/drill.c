@@ -92,11 +92,17 @@ static int cause_memory(const struct agent_drill *d, bool *poison, struct err *e
 static const struct kind {
 	const char *name;
 	int (*cause)(const struct agent_drill *d, bool *poison, struct err *e);
+	enum train_plant plant;
 } kinds[] = {
-	{ "exit", cause_exit },
-	{ "device", cause_device },
-	{ "nan", cause_nan },
-	{ "memory", cause_memory },
+	{ .name = "exit", .cause = cause_exit },
+	{ .name = "device", .cause = cause_device },
+	{ .name = "nan", .cause = cause_nan },
+	{ .name = "nan-input", .plant = TRAIN_PLANT_INPUT },
+	{ .name = "nan-once", .plant = TRAIN_PLANT_ONCE },
+	{ .name = "nan-gradient", .plant = TRAIN_PLANT_GRADIENT },
+	{ .name = "nan-weight", .plant = TRAIN_PLANT_WEIGHT },
+	{ .name = "flip", .plant = TRAIN_PLANT_FLIP },
+	{ .name = "memory", .cause = cause_memory },
 };
 
 /* Reads the word at *text, and moves *text behind it and a blank. NULL: it is not a kind. */
@@ -141,7 +147,9 @@ int agent_drill_open(struct agent_drill *d, int rank, uint32_t generation, struc
 			       text);
 	if (of != rank || generation != 1)
 		return 0;
-	*d = (struct agent_drill){ .cause = kind->cause, .step = step, .bytes = bytes };
+	*d = (struct agent_drill){
+		.cause = kind->cause, .plant = kind->plant, .step = step, .bytes = bytes
+	};
 	log_info("a drill: this agent causes the fault \"%s\" after step %lld", kind->name,
 		 (long long)step);
 	return 0;
@@ -155,4 +163,10 @@ int agent_drill_step(void *drill, int64_t step, bool *poison, struct err *e)
 	int (*cause)(const struct agent_drill *, bool *, struct err *) = d->cause;
 	d->cause = NULL; /* it comes once */
 	return cause(d, poison, e);
+}
+
+enum train_plant agent_drill_plant(void *drill, int64_t step)
+{
+	const struct agent_drill *d = drill;
+	return step == d->step ? d->plant : TRAIN_PLANT_NOTHING;
 }

@@ -9,6 +9,12 @@
  *     exit     the process ends with a status and reports nothing
  *     device   the agent reports that its device is lost
  *     nan      this rank's gradients become NaN
+ *     nan-input     an activation of this rank becomes NaN in the first micro-batch, and again if the
+ *                   step is computed again
+ *     nan-once      the same, but not again
+ *     nan-gradient  numbers of this rank's gradients become NaN before they are reduced, as nan-input
+ *     nan-weight    a weight of this rank becomes NaN
+ *     flip          a bit of a weight of this rank flips
  *     memory   the agent takes BYTES of memory, so that the kernel's OOM killer ends it before
  *
  * To add one: add its row to the table in drill.c, and its row in launcher/drill/injections.c.
@@ -16,6 +22,7 @@
 #ifndef MUSTER_AGENT_DRILL_H
 #define MUSTER_AGENT_DRILL_H
 
+#include "agent/engine/train/hooks.h"
 #include "base/err.h"
 
 #include <stdbool.h>
@@ -23,6 +30,7 @@
 
 struct agent_drill {
 	int (*cause)(const struct agent_drill *d, bool *poison, struct err *e); /* NULL: nothing */
+	enum train_plant plant;
 	int64_t step, bytes;
 };
 
@@ -30,5 +38,6 @@ struct agent_drill {
 int agent_drill_open(struct agent_drill *d, int rank, uint32_t generation, struct err *e);
 /* For struct train_hooks; drill: a struct agent_drill. */
 int agent_drill_step(void *drill, int64_t step, bool *poison, struct err *e);
+enum train_plant agent_drill_plant(void *drill, int64_t step);
 
 #endif

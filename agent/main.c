@@ -48,6 +48,7 @@ struct agent {
 	struct preflight place;
 	struct agent_drill drill;
 	struct phases phases;
+	struct train_blame blame;
 };
 
 static int usage(const char *cause)
@@ -272,6 +273,7 @@ static int run_rank(struct agent *a, struct err *e)
 		 a->threads, comm_backend(a->world), a->generation);
 	struct train_hooks hooks = agent_report_hooks(a->control);
 	hooks.drill = agent_drill_step;
+	hooks.plant = agent_drill_plant;
 	hooks.drill_arg = &a->drill;
 	struct train_env env = {
 		.view = &a->view,
@@ -284,21 +286,42 @@ static int run_rank(struct agent *a, struct err *e)
 		.node = a->node_index,
 		.node_name = a->node,
 		.phases = &a->phases,
+		.blame = &a->blame,
 		.device = a->job.job.device == DEVICE_CUDA ? parallel_device_of_slot(a->device) : 0,
 	};
 	return train_run(&env, e);
+}
+
+/* A new reference. NULL: there is nothing to say, or no memory. */
+static json_t *blame_json(const struct train_blame *b)
+{
+	struct msg_blame m = {
+		.suspect = b->suspect, .step = b->step, .kind = b->kind, .tensor = b->tensor
+	};
+	json_t *body = NULL;
+	m.ranks = b->n ? json_array() : NULL;
+	for (int i = 0; i < b->n && m.ranks; i++)
+		json_array_append_new(m.ranks, json_integer(b->ranks[i]));
+	if (m.ranks)
+		body = msg_blame_json(&m);
+	json_decref(m.ranks);
+	return body;
 }
 
 static void report_failure(struct agent *a, const struct err *e)
 {
 	log_hook(LOG_ERROR, NULL, NULL); /* the message failed reports it */
 	log_error("%s", e->text);
-	struct msg_failed failed = { .code = err_word(e->code), .text = e->text };
+	struct msg_failed failed = {
+		.code = err_word(e->code), .text = e->text, .blame = blame_json(&a->blame)
+	};
+	failed.has_blame = failed.blame;
 	json_t *body = msg_failed_json(&failed);
 	if (!body) { /* a short text may still fit in memory */
 		failed.text = "no memory for the error message";
 		body = msg_failed_json(&failed);
 	}
+	json_decref(failed.blame);
 	if (a->control)
 		agent_control_send(a->control, MSG_FAILED, body);
 	else

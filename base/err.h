@@ -33,6 +33,7 @@
 	X(ERR_DENIED, "denied")           /* the system refuses it: permissions */ \
 	X(ERR_NUMERIC, "numeric")         /* NaN, infinity, overflow */ \
 	X(ERR_DEVICE, "device")           /* a GPU is lost or broken */ \
+	X(ERR_REPLICAS, "replicas")       /* ranks that must hold the same numbers differ */ \
 	X(ERR_STUCK, "stuck")             /* a process cannot be ended */ \
 	X(ERR_INTERNAL, "internal")       /* a bug in muster */
 

@@ -119,7 +119,16 @@ enum {
 
 #define MSG_FAILED_FIELDS(F) \
 	F(code, TEXT, REQUIRED, "err_word() of the cause") \
-	F(text, LINE, REQUIRED, "the error message")
+	F(text, LINE, REQUIRED, "the error message") \
+	F(blame, JSON, OPTIONAL, "the ranks that wrong numbers were traced to: struct msg_blame")
+
+/* The member `blame` of failed. */
+#define MSG_BLAME_FIELDS(F) \
+	F(ranks,   JSON,  REQUIRED, "a list of ranks") \
+	F(suspect, FLAG,  REQUIRED, "whether their nodes are suspects: it is a fault of hardware") \
+	F(step,    COUNT, REQUIRED, "the step") \
+	F(kind,    TEXT,  REQUIRED, "what was wrong: weights, optimizer-state, activations or gradient") \
+	F(tensor,  TEXT,  REQUIRED, "the tensor; \"\": none in particular")
 
 #define MSG_FINISHED_FIELDS(F) \
 	F(step,       COUNT, REQUIRED, "finished steps") \
@@ -229,6 +238,7 @@ enum msg_type {
 MSG_TYPES(MSG_STRUCT)
 MSG_STRUCT(, coords, MSG_COORDS_FIELDS, , )
 MSG_STRUCT(, predecessor, MSG_PREDECESSOR_FIELDS, , )
+MSG_STRUCT(, blame, MSG_BLAME_FIELDS, , )
 #undef MSG_STRUCT
 
 /*
@@ -244,6 +254,7 @@ MSG_STRUCT(, predecessor, MSG_PREDECESSOR_FIELDS, , )
 MSG_TYPES(MSG_FUNCTIONS)
 MSG_FUNCTIONS(, coords, MSG_COORDS_FIELDS, , )
 MSG_FUNCTIONS(, predecessor, MSG_PREDECESSOR_FIELDS, , )
+MSG_FUNCTIONS(, blame, MSG_BLAME_FIELDS, , )
 #undef MSG_FUNCTIONS
 
 /* clang-format on */

@@ -41,6 +41,8 @@ struct backend_device {
 	void (*host_free)(struct backend *k, void *p);
 	uint64_t (*side_copy)(struct backend *k, void *to, const void *from, size_t bytes);
 	void (*side_wait)(struct backend *k, uint64_t ticket);
+	void (*tally)(struct backend *k, struct tally *t, const void *x, int64_t count,
+		      enum number_format format, uint64_t first);
 	bool (*graph_begin)(struct backend *k);
 	int (*graph_end)(struct backend *k, struct backend_graph **out, struct err *e);
 	void (*graph_replay)(struct backend *k, struct backend_graph *t);

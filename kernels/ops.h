@@ -238,6 +238,29 @@ void backend_host_free(struct backend *k, void *p);
 uint64_t backend_side_copy(struct backend *k, void *to, const void *from, size_t bytes);
 void backend_side_wait(struct backend *k, uint64_t ticket);
 
+/* --- Tallies: what numbers are in memory -------------------------------------------------- */
+
+enum number_format { NUMBER_FP32, NUMBER_BF16, NUMBER_FP16 };
+
+/* With the bits of number i of a tensor as an integer x[i], all modulo 2^64: sum is that of x[i],
+ * weighted that of (i + 1) x[i]. Tensors that differ in one or two numbers have different sums, and
+ * any others almost surely do. bad counts the numbers that are NaN or infinite. */
+struct tally {
+	uint64_t sum, weighted, bad;
+};
+/* Adds the tally of x[count], which begins with number `first` of its tensor, to *t. Both are in the
+ * backend's memory. Queued like an op. */
+void backend_tally(struct backend *k, struct tally *t, const void *x, int64_t count,
+		   enum number_format format, uint64_t first);
+/* backend_tally of host memory, with at most so many threads. */
+void backend_tally_host(struct tally *t, const void *x, int64_t count, enum number_format format,
+			uint64_t first, int threads);
+/* The format of the backend's storage type. Not for reference64. */
+enum number_format backend_format(const struct backend *k);
+/* The instruction set of the backend's ops, such as "v3" or "sm_90". Two that differ may round
+ * differently. */
+const char *backend_isa(const struct backend *k);
+
 /* --- Graphs: recorded calls --------------------------------------------------------------- */
 
 /*

@@ -140,6 +140,9 @@ void cuda_copy(struct backend *k, void *to, const void *from, size_t bytes);
 int cuda_sync(struct backend *k, struct err *e);
 uint64_t cuda_side_copy(struct backend *k, void *to, const void *from, size_t bytes);
 void cuda_side_wait(struct backend *k, uint64_t ticket);
+/* tally.cu */
+void cuda_tally(struct backend *k, struct tally *t, const void *x, int64_t count,
+		enum number_format format, uint64_t first);
 bool cuda_graph_begin(struct backend *k);
 int cuda_graph_end(struct backend *k, struct backend_graph **out, struct err *e);
 void cuda_graph_replay(struct backend *k, struct backend_graph *t);

@@ -52,6 +52,7 @@
 	X(requeued,         "requeued",         none,        "the job begins again in the queue after this stop") \
 	X(slow_rank,        "slow-rank",        slow_rank,   "a rank is slower than its peers, or is not any more") \
 	X(rank_paused,      "rank-paused",      rank_paused, "nothing was heard of a rank for some seconds, and it goes on") \
+	X(bad_numbers,      "bad-numbers",      bad_numbers, "wrong numbers, which end the generation, were traced to this rank") \
 	X(chain,            "chain",            chain,       "a job was queued to continue the run, or those that wait are cancelled") \
 	X(contract,         "contract",         contract,    "predicted against measured seconds and memory, at the end") \
 	X(finished,         "finished",         step,        "every rank has done its work") \
@@ -219,6 +220,15 @@
 	F(seconds, NUMBER, REQUIRED, "of silence") \
 	F(text,    LINE,   REQUIRED, "the same for people")
 
+#define RUNDIR_BAD_NUMBERS_FIELDS(F) \
+	F(rank,    INT,   REQUIRED, "the rank that had them first") \
+	F(node,    TEXT,  REQUIRED, "its node") \
+	F(step,    COUNT, REQUIRED, "the step, from 1") \
+	F(kind,    LINE,  REQUIRED, "what was wrong: weights, optimizer-state, activations or gradient") \
+	F(tensor,  LINE,  REQUIRED, "the tensor; \"\": none in particular") \
+	F(suspect, FLAG,  REQUIRED, "whether it is the sign of a fault of hardware") \
+	F(text,    LINE,  REQUIRED, "what was found")
+
 #define RUNDIR_CHAIN_FIELDS(F) \
 	F(job,  TEXT, OPTIONAL, "the job that was queued, or the first one of those that are cancelled") \
 	F(text, LINE, REQUIRED, "what was done and why")
@@ -264,6 +274,7 @@
 	X(stop_cause,  RUNDIR_STOP_CAUSE_FIELDS) \
 	X(slow_rank,   RUNDIR_SLOW_RANK_FIELDS) \
 	X(rank_paused, RUNDIR_RANK_PAUSED_FIELDS) \
+	X(bad_numbers, RUNDIR_BAD_NUMBERS_FIELDS) \
 	X(chain,       RUNDIR_CHAIN_FIELDS) \
 	X(contract,    RUNDIR_CONTRACT_FIELDS) \
 	X(end,         RUNDIR_END_FIELDS)

@@ -22,6 +22,8 @@
 	X(DATA_CORRUPT,     "data-corrupt",     JOB,     ONCE,  true,  false, "stored data is damaged", "Use `muster ckpt verify` for checkpoints, and pack damaged data again.") \
 	X(JOB_WRONG,        "job-wrong",        JOB,     ONCE,  true,  false, "the job cannot run as it is", "Correct the job as the message says.") \
 	X(NUMERIC,          "numeric",          JOB,     NOW,   true,  false, "a value is NaN or infinite", "If it returns at the same step, lower optimizer.lr or use bf16; if it does not, test that node's device.") \
+	X(WRONG_RESULTS,    "wrong-results",    NODE,    NOW,   true,  true,  "a node computed wrong numbers", "Test the memory and the devices of that node.") \
+	X(REPLICAS_DIFFER,  "replicas-differ",  NODE,    NOW,   true,  true,  "ranks that must hold the same numbers hold different ones", "Test the memory and the devices of the nodes that the message names.") \
 	X(NO_MEMORY,        "no-memory",        JOB,     NOW,   true,  false, "memory, descriptors or processes are exhausted", "Raise the limit that the message names, or lower batch.micro.") \
 	X(DEVICE_LOST,      "device-lost",      NODE,    NOW,   true,  true,  "a device is lost or broken", "Look at the device with nvidia-smi -q and at the kernel's log (Xid); drain the node.") \
 	X(AGENT_STUCK,      "agent-stuck",      NODE,    NOW,   true,  true,  "an agent of an earlier generation cannot be ended, and may still hold its device", "End it there; if it is stuck in the kernel, reboot the node or reset its driver.") \
@@ -70,7 +72,7 @@ struct sign {
 	unsigned how; /* bits 1 << lost_how */
 	enum err_code code;
 	int signal, status;
-	bool not_started, oom, silent, helper, refused;
+	bool not_started, oom, silent, helper, refused, wrong;
 	enum slurm_word said;
 	enum node_state node;
 };
@@ -100,6 +102,8 @@ static const struct sign signs[] = {
 	{ .fault = FAULT_DATA_CORRUPT,     .how = FAILED, .code = ERR_CORRUPT },
 	{ .fault = FAULT_DISK_FULL,        .how = FAILED, .code = ERR_FULL },
 	{ .fault = FAULT_DISK_ERROR,       .how = FAILED, .code = ERR_IO },
+	{ .fault = FAULT_REPLICAS_DIFFER,  .how = FAILED, .code = ERR_REPLICAS },
+	{ .fault = FAULT_WRONG_RESULTS,    .how = FAILED, .wrong = true },
 	{ .fault = FAULT_NUMERIC,          .how = FAILED, .code = ERR_NUMERIC },
 	{ .fault = FAULT_NO_MEMORY,        .how = FAILED, .code = ERR_NOMEM },
 	{ .fault = FAULT_DEVICE_LOST,      .how = FAILED, .code = ERR_DEVICE },
@@ -177,7 +181,7 @@ static bool sign_fits(const struct sign *g, const struct symptom *s)
 	       number_fits(g->signal, s->signal) && number_fits(g->status, s->status) &&
 	       (!g->not_started || !s->started) && (!g->oom || s->out_of_memory) &&
 	       (!g->silent || s->manager_silent) && (!g->helper || s->helper_lost) &&
-	       (!g->refused || s->pmix_refused) && (!g->said || g->said == s->said) &&
+	       (!g->refused || s->pmix_refused) && (!g->wrong || s->wrong_results) && (!g->said || g->said == s->said) &&
 	       (!g->node || g->node == s->node);
 }
 

@@ -83,6 +83,7 @@ struct symptom {
 	enum slurm_word said; /* by Slurm's programs */
 	enum node_state node; /* of the rank's node */
 	bool manager_silent;  /* the survey got no answer */
+	bool wrong_results;   /* the numbers tell of a fault of hardware */
 	bool helper_lost;     /* that of the rank's node has ended, or could not start its agents */
 	bool pmix_refused;    /* the agents could not use the system's PMIx server */
 };

@@ -83,6 +83,7 @@ struct lost_rank {
 	int rank; /* -1: no rank in particular */
 	enum lost_how how;
 	enum err_code code; /* the agent's, or the nearest one */
+	bool wrong_results; /* its hardware has computed or kept wrong numbers */
 	char text[1000];
 	double at;
 };
@@ -141,6 +142,7 @@ struct supervisor {
 	struct child *verdict_reader; /* reads the flight recorders; NULL: it does not run */
 	bool gone;         /* no process is left, and the state has not handled that yet */
 	char reason[1000]; /* of the stop or of the end */
+	uint32_t bad_numbers_of; /* the generation that the last event bad-numbers belongs to */
 	int refusals;      /* connections refused in this generation */
 	bool pmix_refused; /* the system's PMIx server does not work; in this generation */
 	bool pmix_said;    /* a person was told that muster serves PMIx */

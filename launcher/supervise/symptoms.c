@@ -43,6 +43,7 @@ void supervise_symptoms(const struct supervisor *s, struct symptom *out)
 	*out = (struct symptom){
 		.how = s->cause.how,
 		.code = s->cause.code,
+		.wrong_results = s->cause.wrong_results,
 		.signal = log.signal,
 		.status = log.status,
 		.started = k ? k->hello : s->hellos > 0,

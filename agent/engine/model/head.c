@@ -1,3 +1,4 @@
+#include "agent/engine/model/check.h"
 #include "agent/engine/model/stage.h"
 
 /* Whether the gradient is computed together with the loss. This saves a device from writing and
@@ -22,6 +23,7 @@ static int chunk_loss(struct pass *p, const void *y, const int32_t *targets, int
 	/* [rows, V] */
 	m->ops->linear_fwd(m->backend, logits, y, model_unit_param(m, head->unit, head->w), NULL,
 			   rows, head->in, head->out);
+	model_check_tensor(m, "logits", logits, rows * head->out);
 	if (at_once(p)) {
 		m->ops->xent(m->backend, logits, sum, target, targets, p->batch->grad_scale, rows,
 			     head->out);

@@ -1,6 +1,7 @@
 /* Products between the stream's rows and all rows, with transfers overlapped: a rank multiplies
  * its own rows while it gathers the others, and reduces a gradient while it computes the weights'
  * gradient. */
+#include "agent/engine/model/check.h"
 #include "agent/engine/model/linear_fp8.h"
 #include "agent/engine/model/stage.h"
 
@@ -139,6 +140,7 @@ int model_column_forward(struct model *m, const struct linear_view *l, void *y, 
 		return -1;
 	multiply_rows(m, l, y, full, (struct row_range){ 0, own.lo }, true);
 	multiply_rows(m, l, y, full, (struct row_range){ own.hi, m->d.n }, true);
+	model_check_tensor(m, "product inside the layer", y, m->d.n * l->out);
 	return 0;
 }
 
@@ -151,8 +153,11 @@ int model_column_backward(struct pass *p, const struct linear_view *l, void *dx,
 	if (p->weight && all_rows_start(m, x, &full, &gather, e))
 		return -1;
 	cast_gradient(p, l, dy);
-	if (p->input)
+	if (p->input) {
 		input_grad(m, l, model_before_reduce(m, dx), dy, all_range(m));
+		model_check_tensor(m, "gradient inside the layer", model_before_reduce(m, dx),
+				   m->d.n * l->in);
+	}
 	int rc = tp_wait(m->tp, &gather, e);
 	if (!rc && p->input)
 		rc = to_stream_start(m, dx, &reduce, e);
@@ -166,6 +171,8 @@ int model_row_forward(struct model *m, const struct linear_view *l, void *y, con
 {
 	bool alone = m->tp->size == 1; /* without other ranks, the product adds the bias */
 	multiply_rows(m, l, model_before_reduce(m, y), x, all_range(m), alone);
+	model_check_tensor(m, "product inside the layer", model_before_reduce(m, y),
+			   m->d.n * l->out);
 	if (model_to_stream(m, y, e))
 		return -1;
 	if (l->b >= 0 && !alone)

@@ -1,3 +1,4 @@
+#include "agent/engine/model/check.h"
 #include "agent/engine/model/moe.h"
 #include "agent/engine/model/graphs.h"
 #include "plan/spec/schedule/schedule.h"
@@ -45,29 +46,69 @@ int model_loss(struct model *m, double *losses, struct err *e)
 	return backend_get(m->backend, losses, m->loss, LOSSES * sizeof *losses, e);
 }
 
+static int forward_layer(struct pass *p, int i, struct stream *s, struct err *e)
+{
+	struct model *m = p->m;
+	int64_t n = model_boundary(m);
+	model_check_enter(p, false, p->chunk->stage.layer_lo + i);
+	if (i == 0)
+		model_check_tensor(m, "input of the layer", s->x, n);
+	if (model_block_forward(p, i, s, e))
+		return -1;
+	model_check_tensor(m, "output of attention", s->x, n);
+	model_check_tensor(m, "output of the layer", s->r, n);
+	return 0;
+}
+
+static int forward_head(struct pass *p, struct stream s, struct err *e)
+{
+	model_check_enter(p, false, (int)p->m->shape->layers);
+	if (model_head_forward(p, s, e))
+		return -1;
+	model_check_loss(p->m);
+	return 0;
+}
+
 static int forward_pass(struct pass *p, struct err *e)
 {
 	struct model *m = p->m;
 	struct stream s = { .x = p->slot->at[SLOT_INPUT] };
+	model_check_enter(p, false, -1);
 	if (p->chunk->stage.first && model_embed_forward(p, p->slot->at[SLOT_INPUT], e))
 		return -1;
+	model_plant_input(p, s.x);
 	for (int i = 0; i < p->chunk->layers; i++)
-		if (model_block_forward(p, i, &s, e))
+		if (forward_layer(p, i, &s, e))
 			return -1;
 	if (p->chunk->stage.last)
-		return model_head_forward(p, s, e);
+		return forward_head(p, s, e);
 	m->ops->add(m->backend, s.r, s.x, model_boundary(m));
+	return 0;
+}
+
+/* dres: the gradient of the layer's output, which is replaced by that of its input. */
+static int backward_layer(struct pass *p, int i, void *dres, struct err *e)
+{
+	struct model *m = p->m;
+	model_check_enter(p, true, p->chunk->stage.layer_lo + i);
+	if (i == p->chunk->layers - 1)
+		model_check_tensor(m, "gradient of the layer's output", dres, model_boundary(m));
+	if (model_block_backward(p, i, dres, e))
+		return -1;
+	model_check_tensor(m, "gradient of the layer's input", dres, model_boundary(m));
 	return 0;
 }
 
 static int backward_pass(struct pass *p, struct err *e)
 {
 	void *grad = p->slot->at[SLOT_GRAD];
+	model_check_enter(p, true, (int)p->m->shape->layers);
 	if (p->chunk->stage.last && p->input && model_head_backward(p, e))
 		return -1;
 	for (int i = p->chunk->layers - 1; i >= 0; i--)
-		if (model_block_backward(p, i, grad, e))
+		if (backward_layer(p, i, grad, e))
 			return -1;
+	model_check_enter(p, true, -1);
 	return p->chunk->stage.first && p->weight ? model_embed_backward(p, grad, e) : 0;
 }
 

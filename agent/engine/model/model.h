@@ -77,6 +77,7 @@ struct model_batch {
 	float grad_scale;
 	/* the step's last micro-batch on this rank: its backward pass completes the gradients */
 	bool last;
+	int number; /* of the micro-batch in the step, for check mode */
 };
 
 /* The last stage adds the sum of its tokens' losses to the model's. Layers with experts add their
@@ -96,6 +97,40 @@ int model_loss(struct model *m, double *losses, struct err *e);
 enum model_pass { BACKWARD_BOTH, BACKWARD_INPUT, BACKWARD_WEIGHT };
 int model_backward(struct model *m, int chunk, int slot, const struct model_batch *b,
 		   enum model_pass pass, struct err *e);
+
+/* --- Check mode: finds where numbers that are NaN or infinite begin ---------------------- */
+
+/* The first tensor on this rank that has such numbers. */
+struct model_finding {
+	int64_t bad, count; /* of its `count` numbers, `bad` are NaN or infinite; bad 0: nothing found */
+	int micro;          /* number of the micro-batch in the step */
+	bool backward;
+	int layer; /* -1: the embedding; the model's number of layers: the head */
+	/* how many tensors of the layer were computed before it; the same on all ranks that share
+	 * the layer */
+	int order;
+	bool gradient; /* `what` is a parameter, and the tensor its gradient */
+	char what[64];
+};
+/* Between the two calls, passes check each tensor, also inside a layer and before it is reduced over
+ * ranks. They compute the same bits, but wait for the device after each tensor. */
+int model_check_begin(struct model *m, struct err *e);
+void model_check_end(struct model *m, struct model_finding *out);
+
+/* Tallies of the tensors that the last step has left in the slots, in the order of the layers. After
+ * another computation of the step they must be equal. */
+struct model_kept {
+	struct tally *tallies; /* [n] */
+	int *layers;           /* [n] the layer that a tensor belongs to */
+	int n;
+};
+int model_retained(struct model *m, struct model_kept *out, struct err *e);
+void model_kept_fini(struct model_kept *k);
+
+/* For drills: a number that becomes NaN in the first micro-batch of each step, until the next call:
+ * of the input of this rank's stages, or of the gradient of each of its layers. */
+enum model_plant { PLANT_NOTHING, PLANT_INPUT, PLANT_GRADIENT };
+void model_plant(struct model *m, enum model_plant what);
 
 /* Sets `out` to the initial values of elements [first, first + count) of a parameter's box. They
  * are Philox normals with the key (seed, name), counted by the global index, so that the initial

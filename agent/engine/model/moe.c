@@ -1,4 +1,5 @@
 #include "agent/engine/model/arena.h"
+#include "agent/engine/model/check.h"
 #include "agent/engine/model/moe.h"
 
 #include <stdlib.h>
@@ -227,6 +228,7 @@ static int through_experts(struct pass *p, const struct block_view *v, struct mo
 	    model_unit_acquire(m, v->experts_unit, e))
 		return -1;
 	model_experts_forward(p, v, k, r.out);
+	model_check_tensor(m, "results of the experts", r.out, k->plan.received * m->d.c);
 	model_unit_release(m, v->experts_unit);
 	return ep_return(ep, m->backend, &k->plan, r.out, r.arrival, k->y, m->d.c, e);
 }
@@ -289,8 +291,11 @@ static int experts_pass(struct pass *p, const struct block_view *v, struct moe_s
 	    (p->weight && model_unit_grads(m, v->experts_unit, e)))
 		return -1;
 	model_experts_backward(p, v, k, r->dx, k->dy, r->dact);
-	if (p->input)
+	if (p->input) {
+		model_check_tensor(m, "gradient of the experts' input", r->dx,
+				   k->plan.received * m->d.c);
 		model_unit_release(m, v->experts_unit);
+	}
 	return p->weight ? model_unit_done(p, v->experts_unit, true, e) : 0;
 }
 

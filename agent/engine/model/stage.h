@@ -99,6 +99,8 @@ struct model {
 	/* sums of the losses, in the backend's memory; on the host `loss` is `losses_here` */
 	double losses_here[LOSSES], *loss;
 	struct pass_graphs *graphs; /* NULL: passes are not recorded */
+	struct model_check *check;  /* NULL: passes are not checked */
+	enum model_plant plant;
 	char *work, *scratch_memory;
 	struct block_saved recomputed; /* memory of the layers that recompute */
 	/* seconds of recomputation, with its transfers, which tp, cp and ep then do not count */

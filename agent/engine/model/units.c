@@ -1,5 +1,4 @@
-#include "agent/engine/model/stage.h"
-
+#include "agent/engine/model/check.h"
 #include "agent/engine/model/graphs.h"
 
 int model_unit_acquire(struct model *m, int unit, struct err *e)
@@ -24,6 +23,8 @@ int model_unit_grads(struct model *m, int unit, struct err *e)
 int model_unit_done(struct pass *p, int unit, bool ends, struct err *e)
 {
 	model_graphs_note_call(p->m, STORE_CALL_REDUCE, unit, ends);
+	model_plant_gradient(p, unit);
+	model_check_gradients(p->m, unit);
 	p->m->grads[unit] = NULL;
 	return param_store_reduce(p->m->store, unit, ends && p->batch->last, e);
 }

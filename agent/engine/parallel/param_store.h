@@ -134,6 +134,12 @@ struct param_piece {
 const struct param_piece *param_store_pieces(const struct param_store *s, int *n);
 struct backend *param_store_backend(const struct param_store *s);
 const struct catalogue *param_store_catalogue(const struct param_store *s);
+/* Waits until no gather of parameters is in progress. */
+int param_store_settle(struct param_store *s, struct err *e);
+/* The stored form of those elements of the parameter's box that this rank keeps between steps: all,
+ * or its shard's under zero 3. After param_store_settle. NULL: it keeps none. */
+const void *param_store_kept(const struct param_store *s, const struct param *p, int64_t *first,
+			     int64_t *count);
 /* The groups over which an update may communicate between param_store_finish and
  * param_store_sync_params, when the store has no transfer in progress on them. NULL: one rank. The
  * ranks of param_store_shards together own a whole unit of the kind. */

@@ -48,6 +48,25 @@ const struct param_piece *param_store_pieces(const struct param_store *s, int *n
 	return s->pieces;
 }
 
+int param_store_settle(struct param_store *s, struct err *e)
+{
+	return param_store_wait_params(s, e);
+}
+
+const void *param_store_kept(const struct param_store *s, const struct param *p, int64_t *first,
+			     int64_t *count)
+{
+	const struct unit_layout *h = &s->layouts[p->unit];
+	int64_t at = p->offset - s->catalogue->units[p->unit].lo; /* in the unit */
+	bool sharded = param_store_replicas(s, p->unit)->policy->params;
+	int64_t lo = sharded ? clamp(h->lo, at, at + p->count) : at,
+		hi = sharded ? clamp(h->hi, at, at + p->count) : at + p->count;
+	*first = lo - at;
+	*count = hi - lo;
+	return hi <= lo ? NULL
+			: s->params + (size_t)(h->params + lo - (sharded ? h->lo : 0)) * s->width;
+}
+
 const struct catalogue *param_store_catalogue(const struct param_store *s)
 {
 	return s->catalogue;

@@ -230,6 +230,7 @@ int pipeline_loss(struct engine *g, double *loss, struct err *e)
 	double local[LOSSES];
 	if (read_loss(g, local, e))
 		return -1;
+	g->local_loss = local[LOSS_ALL];
 	if (g->view->job->parallel.sync == SYNC_SERVER) {
 		*loss = local[LOSS_ALL] / (double)g->view->global_tokens;
 		return 0;
@@ -241,6 +242,28 @@ int pipeline_loss(struct engine *g, double *loss, struct err *e)
 int pipeline_step(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)
 {
 	return pipeline_passes(g, b, e) || pipeline_loss(g, loss, e) ? -1 : 0;
+}
+
+int pipeline_check(struct engine *g, const struct engine_batch *b, double *loss,
+		   struct model_finding *found, struct err *e)
+{
+	if (model_check_begin(g->model, e))
+		return -1;
+	for (int c = 0; c < g->view->layout.chunks; c++)
+		g->chunk_states[c].next_slot = g->chunk_states[c].began_at;
+	int rc = pipeline_step(g, b, loss, e);
+	model_check_end(g->model, found);
+	return rc;
+}
+
+struct model *pipeline_model(struct engine *g)
+{
+	return g->model;
+}
+
+double pipeline_local_loss(const struct engine *g)
+{
+	return g->local_loss;
 }
 
 int pipeline_eval(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)

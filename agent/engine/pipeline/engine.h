@@ -10,6 +10,7 @@
 #ifndef MUSTER_AGENT_ENGINE_PIPELINE_ENGINE_H
 #define MUSTER_AGENT_ENGINE_PIPELINE_ENGINE_H
 
+#include "agent/engine/model/model.h"
 #include "agent/engine/parallel/param_store.h"
 #include "base/err.h"
 #include "kernels/ops.h"
@@ -64,6 +65,15 @@ int pipeline_step(struct engine *g, const struct engine_batch *b, double *loss, 
  * so that the caller can queue more work in between. */
 int pipeline_passes(struct engine *g, const struct engine_batch *b, struct err *e);
 int pipeline_loss(struct engine *g, double *loss, struct err *e);
+
+/* Computes the last step again, with the same batch, in check mode (agent/engine/model/model.h), and
+ * sets *found. All other results are those of pipeline_step. Each micro-batch gets the slot that it
+ * had before. */
+int pipeline_check(struct engine *g, const struct engine_batch *b, double *loss,
+		   struct model_finding *found, struct err *e);
+struct model *pipeline_model(struct engine *g);
+/* This rank's part of the last step's loss: a sum over its tokens. */
+double pipeline_local_loss(const struct engine *g);
 
 /* The terms of the last pipeline_loss. */
 struct engine_losses {

@@ -26,6 +26,7 @@ struct slot_state {
 struct chunk_state {
 	struct slot_state *slot_states; /* [slots] of the model */
 	int slots, next_slot;
+	int began_at; /* next_slot when the row began */
 	int *slot_of; /* [micro-batches]; -1: none yet */
 	/* this rank's chunk with the previous and the next stage; -1: another rank has the stage,
 	 * or it does not exist */
@@ -59,6 +60,7 @@ struct engine {
 	struct timeline timeline; /* of the last training step */
 	struct engine_times times;
 	struct engine_losses losses; /* of the last training step */
+	double local_loss;           /* this rank's sum of token losses in the last training step */
 	void (*phase)(const char *what, void *arg);
 	void *phase_arg;
 };

@@ -37,6 +37,7 @@ void pipeline_slots_begin(struct engine *g, const struct sched_row *row)
 {
 	for (int c = 0; c < g->view->layout.chunks; c++) {
 		struct chunk_state *t = &g->chunk_states[c];
+		t->began_at = t->next_slot;
 		for (int i = 0; i < g->view->batch.micros; i++)
 			t->slot_of[i] = -1;
 		for (int i = 0; i < t->slots; i++)

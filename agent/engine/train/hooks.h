@@ -17,6 +17,16 @@
 
 struct ckpt_report; /* agent/engine/ckpt/ckpt.h */
 
+/* What a drill spoils (agent/drill.h). */
+enum train_plant {
+	TRAIN_PLANT_NOTHING,
+	TRAIN_PLANT_INPUT,    /* NaN in the activations, each time the step is computed */
+	TRAIN_PLANT_ONCE,     /* the same, only the first time */
+	TRAIN_PLANT_GRADIENT, /* NaN in the gradients before their reduction, each time */
+	TRAIN_PLANT_WEIGHT,   /* NaN in the weights */
+	TRAIN_PLANT_FLIP      /* one bit of the weights flips */
+};
+
 struct train_hooks {
 	void *arg; /* the first argument of each */
 
@@ -50,6 +60,9 @@ struct train_hooks {
 	 * fail in place of the step, or not return at all. *poison: the step's gradients become NaN. */
 	int (*drill)(void *drill_arg, int64_t step, bool *poison, struct err *e);
 	void *drill_arg;
+	/* For drills, NULL otherwise: which numbers of the step to spoil (plant.h), called before each
+	 * step with the number of finished ones. */
+	enum train_plant (*plant)(void *drill_arg, int64_t step);
 };
 
 #endif

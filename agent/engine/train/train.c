@@ -1,5 +1,8 @@
 #include "agent/engine/train/trainer.h"
 
+#include "agent/engine/train/diagnose.h"
+#include "agent/engine/train/plant.h"
+#include "agent/engine/train/replicas.h"
 #include "agent/engine/train/step_report.h"
 #include "agent/engine/train/timelines.h"
 #include "base/clock.h"
@@ -18,9 +21,12 @@ static int judge_gradients(struct trainer *t, const struct step_report *r, struc
 {
 	double scale = t->scaler.scale;
 	int rc = optim_scaler_update(&t->scaler, isfinite(r->loss) && isfinite(r->grad_norm), e);
-	if (rc < 0)
-		return err_prefix(e, "step %lld: loss %g, gradient norm %g",
-				  (long long)t->at.step + 1, r->loss, r->grad_norm);
+	if (rc < 0) {
+		err_prefix(e, "step %lld: loss %g, gradient norm %g", (long long)t->at.step + 1,
+			   r->loss, r->grad_norm);
+		train_diagnose(t, r->loss, r->grad_norm, e);
+		return -1;
+	}
 	if (rc == 0)
 		log_line(comm_rank(t->env->world) ? LOG_DEBUG : LOG_INFO,
 			 "step %lld: gradients overflow at a loss scale of %g; nothing is updated, "
@@ -138,8 +144,10 @@ static int run_passes(struct trainer *t, const struct engine_batch *batch, doubl
 	bool poison = false;
 	if (t->hooks->drill && t->hooks->drill(t->hooks->drill_arg, t->at.step, &poison, e))
 		return -1;
+	train_plant_before(t);
 	if (pipeline_passes(t->engine, batch, e))
 		return -1;
+	train_plant_after(t);
 	if (poison)
 		poison_gradients(t);
 	if (t->optim && !backend_on_host(pipeline_backend(t->engine)))
@@ -158,6 +166,7 @@ static int train_step(struct trainer *t, struct err *e)
 	if (train_samples_next(t->samples, &batch, e))
 		return -1;
 	batch.loss_scale = t->scaler.scale;
+	t->batch = batch;
 	r.data_s = train_phases_lap(&t->spent, "data", &since);
 	if (run_passes(t, &batch, &r.loss, e))
 		return err_prefix(e, "step %lld", (long long)step + 1);
@@ -246,6 +255,23 @@ static bool save_due(const struct trainer *t)
 	return every > 0 && t->at.step % every == 0;
 }
 
+/* A checkpoint is begun only if the replicas agree. */
+static bool compare_due(const struct trainer *t)
+{
+	int64_t every = t->job->health.compare_every;
+	return every >= 0 && (save_due(t) || (every > 0 && t->at.step % every == 0));
+}
+
+/* The last checkpoint, unless there is one of this step. */
+static int save_last(struct trainer *t, struct err *e)
+{
+	if (t->saved == t->at.step)
+		return 0;
+	if (t->job->health.compare_every >= 0 && train_replicas_compare(t, true, e))
+		return -1;
+	return trainer_save(t, e);
+}
+
 /* Does all work that is due between two steps. Sets *what: whether another step follows. */
 static int between_steps(struct trainer *t, int *what, struct err *e)
 {
@@ -258,6 +284,8 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 		return -1;
 	double evaluated = clock_s() - since;
 	since = clock_s();
+	if (compare_due(t) && train_replicas_compare(t, save_due(t), e))
+		return -1;
 	if (save_due(t) && trainer_save(t, e))
 		return -1;
 	t->stall_s = clock_s() - since;
@@ -277,7 +305,7 @@ static int train_loop(struct trainer *t, struct err *e)
 			return -1;
 	if (t->server && param_server_leave(t->server, e))
 		return -1;
-	if (what != STOP_HERE && t->saved != t->at.step && trainer_save(t, e))
+	if (what != STOP_HERE && save_last(t, e))
 		return -1;
 	double since = clock_s();
 	if (trainer_commit(t, what != STOP_HERE, e))

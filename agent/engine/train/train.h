@@ -4,6 +4,7 @@
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_TRAIN_H
 #define MUSTER_AGENT_ENGINE_TRAIN_TRAIN_H
 
+#include "agent/engine/train/blame.h"
 #include "agent/engine/train/hooks.h"
 #include "agent/engine/train/phases.h"
 #include "base/err.h"
@@ -25,6 +26,7 @@ struct train_env {
 	int device;
 	int node;              /* of this rank */
 	const char *node_name; /* for messages; NULL: unknown */
+	struct train_blame *blame; /* set when wrong numbers are traced to ranks; NULL: not wanted */
 	struct phases *phases; /* seconds of each phase of the start so far; train_run adds to it */
 };
 

@@ -33,8 +33,10 @@ struct trainer {
 	struct attached attached;
 	char ckpt_dir[JOB_PATH];
 	struct ckpt_state at; /* the current position of the run */
+	struct engine_batch batch; /* of the current step */
 	double loss;          /* of the last step; NaN before it */
 	int64_t saved;        /* step of the last checkpoint, -1: none */
+	enum train_plant plant; /* of the current step */
 	bool reports;         /* this rank reports each step to the supervisor */
 	struct phases spent;  /* seconds of each phase of training */
 	/* seconds between the last step and the next, without evaluations, and the part of them

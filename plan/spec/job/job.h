@@ -243,6 +243,7 @@ struct job {
 		double slow_factor; /* 0: ranks are not compared */
 		double slow_window; /* seconds */
 		double pause;       /* seconds; 0: not reported */
+		int64_t compare_every; /* steps; 0: at checkpoints only; -1: never */
 	} health;
 	struct {
 		int64_t every; /* steps between progress lines */

@@ -235,6 +235,7 @@ const struct job_key job_keys[] = {
 	REAL(health, slow_factor, "1.5", 0, 1000, "How many times as long as its peers a rank may need for a step, without its waits for other ranks, before it counts as slow. Its peers are the ranks of its pipeline stage on nodes of its kind. A rank that is slow for three windows is named, with the likely reason. 0: ranks are not compared."),
 	REAL(health, slow_window, "10", 0.1, 1e6, "Seconds of a window in which ranks are compared. A window has at least three steps."),
 	REAL(health, pause, "2", 0, 1e6, "An agent that is silent for this many seconds and then continues is reported. 0: never."),
+	INT(health, compare_every, "100", -1, 1e12, "Steps between comparisons of the weights of ranks that must hold the same bits. They are also compared before each checkpoint. A difference is the sign of a fault of hardware: the ranks and their nodes are named, and the run continues from its last checkpoint. 0: before checkpoints only; -1: never."),
 
 	INT(log, every, "10", 1, 1e9, "Steps between progress lines."),
 	WORD(log, level, "info", levels, "Lowest level of the lines in the logs."),

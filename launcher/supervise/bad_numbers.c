@@ -1,0 +1,59 @@
+#include "launcher/supervise/bad_numbers.h"
+
+#include "launcher/supervise/supervisor.h"
+
+/* Each message names at most as many ranks (agent/engine/train/blame.h). */
+enum { RANKS_MOST = 8 };
+
+struct blamed {
+	int ranks[RANKS_MOST], n;
+};
+
+static int read_ranks(const struct supervisor *s, const json_t *list, struct blamed *out,
+		      struct err *e)
+{
+	size_t i;
+	json_t *item;
+	out->n = 0;
+	if (!json_is_array(list) || json_array_size(list) > RANKS_MOST)
+		return err_set(e, ERR_PROTO, "message failed: blame: ranks is not a list of at most "
+					     "%d ranks", RANKS_MOST);
+	json_array_foreach(list, i, item) {
+		json_int_t rank = json_integer_value(item);
+		if (!json_is_integer(item) || rank < 0 || rank >= s->world)
+			return err_set(e, ERR_PROTO,
+				       "message failed: blame: entry %zu of ranks is not a rank", i);
+		out->ranks[out->n++] = (int)rank;
+	}
+	return 0;
+}
+
+static void record(struct supervisor *s, int rank, const struct msg_blame *m,
+		   const struct lost_rank *loss)
+{
+	rundir_event_bad_numbers(s->o.run, s->generation,
+				 &(struct rundir_bad_numbers){ .rank = rank,
+							       .node = supervise_node(s, rank),
+							       .step = m->step,
+							       .kind = m->kind,
+							       .tensor = m->tensor,
+							       .suspect = m->suspect,
+							       .text = loss->text });
+}
+
+int supervise_bad_numbers_note(struct supervisor *s, const json_t *blame, struct lost_rank *loss,
+			       struct err *e)
+{
+	struct msg_blame m;
+	struct blamed b;
+	if (msg_blame_read(blame, &m, e) || read_ranks(s, m.ranks, &b, e))
+		return -1;
+	if (!b.n)
+		return 0;
+	loss->rank = b.n == 1 ? b.ranks[0] : -1;
+	loss->wrong_results = m.suspect;
+	for (int i = 0; i < b.n && s->bad_numbers_of != s->generation; i++)
+		record(s, b.ranks[i], &m, loss);
+	s->bad_numbers_of = s->generation;
+	return 0;
+}
