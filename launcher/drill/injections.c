@@ -35,8 +35,23 @@ const struct injection drill_injections[] = {
 	  .faults = "device-lost", .status = STATUS_DONE, .result = true,
 	  .how = "the agent of the last rank reports that its device is lost" },
 	{ .name = "numeric", .needs = NEEDS_SYNC | NEEDS_SCALE, .agent_fault = "nan",
-	  .faults = "numeric", .status = STATUS_DONE, .result = true,
+	  .faults = "numeric,wrong-results", .status = STATUS_DONE, .result = true,
 	  .how = "the last rank's gradients become NaN" },
+	{ .name = "nan-activation", .needs = NEEDS_SYNC | NEEDS_SCALE, .agent_fault = "nan-input",
+	  .faults = "numeric", .status = STATUS_DONE, .result = true,
+	  .how = "an activation of the last rank becomes NaN, each time the step is computed" },
+	{ .name = "nan-activation-once", .needs = NEEDS_SYNC | NEEDS_SCALE, .agent_fault = "nan-once",
+	  .faults = "numeric,wrong-results", .status = STATUS_DONE, .result = true,
+	  .how = "an activation of the last rank becomes NaN, only the first time the step is computed" },
+	{ .name = "nan-gradient", .needs = NEEDS_SYNC | NEEDS_SCALE, .agent_fault = "nan-gradient",
+	  .faults = "numeric", .status = STATUS_DONE, .result = true,
+	  .how = "numbers of the last rank's gradients become NaN before they are reduced" },
+	{ .name = "nan-weight", .needs = NEEDS_SYNC | NEEDS_SCALE, .agent_fault = "nan-weight",
+	  .faults = "numeric,wrong-results", .status = STATUS_DONE, .result = true,
+	  .how = "a weight of the last rank becomes NaN" },
+	{ .name = "bit-flip", .needs = NEEDS_SYNC | NEEDS_REPLICAS, .agent_fault = "flip",
+	  .faults = "replicas-differ", .status = STATUS_DONE, .result = true,
+	  .how = "a bit of a weight of the last rank flips" },
 	{ .name = "srun-killed", .needs = NEEDS_SLURM, .inject = drill_kill_srun,
 	  .faults = "step-ended,connection-lost,agent-exited,agent-killed", .status = STATUS_DONE, .result = true,
 	  .how = "SIGKILL to srun" },
@@ -124,6 +139,8 @@ static bool is_missing(unsigned need, const struct drill *d)
 		return job->restart.shrink == SHRINK_KEEP && !job->slurm.spares;
 	case NEEDS_SYNC:
 		return job->parallel.sync == SYNC_SERVER;
+	case NEEDS_REPLICAS:
+		return job->parallel.dp < 2 || job->parallel.zero || job->health.compare_every < 0;
 	case NEEDS_SCALE:
 		return job->precision.dtype == DTYPE_FP16 && job->precision.loss_scale == 0;
 	}
@@ -145,6 +162,7 @@ bool drill_injection_possible(const struct injection *i, const struct drill *d, 
 		{ NEEDS_ALLOW, "it changes the state of a node; --allow-node-faults permits it" },
 		{ NEEDS_SYNC, "a parameter server keeps a NaN; it needs another [parallel] sync" },
 		{ NEEDS_SCALE, "fp16 with a dynamic loss scale skips a step with a NaN" },
+		{ NEEDS_REPLICAS, "it needs replicas of all weights that are compared: [parallel] dp above 1 and zero = 0, and [health] compare_every of 0 or more" },
 		{ NEEDS_SPARE, "it needs [slurm] spares, or [restart] shrink = dp or any" },
 	};
 	for (size_t k = 0; k < sizeof needs / sizeof *needs; k++)

@@ -20,6 +20,7 @@ enum drill_needs {
 	NEEDS_ALLOW = 1 << 5, /* --allow-node-faults */
 	NEEDS_SPARE = 1 << 6, /* the job can go on with fewer nodes */
 	NEEDS_SYNC = 1 << 7,  /* parallel.sync is not server */
+	NEEDS_REPLICAS = 1 << 9, /* replicas of all weights, which are compared */
 	NEEDS_SCALE = 1 << 8, /* an infinite gradient is not a reason to skip a step */
 };
 

@@ -21,7 +21,7 @@ int model_embed_forward(struct pass *p, void *x, struct err *e)
 			  model_unit_param(m, v->tokens.unit, v->tokens.w),
 			  add ? positions_table(m, v) : NULL, m->d.n, m->d.c, v->vocab_lo,
 			  v->vocab_hi);
-	model_check_tensor(m, "embedding", full, m->d.n * m->d.c);
+	model_check_tensor(m, "result", full, m->d.n * m->d.c);
 	model_unit_release(m, v->tokens.unit);
 	if (v->positions >= 0)
 		model_unit_release(m, v->positions);

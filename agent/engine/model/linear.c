@@ -140,7 +140,7 @@ int model_column_forward(struct model *m, const struct linear_view *l, void *y, 
 		return -1;
 	multiply_rows(m, l, y, full, (struct row_range){ 0, own.lo }, true);
 	multiply_rows(m, l, y, full, (struct row_range){ own.hi, m->d.n }, true);
-	model_check_tensor(m, "product inside the layer", y, m->d.n * l->out);
+	model_check_tensor(m, "product", y, m->d.n * l->out);
 	return 0;
 }
 
@@ -155,7 +155,7 @@ int model_column_backward(struct pass *p, const struct linear_view *l, void *dx,
 	cast_gradient(p, l, dy);
 	if (p->input) {
 		input_grad(m, l, model_before_reduce(m, dx), dy, all_range(m));
-		model_check_tensor(m, "gradient inside the layer", model_before_reduce(m, dx),
+		model_check_tensor(m, "gradient of a product's input", model_before_reduce(m, dx),
 				   m->d.n * l->in);
 	}
 	int rc = tp_wait(m->tp, &gather, e);
@@ -171,7 +171,7 @@ int model_row_forward(struct model *m, const struct linear_view *l, void *y, con
 {
 	bool alone = m->tp->size == 1; /* without other ranks, the product adds the bias */
 	multiply_rows(m, l, model_before_reduce(m, y), x, all_range(m), alone);
-	model_check_tensor(m, "product inside the layer", model_before_reduce(m, y),
+	model_check_tensor(m, "product", model_before_reduce(m, y),
 			   m->d.n * l->out);
 	if (model_to_stream(m, y, e))
 		return -1;

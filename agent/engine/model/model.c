@@ -52,11 +52,11 @@ static int forward_layer(struct pass *p, int i, struct stream *s, struct err *e)
 	int64_t n = model_boundary(m);
 	model_check_enter(p, false, p->chunk->stage.layer_lo + i);
 	if (i == 0)
-		model_check_tensor(m, "input of the layer", s->x, n);
+		model_check_tensor(m, "input", s->x, n);
 	if (model_block_forward(p, i, s, e))
 		return -1;
 	model_check_tensor(m, "output of attention", s->x, n);
-	model_check_tensor(m, "output of the layer", s->r, n);
+	model_check_tensor(m, "output", s->r, n);
 	return 0;
 }
 
@@ -92,10 +92,10 @@ static int backward_layer(struct pass *p, int i, void *dres, struct err *e)
 	struct model *m = p->m;
 	model_check_enter(p, true, p->chunk->stage.layer_lo + i);
 	if (i == p->chunk->layers - 1)
-		model_check_tensor(m, "gradient of the layer's output", dres, model_boundary(m));
+		model_check_tensor(m, "gradient of the output", dres, model_boundary(m));
 	if (model_block_backward(p, i, dres, e))
 		return -1;
-	model_check_tensor(m, "gradient of the layer's input", dres, model_boundary(m));
+	model_check_tensor(m, "gradient of the input", dres, model_boundary(m));
 	return 0;
 }
 

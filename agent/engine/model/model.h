@@ -100,28 +100,33 @@ int model_backward(struct model *m, int chunk, int slot, const struct model_batc
 
 /* --- Check mode: finds where numbers that are NaN or infinite begin ---------------------- */
 
-/* The first tensor on this rank that has such numbers. */
-struct model_finding {
-	int64_t bad, count; /* of its `count` numbers, `bad` are NaN or infinite; bad 0: nothing found */
-	int micro;          /* number of the micro-batch in the step */
+/* The place of a tensor in a step. */
+struct model_place {
+	int micro; /* number of the micro-batch in the step */
 	bool backward;
 	int layer; /* -1: the embedding; the model's number of layers: the head */
 	/* how many tensors of the layer were computed before it; the same on all ranks that share
 	 * the layer */
 	int order;
+};
+
+/* The first tensor on this rank that has such numbers. */
+struct model_finding {
+	int64_t bad, count; /* of its `count` numbers, `bad` are NaN or infinite; bad 0: nothing found */
+	struct model_place at;
 	bool gradient; /* `what` is a parameter, and the tensor its gradient */
-	char what[64];
+	char what[64]; /* a parameter's name, or the tensor's name inside its layer */
 };
 /* Between the two calls, passes check each tensor, also inside a layer and before it is reduced over
  * ranks. They compute the same bits, but wait for the device after each tensor. */
 int model_check_begin(struct model *m, struct err *e);
 void model_check_end(struct model *m, struct model_finding *out);
 
-/* Tallies of the tensors that the last step has left in the slots, in the order of the layers. After
- * another computation of the step they must be equal. */
+/* Tallies of the tensors that the last step has left in the slots. After another computation of the
+ * step they must be equal. Their places do not tell the micro-batch. */
 struct model_kept {
-	struct tally *tallies; /* [n] */
-	int *layers;           /* [n] the layer that a tensor belongs to */
+	struct tally *tallies;      /* [n] */
+	struct model_place *places; /* [n] */
 	int n;
 };
 int model_retained(struct model *m, struct model_kept *out, struct err *e);

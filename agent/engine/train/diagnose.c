@@ -45,6 +45,7 @@ static void describe_tensor(const struct holdings *h, const struct held *t, int 
 		.layer = t->param->role >= PARAM_NORM_W ? layers : t->param->layer,
 		.ordinal = (int)(t - h->list),
 		.state = t->what == HELD_STATE,
+		.key = t->key,
 	};
 	snprintf(out->name, sizeof out->name, "%s", t->param->name);
 }
@@ -59,16 +60,21 @@ static uint64_t key_of(const struct holdings *h, const char *isa)
 	return key;
 }
 
-static int scan_state(struct trainer *t, const char *isa, struct rank_findings *f, struct err *e)
+/* Keeps *h, so that the rank can say what it holds of another rank's tensor. */
+static int scan_state(struct trainer *t, struct holdings *h, struct rank_findings *f, struct err *e)
 {
-	struct holdings h;
-	int layers = (int)t->env->view->shape.layers;
-	if (param_store_settle(t->state.store, e) || train_holdings_state(&t->state, true, &h, e))
+	if (param_store_settle(t->state.store, e) || train_holdings_state(&t->state, true, h, e))
 		return -1;
-	describe_tensor(&h, train_holdings_bad(&h), layers, &f->before);
-	f->held = key_of(&h, isa);
-	train_holdings_close(&h);
+	describe_tensor(h, train_holdings_bad(h), (int)t->env->view->shape.layers, &f->before);
 	return 0;
+}
+
+static enum witness witness_of(const struct holdings *h, uint64_t key)
+{
+	for (int i = 0; i < h->n; i++)
+		if (h->list[i].key == key)
+			return h->list[i].tally.bad ? WITNESS_BAD : WITNESS_GOOD;
+	return WITNESS_NONE;
 }
 
 static bool same_tally(const struct tally *a, const struct tally *b)
@@ -79,12 +85,14 @@ static bool same_tally(const struct tally *a, const struct tally *b)
 static void compare_remains(const struct remains *a, const struct remains *b,
 			    struct rank_findings *f)
 {
-	f->differs_at = f->differs_layer = -1;
-	for (int i = 0; i < a->kept.n && i < b->kept.n && f->differs_at < 0; i++)
-		if (!same_tally(&a->kept.tallies[i], &b->kept.tallies[i])) {
-			f->differs_at = i;
-			f->differs_layer = a->kept.layers[i];
-		}
+	for (int i = 0; i < a->kept.n && i < b->kept.n; i++) {
+		const struct model_place *at = &a->kept.places[i];
+		if (same_tally(&a->kept.tallies[i], &b->kept.tallies[i]) ||
+		    (f->differs && !train_diagnosis_before(at, &f->differs_at)))
+			continue;
+		f->differs = true;
+		f->differs_at = *at;
+	}
 	for (int i = 0; i < a->gradients.n && i < b->gradients.n; i++)
 		f->gradients_differ |= !same_tally(&a->gradients.list[i].tally,
 						   &b->gradients.list[i].tally);
@@ -102,21 +110,18 @@ static int compute_again(struct trainer *t, struct rank_findings *f, struct step
 	return optim_grad_norm(t->optim, t->env->world, t->batch.loss_scale, &r->norm_again, e);
 }
 
-/* All ranks come here, so each of them must make the same collective calls. */
-static int find(struct trainer *t, struct rank_findings *f, struct step_results *r, struct err *e)
+static int compare_computations(struct trainer *t, struct rank_findings *f, struct step_results *r,
+				struct err *e)
 {
 	const char *isa = backend_isa(pipeline_backend(t->engine));
-	struct remains first, second = { .loss = 0 };
-	int rc = scan_state(t, isa, f, e);
-	if (rc || take_remains(t, &first, e)) {
-		if (!rc)
-			remains_fini(&first);
-		return -1;
+	struct remains first = { .loss = 0 }, second = { .loss = 0 };
+	int rc = take_remains(t, &first, e);
+	if (!rc) {
+		describe_tensor(&first.gradients, train_holdings_bad(&first.gradients), r->layers,
+				&f->reduced);
+		f->pieces = key_of(&first.gradients, isa);
+		rc = compute_again(t, f, r, e) || take_remains(t, &second, e) ? -1 : 0;
 	}
-	describe_tensor(&first.gradients, train_holdings_bad(&first.gradients), r->layers,
-			&f->reduced);
-	f->pieces = key_of(&first.gradients, isa);
-	rc = compute_again(t, f, r, e) || take_remains(t, &second, e) ? -1 : 0;
 	if (!rc)
 		compare_remains(&first, &second, f);
 	remains_fini(&first);
@@ -124,54 +129,85 @@ static int find(struct trainer *t, struct rank_findings *f, struct step_results 
 	return rc;
 }
 
-static int decide(struct trainer *t, const struct rank_findings *own, const struct step_results *r,
-		  struct train_blame *blame, char *text, size_t size, struct err *e)
+/* Sets all and witnesses [world]. The ranks make the same collective calls. */
+static int share_findings(struct trainer *t, const struct rank_findings *own,
+			  const struct holdings *h, struct rank_findings *all,
+			  enum witness *witnesses, struct err *e)
+{
+	struct comm *world = t->env->world;
+	if (comm_all_gather(world, own, all, sizeof *own, COMM_U8, e))
+		return -1;
+	int suspected = train_diagnosis_suspected(all, comm_size(world));
+	enum witness mine =
+		suspected < 0 ? WITNESS_NONE : witness_of(h, all[suspected].before.key);
+	return comm_all_gather(world, &mine, witnesses, sizeof mine, COMM_U8, e);
+}
+
+struct answer {
+	struct train_blame blame;
+	char text[600];
+};
+
+static int decide(struct trainer *t, const struct rank_findings *own, const struct holdings *h,
+		  const struct step_results *r, struct answer *out, struct err *e)
 {
 	int world = comm_size(t->env->world);
 	struct rank_findings *all = calloc((size_t)world, sizeof *all);
-	if (!all)
-		return err_set(e, ERR_NOMEM, "no memory for the findings of %d ranks", world);
-	int rc = comm_all_gather(t->env->world, own, all, sizeof *own, COMM_U8, e);
+	enum witness *witnesses = calloc((size_t)world, sizeof *witnesses);
+	int rc = all && witnesses ? share_findings(t, own, h, all, witnesses, e)
+				  : err_set(e, ERR_NOMEM, "no memory for the findings of %d ranks",
+					    world);
 	if (!rc)
-		train_diagnosis_decide(all, world, r, blame, text, size);
+		train_diagnosis_decide(all, witnesses, world, r, &out->blame, out->text,
+				       sizeof out->text);
+	free(witnesses);
 	free(all);
 	return rc;
 }
 
-/* One rank that fails alone must not leave the others in a collective call. */
-static int diagnose_together(struct trainer *t, struct step_results *r, struct train_blame *blame,
-			     char *text, size_t size, struct err *e)
+/* A rank that fails alone must not leave the others in a collective call. */
+static int diagnose_together(struct trainer *t, struct step_results *r, struct answer *out,
+			     struct err *e)
 {
 	struct rank_findings own;
+	struct holdings h = { .n = 0 };
 	memset(&own, 0, sizeof own); /* also the gaps between members, which are sent */
-	own.differs_at = own.differs_layer = -1;
+	own.dp = t->env->view->at.dp;
 	snprintf(own.node, sizeof own.node, "%s", t->env->node_name ? t->env->node_name : "");
-	if (!find(t, &own, r, e))
-		return decide(t, &own, r, blame, text, size, e);
-	comm_abort(t->env->world, e->text);
-	return -1;
+	int rc = scan_state(t, &h, &own, e) || compare_computations(t, &own, r, e) ||
+			 decide(t, &own, &h, r, out, e)
+		 ? -1
+		 : 0;
+	if (rc)
+		comm_abort(t->env->world, e->text);
+	train_holdings_close(&h);
+	return rc;
 }
 
 void train_diagnose(struct trainer *t, double loss, double norm, struct err *e)
 {
-	char text[600] = "", was[sizeof e->text];
+	char was[sizeof e->text];
 	struct err failed = ERR_INIT;
-	struct train_blame blame = { .step = t->at.step + 1, .kind = "" };
+	struct answer answer = { .blame = { .step = t->at.step + 1, .kind = "" } };
 	struct step_results r = { .loss = loss,
 				  .norm = norm,
 				  .layers = (int)t->env->view->shape.layers };
 	if (t->server || !t->optim)
 		return;
 	t->hooks->progress(t->hooks->arg, t->at.step, "diagnosis");
-	if (diagnose_together(t, &r, &blame, text, sizeof text, &failed)) {
+	if (diagnose_together(t, &r, &answer, &failed)) {
 		log_warn("step %lld: where its wrong numbers began could not be found: %s",
-			 (long long)blame.step, failed.text);
+			 (long long)answer.blame.step, failed.text);
 		return;
 	}
 	if (t->env->blame)
-		*t->env->blame = blame;
-	if (!e || !*text)
+		*t->env->blame = answer.blame;
+	if (!e || !*answer.text)
 		return;
 	snprintf(was, sizeof was, "%s", e->text);
-	err_set(e, e->code, "%.380s; %s", was, text);
+	if (answer.blame.suspect)
+		err_set(e, e->code, "step %lld: loss %g, gradient norm %g; nothing was updated; %s",
+			(long long)answer.blame.step, loss, norm, answer.text);
+	else
+		err_set(e, e->code, "%.380s; %s", was, answer.text);
 }

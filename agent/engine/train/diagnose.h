@@ -15,7 +15,8 @@ struct trainer;
 
 /* Collective over the world: all ranks call it for the same step, before the update, because the loss
  * or the norm of its gradients is not finite or counts as a spike. Appends the answer to e's text and
- * sets t->env->blame; the code stays. If the diagnosis itself fails, *e is not changed. With a
+ * sets t->env->blame; the code stays. If hardware is at fault, the answer replaces the text, whose
+ * remedy would mislead. If the diagnosis itself fails, *e is not changed. With a
  * parameter server it does nothing: replicas there are at different steps. The gradients of the step
  * are computed again and must not be used afterwards. */
 void train_diagnose(struct trainer *t, double loss, double norm, struct err *e);

@@ -6,6 +6,7 @@
 
 struct decision {
 	const struct rank_findings *all;
+	const enum witness *witnesses;
 	int world;
 	const struct step_results *r;
 	struct train_blame *blame;
@@ -41,7 +42,13 @@ static void blame_rank(struct decision *d, int rank, const char *kind, const cha
 	b->n = 1;
 	b->kind = kind;
 	b->suspect = suspect;
-	snprintf(b->tensor, sizeof b->tensor, "%s", tensor);
+	snprintf(b->tensor, sizeof b->tensor, "%.*s", BLAME_NAME - 1, tensor);
+}
+
+static void add_rank(struct decision *d, int rank)
+{
+	if (d->blame->n < BLAME_RANKS)
+		d->blame->ranks[d->blame->n++] = rank;
 }
 
 /* --- The state before the step ---------------------------------------------------------- */
@@ -51,61 +58,57 @@ static bool tensor_before(const struct bad_tensor *a, const struct bad_tensor *b
 	return a->layer != b->layer ? a->layer < b->layer : a->ordinal < b->ordinal;
 }
 
-/* Whether another rank holds the same parameters, and they are good. */
-static bool has_good_replica(const struct decision *d, int rank)
-{
-	for (int r = 0; r < d->world; r++)
-		if (r != rank && d->all[r].held == d->all[rank].held && !d->all[r].before.bad)
-			return true;
-	return false;
-}
-
-/* A rank whose replica is good comes first: its state was not bad because of the training. */
-static int find_bad_state(const struct decision *d, int *n, bool *alone)
+int train_diagnosis_suspected(const struct rank_findings *all, int world)
 {
 	int best = -1;
-	*n = 0;
-	*alone = false;
-	for (int r = 0; r < d->world; r++) {
-		const struct bad_tensor *b = &d->all[r].before;
-		if (!b->bad)
-			continue;
-		++*n;
-		bool good = has_good_replica(d, r);
-		if (best < 0 || (good && !*alone) ||
-		    (good == *alone && tensor_before(b, &d->all[best].before))) {
+	for (int r = 0; r < world; r++)
+		if (all[r].before.bad &&
+		    (best < 0 || tensor_before(&all[r].before, &all[best].before)))
 			best = r;
-			*alone = good;
-		}
-	}
 	return best;
 }
 
+static int count_witnesses(const struct decision *d, enum witness what)
+{
+	int n = 0;
+	for (int r = 0; r < d->world; r++)
+		n += d->witnesses[r] == what;
+	return n;
+}
+
+/* If most ranks that hold the tensor have good numbers there, the others' were spoiled after the
+ * update. */
 static bool decide_state(struct decision *d)
 {
-	char who[RANK_TEXT], others[64] = "no other rank has any";
-	int n;
-	bool alone;
-	int rank = find_bad_state(d, &n, &alone);
+	char who[RANK_TEXT], others[PLACE_TEXT];
+	int rank = train_diagnosis_suspected(d->all, d->world);
 	if (rank < 0)
 		return false;
 	const struct bad_tensor *b = &d->all[rank].before;
-	if (n > 1)
-		snprintf(others, sizeof others, "%d ranks have some", n);
+	int bad = count_witnesses(d, WITNESS_BAD), good = count_witnesses(d, WITNESS_GOOD);
+	if (!good)
+		snprintf(others, sizeof others, "; %s",
+			 bad > 1 ? "all ranks that hold it have them" : "no other rank holds it");
+	else
+		snprintf(others, sizeof others,
+			 "; they are good on %d of the %d ranks that hold them: test the memory and the "
+			 "device of that node",
+			 good, good + bad);
 	snprintf(d->text, d->size,
-		 "%s had bad numbers before this step: %lld of %lld in the %s %s are NaN or "
-		 "infinite (%s)%s",
+		 "%s had bad numbers before this step: %lld of the %lld %s %s that it holds are NaN "
+		 "or infinite%s",
 		 name_rank(d, rank, who), (long long)b->bad, (long long)b->count,
-		 b->state ? "optimizer's states of" : "weights", b->name, others,
-		 alone ? "; its replicas are good, so test the memory and the device of that node"
-		       : "");
-	blame_rank(d, rank, b->state ? "optimizer-state" : "weights", b->name, alone);
+		 b->state ? "optimizer states of" : "weights of", b->name, others);
+	blame_rank(d, rank, b->state ? "optimizer-state" : "weights", b->name, good > 0);
+	for (int r = 0; good && r < d->world; r++)
+		if (r != rank && d->witnesses[r] == WITNESS_BAD)
+			add_rank(d, r);
 	return true;
 }
 
 /* --- The second computation ------------------------------------------------------------- */
 
-bool train_diagnosis_before(const struct model_finding *a, const struct model_finding *b)
+bool train_diagnosis_before(const struct model_place *a, const struct model_place *b)
 {
 	if (a->micro != b->micro)
 		return a->micro < b->micro;
@@ -124,25 +127,25 @@ static int find_origin(const struct decision *d, int *ties)
 		const struct model_finding *f = &d->all[r].again;
 		if (!f->bad)
 			continue;
-		if (best < 0 || train_diagnosis_before(f, &d->all[best].again)) {
+		if (best < 0 || train_diagnosis_before(&f->at, &d->all[best].again.at)) {
 			best = r;
 			*ties = 0;
-		} else if (!train_diagnosis_before(&d->all[best].again, f)) {
+		} else if (!train_diagnosis_before(&d->all[best].again.at, &f->at)) {
 			++*ties;
 		}
 	}
 	return best;
 }
 
-/* "the gradient of layers.1.mlp.up.weight", or "output of the layer of layer 1" */
+/* "gradient of layers.1.mlp.up.weight", or "output of layer 1" */
 static void name_tensor(const struct decision *d, const struct model_finding *f, char *out,
 			size_t size)
 {
 	char layer[32];
 	if (f->gradient)
-		snprintf(out, size, "the gradient of %s", f->what);
+		snprintf(out, size, "gradient of %s", f->what);
 	else
-		snprintf(out, size, "the %s (%s)", f->what, name_layer(d, f->layer, layer));
+		snprintf(out, size, "%s of %s", f->what, name_layer(d, f->at.layer, layer));
 }
 
 static bool decide_origin(struct decision *d)
@@ -158,10 +161,11 @@ static bool decide_origin(struct decision *d)
 			 ties > 1 ? "s" : "");
 	snprintf(d->text, d->size,
 		 "a second computation shows where they begin: %s has them first%s, in the %s pass "
-		 "of micro-batch %d: %lld of %lld numbers of %s are NaN or infinite",
-		 name_rank(d, rank, who), also, f->backward ? "backward" : "forward", f->micro,
+		 "of micro-batch %d: %lld of the %lld numbers of the %s are NaN or infinite",
+		 name_rank(d, rank, who), also, f->at.backward ? "backward" : "forward", f->at.micro,
 		 (long long)f->bad, (long long)f->count, what);
-	blame_rank(d, rank, f->gradient ? "gradient" : "activations", f->what, false);
+	blame_rank(d, rank, f->gradient ? "gradient" : "activations", f->gradient ? f->what : what,
+		   false);
 	return true;
 }
 
@@ -178,26 +182,20 @@ static bool results_agree(const struct decision *d)
 		return false;
 	for (int r = 0; r < d->world; r++) {
 		const struct rank_findings *f = &d->all[r];
-		if (f->differs_at >= 0 || f->gradients_differ || f->loss_differs)
+		if (f->differs || f->gradients_differ || f->loss_differs)
 			return false;
 	}
 	return true;
 }
 
-/* The rank whose own tensors differ first; a part of the loss comes after them. -1: none. */
+/* The rank whose own tensors differ first. -1: none. */
 static int find_own_difference(const struct decision *d)
 {
 	int best = -1;
-	for (int r = 0; r < d->world; r++) {
-		const struct rank_findings *f = &d->all[r], *b = best < 0 ? NULL : &d->all[best];
-		if (f->differs_at < 0)
-			continue;
-		if (!b || f->differs_layer < b->differs_layer ||
-		    (f->differs_layer == b->differs_layer && f->differs_at < b->differs_at))
-			best = r;
-	}
-	for (int r = 0; best < 0 && r < d->world; r++)
-		if (d->all[r].loss_differs)
+	for (int r = 0; r < d->world; r++)
+		if (d->all[r].differs &&
+		    (best < 0 || train_diagnosis_before(&d->all[r].differs_at,
+							&d->all[best].differs_at)))
 			best = r;
 	return best;
 }
@@ -225,27 +223,88 @@ static int find_bad_gradient(const struct decision *d)
 static const char transient[] = "a second computation of the same numbers gives other results, so a "
 				"device or a memory failed for a moment";
 
-static void decide_own_difference(struct decision *d, int rank)
+/* Adds the other ranks whose tensors differ first at the same place. They share the computation. */
+static void add_ties(struct decision *d, int rank)
 {
-	char who[RANK_TEXT], layer[32], what[64] = "its part of the loss differs";
-	const struct rank_findings *f = &d->all[rank];
-	if (f->differs_at >= 0)
-		snprintf(what, sizeof what, "its activations differ from %s on",
-			 name_layer(d, f->differs_layer, layer));
-	name_rank(d, rank, who);
-	snprintf(d->text, d->size, "%s: on %s, %s; test that node", transient, who, what);
-	blame_rank(d, rank, "activations", f->differs_at >= 0 ? layer : "", true);
+	const struct model_place *at = &d->all[rank].differs_at;
+	for (int r = rank + 1; r < d->world; r++)
+		if (d->all[r].differs && !train_diagnosis_before(at, &d->all[r].differs_at))
+			add_rank(d, r);
+}
+
+/* "rank 2 on n1", or "one of the ranks 2 on n1, 3 on n1" */
+static void name_blamed(const struct decision *d, char *out, size_t size)
+{
+	const struct train_blame *b = d->blame;
+	size_t at = (size_t)snprintf(out, size, b->n > 1 ? "one of the ranks " : "rank ");
+	for (int i = 0; i < b->n && at < size; i++) {
+		const char *node = d->all[b->ranks[i]].node;
+		at += (size_t)snprintf(out + at, size - at, "%s%d%s%.20s", i ? ", " : "",
+				       b->ranks[i], *node ? " on " : "", node);
+	}
+}
+
+/* A node is a suspect only if no other one may have caused it. */
+static void report_transient(struct decision *d, const char *what, const char *layer)
+{
+	char who[BLAME_RANKS * 40];
+	name_blamed(d, who, sizeof who);
+	d->blame->kind = "activations";
+	d->blame->suspect = d->blame->n == 1;
+	snprintf(d->blame->tensor, sizeof d->blame->tensor, "%s", layer);
+	snprintf(d->text, d->size, "%s, on %s: %s%s%s", transient, who, what, *layer ? " " : "",
+		 layer);
+}
+
+static bool replica_differs(const struct decision *d, int dp)
+{
+	for (int r = 0; r < d->world; r++)
+		if ((d->all[r].loss_differs || d->all[r].differs) && d->all[r].dp == dp)
+			return true;
+	return false;
+}
+
+/* What is left differs, but an earlier part of it is lost: any rank of that replica of the pipeline may
+ * have been the first. */
+static void decide_replica(struct decision *d, const char *what)
+{
+	d->blame->n = 0;
+	for (int r = 0; r < d->world; r++)
+		if (replica_differs(d, d->all[r].dp))
+			add_rank(d, r);
+	report_transient(d, what, "");
+}
+
+/* The forward pass keeps what it computes until the backward pass of the micro-batch, on each stage. A
+ * later stage may have lost what a gradient on an earlier one came from. */
+static bool decide_own_difference(struct decision *d)
+{
+	char layer[32];
+	int rank = find_own_difference(d);
+	bool loss = false;
+	for (int r = 0; r < d->world; r++)
+		loss |= d->all[r].loss_differs;
+	if (rank >= 0 && !d->all[rank].differs_at.backward) {
+		d->blame->ranks[0] = rank;
+		d->blame->n = 1;
+		add_ties(d, rank);
+		report_transient(d, "the first activations that differ are those of",
+				 name_layer(d, d->all[rank].differs_at.layer, layer));
+	} else if (rank >= 0) {
+		decide_replica(d, "gradients of activations differ");
+	} else if (loss) {
+		decide_replica(d, "a part of the loss differs");
+	}
+	return rank >= 0 || loss;
 }
 
 static void decide_transient(struct decision *d)
 {
 	char who[RANK_TEXT];
-	int rank = find_corrupted_gradient(d), own = find_own_difference(d);
-	if (own >= 0) {
-		decide_own_difference(d, own);
-		return;
-	}
+	int rank = find_corrupted_gradient(d);
 	bool corrupted = rank >= 0;
+	if (decide_own_difference(d))
+		return;
 	rank = corrupted ? rank : find_bad_gradient(d);
 	if (rank < 0) {
 		snprintf(d->text, d->size, "%s; which rank it was cannot be known", transient);
@@ -279,11 +338,11 @@ static bool decide_overflow(struct decision *d)
 	return true;
 }
 
-void train_diagnosis_decide(const struct rank_findings *all, int world,
+void train_diagnosis_decide(const struct rank_findings *all, const enum witness *witnesses, int world,
 			    const struct step_results *r, struct train_blame *blame, char *text,
 			    size_t size)
 {
-	struct decision d = { all, world, r, blame, text, size };
+	struct decision d = { all, witnesses, world, r, blame, text, size };
 	bool finite = isfinite(r->loss) && isfinite(r->norm);
 	*text = '\0';
 	if (decide_state(&d) || decide_origin(&d))

@@ -32,24 +32,29 @@ struct bad_tensor {
 	int layer;   /* as in struct model_finding */
 	int ordinal; /* its number among the rank's tensors */
 	bool state;  /* of the optimizer */
+	uint64_t key; /* of the tensor and the part of it: equal on ranks that hold the same */
 	char name[BLAME_NAME];
 };
 
 /* What one rank has found. */
 struct rank_findings {
 	char node[BLAME_NAME];
-	/* of the parameters, and of the gradients, that it holds: equal on ranks that hold the same */
-	uint64_t held, pieces;
+	int dp; /* its replica of the pipeline */
+	/* of the gradients that it holds: equal on ranks that hold the same ones */
+	uint64_t pieces;
 	struct bad_tensor before;   /* in the state before the step */
 	struct model_finding again; /* in the second computation */
 	struct bad_tensor reduced;  /* in the gradients that the first computation left */
 	bool reduced_again;         /* such gradients are bad after the second one too */
-	/* Tensors of its own that differ between the two computations: the position of the first
-	 * one, and its layer; -1: none. */
-	int differs_at, differs_layer;
+	/* tensors of its own that differ between the two computations, and the place of the first */
+	bool differs;
+	struct model_place differs_at;
 	bool gradients_differ; /* the gradients after the reduction do */
 	bool loss_differs;     /* its part of the loss does */
 };
+
+/* Whether a rank holds the tensor that is bad in the state before the step. */
+enum witness { WITNESS_NONE, WITNESS_GOOD, WITNESS_BAD };
 
 /* The results of the two computations, which all ranks know. */
 struct step_results {
@@ -57,13 +62,17 @@ struct step_results {
 	int layers; /* of the model */
 };
 
-/* Whether the tensor of a comes before that of b in the step: by micro-batch, forward before
- * backward, then along the pass. Both have bad numbers. */
-bool train_diagnosis_before(const struct model_finding *a, const struct model_finding *b);
+/* Whether a comes before b in the step: by micro-batch, forward before backward, then along the pass.
+ */
+bool train_diagnosis_before(const struct model_place *a, const struct model_place *b);
 
-/* all: [world]. Writes a clause for people to text, and sets ranks, suspect, kind and tensor of
- * *blame. */
-void train_diagnosis_decide(const struct rank_findings *all, int world,
+/* The rank with the first tensor of the state that was bad before the step. -1: no rank has any. The
+ * other ranks then say what they hold of that tensor. */
+int train_diagnosis_suspected(const struct rank_findings *all, int world);
+
+/* all, witnesses: [world]. Writes a clause for people to text, and sets ranks, suspect, kind and tensor
+ * of *blame. */
+void train_diagnosis_decide(const struct rank_findings *all, const enum witness *witnesses, int world,
 			    const struct step_results *r, struct train_blame *blame, char *text,
 			    size_t size);
 
