@@ -3,6 +3,8 @@
 top=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
 MUSTER=${MUSTER:-$top/build/muster}
 losses=$top/build/tests/tools/losses
+# Each test has a list of suspect nodes of its own.
+export MUSTER_NODES_DIR=${BATS_TEST_TMPDIR:-${BATS_FILE_TMPDIR:-/nonexistent}}/suspects
 
 # Sets $lacking to the reason why this host cannot start a Slurm cluster for the tests, or to "" if it can. Tests skip with it.
 look_for_slurm() {

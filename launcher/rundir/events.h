@@ -53,6 +53,7 @@
 	X(slow_rank,        "slow-rank",        slow_rank,   "a rank is slower than its peers, or is not any more") \
 	X(rank_paused,      "rank-paused",      rank_paused, "nothing was heard of a rank for some seconds, and it goes on") \
 	X(bad_numbers,      "bad-numbers",      bad_numbers, "wrong numbers, which end the generation, were traced to this rank") \
+	X(node_suspected,   "node-suspected",   node_suspected, "something speaks against a node; the list of suspect nodes gets this line") \
 	X(chain,            "chain",            chain,       "a job was queued to continue the run, or those that wait are cancelled") \
 	X(contract,         "contract",         contract,    "predicted against measured seconds and memory, at the end") \
 	X(finished,         "finished",         step,        "every rank has done its work") \
@@ -229,6 +230,12 @@
 	F(suspect, FLAG,  REQUIRED, "whether it is the sign of a fault of hardware") \
 	F(text,    LINE,  REQUIRED, "what was found")
 
+#define RUNDIR_NODE_SUSPECTED_FIELDS(F) \
+	F(node,     TEXT, REQUIRED, "the node") \
+	F(kind,     TEXT, REQUIRED, "a word of SUSPECT_KINDS (launcher/suspects/suspects.h)") \
+	F(evidence, LINE, REQUIRED, "what was seen") \
+	F(did,      LINE, REQUIRED, "what the run did about it; \"\": nothing")
+
 #define RUNDIR_CHAIN_FIELDS(F) \
 	F(job,  TEXT, OPTIONAL, "the job that was queued, or the first one of those that are cancelled") \
 	F(text, LINE, REQUIRED, "what was done and why")
@@ -275,6 +282,7 @@
 	X(slow_rank,   RUNDIR_SLOW_RANK_FIELDS) \
 	X(rank_paused, RUNDIR_RANK_PAUSED_FIELDS) \
 	X(bad_numbers, RUNDIR_BAD_NUMBERS_FIELDS) \
+	X(node_suspected, RUNDIR_NODE_SUSPECTED_FIELDS) \
 	X(chain,       RUNDIR_CHAIN_FIELDS) \
 	X(contract,    RUNDIR_CONTRACT_FIELDS) \
 	X(end,         RUNDIR_END_FIELDS)

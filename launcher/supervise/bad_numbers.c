@@ -1,6 +1,9 @@
 #include "launcher/supervise/bad_numbers.h"
 
 #include "launcher/supervise/supervisor.h"
+#include "launcher/supervise/suspects.h"
+
+#include <string.h>
 
 /* Each message names at most as many ranks (agent/engine/train/blame.h). */
 enum { RANKS_MOST = 8 };
@@ -41,6 +44,20 @@ static void record(struct supervisor *s, int rank, const struct msg_blame *m,
 							       .text = loss->text });
 }
 
+/* If one rank is blamed, its fault also blames the node (recovery.c). */
+static void suspect_nodes(struct supervisor *s, const struct blamed *b, const char *text)
+{
+	for (int i = 0; i < b->n; i++) {
+		int node = supervise_pool_find(&s->recovery.pool, supervise_node(s, b->ranks[i]));
+		bool known = node < 0;
+		for (int j = 0; j < i; j++)
+			known |= !strcmp(supervise_node(s, b->ranks[i]),
+					 supervise_node(s, b->ranks[j]));
+		if (!known)
+			supervise_suspect_note(s, node, SUSPECT_NUMBERS, text, "");
+	}
+}
+
 int supervise_bad_numbers_note(struct supervisor *s, const json_t *blame, struct lost_rank *loss,
 			       struct err *e)
 {
@@ -50,10 +67,13 @@ int supervise_bad_numbers_note(struct supervisor *s, const json_t *blame, struct
 		return -1;
 	if (!b.n)
 		return 0;
+	bool again = s->bad_numbers_of == s->generation;
+	s->bad_numbers_of = s->generation;
 	loss->rank = b.n == 1 ? b.ranks[0] : -1;
 	loss->wrong_results = m.suspect;
-	for (int i = 0; i < b.n && s->bad_numbers_of != s->generation; i++)
+	for (int i = 0; i < b.n && !again; i++)
 		record(s, b.ranks[i], &m, loss);
-	s->bad_numbers_of = s->generation;
+	if (m.suspect && b.n > 1 && !again)
+		suspect_nodes(s, &b, loss->text);
 	return 0;
 }

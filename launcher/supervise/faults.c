@@ -6,49 +6,49 @@
 
 /* clang-format off */
 
-/* id, name, owner, retry, counts, blames the node, text, remedy */
+/* id, name, owner, retry, counts, of what the node is suspected, text, remedy */
 #define FAULTS(X) \
-	X(AGENT_KILLED,     "agent-killed",     UNKNOWN, NOW,   true,  false, "a signal from outside ended the agent", "Find what sent the signal: a person, a script, or a limit of the site.") \
-	X(AGENT_CRASHED,    "agent-crashed",    UNKNOWN, NOW,   true,  true,  "the agent crashed", "If it returns on one node, test that node's memory and devices; if it returns on all of them, report it with the log of the rank.") \
-	X(BUS_ERROR,        "bus-error",        NODE,    NOW,   true,  true,  "the agent got a bus error", "Check on that node that /dev/shm has room (df /dev/shm), and that no file of the data was truncated while it was in use.") \
-	X(OUT_OF_MEMORY,    "out-of-memory",    JOB,     NOW,   true,  false, "the kernel's OOM killer ended the agent: its node or its cgroup has no memory left", "Compare the memory of `muster plan` with the node's; lower batch.micro, or request more memory for the job.") \
-	X(CPU_LIMIT,        "cpu-limit",        JOB,     NEVER, true,  false, "the agent used all CPU time that its limit permits", "Raise the limit of CPU time (ulimit -t).") \
-	X(AGENT_EXITED,     "agent-exited",     UNKNOWN, NOW,   true,  false, "the agent ended without reporting an error", "Read the log of the rank.") \
-	X(PROGRAM_MISSING,  "program-missing",  JOB,     ONCE,  true,  false, "the agent, or a library that it needs, cannot be executed", "Install muster in the same place on all nodes; ldd on muster-agent shows which library is missing.") \
-	X(FILE_MISSING,     "file-missing",     JOB,     ONCE,  true,  false, "a file or a folder is missing", "Create it, or name another one in the job; every node must see it.") \
-	X(NOT_PERMITTED,    "not-permitted",    JOB,     NEVER, true,  false, "the system refuses access", "Correct the permissions of the path, or name another one in the job.") \
-	X(DISK_FULL,        "disk-full",        JOB,     NOW,   true,  false, "the disk or the quota is full", "Free space, raise the quota, or lower checkpoint.keep.") \
-	X(DISK_ERROR,       "disk-error",       SERVICE, NOW,   true,  false, "a file system failed", "Check the file system of that path, and the kernel's log on the node.") \
-	X(DATA_CORRUPT,     "data-corrupt",     JOB,     ONCE,  true,  false, "stored data is damaged", "Use `muster ckpt verify` for checkpoints, and pack damaged data again.") \
-	X(JOB_WRONG,        "job-wrong",        JOB,     ONCE,  true,  false, "the job cannot run as it is", "Correct the job as the message says.") \
-	X(NUMERIC,          "numeric",          JOB,     NOW,   true,  false, "a value is NaN or infinite", "If it returns at the same step, lower optimizer.lr or use bf16; if it does not, test that node's device.") \
-	X(WRONG_RESULTS,    "wrong-results",    NODE,    NOW,   true,  true,  "a node computed wrong numbers", "Test the memory and the devices of that node.") \
-	X(REPLICAS_DIFFER,  "replicas-differ",  NODE,    NOW,   true,  true,  "ranks that must hold the same numbers hold different ones", "Test the memory and the devices of the nodes that the message names.") \
-	X(NO_MEMORY,        "no-memory",        JOB,     NOW,   true,  false, "memory, descriptors or processes are exhausted", "Raise the limit that the message names, or lower batch.micro.") \
-	X(DEVICE_LOST,      "device-lost",      NODE,    NOW,   true,  true,  "a device is lost or broken", "Look at the device with nvidia-smi -q and at the kernel's log (Xid); drain the node.") \
-	X(AGENT_STUCK,      "agent-stuck",      NODE,    NOW,   true,  true,  "an agent of an earlier generation cannot be ended, and may still hold its device", "End it there; if it is stuck in the kernel, reboot the node or reset its driver.") \
-	X(PMIX_MISSING,     "pmix-missing",     SERVICE, NEVER, true,  false, "Slurm has no plugin for PMIx", "Install Slurm's mpi/pmix plugin on this host (srun --mpi=list shows what there is), or set launch.pmix = auto.") \
-	X(PMIX_REFUSED,     "pmix-refused",     SERVICE, NOW,   true,  false, "the agents cannot use the PMIx server of Slurm's plugin; the next generation gets muster's own", "Install muster with the PMIx that Slurm's plugin uses, or set launch.pmix = muster.") \
-	X(HELPER_LOST,      "helper-lost",      NODE,    NOW,   true,  true,  "the helper of the node, which starts its agents, has ended or cannot start them", "Find what ended it: a person, a script, or a limit of the site; the launch log has its words.") \
-	X(STEP_ENDED,       "step-ended",       UNKNOWN, NOW,   true,  false, "the job step ended before its agents had finished", "Find what ended it: scancel, or a limit of the site; the launch log has Slurm's words.") \
-	X(STEP_REFUSED,     "step-refused",     SERVICE, WAIT,  false, false, "Slurm's controller has no memory for the job step, as in the seconds after its start", "If the controller did not start again, request more memory for the job.") \
-	X(CONTROLLER_AWAY,  "controller-away",  SERVICE, WAIT,  false, false, "Slurm's controller (slurmctld) does not answer", "Tell the site's administrators if it does not return.") \
-	X(MUNGE_AWAY,       "munge-away",       SERVICE, WAIT,  false, false, "munged does not answer", "Start munged on the node of the supervisor again (systemctl status munge).") \
-	X(ALLOCATION_OVER,  "allocation-over",  SERVICE, NEVER, true,  false, "Slurm has ended the job's allocation", "See why: sacct or the log of slurmctld; submit the job again, and it continues from its last checkpoint.") \
-	X(NODE_IS_DOWN,     "node-down",        NODE,    NOW,   true,  true,  "Slurm counts the node as down", "See why: scontrol show node.") \
-	X(NODE_IS_DRAINED,  "node-drain",       NODE,    NOW,   true,  true,  "the node is being drained", "See why: scontrol show node.") \
-	X(NODE_FAILS,       "node-fail",        NODE,    NOW,   true,  true,  "Slurm expects the node to fail", "See why: scontrol show node.") \
-	X(NODE_HAS_LEFT,    "node-left",        NODE,    NOW,   true,  true,  "the node no longer belongs to the job", "") \
-	X(NODE_UNREACHABLE, "node-unreachable", NODE,    NOW,   true,  true,  "the node cannot be reached", "Check its power and its network.") \
-	X(HANG,             "hang",             UNKNOWN, NOW,   true,  true,  "the rank made no progress", "Use `muster trace` on the run to see what it waited for.") \
-	X(SILENCE,          "silence",          NODE,    NOW,   true,  true,  "the agent sent no messages", "Check whether its node is up and not overloaded.") \
-	X(CONNECTION_LOST,  "connection-lost",  UNKNOWN, NOW,   true,  false, "the connection to the agent was lost", "If the agent did not end, check the network between its node and the supervisor's.") \
-	X(PROTOCOL,         "protocol",         NETWORK, NOW,   true,  false, "a message was damaged or did not follow the protocol", "Set network.integrity = checksum to find the connection that changes data; install the same muster on all nodes.") \
-	X(PEER,             "peer",             NETWORK, NOW,   true,  false, "the rank lost its connection to another rank, but no rank had ended", "Check the network between the nodes of these ranks.") \
-	X(TIMEOUT,          "timeout",          NETWORK, NOW,   true,  false, "an operation took longer than its limit", "Check the network and the file system of that node; network.timeout sets the limit.") \
-	X(START_FAILED,     "start-failed",     UNKNOWN, NOW,   true,  false, "the agents could not be started", "Read the launch log of the generation.") \
-	X(BUG,              "bug",              UNKNOWN, NOW,   true,  false, "muster met a state that should not occur", "Report it with the log of the rank.") \
-	X(UNKNOWN,          "unknown",          UNKNOWN, NOW,   true,  false, "the cause is not known", "Read the logs of the ranks and the launch log.")
+	X(AGENT_KILLED,     "agent-killed",     UNKNOWN, NOW,   true,  NONE,    "a signal from outside ended the agent", "Find what sent the signal: a person, a script, or a limit of the site.") \
+	X(AGENT_CRASHED,    "agent-crashed",    UNKNOWN, NOW,   true,  CRASH,   "the agent crashed", "If it returns on one node, test that node's memory and devices; if it returns on all of them, report it with the log of the rank.") \
+	X(BUS_ERROR,        "bus-error",        NODE,    NOW,   true,  CRASH,   "the agent got a bus error", "Check on that node that /dev/shm has room (df /dev/shm), and that no file of the data was truncated while it was in use.") \
+	X(OUT_OF_MEMORY,    "out-of-memory",    JOB,     NOW,   true,  NONE,    "the kernel's OOM killer ended the agent: its node or its cgroup has no memory left", "Compare the memory of `muster plan` with the node's; lower batch.micro, or request more memory for the job.") \
+	X(CPU_LIMIT,        "cpu-limit",        JOB,     NEVER, true,  NONE,    "the agent used all CPU time that its limit permits", "Raise the limit of CPU time (ulimit -t).") \
+	X(AGENT_EXITED,     "agent-exited",     UNKNOWN, NOW,   true,  NONE,    "the agent ended without reporting an error", "Read the log of the rank.") \
+	X(PROGRAM_MISSING,  "program-missing",  JOB,     ONCE,  true,  NONE,    "the agent, or a library that it needs, cannot be executed", "Install muster in the same place on all nodes; ldd on muster-agent shows which library is missing.") \
+	X(FILE_MISSING,     "file-missing",     JOB,     ONCE,  true,  NONE,    "a file or a folder is missing", "Create it, or name another one in the job; every node must see it.") \
+	X(NOT_PERMITTED,    "not-permitted",    JOB,     NEVER, true,  NONE,    "the system refuses access", "Correct the permissions of the path, or name another one in the job.") \
+	X(DISK_FULL,        "disk-full",        JOB,     NOW,   true,  NONE,    "the disk or the quota is full", "Free space, raise the quota, or lower checkpoint.keep.") \
+	X(DISK_ERROR,       "disk-error",       SERVICE, NOW,   true,  NONE,    "a file system failed", "Check the file system of that path, and the kernel's log on the node.") \
+	X(DATA_CORRUPT,     "data-corrupt",     JOB,     ONCE,  true,  NONE,    "stored data is damaged", "Use `muster ckpt verify` for checkpoints, and pack damaged data again.") \
+	X(JOB_WRONG,        "job-wrong",        JOB,     ONCE,  true,  NONE,    "the job cannot run as it is", "Correct the job as the message says.") \
+	X(NUMERIC,          "numeric",          JOB,     NOW,   true,  NONE,    "a value is NaN or infinite", "If it returns at the same step, lower optimizer.lr or use bf16; if it does not, test that node's device.") \
+	X(WRONG_RESULTS,    "wrong-results",    NODE,    NOW,   true,  NUMBERS, "a node computed wrong numbers", "Test the memory and the devices of that node.") \
+	X(REPLICAS_DIFFER,  "replicas-differ",  NODE,    NOW,   true,  NUMBERS, "ranks that must hold the same numbers hold different ones", "Test the memory and the devices of the nodes that the message names.") \
+	X(NO_MEMORY,        "no-memory",        JOB,     NOW,   true,  NONE,    "memory, descriptors or processes are exhausted", "Raise the limit that the message names, or lower batch.micro.") \
+	X(DEVICE_LOST,      "device-lost",      NODE,    NOW,   true,  DEVICE,  "a device is lost or broken", "Look at the device with nvidia-smi -q and at the kernel's log (Xid); drain the node.") \
+	X(AGENT_STUCK,      "agent-stuck",      NODE,    NOW,   true,  DEVICE,  "an agent of an earlier generation cannot be ended, and may still hold its device", "End it there; if it is stuck in the kernel, reboot the node or reset its driver.") \
+	X(PMIX_MISSING,     "pmix-missing",     SERVICE, NEVER, true,  NONE,    "Slurm has no plugin for PMIx", "Install Slurm's mpi/pmix plugin on this host (srun --mpi=list shows what there is), or set launch.pmix = auto.") \
+	X(PMIX_REFUSED,     "pmix-refused",     SERVICE, NOW,   true,  NONE,    "the agents cannot use the PMIx server of Slurm's plugin; the next generation gets muster's own", "Install muster with the PMIx that Slurm's plugin uses, or set launch.pmix = muster.") \
+	X(HELPER_LOST,      "helper-lost",      NODE,    NOW,   true,  CRASH,   "the helper of the node, which starts its agents, has ended or cannot start them", "Find what ended it: a person, a script, or a limit of the site; the launch log has its words.") \
+	X(STEP_ENDED,       "step-ended",       UNKNOWN, NOW,   true,  NONE,    "the job step ended before its agents had finished", "Find what ended it: scancel, or a limit of the site; the launch log has Slurm's words.") \
+	X(STEP_REFUSED,     "step-refused",     SERVICE, WAIT,  false, NONE,    "Slurm's controller has no memory for the job step, as in the seconds after its start", "If the controller did not start again, request more memory for the job.") \
+	X(CONTROLLER_AWAY,  "controller-away",  SERVICE, WAIT,  false, NONE,    "Slurm's controller (slurmctld) does not answer", "Tell the site's administrators if it does not return.") \
+	X(MUNGE_AWAY,       "munge-away",       SERVICE, WAIT,  false, NONE,    "munged does not answer", "Start munged on the node of the supervisor again (systemctl status munge).") \
+	X(ALLOCATION_OVER,  "allocation-over",  SERVICE, NEVER, true,  NONE,    "Slurm has ended the job's allocation", "See why: sacct or the log of slurmctld; submit the job again, and it continues from its last checkpoint.") \
+	X(NODE_IS_DOWN,     "node-down",        NODE,    NOW,   true,  DOWN,    "Slurm counts the node as down", "See why: scontrol show node.") \
+	X(NODE_IS_DRAINED,  "node-drain",       NODE,    NOW,   true,  DOWN,    "the node is being drained", "See why: scontrol show node.") \
+	X(NODE_FAILS,       "node-fail",        NODE,    NOW,   true,  DOWN,    "Slurm expects the node to fail", "See why: scontrol show node.") \
+	X(NODE_HAS_LEFT,    "node-left",        NODE,    NOW,   true,  DOWN,    "the node no longer belongs to the job", "") \
+	X(NODE_UNREACHABLE, "node-unreachable", NODE,    NOW,   true,  SILENT,  "the node cannot be reached", "Check its power and its network.") \
+	X(HANG,             "hang",             UNKNOWN, NOW,   true,  HANG,    "the rank made no progress", "Use `muster trace` on the run to see what it waited for.") \
+	X(SILENCE,          "silence",          NODE,    NOW,   true,  SILENT,  "the agent sent no messages", "Check whether its node is up and not overloaded.") \
+	X(CONNECTION_LOST,  "connection-lost",  UNKNOWN, NOW,   true,  NONE,    "the connection to the agent was lost", "If the agent did not end, check the network between its node and the supervisor's.") \
+	X(PROTOCOL,         "protocol",         NETWORK, NOW,   true,  NONE,    "a message was damaged or did not follow the protocol", "Set network.integrity = checksum to find the connection that changes data; install the same muster on all nodes.") \
+	X(PEER,             "peer",             NETWORK, NOW,   true,  NONE,    "the rank lost its connection to another rank, but no rank had ended", "Check the network between the nodes of these ranks.") \
+	X(TIMEOUT,          "timeout",          NETWORK, NOW,   true,  NONE,    "an operation took longer than its limit", "Check the network and the file system of that node; network.timeout sets the limit.") \
+	X(START_FAILED,     "start-failed",     UNKNOWN, NOW,   true,  NONE,    "the agents could not be started", "Read the launch log of the generation.") \
+	X(BUG,              "bug",              UNKNOWN, NOW,   true,  NONE,    "muster met a state that should not occur", "Report it with the log of the rank.") \
+	X(UNKNOWN,          "unknown",          UNKNOWN, NOW,   true,  NONE,    "the cause is not known", "Read the logs of the ranks and the launch log.")
 
 /* clang-format on */
 
@@ -60,8 +60,8 @@ enum fault_id {
 };
 
 static const struct fault faults[] = {
-#define FAULT_ROW(id, name, owner, retry, counts, blames, text, remedy) \
-	{ name, OWNER_##owner, RETRY_##retry, counts, blames, text, remedy },
+#define FAULT_ROW(id, name, owner, retry, counts, suspect, text, remedy) \
+	{ name, OWNER_##owner, RETRY_##retry, counts, SUSPECT_##suspect, text, remedy },
 	FAULTS(FAULT_ROW)
 #undef FAULT_ROW
 };

@@ -118,7 +118,8 @@ void supervise_pool_blame(struct pool *p, int node, double now)
 		n->faults = 0;
 	n->faults++;
 	n->fault_at = now;
-	bool bad = n->returned || (p->exclude_after > 0 && n->faults >= p->exclude_after);
+	bool bad = n->returned || n->suspect ||
+		   (p->exclude_after > 0 && n->faults >= p->exclude_after);
 	if (bad && supervise_pool_count(p) > supervise_pool_usable(p, node))
 		n->excluded = true;
 }

@@ -4,7 +4,7 @@
  * A node is used if the last survey found it up, it is not excluded, and it has not failed the check
  * that node_checks.h makes when it is back, or before the first generation. A node is excluded for the
  * rest of the run after [restart] exclude_after faults, and at once if it fails again before the
- * first step after it had come back. A node that has no fault for POOL_FAULT_MEMORY seconds begins at
+ * first step after it had come back, or was a suspect before the run (launcher/suspects). A node that has no fault for POOL_FAULT_MEMORY seconds begins at
  * 0 again: a run of several weeks meets independent faults of every node. (Progress, with which
  * restart.h forgets futile restarts, is not enough here: a node that crashes every hour makes
  * progress in between.) A device that is gone is not used, either. If nothing else is left, all of
@@ -31,6 +31,7 @@ struct pool_node {
 	int64_t faults;
 	double fault_at; /* time of the last one */
 	bool excluded;
+	bool suspect;  /* since before the run: it is excluded at its first fault */
 	bool returned; /* it was away, came back, and has not finished a step since */
 	bool passed;   /* it was checked since it came back, and is well */
 	bool unfit;    /* it failed its check since it came back; it is not used until it passes */

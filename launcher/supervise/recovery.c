@@ -8,8 +8,12 @@
 
 int supervise_recovery_open(struct supervisor *s, struct err *e)
 {
-	return supervise_pool_open(&s->recovery.pool, s->o.machines,
-				   s->d->job.restart.exclude_after, e);
+	struct pool *p = &s->recovery.pool;
+	if (supervise_pool_open(p, s->o.machines, s->d->job.restart.exclude_after, e))
+		return -1;
+	for (int i = 0; s->o.suspected && i < s->o.machines->n_nodes; i++)
+		p->nodes[i].suspect = s->o.suspected[i];
+	return 0;
 }
 
 void supervise_recovery_close(struct supervisor *s)
@@ -126,12 +130,16 @@ bool supervise_recovery_blame(struct supervisor *s)
 	if (node < 0)
 		return false;
 	/* Whatever fails on a node that has just come back: the run was well without it. */
-	if (s->fault->blames_node || r->pool.nodes[node].returned)
+	if (s->fault->suspect || r->pool.nodes[node].returned)
 		supervise_pool_blame(&r->pool, node, supervise_now(s));
 	if (s->cause.code == ERR_DEVICE &&
 	    supervise_pool_lose_device(&r->pool, node, device_of(s, rank), &e))
 		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", e.text);
-	return !supervise_pool_usable(&r->pool, node);
+	bool usable = supervise_pool_usable(&r->pool, node);
+	if (s->fault->suspect)
+		supervise_suspect_note(s, node, s->fault->suspect, s->cause.text,
+				       usable ? "" : "the run does not use the node any more");
+	return !usable;
 }
 
 /* Prints what is done first, then the alternatives. */

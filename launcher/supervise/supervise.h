@@ -19,6 +19,7 @@
 #include "launcher/launch.h"
 #include "launcher/status.h"
 #include "launcher/rundir/rundir.h"
+#include "launcher/suspects/suspects.h"
 #include "launcher/supervise/terminal.h"
 
 #include <stdbool.h>
@@ -61,6 +62,9 @@ struct supervise_options {
 	const char *needs; /* of the job, for struct check_request; NULL: no node is checked */
 	struct rundir *run;
 	struct terminal *term;
+	const struct suspects_place *suspects; /* NULL: the list of suspect nodes is not kept */
+	const char *cluster;                   /* of the machines, for that list */
+	const bool *suspected; /* [machines->n_nodes] by earlier runs; NULL: none is */
 	/* of the control channel; -1: none, connections come by supervise_adopt() */
 	int listener;
 	const char *address; /* of the listener */

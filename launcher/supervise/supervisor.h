@@ -7,6 +7,7 @@
  *     next.c         what follows a generation
  *     messages.c     handles the agents' messages
  *     watchdog.c     finds ranks that are silent or hang (hang_limit.c: after how long)
+ *     suspects.c     notes what speaks against a node
  *     stragglers.c   names ranks that are slow or stood still
  *     verdict.c      gets a verdict from the flight recorders
  *     report.c       writes events.jsonl and metrics.jsonl, prints for people
@@ -43,6 +44,7 @@
 #include "launcher/supervise/stop.h"
 #include "launcher/supervise/stragglers.h"
 #include "launcher/supervise/supervise.h"
+#include "launcher/supervise/suspects.h"
 
 enum sup_state {
 	SUP_CHECKING,  /* before the first generation: the nodes are checked */
@@ -126,6 +128,7 @@ struct supervisor {
 	struct stop_state stop;
 	struct hang_limit hang;
 	struct stragglers stragglers;
+	bool suspects_failed;    /* a person was told that the list of suspect nodes is not kept */
 	double last_move, slept; /* times: of any rank; when this process had not run */
 	struct chain_state chain;
 	struct progress_comment comment;

@@ -54,6 +54,8 @@ enum job_device { DEVICE_CPU, DEVICE_CUDA };
 enum job_shrink { SHRINK_KEEP, SHRINK_DP, SHRINK_ANY };
 /* yes: onto nodes of the allocation; requeue: also onto nodes that have left it */
 enum job_regrow { REGROW_NO, REGROW_YES, REGROW_REQUEUE };
+/* The list of suspect nodes: not kept; named; excluded from submitted jobs. */
+enum job_suspects { SUSPECTS_IGNORE, SUSPECTS_WARN, SUSPECTS_EXCLUDE };
 /* Keys that a search may decide (plan/search): bits of struct job's `open`. */
 enum job_open {
 	OPEN_TP = 1 << 0,
@@ -244,6 +246,8 @@ struct job {
 		double slow_window; /* seconds */
 		double pause;       /* seconds; 0: not reported */
 		int64_t compare_every; /* steps; 0: at checkpoints only; -1: never */
+		int suspects;       /* enum job_suspects */
+		char nodes_dir[JOB_TEXT];
 	} health;
 	struct {
 		int64_t every; /* steps between progress lines */

@@ -65,6 +65,7 @@ static const char *const binds[] = { "auto", "none", "core", NULL };
 static const char *const devices[] = { "cpu", "cuda", NULL };
 static const char *const shrinks[] = { "keep", "dp", "any", NULL };
 static const char *const regrows[] = { "no", "yes", "requeue", NULL };
+static const char *const suspect_uses[] = { "ignore", "warn", "exclude", NULL };
 static const char *const exclusives[] = { "no", "yes", "user", "mcs", NULL };
 static const char *const levels[] = { "debug", "info", "warn", "error", NULL };
 static const char *const transports[] = { "auto", "shm", "tcp", NULL };
@@ -234,6 +235,8 @@ const struct job_key job_keys[] = {
 
 	REAL(health, slow_factor, "1.5", 0, 1000, "How many times as long as its peers a rank may need for a step, without its waits for other ranks, before it counts as slow. Its peers are the ranks of its pipeline stage on nodes of its kind. A rank that is slow for three windows is named, with the likely reason. 0: ranks are not compared."),
 	REAL(health, slow_window, "10", 0.1, 1e6, "Seconds of a window in which ranks are compared. A window has at least three steps."),
+	ENUM(health, suspects, "warn", suspect_uses, "What muster does with the list of suspect nodes, which it keeps across runs (muster nodes). ignore: it neither reads nor writes it. warn: muster submit names the suspects of the cluster, and muster run prefers other nodes for its ranks if the job has spares. exclude: muster submit also excludes them."),
+	TEXT(health, nodes_dir, JOB_LINE, "", "Folder of the list of suspect nodes. Users may share one (mode 1777). Empty: the variable MUSTER_NODES_DIR, otherwise ~/.cache/muster/nodes."),
 	REAL(health, pause, "2", 0, 1e6, "An agent that is silent for this many seconds and then continues is reported. 0: never."),
 	INT(health, compare_every, "100", -1, 1e12, "Steps between comparisons of the weights of ranks that must hold the same bits. They are also compared before each checkpoint. A difference is the sign of a fault of hardware: the ranks and their nodes are named, and the run continues from its last checkpoint. 0: before checkpoints only; -1: never."),
 

@@ -116,7 +116,7 @@ static void every_row_is_reached_and_complete(void **state)
 		assert_true(!strcmp(f->name, "node-left") ||
 			    (*f->remedy && f->remedy[strlen(f->remedy) - 1] == '.'));
 		assert_int_equal(f->counts, f->retry != RETRY_WAIT);
-		assert_true(!f->blames_node || f->owner == OWNER_NODE || f->owner == OWNER_UNKNOWN);
+		assert_true(!f->suspect || f->owner == OWNER_NODE || f->owner == OWNER_UNKNOWN);
 		assert_true(strlen(supervise_owner_word(f->owner)) > 0);
 	}
 	assert_null(supervise_fault_named("none such"));

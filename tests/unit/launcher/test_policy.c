@@ -277,6 +277,18 @@ static void a_node_is_excluded_after_its_faults(void **state)
 	buf_fini(&text);
 }
 
+static void a_node_that_was_a_suspect_before_is_excluded_at_its_first_fault(void **state)
+{
+	(void)state;
+	static const char *const words[] = { LAYOUT, "parallel.dp=2" };
+	open_run("dgx-h100:2", 0, words, 10);
+	pool.nodes[0].suspect = true;
+	supervise_pool_blame(&pool, 1, 1000);
+	assert_true(supervise_pool_usable(&pool, 1));
+	supervise_pool_blame(&pool, 0, 1000);
+	assert_false(supervise_pool_usable(&pool, 0));
+}
+
 static void faults_that_lie_far_apart_do_not_exclude_a_node(void **state)
 {
 	(void)state;
@@ -338,6 +350,7 @@ int main(void)
 		T(the_run_grows_again_when_a_node_is_back),
 		T(every_decision_can_be_printed),
 		T(a_node_is_excluded_after_its_faults),
+		T(a_node_that_was_a_suspect_before_is_excluded_at_its_first_fault),
 		T(faults_that_lie_far_apart_do_not_exclude_a_node),
 		T(a_node_that_fails_again_on_its_return_is_excluded),
 		T(a_silent_manager_changes_only_what_was_probed),
