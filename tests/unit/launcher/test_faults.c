@@ -43,6 +43,8 @@ static const struct example examples[] = {
 	{ "job-wrong",        { .how = LOST_FAILED, .code = ERR_UNSUPPORTED, .started = true } },
 	{ "job-wrong",        { .how = LOST_FAILED, .code = ERR_NOFIT, .started = true } },
 	{ "numeric",          { .how = LOST_FAILED, .code = ERR_NUMERIC, .started = true } },
+	{ "wrong-results",    { .how = LOST_FAILED, .code = ERR_NUMERIC, .started = true, .wrong_results = true } },
+	{ "replicas-differ",  { .how = LOST_FAILED, .code = ERR_REPLICAS, .started = true, .wrong_results = true } },
 	{ "no-memory",        { .how = LOST_FAILED, .code = ERR_NOMEM, .started = true } },
 	{ "device-lost",      { .how = LOST_FAILED, .code = ERR_DEVICE, .started = true } },
 	{ "device-lost",      { .how = LOST_FAILED, .code = ERR_DEVICE, .started = true, .node = NODE_DRAIN } },
