@@ -72,6 +72,29 @@ static void the_fault_comes_once_at_its_step(void **state)
 	assert_int_equal(e.code, ERR_DEVICE);
 }
 
+static void spoiled_numbers_come_at_their_step_of_the_first_generation(void **state)
+{
+	static const struct {
+		const char *text;
+		enum train_plant plant;
+	} kinds[] = {
+		{ "nan-input 3 20 0", TRAIN_PLANT_INPUT },   { "nan-once 3 20 0", TRAIN_PLANT_ONCE },
+		{ "nan-weight 3 20 0", TRAIN_PLANT_WEIGHT }, { "flip 3 20 0", TRAIN_PLANT_FLIP },
+		{ "nan-gradient 3 20 0", TRAIN_PLANT_GRADIENT },
+		{ "nan 3 20 0", TRAIN_PLANT_NOTHING },
+	};
+	struct agent_drill d;
+	(void)state;
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+		assert_int_equal(open_with(&d, kinds[i].text, 3, 1), 0);
+		assert_int_equal(agent_drill_plant(&d, 19), TRAIN_PLANT_NOTHING);
+		assert_int_equal(agent_drill_plant(&d, 20), kinds[i].plant);
+		assert_int_equal(agent_drill_plant(&d, 21), TRAIN_PLANT_NOTHING);
+		assert_int_equal(open_with(&d, kinds[i].text, 3, 2), 0);
+		assert_int_equal(agent_drill_plant(&d, 20), TRAIN_PLANT_NOTHING);
+	}
+}
+
 static void memory_ends_at_its_limit(void **state)
 {
 	struct agent_drill d;
@@ -111,6 +134,7 @@ int main(void)
 		cmocka_unit_test(only_the_rank_of_the_first_generation_is_asked),
 		cmocka_unit_test(without_a_drill_the_text_means_nothing),
 		cmocka_unit_test(the_fault_comes_once_at_its_step),
+		cmocka_unit_test(spoiled_numbers_come_at_their_step_of_the_first_generation),
 		cmocka_unit_test(memory_ends_at_its_limit),
 		cmocka_unit_test(wrong_texts_are_refused),
 	};

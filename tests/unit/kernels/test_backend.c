@@ -74,6 +74,115 @@ static void a_missing_op_is_reported_by_its_name(void **state)
 	backend_close(k);
 }
 
+/* --- Tallies --- */
+
+static struct tally tally_of(struct backend *k, const void *x, int64_t n, enum number_format format,
+			     uint64_t first)
+{
+	struct tally t = { 0 };
+	backend_tally(k, &t, x, n, format, first);
+	return t;
+}
+
+static void a_tally_is_that_of_plain_sums_for_any_number_of_threads(void **state)
+{
+	(void)state;
+	enum { N = 150001 };
+	static uint32_t x[N];
+	uint32_t next = 1;
+	for (int i = 0; i < N; i++)
+		x[i] = next = next * 1664525u + 1013904223u;
+	for (int half = 0; half < 2; half++) {
+		struct tally expected = { 0 };
+		for (int i = 0; i < N; i++) {
+			uint64_t bits = half ? ((uint16_t *)x)[i] : x[i],
+				 mask = half ? 0x7c00 : 0x7f800000;
+			expected.sum += bits;
+			expected.weighted += bits * (uint64_t)(i + 1);
+			expected.bad += (bits & mask) == mask;
+		}
+		for (int threads = 1; threads <= 3; threads++) {
+			struct backend *k;
+			assert_int_equal(backend_open("cpu", threads, &k, NULL), 0);
+			struct tally t = tally_of(k, x, N, half ? NUMBER_FP16 : NUMBER_FP32, 0);
+			assert_memory_equal(&t, &expected, sizeof t);
+			backend_close(k);
+		}
+	}
+}
+
+static void tallies_of_parts_add_up(void **state)
+{
+	(void)state;
+	float x[100];
+	struct backend *k;
+	assert_int_equal(backend_open("cpu", 2, &k, NULL), 0);
+	for (int i = 0; i < 100; i++)
+		x[i] = (float)i / 7;
+	struct tally whole = tally_of(k, x, 100, NUMBER_FP32, 0),
+		     parts = tally_of(k, x, 33, NUMBER_FP32, 0);
+	backend_tally(k, &parts, x + 33, 67, NUMBER_FP32, 33);
+	backend_tally(k, &parts, x, 0, NUMBER_FP32, 100);
+	assert_memory_equal(&whole, &parts, sizeof whole);
+	backend_close(k);
+}
+
+static void a_tally_shows_each_flipped_bit_and_each_swap(void **state)
+{
+	(void)state;
+	uint32_t x[16];
+	struct backend *k;
+	assert_int_equal(backend_open("cpu", 1, &k, NULL), 0);
+	for (uint32_t i = 0; i < 16; i++)
+		x[i] = 0x3f800000 + i * i;
+	const struct tally was = tally_of(k, x, 16, NUMBER_FP32, 0);
+	for (int bit = 0; bit < 16 * 32; bit++) {
+		x[bit / 32] ^= 1u << bit % 32;
+		struct tally t = tally_of(k, x, 16, NUMBER_FP32, 0);
+		assert_true(t.sum != was.sum);
+		x[bit / 32] ^= 1u << bit % 32;
+	}
+	uint32_t swapped = x[3];
+	x[3] = x[4];
+	x[4] = swapped;
+	struct tally t = tally_of(k, x, 16, NUMBER_FP32, 0);
+	assert_true(t.sum == was.sum && t.weighted != was.weighted);
+	backend_close(k);
+}
+
+static void a_tally_counts_nan_and_infinity_in_each_format(void **state)
+{
+	(void)state;
+	static const uint32_t words[] = { 0,          0x80000000, 0x7f7fffff, 0x7f800000,
+					  0xff800000, 0x7fc00000, 0xffffffff, 1 };
+	static const uint16_t bf16[] = { 0, 0x7f7f, 0x7f80, 0xff80, 0x7fc0, 0x7c00 },
+			      fp16[] = { 0, 0x7bff, 0x7c00, 0xfc00, 0x7e00, 0x7f7f };
+	struct backend *k;
+	assert_int_equal(backend_open("cpu", 1, &k, NULL), 0);
+	assert_int_equal(tally_of(k, words, 8, NUMBER_FP32, 0).bad, 4);
+	assert_int_equal(tally_of(k, bf16, 6, NUMBER_BF16, 0).bad, 3);
+	assert_int_equal(tally_of(k, fp16, 6, NUMBER_FP16, 0).bad, 4);
+	backend_close(k);
+}
+
+static void a_backend_knows_its_format_and_its_instruction_set(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name;
+		enum number_format format;
+	} rows[] = { { "cpu", NUMBER_FP32 },
+		     { "cpu:bf16", NUMBER_BF16 },
+		     { "reference:fp16", NUMBER_FP16 } };
+	for (int i = 0; i < 3; i++) {
+		struct backend *k;
+		assert_int_equal(backend_open(rows[i].name, 1, &k, NULL), 0);
+		assert_int_equal(backend_format(k), rows[i].format);
+		assert_true(backend_isa(k)[0]);
+		backend_close(k);
+	}
+}
+
 /* A device backend may leave out the ops that are composed of others. A host backend may also
  * leave out the ops that all host backends share. */
 static void only_ops_with_a_shared_form_may_be_left_out(void **state)
@@ -220,6 +329,11 @@ static void products_have_a_rate(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_tally_is_that_of_plain_sums_for_any_number_of_threads),
+		cmocka_unit_test(tallies_of_parts_add_up),
+		cmocka_unit_test(a_tally_shows_each_flipped_bit_and_each_swap),
+		cmocka_unit_test(a_tally_counts_nan_and_infinity_in_each_format),
+		cmocka_unit_test(a_backend_knows_its_format_and_its_instruction_set),
 		cmocka_unit_test(unknown_backends_and_thread_counts_are_refused),
 		cmocka_unit_test(a_backend_has_its_name_and_threads),
 		cmocka_unit_test(every_backend_has_every_op),

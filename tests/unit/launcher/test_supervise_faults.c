@@ -194,6 +194,83 @@ static void a_lost_helper_is_named(void **state)
 	assert_int_equal(h.starts, 2);
 }
 
+/* Rank `rank` fails, and blames `ranks`, a JSON list. */
+static void fail_with_blame(int rank, const char *code, const char *ranks, bool suspect)
+{
+	json_t *list = json_loads(ranks, JSON_DECODE_ANY, NULL),
+	       *blame = msg_blame_json(&(struct msg_blame){ .ranks = list,
+							     .suspect = suspect,
+							     .step = 4,
+							     .kind = "weights",
+							     .tensor = "norm.weight" });
+	send_message(&h.peers[rank], MSG_FAILED,
+		     msg_failed_json(&(struct msg_failed){
+			     .code = code, .text = "bad", .has_blame = true, .blame = blame }));
+	json_decref(list);
+	json_decref(blame);
+	deliver_all();
+}
+
+static int count_traced(const char *words)
+{
+	return count_events("\"event\":\"bad-numbers\"", words);
+}
+
+static void wrong_numbers_are_the_loss_of_the_rank_that_they_were_traced_to(void **state)
+{
+	(void)state;
+	start_training();
+	fail_with_blame(0, "numeric", "[1]", true);
+	fail_with_blame(1, "numeric", "[1]", true); /* all ranks report the same */
+	end_rank(0);
+	end_rank(1);
+	assert_int_equal(count_traced("\"rank\":1,"), 1);
+	assert_int_equal(count_traced("\"step\":4,\"kind\":\"weights\",\"tensor\":\"norm.weight\""), 1);
+	assert_int_equal(count_traced(""), 1);
+	assert_int_equal(count_events("\"event\":\"rank-lost\"", "\"rank\":1,"), 1);
+	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"wrong-results\""), 1);
+	assert_int_equal(count_events("\"event\":\"node-suspected\"", "\"numbers\""), 1);
+}
+
+static void numbers_that_come_from_the_data_make_no_node_suspect(void **state)
+{
+	(void)state;
+	start_training();
+	fail_with_blame(0, "numeric", "[1]", false);
+	end_rank(0);
+	end_rank(1);
+	assert_int_equal(count_traced("\"rank\":1,"), 1);
+	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"numeric\""), 1);
+	assert_int_equal(count_events("\"event\":\"node-suspected\"", ""), 0);
+}
+
+static void replicas_of_which_either_may_be_wrong_are_both_named(void **state)
+{
+	(void)state;
+	start_training();
+	fail_with_blame(1, "replicas", "[0, 1]", true);
+	end_rank(0);
+	end_rank(1);
+	assert_int_equal(count_traced(""), 2);
+	assert_int_equal(count_events("\"event\":\"rank-lost\"", "\"rank\":null"), 1);
+	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"replicas-differ\""), 1);
+	assert_true(count_events("\"event\":\"node-suspected\"", "\"numbers\"") >= 1);
+}
+
+static void a_malformed_blame_is_a_broken_protocol(void **state)
+{
+	static const char *const lists[] = { "[2]", "[-1]", "[\"1\"]", "[1.5]", "[null]", "7",
+					     "{}",  "[0,0,0,0,0,0,0,0,0]", "[4294967297]" };
+	for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+		if (i && (teardown(state) || setup(state)))
+			fail();
+		start_training();
+		fail_with_blame(0, "numeric", lists[i], true);
+		assert_int_equal(count_traced(""), 0);
+		assert_int_equal(count_events("\"event\":\"rank-lost\"", "\"protocol\""), 1);
+	}
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -206,6 +283,10 @@ int main(void)
 		T(a_missing_plugin_is_not_tried_again),
 		T(a_pmix_server_that_does_not_work_is_replaced),
 		T(a_lost_helper_is_named),
+		T(wrong_numbers_are_the_loss_of_the_rank_that_they_were_traced_to),
+		T(numbers_that_come_from_the_data_make_no_node_suspect),
+		T(replicas_of_which_either_may_be_wrong_are_both_named),
+		T(a_malformed_blame_is_a_broken_protocol),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
