@@ -312,9 +312,9 @@ static void report_failure(struct agent *a, const struct err *e)
 {
 	log_hook(LOG_ERROR, NULL, NULL); /* the message failed reports it */
 	log_error("%s", e->text);
-	struct msg_failed failed = {
-		.code = err_word(e->code), .text = e->text, .blame = blame_json(&a->blame)
-	};
+	struct msg_failed failed = { .code = err_word(e->code),
+				     .text = e->text,
+				     .blame = blame_json(&a->blame) };
 	failed.has_blame = failed.blame;
 	json_t *body = msg_failed_json(&failed);
 	if (!body) { /* a short text may still fit in memory */

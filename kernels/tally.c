@@ -22,8 +22,9 @@ static void add_block(struct tally *t, const struct tally *block, uint64_t first
 	{ \
 		uint64_t sum = 0, weighted = 0; \
 		uint32_t bad = 0; \
-		_Pragma("omp simd reduction(+ : sum, weighted, bad)") \
-		for (uint32_t i = 0; i < (uint32_t)n; i++) { \
+		_Pragma("omp simd reduction(+ : sum, weighted, bad)") for (uint32_t i = 0; \
+									   i < (uint32_t)n; i++) \
+		{ \
 			sum += x[i]; \
 			weighted += (uint64_t)x[i] * i; \
 			bad += (x[i] & exponent) == exponent; \
@@ -51,8 +52,9 @@ void backend_tally_host(struct tally *t, const void *x, int64_t count, enum numb
 		reduction(+ : sum, weighted, bad)
 	for (int64_t b = 0; b < blocks; b++) {
 		struct tally part = { 0 };
-		const struct tally block = tally_block((const char *)x + (size_t)(b * BLOCK) * width,
-						       min_int64(BLOCK, count - b * BLOCK), format);
+		const struct tally block =
+			tally_block((const char *)x + (size_t)(b * BLOCK) * width,
+				    min_int64(BLOCK, count - b * BLOCK), format);
 		add_block(&part, &block, first + (uint64_t)(b * BLOCK));
 		sum += part.sum;
 		weighted += part.weighted;

@@ -58,8 +58,8 @@ static void tally_numbers(struct backend *k, struct tally *t, const void *x, int
 	blocks = blocks < TALLY_BLOCKS ? blocks : (unsigned)TALLY_BLOCKS;
 	if (blocks == 0)
 		return;
-	struct tally *parts =
-		(struct tally *)cuda_scratch(k, TALLY_BLOCKS * sizeof *parts, "tally");
+	struct tally *parts = (struct tally *)cuda_scratch(k, TALLY_BLOCKS * sizeof *parts,
+							   "tally");
 	launch(k, "tally", tally_kernel<T>, blocks, TALLY, 0, parts, (const T *)x, count, exponent,
 	       first);
 	launch(k, "tally", tally_parts_kernel, 1, TALLY, 0, t, parts, (int)blocks);

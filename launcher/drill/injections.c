@@ -162,7 +162,9 @@ bool drill_injection_possible(const struct injection *i, const struct drill *d, 
 		{ NEEDS_ALLOW, "it changes the state of a node; --allow-node-faults permits it" },
 		{ NEEDS_SYNC, "a parameter server keeps a NaN; it needs another [parallel] sync" },
 		{ NEEDS_SCALE, "fp16 with a dynamic loss scale skips a step with a NaN" },
-		{ NEEDS_REPLICAS, "it needs replicas of all weights that are compared: [parallel] dp above 1 and zero = 0, and [health] compare_every of 0 or more" },
+		{ NEEDS_REPLICAS,
+		  "it needs replicas of all weights that are compared: [parallel] dp above 1 and "
+		  "zero = 0, and [health] compare_every of 0 or more" },
 		{ NEEDS_SPARE, "it needs [slurm] spares, or [restart] shrink = dp or any" },
 	};
 	for (size_t k = 0; k < sizeof needs / sizeof *needs; k++)

@@ -15,13 +15,13 @@ enum drill_needs {
 	NEEDS_SLURM = 1 << 0,
 	NEEDS_LOCAL = 1 << 1,
 	NEEDS_ROOT = 1 << 2,
-	NEEDS_USER = 1 << 3,  /* not root, whom permissions do not bind */
-	NEEDS_NODES = 1 << 4, /* more than one */
-	NEEDS_ALLOW = 1 << 5, /* --allow-node-faults */
-	NEEDS_SPARE = 1 << 6, /* the job can go on with fewer nodes */
-	NEEDS_SYNC = 1 << 7,  /* parallel.sync is not server */
+	NEEDS_USER = 1 << 3,     /* not root, whom permissions do not bind */
+	NEEDS_NODES = 1 << 4,    /* more than one */
+	NEEDS_ALLOW = 1 << 5,    /* --allow-node-faults */
+	NEEDS_SPARE = 1 << 6,    /* the job can go on with fewer nodes */
+	NEEDS_SYNC = 1 << 7,     /* parallel.sync is not server */
 	NEEDS_REPLICAS = 1 << 9, /* replicas of all weights, which are compared */
-	NEEDS_SCALE = 1 << 8, /* an infinite gradient is not a reason to skip a step */
+	NEEDS_SCALE = 1 << 8,    /* an infinite gradient is not a reason to skip a step */
 };
 
 struct injection {

@@ -19,13 +19,17 @@ static int read_ranks(const struct supervisor *s, const json_t *list, struct bla
 	json_t *item;
 	out->n = 0;
 	if (!json_is_array(list) || json_array_size(list) > RANKS_MOST)
-		return err_set(e, ERR_PROTO, "message failed: blame: ranks is not a list of at most "
-					     "%d ranks", RANKS_MOST);
-	json_array_foreach(list, i, item) {
+		return err_set(e, ERR_PROTO,
+			       "message failed: blame: ranks is not a list of at most "
+			       "%d ranks",
+			       RANKS_MOST);
+	json_array_foreach(list, i, item)
+	{
 		json_int_t rank = json_integer_value(item);
 		if (!json_is_integer(item) || rank < 0 || rank >= s->world)
 			return err_set(e, ERR_PROTO,
-				       "message failed: blame: entry %zu of ranks is not a rank", i);
+				       "message failed: blame: entry %zu of ranks is not a rank",
+				       i);
 		out->ranks[out->n++] = (int)rank;
 	}
 	return 0;

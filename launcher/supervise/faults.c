@@ -181,8 +181,8 @@ static bool sign_fits(const struct sign *g, const struct symptom *s)
 	       number_fits(g->signal, s->signal) && number_fits(g->status, s->status) &&
 	       (!g->not_started || !s->started) && (!g->oom || s->out_of_memory) &&
 	       (!g->silent || s->manager_silent) && (!g->helper || s->helper_lost) &&
-	       (!g->refused || s->pmix_refused) && (!g->wrong || s->wrong_results) && (!g->said || g->said == s->said) &&
-	       (!g->node || g->node == s->node);
+	       (!g->refused || s->pmix_refused) && (!g->wrong || s->wrong_results) &&
+	       (!g->said || g->said == s->said) && (!g->node || g->node == s->node);
 }
 
 const struct fault *supervise_fault_of(const struct symptom *s)

@@ -9,7 +9,7 @@
 struct model_check {
 	struct model_finding found;
 	struct model_place at; /* where the pass is */
-	struct tally *tally;     /* in the backend's memory */
+	struct tally *tally;   /* in the backend's memory */
 };
 
 int model_check_begin(struct model *m, struct err *e)
@@ -36,9 +36,9 @@ void model_check_enter(const struct pass *p, bool backward, int layer)
 {
 	struct model_check *c = p->m->check;
 	if (c)
-		c->at = (struct model_place){
-			.micro = p->batch->number, .backward = backward, .layer = layer
-		};
+		c->at = (struct model_place){ .micro = p->batch->number,
+					      .backward = backward,
+					      .layer = layer };
 }
 
 /* Notes a tensor with `bad` bad numbers of n. */
@@ -75,7 +75,8 @@ void model_check_gradients(struct model *m, int unit)
 {
 	const struct catalogue *c = param_store_catalogue(m->store);
 	const struct unit *u = &c->units[unit];
-	for (int i = u->first; m->check && !m->check->found.bad && i < u->first + u->n_params; i++) {
+	for (int i = u->first; m->check && !m->check->found.bad && i < u->first + u->n_params;
+	     i++) {
 		const struct param *p = &c->params[i];
 		check_numbers(m, p->name, m->grads[unit] + (p->offset - u->lo), p->count,
 			      NUMBER_FP32);
@@ -130,7 +131,9 @@ static void visit_slot(struct visit *v, const struct chunk *ch, const struct slo
 	const struct stage *g = &ch->stage;
 	const struct model_place first = { .layer = g->layer_lo },
 				 last = { .layer = g->layer_hi - 1, .order = ACTS + 1 },
-				 end = { .layer = g->layer_lo, .order = ACTS + 1, .backward = true };
+				 end = { .layer = g->layer_lo,
+					 .order = ACTS + 1,
+					 .backward = true };
 	visit_tensor(v, s->at[SLOT_INPUT], activations_slot_bytes(d, g, SLOT_INPUT), first);
 	for (int i = 0; !d->offload && i < ch->layers; i++)
 		visit_layer(v, ch, s, i);

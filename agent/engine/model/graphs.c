@@ -148,7 +148,8 @@ int model_graphs_run(struct pass *p, enum pass_graph_kind kind,
 		     int (*run)(struct pass *p, struct err *e), struct err *e)
 {
 	struct pass_graphs *all = p->m->graphs;
-	if (!all || all->off || p->m->check || p->m->plant || !param_store_replayable(p->m->store, p->keep && p->batch->last))
+	if (!all || all->off || p->m->check || p->m->plant ||
+	    !param_store_replayable(p->m->store, p->keep && p->batch->last))
 		return run(p, e);
 	struct pass_graph *t = &all->chunks[p->chunk - p->m->chunks]
 					   [(p->slot - p->chunk->slots) * GRAPH_KINDS + kind];

@@ -171,8 +171,7 @@ int model_row_forward(struct model *m, const struct linear_view *l, void *y, con
 {
 	bool alone = m->tp->size == 1; /* without other ranks, the product adds the bias */
 	multiply_rows(m, l, model_before_reduce(m, y), x, all_range(m), alone);
-	model_check_tensor(m, "product", model_before_reduce(m, y),
-			   m->d.n * l->out);
+	model_check_tensor(m, "product", model_before_reduce(m, y), m->d.n * l->out);
 	if (model_to_stream(m, y, e))
 		return -1;
 	if (l->b >= 0 && !alone)

@@ -112,7 +112,8 @@ struct model_place {
 
 /* The first tensor on this rank that has such numbers. */
 struct model_finding {
-	int64_t bad, count; /* of its `count` numbers, `bad` are NaN or infinite; bad 0: nothing found */
+	int64_t bad,
+		count; /* of its `count` numbers, `bad` are NaN or infinite; bad 0: nothing found */
 	struct model_place at;
 	bool gradient; /* `what` is a parameter, and the tensor its gradient */
 	char what[64]; /* a parameter's name, or the tensor's name inside its layer */

@@ -138,8 +138,7 @@ static int share_findings(struct trainer *t, const struct rank_findings *own,
 	if (comm_all_gather(world, own, all, sizeof *own, COMM_U8, e))
 		return -1;
 	int suspected = train_diagnosis_suspected(all, comm_size(world));
-	enum witness mine =
-		suspected < 0 ? WITNESS_NONE : witness_of(h, all[suspected].before.key);
+	enum witness mine = suspected < 0 ? WITNESS_NONE : witness_of(h, all[suspected].before.key);
 	return comm_all_gather(world, &mine, witnesses, sizeof mine, COMM_U8, e);
 }
 
@@ -154,9 +153,9 @@ static int decide(struct trainer *t, const struct rank_findings *own, const stru
 	int world = comm_size(t->env->world);
 	struct rank_findings *all = calloc((size_t)world, sizeof *all);
 	enum witness *witnesses = calloc((size_t)world, sizeof *witnesses);
-	int rc = all && witnesses ? share_findings(t, own, h, all, witnesses, e)
-				  : err_set(e, ERR_NOMEM, "no memory for the findings of %d ranks",
-					    world);
+	int rc = all && witnesses
+			 ? share_findings(t, own, h, all, witnesses, e)
+			 : err_set(e, ERR_NOMEM, "no memory for the findings of %d ranks", world);
 	if (!rc)
 		train_diagnosis_decide(all, witnesses, world, r, &out->blame, out->text,
 				       sizeof out->text);
@@ -175,9 +174,9 @@ static int diagnose_together(struct trainer *t, struct step_results *r, struct a
 	own.dp = t->env->view->at.dp;
 	snprintf(own.node, sizeof own.node, "%s", t->env->node_name ? t->env->node_name : "");
 	int rc = scan_state(t, &h, &own, e) || compare_computations(t, &own, r, e) ||
-			 decide(t, &own, &h, r, out, e)
-		 ? -1
-		 : 0;
+				 decide(t, &own, &h, r, out, e)
+			 ? -1
+			 : 0;
 	if (rc)
 		comm_abort(t->env->world, e->text);
 	train_holdings_close(&h);

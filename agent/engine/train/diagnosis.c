@@ -91,14 +91,16 @@ static bool decide_state(struct decision *d)
 			 bad > 1 ? "all ranks that hold it have them" : "no other rank holds it");
 	else
 		snprintf(others, sizeof others,
-			 "; they are good on %d of the %d ranks that hold them: test the memory and the "
+			 "; they are good on %d of the %d ranks that hold them: test the memory "
+			 "and the "
 			 "device of that node",
 			 good, good + bad);
-	snprintf(d->text, d->size,
-		 "%s had bad numbers before this step: %lld of the %lld %s %s that it holds are NaN "
-		 "or infinite%s",
-		 name_rank(d, rank, who), (long long)b->bad, (long long)b->count,
-		 b->state ? "optimizer states of" : "weights of", b->name, others);
+	snprintf(
+		d->text, d->size,
+		"%s had bad numbers before this step: %lld of the %lld %s %s that it holds are NaN "
+		"or infinite%s",
+		name_rank(d, rank, who), (long long)b->bad, (long long)b->count,
+		b->state ? "optimizer states of" : "weights of", b->name, others);
 	blame_rank(d, rank, b->state ? "optimizer-state" : "weights", b->name, good > 0);
 	for (int r = 0; good && r < d->world; r++)
 		if (r != rank && d->witnesses[r] == WITNESS_BAD)
@@ -162,8 +164,8 @@ static bool decide_origin(struct decision *d)
 	snprintf(d->text, d->size,
 		 "a second computation shows where they begin: %s has them first%s, in the %s pass "
 		 "of micro-batch %d: %lld of the %lld numbers of the %s are NaN or infinite",
-		 name_rank(d, rank, who), also, f->at.backward ? "backward" : "forward", f->at.micro,
-		 (long long)f->bad, (long long)f->count, what);
+		 name_rank(d, rank, who), also, f->at.backward ? "backward" : "forward",
+		 f->at.micro, (long long)f->bad, (long long)f->count, what);
 	blame_rank(d, rank, f->gradient ? "gradient" : "activations", f->gradient ? f->what : what,
 		   false);
 	return true;
@@ -194,8 +196,8 @@ static int find_own_difference(const struct decision *d)
 	int best = -1;
 	for (int r = 0; r < d->world; r++)
 		if (d->all[r].differs &&
-		    (best < 0 || train_diagnosis_before(&d->all[r].differs_at,
-							&d->all[best].differs_at)))
+		    (best < 0 ||
+		     train_diagnosis_before(&d->all[r].differs_at, &d->all[best].differs_at)))
 			best = r;
 	return best;
 }
@@ -220,8 +222,9 @@ static int find_bad_gradient(const struct decision *d)
 	return best;
 }
 
-static const char transient[] = "a second computation of the same numbers gives other results, so a "
-				"device or a memory failed for a moment";
+static const char transient[] =
+	"a second computation of the same numbers gives other results, so a "
+	"device or a memory failed for a moment";
 
 /* Adds the other ranks whose tensors differ first at the same place. They share the computation. */
 static void add_ties(struct decision *d, int rank)
@@ -311,8 +314,9 @@ static void decide_transient(struct decision *d)
 		return;
 	}
 	const struct bad_tensor *b = &d->all[rank].reduced;
-	snprintf(d->text, d->size, "%s: %s had %lld of %lld numbers that are NaN or infinite in the "
-				   "reduced gradient of %s%s",
+	snprintf(d->text, d->size,
+		 "%s: %s had %lld of %lld numbers that are NaN or infinite in the "
+		 "reduced gradient of %s%s",
 		 transient, name_rank(d, rank, who), (long long)b->bad, (long long)b->count,
 		 b->name,
 		 corrupted ? ", and its replicas had none; test that node"
@@ -331,16 +335,17 @@ static bool decide_overflow(struct decision *d)
 		return false;
 	const struct bad_tensor *b = &d->all[rank].reduced;
 	snprintf(d->text, d->size,
-		 "a second computation shows that each rank's own numbers are finite, and the sum of "
+		 "a second computation shows that each rank's own numbers are finite, and the sum "
+		 "of "
 		 "the gradients over ranks is not: %lld of %lld numbers of %s on %s",
 		 (long long)b->bad, (long long)b->count, b->name, name_rank(d, rank, who));
 	blame_rank(d, rank, "gradient", b->name, false);
 	return true;
 }
 
-void train_diagnosis_decide(const struct rank_findings *all, const enum witness *witnesses, int world,
-			    const struct step_results *r, struct train_blame *blame, char *text,
-			    size_t size)
+void train_diagnosis_decide(const struct rank_findings *all, const enum witness *witnesses,
+			    int world, const struct step_results *r, struct train_blame *blame,
+			    char *text, size_t size)
 {
 	struct decision d = { all, witnesses, world, r, blame, text, size };
 	bool finite = isfinite(r->loss) && isfinite(r->norm);

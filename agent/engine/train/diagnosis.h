@@ -29,9 +29,9 @@
 /* A tensor of the state, or a reduced gradient, that has bad numbers. bad 0: none has. */
 struct bad_tensor {
 	int64_t bad, count;
-	int layer;   /* as in struct model_finding */
-	int ordinal; /* its number among the rank's tensors */
-	bool state;  /* of the optimizer */
+	int layer;    /* as in struct model_finding */
+	int ordinal;  /* its number among the rank's tensors */
+	bool state;   /* of the optimizer */
 	uint64_t key; /* of the tensor and the part of it: equal on ranks that hold the same */
 	char name[BLAME_NAME];
 };
@@ -72,8 +72,8 @@ int train_diagnosis_suspected(const struct rank_findings *all, int world);
 
 /* all, witnesses: [world]. Writes a clause for people to text, and sets ranks, suspect, kind and tensor
  * of *blame. */
-void train_diagnosis_decide(const struct rank_findings *all, const enum witness *witnesses, int world,
-			    const struct step_results *r, struct train_blame *blame, char *text,
-			    size_t size);
+void train_diagnosis_decide(const struct rank_findings *all, const enum witness *witnesses,
+			    int world, const struct step_results *r, struct train_blame *blame,
+			    char *text, size_t size);
 
 #endif

@@ -26,7 +26,7 @@ enum held_class {
 	HELD_SHARED,  /* parameters that some tp ranks share: kv heads */
 	HELD_EXPERTS, /* experts */
 	HELD_TIED,    /* the table of a tied model, which is also its head */
-	HELD_STATES,  /* masters, if they are not the stored parameters, and the optimizer's states */
+	HELD_STATES, /* masters, if they are not the stored parameters, and the optimizer's states */
 	HELD_CLASSES
 };
 

@@ -67,7 +67,7 @@ int train_replicas_judge(const struct held_sum *all, int world, bool *differs,
 			 struct replicas_verdict *out)
 {
 	memset(differs, 0, (size_t)world * sizeof *differs);
-	for (int class = 0; class < HELD_CLASSES; class++)
+	for (int class = 0; class < HELD_CLASSES; class ++)
 		for (int r = 1; r < world; r++) {
 			int first = sum_of(all, r, class)->key ? find_difference(all, class, r)
 							       : -1;
@@ -82,8 +82,8 @@ int train_replicas_judge(const struct held_sum *all, int world, bool *differs,
 /* Sends the reference's tallies of the class to all ranks. Ranks that hold the same part have as many
  * of them; *n: how many. */
 static int share_reference(struct trainer *t, const struct holdings *h,
-			   const struct replicas_verdict *v, int root, struct tally **out, int64_t *n,
-			   struct err *e)
+			   const struct replicas_verdict *v, int root, struct tally **out,
+			   int64_t *n, struct err *e)
 {
 	struct comm *world = t->env->world;
 	*n = 0;
@@ -129,8 +129,8 @@ static int collect_notes(struct trainer *t, const struct holdings *h,
 		root = differs[r] ? r : -1;
 	if (share_reference(t, h, v, root, &reference, &n, e))
 		return -1;
-	const struct held *first =
-		differs[rank] ? first_difference(h, v->class, reference, n) : NULL;
+	const struct held *first = differs[rank] ? first_difference(h, v->class, reference, n)
+						 : NULL;
 	snprintf(own.node, sizeof own.node, "%s", t->env->node_name ? t->env->node_name : "");
 	if (first)
 		snprintf(own.tensor, sizeof own.tensor, "%s", first->param->name);
@@ -229,8 +229,7 @@ int train_replicas_compare(struct trainer *t, bool states, struct err *e)
 	if (t->server || comm_size(t->env->world) == 1)
 		return 0;
 	t->hooks->progress(t->hooks->arg, t->at.step, "compare replicas");
-	if (param_store_settle(t->state.store, e) ||
-	    train_holdings_state(&t->state, states, &h, e))
+	if (param_store_settle(t->state.store, e) || train_holdings_state(&t->state, states, &h, e))
 		return -1;
 	int rc = compare_sums(t, &h, e);
 	train_holdings_close(&h);

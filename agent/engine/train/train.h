@@ -26,7 +26,8 @@ struct train_env {
 	int device;
 	int node;              /* of this rank */
 	const char *node_name; /* for messages; NULL: unknown */
-	struct train_blame *blame; /* set when wrong numbers are traced to ranks; NULL: not wanted */
+	struct train_blame
+		*blame;        /* set when wrong numbers are traced to ranks; NULL: not wanted */
 	struct phases *phases; /* seconds of each phase of the start so far; train_run adds to it */
 };
 

@@ -32,13 +32,13 @@ struct trainer {
 	/* on world rank 0: the model's files, which go into each checkpoint */
 	struct attached attached;
 	char ckpt_dir[JOB_PATH];
-	struct ckpt_state at; /* the current position of the run */
+	struct ckpt_state at;      /* the current position of the run */
 	struct engine_batch batch; /* of the current step */
-	double loss;          /* of the last step; NaN before it */
-	int64_t saved;        /* step of the last checkpoint, -1: none */
-	enum train_plant plant; /* of the current step */
-	bool reports;         /* this rank reports each step to the supervisor */
-	struct phases spent;  /* seconds of each phase of training */
+	double loss;               /* of the last step; NaN before it */
+	int64_t saved;             /* step of the last checkpoint, -1: none */
+	enum train_plant plant;    /* of the current step */
+	bool reports;              /* this rank reports each step to the supervisor */
+	struct phases spent;       /* seconds of each phase of training */
 	/* seconds between the last step and the next, without evaluations, and the part of them
 	 * that a checkpoint took */
 	double gap_s, stall_s;

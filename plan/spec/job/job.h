@@ -242,11 +242,11 @@ struct job {
 		double timeout;           /* seconds a collective may wait */
 	} network;
 	struct {
-		double slow_factor; /* 0: ranks are not compared */
-		double slow_window; /* seconds */
-		double pause;       /* seconds; 0: not reported */
+		double slow_factor;    /* 0: ranks are not compared */
+		double slow_window;    /* seconds */
+		double pause;          /* seconds; 0: not reported */
 		int64_t compare_every; /* steps; 0: at checkpoints only; -1: never */
-		int suspects;       /* enum job_suspects */
+		int suspects;          /* enum job_suspects */
 		char nodes_dir[JOB_TEXT];
 	} health;
 	struct {

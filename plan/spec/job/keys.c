@@ -238,7 +238,7 @@ const struct job_key job_keys[] = {
 	ENUM(health, suspects, "warn", suspect_uses, "What muster does with the list of suspect nodes, which it keeps across runs (muster nodes). ignore: it neither reads nor writes it. warn: muster submit names the suspects of the cluster, and muster run prefers other nodes for its ranks if the job has spares. exclude: muster submit also excludes them."),
 	TEXT(health, nodes_dir, JOB_LINE, "", "Folder of the list of suspect nodes. Users may share one (mode 1777). Empty: the variable MUSTER_NODES_DIR, otherwise ~/.cache/muster/nodes."),
 	REAL(health, pause, "2", 0, 1e6, "An agent that is silent for this many seconds and then continues is reported. 0: never."),
-	INT(health, compare_every, "100", -1, 1e12, "Steps between comparisons of the weights of ranks that must hold the same bits. They are also compared before each checkpoint. A difference is the sign of a fault of hardware: the ranks and their nodes are named, and the run continues from its last checkpoint. 0: before checkpoints only; -1: never."),
+	INT(health, compare_every, "20", -1, 1e12, "Steps between comparisons of the weights of ranks that must hold the same bits. They are also compared before each checkpoint. A difference is the sign of a fault of hardware: the ranks and their nodes are named, and the run continues from its last checkpoint. 0: before checkpoints only; -1: never."),
 
 	INT(log, every, "10", 1, 1e9, "Steps between progress lines."),
 	WORD(log, level, "info", levels, "Lowest level of the lines in the logs."),

@@ -68,8 +68,8 @@ static void places_are_in_the_order_of_the_computation(void **state)
 {
 	(void)state;
 	static const struct model_place order[] = {
-		{ 0, false, -1, 0 }, { 0, false, 0, 0 }, { 0, false, 0, 3 }, { 0, false, 5, 1 },
-		{ 0, false, 6, 0 },  { 0, true, 6, 0 },  { 0, true, 5, 2 },  { 0, true, 0, 0 },
+		{ 0, false, -1, 0 }, { 0, false, 0, 0 },  { 0, false, 0, 3 }, { 0, false, 5, 1 },
+		{ 0, false, 6, 0 },  { 0, true, 6, 0 },   { 0, true, 5, 2 },  { 0, true, 0, 0 },
 		{ 0, true, -1, 0 },  { 1, false, -1, 0 }, { 1, true, 6, 0 },  { 2, false, 0, 0 },
 	};
 	enum { N = sizeof order / sizeof *order };
@@ -283,14 +283,29 @@ static void the_minority_of_replicas_is_at_fault(void **state)
 		{ "all agree", { 1, 1, 1, 1 }, { 5, 5, 5, 5 }, 0, 0, { false } },
 		{ "one of four", { 1, 1, 1, 1 }, { 5, 5, 6, 5 }, 1, 0, { false, false, true } },
 		{ "the first of four", { 1, 1, 1, 1 }, { 6, 5, 5, 5 }, 1, 1, { true } },
-		{ "two of two", { 1, 2, 3, 2 }, { 5, 5, 5, 6 }, 2, -1, { false, true, false, true } },
-		{ "two and two", { 1, 1, 1, 1 }, { 5, 6, 5, 6 }, 4, -1, { true, true, true, true } },
-		{ "two of three differ", { 1, 1, 1, 2 }, { 4, 5, 6, 5 }, 3, -1, { true, true, true } },
+		{ "two of two",
+		  { 1, 2, 3, 2 },
+		  { 5, 5, 5, 6 },
+		  2,
+		  -1,
+		  { false, true, false, true } },
+		{ "two and two",
+		  { 1, 1, 1, 1 },
+		  { 5, 6, 5, 6 },
+		  4,
+		  -1,
+		  { true, true, true, true } },
+		{ "two of three differ",
+		  { 1, 1, 1, 2 },
+		  { 4, 5, 6, 5 },
+		  3,
+		  -1,
+		  { true, true, true } },
 		{ "no two hold the same", { 1, 2, 3, 4 }, { 5, 6, 7, 8 }, 0, 0, { false } },
 		{ "nothing is held", { 0, 0, 0, 0 }, { 5, 6, 7, 8 }, 0, 0, { false } },
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-		for (int class = 0; class < HELD_CLASSES; class++) {
+		for (int class = 0; class < HELD_CLASSES; class ++) {
 			const struct holding_case *c = &cases[i];
 			struct held_sum all[WORLD][HELD_CLASSES] = { { { 0, 0 } } };
 			struct replicas_verdict v;

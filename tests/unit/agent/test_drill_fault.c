@@ -78,8 +78,10 @@ static void spoiled_numbers_come_at_their_step_of_the_first_generation(void **st
 		const char *text;
 		enum train_plant plant;
 	} kinds[] = {
-		{ "nan-input 3 20 0", TRAIN_PLANT_INPUT },   { "nan-once 3 20 0", TRAIN_PLANT_ONCE },
-		{ "nan-weight 3 20 0", TRAIN_PLANT_WEIGHT }, { "flip 3 20 0", TRAIN_PLANT_FLIP },
+		{ "nan-input 3 20 0", TRAIN_PLANT_INPUT },
+		{ "nan-once 3 20 0", TRAIN_PLANT_ONCE },
+		{ "nan-weight 3 20 0", TRAIN_PLANT_WEIGHT },
+		{ "flip 3 20 0", TRAIN_PLANT_FLIP },
 		{ "nan-gradient 3 20 0", TRAIN_PLANT_GRADIENT },
 		{ "nan 3 20 0", TRAIN_PLANT_NOTHING },
 	};

@@ -199,10 +199,10 @@ static void fail_with_blame(int rank, const char *code, const char *ranks, bool 
 {
 	json_t *list = json_loads(ranks, JSON_DECODE_ANY, NULL),
 	       *blame = msg_blame_json(&(struct msg_blame){ .ranks = list,
-							     .suspect = suspect,
-							     .step = 4,
-							     .kind = "weights",
-							     .tensor = "norm.weight" });
+							    .suspect = suspect,
+							    .step = 4,
+							    .kind = "weights",
+							    .tensor = "norm.weight" });
 	send_message(&h.peers[rank], MSG_FAILED,
 		     msg_failed_json(&(struct msg_failed){
 			     .code = code, .text = "bad", .has_blame = true, .blame = blame }));
@@ -225,7 +225,8 @@ static void wrong_numbers_are_the_loss_of_the_rank_that_they_were_traced_to(void
 	end_rank(0);
 	end_rank(1);
 	assert_int_equal(count_traced("\"rank\":1,"), 1);
-	assert_int_equal(count_traced("\"step\":4,\"kind\":\"weights\",\"tensor\":\"norm.weight\""), 1);
+	assert_int_equal(count_traced("\"step\":4,\"kind\":\"weights\",\"tensor\":\"norm.weight\""),
+			 1);
 	assert_int_equal(count_traced(""), 1);
 	assert_int_equal(count_events("\"event\":\"rank-lost\"", "\"rank\":1,"), 1);
 	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"wrong-results\""), 1);
@@ -259,8 +260,11 @@ static void replicas_of_which_either_may_be_wrong_are_both_named(void **state)
 
 static void a_malformed_blame_is_a_broken_protocol(void **state)
 {
-	static const char *const lists[] = { "[2]", "[-1]", "[\"1\"]", "[1.5]", "[null]", "7",
-					     "{}",  "[0,0,0,0,0,0,0,0,0]", "[4294967297]" };
+	static const char *const lists[] = { "[2]",         "[-1]",
+					     "[\"1\"]",     "[1.5]",
+					     "[null]",      "7",
+					     "{}",          "[0,0,0,0,0,0,0,0,0]",
+					     "[4294967297]" };
 	for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
 		if (i && (teardown(state) || setup(state)))
 			fail();
