@@ -52,7 +52,7 @@
 	X(requeued,         "requeued",         none,        "the job begins again in the queue after this stop") \
 	X(slow_rank,        "slow-rank",        slow_rank,   "a rank is slower than its peers, or is not any more") \
 	X(rank_paused,      "rank-paused",      rank_paused, "nothing was heard of a rank for some seconds, and it goes on") \
-	X(bad_numbers,      "bad-numbers",      bad_numbers, "wrong numbers, which end the generation, were traced to this rank") \
+	X(numbers_traced,      "numbers-traced",      numbers_traced, "wrong numbers, which end the generation, were traced to this rank") \
 	X(node_suspected,   "node-suspected",   node_suspected, "something speaks against a node; the list of suspect nodes gets this line") \
 	X(chain,            "chain",            chain,       "a job was queued to continue the run, or those that wait are cancelled") \
 	X(contract,         "contract",         contract,    "predicted against measured seconds and memory, at the end") \
@@ -221,7 +221,7 @@
 	F(seconds, NUMBER, REQUIRED, "of silence") \
 	F(text,    LINE,   REQUIRED, "the same for people")
 
-#define RUNDIR_BAD_NUMBERS_FIELDS(F) \
+#define RUNDIR_NUMBERS_TRACED_FIELDS(F) \
 	F(rank,    INT,   REQUIRED, "the rank that had them first") \
 	F(node,    TEXT,  REQUIRED, "its node") \
 	F(step,    COUNT, REQUIRED, "the step, from 1") \
@@ -281,7 +281,7 @@
 	X(stop_cause,  RUNDIR_STOP_CAUSE_FIELDS) \
 	X(slow_rank,   RUNDIR_SLOW_RANK_FIELDS) \
 	X(rank_paused, RUNDIR_RANK_PAUSED_FIELDS) \
-	X(bad_numbers, RUNDIR_BAD_NUMBERS_FIELDS) \
+	X(numbers_traced, RUNDIR_NUMBERS_TRACED_FIELDS) \
 	X(node_suspected, RUNDIR_NODE_SUSPECTED_FIELDS) \
 	X(chain,       RUNDIR_CHAIN_FIELDS) \
 	X(contract,    RUNDIR_CONTRACT_FIELDS) \

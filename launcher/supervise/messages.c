@@ -1,5 +1,5 @@
 /* messages: what the supervisor does with each message of an agent. */
-#include "launcher/supervise/bad_numbers.h"
+#include "launcher/supervise/traced_numbers.h"
 #include "launcher/supervise/supervisor.h"
 #include "topo/bind.h"
 
@@ -297,7 +297,7 @@ static int on_failed(struct supervisor *s, struct connection *c, const json_t *b
 				  .code = code_named(m.code),
 				  .at = supervise_now(s) };
 	snprintf(loss.text, sizeof loss.text, "%s", m.text);
-	if (m.has_blame && supervise_bad_numbers_note(s, m.blame, &loss, e))
+	if (m.has_blame && supervise_traced_numbers_note(s, m.blame, &loss, e))
 		return -1;
 	supervise_handle(s, EV_LOST, &loss, NULL);
 	return 0;

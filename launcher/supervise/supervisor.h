@@ -145,7 +145,7 @@ struct supervisor {
 	struct child *verdict_reader; /* reads the flight recorders; NULL: it does not run */
 	bool gone;               /* no process is left, and the state has not handled that yet */
 	char reason[1000];       /* of the stop or of the end */
-	uint32_t bad_numbers_of; /* the generation that the last event bad-numbers belongs to */
+	uint32_t numbers_traced_in; /* the generation that the last event numbers-traced belongs to */
 	int refusals;            /* connections refused in this generation */
 	bool pmix_refused;       /* the system's PMIx server does not work; in this generation */
 	bool pmix_said;          /* a person was told that muster serves PMIx */

@@ -22,8 +22,8 @@ run_muster() {
 	output=$("$MUSTER" run "$tiny" "job.name=$run" checkpoint.every=5 restart.max_restarts=0 batch.global=4 "$@" </dev/null 2>&1 3>&-) || status=$?
 }
 
-traced() { # FIELD: of the last run's event bad-numbers
-	event_field "$run" bad-numbers "$1"
+traced() { # FIELD: of the last run's event numbers-traced
+	event_field "$run" numbers-traced "$1"
 }
 
 # named KIND TENSOR SUSPECT: the last run has failed, and rank 3 was named with this.
@@ -102,8 +102,8 @@ layouts=(
 	plant nan-once parallel.dp=4 parallel.zero=3
 	named activations "layer 0" true
 	plant nan-once parallel.dp=2 parallel.pp=2 batch.global=8 # the stage's slot has had other micro-batches since
-	[[ $(event "$run" bad-numbers) != *'"rank":0'* && $(event "$run" bad-numbers) != *'"rank":2'* && $(event "$run" bad-numbers) == *'"rank":3'* ]]
-	[[ $(event "$run" bad-numbers) != *'"suspect":true'* && $(event_field "$run" fault fault) == numeric ]]
+	[[ $(event "$run" numbers-traced) != *'"rank":0'* && $(event "$run" numbers-traced) != *'"rank":2'* && $(event "$run" numbers-traced) == *'"rank":3'* ]]
+	[[ $(event "$run" numbers-traced) != *'"suspect":true'* && $(event_field "$run" fault fault) == numeric ]]
 }
 
 @test "a gradient that is bad on one replica after the reduction blames that rank" {

@@ -444,6 +444,35 @@ static void the_first_call_that_failed_is_reported_by_name(void **state)
 	backend_close(k);
 }
 
+/* --- Tallies ------------------------------------------------------------------------------ */
+
+static void a_tally_is_that_of_the_host(void **state)
+{
+	(void)state;
+	static const int counts[] = { 0, 1, 255, 257, 9001 };
+	enum { MOST = 9001 };
+	static uint32_t x[MOST];
+	struct backend *k = open_backend("cuda:bf16");
+	struct tally *at = backend_alloc(k, sizeof *at), got;
+	void *there = backend_alloc(k, sizeof x);
+	for (uint32_t i = 0; i < MOST; i++)
+		x[i] = i * 2654435761u;
+	backend_put(k, there, x, sizeof x);
+	for (int i = 0; i < 5; i++)
+		for (enum number_format f = NUMBER_FP32; f <= NUMBER_FP16; f++) {
+			struct tally expected = { .sum = 1, .weighted = 2, .bad = 3 };
+			backend_put(k, at, &expected, sizeof expected);
+			backend_tally(k, at, there, counts[i], f, 77);
+			backend_tally_host(&expected, x, counts[i], f, 77, 1);
+			assert_int_equal(backend_get(k, &got, at, sizeof got, NULL), 0);
+			assert_memory_equal(&got, &expected, sizeof got);
+		}
+	assert_int_equal(backend_format(k), NUMBER_BF16);
+	backend_free(k, there);
+	backend_free(k, at);
+	backend_close(k);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -466,6 +495,7 @@ int main(void)
 		TEST(a_graph_that_fails_leaves_the_backend_as_it_was),
 		TEST(an_error_of_the_device_is_reported_and_stays),
 		TEST(the_first_call_that_failed_is_reported_by_name),
+		TEST(a_tally_is_that_of_the_host),
 	};
 	return cmocka_run_group_tests_name("the CUDA backend over doubles", tests, NULL, NULL);
 }

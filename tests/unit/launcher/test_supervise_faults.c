@@ -213,7 +213,7 @@ static void fail_with_blame(int rank, const char *code, const char *ranks, bool 
 
 static int count_traced(const char *words)
 {
-	return count_events("\"event\":\"bad-numbers\"", words);
+	return count_events("\"event\":\"numbers-traced\"", words);
 }
 
 static void wrong_numbers_are_the_loss_of_the_rank_that_they_were_traced_to(void **state)

@@ -1,4 +1,4 @@
-#include "launcher/supervise/bad_numbers.h"
+#include "launcher/supervise/traced_numbers.h"
 
 #include "launcher/supervise/supervisor.h"
 #include "launcher/supervise/suspects.h"
@@ -38,8 +38,8 @@ static int read_ranks(const struct supervisor *s, const json_t *list, struct bla
 static void record(struct supervisor *s, int rank, const struct msg_blame *m,
 		   const struct lost_rank *loss)
 {
-	rundir_event_bad_numbers(s->o.run, s->generation,
-				 &(struct rundir_bad_numbers){ .rank = rank,
+	rundir_event_numbers_traced(s->o.run, s->generation,
+				 &(struct rundir_numbers_traced){ .rank = rank,
 							       .node = supervise_node(s, rank),
 							       .step = m->step,
 							       .kind = m->kind,
@@ -62,7 +62,7 @@ static void suspect_nodes(struct supervisor *s, const struct blamed *b, const ch
 	}
 }
 
-int supervise_bad_numbers_note(struct supervisor *s, const json_t *blame, struct lost_rank *loss,
+int supervise_traced_numbers_note(struct supervisor *s, const json_t *blame, struct lost_rank *loss,
 			       struct err *e)
 {
 	struct msg_blame m;
@@ -71,8 +71,8 @@ int supervise_bad_numbers_note(struct supervisor *s, const json_t *blame, struct
 		return -1;
 	if (!b.n)
 		return 0;
-	bool again = s->bad_numbers_of == s->generation;
-	s->bad_numbers_of = s->generation;
+	bool again = s->numbers_traced_in == s->generation;
+	s->numbers_traced_in = s->generation;
 	loss->rank = b.n == 1 ? b.ranks[0] : -1;
 	loss->wrong_results = m.suspect;
 	for (int i = 0; i < b.n && !again; i++)
