@@ -8,7 +8,9 @@
 struct collector {
 	struct backend *backend;
 	struct holdings *h;
-	struct tally *tallies; /* in the backend's memory, one for each holding */
+	/* in the backend's memory, one for each holding; on the host, they are not part of what the
+	 * plan counts */
+	struct tally *tallies;
 };
 
 /* The finalizer of splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
@@ -62,7 +64,9 @@ static int open_collector(struct collector *c, struct backend *k, int most, stru
 {
 	*h = (struct holdings){ .list = calloc((size_t)most + 1, sizeof *h->list) };
 	*c = (struct collector){ .backend = k, .h = h };
-	c->tallies = backend_alloc(k, ((size_t)most + 1) * sizeof *c->tallies);
+	c->tallies = backend_on_host(k)
+			     ? calloc((size_t)most + 1, sizeof *c->tallies)
+			     : backend_alloc(k, ((size_t)most + 1) * sizeof *c->tallies);
 	return h->list && c->tallies
 		       ? 0
 		       : err_set(e, ERR_NOMEM,
@@ -87,7 +91,9 @@ static int close_collector(struct collector *c, int rc, struct err *e)
 		to->bad += all[i].bad;
 	}
 	free(all);
-	if (c->tallies)
+	if (backend_on_host(c->backend))
+		free(c->tallies);
+	else if (c->tallies)
 		backend_free(c->backend, c->tallies);
 	if (rc)
 		train_holdings_close(c->h);

@@ -303,7 +303,7 @@ static int features(const struct job *j)
 	return n;
 }
 
-struct tally {
+struct totals {
 	int cells, products, wrong;
 };
 
@@ -319,7 +319,7 @@ static double tolerance_of(const struct job *job)
 
 /* Runs one cell. Returns its error, or -1 if the job is refused. */
 static double run_cell(const struct strategy *s, const struct column *col,
-		       const struct training *alone, struct tally *t)
+		       const struct training *alone, struct totals *t)
 {
 	const char *words[4 * WORDS] = { NULL };
 	struct err e = ERR_INIT;
@@ -368,7 +368,7 @@ static bool near_bf16(const struct strategy *s, const struct training *alone)
 	return near;
 }
 
-static void run_row(const struct strategy *s, bool all, struct tally *t)
+static void run_row(const struct strategy *s, bool all, struct totals *t)
 {
 	struct training alone;
 	struct job job;
@@ -396,7 +396,7 @@ static void run_row(const struct strategy *s, bool all, struct tally *t)
 static void every_strategy_computes_what_one_process_does(void **state)
 {
 	const char *only = *state;
-	struct tally t = { 0 };
+	struct totals t = { 0 };
 	printf("%-32s", "relative difference");
 	for (int i = 0; i < COUNT(columns); i++)
 		printf(" %12s", columns[i].name);
