@@ -93,6 +93,7 @@ static const struct kind {
 	const char *name;
 	int (*cause)(const struct agent_drill *d, bool *poison, struct err *e);
 	enum train_plant plant;
+	bool poisons; /* the data */
 } kinds[] = {
 	{ .name = "exit", .cause = cause_exit },
 	{ .name = "device", .cause = cause_device },
@@ -103,6 +104,7 @@ static const struct kind {
 	{ .name = "nan-weight", .plant = TRAIN_PLANT_WEIGHT },
 	{ .name = "flip", .plant = TRAIN_PLANT_FLIP },
 	{ .name = "memory", .cause = cause_memory },
+	{ .name = "poison", .poisons = true },
 };
 
 /* Reads the word at *text, and moves *text behind it and a blank. NULL: it is not a kind. */
@@ -145,11 +147,17 @@ int agent_drill_open(struct agent_drill *d, int rank, uint32_t generation, struc
 			       " is \"%.60s\", but must be \"KIND RANK STEP BYTES\" with a kind "
 			       "of agent/drill.h; remove it from the environment",
 			       text);
-	if (of != rank || generation != 1)
+	if (of != rank || (generation != 1 && !kind->poisons))
 		return 0;
 	*d = (struct agent_drill){
-		.cause = kind->cause, .plant = kind->plant, .step = step, .bytes = bytes
+		.cause = kind->cause, .plant = kind->plant, .poisons = kind->poisons, .step = step,
+		.bytes = bytes
 	};
+	if (d->poisons) {
+		log_info("a drill: sample %lld of the data makes this rank's gradients NaN",
+			 (long long)step);
+		return 0;
+	}
 	log_info("a drill: this agent causes the fault \"%s\" after step %lld", kind->name,
 		 (long long)step);
 	return 0;
@@ -169,4 +177,10 @@ enum train_plant agent_drill_plant(void *drill, int64_t step)
 {
 	const struct agent_drill *d = drill;
 	return step == d->step ? d->plant : TRAIN_PLANT_NOTHING;
+}
+
+bool agent_drill_data(void *drill, int64_t first, int64_t end)
+{
+	const struct agent_drill *d = drill;
+	return d->poisons && first <= d->step && d->step < end;
 }

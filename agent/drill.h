@@ -3,7 +3,7 @@
  * one in itself, if AGENT_ENV_DRILL_FAULT asks this rank for it.
  *
  * The text is "KIND RANK STEP BYTES". The fault comes once: in the first generation, when STEP steps
- * are finished. Without AGENT_ENV_DRILL_MARK the text is ignored, so that a variable that was left in a
+ * are finished. Only poisoned data stays. Without AGENT_ENV_DRILL_MARK the text is ignored, so that a variable that was left in a
  * shell disturbs no run.
  *
  *     exit     the process ends with a status and reports nothing
@@ -15,6 +15,8 @@
  *     nan-gradient  numbers of this rank's gradients become NaN before they are reduced, as nan-input
  *     nan-weight    a weight of this rank becomes NaN
  *     flip          a bit of a weight of this rank flips
+ *     poison   STEP is a position in the order of the data: whenever its sample is in a batch, in any
+ *              generation, this rank's gradients become NaN
  *     memory   the agent takes BYTES of memory, so that the kernel's OOM killer ends it before
  *
  * To add one: add its row to the table in drill.c, and its row in launcher/drill/injections.c.
@@ -32,6 +34,7 @@ struct agent_drill {
 	int (*cause)(const struct agent_drill *d, bool *poison, struct err *e); /* NULL: nothing */
 	enum train_plant plant;
 	int64_t step, bytes;
+	bool poisons; /* the sample at position `step` */
 };
 
 /* Reads the environment. ERR_USAGE: the text is wrong. */
@@ -39,5 +42,6 @@ int agent_drill_open(struct agent_drill *d, int rank, uint32_t generation, struc
 /* For struct train_hooks; drill: a struct agent_drill. */
 int agent_drill_step(void *drill, int64_t step, bool *poison, struct err *e);
 enum train_plant agent_drill_plant(void *drill, int64_t step);
+bool agent_drill_data(void *drill, int64_t first, int64_t end);
 
 #endif

@@ -45,6 +45,7 @@ struct agent {
 	const char *cpus;                    /* next to the device; "": unknown */
 	const char *run_dir, *resume, *node; /* borrowed from the welcome */
 	const json_t *predecessors;          /* borrowed from the welcome; NULL: none */
+	json_t *skips;                       /* the same */
 	struct preflight place;
 	struct agent_drill drill;
 	struct phases phases;
@@ -128,6 +129,7 @@ static int read_welcome(struct agent *a, const struct msg_welcome *w, struct err
 	a->cpus = w->cpus;
 	a->node_index = w->node_index;
 	a->predecessors = w->predecessors;
+	a->skips = w->skips;
 	return 0;
 }
 
@@ -274,6 +276,7 @@ static int run_rank(struct agent *a, struct err *e)
 	struct train_hooks hooks = agent_report_hooks(a->control);
 	hooks.drill = agent_drill_step;
 	hooks.plant = agent_drill_plant;
+	hooks.drill_data = agent_drill_data;
 	hooks.drill_arg = &a->drill;
 	struct train_env env = {
 		.view = &a->view,
@@ -282,6 +285,7 @@ static int run_rank(struct agent *a, struct err *e)
 		.run_dir = a->run_dir,
 		.resume = a->resume,
 		.generation = a->generation,
+		.skips = a->skips,
 		.threads = a->threads,
 		.node = a->node_index,
 		.node_name = a->node,

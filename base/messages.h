@@ -20,7 +20,7 @@
 #include "base/step_parts.h"
 
 enum {
-	MSG_VERSION = 4,
+	MSG_VERSION = 5,
 	GUARD_GENERATION = 1 /* of all messages to and from a guard, which outlives generations */
 };
 
@@ -52,7 +52,8 @@ enum {
 	X(MSG_HELPER_START,  helper_start,  MSG_HELPER_START_FIELDS,  "supervisor", "the answer to helper_hello: the agents that the helper starts") \
 	X(MSG_HELPER_PART,   helper_part,   MSG_HELPER_PART_FIELDS,   "helper, supervisor", "a part of what ranks have put before a fence: from a helper, those of its node; from the supervisor, those of all nodes") \
 	X(MSG_HELPER_NEXT,   helper_next,   MSG_HELPER_NEXT_FIELDS,   "helper", "a part has come; the supervisor may send the next one") \
-	X(MSG_HELPER_EXITED, helper_exited, MSG_HELPER_EXITED_FIELDS, "helper", "an agent of the node has ended")
+	X(MSG_HELPER_EXITED, helper_exited, MSG_HELPER_EXITED_FIELDS, "helper", "an agent of the node has ended") \
+	X(MSG_BAD_STEP,  bad_step, MSG_BAD_STEP_FIELDS, "agent",      "the numbers of a step are bad, and nothing was updated; every rank sends it, and failed follows")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -151,7 +152,8 @@ enum {
 	F(node_ranks,   INT,    REQUIRED, "ranks of the node") \
 	F(cpus,         TEXT,   REQUIRED, "CPUs next to the device; \"\": unknown, or the rank is not bound") \
 	F(numa,         INT,    REQUIRED, "NUMA domain next to the device; -1: unknown, or the rank is not bound") \
-	F(predecessors, JSON,   OPTIONAL, "agents of earlier generations that may still run on the agent's host: a list of struct msg_predecessor")
+	F(predecessors, JSON,   OPTIONAL, "agents of earlier generations that may still run on the agent's host: a list of struct msg_predecessor") \
+	F(skips,        JSON,   OPTIONAL, "samples that rollbacks skip: a list of struct msg_skip")
 
 #define MSG_STOP_FIELDS(F) \
 	F(reason,     TEXT, REQUIRED, "why") \
@@ -210,6 +212,14 @@ enum {
 	F(fence, COUNT, REQUIRED, "the number of the fence") \
 	F(part,  INT,   REQUIRED, "the number of the part that has come")
 
+#define MSG_BAD_STEP_FIELDS(F) \
+	F(step,  COUNT,  REQUIRED, "the step") \
+	F(what,  TEXT,   REQUIRED, "what is bad: loss or gradient norm") \
+	F(value, NUMBER, REQUIRED, "its value") \
+	F(usual, NUMBER, REQUIRED, "if the value is finite: the median of the steps before it") \
+	F(first, COUNT,  REQUIRED, "position in the order of the data of the first sample to skip") \
+	F(count, COUNT,  REQUIRED, "how many samples to skip")
+
 #define MSG_HELPER_EXITED_FIELDS(F) \
 	F(rank,   INT, REQUIRED, "its rank") \
 	F(status, INT, REQUIRED, "how it ended, as waitpid() sets it")
@@ -226,6 +236,14 @@ enum {
 	F(generation, COUNT, REQUIRED, "the launch that it belongs to") \
 	MSG_PROCESS_FIELDS(F)
 
+/* An element of the list `skips` of welcome. */
+#define MSG_SKIP_FIELDS(F) \
+	F(first,  COUNT, REQUIRED, "position in the order of the data of the first sample that is skipped") \
+	F(count,  COUNT, REQUIRED, "how many samples are skipped") \
+	F(reason, LINE,  REQUIRED, "why") \
+	F(generation, COUNT, REQUIRED, "the generation that met the bad step") \
+	F(resume, COUNT, OPTIONAL, "checkpoints of later steps by this generation or an earlier one are not used")
+
 enum msg_type {
 	MSG_NONE,
 #define MSG_ENUM(type, name, FIELDS, sender, doc) type,
@@ -239,6 +257,7 @@ MSG_TYPES(MSG_STRUCT)
 MSG_STRUCT(, coords, MSG_COORDS_FIELDS, , )
 MSG_STRUCT(, predecessor, MSG_PREDECESSOR_FIELDS, , )
 MSG_STRUCT(, blame, MSG_BLAME_FIELDS, , )
+MSG_STRUCT(, skip, MSG_SKIP_FIELDS, , )
 #undef MSG_STRUCT
 
 /*
@@ -255,6 +274,7 @@ MSG_TYPES(MSG_FUNCTIONS)
 MSG_FUNCTIONS(, coords, MSG_COORDS_FIELDS, , )
 MSG_FUNCTIONS(, predecessor, MSG_PREDECESSOR_FIELDS, , )
 MSG_FUNCTIONS(, blame, MSG_BLAME_FIELDS, , )
+MSG_FUNCTIONS(, skip, MSG_SKIP_FIELDS, , )
 #undef MSG_FUNCTIONS
 
 /* clang-format on */

@@ -4,7 +4,8 @@
  * muster and the agents both write there, and tools read. launcher/rundir/rundir.h says what each
  * file holds and who writes it. Paths are built here alone, so that both sides agree.
  *
- *     job.ini  submit-<n>.ini  submit-<n>.sbatch  submissions.jsonl  plan-<generation>.json  events.jsonl  metrics.jsonl  lock
+ *     job.ini  submit-<n>.ini  submit-<n>.sbatch  submissions.jsonl  plan-<generation>.json  events.jsonl  metrics.jsonl
+ *     rollbacks.jsonl  lock
  *     logs/<node>-<rank>.log  logs/launch-<generation>.log  logs/hosts-<generation>
  *     logs/slurm-<id>.out  logs/guard.log  .pmix/
  *     trace/gen-<generation>/comm-<rank>.json
@@ -26,6 +27,7 @@ enum { RUN_PATH = PATH_MAX + 320 };
 #define RUN_METRICS     "metrics.jsonl"
 #define RUN_LOCK        "lock"
 #define RUN_SUBMISSIONS "submissions.jsonl"
+#define RUN_ROLLBACKS   "rollbacks.jsonl"
 #define RUN_LOGS        "logs"
 #define RUN_TRACES      "trace"
 #define RUN_CKPT        "ckpt"

@@ -88,6 +88,17 @@ static void send_eval(void *arg, int64_t step, double loss)
 	agent_control_send(arg, MSG_EVAL, agent_report_eval(step, loss));
 }
 
+static void send_bad_step(void *arg, const struct bad_step *b)
+{
+	agent_control_send(arg, MSG_BAD_STEP,
+			   msg_bad_step_json(&(struct msg_bad_step){ .step = b->step,
+								     .what = b->what,
+								     .value = b->value,
+								     .usual = b->usual,
+								     .first = b->first,
+								     .count = b->count }));
+}
+
 static void send_series(void *arg, int64_t step)
 {
 	agent_control_send(arg, MSG_SERIES, msg_series_json(&(struct msg_series){ .step = step }));
@@ -125,6 +136,7 @@ struct train_hooks agent_report_hooks(struct control *control)
 		.ready = send_ready,
 		.step = send_step,
 		.eval = send_eval,
+		.bad_step = send_bad_step,
 		.series = send_series,
 		.committed = send_committed,
 		.finished = send_finished,

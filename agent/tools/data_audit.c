@@ -2,6 +2,7 @@
 #include "agent/tools/ckpt_dir.h"
 #include "agent/tools/tools.h"
 #include "base/file.h"
+#include "base/human.h"
 #include "base/run_paths.h"
 
 #include <getopt.h>
@@ -22,7 +23,10 @@ static const char page[] =
 	"proves\n"
 	"  that the samples that count are exactly 0 to N-1 of the data order, none twice and "
 	"none\n"
-	"  missing, across restarts and changes of the layout. Steps that a restart from an\n"
+	"  missing, across restarts and changes of the layout, except for those that the run\n"
+	"  skipped (data.skip, health.bad_numbers), which are listed with the reason. Steps that "
+	"a\n"
+	"  restart from an\n"
 	"  earlier checkpoint undid do not count. The last checkpoint must agree with the ledger.\n"
 	"  If the data can be read, its tokens are read again and compared with the digests that\n"
 	"  the ranks computed.\n"
@@ -47,9 +51,10 @@ struct audit_job {
 	const char *run, *words;
 	bool json, no_data;
 	struct audit *audit;
-	struct dataset *data;            /* NULL: not read */
-	struct err why;                  /* why the data was not read */
-	int64_t ckpt_step, ckpt_samples; /* of the last checkpoint; step -1: none */
+	struct dataset *data; /* NULL: not read */
+	struct err why;       /* why the data was not read */
+	/* of the last checkpoint; step -1: none */
+	int64_t ckpt_step, ckpt_samples, ckpt_skipped;
 };
 
 static int slurp(const char *run, const char *name, struct buf *out, struct err *e)
@@ -78,8 +83,8 @@ static int read_ledger(struct audit_job *j, struct err *e)
 	return rc;
 }
 
-/* Returns how many samples count after a step; -1: the ledger does not have the step. */
-static int64_t samples_after(const struct audit *a, int64_t step)
+/* Returns the position in the order after a step; -1: the ledger does not have the step. */
+static int64_t position_after(const struct audit *a, int64_t step)
 {
 	int64_t after = a->n_steps ? -1 : a->first;
 	for (int64_t i = 0; i < a->n_steps; i++) {
@@ -87,7 +92,7 @@ static int64_t samples_after(const struct audit *a, int64_t step)
 		if (step == l->from)
 			after = l->first;
 		if (step == l->to)
-			after = l->first + (l->to - l->from) * l->global;
+			after = l->end;
 	}
 	return after;
 }
@@ -104,22 +109,23 @@ static void hold_against_checkpoint(struct audit_job *j)
 			continue;
 		j->ckpt_step = m.state.step;
 		j->ckpt_samples = m.state.samples;
+		j->ckpt_skipped = (int64_t)ckpt_number(&m.state, "skipped", 0);
 		ckpt_manifest_fini(&m);
 	}
 	tool_ckpt_dir_close(&dir);
-	int64_t counted = j->ckpt_step < 0 ? 0 : samples_after(j->audit, j->ckpt_step);
-	if (j->ckpt_step >= 0 && counted < 0)
+	int64_t position = j->ckpt_step < 0 ? 0 : position_after(j->audit, j->ckpt_step);
+	int64_t held = j->ckpt_samples + j->ckpt_skipped;
+	if (j->ckpt_step >= 0 && position < 0)
 		data_audit_find(j->audit,
 				"the newest checkpoint is of step %lld and holds %lld samples, the "
 				"ledger ends with step %lld and %lld",
-				(long long)j->ckpt_step, (long long)j->ckpt_samples,
-				(long long)j->audit->step, (long long)j->audit->samples);
-	else if (j->ckpt_step >= 0 && counted != j->ckpt_samples)
+				(long long)j->ckpt_step, (long long)held, (long long)j->audit->step,
+				(long long)j->audit->samples);
+	else if (j->ckpt_step >= 0 && position != held)
 		data_audit_find(j->audit,
 				"the newest checkpoint, of step %lld, holds %lld samples, the "
 				"ledger has %lld after that step",
-				(long long)j->ckpt_step, (long long)j->ckpt_samples,
-				(long long)counted);
+				(long long)j->ckpt_step, (long long)held, (long long)position);
 }
 
 static void show_progress(int64_t samples, void *arg)
@@ -147,8 +153,41 @@ static void hold_against_data(struct audit_job *j)
 
 static int64_t of_source(const struct audit_job *j, int i)
 {
-	return dataset_count(j->data, i, j->audit->samples) -
-	       dataset_count(j->data, i, j->audit->first);
+	int64_t n = dataset_count(j->data, i, j->audit->samples) -
+		    dataset_count(j->data, i, j->audit->first);
+	for (int k = 0; k < j->audit->n_skips; k++) {
+		const struct audit_skip *s = &j->audit->skips[k];
+		n -= dataset_count(j->data, i, s->first + s->count) -
+		     dataset_count(j->data, i, s->first);
+	}
+	return n;
+}
+
+static json_t *skips_json(const struct audit *a)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < a->n_skips; i++) {
+		const struct audit_skip *s = &a->skips[i];
+		json_array_append_new(
+			list, json_pack("{s:I, s:I, s:I, s:s}", "first", (json_int_t)s->first,
+					"count", (json_int_t)s->count, "generation",
+					(json_int_t)s->generation, "reason", s->reason));
+	}
+	return list;
+}
+
+static void print_skips(const struct audit *a)
+{
+	if (a->n_skips)
+		printf("  %" PRId64 " of them were skipped:\n", a->skipped);
+	for (int i = 0; i < a->n_skips; i++) {
+		const struct audit_skip *s = &a->skips[i];
+		char reason[400];
+		snprintf(reason, sizeof reason, "%s", s->reason);
+		human_plain(reason);
+		printf("    samples %" PRId64 " to %" PRId64 ", by generation %" PRId64 ": %s\n",
+		       s->first, s->first + s->count - 1, s->generation, reason);
+	}
 }
 
 static json_t *generations_json(const struct audit *a)
@@ -186,16 +225,17 @@ static int print_json(const struct audit_job *j)
 		json_array_append_new(findings, json_string(a->findings[i]));
 	int rc = tool_print_json(
 		&tool_data_audit,
-		json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:o, s:o?, s:o, s:o}", "run", j->run,
-			  "proven", a->n_findings == 0, "first", (json_int_t)a->first, "samples",
-			  (json_int_t)a->samples, "step", (json_int_t)a->step, "undone_samples",
-			  (json_int_t)a->undone, "unreadable_lines", (json_int_t)a->unreadable,
-			  "generations", generations_json(a), "checkpoint",
-			  j->ckpt_step < 0
-				  ? NULL
-				  : json_pack("{s:I, s:I}", "step", (json_int_t)j->ckpt_step,
-					      "samples", (json_int_t)j->ckpt_samples),
-			  "data", data_json(j), "findings", findings));
+		json_pack(
+			"{s:s, s:b, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:o, s:o?, s:o, s:o}", "run",
+			j->run, "proven", a->n_findings == 0, "first", (json_int_t)a->first,
+			"samples", (json_int_t)a->samples, "step", (json_int_t)a->step,
+			"skipped_samples", (json_int_t)a->skipped, "skips", skips_json(a),
+			"undone_samples", (json_int_t)a->undone, "unreadable_lines",
+			(json_int_t)a->unreadable, "generations", generations_json(a), "checkpoint",
+			j->ckpt_step < 0 ? NULL
+					 : json_pack("{s:I, s:I}", "step", (json_int_t)j->ckpt_step,
+						     "samples", (json_int_t)j->ckpt_samples),
+			"data", data_json(j), "findings", findings));
 	return rc ? rc : a->n_findings ? TOOL_FAILED : TOOL_OK;
 }
 
@@ -231,12 +271,13 @@ static int print_text(const struct audit_job *j)
 		printf("%s: no samples count yet\n", j->run);
 	else
 		printf("%s: the samples that count are %" PRId64 " to %" PRId64
-		       " of the order, each once, after %" PRId64 " steps\n",
-		       j->run, a->first, a->samples - 1, a->step);
+		       " of the order, each once%s, after %" PRId64 " steps\n",
+		       j->run, a->first, a->samples - 1, a->n_skips ? " or skipped" : "", a->step);
 	if (a->first)
 		printf("  samples 0 to %" PRId64
 		       " are of the run whose checkpoint this one began with\n",
 		       a->first - 1);
+	print_skips(a);
 	print_generations(a);
 	if (j->ckpt_step >= 0)
 		printf("  newest checkpoint: after step %" PRId64 ", %" PRId64 " samples\n",

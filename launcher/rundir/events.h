@@ -53,6 +53,7 @@
 	X(slow_rank,        "slow-rank",        slow_rank,   "a rank is slower than its peers, or is not any more") \
 	X(rank_paused,      "rank-paused",      rank_paused, "nothing was heard of a rank for some seconds, and it goes on") \
 	X(numbers_traced,      "numbers-traced",      numbers_traced, "wrong numbers, which end the generation, were traced to this rank") \
+	X(rollback,         "rollback",         rolled_back, "the numbers of a step are bad, and the next generation skips its samples") \
 	X(node_suspected,   "node-suspected",   node_suspected, "something speaks against a node; the list of suspect nodes gets this line") \
 	X(chain,            "chain",            chain,       "a job was queued to continue the run, or those that wait are cancelled") \
 	X(contract,         "contract",         contract,    "predicted against measured seconds and memory, at the end") \
@@ -230,6 +231,16 @@
 	F(suspect, FLAG,  REQUIRED, "whether it is the sign of a fault of hardware") \
 	F(text,    LINE,  REQUIRED, "what was found")
 
+#define RUNDIR_ROLLED_BACK_FIELDS(F) \
+	F(step,      COUNT,  REQUIRED, "the bad step, which updated nothing") \
+	F(what,      TEXT,   REQUIRED, "loss or gradient norm") \
+	F(value,     NUMBER, REQUIRED, "its value; null: not finite") \
+	F(usual,     NUMBER, REQUIRED, "of a spike: the median of the steps before it; otherwise null") \
+	F(first,     COUNT,  REQUIRED, "position in the order of the data of the first sample that is skipped") \
+	F(count,     COUNT,  REQUIRED, "how many samples are skipped") \
+	F(rollbacks, COUNT,  REQUIRED, "rollbacks of the run so far") \
+	F(text,      LINE,   REQUIRED, "what is bad, for people")
+
 #define RUNDIR_NODE_SUSPECTED_FIELDS(F) \
 	F(node,     TEXT, REQUIRED, "the node") \
 	F(kind,     TEXT, REQUIRED, "a word of SUSPECT_KINDS (launcher/suspects/suspects.h)") \
@@ -282,6 +293,7 @@
 	X(slow_rank,   RUNDIR_SLOW_RANK_FIELDS) \
 	X(rank_paused, RUNDIR_RANK_PAUSED_FIELDS) \
 	X(numbers_traced, RUNDIR_NUMBERS_TRACED_FIELDS) \
+	X(rolled_back, RUNDIR_ROLLED_BACK_FIELDS) \
 	X(node_suspected, RUNDIR_NODE_SUSPECTED_FIELDS) \
 	X(chain,       RUNDIR_CHAIN_FIELDS) \
 	X(contract,    RUNDIR_CONTRACT_FIELDS) \

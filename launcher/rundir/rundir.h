@@ -15,6 +15,7 @@
  *     metrics.jsonl           one line per step: time, mono and generation as in an event, the
  *                             fields of the message `metrics` (base/messages.h), and predicted_s.
  *                             After a restart a step may appear again; its last line counts
+ *     rollbacks.jsonl         what is skipped because numbers became bad (launcher/rundir/rollbacks.h)
  *     ledger.jsonl            what the agents consumed (agent/engine/data/ledger.h)
  *     logs/                   <node>-<rank>.log of each agent; launch-<generation>.log: what agents
  *                             and srun print outside these logs; slurm-<id>.out of a submission

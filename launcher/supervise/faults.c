@@ -21,7 +21,7 @@
 	X(DISK_ERROR,       "disk-error",       SERVICE, NOW,   true,  NONE,    "a file system failed", "Check the file system of that path, and the kernel's log on the node.") \
 	X(DATA_CORRUPT,     "data-corrupt",     JOB,     ONCE,  true,  NONE,    "stored data is damaged", "Use `muster ckpt verify` for checkpoints, and pack damaged data again.") \
 	X(JOB_WRONG,        "job-wrong",        JOB,     ONCE,  true,  NONE,    "the job cannot run as it is", "Correct the job as the message says.") \
-	X(NUMERIC,          "numeric",          JOB,     NOW,   true,  NONE,    "a value is NaN or infinite", "If it returns at the same step, lower optimizer.lr or use bf16; if it does not, test that node's device.") \
+	X(NUMERIC,          "numeric",          JOB,     NOW,   true,  NONE,    "the loss or the gradients are NaN, infinite, or a spike", "If it returns at the same step, lower optimizer.lr, use bf16, or skip the samples with health.bad_numbers = skip; if it does not, test that node's device.") \
 	X(WRONG_RESULTS,    "wrong-results",    NODE,    NOW,   true,  NUMBERS, "a node computed wrong numbers", "Test the memory and the devices of that node.") \
 	X(REPLICAS_DIFFER,  "replicas-differ",  NODE,    NOW,   true,  NUMBERS, "ranks that must hold the same numbers hold different ones", "Test the memory and the devices of the nodes that the message names.") \
 	X(NO_MEMORY,        "no-memory",        JOB,     NOW,   true,  NONE,    "memory, descriptors or processes are exhausted", "Raise the limit that the message names, or lower batch.micro.") \

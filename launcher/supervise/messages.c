@@ -1,5 +1,6 @@
 /* messages: what the supervisor does with each message of an agent. */
 #include "launcher/supervise/traced_numbers.h"
+#include "base/ranges.h"
 #include "launcher/supervise/supervisor.h"
 #include "topo/bind.h"
 
@@ -82,6 +83,8 @@ static int send_welcome(struct supervisor *s, struct connection *c, const struct
 							    h->node),
 	};
 	w.has_predecessors = w.predecessors;
+	w.skips = s->rollback.list;
+	w.has_skips = json_array_size(w.skips);
 	json_t *body = w.coords ? msg_welcome_json(&w) : NULL;
 	json_decref(w.coords);
 	json_decref(w.predecessors);
@@ -277,6 +280,21 @@ static int on_signal(struct supervisor *s, struct connection *c, const json_t *b
 	return 0;
 }
 
+static int on_bad_step(struct supervisor *s, struct connection *c, const json_t *body,
+		       struct err *e)
+{
+	struct msg_bad_step m;
+	struct ranges fits = { 0 };
+	if (msg_bad_step_read(body, &m, e))
+		return -1;
+	if (ranges_add(&fits, m.first, m.count, NULL))
+		return err_set(e, ERR_PROTO, "message bad_step: %lld samples from %lld on",
+			       (long long)m.count, (long long)m.first);
+	supervise_note_move(s, rank_of(s, c));
+	supervise_rollback_note(s, &m);
+	return 0;
+}
+
 /* --- a rank that ends --------------------------------------------------------------- */
 
 static enum err_code code_named(const char *word)
@@ -346,6 +364,7 @@ static const struct {
 	[MSG_CKPT] = { on_ckpt, false },         [MSG_SERIES] = { on_series, false },
 	[MSG_SIGNAL] = { on_signal, false },     [MSG_FAILED] = { on_failed, false },
 	[MSG_FINISHED] = { on_finished, false }, [MSG_DUMPED] = { on_dumped, false },
+	[MSG_BAD_STEP] = { on_bad_step, false },
 };
 
 void supervise_message(void *supervisor, struct connection *c, const struct msg *m)

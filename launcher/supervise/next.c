@@ -9,7 +9,8 @@
  *
  *     EV_ALL_GONE, a loss
  *         supervise_survey_nodes        are the nodes known?  no: SUP_SURVEYING, then go on
- *         supervise_judge_loss          whose fault is it, and may the run restart (restart.c)?
+ *         supervise_judge_loss          whose fault is it, does the run roll back (rollback.c), and
+ *                                       may it restart (restart.c)?
  *                                                             no: the run ends
  *         supervise_choose_deployment   where does it continue (policy.c)?
  *             wait                      SUP_WAITING, a survey, and choose again
@@ -159,10 +160,21 @@ void supervise_judge_loss(struct supervisor *s)
 {
 	struct err e = ERR_INIT;
 	double wait = 0;
+	int status = STATUS_FAILED;
 	supervise_symptoms(s, &s->symptom);
 	s->fault = supervise_fault_of(&s->symptom);
 	supervise_report_blame(s);
 	bool elsewhere = supervise_recovery_blame(s);
+	switch (supervise_rollback_decide(s, &status)) {
+	case ROLLBACK_ENDS:
+		supervise_end(s, status);
+		return;
+	case ROLLBACK_SKIPS:
+		supervise_choose_deployment(s, 0);
+		return;
+	case ROLLBACK_NONE:
+		break;
+	}
 	if (!supervise_restart_decide(&s->restart, s->fault, elsewhere, supervise_now(s), &wait,
 				      &e)) {
 		bool tried = e.code == ERR_TIMEOUT ||

@@ -113,7 +113,7 @@ static void reset_generation(struct supervisor *s)
 	for (int r = 0; r < s->world; r++)
 		s->ranks[r] = (struct rank_state){ .step = -1 };
 	s->hellos = s->readies = s->finishes = s->refusals = 0;
-	s->lost = s->stepped = s->gone = s->pmix_refused = false;
+	s->lost = s->stepped = s->gone = s->pmix_refused = s->rollback.bad = false;
 	s->recovery.known = s->recovery.silent = s->recovery.growing = false;
 	s->settle_at = s->stop.stepped = 0;
 	s->outcome = OUTCOME_NONE;
@@ -268,7 +268,7 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 		.arg = s,
 	};
 	if (supervise_recovery_open(s, e) || open_predecessors(s, e) ||
-	    launcher_connections_open(&co, &s->connections, e))
+	    supervise_rollback_open(s, e) || launcher_connections_open(&co, &s->connections, e))
 		goto free_all;
 	open_guard(s);
 	*out = s;
@@ -278,6 +278,7 @@ free_all:
 	if (s) {
 		supervise_recovery_close(s);
 		supervise_predecessors_close(s->predecessors);
+		supervise_rollback_close(s);
 	}
 	free(ranks);
 	free(s);
@@ -335,6 +336,7 @@ void supervise_close(struct supervisor *s)
 	supervise_verdict_stop(s);
 	supervise_recovery_close(s);
 	supervise_stragglers_close(s);
+	supervise_rollback_close(s);
 	supervise_stop_close(s);
 	supervise_chain_close(s);
 	supervise_comment_close(s);

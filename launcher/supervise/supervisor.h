@@ -17,6 +17,7 @@
  *     faults.c       the table of faults: what a loss means
  *     predecessors.c remembers earlier agents whose end was not seen
  *     restart.c      decides whether and when to start again
+ *     rollback.c     decides what follows bad numbers
  *     pool.c         the nodes and devices that can be used
  *     policy.c       decides where the next generation runs
  *     node_checks.c  checks nodes that are back, or all before the first generation
@@ -41,6 +42,7 @@
 #include "launcher/supervise/progress_comment.h"
 #include "launcher/supervise/recovery.h"
 #include "launcher/supervise/restart.h"
+#include "launcher/supervise/rollback.h"
 #include "launcher/supervise/stop.h"
 #include "launcher/supervise/stragglers.h"
 #include "launcher/supervise/supervise.h"
@@ -124,6 +126,7 @@ struct supervisor {
 	struct rank_state *ranks;
 	int world, hellos, readies, finishes;
 	struct restart restart;
+	struct rollback_state rollback;
 	struct recovery_state recovery;
 	struct stop_state stop;
 	struct hang_limit hang;

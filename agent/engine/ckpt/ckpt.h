@@ -152,7 +152,7 @@ void ckpt_writer_close(struct ckpt_writer *w);
  * each slice is saved by one dp rank only; empty boxes are left out. The call waits for a previous
  * save that is in progress, and fails on all ranks if that one failed. A failure is returned once,
  * here or by ckpt_wait, and the next save may succeed. A failure of this save is returned by the
- * next call, so that no rank waits in the collective. */
+ * next call, so that no rank waits in the collective. ERR_NUMERIC: a tensor holds NaN or infinity. */
 int ckpt_save(struct ckpt_writer *w, const struct ckpt_state *state,
 	      const struct ckpt_tensor *tensors, int n, struct err *e);
 /* Waits until the last save is committed. */

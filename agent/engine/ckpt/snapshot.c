@@ -190,6 +190,18 @@ done:
 	return rc;
 }
 
+/* Whether a number is NaN or infinite: its exponent has all bits set. */
+static bool has_bad_number(const char *data, size_t bytes)
+{
+	uint32_t bad = 0;
+	for (size_t i = 0; i < bytes / sizeof(float); i++) {
+		uint32_t bits;
+		memcpy(&bits, data + i * sizeof bits, sizeof bits);
+		bad |= (bits & 0x7f800000) == 0x7f800000;
+	}
+	return bad;
+}
+
 /* Computes each chunk's digest, and writes the chunk while it is still in the cache. */
 static int write_tensor(const struct ckpt_tensor *t, const struct ckpt_watch *watch,
 			struct ckpt_file *f, struct digester *d, struct digest *out, struct err *e)
@@ -198,6 +210,11 @@ static int write_tensor(const struct ckpt_tensor *t, const struct ckpt_watch *wa
 	ckpt_digester_start(d);
 	for (int64_t left = box_bytes(t); left > 0;) {
 		size_t n = left < CHUNK ? (size_t)left : CHUNK;
+		if (has_bad_number(at, n))
+			return err_set(e, ERR_NUMERIC,
+				       "tensor %.95s holds NaN or infinity, so the checkpoint is "
+				       "not committed; the last one is still valid",
+				       t->name);
 		ckpt_digester_add(d, at, n);
 		if (f->storage->ops->write(f, at, n, e))
 			return -1;

@@ -1,7 +1,5 @@
 #include "agent/engine/data/audit.h"
 
-#include "agent/engine/data/feed.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,11 +16,6 @@ void data_audit_find(struct audit *a, const char *fmt, ...)
 	a->n_findings++;
 }
 
-static int64_t end_of(const struct ledger_line *l)
-{
-	return l->first + (l->to - l->from) * l->global;
-}
-
 /* Adds the line's samples to the samples that do not count. The sum is capped, so that a ledger
  * with impossible numbers cannot overflow it. */
 static void count_back(struct audit *a, const struct ledger_line *l)
@@ -31,8 +24,7 @@ static void count_back(struct audit *a, const struct ledger_line *l)
 		a->undone = INT64_MAX;
 }
 
-/* Returns the generation of that number whose start line came last. */
-static struct audit_generation *generation_of(struct audit *a, int64_t number)
+struct audit_generation *data_audit_generation(struct audit *a, int64_t number)
 {
 	for (int i = a->n_generations - 1; i >= 0; i--)
 		if (a->generations[i].generation == number)
@@ -106,11 +98,50 @@ static int on_start(struct audit *a, struct ledger_line *l, struct err *e)
 		.generation = l->generation,
 		.step = l->step,
 		.samples = l->samples,
+		.position = l->samples + l->skipped,
 		.reached = l->step,
 		.order = l->order,
 		.layout = l->layout,
 	};
 	l->order = l->layout = NULL;
+	return 0;
+}
+
+/* Makes room for one more element; the room doubles. */
+static int grow(void **list, int64_t n, size_t size, struct err *e)
+{
+	if (n & (n - 1))
+		return 0;
+	void *to = realloc(*list, (size_t)(n ? 2 * n : 1) * size);
+	if (!to)
+		return err_set(e, ERR_NOMEM, "no memory for %lld lines", (long long)n);
+	*list = to;
+	return 0;
+}
+
+/* A skip of a generation that has no start line, or that had already ended, changes nothing. */
+static int on_skip(struct audit *a, struct ledger_line *l, struct err *e)
+{
+	struct audit_generation *g = data_audit_generation(a, l->generation);
+	if (!g || g != &a->generations[a->n_generations - 1])
+		return 0;
+	if (!g->skips && !(g->skips = calloc(1, sizeof *g->skips)))
+		return err_set(e, ERR_NOMEM, "no memory for what was skipped");
+	if (g->n_list == RANGES_MAX || ranges_add(g->skips, l->first, l->count, NULL)) {
+		/* more than a run can have */
+		a->unreadable++;
+		return 0;
+	}
+	void *reasons = a->reasons, *list = g->list;
+	if (grow(&reasons, a->n_reasons, sizeof *a->reasons, e))
+		return -1;
+	a->reasons = reasons;
+	if (grow(&list, g->n_list, sizeof *g->list, e))
+		return -1;
+	g->list = list;
+	g->list[g->n_list++] = (struct audit_skip){ l->first, l->count, l->generation, l->reason };
+	a->reasons[a->n_reasons++] = l->reason;
+	l->reason = NULL;
 	return 0;
 }
 
@@ -147,7 +178,7 @@ static void prove_tiles(struct audit *a, struct ledger_line *l)
 
 static int on_steps(struct audit *a, struct ledger_line *l, struct err *e)
 {
-	struct audit_generation *g = generation_of(a, l->generation);
+	struct audit_generation *g = data_audit_generation(a, l->generation);
 	if (g && l->to > g->reached)
 		g->reached = l->to;
 	/* The line is of a generation that has no start line, or that had already ended: nothing in
@@ -156,14 +187,11 @@ static int on_steps(struct audit *a, struct ledger_line *l, struct err *e)
 		count_back(a, l);
 		return 0;
 	}
-	if ((a->n_steps & (a->n_steps - 1)) == 0) {
-		struct ledger_line *list =
-			realloc(a->steps, (size_t)(a->n_steps ? 2 * a->n_steps : 1) * sizeof *list);
-		if (!list)
-			return err_set(e, ERR_NOMEM, "no memory for %lld lines",
-				       (long long)a->n_steps);
-		a->steps = list;
-	}
+	void *list = a->steps;
+	if (grow(&list, a->n_steps, sizeof *a->steps, e))
+		return -1;
+	a->steps = list;
+	l->end = ranges_end(g->skips, l->first, (l->to - l->from) * l->global);
 	a->steps[a->n_steps++] = *l;
 	*l = (struct ledger_line){ 0 };
 	return 0;
@@ -171,6 +199,9 @@ static int on_steps(struct audit *a, struct ledger_line *l, struct err *e)
 
 static int on_line(struct audit *a, const char *text, size_t size, struct err *e)
 {
+	static int (*const handle[])(struct audit *, struct ledger_line *, struct err *) = {
+		[LEDGER_START] = on_start, [LEDGER_SKIP] = on_skip, [LEDGER_STEPS] = on_steps
+	};
 	struct ledger_line l;
 	if (!size)
 		return 0;
@@ -178,7 +209,7 @@ static int on_line(struct audit *a, const char *text, size_t size, struct err *e
 		a->unreadable++;
 		return 0;
 	}
-	int rc = l.start ? on_start(a, &l, e) : on_steps(a, &l, e);
+	int rc = handle[l.kind](a, &l, e);
 	data_ledger_line_fini(&l);
 	return rc;
 }
@@ -187,8 +218,8 @@ static int on_line(struct audit *a, const char *text, size_t size, struct err *e
 static void prove_order(struct audit *a, const struct ledger_line *before,
 			const struct ledger_line *l)
 {
-	const struct audit_generation *was = generation_of(a, before->generation),
-				      *is = generation_of(a, l->generation);
+	const struct audit_generation *was = data_audit_generation(a, before->generation),
+				      *is = data_audit_generation(a, l->generation);
 	if (was && is && was != is && !same_order(was->order, is->order))
 		data_audit_find(
 			a,
@@ -198,14 +229,45 @@ static void prove_order(struct audit *a, const struct ledger_line *before,
 			(long long)is->generation, (long long)was->generation);
 }
 
-static void prove(struct audit *a)
+/* Lists what the line has passed without reading it. */
+static int list_skips(struct audit *a, const struct ledger_line *l, struct err *e)
+{
+	const struct audit_generation *g = data_audit_generation(a, l->generation);
+	for (int64_t at = l->first; g && at < l->end; at++) {
+		int64_t next = l->end;
+		const struct audit_skip *in = NULL; /* the first range that `at` is in */
+		for (int i = 0; i < g->n_list; i++) {
+			const struct audit_skip *k = &g->list[i];
+			if (k->first <= at && at < k->first + k->count && !in)
+				in = k;
+			if (k->first > at && k->first < next)
+				next = k->first;
+		}
+		if (!in) {
+			at = next - 1;
+			continue;
+		}
+		void *skips = a->skips;
+		if (grow(&skips, a->n_skips, sizeof *a->skips, e))
+			return -1;
+		a->skips = skips;
+		int64_t end = in->first + in->count < l->end ? in->first + in->count : l->end;
+		a->skips[a->n_skips++] = (struct audit_skip){ at, end - at, l->generation,
+							      in->reason };
+		a->skipped += end - at;
+		at = end - 1;
+	}
+	return 0;
+}
+
+static int prove(struct audit *a, struct err *e)
 {
 	const struct audit_generation *newest = &a->generations[a->n_generations - 1],
 				      *lowest = newest;
 	for (int i = 0; i < a->n_generations; i++)
-		if (a->generations[i].samples < lowest->samples)
+		if (a->generations[i].position < lowest->position)
 			lowest = &a->generations[i];
-	a->first = a->samples = lowest->samples;
+	a->first = a->samples = lowest->position;
 	a->step = lowest->step;
 	for (int64_t i = 0; i < a->n_steps; i++) {
 		struct ledger_line *l = &a->steps[i];
@@ -214,10 +276,13 @@ static void prove(struct audit *a)
 		if (i)
 			prove_order(a, l - 1, l);
 		a->step = l->to;
-		a->samples = end_of(l);
+		a->samples = l->end;
+		if (list_skips(a, l, e))
+			return -1;
 	}
 	if (!a->n_steps || a->steps[a->n_steps - 1].generation != newest->generation)
-		compare_ends(a, newest->step, newest->samples, newest->generation);
+		compare_ends(a, newest->step, newest->position, newest->generation);
+	return 0;
 }
 
 /* Counts the steps that each generation did and the next one repeated. */
@@ -246,11 +311,10 @@ int data_audit_open(const char *text, size_t size, struct audit **out, struct er
 	}
 	if (!rc && !a->n_generations)
 		rc = err_set(e, ERR_CORRUPT, "it has no line that says where a generation starts");
-	if (rc) {
+	if (rc || prove(a, e)) {
 		data_audit_close(a);
 		return -1;
 	}
-	prove(a);
 	count_undone(a);
 	*out = a;
 	return 0;
@@ -263,7 +327,13 @@ void data_audit_close(struct audit *a)
 	for (int i = 0; i < a->n_generations; i++) {
 		json_decref(a->generations[i].order);
 		json_decref(a->generations[i].layout);
+		free(a->generations[i].skips);
+		free(a->generations[i].list);
 	}
+	for (int i = 0; i < a->n_reasons; i++)
+		free(a->reasons[i]);
+	free(a->reasons);
+	free(a->skips);
 	for (int64_t i = 0; i < a->n_steps; i++)
 		data_ledger_line_fini(&a->steps[i]);
 	for (int i = 0; i < AUDIT_FINDINGS_MAX; i++)
@@ -281,105 +351,14 @@ void data_audit_metrics(struct audit *a, const char *text, size_t size)
 		json_t *o = n ? json_loadb(text + at, n, 0, NULL) : NULL;
 		const json_t *number = json_object_get(o, "generation"),
 			     *step = json_object_get(o, "step");
-		struct audit_generation *g = json_is_integer(number)
-						     ? generation_of(a, json_integer_value(number))
-						     : NULL;
+		struct audit_generation *g =
+			json_is_integer(number)
+				? data_audit_generation(a, json_integer_value(number))
+				: NULL;
 		if (g && json_is_integer(step) && json_integer_value(step) > g->reached)
 			g->reached = json_integer_value(step);
 		json_decref(o);
 		at += n + 1;
 	}
 	count_undone(a);
-}
-
-/* Returns the order of the last generation that counts. */
-static const json_t *order_of(struct audit *a)
-{
-	const struct audit_generation *g =
-		a->n_steps ? generation_of(a, a->steps[a->n_steps - 1].generation) : NULL;
-	return g ? g->order : a->generations[a->n_generations - 1].order;
-}
-
-int data_audit_dataset(struct audit *a, const char *words, struct dataset **out, struct err *e)
-{
-	const json_t *order = order_of(a);
-	int64_t seq = json_integer_value(json_object_get(order, "seq"));
-	double validation = json_number_value(json_object_get(order, "validation"));
-	if (words)
-		return dataset_open(words, seq, validation, out, e);
-	struct blend_source *list = calloc(LEDGER_SOURCES_MAX, sizeof *list);
-	if (!list)
-		return err_set(e, ERR_NOMEM, "no memory for the sources");
-	int rc = dataset_open_list(list, data_ledger_sources(order, list, NULL, NULL), seq,
-				   validation, out, e);
-	free(list);
-	return rc;
-}
-
-/* Whether the data has the sizes that the run recorded. */
-static bool check_sizes(struct audit *a, const struct dataset *d)
-{
-	const json_t *sources = json_object_get(order_of(a), "sources");
-	int64_t before = a->n_findings;
-	if ((int)json_array_size(sources) != dataset_sources(d))
-		data_audit_find(a, "the data has %d sources, the run had %zu", dataset_sources(d),
-				json_array_size(sources));
-	for (int i = 0; a->n_findings == before && i < dataset_sources(d); i++) {
-		struct dataset_source is = dataset_source(d, i);
-		const json_t *was = json_array_get(sources, (size_t)i);
-		if (json_integer_value(json_object_get(was, "tokens")) != is.tokens ||
-		    json_number_value(json_object_get(was, "weight")) != is.weight)
-			data_audit_find(
-				a,
-				"%s has %lld tokens and the weight %g, the run had it with %lld "
-				"and %g: the data was changed",
-				is.path, (long long)is.tokens, is.weight,
-				(long long)json_integer_value(json_object_get(was, "tokens")),
-				json_number_value(json_object_get(was, "weight")));
-	}
-	return a->n_findings == before;
-}
-
-static int check_line(struct audit *a, const struct ledger_line *l, const struct dataset *d,
-		      uint64_t seed, int32_t *room, struct err *e)
-{
-	for (int i = 0; i < l->n; i++) {
-		const struct ledger_replica *r = &l->replicas[i];
-		struct digest chain = { { 0 } }, step;
-		for (int64_t s = 0; s < l->to - l->from; s++) {
-			if (data_feed_digest(d, DATA_TRAIN, seed, INT32_MAX,
-					     l->first + s * l->global + r->offset, r->share, room,
-					     &step, e))
-				return -1;
-			data_ledger_chain(&chain, &step);
-		}
-		if (!ckpt_digest_equal(&chain, &r->digest))
-			data_audit_find(a,
-					"steps %lld to %lld of generation %lld: the replica of "
-					"samples %lld to %lld of each batch read tokens that "
-					"differ from the data",
-					(long long)l->from + 1, (long long)l->to,
-					(long long)l->generation, (long long)r->offset,
-					(long long)(r->offset + r->share) - 1);
-	}
-	return 0;
-}
-
-int data_audit_data(struct audit *a, const struct dataset *d,
-		    void (*moved)(int64_t samples, void *arg), void *arg, struct err *e)
-{
-	uint64_t seed = strtoull(json_string_value(json_object_get(order_of(a), "seed")), NULL, 10);
-	if (!check_sizes(a, d))
-		return 0;
-	int32_t *room = malloc(2 * (size_t)dataset_seq(d) * sizeof *room);
-	if (!room)
-		return err_set(e, ERR_NOMEM, "no memory for a sample");
-	int rc = 0;
-	for (int64_t i = 0; i < a->n_steps && !rc; i++) {
-		rc = check_line(a, &a->steps[i], d, seed, room, e);
-		if (moved)
-			moved(end_of(&a->steps[i]) - a->first, arg);
-	}
-	free(room);
-	return rc;
 }

@@ -5,7 +5,8 @@
  * lines that count follow each other without gap or overlap, from where the run began to where its
  * last generation begins or ends; in each line the replicas' shares tile the batch; all generations
  * have one order of samples (seed, seq, validation, sources with their weights and sizes); and so
- * the samples that count are first … samples - 1 of that order, each exactly once. `first` is 0
+ * each of the samples first … samples - 1 of that order counts exactly once, or is in `skips`, which
+ * says who skipped it and why. `first` is 0
  * unless the run began from the checkpoint of another run. data_audit_data also proves that the
  * tokens in the data are those that each replica read.
  *
@@ -19,16 +20,31 @@
 
 enum { AUDIT_FINDINGS_MAX = 20 }; /* findings that are kept as text; all of them are counted */
 
+struct audit_skip {
+	int64_t first, count;
+	int64_t generation; /* the first one that passed it */
+	const char *reason; /* borrowed from the audit */
+};
+
 struct audit_generation {
 	int64_t generation;
-	int64_t step, samples; /* where it began */
-	int64_t reached;       /* its last known step */
-	int64_t undone;        /* how many of its steps later generations undid */
+	int64_t step, samples;   /* where it began */
+	int64_t position;        /* in the order: samples and those skipped before */
+	struct audit_skip *list; /* what it skips, as its lines say */
+	int n_list;
+	struct ranges *skips; /* the same as a set; NULL: nothing */
+	int64_t reached;      /* its last known step */
+	int64_t undone;       /* how many of its steps later generations undid */
 	json_t *order, *layout;
 };
 
 struct audit {
-	int64_t first, samples, step; /* [first, samples) count, after this step */
+	int64_t first, samples, step; /* [first, samples) count or are skipped, after this step */
+	struct audit_skip *skips;     /* what steps that count have passed, in order */
+	int n_skips;
+	int64_t skipped; /* the sum of their counts */
+	char **reasons;  /* of all skip lines */
+	int n_reasons;
 	struct audit_generation *generations;
 	int n_generations;
 	struct ledger_line *steps; /* the lines that count, in order */
@@ -42,6 +58,8 @@ struct audit {
 /* Reads the ledger's text. Fails only if there is no memory, or no start line (ERR_CORRUPT). */
 int data_audit_open(const char *text, size_t size, struct audit **out, struct err *e);
 void data_audit_close(struct audit *a); /* takes NULL */
+/* The generation of that number whose start line came last; NULL: there is none. */
+struct audit_generation *data_audit_generation(struct audit *a, int64_t number);
 /* Adds a finding. */
 void data_audit_find(struct audit *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Reads from metrics.jsonl how far each generation came: steps after its last checkpoint are not in

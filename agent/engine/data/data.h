@@ -11,7 +11,8 @@
  * by a key of (seed, source, epoch) in O(1) memory (permute.h). So sample k is a function of
  * (seed, k) that depends neither on the run's length nor on the layout; a source repeats no sample
  * within one of its epochs; and any prefix of the run has the shares of the weights, to within two
- * samples per source. The position in the data is the number of samples consumed. The validation
+ * samples per source. The position in the data is the number of samples consumed and skipped (feed.h,
+ * ledger.h). The validation
  * split is blended in the same way, but each source's held-out samples come in file order, from the
  * first, and wrap around: every evaluation reads the same samples.
  *
@@ -61,7 +62,7 @@ int dataset_documents(const struct dataset *d, int i, int64_t *out, struct err *
 /* The number of the first `position` samples that come from the source, in either split. */
 int64_t dataset_count(const struct dataset *d, int i, int64_t position);
 
-/* The origin of the sample at `position` (samples consumed before it): its source, the epoch of that
+/* The origin of the sample at `position`: its source, the epoch of that
  * source, and the index among the split's samples of that source. The split must not be empty. */
 struct data_place {
 	int source;

@@ -50,16 +50,17 @@ static void read_step(struct feed *f, int64_t step)
 	struct slot *s = &f->slots[step % f->n];
 	int32_t *inputs = s->tokens, *targets = inputs + plane(f),
 		*starts = f->o.starts ? targets + plane(f) : NULL;
-	int64_t first = f->o.position + step * f->o.global + f->o.offset;
+	int64_t before = step * f->o.global + f->o.offset;
 	s->rc = 0;
 	ckpt_digester_start(f->digester);
 	for (int64_t i = 0; i < f->o.share && !s->rc && !atomic_load(&f->closing); i++) {
-		int64_t at = i * f->seq;
-		s->rc = dataset_read(f->o.data, f->o.split, f->o.seed, first + i, 1, f->o.vocab,
+		int64_t at = i * f->seq,
+			position = ranges_skip(f->o.skips, f->o.position, before + i);
+		s->rc = dataset_read(f->o.data, f->o.split, f->o.seed, position, 1, f->o.vocab,
 				     inputs + at, targets + at, starts ? starts + at : NULL,
 				     &s->err);
 		if (!s->rc)
-			digest_sample(f->digester, first + i, inputs + at, targets + at, f->seq);
+			digest_sample(f->digester, position, inputs + at, targets + at, f->seq);
 		if (f->o.moved && atomic_load(&f->waiting))
 			f->o.moved(f->o.moved_arg);
 	}
@@ -180,11 +181,13 @@ int data_feed_next(struct feed *f, struct feed_batch *out, struct err *e)
 			*e = s->err;
 		return -1;
 	}
+	int64_t before = f->taken * f->o.global + f->o.offset;
 	*out = (struct feed_batch){
 		.inputs = s->tokens,
 		.targets = s->tokens + plane(f),
 		.starts = f->o.starts ? s->tokens + 2 * plane(f) : NULL,
-		.position = f->o.position + f->taken * f->o.global + f->o.offset,
+		.position = ranges_skip(f->o.skips, f->o.position, before),
+		.sample = f->o.position - f->o.skipped + before,
 		.count = f->o.share,
 		.digest = s->digest,
 	};
@@ -193,7 +196,7 @@ int data_feed_next(struct feed *f, struct feed_batch *out, struct err *e)
 }
 
 int data_feed_digest(const struct dataset *data, enum data_split split, uint64_t seed,
-		     int64_t vocab, int64_t position, int64_t count, int32_t *tokens,
+		     int64_t vocab, const struct feed_share *share, int32_t *tokens,
 		     struct digest *out, struct err *e)
 {
 	int64_t seq = dataset_seq(data);
@@ -202,11 +205,12 @@ int data_feed_digest(const struct dataset *data, enum data_split split, uint64_t
 		return err_set(e, ERR_NOMEM, "data: no memory for a digest");
 	int rc = 0;
 	ckpt_digester_start(d);
-	for (int64_t i = 0; i < count && !rc; i++) {
-		rc = dataset_read(data, split, seed, position + i, 1, vocab, tokens, tokens + seq,
-				  NULL, e);
+	for (int64_t i = 0; i < share->count && !rc; i++) {
+		int64_t position = ranges_skip(share->skips, share->position, share->before + i);
+		rc = dataset_read(data, split, seed, position, 1, vocab, tokens, tokens + seq, NULL,
+				  e);
 		if (!rc)
-			digest_sample(d, position + i, tokens, tokens + seq, seq);
+			digest_sample(d, position, tokens, tokens + seq, seq);
 	}
 	*out = ckpt_digester_end(d);
 	ckpt_digester_close(d);

@@ -14,9 +14,10 @@
 struct ledger {
 	struct ledger_options o;
 	char path[PATH_MAX];
-	int fd;              /* on rank 0 */
-	int64_t from, to;    /* the steps since the last flush */
-	int64_t first;       /* sample position of `from` */
+	int fd;           /* on rank 0 */
+	int64_t from, to; /* the steps since the last flush */
+	int64_t first;    /* sample position of `from` */
+	struct ranges skips;
 	struct digest chain; /* digest of those steps */
 	struct buf pending;  /* lines that are not written yet */
 	bool torn;           /* the file ends within a line */
@@ -62,12 +63,9 @@ static json_t *order_json(const struct ledger_options *o)
 			 dataset_validation(o->data), "sources", sources);
 }
 
-static int add_start(struct ledger *l, struct err *e)
+/* Adds a line and takes the reference. */
+static int add_line(struct ledger *l, json_t *line, struct err *e)
 {
-	json_t *line = json_pack("{s:s, s:I, s:I, s:I, s:o, s:O}", "event", "start", "generation",
-				 (json_int_t)l->o.generation, "step", (json_int_t)l->o.step,
-				 "samples", (json_int_t)l->o.samples, "order", order_json(&l->o),
-				 "layout", l->o.layout);
 	char *text = line ? json_dumps(line, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
 	if (text)
 		buf_printf(&l->pending, "%s\n", text);
@@ -77,6 +75,35 @@ static int add_start(struct ledger *l, struct err *e)
 			 : err_set(e, ERR_NOMEM, "%s: no memory for a line", l->path);
 	free(text);
 	return rc;
+}
+
+static int add_start(struct ledger *l, struct err *e)
+{
+	return add_line(l,
+			json_pack("{s:s, s:I, s:I, s:I, s:I, s:o, s:O}", "event", "start",
+				  "generation", (json_int_t)l->o.generation, "step",
+				  (json_int_t)l->o.step, "samples", (json_int_t)l->o.samples,
+				  "skipped", (json_int_t)l->o.skipped, "order", order_json(&l->o),
+				  "layout", l->o.layout),
+			e);
+}
+
+/* Adds the parts of the ranges that lie behind the generation's position. */
+static int add_skips(struct ledger *l, struct err *e)
+{
+	for (int i = 0; i < l->o.n_skips; i++) {
+		const struct ledger_skip *k = &l->o.skips[i];
+		int64_t first = k->first > l->first ? k->first : l->first,
+			count = k->first + k->count - first;
+		if (count > 0 &&
+		    add_line(l,
+			     json_pack("{s:s, s:I, s:I, s:I, s:s}", "event", "skip", "generation",
+				       (json_int_t)l->o.generation, "first", (json_int_t)first,
+				       "count", (json_int_t)count, "reason", k->reason),
+			     e))
+			return -1;
+	}
+	return 0;
 }
 
 /* Writes the pending lines. If a write fails, the remaining lines are written whole the next time,
@@ -128,13 +155,16 @@ int data_ledger_open(const struct ledger_options *opt, struct ledger **out, stru
 	l->o = *opt;
 	l->fd = -1;
 	l->from = l->to = opt->step;
-	l->first = opt->samples;
+	l->first = opt->samples + opt->skipped;
 	int rc = 0;
-	if (snprintf(l->path, sizeof l->path, "%s/" LEDGER_NAME, opt->dir) >= (int)sizeof l->path)
+	for (int i = 0; i < opt->n_skips && !rc; i++)
+		rc = ranges_add(&l->skips, opt->skips[i].first, opt->skips[i].count, e);
+	if (!rc &&
+	    snprintf(l->path, sizeof l->path, "%s/" LEDGER_NAME, opt->dir) >= (int)sizeof l->path)
 		rc = err_set(e, ERR_USAGE, "%s: the path is too long; choose a shorter one",
 			     opt->dir);
 	if (!rc && comm_rank(opt->world) == 0)
-		rc = open_file(l, e) || add_start(l, e) ? -1 : 0;
+		rc = open_file(l, e) || add_start(l, e) || add_skips(l, e) ? -1 : 0;
 	if (rc) {
 		data_ledger_close(l);
 		return -1;
@@ -237,7 +267,7 @@ int data_ledger_flush(struct ledger *l, struct err *e)
 	free(all);
 	if (rc)
 		return -1;
-	l->first += (l->to - l->from) * l->o.global;
+	l->first = ranges_end(&l->skips, l->first, (l->to - l->from) * l->o.global);
 	l->from = l->to;
 	l->chain = (struct digest){ { 0 } };
 	return 0;

@@ -2,13 +2,18 @@
  * ledger — the samples that a run has consumed: ledger.jsonl in its run folder, one file for all
  * generations.
  *
- * There are two kinds of lines; each is an object:
+ * There are three kinds of lines; each is an object:
  *     start   A generation begins at a step and a number of consumed samples, with an order of
  *             samples and a layout:
- *             {"event": "start", "generation", "step", "samples", "order": {"seed": text, "seq",
- *             "validation", "sources": [{"path", "weight", "tokens", "samples"}]}, "layout": {…}}
- *     steps   The steps [from, to) were done. They read the sample positions
- *             [first, first + (to - from) global):
+ *             {"event": "start", "generation", "step", "samples", "skipped", "order": {"seed":
+ *             text, "seq", "validation", "sources": [{"path", "weight", "tokens", "samples"}]},
+ *             "layout": {…}}
+ *             Its position in the order is samples + skipped. "skipped" may be absent: none.
+ *     skip    The generation does not read the positions [first, first + count):
+ *             {"event": "skip", "generation", "first", "count", "reason": text}
+ *             These lines follow the start line. A skip counts once steps have passed it.
+ *     steps   The steps [from, to) were done. They read (to - from) global sample positions from
+ *             `first` on, without those that the generation skips:
  *             {"event": "steps", "generation", "from", "to", "first", "global",
  *             "replicas": [[offset, share, digest]…]}
  *             In each of these steps a replica read `share` samples, beginning at the batch's
@@ -28,6 +33,7 @@
 #include "agent/engine/ckpt/digest.h"
 #include "agent/engine/data/data.h"
 #include "base/err.h"
+#include "base/ranges.h"
 #include "libcomm/comm.h"
 
 #include <jansson.h>
@@ -36,11 +42,19 @@
 
 #define LEDGER_NAME "ledger.jsonl"
 
+struct ledger_skip {
+	int64_t first, count; /* positions */
+	const char *reason;   /* for people; UTF-8 */
+};
+
 struct ledger_options {
 	struct comm *world; /* borrowed, like every pointer here */
 	const char *dir;    /* the run's folder */
 	uint32_t generation;
-	int64_t step, samples; /* where the generation begins */
+	int64_t step, samples;           /* where the generation begins */
+	int64_t skipped;                 /* samples that were skipped before */
+	const struct ledger_skip *skips; /* of the generation; of data.skip and of rollbacks */
+	int n_skips;
 	const struct dataset *data;
 	uint64_t seed;
 	json_t *layout;
@@ -73,12 +87,18 @@ struct ledger_replica {
 	struct digest digest;
 };
 
+enum ledger_kind { LEDGER_START, LEDGER_SKIP, LEDGER_STEPS };
+
 struct ledger_line {
-	bool start; /* otherwise steps */
+	enum ledger_kind kind;
 	int64_t generation;
-	int64_t step, samples;           /* start */
-	json_t *order, *layout;          /* start; the order is checked: see data_ledger_sources */
-	int64_t from, to, first, global; /* steps */
+	int64_t step, samples, skipped; /* start */
+	json_t *order, *layout;         /* start; the order is checked: see data_ledger_sources */
+	int64_t first;                  /* steps, skip */
+	int64_t count;                  /* skip */
+	char *reason;                   /* skip */
+	int64_t from, to, global;       /* steps */
+	int64_t end; /* steps: the position after the last sample; an audit sets it */
 	struct ledger_replica *replicas;
 	int n;
 };

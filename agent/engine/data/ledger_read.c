@@ -62,15 +62,28 @@ static int get_start(const json_t *o, struct ledger_line *l, struct err *e)
 {
 	json_t *order = json_object_get(o, "order"), *layout = json_object_get(o, "layout");
 	if (json_member_int64(o, "step", 0, step_most, &l->step, e) ||
-	    json_member_int64(o, "samples", 0, INT64_MAX / 4, &l->samples, e) ||
+	    json_member_int64(o, "samples", 0, RANGES_END / 2, &l->samples, e) ||
+	    (json_member_given(json_object_get(o, "skipped")) &&
+	     json_member_int64(o, "skipped", 0, RANGES_END / 2, &l->skipped, e)) ||
 	    check_order(order, e))
 		return -1;
 	if (!json_is_object(layout))
 		return err_set(e, ERR_CORRUPT, "\"layout\" is not an object");
-	l->start = true;
+	l->kind = LEDGER_START;
 	l->order = json_incref(order);
 	l->layout = json_incref(layout);
 	return 0;
+}
+
+static int get_skip(const json_t *o, struct ledger_line *l, struct err *e)
+{
+	const char *reason = json_string_value(json_object_get(o, "reason"));
+	if (json_member_int64(o, "first", 0, RANGES_END - 1, &l->first, e) ||
+	    json_member_int64(o, "count", 1, RANGES_END - l->first, &l->count, e))
+		return -1;
+	l->kind = LEDGER_SKIP;
+	l->reason = strdup(reason ? reason : "");
+	return l->reason ? 0 : err_set(e, ERR_NOMEM, "no memory for a line");
 }
 
 static int get_replica(const json_t *v, int64_t global, struct ledger_replica *r, struct err *e)
@@ -93,10 +106,11 @@ static int get_steps(const json_t *o, struct ledger_line *l, struct err *e)
 	size_t n = json_array_size(replicas);
 	if (json_member_int64(o, "from", 0, step_most, &l->from, e) ||
 	    json_member_int64(o, "to", l->from + 1, step_most, &l->to, e) ||
-	    json_member_int64(o, "first", 0, INT64_MAX / 4, &l->first, e) ||
+	    json_member_int64(o, "first", 0, RANGES_END, &l->first, e) ||
 	    json_member_int64(o, "global", 1, GLOBAL_MAX, &l->global, e))
 		return -1;
-	if (l->to - l->from > INT64_MAX / 4 / l->global)
+	l->kind = LEDGER_STEPS;
+	if (l->to - l->from > RANGES_END / l->global)
 		return err_set(e, ERR_CORRUPT, "more samples than there can be");
 	if (!json_is_array(replicas) || n > LEDGER_REPLICAS_MAX)
 		return err_set(e, ERR_CORRUPT, "\"replicas\" is not a list, or is too long");
@@ -110,20 +124,29 @@ static int get_steps(const json_t *o, struct ledger_line *l, struct err *e)
 	return 0;
 }
 
+static int get_line(const json_t *o, struct ledger_line *l, struct err *e)
+{
+	static const struct {
+		const char *event;
+		int (*get)(const json_t *o, struct ledger_line *l, struct err *e);
+	} kinds[] = { { "start", get_start }, { "skip", get_skip }, { "steps", get_steps } };
+	const char *event = json_string_value(json_object_get(o, "event"));
+	for (size_t i = 0; event && i < sizeof kinds / sizeof *kinds; i++)
+		if (!strcmp(event, kinds[i].event))
+			return json_member_int64(o, "generation", 0, UINT32_MAX, &l->generation,
+						 e) ||
+					       kinds[i].get(o, l, e)
+				       ? -1
+				       : 0;
+	return err_set(e, ERR_CORRUPT, "\"event\" is neither start nor skip nor steps");
+}
+
 int data_ledger_parse(const char *text, size_t size, struct ledger_line *out, struct err *e)
 {
 	struct ledger_line l = { 0 };
 	json_error_t why;
 	json_t *o = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
-	const char *event = json_string_value(json_object_get(o, "event"));
-	int rc;
-	if (!o)
-		rc = err_set(e, ERR_CORRUPT, "no JSON object: %s", why.text);
-	else if (!event || (strcmp(event, "start") && strcmp(event, "steps")))
-		rc = err_set(e, ERR_CORRUPT, "\"event\" is neither start nor steps");
-	else
-		rc = json_member_int64(o, "generation", 0, UINT32_MAX, &l.generation, e) ||
-		     (strcmp(event, "start") ? get_steps(o, &l, e) : get_start(o, &l, e));
+	int rc = o ? get_line(o, &l, e) : err_set(e, ERR_CORRUPT, "no JSON object: %s", why.text);
 	json_decref(o);
 	if (rc) {
 		data_ledger_line_fini(&l);
@@ -137,6 +160,7 @@ void data_ledger_line_fini(struct ledger_line *l)
 {
 	json_decref(l->order);
 	json_decref(l->layout);
+	free(l->reason);
 	free(l->replicas);
 	*l = (struct ledger_line){ 0 };
 }

@@ -2,7 +2,7 @@
  * hooks — how the training loop reports to the process that it runs in, and queries it.
  *
  * The engine has no control channel of its own: the caller of train_run fills this table
- * (agent/metrics/report.c does it over the control channel). Every entry except `drill` is set. All
+ * (agent/metrics/report.c does it over the control channel). Every entry except those for drills is set. All
  * entries except `moved` and `await_recorded` are called on the training thread.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_HOOKS_H
@@ -25,6 +25,14 @@ enum train_plant {
 	TRAIN_PLANT_GRADIENT, /* NaN in the gradients before their reduction, each time */
 	TRAIN_PLANT_WEIGHT,   /* NaN in the weights */
 	TRAIN_PLANT_FLIP      /* one bit of the weights flips */
+};
+
+/* A step whose numbers are bad (bad_numbers.h): nothing was updated. */
+struct bad_step {
+	int64_t step;
+	const char *what; /* "loss" or "gradient norm" */
+	double value, usual;
+	int64_t first, count; /* the positions to skip */
 };
 
 struct train_hooks {
@@ -51,6 +59,8 @@ struct train_hooks {
 	void (*ready)(void *arg, int64_t step, int64_t samples, const struct phases *start);
 	void (*step)(void *arg, const struct step_report *r);
 	void (*eval)(void *arg, int64_t step, double loss);
+	/* On every rank: the step is bad, and train_run fails with ERR_NUMERIC after this. */
+	void (*bad_step)(void *arg, const struct bad_step *b);
 	/* A checkpoint of this step begins: metrics up to it must be recorded. */
 	void (*series)(void *arg, int64_t step);
 	void (*committed)(void *arg, const struct ckpt_report *c);
@@ -59,6 +69,9 @@ struct train_hooks {
 	/* For drills, NULL otherwise: called before each step with the number of finished ones. It may
 	 * fail in place of the step, or not return at all. *poison: the step's gradients become NaN. */
 	int (*drill)(void *drill_arg, int64_t step, bool *poison, struct err *e);
+	/* For drills, NULL otherwise: whether this rank's gradients become NaN with the batch of these
+	 * positions in the order of the data. */
+	bool (*drill_data)(void *drill_arg, int64_t first, int64_t end);
 	void *drill_arg;
 	/* For drills, NULL otherwise: which numbers of the step to spoil (plant.h), called before each
 	 * step with the number of finished ones. */

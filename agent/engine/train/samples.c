@@ -3,6 +3,7 @@
 #include "agent/engine/data/feed.h"
 #include "agent/engine/data/ledger.h"
 #include "base/log.h"
+#include "base/messages.h"
 
 #include <stdlib.h>
 
@@ -11,8 +12,43 @@ struct samples {
 	struct dataset *data;
 	struct feed *feed;
 	struct ledger *ledger;
+	struct ledger_skip *list; /* what the run skips, with the reasons */
+	int n_list;
+	struct ranges skips; /* the same as a set */
+	struct samples_place begun;
 	struct digest digest; /* digest of the share of the current step */
 };
+
+static int add_skip(struct samples *s, int64_t first, int64_t count, const char *reason,
+		    struct err *e)
+{
+	struct ledger_skip *list = realloc(s->list, (size_t)(s->n_list + 1) * sizeof *list);
+	if (!list)
+		return err_set(e, ERR_NOMEM, "data: no memory for what is skipped");
+	s->list = list;
+	list[s->n_list++] =
+		(struct ledger_skip){ .first = first, .count = count, .reason = reason };
+	return ranges_add(&s->skips, first, count, e);
+}
+
+/* Rollbacks come first, because an audit names the first range that explains a skipped sample. */
+static int read_skips(struct samples *s, struct err *e)
+{
+	struct ranges job;
+	for (size_t i = 0; i < json_array_size(s->o.skips); i++) {
+		struct msg_skip m;
+		if (msg_skip_read(json_array_get(s->o.skips, i), &m, e) ||
+		    add_skip(s, m.first, m.count, m.reason, e))
+			return err_prefix(e, "the samples that rollbacks skip");
+	}
+	if (ranges_parse(s->o.view->job->data.skip, &job, e))
+		return err_prefix(e, "data.skip");
+	for (int i = 0; i < job.n; i++)
+		if (add_skip(s, job.list[i].first, job.list[i].end - job.list[i].first, "data.skip",
+			     e))
+			return err_prefix(e, "data.skip");
+	return 0;
+}
 
 int train_samples_open(const struct samples_options *opt, struct samples **out, struct err *e)
 {
@@ -21,7 +57,8 @@ int train_samples_open(const struct samples_options *opt, struct samples **out, 
 	if (!s)
 		return err_set(e, ERR_NOMEM, "data: no memory for the samples");
 	s->o = *opt;
-	if (dataset_open(job->data.path, job->model.seq, job->data.validation, &s->data, e)) {
+	if (dataset_open(job->data.path, job->model.seq, job->data.validation, &s->data, e) ||
+	    read_skips(s, e)) {
 		train_samples_close(s);
 		return -1;
 	}
@@ -36,6 +73,7 @@ void train_samples_close(struct samples *s)
 	data_feed_close(s->feed);
 	data_ledger_close(s->ledger);
 	dataset_close(s->data);
+	free(s->list);
 	free(s);
 }
 
@@ -51,16 +89,19 @@ static void on_sample(void *arg)
 	s->o.hooks->moved(s->o.hooks->arg);
 }
 
-static int open_feed(struct samples *s, enum data_split split, int64_t position, int64_t steps,
+/* begun: where training continues; NULL: the validation split is read from its beginning. */
+static int open_feed(struct samples *s, const struct samples_place *begun, int64_t steps,
 		     struct feed **out, struct err *e)
 {
 	const struct job *job = s->o.view->job;
 	struct feed_options o = {
 		.data = s->data,
-		.split = split,
+		.split = begun ? DATA_TRAIN : DATA_VALIDATION,
 		.seed = job->job.seed,
 		.vocab = job->model.vocab,
-		.position = position,
+		.position = begun ? begun->consumed + begun->skipped : 0,
+		.skipped = begun ? begun->skipped : 0,
+		.skips = begun ? &s->skips : NULL,
 		.global = job->batch.global,
 		.offset = s->o.view->batch.first,
 		.share = s->o.view->sequences,
@@ -73,7 +114,7 @@ static int open_feed(struct samples *s, enum data_split split, int64_t position,
 	return data_feed_open(&o, out, e);
 }
 
-int train_samples_begin(struct samples *s, int64_t step, int64_t consumed, json_t *layout,
+int train_samples_begin(struct samples *s, const struct samples_place *at, json_t *layout,
 			struct err *e)
 {
 	const struct job *job = s->o.view->job;
@@ -81,8 +122,11 @@ int train_samples_begin(struct samples *s, int64_t step, int64_t consumed, json_
 		.world = s->o.world,
 		.dir = s->o.run_dir,
 		.generation = s->o.generation,
-		.step = step,
-		.samples = consumed,
+		.step = at->step,
+		.samples = at->consumed,
+		.skipped = at->skipped,
+		.skips = s->list,
+		.n_skips = s->n_list,
 		.data = s->data,
 		.seed = job->job.seed,
 		.layout = layout,
@@ -91,11 +135,32 @@ int train_samples_begin(struct samples *s, int64_t step, int64_t consumed, json_
 		.share = s->o.view->sequences,
 		.global = job->batch.global,
 	};
-	int64_t left = job->job.steps - step;
-	return open_feed(s, DATA_TRAIN, consumed, left > 0 ? left : 0, &s->feed, e) ||
+	int64_t left = job->job.steps - at->step;
+	s->begun = *at;
+	return open_feed(s, at, left > 0 ? left : 0, &s->feed, e) ||
 			       data_ledger_open(&o, &s->ledger, e)
 		       ? -1
 		       : 0;
+}
+
+/* The position after this step of the generation. */
+static int64_t end_of(const struct samples *s, int64_t step)
+{
+	return ranges_end(&s->skips, s->begun.consumed + s->begun.skipped,
+			  (step - s->begun.step) * s->o.view->job->batch.global);
+}
+
+int64_t train_samples_skipped(const struct samples *s, int64_t step)
+{
+	return end_of(s, step) - s->begun.consumed -
+	       (step - s->begun.step) * s->o.view->job->batch.global;
+}
+
+struct range train_samples_span(const struct samples *s, int64_t step, int64_t before)
+{
+	int64_t first = ranges_skip(&s->skips, end_of(s, step - 1), 0);
+	return (struct range){ ranges_back(&s->skips, first, before * s->o.view->job->batch.global),
+			       end_of(s, step) };
 }
 
 static struct engine_batch batch_of(const struct feed_batch *b)
@@ -104,7 +169,7 @@ static struct engine_batch batch_of(const struct feed_batch *b)
 		.inputs = b->inputs,
 		.targets = b->targets,
 		.starts = b->starts,
-		.sample = b->position,
+		.sample = b->sample,
 		.loss_scale = 1,
 	};
 }
@@ -138,7 +203,7 @@ int train_samples_evaluate(struct samples *s, int64_t batches,
 			   void *arg, struct err *e)
 {
 	struct feed *feed;
-	int rc = open_feed(s, DATA_VALIDATION, 0, batches, &feed, e);
+	int rc = open_feed(s, NULL, batches, &feed, e);
 	if (rc)
 		return -1;
 	for (int64_t i = 0; i < batches && !rc; i++) {

@@ -5,6 +5,9 @@
  * The loop calls train_samples_next for a step, train_samples_done when the step is finished, and
  * train_samples_durable before a checkpoint, so that the ledger has every step that the checkpoint
  * holds (data/ledger.h). Validation samples are read separately and are not in the ledger.
+ *
+ * The run skips the positions of data.skip and those of its rollbacks. Whatever the layout and the
+ * generation, the batch of a step is the next samples that are not skipped.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_SAMPLES_H
 #define MUSTER_AGENT_ENGINE_TRAIN_SAMPLES_H
@@ -13,6 +16,7 @@
 #include "agent/engine/pipeline/engine.h"
 #include "agent/engine/train/hooks.h"
 #include "base/err.h"
+#include "base/ranges.h"
 #include "libcomm/comm.h"
 #include "plan/spec/rank_view.h"
 
@@ -25,6 +29,7 @@ struct samples_options {
 	const struct train_hooks *hooks;
 	const char *run_dir;
 	uint32_t generation;
+	json_t *skips; /* of rollbacks: a list of struct msg_skip; NULL: none */
 };
 
 struct samples; /* one thread */
@@ -33,10 +38,20 @@ struct samples; /* one thread */
 int train_samples_open(const struct samples_options *opt, struct samples **out, struct err *e);
 void train_samples_close(struct samples *s); /* takes NULL */
 const struct dataset *train_samples_data(const struct samples *s);
-/* Starts reading ahead, and begins the generation's entries in the ledger. step and consumed are
- * the numbers of finished steps and of consumed samples so far. layout: for people; borrowed. */
-int train_samples_begin(struct samples *s, int64_t step, int64_t consumed, json_t *layout,
+/* Where a run is: finished steps, samples that they consumed, and samples that it skipped. */
+struct samples_place {
+	int64_t step, consumed, skipped;
+};
+
+/* Starts reading ahead, and begins the generation's entries in the ledger. layout: for people;
+ * borrowed. */
+int train_samples_begin(struct samples *s, const struct samples_place *at, json_t *layout,
 			struct err *e);
+/* How many samples the run has skipped when this step of the generation, or a later one, is finished. */
+int64_t train_samples_skipped(const struct samples *s, int64_t step);
+/* The positions in the order of the batch of a step of the generation, and of as many samples before it
+ * as `before` batches have. */
+struct range train_samples_span(const struct samples *s, int64_t step, int64_t before);
 
 /* Sets the share of the next step, valid until the next call. loss_scale is 1. */
 int train_samples_next(struct samples *s, struct engine_batch *out, struct err *e);

@@ -11,6 +11,7 @@
 #include "libcomm/comm.h"
 #include "plan/spec/rank_view.h"
 
+#include <jansson.h>
 #include <stdint.h>
 
 struct train_env {
@@ -20,6 +21,8 @@ struct train_env {
 	const char *run_dir;
 	/* as in msg.h, welcome: "auto", "none", or the path of a checkpoint */
 	const char *resume;
+	/* samples that rollbacks skip: a list of struct msg_skip; NULL: none */
+	json_t *skips;
 	uint32_t generation;
 	int threads;
 	/* with job.device = cuda: the index of the GPU among those visible to this process */

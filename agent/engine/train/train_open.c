@@ -1,14 +1,20 @@
 #include "agent/engine/train/trainer.h"
 
 #include "agent/engine/data/blend.h"
+#include "agent/engine/train/set_aside.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "base/run_paths.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-enum { GATE_MOST_S = 60 };
+enum { GATE_MOST_S = 60, METRICS_END = 16 << 20 /* bytes that are read */ };
 
 static void on_phase(const char *what, void *arg)
 {
@@ -22,6 +28,15 @@ static void on_piece(void *arg)
 	t->hooks->moved(t->hooks->arg);
 }
 
+/* The position of the checkpoint counts, so that a change of data.skip behind it moves nothing. */
+static int begin_samples(struct trainer *t, struct err *e)
+{
+	const struct samples_place at = { .step = t->at.step,
+					  .consumed = t->at.samples,
+					  .skipped = t->skipped };
+	return train_samples_begin(t->samples, &at, t->layout, e);
+}
+
 static int open_data(struct trainer *t, struct err *e)
 {
 	const struct train_env *env = t->env;
@@ -31,6 +46,7 @@ static int open_data(struct trainer *t, struct err *e)
 		.hooks = t->hooks,
 		.run_dir = env->run_dir,
 		.generation = env->generation,
+		.skips = env->skips,
 	};
 	return train_samples_open(&opt, &t->samples, e);
 }
@@ -139,6 +155,11 @@ static int start_state(struct trainer *t, struct err *e)
 {
 	const struct job *job = t->job;
 	struct ckpt_state at;
+	struct err kept = ERR_INIT;
+	if (comm_rank(t->env->world) == 0 && train_set_aside(t->ckpt_dir, t->env->skips, &kept))
+		log_warn("the run may continue from a checkpoint that a rollback goes back beyond: "
+			 "%s",
+			 kept.text);
 	int rc = train_resume(t->env->world, t->env->resume, t->ckpt_dir, t->model, &t->state, &at,
 			      e);
 	if (rc < 0)
@@ -169,7 +190,39 @@ static int start_state(struct trainer *t, struct err *e)
 	optim_scaler_resume(&t->scaler, ckpt_number(&at, "loss_scale", 0),
 			    (int64_t)ckpt_number(&at, "loss_scale_good", 0));
 	t->at.samples = at.samples;
+	double skipped = ckpt_number(&at, "skipped", 0);
+	t->skipped = skipped >= 0 && skipped < (double)(RANGES_END / 2) ? (int64_t)skipped : 0;
 	return 0;
+}
+
+/* Reads the end of the metrics; without the file the window is empty. */
+static void read_window(struct trainer *t)
+{
+	char path[RUN_PATH];
+	struct buf text = BUF_INIT;
+	struct stat st;
+	struct err e = ERR_INIT;
+	run_path(path, t->env->run_dir, RUN_METRICS);
+	int fd = file_open(path, O_RDONLY, FILE_OWN, NULL);
+	size_t size = fd < 0 || fstat(fd, &st) ? 0 : (size_t)st.st_size;
+	size_t n = size < METRICS_END ? size : METRICS_END;
+	char *to = n ? buf_room(&text, n) : NULL;
+	if (to && !file_pread_full(fd, to, n, (off_t)(size - n)) &&
+	    train_bad_read(&t->numbers, to, n, t->at.step, &e))
+		log_warn("spikes are found later than usual: %s", e.text);
+	buf_fini(&text);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* World rank 0 reads the window, and all ranks get the same. */
+static int resume_window(struct trainer *t, struct err *e)
+{
+	if (!(t->numbers.z > 0) || t->at.step == 0)
+		return 0;
+	if (comm_rank(t->env->world) == 0)
+		read_window(t);
+	return comm_broadcast(t->env->world, &t->numbers, sizeof t->numbers, COMM_U8, 0, e);
 }
 
 /* A checkpoint is committed only after the metrics up to it are in the run folder, so that a run
@@ -188,6 +241,9 @@ int trainer_open(struct trainer *t, struct err *e)
 	const struct coords *at = &env->view->at;
 	double since = clock_s();
 	optim_scaler_init(&t->scaler, t->job);
+	train_bad_init(&t->numbers,
+		       t->job->health.bad_numbers == BAD_NUMBERS_RETRY ? 0 : t->job->health.spike_z,
+		       t->job->health.spike_window);
 	t->watch = (struct ckpt_watch){ on_piece, t };
 	t->gate = (struct ckpt_gate){ await_series, t };
 	t->reports = at->pp == env->view->layout.pp - 1 && at->tp == 0 && at->cp == 0 &&
@@ -201,9 +257,8 @@ int trainer_open(struct trainer *t, struct err *e)
 		return -1;
 	train_phases_lap(env->phases, "model", &since);
 	t->hooks->progress(t->hooks->arg, 0, "load state");
-	if (open_checkpoints(t, e) || start_state(t, e) ||
-	    (t->server && param_server_start(t->server, t->at.step, e)) ||
-	    train_samples_begin(t->samples, t->at.step, t->at.samples, t->layout, e))
+	if (open_checkpoints(t, e) || start_state(t, e) || resume_window(t, e) ||
+	    (t->server && param_server_start(t->server, t->at.step, e)) || begin_samples(t, e))
 		return -1;
 	train_phases_lap(env->phases, "state", &since);
 	return 0;

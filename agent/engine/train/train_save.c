@@ -12,6 +12,9 @@ enum { ROOM_S = 60, PAUSE_MOST_S = 5 };
 
 static int start_save(struct trainer *t, struct err *e)
 {
+	int64_t skipped = train_samples_skipped(t->samples, t->at.step);
+	if (skipped && ckpt_number_set(&t->at, "skipped", (double)skipped, e))
+		return -1;
 	if (isfinite(t->loss) && ckpt_number_set(&t->at, "loss", t->loss, e))
 		return -1;
 	if (t->scaler.dynamic &&

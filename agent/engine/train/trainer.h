@@ -4,6 +4,7 @@
 #define MUSTER_AGENT_ENGINE_TRAIN_TRAINER_H
 
 #include "agent/engine/ckpt/attached.h"
+#include "agent/engine/train/bad_numbers.h"
 #include "agent/engine/optim/optim.h"
 #include "agent/engine/optim/scaler.h"
 #include "agent/engine/pipeline/engine.h"
@@ -20,6 +21,7 @@ struct trainer {
 	struct engine *engine;
 	struct optim *optim; /* this rank's; NULL with a parameter server */
 	struct scaler scaler;
+	struct bad_numbers numbers;
 	struct param_server *server; /* NULL: all-reduce */
 	bool stops;                  /* the server's workers have agreed to stop */
 	struct ckpt_writer *writer;
@@ -34,6 +36,7 @@ struct trainer {
 	char ckpt_dir[JOB_PATH];
 	struct ckpt_state at;      /* the current position of the run */
 	struct engine_batch batch; /* of the current step */
+	int64_t skipped;           /* samples that the run had skipped where it continues */
 	double loss;               /* of the last step; NaN before it */
 	int64_t saved;             /* step of the last checkpoint, -1: none */
 	enum train_plant plant;    /* of the current step */

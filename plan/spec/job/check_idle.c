@@ -86,6 +86,16 @@ static bool wsd(const struct job *job)
 	return job->optimizer.schedule == LR_WSD;
 }
 
+static bool skips(const struct job *job)
+{
+	return job->health.bad_numbers == BAD_NUMBERS_SKIP;
+}
+
+static bool judges_spikes(const struct job *job)
+{
+	return job->health.bad_numbers != BAD_NUMBERS_RETRY;
+}
+
 /* `key` has an effect only if `chosen` holds, which depends on `other`. `would` names the values of
  * `other` with which it holds. NULL: `other` is an enum, and its values are tried. */
 /* clang-format off */
@@ -121,6 +131,10 @@ static const struct idle {
 	{ AT(optimizer, decay_steps), AT(optimizer, schedule), decays, "cosine or linear" },
 	{ AT(optimizer, min_lr), AT(optimizer, schedule), falls, "cosine, linear, inverse-sqrt or wsd" },
 	{ AT(optimizer, cooldown), AT(optimizer, schedule), wsd, "wsd" },
+	{ AT(health, spike_z), AT(health, bad_numbers), judges_spikes, NULL },
+	{ AT(health, spike_window), AT(health, bad_numbers), judges_spikes, NULL },
+	{ AT(health, max_skips), AT(health, bad_numbers), skips, NULL },
+	{ AT(health, skip_before), AT(health, bad_numbers), skips, NULL },
 };
 /* clang-format on */
 
@@ -135,10 +149,11 @@ static const struct optimizer_idle {
 	{ AT(optimizer, eps), OPTIMIZER_EPS },
 };
 
-/* The replicas of a parameter server are whole and in fp32. */
+/* The replicas of a parameter server are whole and in fp32, and they have no last step in common to
+ * which all could go back. */
 static const size_t not_with_server[] = {
 	AT(parallel, tp),   AT(parallel, cp),       AT(parallel, pp),     AT(parallel, ep),
-	AT(parallel, zero), AT(offload, optimizer), AT(precision, dtype),
+	AT(parallel, zero), AT(offload, optimizer), AT(precision, dtype), AT(health, bad_numbers),
 };
 
 /* "tp = 2" */

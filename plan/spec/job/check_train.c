@@ -1,4 +1,5 @@
 /* Contradictions in the training keys: batch, recomputation, learning rate, evaluation. */
+#include "base/ranges.h"
 #include "plan/spec/job/rules.h"
 #include "plan/spec/speeds.h"
 
@@ -73,9 +74,22 @@ static int check_eval(const struct rule_job *j)
 	return 0;
 }
 
+static int check_skip(const struct rule_job *j)
+{
+	static const size_t keys[] = { AT(data, skip) };
+	struct ranges r;
+	struct err why = ERR_INIT;
+	if (ranges_parse(j->job->data.skip, &r, &why))
+		return REFUSE(j, keys, "%s; write positions and ranges such as 320-335,640",
+			      why.text);
+	if (r.n > RANGES_MAX / 2) /* rollbacks add others */
+		return REFUSE(j, keys, "skip has %d ranges; write at most %d", r.n, RANGES_MAX / 2);
+	return 0;
+}
+
 /* Rules about keys that a search may decide. The search obeys them. */
 static rule *const searched_rules[] = { check_batch, check_recompute, NULL };
-static rule *const other_rules[] = { check_rate, check_eval, NULL };
+static rule *const other_rules[] = { check_rate, check_eval, check_skip, NULL };
 
 static int check_rules(const struct rule_job *j, rule *const *rules)
 {

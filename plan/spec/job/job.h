@@ -54,6 +54,8 @@ enum job_device { DEVICE_CPU, DEVICE_CUDA };
 enum job_shrink { SHRINK_KEEP, SHRINK_DP, SHRINK_ANY };
 /* yes: onto nodes of the allocation; requeue: also onto nodes that have left it */
 enum job_regrow { REGROW_NO, REGROW_YES, REGROW_REQUEUE };
+/* What a run does at NaN, infinity or a spike: repeat the samples, skip them, or stop. */
+enum job_bad_numbers { BAD_NUMBERS_RETRY, BAD_NUMBERS_SKIP, BAD_NUMBERS_STOP };
 /* The list of suspect nodes: not kept; named; excluded from submitted jobs. */
 enum job_suspects { SUSPECTS_IGNORE, SUSPECTS_WARN, SUSPECTS_EXCLUDE };
 /* Keys that a search may decide (plan/search): bits of struct job's `open`. */
@@ -164,6 +166,8 @@ struct job {
 		int64_t eval_batches; /* global batches that an evaluation reads */
 		enum job_documents documents;
 		int64_t prefetch; /* steps whose tokens are read ahead */
+		/* positions in the order of the samples that are not read (base/ranges.h) */
+		char skip[2 * JOB_TEXT];
 	} data;
 	struct {
 		char dir[JOB_PATH]; /* "": ckpt in the run folder */
@@ -242,11 +246,16 @@ struct job {
 		double timeout;           /* seconds a collective may wait */
 	} network;
 	struct {
-		double slow_factor;    /* 0: ranks are not compared */
-		double slow_window;    /* seconds */
-		double pause;          /* seconds; 0: not reported */
+		double slow_factor; /* 0: ranks are not compared */
+		double slow_window; /* seconds */
+		double pause;       /* seconds; 0: not reported */
 		int64_t compare_every; /* steps; 0: at checkpoints only; -1: never */
-		int suspects;          /* enum job_suspects */
+		enum job_bad_numbers bad_numbers;
+		double spike_z;       /* 0: only what is not finite is bad */
+		int64_t spike_window; /* good steps that a step is compared with */
+		int64_t max_skips;    /* rollbacks of the run */
+		int64_t skip_before;  /* batches before the bad one that are skipped, too */
+		int suspects;       /* enum job_suspects */
 		char nodes_dir[JOB_TEXT];
 	} health;
 	struct {

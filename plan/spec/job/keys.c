@@ -67,6 +67,7 @@ static const char *const shrinks[] = { "keep", "dp", "any", NULL };
 static const char *const regrows[] = { "no", "yes", "requeue", NULL };
 static const char *const suspect_uses[] = { "ignore", "warn", "exclude", NULL };
 static const char *const exclusives[] = { "no", "yes", "user", "mcs", NULL };
+static const char *const bad_numbers[] = { "retry", "skip", "stop", NULL };
 static const char *const levels[] = { "debug", "info", "warn", "error", NULL };
 static const char *const transports[] = { "auto", "shm", "tcp", NULL };
 static const char *const integrities[] = { "none", "checksum", "seal", NULL };
@@ -163,6 +164,7 @@ const struct job_key job_keys[] = {
 	INT(data, eval_batches, "1", 1, 1e9, "Global batches that an evaluation reads."),
 	ENUM(data, documents, "mix", documents, "Whether a token attends to other documents of its sequence. mix: it does. mask: it does not."),
 	INT(data, prefetch, "2", 0, 1024, "Number of steps whose tokens are read ahead."),
+	TEXT(data, skip, JOB_LINE, "", "Samples that training skips: positions in the order of the data, from 0, such as 320-335,640. They count as read: the next sample takes their place in the batch. Rollbacks add to this list (health.bad_numbers). Evaluations are not affected."),
 
 	TEXT(checkpoint, dir, JOB_LINE, "", "Folder of the checkpoints; no other run may use it. Empty: ckpt in the run folder."),
 	INT(checkpoint, every, "100", 0, 1e12, "Steps between checkpoints. 0: only when stopping and at the end."),
@@ -239,6 +241,12 @@ const struct job_key job_keys[] = {
 	TEXT(health, nodes_dir, JOB_LINE, "", "Folder of the list of suspect nodes. Users may share one (mode 1777). Empty: the variable MUSTER_NODES_DIR, otherwise ~/.cache/muster/nodes."),
 	REAL(health, pause, "2", 0, 1e6, "An agent that is silent for this many seconds and then continues is reported. 0: never."),
 	INT(health, compare_every, "20", -1, 1e12, "Steps between comparisons of the weights of ranks that must hold the same bits. They are also compared before each checkpoint. A difference is the sign of a fault of hardware: the ranks and their nodes are named, and the run continues from its last checkpoint. 0: before checkpoints only; -1: never."),
+
+	ENUM(health, bad_numbers, "retry", bad_numbers, "What to do if the loss or the norm of the gradients is NaN or infinite; with skip and stop also at a spike. The step updates nothing. retry: restart from the last checkpoint with the same samples, which helps if a device erred. skip: continue from the last checkpoint without the samples of the step; it does not count as a restart. stop: the run fails. In fp16 a dynamic loss scale handles overflow before."),
+	REAL(health, spike_z, "10", 0, 1e6, "bad_numbers = skip or stop: a step is a spike if its loss, or the logarithm of its gradient norm, is more than this many standard deviations above the median of the last spike_window steps. The deviation is that of a normal distribution with the same median of absolute deviations, and at least 2 % of the median loss or 0.25: with 10 a spike is at least 1.2 times the usual loss, or 12 times the usual norm. 0: spikes are not looked for."),
+	INT(health, spike_window, "128", 8, 256, "Good steps that a step is compared with. There is no spike before half as many."),
+	INT(health, max_skips, "5", 0, 100, "bad_numbers = skip: rollbacks in the whole run. The next bad step ends it."),
+	INT(health, skip_before, "0", 0, 1e6, "bad_numbers = skip: batches before the bad one that are skipped with it. The run then continues from the last checkpoint before them; later ones are renamed. If there is none, it continues from the oldest one, and skips what comes after it."),
 
 	INT(log, every, "10", 1, 1e9, "Steps between progress lines."),
 	WORD(log, level, "info", levels, "Lowest level of the lines in the logs."),

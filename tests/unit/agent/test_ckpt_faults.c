@@ -2,6 +2,7 @@
  * and valid. */
 #include "tests/unit/agent/ckpt_saver.h"
 
+#include <math.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -340,6 +341,31 @@ static void death_while_a_step_is_replaced_leaves_a_valid_latest(void **state)
 	die_at_each_call(9, 9);
 }
 
+static void a_number_that_is_not_finite_is_never_committed(void **state)
+{
+	static const float bad[] = { NAN, INFINITY, -INFINITY };
+	(void)state;
+	fix_write(&whole, 5);
+	for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
+		struct err e = ERR_INIT;
+		struct saver s;
+		struct ckpt_tensor tensors[FIX_TENSORS];
+		struct ckpt_state at = fix_state(9);
+		assert_int_equal(saver_open(&s, world_alone(), NULL, 2, &e), 0);
+		int n = fix_rank(&whole, 0, 9, false, tensors);
+		((float *)(uintptr_t)tensors[n - 1].data)[k] = bad[k];
+		assert_int_equal(ckpt_save(s.writer, &at, tensors, n, &e), 0);
+		assert_int_equal(ckpt_wait(s.writer, &e), -1);
+		assert_int_equal(e.code, ERR_NUMERIC);
+		assert_non_null(strstr(e.text, tensors[n - 1].name));
+		fix_free(tensors, n);
+		assert_int_equal(fix_latest(NULL), 5);
+		struct comm *world = s.world;
+		saver_close(&s);
+		comm_close(world);
+	}
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, fix_setup, fix_teardown)
@@ -353,6 +379,7 @@ int main(void)
 		TEST(what_a_link_leads_to_is_not_removed),
 		TEST(another_runs_folder_is_refused),
 		TEST(a_file_that_may_not_grow_fails_the_save),
+		TEST(a_number_that_is_not_finite_is_never_committed),
 		TEST(a_full_disk_keeps_the_checkpoint_before),
 		TEST(death_at_any_call_leaves_a_valid_latest),
 		TEST(death_while_a_step_is_replaced_leaves_a_valid_latest),

@@ -101,7 +101,9 @@ static void every_depth_gives_what_the_data_has(void **state)
 			assert_memory_equal(b.inputs, in, sizeof in);
 			assert_memory_equal(b.targets, to, sizeof to);
 			assert_memory_equal(b.starts, starts, sizeof starts);
-			assert_int_equal(data_feed_digest(data, DATA_TRAIN, 3, VOCAB, at, GLOBAL,
+			assert_int_equal(data_feed_digest(data, DATA_TRAIN, 3, VOCAB,
+							  &(struct feed_share){ .position = at,
+										.count = GLOBAL },
 							  room, &again, NULL),
 					 0);
 			assert_true(ckpt_digest_equal(&b.digest, &again));
@@ -142,23 +144,73 @@ static void unequal_shares_tile_the_batch(void **state)
 	data_feed_close(all);
 }
 
+/* The batches are the samples that are left, in their order, whatever the shares. */
+static void skipped_samples_are_in_no_batch(void **state)
+{
+	static const int64_t shares[] = { 3, 1, 2 };
+	struct ranges skips;
+	struct feed *f[3];
+	(void)state;
+	assert_int_equal(ranges_parse("7-9,41,44-52,60,75-1000", &skips, NULL), 0);
+	struct feed_options o = options(2);
+	o.position = 40;
+	o.skipped = 3;
+	o.skips = &skips;
+	for (int64_t r = 0, offset = 0; r < 3; offset += shares[r++]) {
+		o.offset = offset;
+		o.share = shares[r];
+		f[r] = open_feed(&o);
+	}
+	int64_t position = 40, consumed = 37;
+	for (int step = 0; step < STEPS; step++) {
+		for (int r = 0; r < 3; r++) {
+			struct feed_batch b;
+			assert_int_equal(data_feed_next(f[r], &b, NULL), 0);
+			assert_int_equal(b.sample, consumed);
+			for (int64_t i = 0; i < b.count; i++, position++, consumed++) {
+				int32_t in[SEQ], to[SEQ];
+				while (ranges_count(&skips, position, position + 1))
+					position++;
+				assert_true(i || b.position == position);
+				assert_int_equal(dataset_read(data, DATA_TRAIN, 3, position, 1,
+							      VOCAB, in, to, NULL, NULL),
+						 0);
+				assert_memory_equal(b.inputs + i * SEQ, in, sizeof in);
+				assert_memory_equal(b.targets + i * SEQ, to, sizeof to);
+			}
+		}
+	}
+	assert_true(position > 1000);
+	for (int r = 0; r < 3; r++)
+		data_feed_close(f[r]);
+}
+
+#define SAMPLE(at) \
+	&(struct feed_share) \
+	{ \
+		.position = at, .count = 1 \
+	}
+
 static void the_digest_knows_position_and_tokens(void **state)
 {
 	int32_t room[2 * SEQ];
 	struct digest one, other;
 	(void)state;
-	assert_int_equal(data_feed_digest(data, DATA_VALIDATION, 3, VOCAB, 5, 1, room, &one, NULL),
-			 0);
 	assert_int_equal(
-		data_feed_digest(data, DATA_VALIDATION, 4, VOCAB, 5, 1, room, &other, NULL), 0);
+		data_feed_digest(data, DATA_VALIDATION, 3, VOCAB, SAMPLE(5), room, &one, NULL), 0);
+	assert_int_equal(data_feed_digest(data, DATA_VALIDATION, 4, VOCAB, SAMPLE(5), room, &other,
+					  NULL),
+			 0);
 	assert_true(ckpt_digest_equal(&one, &other)); /* the seed orders only the training split */
 	assert_int_equal(data_feed_digest(data, DATA_VALIDATION, 3, VOCAB,
-					  5 + dataset_samples(data, DATA_VALIDATION), 1, room,
+					  SAMPLE(5 + dataset_samples(data, DATA_VALIDATION)), room,
 					  &other, NULL),
 			 0);
 	assert_false(ckpt_digest_equal(&one, &other)); /* the same tokens at another place */
-	assert_int_equal(data_feed_digest(data, DATA_TRAIN, 3, VOCAB, 5, 1, room, &one, NULL), 0);
-	assert_int_equal(data_feed_digest(data, DATA_TRAIN, 4, VOCAB, 5, 1, room, &other, NULL), 0);
+	assert_int_equal(data_feed_digest(data, DATA_TRAIN, 3, VOCAB, SAMPLE(5), room, &one, NULL),
+			 0);
+	assert_int_equal(
+		data_feed_digest(data, DATA_TRAIN, 4, VOCAB, SAMPLE(5), room, &other, NULL), 0);
 	assert_false(ckpt_digest_equal(&one, &other)); /* other tokens there */
 }
 
@@ -242,6 +294,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(every_depth_gives_what_the_data_has),
 		TEST(unequal_shares_tile_the_batch),
+		TEST(skipped_samples_are_in_no_batch),
 		TEST(the_digest_knows_position_and_tokens),
 		TEST(an_error_comes_at_its_step_and_stays),
 		TEST(a_feed_ends_at_any_time),

@@ -24,11 +24,16 @@
 enum { SEQ = 8, VOCAB = 256, SEED = 11 };
 
 static char dir[64], prefix[80], ledger[96];
+/* What the next generation skips, and how much the run had skipped before it. */
+static struct ledger_skip skips[2];
+static int64_t skipped;
 
 static int make_data(void **state)
 {
 	struct token_writer *w;
 	(void)state;
+	memset(skips, 0, sizeof skips);
+	skipped = 0;
 	if (!tmpdir_make(dir, sizeof dir))
 		return -1;
 	snprintf(prefix, sizeof prefix, "%s/d", dir);
@@ -107,6 +112,14 @@ static int train(struct comm *world, void *arg, struct err *e)
 		.steps = g->steps,
 		.ahead = 1,
 	};
+	struct ranges left_out = { 0 };
+	for (int i = 0; i < 2 && skips[i].count; i++, o.n_skips++)
+		if (ranges_add(&left_out, skips[i].first, skips[i].count, e))
+			return -1;
+	o.skips = skips;
+	o.skipped = fo.skipped = skipped;
+	fo.position += skipped;
+	fo.skips = &left_out;
 	int rc = data_ledger_open(&o, &l, e) || data_feed_open(&fo, &f, e) ? -1 : 0;
 	for (int i = 1; i <= g->steps && !rc; i++) {
 		struct feed_batch b;
@@ -190,6 +203,37 @@ static void restarts_and_layouts_leave_each_sample_once(void **state)
 	data_audit_metrics(a, metrics, sizeof metrics - 1);
 	assert_int_equal(a->generations[0].undone, 3);
 	assert_int_equal(a->generations[1].undone, 1);
+	data_audit_close(a);
+}
+
+static void what_rollbacks_skip_is_listed_and_proven(void **state)
+{
+	(void)state;
+	/* It meets the bad step 6, and flushed at step 4. */
+	assert_int_equal(
+		run_generation((struct generation){ 1, 0, 0, 6, 5, 4, 1, 2, 1, { 4, 2 }, -1 }), 0);
+	/* The next one skips the batch, and a range that is behind its position, and dies. */
+	skips[0] = (struct ledger_skip){ 30, 6, "step 6" };
+	skips[1] = (struct ledger_skip){ 0, 3, "behind" };
+	assert_int_equal(
+		run_generation((struct generation){ 2, 4, 24, 6, 4, 2, 0, 1, 2, { 6 }, -1 }), 0);
+	/* This one continues on another layout, with another batch and another skip. */
+	skips[1] = (struct ledger_skip){ 55, 2, "step 9" };
+	skipped = 6;
+	assert_int_equal(
+		run_generation((struct generation){ 3, 8, 48, 4, 5, 5, 0, 2, 1, { 1, 3 }, -1 }), 0);
+	struct audit *a = read_audit();
+	hold_against_data(a);
+	expect_proven(a, 0, 76);
+	assert_int_equal(a->step, 13);
+	assert_int_equal(a->skipped, 8);
+	assert_int_equal(a->n_skips, 2);
+	assert_int_equal(a->skips[0].first, 30);
+	assert_int_equal(a->skips[0].count, 6);
+	assert_int_equal(a->skips[0].generation, 2);
+	assert_string_equal(a->skips[0].reason, "step 6");
+	assert_int_equal(a->skips[1].first, 55);
+	assert_int_equal(a->skips[1].generation, 3);
 	data_audit_close(a);
 }
 
@@ -301,9 +345,11 @@ static void what_a_full_disk_refused_is_written_later(void **state)
 	signal(SIGXFSZ, SIG_IGN);
 	for (int step = 0; step < 6; step++) {
 		struct digest d;
-		assert_int_equal(data_feed_digest(data, DATA_TRAIN, SEED, VOCAB, 2 * step, 2, room,
-						  &d, &e),
-				 0);
+		assert_int_equal(
+			data_feed_digest(data, DATA_TRAIN, SEED, VOCAB,
+					 &(struct feed_share){ .position = 2 * step, .count = 2 },
+					 room, &d, &e),
+			0);
 		data_ledger_add(l, &d);
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, step < 4 ? &small : &was), 0);
 		int rc = data_ledger_flush(l, &e);
@@ -334,6 +380,12 @@ static void what_a_full_disk_refused_is_written_later(void **state)
 #define STEPS(g, a, b, first, replicas) \
 	"{\"event\":\"steps\",\"generation\":" #g ",\"from\":" #a ",\"to\":" #b \
 	",\"first\":" #first ",\"global\":4,\"replicas\":[" replicas "]}\n"
+#define SKIP(g, first, count) \
+	"{\"event\":\"skip\",\"generation\":" #g ",\"first\":" #first ",\"count\":" #count \
+	",\"reason\":\"x\"}\n"
+#define BEHIND(g, step, samples, skipped) \
+	"{\"event\":\"start\",\"generation\":" #g ",\"step\":" #step ",\"samples\":" #samples \
+	",\"skipped\":" #skipped "," ORDER("1") ",\"layout\":{}}\n"
 #define ALL "[0,4,\"" D "\"]"
 
 /* clang-format off */
@@ -364,6 +416,16 @@ static const struct {
 	{ "the same share twice", START(1, 0, 0) STEPS(1, 0, 2, 0, ALL "," ALL), 1, "two replicas read the samples 0 to 3", 0, 8 },
 	{ "an empty share", START(1, 0, 0) STEPS(1, 0, 2, 0, "[2,0,\"" D "\"]," ALL), 0, NULL, 0, 8 },
 	{ "a share beyond the batch", START(1, 0, 0) STEPS(1, 0, 2, 0, "[0,5,\"" D "\"]") START(2, 2, 8), 1, "samples 0 to 7 are missing", 0, 8 },
+	{ "a skip", START(1, 0, 0) SKIP(1, 4, 4) STEPS(1, 0, 2, 0, ALL), 0, NULL, 0, 12 },
+	{ "a skip that steps have not passed", START(1, 0, 0) SKIP(1, 8, 4) STEPS(1, 0, 2, 0, ALL), 0, NULL, 0, 8 },
+	{ "a skip since a restart", START(1, 0, 0) STEPS(1, 0, 1, 0, ALL) STEPS(1, 1, 3, 4, ALL) START(2, 1, 4) SKIP(2, 4, 4)
+	  STEPS(2, 1, 3, 4, ALL) BEHIND(3, 3, 12, 4) STEPS(3, 3, 4, 16, ALL), 0, NULL, 0, 20 },
+	{ "a skip without its line", START(1, 0, 0) STEPS(1, 0, 2, 0, ALL) BEHIND(2, 2, 8, 4) STEPS(2, 2, 3, 12, ALL), 1,
+	  "samples 8 to 11 are missing", 0, 16 },
+	{ "a skip of samples that were read", START(1, 0, 0) STEPS(1, 0, 2, 0, ALL) START(2, 2, 8) SKIP(2, 4, 4) STEPS(2, 2, 3, 8, ALL), 0,
+	  NULL, 0, 12 },
+	{ "a dead generation's skip", START(1, 0, 0) START(2, 0, 0) SKIP(1, 0, 4) STEPS(2, 0, 1, 0, ALL), 0, NULL, 0, 4 },
+	{ "a skip of nothing", START(1, 0, 0) SKIP(1, 0, 0) STEPS(1, 0, 1, 0, ALL), 0, NULL, 0, 4 },
 	{ "another seed", START(1, 0, 0) STEPS(1, 0, 1, 0, ALL)
 	  "{\"event\":\"start\",\"generation\":2,\"step\":1,\"samples\":4," ORDER("2") ",\"layout\":{}}\n" STEPS(2, 1, 2, 4, ALL), 1,
 	  "generation 2 has another order of samples than generation 1", 0, 8 },
@@ -429,6 +491,7 @@ int main(void)
 	/* clang-format off */
 	const struct CMUnitTest tests[] = {
 		TEST(restarts_and_layouts_leave_each_sample_once),
+		TEST(what_rollbacks_skip_is_listed_and_proven),
 		TEST(a_run_that_began_with_another_ones_checkpoint_says_so),
 		TEST(ranks_of_a_replica_that_were_fed_differently_are_named),
 		TEST(tokens_that_are_not_the_datas_are_found),

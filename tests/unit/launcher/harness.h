@@ -35,7 +35,7 @@ struct peer {
 	int64_t recorded; /* the last step that was reported to it */
 	char resume[256];
 	int threads, at[4]; /* tp, cp, dp, pp that it received */
-	int device, numa, predecessors;
+	int device, numa, predecessors, skips;
 	char cpus[64];
 };
 
@@ -148,6 +148,7 @@ static void note_welcome(struct peer *p, const json_t *body)
 	p->device = w.device;
 	p->numa = w.numa;
 	p->predecessors = (int)json_array_size(w.predecessors);
+	p->skips = (int)json_array_size(w.skips);
 	p->at[0] = at.tp;
 	p->at[1] = at.cp;
 	p->at[2] = at.dp;
