@@ -106,6 +106,13 @@ layouts=(
 	[[ $(event "$run" numbers-traced) != *'"suspect":true'* && $(event_field "$run" fault fault) == numeric ]]
 }
 
+@test "samples are skipped if the data is to blame, and not if hardware is" {
+	plant nan-gradient parallel.dp=4 health.bad_numbers=skip restart.max_restarts=3
+	[[ $status -eq 0 && -n $(event "$run" rollback) && $(traced suspect) == false ]]
+	plant nan-once parallel.dp=4 health.bad_numbers=skip restart.max_restarts=3
+	[[ $status -eq 0 && -z $(event "$run" rollback) && $(traced suspect) == true && $(event_field "$run" fault fault) == wrong-results ]]
+}
+
 @test "a gradient that is bad on one replica after the reduction blames that rank" {
 	plant nan parallel.dp=4
 	named gradient "embed.tokens.weight" true
