@@ -100,7 +100,7 @@ enum rollback_answer supervise_rollback_decide(struct supervisor *s, int *status
 	const struct job *job = &s->d->job;
 	char what[200], remedy[300];
 	struct err e = ERR_INIT;
-	if (!s->rollback.bad || s->cause.code != ERR_NUMERIC || s->cause.wrong_results ||
+	if (!s->rollback.bad || s->cause.code != ERR_NUMERIC ||
 	    job->health.bad_numbers == BAD_NUMBERS_RETRY)
 		return ROLLBACK_NONE;
 	describe(&s->rollback, what, sizeof what);

@@ -9,9 +9,6 @@
  *             used (agent/engine/train/set_aside.h). After max_skips rollbacks of the run the next bad step ends it
  *     stop    the run ends
  *
- * If the numbers tell of a fault of hardware (traced_numbers.h), the samples are not to blame, and the
- * step is repeated with them whatever the key says.
- *
  * A bad step updates nothing, and a checkpoint with a number that is not finite is never committed, so
  * the last checkpoint is good and from before the bad step. If the rollback cannot be recorded, it does not take place: the loss counts as
  * a restart, and the step is met again.

@@ -15,32 +15,24 @@
 /* the ranks' common decision between two steps */
 enum { GO_ON, STOP_HERE, STOP_WITH_CHECKPOINT };
 
-<<<<<<< HEAD
-/* The step is bad on every rank: reports it and fails. why: what is wrong. */
+/* The step is bad on every rank: reports it and fails. why: what is wrong. A step that hardware spoiled
+ * is not reported, because its samples are good. */
 static int fail_bad_step(struct trainer *t, const struct step_report *r,
 			 const struct bad_number *bad, const char *why, struct err *e)
-=======
-/* The step is bad on every rank: reports it and fails. why: what is wrong. A search for its origin
- * belongs between the error and the report: it may be collective, and a step that hardware spoiled need
- * not be reported, because its samples are good. */
-static int fail_bad_step(struct trainer *t, const struct bad_number *bad, const char *why,
-			 struct err *e)
->>>>>>> bcc53f00e99f1ee7e85ed45c7479cd5838163327
 {
+	const struct train_blame *blame = t->env->blame;
 	struct range span = train_samples_span(t->samples, t->at.step + 1,
 					       t->job->health.skip_before);
 	err_set(e, ERR_NUMERIC, "step %lld: %s", (long long)t->at.step + 1, why);
+	train_diagnose(t, r->loss, r->grad_norm, e);
+	if (blame && blame->suspect)
+		return -1;
 	t->hooks->bad_step(t->hooks->arg, &(struct bad_step){ .step = t->at.step + 1,
 							      .what = bad->what,
 							      .value = bad->value,
 							      .usual = bad->usual,
 							      .first = span.first,
 							      .count = span.end - span.first });
-<<<<<<< HEAD
-	err_set(e, ERR_NUMERIC, "step %lld: %s", (long long)t->at.step + 1, why);
-	train_diagnose(t, r->loss, r->grad_norm, e);
-=======
->>>>>>> bcc53f00e99f1ee7e85ed45c7479cd5838163327
 	return -1;
 }
 
