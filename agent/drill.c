@@ -149,10 +149,11 @@ int agent_drill_open(struct agent_drill *d, int rank, uint32_t generation, struc
 			       text);
 	if (of != rank || (generation != 1 && !kind->poisons))
 		return 0;
-	*d = (struct agent_drill){
-		.cause = kind->cause, .plant = kind->plant, .poisons = kind->poisons, .step = step,
-		.bytes = bytes
-	};
+	*d = (struct agent_drill){ .cause = kind->cause,
+				   .plant = kind->plant,
+				   .poisons = kind->poisons,
+				   .step = step,
+				   .bytes = bytes };
 	if (d->poisons) {
 		log_info("a drill: sample %lld of the data makes this rank's gradients NaN",
 			 (long long)step);

@@ -146,12 +146,13 @@ struct supervisor {
 	double settle_at; /* when `loss` counts unless another one comes first; 0: none waits */
 	enum outcome outcome;
 	struct child *verdict_reader; /* reads the flight recorders; NULL: it does not run */
-	bool gone;               /* no process is left, and the state has not handled that yet */
-	char reason[1000];       /* of the stop or of the end */
-	uint32_t numbers_traced_in; /* the generation that the last event numbers-traced belongs to */
-	int refusals;            /* connections refused in this generation */
-	bool pmix_refused;       /* the system's PMIx server does not work; in this generation */
-	bool pmix_said;          /* a person was told that muster serves PMIx */
+	bool gone;         /* no process is left, and the state has not handled that yet */
+	char reason[1000]; /* of the stop or of the end */
+	uint32_t
+		numbers_traced_in; /* the generation that the last event numbers-traced belongs to */
+	int refusals;              /* connections refused in this generation */
+	bool pmix_refused;         /* the system's PMIx server does not work; in this generation */
+	bool pmix_said;            /* a person was told that muster serves PMIx */
 
 	double opened, started, last_tick; /* times */
 	bool stepped;                      /* this generation has finished a step */

@@ -38,14 +38,15 @@ static int read_ranks(const struct supervisor *s, const json_t *list, struct bla
 static void record(struct supervisor *s, int rank, const struct msg_blame *m,
 		   const struct lost_rank *loss)
 {
-	rundir_event_numbers_traced(s->o.run, s->generation,
-				 &(struct rundir_numbers_traced){ .rank = rank,
-							       .node = supervise_node(s, rank),
-							       .step = m->step,
-							       .kind = m->kind,
-							       .tensor = m->tensor,
-							       .suspect = m->suspect,
-							       .text = loss->text });
+	rundir_event_numbers_traced(
+		s->o.run, s->generation,
+		&(struct rundir_numbers_traced){ .rank = rank,
+						 .node = supervise_node(s, rank),
+						 .step = m->step,
+						 .kind = m->kind,
+						 .tensor = m->tensor,
+						 .suspect = m->suspect,
+						 .text = loss->text });
 }
 
 /* If one rank is blamed, its fault also blames the node (recovery.c). */
@@ -63,7 +64,7 @@ static void suspect_nodes(struct supervisor *s, const struct blamed *b, const ch
 }
 
 int supervise_traced_numbers_note(struct supervisor *s, const json_t *blame, struct lost_rank *loss,
-			       struct err *e)
+				  struct err *e)
 {
 	struct msg_blame m;
 	struct blamed b;

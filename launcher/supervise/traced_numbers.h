@@ -16,6 +16,6 @@ struct lost_rank;
  * generation, and makes *loss the loss of the rank that it names: that rank instead of the one that
  * reported it first; -1 if it names several. ERR_PROTO: the member is malformed. */
 int supervise_traced_numbers_note(struct supervisor *s, const json_t *blame, struct lost_rank *loss,
-			       struct err *e);
+				  struct err *e);
 
 #endif

@@ -64,9 +64,8 @@ static int open_collector(struct collector *c, struct backend *k, int most, stru
 {
 	*h = (struct holdings){ .list = calloc((size_t)most + 1, sizeof *h->list) };
 	*c = (struct collector){ .backend = k, .h = h };
-	c->tallies = backend_on_host(k)
-			     ? calloc((size_t)most + 1, sizeof *c->tallies)
-			     : backend_alloc(k, ((size_t)most + 1) * sizeof *c->tallies);
+	c->tallies = backend_on_host(k) ? calloc((size_t)most + 1, sizeof *c->tallies)
+					: backend_alloc(k, ((size_t)most + 1) * sizeof *c->tallies);
 	return h->list && c->tallies
 		       ? 0
 		       : err_set(e, ERR_NOMEM,

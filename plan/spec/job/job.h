@@ -246,16 +246,16 @@ struct job {
 		double timeout;           /* seconds a collective may wait */
 	} network;
 	struct {
-		double slow_factor; /* 0: ranks are not compared */
-		double slow_window; /* seconds */
-		double pause;       /* seconds; 0: not reported */
+		double slow_factor;    /* 0: ranks are not compared */
+		double slow_window;    /* seconds */
+		double pause;          /* seconds; 0: not reported */
 		int64_t compare_every; /* steps; 0: at checkpoints only; -1: never */
 		enum job_bad_numbers bad_numbers;
 		double spike_z;       /* 0: only what is not finite is bad */
 		int64_t spike_window; /* good steps that a step is compared with */
 		int64_t max_skips;    /* rollbacks of the run */
 		int64_t skip_before;  /* batches before the bad one that are skipped, too */
-		int suspects;       /* enum job_suspects */
+		int suspects;         /* enum job_suspects */
 		char nodes_dir[JOB_TEXT];
 	} health;
 	struct {

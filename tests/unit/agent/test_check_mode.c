@@ -12,9 +12,12 @@
 
 #include <cmocka.h>
 
-static const struct tiny gpt2 = { "gpt2", FAMILY_GPT2, 4, 32, 4, 4, 8, 64, 67, 16, TIE_YES, 1, 8, 0.1 },
-			 llama = { "llama", FAMILY_LLAMA, 4, 32, 4, 2, 8, 48, 67, 16, TIE_NO, 1, 8, 0.1 },
-			 mixtral = { "mixtral", FAMILY_MIXTRAL, 2, 32, 4, 2, 8, 48, 67, 16, TIE_NO, 1, 8, 0.1 };
+static const struct tiny gpt2 = { "gpt2", FAMILY_GPT2, 4,  32,      4, 4, 8,
+				  64,     67,          16, TIE_YES, 1, 8, 0.1 },
+			 llama = { "llama", FAMILY_LLAMA, 4,  32,     4, 2, 8,
+				   48,      67,           16, TIE_NO, 1, 8, 0.1 },
+			 mixtral = { "mixtral", FAMILY_MIXTRAL, 2, 32, 4,  2, 8, 48, 67,
+				     16,        TIE_NO,         1, 8,  0.1 };
 
 enum { WORDS = 8 };
 struct scene {
@@ -30,11 +33,17 @@ static const struct scene scenes[] = {
 	{ &llama, 1, { "recompute.mode=full", "offload.activations=yes", NULL }, "cpu" },
 	{ &gpt2, 2, { "parallel.dp=2", NULL }, "cpu" },
 	{ &gpt2, 2, { "parallel.dp=2", "parallel.zero=3", NULL }, "cpu" },
-	{ &llama, 2, { "parallel.dp=2", "parallel.zero=2", "recompute.mode=selective", NULL }, "cpu" },
+	{ &llama,
+	  2,
+	  { "parallel.dp=2", "parallel.zero=2", "recompute.mode=selective", NULL },
+	  "cpu" },
 	{ &llama, 4, { "parallel.tp=2", "parallel.sp=yes", "parallel.dp=2", NULL }, "cpu" },
 	{ &llama, 2, { "parallel.cp=2", NULL }, "cpu" },
 	{ &gpt2, 2, { "parallel.pp=2", NULL }, "cpu" },
-	{ &gpt2, 2, { "parallel.pp=2", "parallel.chunks=2", "parallel.schedule=interleaved", NULL }, "cpu" },
+	{ &gpt2,
+	  2,
+	  { "parallel.pp=2", "parallel.chunks=2", "parallel.schedule=interleaved", NULL },
+	  "cpu" },
 	{ &gpt2, 2, { "parallel.pp=2", "parallel.schedule=zb-h1", NULL }, "cpu" },
 	{ &mixtral, 2, { "parallel.dp=2", "parallel.ep=2", NULL }, "cpu" },
 	{ &mixtral, 2, { "parallel.tp=2", "recompute.mode=full", NULL }, "cpu" },
@@ -106,9 +115,9 @@ static int run_scene(struct comm *world, void *arg, struct err *e)
 	    trainee_open(s->model, &job, world, s->backend, 1, &t, e))
 		return -1;
 	int rc = trainee_step(&t, 0, &loss, &norm, e) || trainee_step(&t, 1, &loss, &norm, e) ||
-			 compute_twice(&t, e)
-		 ? -1
-		 : 0;
+				 compute_twice(&t, e)
+			 ? -1
+			 : 0;
 	t.failed = rc;
 	trainee_close(&t);
 	return rc;
@@ -134,14 +143,12 @@ static int find_planted(struct comm *world, void *arg, struct err *e)
 	struct model_finding found;
 	double loss;
 	enum model_plant what = *(enum model_plant *)arg;
-	if (trainee_job(&gpt2, words, &job, e) ||
-	    trainee_open(&gpt2, &job, world, "cpu", 1, &t, e))
+	if (trainee_job(&gpt2, words, &job, e) || trainee_open(&gpt2, &job, world, "cpu", 1, &t, e))
 		return -1;
 	trainee_read(&t, 0);
-	const struct engine_batch b = { .inputs = t.inputs,
-					.targets = t.targets,
-					.starts = t.starts,
-					.loss_scale = 1 };
+	const struct engine_batch b = {
+		.inputs = t.inputs, .targets = t.targets, .starts = t.starts, .loss_scale = 1
+	};
 	if (comm_rank(world) == 1)
 		model_plant(pipeline_model(t.engine), what);
 	int rc = pipeline_step(t.engine, &b, &loss, e);
@@ -149,9 +156,10 @@ static int find_planted(struct comm *world, void *arg, struct err *e)
 		rc = pipeline_check(t.engine, &b, &loss, &found, e);
 	bool own = comm_rank(world) == 1, input = what == PLANT_INPUT;
 	const char *expected = input ? "input" : "layers.3.attn.q.weight";
-	if (!rc && own && (!found.bad || strcmp(found.what, expected) || found.at.micro ||
-			   found.at.backward == input || found.gradient == input ||
-			   found.at.layer != (input ? 2 : 3)))
+	if (!rc && own &&
+	    (!found.bad || strcmp(found.what, expected) || found.at.micro ||
+	     found.at.backward == input || found.gradient == input ||
+	     found.at.layer != (input ? 2 : 3)))
 		rc = err_set(e, ERR_INTERNAL, "found %lld bad numbers in %s of layer %d",
 			     (long long)found.bad, found.what, found.at.layer);
 	/* The other stage gets the number later, or never. */
