@@ -56,7 +56,7 @@ none_started_by() { [[ -z $(started_by "$1") ]]; }
 	drill inside --json --steps 60 --fault agent-exited,device-lost,numeric restart.shrink=dp
 	[[ $status -eq 0 ]]
 	[[ $(ask 'd["agent-exited"]["how"], d["device-lost"]["how"], d["numeric"]["how"]') == "('closed, exit 7', 'failed', 'failed')" ]]
-	[[ $(ask '[d[k]["fault"] for k in d]') == "['agent-exited', 'device-lost', 'numeric']" ]]
+	[[ $(ask '[d[k]["fault"] for k in d]') == "['agent-exited', 'device-lost', 'wrong-results']" ]]
 	[[ $(ask '[d[k]["phases"]["detect_s"] is not None for k in d]') == "[True, True, True]" ]]
 	drill unasked --json --steps 60 --fault numeric parallel.sync=server
 	[[ $status -eq 1 ]]
