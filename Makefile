@@ -134,7 +134,7 @@ NVML_DOUBLE := $(BUILD)/tests/doubles/libnvidia-ml.so.1
 $(NVML_DOUBLE): tests/doubles/nvml.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -Wl,-soname,$(@F) -o $@ $<
-$(BUILD)/tests/unit/topo/test_nvml $(BUILD)/tests/unit/topo/test_gpu_state $(BUILD)/tests/unit/agent/test_preflight: | $(NVML_DOUBLE)
+$(BUILD)/tests/unit/topo/test_nvml $(BUILD)/tests/unit/topo/test_gpu_state $(BUILD)/tests/unit/agent/test_health $(BUILD)/tests/unit/agent/test_preflight: | $(NVML_DOUBLE)
 # Where the toolkit has NVIDIA's header, a test compares our declarations with it.
 NVML_INCLUDE ?= $(CUDA_HOME)/include
 $(BUILD)/obj/tests/unit/topo/test_nvml_abi.o: CPPFLAGS += -isystem $(NVML_INCLUDE)
@@ -283,7 +283,7 @@ fuzz: setup-fuzz
 .PHONY: fuzz-bins
 fuzz-bins: $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
-FUZZ_ROOMS := launcher/suspects launcher/doctor launcher/slurm launcher/helper launcher/supervise launcher launcher/rundir agent/engine/text agent/engine/ckpt agent/engine/hf agent/engine/train agent/engine/data libcomm plan plan/place plan/spec topo base/http base
+FUZZ_ROOMS := agent/health launcher/suspects launcher/doctor launcher/slurm launcher/helper launcher/supervise launcher launcher/rundir agent/engine/text agent/engine/ckpt agent/engine/hf agent/engine/train agent/engine/data libcomm plan plan/place plan/spec topo base/http base
 $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZ_ROOMS))
 	@mkdir -p $(@D)
 	$(link) -fsanitize=fuzzer $(sort $(libs_base) $(libs_topo) $(libs_plan) $(libs_libcomm)) -lxxhash -lpcre2-8 -lutf8proc -lz -lzstd -luv

@@ -476,6 +476,16 @@ void agent_control_worked(struct control *c, double seconds)
 	atomic_fetch_add_explicit(&c->done, 1, memory_order_relaxed);
 }
 
+int agent_control_trainer(struct control *c)
+{
+	return atomic_load(&c->trainer);
+}
+
+int64_t agent_control_step(struct control *c)
+{
+	return atomic_load(&c->step);
+}
+
 int agent_control_await_recorded(struct control *c, int64_t step, double seconds, struct err *e)
 {
 	double end = clock_s() + seconds;

@@ -76,6 +76,9 @@ void agent_control_moved(struct control *c);
 /* Notes a finished step. seconds: the part of it that the rank spent on its samples, on forward and on
  * backward, without waiting for other ranks. Only the training thread calls it. */
 void agent_control_worked(struct control *c, double seconds);
+/* The thread that trains; 0: it has not finished a step. And the step that it is in. Any thread. */
+int agent_control_trainer(struct control *c);
+int64_t agent_control_step(struct control *c);
 /* Waits until the run folder holds all metrics and evaluations up to this step, whichever rank sent
  * them. ERR_IO: they are not there after `seconds`. ERR_ABORTED: the agent must leave, or
  * agent_control_give_up() was called. Any thread. */

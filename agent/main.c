@@ -8,6 +8,7 @@
 #include "agent/predecessors.h"
 #include "agent/preflight.h"
 #include "agent/tools/tools.h"
+#include "agent/watch.h"
 #include "agent/engine/train/train.h"
 #include "base/agent_env.h"
 #include "base/clock.h"
@@ -35,6 +36,7 @@ struct agent {
 	char host[BOOT_HOST]; /* ranks of equal host share memory */
 	struct boot *boot;
 	struct control *control;
+	struct agent_watch *watch; /* NULL: nothing is watched */
 	struct comm *world;
 	int rank, size;
 	struct job job;
@@ -47,6 +49,7 @@ struct agent {
 	const json_t *predecessors;          /* borrowed from the welcome; NULL: none */
 	json_t *skips;                       /* the same */
 	struct preflight place;
+	bool watches_node;
 	struct agent_drill drill;
 	struct phases phases;
 	struct train_blame blame;
@@ -129,6 +132,7 @@ static int read_welcome(struct agent *a, const struct msg_welcome *w, struct err
 	a->cpus = w->cpus;
 	a->node_index = w->node_index;
 	a->predecessors = w->predecessors;
+	a->watches_node = w->watches_node;
 	a->skips = w->skips;
 	return 0;
 }
@@ -243,6 +247,23 @@ static int end_predecessors(struct agent *a, struct err *e)
 	return agent_predecessors_end(&gate, a->predecessors, e);
 }
 
+/* Without it the run goes on: slow ranks are then named without a reason. */
+static void watch_health(struct agent *a)
+{
+	struct err e = ERR_INIT;
+	char checkpoints[RUN_PATH];
+	run_path(checkpoints, a->run_dir, RUN_CKPT);
+	const struct watch_options opt = {
+		.control = a->control,
+		.window_s = a->job.health.slow_window,
+		.node = a->watches_node,
+		.gpu = a->place.cuda ? a->place.bus : "",
+		.disk = *a->job.checkpoint.dir ? a->job.checkpoint.dir : checkpoints,
+	};
+	if (agent_watch_open(&opt, &a->watch, &e))
+		log_warn("%s", e.text);
+}
+
 static int run_rank(struct agent *a, struct err *e)
 {
 	double since = clock_s();
@@ -273,6 +294,7 @@ static int run_rank(struct agent *a, struct err *e)
 		 "generation %" PRIu32,
 		 a->rank, a->size, at->tp, l->tp, at->cp, l->cp, at->dp, l->dp, at->pp, l->pp,
 		 a->threads, comm_backend(a->world), a->generation);
+	watch_health(a);
 	struct train_hooks hooks = agent_report_hooks(a->control);
 	hooks.drill = agent_drill_step;
 	hooks.plant = agent_drill_plant;
@@ -335,6 +357,7 @@ static void report_failure(struct agent *a, const struct err *e)
 static void agent_close(struct agent *a)
 {
 	log_hook(LOG_ERROR, NULL, NULL);
+	agent_watch_close(a->watch);
 	if (a->control) {
 		agent_control_on_abort(a->control, NULL, NULL);
 		agent_control_on_dump(a->control, NULL, NULL);

@@ -10,7 +10,8 @@
  *   2. send it: helper_line_send() in a helper, agent_control_send() in the agent (agent/metrics/report.c for what training
  *      reports), launcher_connection_send() in the supervisor;
  *   3. handle it: a row in `handlers` of launcher/supervise/messages.c or of agent/control.c, or
- *      for helpers in launcher/slurm/relay.c or launcher/helper/helper.c;
+ *      for helpers in launcher/slurm/relay.c or launcher/helper/helper.c, for the burn-in in
+ *      launcher/supervise/burn_in.c or agent/tools/bench_node_serve.c;
  *   4. increase MSG_VERSION if a peer without the change cannot work with it.
  */
 #ifndef MUSTER_BASE_MESSAGES_H
@@ -21,7 +22,9 @@
 
 enum {
 	MSG_VERSION = 5,
-	GUARD_GENERATION = 1 /* of all messages to and from a guard, which outlives generations */
+	GUARD_GENERATION = 1, /* of all messages to and from a guard, which outlives generations */
+	BURN_IN_GENERATION =
+		1 /* of all messages to and from a burn-in, which precedes generations */
 };
 
 /* clang-format off */
@@ -53,7 +56,11 @@ enum {
 	X(MSG_HELPER_PART,   helper_part,   MSG_HELPER_PART_FIELDS,   "helper, supervisor", "a part of what ranks have put before a fence: from a helper, those of its node; from the supervisor, those of all nodes") \
 	X(MSG_HELPER_NEXT,   helper_next,   MSG_HELPER_NEXT_FIELDS,   "helper", "a part has come; the supervisor may send the next one") \
 	X(MSG_HELPER_EXITED, helper_exited, MSG_HELPER_EXITED_FIELDS, "helper", "an agent of the node has ended") \
-	X(MSG_BAD_STEP,  bad_step, MSG_BAD_STEP_FIELDS, "agent",      "the numbers of a step are bad, and nothing was updated; every rank sends it, and failed follows")
+	X(MSG_BAD_STEP,  bad_step, MSG_BAD_STEP_FIELDS, "agent",      "the numbers of a step are bad, and nothing was updated; every rank sends it, and failed follows") \
+	X(MSG_BURN_IN_ORDER,  burn_in_order,  MSG_BURN_IN_ORDER_FIELDS,  "supervisor", "to the burn-in of a node: what it measures next") \
+	X(MSG_BURN_IN_CARD,   burn_in_card,   MSG_BURN_IN_CARD_FIELDS,   "burn-in, supervisor", "what one end of a link publishes for the other end; the supervisor forwards it") \
+	X(MSG_BURN_IN_RESULT, burn_in_result, MSG_BURN_IN_RESULT_FIELDS, "burn-in", "the answer to burn_in_order") \
+	X(MSG_HEALTH,    health,   MSG_HEALTH_FIELDS,   "agent",      "what a rank, its device and its node showed in a window, when it has changed")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -152,8 +159,15 @@ enum {
 	F(node_ranks,   INT,    REQUIRED, "ranks of the node") \
 	F(cpus,         TEXT,   REQUIRED, "CPUs next to the device; \"\": unknown, or the rank is not bound") \
 	F(numa,         INT,    REQUIRED, "NUMA domain next to the device; -1: unknown, or the rank is not bound") \
+	F(watches_node, FLAG,   REQUIRED, "whether this rank watches what all ranks of its node share") \
 	F(predecessors, JSON,   OPTIONAL, "agents of earlier generations that may still run on the agent's host: a list of struct msg_predecessor") \
 	F(skips,        JSON,   OPTIONAL, "samples that rollbacks skip: a list of struct msg_skip")
+
+#define MSG_HEALTH_FIELDS(F) \
+	F(step,      INT64,  REQUIRED, "the step the trainer was in at the end of the window") \
+	F(clock,     NUMBER, REQUIRED, "MHz of its cores, a mean; 0: unknown") \
+	F(gpu_clock, NUMBER, REQUIRED, "MHz of its GPU, a mean; 0: unknown") \
+	F(findings,  JSON,   REQUIRED, "a list of struct msg_finding")
 
 #define MSG_STOP_FIELDS(F) \
 	F(reason,     TEXT, REQUIRED, "why") \
@@ -224,6 +238,28 @@ enum {
 	F(rank,   INT, REQUIRED, "its rank") \
 	F(status, INT, REQUIRED, "how it ended, as waitpid() sets it")
 
+#define MSG_BURN_IN_ORDER_FIELDS(F) \
+	F(number,  COUNT,  REQUIRED, "number of the order; the card and the result have it too") \
+	F(seconds, NUMBER, REQUIRED, "what the measurement may take, without the start of a connection") \
+	F(peer,    TEXT,   OPTIONAL, "measure the link to this node; absent: measure the node itself") \
+	F(rank,    INT,    OPTIONAL, "0 or 1: which end of the link the node is")
+
+#define MSG_BURN_IN_CARD_FIELDS(F) \
+	F(number, COUNT, REQUIRED, "number of the order that this end has") \
+	F(values, JSON,  REQUIRED, "an object: a text for each key")
+
+#define MSG_BURN_IN_RESULT_FIELDS(F) \
+	F(number,  COUNT, REQUIRED, "number of the order") \
+	F(figures, JSON,  REQUIRED, "a list of struct msg_burn_in_figure") \
+	F(error,   LINE,  OPTIONAL, "what could not be measured, and why")
+
+/* An element of the list `figures` of burn_in_result. */
+#define MSG_BURN_IN_FIGURE_FIELDS(F) \
+	F(what,   TEXT,   REQUIRED, "a word of base/burn_in_figures.h") \
+	F(device, INT,    REQUIRED, "number of the device on the node") \
+	F(value,  NUMBER, REQUIRED, "the figure, in the unit of that table") \
+	F(own,    NUMBER, OPTIONAL, "the same figure by the calibration of the node")
+
 /* The member `coords` of welcome. */
 #define MSG_COORDS_FIELDS(F) \
 	F(tp, INT, REQUIRED, "tensor-parallel coordinate") \
@@ -244,6 +280,15 @@ enum {
 	F(generation, COUNT, REQUIRED, "the generation that met the bad step") \
 	F(resume, COUNT, OPTIONAL, "checkpoints of later steps by this generation or an earlier one are not used")
 
+/* An element of the list `findings` of health. */
+#define MSG_FINDING_FIELDS(F) \
+	F(kind,   TEXT,   REQUIRED, "its word in the table of kinds (agent/health/kinds.c)") \
+	F(share,  NUMBER, REQUIRED, "the part of the window that it explains, 0 to 1") \
+	F(alarm,  FLAG,   REQUIRED, "whether it is a defect, even if the rank is not slow") \
+	F(node,   FLAG,   REQUIRED, "whether it is about the whole node") \
+	F(object, LINE,   REQUIRED, "the device; \"\": none") \
+	F(text,   LINE,   REQUIRED, "the same for people")
+
 enum msg_type {
 	MSG_NONE,
 #define MSG_ENUM(type, name, FIELDS, sender, doc) type,
@@ -258,6 +303,8 @@ MSG_STRUCT(, coords, MSG_COORDS_FIELDS, , )
 MSG_STRUCT(, predecessor, MSG_PREDECESSOR_FIELDS, , )
 MSG_STRUCT(, blame, MSG_BLAME_FIELDS, , )
 MSG_STRUCT(, skip, MSG_SKIP_FIELDS, , )
+MSG_STRUCT(, burn_in_figure, MSG_BURN_IN_FIGURE_FIELDS, , )
+MSG_STRUCT(, finding, MSG_FINDING_FIELDS, , )
 #undef MSG_STRUCT
 
 /*
@@ -275,6 +322,8 @@ MSG_FUNCTIONS(, coords, MSG_COORDS_FIELDS, , )
 MSG_FUNCTIONS(, predecessor, MSG_PREDECESSOR_FIELDS, , )
 MSG_FUNCTIONS(, blame, MSG_BLAME_FIELDS, , )
 MSG_FUNCTIONS(, skip, MSG_SKIP_FIELDS, , )
+MSG_FUNCTIONS(, burn_in_figure, MSG_BURN_IN_FIGURE_FIELDS, , )
+MSG_FUNCTIONS(, finding, MSG_FINDING_FIELDS, , )
 #undef MSG_FUNCTIONS
 
 /* clang-format on */

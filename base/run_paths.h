@@ -5,9 +5,10 @@
  * file holds and who writes it. Paths are built here alone, so that both sides agree.
  *
  *     job.ini  submit-<n>.ini  submit-<n>.sbatch  submissions.jsonl  plan-<generation>.json  events.jsonl  metrics.jsonl
- *     rollbacks.jsonl  lock
+ *     health.jsonl  rollbacks.jsonl  lock
  *     logs/<node>-<rank>.log  logs/launch-<generation>.log  logs/hosts-<generation>
  *     logs/slurm-<id>.out  logs/guard.log  .pmix/
+ *     preflight.json
  *     trace/gen-<generation>/comm-<rank>.json
  *     trace/gen-<generation>/timeline-<rank>.json
  *
@@ -25,6 +26,7 @@ enum { RUN_PATH = PATH_MAX + 320 };
 #define RUN_JOB         "job.ini"
 #define RUN_EVENTS      "events.jsonl"
 #define RUN_METRICS     "metrics.jsonl"
+#define RUN_HEALTH      "health.jsonl"
 #define RUN_LOCK        "lock"
 #define RUN_SUBMISSIONS "submissions.jsonl"
 #define RUN_ROLLBACKS   "rollbacks.jsonl"
@@ -32,6 +34,7 @@ enum { RUN_PATH = PATH_MAX + 320 };
 #define RUN_TRACES      "trace"
 #define RUN_CKPT        "ckpt"
 #define RUN_PMIX        ".pmix"
+#define RUN_PREFLIGHT   "preflight.json"
 
 /* A file or folder of a fixed name, one of the above. */
 void run_path(char out[RUN_PATH], const char *run, const char *name);

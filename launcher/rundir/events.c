@@ -28,6 +28,11 @@ RUNDIR_EVENTS(EVENT_FUNCTION)
 
 /* clang-format on */
 
+void rundir_health(struct rundir *r, uint32_t generation, const struct rundir_health *fields)
+{
+	rundir_append_health(r, generation, health_rows(), fields);
+}
+
 int rundir_hello_read(const json_t *line, struct rundir_hello *h, struct err *e)
 {
 	return fields_read(hello_rows(), line, "event hello", h, e);

@@ -44,6 +44,7 @@
 	X(survey,           "survey",           survey,      "the state of the nodes after a loss") \
 	X(node_check,       "node-check",       node_check,  "a node that is back was checked before the run grows onto it, or a node failed the check before the first generation") \
 	X(nodes_checked,    "nodes-checked",    nodes_checked, "all nodes were checked before the first generation; node-check names those that failed") \
+	X(burn_in,          "burn-in",          burn_in,     "the nodes were measured before the first generation; preflight.json has every figure, and node-check names the nodes that failed") \
 	X(decision,         "decision",         decision,    "where the next generation runs, if not on the same plan") \
 	X(restart,          "restart",          restart,     "another generation follows") \
 	X(guard,            "guard",            guard,       "a guard has connected, is lost, or cannot start") \
@@ -53,6 +54,8 @@
 	X(slow_rank,        "slow-rank",        slow_rank,   "a rank is slower than its peers, or is not any more") \
 	X(rank_paused,      "rank-paused",      rank_paused, "nothing was heard of a rank for some seconds, and it goes on") \
 	X(numbers_traced,      "numbers-traced",      numbers_traced, "wrong numbers, which end the generation, were traced to this rank") \
+	X(health_alarm,     "health-alarm",     health_alarm, "a device of a node has a defect, once per device and kind") \
+	X(slow_node,        "slow-node",        slow_node,   "what the policy for slow ranks does about the node of one") \
 	X(rollback,         "rollback",         rolled_back, "the numbers of a step are bad, and the next generation skips its samples") \
 	X(node_suspected,   "node-suspected",   node_suspected, "something speaks against a node; the list of suspect nodes gets this line") \
 	X(chain,            "chain",            chain,       "a job was queued to continue the run, or those that wait are cancelled") \
@@ -189,6 +192,14 @@
 	F(failed,  INT,    REQUIRED, "nodes that failed, or did not answer; both are 0 if no node answered") \
 	F(seconds, NUMBER, REQUIRED, "what the check took")
 
+#define RUNDIR_BURN_IN_FIELDS(F) \
+	F(nodes,    INT,    REQUIRED, "nodes that were measured") \
+	F(failed,   INT,    REQUIRED, "nodes that failed") \
+	F(seconds,  NUMBER, REQUIRED, "what the measurements took") \
+	F(repeated, FLAG,   REQUIRED, "whether they were made twice, because a figure was bad") \
+	F(medians,  JSON,   REQUIRED, "the median over all nodes of each figure, by its word (base/burn_in_figures.h)") \
+	F(notes,    JSON,   REQUIRED, "a list of texts: what is slow without being a node's fault")
+
 #define RUNDIR_DECISION_FIELDS(F) \
 	F(how,     TEXT, REQUIRED, "spare, dp, replan, requeue, wait, give up or grow") \
 	F(text,    LINE, REQUIRED, "what is done, for people") \
@@ -230,6 +241,31 @@
 	F(tensor,  LINE,  REQUIRED, "the tensor; \"\": none in particular") \
 	F(suspect, FLAG,  REQUIRED, "whether it is the sign of a fault of hardware") \
 	F(text,    LINE,  REQUIRED, "what was found")
+
+#define RUNDIR_HEALTH_ALARM_FIELDS(F) \
+	F(rank,   INT,  REQUIRED, "the rank that saw it") \
+	F(node,   TEXT, REQUIRED, "its node") \
+	F(kind,   TEXT, REQUIRED, "the kind of the finding (agent/health/kinds.c)") \
+	F(object, LINE, REQUIRED, "the device; \"\": the node") \
+	F(text,   LINE, REQUIRED, "the same for people")
+
+#define RUNDIR_SLOW_NODE_FIELDS(F) \
+	F(node,     TEXT, REQUIRED, "the node") \
+	F(excluded, FLAG, REQUIRED, "whether the run goes on without it") \
+	F(text,     LINE, REQUIRED, "what is done, and why")
+
+/* A line of health.jsonl: a window of a rank. */
+#define RUNDIR_HEALTH_FIELDS(F) \
+	F(rank,      INT,    REQUIRED, "the rank") \
+	F(node,      TEXT,   REQUIRED, "its node") \
+	F(step,      INT64,  REQUIRED, "the step at the end of the window") \
+	F(steps,     COUNT,  REQUIRED, "steps of the window; 0: the ranks were not compared") \
+	F(slow,      FLAG,   REQUIRED, "whether the rank was slow") \
+	F(pace_s,    NUMBER, REQUIRED, "its own seconds per step") \
+	F(peers_s,   NUMBER, REQUIRED, "those of its peers") \
+	F(clock,     NUMBER, REQUIRED, "MHz of its cores; 0: unknown") \
+	F(gpu_clock, NUMBER, REQUIRED, "MHz of its GPU; 0: unknown") \
+	F(findings,  JSON,   REQUIRED, "a list of struct msg_finding (base/messages.h), of its last window in which they changed")
 
 #define RUNDIR_ROLLED_BACK_FIELDS(F) \
 	F(step,      COUNT,  REQUIRED, "the bad step, which updated nothing") \
@@ -285,6 +321,7 @@
 	X(survey,      RUNDIR_SURVEY_FIELDS) \
 	X(node_check,  RUNDIR_NODE_CHECK_FIELDS) \
 	X(nodes_checked, RUNDIR_NODES_CHECKED_FIELDS) \
+	X(burn_in,     RUNDIR_BURN_IN_FIELDS) \
 	X(decision,    RUNDIR_DECISION_FIELDS) \
 	X(restart,     RUNDIR_RESTART_FIELDS) \
 	X(guard,       RUNDIR_GUARD_FIELDS) \
@@ -293,6 +330,9 @@
 	X(slow_rank,   RUNDIR_SLOW_RANK_FIELDS) \
 	X(rank_paused, RUNDIR_RANK_PAUSED_FIELDS) \
 	X(numbers_traced, RUNDIR_NUMBERS_TRACED_FIELDS) \
+	X(health_alarm, RUNDIR_HEALTH_ALARM_FIELDS) \
+	X(slow_node,   RUNDIR_SLOW_NODE_FIELDS) \
+	X(health,      RUNDIR_HEALTH_FIELDS) \
 	X(rolled_back, RUNDIR_ROLLED_BACK_FIELDS) \
 	X(node_suspected, RUNDIR_NODE_SUSPECTED_FIELDS) \
 	X(chain,       RUNDIR_CHAIN_FIELDS) \
@@ -326,6 +366,9 @@ RUNDIR_TABLES(RUNDIR_READER)
 #undef RUNDIR_READER
 
 /* clang-format on */
+
+/* Appends a line to health.jsonl, as rundir_event_*() does to events.jsonl. */
+void rundir_health(struct rundir *r, uint32_t generation, const struct rundir_health *fields);
 
 /* Reads the fields of an event hello; *h borrows from `line`. */
 int rundir_hello_read(const json_t *line, struct rundir_hello *h, struct err *e);

@@ -25,7 +25,7 @@ struct lines { /* a .jsonl file */
 struct rundir {
 	char path[PATH_MAX];
 	int lock;
-	struct lines events, metrics;
+	struct lines events, metrics, health; /* health: opened with its first line */
 	int lost;
 	bool gone;  /* the folder was deleted, and that has been said */
 	bool fresh; /* nobody has read the trouble yet */
@@ -156,6 +156,7 @@ int rundir_open(const char *parent, const char *name, struct rundir **out, struc
 	r->lock = -1;
 	r->events = (struct lines){ .name = RUN_EVENTS, .fd = -1 };
 	r->metrics = (struct lines){ .name = RUN_METRICS, .fd = -1 };
+	r->health = (struct lines){ .name = RUN_HEALTH, .fd = -1 };
 	if (make_run_folder(parent, name, r->path, e) || take_lock(r, e) ||
 	    open_file(r, RUN_EVENTS, O_RDWR | O_APPEND, &r->events.fd, e) ||
 	    open_file(r, RUN_METRICS, O_RDWR | O_APPEND, &r->metrics.fd, e)) {
@@ -172,7 +173,7 @@ void rundir_close(struct rundir *r)
 {
 	if (!r)
 		return;
-	int fds[] = { r->events.fd, r->metrics.fd, r->lock };
+	int fds[] = { r->events.fd, r->metrics.fd, r->health.fd, r->lock };
 	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
@@ -298,16 +299,28 @@ void rundir_drop_submission(const char *path, uint32_t number, bool created)
 		rmdir(path);
 }
 
-int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct err *e)
+static int save_json(const char *path, json_t *value, struct err *e)
 {
-	char path[RUN_PATH];
-	char *text = json_dumps(plan, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+	char *text = json_dumps(value, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
 	if (!text)
-		return err_set(e, ERR_NOMEM, "no memory to write the plan");
-	run_path_plan(path, r->path, generation);
+		return err_set(e, ERR_NOMEM, "no memory to write %s", path);
 	int rc = file_replace(path, text, strlen(text), e);
 	free(text);
 	return rc;
+}
+
+int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct err *e)
+{
+	char path[RUN_PATH];
+	run_path_plan(path, r->path, generation);
+	return save_json(path, plan, e);
+}
+
+int rundir_save_preflight(struct rundir *r, json_t *figures, struct err *e)
+{
+	char path[RUN_PATH];
+	run_path(path, r->path, RUN_PREFLIGHT);
+	return save_json(path, figures, e);
 }
 
 const char *rundir_trouble(struct rundir *r)
@@ -376,7 +389,7 @@ static void write_line(struct rundir *r, struct lines *to, const char *text)
 	buf_fini(&line);
 }
 
-/* A line's first fields; event: NULL in metrics.jsonl. */
+/* A line's first fields; event: NULL in metrics.jsonl and health.jsonl. */
 static json_t *new_line(uint32_t generation, const char *event)
 {
 	json_t *line = json_object();
@@ -405,6 +418,21 @@ void rundir_append_event(struct rundir *r, uint32_t generation, const char *name
 {
 	json_t *line = new_line(generation, name);
 	append_line(r, &r->events, line, fields_write(rows, fields, line, NULL));
+}
+
+void rundir_append_health(struct rundir *r, uint32_t generation, const struct fields_row *rows,
+			  const void *fields)
+{
+	struct err e = ERR_INIT;
+	if (r->health.fd < 0) {
+		if (open_file(r, RUN_HEALTH, O_RDWR | O_APPEND, &r->health.fd, &e)) {
+			r->lost++;
+			return;
+		}
+		cut_torn_line(&r->health);
+	}
+	json_t *line = new_line(generation, NULL);
+	append_line(r, &r->health, line, fields_write(rows, fields, line, NULL));
 }
 
 void rundir_metrics(struct rundir *r, uint32_t generation, const struct msg_metrics *m,

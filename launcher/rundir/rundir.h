@@ -11,10 +11,15 @@
  *     submit-<n>.sbatch       the batch script of each submission
  *     submissions.jsonl       the queued jobs of the run (launcher/rundir/submissions.h)
  *     plan-<generation>.json  the plan that the generation was started with
+ *     preflight.json          the figures of every node, if launch.preflight = full has measured them
+ *                             (launcher/supervise/burn_in_report.c)
  *     events.jsonl            what happened (launcher/rundir/events.h)
  *     metrics.jsonl           one line per step: time, mono and generation as in an event, the
  *                             fields of the message `metrics` (base/messages.h), and predicted_s.
  *                             After a restart a step may appear again; its last line counts
+ *     health.jsonl            why ranks are slow, and defects of their nodes (struct rundir_health of
+ *                             launcher/rundir/events.h): a line per window and rank in which that
+ *                             changed. The file exists once there is such a line
  *     rollbacks.jsonl         what is skipped because numbers became bad (launcher/rundir/rollbacks.h)
  *     ledger.jsonl            what the agents consumed (agent/engine/data/ledger.h)
  *     logs/                   <node>-<rank>.log of each agent; launch-<generation>.log: what agents
@@ -64,6 +69,8 @@ uint32_t rundir_next_generation(const struct rundir *r);
 
 int rundir_save_job(struct rundir *r, const char *text, struct err *e);
 int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct err *e);
+/* Borrows `figures`. */
+int rundir_save_preflight(struct rundir *r, json_t *figures, struct err *e);
 
 /* The number after the highest submission in the run folder `path`, which need not exist. */
 uint32_t rundir_next_submission(const char *path);
@@ -81,7 +88,7 @@ void rundir_drop_submission(const char *path, uint32_t number, bool created);
  * of a step by the plan. */
 void rundir_metrics(struct rundir *r, uint32_t generation, const struct msg_metrics *m,
 		    double predicted_s);
-/* Lines of events.jsonl and metrics.jsonl that could not be written. */
+/* Lines of events.jsonl, metrics.jsonl and health.jsonl that could not be written. */
 int rundir_lost(const struct rundir *r);
 /* Somebody may delete files while the run goes on. A line whose file was deleted begins a new file;
  * without the run folder it is lost. Returns, once for each such event, what people should know,
@@ -90,7 +97,10 @@ const char *rundir_trouble(struct rundir *r);
 /* Makes logs/ and ckpt/ again if they were deleted. ERR_NOTFOUND: the run folder or its lock was. */
 int rundir_renew(struct rundir *r, struct err *e);
 
-/* For launcher/rundir/events.c: appends a line with the fields of this table to events.jsonl. */
+/* For launcher/rundir/events.c: appends a line with the fields of this table to health.jsonl, or to
+ * events.jsonl. */
+void rundir_append_health(struct rundir *r, uint32_t generation, const struct fields_row *rows,
+			  const void *fields);
 void rundir_append_event(struct rundir *r, uint32_t generation, const char *name,
 			 const struct fields_row *rows, const void *fields);
 

@@ -79,6 +79,7 @@ static int send_welcome(struct supervisor *s, struct connection *c, const struct
 		.node_ranks = r->node_ranks,
 		.cpus = cpus,
 		.numa = *cpus ? k->parts[r->slot].numa : -1,
+		.watches_node = supervise_evidence_watches(s, rank),
 		.predecessors = supervise_predecessors_list(s->predecessors, s->generation,
 							    h->node),
 	};
@@ -215,6 +216,14 @@ static int on_progress(struct supervisor *s, struct connection *c, const json_t 
 	supervise_stragglers_note(s, launcher_connection_rank(c), &m);
 	note_progress(s, k, m.step, m.phase);
 	return 0;
+}
+
+static int on_health(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
+{
+	struct msg_health m;
+	if (msg_health_read(body, &m, e))
+		return -1;
+	return supervise_evidence_note(s, launcher_connection_rank(c), &m, e);
 }
 
 static int on_log(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
@@ -364,7 +373,7 @@ static const struct {
 	[MSG_CKPT] = { on_ckpt, false },         [MSG_SERIES] = { on_series, false },
 	[MSG_SIGNAL] = { on_signal, false },     [MSG_FAILED] = { on_failed, false },
 	[MSG_FINISHED] = { on_finished, false }, [MSG_DUMPED] = { on_dumped, false },
-	[MSG_BAD_STEP] = { on_bad_step, false },
+	[MSG_HEALTH] = { on_health, false },     [MSG_BAD_STEP] = { on_bad_step, false },
 };
 
 void supervise_message(void *supervisor, struct connection *c, const struct msg *m)

@@ -228,6 +228,14 @@ void supervise_policy_grow(const struct policy_request *r, struct policy_decisio
 		try_requeue(r, out);
 }
 
+void supervise_policy_leave(const struct policy_request *r, double step_most,
+			    struct policy_decision *out)
+{
+	*out = (struct policy_decision){ .how = RECOVERY_SAME };
+	if (try_planning(r, out) && out->next->plan.time.total > step_most)
+		take_option(out, RECOVERY_SAME, NULL);
+}
+
 /* --- Texts -------------------------------------------------------------------------- */
 
 /* Among several options of one kind it is the last one that was taken. */

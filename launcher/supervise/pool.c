@@ -36,7 +36,7 @@ int supervise_pool_find(const struct pool *p, const char *name)
 bool supervise_pool_usable(const struct pool *p, int node)
 {
 	const struct pool_node *n = &p->nodes[node];
-	return n->state == NODE_UP && !n->excluded && !n->unfit;
+	return n->state == NODE_UP && !n->excluded && !n->unfit && !n->slow;
 }
 
 static int count_gone(const struct pool *p, int node)
@@ -85,7 +85,7 @@ bool supervise_pool_may_return(const struct pool *p)
 {
 	for (int i = 0; i < p->machines->n_nodes; i++)
 		if (p->nodes[i].state != NODE_UP && p->nodes[i].state != NODE_LEFT &&
-		    !p->nodes[i].excluded)
+		    !p->nodes[i].excluded && !p->nodes[i].slow)
 			return true;
 	return false;
 }
@@ -124,6 +124,11 @@ void supervise_pool_blame(struct pool *p, int node, double now)
 		n->excluded = true;
 }
 
+void supervise_pool_leave(struct pool *p, int node, bool leave)
+{
+	p->nodes[node].slow = p->nodes[node].was_slow = leave;
+}
+
 void supervise_pool_check(struct pool *p, int node, bool passed)
 {
 	p->nodes[node].passed = passed;
@@ -149,8 +154,8 @@ bool supervise_pool_use_again(struct pool *p)
 	for (int i = 0; i < p->machines->n_nodes; i++) {
 		struct pool_node *n = &p->nodes[i];
 		bool unfit = n->unfit && n->returned;
-		if (n->state == NODE_UP && (unfit || (n->excluded && !n->unfit))) {
-			n->excluded = n->unfit = n->returned = false;
+		if (n->state == NODE_UP && (unfit || ((n->excluded || n->slow) && !n->unfit))) {
+			n->excluded = n->unfit = n->returned = n->slow = false;
 			n->faults = 0;
 			any = true;
 		}
@@ -214,6 +219,8 @@ int supervise_pool_describe(const struct pool *p, struct buf *out)
 				   human_s(node->faults));
 		else if (node->unfit)
 			buf_puts(out, "failed its check");
+		else if (node->slow)
+			buf_puts(out, "is slow");
 		else
 			buf_printf(out, "has lost %d device%s", gone, human_s(gone));
 	}

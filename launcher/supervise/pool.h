@@ -3,7 +3,7 @@
  *
  * A node is used if the last survey found it up, it is not excluded, and it has not failed the check
  * that node_checks.h makes when it is back, or before the first generation. A node is excluded for the
- * rest of the run after [restart] exclude_after faults, and at once if it fails again before the
+ * rest of the run after [restart] exclude_after faults, if the run leaves it because it is slow (exclude.h), and at once if it fails again before the
  * first step after it had come back, or was a suspect before the run (launcher/suspects). A node that has no fault for POOL_FAULT_MEMORY seconds begins at
  * 0 again: a run of several weeks meets independent faults of every node. (Progress, with which
  * restart.h forgets futile restarts, is not enough here: a node that crashes every hour makes
@@ -34,6 +34,8 @@ struct pool_node {
 	bool suspect;  /* since before the run: it is excluded at its first fault */
 	bool returned; /* it was away, came back, and has not finished a step since */
 	bool passed;   /* it was checked since it came back, and is well */
+	bool slow;     /* a rank on it was slow, and the run goes on without it */
+	bool was_slow; /* it was left for that reason once; it is not left again */
 	bool unfit;    /* it failed its check since it came back; it is not used until it passes */
 };
 
@@ -63,6 +65,8 @@ bool supervise_pool_may_return(const struct pool *p);
 void supervise_pool_survey(struct pool *p, const struct survey *s);
 /* Counts a fault of the node at the time `now`, in seconds. The last usable node is never excluded. */
 void supervise_pool_blame(struct pool *p, int node, double now);
+/* The run leaves a node because it is slow, or does not after all. */
+void supervise_pool_leave(struct pool *p, int node, bool leave);
 /* Notes the result of a check. */
 void supervise_pool_check(struct pool *p, int node, bool passed);
 /* All nodes count as nodes that are back, so that each of them has to pass a check. */

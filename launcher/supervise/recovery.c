@@ -299,6 +299,15 @@ bool supervise_recovery_wants_to_grow(struct supervisor *s)
 	return r->growing;
 }
 
+void supervise_recovery_leave(struct supervisor *s, struct policy_decision *d)
+{
+	struct recovery_state *r = &s->recovery;
+	report_decision(s, d);
+	launcher_deployment_free(r->next);
+	r->next = d->next;
+	r->growing = true;
+}
+
 bool supervise_recovery_grow(struct supervisor *s)
 {
 	struct recovery_state *r = &s->recovery;

@@ -5,6 +5,7 @@
 #ifndef MUSTER_LAUNCHER_SUPERVISE_RECOVERY_H
 #define MUSTER_LAUNCHER_SUPERVISE_RECOVERY_H
 
+#include "launcher/supervise/burn_in.h"
 #include "launcher/supervise/node_checks.h"
 #include "launcher/supervise/policy.h"
 #include "launcher/supervise/pool.h"
@@ -21,10 +22,14 @@ struct recovery_state {
 	double looked;               /* time of the last look for nodes that are back */
 	int usable;                  /* nodes when the deployment was last compared with others */
 	double waiting_since;        /* for lost nodes; 0: it does not wait */
-	struct node_checks checks;   /* of nodes that are back */
-	bool growing;                /* the generation stops in order to grow */
-	bool refused;                /* a requeue in order to grow: it is not tried again */
-	struct deployment *next;     /* what it grows to; NULL: the job is requeued */
+	struct node_checks
+		checks; /* of nodes that are back, and of all before the first generation */
+	struct burn_in *burn_in; /* that is under way; NULL: none */
+	bool burnt_in;           /* it was started */
+	bool burn_in_told;       /* people were told what it found */
+	bool growing;            /* the generation stops in order to grow, or to leave a node */
+	bool refused;            /* a requeue in order to grow: it is not tried again */
+	struct deployment *next; /* what it grows to; NULL: the job is requeued */
 	/* the deployment of the generation, if it is not the first one; s->d points to it */
 	struct deployment *own;
 };
@@ -56,7 +61,10 @@ void supervise_recovery_look_for_nodes(struct supervisor *s);
 /* After that survey: whether the generation should stop in order to grow. If nodes
  * must be checked first, it does not yet: the checks begin, and EV_CHECKED follows. */
 bool supervise_recovery_wants_to_grow(struct supervisor *s);
-/* Makes the larger deployment the current one. False: there is none, and the job is to be requeued. */
+/* The generation should stop in order to leave a node: takes over the decision's deployment for the next
+ * one, and reports it. EV_LEAVE_NODE must follow. */
+void supervise_recovery_leave(struct supervisor *s, struct policy_decision *d);
+/* Makes the next deployment the current one. False: there is none, and the job is to be requeued. */
 bool supervise_recovery_grow(struct supervisor *s);
 
 #endif

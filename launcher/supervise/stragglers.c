@@ -7,9 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The share of a window from which a cause explains that a rank is slow. */
-#define EXPLAINS 0.15
-
 /* Without memory nothing is compared. */
 void supervise_stragglers_reset(struct supervisor *s)
 {
@@ -19,7 +16,8 @@ void supervise_stragglers_reset(struct supervisor *s)
 	supervise_stragglers_close(s);
 	t->ranks = calloc(world, sizeof *t->ranks);
 	t->order = calloc(world, sizeof *t->order);
-	if (!t->ranks || !t->order) {
+	t->news = calloc((size_t)s->d->cluster.n_nodes, sizeof *t->news);
+	if (!t->ranks || !t->order || !t->news) {
 		supervise_stragglers_close(s);
 		return;
 	}
@@ -34,6 +32,7 @@ void supervise_stragglers_close(struct supervisor *s)
 	struct stragglers *t = &s->stragglers;
 	free(t->ranks);
 	free(t->order);
+	free(t->news);
 	*t = (struct stragglers){ .begun = 0 };
 }
 
@@ -91,67 +90,159 @@ static void set_references(struct supervisor *s)
 	}
 }
 
-/* Why the rank was slow in this window, as far as its node knows. */
-static const char *explain(const struct pace *p, double window, char *out, size_t size)
+static double median_clock(const struct supervisor *s, int group, bool gpu)
 {
-	double delay = (p->now.delay - p->begin.delay) / window;
-	double stalled = (p->now.stalled - p->begin.stalled) / window;
-	if (stalled > EXPLAINS)
-		snprintf(out, size,
-			 "; its process did not run at all for %.0f %% of the time: is it, or its "
-			 "machine, stopped at times?",
-			 100 * stalled);
-	else if (delay > EXPLAINS)
-		snprintf(out, size,
-			 "; it waited for a core for %.0f %% of the time: do other processes use "
-			 "its "
-			 "cores, or is its share of them limited?",
-			 100 * delay);
-	else
-		snprintf(out, size, "; it has its cores, so look at their clock and at its memory");
-	return out;
+	const struct stragglers *t = &s->stragglers;
+	const struct rank_evidence *k = s->evidence.ranks;
+	double *clocks = k ? malloc((size_t)t->world * sizeof *clocks) : NULL, median = 0;
+	int n = 0;
+	for (int r = 0; clocks && r < t->world; r++) {
+		double clock = gpu ? k[r].gpu_clock : k[r].clock;
+		if (t->ranks[r].group == group && clock > 0)
+			clocks[n++] = clock;
+	}
+	if (n > 1) {
+		qsort(clocks, (size_t)n, sizeof *clocks, compare_values);
+		median = clocks[n / 2]; /* of two, the faster one */
+	}
+	free(clocks);
+	return median;
 }
 
-static void report(struct supervisor *s, int rank, double factor, double window)
+static struct evidence_window window_of(const struct pace *p, double window)
+{
+	return (struct evidence_window){ .seconds = window,
+					 .stalled = p->now.stalled - p->begin.stalled,
+					 .delay = p->now.delay - p->begin.delay,
+					 .pace = p->pace,
+					 .peers = p->reference,
+					 .steps = p->now.done - p->begin.done,
+					 .slow = p->slow > 0 };
+}
+
+static double factor_of(const struct pace *p)
+{
+	return p->reference > 0 ? p->pace / p->reference : 1;
+}
+
+/* "rank 3 on n1", or with several ranks of its node "ranks 0, 1, 2 on n1". */
+static void describe_ranks(const struct supervisor *s, int rank, bool all, char *out, size_t size)
+{
+	enum { SHOWN = 8 };
+	const struct stragglers *t = &s->stragglers;
+	int node = s->d->plan.ranks[rank].node, n = 0;
+	int at = snprintf(out, size, "rank%s ", all ? "s" : "");
+	for (int r = 0; r < t->world && n <= SHOWN; r++) {
+		bool named = all ? s->d->plan.ranks[r].node == node && t->ranks[r].news &&
+					     t->ranks[r].straggler
+				 : r == rank;
+		if (!named || at >= (int)size - 16)
+			continue;
+		at += n == SHOWN ? snprintf(out + at, size - (size_t)at, " and more")
+				 : snprintf(out + at, size - (size_t)at, "%s%d", n ? ", " : "", r);
+		n++;
+	}
+	snprintf(out + at, size - (size_t)at, " on %s", supervise_node(s, rank));
+}
+
+static void describe(const struct supervisor *s, int rank, bool all, double window, char *text,
+		     size_t size)
+{
+	const struct pace *p = &s->stragglers.ranks[rank];
+	char who[200], why[450], duration[32];
+	bool node;
+	describe_ranks(s, rank, all, who, sizeof who);
+	if (!p->straggler) {
+		snprintf(text, size, "%s is as fast as %s again", who,
+			 p->alone ? "before" : "its peers");
+		return;
+	}
+	struct evidence_window w = window_of(p, window);
+	w.clock = median_clock(s, p->group, false);
+	w.gpu_clock = median_clock(s, p->group, true);
+	supervise_evidence_explain(s, rank, &w, why, sizeof why, &node);
+	supervise_terminal_duration(supervise_now(s) - p->since, duration, sizeof duration);
+	snprintf(text, size, "%s %s slow: %.1f times as long per step as %s, for %s%s", who,
+		 all ? "are" : "is", factor_of(p),
+		 p->alone ? "before"
+		 : all    ? "their peers"
+			  : "its peers",
+		 duration, why);
+}
+
+static void note_suspect(struct supervisor *s, int rank, enum suspect_kind kind, const char *text)
+{
+	int node = supervise_pool_find(&s->recovery.pool, supervise_node(s, rank));
+	if (node >= 0)
+		supervise_suspect_note(s, node, kind, text, "");
+}
+
+/* One event per rank; one line for people per rank, or per node if several of its ranks became slow. */
+static void report(struct supervisor *s, int rank, int slowest, double window)
 {
 	struct pace *p = &s->stragglers.ranks[rank];
-	double now = supervise_now(s);
-	char text[400], why[250] = "", duration[32];
-	supervise_terminal_duration(now - p->since, duration, sizeof duration);
-	if (p->straggler)
-		snprintf(text, sizeof text,
-			 "rank %d on %s is slow: %.1f times as long per step as %s, for %s%s", rank,
-			 supervise_node(s, rank), factor, p->alone ? "before" : "its peers",
-			 duration, explain(p, window, why, sizeof why));
-	else
-		snprintf(text, sizeof text, "rank %d on %s is as fast as %s again", rank,
-			 supervise_node(s, rank), p->alone ? "before" : "its peers");
+	int node = s->d->plan.ranks[rank].node, *news = &s->stragglers.news[node];
+	char text[800];
+	describe(s, rank, false, window, text, sizeof text);
 	rundir_event_slow_rank(s->o.run, s->generation,
 			       &(struct rundir_slow_rank){ .rank = rank,
 							   .node = supervise_node(s, rank),
 							   .slow = p->straggler,
-							   .factor = factor,
-							   .since_s = now - p->since,
+							   .factor = factor_of(p),
+							   .since_s = supervise_now(s) - p->since,
 							   .text = text });
-	supervise_terminal_event(s->o.term, p->straggler ? TONE_WARN : TONE_GOOD, "slow", "%s",
-				 text);
+	if (!p->straggler) {
+		supervise_terminal_event(s->o.term, TONE_GOOD, "slow", "%s", text);
+		return;
+	}
+	if (*news > 1)
+		describe(s, rank, true, window, text, sizeof text);
+	if (*news > 0) {
+		supervise_terminal_event(s->o.term, TONE_WARN, "slow", "%s", text);
+		if (node != s->d->plan.ranks[slowest].node)
+			note_suspect(s, rank, SUSPECT_SLOW, text);
+	}
+	*news = *news > 1 ? 0 : *news;
 }
 
 static void judge(struct supervisor *s, int rank, double window)
 {
 	struct pace *p = &s->stragglers.ranks[rank];
 	double steps = (double)(p->now.done - p->begin.done);
-	double factor = p->reference > 0 ? p->pace / p->reference : 1;
-	bool slow = factor > s->d->job.health.slow_factor &&
+	bool slow = factor_of(p) > s->d->job.health.slow_factor &&
 		    (p->pace - p->reference) * steps > STRAGGLER_SHARE * window;
 	p->slow = slow ? p->slow + 1 : 0;
 	p->fast = slow ? 0 : p->fast + 1;
 	if (p->slow == 1 && !p->straggler)
 		p->since = s->stragglers.begun;
-	if (p->straggler ? p->fast < STRAGGLER_WINDOWS : p->slow < STRAGGLER_WINDOWS)
+	p->news = p->straggler ? p->fast >= STRAGGLER_WINDOWS : p->slow >= STRAGGLER_WINDOWS;
+	if (!p->news)
 		return;
 	p->straggler = slow;
-	report(s, rank, factor, window);
+	s->stragglers.news[s->d->plan.ranks[rank].node] += slow;
+}
+
+/* Of the ranks that became stragglers in this window, the one that delays a step most; -1: none did. */
+static int find_slowest(const struct supervisor *s)
+{
+	const struct pace *ranks = s->stragglers.ranks;
+	int most = -1;
+	for (int r = 0; r < s->world; r++)
+		if (ranks[r].news && ranks[r].straggler &&
+		    (most < 0 ||
+		     ranks[r].pace - ranks[r].reference > ranks[most].pace - ranks[most].reference))
+			most = r;
+	return most;
+}
+
+/* The run leaves one node at a time. */
+static void consider_leaving(struct supervisor *s, int rank, double window)
+{
+	const struct pace *p = &s->stragglers.ranks[rank];
+	char text[800];
+	describe(s, rank, false, window, text, sizeof text);
+	if (supervise_exclude_consider(s, rank, p->pace - p->reference, text))
+		supervise_handle(s, EV_LEAVE_NODE, NULL, s->exclude.reason);
 }
 
 static void begin_window(struct supervisor *s)
@@ -170,13 +261,21 @@ static void close_window(struct supervisor *s, double window)
 		p->pace = (p->now.own - p->begin.own) / (double)(p->now.done - p->begin.done);
 	}
 	set_references(s);
+	memset(t->news, 0, (size_t)s->d->cluster.n_nodes * sizeof *t->news);
 	for (int r = 0; r < s->world; r++)
 		judge(s, r, window);
+	int slowest = find_slowest(s);
 	for (int r = 0; r < s->world; r++) {
 		struct pace *p = &t->ranks[r];
+		const struct evidence_window w = window_of(p, window);
+		supervise_evidence_record(s, r, &w);
+		if (p->news)
+			report(s, r, slowest, window);
 		if (!p->slow)
 			p->history[p->windows++ % STRAGGLER_HISTORY] = p->pace;
 	}
+	if (slowest >= 0)
+		consider_leaving(s, slowest, window);
 }
 
 static bool is_complete(const struct supervisor *s)
@@ -226,4 +325,6 @@ void supervise_stragglers_note_silence(struct supervisor *s, int rank, double se
 							       .seconds = seconds,
 							       .text = text });
 	supervise_terminal_event(s->o.term, TONE_WARN, "paused", "%s", text);
+	if (++p->pauses == PAUSES_SUSPECT)
+		note_suspect(s, rank, SUSPECT_PAUSED, text);
 }

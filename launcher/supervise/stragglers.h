@@ -15,11 +15,13 @@
  *
  * A rank that is slow in STRAGGLER_WINDOWS windows in a row is a straggler: it is printed and
  * recorded with its node, since when, and the likely reason, once; and again when it has been as
- * fast as the others for as many windows. A rank whose agent was silent for [health] pause seconds
+ * fast as the others for as many windows. The reason comes from evidence.h. If several ranks of a node
+ * become stragglers in one window, one line names the node with them. A rank whose agent was silent for [health] pause seconds
  * and came back (SIGSTOP, a paused virtual machine, swapping, a network that stood still) is
  * recorded, too.
  *
- * Nothing is decided here: a straggler goes on.
+ * A straggler is evidence against its node, and so are PAUSES_SUSPECT pauses of its ranks
+ * (suspects.h). What the run does about a straggler is decided in exclude.h.
  *
  * Only the files of this room include it.
  */
@@ -33,7 +35,8 @@ enum {
 	STRAGGLER_WINDOWS = 3,
 	STRAGGLER_STEPS = 3,    /* the least number of steps of each rank in a window */
 	STRAGGLER_HISTORY = 15, /* windows of a rank without peers */
-	PAUSE_REPORT_S = 60     /* from one report of a rank's pauses to the next */
+	PAUSE_REPORT_S = 60,    /* from one report of a rank's pauses to the next */
+	PAUSES_SUSPECT = 3      /* reports of a rank's pauses that make its node a suspect */
 };
 
 #define STRAGGLER_SHARE 0.1
@@ -57,13 +60,16 @@ struct pace {
 	int slow, fast;  /* windows in a row */
 	bool straggler;  /* it is reported as one */
 	double since;    /* time at which its slow windows began */
+	bool news;       /* it became a straggler in this window, or is none any more */
 	double reported; /* time of the last report of a pause */
+	int pauses;      /* that were reported */
 };
 
 struct stragglers {
 	int world;
 	struct pace *ranks;  /* [world] */
 	struct pace **order; /* [world]: all ranks by group and pace, of the last window */
+	int *news;           /* [nodes]: ranks of the node that became stragglers in this window */
 	double begun;        /* time of the window; 0: none */
 };
 

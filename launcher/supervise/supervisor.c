@@ -118,6 +118,7 @@ static void reset_generation(struct supervisor *s)
 	s->settle_at = s->stop.stepped = 0;
 	s->outcome = OUTCOME_NONE;
 	supervise_stragglers_reset(s);
+	supervise_evidence_reset(s);
 }
 
 int supervise_launch_agents(struct supervisor *s, struct err *e)
@@ -336,6 +337,7 @@ void supervise_close(struct supervisor *s)
 	supervise_verdict_stop(s);
 	supervise_recovery_close(s);
 	supervise_stragglers_close(s);
+	supervise_evidence_close(s);
 	supervise_rollback_close(s);
 	supervise_stop_close(s);
 	supervise_chain_close(s);

@@ -9,6 +9,8 @@
  *     watchdog.c     finds ranks that are silent or hang (hang_limit.c: after how long)
  *     suspects.c     notes what speaks against a node
  *     stragglers.c   names ranks that are slow or stood still
+ *     evidence.c     why a rank is slow, and defects of devices, from what the agents see
+ *     exclude.c      what the run does about the node of a slow rank
  *     verdict.c      gets a verdict from the flight recorders
  *     report.c       writes events.jsonl and metrics.jsonl, prints for people
  *                    (report_loss.c: a loss; report_end.c: the end of the run)
@@ -21,6 +23,8 @@
  *     pool.c         the nodes and devices that can be used
  *     policy.c       decides where the next generation runs
  *     node_checks.c  checks nodes that are back, or all before the first generation
+ *     burn_in.c      measures all nodes before the first generation (burn_in_judge.c: compares them;
+ *                    burn_in_report.c: prints and records the result)
  *     recovery.c     surveys the nodes and applies the policy
  *     stop.c         why the run is being stopped, and whether the job is requeued
  *     chain.c        the jobs that continue the run after this one
@@ -35,6 +39,8 @@
 #include "launcher/rundir/events.h"
 #include "launcher/supervise/chain.h"
 #include "launcher/supervise/contract.h"
+#include "launcher/supervise/evidence.h"
+#include "launcher/supervise/exclude.h"
 #include "launcher/supervise/faults.h"
 #include "launcher/supervise/guard.h"
 #include "launcher/supervise/hang_limit.h"
@@ -79,6 +85,7 @@ enum sup_event {
 	EV_ALL_GONE,      /* no process of the generation is left */
 	EV_SURVEYED,      /* the state of the nodes is known */
 	EV_STOP_KNOWN,    /* the cause of the stop is known */
+	EV_LEAVE_NODE,    /* the run goes on without a slow node: reason */
 	EV_CHECKED,       /* the nodes have been checked: all, or those that are back */
 	SUP_EVENT_COUNT
 };
@@ -131,6 +138,8 @@ struct supervisor {
 	struct stop_state stop;
 	struct hang_limit hang;
 	struct stragglers stragglers;
+	struct evidence evidence;
+	struct exclude_state exclude;
 	bool suspects_failed;    /* a person was told that the list of suspect nodes is not kept */
 	double last_move, slept; /* times: of any rank; when this process had not run */
 	struct chain_state chain;

@@ -291,6 +291,15 @@ static void do_grow(struct supervisor *s, const struct cause *c)
 							      .checkpoint = true }));
 }
 
+/* The generation writes a checkpoint and leaves, and one without the slow node follows. */
+static void do_leave_node(struct supervisor *s, const struct cause *c)
+{
+	supervise_enter(s, SUP_STOPPING, stop_seconds(s));
+	supervise_broadcast(
+		s, MSG_STOP,
+		msg_stop_json(&(struct msg_stop){ .reason = c->reason, .checkpoint = true }));
+}
+
 /* The generation stops in order to grow, and now the run is to stop. */
 static void do_stop_growing(struct supervisor *s, const struct cause *c)
 {
@@ -391,7 +400,7 @@ static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct superv
 	},
 	[SUP_TRAINING] = {
 		[EV_ALL_FINISHED] = do_exit, [EV_LOST] = do_lose, [EV_STOP] = do_stop, [EV_STOP_NOW] = do_quit,
-		[EV_ALL_GONE] = do_all_vanished, [EV_SURVEYED] = do_grow, [EV_CHECKED] = do_grow,
+		[EV_ALL_GONE] = do_all_vanished, [EV_SURVEYED] = do_grow, [EV_CHECKED] = do_grow, [EV_LEAVE_NODE] = do_leave_node,
 	},
 	[SUP_STOPPING] = {
 		[EV_ALL_FINISHED] = do_exit, [EV_LOST] = do_lose, [EV_STOP] = do_stop_growing, [EV_STOP_NOW] = do_quit, [EV_TIMEOUT] = do_stop_timeout,

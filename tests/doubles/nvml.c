@@ -24,6 +24,8 @@
  *     link-off=I, no-links, prohibited=I, no-persistence
  *     busy=I       another program holds 20 GiB; crowd=I: a hundred programs
  *     full=I       1 GiB is free
+ *     crawl=I      its clock is 345 MHz, otherwise 1980
+ *     xid=N        the driver reports XID N once
  *     mig=I        two instances; mig-empty=I: none
  *     mig-next=I   MIG after a reset
  *     old          a driver of CUDA 11.4
@@ -179,6 +181,17 @@ SAYS(nvmlDeviceGetRemappedRows, unsigned *corrected, unsigned *uncorrected, unsi
      unsigned *failed);
 SAYS(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long *reasons);
 SAYS(nvmlDeviceGetTemperature, unsigned sensor, unsigned *celsius);
+SAYS(nvmlDeviceGetClockInfo, unsigned which, unsigned *mhz);
+struct events;
+struct event {
+	struct nvml_device *device;
+	unsigned long long type, data;
+	unsigned instance, compute_instance;
+};
+int nvmlEventSetCreate(struct events **out);
+SAYS(nvmlDeviceRegisterEvents, unsigned long long types, struct events *set);
+int nvmlEventSetWait_v2(struct events *set, struct event *out, unsigned ms);
+int nvmlEventSetFree(struct events *set);
 SAYS(nvmlDeviceGetTemperatureThreshold, unsigned which, unsigned *celsius);
 SAYS(nvmlDeviceGetPowerUsage, unsigned *milliwatts);
 SAYS(nvmlDeviceGetEnforcedPowerLimit, unsigned *milliwatts);
@@ -491,6 +504,43 @@ SAYS(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long *reasons)
 		   : about("slowdown", d) ? 0x8
 					  : 0x1;
 	return told();
+}
+
+SAYS(nvmlDeviceGetClockInfo, unsigned which, unsigned *mhz)
+{
+	return which == 1 ? tell(mhz, about("crawl", d) ? 345 : 1980) : INVALID;
+}
+
+/* The first word of the script's XID that was not reported yet. */
+static char reported[64];
+
+int nvmlEventSetCreate(struct events **out)
+{
+	*out = (struct events *)reported;
+	return told();
+}
+
+SAYS(nvmlDeviceRegisterEvents, unsigned long long types, struct events *set)
+{
+	(void)d, (void)set;
+	return types == 8 ? told() : INVALID;
+}
+
+int nvmlEventSetWait_v2(struct events *set, struct event *out, unsigned ms)
+{
+	const char *xid = word("xid");
+	(void)set;
+	if (!xid || ms || !strncmp(reported, xid, strcspn(xid, ",")))
+		return 10; /* a time-out */
+	snprintf(reported, sizeof reported, "%s", xid);
+	*out = (struct event){ .type = 8, .data = (unsigned)atoi(xid) };
+	return SUCCESS;
+}
+
+int nvmlEventSetFree(struct events *set)
+{
+	(void)set;
+	return SUCCESS;
 }
 
 SAYS(nvmlDeviceGetTemperature, unsigned sensor, unsigned *celsius)

@@ -10,6 +10,8 @@ setup_file() {
 
 teardown() {
 	[[ -z ${pid-} ]] || kill -9 "$pid" 2>/dev/null || true
+	[[ -z ${burner-} ]] || kill -9 "$burner" 2>/dev/null || true
+	leave_group
 }
 
 # begin NAME WORD...: starts a run of 4 ranks in the background, and sets $pid; $out is what it prints.
@@ -43,6 +45,53 @@ hold_back() { # process run rank
 	return 1
 }
 
+# make_group CONTROLLER NAME: creates a cgroup, sets $group to its folder and $version. It skips the test if that is not permitted here.
+make_group() {
+	local top=/sys/fs/cgroup
+	version=1
+	[[ ! -e $top/cgroup.controllers ]] || version=2
+	[[ $version -eq 2 ]] || top=$top/$1
+	group=$top/muster-test-$$-$2
+	mkdir "$group" 2>/dev/null || { group="" && skip "a cgroup for $1 cannot be made here"; }
+	[[ $version -eq 1 || " $(<"$group/cgroup.controllers") " == *" $1 "* ]] ||
+		skip "the controller $1 is not delegated here"
+}
+
+leave_group() {
+	local id
+	[[ -n ${group-} && -d $group ]] || return 0
+	while read -r id; do
+		echo "$id" >"${group%/*}/cgroup.procs" || true
+	done <"$group/cgroup.procs"
+	rmdir "$group" || true
+}
+
+# The last line that names the rank as slow, in events.jsonl.
+slow_line() { event "$1" slow-rank | grep "\"rank\":$2,\"" | grep '"slow":true'; }
+
+# put_first PROCESS NICE: lets a process go before those with a higher nice value. With sched_autogroup nice values count inside a session
+# only, so the session gets one, too.
+put_first() {
+	local task
+	for task in "/proc/$1/task"/*; do renice -n "$2" -p "${task##*/}" >/dev/null; done
+	[[ ! -w /proc/$1/autogroup ]] || echo "$2" >"/proc/$1/autogroup"
+}
+
+# Ranks 0 and 1 of a run get cores 0 and 1. Rank 0 goes before all others, so that it stays fast on a busy host.
+bind_ranks() { # run
+	[[ $(nproc) -ge 2 && $EUID -eq 0 ]] || skip "needs two cores, and root to put processes in front of others"
+	taskset -a -p -c 0 "$(rank_pid "$1" 0)" >/dev/null
+	taskset -a -p -c 1 "$(rank_pid "$1" 1)" >/dev/null
+	put_first "$(rank_pid "$1" 0)" -19
+}
+
+# Uses core 1 before most others.
+burn_core_1() {
+	setsid taskset -c 1 bash -c 'while :; do :; done' 3>&- &
+	burner=$!
+	put_first "$burner" -10
+}
+
 @test "a rank that is stopped for most of the time is slow: its rank, node and reason are said, and the run goes on" {
 	begin held health.slow_window=2
 	hold_back "$(rank_pid held 2)" held 2
@@ -63,4 +112,39 @@ hold_back() { # process run rank
 	grep -E "paused +rank 1 on [^ ]+ sent nothing for [3-9]\.[0-9] s and goes on" "$out"
 	end_run
 	[[ -z $(event paused rank-lost) && -z $(event paused slow-rank) ]]
+}
+
+@test "a rank whose cgroup allows a tenth of a core is slow because of its cgroup" {
+	begin limited health.slow_window=2 parallel.dp=2
+	make_group cpu tenth
+	if [[ $version -eq 2 ]]; then
+		echo "10000 100000" >"$group/cpu.max"
+	else
+		echo 100000 >"$group/cpu.cfs_period_us"
+		echo 10000 >"$group/cpu.cfs_quota_us"
+	fi
+	rank_pid limited 1 >"$group/cgroup.procs"
+	wait_for 120 slow_line limited 1
+	slow_line limited 1 | grep -E "its cgroup /muster-test-[0-9]+-tenth limits it to 0.1 cores: it was throttled for [0-9]+ % of the time"
+	grep -q '"kind":"throttled"' "$(run_folder limited)/health.jsonl"
+	end_run
+}
+
+@test "a rank whose core a busy process shares is slow because of that process" {
+	begin shared health.slow_window=2 parallel.dp=2
+	bind_ranks shared
+	burn_core_1
+	wait_for 120 slow_line shared 1
+	slow_line shared 1 | grep -E "it waited for a core for [0-9]+ % of the time; process bash, pid $burner, uses [0-9]+ % of core 1"
+	end_run
+}
+
+@test "a rank that was niced is slow because of its nice value" {
+	begin niced health.slow_window=2 parallel.dp=2
+	bind_ranks niced
+	burn_core_1
+	for task in /proc/"$(rank_pid niced 1)"/task/*; do renice -n 15 -p "${task##*/}"; done
+	wait_for 120 slow_line niced 1
+	slow_line niced 1 | grep -E "its nice value is 15, so other processes go first"
+	end_run
 }

@@ -1,5 +1,6 @@
 #include "topo/discover/gpu_state.h"
 
+#include "topo/discover/internal.h"
 #include "topo/discover/nvml_api.h"
 #include "topo/discover/visible.h"
 #include "topo/read/found.h"
@@ -130,7 +131,7 @@ static void read_links(const struct nvml_api *a, nvml_device_t d, struct gpu_sta
 	}
 }
 
-static void read_slow(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g)
+void topo_gpu_read_slow(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g)
 {
 	unsigned long long bits = 0;
 	g->slow_told = (a->slow && a->slow(d, &bits) == NVML_OK) ||
@@ -149,7 +150,7 @@ static void read_slow(const struct nvml_api *a, nvml_device_t d, struct gpu_stat
 static void read_condition(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g)
 {
 	unsigned celsius = 0;
-	read_slow(a, d, g);
+	topo_gpu_read_slow(a, d, g);
 	g->temperature = g->temperature_slow = -1;
 	if (a->temperature && a->temperature(d, NVML_TEMPERATURE, &celsius) == NVML_OK &&
 	    celsius < 1000)
@@ -199,8 +200,8 @@ static void in_trouble(const struct nvml_api *a, nvml_code_t code, struct gpu_st
 	snprintf(g->trouble, sizeof g->trouble, "%.*s", (int)sizeof g->trouble - 1, why.text);
 }
 
-static void read_gpu(const struct nvml_api *a, unsigned index, nvml_device_t *d,
-		     struct gpu_state *g)
+void topo_gpu_read_state(const struct nvml_api *a, unsigned index, nvml_device_t *d,
+			 struct gpu_state *g)
 {
 	struct nvml_pci pci = { .domain = 0 };
 	g->index = (int)index;
@@ -287,7 +288,7 @@ static int read_some(const struct nvml_api *a, const char *visible, int n, struc
 			 ? 0
 			 : err_set(e, ERR_NOMEM, "NVIDIA driver: no memory for %d GPUs", n);
 	for (int i = 0; !rc && i < n; i++) {
-		read_gpu(a, (unsigned)i, &devices[i], &all[i]);
+		topo_gpu_read_state(a, (unsigned)i, &devices[i], &all[i]);
 		ids[i] = (struct gpu_id){ .index = i,
 					  .uuid = all[i].uuid,
 					  .instances = parts[i],

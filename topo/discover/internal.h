@@ -4,7 +4,9 @@
 
 #include "base/buf.h"
 #include "topo/cluster.h"
+#include "topo/discover/gpu_state.h"
 #include "topo/discover/nvml.h"
+#include "topo/discover/nvml_api.h"
 #include "topo/host.h"
 #include "topo/hostlist.h"
 
@@ -29,6 +31,11 @@ int topo_probe_kind(const char *library, struct node_kind *out, char fabric[NVML
 /* As topo_probe_kind, as a cluster of one node. */
 int topo_cluster_probe_local(const char *library, struct cluster *out, char fabric[NVML_FABRIC],
 			     struct err *e);
+
+/* gpu_state.c: the state of one GPU; *d: its handle. And only why its clock is reduced. */
+void topo_gpu_read_state(const struct nvml_api *a, unsigned index, nvml_device_t *d,
+			 struct gpu_state *g);
+void topo_gpu_read_slow(const struct nvml_api *a, nvml_device_t d, struct gpu_state *g);
 
 /* kinds.c: whether nodes are equal, ignoring what also differs between identical machines. */
 bool topo_kind_equal(const struct node_kind *a, const struct node_kind *b);

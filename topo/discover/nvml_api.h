@@ -15,9 +15,11 @@
 #include "base/err.h"
 
 typedef struct nvml_device *nvml_device_t;
+typedef struct nvml_events *nvml_events_t;
 /* Enumerations of nvml.h; none has negative values. */
 typedef unsigned nvml_code_t, nvml_state_t, nvml_peer_t, nvml_p2p_index_t, nvml_p2p_t, nvml_error_t,
-	nvml_span_t, nvml_cause_t, nvml_counter_t, nvml_mode_t, nvml_sensor_t, nvml_threshold_t;
+	nvml_span_t, nvml_cause_t, nvml_counter_t, nvml_mode_t, nvml_sensor_t, nvml_threshold_t,
+	nvml_clock_t;
 
 enum { NVML_OK = 0, NVML_NOT_SUPPORTED = 3, NVML_NOT_PERMITTED = 4, NVML_NOT_ENOUGH_ROOM = 7 };
 enum { NVML_OFF = 0, NVML_ON = 1 };
@@ -73,6 +75,14 @@ struct nvml_process {
 	unsigned long long bytes; /* all bits set: unknown */
 	unsigned instance, compute_instance;
 };
+
+struct nvml_event {
+	nvml_device_t device;
+	unsigned long long type, data; /* data: the number of an XID */
+	unsigned instance, compute_instance;
+};
+#define NVML_EVENT_XID 8ull
+enum { NVML_SM_CLOCK = 1 };
 
 #define NVML_VERSION(type, number) (unsigned)(sizeof(type) | (unsigned)(number) << 24)
 
@@ -137,6 +147,14 @@ struct nvml_process {
 	  (nvml_device_t d, unsigned long long *reasons)) \
 	X(nvml_code_t, slow, nvmlDeviceGetCurrentClocksEventReasons, false, \
 	  (nvml_device_t d, unsigned long long *reasons)) \
+	X(nvml_code_t, clock, nvmlDeviceGetClockInfo, false, \
+	  (nvml_device_t d, nvml_clock_t which, unsigned *mhz)) \
+	X(nvml_code_t, events_create, nvmlEventSetCreate, false, (nvml_events_t * out)) \
+	X(nvml_code_t, events_register, nvmlDeviceRegisterEvents, false, \
+	  (nvml_device_t d, unsigned long long types, nvml_events_t set)) \
+	X(nvml_code_t, events_wait, nvmlEventSetWait_v2, false, \
+	  (nvml_events_t set, struct nvml_event * out, unsigned milliseconds)) \
+	X(nvml_code_t, events_free, nvmlEventSetFree, false, (nvml_events_t set)) \
 	X(nvml_code_t, temperature, nvmlDeviceGetTemperature, false, \
 	  (nvml_device_t d, nvml_sensor_t sensor, unsigned *celsius)) \
 	X(nvml_code_t, temperature_limit, nvmlDeviceGetTemperatureThreshold, false, \

@@ -45,6 +45,7 @@ enum job_lr_schedule { LR_COSINE, LR_LINEAR, LR_CONSTANT, LR_INVERSE_SQRT, LR_WS
 /* whether a token attends to other documents */
 enum job_documents { DOCUMENTS_MIX, DOCUMENTS_MASK };
 /* auto: slurm inside an allocation */
+enum job_preflight { PREFLIGHT_NO, PREFLIGHT_QUICK, PREFLIGHT_FULL };
 enum job_launcher { LAUNCHER_AUTO, LAUNCHER_LOCAL, LAUNCHER_SLURM };
 enum job_pmix { PMIX_AUTO, PMIX_SLURM, PMIX_MUSTER };
 /* auto: to cores if there are enough for all agents' threads */
@@ -52,6 +53,8 @@ enum job_bind { BIND_AUTO, BIND_NONE, BIND_CORE };
 enum job_device { DEVICE_CPU, DEVICE_CUDA };
 /* What may change if fewer devices are left: nothing, dp, or the whole layout. */
 enum job_shrink { SHRINK_KEEP, SHRINK_DP, SHRINK_ANY };
+/* What a run does about the node of a slow rank: nothing, or it goes on without it. */
+enum job_slow_policy { SLOW_WARN, SLOW_EXCLUDE };
 /* yes: onto nodes of the allocation; requeue: also onto nodes that have left it */
 enum job_regrow { REGROW_NO, REGROW_YES, REGROW_REQUEUE };
 /* What a run does at NaN, infinity or a spike: repeat the samples, skip them, or stop. */
@@ -189,7 +192,7 @@ struct job {
 		 * threads */
 		char speeds[JOB_TEXT];
 		enum job_bind bind;
-		bool check_nodes; /* before the first start */
+		enum job_preflight preflight; /* checks of the nodes before the first start */
 		/* for plan: auto, local, or a preset such as dgx-h100:128 */
 		char cluster[JOB_TEXT];
 		char calibration[JOB_PATH]; /* auto, none, or a file (calibration.h) */
@@ -246,16 +249,19 @@ struct job {
 		double timeout;           /* seconds a collective may wait */
 	} network;
 	struct {
-		double slow_factor;    /* 0: ranks are not compared */
-		double slow_window;    /* seconds */
-		double pause;          /* seconds; 0: not reported */
+		double slow_factor; /* 0: ranks are not compared */
+		double slow_window; /* seconds */
+		enum job_slow_policy slow_policy;
+		double pause; /* seconds; 0: not reported */
 		int64_t compare_every; /* steps; 0: at checkpoints only; -1: never */
 		enum job_bad_numbers bad_numbers;
 		double spike_z;       /* 0: only what is not finite is bad */
 		int64_t spike_window; /* good steps that a step is compared with */
 		int64_t max_skips;    /* rollbacks of the run */
 		int64_t skip_before;  /* batches before the bad one that are skipped, too */
-		int suspects;         /* enum job_suspects */
+		double preflight_factor;
+		double preflight_timeout; /* seconds */
+		int suspects;             /* enum job_suspects */
 		char nodes_dir[JOB_TEXT];
 	} health;
 	struct {

@@ -145,6 +145,150 @@ static void with_factor_0_no_rank_is_named(void **state)
 	assert_int_equal(count_events("\"slow-rank\"", ""), 0);
 }
 
+/* --- What the agents see on their nodes --- */
+
+static json_t *finding_json(const char *kind, double share, bool alarm, const char *object,
+			    const char *text)
+{
+	return msg_finding_json(&(struct msg_finding){
+		.kind = kind, .share = share, .alarm = alarm, .object = object, .text = text });
+}
+
+/* Steals the findings. */
+static void report_health(int rank, double clock, json_t *a, json_t *b)
+{
+	json_t *list = json_array();
+	if (a)
+		json_array_append_new(list, a);
+	if (b)
+		json_array_append_new(list, b);
+	send_message(&h.peers[rank], MSG_HEALTH,
+		     msg_health_json(&(struct msg_health){ .clock = clock, .findings = list }));
+	json_decref(list);
+}
+
+/* The number of lines of health.jsonl that hold this text. */
+static int count_health(const char *text)
+{
+	char path[400], line[4096];
+	int n = 0;
+	snprintf(path, sizeof path, "%s/health.jsonl", rundir_path(h.run));
+	FILE *in = fopen(path, "re");
+	while (in && fgets(line, sizeof line, in))
+		n += strstr(line, text) != NULL;
+	if (in)
+		fclose(in);
+	return n;
+}
+
+static void the_strongest_finding_is_the_reason(void **state)
+{
+	(void)state;
+	report_health(1, 0, finding_json("delay", 0.3, false, "", "it waited for a core"),
+		      finding_json("throttled", 0.6, false, "", "its cgroup /x limits it"));
+	train(60, 2, 0.3);
+	assert_int_equal(count_events("\"slow-rank\"", "for 30 s; its cgroup /x limits it\""), 1);
+	assert_int_equal(count_events("\"node-suspected\"", "\"kind\":\"slow\""), 1);
+}
+
+static void a_finding_that_is_gone_is_no_reason(void **state)
+{
+	(void)state;
+	report_health(1, 0, finding_json("throttled", 0.6, false, "", "its cgroup /x limits it"),
+		      NULL);
+	train(5, 1, 0);
+	report_health(1, 0, NULL, NULL);
+	train(60, 2, 0);
+	assert_int_equal(count_events("\"slow-rank\"", "it has its cores"), 1);
+}
+
+static void a_stopped_process_needs_no_other_reason(void **state)
+{
+	(void)state;
+	report_health(1, 0, finding_json("delay", 0.3, false, "", "it waited for a core"), NULL);
+	for (int i = 0; i < 60; i++) {
+		stalled[1] += 0.5;
+		train(1, 2, 0);
+	}
+	assert_int_equal(count_events("\"slow-rank\"", "its process did not run at all for"), 1);
+}
+
+static void a_lower_clock_than_its_peers_is_the_reason(void **state)
+{
+	(void)state;
+	report_health(0, 2900, NULL, NULL);
+	report_health(1, 1200, NULL, NULL);
+	train(60, 2, 0);
+	assert_int_equal(count_events("\"slow-rank\"",
+				      "its cores run at 1.20 GHz, its peers' at 2.90 GHz"),
+			 1);
+}
+
+static void a_defect_is_an_alarm_once_even_if_no_rank_is_slow(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		report_health(1, 0,
+			      finding_json("ecc", 0.3, true, "GPU 0000:36:00.0", "2 new errors"),
+			      NULL);
+		train(10, 1, 0);
+	}
+	assert_int_equal(count_events("\"health-alarm\"", "GPU 0000:36:00.0"), 1);
+	assert_int_equal(count_events("\"node-suspected\"", "\"kind\":\"errors\""), 1);
+	report_health(1, 0, finding_json("ecc", 0.3, true, "GPU 0000:39:00.0", "2 new errors"),
+		      NULL);
+	assert_int_equal(count_events("\"health-alarm\"", ""), 2);
+	assert_int_equal(count_events("\"slow-rank\"", ""), 0);
+}
+
+static void health_is_recorded_when_it_changes(void **state)
+{
+	(void)state;
+	train(100, 1, 0);
+	assert_int_equal(count_health(""), 0);
+	report_health(1, 0, finding_json("delay", 0.3, false, "", "it waited for a core"), NULL);
+	train(400, 2, 0); /* 40 windows */
+	assert_int_equal(count_health("\"slow\":true"), 1);
+	train(400, 2, 0);
+	assert_int_equal(count_health("\"slow\":true"), 2); /* again, after EVIDENCE_LINE_S */
+	assert_int_equal(count_health("\"rank\":0"), 0);
+	report_health(1, 0, finding_json("throttled", 0.6, false, "", "its cgroup"), NULL);
+	train(30, 2, 0);
+	assert_int_equal(count_health("throttled"), 1);
+}
+
+static void malformed_findings_lose_their_rank(void **state)
+{
+	(void)state;
+	report_health(1, 0, json_pack("{s:s}", "kind", "x"), NULL);
+	assert_int_equal(count_events("\"rank-lost\"", "message finding"), 1);
+}
+
+/* Both ranks of the node fall behind those of another one. */
+static void the_ranks_of_a_node_are_printed_together(void **state)
+{
+	bool last;
+	(void)state;
+	h.ranks[1].at.pp = h.ranks[0].at.pp + 1; /* compared with their own past */
+	supervise_close(h.supervisor);
+	assert_int_equal(open_supervisor(&fake_ops), 0);
+	supervise_start(h.supervisor);
+	train_all();
+	train(100, 1, 0);
+	for (int i = 0; i < 120; i++) {
+		done += 4;
+		for (int r = 0; r < WORLD; r++) {
+			own[r] += 4 * STEP_S * 2;
+			report_progress(r);
+		}
+		pass_time(1);
+	}
+	assert_int_equal(count_events("\"slow-rank\"", "\"slow\":true"), 2);
+	assert_int_equal(count_printed("ranks 0, 1 on here are slow", &last), 1);
+	assert_int_equal(count_printed("rank 1 on here is slow", &last), 0);
+	assert_int_equal(count_events("\"node-suspected\"", "\"kind\":\"slow\""), 1);
+}
+
 /* Rank 1 is silent while rank 0 goes on. pass_time() would be a gap of the supervisor itself. */
 static void be_silent(double seconds)
 {
@@ -169,6 +313,17 @@ static void a_rank_that_stood_still_is_named(void **state)
 	train(61, 1, 0);
 	be_silent(4);
 	assert_int_equal(count_events("\"rank-paused\"", "\"rank\":1"), 2);
+}
+
+static void pauses_again_and_again_are_evidence_against_the_node(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(count_events("\"node-suspected\"", "\"kind\":\"paused\""), i > 2);
+		be_silent(3);
+		train(61, 1, 0);
+	}
+	assert_int_equal(count_events("\"node-suspected\"", "\"kind\":\"paused\""), 1);
 }
 
 static void a_pause_of_the_supervisor_is_nobodys(void **state)
@@ -198,6 +353,15 @@ int main(void)
 		WATCH_TEST(with_factor_0_no_rank_is_named),
 		WATCH_TEST(a_rank_that_stood_still_is_named),
 		WATCH_TEST(a_pause_of_the_supervisor_is_nobodys),
+		WATCH_TEST(pauses_again_and_again_are_evidence_against_the_node),
+		WATCH_TEST(the_strongest_finding_is_the_reason),
+		WATCH_TEST(a_finding_that_is_gone_is_no_reason),
+		WATCH_TEST(a_stopped_process_needs_no_other_reason),
+		WATCH_TEST(a_lower_clock_than_its_peers_is_the_reason),
+		WATCH_TEST(a_defect_is_an_alarm_once_even_if_no_rank_is_slow),
+		WATCH_TEST(health_is_recorded_when_it_changes),
+		WATCH_TEST(malformed_findings_lose_their_rank),
+		WATCH_TEST(the_ranks_of_a_node_are_printed_together),
 	};
 	return cmocka_run_group_tests_name("slow ranks", tests, NULL, NULL);
 }

@@ -61,6 +61,13 @@ SAME_PLACE(nvml_process, bytes, nvmlProcessInfo_t, usedGpuMemory);
 SAME_PLACE(nvml_process, instance, nvmlProcessInfo_t, gpuInstanceId);
 SAME_PLACE(nvml_process, compute_instance, nvmlProcessInfo_t, computeInstanceId);
 
+SAME_SIZE(nvml_event, nvmlEventData_t);
+SAME_PLACE(nvml_event, device, nvmlEventData_t, device);
+SAME_PLACE(nvml_event, type, nvmlEventData_t, eventType);
+SAME_PLACE(nvml_event, data, nvmlEventData_t, eventData);
+SAME_PLACE(nvml_event, instance, nvmlEventData_t, gpuInstanceId);
+SAME_PLACE(nvml_event, compute_instance, nvmlEventData_t, computeInstanceId);
+
 SAME_VALUE(NVML_OK, NVML_SUCCESS);
 SAME_VALUE(NVML_NOT_PERMITTED, NVML_ERROR_NO_PERMISSION);
 SAME_VALUE(NVML_NOT_ENOUGH_ROOM, NVML_ERROR_INSUFFICIENT_SIZE);
@@ -91,6 +98,8 @@ SAME_VALUE(NVML_SLOW_HARDWARE, nvmlClocksThrottleReasonHwSlowdown);
 SAME_VALUE(NVML_SLOW_SW_THERMAL, nvmlClocksThrottleReasonSwThermalSlowdown);
 SAME_VALUE(NVML_SLOW_HW_THERMAL, nvmlClocksThrottleReasonHwThermalSlowdown);
 SAME_VALUE(NVML_SLOW_POWER_BRAKE, nvmlClocksThrottleReasonHwPowerBrakeSlowdown);
+SAME_VALUE(NVML_EVENT_XID, nvmlEventTypeXidCriticalError);
+SAME_VALUE(NVML_SM_CLOCK, NVML_CLOCK_SM);
 
 /* From here on, our names stand for NVIDIA's types, so that the types of the calls can be
  * compared. */
@@ -107,6 +116,9 @@ SAME_VALUE(NVML_SLOW_POWER_BRAKE, nvmlClocksThrottleReasonHwPowerBrakeSlowdown);
 #define nvml_mode_t      nvmlComputeMode_t
 #define nvml_sensor_t    nvmlTemperatureSensors_t
 #define nvml_threshold_t nvmlTemperatureThresholds_t
+#define nvml_clock_t     nvmlClockType_t
+#define nvml_events_t    nvmlEventSet_t
+#define nvml_event       nvmlEventData_st
 #define nvml_memory      nvmlMemory_st
 #define nvml_memory_v2   nvmlMemory_v2_st
 #define nvml_pci         nvmlPciInfo_st
