@@ -252,7 +252,7 @@ struct job {
 		double slow_factor; /* 0: ranks are not compared */
 		double slow_window; /* seconds */
 		enum job_slow_policy slow_policy;
-		double pause; /* seconds; 0: not reported */
+		double pause;          /* seconds; 0: not reported */
 		int64_t compare_every; /* steps; 0: at checkpoints only; -1: never */
 		enum job_bad_numbers bad_numbers;
 		double spike_z;       /* 0: only what is not finite is bad */
