@@ -1,6 +1,7 @@
 #include "agent/control.h"
 
 #include "agent/connection.h"
+#include "agent/examine.h"
 #include "base/clock.h"
 
 #include <math.h>
@@ -31,8 +32,9 @@ struct control {
 	json_t *welcome_body; /* `welcome` borrows from it */
 	struct msg_welcome welcome;
 	double heartbeat_s, progress_s;
-	double next_beat, next_look; /* times; used by the control thread only */
-	uint64_t sent_count;         /* `count` of the last message progress */
+	double next_beat, next_look;      /* times; used by the control thread only */
+	uint64_t sent_count;              /* `count` of the last message progress */
+	struct examinations examinations; /* used by the control thread only */
 
 	pthread_mutex_t lock; /* connection, leaving, reason, on_abort, on_dump */
 	pthread_cond_t news;  /* leaving, given_up or recorded has changed */
@@ -134,6 +136,17 @@ static int handle_dump(struct control *c, const struct msg *m, struct err *e)
 	return 0;
 }
 
+static int handle_examine(struct control *c, const struct msg *m, struct err *e)
+{
+	return agent_examine_start(&c->examinations, m->body, e);
+}
+
+static void send_examined(struct control *c)
+{
+	for (json_t *answer; (answer = agent_examine_next(&c->examinations));)
+		agent_control_send(c, MSG_EXAMINED, answer);
+}
+
 static int handle_stop(struct control *c, const struct msg *m, struct err *e)
 {
 	struct msg_stop stop;
@@ -167,10 +180,8 @@ static int handle_abort(struct control *c, const struct msg *m, struct err *e)
 
 /* The messages that the supervisor sends to an agent after its welcome. */
 static int (*const handlers[MSG_COUNT])(struct control *c, const struct msg *m, struct err *e) = {
-	[MSG_STOP] = handle_stop,
-	[MSG_ABORT] = handle_abort,
-	[MSG_DUMP] = handle_dump,
-	[MSG_RECORDED] = handle_recorded,
+	[MSG_STOP] = handle_stop,         [MSG_ABORT] = handle_abort,     [MSG_DUMP] = handle_dump,
+	[MSG_RECORDED] = handle_recorded, [MSG_EXAMINE] = handle_examine,
 };
 
 /* Sends and receives without waiting and handles each message. An error means that the agent must
@@ -263,14 +274,15 @@ static bool has_backlog(struct control *c)
 /* Waits for the socket, a signal or a wake-up until `until`. */
 static void wait_for_event(struct control *c, double until)
 {
-	struct pollfd p[] = {
+	struct pollfd p[3 + EXAMINE_MAX] = {
 		{ agent_connection_fd(c->connection),
 		  (short)(POLLIN | (has_backlog(c) ? POLLOUT : 0)), 0 },
 		{ c->wake_fd, POLLIN, 0 },
 		{ c->signal_fd, POLLIN, 0 },
 	};
+	nfds_t n = 3 + (nfds_t)agent_examine_poll(&c->examinations, p + 3);
 	double left = until - clock_s();
-	poll(p, 3, left > 0 ? (int)(left * 1000) + 1 : 0);
+	poll(p, n, left > 0 ? (int)(left * 1000) + 1 : 0);
 	drain_wake(c);
 }
 
@@ -319,12 +331,15 @@ static void *control_main(void *arg)
 {
 	struct control *c = arg;
 	struct err e = ERR_INIT;
+	pthread_setname_np(pthread_self(), "control");
 	for (;;) {
 		if (atomic_load(&c->closing)) {
+			agent_examine_end(&c->examinations);
 			flush_and_close(c);
 			return NULL;
 		}
 		report_signals(c);
+		send_examined(c);
 		send_progress(c);
 		if (exchange_messages(c, &e))
 			break;

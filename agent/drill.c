@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/human.h"
 #include "base/log.h"
+#include "libcomm/comm.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,6 +36,34 @@ static int cause_nan(const struct agent_drill *d, bool *poison, struct err *e)
 	(void)d;
 	(void)e;
 	*poison = true;
+	return 0;
+}
+
+static int cause_collectives(const struct agent_drill *d, bool *poison, struct err *e)
+{
+	(void)poison;
+	return comm_barrier(d->world, e);
+}
+
+static int cause_stuck(const struct agent_drill *d, bool *poison, struct err *e)
+{
+	int fds[2];
+	char byte;
+	(void)d;
+	(void)poison;
+	if (pipe2(fds, O_CLOEXEC))
+		return err_errno(e, ERR_NOMEM, "a drill: no descriptors");
+	while (read(fds[0], &byte, 1) < 0 && errno == EINTR)
+		;
+	return err_set(e, ERR_INTERNAL, "a drill: a pipe without data was read");
+}
+
+static int cause_spin(const struct agent_drill *d, bool *poison, struct err *e)
+{
+	(void)poison;
+	(void)e;
+	for (volatile int64_t n = d->step;; n++)
+		;
 	return 0;
 }
 
@@ -104,6 +133,9 @@ static const struct kind {
 	{ .name = "nan-weight", .plant = TRAIN_PLANT_WEIGHT },
 	{ .name = "flip", .plant = TRAIN_PLANT_FLIP },
 	{ .name = "memory", .cause = cause_memory },
+	{ .name = "collectives", .cause = cause_collectives },
+	{ .name = "stuck", .cause = cause_stuck },
+	{ .name = "spin", .cause = cause_spin },
 	{ .name = "poison", .poisons = true },
 };
 

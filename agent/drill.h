@@ -17,6 +17,9 @@
  *     flip          a bit of a weight of this rank flips
  *     poison   STEP is a position in the order of the data: whenever its sample is in a batch, in any
  *              generation, this rank's gradients become NaN
+ *     collectives  this rank calls a barrier of all ranks that the others do not call
+ *     stuck    the training thread reads from a pipe into which nobody writes
+ *     spin     the training thread computes for ever
  *     memory   the agent takes BYTES of memory, so that the kernel's OOM killer ends it before
  *
  * To add one: add its row to the table in drill.c, and its row in launcher/drill/injections.c.
@@ -30,11 +33,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct comm;
+
 struct agent_drill {
 	int (*cause)(const struct agent_drill *d, bool *poison, struct err *e); /* NULL: nothing */
 	enum train_plant plant;
 	int64_t step, bytes;
-	bool poisons; /* the sample at position `step` */
+	bool poisons;       /* the sample at position `step` */
+	struct comm *world; /* the caller sets it before the first step */
 };
 
 /* Reads the environment. ERR_USAGE: the text is wrong. */

@@ -300,6 +300,7 @@ static int run_rank(struct agent *a, struct err *e)
 	hooks.plant = agent_drill_plant;
 	hooks.drill_data = agent_drill_data;
 	hooks.drill_arg = &a->drill;
+	a->drill.world = a->world;
 	struct train_env env = {
 		.view = &a->view,
 		.world = a->world,

@@ -60,7 +60,9 @@ enum {
 	X(MSG_BURN_IN_ORDER,  burn_in_order,  MSG_BURN_IN_ORDER_FIELDS,  "supervisor", "to the burn-in of a node: what it measures next") \
 	X(MSG_BURN_IN_CARD,   burn_in_card,   MSG_BURN_IN_CARD_FIELDS,   "burn-in, supervisor", "what one end of a link publishes for the other end; the supervisor forwards it") \
 	X(MSG_BURN_IN_RESULT, burn_in_result, MSG_BURN_IN_RESULT_FIELDS, "burn-in", "the answer to burn_in_order") \
-	X(MSG_HEALTH,    health,   MSG_HEALTH_FIELDS,   "agent",      "what a rank, its device and its node showed in a window, when it has changed")
+	X(MSG_HEALTH,    health,   MSG_HEALTH_FIELDS,   "agent",      "what a rank, its device and its node showed in a window, when it has changed") \
+	X(MSG_EXAMINE,   examine,  MSG_EXAMINE_FIELDS,  "supervisor", "find out what a process of the agent's host does: itself, or another agent, which does not answer") \
+	X(MSG_EXAMINED,  examined, MSG_EXAMINED_FIELDS, "agent",      "an answer to examine: at once what the kernel shows, and in the last one also a function")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -259,6 +261,18 @@ enum {
 	F(device, INT,    REQUIRED, "number of the device on the node") \
 	F(value,  NUMBER, REQUIRED, "the figure, in the unit of that table") \
 	F(own,    NUMBER, OPTIONAL, "the same figure by the calibration of the node")
+/* `muster-agent stacks` takes this object as its word, and prints those of MSG_EXAMINED, one per line. */
+#define MSG_EXAMINE_FIELDS(F) \
+	F(rank,    INT,    REQUIRED, "the rank of the agent to examine") \
+	MSG_PROCESS_FIELDS(F) \
+	F(seconds, NUMBER, REQUIRED, "the longest that it may take") \
+	F(file,    TEXT,   REQUIRED, "path of the report: the stacks of its threads")
+
+#define MSG_EXAMINED_FIELDS(F) \
+	F(rank, INT,  REQUIRED, "the rank") \
+	F(kind, TEXT, REQUIRED, "a word of agent/stacks/stacks.h, such as stopped, call or computing") \
+	F(text, LINE, REQUIRED, "the same for people: a clause") \
+	F(last, FLAG, REQUIRED, "no further answer about the rank follows")
 
 /* The member `coords` of welcome. */
 #define MSG_COORDS_FIELDS(F) \

@@ -7,6 +7,7 @@
 
 #define RECORDER "comm-"
 #define TIMELINE "timeline-"
+#define STACKS   "stacks-"
 
 enum { DIGITS = 9 }; /* at most, of a number in a name */
 
@@ -70,6 +71,11 @@ void run_path_timeline(char out[RUN_PATH], const char *trace, int rank)
 	snprintf(out, RUN_PATH, "%s/" TIMELINE "%d.json", trace, rank);
 }
 
+void run_path_stacks(char out[RUN_PATH], const char *trace, int rank)
+{
+	snprintf(out, RUN_PATH, "%s/" STACKS "%d.txt", trace, rank);
+}
+
 /* The number of the name <before><number><after>; -1: the name is of another kind. */
 static long number_between(const char *name, const char *before, const char *after)
 {
@@ -108,8 +114,13 @@ long run_timeline_rank(const char *name)
 	return number_between(name, TIMELINE, ".json");
 }
 
+long run_stacks_rank(const char *name)
+{
+	return number_between(name, STACKS, ".txt");
+}
+
 bool run_is_trace_file(const char *name)
 {
 	return !strncmp(name, RECORDER, strlen(RECORDER)) ||
-	       !strncmp(name, TIMELINE, strlen(TIMELINE));
+	       !strncmp(name, TIMELINE, strlen(TIMELINE)) || !strncmp(name, STACKS, strlen(STACKS));
 }

@@ -5,6 +5,7 @@
 
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,6 +80,9 @@ static int open_worker(struct comm *c, struct err *e)
 		return err_set(e, ERR_NOMEM, "cannot start the thread of group %s: %s", c->name,
 			       strerror(rc));
 	}
+	char name[16]; /* the kernel keeps no more */
+	snprintf(name, sizeof name, "comm %.10s", c->name);
+	pthread_setname_np(w->thread, name);
 	c->worker = w;
 	return 0;
 }

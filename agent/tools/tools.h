@@ -43,6 +43,7 @@ struct tool {
 	X(bench_plan) \
 	X(bench_node) \
 	X(trace) \
+	X(stacks) \
 	X(generate)
 
 #define TOOL_EXTERN(name) extern const struct tool tool_##name;

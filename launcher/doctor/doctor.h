@@ -110,11 +110,12 @@ void doctor_first_line(const char *path, char *out, size_t size);
 /* Whether the NVIDIA driver is loaded on this host. */
 bool doctor_has_driver(void);
 
-doctor_check doctor_check_agent, doctor_check_libraries, doctor_check_pmix, doctor_check_blas,
-	doctor_check_driver, doctor_check_cuda, doctor_check_limits, doctor_check_memory,
-	doctor_check_shm, doctor_check_cpu, doctor_check_gpus, doctor_check_adapters,
-	doctor_check_near, doctor_check_name, doctor_check_disk, doctor_check_slurm,
-	doctor_check_munge, doctor_check_job, doctor_check_data, doctor_check_names;
+doctor_check doctor_check_agent, doctor_check_libraries, doctor_check_debugger, doctor_check_pmix,
+	doctor_check_blas, doctor_check_driver, doctor_check_cuda, doctor_check_limits,
+	doctor_check_memory, doctor_check_shm, doctor_check_cpu, doctor_check_gpus,
+	doctor_check_adapters, doctor_check_near, doctor_check_name, doctor_check_disk,
+	doctor_check_slurm, doctor_check_munge, doctor_check_job, doctor_check_data,
+	doctor_check_names;
 
 /* Runs checks on this host and adds their findings in the table's order. */
 enum doctor_which { DOCTOR_ALL, DOCTOR_OF_NODE, DOCTOR_ONCE };

@@ -56,6 +56,32 @@ void doctor_check_pmix(const struct needs *n, struct findings *f)
 	doctor_found_ok(f, "PMIx", "%s", text);
 }
 
+static bool is_in_path(const char *program)
+{
+	char path[PATH_MAX];
+	const char *at = getenv("PATH");
+	while (at && *at) {
+		int n = (int)strcspn(at, ":");
+		snprintf(path, sizeof path, "%.*s/%s", n < 3000 ? n : 3000, at, program);
+		if (!access(path, X_OK))
+			return true;
+		at += n + (at[n] == ':');
+	}
+	return false;
+}
+
+/* Optional: without them the states and system calls of the threads are still known. */
+void doctor_check_debugger(const struct needs *n, struct findings *f)
+{
+	(void)n;
+	if (is_in_path("gdb") || is_in_path("eu-stack"))
+		doctor_found_ok(f, "debugger", "%s", is_in_path("gdb") ? "gdb" : "eu-stack");
+	else
+		doctor_found_ok(
+			f, "debugger",
+			"none; gdb or elfutils would also name the functions of ranks that hang");
+}
+
 /* Finds the first BLAS that is installed here, in the order of kernels/cpu/blas.c. */
 void doctor_check_blas(const struct needs *n, struct findings *f)
 {

@@ -98,7 +98,7 @@ static void add_words(struct drill_run *r)
 		drill_run_word(r, "optimizer.cooldown=%lld", (long long)(steps - warmup));
 	if (r->d->slurm)
 		drill_run_word(r, "slurm.requeue=no");
-	if (r->injection && r->injection->inject == drill_stop_agent)
+	if (r->injection && r->injection->hang)
 		drill_run_word(r, "restart.hang_timeout=%.0f", fmax(3, ceil(20 * r->d->step_s)));
 }
 

@@ -25,9 +25,18 @@ const struct injection drill_injections[] = {
 	{ .name = "agent-exited", .agent_fault = "exit",
 	  .faults = "agent-exited", .status = STATUS_DONE, .result = true,
 	  .how = "the agent of the last rank ends with exit status 7" },
-	{ .name = "agent-stopped", .inject = drill_stop_agent, .undo = drill_continue_agent,
-	  .faults = "hang,silence", .status = STATUS_DONE, .result = true,
+	{ .name = "agent-stopped", .inject = drill_stop_agent, .undo = drill_continue_agent, .hang = "stopped",
+	  .faults = "agent-stopped", .status = STATUS_DONE, .result = true,
 	  .how = "SIGSTOP to the agent of the last rank, with a short restart.hang_timeout" },
+	{ .name = "thread-stuck", .agent_fault = "stuck", .hang = "call",
+	  .faults = "hang", .status = STATUS_DONE, .result = true,
+	  .how = "the training thread of the last rank reads from a pipe into which nobody writes" },
+	{ .name = "rank-computes", .agent_fault = "spin", .hang = "computing",
+	  .faults = "hang", .status = STATUS_DONE, .result = true,
+	  .how = "the training thread of the last rank computes for ever" },
+	{ .name = "collectives-mismatched", .needs = NEEDS_RANKS, .agent_fault = "collectives", .hang = "collectives",
+	  .faults = "deadlock", .status = STATUS_DONE, .result = true,
+	  .how = "the last rank calls a collective that the others do not call" },
 	{ .name = "out-of-memory", .needs = NEEDS_LOCAL, .prepare = drill_limit_memory, .undo = drill_remove_cgroup,
 	  .agent_fault = "memory", .faults = "out-of-memory", .status = STATUS_DONE, .result = true,
 	  .how = "an agent takes memory until the OOM killer ends it, in a cgroup of the run's own" },
@@ -141,6 +150,8 @@ static bool is_missing(unsigned need, const struct drill *d)
 		return job->parallel.sync == SYNC_SERVER;
 	case NEEDS_REPLICAS:
 		return job->parallel.dp < 2 || job->parallel.zero || job->health.compare_every < 0;
+	case NEEDS_RANKS:
+		return d->reference.first.world < 3;
 	case NEEDS_SCALE:
 		return job->precision.dtype == DTYPE_FP16 && job->precision.loss_scale == 0;
 	}
@@ -165,6 +176,7 @@ bool drill_injection_possible(const struct injection *i, const struct drill *d, 
 		{ NEEDS_REPLICAS,
 		  "it needs replicas of all weights that are compared: [parallel] dp above 1 and "
 		  "zero = 0, and [health] compare_every of 0 or more" },
+		{ NEEDS_RANKS, "it needs 3 ranks, so that one is alone in its collective" },
 		{ NEEDS_SPARE, "it needs [slurm] spares, or [restart] shrink = dp or any" },
 	};
 	for (size_t k = 0; k < sizeof needs / sizeof *needs; k++)

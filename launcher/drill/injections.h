@@ -15,13 +15,14 @@ enum drill_needs {
 	NEEDS_SLURM = 1 << 0,
 	NEEDS_LOCAL = 1 << 1,
 	NEEDS_ROOT = 1 << 2,
-	NEEDS_USER = 1 << 3,     /* not root, whom permissions do not bind */
-	NEEDS_NODES = 1 << 4,    /* more than one */
-	NEEDS_ALLOW = 1 << 5,    /* --allow-node-faults */
-	NEEDS_SPARE = 1 << 6,    /* the job can go on with fewer nodes */
-	NEEDS_SYNC = 1 << 7,     /* parallel.sync is not server */
-	NEEDS_REPLICAS = 1 << 9, /* replicas of all weights, which are compared */
-	NEEDS_SCALE = 1 << 8,    /* an infinite gradient is not a reason to skip a step */
+	NEEDS_USER = 1 << 3,      /* not root, whom permissions do not bind */
+	NEEDS_NODES = 1 << 4,     /* more than one */
+	NEEDS_ALLOW = 1 << 5,     /* --allow-node-faults */
+	NEEDS_SPARE = 1 << 6,     /* the job can go on with fewer nodes */
+	NEEDS_SYNC = 1 << 7,      /* parallel.sync is not server */
+	NEEDS_REPLICAS = 1 << 10, /* replicas of all weights, which are compared */
+	NEEDS_SCALE = 1 << 8,     /* an infinite gradient is not a reason to skip a step */
+	NEEDS_RANKS = 1 << 9,     /* at least 3 */
 };
 
 struct injection {
@@ -35,6 +36,9 @@ struct injection {
 	/* The agent of the last rank causes the fault: a kind of agent/drill.h. NULL: it does not. */
 	const char *agent_fault;
 	int signal; /* for drill_signal_last_agent */
+	/* The last rank hangs. The event hang must name it with this kind, and the run has a short
+	 * restart.hang_timeout. NULL: no rank hangs. */
+	const char *hang;
 	/* Undoes prepare() and inject(), also if they failed. It may be called twice. May be NULL. */
 	void (*undo)(struct drill_run *r);
 	const char *faults; /* the names that the supervisor may give it; "": it names none */

@@ -54,6 +54,21 @@ static int check_name(const struct injection *in, const struct drill_run *r, str
 	return err_set(e, ERR_CORRUPT, "the fault was named %s instead of %s", fault, in->faults);
 }
 
+static int check_hang(const struct injection *in, const struct drill_run *r, struct err *e)
+{
+	const struct drill_story *s = &r->story;
+	int last = r->d->reference.first.world - 1;
+	if (!in->hang)
+		return 0;
+	if (!*s->hung_kind)
+		return err_set(e, ERR_CORRUPT, "muster did not say which rank hung first");
+	if (s->hung_rank != last || strcmp(s->hung_kind, in->hang))
+		return err_set(e, ERR_CORRUPT,
+			       "the hang of rank %d (%s) was named as one of rank %d (%s): %.600s",
+			       last, in->hang, s->hung_rank, s->hung_kind, s->hung_text);
+	return 0;
+}
+
 /* Reads what `muster data audit --json` printed. */
 static int read_audit(const char *text, int64_t samples, struct err *e)
 {
@@ -156,7 +171,7 @@ int drill_judge(const struct drill_run *r, int first_status, struct err *e)
 {
 	const struct injection *in = r->injection;
 	return check_status(in, r, first_status, e) || (in->result && check_result(r, e)) ||
-			       check_name(in, r, e) || check_left(r, e) ||
+			       check_name(in, r, e) || check_hang(in, r, e) || check_left(r, e) ||
 			       (in->check && in->check(r, e))
 		       ? -1
 		       : 0;

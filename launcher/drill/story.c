@@ -139,6 +139,17 @@ static void tell_fault(struct drill_story *s, const json_t *o)
 	}
 }
 
+static void tell_hang(struct drill_story *s, const json_t *o)
+{
+	struct rundir_hang h;
+	struct err e = ERR_INIT;
+	if (*s->hung_kind || rundir_read_hang(o, &h, &e))
+		return;
+	s->hung_rank = h.rank;
+	snprintf(s->hung_kind, sizeof s->hung_kind, "%.15s", h.kind);
+	snprintf(s->hung_text, sizeof s->hung_text, "%.999s", h.text);
+}
+
 /* The connection of a rank usually closes before its end is known. A rank that failed or hung is killed
  * afterwards, which says nothing. */
 static void tell_exit(struct drill_story *s, const json_t *o)
@@ -177,6 +188,7 @@ void drill_story_event(void *story, const struct rundir_line *l)
 		{ "stop", tell_stop },   { "rank-lost", tell_lost },
 		{ "fault", tell_fault }, { "exit", tell_exit },
 		{ "failed", tell_end },  { "gave-up", tell_end },
+		{ "hang", tell_hang },
 	};
 	struct drill_story *s = story;
 	if (!l->has_event)

@@ -49,7 +49,10 @@ struct drill_story {
 	char faults[256];   /* of all generations, with commas between them */
 	int64_t peak_bytes; /* of the rank that reports metrics */
 	bool lost, blamed;
-	int lost_rank;      /* -1: no rank in particular */
+	int lost_rank; /* -1: no rank in particular */
+	/* of the first hang; hung_kind: "": there was none */
+	int hung_rank;
+	char hung_kind[16], hung_text[1000];
 	bool failed_memory; /* a line could not be kept */
 };
 

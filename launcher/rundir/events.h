@@ -40,6 +40,7 @@
 	X(fault,            "fault",            fault,       "what the loss means, once no process of the generation is left") \
 	X(verdict,          "verdict",          verdict,     "what the flight recorders show, as muster trace --json prints it") \
 	X(no_verdict,       "verdict",          no_verdict,  "the flight recorders could not be read") \
+	X(hang,             "hang",             hang,        "the rank that hung first, and in what, once the processes were examined") \
 	X(exit,             "exit",             exit,        "the process of a rank that was lost, or that ended badly") \
 	X(survey,           "survey",           survey,      "the state of the nodes after a loss") \
 	X(node_check,       "node-check",       node_check,  "a node that is back was checked before the run grows onto it, or a node failed the check before the first generation") \
@@ -167,6 +168,17 @@
 
 #define RUNDIR_NO_VERDICT_FIELDS(F) \
 	F(error, LINE, REQUIRED, "the cause")
+
+#define RUNDIR_HANG_FIELDS(F) \
+	F(rank,       INT,    REQUIRED, "the rank that hung first") \
+	F(node,       TEXT,   REQUIRED, "its node") \
+	F(step,       INT64,  REQUIRED, "finished steps; -1: none is known") \
+	F(phase,      LINE,   REQUIRED, "what the trainer did") \
+	F(kind,       TEXT,   REQUIRED, "stopped, kernel, call, computing, waiting, gone, unknown (agent/stacks/stacks.h), or collectives: ranks wait for each other in different ones") \
+	F(text,       LINE,   REQUIRED, "the same for people, with what the flight recorders show") \
+	F(still_s,    NUMBER, REQUIRED, "seconds from the rank's last progress until the hang was found") \
+	F(examined_s, NUMBER, REQUIRED, "seconds that the examination took") \
+	F(file,       LINE,   OPTIONAL, "the stacks of its threads")
 
 #define RUNDIR_EXIT_FIELDS(F) \
 	RUNDIR_RANK_FIELDS(F) \
@@ -317,6 +329,7 @@
 	X(fault,       RUNDIR_FAULT_FIELDS) \
 	X(verdict,     RUNDIR_VERDICT_FIELDS) \
 	X(no_verdict,  RUNDIR_NO_VERDICT_FIELDS) \
+	X(hang,        RUNDIR_HANG_FIELDS) \
 	X(exit,        RUNDIR_EXIT_FIELDS) \
 	X(survey,      RUNDIR_SURVEY_FIELDS) \
 	X(node_check,  RUNDIR_NODE_CHECK_FIELDS) \

@@ -40,7 +40,10 @@
 	X(NODE_FAILS,       "node-fail",        NODE,    NOW,   true,  DOWN,    "Slurm expects the node to fail", "See why: scontrol show node.") \
 	X(NODE_HAS_LEFT,    "node-left",        NODE,    NOW,   true,  DOWN,    "the node no longer belongs to the job", "") \
 	X(NODE_UNREACHABLE, "node-unreachable", NODE,    NOW,   true,  SILENT,  "the node cannot be reached", "Check its power and its network.") \
-	X(HANG,             "hang",             UNKNOWN, NOW,   true,  HANG,    "the rank made no progress", "Use `muster trace` on the run to see what it waited for.") \
+	X(HANG,             "hang",             UNKNOWN, NOW,   true,  HANG,    "the rank made no progress", "Use `muster trace` on the run to see what it waited for and what its threads did.") \
+	X(DEADLOCK,         "deadlock",         JOB,     NOW,   true,  NONE,    "ranks wait for each other in different collectives", "Report it with the flight recorders and stacks in trace/ of the run folder; muster trace shows them.") \
+	X(AGENT_STOPPED,    "agent-stopped",    UNKNOWN, NOW,   true,  NONE,    "a signal, a debugger or its cgroup has stopped the agent", "Find what stops processes there: a person, a debugger, or a scheduler that suspends jobs.") \
+	X(KERNEL_STUCK,     "kernel-stuck",     NODE,    NOW,   true,  HANG,    "a thread of the agent is stuck in the kernel: a file system or a driver does not answer", "See the file in the stacks (trace/ of the run folder); check that file system, and the kernel's log on the node.") \
 	X(SILENCE,          "silence",          NODE,    NOW,   true,  SILENT,  "the agent sent no messages", "Check whether its node is up and not overloaded.") \
 	X(CONNECTION_LOST,  "connection-lost",  UNKNOWN, NOW,   true,  NONE,    "the connection to the agent was lost", "If the agent did not end, check the network between its node and the supervisor's.") \
 	X(PROTOCOL,         "protocol",         NETWORK, NOW,   true,  NONE,    "a message was damaged or did not follow the protocol", "Set network.integrity = checksum to find the connection that changes data; install the same muster on all nodes.") \
@@ -73,6 +76,7 @@ struct sign {
 	enum err_code code;
 	int signal, status;
 	bool not_started, oom, silent, helper, refused, wrong;
+	enum hang_cause hang;
 	enum slurm_word said;
 	enum node_state node;
 };
@@ -141,6 +145,9 @@ static const struct sign signs[] = {
 	{ .fault = FAULT_ALLOCATION_OVER,  .how = NO_ERROR, .said = SLURM_SAID_EXPIRED, .not_started = true },
 	{ .fault = FAULT_NODE_IS_DRAINED,  .node = NODE_DRAIN },
 	/* what the supervisor saw */
+	{ .fault = FAULT_DEADLOCK,         .how = HUNG, .hang = HANG_COLLECTIVES },
+	{ .fault = FAULT_AGENT_STOPPED,    .how = HUNG | SILENT, .hang = HANG_STOPPED },
+	{ .fault = FAULT_KERNEL_STUCK,     .how = HUNG | SILENT, .hang = HANG_KERNEL },
 	{ .fault = FAULT_HANG,             .how = HUNG },
 	{ .fault = FAULT_CONTROLLER_AWAY,  .how = START | SILENT, .silent = true, .not_started = true },
 	{ .fault = FAULT_SILENCE,          .how = SILENT },
@@ -182,7 +189,8 @@ static bool sign_fits(const struct sign *g, const struct symptom *s)
 	       (!g->not_started || !s->started) && (!g->oom || s->out_of_memory) &&
 	       (!g->silent || s->manager_silent) && (!g->helper || s->helper_lost) &&
 	       (!g->refused || s->pmix_refused) && (!g->wrong || s->wrong_results) &&
-	       (!g->said || g->said == s->said) && (!g->node || g->node == s->node);
+	       (!g->hang || g->hang == s->hang) && (!g->said || g->said == s->said) &&
+	       (!g->node || g->node == s->node);
 }
 
 const struct fault *supervise_fault_of(const struct symptom *s)

@@ -75,6 +75,14 @@ enum slurm_word {
 	SLURM_WORDS
 };
 
+/* What the rank that hung first was found in (stacks.h), as far as it is a fault of its own. */
+enum hang_cause {
+	HANG_UNKNOWN,
+	HANG_COLLECTIVES, /* ranks wait for each other in different collectives */
+	HANG_STOPPED,     /* its process is stopped */
+	HANG_KERNEL       /* a thread is stuck in the kernel */
+};
+
 /* What is known about the loss that ended a generation. A member that is 0 is not known. */
 struct symptom {
 	enum lost_how how;
@@ -88,6 +96,7 @@ struct symptom {
 	bool manager_silent;  /* the survey got no answer */
 	bool wrong_results;   /* the numbers tell of a fault of hardware */
 	bool helper_lost;     /* that of the rank's node has ended, or could not start its agents */
+	enum hang_cause hang; /* of a hang or a silence: what its rank was found in */
 	bool pmix_refused;    /* the agents could not use the system's PMIx server */
 };
 

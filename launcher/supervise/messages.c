@@ -122,12 +122,16 @@ static int on_hello(struct supervisor *s, struct connection *c, const json_t *bo
 	}
 	struct rank_state *k = &s->ranks[h.rank];
 	launcher_connection_claim(c, h.rank);
-	*k = (struct rank_state){ .connection = c,
-				  .hello = true,
-				  .beat = supervise_now(s),
-				  .moved = supervise_now(s),
-				  .step = -1,
-				  .exited = k->exited };
+	*k = (struct rank_state){
+		.connection = c,
+		.hello = true,
+		.beat = supervise_now(s),
+		.moved = supervise_now(s),
+		.step = -1,
+		.exited = k->exited,
+		.id = { .pid = h.pid, .start = h.start, .pid_space = h.pid_space }
+	};
+	snprintf(k->id.boot, sizeof k->id.boot, "%s", h.boot);
 	rundir_event_hello(s->o.run, s->generation,
 			   &(struct rundir_hello){ .rank = h.rank,
 						   .node = h.node,
@@ -360,6 +364,17 @@ static int on_dumped(struct supervisor *s, struct connection *c, const json_t *b
 	return 0;
 }
 
+static int on_examined(struct supervisor *s, struct connection *c, const json_t *body,
+		       struct err *e)
+{
+	struct msg_examined m;
+	if (msg_examined_read(body, &m, e))
+		return -1;
+	supervise_stacks_note(s, launcher_connection_rank(c), &m);
+	supervise_handle(s, EV_EXAMINED, NULL, NULL);
+	return 0;
+}
+
 /* --- dispatch ----------------------------------------------------------------------- */
 
 /* The messages that agents send. An error means that the rank is lost. */
@@ -374,6 +389,7 @@ static const struct {
 	[MSG_SIGNAL] = { on_signal, false },     [MSG_FAILED] = { on_failed, false },
 	[MSG_FINISHED] = { on_finished, false }, [MSG_DUMPED] = { on_dumped, false },
 	[MSG_HEALTH] = { on_health, false },     [MSG_BAD_STEP] = { on_bad_step, false },
+	[MSG_EXAMINED] = { on_examined, false },
 };
 
 void supervise_message(void *supervisor, struct connection *c, const struct msg *m)

@@ -119,6 +119,7 @@ static void reset_generation(struct supervisor *s)
 	s->outcome = OUTCOME_NONE;
 	supervise_stragglers_reset(s);
 	supervise_evidence_reset(s);
+	supervise_stacks_reset(s);
 }
 
 int supervise_launch_agents(struct supervisor *s, struct err *e)
@@ -294,6 +295,7 @@ void supervise_start(struct supervisor *s)
 void supervise_tick(struct supervisor *s)
 {
 	double now = supervise_now(s);
+	supervise_note_sleep(s);
 	launcher_connections_tick(s->connections, now);
 	if ((s->settle_at && now >= s->settle_at) || (s->deadline > 0 && now >= s->deadline))
 		supervise_handle(s, EV_TIMEOUT, NULL, NULL);
@@ -335,6 +337,7 @@ void supervise_close(struct supervisor *s)
 	if (!s)
 		return;
 	supervise_verdict_stop(s);
+	supervise_stacks_stop(s);
 	supervise_recovery_close(s);
 	supervise_stragglers_close(s);
 	supervise_evidence_close(s);

@@ -12,6 +12,7 @@
  *     evidence.c     why a rank is slow, and defects of devices, from what the agents see
  *     exclude.c      what the run does about the node of a slow rank
  *     verdict.c      gets a verdict from the flight recorders
+ *     stacks.c       has the ranks of a hang examined, and names the one that hung first
  *     report.c       writes events.jsonl and metrics.jsonl, prints for people
  *                    (report_loss.c: a loss; report_end.c: the end of the run)
  *     contract.c     compares the prediction with what was measured
@@ -35,6 +36,7 @@
 #ifndef MUSTER_LAUNCHER_SUPERVISE_SUPERVISOR_H
 #define MUSTER_LAUNCHER_SUPERVISE_SUPERVISOR_H
 
+#include "base/process_id.h"
 #include "launcher/connections.h"
 #include "launcher/rundir/events.h"
 #include "launcher/supervise/chain.h"
@@ -49,6 +51,7 @@
 #include "launcher/supervise/recovery.h"
 #include "launcher/supervise/restart.h"
 #include "launcher/supervise/rollback.h"
+#include "launcher/supervise/stacks.h"
 #include "launcher/supervise/stop.h"
 #include "launcher/supervise/stragglers.h"
 #include "launcher/supervise/supervise.h"
@@ -63,6 +66,7 @@ enum sup_state {
 	SUP_EXITING,   /* all have finished; their processes end */
 	SUP_DUMPING,   /* a rank is lost; the agents write their flight recorders */
 	SUP_ANALYZING, /* the flight recorders are read */
+	SUP_EXAMINING, /* the processes that hang are examined */
 	SUP_DRAINING,  /* killed; waiting until none is left */
 	SUP_SURVEYING, /* none is left; waiting for the state of the nodes */
 	SUP_WAITING,   /* for a lost node to return */
@@ -82,6 +86,7 @@ enum sup_event {
 	EV_TIMEOUT,       /* the state's deadline has passed */
 	EV_DUMPED,        /* a rank has written its flight recorder */
 	EV_VERDICT,       /* the recorders have been read */
+	EV_EXAMINED,      /* a process that hangs has been examined */
 	EV_ALL_GONE,      /* no process of the generation is left */
 	EV_SURVEYED,      /* the state of the nodes is known */
 	EV_STOP_KNOWN,    /* the cause of the stop is known */
@@ -108,6 +113,7 @@ struct rank_state {
 	bool blamed_peer; /* failed and blamed another rank */
 	bool helper_lost; /* the helper of its node has ended, or cannot start it */
 	int status;       /* as of waitpid, if exited */
+	struct process_id id;
 	int64_t step;
 	char phase[32];
 	int64_t count;      /* of the message progress */
@@ -154,6 +160,7 @@ struct supervisor {
 	int64_t oom_kills;          /* launcher_oom_kills() when the generation started */
 	double settle_at; /* when `loss` counts unless another one comes first; 0: none waits */
 	enum outcome outcome;
+	struct stacks_state stacks;
 	struct child *verdict_reader; /* reads the flight recorders; NULL: it does not run */
 	bool gone;         /* no process is left, and the state has not handled that yet */
 	char reason[1000]; /* of the stop or of the end */
@@ -219,8 +226,14 @@ const char *supervise_resume(const struct supervisor *s);
 /* messages.c */
 void supervise_message(void *supervisor, struct connection *c, const struct msg *m);
 
+/* The end of a hang's text until its ranks have been examined. */
+#define SUPERVISE_GUESS "; this one is the furthest behind"
+
 /* watchdog.c */
 void supervise_watchdog(struct supervisor *s);
+/* The first call of a tick: if this process did not run since the last one, because it or its machine was
+ * stopped, no deadline runs out because of that. */
+void supervise_note_sleep(struct supervisor *s);
 /* Whether this process ran all the time since then. Of a time in which it did not, it cannot say what
  * the ranks did. */
 bool supervise_ran_since(const struct supervisor *s, double time);
@@ -228,6 +241,10 @@ bool supervise_ran_since(const struct supervisor *s, double time);
 void supervise_note_move(struct supervisor *s, struct rank_state *k);
 
 /* verdict.c */
+/* Whether the loss of this rank may be the fault of another one. */
+bool supervise_blames_another(const struct lost_rank *l);
+/* Whether the flight recorders may explain s->cause. */
+bool supervise_verdict_needed(const struct supervisor *s);
 void supervise_verdict_request(struct supervisor *s);
 bool supervise_verdict_ready(const struct supervisor *s); /* all connected ranks have answered */
 /* Starts to read the flight recorders. True: EV_VERDICT follows. False: there are none. */

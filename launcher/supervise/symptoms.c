@@ -51,6 +51,7 @@ void supervise_symptoms(const struct supervisor *s, struct symptom *out)
 		.node = supervise_recovery_node_state(s, s->cause.rank),
 		.manager_silent = s->recovery.silent,
 		.helper_lost = k && k->helper_lost,
+		.hang = s->stacks.cause,
 		.pmix_refused = s->pmix_refused && !s->hellos,
 	};
 	if (k && k->exited) {

@@ -150,29 +150,11 @@ static void do_exit(struct supervisor *s, const struct cause *c)
 			      &(struct rundir_step){ .step = s->ranks[0].step });
 }
 
-/* A rank that blames a peer is rarely the cause itself. The loss of the rank that is the cause
- * follows within moments. */
-static bool blames_another(const struct lost_rank *l)
-{
-	return l->how == LOST_FAILED && (l->code == ERR_PEER || l->code == ERR_ABORTED ||
-					 l->code == ERR_NET || l->code == ERR_TIMEOUT);
-}
-
-/* Flight recorders explain why ranks wait, but rarely why one died. A generation whose agents have
- * not connected has none. */
-static bool needs_verdict(const struct supervisor *s)
-{
-	const struct lost_rank *l = &s->cause;
-	return s->state != SUP_STARTING &&
-	       (l->how == LOST_HUNG || l->how == LOST_SILENT ||
-		(l->how == LOST_FAILED && (blames_another(l) || l->code == ERR_PROTO)));
-}
-
 /* The generation is lost because of s->cause. */
 static void lose_generation(struct supervisor *s)
 {
 	supervise_recovery_stop_survey(s); /* it may have found a node that still lived */
-	bool trace = needs_verdict(s);
+	bool trace = supervise_verdict_needed(s);
 	s->lost = true;
 	s->settle_at = 0;
 	s->outcome = stops_for_good(s) ? OUTCOME_STOPPED : OUTCOME_RESTART;
@@ -188,13 +170,33 @@ static void lose_generation(struct supervisor *s)
 	supervise_handle(s, EV_DUMPED, NULL, NULL); /* no agent may be left to answer */
 }
 
-static void do_verdict_done(struct supervisor *s, const struct cause *c)
+/* What was to be found out about the lost generation is known. */
+static void do_end_lost(struct supervisor *s, const struct cause *c)
 {
 	supervise_verdict_stop(s);
+	supervise_stacks_finish(s);
 	if (s->gone)
 		do_gone(s, c);
 	else
 		drain_generation(s, s->outcome);
+}
+
+static void do_verdict_done(struct supervisor *s, const struct cause *c)
+{
+	supervise_verdict_stop(s);
+	if (s->gone || !supervise_stacks_start(s)) {
+		do_end_lost(s, c);
+		return;
+	}
+	supervise_enter(s, SUP_EXAMINING, s->d->job.restart.stacks_timeout);
+	if (supervise_stacks_ready(s))
+		do_end_lost(s, c);
+}
+
+static void do_examined(struct supervisor *s, const struct cause *c)
+{
+	if (supervise_stacks_ready(s))
+		do_end_lost(s, c);
 }
 
 static void do_read_verdict(struct supervisor *s, const struct cause *c)
@@ -217,11 +219,13 @@ static void do_note_gone(struct supervisor *s, const struct cause *c)
 	s->gone = true;
 	if (s->state == SUP_DUMPING)
 		do_read_verdict(s, c);
+	else if (s->state == SUP_EXAMINING)
+		do_end_lost(s, c);
 }
 
 static void do_lose(struct supervisor *s, const struct cause *c)
 {
-	if (blames_another(c->loss)) {
+	if (supervise_blames_another(c->loss)) {
 		s->ranks[c->loss->rank].blamed_peer = true;
 		if (!s->settle_at) {
 			s->cause = *c->loss;
@@ -343,7 +347,7 @@ static void do_stop_after(struct supervisor *s, const struct cause *c)
 static void do_quit_verdict(struct supervisor *s, const struct cause *c)
 {
 	do_stop_after(s, c);
-	do_verdict_done(s, c);
+	do_end_lost(s, c);
 }
 
 static void do_stop_waiting(struct supervisor *s, const struct cause *c)
@@ -415,6 +419,10 @@ static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct superv
 	},
 	[SUP_ANALYZING] = {
 		[EV_VERDICT] = do_verdict_done, [EV_TIMEOUT] = do_verdict_done, [EV_ALL_GONE] = do_note_gone,
+		[EV_STOP] = do_stop_after, [EV_STOP_NOW] = do_quit_verdict,
+	},
+	[SUP_EXAMINING] = {
+		[EV_EXAMINED] = do_examined, [EV_LOST] = do_examined, [EV_TIMEOUT] = do_end_lost, [EV_ALL_GONE] = do_note_gone,
 		[EV_STOP] = do_stop_after, [EV_STOP_NOW] = do_quit_verdict,
 	},
 	[SUP_DRAINING] = {

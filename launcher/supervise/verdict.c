@@ -11,6 +11,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* A rank that blames a peer is rarely the cause itself. The loss of the rank that is the cause
+ * follows within moments. */
+bool supervise_blames_another(const struct lost_rank *l)
+{
+	return l->how == LOST_FAILED && (l->code == ERR_PEER || l->code == ERR_ABORTED ||
+					 l->code == ERR_NET || l->code == ERR_TIMEOUT);
+}
+
+/* Flight recorders explain why ranks wait, but rarely why one died. A generation whose agents have
+ * not connected has none. */
+bool supervise_verdict_needed(const struct supervisor *s)
+{
+	const struct lost_rank *l = &s->cause;
+	return s->state != SUP_STARTING &&
+	       (l->how == LOST_HUNG || l->how == LOST_SILENT ||
+		(l->how == LOST_FAILED && (supervise_blames_another(l) || l->code == ERR_PROTO)));
+}
+
 void supervise_verdict_request(struct supervisor *s)
 {
 	for (int r = 0; r < s->world; r++)
@@ -44,9 +62,10 @@ static void on_judged(void *arg, int status, const char *output)
 	bool judged = WIFEXITED(status) && WEXITSTATUS(status) <= 1;
 	json_t *o = judged ? json_loads(output, JSON_REJECT_DUPLICATES, NULL) : NULL;
 	s->verdict_reader = NULL;
-	if (o && !rundir_verdict_read(o, &verdict, &e))
+	if (o && !rundir_verdict_read(o, &verdict, &e)) {
 		supervise_report_verdict(s, &verdict);
-	else
+		supervise_stacks_note_verdict(s, &verdict);
+	} else
 		report_no_verdict(s, o ? e.text
 				     : *output
 					     ? output

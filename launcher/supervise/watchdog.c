@@ -9,30 +9,35 @@ static const double asleep_s = 1.0;
 
 enum { QUIET_BEATS = 3 };
 
-/* Messages that came meanwhile may wait in the sockets, so no rank is blamed for the gap. */
+/* Messages that came meanwhile may wait in the sockets, so no rank is blamed for the gap. Agents that
+ * stood still with this process have the rest of their time for what they do. */
 static void extend_deadlines(struct supervisor *s, double gap)
 {
+	s->deadline += s->deadline > 0 ? gap : 0;
+	s->settle_at += s->settle_at > 0 ? gap : 0;
 	for (int r = 0; r < s->world; r++) {
 		s->ranks[r].beat += gap;
 		s->ranks[r].moved += gap;
 	}
 }
 
+/* The rank that has been silent for longest is lost if that is too long. */
 static bool find_silent_rank(struct supervisor *s, double now)
 {
+	struct lost_rank l = { .rank = -1, .how = LOST_SILENT, .code = ERR_TIMEOUT, .at = now };
+	double oldest = now - s->o.limits.silent;
 	for (int r = 0; r < s->world; r++) {
 		const struct rank_state *k = &s->ranks[r];
-		if (!k->hello || k->finished || now - k->beat <= s->o.limits.silent)
+		if (!k->hello || k->finished || k->beat >= oldest)
 			continue;
-		struct lost_rank l = {
-			.rank = r, .how = LOST_SILENT, .code = ERR_TIMEOUT, .at = now
-		};
-		snprintf(l.text, sizeof l.text, "the agent sent no message for %.3g s",
-			 now - k->beat);
-		supervise_handle(s, EV_LOST, &l, NULL);
-		return true;
+		oldest = k->beat;
+		l.rank = r;
 	}
-	return false;
+	if (l.rank < 0)
+		return false;
+	snprintf(l.text, sizeof l.text, "the agent sent no message for %.3g s", now - oldest);
+	supervise_handle(s, EV_LOST, &l, NULL);
+	return true;
 }
 
 /* Agents send a message every heartbeat, also while they wait for another rank. */
@@ -93,8 +98,7 @@ static void check_progress(struct supervisor *s, double now)
 	if (still <= limit)
 		return;
 	struct lost_rank l = { .rank = slowest, .how = LOST_HUNG, .code = ERR_TIMEOUT, .at = now };
-	snprintf(l.text, sizeof l.text,
-		 "no rank made progress for %.3g s%s; this one is the furthest behind", still,
+	snprintf(l.text, sizeof l.text, "no rank made progress for %.3g s%s" SUPERVISE_GUESS, still,
 		 limit < cap ? ", many times longer than in this phase so far" : "");
 	supervise_hang_note_hang(&s->hang, floor, limit, cap);
 	supervise_handle(s, EV_LOST, &l, NULL);
@@ -113,13 +117,18 @@ void supervise_note_move(struct supervisor *s, struct rank_state *k)
 		supervise_hang_note_gap(&s->hang, k->phase, now - last);
 }
 
-void supervise_watchdog(struct supervisor *s)
+void supervise_note_sleep(struct supervisor *s)
 {
 	double now = supervise_now(s), gap = now - s->last_tick;
-	if (gap > asleep_s) {
-		extend_deadlines(s, gap);
-		s->slept = now;
-	}
+	if (gap <= asleep_s)
+		return;
+	extend_deadlines(s, gap);
+	s->slept = now;
+}
+
+void supervise_watchdog(struct supervisor *s)
+{
+	double now = supervise_now(s);
 	bool alive = s->state == SUP_STARTING || s->state == SUP_PREPARING ||
 		     s->state == SUP_TRAINING || s->state == SUP_STOPPING;
 	if (!alive || find_silent_rank(s, now))

@@ -60,6 +60,29 @@ static int find_message(const struct trace *t, struct diagnosis *d, struct err *
 	return rc;
 }
 
+/* The ranks in the same operation as w's rank, and the longest wait among them; returns how
+ * many. */
+static int find_waiting(const struct trace *t, const struct trace_wait *w, int *waiting,
+			double *longest)
+{
+	const struct trace_group *g = w->in->group;
+	int n = 0;
+	*longest = 0;
+	for (int r = 0; r < g->size; r++)
+		for (int i = 0; g->part[r] && i < g->part[r]->n; i++) {
+			const struct trace_op *op = &g->part[r]->ops[i];
+			bool same = w->message ? op == w->what
+					       : op->kind != OP_P2P && op->seq == w->what->seq;
+			if (!same || !trace_op_waits(op))
+				continue;
+			double s = comm_trace_waited_s(t, g->part[r], op);
+			*longest = s > *longest ? s : *longest;
+			waiting[n++] = g->members[r];
+			break;
+		}
+	return n;
+}
+
 /* --- Ranks that wait for each other --- */
 
 static void put_wait(struct buf *b, const struct trace *t, const struct trace_wait *w)
@@ -69,19 +92,51 @@ static void put_wait(struct buf *b, const struct trace *t, const struct trace_wa
 	buf_printf(b, " for rank %d", w->whom);
 }
 
+/* The rank of the cycle that is alone in its operation while others are together in theirs; -1: there is
+ * none, or it is not the only one. */
+static int find_odd(const struct trace *t, const struct trace_wait *path, int n, int *waiting)
+{
+	int odd = -1, alone = 0;
+	for (int i = 0; i < n; i++) {
+		double s;
+		bool single = find_waiting(t, &path[i], waiting, &s) == 1;
+		alone += single;
+		odd = single ? i : odd;
+	}
+	return alone == 1 && n > 1 ? odd : -1;
+}
+
+/* "; rank 2 alone is in barrier number 48 of group world" */
+static void put_odd(struct buf *b, const struct trace *t, const struct trace_wait *w)
+{
+	buf_puts(b, "; ");
+	comm_diagnosis_put_rank(b, t, w->rank);
+	buf_puts(b, " alone is in ");
+	comm_diagnosis_put_op(b, t, w->in->group, w->what);
+}
+
 static int report_deadlock(const struct trace *t, const struct trace_wait *path, int n,
 			   struct diagnosis *d, struct err *e)
 {
+	int *waiting = calloc((size_t)t->size, sizeof *waiting);
+	if (!waiting)
+		return err_set(e, ERR_NOMEM, "no memory for %d ranks", t->size);
+	int odd = find_odd(t, path, n, waiting);
+	free(waiting);
 	d->finding = COMM_FINDING_DEADLOCK;
 	d->group = path[0].in->group;
 	d->op = path[0].what;
+	if (odd >= 0 && comm_diagnosis_add_rank(d, path[odd].rank, e))
+		return -1;
 	buf_puts(&d->text, "ranks wait for each other: ");
 	for (int i = 0; i < n; i++) {
 		buf_puts(&d->text, i ? ", " : "");
 		put_wait(&d->text, t, &path[i]);
-		if (comm_diagnosis_add_rank(d, path[i].rank, e))
+		if (i != odd && comm_diagnosis_add_rank(d, path[i].rank, e))
 			return -1;
 	}
+	if (odd >= 0)
+		put_odd(&d->text, t, &path[odd]);
 	return 0;
 }
 
@@ -147,29 +202,6 @@ static void put_last_op(struct buf *b, const struct trace *t, int rank)
 	buf_puts(b, "its last operation was ");
 	comm_diagnosis_put_op(b, t, in->group, last);
 	buf_printf(b, ", %s", last->state == RECORD_QUEUED ? "still queued" : "done");
-}
-
-/* The ranks in the same operation as w's rank, and the longest wait among them; returns how
- * many. */
-static int find_waiting(const struct trace *t, const struct trace_wait *w, int *waiting,
-			double *longest)
-{
-	const struct trace_group *g = w->in->group;
-	int n = 0;
-	*longest = 0;
-	for (int r = 0; r < g->size; r++)
-		for (int i = 0; g->part[r] && i < g->part[r]->n; i++) {
-			const struct trace_op *op = &g->part[r]->ops[i];
-			bool same = w->message ? op == w->what
-					       : op->kind != OP_P2P && op->seq == w->what->seq;
-			if (!same || !trace_op_waits(op))
-				continue;
-			double s = comm_trace_waited_s(t, g->part[r], op);
-			*longest = s > *longest ? s : *longest;
-			waiting[n++] = g->members[r];
-			break;
-		}
-	return n;
 }
 
 /* "ranks 0-2 have been waiting for 12.3 s in all_reduce number 40 of group world for rank 3, of

@@ -34,7 +34,8 @@ struct diagnosis {
 	const struct trace_group *group; /* where it shows, in the trace; NULL: nowhere */
 	const struct trace_op *op;       /* the operation that waits there, or differs */
 	int *ranks, n;                   /* the ranks that differ, are missing, or form the
-					  * deadlock */
+					  * deadlock; the one that is alone in its operation
+					  * comes first */
 };
 
 const char *comm_finding_word(enum comm_finding f);

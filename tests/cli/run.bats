@@ -189,7 +189,8 @@ assert c["kinds"][0]["nodes"] == 4 and c["kinds"][0]["device_memory"] == 80 << 3
 	grep -q "verdict.* for rank 2" "$BATS_FILE_TMPDIR/hung.out"
 	run "$MUSTER" trace "$(run_folder hung)"
 	echo "$output"
-	[[ $status -eq 1 && $output == *" for rank 2, of which there is no dump" ]]
+	[[ $status -eq 1 && ${lines[0]} == *" for rank 2, of which there is no dump" ]]
+	[[ $output == *"rank 2, process "*": its process is stopped by a signal"*"stacks-2.txt"* ]]
 	[[ $(stat -c %a "$(run_folder hung)/trace/gen-1") == 700 ]]
 	wait_for 20 bash -c "grep '\"generation\":2' '$(run_folder hung)/metrics.jsonl'"
 	kill -TERM "$pid"

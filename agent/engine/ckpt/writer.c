@@ -167,7 +167,9 @@ static void start_commit(struct ckpt_writer *w)
 	pthread_sigmask(SIG_SETMASK, &all, &was);
 	w->busy = pthread_create(&w->thread, NULL, commit_thread, w) == 0;
 	pthread_sigmask(SIG_SETMASK, &was, NULL);
-	if (!w->busy)
+	if (w->busy)
+		pthread_setname_np(w->thread, "checkpoint");
+	else
 		commit_thread(w);
 }
 

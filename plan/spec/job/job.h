@@ -229,6 +229,7 @@ struct job {
 		/* seconds: without a message of a rank; until all ranks have connected; for killed
 		 * processes to end; for a connection to identify itself */
 		double silent_timeout, start_timeout, drain_timeout, handshake_timeout;
+		double stacks_timeout; /* seconds to examine ranks that hang; 0: they are not */
 		enum job_shrink shrink;
 		enum job_regrow regrow;
 		int64_t exclude_after; /* faults of one node; 0: never */

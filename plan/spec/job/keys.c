@@ -221,6 +221,7 @@ const struct job_key job_keys[] = {
 	REAL(restart, hang_timeout, "300", 0, 1e6, "Seconds without progress of any rank after which the run counts as hung. 0: never. A stop may take as long, but at least 2 minutes. In training each phase learns a shorter limit from the run: 20 times the 99th percentile of its time between two signs of progress, but at least hang_floor."),
 	REAL(restart, hang_floor, "60", 0.1, 1e6, "The least number of seconds that a learned limit may be. It doubles after each hang that a learned limit has found. hang_timeout or more: no limit is learned."),
 	REAL(restart, silent_timeout, "15", 1, 1e6, "Seconds without a message of an agent after which its rank counts as lost. Agents send one every half second, also in a long step or checkpoint. A machine whose virtual nodes are paused needs more."),
+	REAL(restart, stacks_timeout, "5", 0, 600, "Seconds at most in which ranks that hang or are silent are examined before they are ended: the states and stacks of their threads, which go to trace/ of the run folder. Stacks need gdb or eu-stack on the nodes. 0: ranks are not examined."),
 	REAL(restart, start_timeout, "120", 1, 1e6, "Seconds until every agent must have connected after its start."),
 	REAL(restart, drain_timeout, "10", 1, 1e6, "Seconds for killed or finished processes to end. After that they are killed again."),
 	REAL(restart, handshake_timeout, "10", 1, 1e6, "Seconds for a connection to the supervisor to prove that it is an agent of the run."),

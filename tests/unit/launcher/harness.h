@@ -32,6 +32,9 @@ struct peer {
 	struct channel *channel;
 	/* mute: does not answer a request for its dump */
 	bool closed, welcomed, stopped, aborted, checkpoint, asked, mute;
+	/* mute_later: does not answer a request to examine; looked_at: bits 1 << rank */
+	bool mute_later, slow_debugger;
+	unsigned looked_at;
 	int64_t recorded; /* the last step that was reported to it */
 	char resume[256];
 	int threads, at[4]; /* tp, cp, dp, pp that it received */
@@ -66,6 +69,7 @@ static struct harness {
 	int status[WORLD];
 	bool gone[WORLD];
 	struct peer peers[PEERS];
+	const char *found[WORLD]; /* the kind that an examination of the rank finds */
 } h;
 
 static double fake_now(void)
@@ -155,6 +159,23 @@ static void note_welcome(struct peer *p, const json_t *body)
 	p->at[3] = at.pp;
 }
 
+static void answer_examine(struct peer *p, const json_t *body)
+{
+	struct msg_examine m;
+	assert_int_equal(msg_examine_read(body, &m, NULL), 0);
+	assert_int_equal(m.pid, 100 + m.rank);
+	p->looked_at |= 1u << m.rank;
+	if (p->mute_later)
+		return;
+	json_t *answer = msg_examined_json(
+		&(struct msg_examined){ .rank = m.rank,
+					.kind = h.found[m.rank] ? h.found[m.rank] : "waiting",
+					.text = "its threads were examined",
+					.last = !p->slow_debugger });
+	channel_send(p->channel, MSG_EXAMINED, answer, NULL);
+	json_decref(answer);
+}
+
 static void peer_read(struct peer *p)
 {
 	char chunk[65536];
@@ -172,6 +193,8 @@ static void peer_read(struct peer *p)
 		p->asked |= m.type == MSG_DUMP;
 		if (m.type == MSG_DUMP && !p->mute)
 			channel_send(p->channel, MSG_DUMPED, NULL, NULL);
+		if (m.type == MSG_EXAMINE)
+			answer_examine(p, m.body);
 		if (m.type == MSG_RECORDED)
 			p->recorded = json_integer_value(json_object_get(m.body, "step"));
 		if (m.type == MSG_WELCOME)
@@ -238,6 +261,7 @@ static inline json_t *hello_json(int rank)
 						   .node = "here",
 						   .pid = 100 + rank,
 						   .start = 1000 + rank,
+						   .pid_space = 7,
 						   .boot = "boot",
 						   .cpus = "",
 						   .version = MSG_VERSION });

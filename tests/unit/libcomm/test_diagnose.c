@@ -103,6 +103,10 @@ static const struct spec specs[] = {
 	{ "groups in another order", { "a 01: barrier!90; b 01: +0", "a 01: +0; b 01: barrier!90" },
 	  "ranks wait for each other: rank 0 in barrier number 1 of group a for rank 1, rank 1 in barrier number 1 of group b for rank 0",
 	  COMM_FINDING_DEADLOCK },
+	{ "one alone in a collective of another group",
+	  { "dp 012: barrier!90; w 0123: +0", "dp 012: barrier!90; w 0123: +0", "w 0123: barrier!90; dp 012: +0", "w 0123: +0" },
+	  "ranks wait for each other: rank 0 in barrier number 1 of group dp for rank 2, rank 2 in barrier number 1 of group w for rank 0; "
+	  "rank 2 (c) alone is in barrier number 1 of group w", COMM_FINDING_DEADLOCK },
 	{ "a circle of three, and one who waits for it",
 	  { "x 01: barrier!90; z 20: +0", "y 12: barrier!90; x 01: +0", "z 20: barrier!90; y 12: +0", "w 03: barrier!50" },
 	  "ranks wait for each other: rank 0 in barrier number 1 of group x for rank 1, rank 1 in barrier number 1 of group y for rank "
