@@ -148,6 +148,8 @@ static bool is_missing(unsigned need, const struct drill *d)
 		return job->restart.shrink == SHRINK_KEEP && !job->slurm.spares;
 	case NEEDS_SYNC:
 		return job->parallel.sync == SYNC_SERVER;
+	case NEEDS_REPLICAS:
+		return job->parallel.dp < 2 || job->parallel.zero || job->health.compare_every < 0;
 	case NEEDS_RANKS:
 		return d->reference.first.world < 3;
 	case NEEDS_REPLICAS:
@@ -173,6 +175,9 @@ bool drill_injection_possible(const struct injection *i, const struct drill *d, 
 		{ NEEDS_ALLOW, "it changes the state of a node; --allow-node-faults permits it" },
 		{ NEEDS_SYNC, "a parameter server keeps a NaN; it needs another [parallel] sync" },
 		{ NEEDS_SCALE, "fp16 with a dynamic loss scale skips a step with a NaN" },
+		{ NEEDS_REPLICAS,
+		  "it needs replicas of all weights that are compared: [parallel] dp above 1 and "
+		  "zero = 0, and [health] compare_every of 0 or more" },
 		{ NEEDS_RANKS, "it needs 3 ranks, so that one is alone in its collective" },
 		{ NEEDS_REPLICAS,
 		  "it needs replicas of all weights that are compared: [parallel] dp above 1 and "
