@@ -10,7 +10,8 @@
  *   2. send it: helper_line_send() in a helper, agent_control_send() in the agent (agent/metrics/report.c for what training
  *      reports), launcher_connection_send() in the supervisor;
  *   3. handle it: a row in `handlers` of launcher/supervise/messages.c or of agent/control.c, or
- *      for helpers in launcher/slurm/relay.c or launcher/helper/helper.c;
+ *      for helpers in launcher/slurm/relay.c or launcher/helper/helper.c, for the burn-in in
+ *      launcher/supervise/burn_in.c or agent/tools/bench_node_serve.c;
  *   4. increase MSG_VERSION if a peer without the change cannot work with it.
  */
 #ifndef MUSTER_BASE_MESSAGES_H
@@ -21,7 +22,9 @@
 
 enum {
 	MSG_VERSION = 5,
-	GUARD_GENERATION = 1 /* of all messages to and from a guard, which outlives generations */
+	GUARD_GENERATION = 1, /* of all messages to and from a guard, which outlives generations */
+	BURN_IN_GENERATION =
+		1 /* of all messages to and from a burn-in, which precedes generations */
 };
 
 /* clang-format off */
@@ -54,6 +57,9 @@ enum {
 	X(MSG_HELPER_NEXT,   helper_next,   MSG_HELPER_NEXT_FIELDS,   "helper", "a part has come; the supervisor may send the next one") \
 	X(MSG_HELPER_EXITED, helper_exited, MSG_HELPER_EXITED_FIELDS, "helper", "an agent of the node has ended") \
 	X(MSG_BAD_STEP,  bad_step, MSG_BAD_STEP_FIELDS, "agent",      "the numbers of a step are bad, and nothing was updated; every rank sends it, and failed follows") \
+	X(MSG_BURN_IN_ORDER,  burn_in_order,  MSG_BURN_IN_ORDER_FIELDS,  "supervisor", "to the burn-in of a node: what it measures next") \
+	X(MSG_BURN_IN_CARD,   burn_in_card,   MSG_BURN_IN_CARD_FIELDS,   "burn-in, supervisor", "what one end of a link publishes for the other end; the supervisor forwards it") \
+	X(MSG_BURN_IN_RESULT, burn_in_result, MSG_BURN_IN_RESULT_FIELDS, "burn-in", "the answer to burn_in_order") \
 	X(MSG_HEALTH,    health,   MSG_HEALTH_FIELDS,   "agent",      "what a rank, its device and its node showed in a window, when it has changed")
 
 #define MSG_HELLO_FIELDS(F) \
@@ -223,6 +229,28 @@ enum {
 	F(rank,   INT, REQUIRED, "its rank") \
 	F(status, INT, REQUIRED, "how it ended, as waitpid() sets it")
 
+#define MSG_BURN_IN_ORDER_FIELDS(F) \
+	F(number,  COUNT,  REQUIRED, "number of the order; the card and the result have it too") \
+	F(seconds, NUMBER, REQUIRED, "what the measurement may take, without the start of a connection") \
+	F(peer,    TEXT,   OPTIONAL, "measure the link to this node; absent: measure the node itself") \
+	F(rank,    INT,    OPTIONAL, "0 or 1: which end of the link the node is")
+
+#define MSG_BURN_IN_CARD_FIELDS(F) \
+	F(number, COUNT, REQUIRED, "number of the order that this end has") \
+	F(values, JSON,  REQUIRED, "an object: a text for each key")
+
+#define MSG_BURN_IN_RESULT_FIELDS(F) \
+	F(number,  COUNT, REQUIRED, "number of the order") \
+	F(figures, JSON,  REQUIRED, "a list of struct msg_burn_in_figure") \
+	F(error,   LINE,  OPTIONAL, "what could not be measured, and why")
+
+/* An element of the list `figures` of burn_in_result. */
+#define MSG_BURN_IN_FIGURE_FIELDS(F) \
+	F(what,   TEXT,   REQUIRED, "a word of base/burn_in_figures.h") \
+	F(device, INT,    REQUIRED, "number of the device on the node") \
+	F(value,  NUMBER, REQUIRED, "the figure, in the unit of that table") \
+	F(own,    NUMBER, OPTIONAL, "the same figure by the calibration of the node")
+
 /* The member `coords` of welcome. */
 #define MSG_COORDS_FIELDS(F) \
 	F(tp, INT, REQUIRED, "tensor-parallel coordinate") \
@@ -265,6 +293,7 @@ MSG_TYPES(MSG_STRUCT)
 MSG_STRUCT(, coords, MSG_COORDS_FIELDS, , )
 MSG_STRUCT(, predecessor, MSG_PREDECESSOR_FIELDS, , )
 MSG_STRUCT(, skip, MSG_SKIP_FIELDS, , )
+MSG_STRUCT(, burn_in_figure, MSG_BURN_IN_FIGURE_FIELDS, , )
 MSG_STRUCT(, finding, MSG_FINDING_FIELDS, , )
 #undef MSG_STRUCT
 
@@ -282,6 +311,7 @@ MSG_TYPES(MSG_FUNCTIONS)
 MSG_FUNCTIONS(, coords, MSG_COORDS_FIELDS, , )
 MSG_FUNCTIONS(, predecessor, MSG_PREDECESSOR_FIELDS, , )
 MSG_FUNCTIONS(, skip, MSG_SKIP_FIELDS, , )
+MSG_FUNCTIONS(, burn_in_figure, MSG_BURN_IN_FIGURE_FIELDS, , )
 MSG_FUNCTIONS(, finding, MSG_FINDING_FIELDS, , )
 #undef MSG_FUNCTIONS
 

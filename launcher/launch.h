@@ -64,6 +64,17 @@ struct check_request {
 	const char *needs;   /* of the job, as a word */
 };
 
+/* A burn-in of nodes: `AGENT bench node WORDS` runs on each (agent/tools/bench_node.h), and connects to
+ * `address`. */
+struct burn_in_request {
+	const char *nodes; /* their names, separated by commas */
+	int n_nodes;
+	int cpus;          /* of the node that has the fewest; 0: unknown */
+	const char *agent; /* path of muster-agent */
+	char *const *words;
+	const char *address, *secret, *auth; /* for AGENT_ENV_ADDRESS and so on */
+};
+
 struct child;
 struct launch;     /* the processes of one generation; each backend defines it */
 struct surveying;  /* a survey that is under way */
@@ -176,6 +187,10 @@ struct launch_ops {
 	int (*check_nodes)(uv_loop_t *loop, const struct check_request *r,
 			   void (*ended)(void *arg, int status, const char *output), void *arg,
 			   struct child **out, struct err *e);
+	/* Optional. Starts the burn-in on all these nodes, in the same way. */
+	int (*burn_in)(uv_loop_t *loop, const struct burn_in_request *r,
+		       void (*ended)(void *arg, int status, const char *output), void *arg,
+		       struct child **out, struct err *e);
 };
 
 #endif

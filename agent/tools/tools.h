@@ -41,6 +41,7 @@ struct tool {
 	X(bench_comm) \
 	X(bench_calibrate) \
 	X(bench_plan) \
+	X(bench_node) \
 	X(trace) \
 	X(generate)
 

@@ -4,6 +4,7 @@
 #include "launcher/launch.h"
 #include "launcher/namespace.h"
 #include "launcher/pmix/agents.h"
+#include "launcher/pmix/checks.h"
 #include "launcher/pmix/local.h"
 #include "launcher/pmix/server.h"
 #include "topo/bind.h"
@@ -162,4 +163,6 @@ const struct launch_ops launch_local = {
 	.start = local_start,
 	.kill = local_kill,
 	.close = local_close,
+	.check_nodes = local_check_nodes,
+	.burn_in = local_burn_in,
 };

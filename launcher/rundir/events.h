@@ -44,6 +44,7 @@
 	X(survey,           "survey",           survey,      "the state of the nodes after a loss") \
 	X(node_check,       "node-check",       node_check,  "a node that is back was checked before the run grows onto it, or a node failed the check before the first generation") \
 	X(nodes_checked,    "nodes-checked",    nodes_checked, "all nodes were checked before the first generation; node-check names those that failed") \
+	X(burn_in,          "burn-in",          burn_in,     "the nodes were measured before the first generation; preflight.json has every figure, and node-check names the nodes that failed") \
 	X(decision,         "decision",         decision,    "where the next generation runs, if not on the same plan") \
 	X(restart,          "restart",          restart,     "another generation follows") \
 	X(guard,            "guard",            guard,       "a guard has connected, is lost, or cannot start") \
@@ -190,6 +191,14 @@
 	F(failed,  INT,    REQUIRED, "nodes that failed, or did not answer; both are 0 if no node answered") \
 	F(seconds, NUMBER, REQUIRED, "what the check took")
 
+#define RUNDIR_BURN_IN_FIELDS(F) \
+	F(nodes,    INT,    REQUIRED, "nodes that were measured") \
+	F(failed,   INT,    REQUIRED, "nodes that failed") \
+	F(seconds,  NUMBER, REQUIRED, "what the measurements took") \
+	F(repeated, FLAG,   REQUIRED, "whether they were made twice, because a figure was bad") \
+	F(medians,  JSON,   REQUIRED, "the median over all nodes of each figure, by its word (base/burn_in_figures.h)") \
+	F(notes,    JSON,   REQUIRED, "a list of texts: what is slow without being a node's fault")
+
 #define RUNDIR_DECISION_FIELDS(F) \
 	F(how,     TEXT, REQUIRED, "spare, dp, replan, requeue, wait, give up or grow") \
 	F(text,    LINE, REQUIRED, "what is done, for people") \
@@ -302,6 +311,7 @@
 	X(survey,      RUNDIR_SURVEY_FIELDS) \
 	X(node_check,  RUNDIR_NODE_CHECK_FIELDS) \
 	X(nodes_checked, RUNDIR_NODES_CHECKED_FIELDS) \
+	X(burn_in,     RUNDIR_BURN_IN_FIELDS) \
 	X(decision,    RUNDIR_DECISION_FIELDS) \
 	X(restart,     RUNDIR_RESTART_FIELDS) \
 	X(guard,       RUNDIR_GUARD_FIELDS) \

@@ -299,16 +299,28 @@ void rundir_drop_submission(const char *path, uint32_t number, bool created)
 		rmdir(path);
 }
 
-int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct err *e)
+static int save_json(const char *path, json_t *value, struct err *e)
 {
-	char path[RUN_PATH];
-	char *text = json_dumps(plan, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+	char *text = json_dumps(value, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
 	if (!text)
-		return err_set(e, ERR_NOMEM, "no memory to write the plan");
-	run_path_plan(path, r->path, generation);
+		return err_set(e, ERR_NOMEM, "no memory to write %s", path);
 	int rc = file_replace(path, text, strlen(text), e);
 	free(text);
 	return rc;
+}
+
+int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct err *e)
+{
+	char path[RUN_PATH];
+	run_path_plan(path, r->path, generation);
+	return save_json(path, plan, e);
+}
+
+int rundir_save_preflight(struct rundir *r, json_t *figures, struct err *e)
+{
+	char path[RUN_PATH];
+	run_path(path, r->path, RUN_PREFLIGHT);
+	return save_json(path, figures, e);
 }
 
 const char *rundir_trouble(struct rundir *r)

@@ -11,6 +11,8 @@
  *     submit-<n>.sbatch       the batch script of each submission
  *     submissions.jsonl       the queued jobs of the run (launcher/rundir/submissions.h)
  *     plan-<generation>.json  the plan that the generation was started with
+ *     preflight.json          the figures of every node, if launch.preflight = full has measured them
+ *                             (launcher/supervise/burn_in_report.c)
  *     events.jsonl            what happened (launcher/rundir/events.h)
  *     metrics.jsonl           one line per step: time, mono and generation as in an event, the
  *                             fields of the message `metrics` (base/messages.h), and predicted_s.
@@ -67,6 +69,8 @@ uint32_t rundir_next_generation(const struct rundir *r);
 
 int rundir_save_job(struct rundir *r, const char *text, struct err *e);
 int rundir_save_plan(struct rundir *r, uint32_t generation, json_t *plan, struct err *e);
+/* Borrows `figures`. */
+int rundir_save_preflight(struct rundir *r, json_t *figures, struct err *e);
 
 /* The number after the highest submission in the run folder `path`, which need not exist. */
 uint32_t rundir_next_submission(const char *path);

@@ -10,7 +10,8 @@
  *     reach.c     connects to many hosts at once
  *     job_record.c  parses scontrol's descriptions of a job and of nodes' states
  *     stop_cause.c  why Slurm stops the job that this process runs in
- *     check_step.c  checks a node that is back, before a run grows onto it
+ *     check_step.c  the job steps that check and measure nodes: before the first start, and before a
+ *                   run grows onto a node that is back
  *     requeue.c   requeues the job that this process runs in
  *     script.c    the batch script of `muster submit` (launcher/cli/cmd_submit.c), from a template
  *     controller.h  the queue from outside a job, by Slurm's commands (controller_commands.c, queue.c) or
@@ -78,6 +79,9 @@ void slurm_stop_query_end(struct stop_query *q);
 int slurm_check_nodes(uv_loop_t *loop, const struct check_request *r,
 		      void (*ended)(void *arg, int status, const char *output), void *arg,
 		      struct child **out, struct err *e);
+int slurm_burn_in(uv_loop_t *loop, const struct burn_in_request *r,
+		  void (*ended)(void *arg, int status, const char *output), void *arg,
+		  struct child **out, struct err *e);
 int slurm_requeue(const char *exclude, int min_nodes, int max_nodes, struct err *e);
 
 /* Executes srun in place of this process. It runs `agent argv[0] argv[1] …` once per device of the

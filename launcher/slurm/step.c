@@ -375,4 +375,5 @@ const struct launch_ops launch_slurm = {
 	.own_node = slurm_own_node,
 	.guard = slurm_guard_start,
 	.check_nodes = slurm_check_nodes,
+	.burn_in = slurm_burn_in,
 };

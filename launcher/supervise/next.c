@@ -208,6 +208,6 @@ void supervise_use_checked_nodes(struct supervisor *s)
 void supervise_start_first(struct supervisor *s)
 {
 	supervise_enter(s, SUP_CHECKING, 0);
-	if (!s->o.job->launch.check_nodes || !supervise_checks_start_all(s))
+	if (s->o.job->launch.preflight == PREFLIGHT_NO || !supervise_checks_start_all(s))
 		supervise_start_generation(s);
 }

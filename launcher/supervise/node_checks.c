@@ -15,6 +15,8 @@ struct node_check {
 	struct child *child; /* NULL: it does not run */
 	double at;           /* time of its start, or of its end */
 	bool told;           /* the reason of a failure was printed */
+	bool final;          /* it failed its burn-in, which a check cannot disprove */
+	char why[300];       /* the reason of the last failure */
 };
 
 static int node_of(const struct node_check *c)
@@ -52,6 +54,7 @@ static void note_result(struct node_check *c, const char *why)
 	if (print)
 		print_failure(s, name, why);
 	c->told = why;
+	snprintf(c->why, sizeof c->why, "%s", why ? why : "");
 }
 
 /* Finds the node's line. True: *passed is the result, and `why` has its text. */
@@ -84,10 +87,20 @@ static bool read_result(const struct node_check *c, int status, const char *outp
 	return false;
 }
 
-/* The last check is over: others may have waited for a free place. */
-static void go_on(struct supervisor *s)
+void supervise_checks_fail(struct supervisor *s, int node, const char *why)
 {
-	if (!s->recovery.checks.running && !supervise_checks_start(s))
+	struct node_check *c = &s->recovery.checks.all[node];
+	note_result(c, why);
+	c->final = true;
+	supervise_suspect_note(s, node, SUSPECT_CHECK, why, "not used");
+}
+
+/* The last check is over: others may have waited for a free place. */
+void supervise_checks_go_on(struct supervisor *s)
+{
+	if (s->recovery.checks.running || supervise_checks_start(s))
+		return;
+	if (s->state != SUP_CHECKING || !supervise_burn_in_start(s))
 		supervise_handle(s, EV_CHECKED, NULL, NULL);
 }
 
@@ -98,7 +111,7 @@ static void on_ended(void *arg, int status, const char *output)
 	c->child = NULL;
 	c->s->recovery.checks.running--;
 	note_result(c, read_result(c, status, output, why, sizeof why) ? NULL : why);
-	go_on(c->s);
+	supervise_checks_go_on(c->s);
 }
 
 static int start_step(struct supervisor *s, const char *nodes, int n,
@@ -168,7 +181,8 @@ void supervise_checks_look(struct supervisor *s)
 	struct pool *p = &s->recovery.pool;
 	const struct node_check *all = s->recovery.checks.all;
 	for (int i = 0; all && i < p->machines->n_nodes; i++)
-		if (p->nodes[i].unfit && supervise_now(s) - all[i].at >= NODE_CHECK_AGAIN)
+		if (p->nodes[i].unfit && !all[i].final &&
+		    supervise_now(s) - all[i].at >= NODE_CHECK_AGAIN)
 			supervise_pool_check_again(p, i);
 }
 
@@ -210,7 +224,7 @@ static void on_all_ended(void *arg, int status, const char *output)
 			err_set(&e, ERR_PROTO, "no node has answered");
 		give_up_checks(s, e.text);
 	}
-	go_on(s);
+	supervise_checks_go_on(s);
 }
 
 bool supervise_checks_start_all(struct supervisor *s)
@@ -232,6 +246,17 @@ bool supervise_checks_start_all(struct supervisor *s)
 	return !rc;
 }
 
+/* If most nodes have passed, the others failed for reasons of their own, not because the job needs too
+ * much. */
+static void note_suspects(struct supervisor *s, int passed, int failed)
+{
+	const struct pool *p = &s->recovery.pool;
+	for (int i = 0; failed < passed && i < p->machines->n_nodes; i++)
+		if (p->nodes[i].unfit && !s->recovery.checks.all[i].final)
+			supervise_suspect_note(s, i, SUSPECT_CHECK, s->recovery.checks.all[i].why,
+					       "not used");
+}
+
 void supervise_checks_finish_all(struct supervisor *s)
 {
 	const struct pool *p = &s->recovery.pool;
@@ -245,10 +270,11 @@ void supervise_checks_finish_all(struct supervisor *s)
 				   &(struct rundir_nodes_checked){ .passed = passed,
 								   .failed = failed,
 								   .seconds = seconds });
-	if (passed || failed)
+	if ((passed || failed) && !s->recovery.burn_in_told)
 		supervise_terminal_event(s->o.term, failed ? TONE_WARN : TONE_PLAIN, "nodes",
 					 "%d of %d passed the check, which took %.1f s", passed, n,
 					 seconds);
+	note_suspects(s, passed, failed);
 	supervise_pool_confirm(&s->recovery.pool);
 }
 
@@ -267,6 +293,7 @@ void supervise_checks_tick(struct supervisor *s)
 {
 	struct node_checks *k = &s->recovery.checks;
 	int late = 0;
+	supervise_burn_in_tick(s);
 	if (k->together && supervise_now(s) - k->since >= NODE_CHECK_SECONDS) {
 		end_child(s, &k->together);
 		late++;
@@ -280,12 +307,13 @@ void supervise_checks_tick(struct supervisor *s)
 		late++;
 	}
 	if (late)
-		go_on(s);
+		supervise_checks_go_on(s);
 }
 
 void supervise_checks_stop(struct supervisor *s)
 {
 	struct node_checks *k = &s->recovery.checks;
+	supervise_burn_in_stop(s);
 	if (k->together)
 		end_child(s, &k->together);
 	for (int i = 0; k->running && i < s->o.machines->n_nodes; i++)

@@ -1,6 +1,6 @@
 /*
  * node_checks — checks nodes that are back before the run stops in order to grow onto them, and, with
- * [launch] check_nodes, all nodes before the first generation.
+ * [launch] preflight, all nodes before the first generation.
  *
  * A node may lack a GPU or a file system. A check is a child process that the launch backend starts
  * (struct check_request). A node that fails is unfit (pool.h): the reason is printed and recorded
@@ -8,7 +8,9 @@
  *
  * Nodes that are back have a check each, while the run trains. Before the first generation one check
  * asks all nodes at the same time; then those that have not answered have a check each. If no node
- * has answered, the fault is not theirs, and the run starts without the checks.
+ * has answered, the fault is not theirs, and the run starts without the checks. With preflight = full
+ * the burn-in of those that have passed follows (burn_in.h). A node that fails it is not used for the
+ * rest of the run.
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_NODE_CHECKS_H
 #define MUSTER_LAUNCHER_SUPERVISE_NODE_CHECKS_H
@@ -34,6 +36,10 @@ struct node_checks {
 /* Before the first generation: starts the check of all nodes. True: EV_CHECKED follows, unless the
  * checks are stopped. False: nodes are not checked. */
 bool supervise_checks_start_all(struct supervisor *s);
+/* The node failed its burn-in. */
+void supervise_checks_fail(struct supervisor *s, int node, const char *why);
+/* A check, or the burn-in, has ended: starts what follows it. */
+void supervise_checks_go_on(struct supervisor *s);
 /* After it: reports the result. From now on the nodes that have passed count as nodes that were never
  * away. */
 void supervise_checks_finish_all(struct supervisor *s);

@@ -5,6 +5,7 @@
 #ifndef MUSTER_LAUNCHER_SUPERVISE_RECOVERY_H
 #define MUSTER_LAUNCHER_SUPERVISE_RECOVERY_H
 
+#include "launcher/supervise/burn_in.h"
 #include "launcher/supervise/node_checks.h"
 #include "launcher/supervise/policy.h"
 #include "launcher/supervise/pool.h"
@@ -21,10 +22,14 @@ struct recovery_state {
 	double looked;               /* time of the last look for nodes that are back */
 	int usable;                  /* nodes when the deployment was last compared with others */
 	double waiting_since;        /* for lost nodes; 0: it does not wait */
-	struct node_checks checks;   /* of nodes that are back */
-	bool growing;                /* the generation stops in order to grow, or to leave a node */
-	bool refused;                /* a requeue in order to grow: it is not tried again */
-	struct deployment *next;     /* what it grows to; NULL: the job is requeued */
+	struct node_checks
+		checks; /* of nodes that are back, and of all before the first generation */
+	struct burn_in *burn_in; /* that is under way; NULL: none */
+	bool burnt_in;           /* it was started */
+	bool burn_in_told;       /* people were told what it found */
+	bool growing;            /* the generation stops in order to grow, or to leave a node */
+	bool refused;            /* a requeue in order to grow: it is not tried again */
+	struct deployment *next; /* what it grows to; NULL: the job is requeued */
 	/* the deployment of the generation, if it is not the first one; s->d points to it */
 	struct deployment *own;
 };

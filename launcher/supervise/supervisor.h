@@ -23,6 +23,8 @@
  *     pool.c         the nodes and devices that can be used
  *     policy.c       decides where the next generation runs
  *     node_checks.c  checks nodes that are back, or all before the first generation
+ *     burn_in.c      measures all nodes before the first generation (burn_in_judge.c: compares them;
+ *                    burn_in_report.c: prints and records the result)
  *     recovery.c     surveys the nodes and applies the policy
  *     stop.c         why the run is being stopped, and whether the job is requeued
  *     chain.c        the jobs that continue the run after this one

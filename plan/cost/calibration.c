@@ -287,6 +287,17 @@ int calibration_begin(const char *word, char *path, size_t size, struct calibrat
 	return calibration_here(out, e);
 }
 
+int calibration_find(const char *word, struct calibration *out, struct err *e)
+{
+	char path[PATH_MAX];
+	snprintf(path, sizeof path, "%s", word ? word : "auto");
+	if (!strcmp(path, "auto"))
+		calibration_default(path, sizeof path);
+	if (!*path || !strcmp(path, "none"))
+		return err_set(e, ERR_NOTFOUND, "there is no calibration");
+	return load_ours(path, out, e);
+}
+
 int calibration_save(const struct calibration *c, const char *path, struct err *e)
 {
 	struct buf text = BUF_INIT;

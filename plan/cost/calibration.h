@@ -75,6 +75,10 @@ int calibration_parse(const char *text, size_t n, const char *name, struct calib
  * otherwise only this machine and the time. Fails if the folder cannot be made. */
 int calibration_begin(const char *word, char *path, size_t size, struct calibration *out,
 		      struct err *e);
+/* For the tools that compare with it: reads the file that [launch] calibration names; NULL: auto.
+ * ERR_NOTFOUND: `none`, or there is no default file. ERR_USAGE: it is damaged, or of another
+ * machine. */
+int calibration_find(const char *word, struct calibration *out, struct err *e);
 int calibration_save(const struct calibration *c, const char *path, struct err *e);
 
 /* Puts the measured figures, and a copy of `measured` if there are machines or exchanges, into the

@@ -45,6 +45,7 @@ enum job_lr_schedule { LR_COSINE, LR_LINEAR, LR_CONSTANT, LR_INVERSE_SQRT, LR_WS
 /* whether a token attends to other documents */
 enum job_documents { DOCUMENTS_MIX, DOCUMENTS_MASK };
 /* auto: slurm inside an allocation */
+enum job_preflight { PREFLIGHT_NO, PREFLIGHT_QUICK, PREFLIGHT_FULL };
 enum job_launcher { LAUNCHER_AUTO, LAUNCHER_LOCAL, LAUNCHER_SLURM };
 enum job_pmix { PMIX_AUTO, PMIX_SLURM, PMIX_MUSTER };
 /* auto: to cores if there are enough for all agents' threads */
@@ -191,7 +192,7 @@ struct job {
 		 * threads */
 		char speeds[JOB_TEXT];
 		enum job_bind bind;
-		bool check_nodes; /* before the first start */
+		enum job_preflight preflight; /* checks of the nodes before the first start */
 		/* for plan: auto, local, or a preset such as dgx-h100:128 */
 		char cluster[JOB_TEXT];
 		char calibration[JOB_PATH]; /* auto, none, or a file (calibration.h) */
@@ -257,7 +258,9 @@ struct job {
 		int64_t spike_window; /* good steps that a step is compared with */
 		int64_t max_skips;    /* rollbacks of the run */
 		int64_t skip_before;  /* batches before the bad one that are skipped, too */
-		int suspects;         /* enum job_suspects */
+		double preflight_factor;
+		double preflight_timeout; /* seconds */
+		int suspects;             /* enum job_suspects */
 		char nodes_dir[JOB_TEXT];
 	} health;
 	struct {

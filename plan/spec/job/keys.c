@@ -62,6 +62,7 @@ static const char *const documents[] = { "mix", "mask", NULL };
 static const char *const launchers[] = { "auto", "local", "slurm", NULL };
 static const char *const pmixes[] = { "auto", "slurm", "muster", NULL };
 static const char *const binds[] = { "auto", "none", "core", NULL };
+static const char *const preflights[] = { "no", "quick", "full", NULL };
 static const char *const devices[] = { "cpu", "cuda", NULL };
 static const char *const shrinks[] = { "keep", "dp", "any", NULL };
 static const char *const slow_policies[] = { "warn", "exclude", NULL };
@@ -180,7 +181,7 @@ const struct job_key job_keys[] = {
 	TEXT(launch, threads, JOB_LINE, "0", "Threads per agent, or a list for each rank, such as 2,1. 0: cores / agents, at least 1."),
 	TEXT(launch, speeds, JOB_LINE, "", "Relative speed of each rank's device, such as 2,1,1,1. Unequal devices get unequal stages and micro-batches. Empty: the numbers of threads, if they differ."),
 	ENUM(launch, bind, "auto", binds, "Binding of agents to cores. auto: core, if there are enough cores for all agents' threads."),
-	BOOL(launch, check_nodes, "no", "Under Slurm: before the first start check every node of the allocation as muster doctor does, all at the same time. A node that fails is treated as a lost one: a spare replaces it, the layout changes as restart.shrink says, or the job is requeued without it."),
+	ENUM(launch, preflight, "no", preflights, "How the nodes are checked before the first start, all at the same time. no: they are not. quick: as muster doctor checks them. full: muster also measures the products, the memory, the checkpoints' folder and the network of each node and compares nodes of the same kind; this takes some seconds, at most health.preflight_timeout. A node that fails is treated as a lost one: a spare replaces it, the layout changes as restart.shrink says, or the job is requeued without it."),
 	TEXT(launch, cluster, JOB_LINE, "auto", "Machine to plan for: auto, local, slurm, or a preset such as dgx-h100:128 (128 nodes). A run is always planned for the machine that it runs on."),
 	TEXT(launch, calibration, JOB_LINE, "auto", "Measurements of this host for planning, as muster bench calibrate writes them: auto (the default file, if it exists and is of this machine), none, or a file."),
 
@@ -242,6 +243,8 @@ const struct job_key job_keys[] = {
 	TEXT(health, nodes_dir, JOB_LINE, "", "Folder of the list of suspect nodes. Users may share one (mode 1777). Empty: the variable MUSTER_NODES_DIR, otherwise ~/.cache/muster/nodes."),
 	ENUM(health, slow_policy, "warn", slow_policies, "What happens when a rank is slow. warn: it is named, and the run goes on. exclude: the run writes a checkpoint and goes on without the rank's node, on a spare node or on what restart.shrink permits, if that is predicted to be faster."),
 	REAL(health, pause, "2", 0, 1e6, "An agent that is silent for this many seconds and then continues is reported. 0: never."),
+	REAL(health, preflight_factor, "2", 1, 1000, "launch.preflight = full: a node fails if one of its figures is worse than the median of its peers by more than this factor, in two measurements. Its peers are the other nodes of its kind. Figures of the checkpoints' folder may differ by the square of it."),
+	REAL(health, preflight_timeout, "20", 5, 3600, "launch.preflight = full: the most seconds that the measurements take after the nodes have started. A node that has not answered by then has failed."),
 
 	ENUM(health, bad_numbers, "retry", bad_numbers, "What to do if the loss or the norm of the gradients is NaN or infinite; with skip and stop also at a spike. The step updates nothing. retry: restart from the last checkpoint with the same samples, which helps if a device erred. skip: continue from the last checkpoint without the samples of the step; it does not count as a restart. stop: the run fails. In fp16 a dynamic loss scale handles overflow before."),
 	REAL(health, spike_z, "10", 0, 1e6, "bad_numbers = skip or stop: a step is a spike if its loss, or the logarithm of its gradient norm, is more than this many standard deviations above the median of the last spike_window steps. The deviation is that of a normal distribution with the same median of absolute deviations, and at least 2 % of the median loss or 0.25: with 10 a spike is at least 1.2 times the usual loss, or 12 times the usual norm. 0: spikes are not looked for."),

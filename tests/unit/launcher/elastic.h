@@ -22,6 +22,12 @@ static struct {
 	int checks, ended; /* checks that were started; that have ended */
 	void (*checked)(void *arg, int status, const char *output);
 	void *check_arg;
+	/* the burn-in that was started */
+	int burn_ins;
+	char burn_in_address[NET_ADDR_MAX], burn_in_nodes[2 * TOPO_NAME + 2];
+	unsigned char burn_in_secret[AUTH_SECRET_BYTES];
+	void (*burn_in_ended)(void *arg, int status, const char *output);
+	void *burn_in_arg;
 	void (*done)(void *arg, const struct survey *s); /* of the survey that is under way */
 	void *arg;
 } m;
@@ -131,6 +137,22 @@ static inline void answer_survey(void)
 	deliver_all();
 }
 
+static inline int burn_in(uv_loop_t *loop, const struct burn_in_request *r,
+			  void (*ended)(void *arg, int status, const char *output), void *arg,
+			  struct child **out, struct err *e)
+{
+	(void)loop;
+	(void)out; /* there is no process */
+	m.burn_ins++;
+	snprintf(m.burn_in_address, sizeof m.burn_in_address, "%s", r->address);
+	snprintf(m.burn_in_nodes, sizeof m.burn_in_nodes, "%s", r->nodes);
+	assert_int_equal(auth_secret_parse(r->secret, m.burn_in_secret, e), 0);
+	assert_string_equal(r->auth, "secret");
+	m.burn_in_ended = ended;
+	m.burn_in_arg = arg;
+	return 0;
+}
+
 static const struct launch_ops elastic_ops = { .name = "fake",
 					       .start = fake_start,
 					       .kill = fake_kill,
@@ -138,7 +160,8 @@ static const struct launch_ops elastic_ops = { .name = "fake",
 					       .survey = begin_survey,
 					       .survey_stop = stop_survey,
 					       .requeue = requeue_job,
-					       .check_nodes = check_nodes };
+					       .check_nodes = check_nodes,
+					       .burn_in = burn_in };
 
 /* Starts a run of two ranks, one per node, with these words of the job in addition. */
 static inline void start_run(const char *a, const char *b)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# With launch.check_nodes = yes a run checks its nodes before the first start, on a real Slurm with four nodes on the loopback address.
+# With launch.preflight a run checks (quick) or also measures (full) its nodes before the first start, on a real Slurm with four nodes
+# on the loopback address.
 # The epilog for sites, on the same cluster.
 
 load ../helpers
@@ -10,14 +11,17 @@ setup_file() {
 	[[ -z $lacking ]] || return 0
 	make_data
 	make_tiny_job
-	words="launch.check_nodes=yes slurm.gpus_per_node=2 slurm.cpus_per_task=1 batch.global=24 job.steps=20"
+	words="launch.preflight=quick slurm.gpus_per_node=2 slurm.cpus_per_task=1 batch.global=24 job.steps=20"
 	export words
 	# Driver doubles: node n2 has a GPU with broken memory, the others have none.
 	export LD_LIBRARY_PATH=$doubles NVML_DOUBLE=none NVML_DOUBLE_n2=dgx-h100,remap-failed=1
 }
 
 teardown_file() { stop_cluster; }
-setup() { [[ -z $lacking ]] || skip "$lacking"; }
+setup() {
+	[[ -z $lacking ]] || skip "$lacking"
+	export XDG_CACHE_HOME=$BATS_TEST_TMPDIR/cache # a suspect node of one test is none in the next
+}
 teardown() { end_jobs; }
 
 # Prints what the last decision was.
@@ -35,6 +39,7 @@ check_figure() { # run
 	[[ $(event spare nodes-checked) == *'"passed":3,"failed":1'* ]]
 	[[ $(event_field spare node-check node) == n2 && $(event spare node-check) == *'"passed":false'*memory* ]]
 	[[ $(nodes_of spare 1) == "n1 n3 n4 " ]]
+	[[ $(event spare node-suspected) == *'"node":"n2","kind":"check","evidence":"GPU'* ]]
 	[[ $(decision spare) == spare ]]
 	[[ $(event_field spare generation-start restarts) == 0 ]]
 	grep -q 'n2 is not used: GPU' "$(run_folder spare)"/logs/slurm-*.out
@@ -71,6 +76,74 @@ check_figure() { # run
 	[[ $(event passes nodes-checked) == *'"passed":3,"failed":0'* ]]
 	! event passes node-check || return 1
 	! event passes decision || return 1
+}
+
+# --- preflight = full ---------------------------------------------------------------------------------------------
+
+# Submits a run with three nodes and a spare. $1: its name; $2: what the burn-in on n2 does: nothing, or it stands still for 9/10 of the
+# time, or for ever.
+submit_full() { # name how word...
+	local name=$1 how=$2 agent
+	shift 2
+	agent=$(realpath "$(dirname "$MUSTER")")/muster-agent
+	cat >"$BATS_FILE_TMPDIR/agent" <<-END
+		#!/bin/bash
+		if [[ \${SLURMD_NODENAME-} == n2 && \$* == "bench node"* ]]; then
+			[[ $how != hang ]] || exec sleep 600
+			pid=\$\$
+			[[ $how != slow ]] || while sleep 0.02 && kill -STOP \$pid && sleep 0.18 && kill -CONT \$pid; do :; done &>/dev/null </dev/null &
+		fi
+		exec $agent "\$@"
+	END
+	chmod +x "$BATS_FILE_TMPDIR/agent"
+	NVML_DOUBLE_n2=none MUSTER_AGENT=$BATS_FILE_TMPDIR/agent submit "$name" launch.preflight=full parallel.tp=2 parallel.pp=1 \
+		parallel.dp=3 slurm.nodes=3 slurm.spares=1 "$@"
+}
+
+burn_in_figure() { # run
+	figure "$1: $(event "$1" burn-in | grep -oP '"failed":\d+|"repeated":\w+' | tr '\n' ' ')the burn-in took" \
+		"$(event_field "$1" burn-in seconds | cut -c 1-4) s"
+}
+
+# The nodes share two cores, whose other users this test does not know, so only large differences count.
+@test "full: nodes that are alike start, and the figures of all of them are kept" {
+	submit_full alike as-it-is health.preflight_factor=4
+	ends_with 0
+	burn_in_figure alike
+	[[ $(event alike burn-in) == *'"nodes":4,"failed":0'* ]]
+	[[ $(nodes_of alike 1) == "n1 n2 n3 " ]]
+	grep -q '4 of 4 passed the burn-in, which took .*product rate .*memory bandwidth .*rate of sending' "$(run_folder alike)"/logs/slurm-*.out
+	local kept
+	kept=$(tr -d ' \n' <"$(run_folder alike)/preflight.json")
+	for what in product memory disk-write disk-read disk-sync send receive; do
+		grep -q "\"what\":\"$what\"" <<<"$kept"
+	done
+	for node in n1 n2 n3 n4; do
+		[[ $kept == *"{\"node\":\"$node\",\"kind\":0,\"failed\":\"\""* ]]
+		[[ $kept == *"\"peer\":\"$node\""* ]]
+	done
+}
+
+@test "full: a slow node is named with its figures and replaced by a spare, within 20 s" {
+	submit_full slow slow
+	ends_with 0
+	burn_in_figure slow
+	grep -P 'n2 is not used: .* the median of its peers is ' "$(run_folder slow)"/logs/slurm-*.out
+	[[ $(event slow burn-in) == *'"nodes":4,"failed":1'* && $(event slow burn-in) == *'"repeated":true'* ]]
+	[[ $(event slow node-suspected) == *'"node":"n2","kind":"check"'* ]]
+	[[ $(nodes_of slow 1) == "n1 n3 n4 " && $(decision slow) == spare ]]
+	[[ $(event_field slow burn-in seconds | cut -d . -f 1) -le 21 ]]
+}
+
+@test "full: a node whose burn-in hangs is replaced by a spare, within 20 s" {
+	large
+	submit_full hangs hang
+	ends_with 0
+	burn_in_figure hangs
+	grep 'n2 is not used: its burn-in has not started' "$(run_folder hangs)"/logs/slurm-*.out
+	[[ $(nodes_of hangs 1) == "n1 n3 n4 " ]]
+	[[ $(event_field hangs burn-in seconds | cut -d . -f 1) -le 21 ]]
+	wait_for 20 eval '[[ -z $(processes "^sleep 600" n2) ]]'
 }
 
 # --- The epilog of templates/site ---------------------------------------------------------------------------------
