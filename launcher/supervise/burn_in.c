@@ -11,8 +11,8 @@
 #include <string.h>
 
 /* Of [health] preflight_timeout: the share of each phase, and what the measurements take of it. */
-static const double connect_share = 0.25, nodes_share = 0.6, link_share = 0.2,
-		    measure_share = 0.1, link_measure_share = 0.02;
+static const double connect_share = 0.25, nodes_share = 0.6, link_share = 0.2, measure_share = 0.1,
+		    link_measure_share = 0.02;
 static const double measure_most_s = 1.5, link_most_s = 0.4;
 
 enum { STRANGERS = 16 };
