@@ -237,13 +237,15 @@ static void print_sentence(const struct health *h, const struct health_kind *k, 
 	out[at] = '\0';
 }
 
-/* The part of the window that the value explains. A thread that is throttled waits for a core, too, so that part
- * of its wait is explained already. */
+/* The part of the window that the value explains. A thread that is throttled waits for a core, too. So what it
+ * waits while it is throttled, or in periods of the limit in which it was throttled, is explained already. */
 static double share_of(const struct health *h, const struct health_kind *k, double value)
 {
 	bool share = !strcmp(k->unit, "%") && k->type != HEALTH_RATIO;
 	if (!strcmp(k->word, "delay") || !strcmp(k->word, "niced"))
-		value = fmax(value - health_value(h, "throttled"), 0);
+		value = fmax(fmin(value - health_value(h, "throttled"),
+				  value * (1 - health_value(h, "throttled-periods"))),
+			     0);
 	return fmin(k->cost * (share ? value : 1), 1);
 }
 

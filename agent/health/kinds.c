@@ -36,6 +36,16 @@ static bool read_throttled(struct health *h, double *value, double *second)
 	return true;
 }
 
+/* The periods of the limit in which the group was throttled, over all in which it ran. */
+static bool read_throttled_periods(struct health *h, double *value, double *second)
+{
+	char text[2048];
+	return h->cpu_group.limit > 0 &&
+	       read_in_group(h, &h->cpu_group, "cpu.stat", text, sizeof text) &&
+	       health_text_value(text, "nr_throttled", value) &&
+	       health_text_value(text, "nr_periods", second);
+}
+
 static void print_cpu_limit(const struct health *h, char *out, size_t size)
 {
 	snprintf(out, size, "its cgroup %.100s limits it to %.2g core%s", h->cpu_group.name,
@@ -374,7 +384,8 @@ static bool read_resent(struct health *h, double *value, double *second)
 
 /* word, unit, type, scope, often, read, from, alarm, cost, sentence, detail */
 const struct health_kind health_kinds[] = {
-	{ "throttled",       "%",   HEALTH_SHARE, HEALTH_OF_RANK, false, read_throttled,       0.1,  false, 1.2, "{detail}: it was throttled for {value} of the time", print_cpu_limit },
+	{ "throttled",       "%",   HEALTH_SHARE, HEALTH_OF_RANK, true, read_throttled,       0.1,  false, 1.2, "{detail}: it was throttled for {value} of the time", print_cpu_limit },
+	{ "throttled-periods", "%", HEALTH_RATIO, HEALTH_OF_RANK, true, read_throttled_periods, 0,  false, 0,   "", NULL },
 	{ "niced",           "%",   HEALTH_SHARE, HEALTH_OF_RANK, false, read_niced,           0.1,  false, 1.1, "its nice value is {detail}, so other processes go first: it waited for a core for {value} of the time", print_nice },
 	{ "delay",           "%",   HEALTH_SHARE, HEALTH_OF_RANK, false, read_delay,           0.1,  false, 1.0, "it waited for a core for {value} of the time{detail}", print_others },
 	{ "major-faults",    "/s",  HEALTH_RATE,  HEALTH_OF_RANK, false, read_faults,          100,  false, 0.3, "it reads {value} pages of its memory from disk again (major page faults){detail}", print_memory },

@@ -152,8 +152,6 @@ static bool is_missing(unsigned need, const struct drill *d)
 		return job->parallel.dp < 2 || job->parallel.zero || job->health.compare_every < 0;
 	case NEEDS_RANKS:
 		return d->reference.first.world < 3;
-	case NEEDS_REPLICAS:
-		return job->parallel.dp < 2 || job->parallel.zero || job->health.compare_every < 0;
 	case NEEDS_SCALE:
 		return job->precision.dtype == DTYPE_FP16 && job->precision.loss_scale == 0;
 	}
@@ -179,9 +177,6 @@ bool drill_injection_possible(const struct injection *i, const struct drill *d, 
 		  "it needs replicas of all weights that are compared: [parallel] dp above 1 and "
 		  "zero = 0, and [health] compare_every of 0 or more" },
 		{ NEEDS_RANKS, "it needs 3 ranks, so that one is alone in its collective" },
-		{ NEEDS_REPLICAS,
-		  "it needs replicas of all weights that are compared: [parallel] dp above 1 and "
-		  "zero = 0, and [health] compare_every of 0 or more" },
 		{ NEEDS_SPARE, "it needs [slurm] spares, or [restart] shrink = dp or any" },
 	};
 	for (size_t k = 0; k < sizeof needs / sizeof *needs; k++)

@@ -63,7 +63,7 @@ leave_group() {
 	while read -r id; do
 		echo "$id" >"${group%/*}/cgroup.procs" || true
 	done <"$group/cgroup.procs"
-	rmdir "$group" || true
+	wait_for 10 rmdir "$group" || true
 }
 
 # The last line that names the rank as slow, in events.jsonl.
@@ -115,7 +115,9 @@ burn_core_1() {
 }
 
 @test "a rank whose cgroup allows a tenth of a core is slow because of its cgroup" {
-	begin limited health.slow_window=2 parallel.dp=2
+	begin limited health.slow_window=4 parallel.dp=2
+	bind_ranks limited
+	put_first "$(rank_pid limited 1)" -19 # so that nothing else makes it slow
 	make_group cpu tenth
 	if [[ $version -eq 2 ]]; then
 		echo "10000 100000" >"$group/cpu.max"

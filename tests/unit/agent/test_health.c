@@ -181,6 +181,16 @@ static void a_wait_that_is_throttled_counts_once(void **state)
 	end_window();
 	assert_true(finding("throttled")->share > 0.5);
 	assert_true(finding("delay")->share < 0.2);
+	/* The kernel may count less time than the thread waits. */
+	put("proc/77/task/78/schedstat", "5000000000 15000000000 30\n");
+	put("sys/fs/cgroup/cpu/job/cpu.stat",
+	    "nr_periods 109\nnr_throttled 90\nthrottled_time 8000000000\n");
+	end_window();
+	put("proc/77/task/78/schedstat", "5000000000 24000000000 30\n");
+	put("sys/fs/cgroup/cpu/job/cpu.stat",
+	    "nr_periods 209\nnr_throttled 185\nthrottled_time 11000000000\n");
+	end_window();
+	assert_true(finding("throttled")->share > finding("delay")->share);
 }
 
 static void a_nice_value_is_found(void **state)
