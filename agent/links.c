@@ -19,7 +19,7 @@ struct links {
 	int n_sent;
 };
 
-struct links *links_open(double now)
+struct links *agent_links_open(double now)
 {
 	struct links *l = calloc(1, sizeof *l);
 	if (l)
@@ -27,7 +27,7 @@ struct links *links_open(double now)
 	return l;
 }
 
-void links_close(struct links *l)
+void agent_links_close(struct links *l)
 {
 	if (!l)
 		return;
@@ -101,7 +101,7 @@ static json_t *note_sent(struct links *l, const struct msg_link *m, int n)
 	return list;
 }
 
-json_t *links_judge(struct links *l, double now, const struct comm_link *sums, int n)
+json_t *agent_links_judge(struct links *l, double now, const struct comm_link *sums, int n)
 {
 	struct msg_link *m = calloc((size_t)n + 1, sizeof *m);
 	struct comm_link *copy = malloc(((size_t)n + 1) * sizeof *copy);

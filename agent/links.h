@@ -14,10 +14,10 @@ enum { LINKS_SENT = 16 }; /* at most, in a message: the busiest ones */
 struct links;
 
 /* Begins a window. NULL: no memory. */
-struct links *links_open(double now);
-void links_close(struct links *l); /* takes NULL */
+struct links *agent_links_open(double now);
+void agent_links_close(struct links *l); /* takes NULL */
 /* Ends a window and begins the next one. Returns the list for the message links, a new reference; NULL: it
  * would say the same as the last one, or there is no memory. */
-json_t *links_judge(struct links *l, double now, const struct comm_link *sums, int n);
+json_t *agent_links_judge(struct links *l, double now, const struct comm_link *sums, int n);
 
 #endif

@@ -103,9 +103,9 @@ static void send_links(struct agent_watch *w, struct links *l)
 {
 	enum { MOST = 1024 };
 	struct comm_link *sums = malloc(MOST * sizeof *sums);
-	json_t *list = sums && l
-			       ? links_judge(l, clock_s(), sums, comm_links(w->o.world, sums, MOST))
-			       : NULL;
+	json_t *list = sums && l ? agent_links_judge(l, clock_s(), sums,
+						     comm_links(w->o.world, sums, MOST))
+				 : NULL;
 	if (list)
 		agent_control_send(w->o.control, MSG_LINKS,
 				   msg_links_json(&(struct msg_links){ .links = list }));
@@ -151,7 +151,7 @@ static void *watch_main(void *arg)
 	double now = clock_s(), end = now + w->o.window_s;
 	pthread_setname_np(pthread_self(), "muster-watch");
 	struct health *h = health_open(&o, now);
-	struct links *l = links_open(now);
+	struct links *l = agent_links_open(now);
 	while (h && !wait_until(w, fmin(clock_s() + SAMPLE_S, end))) {
 		health_sample(h);
 		if (clock_s() < end)
@@ -161,7 +161,7 @@ static void *watch_main(void *arg)
 		send_links(w, l);
 		end = clock_s() + w->o.window_s;
 	}
-	links_close(l);
+	agent_links_close(l);
 	health_close(h);
 	return NULL;
 }

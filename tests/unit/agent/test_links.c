@@ -15,14 +15,14 @@ static struct links *l;
 static int setup(void **state)
 {
 	(void)state;
-	l = links_open(100);
+	l = agent_links_open(100);
 	return l ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	links_close(l);
+	agent_links_close(l);
 	return 0;
 }
 
@@ -43,14 +43,14 @@ static void rates_are_those_of_the_window(void **state)
 	(void)state;
 	struct comm_link s = sum("dp", 3, 1e6, 1);
 	struct msg_link m;
-	json_t *list = links_judge(l, 110, &s, 1);
+	json_t *list = agent_links_judge(l, 110, &s, 1);
 	read_link(list, 0, &m);
 	assert_true(m.rate == 1e6 && m.share > 0.099 && m.share < 0.101);
 	json_decref(list);
 	s = sum("dp", 3, 1.5e6, 6);
 	s.segments = 200;
 	s.resent = 10;
-	list = links_judge(l, 120, &s, 1);
+	list = agent_links_judge(l, 120, &s, 1);
 	read_link(list, 0, &m);
 	assert_int_equal(m.peer, 3);
 	assert_string_equal(m.group, "dp");
@@ -64,7 +64,7 @@ static void nothing_is_sent_while_nothing_changes(void **state)
 	(void)state;
 	for (int i = 1; i < 10; i++) {
 		struct comm_link s = sum("dp", 3, 1e6 * i, 1.0 * i);
-		json_t *list = links_judge(l, 100 + 10 * i, &s, 1);
+		json_t *list = agent_links_judge(l, 100 + 10 * i, &s, 1);
 		assert_int_equal(list != NULL, i == 1);
 		json_decref(list);
 	}
@@ -77,7 +77,7 @@ static void the_busiest_links_are_sent(void **state)
 	struct msg_link m;
 	for (int i = 0; i < 2 * LINKS_SENT; i++)
 		s[i] = sum("ep", i, 1e6, 0.1 * (i + 1));
-	json_t *list = links_judge(l, 110, s, 2 * LINKS_SENT);
+	json_t *list = agent_links_judge(l, 110, s, 2 * LINKS_SENT);
 	assert_int_equal(json_array_size(list), LINKS_SENT);
 	read_link(list, 0, &m);
 	assert_int_equal(m.peer, 2 * LINKS_SENT - 1);
@@ -88,11 +88,11 @@ static void a_link_that_moves_nothing_is_left_out(void **state)
 {
 	(void)state;
 	struct comm_link s[2] = { sum("dp", 3, 1e6, 1), sum("pp", 4, 1e6, 1) };
-	json_t *list = links_judge(l, 110, s, 2);
+	json_t *list = agent_links_judge(l, 110, s, 2);
 	assert_int_equal(json_array_size(list), 2);
 	json_decref(list);
 	s[0] = sum("dp", 3, 2e6, 2);
-	list = links_judge(l, 120, s, 2);
+	list = agent_links_judge(l, 120, s, 2);
 	assert_int_equal(json_array_size(list), 1);
 	json_decref(list);
 }
@@ -102,9 +102,9 @@ static void a_connection_that_was_made_anew_begins_again(void **state)
 	(void)state;
 	struct comm_link s = sum("dp", 3, 1e9, 5);
 	struct msg_link m;
-	json_decref(links_judge(l, 110, &s, 1));
+	json_decref(agent_links_judge(l, 110, &s, 1));
 	s = sum("dp", 3, 1e6, 1);
-	json_t *list = links_judge(l, 120, &s, 1);
+	json_t *list = agent_links_judge(l, 120, &s, 1);
 	read_link(list, 0, &m);
 	assert_true(m.rate == 1e6);
 	json_decref(list);
