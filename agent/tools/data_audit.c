@@ -109,7 +109,7 @@ static void hold_against_checkpoint(struct audit_job *j)
 			continue;
 		j->ckpt_step = m.state.step;
 		j->ckpt_samples = m.state.samples;
-		j->ckpt_skipped = (int64_t)ckpt_number(&m.state, "skipped", 0);
+		j->ckpt_skipped = ckpt_count(&m.state, "skipped");
 		ckpt_manifest_fini(&m);
 	}
 	tool_ckpt_dir_close(&dir);
