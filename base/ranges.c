@@ -33,7 +33,7 @@ static int read_number(const char **at, int64_t *out)
 	const char *p = *at;
 	for (; *p >= '0' && *p <= '9'; p++) {
 		n = n * 10 + (*p - '0');
-		if (n >= RANGES_END / 16)
+		if (n >= RANGES_TEXT_END)
 			return -1;
 	}
 	if (p == *at)

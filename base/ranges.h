@@ -14,6 +14,8 @@
 
 enum { RANGES_MAX = 256 };
 #define RANGES_END (INT64_MAX / 4) /* every number is below it, so that sums do not overflow */
+/* In a text, every number is below it: a checkpoint counts skipped samples in a double. */
+#define RANGES_TEXT_END (1LL << 53)
 
 struct range {
 	int64_t first, end; /* [first, end), not empty */

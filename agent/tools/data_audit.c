@@ -26,8 +26,9 @@ static const char page[] =
 	"  missing, across restarts and changes of the layout, except for those that the run\n"
 	"  skipped (data.skip, health.bad_numbers), which are listed with the reason. Steps that "
 	"a\n"
-	"  restart from an\n"
-	"  earlier checkpoint undid do not count. The last checkpoint must agree with the ledger.\n"
+	"  restart from an earlier checkpoint undid do not count. The last checkpoint must agree "
+	"with\n"
+	"  the ledger.\n"
 	"  If the data can be read, its tokens are read again and compared with the digests that\n"
 	"  the ranks computed.\n"
 	"\n"
@@ -109,7 +110,7 @@ static void hold_against_checkpoint(struct audit_job *j)
 			continue;
 		j->ckpt_step = m.state.step;
 		j->ckpt_samples = m.state.samples;
-		j->ckpt_skipped = (int64_t)ckpt_number(&m.state, "skipped", 0);
+		j->ckpt_skipped = ckpt_count(&m.state, "skipped");
 		ckpt_manifest_fini(&m);
 	}
 	tool_ckpt_dir_close(&dir);

@@ -5,13 +5,14 @@
  *     retry   nothing here: it is a loss like any other, and the next generation repeats the step
  *     skip    the samples of the step are recorded in the run's rollbacks (launcher/rundir/rollbacks.h),
  *             and the next generation continues from the last checkpoint without them. It does not
- *             count as a restart. With skip_before the checkpoints after the first skipped batch are not
- *             used (agent/engine/train/set_aside.h). After max_skips rollbacks of the run the next bad step ends it
+ *             count as a restart. With skip_before the checkpoints after the first skipped batch are
+ *             not used (agent/engine/train/set_aside.h). After max_skips rollbacks of the run the
+ *             next bad step ends it
  *     stop    the run ends
  *
- * A bad step updates nothing, and a checkpoint with a number that is not finite is never committed, so
- * the last checkpoint is good and from before the bad step. If the rollback cannot be recorded, it does not take place: the loss counts as
- * a restart, and the step is met again.
+ * A bad step updates nothing, and a checkpoint with a number that is not finite is never committed,
+ * so the last checkpoint is good and from before the bad step. If the rollback cannot be recorded, it
+ * does not take place: the loss counts as a restart, and the step is met again.
  *
  * Only the files of this room include it.
  */

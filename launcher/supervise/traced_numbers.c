@@ -68,6 +68,9 @@ int supervise_traced_numbers_note(struct supervisor *s, const json_t *blame, str
 {
 	struct msg_blame m;
 	struct blamed b;
+	if (loss->code != ERR_NUMERIC && loss->code != ERR_REPLICAS)
+		return err_set(e, ERR_PROTO, "message failed: blame with the code %s",
+			       err_word(loss->code));
 	if (msg_blame_read(blame, &m, e) || read_ranks(s, m.ranks, &b, e))
 		return -1;
 	if (!b.n)

@@ -95,6 +95,9 @@ struct ckpt_state {
 
 /* The number of this name; `otherwise` if there is none. */
 double ckpt_number(const struct ckpt_state *s, const char *name, double otherwise);
+/* The same for a count. 0 unless there is such a number that a count can be: 0 to 2^53, up to which
+ * a double is exact. */
+int64_t ckpt_count(const struct ckpt_state *s, const char *name);
 /* Sets the number of this name. ERR_INTERNAL unless the name consists of [a-z0-9_] and is shorter
  * than CKPT_WORD, the value is finite, and there are at most CKPT_NUMBERS names. */
 int ckpt_number_set(struct ckpt_state *s, const char *name, double value, struct err *e);

@@ -18,6 +18,12 @@ double ckpt_number(const struct ckpt_state *s, const char *name, double otherwis
 	return otherwise;
 }
 
+int64_t ckpt_count(const struct ckpt_state *s, const char *name)
+{
+	double n = ckpt_number(s, name, 0);
+	return n >= 0 && n <= (double)(1LL << 53) ? (int64_t)n : 0;
+}
+
 int ckpt_number_set(struct ckpt_state *s, const char *name, double value, struct err *e)
 {
 	int at = 0;

@@ -6,9 +6,10 @@
  * `z`. The deviation is 1.4826 times the median of the absolute deviations (MAD) from the median, which
  * for a normal distribution is its standard deviation, and which a few outliers do not change. It has
  * a least value, so that a series that hardly varies gives no alarm: 2 % of the median for the loss;
- * for the norm, whose logarithm is judged because norms vary by factors, 0.25. So with z = 10 a spike is
- * a loss of at least 1.2 times the median, or a norm of at least 12 times: clipping takes care of less. A value that one of the
- * last good steps has reached is no spike. Nothing is a spike before half of the window is known.
+ * for the norm, whose logarithm is judged because norms vary by factors, 0.25. So with z = 10 a spike
+ * is a loss of at least 1.2 times the median, or a norm of at least 12 times: clipping takes care of
+ * less. A value that one of the last good steps has reached is no spike. Nothing is a spike before
+ * half of the window is known.
  *
  * Every rank has the same loss and norm, so that each comes to the same decision. A generation that
  * continues from a checkpoint begins with the window that the run had there: the steps up to a

@@ -76,8 +76,8 @@ static int count_witnesses(const struct decision *d, enum witness what)
 	return n;
 }
 
-/* If most ranks that hold the tensor have good numbers there, the others' were spoiled after the
- * update. */
+/* Ranks that hold the same tensor get equal numbers from an update. If those of one are good, the bad
+ * ones were spoiled after it. */
 static bool decide_state(struct decision *d)
 {
 	char who[RANK_TEXT], others[PLACE_TEXT];

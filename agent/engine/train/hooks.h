@@ -2,8 +2,8 @@
  * hooks — how the training loop reports to the process that it runs in, and queries it.
  *
  * The engine has no control channel of its own: the caller of train_run fills this table
- * (agent/metrics/report.c does it over the control channel). Every entry except those for drills is set. All
- * entries except `moved` and `await_recorded` are called on the training thread.
+ * (agent/metrics/report.c does it over the control channel). Every entry except those for drills is
+ * set. All entries except `moved` and `await_recorded` are called on the training thread.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_HOOKS_H
 #define MUSTER_AGENT_ENGINE_TRAIN_HOOKS_H

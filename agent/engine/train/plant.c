@@ -53,9 +53,9 @@ void train_plant_before(struct trainer *t)
 						   [TRAIN_PLANT_GRADIENT] = PLANT_GRADIENT,
 						   [TRAIN_PLANT_WEIGHT] = PLANT_NOTHING,
 						   [TRAIN_PLANT_FLIP] = PLANT_NOTHING };
-	struct range span = train_samples_span(t->samples, t->at.step + 1, 0);
 	if (!t->hooks->plant)
 		return;
+	struct range span = train_samples_span(t->samples, t->at.step + 1, 0);
 	t->plant = t->hooks->plant(t->hooks->drill_arg, t->at.step);
 	if (t->hooks->drill_data && t->hooks->drill_data(t->hooks->drill_arg, span.first, span.end))
 		t->plant = TRAIN_PLANT_GRADIENT;

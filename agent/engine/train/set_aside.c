@@ -58,7 +58,9 @@ static int rename_entry(const struct ckpt_storage *s, const char *dir,
 		taken = s->ops->rename(s, from, to, e);
 	}
 	if (taken > 0)
-		return err_set(e, ERR_IO, "%s cannot be renamed: %s exists", from, to);
+		return err_set(e, ERR_IO,
+			       "%s cannot be renamed: %s exists; delete the folders " UNDONE "*",
+			       from, to);
 	if (!taken)
 		log_warn("%s: a rollback goes back beyond it; it is renamed to " UNDONE "%s", from,
 			 entry->name);

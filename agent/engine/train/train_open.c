@@ -188,10 +188,9 @@ static int start_state(struct trainer *t, struct err *e)
 	compare_data(t, &at.data);
 	t->at.step = t->saved = at.step;
 	optim_scaler_resume(&t->scaler, ckpt_number(&at, "loss_scale", 0),
-			    (int64_t)ckpt_number(&at, "loss_scale_good", 0));
+			    ckpt_count(&at, "loss_scale_good"));
 	t->at.samples = at.samples;
-	double skipped = ckpt_number(&at, "skipped", 0);
-	t->skipped = skipped >= 0 && skipped < (double)(RANGES_END / 2) ? (int64_t)skipped : 0;
+	t->skipped = ckpt_count(&at, "skipped");
 	return 0;
 }
 

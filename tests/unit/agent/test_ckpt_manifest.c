@@ -278,6 +278,23 @@ static void numbers_have_names(void **state)
 	assert_int_equal(e.code, ERR_INTERNAL);
 }
 
+/* A manifest may hold any finite number. */
+static void a_number_that_is_no_count_counts_nothing(void **state)
+{
+	static const struct {
+		double number;
+		int64_t count;
+	} rows[] = { { 0, 0 },  { 12, 12 },  { 9007199254740992.0, 1LL << 53 },
+		     { -1, 0 }, { 1e16, 0 }, { 1e300, 0 } };
+	struct ckpt_state s = { 0 };
+	(void)state;
+	assert_int_equal(ckpt_count(&s, "skipped"), 0);
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		assert_int_equal(ckpt_number_set(&s, "skipped", rows[i].number, NULL), 0);
+		assert_int_equal(ckpt_count(&s, "skipped"), rows[i].count);
+	}
+}
+
 /* Older manifests lack the data, the optimizer and the numbers. */
 static void one_without_the_data_is_read(void **state)
 {
@@ -435,6 +452,7 @@ int main(void)
 		cmocka_unit_test(invalid_contents_are_refused),
 		cmocka_unit_test(what_is_written_reads_back),
 		cmocka_unit_test(numbers_have_names),
+		cmocka_unit_test(a_number_that_is_no_count_counts_nothing),
 		cmocka_unit_test(one_without_the_data_is_read),
 		cmocka_unit_test(every_changed_or_missing_byte_is_detected),
 		cmocka_unit_test(a_field_that_is_wrong_is_named),

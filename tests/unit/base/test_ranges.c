@@ -26,6 +26,7 @@ static void texts_are_read_and_joined(void **state)
 		{ "5,1-9,2-4", "1-9" },
 		{ "0 2 4", "0,2,4" },
 		{ "10-12,0-100", "0-100" },
+		{ "9007199254740991", "9007199254740991" },
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -42,9 +43,15 @@ static void texts_are_read_and_joined(void **state)
 
 static void wrong_texts_are_refused_by_the_part(void **state)
 {
-	static const char *const bad[] = {
-		"x", "-3", "3-", "5-3", "1--2", "1-2-3", "99999999999999999999", "4,7x"
-	};
+	static const char *const bad[] = { "x",
+					   "-3",
+					   "3-",
+					   "5-3",
+					   "1--2",
+					   "1-2-3",
+					   "99999999999999999999",
+					   "9007199254740992",
+					   "4,7x" };
 	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		struct err e = ERR_INIT;

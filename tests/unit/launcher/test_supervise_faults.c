@@ -275,6 +275,20 @@ static void a_malformed_blame_is_a_broken_protocol(void **state)
 	}
 }
 
+/* A loss that several ranks are blamed for has no rank, but one that blames a peer must have one. */
+static void only_wrong_numbers_are_blamed_on_ranks(void **state)
+{
+	static const char *const codes[] = { "peer", "timeout", "device" };
+	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+		if (i && (teardown(state) || setup(state)))
+			fail();
+		start_training();
+		fail_with_blame(1, codes[i], "[0, 1]", true);
+		assert_int_equal(count_traced(""), 0);
+		assert_int_equal(count_events("\"event\":\"rank-lost\"", "\"protocol\""), 1);
+	}
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -291,6 +305,7 @@ int main(void)
 		T(numbers_that_come_from_the_data_make_no_node_suspect),
 		T(replicas_of_which_either_may_be_wrong_are_both_named),
 		T(a_malformed_blame_is_a_broken_protocol),
+		T(only_wrong_numbers_are_blamed_on_ranks),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -309,18 +309,19 @@ static void random_text(const struct job_key *k, struct dice *d, char *out, size
 		*out = '\0';
 }
 
-/* Keys whose text has a syntax of Slurm's. */
+/* Keys whose text has a syntax. */
 static const char *sample_of(const struct job_key *k)
 {
-	static const char *const samples[][2] = {
-		{ "mem", "200G" },
-		{ "mail_type", "END,fail" },
-		{ "dependency", "afterok:1:2,singleton" },
-		{ "options", "--nice=5 --spread-job" },
+	static const char *const samples[][3] = {
+		{ "data", "skip", "320-335,640" },
+		{ "slurm", "mem", "200G" },
+		{ "slurm", "mail_type", "END,fail" },
+		{ "slurm", "dependency", "afterok:1:2,singleton" },
+		{ "slurm", "options", "--nice=5 --spread-job" },
 	};
 	for (size_t i = 0; i < sizeof samples / sizeof *samples; i++)
-		if (!strcmp(k->section, "slurm") && !strcmp(k->name, samples[i][0]))
-			return samples[i][1];
+		if (!strcmp(k->section, samples[i][0]) && !strcmp(k->name, samples[i][1]))
+			return samples[i][2];
 	return NULL;
 }
 
