@@ -57,6 +57,17 @@ assert [(n["node"], n["suspect"], n["kind"]) for n in nodes] == [("n3", True, "d
 	[[ $output != *$'\e'* && $output == *"[2Jgone"* ]]
 }
 
+@test "a name that means something to a shell is listed, but is not part of the advice" {
+	note 'n1;reboot' device "Xid 79"
+	run "$MUSTER" nodes
+	[[ $output == *"n1;reboot "*"Xid 79"* && $output != *sbatch* ]]
+	note n3 device "Xid 79"
+	run "$MUSTER" nodes
+	echo "$output"
+	grep -F "sbatch --exclude=n3 " <<<"$output"
+	[[ $(grep -c "scontrol update" <<<"$output") -eq 1 ]]
+}
+
 @test "mistakes are refused with the reason" {
 	run "$MUSTER" nodes show
 	[[ $status -eq 2 && $output == *"show needs the name of a node"* ]]
@@ -69,11 +80,13 @@ assert [(n["node"], n["suspect"], n["kind"]) for n in nodes] == [("n3", True, "d
 	"$MUSTER" nodes --dir "$BATS_TEST_TMPDIR/file" # it has no list
 }
 
-# lose_rank NAME WORD...: a run of two ranks ends because one is stopped for longer than its limit.
+# lose_rank NAME WORD...: a run of two ranks ends because one is stopped for longer than its limit. Nobody examines it: a process that is
+# found to be stopped says nothing about its node.
 lose_rank() {
 	local name=$1
 	shift
-	"$MUSTER" run "$tiny" "job.name=$name" parallel.dp=2 job.steps=90000 restart.silent_timeout=2 restart.max_restarts=0 "$@" \
+	"$MUSTER" run "$tiny" "job.name=$name" parallel.dp=2 job.steps=90000 restart.silent_timeout=2 restart.stacks_timeout=0 \
+		restart.max_restarts=0 "$@" \
 		</dev/null >"$BATS_TEST_TMPDIR/$name.out" 2>&1 3>&- &
 	local pid=$!
 	wait_for 60 step_reached "$name" 5
