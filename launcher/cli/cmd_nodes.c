@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static const char help[] =
 	"muster nodes — list nodes that may be sick, with what runs have seen of them\n"
@@ -259,13 +260,27 @@ static int clear_node(const struct listing *l, const char *name, struct err *e)
 				 name);
 }
 
+/* Whether the runs of others speak against the node, too. What they have seen only they and root can void. */
+static bool others_blame(const struct listing *l, const char *name)
+{
+	bool blame = false;
+	for (int i = 0; i < l->list.n && geteuid(); i++) {
+		const struct suspects_entry *x = &l->list.entries[i];
+		blame |= x->counts && x->user != geteuid() && !strcmp(x->line.node, name);
+	}
+	return blame;
+}
+
 static int clear(struct listing *l)
 {
 	struct err e = ERR_INIT;
 	for (int i = 0; i < l->a->n_names; i++) {
 		if (clear_node(l, l->a->names[i], &e) < 0)
 			return command_fail(&e);
-		printf("cleared %s\n", l->a->names[i]);
+		printf("cleared %s%s\n", l->a->names[i],
+		       others_blame(l, l->a->names[i])
+			       ? ", but only what your runs have seen; root can clear the rest"
+			       : "");
 	}
 	return finish(0);
 }

@@ -51,6 +51,24 @@ assert [(n["node"], n["suspect"], n["kind"]) for n in nodes] == [("n3", True, "d
 	[[ $status -eq 2 && $output == *"n3: nothing speaks against this node"* ]]
 }
 
+@test "clear says that it does not void what the runs of other users have seen" {
+	[[ $(id -u) -eq 0 ]] && command -v setpriv >/dev/null || skip "needs root, to be two other users"
+	setpriv --reuid 12346 --clear-groups "$MUSTER" --version || skip "other users cannot execute $MUSTER"
+	local folder
+	folder=$(mktemp -d /tmp/muster-nodes.XXXXXX)
+	chmod 1777 "$folder"
+	MUSTER_NODES_DIR=$folder note n3 device "Xid 79"
+	mv "$folder/0.jsonl" "$folder/12345.jsonl"
+	chown 12345 "$folder/12345.jsonl"
+	chmod 644 "$folder/12345.jsonl"
+	run setpriv --reuid 12346 --clear-groups "$MUSTER" nodes clear n3 --dir "$folder"
+	echo "$output"
+	local said=$output
+	run "$MUSTER" nodes clear n3 --dir "$folder"
+	rm -r "$folder"
+	[[ $said == "cleared n3, but only what your runs have seen; root can clear the rest" && $output == "cleared n3" ]]
+}
+
 @test "evidence cannot control the terminal" {
 	note n3 device '\u001b[2Jgone'
 	run "$MUSTER" nodes
