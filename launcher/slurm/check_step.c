@@ -13,9 +13,9 @@
 
 /* A node that fails, or is lost meanwhile, does not end the check of the others. */
 static const char *const fixed[] = {
-	"srun",         "-K0",          "--no-kill",    "--wait=0",
-	"--mpi=none",   "--overlap",    "--overcommit", "--cpu-bind=none",
-	"--quiet",      "--export=ALL", "--input=none",
+	"srun",       "-K0",          "--no-kill",    "--wait=0",
+	"--mpi=none", "--overlap",    "--overcommit", "--cpu-bind=none",
+	"--quiet",    "--export=ALL", "--input=none",
 };
 
 enum { FIXED = sizeof fixed / sizeof *fixed, OPTIONS = 6, WORDS = 48 };
