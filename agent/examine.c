@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The tool has printed its answer within the seconds of the message, but may still write the report. */
-static const double report_s = 0.3;
+/* The tool knows its answer within the seconds of the message, but writes the report before it prints it. */
+static const double report_s = 0.7;
 
 /* Signals are as in a new process, although the agent's are blocked. */
 static int set_attributes(posix_spawnattr_t *a)

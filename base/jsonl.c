@@ -1,16 +1,22 @@
 #include "base/jsonl.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/file.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SHORTEN_MAX = 64 << 20 };
+enum { SHORTEN_MAX = 64 << 20, LOOK_MS = 5 };
+
+/* Whoever may read a file may lock it, also for ever. */
+static const double patience_s = 5;
 
 /* Whether the last line of the file is incomplete. */
 static bool is_torn(int fd)
@@ -29,8 +35,24 @@ static bool is_current(const char *path, int fd)
 	       here.st_ino == there.st_ino;
 }
 
-/* Opens and locks the file. Without locks on its file system, an append that is small enough is
- * whole as a rule. */
+/* Without locks on its file system, an append that is small enough is whole as a rule. */
+static int lock_file(const char *path, int fd, struct err *e)
+{
+	double until = clock_s() + patience_s;
+	while (flock(fd, LOCK_EX | LOCK_NB)) {
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return 0;
+		if (clock_s() >= until)
+			return err_set(e, ERR_TIMEOUT,
+				       "%s: another process has held its lock for %.0f s; lslocks "
+				       "shows which",
+				       path, patience_s);
+		poll(NULL, 0, LOOK_MS);
+	}
+	return 0;
+}
+
+/* Opens and locks the file. */
 static int open_locked(const char *path, int flags, mode_t mode, struct err *e)
 {
 	enum { TRIES = 100 };
@@ -44,10 +66,12 @@ static int open_locked(const char *path, int flags, mode_t mode, struct err *e)
 			close(fd);
 			return -1;
 		}
-		flock(fd, LOCK_EX);
-		if (is_current(path, fd))
+		int rc = lock_file(path, fd, e);
+		if (!rc && is_current(path, fd))
 			return fd;
 		close(fd);
+		if (rc)
+			return -1;
 	}
 	return err_set(e, ERR_IO, "%s: the file is replaced again and again", path);
 }

@@ -187,7 +187,8 @@ struct launch_ops {
 	int (*check_nodes)(uv_loop_t *loop, const struct check_request *r,
 			   void (*ended)(void *arg, int status, const char *output), void *arg,
 			   struct child **out, struct err *e);
-	/* Optional. Starts the burn-in on all these nodes, in the same way. */
+	/* Optional. Starts the burn-in on all these nodes, in the same way. It ends when the
+	 * connections to `address` do. */
 	int (*burn_in)(uv_loop_t *loop, const struct burn_in_request *r,
 		       void (*ended)(void *arg, int status, const char *output), void *arg,
 		       struct child **out, struct err *e);

@@ -5,7 +5,7 @@
  * It works from outside, so that a process that is stopped, or whose threads are all stuck, can be
  * examined too. The caller must have the right to trace the process: it must have the same user, and on
  * a system with Yama (ptrace_scope = 1) the process must have named the caller by PR_SET_PTRACER. Without
- * it, states, files and wait channels are still known, but system calls and stacks are not.
+ * it, states and wait channels are still known, but system calls, their files and stacks are not.
  *
  * The text of the report, RUN/trace/gen-N/stacks-RANK.txt: one line with the finding; for each thread a
  * line with its id, name, state, CPU time, wait channel and system call, and below it the stack in the

@@ -6,6 +6,7 @@
 #include "plan/cost/calibration.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,6 +136,22 @@ static int serve(const struct settings *s, const char *host)
 	return bench_node_serve(&s->node, host, &e) ? tool_fail(&tool_bench_node, &e) : TOOL_OK;
 }
 
+/* -1: the word is no whole number from 0 on. */
+static int read_int(const char *word)
+{
+	char *end;
+	long n = strtol(word, &end, 10);
+	return end == word || *end || n < 0 || n > INT_MAX ? -1 : (int)n;
+}
+
+/* NaN: the word is no number. */
+static double read_real(const char *word)
+{
+	char *end;
+	double x = strtod(word, &end);
+	return end == word || *end ? NAN : x;
+}
+
 static bool take_option(int c, struct settings *s)
 {
 	struct bench_node *b = &s->node;
@@ -143,7 +160,7 @@ static bool take_option(int c, struct settings *s)
 		b->backend = optarg;
 		break;
 	case 'g':
-		b->devices = atoi(optarg);
+		b->devices = read_int(optarg);
 		break;
 	case 'd':
 		b->dir = *optarg ? optarg : NULL;
@@ -152,7 +169,7 @@ static bool take_option(int c, struct settings *s)
 		b->calibration = optarg;
 		break;
 	case 's':
-		s->seconds = atof(optarg);
+		s->seconds = read_real(optarg);
 		break;
 	case 'j':
 		s->json = true;
@@ -164,7 +181,7 @@ static bool take_option(int c, struct settings *s)
 		b->comm.backend = optarg;
 		break;
 	case 'n':
-		b->comm.sockets = atoi(optarg);
+		b->comm.sockets = read_int(optarg);
 		break;
 	case 'm':
 		b->comm.integrity = (enum comm_integrity)comm_integrity_parse(optarg);

@@ -70,11 +70,8 @@ struct taking {
 	bool failed;
 };
 
-/* Prints the answer, and then saves the report. */
-static void on_known(void *arg, const struct stuck *found, struct buf *body, bool last)
+static void print_answer(struct taking *t, const struct stuck *found, bool last)
 {
-	struct taking *t = arg;
-	struct buf report = BUF_INIT;
 	const struct msg_examined answer = { .rank = t->m->rank,
 					     .kind = stacks_kind_word(found->kind),
 					     .text = found->text,
@@ -84,9 +81,21 @@ static void on_known(void *arg, const struct stuck *found, struct buf *body, boo
 	t->failed |= !line || printf("%s\n", line) < 0 || fflush(stdout);
 	free(line);
 	json_decref(o);
+}
+
+/* The first answer must not wait for a file system. After the last one the agent ends this process, and the
+ * supervisor reads the report. */
+static void on_known(void *arg, const struct stuck *found, struct buf *body, bool last)
+{
+	struct taking *t = arg;
+	struct buf report = BUF_INIT;
 	buf_printf(&report, "rank %d, %s", t->m->rank, buf_str(body));
+	if (!last)
+		print_answer(t, found, last);
 	if (!buf_failed(&report))
 		save_report(t->m->file, &report);
+	if (last)
+		print_answer(t, found, last);
 	buf_fini(&report);
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static const char help[] =
 	"muster nodes — list nodes that may be sick, with what runs have seen of them\n"
@@ -117,7 +118,16 @@ static int list_json(const struct listing *l)
 	return print_json(all);
 }
 
-/* What an administrator may paste into a shell: no character of the evidence has a meaning there. */
+/* People paste the advice into a shell. In a shared folder another user chooses the names, so only those
+ * that mean nothing to a shell are printed. */
+static bool is_pasteable(const struct suspect_node *n)
+{
+	static const char harmless[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+	return n->sure >= SUSPECTS_SURE && strspn(n->name, harmless) == strlen(n->name);
+}
+
+/* No character of the evidence has a meaning for a shell. */
 static void print_drain(const struct suspect_node *n)
 {
 	char reason[120];
@@ -125,26 +135,28 @@ static void print_drain(const struct suspect_node *n)
 	for (char *c = reason; *c; c++)
 		if (*c == '\'' || *c == '\\')
 			*c = ' ';
-	if (strspn(n->name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") ==
-	    strlen(n->name))
-		printf("  scontrol update NodeName=%s State=DRAIN Reason='muster: %s'\n", n->name,
-		       reason);
+	printf("  scontrol update NodeName=%s State=DRAIN Reason='muster: %s'\n", n->name, reason);
 }
 
 static void print_advice(const struct listing *l)
 {
 	int n = 0;
-	while (n < l->n && l->nodes[n].sure >= SUSPECTS_SURE)
-		n++;
+	for (int i = 0; i < l->n; i++)
+		n += is_pasteable(&l->nodes[i]);
 	if (!n || !strcmp(l->cluster, SUSPECTS_LOCAL))
 		return;
 	printf("\nto keep a job away from the suspects:\n  sbatch --exclude=");
-	for (int i = 0; i < n; i++)
-		printf("%s%s", i ? "," : "", l->nodes[i].name);
+	const char *between = "";
+	for (int i = 0; i < l->n; i++)
+		if (is_pasteable(&l->nodes[i])) {
+			printf("%s%s", between, l->nodes[i].name);
+			between = ",";
+		}
 	printf("  (in a job file: slurm.exclude)\n\nfor an administrator, after a look at the "
 	       "evidence (muster nodes show NODE):\n");
-	for (int i = 0; i < n; i++)
-		print_drain(&l->nodes[i]);
+	for (int i = 0; i < l->n; i++)
+		if (is_pasteable(&l->nodes[i]))
+			print_drain(&l->nodes[i]);
 }
 
 static int list(struct listing *l)
@@ -248,13 +260,27 @@ static int clear_node(const struct listing *l, const char *name, struct err *e)
 				 name);
 }
 
+/* Whether the runs of others speak against the node, too. What they have seen only they and root can void. */
+static bool others_blame(const struct listing *l, const char *name)
+{
+	bool blame = false;
+	for (int i = 0; i < l->list.n && geteuid(); i++) {
+		const struct suspects_entry *x = &l->list.entries[i];
+		blame |= x->counts && x->user != geteuid() && !strcmp(x->line.node, name);
+	}
+	return blame;
+}
+
 static int clear(struct listing *l)
 {
 	struct err e = ERR_INIT;
 	for (int i = 0; i < l->a->n_names; i++) {
 		if (clear_node(l, l->a->names[i], &e) < 0)
 			return command_fail(&e);
-		printf("cleared %s\n", l->a->names[i]);
+		printf("cleared %s%s\n", l->a->names[i],
+		       others_blame(l, l->a->names[i])
+			       ? ", but only what your runs have seen; root can clear the rest"
+			       : "");
 	}
 	return finish(0);
 }

@@ -13,17 +13,17 @@
 
 /* A node that fails, or is lost meanwhile, does not end the check of the others. */
 static const char *const fixed[] = {
-	"srun",         "-K0",          "--no-kill",    "--wait=0",
-	"--mpi=none",   "--overlap",    "--overcommit", "--cpu-bind=none",
-	"--quiet",      "--export=ALL", "--time=1", /* minute; the checks have limits of their own */
-	"--input=none",
+	"srun",       "-K0",          "--no-kill",    "--wait=0",
+	"--mpi=none", "--overlap",    "--overcommit", "--cpu-bind=none",
+	"--quiet",    "--export=ALL", "--input=none",
 };
 
-enum { FIXED = sizeof fixed / sizeof *fixed, OPTIONS = 5, WORDS = 48 };
+enum { FIXED = sizeof fixed / sizeof *fixed, OPTIONS = 6, WORDS = 48 };
 
 struct step {
 	const char *name, *nodes;
-	int n_nodes, cpus; /* cpus: of each task; 0: Slurm does not count them */
+	int n_nodes, cpus;      /* cpus: of each task; 0: Slurm does not count them */
+	const char *time_limit; /* an option; NULL: that of the job */
 };
 
 static int start_step(uv_loop_t *loop, const struct step *s, const char *const *command,
@@ -42,6 +42,8 @@ static int start_step(uv_loop_t *loop, const struct step *s, const char *const *
 	snprintf(sizes[2], SRUN_OPTION, "--cpus-per-task=%d", s->cpus);
 	for (int i = 0; i < (s->cpus ? 3 : 2); i++)
 		argv[n++] = sizes[i];
+	if (s->time_limit)
+		argv[n++] = s->time_limit;
 	argv[n++] = s->name;
 	argv[n++] = buf_str(&list);
 	while (*command && n < FIXED + OPTIONS + WORDS - 1)
@@ -69,7 +71,8 @@ int slurm_check_nodes(uv_loop_t *loop, const struct check_request *r,
 	const char *command[] = { r->program, "doctor", "--node", r->needs, NULL };
 	const struct step s = { .name = "--job-name=muster-check",
 				.nodes = r->nodes,
-				.n_nodes = r->n_nodes };
+				.n_nodes = r->n_nodes,
+				.time_limit = "--time=1" }; /* minute */
 	return start_step(loop, &s, command, NULL, 0, ended, arg, out, e);
 }
 
@@ -80,6 +83,8 @@ int slurm_burn_in(uv_loop_t *loop, const struct burn_in_request *r,
 	enum { OWN = 4, WORD = 512 };
 	const char *command[WORDS] = { r->agent, "bench", "node" };
 	char own[OWN][WORD], *words[OWN];
+	/* Its processes end with their connections, so it needs no limit in Slurm, which kills in the midst
+	 * of a long [health] preflight_timeout. */
 	const struct step s = { .name = "--job-name=muster-burn-in",
 				.nodes = r->nodes,
 				.n_nodes = r->n_nodes,

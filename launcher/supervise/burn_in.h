@@ -14,9 +14,9 @@
  *                      their endpoints, and use the transport that the job uses
  *
  * If a figure is bad and 30 % of the time are left, all nodes are measured once more, as far as the time
- * allows, and the better values count. Everything is bounded in time. A node that does not connect, does not answer, or ends counts as
- * bad; if no node connects, the fault is not theirs, and the run starts without the burn-in. After
- * [health] preflight_timeout seconds what is known is judged.
+ * allows, and the better values count. A node that does not connect, does not answer, or ends counts as
+ * bad. If that happens to most of several nodes, or no node connects, the fault is not theirs, and the
+ * run starts with them. After [health] preflight_timeout seconds what is known is judged.
  *
  * Bad nodes are reported to node_checks.h. burn_in_start.c starts the processes, and burn_in_report.c
  * prints and records the result.

@@ -87,6 +87,7 @@ int supervise_burn_in_step(struct burn_in *b,
 	snprintf(sockets, sizeof sockets, "%d", (int)job->network.sockets);
 	const char *words[WORDS_MOST] = {
 		"--backend",     backend,
+		"--devices",     count,
 		"--dir",         dir,
 		"--sockets",     sockets,
 		"--transport",   *job->network.backend ? job->network.backend : "auto",

@@ -178,16 +178,21 @@ static void look_here(struct stacks_look *look, json_t *request)
 	free(word);
 }
 
+/* The connection may have been lost while an earlier request was sent to the same agent. */
+static int ask_agent(const struct stacks_look *look, json_t *request)
+{
+	struct connection *c = look->s->ranks[look->by].connection;
+	return c ? launcher_connection_send(c, MSG_EXAMINE, request, NULL) : -1;
+}
+
 static void start_look(struct stacks_look *look)
 {
-	struct supervisor *s = look->s;
-	json_t *request = look->by == NOBODY ? NULL : request_json(s, look->rank);
+	json_t *request = look->by == NOBODY ? NULL : request_json(look->s, look->rank);
 	if (!request)
 		look->done = true;
 	else if (look->by == THIS_PROCESS)
 		look_here(look, request);
-	else if (launcher_connection_send(s->ranks[look->by].connection, MSG_EXAMINE, request,
-					  NULL))
+	else if (ask_agent(look, request))
 		look->done = true;
 	json_decref(request);
 }

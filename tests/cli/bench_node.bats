@@ -42,7 +42,12 @@ values_of() { tr -d ' \n' | grep -oP "\"what\":\"$1\",[^}]*\"value\":\K[0-9.e+-]
 
 @test "wrong options of bench node are refused" {
 	run -2 "$MUSTER" bench node --seconds 0
+	run -2 "$MUSTER" bench node --seconds 1,5
+	[[ $output == *"--seconds is 0.01 to 600"* ]]
 	run -2 "$MUSTER" bench node --sockets 99
+	run -2 "$MUSTER" bench node --sockets 2x
+	run -2 "$MUSTER" bench node --devices all
+	[[ $output == *"--devices is 0 to 64"* ]]
 	run -2 "$MUSTER" bench node --integrity some
 	run -2 "$MUSTER" bench node word
 	run -2 "$MUSTER" bench node --backend none

@@ -51,10 +51,39 @@ assert [(n["node"], n["suspect"], n["kind"]) for n in nodes] == [("n3", True, "d
 	[[ $status -eq 2 && $output == *"n3: nothing speaks against this node"* ]]
 }
 
+@test "clear says that it does not void what the runs of other users have seen" {
+	[[ $(id -u) -eq 0 ]] && command -v setpriv >/dev/null || skip "needs root, to be two other users"
+	setpriv --reuid 12346 --clear-groups "$MUSTER" --version || skip "other users cannot execute $MUSTER"
+	local folder
+	folder=$(mktemp -d /tmp/muster-nodes.XXXXXX)
+	chmod 1777 "$folder"
+	MUSTER_NODES_DIR=$folder note n3 device "Xid 79"
+	mv "$folder/0.jsonl" "$folder/12345.jsonl"
+	chown 12345 "$folder/12345.jsonl"
+	chmod 644 "$folder/12345.jsonl"
+	run setpriv --reuid 12346 --clear-groups "$MUSTER" nodes clear n3 --dir "$folder"
+	echo "$output"
+	local said=$output
+	run "$MUSTER" nodes clear n3 --dir "$folder"
+	rm -r "$folder"
+	[[ $said == "cleared n3, but only what your runs have seen; root can clear the rest" && $output == "cleared n3" ]]
+}
+
 @test "evidence cannot control the terminal" {
 	note n3 device '\u001b[2Jgone'
 	run "$MUSTER" nodes
 	[[ $output != *$'\e'* && $output == *"[2Jgone"* ]]
+}
+
+@test "a name that means something to a shell is listed, but is not part of the advice" {
+	note 'n1;reboot' device "Xid 79"
+	run "$MUSTER" nodes
+	[[ $output == *"n1;reboot "*"Xid 79"* && $output != *sbatch* ]]
+	note n3 device "Xid 79"
+	run "$MUSTER" nodes
+	echo "$output"
+	grep -F "sbatch --exclude=n3 " <<<"$output"
+	[[ $(grep -c "scontrol update" <<<"$output") -eq 1 ]]
 }
 
 @test "mistakes are refused with the reason" {
@@ -69,11 +98,13 @@ assert [(n["node"], n["suspect"], n["kind"]) for n in nodes] == [("n3", True, "d
 	"$MUSTER" nodes --dir "$BATS_TEST_TMPDIR/file" # it has no list
 }
 
-# lose_rank NAME WORD...: a run of two ranks ends because one is stopped for longer than its limit.
+# lose_rank NAME WORD...: a run of two ranks ends because one is stopped for longer than its limit. Nobody examines it: a process that is
+# found to be stopped says nothing about its node.
 lose_rank() {
 	local name=$1
 	shift
-	"$MUSTER" run "$tiny" "job.name=$name" parallel.dp=2 job.steps=90000 restart.silent_timeout=2 restart.max_restarts=0 "$@" \
+	"$MUSTER" run "$tiny" "job.name=$name" parallel.dp=2 job.steps=90000 restart.silent_timeout=2 restart.stacks_timeout=0 \
+		restart.max_restarts=0 "$@" \
 		</dev/null >"$BATS_TEST_TMPDIR/$name.out" 2>&1 3>&- &
 	local pid=$!
 	wait_for 60 step_reached "$name" 5

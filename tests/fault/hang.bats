@@ -58,7 +58,10 @@ names() {
 	names stuck 2 call
 	grep -E "lost +rank 2 on .*: no rank made progress for .*; its training thread is in the system call read of pipe:\[[0-9]+\]" "$out"
 	grep -q "never reached all_reduce" "$(run_folder stuck)/events.jsonl"
-	! command -v gdb >/dev/null || grep -q "in cause_stuck()" "$out"
+	if command -v gdb >/dev/null; then
+		grep -q "in cause_stuck()" "$out"
+		grep -qE "^#[0-9]+ .*cause_stuck \(" "$(run_folder stuck)/trace/gen-1/stacks-2.txt" # it is whole when the agent is ended
+	fi
 	run "$MUSTER" trace "$(run_folder stuck)/trace/gen-1"
 	[[ $output == *"rank 2, process "*": its training thread is in the system call read"*"/stacks-2.txt"* ]]
 	[[ $("$MUSTER" trace "$(run_folder stuck)" --json | grep -c '"file": .*stacks-2.txt') -eq 1 ]]
@@ -88,6 +91,30 @@ names() {
 	names stopped 1 stopped
 	grep -E "lost +rank 1 on .*: the agent sent no message for .*; its process is stopped by a signal" "$out"
 	[[ $(event_field stopped fault fault) == agent-stopped ]]
+	[[ -z $(event stopped node-suspected) ]] # a signal says nothing about the node
+}
+
+@test "the report is whole when the last answer comes, after which the agent ends the examination" {
+	mkdir "$BATS_TEST_TMPDIR/bin"
+	printf '#!/bin/sh\nseq 100000\necho the last line\n' >"$BATS_TEST_TMPDIR/bin/gdb"
+	chmod +x "$BATS_TEST_TMPDIR/bin/gdb"
+	PATH=$BATS_TEST_TMPDIR/bin:$PATH timeout 60 python3 - "$(dirname "$MUSTER")/muster-agent" "$BATS_TEST_TMPDIR/report" <<-'END'
+		import json, os, subprocess, sys
+		agent, file = sys.argv[1:]
+		sleeper = subprocess.Popen(["sleep", "600"])
+		stat = open(f"/proc/{sleeper.pid}/stat").read().rsplit(")", 1)[1].split()
+		request = {"rank": 0, "pid": sleeper.pid, "start": int(stat[19]), "pid_space": os.stat("/proc/self/ns/pid").st_ino,
+		           "boot": open("/proc/sys/kernel/random/boot_id").read().strip(), "seconds": 50, "file": file}
+		tool = subprocess.Popen([agent, "stacks", json.dumps(request)], stdout=subprocess.PIPE)
+		answers = 0
+		for line in tool.stdout:
+		    answers += 1
+		    if json.loads(line)["last"]:
+		        tool.kill()
+		        whole = open(file).read().endswith("the last line\n")
+		sleeper.kill()
+		assert answers == 2 and whole, (answers, whole)
+	END
 }
 
 @test "all agents are stopped: muster examines one itself" {

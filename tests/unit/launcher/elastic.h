@@ -28,6 +28,7 @@ static struct {
 	unsigned char burn_in_secret[AUTH_SECRET_BYTES];
 	void (*burn_in_ended)(void *arg, int status, const char *output);
 	void *burn_in_arg;
+	const char *burn_in_devices; /* "1" or "not 1"; NULL: it got no number of devices */
 	void (*done)(void *arg, const struct survey *s); /* of the survey that is under way */
 	void *arg;
 } m;
@@ -148,6 +149,10 @@ static inline int burn_in(uv_loop_t *loop, const struct burn_in_request *r,
 	snprintf(m.burn_in_nodes, sizeof m.burn_in_nodes, "%s", r->nodes);
 	assert_int_equal(auth_secret_parse(r->secret, m.burn_in_secret, e), 0);
 	assert_string_equal(r->auth, "secret");
+	m.burn_in_devices = NULL;
+	for (char *const *w = r->words; *w; w += 2)
+		if (!strcmp(*w, "--devices"))
+			m.burn_in_devices = !strcmp(w[1], "1") ? "1" : "not 1";
 	m.burn_in_ended = ended;
 	m.burn_in_arg = arg;
 	return 0;

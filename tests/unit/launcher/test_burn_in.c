@@ -172,6 +172,7 @@ static void start_burn_in(const char *word)
 	assert_int_equal(m.burn_ins, 0);
 	answer_check();
 	assert_int_equal(m.burn_ins, 1);
+	assert_string_equal(m.burn_in_devices, "1"); /* a device that is lost is noticed */
 	assert_int_equal(h.starts, 0);
 }
 

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -258,6 +259,27 @@ static void no_line_is_lost_while_a_file_is_shortened(void **state)
 	assert_int_equal(lines, WRITERS * LINES);
 }
 
+/* Another user may lock a file that all can read. A run must not wait for that user. */
+static void a_file_that_stays_locked_is_an_error(void **state)
+{
+	(void)state;
+	const struct suspect_line line = { .time = NOW,
+					   .cluster = "alpha",
+					   .node = "n1",
+					   .kind = "slow",
+					   .evidence = "",
+					   .did = "",
+					   .run = "" };
+	struct err e = ERR_INIT;
+	note("n1", SUSPECT_SLOW, NOW, "/runs/a");
+	int fd = open(file, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0 && !flock(fd, LOCK_EX));
+	assert_int_equal(suspects_append(&place, &line, &e), -1);
+	assert_int_equal(e.code, ERR_TIMEOUT);
+	close(fd);
+	assert_int_equal(suspects_append(&place, &line, &e), 0);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -273,6 +295,7 @@ int main(void)
 		CASE(damaged_lines_are_skipped),
 		CASE(its_file_is_private_unless_a_folder_is_named),
 		CASE(no_line_is_lost_while_a_file_is_shortened),
+		CASE(a_file_that_stays_locked_is_an_error),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
