@@ -258,7 +258,8 @@ static void close_window(struct supervisor *s, double window)
 	struct stragglers *t = &s->stragglers;
 	for (int r = 0; r < s->world; r++) {
 		struct pace *p = &t->ranks[r];
-		p->pace = (p->now.own - p->begin.own) / (double)(p->now.done - p->begin.done);
+		double own = p->now.own - p->begin.own, stalled = p->now.stalled - p->begin.stalled;
+		p->pace = fmax(own, stalled) / (double)(p->now.done - p->begin.done);
 	}
 	set_references(s);
 	memset(t->news, 0, (size_t)s->d->cluster.n_nodes * sizeof *t->news);

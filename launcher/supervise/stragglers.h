@@ -6,7 +6,8 @@
  * progress). In windows of [health] slow_window seconds these are compared:
  *
  *     pace         seconds per step that a rank spent on its samples, forward and backward in the
- *                  window
+ *                  window; or those in which its process did not run at all, if these are more. A process may be
+ *                  stopped while it waits for others; they wait for it as soon as they need its next message
  *     reference    the lower median of the paces of its peers: the ranks of its pipeline stage on
  *                  nodes of its kind, itself among them. Without peers: its own median in its last
  *                  windows that were not slow

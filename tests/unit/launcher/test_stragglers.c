@@ -85,6 +85,17 @@ static void the_reason_is_said_if_its_process_is_stopped_at_times(void **state)
 	assert_int_equal(count_events("\"slow-rank\"", "its process did not run at all for"), 1);
 }
 
+/* It is stopped while it waits for other ranks, so its own work takes as long as theirs. */
+static void a_rank_that_is_stopped_in_its_waits_is_slow(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 60; i++) {
+		stalled[1] += 0.7;
+		train(1, 1, 0);
+	}
+	assert_int_equal(count_events("\"slow-rank\"", "its process did not run at all for"), 1);
+}
+
 static void a_slow_window_now_and_then_is_no_straggler(void **state)
 {
 	(void)state;
@@ -346,6 +357,7 @@ int main(void)
 		WATCH_TEST(a_slow_rank_is_named_after_three_windows_and_once),
 		WATCH_TEST(the_reason_is_said_if_others_use_its_cores),
 		WATCH_TEST(the_reason_is_said_if_its_process_is_stopped_at_times),
+		WATCH_TEST(a_rank_that_is_stopped_in_its_waits_is_slow),
 		WATCH_TEST(a_slow_window_now_and_then_is_no_straggler),
 		WATCH_TEST(a_rank_that_is_fast_again_is_reported),
 		WATCH_TEST(a_difference_that_costs_nothing_is_not_named),
