@@ -52,7 +52,7 @@
 	X(stop,             "stop",             stop,        "the run is asked to stop") \
 	X(stop_cause,       "stop-cause",       stop_cause,  "why the run is asked to stop, as Slurm says") \
 	X(requeued,         "requeued",         none,        "the job begins again in the queue after this stop") \
-	X(slow_rank,        "slow-rank",        slow_rank,   "a rank is slower than its peers, or is not any more") \
+	X(slow_rank,        "slow-rank",        slow_rank,   "a rank is slower than its peers, is still slow for another reason, or is not slow any more") \
 	X(rank_paused,      "rank-paused",      rank_paused, "nothing was heard of a rank for some seconds, and it goes on") \
 	X(numbers_traced,      "numbers-traced",      numbers_traced, "wrong numbers, which end the generation, were traced to this rank") \
 	X(health_alarm,     "health-alarm",     health_alarm, "a device of a node has a defect, once per device and kind") \

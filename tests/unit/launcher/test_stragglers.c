@@ -1,4 +1,5 @@
 /* Slow ranks, and ranks that stood still, are named. The agents and their clocks are doubles. */
+#include "launcher/supervise/stragglers.h"
 #include "tests/unit/launcher/harness.h"
 
 #define STEP_S 0.1
@@ -213,6 +214,36 @@ static void a_finding_that_is_gone_is_no_reason(void **state)
 	assert_int_equal(count_events("\"slow-rank\"", "it has its cores"), 1);
 }
 
+static void another_reason_is_said_if_it_stays_the_strongest(void **state)
+{
+	(void)state;
+	report_health(1, 0, finding_json("delay", 0.3, false, "", "it waited for a core"), NULL);
+	train(60, 2, 0);
+	report_health(1, 0, finding_json("throttled", 0.6, false, "", "its cgroup /x limits it"),
+		      NULL);
+	train(20, 2, 0); /* two windows */
+	assert_int_equal(count_events("\"slow-rank\"", ""), 1);
+	train(60, 2, 0);
+	assert_int_equal(count_events("\"slow-rank\"", ""), 2);
+	assert_int_equal(count_events("\"slow-rank\"", "is still slow"), 1);
+	assert_int_equal(count_events("\"slow-rank\"", "its cgroup /x limits it"), 1);
+	assert_int_equal(count_events("\"node-suspected\"", "\"kind\":\"slow\""), 1);
+	report_health(1, 0, NULL, NULL); /* no reason is no other reason */
+	train(60, 2, 0);
+	assert_int_equal(count_events("\"slow-rank\"", ""), 2);
+}
+
+static void reasons_that_alternate_are_said_a_few_times(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 12; i++) {
+		const char *kind = i % 2 ? "delay" : "throttled";
+		report_health(1, 0, finding_json(kind, 0.3, false, "", kind), NULL);
+		train(i ? 45 : 60, 2, 0);
+	}
+	assert_int_equal(count_events("\"slow-rank\"", ""), 1 + STRAGGLER_REASONS);
+}
+
 static void a_stopped_process_needs_no_other_reason(void **state)
 {
 	(void)state;
@@ -368,6 +399,8 @@ int main(void)
 		WATCH_TEST(pauses_again_and_again_are_evidence_against_the_node),
 		WATCH_TEST(the_strongest_finding_is_the_reason),
 		WATCH_TEST(a_finding_that_is_gone_is_no_reason),
+		WATCH_TEST(another_reason_is_said_if_it_stays_the_strongest),
+		WATCH_TEST(reasons_that_alternate_are_said_a_few_times),
 		WATCH_TEST(a_stopped_process_needs_no_other_reason),
 		WATCH_TEST(a_lower_clock_than_its_peers_is_the_reason),
 		WATCH_TEST(a_defect_is_an_alarm_once_even_if_no_rank_is_slow),
