@@ -255,6 +255,7 @@ static void watch_health(struct agent *a)
 	run_path(checkpoints, a->run_dir, RUN_CKPT);
 	const struct watch_options opt = {
 		.control = a->control,
+		.world = a->world,
 		.window_s = a->job.health.slow_window,
 		.node = a->watches_node,
 		.gpu = a->place.cuda ? a->place.bus : "",

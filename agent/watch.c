@@ -2,6 +2,7 @@
 
 #include "agent/health/health.h"
 #include "agent/health/others.h"
+#include "agent/links.h"
 #include "base/clock.h"
 
 #include <math.h>
@@ -98,6 +99,20 @@ static void send_health(struct agent_watch *w, const struct health *h,
 	json_decref(findings);
 }
 
+static void send_links(struct agent_watch *w, struct links *l)
+{
+	enum { MOST = 1024 };
+	struct comm_link *sums = malloc(MOST * sizeof *sums);
+	json_t *list = sums && l
+			       ? links_judge(l, clock_s(), sums, comm_links(w->o.world, sums, MOST))
+			       : NULL;
+	if (list)
+		agent_control_send(w->o.control, MSG_LINKS,
+				   msg_links_json(&(struct msg_links){ .links = list }));
+	json_decref(list);
+	free(sums);
+}
+
 /* Finds out who has the cores that this rank waits for. True: the watch is closing. */
 static bool look_at_others(struct agent_watch *w, struct health *h, struct health_finding *f, int n)
 {
@@ -139,14 +154,17 @@ static void *watch_main(void *arg)
 	double now = clock_s(), end = now + w->o.window_s;
 	pthread_setname_np(pthread_self(), "muster-watch");
 	struct health *h = health_open(&o, now);
+	struct links *l = links_open(now);
 	while (h && !wait_until(w, fmin(clock_s() + SAMPLE_S, end))) {
 		health_sample(h);
 		if (clock_s() < end)
 			continue;
 		if (end_window(w, h))
 			break;
+		send_links(w, l);
 		end = clock_s() + w->o.window_s;
 	}
+	links_close(l);
 	health_close(h);
 	return NULL;
 }

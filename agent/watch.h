@@ -10,13 +10,15 @@
 
 #include "agent/control.h"
 #include "base/err.h"
+#include "libcomm/comm.h"
 
 #include <stdbool.h>
 
 struct agent_watch;
 
 struct watch_options {
-	struct control *control; /* borrowed until the close */
+	struct control *control; /* borrowed until the close, as is `world` */
+	struct comm *world;      /* whose links over the network are watched */
 	double window_s;
 	bool node; /* also watch what all ranks of the node share */
 	const char *

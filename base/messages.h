@@ -62,7 +62,8 @@ enum {
 	X(MSG_BURN_IN_RESULT, burn_in_result, MSG_BURN_IN_RESULT_FIELDS, "burn-in", "the answer to burn_in_order") \
 	X(MSG_HEALTH,    health,   MSG_HEALTH_FIELDS,   "agent",      "what a rank, its device and its node showed in a window, when it has changed") \
 	X(MSG_EXAMINE,   examine,  MSG_EXAMINE_FIELDS,  "supervisor", "find out what a process of the agent's host does: itself, or another agent, which does not answer") \
-	X(MSG_EXAMINED,  examined, MSG_EXAMINED_FIELDS, "agent",      "an answer to examine: at once what the kernel shows, and in the last one also a function")
+	X(MSG_EXAMINED,  examined, MSG_EXAMINED_FIELDS, "agent",      "an answer to examine: at once what the kernel shows, and in the last one also a function") \
+	X(MSG_LINKS,     links,    MSG_LINKS_FIELDS,    "agent",      "how fast a rank's bytes got to other ranks over the network in a window, when it has changed")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -170,6 +171,9 @@ enum {
 	F(clock,     NUMBER, REQUIRED, "MHz of its cores, a mean; 0: unknown") \
 	F(gpu_clock, NUMBER, REQUIRED, "MHz of its GPU, a mean; 0: unknown") \
 	F(findings,  JSON,   REQUIRED, "a list of struct msg_finding")
+
+#define MSG_LINKS_FIELDS(F) \
+	F(links, JSON, REQUIRED, "a list of struct msg_link: the busiest ones")
 
 #define MSG_STOP_FIELDS(F) \
 	F(reason,     TEXT, REQUIRED, "why") \
@@ -304,6 +308,14 @@ enum {
 	F(object, LINE,   REQUIRED, "the device; \"\": none") \
 	F(text,   LINE,   REQUIRED, "the same for people")
 
+/* An element of the list `links` of links. */
+#define MSG_LINK_FIELDS(F) \
+	F(group,  TEXT,   REQUIRED, "the group of ranks, such as \"dp\"") \
+	F(peer,   INT,    REQUIRED, "the rank to which the bytes went") \
+	F(share,  NUMBER, REQUIRED, "the part of the window in which bytes were on their way, and no full buffer at either end was the reason") \
+	F(rate,   NUMBER, REQUIRED, "bytes per second of that time") \
+	F(resent, NUMBER, REQUIRED, "the part of the segments that were sent again")
+
 enum msg_type {
 	MSG_NONE,
 #define MSG_ENUM(type, name, FIELDS, sender, doc) type,
@@ -320,6 +332,7 @@ MSG_STRUCT(, blame, MSG_BLAME_FIELDS, , )
 MSG_STRUCT(, skip, MSG_SKIP_FIELDS, , )
 MSG_STRUCT(, burn_in_figure, MSG_BURN_IN_FIGURE_FIELDS, , )
 MSG_STRUCT(, finding, MSG_FINDING_FIELDS, , )
+MSG_STRUCT(, link, MSG_LINK_FIELDS, , )
 #undef MSG_STRUCT
 
 /*
@@ -339,6 +352,7 @@ MSG_FUNCTIONS(, blame, MSG_BLAME_FIELDS, , )
 MSG_FUNCTIONS(, skip, MSG_SKIP_FIELDS, , )
 MSG_FUNCTIONS(, burn_in_figure, MSG_BURN_IN_FIGURE_FIELDS, , )
 MSG_FUNCTIONS(, finding, MSG_FINDING_FIELDS, , )
+MSG_FUNCTIONS(, link, MSG_LINK_FIELDS, , )
 #undef MSG_FUNCTIONS
 
 /* clang-format on */

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { AUDIT_SECONDS = 300, SQUEUE_SECONDS = 30, STEP_SECONDS = 10, SHM_SECONDS = 5, SHOWN = 8 };
+enum { AUDIT_SECONDS = 300, SQUEUE_SECONDS = 30, STEP_SECONDS = 30, SHM_SECONDS = 5, SHOWN = 8 };
 
 /* A changed layout may change the results by this much, because sums have another order. */
 #define RELAID_TOLERANCE 1e-5

@@ -53,6 +53,7 @@
 	X(stop_cause,       "stop-cause",       stop_cause,  "why the run is asked to stop, as Slurm says") \
 	X(requeued,         "requeued",         none,        "the job begins again in the queue after this stop") \
 	X(slow_rank,        "slow-rank",        slow_rank,   "a rank is slower than its peers, is still slow for another reason, or is not slow any more") \
+	X(slow_link,        "slow-link",        slow_link,   "a link between two ranks is slower than the others, or is not any more") \
 	X(rank_paused,      "rank-paused",      rank_paused, "nothing was heard of a rank for some seconds, and it goes on") \
 	X(numbers_traced,      "numbers-traced",      numbers_traced, "wrong numbers, which end the generation, were traced to this rank") \
 	X(health_alarm,     "health-alarm",     health_alarm, "a device of a node has a defect, once per device and kind") \
@@ -240,6 +241,19 @@
 	F(since_s, NUMBER, REQUIRED, "seconds since it became slow") \
 	F(text,    LINE,   REQUIRED, "the same for people, with the likely reason")
 
+#define RUNDIR_SLOW_LINK_FIELDS(F) \
+	F(rank,      INT,    REQUIRED, "the rank that sends") \
+	F(node,      TEXT,   REQUIRED, "its node") \
+	F(peer,      INT,    REQUIRED, "the rank that receives") \
+	F(peer_node, TEXT,   REQUIRED, "its node") \
+	F(group,     TEXT,   REQUIRED, "the group of ranks in which they exchange, such as dp") \
+	F(slow,      FLAG,   REQUIRED, "false: it is as fast as the others again") \
+	F(rate,      NUMBER, REQUIRED, "bytes per second while it was busy") \
+	F(usual,     NUMBER, REQUIRED, "the median of the other links of the group") \
+	F(share,     NUMBER, REQUIRED, "the part of the window in which it was busy") \
+	F(resent,    NUMBER, REQUIRED, "the part of the segments that were sent again") \
+	F(text,      LINE,   REQUIRED, "the same for people")
+
 #define RUNDIR_RANK_PAUSED_FIELDS(F) \
 	F(rank,    INT,    REQUIRED, "the rank") \
 	F(node,    TEXT,   REQUIRED, "its node") \
@@ -350,6 +364,7 @@
 	X(stop,        RUNDIR_STOP_FIELDS) \
 	X(stop_cause,  RUNDIR_STOP_CAUSE_FIELDS) \
 	X(slow_rank,   RUNDIR_SLOW_RANK_FIELDS) \
+	X(slow_link,   RUNDIR_SLOW_LINK_FIELDS) \
 	X(rank_paused, RUNDIR_RANK_PAUSED_FIELDS) \
 	X(numbers_traced, RUNDIR_NUMBERS_TRACED_FIELDS) \
 	X(health_alarm, RUNDIR_HEALTH_ALARM_FIELDS) \

@@ -230,6 +230,14 @@ static int on_health(struct supervisor *s, struct connection *c, const json_t *b
 	return supervise_evidence_note(s, launcher_connection_rank(c), &m, e);
 }
 
+static int on_links(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
+{
+	struct msg_links m;
+	if (msg_links_read(body, &m, e))
+		return -1;
+	return supervise_links_note(s, launcher_connection_rank(c), &m, e);
+}
+
 static int on_log(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
 {
 	int rank = launcher_connection_rank(c);
@@ -390,7 +398,7 @@ static const struct {
 	[MSG_SIGNAL] = { on_signal, false },     [MSG_FAILED] = { on_failed, false },
 	[MSG_FINISHED] = { on_finished, false }, [MSG_DUMPED] = { on_dumped, false },
 	[MSG_HEALTH] = { on_health, false },     [MSG_BAD_STEP] = { on_bad_step, false },
-	[MSG_EXAMINED] = { on_examined, false },
+	[MSG_EXAMINED] = { on_examined, false }, [MSG_LINKS] = { on_links, false },
 };
 
 void supervise_message(void *supervisor, struct connection *c, const struct msg *m)

@@ -119,6 +119,7 @@ static void reset_generation(struct supervisor *s)
 	s->outcome = OUTCOME_NONE;
 	supervise_stragglers_reset(s);
 	supervise_evidence_reset(s);
+	supervise_links_reset(s);
 	supervise_stacks_reset(s);
 }
 
@@ -302,6 +303,7 @@ void supervise_tick(struct supervisor *s)
 	supervise_checks_tick(s);
 	supervise_watchdog(s);
 	supervise_stragglers_tick(s);
+	supervise_links_tick(s);
 	supervise_stop_tick(s);
 	supervise_chain_tick(s);
 	supervise_comment_tick(s);
@@ -341,6 +343,7 @@ void supervise_close(struct supervisor *s)
 	supervise_recovery_close(s);
 	supervise_stragglers_close(s);
 	supervise_evidence_close(s);
+	supervise_links_close(s);
 	supervise_rollback_close(s);
 	supervise_stop_close(s);
 	supervise_chain_close(s);

@@ -8,6 +8,7 @@
  *     messages.c     handles the agents' messages
  *     watchdog.c     finds ranks that are silent or hang (hang_limit.c: after how long)
  *     suspects.c     notes what speaks against a node
+ *     links.c        names slow links between ranks
  *     stragglers.c   names ranks that are slow or stood still
  *     evidence.c     why a rank is slow, and defects of devices, from what the agents see
  *     slow_checkpoints.c  names a folder of checkpoints that is slow
@@ -47,6 +48,7 @@
 #include "launcher/supervise/faults.h"
 #include "launcher/supervise/guard.h"
 #include "launcher/supervise/hang_limit.h"
+#include "launcher/supervise/links.h"
 #include "launcher/supervise/predecessors.h"
 #include "launcher/supervise/progress_comment.h"
 #include "launcher/supervise/recovery.h"
@@ -146,6 +148,7 @@ struct supervisor {
 	struct stop_state stop;
 	struct hang_limit hang;
 	struct stragglers stragglers;
+	struct links_state links;
 	struct evidence evidence;
 	struct exclude_state exclude;
 	struct slow_checkpoints slow_checkpoints;
