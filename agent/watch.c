@@ -134,6 +134,9 @@ static bool end_window(struct agent_watch *w, struct health *h)
 {
 	struct health_finding f[HEALTH_FINDINGS];
 	double now = clock_s();
+	/* The thread may have been left behind in a driver, and the control be closed since then. */
+	if (wait_until(w, 0))
+		return true;
 	health_set_thread(h, agent_control_trainer(w->o.control));
 	int n = health_judge(h, now, f);
 	if (health_suspects_others(h, now) && look_at_others(w, h, f, n))

@@ -321,11 +321,10 @@ GPU_READER(read_power, power)
 
 static bool read_xid(struct health *h, double *value, double *second)
 {
+	int xids = h->watch ? topo_gpu_watch_xids(h->watch, &h->xid) : -1;
 	(void)second;
-	if (!h->watch || topo_gpu_watch_xids(h->watch, &h->xid) < 0)
-		return false;
-	*value = topo_gpu_watch_xids(h->watch, &h->xid);
-	return true;
+	*value = xids;
+	return xids >= 0;
 }
 
 static void print_xid(const struct health *h, char *out, size_t size)

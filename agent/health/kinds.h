@@ -70,7 +70,7 @@ struct health_devices {
 
 struct health {
 	struct health_options o;
-	char root[512], disk[512], gpu_bus[32], library[512];
+	char root[512], disk[512], gpu_bus[32];
 	int thread;
 	double began, asked; /* times: of the window; of the last look at other processes */
 	struct health_series *series; /* [health_n_kinds] */
@@ -82,7 +82,6 @@ struct health {
 	char disk_name[32], others[160], cpus[256], nic[HEALTH_OBJECT];
 	int nice;
 	struct health_devices nic_errors, nic_drops, ib_errors, ib_down;
-	double faults; /* per second, in the last window */
 	struct health_group cpu_group, memory_group;
 };
 

@@ -52,11 +52,12 @@
 	X(stop,             "stop",             stop,        "the run is asked to stop") \
 	X(stop_cause,       "stop-cause",       stop_cause,  "why the run is asked to stop, as Slurm says") \
 	X(requeued,         "requeued",         none,        "the job begins again in the queue after this stop") \
-	X(slow_rank,        "slow-rank",        slow_rank,   "a rank is slower than its peers, or is not any more") \
+	X(slow_rank,        "slow-rank",        slow_rank,   "a rank is slower than its peers, is still slow for another reason, or is not slow any more") \
 	X(slow_link,        "slow-link",        slow_link,   "a link between two ranks is slower than the others, or is not any more") \
 	X(rank_paused,      "rank-paused",      rank_paused, "nothing was heard of a rank for some seconds, and it goes on") \
 	X(numbers_traced,      "numbers-traced",      numbers_traced, "wrong numbers, which end the generation, were traced to this rank") \
 	X(health_alarm,     "health-alarm",     health_alarm, "a device of a node has a defect, once per device and kind") \
+	X(slow_ckpt,        "slow-ckpt",        slow_ckpt,   "checkpoints take much longer than before or hold up training, or do not any more") \
 	X(slow_node,        "slow-node",        slow_node,   "what the policy for slow ranks does about the node of one") \
 	X(rollback,         "rollback",         rolled_back, "the numbers of a step are bad, and the next generation skips its samples") \
 	X(node_suspected,   "node-suspected",   node_suspected, "something speaks against a node; the list of suspect nodes gets this line") \
@@ -275,6 +276,14 @@
 	F(object, LINE, REQUIRED, "the device; \"\": the node") \
 	F(text,   LINE, REQUIRED, "the same for people")
 
+#define RUNDIR_SLOW_CKPT_FIELDS(F) \
+	F(step,    COUNT,  REQUIRED, "the checkpoint's step") \
+	F(slow,    FLAG,   REQUIRED, "false: checkpoints are not slow any more") \
+	F(seconds, NUMBER, REQUIRED, "from the snapshot to the commit") \
+	F(usual_s, NUMBER, REQUIRED, "the median of the earlier ones; 0: unknown, or it does not matter, because training waits too long") \
+	F(stall_s, NUMBER, REQUIRED, "seconds training was held up") \
+	F(text,    LINE,   REQUIRED, "the same for people, with what the disks of the nodes show")
+
 #define RUNDIR_SLOW_NODE_FIELDS(F) \
 	F(node,     TEXT, REQUIRED, "the node") \
 	F(excluded, FLAG, REQUIRED, "whether the run goes on without it") \
@@ -359,6 +368,7 @@
 	X(rank_paused, RUNDIR_RANK_PAUSED_FIELDS) \
 	X(numbers_traced, RUNDIR_NUMBERS_TRACED_FIELDS) \
 	X(health_alarm, RUNDIR_HEALTH_ALARM_FIELDS) \
+	X(slow_ckpt,   RUNDIR_SLOW_CKPT_FIELDS) \
 	X(slow_node,   RUNDIR_SLOW_NODE_FIELDS) \
 	X(health,      RUNDIR_HEALTH_FIELDS) \
 	X(rolled_back, RUNDIR_ROLLED_BACK_FIELDS) \

@@ -208,6 +208,23 @@ const char *supervise_evidence_explain(const struct supervisor *s, int rank,
 	return best.kind;
 }
 
+bool supervise_evidence_disk(const struct supervisor *s, char *out, size_t size)
+{
+	const struct evidence *v = &s->evidence;
+	struct msg_finding f;
+	double most = 0;
+	for (int r = 0; v->ranks && r < v->world; r++)
+		for (size_t i = 0; i < json_array_size(v->ranks[r].findings); i++) {
+			if (msg_finding_read(json_array_get(v->ranks[r].findings, i), &f, NULL) ||
+			    (strcmp(f.kind, "disk") && strcmp(f.kind, "io-pressure")) ||
+			    !(f.share > most))
+				continue;
+			most = f.share;
+			snprintf(out, size, "on %.64s, %.300s", supervise_node(s, r), f.text);
+		}
+	return most > 0;
+}
+
 /* --- health.jsonl ------------------------------------------------------------------- */
 
 /* What a line says, without the figures that change from window to window. */

@@ -75,6 +75,8 @@ struct evidence_window {
 const char *supervise_evidence_explain(const struct supervisor *s, int rank,
 				       const struct evidence_window *w, char *out, size_t size,
 				       bool *node);
+/* The strongest finding about a disk, of any rank: writes "on node, …" or returns false. */
+bool supervise_evidence_disk(const struct supervisor *s, char *out, size_t size);
 /* Writes the rank's line of the window, if it says something new. */
 void supervise_evidence_record(struct supervisor *s, int rank, const struct evidence_window *w);
 

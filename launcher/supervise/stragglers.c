@@ -145,25 +145,33 @@ static void describe_ranks(const struct supervisor *s, int rank, bool all, char 
 	snprintf(out + at, size - (size_t)at, " on %s", supervise_node(s, rank));
 }
 
+/* Writes "; reason". Returns the kind of the cause, "" if there is none. */
+static const char *explain(const struct supervisor *s, int rank, double window, char *why,
+			   size_t size)
+{
+	const struct pace *p = &s->stragglers.ranks[rank];
+	struct evidence_window w = window_of(p, window);
+	bool node;
+	w.clock = median_clock(s, p->group, false);
+	w.gpu_clock = median_clock(s, p->group, true);
+	return supervise_evidence_explain(s, rank, &w, why, size, &node);
+}
+
 static void describe(const struct supervisor *s, int rank, bool all, double window, char *text,
 		     size_t size)
 {
 	const struct pace *p = &s->stragglers.ranks[rank];
 	char who[200], why[450], duration[32];
-	bool node;
 	describe_ranks(s, rank, all, who, sizeof who);
 	if (!p->straggler) {
 		snprintf(text, size, "%s is as fast as %s again", who,
 			 p->alone ? "before" : "its peers");
 		return;
 	}
-	struct evidence_window w = window_of(p, window);
-	w.clock = median_clock(s, p->group, false);
-	w.gpu_clock = median_clock(s, p->group, true);
-	supervise_evidence_explain(s, rank, &w, why, sizeof why, &node);
+	explain(s, rank, window, why, sizeof why);
 	supervise_terminal_duration(supervise_now(s) - p->since, duration, sizeof duration);
-	snprintf(text, size, "%s %s slow: %.1f times as long per step as %s, for %s%s", who,
-		 all ? "are" : "is", factor_of(p),
+	snprintf(text, size, "%s %s%s slow: %.1f times as long per step as %s, for %s%s", who,
+		 all ? "are" : "is", p->news ? "" : " still", factor_of(p),
 		 p->alone ? "before"
 		 : all    ? "their peers"
 			  : "its peers",
@@ -177,13 +185,9 @@ static void note_suspect(struct supervisor *s, int rank, enum suspect_kind kind,
 		supervise_suspect_note(s, node, kind, text, "");
 }
 
-/* One event per rank; one line for people per rank, or per node if several of its ranks became slow. */
-static void report(struct supervisor *s, int rank, int slowest, double window)
+static void record(struct supervisor *s, int rank, const char *text)
 {
-	struct pace *p = &s->stragglers.ranks[rank];
-	int node = s->d->plan.ranks[rank].node, *news = &s->stragglers.news[node];
-	char text[800];
-	describe(s, rank, false, window, text, sizeof text);
+	const struct pace *p = &s->stragglers.ranks[rank];
 	rundir_event_slow_rank(s->o.run, s->generation,
 			       &(struct rundir_slow_rank){ .rank = rank,
 							   .node = supervise_node(s, rank),
@@ -191,6 +195,16 @@ static void report(struct supervisor *s, int rank, int slowest, double window)
 							   .factor = factor_of(p),
 							   .since_s = supervise_now(s) - p->since,
 							   .text = text });
+}
+
+/* One event per rank; one line for people per rank, or per node if several of its ranks became slow. */
+static void report(struct supervisor *s, int rank, int slowest, double window)
+{
+	struct pace *p = &s->stragglers.ranks[rank];
+	int node = s->d->plan.ranks[rank].node, *news = &s->stragglers.news[node];
+	char text[800];
+	describe(s, rank, false, window, text, sizeof text);
+	record(s, rank, text);
 	if (!p->straggler) {
 		supervise_terminal_event(s->o.term, TONE_GOOD, "slow", "%s", text);
 		return;
@@ -203,6 +217,42 @@ static void report(struct supervisor *s, int rank, int slowest, double window)
 			note_suspect(s, rank, SUSPECT_SLOW, text);
 	}
 	*news = *news > 1 ? 0 : *news;
+}
+
+/* Notes the strongest cause of the window. True: it has been another one than the one that was reported last for
+ * several windows. */
+static bool has_new_reason(struct supervisor *s, int rank, double window)
+{
+	struct pace *p = &s->stragglers.ranks[rank];
+	char why[450];
+	const char *kind = explain(s, rank, window, why, sizeof why);
+	if (p->news) {
+		snprintf(p->reason, sizeof p->reason, "%s", kind);
+		p->others = p->reasons = 0;
+		return false;
+	}
+	if (!p->slow || !*kind || !strcmp(kind, p->reason)) {
+		p->others = 0;
+		return false;
+	}
+	if (!p->others || strcmp(kind, p->other)) {
+		snprintf(p->other, sizeof p->other, "%s", kind);
+		p->others = 0;
+	}
+	if (++p->others < STRAGGLER_WINDOWS || p->reasons == STRAGGLER_REASONS)
+		return false;
+	snprintf(p->reason, sizeof p->reason, "%s", kind);
+	p->others = 0;
+	p->reasons++;
+	return true;
+}
+
+static void report_new_reason(struct supervisor *s, int rank, double window)
+{
+	char text[800];
+	describe(s, rank, false, window, text, sizeof text);
+	record(s, rank, text);
+	supervise_terminal_event(s->o.term, TONE_WARN, "slow", "%s", text);
 }
 
 static void judge(struct supervisor *s, int rank, double window)
@@ -258,7 +308,8 @@ static void close_window(struct supervisor *s, double window)
 	struct stragglers *t = &s->stragglers;
 	for (int r = 0; r < s->world; r++) {
 		struct pace *p = &t->ranks[r];
-		p->pace = (p->now.own - p->begin.own) / (double)(p->now.done - p->begin.done);
+		double own = p->now.own - p->begin.own, stalled = p->now.stalled - p->begin.stalled;
+		p->pace = fmax(own, stalled) / (double)(p->now.done - p->begin.done);
 	}
 	set_references(s);
 	memset(t->news, 0, (size_t)s->d->cluster.n_nodes * sizeof *t->news);
@@ -271,6 +322,8 @@ static void close_window(struct supervisor *s, double window)
 		supervise_evidence_record(s, r, &w);
 		if (p->news)
 			report(s, r, slowest, window);
+		if (p->straggler && has_new_reason(s, r, window))
+			report_new_reason(s, r, window);
 		if (!p->slow)
 			p->history[p->windows++ % STRAGGLER_HISTORY] = p->pace;
 	}

@@ -6,7 +6,8 @@
  * progress). In windows of [health] slow_window seconds these are compared:
  *
  *     pace         seconds per step that a rank spent on its samples, forward and backward in the
- *                  window
+ *                  window; or those in which its process did not run at all, if these are more. A process may be
+ *                  stopped while it waits for others; they wait for it as soon as they need its next message
  *     reference    the lower median of the paces of its peers: the ranks of its pipeline stage on
  *                  nodes of its kind, itself among them. Without peers: its own median in its last
  *                  windows that were not slow
@@ -15,7 +16,8 @@
  *
  * A rank that is slow in STRAGGLER_WINDOWS windows in a row is a straggler: it is printed and
  * recorded with its node, since when, and the likely reason, once; and again when it has been as
- * fast as the others for as many windows. The reason comes from evidence.h. If several ranks of a node
+ * fast as the others for as many windows, or if another reason has been the strongest one for as many
+ * windows. The reason comes from evidence.h. If several ranks of a node
  * become stragglers in one window, one line names the node with them. A rank whose agent was silent for [health] pause seconds
  * and came back (SIGSTOP, a paused virtual machine, swapping, a network that stood still) is
  * recorded, too.
@@ -35,8 +37,9 @@ enum {
 	STRAGGLER_WINDOWS = 3,
 	STRAGGLER_STEPS = 3,    /* the least number of steps of each rank in a window */
 	STRAGGLER_HISTORY = 15, /* windows of a rank without peers */
-	PAUSE_REPORT_S = 60,    /* from one report of a rank's pauses to the next */
-	PAUSES_SUSPECT = 3      /* reports of a rank's pauses that make its node a suspect */
+	STRAGGLER_REASONS = 3, /* reports of another reason, from when it is slow until it is not */
+	PAUSE_REPORT_S = 60,   /* from one report of a rank's pauses to the next */
+	PAUSES_SUSPECT = 3     /* reports of a rank's pauses that make its node a suspect */
 };
 
 #define STRAGGLER_SHARE 0.1
@@ -61,6 +64,10 @@ struct pace {
 	bool straggler;  /* it is reported as one */
 	double since;    /* time at which its slow windows began */
 	bool news;       /* it became a straggler in this window, or is none any more */
+	char reason[32]; /* the kind of the cause that was reported last; "": none was found */
+	char other[32];  /* another kind, which explains more now … */
+	int others;      /* … for that many windows in a row */
+	int reasons;     /* other reasons that were reported */
 	double reported; /* time of the last report of a pause */
 	int pauses;      /* that were reported */
 };

@@ -11,6 +11,7 @@
  *     links.c        names slow links between ranks
  *     stragglers.c   names ranks that are slow or stood still
  *     evidence.c     why a rank is slow, and defects of devices, from what the agents see
+ *     slow_checkpoints.c  names a folder of checkpoints that is slow
  *     exclude.c      what the run does about the node of a slow rank
  *     verdict.c      gets a verdict from the flight recorders
  *     stacks.c       has the ranks of a hang examined, and names the one that hung first
@@ -53,6 +54,7 @@
 #include "launcher/supervise/recovery.h"
 #include "launcher/supervise/restart.h"
 #include "launcher/supervise/rollback.h"
+#include "launcher/supervise/slow_checkpoints.h"
 #include "launcher/supervise/stacks.h"
 #include "launcher/supervise/stop.h"
 #include "launcher/supervise/stragglers.h"
@@ -149,6 +151,7 @@ struct supervisor {
 	struct links_state links;
 	struct evidence evidence;
 	struct exclude_state exclude;
+	struct slow_checkpoints slow_checkpoints;
 	bool suspects_failed;    /* a person was told that the list of suspect nodes is not kept */
 	double last_move, slept; /* times: of any rank; when this process had not run */
 	struct chain_state chain;

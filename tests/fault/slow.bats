@@ -97,7 +97,7 @@ burn_core_1() {
 	hold_back "$(rank_pid held 2)" held 2
 	event held slow-rank | grep -q "\"rank\":2,"
 	grep -E "slow +rank 2 on [^ ]+ is slow: .* times as long per step as its peers, for .*; its process did not run at all for [0-9]+ %" "$out"
-	wait_for 60 eval '[[ $(event held slow-rank | grep "\"rank\":2," | tail -n 1) == *"\"slow\":false"* ]]' # it recovers
+	wait_for 120 eval '[[ $(event held slow-rank | grep "\"rank\":2," | tail -n 1) == *"\"slow\":false"* ]]' # it recovers
 	end_run
 	[[ -z $(event held rank-lost) ]]
 }
@@ -112,6 +112,23 @@ burn_core_1() {
 	grep -E "paused +rank 1 on [^ ]+ sent nothing for [3-9]\.[0-9] s and goes on" "$out"
 	end_run
 	[[ -z $(event paused rank-lost) && -z $(event paused slow-rank) ]]
+}
+
+committed() { [[ $(event "$1" ckpt | wc -l) -ge $2 ]]; } # run count
+
+@test "a folder of checkpoints that becomes slow is named" {
+	local slow=$BATS_FILE_TMPDIR/slow-now
+	cc -shared -fPIC -o "$BATS_FILE_TMPDIR/slow.so" "$BATS_TEST_DIRNAME/slow_writes.c" -ldl || skip "needs a compiler"
+	export LD_PRELOAD=$BATS_FILE_TMPDIR/slow.so SLOW_MS=300 SLOW_WHILE=$slow
+	begin folder parallel.dp=2 checkpoint.every=200
+	unset LD_PRELOAD
+	wait_for 120 committed folder 4
+	touch "$slow"
+	wait_for 120 event folder slow-ckpt
+	event folder slow-ckpt | grep -E '"slow":true,.*the checkpoint of step [0-9]+ took [0-9.]+ s, and .* is usual: its folder is slow; '
+	grep -E "slow +the checkpoint of step [0-9]+ took" "$out"
+	rm "$slow"
+	end_run
 }
 
 @test "a rank whose cgroup allows a tenth of a core is slow because of its cgroup" {

@@ -1,5 +1,5 @@
 /* A library for LD_PRELOAD: each write to a file below a folder ckpt/ takes SLOW_MS milliseconds, as on a
- * file system that is overloaded. */
+ * file system that is overloaded. If SLOW_WHILE is set, this is so while the file of that name exists. */
 #include <dlfcn.h>
 #include <poll.h>
 #include <stdio.h>
@@ -20,10 +20,10 @@ ssize_t write(int fd, const void *data, size_t n);
 
 ssize_t write(int fd, const void *data, size_t n)
 {
-	const char *ms = getenv("SLOW_MS");
+	const char *ms = getenv("SLOW_MS"), *file = getenv("SLOW_WHILE");
 	ssize_t (*real)(int, const void *, size_t);
 	*(void **)&real = dlsym(RTLD_NEXT, "write");
-	if (ms && is_checkpoint(fd))
+	if (ms && is_checkpoint(fd) && (!file || !access(file, F_OK)))
 		poll(NULL, 0, atoi(ms));
 	return real(fd, data, n);
 }

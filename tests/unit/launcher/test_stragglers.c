@@ -1,4 +1,5 @@
 /* Slow ranks, and ranks that stood still, are named. The agents and their clocks are doubles. */
+#include "launcher/supervise/stragglers.h"
 #include "tests/unit/launcher/harness.h"
 
 #define STEP_S 0.1
@@ -81,6 +82,17 @@ static void the_reason_is_said_if_its_process_is_stopped_at_times(void **state)
 	for (int i = 0; i < 60; i++) {
 		stalled[1] += 0.4;
 		train(1, 2, 0.3);
+	}
+	assert_int_equal(count_events("\"slow-rank\"", "its process did not run at all for"), 1);
+}
+
+/* It is stopped while it waits for other ranks, so its own work takes as long as theirs. */
+static void a_rank_that_is_stopped_in_its_waits_is_slow(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 60; i++) {
+		stalled[1] += 0.7;
+		train(1, 1, 0);
 	}
 	assert_int_equal(count_events("\"slow-rank\"", "its process did not run at all for"), 1);
 }
@@ -200,6 +212,36 @@ static void a_finding_that_is_gone_is_no_reason(void **state)
 	report_health(1, 0, NULL, NULL);
 	train(60, 2, 0);
 	assert_int_equal(count_events("\"slow-rank\"", "it has its cores"), 1);
+}
+
+static void another_reason_is_said_if_it_stays_the_strongest(void **state)
+{
+	(void)state;
+	report_health(1, 0, finding_json("delay", 0.3, false, "", "it waited for a core"), NULL);
+	train(60, 2, 0);
+	report_health(1, 0, finding_json("throttled", 0.6, false, "", "its cgroup /x limits it"),
+		      NULL);
+	train(20, 2, 0); /* two windows */
+	assert_int_equal(count_events("\"slow-rank\"", ""), 1);
+	train(60, 2, 0);
+	assert_int_equal(count_events("\"slow-rank\"", ""), 2);
+	assert_int_equal(count_events("\"slow-rank\"", "is still slow"), 1);
+	assert_int_equal(count_events("\"slow-rank\"", "its cgroup /x limits it"), 1);
+	assert_int_equal(count_events("\"node-suspected\"", "\"kind\":\"slow\""), 1);
+	report_health(1, 0, NULL, NULL); /* no reason is no other reason */
+	train(60, 2, 0);
+	assert_int_equal(count_events("\"slow-rank\"", ""), 2);
+}
+
+static void reasons_that_alternate_are_said_a_few_times(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 12; i++) {
+		const char *kind = i % 2 ? "delay" : "throttled";
+		report_health(1, 0, finding_json(kind, 0.3, false, "", kind), NULL);
+		train(i ? 45 : 60, 2, 0);
+	}
+	assert_int_equal(count_events("\"slow-rank\"", ""), 1 + STRAGGLER_REASONS);
 }
 
 static void a_stopped_process_needs_no_other_reason(void **state)
@@ -346,6 +388,7 @@ int main(void)
 		WATCH_TEST(a_slow_rank_is_named_after_three_windows_and_once),
 		WATCH_TEST(the_reason_is_said_if_others_use_its_cores),
 		WATCH_TEST(the_reason_is_said_if_its_process_is_stopped_at_times),
+		WATCH_TEST(a_rank_that_is_stopped_in_its_waits_is_slow),
 		WATCH_TEST(a_slow_window_now_and_then_is_no_straggler),
 		WATCH_TEST(a_rank_that_is_fast_again_is_reported),
 		WATCH_TEST(a_difference_that_costs_nothing_is_not_named),
@@ -356,6 +399,8 @@ int main(void)
 		WATCH_TEST(pauses_again_and_again_are_evidence_against_the_node),
 		WATCH_TEST(the_strongest_finding_is_the_reason),
 		WATCH_TEST(a_finding_that_is_gone_is_no_reason),
+		WATCH_TEST(another_reason_is_said_if_it_stays_the_strongest),
+		WATCH_TEST(reasons_that_alternate_are_said_a_few_times),
 		WATCH_TEST(a_stopped_process_needs_no_other_reason),
 		WATCH_TEST(a_lower_clock_than_its_peers_is_the_reason),
 		WATCH_TEST(a_defect_is_an_alarm_once_even_if_no_rank_is_slow),
