@@ -34,7 +34,7 @@ const struct injection drill_injections[] = {
 	{ .name = "rank-computes", .agent_fault = "spin", .hang = "computing",
 	  .faults = "hang", .status = STATUS_DONE, .result = true,
 	  .how = "the training thread of the last rank computes for ever" },
-	{ .name = "collectives-mismatched", .needs = NEEDS_RANKS, .agent_fault = "collectives", .hang = "collectives",
+	{ .name = "collective-mismatch", .needs = NEEDS_RANKS, .agent_fault = "collectives", .hang = "collectives",
 	  .faults = "deadlock", .status = STATUS_DONE, .result = true,
 	  .how = "the last rank calls a collective that the others do not call" },
 	{ .name = "out-of-memory", .needs = NEEDS_LOCAL, .prepare = drill_limit_memory, .undo = drill_remove_cgroup,

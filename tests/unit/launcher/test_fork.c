@@ -50,6 +50,9 @@ static void signals_after_the_reset_have_the_default_action(void **state)
 {
 	(void)state;
 	struct sigaction now;
+	int go[2]; /* the child may end only when SIGCHLD has its default action again */
+	char byte;
+	assert_int_equal(pipe(go), 0);
 	signal(SIGTERM, on_signal);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGCHLD, SIG_IGN); /* a careless parent of the launcher may have set this */
@@ -59,11 +62,16 @@ static void signals_after_the_reset_have_the_default_action(void **state)
 		launcher_fork_reset_signals();
 		if (sigaction(SIGCHLD, NULL, &now) || now.sa_handler != SIG_DFL)
 			_exit(8);
+		close(go[1]);
+		if (read(go[0], &byte, 1))
+			_exit(9);
 		raise(SIGHUP); /* nohup sets this */
 		raise(SIGTERM);
 		_exit(7);
 	}
 	signal(SIGCHLD, SIG_DFL);
+	close(go[0]);
+	close(go[1]);
 	int status = status_of(pid);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
 	pid = launcher_fork_blocked();
