@@ -182,7 +182,8 @@ const char *supervise_evidence_explain(const struct supervisor *s, int rank,
 				       bool *node)
 {
 	const struct rank_evidence *k = s->evidence.ranks ? &s->evidence.ranks[rank] : NULL;
-	double stalled = w->stalled / w->seconds, delay = w->delay / w->seconds;
+	/* A rank that had no core may report in one window what happened in several. */
+	double stalled = fmin(w->stalled / w->seconds, 1), delay = fmin(w->delay / w->seconds, 1);
 	struct cause_found best = { .kind = "" };
 	consider_findings(k, &best);
 	if (k) {
