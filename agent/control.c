@@ -2,6 +2,7 @@
 
 #include "agent/connection.h"
 #include "agent/examine.h"
+#include "agent/pace.h"
 #include "base/clock.h"
 
 #include <math.h>
@@ -14,12 +15,11 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { BACKLOG_MAX = 4 * MSG_MAX }; /* with more bytes queued no progress is sent */
 
-static const double leave_s = 0.3, flush_s = 1.0, stalled_s = 0.2;
+static const double leave_s = 0.3, flush_s = 1.0;
 /* Seconds between two messages progress: the longer of 0.1 s and 0.5 ms per rank of the world, so
  * that the supervisor gets at most some thousand per second. */
 static const double progress_s = 0.1, progress_rank_s = 0.0005;
@@ -51,10 +51,7 @@ struct control {
 	atomic_int stop;
 	atomic_llong step;
 	atomic_ullong count;
-	atomic_llong done, own_ns; /* finished steps; their nanoseconds without waits */
-	atomic_llong delay_ns;     /* in which the trainer waited for a core */
-	atomic_llong stalled_ns;   /* in which the control thread should have run and did not */
-	atomic_int trainer;        /* its thread id; 0: no step is finished */
+	struct pace pace;
 	_Atomic(const char *) phase;
 };
 
@@ -216,29 +213,11 @@ static void report_signals(struct control *c)
 
 static json_t *progress_json(struct control *c)
 {
-	return msg_progress_json(
-		&(struct msg_progress){ .step = atomic_load(&c->step),
-					.phase = atomic_load(&c->phase),
-					.count = (int64_t)atomic_load(&c->count),
-					.done = atomic_load(&c->done),
-					.own_s = 1e-9 * (double)atomic_load(&c->own_ns),
-					.delay_s = 1e-9 * (double)atomic_load(&c->delay_ns),
-					.stalled_s = 1e-9 * (double)atomic_load(&c->stalled_ns) });
-}
-
-/* Nanoseconds in which a thread of this process was ready to run but waited for a core: the second number
- * of its schedstat (Linux, Documentation/scheduler/sched-stats). 0: unknown. */
-static long long read_delay(int thread)
-{
-	char path[64];
-	long long ran, waited = 0;
-	snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", thread);
-	FILE *f = thread ? fopen(path, "re") : NULL;
-	if (f && fscanf(f, "%lld %lld", &ran, &waited) != 2)
-		waited = 0;
-	if (f)
-		fclose(f);
-	return waited;
+	struct msg_progress m = { .step = atomic_load(&c->step),
+				  .phase = atomic_load(&c->phase),
+				  .count = (int64_t)atomic_load(&c->count) };
+	agent_pace_fill(&c->pace, &m);
+	return msg_progress_json(&m);
 }
 
 /* Sends a heartbeat when one is due, and between two of them the progress if the trainer has
@@ -252,8 +231,7 @@ static void send_progress(struct control *c)
 	c->next_look = now + c->progress_s;
 	if (now < c->next_beat && count == c->sent_count)
 		return;
-	if (now >= c->next_beat)
-		atomic_store(&c->delay_ns, read_delay(atomic_load(&c->trainer)));
+	agent_pace_look(&c->pace, now, c->heartbeat_s);
 	pthread_mutex_lock(&c->lock);
 	bool room = agent_connection_backlog(c->connection) < BACKLOG_MAX;
 	pthread_mutex_unlock(&c->lock);
@@ -318,15 +296,6 @@ static void await_exit(struct control *c)
 	_exit(finished ? 0 : 1);
 }
 
-/* A thread that sleeps wakes soon after its time even on busy cores. If it is much later, the process was
- * stopped, or its whole machine. */
-static void note_stall(struct control *c)
-{
-	double late = clock_s() - c->next_look;
-	if (late > stalled_s)
-		atomic_fetch_add(&c->stalled_ns, (long long)(1e9 * late));
-}
-
 static void *control_main(void *arg)
 {
 	struct control *c = arg;
@@ -344,7 +313,7 @@ static void *control_main(void *arg)
 		if (exchange_messages(c, &e))
 			break;
 		wait_for_event(c, c->next_look);
-		note_stall(c);
+		agent_pace_woke(&c->pace, clock_s() - c->next_look);
 	}
 	/* The supervisor may close after it has received "finished". */
 	if (!atomic_load(&c->finished))
@@ -485,15 +454,12 @@ void agent_control_moved(struct control *c)
 
 void agent_control_worked(struct control *c, double seconds)
 {
-	if (!atomic_load_explicit(&c->trainer, memory_order_relaxed))
-		atomic_store_explicit(&c->trainer, (int)syscall(SYS_gettid), memory_order_relaxed);
-	atomic_fetch_add_explicit(&c->own_ns, (long long)(1e9 * seconds), memory_order_relaxed);
-	atomic_fetch_add_explicit(&c->done, 1, memory_order_relaxed);
+	agent_pace_worked(&c->pace, seconds);
 }
 
 int agent_control_trainer(struct control *c)
 {
-	return atomic_load(&c->trainer);
+	return atomic_load(&c->pace.trainer);
 }
 
 int64_t agent_control_step(struct control *c)

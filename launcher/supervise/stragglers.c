@@ -22,9 +22,11 @@ void supervise_stragglers_reset(struct supervisor *s)
 		return;
 	}
 	t->world = s->world;
-	for (int r = 0; r < t->world; r++)
+	for (int r = 0; r < t->world; r++) {
+		t->ranks[r].rank = r;
 		t->ranks[r].group = ranks[r].at.pp * s->d->cluster.n_kinds +
 				    s->d->cluster.nodes[ranks[r].node].kind;
+	}
 }
 
 void supervise_stragglers_close(struct supervisor *s)
@@ -53,6 +55,15 @@ static int compare_ranks(const void *a, const void *b)
 	if (x->group != y->group)
 		return (x->group > y->group) - (x->group < y->group);
 	return (x->pace > y->pace) - (x->pace < y->pace);
+}
+
+/* The longest without a core first. */
+static int compare_delays(const void *a, const void *b)
+{
+	const struct pace *x = *(struct pace *const *)a, *y = *(struct pace *const *)b;
+	if (x->group != y->group)
+		return (x->group > y->group) - (x->group < y->group);
+	return (x->delay < y->delay) - (x->delay > y->delay);
 }
 
 static int compare_values(const void *a, const void *b)
@@ -86,6 +97,44 @@ static void set_references(struct supervisor *s)
 			order[i]->alone = end - first == 1;
 			order[i]->reference = order[i]->alone ? own_median(order[i])
 							      : order[(first + end - 1) / 2]->pace;
+		}
+	}
+}
+
+/* order: the n ranks of a group, the longest delay first. The delay of the peer of `p` that waited longest; of
+ * a peer on another node if there is one, because the ranks of a busy node all wait. */
+static double longest_delay(const struct supervisor *s, struct pace **order, int n,
+			    const struct pace *p)
+{
+	const struct plan_rank *ranks = s->d->plan.ranks;
+	const struct pace *peer = NULL;
+	for (int i = 0; i < n; i++) {
+		if (ranks[order[i]->rank].node != ranks[p->rank].node)
+			return order[i]->delay;
+		if (!peer && order[i] != p)
+			peer = order[i];
+	}
+	return peer ? peer->delay : 0;
+}
+
+static void set_paces(struct supervisor *s)
+{
+	struct pace **order = s->stragglers.order;
+	for (int r = 0; r < s->world; r++) {
+		struct pace *p = order[r] = &s->stragglers.ranks[r];
+		p->delay = p->now.delay - p->begin.delay;
+	}
+	qsort(order, (size_t)s->world, sizeof *order, compare_delays);
+	for (int first = 0, end; first < s->world; first = end) {
+		for (end = first + 1; end < s->world && order[end]->group == order[first]->group;)
+			end++;
+		for (int i = first; i < end; i++) {
+			struct pace *p = order[i];
+			double own = p->now.own - p->begin.own;
+			double stalled = p->now.stalled - p->begin.stalled;
+			double delay = p->delay - longest_delay(s, order + first, end - first, p);
+			p->pace = fmax(own, fmax(stalled, delay)) /
+				  (double)(p->now.done - p->begin.done);
 		}
 	}
 }
@@ -306,11 +355,7 @@ static void begin_window(struct supervisor *s)
 static void close_window(struct supervisor *s, double window)
 {
 	struct stragglers *t = &s->stragglers;
-	for (int r = 0; r < s->world; r++) {
-		struct pace *p = &t->ranks[r];
-		double own = p->now.own - p->begin.own, stalled = p->now.stalled - p->begin.stalled;
-		p->pace = fmax(own, stalled) / (double)(p->now.done - p->begin.done);
-	}
+	set_paces(s);
 	set_references(s);
 	memset(t->news, 0, (size_t)s->d->cluster.n_nodes * sizeof *t->news);
 	for (int r = 0; r < s->world; r++)

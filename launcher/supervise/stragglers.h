@@ -6,8 +6,11 @@
  * progress). In windows of [health] slow_window seconds these are compared:
  *
  *     pace         seconds per step that a rank spent on its samples, forward and backward in the
- *                  window; or those in which its process did not run at all, if these are more. A process may be
- *                  stopped while it waits for others; they wait for it as soon as they need its next message
+ *                  window; or those in which its process did not run at all, or in which it had no core for
+ *                  longer than any of its peers (on other nodes, if it has such peers), if these are more. Both
+ *                  may fall into its waits for others; they wait for it as soon as they need its next message.
+ *                  On a host with more busy processes than cores all ranks wait for a core, some of them
+ *                  longer by chance: so the delay counts only from the longest one of the peers
  *     reference    the lower median of the paces of its peers: the ranks of its pipeline stage on
  *                  nodes of its kind, itself among them. Without peers: its own median in its last
  *                  windows that were not slow
@@ -54,10 +57,12 @@ struct pace_sums {
 
 struct pace {
 	struct pace_sums now, begin; /* begin: of the window */
-	int group;                   /* ranks of one group are peers */
-	double pace;                 /* seconds per step, of the last window */
-	bool alone;                  /* it has no peers */
-	double reference;            /* the pace that it should have; 0: unknown */
+	int rank;
+	int group;        /* ranks of one group are peers */
+	double delay;     /* seconds of the last window in which it had no core */
+	double pace;      /* seconds per step, of the last window */
+	bool alone;       /* it has no peers */
+	double reference; /* the pace that it should have; 0: unknown */
 	double history[STRAGGLER_HISTORY];
 	int windows;     /* so far */
 	int slow, fast;  /* windows in a row */

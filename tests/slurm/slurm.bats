@@ -229,7 +229,8 @@ survive_kills() {
 	# shellcheck disable=SC2086 # a list of pids
 	kill -STOP $strays
 	killed=$EPOCHREALTIME
-	kill -9 "$(event_field strays hello pid 0)"
+	# Slurm may have ended it already, because it misses the slurmstepd.
+	kill -9 "$(event_field strays hello pid 0)" || true
 	ends_with 0
 	has_ended "${strays% *}"
 	has_ended "${strays#* }"

@@ -6,6 +6,7 @@
 #include "tests/unit/patience.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -247,6 +249,30 @@ static int move_and_fail(struct stage *s, struct control *c, const struct msg_we
 	return AS_IT_MUST;
 }
 
+/* Trains without a pause on a core that it shares with another process. */
+static int share_a_core(struct stage *s, struct control *c, const struct msg_welcome *welcome)
+{
+	(void)s;
+	(void)welcome;
+	bool checkpoint;
+	cpu_set_t core;
+	CPU_ZERO(&core);
+	CPU_SET((size_t)sched_getcpu(), &core);
+	if (sched_setaffinity(0, sizeof core, &core))
+		return 1;
+	pid_t other = fork();
+	if (other == 0)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (other == 0)
+		(void)getppid();
+	while (!agent_control_stopping(c, &checkpoint)) {
+		agent_control_moved(c);
+		agent_control_worked(c, 1e-6);
+	}
+	kill(other, SIGKILL);
+	return other > 0 && waitpid(other, NULL, 0) == other ? AS_IT_MUST : 1;
+}
+
 /* Without memory for the bodies, the messages are left out. */
 static int fail_without_memory(struct stage *s, struct control *c,
 			       const struct msg_welcome *welcome)
@@ -397,6 +423,25 @@ static void progress_is_reported_soon_and_before_a_failure(void **state)
 	assert_true(failed);
 	assert_int_equal(step, 13);
 	hang_up(&v);
+	assert_int_equal(status_of(&v), AS_IT_MUST);
+	end_agent(&v);
+}
+
+/* Also of a trainer that moves all the time, so that no heartbeat without news is ever due. */
+static void the_time_without_a_core_is_reported(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	double delay = 0;
+	start_agent(&v, agent_main, share_a_core);
+	let_in_with(&v, 0.5);
+	for (int i = 0; i < 100 && !(delay > 0.05); i++) {
+		struct msg m = expect(&v, MSG_PROGRESS);
+		delay = json_number_value(json_object_get(m.body, "delay_s"));
+		msg_fini(&m);
+	}
+	assert_true(delay > 0.05);
+	send_message(&v, MSG_STOP, msg_stop_json(&(struct msg_stop){ .reason = "time is up" }));
 	assert_int_equal(status_of(&v), AS_IT_MUST);
 	end_agent(&v);
 }
@@ -626,6 +671,7 @@ int main(void)
 		cmocka_unit_test(everything_sent_arrives_in_order_before_the_close),
 		cmocka_unit_test(heartbeats_report_the_progress),
 		cmocka_unit_test(progress_is_reported_soon_and_before_a_failure),
+		cmocka_unit_test(the_time_without_a_core_is_reported),
 		cmocka_unit_test(a_message_without_a_body_is_not_sent),
 		cmocka_unit_test(an_abort_ends_an_agent_that_is_stuck),
 		cmocka_unit_test(a_lost_supervisor_ends_an_agent_that_is_stuck),

@@ -81,7 +81,7 @@ static void the_reason_is_said_if_its_process_is_stopped_at_times(void **state)
 	(void)state;
 	for (int i = 0; i < 60; i++) {
 		stalled[1] += 0.4;
-		train(1, 2, 0.3);
+		train(1, 2, 0.1);
 	}
 	assert_int_equal(count_events("\"slow-rank\"", "its process did not run at all for"), 1);
 }
@@ -95,6 +95,36 @@ static void a_rank_that_is_stopped_in_its_waits_is_slow(void **state)
 		train(1, 1, 0);
 	}
 	assert_int_equal(count_events("\"slow-rank\"", "its process did not run at all for"), 1);
+}
+
+/* Other processes take its core while it waits for other ranks, which soon wait for it. */
+static void a_rank_without_a_core_in_its_waits_is_slow(void **state)
+{
+	(void)state;
+	train(60, 1, 0.7);
+	assert_int_equal(count_events("\"slow-rank\"", "waited for a core for"), 1);
+}
+
+/* On a busy host all ranks wait, some longer by chance. */
+static void a_rank_that_waits_little_longer_than_its_peer_is_not_slow(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 60; i++) {
+		delay[0] += 0.5;
+		train(1, 1, 0.9);
+	}
+	assert_int_equal(count_events("\"slow-rank\"", ""), 0);
+}
+
+/* Without a core its control thread wakes late, too, as if the process were stopped. */
+static void a_rank_without_a_core_is_not_called_stopped(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 60; i++) {
+		stalled[1] += 0.5;
+		train(1, 2, 0.5);
+	}
+	assert_int_equal(count_events("\"slow-rank\"", "waited for a core for"), 1);
 }
 
 static void a_slow_window_now_and_then_is_no_straggler(void **state)
@@ -389,6 +419,9 @@ int main(void)
 		WATCH_TEST(the_reason_is_said_if_others_use_its_cores),
 		WATCH_TEST(the_reason_is_said_if_its_process_is_stopped_at_times),
 		WATCH_TEST(a_rank_that_is_stopped_in_its_waits_is_slow),
+		WATCH_TEST(a_rank_without_a_core_in_its_waits_is_slow),
+		WATCH_TEST(a_rank_that_waits_little_longer_than_its_peer_is_not_slow),
+		WATCH_TEST(a_rank_without_a_core_is_not_called_stopped),
 		WATCH_TEST(a_slow_window_now_and_then_is_no_straggler),
 		WATCH_TEST(a_rank_that_is_fast_again_is_reported),
 		WATCH_TEST(a_difference_that_costs_nothing_is_not_named),
