@@ -117,7 +117,15 @@ static double longest_delay(const struct supervisor *s, struct pace **order, int
 	return peer ? peer->delay : 0;
 }
 
-static void set_paces(struct supervisor *s)
+/* Seconds without a core that count for a pace. */
+static double excess_delay(const struct supervisor *s, struct pace **order, int n,
+			   const struct pace *p, double window)
+{
+	double excess = p->delay - longest_delay(s, order, n, p);
+	return excess > STRAGGLER_NO_CORE * window ? excess : 0;
+}
+
+static void set_paces(struct supervisor *s, double window)
 {
 	struct pace **order = s->stragglers.order;
 	for (int r = 0; r < s->world; r++) {
@@ -132,7 +140,7 @@ static void set_paces(struct supervisor *s)
 			struct pace *p = order[i];
 			double own = p->now.own - p->begin.own;
 			double stalled = p->now.stalled - p->begin.stalled;
-			double delay = p->delay - longest_delay(s, order + first, end - first, p);
+			double delay = excess_delay(s, order + first, end - first, p, window);
 			p->pace = fmax(own, fmax(stalled, delay)) /
 				  (double)(p->now.done - p->begin.done);
 		}
@@ -355,7 +363,7 @@ static void begin_window(struct supervisor *s)
 static void close_window(struct supervisor *s, double window)
 {
 	struct stragglers *t = &s->stragglers;
-	set_paces(s);
+	set_paces(s, window);
 	set_references(s);
 	memset(t->news, 0, (size_t)s->d->cluster.n_nodes * sizeof *t->news);
 	for (int r = 0; r < s->world; r++)

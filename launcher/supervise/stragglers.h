@@ -6,11 +6,12 @@
  * progress). In windows of [health] slow_window seconds these are compared:
  *
  *     pace         seconds per step that a rank spent on its samples, forward and backward in the
- *                  window; or those in which its process did not run at all, or in which it had no core for
- *                  longer than any of its peers (on other nodes, if it has such peers), if these are more. Both
- *                  may fall into its waits for others; they wait for it as soon as they need its next message.
- *                  On a host with more busy processes than cores all ranks wait for a core, some of them
- *                  longer by chance: so the delay counts only from the longest one of the peers
+ *                  window; or, if these are more, those in which its process did not run at all; or those
+ *                  in which it had no core, as far as they exceed the longest such time of its peers (on
+ *                  other nodes, if it has such peers) and if this is at least STRAGGLER_NO_CORE of the
+ *                  window. A rank may be stopped or without a core while it waits for others; they wait for
+ *                  it as soon as they need its next message. On a host with more busy processes than
+ *                  cores all ranks wait for a core, some of them longer by chance
  *     reference    the lower median of the paces of its peers: the ranks of its pipeline stage on
  *                  nodes of its kind, itself among them. Without peers: its own median in its last
  *                  windows that were not slow
@@ -46,6 +47,8 @@ enum {
 };
 
 #define STRAGGLER_SHARE 0.1
+/* The part of a window from which the time without a core, beyond that of the peers, counts. */
+#define STRAGGLER_NO_CORE 0.3
 
 /* What a rank has reported: sums since its agent started. */
 struct pace_sums {
