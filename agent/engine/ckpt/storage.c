@@ -1,6 +1,7 @@
 #include "agent/engine/ckpt/storage.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -115,4 +116,26 @@ int ckpt_storage_has(const struct ckpt_storage *s, const char *dir, const char *
 bool ckpt_storage_same(const struct ckpt_storage *s, const char *a, const char *b)
 {
 	return s->ops->same ? s->ops->same(s, a, b) : !strcmp(a, b);
+}
+
+int ckpt_storage_set_aside(const struct ckpt_storage *s, const char *path, const char *prefix,
+			   char *to, struct err *e)
+{
+	const char *slash = strrchr(path, '/');
+	const char *name = slash ? slash + 1 : path;
+	int taken = 1;
+	for (int i = 0; i < CKPT_STORAGE_RENAMES && taken > 0; i++) {
+		int n = snprintf(to, PATH_MAX, i ? "%.*s%s%s.%d" : "%.*s%s%s", (int)(name - path),
+				 path, prefix, name, i);
+		if (n >= PATH_MAX)
+			return err_set(e, ERR_USAGE, "%s: the path is too long", path);
+		taken = s->ops->rename(s, path, to, e);
+	}
+	if (taken > 0)
+		return err_set(
+			e, ERR_IO,
+			"%s cannot be renamed: %s exists; delete the folders %s* that you do not "
+			"need",
+			path, to, prefix);
+	return taken;
 }

@@ -3,6 +3,7 @@
 #include "agent/engine/ckpt/storage.h"
 #include "base/log.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 /* Prefix of the name of a checkpoint that was found to be damaged. */
 #define DAMAGED "damaged-"
 
-enum { CHECKPOINT_NAME = 64, DAMAGED_MAX = 100 };
+enum { CHECKPOINT_NAME = 64 };
 
 int train_resume_dir(const struct job *job, const char *run_dir, char out[JOB_PATH], struct err *e)
 {
@@ -158,20 +159,8 @@ static int choose_checkpoint(struct comm *world, const char *requested, const ch
 /* Keeps the checkpoint, but hides it from the next search. */
 static int rename_damaged(const char *path, struct err *e)
 {
-	const struct ckpt_storage *s = ckpt_storage_of(path);
-	const char *slash = strrchr(path, '/');
-	int head = slash ? (int)(slash + 1 - path) : 0;
-	char to[JOB_PATH + 32];
-	int taken = 1;
-	for (int i = 0; i < DAMAGED_MAX && taken > 0; i++) {
-		snprintf(to, sizeof to, i ? "%.*s%s%s.%d" : "%.*s%s%s", head, path, DAMAGED,
-			 path + head, i);
-		taken = s->ops->rename(s, path, to, e);
-	}
-	if (taken > 0)
-		return err_set(e, ERR_IO, "%s: damaged, and it cannot be renamed: %s exists", path,
-			       to);
-	if (taken < 0)
+	char to[PATH_MAX];
+	if (ckpt_storage_set_aside(ckpt_storage_of(path), path, DAMAGED, to, e))
 		return err_prefix(e, "a damaged checkpoint");
 	log_warn("%s: damaged; it is renamed to %s, and the checkpoint before it is used", path,
 		 to);

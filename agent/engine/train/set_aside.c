@@ -11,8 +11,6 @@
 
 #define UNDONE "undone-"
 
-enum { UNDONE_MAX = 100 };
-
 /* Whether a rollback goes back beyond a checkpoint of this step by this generation. */
 static bool is_undone(const json_t *rollbacks, int64_t step, uint32_t generation)
 {
@@ -48,23 +46,12 @@ static int rename_entry(const struct ckpt_storage *s, const char *dir,
 			const struct folder_entry *entry, struct err *e)
 {
 	char from[PATH_MAX], to[PATH_MAX];
-	int taken = 1;
 	if (snprintf(from, sizeof from, "%s/%s", dir, entry->name) >= (int)sizeof from)
 		return err_set(e, ERR_USAGE, "%s: the path is too long", dir);
-	for (int i = 0; i < UNDONE_MAX && taken > 0; i++) {
-		if (snprintf(to, sizeof to, i ? "%s/" UNDONE "%s.%d" : "%s/" UNDONE "%s", dir,
-			     entry->name, i) >= (int)sizeof to)
-			return err_set(e, ERR_USAGE, "%s: the path is too long", dir);
-		taken = s->ops->rename(s, from, to, e);
-	}
-	if (taken > 0)
-		return err_set(e, ERR_IO,
-			       "%s cannot be renamed: %s exists; delete the folders " UNDONE "*",
-			       from, to);
-	if (!taken)
-		log_warn("%s: a rollback goes back beyond it; it is renamed to " UNDONE "%s", from,
-			 entry->name);
-	return taken;
+	if (ckpt_storage_set_aside(s, from, UNDONE, to, e))
+		return -1;
+	log_warn("%s: a rollback goes back beyond it; it is renamed to %s", from, to);
+	return 0;
 }
 
 int train_set_aside(const char *dir, const json_t *rollbacks, struct err *e)

@@ -297,13 +297,21 @@ static void saved_checkpoints_are_found_loaded_verified_and_pruned(void **state)
 	}
 }
 
+static void save_again(int64_t step)
+{
+	struct saver s;
+	open_saver(&s, NULL, NULL, 0);
+	save_step(&s, step);
+	close_saver(&s);
+}
+
 static void a_damaged_checkpoint_is_skipped_and_can_be_renamed(void **state)
 {
 	(void)state;
 	for (int row = 0; row < STORAGES; row++) {
 		struct saver s;
 		struct err e = ERR_INIT;
-		char damaged[PATH_MAX];
+		char damaged[PATH_MAX], again[PATH_MAX];
 		begin_row(row);
 		open_saver(&s, NULL, NULL, 0);
 		save_step(&s, 9);
@@ -314,11 +322,18 @@ static void a_damaged_checkpoint_is_skipped_and_can_be_renamed(void **state)
 		assert_int_equal(fix_latest(NULL), 9);
 		assert_int_equal(ckpt_verify(fix_path(10, NULL), &e), -1);
 		assert_int_equal(e.code, ERR_CORRUPT);
-		snprintf(damaged, sizeof damaged, "%s/damaged-10", fix_dir);
-		assert_int_equal(inner->ops->rename(inner, fix_path(10, NULL), damaged, &e), 0);
-		assert_int_equal(count_entries("damaged-"), 1);
+		assert_int_equal(ckpt_storage_set_aside(inner, fix_path(10, NULL), "damaged-",
+							damaged, &e),
+				 0);
+		assert_int_equal(count_entries("damaged-step-00000010"), 1);
 		assert_int_equal(count_entries("step-"), 1);
 		assert_int_equal(inner->ops->rename(inner, fix_path(9, NULL), damaged, &e), 1);
+		save_again(10);
+		assert_int_equal(ckpt_storage_set_aside(inner, fix_path(10, NULL), "damaged-",
+							again, &e),
+				 0);
+		assert_int_equal(count_entries("damaged-step-00000010.1"), 1);
+		assert_int_equal(inner->ops->remove(inner, again, &e), 0);
 		assert_int_equal(inner->ops->remove(inner, damaged, &e), 0);
 		assert_int_equal(inner->ops->remove(inner, damaged, &e), 0);
 		assert_int_equal(count_entries("damaged-"), 0);
