@@ -77,7 +77,8 @@ static void report(struct supervisor *s, int node, bool left, const char *text)
 	supervise_terminal_event(s->o.term, TONE_WARN, "slow node", "%s", line);
 }
 
-bool supervise_exclude_consider(struct supervisor *s, int rank, double delay, const char *evidence)
+bool supervise_exclude_consider(struct supervisor *s, int rank, double delay, const char *evidence,
+				bool again)
 {
 	int node = supervise_pool_find(&s->recovery.pool, supervise_node(s, rank));
 	struct policy_decision d = { .how = RECOVERY_SAME };
@@ -90,6 +91,8 @@ bool supervise_exclude_consider(struct supervisor *s, int rank, double delay, co
 		snprintf(why, sizeof why, "%s", obstacle);
 	else
 		next = plan_without(s, node, delay, why, sizeof why, &d);
+	if (again && !next)
+		return false;
 	bool asked = s->d->job.health.slow_policy == SLOW_EXCLUDE;
 	if (next)
 		snprintf(did, sizeof did, "the run went on without it");

@@ -342,13 +342,28 @@ static int find_slowest(const struct supervisor *s)
 	return most;
 }
 
-/* The run leaves one node at a time. */
-static void consider_leaving(struct supervisor *s, int rank, double window)
+/* A straggler that was considered long ago; -1: there is none. */
+static int find_slow_again(const struct supervisor *s)
 {
-	const struct pace *p = &s->stragglers.ranks[rank];
+	const struct pace *ranks = s->stragglers.ranks;
+	for (int r = 0; r < s->world; r++)
+		if (ranks[r].straggler && ranks[r].slow &&
+		    supervise_now(s) - ranks[r].considered >= EXCLUDE_REST_S)
+			return r;
+	return -1;
+}
+
+/* The run leaves one node at a time. */
+static void consider_leaving(struct supervisor *s, int slowest, double window)
+{
+	int rank = slowest >= 0 ? slowest : find_slow_again(s);
 	char text[800];
+	if (rank < 0)
+		return;
+	struct pace *p = &s->stragglers.ranks[rank];
+	p->considered = supervise_now(s);
 	describe(s, rank, false, window, text, sizeof text);
-	if (supervise_exclude_consider(s, rank, p->pace - p->reference, text))
+	if (supervise_exclude_consider(s, rank, p->pace - p->reference, text, slowest < 0))
 		supervise_handle(s, EV_LEAVE_NODE, NULL, s->exclude.reason);
 }
 
@@ -380,8 +395,7 @@ static void close_window(struct supervisor *s, double window)
 		if (!p->slow)
 			p->history[p->windows++ % STRAGGLER_HISTORY] = p->pace;
 	}
-	if (slowest >= 0)
-		consider_leaving(s, slowest, window);
+	consider_leaving(s, slowest, window);
 }
 
 static bool is_complete(const struct supervisor *s)

@@ -67,17 +67,18 @@ struct pace {
 	bool alone;       /* it has no peers */
 	double reference; /* the pace that it should have; 0: unknown */
 	double history[STRAGGLER_HISTORY];
-	int windows;     /* so far */
-	int slow, fast;  /* windows in a row */
-	bool straggler;  /* it is reported as one */
-	double since;    /* time at which its slow windows began */
-	bool news;       /* it became a straggler in this window, or is none any more */
-	char reason[32]; /* the kind of the cause that was reported last; "": none was found */
-	char other[32];  /* another kind, which explains more now … */
-	int others;      /* … for that many windows in a row */
-	int reasons;     /* other reasons that were reported */
-	double reported; /* time of the last report of a pause */
-	int pauses;      /* that were reported */
+	int windows;       /* so far */
+	int slow, fast;    /* windows in a row */
+	bool straggler;    /* it is reported as one */
+	double since;      /* time at which its slow windows began */
+	bool news;         /* it became a straggler in this window, or is none any more */
+	char reason[32];   /* the kind of the cause that was reported last; "": none was found */
+	char other[32];    /* another kind, which explains more now … */
+	int others;        /* … for that many windows in a row */
+	int reasons;       /* other reasons that were reported */
+	double considered; /* time at which the run last considered to leave its node */
+	double reported;   /* time of the last report of a pause */
+	int pauses;        /* that were reported */
 };
 
 struct stragglers {

@@ -1,4 +1,5 @@
 /* What a run of two nodes does about the node of a slow rank. A step takes 0.1 s (harness.h). */
+#include "launcher/supervise/exclude.h"
 #include "tests/unit/launcher/elastic.h"
 
 static double own[WORLD];
@@ -79,6 +80,18 @@ static void the_run_stays_if_it_would_be_slower_without_the_node(void **state)
 	assert_int_equal(count_events("\"node-suspected\"", "nothing: a step without it"), 1);
 }
 
+static void a_node_that_stays_slow_is_considered_again(void **state)
+{
+	(void)state;
+	open_run("health.slow_policy=exclude", NULL);
+	train(100, 1.7);
+	assert_int_equal(count_events("\"slow-node\"", "stays: "), 1);
+	train_at(EXCLUDE_REST_S, 0.1 / 1.7, 0.3); /* it has become slower */
+	assert_int_equal(count_events("\"slow-node\"", ""), 2);
+	assert_int_equal(count_events("\"slow-node\"", "\"excluded\":true"), 1);
+	assert_int_equal(count_events("\"slow-rank\"", ""), 1);
+}
+
 static void the_run_stays_if_its_layout_must_not_change(void **state)
 {
 	(void)state;
@@ -151,6 +164,7 @@ int main(void)
 		SLOW_TEST(a_warning_changes_nothing),
 		SLOW_TEST(the_run_leaves_a_node_that_slows_it_down_more_than_it_helps),
 		SLOW_TEST(the_run_stays_if_it_would_be_slower_without_the_node),
+		SLOW_TEST(a_node_that_stays_slow_is_considered_again),
 		SLOW_TEST(the_run_stays_if_its_layout_must_not_change),
 		SLOW_TEST(the_only_node_is_not_left),
 		SLOW_TEST(a_node_is_not_left_twice),
