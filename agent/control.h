@@ -73,8 +73,8 @@ void agent_control_send(struct control *c, enum msg_type type, json_t *body);
 void agent_control_progress(struct control *c, int64_t step, const char *phase);
 /* Notes progress inside a phase that takes long. Any thread. */
 void agent_control_moved(struct control *c);
-/* Notes a finished step. seconds: the part of it that the rank spent on its samples, on forward and on
- * backward, without waiting for other ranks. Only the training thread calls it. */
+/* Notes a finished step. seconds: the part of it that the rank spent on its samples, on forward and
+ * on backward, without waiting for other ranks. Only the training thread calls it. */
 void agent_control_worked(struct control *c, double seconds);
 /* The thread that trains; 0: it has not finished a step. And the step that it is in. Any thread. */
 int agent_control_trainer(struct control *c);

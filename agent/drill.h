@@ -1,10 +1,10 @@
 /*
- * drill — the faults that `muster drill` (launcher/drill) cannot cause from outside: the agent causes
- * one in itself, if AGENT_ENV_DRILL_FAULT asks this rank for it.
+ * drill — the faults that `muster drill` (launcher/drill) cannot cause from outside: the agent
+ * causes one in itself, if AGENT_ENV_DRILL_FAULT asks this rank for it.
  *
- * The text is "KIND RANK STEP BYTES". The fault comes once: in the first generation, when STEP steps
- * are finished. Only poisoned data stays. Without AGENT_ENV_DRILL_MARK the text is ignored, so that
- * a variable that was left in a shell disturbs no run.
+ * The text is "KIND RANK STEP BYTES". The fault comes once: in the first generation, when STEP
+ * steps are finished. Only poisoned data stays. Without AGENT_ENV_DRILL_MARK the text is ignored,
+ * so that a variable that was left in a shell disturbs no run.
  *
  *     exit     the process ends with a status and reports nothing
  *     device   the agent reports that its device is lost

@@ -12,7 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The tool knows its answer within the seconds of the message, but writes the report before it prints it. */
+/* The tool knows its answer within the seconds of the message, but writes the report before it
+ * prints it. */
 static const double report_s = 0.7;
 
 /* Signals are as in a new process, although the agent's are blocked. */

@@ -1,11 +1,12 @@
 /*
- * examine — the agent's answer to the message examine: it has `muster-agent stacks` examine a process
- * of its host, which is itself or an agent that does not answer.
+ * examine — the agent's answer to the message examine: it has `muster-agent stacks` examine a
+ * process of its host, which is itself or an agent that does not answer.
  *
- * That is a process of its own, because a debugger stops all threads of what it examines, the control
- * thread included, and because whoever ends a debugger that takes too long must not be stopped by it.
- * It is started without a copy of the agent's memory (posix_spawn), and dies with the agent. While it
- * examines its own agent, Yama lets it and its debugger trace this one (PR_SET_PTRACER).
+ * That is a process of its own, because a debugger stops all threads of what it examines, the
+ * control thread included, and because whoever ends a debugger that takes too long must not be
+ * stopped by it. It is started without a copy of the agent's memory (posix_spawn), and dies with
+ * the agent. While it examines its own agent, Yama lets it and its debugger trace this one
+ * (PR_SET_PTRACER).
  *
  * Only the control thread calls this.
  */

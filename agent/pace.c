@@ -4,8 +4,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A thread that sleeps wakes soon after its time even on busy cores. If it is later than this, the process was
- * stopped, or its whole machine. */
+/* A thread that sleeps wakes soon after its time even on busy cores. If it is later than this, the
+ * process was stopped, or its whole machine. */
 static const double stalled_s = 0.2;
 
 void agent_pace_worked(struct pace *p, double seconds)
@@ -22,8 +22,8 @@ void agent_pace_woke(struct pace *p, double late)
 		atomic_fetch_add(&p->stalled_ns, (long long)(1e9 * late));
 }
 
-/* Nanoseconds: the second number of the thread's schedstat (Linux, Documentation/scheduler/sched-stats).
- * 0: unknown. */
+/* Nanoseconds: the second number of the thread's schedstat (Linux,
+ * Documentation/scheduler/sched-stats). 0: unknown. */
 static long long read_delay(int thread)
 {
 	char path[64];

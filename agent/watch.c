@@ -134,7 +134,8 @@ static bool end_window(struct agent_watch *w, struct health *h)
 {
 	struct health_finding f[HEALTH_FINDINGS];
 	double now = clock_s();
-	/* The thread may have been left behind in a driver, and the control be closed since then. */
+	/* The thread may have been left behind in a driver, and the control be closed since
+	 * then. */
 	if (wait_until(w, 0))
 		return true;
 	health_set_thread(h, agent_control_trainer(w->o.control));

@@ -1,9 +1,10 @@
 /*
  * watch — a thread that watches a rank's node and device while the rank trains (agent/health/).
  *
- * It samples once per second and judges once per window of [health] slow_window seconds. It sends the message
- * health if what it found has changed, so that a healthy rank sends one message. It shares no lock with the
- * trainer. If it hangs, because a driver hangs, the run goes on without its findings.
+ * It samples once per second and judges once per window of [health] slow_window seconds. It sends
+ * the message health if what it found has changed, so that a healthy rank sends one message. It
+ * shares no lock with the trainer. If it hangs, because a driver hangs, the run goes on without its
+ * findings.
  */
 #ifndef MUSTER_AGENT_WATCH_H
 #define MUSTER_AGENT_WATCH_H
@@ -27,7 +28,8 @@ struct watch_options {
 };
 
 int agent_watch_open(const struct watch_options *o, struct agent_watch **out, struct err *e);
-/* Ends the thread. If it does not end within a second, it is left behind, with its memory. Takes NULL. */
+/* Ends the thread. If it does not end within a second, it is left behind, with its memory. Takes
+ * NULL. */
 void agent_watch_close(struct agent_watch *w);
 
 #endif

@@ -2,8 +2,8 @@
  * burn_in_figures — what is measured on each node before a run starts ([launch] preflight = full).
  *
  * The burn-in of a node (agent/tools/bench_node.h) measures the figures, and the supervisor
- * (launcher/supervise/burn_in_judge.h) compares them. To add a figure, add its row here, and measure
- * it in agent/tools/bench_node_*.c.
+ * (launcher/supervise/burn_in_judge.h) compares them. To add a figure, add its row here, and
+ * measure it in agent/tools/bench_node_*.c.
  */
 #ifndef MUSTER_BASE_BURN_IN_FIGURES_H
 #define MUSTER_BASE_BURN_IN_FIGURES_H

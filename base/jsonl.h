@@ -1,10 +1,10 @@
 /*
  * jsonl — files of JSON lines to which several processes append.
  *
- * Each line is one object. A line is appended with one write under a lock of the file (flock), after
- * a newline if the last line is incomplete, and is synced. If the lock is not free within 5 s, the call
- * fails with ERR_TIMEOUT. Lines that are damaged, because the disk
- * was full or a process died, are skipped by the reader.
+ * Each line is one object. A line is appended with one write under a lock of the file (flock),
+ * after a newline if the last line is incomplete, and is synced. If the lock is not free within 5
+ * s, the call fails with ERR_TIMEOUT. Lines that are damaged, because the disk was full or a
+ * process died, are skipped by the reader.
  */
 #ifndef MUSTER_BASE_JSONL_H
 #define MUSTER_BASE_JSONL_H

@@ -37,15 +37,15 @@ void ranges_write(const struct ranges *r, struct buf *out);
 /* How many numbers of [from, to) are in the set. */
 int64_t ranges_count(const struct ranges *r, int64_t from, int64_t to);
 /* The number that follows when the numbers from `from` on are counted and those in the set are left
- * out: with n = 0 the first number outside of the set, which is `from` itself unless the set has it.
- * r may be NULL: the empty set. 0 <= from, n <= RANGES_END. */
+ * out: with n = 0 the first number outside of the set, which is `from` itself unless the set has
+ * it. r may be NULL: the empty set. 0 <= from, n <= RANGES_END. */
 int64_t ranges_skip(const struct ranges *r, int64_t from, int64_t n);
-/* The end of the first n numbers outside of the set from `from` on: one after the last of them; with n
- * = 0 it is `from`. */
+/* The end of the first n numbers outside of the set from `from` on: one after the last of them;
+ * with n = 0 it is `from`. */
 int64_t ranges_end(const struct ranges *r, int64_t from, int64_t n);
 
-/* The last number `at` <= to so that n numbers outside of the set are in [at, to); 0 if there are not so
- * many. */
+/* The last number `at` <= to so that n numbers outside of the set are in [at, to); 0 if there are
+ * not so many. */
 int64_t ranges_back(const struct ranges *r, int64_t to, int64_t n);
 
 #endif

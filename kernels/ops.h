@@ -248,8 +248,8 @@ enum number_format { NUMBER_FP32, NUMBER_BF16, NUMBER_FP16 };
 struct tally {
 	uint64_t sum, weighted, bad;
 };
-/* Adds the tally of x[count], which begins with number `first` of its tensor, to *t. Both are in the
- * backend's memory. Queued like an op. */
+/* Adds the tally of x[count], which begins with number `first` of its tensor, to *t. Both are in
+ * the backend's memory. Queued like an op. */
 void backend_tally(struct backend *k, struct tally *t, const void *x, int64_t count,
 		   enum number_format format, uint64_t first);
 /* backend_tally of host memory, with at most so many threads. */

@@ -53,8 +53,8 @@ struct guard_request {
 };
 
 /* A check of nodes: `muster doctor --node NEEDS` runs on each. The output has a line for each node
- * that has answered: LAUNCH_CHECK_TAG, the node's name, ": ", then LAUNCH_CHECK_OK, or what is wrong
- * with the node. */
+ * that has answered: LAUNCH_CHECK_TAG, the node's name, ": ", then LAUNCH_CHECK_OK, or what is
+ * wrong with the node. */
 #define LAUNCH_CHECK_TAG "muster-check: "
 #define LAUNCH_CHECK_OK  "ok"
 struct check_request {
@@ -64,8 +64,8 @@ struct check_request {
 	const char *needs;   /* of the job, as a word */
 };
 
-/* A burn-in of nodes: `AGENT bench node WORDS` runs on each (agent/tools/bench_node.h), and connects to
- * `address`. */
+/* A burn-in of nodes: `AGENT bench node WORDS` runs on each (agent/tools/bench_node.h), and
+ * connects to `address`. */
 struct burn_in_request {
 	const char *nodes; /* their names, separated by commas */
 	int n_nodes;
@@ -87,7 +87,8 @@ enum { LAUNCH_JOB_ID = 32 };
 enum launch_note {
 	/* muster's own servers serve PMIx to this generation, and why */
 	LAUNCH_NOTE_OWN_PMIX,
-	/* the PMIx server of the system cannot serve the agents: the next generation gets muster's */
+	/* the PMIx server of the system cannot serve the agents: the next generation gets
+	 * muster's */
 	LAUNCH_NOTE_PMIX_REFUSED,
 	/* the helper of a node, which starts its agents, has ended or cannot start them */
 	LAUNCH_NOTE_HELPER_LOST
@@ -101,8 +102,8 @@ struct launch_events {
 	/* No process of the generation is left. The launch may be closed. */
 	void (*all_gone)(void *arg);
 	void *arg;
-	/* node: its name in the cluster; NULL: the note is about no node in particular. May be called
-	 * within start(). */
+	/* node: its name in the cluster; NULL: the note is about no node in particular. May be
+	 * called within start(). */
 	void (*noted)(void *arg, enum launch_note what, const char *node, const char *text);
 };
 
@@ -144,18 +145,18 @@ struct launch_ops {
 			  struct stop_query **out, struct err *e);
 	/* Ends a query; `done` will not be called. */
 	void (*stop_query_end)(struct stop_query *q);
-	/* Optional. Requeues the job that this process runs in, so that it starts again without
-	 * the nodes `exclude` (a comma-separated list, or ""), on min_nodes to max_nodes nodes; 0: on
-	 * as many as before. ERR_ABORTED: the job is being ended already.
-	 * Returns when Slurm has accepted it; it has then begun to end this process, which must
-	 * leave soon. It takes some seconds. 0 with a text in `e`: the job starts again, but
-	 * not without those nodes, or not with that number of nodes; the text says why. */
+	/* Optional. Requeues the job that this process runs in, so that it starts again without the
+	 * nodes `exclude` (a comma-separated list, or ""), on min_nodes to max_nodes nodes; 0: on
+	 * as many as before. ERR_ABORTED: the job is being ended already. Returns when Slurm has
+	 * accepted it; it has then begun to end this process, which must leave soon. It takes some
+	 * seconds. 0 with a text in `e`: the job starts again, but not without those nodes, or not
+	 * with that number of nodes; the text says why. */
 	int (*requeue)(const char *exclude, int min_nodes, int max_nodes, struct err *e);
 	/* Optional. The id of the job that this process runs in; NULL: it runs in none. */
 	const char *(*own_job)(void);
-	/* Optional. Queues the batch script (a path) as a job that starts when all earlier jobs of its
-	 * name have ended. `done` is called once, on the loop, with the id of the job, or with NULL and
-	 * the reason. */
+	/* Optional. Queues the batch script (a path) as a job that starts when all earlier jobs of
+	 * its name have ended. `done` is called once, on the loop, with the id of the job, or with
+	 * NULL and the reason. */
 	int (*queue_next)(uv_loop_t *loop, const char *script,
 			  void (*done)(void *arg, const char *id, const char *why), void *arg,
 			  struct queueing **out, struct err *e);
@@ -163,14 +164,14 @@ struct launch_ops {
 	int (*submit_again)(const char *script, char id[LAUNCH_JOB_ID], struct err *e);
 	/* Ends a submission; `done` will not be called. The job may have been queued. */
 	void (*queue_next_end)(struct queueing *q);
-	/* Optional. Whether this job still waits in the queue; true, too, if that cannot be found out
-	 * within some seconds. */
+	/* Optional. Whether this job still waits in the queue; true, too, if that cannot be found
+	 * out within some seconds. */
 	bool (*job_waits)(const char *id);
-	/* Optional. Cancels those of the jobs that still wait in the queue. It takes some seconds at
-	 * most. */
+	/* Optional. Cancels those of the jobs that still wait in the queue. It takes some seconds
+	 * at most. */
 	int (*cancel)(const char *const *ids, int n, struct err *e);
-	/* Optional. Sets the comment of the job that this process runs in, by a child process whose end
-	 * `ended` reports. */
+	/* Optional. Sets the comment of the job that this process runs in, by a child process whose
+	 * end `ended` reports. */
 	int (*comment)(uv_loop_t *loop, const char *text,
 		       void (*ended)(void *arg, int status, const char *output), void *arg,
 		       struct child **out, struct err *e);

@@ -143,19 +143,19 @@ void comm_abort(struct comm *c, const char *reason);
  * while operations are in progress. The file is either complete or absent. */
 int comm_dump(struct comm *c, const char *path, struct err *e);
 
-/* What has been sent to another rank over the network, in one group: sums since its connections were
- * made. */
+/* What has been sent to another rank over the network, in one group: sums since its connections
+ * were made. */
 struct comm_link {
 	char group[32];
 	int peer; /* its world rank */
 	double bytes;
-	/* seconds in which bytes were on their way, and no full buffer at either end was the reason:
-	 * the mean of its connections */
+	/* seconds in which bytes were on their way, and no full buffer at either end was the
+	 * reason: the mean of its connections */
 	double busy_s;
 	double segments, resent;
 };
-/* Fills out[most] with the links of all groups of c's world that have a connection. Returns their number.
- * From any thread; it asks the kernel once per connection. */
+/* Fills out[most] with the links of all groups of c's world that have a connection. Returns their
+ * number. From any thread; it asks the kernel once per connection. */
 int comm_links(struct comm *c, struct comm_link *out, int most);
 
 /* Memory that the ranks of this host can access directly. An operation whose buffers all lie in

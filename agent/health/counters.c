@@ -33,7 +33,8 @@ struct total {
 	char *largest;
 };
 
-/* Notes the errors of a device. Returns how many are new; 0 for a device that was not there before. */
+/* Notes the errors of a device. Returns how many are new; 0 for a device that was not there
+ * before. */
 static double increase(struct health_devices *seen, const char *device, double errors)
 {
 	int i = 0;

@@ -83,8 +83,8 @@ static void set_dir(struct health_group *g, const char *mount)
 		 g->name[1] ? g->name : "");
 }
 
-/* Inside a container the group's own folder may be the root of the mount; the folders that do not exist
- * have no limit. */
+/* Inside a container the group's own folder may be the root of the mount; the folders that do not
+ * exist have no limit. */
 static bool tightest(const char *root, int pid, const char *controller,
 		     double (*v1)(const char *, const char *),
 		     double (*v2)(const char *, const char *), struct health_group *out)

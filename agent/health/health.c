@@ -237,8 +237,9 @@ static void print_sentence(const struct health *h, const struct health_kind *k, 
 	out[at] = '\0';
 }
 
-/* The part of the window that the value explains. A thread that is throttled waits for a core, too. So what it
- * waits while it is throttled, or in periods of the limit in which it was throttled, is explained already. */
+/* The part of the window that the value explains. A thread that is throttled waits for a core, too.
+ * So what it waits while it is throttled, or in periods of the limit in which it was throttled, is
+ * explained already. */
 static double share_of(const struct health *h, const struct health_kind *k, double value)
 {
 	bool share = !strcmp(k->unit, "%") && k->type != HEALTH_RATIO;

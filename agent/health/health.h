@@ -1,17 +1,17 @@
 /*
  * health — what a rank's node and device show that tells sick from slow.
  *
- * kinds.c has the table of all kinds of evidence, one row each: how it is read, from which value on it is a
- * reason, and its sentence. Files of /proc and /sys and NVIDIA's management library are read; nothing is
- * written, and no other process is disturbed.
+ * kinds.c has the table of all kinds of evidence, one row each: how it is read, from which value on
+ * it is a reason, and its sentence. Files of /proc and /sys and NVIDIA's management library are
+ * read; nothing is written, and no other process is disturbed.
  *
- * A window begins with health_open() or with the end of the one before. health_sample() reads what changes
- * quickly, such as clocks; health_judge() reads the rest, compares it with the start of the window and
- * returns the findings. Counters that go backwards, because the process has moved to another cgroup or a
- * device was reset, begin again.
+ * A window begins with health_open() or with the end of the one before. health_sample() reads what
+ * changes quickly, such as clocks; health_judge() reads the rest, compares it with the start of the
+ * window and returns the findings. Counters that go backwards, because the process has moved to
+ * another cgroup or a device was reset, begin again.
  *
- * One thread uses a struct health. It should not be a thread that others wait for: NVIDIA's library does
- * not return while its driver hangs.
+ * One thread uses a struct health. It should not be a thread that others wait for: NVIDIA's library
+ * does not return while its driver hangs.
  */
 #ifndef MUSTER_AGENT_HEALTH_HEALTH_H
 #define MUSTER_AGENT_HEALTH_HEALTH_H
@@ -51,12 +51,14 @@ void health_close(struct health *h); /* takes NULL */
 /* The thread that trains; 0: unknown yet. */
 void health_set_thread(struct health *h, int thread);
 void health_sample(struct health *h);
-/* Ends a window. Returns the number of findings, at most HEALTH_FINDINGS, in the order of the table. */
+/* Ends a window. Returns the number of findings, at most HEALTH_FINDINGS, in the order of the
+ * table. */
 int health_judge(struct health *h, double now, struct health_finding out[HEALTH_FINDINGS]);
 
-/* Whether the last window gives a reason to ask which other process uses this one's cores. That costs a
- * look at every process, and the answer takes a second: health_others_begin() now, health_note_others()
- * then. It changes the text of the findings "delay" of this window, and of the next ones. */
+/* Whether the last window gives a reason to ask which other process uses this one's cores. That
+ * costs a look at every process, and the answer takes a second: health_others_begin() now,
+ * health_note_others() then. It changes the text of the findings "delay" of this window, and of the
+ * next ones. */
 bool health_suspects_others(const struct health *h, double now);
 void health_note_others(struct health *h, double now, const char *text,
 			struct health_finding *findings, int n);

@@ -17,8 +17,8 @@ static bool read_in_group(const struct health *h, const struct health_group *g, 
 	return health_text_read(h->root, path, out, size);
 }
 
-/* The kernel adds up the time of all CPUs on which the group was throttled, so that with several threads
- * this is an upper bound. */
+/* The kernel adds up the time of all CPUs on which the group was throttled, so that with several
+ * threads this is an upper bound. */
 static bool read_throttled(struct health *h, double *value, double *second)
 {
 	char text[2048];
@@ -175,7 +175,8 @@ static bool read_cpu_pressure(struct health *h, double *value, double *second)
 
 /* --- Memory and disk -------------------------------------------------------------------------- */
 
-/* The pressure of the whole node says nothing about this rank unless it has to wait for its own pages, too. */
+/* The pressure of the whole node says nothing about this rank unless it has to wait for its own
+ * pages, too. */
 static bool read_memory_pressure(struct health *h, double *value, double *second)
 {
 	enum { FAULTS = 10 };

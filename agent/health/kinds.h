@@ -1,9 +1,9 @@
 /*
  * kinds — the table of the kinds of evidence. Only the files of this room include it.
  *
- * To add a kind: a row in health_kinds[] of kinds.c, with a function that reads its value, and a test in
- * tests/unit/agent/test_health.c. The supervisor needs no change: it compares causes by `share` and prints
- * their sentences.
+ * To add a kind: a row in health_kinds[] of kinds.c, with a function that reads its value, and a
+ * test in tests/unit/agent/test_health.c. The supervisor needs no change: it compares causes by
+ * `share` and prints their sentences.
  */
 #ifndef MUSTER_AGENT_HEALTH_KINDS_H
 #define MUSTER_AGENT_HEALTH_KINDS_H
@@ -93,10 +93,10 @@ const struct health_series *health_series_of(const struct health *h, const char 
 /* The value of a kind in the last window, by its word; 0: unknown. */
 double health_value(const struct health *h, const char *word);
 
-/* counters.c: how much the counters whose names are in the list, which ends with NULL, have increased since the first
- * call with the same `seen`, over the node's network interfaces or InfiniBand ports. A device that appears later
- * counts from then on. most: the device with the largest increase since the last call; it is not changed if there
- * is none. */
+/* counters.c: how much the counters whose names are in the list, which ends with NULL, have
+ * increased since the first call with the same `seen`, over the node's network interfaces or
+ * InfiniBand ports. A device that appears later counts from then on. most: the device with the
+ * largest increase since the last call; it is not changed if there is none. */
 bool health_sum_net(const char *root, const char *const *names, struct health_devices *seen,
 		    double *sum, char most[HEALTH_OBJECT]);
 bool health_sum_infiniband(const char *root, const char *const *names, struct health_devices *seen,

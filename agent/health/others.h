@@ -1,6 +1,6 @@
 /*
- * others — which process uses the cores of this one most. It reads a file of every process of the node, so
- * it is asked only if there is a suspicion.
+ * others — which process uses the cores of this one most. It reads a file of every process of the
+ * node, so it is asked only if there is a suspicion.
  */
 #ifndef MUSTER_AGENT_HEALTH_OTHERS_H
 #define MUSTER_AGENT_HEALTH_OTHERS_H
@@ -17,8 +17,8 @@ struct health_user {
 	char name[20]; /* without control characters */
 	double share;  /* of one core */
 };
-/* The process that used the most CPU time in the `seconds` since then, among those that ran last on a CPU of
- * the list, such as "0-3,8"; NULL or "": any CPU. False: none did. Frees `o`. */
+/* The process that used the most CPU time in the `seconds` since then, among those that ran last on
+ * a CPU of the list, such as "0-3,8"; NULL or "": any CPU. False: none did. Frees `o`. */
 bool health_others_end(struct health_others *o, const char *cpus, double seconds,
 		       struct health_user *out);
 

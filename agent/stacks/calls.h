@@ -1,6 +1,6 @@
 /*
- * calls — what a thread does, as the kernel shows it in /proc/PID/task/TID: the system call that it is
- * in, and the file of that call.
+ * calls — what a thread does, as the kernel shows it in /proc/PID/task/TID: the system call that it
+ * is in, and the file of that call.
  *
  * Sources: proc_pid_syscall(5), proc_pid_stat(5), proc_pid_wchan(5), proc_pid_fd(5).
  */
@@ -23,12 +23,12 @@ struct call {
 	int fd;        /* of CALL_FILE; -1: none */
 };
 
-/* Reads the text of /proc/PID/task/TID/syscall. "running", a text that is malformed, or a thread that
- * is blocked outside a system call: CALL_NONE. */
+/* Reads the text of /proc/PID/task/TID/syscall. "running", a text that is malformed, or a thread
+ * that is blocked outside a system call: CALL_NONE. */
 void stacks_call_parse(const char *text, struct call *out);
 
-/* Whether a descriptor's link (/proc/PID/fd/N) is a connection or an event, on which a thread waits for
- * others, and not a file. */
+/* Whether a descriptor's link (/proc/PID/fd/N) is a connection or an event, on which a thread waits
+ * for others, and not a file. */
 bool stacks_link_waits(const char *link);
 
 #endif

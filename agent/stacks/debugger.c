@@ -16,8 +16,8 @@
 
 enum { OUTPUT_MAX = 4 << 20, CHUNK = 8192, NOT_INSTALLED = 127 };
 
-/* Neither reads files of the current folder or of a home, asks a server for symbols, or prints arguments,
- * which may be secrets. */
+/* Neither reads files of the current folder or of a home, asks a server for symbols, or prints
+ * arguments, which may be secrets. */
 static char *const gdb[] = { (char[]){ "gdb" },
 			     (char[]){ "--nx" },
 			     (char[]){ "--batch" },
@@ -46,7 +46,8 @@ static char *const eu_stack[] = { (char[]){ "eu-stack" },
 
 enum { GDB_WORDS = sizeof gdb / sizeof *gdb, EU_STACK_WORDS = sizeof eu_stack / sizeof *eu_stack };
 
-/* In the child. It dies with the process that started it, and then the kernel lets the threads go. */
+/* In the child. It dies with the process that started it, and then the kernel lets the threads
+ * go. */
 static void execute(char *const *words, int n, int pid, int out)
 {
 	char number[16], *argv[GDB_WORDS + EU_STACK_WORDS];

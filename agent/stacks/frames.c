@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The frame's text behind its address: "read () from /lib/libc.so.6" or "read - /lib/libc.so.6". NULL:
- * the line is no frame. */
+/* The frame's text behind its address: "read () from /lib/libc.so.6" or "read - /lib/libc.so.6".
+ * NULL: the line is no frame. */
 static const char *find_function(const char *line)
 {
 	line += strspn(line, " \t");
@@ -52,8 +52,8 @@ static bool is_runtime(const char *library, size_t n)
 	return false;
 }
 
-/* With debug information, frames of the GNU C library and of libgomp name their sources in place of the
- * library. */
+/* With debug information, frames of the GNU C library and of libgomp name their sources in place of
+ * the library. */
 static bool is_runtime_source(const char *frame, size_t n)
 {
 	static const char *const folders[] = { " at ../sysdeps/", " at ./", " at ../nptl/",

@@ -1,6 +1,6 @@
 /*
- * frames — the stacks of a process's threads as a debugger prints them: gdb (thread apply all bt) or
- * eu-stack (-m -p).
+ * frames — the stacks of a process's threads as a debugger prints them: gdb (thread apply all bt)
+ * or eu-stack (-m -p).
  */
 #ifndef MUSTER_AGENT_STACKS_FRAMES_H
 #define MUSTER_AGENT_STACKS_FRAMES_H
@@ -12,8 +12,9 @@
 
 enum { FRAME_NAME = 96 };
 
-/* Finds the function that the thread is in: of its innermost frames those of the C library do not count.
- * out: such as "ring_step()" or "cuStreamSynchronize() of libcuda.so.1". False: the text has none. */
+/* Finds the function that the thread is in: of its innermost frames those of the C library do not
+ * count. out: such as "ring_step()" or "cuStreamSynchronize() of libcuda.so.1". False: the text has
+ * none. */
 bool stacks_frame_of(const char *text, int tid, char out[FRAME_NAME]);
 
 /* Runs the first of gdb and eu-stack that is installed, without a shell, for at most `seconds`, and

@@ -1,15 +1,18 @@
 /*
- * stacks — finds out what a process that makes no progress does: the state of each of its threads as
- * the kernel shows it, and their stacks as gdb or eu-stack print them, if one of the two is installed.
+ * stacks — finds out what a process that makes no progress does: the state of each of its threads
+ * as the kernel shows it, and their stacks as gdb or eu-stack print them, if one of the two is
+ * installed.
  *
  * It works from outside, so that a process that is stopped, or whose threads are all stuck, can be
- * examined too. The caller must have the right to trace the process: it must have the same user, and on
- * a system with Yama (ptrace_scope = 1) the process must have named the caller by PR_SET_PTRACER. Without
- * it, states and wait channels are still known, but system calls, their files and stacks are not.
+ * examined too. The caller must have the right to trace the process: it must have the same user,
+ * and on a system with Yama (ptrace_scope = 1) the process must have named the caller by
+ * PR_SET_PTRACER. Without it, states and wait channels are still known, but system calls, their
+ * files and stacks are not.
  *
- * The text of the report, RUN/trace/gen-N/stacks-RANK.txt: one line with the finding; for each thread a
- * line with its id, name, state, CPU time, wait channel and system call, and below it the stack in the
- * kernel if the system shows it; then what the debugger printed, or why it printed nothing.
+ * The text of the report, RUN/trace/gen-N/stacks-RANK.txt: one line with the finding; for each
+ * thread a line with its id, name, state, CPU time, wait channel and system call, and below it the
+ * stack in the kernel if the system shows it; then what the debugger printed, or why it printed
+ * nothing.
  */
 #ifndef MUSTER_AGENT_STACKS_STACKS_H
 #define MUSTER_AGENT_STACKS_STACKS_H
@@ -46,9 +49,9 @@ struct stuck {
 
 const char *stacks_kind_word(enum stuck_kind kind);
 
-/* Examines the process for at most `seconds`. A debugger may take long, so `known` is called at once with
- * what the kernel shows, and again (last) when all is known; report: all lines so far. It fails with no
- * error: a process that is gone, or cannot be examined, is a finding. */
+/* Examines the process for at most `seconds`. A debugger may take long, so `known` is called at
+ * once with what the kernel shows, and again (last) when all is known; report: all lines so far. It
+ * fails with no error: a process that is gone, or cannot be examined, is a finding. */
 void stacks_take(const struct process_id *who, double seconds,
 		 void (*known)(void *arg, const struct stuck *found, struct buf *report, bool last),
 		 void *arg);

@@ -1,4 +1,5 @@
-/* threads — the threads of a process, as /proc shows them. Only the files of this folder include it. */
+/* threads — the threads of a process, as /proc shows them. Only the files of this folder include
+ * it. */
 #ifndef MUSTER_AGENT_STACKS_THREADS_H
 #define MUSTER_AGENT_STACKS_THREADS_H
 
@@ -29,8 +30,8 @@ void stacks_threads_read(int pid, struct threads *out);
 void stacks_threads_compare(const struct threads *before, struct threads *now, double seconds);
 /* The process that traces this one; 0: none. */
 int stacks_tracer_of(int pid);
-/* The beginning of a file under /proc/PID/, as a text, with no newline at its end; "" if it cannot be
- * read. */
+/* The beginning of a file under /proc/PID/, as a text, with no newline at its end; "" if it cannot
+ * be read. */
 void stacks_proc_text(int pid, int tid, const char *file, char *out, int size);
 
 #endif

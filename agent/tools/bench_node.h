@@ -48,8 +48,8 @@ const char *bench_node_word(enum burn_in_what what);
 /* Measures products and memory of all devices at the same time, for about `seconds`. A product is
  * also repeated on the same numbers: other bits in the result are `trouble`. */
 void bench_node_devices(const struct bench_node *b, double seconds, struct node_figures *out);
-/* Measures the folder of checkpoints. If the folder does not answer within a few times `seconds`, that
- * is `trouble`, and a thread stays behind that waits for it. */
+/* Measures the folder of checkpoints. If the folder does not answer within a few times `seconds`,
+ * that is `trouble`, and a thread stays behind that waits for it. */
 void bench_node_disk(const char *dir, double seconds, struct node_figures *out);
 /* Everything above, and what the calibration of this node says about it. */
 void bench_node_all(const struct bench_node *b, double seconds, struct node_figures *out);

@@ -12,8 +12,8 @@
 #include <string.h>
 
 /* Windows of each measurement. The best one counts, because a disturbance rarely lasts through all
- * of them. A window is longer than the periods in which the kernel gives a limited process its share
- * (100 ms), so that a node that is always slow is slow in each. */
+ * of them. A window is longer than the periods in which the kernel gives a limited process its
+ * share (100 ms), so that a node that is always slow is slow in each. */
 enum { WINDOWS = 3, PATTERN = 4096, QUEUED = 8 };
 #define BUFFER_MOST  ((size_t)1 << 30)
 #define BUFFER_LEAST ((size_t)64 << 20)

@@ -83,8 +83,8 @@ static void print_answer(struct taking *t, const struct stuck *found, bool last)
 	json_decref(o);
 }
 
-/* The first answer must not wait for a file system. After the last one the agent ends this process, and the
- * supervisor reads the report. */
+/* The first answer must not wait for a file system. After the last one the agent ends this process,
+ * and the supervisor reads the report. */
 static void on_known(void *arg, const struct stuck *found, struct buf *body, bool last)
 {
 	struct taking *t = arg;

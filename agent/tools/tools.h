@@ -2,9 +2,9 @@
  * tools — the programs that `muster` runs by exec, as git does: `muster data pack …` execs
  * `muster-agent data pack …` with the same words.
  *
- * Each tool has a main of its own: it prints results to standard output and errors to standard error
- * as `muster GROUP NAME: cause; remedy`, and returns the exit status: 0 done, 1 the work failed
- * (something is damaged, missing, full), 2 usage. Each answers --help with a manual page.
+ * Each tool has a main of its own: it prints results to standard output and errors to standard
+ * error as `muster GROUP NAME: cause; remedy`, and returns the exit status: 0 done, 1 the work
+ * failed (something is damaged, missing, full), 2 usage. Each answers --help with a manual page.
  *
  * To add a tool: (1) a file named after it that defines its `const struct tool tool_GROUP_NAME`
  * with its page, (2) its row in TOOLS below, (3) its bats tests.
@@ -50,8 +50,8 @@ struct tool {
 TOOLS(TOOL_EXTERN)
 #undef TOOL_EXTERN
 
-/* argv of muster-agent: argv[1] is the group, argv[2] the name. Prints the group's tools for
- * `GROUP --help`. Returns TOOL_UNKNOWN and prints nothing if argv[1] is not a group: the caller then
+/* argv of muster-agent: argv[1] is the group, argv[2] the name. Prints the group's tools for `GROUP
+ * --help`. Returns TOOL_UNKNOWN and prints nothing if argv[1] is not a group: the caller then
  * prints its own usage. */
 int tool_main(int argc, char **argv);
 

@@ -90,7 +90,8 @@ static void add_examined(long rank, const char *text, const char *path)
 					"file", path));
 }
 
-/* Adds the first line of a file of stacks: "rank 2, process 4711: its process is stopped by a signal". */
+/* Adds the first line of a file of stacks: "rank 2, process 4711: its process is stopped by a
+ * signal". */
 static void add_stacks(const char *path, long rank)
 {
 	struct buf text = BUF_INIT;

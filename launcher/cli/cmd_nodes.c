@@ -118,8 +118,8 @@ static int list_json(const struct listing *l)
 	return print_json(all);
 }
 
-/* People paste the advice into a shell. In a shared folder another user chooses the names, so only those
- * that mean nothing to a shell are printed. */
+/* People paste the advice into a shell. In a shared folder another user chooses the names, so only
+ * those that mean nothing to a shell are printed. */
 static bool is_pasteable(const struct suspect_node *n)
 {
 	static const char harmless[] =
@@ -260,7 +260,8 @@ static int clear_node(const struct listing *l, const char *name, struct err *e)
 				 name);
 }
 
-/* Whether the runs of others speak against the node, too. What they have seen only they and root can void. */
+/* Whether the runs of others speak against the node, too. What they have seen only they and root
+ * can void. */
 static bool others_blame(const struct listing *l, const char *name)
 {
 	bool blame = false;

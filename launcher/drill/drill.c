@@ -163,8 +163,8 @@ static int find_reference(struct drill *d, struct err *e)
 
 /* --- One fault -------------------------------------------------------------------- */
 
-/* Two checkpoints are committed, and a step came after the second. The next checkpoint is some steps
- * away, so that none is being written. */
+/* Two checkpoints are committed, and a step came after the second. The next checkpoint is some
+ * steps away, so that none is being written. */
 static bool is_under_way(const struct drill_run *r)
 {
 	return r->story.checkpoints >= 2 && r->story.last_step > r->story.ckpt_seen;
@@ -176,8 +176,8 @@ static double limit_of(const struct drill_run *r)
 	return SPARE_SECONDS + waits + 20 * r->d->run_s;
 }
 
-/* About half-way between two checkpoints, and at least two steps before the second one, so that it is
- * not written with a NaN. */
+/* About half-way between two checkpoints, and at least two steps before the second one, so that it
+ * is not written with a NaN. */
 static int64_t step_of_fault(const struct drill *d)
 {
 	int64_t every = d->steps / CHECKPOINTS;

@@ -28,18 +28,21 @@ enum drill_needs {
 struct injection {
 	const char *name;
 	unsigned needs;
-	/* Before the run starts; may be NULL. ERR_UNSUPPORTED: this run does not allow the fault. */
+	/* Before the run starts; may be NULL. ERR_UNSUPPORTED: this run does not allow the
+	 * fault. */
 	int (*prepare)(struct drill_run *r, struct err *e);
 	/* When the run trains: causes the fault, and sets r->injected. NULL: the fault comes
 	 * without it. ERR_UNSUPPORTED: this run does not allow it. */
 	int (*inject)(struct drill_run *r, struct err *e);
-	/* The agent of the last rank causes the fault: a kind of agent/drill.h. NULL: it does not. */
+	/* The agent of the last rank causes the fault: a kind of agent/drill.h. NULL: it does
+	 * not. */
 	const char *agent_fault;
 	int signal; /* for drill_signal_last_agent */
 	/* The last rank hangs. The event hang must name it with this kind, and the run has a short
 	 * restart.hang_timeout. NULL: no rank hangs. */
 	const char *hang;
-	/* Undoes prepare() and inject(), also if they failed. It may be called twice. May be NULL. */
+	/* Undoes prepare() and inject(), also if they failed. It may be called twice. May be
+	 * NULL. */
 	void (*undo)(struct drill_run *r);
 	const char *faults; /* the names that the supervisor may give it; "": it names none */
 	const char

@@ -150,8 +150,8 @@ static void tell_hang(struct drill_story *s, const json_t *o)
 	snprintf(s->hung_text, sizeof s->hung_text, "%.999s", h.text);
 }
 
-/* The connection of a rank usually closes before its end is known. A rank that failed or hung is killed
- * afterwards, which says nothing. */
+/* The connection of a rank usually closes before its end is known. A rank that failed or hung is
+ * killed afterwards, which says nothing. */
 static void tell_exit(struct drill_story *s, const json_t *o)
 {
 	struct rundir_exit x;

@@ -80,8 +80,8 @@ uint32_t rundir_next_submission(const char *path);
 int rundir_save_submission(const char *parent, const char *name, uint32_t number, const char *job,
 			   const char *script, struct err *e);
 
-/* Removes the files of a submission that was refused; number 0: it has none. created: the submission has created the run
- * folder, which is removed with its folders if they are empty. */
+/* Removes the files of a submission that was refused; number 0: it has none. created: the
+ * submission has created the run folder, which is removed with its folders if they are empty. */
 void rundir_drop_submission(const char *path, uint32_t number, bool created);
 
 /* Appends a line to metrics.jsonl, as rundir_event_*() does to events.jsonl. predicted_s: seconds
@@ -94,7 +94,8 @@ int rundir_lost(const struct rundir *r);
  * without the run folder it is lost. Returns, once for each such event, what people should know,
  * valid until the next line; otherwise NULL. */
 const char *rundir_trouble(struct rundir *r);
-/* Makes logs/ and ckpt/ again if they were deleted. ERR_NOTFOUND: the run folder or its lock was. */
+/* Makes logs/ and ckpt/ again if they were deleted. ERR_NOTFOUND: the run folder or its lock
+ * was. */
 int rundir_renew(struct rundir *r, struct err *e);
 
 /* For launcher/rundir/events.c: appends a line with the fields of this table to health.jsonl, or to

@@ -1,5 +1,5 @@
-/* check_step: the job steps that check and measure nodes: all of them before the first generation, or one
- * that is back while the run trains on others. */
+/* check_step: the job steps that check and measure nodes: all of them before the first generation,
+ * or one that is back while the run trains on others. */
 #include "base/agent_env.h"
 #include "base/auth.h"
 #include "base/buf.h"
@@ -83,8 +83,8 @@ int slurm_burn_in(uv_loop_t *loop, const struct burn_in_request *r,
 	enum { OWN = 4, WORD = 512 };
 	const char *command[WORDS] = { r->agent, "bench", "node" };
 	char own[OWN][WORD], *words[OWN];
-	/* Its processes end with their connections, so it needs no limit in Slurm, which kills in the midst
-	 * of a long [health] preflight_timeout. */
+	/* Its processes end with their connections, so it needs no limit in Slurm, which kills in
+	 * the midst of a long [health] preflight_timeout. */
 	const struct step s = { .name = "--job-name=muster-burn-in",
 				.nodes = r->nodes,
 				.n_nodes = r->n_nodes,

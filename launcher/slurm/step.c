@@ -16,11 +16,11 @@
  * A step that is still listed, or of which nothing is known, SETTLE_S seconds after the end of srun
  * counts as gone: its node is lost, and its agents have left because their connection is closed.
  *
- * Whose PMIx server the agents use decides what the step's tasks are (pmix.h): with Slurm's they are
- * the agents; with muster's they are helpers, one per node, and the relay (relay.h) reports the ends
- * of the agents. To kill such a generation the relay asks the helpers; if the step has not ended
- * HELPERS_MS later, it is killed like the other kind. If all helpers have reported the ends of their
- * agents before srun ends, the controller need not be asked.
+ * Whose PMIx server the agents use decides what the step's tasks are (pmix.h): with Slurm's they
+ * are the agents; with muster's they are helpers, one per node, and the relay (relay.h) reports the
+ * ends of the agents. To kill such a generation the relay asks the helpers; if the step has not
+ * ended HELPERS_MS later, it is killed like the other kind. If all helpers have reported the ends
+ * of their agents before srun ends, the controller need not be asked.
  *
  * If the caller knows that a node is lost, the controller lists the step until SlurmdTimeout. So
  * the generation is gone as soon as srun has ended, and scancel continues after slurm_close().

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of [health] preflight_timeout: the share of each phase, what the measurements take of it, and until
- * when they are repeated. */
+/* Of [health] preflight_timeout: the share of each phase, what the measurements take of it, and
+ * until when they are repeated. */
 static const double connect_share = 0.25, nodes_share = 0.6, link_share = 0.2, measure_share = 0.1,
 		    link_measure_share = 0.02, repeat_share = 0.7;
 static const double measure_most_s = 1.5, link_most_s = 0.4;
@@ -113,8 +113,8 @@ static bool has_suspect(struct burn_in *b)
 	return false;
 }
 
-/* The number of the first kind with the same devices and cores: kinds may also differ in what no figure
- * shows, such as in which devices are left out. */
+/* The number of the first kind with the same devices and cores: kinds may also differ in what no
+ * figure shows, such as in which devices are left out. */
 static int kind_of(const struct cluster *c, int node)
 {
 	const struct node_kind *k = topo_cluster_kind(c, node);

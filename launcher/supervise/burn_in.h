@@ -1,11 +1,11 @@
 /*
- * burn_in — measures all nodes before the first generation ([launch] preflight = full), and compares
- * them (burn_in_judge.h).
+ * burn_in — measures all nodes before the first generation ([launch] preflight = full), and
+ * compares them (burn_in_judge.h).
  *
  * The launch backend starts `muster-agent bench node` on every node that has passed the checks of
- * node_checks.h. Each of these processes connects to a listener of the burn-in, which has a secret of
- * its own, as agents do to that of the run. Then the supervisor gives orders, and all nodes obey at the
- * same time:
+ * node_checks.h. Each of these processes connects to a listener of the burn-in, which has a secret
+ * of its own, as agents do to that of the run. Then the supervisor gives orders, and all nodes obey
+ * at the same time:
  *
  *     BURN_IN_CONNECT  until all have connected
  *     BURN_IN_NODES    products, memory and the folder of the checkpoints
@@ -13,13 +13,14 @@
  *                      both directions. They find each other through the supervisor, which forwards
  *                      their endpoints, and use the transport that the job uses
  *
- * If a figure is bad and 30 % of the time are left, all nodes are measured once more, as far as the time
- * allows, and the better values count. A node that does not connect, does not answer, or ends counts as
- * bad. If that happens to most of several nodes, or no node connects, the fault is not theirs, and the
- * run starts with them. After [health] preflight_timeout seconds what is known is judged.
+ * If a figure is bad and 30 % of the time are left, all nodes are measured once more, as far as the
+ * time allows, and the better values count. A node that does not connect, does not answer, or ends
+ * counts as bad. If that happens to most of several nodes, or no node connects, the fault is not
+ * theirs, and the run starts with them. After [health] preflight_timeout seconds what is known is
+ * judged.
  *
- * Bad nodes are reported to node_checks.h. burn_in_start.c starts the processes, and burn_in_report.c
- * prints and records the result.
+ * Bad nodes are reported to node_checks.h. burn_in_start.c starts the processes, and
+ * burn_in_report.c prints and records the result.
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_BURN_IN_H
 #define MUSTER_LAUNCHER_SUPERVISE_BURN_IN_H
@@ -36,8 +37,8 @@ struct connection;
 struct connections_options;
 struct burn_in;
 
-/* Starts it. True: supervise_checks_go_on() is called when it has ended, unless it is stopped. False:
- * it is not asked for, has been made, or cannot be made, which is printed. */
+/* Starts it. True: supervise_checks_go_on() is called when it has ended, unless it is stopped.
+ * False: it is not asked for, has been made, or cannot be made, which is printed. */
 bool supervise_burn_in_start(struct supervisor *s);
 /* To be called several times per second. */
 void supervise_burn_in_tick(struct supervisor *s);
@@ -78,7 +79,8 @@ struct burn_in {
 	struct err failed; /* the memory is used up */
 };
 
-/* burn_in_start.c, in this order. The burn-in measures the nodes that have passed the checks; b->n may be
+/* burn_in_start.c, in this order. The burn-in measures the nodes that have passed the checks; b->n
+ * may be
  * 0. The listener is on the host of the run's; its address and secret are set. */
 int supervise_burn_in_take_nodes(struct burn_in *b, struct err *e);
 int supervise_burn_in_listen(struct burn_in *b, struct connections_options *co, struct err *e);

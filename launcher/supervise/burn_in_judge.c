@@ -165,8 +165,8 @@ static double median_of(double *good, int n)
 	return n ? good[(n - 1) / 2] : 0;
 }
 
-/* How many times worse a figure is than it may be if `reference` is right; both by goodness(). It is bad
- * above 1. */
+/* How many times worse a figure is than it may be if `reference` is right; both by goodness(). It
+ * is bad above 1. */
 static double excess_of(enum burn_in_what what, double good, double reference, double factor)
 {
 	double harmless = whats[what].harmless;

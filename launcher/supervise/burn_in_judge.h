@@ -2,13 +2,13 @@
  * burn_in_judge — compares the figures of the nodes, and finds those that are too bad.
  *
  * A node's figure is compared with the median of its peers: the same figure of the other nodes of
- * its kind, of all their devices. It is bad if it is worse than that by more than the factor, to the
- * power of the figure's exponent (base/burn_in_figures.h). Of an even number of peers the worse of
- * the two in the middle counts. A node without a peer is not compared.
+ * its kind, of all their devices. It is bad if it is worse than that by more than the factor, to
+ * the power of the figure's exponent (base/burn_in_figures.h). Of an even number of peers the worse
+ * of the two in the middle counts. A node without a peer is not compared.
  *
  * A link belongs to two nodes. The figure of a node is that of its best link, so that one slow link
- * blames neither end: a node is blamed if all its links are slow. A slow link between two nodes that
- * are not blamed is a finding of its own.
+ * blames neither end: a node is blamed if all its links are slow. A slow link between two nodes
+ * that are not blamed is a finding of its own.
  *
  * Figures that were measured twice count with their better value, because something else on the
  * machine can only make them worse. The functions are pure. They take nodes as numbers from 0.
@@ -65,8 +65,8 @@ struct burn_in_findings {
 };
 void supervise_burn_in_findings_fini(struct burn_in_findings *f);
 
-/* Replaces `out` by the findings, the one with the largest excess first. kinds[node]: the kind of each of the
- * n_nodes nodes. */
+/* Replaces `out` by the findings, the one with the largest excess first. kinds[node]: the kind of
+ * each of the n_nodes nodes. */
 int supervise_burn_in_judge(const struct burn_in_table *t, const int *kinds, int n_nodes,
 			    double factor, struct burn_in_findings *out, struct err *e);
 
@@ -85,9 +85,9 @@ void supervise_burn_in_describe(const struct burn_in_finding *f, const char *con
 enum { BURN_IN_ROUNDS = 4 };
 
 /* The nodes form a ring, and each node has links with those at distance 1 and 2. partners[i *
- * BURN_IN_ROUNDS + r] is the node with which node i measures in round r; -1: none. Every node has at
- * least one link if there are two nodes, and two if there are three. Returns the number of rounds that
- * are needed. */
+ * BURN_IN_ROUNDS + r] is the node with which node i measures in round r; -1: none. Every node has
+ * at least one link if there are two nodes, and two if there are three. Returns the number of
+ * rounds that are needed. */
 int supervise_burn_in_pairs(int n_nodes, int *partners);
 
 #endif

@@ -63,8 +63,8 @@ static void blame_nodes(struct burn_in *b, const char *const *names)
 	}
 }
 
-/* If most of several nodes break down or are late, the fault is not theirs: the machines are busy, or the
- * job's folder is slow. */
+/* If most of several nodes break down or are late, the fault is not theirs: the machines are busy,
+ * or the job's folder is slow. */
 static bool most_are_lost(const struct burn_in *b)
 {
 	int lost = 0;

@@ -1,4 +1,5 @@
-/* burn_in_start: what a burn-in consists of before its first order: its nodes, its listener, its step. */
+/* burn_in_start: what a burn-in consists of before its first order: its nodes, its listener, its
+ * step. */
 #include "base/run_paths.h"
 #include "launcher/supervise/burn_in.h"
 #include "launcher/supervise/supervisor.h"

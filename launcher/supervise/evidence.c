@@ -7,12 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The share of a window from which a cause that this process computes explains that a rank is slow. */
+/* The share of a window from which a cause that this process computes explains that a rank is
+ * slow. */
 #define EXPLAINS 0.15
 /* The clock of a rank, as a part of its peers', below which it is a cause. */
 #define CLOCK_LOW 0.9
-/* The weights of causes that overlap: a process that is stopped needs no other reason, and the wait for a core
- * has a reason of its own unless none was found. */
+/* The weights of causes that overlap: a process that is stopped needs no other reason, and the wait
+ * for a core has a reason of its own unless none was found. */
 #define STOPPED_COUNTS 1.3
 #define NO_CORE_COUNTS 0.8
 

@@ -1,20 +1,20 @@
 /*
- * evidence — what the agents see on their nodes (message health), and the reason of a slow rank that follows
- * from it.
+ * evidence — what the agents see on their nodes (message health), and the reason of a slow rank
+ * that follows from it.
  *
- * An agent sends its findings when they change, so the last ones stay valid. The reason of a slow rank is the
- * cause that explains the largest part of the window:
+ * An agent sends its findings when they change, so the last ones stay valid. The reason of a slow
+ * rank is the cause that explains the largest part of the window:
  *
  *     stopped     its process did not run                              message progress, stalled_s
  *     findings    throttling, other processes, memory, GPU, network …  message health
  *     clock       its cores or its GPU run slower than its peers'      message health
  *     no core     it waited for a core, and nothing says why           message progress, delay_s
  *
- * A finding that is an alarm is a defect of a device, even if no rank is slow: it is printed, recorded and noted
- * against the node once per node, device and kind.
+ * A finding that is an alarm is a defect of a device, even if no rank is slow: it is printed,
+ * recorded and noted against the node once per node, device and kind.
  *
- * health.jsonl gets a line for a window in which a rank was slow, and for findings of other ranks, if they
- * differ from those of its last line, or after EVIDENCE_LINE_S. A healthy run has no lines.
+ * health.jsonl gets a line for a window in which a rank was slow, and for findings of other ranks,
+ * if they differ from those of its last line, or after EVIDENCE_LINE_S. A healthy run has no lines.
  *
  * Only the files of this room include it.
  */
@@ -70,8 +70,8 @@ struct evidence_window {
 	double clock, gpu_clock; /* medians of its peers; 0: unknown */
 };
 
-/* Why the rank was slow in this window. Writes "; reason". *node: whether the whole node is the cause.
- * Returns the kind of the cause, "" if there is none. */
+/* Why the rank was slow in this window. Writes "; reason". *node: whether the whole node is the
+ * cause. Returns the kind of the cause, "" if there is none. */
 const char *supervise_evidence_explain(const struct supervisor *s, int rank,
 				       const struct evidence_window *w, char *out, size_t size,
 				       bool *node);

@@ -1,9 +1,9 @@
 /*
  * exclude — what the run does about the node of a slow rank.
  *
- * With [health] slow_policy = warn it does nothing. With exclude the generation writes a checkpoint and ends, and
- * the next one runs without the node, where policy.h finds room for it: on a spare node, or with the fewer ranks
- * that [restart] shrink permits. It stays instead, and says why, if
+ * With [health] slow_policy = warn it does nothing. With exclude the generation writes a checkpoint
+ * and ends, and the next one runs without the node, where policy.h finds room for it: on a spare
+ * node, or with the fewer ranks that [restart] shrink permits. It stays instead, and says why, if
  *
  *     - the step without the node is not predicted to become POLICY_GAIN_MIN times as fast. The
  *       prediction is corrected by what was measured:
@@ -33,9 +33,9 @@ struct exclude_state {
 
 struct supervisor;
 
-/* A rank was found slow; delay: D in seconds; evidence: a clause for people. Notes it against the node, and decides
- * what to do. again: it was considered before and is still slow, so nothing is noted or said if it stays. True: the
- * generation stops in order to leave the node. */
+/* A rank was found slow; delay: D in seconds; evidence: a clause for people. Notes it against the
+ * node, and decides what to do. again: it was considered before and is still slow, so nothing is
+ * noted or said if it stays. True: the generation stops in order to leave the node. */
 bool supervise_exclude_consider(struct supervisor *s, int rank, double delay, const char *evidence,
 				bool again);
 

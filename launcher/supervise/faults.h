@@ -43,8 +43,8 @@ struct fault {
 	enum fault_owner owner;
 	enum fault_retry retry;
 	bool counts; /* against max_restarts and max_futile; false if retry is RETRY_WAIT */
-	/* SUSPECT_NONE: otherwise it counts as a fault of the node ([restart] exclude_after), and the
-	 * list of suspects gets this line about the node */
+	/* SUSPECT_NONE: otherwise it counts as a fault of the node ([restart] exclude_after), and
+	 * the list of suspects gets this line about the node */
 	enum suspect_kind suspect;
 	const char *text;   /* what was seen, for people: a clause such as "the disk is full" */
 	const char *remedy; /* what the person can do: one sentence; "": nothing */

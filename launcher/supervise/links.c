@@ -41,8 +41,8 @@ static bool is_link(const struct link_state *l, const struct msg_link *m)
 	return *l->group && l->peer == m->peer && !strcmp(l->group, m->group);
 }
 
-/* The state of this link of the rank; otherwise an unused one, or that of a link which the rank's last message
- * has not named. */
+/* The state of this link of the rank; otherwise an unused one, or that of a link which the rank's
+ * last message has not named. */
 static struct link_state *find_link(struct link_state *own, const struct msg_link *m)
 {
 	struct link_state *unused = NULL;

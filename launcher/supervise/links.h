@@ -1,16 +1,17 @@
 /*
  * links — names a slow link between two ranks.
  *
- * In a collective all ranks wait for the slowest link. Each rank reports how fast its bytes get to other
- * ranks over the network (message links). In windows of [health] slow_window seconds the links of one group of
- * ranks ("dp", "pp" …), and of ranks on one node or on two, are compared:
+ * In a collective all ranks wait for the slowest link. Each rank reports how fast its bytes get to
+ * other ranks over the network (message links). In windows of [health] slow_window seconds the
+ * links of one group of ranks ("dp", "pp" …), and of ranks on one node or on two, are compared:
  *
  *     slow     bytes were on their way for at least LINK_BUSY of the window, and
  *              rate × LINK_FACTOR < the lower median of the rates of the other links
  *
- * Both must hold: a link that carries little is slow without harm, and one that is busy may be as fast as the
- * others. A link that is slow in LINK_WINDOWS windows in a row is printed and recorded, once, and again when it
- * has been as fast as the others for as many windows. A run with a single link has none to compare it with.
+ * Both must hold: a link that carries little is slow without harm, and one that is busy may be as
+ * fast as the others. A link that is slow in LINK_WINDOWS windows in a row is printed and recorded,
+ * once, and again when it has been as fast as the others for as many windows. A run with a single
+ * link has none to compare it with.
  *
  * Only the files of this room include it.
  */

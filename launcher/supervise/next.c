@@ -1,6 +1,6 @@
 /*
- * next: what follows a generation. These are the steps from its last process to the next generation,
- * and the states in which the run waits between them:
+ * next: what follows a generation. These are the steps from its last process to the next
+ * generation, and the states in which the run waits between them:
  *
  *     supervise_start_first             the nodes are checked first?  yes: SUP_CHECKING
  *         supervise_use_checked_nodes   a node that is needed failed: a survey, then

@@ -246,8 +246,8 @@ bool supervise_checks_start_all(struct supervisor *s)
 	return !rc;
 }
 
-/* If most nodes have passed, the others failed for reasons of their own, not because the job needs too
- * much. */
+/* If most nodes have passed, the others failed for reasons of their own, not because the job needs
+ * too much. */
 static void note_suspects(struct supervisor *s, int passed, int failed)
 {
 	const struct pool *p = &s->recovery.pool;

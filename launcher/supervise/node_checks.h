@@ -1,16 +1,16 @@
 /*
- * node_checks — checks nodes that are back before the run stops in order to grow onto them, and, with
- * [launch] preflight, all nodes before the first generation.
+ * node_checks — checks nodes that are back before the run stops in order to grow onto them, and,
+ * with [launch] preflight, all nodes before the first generation.
  *
  * A node may lack a GPU or a file system. A check is a child process that the launch backend starts
  * (struct check_request). A node that fails is unfit (pool.h): the reason is printed and recorded
  * once, and a look after NODE_CHECK_AGAIN seconds asks again.
  *
- * Nodes that are back have a check each, while the run trains. Before the first generation one check
- * asks all nodes at the same time; then those that have not answered have a check each. If no node
- * has answered, the fault is not theirs, and the run starts without the checks. With preflight = full
- * the burn-in of those that have passed follows (burn_in.h). A node that fails it is not used for the
- * rest of the run.
+ * Nodes that are back have a check each, while the run trains. Before the first generation one
+ * check asks all nodes at the same time; then those that have not answered have a check each. If no
+ * node has answered, the fault is not theirs, and the run starts without the checks. With preflight
+ * = full the burn-in of those that have passed follows (burn_in.h). A node that fails it is not
+ * used for the rest of the run.
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_NODE_CHECKS_H
 #define MUSTER_LAUNCHER_SUPERVISE_NODE_CHECKS_H
@@ -40,8 +40,8 @@ bool supervise_checks_start_all(struct supervisor *s);
 void supervise_checks_fail(struct supervisor *s, int node, const char *why);
 /* A check, or the burn-in, has ended: starts what follows it. */
 void supervise_checks_go_on(struct supervisor *s);
-/* After it: reports the result. From now on the nodes that have passed count as nodes that were never
- * away. */
+/* After it: reports the result. From now on the nodes that have passed count as nodes that were
+ * never away. */
 void supervise_checks_finish_all(struct supervisor *s);
 /* Starts the checks of usable nodes that are back and have not passed one. True: checks are under
  * way, and EV_CHECKED follows once none is left to make, unless they are stopped. */

@@ -164,7 +164,8 @@ void supervise_policy_recover(const struct policy_request *r, struct policy_deci
 		try_waiting(r, out);
 }
 
-/* Takes `next` if its step is predicted to be faster than that of all before; frees it otherwise. */
+/* Takes `next` if its step is predicted to be faster than that of all before; frees it
+ * otherwise. */
 static void take_faster(struct policy_decision *d, struct deployment *next, double *fastest)
 {
 	if (next->plan.time.total >= *fastest) {

@@ -18,9 +18,9 @@
  *
  * If nodes are back, the run grows to the layout that it began with, otherwise to the same with a
  * lower dp, otherwise, with shrink = any, to the one that the planner finds. The step must be
- * predicted to become at least 5 % faster.
- * If the run should leave a node that is slow (exclude.h), the first possibility of spare, dp and replan is taken.
- * With regrow = requeue the job is otherwise requeued if nodes that have left it are free.
+ * predicted to become at least 5 % faster. If the run should leave a node that is slow (exclude.h),
+ * the first possibility of spare, dp and replan is taken. With regrow = requeue the job is
+ * otherwise requeued if nodes that have left it are free.
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_POLICY_H
 #define MUSTER_LAUNCHER_SUPERVISE_POLICY_H
@@ -77,15 +77,16 @@ void supervise_policy_recover(const struct policy_request *r, struct policy_deci
 /* Decides whether to grow: how is RECOVERY_GROW with `next`, RECOVERY_REQUEUE, or RECOVERY_SAME. */
 void supervise_policy_grow(const struct policy_request *r, struct policy_decision *out);
 
-/* Decides whether to leave nodes that the pool does not permit although they are there: how is RECOVERY_SPARE,
- * RECOVERY_DP or RECOVERY_REPLAN with `next`, or RECOVERY_SAME. step_most: predicted seconds of a step
- * above which the run stays. */
+/* Decides whether to leave nodes that the pool does not permit although they are there: how is
+ * RECOVERY_SPARE, RECOVERY_DP or RECOVERY_REPLAN with `next`, or RECOVERY_SAME. step_most:
+ * predicted seconds of a step above which the run stays. */
 void supervise_policy_leave(const struct policy_request *r, double step_most,
 			    struct policy_decision *out);
 
 /* The option that was chosen; NULL with give up. */
 const struct policy_option *supervise_policy_chosen(const struct policy_decision *d);
-/* A line for people, such as "dp: tp 2 × dp 1 × pp 2 on 4 of 6 devices, 12.1 ms a step predicted". */
+/* A line for people, such as "dp: tp 2 × dp 1 × pp 2 on 4 of 6 devices, 12.1 ms a step
+ * predicted". */
 void supervise_policy_print(const struct policy_option *o, struct buf *out);
 /* [{"how", "possible", "step_s", "text"}, …]; a new reference. */
 json_t *supervise_policy_json(const struct policy_decision *d);

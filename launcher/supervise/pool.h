@@ -1,14 +1,16 @@
 /*
  * pool — the nodes and devices that a run may use, and why it may not use the others.
  *
- * A node is used if the last survey found it up, it is not excluded, and it has not failed the check
- * that node_checks.h makes when it is back, or before the first generation. A node is excluded for the
- * rest of the run after [restart] exclude_after faults, if the run leaves it because it is slow (exclude.h), and at once if it fails again before the
- * first step after it had come back, or was a suspect before the run (launcher/suspects). A node that has no fault for POOL_FAULT_MEMORY seconds begins at
- * 0 again: a run of several weeks meets independent faults of every node. (Progress, with which
- * restart.h forgets futile restarts, is not enough here: a node that crashes every hour makes
- * progress in between.) A device that is gone is not used, either. If nothing else is left, all of
- * them are used again, except nodes that failed the check before the first generation.
+ * A node is used if the last survey found it up, it is not excluded, and it has not failed the
+ * check that node_checks.h makes when it is back, or before the first generation. A node is
+ * excluded for the rest of the run after [restart] exclude_after faults, if the run leaves it
+ * because it is slow (exclude.h), and at once if it fails again before the first step after it had
+ * come back, or was a suspect before the run (launcher/suspects). A node that has no fault for
+ * POOL_FAULT_MEMORY seconds begins at 0 again: a run of several weeks meets independent faults of
+ * every node. (Progress, with which restart.h forgets futile restarts, is not enough here: a node
+ * that crashes every hour makes progress in between.) A device that is gone is not used, either. If
+ * nothing else is left, all of them are used again, except nodes that failed the check before the
+ * first generation.
  *
  * Nodes are numbered as in `machines`, all nodes that the run began with.
  */
@@ -63,7 +65,8 @@ bool supervise_pool_may_return(const struct pool *p);
 
 /* Takes over the states that a survey found. The others stay as they were. */
 void supervise_pool_survey(struct pool *p, const struct survey *s);
-/* Counts a fault of the node at the time `now`, in seconds. The last usable node is never excluded. */
+/* Counts a fault of the node at the time `now`, in seconds. The last usable node is never
+ * excluded. */
 void supervise_pool_blame(struct pool *p, int node, double now);
 /* The run leaves a node because it is slow, or does not after all. */
 void supervise_pool_leave(struct pool *p, int node, bool leave);
@@ -73,11 +76,11 @@ void supervise_pool_check(struct pool *p, int node, bool passed);
 void supervise_pool_return_all(struct pool *p);
 /* An unfit node may be checked again: it counts as one that is back. */
 void supervise_pool_check_again(struct pool *p, int node);
-/* Uses excluded nodes and unfit ones that were back again, if they are up, and devices that were gone.
- * False: there is none. */
+/* Uses excluded nodes and unfit ones that were back again, if they are up, and devices that were
+ * gone. False: there is none. */
 bool supervise_pool_use_again(struct pool *p);
-/* A generation on these nodes has finished a step, or all of them were checked: none counts as one that
- * is back. */
+/* A generation on these nodes has finished a step, or all of them were checked: none counts as one
+ * that is back. */
 void supervise_pool_confirm(struct pool *p);
 /* The device of this name (struct topo_device) is gone; "": any one of the node's. */
 int supervise_pool_lose_device(struct pool *p, int node, const char *name, struct err *e);

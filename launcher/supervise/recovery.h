@@ -37,8 +37,8 @@ struct recovery_state {
 int supervise_recovery_open(struct supervisor *s, struct err *e);
 void supervise_recovery_close(struct supervisor *s);
 
-/* Begins a survey of the nodes that can be used (all: of all nodes), if the launch backend has one; EV_SURVEYED follows. False: it
- * follows at no time. */
+/* Begins a survey of the nodes that can be used (all: of all nodes), if the launch backend has one;
+ * EV_SURVEYED follows. False: it follows at no time. */
 bool supervise_recovery_survey(struct supervisor *s, bool all);
 /* Gives up a survey that takes too long. */
 void supervise_recovery_stop_survey(struct supervisor *s);
@@ -61,10 +61,11 @@ void supervise_recovery_look_for_nodes(struct supervisor *s);
 /* After that survey: whether the generation should stop in order to grow. If nodes
  * must be checked first, it does not yet: the checks begin, and EV_CHECKED follows. */
 bool supervise_recovery_wants_to_grow(struct supervisor *s);
-/* The generation should stop in order to leave a node: takes over the decision's deployment for the next
- * one, and reports it. EV_LEAVE_NODE must follow. */
+/* The generation should stop in order to leave a node: takes over the decision's deployment for the
+ * next one, and reports it. EV_LEAVE_NODE must follow. */
 void supervise_recovery_leave(struct supervisor *s, struct policy_decision *d);
-/* Makes the next deployment the current one. False: there is none, and the job is to be requeued. */
+/* Makes the next deployment the current one. False: there is none, and the job is to be
+ * requeued. */
 bool supervise_recovery_grow(struct supervisor *s);
 
 #endif

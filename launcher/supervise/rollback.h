@@ -11,8 +11,8 @@
  *     stop    the run ends
  *
  * A bad step updates nothing, and a checkpoint with a number that is not finite is never committed,
- * so the last checkpoint is good and from before the bad step. If the rollback cannot be recorded, it
- * does not take place: the loss counts as a restart, and the step is met again.
+ * so the last checkpoint is good and from before the bad step. If the rollback cannot be recorded,
+ * it does not take place: the loss counts as a restart, and the step is met again.
  *
  * Only the files of this room include it.
  */

@@ -1,5 +1,6 @@
 /*
- * slow_checkpoints — names a folder of checkpoints that has become slow, or is too slow for the run.
+ * slow_checkpoints — names a folder of checkpoints that has become slow, or is too slow for the
+ * run.
  *
  * A checkpoint is slow if
  *
@@ -9,8 +10,8 @@
  *       SLOW_CKPT_LEAST_S, for the second time in a row: each checkpoint waits for the one before. The
  *       last checkpoint of a run may wait for one that was begun just before.
  *
- * The first slow one is printed and recorded, with what the nodes show about their disks (evidence.h), and so is
- * the first one that is not slow any more.
+ * The first slow one is printed and recorded, with what the nodes show about their disks
+ * (evidence.h), and so is the first one that is not slow any more.
  *
  * Only the files of this room include it.
  */

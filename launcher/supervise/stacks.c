@@ -96,8 +96,8 @@ static bool examines_another(const struct stacks_state *k, int rank)
 	return false;
 }
 
-/* A rank of the verdict comes before the one that is furthest behind, because it is known that others
- * wait for it. A rank that sends nothing comes before both. */
+/* A rank of the verdict comes before the one that is furthest behind, because it is known that
+ * others wait for it. A rank that sends nothing comes before both. */
 static void choose_ranks(struct supervisor *s)
 {
 	struct stacks_state *k = &s->stacks;

@@ -1,15 +1,17 @@
 /*
- * stacks — what the ranks of a hang do, found out before their processes are ended: who hung first, and
- * in what.
+ * stacks — what the ranks of a hang do, found out before their processes are ended: who hung first,
+ * and in what.
  *
  * The suspects are the rank that the watchdog named and those that the flight recorders blame
  * (verdict.c). Each of them is examined (agent/stacks), and one rank that waits for them, for
  * comparison. An agent whose control thread answers examines itself. Otherwise another agent of its
- * host does it, or, if the host is this one, this process. All of them are examined at the same time.
+ * host does it, or, if the host is this one, this process. All of them are examined at the same
+ * time.
  *
- * The first suspect that is stopped, stuck in the kernel or in a system call, or computing, hung first:
- * the others wait for it. If each of them only waits, the flight recorders decide. The result becomes
- * the event hang and a line for people, and the loss is that of the rank that hung first.
+ * The first suspect that is stopped, stuck in the kernel or in a system call, or computing, hung
+ * first: the others wait for it. If each of them only waits, the flight recorders decide. The
+ * result becomes the event hang and a line for people, and the loss is that of the rank that hung
+ * first.
  *
  * [restart] stacks_timeout limits the time of all of this.
  */
@@ -50,7 +52,8 @@ struct stacks_state {
 void supervise_stacks_reset(struct supervisor *s);
 /* What the flight recorders show. */
 void supervise_stacks_note_verdict(struct supervisor *s, const struct rundir_verdict *v);
-/* Starts to examine the ranks if the loss is a hang or a silence. False: there is nothing to wait for. */
+/* Starts to examine the ranks if the loss is a hang or a silence. False: there is nothing to wait
+ * for. */
 bool supervise_stacks_start(struct supervisor *s);
 /* The answer of the agent `by`. */
 void supervise_stacks_note(struct supervisor *s, int by, const struct msg_examined *m);

@@ -101,8 +101,8 @@ static void set_references(struct supervisor *s)
 	}
 }
 
-/* order: the n ranks of a group, the longest delay first. The delay of the peer of `p` that waited longest; of
- * a peer on another node if there is one, because the ranks of a busy node all wait. */
+/* order: the n ranks of a group, the longest delay first. The delay of the peer of `p` that waited
+ * longest; of a peer on another node if there is one, because the ranks of a busy node all wait. */
 static double longest_delay(const struct supervisor *s, struct pace **order, int n,
 			    const struct pace *p)
 {
@@ -254,7 +254,8 @@ static void record(struct supervisor *s, int rank, const char *text)
 							   .text = text });
 }
 
-/* One event per rank; one line for people per rank, or per node if several of its ranks became slow. */
+/* One event per rank; one line for people per rank, or per node if several of its ranks became
+ * slow. */
 static void report(struct supervisor *s, int rank, int slowest, double window)
 {
 	struct pace *p = &s->stragglers.ranks[rank];
@@ -276,8 +277,8 @@ static void report(struct supervisor *s, int rank, int slowest, double window)
 	*news = *news > 1 ? 0 : *news;
 }
 
-/* Notes the strongest cause of the window. True: it has been another one than the one that was reported last for
- * several windows. */
+/* Notes the strongest cause of the window. True: it has been another one than the one that was
+ * reported last for several windows. */
 static bool has_new_reason(struct supervisor *s, int rank, double window)
 {
 	struct pace *p = &s->stragglers.ranks[rank];
@@ -329,7 +330,8 @@ static void judge(struct supervisor *s, int rank, double window)
 	s->stragglers.news[s->d->plan.ranks[rank].node] += slow;
 }
 
-/* Of the ranks that became stragglers in this window, the one that delays a step most; -1: none did. */
+/* Of the ranks that became stragglers in this window, the one that delays a step most; -1: none
+ * did. */
 static int find_slowest(const struct supervisor *s)
 {
 	const struct pace *ranks = s->stragglers.ranks;

@@ -20,11 +20,11 @@
  *
  * A rank that is slow in STRAGGLER_WINDOWS windows in a row is a straggler: it is printed and
  * recorded with its node, since when, and the likely reason, once; and again when it has been as
- * fast as the others for as many windows, or if another reason has been the strongest one for as many
- * windows. The reason comes from evidence.h. If several ranks of a node
- * become stragglers in one window, one line names the node with them. A rank whose agent was silent for [health] pause seconds
- * and came back (SIGSTOP, a paused virtual machine, swapping, a network that stood still) is
- * recorded, too.
+ * fast as the others for as many windows, or if another reason has been the strongest one for as
+ * many windows. The reason comes from evidence.h. If several ranks of a node become stragglers in
+ * one window, one line names the node with them. A rank whose agent was silent for [health] pause
+ * seconds and came back (SIGSTOP, a paused virtual machine, swapping, a network that stood still)
+ * is recorded, too.
  *
  * A straggler is evidence against its node, and so are PAUSES_SUSPECT pauses of its ranks
  * (suspects.h). What the run does about a straggler is decided in exclude.h.

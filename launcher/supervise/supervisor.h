@@ -200,8 +200,8 @@ void supervise_enter(struct supervisor *s, enum sup_state state, double seconds)
 void supervise_end(struct supervisor *s, int status);
 /* The steps from a generation that is gone to the next one, in their order; next.c has a picture.
  * Each one continues with the following one unless the run waits or ends. */
-/* The generation is lost and no process of it is left. Makes sure that the nodes have been surveyed,
- * or waits for it. */
+/* The generation is lost and no process of it is left. Makes sure that the nodes have been
+ * surveyed, or waits for it. */
 void supervise_survey_nodes(struct supervisor *s);
 /* Finds the fault, and whether another generation may start after it. */
 void supervise_judge_loss(struct supervisor *s);
@@ -237,11 +237,11 @@ void supervise_message(void *supervisor, struct connection *c, const struct msg 
 
 /* watchdog.c */
 void supervise_watchdog(struct supervisor *s);
-/* The first call of a tick: if this process did not run since the last one, because it or its machine was
- * stopped, no deadline runs out because of that. */
+/* The first call of a tick: if this process did not run since the last one, because it or its
+ * machine was stopped, no deadline runs out because of that. */
 void supervise_note_sleep(struct supervisor *s);
-/* Whether this process ran all the time since then. Of a time in which it did not, it cannot say what
- * the ranks did. */
+/* Whether this process ran all the time since then. Of a time in which it did not, it cannot say
+ * what the ranks did. */
 bool supervise_ran_since(const struct supervisor *s, double time);
 /* The rank has made progress. Call it before its phase changes. */
 void supervise_note_move(struct supervisor *s, struct rank_state *k);

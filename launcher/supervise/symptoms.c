@@ -1,5 +1,5 @@
-/* symptoms: collects what is known about a loss, from the supervisor's state, the launch log and the
- * kernel's counter of OOM kills. */
+/* symptoms: collects what is known about a loss, from the supervisor's state, the launch log and
+ * the kernel's counter of OOM kills. */
 #include "base/file.h"
 #include "base/run_paths.h"
 #include "launcher/oom.h"

@@ -14,8 +14,8 @@ struct lost_rank;
 
 /* Reads the member `blame` of a message failed. Records it unless it is already recorded for this
  * generation, and makes *loss the loss of the rank that it names: that rank instead of the one that
- * reported it first; -1 if it names several. ERR_PROTO: the member is malformed, or *loss is not one of wrong
- * numbers. */
+ * reported it first; -1 if it names several. ERR_PROTO: the member is malformed, or *loss is not
+ * one of wrong numbers. */
 int supervise_traced_numbers_note(struct supervisor *s, const json_t *blame, struct lost_rank *loss,
 				  struct err *e);
 

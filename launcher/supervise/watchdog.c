@@ -9,8 +9,8 @@ static const double asleep_s = 1.0;
 
 enum { QUIET_BEATS = 3 };
 
-/* Messages that came meanwhile may wait in the sockets, so no rank is blamed for the gap. Agents that
- * stood still with this process have the rest of their time for what they do. */
+/* Messages that came meanwhile may wait in the sockets, so no rank is blamed for the gap. Agents
+ * that stood still with this process have the rest of their time for what they do. */
 static void extend_deadlines(struct supervisor *s, double gap)
 {
 	s->deadline += s->deadline > 0 ? gap : 0;
@@ -55,8 +55,8 @@ static bool is_behind(const struct supervisor *s, const struct rank_state *a,
 	return a->step != b->step ? a->step < b->step : a->moved < b->moved;
 }
 
-/* The rank that the others wait for is one that sends nothing; otherwise the one at the lowest step;
- * among several, the one without progress for the longest time. */
+/* The rank that the others wait for is one that sends nothing; otherwise the one at the lowest
+ * step; among several, the one without progress for the longest time. */
 static int find_slowest(const struct supervisor *s)
 {
 	int worst = -1;
@@ -76,8 +76,8 @@ static double latest_move(const struct supervisor *s)
 	return latest;
 }
 
-/* Phases are learned from steps. What comes before the first one of a generation may take as long as
- * [restart] hang_timeout. */
+/* Phases are learned from steps. What comes before the first one of a generation may take as long
+ * as [restart] hang_timeout. */
 static double limit_of(const struct supervisor *s, int slowest)
 {
 	const struct job *job = &s->d->job;

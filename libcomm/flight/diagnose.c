@@ -92,8 +92,8 @@ static void put_wait(struct buf *b, const struct trace *t, const struct trace_wa
 	buf_printf(b, " for rank %d", w->whom);
 }
 
-/* The rank of the cycle that is alone in its operation while others are together in theirs; -1: there is
- * none, or it is not the only one. */
+/* The rank of the cycle that is alone in its operation while others are together in theirs; -1:
+ * there is none, or it is not the only one. */
 static int find_odd(const struct trace *t, const struct trace_wait *path, int n, int *waiting)
 {
 	int odd = -1, alone = 0;

@@ -1,5 +1,6 @@
-/* A library for LD_PRELOAD: each write to a file below a folder ckpt/ takes SLOW_MS milliseconds, as on a
- * file system that is overloaded. If SLOW_WHILE is set, this is so while the file of that name exists. */
+/* A library for LD_PRELOAD: each write to a file below a folder ckpt/ takes SLOW_MS milliseconds,
+ * as on a file system that is overloaded. If SLOW_WHILE is set, this is so while the file of that
+ * name exists. */
 #include <dlfcn.h>
 #include <poll.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Any bytes as the end of a metrics.jsonl: the window holds finite numbers, at most as many as it may. */
+/* Any bytes as the end of a metrics.jsonl: the window holds finite numbers, at most as many as it
+ * may. */
 #include "agent/engine/train/bad_numbers.h"
 
 #include <math.h>

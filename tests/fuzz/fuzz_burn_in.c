@@ -1,4 +1,5 @@
-/* Any bytes as what the burn-in of a node sends: no figure is added that the judgement cannot use. */
+/* Any bytes as what the burn-in of a node sends: no figure is added that the judgement cannot
+ * use. */
 #include "base/messages.h"
 #include "launcher/supervise/burn_in_judge.h"
 

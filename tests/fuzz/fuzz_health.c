@@ -1,4 +1,5 @@
-/* Any text in place of a file of /proc or /sys: each parser returns, and what it accepts is in range. */
+/* Any text in place of a file of /proc or /sys: each parser returns, and what it accepts is in
+ * range. */
 #include "agent/health/text.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* What the kernel says of a system call, and what a debugger prints. The first byte is the thread. */
+/* What the kernel says of a system call, and what a debugger prints. The first byte is the
+ * thread. */
 #include "agent/stacks/calls.h"
 #include "agent/stacks/frames.h"
 

@@ -2,9 +2,9 @@
  * nvml_api — the functions of NVIDIA's management library that muster calls, and loading it.
  *
  * The declarations repeat those of nvml.h in the CUDA toolkit, because that header is missing where
- * there is no toolkit. Where it exists, tests/unit/topo/test_nvml_abi.c compares every size, offset,
- * value and function type below with it. Only functions that exist since driver 450 are required;
- * newer ones are NULL if the library lacks them.
+ * there is no toolkit. Where it exists, tests/unit/topo/test_nvml_abi.c compares every size,
+ * offset, value and function type below with it. Only functions that exist since driver 450 are
+ * required; newer ones are NULL if the library lacks them.
  *
  * To add a function: a line in NVML_CALLS, its types and values here, their lines in the test, and
  * its test double in tests/doubles/nvml.c.

@@ -11,8 +11,8 @@
  * (manifest.h and safetensors.h specify both). It is written as an attempt
  * (.attempt-STEP-GENERATION-NONCE), proven to cover every tensor exactly once, made durable, and
  * then published (commit.h). All accesses go through the storage of DIR (storage.h). An entry
- * without a valid MANIFEST is not a checkpoint. The latest checkpoint is found by reading manifests:
- * the highest step wins, never a time or a pointer file.
+ * without a valid MANIFEST is not a checkpoint. The latest checkpoint is found by reading
+ * manifests: the highest step wins, never a time or a pointer file.
  *
  * The shards are safetensors files that any reader of the format can open. A slice that is a whole
  * tensor has the tensor's name; another slice has its name and box, such as
@@ -24,10 +24,11 @@
  * slices.
  *
  * If anything fails on any rank (a full disk, a write error, no memory for the snapshot, a hole in
- * the coverage), the attempt fails on all ranks with that cause and rank, it is removed, and earlier
- * checkpoints stay as they are. The attempts of killed writers are removed when the next writer
- * opens, and after each commit. The ranks wait for each other's writes inside a collective, so the
- * world's time-out must exceed the difference between the fastest and the slowest rank's writing.
+ * the coverage), the attempt fails on all ranks with that cause and rank, it is removed, and
+ * earlier checkpoints stay as they are. The attempts of killed writers are removed when the next
+ * writer opens, and after each commit. The ranks wait for each other's writes inside a collective,
+ * so the world's time-out must exceed the difference between the fastest and the slowest rank's
+ * writing.
  */
 #ifndef MUSTER_AGENT_ENGINE_CKPT_CKPT_H
 #define MUSTER_AGENT_ENGINE_CKPT_CKPT_H
@@ -143,8 +144,8 @@ struct ckpt_options {
 };
 
 /* Collective over `world`; the writer makes a group of its own for its background thread. Makes DIR
- * and removes the attempts of dead writers. ERR_NOTFOUND: a rank does not see rank 0's DIR. An error
- * of one rank is ERR_PEER on the others. */
+ * and removes the attempts of dead writers. ERR_NOTFOUND: a rank does not see rank 0's DIR. An
+ * error of one rank is ERR_PEER on the others. */
 int ckpt_writer_open(struct comm *world, const struct ckpt_options *opt, struct ckpt_writer **out,
 		     struct err *e);
 /* Waits for a save in progress. Takes NULL. */
@@ -155,7 +156,8 @@ void ckpt_writer_close(struct ckpt_writer *w);
  * each slice is saved by one dp rank only; empty boxes are left out. The call waits for a previous
  * save that is in progress, and fails on all ranks if that one failed. A failure is returned once,
  * here or by ckpt_wait, and the next save may succeed. A failure of this save is returned by the
- * next call, so that no rank waits in the collective. ERR_NUMERIC: a tensor holds NaN or infinity. */
+ * next call, so that no rank waits in the collective. ERR_NUMERIC: a tensor holds NaN or
+ * infinity. */
 int ckpt_save(struct ckpt_writer *w, const struct ckpt_state *state,
 	      const struct ckpt_tensor *tensors, int n, struct err *e);
 /* Waits until the last save is committed. */

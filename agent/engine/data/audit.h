@@ -5,10 +5,10 @@
  * lines that count follow each other without gap or overlap, from where the run began to where its
  * last generation begins or ends; in each line the replicas' shares tile the batch; all generations
  * have one order of samples (seed, seq, validation, sources with their weights and sizes); and so
- * each of the samples first … samples - 1 of that order counts exactly once, or is in `skips`, which
- * says who skipped it and why. `first` is 0
- * unless the run began from the checkpoint of another run. data_audit_data also proves that the
- * tokens in the data are those that each replica read.
+ * each of the samples first … samples - 1 of that order counts exactly once, or is in `skips`,
+ * which says who skipped it and why. `first` is 0 unless the run began from the checkpoint of
+ * another run. data_audit_data also proves that the tokens in the data are those that each replica
+ * read.
  *
  * Each contradiction is recorded as a finding, which is a text. A line that cannot be read is
  * ignored and noted; if it counted, its steps are then missing.

@@ -7,14 +7,14 @@
  * each source's samples (at least one sample if it is not 0) is held out.
  *
  * Order: sample k of the training split is sample j of a source (data_blend_place: a function of k
- * and the weights). Each source has its own epochs, j = epoch * n + place, and the place is permuted
- * by a key of (seed, source, epoch) in O(1) memory (permute.h). So sample k is a function of
- * (seed, k) that depends neither on the run's length nor on the layout; a source repeats no sample
- * within one of its epochs; and any prefix of the run has the shares of the weights, to within two
- * samples per source. The position in the data is the number of samples consumed and skipped (feed.h,
- * ledger.h). The validation
- * split is blended in the same way, but each source's held-out samples come in file order, from the
- * first, and wrap around: every evaluation reads the same samples.
+ * and the weights). Each source has its own epochs, j = epoch * n + place, and the place is
+ * permuted by a key of (seed, source, epoch) in O(1) memory (permute.h). So sample k is a function
+ * of (seed, k) that depends neither on the run's length nor on the layout; a source repeats no
+ * sample within one of its epochs; and any prefix of the run has the shares of the weights, to
+ * within two samples per source. The position in the data is the number of samples consumed and
+ * skipped (feed.h, ledger.h). The validation split is blended in the same way, but each source's
+ * held-out samples come in file order, from the first, and wrap around: every evaluation reads the
+ * same samples.
  *
  * Documents: the start of a token is the first position of its sample that belongs to the same
  * document, so that attention can stop at a document's edge. Megatron's index lists the edges. In
@@ -35,8 +35,8 @@ enum data_split { DATA_TRAIN, DATA_VALIDATION };
 struct dataset; /* read-only once open; any thread may read */
 
 /* words: data.path. The error names the words that are not a blend, or the file that is truncated,
- * inconsistent or of another format. A token type that can hold ids >= vocab is accepted; such an id
- * is an error when it is read. */
+ * inconsistent or of another format. A token type that can hold ids >= vocab is accepted; such an
+ * id is an error when it is read. */
 int dataset_open(const char *words, int64_t seq, double validation, struct dataset **out,
 		 struct err *e);
 /* Opens the sources of a list. */

@@ -38,7 +38,8 @@ struct feed_options {
 	int64_t steps;
 	int64_t ahead; /* steps read ahead, 0: none */
 	bool starts;   /* whether `starts` is read */
-	/* called for each sample, on the thread that reads, while data_feed_next waits; NULL: none */
+	/* called for each sample, on the thread that reads, while data_feed_next waits; NULL:
+	 * none */
 	void (*moved)(void *arg);
 	void *moved_arg;
 };

@@ -1,5 +1,5 @@
-/* Check mode: counts the numbers of each tensor that are NaN or infinite as soon as it is computed, and
- * notes the first tensor that has some. It waits for the device after each tensor. */
+/* Check mode: counts the numbers of each tensor that are NaN or infinite as soon as it is computed,
+ * and notes the first tensor that has some. It waits for the device after each tensor. */
 #include "agent/engine/model/check.h"
 
 #include <math.h>
@@ -123,8 +123,8 @@ static void visit_layer(struct visit *v, const struct chunk *ch, const struct sl
 							   .order = a + 1 });
 }
 
-/* The output belongs to the last layer, and the gradient, which the pass has replaced by that of the
- * input, to the first one. */
+/* The output belongs to the last layer, and the gradient, which the pass has replaced by that of
+ * the input, to the first one. */
 static void visit_slot(struct visit *v, const struct chunk *ch, const struct slot *s)
 {
 	const struct act_dims *d = &v->m->d;
@@ -199,7 +199,8 @@ void model_plant_input(const struct pass *p, void *x)
 		set_nan(p->m, x, backend_width(p->m->backend));
 }
 
-/* Of the first matrix of each layer: copies of a vector on other tp ranks do not count in the norm. */
+/* Of the first matrix of each layer: copies of a vector on other tp ranks do not count in the
+ * norm. */
 void model_plant_gradient(const struct pass *p, int unit)
 {
 	const struct catalogue *c = param_store_catalogue(p->m->store);

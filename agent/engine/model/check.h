@@ -10,7 +10,8 @@
 
 /* The pass begins a part: the embedding (layer -1), a layer, or the head (the number of layers). */
 void model_check_enter(const struct pass *p, bool backward, int layer);
-/* A tensor [n] of the storage type has been computed. what: its name inside its part, for people. */
+/* A tensor [n] of the storage type has been computed. what: its name inside its part, for
+ * people. */
 void model_check_tensor(struct model *m, const char *what, const void *x, int64_t n);
 /* The unit's gradients of this micro-batch are complete, and not yet reduced. */
 void model_check_gradients(struct model *m, int unit);

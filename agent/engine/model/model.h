@@ -118,8 +118,8 @@ struct model_finding {
 	bool gradient; /* `what` is a parameter, and the tensor its gradient */
 	char what[64]; /* a parameter's name, or the tensor's name inside its layer */
 };
-/* Between the two calls, passes check each tensor, also inside a layer and before it is reduced over
- * ranks. They compute the same bits, but wait for the device after each tensor. */
+/* Between the two calls, passes check each tensor, also inside a layer and before it is reduced
+ * over ranks. They compute the same bits, but wait for the device after each tensor. */
 int model_check_begin(struct model *m, struct err *e);
 void model_check_end(struct model *m, struct model_finding *out);
 

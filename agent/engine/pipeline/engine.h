@@ -66,9 +66,9 @@ int pipeline_step(struct engine *g, const struct engine_batch *b, double *loss, 
 int pipeline_passes(struct engine *g, const struct engine_batch *b, struct err *e);
 int pipeline_loss(struct engine *g, double *loss, struct err *e);
 
-/* Computes the last step again, with the same batch, in check mode (agent/engine/model/model.h), and
- * sets *found. All other results are those of pipeline_step. Each micro-batch gets the slot that it
- * had before. */
+/* Computes the last step again, with the same batch, in check mode (agent/engine/model/model.h),
+ * and sets *found. All other results are those of pipeline_step. Each micro-batch gets the slot
+ * that it had before. */
 int pipeline_check(struct engine *g, const struct engine_batch *b, double *loss,
 		   struct model_finding *found, struct err *e);
 struct model *pipeline_model(struct engine *g);

@@ -76,8 +76,8 @@ static int count_witnesses(const struct decision *d, enum witness what)
 	return n;
 }
 
-/* Ranks that hold the same tensor get equal numbers from an update. If those of one are good, the bad
- * ones were spoiled after it. */
+/* Ranks that hold the same tensor get equal numbers from an update. If those of one are good, the
+ * bad ones were spoiled after it. */
 static bool decide_state(struct decision *d)
 {
 	char who[RANK_TEXT], others[PLACE_TEXT];
@@ -267,8 +267,8 @@ static bool replica_differs(const struct decision *d, int dp)
 	return false;
 }
 
-/* What is left differs, but an earlier part of it is lost: any rank of that replica of the pipeline may
- * have been the first. */
+/* What is left differs, but an earlier part of it is lost: any rank of that replica of the pipeline
+ * may have been the first. */
 static void decide_replica(struct decision *d, const char *what)
 {
 	d->blame->n = 0;
@@ -278,8 +278,8 @@ static void decide_replica(struct decision *d, const char *what)
 	report_transient(d, what, "");
 }
 
-/* The forward pass keeps what it computes until the backward pass of the micro-batch, on each stage. A
- * later stage may have lost what a gradient on an earlier one came from. */
+/* The forward pass keeps what it computes until the backward pass of the micro-batch, on each
+ * stage. A later stage may have lost what a gradient on an earlier one came from. */
 static bool decide_own_difference(struct decision *d)
 {
 	char layer[32];

@@ -1,9 +1,9 @@
 /*
  * diagnosis — decides, from what each rank has found, where wrong numbers of a step began.
  *
- * A step is computed twice: as training does it, and again in check mode (agent/engine/model/model.h).
- * Both computations start from the same weights and samples, because a step with wrong numbers
- * updates nothing. They must therefore agree to the bit. Hence:
+ * A step is computed twice: as training does it, and again in check mode
+ * (agent/engine/model/model.h). Both computations start from the same weights and samples, because
+ * a step with wrong numbers updates nothing. They must therefore agree to the bit. Hence:
  *
  *     numbers of the state are bad before the step     an earlier step or a fault left them there
  *     the second computation has bad numbers           the earliest tensor in the order of the
@@ -46,7 +46,8 @@ struct rank_findings {
 	struct model_finding again; /* in the second computation */
 	struct bad_tensor reduced;  /* in the gradients that the first computation left */
 	bool reduced_again;         /* such gradients are bad after the second one too */
-	/* tensors of its own that differ between the two computations, and the place of the first */
+	/* tensors of its own that differ between the two computations, and the place of the
+	 * first */
 	bool differs;
 	struct model_place differs_at;
 	bool gradients_differ; /* the gradients after the reduction do */
@@ -62,16 +63,17 @@ struct step_results {
 	int layers; /* of the model */
 };
 
-/* Whether a comes before b in the step: by micro-batch, forward before backward, then along the pass.
+/* Whether a comes before b in the step: by micro-batch, forward before backward, then along the
+ * pass.
  */
 bool train_diagnosis_before(const struct model_place *a, const struct model_place *b);
 
-/* The rank with the first tensor of the state that was bad before the step. -1: no rank has any. The
- * other ranks then say what they hold of that tensor. */
+/* The rank with the first tensor of the state that was bad before the step. -1: no rank has any.
+ * The other ranks then say what they hold of that tensor. */
 int train_diagnosis_suspected(const struct rank_findings *all, int world);
 
-/* all, witnesses: [world]. Writes a clause for people to text, and sets ranks, suspect, kind and tensor
- * of *blame. */
+/* all, witnesses: [world]. Writes a clause for people to text, and sets ranks, suspect, kind and
+ * tensor of *blame. */
 void train_diagnosis_decide(const struct rank_findings *all, const enum witness *witnesses,
 			    int world, const struct step_results *r, struct train_blame *blame,
 			    char *text, size_t size);

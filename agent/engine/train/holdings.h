@@ -1,14 +1,15 @@
 /*
- * holdings — the tensors of the training state that a rank holds, each with its tally (kernels/ops.h).
+ * holdings — the tensors of the training state that a rank holds, each with its tally
+ * (kernels/ops.h).
  *
- * A tally answers two questions: how many numbers of a tensor are NaN or infinite, and whether it has
- * the same bits as on another rank. Several ranks hold the same part of a parameter: replicas, tp
- * ranks with a copy of a norm or of a kv head, and the first and the last stage of a tied model. Such
- * parts have equal bits after each update, because each rank computes the update of the same numbers
- * in the same order, or receives the result. The classes below separate what different ranks share:
- * two ranks whose holdings of a class are the same parts of the same tensors must have equal tallies
- * there. Ranks whose kernels have different instruction sets are not compared, because these may
- * round differently.
+ * A tally answers two questions: how many numbers of a tensor are NaN or infinite, and whether it
+ * has the same bits as on another rank. Several ranks hold the same part of a parameter: replicas,
+ * tp ranks with a copy of a norm or of a kv head, and the first and the last stage of a tied model.
+ * Such parts have equal bits after each update, because each rank computes the update of the same
+ * numbers in the same order, or receives the result. The classes below separate what different
+ * ranks share: two ranks whose holdings of a class are the same parts of the same tensors must have
+ * equal tallies there. Ranks whose kernels have different instruction sets are not compared,
+ * because these may round differently.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_HOLDINGS_H
 #define MUSTER_AGENT_ENGINE_TRAIN_HOLDINGS_H

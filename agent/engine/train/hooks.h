@@ -43,8 +43,8 @@ struct train_hooks {
 	void (*progress)(void *arg, int64_t step, const char *phase);
 	/* The rank has made progress inside a long phase. Any thread. */
 	void (*moved)(void *arg);
-	/* A step is finished. seconds: the part of it that this rank spent on its samples, on forward
-	 * and on backward, without waiting for another rank. */
+	/* A step is finished. seconds: the part of it that this rank spent on its samples, on
+	 * forward and on backward, without waiting for another rank. */
 	void (*worked)(void *arg, double seconds);
 	/* Whether a stop is requested; *checkpoint: whether to write a checkpoint first. */
 	bool (*stopping)(void *arg, bool *checkpoint);
@@ -66,15 +66,16 @@ struct train_hooks {
 	void (*committed)(void *arg, const struct ckpt_report *c);
 	void (*finished)(void *arg, int64_t step, int64_t peak_bytes, const struct phases *spent);
 
-	/* For drills, NULL otherwise: called before each step with the number of finished ones. It may
-	 * fail in place of the step, or not return at all. *poison: the step's gradients become NaN. */
+	/* For drills, NULL otherwise: called before each step with the number of finished ones. It
+	 * may fail in place of the step, or not return at all. *poison: the step's gradients become
+	 * NaN. */
 	int (*drill)(void *drill_arg, int64_t step, bool *poison, struct err *e);
-	/* For drills, NULL otherwise: whether this rank's gradients become NaN with the batch of these
-	 * positions in the order of the data. */
+	/* For drills, NULL otherwise: whether this rank's gradients become NaN with the batch of
+	 * these positions in the order of the data. */
 	bool (*drill_data)(void *drill_arg, int64_t first, int64_t end);
 	void *drill_arg;
-	/* For drills, NULL otherwise: which numbers of the step to spoil (plant.h), called before each
-	 * step with the number of finished ones. */
+	/* For drills, NULL otherwise: which numbers of the step to spoil (plant.h), called before
+	 * each step with the number of finished ones. */
 	enum train_plant (*plant)(void *drill_arg, int64_t step);
 };
 

@@ -79,8 +79,8 @@ int train_replicas_judge(const struct held_sum *all, int world, bool *differs,
 
 /* --- The collective comparison ---------------------------------------------------------- */
 
-/* Sends the reference's tallies of the class to all ranks. Ranks that hold the same part have as many
- * of them; *n: how many. */
+/* Sends the reference's tallies of the class to all ranks. Ranks that hold the same part have as
+ * many of them; *n: how many. */
 static int share_reference(struct trainer *t, const struct holdings *h,
 			   const struct replicas_verdict *v, int root, struct tally **out,
 			   int64_t *n, struct err *e)

@@ -1,10 +1,10 @@
 /*
  * replicas — compares what several ranks must hold with equal bits (holdings.h).
  *
- * A difference is a sign of a fault: a bit that flipped in the memory or in a unit of one node, or a
- * transfer that delivered something else. If most of the ranks that hold a part agree, the others are
- * at fault. If as many hold one thing as another, for example with two replicas, all of them are
- * named.
+ * A difference is a sign of a fault: a bit that flipped in the memory or in a unit of one node, or
+ * a transfer that delivered something else. If most of the ranks that hold a part agree, the others
+ * are at fault. If as many hold one thing as another, for example with two replicas, all of them
+ * are named.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_REPLICAS_H
 #define MUSTER_AGENT_ENGINE_TRAIN_REPLICAS_H

@@ -47,10 +47,11 @@ struct samples_place {
  * borrowed. */
 int train_samples_begin(struct samples *s, const struct samples_place *at, json_t *layout,
 			struct err *e);
-/* How many samples the run has skipped when this step of the generation, or a later one, is finished. */
+/* How many samples the run has skipped when this step of the generation, or a later one, is
+ * finished. */
 int64_t train_samples_skipped(const struct samples *s, int64_t step);
-/* The positions in the order of the batch of a step of the generation, and of as many samples before it
- * as `before` batches have. */
+/* The positions in the order of the batch of a step of the generation, and of as many samples
+ * before it as `before` batches have. */
 struct range train_samples_span(const struct samples *s, int64_t step, int64_t before);
 
 /* Sets the share of the next step, valid until the next call. loss_scale is 1. */

@@ -23,8 +23,8 @@ static bool is_undone(const json_t *rollbacks, int64_t step, uint32_t generation
 	return false;
 }
 
-/* The number of entries from the first (newest) one on that are undone. A damaged entry between them
- * counts with them. An entry that is valid follows; otherwise the last valid one stays. */
+/* The number of entries from the first (newest) one on that are undone. A damaged entry between
+ * them counts with them. An entry that is valid follows; otherwise the last valid one stays. */
 static int64_t count_undone(const struct ckpt_storage *s, const char *dir,
 			    const struct folder_entry *list, int64_t n, const json_t *rollbacks)
 {

@@ -15,8 +15,8 @@
 /* the ranks' common decision between two steps */
 enum { GO_ON, STOP_HERE, STOP_WITH_CHECKPOINT };
 
-/* The step is bad on every rank: reports it and fails. why: what is wrong. A step that hardware spoiled
- * is not reported, because its samples are good. */
+/* The step is bad on every rank: reports it and fails. why: what is wrong. A step that hardware
+ * spoiled is not reported, because its samples are good. */
 static int fail_bad_step(struct trainer *t, const struct step_report *r,
 			 const struct bad_number *bad, const char *why, struct err *e)
 {
@@ -98,8 +98,8 @@ static void add_parts(struct trainer *t, struct step_report *r)
 	train_step_report_close(r);
 }
 
-/* Seconds of the step in which the rank waited for no other one. The update is not part of them: all
- * ranks meet in the norm of the gradients. */
+/* Seconds of the step in which the rank waited for no other one. The update is not part of them:
+ * all ranks meet in the norm of the gradients. */
 static double own_seconds(const struct step_report *r)
 {
 	return r->data_s + r->compute_s + r->recompute_s;

@@ -1,5 +1,5 @@
-/* Tests what ranks' findings about wrong numbers lead to: where they began, who is named, and whether
- * hardware is at fault. */
+/* Tests what ranks' findings about wrong numbers lead to: where they began, who is named, and
+ * whether hardware is at fault. */
 #include "agent/engine/train/diagnosis.h"
 #include "agent/engine/train/replicas.h"
 
@@ -23,7 +23,8 @@ struct scene {
 	char text[600];
 };
 
-/* Four ranks, each of which is a replica of the pipeline, whose computations agree and are finite. */
+/* Four ranks, each of which is a replica of the pipeline, whose computations agree and are
+ * finite. */
 static struct scene *healthy(void)
 {
 	static struct scene s;

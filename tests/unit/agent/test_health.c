@@ -1,5 +1,5 @@
-/* What an agent reads of its node and its device, and what it concludes: from trees that look like /proc and /sys,
- * and from a double of NVIDIA's library. */
+/* What an agent reads of its node and its device, and what it concludes: from trees that look like
+ * /proc and /sys, and from a double of NVIDIA's library. */
 #include "agent/health/health.h"
 #include "agent/health/others.h"
 #include "agent/health/text.h"

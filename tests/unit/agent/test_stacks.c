@@ -1,4 +1,5 @@
-/* What a process does that makes no progress: its states in the kernel, and the words of debuggers. */
+/* What a process does that makes no progress: its states in the kernel, and the words of
+ * debuggers. */
 #include "agent/stacks/calls.h"
 #include "agent/stacks/frames.h"
 #include "agent/stacks/stacks.h"

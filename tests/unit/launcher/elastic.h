@@ -1,6 +1,6 @@
 /*
- * elastic — a run of two nodes whose manager and whose checks of nodes are doubles. It stands on the
- * supervisor of harness.h.
+ * elastic — a run of two nodes whose manager and whose checks of nodes are doubles. It stands on
+ * the supervisor of harness.h.
  */
 #ifndef MUSTER_TESTS_UNIT_LAUNCHER_ELASTIC_H
 #define MUSTER_TESTS_UNIT_LAUNCHER_ELASTIC_H
@@ -16,7 +16,8 @@ static struct {
 	enum node_state nodes[2];
 	int surveys, free, requeues;
 	bool silent, partly, broken, refuse;
-	/* what a check finds on node 1 and on node 0; NULL: nothing is printed; "!…": the whole line */
+	/* what a check finds on node 1 and on node 0; NULL: nothing is printed; "!…": the whole
+	 * line */
 	const char *needs, *check, *check0;
 	char go[300], answer[600];
 	int checks, ended; /* checks that were started; that have ended */

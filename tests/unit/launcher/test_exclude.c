@@ -15,8 +15,8 @@ static void report_progress(int rank)
 							       .own_s = own[rank] }));
 }
 
-/* Trains for that many seconds, or until the generation is asked to stop. In each step the ranks spend these seconds
- * on their own work. */
+/* Trains for that many seconds, or until the generation is asked to stop. In each step the ranks
+ * spend these seconds on their own work. */
 static void train_at(int seconds, double first, double second)
 {
 	for (int i = 0; i < 2 * seconds && !h.peers[0].stopped; i++) {
@@ -29,8 +29,8 @@ static void train_at(int seconds, double first, double second)
 	}
 }
 
-/* Rank 1 becomes slower by this factor. The two nodes are of different kinds for the planner, so each rank is
- * compared with its own past. */
+/* Rank 1 becomes slower by this factor. The two nodes are of different kinds for the planner, so
+ * each rank is compared with its own past. */
 static void train(int seconds, double factor)
 {
 	train_at(45, 0.1 / factor, 0.1 / factor);
@@ -113,7 +113,8 @@ static void the_only_node_is_not_left(void **state)
 	assert_false(h.peers[0].stopped);
 }
 
-/* The node that replaces the slow one fails: the slow one is used again, and is not left a second time. */
+/* The node that replaces the slow one fails: the slow one is used again, and is not left a second
+ * time. */
 static void a_node_is_not_left_twice(void **state)
 {
 	(void)state;

@@ -1,4 +1,5 @@
-/* The examination of ranks that hang: who is asked, who is named, and that no restart waits for long. */
+/* The examination of ranks that hang: who is asked, who is named, and that no restart waits for
+ * long. */
 #include "tests/unit/launcher/harness.h"
 
 static void start_training(void)
@@ -26,7 +27,8 @@ static void write_verdict(const char *finding, const char *ranks)
 	assert_int_equal(system(dir), 0);
 }
 
-/* Lets the processes of the supervisor end, which takes real time, until the generation is killed. */
+/* Lets the processes of the supervisor end, which takes real time, until the generation is
+ * killed. */
 static void await_kill(void)
 {
 	for (int i = 0; i < 10000 && h.starts == 1; i++) {

@@ -1,4 +1,5 @@
-/* A slow link between two ranks is named. The agents are doubles, and time stands still between the calls. */
+/* A slow link between two ranks is named. The agents are doubles, and time stands still between the
+ * calls. */
 #include "tests/unit/launcher/harness.h"
 
 static int setup_links(void **state)

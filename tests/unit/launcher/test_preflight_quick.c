@@ -1,4 +1,5 @@
-/* What the supervisor does with [launch] preflight = quick: all nodes are checked before the first generation. */
+/* What the supervisor does with [launch] preflight = quick: all nodes are checked before the first
+ * generation. */
 #include "launcher/supervise/node_checks.h"
 #include "tests/unit/launcher/elastic.h"
 

@@ -1,4 +1,5 @@
-/* Tests what the supervisor does at bad numbers: it rolls back and skips, ends the run, or restarts. */
+/* Tests what the supervisor does at bad numbers: it rolls back and skips, ends the run, or
+ * restarts. */
 #include "launcher/rundir/rollbacks.h"
 #include "tests/unit/launcher/harness.h"
 
@@ -148,7 +149,8 @@ static void retry_restarts_with_the_same_samples(void **state)
 	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"numeric\""), 1);
 }
 
-/* The rank that sent the report dies of something else: the next generation meets the step again. */
+/* The rank that sent the report dies of something else: the next generation meets the step
+ * again. */
 static void another_cause_of_the_loss_is_no_rollback(void **state)
 {
 	(void)state;

@@ -37,8 +37,8 @@ static void report_progress(int rank)
 							       .stalled_s = stalled[rank] }));
 }
 
-/* Trains; in each second rank 1 spends `factor` times as long on its own work as rank 0, and waits for a
- * core for `wait` seconds. */
+/* Trains; in each second rank 1 spends `factor` times as long on its own work as rank 0, and waits
+ * for a core for `wait` seconds. */
 static void train(int seconds, double factor, double wait)
 {
 	for (int i = 0; i < 2 * seconds; i++) {

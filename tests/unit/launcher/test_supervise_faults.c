@@ -275,7 +275,8 @@ static void a_malformed_blame_is_a_broken_protocol(void **state)
 	}
 }
 
-/* A loss that several ranks are blamed for has no rank, but one that blames a peer must have one. */
+/* A loss that several ranks are blamed for has no rank, but one that blames a peer must have
+ * one. */
 static void only_wrong_numbers_are_blamed_on_ranks(void **state)
 {
 	static const char *const codes[] = { "peer", "timeout", "device" };
