@@ -293,7 +293,7 @@ static void the_last_checkpoint_waits_for_a_supervisor_that_is_late(void **state
 	struct supervisor v = { .records_nothing = true };
 	struct err e = ERR_INIT;
 	log_hook(LOG_WARN, record_late, &v);
-	int rc = run_training("late", "network.timeout=0.2", "auto", &v, &e);
+	int rc = run_training("late", "network.timeout=2", "auto", &v, &e);
 	log_hook(LOG_WARN, NULL, NULL);
 	assert_int_equal(rc, 0);
 	assert_int_equal(v.ckpt, 6);
