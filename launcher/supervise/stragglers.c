@@ -1,5 +1,6 @@
 #include "launcher/supervise/stragglers.h"
 
+#include "launcher/supervise/paces.h"
 #include "launcher/supervise/supervisor.h"
 
 #include <math.h>
@@ -49,102 +50,10 @@ void supervise_stragglers_note(struct supervisor *s, int rank, const struct msg_
 	p->now.stalled = m->stalled_s;
 }
 
-static int compare_ranks(const void *a, const void *b)
-{
-	const struct pace *x = *(struct pace *const *)a, *y = *(struct pace *const *)b;
-	if (x->group != y->group)
-		return (x->group > y->group) - (x->group < y->group);
-	return (x->pace > y->pace) - (x->pace < y->pace);
-}
-
-/* The longest without a core first. */
-static int compare_delays(const void *a, const void *b)
-{
-	const struct pace *x = *(struct pace *const *)a, *y = *(struct pace *const *)b;
-	if (x->group != y->group)
-		return (x->group > y->group) - (x->group < y->group);
-	return (x->delay < y->delay) - (x->delay > y->delay);
-}
-
 static int compare_values(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 	return (x > y) - (x < y);
-}
-
-/* The median of its last windows; 0: there are too few. */
-static double own_median(const struct pace *p)
-{
-	double history[STRAGGLER_HISTORY];
-	int n = p->windows < STRAGGLER_HISTORY ? p->windows : STRAGGLER_HISTORY;
-	if (n < STRAGGLER_WINDOWS)
-		return 0;
-	memcpy(history, p->history, sizeof history);
-	qsort(history, (size_t)n, sizeof *history, compare_values);
-	return history[(n - 1) / 2];
-}
-
-static void set_references(struct supervisor *s)
-{
-	struct pace **order = s->stragglers.order;
-	for (int r = 0; r < s->world; r++)
-		order[r] = &s->stragglers.ranks[r];
-	qsort(order, (size_t)s->world, sizeof *order, compare_ranks);
-	for (int first = 0, end; first < s->world; first = end) {
-		for (end = first + 1; end < s->world && order[end]->group == order[first]->group;)
-			end++;
-		for (int i = first; i < end; i++) {
-			order[i]->alone = end - first == 1;
-			order[i]->reference = order[i]->alone ? own_median(order[i])
-							      : order[(first + end - 1) / 2]->pace;
-		}
-	}
-}
-
-/* order: the n ranks of a group, the longest delay first. The delay of the peer of `p` that waited
- * longest; of a peer on another node if there is one, because the ranks of a busy node all wait. */
-static double longest_delay(const struct supervisor *s, struct pace **order, int n,
-			    const struct pace *p)
-{
-	const struct plan_rank *ranks = s->d->plan.ranks;
-	const struct pace *peer = NULL;
-	for (int i = 0; i < n; i++) {
-		if (ranks[order[i]->rank].node != ranks[p->rank].node)
-			return order[i]->delay;
-		if (!peer && order[i] != p)
-			peer = order[i];
-	}
-	return peer ? peer->delay : 0;
-}
-
-/* Seconds without a core that count for a pace. */
-static double excess_delay(const struct supervisor *s, struct pace **order, int n,
-			   const struct pace *p, double window)
-{
-	double excess = p->delay - longest_delay(s, order, n, p);
-	return excess > STRAGGLER_NO_CORE * window ? excess : 0;
-}
-
-static void set_paces(struct supervisor *s, double window)
-{
-	struct pace **order = s->stragglers.order;
-	for (int r = 0; r < s->world; r++) {
-		struct pace *p = order[r] = &s->stragglers.ranks[r];
-		p->delay = p->now.delay - p->begin.delay;
-	}
-	qsort(order, (size_t)s->world, sizeof *order, compare_delays);
-	for (int first = 0, end; first < s->world; first = end) {
-		for (end = first + 1; end < s->world && order[end]->group == order[first]->group;)
-			end++;
-		for (int i = first; i < end; i++) {
-			struct pace *p = order[i];
-			double own = p->now.own - p->begin.own;
-			double stalled = p->now.stalled - p->begin.stalled;
-			double delay = excess_delay(s, order + first, end - first, p, window);
-			p->pace = fmax(own, fmax(stalled, delay)) /
-				  (double)(p->now.done - p->begin.done);
-		}
-	}
 }
 
 static double median_clock(const struct supervisor *s, int group, bool gpu)
@@ -380,8 +289,7 @@ static void begin_window(struct supervisor *s)
 static void close_window(struct supervisor *s, double window)
 {
 	struct stragglers *t = &s->stragglers;
-	set_paces(s, window);
-	set_references(s);
+	supervise_paces_compute(s, window);
 	memset(t->news, 0, (size_t)s->d->cluster.n_nodes * sizeof *t->news);
 	for (int r = 0; r < s->world; r++)
 		judge(s, r, window);
