@@ -4,8 +4,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A thread that sleeps wakes soon after its time even on busy cores. If it is later than this, the
- * process was stopped, or its whole machine. */
+/* A thread that sleeps usually wakes soon after its time even on busy cores. If it is later than this,
+ * the process was stopped, or its whole machine, or it had no core. */
 static const double stalled_s = 0.2;
 
 void agent_pace_worked(struct pace *p, double seconds)
@@ -29,7 +29,7 @@ static long long read_delay(int thread)
 	char path[64];
 	long long ran, waited = 0;
 	snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", thread);
-	FILE *f = thread ? fopen(path, "re") : NULL;
+	FILE *f = fopen(path, "re");
 	if (f && fscanf(f, "%lld %lld", &ran, &waited) != 2)
 		waited = 0;
 	if (f)
@@ -39,10 +39,13 @@ static long long read_delay(int thread)
 
 void agent_pace_look(struct pace *p, double now, double every)
 {
-	if (now < p->next_look)
+	int trainer = atomic_load(&p->trainer);
+	if (!trainer || now < p->next_look)
 		return;
 	p->next_look = now + every;
-	atomic_store(&p->delay_ns, read_delay(atomic_load(&p->trainer)));
+	long long delay = read_delay(trainer);
+	if (delay > 0) /* otherwise the sum would fall */
+		atomic_store(&p->delay_ns, delay);
 }
 
 void agent_pace_fill(struct pace *p, struct msg_progress *m)

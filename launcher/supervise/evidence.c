@@ -192,7 +192,7 @@ const char *supervise_evidence_explain(const struct supervisor *s, int rank,
 		consider_clock("its GPU runs", k->gpu_clock, w->gpu_clock, &best);
 	}
 	/* A thread that is stopped is not ready to run; one without a core is. */
-	bool was_stopped = stalled > EXPLAINS && delay < stalled / 2;
+	bool was_stopped = stalled > EXPLAINS && delay < fmax(stalled / 2, EXPLAINS);
 	if (was_stopped && stronger(&best, "stopped", STOPPED_COUNTS * stalled, false))
 		snprintf(best.text, sizeof best.text,
 			 "its process did not run at all for %.0f %% of the time: is it, or its "

@@ -5,10 +5,10 @@
  * An agent sends its findings when they change, so the last ones stay valid. The reason of a slow
  * rank is the cause that explains the largest part of the window:
  *
- *     stopped     its process did not run                              message progress, stalled_s
+ *     stopped     its process did not run, though it had a core        message progress, stalled_s
  *     findings    throttling, other processes, memory, GPU, network …  message health
  *     clock       its cores or its GPU run slower than its peers'      message health
- *     no core     it waited for a core, and nothing says why           message progress, delay_s
+ *     no core     it waited for a core, and no finding explains more   message progress, delay_s
  *
  * A finding that is an alarm is a defect of a device, even if no rank is slow: it is printed,
  * recorded and noted against the node once per node, device and kind.

@@ -15,7 +15,8 @@
  *     - it has left a node for this reason less than EXCLUDE_REST_S ago: what is slow may not be the node;
  *     - no other node is usable.
  *
- * A rank that stays slow is considered again every EXCLUDE_REST_S: a spare may be usable by then.
+ * With exclude, the node of a rank that stays slow is considered again every EXCLUDE_REST_S: a spare
+ * may be usable by then.
  *
  * Only the files of this room include it.
  */
@@ -34,8 +35,8 @@ struct exclude_state {
 struct supervisor;
 
 /* A rank was found slow; delay: D in seconds; evidence: a clause for people. Notes it against the
- * node, and decides what to do. again: it was considered before and is still slow, so nothing is
- * noted or said if it stays. True: the generation stops in order to leave the node. */
+ * node, and decides what to do. again: that it is slow is no news, so nothing is noted or
+ * said if the node stays. True: the generation stops in order to leave the node. */
 bool supervise_exclude_consider(struct supervisor *s, int rank, double delay, const char *evidence,
 				bool again);
 

@@ -79,7 +79,7 @@ static struct evidence_window window_of(const struct pace *p, double window)
 {
 	return (struct evidence_window){ .seconds = window,
 					 .stalled = p->now.stalled - p->begin.stalled,
-					 .delay = p->now.delay - p->begin.delay,
+					 .delay = p->delay,
 					 .pace = p->pace,
 					 .peers = p->reference,
 					 .steps = p->now.done - p->begin.done,
@@ -239,40 +239,38 @@ static void judge(struct supervisor *s, int rank, double window)
 	s->stragglers.news[s->d->plan.ranks[rank].node] += slow;
 }
 
-/* Of the ranks that became stragglers in this window, the one that delays a step most; -1: none
- * did. */
-static int find_slowest(const struct supervisor *s)
+/* Of the ranks that became stragglers in this window, or with `again` of those that stay slow and
+ * whose node was not considered for EXCLUDE_REST_S, the one that delays a step most; -1: there is
+ * none. */
+static int find_slowest(const struct supervisor *s, bool again)
 {
 	const struct pace *ranks = s->stragglers.ranks;
+	double now = supervise_now(s);
 	int most = -1;
-	for (int r = 0; r < s->world; r++)
-		if (ranks[r].news && ranks[r].straggler &&
-		    (most < 0 ||
-		     ranks[r].pace - ranks[r].reference > ranks[most].pace - ranks[most].reference))
+	for (int r = 0; r < s->world; r++) {
+		const struct pace *p = &ranks[r];
+		bool fits = again ? p->slow >= STRAGGLER_WINDOWS &&
+					    now - p->considered >= EXCLUDE_REST_S
+				  : p->news;
+		if (p->straggler && fits &&
+		    (most < 0 || p->pace - p->reference > ranks[most].pace - ranks[most].reference))
 			most = r;
+	}
 	return most;
-}
-
-/* A straggler that was considered long ago; -1: there is none. */
-static int find_slow_again(const struct supervisor *s)
-{
-	const struct pace *ranks = s->stragglers.ranks;
-	for (int r = 0; r < s->world; r++)
-		if (ranks[r].straggler && ranks[r].slow &&
-		    supervise_now(s) - ranks[r].considered >= EXCLUDE_REST_S)
-			return r;
-	return -1;
 }
 
 /* The run leaves one node at a time. */
 static void consider_leaving(struct supervisor *s, int slowest, double window)
 {
-	int rank = slowest >= 0 ? slowest : find_slow_again(s);
+	const struct plan_rank *ranks = s->d->plan.ranks;
+	int rank = slowest >= 0 ? slowest : find_slowest(s, true);
 	char text[800];
 	if (rank < 0)
 		return;
-	struct pace *p = &s->stragglers.ranks[rank];
-	p->considered = supervise_now(s);
+	const struct pace *p = &s->stragglers.ranks[rank];
+	for (int r = 0; r < s->world; r++)
+		if (ranks[r].node == ranks[rank].node)
+			s->stragglers.ranks[r].considered = supervise_now(s);
 	describe(s, rank, false, window, text, sizeof text);
 	if (supervise_exclude_consider(s, rank, p->pace - p->reference, text, slowest < 0))
 		supervise_handle(s, EV_LEAVE_NODE, NULL, s->exclude.reason);
@@ -293,7 +291,7 @@ static void close_window(struct supervisor *s, double window)
 	memset(t->news, 0, (size_t)s->d->cluster.n_nodes * sizeof *t->news);
 	for (int r = 0; r < s->world; r++)
 		judge(s, r, window);
-	int slowest = find_slowest(s);
+	int slowest = find_slowest(s, false);
 	for (int r = 0; r < s->world; r++) {
 		struct pace *p = &t->ranks[r];
 		const struct evidence_window w = window_of(p, window);

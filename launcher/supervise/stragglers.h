@@ -5,13 +5,15 @@
  * agents report the seconds of their steps in which they waited for no other rank (message
  * progress). In windows of [health] slow_window seconds these are compared:
  *
- *     pace         seconds per step that a rank spent on its samples, forward and backward in the
- *                  window; or, if these are more, those in which its process did not run at all; or those
- *                  in which it had no core, as far as they exceed the longest such time of its peers (on
- *                  other nodes, if it has such peers) and if this is at least STRAGGLER_NO_CORE of the
- *                  window. A rank may be stopped or without a core while it waits for others; they wait for
- *                  it as soon as they need its next message. On a host with more busy processes than
- *                  cores all ranks wait for a core, some of them longer by chance
+ *     pace         seconds per step, the largest of
+ *                  - those that the rank spent on its samples, forward and backward;
+ *                  - those in which its process did not run at all;
+ *                  - those in which it had no core, less the longest such time of its peers (of
+ *                    those on other nodes, if there are any; 0 without peers). They count if they
+ *                    are more than STRAGGLER_NO_CORE of the window, because on a host with more
+ *                    busy processes than cores all ranks wait, some longer by chance. Ranks that
+ *                    wait equally long hide each other.
+ *                  The last two may fall into its waits for others, which soon wait for it
  *     reference    the lower median of the paces of its peers: the ranks of its pipeline stage on
  *                  nodes of its kind, itself among them. Without peers: its own median in its last
  *                  windows that were not slow
@@ -76,7 +78,7 @@ struct pace {
 	char other[32];    /* another kind, which explains more now … */
 	int others;        /* … for that many windows in a row */
 	int reasons;       /* other reasons that were reported */
-	double considered; /* time at which the run last considered to leave its node */
+	double considered; /* time at which the run last considered to leave its node; 0: never */
 	double reported;   /* time of the last report of a pause */
 	int pauses;        /* that were reported */
 };
@@ -84,13 +86,12 @@ struct pace {
 struct stragglers {
 	int world;
 	struct pace *ranks;  /* [world] */
-	struct pace **order; /* [world]: all ranks by group and pace, of the last window */
+	struct pace **order; /* [world]: room to sort the ranks (paces.c) */
 	int *news;           /* [nodes]: ranks of the node that became stragglers in this window */
 	double begun;        /* time of the window; 0: none */
 };
 
 struct supervisor;
-struct rank_state;
 struct msg_progress;
 
 /* A generation has started: no rank has reported anything. */

@@ -218,7 +218,7 @@ survive_kills() {
 # The agents of a node lose their slurmstepd, so that Slurm cannot end them, and are stopped, so that they do not notice that their
 # generation is lost. They are stopped after the end of slurmstepd, because a stopped process that becomes an orphan is continued.
 @test "agents that Slurm has lost sight of are ended before the next generation trains" {
-	local stepd killed
+	local stepd killed pid
 	submit strays job.steps=200 checkpoint.every=5
 	wait_for 60 step_reached strays 7
 	strays="$(event_field strays hello pid 4) $(event_field strays hello pid 5)"
@@ -230,7 +230,9 @@ survive_kills() {
 	kill -STOP $strays
 	killed=$EPOCHREALTIME
 	# Slurm may have ended it already, because it misses the slurmstepd.
-	kill -9 "$(event_field strays hello pid 0)" || true
+	pid=$(event_field strays hello pid 0)
+	[[ $pid ]]
+	kill -9 "$pid" || true
 	ends_with 0
 	has_ended "${strays% *}"
 	has_ended "${strays#* }"

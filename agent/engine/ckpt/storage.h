@@ -150,9 +150,9 @@ int ckpt_storage_write_whole(const struct ckpt_storage *s, const char *path, con
 int ckpt_storage_has(const struct ckpt_storage *s, const char *dir, const char *name,
 		     struct err *e);
 bool ckpt_storage_same(const struct ckpt_storage *s, const char *a, const char *b);
+enum { CKPT_STORAGE_RENAMES = 100 };
 /* Renames the entry DIR/NAME to DIR/PREFIXNAME, or to DIR/PREFIXNAME.1, .2 and so on if that is
  * taken; the new path goes to to[PATH_MAX]. ERR_IO: CKPT_STORAGE_RENAMES names are taken. */
-enum { CKPT_STORAGE_RENAMES = 100 };
 int ckpt_storage_set_aside(const struct ckpt_storage *s, const char *path, const char *prefix,
 			   char *to, struct err *e);
 
