@@ -72,7 +72,7 @@ static struct span {
 	bool device;
 } spans[SPANS];
 static bool one_device;
-static enum fake_fault fault;
+static _Atomic(enum fake_fault) fault; /* the watcher of a group reads it, too */
 static int misuse, things;
 static uint32_t random_state = 12345;
 
