@@ -1,5 +1,5 @@
 /*
- * numbers — minimum, maximum, clamping and rounding.
+ * numbers — minimum, maximum, clamping, rounding and order.
  *
  * Each name ends with the type of its arguments: int, int64 (int64_t), uint64 (uint64_t),
  * size (size_t) or double.
@@ -76,6 +76,13 @@ static inline int64_t round_up_int64(int64_t n, int64_t multiple)
 static inline size_t round_up_size(size_t n, size_t multiple)
 {
 	return (n + multiple - 1) / multiple * multiple;
+}
+
+/* For qsort: the smallest first. */
+static inline int compare_double(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
 }
 
 #endif

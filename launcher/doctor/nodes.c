@@ -1,6 +1,7 @@
 #include "launcher/doctor/doctor.h"
 
 #include "base/clock.h"
+#include "base/numbers.h"
 #include "launcher/launch.h"
 #include "topo/discover/nodes.h"
 
@@ -82,12 +83,6 @@ static void read_answer(struct doctor_node *node, struct buf *answer, double *ti
 	json_decref(o);
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
 /* Compares each node's clock with the median. If clocks differ, MUNGE refuses credentials and the
  * times of files are wrong. */
 static void compare_clocks(struct doctor_node *nodes, const double *times, int n)
@@ -98,7 +93,7 @@ static void compare_clocks(struct doctor_node *nodes, const double *times, int n
 		if (times[i] >= 0)
 			sorted[known++] = times[i];
 	if (known)
-		qsort(sorted, (size_t)known, sizeof *sorted, compare_doubles);
+		qsort(sorted, (size_t)known, sizeof *sorted, compare_double);
 	for (int i = 0; known && i < n; i++) {
 		double off = times[i] - sorted[known / 2];
 		nodes[i].found.check = "clock";

@@ -1,5 +1,6 @@
 #include "launcher/supervise/paces.h"
 
+#include "base/numbers.h"
 #include "launcher/supervise/supervisor.h"
 
 #include <math.h>
@@ -70,12 +71,6 @@ static void set_paces(const struct supervisor *s, struct pace **group, int n, do
 	}
 }
 
-static int compare_values(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
 /* The median of its last windows; 0: there are too few. */
 static double own_median(const struct pace *p)
 {
@@ -84,7 +79,7 @@ static double own_median(const struct pace *p)
 	if (n < STRAGGLER_WINDOWS)
 		return 0;
 	memcpy(history, p->history, sizeof history);
-	qsort(history, (size_t)n, sizeof *history, compare_values);
+	qsort(history, (size_t)n, sizeof *history, compare_double);
 	return history[(n - 1) / 2];
 }
 

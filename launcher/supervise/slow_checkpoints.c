@@ -1,18 +1,13 @@
 #include "launcher/supervise/slow_checkpoints.h"
 
 #include "base/human.h"
+#include "base/numbers.h"
 #include "launcher/supervise/supervisor.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int compare_values(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
 
 /* The median of the earlier ones; 0: there are too few. */
 static double usual_seconds(const struct slow_checkpoints *p)
@@ -22,7 +17,7 @@ static double usual_seconds(const struct slow_checkpoints *p)
 	if (n < SLOW_CKPT_KNOWN)
 		return 0;
 	memcpy(sorted, p->seconds, sizeof sorted);
-	qsort(sorted, (size_t)n, sizeof *sorted, compare_values);
+	qsort(sorted, (size_t)n, sizeof *sorted, compare_double);
 	return sorted[(n - 1) / 2];
 }
 

@@ -1,5 +1,6 @@
 #include "launcher/supervise/stragglers.h"
 
+#include "base/numbers.h"
 #include "launcher/supervise/paces.h"
 #include "launcher/supervise/supervisor.h"
 
@@ -50,12 +51,6 @@ void supervise_stragglers_note(struct supervisor *s, int rank, const struct msg_
 	p->now.stalled = m->stalled_s;
 }
 
-static int compare_values(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
 static double median_clock(const struct supervisor *s, int group, bool gpu)
 {
 	const struct stragglers *t = &s->stragglers;
@@ -68,7 +63,7 @@ static double median_clock(const struct supervisor *s, int group, bool gpu)
 			clocks[n++] = clock;
 	}
 	if (n > 1) {
-		qsort(clocks, (size_t)n, sizeof *clocks, compare_values);
+		qsort(clocks, (size_t)n, sizeof *clocks, compare_double);
 		median = clocks[n / 2]; /* of two, the faster one */
 	}
 	free(clocks);
