@@ -107,11 +107,16 @@ event_field() { # run event field [rank]
 	event "$1" "$2" | { [[ -z ${4-} ]] && cat || grep "\"rank\":$4[,}]"; } | tail -n 1 | grep -oP "\"$3\":\"?\K[^,\"}]+"
 }
 
-# Prints the last step that the run has metrics of; 0: none.
+# Prints the last step that the run has metrics of; 0: none. It starts no process: a run goes on for many steps while a loaded
+# machine starts one.
 last_step() { # run
-	local step
-	step=$(tail -n 1 "$(run_folder "$1")/metrics.jsonl" 2>/dev/null | grep -oP '"step":\K[0-9]+')
-	echo "${step:-0}"
+	local lines=()
+	[[ ! -e $BATS_FILE_TMPDIR/$1/metrics.jsonl ]] || mapfile -t lines <"$BATS_FILE_TMPDIR/$1/metrics.jsonl"
+	if [[ ${#lines[@]} -gt 0 && ${lines[-1]} =~ \"step\":([0-9]+) ]]; then
+		echo "${BASH_REMATCH[1]}"
+	else
+		echo 0
+	fi
 }
 
 # Succeeds if the run has metrics of that step or of a later one.
@@ -138,7 +143,9 @@ figure() { echo "# figure: $*" >&3; }
 
 # Succeeds if the generation of the run has finished a step.
 generation_steps() { # run generation
-	[[ $(event_field "$1" first-step generation) == "$2" ]]
+	local events=""
+	[[ ! -e $BATS_FILE_TMPDIR/$1/events.jsonl ]] || events=$(<"$BATS_FILE_TMPDIR/$1/events.jsonl")
+	[[ $events =~ \"event\":\"first-step\",[^\}]*\"generation\":$2[,\}] ]]
 }
 
 # kill_ranks NAME RANK...: kills these ranks of the run NAME, which trains, by kill -9, one after the other, each a few steps after

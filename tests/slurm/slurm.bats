@@ -217,17 +217,21 @@ survive_kills() {
 
 # The agents of a node lose their slurmstepd, so that Slurm cannot end them, and are stopped, so that they do not notice that their
 # generation is lost. They are stopped after the end of slurmstepd, because a stopped process that becomes an orphan is continued.
+# Meanwhile the supervisor stands still: it would begin the next generation as soon as Slurm misses the slurmstepd.
 @test "agents that Slurm has lost sight of are ended before the next generation trains" {
-	local stepd killed pid
+	local stepd supervisor killed pid
 	submit strays job.steps=200 checkpoint.every=5
 	wait_for 60 step_reached strays 7
 	strays="$(event_field strays hello pid 4) $(event_field strays hello pid 5)"
 	stepd=$(awk '{ print $4 }' "/proc/${strays% *}/stat")
 	[[ $(cat "/proc/$stepd/comm") == slurmstepd ]]
+	supervisor=$(cat "$(run_folder strays)/lock")
+	kill -STOP "$supervisor"
 	kill -9 "$stepd"
 	wait_for 5 has_ended "$stepd"
 	# shellcheck disable=SC2086 # a list of pids
 	kill -STOP $strays
+	kill -CONT "$supervisor"
 	killed=$EPOCHREALTIME
 	# Slurm may have ended it already, because it misses the slurmstepd.
 	pid=$(event_field strays hello pid 0)
