@@ -215,23 +215,28 @@ survive_kills() {
 	"$losses" repeats "$(run_folder srun)/metrics.jsonl"
 }
 
+has_other_parent() { [[ $(awk '{ print $4 }' "/proc/$1/stat") != "$2" ]]; } # pid parent
+
 # The agents of a node lose their slurmstepd, so that Slurm cannot end them, and are stopped, so that they do not notice that their
 # generation is lost. They are stopped after the end of slurmstepd, because a stopped process that becomes an orphan is continued.
-# Meanwhile the supervisor stands still: it would begin the next generation as soon as Slurm misses the slurmstepd.
+# Meanwhile srun and the supervisor stand still: srun would end the step, which the agents notice, as soon as it misses the slurmstepd.
 @test "agents that Slurm has lost sight of are ended before the next generation trains" {
-	local stepd supervisor killed pid
+	local stepd supervisor srun killed pid
 	submit strays job.steps=200 checkpoint.every=5
 	wait_for 60 step_reached strays 7
 	strays="$(event_field strays hello pid 4) $(event_field strays hello pid 5)"
 	stepd=$(awk '{ print $4 }' "/proc/${strays% *}/stat")
 	[[ $(cat "/proc/$stepd/comm") == slurmstepd ]]
 	supervisor=$(cat "$(run_folder strays)/lock")
-	kill -STOP "$supervisor"
+	srun=$(pgrep -f -- "--job-name=muster-1-$supervisor " | head -n 1)
+	kill -STOP "$supervisor" "$srun"
 	kill -9 "$stepd"
-	wait_for 5 has_ended "$stepd"
+	# All of its threads must have ended: only then are the agents orphans.
+	wait_for 5 has_other_parent "${strays% *}" "$stepd"
+	wait_for 5 has_other_parent "${strays#* }" "$stepd"
 	# shellcheck disable=SC2086 # a list of pids
 	kill -STOP $strays
-	kill -CONT "$supervisor"
+	kill -CONT "$supervisor" "$srun"
 	killed=$EPOCHREALTIME
 	# Slurm may have ended it already, because it misses the slurmstepd.
 	pid=$(event_field strays hello pid 0)
