@@ -107,8 +107,8 @@ event_field() { # run event field [rank]
 	event "$1" "$2" | { [[ -z ${4-} ]] && cat || grep "\"rank\":$4[,}]"; } | tail -n 1 | grep -oP "\"$3\":\"?\K[^,\"}]+"
 }
 
-# Prints the last step that the run has metrics of; 0: none. It starts no process: a run goes on for many steps while a loaded
-# machine starts one.
+# Prints the last step that the run has metrics of; 0: none. It runs no program, because a run trains many steps while a loaded
+# machine starts a program.
 last_step() { # run
 	local lines=()
 	[[ ! -e $BATS_FILE_TMPDIR/$1/metrics.jsonl ]] || mapfile -t lines <"$BATS_FILE_TMPDIR/$1/metrics.jsonl"

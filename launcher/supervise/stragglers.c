@@ -234,9 +234,9 @@ static void judge(struct supervisor *s, int rank, double window)
 	s->stragglers.news[s->d->plan.ranks[rank].node] += slow;
 }
 
-/* Of the ranks that became stragglers in this window, or with `again` of those that stay slow and
- * whose node was not considered for EXCLUDE_REST_S, the one that delays a step most; -1: there is
- * none. */
+/* Returns the rank that delays a step most; -1: none does. It chooses from the ranks that became
+ * stragglers in this window; with `again`, from those that stay slow and whose node was not considered
+ * for EXCLUDE_REST_S. */
 static int find_slowest(const struct supervisor *s, bool again)
 {
 	const struct pace *ranks = s->stragglers.ranks;
