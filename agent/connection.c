@@ -240,6 +240,11 @@ int agent_connection_send(struct connection *c, enum msg_type type, json_t *body
 	return channel_send(c->channel, type, body, e);
 }
 
+void agent_connection_renew(struct connection *c, uint32_t generation)
+{
+	channel_renew(c->channel, generation);
+}
+
 size_t agent_connection_backlog(struct connection *c)
 {
 	return channel_out(c->channel)->len;

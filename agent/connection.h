@@ -30,6 +30,8 @@ int agent_connection_await_welcome(struct connection *c, json_t **welcome, struc
 int agent_connection_receive(struct connection *c, struct msg *m, struct err *e);
 /* Queues a message; borrows body. */
 int agent_connection_send(struct connection *c, enum msg_type type, json_t *body, struct err *e);
+/* From now on messages are of this generation. */
+void agent_connection_renew(struct connection *c, uint32_t generation);
 /* Bytes that are queued. */
 size_t agent_connection_backlog(struct connection *c);
 /* Ends the sending direction. */

@@ -1,15 +1,10 @@
-#include "agent/control.h"
+#include "agent/control_inner.h"
 
-#include "agent/connection.h"
-#include "agent/examine.h"
-#include "agent/pace.h"
 #include "base/clock.h"
 
 #include <math.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,37 +18,6 @@ static const double leave_s = 0.3, flush_s = 1.0;
 /* Seconds between two messages progress: the longer of 0.1 s and 0.5 ms per rank of the world, so
  * that the supervisor gets at most some thousand per second. */
 static const double progress_s = 0.1, progress_rank_s = 0.0005;
-
-enum { STOP_NONE, STOP_NOW, STOP_CHECKPOINT };
-
-struct control {
-	int wake_fd, signal_fd;
-	pthread_t thread;
-	json_t *welcome_body; /* `welcome` borrows from it */
-	struct msg_welcome welcome;
-	double heartbeat_s, progress_s;
-	double next_beat, next_look;      /* times; used by the control thread only */
-	uint64_t sent_count;              /* `count` of the last message progress */
-	struct examinations examinations; /* used by the control thread only */
-
-	pthread_mutex_t lock; /* connection, leaving, reason, on_abort, on_dump */
-	pthread_cond_t news;  /* leaving, given_up or recorded has changed */
-	struct connection *connection;
-	bool leaving, given_up;
-	int64_t recorded; /* the run folder holds the metrics up to this step */
-	char reason[sizeof(((struct err *)0)->text)];
-	void (*on_abort)(const char *reason, void *arg);
-	void *on_abort_arg;
-	int (*on_dump)(void *arg, struct err *e);
-	void *on_dump_arg;
-
-	atomic_bool closing, finished;
-	atomic_int stop;
-	atomic_llong step;
-	atomic_ullong count;
-	struct pace pace;
-	_Atomic(const char *) phase;
-};
 
 static void signals_set(sigset_t *set)
 {
@@ -86,27 +50,12 @@ static void drain_wake(struct control *c)
 		return;
 }
 
-/* The agent must leave: calls on_abort, once. The lock is held meanwhile, so that
- * agent_control_on_abort(NULL) waits until it has returned. */
-static void start_leaving(struct control *c, const char *reason)
-{
-	pthread_mutex_lock(&c->lock);
-	if (!c->leaving) {
-		c->leaving = true;
-		snprintf(c->reason, sizeof c->reason, "%s", reason);
-		if (c->on_abort)
-			c->on_abort(c->reason, c->on_abort_arg);
-		pthread_cond_broadcast(&c->news);
-	}
-	pthread_mutex_unlock(&c->lock);
-}
-
 void agent_control_on_abort(struct control *c, void (*fn)(const char *reason, void *arg), void *arg)
 {
 	pthread_mutex_lock(&c->lock);
 	c->on_abort = fn;
 	c->on_abort_arg = arg;
-	if (c->leaving && fn)
+	if ((c->leaving || c->regroups) && fn)
 		fn(c->reason, arg);
 	pthread_mutex_unlock(&c->lock);
 }
@@ -119,87 +68,10 @@ void agent_control_on_dump(struct control *c, int (*fn)(void *arg, struct err *e
 	pthread_mutex_unlock(&c->lock);
 }
 
-static int handle_dump(struct control *c, const struct msg *m, struct err *e)
-{
-	struct err why = ERR_INIT;
-	(void)m;
-	(void)e;
-	pthread_mutex_lock(&c->lock);
-	int rc = c->on_dump ? c->on_dump(c->on_dump_arg, &why) : 0;
-	pthread_mutex_unlock(&c->lock);
-	agent_control_send(
-		c, MSG_DUMPED,
-		msg_dumped_json(&(struct msg_dumped){ .has_error = rc != 0, .error = why.text }));
-	return 0;
-}
-
-static int handle_examine(struct control *c, const struct msg *m, struct err *e)
-{
-	return agent_examine_start(&c->examinations, m->body, e);
-}
-
 static void send_examined(struct control *c)
 {
 	for (json_t *answer; (answer = agent_examine_next(&c->examinations));)
 		agent_control_send(c, MSG_EXAMINED, answer);
-}
-
-static int handle_stop(struct control *c, const struct msg *m, struct err *e)
-{
-	struct msg_stop stop;
-	if (msg_stop_read(m->body, &stop, e))
-		return -1;
-	atomic_store(&c->stop, stop.checkpoint ? STOP_CHECKPOINT : STOP_NOW);
-	return 0;
-}
-
-static int handle_recorded(struct control *c, const struct msg *m, struct err *e)
-{
-	struct msg_recorded recorded;
-	if (msg_recorded_read(m->body, &recorded, e))
-		return -1;
-	pthread_mutex_lock(&c->lock);
-	if (recorded.step > c->recorded)
-		c->recorded = recorded.step;
-	pthread_cond_broadcast(&c->news);
-	pthread_mutex_unlock(&c->lock);
-	return 0;
-}
-
-static int handle_abort(struct control *c, const struct msg *m, struct err *e)
-{
-	(void)c;
-	struct msg_abort abort;
-	if (msg_abort_read(m->body, &abort, e))
-		return -1;
-	return err_set(e, ERR_ABORTED, "the supervisor ended this generation: %s", abort.reason);
-}
-
-/* The messages that the supervisor sends to an agent after its welcome. */
-static int (*const handlers[MSG_COUNT])(struct control *c, const struct msg *m, struct err *e) = {
-	[MSG_STOP] = handle_stop,         [MSG_ABORT] = handle_abort,     [MSG_DUMP] = handle_dump,
-	[MSG_RECORDED] = handle_recorded, [MSG_EXAMINE] = handle_examine,
-};
-
-/* Sends and receives without waiting and handles each message. An error means that the agent must
- * leave. */
-static int exchange_messages(struct control *c, struct err *e)
-{
-	for (struct msg m;;) {
-		pthread_mutex_lock(&c->lock);
-		int rc = agent_connection_receive(c->connection, &m, e);
-		pthread_mutex_unlock(&c->lock);
-		if (rc <= 0)
-			return rc;
-		rc = handlers[m.type] ? handlers[m.type](c, &m, e)
-				      : err_set(e, ERR_PROTO,
-						"the supervisor sent the message %s, which only "
-						"agents send",
-						msg_word(m.type));
-		msg_fini(&m);
-		if (rc)
-			return -1;
-	}
 }
 
 static void report_signals(struct control *c)
@@ -271,7 +143,7 @@ static void flush_and_close(struct control *c)
 	double end = clock_s() + flush_s;
 	struct err e = ERR_INIT;
 	bool shut = false;
-	while (clock_s() < end && !exchange_messages(c, &e)) {
+	while (clock_s() < end && !agent_control_exchange_messages(c, &e)) {
 		if (!shut && !has_backlog(c)) {
 			agent_connection_shut(c->connection);
 			shut = true;
@@ -310,14 +182,14 @@ static void *control_main(void *arg)
 		report_signals(c);
 		send_examined(c);
 		send_progress(c);
-		if (exchange_messages(c, &e))
+		if (agent_control_exchange_messages(c, &e))
 			break;
 		wait_for_event(c, c->next_look);
 		agent_pace_woke(&c->pace, clock_s() - c->next_look);
 	}
 	/* The supervisor may close after it has received "finished". */
 	if (!atomic_load(&c->finished))
-		start_leaving(c, e.text);
+		agent_control_start_leaving(c, e.text);
 	await_exit(c);
 	return NULL;
 }
@@ -342,6 +214,8 @@ static void control_free(struct control *c)
 		close(c->signal_fd);
 	agent_connection_close(c->connection);
 	json_decref(c->welcome_body);
+	json_decref(c->next);
+	json_decref(c->endpoints);
 	pthread_cond_destroy(&c->news);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
@@ -357,6 +231,19 @@ static void news_init(struct control *c)
 	pthread_condattr_destroy(&monotonic);
 }
 
+/* Of the messages progress, as the welcome says. */
+static int set_intervals(struct control *c, struct err *e)
+{
+	double heartbeat_s = c->welcome.heartbeat_s;
+	if (!(heartbeat_s >= 0.01 && heartbeat_s <= 3600))
+		return err_set(e, ERR_PROTO,
+			       "message welcome: heartbeat_s is %g; it must be 0.01 to 3600",
+			       heartbeat_s);
+	c->heartbeat_s = heartbeat_s;
+	c->progress_s = fmin(fmax(progress_s, c->welcome.world * progress_rank_s), heartbeat_s);
+	return 0;
+}
+
 int agent_control_open(const struct control_options *opt, struct control **out,
 		       const struct msg_welcome **welcome, struct err *e)
 {
@@ -364,20 +251,20 @@ int agent_control_open(const struct control_options *opt, struct control **out,
 	if (!c)
 		return err_set(e, ERR_NOMEM, "control channel: no memory for its state");
 	c->wake_fd = c->signal_fd = -1;
+	c->endpoints = json_array();
 	pthread_mutex_init(&c->lock, NULL);
 	news_init(c);
 	atomic_store(&c->phase, "start");
+	if (!c->endpoints) {
+		err_set(e, ERR_NOMEM, "control channel: no memory for its state");
+		goto fail;
+	}
 	if (open_descriptors(c, e) || agent_connection_open(opt, &c->connection, e) ||
 	    agent_connection_await_welcome(c->connection, &c->welcome_body, e) ||
 	    msg_welcome_read(c->welcome_body, &c->welcome, e))
 		goto fail;
-	c->heartbeat_s = c->welcome.heartbeat_s;
-	if (!(c->heartbeat_s >= 0.01 && c->heartbeat_s <= 3600)) {
-		err_set(e, ERR_PROTO, "message welcome: heartbeat_s is %g; it must be 0.01 to 3600",
-			c->heartbeat_s);
+	if (set_intervals(c, e))
 		goto fail;
-	}
-	c->progress_s = fmin(fmax(progress_s, opt->world * progress_rank_s), c->heartbeat_s);
 	if (pthread_create(&c->thread, NULL, control_main, c)) {
 		err_set(e, ERR_NOMEM, "control channel: no thread; raise `ulimit -u`");
 		goto fail;
@@ -388,6 +275,82 @@ int agent_control_open(const struct control_options *opt, struct control **out,
 fail:
 	control_free(c);
 	return -1;
+}
+
+/* The next generation begins: this process is as a new one. The lock is held. */
+static int take_next(struct control *c, struct err *e)
+{
+	json_decref(c->welcome_body);
+	c->welcome_body = c->next;
+	c->next = NULL;
+	c->regroups = c->idle = c->given_up = false;
+	c->recorded = 0;
+	atomic_store(&c->stop, STOP_NONE);
+	atomic_store(&c->step, 0);
+	atomic_store(&c->phase, "start");
+	return msg_welcome_read(c->welcome_body, &c->welcome, e);
+}
+
+/* Waits until `what` holds, or the agent must leave. The lock is held. */
+static int await_news(struct control *c, bool (*what)(const struct control *c), struct err *e)
+{
+	while (!c->leaving && !what(c))
+		pthread_cond_wait(&c->news, &c->lock);
+	return c->leaving ? err_set(e, ERR_ABORTED, "%s", c->reason) : 0;
+}
+
+static bool is_regrouping(const struct control *c)
+{
+	return c->regroups;
+}
+
+static bool has_next(const struct control *c)
+{
+	return c->next != NULL;
+}
+
+int agent_control_await_next(struct control *c, const struct msg_welcome **welcome, struct err *e)
+{
+	pthread_mutex_lock(&c->lock);
+	int rc = await_news(c, is_regrouping, e);
+	c->idle = !rc;
+	pthread_mutex_unlock(&c->lock);
+	if (rc)
+		return -1;
+	agent_control_send(c, MSG_IDLE, msg_idle_json(NULL));
+	pthread_mutex_lock(&c->lock);
+	rc = await_news(c, has_next, e) || take_next(c, e) ? -1 : 0;
+	pthread_mutex_unlock(&c->lock);
+	*welcome = &c->welcome;
+	return rc;
+}
+
+bool agent_control_regroups(struct control *c)
+{
+	pthread_mutex_lock(&c->lock);
+	bool regroups = c->regroups;
+	pthread_mutex_unlock(&c->lock);
+	return regroups;
+}
+
+static bool has_endpoints(const struct control *c)
+{
+	return c->regroups || json_array_size(c->endpoints) >= (size_t)c->welcome.world;
+}
+
+int agent_control_exchange(struct control *c, json_t *values, json_t **all, struct err *e)
+{
+	agent_control_send(c, MSG_ENDPOINTS,
+			   msg_endpoints_json(&(struct msg_endpoints){ .values = values }));
+	pthread_mutex_lock(&c->lock);
+	int rc = await_news(c, has_endpoints, e);
+	if (!rc && c->regroups)
+		rc = err_set(e, ERR_ABORTED, "%s", c->reason);
+	*all = rc ? NULL : json_copy(c->endpoints);
+	pthread_mutex_unlock(&c->lock);
+	if (!rc && !*all)
+		rc = err_set(e, ERR_NOMEM, "no memory for the endpoints of all ranks");
+	return rc;
 }
 
 void agent_control_wipe_secret(struct control *c)

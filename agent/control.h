@@ -2,7 +2,7 @@
  * control — the agent's end of the control channel.
  *
  * A thread of its own owns the socket. It sends what the trainer queues and the heartbeats, and it
- * handles stop and abort at once, whatever the trainer is doing. If the connection is lost or the
+ * handles stop, regroup and abort at once, whatever the trainer is doing. If the connection is lost or the
  * supervisor sends abort, the thread calls `on_abort` (the trainer's communicators are aborted) and
  * ends the process within a second. So no agent is left behind, even if the trainer is inside a
  * library that does not return.
@@ -45,6 +45,15 @@ void agent_control_block_signals(void);
  * and is valid until it is closed. */
 int agent_control_open(const struct control_options *opt, struct control **out,
 		       const struct msg_welcome **welcome, struct err *e);
+/* The agent has left its generation: waits until the supervisor regroups, answers, and waits for the
+ * welcome of the next generation, which replaces the last one. ERR_ABORTED: the agent must leave. The
+ * functions on_abort and on_dump must be NULL. */
+int agent_control_await_next(struct control *c, const struct msg_welcome **welcome, struct err *e);
+/* Whether the supervisor has ended the generation, and this process goes on. */
+bool agent_control_regroups(struct control *c);
+/* Publishes this rank's endpoints, and waits for those of all ranks: a new list of objects, in the
+ * order of the ranks. ERR_ABORTED: the agent must leave, or the generation is over. */
+int agent_control_exchange(struct control *c, json_t *values, json_t **all, struct err *e);
 /* Wipes the welcome's group_secret from memory; the member becomes NULL. */
 void agent_control_wipe_secret(struct control *c);
 /* Sends what is queued, for at most a second, and closes. If the agent must leave, it only returns,
@@ -54,8 +63,8 @@ void agent_control_close(struct control *c);
 /* The address, without port, of the interface that leads to the supervisor. */
 const char *agent_control_local_address(const struct control *c);
 
-/* Sets the function that is called once when the agent must leave: on the control thread, or on the
- * caller's if that is already so. It must neither log nor send. With NULL, no call is under way or
+/* Sets the function that is called once when the agent must leave, or when its generation is over: on
+ * the control thread, or on the caller's if that is already so. It must neither log nor send. With NULL, no call is under way or
  * follows after this has returned. */
 void agent_control_on_abort(struct control *c, void (*fn)(const char *reason, void *arg),
 			    void *arg);

@@ -1,58 +1,34 @@
 /* muster-agent: with arguments it is a tool, without it is one rank of a job. */
 #include "agent/boot.h"
 #include "agent/control.h"
-#include "agent/drill.h"
 #include "agent/engine/train/phases.h"
-#include "agent/engine/parallel/device.h"
-#include "agent/metrics/report.h"
-#include "agent/predecessors.h"
-#include "agent/preflight.h"
+#include "agent/generation.h"
+#include "agent/rendezvous.h"
 #include "agent/tools/tools.h"
-#include "agent/watch.h"
-#include "agent/engine/train/train.h"
 #include "base/agent_env.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/munge.h"
-#include "base/pin.h"
 #include "base/process.h"
-#include "base/run_paths.h"
 
-#include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { EXIT_DONE = 0, EXIT_JOB_FAILED = 1, EXIT_USAGE = 2 };
 
 struct agent {
 	char *address, *secret, *generation_text; /* from the environment */
+	char *ranks;                              /* the same; NULL: PMIx says which rank it is */
 	struct voucher munge;
 	bool vouched; /* both ends prove their user id with MUNGE */
-	uint32_t generation;
+	uint32_t first; /* the generation that it was started for */
 	char host[BOOT_HOST]; /* ranks of equal host share memory */
-	struct boot *boot;
+	struct boot *boot;    /* until the ranks are wired up; NULL: without PMIx */
 	struct control *control;
-	struct agent_watch *watch; /* NULL: nothing is watched */
-	struct comm *world;
-	int rank, size;
-	struct job job;
-	struct rank_view view;
-	int node_index;
-	int threads;
-	int device, numa;                    /* on the node; numa -1: unknown */
-	const char *cpus;                    /* next to the device; "": unknown */
-	const char *run_dir, *resume, *node; /* borrowed from the welcome */
-	const json_t *predecessors;          /* borrowed from the welcome; NULL: none */
-	json_t *skips;                       /* the same */
-	struct preflight place;
-	bool watches_node;
-	struct agent_drill drill;
-	struct phases phases;
-	struct train_blame blame;
+	const struct msg_welcome *welcome; /* of the generation; borrowed from the control */
+	struct generation *generation;     /* NULL between two */
+	struct phases phases;              /* of the start */
 };
 
 static int usage(const char *cause)
@@ -79,6 +55,7 @@ static int take_environment(struct agent *a)
 	a->address = agent_boot_take_env(AGENT_ENV_ADDRESS);
 	a->secret = agent_boot_take_env(AGENT_ENV_SECRET);
 	a->generation_text = agent_boot_take_env(AGENT_ENV_GENERATION);
+	a->ranks = agent_boot_take_env(AGENT_ENV_RANKS);
 	if (!a->address || !a->secret || !a->generation_text)
 		return usage("started by hand: " AGENT_ENV_ADDRESS ", " AGENT_ENV_SECRET
 			     " and " AGENT_ENV_GENERATION " are not in the environment");
@@ -86,243 +63,67 @@ static int take_environment(struct agent *a)
 	unsigned long n = strtoul(a->generation_text, &end, 10);
 	if (!*a->generation_text || *end || n > UINT32_MAX)
 		return usage(AGENT_ENV_GENERATION " is not a number");
-	a->generation = (uint32_t)n;
+	a->first = (uint32_t)n;
 	return take_auth(a);
 }
 
-/* Computes the rank's view of the plan. Its coordinates must be those of the welcome. */
-static int compute_view(struct agent *a, const struct msg_welcome *w, struct err *e)
+/* Which rank it is, before the supervisor is asked. */
+static int find_rank(struct agent *a, int *rank, int *size, struct err *e)
 {
-	struct msg_coords at;
-	if (msg_coords_read(w->coords, &at, e))
+	const char *number = getenv("SLURM_PROCID");
+	if (a->ranks)
+		return agent_rendezvous_parse(a->ranks, number ? strtoll(number, NULL, 10) : 0,
+					      rank, size, e);
+	if (agent_boot_open(&a->boot, e))
 		return -1;
-	struct layout l = layout_of(&a->job, 1);
-	int replica = layout_world(&l);
-	l.dp = a->size / replica;
-	if (a->size % replica || l.dp % l.ep)
-		return err_set(e, ERR_PROTO,
-			       "message welcome: tp %d, cp %d, ep %d and pp %d do not divide %d "
-			       "ranks",
-			       l.tp, l.cp, l.ep, l.pp, a->size);
-	const struct coords own = layout_coords(&l, a->rank);
-	if (at.tp != own.tp || at.cp != own.cp || at.dp != own.dp || at.pp != own.pp)
-		return err_set(e, ERR_PROTO,
-			       "message welcome: its coordinates are not those of rank %d of %d",
-			       a->rank, a->size);
-	return rank_view_init(&a->job, &l, a->rank, &a->view, e);
-}
-
-static int read_welcome(struct agent *a, const struct msg_welcome *w, struct err *e)
-{
-	a->run_dir = w->run;
-	a->resume = w->resume;
-	a->node = w->node;
-	if (job_parse(w->job, "the supervisor's job", &a->job, e) || compute_view(a, w, e))
-		return -1;
-	a->place = (struct preflight){
-		.cuda = a->job.job.device == DEVICE_CUDA,
-		.bus = w->bus,
-		.device = w->device,
-		.memory = w->memory,
-		.node_ranks = w->node_ranks,
-	};
-	a->threads = w->threads >= 1 && w->threads <= 4096 ? w->threads : 1;
-	a->device = w->device;
-	a->numa = w->numa;
-	a->cpus = w->cpus;
-	a->node_index = w->node_index;
-	a->predecessors = w->predecessors;
-	a->watches_node = w->watches_node;
-	a->skips = w->skips;
+	*rank = agent_boot_rank(a->boot);
+	*size = agent_boot_size(a->boot);
 	return 0;
 }
 
-static void send_log_line(enum log_level level, const char *text, void *arg)
-{
-	agent_control_send(
-		arg, MSG_LOG,
-		msg_log_json(&(struct msg_log){ .level = log_level_word(level), .text = text }));
-}
-
-static int open_log(struct agent *a, struct err *e)
-{
-	char path[RUN_PATH], who[2 * BOOT_HOST];
-	run_path(path, a->run_dir, RUN_LOGS);
-	if (strchr(a->node, '/'))
-		return err_set(e, ERR_PROTO, "message welcome: node \"%s\" is not a host name",
-			       a->node);
-	if (file_make_dirs(a->run_dir, e) || file_make_own_dir(path, e))
-		return -1;
-	run_path_rank_log(path, a->run_dir, a->node, a->rank);
-	int fd = file_open(path, O_WRONLY | O_CREAT | O_APPEND, FILE_OWN, e);
-	if (fd < 0)
-		return -1;
-	int level = log_level_parse(a->job.log.level);
-	snprintf(who, sizeof who, "%s:%d", a->node, a->rank);
-	log_setup(fd, level < 0 ? LOG_INFO : (enum log_level)level, who);
-	log_hook(LOG_WARN, send_log_line, a->control);
-	return 0;
-}
-
-/* Binds the process to the cores and the memory next to its device, for all threads that training
- * starts. The run continues if the node does not permit it. */
-static void bind_to_device(const struct agent *a)
-{
-	struct err e = ERR_INIT;
-	if (pin_cpus(a->cpus, &e) || pin_memory(a->numa, &e))
-		log_warn("device %d: %s; the agent runs on the cores where it was started",
-			 a->device, e.text);
-	else if (*a->cpus)
-		log_info("device %d: bound to cpus %s; prefers memory of NUMA domain %d", a->device,
-			 a->cpus, a->numa);
-}
-
-static int meet_supervisor(struct agent *a, struct err *e)
+static int meet_supervisor(struct agent *a, int rank, int size, struct err *e)
 {
 	struct control_options opt = {
 		.address = a->address,
 		.secret = a->secret,
-		.generation = a->generation,
-		.rank = a->rank,
-		.world = a->size,
+		.generation = a->first,
+		.rank = rank,
+		.world = size,
 		.node = a->host,
 		.voucher = a->vouched ? &a->munge : NULL,
 	};
-	const struct msg_welcome *welcome;
-	int rc = agent_control_open(&opt, &a->control, &welcome, e);
+	int rc = agent_control_open(&opt, &a->control, &a->welcome, e);
 	explicit_bzero(a->secret, strlen(a->secret));
-	if (rc || agent_boot_seal(a->boot, welcome->group_secret, a->generation, e))
+	if (rc)
 		return -1;
-	agent_control_wipe_secret(a->control); /* only the boot keeps it */
-	if (read_welcome(a, welcome, e) || open_log(a, e))
-		return -1;
-	bind_to_device(a);
-	return 0;
+	if (a->welcome->rank != rank || a->welcome->world != size ||
+	    a->welcome->generation != a->first)
+		return err_set(e, ERR_PROTO,
+			       "message welcome: it is for rank %d of %d in generation %lld",
+			       a->welcome->rank, a->welcome->world,
+			       (long long)a->welcome->generation);
+	return a->boot ? agent_boot_seal(a->boot, a->welcome->group_secret, a->first, e) : 0;
 }
 
-static void abort_world(const char *reason, void *arg)
-{
-	comm_abort(arg, reason);
-}
-
-static int write_recorder(void *arg, struct err *e)
-{
-	struct agent *a = arg;
-	char dir[RUN_PATH], path[RUN_PATH];
-	run_path_trace(dir, a->run_dir, a->generation);
-	run_path_recorder(path, dir, a->rank);
-	return file_make_dirs(dir, e) || comm_dump(a->world, path, e) ? -1 : 0;
-}
-
-/* Opens the world communicator with the endpoints from PMIx, then finalizes PMIx: from then on the
- * death of one rank does not end the others. */
-static int wire_up(struct agent *a, struct err *e)
-{
-	char dumps[RUN_PATH];
-	run_path_trace(dumps, a->run_dir, a->generation);
-	struct comm_options opt = {
-		.host = a->host,
-		.interface = a->job.network.interface,
-		.address_hint = agent_control_local_address(a->control),
-		.timeout_s = a->job.network.timeout,
-		.backend = a->job.network.backend,
-		.sockets = (int)a->job.network.sockets,
-		.dump_dir = dumps,
-		.integrity = (enum comm_integrity)comm_integrity_parse(a->job.network.integrity),
-	};
-	if (comm_open(agent_boot_bootstrap(a->boot), &opt, &a->world, e))
-		return err_prefix(e, "wiring up");
-	agent_control_on_abort(a->control, abort_world, a->world);
-	agent_control_on_dump(a->control, write_recorder, a);
-	agent_boot_finish(a->boot);
-	a->boot = NULL;
-	return 0;
-}
-
-/* Before the device is used: an earlier agent may still hold it. */
-static int end_predecessors(struct agent *a, struct err *e)
-{
-	const struct predecessors_gate gate = { .node = a->node };
-	agent_control_progress(a->control, 0, "predecessors");
-	return agent_predecessors_end(&gate, a->predecessors, e);
-}
-
-/* Without it the run goes on: slow ranks are then named without a reason. */
-static void watch_health(struct agent *a)
-{
-	struct err e = ERR_INIT;
-	char checkpoints[RUN_PATH];
-	run_path(checkpoints, a->run_dir, RUN_CKPT);
-	const struct watch_options opt = {
-		.control = a->control,
-		.world = a->world,
-		.window_s = a->job.health.slow_window,
-		.node = a->watches_node,
-		.gpu = a->place.cuda ? a->place.bus : "",
-		.disk = *a->job.checkpoint.dir ? a->job.checkpoint.dir : checkpoints,
-	};
-	if (agent_watch_open(&opt, &a->watch, &e))
-		log_warn("%s", e.text);
-}
-
-static int run_rank(struct agent *a, struct err *e)
+static int start(struct agent *a, struct err *e)
 {
 	double since = clock_s();
-	if (agent_boot_open(&a->boot, e))
+	int rank, size;
+	if (find_rank(a, &rank, &size, e))
 		return -1;
-	a->rank = agent_boot_rank(a->boot);
-	a->size = agent_boot_size(a->boot);
 	train_phases_lap(&a->phases, "pmix", &since);
-	if (meet_supervisor(a, e))
+	if (meet_supervisor(a, rank, size, e))
 		return -1;
 	train_phases_lap(&a->phases, "supervisor", &since);
-	a->place.node = a->node;
-	if (agent_drill_open(&a->drill, a->rank, a->generation, e) || end_predecessors(a, e))
-		return -1;
-	train_phases_lap(&a->phases, "predecessors", &since);
-	agent_control_progress(a->control, 0, "preflight");
-	if (agent_preflight(&a->place, e))
-		return -1;
-	a->device = a->place.ordinal;
-	train_phases_lap(&a->phases, "preflight", &since);
-	agent_control_progress(a->control, 0, "wire up");
-	if (wire_up(a, e))
-		return -1;
-	train_phases_lap(&a->phases, "wire-up", &since);
-	const struct coords *at = &a->view.at;
-	const struct layout *l = &a->view.layout;
-	log_info("rank %d of %d: tp %d/%d, cp %d/%d, dp %d/%d, pp %d/%d, %d threads, %s, "
-		 "generation %" PRIu32,
-		 a->rank, a->size, at->tp, l->tp, at->cp, l->cp, at->dp, l->dp, at->pp, l->pp,
-		 a->threads, comm_backend(a->world), a->generation);
-	watch_health(a);
-	struct train_hooks hooks = agent_report_hooks(a->control);
-	hooks.drill = agent_drill_step;
-	hooks.plant = agent_drill_plant;
-	hooks.drill_data = agent_drill_data;
-	hooks.drill_arg = &a->drill;
-	a->drill.world = a->world;
-	struct train_env env = {
-		.view = &a->view,
-		.world = a->world,
-		.hooks = &hooks,
-		.run_dir = a->run_dir,
-		.resume = a->resume,
-		.generation = a->generation,
-		.skips = a->skips,
-		.threads = a->threads,
-		.node = a->node_index,
-		.node_name = a->node,
-		.phases = &a->phases,
-		.blame = &a->blame,
-		.device = a->job.job.device == DEVICE_CUDA ? parallel_device_of_slot(a->device) : 0,
-	};
-	return train_run(&env, e);
+	return 0;
 }
 
 /* A new reference. NULL: there is nothing to say, or no memory. */
-static json_t *blame_json(const struct train_blame *b)
+static json_t *blame_json(const struct agent *a)
 {
+	static const struct train_blame nobody;
+	const struct train_blame *b = a->generation ? agent_generation_blame(a->generation)
+						     : &nobody;
 	struct msg_blame m = {
 		.suspect = b->suspect, .step = b->step, .kind = b->kind, .tensor = b->tensor
 	};
@@ -342,7 +143,7 @@ static void report_failure(struct agent *a, const struct err *e)
 	log_error("%s", e->text);
 	struct msg_failed failed = { .code = err_word(e->code),
 				     .text = e->text,
-				     .blame = blame_json(&a->blame) };
+				     .blame = blame_json(a) };
 	failed.has_blame = failed.blame;
 	json_t *body = msg_failed_json(&failed);
 	if (!body) { /* a short text may still fit in memory */
@@ -356,21 +157,59 @@ static void report_failure(struct agent *a, const struct err *e)
 		json_decref(body);
 }
 
+/* Whether the agent may live on: the error is another rank's, or the supervisor has ended the
+ * generation. */
+static bool may_continue(struct agent *a, const struct err *e)
+{
+	bool theirs = e->code == ERR_PEER || e->code == ERR_ABORTED;
+	return a->control && !a->boot && a->generation && a->welcome->warm &&
+	       (theirs || agent_control_regroups(a->control));
+}
+
+/* One generation. 1: it is over, and the next one follows. */
+static int run_generation(struct agent *a, const struct phases *so_far, struct err *e)
+{
+	const struct generation_start start = { .control = a->control,
+						.welcome = a->welcome,
+						.boot = a->boot ? &a->boot : NULL,
+						.host = a->host,
+						.phases = so_far };
+	agent_control_wipe_secret(a->control); /* only the boot keeps it */
+	if (agent_generation_open(&start, &a->generation, e))
+		return -1;
+	if (!agent_generation_run(a->generation, e))
+		return 0;
+	if (!may_continue(a, e))
+		return -1;
+	if (agent_control_regroups(a->control))
+		log_info("the generation is over: %s", e->text);
+	else
+		report_failure(a, e);
+	agent_generation_close(a->generation);
+	a->generation = NULL;
+	return agent_control_await_next(a->control, &a->welcome, e) ? -1 : 1;
+}
+
+static int run_generations(struct agent *a, struct err *e)
+{
+	int rc = start(a, e) ? -1 : run_generation(a, &a->phases, e);
+	while (rc == 1) {
+		*e = (struct err)ERR_INIT;
+		rc = run_generation(a, NULL, e);
+	}
+	return rc;
+}
+
 static void agent_close(struct agent *a)
 {
 	log_hook(LOG_ERROR, NULL, NULL);
-	agent_watch_close(a->watch);
-	if (a->control) {
-		agent_control_on_abort(a->control, NULL, NULL);
-		agent_control_on_dump(a->control, NULL, NULL);
-	}
+	agent_generation_close(a->generation);
 	agent_boot_finish(a->boot);
-	comm_close(a->world);
 	agent_control_close(a->control);
-	rank_view_fini(&a->view);
 	free(a->address);
 	free(a->secret);
 	free(a->generation_text);
+	free(a->ranks);
 }
 
 int main(int argc, char **argv)
@@ -388,7 +227,7 @@ int main(int argc, char **argv)
 	agent_control_block_signals();
 	log_setup(2, LOG_INFO, "muster-agent");
 	agent_boot_host(a.host);
-	rc = run_rank(&a, &e) ? EXIT_JOB_FAILED : EXIT_DONE;
+	rc = run_generations(&a, &e) ? EXIT_JOB_FAILED : EXIT_DONE;
 	if (rc)
 		report_failure(&a, &e);
 	agent_close(&a);

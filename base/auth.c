@@ -484,6 +484,11 @@ int channel_send_packed(struct channel *c, const struct buf *packed, struct err 
 	return buf_failed(&c->out) || buf_failed(&c->queued) ? no_memory(c, e) : 0;
 }
 
+void channel_renew(struct channel *c, uint32_t generation)
+{
+	c->generation = generation;
+}
+
 int channel_send(struct channel *c, enum msg_type type, json_t *body, struct err *e)
 {
 	struct buf packed = BUF_INIT;

@@ -105,6 +105,9 @@ int channel_send(struct channel *c, enum msg_type type, json_t *body, struct err
 /* The same for a message that msg_pack() has packed, with the generation of the channel: for one that
  * goes to many peers. */
 int channel_send_packed(struct channel *c, const struct buf *packed, struct err *e);
+/* From now on messages are of this generation, in both directions. Both ends call it between the same
+ * two messages of the supervisor. */
+void channel_renew(struct channel *c, uint32_t generation);
 /* The bytes to write to the socket; the caller removes (buf_drop) what it wrote. */
 struct buf *channel_out(struct channel *c);
 bool channel_ready(const struct channel *c); /* the handshake is done */

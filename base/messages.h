@@ -21,7 +21,7 @@
 #include "base/step_parts.h"
 
 enum {
-	MSG_VERSION = 5,
+	MSG_VERSION = 6,
 	GUARD_GENERATION = 1, /* of all messages to and from a guard, which outlives generations */
 	BURN_IN_GENERATION =
 		1 /* of all messages to and from a burn-in, which precedes generations */
@@ -39,7 +39,7 @@ enum {
 	X(MSG_LOG,       log,      MSG_LOG_FIELDS,      "agent",      "a warning or an error") \
 	X(MSG_CKPT,      ckpt,     MSG_CKPT_FIELDS,     "agent",      "world rank 0 has committed a checkpoint") \
 	X(MSG_SIGNAL,    signal,   MSG_SIGNAL_FIELDS,   "agent",      "the agent got SIGTERM, SIGINT or SIGUSR1") \
-	X(MSG_FAILED,    failed,   MSG_FAILED_FIELDS,   "agent",      "the agent cannot continue; it exits after this") \
+	X(MSG_FAILED,    failed,   MSG_FAILED_FIELDS,   "agent",      "the agent cannot continue; it exits after this, or waits for regroup if the error is of another rank") \
 	X(MSG_FINISHED,  finished, MSG_FINISHED_FIELDS, "agent",      "the agent has done its work; it exits after this") \
 	X(MSG_WELCOME,   welcome,  MSG_WELCOME_FIELDS,  "supervisor", "the answer to hello: the job and this rank's part of it") \
 	X(MSG_STOP,      stop,     MSG_STOP_FIELDS,     "supervisor", "stop at the next step boundary, all ranks at the same one") \
@@ -63,7 +63,11 @@ enum {
 	X(MSG_HEALTH,    health,   MSG_HEALTH_FIELDS,   "agent",      "what a rank, its device and its node showed in a window, when it has changed") \
 	X(MSG_EXAMINE,   examine,  MSG_EXAMINE_FIELDS,  "supervisor", "find out what a process of the agent's host does: itself, or another agent, which does not answer") \
 	X(MSG_EXAMINED,  examined, MSG_EXAMINED_FIELDS, "agent",      "an answer to examine: at once what the kernel shows, and in the last one also a function") \
-	X(MSG_LINKS,     links,    MSG_LINKS_FIELDS,    "agent",      "how fast a rank's bytes got to other ranks over the network in a window, when it has changed")
+	X(MSG_LINKS,     links,    MSG_LINKS_FIELDS,    "agent",      "how fast a rank's bytes got to other ranks over the network in a window, when it has changed") \
+	X(MSG_REGROUP,   regroup,  MSG_REGROUP_FIELDS,  "supervisor", "the generation is lost: abort its communicators, keep the process, and answer with idle") \
+	X(MSG_IDLE,      idle,     MSG_IDLE_FIELDS,     "agent",      "the agent has left its generation; it waits for the welcome of the next one") \
+	X(MSG_ENDPOINTS, endpoints, MSG_ENDPOINTS_FIELDS, "agent",    "what the rank publishes for the others, in a generation that does not use PMIx") \
+	X(MSG_WORLD_ENDPOINTS, world_endpoints, MSG_WORLD_ENDPOINTS_FIELDS, "supervisor", "what consecutive ranks have published, once all have; the last message has the last rank")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -147,6 +151,11 @@ enum {
 	F(phases,     JSON,  REQUIRED, "seconds of each phase of the run, by name")
 
 #define MSG_WELCOME_FIELDS(F) \
+	F(generation,   COUNT,  REQUIRED, "the generation that it is about") \
+	F(rank,         INT,    REQUIRED, "the agent's rank in it") \
+	F(world,        INT,    REQUIRED, "number of ranks") \
+	F(pmix,         FLAG,   REQUIRED, "whether the ranks find each other by PMIx; otherwise by endpoints") \
+	F(warm,         FLAG,   REQUIRED, "whether the agent waits for regroup if another rank fails") \
 	F(job,          TEXT,   REQUIRED, "text of the resolved job file") \
 	F(threads,      INT,    REQUIRED, "compute threads of the rank") \
 	F(run,          TEXT,   REQUIRED, "the run folder") \
@@ -181,6 +190,18 @@ enum {
 
 #define MSG_ABORT_FIELDS(F) \
 	F(reason, TEXT, REQUIRED, "why")
+
+#define MSG_REGROUP_FIELDS(F) \
+	F(reason, TEXT, REQUIRED, "why")
+
+#define MSG_IDLE_FIELDS(F)
+
+#define MSG_ENDPOINTS_FIELDS(F) \
+	F(values, JSON, REQUIRED, "an object: a text for each key")
+
+#define MSG_WORLD_ENDPOINTS_FIELDS(F) \
+	F(first,  INT,  REQUIRED, "the first rank of the list") \
+	F(values, JSON, REQUIRED, "a list: the member values of each rank's message endpoints")
 
 #define MSG_DUMP_FIELDS(F)
 

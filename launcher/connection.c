@@ -247,6 +247,7 @@ int launcher_connections_adopt(struct connections *all, int fd, struct err *e)
 	c->owner = all;
 	c->fd = fd;
 	c->rank = -1;
+	c->generation = all->generation;
 	c->from = launcher_connection_address(fd);
 	c->since = all->now;
 	c->open = true;
@@ -274,6 +275,12 @@ void launcher_connection_claim(struct connection *c, int rank)
 	if (c->rank < 0 && rank >= 0)
 		c->owner->strangers--;
 	c->rank = rank;
+}
+
+void launcher_connection_advance(struct connection *c, uint32_t generation)
+{
+	c->generation = generation;
+	channel_renew(c->channel, generation);
 }
 
 int launcher_connection_rank(const struct connection *c)

@@ -15,6 +15,7 @@ struct connection {
 	struct channel *channel;
 	uv_poll_t poll;
 	int fd, rank;
+	uint32_t generation;
 	struct in6_addr from; /* an IPv4 address as a mapped one; zero: no network */
 	double since;         /* when it was accepted */
 	bool open, released;

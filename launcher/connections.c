@@ -176,7 +176,11 @@ void launcher_connections_renew(struct connections *all,
 				const unsigned char secret[AUTH_SECRET_BYTES], uint32_t generation,
 				double now)
 {
-	drop_all_connections(all);
+	for (struct connection *c = all->first, *next; c; c = next) {
+		next = c->next;
+		if (c->rank < 0 || c->generation != generation)
+			launcher_connection_drop(c);
+	}
 	memcpy(all->secret, secret, AUTH_SECRET_BYTES);
 	all->generation = generation;
 	all->troubled = false;

@@ -30,8 +30,8 @@
  * generation; otherwise the agents would seem not to connect. The listener then pauses until the
  * next tick, or until a connection closes.
  *
- * A new generation (launcher_connections_renew) closes every connection of the last one and admits
- * only agents that know the new secret.
+ * A new generation (launcher_connections_renew) closes every connection of the last one, except those
+ * that were advanced to it, and admits only agents that know the new secret.
  */
 #ifndef MUSTER_LAUNCHER_CONNECTIONS_H
 #define MUSTER_LAUNCHER_CONNECTIONS_H
@@ -82,6 +82,9 @@ void launcher_connections_tick(struct connections *all, double now);
 int launcher_connections_strangers(const struct connections *all);
 
 void launcher_connection_claim(struct connection *c, int rank);
+/* From now on messages are of this generation. launcher_connections_renew() for that generation keeps
+ * the connection. */
+void launcher_connection_advance(struct connection *c, uint32_t generation);
 int launcher_connection_rank(const struct connection *c); /* -1: not claimed */
 /* Borrows body. What the socket does not take now is queued and sent later. */
 int launcher_connection_send(struct connection *c, enum msg_type type, json_t *body, struct err *e);

@@ -28,6 +28,11 @@ struct launch_request {
 	const struct job *job;
 	const struct cluster *cluster;
 	const struct plan *plan;
+	/* The ranks whose agents are started, ascending, and how many. They get no PMIx, because the
+	 * others live on from the last generation: AGENT_ENV_RANKS says which ranks they are. NULL: all
+	 * ranks. Borrowed for the start. */
+	const int *ranks;
+	int n_ranks;
 	uint32_t generation;
 	const char *address; /* of the supervisor, "host:port" */
 	const char *secret;  /* of this generation, in hex */
@@ -96,7 +101,7 @@ enum launch_note {
 
 /* Called on the loop's thread. */
 struct launch_events {
-	/* A process has ended. rank: the rank whose agent it was, or -1 for srun: the slurm backend
+	/* A process has ended. rank: the rank that its agent was started as, or -1 for srun: the slurm backend
 	 * sees the end of srun, but not the end of each agent. status: as waitpid() sets it. */
 	void (*exited)(void *arg, int rank, int status);
 	/* No process of the generation is left. The launch may be closed. */
@@ -129,6 +134,9 @@ struct launch_ops {
 	 * dead, so nobody waits for its processes to end: a new agent ends those that still run on
 	 * its node before it joins (agent/predecessors.h). */
 	void (*kill)(struct launch *l, bool node_lost);
+	/* Optional. Kills the process of one agent by the rank that it was started as; exited() follows.
+	 * A backend without it does not see the ends of agents. */
+	void (*kill_agent)(struct launch *l, int rank);
 	/* Frees the launch. Called after all_gone(). */
 	void (*close)(struct launch *l);
 	/* Optional. Asks for the state of the nodes; `done` is called once, on the loop. Without

@@ -68,6 +68,13 @@ void local_agents_kill(struct local_agents *l)
 			local_spawn_kill(l->agents[i].pid);
 }
 
+void local_agents_kill_rank(struct local_agents *l, int rank)
+{
+	for (int i = 0; i < l->n; i++)
+		if (l->agents[i].pid && l->agents[i].rank == rank)
+			local_spawn_kill(l->agents[i].pid);
+}
+
 void local_agents_signal(struct local_agents *l, int number)
 {
 	for (int i = 0; i < l->n; i++)
@@ -84,8 +91,8 @@ void local_agents_close(struct local_agents *l)
 /* The environment of an agent; the variables point into the struct. */
 struct env_text {
 	char address[128], secret[128], generation[64], auth[MUNGE_WORD + 16], threads[64],
-		blas[64];
-	char *own[5], *soft[4];
+		blas[64], ranks[64];
+	char *own[6], *soft[4];
 };
 
 static void set_environment(struct env_text *t, const struct local_agents_request *r)
@@ -94,15 +101,18 @@ static void set_environment(struct env_text *t, const struct local_agents_reques
 	snprintf(t->secret, sizeof t->secret, AGENT_ENV_SECRET "=%s", r->secret);
 	snprintf(t->generation, sizeof t->generation, AGENT_ENV_GENERATION "=%u", r->generation);
 	snprintf(t->auth, sizeof t->auth, AGENT_ENV_AUTH "=%s", r->auth);
-	memcpy(t->own, (char *[]){ t->address, t->secret, t->generation, t->auth, NULL },
+	memcpy(t->own,
+	       (char *[]){ t->address, t->secret, t->generation, t->auth,
+			   r->server ? NULL : t->ranks, NULL },
 	       sizeof t->own);
 	/* There may be more ranks than cores, so a waiting thread must sleep. */
 	memcpy(t->soft, (char *[]){ t->threads, t->blas, "OMP_WAIT_POLICY=passive", NULL },
 	       sizeof t->soft);
 }
 
-static void set_threads(struct env_text *t, int threads)
+static void set_place(struct env_text *t, int rank, int world, int threads)
 {
+	snprintf(t->ranks, sizeof t->ranks, AGENT_ENV_RANKS "=%d/%d", rank, world);
 	snprintf(t->threads, sizeof t->threads, "OMP_NUM_THREADS=%d", threads);
 	snprintf(t->blas, sizeof t->blas, "OPENBLAS_NUM_THREADS=%d", threads);
 }
@@ -125,11 +135,11 @@ static int start_agent(uv_loop_t *loop, struct local_agents *l,
 	*a = (struct agent){ .all = l };
 	if (r->choose(r->arg, l->n, &a->rank, &threads, cpus, sizeof cpus, e))
 		return -1;
-	set_threads(t, threads);
+	set_place(t, a->rank, r->world, threads);
 	struct spawn s = {
 		.path = r->agent,
 		.cpus = cpus,
-		.pmix_env = local_server_env(r->server, l->n),
+		.pmix_env = r->server ? local_server_env(r->server, l->n) : NULL,
 		.own_env = t->own,
 		.soft_env = t->soft,
 		.log_fd = r->log_fd,

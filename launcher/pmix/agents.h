@@ -22,7 +22,8 @@ struct local_agents_request {
 	const char *secret;
 	const char *auth;
 	uint32_t generation;
-	const struct local_server *server;
+	const struct local_server *server; /* NULL: they get AGENT_ENV_RANKS instead of PMIx */
+	int world;                         /* ranks of the generation */
 	int log_fd;
 	int n;
 	/* The rank of the node's agent `i`, its threads, and its CPUs as in base/pin.h; "": it is not
@@ -41,6 +42,8 @@ int local_agents_start(uv_loop_t *loop, const struct local_agents_request *r,
 		       struct local_agents **out, struct err *e);
 /* Sends SIGKILL to all agents that still run. */
 void local_agents_kill(struct local_agents *a);
+/* Sends SIGKILL to the agent of this rank if it still runs. */
+void local_agents_kill_rank(struct local_agents *a, int rank);
 /* Sends a signal to all agents that still run. */
 void local_agents_signal(struct local_agents *a, int signal);
 /* Frees it once the loop has closed its handles. Called after all_gone(). */

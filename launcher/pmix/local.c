@@ -29,6 +29,11 @@ static void local_kill(struct launch *l, bool node_lost)
 	local_agents_kill(l->agents);
 }
 
+static void local_kill_agent(struct launch *l, int rank)
+{
+	local_agents_kill_rank(l->agents, rank);
+}
+
 static void local_close(struct launch *l)
 {
 	local_server_close(l->server);
@@ -78,14 +83,14 @@ static int open_log(const struct launch_request *r, int *fd, struct err *e)
 	return *fd < 0 ? -1 : 0;
 }
 
-/* The agents' numbers are their ranks. */
+/* Without a list of ranks, the agents' numbers are their ranks. */
 static int choose_place(void *arg, int i, int *rank, int *threads, char *cpus, int size,
 			struct err *e)
 {
 	const struct launch_request *r = ((const struct launch *)arg)->request;
-	*rank = i;
-	*threads = r->plan->ranks[i].threads;
-	return choose_cpus(r, i, cpus, size, e);
+	*rank = r->ranks ? r->ranks[i] : i;
+	*threads = r->plan->ranks[*rank].threads;
+	return choose_cpus(r, *rank, cpus, size, e);
 }
 
 static int start_server(const struct launch_request *r, int log_fd, struct local_server **out,
@@ -109,7 +114,8 @@ static int start_agents(uv_loop_t *loop, struct launch *l, int log_fd, struct er
 								  .generation = r->generation,
 								  .server = l->server,
 								  .log_fd = log_fd,
-								  .n = r->plan->world,
+								  .world = r->plan->world,
+								  .n = r->n_ranks,
 								  .choose = choose_place,
 								  .exited = on_exited,
 								  .all_gone = on_all_gone,
@@ -130,7 +136,7 @@ static int local_start(uv_loop_t *loop, const struct launch_request *r,
 		free(l);
 		return -1;
 	}
-	int rc = start_server(r, log_fd, &l->server, e);
+	int rc = r->ranks ? 0 : start_server(r, log_fd, &l->server, e);
 	if (!rc && (rc = start_agents(loop, l, log_fd, e)))
 		local_server_close(l->server);
 	close(log_fd);
@@ -162,6 +168,7 @@ const struct launch_ops launch_local = {
 	.control_host = local_control_host,
 	.start = local_start,
 	.kill = local_kill,
+	.kill_agent = local_kill_agent,
 	.close = local_close,
 	.check_nodes = local_check_nodes,
 	.burn_in = local_burn_in,

@@ -47,6 +47,7 @@
 	X(nodes_checked,    "nodes-checked",    nodes_checked, "all nodes were checked before the first generation; node-check names those that failed") \
 	X(burn_in,          "burn-in",          burn_in,     "the nodes were measured before the first generation; preflight.json has every figure, and node-check names the nodes that failed") \
 	X(decision,         "decision",         decision,    "where the next generation runs, if not on the same plan") \
+	X(regrouped,        "regrouped",        regrouped,   "after a loss: the other agents have left the generation and wait for the next one") \
 	X(restart,          "restart",          restart,     "another generation follows") \
 	X(guard,            "guard",            guard,       "a guard has connected, is lost, or cannot start") \
 	X(stop,             "stop",             stop,        "the run is asked to stop") \
@@ -96,10 +97,15 @@
 #define RUNDIR_HELLO_FIELDS(F) \
 	F(rank, INT,  REQUIRED, "the rank") \
 	F(node, TEXT, REQUIRED, "its host name") \
-	MSG_PROCESS_FIELDS(F)
+	MSG_PROCESS_FIELDS(F) \
+	F(kept, FLAG, OPTIONAL, "whether the agent continues from the last generation")
 
 #define RUNDIR_WHY_FIELDS(F) \
 	F(why, LINE, REQUIRED, "the cause")
+
+#define RUNDIR_REGROUPED_FIELDS(F) \
+	F(kept,         INT,    REQUIRED, "agents that continue") \
+	F(since_lost_s, NUMBER, REQUIRED, "seconds since the loss")
 
 #define RUNDIR_STEP_FIELDS(F) \
 	F(step, INT64, REQUIRED, "finished steps")
@@ -343,6 +349,7 @@
 	X(pmix,        RUNDIR_PMIX_FIELDS) \
 	X(hello,       RUNDIR_HELLO_FIELDS) \
 	X(why,         RUNDIR_WHY_FIELDS) \
+	X(regrouped,   RUNDIR_REGROUPED_FIELDS) \
 	X(step,        RUNDIR_STEP_FIELDS) \
 	X(first_step,  RUNDIR_FIRST_STEP_FIELDS) \
 	X(ckpt,        RUNDIR_CKPT_FIELDS) \

@@ -13,12 +13,18 @@
 
 extern char **environ;
 
-/* The number of ranks that the plan places on node i. */
-static int count_ranks_on(const struct plan *p, int node)
+/* The i-th rank whose agent is started. */
+static int rank_at(const struct launch_request *r, int i)
+{
+	return r->ranks ? r->ranks[i] : i;
+}
+
+/* The number of agents to start on node i. */
+static int count_ranks_on(const struct launch_request *r, int node)
 {
 	int n = 0;
-	for (int r = 0; r < p->world; r++)
-		n += p->ranks[r].node == node;
+	for (int i = 0; i < r->n_ranks; i++)
+		n += r->plan->ranks[rank_at(r, i)].node == node;
 	return n;
 }
 
@@ -35,7 +41,7 @@ static struct use count_use(const struct launch_request *r)
 	const struct cluster *c = r->cluster;
 	struct use u = { 0 };
 	for (int i = 0; i < c->n_nodes; i++) {
-		int ranks = count_ranks_on(r->plan, i), cores = c->kinds[c->nodes[i].kind].cores;
+		int ranks = count_ranks_on(r, i), cores = c->kinds[c->nodes[i].kind].cores;
 		if (!ranks)
 			continue;
 		if (!u.nodes || cores / ranks < u.cpus_a_rank)
@@ -51,10 +57,11 @@ static int write_hosts(const struct launch_request *r, bool one_per_node, const 
 		       struct err *e)
 {
 	struct buf text = BUF_INIT;
-	for (int i = 0; i < r->plan->world && !one_per_node; i++)
-		buf_printf(&text, "%s\n", r->cluster->nodes[r->plan->ranks[i].node].name);
+	for (int i = 0; i < r->n_ranks && !one_per_node; i++)
+		buf_printf(&text, "%s\n",
+			   r->cluster->nodes[r->plan->ranks[rank_at(r, i)].node].name);
 	for (int i = 0; i < r->cluster->n_nodes && one_per_node; i++)
-		if (count_ranks_on(r->plan, i))
+		if (count_ranks_on(r, i))
 			buf_printf(&text, "%s\n", r->cluster->nodes[i].name);
 	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "%s: no memory for the host list", path)
 				   : file_replace(path, text.data, text.len, e);
@@ -99,6 +106,7 @@ bool slurm_srun_removes(const char *word)
 		AGENT_ENV_SECRET "=",
 		AGENT_ENV_GENERATION "=",
 		AGENT_ENV_AUTH "=",
+		AGENT_ENV_RANKS "=",
 	};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (!strncmp(word, names[i], strlen(names[i])))
@@ -222,20 +230,55 @@ static int finish(const struct launch_request *r, bool one_per_node, struct srun
 	return -1;
 }
 
-int slurm_srun_prepare(const struct launch_request *r, struct srun *s, struct err *e)
+/* AGENT_ENV_RANKS, whose list is ascending: consecutive ranks become a range. */
+static int set_ranks(const struct launch_request *r, struct srun *s, struct err *e)
+{
+	struct buf text = BUF_INIT;
+	for (int i = 0, last; i < r->n_ranks; i = last + 1) {
+		for (last = i; last + 1 < r->n_ranks && r->ranks[last + 1] == r->ranks[last] + 1;)
+			last++;
+		buf_printf(&text, last > i ? "%s%d-%d" : "%s%d", i ? "," : "", r->ranks[i],
+			   r->ranks[last]);
+	}
+	if (!buf_failed(&text))
+		add_variable(s, false, AGENT_ENV_RANKS "=%s/%d", buf_str(&text), r->plan->world);
+	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "srun: no memory for its environment")
+				   : 0;
+	buf_fini(&text);
+	return rc;
+}
+
+/* The agents' step, up to the PMIx plugin. */
+static void add_agents(const struct launch_request *r, const char *mpi, struct srun *s)
 {
 	struct use u = count_use(r);
-	*s = (struct srun){ 0 };
 	set_environment(r, r->address, r->secret, s);
 	set_threads(r, s);
-	add_step(r, u.nodes, r->plan->world, u.cpus_a_rank, s);
-	add_word(s, "--mpi=pmix");
+	add_step(r, u.nodes, r->n_ranks, u.cpus_a_rank, s);
+	add_word(s, mpi);
 	add_word(s, "--label");
 	if (r->job->launch.bind == BIND_NONE)
 		add_word(s, "--cpu-bind=none");
 	else if (r->job->launch.bind == BIND_CORE)
 		add_word(s, "--cpu-bind=cores");
 	add_word(s, r->agent);
+}
+
+int slurm_srun_prepare(const struct launch_request *r, struct srun *s, struct err *e)
+{
+	*s = (struct srun){ 0 };
+	add_agents(r, "--mpi=pmix", s);
+	return finish(r, false, s, e);
+}
+
+int slurm_srun_prepare_missing(const struct launch_request *r, struct srun *s, struct err *e)
+{
+	*s = (struct srun){ 0 };
+	if (set_ranks(r, s, e)) {
+		slurm_srun_fini(s);
+		return -1;
+	}
+	add_agents(r, "--mpi=none", s);
 	return finish(r, false, s, e);
 }
 

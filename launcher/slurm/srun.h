@@ -23,7 +23,7 @@ struct srun {
 	char **env;
 	/* memory that argv and env point to */
 	char text[SRUN_OPTIONS][SRUN_OPTION];
-	char *own[8];
+	char *own[10];
 	int n_argv, n_text, n_own;
 };
 
@@ -37,6 +37,8 @@ char **slurm_srun_environment(char *const *own, int n_own);
 /* The step of the agents, served by Slurm's PMIx server. Also writes the host file,
  * logs/hosts-<generation> in the run folder. */
 int slurm_srun_prepare(const struct launch_request *r, struct srun *s, struct err *e);
+/* The step of the agents that a generation is missing (r->ranks), without PMIx. */
+int slurm_srun_prepare_missing(const struct launch_request *r, struct srun *s, struct err *e);
 /* The step of the helpers (launcher/helper/helper.h): one task per node that has ranks, and no PMIx.
  * address, secret: of the relay. */
 struct srun_helpers {

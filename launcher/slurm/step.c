@@ -249,6 +249,8 @@ static bool slurm_available(void)
 static int prepare(struct launch *l, const struct launch_request *r, struct srun *s, struct err *e)
 {
 	const char *why;
+	if (r->ranks)
+		return slurm_srun_prepare_missing(r, s, e);
 	if (!slurm_pmix_is_own(r->job, &why)) {
 		l->falls_back = r->job->launch.pmix == PMIX_AUTO;
 		return slurm_srun_prepare(r, s, e);

@@ -51,10 +51,9 @@ static struct rank_state *rank_of(struct supervisor *s, struct connection *c)
 
 /* --- hello and its answer ----------------------------------------------------------- */
 
-static int send_welcome(struct supervisor *s, struct connection *c, const struct msg_hello *h,
-			struct err *e)
+int supervise_send_welcome(struct supervisor *s, struct connection *c, int rank, const char *host,
+			   struct err *e)
 {
-	int rank = h->rank;
 	const struct plan_rank *r = &s->d->plan.ranks[rank];
 	const struct node_kind *k = topo_cluster_kind(&s->d->cluster, r->node);
 	const struct msg_coords at = {
@@ -64,6 +63,11 @@ static int send_welcome(struct supervisor *s, struct connection *c, const struct
 	if (s->d->job.launch.bind != BIND_NONE)
 		topo_bind_near(k, r->slot, cpus, sizeof cpus);
 	struct msg_welcome w = {
+		.generation = s->generation,
+		.rank = rank,
+		.world = s->world,
+		.pmix = s->by_pmix,
+		.warm = s->d->job.restart.warm,
 		.job = s->d->job_text,
 		.threads = r->threads,
 		.run = rundir_path(s->o.run),
@@ -81,7 +85,7 @@ static int send_welcome(struct supervisor *s, struct connection *c, const struct
 		.numa = *cpus ? k->parts[r->slot].numa : -1,
 		.watches_node = supervise_evidence_watches(s, rank),
 		.predecessors = supervise_predecessors_list(s->predecessors, s->generation,
-							    h->node),
+							    host),
 	};
 	w.has_predecessors = w.predecessors;
 	w.skips = s->rollback.list;
@@ -129,9 +133,11 @@ static int on_hello(struct supervisor *s, struct connection *c, const json_t *bo
 		.moved = supervise_now(s),
 		.step = -1,
 		.exited = k->exited,
+		.process = k->process,
 		.id = { .pid = h.pid, .start = h.start, .pid_space = h.pid_space }
 	};
 	snprintf(k->id.boot, sizeof k->id.boot, "%s", h.boot);
+	snprintf(k->host, sizeof k->host, "%s", h.node);
 	rundir_event_hello(s->o.run, s->generation,
 			   &(struct rundir_hello){ .rank = h.rank,
 						   .node = h.node,
@@ -141,7 +147,7 @@ static int on_hello(struct supervisor *s, struct connection *c, const json_t *bo
 						   .boot = h.boot });
 	supervise_predecessors_add(s->predecessors, s->generation, &h);
 	struct err failed = ERR_INIT;
-	if (send_welcome(s, c, &h, &failed)) {
+	if (supervise_send_welcome(s, c, h.rank, h.node, &failed)) {
 		struct lost_rank loss = { .rank = h.rank,
 					  .how = LOST_PROTOCOL,
 					  .code = failed.code,
@@ -337,6 +343,7 @@ static int on_failed(struct supervisor *s, struct connection *c, const json_t *b
 				  .code = code_named(m.code),
 				  .at = supervise_now(s) };
 	snprintf(loss.text, sizeof loss.text, "%s", m.text);
+	rank_of(s, c)->failed = !supervise_blames_another(&loss);
 	if (m.has_blame && supervise_traced_numbers_note(s, m.blame, &loss, e))
 		return -1;
 	supervise_handle(s, EV_LOST, &loss, NULL);
@@ -384,6 +391,26 @@ static int on_examined(struct supervisor *s, struct connection *c, const json_t 
 	return 0;
 }
 
+/* --- between two generations ------------------------------------------------------------ */
+
+static int on_idle(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
+{
+	(void)body;
+	if (!supervise_regroup_note_idle(s, launcher_connection_rank(c)))
+		return report_out_of_order("idle", e);
+	supervise_handle(s, EV_IDLE, NULL, NULL);
+	return 0;
+}
+
+static int on_endpoints(struct supervisor *s, struct connection *c, const json_t *body,
+			struct err *e)
+{
+	struct msg_endpoints m;
+	if (msg_endpoints_read(body, &m, e))
+		return -1;
+	return supervise_rendezvous_note(s, launcher_connection_rank(c), m.values, e);
+}
+
 /* --- dispatch ----------------------------------------------------------------------- */
 
 /* The messages that agents send. An error means that the rank is lost. */
@@ -399,6 +426,7 @@ static const struct {
 	[MSG_FINISHED] = { on_finished, false }, [MSG_DUMPED] = { on_dumped, false },
 	[MSG_HEALTH] = { on_health, false },     [MSG_BAD_STEP] = { on_bad_step, false },
 	[MSG_EXAMINED] = { on_examined, false }, [MSG_LINKS] = { on_links, false },
+	[MSG_IDLE] = { on_idle, false },         [MSG_ENDPOINTS] = { on_endpoints, false },
 };
 
 void supervise_message(void *supervisor, struct connection *c, const struct msg *m)
@@ -411,6 +439,8 @@ void supervise_message(void *supervisor, struct connection *c, const struct msg 
 		refuse_connection(s, c, "a message before hello");
 		return;
 	}
+	if (rank >= s->most) /* an agent that waits for the next generation */
+		return;
 	if (rank >= 0) {
 		double now = supervise_now(s);
 		supervise_stragglers_note_silence(s, rank, now - s->ranks[rank].beat);

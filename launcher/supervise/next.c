@@ -7,7 +7,7 @@
  *                                       supervise_choose_deployment
  *         supervise_start_generation
  *
- *     EV_ALL_GONE, a loss
+ *     EV_ALL_GONE, a loss; or EV_IDLE: all agents that live on (regroup.c) have left the generation
  *         supervise_survey_nodes        are the nodes known?  no: SUP_SURVEYING, then go on
  *         supervise_judge_loss          whose fault is it, does the run roll back (rollback.c), and
  *                                       may it restart (restart.c)?
@@ -17,7 +17,7 @@
  *             requeue, give up          the run ends
  *             otherwise, after the back-off in SUP_BACKOFF:
  *         supervise_start_generation    SUP_STARTING
- *         supervise_launch_agents       (supervisor.c) a start that fails is a loss: again from
+ *         supervise_agents_start       (agents.c) a start that fails is a loss: again from
  *                                       the top
  *
  *     EV_ALL_GONE, after a stop in order to grow
@@ -40,9 +40,15 @@ void supervise_enter(struct supervisor *s, enum sup_state state, double seconds)
 	s->deadline = seconds > 0 ? supervise_now(s) + seconds : 0;
 }
 
+/* Agents that wait for the next generation must be gone first. */
 void supervise_end(struct supervisor *s, int status)
 {
 	s->status = status;
+	if (supervise_agents_left(s)) {
+		supervise_enter(s, SUP_ENDING, s->o.limits.drain);
+		supervise_agents_kill(s, supervise_recovery_node_lost(s));
+		return;
+	}
 	supervise_enter(s, SUP_DONE, 0);
 	supervise_chain_end(s);
 	supervise_report_end(s);
@@ -52,14 +58,14 @@ void supervise_end(struct supervisor *s, int status)
  * died. The generation keeps its number, because no agent has seen it. */
 static int launch_first_agents(struct supervisor *s, struct err *e)
 {
-	int rc = supervise_launch_agents(s, e);
+	int rc = supervise_agents_start(s, e);
 	for (int again = 0; rc && e->code == ERR_PEER && again < FIRST_START_RETRIES; again++) {
 		rundir_event_start_again(s->o.run, s->generation,
 					 &(struct rundir_start_again){ .text = e->text });
 		supervise_terminal_event(s->o.term, TONE_WARN, "start", "%s; trying again",
 					 e->text);
 		s->generation = 0;
-		rc = supervise_launch_agents(s, e);
+		rc = supervise_agents_start(s, e);
 	}
 	return rc;
 }
@@ -68,8 +74,11 @@ void supervise_start_generation(struct supervisor *s)
 {
 	struct err e = ERR_INIT;
 	supervise_enter(s, SUP_STARTING, s->o.limits.start);
-	if (!(s->generation ? supervise_launch_agents(s, &e) : launch_first_agents(s, &e)))
+	if (!(s->generation ? supervise_agents_start(s, &e) : launch_first_agents(s, &e))) {
+		if (s->hellos == s->world) /* no agent was missing */
+			supervise_handle(s, EV_ALL_CONNECTED, NULL, NULL);
 		return;
+	}
 	snprintf(s->reason, sizeof s->reason, "%s", e.text);
 	if (s->first) {
 		supervise_end(s, STATUS_CANNOT_START);
@@ -81,8 +90,7 @@ void supervise_start_generation(struct supervisor *s)
 	};
 	snprintf(s->cause.text, sizeof s->cause.text, "%s", e.text);
 	supervise_report_loss(s);
-	s->outcome = OUTCOME_RESTART;
-	supervise_handle(s, EV_ALL_GONE, NULL, NULL);
+	supervise_end_generation(s, OUTCOME_RESTART);
 }
 
 static void start_after_backoff(struct supervisor *s, double wait)

@@ -87,14 +87,33 @@ void supervise_predecessors_add(struct predecessors *p, uint32_t generation,
 	add_agent(p, &a, h->node, h->boot);
 }
 
+void supervise_predecessors_keep(struct predecessors *p, uint32_t generation,
+				 const struct msg_hello *as)
+{
+	for (size_t i = p->n; i-- > 0;) {
+		struct agent *a = &p->list[i];
+		if (a->id.pid != as->pid || a->id.start != as->start ||
+		    a->id.pid_space != as->pid_space || strcmp(a->id.boot, as->boot) ||
+		    strcmp(a->node, as->node))
+			continue;
+		a->generation = generation;
+		a->rank = as->rank;
+		return;
+	}
+}
+
 static void read_hello(void *predecessors, uint32_t generation, const struct rundir_hello *h)
 {
-	const struct agent a = {
-		.generation = generation,
-		.rank = h->rank,
-		.id = { .pid = h->pid, .start = h->start, .pid_space = h->pid_space }
-	};
-	add_agent(predecessors, &a, h->node, h->boot);
+	const struct msg_hello as = { .rank = h->rank,
+				      .node = h->node,
+				      .pid = h->pid,
+				      .start = h->start,
+				      .pid_space = h->pid_space,
+				      .boot = h->boot };
+	if (h->has_kept && h->kept)
+		supervise_predecessors_keep(predecessors, generation, &as);
+	else
+		supervise_predecessors_add(predecessors, generation, &as);
 }
 
 static void read_ready(void *predecessors, uint32_t generation)

@@ -37,6 +37,9 @@ int supervise_predecessors_load(struct predecessors *p, const char *run, struct 
 /* An agent has connected. If its start time is unknown, it is not remembered. */
 void supervise_predecessors_add(struct predecessors *p, uint32_t generation,
 				const struct msg_hello *h);
+/* An agent that is remembered continues in this generation, as this rank. */
+void supervise_predecessors_keep(struct predecessors *p, uint32_t generation,
+				 const struct msg_hello *as);
 /* The launch backend has seen the end of the rank's agent. */
 void supervise_predecessors_ended(struct predecessors *p, uint32_t generation, int rank);
 /* Every rank of the generation is ready: the earlier agents of its hosts are gone. */

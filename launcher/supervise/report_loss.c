@@ -82,7 +82,7 @@ void supervise_report_exit(struct supervisor *s, int rank)
 static void print_launch_log(struct supervisor *s)
 {
 	char path[RUN_PATH], line[512], last[512] = "";
-	run_path_launch_log(path, rundir_path(s->o.run), s->generation);
+	run_path_launch_log(path, rundir_path(s->o.run), supervise_launch_of(s, s->cause.rank));
 	int fd = file_open(path, O_RDONLY, FILE_OWN, NULL);
 	FILE *in = fd < 0 ? NULL : fdopen(fd, "r");
 	while (in && fgets(line, sizeof line, in))

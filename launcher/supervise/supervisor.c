@@ -1,11 +1,8 @@
-#include "launcher/oom.h"
-#include "launcher/rundir/traces.h"
 #include "launcher/supervise/supervisor.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 double supervise_now(const struct supervisor *s)
 {
@@ -27,7 +24,7 @@ void supervise_broadcast(struct supervisor *s, enum msg_type type, json_t *body)
 	json_decref(body);
 }
 
-static void report_lost_rank(struct supervisor *s, int rank, enum lost_how how, enum err_code code,
+void supervise_lose_rank(struct supervisor *s, int rank, enum lost_how how, enum err_code code,
 			     const char *text)
 {
 	struct lost_rank l = { .rank = rank, .how = how, .code = code, .at = supervise_now(s) };
@@ -42,10 +39,14 @@ static void on_closed(void *arg, int rank, const struct err *why)
 		supervise_report_refused(s, why->text);
 		return;
 	}
+	if (rank >= s->most) {
+		supervise_regroup_note_closed(s, rank - s->most);
+		return;
+	}
 	struct rank_state *k = &s->ranks[rank];
 	k->connection = NULL;
 	if (!k->finished)
-		report_lost_rank(s, rank, why->code == ERR_NET ? LOST_CLOSED : LOST_PROTOCOL,
+		supervise_lose_rank(s, rank, why->code == ERR_NET ? LOST_CLOSED : LOST_PROTOCOL,
 				 why->code == ERR_NET ? ERR_PEER : why->code, why->text);
 }
 
@@ -54,124 +55,9 @@ static void on_trouble(void *arg, const struct err *why)
 	supervise_report_trouble(arg, why->text);
 }
 
-static void describe_status(int status, char *out, size_t size)
-{
-	if (WIFSIGNALED(status))
-		snprintf(out, size, "killed by SIG%s", sigabbrev_np(WTERMSIG(status)));
-	else
-		snprintf(out, size, "exited with status %d", WEXITSTATUS(status));
-}
-
-static void on_exited(void *arg, int rank, int status)
-{
-	struct supervisor *s = arg;
-	char text[128];
-	describe_status(status, text, sizeof text);
-	if (rank < 0) { /* the launcher itself, such as srun; all_gone follows */
-		if (status)
-			supervise_terminal_event(s->o.term, TONE_PLAIN, s->o.ops->name, "%s", text);
-		return;
-	}
-	struct rank_state *k = &s->ranks[rank];
-	k->exited = true;
-	supervise_predecessors_ended(s->predecessors, s->generation, rank);
-	k->status = status;
-	if (k->connection)
-		launcher_connection_read_out(k->connection);
-	if ((s->lost && rank == s->cause.rank) ||
-	    (k->finished && status && s->state == SUP_EXITING))
-		supervise_report_exit(s, rank);
-	if (!k->finished)
-		report_lost_rank(s, rank, LOST_EXITED, ERR_PEER, text);
-}
-
-static void on_all_gone(void *arg)
-{
-	struct supervisor *s = arg;
-	for (int r = 0; r < s->world; r++)
-		if (s->ranks[r].connection)
-			launcher_connection_read_out(s->ranks[r].connection);
-	supervise_handle(s, EV_ALL_GONE, NULL, NULL);
-}
-
-static void on_noted(void *arg, enum launch_note what, const char *node, const char *text)
-{
-	struct supervisor *s = arg;
-	s->pmix_refused |= what == LAUNCH_NOTE_PMIX_REFUSED;
-	for (int r = 0; r < s->world && what == LAUNCH_NOTE_HELPER_LOST; r++)
-		s->ranks[r].helper_lost |= !strcmp(supervise_node(s, r), node);
-	supervise_report_note(s, what, node, text);
-}
-
 const char *supervise_resume(const struct supervisor *s)
 {
 	return s->restart.best_ckpt >= 0 ? "auto" : s->d->job.checkpoint.resume;
-}
-
-static void reset_generation(struct supervisor *s)
-{
-	for (int r = 0; r < s->world; r++)
-		s->ranks[r] = (struct rank_state){ .step = -1 };
-	s->hellos = s->readies = s->finishes = s->refusals = 0;
-	s->lost = s->stepped = s->gone = s->pmix_refused = s->rollback.bad = false;
-	s->recovery.known = s->recovery.silent = s->recovery.growing = false;
-	s->settle_at = s->stop.stepped = 0;
-	s->outcome = OUTCOME_NONE;
-	supervise_stragglers_reset(s);
-	supervise_evidence_reset(s);
-	supervise_links_reset(s);
-	supervise_stacks_reset(s);
-}
-
-int supervise_launch_agents(struct supervisor *s, struct err *e)
-{
-	unsigned char secret[AUTH_SECRET_BYTES];
-	char hex[AUTH_SECRET_HEX];
-	double lost_at = s->lost ? s->cause.at : 0;
-	int rc = -1;
-	s->first = s->generation == 0;
-	s->generation = s->first ? rundir_next_generation(s->o.run) : s->generation + 1;
-	reset_generation(s);
-	rundir_prune_traces(rundir_path(s->o.run), s->generation);
-	s->cause.at = lost_at; /* the event first-step reports the time since then */
-	s->started = supervise_now(s);
-	s->oom_kills = launcher_oom_kills(s->o.root);
-	supervise_report_started(s, supervise_resume(s), supervise_restart_start(&s->restart));
-	auth_secret_new(secret);
-	auth_secret_hex(secret, s->group_secret);
-	auth_secret_new(secret); /* a second secret, which travels in the agents' environment */
-	auth_secret_hex(secret, hex);
-	launcher_connections_renew(s->connections, secret, s->generation, s->started);
-	struct launch_request request = {
-		.job = &s->d->job,
-		.cluster = &s->d->cluster,
-		.plan = &s->d->plan,
-		.generation = s->generation,
-		.address = s->o.address,
-		.secret = hex,
-		.run_dir = rundir_path(s->o.run),
-		.agent = s->o.agent,
-		.auth = s->auth,
-		.voucher = s->munge.work ? &s->munge : NULL,
-	};
-	if (rundir_renew(s->o.run, e))
-		goto wipe;
-	struct launch_events events = {
-		.exited = on_exited, .all_gone = on_all_gone, .arg = s, .noted = on_noted
-	};
-	rc = s->o.ops->start(s->o.loop, &request, &events, &s->launch, e);
-wipe:
-	explicit_bzero(secret, sizeof secret);
-	explicit_bzero(hex, sizeof hex);
-	if (rc)
-		return -1;
-	rundir_event_started(s->o.run, s->generation, NULL);
-	supervise_guard_nodes(s->guard, &s->recovery.pool, s->d);
-	/* Written while the processes start. They continue if the plan cannot be written. */
-	struct err lost = ERR_INIT;
-	if (rundir_save_plan(s->o.run, s->generation, s->d->plan_doc, &lost))
-		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", lost.text);
-	return 0;
 }
 
 static void on_guard(void *arg, const char *node, const char *text)
@@ -242,13 +128,16 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 	struct supervisor *s = calloc(1, sizeof *s);
 	int most = launcher_deployment_most_ranks(o->first, o->machines);
 	struct rank_state *ranks = calloc((size_t)most, sizeof *ranks);
-	if (!s || !ranks) {
+	struct kept_agent *kept = supervise_regroup_room(most);
+	if (!s || !ranks || !kept) {
 		err_set(e, ERR_NOMEM, "no memory to supervise %d ranks", most);
 		goto free_all;
 	}
 	s->o = *o;
 	s->d = o->first;
 	s->ranks = ranks;
+	s->regroup.kept = kept;
+	s->most = most;
 	s->world = o->first->plan.world;
 	s->step = s->ckpt_step = -1;
 	s->opened = s->last_tick = o->now();
@@ -283,6 +172,7 @@ free_all:
 		supervise_predecessors_close(s->predecessors);
 		supervise_rollback_close(s);
 	}
+	free(kept);
 	free(ranks);
 	free(s);
 	return -1;
@@ -300,6 +190,8 @@ void supervise_tick(struct supervisor *s)
 	launcher_connections_tick(s->connections, now);
 	if ((s->settle_at && now >= s->settle_at) || (s->deadline > 0 && now >= s->deadline))
 		supervise_handle(s, EV_TIMEOUT, NULL, NULL);
+	if (s->state == SUP_REGROUPING)
+		supervise_handle(s, EV_IDLE, NULL, NULL);
 	supervise_checks_tick(s);
 	supervise_watchdog(s);
 	supervise_stragglers_tick(s);
@@ -352,6 +244,8 @@ void supervise_close(struct supervisor *s)
 	launcher_connections_close(s->connections);
 	supervise_predecessors_close(s->predecessors);
 	explicit_bzero(s->group_secret, sizeof s->group_secret);
+	supervise_rendezvous_close(s);
+	free(s->regroup.kept);
 	free(s->ranks);
 	free(s);
 }

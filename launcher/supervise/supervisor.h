@@ -1,7 +1,10 @@
 /*
  * supervisor — the state of the supervisor. Only the files of this room include it.
  *
- *     supervisor.c   opens, starts and closes it; turns connections and processes into events
+ *     supervisor.c   opens, starts and closes it; turns connections into events
+ *     agents.c       starts and ends the agents' processes
+ *     regroup.c      keeps the agents of the other ranks after a loss
+ *     rendezvous.c   exchanges the endpoints of ranks without PMIx
  *     run.c          supervise_run(): the event loop with its signals and ticks
  *     transitions.c  the table of transitions: for each state and event, what to do
  *     next.c         what follows a generation
@@ -41,6 +44,7 @@
 #include "base/process_id.h"
 #include "launcher/connections.h"
 #include "launcher/rundir/events.h"
+#include "launcher/supervise/agents.h"
 #include "launcher/supervise/chain.h"
 #include "launcher/supervise/contract.h"
 #include "launcher/supervise/evidence.h"
@@ -52,6 +56,8 @@
 #include "launcher/supervise/predecessors.h"
 #include "launcher/supervise/progress_comment.h"
 #include "launcher/supervise/recovery.h"
+#include "launcher/supervise/regroup.h"
+#include "launcher/supervise/rendezvous.h"
 #include "launcher/supervise/restart.h"
 #include "launcher/supervise/rollback.h"
 #include "launcher/supervise/slow_checkpoints.h"
@@ -71,11 +77,13 @@ enum sup_state {
 	SUP_DUMPING,   /* a rank is lost; the agents write their flight recorders */
 	SUP_ANALYZING, /* the flight recorders are read */
 	SUP_EXAMINING, /* the processes that hang are examined */
+	SUP_REGROUPING, /* a rank is lost; the other agents leave the generation, and live on */
 	SUP_DRAINING,  /* killed; waiting until none is left */
 	SUP_SURVEYING, /* none is left; waiting for the state of the nodes */
 	SUP_WAITING,   /* for a lost node to return */
 	SUP_BACKOFF,   /* waiting before the next generation */
 	SUP_LEAVING,   /* stopped; waiting for the cause of the stop */
+	SUP_ENDING,    /* the run ends; the agents that are left are killed */
 	SUP_DONE,
 	SUP_STATE_COUNT
 };
@@ -91,6 +99,7 @@ enum sup_event {
 	EV_DUMPED,        /* a rank has written its flight recorder */
 	EV_VERDICT,       /* the recorders have been read */
 	EV_EXAMINED,      /* a process that hangs has been examined */
+	EV_IDLE,          /* a rank that lives on has left the generation, or the time has passed */
 	EV_ALL_GONE,      /* no process of the generation is left */
 	EV_SURVEYED,      /* the state of the nodes is known */
 	EV_STOP_KNOWN,    /* the cause of the stop is known */
@@ -115,9 +124,14 @@ struct rank_state {
 	struct connection *connection; /* NULL before hello and after it has closed */
 	bool hello, ready, finished, exited, dumped;
 	bool blamed_peer; /* failed and blamed another rank */
+	bool failed;      /* by an error of its own */
+	/* regroup.h: its agent lives on after this generation; it has left it */
+	bool lives_on, idle;
 	bool helper_lost; /* the helper of its node has ended, or cannot start it */
 	int status;       /* as of waitpid, if exited */
+	struct agent_process process;
 	struct process_id id;
+	char host[256]; /* of its hello */
 	int64_t step;
 	char phase[32];
 	int64_t count;      /* of the message progress */
@@ -131,16 +145,21 @@ struct supervisor {
 	const struct deployment *d; /* what this generation runs */
 	struct connections *connections;
 	struct supervise_guard *guard; /* NULL: the run has none */
-	struct launch *launch;
+	struct launched *launches; /* those that are alive; NULL: no process is left */
 	char auth[MUNGE_WORD]; /* value of AGENT_ENV_AUTH */
 	struct voucher munge;  /* its implementation; .work is NULL for the secret alone */
 	uint32_t generation;
+	bool by_pmix; /* the ranks find each other by PMIx; otherwise by rendezvous.h */
+	bool trained; /* every rank of this generation was ready */
+	struct regroup_state regroup;
+	struct rendezvous_state rendezvous;
 	/* shared by the generation's ranks; only their welcomes carry it */
 	char group_secret[AUTH_SECRET_HEX];
 	bool first; /* no generation was started before this one */
 	enum sup_state state;
 	double deadline; /* of the state; 0: none */
 	struct rank_state *ranks;
+	int most; /* ranks of any generation */
 	int world, hellos, readies, finishes;
 	struct restart restart;
 	struct rollback_state rollback;
@@ -190,6 +209,8 @@ struct supervisor {
 };
 
 /* transitions.c */
+/* Ends every process of the generation, if any is left. `outcome` decides what follows. */
+void supervise_end_generation(struct supervisor *s, enum outcome outcome);
 void supervise_handle(struct supervisor *s, enum sup_event ev, const struct lost_rank *loss,
 		      const char *reason);
 
@@ -221,8 +242,9 @@ void supervise_start_grown(struct supervisor *s);
 
 /* supervisor.c */
 double supervise_now(const struct supervisor *s);
-/* Starts the agents of the next generation. On failure nothing of it remains. */
-int supervise_launch_agents(struct supervisor *s, struct err *e);
+/* The rank is lost: EV_LOST. */
+void supervise_lose_rank(struct supervisor *s, int rank, enum lost_how how, enum err_code code,
+			 const char *text);
 void supervise_broadcast(struct supervisor *s, enum msg_type type, json_t *body /* stolen */);
 const char *supervise_node(const struct supervisor *s, int rank);
 /* The job's value until this process has committed a checkpoint; then "auto": the last valid
@@ -230,6 +252,9 @@ const char *supervise_node(const struct supervisor *s, int rank);
 const char *supervise_resume(const struct supervisor *s);
 
 /* messages.c */
+/* Sends the agent of the rank its part of the generation. host: of the agent. */
+int supervise_send_welcome(struct supervisor *s, struct connection *c, int rank, const char *host,
+			   struct err *e);
 void supervise_message(void *supervisor, struct connection *c, const struct msg *m);
 
 /* The end of a hang's text until its ranks have been examined. */

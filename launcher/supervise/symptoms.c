@@ -20,7 +20,7 @@ static void read_launch_log(const struct supervisor *s, struct launch_log *out)
 	char path[RUN_PATH];
 	struct stat st;
 	struct buf text = BUF_INIT;
-	run_path_launch_log(path, rundir_path(s->o.run), s->generation);
+	run_path_launch_log(path, rundir_path(s->o.run), supervise_launch_of(s, s->cause.rank));
 	int fd = file_open(path, O_RDONLY, FILE_OWN, NULL);
 	char *to = fd < 0 || fstat(fd, &st) ? NULL : buf_room(&text, LOG_END + 1);
 	ssize_t n = to ? pread(fd, to, LOG_END, st.st_size > LOG_END ? st.st_size - LOG_END : 0)
@@ -29,7 +29,9 @@ static void read_launch_log(const struct supervisor *s, struct launch_log *out)
 		text.len = (size_t)n;
 		text.data[n] = '\0';
 	}
-	supervise_launch_log_read(buf_str(&text), s->cause.rank, out);
+	supervise_launch_log_read(buf_str(&text),
+				  s->cause.rank < 0 ? -1 : s->ranks[s->cause.rank].process.task,
+				  out);
 	buf_fini(&text);
 	if (fd >= 0)
 		close(fd);

@@ -10,16 +10,19 @@ struct cause {
 	const char *reason;
 };
 
-/* Ends every process of the generation. `outcome` decides what follows once none is left. */
-static void drain_generation(struct supervisor *s, enum outcome outcome)
+void supervise_end_generation(struct supervisor *s, enum outcome outcome)
 {
 	s->outcome = outcome;
 	s->settle_at = 0;
+	if (!supervise_agents_left(s)) {
+		supervise_handle(s, EV_ALL_GONE, NULL, NULL);
+		return;
+	}
 	supervise_enter(s, SUP_DRAINING, s->o.limits.drain);
 	supervise_broadcast(s, MSG_ABORT,
 			    msg_abort_json(&(struct msg_abort){ .reason = s->lost ? s->cause.text
 										  : s->reason }));
-	s->o.ops->kill(s->launch, supervise_recovery_node_lost(s));
+	supervise_agents_kill(s, supervise_recovery_node_lost(s));
 }
 
 static void do_judge_loss(struct supervisor *s, const struct cause *c)
@@ -59,7 +62,7 @@ static void do_note_survey(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
 	if (s->state == SUP_DRAINING && supervise_recovery_node_lost(s))
-		s->o.ops->kill(s->launch, true);
+		supervise_agents_kill(s, true);
 }
 
 static bool has_done_all_steps(const struct supervisor *s)
@@ -73,9 +76,6 @@ static bool has_done_all_steps(const struct supervisor *s)
 static void do_gone(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
-	if (s->launch)
-		s->o.ops->close(s->launch);
-	s->launch = NULL;
 	switch (s->outcome) {
 	case OUTCOME_FINISHED:
 		if (has_done_all_steps(s))
@@ -135,6 +135,7 @@ static void do_prepare(struct supervisor *s, const struct cause *c)
 static void do_train(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
+	s->trained = true;
 	supervise_enter(s, SUP_TRAINING, 0);
 	supervise_report_ready(s);
 }
@@ -150,6 +151,17 @@ static void do_exit(struct supervisor *s, const struct cause *c)
 			      &(struct rundir_step){ .step = s->ranks[0].step });
 }
 
+/* The agents of the other ranks live on if they can; otherwise every process is ended. */
+static void leave_generation(struct supervisor *s)
+{
+	if (!supervise_regroup_start(s)) {
+		supervise_end_generation(s, s->outcome);
+		return;
+	}
+	supervise_enter(s, SUP_REGROUPING, s->d->job.restart.regroup_timeout);
+	supervise_handle(s, EV_IDLE, NULL, NULL);
+}
+
 /* The generation is lost because of s->cause. */
 static void lose_generation(struct supervisor *s)
 {
@@ -162,7 +174,7 @@ static void lose_generation(struct supervisor *s)
 	supervise_report_loss(s);
 	supervise_recovery_survey(s, true);
 	if (!trace) {
-		drain_generation(s, s->outcome);
+		leave_generation(s);
 		return;
 	}
 	supervise_enter(s, SUP_DUMPING, s->o.limits.trace);
@@ -178,7 +190,46 @@ static void do_end_lost(struct supervisor *s, const struct cause *c)
 	if (s->gone)
 		do_gone(s, c);
 	else
-		drain_generation(s, s->outcome);
+		leave_generation(s);
+}
+
+static void do_idle(struct supervisor *s, const struct cause *c)
+{
+	(void)c;
+	if (!supervise_regroup_ready(s))
+		return;
+	supervise_regroup_keep(s);
+	supervise_survey_nodes(s);
+}
+
+static void do_regroup_timeout(struct supervisor *s, const struct cause *c)
+{
+	if (!supervise_regroup_give_up(s)) {
+		supervise_end_generation(s, s->outcome);
+		return;
+	}
+	supervise_enter(s, SUP_REGROUPING, s->d->job.restart.regroup_timeout);
+	do_idle(s, c);
+}
+
+/* Another rank is lost meanwhile. */
+static void do_lose_more(struct supervisor *s, const struct cause *c)
+{
+	if (c->loss->rank >= 0)
+		s->ranks[c->loss->rank].lives_on = false;
+	do_idle(s, c);
+}
+
+static void do_stop_regrouping(struct supervisor *s, const struct cause *c)
+{
+	snprintf(s->reason, sizeof s->reason, "%s", c->reason);
+	supervise_end_generation(s, OUTCOME_STOPPED);
+}
+
+static void do_end(struct supervisor *s, const struct cause *c)
+{
+	(void)c;
+	supervise_end(s, s->status);
 }
 
 static void do_verdict_done(struct supervisor *s, const struct cause *c)
@@ -319,7 +370,7 @@ static void do_quit(struct supervisor *s, const struct cause *c)
 	rundir_event_stop(s->o.run, s->generation,
 			  &(struct rundir_stop){ .reason = c->reason, .checkpoint = false });
 	supervise_terminal_event(s->o.term, TONE_WARN, "stop", "%s: stopping at once", c->reason);
-	drain_generation(s, OUTCOME_STOPPED);
+	supervise_end_generation(s, OUTCOME_STOPPED);
 }
 
 /* Nobody asked for the end of a generation that stops in order to grow: its agents hang. */
@@ -383,7 +434,7 @@ static void do_kill(struct supervisor *s, const struct cause *c)
 					 "processes still run after %g s and are killed",
 					 s->o.limits.drain);
 	supervise_enter(s, s->state, s->o.limits.drain);
-	s->o.ops->kill(s->launch, supervise_recovery_node_lost(s));
+	supervise_agents_kill(s, supervise_recovery_node_lost(s));
 }
 
 /* clang-format off */
@@ -425,6 +476,10 @@ static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct superv
 		[EV_EXAMINED] = do_examined, [EV_LOST] = do_examined, [EV_TIMEOUT] = do_end_lost, [EV_ALL_GONE] = do_note_gone,
 		[EV_STOP] = do_stop_after, [EV_STOP_NOW] = do_quit_verdict,
 	},
+	[SUP_REGROUPING] = {
+		[EV_IDLE] = do_idle, [EV_LOST] = do_lose_more, [EV_TIMEOUT] = do_regroup_timeout, [EV_ALL_GONE] = do_gone,
+		[EV_STOP] = do_stop_regrouping, [EV_STOP_NOW] = do_stop_regrouping,
+	},
 	[SUP_DRAINING] = {
 		[EV_STOP] = do_stop_after, [EV_STOP_NOW] = do_stop_after, [EV_TIMEOUT] = do_kill, [EV_ALL_GONE] = do_gone,
 		[EV_SURVEYED] = do_note_survey,
@@ -440,6 +495,9 @@ static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct superv
 	},
 	[SUP_LEAVING] = {
 		[EV_STOP_NOW] = do_leave_now, [EV_TIMEOUT] = do_leave, [EV_STOP_KNOWN] = do_leave,
+	},
+	[SUP_ENDING] = {
+		[EV_STOP_NOW] = do_kill, [EV_TIMEOUT] = do_kill, [EV_ALL_GONE] = do_end,
 	},
 };
 

@@ -224,6 +224,9 @@ struct job {
 		double backoff;
 		/* consecutive restarts without a further committed step before giving up */
 		int64_t max_futile;
+		bool warm; /* agents outlive a generation */
+		/* seconds for an agent to leave a lost generation */
+		double regroup_timeout;
 		double hang_timeout; /* seconds without progress of any rank; 0: never */
 		double hang_floor;   /* the least that a learned limit may be, in seconds */
 		/* seconds: without a message of a rank; until all ranks have connected; for killed

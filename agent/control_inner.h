@@ -1,0 +1,58 @@
+/*
+ * control_inner — the state of the control channel, for control.c (the thread, and what the trainer
+ * calls) and control_messages.c (what the supervisor sends) only.
+ */
+#ifndef MUSTER_AGENT_CONTROL_INNER_H
+#define MUSTER_AGENT_CONTROL_INNER_H
+
+#include "agent/connection.h"
+#include "agent/control.h"
+#include "agent/examine.h"
+#include "agent/pace.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { STOP_NONE, STOP_NOW, STOP_CHECKPOINT };
+
+struct control {
+	int wake_fd, signal_fd;
+	pthread_t thread;
+	json_t *welcome_body; /* `welcome` borrows from it */
+	struct msg_welcome welcome;
+	double heartbeat_s, progress_s;
+	double next_beat, next_look;      /* times; used by the control thread only */
+	uint64_t sent_count;              /* `count` of the last message progress */
+	struct examinations examinations; /* used by the control thread only */
+
+	pthread_mutex_t lock; /* connection, leaving, reason, on_abort, on_dump */
+	pthread_cond_t news;  /* one of the next members has changed */
+	struct connection *connection;
+	bool leaving, given_up;
+	/* the generation is over and this process goes on; it has said that it is idle */
+	bool regroups, idle;
+	json_t *next;      /* body of the next generation's welcome; NULL: it has not come */
+	json_t *endpoints; /* of the ranks from 0 on that have come */
+	int64_t recorded; /* the run folder holds the metrics up to this step */
+	char reason[sizeof(((struct err *)0)->text)];
+	void (*on_abort)(const char *reason, void *arg);
+	void *on_abort_arg;
+	int (*on_dump)(void *arg, struct err *e);
+	void *on_dump_arg;
+
+	atomic_bool closing, finished;
+	atomic_int stop;
+	atomic_llong step;
+	atomic_ullong count;
+	struct pace pace;
+	_Atomic(const char *) phase;
+};
+
+/* Sends and receives without waiting and handles each message. An error means that the agent must
+ * leave. */
+int agent_control_exchange_messages(struct control *c, struct err *e);
+/* The agent must leave: calls on_abort unless that was done, once. The lock is held meanwhile, so that
+ * agent_control_on_abort(NULL) waits until it has returned. */
+void agent_control_start_leaving(struct control *c, const char *reason);
+
+#endif

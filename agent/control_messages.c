@@ -1,0 +1,159 @@
+/* control_messages: what the agent does with each message of the supervisor. */
+#include "agent/control_inner.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Ends what the trainer waits for. The lock is held. */
+static void end_generation(struct control *c, const char *reason)
+{
+	snprintf(c->reason, sizeof c->reason, "%s", reason);
+	if (c->on_abort)
+		c->on_abort(c->reason, c->on_abort_arg);
+	pthread_cond_broadcast(&c->news);
+}
+
+void agent_control_start_leaving(struct control *c, const char *reason)
+{
+	pthread_mutex_lock(&c->lock);
+	if (!c->leaving) {
+		c->leaving = true;
+		end_generation(c, reason);
+	}
+	pthread_mutex_unlock(&c->lock);
+}
+
+static int handle_dump(struct control *c, const struct msg *m, struct err *e)
+{
+	struct err why = ERR_INIT;
+	(void)m;
+	(void)e;
+	pthread_mutex_lock(&c->lock);
+	int rc = c->on_dump ? c->on_dump(c->on_dump_arg, &why) : 0;
+	pthread_mutex_unlock(&c->lock);
+	agent_control_send(
+		c, MSG_DUMPED,
+		msg_dumped_json(&(struct msg_dumped){ .has_error = rc != 0, .error = why.text }));
+	return 0;
+}
+
+static int handle_examine(struct control *c, const struct msg *m, struct err *e)
+{
+	return agent_examine_start(&c->examinations, m->body, e);
+}
+
+static int handle_stop(struct control *c, const struct msg *m, struct err *e)
+{
+	struct msg_stop stop;
+	if (msg_stop_read(m->body, &stop, e))
+		return -1;
+	atomic_store(&c->stop, stop.checkpoint ? STOP_CHECKPOINT : STOP_NOW);
+	return 0;
+}
+
+static int handle_recorded(struct control *c, const struct msg *m, struct err *e)
+{
+	struct msg_recorded recorded;
+	if (msg_recorded_read(m->body, &recorded, e))
+		return -1;
+	pthread_mutex_lock(&c->lock);
+	if (recorded.step > c->recorded)
+		c->recorded = recorded.step;
+	pthread_cond_broadcast(&c->news);
+	pthread_mutex_unlock(&c->lock);
+	return 0;
+}
+
+static int handle_abort(struct control *c, const struct msg *m, struct err *e)
+{
+	(void)c;
+	struct msg_abort abort;
+	if (msg_abort_read(m->body, &abort, e))
+		return -1;
+	return err_set(e, ERR_ABORTED, "the supervisor ended this generation: %s", abort.reason);
+}
+
+/* The generation is over, but not this process: what the trainer waits for is aborted. A rank that has
+ * finished leaves by itself. */
+static int handle_regroup(struct control *c, const struct msg *m, struct err *e)
+{
+	struct msg_regroup regroup;
+	if (msg_regroup_read(m->body, &regroup, e))
+		return -1;
+	if (atomic_load(&c->finished))
+		return 0;
+	pthread_mutex_lock(&c->lock);
+	if (!c->leaving && !c->regroups) {
+		c->regroups = c->given_up = true;
+		end_generation(c, regroup.reason);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return 0;
+}
+
+/* From this message on, all others are of the next generation. */
+static int handle_welcome(struct control *c, const struct msg *m, struct err *e)
+{
+	struct msg_welcome next;
+	if (msg_welcome_read(m->body, &next, e))
+		return -1;
+	if (next.generation < 1 || next.generation > UINT32_MAX)
+		return err_set(e, ERR_PROTO, "message welcome: generation %lld",
+			       (long long)next.generation);
+	pthread_mutex_lock(&c->lock);
+	bool awaited = c->idle && !c->next;
+	if (awaited) {
+		c->next = json_incref(m->body);
+		json_array_clear(c->endpoints);
+		agent_connection_renew(c->connection, (uint32_t)next.generation);
+		pthread_cond_broadcast(&c->news);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return awaited ? 0
+		       : err_set(e, ERR_PROTO,
+				 "the supervisor sent a welcome to an agent that still trains");
+}
+
+static int handle_world_endpoints(struct control *c, const struct msg *m, struct err *e)
+{
+	struct msg_world_endpoints part;
+	if (msg_world_endpoints_read(m->body, &part, e))
+		return -1;
+	pthread_mutex_lock(&c->lock);
+	bool next = part.first >= 0 && (size_t)part.first == json_array_size(c->endpoints);
+	bool added = next && !json_array_extend(c->endpoints, part.values);
+	pthread_cond_broadcast(&c->news);
+	pthread_mutex_unlock(&c->lock);
+	if (!next)
+		return err_set(e, ERR_PROTO,
+			       "message world_endpoints: first is %d, which does not follow",
+			       part.first);
+	return added ? 0 : err_set(e, ERR_NOMEM, "no memory for the endpoints of all ranks");
+}
+
+/* The messages that the supervisor sends to an agent after its welcome. */
+static int (*const handlers[MSG_COUNT])(struct control *c, const struct msg *m, struct err *e) = {
+	[MSG_STOP] = handle_stop,         [MSG_ABORT] = handle_abort,     [MSG_DUMP] = handle_dump,
+	[MSG_RECORDED] = handle_recorded, [MSG_EXAMINE] = handle_examine, [MSG_REGROUP] = handle_regroup,
+	[MSG_WELCOME] = handle_welcome,   [MSG_WORLD_ENDPOINTS] = handle_world_endpoints,
+};
+
+int agent_control_exchange_messages(struct control *c, struct err *e)
+{
+	for (struct msg m;;) {
+		pthread_mutex_lock(&c->lock);
+		int rc = agent_connection_receive(c->connection, &m, e);
+		pthread_mutex_unlock(&c->lock);
+		if (rc <= 0)
+			return rc;
+		rc = handlers[m.type] ? handlers[m.type](c, &m, e)
+				      : err_set(e, ERR_PROTO,
+						"the supervisor sent the message %s, which only "
+						"agents send",
+						msg_word(m.type));
+		msg_fini(&m);
+		if (rc)
+			return -1;
+	}
+}
+

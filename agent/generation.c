@@ -1,0 +1,315 @@
+#include "agent/generation.h"
+
+#include "agent/drill.h"
+#include "agent/engine/parallel/device.h"
+#include "agent/metrics/report.h"
+#include "agent/predecessors.h"
+#include "agent/preflight.h"
+#include "agent/rendezvous.h"
+#include "agent/watch.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/pin.h"
+#include "base/run_paths.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct generation {
+	struct generation_start start;
+	struct control *control;
+	const struct msg_welcome *welcome;
+	uint32_t number;
+	struct agent_watch *watch; /* NULL: nothing is watched */
+	struct comm *world;
+	int rank, size;
+	struct job job;
+	struct rank_view view;
+	int threads;
+	struct preflight place;
+	struct agent_drill drill;
+	struct phases phases;
+	struct train_blame blame;
+	int log_fd; /* -1: the log is not open */
+};
+
+/* Computes the rank's view of the plan. Its coordinates must be those of the welcome. */
+static int compute_view(struct generation *g, const struct msg_welcome *w, struct err *e)
+{
+	struct msg_coords at;
+	if (msg_coords_read(w->coords, &at, e))
+		return -1;
+	struct layout l = layout_of(&g->job, 1);
+	int replica = layout_world(&l);
+	l.dp = g->size / replica;
+	if (g->size % replica || l.dp % l.ep)
+		return err_set(e, ERR_PROTO,
+			       "message welcome: tp %d, cp %d, ep %d and pp %d do not divide %d "
+			       "ranks",
+			       l.tp, l.cp, l.ep, l.pp, g->size);
+	const struct coords own = layout_coords(&l, g->rank);
+	if (at.tp != own.tp || at.cp != own.cp || at.dp != own.dp || at.pp != own.pp)
+		return err_set(e, ERR_PROTO,
+			       "message welcome: its coordinates are not those of rank %d of %d",
+			       g->rank, g->size);
+	return rank_view_init(&g->job, &l, g->rank, &g->view, e);
+}
+
+static int read_welcome(struct generation *g, const struct msg_welcome *w, struct err *e)
+{
+	g->rank = w->rank;
+	g->size = w->world;
+	if (w->world < 1 || w->rank < 0 || w->rank >= w->world)
+		return err_set(e, ERR_PROTO, "message welcome: rank %d of %d", w->rank, w->world);
+	if (job_parse(w->job, "the supervisor's job", &g->job, e) || compute_view(g, w, e))
+		return -1;
+	g->place = (struct preflight){
+		.cuda = g->job.job.device == DEVICE_CUDA,
+		.bus = w->bus,
+		.device = w->device,
+		.memory = w->memory,
+		.node_ranks = w->node_ranks,
+		.node = w->node,
+	};
+	g->threads = w->threads >= 1 && w->threads <= 4096 ? w->threads : 1;
+	return 0;
+}
+
+static void send_log_line(enum log_level level, const char *text, void *arg)
+{
+	agent_control_send(
+		arg, MSG_LOG,
+		msg_log_json(&(struct msg_log){ .level = log_level_word(level), .text = text }));
+}
+
+static int open_log(struct generation *g, struct err *e)
+{
+	char path[RUN_PATH], who[2 * BOOT_HOST];
+	run_path(path, g->welcome->run, RUN_LOGS);
+	if (strchr(g->welcome->node, '/'))
+		return err_set(e, ERR_PROTO, "message welcome: node \"%s\" is not a host name",
+			       g->welcome->node);
+	if (file_make_dirs(g->welcome->run, e) || file_make_own_dir(path, e))
+		return -1;
+	run_path_rank_log(path, g->welcome->run, g->welcome->node, g->rank);
+	int fd = file_open(path, O_WRONLY | O_CREAT | O_APPEND, FILE_OWN, e);
+	if (fd < 0)
+		return -1;
+	g->log_fd = fd;
+	int level = log_level_parse(g->job.log.level);
+	snprintf(who, sizeof who, "%s:%d", g->welcome->node, g->rank);
+	log_setup(fd, level < 0 ? LOG_INFO : (enum log_level)level, who);
+	log_hook(LOG_WARN, send_log_line, g->control);
+	return 0;
+}
+
+/* Binds the process to the cores and the memory next to its device, for all threads that training
+ * starts. The run continues if the node does not permit it. */
+static void bind_to_device(const struct generation *g)
+{
+	struct err e = ERR_INIT;
+	if (pin_cpus(g->welcome->cpus, &e) || pin_memory(g->welcome->numa, &e))
+		log_warn("device %d: %s; the agent runs on the cores where it was started",
+			 g->welcome->device, e.text);
+	else if (*g->welcome->cpus)
+		log_info("device %d: bound to cpus %s; prefers memory of NUMA domain %d", g->welcome->device,
+			 g->welcome->cpus, g->welcome->numa);
+}
+
+static void abort_world(const char *reason, void *arg)
+{
+	comm_abort(arg, reason);
+}
+
+static int write_recorder(void *arg, struct err *e)
+{
+	struct generation *g = arg;
+	char dir[RUN_PATH], path[RUN_PATH];
+	run_path_trace(dir, g->welcome->run, g->number);
+	run_path_recorder(path, dir, g->rank);
+	return file_make_dirs(dir, e) || comm_dump(g->world, path, e) ? -1 : 0;
+}
+
+static int open_world(struct generation *g, const struct comm_bootstrap *boot, struct err *e)
+{
+	char dumps[RUN_PATH];
+	run_path_trace(dumps, g->welcome->run, g->number);
+	struct comm_options opt = {
+		.host = g->start.host,
+		.interface = g->job.network.interface,
+		.address_hint = agent_control_local_address(g->control),
+		.timeout_s = g->job.network.timeout,
+		.backend = g->job.network.backend,
+		.sockets = (int)g->job.network.sockets,
+		.dump_dir = dumps,
+		.integrity = (enum comm_integrity)comm_integrity_parse(g->job.network.integrity),
+	};
+	if (comm_open(boot, &opt, &g->world, e))
+		return err_prefix(e, "wiring up");
+	agent_control_on_abort(g->control, abort_world, g->world);
+	agent_control_on_dump(g->control, write_recorder, g);
+	return 0;
+}
+
+/* Opens the world communicator with the endpoints from PMIx, then finalizes PMIx: from then on the
+ * death of one rank does not end the others. */
+static int wire_up_by_pmix(struct generation *g, struct err *e)
+{
+	if (open_world(g, agent_boot_bootstrap(*g->start.boot), e))
+		return -1;
+	agent_boot_finish(*g->start.boot);
+	*g->start.boot = NULL;
+	return 0;
+}
+
+static int wire_up(struct generation *g, struct err *e)
+{
+	struct rendezvous *r = NULL;
+	if (g->welcome->pmix != (g->start.boot != NULL))
+		return err_set(e, ERR_PROTO, "message welcome: the ranks %s PMIx, this one does%s",
+			       g->welcome->pmix ? "use" : "do not use",
+			       g->start.boot ? "" : " not");
+	if (g->start.boot)
+		return wire_up_by_pmix(g, e);
+	int rc = agent_rendezvous_open(g->control, g->rank, g->size, &r, e) ||
+				 open_world(g, agent_rendezvous_bootstrap(r), e)
+			 ? -1
+			 : 0;
+	agent_rendezvous_close(r);
+	return rc;
+}
+
+/* Before the device is used: an earlier agent may still hold it. */
+static int end_predecessors(struct generation *g, struct err *e)
+{
+	const struct predecessors_gate gate = { .node = g->welcome->node };
+	agent_control_progress(g->control, 0, "predecessors");
+	return agent_predecessors_end(&gate, g->welcome->predecessors, e);
+}
+
+/* Without it the run goes on: slow ranks are then named without a reason. */
+static void watch_health(struct generation *g)
+{
+	struct err e = ERR_INIT;
+	char checkpoints[RUN_PATH];
+	run_path(checkpoints, g->welcome->run, RUN_CKPT);
+	const struct watch_options opt = {
+		.control = g->control,
+		.world = g->world,
+		.window_s = g->job.health.slow_window,
+		.node = g->welcome->watches_node,
+		.gpu = g->place.cuda ? g->place.bus : "",
+		.disk = *g->job.checkpoint.dir ? g->job.checkpoint.dir : checkpoints,
+	};
+	if (agent_watch_open(&opt, &g->watch, &e))
+		log_warn("%s", e.text);
+}
+
+int agent_generation_open(const struct generation_start *start, struct generation **out,
+			  struct err *e)
+{
+	const struct msg_welcome *w = start->welcome;
+	struct generation *g = calloc(1, sizeof *g);
+	if (!g)
+		return err_set(e, ERR_NOMEM, "no memory for a generation");
+	g->start = *start;
+	g->log_fd = -1;
+	g->control = start->control;
+	g->welcome = w;
+	g->number = (uint32_t)w->generation;
+	if (start->phases)
+		g->phases = *start->phases;
+	if (read_welcome(g, w, e) || open_log(g, e)) {
+		agent_generation_close(g);
+		return -1;
+	}
+	bind_to_device(g);
+	*out = g;
+	return 0;
+}
+
+/* What must hold before the ranks meet. */
+static int prepare(struct generation *g, struct err *e)
+{
+	double since = clock_s();
+	if (agent_drill_open(&g->drill, g->rank, g->number, e) || end_predecessors(g, e))
+		return -1;
+	train_phases_lap(&g->phases, "predecessors", &since);
+	agent_control_progress(g->control, 0, "preflight");
+	if (agent_preflight(&g->place, e))
+		return -1;
+	train_phases_lap(&g->phases, "preflight", &since);
+	agent_control_progress(g->control, 0, "wire up");
+	if (wire_up(g, e))
+		return -1;
+	train_phases_lap(&g->phases, "wire-up", &since);
+	return 0;
+}
+
+static int train(struct generation *g, struct err *e)
+{
+	const struct msg_welcome *w = g->welcome;
+	struct train_hooks hooks = agent_report_hooks(g->control);
+	hooks.drill = agent_drill_step;
+	hooks.plant = agent_drill_plant;
+	hooks.drill_data = agent_drill_data;
+	hooks.drill_arg = &g->drill;
+	g->drill.world = g->world;
+	struct train_env env = {
+		.view = &g->view,
+		.world = g->world,
+		.hooks = &hooks,
+		.run_dir = w->run,
+		.resume = w->resume,
+		.generation = g->number,
+		.skips = w->skips,
+		.threads = g->threads,
+		.node = w->node_index,
+		.node_name = w->node,
+		.phases = &g->phases,
+		.blame = &g->blame,
+		.device = g->place.cuda ? parallel_device_of_slot(g->place.ordinal) : 0,
+	};
+	return train_run(&env, e);
+}
+
+int agent_generation_run(struct generation *g, struct err *e)
+{
+	if (prepare(g, e))
+		return -1;
+	const struct coords *at = &g->view.at;
+	const struct layout *l = &g->view.layout;
+	log_info("rank %d of %d: tp %d/%d, cp %d/%d, dp %d/%d, pp %d/%d, %d threads, %s, "
+		 "generation %" PRIu32,
+		 g->rank, g->size, at->tp, l->tp, at->cp, l->cp, at->dp, l->dp, at->pp, l->pp,
+		 g->threads, comm_backend(g->world), g->number);
+	watch_health(g);
+	return train(g, e);
+}
+
+const struct train_blame *agent_generation_blame(const struct generation *g)
+{
+	return &g->blame;
+}
+
+void agent_generation_close(struct generation *g)
+{
+	if (!g)
+		return;
+	agent_watch_close(g->watch);
+	agent_control_on_abort(g->control, NULL, NULL);
+	agent_control_on_dump(g->control, NULL, NULL);
+	comm_close(g->world);
+	rank_view_fini(&g->view);
+	if (g->log_fd >= 0) {
+		log_hook(LOG_ERROR, NULL, NULL);
+		log_setup(STDERR_FILENO, LOG_INFO, "muster-agent");
+		close(g->log_fd);
+	}
+	free(g);
+}

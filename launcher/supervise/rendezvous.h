@@ -1,0 +1,30 @@
+/*
+ * rendezvous — the ranks of a generation that does not use PMIx publish their endpoints to the
+ * supervisor, which sends those of all ranks to each of them, once all have come.
+ *
+ * It moves world² times the size of one rank's endpoints through this process: for 1,024 ranks of 300
+ * bytes 300 MiB. A generation of only new agents uses PMIx.
+ */
+#ifndef MUSTER_LAUNCHER_SUPERVISE_RENDEZVOUS_H
+#define MUSTER_LAUNCHER_SUPERVISE_RENDEZVOUS_H
+
+#include "base/err.h"
+
+#include <jansson.h>
+
+struct supervisor;
+
+struct rendezvous_state {
+	json_t **values; /* of each rank; NULL: they have not come */
+	int n;           /* that have come */
+	int room;        /* of the list */
+};
+
+/* A generation begins. */
+void supervise_rendezvous_reset(struct supervisor *s);
+void supervise_rendezvous_close(struct supervisor *s);
+/* What a rank publishes. After the last one's all ranks get everything. ERR_PROTO: it has published
+ * before, or the generation uses PMIx. */
+int supervise_rendezvous_note(struct supervisor *s, int rank, json_t *values, struct err *e);
+
+#endif
