@@ -182,6 +182,7 @@ static inline void start_run(const char *a, const char *b)
 				"job.device=cuda",
 				"checkpoint.resume=none",
 				"restart.backoff=0",
+				"restart.warm=no",
 				a,
 				b };
 	struct cluster whole, used;
@@ -190,9 +191,9 @@ static inline void start_run(const char *a, const char *b)
 	for (int i = 0; i < 14; i++)
 		gone[i] = (struct cluster_slot){ i / 7, 1 + i % 7 };
 	if (job_words(words,
-		      b   ? 12
-		      : a ? 11
-			  : 10,
+		      b   ? 13
+		      : a ? 12
+			  : 11,
 		      &m.job, &e) ||
 	    topo_cluster_open("dgx-h100:2", 0, &whole, &e) ||
 	    topo_cluster_without(&whole, gone, 14, &m.machines, &e) ||

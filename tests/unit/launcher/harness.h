@@ -35,6 +35,10 @@ struct peer {
 	/* mute_later: does not answer a request to examine; looked_at: bits 1 << rank */
 	bool mute_later, slow_debugger;
 	unsigned looked_at;
+	/* how often it was asked to regroup; stubborn: it does not answer */
+	int regroups, welcomes, endpoints;
+	bool stubborn, by_pmix;
+	int rank, world; /* of the last welcome */
 	int64_t recorded; /* the last step that was reported to it */
 	char resume[256];
 	int threads, at[4]; /* tp, cp, dp, pp that it received */
@@ -146,6 +150,11 @@ static void note_welcome(struct peer *p, const json_t *body)
 	struct msg_coords at;
 	assert_int_equal(msg_welcome_read(body, &w, NULL), 0);
 	assert_int_equal(msg_coords_read(w.coords, &at, NULL), 0);
+	p->rank = w.rank;
+	p->world = w.world;
+	p->by_pmix = w.pmix;
+	if (p->welcomes++)
+		channel_renew(p->channel, (uint32_t)w.generation);
 	snprintf(p->resume, sizeof p->resume, "%s", w.resume);
 	snprintf(p->cpus, sizeof p->cpus, "%s", w.cpus);
 	p->threads = w.threads;
@@ -190,6 +199,12 @@ static void peer_read(struct peer *p)
 		p->welcomed |= m.type == MSG_WELCOME;
 		p->stopped |= m.type == MSG_STOP;
 		p->aborted |= m.type == MSG_ABORT;
+		p->regroups += m.type == MSG_REGROUP;
+		if (m.type == MSG_REGROUP && !p->stubborn)
+			channel_send(p->channel, MSG_IDLE, NULL, NULL);
+		if (m.type == MSG_WORLD_ENDPOINTS)
+			p->endpoints +=
+				(int)json_array_size(json_object_get(m.body, "values"));
 		p->asked |= m.type == MSG_DUMP;
 		if (m.type == MSG_DUMP && !p->mute)
 			channel_send(p->channel, MSG_DUMPED, NULL, NULL);

@@ -30,6 +30,7 @@ struct world {
 	enum job_pmix pmix;
 	int notes;
 	enum launch_note note; /* the last one */
+	int missing[2], n_missing; /* the ranks to start; 0: all */
 };
 
 static void write_script(struct world *w, const char *name, const char *text)
@@ -138,6 +139,8 @@ static int start_step(struct world *w, struct err *e)
 	const struct launch_request r = { .job = &job,
 					  .cluster = &cluster,
 					  .plan = &plan,
+					  .ranks = w->n_missing ? w->missing : NULL,
+					  .n_ranks = w->n_missing ? w->n_missing : 3,
 					  .generation = 7,
 					  .address = w->pmix == PMIX_SLURM ? "192.0.2.1:4711"
 									   : "127.0.0.1:4711",
@@ -232,6 +235,22 @@ static void the_step_gets_each_ranks_node_and_no_secret_is_visible(void **state)
 	unsetenv("SLURM_NTASKS_PER_NODE");
 	unsetenv("PMIX_RANK");
 	unsetenv("OMP_NUM_THREADS");
+}
+
+static void only_the_missing_agents_are_started_without_pmix(void **state)
+{
+	struct world *w = *state;
+	w->missing[0] = 0;
+	w->missing[1] = 2;
+	w->n_missing = 2;
+	write_script(w, "srun", "echo \"$@\" > words\nenv > env\ncp $SLURM_HOSTFILE hosts\n");
+	starts_step(w);
+	uv_run(&w->loop, UV_RUN_DEFAULT);
+	file_contains(w, "hosts", "b\na\n");
+	file_lacks(w, "hosts", "b\nb\n");
+	file_contains(w, "words", " --mpi=none --label");
+	file_contains(w, "words", "--ntasks=2 --nodes=2 ");
+	file_contains(w, "env", "MUSTER_RANKS=0,2/3\n");
 }
 
 /* The helpers get the relay's secret; the agents' secret travels in no environment. */
@@ -587,6 +606,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		STEP_TEST(a_step_that_ends_is_gone),
 		STEP_TEST(the_step_gets_each_ranks_node_and_no_secret_is_visible),
+		STEP_TEST(only_the_missing_agents_are_started_without_pmix),
 		STEP_TEST(slurm_ends_the_step_of_a_run_that_needs_every_node),
 		STEP_TEST(killing_cancels_the_step_by_its_id),
 		STEP_TEST(a_step_that_is_not_listed_yet_is_killed_too),
