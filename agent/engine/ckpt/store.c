@@ -324,6 +324,11 @@ bool ckpt_store_find(const struct ckpt_store *s, int owner, int64_t step, uint32
 	return false;
 }
 
+int ckpt_store_owners(const struct ckpt_store *s)
+{
+	return s->opt.owners;
+}
+
 size_t ckpt_store_bytes(const struct ckpt_store *s)
 {
 	size_t bytes = 0;

@@ -59,6 +59,7 @@ bool ckpt_store_find(const struct ckpt_store *s, int owner, int64_t step, uint32
 /* Sets the owner's i-th complete copy, the newest first. false: it has fewer. */
 bool ckpt_store_list(const struct ckpt_store *s, int owner, int i, struct store_copy *out);
 
+int ckpt_store_owners(const struct ckpt_store *s);
 /* Bytes of all images, complete or not. */
 size_t ckpt_store_bytes(const struct ckpt_store *s);
 
