@@ -166,10 +166,10 @@ static int compare_states(const void *a, const void *b)
 {
 	const struct copy_held *x = *(const struct copy_held *const *)a,
 			       *y = *(const struct copy_held *const *)b;
-	if (x->step != y->step)
-		return x->step > y->step ? -1 : 1;
 	if (x->generation != y->generation)
 		return x->generation > y->generation ? -1 : 1;
+	if (x->step != y->step)
+		return x->step > y->step ? -1 : 1;
 	return x->owner != y->owner ? x->owner - y->owner : x->rank - y->rank;
 }
 

@@ -39,9 +39,10 @@ struct digest ckpt_copy_identity(const struct manifest *m, int64_t file,
 int64_t ckpt_copies_of(const struct copies *c, const struct digest *identity,
 		       const struct copy_held **first);
 
-/* Finds the state of the highest step of which there is a copy of every owner's shard, and of these
- * the one of the last generation. owned[owner]: its copy on the lowest rank; the caller frees it.
- * NULL: there is none. */
+/* Finds the newest state of which there is a copy of every owner's shard: that of the last
+ * generation, and of these the one of the highest step. An earlier generation may have come further,
+ * but the later one did not continue from there. owned[owner]: its copy on the lowest rank; the
+ * caller frees it. NULL: there is none. */
 int ckpt_copies_newest(const struct copies *c, const struct copy_held ***owned, int *owners,
 		       struct err *e);
 

@@ -56,14 +56,21 @@ void ckpt_store_close(struct ckpt_store *s)
 {
 	if (!s)
 		return;
+	if (s->shelves)
+		ckpt_store_forget(s);
 	for (int k = 0; s->shelves && k < s->opt.owners; k++)
-		for (int i = 0; i < IMAGES; i++) {
-			forget(&s->shelves[k].images[i]);
+		for (int i = 0; i < IMAGES; i++)
 			free(s->shelves[k].images[i].data);
-		}
 	free(s->shelves);
 	ckpt_digester_close(s->digester);
 	free(s);
+}
+
+void ckpt_store_forget(struct ckpt_store *s)
+{
+	for (int k = 0; k < s->opt.owners; k++)
+		for (int i = 0; i < IMAGES; i++)
+			forget(&s->shelves[k].images[i]);
 }
 
 static int check_owner(const struct ckpt_store *s, int owner, struct err *e)

@@ -53,6 +53,9 @@ int ckpt_store_receive(struct ckpt_store *s, int owner, const char *text, size_t
  * the copy is dropped. */
 int ckpt_store_check(struct ckpt_store *s, int owner, struct err *e);
 
+/* Drops all copies, such as those of steps that a rollback goes back beyond. Keeps the memory. */
+void ckpt_store_forget(struct ckpt_store *s);
+
 /* The complete copy of the owner's shard of that step and generation. false: there is none. */
 bool ckpt_store_find(const struct ckpt_store *s, int owner, int64_t step, uint32_t generation,
 		     struct store_copy *out);

@@ -1,5 +1,6 @@
 /* Tests that ranks recover a state from the copies in their memory, alone or together with storage,
  * in any layout. */
+#include "agent/engine/ckpt/copies.h"
 #include "agent/engine/ckpt/exchange.h"
 #include "agent/engine/ckpt/store.h"
 #include "tests/unit/agent/ckpt_counted_storage.h"
@@ -150,6 +151,34 @@ static void any_ranks_recover_any_layout_without_storage(void **state)
 		assert_int_equal(world_run(n, recover_often, NULL), 0);
 }
 
+/* --- which state --- */
+
+/* The shards of 2 ranks. */
+static void the_last_generation_counts_before_the_highest_step(void **state)
+{
+	struct copy_held held[] = {
+		{ .generation = 1, .step = 90, .owner = 0, .owners = 2, .rank = 3 },
+		{ .generation = 1, .step = 90, .owner = 1, .owners = 2, .rank = 2 },
+		{ .generation = 2, .step = 70, .owner = 1, .owners = 2, .rank = 5 },
+		{ .generation = 2, .step = 70, .owner = 0, .owners = 2, .rank = 4 },
+		{ .generation = 2, .step = 70, .owner = 0, .owners = 2, .rank = 1 },
+		{ .generation = 2, .step = 80, .owner = 1, .owners = 2, .rank = 0 },
+		{ .generation = 2, .step = 80, .owner = 1, .owners = 2, .rank = 1 },
+	};
+	struct copies c = { held, sizeof held / sizeof *held };
+	const struct copy_held **owned;
+	int owners;
+	(void)state;
+	assert_int_equal(ckpt_copies_newest(&c, &owned, &owners, NULL), 0);
+	assert_int_equal(owners, 2);
+	assert_ptr_equal(owned[0], &held[4]);
+	assert_ptr_equal(owned[1], &held[2]);
+	free(owned);
+	c.n = 1;
+	assert_int_equal(ckpt_copies_newest(&c, &owned, &owners, NULL), 0);
+	assert_null(owned);
+}
+
 /* --- losses --- */
 
 /* Rank r keeps its own shard and that of rank r - 1. The ranks `lost` come back empty. */
@@ -282,6 +311,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(any_ranks_recover_any_layout_without_storage),
+		cmocka_unit_test(the_last_generation_counts_before_the_highest_step),
 		cmocka_unit_test(a_state_is_recovered_as_long_as_each_shard_is_somewhere),
 		cmocka_unit_test(memory_that_changed_fails_the_recovery_on_all_ranks),
 		cmocka_unit_test(only_what_no_memory_has_is_read_from_storage),

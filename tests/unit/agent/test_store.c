@@ -145,6 +145,11 @@ static void memory_does_not_grow_with_the_steps(void **state)
 	for (int64_t step = 3; step < 9; step++)
 		keep(s, 0, step);
 	assert_int_equal(ckpt_store_bytes(s), bytes);
+	ckpt_store_forget(s);
+	assert_false(has(s, 0, 7) || has(s, 0, 8));
+	assert_int_equal(ckpt_store_bytes(s), bytes);
+	keep(s, 0, 9);
+	assert_true(has(s, 0, 9));
 	ckpt_store_close(s);
 }
 
