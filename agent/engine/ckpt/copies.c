@@ -7,8 +7,8 @@
 
 /* --- Identity --- */
 
-struct digest ckpt_copy_identity(const struct manifest *m, int64_t file,
-				 const struct slice_index *index)
+int ckpt_copy_identity(const struct manifest *m, int64_t file, const struct slice_index *index,
+		       struct digest *out, struct err *e)
 {
 	const struct manifest_file *f = &m->files[file];
 	int64_t first = index->first[file], end = index->first[file + 1];
@@ -18,12 +18,13 @@ struct digest ckpt_copy_identity(const struct manifest *m, int64_t file,
 	buf_add(&all, &f->digest, sizeof f->digest);
 	for (int64_t i = first; i < end; i++)
 		buf_add(&all, &index->entries[i].slice->digest, sizeof(struct digest));
-	/* An identity that equals no other one: the file is then read from elsewhere. */
-	struct digest d = { { 1 } };
-	if (!buf_failed(&all))
-		d = ckpt_digest_of(all.data, all.len);
+	int rc = 0;
+	if (buf_failed(&all))
+		rc = err_set(e, ERR_NOMEM, "%s: no memory to find its copies", f->name);
+	else
+		*out = ckpt_digest_of(all.data, all.len);
 	buf_fini(&all);
-	return d;
+	return rc;
 }
 
 static int identify(const struct manifest *part, struct digest *out, struct err *e)
@@ -34,9 +35,9 @@ static int identify(const struct manifest *part, struct digest *out, struct err 
 		return 0;
 	if (ckpt_slice_index_build(part, &index, e))
 		return -1;
-	*out = ckpt_copy_identity(part, 0, &index);
+	int rc = ckpt_copy_identity(part, 0, &index, out, e);
 	ckpt_slice_index_free(&index);
-	return 0;
+	return rc;
 }
 
 /* --- Gathering --- */

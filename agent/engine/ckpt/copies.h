@@ -32,9 +32,9 @@ int ckpt_copies_gather(struct comm *group, const struct ckpt_store *store, struc
 		       int *culprit, struct err *e);
 void ckpt_copies_fini(struct copies *c);
 
-/* The identity of a file of a manifest. */
-struct digest ckpt_copy_identity(const struct manifest *m, int64_t file,
-				 const struct slice_index *index);
+/* Sets the identity of a file of a manifest. */
+int ckpt_copy_identity(const struct manifest *m, int64_t file, const struct slice_index *index,
+		       struct digest *out, struct err *e);
 /* The copies of this identity, and their number; 0: there is none. */
 int64_t ckpt_copies_of(const struct copies *c, const struct digest *identity,
 		       const struct copy_held **first);

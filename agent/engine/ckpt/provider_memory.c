@@ -89,14 +89,17 @@ static const char *find_image(const struct ckpt_store *store, const struct copy_
 											: NULL;
 }
 
-static void find_holders(struct from_memory *x, const struct copies *c,
-			 const struct ckpt_store *store, int rank, const struct slice_index *index)
+static int find_holders(struct from_memory *x, const struct copies *c,
+			const struct ckpt_store *store, int rank, const struct slice_index *index,
+			struct err *e)
 {
 	int64_t used = 0;
 	for (int64_t f = 0; f < x->m->n_files; f++) {
 		struct holders *h = &x->files[f];
-		struct digest identity = ckpt_copy_identity(x->m, f, index);
+		struct digest identity;
 		const struct copy_held *held;
+		if (ckpt_copy_identity(x->m, f, index, &identity, e))
+			return -1;
 		int64_t n = ckpt_copies_of(c, &identity, &held);
 		*h = (struct holders){ .first = used };
 		for (int64_t i = 0; i < n; i++) {
@@ -108,6 +111,7 @@ static void find_holders(struct from_memory *x, const struct copies *c,
 		}
 		used += h->n;
 	}
+	return 0;
 }
 
 int ckpt_provider_memory_open(const struct manifest *m, const struct copies *copies,
@@ -129,8 +133,11 @@ int ckpt_provider_memory_open(const struct manifest *m, const struct copies *cop
 		return err_set(e, ERR_NOMEM, "no memory to find copies of %lld shards",
 			       (long long)m->n_files);
 	}
-	find_holders(x, copies, store, rank, &index);
+	int rc = find_holders(x, copies, store, rank, &index, e);
 	ckpt_slice_index_free(&index);
-	*out = &x->provider;
-	return 0;
+	if (rc)
+		close_memory(&x->provider);
+	else
+		*out = &x->provider;
+	return rc;
 }
