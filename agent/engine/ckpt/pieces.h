@@ -20,10 +20,11 @@
 #include "agent/engine/ckpt/provider.h"
 #include "agent/engine/ckpt/wants.h"
 
-/* A part of a slice, and the ranks[first] to ranks[next group's first] that need it. */
+/* A part of a slice, and the ranks that need it: ranks[first] to ranks[first + n - 1], in rising
+ * order. Groups may share their ranks. */
 struct piece_group {
 	struct part cut;
-	int64_t first;
+	int64_t first, n;
 };
 
 /* This rank's box `index` needs the part. */
@@ -48,7 +49,9 @@ struct pieces {
 	int64_t n_slices;
 	struct piece_group *groups;
 	int *ranks;
+	int64_t n_ranks;
 	struct piece_own *own;
+	int64_t n_own, room_own;
 	/* The slices that rank r reads are queue[queue_at[r]] to queue[queue_at[r + 1] - 1]. */
 	int64_t *queue, *queue_at;
 	int most_senders;                /* the largest number of ranks that send to one */

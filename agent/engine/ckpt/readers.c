@@ -1,6 +1,8 @@
 /* readers: chooses the rank that reads each slice. */
 #include "agent/engine/ckpt/pieces.h"
 
+#include "base/numbers.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -73,10 +75,12 @@ static int choose(const struct readers *r, int64_t file, const int *ranks, int64
 static int choose_reader(const struct readers *r, int64_t slice, const int *holders, int n_holders)
 {
 	const struct piece_slice *s = &r->p->slices[slice];
-	const struct piece_group *g = r->p->groups;
-	int64_t file = s->entry.slice->file, first = g[s->group].first,
-		end = g[(s + 1)->group].first;
-	int best = choose(r, file, r->p->ranks + first, end - first, holders, n_holders, NOBODY);
+	int64_t file = s->entry.slice->file;
+	int best = NOBODY;
+	for (int64_t i = s->group; i < (s + 1)->group; i++) {
+		const struct piece_group *g = &r->p->groups[i];
+		best = choose(r, file, r->p->ranks + g->first, g->n, holders, n_holders, best);
+	}
 	if (best == NOBODY)
 		best = choose(r, file, holders, n_holders, NULL, 0, NOBODY);
 	return best;
@@ -125,23 +129,19 @@ static void fill_queues(struct pieces *p)
 	p->queue_at[p->size] = p->n_slices;
 }
 
-/* Counts the ranks that send to each one. last, senders: zeroed, of each rank. */
-static void count_senders(struct pieces *p, int *last, int *senders)
+/* Counts the senders of the ranks that need a slice. last, senders: zeroed, of each rank. */
+static void count_senders_of(struct pieces *p, const struct piece_slice *s, int *last, int *senders)
 {
-	for (int reader = 0; reader < p->size; reader++)
-		for (int64_t q = p->queue_at[reader]; q < p->queue_at[reader + 1]; q++) {
-			const struct piece_slice *s = &p->slices[p->queue[q]];
-			for (int64_t i = p->groups[s->group].first;
-			     i < p->groups[(s + 1)->group].first; i++) {
-				int rank = p->ranks[i];
-				if (rank == reader || last[rank] == reader + 1)
-					continue;
-				last[rank] = reader + 1;
-				senders[rank]++;
-				if (senders[rank] > p->most_senders)
-					p->most_senders = senders[rank];
-			}
+	for (int64_t i = s->group; i < (s + 1)->group; i++) {
+		const struct piece_group *g = &p->groups[i];
+		for (int64_t k = g->first; k < g->first + g->n; k++) {
+			int rank = p->ranks[k];
+			if (rank == s->reader || last[rank] == s->reader + 1)
+				continue;
+			last[rank] = s->reader + 1;
+			p->most_senders = max_int(p->most_senders, ++senders[rank]);
 		}
+	}
 }
 
 static int assign_slices(struct readers *r, struct ckpt_provider *const *providers, int n_providers,
@@ -185,7 +185,8 @@ int ckpt_pieces_choose_readers(struct pieces *p, int64_t n_files,
 		rc = assign_slices(&r, providers, n_providers, e);
 	if (!rc) {
 		fill_queues(p);
-		count_senders(p, counts, counts + size);
+		for (int64_t i = 0; i < p->n_slices; i++) /* reader by reader */
+			count_senders_of(p, &p->slices[p->queue[i]], counts, counts + size);
 	}
 	free(counts);
 	free(r.load);

@@ -62,10 +62,9 @@ static int rank_of(const struct rounds *r)
 }
 
 /* Whether this rank is in the group; its ranks are sorted. */
-static bool is_in(const struct pieces *p, const struct piece_group *g,
-		  const struct piece_group *next)
+static bool is_in(const struct pieces *p, const struct piece_group *g)
 {
-	for (int64_t lo = g->first, hi = next->first; lo < hi;) {
+	for (int64_t lo = g->first, hi = g->first + g->n; lo < hi;) {
 		int64_t mid = lo + (hi - lo) / 2;
 		if (p->ranks[mid] == p->rank)
 			return true;
@@ -79,19 +78,19 @@ static bool is_in(const struct pieces *p, const struct piece_group *g,
 
 /* --- Memory --- */
 
-static void measure_send(void *arg, const struct turn_message *m, const struct piece_group *next)
+static void measure_send(void *arg, const struct turn_message *m)
 {
 	struct rounds *r = arg;
-	int64_t to = next->first - m->group->first - is_in(r->p, m->group, next);
+	int64_t to = m->group->n - is_in(r->p, m->group);
 	r->used.ops += to;
 	if (to && !ckpt_part_is_run(&m->segment->slice->box, &m->group->cut))
 		r->used.gathered += m->n;
 }
 
-static void measure_arrival(void *arg, const struct turn_message *m, const struct piece_group *next)
+static void measure_arrival(void *arg, const struct turn_message *m)
 {
 	struct rounds *r = arg;
-	if (!is_in(r->p, m->group, next))
+	if (!is_in(r->p, m->group))
 		return;
 	r->used.ops++;
 	r->used.arrivals++;
@@ -265,15 +264,14 @@ static void read_ahead(struct rounds *r, struct held *h)
 
 /* --- A round --- */
 
-static void add_sends(void *arg, const struct turn_message *m, const struct piece_group *next)
+static void add_sends(void *arg, const struct turn_message *m)
 {
 	struct rounds *r = arg;
 	const struct held *h = r->held[r->now];
 	const struct segment *g = m->segment;
 	const struct part *box = &g->slice->box, *cut = &m->group->cut;
 	const float *data = h->data[g - h->turn.segments];
-	bool run = ckpt_part_is_run(box, cut),
-	     others = next->first - m->group->first > is_in(r->p, m->group, next);
+	bool run = ckpt_part_is_run(box, cut), others = m->group->n > is_in(r->p, m->group);
 	if (run)
 		data += ckpt_part_index(box, cut, m->at) - g->first;
 	else if (others) {
@@ -282,7 +280,7 @@ static void add_sends(void *arg, const struct turn_message *m, const struct piec
 		r->used.gathered += m->n;
 		data = to;
 	}
-	for (int64_t i = m->group->first; i < next->first; i++)
+	for (int64_t i = m->group->first; i < m->group->first + m->group->n; i++)
 		if (r->p->ranks[i] != rank_of(r))
 			r->ops[r->used.ops++] = (struct comm_p2p){ .send = true,
 								   .source = data,
@@ -291,11 +289,11 @@ static void add_sends(void *arg, const struct turn_message *m, const struct piec
 								   .peer = r->p->ranks[i] };
 }
 
-static void add_arrival(void *arg, const struct turn_message *m, const struct piece_group *next)
+static void add_arrival(void *arg, const struct turn_message *m)
 {
 	struct rounds *r = arg;
 	const struct piece_slice *s = m->segment->slice;
-	if (!is_in(r->p, m->group, next))
+	if (!is_in(r->p, m->group))
 		return;
 	struct arrival *a = &r->arrivals[r->used.arrivals++];
 	*a = (struct arrival){ .slice = s, .cut = &m->group->cut, .at = m->at, .n = m->n };

@@ -73,7 +73,7 @@ void ckpt_turn_messages(const struct pieces *p, const struct turn *t, turn_visit
 			m.n = ckpt_part_count(&s->slice->box, &m.group->cut, s->first + s->n) -
 			      m.at;
 			if (m.n)
-				visit(arg, &m, m.group + 1);
+				visit(arg, &m);
 		}
 	}
 }
@@ -117,10 +117,10 @@ void ckpt_rounds_order_close(struct rounds_order *o)
 	free(o);
 }
 
-static void count_message(void *arg, const struct turn_message *m, const struct piece_group *next)
+static void count_message(void *arg, const struct turn_message *m)
 {
 	struct rounds_order *o = arg;
-	for (int64_t i = m->group->first; i < next->first; i++) {
+	for (int64_t i = m->group->first; i < m->group->first + m->group->n; i++) {
 		int64_t *got = &o->received[o->p->ranks[i]], bytes = m->n * ELEMENT;
 		if (o->p->ranks[i] == o->turn.reader)
 			continue;

@@ -51,9 +51,8 @@ struct turn_message {
 	int64_t at, n;
 };
 
-/* Visits the messages of a turn, in their order. next: of the group behind it. */
-typedef void turn_visit(void *arg, const struct turn_message *message,
-			const struct piece_group *next);
+/* Visits the messages of a turn, in their order. */
+typedef void turn_visit(void *arg, const struct turn_message *message);
 void ckpt_turn_messages(const struct pieces *p, const struct turn *t, turn_visit *visit, void *arg);
 
 struct rounds_order;

@@ -266,10 +266,10 @@ struct round_count {
 	int turns;
 };
 
-static void add_received(void *arg, const struct turn_message *x, const struct piece_group *next)
+static void add_received(void *arg, const struct turn_message *x)
 {
 	struct round_count *c = arg;
-	for (int64_t i = x->group->first; i < next->first; i++)
+	for (int64_t i = x->group->first; i < x->group->first + x->group->n; i++)
 		if (c->p->ranks[i] != x->segment->slice->reader)
 			c->received[c->p->ranks[i]] += x->n * 4;
 }
