@@ -305,6 +305,19 @@ def pack(top, out):
                 tar.addfile(info, open(path, "rb"))
 
 
+def write_seeds(top):
+    """The corpora of tests/fuzz/fuzz_dcp_metadata.c and fuzz_dcp_archive.c."""
+    corpus = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fuzz", "corpus")
+    dcp.save({"a": numbers((8, 8), 0), "b": numbers((3,), 1).bfloat16(), "step": 3}, checkpoint_id=f"{top}/seeds", no_dist=True)
+    for name in "dcp_metadata", "dcp_archive":
+        os.makedirs(f"{corpus}/{name}", exist_ok=True)
+    shutil.copy(f"{top}/seeds/.metadata", f"{corpus}/dcp_metadata/tiny")
+    shutil.rmtree(f"{top}/seeds")
+    for name, tensor in ("plain", numbers((8, 8), 0)), ("turned", numbers((8, 8), 1).t()):
+        torch.save(tensor, f"{top}/archive")
+        shutil.move(f"{top}/archive", f"{corpus}/dcp_archive/{name}")
+
+
 def main():
     top = "/tmp/make_dcp"  # the files contain its path
     os.mkdir(top)
@@ -320,6 +333,7 @@ def main():
     with open(f"{top}/versions.json", "w") as f:
         json.dump(versions, f)
     if len(sys.argv) == 1:
+        write_seeds(top)
         pack(top, os.path.join(os.path.dirname(os.path.abspath(__file__)), "dcp.tar.gz"))
         shutil.rmtree(top)
     else:

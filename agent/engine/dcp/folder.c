@@ -15,8 +15,9 @@ struct dcp_folder {
 	char *path;
 	struct buf text; /* .metadata */
 	struct dcp_metadata metadata;
-	int fd; /* of the file that is open; -1: none */
-	char open[256];
+	int fd;                       /* of the file that is open; -1: none */
+	const struct dcp_chunk *open; /* a chunk of that file */
+	char open_path[PATH_MAX];
 	char *piece;   /* [DCP_PIECE] stored numbers */
 	float *floats; /* [DCP_PIECE / 2] the same, converted */
 };
@@ -79,19 +80,26 @@ const struct dcp_metadata *dcp_folder_metadata(const struct dcp_folder *f)
 	return &f->metadata;
 }
 
+int dcp_folder_prepare(struct dcp_folder *f, struct dcp_tensor *t, struct err *e)
+{
+	return dcp_metadata_chunks(&f->metadata, t, e)
+		       ? err_prefix(e, "%s/" DCP_METADATA_NAME, f->path)
+		       : 0;
+}
+
 static int open_file(struct dcp_folder *f, const struct dcp_chunk *c, struct err *e)
 {
-	char path[PATH_MAX];
-	if (f->fd >= 0 && strlen(f->open) == c->file_length &&
-	    !memcmp(f->open, c->file, c->file_length))
+	if (f->fd >= 0 && f->open->file_length == c->file_length &&
+	    !memcmp(f->open->file, c->file, c->file_length))
 		return 0;
 	if (f->fd >= 0)
 		close(f->fd);
 	f->fd = -1;
-	snprintf(f->open, sizeof f->open, "%.*s", (int)c->file_length, c->file);
-	if (snprintf(path, sizeof path, "%s/%s", f->path, f->open) >= (int)sizeof path)
+	if (snprintf(f->open_path, sizeof f->open_path, "%s/%.*s", f->path, (int)c->file_length,
+		     c->file) >= (int)sizeof f->open_path)
 		return err_set(e, ERR_USAGE, "%s: the path is too long", f->path);
-	f->fd = file_open(path, O_RDONLY, FILE_REGULAR, e);
+	f->open = c;
+	f->fd = file_open(f->open_path, O_RDONLY, FILE_REGULAR, e);
 	return f->fd < 0 ? -1 : 0;
 }
 
@@ -131,7 +139,7 @@ static int copy_run(struct dcp_folder *f, const struct copy *copy, const char *d
 		int64_t n = run.n - done < most ? run.n - done : most;
 		float *to = run.to == 1 ? out + done : f->floats;
 		if (file_pread_full(f->fd, f->piece, (size_t)(n * size), at + done * size))
-			return err_errno(e, ERR_IO, "%s/%s: cannot read it", f->path, f->open);
+			return err_errno(e, ERR_IO, "%s: cannot read it", f->open_path);
 		widen(dtype, f->piece, (size_t)n, to);
 		for (int64_t i = 0; to == f->floats && i < n; i++)
 			out[(done + i) * run.to] = to[i];
@@ -173,10 +181,8 @@ static int read_chunk(struct dcp_folder *f, struct dcp_tensor *t, struct dcp_chu
 	struct dcp_archive a;
 	struct copy copy = { .run = -1, .out = out };
 	int64_t stride[DCP_DIMS], row = 1;
-	if (open_file(f, c, e))
+	if (open_file(f, c, e) || dcp_archive_read(f->fd, f->open_path, t, c, &a, e))
 		return -1;
-	if (dcp_archive_read(f->fd, f->open, t, c, &a, e))
-		return err_prefix(e, "%s", f->path);
 	for (int d = t->dims - 1; d >= 0; d--) {
 		stride[d] = row;
 		row *= hi[d] - lo[d];
@@ -193,9 +199,9 @@ static int read_chunk(struct dcp_folder *f, struct dcp_tensor *t, struct dcp_chu
 		copy.run = copy.loops[d].from == 1 ? d : copy.run;
 	if (copy.dims && copy.run < 0)
 		return err_set(e, ERR_UNSUPPORTED,
-			       "%s/%s: tensor %.100s: its elements are not dense in its storage; "
+			       "%s: tensor %.100s: its elements are not dense in its storage; "
 			       "save tensor.contiguous()",
-			       f->path, f->open, t->name);
+			       f->open_path, t->name);
 	return copy_all(f, &copy, a.dtype, widen, e);
 }
 
@@ -221,8 +227,8 @@ int dcp_folder_read(struct dcp_folder *f, struct dcp_tensor *t, const int64_t *l
 			       "%s: tensor %.100s is %s; muster imports float32, bfloat16, float16 "
 			       "and float64",
 			       f->path, t->name, t->dtype ? t->dtype : "of no known type");
-	if (dcp_metadata_chunks(&f->metadata, t, e))
-		return err_prefix(e, "%s", f->path);
+	if (dcp_folder_prepare(f, t, e))
+		return -1;
 	for (int64_t i = first_chunk(t, t->dims ? lo[0] : 0); i < t->n; i++) {
 		struct dcp_chunk *c = &t->chunks[i];
 		bool meets = true;

@@ -23,6 +23,9 @@ void dcp_folder_close(struct dcp_folder *f);
 /* Borrowed. */
 const struct dcp_metadata *dcp_folder_metadata(const struct dcp_folder *f);
 
+/* Fills in the tensor's chunks (dcp_metadata_chunks). */
+int dcp_folder_prepare(struct dcp_folder *f, struct dcp_tensor *t, struct err *e);
+
 /* Converts n stored numbers, little-endian, of torch's dtype. */
 typedef void dcp_widen(const char *dtype, const void *from, size_t n, float *to);
 

@@ -172,8 +172,7 @@ struct dcp_tensor *dcp_metadata_find(const struct dcp_metadata *m, const char *n
 
 static int fail_tensor(const struct dcp_tensor *t, struct err *e, const char *why)
 {
-	return err_set(e, ERR_CORRUPT,
-		       DCP_METADATA_NAME ": tensor %.100s: %s; save the checkpoint again", t->name,
+	return err_set(e, ERR_CORRUPT, "tensor %.100s: %s; save the checkpoint again", t->name,
 		       why);
 }
 
@@ -205,8 +204,7 @@ static int set_place(const struct dcp_metadata *m, const struct dcp_tensor *t, s
 	if (coded && coded->kind != DCP_NONE &&
 	    !((coded->kind == DCP_LIST || coded->kind == DCP_TUPLE) && !coded->n))
 		return err_set(e, ERR_UNSUPPORTED,
-			       DCP_METADATA_NAME
-			       ": tensor %.100s is compressed or encrypted by an extension of the "
+			       "tensor %.100s is compressed or encrypted by an extension of the "
 			       "writer; save it without extensions",
 			       t->name);
 	if (!path || path->kind != DCP_TEXT || !is_plain_file(path->text, path->length))
@@ -299,8 +297,7 @@ int dcp_metadata_chunks(const struct dcp_metadata *m, struct dcp_tensor *t, stru
 	if (t->dims < 0 || !t->dtype || !t->listed || t->listed->kind != DCP_LIST)
 		return fail_tensor(t, e, "its size, dtype or list of chunks is invalid");
 	t->chunks = calloc((size_t)t->listed->n + 1, sizeof *t->chunks);
-	int rc = t->chunks ? 0
-			   : err_set(e, ERR_NOMEM, DCP_METADATA_NAME ": no memory for the chunks");
+	int rc = t->chunks ? 0 : err_set(e, ERR_NOMEM, "no memory for the chunks");
 	for (int64_t i = 0; i < t->listed->n && rc >= 0; i++) {
 		struct dcp_chunk *c = &t->chunks[t->n];
 		rc = read_chunk(m, t, t->listed->items[i], c, e);

@@ -394,9 +394,7 @@ static int check_used(struct hf_dcp *d, struct named *x, struct err *e)
 			       "and float64",
 			       d->path, x->tensor->name,
 			       x->tensor->dtype ? x->tensor->dtype : "of an unknown type");
-	return dcp_metadata_chunks(dcp_folder_metadata(d->folder), x->tensor, e)
-		       ? err_prefix(e, "%s", d->path)
-		       : 0;
+	return dcp_folder_prepare(d->folder, x->tensor, e);
 }
 
 int hf_dcp_fit(struct hf_dcp *d, const struct hf_names *names, const struct model_shape *m,
