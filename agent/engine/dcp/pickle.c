@@ -1,355 +1,211 @@
-#include "agent/engine/dcp/pickle.h"
-
-#include "agent/engine/dcp/arena.h"
+#include "agent/engine/dcp/machine.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The stack machine. An opcode takes its argument at `at`. */
-struct machine {
-	const uint8_t *at, *end, *start;
-	const char *name; /* the file's name */
-	struct dcp_arena *arena;
-	struct dcp_value **stack, **memo;
-	int64_t n, room, n_memo, memo_room, nodes;
-	int64_t marks[DCP_PICKLE_DEPTH_MAX];
-	int depth;
-	bool stopped;
-	struct err *e;
-};
-
-/* --- failures --- */
-
-static int fail(struct machine *m, const char *why)
-{
-	return err_set(m->e, ERR_CORRUPT, "%s: damaged pickle: %s at byte %td; save it again",
-		       m->name, why, m->at - m->start);
-}
-
-static int fail_memory(struct machine *m)
-{
-	return err_set(m->e, ERR_NOMEM, "%s: no memory for its values", m->name);
-}
-
-/* --- the stack --- */
-
-static int grow(struct machine *m, struct dcp_value ***list, int64_t *room, int64_t least)
-{
-	int64_t more = *room ? *room : 64;
-	while (more < least)
-		more *= 2;
-	struct dcp_value **bigger = realloc(*list, (size_t)more * sizeof **list);
-	if (!bigger)
-		return fail_memory(m);
-	*list = bigger;
-	*room = more;
-	return 0;
-}
-
-static int push(struct machine *m, struct dcp_value *v)
-{
-	if (!v)
-		return -1;
-	if (m->n == DCP_PICKLE_STACK_MAX)
-		return fail(m, "its stack is too deep");
-	if (m->n == m->room && grow(m, &m->stack, &m->room, m->n + 1))
-		return -1;
-	m->stack[m->n++] = v;
-	return 0;
-}
-
-/* Where the values above the last mark begin; without a mark, those of the whole stack. */
-static int64_t floor_of(const struct machine *m)
-{
-	return m->depth ? m->marks[m->depth - 1] : 0;
-}
-
-static struct dcp_value *pop(struct machine *m)
-{
-	if (m->n == floor_of(m)) {
-		fail(m, "its stack is empty");
-		return NULL;
-	}
-	return m->stack[--m->n];
-}
-
-static struct dcp_value *top(struct machine *m)
-{
-	if (m->n == floor_of(m)) {
-		fail(m, "its stack is empty");
-		return NULL;
-	}
-	return m->stack[m->n - 1];
-}
-
-static struct dcp_value *make(struct machine *m, enum dcp_kind kind)
-{
-	if (++m->nodes > DCP_PICKLE_NODES_MAX) {
-		fail(m, "it has too many values");
-		return NULL;
-	}
-	struct dcp_value *v = dcp_arena_take(m->arena, sizeof *v);
-	if (v)
-		v->kind = kind;
-	else
-		fail_memory(m);
-	return v;
-}
-
-static int add_item(struct machine *m, struct dcp_value *to, struct dcp_value *item)
-{
-	if (to->n == to->room) {
-		int64_t room = to->room ? to->room * 2 : 4;
-		struct dcp_value **items = dcp_arena_take(m->arena, (size_t)room * sizeof *items);
-		if (!items)
-			return fail_memory(m);
-		if (to->n)
-			memcpy(items, to->items, (size_t)to->n * sizeof *items);
-		to->items = items;
-		to->room = room;
-	}
-	to->items[to->n++] = item;
-	return 0;
-}
-
-/* Removes the values above the last mark, and the mark. They stay readable at stack + *from until
- * the next push. */
-static int take_mark(struct machine *m, int64_t *from, int64_t *n)
-{
-	if (!m->depth)
-		return fail(m, "a mark is missing");
-	*from = m->marks[--m->depth];
-	*n = m->n - *from;
-	m->n = *from;
-	return 0;
-}
-
-/* --- arguments in the input --- */
-
-static bool read_bytes(struct machine *m, size_t n, const uint8_t **out)
-{
-	if ((size_t)(m->end - m->at) < n) {
-		fail(m, "it ends early");
-		return false;
-	}
-	*out = m->at;
-	m->at += n;
-	return true;
-}
-
-/* Reads a little-endian number of `width` bytes, at most 8. */
-static bool read_unsigned(struct machine *m, int width, uint64_t *out)
-{
-	const uint8_t *b;
-	if (!read_bytes(m, (size_t)width, &b))
-		return false;
-	*out = 0;
-	for (int i = width; i-- > 0;)
-		*out = *out << 8 | b[i];
-	return true;
-}
-
 /* --- opcodes: `arg` is of the table below --- */
 
-static int op_proto(struct machine *m, int arg)
+static int op_proto(struct dcp_machine *m, int arg)
 {
 	uint64_t version;
 	(void)arg;
-	if (!read_unsigned(m, 1, &version))
+	if (!dcp_machine_read_number(m, 1, &version))
 		return -1;
-	return version < 2 || version > 5 ? fail(m, "its protocol is not 2 to 5") : 0;
+	return version < 2 || version > 5 ? dcp_machine_fail(m, "its protocol is not 2 to 5") : 0;
 }
 
 /* A frame only says how much to read at once. */
-static int op_frame(struct machine *m, int arg)
+static int op_frame(struct dcp_machine *m, int arg)
 {
 	uint64_t n;
-	if (!read_unsigned(m, arg, &n))
+	if (!dcp_machine_read_number(m, arg, &n))
 		return -1;
-	return n > (uint64_t)(m->end - m->at) ? fail(m, "it ends early") : 0;
+	return n > (uint64_t)(m->end - m->at) ? dcp_machine_fail(m, "it ends early") : 0;
 }
 
-static int op_stop(struct machine *m, int arg)
+static int op_stop(struct dcp_machine *m, int arg)
 {
 	(void)arg;
 	if (m->depth || m->n != 1)
-		return fail(m, "it ends with values left over");
+		return dcp_machine_fail(m, "it ends with values left over");
 	m->stopped = true;
 	return 0;
 }
 
-static int op_constant(struct machine *m, int arg)
+static int op_constant(struct dcp_machine *m, int arg)
 {
-	struct dcp_value *v = make(m, arg < 0 ? DCP_NONE : DCP_BOOL);
+	struct dcp_value *v = dcp_machine_make(m, arg < 0 ? DCP_NONE : DCP_BOOL);
 	if (v && arg >= 0)
 		v->truth = arg;
-	return push(m, v);
+	return dcp_machine_push(m, v);
 }
 
-static int op_empty(struct machine *m, int arg)
+static int op_empty(struct dcp_machine *m, int arg)
 {
-	return push(m, make(m, (enum dcp_kind)arg));
+	return dcp_machine_push(m, dcp_machine_make(m, (enum dcp_kind)arg));
 }
 
-static int push_int(struct machine *m, int64_t number)
+static int push_int(struct dcp_machine *m, int64_t number)
 {
-	struct dcp_value *v = make(m, DCP_INT);
+	struct dcp_value *v = dcp_machine_make(m, DCP_INT);
 	if (v)
 		v->number = number;
-	return push(m, v);
+	return dcp_machine_push(m, v);
 }
 
-static int op_int(struct machine *m, int arg)
+static int op_int(struct dcp_machine *m, int arg)
 {
 	uint64_t u;
-	if (!read_unsigned(m, arg, &u))
+	if (!dcp_machine_read_number(m, arg, &u))
 		return -1;
 	return push_int(m, arg == 4 ? (int32_t)(uint32_t)u : (int64_t)u);
 }
 
 /* A two's complement number of any length; only 64 bits make sense here. */
-static int op_long(struct machine *m, int arg)
+static int op_long(struct dcp_machine *m, int arg)
 {
 	uint64_t width, u = 0;
 	(void)arg;
-	if (!read_unsigned(m, 1, &width))
+	if (!dcp_machine_read_number(m, 1, &width))
 		return -1;
 	if (width > 8)
-		return fail(m, "a number has more than 64 bits");
-	if (!read_unsigned(m, (int)width, &u))
+		return dcp_machine_fail(m, "a number has more than 64 bits");
+	if (!dcp_machine_read_number(m, (int)width, &u))
 		return -1;
 	if (width > 0 && width < 8 && u >> (8 * width - 1))
 		u |= UINT64_MAX << 8 * width;
 	return push_int(m, (int64_t)u);
 }
 
-static int op_float(struct machine *m, int arg)
+static int op_float(struct dcp_machine *m, int arg)
 {
 	const uint8_t *b;
 	uint64_t bits = 0;
 	(void)arg;
-	if (!read_bytes(m, 8, &b))
+	if (!dcp_machine_read(m, 8, &b))
 		return -1;
 	for (int i = 0; i < 8; i++)
 		bits = bits << 8 | b[i];
-	struct dcp_value *v = make(m, DCP_FLOAT);
+	struct dcp_value *v = dcp_machine_make(m, DCP_FLOAT);
 	if (v)
 		memcpy(&v->real, &bits, sizeof bits);
-	return push(m, v);
+	return dcp_machine_push(m, v);
 }
 
-static int push_text(struct machine *m, enum dcp_kind kind, int width)
+static int push_text(struct dcp_machine *m, enum dcp_kind kind, int width)
 {
 	uint64_t n;
 	const uint8_t *b;
-	if (!read_unsigned(m, width, &n) || !read_bytes(m, n, &b))
+	if (!dcp_machine_read_number(m, width, &n) || !dcp_machine_read(m, n, &b))
 		return -1;
-	struct dcp_value *v = make(m, kind);
+	struct dcp_value *v = dcp_machine_make(m, kind);
 	if (v) {
 		v->text = (const char *)b;
 		v->length = n;
 	}
-	return push(m, v);
+	return dcp_machine_push(m, v);
 }
 
-static int op_text(struct machine *m, int arg)
+static int op_text(struct dcp_machine *m, int arg)
 {
 	return push_text(m, DCP_TEXT, arg);
 }
 
-static int op_bytes(struct machine *m, int arg)
+static int op_bytes(struct dcp_machine *m, int arg)
 {
 	return push_text(m, DCP_BYTES, arg);
 }
 
-static int op_mark(struct machine *m, int arg)
+static int op_mark(struct dcp_machine *m, int arg)
 {
 	(void)arg;
 	if (m->depth == DCP_PICKLE_DEPTH_MAX)
-		return fail(m, "its values are nested too deeply");
+		return dcp_machine_fail(m, "its values are nested too deeply");
 	m->marks[m->depth++] = m->n;
 	return 0;
 }
 
-static int push_tuple(struct machine *m, int64_t from, int64_t n)
+static int push_tuple(struct dcp_machine *m, int64_t from, int64_t n)
 {
-	struct dcp_value *v = make(m, DCP_TUPLE);
+	struct dcp_value *v = dcp_machine_make(m, DCP_TUPLE);
 	if (!v)
 		return -1;
 	if (n) {
 		v->items = dcp_arena_take(m->arena, (size_t)n * sizeof *v->items);
 		if (!v->items)
-			return fail_memory(m);
+			return dcp_machine_fail_memory(m);
 		memcpy(v->items, m->stack + from, (size_t)n * sizeof *v->items);
 	}
 	v->n = v->room = n;
-	return push(m, v);
+	return dcp_machine_push(m, v);
 }
 
-static int op_tuple(struct machine *m, int arg)
+static int op_tuple(struct dcp_machine *m, int arg)
 {
 	int64_t from = 0, n = 0;
 	(void)arg;
-	return take_mark(m, &from, &n) || push_tuple(m, from, n) ? -1 : 0;
+	return dcp_machine_take_mark(m, &from, &n) || push_tuple(m, from, n) ? -1 : 0;
 }
 
-static int op_small_tuple(struct machine *m, int arg)
+static int op_small_tuple(struct dcp_machine *m, int arg)
 {
-	if (m->n - floor_of(m) < arg)
-		return fail(m, "its stack is empty");
+	if (m->n - dcp_machine_floor(m) < arg)
+		return dcp_machine_fail(m, "its stack is empty");
 	m->n -= arg;
 	return push_tuple(m, m->n, arg);
 }
 
-static int op_append(struct machine *m, int arg)
+static int op_append(struct dcp_machine *m, int arg)
 {
 	(void)arg;
-	struct dcp_value *item = pop(m), *list = item ? top(m) : NULL;
+	struct dcp_value *item = dcp_machine_pop(m), *list = item ? dcp_machine_top(m) : NULL;
 	if (!list)
 		return -1;
-	return list->kind == DCP_LIST ? add_item(m, list, item)
-				      : fail(m, "it appends to what is not a list");
+	return list->kind == DCP_LIST ? dcp_machine_add_item(m, list, item)
+				      : dcp_machine_fail(m, "it appends to what is not a list");
 }
 
 /* APPENDS, ADDITEMS, SETITEMS: `arg` is the kind that takes the items. */
-static int op_items(struct machine *m, int arg)
+static int op_items(struct dcp_machine *m, int arg)
 {
 	int64_t from = 0, n = 0;
-	if (take_mark(m, &from, &n))
+	if (dcp_machine_take_mark(m, &from, &n))
 		return -1;
-	struct dcp_value *to = top(m);
+	struct dcp_value *to = dcp_machine_top(m);
 	if (!to)
 		return -1;
 	if ((int)to->kind != arg || (arg == DCP_DICT && n % 2))
-		return fail(m, "it adds items to what cannot hold them");
+		return dcp_machine_fail(m, "it adds items to what cannot hold them");
 	for (int64_t i = 0; i < n; i++)
-		if (add_item(m, to, m->stack[from + i]))
+		if (dcp_machine_add_item(m, to, m->stack[from + i]))
 			return -1;
 	return 0;
 }
 
-static int op_set_item(struct machine *m, int arg)
+static int op_set_item(struct dcp_machine *m, int arg)
 {
 	(void)arg;
-	struct dcp_value *value = pop(m), *key = value ? pop(m) : NULL, *to = key ? top(m) : NULL;
+	struct dcp_value *value = dcp_machine_pop(m), *key = value ? dcp_machine_pop(m) : NULL,
+			 *to = key ? dcp_machine_top(m) : NULL;
 	if (!to)
 		return -1;
 	if (to->kind != DCP_DICT)
-		return fail(m, "it adds items to what cannot hold them");
-	return add_item(m, to, key) || add_item(m, to, value) ? -1 : 0;
+		return dcp_machine_fail(m, "it adds items to what cannot hold them");
+	return dcp_machine_add_item(m, to, key) || dcp_machine_add_item(m, to, value) ? -1 : 0;
 }
 
 /* --- memo --- */
 
-static int remember(struct machine *m, uint64_t i)
+static int remember(struct dcp_machine *m, uint64_t i)
 {
-	struct dcp_value *v = top(m);
+	struct dcp_value *v = dcp_machine_top(m);
 	if (!v)
 		return -1;
 	if (i > (uint64_t)m->n_memo)
-		return fail(m, "a memo index is out of order");
+		return dcp_machine_fail(m, "a memo index is out of order");
 	if ((int64_t)i == m->n_memo) {
-		if (m->n_memo == m->memo_room && grow(m, &m->memo, &m->memo_room, m->n_memo + 1))
+		if (m->n_memo == m->memo_room &&
+		    dcp_machine_grow(m, &m->memo, &m->memo_room, m->n_memo + 1))
 			return -1;
 		m->n_memo++;
 	}
@@ -357,30 +213,31 @@ static int remember(struct machine *m, uint64_t i)
 	return 0;
 }
 
-static int op_memoize(struct machine *m, int arg)
+static int op_memoize(struct dcp_machine *m, int arg)
 {
 	(void)arg;
 	return remember(m, (uint64_t)m->n_memo);
 }
 
-static int op_put(struct machine *m, int arg)
+static int op_put(struct dcp_machine *m, int arg)
 {
 	uint64_t i;
-	return read_unsigned(m, arg, &i) ? remember(m, i) : -1;
+	return dcp_machine_read_number(m, arg, &i) ? remember(m, i) : -1;
 }
 
-static int op_get(struct machine *m, int arg)
+static int op_get(struct dcp_machine *m, int arg)
 {
 	uint64_t i;
-	if (!read_unsigned(m, arg, &i))
+	if (!dcp_machine_read_number(m, arg, &i))
 		return -1;
-	return i < (uint64_t)m->n_memo ? push(m, m->memo[i])
-				       : fail(m, "a memo index does not exist");
+	return i < (uint64_t)m->n_memo ? dcp_machine_push(m, m->memo[i])
+				       : dcp_machine_fail(m, "a memo index does not exist");
 }
 
 /* --- names and objects --- */
 
-static int push_global(struct machine *m, const char *module, size_t a, const char *name, size_t b)
+static int push_global(struct dcp_machine *m, const char *module, size_t a, const char *name,
+		       size_t b)
 {
 	const struct dcp_global *g = dcp_pickle_global(module, a, name, b);
 	if (!g)
@@ -390,17 +247,17 @@ static int push_global(struct machine *m, const char *module, size_t a, const ch
 			       "torch.distributed.checkpoint.save",
 			       m->name, a < 200 ? (int)a : 200, module, b < 100 ? (int)b : 100,
 			       name);
-	struct dcp_value *v = make(m, DCP_GLOBAL);
+	struct dcp_value *v = dcp_machine_make(m, DCP_GLOBAL);
 	if (v)
 		v->global = g;
-	return push(m, v);
+	return dcp_machine_push(m, v);
 }
 
-static bool read_line(struct machine *m, const char **out, size_t *n)
+static bool read_line(struct dcp_machine *m, const char **out, size_t *n)
 {
 	const uint8_t *end = memchr(m->at, '\n', (size_t)(m->end - m->at));
 	if (!end) {
-		fail(m, "it ends early");
+		dcp_machine_fail(m, "it ends early");
 		return false;
 	}
 	*out = (const char *)m->at;
@@ -409,7 +266,7 @@ static bool read_line(struct machine *m, const char **out, size_t *n)
 	return true;
 }
 
-static int op_global(struct machine *m, int arg)
+static int op_global(struct dcp_machine *m, int arg)
 {
 	const char *module, *name;
 	size_t a, b;
@@ -419,60 +276,61 @@ static int op_global(struct machine *m, int arg)
 		       : -1;
 }
 
-static int op_stack_global(struct machine *m, int arg)
+static int op_stack_global(struct dcp_machine *m, int arg)
 {
 	(void)arg;
-	struct dcp_value *name = pop(m), *module = name ? pop(m) : NULL;
+	struct dcp_value *name = dcp_machine_pop(m), *module = name ? dcp_machine_pop(m) : NULL;
 	if (!module)
 		return -1;
 	if (name->kind != DCP_TEXT || module->kind != DCP_TEXT)
-		return fail(m, "a name is not a text");
+		return dcp_machine_fail(m, "a name is not a text");
 	return push_global(m, module->text, module->length, name->text, name->length);
 }
 
 /* REDUCE and NEWOBJ. A mapping without entries is a dict, to which SETITEMS adds. */
-static int op_call(struct machine *m, int arg)
+static int op_call(struct dcp_machine *m, int arg)
 {
 	(void)arg;
-	struct dcp_value *args = pop(m), *of = args ? pop(m) : NULL;
+	struct dcp_value *args = dcp_machine_pop(m), *of = args ? dcp_machine_pop(m) : NULL;
 	if (!of)
 		return -1;
 	if (of->kind != DCP_GLOBAL || args->kind != DCP_TUPLE)
-		return fail(m, "it calls what is not a name");
+		return dcp_machine_fail(m, "it calls what is not a name");
 	bool mapping = of->global->means == DCP_MEANS_MAPPING;
 	if (mapping && (args->n > 1 || (args->n && args->items[0]->kind == DCP_LIST)))
-		return fail(m, "a mapping has arguments");
-	struct dcp_value *v = make(m, mapping ? DCP_DICT : DCP_OBJECT);
+		return dcp_machine_fail(m, "a mapping has arguments");
+	struct dcp_value *v = dcp_machine_make(m, mapping ? DCP_DICT : DCP_OBJECT);
 	if (v && !mapping) {
 		v->of = of->global;
 		v->args = args;
 	}
-	return push(m, v);
+	return dcp_machine_push(m, v);
 }
 
-static int op_build(struct machine *m, int arg)
+static int op_build(struct dcp_machine *m, int arg)
 {
 	(void)arg;
-	struct dcp_value *state = pop(m), *v = state ? top(m) : NULL;
+	struct dcp_value *state = dcp_machine_pop(m), *v = state ? dcp_machine_top(m) : NULL;
 	if (!v)
 		return -1;
 	if (v->kind != DCP_OBJECT || v->state)
-		return fail(m, "it sets a state where there can be none");
+		return dcp_machine_fail(m, "it sets a state where there can be none");
 	v->state = state;
 	return 0;
 }
 
-static int op_persistent(struct machine *m, int arg)
+static int op_persistent(struct dcp_machine *m, int arg)
 {
 	(void)arg;
-	struct dcp_value *id = pop(m), *v = id ? make(m, DCP_PERSISTENT) : NULL;
+	struct dcp_value *id = dcp_machine_pop(m),
+			 *v = id ? dcp_machine_make(m, DCP_PERSISTENT) : NULL;
 	if (v)
 		v->args = id;
-	return push(m, v);
+	return dcp_machine_push(m, v);
 }
 
 static const struct opcode {
-	int (*run)(struct machine *m, int arg);
+	int (*run)(struct dcp_machine *m, int arg);
 	int arg;
 } opcodes[256] = {
 	[0x80] = { op_proto, 0 },        [0x95] = { op_frame, 8 },
@@ -498,10 +356,10 @@ static const struct opcode {
 	['b'] = { op_build, 0 },         ['Q'] = { op_persistent, 0 },
 };
 
-static int step(struct machine *m)
+static int step(struct dcp_machine *m)
 {
 	const uint8_t *code;
-	if (!read_bytes(m, 1, &code))
+	if (!dcp_machine_read(m, 1, &code))
 		return -1;
 	const struct opcode *op = &opcodes[*code];
 	if (!op->run)
@@ -516,7 +374,7 @@ static int step(struct machine *m)
 int dcp_pickle_parse(const void *data, size_t n, const char *name, struct dcp_pickle *out,
 		     struct err *e)
 {
-	struct machine *m = calloc(1, sizeof *m);
+	struct dcp_machine *m = calloc(1, sizeof *m);
 	if (!m || !(m->arena = dcp_arena_open())) {
 		free(m);
 		return err_set(e, ERR_NOMEM, "%s: no memory for its values", name);
@@ -525,11 +383,11 @@ int dcp_pickle_parse(const void *data, size_t n, const char *name, struct dcp_pi
 	m->end = m->start + n;
 	m->name = name;
 	m->e = e;
-	int rc = n > DCP_PICKLE_BYTES_MAX ? fail(m, "it is too large") : 0;
+	int rc = n > DCP_PICKLE_BYTES_MAX ? dcp_machine_fail(m, "it is too large") : 0;
 	while (!rc && !m->stopped)
 		rc = step(m);
 	if (!rc && m->at != m->end)
-		rc = fail(m, "bytes follow its end");
+		rc = dcp_machine_fail(m, "bytes follow its end");
 	if (rc)
 		dcp_arena_close(m->arena);
 	else

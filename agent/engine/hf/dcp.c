@@ -1,6 +1,7 @@
 #include "agent/engine/hf/dcp.h"
 
 #include "agent/engine/dcp/folder.h"
+#include "agent/engine/hf/dcp_names.h"
 #include "agent/engine/hf/megatron.h"
 #include "agent/engine/hf/numbers.h"
 #include "agent/engine/hf/unsupported.h"
@@ -15,152 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A tensor of the folder under its name without wrappers. */
-struct named {
-	char name[DCP_NAME];
-	struct dcp_tensor *tensor;
-	bool used;
-};
-
 struct hf_dcp {
 	char *path;
 	struct dcp_folder *folder;
-	struct named *list; /* sorted by name */
-	int64_t n;
-	const char *prefix; /* of the model's tensors */
-	bool megatron;
+	struct hf_dcp_names in;
 	const struct hf_names *names;
 	const struct model_shape *shape;
 	int64_t left_out, cut, rounded; /* tensors, rows, tensors */
 };
-
-/* Words that wrappers of a module put into names. */
-static const char *const wrappers[] = { "module", "_orig_mod", "_fsdp_wrapped_module",
-					"_checkpoint_wrapped_module", "_forward_module" };
-
-/* Keys under which programs keep the model, in the order in which they are tried. */
-static const char *const prefixes[] = {
-	"",     "model.",       "state_dict.", "model_state_dict.", "model_state.", "app.model.",
-	"app.", "state.model.", "state.",      "train_state.model."
-};
-
-/* Beginnings of names of tensors that are beside a model without a prefix. */
-static const char *const states[] = {
-	"optimizer.",
-	"optim.",
-	"optimizer_state_dict.",
-	"optim_state_dict.",
-	"chained_",
-	"opt_param_scheduler",
-	"lr_scheduler.",
-	"scheduler.",
-	"rng_state",
-	"rerun_state_machine_state",
-};
-
-#define LENGTH(a) ((int)(sizeof(a) / sizeof *(a)))
-
-static bool begins(const char *text, const char *begin)
-{
-	return !strncmp(text, begin, strlen(begin));
-}
-
-/* --- names --- */
-
-static bool is_wrapper(const char *word, size_t n)
-{
-	for (int i = 0; i < LENGTH(wrappers); i++)
-		if (strlen(wrappers[i]) == n && !memcmp(wrappers[i], word, n))
-			return true;
-	return false;
-}
-
-static void unwrap(const char *from, char out[DCP_NAME])
-{
-	size_t n = 0;
-	for (const char *at = from; *at;) {
-		size_t word = strcspn(at, ".");
-		if (at[word] && is_wrapper(at, word)) {
-			at += word + 1;
-			continue;
-		}
-		word += at[word] == '.';
-		memcpy(out + n, at, word);
-		n += word;
-		at += word;
-	}
-	out[n] = '\0';
-}
-
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
-}
-
-static int list_names(struct hf_dcp *d, struct err *e)
-{
-	const struct dcp_metadata *m = dcp_folder_metadata(d->folder);
-	d->list = calloc((size_t)m->n + 1, sizeof *d->list);
-	if (!d->list)
-		return err_set(e, ERR_NOMEM, "%s: no memory for %" PRId64 " tensors", d->path,
-			       m->n);
-	for (d->n = 0; d->n < m->n; d->n++) {
-		d->list[d->n].tensor = &m->tensors[d->n];
-		unwrap(m->tensors[d->n].name, d->list[d->n].name);
-	}
-	qsort(d->list, (size_t)d->n, sizeof *d->list, by_name);
-	for (int64_t i = 1; i < d->n; i++)
-		if (!by_name(&d->list[i - 1], &d->list[i]))
-			return err_set(e, ERR_CORRUPT,
-				       "%s: tensors %.100s and %.100s are the same one without "
-				       "the words of their wrappers; save one of them",
-				       d->path, d->list[i - 1].tensor->name,
-				       d->list[i].tensor->name);
-	return 0;
-}
-
-static struct named *find_plain(const struct hf_dcp *d, const char *prefix, const char *name)
-{
-	struct named key;
-	if (snprintf(key.name, sizeof key.name, "%s%s", prefix, name) >= (int)sizeof key.name)
-		return NULL;
-	return bsearch(&key, d->list, (size_t)d->n, sizeof key, by_name);
-}
-
-/* Finds a tensor by transformers' name, with or without its first word. */
-static struct named *find_hf(const struct hf_dcp *d, const char *prefix, const char *name)
-{
-	const char *bare = hf_names_bare(d->names, name);
-	struct named *found = find_plain(d, prefix, name);
-	return found || !bare ? found : find_plain(d, prefix, bare);
-}
-
-static struct dcp_tensor *find_megatron(void *arg, const char *name)
-{
-	const struct hf_dcp *d = arg;
-	struct named *found = find_plain(d, d->prefix, name);
-	if (!found)
-		return NULL;
-	found->used = true;
-	return found->tensor;
-}
-
-static int find_prefix(struct hf_dcp *d, struct err *e)
-{
-	const char *anchor = d->names->tensors[0].name;
-	for (int i = 0; i < LENGTH(prefixes); i++) {
-		d->megatron = find_plain(d, prefixes[i], HF_MEGATRON_ANCHOR);
-		d->prefix = prefixes[i];
-		if (d->megatron || find_hf(d, prefixes[i], anchor))
-			return 0;
-	}
-	return err_set(
-		e, ERR_CORRUPT,
-		"%s: has no tensor %s, nor Megatron's " HF_MEGATRON_ANCHOR
-		"; muster imports models with the names of transformers or of Megatron-core, "
-		"of the family in config.json",
-		d->path, anchor);
-}
 
 /* --- opening --- */
 
@@ -195,7 +58,8 @@ int hf_dcp_open(const char *folder, struct hf_dcp **out, struct err *e)
 		free(d);
 		return err_set(e, ERR_NOMEM, "%s: no memory to open it", folder);
 	}
-	if (check_backend(d, e) || dcp_folder_open(folder, &d->folder, e) || list_names(d, e)) {
+	if (check_backend(d, e) || dcp_folder_open(folder, &d->folder, e) ||
+	    hf_dcp_names_list(dcp_folder_metadata(d->folder), folder, &d->in, e)) {
 		hf_dcp_close(d);
 		return -1;
 	}
@@ -208,14 +72,14 @@ void hf_dcp_close(struct hf_dcp *d)
 	if (!d)
 		return;
 	dcp_folder_close(d->folder);
-	free(d->list);
+	hf_dcp_names_free(&d->in);
 	free(d->path);
 	free(d);
 }
 
 bool hf_dcp_is_megatron(const struct hf_dcp *d)
 {
-	return d->megatron;
+	return d->in.megatron;
 }
 
 /* --- reading --- */
@@ -245,7 +109,8 @@ static int read_part(struct hf_dcp *d, const struct hf_tensor *t, const struct h
 {
 	struct hf_megatron_place p;
 	int64_t lo[DCP_DIMS] = { 0 }, hi[DCP_DIMS] = { 0 };
-	if (hf_megatron_locate(d->shape, t, part, find_megatron, d, d->path, &p, e))
+	if (hf_megatron_locate(d->shape, t, part, hf_dcp_names_find_megatron, &d->in, d->path, &p,
+			       e))
 		return -1;
 	for (int i = 0; i < p.lead; i++) {
 		lo[i] = p.at[i];
@@ -264,8 +129,8 @@ static int read_part(struct hf_dcp *d, const struct hf_tensor *t, const struct h
 
 int hf_dcp_read(struct hf_dcp *d, const struct hf_tensor *t, float *out, float *room, struct err *e)
 {
-	if (!d->megatron) {
-		struct dcp_tensor *their = find_hf(d, d->prefix, t->name)->tensor;
+	if (!d->in.megatron) {
+		struct dcp_tensor *their = hf_dcp_names_find(&d->in, t->name);
 		if (read_whole(d, their, t->transposed ? room : out, e))
 			return -1;
 		if (t->transposed)
@@ -290,19 +155,17 @@ static int fail_tensor(const struct hf_dcp *d, const struct dcp_tensor *t, struc
 
 static int fit_hf(struct hf_dcp *d, const struct hf_tensor *t, struct err *e)
 {
-	struct named *found = find_hf(d, d->prefix, t->name);
+	const struct dcp_tensor *their = hf_dcp_names_find(&d->in, t->name);
 	int64_t rows = t->shape[t->transposed], columns = t->shape[!t->transposed];
 	char why[160];
-	if (!found)
+	if (!their)
 		return err_set(e, ERR_CORRUPT,
 			       "%s: has no tensor %s%s, which the model of its config.json needs; "
 			       "use the config.json that belongs to the weights%s",
-			       d->path, d->prefix, t->name,
+			       d->path, d->in.prefix, t->name,
 			       strcmp(t->name, "lm_head.weight")
 				       ? ""
 				       : ", or set tie_word_embeddings to true there");
-	const struct dcp_tensor *their = found->tensor;
-	found->used = true;
 	if (their->dims == t->dims && their->shape[0] == rows &&
 	    (t->dims == 1 || their->shape[1] == columns))
 		return 0;
@@ -317,7 +180,8 @@ static int fit_megatron(struct hf_dcp *d, const struct hf_tensor *t, struct err 
 {
 	struct hf_megatron_place p;
 	for (int i = 0; i < t->n; i++) {
-		if (hf_megatron_locate(d->shape, t, &t->parts[i], find_megatron, d, d->path, &p, e))
+		if (hf_megatron_locate(d->shape, t, &t->parts[i], hf_dcp_names_find_megatron,
+				       &d->in, d->path, &p, e))
 			return -1;
 		d->cut += p.padding;
 	}
@@ -328,9 +192,9 @@ static int fit_megatron(struct hf_dcp *d, const struct hf_tensor *t, struct err 
  * them. Both are compared in pieces of rows. */
 static int check_tied_head(struct hf_dcp *d, struct dcp_tensor *head, struct err *e)
 {
-	struct dcp_tensor *table =
-		d->megatron ? find_megatron(d, HF_MEGATRON_ANCHOR)
-			    : find_hf(d, d->prefix, d->names->tensors[0].name)->tensor;
+	struct dcp_tensor *table = d->in.megatron
+					   ? hf_dcp_names_find_megatron(&d->in, HF_MEGATRON_ANCHOR)
+					   : hf_dcp_names_find(&d->in, d->names->tensors[0].name);
 	int64_t columns = table->shape[1], some = DCP_PIECE / columns + 1;
 	if (head->dims != 2 || head->shape[0] != table->shape[0] || head->shape[1] != columns)
 		return fail_tensor(d, head, e,
@@ -355,26 +219,17 @@ static int check_tied_head(struct hf_dcp *d, struct dcp_tensor *head, struct err
 				     "are tied; set tie_word_embeddings to false");
 }
 
-static bool is_state(const struct hf_dcp *d, const char *name)
+static int check_extra(struct hf_dcp *d, struct hf_dcp_name *x, struct err *e)
 {
-	if (!begins(name, d->prefix))
-		return true;
-	for (int i = 0; i < LENGTH(states); i++)
-		if (begins(name, states[i]))
-			return true;
-	return false;
-}
-
-static int check_extra(struct hf_dcp *d, struct named *x, struct err *e)
-{
-	const char *name = x->name + (begins(x->name, d->prefix) ? strlen(d->prefix) : 0);
-	if (is_state(d, x->name)) {
+	const char *name = hf_dcp_names_of_model(&d->in, x);
+	if (!name) {
 		d->left_out++;
 		return 0;
 	}
-	if (strstr(name, "._extra_state") || (!d->megatron && hf_names_may_skip(d->names, name)))
+	if (strstr(name, "._extra_state") || (!d->in.megatron && hf_names_may_skip(d->names, name)))
 		return 0;
-	if (d->names->tied && !strcmp(name, d->megatron ? "output_layer.weight" : "lm_head.weight"))
+	if (d->names->tied &&
+	    !strcmp(name, d->in.megatron ? "output_layer.weight" : "lm_head.weight"))
 		return check_tied_head(d, x->tensor, e);
 	if (hf_unsupported_tensor(name))
 		return fail_tensor(d, x->tensor, e, hf_unsupported_tensor(name));
@@ -384,7 +239,7 @@ static int check_extra(struct hf_dcp *d, struct named *x, struct err *e)
 }
 
 /* Reads nothing, but proves that muster can. */
-static int check_used(struct hf_dcp *d, struct named *x, struct err *e)
+static int check_used(struct hf_dcp *d, struct hf_dcp_name *x, struct err *e)
 {
 	if (x->tensor->dtype && !strcmp(x->tensor->dtype, "float64"))
 		d->rounded++;
@@ -402,15 +257,15 @@ int hf_dcp_fit(struct hf_dcp *d, const struct hf_names *names, const struct mode
 {
 	d->names = names;
 	d->shape = m;
-	if (find_prefix(d, e))
+	if (hf_dcp_names_set_model(&d->in, names, d->path, e))
 		return -1;
 	for (int64_t i = 0; i < names->n; i++)
-		if (d->megatron ? fit_megatron(d, &names->tensors[i], e)
-				: fit_hf(d, &names->tensors[i], e))
+		if (d->in.megatron ? fit_megatron(d, &names->tensors[i], e)
+				   : fit_hf(d, &names->tensors[i], e))
 			return -1;
-	for (int64_t i = 0; i < d->n; i++)
-		if (d->list[i].used ? check_used(d, &d->list[i], e)
-				    : check_extra(d, &d->list[i], e))
+	for (int64_t i = 0; i < d->in.n; i++)
+		if (d->in.list[i].used ? check_used(d, &d->in.list[i], e)
+				       : check_extra(d, &d->in.list[i], e))
 			return -1;
 	return 0;
 }

@@ -3,9 +3,7 @@
  * dist_checkpointing (agent/engine/dcp/folder.h), in place of weights.h.
  *
  * The names are transformers' (names.h), or Megatron's (megatron.h) if the folder has its embedding.
- * Names may have words of wrappers, which are removed wherever they are (module, _orig_mod, …), and
- * one prefix of a table (dcp.c), under which the program that saved the folder kept its model. The
- * prefix is the one under which the token embedding is.
+ * dcp_names.h finds them.
  *
  * Every tensor of the model must be there, with its shape, and every tensor under the prefix must
  * belong to the model. Not imported: state of the optimizer and of training, by a table of names;
