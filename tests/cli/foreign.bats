@@ -55,7 +55,8 @@ hostile() {
 		"$MUSTER" ckpt import $kind -o truth-$kind
 		"$MUSTER" ckpt show truth-$kind --json >$kind.json
 	done
-	for folder in torch-gpt2 torch-llama-2 torch-mixtral-4 megatron-gpt2-2 megatron-llama-2 megatron-mixtral-2; do
+	for folder in torch-gpt2 torch-llama-2 torch-mixtral-4 megatron-gpt2-2 megatron-llama-2 megatron-mixtral-2 \
+		megatronflat-llama-2 megatronflat-mixtral-2; do
 		kind=${folder#*-} kind=${kind%-[0-9]}
 		import_as $kind $folder $folder.out
 		"$MUSTER" ckpt verify $folder.out

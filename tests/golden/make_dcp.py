@@ -2,7 +2,7 @@
 """Writes tests/golden/dcp.tar.gz: folders of torch.distributed.checkpoint and of Megatron-core's
 dist_checkpointing, and the same weights as Hugging Face folders, for tests/cli/foreign.bats.
 
-    tests/golden/make_dcp.py      (torch 2.7, megatron-core 0.12, safetensors, transformers 4.57,
+    tests/golden/make_dcp.py      (torch 2.15, megatron-core 0.16, safetensors, transformers 4.57,
                                   einops, psutil; no GPU)
 
 No build runs this script. Everything in the folders is written by PyTorch's and Megatron's own
@@ -18,6 +18,8 @@ code, on CPUs with gloo, by several ranks where the name has a number:
     megatron-gpt2-2       2 ranks: tp = 2; the vocabulary is padded
     megatron-llama-2      2 ranks: pp = 2
     megatron-mixtral-2    2 ranks: ep = 2
+    megatronflat-mixtral-2, megatronflat-llama-2
+                          2 ranks: pp = 2; singleton_local_shards: nothing is stacked
 
 Before they are saved, Megatron's models compute the logits of some tokens, and so do transformers'
 models from the truth. The script fails if they differ: this proves that the weights mean the same
@@ -28,6 +30,7 @@ import gzip
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import tarfile
@@ -230,18 +233,32 @@ def without_cuda():
     torch.Tensor.cuda = lambda self, *args, **kwargs: self
     from megatron.core.tensor_parallel import random
     random.CudaRNGStatesTracker.fork = lambda self, name=None: contextlib.nullcontext()  # no dropout
+    from megatron.core.transformer.moe import moe_utils
+    moe_utils.te_general_gemm = None  # Transformer Engine is not installed
 
 
-def fill(model, tensors):
+def tensor_of(tensors, key):
+    """The tensor of a key, which may be one layer, one expert or one half of a stacked one."""
+    layer = re.search(r"decoder\.layers\.(\d+)\.", key)
+    expert = re.search(r"experts\.experts\.(\d+)\.", key)
+    half = {"_w": 0, "_v": 1}.get(key[-2:])
+    plain = re.sub(r"(layers|experts\.experts)\.\d+\.", r"\1.", key).removesuffix("_w").removesuffix("_v")
+    full = tensors[plain]
+    full = full[int(layer[1])] if layer else full
+    full = full[int(expert[1])] if expert else full
+    return full if half is None else full.chunk(2, -2)[half]
+
+
+def fill(model, tensors, metadata):
     """Copies each tensor's box into the model's parameters; returns the sharded state dict."""
     from megatron.core.dist_checkpointing.mapping import ShardedTensor, apply_factories
     from megatron.core.dist_checkpointing.dict_utils import nested_values
-    boxes = model.sharded_state_dict()
+    boxes = model.sharded_state_dict(metadata=metadata)
     apply_factories(boxes)
     for t in nested_values(boxes):
         if not isinstance(t, ShardedTensor):
             continue
-        full = tensors[t.key]
+        full = tensor_of(tensors, t.key)
         if "word_embeddings" in t.key and full.shape[0] != t.global_shape[0]:
             full = torch.cat([full, torch.full((t.global_shape[0] - VOCAB, HIDDEN), 99.0)])
         assert tuple(full.shape) == tuple(t.global_shape), (t.key, full.shape, t.global_shape)
@@ -249,15 +266,15 @@ def fill(model, tensors):
             full = full.narrow(dim, at, n)
         with torch.no_grad():
             t.data.copy_(full.reshape(t.data.shape))
-    return model.sharded_state_dict()
+    return model.sharded_state_dict(metadata=metadata)
 
 
-def megatron(kind, weights, folder, tp, pp, ep, logits):
+def megatron(kind, weights, folder, tp, pp, ep, flat, logits):
     from megatron.core import dist_checkpointing, parallel_state
     without_cuda()
     parallel_state.initialize_model_parallel(tp, pp, expert_model_parallel_size=ep)
     model = megatron_model(kind, tp, pp, ep)
-    state = fill(model, as_megatron(kind, weights))
+    state = fill(model, as_megatron(kind, weights), {"singleton_local_shards": True} if flat else {})
     if tp * pp * ep == 1:
         with torch.no_grad():
             mask = torch.ones(1, 1, TOKENS.shape[1], TOKENS.shape[1]).triu(1).bool()
@@ -276,8 +293,10 @@ def megatron(kind, weights, folder, tp, pp, ep, logits):
 
 JOBS = {
     "torch-llama-2": (2, torch_llama), "torch-mixtral-4": (4, torch_mixtral),
-    "logits-gpt2": (1, ("gpt2", 1, 1, 1)), "logits-llama": (1, ("llama", 1, 1, 1)), "logits-mixtral": (1, ("mixtral", 1, 1, 1)),
-    "megatron-gpt2-2": (2, ("gpt2", 2, 1, 1)), "megatron-llama-2": (2, ("llama", 1, 2, 1)), "megatron-mixtral-2": (2, ("mixtral", 1, 1, 2)),
+    "logits-gpt2": (1, ("gpt2", 1, 1, 1, False)), "logits-llama": (1, ("llama", 1, 1, 1, False)),
+    "logits-mixtral": (1, ("mixtral", 1, 1, 1, False)), "megatron-gpt2-2": (2, ("gpt2", 2, 1, 1, False)),
+    "megatron-llama-2": (2, ("llama", 1, 2, 1, False)), "megatron-mixtral-2": (2, ("mixtral", 1, 1, 2, False)),
+    "megatronflat-llama-2": (2, ("llama", 1, 2, 1, True)), "megatronflat-mixtral-2": (2, ("mixtral", 1, 2, 1, True)),
 }
 
 

@@ -10,7 +10,8 @@ enum rows { WHOLE, VOCAB, QKV_Q, QKV_K, QKV_V, FC1_GATE, FC1_UP };
 
 enum { CANDIDATES = 2 };
 
-/* '#' stands for the layer, and '@' for the expert. A name without "#." or "@." holds all. */
+/* '#' stands for the layer, and '@' for the expert. A name without "#." or "@." holds all. One of
+ * muster's tensors can have several rows; the first whose tensor exists is taken. */
 /* clang-format off */
 static const struct megatron_row {
 	const char *ours, *theirs[CANDIDATES];
@@ -41,6 +42,10 @@ static const struct megatron_row {
 	{ "layers.#.moe.experts.@.gate.weight", { "decoder.layers.#.mlp.experts.experts.@.linear_fc1.weight" }, FC1_GATE },
 	{ "layers.#.moe.experts.@.up.weight", { "decoder.layers.#.mlp.experts.experts.@.linear_fc1.weight" }, FC1_UP },
 	{ "layers.#.moe.experts.@.down.weight", { "decoder.layers.#.mlp.experts.experts.@.linear_fc2.weight" }, WHOLE },
+	{ "layers.#.mlp.gate.weight", { "decoder.layers.#.mlp.linear_fc1.weight_w" }, WHOLE },
+	{ "layers.#.mlp.up.weight", { "decoder.layers.#.mlp.linear_fc1.weight_v" }, WHOLE },
+	{ "layers.#.moe.experts.@.gate.weight", { "decoder.layers.#.mlp.experts.experts.@.linear_fc1.weight_w" }, WHOLE },
+	{ "layers.#.moe.experts.@.up.weight", { "decoder.layers.#.mlp.experts.experts.@.linear_fc1.weight_v" }, WHOLE },
 	{ "norm.weight", { "decoder.final_layernorm.weight", "decoder.final_norm.weight" }, WHOLE },
 	{ "norm.bias", { "decoder.final_layernorm.bias", "decoder.final_norm.bias" }, WHOLE },
 	{ "head.weight", { "output_layer.weight" }, VOCAB },
@@ -173,17 +178,21 @@ int hf_megatron_locate(const struct model_shape *m, const struct hf_tensor *t,
 {
 	struct hf_megatron_place place = { 0 };
 	struct numbers at = { 0 };
-	const struct megatron_row *row = NULL;
+	const struct megatron_row *row = NULL, *first = NULL;
 	char name[HF_NAME];
-	for (size_t i = 0; i < sizeof table / sizeof *table && !row; i++)
-		if (match(table[i].ours, part->name, &at))
+	for (size_t i = 0; i < sizeof table / sizeof *table && !row; i++) {
+		if (!match(table[i].ours, part->name, &at))
+			continue;
+		first = first ? first : &table[i];
+		if (look_up(&table[i], &at, find, arg, &place))
 			row = &table[i];
-	if (!row)
+	}
+	if (!first)
 		return err_set(e, ERR_INTERNAL,
 			       "tensor %s: no row of agent/engine/hf/megatron.c maps it",
 			       part->name);
-	if (!look_up(row, &at, find, arg, &place)) {
-		fill(row->theirs[0], &at, 3, name);
+	if (!row) {
+		fill(first->theirs[0], &at, 3, name);
 		return err_set(e, ERR_CORRUPT,
 			       "%s: has no tensor %s, which the model of its config.json needs; "
 			       "use the config.json that belongs to the weights",

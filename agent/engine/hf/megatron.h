@@ -8,7 +8,8 @@
  *     dimension 0 of all layers. A model whose layers differ has decoder.layers.N.… instead. Experts
  *     are stacked behind the layers in the same two ways.
  *   - linear_qkv has the rows of each kv head together: [its q heads, k, v].
- *   - linear_fc1 of a SwiGLU has gate, then up.
+ *   - linear_fc1 of a SwiGLU has gate, then up. With singleton_local_shards they are two tensors,
+ *     linear_fc1.weight_w and linear_fc1.weight_v.
  *   - Norms in front of a linear layer can be fused with it: linear_qkv.layer_norm_weight.
  *   - The vocabulary is padded with rows that no token has (--make-vocab-size-divisible-by). They
  *     are cut off.
