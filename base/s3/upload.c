@@ -290,7 +290,8 @@ static int complete(struct s3_upload *u, struct err *e)
 	s3_add_query(&call.r, "uploadId", u->id);
 	s3_add_header(&call.r, "if-none-match", "*");
 	int rc = s3_do(u->client, &call, &why);
-	bool unsure = rc && (call.repeated || call.status == 412);
+	/* libcurl also sends a request again on its own, when a connection that it kept was cut */
+	bool unsure = rc && (call.repeated || call.status == 412 || call.status == 404);
 	s3_call_free(&call);
 	if (!rc || unsure) {
 		/* the answer of an attempt that succeeded may have been lost */
