@@ -195,6 +195,7 @@ static int make_room(struct s3_upload *u, struct slot *s, size_t most, size_t n,
 int s3_upload_write(struct s3_upload *u, const void *data, size_t n, struct err *e)
 {
 	const char *from = data;
+	s3_line_poll(u->line);
 	while (n > 0) {
 		struct slot *s = &u->slots[u->filling];
 		size_t most = part_size(u->n_parts);

@@ -146,6 +146,11 @@ no_secret() { ! grep -rnE 'SECRETTEST|TOKENTEST|Signature=' "$@"; }
 		echo "$case: $output"
 		[[ $status -ne 0 && $output == *"${case#*|}"* && $output != *SECRETTEST* && $output != *TOKENTEST* ]]
 	done
+	plan 'ListObjectsV2 * 404'
+	run env AWS_MAX_ATTEMPTS=2 "$MUSTER" ckpt ls "$there"
+	[[ $status -eq 2 && $output == *"nothing is known of this bucket"* ]]
+	run env AWS_MAX_ATTEMPTS=2 AWS_ENDPOINT_URL_S3=http://nowhere.invalid "$MUSTER" ckpt ls "$there"
+	[[ $status -eq 1 && $output == *nowhere.invalid* ]]
 	plan '* * skew'
 	run "$MUSTER" ckpt ls "$there"
 	[[ $status -eq 1 && $output == *"the clock of this host is "*" seconds "* ]]
