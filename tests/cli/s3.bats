@@ -127,6 +127,42 @@ no_secret() { ! grep -rnE 'SECRETTEST|TOKENTEST|Signature=' "$@"; }
 	same "$here" back
 }
 
+@test "a push that is killed at any of its requests loses nothing" {
+	local when n status
+	run_tiny alone job.steps=6 checkpoint.every=4 launch.devices=1
+	here=$(run_folder alone)/ckpt
+	for when in kill killed; do
+		for ((n = 1; ; n++)); do
+			"$MUSTER" ckpt push "$here/step-00000004" "$there/$when$n" >/dev/null
+			plan "* $n $when"
+			status=0
+			bash -c 'echo $$ >"$0/victim"; exec "$@"' "$store" "$MUSTER" ckpt push "$here" "$there/$when$n" >out 2>&1 || status=$?
+			plan ""
+			echo "$when $n: $status"
+			[[ $status -eq 137 || $status -eq 0 ]]
+			[[ $status -ne 0 ]] || break
+			"$MUSTER" ckpt verify "$there/$when$n" >out
+			grep -q step-00000004:\ ok out
+			"$MUSTER" ckpt push "$here" "$there/$when$n" >/dev/null
+			run "$MUSTER" ckpt verify "$there/$when$n"
+			[[ $status -eq 0 && ${#lines[@]} -eq 2 ]]
+		done
+		[[ $n -gt 10 ]]
+	done
+}
+
+@test "of two writers of one step the second fails, and names the first" {
+	run_tiny rival job.steps=6 job.seed=9
+	"$MUSTER" ckpt push "$here" "$there"
+	plan 'GetObject 1-2 404' # it looks before the first has published
+	run "$MUSTER" ckpt push "$(run_folder rival)" "$there"
+	echo "$output"
+	[[ $status -eq 1 && $output == *"another writer, $(uname -n)."*", published .attempt-00000006-"* ]]
+	plan ""
+	"$MUSTER" ckpt pull "$there" back
+	same "$here" back
+}
+
 @test "another checkpoint of the step is replaced only on request" {
 	run_tiny second job.steps=6 job.seed=8
 	"$MUSTER" ckpt push "$here" "$there"

@@ -21,6 +21,8 @@ DIR/plan holds the failures, a line each: OPERATION WHEN WHAT [VALUE]; it is rea
                 short               of GetObject: the last byte of the range is missing, in a whole answer
                 skew                the answer RequestTimeTooSkewed
                 expired             the answer ExpiredToken
+                kill                the process whose number is in DIR/victim is killed, and nothing is done
+                killed              it is done, and then that process is killed
 """
 import base64
 import datetime
@@ -29,6 +31,7 @@ import hmac
 import http.server
 import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -80,6 +83,11 @@ def planned(operation):
         if row[0] in (operation, "*") and hits(row[1], PLAN["counts"][row[0]]):
             return row[2], (row[3] if len(row) > 3 else "")
     return None
+
+
+def kill_victim():
+    with open(os.path.join(DIR, "victim"), encoding="utf-8") as f:
+        os.kill(int(f.read()), signal.SIGKILL)
 
 
 class Refused(Exception):
@@ -312,7 +320,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             what, value = planned(operation) or ("", "")
             with open(os.path.join(DIR, "log"), "a", encoding="utf-8") as log:
                 print(operation, bucket + "/" + key, len(body), what, file=log)
-            if what == "cut":
+            if what == "kill":
+                kill_victim()
+            if what in ("cut", "kill"):
                 self.close_connection = True
                 return
             try:
@@ -327,6 +337,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 status, data, headers = getattr(self, "do_" + operation)((bucket, key), dict(query), body, what)
             except Refused as r:
                 status, data, headers = self.refuse(r, [("Retry-After", value)] if value and what.isdigit() else [])
+        if what == "killed":
+            kill_victim()
         if what == "late":
             time.sleep(float(value))
         if what == "lost":
