@@ -19,6 +19,8 @@ DIR/plan holds the failures, a line each: OPERATION WHEN WHAT [VALUE]; it is rea
                 part                of CompleteMultipartUpload: one part is left out
                 flip                of GetObject: a bit of the answer is wrong; of a write: of what is kept
                 short               of GetObject: the last byte of the range is missing, in a whole answer
+                shift               of GetObject: the range begins one byte later, and says so
+                plain               of HeadObject and writes: the store keeps no checksum
                 skew                the answer RequestTimeTooSkewed
                 expired             the answer ExpiredToken
                 kill                the process whose number is in DIR/victim is killed, and nothing is done
@@ -196,7 +198,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         headers, status = [("ETag", etag)], 200
         m = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         if m:
-            first, last = int(m[1]), min(int(m[2]), len(data) - 1)
+            first, last = int(m[1]) + (fault == "shift"), min(int(m[2]) + (fault == "shift"), len(data) - 1)
             if first >= len(data):
                 raise Refused(416, "InvalidRange")
             headers.append(("Content-Range", f"bytes {first}-{last}/{len(data)}"))
@@ -344,6 +346,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if what == "lost":
             self.close_connection = True
             return
+        if what == "plain":
+            headers = [h for h in headers if not h[0].startswith("x-amz-checksum")]
         length = dict(headers).pop("X-Length", None)
         self.send(status, data, [h for h in headers if h[0] != "X-Length"], length, 0.5 if what == "half" else None)
 

@@ -119,6 +119,7 @@ static void small_reads_do_not_fetch_much_more(void **state)
 static void failures_on_the_way_are_mended(void **state)
 {
 	static const char *const plans[] = {
+		"* * plain",
 		"UploadPart 1-2 503",
 		"UploadPart 2 cut",
 		"UploadPart 2 lost",
@@ -155,6 +156,7 @@ static void lies_are_found(void **state)
 		"UploadPart 2 flip",
 		"CompleteMultipartUpload 1 part",
 		"CompleteMultipartUpload 1 drop",
+		"HeadObject * plain\nUploadPart * plain\nCompleteMultipartUpload 1 part",
 		"UploadPart 2-99 500",
 		"CompleteMultipartUpload * 500",
 		"CompleteMultipartUpload * cut",
@@ -180,6 +182,9 @@ static void wrong_ranges_are_found(void **state)
 	s3_double_plan("");
 	assert_int_equal(upload(&at, BIG, &e), 0);
 	s3_double_plan("GetObject 3 short");
+	assert_int_equal(download(&at, BIG, CHUNK, &e), -1);
+	assert_int_equal(e.code, ERR_CORRUPT);
+	s3_double_plan("GetObject 3 shift");
 	assert_int_equal(download(&at, BIG, CHUNK, &e), -1);
 	assert_int_equal(e.code, ERR_CORRUPT);
 	s3_double_plan("");
