@@ -151,6 +151,22 @@ no_secret() { ! grep -rnE 'SECRETTEST|TOKENTEST|Signature=' "$@"; }
 	done
 }
 
+@test "a killed push in parts leaves uploads, which a later one aborts after a day" {
+	local status=0
+	run_tiny large job.steps=6 model.hidden=512 model.layers=2
+	echo 90000 >"$store/age" # seconds by which new uploads look older
+	plan 'UploadPart 2 kill'
+	bash -c 'echo $$ >"$0/victim"; exec "$@"' "$store" "$MUSTER" ckpt push "$(run_folder large)" "$there" >out 2>&1 || status=$?
+	rm "$store/age"
+	[[ $status -eq 137 && $(requests CreateMultipartUpload) -eq 1 ]]
+	plan ""
+	"$MUSTER" ckpt push "$here" "$there/other" # another prefix: not its own
+	[[ $(requests AbortMultipartUpload) -eq 0 ]]
+	"$MUSTER" ckpt push "$here" "$there" --replace
+	[[ $(requests AbortMultipartUpload) -eq 1 ]]
+	"$MUSTER" ckpt verify "$there"
+}
+
 @test "of two writers of one step the second fails, and names the first" {
 	run_tiny rival job.steps=6 job.seed=9
 	"$MUSTER" ckpt push "$here" "$there"
