@@ -192,6 +192,14 @@ int ckpt_latest(const char *dir, json_t *model, char **path,
 int ckpt_load(const char *path, json_t *model, struct ckpt_state *state,
 	      struct ckpt_tensor *tensors, int n, const struct ckpt_watch *watch, struct err *e);
 
+/* Collective. Proves that the ranks hold in memory what the checkpoint `path`, which they have
+ * loaded, holds (state_digest.h). The boxes of all ranks must cover each tensor exactly once, as in
+ * ckpt_save. ERR_CORRUPT on all ranks names a tensor that differs; the failure of one rank is
+ * ERR_PEER on the others. Checkpoints of older versions have nothing to compare with. Only rank 0
+ * reads the manifest. watch may be NULL. */
+int ckpt_check_loaded(struct comm *world, const char *path, const struct ckpt_tensor *tensors,
+		      int n, const struct ckpt_watch *watch, struct err *e);
+
 /* Reads the whole checkpoint and verifies sizes, digests, headers and coverage. */
 int ckpt_verify(const char *path, struct err *e);
 

@@ -7,7 +7,7 @@
  *
  * The digest is the XXH3-128 of every byte after that line's newline, so each byte of the file is
  * either compared or digested. The other fields follow; all are required except `data`,
- * `optimizer`, `numbers`, `carried` and `from`:
+ * `optimizer`, `numbers`, `carried`, `from`, `state_digest` and `sums`:
  *
  *     format       "muster-checkpoint"
  *     version      1
@@ -21,11 +21,15 @@
  *     carried      [{name, size, digest}]: files attached to the model, in the same entry
  *                  (attached.h)
  *     from         the model's name at its origin, such as "openai-community/gpt2"
+ *     state_digest 32 hex digits: the root of the state (state_digest.h); it is there if every
+ *                  tensor has sums, and is compared with them
  *     files        [{name, size, header, digest}]: `header` bytes come before the file's buffer,
  *                  digest is theirs
  *     tensors      [{name, dtype: "F32", shape: [rows] or [rows, columns], slices: [[file, offset,
  *                  [lo…], [hi…], digest]]}]: the box lo ≤ i < hi of the tensor is stored row-major
  *                  at byte `offset` of the buffer of files[file]
+ *                  sums: [first, "<32 hex digits for each block>"]: the sums of the tensor's
+ *                  blocks (sum.h) from block `first` on; those of all others are 0
  *
  * ckpt_manifest_prove proves that the boxes of each tensor cover it exactly once and that the
  * slices of each file tile its buffer. Together with the digests, any changed byte is detected.
@@ -37,6 +41,7 @@
 
 #include "agent/engine/ckpt/ckpt.h"
 #include "agent/engine/ckpt/digest.h"
+#include "agent/engine/ckpt/sum.h"
 #include "base/buf.h"
 
 #define MANIFEST_NAME "MANIFEST.json"
@@ -74,6 +79,8 @@ struct manifest_tensor {
 	int64_t shape[2];
 	struct manifest_slice *slices;
 	int64_t n;
+	struct ckpt_sums sums; /* of the slices that the manifest lists */
+	bool has_sums;         /* false: written by an older version */
 };
 
 struct manifest {
@@ -103,7 +110,10 @@ int ckpt_manifest_add_attached(struct manifest *m, const struct manifest_attache
 			       struct err *e);
 int ckpt_manifest_add_slice(struct manifest *m, const char *name, int dims, const int64_t *shape,
 			    const struct manifest_slice *slice, struct err *e);
-/* Adds the files and slices of `from`, which must be of the same step and generation. */
+/* Adds to the sums of a tensor, of which a slice was added before. */
+int ckpt_manifest_add_sums(struct manifest *m, const char *name, const struct ckpt_sums *sums,
+			   struct err *e);
+/* Adds the files, slices and sums of `from`, which must be of the same step and generation. */
 int ckpt_manifest_merge(struct manifest *m, const struct manifest *from, struct err *e);
 
 int ckpt_manifest_prove(const struct manifest *m, struct err *e);

@@ -1,4 +1,6 @@
 #include "agent/engine/ckpt/manifest.h"
+
+#include "agent/engine/ckpt/state_digest.h"
 #include "agent/engine/ckpt/storage.h"
 #include "base/json_member.h"
 
@@ -49,6 +51,19 @@ static int get_digest(json_t *v, struct digest *out, struct err *e)
 {
 	if (!json_is_string(v) || !ckpt_digest_parse(json_string_value(v), out))
 		return malformed(e, "a digest is missing or not 32 hex digits");
+	return 0;
+}
+
+static int get_sum(const char *hex, ckpt_sum *out, struct err *e)
+{
+	char digits[DIGEST_HEX];
+	struct digest d;
+	snprintf(digits, sizeof digits, "%.32s", hex);
+	if (!ckpt_digest_parse(digits, &d))
+		return malformed(e, "a sum is not 32 hex digits");
+	*out = 0;
+	for (int i = 0; i < DIGEST_BYTES; i++)
+		*out = *out << 8 | d.bytes[i];
 	return 0;
 }
 
@@ -194,6 +209,34 @@ static int read_slice(json_t *v, const char *name, int dims, const int64_t *shap
 	return ckpt_manifest_add_slice(m, name, dims, shape, &s, e);
 }
 
+/* Manifests of older versions do not have this field. Sums of blocks that the tensor does not have
+ * are refused. */
+static int read_sums(json_t *v, const char *name, struct manifest *m, struct err *e)
+{
+	const struct manifest_tensor *t = ckpt_manifest_find(m, name);
+	json_t *first = json_array_get(v, 0), *text = json_array_get(v, 1);
+	size_t length = json_string_length(text);
+	if (json_array_size(v) != 2 || !json_is_integer(first) || !json_is_string(text) ||
+	    length % (2 * DIGEST_BYTES))
+		return malformed(e, "sums is not [first block, hex digits]");
+	struct ckpt_sums sums = { .first = json_integer_value(first),
+				  .n = (int64_t)(length / (2 * DIGEST_BYTES)) };
+	int64_t blocks = ckpt_blocks_of(t->dims, t->shape).n;
+	if (sums.first < 0 || sums.first >= blocks || sums.n > blocks - sums.first)
+		return malformed(e, "sums has blocks that the tensor does not have");
+	sums.at = calloc((size_t)sums.n + 1, sizeof *sums.at);
+	if (!sums.at)
+		return err_set(e, ERR_NOMEM, "no memory for the sums of %" PRId64 " blocks",
+			       sums.n);
+	int rc = sums.n ? 0 : ckpt_manifest_add_sums(m, name, &(struct ckpt_sums){ 0 }, e);
+	for (int64_t i = 0; i < sums.n && !rc; i++)
+		rc = get_sum(json_string_value(text) + i * 2 * DIGEST_BYTES, &sums.at[i], e);
+	if (!rc && sums.n)
+		rc = ckpt_manifest_add_sums(m, name, &sums, e);
+	ckpt_sums_fini(&sums);
+	return rc;
+}
+
 static int read_tensor(json_t *v, struct manifest *m, struct err *e)
 {
 	int64_t shape[2] = { 0, 1 };
@@ -218,6 +261,20 @@ static int read_tensor(json_t *v, struct manifest *m, struct err *e)
 	json_array_foreach(slices, i,
 			   slice) if (read_slice(slice, name, (int)json_array_size(dims), shape, m,
 						 e)) return err_prefix(e, "tensor %.100s", name);
+	json_t *sums = json_object_get(v, "sums");
+	return sums && read_sums(sums, name, m, e) ? err_prefix(e, "tensor %.100s", name) : 0;
+}
+
+/* The digest is there if and only if it can be computed. */
+static int check_state_digest(json_t *root, const struct manifest *m, struct err *e)
+{
+	json_t *v = json_object_get(root, "state_digest");
+	struct digest computed, stated;
+	int rc = ckpt_state_digest(m, &computed, e);
+	if (rc < 0 || (v && get_digest(v, &stated, e)))
+		return -1;
+	if ((rc == 1) != (v != NULL) || (v && !ckpt_digest_equal(&computed, &stated)))
+		return malformed(e, "state_digest is not that of the tensors' sums");
 	return 0;
 }
 
@@ -232,7 +289,10 @@ static int read_lists(json_t *root, struct manifest *m, struct err *e)
 	json_array_foreach(tensors, i, v) if (read_tensor(v, m, e)) return -1;
 	if (read_attached(root, m, e))
 		return -1;
-	if (json_object_size(root) != FIELDS + count_options(m))
+	if (check_state_digest(root, m, e))
+		return -1;
+	if (json_object_size(root) !=
+	    FIELDS + count_options(m) + (json_object_get(root, "state_digest") != NULL))
 		return malformed(e, "it has fields that this muster does not know");
 	return 0;
 }

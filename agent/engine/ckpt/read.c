@@ -143,7 +143,7 @@ static void copy_elements(const struct box *from, const float *data, int64_t fir
 
 static int read_pieces(struct ckpt_reader *r, const struct manifest_tensor *t,
 		       const struct manifest_slice *s, const struct ckpt_tensor *into, int n_into,
-		       struct err *e)
+		       struct ckpt_sums *sums, struct err *e)
 {
 	const struct manifest_file *f = &r->m->files[s->file];
 	struct box from = box_of(t->dims, s->lo, s->hi);
@@ -157,6 +157,10 @@ static int read_pieces(struct ckpt_reader *r, const struct manifest_tensor *t,
 		ckpt_digester_add(r->digester, r->chunk, (size_t)n);
 		if (r->watch)
 			r->watch->moved(r->watch->arg);
+		if (sums)
+			ckpt_sums_add(sums, t->dims, t->shape, s->lo, s->hi,
+				      at / (int64_t)sizeof(float), n / (int64_t)sizeof(float),
+				      r->chunk);
 		for (int i = 0; i < n_into; i++) {
 			struct box to = box_of(t->dims, into[i].lo, into[i].hi);
 			copy_elements(&from, r->chunk, at / (int64_t)sizeof(float),
@@ -166,11 +170,11 @@ static int read_pieces(struct ckpt_reader *r, const struct manifest_tensor *t,
 	return 0;
 }
 
-int ckpt_reader_slice(struct ckpt_reader *r, const struct manifest_tensor *t,
+static int read_slice(struct ckpt_reader *r, const struct manifest_tensor *t,
 		      const struct manifest_slice *s, const struct ckpt_tensor *into, int n_into,
-		      struct err *e)
+		      struct ckpt_sums *sums, struct err *e)
 {
-	if (ckpt_reader_file(r, s->file, e) || read_pieces(r, t, s, into, n_into, e))
+	if (ckpt_reader_file(r, s->file, e) || read_pieces(r, t, s, into, n_into, sums, e))
 		return -1;
 	struct digest d = ckpt_digester_end(r->digester);
 	if (ckpt_digest_equal(&d, &s->digest))
@@ -181,4 +185,20 @@ int ckpt_reader_slice(struct ckpt_reader *r, const struct manifest_tensor *t,
 		       "written; use an earlier checkpoint",
 		       r->path, r->m->files[s->file].name, t->name, s->lo[0], s->hi[0], s->lo[1],
 		       s->hi[1]);
+}
+
+int ckpt_reader_slice(struct ckpt_reader *r, const struct manifest_tensor *t,
+		      const struct manifest_slice *s, const struct ckpt_tensor *into, int n_into,
+		      struct err *e)
+{
+	return read_slice(r, t, s, into, n_into, NULL, e);
+}
+
+int ckpt_reader_sums(struct ckpt_reader *r, const struct manifest_tensor *t,
+		     const struct manifest_slice *s, struct ckpt_sums *sums, struct err *e)
+{
+	int64_t first, last;
+	ckpt_blocks_touched(t->dims, t->shape, s->lo, s->hi, &first, &last);
+	return ckpt_sums_reserve(sums, first, last, e) || read_slice(r, t, s, NULL, 0, sums, e) ? -1
+												: 0;
 }

@@ -22,6 +22,9 @@ int ckpt_reader_file(struct ckpt_reader *r, int64_t file, struct err *e);
 int ckpt_reader_slice(struct ckpt_reader *r, const struct manifest_tensor *t,
 		      const struct manifest_slice *s, const struct ckpt_tensor *into, int n_into,
 		      struct err *e);
+/* Like ckpt_reader_slice without boxes, and adds the sums of the slice (sum.h). */
+int ckpt_reader_sums(struct ckpt_reader *r, const struct manifest_tensor *t,
+		     const struct manifest_slice *s, struct ckpt_sums *sums, struct err *e);
 /* Whether the slice and the box have an element in common. */
 bool ckpt_boxes_touch(int dims, const struct manifest_slice *s, const struct ckpt_tensor *t);
 

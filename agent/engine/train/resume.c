@@ -196,6 +196,8 @@ int train_resume(struct comm *world, const char *requested, const char *dir, jso
 		if (!path[0])
 			return 0;
 		int rc = load_on_all(world, path, model, state, at, e);
+		if (rc == 1 && train_state_check_loaded(world, path, state, e))
+			return -1;
 		if (rc == 1)
 			return param_store_sync_params(state->store, at->step, e) ? -1 : 1;
 		if (rc || !strcmp(path, requested))

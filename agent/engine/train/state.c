@@ -232,6 +232,21 @@ int train_state_load(const char *path, json_t *model, const struct train_state *
 	return rc;
 }
 
+int train_state_check_loaded(struct comm *world, const char *path, const struct train_state *state,
+			     struct err *e)
+{
+	struct err mine = ERR_INIT;
+	struct boxes b;
+	struct ckpt_memory there = memory_of(state);
+	if (list_boxes(state, &there, true, &b, &mine)) {
+		comm_abort(world, mine.text); /* the others wait in the collective */
+		return err_set(e, mine.code, "%s", mine.text);
+	}
+	int rc = ckpt_check_loaded(world, path, b.list, b.n, state->watch, e);
+	free(b.list);
+	return rc;
+}
+
 int train_state_save(struct ckpt_writer *w, const struct ckpt_state *at,
 		     const struct train_state *state, struct err *e)
 {

@@ -95,6 +95,10 @@ int train_state_whole(const struct model_shape *s, enum job_optimizer kind,
  * loaded after a failure. */
 int train_state_load(const char *path, json_t *model, const struct train_state *state,
 		     struct ckpt_state *at, struct err *e);
+/* Collective. Proves that the ranks hold the state of the checkpoint `path`, which they have loaded
+ * (agent/engine/ckpt/state_digest.h). Each element is digested by the one rank that would save it. */
+int train_state_check_loaded(struct comm *world, const char *path, const struct train_state *state,
+			     struct err *e);
 /* Collective. Starts the checkpoint of *at, whose optimizer is set from the state. Fails if the
  * previous save failed; that failure is returned once, and another call starts this save. */
 int train_state_save(struct ckpt_writer *w, const struct ckpt_state *at,

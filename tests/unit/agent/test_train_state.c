@@ -25,7 +25,8 @@ static struct {
 	bool elsewhere;        /* and only on rank 1 */
 	const char *optimizer; /* the optimizer of the checkpoints */
 	struct comm *comm;
-	int loads;
+	bool flipped; /* memory differs after a load */
+	int loads, checks;
 	char dir[64];
 } world;
 
@@ -67,6 +68,20 @@ int ckpt_load(const char *path, json_t *model, struct ckpt_state *state,
 		return err_set(e, world.why, "%s: a bit has changed", path);
 	*state = (struct ckpt_state){ .step = step, .samples = 8 * step };
 	snprintf(state->optimizer, sizeof state->optimizer, "%s", world.optimizer);
+	return 0;
+}
+
+int ckpt_check_loaded(struct comm *comm, const char *path, const struct ckpt_tensor *tensors, int n,
+		      const struct ckpt_watch *watch, struct err *e)
+{
+	(void)comm, (void)watch;
+	int step = atoi(strrchr(path, '-') + 1);
+	for (int i = 0; i < n; i++)
+		if (tensors[i].data[0] != (float)step)
+			return err_set(e, ERR_INTERNAL, "%s: is checked before it is loaded", path);
+	world.checks++;
+	if (world.flipped)
+		return err_set(e, ERR_CORRUPT, "%s: its digest in memory differs", path);
 	return 0;
 }
 
@@ -160,7 +175,8 @@ static void checkpoints_at(int a, int b)
 {
 	world.newest = b;
 	world.damaged = 0;
-	world.loads = 0;
+	world.loads = world.checks = 0;
+	world.flipped = false;
 	assert_int_equal(mkdir(folder("", a), 0700), 0);
 	assert_int_equal(mkdir(folder("", b), 0700), 0);
 }
@@ -256,6 +272,25 @@ static void auto_takes_the_newest(void **state)
 	assert_int_equal(at.samples, 64);
 	for (int i = 0; i < 3; i++)
 		assert_true(number(&f, i) == 8);
+	fixture_close(&f);
+	sweep();
+}
+
+/* The file is intact, so it is neither renamed nor is the one before it used. */
+static void a_state_that_changed_in_memory_ends_the_run(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct ckpt_state at;
+	struct err e = ERR_INIT;
+	fixture_open(&f);
+	checkpoints_at(4, 8);
+	assert_int_equal(resume("auto", &f, &at, &e), 1);
+	assert_int_equal(world.checks, 1);
+	world.flipped = true;
+	assert_int_equal(resume("auto", &f, &at, &e), -1);
+	assert_int_equal(e.code, ERR_CORRUPT);
+	assert_int_equal(access(folder("", 8), F_OK), 0);
 	fixture_close(&f);
 	sweep();
 }
@@ -459,6 +494,7 @@ int main(void)
 		cmocka_unit_test(experts_are_part_of_what_must_be_equal),
 		cmocka_unit_test(without_a_checkpoint_a_run_starts_fresh),
 		cmocka_unit_test(auto_takes_the_newest),
+		cmocka_unit_test(a_state_that_changed_in_memory_ends_the_run),
 		cmocka_unit_test(a_damaged_one_is_set_aside_and_the_one_before_it_used),
 		cmocka_unit_test(when_all_are_damaged_the_run_does_not_start_over),
 		cmocka_unit_test(what_cannot_be_read_now_is_not_called_damaged),
