@@ -62,11 +62,48 @@ static int open_one(struct ckpt_dir *d, const char *path, struct err *e)
 	return set_dir(d, real[0] ? real : "/", NULL, e);
 }
 
+/* A path of a storage other than folders: a checkpoint if its name says so or it has a manifest. */
+static int open_stored(struct ckpt_dir *d, const char *path, struct err *e)
+{
+	const struct ckpt_storage *s = ckpt_storage_of(path);
+	struct manifest m;
+	if (set_dir(d, path, NULL, e))
+		return -1;
+	for (size_t n = strlen(d->dir); n > strlen(s->ops->scheme) && d->dir[n - 1] == '/';)
+		d->dir[--n] = '\0';
+	char *slash = strrchr(d->dir, '/');
+	bool named = slash && !strncmp(slash + 1, "step-", 5);
+	int one = named ? 1 : ckpt_storage_has(s, d->dir, MANIFEST_NAME, e);
+	if (one <= 0)
+		return one < 0 ? -1 : ckpt_folder_list(s, d->dir, &d->list, &d->n, e);
+	d->list = calloc(1, sizeof *d->list);
+	if (!d->list || strlen(slash + 1) >= sizeof d->list->name)
+		return err_set(e, d->list ? ERR_USAGE : ERR_NOMEM,
+			       "%s: not a checkpoint's name, or no memory for it", path);
+	strcpy(d->list->name, slash + 1);
+	if (!ckpt_manifest_load(d->dir, &m, NULL)) {
+		d->list->step = m.state.step;
+		ckpt_manifest_fini(&m);
+	}
+	*slash = '\0';
+	d->n = 1;
+	d->one = true;
+	return 0;
+}
+
 int tool_ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e)
 {
 	struct ckpt_dir d = { 0 };
 	struct stat st;
 	int rc;
+	if (*ckpt_storage_of(path)->ops->scheme) {
+		rc = open_stored(&d, path, e);
+		if (rc)
+			tool_ckpt_dir_close(&d);
+		else
+			*out = d;
+		return rc;
+	}
 	if (stat(path, &st))
 		return errno == ENOENT ? err_set(e, ERR_NOTFOUND,
 						 "%s: no such file; name a checkpoint, or a folder "

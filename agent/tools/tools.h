@@ -36,6 +36,10 @@ struct tool {
 	X(ckpt_verify) \
 	X(ckpt_import) \
 	X(ckpt_export) \
+	X(ckpt_diff) \
+	X(ckpt_prune) \
+	X(ckpt_copy) \
+	X(ckpt_repair) \
 	X(bench_step) \
 	X(bench_gemm) \
 	X(bench_comm) \

@@ -1,6 +1,7 @@
 #include "agent/engine/ckpt/read.h"
 
 #include "agent/engine/ckpt/header.h"
+#include "agent/engine/ckpt/hold.h"
 #include "agent/engine/ckpt/storage.h"
 #include "base/numbers.h"
 
@@ -19,6 +20,7 @@ struct ckpt_reader {
 	struct ckpt_file **files;       /* NULL: not open yet */
 	struct digester *digester;
 	float *chunk;
+	struct ckpt_hold hold;    /* until the reader is closed */
 	struct slice_index index; /* built when the first file is opened */
 };
 
@@ -34,10 +36,18 @@ int ckpt_reader_open(const char *path, const struct manifest *m, const struct ck
 				   .watch = watch,
 				   .files = calloc((size_t)m->n_files + 1, sizeof *r->files),
 				   .digester = ckpt_digester_open(),
-				   .chunk = malloc(CHUNK) };
+				   .chunk = malloc(CHUNK),
+				   .hold = { -1 } };
 	if (!r->files || !r->digester || !r->chunk) {
 		ckpt_reader_close(r);
 		return err_set(e, ERR_NOMEM, "%s: no memory to read it", path);
+	}
+	if (!ckpt_hold_take(&r->hold, path, CKPT_HOLD_READ)) {
+		ckpt_reader_close(r);
+		return err_set(
+			e, ERR_NOTFOUND,
+			"%s: is being removed by `muster ckpt prune`; use a later checkpoint",
+			path);
 	}
 	*out = r;
 	return 0;
@@ -51,6 +61,7 @@ void ckpt_reader_close(struct ckpt_reader *r)
 		if (r->files[i])
 			r->storage->ops->close(r->files[i]);
 	free(r->files);
+	ckpt_hold_release(&r->hold);
 	ckpt_digester_close(r->digester);
 	ckpt_slice_index_free(&r->index);
 	free(r->chunk);
