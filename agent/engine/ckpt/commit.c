@@ -93,7 +93,7 @@ static void write_report(const struct commit *c, const struct attempt *a, const 
 		buf_puts(out, e.text);
 	} else {
 		buf_add(out, "\0", 1);
-		ckpt_manifest_write(&part, out);
+		ckpt_manifest_write_as(&part, true, out); /* rank 0 reads those of all ranks */
 	}
 	if (buf_failed(out)) {
 		static const char none[] = { ERR_NOMEM };

@@ -1,5 +1,6 @@
 #include "agent/engine/ckpt/manifest.h"
 
+#include "agent/engine/ckpt/packed.h"
 #include "agent/engine/ckpt/state_digest.h"
 
 #include <inttypes.h>
@@ -310,18 +311,20 @@ static void write_sums(const struct ckpt_sums *s, struct buf *out)
 	buf_puts(out, "\"]");
 }
 
-static void write_tensor(const struct manifest_tensor *t, struct buf *out)
+static void write_tensor(const struct manifest_tensor *t, bool packed, struct buf *out)
 {
 	buf_printf(out, "{\"name\": \"%s\", \"dtype\": \"F32\", \"shape\": [%" PRId64, t->name,
 		   t->shape[0]);
 	if (t->dims == 2)
 		buf_printf(out, ", %" PRId64, t->shape[1]);
-	buf_puts(out, "], \"slices\": [");
-	for (int64_t i = 0; i < t->n; i++) {
+	buf_puts(out, packed ? "], \"slices\": \"" : "], \"slices\": [");
+	if (packed)
+		ckpt_packed_write(t, out);
+	for (int64_t i = 0; i < t->n && !packed; i++) {
 		buf_puts(out, i ? ",\n  " : "");
 		write_slice(&t->slices[i], t->dims, out);
 	}
-	buf_puts(out, "]");
+	buf_puts(out, packed ? "\"" : "]");
 	if (t->has_sums)
 		write_sums(&t->sums, out);
 	buf_puts(out, "}");
@@ -386,15 +389,15 @@ static void write_state_digest(const struct manifest *m, struct buf *out)
 	buf_printf(out, "\"state_digest\": \"%s\",\n", hex);
 }
 
-static void write_fields(const struct manifest *m, struct buf *out)
+static void write_fields(const struct manifest *m, bool packed, struct buf *out)
 {
 	char hex[DIGEST_HEX];
 	buf_printf(out,
-		   "\"format\": \"muster-checkpoint\", \"version\": 1,\n\"step\": %" PRId64
+		   "\"format\": \"muster-checkpoint\", \"version\": %d,\n\"step\": %" PRId64
 		   ", \"samples\": %" PRId64 ", \"seed\": \"%" PRIu64
 		   "\", \"total_steps\": %" PRId64 ", \"generation\": %u,\n",
-		   m->state.step, m->state.samples, m->state.seed, m->state.total_steps,
-		   m->generation);
+		   packed ? MANIFEST_PACKED : MANIFEST_PLAIN, m->state.step, m->state.samples,
+		   m->state.seed, m->state.total_steps, m->generation);
 	write_json("model", m->model, out);
 	write_json("layout", m->layout, out);
 	write_options(&m->state, out);
@@ -412,16 +415,24 @@ static void write_fields(const struct manifest *m, struct buf *out)
 	buf_puts(out, "],\n\"tensors\": [");
 	for (int64_t i = 0; i < m->n_tensors; i++) {
 		buf_puts(out, i ? ",\n" : "\n");
-		write_tensor(&m->tensors[i], out);
+		write_tensor(&m->tensors[i], packed, out);
 	}
 	buf_puts(out, "]}\n");
 }
 
 void ckpt_manifest_write(const struct manifest *m, struct buf *out)
 {
+	int64_t slices = 0;
+	for (int64_t i = 0; i < m->n_tensors; i++)
+		slices += m->tensors[i].n;
+	ckpt_manifest_write_as(m, slices > MANIFEST_PLAIN_SLICES, out);
+}
+
+void ckpt_manifest_write_as(const struct manifest *m, bool packed, struct buf *out)
+{
 	char hex[DIGEST_HEX];
 	struct buf fields = BUF_INIT;
-	write_fields(m, &fields);
+	write_fields(m, packed, &fields);
 	struct digest d = ckpt_digest_of(buf_str(&fields), fields.len);
 	ckpt_digest_hex(&d, hex);
 	buf_printf(out, "{\"digest\": \"%s\",\n", hex);

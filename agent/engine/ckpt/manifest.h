@@ -10,7 +10,7 @@
  * `optimizer`, `numbers`, `carried`, `from`, `state_digest` and `sums`:
  *
  *     format       "muster-checkpoint"
- *     version      1
+ *     version      1, or 2 if the slices are packed, as in a manifest of many slices (packed.h)
  *     step, samples, total_steps, generation    whole numbers
  *     seed         a decimal number in a string (64 bits do not fit JSON's numbers everywhere)
  *     model        object: must be equal to load it
@@ -51,8 +51,10 @@ enum {
 	MANIFEST_FILE_NAME = 64,
 	MANIFEST_TENSOR_NAME = 96,
 	MANIFEST_BYTES_MAX = 1 << 30,
-	MANIFEST_FILES_MAX = 1 << 20
+	MANIFEST_FILES_MAX = 1 << 20,
+	MANIFEST_PLAIN_SLICES = 4096 /* a manifest of more slices packs them */
 };
+enum { MANIFEST_PLAIN = 1, MANIFEST_PACKED = 2 }; /* versions */
 
 struct manifest_file {
 	char name[MANIFEST_FILE_NAME];
@@ -119,6 +121,8 @@ int ckpt_manifest_merge(struct manifest *m, const struct manifest *from, struct 
 int ckpt_manifest_prove(const struct manifest *m, struct err *e);
 
 void ckpt_manifest_write(const struct manifest *m, struct buf *out);
+/* ckpt_manifest_write that packs the slices or not, however many there are. */
+void ckpt_manifest_write_as(const struct manifest *m, bool packed, struct buf *out);
 /* Parses a manifest without proving it. `name` is the file's name in errors. */
 int ckpt_manifest_parse(const char *text, size_t n, const char *name, struct manifest *out,
 			struct err *e);
