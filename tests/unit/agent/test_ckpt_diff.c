@@ -3,11 +3,13 @@
 #include "agent/engine/ckpt/hold.h"
 #include "agent/engine/ckpt/repair.h"
 #include "agent/engine/ckpt/state_digest.h"
-#include "tests/unit/agent/ckpt_fixture.h"
+#include "tests/unit/agent/ckpt_memory_storage.h"
+#include "tests/unit/agent/ckpt_saver.h"
 
 #include <math.h>
+#include <sys/wait.h>
 
-static const struct fix_layout whole = { 1, 1, 0 }, two_by_two = { 2, 2, 0 }, uneven = { 3, 2, 11 };
+static const struct fix_layout two_by_two = { 2, 2, 0 }, uneven = { 3, 2, 11 };
 
 /* The second folder of checkpoints. */
 static char other_dir[80];
@@ -334,6 +336,132 @@ static void what_cannot_be_repaired_stays_as_it_is(void **state)
 	refused(other_path(9), ERR_CORRUPT, "muster ckpt copy");
 }
 
+/* The checkpoint that a commit was replacing, between its two renames. */
+static const char *aside(void)
+{
+	static char path[PATH_MAX];
+	struct folder_entry *list;
+	int64_t n;
+	assert_int_equal(ckpt_folder_list(&ckpt_storage_posix, fix_dir, &list, &n, NULL), 0);
+	assert_int_equal(n, 1);
+	snprintf(path, sizeof path, "%s/%s", fix_dir, list[0].name);
+	free(list);
+	return path;
+}
+
+/* Removes what a repair could not rename, or did not come to. */
+static void remove_replaced(void)
+{
+	struct folder_entry *list;
+	int64_t n;
+	assert_int_equal(ckpt_folder_list(&ckpt_storage_posix, fix_dir, &list, &n, NULL), 0);
+	for (int64_t i = 0; i < n; i++) {
+		char path[PATH_MAX];
+		snprintf(path, sizeof path, "%s/%s", fix_dir, list[i].name);
+		if (strchr(list[i].name, '.'))
+			fix_remove(path);
+	}
+	free(list);
+}
+
+/* A system call of the repair fails, or the process ends before it: the damaged checkpoint is as it
+ * was, or the repaired one is there; and the next repair succeeds. */
+static void no_failure_makes_it_worse(void **state)
+{
+	(void)state;
+	static const enum what whats[] = { FAIL, DIE_BEFORE, DIE_AFTER };
+	fix_write(&two_by_two, 9);
+	write_other(&uneven, 9);
+	assert_int_equal(ckpt_storage_add(FAULTY, NULL), 0);
+	for (int w = 0; w < 3; w++)
+		for (int k = 1, calls = 1; k <= calls; k++) {
+			struct err e = ERR_INIT;
+			struct ckpt_repair r;
+			int status;
+			damage("shard-00001.safetensors", size_of("shard-00001.safetensors") - 1);
+			pid_t pid = fork();
+			if (pid == 0) {
+				set_fault(whats[w], k, ENOSPC);
+				_exit(ckpt_repair(fix_path(9, NULL), other_path(9), false, &r, &e)
+					      ? 1
+					      : 0);
+			}
+			assert_int_equal(waitpid(pid, &status, 0), pid);
+			set_fault(NOTHING, 0, 0);
+			bool valid = !ckpt_verify(fix_path(9, NULL), &e);
+			if (WEXITSTATUS(status) == 0 && !valid)
+				fail_msg("call %d: it succeeded, but %s", k, e.text);
+			e = (struct err)ERR_INIT;
+			const char *left = access(fix_path(9, NULL), F_OK) ? aside() : NULL;
+			if (ckpt_repair(left ? left : fix_path(9, NULL), other_path(9), false, &r,
+					&e) ||
+			    ckpt_verify(fix_path(9, NULL), &e))
+				fail_msg("call %d: %s", k, e.text);
+			remove_replaced();
+			if (k == calls && WEXITSTATUS(status) != 0)
+				calls++; /* until nothing is left to fail */
+			assert_true(calls < 200);
+		}
+	ckpt_storage_drop(FAULTY);
+}
+
+/* Writes the files of a checkpoint to another storage, one of them with a flipped bit. */
+static void upload_damaged(const char *entry, const char *damaged)
+{
+	const struct ckpt_storage *s = &ckpt_memory_storage;
+	struct err e = ERR_INIT;
+	struct manifest m;
+	struct buf text = BUF_INIT;
+	char to[256];
+	const char *attempt = MEMORY_SCHEME "bucket/bad/.attempt-1";
+	assert_int_equal(ckpt_manifest_load(fix_path(9, NULL), &m, &e), 0);
+	assert_int_equal(s->ops->prepare(s, MEMORY_SCHEME "bucket/bad", &e), 0);
+	assert_int_equal(s->ops->begin(s, attempt, true, &e), 0);
+	for (int64_t i = 0; i < m.n_files; i++) {
+		struct buf data = BUF_INIT;
+		assert_int_equal(ckpt_storage_read_whole(&ckpt_storage_posix,
+							 fix_path(9, m.files[i].name), 1 << 20,
+							 &data, &e),
+				 0);
+		if (!strcmp(m.files[i].name, damaged))
+			data.data[data.len - 1] ^= 1;
+		snprintf(to, sizeof to, "%s/%s", attempt, m.files[i].name);
+		assert_int_equal(ckpt_storage_write_whole(s, to, data.data, data.len, &e), 0);
+		buf_fini(&data);
+	}
+	ckpt_manifest_write(&m, &text);
+	snprintf(to, sizeof to, "%s.1", entry);
+	assert_int_equal(s->ops->commit(s, attempt, entry, to, text.data, text.len, &e), 0);
+	buf_fini(&text);
+	ckpt_manifest_fini(&m);
+}
+
+static void repair_and_diff_work_in_any_storage(void **state)
+{
+	(void)state;
+	struct err e = ERR_INIT;
+	struct ckpt_repair r;
+	struct found f;
+	struct ckpt_diff d;
+	const char *bad = MEMORY_SCHEME "bucket/bad/step-00000009";
+	assert_int_equal(ckpt_storage_add(&ckpt_memory_storage, NULL), 0);
+	fix_write(&two_by_two, 9);
+	upload_damaged(bad, "shard-00002.safetensors");
+	assert_int_equal(ckpt_verify(bad, &e), -1);
+	if (ckpt_repair(bad, fix_path(9, NULL), false, &r, &e) || ckpt_verify(r.path, &e))
+		fail_msg("%s", e.text);
+	assert_int_equal(r.fetched, 1);
+	assert_string_equal(r.path, bad);
+	/* And from there to here. */
+	damage("shard-00001.safetensors", size_of("shard-00001.safetensors") - 1);
+	if (ckpt_repair(fix_path(9, NULL), bad, false, &r, &e) || ckpt_verify(r.path, &e))
+		fail_msg("%s", e.text);
+	diff(fix_path(9, NULL), bad, &f, &d);
+	assert_int_equal(f.n, 0);
+	ckpt_storage_drop(&ckpt_memory_storage);
+	ckpt_memory_storage_clear();
+}
+
 /* --- hold --- */
 
 static void a_reader_keeps_others_from_removing(void **state)
@@ -370,6 +498,8 @@ int main(void)
 		TEST(a_checkpoint_that_was_set_aside_is_published_again),
 		TEST(two_halves_make_a_whole),
 		TEST(what_cannot_be_repaired_stays_as_it_is),
+		TEST(no_failure_makes_it_worse),
+		TEST(repair_and_diff_work_in_any_storage),
 		TEST(a_reader_keeps_others_from_removing),
 	};
 	return cmocka_run_group_tests_name("diff and repair", tests, NULL, NULL);

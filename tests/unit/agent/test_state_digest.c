@@ -250,6 +250,50 @@ static void exchanged_elements_rows_and_columns_count(void **state)
 	free(t.data);
 }
 
+/* --- a device's memory --- */
+
+struct device {
+	int copies, fails_at;
+};
+
+/* The device has the bits of every element inverted, so that only a copy has its value. */
+static int get_inverted(void *arg, void *to, const void *from, size_t bytes, struct err *e)
+{
+	struct device *d = arg;
+	if (++d->copies == d->fails_at)
+		return err_set(e, ERR_IO, "the device is gone");
+	for (size_t i = 0; i < bytes; i++)
+		((unsigned char *)to)[i] = (unsigned char)~((const unsigned char *)from)[i];
+	return 0;
+}
+
+static void a_box_in_a_devices_memory_is_copied_to_be_digested(void **state)
+{
+	(void)state;
+	struct err e = ERR_INIT;
+	struct tensor t = make(2, 700, 1001); /* more than one piece, and an odd row */
+	struct device device = { 0 };
+	const struct ckpt_memory there = { .get = get_inverted, .arg = &device };
+	struct ckpt_sums here = whole(&t), have = { 0 }, none = { 0 };
+	struct ckpt_tensor box = { .dims = 2,
+				   .shape = { 700, 1001 },
+				   .hi = { 700, 1001 },
+				   .data = t.data,
+				   .there = &there };
+	for (int64_t i = 0; i < t.n * (int64_t)sizeof(float); i++)
+		((unsigned char *)t.data)[i] ^= 255;
+	assert_int_equal(ckpt_sums_add_box(&have, &box, NULL, &e), 0);
+	assert_true(device.copies > 1);
+	assert_true(ckpt_sums_equal(&here, &have));
+	device = (struct device){ .fails_at = 2 };
+	assert_int_equal(ckpt_sums_add_box(&none, &box, NULL, &e), -1);
+	assert_int_equal(e.code, ERR_IO);
+	ckpt_sums_fini(&here);
+	ckpt_sums_fini(&have);
+	ckpt_sums_fini(&none);
+	free(t.data);
+}
+
 /* --- the manifest --- */
 
 static void start(struct manifest *m, int64_t step, const char *optimizer)
@@ -458,6 +502,7 @@ int main(void)
 		cmocka_unit_test(a_tensor_of_several_blocks_locates_a_change),
 		cmocka_unit_test(every_bit_of_every_element_counts),
 		cmocka_unit_test(exchanged_elements_rows_and_columns_count),
+		cmocka_unit_test(a_box_in_a_devices_memory_is_copied_to_be_digested),
 		cmocka_unit_test(the_root_covers_names_shapes_and_the_state_but_no_order),
 		cmocka_unit_test(merged_parts_read_back_and_have_the_digest_of_the_whole),
 		cmocka_unit_test(a_part_without_sums_leaves_the_whole_without_a_digest),
