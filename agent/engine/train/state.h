@@ -91,10 +91,12 @@ int train_state_whole(const struct model_shape *s, enum job_optimizer kind,
 
 /* --- Load and save --- */
 
-/* Loads the checkpoint `path` into the state and sets *at. Not collective. The state may be partly
- * loaded after a failure. */
-int train_state_load(const char *path, json_t *model, const struct train_state *state,
-		     struct ckpt_state *at, struct err *e);
+/* Collective. Loads the checkpoint `path` into the state and sets *at; the ranks share the reading.
+ * Every rank returns the same result, and in *culprit the rank whose error it is
+ * (agent/engine/ckpt/exchange.h). The state may be partly loaded after a failure. */
+int train_state_load(struct comm *world, const char *path, json_t *model,
+		     const struct train_state *state, struct ckpt_state *at, int *culprit,
+		     struct err *e);
 /* Collective. Proves that the ranks hold the state of the checkpoint `path`, which they have loaded
  * (agent/engine/ckpt/state_digest.h). Each element is digested by the one rank that would save it. */
 int train_state_check_loaded(struct comm *world, const char *path, const struct train_state *state,
