@@ -1,6 +1,7 @@
 #include "agent/engine/train/state.h"
 
 #include "agent/engine/ckpt/attached.h"
+#include "agent/engine/ckpt/local.h"
 #include "plan/spec/layout.h"
 
 #include <stdio.h>
@@ -232,7 +233,19 @@ int train_state_load(const char *path, json_t *model, const struct train_state *
 	return rc;
 }
 
-int train_state_save(struct ckpt_writer *w, const struct ckpt_state *at,
+int train_state_load_local(struct comm *world, const struct ckpt_local_found *found, json_t *model,
+			   const struct train_state *state, struct ckpt_state *at, struct err *e)
+{
+	struct train_state without = *state;
+	without.attached = NULL;
+	if (!found->everywhere)
+		return err_set(e, ERR_UNSUPPORTED, "%s: its files are on several nodes",
+			       found->path);
+	int rc = train_state_load(found->path, model, &without, at, e);
+	return rc ? rc : ckpt_local_attached(world, found, state->attached, e);
+}
+
+int train_state_save(struct ckpt_writer *w, unsigned where, const struct ckpt_state *at,
 		     const struct train_state *state, struct err *e)
 {
 	struct ckpt_state s = *at;
@@ -242,7 +255,7 @@ int train_state_save(struct ckpt_writer *w, const struct ckpt_state *at,
 		return -1;
 	snprintf(s.optimizer, sizeof s.optimizer, "%s",
 		 optimizer_of(optim_kind(state->optim))->name);
-	int rc = ckpt_save(w, &s, b.list, b.n, e);
+	int rc = ckpt_save_to(w, where, &s, b.list, b.n, e);
 	free(b.list);
 	return rc;
 }

@@ -95,9 +95,13 @@ int train_state_whole(const struct model_shape *s, enum job_optimizer kind,
  * loaded after a failure. */
 int train_state_load(const char *path, json_t *model, const struct train_state *state,
 		     struct ckpt_state *at, struct err *e);
-/* Collective. Starts the checkpoint of *at, whose optimizer is set from the state. Fails if the
+struct ckpt_local_found;
+/* The same for a checkpoint in the folders of the nodes. Collective. */
+int train_state_load_local(struct comm *world, const struct ckpt_local_found *found, json_t *model,
+			   const struct train_state *state, struct ckpt_state *at, struct err *e);
+/* Collective. Starts the checkpoint of *at in the tiers `where` (enum ckpt_where), whose optimizer is set from the state. Fails if the
  * previous save failed; that failure is returned once, and another call starts this save. */
-int train_state_save(struct ckpt_writer *w, const struct ckpt_state *at,
+int train_state_save(struct ckpt_writer *w, unsigned where, const struct ckpt_state *at,
 		     const struct train_state *state, struct err *e);
 
 #endif
