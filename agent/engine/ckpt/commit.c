@@ -245,8 +245,7 @@ int ckpt_commit_merge(const struct commit *c, const struct attempt *a, const cha
 	}
 	if (!rc)
 		rc = check_expected(c, m, e) ||
-		     (c->attached &&
-		      ckpt_attached_write(c->attached, c->storage, a->path, m, e)) ||
+		     (c->attached && ckpt_attached_write(c->attached, c->storage, a->path, m, e)) ||
 		     (c->gate && c->gate->pass(c->gate->arg, c->state.step, e));
 	return rc ? -1 : 0;
 }

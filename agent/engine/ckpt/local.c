@@ -87,11 +87,12 @@ static int check_alone(const struct ckpt_local *l, const char *prefix, const cha
 		return -1;
 	if (!p.other)
 		return 0;
-	return err_set(e, ERR_USAGE,
-		       "checkpoint.local = %s: several nodes see this folder, but each needs one of "
-		       "its own; name one on a disk of the node, or put %%N, the node's name, into "
-		       "the path",
-		       l->dir);
+	return err_set(
+		e, ERR_USAGE,
+		"checkpoint.local = %s: several nodes see this folder, but each needs one of "
+		"its own; name one on a disk of the node, or put %%N, the node's name, into "
+		"the path",
+		l->dir);
 }
 
 static int check_all_alone(struct comm *group, const struct ckpt_local *l, bool leads,
@@ -143,7 +144,7 @@ static int remove_entry(const struct ckpt_storage *s, const char *dir, const cha
 {
 	char path[PATH_MAX];
 	return ckpt_storage_join(path, sizeof path, dir, name, e) || s->ops->remove(s, path, e) ? -1
-												 : 0;
+												: 0;
 }
 
 int ckpt_local_prune(const struct ckpt_storage *s, const char *dir, int64_t keep, int64_t committed,

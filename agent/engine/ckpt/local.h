@@ -80,9 +80,8 @@ struct ckpt_local_found {
 
 /* Collective. Finds the valid checkpoint of the highest step: 1 and *out on all ranks, 0 if there is
  * none, -1. A folder that cannot be read counts as empty. */
-int ckpt_local_latest(struct comm *world, const struct ckpt_local *l,
-		      const struct ckpt_wish *wish, struct ckpt_local_found *out,
-		      struct err *e);
+int ckpt_local_latest(struct comm *world, const struct ckpt_local *l, const struct ckpt_wish *wish,
+		      struct ckpt_local_found *out, struct err *e);
 void ckpt_local_found_fini(struct ckpt_local_found *f);
 
 /* Collective. Reads the attached files of the checkpoint and verifies their digests. Rank 0 gets

@@ -53,7 +53,8 @@ static int share_text(struct comm *group, struct buf *text, struct err *e)
 		return -1;
 	char *to = comm_rank(group) == 0 ? text->data : buf_room(text, (size_t)n);
 	int rc = to ? 0 : err_set(&mine, ERR_NOMEM, "no memory for a manifest");
-	if (ckpt_commit_agree(group, rc, &mine, e) || comm_broadcast(group, to, (size_t)n, COMM_U8, 0, e))
+	if (ckpt_commit_agree(group, rc, &mine, e) ||
+	    comm_broadcast(group, to, (size_t)n, COMM_U8, 0, e))
 		return -1;
 	text->len = (size_t)n;
 	return 0;
@@ -88,7 +89,9 @@ static int write_all(struct local_commit *l, struct ckpt_report *report, struct 
 		int first = comm_rank(c->group) == 0 ? make_manifest(c, &l->attempt, all, counts,
 								     report, text, &mine)
 						     : 0;
-		rc = ckpt_commit_agree(c->group, first, &mine, e) || share_text(c->group, text, e) ? -1 : 0;
+		rc = ckpt_commit_agree(c->group, first, &mine, e) || share_text(c->group, text, e)
+			     ? -1
+			     : 0;
 	}
 	free(all);
 	free(counts);

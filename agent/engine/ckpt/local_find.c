@@ -121,8 +121,8 @@ static int gather_offers(struct search *s, struct err *e)
 		total += counts[i] = (size_t)lens[i] * sizeof *own;
 	}
 	s->offers = malloc(total + 1);
-	none = s->offers ? 0 : err_set(&why, ERR_NOMEM, "no memory for %" PRId64 " checkpoints",
-				       s->n);
+	none = s->offers ? 0
+			 : err_set(&why, ERR_NOMEM, "no memory for %" PRId64 " checkpoints", s->n);
 	if (ckpt_commit_agree(s->world, none, &why, e) ||
 	    comm_all_gatherv(s->world, own, s->offers, counts, COMM_U8, e))
 		goto done;
@@ -187,8 +187,8 @@ static void look_for_files(const struct search *s, struct ckpt_local_found *f)
 	for (int64_t i = 0; i < m->n_files; i++)
 		f->here[i] = has_file(s, f->path, m->files[i].name, m->files[i].size);
 	for (int i = 0; i < m->n_attached; i++)
-		f->here[m->n_files + i] =
-			has_file(s, f->path, m->attached[i].name, m->attached[i].size);
+		f->here[m->n_files + i] = has_file(s, f->path, m->attached[i].name,
+						   m->attached[i].size);
 }
 
 /* Sets who has which file; *lacking: how many nobody has. */
@@ -200,10 +200,9 @@ static int locate_files(const struct search *s, struct ckpt_local_found *f, int6
 	struct err mine = ERR_INIT;
 	f->holder = calloc((size_t)n + 1, sizeof *f->holder);
 	f->here = calloc((size_t)n + 1, sizeof *f->here);
-	int rc = f->holder && f->here
-			 ? 0
-			 : err_set(&mine, ERR_NOMEM, "no memory for the places of %" PRId64 " files",
-				   n);
+	int rc = f->holder && f->here ? 0
+				      : err_set(&mine, ERR_NOMEM,
+						"no memory for the places of %" PRId64 " files", n);
 	if (ckpt_commit_agree(s->world, rc, &mine, e))
 		return -1;
 	look_for_files(s, f);
@@ -268,9 +267,8 @@ static int try_offer(struct search *s, const struct offer *o, struct ckpt_local_
 	return 0;
 }
 
-int ckpt_local_latest(struct comm *world, const struct ckpt_local *l,
-		      const struct ckpt_wish *wish, struct ckpt_local_found *out,
-		      struct err *e)
+int ckpt_local_latest(struct comm *world, const struct ckpt_local *l, const struct ckpt_wish *wish,
+		      struct ckpt_local_found *out, struct err *e)
 {
 	struct search s = { .world = world,
 			    .storage = l->storage ? l->storage : ckpt_storage_of(l->dir),
@@ -319,8 +317,9 @@ static int share_attached(struct comm *world, const struct ckpt_local_found *f, 
 		rc = ckpt_storage_join(path, sizeof path, f->path, a->name, &mine) ||
 		     ckpt_storage_read_whole(s, path, a->size, out, &mine);
 	if (comm_rank(world) == from && !rc && out->len != (size_t)a->size)
-		rc = err_set(&mine, ERR_CORRUPT, "%s: has %zu bytes, but the manifest says %" PRId64,
-			     path, out->len, a->size);
+		rc = err_set(&mine, ERR_CORRUPT,
+			     "%s: has %zu bytes, but the manifest says %" PRId64, path, out->len,
+			     a->size);
 	if (comm_rank(world) != from && !(to = buf_room(out, (size_t)a->size + 1)))
 		rc = err_set(&mine, ERR_NOMEM, "%s: no memory for its %" PRId64 " bytes", a->name,
 			     a->size);

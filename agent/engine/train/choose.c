@@ -220,8 +220,8 @@ static int choose_on_first(const char *requested, const struct train_tiers *tier
 
 /* *found: NULL if there is none. *why: why the tier cannot be used; only errors of the group fail. */
 static int search_local(struct comm *world, const struct train_tiers *tiers,
-			const struct filter *filter, json_t *model,
-			struct ckpt_local_found **found, struct err *why, struct err *e)
+			const struct filter *filter, json_t *model, struct ckpt_local_found **found,
+			struct err *why, struct err *e)
 {
 	const struct ckpt_wish wish = {
 		.model = model, .accepts = accepts, .arg = filter, .note = log_expected

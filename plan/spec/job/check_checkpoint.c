@@ -35,19 +35,22 @@ static int check_local(const struct rule_job *j)
 	own_dir(j->job, dir);
 	if (strstr(at, "://"))
 		return REFUSE(j, local,
-			      "%s is not a folder of a node; name one on a disk of its own, such as "
+			      "local = %s is not a folder of a node; name one on a disk of its "
+			      "own, such as "
 			      "/local/%%N, and use remote for an object store",
 			      at);
 	for (const char *p = strchr(at, '%'); p; p = strchr(p + 2, '%'))
 		if (p[1] != 'N')
 			return REFUSE(j, local,
-				      "%s has a %% that is not %%N, the name of the node; remove it",
+				      "local = %s has a %% that is not %%N, the name of the node; "
+				      "remove it",
 				      at);
 	if (is_same_place(at, dir))
-		return REFUSE(j, both,
-			      "local and dir are both %s; local needs a folder of its own on each "
-			      "node",
-			      at);
+		return REFUSE(
+			j, both,
+			"local and dir are both = %s; local needs a folder of its own on each "
+			"node",
+			at);
 	return 0;
 }
 
@@ -60,15 +63,17 @@ static int check_remote(const struct rule_job *j)
 	char dir[RUN_PATH];
 	own_dir(j->job, dir);
 	if (scheme && strncmp(at, "s3://", 5))
-		return REFUSE(j, remote, "%s is in a storage that muster does not know; use s3://…, "
-					 "or a folder",
+		return REFUSE(j, remote,
+			      "remote = %s is in a storage that muster does not know; use s3://…, "
+			      "or a folder",
 			      at);
 	if (is_same_place(at, dir))
 		return REFUSE(j, with_dir,
-			      "remote and dir are both %s; remote needs a place of its own", at);
+			      "remote and dir are both = %s; remote needs a place of its own", at);
 	if (is_same_place(at, j->job->checkpoint.local))
 		return REFUSE(j, with_local,
-			      "remote and local are both %s; remote needs a place of its own", at);
+			      "remote and local are both = %s; remote needs a place of its own",
+			      at);
 	return 0;
 }
 

@@ -180,9 +180,9 @@ struct job {
 		/* a folder that each node has for itself, with %N; "": none */
 		char local[JOB_TEXT];
 		int64_t local_every, local_keep;
-		char remote[JOB_TEXT]; /* s3://bucket/prefix or a folder; "": none */
-		int64_t remote_every;  /* 0: every checkpoint of dir */
-		int64_t remote_keep;   /* 0: all */
+		char remote[JOB_TEXT];   /* s3://bucket/prefix or a folder; "": none */
+		int64_t remote_every;    /* 0: every checkpoint of dir */
+		int64_t remote_keep;     /* 0: all */
 		double remote_bandwidth; /* bytes/s; 0: no limit */
 		double remote_wait;      /* s */
 		/* for predictions: GB/s of the storage, for all nodes together and for one node */

@@ -133,7 +133,8 @@ static int save_checkpoint(struct trainer *t, struct comm *world, struct err *e)
 					  .n_expect = n };
 	int rc = ckpt_number_set(&at, "loss_scale", 1024, e) ||
 				 ckpt_writer_open(world, &opt, &w, e) ||
-				 train_state_save(w, CKPT_TO_DIR, &at, &t->state, e) || ckpt_wait(w, e)
+				 train_state_save(w, CKPT_TO_DIR, &at, &t->state, e) ||
+				 ckpt_wait(w, e)
 			 ? -1
 			 : 0;
 	ckpt_writer_close(w);
@@ -165,7 +166,8 @@ static int check_published(struct trainer *t, struct err *e)
 static int load_checkpoint(struct trainer *t, struct comm *world, struct err *e)
 {
 	struct ckpt_state at;
-	int rc = train_resume(world, "auto", &(struct train_tiers){ .dir = fix_dir }, t->model, &t->state, &at, e);
+	int rc = train_resume(world, "auto", &(struct train_tiers){ .dir = fix_dir }, t->model,
+			      &t->state, &at, e);
 	if (rc != 1)
 		return rc < 0 ? -1 : err_set(e, ERR_NOTFOUND, "nothing is there to go on from");
 	if (at.step != 5 || at.samples != 40 || ckpt_number(&at, "loss_scale", 1) != 1024 ||

@@ -217,7 +217,8 @@ static int resume_in(const char *dir, const char *wish, struct fixture *f, struc
 		     struct err *e)
 {
 	const struct train_state state = { .store = f->store, .optim = f->optim };
-	return train_resume(world.comm, wish, &(struct train_tiers){ .dir = dir }, NULL, &state, at, e);
+	return train_resume(world.comm, wish, &(struct train_tiers){ .dir = dir }, NULL, &state, at,
+			    e);
 }
 
 static int resume(const char *wish, struct fixture *f, struct ckpt_state *at, struct err *e)
