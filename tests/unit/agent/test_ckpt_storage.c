@@ -136,6 +136,20 @@ static void failing_close(struct ckpt_file *f)
 	inner->ops->close(unwrap_file(f));
 }
 
+static int failing_discard(const struct ckpt_storage *s, const char *path, struct err *e)
+{
+	(void)s;
+	return fail_now("discard", e) ? -1 : inner->ops->discard(inner, path, e);
+}
+
+static int failing_settle(const struct ckpt_storage *s, const char *path, struct err *e)
+{
+	(void)s;
+	if (fail_now("settle", e))
+		return -1;
+	return inner->ops->settle ? inner->ops->settle(inner, path, e) : 0;
+}
+
 static int failing_sync(const struct ckpt_storage *s, const char *attempt, struct err *e)
 {
 	(void)s;
@@ -186,6 +200,8 @@ static const struct ckpt_storage_ops failing_ops = {
 	.write = failing_write,
 	.finish = failing_finish,
 	.close = failing_close,
+	.discard = failing_discard,
+	.settle = failing_settle,
 	.sync = failing_sync,
 	.commit = failing_commit,
 	.put = failing_put,
