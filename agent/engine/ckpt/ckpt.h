@@ -21,7 +21,8 @@
  * Any layout loads the checkpoints of all others: a loader requests boxes of global tensors. It
  * reads each slice that a box touches once for all consecutive boxes of its tensor, in pieces of 1
  * MiB, and always completely, because the digest covers the whole slice. It does not read other
- * slices.
+ * slices. The ranks of a run load together (exchange.h): each slice is read once, by one rank, and
+ * the others receive from it what they need.
  *
  * If anything fails on any rank (a full disk, a write error, no memory for the snapshot, a hole in
  * the coverage), the attempt fails on all ranks with that cause and rank, it is removed, and

@@ -28,18 +28,6 @@ int ckpt_commit_share_result(struct comm *group, int from, int rc, struct err *e
 	return -1;
 }
 
-int ckpt_commit_agree(struct comm *group, int rc, const struct err *mine, struct err *e)
-{
-	int32_t size = comm_size(group), first = rc ? comm_rank(group) : size;
-	if (comm_all_reduce(group, &first, &first, 1, COMM_I32, COMM_MIN, e))
-		return -1;
-	if (first == size)
-		return 0;
-	struct err shared = *mine;
-	ckpt_commit_share_result(group, first, rc, &shared);
-	return err_set(e, shared.code, "%s", shared.text);
-}
-
 bool ckpt_group_is_lost(enum err_code code)
 {
 	return code == ERR_ABORTED || code == ERR_PEER || code == ERR_NET || code == ERR_TIMEOUT;

@@ -80,9 +80,6 @@ int ckpt_commit_snapshots(const struct commit *c, struct ckpt_report *report, in
 /* Broadcasts the result of the rank `from`: each rank returns it. Collective. */
 int ckpt_commit_share_result(struct comm *group, int from, int rc, struct err *e);
 
-/* If a rank has failed (rc, *mine), every rank returns the error of the first one. Collective. */
-int ckpt_commit_agree(struct comm *group, int rc, const struct err *mine, struct err *e);
-
 /* No further collective of the group can succeed after this error. */
 bool ckpt_group_is_lost(enum err_code code);
 

@@ -1,6 +1,7 @@
 /* local: the folder of one node. */
 #include "agent/engine/ckpt/local.h"
 
+#include "agent/engine/ckpt/agree.h"
 #include "agent/engine/ckpt/commit.h"
 
 #include <stdio.h>
@@ -103,7 +104,7 @@ static int check_all_alone(struct comm *group, const struct ckpt_local *l, bool 
 	struct err mine = ERR_INIT;
 	char prefix[80], own[96], path[PATH_MAX] = "";
 	int rc = comm_rank(group) == 0 ? ckpt_attempt_name(0, 0, &a, &mine) : 0;
-	if (ckpt_commit_agree(group, rc, &mine, e) ||
+	if (ckpt_agree_result(group, rc, &mine, e) ||
 	    comm_broadcast(group, &a, sizeof a, COMM_U8, 0, e))
 		return -1;
 	snprintf(prefix, sizeof prefix, PROBE "%016llx-", (unsigned long long)a.nonce);
@@ -114,10 +115,10 @@ static int check_all_alone(struct comm *group, const struct ckpt_local *l, bool 
 			     ? -1
 			     : 0;
 	bool made = leads && !rc;
-	int failed = ckpt_commit_agree(group, rc, &mine, e); /* also: all have made theirs */
+	int failed = ckpt_agree_result(group, rc, &mine, e); /* also: all have made theirs */
 	if (!failed) {
 		rc = leads ? check_alone(l, prefix, own, &mine) : 0;
-		failed = ckpt_commit_agree(group, rc, &mine, e);
+		failed = ckpt_agree_result(group, rc, &mine, e);
 	}
 	if (made)
 		s->ops->remove(s, path, NULL);
@@ -132,7 +133,7 @@ int ckpt_local_open(struct comm *group, const struct ckpt_local *l, uint32_t gen
 	if (ckpt_local_lead(group, l->node, &leads, e))
 		return -1;
 	int rc = leads ? prepare_folder(l, generation, &mine) : 0;
-	if (ckpt_commit_agree(group, rc, &mine, e))
+	if (ckpt_agree_result(group, rc, &mine, e))
 		return -1;
 	return check_all_alone(group, l, leads, e);
 }

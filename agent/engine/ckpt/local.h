@@ -71,11 +71,12 @@ struct ckpt_local_found {
 	struct manifest manifest;
 	char name[64];       /* of the entry, on every node that has it */
 	char path[PATH_MAX]; /* in the folder of this node */
-	/* for each of the files of the manifest, then for each attached one: the lowest rank whose
-	 * node has it, and whether this rank's node has it */
+	/* for each of the files of the manifest, then for each attached one: the first rank of the
+	 * first node that has it */
 	int32_t *holder;
-	bool *here;
-	bool everywhere; /* every rank's node has all files */
+	/* the ranks, those of one node together and rising; the ranks of the node whose first rank
+	 * is r are by_node[first[r]] to by_node[first[r] + count[r] - 1] */
+	int *by_node, *first, *count;
 };
 
 /* Collective. Finds the valid checkpoint of the highest step: 1 and *out on all ranks, 0 if there is
@@ -83,6 +84,8 @@ struct ckpt_local_found {
 int ckpt_local_latest(struct comm *world, const struct ckpt_local *l, const struct ckpt_wish *wish,
 		      struct ckpt_local_found *out, struct err *e);
 void ckpt_local_found_fini(struct ckpt_local_found *f);
+/* The ranks of a node that has the file, rising; returns their number. The same on all ranks. */
+int ckpt_local_holders(const struct ckpt_local_found *f, int64_t file, const int **ranks);
 
 /* Collective. Reads the attached files of the checkpoint and verifies their digests. Rank 0 gets
  * them in *out, which it overwrites; the other ranks may pass NULL. */

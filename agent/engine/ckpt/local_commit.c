@@ -1,6 +1,7 @@
 /* local: one checkpoint in the folders of all nodes, or in none. */
 #include "agent/engine/ckpt/local.h"
 
+#include "agent/engine/ckpt/agree.h"
 #include "agent/engine/ckpt/commit.h"
 
 #include <inttypes.h>
@@ -15,7 +16,7 @@ static int share_name(const struct commit *c, struct attempt *a, struct err *e)
 	memset(a, 0, sizeof *a);
 	if (comm_rank(c->group) == 0)
 		rc = ckpt_attempt_name(c->state.step, c->generation, a, &made);
-	if (ckpt_commit_agree(c->group, rc, &made, e) ||
+	if (ckpt_agree_result(c->group, rc, &made, e) ||
 	    comm_broadcast(c->group, a, sizeof *a, COMM_U8, 0, e))
 		return -1;
 	a->name[sizeof a->name - 1] = '\0';
@@ -53,7 +54,7 @@ static int share_text(struct comm *group, struct buf *text, struct err *e)
 		return -1;
 	char *to = comm_rank(group) == 0 ? text->data : buf_room(text, (size_t)n);
 	int rc = to ? 0 : err_set(&mine, ERR_NOMEM, "no memory for a manifest");
-	if (ckpt_commit_agree(group, rc, &mine, e) ||
+	if (ckpt_agree_result(group, rc, &mine, e) ||
 	    comm_broadcast(group, to, (size_t)n, COMM_U8, 0, e))
 		return -1;
 	text->len = (size_t)n;
@@ -89,7 +90,7 @@ static int write_all(struct local_commit *l, struct ckpt_report *report, struct 
 		int first = comm_rank(c->group) == 0 ? make_manifest(c, &l->attempt, all, counts,
 								     report, text, &mine)
 						     : 0;
-		rc = ckpt_commit_agree(c->group, first, &mine, e) || share_text(c->group, text, e)
+		rc = ckpt_agree_result(c->group, first, &mine, e) || share_text(c->group, text, e)
 			     ? -1
 			     : 0;
 	}
@@ -107,7 +108,7 @@ static int commit_all(struct local_commit *l, struct ckpt_report *report, struct
 	if (!rc) {
 		int own = l->leads ? publish(c, &l->attempt, l->path, &text, &mine) : 0;
 		l->published = l->leads && !own;
-		rc = ckpt_commit_agree(c->group, own, &mine, e);
+		rc = ckpt_agree_result(c->group, own, &mine, e);
 	}
 	buf_fini(&text);
 	return rc;
@@ -150,7 +151,7 @@ int ckpt_local_commit(const struct commit *c, const struct ckpt_local *local,
 	struct local_commit *l = calloc(1, sizeof *l);
 	struct err mine = ERR_INIT;
 	int rc = l ? 0 : err_set(&mine, ERR_NOMEM, "no memory to write a checkpoint");
-	if (ckpt_commit_agree(c->group, rc, &mine, e)) {
+	if (ckpt_agree_result(c->group, rc, &mine, e)) {
 		free(l);
 		return -1;
 	}

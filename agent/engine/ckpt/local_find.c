@@ -1,6 +1,7 @@
 /* local: finds the checkpoint whose files the nodes have together. */
 #include "agent/engine/ckpt/local.h"
 
+#include "agent/engine/ckpt/agree.h"
 #include "agent/engine/ckpt/commit.h"
 
 #include <inttypes.h>
@@ -113,7 +114,7 @@ static int gather_offers(struct search *s, struct err *e)
 			   ? 0
 			   : err_set(&why, ERR_NOMEM, "no memory for the checkpoints of %d ranks",
 				     size);
-	if (ckpt_commit_agree(s->world, none, &why, e) ||
+	if (ckpt_agree_result(s->world, none, &why, e) ||
 	    comm_all_gather(s->world, &mine, lens, 1, COMM_I64, e))
 		goto done;
 	for (int i = 0; i < size; i++) {
@@ -123,7 +124,7 @@ static int gather_offers(struct search *s, struct err *e)
 	s->offers = malloc(total + 1);
 	none = s->offers ? 0
 			 : err_set(&why, ERR_NOMEM, "no memory for %" PRId64 " checkpoints", s->n);
-	if (ckpt_commit_agree(s->world, none, &why, e) ||
+	if (ckpt_agree_result(s->world, none, &why, e) ||
 	    comm_all_gatherv(s->world, own, s->offers, counts, COMM_U8, e))
 		goto done;
 	qsort(s->offers, (size_t)s->n, sizeof *s->offers, compare_offers);
@@ -157,11 +158,11 @@ static int share_manifest(const struct search *s, const struct offer *o, struct 
 	}
 	char *to = own ? text.data : buf_room(&text, (size_t)n + 1);
 	int failed = to ? 0 : err_set(&mine, ERR_NOMEM, "no memory for a manifest");
-	if (ckpt_commit_agree(s->world, failed, &mine, e) ||
+	if (ckpt_agree_result(s->world, failed, &mine, e) ||
 	    comm_broadcast(s->world, to, (size_t)n, COMM_U8, o->rank, e))
 		goto done;
 	failed = ckpt_manifest_parse(to, (size_t)n, o->name, out, &mine);
-	if (ckpt_commit_agree(s->world, failed, &mine, e)) {
+	if (ckpt_agree_result(s->world, failed, &mine, e)) {
 		if (!failed)
 			ckpt_manifest_fini(out);
 		goto done;
@@ -180,15 +181,56 @@ static bool has_file(const struct search *s, const char *entry, const char *name
 	       !s->storage->ops->size(s->storage, path, &found, NULL) && found == size;
 }
 
-/* Looks for the files of the manifest in the folder of this node. */
+/* The leader looks for the files of the manifest in the folder of its node. */
 static void look_for_files(const struct search *s, struct ckpt_local_found *f)
 {
 	const struct manifest *m = &f->manifest;
-	for (int64_t i = 0; i < m->n_files; i++)
-		f->here[i] = has_file(s, f->path, m->files[i].name, m->files[i].size);
-	for (int i = 0; i < m->n_attached; i++)
-		f->here[m->n_files + i] = has_file(s, f->path, m->attached[i].name,
-						   m->attached[i].size);
+	int32_t rank = comm_rank(s->world);
+	for (int64_t i = 0; i < m->n_files && s->leads; i++)
+		if (has_file(s, f->path, m->files[i].name, m->files[i].size))
+			f->holder[i] = rank;
+	for (int i = 0; i < m->n_attached && s->leads; i++)
+		if (has_file(s, f->path, m->attached[i].name, m->attached[i].size))
+			f->holder[m->n_files + i] = rank;
+}
+
+/* Lists the ranks of each node. */
+static int list_nodes(const struct search *s, struct ckpt_local_found *f, struct err *e)
+{
+	int size = comm_size(s->world), n = 0;
+	int32_t mine = s->local->node, *nodes = calloc((size_t)size, sizeof *nodes);
+	struct err why = ERR_INIT;
+	f->by_node = calloc((size_t)size, sizeof *f->by_node);
+	f->first = calloc((size_t)size, sizeof *f->first);
+	f->count = calloc((size_t)size, sizeof *f->count);
+	int rc = nodes && f->by_node && f->first && f->count
+			 ? 0
+			 : err_set(&why, ERR_NOMEM, "no memory for the nodes of %d ranks", size);
+	rc = ckpt_agree_result(s->world, rc, &why, e) ||
+			     comm_all_gather(s->world, &mine, nodes, 1, COMM_I32, e)
+		     ? -1
+		     : 0;
+	for (int leader = 0; leader < size && !rc; leader++) {
+		if (nodes[leader] < 0)
+			continue;
+		int32_t node = nodes[leader];
+		f->first[leader] = n;
+		for (int r = leader; r < size; r++)
+			if (nodes[r] == node) {
+				f->by_node[n++] = r;
+				nodes[r] = -1;
+			}
+		f->count[leader] = n - f->first[leader];
+	}
+	free(nodes);
+	return rc;
+}
+
+int ckpt_local_holders(const struct ckpt_local_found *f, int64_t file, const int **ranks)
+{
+	int leader = f->holder[file];
+	*ranks = f->by_node + f->first[leader];
+	return f->count[leader];
 }
 
 /* Sets who has which file; *lacking: how many nobody has. */
@@ -196,24 +238,20 @@ static int locate_files(const struct search *s, struct ckpt_local_found *f, int6
 			struct err *e)
 {
 	int64_t n = f->manifest.n_files + f->manifest.n_attached;
-	int32_t size = comm_size(s->world), all = 1;
+	int32_t size = comm_size(s->world);
 	struct err mine = ERR_INIT;
 	f->holder = calloc((size_t)n + 1, sizeof *f->holder);
-	f->here = calloc((size_t)n + 1, sizeof *f->here);
-	int rc = f->holder && f->here ? 0
+	int rc = f->holder ? 0
 				      : err_set(&mine, ERR_NOMEM,
 						"no memory for the places of %" PRId64 " files", n);
-	if (ckpt_commit_agree(s->world, rc, &mine, e))
+	if (ckpt_agree_result(s->world, rc, &mine, e))
 		return -1;
+	for (int64_t i = 0; i < n; i++)
+		f->holder[i] = size;
 	look_for_files(s, f);
-	for (int64_t i = 0; i < n; i++) {
-		f->holder[i] = f->here[i] ? comm_rank(s->world) : size;
-		all &= f->here[i];
-	}
 	if (comm_all_reduce(s->world, f->holder, f->holder, (size_t)n, COMM_I32, COMM_MIN, e) ||
-	    comm_all_reduce(s->world, &all, &all, 1, COMM_I32, COMM_MIN, e))
+	    list_nodes(s, f, e))
 		return -1;
-	f->everywhere = all;
 	*lacking = 0;
 	for (int64_t i = 0; i < n; i++)
 		*lacking += f->holder[i] == size;
@@ -277,7 +315,7 @@ int ckpt_local_latest(struct comm *world, const struct ckpt_local *l, const stru
 	struct ckpt_local_found *f = calloc(1, sizeof *f);
 	struct err mine = ERR_INIT;
 	int rc = f ? 0 : err_set(&mine, ERR_NOMEM, "no memory to look for checkpoints");
-	if (ckpt_commit_agree(world, rc, &mine, e) ||
+	if (ckpt_agree_result(world, rc, &mine, e) ||
 	    ckpt_local_lead(world, l->node, &s.leads, e) || gather_offers(&s, e))
 		rc = -1;
 	for (int64_t i = 0; i < s.n && !rc; i++)
@@ -296,9 +334,10 @@ void ckpt_local_found_fini(struct ckpt_local_found *f)
 {
 	ckpt_manifest_fini(&f->manifest);
 	free(f->holder);
-	free(f->here);
-	f->holder = NULL;
-	f->here = NULL;
+	free(f->by_node);
+	free(f->first);
+	free(f->count);
+	*f = (struct ckpt_local_found){ 0 };
 }
 
 /* --- attached files --- */
@@ -323,7 +362,7 @@ static int share_attached(struct comm *world, const struct ckpt_local_found *f, 
 	if (comm_rank(world) != from && !(to = buf_room(out, (size_t)a->size + 1)))
 		rc = err_set(&mine, ERR_NOMEM, "%s: no memory for its %" PRId64 " bytes", a->name,
 			     a->size);
-	if (ckpt_commit_agree(world, rc ? -1 : 0, &mine, e))
+	if (ckpt_agree_result(world, rc ? -1 : 0, &mine, e))
 		return -1;
 	if (comm_rank(world) == from)
 		to = out->data;
@@ -370,7 +409,7 @@ int ckpt_local_attached(struct comm *world, const struct ckpt_local_found *f, st
 				    ? 0
 				    : take_attached(out, &f->manifest.attached[i], &text, &mine);
 		if (!rc)
-			rc = ckpt_commit_agree(world, taken, &mine, e);
+			rc = ckpt_agree_result(world, taken, &mine, e);
 		buf_fini(&text);
 	}
 	return rc;

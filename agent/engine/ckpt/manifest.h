@@ -117,6 +117,11 @@ int ckpt_manifest_load(const char *path, struct manifest *out, struct err *e);
 struct ckpt_storage;
 int ckpt_manifest_load_from(const struct ckpt_storage *s, const char *path, struct manifest *out,
 			    struct err *e);
+/* The two halves of ckpt_manifest_load_from: append the text to the buffer; parse and prove it. */
+int ckpt_manifest_read_text(const struct ckpt_storage *s, const char *path, struct buf *text,
+			    struct err *e);
+int ckpt_manifest_parse_of(const char *path, const struct buf *text, struct manifest *out,
+			   struct err *e);
 
 /* NULL if there is no such tensor. */
 const struct manifest_tensor *ckpt_manifest_find(const struct manifest *m, const char *name);

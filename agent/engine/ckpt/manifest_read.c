@@ -261,27 +261,30 @@ int ckpt_manifest_parse(const char *text, size_t n, const char *name, struct man
 	return 0;
 }
 
-int ckpt_manifest_load_from(const struct ckpt_storage *storage, const char *path,
-			    struct manifest *out, struct err *e)
+int ckpt_manifest_read_text(const struct ckpt_storage *storage, const char *path, struct buf *text,
+			    struct err *e)
 {
 	char name[PATH_MAX];
-	struct buf text = BUF_INIT;
 	struct err why = ERR_INIT;
-	struct manifest m;
 	if (ckpt_storage_join(name, sizeof name, path, MANIFEST_NAME, e))
 		return -1;
-	int rc = ckpt_storage_read_whole(storage, name, MANIFEST_BYTES_MAX, &text, &why);
-	if (rc && why.code == ERR_NOTFOUND)
-		err_set(e, ERR_NOTFOUND,
-			"%s: no such file, so %s is not a checkpoint; name one such as "
-			"step-00000400",
-			name, path);
-	else if (rc)
-		err_set(e, why.code, "%s", why.text);
-	else
-		rc = ckpt_manifest_parse(text.data, text.len, name, &m, e);
-	buf_fini(&text);
-	if (rc)
+	if (!ckpt_storage_read_whole(storage, name, MANIFEST_BYTES_MAX, text, &why))
+		return 0;
+	if (why.code != ERR_NOTFOUND)
+		return err_set(e, why.code, "%s", why.text);
+	return err_set(e, ERR_NOTFOUND,
+		       "%s: no such file, so %s is not a checkpoint; name one such as "
+		       "step-00000400",
+		       name, path);
+}
+
+int ckpt_manifest_parse_of(const char *path, const struct buf *text, struct manifest *out,
+			   struct err *e)
+{
+	char name[PATH_MAX];
+	struct manifest m;
+	if (ckpt_storage_join(name, sizeof name, path, MANIFEST_NAME, e) ||
+	    ckpt_manifest_parse(text->data, text->len, name, &m, e))
 		return -1;
 	if (ckpt_manifest_prove(&m, e)) {
 		ckpt_manifest_fini(&m);
@@ -289,6 +292,16 @@ int ckpt_manifest_load_from(const struct ckpt_storage *storage, const char *path
 	}
 	*out = m;
 	return 0;
+}
+
+int ckpt_manifest_load_from(const struct ckpt_storage *storage, const char *path,
+			    struct manifest *out, struct err *e)
+{
+	struct buf text = BUF_INIT;
+	int rc = ckpt_manifest_read_text(storage, path, &text, e) ||
+		 ckpt_manifest_parse_of(path, &text, out, e);
+	buf_fini(&text);
+	return rc ? -1 : 0;
 }
 
 int ckpt_manifest_load(const char *path, struct manifest *out, struct err *e)

@@ -11,7 +11,7 @@
 static int verify_file(const struct slice_entry *from, const struct slice_entry *to, int64_t file,
 		       struct ckpt_reader *r, struct err *e)
 {
-	if (ckpt_reader_file(r, file, e))
+	if (ckpt_reader_file(r, file, true, e))
 		return -1;
 	for (const struct slice_entry *p = from; p < to; p++)
 		if (ckpt_reader_slice(r, p->tensor, p->slice, NULL, 0, e))

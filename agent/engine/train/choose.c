@@ -1,5 +1,6 @@
 #include "agent/engine/train/choose.h"
 
+#include "agent/engine/ckpt/agree.h"
 #include "agent/engine/ckpt/commit.h"
 #include "agent/engine/train/set_aside.h"
 #include "base/log.h"
@@ -232,18 +233,11 @@ static int search_local(struct comm *world, const struct train_tiers *tiers,
 		return 0;
 	struct ckpt_local_found *f = calloc(1, sizeof *f);
 	int rc = f ? 0 : err_set(&mine, ERR_NOMEM, "no memory to look for checkpoints");
-	if (ckpt_commit_agree(world, rc, &mine, e)) {
+	if (ckpt_agree_result(world, rc, &mine, e)) {
 		free(f);
 		return -1;
 	}
 	rc = ckpt_local_latest(world, tiers->local, &wish, f, why);
-	if (rc == 1 && !f->everywhere) {
-		if (comm_rank(world) == 0)
-			log_info("checkpoint %s is not used: its files are on several nodes",
-				 f->name);
-		ckpt_local_found_fini(f);
-		rc = 0;
-	}
 	if (rc == 1)
 		*found = f;
 	else
@@ -265,7 +259,7 @@ void train_choice_fini(struct train_choice *c)
 static int agree(struct comm *world, int rc, const struct err *mine, const char *dir, struct err *e)
 {
 	struct err why = ERR_INIT;
-	if (!ckpt_commit_agree(world, rc, mine, &why))
+	if (!ckpt_agree_result(world, rc, mine, &why))
 		return 0;
 	if (rc || ckpt_group_is_lost(why.code))
 		return err_set(e, why.code, "%s", why.text);

@@ -64,24 +64,25 @@ static int rename_damaged(const char *path, struct err *e)
 	return 0;
 }
 
-/* 1 if all ranks have loaded it; 0 if a rank found it damaged, with the error in *e. */
+/* 1 if all ranks have loaded it; 0 if a rank found it damaged, with the error in *e. One rank's
+ * warning is enough for the supervisor, and the other ranks do not pass for the cause. */
 static int load_on_all(struct comm *world, const struct train_choice *c, json_t *model,
 		       const struct train_state *state, struct ckpt_state *at, struct err *e)
 {
-	struct err mine = ERR_INIT;
-	struct outcome all;
-	int rc = c->local ? train_state_load_local(world, c->local, model, state, at, &mine)
-			  : train_state_load(c->path, model, state, at, &mine);
-	if (agree_on_error(world, rc, &mine, &all, e))
-		return -1;
-	if (all.code == ERR_NONE)
+	struct err why = ERR_INIT;
+	const struct train_source from = { c->path, c->local };
+	int culprit;
+	if (!train_state_load(world, &from, model, state, at, &culprit, &why))
 		return 1;
-	if (rc) /* one rank's warning is enough for the supervisor */
-		log_line(all.rank == comm_rank(world) && all.code == ERR_CORRUPT ? LOG_WARN
-										 : LOG_INFO,
-			 "%s", mine.text);
-	set_failure(rc, &mine, &all, c->path, e);
-	return all.code == ERR_CORRUPT ? 0 : -1;
+	bool other = culprit >= 0 && culprit != comm_rank(world);
+	if (!other && culprit >= 0)
+		log_line(why.code == ERR_CORRUPT ? LOG_WARN : LOG_INFO, "%s", why.text);
+	if (other)
+		err_set(e, ERR_PEER, "%s: rank %d failed (%s): %s", c->path, culprit,
+			err_word(why.code), why.text);
+	else
+		err_set(e, why.code, "%s", why.text);
+	return why.code == ERR_CORRUPT ? 0 : -1;
 }
 
 /* The damaged checkpoint is not used again. A copy that cannot be renamed is left out of this

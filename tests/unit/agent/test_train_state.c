@@ -1,5 +1,7 @@
 /* Tests what a complete checkpoint contains, and how a run resumes. A double in one folder
  * replaces the checkpoint module. (test_state_layouts.c uses the real one.) */
+#include "agent/engine/ckpt/agree.h"
+#include "agent/engine/ckpt/exchange.h"
 #include "agent/engine/train/resume.h"
 #include "base/log.h"
 #include "tests/unit/agent/world.h"
@@ -50,21 +52,26 @@ int ckpt_latest_of(const char *dir, const struct ckpt_wish *wish, char **path, s
 	return 0;
 }
 
-int ckpt_load(const char *path, json_t *model, struct ckpt_state *state,
-	      struct ckpt_tensor *tensors, int n, const struct ckpt_watch *watch, struct err *e)
+static int load_here(const struct ckpt_load_options *opt, struct ckpt_state *state,
+		     struct ckpt_tensor *tensors, int n, struct err *e)
 {
-	(void)model;
-	(void)watch;
-	int step = atoi(strrchr(path, '-') + 1);
+	int step = atoi(strrchr(opt->path, '-') + 1);
 	world.loads++;
 	for (int i = 0; i < n; i++)
 		tensors[i].data[0] = (float)step;
 	if (world.damaged && step >= world.damaged &&
 	    (!world.elsewhere || comm_rank(world.comm) == 1))
-		return err_set(e, world.why, "%s: a bit has changed", path);
+		return err_set(e, world.why, "%s: a bit has changed", opt->path);
 	*state = (struct ckpt_state){ .step = step, .samples = 8 * step };
 	snprintf(state->optimizer, sizeof state->optimizer, "%s", world.optimizer);
-	return 0;
+	return opt->accept(opt->arg, state, e);
+}
+
+int ckpt_load_all(struct comm *group, const struct ckpt_load_options *opt, struct ckpt_state *state,
+		  struct ckpt_tensor *tensors, int n, int *culprit, struct err *e)
+{
+	struct err mine = ERR_INIT;
+	return ckpt_agree(group, load_here(opt, state, tensors, n, &mine), &mine, culprit, e);
 }
 
 /* --- a whole checkpoint --- */
