@@ -34,6 +34,7 @@
 	X(ready,            "ready",            step,        "every rank is ready to continue from this step") \
 	X(first_step,       "first-step",       first_step,  "the generation has finished its first step") \
 	X(ckpt,             "ckpt",             ckpt,        "a checkpoint was committed") \
+	X(ckpt_local,       "ckpt-local",       ckpt,        "a checkpoint was committed in the folders of the nodes (checkpoint.local)") \
 	X(eval,             "eval",             eval,        "an evaluation has ended") \
 	X(log,              "log",              log,         "a rank logged a warning or an error") \
 	X(rank_lost,        "rank-lost",        rank_lost,   "the loss of this rank ends the generation") \

@@ -3,6 +3,7 @@
 #include "agent/engine/ckpt/agree.h"
 #include "agent/engine/ckpt/attached.h"
 #include "agent/engine/ckpt/load.h"
+#include "agent/engine/ckpt/local.h"
 #include "agent/engine/ckpt/rounds.h"
 #include "base/numbers.h"
 
@@ -66,11 +67,22 @@ static int parse_manifest(struct exchange *x, struct err *e)
 	return 0;
 }
 
+/* The manifest of a checkpoint on the nodes is known, but this node may not have it. */
+static int read_text(struct exchange *x, struct err *e)
+{
+	const struct ckpt_load_options *o = x->opt;
+	if (!o->local)
+		return ckpt_manifest_read_text(ckpt_storage_of(o->path), o->path, &x->text, e);
+	ckpt_manifest_write(&o->local->manifest, &x->text);
+	return buf_failed(&x->text)
+		       ? err_set(e, ERR_NOMEM, "%s: no memory for its manifest", o->path)
+		       : 0;
+}
+
 static int read_manifest(struct exchange *x, struct err *e)
 {
 	const struct ckpt_load_options *o = x->opt;
-	if (ckpt_manifest_read_text(ckpt_storage_of(o->path), o->path, &x->text, e) ||
-	    parse_manifest(x, e))
+	if (read_text(x, e) || parse_manifest(x, e))
 		return -1;
 	if (ckpt_manifest_check_model(&x->manifest, o->model, e))
 		return err_prefix(e, "%s", o->path);
@@ -173,11 +185,19 @@ static int gather_lists(struct exchange *x, int *culprit, struct err *e)
 
 /* --- The load --- */
 
+static int open_provider(struct exchange *x, struct err *e)
+{
+	const struct ckpt_load_options *o = x->opt;
+	return o->local
+		       ? ckpt_provider_local_open(o->local, &x->manifest, o->watch, &x->provider, e)
+		       : ckpt_provider_storage_open(o->path, &x->manifest, o->watch, &x->provider,
+						    e);
+}
+
 static int plan_load(struct exchange *x, struct err *e)
 {
 	const struct ckpt_load_options *o = x->opt;
-	if (decode_lists(x, e) ||
-	    ckpt_provider_storage_open(o->path, &x->manifest, o->watch, &x->provider, e) ||
+	if (decode_lists(x, e) || open_provider(x, e) ||
 	    ckpt_pieces_init(&x->pieces, &x->manifest, &x->wants, comm_rank(x->group),
 			     comm_size(x->group), &x->provider, 1, e) ||
 	    ckpt_landing_init(&x->landing, &x->pieces, x->tensors, x->n, e))

@@ -78,7 +78,7 @@ int ckpt_folder_list(const struct ckpt_storage *s, const char *dir, struct folde
 }
 
 int ckpt_folder_set_owner(const struct ckpt_storage *s, const char *dir, const char *run,
-			  struct err *e)
+			  const char *key, struct err *e)
 {
 	char path[PATH_MAX];
 	struct buf text = BUF_INIT;
@@ -91,10 +91,10 @@ int ckpt_folder_set_owner(const struct ckpt_storage *s, const char *dir, const c
 					      : err_set(e, why.code, "%s", why.text);
 	else if (strcmp(buf_str(&text), run))
 		rc = err_set(e, ERR_USAGE,
-			     "%s holds the checkpoints of the run %s; set checkpoint.dir to "
+			     "%s holds the checkpoints of the run %s; set %s to "
 			     "another folder (checkpoint.resume may name one of these "
 			     "checkpoints), or, if that run continues under this name, remove %s",
-			     dir, buf_str(&text), path);
+			     dir, buf_str(&text), key, path);
 	buf_fini(&text);
 	return rc;
 }
@@ -210,20 +210,28 @@ static bool is_valid(const struct ckpt_storage *s, const char *dir,
 
 enum prune_verdict { PRUNE_KEEP, PRUNE_KEEP_DAMAGED, PRUNE_REMOVE };
 
-/* kept: how many valid checkpoints of higher steps are kept. */
-static enum prune_verdict judge_entry(const struct ckpt_storage *s, const char *dir,
-				      const struct folder_entry *entry, int64_t kept, int64_t keep,
-				      int64_t committed)
+/* Kept whatever its age. */
+static bool is_needed(const struct folder_keep *keep, const struct folder_entry *entry)
 {
-	if (entry->step == committed)
-		return strchr(entry->name, '.') ? PRUNE_REMOVE : PRUNE_KEEP;
-	if (keep > 0 && kept >= keep)
-		return PRUNE_REMOVE;
-	return keep <= 0 || is_valid(s, dir, entry) ? PRUNE_KEEP : PRUNE_KEEP_DAMAGED;
+	if (keep->every > 0 && entry->step > 0 && entry->step % keep->every == 0)
+		return true;
+	return keep->needs && keep->needs(keep->arg, entry);
 }
 
-int ckpt_folder_prune(const struct ckpt_storage *s, const char *dir, int64_t keep,
-		      int64_t committed, struct err *e)
+/* kept: how many valid checkpoints of higher steps count as kept. */
+static enum prune_verdict judge_entry(const struct ckpt_storage *s, const char *dir,
+				      const struct folder_entry *entry, int64_t kept,
+				      const struct folder_keep *keep)
+{
+	if (entry->step == keep->committed)
+		return strchr(entry->name, '.') ? PRUNE_REMOVE : PRUNE_KEEP;
+	if (keep->last > 0 && kept >= keep->last)
+		return is_needed(keep, entry) ? PRUNE_KEEP : PRUNE_REMOVE;
+	return keep->last <= 0 || is_valid(s, dir, entry) ? PRUNE_KEEP : PRUNE_KEEP_DAMAGED;
+}
+
+int ckpt_folder_prune(const struct ckpt_storage *s, const char *dir, const struct folder_keep *keep,
+		      struct err *e)
 {
 	struct folder_entry *list;
 	int64_t n, kept = 0;
@@ -231,7 +239,7 @@ int ckpt_folder_prune(const struct ckpt_storage *s, const char *dir, int64_t kee
 	if (ckpt_folder_list(s, dir, &list, &n, e))
 		return -1;
 	for (int64_t i = 0; i < n; i++) {
-		enum prune_verdict v = judge_entry(s, dir, &list[i], kept, keep, committed);
+		enum prune_verdict v = judge_entry(s, dir, &list[i], kept, keep);
 		if (v == PRUNE_REMOVE)
 			rc |= remove_entry(s, dir, list[i].name, e);
 		kept += v == PRUNE_KEEP;

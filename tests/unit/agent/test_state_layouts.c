@@ -158,7 +158,8 @@ static int save_checkpoint(struct trainer *t, const struct run *run, struct comm
 					  .n_expect = n };
 	int rc = ckpt_number_set(&at, "loss_scale", 1024, e) ||
 				 ckpt_writer_open(world, &opt, &w, e) ||
-				 train_state_save(w, &at, &t->state, e) || ckpt_wait(w, e)
+				 train_state_save(w, CKPT_TO_DIR, &at, &t->state, e) ||
+				 ckpt_wait(w, e)
 			 ? -1
 			 : 0;
 	ckpt_writer_close(w);
@@ -191,12 +192,13 @@ static int check_published(struct trainer *t, struct err *e)
 static int check_flipped(struct trainer *t, const struct run *run, struct comm *world,
 			 struct err *e)
 {
-	if (train_state_check_loaded(world, fix_path(5, NULL), &t->state, e))
+	const struct train_source from = { .path = fix_path(5, NULL) };
+	if (train_state_check_loaded(world, &from, &t->state, e))
 		return -1;
 	flip_bit(t, run, world);
 	struct err why = ERR_INIT;
-	if (!train_state_check_loaded(world, fix_path(5, NULL), &t->state, &why) ||
-	    why.code != ERR_CORRUPT || !strstr(why.text, "its digest in memory"))
+	if (!train_state_check_loaded(world, &from, &t->state, &why) || why.code != ERR_CORRUPT ||
+	    !strstr(why.text, "its digest in memory"))
 		return err_set(e, ERR_INTERNAL, "a flipped bit is not found: %s", why.text);
 	return 0;
 }
@@ -205,7 +207,8 @@ static int load_checkpoint(struct trainer *t, const struct run *run, struct comm
 			   struct err *e)
 {
 	struct ckpt_state at;
-	int rc = train_resume(world, "auto", fix_dir, t->model, &t->state, &at, e);
+	int rc = train_resume(world, "auto", &(struct train_tiers){ .dir = fix_dir }, t->model,
+			      &t->state, &at, e);
 	if (rc != 1)
 		return rc < 0 ? -1 : err_set(e, ERR_NOTFOUND, "nothing is there to go on from");
 	if (at.step != 5 || at.samples != 40 || ckpt_number(&at, "loss_scale", 1) != 1024 ||

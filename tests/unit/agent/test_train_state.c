@@ -2,6 +2,7 @@
  * replaces the checkpoint module. (test_state_layouts.c uses the real one.) */
 #include "agent/engine/ckpt/agree.h"
 #include "agent/engine/ckpt/exchange.h"
+#include "agent/engine/ckpt/state_digest.h"
 #include "agent/engine/train/resume.h"
 #include "base/log.h"
 #include "tests/unit/agent/world.h"
@@ -32,19 +33,16 @@ static struct {
 	char dir[64];
 } world;
 
-int ckpt_save(struct ckpt_writer *w, const struct ckpt_state *state,
-	      const struct ckpt_tensor *tensors, int n, struct err *e)
+int ckpt_save_to(struct ckpt_writer *w, unsigned where, const struct ckpt_state *state,
+		 const struct ckpt_tensor *tensors, int n, struct err *e)
 {
-	(void)w, (void)state, (void)tensors, (void)n;
+	(void)w, (void)where, (void)state, (void)tensors, (void)n;
 	return err_set(e, ERR_INTERNAL, "nothing is saved here");
 }
 
-int ckpt_latest(const char *dir, json_t *model, char **path,
-		void (*note)(const char *text, void *arg), void *arg, struct err *e)
+int ckpt_latest_of(const char *dir, const struct ckpt_wish *wish, char **path, struct err *e)
 {
-	(void)model;
-	(void)note;
-	(void)arg;
+	(void)wish;
 	(void)e;
 	*path = NULL;
 	for (int step = world.newest; step > 0 && !*path; step--) {
@@ -90,6 +88,14 @@ int ckpt_check_loaded(struct comm *comm, const char *path, const struct ckpt_ten
 	if (world.flipped)
 		return err_set(e, ERR_CORRUPT, "%s: its digest in memory differs", path);
 	return 0;
+}
+
+int ckpt_state_check_loaded(struct comm *comm, const struct manifest *m,
+			    const struct ckpt_tensor *tensors, int n,
+			    const struct ckpt_watch *watch, struct err *e)
+{
+	(void)comm, (void)m, (void)tensors, (void)n, (void)watch;
+	return err_set(e, ERR_INTERNAL, "no node has a checkpoint here");
 }
 
 /* --- a whole checkpoint --- */
@@ -243,7 +249,8 @@ static int resume_in(const char *dir, const char *wish, struct fixture *f, struc
 		     struct err *e)
 {
 	const struct train_state state = { .store = f->store, .optim = f->optim };
-	return train_resume(world.comm, wish, dir, NULL, &state, at, e);
+	return train_resume(world.comm, wish, &(struct train_tiers){ .dir = dir }, NULL, &state, at,
+			    e);
 }
 
 static int resume(const char *wish, struct fixture *f, struct ckpt_state *at, struct err *e)
