@@ -1,7 +1,6 @@
 #include "agent/tools/ckpt_dir.h"
 
 #include "base/run_paths.h"
-#include "plan/spec/job/job.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -24,8 +23,9 @@ static int set_dir(struct ckpt_dir *d, const char *dir, const char *name, struct
 	return 0;
 }
 
-/* Sets the folder in which the run keeps its checkpoints. */
-__attribute__((noinline)) static int set_run_dir(struct ckpt_dir *d, const char *run, struct err *e)
+/* Sets the folder in which the run keeps its checkpoints, or the place of their copies. */
+__attribute__((noinline)) static int set_run_dir(struct ckpt_dir *d, const char *run, bool remote,
+						 struct err *e)
 {
 	static struct job job; /* too large for a small stack */
 	char ini[PATH_MAX];
@@ -33,8 +33,35 @@ __attribute__((noinline)) static int set_run_dir(struct ckpt_dir *d, const char 
 		return err_set(e, ERR_USAGE, "%s: the path is too long", run);
 	if (job_load(ini, NULL, 0, &job, e))
 		return -1;
+	snprintf(d->remote, sizeof d->remote, "%s", job.checkpoint.remote);
+	d->remote_every = job.checkpoint.remote_every > 0 ? job.checkpoint.remote_every : 1;
+	if (remote && !job.checkpoint.remote[0])
+		return err_set(e, ERR_USAGE, "%s: the run has no checkpoint.remote", ini);
+	if (remote)
+		return set_dir(d, job.checkpoint.remote, NULL, e);
 	return job.checkpoint.dir[0] ? set_dir(d, job.checkpoint.dir, NULL, e)
 				     : set_dir(d, run, RUN_CKPT, e);
+}
+
+/* Whether PATH is the ckpt folder in a run's folder; *run is then the run's. */
+static bool is_run_ckpt(const char *path, char run[PATH_MAX])
+{
+	char *slash = realpath(path, run) ? strrchr(run, '/') : NULL;
+	if (!slash || strcmp(slash + 1, RUN_CKPT))
+		return false;
+	*slash = '\0';
+	return exists(run, RUN_JOB);
+}
+
+/* Sets the folder of checkpoints `path`, and what the run says about it. */
+static int set_folder(struct ckpt_dir *d, const char *path, struct err *e)
+{
+	char run[PATH_MAX];
+	if (exists(path, RUN_JOB))
+		return set_run_dir(d, path, false, e);
+	if (is_run_ckpt(path, run))
+		set_run_dir(d, run, false, NULL); /* its other folders do not matter here */
+	return set_dir(d, path, NULL, e);
 }
 
 /* PATH is itself a checkpoint: its parent folder is the DIR, and its last component is the only
@@ -119,13 +146,27 @@ int tool_ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e)
 	if (exists(path, MANIFEST_NAME) || !strncmp(last, "step-", 5))
 		rc = open_one(&d, path, e);
 	else
-		rc = (exists(path, "job.ini") ? set_run_dir(&d, path, e)
-					      : set_dir(&d, path, NULL, e)) ||
+		rc = set_folder(&d, path, e) ||
 		     ckpt_folder_list(ckpt_storage_of(d.dir), d.dir, &d.list, &d.n, e);
 	if (rc) {
 		tool_ckpt_dir_close(&d);
 		return -1;
 	}
+	*out = d;
+	return 0;
+}
+
+int tool_ckpt_dir_open_remote(const char *run, struct ckpt_dir *out, struct err *e)
+{
+	struct ckpt_dir d = { 0 };
+	if (!exists(run, RUN_JOB))
+		return err_set(e, ERR_USAGE,
+			       "%s: this is not a run's folder; name one, or the place of the "
+			       "copies itself without --remote",
+			       run);
+	if (set_run_dir(&d, run, true, e) ||
+	    ckpt_folder_list(ckpt_storage_of(d.dir), d.dir, &d.list, &d.n, e))
+		return -1;
 	*out = d;
 	return 0;
 }

@@ -7,6 +7,7 @@
 #define MUSTER_AGENT_TOOLS_CKPT_DIR_H
 
 #include "agent/engine/ckpt/folder.h"
+#include "plan/spec/job/job.h"
 
 #include <limits.h>
 
@@ -15,11 +16,17 @@ struct ckpt_dir {
 	struct folder_entry *list; /* the checkpoint named, or all, the last step first */
 	int64_t n;
 	bool one; /* a checkpoint was named */
+	/* Of a run's folder, or of its ckpt folder: where its checkpoints are copied to ("": nowhere),
+	 * those whose step is a multiple of remote_every, 1 or more. */
+	char remote[JOB_PATH];
+	int64_t remote_every;
 };
 
 /* A run's folder is recognized by its job.ini, whose checkpoint.dir is then used. ERR_NOTFOUND if
  * there is no such folder; a folder without checkpoints is an empty list. */
 int tool_ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e);
+/* The checkpoints in the checkpoint.remote of a run, given by its folder. */
+int tool_ckpt_dir_open_remote(const char *run, struct ckpt_dir *out, struct err *e);
 void tool_ckpt_dir_close(struct ckpt_dir *d);
 /* Writes DIR/NAME of an entry to `out`, of PATH_MAX bytes. */
 void tool_ckpt_dir_path(const struct ckpt_dir *d, int64_t i, char *out);

@@ -121,6 +121,44 @@ assert d["dry_run"] and d["freed"] == sum(c["bytes"] for c in d["checkpoints"] i
 	[[ $(ls ckpt) == step-00000006 ]]
 }
 
+# with_remote: makes the folder `run` with the checkpoints of the run, whose copies go to `copies`.
+with_remote() {
+	cp -r "$(run_folder made)" run
+	sed -i "s,^remote =.*,remote = $PWD/copies," run/job.ini
+	grep -q "^remote = $PWD/copies" run/job.ini
+}
+
+@test "prune leaves what is still to be copied" {
+	with_remote
+	for dir in run run/ckpt; do
+		run "$MUSTER" ckpt prune $dir --keep 1
+		echo "$output"
+		[[ $status -eq 0 && $(ls run/ckpt | wc -l) -eq 5 && $output == *"not copied to checkpoint.remote yet"* ]]
+	done
+	"$MUSTER" ckpt copy run/ckpt/step-00000003 copies
+	"$MUSTER" ckpt copy run/ckpt/step-00000005 copies
+	"$MUSTER" ckpt prune run --keep 1
+	[[ $(ls run/ckpt) == $'step-00000004\nstep-00000006' ]]
+}
+
+@test "verify --remote reads the copies of a run" {
+	with_remote
+	run "$MUSTER" ckpt verify run --remote
+	[[ $status -eq 1 && $output == *"copies: no checkpoints"* ]]
+	"$MUSTER" ckpt copy run/ckpt/step-00000005 copies
+	"$MUSTER" ckpt copy run/ckpt/step-00000006 copies
+	flip copies/step-00000006/shard-00001.safetensors "$(last_byte copies/step-00000006/shard-00001.safetensors)"
+	run "$MUSTER" ckpt verify run --remote
+	[[ $status -eq 1 && $output == *"copies/step-00000006: damaged: "*shard-00001.safetensors* && $output == *"copies/step-00000005: ok"* ]]
+	"$MUSTER" ckpt repair copies/step-00000006 --from run
+	"$MUSTER" ckpt verify run --remote
+	"$MUSTER" ckpt verify run
+	run "$MUSTER" ckpt verify run/ckpt --remote
+	[[ $status -eq 2 && $output == *"is not a run's folder"* ]]
+	run "$MUSTER" ckpt verify "$(run_folder made)" --remote
+	[[ $status -eq 2 && $output == *"the run has no checkpoint.remote"* ]]
+}
+
 @test "repair makes a damaged checkpoint what it was" {
 	before=$(cd ckpt/step-00000006 && sha256sum *)
 	flip ckpt/step-00000006/shard-00001.safetensors "$(last_byte ckpt/step-00000006/shard-00001.safetensors)"

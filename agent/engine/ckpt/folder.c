@@ -1,5 +1,7 @@
 #include "agent/engine/ckpt/folder.h"
 
+#include "agent/engine/ckpt/hold.h"
+
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -163,6 +165,21 @@ static int remove_entry(const struct ckpt_storage *s, const char *dir, const cha
 	return s->ops->remove(s, path, e);
 }
 
+/* A checkpoint that is being read stays until the next time. */
+static int remove_unread(const struct ckpt_storage *s, const char *dir, const char *name,
+			 struct err *e)
+{
+	char path[PATH_MAX];
+	struct ckpt_hold hold;
+	if (ckpt_storage_join(path, sizeof path, dir, name, e))
+		return -1;
+	if (!ckpt_hold_take(&hold, path, CKPT_HOLD_REMOVE))
+		return 0;
+	int rc = s->ops->remove(s, path, e);
+	ckpt_hold_release(&hold);
+	return rc;
+}
+
 /* commit.c makes the names: .attempt-STEP-GENERATION-NONCE. The writer of an attempt of
  * `generation` or of an earlier one is dead. */
 static bool is_abandoned(const char *name, uint32_t generation)
@@ -241,7 +258,7 @@ int ckpt_folder_prune(const struct ckpt_storage *s, const char *dir, const struc
 	for (int64_t i = 0; i < n; i++) {
 		enum prune_verdict v = judge_entry(s, dir, &list[i], kept, keep);
 		if (v == PRUNE_REMOVE)
-			rc |= remove_entry(s, dir, list[i].name, e);
+			rc |= remove_unread(s, dir, list[i].name, e);
 		kept += v == PRUNE_KEEP;
 	}
 	free(list);

@@ -63,7 +63,7 @@ struct folder_keep {
 };
 
 /* Removes the checkpoints that are not to be kept, valid or damaged, and the one that the committed
- * checkpoint replaced. */
+ * checkpoint replaced. One that is being read stays until the next call (hold.h). */
 int ckpt_folder_prune(const struct ckpt_storage *s, const char *dir, const struct folder_keep *keep,
 		      struct err *e);
 

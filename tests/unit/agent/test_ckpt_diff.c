@@ -484,6 +484,23 @@ static void a_reader_keeps_others_from_removing(void **state)
 	assert_int_equal(ckpt_verify(fix_path(9, NULL), &e), 0);
 }
 
+static void a_run_keeps_what_is_being_read(void **state)
+{
+	(void)state;
+	struct ckpt_hold hold;
+	struct err e = ERR_INIT;
+	for (int64_t step = 1; step <= 3; step++)
+		fix_write(&whole, step);
+	const struct folder_keep keep = { .last = 1, .committed = 3 };
+	assert_true(ckpt_hold_take(&hold, fix_path(2, NULL), CKPT_HOLD_READ));
+	assert_int_equal(ckpt_folder_prune(&ckpt_storage_posix, fix_dir, &keep, &e), 0);
+	assert_int_equal(fix_count("step-"), 2);
+	assert_int_equal(access(fix_path(2, MANIFEST_NAME), F_OK), 0);
+	ckpt_hold_release(&hold);
+	assert_int_equal(ckpt_folder_prune(&ckpt_storage_posix, fix_dir, &keep, &e), 0);
+	assert_int_equal(fix_count("step-"), 1);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, fix_setup, fix_teardown)
@@ -501,6 +518,7 @@ int main(void)
 		TEST(no_failure_makes_it_worse),
 		TEST(repair_and_diff_work_in_any_storage),
 		TEST(a_reader_keeps_others_from_removing),
+		TEST(a_run_keeps_what_is_being_read),
 	};
 	return cmocka_run_group_tests_name("diff and repair", tests, NULL, NULL);
 }
