@@ -7,6 +7,7 @@
 #include <string.h>
 
 static const struct ckpt_storage *const rows[] = {
+	&ckpt_storage_s3,
 	&ckpt_storage_posix,
 };
 

@@ -133,6 +133,9 @@ extern const struct ckpt_storage ckpt_storage_posix;
 /* POSIX folders through other system calls, which the tests let fail. */
 struct ckpt_storage ckpt_storage_posix_with(const struct ckpt_io *io);
 
+/* Object stores, s3://bucket/prefix (storage_s3.c). */
+extern const struct ckpt_storage ckpt_storage_s3;
+
 /* The storage of a path. Never NULL. */
 const struct ckpt_storage *ckpt_storage_of(const char *path);
 /* Adds a storage, which is borrowed, for the paths of its scheme; ckpt_storage_drop takes it out
