@@ -1,6 +1,7 @@
 #include "agent/tools/ckpt_dir.h"
 
 #include "base/run_paths.h"
+#include "plan/spec/job/job.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -33,8 +34,11 @@ __attribute__((noinline)) static int set_run_dir(struct ckpt_dir *d, const char 
 		return err_set(e, ERR_USAGE, "%s: the path is too long", run);
 	if (job_load(ini, NULL, 0, &job, e))
 		return -1;
-	snprintf(d->remote, sizeof d->remote, "%s", job.checkpoint.remote);
-	d->remote_every = job.checkpoint.remote_every > 0 ? job.checkpoint.remote_every : 1;
+	d->uploads = job.checkpoint.remote[0] != '\0';
+	d->rules = (struct upload_rules){ .every = job.checkpoint.remote_every,
+					  .last = job.job.steps,
+					  .keep = job.checkpoint.remote_keep,
+					  .keep_every = job.checkpoint.keep_every };
 	if (remote && !job.checkpoint.remote[0])
 		return err_set(e, ERR_USAGE, "%s: the run has no checkpoint.remote", ini);
 	if (remote)

@@ -6,8 +6,7 @@
 #ifndef MUSTER_AGENT_TOOLS_CKPT_DIR_H
 #define MUSTER_AGENT_TOOLS_CKPT_DIR_H
 
-#include "agent/engine/ckpt/folder.h"
-#include "plan/spec/job/job.h"
+#include "agent/engine/ckpt/upload.h"
 
 #include <limits.h>
 
@@ -16,10 +15,10 @@ struct ckpt_dir {
 	struct folder_entry *list; /* the checkpoint named, or all, the last step first */
 	int64_t n;
 	bool one; /* a checkpoint was named */
-	/* Of a run's folder, or of its ckpt folder: where its checkpoints are copied to ("": nowhere),
-	 * those whose step is a multiple of remote_every, 1 or more. */
-	char remote[JOB_PATH];
-	int64_t remote_every;
+	/* Of a run's folder, or of its ckpt folder: whether, and which of, its checkpoints are copied
+	 * to its checkpoint.remote. */
+	bool uploads;
+	struct upload_rules rules;
 };
 
 /* A run's folder is recognized by its job.ini, whose checkpoint.dir is then used. ERR_NOTFOUND if

@@ -46,9 +46,8 @@ static const char page[] =
 struct rules {
 	int64_t keep, every; /* every: 0: none */
 	bool dry, json;
-	/* the copies in the run's checkpoint.remote; NULL: there are none, or it cannot be read */
-	struct folder_entry *copies;
-	int64_t n_copies;
+	/* steps that the run is still to copy to its checkpoint.remote */
+	int64_t *needs, n_needs;
 };
 
 /* What is known of an entry, and what happens to it. */
@@ -70,17 +69,12 @@ static bool read_entry(const struct ckpt_dir *d, int64_t i, int64_t *bytes)
 	return true;
 }
 
-/* Whether the run is still to copy this checkpoint to its checkpoint.remote. */
-static bool awaits_copy(const struct ckpt_dir *d, int64_t i, const struct rules *r)
+static bool awaits_copy(const struct rules *r, int64_t step)
 {
-	int64_t step = d->list[i].step;
-	if (!d->remote[0] || step % d->remote_every)
-		return false;
-	for (int64_t k = 0; k < r->n_copies; k++)
-		if (r->copies[k].step == step)
-			return false;
-	/* Copies older than the oldest one there were deleted: they are not to be made again. */
-	return r->n_copies == 0 || step > r->copies[r->n_copies - 1].step;
+	for (int64_t i = 0; i < r->n_needs; i++)
+		if (r->needs[i] == step)
+			return true;
+	return false;
 }
 
 /* kept: how many valid checkpoints of higher steps are kept for being the last ones; last: the step
@@ -98,7 +92,7 @@ static struct verdict judge(const struct ckpt_dir *d, int64_t i, int64_t kept, i
 		v.why = "one of the last";
 	} else if (v.valid && r->every && step % r->every == 0) {
 		v.why = "its step is a multiple";
-	} else if (v.valid && awaits_copy(d, i, r)) {
+	} else if (v.valid && awaits_copy(r, step)) {
 		v.why = "not copied to checkpoint.remote yet";
 	} else if (kept < r->keep) {
 		v.why = "damaged, but newer than those that are kept";
@@ -184,9 +178,11 @@ static int prune(const char *word, const struct rules *r)
 	if (tool_ckpt_dir_open(word, &d, &e))
 		return tool_fail(&tool_ckpt_prune, &e);
 	int rc;
-	if (d.remote[0] &&
-	    ckpt_folder_list(ckpt_storage_of(d.remote), d.remote, &with.copies, &with.n_copies, &e))
-		fprintf(stderr, "muster ckpt prune: note: no copies are counted: %s\n", e.text);
+	if (d.uploads && ckpt_upload_needs(ckpt_storage_of(d.dir), d.dir, &d.rules, &with.needs,
+					   &with.n_needs, &e)) {
+		tool_ckpt_dir_close(&d);
+		return tool_fail(&tool_ckpt_prune, &e);
+	}
 	if (d.one)
 		rc = tool_usage(&tool_ckpt_prune, "%s is a checkpoint; name its folder", word);
 	else if (d.n == 0)
@@ -194,7 +190,7 @@ static int prune(const char *word, const struct rules *r)
 			       (err_set(&e, ERR_NOTFOUND, "%s: no checkpoints", d.dir), &e));
 	else
 		rc = prune_list(&d, &with);
-	free(with.copies);
+	free(with.needs);
 	tool_ckpt_dir_close(&d);
 	return rc;
 }

@@ -268,6 +268,7 @@ static int on_ckpt(struct supervisor *s, struct connection *c, const json_t *bod
 	snprintf(s->ckpt_path, sizeof s->ckpt_path, "%s", m.path);
 	supervise_report_ckpt(s, &m);
 	supervise_slow_checkpoints_note(s, &m);
+	supervise_uploads_look(s);
 	supervise_recovery_look_for_nodes(s);
 	return 0;
 }

@@ -120,6 +120,7 @@ struct ckpt_gate {
 
 struct ckpt_writer; /* one an agent; its functions are called from one thread */
 struct ckpt_io;
+struct upload_rules;
 struct ckpt_local;
 struct attached;
 
@@ -130,6 +131,9 @@ struct ckpt_options {
 	const char *owner;
 	int64_t keep; /* checkpoints kept after a commit, those of the highest steps; 0: all */
 	int64_t keep_every; /* those of its multiples are kept for good; 0: none */
+	/* what is copied to a remote place (upload.h), and stays in DIR until then; NULL: nothing.
+	 * Borrowed. */
+	const struct upload_rules *uploads;
 	/* the folder of this rank's node (local.h); NULL: there is no local tier. Borrowed. */
 	const struct ckpt_local *local;
 	uint32_t generation;

@@ -2,6 +2,7 @@
 
 #include "agent/engine/ckpt/attached.h"
 #include "agent/engine/ckpt/folder.h"
+#include "agent/engine/ckpt/upload.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -253,18 +254,44 @@ static int publish_checkpoint(const struct commit *c, const struct attempt *a, c
 	return rc;
 }
 
+/* The steps that stay until they are copied to the remote place. */
+struct needs {
+	int64_t *steps, n;
+};
+
+static bool is_needed(const void *arg, const struct folder_entry *entry)
+{
+	const struct needs *needs = arg;
+	for (int64_t i = 0; i < needs->n; i++)
+		if (needs->steps[i] == entry->step)
+			return true;
+	return false;
+}
+
+static void prune(const struct commit *c, struct err *e)
+{
+	struct needs needs = { 0 };
+	const struct folder_keep keep = { .last = c->keep,
+					  .every = c->keep_every,
+					  .committed = c->state.step,
+					  .needs = is_needed,
+					  .arg = &needs };
+	if (c->uploads &&
+	    ckpt_upload_needs(c->storage, c->dir, c->uploads, &needs.steps, &needs.n, e))
+		return;
+	ckpt_folder_prune(c->storage, c->dir, &keep, e);
+	free(needs.steps);
+}
+
 static void remove_obsolete(const struct commit *c, const struct attempt *a, int rc,
 			    struct ckpt_report *report)
 {
 	struct err e = ERR_INIT;
-	const struct folder_keep keep = { .last = c->keep,
-					  .every = c->keep_every,
-					  .committed = c->state.step };
 	if (rc && a->name[0])
 		c->storage->ops->remove(c->storage, a->path, &e);
 	if (rc)
 		return;
-	ckpt_folder_prune(c->storage, c->dir, &keep, &e);
+	prune(c, &e);
 	ckpt_folder_remove_attempts(c->storage, c->dir, c->generation, &e);
 	snprintf(report->note, sizeof report->note, "%.255s", e.text);
 }

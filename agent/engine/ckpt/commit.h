@@ -32,6 +32,7 @@ struct commit {
 	const char *dir;
 	const char *node; /* of this rank, for messages */
 	int64_t keep, keep_every;
+	const struct upload_rules *uploads; /* NULL: none */
 	uint32_t generation;
 	json_t *model, *layout;
 	const struct ckpt_tensor *expect;

@@ -79,8 +79,8 @@ int ckpt_folder_list(const struct ckpt_storage *s, const char *dir, struct folde
 	return 0;
 }
 
-int ckpt_folder_set_owner(const struct ckpt_storage *s, const char *dir, const char *run,
-			  const char *key, struct err *e)
+static int settle_owner(const struct ckpt_storage *s, const char *dir, const char *run,
+			const char *key, bool set, struct err *e)
 {
 	char path[PATH_MAX];
 	struct buf text = BUF_INIT;
@@ -89,7 +89,7 @@ int ckpt_folder_set_owner(const struct ckpt_storage *s, const char *dir, const c
 	if (ckpt_storage_join(path, sizeof path, dir, "RUN", e))
 		return -1;
 	if (ckpt_storage_read_whole(s, path, PATH_MAX, &text, &why))
-		rc = why.code == ERR_NOTFOUND ? s->ops->put(s, path, run, strlen(run), e)
+		rc = why.code == ERR_NOTFOUND ? set ? s->ops->put(s, path, run, strlen(run), e) : 0
 					      : err_set(e, why.code, "%s", why.text);
 	else if (strcmp(buf_str(&text), run))
 		rc = err_set(e, ERR_USAGE,
@@ -99,6 +99,18 @@ int ckpt_folder_set_owner(const struct ckpt_storage *s, const char *dir, const c
 			     dir, buf_str(&text), key, path);
 	buf_fini(&text);
 	return rc;
+}
+
+int ckpt_folder_set_owner(const struct ckpt_storage *s, const char *dir, const char *run,
+			  const char *key, struct err *e)
+{
+	return settle_owner(s, dir, run, key, true, e);
+}
+
+int ckpt_folder_check_owner(const struct ckpt_storage *s, const char *dir, const char *run,
+			    const char *key, struct err *e)
+{
+	return settle_owner(s, dir, run, key, false, e);
 }
 
 static int check_size(const struct ckpt_storage *s, const char *folder, const char *name,

@@ -6,6 +6,7 @@
  *                              removed
  *     .attempt-…               a checkpoint that is being written, or whose writer died
  *     damaged-…                a checkpoint that could not be read; muster does not use it again
+ *     UPLOADS                  what has been copied to a remote place (upload.h)
  *     RUN                      the name of the run that writes here, if several runs could
  *
  * An entry counts as a checkpoint if its manifest is valid and of the step in its name, and if its
@@ -45,6 +46,10 @@ int ckpt_folder_check_sizes(const struct ckpt_storage *s, const char *path,
  * folder, "checkpoint.dir". */
 int ckpt_folder_set_owner(const struct ckpt_storage *s, const char *dir, const char *run,
 			  const char *key, struct err *e);
+
+/* The same without making it so: a DIR without an owner is a success. */
+int ckpt_folder_check_owner(const struct ckpt_storage *s, const char *dir, const char *run,
+			    const char *key, struct err *e);
 
 /* Removes the attempts of this generation and of earlier ones; none of them may be in progress.
  * Attempts of later generations stay, because then the caller itself is obsolete. Continues after

@@ -68,6 +68,7 @@ static struct ckpt_writer *new_writer(struct comm *group, const struct ckpt_opti
 		.node = opt->node,
 		.keep = opt->keep,
 		.keep_every = opt->keep_every,
+		.uploads = opt->uploads,
 		.generation = opt->generation,
 		.model = json_incref(opt->model),
 		.layout = json_incref(opt->layout),

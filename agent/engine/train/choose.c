@@ -105,6 +105,15 @@ static void search_tier(const char *dir, const struct ckpt_wish *wish, struct ca
 		c->step = step_of(c->path);
 }
 
+/* The copies of another run are not this one's to resume from. */
+static bool owns_remote(const struct train_tiers *tiers, struct candidate *c)
+{
+	*c = (struct candidate){ .step = -1 };
+	return !tiers->remote || !*tiers->remote || !tiers->owner ||
+	       !ckpt_folder_check_owner(ckpt_storage_of(tiers->remote), tiers->remote, tiers->owner,
+					"checkpoint.remote", &c->err);
+}
+
 /* The highest step; of one step the first tier. */
 static enum train_tier best_of(const struct candidate c[TRAIN_NAMED])
 {
@@ -182,6 +191,8 @@ static int choose_tier(const char *requested, const struct train_tiers *tiers,
 	enum train_tier best = best_of(c);
 	const char *latest = c[best].step >= 0 ? c[best].path : NULL;
 	bool named;
+	if (c[TRAIN_REMOTE].err.code == ERR_USAGE)
+		return err_set(e, ERR_USAGE, "%s", c[TRAIN_REMOTE].err.text);
 	if ((!latest && check_nothing_is_lost(c, tiers, e)) ||
 	    check_request(requested, tiers, latest, &named, e))
 		return -1;
@@ -206,7 +217,8 @@ static int choose_on_first(const char *requested, const struct train_tiers *tier
 	if (!c)
 		return err_set(e, ERR_NOMEM, "no memory to look for checkpoints");
 	search_tier(tiers->dir, &own, &c[TRAIN_DIR]);
-	search_tier(tiers->remote, &copies, &c[TRAIN_REMOTE]);
+	if (owns_remote(tiers, &c[TRAIN_REMOTE]))
+		search_tier(tiers->remote, &copies, &c[TRAIN_REMOTE]);
 	c[TRAIN_LOCAL].step = local ? local->manifest.state.step : -1;
 	c[TRAIN_LOCAL].path = local ? strdup(local->path) : NULL;
 	c[TRAIN_LOCAL].err = *local_err;

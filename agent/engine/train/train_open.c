@@ -128,6 +128,10 @@ static int open_checkpoints(struct trainer *t, struct err *e)
 			      e))
 		return -1;
 	t->state.attached = comm_rank(t->env->world) == 0 ? &t->attached : NULL;
+	t->uploads = (struct upload_rules){ .every = t->job->checkpoint.remote_every,
+					    .last = t->job->job.steps,
+					    .keep = t->job->checkpoint.remote_keep,
+					    .keep_every = t->job->checkpoint.keep_every };
 	struct ckpt_options opt = {
 		.attached = t->state.attached,
 		.dir = t->ckpt_dir,
@@ -135,6 +139,7 @@ static int open_checkpoints(struct trainer *t, struct err *e)
 		.owner = t->job->checkpoint.dir[0] ? t->env->run_dir : NULL,
 		.keep = t->job->checkpoint.keep,
 		.keep_every = t->job->checkpoint.keep_every,
+		.uploads = t->job->checkpoint.remote[0] ? &t->uploads : NULL,
 		.local = t->local.dir[0] ? &t->local : NULL,
 		.generation = t->env->generation,
 		.model = t->model,
@@ -177,6 +182,7 @@ static int start_state(struct trainer *t, struct err *e)
 	const struct train_tiers tiers = { .dir = t->ckpt_dir,
 					   .local = &t->local,
 					   .remote = job->checkpoint.remote,
+					   .owner = t->env->run_dir,
 					   .rollbacks = t->env->skips };
 	int rc = train_resume(t->env->world, t->env->resume, &tiers, t->model, &t->state, &at, e);
 	if (rc < 0)

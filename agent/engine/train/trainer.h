@@ -5,6 +5,7 @@
 
 #include "agent/engine/ckpt/attached.h"
 #include "agent/engine/ckpt/local.h"
+#include "agent/engine/ckpt/upload.h"
 #include "agent/engine/train/bad_numbers.h"
 #include "agent/engine/optim/optim.h"
 #include "agent/engine/optim/scaler.h"
@@ -35,7 +36,8 @@ struct trainer {
 	/* on world rank 0: the model's files, which go into each checkpoint */
 	struct attached attached;
 	char ckpt_dir[JOB_PATH];
-	struct ckpt_local local;   /* dir "": the job has no local tier */
+	struct ckpt_local local; /* dir "": the job has no local tier */
+	struct upload_rules uploads;
 	bool local_skipped;        /* a save to it was left out; it was reported */
 	struct ckpt_state at;      /* the current position of the run */
 	struct engine_batch batch; /* of the current step */
