@@ -6,6 +6,7 @@
 #include "agent/engine/ckpt/local.h"
 #include "agent/engine/ckpt/recover.h"
 #include "agent/engine/ckpt/rounds.h"
+#include "agent/engine/ckpt/state_digest.h"
 #include "base/numbers.h"
 
 #include <stdlib.h>
@@ -250,6 +251,11 @@ static int load(struct exchange *x, struct ckpt_state *state, int *culprit, stru
 	if (!rc)
 		rc = comm_size(x->group) == 1 && !x->copies.n ? load_alone(x, culprit, e)
 							      : load_shared(x, culprit, e);
+	if (!rc && x->opt->proof) {
+		*culprit = -1;
+		rc = ckpt_state_check_loaded(x->group, &x->manifest, x->opt->proof, x->opt->n_proof,
+					     x->opt->watch, e);
+	}
 	if (!rc)
 		*state = x->manifest.state;
 	return rc;

@@ -31,6 +31,12 @@ struct ckpt_load_options {
 	void *arg;
 	/* rank 0's receives the attached files; NULL: nowhere. With `local` it must be NULL. */
 	struct attached *attached;
+	/* The boxes that this rank would save, in the memory that is loaded into: those of all ranks
+	 * cover each tensor exactly once. When all are loaded, they are compared with the state
+	 * digest (state_digest.h); ERR_CORRUPT on all ranks, *culprit -1. NULL on all ranks: they
+	 * are not. */
+	const struct ckpt_tensor *proof;
+	int n_proof;
 	const struct ckpt_watch *watch; /* NULL: none */
 	const struct err *failure; /* this rank cannot load, which fails it on all; NULL: it can */
 	/* The limits of a turn and of a round (turns.h), equal on all ranks. 0: TURN_BYTES and
