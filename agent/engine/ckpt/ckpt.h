@@ -7,7 +7,8 @@
  *     MANIFEST.json             written last: step and state, model, layout, every file with its
  *                               size, every tensor slice with its global shape, box, file, offset
  *                               and XXH3-128 digest (computed from the snapshot in memory), and a
- *                               digest of itself
+ *                               digest of itself; and a digest of the whole state, which does not
+ *                               depend on the layout (state_digest.h)
  * (manifest.h and safetensors.h specify both). It is written as an attempt
  * (.attempt-STEP-GENERATION-NONCE), proven to cover every tensor exactly once, made durable, and
  * then published (commit.h). All accesses go through the storage of DIR (storage.h). An entry
