@@ -63,7 +63,8 @@ enum {
 	X(MSG_HEALTH,    health,   MSG_HEALTH_FIELDS,   "agent",      "what a rank, its device and its node showed in a window, when it has changed") \
 	X(MSG_EXAMINE,   examine,  MSG_EXAMINE_FIELDS,  "supervisor", "find out what a process of the agent's host does: itself, or another agent, which does not answer") \
 	X(MSG_EXAMINED,  examined, MSG_EXAMINED_FIELDS, "agent",      "an answer to examine: at once what the kernel shows, and in the last one also a function") \
-	X(MSG_LINKS,     links,    MSG_LINKS_FIELDS,    "agent",      "how fast a rank's bytes got to other ranks over the network in a window, when it has changed")
+	X(MSG_LINKS,     links,    MSG_LINKS_FIELDS,    "agent",      "how fast a rank's bytes got to other ranks over the network in a window, when it has changed") \
+	X(MSG_CKPT_LOCAL, ckpt_local, MSG_CKPT_FIELDS,  "agent",      "world rank 0 has seen a checkpoint committed in the folders of the nodes")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \

@@ -250,7 +250,7 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 	s->d = o->first;
 	s->ranks = ranks;
 	s->world = o->first->plan.world;
-	s->step = s->ckpt_step = -1;
+	s->step = s->ckpt_step = s->uploads.left = -1;
 	s->opened = s->last_tick = o->now();
 	supervise_restart_init(
 		&s->restart,
@@ -290,6 +290,7 @@ free_all:
 
 void supervise_start(struct supervisor *s)
 {
+	supervise_uploads_look(s);
 	supervise_start_first(s);
 }
 
@@ -306,6 +307,7 @@ void supervise_tick(struct supervisor *s)
 	supervise_links_tick(s);
 	supervise_stop_tick(s);
 	supervise_chain_tick(s);
+	supervise_uploads_tick(s);
 	supervise_comment_tick(s);
 	const char *trouble = rundir_trouble(s->o.run);
 	if (trouble)
@@ -347,6 +349,7 @@ void supervise_close(struct supervisor *s)
 	supervise_rollback_close(s);
 	supervise_stop_close(s);
 	supervise_chain_close(s);
+	supervise_uploads_close(s);
 	supervise_comment_close(s);
 	supervise_guard_close(s->guard);
 	launcher_connections_close(s->connections);

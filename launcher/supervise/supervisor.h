@@ -31,6 +31,7 @@
  *     recovery.c     surveys the nodes and applies the policy
  *     stop.c         why the run is being stopped, and whether the job is requeued
  *     chain.c        the jobs that continue the run after this one
+ *     uploads.c      copies checkpoints to checkpoint.remote
  *     progress_comment.c  tells Slurm what the end of this job would cost
  *     guard.c        starts and watches the guard
  *     terminal.c     prints the progress for people
@@ -60,6 +61,7 @@
 #include "launcher/supervise/stragglers.h"
 #include "launcher/supervise/supervise.h"
 #include "launcher/supervise/suspects.h"
+#include "launcher/supervise/uploads.h"
 
 enum sup_state {
 	SUP_CHECKING,  /* before the first generation: the nodes are checked */
@@ -76,6 +78,7 @@ enum sup_state {
 	SUP_WAITING,   /* for a lost node to return */
 	SUP_BACKOFF,   /* waiting before the next generation */
 	SUP_LEAVING,   /* stopped; waiting for the cause of the stop */
+	SUP_UPLOADING, /* the run has ended; waiting for the copies of its checkpoints */
 	SUP_DONE,
 	SUP_STATE_COUNT
 };
@@ -96,6 +99,7 @@ enum sup_event {
 	EV_STOP_KNOWN,    /* the cause of the stop is known */
 	EV_LEAVE_NODE,    /* the run goes on without a slow node: reason */
 	EV_CHECKED,       /* the nodes have been checked: all, or those that are back */
+	EV_UPLOADED,      /* all checkpoints are copied */
 	SUP_EVENT_COUNT
 };
 
@@ -155,6 +159,7 @@ struct supervisor {
 	bool suspects_failed;    /* a person was told that the list of suspect nodes is not kept */
 	double last_move, slept; /* times: of any rank; when this process had not run */
 	struct chain_state chain;
+	struct uploads_state uploads;
 	struct progress_comment comment;
 	struct predecessors *predecessors;
 
@@ -196,8 +201,10 @@ void supervise_handle(struct supervisor *s, enum sup_event ev, const struct lost
 /* next.c */
 /* Enters a state; its deadline is `seconds` later; 0: it has none. */
 void supervise_enter(struct supervisor *s, enum sup_state state, double seconds);
-/* Ends the run with this exit status. */
+/* Ends the run with this exit status, at once or after the copies of its checkpoints. */
 void supervise_end(struct supervisor *s, int status);
+/* Ends the run with s->status at once. */
+void supervise_end_now(struct supervisor *s);
 /* The steps from a generation that is gone to the next one, in their order; next.c has a picture.
  * Each one continues with the following one unless the run waits or ends. */
 /* The generation is lost and no process of it is left. Makes sure that the nodes have been

@@ -369,6 +369,12 @@ static void do_leave_now(struct supervisor *s, const struct cause *c)
 	supervise_end(s, STATUS_STOPPED);
 }
 
+static void do_end(struct supervisor *s, const struct cause *c)
+{
+	(void)c;
+	supervise_end_now(s);
+}
+
 static void do_start(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
@@ -440,6 +446,9 @@ static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct superv
 	},
 	[SUP_LEAVING] = {
 		[EV_STOP_NOW] = do_leave_now, [EV_TIMEOUT] = do_leave, [EV_STOP_KNOWN] = do_leave,
+	},
+	[SUP_UPLOADING] = {
+		[EV_UPLOADED] = do_end, [EV_TIMEOUT] = do_end, [EV_STOP] = do_end, [EV_STOP_NOW] = do_end,
 	},
 };
 

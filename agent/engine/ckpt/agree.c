@@ -36,6 +36,12 @@ int ckpt_agree(struct comm *group, int rc, const struct err *mine, int *culprit,
 	return ckpt_agree_most(group, rc, mine, &nothing, culprit, e);
 }
 
+int ckpt_agree_result(struct comm *group, int rc, const struct err *mine, struct err *e)
+{
+	int culprit;
+	return ckpt_agree(group, rc, mine, &culprit, e);
+}
+
 int ckpt_agree_all(struct comm *group, int rc, const struct err *mine, int64_t number, int64_t *all,
 		   int *culprit, struct err *e)
 {

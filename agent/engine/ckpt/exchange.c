@@ -3,8 +3,10 @@
 #include "agent/engine/ckpt/agree.h"
 #include "agent/engine/ckpt/attached.h"
 #include "agent/engine/ckpt/load.h"
+#include "agent/engine/ckpt/local.h"
 #include "agent/engine/ckpt/recover.h"
 #include "agent/engine/ckpt/rounds.h"
+#include "agent/engine/ckpt/state_digest.h"
 #include "base/numbers.h"
 
 #include <stdlib.h>
@@ -72,11 +74,22 @@ static int parse_manifest(struct exchange *x, struct err *e)
 	return 0;
 }
 
+/* The manifest of a checkpoint on the nodes is known, but this node may not have it. */
+static int read_text(struct exchange *x, struct err *e)
+{
+	const struct ckpt_load_options *o = x->opt;
+	if (!o->local)
+		return ckpt_manifest_read_text(ckpt_storage_of(o->path), o->path, &x->text, e);
+	ckpt_manifest_write(&o->local->manifest, &x->text);
+	return buf_failed(&x->text)
+		       ? err_set(e, ERR_NOMEM, "%s: no memory for its manifest", o->path)
+		       : 0;
+}
+
 static int read_manifest(struct exchange *x, struct err *e)
 {
 	const struct ckpt_load_options *o = x->opt;
-	if (!x->in_memory &&
-	    ckpt_manifest_read_text(ckpt_storage_of(o->path), o->path, &x->text, e))
+	if (!x->in_memory && read_text(x, e))
 		return -1;
 	if (parse_manifest(x, e))
 		return -1;
@@ -193,8 +206,9 @@ static int open_providers(struct exchange *x, struct err *e)
 	}
 	if (x->in_memory)
 		return 0;
-	if (ckpt_provider_storage_open(o->path, &x->manifest, o->watch,
-				       &x->providers[x->n_providers], e))
+	struct ckpt_provider **next = &x->providers[x->n_providers];
+	if (o->local ? ckpt_provider_local_open(o->local, &x->manifest, o->watch, next, e)
+		     : ckpt_provider_storage_open(o->path, &x->manifest, o->watch, next, e))
 		return -1;
 	x->n_providers++;
 	return 0;
@@ -237,6 +251,11 @@ static int load(struct exchange *x, struct ckpt_state *state, int *culprit, stru
 	if (!rc)
 		rc = comm_size(x->group) == 1 && !x->copies.n ? load_alone(x, culprit, e)
 							      : load_shared(x, culprit, e);
+	if (!rc && x->opt->proof) {
+		*culprit = -1;
+		rc = ckpt_state_check_loaded(x->group, &x->manifest, x->opt->proof, x->opt->n_proof,
+					     x->opt->watch, e);
+	}
 	if (!rc)
 		*state = x->manifest.state;
 	return rc;

@@ -14,17 +14,29 @@
 
 #include "agent/engine/ckpt/ckpt.h"
 
+struct ckpt_local_found; /* local.h */
+
 struct ckpt_load_options {
 	const char *path; /* of the checkpoint; equal on all ranks; ckpt_recover_all ignores it */
 	/* This rank's copies; a rank without copies passes an empty store. NULL, on all ranks: read
 	 * everything from storage. */
 	const struct ckpt_store *store;
 	json_t *model; /* as in ckpt_load */
+	/* The checkpoint is in the folders of the nodes, and `path` is where this rank's node has
+	 * its part of it. NULL: every rank can read all of it. */
+	const struct ckpt_local_found *local;
 	/* Called on rank 0 when the manifest is known and of this model, before anything else is
 	 * read. A failure fails the load on all ranks. NULL: every state is accepted. */
 	int (*accept)(void *arg, const struct ckpt_state *state, struct err *e);
 	void *arg;
-	struct attached *attached;      /* rank 0's receives the attached files; NULL: nowhere */
+	/* rank 0's receives the attached files; NULL: nowhere. With `local` it must be NULL. */
+	struct attached *attached;
+	/* The boxes that this rank would save, in the memory that is loaded into: those of all ranks
+	 * cover each tensor exactly once. When all are loaded, they are compared with the state
+	 * digest (state_digest.h); ERR_CORRUPT on all ranks, *culprit -1. NULL on all ranks: they
+	 * are not. */
+	const struct ckpt_tensor *proof;
+	int n_proof;
 	const struct ckpt_watch *watch; /* NULL: none */
 	const struct err *failure; /* this rank cannot load, which fails it on all; NULL: it can */
 	/* The limits of a turn and of a round (turns.h), equal on all ranks. 0: TURN_BYTES and

@@ -50,6 +50,13 @@ int ckpt_provider_storage_open(const char *path, const struct manifest *m,
 			       const struct ckpt_watch *watch, struct ckpt_provider **out,
 			       struct err *e);
 
+struct ckpt_local_found;
+/* The shards of a checkpoint in the folders of the nodes (local.h): the ranks of one node that has a
+ * file can supply its slices. m: the manifest of the checkpoint, as the exchange has it. */
+int ckpt_provider_local_open(const struct ckpt_local_found *found, const struct manifest *m,
+			     const struct ckpt_watch *watch, struct ckpt_provider **out,
+			     struct err *e);
+
 struct copies;
 struct ckpt_store;
 /* Copies of the shards in the memory of the ranks (copies.h), of which `store` has this rank's; NULL:

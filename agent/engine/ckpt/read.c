@@ -1,6 +1,7 @@
 #include "agent/engine/ckpt/read.h"
 
 #include "agent/engine/ckpt/header.h"
+#include "agent/engine/ckpt/hold.h"
 #include "agent/engine/ckpt/part.h"
 #include "agent/engine/ckpt/storage.h"
 #include "base/numbers.h"
@@ -20,6 +21,7 @@ struct ckpt_reader {
 	struct ckpt_file **files;       /* NULL: not open yet */
 	struct digester *digester;
 	float *chunk;
+	struct ckpt_hold hold;    /* until the reader is closed */
 	struct slice_index index; /* built when the first file is opened */
 };
 
@@ -35,10 +37,18 @@ int ckpt_reader_open(const char *path, const struct manifest *m, const struct ck
 				   .watch = watch,
 				   .files = calloc((size_t)m->n_files + 1, sizeof *r->files),
 				   .digester = ckpt_digester_open(),
-				   .chunk = malloc(CHUNK) };
+				   .chunk = malloc(CHUNK),
+				   .hold = { -1 } };
 	if (!r->files || !r->digester || !r->chunk) {
 		ckpt_reader_close(r);
 		return err_set(e, ERR_NOMEM, "%s: no memory to read it", path);
+	}
+	if (!ckpt_hold_take(&r->hold, path, CKPT_HOLD_READ)) {
+		ckpt_reader_close(r);
+		return err_set(
+			e, ERR_NOTFOUND,
+			"%s: is being removed by `muster ckpt prune`; use a later checkpoint",
+			path);
 	}
 	*out = r;
 	return 0;
@@ -52,6 +62,7 @@ void ckpt_reader_close(struct ckpt_reader *r)
 		if (r->files[i])
 			r->storage->ops->close(r->files[i]);
 	free(r->files);
+	ckpt_hold_release(&r->hold);
 	ckpt_digester_close(r->digester);
 	ckpt_slice_index_free(&r->index);
 	free(r->chunk);
@@ -127,7 +138,7 @@ int ckpt_reader_bytes(struct ckpt_reader *r, const struct manifest_tensor *t,
 
 static int read_pieces(struct ckpt_reader *r, const struct manifest_tensor *t,
 		       const struct manifest_slice *s, const struct ckpt_tensor *into, int n_into,
-		       struct err *e)
+		       struct ckpt_sums *sums, struct err *e)
 {
 	struct part from = ckpt_part_of(t->dims, s->lo, s->hi);
 	int64_t bytes = ckpt_slice_bytes(s);
@@ -137,6 +148,10 @@ static int read_pieces(struct ckpt_reader *r, const struct manifest_tensor *t,
 		if (ckpt_reader_bytes(r, t, s, at, r->chunk, (size_t)n, e))
 			return -1;
 		ckpt_digester_add(r->digester, r->chunk, (size_t)n);
+		if (sums)
+			ckpt_sums_add(sums, t->dims, t->shape, s->lo, s->hi,
+				      at / (int64_t)sizeof(float), n / (int64_t)sizeof(float),
+				      r->chunk);
 		for (int i = 0; i < n_into; i++) {
 			struct part to = ckpt_part_of(t->dims, into[i].lo, into[i].hi);
 			ckpt_part_copy(&from, r->chunk, at / (int64_t)sizeof(float),
@@ -157,12 +172,28 @@ int ckpt_reader_differs(const struct ckpt_reader *r, const struct manifest_tenso
 		       s->hi[1]);
 }
 
+static int read_slice(struct ckpt_reader *r, const struct manifest_tensor *t,
+		      const struct manifest_slice *s, const struct ckpt_tensor *into, int n_into,
+		      struct ckpt_sums *sums, struct err *e)
+{
+	if (ckpt_reader_file(r, s->file, true, e) || read_pieces(r, t, s, into, n_into, sums, e))
+		return -1;
+	struct digest d = ckpt_digester_end(r->digester);
+	return ckpt_digest_equal(&d, &s->digest) ? 0 : ckpt_reader_differs(r, t, s, e);
+}
+
 int ckpt_reader_slice(struct ckpt_reader *r, const struct manifest_tensor *t,
 		      const struct manifest_slice *s, const struct ckpt_tensor *into, int n_into,
 		      struct err *e)
 {
-	if (ckpt_reader_file(r, s->file, true, e) || read_pieces(r, t, s, into, n_into, e))
-		return -1;
-	struct digest d = ckpt_digester_end(r->digester);
-	return ckpt_digest_equal(&d, &s->digest) ? 0 : ckpt_reader_differs(r, t, s, e);
+	return read_slice(r, t, s, into, n_into, NULL, e);
+}
+
+int ckpt_reader_sums(struct ckpt_reader *r, const struct manifest_tensor *t,
+		     const struct manifest_slice *s, struct ckpt_sums *sums, struct err *e)
+{
+	int64_t first, last;
+	ckpt_blocks_touched(t->dims, t->shape, s->lo, s->hi, &first, &last);
+	return ckpt_sums_reserve(sums, first, last, e) || read_slice(r, t, s, NULL, 0, sums, e) ? -1
+												: 0;
 }

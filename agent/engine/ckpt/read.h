@@ -30,6 +30,9 @@ int ckpt_reader_differs(const struct ckpt_reader *r, const struct manifest_tenso
 int ckpt_reader_slice(struct ckpt_reader *r, const struct manifest_tensor *t,
 		      const struct manifest_slice *s, const struct ckpt_tensor *into, int n_into,
 		      struct err *e);
+/* Like ckpt_reader_slice without boxes, and adds the sums of the slice (sum.h). */
+int ckpt_reader_sums(struct ckpt_reader *r, const struct manifest_tensor *t,
+		     const struct manifest_slice *s, struct ckpt_sums *sums, struct err *e);
 /* Whether the slice and the box have an element in common. */
 bool ckpt_boxes_touch(int dims, const struct manifest_slice *s, const struct ckpt_tensor *t);
 

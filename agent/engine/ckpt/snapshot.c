@@ -220,17 +220,25 @@ int ckpt_bad_number(const char *tensor, struct err *e)
 		tensor);
 }
 
-/* Computes each chunk's digest, and writes the chunk while it is still in the cache. */
+/* Computes each chunk's digest and sums, and writes the chunk while it is still in the cache. */
 static int write_tensor(const struct ckpt_tensor *t, const struct ckpt_watch *watch,
-			struct ckpt_file *f, struct digester *d, struct digest *out, struct err *e)
+			struct ckpt_file *f, struct digester *d, struct ckpt_sums *sums,
+			struct digest *out, struct err *e)
 {
 	const char *at = (const char *)t->data;
+	int64_t bytes = box_bytes(t), first, last;
 	ckpt_digester_start(d);
-	for (int64_t left = box_bytes(t); left > 0;) {
+	ckpt_blocks_touched(t->dims, t->shape, t->lo, t->hi, &first, &last);
+	if (ckpt_sums_reserve(sums, first, last, e))
+		return -1;
+	for (int64_t left = bytes; left > 0;) {
 		size_t n = left < CHUNK ? (size_t)left : CHUNK;
 		if (ckpt_has_bad_number(at, n))
 			return ckpt_bad_number(t->name, e);
 		ckpt_digester_add(d, at, n);
+		ckpt_sums_add(sums, t->dims, t->shape, t->lo, t->hi,
+			      (bytes - left) / (int64_t)sizeof(float), (int64_t)(n / sizeof(float)),
+			      (const float *)(const void *)at);
 		if (f->storage->ops->write(f, at, n, e))
 			return -1;
 		if (watch)
@@ -256,8 +264,11 @@ static int write_tensors(const struct snapshot *s, struct ckpt_file *f, struct m
 						.offset = at,
 						.lo = { t->lo[0], t->lo[1] },
 						.hi = { t->hi[0], t->hi[1] } };
-		rc = write_tensor(t, s->watch, f, d, &slice.digest, e) ||
-		     ckpt_manifest_add_slice(part, t->name, t->dims, t->shape, &slice, e);
+		struct ckpt_sums sums = { 0 };
+		rc = write_tensor(t, s->watch, f, d, &sums, &slice.digest, e) ||
+		     ckpt_manifest_add_slice(part, t->name, t->dims, t->shape, &slice, e) ||
+		     ckpt_manifest_add_sums(part, t->name, &sums, e);
+		ckpt_sums_fini(&sums);
 		at += box_bytes(t);
 	}
 	ckpt_digester_close(d);

@@ -187,31 +187,58 @@ int ckpt_store_take(struct ckpt_store *s, int owner, const struct ckpt_state *st
 	return rc ? -1 : 0;
 }
 
-static struct digest digest_slice(struct ckpt_store *s, const char *at, int64_t bytes, bool *bad)
+/* sums: those of the tensor's blocks, reserved for the slice; NULL: they are not wanted. */
+static struct digest digest_slice(struct ckpt_store *s, const struct manifest_tensor *t,
+				  const struct manifest_slice *slice, const char *at,
+				  struct ckpt_sums *sums, bool *bad)
 {
+	int64_t bytes = ckpt_slice_bytes(slice);
 	*bad = false;
 	ckpt_digester_start(s->digester);
-	for (int64_t n; bytes > 0; bytes -= n, at += n) {
-		n = min_int64(CHUNK, bytes);
+	for (int64_t done = 0, n; done < bytes; done += n, at += n) {
+		n = min_int64(CHUNK, bytes - done);
 		*bad |= ckpt_has_bad_number(at, (size_t)n);
 		ckpt_digester_add(s->digester, at, (size_t)n);
+		if (sums)
+			ckpt_sums_add(sums, t->dims, t->shape, slice->lo, slice->hi,
+				      done / (int64_t)sizeof(float), n / (int64_t)sizeof(float),
+				      (const float *)(const void *)at);
 		if (s->opt.watch)
 			s->opt.watch->moved(s->opt.watch->arg);
 	}
 	return ckpt_digester_end(s->digester);
 }
 
-/* Computes each slice's digest: sets it, or compares it with the one that is there. */
+/* Makes room for the sums of all blocks that the tensor's slices touch. */
+static int start_sums(struct manifest_tensor *t, struct err *e)
+{
+	ckpt_sums_fini(&t->sums);
+	for (int64_t j = 0; j < t->n; j++) {
+		int64_t first, last;
+		ckpt_blocks_touched(t->dims, t->shape, t->slices[j].lo, t->slices[j].hi, &first,
+				    &last);
+		if (ckpt_sums_reserve(&t->sums, first, last, e))
+			return -1;
+	}
+	t->has_sums = true;
+	return 0;
+}
+
+/* Computes each slice's digest and the sums: sets them, or compares the digest with the one that is
+ * there. */
 static int digest_image(struct ckpt_store *s, struct image *i, bool compare, struct err *e)
 {
 	for (int64_t k = 0; k < i->part.n_tensors; k++) {
-		const struct manifest_tensor *t = &i->part.tensors[k];
+		struct manifest_tensor *t = &i->part.tensors[k];
+		if (!compare && start_sums(t, e))
+			return -1;
 		for (int64_t j = 0; j < t->n; j++) {
 			struct manifest_slice *slice = &t->slices[j];
 			bool bad;
-			struct digest d = digest_slice(
-				s, i->data + i->part.files[slice->file].header + slice->offset,
-				ckpt_slice_bytes(slice), &bad);
+			struct digest d = digest_slice(s, t, slice,
+						       i->data + i->part.files[slice->file].header +
+							       slice->offset,
+						       compare ? NULL : &t->sums, &bad);
 			if (compare && !ckpt_digest_equal(&d, &slice->digest))
 				return err_set(e, ERR_CORRUPT,
 					       "%s: tensor %s: the digest of a copy in memory "

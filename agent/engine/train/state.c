@@ -1,6 +1,8 @@
 #include "agent/engine/train/state.h"
 
 #include "agent/engine/ckpt/exchange.h"
+#include "agent/engine/ckpt/local.h"
+#include "agent/engine/ckpt/state_digest.h"
 #include "plan/spec/layout.h"
 
 #include <stdio.h>
@@ -204,28 +206,49 @@ static int check_optimizer(void *arg, const struct ckpt_state *at, struct err *e
 		       a->path, has, optimizer_of(a->kind)->name);
 }
 
-int train_state_load(struct comm *world, const char *path, json_t *model,
+int train_state_load(struct comm *world, const struct train_source *from, json_t *model,
 		     const struct train_state *state, struct ckpt_state *at, int *culprit,
 		     struct err *e)
 {
-	struct accept accept = { path, optim_kind(state->optim) };
+	struct accept accept = { from->path, optim_kind(state->optim) };
 	struct ckpt_memory there = memory_of(state);
 	struct err mine = ERR_INIT;
 	struct boxes b = { 0 };
 	int rc = list_boxes(state, &there, false, &b, &mine);
-	const struct ckpt_load_options opt = { .path = path,
+	const struct ckpt_load_options opt = { .path = from->path,
+					       .local = from->local,
 					       .model = model,
 					       .accept = check_optimizer,
 					       .arg = &accept,
-					       .attached = state->attached,
+					       .attached = from->local ? NULL : state->attached,
 					       .watch = state->watch,
 					       .failure = rc ? &mine : NULL };
 	rc = ckpt_load_all(world, &opt, at, b.list, b.n, culprit, e);
 	free(b.list);
+	if (rc || !from->local)
+		return rc;
+	*culprit = -1;
+	return ckpt_local_attached(world, from->local, state->attached, e);
+}
+
+int train_state_check_loaded(struct comm *world, const struct train_source *from,
+			     const struct train_state *state, struct err *e)
+{
+	struct err mine = ERR_INIT;
+	struct boxes b;
+	struct ckpt_memory there = memory_of(state);
+	if (list_boxes(state, &there, true, &b, &mine)) {
+		comm_abort(world, mine.text); /* the others wait in the collective */
+		return err_set(e, mine.code, "%s", mine.text);
+	}
+	int rc = from->local ? ckpt_state_check_loaded(world, &from->local->manifest, b.list, b.n,
+						       state->watch, e)
+			     : ckpt_check_loaded(world, from->path, b.list, b.n, state->watch, e);
+	free(b.list);
 	return rc;
 }
 
-int train_state_save(struct ckpt_writer *w, const struct ckpt_state *at,
+int train_state_save(struct ckpt_writer *w, unsigned where, const struct ckpt_state *at,
 		     const struct train_state *state, struct err *e)
 {
 	struct ckpt_state s = *at;
@@ -235,7 +258,7 @@ int train_state_save(struct ckpt_writer *w, const struct ckpt_state *at,
 		return -1;
 	snprintf(s.optimizer, sizeof s.optimizer, "%s",
 		 optimizer_of(optim_kind(state->optim))->name);
-	int rc = ckpt_save(w, &s, b.list, b.n, e);
+	int rc = ckpt_save_to(w, where, &s, b.list, b.n, e);
 	free(b.list);
 	return rc;
 }

@@ -39,7 +39,7 @@ struct job_key {
 	const char *doc;
 };
 
-enum { JOB_KEYS_MAX = 160 };
+enum { JOB_KEYS_MAX = 192 };
 
 extern const struct job_key job_keys[];
 extern const int job_n_keys;

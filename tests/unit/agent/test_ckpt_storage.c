@@ -427,9 +427,12 @@ static void a_folder_of_another_run_is_refused(void **state)
 		struct err e = ERR_INIT;
 		begin_row(row);
 		assert_int_equal(inner->ops->prepare(inner, fix_dir, &e), 0);
-		assert_int_equal(ckpt_folder_set_owner(inner, fix_dir, "/runs/a", &e), 0);
-		assert_int_equal(ckpt_folder_set_owner(inner, fix_dir, "/runs/a", &e), 0);
-		assert_int_equal(ckpt_folder_set_owner(inner, fix_dir, "/runs/b", &e), -1);
+		assert_int_equal(
+			ckpt_folder_set_owner(inner, fix_dir, "/runs/a", "checkpoint.dir", &e), 0);
+		assert_int_equal(
+			ckpt_folder_set_owner(inner, fix_dir, "/runs/a", "checkpoint.dir", &e), 0);
+		assert_int_equal(
+			ckpt_folder_set_owner(inner, fix_dir, "/runs/b", "checkpoint.dir", &e), -1);
 		assert_int_equal(e.code, ERR_USAGE);
 		end_row();
 	}
