@@ -1,5 +1,6 @@
 #include "agent/tools/ckpt_dir.h"
 
+#include "agent/engine/ckpt/local.h"
 #include "base/run_paths.h"
 #include "plan/spec/job/job.h"
 
@@ -35,6 +36,36 @@ __attribute__((noinline)) static int set_run_dir(struct ckpt_dir *d, const char 
 		return -1;
 	return job.checkpoint.dir[0] ? set_dir(d, job.checkpoint.dir, NULL, e)
 				     : set_dir(d, run, RUN_CKPT, e);
+}
+
+/* The name of this node as muster uses it for %N. */
+static void name_node(char out[HOST_NAME_MAX + 1])
+{
+	const char *slurm = getenv("SLURMD_NODENAME");
+	if (slurm && *slurm) {
+		snprintf(out, HOST_NAME_MAX + 1, "%s", slurm);
+		return;
+	}
+	if (gethostname(out, HOST_NAME_MAX + 1))
+		out[0] = '\0';
+	out[HOST_NAME_MAX] = '\0';
+	out[strcspn(out, ".")] = '\0';
+}
+
+__attribute__((noinline)) int tool_ckpt_dir_tiers(const char *path, char *local, char *remote)
+{
+	static struct job job; /* too large for a small stack */
+	char ini[PATH_MAX], node[HOST_NAME_MAX + 1];
+	*local = *remote = '\0';
+	if (!exists(path, RUN_JOB) ||
+	    snprintf(ini, sizeof ini, "%s/" RUN_JOB, path) >= (int)sizeof ini ||
+	    job_load(ini, NULL, 0, &job, NULL))
+		return -1;
+	name_node(node);
+	if (ckpt_local_expand(job.checkpoint.local, node, local, NULL))
+		*local = '\0';
+	snprintf(remote, PATH_MAX, "%s", job.checkpoint.remote);
+	return 0;
 }
 
 /* PATH is itself a checkpoint: its parent folder is the DIR, and its last component is the only
