@@ -259,7 +259,9 @@ static void watch_health(struct agent *a)
 		.window_s = a->job.health.slow_window,
 		.node = a->watches_node,
 		.gpu = a->place.cuda ? a->place.bus : "",
-		.disk = *a->job.checkpoint.dir ? a->job.checkpoint.dir : checkpoints,
+		.disk = *a->job.checkpoint.dir && !job_path_is_address(a->job.checkpoint.dir)
+				? a->job.checkpoint.dir
+				: checkpoints,
 	};
 	if (agent_watch_open(&opt, &a->watch, &e))
 		log_warn("%s", e.text);

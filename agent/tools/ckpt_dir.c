@@ -93,11 +93,51 @@ static int open_one(struct ckpt_dir *d, const char *path, struct err *e)
 	return set_dir(d, real[0] ? real : "/", NULL, e);
 }
 
+/* An object store has no folders: the last component of the path tells a checkpoint from a DIR. */
+static int open_remote(struct ckpt_dir *d, const char *path, struct err *e)
+{
+	struct manifest m;
+	if (set_dir(d, path, NULL, e))
+		return -1;
+	size_t n = strlen(d->dir);
+	while (n && d->dir[n - 1] == '/')
+		d->dir[--n] = '\0';
+	char *last = strrchr(d->dir, '/') + 1;
+	bool named = !strncmp(last, "step-", 5) && strlen(last) < sizeof d->list->name;
+	if (!named)
+		return ckpt_folder_list(ckpt_storage_of(d->dir), d->dir, &d->list, &d->n, e);
+	d->list = calloc(1, sizeof *d->list);
+	if (!d->list)
+		return err_set(e, ERR_NOMEM, "%s: no memory for its name", path);
+	strcpy(d->list->name, last);
+	if (!ckpt_manifest_load(d->dir, &m, NULL)) {
+		d->list->step = m.state.step;
+		ckpt_manifest_fini(&m);
+	}
+	last[-1] = '\0';
+	d->n = 1;
+	d->one = true;
+	return 0;
+}
+
+static int open_address(const char *path, struct ckpt_dir *out, struct err *e)
+{
+	struct ckpt_dir d = { 0 };
+	if (open_remote(&d, path, e)) {
+		tool_ckpt_dir_close(&d);
+		return -1;
+	}
+	*out = d;
+	return 0;
+}
+
 int tool_ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e)
 {
 	struct ckpt_dir d = { 0 };
 	struct stat st;
 	int rc;
+	if (job_path_is_address(path))
+		return open_address(path, out, e);
 	if (stat(path, &st))
 		return errno == ENOENT ? err_set(e, ERR_NOTFOUND,
 						 "%s: no such file; name a checkpoint, or a folder "

@@ -16,7 +16,7 @@ struct ckpt_dir {
 	bool one; /* a checkpoint was named */
 };
 
-/* A run's folder is recognized by its job.ini, whose checkpoint.dir is then used. ERR_NOTFOUND if
+/* path may be in an object store: s3://bucket/prefix. A run's folder is recognized by its job.ini, whose checkpoint.dir is then used. ERR_NOTFOUND if
  * there is no such folder; a folder without checkpoints is an empty list. */
 int tool_ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e);
 /* If `path` is a run's folder, sets its checkpoint.local on this node and its checkpoint.remote, of

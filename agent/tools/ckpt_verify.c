@@ -18,7 +18,7 @@ static const char page[] =
 	"  are those of the model in the manifest, each with its shape. It also verifies the "
 	"files\n"
 	"  that are attached to an imported model. PATH is a checkpoint, or a run's folder or its\n"
-	"  ckpt folder; then all of its checkpoints are verified.\n"
+	"  ckpt folder or s3://BUCKET/PREFIX; then all of its checkpoints are verified.\n"
 	"\n"
 	"OPTIONS\n"
 	"  --json        print as JSON: {dir, checkpoints: [{step, path, valid, error}]}\n"

@@ -34,6 +34,8 @@ struct tool {
 	X(ckpt_ls) \
 	X(ckpt_show) \
 	X(ckpt_verify) \
+	X(ckpt_push) \
+	X(ckpt_pull) \
 	X(ckpt_import) \
 	X(ckpt_export) \
 	X(ckpt_upload) \

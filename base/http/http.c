@@ -42,6 +42,7 @@ static size_t keep_header(char *data, size_t size, size_t n, void *arg)
 {
 	struct http_transfer *t = arg;
 	size_t len = size * n;
+	t->headers_end = len <= 2; /* the empty line behind them */
 	if (len >= 5 && !memcmp(data, "HTTP/", 5))
 		buf_clear(&t->answer.headers);
 	else if (t->answer.headers.len + len <= HEADERS_MAX)
@@ -276,8 +277,8 @@ int http_transfer_end(struct http_transfer *t, CURLcode code, struct http_answer
 {
 	if (sent)
 		*sent = was_sent(t->curl, t->easy);
-	if (code)
-		return fail(t, t->easy, code, e);
+	if (code || !t->headers_end)
+		return fail(t, t->easy, code ? code : CURLE_PARTIAL_FILE, e);
 	take_status(t->curl, t->easy, &t->answer);
 	*out = t->answer;
 	t->answer = (struct http_answer){ 0 };

@@ -12,6 +12,7 @@ struct http_transfer {
 	struct curl_slist *headers;
 	struct http_answer answer;
 	bool too_long;
+	bool headers_end; /* libcurl takes an answer that is cut within its headers for a whole one */
 	char said[CURL_ERROR_SIZE];
 };
 

@@ -116,7 +116,10 @@ static void land(struct s3_line *l, struct http_landed *landed)
 	}
 	call->status = 0;
 	call->err = landed->err;
-	if (s3_may_pass(call->err.code))
+	bool again = s3_may_pass(call->err.code);
+	if (call->err.code == ERR_NOTFOUND) /* a host without a name is no missing object */
+		call->err.code = ERR_NET;
+	if (again)
 		try_again(l, call, 0);
 	else
 		finish(l, call, -1);
@@ -149,6 +152,14 @@ int s3_line_wait(struct s3_line *l, struct s3_call *call, struct err *e)
 	if (call->rc && e)
 		*e = call->err;
 	return call->rc;
+}
+
+void s3_line_poll(struct s3_line *l)
+{
+	struct http_landed landed;
+	launch_due(l);
+	while (l->calls && http_pump_next(l->pump, 0, &landed))
+		land(l, &landed);
 }
 
 void s3_call_free(struct s3_call *call)

@@ -165,6 +165,7 @@ int s3_download_read(struct s3_download *d, int64_t at, void *data, size_t n, st
 			       d->place.bucket, d->place.key, d->size);
 	if (!d->line && s3_line_take(d->client, &d->line, e))
 		return -1;
+	s3_line_poll(d->line);
 	bool on = at == d->expected;
 	while (d->n && !is_here(d, at))
 		drop_first(d);

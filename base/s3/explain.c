@@ -55,7 +55,7 @@ static const struct {
 	enum err_code as;
 	const char *text;
 } refusals[] = {
-	{ "NoSuchBucket",          0,   ERR_NOTFOUND, "there is no such bucket; create it, or correct its name" },
+	{ "NoSuchBucket",          0,   ERR_USAGE,    "there is no such bucket; create it, or correct its name" },
 	{ "InvalidAccessKeyId",    0,   ERR_AUTH,     "the store does not know the access key; correct AWS_ACCESS_KEY_ID or AWS_PROFILE" },
 	{ "SignatureDoesNotMatch", 0,   ERR_AUTH,     "the store refuses the signature; correct the secret key, or AWS_REGION" },
 	{ "ExpiredToken",          0,   ERR_AUTH,     "the temporary keys have expired; set new ones" },
@@ -93,6 +93,13 @@ void s3_explain(const struct s3_client *c, struct s3_call *call)
 			"%s: the clock of this host is %.0f seconds %s the store's, which refuses "
 			"such requests; set the clock (chronyd, ntpd)",
 			what, fabs(skew), skew < 0 ? "behind" : "ahead of");
+		return;
+	}
+	if (call->status == 404 && !call->r.at->key[0] && strcmp(call->code, "NoSuchBucket")) {
+		err_set(&call->err, ERR_USAGE,
+			"%s: nothing is known of this bucket there (404 %s); correct "
+			"AWS_ENDPOINT_URL or the bucket's name",
+			what, call->code);
 		return;
 	}
 	http_answer_header(&call->answer, "x-amz-bucket-region", region, sizeof region);

@@ -71,8 +71,9 @@ static int has_bytes(struct s3_client *c, const struct s3_place *at, const void 
 	return err_set(e, why.code, "%s", why.text);
 }
 
+/* *taken: the store said that it has the bytes. */
 static int put_once(struct s3_client *c, const struct s3_place *at, const void *data, size_t n,
-		    enum s3_if when, const char *etag, struct err *e)
+		    enum s3_if when, const char *etag, bool *taken, struct err *e)
 {
 	struct s3_call call = {
 		.r = { .method = "PUT", .at = at, .body = n ? data : "", .size = n }
@@ -85,6 +86,7 @@ static int put_once(struct s3_client *c, const struct s3_place *at, const void *
 		s3_add_header(&call.r, "if-match", etag);
 	int rc = s3_do(c, &call, &why);
 	bool answered = call.status > 0;
+	*taken = !rc;
 	http_answer_header(&call.answer, "x-amz-checksum-sha256", kept, sizeof kept);
 	/* another attempt, whose answer was lost, may be the one that was first */
 	int same = !rc || call.status == 412 || !answered
@@ -110,11 +112,14 @@ int s3_put(struct s3_client *c, const struct s3_place *at, const void *data, siz
 	   enum s3_if when, const char *etag, struct err *e)
 {
 	struct err why = ERR_INIT;
+	bool taken;
 	int rc = -1;
 	for (int i = 0; i < PUT_TRIES && rc; i++) {
-		rc = put_once(c, at, data, n, when, etag, &why);
+		rc = put_once(c, at, data, n, when, etag, &taken, &why);
 		if (rc && why.code != ERR_CORRUPT)
 			break;
+		if (taken) /* so the object that is there is a damaged one of ours */
+			when = S3_ALWAYS;
 	}
 	return rc ? err_set(e, why.code, "%s", why.text) : 0;
 }

@@ -93,6 +93,8 @@ struct s3_call {
 void s3_line_start(struct s3_line *l, struct s3_call *call);
 /* Waits until the call is done; returns its result, and its error. */
 int s3_line_wait(struct s3_line *l, struct s3_call *call, struct err *e);
+/* Lets the calls progress without waiting. */
+void s3_line_poll(struct s3_line *l);
 /* Ends a call if it is under way, and frees its answer. */
 void s3_call_end(struct s3_line *l, struct s3_call *call);
 

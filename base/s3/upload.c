@@ -195,6 +195,7 @@ static int make_room(struct s3_upload *u, struct slot *s, size_t most, size_t n,
 int s3_upload_write(struct s3_upload *u, const void *data, size_t n, struct err *e)
 {
 	const char *from = data;
+	s3_line_poll(u->line);
 	while (n > 0) {
 		struct slot *s = &u->slots[u->filling];
 		size_t most = part_size(u->n_parts);
@@ -290,7 +291,8 @@ static int complete(struct s3_upload *u, struct err *e)
 	s3_add_query(&call.r, "uploadId", u->id);
 	s3_add_header(&call.r, "if-none-match", "*");
 	int rc = s3_do(u->client, &call, &why);
-	bool unsure = rc && (call.repeated || call.status == 412);
+	/* libcurl also sends a request again on its own, when a connection that it kept was cut */
+	bool unsure = rc && (call.repeated || call.status == 412 || call.status == 404);
 	s3_call_free(&call);
 	if (!rc || unsure) {
 		/* the answer of an attempt that succeeded may have been lost */

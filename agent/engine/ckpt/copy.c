@@ -87,10 +87,10 @@ static int open_source(struct copy *c, int64_t i, const char *path, struct ckpt_
 static int pass_bytes(struct copy *c, int64_t i, const struct ckpt_storage *s, const char *path,
 		      struct ckpt_file *in, struct ckpt_file *out, struct err *e)
 {
-	int64_t size = file_size(c, i);
+	int64_t size = file_size(c, i), chunk = ckpt_pace_piece(&c->pace, CHUNK);
 	start_trail(c, i);
-	for (int64_t at = 0; at < size; at += CHUNK) {
-		size_t n = (size_t)min_int64(CHUNK, size - at);
+	for (int64_t at = 0; at < size; at += chunk) {
+		size_t n = (size_t)min_int64(chunk, size - at);
 		if (s->ops->read(in, at, c->chunk, n, e) ||
 		    ckpt_trail_add(c->trail, path, c->chunk, n, e))
 			return -1;

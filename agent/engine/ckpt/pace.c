@@ -12,6 +12,12 @@ void ckpt_pace_start(struct ckpt_pace *p, int64_t bytes_per_s)
 	*p = (struct ckpt_pace){ .rate = (double)bytes_per_s, .at = clock_s() };
 }
 
+int64_t ckpt_pace_piece(const struct ckpt_pace *p, int64_t most)
+{
+	double piece = burst_s * p->rate;
+	return p->rate <= 0 || piece >= (double)most ? most : piece < 1 ? 1 : (int64_t)piece;
+}
+
 double ckpt_pace_take(struct ckpt_pace *p, size_t n, double now)
 {
 	if (p->rate <= 0)

@@ -16,6 +16,9 @@ struct ckpt_pace {
 };
 
 void ckpt_pace_start(struct ckpt_pace *p, int64_t bytes_per_s);
+/* The most bytes to send at once, up to `most`: a quarter of a second's, so that connections are not
+ * left alone for long. */
+int64_t ckpt_pace_piece(const struct ckpt_pace *p, int64_t most);
 /* Seconds to wait after n more bytes were sent at the time `now`. */
 double ckpt_pace_take(struct ckpt_pace *p, size_t n, double now);
 /* Takes n bytes and waits. ERR_ABORTED once *cancel, which may be NULL, is set. */

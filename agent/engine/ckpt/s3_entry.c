@@ -69,8 +69,7 @@ int ckpt_s3_pointer(struct s3_client *c, const char *path, struct ckpt_pointer *
 	int rc = s3_get(c, &at, CKPT_POINTER_MOST, &text, etag, &why);
 	if (!rc)
 		rc = ckpt_pointer_parse(buf_str(&text), text.len, out);
-	else if (why.code == ERR_CORRUPT ||
-		 (why.code == ERR_NOTFOUND && !strstr(why.text, "NoSuchBucket")))
+	else if (why.code == ERR_CORRUPT || why.code == ERR_NOTFOUND)
 		rc = 0;
 	else
 		rc = err_set(e, why.code, "%s", why.text);

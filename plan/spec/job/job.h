@@ -305,6 +305,9 @@ void job_write(const struct job *job, struct buf *out);
 const char *job_word(const struct job *job, size_t offset);
 /* The word of an enum key for a given value. */
 const char *job_enum_word(size_t offset, int value);
+/* Whether checkpoints under this path are in an object store, "s3://bucket/prefix", in place of a
+ * folder. */
+bool job_path_is_address(const char *path);
 /* The table as a section of a man page: keys, types, ranges, defaults, meaning. */
 void job_help(struct buf *out);
 

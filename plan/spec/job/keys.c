@@ -168,7 +168,7 @@ const struct job_key job_keys[] = {
 	INT(data, prefetch, "2", 0, 1024, "Number of steps whose tokens are read ahead."),
 	TEXT(data, skip, JOB_LINE, "", "Samples that training skips: positions in the order of the data, from 0, such as 320-335,640. They count as read: the next sample takes their place in the batch. Rollbacks add to this list (health.bad_numbers). Evaluations are not affected."),
 
-	TEXT(checkpoint, dir, JOB_LINE, "", "Folder of the checkpoints; no other run may use it. Empty: ckpt in the run folder."),
+	TEXT(checkpoint, dir, JOB_LINE, "", "Folder of the checkpoints, or s3://BUCKET/PREFIX in an object store; no other run may use it. Empty: ckpt in the run folder."),
 	INT(checkpoint, every, "100", 0, 1e12, "Steps between checkpoints. 0: only when stopping and at the end."),
 	INT(checkpoint, keep, "3", 0, 1e9, "Number of checkpoints to keep; older ones are deleted. 0: keep all."),
 	INT(checkpoint, keep_every, "0", 0, 1e12, "Checkpoints whose step is a multiple of it are never deleted, in dir and in remote. 0: none is kept beyond keep and remote_keep."),
@@ -182,7 +182,7 @@ const struct job_key job_keys[] = {
 	REAL(checkpoint, remote_wait, "600", 0, 1e6, "Seconds that a run waits at its end for the copies to remote. The next run continues with what is left."),
 	ABOVE(checkpoint, node_bandwidth, "1", 0, 1e6, "For predictions: GB/s that one node writes to or reads from the checkpoints' storage while all nodes do. 1: Llama 3's share (arXiv 2407.21783, section 3.3.1)."),
 	ABOVE(checkpoint, bandwidth, "2000", 0, 1e9, "For predictions: GB/s of the checkpoints' storage for all nodes together. 2000: what Llama 3's storage sustained."),
-	TEXT(checkpoint, resume, JOB_LINE, "auto", "Where a run starts. auto: from the run's last valid checkpoint, or from the beginning if it has none. none: from the beginning; a run that has checkpoints is refused. Otherwise the folder of a checkpoint, for a run that has none of its own."),
+	TEXT(checkpoint, resume, JOB_LINE, "auto", "Where a run starts. auto: from the run's last valid checkpoint, or from the beginning if it has none. none: from the beginning; a run that has checkpoints is refused. Otherwise the folder of a checkpoint, or its s3:// address, for a run that has none of its own."),
 
 	ENUM(launch, launcher, "auto", launchers, "Who starts the agents. auto: slurm inside an allocation, otherwise local."),
 	ENUM(launch, pmix, "auto", pmixes, "slurm: whose PMIx server the agents use. slurm: that of Slurm's plugin. muster: one of muster's own on each node, started by a helper. auto: Slurm's if it has the plugin, otherwise muster's."),

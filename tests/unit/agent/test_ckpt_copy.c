@@ -197,7 +197,10 @@ static void the_pace_allows_the_rate_and_a_small_burst(void **state)
 	assert_true(ckpt_pace_take(&p, 500, 100.25) == 0.75);
 	assert_true(ckpt_pace_take(&p, 250, 200) == 0); /* a pause is not made up for */
 	assert_true(ckpt_pace_take(&p, 250, 200) == 0.25);
+	assert_int_equal(ckpt_pace_piece(&p, 1000), 250);
+	assert_int_equal(ckpt_pace_piece(&p, 100), 100);
 	ckpt_pace_start(&p, 0);
+	assert_int_equal(ckpt_pace_piece(&p, 1000), 1000);
 	assert_true(ckpt_pace_take(&p, (size_t)1 << 40, 200) == 0);
 }
 
