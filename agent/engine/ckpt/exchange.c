@@ -4,6 +4,7 @@
 #include "agent/engine/ckpt/attached.h"
 #include "agent/engine/ckpt/load.h"
 #include "agent/engine/ckpt/local.h"
+#include "agent/engine/ckpt/recover.h"
 #include "agent/engine/ckpt/rounds.h"
 #include "base/numbers.h"
 
@@ -34,7 +35,10 @@ struct exchange {
 	bool parsed;
 	struct lists lists;
 	struct wants wants;
-	struct ckpt_provider *provider;
+	bool in_memory; /* the whole state is */
+	struct copies copies;
+	struct ckpt_provider *providers[2];
+	int n_providers;
 	struct pieces pieces;
 	struct landing landing;
 	struct rounds *rounds;
@@ -45,7 +49,9 @@ static void close_exchange(struct exchange *x)
 	ckpt_rounds_close(x->rounds);
 	ckpt_landing_fini(&x->landing);
 	ckpt_pieces_fini(&x->pieces);
-	ckpt_provider_close(x->provider);
+	for (int i = 0; i < x->n_providers; i++)
+		ckpt_provider_close(x->providers[i]);
+	ckpt_copies_fini(&x->copies);
 	ckpt_wants_fini(&x->wants);
 	if (x->parsed)
 		ckpt_manifest_fini(&x->manifest);
@@ -82,13 +88,13 @@ static int read_text(struct exchange *x, struct err *e)
 static int read_manifest(struct exchange *x, struct err *e)
 {
 	const struct ckpt_load_options *o = x->opt;
-	if (read_text(x, e) || parse_manifest(x, e))
+	if ((!x->in_memory && read_text(x, e)) || parse_manifest(x, e))
 		return -1;
 	if (ckpt_manifest_check_model(&x->manifest, o->model, e))
 		return err_prefix(e, "%s", o->path);
 	if (o->accept && o->accept(o->arg, &x->manifest.state, e))
 		return -1;
-	if (!o->attached)
+	if (!o->attached || x->in_memory)
 		return 0;
 	ckpt_attached_fini(o->attached);
 	return ckpt_attached_load(o->path, &x->manifest, o->attached, e);
@@ -185,24 +191,36 @@ static int gather_lists(struct exchange *x, int *culprit, struct err *e)
 
 /* --- The load --- */
 
-static int open_provider(struct exchange *x, struct err *e)
+/* Copies in memory come before the storage. */
+static int open_providers(struct exchange *x, struct err *e)
 {
 	const struct ckpt_load_options *o = x->opt;
-	return o->local ? ckpt_provider_local_open(o->local, &x->manifest, o->watch, &x->provider, e)
-			: ckpt_provider_storage_open(o->path, &x->manifest, o->watch, &x->provider,
-						     e);
+	if (x->copies.n) {
+		if (ckpt_provider_memory_open(&x->manifest, &x->copies, o->store,
+					      comm_rank(x->group), &x->providers[0], e))
+			return -1;
+		x->n_providers = 1;
+	}
+	if (x->in_memory)
+		return 0;
+	struct ckpt_provider **next = &x->providers[x->n_providers];
+	if (o->local ? ckpt_provider_local_open(o->local, &x->manifest, o->watch, next, e)
+		     : ckpt_provider_storage_open(o->path, &x->manifest, o->watch, next, e))
+		return -1;
+	x->n_providers++;
+	return 0;
 }
 
 static int plan_load(struct exchange *x, struct err *e)
 {
 	const struct ckpt_load_options *o = x->opt;
-	if (decode_lists(x, e) || open_provider(x, e) ||
+	if (decode_lists(x, e) || open_providers(x, e) ||
 	    ckpt_pieces_init(&x->pieces, &x->manifest, &x->wants, comm_rank(x->group),
-			     comm_size(x->group), &x->provider, 1, e) ||
+			     comm_size(x->group), x->providers, x->n_providers, e) ||
 	    ckpt_landing_init(&x->landing, &x->pieces, x->tensors, x->n, e))
 		return -1;
 	ckpt_turns_limit(&x->pieces, o->turn_bytes, o->round_bytes);
-	return ckpt_rounds_open(x->group, &x->pieces, &x->landing, &x->provider, o->watch,
+	return ckpt_rounds_open(x->group, &x->pieces, &x->landing, x->providers, o->watch,
 				&x->rounds, e);
 }
 
@@ -223,6 +241,18 @@ static int load_alone(struct exchange *x, int *culprit, struct err *e)
 	return ckpt_load_boxes(o->path, &x->manifest, x->tensors, x->n, o->watch, e);
 }
 
+/* The rest of a load, when the copies are known. */
+static int load(struct exchange *x, struct ckpt_state *state, int *culprit, struct err *e)
+{
+	int rc = share_manifest(x, culprit, e);
+	if (!rc)
+		rc = comm_size(x->group) == 1 && !x->copies.n ? load_alone(x, culprit, e)
+							      : load_shared(x, culprit, e);
+	if (!rc)
+		*state = x->manifest.state;
+	return rc;
+}
+
 int ckpt_load_all(struct comm *group, const struct ckpt_load_options *opt, struct ckpt_state *state,
 		  struct ckpt_tensor *tensors, int n, int *culprit, struct err *e)
 {
@@ -232,12 +262,51 @@ int ckpt_load_all(struct comm *group, const struct ckpt_load_options *opt, struc
 			      .n = n,
 			      .text = BUF_INIT,
 			      .lists.own = BUF_INIT };
-	int rc = share_manifest(&x, culprit, e);
+	int rc = opt->store ? ckpt_copies_gather(group, opt->store, &x.copies, culprit, e) : 0;
 	if (!rc)
-		rc = comm_size(group) == 1 ? load_alone(&x, culprit, e)
-					   : load_shared(&x, culprit, e);
-	if (!rc)
-		*state = x.manifest.state;
+		rc = load(&x, state, culprit, e);
+	close_exchange(&x);
+	return rc;
+}
+
+/* 1: rank 0 has the manifest of the newest state; 0: there is no whole one. */
+static int find_state(struct exchange *x, struct err *why, int *culprit, struct err *e)
+{
+	const struct ckpt_store *store = x->opt->store;
+	const struct copy_held **owned = NULL;
+	struct err mine = ERR_INIT;
+	int owners = 0;
+	if (ckpt_copies_gather(x->group, store, &x->copies, culprit, e))
+		return -1;
+	int rc = ckpt_copies_newest(&x->copies, &owned, &owners, &mine);
+	rc = ckpt_agree(x->group, rc, &mine, culprit, e);
+	bool found = !rc && owned;
+	if (found)
+		rc = ckpt_recover_manifest(x->group, store, owned, owners, &x->text, why, culprit,
+					   e);
+	free(owned);
+	return rc ? -1 : found;
+}
+
+int ckpt_recover_all(struct comm *group, const struct ckpt_load_options *opt,
+		     struct ckpt_state *state, struct ckpt_tensor *tensors, int n, int *culprit,
+		     struct err *e)
+{
+	struct ckpt_load_options o = *opt;
+	struct err why = ERR_INIT;
+	struct exchange x = { .group = group,
+			      .opt = &o,
+			      .tensors = tensors,
+			      .n = n,
+			      .in_memory = true,
+			      .text = BUF_INIT,
+			      .lists.own = BUF_INIT };
+	o.path = "copies in memory";
+	int rc = find_state(&x, &why, culprit, e);
+	if (why.code != ERR_NONE && !o.failure)
+		o.failure = &why;
+	if (rc == 1)
+		rc = load(&x, state, culprit, e) ? -1 : 1;
 	close_exchange(&x);
 	return rc;
 }

@@ -57,4 +57,12 @@ int ckpt_provider_local_open(const struct ckpt_local_found *found, const struct 
 			     const struct ckpt_watch *watch, struct ckpt_provider **out,
 			     struct err *e);
 
+struct copies;
+struct ckpt_store;
+/* Copies of the shards in the memory of the ranks (copies.h), of which `store` has this rank's; NULL:
+ * it has none. Borrows the manifest and the store. */
+int ckpt_provider_memory_open(const struct manifest *m, const struct copies *copies,
+			      const struct ckpt_store *store, int rank, struct ckpt_provider **out,
+			      struct err *e);
+
 #endif

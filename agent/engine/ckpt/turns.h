@@ -16,7 +16,7 @@
 
 #include <stddef.h>
 
-enum { TURN_BYTES = 4 << 20, TURN_BYTES_LEAST = 64 << 10, TURN_SEGMENTS = 256 };
+enum { TURN_BYTES = 2 << 20, TURN_BYTES_LEAST = 64 << 10, TURN_SEGMENTS = 256 };
 enum { ROUND_BYTES = 32 << 20 };
 
 /* Elements [first, first + n) of a slice. */

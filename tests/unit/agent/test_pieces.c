@@ -242,7 +242,7 @@ static void a_turn_holds_a_limited_number_of_slices_and_bytes(void **state)
 	add_want(&w, 0, 0, 6000, 0, 1000);
 	p = plan_storage(&w, 1);
 	ckpt_turns_limit(&p, 0, 0);
-	assert_int_equal(walk(&p, TURN_BYTES), 6); /* 24 MB in turns of 4 MiB */
+	assert_int_equal(walk(&p, TURN_BYTES), 12); /* 24 MB in turns of 2 MiB */
 	ckpt_pieces_fini(&p);
 }
 
