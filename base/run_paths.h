@@ -37,7 +37,7 @@ enum { RUN_PATH = PATH_MAX + 320 };
 #define RUN_PMIX        ".pmix"
 #define RUN_PREFLIGHT   "preflight.json"
 /* It exists once a checkpoint was copied to checkpoint.remote. */
-#define RUN_COPIED      "copied"
+#define RUN_COPIED "copied"
 
 /* A file or folder of a fixed name, one of the above. */
 void run_path(char out[RUN_PATH], const char *run, const char *name);

@@ -19,7 +19,8 @@ static const char page[] =
 	"files; `muster ckpt verify`\n"
 	"  reads everything.\n"
 	"\n"
-	"  For a run's folder, the tiers of the run follow each other: dir, then local (the part on\n"
+	"  For a run's folder, the tiers of the run follow each other: dir, then local (the part "
+	"on\n"
 	"  this node), then remote.\n"
 	"\n"
 	"OPTIONS\n"
@@ -40,9 +41,9 @@ static json_t *describe_valid(const struct manifest *m, const char *path)
 	return json_pack("{s:I, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:O}", "step",
 			 (json_int_t)m->state.step, "path", path, "valid", 1, "samples",
 			 (json_int_t)m->state.samples, "total_steps",
-			 (json_int_t)m->state.total_steps, "generation",
-			 (json_int_t)m->generation, "bytes", (json_int_t)ckpt_manifest_bytes(m),
-			 "files", (json_int_t)m->n_files, "layout", m->layout);
+			 (json_int_t)m->state.total_steps, "generation", (json_int_t)m->generation,
+			 "bytes", (json_int_t)ckpt_manifest_bytes(m), "files",
+			 (json_int_t)m->n_files, "layout", m->layout);
 }
 
 /* How many of the shards this node has. */

@@ -23,7 +23,7 @@ struct tool {
 	/* "data", "pack"; NULL as the name: the only tool of its group, such as "trace" */
 	const char *group, *name;
 	int (*main)(int argc, char **argv); /* argv[0] is the name */
-	const char *summary; /* one line; NULL: the group does not list the tool */
+	const char *summary;                /* one line; NULL: the group does not list the tool */
 	const char *page;                   /* printed by --help */
 };
 

@@ -50,8 +50,8 @@ static void report_copy(struct supervisor *s, const json_t *o)
 				 (long long)u.step, s->o.job->checkpoint.remote,
 				 human_bytes((double)u.bytes, bytes), u.seconds);
 	if (note && *note)
-		supervise_terminal_event(s->o.term, TONE_WARN, "upload",
-					 "older copies remain: %s", note);
+		supervise_terminal_event(s->o.term, TONE_WARN, "upload", "older copies remain: %s",
+					 note);
 }
 
 /* `why` may quote any bytes. The first failure is reported, and those of another kind are not,
@@ -103,9 +103,12 @@ static void start_copy(struct supervisor *s)
 {
 	struct uploads_state *u = &s->uploads;
 	struct err e = ERR_INIT;
-	char *argv[] = { (char *)(uintptr_t)s->o.agent,           (char[]){ "ckpt" },
-			 (char[]){ "upload" },                    (char[]){ "--json" },
-			 (char *)(uintptr_t)rundir_path(s->o.run), NULL };
+	char *argv[] = { (char *)(uintptr_t)s->o.agent,
+			 (char[]){ "ckpt" },
+			 (char[]){ "upload" },
+			 (char[]){ "--json" },
+			 (char *)(uintptr_t)rundir_path(s->o.run),
+			 NULL };
 	const struct child_command c = { .argv = argv, .out = -1, .tied = true };
 	u->again = false;
 	u->next_at = 0;
@@ -173,9 +176,10 @@ void supervise_uploads_leave(struct supervisor *s)
 			 u->left == 1 ? " is" : "s are");
 	rundir_event_upload_left(s->o.run, s->generation,
 				 &(struct rundir_upload_left){ .left = u->left });
-	supervise_terminal_event(s->o.term, TONE_WARN, "upload",
-				 "%s copied to %s yet; the same command continues with what is left",
-				 count, s->o.job->checkpoint.remote);
+	supervise_terminal_event(
+		s->o.term, TONE_WARN, "upload",
+		"%s copied to %s yet; the same command continues with what is left", count,
+		s->o.job->checkpoint.remote);
 }
 
 void supervise_uploads_close(struct supervisor *s)

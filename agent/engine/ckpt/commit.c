@@ -276,8 +276,8 @@ static void prune(const struct commit *c, struct err *e)
 					  .committed = c->state.step,
 					  .needs = is_needed,
 					  .arg = &needs };
-	if (c->uploads && ckpt_upload_needs(c->storage, c->dir, c->uploads, &needs.steps, &needs.n,
-					    e))
+	if (c->uploads &&
+	    ckpt_upload_needs(c->storage, c->dir, c->uploads, &needs.steps, &needs.n, e))
 		return;
 	ckpt_folder_prune(c->storage, c->dir, &keep, e);
 	free(needs.steps);

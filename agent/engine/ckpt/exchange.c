@@ -80,9 +80,9 @@ static int read_text(struct exchange *x, struct err *e)
 	if (!o->local)
 		return ckpt_manifest_read_text(ckpt_storage_of(o->path), o->path, &x->text, e);
 	ckpt_manifest_write(&o->local->manifest, &x->text);
-	return buf_failed(&x->text) ? err_set(e, ERR_NOMEM, "%s: no memory for its manifest",
-					      o->path)
-				    : 0;
+	return buf_failed(&x->text)
+		       ? err_set(e, ERR_NOMEM, "%s: no memory for its manifest", o->path)
+		       : 0;
 }
 
 static int read_manifest(struct exchange *x, struct err *e)

@@ -242,8 +242,8 @@ static int locate_files(const struct search *s, struct ckpt_local_found *f, int6
 	struct err mine = ERR_INIT;
 	f->holder = calloc((size_t)n + 1, sizeof *f->holder);
 	int rc = f->holder ? 0
-				      : err_set(&mine, ERR_NOMEM,
-						"no memory for the places of %" PRId64 " files", n);
+			   : err_set(&mine, ERR_NOMEM,
+				     "no memory for the places of %" PRId64 " files", n);
 	if (ckpt_agree_result(s->world, rc, &mine, e))
 		return -1;
 	for (int64_t i = 0; i < n; i++)

@@ -16,7 +16,8 @@ static struct ckpt_reader *reader_of(const struct ckpt_provider *p)
 	return ((const struct from_storage *)p)->reader;
 }
 
-static int holders(const struct ckpt_provider *p, const struct slice_entry *slice, const int **ranks)
+static int holders(const struct ckpt_provider *p, const struct slice_entry *slice,
+		   const int **ranks)
 {
 	const struct ckpt_local_found *f = ((const struct from_storage *)p)->found;
 	return ckpt_local_holders(f, slice->slice->file, ranks);

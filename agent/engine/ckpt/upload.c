@@ -140,9 +140,8 @@ static int write_log(const struct upload *u, int64_t uploading, struct err *e)
 				   l && l->damaged ? "damaged" : "done", u->list[i].step,
 				   u->digests[i]);
 	}
-	int rc = buf_failed(&text)
-			 ? err_set(e, ERR_NOMEM, "%s: no memory to write it", path)
-			 : u->from->ops->put(u->from, path, buf_str(&text), text.len, e);
+	int rc = buf_failed(&text) ? err_set(e, ERR_NOMEM, "%s: no memory to write it", path)
+				   : u->from->ops->put(u->from, path, buf_str(&text), text.len, e);
 	buf_fini(&text);
 	return rc;
 }

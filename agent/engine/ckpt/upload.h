@@ -73,7 +73,7 @@ struct upload_options {
 };
 struct upload_result {
 	struct ckpt_copy_result copy;
-	int64_t left; /* checkpoints that are wanted and not copied yet */
+	int64_t left;   /* checkpoints that are wanted and not copied yet */
 	char note[256]; /* why older ones could not be removed there; "": they were */
 };
 

@@ -36,7 +36,7 @@ struct trainer {
 	/* on world rank 0: the model's files, which go into each checkpoint */
 	struct attached attached;
 	char ckpt_dir[JOB_PATH];
-	struct ckpt_local local;   /* dir "": the job has no local tier */
+	struct ckpt_local local; /* dir "": the job has no local tier */
 	struct upload_rules uploads;
 	bool local_skipped;        /* a save to it was left out; it was reported */
 	struct ckpt_state at;      /* the current position of the run */
