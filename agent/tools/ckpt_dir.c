@@ -1,5 +1,6 @@
 #include "agent/tools/ckpt_dir.h"
 
+#include "agent/engine/ckpt/local.h"
 #include "base/run_paths.h"
 #include "plan/spec/job/job.h"
 
@@ -24,27 +25,36 @@ static int set_dir(struct ckpt_dir *d, const char *dir, const char *name, struct
 	return 0;
 }
 
-/* Sets the folder in which the run keeps its checkpoints, or the place of their copies. */
-__attribute__((noinline)) static int set_run_dir(struct ckpt_dir *d, const char *run, bool remote,
-						 struct err *e)
+/* The job of the run in the folder `run`, until the next call. NULL: an error. */
+static const struct job *load_run_job(const char *run, struct err *e)
 {
 	static struct job job; /* too large for a small stack */
 	char ini[PATH_MAX];
-	if (snprintf(ini, sizeof ini, "%s/" RUN_JOB, run) >= (int)sizeof ini)
-		return err_set(e, ERR_USAGE, "%s: the path is too long", run);
-	if (job_load(ini, NULL, 0, &job, e))
+	if (snprintf(ini, sizeof ini, "%s/" RUN_JOB, run) >= (int)sizeof ini) {
+		err_set(e, ERR_USAGE, "%s: the path is too long", run);
+		return NULL;
+	}
+	return job_load(ini, NULL, 0, &job, e) ? NULL : &job;
+}
+
+/* Sets the folder in which the run keeps its checkpoints, or the place of their copies. */
+static int set_run_dir(struct ckpt_dir *d, const char *run, bool remote, struct err *e)
+{
+	const struct job *job = load_run_job(run, e);
+	if (!job)
 		return -1;
-	d->uploads = job.checkpoint.remote[0] != '\0';
-	d->rules = (struct upload_rules){ .every = job.checkpoint.remote_every,
-					  .last = job.job.steps,
-					  .keep = job.checkpoint.remote_keep,
-					  .keep_every = job.checkpoint.keep_every };
-	if (remote && !job.checkpoint.remote[0])
-		return err_set(e, ERR_USAGE, "%s: the run has no checkpoint.remote", ini);
+	d->uploads = job->checkpoint.remote[0] != '\0';
+	d->rules = (struct upload_rules){ .every = job->checkpoint.remote_every,
+					  .last = job->job.steps,
+					  .keep = job->checkpoint.remote_keep,
+					  .keep_every = job->checkpoint.keep_every };
+	if (remote && !job->checkpoint.remote[0])
+		return err_set(e, ERR_USAGE, "%s/" RUN_JOB ": the run has no checkpoint.remote",
+			       run);
 	if (remote)
-		return set_dir(d, job.checkpoint.remote, NULL, e);
-	return job.checkpoint.dir[0] ? set_dir(d, job.checkpoint.dir, NULL, e)
-				     : set_dir(d, run, RUN_CKPT, e);
+		return set_dir(d, job->checkpoint.remote, NULL, e);
+	return job->checkpoint.dir[0] ? set_dir(d, job->checkpoint.dir, NULL, e)
+				      : set_dir(d, run, RUN_CKPT, e);
 }
 
 /* Whether PATH is the ckpt folder in a run's folder; *run is then the run's. */
@@ -66,6 +76,34 @@ static int set_folder(struct ckpt_dir *d, const char *path, struct err *e)
 	if (is_run_ckpt(path, run))
 		set_run_dir(d, run, false, NULL); /* its other folders do not matter here */
 	return set_dir(d, path, NULL, e);
+}
+
+/* The name of this node as muster uses it for %N. */
+static void name_node(char out[HOST_NAME_MAX + 1])
+{
+	const char *slurm = getenv("SLURMD_NODENAME");
+	if (slurm && *slurm) {
+		snprintf(out, HOST_NAME_MAX + 1, "%s", slurm);
+		return;
+	}
+	if (gethostname(out, HOST_NAME_MAX + 1))
+		out[0] = '\0';
+	out[HOST_NAME_MAX] = '\0';
+	out[strcspn(out, ".")] = '\0';
+}
+
+int tool_ckpt_dir_tiers(const char *path, char *local, char *remote)
+{
+	char node[HOST_NAME_MAX + 1];
+	const struct job *job = exists(path, RUN_JOB) ? load_run_job(path, NULL) : NULL;
+	*local = *remote = '\0';
+	if (!job)
+		return -1;
+	name_node(node);
+	if (ckpt_local_expand(job->checkpoint.local, node, local, NULL))
+		*local = '\0';
+	snprintf(remote, PATH_MAX, "%s", job->checkpoint.remote);
+	return 0;
 }
 
 /* PATH is itself a checkpoint: its parent folder is the DIR, and its last component is the only

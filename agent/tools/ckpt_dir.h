@@ -21,11 +21,14 @@ struct ckpt_dir {
 	struct upload_rules rules;
 };
 
-/* path may be in an object store: s3://bucket/prefix. A run's folder is recognized by its job.ini, whose checkpoint.dir is then used. ERR_NOTFOUND if
+/* A run's folder is recognized by its job.ini, whose checkpoint.dir is then used. ERR_NOTFOUND if
  * there is no such folder; a folder without checkpoints is an empty list. */
 int tool_ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e);
 /* The checkpoints in the checkpoint.remote of a run, given by its folder. */
 int tool_ckpt_dir_open_remote(const char *run, struct ckpt_dir *out, struct err *e);
+/* If `path` is a run's folder, sets its checkpoint.local on this node and its checkpoint.remote, of
+ * PATH_MAX bytes each; "": it has none. -1: it is no run's folder. */
+int tool_ckpt_dir_tiers(const char *path, char *local, char *remote);
 void tool_ckpt_dir_close(struct ckpt_dir *d);
 /* Writes DIR/NAME of an entry to `out`, of PATH_MAX bytes. */
 void tool_ckpt_dir_path(const struct ckpt_dir *d, int64_t i, char *out);

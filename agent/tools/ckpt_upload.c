@@ -2,11 +2,13 @@
  * (launcher/supervise/uploads.h); the list of tools does not show it. */
 #include "agent/engine/ckpt/upload.h"
 #include "agent/tools/tools.h"
+#include "base/file.h"
 #include "base/run_paths.h"
 #include "plan/spec/job/job.h"
 
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -86,6 +88,14 @@ __attribute__((noinline)) static int load_options(const char *run, struct upload
 	return 0;
 }
 
+/* From now on the run must not start over because it cannot see its copies. */
+static int note_copied(const char *run, const char *remote, struct err *e)
+{
+	char path[RUN_PATH];
+	run_path(path, run, RUN_COPIED);
+	return access(path, F_OK) ? file_replace(path, remote, strlen(remote), e) : 0;
+}
+
 static int upload(const char *run, bool json)
 {
 	static char dir[RUN_PATH];
@@ -99,7 +109,7 @@ static int upload(const char *run, bool json)
 	if (load_options(run, &o, dir, &e))
 		return tool_fail(&tool_ckpt_upload, &e);
 	int rc = ckpt_upload_one(&o, &result, &e);
-	if (rc < 0)
+	if (rc < 0 || (rc && note_copied(run, o.remote, &e)))
 		return tool_fail(&tool_ckpt_upload, &e);
 	return tool_print_json(&tool_ckpt_upload, describe(&result, rc == 1));
 }

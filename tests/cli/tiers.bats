@@ -77,3 +77,77 @@ started_at() { event_field "$1" ready step; }
 	[[ $status -ne 0 ]]
 	grep -q "holds the checkpoints of the run .*; set checkpoint.local to another folder" "$BATS_FILE_TMPDIR/second.out"
 }
+
+@test "checkpoints are copied behind training, and a run without its folder resumes from the copies" {
+	words=(checkpoint.every=5 checkpoint.keep=1 checkpoint.remote="$BATS_TEST_TMPDIR/remote" checkpoint.remote_every=10 checkpoint.remote_keep=2)
+	run_tiny copied job.steps=24 "${words[@]}"
+	# The last step is copied, too, and the steps between are not.
+	[[ $(ls "$BATS_TEST_TMPDIR/remote") == $'RUN\nstep-00000020\nstep-00000024' ]]
+	cmp "$(run_folder copied)/ckpt/step-00000024/MANIFEST.json" "$BATS_TEST_TMPDIR/remote/step-00000024/MANIFEST.json"
+	"$MUSTER" ckpt verify "$BATS_TEST_TMPDIR/remote/step-00000020"
+	rm -r "$(run_folder copied)/ckpt"
+	run_tiny copied job.steps=30 "${words[@]}"
+	[[ $(started_at copied) -eq 24 ]]
+	[[ $(ls "$BATS_TEST_TMPDIR/remote") == $'RUN\nstep-00000024\nstep-00000030' ]]
+	run "$MUSTER" ckpt ls "$(run_folder copied)"
+	[[ $output == *"dir"*step-00000030*"remote"*step-00000030* ]]
+}
+
+@test "a remote place that is down is named once; what waits for it stays, and is copied when it is back" {
+	touch "$BATS_TEST_TMPDIR/remote" # a file where the folder is to be
+	words=(checkpoint.every=5 checkpoint.keep=1 checkpoint.remote="$BATS_TEST_TMPDIR/remote" checkpoint.remote_keep=3)
+	run_tiny down job.steps=24 "${words[@]}" checkpoint.remote_wait=2
+	[[ $(event down upload-failed | wc -l) -eq 1 ]]
+	[[ $(event down upload-left | wc -l) -eq 1 ]]
+	grep -q "the same command continues with what is left" "$BATS_FILE_TMPDIR/down.out"
+	[[ $(ls -d "$(run_folder down)"/ckpt/step-* | xargs -n 1 basename) == $'step-00000015\nstep-00000020\nstep-00000024' ]]
+	# Nothing was copied, so it may also start over; afterwards it may not.
+	rm "$BATS_TEST_TMPDIR/remote"
+	run_tiny down job.steps=24 "${words[@]}"
+	[[ $(ls "$BATS_TEST_TMPDIR/remote") == $'RUN\nstep-00000015\nstep-00000020\nstep-00000024' ]]
+	[[ $(event down uploaded | wc -l) -eq 3 ]]
+	rm -r "$(run_folder down)/ckpt" "$BATS_TEST_TMPDIR/remote"
+	touch "$BATS_TEST_TMPDIR/remote"
+	run run_tiny down job.steps=24 "${words[@]}" restart.max_restarts=0 checkpoint.remote_wait=0
+	[[ $status -ne 0 ]]
+	[[ ! -e $(run_folder down)/ckpt/step-00000024 ]]
+}
+
+@test "an upload that is killed with its run is continued by the next one; nothing is sent twice" {
+	words=(checkpoint.every=0 checkpoint.remote="$BATS_TEST_TMPDIR/remote")
+	# Slow enough that the upload does not end by itself.
+	start_run cut job.steps=8 "${words[@]}" checkpoint.remote_bandwidth=50000
+	wait_for 30 bash -c "ls -d '$BATS_TEST_TMPDIR'/remote/.attempt-*/shard-* 2>/dev/null"
+	child=$(pgrep -P $pid -x muster-agent)
+	kill -9 $pid
+	wait_for 5 has_ended "$child"
+	[[ ! -e $BATS_TEST_TMPDIR/remote/step-00000008 ]]
+	run_tiny cut job.steps=8 "${words[@]}"
+	[[ $(ls -A "$BATS_TEST_TMPDIR/remote") == $'RUN\nstep-00000008' ]]
+	run_tiny cut job.steps=8 "${words[@]}"
+	[[ $(event cut uploaded | wc -l) -eq 1 ]]
+}
+
+@test "a stop ends the wait for the copies, and the status is that of the run" {
+	start_run impatient job.steps=8 checkpoint.remote="$BATS_TEST_TMPDIR/remote" checkpoint.remote_bandwidth=1000
+	wait_for 30 grep -q "waiting for the copies" "$BATS_FILE_TMPDIR/impatient.out"
+	kill -TERM $pid
+	wait $pid
+	[[ $(event impatient upload-left | wc -l) -eq 1 ]]
+	[[ ! -e $BATS_TEST_TMPDIR/remote/step-00000008 ]]
+}
+
+@test "the copies of another run are refused" {
+	run_tiny owner job.steps=6 checkpoint.remote="$BATS_TEST_TMPDIR/remote"
+	run run_tiny thief job.steps=6 checkpoint.remote="$BATS_TEST_TMPDIR/remote"
+	[[ $status -ne 0 ]]
+	grep -q "holds the checkpoints of the run .*; set checkpoint.remote to another folder" "$BATS_FILE_TMPDIR/thief.out"
+}
+
+@test "checkpoints for good stay in both places" {
+	run_tiny good job.steps=24 checkpoint.every=4 checkpoint.keep=1 checkpoint.keep_every=8 \
+		checkpoint.remote="$BATS_TEST_TMPDIR/remote" checkpoint.remote_keep=1
+	[[ $(ls "$BATS_TEST_TMPDIR/remote") == $'RUN\nstep-00000008\nstep-00000016\nstep-00000024' ]]
+	run ls -d "$(run_folder good)"/ckpt/step-*
+	[[ $output == *step-00000008*step-00000016*step-00000024 ]]
+}

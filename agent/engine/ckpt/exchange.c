@@ -89,9 +89,7 @@ static int read_text(struct exchange *x, struct err *e)
 static int read_manifest(struct exchange *x, struct err *e)
 {
 	const struct ckpt_load_options *o = x->opt;
-	if (!x->in_memory && read_text(x, e))
-		return -1;
-	if (parse_manifest(x, e))
+	if ((!x->in_memory && read_text(x, e)) || parse_manifest(x, e))
 		return -1;
 	if (ckpt_manifest_check_model(&x->manifest, o->model, e))
 		return err_prefix(e, "%s", o->path);

@@ -21,10 +21,10 @@ struct ckpt_load_options {
 	/* This rank's copies; a rank without copies passes an empty store. NULL, on all ranks: read
 	 * everything from storage. */
 	const struct ckpt_store *store;
-	json_t *model; /* as in ckpt_load */
 	/* The checkpoint is in the folders of the nodes, and `path` is where this rank's node has
 	 * its part of it. NULL: every rank can read all of it. */
 	const struct ckpt_local_found *local;
+	json_t *model; /* as in ckpt_load */
 	/* Called on rank 0 when the manifest is known and of this model, before anything else is
 	 * read. A failure fails the load on all ranks. NULL: every state is accepted. */
 	int (*accept)(void *arg, const struct ckpt_state *state, struct err *e);

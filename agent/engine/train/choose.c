@@ -129,11 +129,17 @@ static enum train_tier best_of(const struct candidate c[TRAIN_NAMED])
 static int check_nothing_is_lost(const struct candidate c[TRAIN_NAMED],
 				 const struct train_tiers *tiers, struct err *e)
 {
-	for (enum train_tier t = TRAIN_DIR; t < TRAIN_NAMED; t++)
-		if (c[t].err.code != ERR_NONE)
-			return err_set(e, c[t].err.code, "%s", c[t].err.text);
-	if (c[TRAIN_LOCAL].err.code != ERR_NONE)
-		return err_set(e, c[TRAIN_LOCAL].err.code, "%s", c[TRAIN_LOCAL].err.text);
+	static const enum train_tier order[] = { TRAIN_DIR, TRAIN_REMOTE, TRAIN_LOCAL };
+	for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+		const struct err *why = &c[order[i]].err;
+		bool known = order[i] != TRAIN_REMOTE || tiers->copied ||
+			     why->code == ERR_CORRUPT || why->code == ERR_USAGE;
+		if (why->code != ERR_NONE && known)
+			return err_set(e, why->code, "%s", why->text);
+		if (why->code != ERR_NONE)
+			log_warn("checkpoint.remote: %s; the run has copied nothing there yet",
+				 why->text);
+	}
 	const char *dirs[] = { tiers->dir, tiers->local ? tiers->local->dir : "", tiers->remote };
 	for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++)
 		if (dirs[i] && *dirs[i] && holds_damaged(dirs[i]))

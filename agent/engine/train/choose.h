@@ -18,6 +18,8 @@ struct train_tiers {
 	const char *dir;
 	const struct ckpt_local *local; /* NULL: none */
 	const char *remote;             /* NULL or "": none */
+	/* the run has copied checkpoints there: without access to them it does not start over */
+	bool copied;
 	const char *owner; /* the run, whose copies `remote` must hold; NULL: not checked */
 	/* a list of struct msg_skip, the same on all ranks: checkpoints of local and remote that a
 	 * rollback goes back beyond are not used. Those of dir are set aside before (set_aside.h).

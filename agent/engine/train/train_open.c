@@ -179,9 +179,12 @@ static int start_state(struct trainer *t, struct err *e)
 		log_warn("the run may continue from a checkpoint that a rollback goes back beyond: "
 			 "%s",
 			 kept.text);
+	char copied[RUN_PATH];
+	run_path(copied, t->env->run_dir, RUN_COPIED);
 	const struct train_tiers tiers = { .dir = t->ckpt_dir,
 					   .local = &t->local,
 					   .remote = job->checkpoint.remote,
+					   .copied = !access(copied, F_OK),
 					   .owner = t->env->run_dir,
 					   .rollbacks = t->env->skips };
 	int rc = train_resume(t->env->world, t->env->resume, &tiers, t->model, &t->state, &at, e);
