@@ -35,7 +35,7 @@ room_src = $(filter-out $(foreach r,$(filter $(1)/%,$(ROOMS)) $(apart_$(1)),$(r)
 apart_kernels := $(patsubst %/,%,$(wildcard kernels/*/))
 apart_libcomm := libcomm/device/cuda
 
-libs_base     := -lsodium -ljansson -lm -ldl
+libs_base     := -lsodium -lexpat -ljansson -lm -ldl
 libs_topo     := -lhwloc -lexpat -ljansson -lm
 libs_plan     := -linih -ljansson -lm
 libs_libcomm  := -lxxhash
@@ -283,7 +283,7 @@ fuzz: setup-fuzz
 .PHONY: fuzz-bins
 fuzz-bins: $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
-FUZZ_ROOMS := agent/health agent/stacks launcher/suspects launcher/doctor launcher/slurm launcher/helper launcher/supervise launcher launcher/rundir agent/engine/text agent/engine/ckpt agent/engine/hf agent/engine/train agent/engine/data libcomm plan plan/place plan/spec topo base/http base
+FUZZ_ROOMS := agent/health agent/stacks launcher/suspects launcher/doctor launcher/slurm launcher/helper launcher/supervise launcher launcher/rundir agent/engine/text agent/engine/ckpt agent/engine/dcp agent/engine/hf agent/engine/train agent/engine/data libcomm plan plan/place plan/spec topo base/s3 base/http base
 $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZ_ROOMS))
 	@mkdir -p $(@D)
 	$(link) -fsanitize=fuzzer $(sort $(libs_base) $(libs_topo) $(libs_plan) $(libs_libcomm)) -lxxhash -lpcre2-8 -lutf8proc -lz -lzstd -luv

@@ -33,7 +33,7 @@ struct control {
 	bool regroups, idle;
 	json_t *next;      /* body of the next generation's welcome; NULL: it has not come */
 	json_t *endpoints; /* of the ranks from 0 on that have come */
-	int64_t recorded; /* the run folder holds the metrics up to this step */
+	int64_t recorded;  /* the run folder holds the metrics up to this step */
 	char reason[sizeof(((struct err *)0)->text)];
 	void (*on_abort)(const char *reason, void *arg);
 	void *on_abort_arg;

@@ -133,9 +133,10 @@ static int handle_world_endpoints(struct control *c, const struct msg *m, struct
 
 /* The messages that the supervisor sends to an agent after its welcome. */
 static int (*const handlers[MSG_COUNT])(struct control *c, const struct msg *m, struct err *e) = {
-	[MSG_STOP] = handle_stop,         [MSG_ABORT] = handle_abort,     [MSG_DUMP] = handle_dump,
-	[MSG_RECORDED] = handle_recorded, [MSG_EXAMINE] = handle_examine, [MSG_REGROUP] = handle_regroup,
-	[MSG_WELCOME] = handle_welcome,   [MSG_WORLD_ENDPOINTS] = handle_world_endpoints,
+	[MSG_STOP] = handle_stop,       [MSG_ABORT] = handle_abort,
+	[MSG_DUMP] = handle_dump,       [MSG_RECORDED] = handle_recorded,
+	[MSG_EXAMINE] = handle_examine, [MSG_REGROUP] = handle_regroup,
+	[MSG_WELCOME] = handle_welcome, [MSG_WORLD_ENDPOINTS] = handle_world_endpoints,
 };
 
 int agent_control_exchange_messages(struct control *c, struct err *e)
@@ -156,4 +157,3 @@ int agent_control_exchange_messages(struct control *c, struct err *e)
 			return -1;
 	}
 }
-

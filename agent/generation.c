@@ -117,8 +117,8 @@ static void bind_to_device(const struct generation *g)
 		log_warn("device %d: %s; the agent runs on the cores where it was started",
 			 g->welcome->device, e.text);
 	else if (*g->welcome->cpus)
-		log_info("device %d: bound to cpus %s; prefers memory of NUMA domain %d", g->welcome->device,
-			 g->welcome->cpus, g->welcome->numa);
+		log_info("device %d: bound to cpus %s; prefers memory of NUMA domain %d",
+			 g->welcome->device, g->welcome->cpus, g->welcome->numa);
 }
 
 static void abort_world(const char *reason, void *arg)
@@ -204,7 +204,9 @@ static void watch_health(struct generation *g)
 		.window_s = g->job.health.slow_window,
 		.node = g->welcome->watches_node,
 		.gpu = g->place.cuda ? g->place.bus : "",
-		.disk = *g->job.checkpoint.dir ? g->job.checkpoint.dir : checkpoints,
+		.disk = *g->job.checkpoint.dir && !job_path_is_address(g->job.checkpoint.dir)
+				? g->job.checkpoint.dir
+				: checkpoints,
 	};
 	if (agent_watch_open(&opt, &g->watch, &e))
 		log_warn("%s", e.text);

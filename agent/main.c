@@ -21,8 +21,8 @@ struct agent {
 	char *address, *secret, *generation_text; /* from the environment */
 	char *ranks;                              /* the same; NULL: PMIx says which rank it is */
 	struct voucher munge;
-	bool vouched; /* both ends prove their user id with MUNGE */
-	uint32_t first; /* the generation that it was started for */
+	bool vouched;         /* both ends prove their user id with MUNGE */
+	uint32_t first;       /* the generation that it was started for */
 	char host[BOOT_HOST]; /* ranks of equal host share memory */
 	struct boot *boot;    /* until the ranks are wired up; NULL: without PMIx */
 	struct control *control;
@@ -123,7 +123,7 @@ static json_t *blame_json(const struct agent *a)
 {
 	static const struct train_blame nobody;
 	const struct train_blame *b = a->generation ? agent_generation_blame(a->generation)
-						     : &nobody;
+						    : &nobody;
 	struct msg_blame m = {
 		.suspect = b->suspect, .step = b->step, .kind = b->kind, .tensor = b->tensor
 	};

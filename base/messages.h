@@ -9,7 +9,7 @@
  *   1. add its row at the end of MSG_TYPES, because a type's number is its position, and its table;
  *   2. send it: helper_line_send() in a helper, agent_control_send() in the agent (agent/metrics/report.c for what training
  *      reports), launcher_connection_send() in the supervisor;
- *   3. handle it: a row in `handlers` of launcher/supervise/messages.c or of agent/control.c, or
+ *   3. handle it: a row in `handlers` of launcher/supervise/messages.c or of agent/control_messages.c, or
  *      for helpers in launcher/slurm/relay.c or launcher/helper/helper.c, for the burn-in in
  *      launcher/supervise/burn_in.c or agent/tools/bench_node_serve.c;
  *   4. increase MSG_VERSION if a peer without the change cannot work with it.
@@ -67,7 +67,8 @@ enum {
 	X(MSG_REGROUP,   regroup,  MSG_REGROUP_FIELDS,  "supervisor", "the generation is lost: abort its communicators, keep the process, and answer with idle") \
 	X(MSG_IDLE,      idle,     MSG_IDLE_FIELDS,     "agent",      "the agent has left its generation; it waits for the welcome of the next one") \
 	X(MSG_ENDPOINTS, endpoints, MSG_ENDPOINTS_FIELDS, "agent",    "what the rank publishes for the others, in a generation that does not use PMIx") \
-	X(MSG_WORLD_ENDPOINTS, world_endpoints, MSG_WORLD_ENDPOINTS_FIELDS, "supervisor", "what consecutive ranks have published, once all have; the last message has the last rank")
+	X(MSG_WORLD_ENDPOINTS, world_endpoints, MSG_WORLD_ENDPOINTS_FIELDS, "supervisor", "what consecutive ranks have published, once all have; the last message has the last rank") \
+	X(MSG_CKPT_LOCAL, ckpt_local, MSG_CKPT_FIELDS,  "agent",      "world rank 0 has seen a checkpoint committed in the folders of the nodes")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \

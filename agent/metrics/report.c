@@ -106,7 +106,7 @@ static void send_series(void *arg, int64_t step)
 
 static void send_committed(void *arg, const struct ckpt_report *c)
 {
-	agent_control_send(arg, MSG_CKPT,
+	agent_control_send(arg, c->local ? MSG_CKPT_LOCAL : MSG_CKPT,
 			   msg_ckpt_json(&(struct msg_ckpt){ .step = c->step,
 							     .path = c->path,
 							     .bytes = (int64_t)c->bytes,

@@ -127,7 +127,8 @@ static int list_forms(struct bench *b, struct err *e)
 
 /* --- Predicting --- */
 
-static int predict(struct bench *b, struct bench_plan_form *f, struct err *e)
+__attribute__((noinline)) static int predict(struct bench *b, struct bench_plan_form *f,
+					     struct err *e)
 {
 	struct job job;
 	struct forecast told;

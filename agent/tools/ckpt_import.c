@@ -10,14 +10,24 @@
 #include <stdlib.h>
 
 static const char page[] =
-	"muster ckpt import — import a Hugging Face folder as a checkpoint\n"
+	"muster ckpt import — import a model of other programs as a checkpoint\n"
 	"\n"
 	"SYNOPSIS\n"
-	"  muster ckpt import HF_FOLDER -o CKPT_DIR [--seq N] [--json]\n"
+	"  muster ckpt import FOLDER -o CKPT_DIR [--config HF_FOLDER] [--seq N] [--json]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Reads config.json and model.safetensors (or the files of model.safetensors.index.json)\n"
-	"  of a GPT-2, LLaMA or Mixtral model in F32, BF16 or F16. It writes\n"
+	"  Reads a GPT-2, LLaMA or Mixtral model from one of these folders:\n"
+	"    Hugging Face   config.json and model.safetensors, or the files of\n"
+	"                   model.safetensors.index.json, in F32, BF16 or F16\n"
+	"    PyTorch DCP    .metadata and *.distcp of torch.distributed.checkpoint, with the "
+	"names\n"
+	"                   of transformers, as FSDP, DDP or torch.compile wrap them\n"
+	"    Megatron       the same files of dist_checkpointing, format torch_dist, with the "
+	"names\n"
+	"                   of Megatron-core: the folder of one iteration, iter_NNNNNNN\n"
+	"  The last two have no config.json: put one into the folder, or name a Hugging Face "
+	"folder\n"
+	"  of the model with --config. It writes\n"
 	"  CKPT_DIR/step-00000000, a checkpoint from which any layout can start, and\n"
 	"  CKPT_DIR/model.ini, a job file with the matching section [model] and with\n"
 	"  checkpoint.resume set to it. The folder must have exactly the tensors of the model:\n"
@@ -40,10 +50,25 @@ static const char page[] =
 	"  weights is refused; the error gives the remedy. NaNs and infinities are imported as\n"
 	"  they are, with a note that names the tensor.\n"
 	"\n"
-	"  Training starts at step 0 with the optimizer's moments at zero.\n"
+	"  Training starts at step 0 with the optimizer's moments at zero; optimizer state of DCP "
+	"and\n"
+	"  Megatron folders is not imported.\n"
+	"\n"
+	"  DCP and Megatron folders consist of pickles. They are parsed as data, and nothing in "
+	"them\n"
+	"  is ever executed; a pickle with more than tensors need is refused. float64 is rounded.\n"
+	"  Megatron's rows that pad the vocabulary are cut off. A checkpoint does not tell "
+	"whether\n"
+	"  Megatron trained with --rotary-interleaved or --apply-layernorm-1p, which muster does "
+	"not\n"
+	"  compute: do not import such models.\n"
 	"\n"
 	"OPTIONS\n"
 	"  -o CKPT_DIR  the output; it is created, and must not hold a step-00000000\n"
+	"  --config HF_FOLDER\n"
+	"               the folder with config.json, the tokenizer and the other files of the "
+	"model,\n"
+	"               if FOLDER does not have them\n"
 	"  --seq N      tokens per sequence in training, in place of max_position_embeddings\n"
 	"               (LLaMA and Mixtral, whose positions are rotary: no weight depends on it)\n"
 	"  --json       print {path, family, tensors, parameters, bytes, carried: number of files\n"
@@ -51,6 +76,7 @@ static const char page[] =
 	"\n"
 	"EXAMPLES\n"
 	"  muster ckpt import gpt2/ -o gpt2-ckpt\n"
+	"  muster ckpt import iter_0001000/ --config llama/ -o llama-ckpt\n"
 	"  muster run gpt2-ckpt/model.ini data.path=text optimizer.lr=1e-5 job.steps=500\n"
 	"\n"
 	"EXIT STATUS\n"
@@ -94,7 +120,7 @@ static void print_text(const struct hf_report *r, const char *family, const char
 	printf("; its job file:\n\n%s", section);
 }
 
-static int bring_in(const char *folder, const char *dir, int64_t seq, bool json)
+static int bring_in(struct hf_import_options *opt, bool json)
 {
 	struct err e = ERR_INIT;
 	struct hf_report report;
@@ -102,7 +128,8 @@ static int bring_in(const char *folder, const char *dir, int64_t seq, bool json)
 	const struct hf_listener listener = { put_note, &notes };
 	struct buf section = BUF_INIT;
 	int rc = TOOL_OK;
-	if (hf_import(folder, dir, seq, &listener, &report, &e)) {
+	opt->listener = &listener;
+	if (hf_import(opt, &report, &e)) {
 		json_decref(notes.list);
 		return tool_fail(&tool_ckpt_import, &e);
 	}
@@ -121,24 +148,27 @@ static int import_main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "output", required_argument, NULL, 'o' },
+		{ "config", required_argument, NULL, 'c' },
 		{ "seq", required_argument, NULL, 's' },
 		{ "json", no_argument, NULL, 'j' },
 		{ "help", no_argument, NULL, TOOL_HELP },
 		{ 0 },
 	};
-	const char *dir = NULL;
+	struct hf_import_options opt = { 0 };
 	char *end;
-	int64_t seq = 0;
 	bool json = false;
 	opterr = 0;
 	for (int c; (c = getopt_long(argc, argv, ":o:h", options, NULL)) != -1;) {
 		switch (c) {
 		case 'o':
-			dir = optarg;
+			opt.dir = optarg;
+			break;
+		case 'c':
+			opt.config = optarg;
 			break;
 		case 's':
-			seq = strtoll(optarg, &end, 10);
-			if (*end || seq < 1)
+			opt.seq = strtoll(optarg, &end, 10);
+			if (*end || opt.seq < 1)
 				return tool_usage(&tool_ckpt_import,
 						  "--seq %s is not a number of tokens", optarg);
 			break;
@@ -150,11 +180,13 @@ static int import_main(int argc, char **argv)
 		}
 	}
 	if (argc - optind != 1)
-		return tool_usage(&tool_ckpt_import, "one HF_FOLDER is needed");
-	if (!dir || !*dir)
+		return tool_usage(&tool_ckpt_import, "one FOLDER is needed");
+	if (!opt.dir || !*opt.dir)
 		return tool_usage(&tool_ckpt_import, "-o CKPT_DIR is missing");
-	return bring_in(argv[optind], dir, seq, json);
+	opt.folder = argv[optind];
+	return bring_in(&opt, json);
 }
 
 const struct tool tool_ckpt_import = { "ckpt", "import", import_main,
-				       "import a Hugging Face folder as a checkpoint", page };
+				       "import a model of Hugging Face, PyTorch or Megatron",
+				       page };

@@ -1,3 +1,4 @@
+#include "agent/engine/ckpt/state_digest.h"
 #include "agent/tools/ckpt_dir.h"
 #include "agent/tools/tools.h"
 #include "base/human.h"
@@ -17,10 +18,15 @@ static const char page[] =
 	"  checkpoint, or a run's folder or its ckpt folder; then the last valid checkpoint is\n"
 	"  shown.\n"
 	"\n"
+	"  The state digest covers the step, the optimizer's numbers and every element of every\n"
+	"  tensor, and does not depend on the layout: checkpoints of equal digests hold the same\n"
+	"  state. Checkpoints of older versions have none.\n"
+	"\n"
 	"OPTIONS\n"
 	"  --json        print as JSON, with every slice: {path, step, samples, seed, "
 	"total_steps,\n"
-	"                generation, model, layout, data: {path, validation, samples} or null,\n"
+	"                generation, state_digest: 32 hex digits or null, model, layout,\n"
+	"                data: {path, validation, samples} or null,\n"
 	"                bytes, files: [{name, size, digest}], carried: [{name, size, digest}]\n"
 	"                (files attached to the model), from: the model's name at its origin or\n"
 	"                null, tensors: [{name, shape, slices: [{file, lo, hi}]}]}\n"
@@ -94,20 +100,32 @@ static json_t *data_json(const struct ckpt_data *d)
 			  : NULL;
 }
 
+/* "": an older version wrote the checkpoint. */
+static void digest_text(const struct manifest *m, char out[DIGEST_HEX])
+{
+	struct digest d;
+	out[0] = '\0';
+	if (ckpt_state_digest(m, &d, NULL) == 1)
+		ckpt_digest_hex(&d, out);
+}
+
 static int show_json(const char *path, const struct manifest *m)
 {
-	char seed[24];
+	char seed[24], digest[DIGEST_HEX];
+	digest_text(m, digest);
 	snprintf(seed, sizeof seed, "%" PRIu64, m->state.seed);
 	return tool_print_json(
 		&tool_ckpt_show,
 		json_pack(
-			"{s:s, s:I, s:I, s:s, s:I, s:I, s:O, s:O, s:o?, s:I, s:o, s:o, s:s?, s:o}",
+			"{s:s, s:I, s:I, s:s, s:I, s:I, s:s?, s:O, s:O, s:o?, s:I, s:o, s:o, s:s?, "
+			"s:o}",
 			"path", path, "step", (json_int_t)m->state.step, "samples",
 			(json_int_t)m->state.samples, "seed", seed, "total_steps",
 			(json_int_t)m->state.total_steps, "generation", (json_int_t)m->generation,
-			"model", m->model, "layout", m->layout, "data", data_json(&m->state.data),
-			"bytes", (json_int_t)ckpt_manifest_bytes(m), "files", files_json(m),
-			"carried", attached_json(m), "from", m->from[0] ? m->from : NULL, "tensors",
+			"state_digest", digest[0] ? digest : NULL, "model", m->model, "layout",
+			m->layout, "data", data_json(&m->state.data), "bytes",
+			(json_int_t)ckpt_manifest_bytes(m), "files", files_json(m), "carried",
+			attached_json(m), "from", m->from[0] ? m->from : NULL, "tensors",
 			tensors_json(m)));
 }
 
@@ -120,12 +138,14 @@ static void show_object(const char *label, const json_t *v)
 
 static int show_text(const char *path, const struct manifest *m)
 {
-	char bytes[HUMAN];
+	char bytes[HUMAN], digest[DIGEST_HEX];
+	digest_text(m, digest);
 	printf("%s\n", path);
 	printf("%-10s %" PRId64 " of %" PRId64 ", %" PRId64 " samples, seed %" PRIu64
 	       ", generation %u\n",
 	       "step", m->state.step, m->state.total_steps, m->state.samples, m->state.seed,
 	       m->generation);
+	printf("%-10s %s\n", "digest", digest[0] ? digest : "none: an older version wrote it");
 	if (m->state.data.samples)
 		printf("%-10s %s, %" PRId64 " samples to train on, a share of %g held out\n",
 		       "data", m->state.data.path, m->state.data.samples, m->state.data.validation);

@@ -2,13 +2,14 @@
 #include "agent/tools/ckpt_dir.h"
 #include "agent/tools/tools.h"
 
+#include <getopt.h>
 #include <stdio.h>
 
 static const char page[] =
 	"muster ckpt verify — read checkpoints completely and verify them\n"
 	"\n"
 	"SYNOPSIS\n"
-	"  muster ckpt verify PATH [--json]\n"
+	"  muster ckpt verify PATH [--remote] [--json]\n"
 	"\n"
 	"DESCRIPTION\n"
 	"  Reads every byte of a checkpoint and compares it with the digests that were computed\n"
@@ -18,9 +19,12 @@ static const char page[] =
 	"  are those of the model in the manifest, each with its shape. It also verifies the "
 	"files\n"
 	"  that are attached to an imported model. PATH is a checkpoint, or a run's folder or its\n"
-	"  ckpt folder; then all of its checkpoints are verified.\n"
+	"  ckpt folder; then all of its checkpoints are verified. It may be in another storage,\n"
+	"  such as s3://bucket/prefix; then the bytes are read from there, and no local copy is\n"
+	"  made. The digest of the state is computed again and compared.\n"
 	"\n"
 	"OPTIONS\n"
+	"  --remote      PATH is a run's folder: verify the copies in its checkpoint.remote\n"
 	"  --json        print as JSON: {dir, checkpoints: [{step, path, valid, error}]}\n"
 	"\n"
 	"EXAMPLES\n"
@@ -66,11 +70,11 @@ static int verify_all(const struct ckpt_dir *d, bool json, json_t *results)
 	return rc;
 }
 
-static int verify_checkpoints(const char *word, bool json)
+static int verify_checkpoints(const char *word, bool remote, bool json)
 {
 	struct err e = ERR_INIT;
 	struct ckpt_dir d;
-	if (tool_ckpt_dir_open(word, &d, &e))
+	if (remote ? tool_ckpt_dir_open_remote(word, &d, &e) : tool_ckpt_dir_open(word, &d, &e))
 		return tool_fail(&tool_ckpt_verify, &e);
 	if (d.n == 0) {
 		err_set(&e, ERR_NOTFOUND, "%s: no checkpoints", d.dir);
@@ -89,7 +93,22 @@ static int verify_checkpoints(const char *word, bool json)
 
 static int verify_main(int argc, char **argv)
 {
-	return tool_one_word(&tool_ckpt_verify, argc, argv, "PATH", verify_checkpoints);
+	static const struct option options[] = {
+		{ "remote", no_argument, NULL, 'r' },
+		{ "json", no_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, TOOL_HELP },
+		{ 0 },
+	};
+	bool remote = false, json = false;
+	opterr = 0;
+	for (int c; (c = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
+		if (c != 'r' && c != 'j')
+			return tool_option(&tool_ckpt_verify, c, argv);
+		*(c == 'r' ? &remote : &json) = true;
+	}
+	if (argc - optind != 1)
+		return tool_usage(&tool_ckpt_verify, "one PATH is needed");
+	return verify_checkpoints(argv[optind], remote, json);
 }
 
 const struct tool tool_ckpt_verify = { "ckpt", "verify", verify_main,

@@ -69,7 +69,7 @@ static int open_folder(const char *word, struct gen_model *g, struct err *e)
 {
 	if (snprintf(g->path, sizeof g->path, "%s", word) >= (int)sizeof g->path)
 		return err_set(e, ERR_USAGE, "%s: the path is too long", word);
-	if (hf_reader_open(word, 0, &g->folder, e) ||
+	if (hf_reader_open(word, NULL, 0, &g->folder, e) ||
 	    hf_side_take(word, NULL, NULL, &g->attached, e))
 		return -1;
 	shape_of_job(hf_reader_job(g->folder), &g->shape);

@@ -18,7 +18,7 @@ static void print_group(FILE *to, const char *group)
 {
 	fprintf(to, "usage: muster %s NAME …\n\n", group);
 	for (int i = 0; i < N_TOOLS; i++)
-		if (!strcmp(tools[i]->group, group))
+		if (!strcmp(tools[i]->group, group) && tools[i]->summary)
 			fprintf(to, "  %-8s %s\n", tools[i]->name, tools[i]->summary);
 	fprintf(to, "\n`muster %s NAME --help` has the page of each.\n", group);
 }

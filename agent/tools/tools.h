@@ -23,7 +23,7 @@ struct tool {
 	/* "data", "pack"; NULL as the name: the only tool of its group, such as "trace" */
 	const char *group, *name;
 	int (*main)(int argc, char **argv); /* argv[0] is the name */
-	const char *summary;                /* one line */
+	const char *summary;                /* one line; NULL: the group does not list the tool */
 	const char *page;                   /* printed by --help */
 };
 
@@ -34,8 +34,15 @@ struct tool {
 	X(ckpt_ls) \
 	X(ckpt_show) \
 	X(ckpt_verify) \
+	X(ckpt_push) \
+	X(ckpt_pull) \
 	X(ckpt_import) \
 	X(ckpt_export) \
+	X(ckpt_diff) \
+	X(ckpt_prune) \
+	X(ckpt_copy) \
+	X(ckpt_repair) \
+	X(ckpt_upload) \
 	X(bench_step) \
 	X(bench_gemm) \
 	X(bench_comm) \

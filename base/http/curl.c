@@ -7,6 +7,7 @@
 
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
+#undef curl_multi_setopt
 
 static struct curl_library lib;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -16,11 +17,23 @@ static const struct {
 	const char *name;
 	void *to;
 } symbols[] = {
-	{ "curl_global_init", &lib.global_init }, { "curl_easy_init", &lib.init },
-	{ "curl_easy_setopt", &lib.setopt },      { "curl_easy_perform", &lib.perform },
-	{ "curl_easy_getinfo", &lib.getinfo },    { "curl_easy_cleanup", &lib.cleanup },
-	{ "curl_easy_strerror", &lib.strerror },  { "curl_slist_append", &lib.append },
+	{ "curl_global_init", &lib.global_init },
+	{ "curl_easy_init", &lib.init },
+	{ "curl_easy_setopt", &lib.setopt },
+	{ "curl_easy_perform", &lib.perform },
+	{ "curl_easy_getinfo", &lib.getinfo },
+	{ "curl_easy_cleanup", &lib.cleanup },
+	{ "curl_easy_strerror", &lib.strerror },
+	{ "curl_slist_append", &lib.append },
 	{ "curl_slist_free_all", &lib.free_all },
+	{ "curl_multi_init", &lib.multi_init },
+	{ "curl_multi_cleanup", &lib.multi_cleanup },
+	{ "curl_multi_add_handle", &lib.multi_add },
+	{ "curl_multi_remove_handle", &lib.multi_remove },
+	{ "curl_multi_perform", &lib.multi_perform },
+	{ "curl_multi_poll", &lib.multi_poll },
+	{ "curl_multi_info_read", &lib.multi_info },
+	{ "curl_multi_setopt", &lib.multi_setopt },
 };
 
 static void load(void)

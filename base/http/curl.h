@@ -20,6 +20,14 @@ struct curl_library {
 	__typeof__(curl_easy_strerror) *strerror;
 	__typeof__(curl_slist_append) *append;
 	__typeof__(curl_slist_free_all) *free_all;
+	__typeof__(curl_multi_init) *multi_init;
+	__typeof__(curl_multi_cleanup) *multi_cleanup;
+	__typeof__(curl_multi_add_handle) *multi_add;
+	__typeof__(curl_multi_remove_handle) *multi_remove;
+	__typeof__(curl_multi_perform) *multi_perform;
+	__typeof__(curl_multi_poll) *multi_poll;
+	__typeof__(curl_multi_info_read) *multi_info;
+	__typeof__(curl_multi_setopt) *multi_setopt;
 };
 
 /* NULL: it cannot be loaded. From any thread. */

@@ -1,6 +1,6 @@
 #include "base/http/http.h"
 
-#include "base/http/curl.h"
+#include "base/http/transfer.h"
 #include "base/version.h"
 
 #include <errno.h>
@@ -9,16 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { URL_SHOWN = 200, HEADER_MAX = 8192 };
-
-/* One transfer. */
-struct transfer {
-	const struct curl_library *curl;
-	const struct http_request *r;
-	struct http_answer answer;
-	bool too_long;
-	char said[CURL_ERROR_SIZE];
-};
+enum { URL_SHOWN = 200, HEADER_MAX = 8192, HEADERS_MAX = 1 << 16, BUFFER = 256 * 1024 };
 
 bool http_header_valid(const char *value)
 {
@@ -46,9 +37,22 @@ static int check_request(const struct http_request *r, struct err *e)
 	return 0;
 }
 
+/* A new status line begins the headers again: an answer 100 may come before the real one. */
+static size_t keep_header(char *data, size_t size, size_t n, void *arg)
+{
+	struct http_transfer *t = arg;
+	size_t len = size * n;
+	t->headers_end = len <= 2; /* the empty line behind them */
+	if (len >= 5 && !memcmp(data, "HTTP/", 5))
+		buf_clear(&t->answer.headers);
+	else if (t->answer.headers.len + len <= HEADERS_MAX)
+		buf_add(&t->answer.headers, data, len);
+	return len;
+}
+
 static size_t keep_body(char *data, size_t size, size_t n, void *arg)
 {
-	struct transfer *t = arg;
+	struct http_transfer *t = arg;
 	size_t len = size * n;
 	t->too_long = len > t->r->most || t->answer.body.len > t->r->most - len;
 	if (!t->too_long)
@@ -94,7 +98,15 @@ static CURLcode set_limits(const struct curl_library *curl, CURL *c, const struc
 #define SET(option, value) rc = rc ? rc : curl->setopt(c, option, value)
 	SET(CURLOPT_CONNECTTIMEOUT_MS, (long)(r->connect_s * 1000));
 	SET(CURLOPT_TIMEOUT_MS, (long)(r->total_s * 1000));
-	SET(CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)r->most);
+	if (strcmp(r->method, "HEAD"))
+		SET(CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)r->most);
+	if (r->stall_s > 0) {
+		SET(CURLOPT_LOW_SPEED_LIMIT, 1L);
+		SET(CURLOPT_LOW_SPEED_TIME, (long)ceil(r->stall_s));
+	}
+	if (r->most > BUFFER)
+		SET(CURLOPT_BUFFERSIZE, (long)BUFFER);
+	SET(CURLOPT_PATH_AS_IS, 1L);
 	SET(CURLOPT_FOLLOWLOCATION, 0L);
 	SET(CURLOPT_PROXY, "");
 	SET(CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
@@ -112,7 +124,7 @@ static CURLcode set_limits(const struct curl_library *curl, CURL *c, const struc
 	return rc;
 }
 
-static CURLcode set_request(CURL *c, struct transfer *t, struct curl_slist *headers)
+static CURLcode set_request(CURL *c, struct http_transfer *t, struct curl_slist *headers)
 {
 	const struct http_request *r = t->r;
 	const struct curl_library *curl = t->curl;
@@ -123,6 +135,10 @@ static CURLcode set_request(CURL *c, struct transfer *t, struct curl_slist *head
 	SET(CURLOPT_ERRORBUFFER, t->said);
 	SET(CURLOPT_WRITEFUNCTION, keep_body);
 	SET(CURLOPT_WRITEDATA, t);
+	SET(CURLOPT_HEADERFUNCTION, keep_header);
+	SET(CURLOPT_HEADERDATA, t);
+	if (!strcmp(r->method, "HEAD"))
+		SET(CURLOPT_NOBODY, 1L);
 	if (r->socket)
 		SET(CURLOPT_UNIX_SOCKET_PATH, r->socket);
 	if (r->ca_file) {
@@ -130,7 +146,8 @@ static CURLcode set_request(CURL *c, struct transfer *t, struct curl_slist *head
 		SET(CURLOPT_CAPATH, NULL);
 	}
 	if (r->body) {
-		SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(r->body));
+		SET(CURLOPT_POSTFIELDSIZE_LARGE,
+		    (curl_off_t)(r->body_size ? r->body_size : strlen(r->body)));
 		SET(CURLOPT_POSTFIELDS, r->body);
 	}
 	SET(CURLOPT_CUSTOMREQUEST, r->method);
@@ -189,7 +206,7 @@ static bool was_sent(const struct curl_library *curl, CURL *c)
 	return bytes > 0;
 }
 
-static int fail(const struct transfer *t, CURL *c, CURLcode rc, struct err *e)
+static int fail(const struct http_transfer *t, CURL *c, CURLcode rc, struct err *e)
 {
 	const struct http_request *r = t->r;
 	const struct curl_library *curl = t->curl;
@@ -234,39 +251,89 @@ static void take_status(const struct curl_library *curl, CURL *c, struct http_an
 	(void)buf_str(&a->body); /* puts the NUL behind it */
 }
 
-int http_send(const struct http_request *r, struct http_answer *out, bool *sent, struct err *e)
+int http_transfer_open(struct http_transfer *t, const struct http_request *r, struct err *e)
 {
 	const struct curl_library *curl = http_curl(e);
-	struct transfer t = { .curl = curl, .r = r, .answer = { .body = BUF_INIT } };
-	if (sent)
-		*sent = false;
+	*t = (struct http_transfer){ .curl = curl, .r = r };
 	if (!curl || check_request(r, e))
 		return -1;
-	CURL *c = curl->init();
-	struct curl_slist *headers = c ? list_headers(curl, r) : NULL;
-	CURLcode code = headers ? set_request(c, &t, headers) : CURLE_OUT_OF_MEMORY;
-	int rc = -1;
-	if (!headers) {
-		err_set(e, ERR_NOMEM, "no memory for a request");
-	} else if (code || (code = curl->perform(c))) {
-		fail(&t, c, code, e);
-	} else {
-		take_status(curl, c, &t.answer);
-		rc = 0;
+	t->easy = curl->init();
+	t->headers = t->easy ? list_headers(curl, r) : NULL;
+	if (!t->headers) {
+		http_transfer_close(t);
+		return err_set(e, ERR_NOMEM, "no memory for a request");
 	}
-	if (sent && c)
-		*sent = was_sent(curl, c);
-	free_headers(curl, headers);
-	curl->cleanup(c);
-	if (rc)
-		http_answer_free(&t.answer);
-	else
-		*out = t.answer;
+	CURLcode code = set_request(t->easy, t, t->headers);
+	if (code) {
+		fail(t, t->easy, code, e);
+		http_transfer_close(t);
+		return -1;
+	}
+	return 0;
+}
+
+int http_transfer_end(struct http_transfer *t, CURLcode code, struct http_answer *out, bool *sent,
+		      struct err *e)
+{
+	if (sent)
+		*sent = was_sent(t->curl, t->easy);
+	if (code || !t->headers_end)
+		return fail(t, t->easy, code ? code : CURLE_PARTIAL_FILE, e);
+	take_status(t->curl, t->easy, &t->answer);
+	*out = t->answer;
+	t->answer = (struct http_answer){ 0 };
+	return 0;
+}
+
+void http_transfer_close(struct http_transfer *t)
+{
+	if (t->headers)
+		free_headers(t->curl, t->headers);
+	if (t->easy)
+		t->curl->cleanup(t->easy);
+	http_answer_free(&t->answer);
+}
+
+int http_send(const struct http_request *r, struct http_answer *out, bool *sent, struct err *e)
+{
+	struct http_transfer t;
+	if (sent)
+		*sent = false;
+	if (http_transfer_open(&t, r, e))
+		return -1;
+	int rc = http_transfer_end(&t, t.curl->perform(t.easy), out, sent, e);
+	http_transfer_close(&t);
 	return rc;
+}
+
+bool http_answer_header(const struct http_answer *a, const char *name, char *out, size_t n)
+{
+	size_t len = strlen(name);
+	const char *at = a->headers.data, *end = at ? at + a->headers.len : at;
+	for (const char *line; at < end; at = line + 1) {
+		line = memchr(at, '\n', (size_t)(end - at));
+		if (!line)
+			break;
+		if ((size_t)(line - at) <= len || strncasecmp(at, name, len) || at[len] != ':')
+			continue;
+		const char *from = at + len + 1, *to = line;
+		while (from < to && (*from == ' ' || *from == '\t'))
+			from++;
+		while (to > from && (to[-1] == '\r' || to[-1] == ' ' || to[-1] == '\t'))
+			to--;
+		if ((size_t)(to - from) >= n)
+			break;
+		memcpy(out, from, (size_t)(to - from));
+		out[to - from] = '\0';
+		return true;
+	}
+	out[0] = '\0';
+	return false;
 }
 
 void http_answer_free(struct http_answer *a)
 {
 	buf_fini(&a->body);
+	buf_fini(&a->headers);
 	*a = (struct http_answer){ .body = BUF_INIT };
 }

@@ -2,7 +2,8 @@
  * http — sends one HTTP request and reads its answer, through libcurl.
  *
  * This room alone wraps libcurl. It is for services that a person has named: Slurm's REST interface
- * (launcher/slurm/rest/rest.h). What libcurl would do on its own is switched off:
+ * (launcher/slurm/rest/rest.h) and object stores (base/s3/s3.h), which send several requests at once
+ * (pump.h). What libcurl would do on its own is switched off:
  *   - no redirect is followed: it would carry a token to another host;
  *   - no proxy is used, also if the environment names one, and ~/.netrc is not read;
  *   - only http and https, and a server's certificate must be valid for its name;
@@ -26,7 +27,7 @@ struct http_header {
 };
 
 struct http_request {
-	const char *method; /* "GET", "POST", "DELETE" */
+	const char *method; /* "GET", "HEAD", "POST", "PUT", "DELETE" */
 	/* http:// or https://, without a user name. With `socket` the host is only a name. */
 	const char *url;
 	const char *socket; /* path of a Unix socket to connect to; NULL: the URL's host */
@@ -35,15 +36,18 @@ struct http_request {
 	const struct http_header *headers;
 	size_t n_headers;
 	const char *body;         /* NULL: none */
+	size_t body_size;         /* 0: the body is text that a NUL ends */
 	const char *content_type; /* of the body */
 	double connect_s;         /* for the connection, TLS included */
 	double total_s;           /* until the whole answer is here */
+	double stall_s;           /* without a byte in either direction; 0: no such limit */
 	size_t most;              /* bytes of an answer's body; a longer one is an error */
 };
 
 struct http_answer {
 	int status;            /* 200, 404, … */
 	char content_type[80]; /* "": none */
+	struct buf headers;    /* the lines "Name: value\n" as they came */
 	struct buf body;       /* any bytes, and a NUL behind them */
 };
 
@@ -56,7 +60,7 @@ struct http_answer {
  *     ERR_NET       no connection, or it broke before the whole answer was here
  *     ERR_DENIED    this user may not connect to the socket
  *     ERR_NOTFOUND  the socket does not exist, or the host's name is unknown
- *     ERR_TIMEOUT   one of the two times has passed
+ *     ERR_TIMEOUT   one of the times has passed
  *     ERR_AUTH      the server's certificate is not valid for its name, or not trusted
  *     ERR_PROTO     the answer is not HTTP, or longer than `most`
  *
@@ -65,6 +69,9 @@ struct http_answer {
  */
 int http_send(const struct http_request *r, struct http_answer *out, bool *sent, struct err *e);
 void http_answer_free(struct http_answer *a);
+/* Copies the value of the header to `out` of n bytes. False and "": there is none, or it is longer.
+ */
+bool http_answer_header(const struct http_answer *a, const char *name, char *out, size_t n);
 
 /* Whether a text may be the value of a header: one line of printable characters. */
 bool http_header_valid(const char *value);

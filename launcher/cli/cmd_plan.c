@@ -119,7 +119,7 @@ int cmd_plan(int argc, char **argv)
 		{ "--gpus", NULL, &range },
 		{ NULL, NULL, NULL },
 	};
-	struct job job;
+	static struct job job; /* too large for a small stack */
 	struct err e = ERR_INIT;
 	struct cluster cluster;
 	json_t *spares = NULL;

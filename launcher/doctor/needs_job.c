@@ -36,6 +36,8 @@ static int sum_needs(const struct plan *p, int nodes, const struct job *job, str
 	/* one more than are kept, because the next one is written before the oldest is removed */
 	out->checkpoint = optimizer_checkpoint_bytes(job->optimizer.kind, &p->shape) *
 			  (double)(job->checkpoint.keep + 1);
+	if (job_path_is_address(job->checkpoint.dir))
+		out->checkpoint = 0; /* no disk of a node holds them */
 	return 0;
 }
 
@@ -44,7 +46,8 @@ static void copy_folders(const struct job *job, struct needs *out)
 	out->job = true;
 	out->cuda = job->job.device == DEVICE_CUDA;
 	snprintf(out->run_dir, sizeof out->run_dir, "%s", job->job.run_dir);
-	snprintf(out->ckpt_dir, sizeof out->ckpt_dir, "%s", job->checkpoint.dir);
+	if (!job_path_is_address(job->checkpoint.dir))
+		snprintf(out->ckpt_dir, sizeof out->ckpt_dir, "%s", job->checkpoint.dir);
 	snprintf(out->data, sizeof out->data, "%s", job->data.path);
 	snprintf(out->interface, sizeof out->interface, "%s", job->network.interface);
 }

@@ -34,6 +34,10 @@
 	X(ready,            "ready",            step,        "every rank is ready to continue from this step") \
 	X(first_step,       "first-step",       first_step,  "the generation has finished its first step") \
 	X(ckpt,             "ckpt",             ckpt,        "a checkpoint was committed") \
+	X(ckpt_local,       "ckpt-local",       ckpt,        "a checkpoint was committed in the folders of the nodes (checkpoint.local)") \
+	X(uploaded,         "uploaded",         upload,      "a checkpoint was copied to checkpoint.remote") \
+	X(upload_failed,    "upload-failed",    why,         "a checkpoint could not be copied; the first time since one was") \
+	X(upload_left,      "upload-left",      upload_left, "the run ends before all checkpoints are copied") \
 	X(eval,             "eval",             eval,        "an evaluation has ended") \
 	X(log,              "log",              log,         "a rank logged a warning or an error") \
 	X(rank_lost,        "rank-lost",        rank_lost,   "the loss of this rank ends the generation") \
@@ -123,6 +127,17 @@
 	F(bytes,   COUNT,  REQUIRED, "its size") \
 	F(seconds, NUMBER, REQUIRED, "from the snapshot to the commit") \
 	F(stall_s, NUMBER, REQUIRED, "seconds training was held up")
+
+#define RUNDIR_UPLOAD_FIELDS(F) \
+	F(step,    COUNT,  REQUIRED, "the checkpoint's step") \
+	F(path,    LINE,   REQUIRED, "where the copy is") \
+	F(bytes,   COUNT,  REQUIRED, "its size") \
+	F(sent,    COUNT,  REQUIRED, "bytes that were not there already") \
+	F(seconds, NUMBER, REQUIRED, "how long it took") \
+	F(left,    INT,    REQUIRED, "checkpoints that are still to be copied")
+
+#define RUNDIR_UPLOAD_LEFT_FIELDS(F) \
+	F(left, INT, REQUIRED, "checkpoints that are still to be copied; -1: unknown")
 
 #define RUNDIR_EVAL_FIELDS(F) \
 	F(step, COUNT,  REQUIRED, "finished steps") \
@@ -353,6 +368,8 @@
 	X(step,        RUNDIR_STEP_FIELDS) \
 	X(first_step,  RUNDIR_FIRST_STEP_FIELDS) \
 	X(ckpt,        RUNDIR_CKPT_FIELDS) \
+	X(upload,      RUNDIR_UPLOAD_FIELDS) \
+	X(upload_left, RUNDIR_UPLOAD_LEFT_FIELDS) \
 	X(eval,        RUNDIR_EVAL_FIELDS) \
 	X(log,         RUNDIR_LOG_FIELDS) \
 	X(rank_lost,   RUNDIR_RANK_LOST_FIELDS) \

@@ -66,7 +66,7 @@ static void find_least(const struct burn_in *b, int *cpus, int *devices)
 static void choose_dir(const struct burn_in *b, char dir[WORD])
 {
 	const struct job *job = &b->s->d->job;
-	if (*job->checkpoint.dir)
+	if (*job->checkpoint.dir && !job_path_is_address(job->checkpoint.dir))
 		snprintf(dir, WORD, "%s", job->checkpoint.dir);
 	else
 		snprintf(dir, WORD, "%s/" RUN_CKPT, rundir_path(b->s->o.run));

@@ -84,8 +84,7 @@ int supervise_send_welcome(struct supervisor *s, struct connection *c, int rank,
 		.cpus = cpus,
 		.numa = *cpus ? k->parts[r->slot].numa : -1,
 		.watches_node = supervise_evidence_watches(s, rank),
-		.predecessors = supervise_predecessors_list(s->predecessors, s->generation,
-							    host),
+		.predecessors = supervise_predecessors_list(s->predecessors, s->generation, host),
 	};
 	w.has_predecessors = w.predecessors;
 	w.skips = s->rollback.list;
@@ -274,7 +273,25 @@ static int on_ckpt(struct supervisor *s, struct connection *c, const json_t *bod
 	snprintf(s->ckpt_path, sizeof s->ckpt_path, "%s", m.path);
 	supervise_report_ckpt(s, &m);
 	supervise_slow_checkpoints_note(s, &m);
+	supervise_uploads_look(s);
 	supervise_recovery_look_for_nodes(s);
+	return 0;
+}
+
+/* It does not count as the run's checkpoint: a node that is lost takes it along. */
+static int on_ckpt_local(struct supervisor *s, struct connection *c, const json_t *body,
+			 struct err *e)
+{
+	struct msg_ckpt_local m;
+	if (msg_ckpt_local_read(body, &m, e))
+		return -1;
+	supervise_note_move(s, rank_of(s, c));
+	rundir_event_ckpt_local(s->o.run, s->generation,
+				&(struct rundir_ckpt){ .step = m.step,
+						       .path = m.path,
+						       .bytes = m.bytes,
+						       .seconds = m.seconds,
+						       .stall_s = m.stall_s });
 	return 0;
 }
 
@@ -418,15 +435,25 @@ static const struct {
 	int (*handle)(struct supervisor *, struct connection *, const json_t *body, struct err *e);
 	bool stranger; /* may come from a connection that is not claimed */
 } handlers[MSG_COUNT] = {
-	[MSG_HELLO] = { on_hello, true },        [MSG_READY] = { on_ready, false },
-	[MSG_METRICS] = { on_metrics, false },   [MSG_EVAL] = { on_eval, false },
-	[MSG_PROGRESS] = { on_progress, false }, [MSG_LOG] = { on_log, false },
-	[MSG_CKPT] = { on_ckpt, false },         [MSG_SERIES] = { on_series, false },
-	[MSG_SIGNAL] = { on_signal, false },     [MSG_FAILED] = { on_failed, false },
-	[MSG_FINISHED] = { on_finished, false }, [MSG_DUMPED] = { on_dumped, false },
-	[MSG_HEALTH] = { on_health, false },     [MSG_BAD_STEP] = { on_bad_step, false },
-	[MSG_EXAMINED] = { on_examined, false }, [MSG_LINKS] = { on_links, false },
-	[MSG_IDLE] = { on_idle, false },         [MSG_ENDPOINTS] = { on_endpoints, false },
+	[MSG_HELLO] = { on_hello, true },
+	[MSG_READY] = { on_ready, false },
+	[MSG_METRICS] = { on_metrics, false },
+	[MSG_EVAL] = { on_eval, false },
+	[MSG_PROGRESS] = { on_progress, false },
+	[MSG_LOG] = { on_log, false },
+	[MSG_CKPT] = { on_ckpt, false },
+	[MSG_SERIES] = { on_series, false },
+	[MSG_CKPT_LOCAL] = { on_ckpt_local, false },
+	[MSG_SIGNAL] = { on_signal, false },
+	[MSG_FAILED] = { on_failed, false },
+	[MSG_FINISHED] = { on_finished, false },
+	[MSG_DUMPED] = { on_dumped, false },
+	[MSG_HEALTH] = { on_health, false },
+	[MSG_BAD_STEP] = { on_bad_step, false },
+	[MSG_EXAMINED] = { on_examined, false },
+	[MSG_LINKS] = { on_links, false },
+	[MSG_IDLE] = { on_idle, false },
+	[MSG_ENDPOINTS] = { on_endpoints, false },
 };
 
 void supervise_message(void *supervisor, struct connection *c, const struct msg *m)

@@ -49,6 +49,15 @@ void supervise_end(struct supervisor *s, int status)
 		supervise_agents_kill(s, supervise_recovery_node_lost(s));
 		return;
 	}
+	if (supervise_uploads_wait(s, status))
+		supervise_enter(s, SUP_UPLOADING, s->o.job->checkpoint.remote_wait);
+	else
+		supervise_end_now(s);
+}
+
+void supervise_end_now(struct supervisor *s)
+{
+	supervise_uploads_leave(s);
 	supervise_enter(s, SUP_DONE, 0);
 	supervise_chain_end(s);
 	supervise_report_end(s);

@@ -30,8 +30,8 @@ struct kept_agent;
 struct regroup_state {
 	struct kept_agent *kept; /* those that are idle, between two generations */
 	int n;
-	int futile;    /* restarts of this kind in a row without progress */
-	bool overdue;  /* agents that were not idle in time were given up */
+	int futile;   /* restarts of this kind in a row without progress */
+	bool overdue; /* agents that were not idle in time were given up */
 };
 
 /* Room for so many agents. NULL: no memory. */

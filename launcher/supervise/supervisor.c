@@ -25,7 +25,7 @@ void supervise_broadcast(struct supervisor *s, enum msg_type type, json_t *body)
 }
 
 void supervise_lose_rank(struct supervisor *s, int rank, enum lost_how how, enum err_code code,
-			     const char *text)
+			 const char *text)
 {
 	struct lost_rank l = { .rank = rank, .how = how, .code = code, .at = supervise_now(s) };
 	snprintf(l.text, sizeof l.text, "%s", text);
@@ -47,7 +47,7 @@ static void on_closed(void *arg, int rank, const struct err *why)
 	k->connection = NULL;
 	if (!k->finished)
 		supervise_lose_rank(s, rank, why->code == ERR_NET ? LOST_CLOSED : LOST_PROTOCOL,
-				 why->code == ERR_NET ? ERR_PEER : why->code, why->text);
+				    why->code == ERR_NET ? ERR_PEER : why->code, why->text);
 }
 
 static void on_trouble(void *arg, const struct err *why)
@@ -139,7 +139,7 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 	s->regroup.kept = kept;
 	s->most = most;
 	s->world = o->first->plan.world;
-	s->step = s->ckpt_step = -1;
+	s->step = s->ckpt_step = s->uploads.left = -1;
 	s->opened = s->last_tick = o->now();
 	supervise_restart_init(
 		&s->restart,
@@ -180,6 +180,7 @@ free_all:
 
 void supervise_start(struct supervisor *s)
 {
+	supervise_uploads_look(s);
 	supervise_start_first(s);
 }
 
@@ -198,6 +199,7 @@ void supervise_tick(struct supervisor *s)
 	supervise_links_tick(s);
 	supervise_stop_tick(s);
 	supervise_chain_tick(s);
+	supervise_uploads_tick(s);
 	supervise_comment_tick(s);
 	const char *trouble = rundir_trouble(s->o.run);
 	if (trouble)
@@ -239,6 +241,7 @@ void supervise_close(struct supervisor *s)
 	supervise_rollback_close(s);
 	supervise_stop_close(s);
 	supervise_chain_close(s);
+	supervise_uploads_close(s);
 	supervise_comment_close(s);
 	supervise_guard_close(s->guard);
 	launcher_connections_close(s->connections);

@@ -34,6 +34,7 @@
  *     recovery.c     surveys the nodes and applies the policy
  *     stop.c         why the run is being stopped, and whether the job is requeued
  *     chain.c        the jobs that continue the run after this one
+ *     uploads.c      copies checkpoints to checkpoint.remote
  *     progress_comment.c  tells Slurm what the end of this job would cost
  *     guard.c        starts and watches the guard
  *     terminal.c     prints the progress for people
@@ -66,24 +67,26 @@
 #include "launcher/supervise/stragglers.h"
 #include "launcher/supervise/supervise.h"
 #include "launcher/supervise/suspects.h"
+#include "launcher/supervise/uploads.h"
 
 enum sup_state {
 	SUP_CHECKING,  /* before the first generation: the nodes are checked */
 	SUP_STARTING,  /* processes start and connect */
 	SUP_PREPARING, /* all have connected; they build communicators and load */
 	SUP_TRAINING,
-	SUP_STOPPING,  /* asked to write a checkpoint and leave */
-	SUP_EXITING,   /* all have finished; their processes end */
-	SUP_DUMPING,   /* a rank is lost; the agents write their flight recorders */
-	SUP_ANALYZING, /* the flight recorders are read */
-	SUP_EXAMINING, /* the processes that hang are examined */
+	SUP_STOPPING,   /* asked to write a checkpoint and leave */
+	SUP_EXITING,    /* all have finished; their processes end */
+	SUP_DUMPING,    /* a rank is lost; the agents write their flight recorders */
+	SUP_ANALYZING,  /* the flight recorders are read */
+	SUP_EXAMINING,  /* the processes that hang are examined */
 	SUP_REGROUPING, /* a rank is lost; the other agents leave the generation, and live on */
-	SUP_DRAINING,  /* killed; waiting until none is left */
-	SUP_SURVEYING, /* none is left; waiting for the state of the nodes */
-	SUP_WAITING,   /* for a lost node to return */
-	SUP_BACKOFF,   /* waiting before the next generation */
-	SUP_LEAVING,   /* stopped; waiting for the cause of the stop */
-	SUP_ENDING,    /* the run ends; the agents that are left are killed */
+	SUP_DRAINING,   /* killed; waiting until none is left */
+	SUP_SURVEYING,  /* none is left; waiting for the state of the nodes */
+	SUP_WAITING,    /* for a lost node to return */
+	SUP_BACKOFF,    /* waiting before the next generation */
+	SUP_LEAVING,    /* stopped; waiting for the cause of the stop */
+	SUP_ENDING,     /* the run ends; the agents that are left are killed */
+	SUP_UPLOADING,  /* the run has ended; waiting for the copies of its checkpoints */
 	SUP_DONE,
 	SUP_STATE_COUNT
 };
@@ -105,6 +108,7 @@ enum sup_event {
 	EV_STOP_KNOWN,    /* the cause of the stop is known */
 	EV_LEAVE_NODE,    /* the run goes on without a slow node: reason */
 	EV_CHECKED,       /* the nodes have been checked: all, or those that are back */
+	EV_UPLOADED,      /* all checkpoints are copied */
 	SUP_EVENT_COUNT
 };
 
@@ -145,9 +149,9 @@ struct supervisor {
 	const struct deployment *d; /* what this generation runs */
 	struct connections *connections;
 	struct supervise_guard *guard; /* NULL: the run has none */
-	struct launched *launches; /* those that are alive; NULL: no process is left */
-	char auth[MUNGE_WORD]; /* value of AGENT_ENV_AUTH */
-	struct voucher munge;  /* its implementation; .work is NULL for the secret alone */
+	struct launched *launches;     /* those that are alive; NULL: no process is left */
+	char auth[MUNGE_WORD];         /* value of AGENT_ENV_AUTH */
+	struct voucher munge;          /* its implementation; .work is NULL for the secret alone */
 	uint32_t generation;
 	bool by_pmix; /* the ranks find each other by PMIx; otherwise by rendezvous.h */
 	bool trained; /* every rank of this generation was ready */
@@ -174,6 +178,7 @@ struct supervisor {
 	bool suspects_failed;    /* a person was told that the list of suspect nodes is not kept */
 	double last_move, slept; /* times: of any rank; when this process had not run */
 	struct chain_state chain;
+	struct uploads_state uploads;
 	struct progress_comment comment;
 	struct predecessors *predecessors;
 
@@ -217,8 +222,10 @@ void supervise_handle(struct supervisor *s, enum sup_event ev, const struct lost
 /* next.c */
 /* Enters a state; its deadline is `seconds` later; 0: it has none. */
 void supervise_enter(struct supervisor *s, enum sup_state state, double seconds);
-/* Ends the run with this exit status. */
+/* Ends the run with this exit status, at once or after the copies of its checkpoints. */
 void supervise_end(struct supervisor *s, int status);
+/* Ends the run with s->status at once. */
+void supervise_end_now(struct supervisor *s);
 /* The steps from a generation that is gone to the next one, in their order; next.c has a picture.
  * Each one continues with the following one unless the run waits or ends. */
 /* The generation is lost and no process of it is left. Makes sure that the nodes have been

@@ -29,9 +29,8 @@ static void read_launch_log(const struct supervisor *s, struct launch_log *out)
 		text.len = (size_t)n;
 		text.data[n] = '\0';
 	}
-	supervise_launch_log_read(buf_str(&text),
-				  s->cause.rank < 0 ? -1 : s->ranks[s->cause.rank].process.task,
-				  out);
+	supervise_launch_log_read(
+		buf_str(&text), s->cause.rank < 0 ? -1 : s->ranks[s->cause.rank].process.task, out);
 	buf_fini(&text);
 	if (fd >= 0)
 		close(fd);

@@ -420,6 +420,12 @@ static void do_leave_now(struct supervisor *s, const struct cause *c)
 	supervise_end(s, STATUS_STOPPED);
 }
 
+static void do_end_now(struct supervisor *s, const struct cause *c)
+{
+	(void)c;
+	supervise_end_now(s);
+}
+
 static void do_start(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
@@ -498,6 +504,9 @@ static void (*const transitions[SUP_STATE_COUNT][SUP_EVENT_COUNT])(struct superv
 	},
 	[SUP_ENDING] = {
 		[EV_STOP_NOW] = do_kill, [EV_TIMEOUT] = do_kill, [EV_ALL_GONE] = do_end,
+	},
+	[SUP_UPLOADING] = {
+		[EV_UPLOADED] = do_end_now, [EV_TIMEOUT] = do_end_now, [EV_STOP] = do_end_now, [EV_STOP_NOW] = do_end_now,
 	},
 };
 

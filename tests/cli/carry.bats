@@ -141,10 +141,83 @@ rewrite() {
 	wrong 'text = text.replace("\"layers\":2", "\"layers\":1")' "tensor layers.1.norm1.weight: its model has no such tensor"
 	wrong 'text = text.replace("\"tied\":true", "\"tied\":false")' "has no tensor head.weight, which its model needs"
 	wrong 'text = text.replace("\"layers\":2", "\"layers\":900000")' "layers"
-	wrong 'text = text.replace("\"optimizer\": \"none\"", "\"optimizer\": \"sgd\"")' "has no tensor optim.m.embed.tokens.weight"
+	wrong 'text = text.replace("\"optimizer\": \"none\"", "\"optimizer\": \"sgd\"")' "state_digest is not that of the tensors' sums"
+	# The same in a manifest of an older version, which has no digest of the state.
+	wrong 'import re; text = re.sub("\"state_digest\": \"[0-9a-f]+\",\n|, \"sums\": .[0-9]+, \"[0-9a-f]*\".", "", text)
+text = text.replace("\"optimizer\": \"none\"", "\"optimizer\": \"sgd\"")' "has no tensor optim.m.embed.tokens.weight"
 	rm -rf changed && cp -r in changed
 	rewrite changed/step-00000000 'text = text.replace("\"generation\": 0", "\"generation\": 1")' # nothing that matters
 	"$MUSTER" ckpt verify changed
+}
+
+# state.py DIR: computes the state digest of a checkpoint of one shard from its bytes, as agent/engine/ckpt/sum.h and
+# state_digest.h specify it, and compares it with the manifest. With a word more, it changes a sum and what follows from it.
+state_py() {
+	cat >state.py <<-'PY'
+		import ctypes, json, struct, sys
+		class H(ctypes.Structure):
+		    _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
+		xxh = ctypes.CDLL("libxxhash.so.0")
+		xxh.XXH3_128bits.restype, xxh.XXH3_128bits.argtypes = H, [ctypes.c_char_p, ctypes.c_size_t]
+		def digest(data):
+		    h = xxh.XXH3_128bits(data, len(data))
+		    return "%016x%016x" % (h.high, h.low)
+		def splitmix(seed, i):
+		    x = seed + (i + 1) * 0x9e3779b97f4a7c15 & 2**64 - 1
+		    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9 & 2**64 - 1
+		    x = (x ^ x >> 27) * 0x94d049bb133111eb & 2**64 - 1
+		    return x ^ x >> 31
+		def sums(shape, data):
+		    rows, columns = ([1] + shape)[-2:]
+		    bits = struct.unpack("<%dI" % (rows * columns), data)
+		    per_row, per_block = -(-columns // 2048), 2**22 // min(columns, 2048)
+		    out = [0] * -(-rows * per_row // per_block)
+		    for i, x in enumerate(bits):
+		        row, column = divmod(i, columns)
+		        segment, word = row * per_row + column // 2048, column % 2048
+		        key = splitmix(0x6d75737465722d41, 2 * segment + 1) << 64 | splitmix(0x6d75737465722d41, 2 * segment) | 1
+		        out[segment // per_block] += key * (x << 32 * (word % 2)) * (splitmix(0x6d75737465722d42, word // 2) | 1)
+		    return [s % 2**128 for s in out]
+		path = sys.argv[1] + "/MANIFEST.json"
+		text = open(path, "rb").read().split(b"\n", 1)[1]
+		m = json.loads(b"{" + text)
+		def root(m):
+		    s = "muster-state 1\nstep %d\nsamples %d\ntotal_steps %d\nseed %s\noptimizer %s\n" % (
+		        m["step"], m["samples"], m["total_steps"], m["seed"], m["optimizer"])
+		    assert "data" not in m
+		    s += "".join("number %s %.17g\n" % n for n in sorted(m.get("numbers", {}).items()))
+		    for t in sorted(m["tensors"], key=lambda t: t["name"]):
+		        s += "tensor %s %d %d %s\n" % (t["name"], *(t["shape"] + [1])[:2], digest(bytes.fromhex(t["sums"][1])))
+		    return digest(s.encode())
+		for t in m["tensors"]:
+		    (file, offset, lo, hi, _), = t["slices"]
+		    data = open(sys.argv[1] + "/" + m["files"][file]["name"], "rb").read()[m["files"][file]["header"] + offset:]
+		    n = 4
+		    for d in t["shape"]: n *= d
+		    assert t["sums"] == [0, "".join("%032x" % s for s in sums(t["shape"], data[:n]))], t["name"]
+		assert m["state_digest"] == root(m)
+		if len(sys.argv) > 2:
+		    t = next(t for t in m["tensors"] if t["name"] == sys.argv[2])
+		    old, new = t["sums"][1], "%032x" % (int(t["sums"][1], 16) ^ 1)
+		    was = m["state_digest"]
+		    t["sums"][1] = new
+		    text = text.replace(old.encode(), new.encode()).replace(was.encode(), root(m).encode())
+		    open(path, "wb").write(b'{"digest": "%s",\n' % digest(text).encode() + text)
+	PY
+}
+
+@test "an independent reader computes the state digest; export and verify compare the elements with it" {
+	"$MUSTER" ckpt import "$golden/llama" -o in
+	state_py
+	python3 state.py in/step-00000000 layers.1.attn.q.weight
+	run "$MUSTER" ckpt verify in
+	[[ $status -eq 1 && $output == *"tensor layers.1.attn.q.weight: the sums of its blocks differ"* ]]
+	run "$MUSTER" ckpt export in -o out
+	[[ $status -eq 1 && $output == *"tensor layers.1.attn.q.weight: the sums of its blocks are not those that were saved"* && ! -e out ]]
+	run "$MUSTER" run in/model.ini job.name=fine job.run_dir="$PWD" job.steps=1 data.path="$data" batch.micro=1 batch.global=1 launch.threads=1
+	echo "$output"
+	[[ $status -eq 1 && $output == *"tensor layers.1.attn.q.weight: its digest in memory is not the one that was saved"* ]]
+	[[ -d in/step-00000000 ]] # not called damaged
 }
 
 @test "a renamed tensor in a shard's header is found by verify, and by a run that would continue from it" {

@@ -63,6 +63,7 @@ assert d[0]["layout"] == {"tp": 2, "cp": 1, "pp": 2, "dp": 2}, d' <<<"$output"
 	[[ $status -eq 0 ]]
 	python3 -c 'import json, sys; d = json.load(sys.stdin)
 assert d["step"] == 6 and d["seed"] == "7" and d["model"]["hidden"] == 32, d
+assert len(d["state_digest"]) == 32 and int(d["state_digest"], 16), d["state_digest"]
 assert d["data"]["path"] and d["data"]["samples"] > 0 and 0 <= d["data"]["validation"] < 1, d["data"]
 names = [t["name"] for t in d["tensors"]]
 for n in "embed.tokens.weight", "layers.3.attn.q.weight", "norm.bias": assert n in names and "optim.m." + n in names and "optim.v." + n in names, n
@@ -77,6 +78,7 @@ for t in d["tensors"]:
     assert volume == want, t' <<<"$output"
 	run "$MUSTER" ckpt show ckpt/step-00000004
 	[[ $status -eq 0 && $output == *"embed.tokens.weight"*"256 × 32"* ]]
+	[[ $(sed -n 's/^digest  *//p' <<<"$output") =~ ^[0-9a-f]{32}$ ]]
 }
 
 @test "an independent reader accepts the shards as safetensors" {

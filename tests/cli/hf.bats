@@ -322,7 +322,7 @@ balance() {
 	run "$MUSTER" ckpt import in
 	[[ $status -eq 2 && $output == *"-o CKPT_DIR is missing"* ]]
 	run "$MUSTER" ckpt import -o out
-	[[ $status -eq 2 && $output == *"one HF_FOLDER is needed"* ]]
+	[[ $status -eq 2 && $output == *"one FOLDER is needed"* ]]
 	run "$MUSTER" ckpt import in -o out --seq long
 	[[ $status -eq 2 && $output == *"--seq long"* ]]
 	run "$MUSTER" ckpt import nowhere -o out

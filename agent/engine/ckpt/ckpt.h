@@ -7,7 +7,8 @@
  *     MANIFEST.json             written last: step and state, model, layout, every file with its
  *                               size, every tensor slice with its global shape, box, file, offset
  *                               and XXH3-128 digest (computed from the snapshot in memory), and a
- *                               digest of itself
+ *                               digest of itself; and a digest of the whole state, which does not
+ *                               depend on the layout (state_digest.h)
  * (manifest.h and safetensors.h specify both). It is written as an attempt
  * (.attempt-STEP-GENERATION-NONCE), proven to cover every tensor exactly once, made durable, and
  * then published (commit.h). All accesses go through the storage of DIR (storage.h). An entry
@@ -21,7 +22,8 @@
  * Any layout loads the checkpoints of all others: a loader requests boxes of global tensors. It
  * reads each slice that a box touches once for all consecutive boxes of its tensor, in pieces of 1
  * MiB, and always completely, because the digest covers the whole slice. It does not read other
- * slices.
+ * slices. The ranks of a run load together (exchange.h): each slice is read once, by one rank, and
+ * the others receive from it what they need.
  *
  * If anything fails on any rank (a full disk, a write error, no memory for the snapshot, a hole in
  * the coverage), the attempt fails on all ranks with that cause and rank, it is removed, and
@@ -119,6 +121,8 @@ struct ckpt_gate {
 
 struct ckpt_writer; /* one an agent; its functions are called from one thread */
 struct ckpt_io;
+struct upload_rules;
+struct ckpt_local;
 struct attached;
 
 struct ckpt_options {
@@ -127,6 +131,12 @@ struct ckpt_options {
 	/* the only run that may write here, recorded in DIR/RUN; NULL: not checked */
 	const char *owner;
 	int64_t keep; /* checkpoints kept after a commit, those of the highest steps; 0: all */
+	int64_t keep_every; /* those of its multiples are kept for good; 0: none */
+	/* what is copied to a remote place (upload.h), and stays in DIR until then; NULL: nothing.
+	 * Borrowed. */
+	const struct upload_rules *uploads;
+	/* the folder of this rank's node (local.h); NULL: there is no local tier. Borrowed. */
+	const struct ckpt_local *local;
 	uint32_t generation;
 	json_t *model;  /* must be equal to load it: family and sizes; borrowed */
 	json_t *layout; /* tp, dp, pp: only shown to users; borrowed */
@@ -145,7 +155,8 @@ struct ckpt_options {
 
 /* Collective over `world`; the writer makes a group of its own for its background thread. Makes DIR
  * and removes the attempts of dead writers. ERR_NOTFOUND: a rank does not see rank 0's DIR. An
- * error of one rank is ERR_PEER on the others. */
+ * error of one rank is ERR_PEER on the others. A local tier that cannot be used is a warning,
+ * unless its folder belongs to another run or to several nodes (ERR_USAGE). */
 int ckpt_writer_open(struct comm *world, const struct ckpt_options *opt, struct ckpt_writer **out,
 		     struct err *e);
 /* Waits for a save in progress. Takes NULL. */
@@ -160,6 +171,13 @@ void ckpt_writer_close(struct ckpt_writer *w);
  * infinity. */
 int ckpt_save(struct ckpt_writer *w, const struct ckpt_state *state,
 	      const struct ckpt_tensor *tensors, int n, struct err *e);
+/* The same for a choice of tiers: one snapshot serves both. The local one is written first. Its
+ * failure is a warning, once until it works again, and changes nothing else. */
+enum ckpt_where { CKPT_TO_DIR = 1, CKPT_TO_LOCAL = 2 };
+int ckpt_save_to(struct ckpt_writer *w, unsigned where, const struct ckpt_state *state,
+		 const struct ckpt_tensor *tensors, int n, struct err *e);
+/* Whether a save to DIR is in progress on this rank. Never waits. */
+bool ckpt_saving(const struct ckpt_writer *w);
 /* Waits until the last save is committed. */
 int ckpt_wait(struct ckpt_writer *w, struct err *e);
 /* `e` is the failure of a save, which all ranks got from one of them, and which ends this rank. On
@@ -167,6 +185,7 @@ int ckpt_wait(struct ckpt_writer *w, struct err *e);
 void ckpt_blame(const struct ckpt_writer *w, struct err *e);
 
 struct ckpt_report {
+	bool local; /* it is in the local tier */
 	int64_t step;
 	char path[1024];
 	int64_t bytes;
@@ -185,12 +204,33 @@ int ckpt_committed(struct ckpt_writer *w, struct ckpt_report *out);
 int ckpt_latest(const char *dir, json_t *model, char **path,
 		void (*note)(const char *text, void *arg), void *arg, struct err *e);
 
+/* Which checkpoints a search accepts. */
+struct ckpt_wish {
+	json_t *model; /* NULL: every one */
+	/* Those it rejects count as absent. NULL: every one. */
+	bool (*accepts)(const void *arg, int64_t step, uint32_t generation);
+	const void *arg;
+	/* Called for each checkpoint that is skipped; may be NULL. */
+	void (*note)(const char *text, void *note_arg);
+	void *note_arg;
+};
+/* The same with a choice. */
+int ckpt_latest_of(const char *dir, const struct ckpt_wish *wish, char **path, struct err *e);
+
 /* Fills the boxes from the shards that hold them and verifies the digests of all slices that it
  * reads. ERR_CORRUPT names file and tensor; ERR_USAGE names the first field of the model, or the
  * tensor's shape, that differs. Boxes may be partly filled after a failure. Not collective. With
  * n = 0 it reads only the state. watch may be NULL. */
 int ckpt_load(const char *path, json_t *model, struct ckpt_state *state,
 	      struct ckpt_tensor *tensors, int n, const struct ckpt_watch *watch, struct err *e);
+
+/* Collective. Proves that the ranks hold in memory what the checkpoint `path`, which they have
+ * loaded, holds (state_digest.h). The boxes of all ranks must cover each tensor exactly once, as in
+ * ckpt_save. ERR_CORRUPT on all ranks names a tensor that differs; the failure of one rank is
+ * ERR_PEER on the others. Checkpoints of older versions have nothing to compare with. Only rank 0
+ * reads the manifest. watch may be NULL. */
+int ckpt_check_loaded(struct comm *world, const char *path, const struct ckpt_tensor *tensors,
+		      int n, const struct ckpt_watch *watch, struct err *e);
 
 /* Reads the whole checkpoint and verifies sizes, digests, headers and coverage. */
 int ckpt_verify(const char *path, struct err *e);

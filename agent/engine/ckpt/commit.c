@@ -2,6 +2,7 @@
 
 #include "agent/engine/ckpt/attached.h"
 #include "agent/engine/ckpt/folder.h"
+#include "agent/engine/ckpt/upload.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -28,16 +29,28 @@ int ckpt_commit_share_result(struct comm *group, int from, int rc, struct err *e
 	return -1;
 }
 
+bool ckpt_group_is_lost(enum err_code code)
+{
+	return code == ERR_ABORTED || code == ERR_PEER || code == ERR_NET || code == ERR_TIMEOUT;
+}
+
 /* --- step 1 --- */
 
-int ckpt_attempt_make(const struct ckpt_storage *s, const char *dir, int64_t step,
-		      uint32_t generation, struct attempt *a, struct err *e)
+int ckpt_attempt_name(int64_t step, uint32_t generation, struct attempt *a, struct err *e)
 {
 	memset(a, 0, sizeof *a);
 	if (getrandom(&a->nonce, sizeof a->nonce, 0) != sizeof a->nonce)
 		return err_errno(e, ERR_IO, "cannot draw a random number for the attempt's name");
 	snprintf(a->name, NAME, ATTEMPT_PREFIX "%08" PRId64 "-%u-%016" PRIx64, step, generation,
 		 a->nonce);
+	return 0;
+}
+
+int ckpt_attempt_make(const struct ckpt_storage *s, const char *dir, int64_t step,
+		      uint32_t generation, struct attempt *a, struct err *e)
+{
+	if (ckpt_attempt_name(step, generation, a, e))
+		return -1;
 	if (ckpt_storage_join(a->path, sizeof a->path, dir, a->name, e) ||
 	    s->ops->begin(s, a->path, true, e)) {
 		a->name[0] = '\0';
@@ -93,7 +106,7 @@ static void write_report(const struct commit *c, const struct attempt *a, const 
 		buf_puts(out, e.text);
 	} else {
 		buf_add(out, "\0", 1);
-		ckpt_manifest_write(&part, out);
+		ckpt_manifest_write_as(&part, true, out); /* rank 0 reads those of all ranks */
 	}
 	if (buf_failed(out)) {
 		static const char none[] = { ERR_NOMEM };
@@ -137,6 +150,16 @@ static int gather_reports(const struct commit *c, const struct buf *mine, char *
 	rc = comm_gatherv(c->group, mine->data, *all, *counts, COMM_U8, 0, e);
 done:
 	free(lens);
+	return rc;
+}
+
+int ckpt_commit_write(const struct commit *c, const struct attempt *a, const struct err *made,
+		      char **all, size_t **counts, struct err *e)
+{
+	struct buf mine = BUF_INIT;
+	write_report(c, a, made, &mine);
+	int rc = gather_reports(c, &mine, all, counts, e);
+	buf_fini(&mine);
 	return rc;
 }
 
@@ -198,30 +221,66 @@ int ckpt_attempt_publish(const struct ckpt_storage *s, const char *dir, const st
 	return rc;
 }
 
-/* *culprit: the rank whose shard failed; unchanged if all of them are written. */
-static int publish_checkpoint(const struct commit *c, const struct attempt *a, const char *all,
-			      const size_t *counts, struct ckpt_report *report, int *culprit,
-			      struct err *e)
+int ckpt_commit_merge(const struct commit *c, const struct attempt *a, const char *all,
+		      const size_t *counts, struct manifest *m, int *culprit, struct err *e)
 {
-	struct manifest m;
 	int rc = 0;
-	ckpt_manifest_init(&m, &c->state, c->generation, c->model, c->layout);
+	ckpt_manifest_init(m, &c->state, c->generation, c->model, c->layout);
 	for (int r = 0; r < comm_size(c->group) && !rc; r++) {
-		rc = merge_report(&m, r, all, counts[r], e);
+		rc = merge_report(m, r, all, counts[r], e);
 		all += counts[r];
 		if (rc)
 			*culprit = r;
 	}
 	if (!rc)
-		rc = check_expected(c, &m, e) ||
-		     (c->attached &&
-		      ckpt_attached_write(c->attached, c->storage, a->path, &m, e)) ||
-		     (c->gate && c->gate->pass(c->gate->arg, c->state.step, e)) ||
-		     ckpt_attempt_publish(c->storage, c->dir, a, &m, report->path, e);
+		rc = check_expected(c, m, e) ||
+		     (c->attached && ckpt_attached_write(c->attached, c->storage, a->path, m, e)) ||
+		     (c->gate && c->gate->pass(c->gate->arg, c->state.step, e));
+	return rc ? -1 : 0;
+}
+
+static int publish_checkpoint(const struct commit *c, const struct attempt *a, const char *all,
+			      const size_t *counts, struct ckpt_report *report, int *culprit,
+			      struct err *e)
+{
+	struct manifest m;
+	int rc = ckpt_commit_merge(c, a, all, counts, &m, culprit, e) ||
+				 ckpt_attempt_publish(c->storage, c->dir, a, &m, report->path, e)
+			 ? -1
+			 : 0;
 	report->bytes = ckpt_manifest_bytes(&m);
 	report->step = c->state.step;
 	ckpt_manifest_fini(&m);
-	return rc ? -1 : 0;
+	return rc;
+}
+
+/* The steps that stay until they are copied to the remote place. */
+struct needs {
+	int64_t *steps, n;
+};
+
+static bool is_needed(const void *arg, const struct folder_entry *entry)
+{
+	const struct needs *needs = arg;
+	for (int64_t i = 0; i < needs->n; i++)
+		if (needs->steps[i] == entry->step)
+			return true;
+	return false;
+}
+
+static void prune(const struct commit *c, struct err *e)
+{
+	struct needs needs = { 0 };
+	const struct folder_keep keep = { .last = c->keep,
+					  .every = c->keep_every,
+					  .committed = c->state.step,
+					  .needs = is_needed,
+					  .arg = &needs };
+	if (c->uploads &&
+	    ckpt_upload_needs(c->storage, c->dir, c->uploads, &needs.steps, &needs.n, e))
+		return;
+	ckpt_folder_prune(c->storage, c->dir, &keep, e);
+	free(needs.steps);
 }
 
 static void remove_obsolete(const struct commit *c, const struct attempt *a, int rc,
@@ -232,7 +291,7 @@ static void remove_obsolete(const struct commit *c, const struct attempt *a, int
 		c->storage->ops->remove(c->storage, a->path, &e);
 	if (rc)
 		return;
-	ckpt_folder_prune(c->storage, c->dir, c->keep, c->state.step, &e);
+	prune(c, &e);
 	ckpt_folder_remove_attempts(c->storage, c->dir, c->generation, &e);
 	snprintf(report->note, sizeof report->note, "%.255s", e.text);
 }
@@ -258,14 +317,12 @@ int ckpt_commit_snapshots(const struct commit *c, struct ckpt_report *report, in
 {
 	struct attempt a;
 	struct err made = ERR_INIT;
-	struct buf mine = BUF_INIT;
 	char *all = NULL;
 	size_t *counts = NULL;
 	*culprit = -1;
 	if (share_attempt(c, &a, &made, e))
 		return -1;
-	write_report(c, &a, &made, &mine);
-	int rc = gather_reports(c, &mine, &all, &counts, e);
+	int rc = ckpt_commit_write(c, &a, &made, &all, &counts, e);
 	if (!rc) {
 		if (comm_rank(c->group) == 0) {
 			*culprit = 0;
@@ -278,6 +335,5 @@ int ckpt_commit_snapshots(const struct commit *c, struct ckpt_report *report, in
 	}
 	free(all);
 	free(counts);
-	buf_fini(&mine);
 	return rc;
 }

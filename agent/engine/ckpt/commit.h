@@ -31,7 +31,8 @@ struct commit {
 	const struct ckpt_storage *storage;
 	const char *dir;
 	const char *node; /* of this rank, for messages */
-	int64_t keep;
+	int64_t keep, keep_every;
+	const struct upload_rules *uploads; /* NULL: none */
 	uint32_t generation;
 	json_t *model, *layout;
 	const struct ckpt_tensor *expect;
@@ -49,6 +50,8 @@ struct attempt {
 	uint64_t nonce;
 };
 
+/* Draws a nonce and sets nonce and name. */
+int ckpt_attempt_name(int64_t step, uint32_t generation, struct attempt *a, struct err *e);
 /* Draws a nonce and begins the attempt in `dir`. */
 int ckpt_attempt_make(const struct ckpt_storage *s, const char *dir, int64_t step,
 		      uint32_t generation, struct attempt *a, struct err *e);
@@ -56,6 +59,18 @@ int ckpt_attempt_make(const struct ckpt_storage *s, const char *dir, int64_t ste
  * attempt as step-N. Sets the checkpoint's path. */
 int ckpt_attempt_publish(const struct ckpt_storage *s, const char *dir, const struct attempt *a,
 			 const struct manifest *m, char path[1024], struct err *e);
+
+/* Steps 2 and 3, collective: every rank writes its shard into the attempt. made: the error with
+ * which beginning the attempt has failed on this rank. On rank 0, *all holds the reports of all
+ * ranks, one after the other, of counts[rank] bytes. The caller frees both, also after a failure,
+ * which is one of the group. */
+int ckpt_commit_write(const struct commit *c, const struct attempt *a, const struct err *made,
+		      char **all, size_t **counts, struct err *e);
+/* The begin of step 4, on rank 0, up to the gate: merges the reports into a manifest and writes the
+ * attached files. *culprit: the rank whose shard failed; unchanged if all of them are written. The
+ * caller frees the manifest in any case. */
+int ckpt_commit_merge(const struct commit *c, const struct attempt *a, const char *all,
+		      const size_t *counts, struct manifest *m, int *culprit, struct err *e);
 
 /* Collective; every rank gets the same result, except for errors of the group itself. On rank 0 it
  * fills path, bytes, step and note of the report. *culprit: the rank that failed; -1: the group
@@ -65,6 +80,9 @@ int ckpt_commit_snapshots(const struct commit *c, struct ckpt_report *report, in
 
 /* Broadcasts the result of the rank `from`: each rank returns it. Collective. */
 int ckpt_commit_share_result(struct comm *group, int from, int rc, struct err *e);
+
+/* No further collective of the group can succeed after this error. */
+bool ckpt_group_is_lost(enum err_code code);
 
 /* Proves that all ranks see one DIR: rank 0 makes a new entry in it, and every rank looks for it
  * (shared.c). Otherwise each node would keep its own shards, and no checkpoint would be whole. Only

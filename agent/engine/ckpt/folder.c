@@ -1,5 +1,7 @@
 #include "agent/engine/ckpt/folder.h"
 
+#include "agent/engine/ckpt/hold.h"
+
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -77,8 +79,8 @@ int ckpt_folder_list(const struct ckpt_storage *s, const char *dir, struct folde
 	return 0;
 }
 
-int ckpt_folder_set_owner(const struct ckpt_storage *s, const char *dir, const char *run,
-			  struct err *e)
+static int settle_owner(const struct ckpt_storage *s, const char *dir, const char *run,
+			const char *key, bool set, struct err *e)
 {
 	char path[PATH_MAX];
 	struct buf text = BUF_INIT;
@@ -87,16 +89,28 @@ int ckpt_folder_set_owner(const struct ckpt_storage *s, const char *dir, const c
 	if (ckpt_storage_join(path, sizeof path, dir, "RUN", e))
 		return -1;
 	if (ckpt_storage_read_whole(s, path, PATH_MAX, &text, &why))
-		rc = why.code == ERR_NOTFOUND ? s->ops->put(s, path, run, strlen(run), e)
+		rc = why.code == ERR_NOTFOUND ? set ? s->ops->put(s, path, run, strlen(run), e) : 0
 					      : err_set(e, why.code, "%s", why.text);
 	else if (strcmp(buf_str(&text), run))
 		rc = err_set(e, ERR_USAGE,
-			     "%s holds the checkpoints of the run %s; set checkpoint.dir to "
+			     "%s holds the checkpoints of the run %s; set %s to "
 			     "another folder (checkpoint.resume may name one of these "
 			     "checkpoints), or, if that run continues under this name, remove %s",
-			     dir, buf_str(&text), path);
+			     dir, buf_str(&text), key, path);
 	buf_fini(&text);
 	return rc;
+}
+
+int ckpt_folder_set_owner(const struct ckpt_storage *s, const char *dir, const char *run,
+			  const char *key, struct err *e)
+{
+	return settle_owner(s, dir, run, key, true, e);
+}
+
+int ckpt_folder_check_owner(const struct ckpt_storage *s, const char *dir, const char *run,
+			    const char *key, struct err *e)
+{
+	return settle_owner(s, dir, run, key, false, e);
 }
 
 static int check_size(const struct ckpt_storage *s, const char *folder, const char *name,
@@ -163,6 +177,21 @@ static int remove_entry(const struct ckpt_storage *s, const char *dir, const cha
 	return s->ops->remove(s, path, e);
 }
 
+/* A checkpoint that is being read stays until the next time. */
+static int remove_unread(const struct ckpt_storage *s, const char *dir, const char *name,
+			 struct err *e)
+{
+	char path[PATH_MAX];
+	struct ckpt_hold hold;
+	if (ckpt_storage_join(path, sizeof path, dir, name, e))
+		return -1;
+	if (!ckpt_hold_take(&hold, path, CKPT_HOLD_REMOVE))
+		return 0;
+	int rc = s->ops->remove(s, path, e);
+	ckpt_hold_release(&hold);
+	return rc;
+}
+
 /* commit.c makes the names: .attempt-STEP-GENERATION-NONCE. The writer of an attempt of
  * `generation` or of an earlier one is dead. */
 static bool is_abandoned(const char *name, uint32_t generation)
@@ -210,20 +239,28 @@ static bool is_valid(const struct ckpt_storage *s, const char *dir,
 
 enum prune_verdict { PRUNE_KEEP, PRUNE_KEEP_DAMAGED, PRUNE_REMOVE };
 
-/* kept: how many valid checkpoints of higher steps are kept. */
-static enum prune_verdict judge_entry(const struct ckpt_storage *s, const char *dir,
-				      const struct folder_entry *entry, int64_t kept, int64_t keep,
-				      int64_t committed)
+/* Kept whatever its age. */
+static bool is_needed(const struct folder_keep *keep, const struct folder_entry *entry)
 {
-	if (entry->step == committed)
-		return strchr(entry->name, '.') ? PRUNE_REMOVE : PRUNE_KEEP;
-	if (keep > 0 && kept >= keep)
-		return PRUNE_REMOVE;
-	return keep <= 0 || is_valid(s, dir, entry) ? PRUNE_KEEP : PRUNE_KEEP_DAMAGED;
+	if (keep->every > 0 && entry->step > 0 && entry->step % keep->every == 0)
+		return true;
+	return keep->needs && keep->needs(keep->arg, entry);
 }
 
-int ckpt_folder_prune(const struct ckpt_storage *s, const char *dir, int64_t keep,
-		      int64_t committed, struct err *e)
+/* kept: how many valid checkpoints of higher steps count as kept. */
+static enum prune_verdict judge_entry(const struct ckpt_storage *s, const char *dir,
+				      const struct folder_entry *entry, int64_t kept,
+				      const struct folder_keep *keep)
+{
+	if (entry->step == keep->committed)
+		return strchr(entry->name, '.') ? PRUNE_REMOVE : PRUNE_KEEP;
+	if (keep->last > 0 && kept >= keep->last)
+		return is_needed(keep, entry) ? PRUNE_KEEP : PRUNE_REMOVE;
+	return keep->last <= 0 || is_valid(s, dir, entry) ? PRUNE_KEEP : PRUNE_KEEP_DAMAGED;
+}
+
+int ckpt_folder_prune(const struct ckpt_storage *s, const char *dir, const struct folder_keep *keep,
+		      struct err *e)
 {
 	struct folder_entry *list;
 	int64_t n, kept = 0;
@@ -231,9 +268,9 @@ int ckpt_folder_prune(const struct ckpt_storage *s, const char *dir, int64_t kee
 	if (ckpt_folder_list(s, dir, &list, &n, e))
 		return -1;
 	for (int64_t i = 0; i < n; i++) {
-		enum prune_verdict v = judge_entry(s, dir, &list[i], kept, keep, committed);
+		enum prune_verdict v = judge_entry(s, dir, &list[i], kept, keep);
 		if (v == PRUNE_REMOVE)
-			rc |= remove_entry(s, dir, list[i].name, e);
+			rc |= remove_unread(s, dir, list[i].name, e);
 		kept += v == PRUNE_KEEP;
 	}
 	free(list);

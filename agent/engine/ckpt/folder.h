@@ -6,6 +6,7 @@
  *                              removed
  *     .attempt-…               a checkpoint that is being written, or whose writer died
  *     damaged-…                a checkpoint that could not be read; muster does not use it again
+ *     UPLOADS                  what has been copied to a remote place (upload.h)
  *     RUN                      the name of the run that writes here, if several runs could
  *
  * An entry counts as a checkpoint if its manifest is valid and of the step in its name, and if its
@@ -18,6 +19,7 @@
 #include "agent/engine/ckpt/manifest.h"
 #include "agent/engine/ckpt/storage.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define ATTEMPT_PREFIX ".attempt-"
@@ -40,9 +42,14 @@ int ckpt_folder_check_sizes(const struct ckpt_storage *s, const char *path,
 			    const struct manifest *m, struct err *e);
 
 /* Makes the run the owner of `dir` by writing its name to DIR/RUN. ERR_USAGE if another run owns
- * it, because two runs would remove each other's checkpoints. */
+ * it, because two runs would remove each other's checkpoints. key: what the user may set to another
+ * folder, "checkpoint.dir". */
 int ckpt_folder_set_owner(const struct ckpt_storage *s, const char *dir, const char *run,
-			  struct err *e);
+			  const char *key, struct err *e);
+
+/* The same without making it so: a DIR without an owner is a success. */
+int ckpt_folder_check_owner(const struct ckpt_storage *s, const char *dir, const char *run,
+			    const char *key, struct err *e);
 
 /* Removes the attempts of this generation and of earlier ones; none of them may be in progress.
  * Attempts of later generations stay, because then the caller itself is obsolete. Continues after
@@ -50,10 +57,19 @@ int ckpt_folder_set_owner(const struct ckpt_storage *s, const char *dir, const c
 int ckpt_folder_remove_attempts(const struct ckpt_storage *s, const char *dir, uint32_t generation,
 				struct err *e);
 
-/* Keeps the last `keep` valid checkpoints (0: all) and the one of step `committed`, which has just
- * been committed. Removes all older ones, valid or damaged, and the one that the committed
- * checkpoint replaced. */
-int ckpt_folder_prune(const struct ckpt_storage *s, const char *dir, int64_t keep,
-		      int64_t committed, struct err *e);
+/* Which checkpoints a DIR keeps. */
+struct folder_keep {
+	int64_t last;      /* the valid ones of the highest steps; 0: all */
+	int64_t every;     /* those of its multiples; 0: none */
+	int64_t committed; /* the one of this step, which has just been committed */
+	/* more to keep; NULL: none */
+	bool (*needs)(const void *arg, const struct folder_entry *entry);
+	const void *arg;
+};
+
+/* Removes the checkpoints that are not to be kept, valid or damaged, and the one that the committed
+ * checkpoint replaced. One that is being read stays until the next call (hold.h). */
+int ckpt_folder_prune(const struct ckpt_storage *s, const char *dir, const struct folder_keep *keep,
+		      struct err *e);
 
 #endif

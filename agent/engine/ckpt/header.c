@@ -4,6 +4,8 @@
 #include "agent/engine/ckpt/snapshot.h"
 
 #include <endian.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,4 +125,57 @@ int ckpt_header_check(const char *path, const struct manifest *m, int64_t file, 
 			      index->first[file + 1] - first, e);
 	free(text);
 	return rc ? -1 : 0;
+}
+
+/* with_step: as snapshot.c writes the metadata, otherwise as stream.c does. */
+static int rebuild(const struct manifest *m, const struct slice_entry *entries, int64_t n,
+		   bool with_step, struct buf *out, struct err *e)
+{
+	char step[24];
+	struct st_tensor *list = calloc((size_t)n + 1, sizeof *list);
+	char(*names)[SLICE_NAME] = calloc((size_t)n + 1, sizeof *names);
+	json_t *metadata = json_pack("{s:s}", "format", "pt");
+	snprintf(step, sizeof step, "%" PRId64, m->state.step);
+	if (with_step)
+		json_object_set_new(metadata, "muster.step", json_string(step));
+	json_object_set_new(metadata, "muster.manifest", json_string(MANIFEST_NAME));
+	int rc = list && names && metadata ? 0 : err_set(e, ERR_NOMEM, "no memory for a header");
+	for (int64_t i = 0; i < n && !rc; i++) {
+		const struct manifest_tensor *t = entries[i].tensor;
+		const struct manifest_slice *s = entries[i].slice;
+		ckpt_slice_name(t->name, t->dims, t->shape, s->lo, s->hi, names[i]);
+		list[i] = (struct st_tensor){ .name = names[i],
+					      .dtype = "F32",
+					      .dims = t->dims,
+					      .begin = s->offset,
+					      .end = s->offset + ckpt_slice_bytes(s) };
+		for (int j = 0; j < t->dims; j++)
+			list[i].shape[j] = s->hi[j] - s->lo[j];
+	}
+	if (!rc)
+		rc = ckpt_safetensors_write_header(list, n, metadata, out, e);
+	json_decref(metadata);
+	free(names);
+	free(list);
+	return rc;
+}
+
+int ckpt_header_rebuild(const struct manifest *m, int64_t file, const struct slice_index *index,
+			struct buf *out, struct err *e)
+{
+	const struct manifest_file *want = &m->files[file];
+	const struct slice_entry *entries = index->entries + index->first[file];
+	int64_t n = index->first[file + 1] - index->first[file];
+	for (int with_step = 1; with_step >= 0; with_step--) {
+		buf_clear(out);
+		if (rebuild(m, entries, n, with_step, out, e))
+			return -1;
+		struct digest d = ckpt_digest_of(out->data, out->len);
+		if ((int64_t)out->len == want->header && ckpt_digest_equal(&d, &want->digest))
+			return 0;
+	}
+	return err_set(e, ERR_CORRUPT,
+		       "%s: its header is damaged, and another version of muster wrote it; repair "
+		       "the checkpoint from a copy of the same layout",
+		       want->name);
 }

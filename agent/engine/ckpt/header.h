@@ -33,4 +33,9 @@ void ckpt_slice_index_free(struct slice_index *x);
 int ckpt_header_check(const char *path, const struct manifest *m, int64_t file, struct ckpt_file *f,
 		      const struct slice_index *index, struct err *e);
 
+/* Writes the header of a file again from the manifest, into an empty buffer. ERR_CORRUPT: the result
+ * does not have the digest in the manifest, because another version of muster wrote it. */
+int ckpt_header_rebuild(const struct manifest *m, int64_t file, const struct slice_index *index,
+			struct buf *out, struct err *e);
+
 #endif

@@ -11,9 +11,8 @@
 struct latest_search {
 	const struct ckpt_storage *storage;
 	const char *dir;
-	json_t *model;
-	void (*note)(const char *text, void *arg);
-	void *arg;
+	const struct ckpt_wish *wish;
+	int64_t n;              /* entries that are not rejected */
 	struct err other_model; /* error of the first checkpoint of another model */
 };
 
@@ -22,20 +21,27 @@ static void note_skipped(const struct latest_search *s, const struct folder_entr
 {
 	char text[1200];
 	snprintf(text, sizeof text, "checkpoint %s is skipped: %s", entry->name, why);
-	if (s->note)
-		s->note(text, s->arg);
+	if (s->wish->note)
+		s->wish->note(text, s->wish->note_arg);
 }
 
 static bool fits_model(struct latest_search *s, const struct folder_entry *entry)
 {
 	struct err e = ERR_INIT;
 	struct manifest m;
+	s->n++;
 	if (ckpt_folder_check(s->storage, s->dir, entry, &m, &e)) {
 		note_skipped(s, entry, e.text);
 		return false;
 	}
-	int rc = ckpt_manifest_check_model(&m, s->model, &e);
+	bool accepted = !s->wish->accepts ||
+			s->wish->accepts(s->wish->arg, m.state.step, m.generation);
+	int rc = accepted ? ckpt_manifest_check_model(&m, s->wish->model, &e) : -1;
 	ckpt_manifest_fini(&m);
+	if (!accepted) {
+		s->n--;
+		return false;
+	}
 	if (!rc)
 		return true;
 	note_skipped(s, entry, e.text);
@@ -49,11 +55,13 @@ static bool fits_model(struct latest_search *s, const struct folder_entry *entry
 int ckpt_latest(const char *dir, json_t *model, char **path,
 		void (*note)(const char *text, void *arg), void *arg, struct err *e)
 {
-	struct latest_search s = { .storage = ckpt_storage_of(dir),
-				   .dir = dir,
-				   .model = model,
-				   .note = note,
-				   .arg = arg };
+	return ckpt_latest_of(
+		dir, &(struct ckpt_wish){ .model = model, .note = note, .note_arg = arg }, path, e);
+}
+
+int ckpt_latest_of(const char *dir, const struct ckpt_wish *wish, char **path, struct err *e)
+{
+	struct latest_search s = { .storage = ckpt_storage_of(dir), .dir = dir, .wish = wish };
 	struct folder_entry *list;
 	char found[PATH_MAX] = "", *copy = NULL;
 	int64_t n;
@@ -68,7 +76,7 @@ int ckpt_latest(const char *dir, json_t *model, char **path,
 			*e = s.other_model;
 		return -1;
 	}
-	if (!found[0] && n > 0)
+	if (!found[0] && s.n > 0)
 		return err_set(e, ERR_CORRUPT,
 			       "%s: every checkpoint in it is damaged; `muster ckpt verify` "
 			       "reports what each of them lacks: repair one, or move them away to "

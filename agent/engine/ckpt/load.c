@@ -1,4 +1,4 @@
-#include "agent/engine/ckpt/ckpt.h"
+#include "agent/engine/ckpt/load.h"
 
 #include "agent/engine/ckpt/read.h"
 
@@ -89,26 +89,34 @@ static int read_to_device(struct ckpt_reader *r, const struct manifest_tensor *h
 	return rc;
 }
 
+int ckpt_load_find(const struct manifest *m, const struct ckpt_tensor *want,
+		   const struct manifest_tensor **have, struct err *e)
+{
+	*have = ckpt_manifest_find(m, want->name);
+	if (*have)
+		return check_box(*have, want, e);
+	if (want->moment && !strcmp(m->state.optimizer, CKPT_NO_OPTIMIZER))
+		return 0;
+	return err_set(e, ERR_USAGE,
+		       "tensor %.95s: the checkpoint has none of this name; resume with the same "
+		       "model",
+		       want->name);
+}
+
 static int load_tensor(struct ckpt_reader *r, const struct manifest *m, const struct ckpt_tensor *t,
 		       int n, struct err *e)
 {
-	const struct manifest_tensor *have = ckpt_manifest_find(m, t->name);
-	if (!have && t->moment && !strcmp(m->state.optimizer, CKPT_NO_OPTIMIZER))
-		return 0;
-	if (!have)
-		return err_set(e, ERR_USAGE,
-			       "tensor %.95s: the checkpoint has none of this name; resume with "
-			       "the same model",
-			       t->name);
+	const struct manifest_tensor *have;
 	for (int i = 0; i < n; i++)
-		if (check_box(have, &t[i], e))
+		if (ckpt_load_find(m, &t[i], &have, e))
 			return -1;
+	if (!have)
+		return 0;
 	return t->there ? read_to_device(r, have, t, n, e) : read_slices(r, have, t, n, e);
 }
 
-static int load_tensors(const char *path, const struct manifest *m,
-			const struct ckpt_tensor *tensors, int n, const struct ckpt_watch *watch,
-			struct err *e)
+int ckpt_load_boxes(const char *path, const struct manifest *m, const struct ckpt_tensor *tensors,
+		    int n, const struct ckpt_watch *watch, struct err *e)
 {
 	struct ckpt_reader *r;
 	int rc = 0;
@@ -131,7 +139,7 @@ int ckpt_load(const char *path, json_t *model, struct ckpt_state *state,
 	int rc = 0;
 	if (ckpt_manifest_check_model(&m, model, e))
 		rc = err_prefix(e, "%s", path);
-	else if (load_tensors(path, &m, tensors, n, watch, e))
+	else if (ckpt_load_boxes(path, &m, tensors, n, watch, e))
 		rc = -1;
 	if (!rc && state)
 		*state = m.state;

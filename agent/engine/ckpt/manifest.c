@@ -1,5 +1,8 @@
 #include "agent/engine/ckpt/manifest.h"
 
+#include "agent/engine/ckpt/packed.h"
+#include "agent/engine/ckpt/state_digest.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +20,10 @@ void ckpt_manifest_init(struct manifest *m, const struct ckpt_state *state, uint
 
 void ckpt_manifest_fini(struct manifest *m)
 {
-	for (int64_t i = 0; i < m->n_tensors; i++)
+	for (int64_t i = 0; i < m->n_tensors; i++) {
 		free(m->tensors[i].slices);
+		ckpt_sums_fini(&m->tensors[i].sums);
+	}
 	free(m->tensors);
 	free(m->files);
 	json_decref(m->model);
@@ -232,6 +237,36 @@ int ckpt_manifest_add_slice(struct manifest *m, const char *name, int dims, cons
 	return 0;
 }
 
+int ckpt_manifest_add_sums(struct manifest *m, const char *name, const struct ckpt_sums *sums,
+			   struct err *e)
+{
+	json_t *at = json_object_get(m->index, name);
+	if (!at)
+		return err_set(e, ERR_INTERNAL, "tensor %.95s: has sums, but no slice", name);
+	struct manifest_tensor *t = &m->tensors[json_integer_value(at)];
+	t->has_sums = true;
+	return ckpt_sums_merge(&t->sums, sums, e);
+}
+
+/* The sums count only if all parts of the tensor have some. */
+static int merge_tensor(struct manifest *m, const struct manifest_tensor *t, int64_t base,
+			struct err *e)
+{
+	const struct manifest_tensor *known = ckpt_manifest_find(m, t->name);
+	bool sums = t->has_sums && (!known || known->has_sums);
+	for (int64_t j = 0; j < t->n; j++) {
+		struct manifest_slice s = t->slices[j];
+		s.file += base;
+		if (ckpt_manifest_add_slice(m, t->name, t->dims, t->shape, &s, e))
+			return -1;
+	}
+	if (sums)
+		return ckpt_manifest_add_sums(m, t->name, &t->sums, e);
+	if (known) /* only here can a tensor of m have sums */
+		m->tensors[known - m->tensors].has_sums = false;
+	return 0;
+}
+
 int ckpt_manifest_merge(struct manifest *m, const struct manifest *from, struct err *e)
 {
 	int64_t base = m->n_files;
@@ -241,15 +276,9 @@ int ckpt_manifest_merge(struct manifest *m, const struct manifest *from, struct 
 	for (int64_t i = 0; i < from->n_files; i++)
 		if (ckpt_manifest_add_file(m, &from->files[i], e))
 			return -1;
-	for (int64_t i = 0; i < from->n_tensors; i++) {
-		const struct manifest_tensor *t = &from->tensors[i];
-		for (int64_t j = 0; j < t->n; j++) {
-			struct manifest_slice s = t->slices[j];
-			s.file += base;
-			if (ckpt_manifest_add_slice(m, t->name, t->dims, t->shape, &s, e))
-				return -1;
-		}
-	}
+	for (int64_t i = 0; i < from->n_tensors; i++)
+		if (merge_tensor(m, &from->tensors[i], base, e))
+			return -1;
 	return 0;
 }
 
@@ -267,18 +296,38 @@ static void write_slice(const struct manifest_slice *s, int dims, struct buf *ou
 			   s->file, s->offset, s->lo[0], s->lo[1], s->hi[0], s->hi[1], hex);
 }
 
-static void write_tensor(const struct manifest_tensor *t, struct buf *out)
+/* Leaves out the zeros at both ends. */
+static void write_sums(const struct ckpt_sums *s, struct buf *out)
+{
+	int64_t first = 0, end = s->at ? s->n : 0;
+	while (first < end && !s->at[first])
+		first++;
+	while (end > first && !s->at[end - 1])
+		end--;
+	buf_printf(out, ", \"sums\": [%" PRId64 ", \"", first < end ? s->first + first : 0);
+	for (int64_t i = first; i < end; i++)
+		buf_printf(out, "%016" PRIx64 "%016" PRIx64, (uint64_t)(s->at[i] >> 64),
+			   (uint64_t)s->at[i]);
+	buf_puts(out, "\"]");
+}
+
+static void write_tensor(const struct manifest_tensor *t, bool packed, struct buf *out)
 {
 	buf_printf(out, "{\"name\": \"%s\", \"dtype\": \"F32\", \"shape\": [%" PRId64, t->name,
 		   t->shape[0]);
 	if (t->dims == 2)
 		buf_printf(out, ", %" PRId64, t->shape[1]);
-	buf_puts(out, "], \"slices\": [");
-	for (int64_t i = 0; i < t->n; i++) {
+	buf_puts(out, packed ? "], \"slices\": \"" : "], \"slices\": [");
+	if (packed)
+		ckpt_packed_write(t, out);
+	for (int64_t i = 0; i < t->n && !packed; i++) {
 		buf_puts(out, i ? ",\n  " : "");
 		write_slice(&t->slices[i], t->dims, out);
 	}
-	buf_puts(out, "]}");
+	buf_puts(out, packed ? "\"" : "]");
+	if (t->has_sums)
+		write_sums(&t->sums, out);
+	buf_puts(out, "}");
 }
 
 static void write_json(const char *key, const json_t *value, struct buf *out)
@@ -328,19 +377,32 @@ static void write_attached(const struct manifest *m, struct buf *out)
 		buf_printf(out, "\"from\": \"%s\",\n", m->from);
 }
 
-static void write_fields(const struct manifest *m, struct buf *out)
+static void write_state_digest(const struct manifest *m, struct buf *out)
+{
+	struct digest d;
+	char hex[DIGEST_HEX];
+	int rc = ckpt_state_digest(m, &d, NULL);
+	out->failed |= rc < 0;
+	if (rc <= 0)
+		return;
+	ckpt_digest_hex(&d, hex);
+	buf_printf(out, "\"state_digest\": \"%s\",\n", hex);
+}
+
+static void write_fields(const struct manifest *m, bool packed, struct buf *out)
 {
 	char hex[DIGEST_HEX];
 	buf_printf(out,
-		   "\"format\": \"muster-checkpoint\", \"version\": 1,\n\"step\": %" PRId64
+		   "\"format\": \"muster-checkpoint\", \"version\": %d,\n\"step\": %" PRId64
 		   ", \"samples\": %" PRId64 ", \"seed\": \"%" PRIu64
 		   "\", \"total_steps\": %" PRId64 ", \"generation\": %u,\n",
-		   m->state.step, m->state.samples, m->state.seed, m->state.total_steps,
-		   m->generation);
+		   packed ? MANIFEST_PACKED : MANIFEST_PLAIN, m->state.step, m->state.samples,
+		   m->state.seed, m->state.total_steps, m->generation);
 	write_json("model", m->model, out);
 	write_json("layout", m->layout, out);
 	write_options(&m->state, out);
 	write_attached(m, out);
+	write_state_digest(m, out);
 	buf_puts(out, "\"files\": [");
 	for (int64_t i = 0; i < m->n_files; i++) {
 		const struct manifest_file *f = &m->files[i];
@@ -353,16 +415,24 @@ static void write_fields(const struct manifest *m, struct buf *out)
 	buf_puts(out, "],\n\"tensors\": [");
 	for (int64_t i = 0; i < m->n_tensors; i++) {
 		buf_puts(out, i ? ",\n" : "\n");
-		write_tensor(&m->tensors[i], out);
+		write_tensor(&m->tensors[i], packed, out);
 	}
 	buf_puts(out, "]}\n");
 }
 
 void ckpt_manifest_write(const struct manifest *m, struct buf *out)
 {
+	int64_t slices = 0;
+	for (int64_t i = 0; i < m->n_tensors; i++)
+		slices += m->tensors[i].n;
+	ckpt_manifest_write_as(m, slices > MANIFEST_PLAIN_SLICES, out);
+}
+
+void ckpt_manifest_write_as(const struct manifest *m, bool packed, struct buf *out)
+{
 	char hex[DIGEST_HEX];
 	struct buf fields = BUF_INIT;
-	write_fields(m, &fields);
+	write_fields(m, packed, &fields);
 	struct digest d = ckpt_digest_of(buf_str(&fields), fields.len);
 	ckpt_digest_hex(&d, hex);
 	buf_printf(out, "{\"digest\": \"%s\",\n", hex);

@@ -7,10 +7,10 @@
  *
  * The digest is the XXH3-128 of every byte after that line's newline, so each byte of the file is
  * either compared or digested. The other fields follow; all are required except `data`,
- * `optimizer`, `numbers`, `carried` and `from`:
+ * `optimizer`, `numbers`, `carried`, `from`, `state_digest` and `sums`:
  *
  *     format       "muster-checkpoint"
- *     version      1
+ *     version      1, or 2 if the slices are packed, as in a manifest of many slices (packed.h)
  *     step, samples, total_steps, generation    whole numbers
  *     seed         a decimal number in a string (64 bits do not fit JSON's numbers everywhere)
  *     model        object: must be equal to load it
@@ -21,11 +21,15 @@
  *     carried      [{name, size, digest}]: files attached to the model, in the same entry
  *                  (attached.h)
  *     from         the model's name at its origin, such as "openai-community/gpt2"
+ *     state_digest 32 hex digits: the root of the state (state_digest.h); it is there if every
+ *                  tensor has sums, and is compared with them
  *     files        [{name, size, header, digest}]: `header` bytes come before the file's buffer,
  *                  digest is theirs
  *     tensors      [{name, dtype: "F32", shape: [rows] or [rows, columns], slices: [[file, offset,
  *                  [lo…], [hi…], digest]]}]: the box lo ≤ i < hi of the tensor is stored row-major
  *                  at byte `offset` of the buffer of files[file]
+ *                  sums: [first, "<32 hex digits for each block>"]: the sums of the tensor's
+ *                  blocks (sum.h) from block `first` on; those of all others are 0
  *
  * ckpt_manifest_prove proves that the boxes of each tensor cover it exactly once and that the
  * slices of each file tile its buffer. Together with the digests, any changed byte is detected.
@@ -37,6 +41,7 @@
 
 #include "agent/engine/ckpt/ckpt.h"
 #include "agent/engine/ckpt/digest.h"
+#include "agent/engine/ckpt/sum.h"
 #include "base/buf.h"
 
 #define MANIFEST_NAME "MANIFEST.json"
@@ -46,8 +51,10 @@ enum {
 	MANIFEST_FILE_NAME = 64,
 	MANIFEST_TENSOR_NAME = 96,
 	MANIFEST_BYTES_MAX = 1 << 30,
-	MANIFEST_FILES_MAX = 1 << 20
+	MANIFEST_FILES_MAX = 1 << 20,
+	MANIFEST_PLAIN_SLICES = 4096 /* a manifest of more slices packs them */
 };
+enum { MANIFEST_PLAIN = 1, MANIFEST_PACKED = 2 }; /* versions */
 
 struct manifest_file {
 	char name[MANIFEST_FILE_NAME];
@@ -74,6 +81,8 @@ struct manifest_tensor {
 	int64_t shape[2];
 	struct manifest_slice *slices;
 	int64_t n;
+	struct ckpt_sums sums; /* of the slices that the manifest lists */
+	bool has_sums;         /* false: written by an older version */
 };
 
 struct manifest {
@@ -103,12 +112,17 @@ int ckpt_manifest_add_attached(struct manifest *m, const struct manifest_attache
 			       struct err *e);
 int ckpt_manifest_add_slice(struct manifest *m, const char *name, int dims, const int64_t *shape,
 			    const struct manifest_slice *slice, struct err *e);
-/* Adds the files and slices of `from`, which must be of the same step and generation. */
+/* Adds to the sums of a tensor, of which a slice was added before. */
+int ckpt_manifest_add_sums(struct manifest *m, const char *name, const struct ckpt_sums *sums,
+			   struct err *e);
+/* Adds the files, slices and sums of `from`, which must be of the same step and generation. */
 int ckpt_manifest_merge(struct manifest *m, const struct manifest *from, struct err *e);
 
 int ckpt_manifest_prove(const struct manifest *m, struct err *e);
 
 void ckpt_manifest_write(const struct manifest *m, struct buf *out);
+/* ckpt_manifest_write that packs the slices or not, however many there are. */
+void ckpt_manifest_write_as(const struct manifest *m, bool packed, struct buf *out);
 /* Parses a manifest without proving it. `name` is the file's name in errors. */
 int ckpt_manifest_parse(const char *text, size_t n, const char *name, struct manifest *out,
 			struct err *e);
@@ -117,6 +131,11 @@ int ckpt_manifest_load(const char *path, struct manifest *out, struct err *e);
 struct ckpt_storage;
 int ckpt_manifest_load_from(const struct ckpt_storage *s, const char *path, struct manifest *out,
 			    struct err *e);
+/* The two halves of ckpt_manifest_load_from: append the text to the buffer; parse and prove it. */
+int ckpt_manifest_read_text(const struct ckpt_storage *s, const char *path, struct buf *text,
+			    struct err *e);
+int ckpt_manifest_parse_of(const char *path, const struct buf *text, struct manifest *out,
+			   struct err *e);
 
 /* NULL if there is no such tensor. */
 const struct manifest_tensor *ckpt_manifest_find(const struct manifest *m, const char *name);

@@ -1,4 +1,7 @@
 #include "agent/engine/ckpt/manifest.h"
+
+#include "agent/engine/ckpt/packed.h"
+#include "agent/engine/ckpt/state_digest.h"
 #include "agent/engine/ckpt/storage.h"
 #include "base/json_member.h"
 
@@ -9,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSION = 1, PREFIX = 12, FIRST_LINE = PREFIX + 2 * DIGEST_BYTES + 3, FIELDS = 12 };
+enum { PREFIX = 12, FIRST_LINE = PREFIX + 2 * DIGEST_BYTES + 3, FIELDS = 12 };
 
 static int malformed(struct err *e, const char *what)
 {
@@ -49,6 +52,19 @@ static int get_digest(json_t *v, struct digest *out, struct err *e)
 {
 	if (!json_is_string(v) || !ckpt_digest_parse(json_string_value(v), out))
 		return malformed(e, "a digest is missing or not 32 hex digits");
+	return 0;
+}
+
+static int get_sum(const char *hex, ckpt_sum *out, struct err *e)
+{
+	char digits[DIGEST_HEX];
+	struct digest d;
+	snprintf(digits, sizeof digits, "%.32s", hex);
+	if (!ckpt_digest_parse(digits, &d))
+		return malformed(e, "a sum is not 32 hex digits");
+	*out = 0;
+	for (int i = 0; i < DIGEST_BYTES; i++)
+		*out = *out << 8 | d.bytes[i];
 	return 0;
 }
 
@@ -105,10 +121,10 @@ static int read_state(json_t *root, struct manifest *m, struct err *e)
 		return malformed(e, "format is not \"muster-checkpoint\"");
 	if (json_member_int64(root, "version", 1, INT64_MAX, &version, e))
 		return -1;
-	if (version != VERSION)
+	if (version != MANIFEST_PLAIN && version != MANIFEST_PACKED)
 		return err_set(e, ERR_UNSUPPORTED,
-			       "version %" PRId64 " of the format, this muster reads %d", version,
-			       VERSION);
+			       "version %" PRId64 " of the format, this muster reads %d and %d",
+			       version, MANIFEST_PLAIN, MANIFEST_PACKED);
 	if (json_member_int64(root, "step", 0, INT64_MAX, &s.step, e) ||
 	    json_member_int64(root, "samples", 0, INT64_MAX, &s.samples, e) ||
 	    json_member_int64(root, "total_steps", 0, INT64_MAX, &s.total_steps, e) ||
@@ -194,13 +210,68 @@ static int read_slice(json_t *v, const char *name, int dims, const int64_t *shap
 	return ckpt_manifest_add_slice(m, name, dims, shape, &s, e);
 }
 
-static int read_tensor(json_t *v, struct manifest *m, struct err *e)
+/* Manifests of older versions do not have this field. Sums of blocks that the tensor does not have
+ * are refused. */
+static int read_sums(json_t *v, const char *name, struct manifest *m, struct err *e)
+{
+	const struct manifest_tensor *t = ckpt_manifest_find(m, name);
+	json_t *first = json_array_get(v, 0), *text = json_array_get(v, 1);
+	size_t length = json_string_length(text);
+	if (json_array_size(v) != 2 || !json_is_integer(first) || !json_is_string(text) ||
+	    length % (2 * DIGEST_BYTES))
+		return malformed(e, "sums is not [first block, hex digits]");
+	struct ckpt_sums sums = { .first = json_integer_value(first),
+				  .n = (int64_t)(length / (2 * DIGEST_BYTES)) };
+	int64_t blocks = ckpt_blocks_of(t->dims, t->shape).n;
+	if (sums.first < 0 || sums.first >= blocks || sums.n > blocks - sums.first)
+		return malformed(e, "sums has blocks that the tensor does not have");
+	sums.at = calloc((size_t)sums.n + 1, sizeof *sums.at);
+	if (!sums.at)
+		return err_set(e, ERR_NOMEM, "no memory for the sums of %" PRId64 " blocks",
+			       sums.n);
+	int rc = sums.n ? 0 : ckpt_manifest_add_sums(m, name, &(struct ckpt_sums){ 0 }, e);
+	for (int64_t i = 0; i < sums.n && !rc; i++)
+		rc = get_sum(json_string_value(text) + i * 2 * DIGEST_BYTES, &sums.at[i], e);
+	if (!rc && sums.n)
+		rc = ckpt_manifest_add_sums(m, name, &sums, e);
+	ckpt_sums_fini(&sums);
+	return rc;
+}
+
+/* The tensor that packed slices belong to. */
+struct target {
+	struct manifest *m;
+	const char *name;
+	int dims;
+	const int64_t *shape;
+};
+
+static int add_slice(void *arg, const struct manifest_slice *s, struct err *e)
+{
+	const struct target *t = arg;
+	return ckpt_manifest_add_slice(t->m, t->name, t->dims, t->shape, s, e);
+}
+
+/* v: a list or, if `packed`, a string; in both at least one slice. */
+static int read_slices(json_t *v, bool packed, const struct target *t, struct err *e)
+{
+	json_t *slice;
+	size_t i;
+	if (packed)
+		return ckpt_packed_read(json_string_value(v), json_string_length(v), t->dims,
+					add_slice, (void *)t, e);
+	json_array_foreach(v, i, slice) if (read_slice(slice, t->name, t->dims, t->shape, t->m,
+						       e)) return -1;
+	return 0;
+}
+
+static int read_tensor(json_t *v, bool packed, struct manifest *m, struct err *e)
 {
 	int64_t shape[2] = { 0, 1 };
 	const char *name = json_string_value(json_object_get(v, "name"));
 	const char *dtype = json_string_value(json_object_get(v, "dtype"));
-	json_t *dims = json_object_get(v, "shape"), *slices = json_object_get(v, "slices"), *slice;
-	size_t i;
+	json_t *dims = json_object_get(v, "shape"), *slices = json_object_get(v, "slices");
+	size_t n = packed ? json_string_length(slices) : json_array_size(slices);
 	if (!name)
 		return malformed(e, "a tensor has no name");
 	if (ckpt_manifest_find(m, name))
@@ -208,16 +279,30 @@ static int read_tensor(json_t *v, struct manifest *m, struct err *e)
 	if (!dtype || strcmp(dtype, "F32"))
 		return err_set(e, ERR_UNSUPPORTED, "tensor %.100s: dtype is %.20s, F32 is stored",
 			       name, dtype ? dtype : "missing");
-	if (json_array_size(dims) < 1 || json_array_size(dims) > 2 || json_array_size(slices) < 1)
+	if (json_array_size(dims) < 1 || json_array_size(dims) > 2 || n < 1)
 		return err_set(
 			e, ERR_CORRUPT,
 			"tensor %.100s: its shape has not 1 or 2 numbers, or it has no slices",
 			name);
 	if (read_numbers(dims, (int)json_array_size(dims), shape, e))
 		return err_prefix(e, "tensor %.100s", name);
-	json_array_foreach(slices, i,
-			   slice) if (read_slice(slice, name, (int)json_array_size(dims), shape, m,
-						 e)) return err_prefix(e, "tensor %.100s", name);
+	const struct target to = { m, name, (int)json_array_size(dims), shape };
+	if (read_slices(slices, packed, &to, e))
+		return err_prefix(e, "tensor %.100s", name);
+	json_t *sums = json_object_get(v, "sums");
+	return sums && read_sums(sums, name, m, e) ? err_prefix(e, "tensor %.100s", name) : 0;
+}
+
+/* The digest is there if and only if it can be computed. */
+static int check_state_digest(json_t *root, const struct manifest *m, struct err *e)
+{
+	json_t *v = json_object_get(root, "state_digest");
+	struct digest computed, stated;
+	int rc = ckpt_state_digest(m, &computed, e);
+	if (rc < 0 || (v && get_digest(v, &stated, e)))
+		return -1;
+	if ((rc == 1) != (v != NULL) || (v && !ckpt_digest_equal(&computed, &stated)))
+		return malformed(e, "state_digest is not that of the tensors' sums");
 	return 0;
 }
 
@@ -225,14 +310,18 @@ static int read_lists(json_t *root, struct manifest *m, struct err *e)
 {
 	json_t *files = json_object_get(root, "files"), *tensors = json_object_get(root, "tensors"),
 	       *v;
+	bool packed = json_integer_value(json_object_get(root, "version")) == MANIFEST_PACKED;
 	size_t i;
 	if (!json_is_array(files) || !json_is_array(tensors))
 		return malformed(e, "files or tensors is missing");
 	json_array_foreach(files, i, v) if (read_file(v, m, e)) return -1;
-	json_array_foreach(tensors, i, v) if (read_tensor(v, m, e)) return -1;
+	json_array_foreach(tensors, i, v) if (read_tensor(v, packed, m, e)) return -1;
 	if (read_attached(root, m, e))
 		return -1;
-	if (json_object_size(root) != FIELDS + count_options(m))
+	if (check_state_digest(root, m, e))
+		return -1;
+	if (json_object_size(root) !=
+	    FIELDS + count_options(m) + (json_object_get(root, "state_digest") != NULL))
 		return malformed(e, "it has fields that this muster does not know");
 	return 0;
 }
@@ -261,27 +350,30 @@ int ckpt_manifest_parse(const char *text, size_t n, const char *name, struct man
 	return 0;
 }
 
-int ckpt_manifest_load_from(const struct ckpt_storage *storage, const char *path,
-			    struct manifest *out, struct err *e)
+int ckpt_manifest_read_text(const struct ckpt_storage *storage, const char *path, struct buf *text,
+			    struct err *e)
 {
 	char name[PATH_MAX];
-	struct buf text = BUF_INIT;
 	struct err why = ERR_INIT;
-	struct manifest m;
 	if (ckpt_storage_join(name, sizeof name, path, MANIFEST_NAME, e))
 		return -1;
-	int rc = ckpt_storage_read_whole(storage, name, MANIFEST_BYTES_MAX, &text, &why);
-	if (rc && why.code == ERR_NOTFOUND)
-		err_set(e, ERR_NOTFOUND,
-			"%s: no such file, so %s is not a checkpoint; name one such as "
-			"step-00000400",
-			name, path);
-	else if (rc)
-		err_set(e, why.code, "%s", why.text);
-	else
-		rc = ckpt_manifest_parse(text.data, text.len, name, &m, e);
-	buf_fini(&text);
-	if (rc)
+	if (!ckpt_storage_read_whole(storage, name, MANIFEST_BYTES_MAX, text, &why))
+		return 0;
+	if (why.code != ERR_NOTFOUND)
+		return err_set(e, why.code, "%s", why.text);
+	return err_set(e, ERR_NOTFOUND,
+		       "%s: no such file, so %s is not a checkpoint; name one such as "
+		       "step-00000400",
+		       name, path);
+}
+
+int ckpt_manifest_parse_of(const char *path, const struct buf *text, struct manifest *out,
+			   struct err *e)
+{
+	char name[PATH_MAX];
+	struct manifest m;
+	if (ckpt_storage_join(name, sizeof name, path, MANIFEST_NAME, e) ||
+	    ckpt_manifest_parse(text->data, text->len, name, &m, e))
 		return -1;
 	if (ckpt_manifest_prove(&m, e)) {
 		ckpt_manifest_fini(&m);
@@ -289,6 +381,16 @@ int ckpt_manifest_load_from(const struct ckpt_storage *storage, const char *path
 	}
 	*out = m;
 	return 0;
+}
+
+int ckpt_manifest_load_from(const struct ckpt_storage *storage, const char *path,
+			    struct manifest *out, struct err *e)
+{
+	struct buf text = BUF_INIT;
+	int rc = ckpt_manifest_read_text(storage, path, &text, e) ||
+		 ckpt_manifest_parse_of(path, &text, out, e);
+	buf_fini(&text);
+	return rc ? -1 : 0;
 }
 
 int ckpt_manifest_load(const char *path, struct manifest *out, struct err *e)

@@ -12,7 +12,7 @@ enum { CHUNK = 1 << 20 };
 
 /* --- the copy --- */
 
-static int count_elements(const struct ckpt_tensor *t, int64_t *count, struct err *e)
+int ckpt_box_elements(const struct ckpt_tensor *t, int64_t *count, struct err *e)
 {
 	int64_t n = 1, whole = sizeof(float);
 	if (t->dims < 1 || t->dims > 2)
@@ -93,7 +93,7 @@ static int copy_tensors(struct snapshot *s, const struct ckpt_tensor *tensors, i
 {
 	int64_t total = 0, count;
 	for (int i = 0; i < n; i++) {
-		if (count_elements(&tensors[i], &count, e))
+		if (ckpt_box_elements(&tensors[i], &count, e))
 			return -1;
 		total += count;
 	}
@@ -101,7 +101,7 @@ static int copy_tensors(struct snapshot *s, const struct ckpt_tensor *tensors, i
 		return -1;
 	float *at = s->buffer;
 	for (int i = 0; i < n; i++) {
-		count_elements(&tensors[i], &count, e);
+		ckpt_box_elements(&tensors[i], &count, e);
 		if (!count)
 			continue;
 		if (copy_tensor(&tensors[i], at, (size_t)count * sizeof(float), e))
@@ -155,23 +155,23 @@ static int64_t box_bytes(const struct ckpt_tensor *t)
 	return n;
 }
 
-static int write_header(const struct snapshot *s, const struct manifest *part, struct buf *out,
-			struct err *e)
+int ckpt_shard_header(const struct ckpt_tensor *tensors, int n, int64_t step, struct buf *out,
+		      struct err *e)
 {
 	int rc = -1;
 	int64_t at = 0;
-	char step[24];
-	snprintf(step, sizeof step, "%" PRId64, part->state.step);
-	struct st_tensor *list = calloc((size_t)s->n, sizeof *list);
-	char(*names)[SLICE_NAME] = calloc((size_t)s->n, sizeof *names);
-	json_t *metadata = json_pack("{s:s, s:s, s:s}", "format", "pt", "muster.step", step,
+	char text[24];
+	snprintf(text, sizeof text, "%" PRId64, step);
+	struct st_tensor *list = calloc((size_t)n, sizeof *list);
+	char(*names)[SLICE_NAME] = calloc((size_t)n, sizeof *names);
+	json_t *metadata = json_pack("{s:s, s:s, s:s}", "format", "pt", "muster.step", text,
 				     "muster.manifest", MANIFEST_NAME);
 	if (!list || !names || !metadata) {
-		err_set(e, ERR_NOMEM, "no memory for the header of a shard of %d tensors", s->n);
+		err_set(e, ERR_NOMEM, "no memory for the header of a shard of %d tensors", n);
 		goto done;
 	}
-	for (int i = 0; i < s->n; i++) {
-		const struct ckpt_tensor *t = &s->tensors[i];
+	for (int i = 0; i < n; i++) {
+		const struct ckpt_tensor *t = &tensors[i];
 		ckpt_slice_name(t->name, t->dims, t->shape, t->lo, t->hi, names[i]);
 		list[i] = (struct st_tensor){ .name = names[i],
 					      .dtype = "F32",
@@ -182,7 +182,7 @@ static int write_header(const struct snapshot *s, const struct manifest *part, s
 			list[i].shape[j] = t->hi[j] - t->lo[j];
 		at = list[i].end;
 	}
-	rc = ckpt_safetensors_write_header(list, s->n, metadata, out, e);
+	rc = ckpt_safetensors_write_header(list, n, metadata, out, e);
 done:
 	json_decref(metadata);
 	free(names);
@@ -190,8 +190,17 @@ done:
 	return rc;
 }
 
-/* Whether a number is NaN or infinite: its exponent has all bits set. */
-static bool has_bad_number(const char *data, size_t bytes)
+void ckpt_shard_describe(int rank, const struct buf *header, size_t bytes,
+			 struct manifest_file *file)
+{
+	*file = (struct manifest_file){ .header = (int64_t)header->len,
+					.size = (int64_t)(header->len + bytes),
+					.digest = ckpt_digest_of(header->data, header->len) };
+	snprintf(file->name, sizeof file->name, "shard-%05d.safetensors", rank);
+}
+
+/* The exponent of NaN and of an infinity has all bits set. */
+bool ckpt_has_bad_number(const char *data, size_t bytes)
 {
 	uint32_t bad = 0;
 	for (size_t i = 0; i < bytes / sizeof(float); i++) {
@@ -202,20 +211,34 @@ static bool has_bad_number(const char *data, size_t bytes)
 	return bad;
 }
 
-/* Computes each chunk's digest, and writes the chunk while it is still in the cache. */
+int ckpt_bad_number(const char *tensor, struct err *e)
+{
+	return err_set(
+		e, ERR_NUMERIC,
+		"tensor %.95s holds NaN or infinity, so the checkpoint is not committed; the "
+		"last one is still valid",
+		tensor);
+}
+
+/* Computes each chunk's digest and sums, and writes the chunk while it is still in the cache. */
 static int write_tensor(const struct ckpt_tensor *t, const struct ckpt_watch *watch,
-			struct ckpt_file *f, struct digester *d, struct digest *out, struct err *e)
+			struct ckpt_file *f, struct digester *d, struct ckpt_sums *sums,
+			struct digest *out, struct err *e)
 {
 	const char *at = (const char *)t->data;
+	int64_t bytes = box_bytes(t), first, last;
 	ckpt_digester_start(d);
-	for (int64_t left = box_bytes(t); left > 0;) {
+	ckpt_blocks_touched(t->dims, t->shape, t->lo, t->hi, &first, &last);
+	if (ckpt_sums_reserve(sums, first, last, e))
+		return -1;
+	for (int64_t left = bytes; left > 0;) {
 		size_t n = left < CHUNK ? (size_t)left : CHUNK;
-		if (has_bad_number(at, n))
-			return err_set(e, ERR_NUMERIC,
-				       "tensor %.95s holds NaN or infinity, so the checkpoint is "
-				       "not committed; the last one is still valid",
-				       t->name);
+		if (ckpt_has_bad_number(at, n))
+			return ckpt_bad_number(t->name, e);
 		ckpt_digester_add(d, at, n);
+		ckpt_sums_add(sums, t->dims, t->shape, t->lo, t->hi,
+			      (bytes - left) / (int64_t)sizeof(float), (int64_t)(n / sizeof(float)),
+			      (const float *)(const void *)at);
 		if (f->storage->ops->write(f, at, n, e))
 			return -1;
 		if (watch)
@@ -241,8 +264,11 @@ static int write_tensors(const struct snapshot *s, struct ckpt_file *f, struct m
 						.offset = at,
 						.lo = { t->lo[0], t->lo[1] },
 						.hi = { t->hi[0], t->hi[1] } };
-		rc = write_tensor(t, s->watch, f, d, &slice.digest, e) ||
-		     ckpt_manifest_add_slice(part, t->name, t->dims, t->shape, &slice, e);
+		struct ckpt_sums sums = { 0 };
+		rc = write_tensor(t, s->watch, f, d, &sums, &slice.digest, e) ||
+		     ckpt_manifest_add_slice(part, t->name, t->dims, t->shape, &slice, e) ||
+		     ckpt_manifest_add_sums(part, t->name, &sums, e);
+		ckpt_sums_fini(&sums);
 		at += box_bytes(t);
 	}
 	ckpt_digester_close(d);
@@ -267,19 +293,15 @@ int ckpt_snapshot_write(const struct snapshot *s, const struct ckpt_storage *sto
 			const char *attempt, int rank, struct manifest *part, struct err *e)
 {
 	char path[PATH_MAX];
-	struct manifest_file file = { 0 };
+	struct manifest_file file;
 	struct buf header = BUF_INIT;
 	if (s->n == 0)
 		return 0;
-	snprintf(file.name, sizeof file.name, "shard-%05d.safetensors", rank);
-	if (ckpt_storage_join(path, sizeof path, attempt, file.name, e))
-		return -1;
-	int rc = write_header(s, part, &header, e);
+	int rc = ckpt_shard_header(s->tensors, s->n, part->state.step, &header, e);
 	if (!rc) {
-		file.header = (int64_t)header.len;
-		file.size = file.header + (int64_t)s->bytes;
-		file.digest = ckpt_digest_of(header.data, header.len);
-		rc = ckpt_manifest_add_file(part, &file, e) ||
+		ckpt_shard_describe(rank, &header, s->bytes, &file);
+		rc = ckpt_storage_join(path, sizeof path, attempt, file.name, e) ||
+		     ckpt_manifest_add_file(part, &file, e) ||
 		     write_shard(s, storage, path, &header, part, e);
 	}
 	buf_fini(&header);

@@ -31,6 +31,20 @@ void ckpt_snapshot_fini(struct snapshot *s);
 int ckpt_snapshot_write(const struct snapshot *s, const struct ckpt_storage *storage,
 			const char *attempt, int rank, struct manifest *part, struct err *e);
 
+/* Appends the bytes that come before the slices in a shard: its safetensors header. None of the boxes
+ * is empty. */
+int ckpt_shard_header(const struct ckpt_tensor *tensors, int n, int64_t step, struct buf *out,
+		      struct err *e);
+/* Fills name, size and header digest of rank's shard: a header, then `bytes` of slices. */
+void ckpt_shard_describe(int rank, const struct buf *header, size_t bytes,
+			 struct manifest_file *file);
+/* Whether one of the numbers is NaN or infinite. */
+bool ckpt_has_bad_number(const char *data, size_t bytes);
+/* Sets the error of a tensor that holds one; returns -1. */
+int ckpt_bad_number(const char *tensor, struct err *e);
+/* Counts the elements of a box. ERR_INTERNAL: it is outside its tensor. */
+int ckpt_box_elements(const struct ckpt_tensor *t, int64_t *count, struct err *e);
+
 /* The name of a slice in its shard: the tensor's name and, unless the slice is the whole tensor,
  * its box. */
 enum { SLICE_NAME = MANIFEST_TENSOR_NAME + 96 };

@@ -3,9 +3,11 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct ckpt_storage *const rows[] = {
+	&ckpt_storage_s3,
 	&ckpt_storage_posix,
 };
 
@@ -111,6 +113,53 @@ int ckpt_storage_has(const struct ckpt_storage *s, const char *dir, const char *
 	if (why.code == ERR_NOTFOUND)
 		return 0;
 	return err_set(e, why.code, "%s", why.text);
+}
+
+static int keep_name(void *arg, const char *name, struct err *e)
+{
+	struct ckpt_storage_names *l = arg;
+	char **more = realloc(l->names, (l->n + 1) * sizeof *more), *copy = strdup(name);
+	if (more)
+		l->names = more;
+	if (!more || !copy) {
+		free(copy);
+		return err_set(e, ERR_NOMEM, "no memory for a list of %zu names", l->n + 1);
+	}
+	l->names[l->n++] = copy;
+	return 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int ckpt_storage_names_of(const struct ckpt_storage *s, const char *path,
+			  struct ckpt_storage_names *out, struct err *e)
+{
+	struct ckpt_storage_names l = { 0 };
+	struct err why = ERR_INIT;
+	if (s->ops->list(s, path, keep_name, &l, &why) && why.code != ERR_NOTFOUND) {
+		ckpt_storage_names_free(&l);
+		return err_set(e, why.code, "%s", why.text);
+	}
+	if (l.n)
+		qsort(l.names, l.n, sizeof *l.names, compare_names);
+	*out = l;
+	return 0;
+}
+
+void ckpt_storage_names_free(struct ckpt_storage_names *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		free(l->names[i]);
+	free(l->names);
+	*l = (struct ckpt_storage_names){ 0 };
+}
+
+bool ckpt_storage_named(const struct ckpt_storage_names *l, const char *name)
+{
+	return l->n && bsearch(&name, l->names, l->n, sizeof *l->names, compare_names);
 }
 
 bool ckpt_storage_same(const struct ckpt_storage *s, const char *a, const char *b)

@@ -94,6 +94,12 @@ struct ckpt_storage_ops {
 	int (*finish)(struct ckpt_file *f, struct err *e);
 	/* Closes a file that was read, or abandons one that is being written. */
 	void (*close)(struct ckpt_file *f);
+	/* Removes a file of an attempt, so that it can be created again; one that does not exist is
+	 * a success. */
+	int (*discard)(const struct ckpt_storage *s, const char *path, struct err *e);
+	/* Makes a file of an attempt durable that another process has written, and may not have
+	 * finished. NULL: a file that can be seen is durable. */
+	int (*settle)(const struct ckpt_storage *s, const char *path, struct err *e);
 	/* Makes the names of the files that this rank finished in the attempt durable. NULL: they
 	 * are durable after `finish`. */
 	int (*sync)(const struct ckpt_storage *s, const char *attempt, struct err *e);
@@ -127,6 +133,9 @@ extern const struct ckpt_storage ckpt_storage_posix;
 /* POSIX folders through other system calls, which the tests let fail. */
 struct ckpt_storage ckpt_storage_posix_with(const struct ckpt_io *io);
 
+/* Object stores, s3://bucket/prefix (storage_s3.c). */
+extern const struct ckpt_storage ckpt_storage_s3;
+
 /* The storage of a path. Never NULL. */
 const struct ckpt_storage *ckpt_storage_of(const char *path);
 /* Adds a storage, which is borrowed, for the paths of its scheme; ckpt_storage_drop takes it out
@@ -150,6 +159,16 @@ int ckpt_storage_write_whole(const struct ckpt_storage *s, const char *path, con
 int ckpt_storage_has(const struct ckpt_storage *s, const char *dir, const char *name,
 		     struct err *e);
 bool ckpt_storage_same(const struct ckpt_storage *s, const char *a, const char *b);
+/* The names of a list, in the order of strcmp. */
+struct ckpt_storage_names {
+	char **names;
+	size_t n;
+};
+/* As `list`; the caller frees *out. What does not exist has no names. */
+int ckpt_storage_names_of(const struct ckpt_storage *s, const char *path,
+			  struct ckpt_storage_names *out, struct err *e);
+void ckpt_storage_names_free(struct ckpt_storage_names *l);
+bool ckpt_storage_named(const struct ckpt_storage_names *l, const char *name);
 enum { CKPT_STORAGE_RENAMES = 100 };
 /* Renames the entry DIR/NAME to DIR/PREFIXNAME, or to DIR/PREFIXNAME.1, .2 and so on if that is
  * taken; the new path goes to to[PATH_MAX]. ERR_IO: CKPT_STORAGE_RENAMES names are taken. */

@@ -177,6 +177,19 @@ static void posix_close(struct ckpt_file *file)
 	free(f);
 }
 
+static int posix_discard(const struct ckpt_storage *s, const char *path, struct err *e)
+{
+	if (io_of(s)->unlink(path) && errno != ENOENT)
+		return ckpt_io_fail(e, path, "remove");
+	return 0;
+}
+
+static int posix_settle(const struct ckpt_storage *s, const char *path, struct err *e)
+{
+	int fd = file_open(path, O_RDONLY, FILE_OWN, e);
+	return fd < 0 ? -1 : ckpt_io_finish(io_of(s), fd, path, e);
+}
+
 static int posix_sync(const struct ckpt_storage *s, const char *attempt, struct err *e)
 {
 	return ckpt_io_sync_dir(io_of(s), attempt, e);
@@ -268,6 +281,8 @@ static const struct ckpt_storage_ops posix_ops = {
 	.write = posix_write,
 	.finish = posix_finish,
 	.close = posix_close,
+	.discard = posix_discard,
+	.settle = posix_settle,
 	.sync = posix_sync,
 	.commit = posix_commit,
 	.put = posix_put,

@@ -3,6 +3,7 @@
 #include "agent/engine/ckpt/attached.h"
 #include "agent/engine/ckpt/commit.h"
 #include "agent/engine/ckpt/safetensors.h"
+#include "agent/engine/ckpt/state_digest.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -111,6 +112,20 @@ int ckpt_stream_open(const struct ckpt_stream_options *opt, struct ckpt_stream *
 	return 0;
 }
 
+static int add_sums(struct ckpt_stream *s, const struct ckpt_tensor *t, const float *data,
+		    struct err *e)
+{
+	struct ckpt_tensor whole = { .dims = t->dims,
+				     .shape = { t->shape[0], t->shape[1] },
+				     .hi = { t->shape[0], t->shape[1] },
+				     .data = (float *)data };
+	struct ckpt_sums sums = { 0 };
+	int rc = ckpt_sums_add_box(&sums, &whole, NULL, e) ||
+		 ckpt_manifest_add_sums(&s->manifest, t->name, &sums, e);
+	ckpt_sums_fini(&sums);
+	return rc ? -1 : 0;
+}
+
 int ckpt_stream_add_tensor(struct ckpt_stream *s, const float *data, struct err *e)
 {
 	const struct ckpt_tensor *t = &s->opt.tensors[s->next];
@@ -127,7 +142,9 @@ int ckpt_stream_add_tensor(struct ckpt_stream *s, const float *data, struct err 
 	slice.digest = ckpt_digester_end(s->digester);
 	s->offset += bytes;
 	s->next++;
-	return ckpt_manifest_add_slice(&s->manifest, t->name, t->dims, shape, &slice, e);
+	int rc = ckpt_manifest_add_slice(&s->manifest, t->name, t->dims, shape, &slice, e) ||
+		 add_sums(s, t, data, e);
+	return rc ? -1 : 0;
 }
 
 int ckpt_stream_commit(struct ckpt_stream *s, char path[1024], struct err *e)

@@ -5,17 +5,34 @@
 #include "agent/engine/ckpt/header.h"
 #include "agent/engine/ckpt/read.h"
 
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Opens the file, which also checks its header. This is done even if the file has no slices. */
-static int verify_file(const struct slice_entry *from, const struct slice_entry *to, int64_t file,
-		       struct ckpt_reader *r, struct err *e)
+static int verify_file(const struct manifest *m, const struct slice_entry *from,
+		       const struct slice_entry *to, int64_t file, struct ckpt_reader *r,
+		       struct ckpt_sums *sums, struct err *e)
 {
-	if (ckpt_reader_file(r, file, e))
+	if (ckpt_reader_file(r, file, true, e))
 		return -1;
 	for (const struct slice_entry *p = from; p < to; p++)
-		if (ckpt_reader_slice(r, p->tensor, p->slice, NULL, 0, e))
+		if (ckpt_reader_sums(r, p->tensor, p->slice, &sums[p->tensor - m->tensors], e))
 			return -1;
+	return 0;
+}
+
+/* Compares the sums of what was read with those of the manifest. */
+static int verify_sums(const char *path, const struct manifest *m, const struct ckpt_sums *sums,
+		       struct err *e)
+{
+	for (int64_t i = 0; i < m->n_tensors; i++)
+		if (m->tensors[i].has_sums && !ckpt_sums_equal(&sums[i], &m->tensors[i].sums))
+			return err_set(e, ERR_CORRUPT,
+				       "%s: tensor %s: the sums of its blocks differ from the "
+				       "manifest's, although its slices' digests agree: the "
+				       "checkpoint was written wrongly; use an earlier one",
+				       path, m->tensors[i].name);
 	return 0;
 }
 
@@ -30,8 +47,18 @@ static int verify_files(const char *path, const struct manifest *m, struct err *
 		ckpt_slice_index_free(&x);
 		return -1;
 	}
+	struct ckpt_sums *sums = calloc((size_t)m->n_tensors + 1, sizeof *sums);
+	if (!sums)
+		rc = err_set(e, ERR_NOMEM, "%s: no memory for the sums of %" PRId64 " tensors",
+			     path, m->n_tensors);
 	for (int64_t f = 0; f < m->n_files && !rc; f++)
-		rc = verify_file(x.entries + x.first[f], x.entries + x.first[f + 1], f, r, e);
+		rc = verify_file(m, x.entries + x.first[f], x.entries + x.first[f + 1], f, r, sums,
+				 e);
+	if (!rc)
+		rc = verify_sums(path, m, sums, e);
+	for (int64_t i = 0; sums && i < m->n_tensors; i++)
+		ckpt_sums_fini(&sums[i]);
+	free(sums);
 	ckpt_reader_close(r);
 	ckpt_slice_index_free(&x);
 	return rc;

@@ -2,10 +2,13 @@
 
 #include "agent/engine/ckpt/commit.h"
 #include "agent/engine/ckpt/folder.h"
+#include "agent/engine/ckpt/local.h"
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +19,10 @@ struct report_node {
 
 struct ckpt_writer {
 	struct commit commit;
+	const struct ckpt_local *local; /* NULL: there is no local tier, or it cannot be used */
+	bool local_failed;              /* its last save has; it was reported */
+	unsigned where;                 /* the tiers of the current save */
+	atomic_bool saving;             /* to DIR */
 	char *dir;
 	struct snapshot snapshot;
 	pthread_t thread;
@@ -33,7 +40,7 @@ struct ckpt_writer {
 static int prepare_dir(const struct commit *c, const char *owner, struct err *e)
 {
 	if (c->storage->ops->prepare(c->storage, c->dir, e) ||
-	    (owner && ckpt_folder_set_owner(c->storage, c->dir, owner, e)))
+	    (owner && ckpt_folder_set_owner(c->storage, c->dir, owner, "checkpoint.dir", e)))
 		return -1;
 	ckpt_folder_remove_attempts(c->storage, c->dir, c->generation, NULL);
 	return 0;
@@ -60,6 +67,8 @@ static struct ckpt_writer *new_writer(struct comm *group, const struct ckpt_opti
 		.dir = dir,
 		.node = opt->node,
 		.keep = opt->keep,
+		.keep_every = opt->keep_every,
+		.uploads = opt->uploads,
 		.generation = opt->generation,
 		.model = json_incref(opt->model),
 		.layout = json_incref(opt->layout),
@@ -82,6 +91,24 @@ static void blame_rank(struct comm *group, int culprit, struct err *e)
 	e->code = ERR_PEER;
 }
 
+/* Without the local tier the run goes on. But a folder that belongs to another run, or to several
+ * nodes, is a mistake of the job. */
+static int open_local(struct ckpt_writer *w, const struct ckpt_local *local, struct err *e)
+{
+	struct err why = ERR_INIT;
+	if (!local || !local->dir[0])
+		return 0;
+	if (!ckpt_local_open(w->commit.group, local, w->commit.generation, &why)) {
+		w->local = local;
+		return 0;
+	}
+	if (why.code == ERR_USAGE || ckpt_group_is_lost(why.code))
+		return err_set(e, why.code, "%s", why.text);
+	log_line(comm_rank(w->commit.group) ? LOG_INFO : LOG_WARN,
+		 "there are no checkpoints on the nodes: checkpoint.local: %s", why.text);
+	return 0;
+}
+
 int ckpt_writer_open(struct comm *world, const struct ckpt_options *opt, struct ckpt_writer **out,
 		     struct err *e)
 {
@@ -97,7 +124,8 @@ int ckpt_writer_open(struct comm *world, const struct ckpt_options *opt, struct 
 	int culprit = 0;
 	int rc = comm_rank(group) == 0 ? prepare_dir(&w->commit, opt->owner, &result) : 0;
 	if (ckpt_commit_share_result(group, 0, rc, &result) ||
-	    ckpt_commit_check_shared(&w->commit, &culprit, &result)) {
+	    ckpt_commit_check_shared(&w->commit, &culprit, &result) ||
+	    open_local(w, opt->local, &result)) {
 		blame_rank(group, culprit, &result);
 		ckpt_writer_close(w);
 		if (e)
@@ -147,14 +175,40 @@ static void add_report(struct ckpt_writer *w, const struct ckpt_report *report)
 	pthread_mutex_unlock(&w->lock);
 }
 
+/* A failure is a warning until it works again. One of the group is found by the next collective,
+ * too. */
+static void commit_local(struct ckpt_writer *w)
+{
+	struct ckpt_report report = { .local = true };
+	struct err e = ERR_INIT;
+	bool first = comm_rank(w->commit.group) == 0;
+	int rc = ckpt_local_commit(&w->commit, w->local, &report, &e);
+	report.seconds = clock_s() - w->started;
+	if (!rc && first)
+		add_report(w, &report);
+	if (rc && !w->local_failed)
+		log_line(first ? LOG_WARN : LOG_INFO,
+			 "%s; checkpoints on the nodes fail, those in %s do not depend on them",
+			 e.text, w->dir);
+	if (!rc && w->local_failed && first)
+		log_info("checkpoints on the nodes work again");
+	w->local_failed = rc != 0;
+}
+
 static void *commit_thread(void *arg)
 {
 	struct ckpt_writer *w = arg;
 	struct ckpt_report report = { 0 };
+	w->rc = 0;
+	if (w->where & CKPT_TO_LOCAL)
+		commit_local(w);
+	if (!(w->where & CKPT_TO_DIR))
+		return NULL;
 	w->rc = ckpt_commit_snapshots(&w->commit, &report, &w->culprit, &w->err);
 	report.seconds = clock_s() - w->started;
 	if (!w->rc && comm_rank(w->commit.group) == 0)
 		add_report(w, &report);
+	atomic_store(&w->saving, false);
 	return NULL;
 }
 
@@ -176,9 +230,26 @@ static void start_commit(struct ckpt_writer *w)
 int ckpt_save(struct ckpt_writer *w, const struct ckpt_state *state,
 	      const struct ckpt_tensor *tensors, int n, struct err *e)
 {
+	return ckpt_save_to(w, CKPT_TO_DIR, state, tensors, n, e);
+}
+
+bool ckpt_saving(const struct ckpt_writer *w)
+{
+	return atomic_load(&w->saving);
+}
+
+int ckpt_save_to(struct ckpt_writer *w, unsigned where, const struct ckpt_state *state,
+		 const struct ckpt_tensor *tensors, int n, struct err *e)
+{
 	double begun = clock_s();
 	if (ckpt_wait(w, e))
 		return -1;
+	if (!w->local)
+		where &= CKPT_TO_DIR;
+	if (!where)
+		return 0;
+	w->where = where;
+	atomic_store(&w->saving, (where & CKPT_TO_DIR) != 0);
 	w->commit.state = *state;
 	w->started = begun;
 	ckpt_snapshot_take(&w->snapshot, tensors, n);

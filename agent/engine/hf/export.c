@@ -3,6 +3,7 @@
 #include "agent/engine/ckpt/attached.h"
 #include "agent/engine/ckpt/io.h"
 #include "agent/engine/ckpt/read.h"
+#include "agent/engine/ckpt/state_digest.h"
 #include "agent/engine/ckpt/safetensors.h"
 #include "agent/engine/hf/card.h"
 #include "agent/engine/hf/config.h"
@@ -85,6 +86,22 @@ static void file_name(const struct departure *d, int file, char out[FILE_NAME])
 
 /* --- one tensor --- */
 
+/* Compares the sums of a whole tensor in memory with those that were saved. */
+static int check_sums(const struct manifest_tensor *have, const struct ckpt_tensor *t,
+		      struct err *e)
+{
+	struct ckpt_sums sums = { 0 };
+	int rc = ckpt_sums_add_box(&sums, t, NULL, e);
+	if (!rc && !ckpt_sums_equal(&sums, &have->sums))
+		rc = err_set(e, ERR_CORRUPT,
+			     "tensor %s: the sums of its blocks are not those that were saved, "
+			     "although its slices' digests agree; verify the checkpoint, and test "
+			     "the memory of this machine",
+			     have->name);
+	ckpt_sums_fini(&sums);
+	return rc;
+}
+
 /* Reads a part into its rows of the tensor. Every slice that is read is checked against its
  * digest. */
 static int read_part(struct departure *d, const struct hf_tensor *t, const struct hf_part *part,
@@ -106,7 +123,7 @@ static int read_part(struct departure *d, const struct hf_tensor *t, const struc
 	for (int64_t i = 0; i < have->n; i++)
 		if (ckpt_reader_slice(d->reader, have, &have->slices[i], &want, 1, e))
 			return -1;
-	return 0;
+	return have->has_sums ? check_sums(have, &want, e) : 0;
 }
 
 static int write_tensor(struct departure *d, const struct hf_tensor *t, int fd, const char *path,

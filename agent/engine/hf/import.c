@@ -19,7 +19,7 @@ struct arrival {
 	json_t *model, *layout;
 	struct ckpt_stream *out;
 	struct hf_report *report;
-	const struct hf_listener *listener;
+	const struct hf_import_options *opt;
 };
 
 static struct ckpt_tensor *list_parts(const struct hf_names *names)
@@ -38,20 +38,22 @@ static struct ckpt_tensor *list_parts(const struct hf_names *names)
 static void put_note(void *arg, const char *text)
 {
 	const struct arrival *a = arg;
-	if (a->listener)
-		a->listener->note(a->listener->arg, text);
+	const struct hf_listener *listener = a->opt->listener;
+	if (listener)
+		listener->note(listener->arg, text);
 }
 
-static int open_arrival(struct arrival *a, const char *folder, int64_t seq, struct err *e)
+static int open_arrival(struct arrival *a, struct err *e)
 {
+	const char *folder = a->opt->folder, *config = a->opt->config;
 	struct model_shape shape;
-	if (hf_reader_open(folder, seq, &a->reader, e) ||
-	    hf_side_take(folder, put_note, a, &a->carry, e))
+	if (hf_reader_open(folder, config, a->opt->seq, &a->reader, e) ||
+	    hf_side_take(config ? config : folder, put_note, a, &a->carry, e))
 		return -1;
 	shape_of_job(hf_reader_job(a->reader), &shape);
 	a->tensors = list_parts(hf_reader_names(a->reader));
 	a->model = train_state_model(&shape);
-	a->layout = json_pack("{s:s}", "imported", "huggingface");
+	a->layout = json_pack("{s:s}", "imported", hf_reader_format(a->reader));
 	if (!a->tensors || !a->model || !a->layout)
 		return err_set(e, ERR_NOMEM, "%s: no memory for a list of its tensors", folder);
 	return 0;
@@ -124,16 +126,14 @@ static int write_job(const struct hf_report *r, const char *dir, struct err *e)
 	return rc;
 }
 
-int hf_import(const char *folder, const char *dir, int64_t seq, const struct hf_listener *listener,
-	      struct hf_report *report, struct err *e)
+int hf_import(const struct hf_import_options *opt, struct hf_report *report, struct err *e)
 {
 	struct hf_report *r = calloc(1, sizeof *r); /* too large for a small stack */
 	if (!r)
-		return err_set(e, ERR_NOMEM, "%s: no memory to import it", folder);
-	struct arrival a = { .report = r, .listener = listener };
-	int rc = open_arrival(&a, folder, seq, e) || bring_all(&a, dir, e) || write_job(r, dir, e)
-			 ? -1
-			 : 0;
+		return err_set(e, ERR_NOMEM, "%s: no memory to import it", opt->folder);
+	struct arrival a = { .report = r, .opt = opt };
+	int rc = open_arrival(&a, e) || bring_all(&a, opt->dir, e) || write_job(r, opt->dir, e) ? -1
+												: 0;
 	close_arrival(&a);
 	if (!rc)
 		*report = *r;

@@ -37,9 +37,15 @@ struct hf_listener {
 	void *arg;
 };
 
-/* seq: see hf_config_read. listener may be NULL. */
-int hf_import(const char *folder, const char *dir, int64_t seq, const struct hf_listener *listener,
-	      struct hf_report *report, struct err *e);
+struct hf_import_options {
+	const char *folder, *dir;
+	/* The folder with config.json and the tokenizer; NULL: `folder`. */
+	const char *config;
+	int64_t seq;                        /* see hf_config_read */
+	const struct hf_listener *listener; /* may be NULL */
+};
+
+int hf_import(const struct hf_import_options *opt, struct hf_report *report, struct err *e);
 
 /* path, m: the checkpoint and its manifest. folder must not exist, or be empty. */
 int hf_export(const char *path, const struct manifest *m, const char *folder,

@@ -27,6 +27,14 @@ const struct hf_type *hf_numbers_dtype(const char *dtype)
 	return NULL;
 }
 
+const struct hf_type *hf_numbers_torch(const char *torch)
+{
+	for (int i = 0; torch && i < TYPES; i++)
+		if (!strcmp(types[i].torch, torch))
+			return &types[i];
+	return NULL;
+}
+
 static uint32_t bits_of(float x)
 {
 	uint32_t b;

@@ -20,6 +20,7 @@ struct hf_type {
 /* NULL: none of the three. */
 const struct hf_type *hf_numbers_type(const char *name);
 const struct hf_type *hf_numbers_dtype(const char *dtype);
+const struct hf_type *hf_numbers_torch(const char *torch);
 
 /* from: n stored numbers, little-endian. */
 void hf_numbers_widen(const struct hf_type *t, const void *from, size_t n, float *to);

@@ -1,6 +1,8 @@
 #include "agent/engine/hf/reader.h"
 
+#include "agent/engine/dcp/folder.h"
 #include "agent/engine/hf/config.h"
+#include "agent/engine/hf/dcp.h"
 #include "agent/engine/hf/unsupported.h"
 #include "agent/engine/hf/weights.h"
 #include "base/file.h"
@@ -10,11 +12,14 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct hf_reader {
 	struct job job;
 	struct hf_names names;
-	struct hf_weights *weights;
+	struct model_shape shape;
+	struct hf_weights *weights; /* one of the two is NULL */
+	struct hf_dcp *dcp;
 	float *numbers, *room; /* for the largest tensor; the largest transposed one */
 	int64_t noted;         /* tensors with NaNs or infinities */
 };
@@ -25,6 +30,11 @@ static int read_config(const char *folder, int64_t seq, struct job *job, struct 
 	struct buf text = BUF_INIT;
 	if (snprintf(path, sizeof path, "%s/config.json", folder) >= (int)sizeof path)
 		return err_set(e, ERR_USAGE, "%s: the path is too long", folder);
+	if (dcp_is_folder(folder) && access(path, F_OK))
+		return err_set(e, ERR_USAGE,
+			       "%s: has no config.json, and neither PyTorch nor Megatron writes "
+			       "one; name a Hugging Face folder of the model with --config",
+			       folder);
 	int rc = file_slurp(path, HF_CONFIG_BYTES_MAX, &text, e) ||
 				 hf_unsupported_check_config(buf_str(&text), text.len, path, e) ||
 				 hf_config_read(buf_str(&text), text.len, path, seq, job, e)
@@ -51,18 +61,31 @@ static int take_room(struct hf_reader *s, const char *folder, struct err *e)
 	return 0;
 }
 
-int hf_reader_open(const char *folder, int64_t seq, struct hf_reader **out, struct err *e)
+/* As transformers, takes model.safetensors first. */
+static int open_weights(struct hf_reader *s, const char *folder, struct err *e)
 {
-	struct model_shape shape;
+	if (dcp_is_folder(folder) && !hf_weights_exist(folder))
+		return hf_dcp_open(folder, &s->dcp, e) ||
+				       hf_dcp_fit(s->dcp, &s->names, &s->shape, e)
+			       ? -1
+			       : 0;
+	return hf_weights_open(folder, &s->weights, e) || hf_weights_fit(s->weights, &s->names, e)
+		       ? -1
+		       : 0;
+}
+
+int hf_reader_open(const char *folder, const char *config, int64_t seq, struct hf_reader **out,
+		   struct err *e)
+{
 	struct hf_reader *s = calloc(1, sizeof *s);
 	if (!s)
 		return err_set(e, ERR_NOMEM, "%s: no memory to read it", folder);
-	int rc = hf_unsupported_check_folder(folder, e) || read_config(folder, seq, &s->job, e);
+	int rc = hf_unsupported_check_folder(folder, e) ||
+		 read_config(config ? config : folder, seq, &s->job, e);
 	if (!rc) {
-		shape_of_job(&s->job, &shape);
-		rc = hf_names_build(&shape, &s->names, e) ||
-		     hf_weights_open(folder, &s->weights, e) ||
-		     hf_weights_fit(s->weights, &s->names, e) || take_room(s, folder, e);
+		shape_of_job(&s->job, &s->shape);
+		rc = hf_names_build(&s->shape, &s->names, e) || open_weights(s, folder, e) ||
+		     take_room(s, folder, e);
 	}
 	if (rc) {
 		hf_reader_close(s);
@@ -78,6 +101,7 @@ void hf_reader_close(struct hf_reader *s)
 		return;
 	free(s->room);
 	free(s->numbers);
+	hf_dcp_close(s->dcp);
 	hf_weights_close(s->weights);
 	hf_names_free(&s->names);
 	free(s);
@@ -91,6 +115,11 @@ const struct job *hf_reader_job(const struct hf_reader *s)
 const struct hf_names *hf_reader_names(const struct hf_reader *s)
 {
 	return &s->names;
+}
+
+const char *hf_reader_format(const struct hf_reader *s)
+{
+	return !s->dcp ? "huggingface" : hf_dcp_is_megatron(s->dcp) ? "megatron" : "torch_dcp";
 }
 
 static void note_numbers(struct hf_reader *s, const struct hf_tensor *t, hf_reader_note *note,
@@ -115,7 +144,8 @@ static int read_tensor(struct hf_reader *s, const struct hf_tensor *t, hf_reader
 		       hf_reader_note *note, void *arg, struct err *e)
 {
 	const float *at = s->numbers;
-	if (hf_weights_read(s->weights, &s->names, t, s->numbers, s->room, e))
+	if (s->dcp ? hf_dcp_read(s->dcp, t, s->numbers, s->room, e)
+		   : hf_weights_read(s->weights, &s->names, t, s->numbers, s->room, e))
 		return -1;
 	note_numbers(s, t, note, arg);
 	for (int i = 0; i < t->n; i++) {
@@ -131,6 +161,8 @@ int hf_reader_read(struct hf_reader *s, hf_reader_put *put, hf_reader_note *note
 {
 	char text[96];
 	s->noted = 0;
+	if (s->dcp && note)
+		hf_dcp_tell(s->dcp, note, arg);
 	for (int64_t i = 0; i < s->names.n; i++)
 		if (read_tensor(s, &s->names.tensors[i], put, note, arg, e))
 			return -1;

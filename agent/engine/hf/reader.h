@@ -1,9 +1,10 @@
 /*
- * reader — reads a Hugging Face folder: its model, and then its tensors one by one.
+ * reader — reads a Hugging Face folder, or one of torch.distributed.checkpoint or Megatron (dcp.h):
+ * its model, and then its tensors one by one.
  *
  * hf_reader_open proves everything that can be proven without the numbers. It refuses a folder that
  * is not a causal language model in safetensors, with a remedy (unsupported.h); a config.json of a
- * model that muster does not have (config.h); and missing or extra tensors (weights.h). One tensor
+ * model that muster does not have (config.h); and missing or extra tensors (weights.h, dcp.h). One tensor
  * is in memory at a time, and twice if it is transposed.
  */
 #ifndef MUSTER_AGENT_ENGINE_HF_READER_H
@@ -20,8 +21,9 @@ struct hf_reader;
 /* Receives a warning, for example about NaNs; reading continues. */
 typedef void hf_reader_note(void *arg, const char *text);
 
-/* seq: see hf_config_read. */
-int hf_reader_open(const char *folder, int64_t seq, struct hf_reader **out, struct err *e);
+/* config: the folder that has config.json, or NULL if `folder` has it. seq: see hf_config_read. */
+int hf_reader_open(const char *folder, const char *config, int64_t seq, struct hf_reader **out,
+		   struct err *e);
 void hf_reader_close(struct hf_reader *s);
 
 /* Borrowed. */
@@ -32,6 +34,9 @@ const struct hf_names *hf_reader_names(const struct hf_reader *s);
  * result other than 0 ends the reading. */
 typedef int hf_reader_put(void *arg, const struct hf_part *part, int64_t columns, const float *data,
 			  struct err *e);
+
+/* "huggingface", "torch_dcp" or "megatron". */
+const char *hf_reader_format(const struct hf_reader *s);
 
 /* `note` may be NULL. It receives how many tensors contain NaNs or infinities, and the names of the
  * first HF_NOTES of them. */

@@ -1,6 +1,7 @@
 #include "agent/engine/hf/unsupported.h"
 
 #include "agent/engine/ckpt/manifest.h"
+#include "agent/engine/dcp/folder.h"
 #include "base/json_member.h"
 #include "base/run_paths.h"
 
@@ -12,7 +13,7 @@
 #include <unistd.h>
 
 /* Other files that can make the folder importable. */
-enum unless { NOTHING, SAFETENSORS };
+enum unless { NOTHING, SAFETENSORS, DCP };
 
 enum { NO_COMMAND, CONVERT, MERGE };
 
@@ -44,6 +45,9 @@ static const struct {
 	{ "*.gguf", SAFETENSORS, "weights in a GGUF file, mostly quantized", "take the folder that it was made from, with model.safetensors", NO_COMMAND },
 	{ "consolidated.safetensors", SAFETENSORS, "weights in Mistral's own layout", "take the folder for transformers, with model.safetensors", NO_COMMAND },
 	{ "consolidated.00.pth", SAFETENSORS, "weights in Meta's own layout", "take the folder for transformers, with model.safetensors", NO_COMMAND },
+	{ "*.distcp", DCP, "files of torch.distributed.checkpoint without .metadata, which is written last: the checkpoint is not complete",
+	  "take one that is", NO_COMMAND },
+	{ "latest_checkpointed_iteration.txt", DCP, "Megatron's checkpoints of several iterations", "name the folder of one of them, iter_NNNNNNN", NO_COMMAND },
 	{ "tf_model.h5", SAFETENSORS, "weights for TensorFlow", "take a revision with model.safetensors", NO_COMMAND },
 	{ "flax_model.msgpack", SAFETENSORS, "weights for Flax", "take a revision with model.safetensors", NO_COMMAND },
 };
@@ -122,12 +126,12 @@ static const char *in_command(const char *folder)
 
 int hf_unsupported_check_folder(const char *folder, struct err *e)
 {
-	bool safetensors = has_safetensors(folder);
+	const bool has[] = { [SAFETENSORS] = has_safetensors(folder),
+			     [DCP] = has_safetensors(folder) || dcp_is_folder(folder) };
 	for (int i = 0; i < LENGTH(files); i++) {
 		char how[600] = "";
 		const char *command = commands[files[i].command];
-		if ((files[i].unless == SAFETENSORS && safetensors) ||
-		    !has_file_like(folder, files[i].file))
+		if (has[files[i].unless] || !has_file_like(folder, files[i].file))
 			continue;
 		if (command &&
 		    snprintf(how, sizeof how, command, in_command(folder)) >= (int)sizeof how)

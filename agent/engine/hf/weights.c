@@ -141,6 +141,17 @@ static int open_indexed(struct hf_weights *f, const char *text, size_t n, struct
 	return rc;
 }
 
+bool hf_weights_exist(const char *path)
+{
+	static const char *const names[] = { SINGLE, HF_INDEX_NAME };
+	char file[PATH_MAX];
+	for (int i = 0; i < 2; i++)
+		if (snprintf(file, sizeof file, "%s/%s", path, names[i]) < (int)sizeof file &&
+		    access(file, F_OK) == 0)
+			return true;
+	return false;
+}
+
 /* As in transformers, a single file takes precedence over an index. */
 static int open_files(struct hf_weights *f, struct err *e)
 {

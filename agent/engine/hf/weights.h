@@ -16,6 +16,8 @@
 
 struct hf_weights;
 
+/* Whether the folder has one of the two. */
+bool hf_weights_exist(const char *path);
 int hf_weights_open(const char *path, struct hf_weights **out, struct err *e);
 void hf_weights_close(struct hf_weights *f);
 

@@ -4,6 +4,7 @@
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_RESUME_H
 #define MUSTER_AGENT_ENGINE_TRAIN_RESUME_H
 
+#include "agent/engine/train/choose.h"
 #include "agent/engine/train/state.h"
 
 /* Sets the DIR of the job's checkpoints: checkpoint.dir, or ckpt in the run folder. */
@@ -13,13 +14,15 @@ int train_resume_dir(const struct job *job, const char *run_dir, char out[JOB_PA
  * parameters and sets *at: 1; or 0 if the run is at its beginning (the caller then calls
  * train_state_init).
  *
- * The last valid checkpoint in `dir` comes first, so that the same command continues after a stop.
- * Without one, `requested` decides (base/msg.h, welcome.resume): the path of a checkpoint, or none
- * ("auto", "none"). ERR_USAGE if that would train past a checkpoint in `dir`: "none" although there
- * is one, or an earlier one of `dir`. A checkpoint in `dir` that proves damaged while it is read is
- * renamed to damaged-… with a warning, and the one before it is used; ERR_CORRUPT if none is
- * left. */
-int train_resume(struct comm *world, const char *requested, const char *dir, json_t *model,
-		 const struct train_state *state, struct ckpt_state *at, struct err *e);
+ * The last valid checkpoint of the tiers comes first (choose.h), so that the same command continues
+ * after a stop. Without one, `requested` decides (base/msg.h, welcome.resume): the path of a
+ * checkpoint, or none ("auto", "none"). ERR_USAGE if that would train past a checkpoint of the run:
+ * "none" although there is one, or an earlier one of the run. A checkpoint that proves damaged
+ * while it is read is renamed to damaged-… with a warning, and the next one is used, which may be
+ * of the same step in another tier; ERR_CORRUPT if none is left. Nodes then drop their checkpoints
+ * of later steps. */
+int train_resume(struct comm *world, const char *requested, const struct train_tiers *tiers,
+		 json_t *model, const struct train_state *state, struct ckpt_state *at,
+		 struct err *e);
 
 #endif

@@ -11,8 +11,7 @@
 
 #define UNDONE "undone-"
 
-/* Whether a rollback goes back beyond a checkpoint of this step by this generation. */
-static bool is_undone(const json_t *rollbacks, int64_t step, uint32_t generation)
+bool train_is_undone(const json_t *rollbacks, int64_t step, uint32_t generation)
 {
 	for (size_t i = 0; i < json_array_size(rollbacks); i++) {
 		struct msg_skip m;
@@ -36,7 +35,7 @@ static int64_t count_undone(const struct ckpt_storage *s, const char *dir,
 		uint32_t generation = m.generation;
 		ckpt_manifest_fini(&m);
 		last_valid = i;
-		if (!is_undone(rollbacks, list[i].step, generation))
+		if (!train_is_undone(rollbacks, list[i].step, generation))
 			return i;
 	}
 	return last_valid;
@@ -59,7 +58,7 @@ int train_set_aside(const char *dir, const json_t *rollbacks, struct err *e)
 	const struct ckpt_storage *s = ckpt_storage_of(dir);
 	struct folder_entry *list;
 	int64_t n;
-	if (!is_undone(rollbacks, INT64_MAX, 0))
+	if (!train_is_undone(rollbacks, INT64_MAX, 0))
 		return 0;
 	if (ckpt_folder_list(s, dir, &list, &n, e))
 		return -1;

@@ -13,10 +13,15 @@
 #include "base/err.h"
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 /* For world rank 0, before train_resume. dir: of the checkpoints. rollbacks: a list of struct
  * msg_skip; NULL: none. If a checkpoint cannot be renamed, the run continues from it, and skips
  * only samples that come after it. */
 int train_set_aside(const char *dir, const json_t *rollbacks, struct err *e);
+
+/* Whether a rollback goes back beyond a checkpoint of this step by this generation. */
+bool train_is_undone(const json_t *rollbacks, int64_t step, uint32_t generation);
 
 #endif

@@ -1,6 +1,8 @@
 #include "agent/engine/train/state.h"
 
-#include "agent/engine/ckpt/attached.h"
+#include "agent/engine/ckpt/exchange.h"
+#include "agent/engine/ckpt/local.h"
+#include "agent/engine/ckpt/state_digest.h"
 #include "plan/spec/layout.h"
 
 #include <stdio.h>
@@ -183,56 +185,70 @@ int train_state_whole(const struct model_shape *s, enum job_optimizer kind,
 	return 0;
 }
 
+/* What a checkpoint must be, for its load. */
+struct accept {
+	const char *path;
+	enum job_optimizer kind;
+};
+
 /* Checkpoints without an optimizer's name are older; they hold AdamW's moments. */
-static int check_optimizer(const char *path, const struct ckpt_state *at, enum job_optimizer kind,
-			   struct err *e)
+static int check_optimizer(void *arg, const struct ckpt_state *at, struct err *e)
 {
+	const struct accept *a = arg;
 	const char *has = at->optimizer[0] ? at->optimizer : optimizer_of(OPTIMIZER_ADAMW)->name;
-	if (!strcmp(has, optimizer_of(kind)->name) ||
+	if (!strcmp(has, optimizer_of(a->kind)->name) ||
 	    (at->step == 0 && !strcmp(has, CKPT_NO_OPTIMIZER)))
 		return 0;
 	return err_set(e, ERR_USAGE,
 		       "%s: it holds the moments of %s, the job says optimizer.kind = %s; set it "
 		       "back, or begin a run of its own "
 		       "from exported weights",
-		       path, has, optimizer_of(kind)->name);
+		       a->path, has, optimizer_of(a->kind)->name);
 }
 
-/* Replaces the files that an earlier load has read. */
-static int load_attached(const char *path, struct attached *c, struct err *e)
+int train_state_load(struct comm *world, const struct train_source *from, json_t *model,
+		     const struct train_state *state, struct ckpt_state *at, int *culprit,
+		     struct err *e)
 {
-	struct manifest m;
-	ckpt_attached_fini(c);
-	if (ckpt_manifest_load(path, &m, e))
-		return -1;
-	int rc = ckpt_attached_load(path, &m, c, e);
-	ckpt_manifest_fini(&m);
-	return rc;
+	struct accept accept = { from->path, optim_kind(state->optim) };
+	struct ckpt_memory there = memory_of(state);
+	struct err mine = ERR_INIT;
+	struct boxes b = { 0 };
+	int rc = list_boxes(state, &there, false, &b, &mine);
+	const struct ckpt_load_options opt = { .path = from->path,
+					       .local = from->local,
+					       .model = model,
+					       .accept = check_optimizer,
+					       .arg = &accept,
+					       .attached = from->local ? NULL : state->attached,
+					       .watch = state->watch,
+					       .failure = rc ? &mine : NULL };
+	rc = ckpt_load_all(world, &opt, at, b.list, b.n, culprit, e);
+	free(b.list);
+	if (rc || !from->local)
+		return rc;
+	*culprit = -1;
+	return ckpt_local_attached(world, from->local, state->attached, e);
 }
 
-int train_state_load(const char *path, json_t *model, const struct train_state *state,
-		     struct ckpt_state *at, struct err *e)
+int train_state_check_loaded(struct comm *world, const struct train_source *from,
+			     const struct train_state *state, struct err *e)
 {
-	enum job_optimizer kind = optim_kind(state->optim);
-	struct ckpt_state s, other;
+	struct err mine = ERR_INIT;
 	struct boxes b;
 	struct ckpt_memory there = memory_of(state);
-	if (list_boxes(state, &there, false, &b, e))
-		return -1;
-	int rc = ckpt_load(path, model, &s, b.list, b.n, state->watch, e);
+	if (list_boxes(state, &there, true, &b, &mine)) {
+		comm_abort(world, mine.text); /* the others wait in the collective */
+		return err_set(e, mine.code, "%s", mine.text);
+	}
+	int rc = from->local ? ckpt_state_check_loaded(world, &from->local->manifest, b.list, b.n,
+						       state->watch, e)
+			     : ckpt_check_loaded(world, from->path, b.list, b.n, state->watch, e);
 	free(b.list);
-	if (!rc)
-		rc = check_optimizer(path, &s, kind, e);
-	else if (e->code == ERR_USAGE && !ckpt_load(path, model, &other, NULL, 0, NULL, NULL))
-		check_optimizer(path, &other, kind, e); /* explains the missing tensor */
-	if (!rc && state->attached)
-		rc = load_attached(path, state->attached, e);
-	if (!rc)
-		*at = s;
 	return rc;
 }
 
-int train_state_save(struct ckpt_writer *w, const struct ckpt_state *at,
+int train_state_save(struct ckpt_writer *w, unsigned where, const struct ckpt_state *at,
 		     const struct train_state *state, struct err *e)
 {
 	struct ckpt_state s = *at;
@@ -242,7 +258,7 @@ int train_state_save(struct ckpt_writer *w, const struct ckpt_state *at,
 		return -1;
 	snprintf(s.optimizer, sizeof s.optimizer, "%s",
 		 optimizer_of(optim_kind(state->optim))->name);
-	int rc = ckpt_save(w, &s, b.list, b.n, e);
+	int rc = ckpt_save_to(w, where, &s, b.list, b.n, e);
 	free(b.list);
 	return rc;
 }

@@ -91,13 +91,29 @@ int train_state_whole(const struct model_shape *s, enum job_optimizer kind,
 
 /* --- Load and save --- */
 
-/* Loads the checkpoint `path` into the state and sets *at. Not collective. The state may be partly
- * loaded after a failure. */
-int train_state_load(const char *path, json_t *model, const struct train_state *state,
-		     struct ckpt_state *at, struct err *e);
-/* Collective. Starts the checkpoint of *at, whose optimizer is set from the state. Fails if the
+struct ckpt_local_found;
+
+/* Where a checkpoint is loaded from. */
+struct train_source {
+	const char *path;
+	/* it is in the folders of the nodes (agent/engine/ckpt/local.h); NULL: in `path` alone */
+	const struct ckpt_local_found *local;
+};
+
+/* Collective. Loads a checkpoint into the state and sets *at; the ranks share the reading. Every
+ * rank returns the same result, and in *culprit the rank whose error it is
+ * (agent/engine/ckpt/exchange.h). The state may be partly loaded after a failure. */
+int train_state_load(struct comm *world, const struct train_source *from, json_t *model,
+		     const struct train_state *state, struct ckpt_state *at, int *culprit,
+		     struct err *e);
+/* Collective. Proves that the ranks hold the state of the checkpoint that they have loaded
+ * (agent/engine/ckpt/state_digest.h). Each element is digested by the one rank that would save it. */
+int train_state_check_loaded(struct comm *world, const struct train_source *from,
+			     const struct train_state *state, struct err *e);
+/* Collective. Starts the checkpoint of *at in the tiers `where` (enum ckpt_where), whose optimizer
+ * is set from the state. Fails if the
  * previous save failed; that failure is returned once, and another call starts this save. */
-int train_state_save(struct ckpt_writer *w, const struct ckpt_state *at,
+int train_state_save(struct ckpt_writer *w, unsigned where, const struct ckpt_state *at,
 		     const struct train_state *state, struct err *e);
 
 #endif

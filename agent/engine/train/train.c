@@ -293,8 +293,7 @@ static int agree_to_stop(struct trainer *t, int *what, struct err *e)
 
 static bool save_due(const struct trainer *t)
 {
-	int64_t every = t->job->checkpoint.every;
-	return every > 0 && t->at.step % every == 0;
+	return trainer_save_due(t) != 0;
 }
 
 /* A checkpoint is begun only if the replicas agree. */
@@ -311,7 +310,7 @@ static int save_last(struct trainer *t, struct err *e)
 		return 0;
 	if (t->job->health.compare_every >= 0 && train_replicas_compare(t, true, e))
 		return -1;
-	return trainer_save(t, e);
+	return trainer_save(t, CKPT_TO_DIR, e);
 }
 
 /* Does all work that is due between two steps. Sets *what: whether another step follows. */
@@ -328,7 +327,7 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 	since = clock_s();
 	if (compare_due(t) && train_replicas_compare(t, save_due(t), e))
 		return -1;
-	if (save_due(t) && trainer_save(t, e))
+	if (save_due(t) && trainer_save(t, trainer_save_due(t), e))
 		return -1;
 	t->stall_s = clock_s() - since;
 	if (meets && param_server_resume(t->server, e))

@@ -102,10 +102,22 @@ static int open_model(struct trainer *t, struct err *e)
 	return 0;
 }
 
+static int set_local(struct trainer *t, struct err *e)
+{
+	const struct train_env *env = t->env;
+	t->local = (struct ckpt_local){ .node = env->node,
+					.keep = t->job->checkpoint.local_keep,
+					.owner = env->run_dir };
+	if (!t->job->checkpoint.local[0])
+		return 0;
+	return ckpt_local_expand(t->job->checkpoint.local, env->node_name ? env->node_name : "",
+				 t->local.dir, e);
+}
+
 static int open_checkpoints(struct trainer *t, struct err *e)
 {
 	const struct layout *l = &t->env->view->layout;
-	if (train_resume_dir(t->job, t->env->run_dir, t->ckpt_dir, e))
+	if (train_resume_dir(t->job, t->env->run_dir, t->ckpt_dir, e) || set_local(t, e))
 		return -1;
 	t->model = train_state_model(&t->env->view->shape);
 	t->layout = json_pack("{s:i, s:i, s:i, s:i}", "tp", l->tp, "cp", l->cp, "pp", l->pp, "dp",
@@ -116,12 +128,19 @@ static int open_checkpoints(struct trainer *t, struct err *e)
 			      e))
 		return -1;
 	t->state.attached = comm_rank(t->env->world) == 0 ? &t->attached : NULL;
+	t->uploads = (struct upload_rules){ .every = t->job->checkpoint.remote_every,
+					    .last = t->job->job.steps,
+					    .keep = t->job->checkpoint.remote_keep,
+					    .keep_every = t->job->checkpoint.keep_every };
 	struct ckpt_options opt = {
 		.attached = t->state.attached,
 		.dir = t->ckpt_dir,
 		.node = t->env->node_name,
 		.owner = t->job->checkpoint.dir[0] ? t->env->run_dir : NULL,
 		.keep = t->job->checkpoint.keep,
+		.keep_every = t->job->checkpoint.keep_every,
+		.uploads = t->job->checkpoint.remote[0] ? &t->uploads : NULL,
+		.local = t->local.dir[0] ? &t->local : NULL,
 		.generation = t->env->generation,
 		.model = t->model,
 		.layout = t->layout,
@@ -160,8 +179,15 @@ static int start_state(struct trainer *t, struct err *e)
 		log_warn("the run may continue from a checkpoint that a rollback goes back beyond: "
 			 "%s",
 			 kept.text);
-	int rc = train_resume(t->env->world, t->env->resume, t->ckpt_dir, t->model, &t->state, &at,
-			      e);
+	char copied[RUN_PATH];
+	run_path(copied, t->env->run_dir, RUN_COPIED);
+	const struct train_tiers tiers = { .dir = t->ckpt_dir,
+					   .local = &t->local,
+					   .remote = job->checkpoint.remote,
+					   .copied = !access(copied, F_OK),
+					   .owner = t->env->run_dir,
+					   .rollbacks = t->env->skips };
+	int rc = train_resume(t->env->world, t->env->resume, &tiers, t->model, &t->state, &at, e);
 	if (rc < 0)
 		return -1;
 	t->saved = -1;

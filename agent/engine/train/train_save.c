@@ -10,7 +10,7 @@
  * two attempts. */
 enum { ROOM_S = 60, PAUSE_MOST_S = 5 };
 
-static int start_save(struct trainer *t, struct err *e)
+static int start_save(struct trainer *t, unsigned where, struct err *e)
 {
 	int64_t skipped = train_samples_skipped(t->samples, t->at.step);
 	if (skipped && ckpt_number_set(&t->at, "skipped", (double)skipped, e))
@@ -24,7 +24,7 @@ static int start_save(struct trainer *t, struct err *e)
 	if (t->env->view->shape.experts &&
 	    ckpt_number_set(&t->at, "aux_loss", t->job->model.aux_loss, e))
 		return -1;
-	return train_state_save(t->writer, &t->at, &t->state, e);
+	return train_state_save(t->writer, where, &t->at, &t->state, e);
 }
 
 /* No further collective can succeed. */
@@ -33,26 +33,57 @@ static bool world_is_lost(enum err_code code)
 	return code == ERR_ABORTED || code == ERR_PEER || code == ERR_NET || code == ERR_TIMEOUT;
 }
 
+unsigned trainer_save_due(const struct trainer *t)
+{
+	const struct job *job = t->job;
+	int64_t every = job->checkpoint.every;
+	unsigned due = every > 0 && t->at.step % every == 0 ? CKPT_TO_DIR : 0;
+	if (t->local.dir[0] && t->at.step % job->checkpoint.local_every == 0)
+		due |= CKPT_TO_LOCAL;
+	return due;
+}
+
+/* Whether a rank is still writing to the folder that all share. The ranks agree on it. */
+static int agree_on_saving(struct trainer *t, bool *saving, struct err *e)
+{
+	int32_t busy = ckpt_saving(t->writer);
+	if (comm_all_reduce(t->env->world, &busy, &busy, 1, COMM_I32, COMM_MAX, e))
+		return err_prefix(e, "before a checkpoint on the nodes");
+	*saving = busy;
+	if (busy && !t->local_skipped && comm_rank(t->env->world) == 0)
+		log_info("the checkpoint of step %lld on the nodes is left out, as others will be: "
+			 "one is still being written to %s",
+			 (long long)t->at.step, t->ckpt_dir);
+	t->local_skipped |= busy;
+	return 0;
+}
+
 /* A disk that was full during the previous checkpoint does not end the run. */
-int trainer_save(struct trainer *t, struct err *e)
+int trainer_save(struct trainer *t, unsigned where, struct err *e)
 {
 	double since = clock_s();
+	bool saving = false;
+	if (where == CKPT_TO_LOCAL && agree_on_saving(t, &saving, e))
+		return -1;
+	if (saving)
+		return 0;
 	t->hooks->progress(t->hooks->arg, t->at.step, "checkpoint");
 	if (train_samples_durable(t->samples, e))
 		return -1;
 	if (t->reports)
 		t->hooks->series(t->hooks->arg, t->at.step);
-	int rc = start_save(t, e);
+	int rc = start_save(t, where, e);
 	if (rc && !world_is_lost(e->code)) {
 		log_line(comm_rank(t->env->world) ? LOG_INFO : LOG_WARN, "%s; training continues",
 			 e->text);
-		rc = start_save(t, e);
+		rc = start_save(t, where, e);
 	}
 	if (rc) {
 		ckpt_blame(t->writer, e);
 		return -1;
 	}
-	t->saved = t->at.step;
+	if (where & CKPT_TO_DIR)
+		t->saved = t->at.step;
 	train_phases_lap(&t->spent, "checkpoint", &since);
 	return 0;
 }
@@ -114,7 +145,7 @@ static int commit_last(struct trainer *t, struct err *e)
 		}
 		if (!more)
 			return -1;
-		rc = start_save(t, e) || await_commit(t, e) ? -1 : 0;
+		rc = start_save(t, CKPT_TO_DIR, e) || await_commit(t, e) ? -1 : 0;
 	}
 	return rc;
 }

@@ -4,6 +4,8 @@
 #define MUSTER_AGENT_ENGINE_TRAIN_TRAINER_H
 
 #include "agent/engine/ckpt/attached.h"
+#include "agent/engine/ckpt/local.h"
+#include "agent/engine/ckpt/upload.h"
 #include "agent/engine/train/bad_numbers.h"
 #include "agent/engine/optim/optim.h"
 #include "agent/engine/optim/scaler.h"
@@ -34,6 +36,9 @@ struct trainer {
 	/* on world rank 0: the model's files, which go into each checkpoint */
 	struct attached attached;
 	char ckpt_dir[JOB_PATH];
+	struct ckpt_local local; /* dir "": the job has no local tier */
+	struct upload_rules uploads;
+	bool local_skipped;        /* a save to it was left out; it was reported */
 	struct ckpt_state at;      /* the current position of the run */
 	struct engine_batch batch; /* of the current step */
 	int64_t skipped;           /* samples that the run had skipped where it continues */
@@ -52,9 +57,13 @@ struct trainer {
 int trainer_open(struct trainer *t, struct err *e);
 void trainer_close(struct trainer *t);
 
-/* train_save.c. Starts a checkpoint of the current state; it is written while training
- * continues. */
-int trainer_save(struct trainer *t, struct err *e);
+/* train_save.c. The tiers in which a checkpoint is due after the current step (enum
+ * ckpt_where). */
+unsigned trainer_save_due(const struct trainer *t);
+/* Starts a checkpoint of the current state in these tiers; it is written while training continues.
+ * One that is due in the local tier alone is left out while one is being written to the
+ * folder that all share, because training would have to wait for it. */
+int trainer_save(struct trainer *t, unsigned where, struct err *e);
 /* Reports checkpoints that became durable to the supervisor. */
 void trainer_report_commits(struct trainer *t);
 /* Waits for the commit of the last save; `last`: no step follows it (train.h). */

@@ -86,6 +86,16 @@ static bool wsd(const struct job *job)
 	return job->optimizer.schedule == LR_WSD;
 }
 
+static bool has_local(const struct job *job)
+{
+	return job->checkpoint.local[0] != '\0';
+}
+
+static bool has_remote(const struct job *job)
+{
+	return job->checkpoint.remote[0] != '\0';
+}
+
 static bool skips(const struct job *job)
 {
 	return job->health.bad_numbers == BAD_NUMBERS_SKIP;
@@ -131,6 +141,12 @@ static const struct idle {
 	{ AT(optimizer, decay_steps), AT(optimizer, schedule), decays, "cosine or linear" },
 	{ AT(optimizer, min_lr), AT(optimizer, schedule), falls, "cosine, linear, inverse-sqrt or wsd" },
 	{ AT(optimizer, cooldown), AT(optimizer, schedule), wsd, "wsd" },
+	{ AT(checkpoint, local_every), AT(checkpoint, local), has_local, "a folder" },
+	{ AT(checkpoint, local_keep), AT(checkpoint, local), has_local, "a folder" },
+	{ AT(checkpoint, remote_every), AT(checkpoint, remote), has_remote, "s3://bucket/prefix" },
+	{ AT(checkpoint, remote_keep), AT(checkpoint, remote), has_remote, "s3://bucket/prefix" },
+	{ AT(checkpoint, remote_bandwidth), AT(checkpoint, remote), has_remote, "s3://bucket/prefix" },
+	{ AT(checkpoint, remote_wait), AT(checkpoint, remote), has_remote, "s3://bucket/prefix" },
 	{ AT(health, spike_z), AT(health, bad_numbers), judges_spikes, NULL },
 	{ AT(health, spike_window), AT(health, bad_numbers), judges_spikes, NULL },
 	{ AT(health, max_skips), AT(health, bad_numbers), skips, NULL },

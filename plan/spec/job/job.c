@@ -120,3 +120,9 @@ int job_words(const char *const *words, int n, struct job *out, struct err *e)
 	*out = job;
 	return 0;
 }
+
+bool job_path_is_address(const char *path)
+{
+	size_t n = strspn(path, "abcdefghijklmnopqrstuvwxyz0123456789");
+	return n > 0 && !strncmp(path + n, "://", 3);
+}

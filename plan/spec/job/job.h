@@ -176,6 +176,15 @@ struct job {
 		char dir[JOB_PATH]; /* "": ckpt in the run folder */
 		int64_t every;      /* steps; 0: only at a stop and at the end */
 		int64_t keep;       /* how many to keep; 0: all */
+		int64_t keep_every; /* multiples of it are kept for good; 0: none */
+		/* a folder that each node has for itself, with %N; "": none */
+		char local[JOB_TEXT];
+		int64_t local_every, local_keep;
+		char remote[JOB_TEXT];   /* s3://bucket/prefix or a folder; "": none */
+		int64_t remote_every;    /* 0: every checkpoint of dir */
+		int64_t remote_keep;     /* 0: all */
+		double remote_bandwidth; /* bytes/s; 0: no limit */
+		double remote_wait;      /* s */
 		/* for predictions: GB/s of the storage, for all nodes together and for one node */
 		double bandwidth, node_bandwidth;
 		char resume[JOB_PATH]; /* auto, none, or the folder of a checkpoint */
@@ -299,6 +308,9 @@ void job_write(const struct job *job, struct buf *out);
 const char *job_word(const struct job *job, size_t offset);
 /* The word of an enum key for a given value. */
 const char *job_enum_word(size_t offset, int value);
+/* Whether checkpoints under this path are in an object store, "s3://bucket/prefix", in place of a
+ * folder. */
+bool job_path_is_address(const char *path);
 /* The table as a section of a man page: keys, types, ranges, defaults, meaning. */
 void job_help(struct buf *out);
 

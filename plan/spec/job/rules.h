@@ -49,7 +49,8 @@ int job_rules_model(const struct rule_job *j); /* check_model.c: sizes, families
 int job_rules_parallel(const struct rule_job *j);
 /* check_train.c: batch, precision, optimizer, data */
 int job_rules_train(const struct rule_job *j);
-int job_rules_slurm(const struct rule_job *j); /* check_slurm.c: what sbatch takes */
+int job_rules_checkpoint(const struct rule_job *j); /* check_checkpoint.c: the tiers */
+int job_rules_slurm(const struct rule_job *j);      /* check_slurm.c: what sbatch takes */
 /* check_idle.c: keys that have no effect with the other values */
 int job_rules_idle(const struct rule_job *j);
 

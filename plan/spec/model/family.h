@@ -15,7 +15,8 @@
  * A new trait also needs a member of struct shape_family and of struct model_shape (model.h), and
  * what it changes:
  *     parameters      a role in model.h, a row and a condition in catalogue.c, the count in
- *                     shape_params(), its tensor name in agent/engine/hf/names.c
+ *                     shape_params(), its tensor name in agent/engine/hf/names.c and
+ *                     megatron.c
  *     activations     a row in activations.h and activations.c
  *     computation     agent/engine/model/ for training, agent/engine/generate/ for inference
  *     cost            a pass in plan/cost/engine.c

@@ -221,6 +221,17 @@ static int memory_finish(struct ckpt_file *file, struct err *e)
 	return rc;
 }
 
+static int memory_discard(const struct ckpt_storage *s, const char *path, struct err *e)
+{
+	(void)s, (void)e;
+	pthread_mutex_lock(&lock);
+	struct object *o = find_object(path);
+	if (o)
+		drop_object(o);
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
 static int memory_commit(const struct ckpt_storage *s, const char *attempt, const char *path,
 			 const char *aside, const void *manifest, size_t n, struct err *e)
 {
@@ -300,6 +311,7 @@ static const struct ckpt_storage_ops memory_ops = {
 	.write = memory_write,
 	.finish = memory_finish,
 	.close = memory_close,
+	.discard = memory_discard,
 	.commit = memory_commit,
 	.put = memory_put,
 	.remove = memory_remove,

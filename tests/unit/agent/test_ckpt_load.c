@@ -384,6 +384,64 @@ static void another_models_checkpoints_are_not_started_over(void **state)
 	buf_fini(&notes);
 }
 
+/* Writes the manifest of a checkpoint again after `change`. */
+static void rewrite_manifest(int64_t step, void (*change)(struct manifest *m))
+{
+	struct err e = ERR_INIT;
+	struct manifest m;
+	struct buf text = BUF_INIT;
+	if (ckpt_manifest_load(fix_path(step, NULL), &m, &e))
+		fail_msg("%s", e.text);
+	change(&m);
+	ckpt_manifest_write(&m, &text);
+	assert_int_equal(file_replace(fix_path(step, MANIFEST_NAME), text.data, text.len, &e), 0);
+	buf_fini(&text);
+	ckpt_manifest_fini(&m);
+}
+
+static void drop_sums(struct manifest *m)
+{
+	for (int64_t i = 0; i < m->n_tensors; i++)
+		m->tensors[i].has_sums = false;
+}
+
+static void a_checkpoint_of_an_older_version_has_no_sums_and_loads(void **state)
+{
+	struct fix_layout from = { 3, 2, 5 };
+	struct err e = ERR_INIT;
+	struct buf text = BUF_INIT;
+	(void)state;
+	fix_write(&from, 9);
+	rewrite_manifest(9, drop_sums);
+	assert_int_equal(ckpt_storage_read_whole(&ckpt_storage_posix, fix_path(9, MANIFEST_NAME),
+						 1 << 20, &text, &e),
+			 0);
+	assert_null(strstr(buf_str(&text), "sums"));
+	assert_null(strstr(buf_str(&text), "state_digest"));
+	buf_fini(&text);
+	fix_load(fix_path(9, NULL), &two_by_two, 9);
+	if (ckpt_verify(fix_path(9, NULL), &e))
+		fail_msg("%s", e.text);
+}
+
+static void change_sum(struct manifest *m)
+{
+	m->tensors[2].sums.at[0]++;
+}
+
+/* What no slice's digest can find: the slices are what was written, but not what was meant. */
+static void sums_of_another_state_are_found(void **state)
+{
+	struct err e = ERR_INIT;
+	(void)state;
+	fix_write(&two_by_two, 9);
+	assert_int_equal(ckpt_verify(fix_path(9, NULL), &e), 0);
+	rewrite_manifest(9, change_sum);
+	assert_int_equal(ckpt_verify(fix_path(9, NULL), &e), -1);
+	assert_int_equal(e.code, ERR_CORRUPT);
+	assert_non_null(strstr(e.text, "the sums of its blocks differ"));
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, fix_setup, fix_teardown)
@@ -399,6 +457,8 @@ int main(void)
 		TEST(a_stale_shard_is_not_loaded),
 		TEST(a_shard_of_another_size_is_not_loaded),
 		TEST(latest_goes_by_step_and_by_nothing_else),
+		TEST(a_checkpoint_of_an_older_version_has_no_sums_and_loads),
+		TEST(sums_of_another_state_are_found),
 		TEST(another_models_checkpoints_are_not_started_over),
 	};
 	return cmocka_run_group_tests_name("loading checkpoints", tests, NULL, NULL);

@@ -349,7 +349,8 @@ static void a_field_that_is_wrong_is_named(void **state)
 		const char *from, *to, *says;
 	} edits[] = {
 		{ "muster-checkpoint", "other", "format is not" },
-		{ "\"version\": 1", "\"version\": 2", "version 2 of the format, this muster reads 1" },
+		{ "\"version\": 1", "\"version\": 3", "version 3 of the format, this muster reads 1" },
+		{ "\"version\": 1", "\"version\": 2", "it has no slices" },
 		{ "\"step\": 400", "\"step\": -1", "\"step\" is -1; it must be at least 0" },
 		{ "\"step\": 400", "\"step\": 1.5", "\"step\" is missing or is not an integer" },
 		{ "\"samples\": 3200, ", "", "\"samples\" is missing" },

@@ -1,6 +1,7 @@
 /* Every checkpoint storage behaves the same. Each test runs on each row of `storages`. */
 #include "tests/unit/agent/ckpt_memory_storage.h"
 #include "tests/unit/agent/ckpt_saver.h"
+#include "tests/unit/agent/s3_double.h"
 
 #include "agent/engine/ckpt/attached.h"
 #include "agent/engine/ckpt/stream.h"
@@ -11,9 +12,10 @@ static const struct {
 } storages[] = {
 	{ &ckpt_storage_posix, NULL },
 	{ &ckpt_memory_storage, MEMORY_SCHEME "bucket/ckpt" },
+	{ &ckpt_storage_s3, "s3://bucket/runs/a" }, /* if there is python3 for its store */
 };
 
-enum { STORAGES = sizeof storages / sizeof *storages };
+static int STORAGES = sizeof storages / sizeof *storages;
 
 static const struct ckpt_storage *inner; /* of the row under test */
 static char folder[sizeof fix_dir];
@@ -28,11 +30,25 @@ static void begin_row(int row)
 	assert_ptr_equal(ckpt_storage_of(fix_dir), inner);
 }
 
+static void remove_entries(const char *dir)
+{
+	struct ckpt_storage_names l;
+	assert_int_equal(ckpt_storage_names_of(inner, dir, &l, NULL), 0);
+	for (size_t i = 0; i < l.n; i++) {
+		char path[PATH_MAX];
+		snprintf(path, sizeof path, "%.2000s/%s", dir, l.names[i]);
+		assert_int_equal(inner->ops->remove(inner, path, NULL), 0);
+	}
+	ckpt_storage_names_free(&l);
+}
+
 static void end_row(void)
 {
 	strcpy(fix_dir, folder);
 	fix_teardown(NULL);
 	ckpt_memory_storage_clear();
+	if (inner == &ckpt_storage_s3)
+		remove_entries(storages[2].dir);
 }
 
 /* --- a storage whose k-th operation fails ------------------------------------------ */
@@ -136,6 +152,20 @@ static void failing_close(struct ckpt_file *f)
 	inner->ops->close(unwrap_file(f));
 }
 
+static int failing_discard(const struct ckpt_storage *s, const char *path, struct err *e)
+{
+	(void)s;
+	return fail_now("discard", e) ? -1 : inner->ops->discard(inner, path, e);
+}
+
+static int failing_settle(const struct ckpt_storage *s, const char *path, struct err *e)
+{
+	(void)s;
+	if (fail_now("settle", e))
+		return -1;
+	return inner->ops->settle ? inner->ops->settle(inner, path, e) : 0;
+}
+
 static int failing_sync(const struct ckpt_storage *s, const char *attempt, struct err *e)
 {
 	(void)s;
@@ -186,6 +216,8 @@ static const struct ckpt_storage_ops failing_ops = {
 	.write = failing_write,
 	.finish = failing_finish,
 	.close = failing_close,
+	.discard = failing_discard,
+	.settle = failing_settle,
 	.sync = failing_sync,
 	.commit = failing_commit,
 	.put = failing_put,
@@ -395,9 +427,12 @@ static void a_folder_of_another_run_is_refused(void **state)
 		struct err e = ERR_INIT;
 		begin_row(row);
 		assert_int_equal(inner->ops->prepare(inner, fix_dir, &e), 0);
-		assert_int_equal(ckpt_folder_set_owner(inner, fix_dir, "/runs/a", &e), 0);
-		assert_int_equal(ckpt_folder_set_owner(inner, fix_dir, "/runs/a", &e), 0);
-		assert_int_equal(ckpt_folder_set_owner(inner, fix_dir, "/runs/b", &e), -1);
+		assert_int_equal(
+			ckpt_folder_set_owner(inner, fix_dir, "/runs/a", "checkpoint.dir", &e), 0);
+		assert_int_equal(
+			ckpt_folder_set_owner(inner, fix_dir, "/runs/a", "checkpoint.dir", &e), 0);
+		assert_int_equal(
+			ckpt_folder_set_owner(inner, fix_dir, "/runs/b", "checkpoint.dir", &e), -1);
 		assert_int_equal(e.code, ERR_USAGE);
 		end_row();
 	}
@@ -504,5 +539,13 @@ int main(void)
 	};
 	if (ckpt_storage_add(&ckpt_memory_storage, &e))
 		return 1;
-	return cmocka_run_group_tests_name("checkpoint storages", tests, NULL, NULL);
+	bool store = s3_double_start();
+	if (!store) {
+		STORAGES--;
+		printf("the row of object stores is skipped: there is no python3\n");
+	}
+	int rc = cmocka_run_group_tests_name("checkpoint storages", tests, NULL, NULL);
+	if (store)
+		s3_double_stop();
+	return rc;
 }

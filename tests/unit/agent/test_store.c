@@ -1,111 +1,290 @@
-/*
- * Tests the param_store for every ZeRO stage, number of shards and copies, storage type and split
- * of the model. Each piece's gradient is the sum over all replicas, every rank sees the same new
- * parameters, every element is counted once, and the memory is what the plan predicts.
- */
-#include "tests/unit/agent/store_world.h"
+/* Tests the copies of shards in memory. */
+#include "agent/engine/ckpt/store.h"
+#include "tests/unit/agent/ckpt_fixture.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <math.h>
 
-#include <cmocka.h>
+static const struct fix_layout layout = { 3, 2, 5 };
+enum { OWNERS = 6, GENERATION = 4 };
+static json_t *model, *degrees;
 
-enum { STEPS = 3 };
-
-static int train(struct comm *world, void *arg, struct err *e)
+static struct ckpt_store *open_store(void)
 {
-	struct bench b;
-	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) ? -1 : 0;
-	for (int step = 0; step < STEPS && !rc; step++)
-		rc = bench_pass(&b, step, e) || bench_check(&b, e) || bench_update(&b, step, e) ? -1
-												: 0;
-	bench_close(&b);
+	struct ckpt_store *s;
+	struct err e = ERR_INIT;
+	const struct ckpt_store_options opt = { .owners = OWNERS,
+						.model = model,
+						.layout = degrees };
+	if (ckpt_store_open(&opt, &s, &e))
+		fail_msg("%s", e.text);
+	return s;
+}
+
+static int take(struct ckpt_store *s, int owner, int64_t step, struct err *e)
+{
+	struct ckpt_tensor list[FIX_TENSORS];
+	struct ckpt_state state = fix_state(step);
+	int n = fix_rank(&layout, owner, step, false, list);
+	int rc = ckpt_store_take(s, owner, &state, GENERATION, list, n, e);
+	fix_free(list, n);
 	return rc;
 }
 
-static const struct cut models[] = {
-	{ "gpt2", FAMILY_GPT2, 4, 1, false, 1, .pp = 1 },
-	{ "gpt2, tp 2, sp", FAMILY_GPT2, 4, 2, true, 1, .pp = 1 },
-	{ "gpt2, pp 2, tied", FAMILY_GPT2, 4, 1, false, 1, .pp = 2 },
-	{ "llama, tp 2, kv shared", FAMILY_LLAMA, 1, 2, false, 1, .pp = 1 },
-	{ "llama, tp 4, kv 2, sp", FAMILY_LLAMA, 2, 4, true, 1, .pp = 1 },
-	{ "mixtral, ep 3", FAMILY_MIXTRAL, 2, 1, false, 3, .pp = 1 },
-	{ "mixtral, ep 2, tp 2", FAMILY_MIXTRAL, 2, 2, true, 2, .pp = 1 },
-};
-
-static const struct {
-	int shards, copies;
-} grids[] = { { 1, 1 }, { 2, 1 }, { 3, 1 }, { 4, 1 }, { 1, 2 }, { 2, 2 }, { 3, 2 }, { 7, 1 } };
-
-static const struct {
-	const char *backend_name;
-	bool overlap, stochastic;
-	int micros;
-} manners[] = {
-	{ "reference", true, false, 2 },
-	{ "reference:bf16", true, false, 1 },
-	{ "reference:fp16", false, false, 3 },
-	{ "reference:bf16", true, true, 2 },
-};
-
-/* Runs every second pair of model and grid that needs at most 8 processes. The next stage runs the
- * other pairs. The manners are used in turn. */
-static void train_all(int zero)
+static void keep(struct ckpt_store *s, int owner, int64_t step)
 {
-	int turn = 0, ran = 0;
-	for (size_t m = 0; m < sizeof models / sizeof *models; m++)
-		for (size_t g = 0; g < sizeof grids / sizeof *grids; g++, turn++) {
-			struct cut c = models[m];
-			size_t manner = (size_t)turn / 2 % (sizeof manners / sizeof *manners);
-			c.zero = zero;
-			c.shards = grids[g].shards;
-			c.copies = grids[g].copies;
-			c.backend_name = manners[manner].backend_name;
-			c.overlap = manners[manner].overlap;
-			c.stochastic = manners[manner].stochastic;
-			c.micros = manners[manner].micros;
-			if (cut_world(&c) > 8 || (turn + zero) % 2)
-				continue;
-			ran++;
-			if (world_run(cut_world(&c), train, &c))
-				fail_msg("%s, zero %d, %d shards, %d copies, %s", c.name, zero,
-					 c.shards, c.copies, c.backend_name);
-		}
-	assert_true(ran > 10);
+	struct err e = ERR_INIT;
+	if (take(s, owner, step, &e) || ckpt_store_seal(s, owner, &e))
+		fail_msg("%s", e.text);
 }
 
-static void stage_0_keeps_everything_whole(void **state)
+static bool has(const struct ckpt_store *s, int owner, int64_t step)
 {
-	(void)state;
-	train_all(0);
+	struct store_copy copy;
+	return ckpt_store_find(s, owner, step, GENERATION, &copy);
 }
-static void stage_1_shards_the_state(void **state)
+
+/* The manifest that is sent with a copy. */
+static struct buf describe(const struct ckpt_store *s, int owner, int64_t step)
 {
-	(void)state;
-	train_all(1);
+	struct buf text = BUF_INIT;
+	struct store_copy copy;
+	assert_true(ckpt_store_find(s, owner, step, GENERATION, &copy));
+	ckpt_manifest_write(copy.part, &text);
+	return text;
 }
-static void stage_2_shards_the_gradients(void **state)
+
+/* Starts to receive the copy of `from`. The bytes are there, but not checked. */
+static void receive(struct ckpt_store *to, const struct ckpt_store *from, int owner, int64_t step,
+		    char **image, size_t *bytes)
 {
-	(void)state;
-	train_all(2);
+	struct err e = ERR_INIT;
+	struct store_copy copy;
+	struct buf text = describe(from, owner, step);
+	if (ckpt_store_receive(to, owner, text.data, text.len, image, bytes, &e))
+		fail_msg("%s", e.text);
+	buf_fini(&text);
+	assert_true(ckpt_store_find(from, owner, step, GENERATION, &copy));
+	if (*bytes)
+		memcpy(*image, copy.image, *bytes);
 }
-static void stage_3_shards_the_parameters(void **state)
+
+static void copies_are_what_a_checkpoint_would_have_written(void **state)
 {
 	(void)state;
-	train_all(3);
+	struct ckpt_store *s = open_store();
+	struct err e = ERR_INIT;
+	struct manifest whole, disk;
+	fix_write(&layout, 9);
+	assert_int_equal(ckpt_manifest_load(fix_path(9, NULL), &disk, &e), 0);
+	for (int owner = 0; owner < OWNERS; owner++) {
+		struct store_copy copy;
+		struct buf shard = BUF_INIT;
+		char name[MANIFEST_FILE_NAME];
+		keep(s, owner, 9);
+		assert_true(ckpt_store_find(s, owner, 9, GENERATION, &copy));
+		snprintf(name, sizeof name, "shard-%05d.safetensors", owner);
+		assert_int_equal(ckpt_storage_read_whole(&ckpt_storage_posix, fix_path(9, name),
+							 1 << 20, &shard, &e),
+				 0);
+		assert_int_equal(shard.len, copy.part->files[0].size);
+		assert_memory_equal(shard.data, copy.image, shard.len);
+		if (owner == 0)
+			ckpt_manifest_init(&whole, &copy.part->state, GENERATION, copy.part->model,
+					   copy.part->layout);
+		assert_int_equal(ckpt_manifest_merge(&whole, copy.part, &e), 0);
+		buf_fini(&shard);
+	}
+	/* together they are proven complete, with the digests of the files */
+	assert_int_equal(ckpt_manifest_prove(&whole, &e), 0);
+	for (int64_t i = 0; i < disk.n_tensors; i++) {
+		const struct manifest_tensor *t = ckpt_manifest_find(&whole, disk.tensors[i].name);
+		assert_int_equal(t->n, disk.tensors[i].n);
+		for (int64_t k = 0; k < t->n; k++)
+			assert_true(ckpt_digest_equal(&t->slices[k].digest,
+						      &disk.tensors[i].slices[k].digest));
+	}
+	ckpt_manifest_fini(&whole);
+	ckpt_manifest_fini(&disk);
+	ckpt_store_close(s);
+}
+
+static void a_complete_copy_exists_at_every_moment(void **state)
+{
+	(void)state;
+	struct ckpt_store *s = open_store();
+	struct err e = ERR_INIT;
+	keep(s, 0, 1);
+	for (int64_t step = 2; step < 6; step++) {
+		assert_int_equal(take(s, 0, step, &e), 0);
+		assert_true(has(s, 0, step - 1)); /* the new one is not complete yet */
+		assert_false(has(s, 0, step));
+		assert_int_equal(ckpt_store_seal(s, 0, &e), 0);
+		assert_true(has(s, 0, step));
+		assert_true(has(s, 0, step - 1));
+		assert_false(has(s, 0, step - 2));
+	}
+	struct store_copy copy;
+	assert_true(ckpt_store_list(s, 0, 0, &copy));
+	assert_int_equal(copy.part->state.step, 5);
+	assert_true(ckpt_store_list(s, 0, 1, &copy));
+	assert_int_equal(copy.part->state.step, 4);
+	assert_false(ckpt_store_list(s, 0, 2, &copy));
+	assert_false(ckpt_store_list(s, 1, 0, &copy));
+	assert_false(ckpt_store_find(s, 0, 5, GENERATION + 1, &copy));
+	ckpt_store_close(s);
+}
+
+static void memory_does_not_grow_with_the_steps(void **state)
+{
+	(void)state;
+	struct ckpt_store *s = open_store();
+	keep(s, 0, 1);
+	keep(s, 0, 2);
+	size_t bytes = ckpt_store_bytes(s);
+	assert_true(bytes > 0);
+	for (int64_t step = 3; step < 9; step++)
+		keep(s, 0, step);
+	assert_int_equal(ckpt_store_bytes(s), bytes);
+	ckpt_store_forget(s);
+	assert_false(has(s, 0, 7) || has(s, 0, 8));
+	assert_int_equal(ckpt_store_bytes(s), bytes);
+	keep(s, 0, 9);
+	assert_true(has(s, 0, 9));
+	ckpt_store_close(s);
+}
+
+static void a_copy_with_bad_numbers_is_dropped(void **state)
+{
+	(void)state;
+	struct ckpt_store *s = open_store();
+	struct err e = ERR_INIT;
+	struct ckpt_tensor list[FIX_TENSORS];
+	struct ckpt_state at = fix_state(2);
+	keep(s, 0, 1);
+	int n = fix_rank(&layout, 0, 2, false, list);
+	list[0].data[3] = NAN;
+	assert_int_equal(ckpt_store_take(s, 0, &at, GENERATION, list, n, &e), 0);
+	assert_int_equal(ckpt_store_seal(s, 0, &e), -1);
+	assert_int_equal(e.code, ERR_NUMERIC);
+	assert_non_null(strstr(e.text, list[0].name));
+	fix_free(list, n);
+	assert_true(has(s, 0, 1));
+	assert_false(has(s, 0, 2));
+	assert_int_equal(ckpt_store_seal(s, 0, &e), -1); /* nothing is left to complete */
+	assert_int_equal(e.code, ERR_INTERNAL);
+	keep(s, 0, 3);
+	assert_true(has(s, 0, 1) && has(s, 0, 3));
+	ckpt_store_close(s);
+}
+
+static void a_received_copy_is_complete_once_it_is_verified(void **state)
+{
+	(void)state;
+	struct ckpt_store *owner = open_store(), *peer = open_store();
+	struct err e = ERR_INIT;
+	struct store_copy a, b;
+	char *image;
+	size_t bytes;
+	keep(owner, 2, 5);
+	receive(peer, owner, 2, 5, &image, &bytes);
+	assert_false(has(peer, 2, 5));
+	assert_int_equal(ckpt_store_check(peer, 2, &e), 0);
+	assert_true(ckpt_store_find(owner, 2, 5, GENERATION, &a));
+	assert_true(ckpt_store_find(peer, 2, 5, GENERATION, &b));
+	assert_memory_equal(a.image, b.image, bytes);
+	assert_int_equal(b.owner, 2);
+	ckpt_store_close(owner);
+	ckpt_store_close(peer);
+}
+
+/* Every byte of an image is in the header or in a slice. */
+static void every_changed_byte_is_found(void **state)
+{
+	(void)state;
+	struct ckpt_store *owner = open_store(), *peer = open_store();
+	char *image;
+	size_t bytes = 1;
+	keep(owner, 1, 7);
+	keep(owner, 1, 8);
+	receive(peer, owner, 1, 7, &image, &bytes);
+	assert_int_equal(ckpt_store_check(peer, 1, NULL), 0);
+	for (size_t i = 0; i < bytes; i += 1 + i / 64) {
+		struct err e = ERR_INIT;
+		receive(peer, owner, 1, 8, &image, &bytes);
+		image[i] ^= 0x10;
+		assert_int_equal(ckpt_store_check(peer, 1, &e), -1);
+		assert_int_equal(e.code, ERR_CORRUPT);
+		assert_non_null(strstr(e.text, "shard-00001.safetensors"));
+		assert_false(has(peer, 1, 8));
+		assert_true(has(peer, 1, 7));
+	}
+	ckpt_store_close(owner);
+	ckpt_store_close(peer);
+}
+
+static void a_manifest_of_another_shard_is_refused(void **state)
+{
+	(void)state;
+	struct ckpt_store *owner = open_store(), *peer = open_store();
+	char *image;
+	size_t bytes;
+	keep(owner, 1, 7);
+	struct buf text = describe(owner, 1, 7);
+	for (size_t i = 0; i < text.len; i += 37) {
+		struct err e = ERR_INIT;
+		text.data[i] ^= 1;
+		assert_int_equal(
+			ckpt_store_receive(peer, 1, text.data, text.len, &image, &bytes, &e), -1);
+		assert_int_equal(e.code, ERR_CORRUPT);
+		text.data[i] ^= 1;
+	}
+	struct err e = ERR_INIT;
+	assert_int_equal(ckpt_store_receive(peer, 2, text.data, text.len, &image, &bytes, &e), -1);
+	assert_int_equal(e.code, ERR_CORRUPT);
+	assert_int_equal(ckpt_store_receive(peer, OWNERS, text.data, text.len, &image, &bytes, &e),
+			 -1);
+	assert_int_equal(e.code, ERR_INTERNAL);
+	assert_int_equal(ckpt_store_check(peer, 1, &e), -1);
+	buf_fini(&text);
+	ckpt_store_close(owner);
+	ckpt_store_close(peer);
+}
+
+static void a_shard_without_slices_has_a_copy_too(void **state)
+{
+	(void)state;
+	struct ckpt_store *owner = open_store(), *peer = open_store();
+	struct ckpt_state at = fix_state(3);
+	struct err e = ERR_INIT;
+	char *image;
+	size_t bytes;
+	assert_int_equal(ckpt_store_take(owner, 0, &at, GENERATION, NULL, 0, &e), 0);
+	assert_int_equal(ckpt_store_seal(owner, 0, &e), 0);
+	receive(peer, owner, 0, 3, &image, &bytes);
+	assert_int_equal(bytes, 0);
+	assert_int_equal(ckpt_store_check(peer, 0, &e), 0);
+	assert_true(has(peer, 0, 3));
+	ckpt_store_close(owner);
+	ckpt_store_close(peer);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(stage_0_keeps_everything_whole),
-		cmocka_unit_test(stage_1_shards_the_state),
-		cmocka_unit_test(stage_2_shards_the_gradients),
-		cmocka_unit_test(stage_3_shards_the_parameters),
+		cmocka_unit_test_setup_teardown(copies_are_what_a_checkpoint_would_have_written,
+						fix_setup, fix_teardown),
+		cmocka_unit_test(a_complete_copy_exists_at_every_moment),
+		cmocka_unit_test(memory_does_not_grow_with_the_steps),
+		cmocka_unit_test(a_copy_with_bad_numbers_is_dropped),
+		cmocka_unit_test(a_received_copy_is_complete_once_it_is_verified),
+		cmocka_unit_test(every_changed_byte_is_found),
+		cmocka_unit_test(a_manifest_of_another_shard_is_refused),
+		cmocka_unit_test(a_shard_without_slices_has_a_copy_too),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	model = fix_model();
+	degrees = json_object();
+	int rc = cmocka_run_group_tests(tests, NULL, NULL);
+	json_decref(model);
+	json_decref(degrees);
+	return rc;
 }

@@ -1,5 +1,8 @@
 /* Tests what a complete checkpoint contains, and how a run resumes. A double in one folder
  * replaces the checkpoint module. (test_state_layouts.c uses the real one.) */
+#include "agent/engine/ckpt/agree.h"
+#include "agent/engine/ckpt/exchange.h"
+#include "agent/engine/ckpt/state_digest.h"
 #include "agent/engine/train/resume.h"
 #include "base/log.h"
 #include "tests/unit/agent/world.h"
@@ -25,23 +28,21 @@ static struct {
 	bool elsewhere;        /* and only on rank 1 */
 	const char *optimizer; /* the optimizer of the checkpoints */
 	struct comm *comm;
-	int loads;
+	bool flipped; /* memory differs after a load */
+	int loads, checks;
 	char dir[64];
 } world;
 
-int ckpt_save(struct ckpt_writer *w, const struct ckpt_state *state,
-	      const struct ckpt_tensor *tensors, int n, struct err *e)
+int ckpt_save_to(struct ckpt_writer *w, unsigned where, const struct ckpt_state *state,
+		 const struct ckpt_tensor *tensors, int n, struct err *e)
 {
-	(void)w, (void)state, (void)tensors, (void)n;
+	(void)w, (void)where, (void)state, (void)tensors, (void)n;
 	return err_set(e, ERR_INTERNAL, "nothing is saved here");
 }
 
-int ckpt_latest(const char *dir, json_t *model, char **path,
-		void (*note)(const char *text, void *arg), void *arg, struct err *e)
+int ckpt_latest_of(const char *dir, const struct ckpt_wish *wish, char **path, struct err *e)
 {
-	(void)model;
-	(void)note;
-	(void)arg;
+	(void)wish;
 	(void)e;
 	*path = NULL;
 	for (int step = world.newest; step > 0 && !*path; step--) {
@@ -53,21 +54,48 @@ int ckpt_latest(const char *dir, json_t *model, char **path,
 	return 0;
 }
 
-int ckpt_load(const char *path, json_t *model, struct ckpt_state *state,
-	      struct ckpt_tensor *tensors, int n, const struct ckpt_watch *watch, struct err *e)
+static int load_here(const struct ckpt_load_options *opt, struct ckpt_state *state,
+		     struct ckpt_tensor *tensors, int n, struct err *e)
 {
-	(void)model;
-	(void)watch;
-	int step = atoi(strrchr(path, '-') + 1);
+	int step = atoi(strrchr(opt->path, '-') + 1);
 	world.loads++;
 	for (int i = 0; i < n; i++)
 		tensors[i].data[0] = (float)step;
 	if (world.damaged && step >= world.damaged &&
 	    (!world.elsewhere || comm_rank(world.comm) == 1))
-		return err_set(e, world.why, "%s: a bit has changed", path);
+		return err_set(e, world.why, "%s: a bit has changed", opt->path);
 	*state = (struct ckpt_state){ .step = step, .samples = 8 * step };
 	snprintf(state->optimizer, sizeof state->optimizer, "%s", world.optimizer);
+	return opt->accept(opt->arg, state, e);
+}
+
+int ckpt_load_all(struct comm *group, const struct ckpt_load_options *opt, struct ckpt_state *state,
+		  struct ckpt_tensor *tensors, int n, int *culprit, struct err *e)
+{
+	struct err mine = ERR_INIT;
+	return ckpt_agree(group, load_here(opt, state, tensors, n, &mine), &mine, culprit, e);
+}
+
+int ckpt_check_loaded(struct comm *comm, const char *path, const struct ckpt_tensor *tensors, int n,
+		      const struct ckpt_watch *watch, struct err *e)
+{
+	(void)comm, (void)watch;
+	int step = atoi(strrchr(path, '-') + 1);
+	for (int i = 0; i < n; i++)
+		if (tensors[i].data[0] != (float)step)
+			return err_set(e, ERR_INTERNAL, "%s: is checked before it is loaded", path);
+	world.checks++;
+	if (world.flipped)
+		return err_set(e, ERR_CORRUPT, "%s: its digest in memory differs", path);
 	return 0;
+}
+
+int ckpt_state_check_loaded(struct comm *comm, const struct manifest *m,
+			    const struct ckpt_tensor *tensors, int n,
+			    const struct ckpt_watch *watch, struct err *e)
+{
+	(void)comm, (void)m, (void)tensors, (void)n, (void)watch;
+	return err_set(e, ERR_INTERNAL, "no node has a checkpoint here");
 }
 
 /* --- a whole checkpoint --- */
@@ -160,7 +188,8 @@ static void checkpoints_at(int a, int b)
 {
 	world.newest = b;
 	world.damaged = 0;
-	world.loads = 0;
+	world.loads = world.checks = 0;
+	world.flipped = false;
 	assert_int_equal(mkdir(folder("", a), 0700), 0);
 	assert_int_equal(mkdir(folder("", b), 0700), 0);
 }
@@ -220,7 +249,8 @@ static int resume_in(const char *dir, const char *wish, struct fixture *f, struc
 		     struct err *e)
 {
 	const struct train_state state = { .store = f->store, .optim = f->optim };
-	return train_resume(world.comm, wish, dir, NULL, &state, at, e);
+	return train_resume(world.comm, wish, &(struct train_tiers){ .dir = dir }, NULL, &state, at,
+			    e);
 }
 
 static int resume(const char *wish, struct fixture *f, struct ckpt_state *at, struct err *e)
@@ -256,6 +286,25 @@ static void auto_takes_the_newest(void **state)
 	assert_int_equal(at.samples, 64);
 	for (int i = 0; i < 3; i++)
 		assert_true(number(&f, i) == 8);
+	fixture_close(&f);
+	sweep();
+}
+
+/* The file is intact, so it is neither renamed nor is the one before it used. */
+static void a_state_that_changed_in_memory_ends_the_run(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct ckpt_state at;
+	struct err e = ERR_INIT;
+	fixture_open(&f);
+	checkpoints_at(4, 8);
+	assert_int_equal(resume("auto", &f, &at, &e), 1);
+	assert_int_equal(world.checks, 1);
+	world.flipped = true;
+	assert_int_equal(resume("auto", &f, &at, &e), -1);
+	assert_int_equal(e.code, ERR_CORRUPT);
+	assert_int_equal(access(folder("", 8), F_OK), 0);
 	fixture_close(&f);
 	sweep();
 }
@@ -459,6 +508,7 @@ int main(void)
 		cmocka_unit_test(experts_are_part_of_what_must_be_equal),
 		cmocka_unit_test(without_a_checkpoint_a_run_starts_fresh),
 		cmocka_unit_test(auto_takes_the_newest),
+		cmocka_unit_test(a_state_that_changed_in_memory_ends_the_run),
 		cmocka_unit_test(a_damaged_one_is_set_aside_and_the_one_before_it_used),
 		cmocka_unit_test(when_all_are_damaged_the_run_does_not_start_over),
 		cmocka_unit_test(what_cannot_be_read_now_is_not_called_damaged),

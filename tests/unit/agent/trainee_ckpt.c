@@ -7,7 +7,8 @@
 static int go_on(struct trainee *t, const char *dir, struct ckpt_state *at, struct err *e)
 {
 	json_t *model = train_state_model(pipeline_shape(t->engine));
-	int rc = train_resume(t->world, "auto", dir, model, &t->state, at, e);
+	int rc = train_resume(t->world, "auto", &(struct train_tiers){ .dir = dir }, model,
+			      &t->state, at, e);
 	json_decref(model);
 	if (rc == 0)
 		return err_set(e, ERR_NOTFOUND, "%s: there is no checkpoint to go on from", dir);
@@ -38,7 +39,8 @@ static int write_checkpoint(struct trainee *t, const char *dir, const struct ckp
 					  .layout = layout,
 					  .expect = whole,
 					  .n_expect = n };
-	int rc = ckpt_writer_open(t->world, &opt, &w, e) || train_state_save(w, at, &t->state, e) ||
+	int rc = ckpt_writer_open(t->world, &opt, &w, e) ||
+				 train_state_save(w, CKPT_TO_DIR, at, &t->state, e) ||
 				 ckpt_wait(w, e)
 			 ? -1
 			 : 0;

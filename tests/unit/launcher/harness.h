@@ -38,7 +38,7 @@ struct peer {
 	/* how often it was asked to regroup; stubborn: it does not answer */
 	int regroups, welcomes, endpoints;
 	bool stubborn, by_pmix;
-	int rank, world; /* of the last welcome */
+	int rank, world;  /* of the last welcome */
 	int64_t recorded; /* the last step that was reported to it */
 	char resume[256];
 	int threads, at[4]; /* tp, cp, dp, pp that it received */
@@ -203,8 +203,7 @@ static void peer_read(struct peer *p)
 		if (m.type == MSG_REGROUP && !p->stubborn)
 			channel_send(p->channel, MSG_IDLE, NULL, NULL);
 		if (m.type == MSG_WORLD_ENDPOINTS)
-			p->endpoints +=
-				(int)json_array_size(json_object_get(m.body, "values"));
+			p->endpoints += (int)json_array_size(json_object_get(m.body, "values"));
 		p->asked |= m.type == MSG_DUMP;
 		if (m.type == MSG_DUMP && !p->mute)
 			channel_send(p->channel, MSG_DUMPED, NULL, NULL);

@@ -16,7 +16,7 @@ static struct {
 	int n;
 	bool all; /* of the last start */
 	bool fails;
-	int missing;        /* ranks of the last start */
+	int missing; /* ranks of the last start */
 	uint32_t generation;
 } b;
 
@@ -296,7 +296,7 @@ static void a_kept_agent_that_dies_is_started_again(void **state)
 	open_warm();
 	die(1, 1);
 	join(1, 2, 0);
-	die(1, 2);          /* no progress: the next start is a second later */
+	die(1, 2); /* no progress: the next start is a second later */
 	pass_time(0.5);
 	int before = b.n;
 	die(0, 0);

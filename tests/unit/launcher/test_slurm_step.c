@@ -29,7 +29,7 @@ struct world {
 	bool keep; /* restart.shrink = keep */
 	enum job_pmix pmix;
 	int notes;
-	enum launch_note note; /* the last one */
+	enum launch_note note;     /* the last one */
 	int missing[2], n_missing; /* the ranks to start; 0: all */
 };
 

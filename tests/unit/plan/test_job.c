@@ -142,6 +142,14 @@ static void bad_words_are_refused_by_name(void **state)
 		{ "data.path=\xed\xa0\x80", "command line: data.path: byte 0xed is not printable UTF-8 text; delete it" },
 		{ "data.path=a ;b", "command line: data.path: \"a ;b\" contains the start of a comment; write comments on lines of their own, and values without \" #\" and \" ;\"" },
 		{ "parallel.pp=5", "command line: parallel.pp: pp = 5 needs a layer for each stage and layers = 4; use pp of at most 4" },
+		{ "checkpoint.local=s3://b/p", "command line: checkpoint.local: local = s3://b/p is not a folder of a node; name one on a disk of its own, such as /local/%N, and use remote for an object store" },
+		{ "checkpoint.local=/l/%H", "command line: checkpoint.local: local = /l/%H has a % that is not %N, the name of the node; remove it" },
+		{ "checkpoint.local=/l/%", "command line: checkpoint.local: local = /l/% has a % that is not %N, the name of the node; remove it" },
+		{ "checkpoint.local=runs/demo/ckpt/", "command line: checkpoint.local: local and dir are both = runs/demo/ckpt/; local needs a folder of its own on each node" },
+		{ "checkpoint.remote=gs://b/p", "command line: checkpoint.remote: remote = gs://b/p is in a storage that muster does not know; use s3://…, or a folder" },
+		{ "checkpoint.remote=runs/demo/ckpt", "command line: checkpoint.remote: remote and dir are both = runs/demo/ckpt; remote needs a place of its own" },
+		{ "checkpoint.local_every=5", "command line: checkpoint.local_every: local_every = 5 has no effect with [checkpoint] local = ; use local = a folder, or local_every = 10" },
+		{ "checkpoint.remote_wait=5", "command line: checkpoint.remote_wait: remote_wait = 5 has no effect with [checkpoint] remote = ; use remote = s3://bucket/prefix, or remote_wait = 600" },
 	};
 	/* clang-format on */
 	(void)state;

@@ -1,0 +1,169 @@
+/* Tests who keeps whose copy. */
+#include "agent/engine/ckpt/pairing.h"
+#include "base/philox.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { RANKS_MAX = 256, TRIALS = 300 };
+
+static uint64_t seed;
+
+static int throw_dice(uint64_t trial, uint64_t *thrown, int below)
+{
+	uint32_t r[4];
+	philox4(philox_key(seed, PHILOX_TEST, trial), (*thrown)++, r);
+	return (int)(r[0] % (uint32_t)below);
+}
+
+static void pair(const struct pairing_place *places, int n, int *keeper)
+{
+	struct err e = ERR_INIT;
+	if (ckpt_pairing(places, n, keeper, &e))
+		fail_msg("%s", e.text);
+}
+
+/* Nodes of the same size, dealt to the switches in turn; no replicas. */
+static int make_nodes(int nodes, int ranks_each, int leaves, struct pairing_place *out)
+{
+	for (int i = 0; i < nodes * ranks_each; i++)
+		out[i] = (struct pairing_place){ .node = i / ranks_each,
+						 .leaf = i / ranks_each % leaves,
+						 .replica = i };
+	return nodes * ranks_each;
+}
+
+static void two_nodes_keep_each_others_copies(void **state)
+{
+	struct pairing_place at[RANKS_MAX];
+	int keeper[RANKS_MAX];
+	(void)state;
+	pair(at, make_nodes(2, 2, 1, at), keeper);
+	assert_int_equal(keeper[0], 2);
+	assert_int_equal(keeper[1], 3);
+	assert_int_equal(keeper[2], 0);
+	assert_int_equal(keeper[3], 1);
+}
+
+static void on_one_node_there_is_no_copy(void **state)
+{
+	struct pairing_place at[RANKS_MAX];
+	int keeper[RANKS_MAX];
+	(void)state;
+	pair(at, make_nodes(1, 3, 1, at), keeper);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(keeper[i], PAIRING_ALONE);
+}
+
+static void copies_are_below_another_switch(void **state)
+{
+	struct pairing_place at[RANKS_MAX];
+	int keeper[RANKS_MAX];
+	(void)state;
+	for (int nodes = 2; nodes <= 16; nodes++)
+		for (int leaves = 2; leaves <= nodes; leaves++) {
+			int n = make_nodes(nodes, 3, leaves, at);
+			if ((nodes + leaves - 1) / leaves > nodes / 2)
+				continue; /* the largest switch has more than half of the nodes */
+			pair(at, n, keeper);
+			for (int i = 0; i < n; i++)
+				assert_int_not_equal(at[i].leaf, at[keeper[i]].leaf);
+		}
+}
+
+/* Of 6 nodes, 5 are below one switch: 4 pairs cannot leave it. */
+static void as_few_copies_as_possible_stay_below_their_switch(void **state)
+{
+	struct pairing_place at[RANKS_MAX];
+	int keeper[RANKS_MAX], same = 0;
+	(void)state;
+	make_nodes(6, 1, 1, at);
+	at[2].leaf = 1;
+	pair(at, 6, keeper);
+	for (int i = 0; i < 6; i++)
+		same += at[i].leaf == at[keeper[i]].leaf;
+	assert_int_equal(same, 4);
+}
+
+static void replicas_on_other_nodes_need_no_copies(void **state)
+{
+	/* ranks 0 and 2 are replicas on two nodes, 1 and 3 are replicas on one node */
+	const struct pairing_place at[] = { { 0, 0, 7 }, { 1, 0, 8 }, { 1, 0, 7 }, { 1, 0, 8 } };
+	int keeper[4];
+	(void)state;
+	pair(at, 4, keeper);
+	assert_int_equal(keeper[0], PAIRING_REPLICA);
+	assert_int_equal(keeper[2], PAIRING_REPLICA);
+	assert_int_equal(keeper[1], 0);
+	assert_int_equal(keeper[3], 0);
+}
+
+/* Whether the rank's bytes are somewhere when the node is lost. */
+static bool survives(const struct pairing_place *at, int n, const int *keeper, int rank, int lost)
+{
+	for (int i = 0; i < n; i++)
+		if (at[i].replica == at[rank].replica && at[i].node != lost)
+			return true;
+	return keeper[rank] >= 0 && at[keeper[rank]].node != lost;
+}
+
+static void no_lost_node_loses_a_shard_anywhere(void **state)
+{
+	struct pairing_place at[RANKS_MAX];
+	int keeper[RANKS_MAX];
+	(void)state;
+	for (uint64_t trial = 0; trial < TRIALS; trial++) {
+		uint64_t thrown = 0;
+		int kept[RANKS_MAX] = { 0 }, of_node[RANKS_MAX] = { 0 };
+		int n = 2 + throw_dice(trial, &thrown, 40),
+		    nodes = 2 + throw_dice(trial, &thrown, 12),
+		    leaves = 1 + throw_dice(trial, &thrown, 4),
+		    replicas = 1 + throw_dice(trial, &thrown, 80);
+		for (int i = 0; i < n; i++) {
+			int node = i < 2 ? i : throw_dice(trial, &thrown, nodes);
+			at[i] = (struct pairing_place){ .node = node,
+							.leaf = node % leaves,
+							.replica = throw_dice(trial, &thrown,
+									      replicas) };
+			of_node[node]++;
+		}
+		pair(at, n, keeper);
+		for (int i = 0; i < n; i++) {
+			for (int lost = 0; lost < nodes; lost++)
+				if (!survives(at, n, keeper, i, lost))
+					fail_msg("seed %" PRIu64 ", trial %" PRIu64
+						 ": node %d takes the shard of rank %d with it",
+						 seed, trial, lost, i);
+			if (keeper[i] >= 0)
+				kept[keeper[i]]++;
+		}
+		/* a node's copies are spread over its ranks evenly */
+		for (int i = 0; i < n; i++)
+			for (int j = 0; j < n; j++)
+				if (at[i].node == at[j].node)
+					assert_in_range(kept[i] - kept[j] + 1, 0, 2);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(two_nodes_keep_each_others_copies),
+		cmocka_unit_test(on_one_node_there_is_no_copy),
+		cmocka_unit_test(copies_are_below_another_switch),
+		cmocka_unit_test(as_few_copies_as_possible_stay_below_their_switch),
+		cmocka_unit_test(replicas_on_other_nodes_need_no_copies),
+		cmocka_unit_test(no_lost_node_loses_a_shard_anywhere),
+	};
+	const char *given = getenv("MUSTER_SEED");
+	seed = given ? strtoull(given, NULL, 10) : 1;
+	printf("seed %" PRIu64 "\n", seed);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
