@@ -227,7 +227,7 @@ const struct job_key job_keys[] = {
 	INT(restart, max_restarts, "10", 0, 1e6, "Restarts before giving up."),
 	REAL(restart, backoff, "1", 0, 60, "Seconds before the second consecutive restart without progress; it doubles each time, up to 60."),
 	INT(restart, max_futile, "3", 1, 1e6, "Consecutive restarts without a further step before giving up."),
-	BOOL(restart, warm, "yes", "Whether the agents of the other ranks live on after a loss: only the missing ones are started, and all continue as the next generation. A rank that hangs or has failed by itself is always replaced. After three such restarts without progress all agents are started again."),
+	BOOL(restart, warm, "yes", "Whether the agents of the other ranks live on after a loss: only the missing ones are started, and all continue as the next generation. A rank that hangs or has failed by itself is always replaced. After two such restarts in a row without progress all agents are started again."),
 	REAL(restart, regroup_timeout, "3", 0.1, 1e6, "Seconds for an agent that lives on to leave the lost generation. One that takes longer is replaced."),
 	REAL(restart, hang_timeout, "300", 0, 1e6, "Seconds without progress of any rank after which the run counts as hung. 0: never. A stop may take as long, but at least 2 minutes. In training each phase learns a shorter limit from the run: 20 times the 99th percentile of its time between two signs of progress, but at least hang_floor."),
 	REAL(restart, hang_floor, "60", 0.1, 1e6, "The least number of seconds that a learned limit may be. It doubles after each hang that a learned limit has found. hang_timeout or more: no limit is learned."),
