@@ -36,7 +36,7 @@ static bool is_trusted(const struct supervisor *s, int rank)
 	return k->connection && rank != s->cause.rank && !k->finished && !k->exited && !k->failed;
 }
 
-static void end_agent(struct supervisor *s, int rank)
+void supervise_regroup_exclude(struct supervisor *s, int rank)
 {
 	struct rank_state *k = &s->ranks[rank];
 	k->lives_on = false;
@@ -66,7 +66,7 @@ bool supervise_regroup_start(struct supervisor *s)
 		if (s->ranks[i].lives_on)
 			launcher_connection_send(s->ranks[i].connection, MSG_REGROUP, body, NULL);
 		else
-			end_agent(s, i);
+			supervise_regroup_exclude(s, i);
 	json_decref(body);
 	return true;
 }
@@ -113,7 +113,7 @@ bool supervise_regroup_give_up(struct supervisor *s)
 	s->regroup.overdue = true;
 	for (int r = 0; r < s->world; r++)
 		if (s->ranks[r].lives_on && !s->ranks[r].idle)
-			end_agent(s, r);
+			supervise_regroup_exclude(s, r);
 		else
 			left += s->ranks[r].lives_on;
 	return left > 0;

@@ -38,6 +38,8 @@ struct regroup_state {
 struct kept_agent *supervise_regroup_room(int most);
 /* After a loss: begins to regroup. False: all processes must be ended. */
 bool supervise_regroup_start(struct supervisor *s);
+/* The agent of the rank cannot live on: ends it. */
+void supervise_regroup_exclude(struct supervisor *s, int rank);
 /* A rank has answered. False: it was not asked. */
 bool supervise_regroup_note_idle(struct supervisor *s, int rank);
 /* Whether all that live on are idle, and the ends of the others are known as far as they can be. */

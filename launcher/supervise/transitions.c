@@ -212,11 +212,11 @@ static void do_regroup_timeout(struct supervisor *s, const struct cause *c)
 	do_idle(s, c);
 }
 
-/* Another rank is lost meanwhile. */
+/* Another rank is lost meanwhile, or tells late that the generation is lost. */
 static void do_lose_more(struct supervisor *s, const struct cause *c)
 {
-	if (c->loss->rank >= 0)
-		s->ranks[c->loss->rank].lives_on = false;
+	if (c->loss->rank >= 0 && !supervise_blames_another(c->loss))
+		supervise_regroup_exclude(s, c->loss->rank);
 	do_idle(s, c);
 }
 

@@ -237,6 +237,22 @@ static void a_rank_that_blames_another_lives_on(void **state)
 	assert_int_equal(count_events("\"event\":\"rank-lost\"", "\"rank\":1"), 1);
 }
 
+/* Its message was on the way when it was asked to leave the generation. */
+static void a_rank_that_blames_another_late_lives_on(void **state)
+{
+	(void)state;
+	open_warm();
+	h.peers[0].stubborn = true;
+	die(1, 1);
+	json_t *body =
+		msg_failed_json(&(struct msg_failed){ .code = "peer", .text = "rank 1 is gone" });
+	send_message(&h.peers[0], MSG_FAILED, body);
+	send_message(&h.peers[0], MSG_IDLE, NULL);
+	assert_int_equal(b.n, 2);
+	assert_int_equal(b.missing, 1);
+	assert_int_equal(count_events("\"regrouped\"", "\"kept\":1"), 1);
+}
+
 static void warm_restarts_without_progress_become_cold(void **state)
 {
 	(void)state;
@@ -375,6 +391,7 @@ int main(void)
 		REGROUP_TEST(warm_no_ends_all),
 		REGROUP_TEST(a_first_start_that_fails_ends_all),
 		REGROUP_TEST(a_rank_that_blames_another_lives_on),
+		REGROUP_TEST(a_rank_that_blames_another_late_lives_on),
 		REGROUP_TEST(warm_restarts_without_progress_become_cold),
 		REGROUP_TEST(agents_that_wait_are_ended_with_the_run),
 		REGROUP_TEST(a_stop_ends_agents_that_leave),
