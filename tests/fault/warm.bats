@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # Ranks are killed at random moments, one or two at once, also while the run recovers. The agents of the other ranks live on, and the
-# run ends with the bits of an undisturbed run, in each of twelve layouts.
+# run ends with the bits of an undisturbed run, in each of twelve layouts. WARM=no measures cold restarts in the same way.
 
 load ../helpers
 
@@ -10,6 +10,7 @@ setup_file() {
 	words="checkpoint.every=5 restart.backoff=0.02 restart.max_restarts=1000 restart.max_futile=1000 optimizer.decay_steps=100000"
 	kills=4
 	[[ -z ${MUSTER_LARGE-} ]] || kills=17
+	[[ -z ${WARM-} ]] || words+=" restart.warm=$WARM"
 	export words kills
 }
 
@@ -35,7 +36,7 @@ kill_at_once() { # run rank...
 # The generation of the last first step.
 trained() { event_field "$1" first-step generation; } # run
 generation_after() { [[ $(trained "$1") -gt $2 ]]; } # run generation
-regrouped_after() { [[ $(event_field "$1" regrouped generation) -ge $2 ]]; } # run generation
+restarts_after() { [[ $(event_field "$1" restart generation) -ge $2 ]]; } # run generation
 
 # One kill: of one rank, of two at once, or of one and then of another while the run recovers from it.
 disturb() { # run world
@@ -48,7 +49,7 @@ disturb() { # run world
 	2) kill_at_once "$name" $rank $other ;;
 	3)
 		kill_at_once "$name" $rank
-		wait_for 60 regrouped_after "$name" "$before"
+		wait_for 60 restarts_after "$name" "$before"
 		kill_at_once "$name" $other
 		;;
 	esac
