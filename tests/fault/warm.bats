@@ -3,6 +3,7 @@
 # run ends with the bits of an undisturbed run, in each of twelve layouts. WARM=no measures cold restarts in the same way.
 
 load ../helpers
+load ../random_kills
 
 setup_file() {
 	make_data
@@ -14,65 +15,22 @@ setup_file() {
 	export words kills
 }
 
-# Prints the times of all recoveries of this file.
-teardown_file() {
-	local runs=("$BATS_FILE_TMPDIR"/warm-*/kills)
-	figure "$("$BATS_TEST_DIRNAME/recovery_times" "${runs[@]%/kills}" | tr '\n' ';')"
-}
+teardown_file() { figure_of_recoveries; }
 
 teardown() {
 	[[ -z ${pid-} ]] || kill -9 "$pid" 2>/dev/null || true
 }
 
-# Kills these ranks of the run at once.
-kill_at_once() { # run rank...
-	local name=$1 rank pids=()
-	shift
-	for rank; do pids+=("$(event_field "$name" hello pid "$rank")"); done
-	echo "$EPOCHREALTIME" >>"$(run_folder "$name")/kills"
-	kill -9 "${pids[@]}" || true # the second one may have ended with its generation
-}
-
-# The generation of the last first step.
-trained() { event_field "$1" first-step generation; } # run
-generation_after() { [[ $(trained "$1") -gt $2 ]]; } # run generation
-restarts_after() { [[ $(event_field "$1" restart generation) -ge $2 ]]; } # run generation
-
-# One kill: of one rank, of two at once, or of one and then of another while the run recovers from it.
-disturb() { # run world
-	local name=$1 world=$2 rank other before
-	rank=$((RANDOM % world))
-	other=$(((rank + 1 + RANDOM % (world - 1)) % world))
-	before=$(trained "$name")
-	case $((RANDOM % 4)) in
-	0 | 1) kill_at_once "$name" $rank ;;
-	2) kill_at_once "$name" $rank $other ;;
-	3)
-		kill_at_once "$name" $rank
-		wait_for 60 restarts_after "$name" "$before"
-		kill_at_once "$name" $other
-		;;
-	esac
-	wait_for 60 generation_after "$name" "$before" || {
-		echo "no step follows generation $before after the kill of rank $rank or $other"
-		return 1
-	}
-}
-
 # A run that takes so many kills computes the bits of an undisturbed one, and leaves no agent.
 survives() { # name world word...
-	local name=$1 world=$2 i agents agent
+	local name=$1 world=$2 agents agent
 	shift 2
-	draw_number 1
 	# shellcheck disable=SC2086 # a list of words
 	"$MUSTER" run "$tiny" job.name="warm-$name" $words job.steps=1000000 "$@" </dev/null >"$BATS_FILE_TMPDIR/warm-$name.out" 2>&1 3>&- &
 	pid=$!
 	wait_for 60 step_reached "warm-$name" 2
 	[[ $(pgrep -P $pid -x muster-agent | wc -l) -eq $world ]]
-	for ((i = 0; i < kills; i++)); do
-		disturb "warm-$name" "$world" || return 1
-		wait_for 60 step_reached "warm-$name" $(($(last_step "warm-$name") + 1 + RANDOM % 4))
-	done
+	kill_many "warm-$name" "$world" "$kills" || return 1
 	agents=$(pgrep -P $pid -x muster-agent)
 	kill -TERM $pid
 	wait $pid || [[ $? -eq 75 ]]
