@@ -226,9 +226,9 @@ static int mark(struct tracer *t, pid_t process, int who)
 	return t->who[t->processes++] = who;
 }
 
-static bool is_write(long nr)
+static bool moves_bytes(long nr)
 {
-	return nr == SYS_write || nr == SYS_pwrite64;
+	return nr == SYS_write || nr == SYS_pwrite64 || nr == SYS_read || nr == SYS_pread64;
 }
 
 static bool only_looks(long nr)
@@ -261,7 +261,7 @@ static bool counts(struct tracer *t, struct tracee *p, const struct call *c, cha
 		who = mark(t, p->process, t->processes);
 	if (plan->who >= 0 && who != plan->who)
 		return false;
-	if (plan->what == CRASH_SHORT && !is_write(c->nr))
+	if (plan->what == CRASH_SHORT && !moves_bytes(c->nr))
 		return false;
 	if (plan->what == CRASH_FAIL && plan->error == EINTR && only_looks(c->nr))
 		return false;

@@ -19,7 +19,7 @@ enum crash_what {
 	CRASH_ONE,     /* the process that makes the call is killed */
 	CRASH_FAIL,    /* the call is not done and fails (close is done, and fails). EINTR: not
 		     stat and access, which signals do not interrupt */
-	CRASH_SHORT,   /* a write puts half of its bytes */
+	CRASH_SHORT,   /* a read or a write moves half of its bytes */
 };
 
 /* Which calls count, and what happens at one of them. */
