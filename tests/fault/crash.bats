@@ -53,7 +53,8 @@ go_on() {
 	[[ $said -eq 0 ]] || "$MUSTER" ckpt verify "$ckpt" >"$BATS_TEST_TMPDIR/verified"
 	# shellcheck disable=SC2086
 	run_tiny victim $words "$@"
-	has_same_bits victim undisturbed
+	"$losses" compare "$(run_folder undisturbed)/metrics.jsonl" "$(run_folder victim)/metrics.jsonl" 0 >"$BATS_TEST_TMPDIR/losses"
+	"$losses" repeats "$(run_folder victim)/metrics.jsonl" >"$BATS_TEST_TMPDIR/repeats"
 	# Step 4 stays if it was being copied.
 	[[ $(ls -A "$ckpt" | grep -v -e UPLOADS -e step-00000004) == $'step-00000008\nstep-00000012' ]]
 	"$MUSTER" ckpt verify "$ckpt" >"$BATS_TEST_TMPDIR/verified"
