@@ -6,6 +6,7 @@
 # `make check` kills at SOME calls of each, from a random one on (SEED); MUSTER_LARGE at each.
 
 load ../helpers
+load ../cli/s3
 
 SOME=3
 
@@ -113,4 +114,23 @@ clear_remote() { rm -rf "$BATS_TEST_TMPDIR/remote"; }
 	[[ $(ls -A "$BATS_TEST_TMPDIR/remote") == $'RUN\nstep-00000008\nstep-00000012' ]]
 	"$MUSTER" ckpt verify "$BATS_TEST_TMPDIR/remote/step-00000012"
 	cmp "$BATS_TEST_TMPDIR/remote/step-00000012/MANIFEST.json" "$(run_folder victim)/ckpt/step-00000012/MANIFEST.json"
+}
+
+# A store that is empty, and fails now and then.
+restart_store() {
+	[[ ! -e $BATS_FILE_TMPDIR/store/pid ]] || stop_store
+	rm -rf "$BATS_FILE_TMPDIR/store"
+	start_store
+	plan '* every7 503 0.01' '* every5 cut' 'PutObject every3 lost'
+}
+
+teardown_file() { [[ ! -e $BATS_FILE_TMPDIR/store/pid ]] || kill "$(<"$BATS_FILE_TMPDIR/store/pid")" || true; }
+
+@test "a run is killed at the system calls of an upload to a store that fails, too" {
+	sweep UPLOADS.tmp restart_store checkpoint.remote=s3://bucket/runs/victim checkpoint.remote_keep=2
+	plan ""
+	run "$MUSTER" ckpt verify s3://bucket/runs/victim
+	echo "$output"
+	[[ $status -eq 0 && ${lines[0]} == *step-00000012:\ ok && ${lines[1]} == *step-00000008:\ ok ]]
+	"$MUSTER" ckpt diff s3://bucket/runs/victim/step-00000012 "$(run_folder undisturbed)/ckpt/step-00000012"
 }

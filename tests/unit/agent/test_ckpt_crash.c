@@ -55,7 +55,7 @@ static void sweep(const struct scene *s)
 {
 	if (!crash_possible())
 		skip();
-	long points = 0;
+	long points = 0, calls = 0;
 	for (int i = 0; i < 2 * s->who; i++) {
 		struct crash_plan plan = { .who = i / 2 };
 		struct crash_seen seen;
@@ -63,25 +63,28 @@ static void sweep(const struct scene *s)
 		if (!WIFEXITED(seen.status) || WEXITSTATUS(seen.status))
 			fail_msg("%s: fails undisturbed", s->name);
 		assert_true(seen.count > 20);
+		calls += seen.count;
 		long distance = crash_choose(&plan, seen.count, SOME);
 		plan.what = i % 2 ? CRASH_ONE : CRASH_ALL;
 		/* The number of calls varies: the sweep ends when none is hit. */
 		for (seen.hit = true; seen.hit; plan.at += distance, points++)
 			run_scene(s, &plan, &seen);
 	}
-	print_message("# %s: %ld points\n", s->name, points);
+	print_message("# %s: %ld points of %ld calls\n", s->name, points, calls);
 }
 
 /* --- a save --- */
 
 static const struct fix_layout two = { 2, 1, 0 };
 
+static const char *save_dir = fix_dir;
+
 static int save_step(struct comm *world, uint32_t generation, int64_t keep, int64_t step,
 		     struct err *e)
 {
 	json_t *model = fix_model(), *layout = json_pack("{s:i}", "tp", 2);
 	struct saver s = { .world = world, .model = model, .layout = layout };
-	const struct ckpt_options opt = { .dir = fix_dir,
+	const struct ckpt_options opt = { .dir = save_dir,
 					  .keep = keep,
 					  .generation = generation,
 					  .model = model,
@@ -289,6 +292,77 @@ static void a_copy_to_a_folder_is_killed_at_each_call(void **state)
 	sweep(&(struct scene){ "upload", upload, 1, before_upload, after_upload });
 }
 
+/* --- a save to a store --- */
+
+static int be_first_saver(struct comm *world, void *arg, struct err *e)
+{
+	(void)arg;
+	return save_step(world, 2, 2, 5, e);
+}
+
+static void before_store_save(void)
+{
+	static int n;
+	snprintf(remote, sizeof remote, "s3://bucket/save-%d", n++);
+	if (world_run(RANKS, be_first_saver, NULL))
+		fail_msg("the first save fails");
+	told->n = 0;
+}
+
+/* The last checkpoint is valid, and not older than what was announced. */
+static int check_store(struct comm *world, void *arg, struct err *e)
+{
+	char *path = NULL;
+	(void)world;
+	(void)arg;
+	if (ckpt_latest(remote, NULL, &path, NULL, NULL, e))
+		return -1;
+	int64_t step = path ? strtoll(strstr(path, "/step-") + 6, NULL, 10) : 0;
+	int rc = path ? ckpt_verify(path, e) : -1;
+	if (!rc && step != (told->n ? told->steps[told->n - 1] : step))
+		rc = err_set(e, ERR_INTERNAL, "%s is the latest", path);
+	if (!rc && step != 5 && step < 9)
+		rc = err_set(e, ERR_INTERNAL, "%s is there", path);
+	free(path);
+	return rc;
+}
+
+static int count_store(struct comm *world, void *arg, struct err *e)
+{
+	const struct ckpt_storage *s = ckpt_storage_of(remote);
+	struct ckpt_storage_names names;
+	(void)arg;
+	int rc = ckpt_storage_names_of(s, remote, &names, e);
+	if (rc)
+		return rc;
+	if (names.n != 1 || strcmp(names.names[0], "step-00000010"))
+		rc = err_set(e, ERR_INTERNAL, "%zu names stay, %s", names.n,
+			     names.n ? names.names[0] : "");
+	ckpt_storage_names_free(&names);
+	return rc ? rc : check_store(world, NULL, e);
+}
+
+static void after_store_save(const char *call)
+{
+	if (world_run(1, check_store, NULL))
+		fail_msg("%s", call);
+	if (world_run(RANKS, be_next_saver, NULL) || world_run(1, count_store, NULL))
+		fail_msg("%s: the next run", call);
+}
+
+static void a_save_to_a_store_is_killed_at_each_call(void **state)
+{
+	(void)state;
+	if (!crash_possible() || !s3_double_start())
+		skip();
+	s3_double_plan("");
+	save_dir = remote;
+	sweep(&(struct scene){ "save to a store", save_as_world, RANKS, before_store_save,
+			       after_store_save });
+	save_dir = fix_dir;
+	s3_double_stop();
+}
+
 static void a_copy_to_a_store_is_killed_at_each_call(void **state)
 {
 	(void)state;
@@ -308,6 +382,7 @@ int main(void)
 		TEST(a_save_that_replaces_its_step_is_killed_at_each_call),
 		TEST(a_copy_to_a_folder_is_killed_at_each_call),
 		TEST(a_copy_to_a_store_is_killed_at_each_call),
+		TEST(a_save_to_a_store_is_killed_at_each_call),
 	};
 	told = world_shared(sizeof *told);
 	log_setup(open("/dev/null", O_WRONLY | O_CLOEXEC), LOG_ERROR, "test");
