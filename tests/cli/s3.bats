@@ -171,7 +171,7 @@ no_secret() { ! grep -rnE 'SECRETTEST|TOKENTEST|Signature=' "$@"; }
 	local when n step status points=0
 	run_tiny parts job.steps=6 checkpoint.every=4 model.hidden=512 model.layers=2 launch.devices=1
 	here=$(run_folder parts)/ckpt
-	[[ -n ${MUSTER_LARGE-} ]] && step=1 || step=5
+	[[ -n ${MUSTER_LARGE-} ]] && step=1 || step=12
 	draw_number $step
 	for when in kill killed; do
 		for ((n = 1 + drawn; ; n += step)); do
@@ -193,7 +193,7 @@ no_secret() { ! grep -rnE 'SECRETTEST|TOKENTEST|Signature=' "$@"; }
 			points=$((points + 1))
 		done
 	done
-	[[ $points -gt 4 ]]
+	[[ $points -gt 2 ]]
 	figure "$points requests"
 }
 
