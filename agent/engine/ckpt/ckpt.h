@@ -214,6 +214,9 @@ struct ckpt_wish {
 	/* Called for each checkpoint that is skipped; may be NULL. */
 	void (*note)(const char *text, void *note_arg);
 	void *note_arg;
+	/* Set to the step of the checkpoint that could not be read, and failed the search. NULL:
+	 * not needed. */
+	int64_t *unread;
 };
 /* The same with a choice. */
 int ckpt_latest_of(const char *dir, const struct ckpt_wish *wish, char **path, struct err *e);

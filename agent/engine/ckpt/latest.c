@@ -39,11 +39,14 @@ static int fits_model(struct latest_search *s, const struct folder_entry *entry,
 	struct manifest m;
 	s->n++;
 	if (ckpt_folder_check(s->storage, s->dir, entry, &m, &e)) {
-		if (!is_verdict(e.code))
+		if (!is_verdict(e.code)) {
+			if (s->wish->unread)
+				*s->wish->unread = entry->step;
 			return err_set(why, e.code,
 				       "%s; whether this checkpoint is valid is unknown, so no "
 				       "older one is used; mend that, or move %s/%s away",
 				       e.text, s->dir, entry->name);
+		}
 		note_skipped(s, entry, e.text);
 		return 0;
 	}
