@@ -131,27 +131,39 @@ static void a_damaged_one_is_left_out_and_need_not_stay(void **state)
 
 static void a_store_that_lies_makes_no_original_damaged(void **state)
 {
-	static const char *const plans[] = { "PutObject * flip", "PutObject * drop",
-					     "PutObject 4 flip\nPutObject 5-99 500" };
 	const struct upload_rules all = { 0, 45, 0, 0 };
 	(void)state;
 	if (!s3_double_start())
 		skip();
 	setenv("AWS_MAX_ATTEMPTS", "2", 1);
 	write_steps(five, 2);
-	snprintf(remote, sizeof remote, "s3://bucket/lies");
-	for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
-		struct upload_options o = options_of(all);
-		struct upload_result r;
-		struct err e = ERR_INIT;
-		s3_double_plan(plans[i]);
-		assert_int_equal(ckpt_upload_one(&o, &r, &e), -1);
-		if (e.code == ERR_CORRUPT)
-			fail_msg("%s: %s", plans[i], e.text);
-		assert_string_equal(needs(all), "20 10 ");
+	/* From each request on, the store keeps other bytes, or none: a probe, the files, the
+	 * manifest, the pointer. The second one is RUN, which a person must correct. */
+	for (int first = 1, failed = 1; failed; first += 1 + (first == 1)) {
+		static const char *const lies[] = { "flip", "drop" };
+		failed = 0;
+		for (int i = 0; i < 2; i++) {
+			struct upload_options o = options_of(all);
+			struct upload_result r;
+			struct err e = ERR_INIT;
+			char plan[PATH_MAX];
+			snprintf(plan, sizeof plan, "PutObject %d-999 %s", first, lies[i]);
+			s3_double_plan(plan);
+			snprintf(remote, sizeof remote, "s3://bucket/lies-%d-%d", first, i);
+			int rc = ckpt_upload_one(&o, &r, &e);
+			if (rc == -1) {
+				failed++;
+				if (e.code == ERR_CORRUPT)
+					fail_msg("%s: %s", plan, e.text);
+				assert_string_equal(needs(all), "20 10 ");
+			}
+			s3_double_plan("");
+			assert_string_equal(upload_all(all), rc < 0 ? "20 10 " : "10 ");
+			snprintf(plan, sizeof plan, "%s/" UPLOADS_NAME, fix_dir);
+			unlink(plan);
+		}
+		assert_true(failed || first > 5);
 	}
-	s3_double_plan("");
-	assert_string_equal(upload_all(all), "20 10 ");
 	unsetenv("AWS_MAX_ATTEMPTS");
 	s3_double_stop();
 }
