@@ -200,7 +200,8 @@ int ckpt_committed(struct ckpt_writer *w, struct ckpt_report *out);
  * caller frees *path; NULL if `dir` has no checkpoints. Damaged checkpoints and those of another
  * model are skipped, each with a line to `note` (may be NULL). If none is left, the error is
  * ERR_USAGE if one is of another model, otherwise ERR_CORRUPT: a run must not start over on top of
- * them unless its user requests it. Only manifests and file sizes are read. */
+ * them unless its user requests it. A checkpoint that cannot be read (ERR_IO, ERR_DENIED, …) fails
+ * the search, because it may be valid. Only manifests and file sizes are read. */
 int ckpt_latest(const char *dir, json_t *model, char **path,
 		void (*note)(const char *text, void *arg), void *arg, struct err *e);
 
@@ -213,6 +214,9 @@ struct ckpt_wish {
 	/* Called for each checkpoint that is skipped; may be NULL. */
 	void (*note)(const char *text, void *note_arg);
 	void *note_arg;
+	/* Set to the step of the checkpoint that could not be read, and failed the search. NULL:
+	 * not needed. */
+	int64_t *unread;
 };
 /* The same with a choice. */
 int ckpt_latest_of(const char *dir, const struct ckpt_wish *wish, char **path, struct err *e);

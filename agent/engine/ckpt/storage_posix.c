@@ -33,15 +33,16 @@ static int posix_list(const struct ckpt_storage *s, const char *path, ckpt_stora
 		      void *arg, struct err *e)
 {
 	struct dirent *f;
-	int rc = 0;
+	int rc = 0, more = 0;
 	(void)s;
-	DIR *d = opendir(path);
+	DIR *d = file_list_open(path);
 	if (!d)
 		return err_errno(e, errno == ENOENT ? ERR_NOTFOUND : ERR_IO,
 				 "%s: cannot open the folder", path);
-	while (!rc && (f = readdir(d)))
-		if (strcmp(f->d_name, ".") && strcmp(f->d_name, ".."))
-			rc = visit(arg, f->d_name, e);
+	while (!rc && (more = file_list_next(d, &f)) > 0)
+		rc = visit(arg, f->d_name, e);
+	if (more < 0) /* a list with a gap would pass for a run without its last checkpoint */
+		rc = err_errno(e, ERR_IO, "%s: cannot list the folder", path);
 	closedir(d);
 	return rc;
 }
@@ -202,8 +203,12 @@ static int write_manifest(const struct ckpt_io *io, const char *attempt, const v
 {
 	char path[PATH_MAX], tmp[PATH_MAX];
 	if (ckpt_storage_join(path, sizeof path, attempt, MANIFEST_NAME, e) ||
-	    ckpt_storage_join(tmp, sizeof tmp, attempt, MANIFEST_NAME ".tmp", e) ||
-	    ckpt_io_write_file(io, tmp, text, n, e))
+	    ckpt_storage_join(tmp, sizeof tmp, attempt, MANIFEST_NAME ".tmp", e))
+		return -1;
+	/* Left by a copy that died here, and is continued (copy.h). */
+	if (!access(tmp, F_OK) && io->unlink(tmp))
+		return ckpt_io_fail(e, tmp, "remove");
+	if (ckpt_io_write_file(io, tmp, text, n, e))
 		return -1;
 	if (ckpt_io_rename(io, tmp, path))
 		return err_errno(e, file_error_code(errno), "%s: cannot rename to %s", tmp, path);
