@@ -18,6 +18,12 @@ static int create(const char *path)
 	return open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 }
 
+static int direct(int fd, bool on)
+{
+	int flags = fcntl(fd, F_GETFL);
+	return flags < 0 ? -1 : fcntl(fd, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT);
+}
+
 const struct ckpt_io ckpt_io_system = {
 	.mkdir = mkdir,
 	.create = create,
@@ -27,6 +33,7 @@ const struct ckpt_io ckpt_io_system = {
 	.rename = rename,
 	.unlink = unlink,
 	.rmdir = rmdir,
+	.direct = direct,
 };
 
 /* The user can fix a full disk or a file size limit at once, so the text explains how. */

@@ -23,6 +23,8 @@ struct ckpt_io {
 	int (*rename)(const char *from, const char *to);
 	int (*unlink)(const char *path);
 	int (*rmdir)(const char *path);
+	/* fcntl, F_SETFL: sets or clears O_DIRECT */
+	int (*direct)(int fd, bool on);
 };
 
 extern const struct ckpt_io ckpt_io_system;

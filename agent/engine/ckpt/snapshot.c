@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 1 << 20 };
+/* A piece stays in the cache of a core from the check of its numbers to its digest, its sums and its
+ * copy for the writer. */
+enum { CHUNK = 256 << 10 };
 
 /* --- the copy --- */
 
@@ -286,7 +288,10 @@ static int write_shard(const struct snapshot *s, const struct ckpt_storage *stor
 		storage->ops->close(f);
 		return -1;
 	}
-	return storage->ops->finish(f, e);
+	int rc = storage->ops->finish(f, e);
+	if (s->watch)
+		s->watch->moved(s->watch->arg);
+	return rc;
 }
 
 int ckpt_snapshot_write(const struct snapshot *s, const struct ckpt_storage *storage,

@@ -1,6 +1,7 @@
 /* The POSIX storage: a DIR and its entries are folders, and `commit` renames the attempt. */
 #include "agent/engine/ckpt/storage.h"
 
+#include "agent/engine/ckpt/behind.h"
 #include "agent/engine/ckpt/manifest.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -17,8 +18,8 @@
 
 struct posix_file {
 	struct ckpt_file file;
-	int fd;
-	bool reads; /* the descriptor is open for reading */
+	int fd;                     /* of a file that is read */
+	struct ckpt_behind *writes; /* NULL: the file is read */
 	char path[];
 };
 
@@ -63,8 +64,8 @@ static int posix_size(const struct ckpt_storage *s, const char *path, int64_t *s
 	return 0;
 }
 
-static int new_file(const struct ckpt_storage *s, const char *path, int fd, bool reads,
-		    int64_t size, struct ckpt_file **out, struct err *e)
+static int new_file(const struct ckpt_storage *s, const char *path, int fd, int64_t size,
+		    struct ckpt_file **out, struct err *e)
 {
 	size_t n = strlen(path) + 1;
 	struct posix_file *f = malloc(sizeof *f + n);
@@ -72,7 +73,7 @@ static int new_file(const struct ckpt_storage *s, const char *path, int fd, bool
 		return err_set(e, ERR_NOMEM, "%s: no memory to open it", path);
 	f->file = (struct ckpt_file){ s, size };
 	f->fd = fd;
-	f->reads = reads;
+	f->writes = NULL;
 	memcpy(f->path, path, n);
 	*out = &f->file;
 	return 0;
@@ -86,7 +87,7 @@ static int posix_open(const struct ckpt_storage *s, const char *path, struct ckp
 	if (fd < 0)
 		return -1;
 	int rc = fstat(fd, &st) ? err_errno(e, ERR_IO, "%s: cannot look at it", path)
-				: new_file(s, path, fd, true, st.st_size, out, e);
+				: new_file(s, path, fd, st.st_size, out, e);
 	if (rc)
 		close(fd);
 	return rc;
@@ -146,8 +147,12 @@ static int posix_create(const struct ckpt_storage *s, const char *path, struct c
 	int fd = io_of(s)->create(path);
 	if (fd < 0)
 		return ckpt_io_fail(e, path, "create");
-	if (new_file(s, path, fd, false, 0, out, e)) {
+	if (new_file(s, path, -1, 0, out, e)) {
 		io_of(s)->close(fd);
+		return -1;
+	}
+	if (ckpt_behind_open(io_of(s), fd, path, &((struct posix_file *)*out)->writes, e)) {
+		free(*out);
 		return -1;
 	}
 	return 0;
@@ -155,14 +160,13 @@ static int posix_create(const struct ckpt_storage *s, const char *path, struct c
 
 static int posix_write(struct ckpt_file *file, const void *data, size_t n, struct err *e)
 {
-	struct posix_file *f = (struct posix_file *)file;
-	return ckpt_io_write_full(io_of(file->storage), f->fd, f->path, data, n, e);
+	return ckpt_behind_write(((struct posix_file *)file)->writes, data, n, e);
 }
 
 static int posix_finish(struct ckpt_file *file, struct err *e)
 {
 	struct posix_file *f = (struct posix_file *)file;
-	int rc = ckpt_io_finish(io_of(file->storage), f->fd, f->path, e);
+	int rc = ckpt_behind_finish(f->writes, e);
 	free(f);
 	return rc;
 }
@@ -170,10 +174,10 @@ static int posix_finish(struct ckpt_file *file, struct err *e)
 static void posix_close(struct ckpt_file *file)
 {
 	struct posix_file *f = (struct posix_file *)file;
-	if (f->reads)
-		close(f->fd);
+	if (f->writes)
+		ckpt_behind_abandon(f->writes);
 	else
-		io_of(file->storage)->close(f->fd);
+		close(f->fd);
 	free(f);
 }
 
