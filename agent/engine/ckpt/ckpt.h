@@ -162,6 +162,11 @@ int ckpt_writer_open(struct comm *world, const struct ckpt_options *opt, struct 
 /* Waits for a save in progress. Takes NULL. */
 void ckpt_writer_close(struct ckpt_writer *w);
 
+/* Allocates the host memory that saves of these tensors need, behind the caller, so that the first
+ * save takes no longer than the others. Their data is not read. It changes nothing else: if there is
+ * no memory, the save reports that. */
+void ckpt_writer_prepare(struct ckpt_writer *w, const struct ckpt_tensor *tensors, int n);
+
 /* Collective. Copies the tensors to host memory and returns (the stall); a thread then computes the
  * digests, writes, proves and commits. The boxes of all ranks must cover each tensor exactly once:
  * each slice is saved by one dp rank only; empty boxes are left out. The call waits for a previous

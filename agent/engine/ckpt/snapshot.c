@@ -1,5 +1,6 @@
 #include "agent/engine/ckpt/snapshot.h"
 
+#include "agent/engine/ckpt/pages.h"
 #include "agent/engine/ckpt/safetensors.h"
 
 #include <inttypes.h>
@@ -52,7 +53,7 @@ static void alloc_buffer(struct snapshot *s, size_t bytes, const struct ckpt_mem
 	if (s->buffer)
 		s->memory = *there;
 	else
-		s->buffer = malloc(bytes);
+		s->buffer = ckpt_pages_alloc(bytes);
 }
 
 static const struct ckpt_memory *find_memory(const struct ckpt_tensor *tensors, int n)
@@ -91,7 +92,8 @@ static int copy_tensor(const struct ckpt_tensor *t, float *to, size_t bytes, str
 	return 0;
 }
 
-static int copy_tensors(struct snapshot *s, const struct ckpt_tensor *tensors, int n, struct err *e)
+static int reserve(struct snapshot *s, const struct ckpt_tensor *tensors, int n, size_t *bytes,
+		   struct err *e)
 {
 	int64_t total = 0, count;
 	for (int i = 0; i < n; i++) {
@@ -99,7 +101,15 @@ static int copy_tensors(struct snapshot *s, const struct ckpt_tensor *tensors, i
 			return -1;
 		total += count;
 	}
-	if (reserve_buffer(s, (size_t)total * sizeof(float), tensors, n, e))
+	*bytes = (size_t)total * sizeof(float);
+	return reserve_buffer(s, *bytes, tensors, n, e);
+}
+
+static int copy_tensors(struct snapshot *s, const struct ckpt_tensor *tensors, int n, struct err *e)
+{
+	size_t bytes;
+	int64_t count;
+	if (reserve(s, tensors, n, &bytes, e))
 		return -1;
 	float *at = s->buffer;
 	for (int i = 0; i < n; i++) {
@@ -113,7 +123,7 @@ static int copy_tensors(struct snapshot *s, const struct ckpt_tensor *tensors, i
 		s->tensors[s->n++].data = at;
 		at += count;
 	}
-	s->bytes = (size_t)total * sizeof(float);
+	s->bytes = bytes;
 	return 0;
 }
 
@@ -123,6 +133,19 @@ int ckpt_snapshot_take(struct snapshot *s, const struct ckpt_tensor *tensors, in
 	s->bytes = 0;
 	s->err = (struct err)ERR_INIT;
 	return copy_tensors(s, tensors, n, &s->err);
+}
+
+int ckpt_snapshot_reserve(struct snapshot *s, const struct ckpt_tensor *tensors, int n,
+			  struct err *e)
+{
+	size_t bytes;
+	return reserve(s, tensors, n, &bytes, e);
+}
+
+void ckpt_snapshot_touch(struct snapshot *s)
+{
+	if (s->buffer && !s->memory.give_back)
+		ckpt_pages_touch(s->buffer, s->cap);
 }
 
 void ckpt_snapshot_fini(struct snapshot *s)

@@ -23,6 +23,11 @@ struct snapshot {
 
 /* Copies the tensors. A box outside its tensor is an error that names the tensor. */
 int ckpt_snapshot_take(struct snapshot *s, const struct ckpt_tensor *tensors, int n);
+/* Allocates the memory for a copy of these tensors, so that the first copy does not wait for it;
+ * touch: makes its pages present, before there is a copy. Another thread may do that. */
+int ckpt_snapshot_reserve(struct snapshot *s, const struct ckpt_tensor *tensors, int n,
+			  struct err *e);
+void ckpt_snapshot_touch(struct snapshot *s);
 void ckpt_snapshot_fini(struct snapshot *s);
 
 /* Writes the snapshot to the new file ATTEMPT/shard-RANK.safetensors, makes it durable, and
