@@ -1,16 +1,18 @@
 /*
  * behind — writes one new file behind its caller.
  *
- * The caller's bytes are collected in blocks of 4 MiB. From the first full block on, a thread writes
- * them while the caller prepares the next one (computes digests, reads, receives), so that a file
- * takes the longer of the two times, not their sum. A file of less than a block is one write, by the
- * caller. Small pieces thus cost no system call each.
+ * The caller's bytes are collected in blocks of 4 MiB. From the first full block on, two threads
+ * write them while the caller prepares the next one (computes digests, reads, receives), so that a
+ * file takes the longer of the two times, not their sum, and the storage always has something to do.
+ * A file of less than a block is one write, by the caller. Small pieces thus cost no system call
+ * each.
  *
  * Full blocks go past the page cache if that is faster here (way.h): aligned memory, aligned
- * offsets, O_DIRECT. What is left at the end, less than 4096 bytes, goes through the page cache. A
+ * offsets, O_DIRECT, into space that is allocated ahead, so that two writes to one file do not wait
+ * for each other. What is left at the end, less than 4096 bytes, goes through the page cache. A
  * file system that refuses direct writing, at the flag or at the write, gets ordinary writes.
  *
- * At most BEHIND_BLOCKS blocks exist. An error of the thread is returned by the next call.
+ * At most BEHIND_BLOCKS blocks exist. An error of a writer is returned by the next call.
  */
 #ifndef MUSTER_AGENT_ENGINE_CKPT_BEHIND_H
 #define MUSTER_AGENT_ENGINE_CKPT_BEHIND_H
@@ -19,7 +21,12 @@
 
 #include <stdint.h>
 
-enum { BEHIND_BLOCK = 4 << 20, BEHIND_BLOCKS = 3, BEHIND_TRIAL = 8 * BEHIND_BLOCK };
+enum {
+	BEHIND_BLOCK = 4 << 20,
+	BEHIND_BLOCKS = 4,
+	BEHIND_WRITERS = 2,
+	BEHIND_TRIAL = 4 * BEHIND_BLOCK
+};
 
 struct ckpt_behind;
 

@@ -33,7 +33,10 @@ const struct ckpt_io ckpt_io_system = {
 	.rename = rename,
 	.unlink = unlink,
 	.rmdir = rmdir,
+	.pwrite = pwrite,
 	.direct = direct,
+	.allocate = fallocate,
+	.truncate = ftruncate,
 };
 
 /* The user can fix a full disk or a file size limit at once, so the text explains how. */

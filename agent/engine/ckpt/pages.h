@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-/* NULL: no memory. The caller frees it with free(). */
+/* 2 MiB or more are aligned to 2 MiB. NULL: no memory. The caller frees it with free(). */
 void *ckpt_pages_alloc(size_t bytes);
 /* Makes the pages of new memory present. It changes its bytes. */
 void ckpt_pages_touch(void *p, size_t bytes);

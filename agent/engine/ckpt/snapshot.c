@@ -225,15 +225,27 @@ void ckpt_shard_describe(int rank, const struct buf *header, size_t bytes,
 }
 
 /* The exponent of NaN and of an infinity has all bits set. */
-bool ckpt_has_bad_number(const char *data, size_t bytes)
+static uint32_t count_bad(const char *data, int n)
 {
+	const uint32_t exponent = 0x7f800000;
 	uint32_t bad = 0;
-	for (size_t i = 0; i < bytes / sizeof(float); i++) {
+	for (int i = 0; i < n; i++) {
 		uint32_t bits;
-		memcpy(&bits, data + i * sizeof bits, sizeof bits);
-		bad |= (bits & 0x7f800000) == 0x7f800000;
+		memcpy(&bits, data + i * (int)sizeof bits, sizeof bits);
+		bad += (bits & exponent) == exponent;
 	}
 	return bad;
+}
+
+/* In groups of a constant size, which the compiler turns into vector instructions. */
+bool ckpt_has_bad_number(const char *data, size_t bytes)
+{
+	enum { GROUP = 256 };
+	size_t n = bytes / sizeof(float), i = 0;
+	uint32_t bad = 0;
+	for (; i + GROUP <= n; i += GROUP)
+		bad += count_bad(data + i * sizeof(float), GROUP);
+	return bad + count_bad(data + i * sizeof(float), (int)(n - i));
 }
 
 int ckpt_bad_number(const char *tensor, struct err *e)

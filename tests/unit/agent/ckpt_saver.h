@@ -7,6 +7,8 @@
 #include "tests/unit/agent/world.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 /* --- calls that fail, write short, or end the process --- */
 
@@ -90,14 +92,24 @@ static inline int f_rmdir(const char *path)
 	return begin('d') ? -1 : end(rmdir(path));
 }
 
-/* Small files are not written directly; test_ckpt_behind.c lets large ones fail. */
 static inline int f_direct(int fd, bool on)
 {
 	return ckpt_io_system.direct(fd, on);
 }
 
-static const struct ckpt_io faulty_io = { f_mkdir,  f_create, f_write, f_fsync, f_close,
-					  f_rename, f_unlink, f_rmdir, f_direct };
+/* Small files need no other calls; test_ckpt_behind.c lets those of large ones fail. */
+static const struct ckpt_io faulty_io = { .mkdir = f_mkdir,
+					  .create = f_create,
+					  .write = f_write,
+					  .fsync = f_fsync,
+					  .close = f_close,
+					  .rename = f_rename,
+					  .unlink = f_unlink,
+					  .rmdir = f_rmdir,
+					  .pwrite = pwrite,
+					  .direct = f_direct,
+					  .allocate = fallocate,
+					  .truncate = ftruncate };
 
 static inline const struct ckpt_storage *storage_with(const struct ckpt_io *io)
 {
