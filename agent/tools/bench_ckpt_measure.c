@@ -130,6 +130,8 @@ static int save(struct saver *s, struct err *e)
 {
 	struct ckpt_report report = { 0 };
 	s->state.step++;
+	for (int i = 0; i < s->n; i++) /* or it would be linked to the checkpoint before */
+		s->tensors[i].data[0] = (float)s->state.step;
 	double began = clock_s();
 	if (ckpt_save(s->writer, &s->state, s->tensors, s->n, e))
 		return -1;

@@ -3,6 +3,9 @@
  *
  * A checkpoint is an entry DIR/step-00000400 with
  *     shard-00003.safetensors   the slices that world rank 3 wrote
+ *     shard-00003-still.safetensors
+ *                               those of them that have not changed since the checkpoint before: a
+ *                               hard link to its file (still.h)
  *     tokenizer.json, …         files that belong to the model (attached.h), written by world rank 0
  *     MANIFEST.json             written last: step and state, model, layout, every file with its
  *                               size, every tensor slice with its global shape, box, file, offset

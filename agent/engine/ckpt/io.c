@@ -33,6 +33,7 @@ const struct ckpt_io ckpt_io_system = {
 	.rename = rename,
 	.unlink = unlink,
 	.rmdir = rmdir,
+	.link = link,
 	.pwrite = pwrite,
 	.direct = direct,
 	.allocate = fallocate,

@@ -181,6 +181,38 @@ static void posix_close(struct ckpt_file *file)
 	free(f);
 }
 
+static int posix_stamp(const struct ckpt_storage *s, const char *path, struct ckpt_stamp *out,
+		       struct err *e)
+{
+	struct stat st;
+	(void)s;
+	if (lstat(path, &st))
+		return err_errno(e, ERR_IO, "%s: cannot look at it", path);
+	*out = (struct ckpt_stamp){ .device = st.st_dev,
+				    .inode = st.st_ino,
+				    .size = st.st_size,
+				    .seconds = st.st_mtim.tv_sec,
+				    .nanoseconds = st.st_mtim.tv_nsec };
+	return 0;
+}
+
+/* The stamp is that of the new name: nobody can exchange that file. */
+static int posix_link(const struct ckpt_storage *s, const char *from, const char *to,
+		      const struct ckpt_stamp *stamp, struct err *e)
+{
+	struct ckpt_stamp now = { 0 };
+	if (io_of(s)->link(from, to))
+		return ckpt_io_fail(e, to, "link");
+	if (posix_stamp(s, to, &now, e))
+		return -1;
+	return now.device == stamp->device && now.inode == stamp->inode &&
+			       now.size == stamp->size && now.seconds == stamp->seconds &&
+			       now.nanoseconds == stamp->nanoseconds
+		       ? 0
+		       : err_set(e, ERR_STALE, "%s: the file has changed since it was written",
+				 from);
+}
+
 static int posix_discard(const struct ckpt_storage *s, const char *path, struct err *e)
 {
 	if (io_of(s)->unlink(path) && errno != ENOENT)
@@ -285,6 +317,8 @@ static const struct ckpt_storage_ops posix_ops = {
 	.write = posix_write,
 	.finish = posix_finish,
 	.close = posix_close,
+	.link = posix_link,
+	.stamp = posix_stamp,
 	.discard = posix_discard,
 	.settle = posix_settle,
 	.sync = posix_sync,

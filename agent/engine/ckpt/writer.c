@@ -3,6 +3,7 @@
 #include "agent/engine/ckpt/commit.h"
 #include "agent/engine/ckpt/folder.h"
 #include "agent/engine/ckpt/local.h"
+#include "agent/engine/ckpt/still.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -76,6 +77,8 @@ static struct ckpt_writer *new_writer(struct comm *group, const struct ckpt_opti
 		.n_expect = opt->n_expect,
 		.attached = opt->attached,
 		.snapshot = &w->snapshot,
+		.still = ckpt_still_open(),
+		.still_local = ckpt_still_open(),
 		.gate = opt->gate,
 	};
 	return w;
@@ -148,6 +151,8 @@ void ckpt_writer_close(struct ckpt_writer *w)
 	if (!w)
 		return;
 	join_thread(w);
+	ckpt_still_close(w->commit.still);
+	ckpt_still_close(w->commit.still_local);
 	while (w->reports) {
 		struct report_node *next = w->reports->next;
 		free(w->reports);

@@ -92,6 +92,11 @@ static inline int f_rmdir(const char *path)
 	return begin('d') ? -1 : end(rmdir(path));
 }
 
+static inline int f_link(const char *from, const char *to)
+{
+	return begin('l') ? -1 : end(link(from, to));
+}
+
 static inline int f_direct(int fd, bool on)
 {
 	return ckpt_io_system.direct(fd, on);
@@ -106,6 +111,7 @@ static const struct ckpt_io faulty_io = { .mkdir = f_mkdir,
 					  .rename = f_rename,
 					  .unlink = f_unlink,
 					  .rmdir = f_rmdir,
+					  .link = f_link,
 					  .pwrite = pwrite,
 					  .direct = f_direct,
 					  .allocate = fallocate,
