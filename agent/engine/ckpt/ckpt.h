@@ -3,6 +3,9 @@
  *
  * A checkpoint is an entry DIR/step-00000400 with
  *     shard-00003.safetensors   the slices that world rank 3 wrote
+ *     shard-00003-still.safetensors
+ *                               those of them that have not changed since the checkpoint before: a
+ *                               hard link to its file (still.h)
  *     tokenizer.json, …         files that belong to the model (attached.h), written by world rank 0
  *     MANIFEST.json             written last: step and state, model, layout, every file with its
  *                               size, every tensor slice with its global shape, box, file, offset
@@ -161,6 +164,11 @@ int ckpt_writer_open(struct comm *world, const struct ckpt_options *opt, struct 
 		     struct err *e);
 /* Waits for a save in progress. Takes NULL. */
 void ckpt_writer_close(struct ckpt_writer *w);
+
+/* Allocates the host memory that saves of these tensors need, behind the caller, so that the first
+ * save takes no longer than the others. Their data is not read. It changes nothing else: if there is
+ * no memory, the save reports that. */
+void ckpt_writer_prepare(struct ckpt_writer *w, const struct ckpt_tensor *tensors, int n);
 
 /* Collective. Copies the tensors to host memory and returns (the stall); a thread then computes the
  * digests, writes, proves and commits. The boxes of all ranks must cover each tensor exactly once:

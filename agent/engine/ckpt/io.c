@@ -45,6 +45,27 @@ static int remove_empty(const char *path)
 	return (int)TEMP_FAILURE_RETRY(rmdir(path));
 }
 
+static int link_file(const char *from, const char *to)
+{
+	return (int)TEMP_FAILURE_RETRY(link(from, to));
+}
+
+static int allocate(int fd, int mode, off_t from, off_t bytes)
+{
+	return (int)TEMP_FAILURE_RETRY(fallocate(fd, mode, from, bytes));
+}
+
+static int truncate_file(int fd, off_t bytes)
+{
+	return (int)TEMP_FAILURE_RETRY(ftruncate(fd, bytes));
+}
+
+static int direct(int fd, bool on)
+{
+	int flags = fcntl(fd, F_GETFL);
+	return flags < 0 ? -1 : fcntl(fd, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT);
+}
+
 const struct ckpt_io ckpt_io_system = {
 	.mkdir = make,
 	.create = create,
@@ -54,6 +75,11 @@ const struct ckpt_io ckpt_io_system = {
 	.rename = move,
 	.unlink = remove_file,
 	.rmdir = remove_empty,
+	.link = link_file,
+	.pwrite = pwrite,
+	.direct = direct,
+	.allocate = allocate,
+	.truncate = truncate_file,
 };
 
 /* The user can fix a full disk or a file size limit at once, so the text explains how. */

@@ -110,6 +110,8 @@ int train_state_load(struct comm *world, const struct train_source *from, json_t
  * (agent/engine/ckpt/state_digest.h). Each element is digested by the one rank that would save it. */
 int train_state_check_loaded(struct comm *world, const struct train_source *from,
 			     const struct train_state *state, struct err *e);
+/* Prepares the memory of the first save (ckpt_writer_prepare). */
+void train_state_prepare_save(struct ckpt_writer *w, const struct train_state *state);
 /* Collective. Starts the checkpoint of *at in the tiers `where` (enum ckpt_where), whose optimizer
  * is set from the state. Fails if the
  * previous save failed; that failure is returned once, and another call starts this save. */

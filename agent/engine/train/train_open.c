@@ -285,6 +285,8 @@ int trainer_open(struct trainer *t, struct err *e)
 	if (open_checkpoints(t, e) || start_state(t, e) || resume_window(t, e) ||
 	    (t->server && param_server_start(t->server, t->at.step, e)) || begin_samples(t, e))
 		return -1;
+	if (t->job->checkpoint.every > 0 || t->local.dir[0])
+		train_state_prepare_save(t->writer, &t->state);
 	train_phases_lap(env->phases, "state", &since);
 	return 0;
 }
