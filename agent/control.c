@@ -277,17 +277,12 @@ fail:
 	return -1;
 }
 
-/* The next generation begins: this process is as a new one. The lock is held. */
+/* The trainer uses the welcome of the next generation from now on. The lock is held. */
 static int take_next(struct control *c, struct err *e)
 {
 	json_decref(c->welcome_body);
 	c->welcome_body = c->next;
 	c->next = NULL;
-	c->regroups = c->idle = c->given_up = false;
-	c->recorded = 0;
-	atomic_store(&c->stop, STOP_NONE);
-	atomic_store(&c->step, 0);
-	atomic_store(&c->phase, "start");
 	return msg_welcome_read(c->welcome_body, &c->welcome, e);
 }
 

@@ -64,8 +64,8 @@ void agent_control_close(struct control *c);
 const char *agent_control_local_address(const struct control *c);
 
 /* Sets the function that is called once when the agent must leave, or when its generation is over: on
- * the control thread, or on the caller's if that is already so. It must neither log nor send. With NULL, no call is under way or
- * follows after this has returned. */
+ * the control thread, or on the caller's if that is already so. It must neither log nor send. With NULL,
+ * no call is under way or follows after this has returned. */
 void agent_control_on_abort(struct control *c, void (*fn)(const char *reason, void *arg),
 			    void *arg);
 

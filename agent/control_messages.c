@@ -91,7 +91,21 @@ static int handle_regroup(struct control *c, const struct msg *m, struct err *e)
 	return 0;
 }
 
-/* From this message on, all others are of the next generation. */
+/* The next generation begins: this process is as a new one. From this message on, all others are of that
+ * generation; they may come before the trainer has seen it. The lock is held. */
+static void begin_next(struct control *c, json_t *welcome, uint32_t generation)
+{
+	c->next = json_incref(welcome);
+	c->regroups = c->idle = c->given_up = false;
+	c->recorded = 0;
+	json_array_clear(c->endpoints);
+	agent_connection_renew(c->connection, generation);
+	atomic_store(&c->stop, STOP_NONE);
+	atomic_store(&c->step, 0);
+	atomic_store(&c->phase, "start");
+	pthread_cond_broadcast(&c->news);
+}
+
 static int handle_welcome(struct control *c, const struct msg *m, struct err *e)
 {
 	struct msg_welcome next;
@@ -101,13 +115,9 @@ static int handle_welcome(struct control *c, const struct msg *m, struct err *e)
 		return err_set(e, ERR_PROTO, "message welcome: generation %lld",
 			       (long long)next.generation);
 	pthread_mutex_lock(&c->lock);
-	bool awaited = c->idle && !c->next;
-	if (awaited) {
-		c->next = json_incref(m->body);
-		json_array_clear(c->endpoints);
-		agent_connection_renew(c->connection, (uint32_t)next.generation);
-		pthread_cond_broadcast(&c->news);
-	}
+	bool awaited = c->idle;
+	if (awaited)
+		begin_next(c, m->body, (uint32_t)next.generation);
 	pthread_mutex_unlock(&c->lock);
 	return awaited ? 0
 		       : err_set(e, ERR_PROTO,

@@ -1,7 +1,7 @@
 /*
  * rendezvous — how the ranks of a generation find each other if some of them are agents of the last
- * one: PMIx served only the first generation, so the supervisor exchanges the endpoints over the control
- * channel, which authenticates and seals them (base/auth.h).
+ * one: PMIx serves only a generation of new agents, so the supervisor exchanges the endpoints over the
+ * control channel, which authenticates and seals them (base/auth.h).
  *
  * One fence, from one thread.
  */

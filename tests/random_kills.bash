@@ -46,6 +46,11 @@ kill_many() {
 	done
 }
 
+# Succeeds if some agents of the run have outlived a generation; with WARM=no: if none has.
+lived_on() { # run
+	if [[ ${WARM-} == no ]]; then ! event "$1" regrouped; else event "$1" regrouped | grep -q '"kept":[1-9]'; fi
+}
+
 # Prints the parts of the recoveries of all runs of this file.
 figure_of_recoveries() {
 	local runs=("$BATS_FILE_TMPDIR"/*/kills) line

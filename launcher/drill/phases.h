@@ -21,7 +21,7 @@
 /* field, heading of the table, doc */
 #define DRILL_PHASES(X) \
 	X(detect, "detect", "from the fault until the supervisor counts a rank as lost, stops, or warns") \
-	X(fence,  "fence",  "until no process of the generation is left") \
+	X(fence,  "fence",  "until the other agents have left the generation, or no process of it is left") \
 	X(plan,   "plan",   "until the next generation starts: survey, decision, and any back-off") \
 	X(start,  "start",  "until every agent has connected") \
 	X(load,   "load",   "until every agent has loaded the checkpoint") \

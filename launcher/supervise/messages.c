@@ -253,7 +253,7 @@ static int on_log(struct supervisor *s, struct connection *c, const json_t *body
 	/* While the generation ends, the ranks' messages go to their logs and to events.jsonl
 	 * only. */
 	bool error = !strcmp(m.level, "error");
-	if (s->state != SUP_DRAINING && !s->settle_at)
+	if (s->state != SUP_DRAINING && s->state != SUP_REGROUPING && !s->settle_at)
 		supervise_terminal_event(s->o.term, error ? TONE_BAD : TONE_WARN,
 					 error ? "error" : "warn", "%s:%d: %s",
 					 supervise_node(s, rank), rank, m.text);

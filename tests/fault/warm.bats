@@ -31,6 +31,7 @@ survives() { # name world word...
 	wait_for 60 step_reached "warm-$name" 2
 	[[ $(pgrep -P $pid -x muster-agent | wc -l) -eq $world ]]
 	kill_many "warm-$name" "$world" "$kills" || return 1
+	[[ $world -eq 2 ]] || lived_on "warm-$name" # of two ranks, each kill may be of both
 	agents=$(pgrep -P $pid -x muster-agent)
 	kill -TERM $pid
 	wait $pid || [[ $? -eq 75 ]]

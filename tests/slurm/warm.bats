@@ -34,6 +34,7 @@ survives() { # name word...
 	shift
 	submit "$name" "$@"
 	kill_many "$name" 8 "$kills" || return 1
+	lived_on "$name"
 	scancel "$id"
 	wait_for 60 job_over
 	wait_for 5 no_agent

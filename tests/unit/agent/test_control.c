@@ -71,6 +71,14 @@ static int agent_main(struct stage *s, scenario *play)
 	return rc;
 }
 
+static int agent_on_one_core(struct stage *s, scenario *play)
+{
+	cpu_set_t core;
+	CPU_ZERO(&core);
+	CPU_SET((size_t)sched_getcpu(), &core);
+	return sched_setaffinity(0, sizeof core, &core) ? 1 : agent_main(s, play);
+}
+
 static void start_agent(struct supervisor *v, int (*agent)(struct stage *, scenario *),
 			scenario *play)
 {
@@ -140,6 +148,25 @@ static void send_message(struct supervisor *v, enum msg_type type, json_t *body)
 	flush(v);
 }
 
+static json_t *welcome_json(uint32_t generation, int rank, int world, double heartbeat_s)
+{
+	struct msg_welcome w = { .generation = generation,
+				 .rank = rank,
+				 .world = world,
+				 .job = "",
+				 .run = "",
+				 .resume = "none",
+				 .coords = json_object(),
+				 .node = "n1",
+				 .heartbeat_s = heartbeat_s,
+				 .group_secret = "",
+				 .bus = "",
+				 .cpus = "" };
+	json_t *body = msg_welcome_json(&w);
+	json_decref(w.coords);
+	return body;
+}
+
 static void let_in_with(struct supervisor *v, double heartbeat_s)
 {
 	struct msg hello = expect(v, MSG_HELLO);
@@ -149,17 +176,7 @@ static void let_in_with(struct supervisor *v, double heartbeat_s)
 	assert_int_equal(json_integer_value(json_object_get(hello.body, "pid")), v->agent);
 	assert_true(json_string_length(json_object_get(hello.body, "cpus")) > 0);
 	msg_fini(&hello);
-	struct msg_welcome w = { .job = "",
-				 .run = "",
-				 .resume = "none",
-				 .coords = json_object(),
-				 .node = "n1",
-				 .heartbeat_s = heartbeat_s,
-				 .group_secret = "",
-				 .bus = "",
-				 .cpus = "" };
-	send_message(v, MSG_WELCOME, msg_welcome_json(&w));
-	json_decref(w.coords);
+	send_message(v, MSG_WELCOME, welcome_json(GENERATION, 5, 8, heartbeat_s));
 }
 
 static void let_in(struct supervisor *v)
@@ -234,6 +251,40 @@ static int get_stuck(struct stage *s, struct control *c, const struct msg_welcom
 	agent_control_on_abort(c, pass_on, s);
 	agent_control_progress(c, 12, "backward");
 	stay();
+}
+
+/* Takes part in two generations; in the second one it meets the other ranks only if `meets`. */
+static int regroup(struct control *c, bool meets)
+{
+	const struct msg_welcome *next;
+	struct err e = ERR_INIT;
+	json_t *own = json_pack("{s:s}", "a", "b"), *all = NULL;
+	if (agent_control_await_next(c, &next, &e) || next->rank != 1 || next->world != 2)
+		return 1;
+	int rc = agent_control_exchange(c, own, &all, &e);
+	bool over = agent_control_regroups(c);
+	json_decref(own);
+	if (meets ? rc || over || json_array_size(all) != 2 : rc == 0 || !over)
+		return 2;
+	json_decref(all);
+	agent_control_send(c, MSG_FINISHED, json_pack("{s:i}", "step", 1));
+	return AS_IT_MUST;
+}
+
+static int regroup_and_meet(struct stage *s, struct control *c, const struct msg_welcome *welcome)
+{
+	(void)s;
+	(void)welcome;
+	return regroup(c, true);
+}
+
+/* The trainer runs only while the control thread has nothing to do. */
+static int regroup_twice(struct stage *s, struct control *c, const struct msg_welcome *welcome)
+{
+	(void)s;
+	(void)welcome;
+	return sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){ 0 }) ? 3
+									     : regroup(c, false);
 }
 
 static int move_and_fail(struct stage *s, struct control *c, const struct msg_welcome *welcome)
@@ -616,6 +667,77 @@ static void dumps_are_written_on_demand_and_answered(void **state)
 	end_agent(&v);
 }
 
+static json_t *regroup_json(void)
+{
+	return msg_regroup_json(&(struct msg_regroup){ .reason = "rank 3 is lost" });
+}
+
+/* Up to the welcome of the next generation, which is queued but not sent. */
+static void lose_generation(struct supervisor *v, scenario *play)
+{
+	start_agent(v, agent_on_one_core, play);
+	let_in(v);
+	send_message(v, MSG_REGROUP, regroup_json());
+	struct msg m = expect(v, MSG_IDLE);
+	msg_fini(&m);
+	json_t *welcome = welcome_json(GENERATION + 1, 1, 2, 0.02);
+	assert_int_equal(channel_send(v->channel, MSG_WELCOME, welcome, NULL), 0);
+	json_decref(welcome);
+	channel_renew(v->channel, GENERATION + 1);
+}
+
+/* The agent's messages of the lost generation may still come. */
+static void expect_of_next(struct supervisor *v, enum msg_type type)
+{
+	struct msg m = { 0 };
+	char data[4096];
+	while (m.type != type) {
+		struct err e = ERR_INIT;
+		msg_fini(&m);
+		m = (struct msg){ 0 };
+		int rc = channel_next(v->channel, &m, &e);
+		assert_true(rc >= 0 || e.code == ERR_STALE);
+		if (rc)
+			continue;
+		ssize_t n = recv(v->fd, data, sizeof data, 0);
+		assert_true(n > 0);
+		assert_int_equal(channel_feed(v->channel, data, (size_t)n, NULL), 0);
+	}
+	msg_fini(&m);
+}
+
+static void an_agent_meets_the_ranks_of_its_next_generation(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	lose_generation(&v, regroup_and_meet);
+	flush(&v);
+	expect_of_next(&v, MSG_ENDPOINTS);
+	for (int rank = 0; rank < 2; rank++) {
+		struct msg_world_endpoints part = { .first = rank,
+						    .values = json_pack("[{s:s}]", "a", "b") };
+		send_message(&v, MSG_WORLD_ENDPOINTS, msg_world_endpoints_json(&part));
+		json_decref(part.values);
+	}
+	expect_of_next(&v, MSG_FINISHED);
+	hang_up(&v);
+	assert_int_equal(status_of(&v), AS_IT_MUST);
+	end_agent(&v);
+}
+
+/* The trainer has not seen the welcome yet. */
+static void the_loss_of_a_generation_that_has_just_begun_is_not_missed(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	lose_generation(&v, regroup_twice);
+	send_message(&v, MSG_REGROUP, regroup_json());
+	expect_of_next(&v, MSG_FINISHED);
+	hang_up(&v);
+	assert_int_equal(status_of(&v), AS_IT_MUST);
+	end_agent(&v);
+}
+
 static void a_stop_has_the_wish_for_a_checkpoint(void **state)
 {
 	(void)state;
@@ -686,6 +808,8 @@ int main(void)
 		cmocka_unit_test(after_finished_a_lost_supervisor_is_no_failure),
 		cmocka_unit_test(a_late_abort_handler_is_called_at_once),
 		cmocka_unit_test(dumps_are_written_on_demand_and_answered),
+		cmocka_unit_test(an_agent_meets_the_ranks_of_its_next_generation),
+		cmocka_unit_test(the_loss_of_a_generation_that_has_just_begun_is_not_missed),
 		cmocka_unit_test(a_stop_has_the_wish_for_a_checkpoint),
 		cmocka_unit_test(signals_are_reported_and_survived),
 		cmocka_unit_test(a_refusal_gives_its_reason),
