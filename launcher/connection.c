@@ -80,6 +80,20 @@ static void write_out(struct connection *c)
 	update_poll(c);
 }
 
+bool launcher_connection_is_drained(const struct connection *c)
+{
+	return channel_out(c->channel)->len == 0;
+}
+
+/* The socket takes more. */
+static void go_on_writing(struct connection *c)
+{
+	const struct connections_options *o = &c->owner->o;
+	write_out(c);
+	if (o->drained && c->rank >= 0 && launcher_connection_is_drained(c))
+		o->drained(o->arg, c);
+}
+
 int launcher_connection_send(struct connection *c, enum msg_type type, json_t *body, struct err *e)
 {
 	if (!c->open)
@@ -205,7 +219,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 	if (status < 0 || events & UV_READABLE)
 		launcher_connection_read(c);
 	else if (events & UV_WRITABLE)
-		write_out(c);
+		go_on_writing(c);
 }
 
 struct in6_addr launcher_connection_address(int fd)

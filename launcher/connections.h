@@ -61,6 +61,8 @@ struct connections_options {
 	/* The other end closed the connection or broke the protocol. Not called for
 	 * launcher_connection_drop(). rank: as claimed, or -1. */
 	void (*closed)(void *arg, int rank, const struct err *why);
+	/* All that was queued for a claimed connection has left. Called from the loop. NULL: none. */
+	void (*drained)(void *arg, struct connection *c);
 	/* A connection cannot be accepted; the first time in a generation. */
 	void (*trouble)(void *arg, const struct err *why);
 	void *arg;
@@ -90,6 +92,8 @@ int launcher_connection_rank(const struct connection *c); /* -1: not claimed */
 int launcher_connection_send(struct connection *c, enum msg_type type, json_t *body, struct err *e);
 /* The same for a message that msg_pack() has packed, with the present generation. */
 int launcher_connection_send_packed(struct connection *c, const struct buf *packed, struct err *e);
+/* Whether nothing is queued. */
+bool launcher_connection_is_drained(const struct connection *c);
 /* Delivers the messages that have already arrived, such as the last ones of a process that has
  * ended. The callbacks may drop the connection. */
 void launcher_connection_read_out(struct connection *c);

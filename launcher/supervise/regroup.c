@@ -267,6 +267,7 @@ static void welcome_agent(struct supervisor *s, const struct kept_agent *a)
 	k->beat = k->moved = now;
 	k->step = -1;
 	k->count = 0;
+	k->endpoints = 0;
 	*k->phase = '\0';
 	k->ready = k->dumped = k->blamed_peer = k->lives_on = k->idle = false;
 	s->hellos++;

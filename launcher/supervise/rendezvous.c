@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-enum { PART_BYTES = 256 * 1024 }; /* of one message, about; MSG_MAX is its limit */
+enum { PART_BYTES = 32 * 1024 }; /* of one message, about; MSG_MAX is its limit */
 
 void supervise_rendezvous_reset(struct supervisor *s)
 {
@@ -12,6 +12,9 @@ void supervise_rendezvous_reset(struct supervisor *s)
 	for (int i = 0; i < r->room; i++)
 		json_decref(r->values[i]);
 	free(r->values);
+	for (int i = 0; i < r->n_parts; i++)
+		buf_fini(&r->parts[i]);
+	free(r->parts);
 	*r = (struct rendezvous_state){ 0 };
 }
 
@@ -20,37 +23,58 @@ void supervise_rendezvous_close(struct supervisor *s)
 	supervise_rendezvous_reset(s);
 }
 
-/* Packed once for all ranks. */
-static int send_part(struct supervisor *s, int first, json_t *values, struct err *e)
+/* Packs the endpoints of the ranks from `first` on as one message. Returns the next rank; -1: error. */
+static int pack_part(const struct supervisor *s, int first, struct buf *out, struct err *e)
 {
-	struct buf packed = BUF_INIT;
-	json_t *body = msg_world_endpoints_json(
-		&(struct msg_world_endpoints){ .first = first, .values = values });
-	int rc = body ? msg_pack(MSG_WORLD_ENDPOINTS, s->generation, body, &packed, e)
-		      : err_set(e, ERR_NOMEM, "no memory for the endpoints of the ranks");
-	for (int r = 0; !rc && r < s->world; r++)
-		if (s->ranks[r].connection) /* a failure closes the connection */
-			launcher_connection_send_packed(s->ranks[r].connection, &packed, NULL);
+	json_t *const *from = s->rendezvous.values;
+	json_t *values = json_array(), *body;
+	size_t bytes = 0;
+	int next = first, rc = values ? 0 : -1;
+	for (; !rc && next < s->world && bytes < PART_BYTES; next++) {
+		bytes += json_dumpb(from[next], NULL, 0, JSON_COMPACT);
+		rc = json_array_append(values, from[next]);
+	}
+	body = rc ? NULL
+		  : msg_world_endpoints_json(
+			    &(struct msg_world_endpoints){ .first = first, .values = values });
+	rc = body ? msg_pack(MSG_WORLD_ENDPOINTS, s->generation, body, out, e)
+		  : err_set(e, ERR_NOMEM, "no memory for the endpoints of the ranks");
+	json_decref(values);
 	json_decref(body);
-	buf_fini(&packed);
-	return rc;
+	return rc ? -1 : next;
+}
+
+static int pack_all(struct supervisor *s, struct err *e)
+{
+	struct rendezvous_state *r = &s->rendezvous;
+	r->parts = calloc((size_t)s->world, sizeof *r->parts); /* at most one for each rank */
+	if (!r->parts)
+		return err_set(e, ERR_NOMEM, "no memory for the endpoints of %d ranks", s->world);
+	for (int next = 0; next < s->world;) {
+		next = pack_part(s, next, &r->parts[r->n_parts++], e);
+		if (next < 0)
+			return -1;
+	}
+	return 0;
+}
+
+void supervise_rendezvous_go_on(struct supervisor *s, int rank)
+{
+	const struct rendezvous_state *r = &s->rendezvous;
+	struct rank_state *k = &s->ranks[rank];
+	while (k->connection && k->endpoints < r->n_parts &&
+	       launcher_connection_is_drained(k->connection))
+		/* a failure closes the connection */
+		launcher_connection_send_packed(k->connection, &r->parts[k->endpoints++], NULL);
 }
 
 static int send_all(struct supervisor *s, struct err *e)
 {
-	const struct rendezvous_state *r = &s->rendezvous;
-	int rc = 0;
-	for (int first = 0, next = 0; !rc && first < s->world; first = next) {
-		json_t *values = json_array();
-		size_t bytes = 0;
-		for (; next < s->world && bytes < PART_BYTES; next++) {
-			bytes += json_dumpb(r->values[next], NULL, 0, JSON_COMPACT);
-			json_array_append(values, r->values[next]);
-		}
-		rc = send_part(s, first, values, e);
-		json_decref(values);
-	}
-	return rc;
+	if (pack_all(s, e))
+		return -1;
+	for (int rank = 0; rank < s->world; rank++)
+		supervise_rendezvous_go_on(s, rank);
+	return 0;
 }
 
 int supervise_rendezvous_note(struct supervisor *s, int rank, json_t *values, struct err *e)

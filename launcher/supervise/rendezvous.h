@@ -3,11 +3,13 @@
  * supervisor, which sends those of all ranks to each of them, once all have come.
  *
  * It moves world² times the size of one rank's endpoints through this process: for 1,024 ranks of 300
- * bytes 300 MiB. A generation of only new agents uses PMIx.
+ * bytes 300 MiB. Each rank is sent one part of the list at a time, so only that part is queued for it.
+ * A generation of only new agents uses PMIx.
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_RENDEZVOUS_H
 #define MUSTER_LAUNCHER_SUPERVISE_RENDEZVOUS_H
 
+#include "base/buf.h"
 #include "base/err.h"
 
 #include <jansson.h>
@@ -18,6 +20,9 @@ struct rendezvous_state {
 	json_t **values; /* of each rank; NULL: they have not come */
 	int n;           /* that have come */
 	int room;        /* of the list */
+	/* all of them as messages, each for all ranks; NULL: they have not all come */
+	struct buf *parts;
+	int n_parts;
 };
 
 /* A generation begins. */
@@ -26,5 +31,7 @@ void supervise_rendezvous_close(struct supervisor *s);
 /* What a rank publishes. After the last one's all ranks get everything. ERR_PROTO: it has published
  * before, or the generation uses PMIx. */
 int supervise_rendezvous_note(struct supervisor *s, int rank, json_t *values, struct err *e);
+/* The connection of the rank takes more. */
+void supervise_rendezvous_go_on(struct supervisor *s, int rank);
 
 #endif

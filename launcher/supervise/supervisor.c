@@ -50,6 +50,14 @@ static void on_closed(void *arg, int rank, const struct err *why)
 				    why->code == ERR_NET ? ERR_PEER : why->code, why->text);
 }
 
+static void on_drained(void *arg, struct connection *c)
+{
+	struct supervisor *s = arg;
+	int rank = launcher_connection_rank(c);
+	if (rank < s->world && s->ranks[rank].connection == c)
+		supervise_rendezvous_go_on(s, rank);
+}
+
 static void on_trouble(void *arg, const struct err *why)
 {
 	supervise_report_trouble(arg, why->text);
@@ -156,6 +164,7 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 		.voucher = choose_auth(s),
 		.message = supervise_message,
 		.closed = on_closed,
+		.drained = on_drained,
 		.trouble = on_trouble,
 		.arg = s,
 	};

@@ -131,6 +131,7 @@ struct rank_state {
 	bool failed;      /* by an error of its own */
 	/* regroup.h: its agent lives on after this generation; it has left it */
 	bool lives_on, idle;
+	int endpoints;    /* parts of the list of endpoints that it was sent: rendezvous.h */
 	bool helper_lost; /* the helper of its node has ended, or cannot start it */
 	int status;       /* as of waitpid, if exited */
 	struct agent_process process;

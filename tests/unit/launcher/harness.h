@@ -225,7 +225,8 @@ static inline void deliver_all(void)
 	for (int round = 0; round < 12; round++) {
 		for (struct peer *p = h.peers; p < h.peers + PEERS; p++) {
 			struct buf *out = p->channel ? channel_out(p->channel) : NULL;
-			ssize_t n = out && out->len ? send(p->fd, out->data, out->len, MSG_NOSIGNAL)
+			ssize_t n = out && out->len ? send(p->fd, out->data, out->len,
+							   MSG_NOSIGNAL | MSG_DONTWAIT)
 						    : 0;
 			if (n > 0)
 				buf_drop(out, (size_t)n);

@@ -130,12 +130,17 @@ static void open_warm(void)
 	send_step(&h.peers[0], MSG_METRICS, 3);
 }
 
-static void publish(struct peer *p)
+static void publish_text(struct peer *p, const char *text)
 {
-	json_t *values = json_pack("{s:s}", "card", "here"),
+	json_t *values = json_pack("{s:s}", "card", text),
 	       *body = msg_endpoints_json(&(struct msg_endpoints){ .values = values });
 	json_decref(values);
 	send_message(p, MSG_ENDPOINTS, body);
+}
+
+static void publish(struct peer *p)
+{
+	publish_text(p, "here");
 }
 
 /* The missing rank's agent, which is peer `i`, connects, and both train. */
@@ -409,6 +414,23 @@ static void endpoints_are_taken_once(void **state)
 	assert_int_equal(count_events("\"event\":\"rank-lost\"", "endpoints"), 1);
 }
 
+/* More than a socket takes at once. */
+static void long_endpoints_arrive_part_by_part(void **state)
+{
+	static char text[400001];
+	(void)state;
+	memset(text, 'x', sizeof text - 1);
+	open_warm();
+	die(1, 1);
+	send_message(peer_open(2, h.secret, h.generation), MSG_HELLO, hello_json(1));
+	publish_text(&h.peers[0], text);
+	publish_text(&h.peers[2], text);
+	for (int i = 0; i < 4; i++)
+		deliver_all();
+	assert_int_equal(h.peers[0].endpoints, 2);
+	assert_int_equal(h.peers[2].endpoints, 2);
+}
+
 /* A stranger cannot take the rank of an agent that lives on. */
 static void a_kept_rank_is_taken(void **state)
 {
@@ -444,6 +466,7 @@ int main(void)
 		REGROUP_TEST(a_start_that_fails_is_tried_again_with_all),
 		REGROUP_TEST(a_step_that_ends_costs_no_agent_of_the_next),
 		REGROUP_TEST(endpoints_are_taken_once),
+		REGROUP_TEST(long_endpoints_arrive_part_by_part),
 		REGROUP_TEST(a_kept_rank_is_taken),
 	};
 	return cmocka_run_group_tests_name("agents that live on", tests, NULL, NULL);
