@@ -100,7 +100,7 @@ none_left() { [[ -z $(processes_left) ]]; }
 	[[ $status -eq 0 ]]
 	[[ $output == *"1 drilled, 1 right, 0 skipped" ]]
 	wait_for 30 no_jobs
-	all_idle
+	wait_for 30 all_idle # the allocation may still be completing
 }
 
 @test "a node is expected to fail: the run continues without it" {

@@ -29,7 +29,8 @@ decision() { event "$1" decision | tail -n 1 | grep -oP '"how":"\K[^"]+' | head 
 decided() { [[ $(decision "$1") == "$2" ]]; } # run how
 
 # is_right RUN: the job has ended well, each sample was used once, the losses are those of a run on one process, and nothing is left.
-# Rounding differs between layouts. Over 600 steps it grows to more than 1e-5 in the norms of the gradients, but not in the losses.
+# Rounding differs between layouts, and grows over 600 steps: to some 1e-5 in the losses, more in the norms of the gradients. A sample
+# that is lost or used twice changes the losses by 1e-3 and more.
 is_right() {
 	ends_with 0 || return 1
 	run "$MUSTER" data audit "$(run_folder "$1")"
@@ -37,7 +38,7 @@ is_right() {
 	run "$losses" compare "$(run_folder alone)/metrics.jsonl" "$(run_folder "$1")/metrics.jsonl" 1
 	echo "$output"
 	[[ $status -eq 0 && $output =~ "loss "([0-9.e+-]+) ]] || return 1
-	awk -v difference="${BASH_REMATCH[1]}" 'BEGIN { exit !(difference <= 1e-5) }' || return 1
+	awk -v difference="${BASH_REMATCH[1]}" 'BEGIN { exit !(difference <= 1e-4) }' || return 1
 	wait_for 10 no_agent
 }
 
