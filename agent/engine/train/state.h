@@ -110,6 +110,21 @@ int train_state_load(struct comm *world, const struct train_source *from, json_t
  * (agent/engine/ckpt/state_digest.h). Each element is digested by the one rank that would save it. */
 int train_state_check_loaded(struct comm *world, const struct train_source *from,
 			     const struct train_state *state, struct err *e);
+struct ckpt_store;
+struct ckpt_mirror;
+
+/* Collective. Loads the newest state of which a copy of every shard is in the memory of the ranks
+ * (agent/engine/ckpt/exchange.h), as train_state_load does, and proves that the ranks hold it. 1: loaded;
+ * 0: there is none. */
+int train_state_recover(struct comm *world, const struct ckpt_store *store, json_t *model,
+			const struct train_state *state, struct ckpt_state *at, int *culprit,
+			struct err *e);
+/* Collective. Copies the state of *at in memory (agent/engine/ckpt/mirror.h), whose optimizer is set
+ * from the state. ckpt_mirror_start follows. */
+int train_state_copy(struct ckpt_mirror *m, const struct ckpt_state *at,
+		     const struct train_state *state, struct err *e);
+/* Bytes of what this rank saves. */
+int train_state_bytes(const struct train_state *state, double *bytes, struct err *e);
 /* Collective. Starts the checkpoint of *at in the tiers `where` (enum ckpt_where), whose optimizer
  * is set from the state. Fails if the
  * previous save failed; that failure is returned once, and another call starts this save. */
