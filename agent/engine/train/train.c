@@ -391,7 +391,7 @@ int train_run(const struct train_env *env, struct err *e)
 	int rc = trainer_open(&t, e);
 	if (!rc) {
 		t.hooks->ready(t.hooks->arg, t.at.step, t.at.samples, t.from.path, env->phases);
-		rc = train_loop(&t, e);
+		rc = trainer_memory_renew(&t, e) || train_loop(&t, e) ? -1 : 0;
 	}
 	if (!rc) {
 		save_timeline(&t);

@@ -70,7 +70,16 @@ int trainer_memory_open(struct trainer *t, struct err *e)
 	};
 	t->copied = t->at.step;
 	t->pace_skips = STEPS_SLOW;
-	return room ? ckpt_mirror_open(env->world, &opt, &t->mirror, e) : 0;
+	if (room && ckpt_mirror_open(env->world, &opt, &t->mirror, e))
+		return -1;
+	return 0;
+}
+
+int trainer_memory_renew(struct trainer *t, struct err *e)
+{
+	return t->mirror && t->from.tier == TRAIN_MEMORY && t->from.path[0]
+		       ? trainer_memory_take(t, e)
+		       : 0;
 }
 
 void trainer_memory_note(struct trainer *t, double seconds, bool copying)

@@ -80,6 +80,8 @@ int trainer_commit(struct trainer *t, bool last, struct err *e);
 
 /* train_memory.c: copies in memory, if the job wants them. Collective, when the state is loaded. */
 int trainer_memory_open(struct trainer *t, struct err *e);
+/* Collective. A state that came from memory is copied again, because new ranks hold nothing of it. */
+int trainer_memory_renew(struct trainer *t, struct err *e);
 bool trainer_memory_busy(const struct trainer *t);
 /* A step took so long; copying: a copy was in progress when it began. */
 void trainer_memory_note(struct trainer *t, double seconds, bool copying);
