@@ -136,6 +136,13 @@ static int write_recorder(void *arg, struct err *e)
 	return file_make_dirs(dir, e) || comm_dump(g->world, path, e) ? -1 : 0;
 }
 
+/* The wait for the other ranks can be aborted, too: one of them may live on and never come. */
+static void watch_abort(void *arg, struct comm *world)
+{
+	struct generation *g = arg;
+	agent_control_on_abort(g->control, world ? abort_world : NULL, world);
+}
+
 static int open_world(struct generation *g, const struct comm_bootstrap *boot, struct err *e)
 {
 	char dumps[RUN_PATH];
@@ -149,10 +156,11 @@ static int open_world(struct generation *g, const struct comm_bootstrap *boot, s
 		.sockets = (int)g->job.network.sockets,
 		.dump_dir = dumps,
 		.integrity = (enum comm_integrity)comm_integrity_parse(g->job.network.integrity),
+		.joining = watch_abort,
+		.joining_arg = g,
 	};
 	if (comm_open(boot, &opt, &g->world, e))
 		return err_prefix(e, "wiring up");
-	agent_control_on_abort(g->control, abort_world, g->world);
 	agent_control_on_dump(g->control, write_recorder, g);
 	return 0;
 }

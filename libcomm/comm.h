@@ -60,6 +60,9 @@ struct comm_bootstrap {
 	void *arg;
 };
 
+struct comm;         /* a group; the world is one */
+struct comm_request; /* an operation in progress */
+
 enum comm_integrity {
 	COMM_INTEGRITY_NONE,
 	COMM_INTEGRITY_CHECKSUM,
@@ -100,12 +103,14 @@ struct comm_options {
 	enum comm_integrity integrity;
 	/* Folder for the flight recorder's dump when an operation fails. NULL: no dump. */
 	const char *dump_dir;
+	/* Called by comm_open with the world before it waits for the other ranks: from then on
+	 * comm_abort ends that wait. Called with NULL before a world that could not be opened is
+	 * freed. NULL: none. */
+	void (*joining)(void *arg, struct comm *world);
+	void *joining_arg;
 };
 
 enum { COMM_SOCKETS_MAX = 16 };
-
-struct comm;         /* a group; the world is one */
-struct comm_request; /* an operation in progress */
 
 /* The names of all algorithms, each once. The list ends with NULL. */
 const char *const *comm_algorithms(void);

@@ -171,6 +171,33 @@ static int exchange_cards_and_open(struct world *w, const struct comm_bootstrap 
 	return rc;
 }
 
+/* No rank may continue before all ranks have opened the objects that the others offer. */
+static int meet(struct comm *c, const struct comm_options *opt, struct err *e)
+{
+	if (opt->joining)
+		opt->joining(opt->joining_arg, c);
+	int rc = comm_barrier(c, e);
+	if (rc && opt->joining)
+		opt->joining(opt->joining_arg, NULL);
+	return rc;
+}
+
+static int join(struct world *w, const struct comm_bootstrap *boot, const struct comm_options *opt,
+		struct comm **world, struct err *e)
+{
+	struct comm *c = NULL;
+	struct card *cards = calloc((size_t)boot->size, sizeof *cards);
+	if (!cards)
+		return err_set(e, ERR_NOMEM, "no memory for %d ranks", boot->size);
+	int rc = exchange_cards_and_open(w, boot, opt, cards, &c, e) || meet(c, opt, e) ? -1 : 0;
+	free(cards);
+	if (rc && c)
+		comm_group_free(c);
+	else
+		*world = c;
+	return rc;
+}
+
 int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 	      struct comm **world, struct err *e)
 {
@@ -206,20 +233,10 @@ int comm_open(const struct comm_bootstrap *boot, const struct comm_options *opt,
 		comm_world_free(w);
 		return -1;
 	}
-	struct comm *c = NULL;
-	struct card *cards = calloc((size_t)boot->size, sizeof *cards);
-	if (!cards)
-		err_set(e, ERR_NOMEM, "no memory for %d ranks", boot->size);
-	/* No rank may continue before all ranks have opened the objects that the others offer. */
-	if (!cards || exchange_cards_and_open(w, boot, opt, cards, &c, e) || comm_barrier(c, e)) {
-		free(cards);
-		if (c)
-			comm_group_free(c);
+	if (join(w, boot, opt, world, e)) {
 		comm_world_free(w);
 		return err_prefix(e, "rank %d of %d cannot join the world", boot->rank, boot->size);
 	}
-	free(cards);
-	*world = c;
 	return 0;
 }
 

@@ -72,11 +72,15 @@ static void unlink_launch(struct launched *l)
 	*at = l->next;
 }
 
-/* The launch has ended while others live: its ranks are lost, if they were not seen to end. */
+/* The launch has ended while others live: its ranks are lost. The first one may already lead to the
+ * next generation, in which none of them is kept and the numbers are those of other agents. */
 static void lose_ranks(struct supervisor *s, const bool *of)
 {
+	uint32_t generation = s->generation;
 	for (int r = 0; r < s->world; r++)
-		if (of[r] && !s->ranks[r].finished && !s->ranks[r].exited)
+		s->ranks[r].lives_on &= !of[r];
+	for (int r = 0; r < s->world && s->generation == generation; r++)
+		if (of[r])
 			supervise_lose_rank(s, r, LOST_EXITED, ERR_PEER, "its process has ended");
 }
 
@@ -84,16 +88,17 @@ static void on_all_gone(void *arg)
 {
 	struct launched *l = arg;
 	struct supervisor *s = l->s;
-	bool *of = calloc((size_t)s->most, sizeof *of);
-	int world = s->world;
-	for (int r = 0; r < world; r++)
-		if (s->ranks[r].process.launched == l) {
-			if (of)
-				of[r] = true;
-			if (s->ranks[r].connection)
-				launcher_connection_read_out(s->ranks[r].connection);
-			s->ranks[r].process.launched = NULL;
-		}
+	bool *of = calloc((size_t)s->most, sizeof *of); /* ranks that were not seen to end */
+	for (int r = 0; r < s->world; r++) {
+		struct rank_state *k = &s->ranks[r];
+		if (k->process.launched != l)
+			continue;
+		if (k->connection)
+			launcher_connection_read_out(k->connection);
+		if (of)
+			of[r] = !k->finished && !k->exited;
+		k->process.launched = NULL;
+	}
 	supervise_regroup_note_end(s, l);
 	unlink_launch(l);
 	s->o.ops->close(l->launch);

@@ -33,7 +33,8 @@ static bool may_regroup(const struct supervisor *s)
 static bool is_trusted(const struct supervisor *s, int rank)
 {
 	const struct rank_state *k = &s->ranks[rank];
-	return k->connection && rank != s->cause.rank && !k->finished && !k->exited && !k->failed;
+	return k->connection && k->process.launched && rank != s->cause.rank && !k->finished &&
+	       !k->exited && !k->failed;
 }
 
 void supervise_regroup_exclude(struct supervisor *s, int rank)
@@ -146,7 +147,6 @@ void supervise_regroup_keep(struct supervisor *s)
 static void forget_process(struct kept_agent *a)
 {
 	a->agent.process.launched = NULL;
-	a->agent.exited = true;
 }
 
 void supervise_regroup_note_exit(struct supervisor *s, const struct launched *l, int started_as)
@@ -217,7 +217,8 @@ static void choose_ranks(struct supervisor *s)
 		struct kept_agent *a = &r->kept[i];
 		int here = find_node(s, a->node, node);
 		const struct place key = { here, a->slot, 0 };
-		const struct place *at = places && here >= 0 && a->agent.connection
+		const struct place *at = places && here >= 0 && a->agent.connection &&
+							 a->agent.process.launched
 						 ? bsearch(&key, places, (size_t)s->world,
 							   sizeof *places, compare_places)
 						 : NULL;

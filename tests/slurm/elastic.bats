@@ -29,8 +29,7 @@ decision() { event "$1" decision | tail -n 1 | grep -oP '"how":"\K[^"]+' | head 
 decided() { [[ $(decision "$1") == "$2" ]]; } # run how
 
 # is_right RUN: the job has ended well, each sample was used once, the losses are those of a run on one process, and nothing is left.
-# Rounding differs between layouts, and grows over 600 steps: to some 1e-5 in the losses, more in the norms of the gradients. A sample
-# that is lost or used twice changes the losses by 1e-3 and more.
+# Rounding differs between layouts, and grows over 600 steps: to some 1e-5 in the losses, and to more in the norms of the gradients.
 is_right() {
 	ends_with 0 || return 1
 	run "$MUSTER" data audit "$(run_folder "$1")"

@@ -101,6 +101,7 @@ static int kill_step(struct test *t, const char *run_dir, const char *command, b
 	const struct launch_request r = { .job = &job,
 					  .cluster = &t->cluster,
 					  .plan = &plan,
+					  .n_ranks = plan.world,
 					  .generation = 1,
 					  .address = "127.0.0.1:1",
 					  .secret = "5ec4e7",

@@ -78,6 +78,11 @@ static const struct launch_ops some_ops = { .name = "fake",
 					    .kill_agent = kill_rank,
 					    .close = close_launch };
 
+/* As Slurm: a process cannot be killed alone, and nothing is said of the end of one. */
+static const struct launch_ops step_ops = {
+	.name = "fake step", .start = start_some, .kill = kill_launch, .close = close_launch
+};
+
 /* The processes that were killed end. */
 static void reap_killed(void)
 {
@@ -108,19 +113,19 @@ static void die(int rank, int i)
 	deliver_all();
 }
 
-static void start_warm(void)
+static void start_warm(const struct launch_ops *ops)
 {
 	h.first.job.restart.warm = true;
 	h.first.job.restart.regroup_timeout = 3;
 	supervise_close(h.supervisor);
 	uv_run(&h.loop, UV_RUN_DEFAULT);
-	assert_int_equal(open_supervisor(&some_ops), 0);
+	assert_int_equal(open_supervisor(ops), 0);
 	supervise_start(h.supervisor);
 }
 
 static void open_warm(void)
 {
-	start_warm();
+	start_warm(&some_ops);
 	train_all();
 	send_step(&h.peers[0], MSG_METRICS, 3);
 }
@@ -207,7 +212,7 @@ static void warm_no_ends_all(void **state)
 static void a_first_start_that_fails_ends_all(void **state)
 {
 	(void)state;
-	start_warm();
+	start_warm(&some_ops);
 	connect_all();
 	send_step(&h.peers[0], MSG_READY, 0);
 	die(1, 1);
@@ -354,6 +359,45 @@ static void a_start_that_fails_is_tried_again_with_all(void **state)
 	assert_int_equal(b.n, 2);
 }
 
+/* All processes of a launch have ended. */
+static void step_ends(struct launched_here *l)
+{
+	l->running = 0;
+	l->events.all_gone(l->events.arg);
+	deliver_all();
+}
+
+/* The first of its ranks leads to the next generation, in which the others are new agents. */
+static void a_step_that_ends_costs_no_agent_of_the_next(void **state)
+{
+	(void)state;
+	start_warm(&step_ops);
+	train_all();
+	for (int i = 1; i >= 0; i--) {
+		h.peers[i].stubborn = true;
+		shutdown(h.peers[i].fd, SHUT_RDWR);
+		deliver_all();
+	}
+	pass_time(0.3);
+	assert_int_equal(b.n, 2);
+	assert_true(b.all);
+	train_all();
+	send_step(&h.peers[0], MSG_METRICS, 3);
+	h.peers[0].stubborn = false;
+	shutdown(h.peers[1].fd, SHUT_RDWR);
+	deliver_all();
+	assert_int_equal(h.peers[0].regroups, 1);
+	assert_int_equal(b.n, 2);
+	step_ends(&b.list[1]);
+	pass_time(0.3);
+	assert_int_equal(b.n, 3);
+	assert_true(b.all);
+	assert_int_equal(count_events("\"rank-lost\"", "\"generation\":2"), 1);
+	assert_int_equal(count_events("\"rank-lost\"", "\"generation\":3"), 0);
+	step_ends(&b.list[0]);
+	step_ends(&b.list[2]);
+}
+
 static void endpoints_are_taken_once(void **state)
 {
 	(void)state;
@@ -398,6 +442,7 @@ int main(void)
 		REGROUP_TEST(a_kept_agent_that_dies_is_started_again),
 		REGROUP_TEST(a_loss_while_it_wires_up_keeps_the_other),
 		REGROUP_TEST(a_start_that_fails_is_tried_again_with_all),
+		REGROUP_TEST(a_step_that_ends_costs_no_agent_of_the_next),
 		REGROUP_TEST(endpoints_are_taken_once),
 		REGROUP_TEST(a_kept_rank_is_taken),
 	};

@@ -42,6 +42,7 @@ struct ranks {
 	int sockets;                      /* 0: the default */
 	enum comm_integrity integrity;
 	int (*fn)(struct comm *world, void *arg);
+	void (*joining)(void *arg, struct comm *world); /* as in comm_options; NULL: none */
 	void *arg;
 	pid_t pid[RANKS_MAX];
 	struct board *board;
@@ -139,7 +140,9 @@ static inline int ranks_open(struct ranks *r, int rank, struct comm **world, str
 				    .algorithm = r->algorithm,
 				    .sockets = r->sockets,
 				    .integrity = r->integrity,
-				    .dump_dir = r->dump_dir };
+				    .dump_dir = r->dump_dir,
+				    .joining = r->joining,
+				    .joining_arg = r->arg };
 	return comm_open(&boot, &opt, world, e);
 }
 

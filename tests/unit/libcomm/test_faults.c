@@ -285,6 +285,48 @@ static void an_abort_ends_every_wait(void **state)
 	}
 }
 
+/* Rank 1 lives and does not join before rank 0 has given up. */
+static void join_late(void *arg, struct comm *world)
+{
+	static pthread_t aborts;
+	struct stage *s = arg;
+	if (!world) {
+		if (!atomic_fetch_add(&s->done, 1))
+			pthread_join(aborts, NULL);
+	} else if (comm_rank(world) == 1) {
+		while (!atomic_load(&s->done))
+			sched_yield();
+	} else {
+		pthread_create(&aborts, NULL, abort_it, world);
+	}
+}
+
+/* It may pass the barrier, because rank 0 had come to it. */
+static int find_nobody(struct comm *w, void *arg)
+{
+	(void)arg;
+	return comm_barrier(w, NULL) < 0 ? 100 : 0;
+}
+
+static void an_abort_ends_the_wait_for_a_rank_that_does_not_join(void **state)
+{
+	(void)state;
+	for (int b = 0; b < BACKENDS; b++) {
+		struct stage *s = stage_new();
+		struct ranks r = backends[b];
+		r.n = 2;
+		r.timeout_s = 0;
+		r.joining = join_late;
+		r.fn = find_nobody;
+		r.arg = s;
+		ranks_start(&r);
+		for (int rank = 0; rank < r.n; rank++)
+			assert_int_equal(ranks_end(&r, rank), 100); /* it did not join */
+		munmap(r.board, sizeof *r.board);
+		munmap(s, sizeof *s);
+	}
+}
+
 /* --- Disagreement --- */
 
 static int disagree(struct comm *w, void *arg)
@@ -516,6 +558,7 @@ int main(void)
 		cmocka_unit_test(a_late_rank_is_named),
 		cmocka_unit_test(the_end_of_a_chain_of_waits_is_named),
 		cmocka_unit_test(an_abort_ends_every_wait),
+		cmocka_unit_test(an_abort_ends_the_wait_for_a_rank_that_does_not_join),
 		cmocka_unit_test(ranks_that_disagree_get_an_error),
 		cmocka_unit_test(misuse_is_refused_and_harms_nobody),
 		cmocka_unit_test(strangers_are_refused_and_harm_nobody),
