@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # Ranks are killed at random moments, one or two at once, also while the run recovers. The agents of the other ranks live on, and the
-# run ends with the bits of an undisturbed run, in each of twelve layouts. WARM=no measures cold restarts in the same way.
+# run ends with the bits of an undisturbed run, in each of twelve layouts. WARM=no measures cold restarts in the same way,
+# and MEMORY=1 takes copies in memory at each step.
 
 load ../helpers
 load ../random_kills
@@ -12,6 +13,7 @@ setup_file() {
 	kills=4
 	[[ -z ${MUSTER_LARGE-} ]] || kills=17
 	[[ -z ${WARM-} ]] || words+=" restart.warm=$WARM"
+	[[ -z ${MEMORY-} ]] || words+=" checkpoint.memory_every=$MEMORY"
 	export words kills
 }
 
