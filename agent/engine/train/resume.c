@@ -71,13 +71,13 @@ static int rename_damaged(const char *path, struct err *e)
 
 /* 1 if all ranks have loaded it; 0 if a rank found it damaged, with the error in *e. One rank's
  * warning is enough for the supervisor, and the other ranks do not pass for the cause. */
-static int load_on_all(struct comm *world, const struct train_choice *c, json_t *model,
-		       const struct train_state *state, struct ckpt_state *at, struct err *e)
+static int load_on_all(struct comm *world, const struct train_source *from,
+		       const struct train_choice *c, json_t *model, const struct train_state *state,
+		       struct ckpt_state *at, struct err *e)
 {
 	struct err why = ERR_INIT;
-	const struct train_source from = { c->path, c->local };
 	int culprit;
-	if (!train_state_load(world, &from, model, state, at, &culprit, &why))
+	if (!train_state_load(world, from, model, state, at, &culprit, &why))
 		return 1;
 	bool other = culprit >= 0 && culprit != comm_rank(world);
 	if (!other && culprit >= 0)
@@ -245,8 +245,8 @@ static void set_origin(struct train_origin *from, enum train_tier tier, const ch
 static int load_choice(struct resume *r, const struct train_choice *c, struct ckpt_state *at,
 		       struct err *e)
 {
-	const struct train_source from = { c->path, c->local };
-	int rc = c->path[0] ? load_on_all(r->world, c, r->model, r->state, at, e) : 0;
+	const struct train_source from = { c->path, c->local, r->memory };
+	int rc = c->path[0] ? load_on_all(r->world, &from, c, r->model, r->state, at, e) : 0;
 	if (rc == 1 && train_state_check_loaded(r->world, &from, r->state, e))
 		rc = -1;
 	if (!c->path[0]) {

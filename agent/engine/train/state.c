@@ -218,6 +218,7 @@ int train_state_load(struct comm *world, const struct train_source *from, json_t
 	int rc = list_boxes(state, &there, false, &b, &mine);
 	const struct ckpt_load_options opt = { .path = from->path,
 					       .local = from->local,
+					       .store = from->memory,
 					       .model = model,
 					       .accept = check_optimizer,
 					       .arg = &accept,

@@ -92,12 +92,15 @@ int train_state_whole(const struct model_shape *s, enum job_optimizer kind,
 /* --- Load and save --- */
 
 struct ckpt_local_found;
+struct ckpt_store;
 
 /* Where a checkpoint is loaded from. */
 struct train_source {
 	const char *path;
 	/* it is in the folders of the nodes (agent/engine/ckpt/local.h); NULL: in `path` alone */
 	const struct ckpt_local_found *local;
+	/* what the ranks have of it in memory is not read, on all ranks or on none (NULL) */
+	const struct ckpt_store *memory;
 };
 
 /* Collective. Loads a checkpoint into the state and sets *at; the ranks share the reading. Every
@@ -110,7 +113,6 @@ int train_state_load(struct comm *world, const struct train_source *from, json_t
  * (agent/engine/ckpt/state_digest.h). Each element is digested by the one rank that would save it. */
 int train_state_check_loaded(struct comm *world, const struct train_source *from,
 			     const struct train_state *state, struct err *e);
-struct ckpt_store;
 struct ckpt_mirror;
 
 /* Collective. Loads the newest state of which a copy of every shard is in the memory of the ranks

@@ -50,6 +50,13 @@ static int agree_on_room(struct trainer *t, bool *room, struct err *e)
 	return 0;
 }
 
+/* As for a checkpoint, a run must not continue from a step that its series or its ledger lacks. */
+static int await_records(void *arg, int64_t step, struct err *e)
+{
+	const struct trainer *t = arg;
+	return train_samples_sync(t->samples, e) || t->gate.pass(t->gate.arg, step, e) ? -1 : 0;
+}
+
 int trainer_memory_open(struct trainer *t, struct err *e)
 {
 	const struct train_env *env = t->env;
@@ -66,8 +73,9 @@ int trainer_memory_open(struct trainer *t, struct err *e)
 		.model = t->model,
 		.layout = t->layout,
 		.watch = &t->watch,
-		.gate = &t->gate,
+		.gate = &t->copy_gate,
 	};
+	t->copy_gate = (struct ckpt_gate){ await_records, t };
 	t->copied = t->at.step;
 	t->pace_skips = STEPS_SLOW;
 	if (room && ckpt_mirror_open(env->world, &opt, &t->mirror, e))
@@ -117,7 +125,7 @@ int trainer_memory_take(struct trainer *t, struct err *e)
 {
 	double since = clock_s();
 	t->hooks->progress(t->hooks->arg, t->at.step, "copy in memory");
-	if (train_samples_durable(t->samples, e) || trainer_set_numbers(t, e))
+	if (train_samples_written(t->samples, e) || trainer_set_numbers(t, e))
 		return -1;
 	if (t->reports)
 		t->hooks->series(t->hooks->arg, t->at.step);

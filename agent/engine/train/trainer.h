@@ -31,7 +31,7 @@ struct trainer {
 	struct ckpt_writer *writer;
 	struct train_state state;
 	struct ckpt_watch watch;
-	struct ckpt_gate gate;
+	struct ckpt_gate gate, copy_gate;
 	json_t *model, *layout; /* for the checkpoints, as is `whole` */
 	struct ckpt_tensor *whole;
 	int n_whole;
