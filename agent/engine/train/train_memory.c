@@ -112,13 +112,31 @@ bool trainer_memory_due(const struct trainer *t)
 	return t->mirror && every > 0 && t->at.step % every == 0 && t->at.step > t->copied;
 }
 
+/* Steps from the last copy to the next one, equal on all ranks on which no copy is in progress. */
+static int64_t interval(const struct trainer *t)
+{
+	const struct mirror_result *r = ckpt_mirror_result(t->mirror);
+	return r->step < 0 || r->number < 1 ? STEPS_BEFORE : r->number;
+}
+
 bool trainer_memory_ready(const struct trainer *t)
 {
 	if (!t->mirror || !by_itself(t) || ckpt_mirror_busy(t->mirror))
 		return false;
-	const struct mirror_result *r = ckpt_mirror_result(t->mirror);
-	int64_t every = r->step < 0 ? STEPS_BEFORE : r->number;
-	return t->at.step >= t->copied + every;
+	return t->at.step >= t->copied + interval(t);
+}
+
+/* With memory_every = -1 people see how often copies are taken. */
+static void report_every(struct trainer *t)
+{
+	if (comm_rank(t->env->world) || ckpt_mirror_result(t->mirror)->step < 0)
+		return;
+	int64_t every = interval(t);
+	bool changed = every > 2 * t->copy_every || 2 * every < t->copy_every;
+	log_line(changed ? LOG_INFO : LOG_DEBUG, "copies in memory: one in %lld step%s",
+		 (long long)every, human_s(every));
+	if (changed)
+		t->copy_every = every;
 }
 
 int trainer_memory_take(struct trainer *t, struct err *e)
@@ -131,6 +149,8 @@ int trainer_memory_take(struct trainer *t, struct err *e)
 		t->hooks->series(t->hooks->arg, t->at.step);
 	if (train_state_copy(t->mirror, &t->at, &t->state, e))
 		return -1;
+	if (by_itself(t)) /* no copy is in progress then */
+		report_every(t);
 	t->copied = t->at.step;
 	train_copy_pace_take(&t->pace, clock_s() - since);
 	ckpt_mirror_start(t->mirror, train_copy_pace_every(&t->pace, time_share));

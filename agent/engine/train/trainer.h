@@ -44,7 +44,8 @@ struct trainer {
 	struct ckpt_mirror *mirror; /* NULL: there are no copies in memory */
 	int64_t copied;             /* the step of the last one, or where the run continued */
 	struct copy_pace pace;
-	int pace_skips;            /* so many steps are not measured yet */
+	int64_t copy_every; /* with memory_every = -1: steps from one to the next, as reported */
+	int pace_skips;     /* so many steps are not measured yet */
 	struct train_origin from;  /* where the state came from */
 	struct ckpt_state at;      /* the current position of the run */
 	struct engine_batch batch; /* of the current step */
