@@ -41,6 +41,8 @@ survives() { # name world word...
 	# shellcheck disable=SC2086
 	run_tiny "calm-$name" $words job.steps="$(last_step "warm-$name")" "$@"
 	has_same_bits "warm-$name" "calm-$name"
+	[[ -z ${MEMORY-} ]] || figure "$name: $(event "warm-$name" ready | grep -c '"from":"memory"') of" \
+		"$(($(event "warm-$name" ready | wc -l) - 1)) restarts continued from memory"
 }
 
 @test "dp 4" { survives dp4 4 parallel.dp=4; }

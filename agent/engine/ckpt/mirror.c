@@ -36,6 +36,9 @@ struct ckpt_mirror {
 	struct err why;
 	int64_t number;
 	bool failing; /* the last copy has failed; it was reported */
+	/* A rank was lost: nobody knows which copies the others have completed, so that the images of
+	 * the step before them must stay. */
+	bool lost;
 	struct mirror_result result;
 };
 
@@ -290,10 +293,8 @@ static bool is_of(const void *arg, int64_t step, uint32_t generation)
 /* One rank's warning is enough. */
 static void report(struct ckpt_mirror *m, bool failed, int culprit, const struct err *e)
 {
-	bool here = culprit == comm_rank(m->group) || (culprit < 0 && comm_rank(m->group) == 0);
-	bool lost = ckpt_group_is_lost(e->code);
-	if (failed && !m->failing && !lost)
-		log_line(here ? LOG_WARN : LOG_INFO,
+	if (failed && !m->failing && !m->lost)
+		log_line(culprit == comm_rank(m->group) ? LOG_WARN : LOG_INFO,
 			 "step %lld: there is no new copy in memory: %s; training goes on, and "
 			 "the last copy stays valid",
 			 (long long)m->step, e->text);
@@ -312,8 +313,9 @@ static void *copy_thread(void *arg)
 	int64_t number = m->number;
 	int rc = copy(m, &number, &culprit, &e);
 	free_charges(m);
+	m->lost = rc && (culprit < 0 || ckpt_group_is_lost(e.code));
 	report(m, rc != 0, culprit, &e);
-	if (rc && !ckpt_group_is_lost(e.code))
+	if (rc && !m->lost)
 		ckpt_store_drop(m->store, m->step, m->generation);
 	if (!rc && m->result.step < 0) /* those of earlier generations are not needed any more */
 		ckpt_store_retain(m->store, is_of, &m->generation);
@@ -332,6 +334,8 @@ void ckpt_mirror_take(struct ckpt_mirror *m, const struct ckpt_state *state,
 		      const struct ckpt_tensor *tensors, int n)
 {
 	join_thread(m);
+	if (m->lost)
+		return;
 	m->step = state->step;
 	m->why = (struct err)ERR_INIT;
 	m->rc = ckpt_store_take(m->store, comm_rank(m->group), state, m->generation, tensors, n,
@@ -342,6 +346,8 @@ void ckpt_mirror_take(struct ckpt_mirror *m, const struct ckpt_state *state,
 void ckpt_mirror_start(struct ckpt_mirror *m, int64_t number)
 {
 	sigset_t all, was;
+	if (m->lost)
+		return;
 	m->number = number;
 	atomic_store(&m->busy, true);
 	sigfillset(&all);

@@ -7,6 +7,9 @@
  * of its own. A copy counts when all ranks have completed theirs. If one rank fails, all drop the
  * copy, so that every rank always has the same last state (store.h).
  *
+ * After the loss of a rank no further copy is taken, because it would replace the last one that is
+ * complete on all ranks.
+ *
  * The thread ends at once if the world is aborted. Its failures never fail the run: a warning names the
  * first one, until copies succeed again.
  */

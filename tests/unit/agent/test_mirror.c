@@ -200,14 +200,17 @@ static int leave(struct comm *world, void *arg, struct err *e)
 	copy_step(world, &r, 1, 1, false);
 	await(&r);
 	if (comm_rank(world) != 2) {
-		copy_step(world, &r, 2, 1, false);
-		await(&r);
+		for (int64_t step = 2; step <= 4; step++) {
+			copy_step(world, &r, step, 1, false);
+			await(&r);
+		}
 	} else {
 		comm_abort(world, "rank 2 leaves");
 	}
-	int rc = check_copy(&r, comm_rank(world), 1, e);
+	int rank = comm_rank(world);
+	int rc = check_copy(&r, rank, 1, e) || check_copy(&r, (rank + 4) % RANKS, 1, e);
 	rank_close(&r);
-	return rc;
+	return rc ? -1 : 0;
 }
 
 static void a_lost_rank_leaves_the_copies_before_it(void **state)
