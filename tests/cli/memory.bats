@@ -179,3 +179,19 @@ planned() { "$MUSTER" plan "$tiny" "$@" --json | grep -oP '"snapshot": ?\K[0-9.]
 		'BEGIN { exit !(none > 0 && both == 5 * none && own == 3 * none) }'
 	[[ $(planned) == "$(planned checkpoint.memory_every=0)" ]]
 }
+
+@test "a parameter server's shards are copied, too" {
+	local server="job.steps=40 parallel.sync=server parallel.staleness=0 parallel.dp=3 batch.global=9"
+	# shellcheck disable=SC2086 # a list of words
+	run_tiny server-ref $server checkpoint.memory_every=0
+	# shellcheck disable=SC2086
+	"$MUSTER" run "$tiny" job.name=server $server restart.backoff=0.1 checkpoint.memory_every=2 \
+		</dev/null >"$BATS_FILE_TMPDIR/server.out" 2>&1 3>&- &
+	pid=$!
+	wait_for 60 step_reached server 7
+	kill_now server 1
+	wait $pid
+	has_same_bits server server-ref
+	[[ $(from_memory server) -eq 1 ]]
+	audited server
+}
