@@ -156,6 +156,9 @@ TOOL_BIN := $(NVML_DOUBLE) $(CUDA_DOUBLE) $(PROXY_DOUBLE) $(patsubst %.c,$(BUILD
 $(BUILD)/tests/tools/slurm_nodes: $(BUILD)/obj/tests/tools/slurm_nodes.o $(call archives,$(call stands_on,launcher))
 	@mkdir -p $(@D)
 	$(link) $(call syslibs,$(call stands_on,launcher))
+$(BUILD)/tests/tools/at_call: $(BUILD)/obj/tests/tools/at_call.o $(BUILD)/obj/tests/unit/agent/crash.o $(call archives,base)
+	@mkdir -p $(@D)
+	$(link) $(libs_base)
 $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o
 	@mkdir -p $(@D)
 	$(link) -lpmix -ljansson -lm

@@ -152,8 +152,8 @@ int file_open(const char *path, int flags, enum file_kind kind, struct err *e)
 	int own = kind == FILE_OWN;
 	if (!fstatat(AT_FDCWD, path, &st, own ? AT_SYMLINK_NOFOLLOW : 0) && !may_be(-1, &st, kind))
 		return refuse(path, &st, kind, e);
-	int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (own ? O_NOFOLLOW : 0),
-		      0600);
+	flags |= O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (own ? O_NOFOLLOW : 0);
+	int fd = (int)TEMP_FAILURE_RETRY(open(path, flags, 0600));
 	if (fd < 0)
 		return cannot_open(path, e);
 	int rc;
@@ -225,12 +225,36 @@ int file_slurp_own(const char *path, size_t most, struct buf *out, struct err *e
 	return slurp(path, FILE_OWN, most, out, e);
 }
 
+int file_close(int fd)
+{
+	return close(fd) && errno != EINTR ? -1 : 0;
+}
+
+DIR *file_list_open(const char *path)
+{
+	DIR *d;
+	do
+		d = opendir(path);
+	while (!d && errno == EINTR);
+	return d;
+}
+
+int file_list_next(DIR *d, struct dirent **out)
+{
+	do {
+		errno = 0;
+		*out = readdir(d);
+	} while (*out ? !strcmp((*out)->d_name, ".") || !strcmp((*out)->d_name, "..")
+		      : errno == EINTR);
+	return *out ? 1 : errno ? -1 : 0;
+}
+
 int file_sync_dir(const char *path, struct err *e)
 {
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = (int)TEMP_FAILURE_RETRY(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	if (fd < 0)
 		return err_errno(e, ERR_IO, "%s: cannot open the folder", path);
-	int rc = fsync(fd);
+	int rc = (int)TEMP_FAILURE_RETRY(fsync(fd));
 	if (rc)
 		err_errno(e, ERR_IO, "%s: cannot sync the folder", path);
 	close(fd);
@@ -272,16 +296,17 @@ int file_replace(const char *path, const void *data, size_t n, struct err *e)
 	/* It belongs to a dead process with the same number, or it is a link that somebody placed
 	 * so that we write through it. */
 	unlink(tmp);
-	int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+	int fd = (int)TEMP_FAILURE_RETRY(open(tmp, flags, 0600));
 	if (fd < 0)
 		return err_errno(e, file_error_code(errno),
 				 "%s: cannot create a file in its folder", path);
-	int bad = file_write_full(fd, data, n) || fsync(fd);
+	int bad = file_write_full(fd, data, n) || TEMP_FAILURE_RETRY(fsync(fd));
 	if (bad)
 		cannot_write(tmp, e);
-	if (close(fd) && !bad)
+	if (file_close(fd) && !bad)
 		bad = err_errno(e, ERR_IO, "%s: cannot close", tmp);
-	if (!bad && rename(tmp, path))
+	if (!bad && TEMP_FAILURE_RETRY(rename(tmp, path)))
 		bad = err_errno(e, ERR_IO, "%s: cannot rename to %s", tmp, path);
 	if (bad) {
 		unlink(tmp);
@@ -300,7 +325,7 @@ int file_make_dirs(const char *path, struct err *e)
 		at += 1 + strcspn(at + 1, "/");
 		char was = *at;
 		*at = '\0';
-		if (mkdir(dir, 0700) && errno != EEXIST)
+		if (TEMP_FAILURE_RETRY(mkdir(dir, 0700)) && errno != EEXIST)
 			return err_errno(e, file_error_code(errno), "%s: cannot make the folder",
 					 dir);
 		*at = was;

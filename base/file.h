@@ -22,6 +22,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 
+#include <dirent.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -59,6 +60,15 @@ int file_replace(const char *path, const void *data, size_t n, struct err *e);
  * EROFS, ERR_FULL for ENOSPC, EDQUOT and EFBIG, ERR_NOMEM for ENOMEM, EMFILE and ENFILE, otherwise
  * ERR_IO. */
 enum err_code file_error_code(int error);
+
+/* close(2), but a signal that interrupts it is no error: the descriptor is closed then, and whether
+ * the data is durable is what fsync has said. */
+int file_close(int fd);
+
+/* Lists a folder. file_list_next sets the next name other than "." and "..": 1, 0 at the end, or -1
+ * with errno set. readdir(3) alone ends a list that it cannot read as if it were complete. */
+DIR *file_list_open(const char *path);
+int file_list_next(DIR *d, struct dirent **out);
 
 /* fsyncs a folder, so that names created or removed in it survive a crash. */
 int file_sync_dir(const char *path, struct err *e);

@@ -164,23 +164,6 @@ static int read_real(const char *name, const char *text, double least, double mo
 	return 0;
 }
 
-static int read_bytes(const char *name, const char *text, size_t *out, struct err *e)
-{
-	static const char units[] = "KMG";
-	char *end;
-	errno = 0;
-	unsigned long long n = strtoull(text, &end, 10);
-	const char *unit = *end ? strchr(units, *end) : NULL;
-	int shift = unit ? 10 * (int)(unit - units + 1) : 0;
-	if (*text < '0' || *text > '9' || errno || (*end && (!unit || end[1])) ||
-	    n > (1ull << 40) >> shift)
-		return err_set(e, ERR_USAGE,
-			       "%s: \"%s\" is not a size; use one such as 512, 64K, 16M, 1G", name,
-			       text);
-	*out = (size_t)n << shift;
-	return 0;
-}
-
 /* Reads "1+7": rank 0 is on host 0, and the others are on host 1. */
 static int read_hosts(const char *text, struct bench *b, struct err *e)
 {
@@ -281,9 +264,9 @@ static int read_option(struct bench *b, int c, const char *text, struct err *e)
 	case O_HOSTS:
 		return read_hosts(text, b, e);
 	case O_MIN:
-		return read_bytes("--min-bytes", text, &l->least, e);
+		return tool_read_bytes("--min-bytes", text, &l->least, e);
 	case O_MAX:
-		return read_bytes("--max-bytes", text, &l->most, e);
+		return tool_read_bytes("--max-bytes", text, &l->most, e);
 	case O_FACTOR:
 		return read_real("--factor", text, 1.01, 1e12, &l->factor, e);
 	case O_TYPE:

@@ -1,4 +1,5 @@
 #include "agent/tools/bench_node.h"
+#include "agent/tools/tools.h"
 #include "base/clock.h"
 
 #include <errno.h>
@@ -23,20 +24,6 @@ struct disk_test {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 };
-
-/* The nearest folder above that exists: the first run has not made the folder yet. */
-static void find_folder(char *dir)
-{
-	while (*dir && access(dir, F_OK) && errno == ENOENT) {
-		char *slash = strrchr(dir, '/');
-		if (!slash)
-			strcpy(dir, ".");
-		else if (slash == dir)
-			slash[1] = '\0';
-		else
-			*slash = '\0';
-	}
-}
 
 /* A file that nobody sees, and that is gone when it is closed. */
 static int open_file(const struct disk_test *t, struct err *e)
@@ -99,7 +86,7 @@ static void measure(struct disk_test *t, struct err *e)
 {
 	size_t bytes;
 	char *data = malloc(CHUNK);
-	find_folder(t->dir);
+	tool_nearest_folder(t->dir); /* the first run has not made the folder yet */
 	int fd = data ? open_file(t, e) : err_set(e, ERR_NOMEM, "no memory to write a file");
 	for (int i = 0; data && i < CHUNK; i++)
 		data[i] = (char)(i * 2654435761u >> 13); /* a file system may compress */

@@ -78,8 +78,7 @@ static int set_folder(struct ckpt_dir *d, const char *path, struct err *e)
 	return set_dir(d, path, NULL, e);
 }
 
-/* The name of this node as muster uses it for %N. */
-static void name_node(char out[HOST_NAME_MAX + 1])
+void tool_node_name(char out[HOST_NAME_MAX + 1])
 {
 	const char *slurm = getenv("SLURMD_NODENAME");
 	if (slurm && *slurm) {
@@ -99,7 +98,7 @@ int tool_ckpt_dir_tiers(const char *path, char *local, char *remote)
 	*local = *remote = '\0';
 	if (!job)
 		return -1;
-	name_node(node);
+	tool_node_name(node);
 	if (ckpt_local_expand(job->checkpoint.local, node, local, NULL))
 		*local = '\0';
 	snprintf(remote, PATH_MAX, "%s", job->checkpoint.remote);

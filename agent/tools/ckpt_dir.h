@@ -29,6 +29,8 @@ int tool_ckpt_dir_open_remote(const char *run, struct ckpt_dir *out, struct err 
 /* If `path` is a run's folder, sets its checkpoint.local on this node and its checkpoint.remote, of
  * PATH_MAX bytes each; "": it has none. -1: it is no run's folder. */
 int tool_ckpt_dir_tiers(const char *path, char *local, char *remote);
+/* The name of this node as muster uses it for %N. */
+void tool_node_name(char out[HOST_NAME_MAX + 1]);
 void tool_ckpt_dir_close(struct ckpt_dir *d);
 /* Writes DIR/NAME of an entry to `out`, of PATH_MAX bytes. */
 void tool_ckpt_dir_path(const struct ckpt_dir *d, int64_t i, char *out);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define TOOL_ROW(name) &tool_##name,
 static const struct tool *const tools[] = { TOOLS(TOOL_ROW) };
@@ -99,6 +100,36 @@ int tool_option(const struct tool *t, int c, char **argv)
 	}
 	return tool_usage(t, c == ':' ? "%s needs a value" : "%s is not an option",
 			  argv[optind - 1]);
+}
+
+int tool_read_bytes(const char *name, const char *text, size_t *out, struct err *e)
+{
+	static const char units[] = "KMG";
+	char *end;
+	errno = 0;
+	unsigned long long n = strtoull(text, &end, 10);
+	const char *unit = *end ? strchr(units, *end) : NULL;
+	int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+	if (*text < '0' || *text > '9' || errno || (*end && (!unit || end[1])) ||
+	    n > (1ull << 40) >> shift)
+		return err_set(e, ERR_USAGE,
+			       "%s: \"%s\" is not a size; use one such as 512, 64K, 16M, 1G", name,
+			       text);
+	*out = (size_t)n << shift;
+	return 0;
+}
+
+void tool_nearest_folder(char *dir)
+{
+	while (*dir && access(dir, F_OK) && errno == ENOENT) {
+		char *slash = strrchr(dir, '/');
+		if (!slash)
+			strcpy(dir, ".");
+		else if (slash == dir)
+			slash[1] = '\0';
+		else
+			*slash = '\0';
+	}
 }
 
 /* Reads the options of a tool that has only --json. Returns -1 if the words follow at optind,

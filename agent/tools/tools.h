@@ -49,6 +49,7 @@ struct tool {
 	X(bench_calibrate) \
 	X(bench_plan) \
 	X(bench_node) \
+	X(bench_ckpt) \
 	X(trace) \
 	X(stacks) \
 	X(generate)
@@ -71,6 +72,12 @@ int tool_fail(const struct tool *t, const struct err *e);
 int tool_print_json(const struct tool *t, json_t *value);
 /* Prints {name: degree, …} as text: tp 2 × pp 2. */
 void tool_print_layout(const json_t *layout);
+
+/* Reads a size such as 512, 64K, 16M or 1G; K, M and G are powers of 1024. name: the option's, in
+ * errors. */
+int tool_read_bytes(const char *name, const char *text, size_t *out, struct err *e);
+/* Shortens `dir`, a buffer of at least 2 bytes, to the nearest folder above that exists. */
+void tool_nearest_folder(char *dir);
 
 /* Parses the command line of a tool with one word and --json, and runs the body. what: the word's
  * name in the page. */

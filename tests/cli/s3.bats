@@ -167,6 +167,36 @@ no_secret() { ! grep -rnE 'SECRETTEST|TOKENTEST|Signature=' "$@"; }
 	"$MUSTER" ckpt verify "$there"
 }
 
+@test "a push in parts that is killed at any of its requests, to a store that fails too, loses nothing" {
+	local when n step status points=0
+	run_tiny parts job.steps=6 checkpoint.every=4 model.hidden=512 model.layers=2 launch.devices=1
+	here=$(run_folder parts)/ckpt
+	[[ -n ${MUSTER_LARGE-} ]] && step=1 || step=12
+	draw_number $step
+	for when in kill killed; do
+		for ((n = 1 + drawn; ; n += step)); do
+			local to=$there/$when$n
+			plan "* $n $when" '* every4 503 0.01' 'UploadPart every3 cut' '* every5 lost'
+			status=0
+			bash -c 'echo $$ >"$0/victim"; exec "$@"' "$store" "$MUSTER" ckpt push "$here/step-00000006" "$to" >out 2>&1 || status=$?
+			echo "$when $n: $status"
+			[[ $status -eq 137 || $status -eq 0 ]]
+			[[ $status -ne 0 ]] || break
+			plan '* every4 503 0.01' 'UploadPart every3 cut' '* every5 lost'
+			"$MUSTER" ckpt push "$here/step-00000006" "$to" >out
+			plan ""
+			"$MUSTER" ckpt verify "$to" >out
+			[[ $(<out) == *step-00000006:\ ok ]]
+			"$MUSTER" ckpt pull "$to" "back-$when$n" >out
+			same "$here" "back-$when$n"
+			rm -r "back-$when$n"
+			points=$((points + 1))
+		done
+	done
+	[[ $points -gt 2 ]]
+	figure "$points requests"
+}
+
 @test "of two writers of one step the second fails, and names the first" {
 	run_tiny rival job.steps=6 job.seed=9
 	"$MUSTER" ckpt push "$here" "$there"

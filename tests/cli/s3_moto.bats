@@ -116,3 +116,40 @@ s3.create_multipart_upload(Bucket="models", Key=f"{prefix}/mine")'
 	boto 'left = [u["Key"] for u in s3.list_multipart_uploads(Bucket="models").get("Uploads", [])]
 assert left == [f"{prefix}/mine"], left'
 }
+
+@test "a run copies its checkpoints there behind training, and without its folder resumes from the copies" {
+	words=(checkpoint.every=5 checkpoint.keep=1 "checkpoint.remote=$there" checkpoint.remote_keep=2)
+	run_tiny whole job.steps=18 parallel.dp=2
+	run_tiny whole job.steps=24 parallel.dp=2
+	run_tiny copied job.steps=18 parallel.dp=2 "${words[@]}"
+	run "$MUSTER" ckpt verify "$there"
+	echo "$output"
+	[[ $status -eq 0 && ${lines[0]} == *step-00000018:\ ok && ${lines[1]} == *step-00000015:\ ok && ${#lines[@]} -eq 2 ]]
+	run "$MUSTER" ckpt ls "$(run_folder copied)"
+	[[ $output == *"remote"*step-00000018* ]]
+	rm -r "$(run_folder copied)/ckpt"
+	run_tiny copied job.steps=24 parallel.dp=2 "${words[@]}"
+	[[ $(event_field copied ready step) -eq 18 ]]
+	has_same_bits copied whole
+	run "$MUSTER" ckpt diff "$(run_folder whole)/ckpt/step-00000024" "$there/step-00000024"
+	echo "$output"
+	[[ $status -eq 0 ]]
+}
+
+@test "an upload that was killed with its run is continued, and boto3 finds one checkpoint and no parts" {
+	words=(checkpoint.every=0 "checkpoint.remote=$there")
+	"$MUSTER" run "$tiny" job.name=cut job.steps=8 "${words[@]}" checkpoint.remote_bandwidth=50000 \
+		</dev/null >"$BATS_FILE_TMPDIR/cut.out" 2>&1 3>&- &
+	pid=$!
+	wait_for 60 boto 'assert [o for o in s3.list_objects_v2(Bucket="models", Prefix=prefix + "/").get("Contents", []) if "/shard-" in o["Key"]]' 2>/dev/null
+	child=$(pgrep -P $pid -x muster-agent)
+	kill -9 $pid
+	wait_for 5 has_ended "$child"
+	run "$MUSTER" ckpt ls "$there"
+	[[ $status -eq 0 && $output == *"no checkpoints"* ]]
+	run_tiny cut job.steps=8 "${words[@]}"
+	"$MUSTER" ckpt verify "$there/step-00000008"
+	boto 'rows = {o["Key"].split("/")[1] for o in s3.list_objects_v2(Bucket="models", Prefix=prefix + "/")["Contents"]}
+assert len([r for r in rows if r.startswith(".attempt-")]) == 1 and "step-00000008" in rows, rows
+assert not [u for u in s3.list_multipart_uploads(Bucket="models").get("Uploads", []) if u["Key"].startswith(prefix + "/")]'
+}

@@ -166,7 +166,7 @@ names() {
 @test "a slow checkpoint folder: a checkpoint that takes longer than restart.hang_timeout is no hang" {
 	cc -shared -fPIC -o "$BATS_FILE_TMPDIR/slow.so" "$BATS_TEST_DIRNAME/slow_writes.c" -ldl || skip "needs a compiler"
 	out=$BATS_FILE_TMPDIR/slow.out
-	LD_PRELOAD=$BATS_FILE_TMPDIR/slow.so SLOW_MS=100 timeout 200 "$MUSTER" run "$tiny" job.name=slow job.steps=20 parallel.dp=4 checkpoint.every=20 \
+	LD_PRELOAD=$BATS_FILE_TMPDIR/slow.so SLOW_MS=2000 timeout 200 "$MUSTER" run "$tiny" job.name=slow job.steps=20 parallel.dp=4 checkpoint.every=20 \
 		restart.hang_timeout=3 restart.silent_timeout=5 </dev/null >"$out" 2>&1 3>&-
 	cat "$out"
 	[[ -z $(event slow rank-lost) ]]

@@ -119,7 +119,7 @@ committed() { [[ $(event "$1" ckpt | wc -l) -ge $2 ]]; } # run count
 @test "a folder of checkpoints that becomes slow is named" {
 	local slow=$BATS_FILE_TMPDIR/slow-now
 	cc -shared -fPIC -o "$BATS_FILE_TMPDIR/slow.so" "$BATS_TEST_DIRNAME/slow_writes.c" -ldl || skip "needs a compiler"
-	export LD_PRELOAD=$BATS_FILE_TMPDIR/slow.so SLOW_MS=300 SLOW_WHILE=$slow
+	export LD_PRELOAD=$BATS_FILE_TMPDIR/slow.so SLOW_MS=2000 SLOW_WHILE=$slow
 	begin folder parallel.dp=2 checkpoint.every=200
 	unset LD_PRELOAD
 	wait_for 120 committed folder 4

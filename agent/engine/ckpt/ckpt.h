@@ -3,6 +3,9 @@
  *
  * A checkpoint is an entry DIR/step-00000400 with
  *     shard-00003.safetensors   the slices that world rank 3 wrote
+ *     shard-00003-still.safetensors
+ *                               those of them that have not changed since the checkpoint before: a
+ *                               hard link to its file (still.h)
  *     tokenizer.json, …         files that belong to the model (attached.h), written by world rank 0
  *     MANIFEST.json             written last: step and state, model, layout, every file with its
  *                               size, every tensor slice with its global shape, box, file, offset
@@ -162,6 +165,11 @@ int ckpt_writer_open(struct comm *world, const struct ckpt_options *opt, struct 
 /* Waits for a save in progress. Takes NULL. */
 void ckpt_writer_close(struct ckpt_writer *w);
 
+/* Allocates the host memory that saves of these tensors need, behind the caller, so that the first
+ * save takes no longer than the others. Their data is not read. It changes nothing else: if there is
+ * no memory, the save reports that. */
+void ckpt_writer_prepare(struct ckpt_writer *w, const struct ckpt_tensor *tensors, int n);
+
 /* Collective. Copies the tensors to host memory and returns (the stall); a thread then computes the
  * digests, writes, proves and commits. The boxes of all ranks must cover each tensor exactly once:
  * each slice is saved by one dp rank only; empty boxes are left out. The call waits for a previous
@@ -200,7 +208,8 @@ int ckpt_committed(struct ckpt_writer *w, struct ckpt_report *out);
  * caller frees *path; NULL if `dir` has no checkpoints. Damaged checkpoints and those of another
  * model are skipped, each with a line to `note` (may be NULL). If none is left, the error is
  * ERR_USAGE if one is of another model, otherwise ERR_CORRUPT: a run must not start over on top of
- * them unless its user requests it. Only manifests and file sizes are read. */
+ * them unless its user requests it. A checkpoint that cannot be read (ERR_IO, ERR_DENIED, …) fails
+ * the search, because it may be valid. Only manifests and file sizes are read. */
 int ckpt_latest(const char *dir, json_t *model, char **path,
 		void (*note)(const char *text, void *arg), void *arg, struct err *e);
 
@@ -213,6 +222,9 @@ struct ckpt_wish {
 	/* Called for each checkpoint that is skipped; may be NULL. */
 	void (*note)(const char *text, void *note_arg);
 	void *note_arg;
+	/* Set to the step of the checkpoint that could not be read, and failed the search. NULL:
+	 * not needed. */
+	int64_t *unread;
 };
 /* The same with a choice. */
 int ckpt_latest_of(const char *dir, const struct ckpt_wish *wish, char **path, struct err *e);

@@ -2,6 +2,7 @@
 
 #include "agent/engine/ckpt/attached.h"
 #include "agent/engine/ckpt/folder.h"
+#include "agent/engine/ckpt/still.h"
 #include "agent/engine/ckpt/upload.h"
 
 #include <inttypes.h>
@@ -87,7 +88,7 @@ static int write_shard(const struct commit *c, const struct attempt *a, struct m
 	if (!a->name[0])
 		return 0;
 	if (s->ops->begin(s, a->path, false, e) ||
-	    ckpt_snapshot_write(c->snapshot, s, a->path, comm_rank(c->group), part, e))
+	    ckpt_still_write(c->still, c->snapshot, s, a->path, comm_rank(c->group), part, e))
 		return -1;
 	return c->snapshot->n && s->ops->sync ? s->ops->sync(s, a->path, e) : 0;
 }
@@ -312,8 +313,8 @@ static int share_outcome(const struct commit *c, int rc, int *culprit, struct er
 	return -1;
 }
 
-int ckpt_commit_snapshots(const struct commit *c, struct ckpt_report *report, int *culprit,
-			  struct err *e)
+static int commit_snapshots(const struct commit *c, struct ckpt_report *report, int *culprit,
+			    struct err *e)
 {
 	struct attempt a;
 	struct err made = ERR_INIT;
@@ -335,5 +336,15 @@ int ckpt_commit_snapshots(const struct commit *c, struct ckpt_report *report, in
 	}
 	free(all);
 	free(counts);
+	return rc;
+}
+
+int ckpt_commit_snapshots(const struct commit *c, struct ckpt_report *report, int *culprit,
+			  struct err *e)
+{
+	char path[PATH_MAX];
+	int rc = commit_snapshots(c, report, culprit, e);
+	snprintf(path, sizeof path, "%.4000s/step-%08" PRId64, c->dir, c->state.step);
+	ckpt_still_settle(c->still, c->storage, rc ? NULL : path);
 	return rc;
 }

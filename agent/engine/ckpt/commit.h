@@ -41,6 +41,9 @@ struct commit {
 	struct ckpt_state state;
 	const struct ckpt_gate *gate;    /* NULL: none */
 	const struct snapshot *snapshot; /* if taking it failed, the commit fails */
+	/* what is linked from one save to the next (still.h): in `dir`, and on the nodes; NULL:
+	 * nothing */
+	struct ckpt_still *still, *still_local;
 };
 
 /* A checkpoint that is being written. */

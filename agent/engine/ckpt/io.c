@@ -13,20 +13,73 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* On network file systems a signal can interrupt any call, which is then made again. */
+
 static int create(const char *path)
 {
-	return open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	return (int)TEMP_FAILURE_RETRY(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+}
+
+static int make(const char *path, mode_t mode)
+{
+	return (int)TEMP_FAILURE_RETRY(mkdir(path, mode));
+}
+
+static int sync_file(int fd)
+{
+	return (int)TEMP_FAILURE_RETRY(fsync(fd));
+}
+
+static int move(const char *from, const char *to)
+{
+	return (int)TEMP_FAILURE_RETRY(rename(from, to));
+}
+
+static int remove_file(const char *path)
+{
+	return (int)TEMP_FAILURE_RETRY(unlink(path));
+}
+
+static int remove_empty(const char *path)
+{
+	return (int)TEMP_FAILURE_RETRY(rmdir(path));
+}
+
+static int link_file(const char *from, const char *to)
+{
+	return (int)TEMP_FAILURE_RETRY(link(from, to));
+}
+
+static int allocate(int fd, int mode, off_t from, off_t bytes)
+{
+	return (int)TEMP_FAILURE_RETRY(fallocate(fd, mode, from, bytes));
+}
+
+static int truncate_file(int fd, off_t bytes)
+{
+	return (int)TEMP_FAILURE_RETRY(ftruncate(fd, bytes));
+}
+
+static int direct(int fd, bool on)
+{
+	int flags = fcntl(fd, F_GETFL);
+	return flags < 0 ? -1 : fcntl(fd, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT);
 }
 
 const struct ckpt_io ckpt_io_system = {
-	.mkdir = mkdir,
+	.mkdir = make,
 	.create = create,
 	.write = write,
-	.fsync = fsync,
-	.close = close,
-	.rename = rename,
-	.unlink = unlink,
-	.rmdir = rmdir,
+	.fsync = sync_file,
+	.close = file_close,
+	.rename = move,
+	.unlink = remove_file,
+	.rmdir = remove_empty,
+	.link = link_file,
+	.pwrite = pwrite,
+	.direct = direct,
+	.allocate = allocate,
+	.truncate = truncate_file,
 };
 
 /* The user can fix a full disk or a file size limit at once, so the text explains how. */
@@ -99,7 +152,7 @@ int ckpt_io_rename(const struct ckpt_io *io, const char *from, const char *to)
 
 int ckpt_io_sync_dir(const struct ckpt_io *io, const char *path, struct err *e)
 {
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = (int)TEMP_FAILURE_RETRY(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	if (fd < 0)
 		return err_errno(e, ERR_IO, "%s: cannot open the folder", path);
 	return ckpt_io_finish(io, fd, path, e);
@@ -125,14 +178,15 @@ int ckpt_io_remove_folder(const struct ckpt_io *io, const char *path, struct err
 			       : 0;
 	if (unlink_in(io, path, MANIFEST_NAME, e))
 		return -1;
-	DIR *d = opendir(path);
+	DIR *d = file_list_open(path);
 	if (!d)
 		return errno == ENOENT ? 0
 				       : err_errno(e, ERR_IO, "%s: cannot open the folder", path);
-	int rc = 0;
-	while (!rc && (f = readdir(d)))
-		if (strcmp(f->d_name, ".") && strcmp(f->d_name, ".."))
-			rc = unlink_in(io, path, f->d_name, e);
+	int rc = 0, more = 0;
+	while (!rc && (more = file_list_next(d, &f)) > 0)
+		rc = unlink_in(io, path, f->d_name, e);
+	if (more < 0)
+		rc = err_errno(e, ERR_IO, "%s: cannot list the folder", path);
 	closedir(d);
 	if (!rc && io->rmdir(path) && errno != ENOENT)
 		rc = err_errno(e, ERR_IO, "%s: cannot remove the folder", path);

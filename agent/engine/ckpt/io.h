@@ -23,6 +23,12 @@ struct ckpt_io {
 	int (*rename)(const char *from, const char *to);
 	int (*unlink)(const char *path);
 	int (*rmdir)(const char *path);
+	int (*link)(const char *from, const char *to);
+	/* for large files (behind.h): */
+	ssize_t (*pwrite)(int fd, const void *data, size_t n, off_t at);
+	int (*direct)(int fd, bool on); /* fcntl, F_SETFL: sets or clears O_DIRECT */
+	int (*allocate)(int fd, int mode, off_t at, off_t n); /* fallocate */
+	int (*truncate)(int fd, off_t size);                  /* ftruncate */
 };
 
 extern const struct ckpt_io ckpt_io_system;

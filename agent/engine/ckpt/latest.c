@@ -25,14 +25,30 @@ static void note_skipped(const struct latest_search *s, const struct folder_entr
 		s->wish->note(text, s->wish->note_arg);
 }
 
-static bool fits_model(struct latest_search *s, const struct folder_entry *entry)
+/* The error says what is wrong with the checkpoint. Any other one says only that it could not be
+ * read now. */
+static bool is_verdict(enum err_code code)
+{
+	return code == ERR_CORRUPT || code == ERR_NOTFOUND || code == ERR_USAGE;
+}
+
+/* 1, 0 if it is skipped, or -1. */
+static int fits_model(struct latest_search *s, const struct folder_entry *entry, struct err *why)
 {
 	struct err e = ERR_INIT;
 	struct manifest m;
 	s->n++;
 	if (ckpt_folder_check(s->storage, s->dir, entry, &m, &e)) {
+		if (!is_verdict(e.code)) {
+			if (s->wish->unread)
+				*s->wish->unread = entry->step;
+			return err_set(why, e.code,
+				       "%s; whether this checkpoint is valid is unknown, so no "
+				       "older one is used; mend that, or move %s/%s away",
+				       e.text, s->dir, entry->name);
+		}
 		note_skipped(s, entry, e.text);
-		return false;
+		return 0;
 	}
 	bool accepted = !s->wish->accepts ||
 			s->wish->accepts(s->wish->arg, m.state.step, m.generation);
@@ -40,16 +56,16 @@ static bool fits_model(struct latest_search *s, const struct folder_entry *entry
 	ckpt_manifest_fini(&m);
 	if (!accepted) {
 		s->n--;
-		return false;
+		return 0;
 	}
 	if (!rc)
-		return true;
+		return 1;
 	note_skipped(s, entry, e.text);
 	if (s->other_model.code == ERR_NONE) {
 		s->other_model = e;
 		err_prefix(&s->other_model, "%s/%s", s->dir, entry->name);
 	}
-	return false;
+	return 0;
 }
 
 int ckpt_latest(const char *dir, json_t *model, char **path,
@@ -65,12 +81,15 @@ int ckpt_latest_of(const char *dir, const struct ckpt_wish *wish, char **path, s
 	struct folder_entry *list;
 	char found[PATH_MAX] = "", *copy = NULL;
 	int64_t n;
+	int rc = 0;
 	if (ckpt_folder_list(s.storage, dir, &list, &n, e))
 		return -1;
-	for (int64_t i = 0; i < n && !found[0]; i++)
-		if (fits_model(&s, &list[i]))
+	for (int64_t i = 0; i < n && !rc; i++)
+		if ((rc = fits_model(&s, &list[i], e)) == 1)
 			snprintf(found, sizeof found, "%s/%s", dir, list[i].name);
 	free(list);
+	if (rc < 0)
+		return -1;
 	if (!found[0] && s.other_model.code != ERR_NONE) {
 		if (e)
 			*e = s.other_model;

@@ -3,6 +3,7 @@
 
 #include "agent/engine/ckpt/agree.h"
 #include "agent/engine/ckpt/commit.h"
+#include "agent/engine/ckpt/still.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -120,6 +121,7 @@ static int begin(struct local_commit *l, const struct commit *c, const struct ck
 {
 	char name[32];
 	l->here = *c;
+	l->here.still = c->still_local;
 	l->here.dir = local->dir;
 	l->here.storage = local->storage ? local->storage : ckpt_storage_of(local->dir);
 	snprintf(name, sizeof name, "step-%08" PRId64, c->state.step);
@@ -162,6 +164,7 @@ int ckpt_local_commit(const struct commit *c, const struct ckpt_local *local,
 		if (l->leads)
 			tidy(l, local, rc, report);
 	}
+	ckpt_still_settle(l->here.still, l->here.storage, rc ? NULL : l->path);
 	free(l);
 	if (rc)
 		err_prefix(e, "checkpoint of step %" PRId64 " in %s", c->state.step, local->dir);

@@ -1,5 +1,6 @@
 #include "agent/engine/ckpt/snapshot.h"
 
+#include "agent/engine/ckpt/pages.h"
 #include "agent/engine/ckpt/safetensors.h"
 
 #include <inttypes.h>
@@ -8,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 1 << 20 };
+/* A piece stays in the cache of a core from the check of its numbers to its digest, its sums and its
+ * copy for the writer. */
+enum { CHUNK = 256 << 10 };
 
 /* --- the copy --- */
 
@@ -50,7 +53,7 @@ static void alloc_buffer(struct snapshot *s, size_t bytes, const struct ckpt_mem
 	if (s->buffer)
 		s->memory = *there;
 	else
-		s->buffer = malloc(bytes);
+		s->buffer = ckpt_pages_alloc(bytes);
 }
 
 static const struct ckpt_memory *find_memory(const struct ckpt_tensor *tensors, int n)
@@ -89,7 +92,8 @@ static int copy_tensor(const struct ckpt_tensor *t, float *to, size_t bytes, str
 	return 0;
 }
 
-static int copy_tensors(struct snapshot *s, const struct ckpt_tensor *tensors, int n, struct err *e)
+static int reserve(struct snapshot *s, const struct ckpt_tensor *tensors, int n, size_t *bytes,
+		   struct err *e)
 {
 	int64_t total = 0, count;
 	for (int i = 0; i < n; i++) {
@@ -97,7 +101,15 @@ static int copy_tensors(struct snapshot *s, const struct ckpt_tensor *tensors, i
 			return -1;
 		total += count;
 	}
-	if (reserve_buffer(s, (size_t)total * sizeof(float), tensors, n, e))
+	*bytes = (size_t)total * sizeof(float);
+	return reserve_buffer(s, *bytes, tensors, n, e);
+}
+
+static int copy_tensors(struct snapshot *s, const struct ckpt_tensor *tensors, int n, struct err *e)
+{
+	size_t bytes;
+	int64_t count;
+	if (reserve(s, tensors, n, &bytes, e))
 		return -1;
 	float *at = s->buffer;
 	for (int i = 0; i < n; i++) {
@@ -111,7 +123,7 @@ static int copy_tensors(struct snapshot *s, const struct ckpt_tensor *tensors, i
 		s->tensors[s->n++].data = at;
 		at += count;
 	}
-	s->bytes = (size_t)total * sizeof(float);
+	s->bytes = bytes;
 	return 0;
 }
 
@@ -121,6 +133,19 @@ int ckpt_snapshot_take(struct snapshot *s, const struct ckpt_tensor *tensors, in
 	s->bytes = 0;
 	s->err = (struct err)ERR_INIT;
 	return copy_tensors(s, tensors, n, &s->err);
+}
+
+int ckpt_snapshot_reserve(struct snapshot *s, const struct ckpt_tensor *tensors, int n,
+			  struct err *e)
+{
+	size_t bytes;
+	return reserve(s, tensors, n, &bytes, e);
+}
+
+void ckpt_snapshot_touch(struct snapshot *s)
+{
+	if (s->buffer && !s->memory.give_back)
+		ckpt_pages_touch(s->buffer, s->cap);
 }
 
 void ckpt_snapshot_fini(struct snapshot *s)
@@ -164,8 +189,10 @@ int ckpt_shard_header(const struct ckpt_tensor *tensors, int n, int64_t step, st
 	snprintf(text, sizeof text, "%" PRId64, step);
 	struct st_tensor *list = calloc((size_t)n, sizeof *list);
 	char(*names)[SLICE_NAME] = calloc((size_t)n, sizeof *names);
-	json_t *metadata = json_pack("{s:s, s:s, s:s}", "format", "pt", "muster.step", text,
-				     "muster.manifest", MANIFEST_NAME);
+	json_t *metadata = json_pack("{s:s}", "format", "pt");
+	if (step >= 0)
+		json_object_set_new(metadata, "muster.step", json_string(text));
+	json_object_set_new(metadata, "muster.manifest", json_string(MANIFEST_NAME));
 	if (!list || !names || !metadata) {
 		err_set(e, ERR_NOMEM, "no memory for the header of a shard of %d tensors", n);
 		goto done;
@@ -196,19 +223,36 @@ void ckpt_shard_describe(int rank, const struct buf *header, size_t bytes,
 	*file = (struct manifest_file){ .header = (int64_t)header->len,
 					.size = (int64_t)(header->len + bytes),
 					.digest = ckpt_digest_of(header->data, header->len) };
-	snprintf(file->name, sizeof file->name, "shard-%05d.safetensors", rank);
+	ckpt_shard_name(rank, file->name);
+}
+
+void ckpt_shard_name(int rank, char name[MANIFEST_FILE_NAME])
+{
+	snprintf(name, MANIFEST_FILE_NAME, "shard-%05d.safetensors", rank);
 }
 
 /* The exponent of NaN and of an infinity has all bits set. */
-bool ckpt_has_bad_number(const char *data, size_t bytes)
+static uint32_t count_bad(const char *data, int n)
 {
+	const uint32_t exponent = 0x7f800000;
 	uint32_t bad = 0;
-	for (size_t i = 0; i < bytes / sizeof(float); i++) {
+	for (int i = 0; i < n; i++) {
 		uint32_t bits;
-		memcpy(&bits, data + i * sizeof bits, sizeof bits);
-		bad |= (bits & 0x7f800000) == 0x7f800000;
+		memcpy(&bits, data + i * (int)sizeof bits, sizeof bits);
+		bad += (bits & exponent) == exponent;
 	}
 	return bad;
+}
+
+/* In groups of a constant size, which the compiler turns into vector instructions. */
+bool ckpt_has_bad_number(const char *data, size_t bytes)
+{
+	enum { GROUP = 256 };
+	size_t n = bytes / sizeof(float), i = 0;
+	uint32_t bad = 0;
+	for (; i + GROUP <= n; i += GROUP)
+		bad += count_bad(data + i * sizeof(float), GROUP);
+	return bad + count_bad(data + i * sizeof(float), (int)(n - i));
 }
 
 int ckpt_bad_number(const char *tensor, struct err *e)
@@ -250,22 +294,22 @@ static int write_tensor(const struct ckpt_tensor *t, const struct ckpt_watch *wa
 	return 0;
 }
 
-static int write_tensors(const struct snapshot *s, struct ckpt_file *f, struct manifest *part,
-			 struct err *e)
+static int write_tensors(const struct ckpt_tensor *list, int n, const struct ckpt_watch *watch,
+			 struct ckpt_file *f, struct manifest *part, struct err *e)
 {
 	int rc = 0;
 	int64_t at = 0;
 	struct digester *d = ckpt_digester_open();
 	if (!d)
 		return err_set(e, ERR_NOMEM, "no memory to compute the digests of a shard");
-	for (int i = 0; i < s->n && !rc; i++) {
-		const struct ckpt_tensor *t = &s->tensors[i];
-		struct manifest_slice slice = { .file = 0,
+	for (int i = 0; i < n && !rc; i++) {
+		const struct ckpt_tensor *t = &list[i];
+		struct manifest_slice slice = { .file = part->n_files - 1,
 						.offset = at,
 						.lo = { t->lo[0], t->lo[1] },
 						.hi = { t->hi[0], t->hi[1] } };
 		struct ckpt_sums sums = { 0 };
-		rc = write_tensor(t, s->watch, f, d, &sums, &slice.digest, e) ||
+		rc = write_tensor(t, watch, f, d, &sums, &slice.digest, e) ||
 		     ckpt_manifest_add_slice(part, t->name, t->dims, t->shape, &slice, e) ||
 		     ckpt_manifest_add_sums(part, t->name, &sums, e);
 		ckpt_sums_fini(&sums);
@@ -275,35 +319,52 @@ static int write_tensors(const struct snapshot *s, struct ckpt_file *f, struct m
 	return rc ? -1 : 0;
 }
 
-static int write_shard(const struct snapshot *s, const struct ckpt_storage *storage,
-		       const char *path, const struct buf *header, struct manifest *part,
-		       struct err *e)
+static int write_shard(const struct ckpt_tensor *list, int n, const struct ckpt_watch *watch,
+		       const struct ckpt_storage *storage, const char *path,
+		       const struct buf *header, struct manifest *part, struct err *e)
 {
 	struct ckpt_file *f;
 	if (storage->ops->create(storage, path, &f, e))
 		return -1;
-	if (storage->ops->write(f, header->data, header->len, e) || write_tensors(s, f, part, e)) {
+	if (storage->ops->write(f, header->data, header->len, e) ||
+	    write_tensors(list, n, watch, f, part, e)) {
 		storage->ops->close(f);
 		return -1;
 	}
-	return storage->ops->finish(f, e);
+	int rc = storage->ops->finish(f, e);
+	if (watch)
+		watch->moved(watch->arg);
+	return rc;
+}
+
+int ckpt_shard_write(const struct snapshot *s, const struct ckpt_tensor *list, int n,
+		     const struct ckpt_storage *storage, const char *attempt, const char *name,
+		     int64_t step, struct manifest *part, struct err *e)
+{
+	char path[PATH_MAX];
+	struct manifest_file file;
+	struct buf header = BUF_INIT;
+	size_t bytes = 0;
+	for (int i = 0; i < n; i++)
+		bytes += (size_t)box_bytes(&list[i]);
+	int rc = ckpt_shard_header(list, n, step, &header, e);
+	if (!rc) {
+		ckpt_shard_describe(0, &header, bytes, &file);
+		snprintf(file.name, sizeof file.name, "%s", name);
+		rc = ckpt_storage_join(path, sizeof path, attempt, name, e) ||
+		     ckpt_manifest_add_file(part, &file, e) ||
+		     write_shard(list, n, s->watch, storage, path, &header, part, e);
+	}
+	buf_fini(&header);
+	return rc ? -1 : 0;
 }
 
 int ckpt_snapshot_write(const struct snapshot *s, const struct ckpt_storage *storage,
 			const char *attempt, int rank, struct manifest *part, struct err *e)
 {
-	char path[PATH_MAX];
-	struct manifest_file file;
-	struct buf header = BUF_INIT;
-	if (s->n == 0)
-		return 0;
-	int rc = ckpt_shard_header(s->tensors, s->n, part->state.step, &header, e);
-	if (!rc) {
-		ckpt_shard_describe(rank, &header, s->bytes, &file);
-		rc = ckpt_storage_join(path, sizeof path, attempt, file.name, e) ||
-		     ckpt_manifest_add_file(part, &file, e) ||
-		     write_shard(s, storage, path, &header, part, e);
-	}
-	buf_fini(&header);
-	return rc ? -1 : 0;
+	char name[MANIFEST_FILE_NAME];
+	ckpt_shard_name(rank, name);
+	return s->n ? ckpt_shard_write(s, s->tensors, s->n, storage, attempt, name,
+				       part->state.step, part, e)
+		    : 0;
 }

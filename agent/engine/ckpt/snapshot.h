@@ -23,6 +23,11 @@ struct snapshot {
 
 /* Copies the tensors. A box outside its tensor is an error that names the tensor. */
 int ckpt_snapshot_take(struct snapshot *s, const struct ckpt_tensor *tensors, int n);
+/* Allocates the memory for a copy of these tensors, so that the first copy does not wait for it;
+ * touch: makes its pages present, before there is a copy. Another thread may do that. */
+int ckpt_snapshot_reserve(struct snapshot *s, const struct ckpt_tensor *tensors, int n,
+			  struct err *e);
+void ckpt_snapshot_touch(struct snapshot *s);
 void ckpt_snapshot_fini(struct snapshot *s);
 
 /* Writes the snapshot to the new file ATTEMPT/shard-RANK.safetensors, makes it durable, and
@@ -31,8 +36,15 @@ void ckpt_snapshot_fini(struct snapshot *s);
 int ckpt_snapshot_write(const struct snapshot *s, const struct ckpt_storage *storage,
 			const char *attempt, int rank, struct manifest *part, struct err *e);
 
+/* Writes n of the snapshot's tensors to the new file ATTEMPT/NAME in the same way, and adds the file
+ * and its slices to `part`. step: as in ckpt_shard_header. */
+int ckpt_shard_write(const struct snapshot *s, const struct ckpt_tensor *list, int n,
+		     const struct ckpt_storage *storage, const char *attempt, const char *name,
+		     int64_t step, struct manifest *part, struct err *e);
+void ckpt_shard_name(int rank, char name[MANIFEST_FILE_NAME]);
+
 /* Appends the bytes that come before the slices in a shard: its safetensors header. None of the boxes
- * is empty. */
+ * is empty. step: -1: it is not in the header, because the file belongs to several checkpoints. */
 int ckpt_shard_header(const struct ckpt_tensor *tensors, int n, int64_t step, struct buf *out,
 		      struct err *e);
 /* Fills name, size and header digest of rank's shard: a header, then `bytes` of slices. */

@@ -60,6 +60,12 @@ struct ckpt_file {
  * what is listed. */
 typedef int ckpt_storage_visit(void *arg, const char *name, struct err *e);
 
+/* Which file it is, and whether it was modified since. */
+struct ckpt_stamp {
+	uint64_t device, inode;
+	int64_t size, seconds, nanoseconds;
+};
+
 struct ckpt_storage_ops {
 	const char *name;   /* "posix" */
 	const char *scheme; /* what each of its paths begins with: "s3://"; "": every path */
@@ -94,6 +100,12 @@ struct ckpt_storage_ops {
 	int (*finish)(struct ckpt_file *f, struct err *e);
 	/* Closes a file that was read, or abandons one that is being written. */
 	void (*close)(struct ckpt_file *f);
+	/* Makes `to`, in an attempt, another name of the file `from`, in a checkpoint, if that is
+	 * still the file that it was when its stamp was taken. NULL, both: a file has one name. */
+	int (*link)(const struct ckpt_storage *s, const char *from, const char *to,
+		    const struct ckpt_stamp *stamp, struct err *e);
+	int (*stamp)(const struct ckpt_storage *s, const char *path, struct ckpt_stamp *out,
+		     struct err *e);
 	/* Removes a file of an attempt, so that it can be created again; one that does not exist is
 	 * a success. */
 	int (*discard)(const struct ckpt_storage *s, const char *path, struct err *e);

@@ -1,6 +1,7 @@
 /* The POSIX storage: a DIR and its entries are folders, and `commit` renames the attempt. */
 #include "agent/engine/ckpt/storage.h"
 
+#include "agent/engine/ckpt/behind.h"
 #include "agent/engine/ckpt/manifest.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -17,8 +18,8 @@
 
 struct posix_file {
 	struct ckpt_file file;
-	int fd;
-	bool reads; /* the descriptor is open for reading */
+	int fd;                     /* of a file that is read */
+	struct ckpt_behind *writes; /* NULL: the file is read */
 	char path[];
 };
 
@@ -33,15 +34,16 @@ static int posix_list(const struct ckpt_storage *s, const char *path, ckpt_stora
 		      void *arg, struct err *e)
 {
 	struct dirent *f;
-	int rc = 0;
+	int rc = 0, more = 0;
 	(void)s;
-	DIR *d = opendir(path);
+	DIR *d = file_list_open(path);
 	if (!d)
 		return err_errno(e, errno == ENOENT ? ERR_NOTFOUND : ERR_IO,
 				 "%s: cannot open the folder", path);
-	while (!rc && (f = readdir(d)))
-		if (strcmp(f->d_name, ".") && strcmp(f->d_name, ".."))
-			rc = visit(arg, f->d_name, e);
+	while (!rc && (more = file_list_next(d, &f)) > 0)
+		rc = visit(arg, f->d_name, e);
+	if (more < 0) /* a list with a gap would pass for a run without its last checkpoint */
+		rc = err_errno(e, ERR_IO, "%s: cannot list the folder", path);
 	closedir(d);
 	return rc;
 }
@@ -63,8 +65,8 @@ static int posix_size(const struct ckpt_storage *s, const char *path, int64_t *s
 	return 0;
 }
 
-static int new_file(const struct ckpt_storage *s, const char *path, int fd, bool reads,
-		    int64_t size, struct ckpt_file **out, struct err *e)
+static int new_file(const struct ckpt_storage *s, const char *path, int fd, int64_t size,
+		    struct ckpt_file **out, struct err *e)
 {
 	size_t n = strlen(path) + 1;
 	struct posix_file *f = malloc(sizeof *f + n);
@@ -72,7 +74,7 @@ static int new_file(const struct ckpt_storage *s, const char *path, int fd, bool
 		return err_set(e, ERR_NOMEM, "%s: no memory to open it", path);
 	f->file = (struct ckpt_file){ s, size };
 	f->fd = fd;
-	f->reads = reads;
+	f->writes = NULL;
 	memcpy(f->path, path, n);
 	*out = &f->file;
 	return 0;
@@ -86,7 +88,7 @@ static int posix_open(const struct ckpt_storage *s, const char *path, struct ckp
 	if (fd < 0)
 		return -1;
 	int rc = fstat(fd, &st) ? err_errno(e, ERR_IO, "%s: cannot look at it", path)
-				: new_file(s, path, fd, true, st.st_size, out, e);
+				: new_file(s, path, fd, st.st_size, out, e);
 	if (rc)
 		close(fd);
 	return rc;
@@ -146,8 +148,12 @@ static int posix_create(const struct ckpt_storage *s, const char *path, struct c
 	int fd = io_of(s)->create(path);
 	if (fd < 0)
 		return ckpt_io_fail(e, path, "create");
-	if (new_file(s, path, fd, false, 0, out, e)) {
+	if (new_file(s, path, -1, 0, out, e)) {
 		io_of(s)->close(fd);
+		return -1;
+	}
+	if (ckpt_behind_open(io_of(s), fd, path, &((struct posix_file *)*out)->writes, e)) {
+		free(*out);
 		return -1;
 	}
 	return 0;
@@ -155,14 +161,13 @@ static int posix_create(const struct ckpt_storage *s, const char *path, struct c
 
 static int posix_write(struct ckpt_file *file, const void *data, size_t n, struct err *e)
 {
-	struct posix_file *f = (struct posix_file *)file;
-	return ckpt_io_write_full(io_of(file->storage), f->fd, f->path, data, n, e);
+	return ckpt_behind_write(((struct posix_file *)file)->writes, data, n, e);
 }
 
 static int posix_finish(struct ckpt_file *file, struct err *e)
 {
 	struct posix_file *f = (struct posix_file *)file;
-	int rc = ckpt_io_finish(io_of(file->storage), f->fd, f->path, e);
+	int rc = ckpt_behind_finish(f->writes, e);
 	free(f);
 	return rc;
 }
@@ -170,11 +175,43 @@ static int posix_finish(struct ckpt_file *file, struct err *e)
 static void posix_close(struct ckpt_file *file)
 {
 	struct posix_file *f = (struct posix_file *)file;
-	if (f->reads)
-		close(f->fd);
+	if (f->writes)
+		ckpt_behind_abandon(f->writes);
 	else
-		io_of(file->storage)->close(f->fd);
+		close(f->fd);
 	free(f);
+}
+
+static int posix_stamp(const struct ckpt_storage *s, const char *path, struct ckpt_stamp *out,
+		       struct err *e)
+{
+	struct stat st;
+	(void)s;
+	if (lstat(path, &st))
+		return err_errno(e, ERR_IO, "%s: cannot look at it", path);
+	*out = (struct ckpt_stamp){ .device = st.st_dev,
+				    .inode = st.st_ino,
+				    .size = st.st_size,
+				    .seconds = st.st_mtim.tv_sec,
+				    .nanoseconds = st.st_mtim.tv_nsec };
+	return 0;
+}
+
+/* The stamp is that of the new name: nobody can exchange that file. */
+static int posix_link(const struct ckpt_storage *s, const char *from, const char *to,
+		      const struct ckpt_stamp *stamp, struct err *e)
+{
+	struct ckpt_stamp now = { 0 };
+	if (io_of(s)->link(from, to))
+		return ckpt_io_fail(e, to, "link");
+	if (posix_stamp(s, to, &now, e))
+		return -1;
+	return now.device == stamp->device && now.inode == stamp->inode &&
+			       now.size == stamp->size && now.seconds == stamp->seconds &&
+			       now.nanoseconds == stamp->nanoseconds
+		       ? 0
+		       : err_set(e, ERR_STALE, "%s: the file has changed since it was written",
+				 from);
 }
 
 static int posix_discard(const struct ckpt_storage *s, const char *path, struct err *e)
@@ -202,8 +239,12 @@ static int write_manifest(const struct ckpt_io *io, const char *attempt, const v
 {
 	char path[PATH_MAX], tmp[PATH_MAX];
 	if (ckpt_storage_join(path, sizeof path, attempt, MANIFEST_NAME, e) ||
-	    ckpt_storage_join(tmp, sizeof tmp, attempt, MANIFEST_NAME ".tmp", e) ||
-	    ckpt_io_write_file(io, tmp, text, n, e))
+	    ckpt_storage_join(tmp, sizeof tmp, attempt, MANIFEST_NAME ".tmp", e))
+		return -1;
+	/* Left by a copy that died here, and is continued (copy.h). */
+	if (!access(tmp, F_OK) && io->unlink(tmp))
+		return ckpt_io_fail(e, tmp, "remove");
+	if (ckpt_io_write_file(io, tmp, text, n, e))
 		return -1;
 	if (ckpt_io_rename(io, tmp, path))
 		return err_errno(e, file_error_code(errno), "%s: cannot rename to %s", tmp, path);
@@ -281,6 +322,8 @@ static const struct ckpt_storage_ops posix_ops = {
 	.write = posix_write,
 	.finish = posix_finish,
 	.close = posix_close,
+	.link = posix_link,
+	.stamp = posix_stamp,
 	.discard = posix_discard,
 	.settle = posix_settle,
 	.sync = posix_sync,

@@ -252,12 +252,13 @@ static int remove_target(struct s3_client *c, const char *path, const struct ckp
 	return remove_below(c, &at, e);
 }
 
-/* Writes the pointer in place of `old`, or where there is none. */
+/* Writes the pointer in place of the object of that etag, an older pointer or a damaged one, or
+ * where there is none (""). */
 static int publish(struct s3_client *c, const char *path, const struct s3_place *at,
-		   const struct buf *text, bool replace, const char *etag, struct err *e)
+		   const struct buf *text, const char *etag, struct err *e)
 {
 	struct err why = ERR_INIT;
-	int rc = s3_put(c, at, text->data, text->len, replace ? S3_IF_SAME : S3_IF_NONE, etag,
+	int rc = s3_put(c, at, text->data, text->len, etag[0] ? S3_IF_SAME : S3_IF_NONE, etag,
 			&why);
 	if (rc && why.code == ERR_UNSUPPORTED) /* a store without conditions */
 		rc = s3_put(c, at, text->data, text->len, S3_ALWAYS, NULL, &why);
@@ -279,15 +280,21 @@ static int s3_commit(const struct ckpt_storage *s, const char *attempt, const ch
 	if (ckpt_storage_join(file, sizeof file, attempt, MANIFEST_NAME, e) ||
 	    client_and_place(file, &c, &at, e))
 		return -1;
-	if (s3_put(c, &at, manifest, n, S3_IF_NONE, NULL, &why))
-		return fail_at(file, &why, e);
 	int before = ckpt_s3_pointer(c, path, &old, etag, e);
-	if (before < 0 || s3_place_parse(path, &at, e))
+	if (before < 0)
 		return -1;
 	bool mine = before && !strcmp(old.attempt, strrchr(attempt, '/') + 1);
+	int put = s3_put(c, &at, manifest, n, S3_IF_NONE, NULL, &why);
+	/* Left damaged by a copy that died, or failed, and is continued (copy.h): nobody reads it. */
+	if (put && why.code == ERR_STALE && !mine)
+		put = s3_put(c, &at, manifest, n, S3_ALWAYS, NULL, &why);
+	if (put)
+		return fail_at(file, &why, e);
+	if (s3_place_parse(path, &at, e))
+		return -1;
 	int rc = mine ? 0
 		      : ckpt_pointer_write(strrchr(attempt, '/') + 1, &text, e) ||
-				 publish(c, path, &at, &text, before, etag, e);
+				 publish(c, path, &at, &text, etag, e);
 	buf_fini(&text);
 	ckpt_s3_entry_forget(path);
 	if (!rc && before && !mine) /* what remains is an attempt that no pointer names */

@@ -1,5 +1,6 @@
 #include "agent/engine/ckpt/store.h"
 
+#include "agent/engine/ckpt/pages.h"
 #include "agent/engine/ckpt/snapshot.h"
 #include "base/numbers.h"
 
@@ -162,7 +163,7 @@ static int reserve(struct image *i, size_t bytes, struct err *e)
 	if (bytes > i->room) {
 		free(i->data);
 		i->room = 0;
-		i->data = malloc(bytes);
+		i->data = ckpt_pages_alloc(bytes);
 		if (!i->data)
 			return err_set(e, ERR_NOMEM,
 				       "no memory for a copy of %zu bytes; give the node more "

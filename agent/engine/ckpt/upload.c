@@ -1,6 +1,8 @@
 /* upload: one checkpoint from a DIR to the remote place. */
 #include "agent/engine/ckpt/upload.h"
 
+#include "agent/engine/ckpt/ckpt.h"
+
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -277,6 +279,21 @@ static void tidy_remote(const struct upload *u, int64_t step, struct upload_resu
 	snprintf(result->note, sizeof result->note, "%.255s", e.text);
 }
 
+/* ERR_CORRUPT means to the caller that the original is damaged. */
+static int fail_remote(struct err *e)
+{
+	if (e->code == ERR_CORRUPT)
+		e->code = ERR_IO;
+	return -1;
+}
+
+/* ERR_CORRUPT of a copy may also mean that the remote place changed the bytes. */
+static bool is_damaged(const char *path)
+{
+	struct err why = ERR_INIT;
+	return ckpt_verify(path, &why) && why.code == ERR_CORRUPT;
+}
+
 static int copy_entry(struct upload *u, int64_t i, struct upload_result *result, struct err *e)
 {
 	const struct upload_options *o = u->opt;
@@ -289,11 +306,11 @@ static int copy_entry(struct upload *u, int64_t i, struct upload_result *result,
 	    write_log(u, u->list[i].step, e))
 		return -1;
 	int rc = ckpt_copy(path, o->remote, &copy, e);
-	bool damaged = rc && e->code == ERR_CORRUPT;
-	if (rc && !damaged)
-		return -1;
-	if (damaged && is_gone(u, i))
+	if (rc && e->code == ERR_CORRUPT && is_gone(u, i))
 		return err_set(e, ERR_NOTFOUND, "%s: it was removed while it was copied", path);
+	bool damaged = rc && e->code == ERR_CORRUPT && is_damaged(path);
+	if (rc && !damaged)
+		return fail_remote(e);
 	if (add_line(&u->log, u->list[i].step, u->digests[i], damaged, rc ? NULL : e))
 		return -1;
 	u->there[i] = true;
@@ -334,7 +351,7 @@ int ckpt_upload_one(const struct upload_options *opt, struct upload_result *resu
 	*result = (struct upload_result){ .left = -1 };
 	if (u.to->ops->prepare(u.to, opt->remote, e) ||
 	    ckpt_folder_set_owner(u.to, opt->remote, opt->owner, "checkpoint.remote", e))
-		return -1;
+		return fail_remote(e);
 	int rc = look_around(&u, e) ? -1 : upload_next(&u, result, e);
 	close_upload(&u);
 	return rc;

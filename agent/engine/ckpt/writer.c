@@ -3,6 +3,7 @@
 #include "agent/engine/ckpt/commit.h"
 #include "agent/engine/ckpt/folder.h"
 #include "agent/engine/ckpt/local.h"
+#include "agent/engine/ckpt/still.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -76,6 +77,8 @@ static struct ckpt_writer *new_writer(struct comm *group, const struct ckpt_opti
 		.n_expect = opt->n_expect,
 		.attached = opt->attached,
 		.snapshot = &w->snapshot,
+		.still = ckpt_still_open(),
+		.still_local = ckpt_still_open(),
 		.gate = opt->gate,
 	};
 	return w;
@@ -148,6 +151,8 @@ void ckpt_writer_close(struct ckpt_writer *w)
 	if (!w)
 		return;
 	join_thread(w);
+	ckpt_still_close(w->commit.still);
+	ckpt_still_close(w->commit.still_local);
 	while (w->reports) {
 		struct report_node *next = w->reports->next;
 		free(w->reports);
@@ -212,19 +217,37 @@ static void *commit_thread(void *arg)
 	return NULL;
 }
 
-/* The thread blocks all signals, because other threads wait for them. If no thread can be created,
- * the commit runs here: slower, but done. */
-static void start_commit(struct ckpt_writer *w)
+/* The thread blocks all signals, because other threads wait for them. */
+static void start_thread(struct ckpt_writer *w, void *(*work)(void *))
 {
 	sigset_t all, was;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &was);
-	w->busy = pthread_create(&w->thread, NULL, commit_thread, w) == 0;
+	w->busy = pthread_create(&w->thread, NULL, work, w) == 0;
 	pthread_sigmask(SIG_SETMASK, &was, NULL);
 	if (w->busy)
 		pthread_setname_np(w->thread, "checkpoint");
-	else
+}
+
+/* If no thread can be created, the commit runs here: slower, but done. */
+static void start_commit(struct ckpt_writer *w)
+{
+	start_thread(w, commit_thread);
+	if (!w->busy)
 		commit_thread(w);
+}
+
+static void *touch_thread(void *arg)
+{
+	struct ckpt_writer *w = arg;
+	ckpt_snapshot_touch(&w->snapshot);
+	return NULL;
+}
+
+void ckpt_writer_prepare(struct ckpt_writer *w, const struct ckpt_tensor *tensors, int n)
+{
+	if (!w->busy && !ckpt_snapshot_reserve(&w->snapshot, tensors, n, NULL))
+		start_thread(w, touch_thread);
 }
 
 int ckpt_save(struct ckpt_writer *w, const struct ckpt_state *state,

@@ -93,20 +93,23 @@ static int64_t step_of(const char *path)
 struct candidate {
 	char *path; /* NULL: none */
 	int64_t step;
+	int64_t unread; /* the step of a checkpoint that cannot be read now; -1: none */
 	struct err err; /* why the tier cannot be searched, or has nothing that is valid */
 };
 
 static void search_tier(const char *dir, const struct ckpt_wish *wish, struct candidate *c)
 {
-	*c = (struct candidate){ .step = -1 };
-	if (dir && *dir && !ckpt_latest_of(dir, wish, &c->path, &c->err) && c->path)
+	struct ckpt_wish w = *wish;
+	*c = (struct candidate){ .step = -1, .unread = -1 };
+	w.unread = &c->unread;
+	if (dir && *dir && !ckpt_latest_of(dir, &w, &c->path, &c->err) && c->path)
 		c->step = step_of(c->path);
 }
 
 /* The copies of another run are not this one's to resume from. */
 static bool owns_remote(const struct train_tiers *tiers, struct candidate *c)
 {
-	*c = (struct candidate){ .step = -1 };
+	*c = (struct candidate){ .step = -1, .unread = -1 };
 	return !tiers->remote || !*tiers->remote || !tiers->owner ||
 	       !ckpt_folder_check_owner(ckpt_storage_of(tiers->remote), tiers->remote, tiers->owner,
 					"checkpoint.remote", &c->err);
@@ -146,6 +149,16 @@ static int check_nothing_is_lost(const struct candidate c[TRAIN_NAMED],
 				       "repair one and remove that prefix from its name, or move "
 				       "them away to start from the beginning",
 				       dirs[i], TRAIN_DAMAGED);
+	return 0;
+}
+
+/* A later checkpoint that cannot be read now may be valid. The next start may find it. */
+static int check_nothing_is_newer(const struct candidate c[TRAIN_NAMED], int64_t step,
+				  struct err *e)
+{
+	for (enum train_tier t = TRAIN_LOCAL; t < TRAIN_NAMED; t++)
+		if (c[t].unread > step)
+			return err_set(e, c[t].err.code, "%s", c[t].err.text);
 	return 0;
 }
 
@@ -197,7 +210,8 @@ static int choose_tier(const char *requested, const struct train_tiers *tiers,
 	bool named;
 	if (c[TRAIN_REMOTE].err.code == ERR_USAGE)
 		return err_set(e, ERR_USAGE, "%s", c[TRAIN_REMOTE].err.text);
-	if ((!latest && check_nothing_is_lost(c, tiers, e)) ||
+	if ((latest && check_nothing_is_newer(c, c[best].step, e)) ||
+	    (!latest && check_nothing_is_lost(c, tiers, e)) ||
 	    check_request(requested, tiers, latest, &named, e))
 		return -1;
 	if (latest)
@@ -223,6 +237,7 @@ static int choose_on_first(const char *requested, const struct train_tiers *tier
 	search_tier(tiers->dir, &own, &c[TRAIN_DIR]);
 	if (owns_remote(tiers, &c[TRAIN_REMOTE]))
 		search_tier(tiers->remote, &copies, &c[TRAIN_REMOTE]);
+	c[TRAIN_LOCAL].unread = -1;
 	c[TRAIN_LOCAL].step = local ? local->manifest.state.step : -1;
 	c[TRAIN_LOCAL].path = local ? strdup(local->path) : NULL;
 	c[TRAIN_LOCAL].err = *local_err;

@@ -309,6 +309,16 @@ int train_state_bytes(const struct train_state *state, double *bytes, struct err
 	return 0;
 }
 
+void train_state_prepare_save(struct ckpt_writer *w, const struct train_state *state)
+{
+	struct boxes b;
+	struct ckpt_memory there = memory_of(state);
+	if (list_boxes(state, &there, true, &b, NULL))
+		return;
+	ckpt_writer_prepare(w, b.list, b.n);
+	free(b.list);
+}
+
 int train_state_save(struct ckpt_writer *w, unsigned where, const struct ckpt_state *at,
 		     const struct train_state *state, struct err *e)
 {

@@ -127,6 +127,8 @@ int train_state_copy(struct ckpt_mirror *m, const struct ckpt_state *at,
 		     const struct train_state *state, struct err *e);
 /* Bytes of what this rank saves. */
 int train_state_bytes(const struct train_state *state, double *bytes, struct err *e);
+/* Prepares the memory of the first save (ckpt_writer_prepare). */
+void train_state_prepare_save(struct ckpt_writer *w, const struct train_state *state);
 /* Collective. Starts the checkpoint of *at in the tiers `where` (enum ckpt_where), whose optimizer
  * is set from the state. Fails if the
  * previous save failed; that failure is returned once, and another call starts this save. */

@@ -288,6 +288,8 @@ int trainer_open(struct trainer *t, struct err *e)
 	    (t->server && param_server_start(t->server, t->at.step, e)) || begin_samples(t, e) ||
 	    trainer_memory_open(t, e))
 		return -1;
+	if (t->job->checkpoint.every > 0 || t->local.dir[0])
+		train_state_prepare_save(t->writer, &t->state);
 	train_phases_lap(env->phases, "state", &since);
 	return 0;
 }

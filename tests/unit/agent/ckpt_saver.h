@@ -7,6 +7,8 @@
 #include "tests/unit/agent/world.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 /* --- calls that fail, write short, or end the process --- */
 
@@ -90,8 +92,30 @@ static inline int f_rmdir(const char *path)
 	return begin('d') ? -1 : end(rmdir(path));
 }
 
-static const struct ckpt_io faulty_io = { f_mkdir, f_create, f_write,  f_fsync,
-					  f_close, f_rename, f_unlink, f_rmdir };
+static inline int f_link(const char *from, const char *to)
+{
+	return begin('l') ? -1 : end(link(from, to));
+}
+
+static inline int f_direct(int fd, bool on)
+{
+	return ckpt_io_system.direct(fd, on);
+}
+
+/* Small files need no other calls; test_ckpt_behind.c lets those of large ones fail. */
+static const struct ckpt_io faulty_io = { .mkdir = f_mkdir,
+					  .create = f_create,
+					  .write = f_write,
+					  .fsync = f_fsync,
+					  .close = f_close,
+					  .rename = f_rename,
+					  .unlink = f_unlink,
+					  .rmdir = f_rmdir,
+					  .link = f_link,
+					  .pwrite = pwrite,
+					  .direct = f_direct,
+					  .allocate = fallocate,
+					  .truncate = ftruncate };
 
 static inline const struct ckpt_storage *storage_with(const struct ckpt_io *io)
 {

@@ -2,6 +2,9 @@
 #include "agent/engine/train/choose.h"
 #include "base/log.h"
 #include "tests/unit/agent/ckpt_saver.h"
+#include "tests/unit/agent/crash.h"
+
+#include <sys/wait.h>
 
 static char places[TRAIN_NAMED][96]; /* a folder for each tier */
 static char base[64];
@@ -180,6 +183,45 @@ static void none_is_refused_if_any_tier_has_one(void **state)
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
+enum { CHOSE_LAST = 10, CHOSE_OTHER = 11 };
+
+static int choose_in_a_process(void *arg)
+{
+	struct train_choice c;
+	struct err e = ERR_INIT;
+	(void)arg;
+	crash_mark(0);
+	if (choose("auto", NULL, NULL, true, &c, &e))
+		return strstr(e.text, strerror(EIO)) && strstr(e.text, "move ") ? 0 : 1;
+	return c.step == 9 ? CHOSE_LAST : CHOSE_OTHER;
+}
+
+static void what_cannot_be_read_now_is_not_replaced_by_an_older_one(void **state)
+{
+	(void)state;
+	if (!crash_possible())
+		skip();
+	for (enum train_tier t = TRAIN_DIR; t < TRAIN_NAMED; t++) {
+		char file[160];
+		struct crash_plan plan = { .under = file, .what = CRASH_FAIL, .error = EIO };
+		struct crash_seen seen = { .hit = true };
+		int failed = 0;
+		for (enum train_tier all = TRAIN_LOCAL; all < TRAIN_NAMED; all++)
+			write_in(all, 5 + 2 * (all == t));
+		write_in(t, 9);
+		snprintf(file, sizeof file, "%s/step-00000009/MANIFEST.json", places[t]);
+		for (plan.at = 1; seen.hit; plan.at++) {
+			assert_int_equal(crash_run(choose_in_a_process, NULL, &plan, &seen), 0);
+			if (!WIFEXITED(seen.status) || WEXITSTATUS(seen.status) % CHOSE_LAST)
+				fail_msg("%s: %s: it ends with %x", file, seen.call, seen.status);
+			failed += WEXITSTATUS(seen.status) == 0;
+		}
+		assert_true(failed > 1);
+		teardown(state);
+		setup(state);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -191,6 +233,7 @@ int main(void)
 		CASE(a_remote_place_that_is_down_matters_only_if_it_has_copies),
 		CASE(the_copies_of_another_run_are_refused),
 		CASE(none_is_refused_if_any_tier_has_one),
+		CASE(what_cannot_be_read_now_is_not_replaced_by_an_older_one),
 	};
 	log_setup(open("/dev/null", O_WRONLY), LOG_ERROR, "test");
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* Which checkpoints are copied to a remote place, and which a DIR must keep for it. */
 #include "agent/engine/ckpt/upload.h"
 #include "tests/unit/agent/ckpt_saver.h"
+#include "tests/unit/agent/s3_double.h"
 
 #include <errno.h>
 
@@ -128,6 +129,45 @@ static void a_damaged_one_is_left_out_and_need_not_stay(void **state)
 	assert_string_equal(needs(all), "");
 }
 
+static void a_store_that_lies_makes_no_original_damaged(void **state)
+{
+	const struct upload_rules all = { 0, 45, 0, 0 };
+	(void)state;
+	if (!s3_double_start())
+		skip();
+	setenv("AWS_MAX_ATTEMPTS", "2", 1);
+	write_steps(five, 2);
+	/* From each request on, the store keeps other bytes, or none: a probe, the files, the
+	 * manifest, the pointer. The second one is RUN, which a person must correct. */
+	for (int first = 1, failed = 1; failed; first += 1 + (first == 1)) {
+		static const char *const lies[] = { "flip", "drop" };
+		failed = 0;
+		for (int i = 0; i < 2; i++) {
+			struct upload_options o = options_of(all);
+			struct upload_result r;
+			struct err e = ERR_INIT;
+			char plan[PATH_MAX];
+			snprintf(plan, sizeof plan, "PutObject %d-999 %s", first, lies[i]);
+			s3_double_plan(plan);
+			snprintf(remote, sizeof remote, "s3://bucket/lies-%d-%d", first, i);
+			int rc = ckpt_upload_one(&o, &r, &e);
+			if (rc == -1) {
+				failed++;
+				if (e.code == ERR_CORRUPT)
+					fail_msg("%s: %s", plan, e.text);
+				assert_string_equal(needs(all), "20 10 ");
+			}
+			s3_double_plan("");
+			assert_string_equal(upload_all(all), rc < 0 ? "20 10 " : "10 ");
+			snprintf(plan, sizeof plan, "%s/" UPLOADS_NAME, fix_dir);
+			unlink(plan);
+		}
+		assert_true(failed || first > 5);
+	}
+	unsetenv("AWS_MAX_ATTEMPTS");
+	s3_double_stop();
+}
+
 static void what_is_being_copied_stays_although_newer_ones_are_due(void **state)
 {
 	const struct upload_rules one = { 0, 100, 1, 0 };
@@ -221,6 +261,7 @@ int main(void)
 		CASE(a_copy_that_was_removed_is_made_again),
 		CASE(without_the_log_nothing_is_sent_again),
 		CASE(a_damaged_one_is_left_out_and_need_not_stay),
+		CASE(a_store_that_lies_makes_no_original_damaged),
 		CASE(what_is_being_copied_stays_although_newer_ones_are_due),
 		CASE(the_place_of_another_run_is_refused),
 		CASE(lines_of_another_form_are_ignored),
