@@ -1,6 +1,7 @@
 #include "agent/generation.h"
 
 #include "agent/drill.h"
+#include "agent/engine/ckpt/store.h"
 #include "agent/engine/parallel/device.h"
 #include "agent/metrics/report.h"
 #include "agent/predecessors.h"
@@ -264,6 +265,8 @@ static int prepare(struct generation *g, struct err *e)
 static int train(struct generation *g, struct err *e)
 {
 	const struct msg_welcome *w = g->welcome;
+	if (!w->copies)
+		ckpt_store_forget(g->start.memory);
 	struct train_hooks hooks = agent_report_hooks(g->control);
 	hooks.drill = agent_drill_step;
 	hooks.plant = agent_drill_plant;
@@ -280,6 +283,9 @@ static int train(struct generation *g, struct err *e)
 		.skips = w->skips,
 		.threads = g->threads,
 		.node = w->node_index,
+		.leaf = w->leaf,
+		.node_ranks = w->node_ranks,
+		.memory = w->warm ? g->start.memory : NULL,
 		.node_name = w->node,
 		.phases = &g->phases,
 		.blame = &g->blame,

@@ -15,6 +15,7 @@
 #include "base/err.h"
 
 struct generation;
+struct ckpt_store;
 
 /* What an agent has before the welcome. */
 struct generation_start {
@@ -24,6 +25,7 @@ struct generation_start {
 	 * exchanges the endpoints. Its owner finishes it after a failure. */
 	struct boot **boot;
 	const char *host;            /* ranks of equal host share memory */
+	struct ckpt_store *memory;   /* the process's copies of the state (ckpt/store.h) */
 	const struct phases *phases; /* of the process's start so far; NULL: it has been running */
 };
 

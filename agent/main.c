@@ -1,6 +1,7 @@
 /* muster-agent: with arguments it is a tool, without it is one rank of a job. */
 #include "agent/boot.h"
 #include "agent/control.h"
+#include "agent/engine/ckpt/store.h"
 #include "agent/engine/train/phases.h"
 #include "agent/generation.h"
 #include "agent/rendezvous.h"
@@ -26,6 +27,7 @@ struct agent {
 	char host[BOOT_HOST]; /* ranks of equal host share memory */
 	struct boot *boot;    /* until the ranks are wired up; NULL: without PMIx */
 	struct control *control;
+	struct ckpt_store *memory;         /* copies of the state, for the next generation */
 	const struct msg_welcome *welcome; /* of the generation; borrowed from the control */
 	struct generation *generation;     /* NULL between two */
 	struct phases phases;              /* of the start */
@@ -173,6 +175,7 @@ static int run_generation(struct agent *a, const struct phases *so_far, struct e
 						.welcome = a->welcome,
 						.boot = a->boot ? &a->boot : NULL,
 						.host = a->host,
+						.memory = a->memory,
 						.phases = so_far };
 	agent_control_wipe_secret(a->control); /* only the boot keeps it */
 	if (agent_generation_open(&start, &a->generation, e))
@@ -192,7 +195,9 @@ static int run_generation(struct agent *a, const struct phases *so_far, struct e
 
 static int run_generations(struct agent *a, struct err *e)
 {
-	int rc = start(a, e) ? -1 : run_generation(a, &a->phases, e);
+	int rc = start(a, e) || ckpt_store_open(&(struct ckpt_store_options){ 0 }, &a->memory, e)
+			 ? -1
+			 : run_generation(a, &a->phases, e);
 	while (rc == 1) {
 		*e = (struct err)ERR_INIT;
 		rc = run_generation(a, NULL, e);
@@ -206,6 +211,7 @@ static void agent_close(struct agent *a)
 	agent_generation_close(a->generation);
 	agent_boot_finish(a->boot);
 	agent_control_close(a->control);
+	ckpt_store_close(a->memory);
 	free(a->address);
 	free(a->secret);
 	free(a->generation_text);

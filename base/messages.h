@@ -21,7 +21,7 @@
 #include "base/step_parts.h"
 
 enum {
-	MSG_VERSION = 6,
+	MSG_VERSION = 7,
 	GUARD_GENERATION = 1, /* of all messages to and from a guard, which outlives generations */
 	BURN_IN_GENERATION =
 		1 /* of all messages to and from a burn-in, which precedes generations */
@@ -88,6 +88,7 @@ enum {
 #define MSG_READY_FIELDS(F) \
 	F(step,    COUNT, REQUIRED, "finished steps that training continues from") \
 	F(samples, COUNT, REQUIRED, "samples consumed up to there") \
+	F(from,    LINE,  OPTIONAL, "where the state was loaded from: \"memory\", or a checkpoint's path; absent: it is the initial one") \
 	F(phases,  JSON,  REQUIRED, "seconds of each phase of the start, by name")
 
 #define MSG_METRICS_FIELDS(F) \
@@ -164,6 +165,8 @@ enum {
 	F(coords,       JSON,   REQUIRED, "the rank's coordinates: struct msg_coords") \
 	F(node,         TEXT,   REQUIRED, "the node's name") \
 	F(node_index,   INT,    REQUIRED, "the node's number in the plan") \
+	F(leaf,         INT,    REQUIRED, "the number of the switch that the node is attached to; -1: unknown") \
+	F(copies,       FLAG,   REQUIRED, "whether copies of the state in the agents' memory may be used") \
 	F(heartbeat_s,  NUMBER, REQUIRED, "seconds between two messages progress") \
 	F(group_secret, TEXT,   REQUIRED, "64 hex digits: the key of what the ranks of this generation publish through PMIx") \
 	F(device,       INT,    REQUIRED, "the rank's device, by its number on the node") \

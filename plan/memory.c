@@ -198,6 +198,12 @@ void plan_memory_state(const struct job *job, const struct model_shape *m,
 	r->buffers = z.gather + z.reduce + plan_memory_staged(job) + optimizer.work;
 }
 
+double plan_memory_images(const struct job *job)
+{
+	bool copies = job->checkpoint.memory_every > 0 && job->restart.warm;
+	return copies ? 1 + 2 * (1 + (double)job->checkpoint.copies) : 1;
+}
+
 static void state_memory(const struct job *job, const struct model_shape *m, const struct layout *l,
 			 const struct share *share, bool saves, struct plan_rank *r)
 {
@@ -211,7 +217,7 @@ static void state_memory(const struct job *job, const struct model_shape *m, con
 		counts[kind] = catalogue_unit_count(m, share, kind);
 	}
 	plan_memory_state(job, m, share, elements, counts, cuts, r);
-	r->snapshot = saves ? ELEMENT *
+	r->snapshot = saves ? ELEMENT * plan_memory_images(job) *
 				      (zero_saved(m, share, stage, cuts) +
 				       optimizer_saved(job->optimizer.kind, m, share, stage, cuts))
 			    : 0;
@@ -244,7 +250,9 @@ static void server_memory(const struct job *job, const struct model_shape *m,
 	r->grads += ELEMENT * own;
 	r->optimizer = ELEMENT * moments * own;
 	r->buffers += ELEMENT * (l->dp * own + most);
-	r->snapshot = saves ? (1 + moments) * ELEMENT * zero_saved(m, share, 3, cuts) : 0;
+	r->snapshot = saves ? (1 + moments) * ELEMENT * plan_memory_images(job) *
+				      zero_saved(m, share, 3, cuts)
+			    : 0;
 }
 
 void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l,

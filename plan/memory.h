@@ -49,6 +49,10 @@ void plan_memory_state(const struct job *job, const struct model_shape *m,
 		       struct plan_rank *r);
 /* With offload.optimizer, the bytes of GPU memory through which the optimizer state is staged. */
 double plan_memory_staged(const struct job *job);
+/* How many times a rank keeps in the host's memory what it saves: the snapshot of a checkpoint, and the
+ * copies that checkpoint.memory_every = N takes, two of its own part and two of another rank's, which are
+ * counted as large. Copies that are only taken where there is room (memory_every = -1) do not count. */
+double plan_memory_images(const struct job *job);
 /* The bytes of the tokens, and those that the backend needs with so many threads. */
 double plan_memory_rest(const struct job *job, int micros, int threads);
 

@@ -38,8 +38,8 @@ struct plan_rank {
  *                   recomputation writes again) and of the backend, a chunk of the logits, the
  *                   tokens
  *   snapshot        the copy of what the rank saves, from which a checkpoint is written while
- *                   training continues. It is in the node's memory, so it counts if the device is
- *                   the CPU and is 0 otherwise
+ *                   training continues, and the copies for a loss (plan_memory_images). They are in
+ *                   the node's memory, so they count if the device is the CPU and are 0 otherwise
  * stages: of the whole model. The caller sets r's coordinates and threads, and node_replicas (0:
  * all replicas are on the node); the function sets the bytes, r->snapshot only if `saves`. */
 void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l,

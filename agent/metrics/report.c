@@ -69,12 +69,16 @@ static void give_up(void *arg)
 	agent_control_give_up(arg);
 }
 
-static void send_ready(void *arg, int64_t step, int64_t samples, const struct phases *start)
+static void send_ready(void *arg, int64_t step, int64_t samples, const char *from,
+		       const struct phases *start)
 {
 	json_t *phases = train_phases_json(start);
 	agent_control_send(arg, MSG_READY,
-			   msg_ready_json(&(struct msg_ready){
-				   .step = step, .samples = samples, .phases = phases }));
+			   msg_ready_json(&(struct msg_ready){ .step = step,
+							       .samples = samples,
+							       .from = from,
+							       .has_from = *from,
+							       .phases = phases }));
 	json_decref(phases);
 }
 

@@ -31,7 +31,7 @@
 	X(refused,          "refused",          why,         "a connection was closed: a stranger, a stale or second agent, or an invalid frame") \
 	X(accept_failed,    "accept-failed",    why,         "connections cannot be accepted; the first time in a generation") \
 	X(connected,        "connected",        none,        "every rank has connected") \
-	X(ready,            "ready",            step,        "every rank is ready to continue from this step") \
+	X(ready,            "ready",            ready,       "every rank is ready to continue from this step") \
 	X(first_step,       "first-step",       first_step,  "the generation has finished its first step") \
 	X(ckpt,             "ckpt",             ckpt,        "a checkpoint was committed") \
 	X(ckpt_local,       "ckpt-local",       ckpt,        "a checkpoint was committed in the folders of the nodes (checkpoint.local)") \
@@ -113,6 +113,10 @@
 
 #define RUNDIR_STEP_FIELDS(F) \
 	F(step, INT64, REQUIRED, "finished steps")
+
+#define RUNDIR_READY_FIELDS(F) \
+	F(step, INT64, REQUIRED, "finished steps") \
+	F(from, TEXT,  OPTIONAL, "where the state was loaded from: \"memory\", or a checkpoint's path; absent: it is the initial one")
 
 #define RUNDIR_FIRST_STEP_FIELDS(F) \
 	F(step,          COUNT,  REQUIRED, "finished steps") \
@@ -366,6 +370,7 @@
 	X(why,         RUNDIR_WHY_FIELDS) \
 	X(regrouped,   RUNDIR_REGROUPED_FIELDS) \
 	X(step,        RUNDIR_STEP_FIELDS) \
+	X(ready,       RUNDIR_READY_FIELDS) \
 	X(first_step,  RUNDIR_FIRST_STEP_FIELDS) \
 	X(ckpt,        RUNDIR_CKPT_FIELDS) \
 	X(upload,      RUNDIR_UPLOAD_FIELDS) \

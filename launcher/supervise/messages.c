@@ -75,6 +75,8 @@ int supervise_send_welcome(struct supervisor *s, struct connection *c, int rank,
 		.coords = msg_coords_json(&at),
 		.node = supervise_node(s, rank),
 		.node_index = r->node,
+		.leaf = s->d->cluster.switches ? s->d->cluster.nodes[r->node].leaf : -1,
+		.copies = !s->regroup.distrust,
 		.heartbeat_s = s->o.limits.heartbeat,
 		.group_secret = s->group_secret,
 		.device = r->slot,
@@ -173,6 +175,7 @@ static int on_ready(struct supervisor *s, struct connection *c, const json_t *bo
 		return report_out_of_order("ready", e);
 	k->ready = true;
 	s->resumed = m.step;
+	snprintf(s->resumed_from, sizeof s->resumed_from, "%s", m.has_from ? m.from : "");
 	note_progress(s, k, m.step, "ready");
 	if (++s->readies == s->world) {
 		supervise_predecessors_ready(s->predecessors, s->generation);

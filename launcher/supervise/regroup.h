@@ -32,6 +32,8 @@ struct regroup_state {
 	int n;
 	int futile;   /* restarts of this kind in a row without progress */
 	bool overdue; /* agents that were not idle in time were given up */
+	/* the last loss was one of wrong numbers: what the agents have in memory is not used */
+	bool distrust;
 };
 
 /* Room for so many agents. NULL: no memory. */

@@ -67,7 +67,7 @@ void supervise_report_note(struct supervisor *s, enum launch_note what, const ch
 	s->pmix_said |= what == LAUNCH_NOTE_OWN_PMIX;
 }
 
-/* "continuing from step 40; 7 steps are repeated" */
+/* "continuing from step 40 in memory; 7 steps are repeated" */
 static void describe_resume(const struct supervisor *s, char *out, size_t size)
 {
 	long long at = (long long)s->resumed;
@@ -77,7 +77,8 @@ static void describe_resume(const struct supervisor *s, char *out, size_t size)
 		snprintf(again, sizeof again, "; %lld step%s repeated", (long long)repeated,
 			 repeated == 1 ? " is" : "s are");
 	if (s->resumed > 0)
-		snprintf(out, size, "continuing from step %lld%s", at, again);
+		snprintf(out, size, "continuing from step %lld%s%s", at,
+			 strcmp(s->resumed_from, "memory") ? "" : ", copied in memory", again);
 	else
 		snprintf(out, size, "starting from the beginning%s", again);
 }
@@ -87,7 +88,10 @@ void supervise_report_ready(struct supervisor *s)
 	char text[200];
 	bool lost = s->ckpt_step >
 		    s->resumed; /* deleted, damaged, or not in this folder any more */
-	rundir_event_ready(s->o.run, s->generation, &(struct rundir_step){ .step = s->resumed });
+	rundir_event_ready(s->o.run, s->generation,
+			   &(struct rundir_ready){ .step = s->resumed,
+						   .from = s->resumed_from,
+						   .has_from = *s->resumed_from });
 	if (s->first && s->resumed <= 0)
 		return;
 	describe_resume(s, text, sizeof text);

@@ -205,6 +205,8 @@ struct supervisor {
 	bool stepped;                      /* this generation has finished a step */
 	int64_t step;    /* last finished step; -1: none since this process started */
 	int64_t resumed; /* the step that this generation continued from */
+	char resumed_from[sizeof(
+		((struct job *)0)->checkpoint.resume)]; /* "memory", a path, or "" */
 	int64_t ckpt_step;
 	char ckpt_path[1024];
 	struct contract contract;

@@ -82,11 +82,13 @@ static const struct plan_rank *state_bytes(struct eval *v, const struct eval_kin
 		plan_memory_state(&v->job, &v->space->shape, &share, v->units[e].elements, counts,
 				  cuts, &s->bytes[zero][e]);
 		s->bytes[zero][e].snapshot =
-			v->on_cpu ? 4 * (zero_saved(&v->space->shape, &share,
-						    (int)v->job.parallel.zero, cuts) +
-					 optimizer_saved(v->job.optimizer.kind, &v->space->shape,
-							 &share, (int)v->job.parallel.zero, cuts))
-				  : 0;
+			v->on_cpu
+				? 4 * plan_memory_images(&v->job) *
+					  (zero_saved(&v->space->shape, &share,
+						      (int)v->job.parallel.zero, cuts) +
+					   optimizer_saved(v->job.optimizer.kind, &v->space->shape,
+							   &share, (int)v->job.parallel.zero, cuts))
+				: 0;
 	}
 	v->job.offload.optimizer = offloaded;
 	s->set[zero] = true;

@@ -6,6 +6,7 @@
 #include "plan/show/rank_map.h"
 #include "plan/show/placement.h"
 #include "plan/show/train_time.h"
+#include "plan/memory.h"
 #include "plan/plan.h"
 #include "plan/show/plan.h"
 #include "plan/layout_text.h"
@@ -235,7 +236,8 @@ static void print_memory(const struct job *job, const struct plan *p, struct buf
 	if (p->memory > 0)
 		buf_printf(out, " (of %s)", human_bytes(p->memory, has));
 	if (p->ranks[0].snapshot > 0)
-		buf_puts(out, "; buffers with the snapshot");
+		buf_puts(out, plan_memory_images(job) > 1 ? "; buffers with the snapshot and copies"
+							  : "; buffers with the snapshot");
 	int wide = layers_width(p);
 	buf_printf(out, "\n  %-7s %-*s %9s %9s %9s %9s %9s %9s\n", "stage", wide, "layers",
 		   "params", "grads", "optimizer", "activat.", "buffers", "total");

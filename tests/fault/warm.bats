@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # Ranks are killed at random moments, one or two at once, also while the run recovers. The agents of the other ranks live on, and the
-# run ends with the bits of an undisturbed run, in each of twelve layouts. WARM=no measures cold restarts in the same way.
+# run ends with the bits of an undisturbed run, in each of twelve layouts. WARM=no measures cold restarts in the same way,
+# and MEMORY=1 takes copies in memory at each step.
 
 load ../helpers
 load ../random_kills
@@ -12,6 +13,7 @@ setup_file() {
 	kills=4
 	[[ -z ${MUSTER_LARGE-} ]] || kills=17
 	[[ -z ${WARM-} ]] || words+=" restart.warm=$WARM"
+	[[ -z ${MEMORY-} ]] || words+=" checkpoint.memory_every=$MEMORY"
 	export words kills
 }
 
@@ -40,6 +42,8 @@ survives() { # name world word...
 	# shellcheck disable=SC2086
 	run_tiny "calm-$name" $words job.steps="$(last_step "warm-$name")" "$@"
 	has_same_bits "warm-$name" "calm-$name"
+	[[ -z ${MEMORY-} ]] || figure "$name: $(event "warm-$name" ready | grep -c '"from":"memory"') of" \
+		"$(($(event "warm-$name" ready | wc -l) - 1)) restarts continued from memory"
 }
 
 @test "dp 4" { survives dp4 4 parallel.dp=4; }

@@ -53,7 +53,7 @@ static int list_own(const struct ckpt_store *store, struct buf *out, struct err 
 			h.step = copy.part->state.step;
 			h.generation = copy.part->generation;
 			h.owner = owner;
-			h.owners = owners;
+			h.owners = copy.owners;
 			if (identify(copy.part, &h.identity, e))
 				return -1;
 			buf_add(out, &h, sizeof h);

@@ -275,17 +275,40 @@ int ckpt_load_all(struct comm *group, const struct ckpt_load_options *opt, struc
 	return rc;
 }
 
+/* *owned: as in ckpt_copies_newest, equal on all ranks. */
+static int find_newest(struct comm *group, const struct ckpt_store *store, struct copies *copies,
+		       const struct copy_held ***owned, int *owners, int *culprit, struct err *e)
+{
+	struct err mine = ERR_INIT;
+	*owned = NULL;
+	if (ckpt_copies_gather(group, store, copies, culprit, e))
+		return -1;
+	int rc = ckpt_copies_newest(copies, owned, owners, &mine);
+	return ckpt_agree(group, rc, &mine, culprit, e);
+}
+
+int ckpt_recover_find(struct comm *group, const struct ckpt_store *store, int64_t *step,
+		      uint32_t *generation, int *culprit, struct err *e)
+{
+	struct copies copies = { 0 };
+	const struct copy_held **owned;
+	int owners, rc = find_newest(group, store, &copies, &owned, &owners, culprit, e);
+	bool found = !rc && owned;
+	if (found) {
+		*step = owned[0]->step;
+		*generation = owned[0]->generation;
+	}
+	free(owned);
+	ckpt_copies_fini(&copies);
+	return rc ? -1 : found;
+}
+
 /* 1: rank 0 has the manifest of the newest state; 0: there is no whole one. */
 static int find_state(struct exchange *x, struct err *why, int *culprit, struct err *e)
 {
 	const struct ckpt_store *store = x->opt->store;
-	const struct copy_held **owned = NULL;
-	struct err mine = ERR_INIT;
-	int owners = 0;
-	if (ckpt_copies_gather(x->group, store, &x->copies, culprit, e))
-		return -1;
-	int rc = ckpt_copies_newest(&x->copies, &owned, &owners, &mine);
-	rc = ckpt_agree(x->group, rc, &mine, culprit, e);
+	const struct copy_held **owned;
+	int owners, rc = find_newest(x->group, store, &x->copies, &owned, &owners, culprit, e);
 	bool found = !rc && owned;
 	if (found)
 		rc = ckpt_recover_manifest(x->group, store, owned, owners, &x->text, why, culprit,

@@ -49,6 +49,10 @@ struct ckpt_load_options {
 int ckpt_load_all(struct comm *group, const struct ckpt_load_options *opt, struct ckpt_state *state,
 		  struct ckpt_tensor *tensors, int n, int *culprit, struct err *e);
 
+/* Collective. Finds the newest state of which a copy of every shard is in the memory of the ranks. 1, and
+ * sets its step and generation; 0: there is none. */
+int ckpt_recover_find(struct comm *group, const struct ckpt_store *store, int64_t *step,
+		      uint32_t *generation, int *culprit, struct err *e);
 /* Collective. Loads the newest state of which a copy of every shard is in the memory of the ranks.
  * 1: loaded; 0: there is no such state. Copies have no attached files. */
 int ckpt_recover_all(struct comm *group, const struct ckpt_load_options *opt,

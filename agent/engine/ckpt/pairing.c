@@ -77,6 +77,14 @@ static void pair_nodes(const struct pairing *p, int from, int to, int *keeper)
 	}
 }
 
+static bool is_one_node(const struct pairing_place *places, int ranks)
+{
+	for (int r = 1; r < ranks; r++)
+		if (places[r].node != places[0].node)
+			return false;
+	return true;
+}
+
 int ckpt_pairing(const struct pairing_place *places, int ranks, int *keeper, struct err *e)
 {
 	size_t n = (size_t)ranks;
@@ -87,8 +95,12 @@ int ckpt_pairing(const struct pairing_place *places, int ranks, int *keeper, str
 	int rc = 0;
 	if (!p.seats || !p.first || !p.shared || !p.has_replica)
 		rc = err_set(e, ERR_NOMEM, "no memory to pair %d ranks", ranks);
-	for (int r = 0; r < ranks && !rc; r++)
+	bool one = is_one_node(places, ranks);
+	for (int r = 0; r < ranks && !rc; r++) {
 		p.seats[r] = p.shared[r] = (struct seat){ places[r], r };
+		if (one)
+			p.seats[r].at.node = p.shared[r].at.node = r;
+	}
 	if (!rc) {
 		find_replicas(&p, ranks);
 		find_nodes(&p, ranks);

@@ -7,6 +7,9 @@
  * if their number is even, so that only the loss of both nodes of a pair loses a shard. No other
  * choice has fewer pairs below one switch, as long as each node keeps one other's copies.
  *
+ * If all ranks are on one node, each process counts as a node of its own: the copies survive the death of
+ * a process, though not that of the node.
+ *
  * The shard of a rank that has a replica on another node, which keeps the same bytes, needs no copy.
  */
 #ifndef MUSTER_AGENT_ENGINE_CKPT_PAIRING_H
@@ -24,7 +27,7 @@ struct pairing_place {
 /* keeper[rank] */
 enum {
 	PAIRING_REPLICA = -1, /* a replica on another node keeps the same bytes */
-	PAIRING_ALONE = -2,   /* there is only one node: a copy would be lost with its original */
+	PAIRING_ALONE = -2,   /* there is only one rank: a copy would be lost with its original */
 };
 
 /* Sets keeper[rank] to the rank that keeps the copy of the rank's shard, or to one of the above. All

@@ -12,6 +12,7 @@ enum { CHUNK = 1 << 20, IMAGES = 2 };
 struct image {
 	bool described; /* part is set */
 	bool complete;
+	int owners; /* the ranks of its generation */
 	struct manifest part;
 	char *data;
 	size_t bytes, room;
@@ -25,23 +26,54 @@ struct shelf {
 struct ckpt_store {
 	struct ckpt_store_options opt;
 	struct digester *digester;
-	struct shelf *shelves; /* of each owner */
+	struct shelf *shelves; /* of each owner, in this or in an earlier generation */
+	int n_shelves;
 };
 
 int ckpt_store_open(const struct ckpt_store_options *opt, struct ckpt_store **out, struct err *e)
 {
 	struct ckpt_store *s = calloc(1, sizeof *s);
-	if (s) {
-		s->opt = *opt;
+	if (s)
 		s->digester = ckpt_digester_open();
-		s->shelves = calloc((size_t)opt->owners + 1, sizeof *s->shelves);
-	}
-	if (!s || !s->digester || !s->shelves) {
+	if (!s || !s->digester) {
 		ckpt_store_close(s);
+		return err_set(e, ERR_NOMEM, "no memory for copies of shards");
+	}
+	if (ckpt_store_begin(s, opt, e)) {
+		ckpt_store_close(s);
+		return -1;
+	}
+	*out = s;
+	return 0;
+}
+
+static int grow(struct ckpt_store *s, int owners)
+{
+	if (owners <= s->n_shelves)
+		return 0;
+	struct shelf *shelves = realloc(s->shelves, (size_t)owners * sizeof *shelves);
+	if (!shelves)
+		return -1;
+	memset(shelves + s->n_shelves, 0, (size_t)(owners - s->n_shelves) * sizeof *shelves);
+	s->shelves = shelves;
+	s->n_shelves = owners;
+	return 0;
+}
+
+int ckpt_store_begin(struct ckpt_store *s, const struct ckpt_store_options *opt, struct err *e)
+{
+	struct ckpt_store_options o = *opt;
+	o.model = json_deep_copy(opt->model);
+	o.layout = json_deep_copy(opt->layout);
+	if ((opt->model && !o.model) || (opt->layout && !o.layout) || grow(s, opt->owners)) {
+		json_decref(o.model);
+		json_decref(o.layout);
 		return err_set(e, ERR_NOMEM, "no memory for copies of %d ranks' shards",
 			       opt->owners);
 	}
-	*out = s;
+	json_decref(s->opt.model);
+	json_decref(s->opt.layout);
+	s->opt = o;
 	return 0;
 }
 
@@ -57,21 +89,59 @@ void ckpt_store_close(struct ckpt_store *s)
 {
 	if (!s)
 		return;
-	if (s->shelves)
-		ckpt_store_forget(s);
-	for (int k = 0; s->shelves && k < s->opt.owners; k++)
+	ckpt_store_forget(s);
+	for (int k = 0; k < s->n_shelves; k++)
 		for (int i = 0; i < IMAGES; i++)
 			free(s->shelves[k].images[i].data);
 	free(s->shelves);
 	ckpt_digester_close(s->digester);
+	json_decref(s->opt.model);
+	json_decref(s->opt.layout);
 	free(s);
 }
 
 void ckpt_store_forget(struct ckpt_store *s)
 {
-	for (int k = 0; k < s->opt.owners; k++)
+	for (int k = 0; k < s->n_shelves; k++)
 		for (int i = 0; i < IMAGES; i++)
 			forget(&s->shelves[k].images[i]);
+}
+
+/* The next copy never replaces the only complete one. */
+static void find_newest(struct shelf *f)
+{
+	if (!f->images[f->newest].complete && f->images[!f->newest].complete)
+		f->newest = !f->newest;
+}
+
+void ckpt_store_retain(struct ckpt_store *s,
+		       bool (*stays)(const void *arg, int64_t step, uint32_t generation),
+		       const void *arg)
+{
+	for (int k = 0; k < s->n_shelves; k++) {
+		for (int i = 0; i < IMAGES; i++) {
+			struct image *x = &s->shelves[k].images[i];
+			if (x->complete && stays(arg, x->part.state.step, x->part.generation))
+				continue;
+			forget(x);
+			free(x->data);
+			*x = (struct image){ 0 };
+		}
+		find_newest(&s->shelves[k]);
+	}
+}
+
+void ckpt_store_drop(struct ckpt_store *s, int64_t step, uint32_t generation)
+{
+	for (int k = 0; k < s->n_shelves; k++) {
+		for (int i = 0; i < IMAGES; i++) {
+			struct image *x = &s->shelves[k].images[i];
+			if (x->complete && x->part.state.step == step &&
+			    x->part.generation == generation)
+				forget(x);
+		}
+		find_newest(&s->shelves[k]);
+	}
 }
 
 static int check_owner(const struct ckpt_store *s, int owner, struct err *e)
@@ -178,6 +248,7 @@ int ckpt_store_take(struct ckpt_store *s, int owner, const struct ckpt_state *st
 	forget(i);
 	ckpt_manifest_init(&i->part, state, generation, s->opt.model, s->opt.layout);
 	i->described = true;
+	i->owners = s->opt.owners;
 	if (boxes)
 		rc = ckpt_shard_header(list, boxes, state->step, &header, e) ||
 		     fill_image(i, owner, list, boxes, bytes, &header, e);
@@ -188,6 +259,11 @@ int ckpt_store_take(struct ckpt_store *s, int owner, const struct ckpt_state *st
 	return rc ? -1 : 0;
 }
 
+static bool cancelled(const struct ckpt_store *s)
+{
+	return s->opt.cancel && atomic_load(s->opt.cancel);
+}
+
 /* sums: those of the tensor's blocks, reserved for the slice; NULL: they are not wanted. */
 static struct digest digest_slice(struct ckpt_store *s, const struct manifest_tensor *t,
 				  const struct manifest_slice *slice, const char *at,
@@ -196,7 +272,7 @@ static struct digest digest_slice(struct ckpt_store *s, const struct manifest_te
 	int64_t bytes = ckpt_slice_bytes(slice);
 	*bad = false;
 	ckpt_digester_start(s->digester);
-	for (int64_t done = 0, n; done < bytes; done += n, at += n) {
+	for (int64_t done = 0, n; done < bytes && !cancelled(s); done += n, at += n) {
 		n = min_int64(CHUNK, bytes - done);
 		*bad |= ckpt_has_bad_number(at, (size_t)n);
 		ckpt_digester_add(s->digester, at, (size_t)n);
@@ -240,6 +316,8 @@ static int digest_image(struct ckpt_store *s, struct image *i, bool compare, str
 						       i->data + i->part.files[slice->file].header +
 							       slice->offset,
 						       compare ? NULL : &t->sums, &bad);
+			if (cancelled(s))
+				return err_set(e, ERR_ABORTED, "the generation ends");
 			if (compare && !ckpt_digest_equal(&d, &slice->digest))
 				return err_set(e, ERR_CORRUPT,
 					       "%s: tensor %s: the digest of a copy in memory "
@@ -300,6 +378,7 @@ int ckpt_store_receive(struct ckpt_store *s, int owner, const char *text, size_t
 	forget(i);
 	i->part = part;
 	i->described = true;
+	i->owners = s->opt.owners;
 	size_t size = part.n_files ? (size_t)part.files[0].size : 0;
 	if (check_part(&part, owner, e) || reserve(i, size, e)) {
 		forget(i);
@@ -334,14 +413,14 @@ int ckpt_store_check(struct ckpt_store *s, int owner, struct err *e)
 
 bool ckpt_store_list(const struct ckpt_store *s, int owner, int i, struct store_copy *out)
 {
-	if (owner < 0 || owner >= s->opt.owners)
+	if (owner < 0 || owner >= s->n_shelves)
 		return false;
 	const struct shelf *f = &s->shelves[owner];
 	for (int k = 0; k < IMAGES; k++) {
 		const struct image *x = &f->images[k ? !f->newest : f->newest];
 		if (!x->complete || i-- > 0)
 			continue;
-		*out = (struct store_copy){ owner, &x->part, x->data };
+		*out = (struct store_copy){ owner, x->owners, &x->part, x->data };
 		return true;
 	}
 	return false;
@@ -361,13 +440,13 @@ bool ckpt_store_find(const struct ckpt_store *s, int owner, int64_t step, uint32
 
 int ckpt_store_owners(const struct ckpt_store *s)
 {
-	return s->opt.owners;
+	return s->n_shelves;
 }
 
 size_t ckpt_store_bytes(const struct ckpt_store *s)
 {
 	size_t bytes = 0;
-	for (int k = 0; k < s->opt.owners; k++)
+	for (int k = 0; k < s->n_shelves; k++)
 		for (int i = 0; i < IMAGES; i++)
 			bytes += s->shelves[k].images[i].room;
 	return bytes;

@@ -108,7 +108,7 @@ static int add_skips(struct ledger *l, struct err *e)
 
 /* Writes the pending lines. If a write fails, the remaining lines are written whole the next time,
  * after the truncated line. */
-static void write_pending(struct ledger *l)
+static void write_pending(struct ledger *l, bool sync)
 {
 	struct err e = ERR_INIT;
 	if (l->pending.len && l->torn && file_write_full(l->fd, "\n", 1) == 0)
@@ -126,10 +126,10 @@ static void write_pending(struct ledger *l)
 			 l->path, n < 0 ? strerror(errno) : "no room",
 			 n < 0 ? process_write_remedy(errno) : "");
 	}
-	if (fdatasync(l->fd))
+	if (sync && fdatasync(l->fd))
 		snprintf(l->note, sizeof l->note, "%.100s: cannot sync: %s", l->path,
 			 strerror(errno));
-	else if (!l->named && !file_sync_dir(l->o.dir, &e))
+	else if (sync && !l->named && !file_sync_dir(l->o.dir, &e))
 		l->named = true;
 }
 
@@ -170,7 +170,7 @@ int data_ledger_open(const struct ledger_options *opt, struct ledger **out, stru
 		return -1;
 	}
 	if (l->fd >= 0)
-		write_pending(l);
+		write_pending(l, true);
 	*out = l;
 	return 0;
 }
@@ -180,7 +180,7 @@ void data_ledger_close(struct ledger *l)
 	if (!l)
 		return;
 	if (l->fd >= 0 && l->pending.len)
-		write_pending(l); /* the disk may have room by now */
+		write_pending(l, true); /* the disk may have room by now */
 	if (l->fd >= 0)
 		close(l->fd);
 	buf_fini(&l->pending);
@@ -235,7 +235,7 @@ static void add_steps(struct ledger *l, const struct entry *replicas, int n)
 	buf_puts(&l->pending, "]}\n");
 }
 
-static int write_steps(struct ledger *l, struct entry *all, struct err *e)
+static int write_steps(struct ledger *l, struct entry *all, bool sync, struct err *e)
 {
 	int n = 0;
 	if (join_entries(l, all, comm_size(l->o.world), &n, e))
@@ -243,11 +243,11 @@ static int write_steps(struct ledger *l, struct entry *all, struct err *e)
 	add_steps(l, all, n);
 	if (buf_failed(&l->pending))
 		return err_set(e, ERR_NOMEM, "%s: no memory for a line", l->path);
-	write_pending(l);
+	write_pending(l, sync);
 	return 0;
 }
 
-int data_ledger_flush(struct ledger *l, struct err *e)
+int data_ledger_flush(struct ledger *l, bool sync, struct err *e)
 {
 	struct entry mine = { .replica = l->o.replica,
 			      .offset = l->o.offset,
@@ -263,13 +263,20 @@ int data_ledger_flush(struct ledger *l, struct err *e)
 	if (rc)
 		err_prefix(e, "ledger");
 	else if (writes)
-		rc = write_steps(l, all, e);
+		rc = write_steps(l, all, sync, e);
 	free(all);
 	if (rc)
 		return -1;
 	l->first = ranges_end(&l->skips, l->first, (l->to - l->from) * l->o.global);
 	l->from = l->to;
 	l->chain = (struct digest){ { 0 } };
+	return 0;
+}
+
+int data_ledger_sync(const struct ledger *l, struct err *e)
+{
+	if (l->fd >= 0 && fdatasync(l->fd))
+		return err_errno(e, ERR_IO, "%s: cannot sync", l->path);
 	return 0;
 }
 

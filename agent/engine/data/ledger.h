@@ -71,10 +71,13 @@ int data_ledger_open(const struct ledger_options *opt, struct ledger **out, stru
 void data_ledger_close(struct ledger *l);
 /* Adds a finished step, whose share has this digest. */
 void data_ledger_add(struct ledger *l, const struct digest *share);
-/* Collective. Makes the steps that were added since the last call durable, on rank 0. A line that
+/* Collective. Writes the steps that were added since the last call, on rank 0; sync: it also makes them
+ * durable. A line that
  * cannot be written is kept for the next call or the close, and is no error (data_ledger_note
  * explains it). ERR_CORRUPT: two ranks of a replica read different samples. */
-int data_ledger_flush(struct ledger *l, struct err *e);
+int data_ledger_flush(struct ledger *l, bool sync, struct err *e);
+/* Makes what was written durable. Any thread, until the close. */
+int data_ledger_sync(const struct ledger *l, struct err *e);
 /* Why lines could not be written, once; otherwise "". */
 const char *data_ledger_note(struct ledger *l);
 

@@ -13,10 +13,8 @@
 const char *train_tier_word(enum train_tier tier)
 {
 	static const char *const words[TRAIN_TIER_COUNT] = {
-		[TRAIN_LOCAL] = "local",
-		[TRAIN_DIR] = "dir",
-		[TRAIN_REMOTE] = "remote",
-		[TRAIN_NAMED] = "named",
+		[TRAIN_LOCAL] = "local", [TRAIN_DIR] = "dir",       [TRAIN_REMOTE] = "remote",
+		[TRAIN_NAMED] = "named", [TRAIN_MEMORY] = "memory",
 	};
 	return words[tier];
 }

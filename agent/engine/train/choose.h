@@ -30,7 +30,14 @@ struct train_tiers {
 /* The prefix of the name of a checkpoint that proved damaged. */
 #define TRAIN_DAMAGED "damaged-"
 
-enum train_tier { TRAIN_LOCAL, TRAIN_DIR, TRAIN_REMOTE, TRAIN_NAMED, TRAIN_TIER_COUNT };
+enum train_tier {
+	TRAIN_LOCAL,
+	TRAIN_DIR,
+	TRAIN_REMOTE,
+	TRAIN_NAMED,
+	TRAIN_MEMORY, /* of the ranks; resume.h chooses it */
+	TRAIN_TIER_COUNT
+};
 const char *train_tier_word(enum train_tier tier); /* "local" */
 
 enum { TRAIN_REFUSED_MAX = 64 };

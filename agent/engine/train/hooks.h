@@ -54,9 +54,10 @@ struct train_hooks {
 	/* This rank has failed: await_recorded returns at once from now on. */
 	void (*give_up)(void *arg);
 
-	/* The rank is ready to train after this step; start: the seconds of each phase of its
-	 * start. */
-	void (*ready)(void *arg, int64_t step, int64_t samples, const struct phases *start);
+	/* The rank is ready to train after this step; from: where the state was loaded from, "memory" or
+	 * a path; "": it is the initial one. start: the seconds of each phase of its start. */
+	void (*ready)(void *arg, int64_t step, int64_t samples, const char *from,
+		      const struct phases *start);
 	void (*step)(void *arg, const struct step_report *r);
 	void (*eval)(void *arg, int64_t step, double loss);
 	/* On every rank: the step is bad, and train_run fails with ERR_NUMERIC after this. */

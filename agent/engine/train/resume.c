@@ -1,6 +1,11 @@
 #include "agent/engine/train/resume.h"
 
+#include "agent/engine/ckpt/agree.h"
+#include "agent/engine/ckpt/attached.h"
+#include "agent/engine/ckpt/commit.h"
+#include "agent/engine/ckpt/exchange.h"
 #include "agent/engine/ckpt/storage.h"
+#include "agent/engine/ckpt/store.h"
 #include "agent/engine/train/set_aside.h"
 #include "base/log.h"
 
@@ -66,13 +71,13 @@ static int rename_damaged(const char *path, struct err *e)
 
 /* 1 if all ranks have loaded it; 0 if a rank found it damaged, with the error in *e. One rank's
  * warning is enough for the supervisor, and the other ranks do not pass for the cause. */
-static int load_on_all(struct comm *world, const struct train_choice *c, json_t *model,
-		       const struct train_state *state, struct ckpt_state *at, struct err *e)
+static int load_on_all(struct comm *world, const struct train_source *from,
+		       const struct train_choice *c, json_t *model, const struct train_state *state,
+		       struct ckpt_state *at, struct err *e)
 {
 	struct err why = ERR_INIT;
-	const struct train_source from = { c->path, c->local };
 	int culprit;
-	if (!train_state_load(world, &from, model, state, at, &culprit, &why))
+	if (!train_state_load(world, from, model, state, at, &culprit, &why))
 		return 1;
 	bool other = culprit >= 0 && culprit != comm_rank(world);
 	if (!other && culprit >= 0)
@@ -137,45 +142,169 @@ static int drop_later_ones(struct comm *world, const struct train_tiers *tiers, 
 	return 0;
 }
 
-/* 1: loaded; 0: there is none; -1; 2: it proved damaged, and another one is to be chosen. */
-static int resume_once(struct comm *world, const char *requested, const struct train_tiers *tiers,
-		       struct train_refused *refused, json_t *model,
-		       const struct train_state *state, struct ckpt_state *at, struct err *e)
+/* --- the copies in memory --- */
+
+/* One resume. */
+struct resume {
+	struct comm *world;
+	const char *requested;
+	const struct train_tiers *tiers;
+	struct ckpt_store *memory;
+	int64_t step; /* of the state in memory; -1: there is none */
+	uint32_t generation;
+	struct train_refused refused;
+	json_t *model;
+	const struct train_state *state;
+};
+
+static bool is_done(const void *arg, int64_t step, uint32_t generation)
 {
-	struct train_choice c;
-	if (train_choose(world, requested, tiers, refused, model, &c, e))
-		return -1;
-	const struct train_source from = { c.path, c.local };
-	int rc = c.path[0] ? load_on_all(world, &c, model, state, at, e) : 0;
-	if (rc == 1 && train_state_check_loaded(world, &from, state, e))
+	return !train_is_undone(arg, step, generation);
+}
+
+static bool is_chosen(const void *arg, int64_t step, uint32_t generation)
+{
+	const struct resume *r = arg;
+	return step == r->step && generation == r->generation;
+}
+
+static bool is_none(const void *arg, int64_t step, uint32_t generation)
+{
+	(void)arg;
+	(void)step;
+	(void)generation;
+	return false;
+}
+
+static int find_in_memory(struct resume *r, struct err *e)
+{
+	int culprit;
+	r->step = -1;
+	if (!r->memory)
+		return 0;
+	ckpt_store_retain(r->memory, is_done, r->tiers->rollbacks);
+	return ckpt_recover_find(r->world, r->memory, &r->step, &r->generation, &culprit, e) < 0
+		       ? -1
+		       : 0;
+}
+
+/* The files that copies do not have. A run without a checkpoint has none. */
+static int load_attached(const struct resume *r, const struct train_choice *c, struct err *e)
+{
+	struct err mine = ERR_INIT;
+	struct manifest m;
+	int rc = 0;
+	if (!c->path[0])
+		return 0;
+	if (c->local)
+		return ckpt_local_attached(r->world, c->local, r->state->attached, e);
+	if (r->state->attached) {
+		rc = ckpt_manifest_load(c->path, &m, &mine);
+		if (!rc) {
+			ckpt_attached_fini(r->state->attached);
+			rc = ckpt_attached_load(c->path, &m, r->state->attached, &mine);
+			ckpt_manifest_fini(&m);
+		}
+	}
+	return ckpt_agree_result(r->world, rc, &mine, e);
+}
+
+/* 1: loaded; 0: the copies could not be used, and a checkpoint is used in their place; -1. */
+static int load_from_memory(struct resume *r, const struct train_choice *c, struct ckpt_state *at,
+			    struct err *e)
+{
+	struct err why = ERR_INIT;
+	int culprit, rc = train_state_recover(r->world, r->memory, r->model, r->state, at, &culprit,
+					      &why);
+	bool first = comm_rank(r->world) == 0;
+	if (rc == 1) {
+		log_line(first ? LOG_INFO : LOG_DEBUG,
+			 "continuing from step %lld, copied in memory", (long long)at->step);
+		return load_attached(r, c, e) ? -1 : 1;
+	}
+	if (rc < 0 && ckpt_group_is_lost(why.code))
+		return err_set(e, why.code, "%s", why.text);
+	log_line(first && rc < 0 ? LOG_WARN : LOG_INFO,
+		 "step %lld in memory cannot be used: %s; the run continues from a checkpoint",
+		 (long long)r->step, rc < 0 ? why.text : "a copy is gone");
+	train_state_clear(r->state);
+	return 0;
+}
+
+static void set_origin(struct train_origin *from, enum train_tier tier, const char *path,
+		       const struct train_choice *c)
+{
+	from->tier = tier;
+	from->saved = c->path[0] && c->tier == TRAIN_DIR ? c->step : -1;
+	snprintf(from->path, sizeof from->path, "%s", path);
+}
+
+/* --- the checkpoints --- */
+
+/* 1: loaded; 0: there is none; -1; 2: it proved damaged, and another one is to be chosen. */
+static int load_choice(struct resume *r, const struct train_choice *c, struct ckpt_state *at,
+		       struct err *e)
+{
+	const struct train_source from = { c->path, c->local, r->memory };
+	int rc = c->path[0] ? load_on_all(r->world, &from, c, r->model, r->state, at, e) : 0;
+	if (rc == 1 && train_state_check_loaded(r->world, &from, r->state, e))
 		rc = -1;
-	if (!c.path[0]) {
-		rc = drop_later_ones(world, tiers, 0, e);
+	if (!c->path[0]) {
+		rc = drop_later_ones(r->world, r->tiers, 0, e);
 	} else if (rc == 1) {
-		if (comm_rank(world) == 0 && c.tier != TRAIN_NAMED)
-			log_info("resuming from %s (checkpoint.%s)", c.path,
-				 train_tier_word(c.tier));
-		rc = drop_later_ones(world, tiers, at->step, e) ? -1 : 1;
-	} else if (!rc && c.tier == TRAIN_NAMED) {
+		if (comm_rank(r->world) == 0 && c->tier != TRAIN_NAMED)
+			log_info("resuming from %s (checkpoint.%s)", c->path,
+				 train_tier_word(c->tier));
+		rc = drop_later_ones(r->world, r->tiers, at->step, e) ? -1 : 1;
+	} else if (!rc && c->tier == TRAIN_NAMED) {
 		rc = -1;
 	} else if (!rc) {
 		/* A failed load may have filled moments, which must start at zero. */
-		train_state_clear(state);
-		rc = set_damaged_aside(world, tiers, &c, refused, e) ? -1 : 2;
+		train_state_clear(r->state);
+		rc = set_damaged_aside(r->world, r->tiers, c, &r->refused, e) ? -1 : 2;
+	}
+	return rc;
+}
+
+static int resume_once(struct resume *r, struct ckpt_state *at, struct train_origin *from,
+		       struct err *e)
+{
+	struct train_choice c;
+	int rc = 0;
+	if (train_choose(r->world, r->requested, r->tiers, &r->refused, r->model, &c, e))
+		return -1;
+	if (r->step >= 0 && r->step >= c.step) {
+		rc = load_from_memory(r, &c, at, e);
+		set_origin(from, TRAIN_MEMORY, train_tier_word(TRAIN_MEMORY), &c);
+		if (rc == 1 && drop_later_ones(r->world, r->tiers, at->step, e))
+			rc = -1;
+		if (rc == 0)
+			r->step = -1;
+	}
+	if (rc == 0) {
+		rc = load_choice(r, &c, at, e);
+		set_origin(from, c.tier, c.path, &c);
+		r->step = -1; /* what is in memory is older, or of no use */
 	}
 	train_choice_fini(&c);
 	return rc;
 }
 
 int train_resume(struct comm *world, const char *requested, const struct train_tiers *tiers,
-		 json_t *model, const struct train_state *state, struct ckpt_state *at,
-		 struct err *e)
+		 struct ckpt_store *memory, json_t *model, const struct train_state *state,
+		 struct ckpt_state *at, struct train_origin *from, struct err *e)
 {
-	struct train_refused refused = { .n = 0 };
-	int rc = 2;
+	struct resume r = { .world = world,
+			    .requested = *requested ? requested : "none",
+			    .tiers = tiers,
+			    .memory = memory,
+			    .model = model,
+			    .state = state };
+	int rc = find_in_memory(&r, e) ? -1 : 2;
 	while (rc == 2)
-		rc = resume_once(world, *requested ? requested : "none", tiers, &refused, model,
-				 state, at, e);
+		rc = resume_once(&r, at, from, e);
+	if (rc >= 0 && memory)
+		ckpt_store_retain(memory, r.step >= 0 ? is_chosen : is_none, &r);
 	if (rc == 1 && param_store_sync_params(state->store, at->step, e))
 		rc = -1;
 	return rc;

@@ -189,13 +189,28 @@ void train_samples_done(struct samples *s)
 	data_ledger_add(s->ledger, &s->digest);
 }
 
-int train_samples_durable(struct samples *s, struct err *e)
+static int flush(struct samples *s, bool sync, struct err *e)
 {
-	int rc = data_ledger_flush(s->ledger, e);
+	int rc = data_ledger_flush(s->ledger, sync, e);
 	const char *note = data_ledger_note(s->ledger);
 	if (*note)
 		log_warn("%s", note);
 	return rc;
+}
+
+int train_samples_durable(struct samples *s, struct err *e)
+{
+	return flush(s, true, e);
+}
+
+int train_samples_written(struct samples *s, struct err *e)
+{
+	return flush(s, false, e);
+}
+
+int train_samples_sync(const struct samples *s, struct err *e)
+{
+	return data_ledger_sync(s->ledger, e);
 }
 
 int train_samples_evaluate(struct samples *s, int64_t batches,

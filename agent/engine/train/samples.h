@@ -61,6 +61,10 @@ void train_samples_done(struct samples *s);
 /* Collective. Makes the finished steps durable in the ledger. If its disk is full, it logs that and
  * succeeds. */
 int train_samples_durable(struct samples *s, struct err *e);
+/* Collective. Only writes them: they survive the process, and train_samples_sync, which any thread of
+ * rank 0 may call, makes them survive the node. */
+int train_samples_written(struct samples *s, struct err *e);
+int train_samples_sync(const struct samples *s, struct err *e);
 
 /* Calls fn for each of `batches` global batches of the validation split. Stops if fn fails. */
 int train_samples_evaluate(struct samples *s, int64_t batches,

@@ -2,6 +2,7 @@
 
 #include "agent/engine/ckpt/exchange.h"
 #include "agent/engine/ckpt/local.h"
+#include "agent/engine/ckpt/mirror.h"
 #include "agent/engine/ckpt/state_digest.h"
 #include "plan/spec/layout.h"
 
@@ -217,6 +218,7 @@ int train_state_load(struct comm *world, const struct train_source *from, json_t
 	int rc = list_boxes(state, &there, false, &b, &mine);
 	const struct ckpt_load_options opt = { .path = from->path,
 					       .local = from->local,
+					       .store = from->memory,
 					       .model = model,
 					       .accept = check_optimizer,
 					       .arg = &accept,
@@ -248,6 +250,65 @@ int train_state_check_loaded(struct comm *world, const struct train_source *from
 	return rc;
 }
 
+int train_state_recover(struct comm *world, const struct ckpt_store *store, json_t *model,
+			const struct train_state *state, struct ckpt_state *at, int *culprit,
+			struct err *e)
+{
+	struct accept accept = { "the copies in memory", optim_kind(state->optim) };
+	struct ckpt_memory there = memory_of(state);
+	struct err mine = ERR_INIT;
+	struct boxes b = { 0 }, proof = { 0 };
+	int rc = list_boxes(state, &there, false, &b, &mine) ||
+		 list_boxes(state, &there, true, &proof, &mine);
+	const struct ckpt_load_options opt = { .store = store,
+					       .model = model,
+					       .accept = check_optimizer,
+					       .arg = &accept,
+					       .proof = proof.list,
+					       .n_proof = proof.n,
+					       .watch = state->watch,
+					       .failure = rc ? &mine : NULL };
+	rc = ckpt_recover_all(world, &opt, at, b.list, b.n, culprit, e);
+	free(b.list);
+	free(proof.list);
+	return rc;
+}
+
+static void name_optimizer(const struct train_state *state, struct ckpt_state *s)
+{
+	snprintf(s->optimizer, sizeof s->optimizer, "%s",
+		 optimizer_of(optim_kind(state->optim))->name);
+}
+
+int train_state_copy(struct ckpt_mirror *m, const struct ckpt_state *at,
+		     const struct train_state *state, struct err *e)
+{
+	struct ckpt_state s = *at;
+	struct boxes b;
+	struct ckpt_memory there = memory_of(state);
+	if (optim_wait(state->optim, e) || list_boxes(state, &there, true, &b, e))
+		return -1;
+	name_optimizer(state, &s);
+	ckpt_mirror_take(m, &s, b.list, b.n);
+	free(b.list);
+	return 0;
+}
+
+int train_state_bytes(const struct train_state *state, double *bytes, struct err *e)
+{
+	struct boxes b;
+	*bytes = 0;
+	if (list_boxes(state, NULL, true, &b, e))
+		return -1;
+	for (int i = 0; i < b.n; i++) {
+		const struct ckpt_tensor *t = &b.list[i];
+		int64_t n = t->hi[0] - t->lo[0];
+		*bytes += (double)(t->dims > 1 ? n * (t->hi[1] - t->lo[1]) : n) * sizeof *t->data;
+	}
+	free(b.list);
+	return 0;
+}
+
 void train_state_prepare_save(struct ckpt_writer *w, const struct train_state *state)
 {
 	struct boxes b;
@@ -266,8 +327,7 @@ int train_state_save(struct ckpt_writer *w, unsigned where, const struct ckpt_st
 	struct ckpt_memory there = memory_of(state);
 	if (optim_wait(state->optim, e) || list_boxes(state, &there, true, &b, e))
 		return -1;
-	snprintf(s.optimizer, sizeof s.optimizer, "%s",
-		 optimizer_of(optim_kind(state->optim))->name);
+	name_optimizer(state, &s);
 	int rc = ckpt_save_to(w, where, &s, b.list, b.n, e);
 	free(b.list);
 	return rc;

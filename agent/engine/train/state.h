@@ -92,12 +92,15 @@ int train_state_whole(const struct model_shape *s, enum job_optimizer kind,
 /* --- Load and save --- */
 
 struct ckpt_local_found;
+struct ckpt_store;
 
 /* Where a checkpoint is loaded from. */
 struct train_source {
 	const char *path;
 	/* it is in the folders of the nodes (agent/engine/ckpt/local.h); NULL: in `path` alone */
 	const struct ckpt_local_found *local;
+	/* what the ranks have of it in memory is not read, on all ranks or on none (NULL) */
+	const struct ckpt_store *memory;
 };
 
 /* Collective. Loads a checkpoint into the state and sets *at; the ranks share the reading. Every
@@ -110,6 +113,20 @@ int train_state_load(struct comm *world, const struct train_source *from, json_t
  * (agent/engine/ckpt/state_digest.h). Each element is digested by the one rank that would save it. */
 int train_state_check_loaded(struct comm *world, const struct train_source *from,
 			     const struct train_state *state, struct err *e);
+struct ckpt_mirror;
+
+/* Collective. Loads the newest state of which a copy of every shard is in the memory of the ranks
+ * (agent/engine/ckpt/exchange.h), as train_state_load does, and proves that the ranks hold it. 1: loaded;
+ * 0: there is none. */
+int train_state_recover(struct comm *world, const struct ckpt_store *store, json_t *model,
+			const struct train_state *state, struct ckpt_state *at, int *culprit,
+			struct err *e);
+/* Collective. Copies the state of *at in memory (agent/engine/ckpt/mirror.h), whose optimizer is set
+ * from the state. ckpt_mirror_start follows. */
+int train_state_copy(struct ckpt_mirror *m, const struct ckpt_state *at,
+		     const struct train_state *state, struct err *e);
+/* Bytes of what this rank saves. */
+int train_state_bytes(const struct train_state *state, double *bytes, struct err *e);
 /* Prepares the memory of the first save (ckpt_writer_prepare). */
 void train_state_prepare_save(struct ckpt_writer *w, const struct train_state *state);
 /* Collective. Starts the checkpoint of *at in the tiers `where` (enum ckpt_where), whose optimizer

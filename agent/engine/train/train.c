@@ -275,19 +275,23 @@ static bool eval_due(const struct trainer *t)
 	       (t->at.step % every == 0 || t->at.step == t->job->job.steps);
 }
 
-/* All ranks stop at the same step: the strongest request that any of them has received wins. */
-static int agree_to_stop(struct trainer *t, int *what, struct err *e)
+/* All ranks stop at the same step: the strongest request that any of them has received wins. *copy:
+ * whether none has anything against a copy in memory. */
+static int agree_to_stop(struct trainer *t, int *what, bool *copy, struct err *e)
 {
 	bool checkpoint;
 	int32_t requested = GO_ON;
 	*what = GO_ON;
+	*copy = false;
 	if (t->server && !t->stops)
 		return 0;
 	if (t->hooks->stopping(t->hooks->arg, &checkpoint))
 		requested = checkpoint ? STOP_WITH_CHECKPOINT : STOP_HERE;
-	if (comm_all_reduce(t->env->world, &requested, &requested, 1, COMM_I32, COMM_MAX, e))
+	int32_t words[] = { requested, !trainer_memory_ready(t) };
+	if (comm_all_reduce(t->env->world, words, words, 2, COMM_I32, COMM_MAX, e))
 		return err_prefix(e, "after step %lld", (long long)t->at.step);
-	*what = requested;
+	*what = words[0];
+	*copy = !words[1] && words[0] == GO_ON;
 	return 0;
 }
 
@@ -316,7 +320,7 @@ static int save_last(struct trainer *t, struct err *e)
 /* Does all work that is due between two steps. Sets *what: whether another step follows. */
 static int between_steps(struct trainer *t, int *what, struct err *e)
 {
-	bool meets = t->server && (eval_due(t) || save_due(t));
+	bool meets = t->server && (eval_due(t) || save_due(t) || trainer_memory_due(t)), copy;
 	double begin = clock_s(), since;
 	if (meets && param_server_pause(t->server, e))
 		return -1;
@@ -329,11 +333,17 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 		return -1;
 	if (save_due(t) && trainer_save(t, trainer_save_due(t), e))
 		return -1;
+	if (trainer_memory_due(t) && trainer_memory_take(t, e))
+		return -1;
 	t->stall_s = clock_s() - since;
 	if (meets && param_server_resume(t->server, e))
 		return -1;
 	trainer_report_commits(t);
-	int rc = agree_to_stop(t, what, e);
+	int rc = agree_to_stop(t, what, &copy, e);
+	since = clock_s();
+	if (!rc && copy)
+		rc = trainer_memory_take(t, e);
+	t->stall_s += clock_s() - since;
 	t->gap_s = clock_s() - begin - evaluated;
 	return rc;
 }
@@ -341,9 +351,15 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 static int train_loop(struct trainer *t, struct err *e)
 {
 	int what = GO_ON;
-	while (what == GO_ON && t->at.step < t->job->job.steps)
-		if (train_step(t, e) || between_steps(t, &what, e))
+	while (what == GO_ON && t->at.step < t->job->job.steps) {
+		bool copying = trainer_memory_busy(t);
+		double since = clock_s();
+		if (train_step(t, e))
 			return -1;
+		trainer_memory_note(t, clock_s() - since, copying);
+		if (between_steps(t, &what, e))
+			return -1;
+	}
 	if (t->server && param_server_leave(t->server, e))
 		return -1;
 	if (what != STOP_HERE && save_last(t, e))
@@ -374,8 +390,8 @@ int train_run(const struct train_env *env, struct err *e)
 	struct trainer t = { .env = env, .job = env->view->job, .hooks = env->hooks };
 	int rc = trainer_open(&t, e);
 	if (!rc) {
-		t.hooks->ready(t.hooks->arg, t.at.step, t.at.samples, env->phases);
-		rc = train_loop(&t, e);
+		t.hooks->ready(t.hooks->arg, t.at.step, t.at.samples, t.from.path, env->phases);
+		rc = trainer_memory_renew(&t, e) || train_loop(&t, e) ? -1 : 0;
 	}
 	if (!rc) {
 		save_timeline(&t);

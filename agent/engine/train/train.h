@@ -14,6 +14,8 @@
 #include <jansson.h>
 #include <stdint.h>
 
+struct ckpt_store;
+
 struct train_env {
 	const struct rank_view *view;
 	struct comm *world;
@@ -27,7 +29,10 @@ struct train_env {
 	int threads;
 	/* with job.device = cuda: the index of the GPU among those visible to this process */
 	int device;
-	int node;              /* of this rank */
+	int node, leaf; /* of this rank, and the switch that the node is attached to; -1: unknown */
+	int node_ranks; /* of its node */
+	/* copies that outlive the generation (agent/engine/ckpt/store.h); on all ranks or on none (NULL) */
+	struct ckpt_store *memory;
 	const char *node_name; /* for messages; NULL: unknown */
 	struct train_blame
 		*blame;        /* set when wrong numbers are traced to ranks; NULL: not wanted */

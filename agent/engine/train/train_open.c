@@ -187,7 +187,8 @@ static int start_state(struct trainer *t, struct err *e)
 					   .copied = !access(copied, F_OK),
 					   .owner = t->env->run_dir,
 					   .rollbacks = t->env->skips };
-	int rc = train_resume(t->env->world, t->env->resume, &tiers, t->model, &t->state, &at, e);
+	int rc = train_resume(t->env->world, t->env->resume, &tiers, t->env->memory, t->model,
+			      &t->state, &at, &t->from, e);
 	if (rc < 0)
 		return -1;
 	t->saved = -1;
@@ -212,7 +213,8 @@ static int start_state(struct trainer *t, struct err *e)
 			 "learning-rate schedule over all steps changes",
 			 (long long)at.total_steps, (long long)job->job.steps);
 	compare_data(t, &at.data);
-	t->at.step = t->saved = at.step;
+	t->at.step = at.step;
+	t->saved = t->from.tier == TRAIN_MEMORY ? t->from.saved : at.step;
 	optim_scaler_resume(&t->scaler, ckpt_number(&at, "loss_scale", 0),
 			    ckpt_count(&at, "loss_scale_good"));
 	t->at.samples = at.samples;
@@ -283,7 +285,8 @@ int trainer_open(struct trainer *t, struct err *e)
 	train_phases_lap(env->phases, "model", &since);
 	t->hooks->progress(t->hooks->arg, 0, "load state");
 	if (open_checkpoints(t, e) || start_state(t, e) || resume_window(t, e) ||
-	    (t->server && param_server_start(t->server, t->at.step, e)) || begin_samples(t, e))
+	    (t->server && param_server_start(t->server, t->at.step, e)) || begin_samples(t, e) ||
+	    trainer_memory_open(t, e))
 		return -1;
 	if (t->job->checkpoint.every > 0 || t->local.dir[0])
 		train_state_prepare_save(t->writer, &t->state);
@@ -293,6 +296,7 @@ int trainer_open(struct trainer *t, struct err *e)
 
 void trainer_close(struct trainer *t)
 {
+	ckpt_mirror_close(t->mirror);
 	ckpt_writer_close(t->writer);
 	param_server_close(t->server);
 	optim_close(t->optim);

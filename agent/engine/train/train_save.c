@@ -10,7 +10,7 @@
  * two attempts. */
 enum { ROOM_S = 60, PAUSE_MOST_S = 5 };
 
-static int start_save(struct trainer *t, unsigned where, struct err *e)
+int trainer_set_numbers(struct trainer *t, struct err *e)
 {
 	int64_t skipped = train_samples_skipped(t->samples, t->at.step);
 	if (skipped && ckpt_number_set(&t->at, "skipped", (double)skipped, e))
@@ -21,8 +21,14 @@ static int start_save(struct trainer *t, unsigned where, struct err *e)
 	    (ckpt_number_set(&t->at, "loss_scale", t->scaler.scale, e) ||
 	     ckpt_number_set(&t->at, "loss_scale_good", (double)t->scaler.good, e)))
 		return -1;
-	if (t->env->view->shape.experts &&
-	    ckpt_number_set(&t->at, "aux_loss", t->job->model.aux_loss, e))
+	return t->env->view->shape.experts
+		       ? ckpt_number_set(&t->at, "aux_loss", t->job->model.aux_loss, e)
+		       : 0;
+}
+
+static int start_save(struct trainer *t, unsigned where, struct err *e)
+{
+	if (trainer_set_numbers(t, e))
 		return -1;
 	return train_state_save(t->writer, where, &t->at, &t->state, e);
 }

@@ -5,8 +5,10 @@
 
 #include "agent/engine/ckpt/attached.h"
 #include "agent/engine/ckpt/local.h"
+#include "agent/engine/ckpt/mirror.h"
 #include "agent/engine/ckpt/upload.h"
 #include "agent/engine/train/bad_numbers.h"
+#include "agent/engine/train/copy_pace.h"
 #include "agent/engine/optim/optim.h"
 #include "agent/engine/optim/scaler.h"
 #include "agent/engine/pipeline/engine.h"
@@ -29,7 +31,7 @@ struct trainer {
 	struct ckpt_writer *writer;
 	struct train_state state;
 	struct ckpt_watch watch;
-	struct ckpt_gate gate;
+	struct ckpt_gate gate, copy_gate;
 	json_t *model, *layout; /* for the checkpoints, as is `whole` */
 	struct ckpt_tensor *whole;
 	int n_whole;
@@ -38,7 +40,13 @@ struct trainer {
 	char ckpt_dir[JOB_PATH];
 	struct ckpt_local local; /* dir "": the job has no local tier */
 	struct upload_rules uploads;
-	bool local_skipped;        /* a save to it was left out; it was reported */
+	bool local_skipped;         /* a save to it was left out; it was reported */
+	struct ckpt_mirror *mirror; /* NULL: there are no copies in memory */
+	int64_t copied;             /* the step of the last one, or where the run continued */
+	struct copy_pace pace;
+	int64_t copy_every; /* with memory_every = -1: steps from one to the next, as reported */
+	int pace_skips;     /* so many steps are not measured yet */
+	struct train_origin from;  /* where the state came from */
 	struct ckpt_state at;      /* the current position of the run */
 	struct engine_batch batch; /* of the current step */
 	int64_t skipped;           /* samples that the run had skipped where it continues */
@@ -64,9 +72,25 @@ unsigned trainer_save_due(const struct trainer *t);
  * One that is due in the local tier alone is left out while one is being written to the
  * folder that all share, because training would have to wait for it. */
 int trainer_save(struct trainer *t, unsigned where, struct err *e);
+/* Sets the numbers of t->at that a checkpoint of the current state holds. */
+int trainer_set_numbers(struct trainer *t, struct err *e);
 /* Reports checkpoints that became durable to the supervisor. */
 void trainer_report_commits(struct trainer *t);
 /* Waits for the commit of the last save; `last`: no step follows it (train.h). */
 int trainer_commit(struct trainer *t, bool last, struct err *e);
+
+/* train_memory.c: copies in memory, if the job wants them. Collective, when the state is loaded. */
+int trainer_memory_open(struct trainer *t, struct err *e);
+/* Collective. A state that came from memory is copied again, because new ranks hold nothing of it. */
+int trainer_memory_renew(struct trainer *t, struct err *e);
+bool trainer_memory_busy(const struct trainer *t);
+/* A step took so long; copying: a copy was in progress when it began. */
+void trainer_memory_note(struct trainer *t, double seconds, bool copying);
+/* checkpoint.memory_every = N: whether a copy is due after the current step, on all ranks. */
+bool trainer_memory_due(const struct trainer *t);
+/* memory_every = -1: whether this rank has nothing against a copy after the current step. */
+bool trainer_memory_ready(const struct trainer *t);
+/* Collective. Copies the state; the copy is completed while training continues. */
+int trainer_memory_take(struct trainer *t, struct err *e);
 
 #endif

@@ -91,6 +91,16 @@ static bool has_local(const struct job *job)
 	return job->checkpoint.local[0] != '\0';
 }
 
+static bool keeps_copies(const struct job *job)
+{
+	return job->checkpoint.memory_every != 0;
+}
+
+static bool goes_on_warm(const struct job *job)
+{
+	return job->restart.warm || job->checkpoint.memory_every <= 0;
+}
+
 static bool has_remote(const struct job *job)
 {
 	return job->checkpoint.remote[0] != '\0';
@@ -143,6 +153,8 @@ static const struct idle {
 	{ AT(optimizer, cooldown), AT(optimizer, schedule), wsd, "wsd" },
 	{ AT(checkpoint, local_every), AT(checkpoint, local), has_local, "a folder" },
 	{ AT(checkpoint, local_keep), AT(checkpoint, local), has_local, "a folder" },
+	{ AT(checkpoint, copies), AT(checkpoint, memory_every), keeps_copies, "-1, or 1 and more" },
+	{ AT(checkpoint, memory_every), AT(restart, warm), goes_on_warm, "yes" },
 	{ AT(checkpoint, remote_every), AT(checkpoint, remote), has_remote, "s3://bucket/prefix" },
 	{ AT(checkpoint, remote_keep), AT(checkpoint, remote), has_remote, "s3://bucket/prefix" },
 	{ AT(checkpoint, remote_bandwidth), AT(checkpoint, remote), has_remote, "s3://bucket/prefix" },

@@ -180,6 +180,8 @@ struct job {
 		/* a folder that each node has for itself, with %N; "": none */
 		char local[JOB_TEXT];
 		int64_t local_every, local_keep;
+		int64_t memory_every;    /* steps; 0: never; -1: as often as it is cheap */
+		int64_t copies;          /* in the memory of other nodes: 0 or 1 */
 		char remote[JOB_TEXT];   /* s3://bucket/prefix or a folder; "": none */
 		int64_t remote_every;    /* 0: every checkpoint of dir */
 		int64_t remote_keep;     /* 0: all */

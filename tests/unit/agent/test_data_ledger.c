@@ -126,10 +126,10 @@ static int train(struct comm *world, void *arg, struct err *e)
 		rc = data_feed_next(f, &b, e);
 		data_ledger_add(l, &b.digest);
 		if (!rc && i % g->flush_every == 0 && i <= g->steps - g->drop)
-			rc = data_ledger_flush(l, e);
+			rc = data_ledger_flush(l, true, e);
 	}
 	if (!rc && !g->drop)
-		rc = data_ledger_flush(l, e);
+		rc = data_ledger_flush(l, true, e);
 	data_feed_close(f);
 	data_ledger_close(l);
 	dataset_close(data);
@@ -352,7 +352,7 @@ static void what_a_full_disk_refused_is_written_later(void **state)
 			0);
 		data_ledger_add(l, &d);
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, step < 4 ? &small : &was), 0);
-		int rc = data_ledger_flush(l, &e);
+		int rc = data_ledger_flush(l, true, &e);
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
 		assert_int_equal(rc, 0);
 		assert_int_equal(*data_ledger_note(l) != '\0', step < 4);

@@ -52,14 +52,16 @@ static void two_nodes_keep_each_others_copies(void **state)
 	assert_int_equal(keeper[3], 1);
 }
 
-static void on_one_node_there_is_no_copy(void **state)
+static void on_one_node_each_process_keeps_anothers_copy(void **state)
 {
 	struct pairing_place at[RANKS_MAX];
 	int keeper[RANKS_MAX];
 	(void)state;
-	pair(at, make_nodes(1, 3, 1, at), keeper);
-	for (int i = 0; i < 3; i++)
-		assert_int_equal(keeper[i], PAIRING_ALONE);
+	pair(at, make_nodes(1, 4, 1, at), keeper);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(keeper[i], (i + 2) % 4);
+	pair(at, make_nodes(1, 1, 1, at), keeper);
+	assert_int_equal(keeper[0], PAIRING_ALONE);
 }
 
 static void copies_are_below_another_switch(void **state)
@@ -156,7 +158,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(two_nodes_keep_each_others_copies),
-		cmocka_unit_test(on_one_node_there_is_no_copy),
+		cmocka_unit_test(on_one_node_each_process_keeps_anothers_copy),
 		cmocka_unit_test(copies_are_below_another_switch),
 		cmocka_unit_test(as_few_copies_as_possible_stay_below_their_switch),
 		cmocka_unit_test(replicas_on_other_nodes_need_no_copies),

@@ -207,8 +207,9 @@ static int load_checkpoint(struct trainer *t, const struct run *run, struct comm
 			   struct err *e)
 {
 	struct ckpt_state at;
-	int rc = train_resume(world, "auto", &(struct train_tiers){ .dir = fix_dir }, t->model,
-			      &t->state, &at, e);
+	struct train_origin from;
+	int rc = train_resume(world, "auto", &(struct train_tiers){ .dir = fix_dir }, NULL,
+			      t->model, &t->state, &at, &from, e);
 	if (rc != 1)
 		return rc < 0 ? -1 : err_set(e, ERR_NOTFOUND, "nothing is there to go on from");
 	if (at.step != 5 || at.samples != 40 || ckpt_number(&at, "loss_scale", 1) != 1024 ||

@@ -268,6 +268,87 @@ static void a_shard_without_slices_has_a_copy_too(void **state)
 	ckpt_store_close(peer);
 }
 
+static bool is_of_step(const void *arg, int64_t step, uint32_t generation)
+{
+	return step == *(const int64_t *)arg && generation == GENERATION;
+}
+
+static void a_state_is_kept_and_all_others_are_dropped(void **state)
+{
+	(void)state;
+	struct ckpt_store *s = open_store();
+	const int64_t kept = 5;
+	keep(s, 0, 5);
+	keep(s, 0, 6);
+	keep(s, 1, 6);
+	size_t before = ckpt_store_bytes(s);
+	ckpt_store_retain(s, is_of_step, &kept);
+	assert_true(has(s, 0, 5) && !has(s, 0, 6) && !has(s, 1, 6));
+	assert_true(ckpt_store_bytes(s) < before);
+	/* The next copy does not replace the only complete one. */
+	struct err e = ERR_INIT;
+	assert_int_equal(take(s, 0, 7, &e), 0);
+	assert_true(has(s, 0, 5));
+	ckpt_store_close(s);
+}
+
+static void a_dropped_state_leaves_the_one_before_it(void **state)
+{
+	(void)state;
+	struct ckpt_store *s = open_store();
+	struct err e = ERR_INIT;
+	keep(s, 2, 5);
+	keep(s, 2, 6);
+	ckpt_store_drop(s, 6, GENERATION);
+	assert_true(has(s, 2, 5) && !has(s, 2, 6));
+	assert_int_equal(take(s, 2, 7, &e), 0);
+	assert_true(has(s, 2, 5));
+	assert_int_equal(ckpt_store_seal(s, 2, &e), 0);
+	assert_true(has(s, 2, 5) && has(s, 2, 7));
+	ckpt_store_close(s);
+}
+
+static void copies_outlive_a_change_of_the_ranks(void **state)
+{
+	(void)state;
+	struct ckpt_store *s = open_store();
+	struct err e = ERR_INIT;
+	struct store_copy copy;
+	keep(s, 5, 9);
+	const struct ckpt_store_options fewer = { .owners = 2, .model = model, .layout = degrees };
+	assert_int_equal(ckpt_store_begin(s, &fewer, &e), 0);
+	assert_true(ckpt_store_find(s, 5, 9, GENERATION, &copy));
+	assert_int_equal(copy.owners, OWNERS);
+	assert_int_equal(take(s, 5, 10, &e), -1);
+	keep(s, 1, 10);
+	assert_true(ckpt_store_find(s, 1, 10, GENERATION, &copy));
+	assert_int_equal(copy.owners, 2);
+	const struct ckpt_store_options more = { .owners = 9, .model = model, .layout = degrees };
+	assert_int_equal(ckpt_store_begin(s, &more, &e), 0);
+	assert_true(has(s, 5, 9) && has(s, 1, 10));
+	assert_int_equal(ckpt_store_owners(s), 9);
+	ckpt_store_close(s);
+}
+
+static void a_cancelled_seal_leaves_the_copy_before_it(void **state)
+{
+	(void)state;
+	struct ckpt_store *s = open_store();
+	struct err e = ERR_INIT;
+	atomic_bool cancel = false;
+	const struct ckpt_store_options opt = {
+		.owners = OWNERS, .model = model, .layout = degrees, .cancel = &cancel
+	};
+	assert_int_equal(ckpt_store_begin(s, &opt, &e), 0);
+	keep(s, 3, 1);
+	assert_int_equal(take(s, 3, 2, &e), 0);
+	atomic_store(&cancel, true);
+	assert_int_equal(ckpt_store_seal(s, 3, &e), -1);
+	assert_int_equal(e.code, ERR_ABORTED);
+	assert_true(has(s, 3, 1) && !has(s, 3, 2));
+	ckpt_store_close(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -280,6 +361,10 @@ int main(void)
 		cmocka_unit_test(every_changed_byte_is_found),
 		cmocka_unit_test(a_manifest_of_another_shard_is_refused),
 		cmocka_unit_test(a_shard_without_slices_has_a_copy_too),
+		cmocka_unit_test(a_state_is_kept_and_all_others_are_dropped),
+		cmocka_unit_test(a_dropped_state_leaves_the_one_before_it),
+		cmocka_unit_test(copies_outlive_a_change_of_the_ranks),
+		cmocka_unit_test(a_cancelled_seal_leaves_the_copy_before_it),
 	};
 	model = fix_model();
 	degrees = json_object();

@@ -3,6 +3,7 @@
 #include "agent/engine/ckpt/agree.h"
 #include "agent/engine/ckpt/exchange.h"
 #include "agent/engine/ckpt/state_digest.h"
+#include "agent/engine/ckpt/store.h"
 #include "agent/engine/train/resume.h"
 #include "base/log.h"
 #include "tests/unit/agent/world.h"
@@ -30,6 +31,8 @@ static struct {
 	struct comm *comm;
 	bool flipped; /* memory differs after a load */
 	int loads, checks;
+	int in_memory;      /* step of the state in memory, 0: none */
+	bool memory_breaks; /* it cannot be loaded */
 	char dir[64];
 } world;
 
@@ -79,6 +82,30 @@ int ckpt_load_all(struct comm *group, const struct ckpt_load_options *opt, struc
 {
 	struct err mine = ERR_INIT;
 	return ckpt_agree(group, load_here(opt, state, tensors, n, &mine), &mine, culprit, e);
+}
+
+int ckpt_recover_find(struct comm *group, const struct ckpt_store *store, int64_t *step,
+		      uint32_t *generation, int *culprit, struct err *e)
+{
+	(void)group, (void)store, (void)culprit, (void)e;
+	*step = world.in_memory ? world.in_memory : -1;
+	*generation = 1;
+	return world.in_memory > 0;
+}
+
+int ckpt_recover_all(struct comm *group, const struct ckpt_load_options *opt,
+		     struct ckpt_state *state, struct ckpt_tensor *tensors, int n, int *culprit,
+		     struct err *e)
+{
+	(void)group;
+	*culprit = 0;
+	for (int i = 0; i < n; i++)
+		tensors[i].data[0] = (float)world.in_memory;
+	*state = (struct ckpt_state){ .step = world.in_memory, .samples = 8 * world.in_memory };
+	snprintf(state->optimizer, sizeof state->optimizer, "%s", world.optimizer);
+	if (world.memory_breaks)
+		return err_set(e, ERR_CORRUPT, "a bit of a copy has changed");
+	return opt->accept(opt->arg, state, e) ? -1 : 1;
 }
 
 int ckpt_check_loaded(struct comm *comm, const char *path, const struct ckpt_tensor *tensors, int n,
@@ -254,13 +281,57 @@ static int resume_in(const char *dir, const char *wish, struct fixture *f, struc
 		     struct err *e)
 {
 	const struct train_state state = { .store = f->store, .optim = f->optim };
-	return train_resume(world.comm, wish, &(struct train_tiers){ .dir = dir }, NULL, &state, at,
-			    e);
+	struct train_origin from;
+	return train_resume(world.comm, wish, &(struct train_tiers){ .dir = dir }, NULL, NULL,
+			    &state, at, &from, e);
 }
 
 static int resume(const char *wish, struct fixture *f, struct ckpt_state *at, struct err *e)
 {
 	return resume_in(world.dir, wish, f, at, e);
+}
+
+static void the_newer_of_memory_and_checkpoints_is_used(void **state)
+{
+	(void)state;
+	static const struct {
+		int in_memory;
+		bool breaks;
+		int step;
+		enum train_tier tier;
+	} rows[] = {
+		{ 12, false, 12, TRAIN_MEMORY },
+		{ 8, false, 8, TRAIN_MEMORY },
+		{ 6, false, 8, TRAIN_DIR },
+		{ 12, true, 8, TRAIN_DIR },
+	};
+	struct err e = ERR_INIT;
+	struct ckpt_store *store;
+	assert_int_equal(ckpt_store_open(&(struct ckpt_store_options){ 0 }, &store, &e), 0);
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct fixture f;
+		struct ckpt_state at;
+		struct train_origin from;
+		fixture_open(&f);
+		checkpoints_at(4, 8);
+		world.in_memory = rows[i].in_memory;
+		world.memory_breaks = rows[i].breaks;
+		const struct train_state s = { .store = f.store, .optim = f.optim };
+		assert_int_equal(train_resume(world.comm, "auto",
+					      &(struct train_tiers){ .dir = world.dir }, store,
+					      NULL, &s, &at, &from, &e),
+				 1);
+		assert_int_equal(at.step, rows[i].step);
+		assert_int_equal(from.tier, rows[i].tier);
+		assert_int_equal(from.saved, 8);
+		assert_int_equal(world.loads, rows[i].tier == TRAIN_DIR);
+		for (int k = 0; k < 3; k++)
+			assert_true(number(&f, k) == (float)rows[i].step);
+		fixture_close(&f);
+		sweep();
+	}
+	world.in_memory = 0;
+	ckpt_store_close(store);
 }
 
 static void without_a_checkpoint_a_run_starts_fresh(void **state)
@@ -513,6 +584,7 @@ int main(void)
 		cmocka_unit_test(experts_are_part_of_what_must_be_equal),
 		cmocka_unit_test(without_a_checkpoint_a_run_starts_fresh),
 		cmocka_unit_test(auto_takes_the_newest),
+		cmocka_unit_test(the_newer_of_memory_and_checkpoints_is_used),
 		cmocka_unit_test(a_state_that_changed_in_memory_ends_the_run),
 		cmocka_unit_test(a_damaged_one_is_set_aside_and_the_one_before_it_used),
 		cmocka_unit_test(when_all_are_damaged_the_run_does_not_start_over),

@@ -7,8 +7,9 @@
 static int go_on(struct trainee *t, const char *dir, struct ckpt_state *at, struct err *e)
 {
 	json_t *model = train_state_model(pipeline_shape(t->engine));
-	int rc = train_resume(t->world, "auto", &(struct train_tiers){ .dir = dir }, model,
-			      &t->state, at, e);
+	struct train_origin from;
+	int rc = train_resume(t->world, "auto", &(struct train_tiers){ .dir = dir }, NULL, model,
+			      &t->state, at, &from, e);
 	json_decref(model);
 	if (rc == 0)
 		return err_set(e, ERR_NOTFOUND, "%s: there is no checkpoint to go on from", dir);

@@ -140,7 +140,7 @@ static void write_events(struct rundir *run)
 	rundir_event_hello(run, 1, &agents[1]);
 	rundir_event_refused(run, 1, &(struct rundir_why){ .why = "\"hello\" is not \"ready\"" });
 	rundir_event_hello(run, 2, &agents[2]);
-	rundir_event_ready(run, 2, &(struct rundir_step){ .step = 7 });
+	rundir_event_ready(run, 2, &(struct rundir_ready){ .step = 7 });
 }
 
 static void a_later_supervisor_remembers_what_the_run_folder_holds(void **state)
