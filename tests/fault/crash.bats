@@ -87,7 +87,7 @@ sweep() {
 			done
 		done
 	done
-	[[ $points -gt 4 ]]
+	[[ $points -ge $SOME ]]
 	figure "$path: $points points"
 }
 

@@ -69,7 +69,8 @@ int trainer_save(struct trainer *t, unsigned where, struct err *e)
 {
 	double since = clock_s();
 	bool saving = false;
-	if (where == CKPT_TO_LOCAL && agree_on_saving(t, &saving, e))
+	bool last = t->at.step >= t->job->job.steps; /* it may wait: no step follows */
+	if (where == CKPT_TO_LOCAL && !last && agree_on_saving(t, &saving, e))
 		return -1;
 	if (saving)
 		return 0;
