@@ -222,6 +222,9 @@ static int seal(struct ckpt_mirror *m, struct store_copy *own, struct err *e)
 	int rank = comm_rank(m->group);
 	if (m->rc)
 		return err_set(e, m->why.code, "%s", m->why.text);
+	/* before the seal: once all shards are complete, a run may continue from them */
+	if (rank == 0 && m->gate && m->gate->pass(m->gate->arg, m->step, e))
+		return -1;
 	if (ckpt_store_seal(m->store, rank, e))
 		return -1;
 	if (!ckpt_store_find(m->store, rank, m->step, m->generation, own))
@@ -258,8 +261,6 @@ static int check(struct ckpt_mirror *m, struct err *e)
 	for (int i = 0; i < m->n_charges; i++)
 		if (ckpt_store_check(m->store, m->charges[i].owner, e))
 			return -1;
-	if (comm_rank(m->group) == 0 && m->gate)
-		return m->gate->pass(m->gate->arg, m->step, e);
 	return 0;
 }
 

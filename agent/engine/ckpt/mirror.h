@@ -29,7 +29,9 @@ struct ckpt_mirror_options {
 	uint32_t generation;
 	json_t *model, *layout;         /* of the manifests; borrowed for the call */
 	const struct ckpt_watch *watch; /* called on the thread; NULL: none; borrowed */
-	const struct ckpt_gate *gate;   /* called by rank 0 before a copy counts; NULL: none */
+	/* called on rank 0's thread before its shard is complete: until then the ranks have no whole
+	 * copy of the step; NULL: none */
+	const struct ckpt_gate *gate;
 };
 
 /* Collective over `world`; the mirror splits a group of its own from it. */
