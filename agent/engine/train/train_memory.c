@@ -67,7 +67,7 @@ int trainer_memory_open(struct trainer *t, struct err *e)
 		return -1;
 	const struct ckpt_mirror_options opt = {
 		.store = env->memory,
-		.place = { .node = env->node, .leaf = env->leaf, .replica = comm_rank(env->world) },
+		.place = { .node = env->node, .leaf = env->leaf },
 		.peers = t->job->checkpoint.copies > 0,
 		.generation = env->generation,
 		.model = t->model,

@@ -34,7 +34,7 @@ static int rank_open(struct comm *world, struct rank *r, bool peers, struct err 
 {
 	const struct ckpt_store_options none = { 0 };
 	const struct ckpt_mirror_options opt = {
-		.place = { .node = comm_rank(world) / 2, .replica = comm_rank(world) },
+		.place = { .node = comm_rank(world) / 2 },
 		.peers = peers,
 		.generation = GENERATION,
 		.model = model,
