@@ -7,8 +7,6 @@
 #include "base/log.h"
 #include "base/meminfo.h"
 
-#include <math.h>
-
 /* With memory_every = -1: the share of the time that copies may take, the first steps that are not
  * measured because they are slower than others, the steps that are measured before the first copy, and
  * the share of the free memory that copies may take. */
@@ -126,7 +124,7 @@ bool trainer_memory_ready(const struct trainer *t)
 	return t->at.step >= t->copied + interval(t);
 }
 
-/* With memory_every = -1 people see how often copies are taken. */
+/* With memory_every = -1: logs how often copies are taken when that has changed. */
 static void report_every(struct trainer *t)
 {
 	if (comm_rank(t->env->world) || ckpt_mirror_result(t->mirror)->step < 0)
