@@ -2,7 +2,6 @@
 
 #include "agent/engine/ckpt/agree.h"
 #include "agent/engine/ckpt/commit.h"
-#include "base/clock.h"
 #include "base/log.h"
 
 #include <pthread.h>
@@ -309,7 +308,6 @@ static void *copy_thread(void *arg)
 {
 	struct ckpt_mirror *m = arg;
 	struct err e = ERR_INIT;
-	double begun = clock_s();
 	int culprit = -1;
 	int64_t number = m->number;
 	int rc = copy(m, &number, &culprit, &e);
@@ -321,7 +319,7 @@ static void *copy_thread(void *arg)
 	if (!rc && m->result.step < 0) /* those of earlier generations are not needed any more */
 		ckpt_store_retain(m->store, is_of, &m->generation);
 	if (!rc)
-		m->result = (struct mirror_result){ m->step, number, clock_s() - begun };
+		m->result = (struct mirror_result){ m->step, number };
 	atomic_store(&m->busy, false);
 	return NULL;
 }

@@ -53,7 +53,6 @@ void ckpt_mirror_start(struct ckpt_mirror *m, int64_t number);
 struct mirror_result {
 	int64_t step;   /* of the last copy that all ranks have completed; -1: there is none */
 	int64_t number; /* the highest of the ranks' with it */
-	double seconds; /* from its start to its end */
 };
 /* Of the last copy. It may be called while the mirror is not busy. */
 const struct mirror_result *ckpt_mirror_result(const struct ckpt_mirror *m);
