@@ -56,8 +56,9 @@ bool supervise_regroup_start(struct supervisor *s)
 	bool may = may_regroup(s);
 	r->futile = may ? r->futile + 1 : 0;
 	r->overdue = false;
-	r->distrust = s->cause.wrong_results || s->cause.code == ERR_NUMERIC ||
-		      s->cause.code == ERR_REPLICAS;
+	r->distrust &= !s->trained;
+	r->distrust |= s->cause.wrong_results || s->cause.code == ERR_NUMERIC ||
+		       s->cause.code == ERR_REPLICAS;
 	for (int i = 0; i < s->world; i++) {
 		s->ranks[i].lives_on = may && is_trusted(s, i);
 		kept += s->ranks[i].lives_on;

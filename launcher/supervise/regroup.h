@@ -32,7 +32,8 @@ struct regroup_state {
 	int n;
 	int futile;   /* restarts of this kind in a row without progress */
 	bool overdue; /* agents that were not idle in time were given up */
-	/* the last loss was one of wrong numbers: what the agents have in memory is not used */
+	/* After a loss by wrong numbers, until a generation trains: the agents forget what they have
+	 * in memory when they load their state, and not all of them may have come so far. */
 	bool distrust;
 };
 

@@ -2,7 +2,6 @@
 
 #include "agent/engine/ckpt/agree.h"
 #include "agent/engine/ckpt/commit.h"
-#include "base/clock.h"
 #include "base/log.h"
 
 #include <pthread.h>
@@ -222,6 +221,9 @@ static int seal(struct ckpt_mirror *m, struct store_copy *own, struct err *e)
 	int rank = comm_rank(m->group);
 	if (m->rc)
 		return err_set(e, m->why.code, "%s", m->why.text);
+	/* before the seal: once all shards are complete, a run may continue from them */
+	if (rank == 0 && m->gate && m->gate->pass(m->gate->arg, m->step, e))
+		return -1;
 	if (ckpt_store_seal(m->store, rank, e))
 		return -1;
 	if (!ckpt_store_find(m->store, rank, m->step, m->generation, own))
@@ -258,8 +260,6 @@ static int check(struct ckpt_mirror *m, struct err *e)
 	for (int i = 0; i < m->n_charges; i++)
 		if (ckpt_store_check(m->store, m->charges[i].owner, e))
 			return -1;
-	if (comm_rank(m->group) == 0 && m->gate)
-		return m->gate->pass(m->gate->arg, m->step, e);
 	return 0;
 }
 
@@ -308,7 +308,6 @@ static void *copy_thread(void *arg)
 {
 	struct ckpt_mirror *m = arg;
 	struct err e = ERR_INIT;
-	double begun = clock_s();
 	int culprit = -1;
 	int64_t number = m->number;
 	int rc = copy(m, &number, &culprit, &e);
@@ -320,7 +319,7 @@ static void *copy_thread(void *arg)
 	if (!rc && m->result.step < 0) /* those of earlier generations are not needed any more */
 		ckpt_store_retain(m->store, is_of, &m->generation);
 	if (!rc)
-		m->result = (struct mirror_result){ m->step, number, clock_s() - begun };
+		m->result = (struct mirror_result){ m->step, number };
 	atomic_store(&m->busy, false);
 	return NULL;
 }

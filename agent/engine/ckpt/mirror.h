@@ -29,7 +29,9 @@ struct ckpt_mirror_options {
 	uint32_t generation;
 	json_t *model, *layout;         /* of the manifests; borrowed for the call */
 	const struct ckpt_watch *watch; /* called on the thread; NULL: none; borrowed */
-	const struct ckpt_gate *gate;   /* called by rank 0 before a copy counts; NULL: none */
+	/* called on rank 0's thread before its shard is complete: until then the ranks have no whole
+	 * copy of the step; NULL: none */
+	const struct ckpt_gate *gate;
 };
 
 /* Collective over `world`; the mirror splits a group of its own from it. */
@@ -51,7 +53,6 @@ void ckpt_mirror_start(struct ckpt_mirror *m, int64_t number);
 struct mirror_result {
 	int64_t step;   /* of the last copy that all ranks have completed; -1: there is none */
 	int64_t number; /* the highest of the ranks' with it */
-	double seconds; /* from its start to its end */
 };
 /* Of the last copy. It may be called while the mirror is not busy. */
 const struct mirror_result *ckpt_mirror_result(const struct ckpt_mirror *m);

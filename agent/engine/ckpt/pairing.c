@@ -13,8 +13,6 @@ struct pairing {
 	struct seat *seats; /* sorted; those of a node follow each other */
 	int *first;         /* of each node: its first seat */
 	int nodes;
-	struct seat *shared; /* sorted by replica, then by node */
-	bool *has_replica;   /* of each rank */
 };
 
 static int compare_ints(int a, int b)
@@ -28,29 +26,6 @@ static int compare_seats(const void *a, const void *b)
 	int leaf = compare_ints(x->at.leaf, y->at.leaf),
 	    node = compare_ints(x->at.node, y->at.node);
 	return leaf ? leaf : node ? node : compare_ints(x->rank, y->rank);
-}
-
-static int compare_replicas(const void *a, const void *b)
-{
-	const struct seat *x = a, *y = b;
-	int replica = compare_ints(x->at.replica, y->at.replica),
-	    node = compare_ints(x->at.node, y->at.node);
-	return replica ? replica : node ? node : compare_ints(x->rank, y->rank);
-}
-
-/* The ranks of one replica number are on several nodes if the first and the last of them are on
- * different ones. */
-static void find_replicas(struct pairing *p, int ranks)
-{
-	qsort(p->shared, (size_t)ranks, sizeof *p->shared, compare_replicas);
-	for (int first = 0, end; first < ranks; first = end) {
-		end = first + 1;
-		while (end < ranks && p->shared[end].at.replica == p->shared[first].at.replica)
-			end++;
-		for (int i = first; i < end; i++)
-			p->has_replica[p->shared[i].rank] = p->shared[first].at.node !=
-							    p->shared[end - 1].at.node;
-	}
 }
 
 static void find_nodes(struct pairing *p, int ranks)
@@ -68,12 +43,8 @@ static void pair_nodes(const struct pairing *p, int from, int to, int *keeper)
 	int dealt = 0, takers = p->first[to + 1] - p->first[to];
 	for (int i = p->first[from]; i < p->first[from + 1]; i++) {
 		int rank = p->seats[i].rank;
-		if (p->has_replica[rank])
-			keeper[rank] = PAIRING_REPLICA;
-		else if (from == to)
-			keeper[rank] = PAIRING_ALONE;
-		else
-			keeper[rank] = p->seats[p->first[to] + dealt++ % takers].rank;
+		keeper[rank] = from == to ? PAIRING_ALONE
+					  : p->seats[p->first[to] + dealt++ % takers].rank;
 	}
 }
 
@@ -89,27 +60,22 @@ int ckpt_pairing(const struct pairing_place *places, int ranks, int *keeper, str
 {
 	size_t n = (size_t)ranks;
 	struct pairing p = { .seats = malloc((n + 1) * sizeof *p.seats),
-			     .first = malloc((n + 1) * sizeof *p.first),
-			     .shared = malloc((n + 1) * sizeof *p.shared),
-			     .has_replica = calloc(n + 1, sizeof *p.has_replica) };
+			     .first = malloc((n + 1) * sizeof *p.first) };
 	int rc = 0;
-	if (!p.seats || !p.first || !p.shared || !p.has_replica)
+	if (!p.seats || !p.first)
 		rc = err_set(e, ERR_NOMEM, "no memory to pair %d ranks", ranks);
 	bool one = is_one_node(places, ranks);
 	for (int r = 0; r < ranks && !rc; r++) {
-		p.seats[r] = p.shared[r] = (struct seat){ places[r], r };
+		p.seats[r] = (struct seat){ places[r], r };
 		if (one)
-			p.seats[r].at.node = p.shared[r].at.node = r;
+			p.seats[r].at.node = r;
 	}
 	if (!rc) {
-		find_replicas(&p, ranks);
 		find_nodes(&p, ranks);
 		for (int i = 0; i < p.nodes; i++)
 			pair_nodes(&p, i, (i + p.nodes / 2) % p.nodes, keeper);
 	}
 	free(p.seats);
 	free(p.first);
-	free(p.shared);
-	free(p.has_replica);
 	return rc;
 }

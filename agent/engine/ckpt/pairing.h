@@ -10,7 +10,8 @@
  * If all ranks are on one node, each process counts as a node of its own: the copies survive the death of
  * a process, though not that of the node.
  *
- * The shard of a rank that has a replica on another node, which keeps the same bytes, needs no copy.
+ * Replicas need no rule of their own: they divide what they have in common, so that each element is in
+ * one rank's shard only (ckpt.h).
  */
 #ifndef MUSTER_AGENT_ENGINE_CKPT_PAIRING_H
 #define MUSTER_AGENT_ENGINE_CKPT_PAIRING_H
@@ -20,18 +21,14 @@
 /* Where a rank runs. Numbers are arbitrary; equal ones mean the same. */
 struct pairing_place {
 	int node;
-	int leaf;    /* the switch that the node is attached to; equal for all if unknown */
-	int replica; /* ranks with equal numbers keep the same bytes */
+	int leaf; /* the switch that the node is attached to; equal for all if unknown */
 };
 
-/* keeper[rank] */
-enum {
-	PAIRING_REPLICA = -1, /* a replica on another node keeps the same bytes */
-	PAIRING_ALONE = -2,   /* there is only one rank: a copy would be lost with its original */
-};
+/* keeper[rank]: nobody keeps a copy. There is only one rank, and a copy would be lost with its original. */
+enum { PAIRING_ALONE = -1 };
 
-/* Sets keeper[rank] to the rank that keeps the copy of the rank's shard, or to one of the above. All
- * ranks get the same from the same places. */
+/* Sets keeper[rank] to the rank that keeps the copy of the rank's shard, or to PAIRING_ALONE. All ranks
+ * get the same from the same places. */
 int ckpt_pairing(const struct pairing_place *places, int ranks, int *keeper, struct err *e);
 
 #endif

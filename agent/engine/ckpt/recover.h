@@ -1,8 +1,8 @@
 /*
  * recover — the manifest of a state that is in the memory of the ranks (store.h).
  *
- * It is merged of the manifests of the copies, as a checkpoint's is of its shards, and proven like
- * one. exchange.h loads from it.
+ * It is merged from the manifests of the copies, as a checkpoint's is from those of its shards, and
+ * proven in the same way. exchange.h loads from it.
  */
 #ifndef MUSTER_AGENT_ENGINE_CKPT_RECOVER_H
 #define MUSTER_AGENT_ENGINE_CKPT_RECOVER_H

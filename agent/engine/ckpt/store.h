@@ -11,8 +11,8 @@
  * all ranks have completed the one before it; then there is a step that is complete everywhere at
  * every moment.
  *
- * A store outlives the generation whose copies it holds. The next generation may have other ranks, so
- * each copy says of how many ranks its owner is one. ckpt_store_begin() names the ranks of the copies
+ * A store outlives the generation whose copies it holds. The next generation may have another
+ * number of ranks, so each copy records the number of its own. ckpt_store_begin() sets it for the copies
  * that follow.
  *
  * The images' memory is kept from one step to the next. One thread at a time calls the store.

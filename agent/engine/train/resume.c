@@ -239,18 +239,44 @@ static void set_origin(struct train_origin *from, enum train_tier tier, const ch
 	snprintf(from->path, sizeof from->path, "%s", path);
 }
 
+/* Sets whether any rank had copies. */
+static int forget_copies(struct resume *r, bool *any, struct err *e)
+{
+	struct err mine = ERR_INIT;
+	struct store_copy copy;
+	int64_t held = 0;
+	int culprit;
+	*any = false;
+	if (!r->memory)
+		return 0;
+	for (int owner = 0; owner < ckpt_store_owners(r->memory); owner++)
+		held += ckpt_store_list(r->memory, owner, 0, &copy);
+	if (ckpt_agree_most(r->world, 0, &mine, &held, &culprit, e))
+		return -1;
+	ckpt_store_forget(r->memory);
+	*any = held > 0;
+	return 0;
+}
+
 /* --- the checkpoints --- */
 
-/* 1: loaded; 0: there is none; -1; 2: it proved damaged, and another one is to be chosen. */
+/* 1: loaded; 0: there is none; -1; 2: it proved damaged, and another one is to be chosen. If copies in
+ * memory took part in the load, they may be what is damaged: the same one is then loaded without them. */
 static int load_choice(struct resume *r, const struct train_choice *c, struct ckpt_state *at,
 		       struct err *e)
 {
 	const struct train_source from = { c->path, c->local, r->memory };
 	int rc = c->path[0] ? load_on_all(r->world, &from, c, r->model, r->state, at, e) : 0;
+	bool copies = false;
 	if (rc == 1 && train_state_check_loaded(r->world, &from, r->state, e))
 		rc = -1;
+	if (!rc && c->path[0] && forget_copies(r, &copies, e))
+		return -1;
 	if (!c->path[0]) {
 		rc = drop_later_ones(r->world, r->tiers, 0, e);
+	} else if (copies) {
+		train_state_clear(r->state);
+		rc = 2;
 	} else if (rc == 1) {
 		if (comm_rank(r->world) == 0 && c->tier != TRAIN_NAMED)
 			log_info("resuming from %s (checkpoint.%s)", c->path,

@@ -276,7 +276,7 @@ static bool eval_due(const struct trainer *t)
 }
 
 /* All ranks stop at the same step: the strongest request that any of them has received wins. *copy:
- * whether none has anything against a copy in memory. */
+ * whether all are ready for a copy in memory. */
 static int agree_to_stop(struct trainer *t, int *what, bool *copy, struct err *e)
 {
 	bool checkpoint;

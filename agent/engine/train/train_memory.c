@@ -7,8 +7,6 @@
 #include "base/log.h"
 #include "base/meminfo.h"
 
-#include <math.h>
-
 /* With memory_every = -1: the share of the time that copies may take, the first steps that are not
  * measured because they are slower than others, the steps that are measured before the first copy, and
  * the share of the free memory that copies may take. */
@@ -67,7 +65,7 @@ int trainer_memory_open(struct trainer *t, struct err *e)
 		return -1;
 	const struct ckpt_mirror_options opt = {
 		.store = env->memory,
-		.place = { .node = env->node, .leaf = env->leaf, .replica = comm_rank(env->world) },
+		.place = { .node = env->node, .leaf = env->leaf },
 		.peers = t->job->checkpoint.copies > 0,
 		.generation = env->generation,
 		.model = t->model,
@@ -126,7 +124,7 @@ bool trainer_memory_ready(const struct trainer *t)
 	return t->at.step >= t->copied + interval(t);
 }
 
-/* With memory_every = -1 people see how often copies are taken. */
+/* With memory_every = -1: logs how often copies are taken when that has changed. */
 static void report_every(struct trainer *t)
 {
 	if (comm_rank(t->env->world) || ckpt_mirror_result(t->mirror)->step < 0)

@@ -88,7 +88,7 @@ bool trainer_memory_busy(const struct trainer *t);
 void trainer_memory_note(struct trainer *t, double seconds, bool copying);
 /* checkpoint.memory_every = N: whether a copy is due after the current step, on all ranks. */
 bool trainer_memory_due(const struct trainer *t);
-/* memory_every = -1: whether this rank has nothing against a copy after the current step. */
+/* memory_every = -1: whether this rank is ready for a copy after the current step. */
 bool trainer_memory_ready(const struct trainer *t);
 /* Collective. Copies the state; the copy is completed while training continues. */
 int trainer_memory_take(struct trainer *t, struct err *e);

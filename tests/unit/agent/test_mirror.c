@@ -18,9 +18,14 @@ struct rank {
 	int64_t refused; /* the gate fails this step; 0: none */
 };
 
+/* What is complete before the gate could be used without it. */
 static int pass(void *arg, int64_t step, struct err *e)
 {
 	const struct rank *r = arg;
+	struct store_copy copy;
+	if (ckpt_store_find(r->store, 0, step, GENERATION, &copy))
+		return err_set(e, ERR_INTERNAL, "step %" PRId64 " is complete before the gate",
+			       step);
 	return step == r->refused ? err_set(e, ERR_IO, "the metrics are not recorded") : 0;
 }
 
@@ -29,7 +34,7 @@ static int rank_open(struct comm *world, struct rank *r, bool peers, struct err 
 {
 	const struct ckpt_store_options none = { 0 };
 	const struct ckpt_mirror_options opt = {
-		.place = { .node = comm_rank(world) / 2, .replica = comm_rank(world) },
+		.place = { .node = comm_rank(world) / 2 },
 		.peers = peers,
 		.generation = GENERATION,
 		.model = model,

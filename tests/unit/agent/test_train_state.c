@@ -32,7 +32,7 @@ static struct {
 	bool flipped; /* memory differs after a load */
 	int loads, checks;
 	int in_memory;      /* step of the state in memory, 0: none */
-	bool memory_breaks; /* it cannot be loaded */
+	bool memory_breaks; /* it cannot be loaded, nor can what a checkpoint's load takes from it */
 	char dir[64];
 } world;
 
@@ -72,6 +72,9 @@ static int load_here(const struct ckpt_load_options *opt, struct ckpt_state *sta
 	if (world.damaged && step >= world.damaged &&
 	    (!world.elsewhere || comm_rank(world.comm) == 1))
 		return err_set(e, world.why, "%s: a bit has changed", opt->path);
+	struct store_copy copy;
+	if (opt->store && ckpt_store_list(opt->store, 0, 0, &copy) && world.memory_breaks)
+		return err_set(e, ERR_CORRUPT, "a bit of a copy has changed");
 	*state = (struct ckpt_state){ .step = step, .samples = 8 * step };
 	snprintf(state->optimizer, sizeof state->optimizer, "%s", world.optimizer);
 	return opt->accept(opt->arg, state, e);
@@ -334,6 +337,44 @@ static void the_newer_of_memory_and_checkpoints_is_used(void **state)
 	ckpt_store_close(store);
 }
 
+/* Copies of the checkpoint's shards have changed, whether they are a whole state or not. */
+static void copies_that_changed_damage_no_checkpoint(void **state)
+{
+	(void)state;
+	const struct ckpt_state then = { .step = 8 };
+	struct err e = ERR_INIT;
+	struct ckpt_store *store;
+	world.memory_breaks = true;
+	for (world.in_memory = 0; world.in_memory <= 8; world.in_memory += 8) {
+		struct fixture f;
+		struct ckpt_state at;
+		struct train_origin from;
+		json_t *model = json_object();
+		const struct ckpt_store_options opt = { .owners = 1,
+							.model = model,
+							.layout = model };
+		assert_int_equal(ckpt_store_open(&opt, &store, &e), 0);
+		assert_int_equal(ckpt_store_take(store, 0, &then, 1, NULL, 0, &e), 0);
+		assert_int_equal(ckpt_store_seal(store, 0, &e), 0);
+		fixture_open(&f);
+		checkpoints_at(4, 8);
+		const struct train_state s = { .store = f.store, .optim = f.optim };
+		assert_int_equal(train_resume(world.comm, "auto",
+					      &(struct train_tiers){ .dir = world.dir }, store,
+					      NULL, &s, &at, &from, &e),
+				 1);
+		assert_int_equal(at.step, 8);
+		assert_int_equal(from.tier, TRAIN_DIR);
+		assert_int_equal(access(folder("", 8), F_OK), 0);
+		fixture_close(&f);
+		ckpt_store_close(store);
+		json_decref(model);
+		sweep();
+	}
+	world.in_memory = 0;
+	world.memory_breaks = false;
+}
+
 static void without_a_checkpoint_a_run_starts_fresh(void **state)
 {
 	(void)state;
@@ -586,6 +627,7 @@ int main(void)
 		cmocka_unit_test(auto_takes_the_newest),
 		cmocka_unit_test(the_newer_of_memory_and_checkpoints_is_used),
 		cmocka_unit_test(a_state_that_changed_in_memory_ends_the_run),
+		cmocka_unit_test(copies_that_changed_damage_no_checkpoint),
 		cmocka_unit_test(a_damaged_one_is_set_aside_and_the_one_before_it_used),
 		cmocka_unit_test(when_all_are_damaged_the_run_does_not_start_over),
 		cmocka_unit_test(what_cannot_be_read_now_is_not_called_damaged),

@@ -37,7 +37,7 @@ struct peer {
 	unsigned looked_at;
 	/* how often it was asked to regroup; stubborn: it does not answer */
 	int regroups, welcomes, endpoints;
-	bool stubborn, by_pmix;
+	bool stubborn, by_pmix, copies;
 	int rank, world;  /* of the last welcome */
 	int64_t recorded; /* the last step that was reported to it */
 	char resume[256];
@@ -153,6 +153,7 @@ static void note_welcome(struct peer *p, const json_t *body)
 	p->rank = w.rank;
 	p->world = w.world;
 	p->by_pmix = w.pmix;
+	p->copies = w.copies;
 	if (p->welcomes++)
 		channel_renew(p->channel, (uint32_t)w.generation);
 	snprintf(p->resume, sizeof p->resume, "%s", w.resume);

@@ -350,6 +350,28 @@ static void a_loss_while_it_wires_up_keeps_the_other(void **state)
 	assert_int_equal(count_events("\"event\":\"ready\"", ""), 2);
 }
 
+/* Not every agent has forgotten its copies when the second generation is lost. */
+static void wrong_numbers_are_not_used_until_a_generation_trains(void **state)
+{
+	(void)state;
+	open_warm();
+	json_t *body =
+		msg_failed_json(&(struct msg_failed){ .code = "replicas", .text = "they differ" });
+	send_message(&h.peers[1], MSG_FAILED, body);
+	reap_killed();
+	assert_int_equal(h.peers[0].welcomes, 2);
+	assert_false(h.peers[0].copies);
+	die(1, 1); /* before it has connected */
+	pass_time(2);
+	assert_int_equal(h.peers[0].welcomes, 3);
+	assert_false(h.peers[0].copies);
+	join(1, 2, 0);
+	send_step(&h.peers[0], MSG_METRICS, 4);
+	die(1, 2);
+	assert_int_equal(h.peers[0].welcomes, 4);
+	assert_true(h.peers[0].copies);
+}
+
 static void a_start_that_fails_is_tried_again_with_all(void **state)
 {
 	(void)state;
@@ -463,6 +485,7 @@ int main(void)
 		REGROUP_TEST(a_stop_ends_agents_that_leave),
 		REGROUP_TEST(a_kept_agent_that_dies_is_started_again),
 		REGROUP_TEST(a_loss_while_it_wires_up_keeps_the_other),
+		REGROUP_TEST(wrong_numbers_are_not_used_until_a_generation_trains),
 		REGROUP_TEST(a_start_that_fails_is_tried_again_with_all),
 		REGROUP_TEST(a_step_that_ends_costs_no_agent_of_the_next),
 		REGROUP_TEST(endpoints_are_taken_once),
