@@ -1,6 +1,7 @@
 #include "agent/engine/ckpt/copy.h"
 
 #include "agent/engine/ckpt/folder.h"
+#include "agent/engine/ckpt/hold.h"
 #include "agent/engine/ckpt/pace.h"
 #include "agent/engine/ckpt/trail.h"
 #include "base/clock.h"
@@ -255,6 +256,17 @@ static int run_copy(struct copy *c, struct err *e)
 	return 0;
 }
 
+static int run_held(struct copy *c, struct err *e)
+{
+	struct ckpt_hold hold;
+	if (!ckpt_hold_take(&hold, c->source, CKPT_HOLD_READ))
+		return err_set(e, ERR_NOTFOUND, "%s: it is being removed by another process",
+			       c->source);
+	int rc = run_copy(c, e);
+	ckpt_hold_release(&hold);
+	return rc;
+}
+
 int ckpt_copy(const char *from_entry, const char *to_dir, const struct ckpt_copy_options *opt,
 	      struct err *e)
 {
@@ -272,7 +284,7 @@ int ckpt_copy(const char *from_entry, const char *to_dir, const struct ckpt_copy
 	c->trail = ckpt_trail_open();
 	ckpt_pace_start(&c->pace, c->opt.bytes_per_s);
 	int rc = c->chunk && c->trail
-			 ? run_copy(c, e)
+			 ? run_held(c, e)
 			 : err_set(e, ERR_NOMEM, "%s: no memory to copy it", from_entry);
 	c->result.seconds = clock_s() - started;
 	if (!rc && c->opt.result)

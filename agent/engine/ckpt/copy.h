@@ -3,7 +3,8 @@
  *
  * The copy has the manifest of the original, byte for byte. Every byte is compared with the digests
  * of that manifest on its way, so a damaged original is never copied. The manifest is published
- * last, so that the copy is a checkpoint only when all of its files are durable.
+ * last, so that the copy is a checkpoint only when all of its files are durable. The original is held
+ * meanwhile (hold.h), so that nobody prunes it.
  *
  * A copy that was interrupted continues: its attempt is named after the digest of the manifest, so
  * the next copy of the same checkpoint finds it. Files there are read back, and those whose digests
