@@ -67,7 +67,7 @@ static int copy(const char *from, const char *to, bool replace, bool json)
 	struct manifest m;
 	char path[PATH_MAX];
 	const struct ckpt_copy_options opt = { .replace = replace, .result = &r };
-	if (tool_ckpt_dir_open(from, &d, &e))
+	if (tool_ckpt_dir_check_target(to, &e) || tool_ckpt_dir_open(from, &d, &e))
 		return tool_fail(&tool_ckpt_copy, &e);
 	int rc = tool_ckpt_dir_choose(&d, path, &m, &e);
 	tool_ckpt_dir_close(&d);
