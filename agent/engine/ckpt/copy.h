@@ -8,8 +8,9 @@
  *
  * A copy that was interrupted continues: its attempt is named after the digest of the manifest, so
  * the next copy of the same checkpoint finds it. Files there are read back, and those whose digests
- * are right are not sent again. A failed copy therefore leaves its attempt in place. A later save
- * or copy of that DIR removes it (ckpt_folder_remove_attempts), or the next copy completes it.
+ * are right are not sent again. A failed copy therefore leaves its attempt in place, unless the
+ * original is damaged. The next copy completes it, or a run that saves there, or uploads to there,
+ * removes it (ckpt_folder_remove_attempts).
  *
  * One process copies a checkpoint into a DIR at a time. If two do so anyway, one of them fails, and
  * what is published is complete, because sizes are checked again before publication.
