@@ -1,5 +1,4 @@
 #include "agent/engine/ckpt/copy.h"
-#include "agent/engine/ckpt/hold.h"
 #include "agent/tools/ckpt_dir.h"
 #include "agent/tools/tools.h"
 #include "base/human.h"
@@ -66,25 +65,18 @@ static int copy(const char *from, const char *to, bool replace, bool json)
 	struct err e = ERR_INIT;
 	struct ckpt_dir d;
 	struct manifest m;
-	struct ckpt_hold hold;
 	char path[PATH_MAX];
 	const struct ckpt_copy_options opt = { .replace = replace, .result = &r };
-	if (tool_ckpt_dir_open(from, &d, &e))
+	if (tool_ckpt_dir_check_target(to, &e) || tool_ckpt_dir_open(from, &d, &e))
 		return tool_fail(&tool_ckpt_copy, &e);
 	int rc = tool_ckpt_dir_choose(&d, path, &m, &e);
 	tool_ckpt_dir_close(&d);
 	if (rc)
 		return tool_fail(&tool_ckpt_copy, &e);
 	ckpt_manifest_fini(&m);
-	if (!ckpt_hold_take(&hold, path, CKPT_HOLD_READ)) {
-		err_set(&e, ERR_NOTFOUND, "%s: is being removed by `muster ckpt prune`", path);
+	if (ckpt_copy(path, to, &opt, &e))
 		return tool_fail(&tool_ckpt_copy, &e);
-	}
-	rc = ckpt_copy(path, to, &opt, &e) ? tool_fail(&tool_ckpt_copy, &e)
-	     : json                        ? print_json(&r)
-					   : print_text(&r);
-	ckpt_hold_release(&hold);
-	return rc;
+	return json ? print_json(&r) : print_text(&r);
 }
 
 static int copy_main(int argc, char **argv)

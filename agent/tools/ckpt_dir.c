@@ -237,3 +237,17 @@ int tool_ckpt_dir_choose(const struct ckpt_dir *d, char *path, struct manifest *
 		return err_set(e, ERR_NOTFOUND, "%s: no checkpoints", d->dir);
 	return err_prefix(e, "%s: none is valid", d->dir);
 }
+
+int tool_ckpt_dir_check_target(const char *dir, struct err *e)
+{
+	size_t n = strlen(dir);
+	while (n > 1 && dir[n - 1] == '/')
+		n--;
+	const char *slash = memrchr(dir, '/', n), *name = slash ? slash + 1 : dir;
+	bool stored = *ckpt_storage_of(dir)->ops->scheme;
+	if (strncmp(name, "step-", 5) && (stored || !exists(dir, MANIFEST_NAME)))
+		return 0;
+	return err_set(e, ERR_USAGE,
+		       "%s: this is a checkpoint, or has the name of one; name the folder above it",
+		       dir);
+}

@@ -37,5 +37,8 @@ void tool_ckpt_dir_path(const struct ckpt_dir *d, int64_t i, char *out);
 /* Chooses the checkpoint that was named, even if it is damaged. Otherwise chooses the last valid
  * checkpoint. Writes its path to `path`, of PATH_MAX bytes, and reads its manifest. */
 int tool_ckpt_dir_choose(const struct ckpt_dir *d, char *path, struct manifest *m, struct err *e);
+/* ERR_USAGE if `dir`, into which checkpoints are to be copied, is itself a checkpoint: an entry in it
+ * would damage it. */
+int tool_ckpt_dir_check_target(const char *dir, struct err *e);
 
 #endif

@@ -5,6 +5,7 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char page[] =
 	"muster ckpt repair — repair a damaged checkpoint from another copy\n"
@@ -22,7 +23,9 @@ static const char page[] =
 	"\n"
 	"  Nothing is changed in place: the result is written as a new checkpoint and published\n"
 	"  as step-N when it is complete. BAD is kept as damaged-step-N.NONCE; remove it when you\n"
-	"  do not need it. BAD is a checkpoint; it may have the prefix damaged-, which a run "
+	"  do not need it. If another program copied it to an object store, it stays below\n"
+	"  step-N/ there, where nothing reads it. BAD is a checkpoint; it may have the prefix "
+	"damaged-, which a run "
 	"gives\n"
 	"  to a checkpoint that it could not read. GOOD is a checkpoint, or a run's folder or a\n"
 	"  folder of checkpoints; then its last valid checkpoint is used.\n"
@@ -62,8 +65,10 @@ static int print_text(const struct ckpt_repair *r, const char *bad, bool dry)
 	printf("%s: %" PRId64 " of %" PRId64 " slices, %" PRId64 " headers and %" PRId64
 	       " attached files damaged, %" PRId64 " files too many\n",
 	       bad, r->fetched, r->slices, r->headers, r->attached, r->strangers);
-	if (!dry)
+	if (!dry && strcmp(r->kept, r->path))
 		printf("repaired: %s; the damaged one is kept as %s\n", r->path, r->kept);
+	else if (!dry)
+		printf("repaired: %s\n", r->path);
 	return TOOL_OK;
 }
 

@@ -84,7 +84,7 @@ static int run(struct transfer *t)
 {
 	struct err e = ERR_INIT;
 	struct ckpt_dir d;
-	if (tool_ckpt_dir_open(t->from, &d, &e))
+	if (tool_ckpt_dir_check_target(t->to, &e) || tool_ckpt_dir_open(t->from, &d, &e))
 		return tool_fail(t->tool, &e);
 	t->done = json_array();
 	int rc = t->all ? copy_all(t, &d, &e) : copy_chosen(t, &d, &e);

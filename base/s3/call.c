@@ -93,7 +93,7 @@ static void judge_answer(struct s3_line *l, struct s3_call *call)
 		finish(l, call, 0);
 		return;
 	}
-	s3_explain(l->client, call);
+	s3_explain(call);
 	http_answer_header(&call->answer, "Retry-After", after, sizeof after);
 	if (s3_answer_may_pass(call->status, call->code)) {
 		try_again(l, call, s3_retry_after(after, clock_wall_s()));
@@ -189,9 +189,4 @@ int s3_do(struct s3_client *c, struct s3_call *call, struct err *e)
 	int rc = s3_line_wait(l, call, e);
 	s3_line_give(l);
 	return rc;
-}
-
-const char *s3_call_checksum(const struct s3_call *call)
-{
-	return call->base64;
 }

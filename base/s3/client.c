@@ -31,14 +31,15 @@ static int number_of(const char *name, double most, double *out, struct err *e)
 static int read_endpoint(struct s3_client *c, struct err *e)
 {
 	const char *url = first_set("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL");
-	size_t n = strlen(url);
-	while (n && url[n - 1] == '/')
-		n--;
-	if (n >= sizeof c->endpoint || strpbrk(url, "@?# ") ||
-	    (n && strncmp(url, "http://", 7) && strncmp(url, "https://", 8)))
+	size_t n = strlen(url), scheme = !strncmp(url, "https://", 8) ? 8 : 7;
+	bool named = (scheme == 8 || !strncmp(url, "http://", 7)) && url[scheme] &&
+		     !strchr("/:", url[scheme]);
+	if (n && (!named || n >= sizeof c->endpoint || strpbrk(url, "@?# ")))
 		return err_set(e, ERR_USAGE,
 			       "AWS_ENDPOINT_URL: this is no address of an object store; set it to "
 			       "https://HOST or http://HOST:PORT");
+	while (n && url[n - 1] == '/')
+		n--;
 	memcpy(c->endpoint, url, n);
 	return 0;
 }

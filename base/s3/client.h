@@ -34,7 +34,7 @@ int s3_prepare(struct s3_client *c, struct s3_call *call, struct err *e);
 void s3_unprepare(struct s3_call *call);
 
 /* Sets call->err for an answer that is no success. */
-void s3_explain(const struct s3_client *c, struct s3_call *call);
+void s3_explain(struct s3_call *call);
 /* Reads the code of the error in the call's answer. */
 void s3_read_code(struct s3_call *call, char *said, size_t n);
 

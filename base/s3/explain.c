@@ -81,10 +81,9 @@ static void name_object(const struct s3_call *call, char *out, size_t n)
 		 call->r.at->key);
 }
 
-void s3_explain(const struct s3_client *c, struct s3_call *call)
+void s3_explain(struct s3_call *call)
 {
 	char said[200], what[S3_BUCKET + 320], region[64];
-	(void)c;
 	s3_read_code(call, said, sizeof said);
 	name_object(call, what, sizeof what);
 	if (!strcmp(call->code, "RequestTimeTooSkewed")) {

@@ -147,6 +147,21 @@ static int fail_list(const struct s3_place *at, const struct err *why, struct er
 	return err_set(e, why->code, "s3://%s/%s: %s", at->bucket, at->key, why->text);
 }
 
+/* Whether the next page begins where this one did: the list would never end. */
+static bool is_same_page(const struct s3_page *now, const struct s3_page *next)
+{
+	return now->more && next->more && !strcmp(now->next, next->next) &&
+	       !strcmp(now->next_id, next->next_id);
+}
+
+static int fail_endless(const struct s3_place *at, struct err *e)
+{
+	return err_set(e, ERR_PROTO,
+		       "s3://%s/%s: the store's list names the same next page again; have the "
+		       "store checked",
+		       at->bucket, at->key);
+}
+
 int s3_list(struct s3_client *c, const struct s3_place *at, bool deep, int64_t most,
 	    s3_list_visit *visit, void *arg, struct err *e)
 {
@@ -170,6 +185,8 @@ int s3_list(struct s3_client *c, const struct s3_place *at, bool deep, int64_t m
 		if (!rc && s3_list_page(buf_str(&call.answer.body), call.answer.body.len, visit,
 					arg, &page[1], &why))
 			rc = fail_list(at, &why, e);
+		if (!rc && is_same_page(&page[0], &page[1]))
+			rc = fail_endless(at, e);
 		page[0] = page[1];
 		more = page[0].more && most == 0;
 		s3_call_free(&call);
@@ -197,6 +214,8 @@ int s3_list_unfinished(struct s3_client *c, const struct s3_place *at, s3_unfini
 		if (!rc && s3_unfinished_page(buf_str(&call.answer.body), call.answer.body.len,
 					      visit, arg, &page[1], &why))
 			rc = fail_list(at, &why, e);
+		if (!rc && is_same_page(&page[0], &page[1]))
+			rc = fail_endless(at, e);
 		page[0] = page[1];
 		s3_call_free(&call);
 	}

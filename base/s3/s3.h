@@ -105,7 +105,4 @@ void s3_call_free(struct s3_call *call);
 void s3_add_query(struct s3_request *r, const char *name, const char *value);
 void s3_add_header(struct s3_request *r, const char *name, const char *value);
 
-/* The base64 SHA-256 of the call's body. */
-const char *s3_call_checksum(const struct s3_call *call);
-
 #endif

@@ -2,9 +2,10 @@
  * upload — writes an object that does not fit in memory: in parts, S3_PARTS of them at a time.
  *
  * An object of one part is sent whole. Parts are of S3_PART bytes; those of an object of more than
- * 2000 parts become larger, since a store takes at most 10,000. At the end the store's checksum of
- * each part, of the whole, its size and its tag are compared with ours, so that a lost part is
- * found. An upload that fails or is cut is aborted, so that its parts cost nothing.
+ * 2000 parts become larger, since a store takes at most 10,000. The store's checksum of each part,
+ * and at the end its checksum of the whole and the size, are compared with ours, so that a lost part
+ * is found. A store that keeps no checksums is trusted for all but the size. An upload that fails or
+ * is cut is aborted, so that its parts cost nothing.
  *
  * Requests progress only inside these functions. One thread uses an upload at a time.
  */

@@ -199,3 +199,15 @@ assert os.path.basename(d["kept"]).startswith("damaged-step-00000006."), d' <<<"
 		done
 	done
 }
+
+@test "copy does not put a checkpoint into a checkpoint" {
+	cp -r "$(run_folder made)/ckpt" ckpt
+	mv ckpt/step-00000004 whole
+	for to in ckpt/step-00000005 ckpt/step-00000005/ ckpt/step-00000009 whole; do
+		run "$MUSTER" ckpt copy ckpt/step-00000006 "$to"
+		echo "$output"
+		[[ $status -eq 2 && $output == *"$to: this is a checkpoint, or has the name of one; name the folder above it" ]]
+	done
+	"$MUSTER" ckpt verify ckpt
+	[[ ! -e ckpt/step-00000009 ]]
+}

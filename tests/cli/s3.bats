@@ -222,7 +222,7 @@ no_secret() { ! grep -rnE 'SECRETTEST|TOKENTEST|Signature=' "$@"; }
 @test "refusals are explained, and the keys are in none of them" {
 	local case
 	for case in 'AWS_SECRET_ACCESS_KEY=SECRETTESTX|refuses the signature' 'AWS_ACCESS_KEY_ID=AKIDX|does not know the access key' \
-		'AWS_SESSION_TOKEN=TOKENTESTX|AWS_SESSION_TOKEN' 'AWS_ENDPOINT_URL_S3=ftp://x|AWS_ENDPOINT_URL' \
+		'AWS_SESSION_TOKEN=TOKENTESTX|AWS_SESSION_TOKEN' 'AWS_ENDPOINT_URL_S3=ftp://x|AWS_ENDPOINT_URL' 'AWS_ENDPOINT_URL_S3=http://|AWS_ENDPOINT_URL' \
 		'AWS_ENDPOINT_URL_S3=http://127.0.0.1:1|nobody listens' 'AWS_SECRET_ACCESS_KEY=|AWS_SECRET_ACCESS_KEY'; do
 		run env AWS_MAX_ATTEMPTS=2 "${case%|*}" "$MUSTER" ckpt ls "$there"
 		echo "$case: $output"

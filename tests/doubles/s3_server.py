@@ -18,6 +18,7 @@ DIR/plan holds the failures, a line each: OPERATION WHEN WHAT [VALUE]; it is rea
                 drop                nothing is done, and the answer is a success
                 part                of CompleteMultipartUpload: one part is left out
                 flip                of GetObject: a bit of the answer is wrong; of a write: of what is kept
+                again               of ListObjectsV2: the next page is this one again
                 short               of GetObject: the last byte of the range is missing, in a whole answer
                 shift               of GetObject: the range begins one byte later, and says so
                 plain               of HeadObject and writes: the store keeps no checksum
@@ -230,7 +231,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_ListObjectsV2(self, at, query, body, fault):
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter")
-        after, most = query.get("continuation-token", ""), min(int(query.get("max-keys", 1000)), PAGE)
+        token, most = query.get("continuation-token", ""), min(int(query.get("max-keys", 1000)), PAGE)
+        after = "" if fault == "again" else token
         rows, folders, last = [], set(), ""
         for bucket, key in sorted(OBJECTS):
             if bucket != at[0] or not key.startswith(prefix):
@@ -246,7 +248,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 folders.add(name)
             rows.append((name, name != key, (bucket, key)))
         xml = f"<ListBucketResult xmlns=\"x\"><IsTruncated>{'true' if last else 'false'}</IsTruncated>"
-        xml += f"<NextContinuationToken>{escape(last)}</NextContinuationToken>" if last else ""
+        xml += f"<NextContinuationToken>{escape(fault == 'again' and token or last)}</NextContinuationToken>" if last else ""
         for name, folder, k in rows:
             xml += f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>" if folder else (
                 f"<Contents><Key>{escape(name)}</Key><LastModified>{stamp(OBJECTS[k][3])}</LastModified>"

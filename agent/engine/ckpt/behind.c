@@ -221,14 +221,14 @@ static void begin(struct ckpt_behind *b)
 }
 
 /* Direct writes go into space that exists, or the second one waits for the first. A failure is not
- * one of the file: there may be room for the rest of it. */
+ * one of the file: there may be room for the rest of it. But it may have made the file longer (ext4
+ * does), so its end is set then, too. */
 static void allocate_ahead(struct ckpt_behind *b, off_t end)
 {
 	if (!b->allocates || end <= b->ahead || !atomic_load(&b->direct))
 		return;
 	b->allocates = !b->io->allocate(b->fd, 0, b->size, AHEAD);
-	if (b->allocates)
-		b->ahead = b->size + AHEAD;
+	b->ahead = b->size + AHEAD;
 }
 
 /* Passes the block on, and waits until the next one is free. */

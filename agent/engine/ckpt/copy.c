@@ -1,6 +1,7 @@
 #include "agent/engine/ckpt/copy.h"
 
 #include "agent/engine/ckpt/folder.h"
+#include "agent/engine/ckpt/hold.h"
 #include "agent/engine/ckpt/pace.h"
 #include "agent/engine/ckpt/trail.h"
 #include "base/clock.h"
@@ -27,6 +28,7 @@ struct copy {
 	char attempt[PATH_MAX], path[1024], aside[PATH_MAX];
 	struct ckpt_copy_result result;
 	int64_t done;
+	bool damaged; /* the original: no later copy can complete the attempt */
 };
 
 /* --- one file -------------------------------------------------------------------- */
@@ -75,6 +77,7 @@ static int open_source(struct copy *c, int64_t i, const char *path, struct ckpt_
 		return -1;
 	if ((*out)->size == file_size(c, i))
 		return 0;
+	c->damaged = true;
 	err_set(e, ERR_CORRUPT,
 		"%s: has %" PRId64 " bytes, but the manifest says %" PRId64
 		": the file was truncated or replaced; copy another checkpoint",
@@ -91,9 +94,12 @@ static int pass_bytes(struct copy *c, int64_t i, const struct ckpt_storage *s, c
 	start_trail(c, i);
 	for (int64_t at = 0; at < size; at += chunk) {
 		size_t n = (size_t)min_int64(chunk, size - at);
-		if (s->ops->read(in, at, c->chunk, n, e) ||
-		    ckpt_trail_add(c->trail, path, c->chunk, n, e))
+		if (s->ops->read(in, at, c->chunk, n, e))
 			return -1;
+		if (ckpt_trail_add(c->trail, path, c->chunk, n, e)) {
+			c->damaged = out != NULL;
+			return -1;
+		}
 		if (!out)
 			continue;
 		if (c->to->ops->write(out, c->chunk, n, e) || moved(c, i, (int64_t)n, e) ||
@@ -226,6 +232,8 @@ static int copy_files(struct copy *c, struct err *e)
 	for (int64_t i = 0; i < file_count(c) && !rc; i++)
 		rc = copy_file(c, i, &left, e);
 	ckpt_storage_names_free(&left);
+	if (c->damaged)
+		c->to->ops->remove(c->to, c->attempt, NULL);
 	return rc;
 }
 
@@ -255,6 +263,17 @@ static int run_copy(struct copy *c, struct err *e)
 	return 0;
 }
 
+static int run_held(struct copy *c, struct err *e)
+{
+	struct ckpt_hold hold;
+	if (!ckpt_hold_take(&hold, c->source, CKPT_HOLD_READ))
+		return err_set(e, ERR_NOTFOUND, "%s: it is being removed by another process",
+			       c->source);
+	int rc = run_copy(c, e);
+	ckpt_hold_release(&hold);
+	return rc;
+}
+
 int ckpt_copy(const char *from_entry, const char *to_dir, const struct ckpt_copy_options *opt,
 	      struct err *e)
 {
@@ -272,7 +291,7 @@ int ckpt_copy(const char *from_entry, const char *to_dir, const struct ckpt_copy
 	c->trail = ckpt_trail_open();
 	ckpt_pace_start(&c->pace, c->opt.bytes_per_s);
 	int rc = c->chunk && c->trail
-			 ? run_copy(c, e)
+			 ? run_held(c, e)
 			 : err_set(e, ERR_NOMEM, "%s: no memory to copy it", from_entry);
 	c->result.seconds = clock_s() - started;
 	if (!rc && c->opt.result)

@@ -3,12 +3,14 @@
  *
  * The copy has the manifest of the original, byte for byte. Every byte is compared with the digests
  * of that manifest on its way, so a damaged original is never copied. The manifest is published
- * last, so that the copy is a checkpoint only when all of its files are durable.
+ * last, so that the copy is a checkpoint only when all of its files are durable. The original is held
+ * meanwhile (hold.h), so that nobody prunes it.
  *
  * A copy that was interrupted continues: its attempt is named after the digest of the manifest, so
  * the next copy of the same checkpoint finds it. Files there are read back, and those whose digests
- * are right are not sent again. A failed copy therefore leaves its attempt in place. A later save
- * or copy of that DIR removes it (ckpt_folder_remove_attempts), or the next copy completes it.
+ * are right are not sent again. A failed copy therefore leaves its attempt in place, unless the
+ * original is damaged. The next copy completes it, or a run that saves there, or uploads to there,
+ * removes it (ckpt_folder_remove_attempts).
  *
  * One process copies a checkpoint into a DIR at a time. If two do so anyway, one of them fails, and
  * what is published is complete, because sizes are checked again before publication.

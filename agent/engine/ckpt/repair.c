@@ -256,19 +256,41 @@ static int write_all(struct repair *r, struct err *e)
 	return r->at->ops->sync ? r->at->ops->sync(r->at, r->attempt.path, e) : 0;
 }
 
-/* Publishes the attempt as step-N. The damaged checkpoint of that name gets another one. */
+/* Gives bad another name if it has that of the result, because a commit may remove what it replaces.
+ * Files that another program copied to an object store cannot be renamed, but stay where they are. */
+static int move_bad(struct repair *r, char kept[PATH_MAX], struct err *e)
+{
+	struct err why = ERR_INIT;
+	snprintf(kept, PATH_MAX, "%s", r->bad);
+	if (strcmp(r->bad, r->result.path))
+		return 0;
+	if (snprintf(kept, PATH_MAX, "%s/" DAMAGED "step-%08" PRId64 ".%016" PRIx64, r->dir,
+		     r->result.step, r->attempt.nonce) >= PATH_MAX)
+		return err_set(e, ERR_USAGE, "%s: the path is too long", r->bad);
+	int taken = r->at->ops->rename(r->at, r->bad, kept, &why);
+	if (!taken)
+		return 0;
+	snprintf(kept, PATH_MAX, "%s", r->bad);
+	return taken < 0 && why.code == ERR_NOTFOUND
+		       ? 0
+		       : err_set(e, why.code ? why.code : ERR_IO, "%s",
+				 why.code ? why.text : "the name of the damaged one is taken");
+}
+
+/* Publishes the attempt as step-N. */
 static int publish(struct repair *r, struct err *e)
 {
 	char aside[PATH_MAX], kept[PATH_MAX];
 	snprintf(aside, sizeof aside, "%s.%016" PRIx64, r->result.path, r->attempt.nonce);
-	if (ckpt_folder_check_sizes(r->at, r->attempt.path, &r->m, e) ||
-	    r->at->ops->commit(r->at, r->attempt.path, r->result.path, aside, r->text.data,
-			       r->text.len, e))
+	if (ckpt_folder_check_sizes(r->at, r->attempt.path, &r->m, e) || move_bad(r, kept, e))
 		return -1;
-	bool moved = !strcmp(r->bad, r->result.path);
-	snprintf(r->result.kept, sizeof r->result.kept, "%.1023s", moved ? aside : r->bad);
-	if (moved && !ckpt_storage_set_aside(r->at, aside, DAMAGED, kept, NULL))
-		snprintf(r->result.kept, sizeof r->result.kept, "%.1023s", kept);
+	if (r->at->ops->commit(r->at, r->attempt.path, r->result.path, aside, r->text.data,
+			       r->text.len, e)) {
+		if (strcmp(kept, r->bad))
+			r->at->ops->rename(r->at, kept, r->bad, NULL);
+		return -1;
+	}
+	snprintf(r->result.kept, sizeof r->result.kept, "%.1023s", kept);
 	return 0;
 }
 

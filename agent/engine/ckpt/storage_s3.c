@@ -88,14 +88,15 @@ static int s3_read(struct ckpt_file *file, int64_t at, void *data, size_t n, str
 struct orphans {
 	struct s3_client *client;
 	const struct s3_place *at;
-	double before; /* those that were begun earlier */
+	double before; /* those that were begun earlier; 0: all */
 };
 
 static int abort_orphan(void *arg, const struct s3_unfinished *u, struct err *e)
 {
 	struct orphans *o = arg;
 	struct s3_place at;
-	if (u->begun >= o->before || strlen(u->key) >= sizeof at.key)
+	bool due = o->before <= 0 || (u->begun > 0 && u->begun < o->before);
+	if (!due || strlen(u->key) >= sizeof at.key)
 		return 0;
 	at = *o->at;
 	strcpy(at.key, u->key);
@@ -234,7 +235,7 @@ static int remove_below(struct s3_client *c, const struct s3_place *at, struct e
 	snprintf(manifest.key + n, sizeof manifest.key - n, "/" MANIFEST_NAME);
 	snprintf(uploads.key + n, sizeof uploads.key - n, "/");
 	return s3_delete(c, &manifest, e) || s3_delete_below(c, at, e) ||
-			       abort_orphans(c, &uploads, 1e300, e)
+			       abort_orphans(c, &uploads, 0, e)
 		       ? -1
 		       : 0;
 }

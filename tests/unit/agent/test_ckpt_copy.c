@@ -3,6 +3,7 @@
 #include "tests/unit/agent/ckpt_saver.h"
 
 #include "agent/engine/ckpt/copy.h"
+#include "agent/engine/ckpt/hold.h"
 #include "agent/engine/ckpt/pace.h"
 
 #define BUCKET MEMORY_SCHEME "bucket/ckpt"
@@ -124,6 +125,30 @@ static void flip(const char *path)
 	buf_fini(&b);
 }
 
+static void try_to_prune(void *arg, const struct ckpt_copy_progress *now)
+{
+	struct ckpt_hold hold;
+	(void)now;
+	assert_false(ckpt_hold_take(&hold, fix_path(9, NULL), CKPT_HOLD_REMOVE));
+	++*(int *)arg;
+}
+
+static void nobody_prunes_what_is_being_copied(void **state)
+{
+	struct err e = ERR_INIT;
+	struct ckpt_hold hold;
+	int tries = 0;
+	struct ckpt_copy_options opt = { .progress = try_to_prune, .progress_arg = &tries };
+	(void)state;
+	if (ckpt_copy(fix_path(9, NULL), BUCKET, &opt, &e))
+		fail_msg("%s", e.text);
+	assert_true(tries > 0);
+	assert_true(ckpt_hold_take(&hold, fix_path(9, NULL), CKPT_HOLD_REMOVE));
+	assert_int_equal(ckpt_copy(fix_path(9, NULL), other, NULL, &e), -1);
+	assert_non_null(strstr(e.text, "is being removed"));
+	ckpt_hold_release(&hold);
+}
+
 static void a_damaged_original_is_not_copied(void **state)
 {
 	struct err e = ERR_INIT;
@@ -135,7 +160,10 @@ static void a_damaged_original_is_not_copied(void **state)
 	assert_int_equal(truncate(fix_path(9, "shard-00002.safetensors"), 500), 0);
 	assert_int_equal(ckpt_copy(fix_path(9, NULL), BUCKET, NULL, &e), -1);
 	assert_non_null(strstr(e.text, "has 500 bytes"));
-	assert_int_equal(ckpt_storage_has(&ckpt_memory_storage, BUCKET, "step-00000009", &e), 0);
+	struct ckpt_storage_names left;
+	assert_int_equal(ckpt_storage_names_of(&ckpt_memory_storage, BUCKET, &left, &e), 0);
+	assert_int_equal(left.n, 0);
+	ckpt_storage_names_free(&left);
 	assert_int_equal(ckpt_copy(fix_path(7, NULL), BUCKET, NULL, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
 }
@@ -227,6 +255,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_copy_is_the_same_checkpoint_in_any_storage),
 		TEST(a_stopped_copy_is_no_checkpoint_and_the_next_one_continues),
+		TEST(nobody_prunes_what_is_being_copied),
 		TEST(a_damaged_original_is_not_copied),
 		TEST(a_wrong_file_of_an_earlier_copy_is_replaced),
 		TEST(another_checkpoint_of_the_step_is_replaced_only_on_request),

@@ -336,32 +336,35 @@ static void what_cannot_be_repaired_stays_as_it_is(void **state)
 	refused(other_path(9), ERR_CORRUPT, "muster ckpt copy");
 }
 
-/* The checkpoint that a commit was replacing, between its two renames. */
+/* The damaged checkpoint if it has its other name, which a repair that died gave it. */
 static const char *aside(void)
 {
 	static char path[PATH_MAX];
-	struct folder_entry *list;
-	int64_t n;
-	assert_int_equal(ckpt_folder_list(&ckpt_storage_posix, fix_dir, &list, &n, NULL), 0);
+	struct ckpt_storage_names l;
+	int n = 0;
+	assert_int_equal(ckpt_storage_names_of(&ckpt_storage_posix, fix_dir, &l, NULL), 0);
+	for (size_t i = 0; i < l.n; i++)
+		if (!strncmp(l.names[i], "damaged-", 8)) {
+			snprintf(path, sizeof path, "%s/%s", fix_dir, l.names[i]);
+			n++;
+		}
+	ckpt_storage_names_free(&l);
 	assert_int_equal(n, 1);
-	snprintf(path, sizeof path, "%s/%s", fix_dir, list[0].name);
-	free(list);
 	return path;
 }
 
-/* Removes what a repair could not rename, or did not come to. */
+/* Removes the damaged checkpoints that repairs have kept. */
 static void remove_replaced(void)
 {
-	struct folder_entry *list;
-	int64_t n;
-	assert_int_equal(ckpt_folder_list(&ckpt_storage_posix, fix_dir, &list, &n, NULL), 0);
-	for (int64_t i = 0; i < n; i++) {
+	struct ckpt_storage_names l;
+	assert_int_equal(ckpt_storage_names_of(&ckpt_storage_posix, fix_dir, &l, NULL), 0);
+	for (size_t i = 0; i < l.n; i++) {
 		char path[PATH_MAX];
-		snprintf(path, sizeof path, "%s/%s", fix_dir, list[i].name);
-		if (strchr(list[i].name, '.'))
+		snprintf(path, sizeof path, "%s/%s", fix_dir, l.names[i]);
+		if (!strncmp(l.names[i], "damaged-", 8))
 			fix_remove(path);
 	}
-	free(list);
+	ckpt_storage_names_free(&l);
 }
 
 /* A system call of the repair fails, or the process ends before it: the damaged checkpoint is as it
@@ -452,6 +455,9 @@ static void repair_and_diff_work_in_any_storage(void **state)
 		fail_msg("%s", e.text);
 	assert_int_equal(r.fetched, 1);
 	assert_string_equal(r.path, bad);
+	assert_non_null(strstr(r.kept, "bucket/bad/damaged-step-00000009."));
+	assert_int_equal(ckpt_verify(r.kept, &e), -1);
+	assert_int_equal(e.code, ERR_CORRUPT);
 	/* And from there to here. */
 	damage("shard-00001.safetensors", size_of("shard-00001.safetensors") - 1);
 	if (ckpt_repair(fix_path(9, NULL), bad, false, &r, &e) || ckpt_verify(r.path, &e))

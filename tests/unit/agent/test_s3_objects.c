@@ -240,6 +240,11 @@ static void lists_have_pages_and_what_they_name_is_removed(void **state)
 	assert_int_equal(s3_list(client, &at, true, 0, count_objects, &n, &e), 0);
 	assert_int_equal(n, 25);
 	assert_int_equal(s3_double_count("ListObjectsV2"), 4);
+	s3_double_plan("ListObjectsV2 * again"); /* a list without an end */
+	assert_int_equal(s3_list(client, &at, true, 0, count_objects, &n, &e), -1);
+	assert_int_equal(e.code, ERR_PROTO);
+	assert_int_equal(s3_double_count("ListObjectsV2"), 2);
+	s3_double_plan("");
 	assert_int_equal(s3_delete_below(client, &at, &e), 0);
 	n = 0;
 	assert_int_equal(s3_list(client, &at, true, 0, count_objects, &n, &e), 0);
