@@ -159,19 +159,18 @@ static int open_stored(struct ckpt_dir *d, const char *path, struct err *e)
 	return 0;
 }
 
-int tool_ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e)
+/* Whether jansson can write the path; the manifests and --json have paths. */
+static bool is_utf8(const char *path)
 {
-	struct ckpt_dir d = { 0 };
+	json_t *text = json_string(path);
+	json_decref(text);
+	return text;
+}
+
+/* A checkpoint in a folder of this machine, or a folder of checkpoints. */
+static int open_folder(struct ckpt_dir *d, const char *path, struct err *e)
+{
 	struct stat st;
-	int rc;
-	if (*ckpt_storage_of(path)->ops->scheme) {
-		rc = open_stored(&d, path, e);
-		if (rc)
-			tool_ckpt_dir_close(&d);
-		else
-			*out = d;
-		return rc;
-	}
 	if (stat(path, &st))
 		return errno == ENOENT ? err_set(e, ERR_NOTFOUND,
 						 "%s: no such file; name a checkpoint, or a folder "
@@ -185,10 +184,20 @@ int tool_ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e)
 			       path);
 	const char *slash = strrchr(path, '/'), *last = slash && slash[1] ? slash + 1 : path;
 	if (exists(path, MANIFEST_NAME) || !strncmp(last, "step-", 5))
-		rc = open_one(&d, path, e);
-	else
-		rc = set_folder(&d, path, e) ||
-		     ckpt_folder_list(ckpt_storage_of(d.dir), d.dir, &d.list, &d.n, e);
+		return open_one(d, path, e);
+	return set_folder(d, path, e) ||
+			       ckpt_folder_list(ckpt_storage_of(d->dir), d->dir, &d->list, &d->n, e)
+		       ? -1
+		       : 0;
+}
+
+int tool_ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e)
+{
+	struct ckpt_dir d = { 0 };
+	if (!is_utf8(path))
+		return err_set(e, ERR_USAGE, "%s: the path is not UTF-8; rename the folder", path);
+	int rc = *ckpt_storage_of(path)->ops->scheme ? open_stored(&d, path, e)
+						      : open_folder(&d, path, e);
 	if (rc) {
 		tool_ckpt_dir_close(&d);
 		return -1;
