@@ -1,7 +1,7 @@
 #include "agent/generation.h"
 
 #include "agent/drill.h"
-#include "agent/engine/ckpt/store.h"
+#include "agent/engine/ckpt/memory/store.h"
 #include "agent/engine/parallel/device.h"
 #include "agent/metrics/report.h"
 #include "agent/predecessors.h"

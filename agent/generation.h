@@ -25,7 +25,7 @@ struct generation_start {
 	 * exchanges the endpoints. Its owner finishes it after a failure. */
 	struct boot **boot;
 	const char *host;            /* ranks of equal host share memory */
-	struct ckpt_store *memory;   /* the process's copies of the state (ckpt/store.h) */
+	struct ckpt_store *memory;   /* the process's copies of the state (ckpt/memory/store.h) */
 	const struct phases *phases; /* of the process's start so far; NULL: it has been running */
 };
 

@@ -1,7 +1,7 @@
 /* muster-agent: with arguments it is a tool, without it is one rank of a job. */
 #include "agent/boot.h"
 #include "agent/control.h"
-#include "agent/engine/ckpt/store.h"
+#include "agent/engine/ckpt/memory/store.h"
 #include "agent/engine/train/phases.h"
 #include "agent/generation.h"
 #include "agent/rendezvous.h"

@@ -1,7 +1,7 @@
 #include "agent/tools/bench_ckpt.h"
 
-#include "agent/engine/ckpt/local.h"
-#include "agent/engine/ckpt/storage.h"
+#include "agent/engine/ckpt/places/local.h"
+#include "agent/engine/ckpt/storage/storage.h"
 #include "agent/tools/ckpt_dir.h"
 #include "agent/tools/rank_job.h"
 #include "agent/tools/tools.h"

@@ -1,8 +1,8 @@
 /* bench_ckpt: what the ranks do. */
 #include "agent/engine/ckpt/ckpt.h"
-#include "agent/engine/ckpt/exchange.h"
-#include "agent/engine/ckpt/pages.h"
-#include "agent/engine/ckpt/storage.h"
+#include "agent/engine/ckpt/load/exchange.h"
+#include "agent/engine/ckpt/storage/pages.h"
+#include "agent/engine/ckpt/storage/storage.h"
 #include "agent/tools/bench_ckpt.h"
 #include "agent/tools/rank_job.h"
 #include "base/clock.h"

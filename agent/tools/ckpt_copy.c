@@ -1,4 +1,4 @@
-#include "agent/engine/ckpt/copy.h"
+#include "agent/engine/ckpt/places/copy.h"
 #include "agent/tools/ckpt_dir.h"
 #include "agent/tools/tools.h"
 #include "base/human.h"

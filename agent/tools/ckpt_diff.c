@@ -1,5 +1,5 @@
-#include "agent/engine/ckpt/diff.h"
-#include "agent/engine/ckpt/state_digest.h"
+#include "agent/engine/ckpt/places/diff.h"
+#include "agent/engine/ckpt/format/state_digest.h"
 #include "agent/tools/ckpt_dir.h"
 #include "agent/tools/tools.h"
 #include "base/human.h"

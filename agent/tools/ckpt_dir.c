@@ -1,6 +1,6 @@
 #include "agent/tools/ckpt_dir.h"
 
-#include "agent/engine/ckpt/local.h"
+#include "agent/engine/ckpt/places/local.h"
 #include "base/run_paths.h"
 #include "plan/spec/job/job.h"
 
@@ -197,7 +197,7 @@ int tool_ckpt_dir_open(const char *path, struct ckpt_dir *out, struct err *e)
 	if (!is_utf8(path))
 		return err_set(e, ERR_USAGE, "%s: the path is not UTF-8; rename the folder", path);
 	int rc = *ckpt_storage_of(path)->ops->scheme ? open_stored(&d, path, e)
-						      : open_folder(&d, path, e);
+						     : open_folder(&d, path, e);
 	if (rc) {
 		tool_ckpt_dir_close(&d);
 		return -1;

@@ -1,12 +1,12 @@
 /*
  * ckpt_dir — resolves the path that a user names to checkpoints: a checkpoint, a folder of
  * checkpoints, or a run's folder; also a checkpoint or a DIR in another storage, such as
- * s3://bucket/prefix (agent/engine/ckpt/storage.h).
+ * s3://bucket/prefix (agent/engine/ckpt/storage/storage.h).
  */
 #ifndef MUSTER_AGENT_TOOLS_CKPT_DIR_H
 #define MUSTER_AGENT_TOOLS_CKPT_DIR_H
 
-#include "agent/engine/ckpt/upload.h"
+#include "agent/engine/ckpt/places/upload.h"
 
 #include <limits.h>
 

@@ -1,4 +1,4 @@
-#include "agent/engine/ckpt/repair.h"
+#include "agent/engine/ckpt/places/repair.h"
 #include "agent/tools/ckpt_dir.h"
 #include "agent/tools/tools.h"
 

@@ -1,6 +1,6 @@
 #include "agent/tools/ckpt_transfer.h"
 
-#include "agent/engine/ckpt/copy.h"
+#include "agent/engine/ckpt/places/copy.h"
 #include "agent/tools/ckpt_dir.h"
 #include "base/human.h"
 #include "plan/spec/job/job.h"

@@ -1,6 +1,6 @@
 /* ckpt upload: copies a checkpoint of a run to its remote place. The supervisor starts it
  * (launcher/supervise/uploads.h); the list of tools does not show it. */
-#include "agent/engine/ckpt/upload.h"
+#include "agent/engine/ckpt/places/upload.h"
 #include "agent/tools/tools.h"
 #include "base/file.h"
 #include "base/run_paths.h"

@@ -1,6 +1,6 @@
 #include "agent/tools/gen_model.h"
 
-#include "agent/engine/ckpt/manifest.h"
+#include "agent/engine/ckpt/format/manifest.h"
 #include "agent/engine/hf/unsupported.h"
 #include "agent/engine/hf/side.h"
 #include "agent/engine/train/state.h"

@@ -7,7 +7,7 @@
 #ifndef MUSTER_AGENT_TOOLS_GEN_MODEL_H
 #define MUSTER_AGENT_TOOLS_GEN_MODEL_H
 
-#include "agent/engine/ckpt/attached.h"
+#include "agent/engine/ckpt/format/attached.h"
 #include "agent/engine/generate/lm.h"
 #include "agent/engine/hf/reader.h"
 

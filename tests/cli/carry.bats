@@ -150,7 +150,7 @@ text = text.replace("\"optimizer\": \"none\"", "\"optimizer\": \"sgd\"")' "has n
 	"$MUSTER" ckpt verify changed
 }
 
-# state.py DIR: computes the state digest of a checkpoint of one shard from its bytes, as agent/engine/ckpt/sum.h and
+# state.py DIR: computes the state digest of a checkpoint of one shard from its bytes, as agent/engine/ckpt/format/sum.h and
 # state_digest.h specify it, and compares it with the manifest. With a word more, it changes a sum and what follows from it.
 state_py() {
 	cat >state.py <<-'PY'

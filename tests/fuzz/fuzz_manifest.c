@@ -1,7 +1,7 @@
 /* Any bytes as a manifest: they are refused, or the manifest is the same when it is written and
  * read again, with packed slices or a list. The digest in the first line is corrected first; otherwise the fuzzer would never get
  * past it. */
-#include "agent/engine/ckpt/manifest.h"
+#include "agent/engine/ckpt/format/manifest.h"
 
 #include <stdlib.h>
 #include <string.h>

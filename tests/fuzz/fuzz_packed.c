@@ -1,6 +1,6 @@
 /* Any text as packed slices: it is refused, or writing the slices that were read gives the same
  * text. The first byte chooses the dimensions. */
-#include "agent/engine/ckpt/packed.h"
+#include "agent/engine/ckpt/format/packed.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  *     f  a credentials file      r  the keys of a role               d  an address
  *     a  Retry-After
  */
-#include "agent/engine/ckpt/pointer.h"
+#include "agent/engine/ckpt/storage/pointer.h"
 #include "base/s3/credentials.h"
 #include "base/s3/list.h"
 #include "base/s3/retry.h"

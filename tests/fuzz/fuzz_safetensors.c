@@ -1,5 +1,5 @@
 /* Any bytes as a safetensors file: they are refused, or they give tensors that tile the buffer. */
-#include "agent/engine/ckpt/safetensors.h"
+#include "agent/engine/ckpt/format/safetensors.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* Any bytes as the boxes that 3 ranks want: they are refused, or the plan of the load reads each
  * slice that a box touches once, in order. The first byte says where the lists are cut. */
-#include "agent/engine/ckpt/turns.h"
+#include "agent/engine/ckpt/load/turns.h"
 
 #include <stdlib.h>
 #include <string.h>

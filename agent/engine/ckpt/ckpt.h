@@ -22,6 +22,15 @@
  * tensor has the tensor's name; another slice has its name and box, such as
  * "layers.0.attn.q.weight[0:64,0:128]". A rank without slices writes no file.
  *
+ * The folders:
+ *     format/    what a checkpoint contains: manifest, shards, digests, the proof of coverage
+ *     storage/   where bytes go: folders of this machine, and object stores
+ *     save/      from the tensors of the ranks to a checkpoint
+ *     load/      from a checkpoint to the tensors of the ranks, in any layout
+ *     memory/    copies of the state in the memory of the ranks
+ *     places/    whole checkpoints, in a DIR, on nodes and in remote places: list, prune, copy,
+ *                upload, compare, repair
+ *
  * Any layout loads the checkpoints of all others: a loader requests boxes of global tensors. It
  * reads each slice that a box touches once for all consecutive boxes of its tensor, in pieces of 1
  * MiB, and always completely, because the digest covers the whole slice. It does not read other

@@ -30,7 +30,7 @@
 #ifndef MUSTER_AGENT_ENGINE_DATA_LEDGER_H
 #define MUSTER_AGENT_ENGINE_DATA_LEDGER_H
 
-#include "agent/engine/ckpt/digest.h"
+#include "agent/engine/ckpt/format/digest.h"
 #include "agent/engine/data/data.h"
 #include "base/err.h"
 #include "base/ranges.h"

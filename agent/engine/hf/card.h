@@ -9,7 +9,7 @@
 #ifndef MUSTER_AGENT_ENGINE_HF_CARD_H
 #define MUSTER_AGENT_ENGINE_HF_CARD_H
 
-#include "agent/engine/ckpt/manifest.h"
+#include "agent/engine/ckpt/format/manifest.h"
 #include "agent/engine/hf/numbers.h"
 #include "base/buf.h"
 #include "plan/spec/job/job.h"

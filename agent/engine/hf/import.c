@@ -1,6 +1,6 @@
 #include "agent/engine/hf/import.h"
 
-#include "agent/engine/ckpt/stream.h"
+#include "agent/engine/ckpt/save/stream.h"
 #include "agent/engine/hf/config.h"
 #include "agent/engine/hf/side.h"
 #include "agent/engine/train/state.h"

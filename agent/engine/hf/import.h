@@ -15,7 +15,7 @@
 #ifndef MUSTER_AGENT_ENGINE_HF_IMPORT_H
 #define MUSTER_AGENT_ENGINE_HF_IMPORT_H
 
-#include "agent/engine/ckpt/manifest.h"
+#include "agent/engine/ckpt/format/manifest.h"
 #include "agent/engine/hf/numbers.h"
 #include "agent/engine/hf/reader.h"
 #include "base/buf.h"

@@ -3,7 +3,7 @@
  * generation settings, licence.
  *
  * A closed table (side.c) lists these files and the largest size of each. Import copies the ones
- * that exist into the checkpoint, byte for byte (agent/engine/ckpt/attached.h), and export writes
+ * that exist into the checkpoint, byte for byte (agent/engine/ckpt/format/attached.h), and export writes
  * them out again. config.json is copied, too, but export writes muster's own architecture: of the
  * original it keeps only the keys of a second closed table, such as the ids of special tokens. Code
  * (auto_map, *.py) is never copied.
@@ -11,7 +11,7 @@
 #ifndef MUSTER_AGENT_ENGINE_HF_SIDE_H
 #define MUSTER_AGENT_ENGINE_HF_SIDE_H
 
-#include "agent/engine/ckpt/attached.h"
+#include "agent/engine/ckpt/format/attached.h"
 #include "base/err.h"
 
 #include <jansson.h>

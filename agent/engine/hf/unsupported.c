@@ -1,6 +1,6 @@
 #include "agent/engine/hf/unsupported.h"
 
-#include "agent/engine/ckpt/manifest.h"
+#include "agent/engine/ckpt/format/manifest.h"
 #include "agent/engine/dcp/folder.h"
 #include "base/json_member.h"
 #include "base/run_paths.h"

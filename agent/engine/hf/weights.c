@@ -1,6 +1,6 @@
 #include "agent/engine/hf/weights.h"
 
-#include "agent/engine/ckpt/safetensors.h"
+#include "agent/engine/ckpt/format/safetensors.h"
 #include "agent/engine/hf/index.h"
 #include "agent/engine/hf/unsupported.h"
 #include "agent/engine/hf/numbers.h"

@@ -1,7 +1,7 @@
 #include "agent/engine/train/choose.h"
 
-#include "agent/engine/ckpt/agree.h"
-#include "agent/engine/ckpt/commit.h"
+#include "agent/engine/ckpt/load/agree.h"
+#include "agent/engine/ckpt/save/commit.h"
 #include "agent/engine/train/set_aside.h"
 #include "base/log.h"
 

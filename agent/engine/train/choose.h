@@ -8,7 +8,7 @@
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_CHOOSE_H
 #define MUSTER_AGENT_ENGINE_TRAIN_CHOOSE_H
 
-#include "agent/engine/ckpt/local.h"
+#include "agent/engine/ckpt/places/local.h"
 #include "libcomm/comm.h"
 #include "plan/spec/job/job.h"
 

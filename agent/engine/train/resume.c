@@ -1,11 +1,11 @@
 #include "agent/engine/train/resume.h"
 
-#include "agent/engine/ckpt/agree.h"
-#include "agent/engine/ckpt/attached.h"
-#include "agent/engine/ckpt/commit.h"
-#include "agent/engine/ckpt/exchange.h"
-#include "agent/engine/ckpt/storage.h"
-#include "agent/engine/ckpt/store.h"
+#include "agent/engine/ckpt/load/agree.h"
+#include "agent/engine/ckpt/format/attached.h"
+#include "agent/engine/ckpt/save/commit.h"
+#include "agent/engine/ckpt/load/exchange.h"
+#include "agent/engine/ckpt/storage/storage.h"
+#include "agent/engine/ckpt/memory/store.h"
 #include "agent/engine/train/set_aside.h"
 #include "base/log.h"
 

@@ -1,6 +1,6 @@
 #include "agent/engine/train/set_aside.h"
 
-#include "agent/engine/ckpt/folder.h"
+#include "agent/engine/ckpt/places/folder.h"
 #include "base/log.h"
 #include "base/messages.h"
 

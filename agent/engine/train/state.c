@@ -1,9 +1,9 @@
 #include "agent/engine/train/state.h"
 
-#include "agent/engine/ckpt/exchange.h"
-#include "agent/engine/ckpt/local.h"
-#include "agent/engine/ckpt/mirror.h"
-#include "agent/engine/ckpt/state_digest.h"
+#include "agent/engine/ckpt/load/exchange.h"
+#include "agent/engine/ckpt/places/local.h"
+#include "agent/engine/ckpt/memory/mirror.h"
+#include "agent/engine/ckpt/format/state_digest.h"
 #include "plan/spec/layout.h"
 
 #include <stdio.h>

@@ -33,8 +33,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct attached; /* agent/engine/ckpt/attached.h */
-struct manifest; /* agent/engine/ckpt/manifest.h */
+struct attached; /* agent/engine/ckpt/format/attached.h */
+struct manifest; /* agent/engine/ckpt/format/manifest.h */
 
 /* Where a rank's state is in memory; all pointers are borrowed. Tensor 0 of a piece (param_store.h)
  * is its masters, and the next tensors are the optimizer's states of them. They are in the
@@ -97,7 +97,7 @@ struct ckpt_store;
 /* Where a checkpoint is loaded from. */
 struct train_source {
 	const char *path;
-	/* it is in the folders of the nodes (agent/engine/ckpt/local.h); NULL: in `path` alone */
+	/* it is in the folders of the nodes (agent/engine/ckpt/places/local.h); NULL: in `path` alone */
 	const struct ckpt_local_found *local;
 	/* what the ranks have of it in memory is not read, on all ranks or on none (NULL) */
 	const struct ckpt_store *memory;
@@ -105,23 +105,23 @@ struct train_source {
 
 /* Collective. Loads a checkpoint into the state and sets *at; the ranks share the reading. Every
  * rank returns the same result, and in *culprit the rank whose error it is
- * (agent/engine/ckpt/exchange.h). The state may be partly loaded after a failure. */
+ * (agent/engine/ckpt/load/exchange.h). The state may be partly loaded after a failure. */
 int train_state_load(struct comm *world, const struct train_source *from, json_t *model,
 		     const struct train_state *state, struct ckpt_state *at, int *culprit,
 		     struct err *e);
 /* Collective. Proves that the ranks hold the state of the checkpoint that they have loaded
- * (agent/engine/ckpt/state_digest.h). Each element is digested by the one rank that would save it. */
+ * (agent/engine/ckpt/format/state_digest.h). Each element is digested by the one rank that would save it. */
 int train_state_check_loaded(struct comm *world, const struct train_source *from,
 			     const struct train_state *state, struct err *e);
 struct ckpt_mirror;
 
 /* Collective. Loads the newest state of which a copy of every shard is in the memory of the ranks
- * (agent/engine/ckpt/exchange.h), as train_state_load does, and proves that the ranks hold it. 1: loaded;
+ * (agent/engine/ckpt/load/exchange.h), as train_state_load does, and proves that the ranks hold it. 1: loaded;
  * 0: there is none. */
 int train_state_recover(struct comm *world, const struct ckpt_store *store, json_t *model,
 			const struct train_state *state, struct ckpt_state *at, int *culprit,
 			struct err *e);
-/* Collective. Copies the state of *at in memory (agent/engine/ckpt/mirror.h), whose optimizer is set
+/* Collective. Copies the state of *at in memory (agent/engine/ckpt/memory/mirror.h), whose optimizer is set
  * from the state. ckpt_mirror_start follows. */
 int train_state_copy(struct ckpt_mirror *m, const struct ckpt_state *at,
 		     const struct train_state *state, struct err *e);

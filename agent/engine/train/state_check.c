@@ -1,7 +1,7 @@
 /* Checks that a checkpoint holds the tensors of the model that its manifest names. */
 #include "agent/engine/train/state.h"
 
-#include "agent/engine/ckpt/manifest.h"
+#include "agent/engine/ckpt/format/manifest.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -31,7 +31,7 @@ struct train_env {
 	int device;
 	int node, leaf; /* of this rank, and the switch that the node is attached to; -1: unknown */
 	int node_ranks; /* of its node */
-	/* copies that outlive the generation (agent/engine/ckpt/store.h); on all ranks or on none (NULL) */
+	/* copies that outlive the generation (agent/engine/ckpt/memory/store.h); on all ranks or on none (NULL) */
 	struct ckpt_store *memory;
 	const char *node_name; /* for messages; NULL: unknown */
 	struct train_blame

@@ -1,7 +1,7 @@
-/* The copies in memory that a run takes while it trains (agent/engine/ckpt/mirror.h). */
+/* The copies in memory that a run takes while it trains (agent/engine/ckpt/memory/mirror.h). */
 #include "agent/engine/train/trainer.h"
 
-#include "agent/engine/ckpt/agree.h"
+#include "agent/engine/ckpt/load/agree.h"
 #include "base/clock.h"
 #include "base/human.h"
 #include "base/log.h"

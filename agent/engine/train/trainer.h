@@ -3,10 +3,10 @@
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_TRAINER_H
 #define MUSTER_AGENT_ENGINE_TRAIN_TRAINER_H
 
-#include "agent/engine/ckpt/attached.h"
-#include "agent/engine/ckpt/local.h"
-#include "agent/engine/ckpt/mirror.h"
-#include "agent/engine/ckpt/upload.h"
+#include "agent/engine/ckpt/format/attached.h"
+#include "agent/engine/ckpt/places/local.h"
+#include "agent/engine/ckpt/memory/mirror.h"
+#include "agent/engine/ckpt/places/upload.h"
 #include "agent/engine/train/bad_numbers.h"
 #include "agent/engine/train/copy_pace.h"
 #include "agent/engine/optim/optim.h"

@@ -3,7 +3,7 @@
 #ifndef MUSTER_TESTS_UNIT_AGENT_CKPT_COUNTED_STORAGE_H
 #define MUSTER_TESTS_UNIT_AGENT_CKPT_COUNTED_STORAGE_H
 
-#include "agent/engine/ckpt/storage.h"
+#include "agent/engine/ckpt/storage/storage.h"
 
 #define COUNTED_SCHEME "counted://" /* followed by the folder's path */
 

@@ -8,8 +8,8 @@
 #define MUSTER_TESTS_CKPT_FIXTURE_H
 
 #include "agent/engine/ckpt/ckpt.h"
-#include "agent/engine/ckpt/folder.h"
-#include "agent/engine/ckpt/snapshot.h"
+#include "agent/engine/ckpt/places/folder.h"
+#include "agent/engine/ckpt/save/snapshot.h"
 #include "base/file.h"
 #include "base/philox.h"
 #include "tests/unit/tmpdir.h"

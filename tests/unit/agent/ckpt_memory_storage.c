@@ -1,6 +1,6 @@
 #include "tests/unit/agent/ckpt_memory_storage.h"
 
-#include "agent/engine/ckpt/manifest.h"
+#include "agent/engine/ckpt/format/manifest.h"
 
 #include <limits.h>
 #include <pthread.h>

@@ -3,7 +3,7 @@
 #ifndef MUSTER_TESTS_UNIT_AGENT_CKPT_MEMORY_STORAGE_H
 #define MUSTER_TESTS_UNIT_AGENT_CKPT_MEMORY_STORAGE_H
 
-#include "agent/engine/ckpt/storage.h"
+#include "agent/engine/ckpt/storage/storage.h"
 
 #define MEMORY_SCHEME "memory://"
 

@@ -1,6 +1,6 @@
 /* Tests what a checkpoint contains besides the bytes of its tensors: the headers of its shards,
  * and the files that are carried along. */
-#include "agent/engine/ckpt/attached.h"
+#include "agent/engine/ckpt/format/attached.h"
 #include "tests/unit/agent/ckpt_saver.h"
 
 #include <sys/wait.h>

@@ -1,7 +1,7 @@
 /* Files that are written behind their caller: every byte arrives in order, whatever the file system
  * accepts, and every failure of a call is reported. */
-#include "agent/engine/ckpt/behind.h"
-#include "agent/engine/ckpt/way.h"
+#include "agent/engine/ckpt/storage/behind.h"
+#include "agent/engine/ckpt/storage/way.h"
 #include "base/err.h"
 
 #include <errno.h>

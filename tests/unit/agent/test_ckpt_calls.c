@@ -7,7 +7,7 @@
  * the processes make below the folder. MUSTER_LARGE lets every call fail, otherwise SOME of each
  * sweep do (SEED).
  */
-#include "agent/engine/ckpt/upload.h"
+#include "agent/engine/ckpt/places/upload.h"
 #include "base/log.h"
 #include "tests/unit/agent/ckpt_saver.h"
 #include "tests/unit/agent/crash.h"

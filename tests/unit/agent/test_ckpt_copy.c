@@ -2,9 +2,9 @@
 #include "tests/unit/agent/ckpt_memory_storage.h"
 #include "tests/unit/agent/ckpt_saver.h"
 
-#include "agent/engine/ckpt/copy.h"
-#include "agent/engine/ckpt/hold.h"
-#include "agent/engine/ckpt/pace.h"
+#include "agent/engine/ckpt/places/copy.h"
+#include "agent/engine/ckpt/places/hold.h"
+#include "agent/engine/ckpt/storage/pace.h"
 
 #define BUCKET MEMORY_SCHEME "bucket/ckpt"
 

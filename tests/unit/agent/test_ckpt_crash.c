@@ -6,7 +6,7 @@
  * MUSTER_LARGE kills at every call; otherwise SOME calls of each sweep are tried, from a random one
  * on (SEED sets it).
  */
-#include "agent/engine/ckpt/upload.h"
+#include "agent/engine/ckpt/places/upload.h"
 #include "base/log.h"
 #include "tests/unit/agent/ckpt_saver.h"
 #include "tests/unit/agent/crash.h"

@@ -1,8 +1,8 @@
 /* Tests the comparison of checkpoints and the repair of one from another, over any layouts. */
-#include "agent/engine/ckpt/diff.h"
-#include "agent/engine/ckpt/hold.h"
-#include "agent/engine/ckpt/repair.h"
-#include "agent/engine/ckpt/state_digest.h"
+#include "agent/engine/ckpt/places/diff.h"
+#include "agent/engine/ckpt/places/hold.h"
+#include "agent/engine/ckpt/places/repair.h"
+#include "agent/engine/ckpt/format/state_digest.h"
 #include "tests/unit/agent/ckpt_memory_storage.h"
 #include "tests/unit/agent/ckpt_saver.h"
 

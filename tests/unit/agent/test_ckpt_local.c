@@ -1,6 +1,6 @@
 /* Checkpoints in the folders of nodes: whole only together, whatever fails, dies or is lost. */
-#include "agent/engine/ckpt/exchange.h"
-#include "agent/engine/ckpt/local.h"
+#include "agent/engine/ckpt/load/exchange.h"
+#include "agent/engine/ckpt/places/local.h"
 #include "base/log.h"
 #include "tests/unit/agent/ckpt_saver.h"
 

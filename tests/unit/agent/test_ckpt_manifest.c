@@ -1,6 +1,6 @@
 /* Tests manifests. A written manifest reads back, no byte may change, and the boxes must cover
  * each tensor exactly once. */
-#include "agent/engine/ckpt/manifest.h"
+#include "agent/engine/ckpt/format/manifest.h"
 #include "base/philox.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Tests packed slices: manifests of many slices read back as they were, and no other text reads. */
-#include "agent/engine/ckpt/packed.h"
-#include "agent/engine/ckpt/state_digest.h"
+#include "agent/engine/ckpt/format/packed.h"
+#include "agent/engine/ckpt/format/state_digest.h"
 #include "base/clock.h"
 #include "tests/large.h"
 #include "tests/unit/agent/ckpt_fixture.h"

@@ -1,8 +1,8 @@
 /* Slices that do not change are links to the file of the checkpoint before, and every checkpoint is
  * whole without the others. */
-#include "agent/engine/ckpt/copy.h"
-#include "agent/engine/ckpt/repair.h"
-#include "agent/engine/ckpt/still.h"
+#include "agent/engine/ckpt/places/copy.h"
+#include "agent/engine/ckpt/places/repair.h"
+#include "agent/engine/ckpt/save/still.h"
 #include "tests/unit/agent/ckpt_saver.h"
 
 #define STILL  "shard-00000-still.safetensors"

@@ -3,8 +3,8 @@
 #include "tests/unit/agent/ckpt_saver.h"
 #include "tests/unit/agent/s3_double.h"
 
-#include "agent/engine/ckpt/attached.h"
-#include "agent/engine/ckpt/stream.h"
+#include "agent/engine/ckpt/format/attached.h"
+#include "agent/engine/ckpt/save/stream.h"
 
 static const struct {
 	const struct ckpt_storage *storage;

@@ -1,5 +1,5 @@
 /* Which checkpoints are copied to a remote place, and which a DIR must keep for it. */
-#include "agent/engine/ckpt/upload.h"
+#include "agent/engine/ckpt/places/upload.h"
 #include "tests/unit/agent/ckpt_saver.h"
 #include "tests/unit/agent/s3_double.h"
 

@@ -2,7 +2,7 @@
  * A run of one layout saves a checkpoint. Runs of 12 layouts load it and save it again: each of the
  * checkpoints has the same state digest, and another one if one bit of the loaded state is flipped.
  */
-#include "agent/engine/ckpt/state_digest.h"
+#include "agent/engine/ckpt/format/state_digest.h"
 #include "base/log.h"
 #include "tests/unit/agent/ckpt_fixture.h"
 #include "tests/unit/agent/trainee.h"

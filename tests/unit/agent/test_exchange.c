@@ -1,8 +1,8 @@
 /* Tests that ranks which load together get what each would load by itself, read every byte once, and
  * fail together. */
-#include "agent/engine/ckpt/exchange.h"
-#include "agent/engine/ckpt/read.h"
-#include "agent/engine/ckpt/store.h"
+#include "agent/engine/ckpt/load/exchange.h"
+#include "agent/engine/ckpt/load/read.h"
+#include "agent/engine/ckpt/memory/store.h"
 #include "tests/unit/agent/ckpt_counted_storage.h"
 #include "tests/unit/agent/ckpt_fixture.h"
 #include "tests/unit/agent/world.h"

@@ -1,5 +1,5 @@
 /* Tests that ranks keep copies of each other's shards, and drop a copy together. */
-#include "agent/engine/ckpt/mirror.h"
+#include "agent/engine/ckpt/memory/mirror.h"
 #include "tests/unit/agent/ckpt_fixture.h"
 #include "tests/unit/agent/world.h"
 

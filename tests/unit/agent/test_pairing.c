@@ -1,5 +1,5 @@
 /* Tests who keeps whose copy. */
-#include "agent/engine/ckpt/pairing.h"
+#include "agent/engine/ckpt/memory/pairing.h"
 #include "base/philox.h"
 
 #include <inttypes.h>

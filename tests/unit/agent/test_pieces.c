@@ -1,5 +1,5 @@
 /* Tests which rank reads which slice, and in which turns. */
-#include "agent/engine/ckpt/turns.h"
+#include "agent/engine/ckpt/load/turns.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

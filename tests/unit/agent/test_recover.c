@@ -1,8 +1,8 @@
 /* Tests that ranks recover a state from the copies in their memory, alone or together with storage,
  * in any layout. */
-#include "agent/engine/ckpt/copies.h"
-#include "agent/engine/ckpt/exchange.h"
-#include "agent/engine/ckpt/store.h"
+#include "agent/engine/ckpt/memory/copies.h"
+#include "agent/engine/ckpt/load/exchange.h"
+#include "agent/engine/ckpt/memory/store.h"
 #include "tests/unit/agent/ckpt_counted_storage.h"
 #include "tests/unit/agent/ckpt_fixture.h"
 #include "tests/unit/agent/world.h"

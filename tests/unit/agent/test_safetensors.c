@@ -1,6 +1,6 @@
 /* Tests the container. A written file reads back, and a violation of any rule of the format is
  * refused with a message of its own. */
-#include "agent/engine/ckpt/safetensors.h"
+#include "agent/engine/ckpt/format/safetensors.h"
 
 #include <endian.h>
 #include <fcntl.h>

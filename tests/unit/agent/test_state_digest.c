@@ -2,7 +2,7 @@
  * Tests the sums of blocks and the state digest against the formula in sum.h: whatever the boxes
  * are, their sums add up to those of the whole tensor, and every changed bit changes them.
  */
-#include "agent/engine/ckpt/state_digest.h"
+#include "agent/engine/ckpt/format/state_digest.h"
 #include "base/philox.h"
 
 #include <setjmp.h>

@@ -3,7 +3,7 @@
  * master, every moment and the published parameters are the same to the bit. The commit itself
  * proves that each element was saved once. All layouts of one state have the same state digest.
  */
-#include "agent/engine/ckpt/state_digest.h"
+#include "agent/engine/ckpt/format/state_digest.h"
 #include "agent/engine/train/resume.h"
 #include "base/log.h"
 #include "tests/unit/agent/ckpt_fixture.h"

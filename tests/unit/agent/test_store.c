@@ -1,5 +1,5 @@
 /* Tests the copies of shards in memory. */
-#include "agent/engine/ckpt/store.h"
+#include "agent/engine/ckpt/memory/store.h"
 #include "tests/unit/agent/ckpt_fixture.h"
 
 #include <math.h>

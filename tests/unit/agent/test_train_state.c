@@ -1,9 +1,9 @@
 /* Tests what a complete checkpoint contains, and how a run resumes. A double in one folder
  * replaces the checkpoint module. (test_state_layouts.c uses the real one.) */
-#include "agent/engine/ckpt/agree.h"
-#include "agent/engine/ckpt/exchange.h"
-#include "agent/engine/ckpt/state_digest.h"
-#include "agent/engine/ckpt/store.h"
+#include "agent/engine/ckpt/load/agree.h"
+#include "agent/engine/ckpt/load/exchange.h"
+#include "agent/engine/ckpt/format/state_digest.h"
+#include "agent/engine/ckpt/memory/store.h"
 #include "agent/engine/train/resume.h"
 #include "base/log.h"
 #include "tests/unit/agent/world.h"
