@@ -149,6 +149,9 @@ for t in d["tensors"]:
 @test "wrong arguments are refused with the reason" {
 	run "$MUSTER" ckpt verify nowhere
 	[[ $status -eq 1 && $output == *"nowhere: no such file; name a checkpoint"* ]]
+	mkdir "$BATS_TEST_TMPDIR"/$'not\xffutf8'
+	run "$MUSTER" ckpt ls "$BATS_TEST_TMPDIR"/$'not\xffutf8'
+	[[ $status -eq 2 && $output == *"the path is not UTF-8"* ]]
 	mkdir empty
 	run "$MUSTER" ckpt verify empty
 	[[ $status -eq 1 && $output == *"empty: no checkpoints"* ]]
