@@ -173,7 +173,7 @@ eat_memory() {
 }
 
 @test "deleted files of the run folder are named at once, begun again, and nothing ends" {
-	begin swept job.steps=100000
+	begin swept job.steps=100000 checkpoint.memory_every=0
 	wait_for 30 step_reached swept 5
 	rm -r "$(run_folder swept)"/{metrics.jsonl,events.jsonl,logs}
 	wait_for 10 grep -q "swept/metrics.jsonl was deleted; a new file begins" "$out"
