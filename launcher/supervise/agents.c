@@ -139,6 +139,15 @@ uint32_t supervise_launch_of(const struct supervisor *s, int rank)
 	return rank < 0 ? s->generation : s->ranks[rank].process.generation;
 }
 
+void supervise_agents_close(struct supervisor *s)
+{
+	for (struct launched *l = s->launches, *next; l; l = next) {
+		next = l->next;
+		free(l);
+	}
+	s->launches = NULL;
+}
+
 bool supervise_agents_left(const struct supervisor *s)
 {
 	return s->launches != NULL;

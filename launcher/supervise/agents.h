@@ -35,5 +35,7 @@ void supervise_agents_kill_rank(struct supervisor *s, int rank);
 uint32_t supervise_launch_of(const struct supervisor *s, int rank);
 /* Whether a process may be left. */
 bool supervise_agents_left(const struct supervisor *s);
+/* Forgets the launches. None of them may report anything afterwards. */
+void supervise_agents_close(struct supervisor *s);
 
 #endif
