@@ -282,7 +282,7 @@ static size_t pickle_length(const char *pickle)
 static void add_number(struct buf *b, uint64_t number, int width)
 {
 	for (int i = 0; i < width; i++) {
-		const char byte = (char)(number >> 8 * i);
+		const char byte = (char)(i < 8 ? number >> 8 * i : 0);
 		buf_add(b, &byte, 1);
 	}
 }
