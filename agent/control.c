@@ -231,7 +231,7 @@ static void news_init(struct control *c)
 	pthread_condattr_destroy(&monotonic);
 }
 
-/* Of the messages progress, as the welcome says. */
+/* The welcome says how often the agent sends the message progress. */
 static int set_intervals(struct control *c, struct err *e)
 {
 	double heartbeat_s = c->welcome.heartbeat_s;

@@ -13,7 +13,7 @@
  * succeeded. Otherwise each rank gets the same error in *e, the one of the highest code, and in
  * *culprit the first rank that has it; -1: the group itself has failed. */
 int ckpt_agree(struct comm *group, int rc, const struct err *mine, int *culprit, struct err *e);
-/* The same for a caller that does not need the culprit. */
+/* Does the same for a caller that does not need the culprit. */
 int ckpt_agree_result(struct comm *group, int rc, const struct err *mine, struct err *e);
 /* The same, and sets *most to its maximum over the ranks. */
 int ckpt_agree_most(struct comm *group, int rc, const struct err *mine, int64_t *most, int *culprit,
