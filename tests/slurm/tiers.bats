@@ -12,6 +12,8 @@ setup_file() {
 	make_tiny_job
 	local=$BATS_FILE_TMPDIR/nodes
 	words="slurm.gpus_per_node=2 slurm.cpus_per_task=1 restart.backoff=0.1 job.steps=600 checkpoint.every=100 checkpoint.local=$local/%N/ckpt checkpoint.local_every=4"
+	# A newer copy in the memory of another node must not take the folders' place.
+	words+=" checkpoint.memory_every=0"
 	export local words
 	run_tiny alone job.steps=600 parallel.tp=2 parallel.pp=2 launch.launcher=local
 }
