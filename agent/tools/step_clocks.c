@@ -51,8 +51,8 @@ static int keep_reference(struct step_clocks *c, const struct step_file *f, stru
 		return err_set(e, ERR_NOMEM, "no memory for %d times", n);
 	for (int i = 0; i < n; i++)
 		if (is_leaving(&world->ops[i]))
-			c->reference[c->leavings++] =
-				(struct leaving){ world->ops[i].seq, world->ops[i].end_us };
+			c->reference[c->leavings++] = (struct leaving){ world->ops[i].seq,
+									world->ops[i].end_us };
 	return 0;
 }
 

@@ -16,7 +16,8 @@ void tool_step_name(char *out, size_t size, const char *text)
 {
 	size_t n = 0;
 	for (; *text && n + 1 < size; text++)
-		out[n++] = *text < ' ' || *text > '~' || *text == '"' || *text == '\\' ? '?' : *text;
+		out[n++] = *text < ' ' || *text > '~' || *text == '"' || *text == '\\' ? '?'
+										       : *text;
 	out[n] = '\0';
 }
 
@@ -60,8 +61,10 @@ static int read_phases(const json_t *list, struct step_file *f, struct err *e)
 		return err_set(e, ERR_NOMEM, "no memory for %zu phases", n);
 	for (size_t i = 0; i < n; i++, f->n++)
 		if (read_phase(json_array_get(list, i), &f->phases[i]))
-			return err_set(e, ERR_CORRUPT, "phase %zu is not a list of a name, a step, "
-				       "two times, a chunk and a micro-batch", i);
+			return err_set(e, ERR_CORRUPT,
+				       "phase %zu is not a list of a name, a step, "
+				       "two times, a chunk and a micro-batch",
+				       i);
 	return 0;
 }
 

@@ -6,7 +6,7 @@
 #define MUSTER_AGENT_TOOLS_STEP_FILE_H
 
 #include "base/err.h"
-#include "libcomm/flight/trace.h"
+#include "libcomm/flight/diagnose.h"
 
 #include <stdint.h>
 

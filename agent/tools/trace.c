@@ -237,16 +237,17 @@ static int print_picture(const struct trace_picture *p, const struct trace_pictu
 			 bool json)
 {
 	if (json)
-		return tool_print_json(&tool_trace,
-				       json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:f}", "file", p->to,
-						 "ranks", r->ranks, "first", (json_int_t)r->first,
-						 "last", (json_int_t)r->last, "events",
-						 (json_int_t)r->events, "lost", (json_int_t)r->lost,
-						 "clocks_us", r->most_ahead_us));
+		return tool_print_json(
+			&tool_trace,
+			json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:f}", "file", p->to, "ranks",
+				  r->ranks, "first", (json_int_t)r->first, "last",
+				  (json_int_t)r->last, "events", (json_int_t)r->events, "lost",
+				  (json_int_t)r->lost, "clocks_us", r->most_ahead_us));
 	printf("%s: steps %lld to %lld of %d rank%s; open it in https://ui.perfetto.dev\n", p->to,
 	       (long long)r->first, (long long)r->last, r->ranks, human_s(r->ranks));
 	if (r->lost)
-		printf("%lld phases are missing: the ranks had no room for them; record fewer steps\n",
+		printf("%lld phases are missing: the ranks had no room for them; record fewer "
+		       "steps\n",
 		       (long long)r->lost);
 	return TOOL_OK;
 }
@@ -271,8 +272,8 @@ static int read_steps(const char *text, struct trace_steps *out, struct err *e)
 	if (ranges_parse(text, &r, e))
 		return -1;
 	if (r.n != 1 || r.list[0].first < 1)
-		return err_set(e, ERR_USAGE, "--steps: \"%s\" is not a step or FIRST-LAST, from 1 on",
-			       text);
+		return err_set(e, ERR_USAGE,
+			       "--steps: \"%s\" is not a step or FIRST-LAST, from 1 on", text);
 	*out = (struct trace_steps){ r.list[0].first, r.list[0].end - 1 };
 	return 0;
 }

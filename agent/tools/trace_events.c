@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Perfetto drops slices without length; times have microseconds. */
+/* Operations are timed in whole microseconds. An arrow needs a slice with a length. */
 #define SHORTEST_US 0.5
 
 enum { TRAINING = 0 }; /* the track of the training thread; groups follow */
@@ -13,7 +13,7 @@ enum { TRAINING = 0 }; /* the track of the training thread; groups follow */
 struct writer {
 	struct buf *b;
 	const struct step_file *f;
-	double shift; /* is added to each time */
+	double shift;    /* is added to each time */
 	double from, to; /* of the steps that are written, on the rank's clock */
 	int64_t *events;
 };
@@ -26,28 +26,30 @@ static void begin_event(struct writer *w)
 static void put_label(struct writer *w, const char *what, int track, const char *text)
 {
 	begin_event(w);
-	buf_printf(w->b,
-		   "{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
-		   what, w->f->rank, track, text);
+	buf_printf(
+		w->b,
+		"{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
+		what, w->f->rank, track, text);
 }
 
 static void put_order(struct writer *w, const char *what, int track, int index)
 {
 	begin_event(w);
-	buf_printf(w->b,
-		   "{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"args\":{\"sort_index\":%d}}",
-		   what, w->f->rank, track, index);
+	buf_printf(
+		w->b,
+		"{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"args\":{\"sort_index\":%d}}",
+		what, w->f->rank, track, index);
 }
 
 /* Begins a slice; the caller adds the arguments and "}}". */
-static void begin_slice(struct writer *w, int track, const char *kind, const char *name, double begin,
-			double end)
+static void begin_slice(struct writer *w, int track, const char *kind, const char *name,
+			double begin, double end)
 {
 	begin_event(w);
 	buf_printf(w->b,
 		   "{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.1f,"
 		   "\"dur\":%.1f,\"args\":{",
-		   kind, name, w->f->rank, track, begin + w->shift, fmax(end - begin, SHORTEST_US));
+		   kind, name, w->f->rank, track, begin + w->shift, end - begin);
 }
 
 /* --- The training thread --- */
@@ -96,25 +98,30 @@ static uint64_t message_id(const struct trace_group *g, int from, int to, int64_
 	return hash_bytes(parts, sizeof parts);
 }
 
+static double op_end(const struct trace_op *op)
+{
+	return fmax((double)op->end_us, (double)op->start_us + SHORTEST_US);
+}
+
 /* An arrow begins or ends in the slice of its track that is open at its time. */
 static void put_arrow(struct writer *w, int track, const struct trace_part *p,
 		      const struct trace_op *op, const struct trace_message *m)
 {
-	double begin = (double)op->start_us + w->shift;
-	double last = begin + 0.9 * fmax((double)(op->end_us - op->start_us), SHORTEST_US);
+	double begin = (double)op->start_us + w->shift, end = op_end(op) + w->shift;
 	int from = m->send ? p->rank : m->peer, to = m->send ? m->peer : p->rank;
 	begin_event(w);
 	buf_printf(w->b,
 		   "{\"ph\":\"%s\",\"cat\":\"message\",\"name\":\"message\",\"id\":\"0x%016" PRIx64
 		   "\",\"pid\":%d,\"tid\":%d,\"ts\":%.1f}",
-		   m->send ? "s" : "f\",\"bp\":\"e", message_id(p->group, from, to, m->nth), w->f->rank,
-		   track, m->send ? begin : last);
+		   m->send ? "s" : "f\",\"bp\":\"e", message_id(p->group, from, to, m->nth),
+		   w->f->rank, track, m->send ? begin : fmax(begin, end - SHORTEST_US / 2));
 }
 
-static void put_op(struct writer *w, int track, const struct trace_part *p, const struct trace_op *op)
+static void put_op(struct writer *w, int track, const struct trace_part *p,
+		   const struct trace_op *op)
 {
 	begin_slice(w, track, "communication", comm_op_word(op->kind), (double)op->start_us,
-		    (double)op->end_us);
+		    op_end(op));
 	buf_printf(w->b, "\"number\":%" PRId64 ",\"bytes\":%" PRId64 ",\"ranks\":%d}}", op->seq,
 		   op->bytes, p->group->size);
 	for (int i = 0; i < op->listed; i++)
@@ -127,8 +134,8 @@ static void put_group(struct writer *w, int track, const struct trace_part *p)
 	bool named = false;
 	for (int i = 0; i < p->n; i++) {
 		const struct trace_op *op = &p->ops[i];
-		if (op->start_us <= 0 || op->end_us < op->start_us || (double)op->start_us < w->from ||
-		    (double)op->start_us > w->to)
+		if (op->start_us <= 0 || op->end_us < op->start_us ||
+		    (double)op->start_us < w->from || (double)op->start_us > w->to)
 			continue;
 		if (!named) {
 			tool_step_name(name, sizeof name, p->group->name);

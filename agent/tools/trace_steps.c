@@ -32,11 +32,12 @@ static int find_folder(struct work *w, struct err *e)
 	}
 	if (rundir_last_trace(from, run_steps_rank, w->dir))
 		return 0;
-	return err_set(e, ERR_NOTFOUND,
-		       "%s: neither the folder nor its trace/gen-N holds files steps-RANK.json: no "
-		       "steps were recorded; run the job with trace.steps=FIRST-LAST, and wait until "
-		       "these steps are done",
-		       from);
+	return err_set(
+		e, ERR_NOTFOUND,
+		"%s: neither the folder nor its trace/gen-N holds files steps-RANK.json: no "
+		"steps were recorded; run the job with trace.steps=FIRST-LAST, and wait until "
+		"these steps are done",
+		from);
 }
 
 static int by_rank(const void *a, const void *b)
@@ -79,7 +80,8 @@ static int list_ranks(struct work *w, struct err *e)
 	return 0;
 }
 
-static int each_file(struct work *w, int (*use)(struct work *, const struct step_file *, struct err *),
+static int each_file(struct work *w,
+		     int (*use)(struct work *, const struct step_file *, struct err *),
 		     struct err *e)
 {
 	int rc = 0;

@@ -16,13 +16,14 @@ struct trace_picture {
 
 struct trace_picture_result {
 	int ranks;
-	int64_t first, last;   /* steps that the files have and the picture shows */
-	int64_t events, lost;  /* lost: phases that a rank had no room for */
-	double most_ahead_us;  /* the largest difference between the clocks of two hosts */
+	int64_t first, last;  /* steps that the files have and the picture shows */
+	int64_t events, lost; /* lost: phases that a rank had no room for */
+	double most_ahead_us; /* the largest difference between the clocks of two hosts */
 };
 
 /* ERR_NOTFOUND: no steps were recorded there, or none of the chosen ones. ERR_CORRUPT: a file is
  * damaged. */
-int tool_trace_steps(const struct trace_picture *p, struct trace_picture_result *out, struct err *e);
+int tool_trace_steps(const struct trace_picture *p, struct trace_picture_result *out,
+		     struct err *e);
 
 #endif

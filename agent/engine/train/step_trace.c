@@ -61,8 +61,9 @@ static struct phase *phase_room(struct step_trace *t)
 {
 	if (t->n == t->room) {
 		int room = t->room ? 2 * t->room : 256;
-		struct phase *phases =
-			room > PHASES_ROOM ? NULL : realloc(t->phases, (size_t)room * sizeof *phases);
+		struct phase *phases = room > PHASES_ROOM
+					       ? NULL
+					       : realloc(t->phases, (size_t)room * sizeof *phases);
 		if (!phases)
 			return NULL;
 		t->phases = phases;
@@ -114,9 +115,9 @@ static void put_phases(const struct step_trace *t, struct buf *b)
 	buf_puts(b, " \"phases\": [");
 	for (int i = 0; i < t->n; i++) {
 		const struct phase *p = &t->phases[i];
-		buf_printf(b, "%s[\"%s\", %" PRId64 ", %.1f, %.1f, %d, %d]", i ? ",\n" : "\n", p->name,
-			   p->step, 1e6 * (p->begin + offset), 1e6 * (p->end + offset), p->chunk,
-			   p->micro);
+		buf_printf(b, "%s[\"%s\", %" PRId64 ", %.1f, %.1f, %d, %d]", i ? ",\n" : "\n",
+			   p->name, p->step, 1e6 * (p->begin + offset), 1e6 * (p->end + offset),
+			   p->chunk, p->micro);
 	}
 	buf_puts(b, "],\n");
 }
@@ -134,7 +135,8 @@ static int write_trace(const struct step_trace *t, struct err *e)
 	int rc = comm_tape_stop(t->world, &text, e);
 	buf_puts(&text, "}\n");
 	if (!rc && buf_failed(&text))
-		rc = err_set(e, ERR_NOMEM, "%s: no memory for the trace of %d phases", t->path, t->n);
+		rc = err_set(e, ERR_NOMEM, "%s: no memory for the trace of %d phases", t->path,
+			     t->n);
 	if (!rc)
 		rc = file_make_dirs(t->dir, e) || file_replace(t->path, text.data, text.len, e);
 	buf_fini(&text);
