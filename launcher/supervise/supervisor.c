@@ -191,6 +191,8 @@ free_all:
 
 void supervise_start(struct supervisor *s)
 {
+	supervise_state_write(s);
+	supervise_console_open(s);
 	supervise_uploads_look(s);
 	supervise_start_first(s);
 }
@@ -217,6 +219,8 @@ void supervise_tick(struct supervisor *s)
 	if (trouble)
 		supervise_terminal_event(s->o.term, TONE_BAD, "warn", "%s", trouble);
 	supervise_guard_tick(s->guard, s->stepped);
+	supervise_console_tick(s);
+	supervise_state_tick(s);
 	s->last_tick = now;
 }
 
@@ -257,6 +261,7 @@ void supervise_close(struct supervisor *s)
 	supervise_comment_close(s);
 	supervise_times_close(s);
 	supervise_guard_close(s->guard);
+	supervise_console_close(s);
 	launcher_connections_close(s->connections);
 	supervise_predecessors_close(s->predecessors);
 	explicit_bzero(s->group_secret, sizeof s->group_secret);

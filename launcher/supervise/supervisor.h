@@ -39,6 +39,9 @@
  *     uploads.c      copies checkpoints to checkpoint.remote
  *     progress_comment.c  tells Slurm what the end of this job would cost
  *     guard.c        starts and watches the guard
+ *     state.c        what the run does now, for state.json and for consoles (spots.c: ranks and nodes
+ *                    that stand out)
+ *     console.c      answers the commands of the run's owner
  *     terminal.c     prints the progress for people
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_SUPERVISOR_H
@@ -49,6 +52,7 @@
 #include "launcher/rundir/events.h"
 #include "launcher/supervise/agents.h"
 #include "launcher/supervise/chain.h"
+#include "launcher/supervise/console.h"
 #include "launcher/supervise/contract.h"
 #include "launcher/supervise/evidence.h"
 #include "launcher/supervise/exclude.h"
@@ -65,6 +69,7 @@
 #include "launcher/supervise/rollback.h"
 #include "launcher/supervise/slow_checkpoints.h"
 #include "launcher/supervise/stacks.h"
+#include "launcher/supervise/state.h"
 #include "launcher/supervise/stop.h"
 #include "launcher/supervise/stragglers.h"
 #include "launcher/supervise/supervise.h"
@@ -185,6 +190,8 @@ struct supervisor {
 	struct uploads_state uploads;
 	struct progress_comment comment;
 	struct times_state times;
+	struct state_view view;
+	struct console_state console;
 	struct predecessors *predecessors;
 
 	struct lost_rank cause; /* the loss that counts, if `lost` */
