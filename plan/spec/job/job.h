@@ -284,6 +284,9 @@ struct job {
 		char level[JOB_TEXT];
 	} log;
 	struct {
+		double keep; /* GiB */
+	} metrics;
+	struct {
 		struct job_range steps; /* whose phases and operations each rank records */
 	} trace;
 	/* enum job_open: keys given as `auto`. They have their defaults until a search decides them
