@@ -8,7 +8,7 @@
  *     health.jsonl  rollbacks.jsonl  lock
  *     logs/<node>-<rank>.log  logs/launch-<generation>.log  logs/hosts-<generation>
  *     logs/slurm-<id>.out  logs/guard.log  .pmix/
- *     preflight.json  copied
+ *     preflight.json  copied  tensorboard/events.out.tfevents.*
  *     trace/gen-<generation>/comm-<rank>.json
  *     trace/gen-<generation>/timeline-<rank>.json
  *     trace/gen-<generation>/stacks-<rank>.txt
@@ -36,6 +36,7 @@ enum { RUN_PATH = PATH_MAX + 320 };
 #define RUN_CKPT        "ckpt"
 #define RUN_PMIX        ".pmix"
 #define RUN_PREFLIGHT   "preflight.json"
+#define RUN_TENSORBOARD "tensorboard"
 /* It exists once a checkpoint was copied to checkpoint.remote. */
 #define RUN_COPIED "copied"
 

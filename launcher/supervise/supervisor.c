@@ -172,6 +172,7 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 	    supervise_rollback_open(s, e) || launcher_connections_open(&co, &s->connections, e))
 		goto free_all;
 	open_guard(s);
+	supervise_exporting_open(s);
 	*out = s;
 	return 0;
 
@@ -210,6 +211,7 @@ void supervise_tick(struct supervisor *s)
 	supervise_chain_tick(s);
 	supervise_uploads_tick(s);
 	supervise_comment_tick(s);
+	supervise_exporting_tick(s);
 	const char *trouble = rundir_trouble(s->o.run);
 	if (trouble)
 		supervise_terminal_event(s->o.term, TONE_BAD, "warn", "%s", trouble);
@@ -252,6 +254,7 @@ void supervise_close(struct supervisor *s)
 	supervise_chain_close(s);
 	supervise_uploads_close(s);
 	supervise_comment_close(s);
+	supervise_exporting_close(s);
 	supervise_guard_close(s->guard);
 	launcher_connections_close(s->connections);
 	supervise_predecessors_close(s->predecessors);

@@ -36,6 +36,7 @@
  *     chain.c        the jobs that continue the run after this one
  *     uploads.c      copies checkpoints to checkpoint.remote
  *     progress_comment.c  tells Slurm what the end of this job would cost
+ *     exporting.c    tells TensorBoard's files and Prometheus' pages what happens
  *     guard.c        starts and watches the guard
  *     terminal.c     prints the progress for people
  */
@@ -44,12 +45,14 @@
 
 #include "base/process_id.h"
 #include "launcher/connections.h"
+#include "launcher/exports/exports.h"
 #include "launcher/rundir/events.h"
 #include "launcher/supervise/agents.h"
 #include "launcher/supervise/chain.h"
 #include "launcher/supervise/contract.h"
 #include "launcher/supervise/evidence.h"
 #include "launcher/supervise/exclude.h"
+#include "launcher/supervise/exporting.h"
 #include "launcher/supervise/faults.h"
 #include "launcher/supervise/guard.h"
 #include "launcher/supervise/hang_limit.h"
@@ -181,6 +184,7 @@ struct supervisor {
 	struct chain_state chain;
 	struct uploads_state uploads;
 	struct progress_comment comment;
+	struct exports *exports; /* NULL: the run has none */
 	struct predecessors *predecessors;
 
 	struct lost_rank cause; /* the loss that counts, if `lost` */

@@ -280,6 +280,13 @@ struct job {
 		char nodes_dir[JOB_TEXT];
 	} health;
 	struct {
+		bool tensorboard;
+		char listen[JOB_TEXT];     /* "": nowhere */
+		char token_file[JOB_TEXT]; /* "": the variable MUSTER_METRICS_TOKEN */
+		char textfile[JOB_TEXT];   /* "": none */
+		bool ranks;                /* series of each rank */
+	} metrics;
+	struct {
 		int64_t every; /* steps between progress lines */
 		char level[JOB_TEXT];
 	} log;
