@@ -137,6 +137,18 @@ static void say_where(const struct exports_options *o, const char *bound)
 	o->tell(o->arg, false, text);
 }
 
+/* Adds to the error of net_listen_at() what the job can do about it. */
+static int advise(struct err *e)
+{
+	const struct err why = *e;
+	return err_set(e, why.code, "%.700s; %s", why.text,
+		       why.code == ERR_DENIED
+			       ? "listen on one that may be reached, and set metrics.token_file or "
+				 EXPORTS_TOKEN_VARIABLE
+			       : "choose another port, or 0 for a free one, of an address of this "
+				 "host");
+}
+
 static int listener_open(const struct exports_options *o, void **x, struct err *e)
 {
 	char bound[NET_ADDR_MAX];
@@ -145,9 +157,12 @@ static int listener_open(const struct exports_options *o, void **x, struct err *
 	if (!l)
 		return err_set(e, ERR_NOMEM, "no memory to listen");
 	l->http = exports_microhttpd(e);
-	if (!l->http || exports_token_read(o->job->metrics.token_file, l->token, e) ||
-	    net_listen_at(o->job->metrics.listen, !*l->token, &fd, bound, e))
+	if (!l->http || exports_token_read(o->job->metrics.token_file, l->token, e))
 		goto free_listener;
+	if (net_listen_at(o->job->metrics.listen, !*l->token, &fd, bound, e)) {
+		advise(e);
+		goto free_listener;
+	}
 	pthread_mutex_init(&l->mutex, NULL);
 	if (start(l, fd, e))
 		goto close_socket;
