@@ -43,6 +43,7 @@
 	X("data",     cmd_tool,   "pack text into token files; show and audit them") \
 	X("generate", cmd_tool,   "continue a text with the model of a checkpoint") \
 	X("trace",    cmd_tool,   "report which rank held up a run's communication") \
+	X("export",   cmd_export, "write a run's metrics for other programs: CSV, TensorBoard") \
 	X("bench",    cmd_tool,   "measure communication, matrix products and training steps") \
 	X("help",     cmd_help,   "explain a command") \
 	X("guard",    cmd_guard,  NULL) \

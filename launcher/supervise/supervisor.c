@@ -173,6 +173,7 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 	    launcher_connections_open(&co, &s->connections, e))
 		goto free_all;
 	open_guard(s);
+	supervise_exporting_open(s);
 	*out = s;
 	return 0;
 
@@ -216,6 +217,7 @@ void supervise_tick(struct supervisor *s)
 	supervise_thinning_tick(s);
 	supervise_comment_tick(s);
 	supervise_times_tick(s);
+	supervise_exporting_tick(s);
 	const char *trouble = rundir_trouble(s->o.run);
 	if (trouble)
 		supervise_terminal_event(s->o.term, TONE_BAD, "warn", "%s", trouble);
@@ -262,6 +264,7 @@ void supervise_close(struct supervisor *s)
 	supervise_thinning_close(s);
 	supervise_comment_close(s);
 	supervise_times_close(s);
+	supervise_exporting_close(s);
 	supervise_guard_close(s->guard);
 	supervise_console_close(s);
 	launcher_connections_close(s->connections);

@@ -39,6 +39,7 @@
  *     uploads.c      copies checkpoints to checkpoint.remote
  *     thinning.c     keeps the files of JSON lines below [metrics] keep
  *     progress_comment.c  tells Slurm what the end of this job would cost
+ *     exporting.c    tells TensorBoard's files and Prometheus' pages what happens
  *     guard.c        starts and watches the guard
  *     state.c        what the run does now, for state.json and for consoles (spots.c: ranks and nodes
  *                    that stand out)
@@ -50,6 +51,7 @@
 
 #include "base/process_id.h"
 #include "launcher/connections.h"
+#include "launcher/exports/exports.h"
 #include "launcher/rundir/events.h"
 #include "launcher/supervise/agents.h"
 #include "launcher/supervise/chain.h"
@@ -57,6 +59,7 @@
 #include "launcher/supervise/contract.h"
 #include "launcher/supervise/evidence.h"
 #include "launcher/supervise/exclude.h"
+#include "launcher/supervise/exporting.h"
 #include "launcher/supervise/faults.h"
 #include "launcher/supervise/guard.h"
 #include "launcher/supervise/hang_limit.h"
@@ -195,6 +198,7 @@ struct supervisor {
 	struct times_state times;
 	struct state_view view;
 	struct console_state console;
+	struct exports *exports; /* NULL: the run has none */
 	struct predecessors *predecessors;
 
 	struct lost_rank cause; /* the loss that counts, if `lost` */

@@ -285,6 +285,11 @@ struct job {
 	} log;
 	struct {
 		double keep; /* GiB */
+		bool tensorboard;
+		char listen[JOB_TEXT];     /* "": nowhere */
+		char token_file[JOB_TEXT]; /* "": the variable MUSTER_METRICS_TOKEN */
+		char textfile[JOB_TEXT];   /* "": none */
+		bool ranks;                /* series of each rank */
 	} metrics;
 	struct {
 		struct job_range steps; /* whose phases and operations each rank records */
