@@ -199,6 +199,7 @@ static int on_metrics(struct supervisor *s, struct connection *c, const json_t *
 	if (!s->stepped)
 		supervise_pool_confirm(&s->recovery.pool);
 	supervise_report_metrics(s, &m);
+	supervise_warn_memory(s, launcher_connection_rank(c), (double)m.peak_bytes);
 	return 0;
 }
 
