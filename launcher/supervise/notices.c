@@ -91,7 +91,8 @@ void supervise_notice_ready(struct supervisor *s)
 
 void supervise_notice_loss(struct supervisor *s, const char *who, const char *why)
 {
-	bool stalled = s->cause.how == LOST_HUNG, diverged = s->cause.code == ERR_NUMERIC;
+	bool stalled = s->cause.how == LOST_HUNG || s->cause.how == LOST_SILENT,
+	     diverged = s->cause.code == ERR_NUMERIC;
 	struct notify_message m = { .text = s->notices.loss,
 				    .has_remedy = *s->fault->remedy,
 				    .remedy = s->fault->remedy };

@@ -19,7 +19,7 @@
 #define JOB_NOTICES(X) \
 	X(STARTED,   "started",   "training begins") \
 	X(RESTARTED, "restarted", "training goes on after a loss, or on other nodes") \
-	X(STALLED,   "stalled",   "no rank makes progress any more") \
+	X(STALLED,   "stalled",   "no rank makes progress any more, or an agent is silent") \
 	X(DIVERGED,  "diverged",  "the numbers of a step are bad") \
 	X(STOPPED,   "stopped",   "the run has stopped on purpose") \
 	X(DONE,      "done",      "all steps are done") \
