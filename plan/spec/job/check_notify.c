@@ -24,7 +24,9 @@ static int check_address(const struct rule_job *j)
 	struct buf why = BUF_INIT;
 	int rc = 0;
 	if (*job->notify.url && *job->notify.url_file)
-		rc = REFUSE(j, both, "url and url_file both give the address; keep one of the two");
+		rc = REFUSE(j, both,
+			    "url and url_file = %s both give the address; keep one of the two",
+			    job->notify.url_file);
 	else if (*job->notify.url && job_notify_address_check(job->notify.url, &why))
 		rc = REFUSE(j, url, "%s", buf_str(&why));
 	else if (!strncmp(job->notify.url, "https://hooks.slack.com/", 24))
