@@ -201,6 +201,7 @@ static int on_metrics(struct supervisor *s, struct connection *c, const json_t *
 		supervise_pool_confirm(&s->recovery.pool);
 	supervise_state_note_metrics(s, &m);
 	supervise_report_metrics(s, &m);
+	supervise_warn_memory(s, launcher_connection_rank(c), (double)m.peak_bytes);
 	return 0;
 }
 
