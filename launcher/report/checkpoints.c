@@ -29,8 +29,8 @@ static void put_row(struct buf *out, const struct rundir_history *h,
 		    const struct rundir_checkpoint *k)
 {
 	char word[REPORT_WORD];
-	buf_printf(out, "<tr><td data-h=\"Step\" class=\"n\">%s</td>", report_count(k->step, word));
-	buf_printf(out, "<td data-h=\"After\">%s</td>", report_duration(k->time - h->begin, word));
+	buf_printf(out, "<tr><td data-h=\"Step\">%s</td>", report_count(k->step, word));
+	buf_printf(out, "<td data-h=\"After\">%s</td>", report_after(k->time - h->begin, word));
 	buf_printf(out, "<td data-h=\"Size\" class=\"n\">%s</td>",
 		   report_bytes((double)k->bytes, word));
 	buf_printf(out, "<td data-h=\"Written in\" class=\"n\">%s</td>",
@@ -50,12 +50,10 @@ void report_checkpoints(struct buf *out, const struct report_run *r)
 		put_summary(out, h);
 		if (h->n_checkpoints > ROWS)
 			buf_printf(out, "<p class=\"note\">The last %d:</p>\n", ROWS);
-		buf_puts(
-			out,
-			"<div class=\"wide\"><table class=\"cards\"><thead><tr><th class=\"n\">Step"
-			"</th><th>After</th><th class=\"n\">Size</th><th class=\"n\">Written "
-			"in</th>"
-			"<th class=\"n\">Held up</th><th>Where</th></tr></thead><tbody>\n");
+		buf_puts(out, "<div class=\"wide\"><table class=\"cards\"><thead><tr><th>Step"
+			      "</th><th>After</th><th class=\"n\">Size</th><th class=\"n\">Written "
+			      "in</th>"
+			      "<th class=\"n\">Held up</th><th>Where</th></tr></thead><tbody>\n");
 		for (size_t i = h->n_checkpoints > ROWS ? h->n_checkpoints - ROWS : 0;
 		     i < h->n_checkpoints; i++)
 			put_row(out, h, &h->checkpoints[i]);
