@@ -10,62 +10,64 @@
 
 enum { STACK_PARTS = 300, STACK_HEIGHT = 230 };
 
-/* part: of report_parts; -1: none. */
-static int part_of_column(int column)
+static enum time_part part_of(int column)
 {
-	return report_part_index(rundir_column_key((enum rundir_column)column));
+	return (enum time_part)(TIME_STEP + column - COLUMN_PARTS);
 }
 
-static void put_rows(struct buf *out, const double values[REPORT_PARTS], double sum, bool hours)
+/* A row for each part, and their sum. unit: "Device hours". */
+static void put_rows(struct buf *out, const double values[TIME_PART_COUNT], double sum,
+		     const char *unit, plot_format format)
 {
-	char time[REPORT_WORD], share[REPORT_WORD], own[REPORT_WORD];
+	char time[REPORT_WORD], share[REPORT_WORD];
 	buf_printf(out,
 		   "<table class=\"parts\"><thead><tr><th scope=\"col\">Part</th><th "
 		   "scope=\"col\" class=\"n\">Share</th><th scope=\"col\" class=\"n\">%s</th></tr>"
 		   "</thead><tbody>\n",
-		   hours ? "Device hours" : "Time");
-	for (int i = 0; i < REPORT_PARTS; i++) {
-		if (!(values[i] > 0))
+		   unit);
+	for (int i = 0; i < TIME_PART_COUNT; i++) {
+		enum time_part part = report_parts[i];
+		if (!(values[part] > 0))
 			continue;
 		buf_puts(out, "<tr><th scope=\"row\">");
-		report_part_key(out, i);
-		snprintf(own, sizeof own, "%.4g", values[i] / 3600);
-		buf_printf(out, "%s</th><td class=\"n\">", report_parts[i].name);
-		report_data(out, report_parts[i].key, values[i] / sum,
-			    report_percent(values[i] / sum, share));
-		buf_printf(out, "</td><td class=\"n\">%s</td></tr>\n",
-			   hours ? own : report_seconds(values[i], time));
+		report_part_key(out, part);
+		buf_printf(out, "%s</th><td class=\"n\">", time_part_name(part));
+		report_data(out, report_part_word(part), values[part] / sum,
+			    report_percent(values[part] / sum, share));
+		buf_printf(out, "</td><td class=\"n\">%s</td></tr>\n", format(values[part], time));
 	}
-	snprintf(own, sizeof own, "%.4g", sum / 3600);
 	buf_printf(out,
 		   "</tbody><tfoot><tr><th scope=\"row\">Sum</th><td class=\"n\">100 %%</td><td "
 		   "class=\"n\">%s</td></tr></tfoot></table>\n",
-		   hours ? own : report_seconds(sum, time));
+		   format(sum, time));
 }
 
 static void put_whole(struct buf *out, const struct report_run *r)
 {
-	char a[REPORT_WORD], b[REPORT_WORD];
+	char a[REPORT_WORD], b[REPORT_WORD], c[REPORT_WORD];
 	report_figure_open(out, r->id, "time-all", "All ranks, the whole run");
 	buf_printf(out,
-		   "<p class=\"note\">%s of %d devices. %s of it was training that counts.</p>\n",
-		   report_duration(r->time.wall_s, a), r->time.devices,
-		   report_percent(r->time.goodput, b));
+		   "<p class=\"note\">%s of %s devices. %s of it was training that counts.</p>\n",
+		   report_duration(r->time.wall_s, a), report_count(r->time.devices, b),
+		   report_percent(r->time.goodput, c));
 	report_part_bar(out, "Shares of the time of all ranks", r->time.parts);
-	put_rows(out, r->time.parts, r->time.sum, true);
+	if (r->time.sum >= 3600)
+		put_rows(out, r->time.parts, r->time.sum, "Device hours", report_hours);
+	else
+		put_rows(out, r->time.parts, r->time.sum, "Device time", report_seconds);
 	report_figure_close(out);
 }
 
 /* Without time.jsonl only the steps of the rank that sends metrics are known. */
 static void put_steps_only(struct buf *out, const struct report_run *r)
 {
-	double values[REPORT_PARTS] = { 0 }, sum = 0;
-	for (int i = 0; i < STEP_PART_COUNT; i++) {
-		int part = part_of_column(COLUMN_PARTS + i);
-		const double *y = report_column(r, COLUMN_PARTS + i);
-		for (size_t k = 0; part >= 0 && k < r->history.steps.n; k++)
-			values[part] += y[k] > 0 && isfinite(y[k]) ? y[k] : 0;
-		sum += part >= 0 ? values[part] : 0;
+	double values[TIME_PART_COUNT] = { 0 }, sum = 0;
+	for (int i = COLUMN_PARTS; i < COLUMN_COUNT; i++) {
+		const double *y = report_column(r, (enum rundir_column)i);
+		double *value = &values[part_of(i)];
+		for (size_t k = 0; k < r->history.steps.n; k++)
+			*value += y[k] > 0 && isfinite(y[k]) ? y[k] : 0;
+		sum += *value;
 	}
 	buf_puts(out, "<p class=\"note\">The run has no time.jsonl, so the time of all ranks, with "
 		      "starts, restarts and lost steps, is unknown. These are the steps alone, as "
@@ -74,7 +76,7 @@ static void put_steps_only(struct buf *out, const struct report_run *r)
 		return;
 	report_figure_open(out, r->id, "time-all", "Steps of one rank");
 	report_part_bar(out, "Shares of the time of the steps", values);
-	put_rows(out, values, sum, false);
+	put_rows(out, values, sum, "Time", report_seconds);
 	report_figure_close(out);
 }
 
@@ -92,16 +94,16 @@ struct stack {
 
 static void order_parts(const struct report_run *r, struct stack *s)
 {
-	for (int part = 0; part < REPORT_PARTS; part++)
-		for (int i = 0; i < STEP_PART_COUNT; i++) {
-			double least, most;
-			if (part_of_column(COLUMN_PARTS + i) != part)
-				continue;
-			report_range(report_column(r, COLUMN_PARTS + i), r->history.steps.n, &least,
-				     &most);
-			if (most > 0)
-				s->order[s->n_parts++] = COLUMN_PARTS + i;
-		}
+	for (int i = 0; i < TIME_PART_COUNT; i++) {
+		int part = (int)report_parts[i] - TIME_STEP;
+		double least, most;
+		if (part < 0 || part >= STEP_PART_COUNT)
+			continue;
+		report_range(report_column(r, COLUMN_PARTS + part), r->history.steps.n, &least,
+			     &most);
+		if (most > 0)
+			s->order[s->n_parts++] = COLUMN_PARTS + part;
+	}
 }
 
 static void add_to_stack(const struct report_run *r, struct stack *s)
@@ -140,7 +142,7 @@ static void add_to_stack(const struct report_run *r, struct stack *s)
 
 static void put_layer(struct buf *out, const struct plot *p, const struct stack *s, int k)
 {
-	buf_printf(out, "<path class=\"p-%s\" d=\"", report_parts[part_of_column(s->order[k])].key);
+	buf_printf(out, "<path class=\"p-%s\" d=\"", report_part_word(part_of(s->order[k])));
 	for (size_t i = 0; i < s->n; i++)
 		buf_printf(out, "%c%.1f %.1f", i ? 'L' : 'M', report_plot_x(p, s->x[i]),
 			   report_plot_y(p, s->upto[i][k]));
@@ -158,8 +160,8 @@ static void put_stack(struct buf *out, const struct report_run *r, const struct 
 	struct plot p = {
 		.label = "Seconds of a step, part by part",
 		.x_name = "step",
-		.x = report_scale(s->x[0], s->x[s->n - 1], false, false),
-		.y = report_scale(0, top, false, true),
+		.x = report_scale(s->x[0], s->x[s->n - 1], false),
+		.y = report_scale(0, top, true),
 		.x_format = report_rate,
 		.y_format = report_seconds,
 		.height = STACK_HEIGHT,
@@ -171,16 +173,16 @@ static void put_stack(struct buf *out, const struct report_run *r, const struct 
 		   report_seconds(r->step_s, a), report_seconds(s->slowest, b),
 		   report_count((int64_t)s->slowest_at, (char[REPORT_WORD]){ 0 }));
 	for (int k = 0; k < s->n_parts; k++) {
-		int part = part_of_column(s->order[k]);
+		enum time_part part = part_of(s->order[k]);
 		buf_puts(out, "<li>");
 		report_part_key(out, part);
-		buf_printf(out, "<span class=\"name\">%s</span></li>\n", report_parts[part].name);
+		buf_printf(out, "<span class=\"name\">%s</span></li>\n", time_part_name(part));
 	}
 	buf_puts(out, "</ul>\n");
 	report_plot_open(out, &p);
 	for (int k = 0; k < s->n_parts; k++)
 		put_layer(out, &p, s, k);
-	report_plot_marks(out, &p, "mark", r->restarts, r->n_restarts);
+	report_plot_marks(out, &p, r->restarts, r->n_restarts);
 	report_plot_close(out, &p);
 	buf_printf(out, "<script type=\"application/json\">{\"x\":[%s,%s],\"stack\":[",
 		   report_exact(p.x.lo, a), report_exact(p.x.hi, b));

@@ -8,7 +8,8 @@
 enum {
 	PARTS = 500,  /* points of a line */
 	FEW = 60,     /* so many points are drawn as points */
-	SPREAD = 20,  /* a greatest value that is so many times the median gets a log scale */
+	RARE = 100,   /* one point of so many may be beyond the scale … */
+	BEYOND = 3,   /* … if it is so many times the range of the others away */
 	HEIGHT = 230, /* pixels */
 };
 
@@ -25,10 +26,39 @@ struct sheet {
 	struct drawn lines[CHART_LINES];
 };
 
+static int ascending(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+/* The range that most points of all lines need. A few that are far beyond it must not flatten the
+ * others: they are drawn at the edge, and the legend names them. */
+static void find_range(const struct sheet *s, double *lo, double *hi)
+{
+	size_t n = 0;
+	double *least = calloc((size_t)s->c->n_lines * PARTS, 2 * sizeof *least);
+	double *most = least ? least + s->c->n_lines * PARTS : NULL;
+	if (!least)
+		return;
+	for (int i = 0; i < s->c->n_lines; i++)
+		for (size_t k = 0; k < s->lines[i].n; k++) {
+			least[n] = s->lines[i].points[k].least;
+			most[n++] = s->lines[i].points[k].most;
+		}
+	qsort(least, n, sizeof *least, ascending);
+	qsort(most, n, sizeof *most, ascending);
+	size_t few = n / RARE;
+	double low = least[few], high = most[n - 1 - few], wide = high - low;
+	*lo = *lo < low - BEYOND * wide && wide > 0 ? low - wide / 4 : *lo;
+	*hi = *hi > high + BEYOND * wide && wide > 0 ? high + wide / 4 : *hi;
+	free(least);
+}
+
 static bool sample_lines(struct sheet *s)
 {
 	const struct chart *c = s->c;
-	double x_lo = NAN, x_hi = NAN, lo = NAN, hi = NAN, usual = NAN;
+	double x_lo = NAN, x_hi = NAN, lo = NAN, hi = NAN;
 	for (int i = 0; i < c->n_lines; i++) {
 		const struct chart_line *l = &c->lines[i];
 		struct drawn *d = &s->lines[i];
@@ -37,21 +67,19 @@ static bool sample_lines(struct sheet *s)
 		report_range(l->y, l->n, &d->least, &d->most);
 		if (!d->n)
 			continue;
-		double median = report_recent(l->y, l->n, 1000);
 		x_lo = fmin(x_lo, d->points[0].first);
 		x_hi = fmax(x_hi, d->points[d->n - 1].last);
 		lo = fmin(lo, d->least);
 		hi = fmax(hi, d->most);
-		usual = fmax(usual, median);
 	}
 	if (isnan(lo))
 		return false;
-	bool log = lo > 0 && hi > SPREAD * usual;
+	find_range(s, &lo, &hi);
 	s->plot = (struct plot){
 		.label = c->title,
 		.x_name = c->x_name,
-		.x = report_scale(x_lo, x_hi, false, false),
-		.y = report_scale(c->from_zero && !log ? fmin(lo, 0) : lo, hi, log, true),
+		.x = report_scale(x_lo, x_hi, false),
+		.y = report_scale(c->from_zero ? fmin(lo, 0) : lo, hi, true),
 		.x_format = report_rate,
 		.y_format = c->format,
 		.height = HEIGHT,
@@ -97,12 +125,34 @@ static void put_entry(struct buf *out, const struct chart *c, const struct chart
 	buf_puts(out, "</li>\n");
 }
 
+/* The value that is farthest beyond the scale, and where. */
+static void put_beyond(struct buf *out, const struct sheet *s)
+{
+	char a[REPORT_WORD], b[REPORT_WORD];
+	for (int i = 0; i < s->c->n_lines; i++) {
+		const struct chart_line *l = &s->c->lines[i];
+		const struct drawn *d = &s->lines[i];
+		double what = d->most > s->plot.y.hi    ? d->most
+			      : d->least < s->plot.y.lo ? d->least
+							: NAN;
+		size_t k = 0;
+		while (k < l->n && l->y[k] != what)
+			k++;
+		if (k < l->n)
+			buf_printf(out,
+				   "<li><i class=\"key beyond\"></i>beyond the scale: %s at step "
+				   "%s</li>\n",
+				   s->c->format(what, a), report_count((int64_t)l->x[k], b));
+	}
+}
+
 static void put_legend(struct buf *out, const struct sheet *s)
 {
 	const struct chart *c = s->c;
 	buf_puts(out, "<ul class=\"legend\">\n");
 	for (int i = 0; i < c->n_lines; i++)
 		put_entry(out, c, &c->lines[i], &s->lines[i]);
+	put_beyond(out, s);
 	if (c->n_marks)
 		buf_puts(out, "<li><i class=\"key mark\"></i>restart</li>\n");
 	buf_puts(out, "</ul>\n");
@@ -120,6 +170,23 @@ static void put_band(struct buf *out, const struct sheet *s, const struct drawn 
 		buf_printf(out, "L%.1f %.1f", report_plot_x(p, mid(&d->points[i])),
 			   report_plot_y(p, d->points[i].least));
 	buf_puts(out, "Z\"/>\n");
+}
+
+/* Dots at the edge for what is beyond the scale. */
+static void put_edges(struct buf *out, const struct sheet *s, const struct drawn *d)
+{
+	bool any = false;
+	for (size_t i = 0; i < d->n; i++) {
+		bool high = d->points[i].most > s->plot.y.hi,
+		     low = d->points[i].least < s->plot.y.lo;
+		if (!high && !low)
+			continue;
+		buf_puts(out, any ? "" : "<path class=\"dots beyond\" d=\"");
+		buf_printf(out, "M%.1f %dh0", report_plot_x(&s->plot, mid(&d->points[i])),
+			   high ? 0 : PLOT_HEIGHT);
+		any = true;
+	}
+	buf_puts(out, any ? "\"/>\n" : "");
 }
 
 static void put_line(struct buf *out, const struct sheet *s, int i)
@@ -141,6 +208,7 @@ static void put_line(struct buf *out, const struct sheet *s, int i)
 	if (d->n == 1)
 		buf_puts(out, "h0");
 	buf_puts(out, "\"/>\n");
+	put_edges(out, s, d);
 	if (!dots)
 		return;
 	buf_printf(out, "<path class=\"dots c%d\" d=\"", colour);
@@ -184,7 +252,7 @@ void report_chart(struct buf *out, const struct chart *c)
 			buf_printf(out, "<p class=\"note\">%s</p>\n", c->note);
 		put_legend(out, s);
 		report_plot_open(out, &s->plot);
-		report_plot_marks(out, &s->plot, "mark", c->marks, c->n_marks);
+		report_plot_marks(out, &s->plot, c->marks, c->n_marks);
 		for (int i = 0; i < c->n_lines; i++)
 			put_line(out, s, i);
 		report_plot_close(out, &s->plot);

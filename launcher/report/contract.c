@@ -37,7 +37,7 @@ static void put_row(struct buf *out, const char *name, int part, double predicte
 	char word[REPORT_WORD];
 	buf_puts(out, "<tr><th scope=\"row\">");
 	if (part >= 0)
-		report_part_key(out, part);
+		report_part_key(out, (enum time_part)part);
 	buf_printf(out, "%s</th><td class=\"n\">%s</td><td class=\"n\">", name,
 		   format(predicted, word));
 	report_data(out, "measured", measured, format(measured, word));
@@ -72,14 +72,16 @@ static void put_times(struct buf *out, const struct report_run *r)
 	open_table(out, "Part");
 	put_row(out, "step", -1, number(predicted, "step_s"), number(measured, "step_s"), most,
 		report_seconds);
-	for (int part = 0; part < REPORT_PARTS; part++)
-		for (int i = 0; i < STEP_PART_COUNT; i++) {
-			const char *key = rundir_column_key((enum rundir_column)(COLUMN_PARTS + i));
-			double was = number(measured, key), plan = number(predicted, key);
-			if (report_part_index(key) == part && (was > 0 || plan > 0))
-				put_row(out, report_parts[part].name, part, plan, was, most,
-					report_seconds);
-		}
+	for (int i = 0; i < TIME_PART_COUNT; i++) {
+		int part = (int)report_parts[i] - TIME_STEP;
+		if (part < 0 || part >= STEP_PART_COUNT)
+			continue;
+		const char *key = rundir_column_key((enum rundir_column)(COLUMN_PARTS + part));
+		double was = number(measured, key), plan = number(predicted, key);
+		if (was > 0 || plan > 0)
+			put_row(out, time_part_name(report_parts[i]), (int)report_parts[i], plan,
+				was, most, report_seconds);
+	}
 	buf_puts(out, "</tbody></table></div>\n");
 }
 

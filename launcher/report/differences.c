@@ -88,10 +88,8 @@ static void put_wall(struct buf *out, const struct report_run *r)
 
 static void put_hours(struct buf *out, const struct report_run *r)
 {
-	if (r->time.known)
-		buf_printf(out, "%.4g", r->time.sum / 3600);
-	else
-		buf_puts(out, "–");
+	char word[REPORT_WORD];
+	buf_puts(out, report_hours(r->time.known ? r->time.sum : NAN, word));
 }
 
 static const struct {

@@ -119,11 +119,24 @@ const char *report_duration(double s, char out[REPORT_WORD])
 	return human_seconds(s, out);
 }
 
+const char *report_after(double s, char out[REPORT_WORD])
+{
+	return report_duration(fabs(s) < 0.1 ? 0 : s, out);
+}
+
 const char *report_bytes(double bytes, char out[REPORT_WORD])
 {
 	if (!isfinite(bytes))
 		return strcpy(out, unknown);
 	return human_bytes(bytes, out);
+}
+
+const char *report_hours(double s, char out[REPORT_WORD])
+{
+	double hours = s / 3600;
+	if (fabs(hours) >= 1000 && fabs(hours) < 1e15)
+		return report_count((int64_t)llround(hours), out);
+	return report_value(hours, out);
 }
 
 const char *report_percent(double share, char out[REPORT_WORD])

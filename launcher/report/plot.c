@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { X_TICKS = 6, Y_TICKS = 6 };
+enum { X_TICKS = 7, Y_TICKS = 6, MANY_MARKS = 12 };
 
 /* "80.0 k": "80 k". */
 static const char *shorten(char word[REPORT_WORD])
@@ -116,13 +116,14 @@ void report_plot_close(struct buf *out, const struct plot *p)
 	buf_puts(out, "</p></div>\n");
 }
 
-void report_plot_marks(struct buf *out, const struct plot *p, const char *kind, const double *x,
-		       size_t n)
+void report_plot_marks(struct buf *out, const struct plot *p, const double *x, size_t n)
 {
+	bool many = n > MANY_MARKS;
 	if (!n)
 		return;
-	buf_printf(out, "<path class=\"%s\" d=\"", kind);
+	buf_printf(out, "<path class=\"mark%s\" d=\"", many ? " many" : "");
 	for (size_t i = 0; i < n; i++)
-		buf_printf(out, "M%.1f 0V%d", report_plot_x(p, x[i]), PLOT_HEIGHT);
+		buf_printf(out, "M%.1f %dV%d", report_plot_x(p, x[i]),
+			   many ? PLOT_HEIGHT - PLOT_HEIGHT / 20 : 0, PLOT_HEIGHT);
 	buf_puts(out, "\"/>\n");
 }

@@ -42,8 +42,7 @@ void report_plot_close(struct buf *out, const struct plot *p);
 
 double report_plot_x(const struct plot *p, double v);
 double report_plot_y(const struct plot *p, double v);
-/* Vertical lines at these x, of a class of the style sheet. */
-void report_plot_marks(struct buf *out, const struct plot *p, const char *kind, const double *x,
-		       size_t n);
+/* Vertical lines at these x; short ones at the bottom if there are many. */
+void report_plot_marks(struct buf *out, const struct plot *p, const double *x, size_t n);
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "launcher/report/page.h"
 #include "launcher/report/sample.h"
+#include "launcher/rundir/time.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -12,7 +13,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-enum { PLAN_MAX = 256 << 20, JOB_MAX = 1 << 20, TIME_TAIL = 64 << 10, RECENT = 100 };
+enum { PLAN_MAX = 256 << 20, JOB_MAX = 1 << 20, RECENT = 100 };
 
 const char *report_state_word(enum run_state state)
 {
@@ -121,54 +122,21 @@ static void read_job(struct report_run *r)
 	}
 }
 
-static bool take_time(struct run_time *t, const char *line, size_t n)
-{
-	json_t *o = json_loadb(line, n, 0, NULL);
-	const char *key;
-	json_t *v;
-	struct run_time new = { .goodput = NAN, .wall_s = NAN };
-	json_object_foreach(o, key, v)
-	{
-		int part = report_part_index(key);
-		double value = json_is_number(v) ? json_number_value(v) : NAN;
-		if (part >= 0 && value > 0 && isfinite(value)) {
-			new.parts[part] += value;
-			new.sum += value;
-		} else if (!strcmp(key, "goodput")) {
-			new.goodput = value;
-		} else if (!strcmp(key, "wall_s")) {
-			new.wall_s = value;
-		} else if (!strcmp(key, "devices") && value > 0 && value < 1e9) {
-			new.devices = (int)value;
-		}
-	}
-	json_decref(o);
-	new.known = new.sum > 0;
-	if (new.known)
-		*t = new;
-	return new.known;
-}
-
-/* The last line of time.jsonl that is whole has the sums of the run. */
 static void read_time(struct report_run *r)
 {
-	char path[RUN_PATH];
-	run_path(path, r->path, "time.jsonl");
-	int fd = file_open(path, O_RDONLY, FILE_OWN, NULL);
-	off_t size = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
-	size_t n = size > TIME_TAIL ? TIME_TAIL : size > 0 ? (size_t)size : 0;
-	char *tail = n ? malloc(n) : NULL;
-	if (tail && !file_pread_full(fd, tail, n, size - (off_t)n)) {
-		while (n && !r->time.known) {
-			const char *before = memrchr(tail, '\n', n - 1);
-			size_t begin = before ? (size_t)(before + 1 - tail) : 0;
-			take_time(&r->time, tail + begin, n - begin);
-			n = before ? begin : 0;
-		}
-	}
-	free(tail);
-	if (fd >= 0)
-		close(fd);
+	struct rundir_time_line line;
+	int64_t us[TIME_PART_COUNT];
+	struct err why = ERR_INIT;
+	if (rundir_time_last(r->path, &line, &why) || !(line.total_s > 0))
+		return;
+	rundir_time_parts(&line, us);
+	for (int i = 0; i < TIME_PART_COUNT; i++)
+		r->time.parts[i] = (double)us[i] * 1e-6;
+	r->time.known = true;
+	r->time.sum = line.total_s;
+	r->time.wall_s = line.wall_s;
+	r->time.goodput = line.goodput;
+	r->time.devices = line.devices < INT32_MAX ? (int)line.devices : INT32_MAX;
 }
 
 /* --- What follows from them ------------------------------------------------------------- */

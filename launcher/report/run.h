@@ -31,7 +31,7 @@ enum run_state {
 /* The last line of time.jsonl. */
 struct run_time {
 	bool known;
-	double parts[REPORT_PARTS]; /* rank-seconds */
+	double parts[TIME_PART_COUNT]; /* seconds of all ranks */
 	double sum, wall_s, goodput;
 	int devices;
 };

@@ -19,16 +19,13 @@ static void widen(double *lo, double *hi)
 	*hi = step * ceil(*hi / step - 1e-9);
 }
 
-struct scale report_scale(double lo, double hi, bool log, bool round)
+struct scale report_scale(double lo, double hi, bool round)
 {
 	const double most = 1e300;
 	if (!isfinite(lo) || !isfinite(hi) || lo > hi)
-		return (struct scale){ 0, 1, false };
+		return (struct scale){ 0, 1 };
 	lo = fmax(fmin(lo, most), -most);
 	hi = fmax(fmin(hi, most), -most);
-	if (log && lo > 0)
-		return (struct scale){ pow(10, floor(log10(lo) + 1e-9)),
-				       pow(10, floor(log10(hi) - 1e-9) + 1), true };
 	if (hi - lo <= 1e-12 * fmax(fabs(lo), fabs(hi))) {
 		double room = lo != 0 ? fabs(lo) / 10 : 1;
 		lo -= room;
@@ -36,31 +33,19 @@ struct scale report_scale(double lo, double hi, bool log, bool round)
 	}
 	if (round)
 		widen(&lo, &hi);
-	return (struct scale){ lo, hi, false };
+	return (struct scale){ lo, hi };
 }
 
 double report_scale_at(const struct scale *s, double v)
 {
-	double at = s->log ? (v > 0 ? log(v / s->lo) / log(s->hi / s->lo) : 0)
-			   : (v - s->lo) / (s->hi - s->lo);
+	double at = (v - s->lo) / (s->hi - s->lo);
 	return at > 0 ? fmin(at, 1) : 0;
-}
-
-static int log_ticks(const struct scale *s, int most, double *ticks)
-{
-	int first = (int)ceil(log10(s->lo) - 1e-9), last = (int)floor(log10(s->hi) + 1e-9), n = 0;
-	int stride = 1 + (last - first) / most;
-	for (int i = first; i <= last && n < most; i += stride)
-		ticks[n++] = pow(10, i);
-	return n;
 }
 
 int report_scale_ticks(const struct scale *s, int most, double ticks[SCALE_TICKS])
 {
 	int n = 0;
 	most = most > SCALE_TICKS ? SCALE_TICKS : most < 2 ? 2 : most;
-	if (s->log)
-		return log_ticks(s, most, ticks);
 	double step = round_up((s->hi - s->lo) / (most - 1)), slack = step * 1e-6;
 	for (double i = ceil(s->lo / step - 1e-6); n < most && i * step <= s->hi + slack; i++)
 		ticks[n++] = i * step == 0 ? 0 : i * step;

@@ -7,13 +7,12 @@
 enum { SCALE_TICKS = 12 };
 
 struct scale {
-	double lo, hi; /* lo < hi, finite; a logarithmic one has lo > 0 */
-	bool log;
+	double lo, hi; /* lo < hi, finite */
 };
 
 /* The scale of an axis for values in [lo, hi]. It widens to round values if `round`; a single value
  * gets room around it. Values that are not finite give [0, 1]. */
-struct scale report_scale(double lo, double hi, bool log, bool round);
+struct scale report_scale(double lo, double hi, bool round);
 
 /* 0 at lo, 1 at hi; clamped to [0, 1]. */
 double report_scale_at(const struct scale *s, double v);

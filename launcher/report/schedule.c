@@ -56,7 +56,7 @@ static void put_part(struct buf *out, const struct draw_part *part, double end)
 	buf_puts(out, "</p>\n");
 	struct plot p = { .label = label,
 			  .x_name = "time in the step, one row per pipeline rank",
-			  .x = report_scale(0, end, false, false),
+			  .x = report_scale(0, end, false),
 			  .x_format = report_seconds,
 			  .height = n * ROW_HEIGHT,
 			  .rows = rows,

@@ -22,6 +22,10 @@ void report_curves(struct buf *out, const struct report_run *runs, int n);
 /* Of one run each. */
 void report_account(struct buf *out, const struct report_run *r);
 void report_story(struct buf *out, const struct report_run *r);
+/* The tables below the time line. */
+void report_losses(struct buf *out, const struct report_run *r);
+void report_warnings(struct buf *out, const struct report_run *r);
+void report_generations(struct buf *out, const struct report_run *r);
 void report_rank_map(struct buf *out, const struct report_run *r);
 void report_schedule(struct buf *out, const struct report_run *r);
 void report_contract(struct buf *out, const struct report_run *r);
