@@ -37,6 +37,7 @@
 	X("plan",     cmd_plan,   "show layout, memory and predicted step time; start nothing") \
 	X("topo",     cmd_topo,   "show the hardware of the machines") \
 	X("nodes",    cmd_nodes,  "list nodes that may be sick, with what runs have seen of them") \
+	X("report",   cmd_report, "write a page that shows a run, or several side by side") \
 	X("doctor",   cmd_doctor, "report what this machine lacks, and the command that fixes it") \
 	X("drill",    cmd_drill,  "cause faults on purpose, and report how the job recovers") \
 	X("ckpt",     cmd_tool,   "list, show, verify, import and export checkpoints") \
