@@ -34,7 +34,7 @@ struct exports {
 #define EACH(exports, function, ...) \
 	for (int i_ = 0; (exports) && i_ < (exports)->n; i_++) \
 		if ((exports)->list[i_].ops->function) \
-			(exports)->list[i_].ops->function((exports)->list[i_].x, __VA_ARGS__)
+	(exports)->list[i_].ops->function((exports)->list[i_].x, __VA_ARGS__)
 
 static void tell_trouble(struct exports *x, const struct export_ops *ops, const struct err *why)
 {
