@@ -275,6 +275,11 @@ void supervise_account_generation(struct account *a, int64_t now, int world)
 	a->started = true;
 }
 
+void supervise_account_group(struct account *a, int rank, int group)
+{
+	a->ranks[rank].group = group < a->most ? group : 0;
+}
+
 /* What was done after this step was for nothing. */
 static void return_to(struct account *a, int64_t step)
 {

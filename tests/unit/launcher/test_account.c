@@ -194,7 +194,7 @@ static void a_rank_waits_for_the_slowest_rank_of_its_group(void **state)
 	(void)state;
 	open_account(4, 4);
 	start(0, 4);
-	a.ranks[3].group = 1;
+	supervise_account_group(&a, 3, 1);
 	all_ready(0, 0);
 	report(10, 0, 10, 8, 1);
 	report(10, 1, 10, 5, 4);
@@ -313,7 +313,7 @@ static void begin_generation(void)
 	memset(m.ready, 0, sizeof m.ready);
 	memset(m.ended, 0, sizeof m.ended);
 	for (int r = 0; r < m.world; r++)
-		a.ranks[r].group = (int)draw(2);
+		supervise_account_group(&a, r, (int)draw(3));
 }
 
 static void lose(void)
