@@ -241,8 +241,7 @@ static int on_times(struct supervisor *s, struct connection *c, const json_t *bo
 		return -1;
 	if (!rank_of(s, c)->ready)
 		return report_out_of_order("times", e);
-	supervise_times_note(s, launcher_connection_rank(c), &m);
-	return 0;
+	return supervise_times_note(s, launcher_connection_rank(c), &m, e);
 }
 
 static int on_health(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
