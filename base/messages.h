@@ -19,6 +19,7 @@
 
 #include "base/fields.h"
 #include "base/step_parts.h"
+#include "base/time_parts.h"
 
 enum {
 	MSG_VERSION = 8,
@@ -76,7 +77,8 @@ enum {
 	X(MSG_SAVE_FAILED, save_failed, MSG_SAVE_FAILED_FIELDS, "agent", "world rank 0: the checkpoint that save asked for was not committed") \
 	X(MSG_CONSOLE_HELLO,  console_hello,  MSG_CONSOLE_HELLO_FIELDS,  "console", "the first message of a console after the handshake") \
 	X(MSG_CONSOLE_ASK,    console_ask,    MSG_CONSOLE_ASK_FIELDS,    "console", "what the owner of the run wants to know or have done") \
-	X(MSG_CONSOLE_ANSWER, console_answer, MSG_CONSOLE_ANSWER_FIELDS, "supervisor", "the answer to console_ask")
+	X(MSG_CONSOLE_ANSWER, console_answer, MSG_CONSOLE_ANSWER_FIELDS, "supervisor", "the answer to console_ask") \
+	X(MSG_TIMES,     times,    MSG_TIMES_FIELDS,    "agent",      "every few seconds, when a checkpoint begins, and before finished, idle and failed: where a rank's time went since it was ready")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -127,6 +129,11 @@ enum {
 	F(own_s, NUMBER, REQUIRED, "seconds of these steps that it spent on its samples, on forward and on backward") \
 	F(delay_s, NUMBER, REQUIRED, "seconds in which its training thread could run but got no core") \
 	F(stalled_s, NUMBER, REQUIRED, "seconds in which no thread of it ran although one was due: it was stopped")
+
+#define MSG_TIMES_FIELDS(F) \
+	F(step,       COUNT, REQUIRED, "finished steps, of which these are the times") \
+	F(peak_bytes, COUNT, REQUIRED, "peak device memory") \
+	TIME_REPORTED_PARTS(TIME_REPORTED_FIELD, F)
 
 #define MSG_LOG_FIELDS(F) \
 	F(level, TEXT, REQUIRED, "\"warn\" or \"error\"") \
