@@ -201,6 +201,7 @@ static int on_metrics(struct supervisor *s, struct connection *c, const json_t *
 		supervise_pool_confirm(&s->recovery.pool);
 	supervise_state_note_metrics(s, &m);
 	supervise_report_metrics(s, &m);
+	supervise_warn_memory(s, launcher_connection_rank(c), (double)m.peak_bytes);
 	return 0;
 }
 
@@ -468,17 +469,27 @@ static const struct {
 	int (*handle)(struct supervisor *, struct connection *, const json_t *body, struct err *e);
 	bool stranger; /* may come from a connection that is not claimed */
 } handlers[MSG_COUNT] = {
-	[MSG_HELLO] = { on_hello, true },        [MSG_READY] = { on_ready, false },
-	[MSG_METRICS] = { on_metrics, false },   [MSG_EVAL] = { on_eval, false },
-	[MSG_PROGRESS] = { on_progress, false }, [MSG_TIMES] = { on_times, false },
-	[MSG_LOG] = { on_log, false },           [MSG_CKPT] = { on_ckpt, false },
-	[MSG_SERIES] = { on_series, false },     [MSG_CKPT_LOCAL] = { on_ckpt_local, false },
-	[MSG_SIGNAL] = { on_signal, false },     [MSG_FAILED] = { on_failed, false },
-	[MSG_FINISHED] = { on_finished, false }, [MSG_DUMPED] = { on_dumped, false },
-	[MSG_HEALTH] = { on_health, false },     [MSG_BAD_STEP] = { on_bad_step, false },
-	[MSG_EXAMINED] = { on_examined, false }, [MSG_LINKS] = { on_links, false },
+	[MSG_HELLO] = { on_hello, true },
+	[MSG_READY] = { on_ready, false },
+	[MSG_METRICS] = { on_metrics, false },
+	[MSG_EVAL] = { on_eval, false },
+	[MSG_PROGRESS] = { on_progress, false },
+	[MSG_TIMES] = { on_times, false },
+	[MSG_LOG] = { on_log, false },
+	[MSG_CKPT] = { on_ckpt, false },
+	[MSG_SERIES] = { on_series, false },
+	[MSG_CKPT_LOCAL] = { on_ckpt_local, false },
+	[MSG_SIGNAL] = { on_signal, false },
+	[MSG_FAILED] = { on_failed, false },
+	[MSG_FINISHED] = { on_finished, false },
+	[MSG_DUMPED] = { on_dumped, false },
+	[MSG_HEALTH] = { on_health, false },
+	[MSG_BAD_STEP] = { on_bad_step, false },
+	[MSG_EXAMINED] = { on_examined, false },
+	[MSG_LINKS] = { on_links, false },
 	[MSG_SAVE_FAILED] = { on_save_failed, false },
-	[MSG_IDLE] = { on_idle, false },         [MSG_ENDPOINTS] = { on_endpoints, false },
+	[MSG_IDLE] = { on_idle, false },
+	[MSG_ENDPOINTS] = { on_endpoints, false },
 };
 
 void supervise_message(void *supervisor, struct connection *c, const struct msg *m)

@@ -92,6 +92,7 @@ void supervise_report_ready(struct supervisor *s)
 			   &(struct rundir_ready){ .step = s->resumed,
 						   .from = s->resumed_from,
 						   .has_from = *s->resumed_from });
+	supervise_notice_ready(s);
 	if (s->first && s->resumed <= 0)
 		return;
 	describe_resume(s, text, sizeof text);
@@ -172,6 +173,7 @@ void supervise_report_metrics(struct supervisor *s, const struct msg_metrics *m)
 	};
 	rundir_metrics(s->o.run, s->generation, m, s->d->plan.time.total);
 	add_measured_step(s, m);
+	supervise_warn_step(s, m);
 	if (s->step < 0) {
 		s->first_loss = t.loss;
 		s->first_loss_step = m->step;

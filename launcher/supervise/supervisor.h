@@ -15,6 +15,7 @@
  *     stragglers.c   names ranks that are slow or stood still
  *     evidence.c     why a rank is slow, and defects of devices, from what the agents see
  *     slow_checkpoints.c  names a folder of checkpoints that is slow
+ *     warnings.c     the rules of the warnings (warn.c: what they are judged by, and reports)
  *     exclude.c      what the run does about the node of a slow rank
  *     verdict.c      gets a verdict from the flight recorders
  *     stacks.c       has the ranks of a hang examined, and names the one that hung first
@@ -42,6 +43,7 @@
  *     state.c        what the run does now, for state.json and for consoles (spots.c: ranks and nodes
  *                    that stand out)
  *     console.c      answers the commands of the run's owner
+ *     notices.c      notifies people who are not at the terminal
  *     terminal.c     prints the progress for people
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_SUPERVISOR_H
@@ -60,6 +62,7 @@
 #include "launcher/supervise/guard.h"
 #include "launcher/supervise/hang_limit.h"
 #include "launcher/supervise/links.h"
+#include "launcher/supervise/notices.h"
 #include "launcher/supervise/predecessors.h"
 #include "launcher/supervise/progress_comment.h"
 #include "launcher/supervise/recovery.h"
@@ -76,6 +79,7 @@
 #include "launcher/supervise/suspects.h"
 #include "launcher/supervise/times.h"
 #include "launcher/supervise/uploads.h"
+#include "launcher/supervise/warn.h"
 
 enum sup_state {
 	SUP_CHECKING,  /* before the first generation: the nodes are checked */
@@ -184,6 +188,8 @@ struct supervisor {
 	struct evidence evidence;
 	struct exclude_state exclude;
 	struct slow_checkpoints slow_checkpoints;
+	struct warn_state warn;
+	struct notices_state notices;
 	bool suspects_failed;    /* a person was told that the list of suspect nodes is not kept */
 	double last_move, slept; /* times: of any rank; when this process had not run */
 	struct chain_state chain;
@@ -336,6 +342,8 @@ void supervise_report_verdict(struct supervisor *s, const struct rundir_verdict 
 void supervise_report_exit(struct supervisor *s, int rank);
 
 /* report_end.c */
+/* Whether the agents of a node have more threads than it has cores. */
+bool supervise_shares_cores(const struct supervisor *s);
 void supervise_report_end(struct supervisor *s); /* s->status is set */
 
 #endif

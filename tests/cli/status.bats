@@ -182,7 +182,7 @@ assert runs["file"]["state"] is None and runs["whole"]["state"] == "done", runs'
 	python3 - "$(run_folder words)/state.json" <<-'PYTHON'
 		import json, sys
 		s = json.load(open(sys.argv[1]))
-		s["warnings"] = ["\x1b]0;title\x07 and \u009b2J"]
+		s["warnings"] = [{"id": "x", "text": "\x1b]0;title\x07 and \u009b2J"}]
 		s["name"] = "\x1b[31mred"
 		json.dump(s, open(sys.argv[1], "w"))
 	PYTHON

@@ -61,6 +61,8 @@ enum job_regrow { REGROW_NO, REGROW_YES, REGROW_REQUEUE };
 enum job_bad_numbers { BAD_NUMBERS_RETRY, BAD_NUMBERS_SKIP, BAD_NUMBERS_STOP };
 /* The list of suspect nodes: not kept; named; excluded from submitted jobs. */
 enum job_suspects { SUSPECTS_IGNORE, SUSPECTS_WARN, SUSPECTS_EXCLUDE };
+/* The form of a notification's body. */
+enum job_preset { PRESET_WEBHOOK, PRESET_SLACK };
 /* Keys that a search may decide (plan/search): bits of struct job's `open`. */
 enum job_open {
 	OPEN_TP = 1 << 0,
@@ -279,6 +281,20 @@ struct job {
 		int suspects;             /* enum job_suspects */
 		char nodes_dir[JOB_TEXT];
 	} health;
+	struct {
+		double z;         /* of loss and gradient norm; 0: not judged */
+		double data;      /* share of a step; 0: not judged */
+		double slow;      /* times as long as its peers; 0: not judged */
+		double memory;    /* share of the memory; 0: not judged */
+		double predicted; /* times the predicted step; 0: not judged */
+	} warn;
+	struct {
+		char on[JOB_TEXT / 2]; /* a list of JOB_NOTICES (notify.h) */
+		char url[2 * JOB_TEXT], url_file[JOB_TEXT];
+		enum job_preset preset;
+		char secret_file[JOB_TEXT], ca_file[JOB_TEXT];
+		char command[2 * JOB_TEXT]; /* words separated by blanks (notify.h) */
+	} notify;
 	struct {
 		int64_t every; /* steps between progress lines */
 		char level[JOB_TEXT];
