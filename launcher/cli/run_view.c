@@ -25,7 +25,7 @@ int command_run_exit(const struct look *l)
 	case RUNDIR_STATE_STOPPED:
 		return STATUS_STOPPED;
 	case RUNDIR_STATE_LOST:
-		return RUN_VIEW_EXIT_LOST;
+		return STATUS_LOST;
 	default:
 		return STATUS_DONE;
 	}

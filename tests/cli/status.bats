@@ -115,7 +115,7 @@ print([json.loads(l) for l in open(sys.argv[1])][-1]["loss"])' "$(run_folder goo
 	edit 'host="elsewhere"' 'time=time.time()'
 	run "$MUSTER" status moved
 	echo "$output"
-	[[ $status -eq 0 && $output == "moved: training "*"on elsewhere cannot be reached"* ]]
+	[[ $status -eq 0 && $output == "moved: training "*"on elsewhere cannot be reached from here"* ]]
 	edit 'time=time.time()-100'
 	run "$MUSTER" status moved
 	echo "$output"
