@@ -32,6 +32,9 @@
 	X("queue",    cmd_queue,  "show, change and cancel jobs of Slurm's queue") \
 	X("plan",     cmd_plan,   "show layout, memory and predicted step time; start nothing") \
 	X("topo",     cmd_topo,   "show the hardware of the machines") \
+	X("logs",     cmd_logs,   "print the logs of all ranks, merged by time") \
+	X("events",   cmd_events, "print what happened to a run") \
+	X("diff",     cmd_diff,   "compare two runs: their jobs, plans and losses") \
 	X("nodes",    cmd_nodes,  "list nodes that may be sick, with what runs have seen of them") \
 	X("doctor",   cmd_doctor, "report what this machine lacks, and the command that fixes it") \
 	X("drill",    cmd_drill,  "cause faults on purpose, and report how the job recovers") \
