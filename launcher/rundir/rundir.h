@@ -20,7 +20,7 @@
  *     health.jsonl            why ranks are slow, and defects of their nodes (struct rundir_health of
  *                             launcher/rundir/events.h): a line per window and rank in which that
  *                             changed. The file exists once there is such a line
- *     time.jsonl              where the time of the ranks went
+ *     time.jsonl              where the time of all ranks went so far (launcher/rundir/time.h)
  *     metrics.<n>.jsonl       earlier lines of metrics.jsonl, and events.<n>.jsonl and so on: these
  *                             files are split (launcher/rundir/output.h) and old parts are thinned
  *                             (launcher/rundir/thin.h)
@@ -31,9 +31,14 @@
  *     trace/gen-<generation>/ comm-<rank>.json: the flight recorder of a rank, written if an
  *                             operation failed or the generation hung; timeline-<rank>.json: what
  *                             the rank did in the last step of a pipeline that ended well
- *                             (plan/spec/schedule/timeline.h). muster keeps the last RUNDIR_TRACES
+ *                             (plan/spec/schedule/timeline.h); steps-<rank>.json: what the rank did
+ *                             in the steps of [trace] steps
+ *                             (agent/engine/train/step_trace.h). muster keeps the last RUNDIR_TRACES
  *                             generations
  *     ckpt/                   checkpoints, unless the job names another folder
+ *     state.json              what the run does now, or how it ended (launcher/rundir/state.h)
+ *     control                 while it runs: where its supervisor is reached, with a secret
+ *                             (launcher/rundir/control.h)
  *     .pmix/                  the embedded PMIx server's files while it runs
  *     lock                    locked by the muster that runs here; it contains that muster's pid
  *

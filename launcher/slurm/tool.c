@@ -1,7 +1,10 @@
 /*
  * tool: runs one of the agent's tools as a step on all devices of the allocation.
  *
- * This process executes srun, which forwards Ctrl-C and ends all tasks if one fails.
+ * This process executes srun, which forwards Ctrl-C. If a task fails, the others learn of it from each
+ * other and end by themselves, with the status that says why; srun ends those that are left after
+ * a while (WAIT). It must not end them at once (--kill-on-bad-exit): when all tasks find the same mistake in an
+ * option, the status would be that of a killed task.
  */
 #include "base/agent_env.h"
 #include "base/auth.h"
@@ -16,6 +19,9 @@
 #include <unistd.h>
 
 extern char **environ;
+
+/* Seconds from the end of the first task until srun ends the others. */
+#define WAIT "--wait=30"
 
 enum { OWN_WORDS = 16, LIST_MAX = 100000 };
 
@@ -84,7 +90,8 @@ static int become_srun(const char *agent, int argc, char **argv, const char *tas
 		       struct err *e)
 {
 	static const char *const fixed[] = { "srun",
-					     "--kill-on-bad-exit=1",
+					     "--kill-on-bad-exit=0",
+					     WAIT,
 					     "--quit-on-interrupt",
 					     "--mpi=pmix",
 					     "--overlap",

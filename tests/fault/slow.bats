@@ -70,10 +70,10 @@ leave_group() {
 slow_line() { event "$1" slow-rank | grep "\"rank\":$2,\"" | grep '"slow":true'; }
 
 # put_first PROCESS NICE: lets a process go before those with a higher nice value. With sched_autogroup nice values count inside a session
-# only, so the session gets one, too.
+# only, so the session gets one, too. A thread may end meanwhile.
 put_first() {
 	local task
-	for task in "/proc/$1/task"/*; do renice -n "$2" -p "${task##*/}" >/dev/null; done
+	for task in "/proc/$1/task"/*; do renice -n "$2" -p "${task##*/}" >/dev/null || [[ ! -d $task ]]; done
 	[[ ! -w /proc/$1/autogroup ]] || echo "$2" >"/proc/$1/autogroup"
 }
 
