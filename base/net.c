@@ -269,10 +269,11 @@ int net_listen(const char *address, int *fd, char bound[NET_ADDR_MAX], struct er
 static int listen_there(union any_addr *a, const char *text, int only_loopback, struct err *e)
 {
 	if (is_wildcard(a))
-		return err_set(e, ERR_DENIED,
-			       "%s: would listen on every network of this host; name one address or "
-			       "interface",
-			       text);
+		return err_set(
+			e, ERR_DENIED,
+			"%s: would listen on every network of this host; name one address or "
+			"interface",
+			text);
 	if (only_loopback && !is_loopback(&a->any))
 		return err_set(e, ERR_DENIED, "%s: other machines can reach this address", text);
 	int s = listen_at(a);

@@ -26,7 +26,8 @@ static const char help[] =
 	"  [metrics] in muster run --help.\n"
 	"\n"
 	"OPTIONS\n"
-	"  --csv              write a table: a line per step, with the names of the columns in the\n"
+	"  --csv              write a table: a line per step, with the names of the columns in "
+	"the\n"
 	"                     first line (RFC 4180)\n"
 	"  -o FILE            write the table to this file, which is replaced; otherwise it is\n"
 	"                     printed\n"
@@ -47,7 +48,8 @@ static void tell_damaged(int64_t damaged)
 {
 	if (damaged)
 		fprintf(stderr,
-			"muster export: warning: %lld line%s of the run's files cannot be read, and "
+			"muster export: warning: %lld line%s of the run's files cannot be read, "
+			"and "
 			"%s left out\n",
 			(long long)damaged, human_s(damaged), damaged == 1 ? "is" : "are");
 }

@@ -117,7 +117,8 @@ void exports_background_put(struct exports_background *b, const char *data, size
 		buf_clear(&b->waiting);
 	if (b->o.queue && b->waiting.len + n > b->o.queue) {
 		err_set(&full, ERR_IO,
-			"the disk is slower than what is written: %zu bytes wait, and more are lost",
+			"the disk is slower than what is written: %zu bytes wait, and more are "
+			"lost",
 			b->waiting.len);
 		note_trouble(b, &full);
 	} else {

@@ -9,7 +9,9 @@
 
 static const char *const columns[] = {
 #define COLUMN(name, ...) #name,
-	"time", "generation", MSG_METRICS_FIELDS(COLUMN) "predicted_s",
+	"time",
+	"generation",
+	MSG_METRICS_FIELDS(COLUMN) "predicted_s",
 #undef COLUMN
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };

@@ -34,12 +34,12 @@ struct exports {
 #define EACH(exports, function, ...) \
 	for (int i_ = 0; (exports) && i_ < (exports)->n; i_++) \
 		if ((exports)->list[i_].ops->function) \
-			(exports)->list[i_].ops->function((exports)->list[i_].x, __VA_ARGS__)
+	(exports)->list[i_].ops->function((exports)->list[i_].x, __VA_ARGS__)
 
 static void tell_trouble(struct exports *x, const struct export_ops *ops, const struct err *why)
 {
 	char text[sizeof why->text + 128];
-	snprintf(text, sizeof text, "%s: %s; the run goes on without it", ops->key, why->text);
+	snprintf(text, sizeof text, "%s: %s; the run goes on", ops->key, why->text);
 	x->o.tell(x->o.arg, true, text);
 }
 

@@ -69,8 +69,9 @@ struct export_gauges {
 	char info[600];   /* further labels of muster_run_info */
 	bool known[GAUGE_COUNT];
 	double value[GAUGE_COUNT];
-	double parts[STEP_PART_COUNT]; /* seconds of all steps; the series exist with a first step */
-	const char *state;             /* a word of EXPORT_STATES */
+	double parts
+		[STEP_PART_COUNT]; /* seconds of all steps; the series exist with a first step */
+	const char *state;         /* a word of EXPORT_STATES */
 	/* As in struct exports_options; NULL: there are no series of ranks. */
 	bool (*rank)(void *arg, int rank, struct export_rank *out);
 	void *arg;
@@ -82,8 +83,7 @@ void exports_gauges_init(struct export_gauges *g, const char *run, const char *h
 void exports_gauge_set(struct export_gauges *g, enum export_gauge id, double value);
 /* A number that is not known counts as 0. */
 void exports_gauge_add(struct export_gauges *g, enum export_gauge id, double value);
-void exports_gauges_text(const struct export_gauges *g, enum export_format format,
-			 struct buf *out);
+void exports_gauges_text(const struct export_gauges *g, enum export_format format, struct buf *out);
 /* Appends name="value" to the labels of muster_run_info, with what the format escapes. */
 void exports_gauges_info(struct export_gauges *g, const char *name, const char *value);
 

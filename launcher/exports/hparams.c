@@ -46,8 +46,8 @@ static const char plugin[] = "hparams";
 /* Whether the page shows the key. */
 static bool is_shown(const struct job_key *key)
 {
-	static const char *const sections[] = { "model", "parallel", "recompute", "precision",
-						"batch", "optimizer" };
+	static const char *const sections[] = { "model",     "parallel", "recompute",
+						"precision", "batch",    "optimizer" };
 	for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
 		if (!strcmp(key->section, sections[i]))
 			return true;

@@ -71,9 +71,8 @@ static enum MHD_Result serve(struct listener *l, struct MHD_Connection *c)
 	pthread_mutex_lock(&l->mutex);
 	struct buf *text = &l->text[format];
 	bool known = text->len > 0;
-	struct MHD_Response *r = known ? l->http->response(text->len, text->data,
-							   MHD_RESPMEM_MUST_COPY)
-				       : NULL;
+	struct MHD_Response *r =
+		known ? l->http->response(text->len, text->data, MHD_RESPMEM_MUST_COPY) : NULL;
 	pthread_mutex_unlock(&l->mutex);
 	if (!known)
 		return refuse(l, c, MHD_HTTP_SERVICE_UNAVAILABLE, "the run has just started");
@@ -125,9 +124,10 @@ static int start(struct listener *l, int fd, struct err *e)
 	if (l->daemon)
 		return 0;
 	shutdown(fd, SHUT_RDWR);
-	return err_set(e, ERR_NOMEM,
-		       "cannot start the thread that answers; ulimit -u and ulimit -n limit threads "
-		       "and open files");
+	return err_set(
+		e, ERR_NOMEM,
+		"cannot start the thread that answers; ulimit -u and ulimit -n limit threads "
+		"and open files");
 }
 
 static void say_where(const struct exports_options *o, const char *bound)
@@ -143,8 +143,8 @@ static int advise(struct err *e)
 	const struct err why = *e;
 	return err_set(e, why.code, "%.700s; %s", why.text,
 		       why.code == ERR_DENIED
-			       ? "listen on one that may be reached, and set metrics.token_file or "
-				 EXPORTS_TOKEN_VARIABLE
+			       ? "listen on one that may be reached, and set metrics.token_file "
+				 "or " EXPORTS_TOKEN_VARIABLE
 			       : "choose another port, or 0 for a free one, of an address of this "
 				 "host");
 }

@@ -108,7 +108,8 @@ int exports_series_read(const char *run, const struct exports_series_reader *r, 
 		rc = err_set(e, ERR_NOMEM, "%s: no memory to read its metrics", run);
 	if (!rc && !s.n)
 		rc = err_set(e, ERR_NOTFOUND,
-			     "%s: the run has finished no step, so there is nothing to export", run);
+			     "%s: the run has finished no step, so there is nothing to export",
+			     run);
 	find_last_steps(&s);
 	if (!rc)
 		rc = read_all(run, &s, false, damaged, e);

@@ -164,12 +164,11 @@ static int board_open(const struct exports_options *o, void **x, struct err *e)
 	if (!b)
 		return err_set(e, ERR_NOMEM, "no memory for TensorBoard's event file");
 	if (open_file(o->run, &file, e) ||
-	    exports_background_open(
-		    &(struct exports_background_options){ .write = write_records,
-							  .close = close_file,
-							  .arg = file,
-							  .queue = QUEUE },
-		    &b->file, e)) {
+	    exports_background_open(&(struct exports_background_options){ .write = write_records,
+									  .close = close_file,
+									  .arg = file,
+									  .queue = QUEUE },
+				    &b->file, e)) {
 		free(b);
 		return -1;
 	}

@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 #define REMEDY \
-	"a token is at least 16 printable characters without blanks, such as `openssl rand -hex 32` " \
+	"a token is at least 16 printable characters without blanks, such as `openssl rand -hex " \
+	"32` " \
 	"prints"
 
 static int read_private(const char *path, char *out, size_t size, struct err *e)
@@ -24,10 +25,11 @@ static int read_private(const char *path, char *out, size_t size, struct err *e)
 	ssize_t n = -1;
 	int rc = 0;
 	if (fstat(fd, &st) || st.st_uid != geteuid() || (st.st_mode & 077))
-		rc = err_set(e, ERR_DENIED,
-			     "%.200s: the token in it is yours alone, but the file is not: chown it "
-			     "to you, and chmod 600 it",
-			     path);
+		rc = err_set(
+			e, ERR_DENIED,
+			"%.200s: the token in it is yours alone, but the file is not: chown it "
+			"to you, and chmod 600 it",
+			path);
 	else if ((n = read(fd, out, size - 1)) < 0)
 		rc = err_errno(e, ERR_IO, "%.200s: cannot read", path);
 	close(fd);

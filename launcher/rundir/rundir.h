@@ -29,6 +29,8 @@
  *                             the rank did in the last step of a pipeline that ended well
  *                             (plan/spec/schedule/timeline.h). muster keeps the last RUNDIR_TRACES
  *                             generations
+ *     tensorboard/            events.out.tfevents.*: one for each muster run, if the job asks for them
+ *                             (launcher/exports/tensorboard.h)
  *     ckpt/                   checkpoints, unless the job names another folder
  *     .pmix/                  the embedded PMIx server's files while it runs
  *     lock                    locked by the muster that runs here; it contains that muster's pid

@@ -75,14 +75,13 @@ void supervise_exporting_begin(struct supervisor *s)
 	if (!s->exports)
 		return;
 	show_plan_text(&s->d->job, &s->d->cluster, &s->d->plan, &plan);
-	exports_begin(s->exports,
-		      &(struct export_begin){ .generation = s->generation,
-					      .job = &s->d->job,
-					      .plan = buf_str(&plan),
-					      .predicted_s = s->d->plan.time.total,
-					      .step = s->resumed > 0 ? s->resumed : 0,
-					      .ranks = s->world,
-					      .nodes = s->d->cluster.n_nodes });
+	exports_begin(s->exports, &(struct export_begin){ .generation = s->generation,
+							  .job = &s->d->job,
+							  .plan = buf_str(&plan),
+							  .predicted_s = s->d->plan.time.total,
+							  .step = s->resumed > 0 ? s->resumed : 0,
+							  .ranks = s->world,
+							  .nodes = s->d->cluster.n_nodes });
 	buf_fini(&plan);
 }
 

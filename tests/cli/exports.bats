@@ -23,6 +23,9 @@ setup_file() {
 
 setup() { cd "$BATS_TEST_TMPDIR"; }
 
+# A test that has failed leaves its run.
+teardown() { [[ -z ${muster-} ]] || kill -9 "$muster" 2>/dev/null || true; }
+
 # get URL [HEADER: VALUE]: prints the body. It fails, and prints the status, if that is not 200.
 get() {
 	python3 - "$@" <<-'PY'
@@ -50,9 +53,10 @@ start_listening() {
 stop_listening() {
 	kill "$muster"
 	wait "$job" || [[ $? -eq 75 ]]
+	muster=
 }
 
-# The gauges have the numbers of the first step: the loop hands them over once a second.
+# The loop hands the numbers over once a second.
 scrape_has() { [[ $(get "$url") == *"$1"* ]]; }
 
 # install PACKAGE...: makes a Python with these packages of PyPI for this file, or skips the test.
@@ -182,8 +186,8 @@ find_promtool() {
 	get "$url" >first.prom
 	get "$url" "Accept: application/openmetrics-text; version=1.0.0" >live.om
 	wait_for 30 step_reached live $(($(last_step live) + 20))
-	sleep_until_changed=$(grep '^muster_step{' first.prom)
-	changed() { [[ $(get "$url" | grep '^muster_step{') != "$sleep_until_changed" ]]; }
+	before=$(grep '^muster_step{' first.prom)
+	changed() { [[ $(get "$url" | grep '^muster_step{') != "$before" ]]; }
 	wait_for 30 changed
 	run get "${url%metrics}other"
 	[[ $output == "status 404" ]]
@@ -248,9 +252,10 @@ find_promtool() {
 
 @test "exports that cannot work are named once, and the run is done" {
 	start_listening first
+	taken=${url#http://}
 	echo a-secret-of-many-characters >token
 	chmod 644 token
-	run_tiny second metrics.listen="${url//[!0-9.:]/}" metrics.textfile=/proc/muster.prom
+	run_tiny second metrics.listen="${taken%/metrics}" metrics.textfile=/proc/muster.prom
 	run_tiny third metrics.listen=127.0.0.1:0 metrics.token_file="$PWD/token"
 	run_tiny fourth metrics.listen=192.0.2.1:9400
 	stop_listening

@@ -20,10 +20,11 @@ static int check_listen(const struct rule_job *j)
 	static const size_t keys[] = { AT(metrics, listen) };
 	const char *at = j->job->metrics.listen;
 	if (*at && !has_port(at))
-		return REFUSE(j, keys,
-			      "listen = %s is no address with a port; use 127.0.0.1:9400, [::1]:9400, "
-			      "or an interface such as eth0:9400",
-			      at);
+		return REFUSE(
+			j, keys,
+			"listen = %s is no address with a port; use 127.0.0.1:9400, [::1]:9400, "
+			"or an interface such as eth0:9400",
+			at);
 	return 0;
 }
 
@@ -31,9 +32,10 @@ static int check_token(const struct rule_job *j)
 {
 	static const size_t keys[] = { AT(metrics, token_file), AT(metrics, listen) };
 	if (*j->job->metrics.token_file && !*j->job->metrics.listen)
-		return REFUSE(j, keys,
-			      "token_file = %s has no effect without listen; set listen, or remove it",
-			      j->job->metrics.token_file);
+		return REFUSE(
+			j, keys,
+			"token_file = %s has no effect without listen; set listen, or remove it",
+			j->job->metrics.token_file);
 	return 0;
 }
 
@@ -53,9 +55,10 @@ static int check_ranks(const struct rule_job *j)
 {
 	static const size_t keys[] = { AT(metrics, ranks) };
 	if (j->job->metrics.ranks && !*j->job->metrics.listen && !*j->job->metrics.textfile)
-		return REFUSE(j, keys,
-			      "ranks = yes has no effect without listen or textfile; set one, or use "
-			      "ranks = no");
+		return REFUSE(
+			j, keys,
+			"ranks = yes has no effect without listen or textfile; set one, or use "
+			"ranks = no");
 	return 0;
 }
 

@@ -76,9 +76,9 @@ static const unsigned char *take_record(const struct buf *b, size_t *at, size_t 
 static void the_first_record_names_the_version(void **state)
 {
 	(void)state;
-	static const unsigned char want[] = { 0x09, 0,    0,    0,	0, 0,	0,   0xf0, 0x3f,
-					      0x10, 0,    0x1a, 13,	'b', 'r', 'a', 'i',	 'n',
-					      '.',  'E',  'v',  'e',	'n', 't', ':', '2' };
+	static const unsigned char want[] = { 0x09, 0,   0,    0,   0,   0,   0,   0xf0, 0x3f,
+					      0x10, 0,   0x1a, 13,  'b', 'r', 'a', 'i',  'n',
+					      '.',  'E', 'v',  'e', 'n', 't', ':', '2' };
 	struct buf out = BUF_INIT;
 	size_t at = 0, n;
 	exports_tf_version(&out, 1);
@@ -93,9 +93,9 @@ static void a_step_is_one_record_of_single_precision_numbers(void **state)
 {
 	(void)state;
 	/* step 300: a varint of two bytes; summary of one value: tag "a", 0.5 */
-	static const unsigned char want[] = { 0x09, 0,	  0,	0,   0,	   0,	 0,    0xf0,
-					      0x3f, 0x10, 0xac, 2,   0x2a, 10,	 0x0a, 8,
-					      0x0a, 1,	  'a',	0x15, 0,    0,	 0,    0x3f };
+	static const unsigned char want[] = { 0x09, 0,    0,    0,    0,    0,  0,    0xf0,
+					      0x3f, 0x10, 0xac, 2,    0x2a, 10, 0x0a, 8,
+					      0x0a, 1,    'a',  0x15, 0,    0,  0,    0x3f };
 	const struct exports_scalar half = { "a", 0.5 };
 	struct buf out = BUF_INIT;
 	size_t at = 0, n;
@@ -284,10 +284,11 @@ static void series_of_ranks_come_only_if_they_are_asked_for(void **state)
 	assert_null(strstr(out.data, "muster_rank_"));
 	g.rank = two_ranks;
 	text_of(&g, FORMAT_PROMETHEUS, &out);
-	assert_true(has_line(&out,
-			     "muster_rank_step{run=\"r\",host=\"h\",rank=\"1\",node=\"n2\"} 8"));
+	assert_true(
+		has_line(&out, "muster_rank_step{run=\"r\",host=\"h\",rank=\"1\",node=\"n2\"} 8"));
 	assert_true(has_line(
-		&out, "muster_rank_still_seconds{run=\"r\",host=\"h\",rank=\"0\",node=\"n1\"} 0.5"));
+		&out,
+		"muster_rank_still_seconds{run=\"r\",host=\"h\",rank=\"0\",node=\"n1\"} 0.5"));
 	buf_fini(&out);
 }
 

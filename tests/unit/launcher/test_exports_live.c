@@ -282,7 +282,8 @@ static void a_scrape_gets_what_the_loop_has_handed_over(void **state)
 	exports_tick(x, 101);
 	assert_non_null(strstr(ask(GET("/metrics", "")), "} 2.25\n"));
 	answer = ask(GET("/metrics", "Accept: application/openmetrics-text;version=1.0.0\r\n"));
-	assert_non_null(strstr(answer, "Content-Type: application/openmetrics-text; version=1.0.0"));
+	assert_non_null(
+		strstr(answer, "Content-Type: application/openmetrics-text; version=1.0.0"));
 	assert_non_null(strstr(answer, "\n# EOF\n"));
 	assert_int_equal(told.warnings, 0);
 	exports_close(x, "done");
@@ -314,10 +315,10 @@ static void a_scrape_without_the_token_is_refused(void **state)
 	assert_non_null(strstr(answer, " 401 "));
 	assert_non_null(strstr(answer, "WWW-Authenticate: Bearer"));
 	assert_null(strstr(answer, "muster_"));
-	assert_non_null(
-		strstr(ask(GET("/metrics", "Authorization: Bearer 0123456789abcdeX\r\n")), " 401 "));
-	assert_non_null(
-		strstr(ask(GET("/metrics", "Authorization: Bearer 0123456789abcdef\r\n")), " 200 "));
+	assert_non_null(strstr(ask(GET("/metrics", "Authorization: Bearer 0123456789abcdeX\r\n")),
+			       " 401 "));
+	assert_non_null(strstr(ask(GET("/metrics", "Authorization: Bearer 0123456789abcdef\r\n")),
+			       " 200 "));
 	exports_close(x, "done");
 }
 
@@ -413,9 +414,10 @@ static void an_event_file_has_what_was_reported(void **state)
 	exports_close(x, "done");
 	slurp_events(&file);
 	check_records(&file);
-	static const char *const tags[] = { "train/loss",	 "eval/loss",	 "step_parts/compute",
-					    "checkpoint/seconds", "the plan",	 "_hparams_/experiment",
-					    "brain.Event:2",	 "session_end" };
+	static const char *const tags[] = { "train/loss",         "eval/loss",
+					    "step_parts/compute", "checkpoint/seconds",
+					    "the plan",           "_hparams_/experiment",
+					    "brain.Event:2",      "session_end" };
 	for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
 		assert_true(holds(&file, tags[i]));
 	buf_fini(&file);
