@@ -3,7 +3,7 @@
  *
  * This process executes srun, which forwards Ctrl-C. If a task fails, the others learn of it from each
  * other and end by themselves, with the status that says why; srun ends those that are left after
- * LEFT_S. It must not end them at once (--kill-on-bad-exit): when all tasks find the same mistake in an
+ * a while (WAIT). It must not end them at once (--kill-on-bad-exit): when all tasks find the same mistake in an
  * option, the status would be that of a killed task.
  */
 #include "base/agent_env.h"
@@ -20,8 +20,8 @@
 
 extern char **environ;
 
-/* seconds from the end of the first task until srun ends the others */
-#define LEFT_S "30"
+/* Seconds from the end of the first task until srun ends the others. */
+#define WAIT "--wait=30"
 
 enum { OWN_WORDS = 16, LIST_MAX = 100000 };
 
@@ -91,7 +91,7 @@ static int become_srun(const char *agent, int argc, char **argv, const char *tas
 {
 	static const char *const fixed[] = { "srun",
 					     "--kill-on-bad-exit=0",
-					     "--wait=" LEFT_S,
+					     WAIT,
 					     "--quit-on-interrupt",
 					     "--mpi=pmix",
 					     "--overlap",
