@@ -29,6 +29,7 @@ struct warn_state {
 struct supervisor;
 struct msg_metrics;
 
+/* Takes the limits of the job. */
 void supervise_warn_open(struct supervisor *s);
 /* A generation starts: what is known about its ranks is over. */
 void supervise_warn_reset(struct supervisor *s);
