@@ -9,6 +9,7 @@
 #include "agent/control.h"
 #include "agent/examine.h"
 #include "agent/pace.h"
+#include "agent/times.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -45,6 +46,7 @@ struct control {
 	atomic_llong step;
 	atomic_ullong count;
 	struct pace pace;
+	struct times times;
 	_Atomic(const char *) phase;
 };
 

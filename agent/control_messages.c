@@ -100,6 +100,7 @@ static void begin_next(struct control *c, json_t *welcome, uint32_t generation)
 	c->recorded = 0;
 	json_array_clear(c->endpoints);
 	agent_connection_renew(c->connection, generation);
+	agent_times_end(&c->times);
 	atomic_store(&c->stop, STOP_NONE);
 	atomic_store(&c->step, 0);
 	atomic_store(&c->phase, "start");

@@ -19,9 +19,10 @@
 
 #include "base/fields.h"
 #include "base/step_parts.h"
+#include "base/time_parts.h"
 
 enum {
-	MSG_VERSION = 7,
+	MSG_VERSION = 8,
 	GUARD_GENERATION = 1, /* of all messages to and from a guard, which outlives generations */
 	BURN_IN_GENERATION =
 		1 /* of all messages to and from a burn-in, which precedes generations */
@@ -68,7 +69,8 @@ enum {
 	X(MSG_IDLE,      idle,     MSG_IDLE_FIELDS,     "agent",      "the agent has left its generation; it waits for the welcome of the next one") \
 	X(MSG_ENDPOINTS, endpoints, MSG_ENDPOINTS_FIELDS, "agent",    "what the rank publishes for the others, in a generation that does not use PMIx") \
 	X(MSG_WORLD_ENDPOINTS, world_endpoints, MSG_WORLD_ENDPOINTS_FIELDS, "supervisor", "what consecutive ranks have published, once all have; the last message has the last rank") \
-	X(MSG_CKPT_LOCAL, ckpt_local, MSG_CKPT_FIELDS,  "agent",      "world rank 0 has seen a checkpoint committed in the folders of the nodes")
+	X(MSG_CKPT_LOCAL, ckpt_local, MSG_CKPT_FIELDS,  "agent",      "world rank 0 has seen a checkpoint committed in the folders of the nodes") \
+	X(MSG_TIMES,     times,    MSG_TIMES_FIELDS,    "agent",      "every few seconds, when a checkpoint begins, and before finished, idle and failed: where a rank's time went since it was ready")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -119,6 +121,11 @@ enum {
 	F(own_s, NUMBER, REQUIRED, "seconds of these steps that it spent on its samples, on forward and on backward") \
 	F(delay_s, NUMBER, REQUIRED, "seconds in which its training thread could run but got no core") \
 	F(stalled_s, NUMBER, REQUIRED, "seconds in which no thread of it ran although one was due: it was stopped")
+
+#define MSG_TIMES_FIELDS(F) \
+	F(step,       COUNT, REQUIRED, "finished steps, of which these are the times") \
+	F(peak_bytes, COUNT, REQUIRED, "peak device memory") \
+	F(us,         JSON,  REQUIRED, "a list: microseconds of each part that a rank reports (time_reported_json)")
 
 #define MSG_LOG_FIELDS(F) \
 	F(level, TEXT, REQUIRED, "\"warn\" or \"error\"") \

@@ -54,6 +54,11 @@ static void worked(void *arg, double seconds)
 	agent_control_worked(arg, seconds);
 }
 
+static void note_times(void *arg, const struct train_times *times, bool at_once)
+{
+	agent_control_times(arg, times, at_once);
+}
+
 static bool stopping(void *arg, bool *checkpoint)
 {
 	return agent_control_stopping(arg, checkpoint);
@@ -134,6 +139,7 @@ struct train_hooks agent_report_hooks(struct control *control)
 		.progress = progress,
 		.moved = moved,
 		.worked = worked,
+		.times = note_times,
 		.stopping = stopping,
 		.await_recorded = await_recorded,
 		.give_up = give_up,

@@ -25,7 +25,7 @@ struct lines { /* a .jsonl file */
 struct rundir {
 	char path[PATH_MAX];
 	int lock;
-	struct lines events, metrics, health; /* health: opened with its first line */
+	struct lines events, metrics, health, time; /* the last two: opened with their first line */
 	int lost;
 	bool gone;  /* the folder was deleted, and that has been said */
 	bool fresh; /* nobody has read the trouble yet */
@@ -157,6 +157,7 @@ int rundir_open(const char *parent, const char *name, struct rundir **out, struc
 	r->events = (struct lines){ .name = RUN_EVENTS, .fd = -1 };
 	r->metrics = (struct lines){ .name = RUN_METRICS, .fd = -1 };
 	r->health = (struct lines){ .name = RUN_HEALTH, .fd = -1 };
+	r->time = (struct lines){ .name = RUN_TIME, .fd = -1 };
 	if (make_run_folder(parent, name, r->path, e) || take_lock(r, e) ||
 	    open_file(r, RUN_EVENTS, O_RDWR | O_APPEND, &r->events.fd, e) ||
 	    open_file(r, RUN_METRICS, O_RDWR | O_APPEND, &r->metrics.fd, e)) {
@@ -173,7 +174,7 @@ void rundir_close(struct rundir *r)
 {
 	if (!r)
 		return;
-	int fds[] = { r->events.fd, r->metrics.fd, r->health.fd, r->lock };
+	int fds[] = { r->events.fd, r->metrics.fd, r->health.fd, r->time.fd, r->lock };
 	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
@@ -389,7 +390,7 @@ static void write_line(struct rundir *r, struct lines *to, const char *text)
 	buf_fini(&line);
 }
 
-/* A line's first fields; event: NULL in metrics.jsonl and health.jsonl. */
+/* A line's first fields; event: only in events.jsonl. */
 static json_t *new_line(uint32_t generation, const char *event)
 {
 	json_t *line = json_object();
@@ -420,19 +421,32 @@ void rundir_append_event(struct rundir *r, uint32_t generation, const char *name
 	append_line(r, &r->events, line, fields_write(rows, fields, line, NULL));
 }
 
-void rundir_append_health(struct rundir *r, uint32_t generation, const struct fields_row *rows,
-			  const void *fields)
+/* Appends to a file that its first line opens. */
+static void append_later(struct rundir *r, struct lines *to, uint32_t generation,
+			 const struct fields_row *rows, const void *fields)
 {
 	struct err e = ERR_INIT;
-	if (r->health.fd < 0) {
-		if (open_file(r, RUN_HEALTH, O_RDWR | O_APPEND, &r->health.fd, &e)) {
+	if (to->fd < 0) {
+		if (open_file(r, to->name, O_RDWR | O_APPEND, &to->fd, &e)) {
 			r->lost++;
 			return;
 		}
-		cut_torn_line(&r->health);
+		cut_torn_line(to);
 	}
 	json_t *line = new_line(generation, NULL);
-	append_line(r, &r->health, line, fields_write(rows, fields, line, NULL));
+	append_line(r, to, line, fields_write(rows, fields, line, NULL));
+}
+
+void rundir_append_health(struct rundir *r, uint32_t generation, const struct fields_row *rows,
+			  const void *fields)
+{
+	append_later(r, &r->health, generation, rows, fields);
+}
+
+void rundir_append_time(struct rundir *r, uint32_t generation, const struct fields_row *rows,
+			const void *fields)
+{
+	append_later(r, &r->time, generation, rows, fields);
 }
 
 void rundir_metrics(struct rundir *r, uint32_t generation, const struct msg_metrics *m,

@@ -20,6 +20,7 @@
  *     health.jsonl            why ranks are slow, and defects of their nodes (struct rundir_health of
  *                             launcher/rundir/events.h): a line per window and rank in which that
  *                             changed. The file exists once there is such a line
+ *     time.jsonl              where the time of all ranks went so far (launcher/rundir/time.h)
  *     rollbacks.jsonl         what is skipped because numbers became bad (launcher/rundir/rollbacks.h)
  *     ledger.jsonl            what the agents consumed (agent/engine/data/ledger.h)
  *     logs/                   <node>-<rank>.log of each agent; launch-<generation>.log: what agents
@@ -90,7 +91,7 @@ void rundir_drop_submission(const char *path, uint32_t number, bool created);
  * of a step by the plan. */
 void rundir_metrics(struct rundir *r, uint32_t generation, const struct msg_metrics *m,
 		    double predicted_s);
-/* Lines of events.jsonl, metrics.jsonl and health.jsonl that could not be written. */
+/* Lines of events.jsonl, metrics.jsonl, health.jsonl and time.jsonl that could not be written. */
 int rundir_lost(const struct rundir *r);
 /* Somebody may delete files while the run goes on. A line whose file was deleted begins a new file;
  * without the run folder it is lost. Returns, once for each such event, what people should know,
@@ -100,10 +101,12 @@ const char *rundir_trouble(struct rundir *r);
  * was. */
 int rundir_renew(struct rundir *r, struct err *e);
 
-/* For launcher/rundir/events.c: appends a line with the fields of this table to health.jsonl, or to
- * events.jsonl. */
+/* For launcher/rundir/events.c and launcher/rundir/time.c: appends a line with the fields of this table to
+ * health.jsonl, time.jsonl or events.jsonl. */
 void rundir_append_health(struct rundir *r, uint32_t generation, const struct fields_row *rows,
 			  const void *fields);
+void rundir_append_time(struct rundir *r, uint32_t generation, const struct fields_row *rows,
+			const void *fields);
 void rundir_append_event(struct rundir *r, uint32_t generation, const char *name,
 			 const struct fields_row *rows, const void *fields);
 

@@ -177,6 +177,7 @@ static int on_ready(struct supervisor *s, struct connection *c, const json_t *bo
 	s->resumed = m.step;
 	snprintf(s->resumed_from, sizeof s->resumed_from, "%s", m.has_from ? m.from : "");
 	note_progress(s, k, m.step, "ready");
+	supervise_times_ready(s, launcher_connection_rank(c), m.step);
 	if (++s->readies == s->world) {
 		supervise_predecessors_ready(s->predecessors, s->generation);
 		supervise_handle(s, EV_ALL_READY, NULL, NULL);
@@ -231,6 +232,16 @@ static int on_progress(struct supervisor *s, struct connection *c, const json_t 
 	return 0;
 }
 
+static int on_times(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
+{
+	struct msg_times m;
+	if (msg_times_read(body, &m, e))
+		return -1;
+	if (!rank_of(s, c)->ready)
+		return report_out_of_order("times", e);
+	return supervise_times_note(s, launcher_connection_rank(c), &m, e);
+}
+
 static int on_health(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
 {
 	struct msg_health m;
@@ -273,6 +284,7 @@ static int on_ckpt(struct supervisor *s, struct connection *c, const json_t *bod
 	supervise_restart_ckpt(&s->restart, m.step);
 	supervise_stop_note_ckpt(s, m.seconds);
 	supervise_comment_note_ckpt(s, m.step);
+	supervise_times_write(s);
 	s->ckpt_step = m.step;
 	snprintf(s->ckpt_path, sizeof s->ckpt_path, "%s", m.path);
 	supervise_report_ckpt(s, &m);
@@ -384,6 +396,7 @@ static int on_finished(struct supervisor *s, struct connection *c, const json_t 
 	supervise_contract_memory(&s->contract, &s->d->plan, launcher_connection_rank(c),
 				  (double)m.peak_bytes);
 	note_progress(s, k, m.step, "finished");
+	supervise_times_finished(s, launcher_connection_rank(c));
 	if (++s->finishes == s->world)
 		supervise_handle(s, EV_ALL_FINISHED, NULL, NULL);
 	return 0;
@@ -439,25 +452,16 @@ static const struct {
 	int (*handle)(struct supervisor *, struct connection *, const json_t *body, struct err *e);
 	bool stranger; /* may come from a connection that is not claimed */
 } handlers[MSG_COUNT] = {
-	[MSG_HELLO] = { on_hello, true },
-	[MSG_READY] = { on_ready, false },
-	[MSG_METRICS] = { on_metrics, false },
-	[MSG_EVAL] = { on_eval, false },
-	[MSG_PROGRESS] = { on_progress, false },
-	[MSG_LOG] = { on_log, false },
-	[MSG_CKPT] = { on_ckpt, false },
-	[MSG_SERIES] = { on_series, false },
-	[MSG_CKPT_LOCAL] = { on_ckpt_local, false },
-	[MSG_SIGNAL] = { on_signal, false },
-	[MSG_FAILED] = { on_failed, false },
-	[MSG_FINISHED] = { on_finished, false },
-	[MSG_DUMPED] = { on_dumped, false },
-	[MSG_HEALTH] = { on_health, false },
-	[MSG_BAD_STEP] = { on_bad_step, false },
-	[MSG_EXAMINED] = { on_examined, false },
-	[MSG_LINKS] = { on_links, false },
-	[MSG_IDLE] = { on_idle, false },
-	[MSG_ENDPOINTS] = { on_endpoints, false },
+	[MSG_HELLO] = { on_hello, true },        [MSG_READY] = { on_ready, false },
+	[MSG_METRICS] = { on_metrics, false },   [MSG_EVAL] = { on_eval, false },
+	[MSG_PROGRESS] = { on_progress, false }, [MSG_TIMES] = { on_times, false },
+	[MSG_LOG] = { on_log, false },           [MSG_CKPT] = { on_ckpt, false },
+	[MSG_SERIES] = { on_series, false },     [MSG_CKPT_LOCAL] = { on_ckpt_local, false },
+	[MSG_SIGNAL] = { on_signal, false },     [MSG_FAILED] = { on_failed, false },
+	[MSG_FINISHED] = { on_finished, false }, [MSG_DUMPED] = { on_dumped, false },
+	[MSG_HEALTH] = { on_health, false },     [MSG_BAD_STEP] = { on_bad_step, false },
+	[MSG_EXAMINED] = { on_examined, false }, [MSG_LINKS] = { on_links, false },
+	[MSG_IDLE] = { on_idle, false },         [MSG_ENDPOINTS] = { on_endpoints, false },
 };
 
 void supervise_message(void *supervisor, struct connection *c, const struct msg *m)

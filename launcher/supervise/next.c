@@ -37,6 +37,7 @@ void supervise_enter(struct supervisor *s, enum sup_state state, double seconds)
 	if (state != SUP_TRAINING) /* only a run that trains grows */
 		supervise_checks_stop(s);
 	s->state = state;
+	supervise_times_enter(s);
 	s->deadline = seconds > 0 ? supervise_now(s) + seconds : 0;
 }
 

@@ -72,6 +72,7 @@ static void print_results(struct supervisor *s)
 					 s->measured_s / (double)s->measured,
 					 s->d->plan.time.total);
 	print_contract(s);
+	supervise_times_print(s);
 	if (s->skipped)
 		supervise_terminal_event(
 			t, TONE_PLAIN, "skipped",
@@ -148,6 +149,7 @@ void supervise_report_end(struct supervisor *s)
 					.step = s->step,
 					.restarts = s->restart.restarts };
 	report_contract(s);
+	supervise_times_end(s);
 	if (s->status == STATUS_DONE)
 		rundir_event_done(s->o.run, s->generation, &end);
 	else if (s->status == STATUS_STOPPED)

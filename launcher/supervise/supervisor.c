@@ -169,7 +169,8 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 		.arg = s,
 	};
 	if (supervise_recovery_open(s, e) || open_predecessors(s, e) ||
-	    supervise_rollback_open(s, e) || launcher_connections_open(&co, &s->connections, e))
+	    supervise_rollback_open(s, e) || supervise_times_open(s, e) ||
+	    launcher_connections_open(&co, &s->connections, e))
 		goto free_all;
 	open_guard(s);
 	supervise_notices_open(s);
@@ -181,6 +182,7 @@ free_all:
 		supervise_recovery_close(s);
 		supervise_predecessors_close(s->predecessors);
 		supervise_rollback_close(s);
+		supervise_times_close(s);
 	}
 	free(kept);
 	free(ranks);
@@ -214,6 +216,7 @@ void supervise_tick(struct supervisor *s)
 	supervise_comment_tick(s);
 	supervise_warn_tick(s);
 	supervise_notices_tick(s);
+	supervise_times_tick(s);
 	const char *trouble = rundir_trouble(s->o.run);
 	if (trouble)
 		supervise_terminal_event(s->o.term, TONE_BAD, "warn", "%s", trouble);
@@ -256,6 +259,7 @@ void supervise_close(struct supervisor *s)
 	supervise_chain_close(s);
 	supervise_uploads_close(s);
 	supervise_comment_close(s);
+	supervise_times_close(s);
 	supervise_guard_close(s->guard);
 	launcher_connections_close(s->connections);
 	supervise_predecessors_close(s->predecessors);

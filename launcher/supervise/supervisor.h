@@ -21,6 +21,8 @@
  *     stacks.c       has the ranks of a hang examined, and names the one that hung first
  *     report.c       writes events.jsonl and metrics.jsonl, prints for people
  *                    (report_loss.c: a loss; report_end.c: the end of the run)
+ *     times.c        accounts for the time of all ranks (account.c: the sums; marks.c: what a restart
+ *                    loses), and writes time.jsonl
  *     contract.c     compares the prediction with what was measured
  *     symptoms.c     collects what is known about a loss (launch_log.c: what Slurm said)
  *     faults.c       the table of faults: what a loss means
@@ -70,6 +72,7 @@
 #include "launcher/supervise/stragglers.h"
 #include "launcher/supervise/supervise.h"
 #include "launcher/supervise/suspects.h"
+#include "launcher/supervise/times.h"
 #include "launcher/supervise/uploads.h"
 #include "launcher/supervise/warn.h"
 
@@ -187,6 +190,7 @@ struct supervisor {
 	struct chain_state chain;
 	struct uploads_state uploads;
 	struct progress_comment comment;
+	struct times_state times;
 	struct predecessors *predecessors;
 
 	struct lost_rank cause; /* the loss that counts, if `lost` */

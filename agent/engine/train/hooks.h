@@ -10,6 +10,7 @@
 
 #include "agent/engine/train/phases.h"
 #include "agent/engine/train/step_report.h"
+#include "agent/engine/train/times.h"
 #include "base/err.h"
 
 #include <stdbool.h>
@@ -46,6 +47,9 @@ struct train_hooks {
 	/* A step is finished. seconds: the part of it that this rank spent on its samples, on
 	 * forward and on backward, without waiting for another rank. */
 	void (*worked)(void *arg, double seconds);
+	/* Where the time went since ready, after each step and what follows it. at_once: a checkpoint
+	 * has begun, and the supervisor must know the times up to its step. */
+	void (*times)(void *arg, const struct train_times *times, bool at_once);
 	/* Whether a stop is requested; *checkpoint: whether to write a checkpoint first. */
 	bool (*stopping)(void *arg, bool *checkpoint);
 	/* Waits at most `seconds` until all metrics up to this step are in the run folder. Called

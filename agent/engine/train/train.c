@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* the ranks' common decision between two steps */
 enum { GO_ON, STOP_HERE, STOP_WITH_CHECKPOINT };
@@ -113,11 +114,31 @@ static void report_step(struct trainer *t, struct step_report *r)
 	r->cross_entropy = losses.cross_entropy;
 	r->balance_loss = losses.balance;
 	r->z_loss = losses.z;
-	r->step = t->at.step;
 	r->samples = t->at.samples;
 	r->tokens = t->job->batch.global * t->env->view->shape.seq;
 	r->peak_bytes = peak_bytes(t);
 	t->hooks->step(t->hooks->arg, r);
+}
+
+static int64_t now_us(void)
+{
+	return clock_ns() / 1000;
+}
+
+/* Accounts for the step that has ended. */
+static void note_times_of_step(struct trainer *t, const struct step_report *r)
+{
+	train_times_step(&t->times, r, now_us());
+	t->times.peak_bytes = peak_bytes(t);
+	t->hooks->times(t->hooks->arg, &t->times, false);
+}
+
+/* Accounts for what was done since the last step: seconds in evaluations and held up by a checkpoint.
+ * began: a checkpoint has begun. */
+static void note_times_between(struct trainer *t, double evaluation, double checkpoint, bool began)
+{
+	train_times_between(&t->times, evaluation, checkpoint, now_us());
+	t->hooks->times(t->hooks->arg, &t->times, began);
 }
 
 static int update_parameters(struct trainer *t, struct step_report *r, double loss_scale,
@@ -225,7 +246,9 @@ static int train_step(struct trainer *t, struct err *e)
 	t->at.step++;
 	t->at.samples += t->job->batch.global;
 	train_samples_done(t->samples);
+	r.step = t->at.step;
 	add_parts(t, &r);
+	note_times_of_step(t, &r);
 	t->hooks->worked(t->hooks->arg, own_seconds(&r));
 	if (t->reports)
 		report_step(t, &r);
@@ -322,6 +345,7 @@ static int save_last(struct trainer *t, struct err *e)
 static int between_steps(struct trainer *t, int *what, struct err *e)
 {
 	bool meets = t->server && (eval_due(t) || save_due(t) || trainer_memory_due(t)), copy;
+	bool saves = save_due(t);
 	double begin = clock_s(), since;
 	if (meets && param_server_pause(t->server, e))
 		return -1;
@@ -330,9 +354,9 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 		return -1;
 	double evaluated = clock_s() - since;
 	since = clock_s();
-	if (compare_due(t) && train_replicas_compare(t, save_due(t), e))
+	if (compare_due(t) && train_replicas_compare(t, saves, e))
 		return -1;
-	if (save_due(t) && trainer_save(t, trainer_save_due(t), e))
+	if (saves && trainer_save(t, trainer_save_due(t), e))
 		return -1;
 	if (trainer_memory_due(t) && trainer_memory_take(t, e))
 		return -1;
@@ -346,6 +370,7 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 		rc = trainer_memory_take(t, e);
 	t->stall_s += clock_s() - since;
 	t->gap_s = clock_s() - begin - evaluated;
+	note_times_between(t, evaluated, t->stall_s, saves);
 	return rc;
 }
 
@@ -363,12 +388,14 @@ static int train_loop(struct trainer *t, struct err *e)
 	}
 	if (t->server && param_server_leave(t->server, e))
 		return -1;
+	double last = clock_s();
 	if (what != STOP_HERE && save_last(t, e))
 		return -1;
 	double since = clock_s();
 	if (trainer_commit(t, what != STOP_HERE, e))
 		return -1;
 	train_phases_lap(&t->spent, "commit", &since);
+	note_times_between(t, 0, since - last, true);
 	trainer_report_commits(t);
 	return 0;
 }
@@ -388,18 +415,26 @@ static void save_timeline(const struct trainer *t)
 
 int train_run(const struct train_env *env, struct err *e)
 {
-	struct trainer t = { .env = env, .job = env->view->job, .hooks = env->hooks };
-	int rc = trainer_open(&t, e);
+	const struct train_hooks *h = env->hooks;
+	struct trainer *t = calloc(1, sizeof *t);
+	if (!t)
+		return err_set(e, ERR_NOMEM, "no memory for the state of training");
+	t->env = env;
+	t->job = env->view->job;
+	t->hooks = h;
+	int rc = trainer_open(t, e);
 	if (!rc) {
-		t.hooks->ready(t.hooks->arg, t.at.step, t.at.samples, t.from.path, env->phases);
-		rc = trainer_memory_renew(&t, e) || train_loop(&t, e) ? -1 : 0;
+		h->ready(h->arg, t->at.step, t->at.samples, t->from.path, env->phases);
+		train_times_begin(&t->times, t->at.step, now_us());
+		rc = trainer_memory_renew(t, e) || train_loop(t, e) ? -1 : 0;
 	}
 	if (!rc) {
-		save_timeline(&t);
-		t.hooks->finished(t.hooks->arg, t.at.step, peak_bytes(&t), &t.spent);
+		save_timeline(t);
+		h->finished(h->arg, t->at.step, peak_bytes(t), &t->spent);
 	}
 	if (rc)
-		env->hooks->give_up(env->hooks->arg);
-	trainer_close(&t);
+		h->give_up(h->arg);
+	trainer_close(t);
+	free(t);
 	return rc;
 }

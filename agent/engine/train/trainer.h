@@ -60,6 +60,7 @@ struct trainer {
 	/* seconds between the last step and the next, without evaluations, and the part of them
 	 * that a checkpoint took */
 	double gap_s, stall_s;
+	struct train_times times;
 };
 
 /* train_open.c. Opens data and model and loads the state that the run starts from.
