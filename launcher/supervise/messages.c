@@ -199,7 +199,9 @@ static int on_metrics(struct supervisor *s, struct connection *c, const json_t *
 	supervise_hang_note_step(&s->hang);
 	if (!s->stepped)
 		supervise_pool_confirm(&s->recovery.pool);
+	bool first = !s->stepped;
 	supervise_report_metrics(s, &m);
+	supervise_warn_step(s, launcher_connection_rank(c), &m, first);
 	supervise_warn_memory(s, launcher_connection_rank(c), (double)m.peak_bytes);
 	return 0;
 }

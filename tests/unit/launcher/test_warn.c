@@ -1,6 +1,7 @@
 /* What the warnings are judged by, and how they are reported. The agents and their clocks are doubles;
  * test_warnings.c tests the rules alone. */
 #include "launcher/supervise/warn.h"
+#include "base/time_parts.h"
 #include "tests/unit/launcher/harness.h"
 
 #include <math.h>
@@ -20,6 +21,7 @@ static int setup_warn(void **state)
 	h.first.job.health.slow_factor = 1.5;
 	h.first.job.health.slow_window = 10;
 	h.first.job.warn.z = 6;
+	h.first.job.warn.data = 0.2;
 	h.first.job.warn.slow = 1.1;
 	h.first.job.warn.memory = 0.95;
 	h.first.job.warn.predicted = 2;
@@ -159,6 +161,36 @@ static void a_busy_host_is_not_a_wrong_prediction(void **state)
 	assert_int_equal(count_events("\"prediction\"", "3.2 times the predicted"), 1);
 }
 
+/* Trains for a time in which rank 1 waits for samples for this share of each step. */
+static void starve(int seconds, double share)
+{
+	static int64_t us[TIME_REPORTED];
+	for (int i = 0; i < seconds / 5; i++) {
+		train(5, 1, 0, STEP_S);
+		us[TIME_DATA - TIME_STEP] += (int64_t)(share * 4e6);
+		us[TIME_COMPUTE - TIME_STEP] += (int64_t)((1 - share) * 4e6);
+		json_t *list = time_reported_json(us);
+		send_message(&h.peers[1], MSG_TIMES,
+			     msg_times_json(&(struct msg_times){ .step = done, .us = list }));
+		json_decref(list);
+	}
+}
+
+static void a_rank_that_waits_for_samples_is_seen_although_another_sends_the_metrics(void **state)
+{
+	(void)state;
+	starve(60, 0.1);
+	starve(10, 0.5); /* two reports: a moment */
+	starve(60, 0.1);
+	assert_int_equal(count_events("\"warning\"", ""), 0);
+	starve(60, 0.5);
+	assert_int_equal(count_events("\"data\"", "rank 1 waits for samples for 50 % of a step"),
+			 1);
+	starve(60, 0.1);
+	assert_int_equal(count_events("\"data\"", "\"holds\":false"), 1);
+	assert_int_equal(count_events("\"warning\"", ""), 2);
+}
+
 static void memory_near_the_limit_is_reported_in_each_generation(void **state)
 {
 	struct msg_metrics m = usual_step();
@@ -216,6 +248,7 @@ int main(void)
 		TRAINING(a_straggler_is_a_warning_but_one_line),
 		TRAINING(steps_that_take_longer_than_predicted_are_reported),
 		TRAINING(a_busy_host_is_not_a_wrong_prediction),
+		TRAINING(a_rank_that_waits_for_samples_is_seen_although_another_sends_the_metrics),
 		TRAINING(memory_near_the_limit_is_reported_in_each_generation),
 		TRAINING(losses_and_norms_are_judged_and_skipped_steps_are_not),
 	};
