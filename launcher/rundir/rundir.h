@@ -28,7 +28,9 @@
  *     trace/gen-<generation>/ comm-<rank>.json: the flight recorder of a rank, written if an
  *                             operation failed or the generation hung; timeline-<rank>.json: what
  *                             the rank did in the last step of a pipeline that ended well
- *                             (plan/spec/schedule/timeline.h). muster keeps the last RUNDIR_TRACES
+ *                             (plan/spec/schedule/timeline.h); steps-<rank>.json: what the rank did
+ *                             in the steps of [trace] steps
+ *                             (agent/engine/train/step_trace.h). muster keeps the last RUNDIR_TRACES
  *                             generations
  *     ckpt/                   checkpoints, unless the job names another folder
  *     .pmix/                  the embedded PMIx server's files while it runs

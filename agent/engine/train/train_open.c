@@ -16,10 +16,15 @@
 
 enum { GATE_MOST_S = 60, METRICS_END = 16 << 20 /* bytes that are read */ };
 
+void trainer_phase(const struct trainer *t, const char *name)
+{
+	t->hooks->progress(t->hooks->arg, t->at.step, name);
+	train_step_trace_phase(t->trace, name);
+}
+
 static void on_phase(const char *what, void *arg)
 {
-	struct trainer *t = arg;
-	t->hooks->progress(t->hooks->arg, t->at.step, what);
+	trainer_phase(arg, what);
 }
 
 static void on_piece(void *arg)
@@ -275,15 +280,18 @@ int trainer_open(struct trainer *t, struct err *e)
 	t->gate = (struct ckpt_gate){ await_series, t };
 	t->reports = at->pp == env->view->layout.pp - 1 && at->tp == 0 && at->cp == 0 &&
 		     at->dp == 0;
-	t->hooks->progress(t->hooks->arg, 0, "open data");
+	if (train_step_trace_open(env->view, env->world, env->run_dir, env->generation, &t->trace,
+				  e))
+		return -1;
+	trainer_phase(t, "open data");
 	if (open_data(t, e))
 		return -1;
 	train_phases_lap(env->phases, "data", &since);
-	t->hooks->progress(t->hooks->arg, 0, "open model");
+	trainer_phase(t, "open model");
 	if (open_model(t, e))
 		return -1;
 	train_phases_lap(env->phases, "model", &since);
-	t->hooks->progress(t->hooks->arg, 0, "load state");
+	trainer_phase(t, "load state");
 	if (open_checkpoints(t, e) || start_state(t, e) || resume_window(t, e) ||
 	    (t->server && param_server_start(t->server, t->at.step, e)) || begin_samples(t, e) ||
 	    trainer_memory_open(t, e))
@@ -296,6 +304,7 @@ int trainer_open(struct trainer *t, struct err *e)
 
 void trainer_close(struct trainer *t)
 {
+	train_step_trace_close(t->trace);
 	ckpt_mirror_close(t->mirror);
 	ckpt_writer_close(t->writer);
 	param_server_close(t->server);

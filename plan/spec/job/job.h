@@ -283,6 +283,9 @@ struct job {
 		int64_t every; /* steps between progress lines */
 		char level[JOB_TEXT];
 	} log;
+	struct {
+		struct job_range steps; /* whose phases and operations each rank records */
+	} trace;
 	/* enum job_open: keys given as `auto`. They have their defaults until a search decides them
 	 * (search_resolve). */
 	uint32_t open;
