@@ -6,6 +6,7 @@
  *
  *     job.ini  submit-<n>.ini  submit-<n>.sbatch  submissions.jsonl  plan-<generation>.json  events.jsonl  metrics.jsonl
  *     health.jsonl  time.jsonl  rollbacks.jsonl  lock
+ *     metrics.<n>.jsonl and so on: earlier parts of these files (base/segments.h)
  *     logs/<node>-<rank>.log  logs/launch-<generation>.log  logs/hosts-<generation>
  *     logs/slurm-<id>.out  logs/guard.log  .pmix/
  *     preflight.json  copied

@@ -39,7 +39,7 @@ static const struct fields_row *line_rows(void)
 
 void rundir_time(struct rundir *r, uint32_t generation, const struct rundir_time *t)
 {
-	rundir_append_time(r, generation, rows(), t);
+	rundir_append(r, RUNDIR_TIME, generation, rows(), t);
 }
 
 void rundir_time_parts(const struct rundir_time_line *l, int64_t us[TIME_PART_COUNT])

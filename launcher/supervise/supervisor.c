@@ -211,6 +211,7 @@ void supervise_tick(struct supervisor *s)
 	supervise_stop_tick(s);
 	supervise_chain_tick(s);
 	supervise_uploads_tick(s);
+	supervise_thinning_tick(s);
 	supervise_comment_tick(s);
 	supervise_times_tick(s);
 	const char *trouble = rundir_trouble(s->o.run);
@@ -254,6 +255,7 @@ void supervise_close(struct supervisor *s)
 	supervise_stop_close(s);
 	supervise_chain_close(s);
 	supervise_uploads_close(s);
+	supervise_thinning_close(s);
 	supervise_comment_close(s);
 	supervise_times_close(s);
 	supervise_guard_close(s->guard);

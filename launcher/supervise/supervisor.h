@@ -37,6 +37,7 @@
  *     stop.c         why the run is being stopped, and whether the job is requeued
  *     chain.c        the jobs that continue the run after this one
  *     uploads.c      copies checkpoints to checkpoint.remote
+ *     thinning.c     keeps the files of JSON lines below [metrics] keep
  *     progress_comment.c  tells Slurm what the end of this job would cost
  *     guard.c        starts and watches the guard
  *     terminal.c     prints the progress for people
@@ -69,6 +70,7 @@
 #include "launcher/supervise/stragglers.h"
 #include "launcher/supervise/supervise.h"
 #include "launcher/supervise/suspects.h"
+#include "launcher/supervise/thinning.h"
 #include "launcher/supervise/times.h"
 #include "launcher/supervise/uploads.h"
 
@@ -183,6 +185,7 @@ struct supervisor {
 	double last_move, slept; /* times: of any rank; when this process had not run */
 	struct chain_state chain;
 	struct uploads_state uploads;
+	struct thinning_state thinning;
 	struct progress_comment comment;
 	struct times_state times;
 	struct predecessors *predecessors;

@@ -286,6 +286,9 @@ struct job {
 	struct {
 		struct job_range steps; /* whose phases and operations each rank records */
 	} trace;
+	struct {
+		double keep; /* GiB */
+	} metrics;
 	/* enum job_open: keys given as `auto`. They have their defaults until a search decides them
 	 * (search_resolve). */
 	uint32_t open;

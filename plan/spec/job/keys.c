@@ -270,6 +270,8 @@ const struct job_key job_keys[] = {
 	INT(log, every, "10", 1, 1e9, "Steps between progress lines."),
 	WORD(log, level, "info", levels, "Lowest level of the lines in the logs."),
 	RANGE(trace, steps, "0", 0, 1e12, "Steps that every rank records in detail, such as 40-44: its phases, passes and the operations of its groups. muster trace RUN -o FILE makes a picture of them for Perfetto. 0: none."),
+
+	REAL(metrics, keep, "1", 0.001, 1e6, "GiB that metrics.jsonl, events.jsonl, health.jsonl and time.jsonl may take with their earlier parts. Before they take more, old lines are thinned: of old steps, one of 8 stays, of older ones one of 64, and so on."),
 };
 /* clang-format on */
 
