@@ -172,7 +172,7 @@ unit-bins: $(UNIT_BIN)
 
 PACKAGES       := gcc make pkg-config libhwloc-dev libhwloc-plugins libpmix-dev libinih-dev libopenblas0 libjansson-dev \
                   libxxhash-dev libexpat1-dev libuv1-dev libsodium-dev libcurl4-openssl-dev libpcre2-dev libutf8proc-dev zlib1g-dev \
-                  libzstd-dev
+                  libzstd-dev libmicrohttpd-dev
 PACKAGES_CHECK := clang-format g++ libcmocka-dev bats slurm-wlm slurmrestd slurm-wlm-jwt-plugin munge iproute2 procps \
                   python3 openssl tcl
 PACKAGES_FUZZ  := clang libclang-rt-14-dev

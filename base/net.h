@@ -10,6 +10,8 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { NET_ADDR_MAX = 80 };
@@ -30,6 +32,12 @@ int net_loopback_up(struct err *e);
 /* Listens on the first of `address`'s addresses that this machine has, on a port that the system
  * chooses; writes the address with its port to `bound`. The descriptor is non-blocking. */
 int net_listen(const char *address, int *fd, char bound[NET_ADDR_MAX], struct err *e);
+
+/* As net_listen, on the port of "192.0.2.7:9400", "node7:9400" or, with a network interface of this
+ * machine, "ib0:9400"; port 0: the system chooses. only_loopback: ERR_DENIED if other machines could
+ * reach the address. ERR_USAGE: the text is no address with a port. */
+int net_listen_at(const char *address, int only_loopback, int *fd, char bound[NET_ADDR_MAX],
+		  struct err *e);
 
 /* Connects within timeout_s seconds to the first address of the name that answers; the descriptor
  * is blocking. A refused connection is retried until then, because the peer may not listen
@@ -60,5 +68,9 @@ int net_check_peer(int fd, double silence_s, struct err *e);
 /* Accepts one waiting connection; the descriptor is blocking. Returns 0 with *fd = -1 when none
  * waits. */
 int net_accept(int listener, int *fd, struct err *e);
+
+/* Whether the host of an address, of `len` bytes, is this host by itself: localhost, 127.x.x.x or
+ * [::1]. No name is looked up. */
+bool net_host_is_loopback(const char *host, size_t len);
 
 #endif

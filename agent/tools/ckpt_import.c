@@ -123,7 +123,7 @@ static void print_text(const struct hf_report *r, const char *family, const char
 static int bring_in(struct hf_import_options *opt, bool json)
 {
 	struct err e = ERR_INIT;
-	struct hf_report report;
+	static struct hf_report report; /* too large for a small stack */
 	struct notes notes = { json ? json_array() : NULL };
 	const struct hf_listener listener = { put_note, &notes };
 	struct buf section = BUF_INIT;

@@ -36,6 +36,9 @@
  *                             (agent/engine/train/step_trace.h). muster keeps the last RUNDIR_TRACES
  *                             generations
  *     ckpt/                   checkpoints, unless the job names another folder
+ *     state.json              what the run does now, or how it ended (launcher/rundir/state.h)
+ *     control                 while it runs: where its supervisor is reached, with a secret
+ *                             (launcher/rundir/control.h)
  *     .pmix/                  the embedded PMIx server's files while it runs
  *     lock                    locked by the muster that runs here; it contains that muster's pid
  *

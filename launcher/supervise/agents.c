@@ -165,6 +165,7 @@ static void reset_generation(struct supervisor *s)
 	s->settle_at = s->stop.stepped = 0;
 	s->outcome = OUTCOME_NONE;
 	supervise_stragglers_reset(s);
+	supervise_warn_reset(s);
 	supervise_evidence_reset(s);
 	supervise_links_reset(s);
 	supervise_stacks_reset(s);

@@ -149,6 +149,7 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 	s->world = o->first->plan.world;
 	s->step = s->ckpt_step = s->uploads.left = -1;
 	s->opened = s->last_tick = o->now();
+	supervise_warn_open(s);
 	supervise_restart_init(
 		&s->restart,
 		&(struct restart_limits){ .max_restarts = o->first->job.restart.max_restarts,
@@ -173,6 +174,8 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 	    launcher_connections_open(&co, &s->connections, e))
 		goto free_all;
 	open_guard(s);
+	supervise_exporting_open(s);
+	supervise_notices_open(s);
 	*out = s;
 	return 0;
 
@@ -191,6 +194,8 @@ free_all:
 
 void supervise_start(struct supervisor *s)
 {
+	supervise_state_write(s);
+	supervise_console_open(s);
 	supervise_uploads_look(s);
 	supervise_start_first(s);
 }
@@ -214,10 +219,15 @@ void supervise_tick(struct supervisor *s)
 	supervise_thinning_tick(s);
 	supervise_comment_tick(s);
 	supervise_times_tick(s);
+	supervise_exporting_tick(s);
+	supervise_warn_tick(s);
+	supervise_notices_tick(s);
 	const char *trouble = rundir_trouble(s->o.run);
 	if (trouble)
 		supervise_terminal_event(s->o.term, TONE_BAD, "warn", "%s", trouble);
 	supervise_guard_tick(s->guard, s->stepped);
+	supervise_console_tick(s);
+	supervise_state_tick(s);
 	s->last_tick = now;
 }
 
@@ -258,12 +268,15 @@ void supervise_close(struct supervisor *s)
 	supervise_thinning_close(s);
 	supervise_comment_close(s);
 	supervise_times_close(s);
+	supervise_exporting_close(s);
 	supervise_guard_close(s->guard);
+	supervise_console_close(s);
 	launcher_connections_close(s->connections);
 	supervise_predecessors_close(s->predecessors);
 	explicit_bzero(s->group_secret, sizeof s->group_secret);
 	supervise_rendezvous_close(s);
 	supervise_agents_close(s);
+	supervise_notices_close(s);
 	free(s->regroup.kept);
 	free(s->ranks);
 	free(s);

@@ -197,7 +197,7 @@ static int start_state(struct trainer *t, struct err *e)
 			      &t->state, &at, &t->from, e);
 	if (rc < 0)
 		return -1;
-	t->saved = -1;
+	t->saved = t->asked = -1;
 	t->loss = NAN;
 	t->at = (struct ckpt_state){ .seed = job->job.seed, .total_steps = job->job.steps };
 	t->at.data = (struct ckpt_data){ .validation = job->data.validation,
