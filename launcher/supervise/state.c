@@ -274,12 +274,12 @@ static json_t *parts_json(const struct account_report *r)
 {
 	static const char *const names[] = {
 #define PART_NAME(with, ENUM, member, name, transfers, doc) #member,
-		TIME_REPORTED_PARTS(PART_NAME, )
+		TIME_PARTS(PART_NAME, )
 #undef PART_NAME
 	};
 	json_t *o = r->step ? json_object() : NULL;
 	for (int i = 0; o && i < TIME_REPORTED; i++)
-		json_object_set_new(o, names[i], json_real((double)r->us[i] * 1e-6));
+		json_object_set_new(o, names[TIME_STEP + i], json_real((double)r->us[i] * 1e-6));
 	return o;
 }
 
