@@ -41,9 +41,10 @@ enum time_part {
 };
 
 enum {
-	TIME_STEP = TIME_DATA,                /* + enum step_part: a part of a step */
-	TIME_REPORTED = STEP_PART_COUNT + 1,  /* parts that a rank reports: from TIME_STEP on, with evaluation */
-	TIME_TRAINED = STEP_PART_COUNT + 3    /* parts that a restart may turn into TIME_LOST: from TIME_STEP on */
+	TIME_STEP = TIME_DATA, /* + enum step_part: a part of a step */
+	/* how many parts a rank reports, and how many a restart may turn into TIME_LOST: all from TIME_STEP on */
+	TIME_REPORTED = TIME_EVALUATION - TIME_DATA + 1,
+	TIME_TRAINED = TIME_UNREPORTED - TIME_DATA + 1
 };
 
 /* clang-format on */
