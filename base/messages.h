@@ -73,12 +73,12 @@ enum {
 	X(MSG_ENDPOINTS, endpoints, MSG_ENDPOINTS_FIELDS, "agent",    "what the rank publishes for the others, in a generation that does not use PMIx") \
 	X(MSG_WORLD_ENDPOINTS, world_endpoints, MSG_WORLD_ENDPOINTS_FIELDS, "supervisor", "what consecutive ranks have published, once all have; the last message has the last rank") \
 	X(MSG_CKPT_LOCAL, ckpt_local, MSG_CKPT_FIELDS,  "agent",      "world rank 0 has seen a checkpoint committed in the folders of the nodes") \
+	X(MSG_TIMES,     times,    MSG_TIMES_FIELDS,    "agent",      "every few seconds, when a checkpoint begins, and before finished, idle and failed: where a rank's time went since it was ready") \
 	X(MSG_SAVE,      save,     MSG_SAVE_FIELDS,     "supervisor", "write a checkpoint after the step, all ranks after the same one, and train on") \
 	X(MSG_SAVE_FAILED, save_failed, MSG_SAVE_FAILED_FIELDS, "agent", "world rank 0: the checkpoint that save asked for was not committed") \
 	X(MSG_CONSOLE_HELLO,  console_hello,  MSG_CONSOLE_HELLO_FIELDS,  "console", "the first message of a console after the handshake") \
 	X(MSG_CONSOLE_ASK,    console_ask,    MSG_CONSOLE_ASK_FIELDS,    "console", "what the owner of the run wants to know or have done") \
-	X(MSG_CONSOLE_ANSWER, console_answer, MSG_CONSOLE_ANSWER_FIELDS, "supervisor", "the answer to console_ask") \
-	X(MSG_TIMES,     times,    MSG_TIMES_FIELDS,    "agent",      "every few seconds, when a checkpoint begins, and before finished, idle and failed: where a rank's time went since it was ready")
+	X(MSG_CONSOLE_ANSWER, console_answer, MSG_CONSOLE_ANSWER_FIELDS, "supervisor", "the answer to console_ask")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \

@@ -8,6 +8,7 @@
 #define RECORDER "comm-"
 #define TIMELINE "timeline-"
 #define STACKS   "stacks-"
+#define STEPS    "steps-"
 
 enum { DIGITS = 9 }; /* at most, of a number in a name */
 
@@ -76,6 +77,11 @@ void run_path_stacks(char out[RUN_PATH], const char *trace, int rank)
 	snprintf(out, RUN_PATH, "%s/" STACKS "%d.txt", trace, rank);
 }
 
+void run_path_steps(char out[RUN_PATH], const char *trace, int rank)
+{
+	snprintf(out, RUN_PATH, "%s/" STEPS "%d.json", trace, rank);
+}
+
 /* The number of the name <before><number><after>; -1: the name is of another kind. */
 static long number_between(const char *name, const char *before, const char *after)
 {
@@ -119,8 +125,14 @@ long run_stacks_rank(const char *name)
 	return number_between(name, STACKS, ".txt");
 }
 
+long run_steps_rank(const char *name)
+{
+	return number_between(name, STEPS, ".json");
+}
+
 bool run_is_trace_file(const char *name)
 {
 	return !strncmp(name, RECORDER, strlen(RECORDER)) ||
-	       !strncmp(name, TIMELINE, strlen(TIMELINE)) || !strncmp(name, STACKS, strlen(STACKS));
+	       !strncmp(name, TIMELINE, strlen(TIMELINE)) ||
+	       !strncmp(name, STACKS, strlen(STACKS)) || !strncmp(name, STEPS, strlen(STEPS));
 }

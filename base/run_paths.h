@@ -6,12 +6,14 @@
  *
  *     job.ini  submit-<n>.ini  submit-<n>.sbatch  submissions.jsonl  plan-<generation>.json  events.jsonl  metrics.jsonl
  *     health.jsonl  time.jsonl  rollbacks.jsonl  lock
+ *     metrics.<n>.jsonl and so on: earlier parts of these files (base/segments.h)
  *     logs/<node>-<rank>.log  logs/launch-<generation>.log  logs/hosts-<generation>
  *     logs/slurm-<id>.out  logs/guard.log  .pmix/
- *     preflight.json  copied  state.json  control
+ *     preflight.json  copied  state.json  control  tensorboard/events.out.tfevents.*
  *     trace/gen-<generation>/comm-<rank>.json
  *     trace/gen-<generation>/timeline-<rank>.json
  *     trace/gen-<generation>/stacks-<rank>.txt
+ *     trace/gen-<generation>/steps-<rank>.json
  *
  * A path that does not fit is cut off; RUN_PATH is enough for a run folder of PATH_MAX bytes.
  */
@@ -39,6 +41,7 @@ enum { RUN_PATH = PATH_MAX + 320 };
 #define RUN_PREFLIGHT   "preflight.json"
 #define RUN_STATE       "state.json"
 #define RUN_CONTROL     "control"
+#define RUN_TENSORBOARD "tensorboard"
 /* It exists once a checkpoint was copied to checkpoint.remote. */
 #define RUN_COPIED "copied"
 
@@ -65,6 +68,8 @@ void run_path_recorder(char out[RUN_PATH], const char *trace, int rank);
 void run_path_timeline(char out[RUN_PATH], const char *trace, int rank);
 /* What the threads of one rank did when it made no progress. */
 void run_path_stacks(char out[RUN_PATH], const char *trace, int rank);
+/* What one rank did in the steps that [trace] steps selects. */
+void run_path_steps(char out[RUN_PATH], const char *trace, int rank);
 
 /* The number in a file's name; -1: the name is of another kind. */
 long run_submission_number(const char *name); /* of submit-<n>.ini */
@@ -73,6 +78,7 @@ long run_trace_generation(const char *name);  /* of gen-<generation> */
 long run_recorder_rank(const char *name);     /* of comm-<rank>.json */
 long run_timeline_rank(const char *name);     /* of timeline-<rank>.json */
 long run_stacks_rank(const char *name);       /* of stacks-<rank>.txt */
+long run_steps_rank(const char *name);        /* of steps-<rank>.json */
 /* Whether an agent wrote the file of this name in a trace folder; true for its temporary files,
  * too. */
 bool run_is_trace_file(const char *name);

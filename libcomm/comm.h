@@ -60,6 +60,7 @@ struct comm_bootstrap {
 	void *arg;
 };
 
+struct buf;
 struct comm;         /* a group; the world is one */
 struct comm_request; /* an operation in progress */
 
@@ -147,6 +148,13 @@ void comm_abort(struct comm *c, const char *reason);
  * operations of each group, with state and times (format: flight/recorder.h). From any thread, also
  * while operations are in progress. The file is either complete or absent. */
 int comm_dump(struct comm *c, const char *path, struct err *e);
+
+/* From now on every operation that ends is kept, in all groups of c's world that are open now, until
+ * comm_tape_stop(): to look at a few steps closely. An operation costs about 500 bytes meanwhile. Any
+ * thread. */
+void comm_tape_start(struct comm *c);
+/* Stops, and appends the operations to *out in the format of comm_dump(). Any thread. */
+int comm_tape_stop(struct comm *c, struct buf *out, struct err *e);
 
 /* What has been sent to another rank over the network, in one group: sums since its connections
  * were made. */

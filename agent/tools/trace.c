@@ -1,4 +1,5 @@
 #include "agent/tools/tools.h"
+#include "agent/tools/trace_steps.h"
 #include "base/file.h"
 #include "base/human.h"
 #include "launcher/rundir/traces.h"
@@ -6,6 +7,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +15,11 @@
 #include <sys/stat.h>
 
 static const char page[] =
-	"muster trace — find the rank that held up a run's communication\n"
+	"muster trace — find the rank that held up a run's communication; draw chosen steps\n"
 	"\n"
 	"SYNOPSIS\n"
 	"  muster trace RUN|DIR|FILE … [--json]\n"
+	"  muster trace RUN|DIR -o FILE [--steps FIRST-LAST] [--ranks LIST] [--json]\n"
 	"\n"
 	"DESCRIPTION\n"
 	"  Every rank records its last operations of each group of ranks. It writes them to a "
@@ -39,18 +42,33 @@ static const char page[] =
 	"  RUN is a run's folder: the last files under RUN/trace are read. DIR holds the files\n"
 	"  comm-RANK.json of one world; FILE is one of them.\n"
 	"\n"
+	"  With -o, the command writes a picture of steps that were recorded in detail, because\n"
+	"  the job has trace.steps=FIRST-LAST: FILE is in the Trace Event Format, for Perfetto\n"
+	"  (https://ui.perfetto.dev reads it in the browser, without sending it anywhere) and\n"
+	"  chrome://tracing. Each rank is a process. Its first track shows the steps and their\n"
+	"  phases and passes, and each group of ranks has a track with its operations. Arrows\n"
+	"  lead from sent to received messages. The clocks of different hosts are aligned by the\n"
+	"  operations that all ranks leave together.\n"
+	"\n"
 	"OPTIONS\n"
-	"  --json        print as JSON: {finding: none|mismatch|message|deadlock|missing, text,\n"
-	"                group, op, number, ranks: the ranks at fault, world, missing: ranks\n"
-	"                without a file, stacks: [{rank, text, file}, …]}\n"
+	"  -o, --output FILE     write the picture of the steps to FILE\n"
+	"  --steps FIRST-LAST    with -o: these steps, or one (default: all that were recorded)\n"
+	"  --ranks LIST          with -o: these ranks, such as 0-7,12 (default: all)\n"
+	"  --json                print as JSON: {finding: none|mismatch|message|deadlock|missing,\n"
+	"                        text, group, op, number, ranks: the ranks at fault, world,\n"
+	"                        missing: ranks without a file, stacks: [{rank, text, file}, …]};\n"
+	"                        with -o: {file, ranks, first, last, events, lost,\n"
+	"                        clocks_us: the largest difference of two hosts' clocks}\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster trace runs/demo\n"
 	"  muster trace runs/demo/trace/gen-3 --json\n"
+	"  muster run job.ini trace.steps=40-44\n"
+	"  muster trace runs/job --steps 41-42 -o trace.json\n"
 	"\n"
 	"EXIT STATUS\n"
-	"  0  the ranks agree\n"
-	"  1  they disagree\n"
+	"  0  the ranks agree; with -o: the file is written\n"
+	"  1  they disagree; with -o: the file cannot be written\n"
 	"  2  usage, or the files cannot be read\n";
 
 enum { STACKS_FILE = 16 << 20 };
@@ -213,12 +231,95 @@ static int diagnose_files(char **words, int n, bool json)
 	return status;
 }
 
+/* --- A picture of steps --- */
+
+static int print_picture(const struct trace_picture *p, const struct trace_picture_result *r,
+			 bool json)
+{
+	if (json)
+		return tool_print_json(
+			&tool_trace,
+			json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:f}", "file", p->to, "ranks",
+				  r->ranks, "first", (json_int_t)r->first, "last",
+				  (json_int_t)r->last, "events", (json_int_t)r->events, "lost",
+				  (json_int_t)r->lost, "clocks_us", r->most_ahead_us));
+	printf("%s: steps %lld to %lld of %d rank%s; open it in https://ui.perfetto.dev\n", p->to,
+	       (long long)r->first, (long long)r->last, r->ranks, human_s(r->ranks));
+	if (r->lost)
+		printf("%lld phases are missing: the ranks had no room for them; record fewer "
+		       "steps\n",
+		       (long long)r->lost);
+	return TOOL_OK;
+}
+
+static int draw_steps(struct trace_picture *p, int argc, char **argv, bool json)
+{
+	struct err e = ERR_INIT;
+	struct trace_picture_result result;
+	if (argc - optind != 1)
+		return tool_usage(&tool_trace, "with -o, name one run's folder");
+	p->from = argv[optind];
+	if (!tool_trace_steps(p, &result, &e))
+		return print_picture(p, &result, json);
+	tool_fail(&tool_trace, &e);
+	return e.code == ERR_CORRUPT || e.code == ERR_NOTFOUND ? TOOL_USAGE : TOOL_FAILED;
+}
+
+/* "40-44", or one number for both. */
+static int read_steps(const char *text, struct trace_steps *out, struct err *e)
+{
+	struct ranges r;
+	if (ranges_parse(text, &r, e))
+		return -1;
+	if (r.n != 1 || r.list[0].first < 1)
+		return err_set(e, ERR_USAGE,
+			       "--steps: \"%s\" is not a step or FIRST-LAST, from 1 on", text);
+	*out = (struct trace_steps){ r.list[0].first, r.list[0].end - 1 };
+	return 0;
+}
+
 static int trace_main(int argc, char **argv)
 {
-	return tool_words(&tool_trace, argc, argv,
-			  "name a run's folder, a folder of comm-RANK.json files, or such files",
-			  diagnose_files);
+	static const struct option options[] = {
+		{ "json", no_argument, NULL, 'j' },
+		{ "output", required_argument, NULL, 'o' },
+		{ "steps", required_argument, NULL, 's' },
+		{ "ranks", required_argument, NULL, 'r' },
+		{ "help", no_argument, NULL, TOOL_HELP },
+		{ 0 },
+	};
+	struct ranges ranks = { 0 };
+	struct trace_picture picture = { .steps = { 1, INT64_MAX }, .ranks = &ranks };
+	const char *chosen = NULL; /* an option that needs -o */
+	struct err e = ERR_INIT;
+	bool json = false;
+	opterr = 0;
+	for (int c; (c = getopt_long(argc, argv, ":ho:", options, NULL)) != -1;) {
+		int rc = 0;
+		if (c == 'j')
+			json = true;
+		else if (c == 'o')
+			picture.to = optarg;
+		else if (c == 's')
+			rc = read_steps(optarg, &picture.steps, &e);
+		else if (c == 'r')
+			rc = ranges_parse(optarg, &ranks, &e);
+		else
+			return tool_option(&tool_trace, c, argv);
+		if (rc)
+			return tool_fail(&tool_trace, &e);
+		chosen = c == 's' ? "--steps" : c == 'r' ? "--ranks" : chosen;
+	}
+	if (picture.to)
+		return draw_steps(&picture, argc, argv, json);
+	if (chosen)
+		return tool_usage(&tool_trace, "%s needs -o FILE", chosen);
+	if (optind == argc)
+		return tool_usage(&tool_trace, "name a run's folder, a folder of comm-RANK.json "
+					       "files, or such files");
+	return diagnose_files(argv + optind, argc - optind, json);
 }
 
 const struct tool tool_trace = { "trace", NULL, trace_main,
-				 "find the rank that held up a run's communication", page };
+				 "find the rank that held up a run's communication; draw steps",
+				 page };

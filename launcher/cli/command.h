@@ -37,12 +37,14 @@
 	X("plan",     cmd_plan,   "show layout, memory and predicted step time; start nothing") \
 	X("topo",     cmd_topo,   "show the hardware of the machines") \
 	X("nodes",    cmd_nodes,  "list nodes that may be sick, with what runs have seen of them") \
+	X("report",   cmd_report, "write a page that shows a run, or several side by side") \
 	X("doctor",   cmd_doctor, "report what this machine lacks, and the command that fixes it") \
 	X("drill",    cmd_drill,  "cause faults on purpose, and report how the job recovers") \
 	X("ckpt",     cmd_tool,   "list, show, verify, import and export checkpoints") \
 	X("data",     cmd_tool,   "pack text into token files; show and audit them") \
 	X("generate", cmd_tool,   "continue a text with the model of a checkpoint") \
 	X("trace",    cmd_tool,   "report which rank held up a run's communication") \
+	X("export",   cmd_export, "write a run's metrics for other programs: CSV, TensorBoard") \
 	X("bench",    cmd_tool,   "measure communication, matrix products and training steps") \
 	X("help",     cmd_help,   "explain a command") \
 	X("guard",    cmd_guard,  NULL) \

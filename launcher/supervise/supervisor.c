@@ -174,6 +174,7 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 	    launcher_connections_open(&co, &s->connections, e))
 		goto free_all;
 	open_guard(s);
+	supervise_exporting_open(s);
 	supervise_notices_open(s);
 	*out = s;
 	return 0;
@@ -215,8 +216,10 @@ void supervise_tick(struct supervisor *s)
 	supervise_stop_tick(s);
 	supervise_chain_tick(s);
 	supervise_uploads_tick(s);
+	supervise_thinning_tick(s);
 	supervise_comment_tick(s);
 	supervise_times_tick(s);
+	supervise_exporting_tick(s);
 	supervise_warn_tick(s);
 	supervise_notices_tick(s);
 	const char *trouble = rundir_trouble(s->o.run);
@@ -262,8 +265,10 @@ void supervise_close(struct supervisor *s)
 	supervise_stop_close(s);
 	supervise_chain_close(s);
 	supervise_uploads_close(s);
+	supervise_thinning_close(s);
 	supervise_comment_close(s);
 	supervise_times_close(s);
+	supervise_exporting_close(s);
 	supervise_guard_close(s->guard);
 	supervise_console_close(s);
 	launcher_connections_close(s->connections);

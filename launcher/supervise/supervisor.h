@@ -38,7 +38,9 @@
  *     stop.c         why the run is being stopped, and whether the job is requeued
  *     chain.c        the jobs that continue the run after this one
  *     uploads.c      copies checkpoints to checkpoint.remote
+ *     thinning.c     keeps the files of JSON lines below [metrics] keep
  *     progress_comment.c  tells Slurm what the end of this job would cost
+ *     exporting.c    tells TensorBoard's files and Prometheus' pages what happens
  *     guard.c        starts and watches the guard
  *     state.c        what the run does now, for state.json and for consoles (spots.c: ranks and nodes
  *                    that stand out)
@@ -51,6 +53,7 @@
 
 #include "base/process_id.h"
 #include "launcher/connections.h"
+#include "launcher/exports/exports.h"
 #include "launcher/rundir/events.h"
 #include "launcher/supervise/agents.h"
 #include "launcher/supervise/chain.h"
@@ -58,6 +61,7 @@
 #include "launcher/supervise/contract.h"
 #include "launcher/supervise/evidence.h"
 #include "launcher/supervise/exclude.h"
+#include "launcher/supervise/exporting.h"
 #include "launcher/supervise/faults.h"
 #include "launcher/supervise/guard.h"
 #include "launcher/supervise/hang_limit.h"
@@ -78,6 +82,7 @@
 #include "launcher/supervise/supervise.h"
 #include "launcher/supervise/suspects.h"
 #include "launcher/supervise/times.h"
+#include "launcher/supervise/thinning.h"
 #include "launcher/supervise/uploads.h"
 #include "launcher/supervise/warn.h"
 
@@ -194,10 +199,12 @@ struct supervisor {
 	double last_move, slept; /* times: of any rank; when this process had not run */
 	struct chain_state chain;
 	struct uploads_state uploads;
+	struct thinning_state thinning;
 	struct progress_comment comment;
+	struct times_state times;
 	struct state_view view;
 	struct console_state console;
-	struct times_state times;
+	struct exports *exports; /* NULL: the run has none */
 	struct predecessors *predecessors;
 
 	struct lost_rank cause; /* the loss that counts, if `lost` */

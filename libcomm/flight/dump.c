@@ -105,12 +105,35 @@ static void put_record(struct buf *b, const struct moment *now, const struct rec
 	buf_puts(b, "}");
 }
 
+/* The operations of a group, which it has recorded. */
+struct recorded {
+	struct record *ops; /* to be freed */
+	int n;
+	int64_t lost; /* others, for which there was no room */
+};
+
+/* The last operations. */
+static int read_ring(const struct comm *c, struct recorded *out, struct err *e)
+{
+	*out = (struct recorded){ .ops = calloc(RECORDER_OPS, sizeof *out->ops) };
+	if (!out->ops)
+		return err_set(e, ERR_NOMEM, "no memory for the flight recorder's text");
+	out->n = comm_recorder_read(c->recorder, out->ops);
+	return 0;
+}
+
+static int stop_tape(const struct comm *c, struct recorded *out, struct err *e)
+{
+	(void)e;
+	out->ops = comm_recorder_tape_stop(c->recorder, &out->n, &out->lost);
+	return 0;
+}
+
 static void put_group(struct buf *b, const struct moment *now, const struct comm *c,
-		      struct record *room)
+		      const struct recorded *of)
 {
 	uint32_t seq, messages;
 	comm_recorder_counts(c->recorder, &seq, &messages);
-	int n = comm_recorder_read(c->recorder, room);
 	buf_puts(b, "{\"name\": ");
 	put_text(b, c->name);
 	buf_printf(b,
@@ -119,11 +142,13 @@ static void put_group(struct buf *b, const struct moment *now, const struct comm
 		   c->id, comm_backend(c), c->rank);
 	for (int r = 0; r < c->size; r++)
 		buf_printf(b, "%s%d", r ? ", " : "", c->members[r]);
-	buf_printf(b, "],\n\"seq\": %" PRIu32 ", \"messages\": %" PRIu32 ", \"ops\": [", seq,
-		   messages);
-	for (int i = 0; i < n; i++) {
+	buf_printf(b, "],\n\"seq\": %" PRIu32 ", \"messages\": %" PRIu32, seq, messages);
+	if (of->lost)
+		buf_printf(b, ", \"lost\": %" PRId64, of->lost);
+	buf_puts(b, ", \"ops\": [");
+	for (int i = 0; i < of->n; i++) {
 		buf_puts(b, i ? ",\n" : "\n");
-		put_record(b, now, &room[i]);
+		put_record(b, now, &of->ops[i]);
 	}
 	buf_puts(b, "]}");
 }
@@ -140,11 +165,12 @@ static void put_error(struct buf *b, struct world *w)
 	buf_puts(b, "},\n");
 }
 
-static int put_world(struct buf *b, struct world *w, struct err *e)
+/* read: where the operations come from. */
+static int put_world(struct buf *b, struct world *w,
+		     int (*read)(const struct comm *c, struct recorded *out, struct err *e),
+		     struct err *e)
 {
-	struct record *room = calloc(RECORDER_OPS, sizeof *room);
-	if (!room)
-		return err_set(e, ERR_NOMEM, "no memory for the flight recorder's text");
+	int rc = 0;
 	struct moment now = { .mono = clock_ns(), .wall_us = (int64_t)(clock_wall_s() * 1e6) };
 	buf_printf(b, "{\"muster_comm_dump\": 1, \"rank\": %d, \"size\": %d, \"host\": ", w->rank,
 		   w->size);
@@ -154,14 +180,17 @@ static int put_world(struct buf *b, struct world *w, struct err *e)
 	buf_puts(b, "\"groups\": [");
 	pthread_mutex_lock(&w->lock); /* groups are opened and closed meanwhile */
 	for (struct comm *c = w->groups; c; c = c->next) {
-		put_group(b, &now, c, room);
+		struct recorded of = { 0 };
+		rc |= read(c, &of, e);
+		put_group(b, &now, c, &of);
 		buf_puts(b, c->next ? ",\n" : "");
+		free(of.ops);
 	}
 	pthread_mutex_unlock(&w->lock);
 	buf_puts(b, "]}\n");
-	free(room);
-	return buf_failed(b) ? err_set(e, ERR_NOMEM, "no memory for the flight recorder's text")
-			     : 0;
+	return !rc && buf_failed(b)
+		       ? err_set(e, ERR_NOMEM, "no memory for the flight recorder's text")
+		       : rc;
 }
 
 /* --- The file --- */
@@ -193,11 +222,27 @@ static int write_file(const char *path, const struct buf *text, struct err *e)
 int comm_dump(struct comm *c, const char *path, struct err *e)
 {
 	struct buf text = BUF_INIT;
-	int rc = put_world(&text, c->world, e);
+	int rc = put_world(&text, c->world, read_ring, e);
 	if (rc == 0)
 		rc = write_file(path, &text, e);
 	buf_fini(&text);
 	return rc;
+}
+
+/* --- The tape --- */
+
+void comm_tape_start(struct comm *c)
+{
+	struct world *w = c->world;
+	pthread_mutex_lock(&w->lock);
+	for (struct comm *g = w->groups; g; g = g->next)
+		comm_recorder_tape_start(g->recorder);
+	pthread_mutex_unlock(&w->lock);
+}
+
+int comm_tape_stop(struct comm *c, struct buf *out, struct err *e)
+{
+	return put_world(out, c->world, stop_tape, e);
 }
 
 /* --- At the first error --- */
@@ -270,7 +315,7 @@ void comm_dump_first_error(struct world *w)
 	struct writing *job = w->dump_dir ? calloc(1, sizeof *job) : NULL;
 	if (!w->dump_dir)
 		return;
-	if (!job || put_world(&job->text, w, &job->err) < 0) {
+	if (!job || put_world(&job->text, w, read_ring, &job->err) < 0) {
 		keep_dump_error(w, "there is no memory to write the flight recorder");
 		if (job)
 			writing_free(job);

@@ -1,6 +1,6 @@
 /*
- * dump — writes the flight recorders of a world to a file (recorder.h has the format). comm_dump is
- * here.
+ * dump — writes the flight recorders of a world to a file (recorder.h has the format). comm_dump, and
+ * the tape of comm.h, are here.
  *
  * The first error is dumped before it is returned if comm_options.dump_dir is set: each rank writes
  * comm-<rank>.json. A disk that does not answer must not block the ranks, so a separate thread

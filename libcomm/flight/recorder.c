@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #if defined(__x86_64__)
@@ -30,6 +31,14 @@ struct messages { /* allocated at the group's first send/recv */
 	uint32_t nth[]; /* [ranks][2]: messages from and to each rank so far */
 };
 
+struct tape {
+	atomic_bool runs;     /* changes under the lock */
+	pthread_mutex_t lock; /* of the rest */
+	struct record *ops;
+	int n, room;
+	int64_t lost;
+};
+
 struct recorder {
 	struct slot slots[RECORDER_OPS];
 	_Atomic(struct messages *) messages;
@@ -40,6 +49,7 @@ struct recorder {
 	uint64_t last;    /* number assigned */
 	uint64_t current; /* number of the operation that has begun */
 	_Atomic uint32_t collectives, messages_begun;
+	struct tape tape;
 };
 
 /* --- Time --- */
@@ -94,6 +104,7 @@ int comm_recorder_open(int ranks, struct recorder **out, struct err *e)
 	*r = (struct recorder){ .ranks = ranks, .counter = counter_is_even() };
 	r->ticks0 = read_ticks(r);
 	r->ns0 = clock_ns();
+	pthread_mutex_init(&r->tape.lock, NULL);
 	*out = r;
 	return 0;
 }
@@ -102,6 +113,8 @@ void comm_recorder_close(struct recorder *r)
 {
 	if (!r)
 		return;
+	pthread_mutex_destroy(&r->tape.lock);
+	free(r->tape.ops);
 	free(atomic_load_explicit(&r->messages, memory_order_relaxed));
 	free(r);
 }
@@ -201,13 +214,18 @@ void comm_recorder_begin(struct recorder *r, const struct op *op, const struct o
 	store_word(&s->guard, make_guard(number, RECORD_RUNNING));
 }
 
+static void add_to_tape(struct recorder *r, int slot);
+
 void comm_recorder_end(struct recorder *r, bool failed)
 {
 	if (!r)
 		return;
-	struct slot *s = &r->slots[r->current % RECORDER_OPS];
+	int slot = (int)(r->current % RECORDER_OPS);
+	struct slot *s = &r->slots[slot];
 	store_word(&s->end, read_ticks(r));
 	store_word(&s->guard, make_guard(r->current, failed ? RECORD_FAILED : RECORD_DONE));
+	if (atomic_load_explicit(&r->tape.runs, memory_order_relaxed))
+		add_to_tape(r, slot);
 }
 
 /* --- Reading --- */
@@ -289,4 +307,59 @@ int comm_recorder_read(const struct recorder *r, struct record *out)
 			}
 	qsort(out, (size_t)n, sizeof *out, by_number);
 	return n;
+}
+
+/* --- The tape --- */
+
+static struct record *tape_room(struct tape *t)
+{
+	if (t->n < t->room)
+		return &t->ops[t->n++];
+	int room = t->room ? 2 * t->room : RECORDER_OPS;
+	struct record *ops = room > TAPE_OPS ? NULL : realloc(t->ops, (size_t)room * sizeof *ops);
+	if (!ops)
+		return NULL;
+	t->ops = ops;
+	t->room = room;
+	return &t->ops[t->n++];
+}
+
+/* The slot's operation has ended, on this thread, so nobody writes to the slot. */
+static void add_to_tape(struct recorder *r, int slot)
+{
+	struct tape *t = &r->tape;
+	struct timeline now = timeline_now(r);
+	pthread_mutex_lock(&t->lock);
+	if (atomic_load_explicit(&t->runs, memory_order_relaxed)) {
+		struct record *out = tape_room(t);
+		if (out)
+			read_slot(r, slot, &now, out);
+		else
+			t->lost++;
+	}
+	pthread_mutex_unlock(&t->lock);
+}
+
+void comm_recorder_tape_start(struct recorder *r)
+{
+	struct tape *t = &r->tape;
+	pthread_mutex_lock(&t->lock);
+	t->n = 0;
+	t->lost = 0;
+	atomic_store_explicit(&t->runs, true, memory_order_relaxed);
+	pthread_mutex_unlock(&t->lock);
+}
+
+struct record *comm_recorder_tape_stop(struct recorder *r, int *n, int64_t *lost)
+{
+	struct tape *t = &r->tape;
+	pthread_mutex_lock(&t->lock);
+	atomic_store_explicit(&t->runs, false, memory_order_relaxed);
+	struct record *ops = t->ops;
+	*n = t->n;
+	*lost = t->lost;
+	t->ops = NULL;
+	t->n = t->room = 0;
+	pthread_mutex_unlock(&t->lock);
+	return ops;
 }

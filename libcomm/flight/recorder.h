@@ -21,6 +21,9 @@
  *                  "seq": collectives begun, "messages": send/recv calls begun,
  *                  "ops": [op, …]}, …]}
  *
+ * A tape (comm_tape_start in comm.h) has the same format. It holds every operation that has ended while
+ * it ran, at most TAPE_OPS of each group.
+ *
  * An op, of which the oldest comes first:
  *
  *     {"number": 1 for the group's first, "op": comm_op_word,
@@ -41,7 +44,7 @@
 
 #include "libcomm/op.h"
 
-enum { RECORDER_OPS = 256, RECORDER_MESSAGES = 16 };
+enum { RECORDER_OPS = 256, RECORDER_MESSAGES = 16, TAPE_OPS = 1 << 18 };
 
 enum record_state { RECORD_NONE, RECORD_QUEUED, RECORD_RUNNING, RECORD_DONE, RECORD_FAILED };
 
@@ -84,5 +87,11 @@ void comm_recorder_counts(const struct recorder *r, uint32_t *collectives, uint3
 /* Reads all recorded operations, by number, into out[RECORDER_OPS]; returns how many. From any
  * thread. */
 int comm_recorder_read(const struct recorder *r, struct record *out);
+
+/* From now on every operation that ends is kept, until the tape stops. Any thread. */
+void comm_recorder_tape_start(struct recorder *r);
+/* Stops the tape and returns its operations, by their end, for the caller to free; NULL: there are
+ * none. *lost: operations for which there was no room. Any thread. */
+struct record *comm_recorder_tape_stop(struct recorder *r, int *n, int64_t *lost);
 
 #endif

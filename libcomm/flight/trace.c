@@ -111,9 +111,9 @@ static int read_op(const json_t *o, int ranks, struct trace_op *op, struct err *
 static int read_ops(const json_t *list, struct trace_part *p, struct err *e)
 {
 	size_t n = json_array_size(list);
-	if (!json_is_array(list) || n > RECORDER_OPS)
+	if (!json_is_array(list) || n > TAPE_OPS)
 		return err_set(e, ERR_CORRUPT, "\"ops\" is not a list of at most %d operations",
-			       RECORDER_OPS);
+			       TAPE_OPS);
 	p->ops = calloc(n + 1, sizeof *p->ops);
 	if (!p->ops)
 		return err_set(e, ERR_NOMEM, "no memory for %zu operations", n);
@@ -323,17 +323,23 @@ static int read_dump(struct trace *t, const json_t *o, struct err *e)
 	return read_groups(t, json_object_get(o, "groups"), rank, e);
 }
 
+int comm_trace_add_json(struct trace *t, const json_t *dump, const char *name, struct err *e)
+{
+	int rc = read_dump(t, dump, e);
+	if (rc && e)
+		human_plain(e->text);
+	return rc ? err_prefix(e, "%s is not a flight recorder dump", name) : 0;
+}
+
 int comm_trace_add(struct trace *t, const char *text, size_t bytes, const char *name, struct err *e)
 {
 	json_error_t why;
 	json_t *o = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
 	if (!o)
 		return err_set(e, ERR_CORRUPT, "%s:%d: %s", name, why.line, why.text);
-	int rc = read_dump(t, o, e);
+	int rc = comm_trace_add_json(t, o, name, e);
 	json_decref(o);
-	if (rc && e)
-		human_plain(e->text);
-	return rc ? err_prefix(e, "%s is not a flight recorder dump", name) : 0;
+	return rc;
 }
 
 void comm_trace_fini(struct trace *t)

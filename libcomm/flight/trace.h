@@ -10,6 +10,8 @@
 
 #include "libcomm/flight/recorder.h"
 
+#include <jansson.h>
+
 enum {
 	TRACE_RANKS = 1 << 17,
 	TRACE_GROUPS = 4096,    /* at most, per rank */
@@ -68,6 +70,8 @@ struct trace {
  * closed. */
 int comm_trace_add(struct trace *t, const char *text, size_t bytes, const char *name,
 		   struct err *e);
+/* The same for a dump that is part of another document. */
+int comm_trace_add_json(struct trace *t, const json_t *dump, const char *name, struct err *e);
 void comm_trace_fini(struct trace *t);
 
 #endif

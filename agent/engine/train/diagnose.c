@@ -106,7 +106,7 @@ static int compute_again(struct trainer *t, struct rank_findings *f, struct step
 {
 	if (pipeline_check(t->engine, &t->batch, &r->loss_again, &f->again, e))
 		return -1;
-	t->hooks->progress(t->hooks->arg, t->at.step, "diagnosis");
+	trainer_phase(t, "diagnosis");
 	return optim_grad_norm(t->optim, t->env->world, t->batch.loss_scale, &r->norm_again, e);
 }
 
@@ -193,7 +193,7 @@ void train_diagnose(struct trainer *t, double loss, double norm, struct err *e)
 				  .layers = (int)t->env->view->shape.layers };
 	if (t->server || !t->optim)
 		return;
-	t->hooks->progress(t->hooks->arg, t->at.step, "diagnosis");
+	trainer_phase(t, "diagnosis");
 	if (diagnose_together(t, &r, &answer, &failed)) {
 		log_warn("step %lld: where its wrong numbers began could not be found: %s",
 			 (long long)answer.blame.step, failed.text);

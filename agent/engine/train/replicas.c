@@ -228,7 +228,7 @@ int train_replicas_compare(struct trainer *t, bool states, struct err *e)
 	double since = clock_s();
 	if (t->server || comm_size(t->env->world) == 1)
 		return 0;
-	t->hooks->progress(t->hooks->arg, t->at.step, "compare replicas");
+	trainer_phase(t, "compare replicas");
 	if (param_store_settle(t->state.store, e) || train_holdings_state(&t->state, states, &h, e))
 		return -1;
 	int rc = compare_sums(t, &h, e);

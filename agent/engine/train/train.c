@@ -144,9 +144,8 @@ static void note_times_between(struct trainer *t, double evaluation, double chec
 static int update_parameters(struct trainer *t, struct step_report *r, double loss_scale,
 			     struct err *e)
 {
-	const struct train_hooks *h = t->hooks;
 	int64_t step = t->at.step;
-	h->progress(h->arg, step, "gradient norm");
+	trainer_phase(t, "gradient norm");
 	if (optim_grad_norm(t->optim, t->env->world, loss_scale, &r->grad_norm, e))
 		return err_prefix(e, "step %lld: gradient norm", (long long)step + 1);
 	int good = judge_gradients(t, r, e);
@@ -154,7 +153,7 @@ static int update_parameters(struct trainer *t, struct step_report *r, double lo
 	r->skipped = good == 0;
 	if (good <= 0)
 		return good;
-	h->progress(h->arg, step, "optimizer");
+	trainer_phase(t, "optimizer");
 	if (optim_step(t->optim, r->grad_norm, loss_scale, step, e))
 		return err_prefix(e, "step %lld: update", (long long)step + 1);
 	if (param_store_sync_params(pipeline_store(t->engine), step + 1, e))
@@ -171,7 +170,7 @@ static int update_server(struct trainer *t, struct step_report *r, struct err *e
 				  .wants_stop = t->hooks->stopping(t->hooks->arg, &checkpoint),
 				  .wants_save = t->hooks->save_asked(t->hooks->arg) >
 						t->saved_for };
-	t->hooks->progress(t->hooks->arg, t->at.step, "parameter server");
+	trainer_phase(t, "parameter server");
 	if (param_server_step(t->server, &io, e))
 		return err_prefix(e, "step %lld", (long long)t->at.step + 1);
 	r->loss = io.loss;
@@ -223,11 +222,11 @@ static int run_passes(struct trainer *t, const struct engine_batch *batch, doubl
 
 static int train_step(struct trainer *t, struct err *e)
 {
-	const struct train_hooks *h = t->hooks;
 	int64_t step = t->at.step;
 	double begin = clock_s(), since = begin;
 	struct step_report r = { .lr = optim_lr(t->job, step) };
-	h->progress(h->arg, step, "data");
+	train_step_trace_begin(t->trace, step);
+	trainer_phase(t, "data");
 	struct engine_batch batch;
 	if (train_samples_next(t->samples, &batch, e))
 		return -1;
@@ -237,6 +236,7 @@ static int train_step(struct trainer *t, struct err *e)
 	if (run_passes(t, &batch, &r.loss, e))
 		return err_prefix(e, "step %lld", (long long)step + 1);
 	train_phases_lap(&t->spent, "step", &since);
+	train_step_trace_passes(t->trace, pipeline_timeline(t->engine));
 	double waited = replicas_waited(t);
 	if (t->server ? update_server(t, &r, e) : update_parameters(t, &r, batch.loss_scale, e))
 		return -1;
@@ -278,7 +278,7 @@ static int run_evaluation(struct trainer *t, struct err *e)
 	double since = clock_s();
 	int64_t n = t->job->data.eval_batches;
 	struct evaluation v = { .t = t };
-	t->hooks->progress(t->hooks->arg, t->at.step, "evaluation");
+	trainer_phase(t, "evaluation");
 	if (train_samples_evaluate(t->samples, n, evaluate_batch, &v, e))
 		return err_prefix(e, "evaluation after step %lld", (long long)t->at.step);
 	if (!isfinite(v.sum))
@@ -319,6 +319,7 @@ static int agree(struct trainer *t, struct agreement *out, struct err *e)
 		return 0;
 	if ((!t->server || t->stops) && t->hooks->stopping(t->hooks->arg, &checkpoint))
 		requested = checkpoint ? STOP_WITH_CHECKPOINT : STOP_HERE;
+	train_step_trace_phase(t->trace, "agree to go on");
 	int32_t words[] = { requested, !trainer_memory_ready(t),
 			    t->hooks->save_asked(t->hooks->arg) };
 	if (comm_all_reduce(t->env->world, words, words, 3, COMM_I32, COMM_MAX, e))

@@ -140,7 +140,7 @@ static void report_every(struct trainer *t)
 int trainer_memory_take(struct trainer *t, struct err *e)
 {
 	double since = clock_s();
-	t->hooks->progress(t->hooks->arg, t->at.step, "copy in memory");
+	trainer_phase(t, "copy in memory");
 	if (train_samples_written(t->samples, e) || trainer_set_numbers(t, e))
 		return -1;
 	if (t->reports)

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/run_paths.h"
+#include "base/segments.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -16,10 +17,15 @@
 
 enum { GATE_MOST_S = 60, METRICS_END = 16 << 20 /* bytes that are read */ };
 
+void trainer_phase(const struct trainer *t, const char *name)
+{
+	t->hooks->progress(t->hooks->arg, t->at.step, name);
+	train_step_trace_phase(t->trace, name);
+}
+
 static void on_phase(const char *what, void *arg)
 {
-	struct trainer *t = arg;
-	t->hooks->progress(t->hooks->arg, t->at.step, what);
+	trainer_phase(arg, what);
 }
 
 static void on_piece(void *arg)
@@ -225,21 +231,12 @@ static int start_state(struct trainer *t, struct err *e)
 /* Reads the end of the metrics; without the file the window is empty. */
 static void read_window(struct trainer *t)
 {
-	char path[RUN_PATH];
 	struct buf text = BUF_INIT;
-	struct stat st;
 	struct err e = ERR_INIT;
-	run_path(path, t->env->run_dir, RUN_METRICS);
-	int fd = file_open(path, O_RDONLY, FILE_OWN, NULL);
-	size_t size = fd < 0 || fstat(fd, &st) ? 0 : (size_t)st.st_size;
-	size_t n = size < METRICS_END ? size : METRICS_END;
-	char *to = n ? buf_room(&text, n) : NULL;
-	if (to && !file_pread_full(fd, to, n, (off_t)(size - n)) &&
-	    train_bad_read(&t->numbers, to, n, t->at.step, &e))
+	if (segments_read_end(t->env->run_dir, RUN_METRICS, METRICS_END, &text, &e) ||
+	    train_bad_read(&t->numbers, buf_str(&text), text.len, t->at.step, &e))
 		log_warn("spikes are found later than usual: %s", e.text);
 	buf_fini(&text);
-	if (fd >= 0)
-		close(fd);
 }
 
 /* World rank 0 reads the window, and all ranks get the same. */
@@ -275,15 +272,18 @@ int trainer_open(struct trainer *t, struct err *e)
 	t->gate = (struct ckpt_gate){ await_series, t };
 	t->reports = at->pp == env->view->layout.pp - 1 && at->tp == 0 && at->cp == 0 &&
 		     at->dp == 0;
-	t->hooks->progress(t->hooks->arg, 0, "open data");
+	if (train_step_trace_open(env->view, env->world, env->run_dir, env->generation, &t->trace,
+				  e))
+		return -1;
+	trainer_phase(t, "open data");
 	if (open_data(t, e))
 		return -1;
 	train_phases_lap(env->phases, "data", &since);
-	t->hooks->progress(t->hooks->arg, 0, "open model");
+	trainer_phase(t, "open model");
 	if (open_model(t, e))
 		return -1;
 	train_phases_lap(env->phases, "model", &since);
-	t->hooks->progress(t->hooks->arg, 0, "load state");
+	trainer_phase(t, "load state");
 	if (open_checkpoints(t, e) || start_state(t, e) || resume_window(t, e) ||
 	    (t->server && param_server_start(t->server, t->at.step, e)) || begin_samples(t, e) ||
 	    trainer_memory_open(t, e))
@@ -296,6 +296,7 @@ int trainer_open(struct trainer *t, struct err *e)
 
 void trainer_close(struct trainer *t)
 {
+	train_step_trace_close(t->trace);
 	ckpt_mirror_close(t->mirror);
 	ckpt_writer_close(t->writer);
 	param_server_close(t->server);

@@ -74,7 +74,7 @@ int trainer_save(struct trainer *t, unsigned where, struct err *e)
 		return -1;
 	if (saving)
 		return 0;
-	t->hooks->progress(t->hooks->arg, t->at.step, "checkpoint");
+	trainer_phase(t, "checkpoint");
 	if (train_samples_durable(t->samples, e))
 		return -1;
 	if (t->reports)
@@ -122,7 +122,7 @@ void trainer_report_commits(struct trainer *t)
 
 static int await_commit(struct trainer *t, struct err *e)
 {
-	t->hooks->progress(t->hooks->arg, t->at.step, "commit");
+	trainer_phase(t, "commit");
 	return ckpt_wait(t->writer, e);
 }
 

@@ -15,6 +15,7 @@
 #include "agent/engine/train/samples.h"
 #include "agent/engine/server/server.h"
 #include "agent/engine/train/resume.h"
+#include "agent/engine/train/step_trace.h"
 #include "agent/engine/train/train.h"
 
 struct trainer {
@@ -57,6 +58,7 @@ struct trainer {
 	enum train_plant plant;    /* of the current step */
 	bool reports;              /* this rank reports each step to the supervisor */
 	struct phases spent;       /* seconds of each phase of training */
+	struct step_trace *trace;  /* NULL: the job selects no steps */
 	/* seconds between the last step and the next, without evaluations, and the part of them
 	 * that a checkpoint took */
 	double gap_s, stall_s;
@@ -67,6 +69,9 @@ struct trainer {
  * trainer_close may follow a failed trainer_open. */
 int trainer_open(struct trainer *t, struct err *e);
 void trainer_close(struct trainer *t);
+
+/* The rank begins this phase, a literal, of the current step. */
+void trainer_phase(const struct trainer *t, const char *name);
 
 /* train_save.c. The tiers in which a checkpoint is due after the current step (enum
  * ckpt_where). */

@@ -107,6 +107,54 @@ static void queued_operations_are_not_overwritten(void **state)
 	comm_recorder_close(r);
 }
 
+/* The ring has long lost the first of them. What ends before the tape or after it is not on it. */
+static void a_tape_has_every_operation(void **state)
+{
+	enum { TAPED = 10 * RECORDER_OPS };
+	struct recorder *r;
+	int64_t lost;
+	int n;
+	(void)state;
+	assert_int_equal(comm_recorder_open(2, &r, NULL), 0);
+	for (int turn = 0; turn < 2; turn++) {
+		uint32_t first = turn ? TAPED + 12 : 6, before = first - 5;
+		for (uint32_t i = before; i < first; i++)
+			go_through(r, reduction, i, false);
+		comm_recorder_tape_start(r);
+		for (uint32_t i = first; i < first + TAPED; i++)
+			go_through(r, reduction, i, false);
+		struct record *ops = comm_recorder_tape_stop(r, &n, &lost);
+		go_through(r, reduction, first + TAPED, false);
+		assert_int_equal(n, TAPED);
+		assert_int_equal(lost, 0);
+		for (uint32_t i = 0; i < TAPED; i++) {
+			assert_int_equal(ops[i].seq, first + i);
+			assert_int_equal(ops[i].state, RECORD_DONE);
+			assert_true(ops[i].start > 0 && ops[i].end >= ops[i].start);
+		}
+		free(ops);
+	}
+	comm_recorder_close(r);
+}
+
+static void a_full_tape_counts_what_it_lost(void **state)
+{
+	struct recorder *r;
+	int64_t lost;
+	int n;
+	(void)state;
+	assert_int_equal(comm_recorder_open(2, &r, NULL), 0);
+	comm_recorder_tape_start(r);
+	for (uint32_t i = 1; i <= TAPE_OPS + 7; i++)
+		go_through(r, reduction, i, false);
+	struct record *ops = comm_recorder_tape_stop(r, &n, &lost);
+	assert_int_equal(n, TAPE_OPS);
+	assert_int_equal(lost, 7);
+	assert_int_equal(ops[TAPE_OPS - 1].seq, TAPE_OPS);
+	free(ops);
+	comm_recorder_close(r);
+}
+
 struct pair {
 	struct recorder *r;
 	atomic_bool leave;
@@ -486,6 +534,8 @@ int main(void)
 		cmocka_unit_test(another_reduction_is_refused_over_the_network),
 		cmocka_unit_test(messages_are_counted_by_peer),
 		cmocka_unit_test(queued_operations_are_not_overwritten),
+		cmocka_unit_test(a_tape_has_every_operation),
+		cmocka_unit_test(a_full_tape_counts_what_it_lost),
 		cmocka_unit_test(reading_meets_no_half_written_operation),
 		cmocka_unit_test(dumping_disturbs_nothing),
 		cmocka_unit_test(a_dump_that_cannot_be_written_is_an_error_of_its_own),
