@@ -113,6 +113,14 @@ static void send_progress(struct control *c)
 	c->next_beat = now + c->heartbeat_s;
 }
 
+/* Sends the times when they are due. */
+static void send_times(struct control *c)
+{
+	json_t *due = agent_times_due(&c->times, clock_s());
+	if (due)
+		agent_control_send(c, MSG_TIMES, due);
+}
+
 static bool has_backlog(struct control *c)
 {
 	pthread_mutex_lock(&c->lock);
@@ -182,6 +190,7 @@ static void *control_main(void *arg)
 		report_signals(c);
 		send_examined(c);
 		send_progress(c);
+		send_times(c);
 		if (agent_control_exchange_messages(c, &e))
 			break;
 		wait_for_event(c, c->next_look);
@@ -218,6 +227,7 @@ static void control_free(struct control *c)
 	json_decref(c->endpoints);
 	pthread_cond_destroy(&c->news);
 	pthread_mutex_destroy(&c->lock);
+	agent_times_fini(&c->times);
 	free(c);
 }
 
@@ -254,6 +264,7 @@ int agent_control_open(const struct control_options *opt, struct control **out,
 	c->endpoints = json_array();
 	pthread_mutex_init(&c->lock, NULL);
 	news_init(c);
+	agent_times_init(&c->times, opt->world, clock_s());
 	atomic_store(&c->phase, "start");
 	if (!c->endpoints) {
 		err_set(e, ERR_NOMEM, "control channel: no memory for its state");
@@ -377,6 +388,20 @@ const char *agent_control_local_address(const struct control *c)
 	return agent_connection_local_address(c->connection);
 }
 
+/* What the supervisor must know before it gets a message of this type. The lock is held. */
+static void send_before(struct control *c, enum msg_type type)
+{
+	bool ends = type == MSG_FINISHED || type == MSG_IDLE || type == MSG_FAILED;
+	json_t *where = type == MSG_FAILED ? progress_json(c) : NULL;
+	json_t *times = ends ? agent_times_next(&c->times, clock_s(), 0) : NULL;
+	if (where)
+		agent_connection_send(c->connection, MSG_PROGRESS, where, NULL);
+	if (times)
+		agent_connection_send(c->connection, MSG_TIMES, times, NULL);
+	json_decref(where);
+	json_decref(times);
+}
+
 void agent_control_send(struct control *c, enum msg_type type, json_t *body)
 {
 	/* There was no memory for the body. The supervisor would refuse an empty message, and
@@ -387,13 +412,11 @@ void agent_control_send(struct control *c, enum msg_type type, json_t *body)
 		atomic_store(&c->finished, true);
 	/* If the channel fails here, the control thread sees the same error and acts on it. */
 	pthread_mutex_lock(&c->lock);
-	if (type == MSG_FAILED) {
-		json_t *where = progress_json(c);
-		agent_connection_send(c->connection, MSG_PROGRESS, where, NULL);
-		json_decref(where);
-	}
+	send_before(c, type);
 	agent_connection_send(c->connection, type, body, NULL);
 	pthread_mutex_unlock(&c->lock);
+	if (type == MSG_READY)
+		agent_times_begin(&c->times, clock_s());
 	json_decref(body);
 	wake(c);
 }
@@ -413,6 +436,14 @@ void agent_control_moved(struct control *c)
 void agent_control_worked(struct control *c, double seconds)
 {
 	agent_pace_worked(&c->pace, seconds);
+}
+
+void agent_control_times(struct control *c, const struct train_times *times, bool at_once)
+{
+	agent_times_set(&c->times, times);
+	json_t *now = at_once ? agent_times_next(&c->times, clock_s(), c->progress_s) : NULL;
+	if (now)
+		agent_control_send(c, MSG_TIMES, now);
 }
 
 int agent_control_trainer(struct control *c)
@@ -459,4 +490,9 @@ bool agent_control_stopping(struct control *c, bool *checkpoint)
 	int stop = atomic_load(&c->stop);
 	*checkpoint = stop == STOP_CHECKPOINT;
 	return stop != STOP_NONE;
+}
+
+int agent_control_save_asked(struct control *c)
+{
+	return atomic_load(&c->save);
 }

@@ -19,6 +19,7 @@
 #ifndef MUSTER_AGENT_CONTROL_H
 #define MUSTER_AGENT_CONTROL_H
 
+#include "agent/engine/train/times.h"
 #include "base/err.h"
 #include "base/msg.h"
 
@@ -73,8 +74,8 @@ void agent_control_on_abort(struct control *c, void (*fn)(const char *reason, vo
  * supervisor sends dump. It must neither log nor send. NULL: as above. */
 void agent_control_on_dump(struct control *c, int (*fn)(void *arg, struct err *e), void *arg);
 
-/* Queues a message. Any thread. Steals the reference to body. Sends the progress before
- * "failed". */
+/* Queues a message. Any thread. Steals the reference to body. Sends the progress before "failed", and
+ * the times before "finished", "idle" and "failed". */
 void agent_control_send(struct control *c, enum msg_type type, json_t *body);
 /* Notes the step and phase that the trainer is in. Cheap: it makes no system call. The supervisor
  * gets it with every heartbeat and, if it has changed, up to 10 times per second (less often in a
@@ -85,6 +86,10 @@ void agent_control_moved(struct control *c);
 /* Notes a finished step. seconds: the part of it that the rank spent on its samples, on forward and
  * on backward, without waiting for other ranks. Only the training thread calls it. */
 void agent_control_worked(struct control *c, double seconds);
+/* Notes where the training thread's time went, which the supervisor gets every few seconds once it
+ * knows that the rank is ready. at_once: it gets this one now, unless it has just got another. Only the
+ * training thread calls it. */
+void agent_control_times(struct control *c, const struct train_times *times, bool at_once);
 /* The thread that trains; 0: it has not finished a step. And the step that it is in. Any thread. */
 int agent_control_trainer(struct control *c);
 int64_t agent_control_step(struct control *c);
@@ -96,5 +101,7 @@ int agent_control_await_recorded(struct control *c, int64_t step, double seconds
 void agent_control_give_up(struct control *c);
 /* Whether the supervisor has sent stop; *checkpoint: whether to write a checkpoint first. */
 bool agent_control_stopping(struct control *c, bool *checkpoint);
+/* The number of the last checkpoint that the supervisor has asked for in this generation; 0: none. */
+int agent_control_save_asked(struct control *c);
 
 #endif

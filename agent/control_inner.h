@@ -9,6 +9,7 @@
 #include "agent/control.h"
 #include "agent/examine.h"
 #include "agent/pace.h"
+#include "agent/times.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -41,10 +42,11 @@ struct control {
 	void *on_dump_arg;
 
 	atomic_bool closing, finished;
-	atomic_int stop;
+	atomic_int stop, save; /* save: the highest number of the message */
 	atomic_llong step;
 	atomic_ullong count;
 	struct pace pace;
+	struct times times;
 	_Atomic(const char *) phase;
 };
 

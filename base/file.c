@@ -225,6 +225,42 @@ int file_slurp_own(const char *path, size_t most, struct buf *out, struct err *e
 	return slurp(path, FILE_OWN, most, out, e);
 }
 
+/* Removes the blanks at both ends of text[0, n), and puts a NUL behind it. */
+static void trim(char *text, size_t n)
+{
+	text[n] = '\0';
+	size_t before = strspn(text, " \t\r\n"), end = strlen(text);
+	while (end > before && strchr(" \t\r\n", text[end - 1]))
+		end--;
+	memmove(text, text + before, end - before);
+	text[end - before] = '\0';
+}
+
+int file_read_secret(const char *path, char *out, size_t size, struct err *e)
+{
+	struct stat st;
+	*out = '\0';
+	int fd = file_open(path, O_RDONLY, FILE_REGULAR, e), rc = 0;
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) || st.st_uid != geteuid() || (st.st_mode & 077))
+		rc = err_set(e, ERR_DENIED,
+			     "%.200s: the secret in it is yours alone, but the file is not: chown "
+			     "it to you, and chmod 600 it",
+			     path);
+	else if ((size_t)st.st_size >= size)
+		rc = err_set(e, ERR_USAGE,
+			     "%.200s: it has more than the %zu bytes of a secret; is it the right "
+			     "file?",
+			     path, size - 1);
+	else if (file_read_full(fd, out, (size_t)st.st_size))
+		rc = err_errno(e, ERR_IO, "%.200s: cannot read", path);
+	else
+		trim(out, (size_t)st.st_size);
+	close(fd);
+	return rc;
+}
+
 int file_close(int fd)
 {
 	return close(fd) && errno != EINTR ? -1 : 0;

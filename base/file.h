@@ -51,6 +51,11 @@ int file_open(const char *path, int flags, enum file_kind kind, struct err *e);
 int file_slurp(const char *path, size_t most, struct buf *out, struct err *e);
 int file_slurp_own(const char *path, size_t most, struct buf *out, struct err *e);
 
+/* Reads a file that holds a secret: a FILE_REGULAR of this user that nobody else may read; otherwise
+ * ERR_DENIED. `out` gets its text without the blanks around it, perhaps ""; ERR_USAGE if `size` bytes
+ * cannot hold the file. The caller wipes `out`. */
+int file_read_secret(const char *path, char *out, size_t size, struct err *e);
+
 /* Writes to a temporary file in the same folder, fsyncs it, renames it to `path` and fsyncs the
  * folder. After a crash `path` holds either the old content or the new content. When `path` is a
  * folder, a device or a pipe, the call fails and leaves it unchanged. */

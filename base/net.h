@@ -10,6 +10,8 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { NET_ADDR_MAX = 80 };
@@ -66,5 +68,9 @@ int net_check_peer(int fd, double silence_s, struct err *e);
 /* Accepts one waiting connection; the descriptor is blocking. Returns 0 with *fd = -1 when none
  * waits. */
 int net_accept(int listener, int *fd, struct err *e);
+
+/* Whether the host of an address, of `len` bytes, is this host by itself: localhost, 127.x.x.x or
+ * [::1]. No name is looked up. */
+bool net_host_is_loopback(const char *host, size_t len);
 
 #endif

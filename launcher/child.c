@@ -222,8 +222,8 @@ int launcher_child_result(const char *name, int status, const char *output, stru
 		return err_set(e, ERR_UNSUPPORTED, "%s: killed by signal %d", name,
 			       WTERMSIG(status));
 	last_line(output, &line, &len);
-	return err_set(e, ERR_UNSUPPORTED, "%s failed (%d): %.*s", name, WEXITSTATUS(status), len,
-		       line);
+	return err_set(e, ERR_UNSUPPORTED, "%s failed (%d)%s%.*s", name, WEXITSTATUS(status),
+		       len ? ": " : "", len, line);
 }
 
 int launcher_child_run(const struct child_command *c, double timeout_s, struct buf *output,
@@ -232,15 +232,17 @@ int launcher_child_run(const struct child_command *c, double timeout_s, struct b
 	struct process p;
 	if (process_start(c, &p, e))
 		return -1;
-	struct pollfd fd = { .fd = p.pidfd, .events = POLLIN };
+	struct pollfd fds[2] = { { .fd = p.pidfd, .events = POLLIN },
+				 { .fd = c->cut ? *c->cut : -1, .events = POLLIN } };
 	int ready;
 	do
-		ready = poll(&fd, 1, (int)(timeout_s * 1000));
+		ready = poll(fds, 2, (int)(timeout_s * 1000));
 	while (ready < 0 && errno == EINTR);
-	if (ready <= 0)
-		kill(p.pid, SIGKILL);
+	bool ended = ready > 0 && fds[0].revents;
+	if (!ended)
+		kill(-p.pid, SIGKILL);
 	int status = process_end(&p, output);
-	if (ready <= 0)
+	if (!ended)
 		return err_set(e, ERR_TIMEOUT, "%s: it did not end within %g s and was killed%s",
 			       c->argv[0], timeout_s, c->late ? c->late : "");
 	return launcher_child_result(c->argv[0], status, buf_str(output), e);

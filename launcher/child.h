@@ -23,6 +23,9 @@ struct child_command {
 	/* the file cgroup.procs of a cgroup that the process joins before it executes the command;
 	 * NULL: it stays in that of its parent */
 	const char *cgroup;
+	/* launcher_child_run: when this descriptor can be read, the command is killed as if its time
+	 * had passed; NULL: never */
+	const int *cut;
 	/* "; remedy" at the end of the error if it cannot be executed, or takes too long; may be
 	 * NULL */
 	const char *absent, *late;
@@ -46,8 +49,8 @@ void launcher_child_forget(struct child *c);
 /* 0 if the status is 0. Otherwise an error that quotes the last line of the output. */
 int launcher_child_result(const char *name, int status, const char *output, struct err *e);
 
-/* Runs a command and waits for it. ERR_TIMEOUT: it took longer than timeout_s and was killed. If
- * its status is not 0, the error quotes the last line of the output. */
+/* Runs a command and waits for it. ERR_TIMEOUT: it took longer than timeout_s and was killed, with
+ * its process group. May be called from any thread. If its status is not 0, the error quotes the last line of the output. */
 int launcher_child_run(const struct child_command *c, double timeout_s, struct buf *output,
 		       struct err *e);
 

@@ -19,13 +19,22 @@ bool http_header_valid(const char *value)
 	return true;
 }
 
+/* How much of the address an error may show: at most URL_SHOWN bytes. */
+static int shown_length(const struct http_request *r)
+{
+	const char *host = strstr(r->url, "://");
+	size_t n = strlen(r->url);
+	if (r->secret_url && !r->socket)
+		n = host ? (size_t)(host + 3 - r->url) + strcspn(host + 3, "/?#") : 0;
+	return n < URL_SHOWN ? (int)n : URL_SHOWN;
+}
+
 static int check_request(const struct http_request *r, struct err *e)
 {
 	if (strncmp(r->url, "http://", 7) && strncmp(r->url, "https://", 8))
-		return err_set(
-			e, ERR_USAGE,
-			"%.200s: this is neither an http:// nor an https:// address; use one",
-			r->url);
+		return err_set(e, ERR_USAGE,
+			       "%.*s: this is neither an http:// nor an https:// address; use one",
+			       shown_length(r), r->url);
 	for (size_t i = 0; i < r->n_headers; i++)
 		if (!http_header_valid(r->headers[i].value) ||
 		    strlen(r->headers[i].name) + strlen(r->headers[i].value) > HEADER_MAX - 8)
@@ -211,15 +220,16 @@ static int fail(const struct http_transfer *t, CURL *c, CURLcode rc, struct err 
 	const struct http_request *r = t->r;
 	const struct curl_library *curl = t->curl;
 	const char *where = r->socket ? r->socket : r->url;
+	int shown = r->socket ? URL_SHOWN : shown_length(r);
 	long error = 0;
 	curl->getinfo(c, CURLINFO_OS_ERRNO, &error);
 	if (t->too_long || rc == CURLE_FILESIZE_EXCEEDED)
 		return err_set(
 			e, ERR_PROTO,
 			"%.*s: the answer is longer than %zu bytes; is this the right service?",
-			URL_SHOWN, where, r->most);
+			shown, where, r->most);
 	if (buf_failed(&t->answer.body))
-		return err_set(e, ERR_NOMEM, "%.*s: no memory for the answer", URL_SHOWN, where);
+		return err_set(e, ERR_NOMEM, "%.*s: no memory for the answer", shown, where);
 	if (r->socket && rc == CURLE_COULDNT_CONNECT)
 		return fail_socket(r, (int)error, e);
 	if (rc == CURLE_OPERATION_TIMEDOUT)
@@ -227,16 +237,16 @@ static int fail(const struct http_transfer *t, CURL *c, CURLcode rc, struct err 
 			       ? err_set(e, ERR_TIMEOUT,
 					 "%.*s: no complete answer within %g seconds; is the "
 					 "service overloaded, or the network down?",
-					 URL_SHOWN, where, r->total_s)
+					 shown, where, r->total_s)
 			       : err_set(e, ERR_TIMEOUT,
 					 "%.*s: no connection within %g seconds; is the service "
 					 "running, and the address right?",
-					 URL_SHOWN, where, fmin(r->connect_s, r->total_s));
+					 shown, where, fmin(r->connect_s, r->total_s));
 	for (size_t i = 0; i < sizeof failures / sizeof *failures; i++)
 		if (failures[i].curl == rc && failures[i].text)
-			return err_set(e, failures[i].code, "%.*s: %s (%.200s)", URL_SHOWN, where,
+			return err_set(e, failures[i].code, "%.*s: %s (%.200s)", shown, where,
 				       failures[i].text, t->said[0] ? t->said : curl->strerror(rc));
-	return err_set(e, ERR_NET, "%.*s: the request failed; try again (%.200s)", URL_SHOWN, where,
+	return err_set(e, ERR_NET, "%.*s: the request failed; try again (%.200s)", shown, where,
 		       t->said[0] ? t->said : curl->strerror(rc));
 }
 

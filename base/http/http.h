@@ -30,6 +30,7 @@ struct http_request {
 	const char *method; /* "GET", "HEAD", "POST", "PUT", "DELETE" */
 	/* http:// or https://, without a user name. With `socket` the host is only a name. */
 	const char *url;
+	bool secret_url;    /* only its scheme and host appear in errors */
 	const char *socket; /* path of a Unix socket to connect to; NULL: the URL's host */
 	const char
 		*ca_file; /* certificates to trust in place of the system's; NULL: the system's */

@@ -35,6 +35,7 @@
 	X(first_step,       "first-step",       first_step,  "the generation has finished its first step") \
 	X(ckpt,             "ckpt",             ckpt,        "a checkpoint was committed") \
 	X(ckpt_local,       "ckpt-local",       ckpt,        "a checkpoint was committed in the folders of the nodes (checkpoint.local)") \
+	X(ckpt_asked,       "ckpt-asked",       why,         "somebody asked for a checkpoint (muster checkpoint)") \
 	X(uploaded,         "uploaded",         upload,      "a checkpoint was copied to checkpoint.remote") \
 	X(upload_failed,    "upload-failed",    why,         "a checkpoint could not be copied; the first time since one was") \
 	X(upload_left,      "upload-left",      upload_left, "the run ends before all checkpoints are copied") \
@@ -64,6 +65,7 @@
 	X(health_alarm,     "health-alarm",     health_alarm, "a device of a node has a defect, once per device and kind") \
 	X(slow_ckpt,        "slow-ckpt",        slow_ckpt,   "checkpoints take much longer than before or hold up training, or do not any more") \
 	X(slow_node,        "slow-node",        slow_node,   "what the policy for slow ranks does about the node of one") \
+	X(warning,          "warning",          warning,     "a warning begins, or ends") \
 	X(rollback,         "rollback",         rolled_back, "the numbers of a step are bad, and the next generation skips its samples") \
 	X(node_suspected,   "node-suspected",   node_suspected, "something speaks against a node; the list of suspect nodes gets this line") \
 	X(chain,            "chain",            chain,       "a job was queued to continue the run, or those that wait are cancelled") \
@@ -327,6 +329,13 @@
 	F(gpu_clock, NUMBER, REQUIRED, "MHz of its GPU; 0: unknown") \
 	F(findings,  JSON,   REQUIRED, "a list of struct msg_finding (base/messages.h), of its last window in which they changed")
 
+#define RUNDIR_WARNING_FIELDS(F) \
+	F(id,     TEXT,  REQUIRED, "which one: an id of WARNING_RULES (launcher/supervise/warnings.h)") \
+	F(holds,  FLAG,  REQUIRED, "whether it begins; otherwise it ends") \
+	F(step,   INT64, REQUIRED, "last finished step; -1: none") \
+	F(text,   LINE,  REQUIRED, "what was seen") \
+	F(remedy, LINE,  REQUIRED, "what a person can do")
+
 #define RUNDIR_ROLLED_BACK_FIELDS(F) \
 	F(step,      COUNT,  REQUIRED, "the bad step, which updated nothing") \
 	F(what,      TEXT,   REQUIRED, "loss or gradient norm") \
@@ -400,6 +409,7 @@
 	X(slow_ckpt,   RUNDIR_SLOW_CKPT_FIELDS) \
 	X(slow_node,   RUNDIR_SLOW_NODE_FIELDS) \
 	X(health,      RUNDIR_HEALTH_FIELDS) \
+	X(warning,     RUNDIR_WARNING_FIELDS) \
 	X(rolled_back, RUNDIR_ROLLED_BACK_FIELDS) \
 	X(node_suspected, RUNDIR_NODE_SUSPECTED_FIELDS) \
 	X(chain,       RUNDIR_CHAIN_FIELDS) \

@@ -165,6 +165,7 @@ static void reset_generation(struct supervisor *s)
 	s->settle_at = s->stop.stepped = 0;
 	s->outcome = OUTCOME_NONE;
 	supervise_stragglers_reset(s);
+	supervise_warn_reset(s);
 	supervise_evidence_reset(s);
 	supervise_links_reset(s);
 	supervise_stacks_reset(s);
@@ -252,6 +253,7 @@ int supervise_agents_start(struct supervisor *s, struct err *e)
 	s->first = s->generation == 0;
 	s->generation = s->first ? rundir_next_generation(s->o.run) : s->generation + 1;
 	reset_generation(s);
+	supervise_times_generation(s);
 	rundir_prune_traces(rundir_path(s->o.run), s->generation);
 	s->cause.at = lost_at; /* the event first-step reports the time since then */
 	s->started = supervise_now(s);

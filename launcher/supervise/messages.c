@@ -177,6 +177,7 @@ static int on_ready(struct supervisor *s, struct connection *c, const json_t *bo
 	s->resumed = m.step;
 	snprintf(s->resumed_from, sizeof s->resumed_from, "%s", m.has_from ? m.from : "");
 	note_progress(s, k, m.step, "ready");
+	supervise_times_ready(s, launcher_connection_rank(c), m.step);
 	if (++s->readies == s->world) {
 		supervise_predecessors_ready(s->predecessors, s->generation);
 		supervise_handle(s, EV_ALL_READY, NULL, NULL);
@@ -198,7 +199,9 @@ static int on_metrics(struct supervisor *s, struct connection *c, const json_t *
 	supervise_hang_note_step(&s->hang);
 	if (!s->stepped)
 		supervise_pool_confirm(&s->recovery.pool);
+	supervise_state_note_metrics(s, &m);
 	supervise_report_metrics(s, &m);
+	supervise_warn_memory(s, launcher_connection_rank(c), (double)m.peak_bytes);
 	return 0;
 }
 
@@ -208,6 +211,7 @@ static int on_eval(struct supervisor *s, struct connection *c, const json_t *bod
 	if (msg_eval_read(body, &m, e))
 		return -1;
 	supervise_note_move(s, rank_of(s, c));
+	supervise_state_note_eval(s, m.step);
 	supervise_report_eval(s, &m);
 	return 0;
 }
@@ -227,6 +231,17 @@ static int on_progress(struct supervisor *s, struct connection *c, const json_t 
 	k->count = m.count;
 	supervise_stragglers_note(s, launcher_connection_rank(c), &m);
 	note_progress(s, k, m.step, m.phase);
+	return 0;
+}
+
+static int on_times(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
+{
+	struct msg_times m;
+	if (msg_times_read(body, &m, e))
+		return -1;
+	if (!rank_of(s, c)->ready)
+		return report_out_of_order("times", e);
+	supervise_times_note(s, launcher_connection_rank(c), &m);
 	return 0;
 }
 
@@ -272,8 +287,11 @@ static int on_ckpt(struct supervisor *s, struct connection *c, const json_t *bod
 	supervise_restart_ckpt(&s->restart, m.step);
 	supervise_stop_note_ckpt(s, m.seconds);
 	supervise_comment_note_ckpt(s, m.step);
+	supervise_times_write(s);
 	s->ckpt_step = m.step;
 	snprintf(s->ckpt_path, sizeof s->ckpt_path, "%s", m.path);
+	supervise_state_note_ckpt(s, &m);
+	supervise_console_note_ckpt(s, m.step, m.path);
 	supervise_report_ckpt(s, &m);
 	supervise_slow_checkpoints_note(s, &m);
 	supervise_uploads_look(s);
@@ -295,6 +313,18 @@ static int on_ckpt_local(struct supervisor *s, struct connection *c, const json_
 						       .bytes = m.bytes,
 						       .seconds = m.seconds,
 						       .stall_s = m.stall_s });
+	return 0;
+}
+
+static int on_save_failed(struct supervisor *s, struct connection *c, const json_t *body,
+			  struct err *e)
+{
+	struct msg_save_failed m;
+	if (msg_save_failed_read(body, &m, e))
+		return -1;
+	supervise_note_move(s, rank_of(s, c));
+	supervise_report_log(s, launcher_connection_rank(c), "warn", m.text);
+	supervise_console_note_failure(s, m.text);
 	return 0;
 }
 
@@ -383,6 +413,7 @@ static int on_finished(struct supervisor *s, struct connection *c, const json_t 
 	supervise_contract_memory(&s->contract, &s->d->plan, launcher_connection_rank(c),
 				  (double)m.peak_bytes);
 	note_progress(s, k, m.step, "finished");
+	supervise_times_finished(s, launcher_connection_rank(c));
 	if (++s->finishes == s->world)
 		supervise_handle(s, EV_ALL_FINISHED, NULL, NULL);
 	return 0;
@@ -443,10 +474,12 @@ static const struct {
 	[MSG_METRICS] = { on_metrics, false },
 	[MSG_EVAL] = { on_eval, false },
 	[MSG_PROGRESS] = { on_progress, false },
+	[MSG_TIMES] = { on_times, false },
 	[MSG_LOG] = { on_log, false },
 	[MSG_CKPT] = { on_ckpt, false },
 	[MSG_SERIES] = { on_series, false },
 	[MSG_CKPT_LOCAL] = { on_ckpt_local, false },
+	[MSG_SAVE_FAILED] = { on_save_failed, false },
 	[MSG_SIGNAL] = { on_signal, false },
 	[MSG_FAILED] = { on_failed, false },
 	[MSG_FINISHED] = { on_finished, false },

@@ -37,6 +37,7 @@ void supervise_enter(struct supervisor *s, enum sup_state state, double seconds)
 	if (state != SUP_TRAINING) /* only a run that trains grows */
 		supervise_checks_stop(s);
 	s->state = state;
+	supervise_times_enter(s);
 	s->deadline = seconds > 0 ? supervise_now(s) + seconds : 0;
 }
 
@@ -61,6 +62,7 @@ void supervise_end_now(struct supervisor *s)
 	supervise_enter(s, SUP_DONE, 0);
 	supervise_chain_end(s);
 	supervise_report_end(s);
+	supervise_state_write(s);
 }
 
 /* muster ends if the first start fails, so the start is tried again if one of its helper processes

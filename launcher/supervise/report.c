@@ -93,6 +93,7 @@ void supervise_report_ready(struct supervisor *s)
 						   .from = s->resumed_from,
 						   .has_from = *s->resumed_from });
 	supervise_exporting_begin(s);
+	supervise_notice_ready(s);
 	if (s->first && s->resumed <= 0)
 		return;
 	describe_resume(s, text, sizeof text);
@@ -174,6 +175,7 @@ void supervise_report_metrics(struct supervisor *s, const struct msg_metrics *m)
 	rundir_metrics(s->o.run, s->generation, m, s->d->plan.time.total);
 	exports_step(s->exports, m);
 	add_measured_step(s, m);
+	supervise_warn_step(s, m);
 	if (s->step < 0) {
 		s->first_loss = t.loss;
 		s->first_loss_step = m->step;

@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Whether the agents of a node have more threads than it has cores. */
-static bool shares_cores(const struct supervisor *s)
+bool supervise_shares_cores(const struct supervisor *s)
 {
 	const struct plan *p = &s->d->plan;
 	int threads = 0;
@@ -46,7 +45,7 @@ static void print_contract(struct supervisor *s)
 		return;
 	supervise_contract_predicted(&s->d->job, &s->d->cluster, &s->d->plan, predicted);
 	supervise_contract_print(&s->contract, predicted, s->o.term);
-	if (supervise_contract_mismatch(&s->contract, predicted, shares_cores(s), text,
+	if (supervise_contract_mismatch(&s->contract, predicted, supervise_shares_cores(s), text,
 					sizeof text))
 		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", text);
 }
@@ -73,6 +72,7 @@ static void print_results(struct supervisor *s)
 					 s->measured_s / (double)s->measured,
 					 s->d->plan.time.total);
 	print_contract(s);
+	supervise_times_print(s);
 	if (s->skipped)
 		supervise_terminal_event(
 			t, TONE_PLAIN, "skipped",
@@ -149,6 +149,7 @@ void supervise_report_end(struct supervisor *s)
 					.step = s->step,
 					.restarts = s->restart.restarts };
 	report_contract(s);
+	supervise_times_end(s);
 	if (s->status == STATUS_DONE)
 		rundir_event_done(s->o.run, s->generation, &end);
 	else if (s->status == STATUS_STOPPED)
@@ -157,6 +158,7 @@ void supervise_report_end(struct supervisor *s)
 		rundir_event_gave_up(s->o.run, s->generation, &end);
 	else
 		rundir_event_failed(s->o.run, s->generation, &end);
+	supervise_notice_end(s);
 	supervise_terminal_waiting(s->o.term, "");
 	print_end(s);
 	print_results(s);

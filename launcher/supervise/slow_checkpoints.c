@@ -44,6 +44,7 @@ static void report(struct supervisor *s, const struct msg_ckpt *m, double usual,
 							   .stall_s = m->stall_s,
 							   .text = text });
 	supervise_terminal_event(s->o.term, slow ? TONE_WARN : TONE_GOOD, "slow", "%s", text);
+	supervise_warn_hold(s, WARNING_SLOW_CKPT, slow, text, true);
 }
 
 static void report_slow(struct supervisor *s, const struct msg_ckpt *m, double usual,

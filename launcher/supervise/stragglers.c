@@ -298,6 +298,7 @@ static void close_window(struct supervisor *s, double window)
 		if (!p->slow)
 			p->history[p->windows++ % STRAGGLER_HISTORY] = p->pace;
 	}
+	supervise_warn_ranks(s, window);
 	consider_leaving(s, slowest, window);
 }
 

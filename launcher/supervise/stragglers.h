@@ -79,8 +79,11 @@ struct pace {
 	int others;        /* … for that many windows in a row */
 	int reasons;       /* other reasons that were reported */
 	double considered; /* time at which the run last considered to leave its node; 0: never */
-	double reported;   /* time of the last report of a pause */
-	int pauses;        /* that were reported */
+	double waited;     /* now.delay when warn.c looked last */
+	int above; /* windows in a row in which it took longer than [warn] slow permits … */
+	int64_t above_steps; /* … and the steps of these */
+	double reported;     /* time of the last report of a pause */
+	int pauses;          /* that were reported */
 };
 
 struct stragglers {

@@ -149,6 +149,7 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 	s->world = o->first->plan.world;
 	s->step = s->ckpt_step = s->uploads.left = -1;
 	s->opened = s->last_tick = o->now();
+	supervise_warn_open(s);
 	supervise_restart_init(
 		&s->restart,
 		&(struct restart_limits){ .max_restarts = o->first->job.restart.max_restarts,
@@ -169,10 +170,12 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 		.arg = s,
 	};
 	if (supervise_recovery_open(s, e) || open_predecessors(s, e) ||
-	    supervise_rollback_open(s, e) || launcher_connections_open(&co, &s->connections, e))
+	    supervise_rollback_open(s, e) || supervise_times_open(s, e) ||
+	    launcher_connections_open(&co, &s->connections, e))
 		goto free_all;
 	open_guard(s);
 	supervise_exporting_open(s);
+	supervise_notices_open(s);
 	*out = s;
 	return 0;
 
@@ -181,6 +184,7 @@ free_all:
 		supervise_recovery_close(s);
 		supervise_predecessors_close(s->predecessors);
 		supervise_rollback_close(s);
+		supervise_times_close(s);
 	}
 	free(kept);
 	free(ranks);
@@ -190,6 +194,8 @@ free_all:
 
 void supervise_start(struct supervisor *s)
 {
+	supervise_state_write(s);
+	supervise_console_open(s);
 	supervise_uploads_look(s);
 	supervise_start_first(s);
 }
@@ -210,12 +216,18 @@ void supervise_tick(struct supervisor *s)
 	supervise_stop_tick(s);
 	supervise_chain_tick(s);
 	supervise_uploads_tick(s);
+	supervise_thinning_tick(s);
 	supervise_comment_tick(s);
-	supervise_exporting_tick(s);
+	supervise_times_tick(s);
+	supervise_warn_tick(s);
+	supervise_notices_tick(s);
 	const char *trouble = rundir_trouble(s->o.run);
 	if (trouble)
 		supervise_terminal_event(s->o.term, TONE_BAD, "warn", "%s", trouble);
 	supervise_guard_tick(s->guard, s->stepped);
+	supervise_console_tick(s);
+	supervise_state_tick(s);
+	supervise_exporting_tick(s);
 	s->last_tick = now;
 }
 
@@ -253,14 +265,18 @@ void supervise_close(struct supervisor *s)
 	supervise_stop_close(s);
 	supervise_chain_close(s);
 	supervise_uploads_close(s);
+	supervise_thinning_close(s);
 	supervise_comment_close(s);
 	supervise_exporting_close(s);
+	supervise_times_close(s);
 	supervise_guard_close(s->guard);
+	supervise_console_close(s);
 	launcher_connections_close(s->connections);
 	supervise_predecessors_close(s->predecessors);
 	explicit_bzero(s->group_secret, sizeof s->group_secret);
 	supervise_rendezvous_close(s);
 	supervise_agents_close(s);
+	supervise_notices_close(s);
 	free(s->regroup.kept);
 	free(s->ranks);
 	free(s);

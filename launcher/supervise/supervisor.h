@@ -15,11 +15,14 @@
  *     stragglers.c   names ranks that are slow or stood still
  *     evidence.c     why a rank is slow, and defects of devices, from what the agents see
  *     slow_checkpoints.c  names a folder of checkpoints that is slow
+ *     warnings.c     the rules of the warnings (warn.c: what they are judged by, and reports)
  *     exclude.c      what the run does about the node of a slow rank
  *     verdict.c      gets a verdict from the flight recorders
  *     stacks.c       has the ranks of a hang examined, and names the one that hung first
  *     report.c       writes events.jsonl and metrics.jsonl, prints for people
  *                    (report_loss.c: a loss; report_end.c: the end of the run)
+ *     times.c        accounts for the time of all ranks (account.c: the sums; marks.c: what a restart
+ *                    loses), and writes time.jsonl
  *     contract.c     compares the prediction with what was measured
  *     symptoms.c     collects what is known about a loss (launch_log.c: what Slurm said)
  *     faults.c       the table of faults: what a loss means
@@ -35,9 +38,14 @@
  *     stop.c         why the run is being stopped, and whether the job is requeued
  *     chain.c        the jobs that continue the run after this one
  *     uploads.c      copies checkpoints to checkpoint.remote
+ *     thinning.c     keeps the files of JSON lines below [metrics] keep
  *     progress_comment.c  tells Slurm what the end of this job would cost
  *     exporting.c    tells TensorBoard's files and Prometheus' pages what happens
  *     guard.c        starts and watches the guard
+ *     state.c        what the run does now, for state.json and for consoles (spots.c: ranks and nodes
+ *                    that stand out)
+ *     console.c      answers the commands of the run's owner
+ *     notices.c      notifies people who are not at the terminal
  *     terminal.c     prints the progress for people
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_SUPERVISOR_H
@@ -49,6 +57,7 @@
 #include "launcher/rundir/events.h"
 #include "launcher/supervise/agents.h"
 #include "launcher/supervise/chain.h"
+#include "launcher/supervise/console.h"
 #include "launcher/supervise/contract.h"
 #include "launcher/supervise/evidence.h"
 #include "launcher/supervise/exclude.h"
@@ -57,6 +66,7 @@
 #include "launcher/supervise/guard.h"
 #include "launcher/supervise/hang_limit.h"
 #include "launcher/supervise/links.h"
+#include "launcher/supervise/notices.h"
 #include "launcher/supervise/predecessors.h"
 #include "launcher/supervise/progress_comment.h"
 #include "launcher/supervise/recovery.h"
@@ -66,11 +76,15 @@
 #include "launcher/supervise/rollback.h"
 #include "launcher/supervise/slow_checkpoints.h"
 #include "launcher/supervise/stacks.h"
+#include "launcher/supervise/state.h"
 #include "launcher/supervise/stop.h"
 #include "launcher/supervise/stragglers.h"
 #include "launcher/supervise/supervise.h"
 #include "launcher/supervise/suspects.h"
+#include "launcher/supervise/times.h"
+#include "launcher/supervise/thinning.h"
 #include "launcher/supervise/uploads.h"
+#include "launcher/supervise/warn.h"
 
 enum sup_state {
 	SUP_CHECKING,  /* before the first generation: the nodes are checked */
@@ -179,11 +193,17 @@ struct supervisor {
 	struct evidence evidence;
 	struct exclude_state exclude;
 	struct slow_checkpoints slow_checkpoints;
+	struct warn_state warn;
+	struct notices_state notices;
 	bool suspects_failed;    /* a person was told that the list of suspect nodes is not kept */
 	double last_move, slept; /* times: of any rank; when this process had not run */
 	struct chain_state chain;
 	struct uploads_state uploads;
+	struct thinning_state thinning;
 	struct progress_comment comment;
+	struct times_state times;
+	struct state_view view;
+	struct console_state console;
 	struct exports *exports; /* NULL: the run has none */
 	struct predecessors *predecessors;
 
@@ -329,6 +349,8 @@ void supervise_report_verdict(struct supervisor *s, const struct rundir_verdict 
 void supervise_report_exit(struct supervisor *s, int rank);
 
 /* report_end.c */
+/* Whether the agents of a node have more threads than it has cores. */
+bool supervise_shares_cores(const struct supervisor *s);
 void supervise_report_end(struct supervisor *s); /* s->status is set */
 
 #endif

@@ -3,6 +3,7 @@
 #include "plan/spec/job/keys.h"
 #include "plan/spec/schedule/schedule.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define AT(section, key) offsetof(struct job, section.key)
@@ -138,10 +139,12 @@ enum { DECIDED = sizeof decided / sizeof *decided };
 
 static void value_of(const struct search_config *c, const struct job_key *key, struct buf *out)
 {
-	struct job job;
-	memset(&job, 0, sizeof job);
-	search_config_apply(c, &job);
-	job_value_write(key, &job, out);
+	struct job *job = calloc(1, sizeof *job); /* too large for a small stack */
+	if (!job)
+		return;
+	search_config_apply(c, job);
+	job_value_write(key, job, out);
+	free(job);
 }
 
 /* Whether the key is printed: degrees and the batch always are, other keys if they differ from the

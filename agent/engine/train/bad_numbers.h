@@ -19,23 +19,18 @@
 #define MUSTER_AGENT_ENGINE_TRAIN_BAD_NUMBERS_H
 
 #include "base/err.h"
+#include "base/recent.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { BAD_WINDOW_MAX = 256 };
-
-/* Values of the last good steps, in a ring. */
-struct bad_series {
-	double last[BAD_WINDOW_MAX];
-	int n, next;
-};
+enum { BAD_WINDOW_MAX = RECENT_MAX };
 
 struct bad_numbers {
-	double z;                     /* 0: there are no spikes */
-	int window;                   /* good steps, 2 to BAD_WINDOW_MAX */
-	struct bad_series loss, norm; /* of the norm, the logarithms */
+	double z;                 /* 0: there are no spikes */
+	int window;               /* good steps, 2 to BAD_WINDOW_MAX */
+	struct recent loss, norm; /* of good steps; of the norm, the logarithms */
 };
 
 struct bad_number {

@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* the ranks' common decision between two steps */
 enum { GO_ON, STOP_HERE, STOP_WITH_CHECKPOINT };
@@ -113,11 +114,31 @@ static void report_step(struct trainer *t, struct step_report *r)
 	r->cross_entropy = losses.cross_entropy;
 	r->balance_loss = losses.balance;
 	r->z_loss = losses.z;
-	r->step = t->at.step;
 	r->samples = t->at.samples;
 	r->tokens = t->job->batch.global * t->env->view->shape.seq;
 	r->peak_bytes = peak_bytes(t);
 	t->hooks->step(t->hooks->arg, r);
+}
+
+static int64_t now_us(void)
+{
+	return clock_ns() / 1000;
+}
+
+/* Accounts for the step that has ended. */
+static void note_times_of_step(struct trainer *t, const struct step_report *r)
+{
+	train_times_step(&t->times, r, now_us());
+	t->times.peak_bytes = peak_bytes(t);
+	t->hooks->times(t->hooks->arg, &t->times, false);
+}
+
+/* Accounts for what was done since the last step: seconds in evaluations and held up by a checkpoint.
+ * began: a checkpoint has begun. */
+static void note_times_between(struct trainer *t, double evaluation, double checkpoint, bool began)
+{
+	train_times_between(&t->times, evaluation, checkpoint, now_us());
+	t->hooks->times(t->hooks->arg, &t->times, began);
 }
 
 static int update_parameters(struct trainer *t, struct step_report *r, double loss_scale,
@@ -146,13 +167,16 @@ static int update_server(struct trainer *t, struct step_report *r, struct err *e
 	bool checkpoint;
 	struct server_step io = { .step = t->at.step,
 				  .loss = r->loss,
-				  .wants_stop = t->hooks->stopping(t->hooks->arg, &checkpoint) };
+				  .wants_stop = t->hooks->stopping(t->hooks->arg, &checkpoint),
+				  .wants_save = t->hooks->save_asked(t->hooks->arg) >
+						t->saved_for };
 	trainer_phase(t, "parameter server");
 	if (param_server_step(t->server, &io, e))
 		return err_prefix(e, "step %lld", (long long)t->at.step + 1);
 	r->loss = io.loss;
 	r->grad_norm = io.norm;
 	t->stops = io.stops;
+	t->saves = io.saves;
 	return judge_gradients(t, r, e) < 0 ? -1 : 0; /* fp32 has no loss scale */
 }
 
@@ -225,7 +249,9 @@ static int train_step(struct trainer *t, struct err *e)
 	t->at.step++;
 	t->at.samples += t->job->batch.global;
 	train_samples_done(t->samples);
+	r.step = t->at.step;
 	add_parts(t, &r);
+	note_times_of_step(t, &r);
 	t->hooks->worked(t->hooks->arg, own_seconds(&r));
 	if (t->reports)
 		report_step(t, &r);
@@ -275,24 +301,34 @@ static bool eval_due(const struct trainer *t)
 	       (t->at.step % every == 0 || t->at.step == t->job->job.steps);
 }
 
-/* All ranks stop at the same step: the strongest request that any of them has received wins. *copy:
- * whether all are ready for a copy in memory. */
-static int agree_to_stop(struct trainer *t, int *what, bool *copy, struct err *e)
+/* What all ranks do after the same step. */
+struct agreement {
+	int what; /* whether another step follows */
+	int save; /* the number of a checkpoint that somebody has asked for; 0: none is to be begun */
+	bool copy; /* all are ready for a copy in memory */
+};
+
+/* The strongest request to stop, and the last one for a checkpoint, that any rank has received win. With
+ * a parameter server, the workers meet only after the steps that it names. */
+static int agree(struct trainer *t, struct agreement *out, struct err *e)
 {
-	bool checkpoint;
+	bool checkpoint, meets = !t->server || t->stops || t->saves;
 	int32_t requested = GO_ON;
-	*what = GO_ON;
-	*copy = false;
-	if (t->server && !t->stops)
+	*out = (struct agreement){ .what = GO_ON };
+	if (!meets)
 		return 0;
-	if (t->hooks->stopping(t->hooks->arg, &checkpoint))
+	if ((!t->server || t->stops) && t->hooks->stopping(t->hooks->arg, &checkpoint))
 		requested = checkpoint ? STOP_WITH_CHECKPOINT : STOP_HERE;
 	train_step_trace_phase(t->trace, "agree to go on");
-	int32_t words[] = { requested, !trainer_memory_ready(t) };
-	if (comm_all_reduce(t->env->world, words, words, 2, COMM_I32, COMM_MAX, e))
+	int32_t words[] = { requested, !trainer_memory_ready(t),
+			    t->hooks->save_asked(t->hooks->arg) };
+	if (comm_all_reduce(t->env->world, words, words, 3, COMM_I32, COMM_MAX, e))
 		return err_prefix(e, "after step %lld", (long long)t->at.step);
-	*what = words[0];
-	*copy = !words[1] && words[0] == GO_ON;
+	out->what = words[0];
+	out->copy = !t->server && !words[1] && words[0] == GO_ON;
+	/* Otherwise the last checkpoint follows. */
+	if (words[0] == GO_ON && t->at.step < t->job->job.steps && words[2] > t->saved_for)
+		out->save = words[2];
 	return 0;
 }
 
@@ -318,10 +354,23 @@ static int save_last(struct trainer *t, struct err *e)
 	return trainer_save(t, CKPT_TO_DIR, e);
 }
 
+/* The checkpoint that somebody has asked for. */
+static int save_asked(struct trainer *t, int number, struct err *e)
+{
+	bool compares = t->job->health.compare_every >= 0 && t->saved != t->at.step;
+	if (t->server && param_server_pause(t->server, e))
+		return -1;
+	if ((compares && train_replicas_compare(t, true, e)) || trainer_save_asked(t, number, e))
+		return -1;
+	return t->server ? param_server_resume(t->server, e) : 0;
+}
+
 /* Does all work that is due between two steps. Sets *what: whether another step follows. */
 static int between_steps(struct trainer *t, int *what, struct err *e)
 {
-	bool meets = t->server && (eval_due(t) || save_due(t) || trainer_memory_due(t)), copy;
+	struct agreement common;
+	bool meets = t->server && (eval_due(t) || save_due(t) || trainer_memory_due(t));
+	bool saves = save_due(t);
 	double begin = clock_s(), since;
 	if (meets && param_server_pause(t->server, e))
 		return -1;
@@ -330,9 +379,9 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 		return -1;
 	double evaluated = clock_s() - since;
 	since = clock_s();
-	if (compare_due(t) && train_replicas_compare(t, save_due(t), e))
+	if (compare_due(t) && train_replicas_compare(t, saves, e))
 		return -1;
-	if (save_due(t) && trainer_save(t, trainer_save_due(t), e))
+	if (saves && trainer_save(t, trainer_save_due(t), e))
 		return -1;
 	if (trainer_memory_due(t) && trainer_memory_take(t, e))
 		return -1;
@@ -340,12 +389,16 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 	if (meets && param_server_resume(t->server, e))
 		return -1;
 	trainer_report_commits(t);
-	int rc = agree_to_stop(t, what, &copy, e);
+	int rc = agree(t, &common, e);
+	*what = common.what;
 	since = clock_s();
-	if (!rc && copy)
+	if (!rc && common.save)
+		rc = save_asked(t, common.save, e);
+	if (!rc && common.copy)
 		rc = trainer_memory_take(t, e);
 	t->stall_s += clock_s() - since;
 	t->gap_s = clock_s() - begin - evaluated;
+	note_times_between(t, evaluated, t->stall_s, saves || common.save);
 	return rc;
 }
 
@@ -363,12 +416,14 @@ static int train_loop(struct trainer *t, struct err *e)
 	}
 	if (t->server && param_server_leave(t->server, e))
 		return -1;
+	double last = clock_s();
 	if (what != STOP_HERE && save_last(t, e))
 		return -1;
 	double since = clock_s();
 	if (trainer_commit(t, what != STOP_HERE, e))
 		return -1;
 	train_phases_lap(&t->spent, "commit", &since);
+	note_times_between(t, 0, since - last, true);
 	trainer_report_commits(t);
 	return 0;
 }
@@ -388,18 +443,26 @@ static void save_timeline(const struct trainer *t)
 
 int train_run(const struct train_env *env, struct err *e)
 {
-	struct trainer t = { .env = env, .job = env->view->job, .hooks = env->hooks };
-	int rc = trainer_open(&t, e);
+	const struct train_hooks *h = env->hooks;
+	struct trainer *t = calloc(1, sizeof *t);
+	if (!t)
+		return err_set(e, ERR_NOMEM, "no memory for the state of training");
+	t->env = env;
+	t->job = env->view->job;
+	t->hooks = h;
+	int rc = trainer_open(t, e);
 	if (!rc) {
-		t.hooks->ready(t.hooks->arg, t.at.step, t.at.samples, t.from.path, env->phases);
-		rc = trainer_memory_renew(&t, e) || train_loop(&t, e) ? -1 : 0;
+		h->ready(h->arg, t->at.step, t->at.samples, t->from.path, env->phases);
+		train_times_begin(&t->times, t->at.step, now_us());
+		rc = trainer_memory_renew(t, e) || train_loop(t, e) ? -1 : 0;
 	}
 	if (!rc) {
-		save_timeline(&t);
-		t.hooks->finished(t.hooks->arg, t.at.step, peak_bytes(&t), &t.spent);
+		save_timeline(t);
+		h->finished(h->arg, t->at.step, peak_bytes(t), &t->spent);
 	}
 	if (rc)
-		env->hooks->give_up(env->hooks->arg);
-	trainer_close(&t);
+		h->give_up(h->arg);
+	trainer_close(t);
+	free(t);
 	return rc;
 }

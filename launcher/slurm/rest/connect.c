@@ -2,8 +2,8 @@
 
 #include "base/file.h"
 #include "base/http/http.h"
+#include "base/net.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
@@ -24,19 +24,6 @@ static int refuse_url(const char *url, const char *why, struct err *e)
 		       "[slurm] rest = %.200s: %s; use unix:/path, https://host:port, or "
 		       "http://localhost:port",
 		       url, why);
-}
-
-static bool is_loopback(const char *host, size_t len)
-{
-	static const char *const names[] = { "localhost", "[::1]" };
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (strlen(names[i]) == len && !strncasecmp(names[i], host, len))
-			return true;
-	char text[INET_ADDRSTRLEN];
-	struct in_addr address;
-	snprintf(text, sizeof text, "%.*s", (int)len, host);
-	return len < sizeof text && inet_pton(AF_INET, text, &address) == 1 &&
-	       ntohl(address.s_addr) >> 24 == 127;
 }
 
 static int locate_socket(const char *url, struct slurm_rest *r, struct err *e)
@@ -68,7 +55,7 @@ static int locate_host(const char *url, struct slurm_rest *r, struct err *e)
 			"[slurm] rest: the address contains a user name or a password, which "
 			"would be in the run folder; remove it: the token is in SLURM_JWT or "
 			"in slurm.rest_token_file");
-	if (*url == 'h' && url[4] == ':' && !is_loopback(host, name))
+	if (*url == 'h' && url[4] == ':' && !net_host_is_loopback(host, name))
 		return refuse_url(url, "over http:// anyone on the way could read the token", e);
 	while (len > 0 && url[len - 1] == '/')
 		len--;
@@ -126,29 +113,6 @@ static int check_socket(const char *path, struct err *e)
 
 /* --- The token --- */
 
-static int read_token_file(const char *path, struct buf *out, struct err *e)
-{
-	struct stat st;
-	struct err why = ERR_INIT;
-	int fd = file_open(path, O_RDONLY, FILE_REGULAR, &why);
-	int rc = fd < 0 ? -1 : 0;
-	if (!rc && (fstat(fd, &st) || st.st_uid != geteuid() || (st.st_mode & 077)))
-		rc = err_set(
-			&why, ERR_DENIED,
-			"%.200s: the token in it is yours alone, but the file is not: chown it to "
-			"you, and chmod 600 it",
-			path);
-	if (!rc) {
-		char *room = buf_room(out, REST_TOKEN);
-		ssize_t n = room ? read(fd, room, REST_TOKEN) : -1;
-		out->len += n > 0 ? (size_t)n : 0;
-		rc = n < 0 ? err_errno(&why, ERR_IO, "%.200s: cannot read", path) : 0;
-	}
-	if (fd >= 0)
-		close(fd);
-	return rc ? err_set(e, why.code, "[slurm] rest_token_file: %s", why.text) : 0;
-}
-
 /* `scontrol token` prints SLURM_JWT=TOKEN, and people save that. */
 static int take_token(const char *text, const char *from, char out[REST_TOKEN], struct err *e)
 {
@@ -168,12 +132,14 @@ static int take_token(const char *text, const char *from, char out[REST_TOKEN], 
 
 static int read_token(const char *file, char out[REST_TOKEN], struct err *e)
 {
-	struct buf text = BUF_INIT;
+	char text[REST_TOKEN + sizeof TOKEN_VARIABLE];
+	struct err why = ERR_INIT;
 	const char *set = getenv(TOKEN_VARIABLE);
 	int rc;
 	if (*file) {
-		rc = read_token_file(file, &text, e) ||
-		     take_token(buf_str(&text), "[slurm] rest_token_file", out, e);
+		rc = file_read_secret(file, text, sizeof text, &why)
+			     ? err_set(e, why.code, "[slurm] rest_token_file: %s", why.text)
+			     : take_token(text, "[slurm] rest_token_file", out, e);
 	} else if (set && *set) {
 		rc = take_token(set, "the variable " TOKEN_VARIABLE, out, e);
 	} else {
@@ -182,9 +148,7 @@ static int read_token(const char *file, char out[REST_TOKEN], struct err *e)
 			     "variable " TOKEN_VARIABLE
 			     " nor [slurm] rest_token_file gives one; " TOKEN_REMEDY);
 	}
-	if (text.data)
-		explicit_bzero(text.data, text.cap);
-	buf_fini(&text);
+	explicit_bzero(text, sizeof text);
 	return rc ? -1 : 0;
 }
 

@@ -3,6 +3,7 @@
 #include "plan/spec/job/rules.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Returns the involved key to cite: the one from the command line, otherwise the last one in the
@@ -34,14 +35,16 @@ bool job_rule_changed(const struct job *job, size_t offset)
 {
 	const struct job_key *key = &job_keys[job_key_at(offset)];
 	struct buf value = BUF_INIT, def = BUF_INIT;
-	struct job defaults;
-	memset(&defaults, 0, sizeof defaults);
-	job_value_read(key, key->def, &defaults, &def);
-	job_value_write(key, &defaults, &def);
+	struct job *defaults = calloc(1, sizeof *defaults); /* too large for a small stack */
+	if (!defaults)
+		return false;
+	job_value_read(key, key->def, defaults, &def);
+	job_value_write(key, defaults, &def);
 	job_value_write(key, job, &value);
 	bool changed = strcmp(buf_str(&value), buf_str(&def));
 	buf_fini(&def);
 	buf_fini(&value);
+	free(defaults);
 	return changed;
 }
 
@@ -76,7 +79,8 @@ int job_check(const struct job *job, const struct job_source *src, struct err *e
 	 * again. */
 	return job_rules_model(&j) || (job->open ? rule_open(&j) : job_rules_parallel(&j)) ||
 			       job_rules_train(&j) || job_rules_checkpoint(&j) ||
-			       job_rules_slurm(&j) || job_rules_metrics(&j) || job_rules_idle(&j)
+			       job_rules_slurm(&j) || job_rules_metrics(&j) ||
+			       job_rules_notify(&j) || job_rules_idle(&j)
 		       ? -1
 		       : 0;
 }

@@ -197,21 +197,24 @@ static int load_job(const char *text, size_t n, const char *name, const char *co
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)
 			*c = '?';
 	*src = (struct job_source){ .name = shown };
-	struct parser p = { .job = out, .src = src, .err = e };
-	job_defaults(out);
-	if (text && parse_file(&p, text, n))
-		return -1;
-	return job_take_words(out, src, words, n_words, e);
+	struct job *job = malloc(sizeof *job); /* too large for a small stack */
+	if (!job)
+		return err_set(e, ERR_NOMEM, "no memory for a job; close other programs");
+	struct parser p = { .job = job, .src = src, .err = e };
+	job_defaults(job);
+	int rc = (text && parse_file(&p, text, n)) || job_take_words(job, src, words, n_words, e)
+			 ? -1
+			 : 0;
+	if (!rc)
+		*out = *job;
+	free(job);
+	return rc;
 }
 
 int job_parse(const char *text, const char *name, struct job *out, struct err *e)
 {
 	struct job_source src;
-	struct job job;
-	if (load_job(text, strlen(text), name, NULL, 0, &job, &src, e))
-		return -1;
-	*out = job;
-	return 0;
+	return load_job(text, strlen(text), name, NULL, 0, out, &src, e);
 }
 
 /* Names the job after the file, without folder and ".ini", if that is a valid name of a run. */
@@ -234,7 +237,6 @@ int job_load(const char *path, const char *const *words, int n_words, struct job
 {
 	struct buf text = BUF_INIT;
 	struct job_source src;
-	struct job job;
 	int rc = -1;
 	if (path && file_slurp(path, FILE_MAX, &text, e)) {
 		if (e) {
@@ -246,11 +248,10 @@ int job_load(const char *path, const char *const *words, int n_words, struct job
 		goto out;
 	}
 	if (load_job(path ? buf_str(&text) : NULL, text.len, path ? path : "defaults", words,
-		     n_words, &job, &src, e))
+		     n_words, out, &src, e))
 		goto out;
 	if (path && !src.line[job_key_find("job", "name")])
-		name_after_file(path, &job);
-	*out = job;
+		name_after_file(path, out);
 	rc = 0;
 out:
 	buf_fini(&text);

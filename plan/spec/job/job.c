@@ -113,12 +113,15 @@ int job_take_words(struct job *job, struct job_source *src, const char *const *w
 int job_words(const char *const *words, int n, struct job *out, struct err *e)
 {
 	struct job_source src = { .name = "defaults" };
-	struct job job;
-	job_defaults(&job);
-	if (job_take_words(&job, &src, words, n, e))
-		return -1;
-	*out = job;
-	return 0;
+	struct job *job = malloc(sizeof *job); /* too large for a small stack */
+	if (!job)
+		return err_set(e, ERR_NOMEM, "no memory for a job; close other programs");
+	job_defaults(job);
+	int rc = job_take_words(job, &src, words, n, e);
+	if (!rc)
+		*out = *job;
+	free(job);
+	return rc;
 }
 
 bool job_path_is_address(const char *path)

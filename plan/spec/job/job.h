@@ -61,6 +61,8 @@ enum job_regrow { REGROW_NO, REGROW_YES, REGROW_REQUEUE };
 enum job_bad_numbers { BAD_NUMBERS_RETRY, BAD_NUMBERS_SKIP, BAD_NUMBERS_STOP };
 /* The list of suspect nodes: not kept; named; excluded from submitted jobs. */
 enum job_suspects { SUSPECTS_IGNORE, SUSPECTS_WARN, SUSPECTS_EXCLUDE };
+/* The form of a notification's body. */
+enum job_preset { PRESET_WEBHOOK, PRESET_SLACK };
 /* Keys that a search may decide (plan/search): bits of struct job's `open`. */
 enum job_open {
 	OPEN_TP = 1 << 0,
@@ -212,7 +214,7 @@ struct job {
 		struct job_range nodes; /* that work */
 		int64_t gpus_per_node, cpus_per_task;
 		int64_t spares; /* nodes in addition, which stay unused until one is lost */
-		char time[JOB_TEXT], partition[JOB_TEXT], account[JOB_TEXT], qos[JOB_TEXT],
+		char time[JOB_SHORT], partition[JOB_TEXT], account[JOB_TEXT], qos[JOB_TEXT],
 			constraint[JOB_TEXT], reservation[JOB_TEXT];
 		char mem[JOB_SHORT], exclusive[JOB_SHORT], switches[JOB_SHORT];
 		char gres[JOB_TEXT / 2], licenses[JOB_TEXT / 2], mail_user[JOB_TEXT / 2],
@@ -256,12 +258,12 @@ struct job {
 		double respawn;
 	} restart;
 	struct {
-		char backend[JOB_TEXT]; /* libcomm's: auto, shm, tcp */
+		char backend[JOB_SHORT]; /* libcomm's: auto, shm, tcp */
 		/* "": the address of the host's name; loopback if all ranks are on this host */
-		char interface[JOB_TEXT];
-		char integrity[JOB_TEXT]; /* libcomm's: none, checksum, seal */
-		int64_t sockets;          /* connections between two ranks; 0: libcomm's default */
-		double timeout;           /* seconds a collective may wait */
+		char interface[JOB_TEXT / 2];
+		char integrity[JOB_SHORT]; /* libcomm's: none, checksum, seal */
+		int64_t sockets;           /* connections between two ranks; 0: libcomm's default */
+		double timeout;            /* seconds a collective may wait */
 	} network;
 	struct {
 		double slow_factor; /* 0: ranks are not compared */
@@ -280,16 +282,31 @@ struct job {
 		char nodes_dir[JOB_TEXT];
 	} health;
 	struct {
+		double z;         /* of loss and gradient norm; 0: not judged */
+		double data;      /* share of a step; 0: not judged */
+		double slow;      /* times as long as its peers; 0: not judged */
+		double memory;    /* share of the memory; 0: not judged */
+		double predicted; /* times the predicted step; 0: not judged */
+	} warn;
+	struct {
+		char on[JOB_TEXT / 2]; /* a list of JOB_NOTICES (notify.h) */
+		char url[2 * JOB_TEXT], url_file[JOB_TEXT];
+		enum job_preset preset;
+		char secret_file[JOB_TEXT], ca_file[JOB_TEXT];
+		char command[2 * JOB_TEXT]; /* words separated by blanks (notify.h) */
+	} notify;
+	struct {
+		int64_t every; /* steps between progress lines */
+		char level[JOB_SHORT];
+	} log;
+	struct {
+		double keep; /* GiB */
 		bool tensorboard;
-		char listen[JOB_TEXT];     /* "": nowhere */
+		char listen[JOB_TEXT / 2]; /* "": nowhere */
 		char token_file[JOB_TEXT]; /* "": the variable MUSTER_METRICS_TOKEN */
 		char textfile[JOB_TEXT];   /* "": none */
 		bool ranks;                /* series of each rank */
 	} metrics;
-	struct {
-		int64_t every; /* steps between progress lines */
-		char level[JOB_TEXT];
-	} log;
 	struct {
 		struct job_range steps; /* whose phases and operations each rank records */
 	} trace;

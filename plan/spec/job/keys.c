@@ -1,4 +1,5 @@
 #include "plan/spec/job/keys.h"
+#include "plan/spec/job/notify.h"
 
 #include <string.h>
 
@@ -70,6 +71,7 @@ static const char *const regrows[] = { "no", "yes", "requeue", NULL };
 static const char *const suspect_uses[] = { "ignore", "warn", "exclude", NULL };
 static const char *const exclusives[] = { "no", "yes", "user", "mcs", NULL };
 static const char *const bad_numbers[] = { "retry", "skip", "stop", NULL };
+static const char *const presets[] = { "webhook", "slack", NULL };
 static const char *const levels[] = { "debug", "info", "warn", "error", NULL };
 static const char *const transports[] = { "auto", "shm", "tcp", NULL };
 static const char *const integrities[] = { "none", "checksum", "seal", NULL };
@@ -267,14 +269,30 @@ const struct job_key job_keys[] = {
 	INT(health, max_skips, "5", 0, 100, "bad_numbers = skip: rollbacks in the whole run. The next bad step ends it."),
 	INT(health, skip_before, "0", 0, 1e6, "bad_numbers = skip: batches before the bad one that are skipped with it. The run then continues from the last checkpoint before them; later ones are renamed. If there is none, it continues from the oldest one, and skips what comes after it."),
 
+	REAL(warn, z, "6", 0, 1e6, "Warn if the loss, or the logarithm of the gradient norm, is more than this many standard deviations above the median of the last 128 steps: for the loss in 2 of 20 steps, for the norm in 3. The deviation is the one of health.spike_z. Steps of the warm-up are left out. 0: never."),
+	REAL(warn, data, "0.2", 0, 1, "Warn if more than this share of a step is waiting for samples, in 18 of 20 steps. 0: never."),
+	REAL(warn, slow, "1.1", 0, 1000, "Warn if a rank needs more than this many times as long per step as its peers, for 20 steps and three windows of health.slow_window. Time in which it had no core does not count, and agents that share cores are not judged. 0: never."),
+	REAL(warn, memory, "0.95", 0, 1, "Warn if a rank has used more than this share of the memory that muster plan gives it. 0: never."),
+	REAL(warn, predicted, "2", 0, 1e6, "Warn if a step takes more than this many times as long as predicted, in 45 of 50 steps. Checkpoints and time without a core do not count, and agents that share cores are not judged. 0: never."),
+
+	TEXT(notify, on, JOB_LINE, JOB_NOTICES_DEFAULT, "What to notify of, separated by commas: " JOB_NOTICES_HELP " Each goes to the url and to the command."),
+	TEXT(notify, url, JOB_LINE, "", "Address to which notifications are posted as JSON: https://…, or http:// to this host. It is written into the run folder, so an address that is itself a secret belongs into url_file. Empty: the variable MUSTER_NOTIFY_URL; if it is not set, nothing is posted."),
+	TEXT(notify, url_file, JOB_LINE, "", "File with the address, in place of url; it must be yours with mode 0600. Empty: url."),
+	ENUM(notify, preset, "webhook", presets, "The form of the JSON. webhook: an object of all fields. slack: the message of an incoming webhook of Slack, or of a service that takes the same."),
+	TEXT(notify, secret_file, JOB_LINE, "", "File with a token that is sent as Authorization: Bearer; it must be yours with mode 0600. Empty: the variable MUSTER_NOTIFY_TOKEN; if it is not set, no token is sent."),
+	TEXT(notify, ca_file, JOB_LINE, "", "Certificates to trust for https. Empty: those of the system."),
+	TEXT(notify, command, JOB_LINE, "", "Program to run for each notification, with its arguments, separated by blanks. No shell reads them. The JSON is its standard input, its output is dropped, and after 10 seconds it is killed with its process group. Empty: none."),
+
+	INT(log, every, "10", 1, 1e9, "Steps between progress lines."),
+	WORD(log, level, "info", levels, "Lowest level of the lines in the logs."),
+
+	REAL(metrics, keep, "1", 0.001, 1e6, "GiB that metrics.jsonl, events.jsonl, health.jsonl and time.jsonl may take with their earlier parts. Before they take more, old lines are thinned: of old steps, one of 8 stays, of older ones one of 64, and so on."),
 	BOOL(metrics, tensorboard, "no", "Write event files of TensorBoard to tensorboard/ of the run folder: losses, gradient norm, learning rate, speed, the parts of a step, the keys of the job and the plan."),
 	TEXT(metrics, listen, JOB_ATOM, "", "ADDRESS:PORT at which muster run answers Prometheus, such as 127.0.0.1:9400. ADDRESS is an address, a host name or a network interface of the host that muster run is on; port 0: a free one, which is printed. Without a token only a loopback address is used. Empty: nowhere."),
 	TEXT(metrics, token_file, JOB_LINE, "", "File with the token that a scrape of metrics.listen must show, as a bearer token; it must be yours with mode 0600. Empty: the variable MUSTER_METRICS_TOKEN, if it is set."),
 	TEXT(metrics, textfile, JOB_LINE, "", "File for the collector of textfiles of node_exporter, replaced at most every 5 seconds; its name ends in .prom. Each run needs its own. Empty: none."),
 	BOOL(metrics, ranks, "no", "Whether listen and textfile also have series of each rank: two per rank."),
 
-	INT(log, every, "10", 1, 1e9, "Steps between progress lines."),
-	WORD(log, level, "info", levels, "Lowest level of the lines in the logs."),
 	RANGE(trace, steps, "0", 0, 1e12, "Steps that every rank records in detail, such as 40-44: its phases, passes and the operations of its groups. muster trace RUN -o FILE makes a picture of them for Perfetto. 0: none."),
 };
 /* clang-format on */

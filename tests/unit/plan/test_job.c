@@ -326,6 +326,9 @@ static const char *sample_of(const struct job_key *k)
 		{ "slurm", "mail_type", "END,fail" },
 		{ "slurm", "dependency", "afterok:1:2,singleton" },
 		{ "slurm", "options", "--nice=5 --spread-job" },
+		{ "notify", "on", "started,done, failed" },
+		{ "notify", "url", "https://example.com/hook?a=1" },
+		{ "notify", "command", "/usr/bin/tell --all me" },
 	};
 	for (size_t i = 0; i < sizeof samples / sizeof *samples; i++)
 		if (!strcmp(k->section, samples[i][0]) && !strcmp(k->name, samples[i][1]))

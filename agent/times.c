@@ -1,0 +1,78 @@
+#include "agent/times.h"
+
+#include "base/messages.h"
+
+#include <math.h>
+
+/* Seconds to the first message, and from one to the next: the longer of 5 s and 5 ms per rank of the
+ * world. */
+static const double first_s = 0.5, times_s = 5, times_rank_s = 0.005;
+
+void agent_times_init(struct times *t, int world, double now)
+{
+	pthread_mutex_init(&t->lock, NULL);
+	t->most = fmax(times_s, world * times_rank_s);
+	t->every = first_s;
+	t->sent = now;
+}
+
+void agent_times_fini(struct times *t)
+{
+	pthread_mutex_destroy(&t->lock);
+}
+
+void agent_times_begin(struct times *t, double now)
+{
+	pthread_mutex_lock(&t->lock);
+	t->ready = true;
+	t->news = false;
+	t->every = first_s;
+	t->sent = now;
+	pthread_mutex_unlock(&t->lock);
+}
+
+void agent_times_end(struct times *t)
+{
+	pthread_mutex_lock(&t->lock);
+	t->ready = false;
+	pthread_mutex_unlock(&t->lock);
+}
+
+void agent_times_set(struct times *t, const struct train_times *sums)
+{
+	pthread_mutex_lock(&t->lock);
+	t->sums = *sums;
+	t->news = true;
+	pthread_mutex_unlock(&t->lock);
+}
+
+static json_t *body(const struct train_times *sums)
+{
+	struct msg_times m = { .step = sums->step, .peak_bytes = sums->peak_bytes };
+#define COPY_PART(with, ENUM, member, name, transfers, doc) \
+	m.member##_us = sums->us[TIME_##ENUM - TIME_STEP];
+	TIME_REPORTED_PARTS(COPY_PART, )
+#undef COPY_PART
+	return msg_times_json(&m);
+}
+
+json_t *agent_times_next(struct times *t, double now, double least)
+{
+	json_t *next = NULL;
+	pthread_mutex_lock(&t->lock);
+	if (t->ready && t->news && now - t->sent >= least) {
+		next = body(&t->sums);
+		t->news = false;
+		t->sent = now;
+	}
+	pthread_mutex_unlock(&t->lock);
+	return next;
+}
+
+json_t *agent_times_due(struct times *t, double now)
+{
+	json_t *due = agent_times_next(t, now, t->every);
+	if (due)
+		t->every = fmin(2 * t->every, t->most);
+	return due;
+}

@@ -1,0 +1,69 @@
+/*
+ * time_parts — the parts that the time of a run is split into.
+ *
+ * Each second of each rank belongs to exactly one row of this table, from the start of `muster run` to
+ * its end, and so does each second of a device that no rank uses. The supervisor keeps the sums
+ * (launcher/supervise/account.h), and time.jsonl holds them (launcher/rundir/time.h). The parts of a
+ * step are those of base/step_parts.h.
+ *
+ * To add a part of a step, add its row there. To add another part, add its row here, and book it in
+ * launcher/supervise/account.c.
+ */
+#ifndef MUSTER_BASE_TIME_PARTS_H
+#define MUSTER_BASE_TIME_PARTS_H
+
+#include "base/step_parts.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* clang-format off */
+
+/* The columns are those of STEP_PARTS. Those of a step come first among the parts of training, which are DATA to UNREPORTED. */
+#define TIME_PARTS(X, with) \
+	X(with, START,      start,      "start",            false, "from the start of muster, with the checks of nodes, until the rank is ready for the first time") \
+	STEP_PARTS(X, with) \
+	X(with, EVALUATION, evaluation, "evaluation",       false, "seconds in evaluations") \
+	X(with, SLOWEST,    slowest,    "slower ranks",     false, "the part of the communication in which the rank waited for a slower rank of its pipeline stage; the other parts do not contain it") \
+	X(with, UNREPORTED, unreported, "not reported",     false, "seconds of training of which the rank's report has not come: up to some seconds before now, and before the death of a rank") \
+	X(with, LOST,       lost,       "lost steps",       false, "seconds of training that was repeated after a restart, and of the steps that a loss or a stop at once interrupted") \
+	X(with, RESTART,    restart,    "restarts",         false, "from a loss until the rank is ready again, with the wait for nodes and the back-off") \
+	X(with, STOP,       stop,       "stop",             false, "from the rank's last step and its checkpoint until the end of muster, or of the wait for the other ranks") \
+	X(with, IDLE,       idle,       "idle devices",     false, "seconds of devices of the allocation that no rank uses: spares, and those that a shrunk run left")
+
+enum time_part {
+#define TIME_PART_ENUM(with, ENUM, member, name, transfers, doc) TIME_##ENUM,
+	TIME_PARTS(TIME_PART_ENUM, )
+#undef TIME_PART_ENUM
+	TIME_PART_COUNT
+};
+
+enum {
+	TIME_STEP = TIME_DATA,                /* + enum step_part: a part of a step */
+	TIME_REPORTED = STEP_PART_COUNT + 1,  /* parts that a rank reports: from TIME_STEP on, with evaluation */
+	TIME_TRAINED = STEP_PART_COUNT + 3    /* parts that a restart may turn into TIME_LOST: from TIME_STEP on */
+};
+
+/* Expands the parts that a rank reports: those of its steps, and its evaluations. */
+#define TIME_REPORTED_PARTS(X, with) \
+	STEP_PARTS(X, with) \
+	X(with, EVALUATION, evaluation, "evaluation", false, "seconds in evaluations")
+
+/* Expands them to rows of a table of fields (base/fields.h). */
+#define TIME_REPORTED_FIELD(F, ENUM, member, name, transfers, doc) F(member##_us, COUNT, REQUIRED, doc ", in microseconds")
+
+/* clang-format on */
+
+/* For people, such as "data parallel". */
+const char *time_part_name(enum time_part part);
+/* Whether it is communication of a step. */
+bool time_part_transfers(enum time_part part);
+/* Whether it is time of steps that count: goodput is the share of these parts. */
+bool time_part_counts(enum time_part part);
+
+/* The sum of all parts. */
+int64_t time_parts_sum(const int64_t parts[TIME_PART_COUNT]);
+/* The share of the parts that count, 0 to 1; 0: no time has passed. */
+double time_parts_goodput(const int64_t parts[TIME_PART_COUNT]);
+
+#endif

@@ -1,0 +1,214 @@
+#include "launcher/supervise/times.h"
+
+#include "launcher/rundir/time.h"
+#include "launcher/supervise/supervisor.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LOSSES = 4 }; /* that are printed */
+
+/* A smaller share of the time is not printed. */
+static const double shown = 0.005;
+
+static int64_t now_us(const struct supervisor *s)
+{
+	return llround(1e6 * (supervise_now(s) - s->opened));
+}
+
+/* --- devices ------------------------------------------------------------------------- */
+
+/* The ranks that the first generation has on the node of this name; -1: it does not use the node. */
+static int ranks_on(const struct supervise_options *o, const char *node)
+{
+	const struct plan *p = &o->first->plan;
+	const struct cluster *c = &o->first->cluster;
+	int ranks = 0;
+	for (int i = 0; i < c->n_nodes; i++)
+		if (!strcmp(c->nodes[i].name, node)) {
+			for (int r = 0; r < p->world; r++)
+				ranks += p->ranks[r].node == i;
+			return ranks;
+		}
+	return -1;
+}
+
+static int most_on_a_node(const struct plan *p)
+{
+	int most = 0;
+	for (int r = 0; r < p->world; r++)
+		most = p->ranks[r].node_ranks > most ? p->ranks[r].node_ranks : most;
+	return most;
+}
+
+static int count_devices(const struct supervise_options *o)
+{
+	const struct cluster *c = o->machines;
+	int count = 0, fullest = most_on_a_node(&o->first->plan);
+	for (int i = 0; i < c->n_nodes; i++) {
+		const struct node_kind *k = topo_cluster_kind(c, i);
+		int ranks = ranks_on(o, c->nodes[i].name);
+		if (strcmp(k->device, "cpu") && o->ops->word == LAUNCHER_SLURM)
+			count += k->devices;
+		else
+			count += ranks > 0 ? ranks : o->ops->word == LAUNCHER_SLURM ? fullest : 0;
+	}
+	return count;
+}
+
+/* --- the run ------------------------------------------------------------------------- */
+
+static void continue_sums(void *arg, const struct rundir_time_line *l)
+{
+	int64_t parts[TIME_PART_COUNT];
+	rundir_time_parts(l, parts);
+	supervise_account_continue(arg, llround(1e6 * l->wall_s), l->step, parts);
+}
+
+int supervise_times_open(struct supervisor *s, struct err *e)
+{
+	struct account *a = &s->times.account;
+	struct err why = ERR_INIT;
+	if (supervise_account_open(a, s->most, s->world, count_devices(&s->o), 0, e))
+		return -1;
+	if (rundir_time_each(rundir_path(s->o.run), TIMES_READ, continue_sums, a, &why))
+		supervise_terminal_event(s->o.term, TONE_WARN, "warn",
+					 "the time of the run so far is not known: %s", why.text);
+	s->times.due = s->opened + TIMES_S;
+	return 0;
+}
+
+void supervise_times_close(struct supervisor *s)
+{
+	supervise_account_close(&s->times.account);
+}
+
+void supervise_times_write(struct supervisor *s)
+{
+	struct account *a = &s->times.account;
+	supervise_account_advance(a, now_us(s));
+	struct rundir_time line = { .step = a->step,
+				    .ranks = a->world,
+				    .devices = a->devices,
+				    .wall_s = 1e-6 * (double)a->wall };
+	rundir_time_set_parts(&line, a->parts);
+	rundir_time(s->o.run, s->generation, &line);
+	s->times.due = supervise_now(s) + TIMES_S;
+}
+
+/* What the ranks do in a state. A generation that is drained is lost unless the run stops. */
+enum pursuit { RUNS, WAITS, STOPS };
+
+static enum pursuit pursuit(const struct supervisor *s)
+{
+	static const enum pursuit of[SUP_STATE_COUNT] = {
+		[SUP_DUMPING] = WAITS,    [SUP_ANALYZING] = WAITS, [SUP_EXAMINING] = WAITS,
+		[SUP_REGROUPING] = WAITS, [SUP_SURVEYING] = WAITS, [SUP_WAITING] = WAITS,
+		[SUP_BACKOFF] = WAITS,    [SUP_DRAINING] = WAITS,  [SUP_EXITING] = STOPS,
+		[SUP_LEAVING] = STOPS,    [SUP_ENDING] = STOPS,    [SUP_UPLOADING] = STOPS,
+		[SUP_DONE] = STOPS,
+	};
+	bool stops = s->outcome == OUTCOME_STOPPED || s->outcome == OUTCOME_FINISHED;
+	return s->state == SUP_DRAINING && stops ? STOPS : of[s->state];
+}
+
+void supervise_times_enter(struct supervisor *s)
+{
+	struct account *a = &s->times.account;
+	enum pursuit does = pursuit(s);
+	bool trained = a->accrue[TIME_UNREPORTED] > 0;
+	if (does == WAITS)
+		supervise_account_lose(a, now_us(s));
+	else if (does == STOPS)
+		supervise_account_stop(a, now_us(s));
+	if (trained && does != RUNS)
+		supervise_times_write(s);
+}
+
+void supervise_times_generation(struct supervisor *s)
+{
+	struct account *a = &s->times.account;
+	supervise_account_generation(a, now_us(s), s->world);
+	for (int r = 0; r < s->world; r++)
+		a->ranks[r].group = s->d->plan.ranks[r].at.pp;
+	supervise_times_write(s);
+}
+
+void supervise_times_ready(struct supervisor *s, int rank, int64_t step)
+{
+	supervise_account_ready(&s->times.account, now_us(s), rank, step);
+}
+
+void supervise_times_note(struct supervisor *s, int rank, const struct msg_times *m)
+{
+	struct account_report report = { .step = m->step, .peak_bytes = m->peak_bytes };
+#define COPY_PART(with, ENUM, member, name, transfers, doc) \
+	report.us[TIME_##ENUM - TIME_STEP] = m->member##_us;
+	TIME_REPORTED_PARTS(COPY_PART, )
+#undef COPY_PART
+	supervise_account_report(&s->times.account, now_us(s), rank, &report);
+}
+
+void supervise_times_finished(struct supervisor *s, int rank)
+{
+	supervise_account_finished(&s->times.account, now_us(s), rank);
+}
+
+void supervise_times_tick(struct supervisor *s)
+{
+	if (s->generation && supervise_now(s) >= s->times.due)
+		supervise_times_write(s);
+}
+
+void supervise_times_end(struct supervisor *s)
+{
+	supervise_account_settle(&s->times.account, now_us(s));
+	if (s->generation)
+		supervise_times_write(s);
+}
+
+const struct account_report *supervise_times_of(const struct supervisor *s, int rank)
+{
+	return &s->times.account.ranks[rank].last;
+}
+
+const int64_t *supervise_times_parts(struct supervisor *s)
+{
+	supervise_account_advance(&s->times.account, now_us(s));
+	return s->times.account.parts;
+}
+
+/* --- for people ---------------------------------------------------------------------- */
+
+/* The largest part that does not count and is smaller than `below`; -1: none is shown. */
+static int next_loss(const int64_t parts[TIME_PART_COUNT], int64_t below)
+{
+	int next = -1;
+	double least = shown * (double)time_parts_sum(parts);
+	for (int i = 0; i < TIME_PART_COUNT; i++)
+		if (!time_part_counts((enum time_part)i) && parts[i] < below &&
+		    (double)parts[i] >= least && (next < 0 || parts[i] > parts[next]))
+			next = i;
+	return next;
+}
+
+void supervise_times_print(struct supervisor *s)
+{
+	const int64_t *parts = supervise_times_parts(s);
+	double all = (double)time_parts_sum(parts);
+	char losses[300] = "";
+	int64_t below = INT64_MAX;
+	size_t len = 0;
+	if (!s->times.account.marks.n) /* no rank was ever ready */
+		return;
+	for (int i = 0, part; i < LOSSES && (part = next_loss(parts, below)) >= 0; i++) {
+		below = parts[part];
+		len += (size_t)snprintf(losses + len, sizeof losses - len, "%s %s %.1f %%",
+					i ? "," : ";", time_part_name((enum time_part)part),
+					100 * (double)parts[part] / all);
+	}
+	supervise_terminal_event(s->o.term, TONE_PLAIN, "goodput", "%.1f %% of %.3g %s hours%s",
+				 100 * time_parts_goodput(parts), all / 3600e6,
+				 s->d->job.job.device == DEVICE_CUDA ? "GPU" : "rank", losses);
+}

@@ -1,0 +1,46 @@
+/*
+ * warn — feeds the rules of the warnings, and reports what begins and ends: as an event, on the
+ * terminal, and as a notice (notices.h). warnings.h has the rules and the list of what holds.
+ *
+ * Only the files of this room include it.
+ */
+#ifndef MUSTER_LAUNCHER_SUPERVISE_WARN_H
+#define MUSTER_LAUNCHER_SUPERVISE_WARN_H
+
+#include "launcher/supervise/warnings.h"
+
+enum {
+	WARN_SLOW_STEPS = 20, /* for which a rank is slower than its peers */
+	WARN_CORELESS_S = 5   /* from one look at the time without a core to the next */
+};
+
+/* What is above the peers' time is at least this share of the step. */
+#define WARN_SLOW_SHARE 0.05
+
+struct warn_state {
+	struct warnings rules;
+	bool shares_cores; /* agents of the generation share cores */
+	/* the share of the time in which the rank that lacked a core most had none; NaN: unknown */
+	double coreless;
+	double looked; /* time of the last look at it; 0: none in this generation */
+	int quiet;     /* windows in a row in which no rank was slow */
+};
+
+struct supervisor;
+struct msg_metrics;
+
+void supervise_warn_open(struct supervisor *s);
+/* A generation starts: what is known about its ranks is over. */
+void supervise_warn_reset(struct supervisor *s);
+/* A step is done; s->stepped says whether it was the first one of its generation. */
+void supervise_warn_step(struct supervisor *s, const struct msg_metrics *m);
+/* The most bytes that the rank has used. */
+void supervise_warn_memory(struct supervisor *s, int rank, double bytes);
+/* A window in which ranks are compared has ended (stragglers.h). */
+void supervise_warn_ranks(struct supervisor *s, double window);
+/* Another file of this room has judged a rule. printed: it has told people already. */
+void supervise_warn_hold(struct supervisor *s, enum warning_id id, bool holds, const char *text,
+			 bool printed);
+void supervise_warn_tick(struct supervisor *s);
+
+#endif

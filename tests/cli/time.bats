@@ -1,0 +1,93 @@
+#!/usr/bin/env bats
+# time.jsonl accounts for all time of all ranks: its parts add up to wall time × ranks, over restarts and over several runs.
+
+load ../helpers
+
+setup_file() {
+	make_data
+	make_tiny_job
+}
+
+# whole RUN RANKS CONDITION...: succeeds if the parts of each line add up to wall time × RANKS, none of those that can only grow falls, and
+# each condition holds for the last line. They are Python, with the line's fields as names.
+whole() {
+	python3 - "$(run_folder "$1")" "${@:2}" <<-'PY'
+		import json, sys
+		folder, ranks, conditions = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+		parts = "start data compute recompute tp cp ep pp dp optimizer checkpoint other evaluation slowest unreported lost restart stop idle".split()
+		steps = "data compute recompute tp cp ep pp dp optimizer other evaluation slowest".split()
+		before = None
+		for line in map(json.loads, open(folder + "/time.jsonl")):
+		    assert sorted(part + "_s" for part in parts) == sorted(set(key for key in line if key.endswith("_s")) - {"wall_s", "total_s"}), line
+		    total = sum(line[part + "_s"] for part in parts)
+		    assert min(line[part + "_s"] for part in parts) >= 0, line
+		    assert abs(total - line["total_s"]) < 1e-5 and abs(total - line["wall_s"] * ranks) < 1e-5, (total, line)
+		    assert abs(sum(line[part + "_s"] for part in steps) - line["goodput"] * total) < 1e-5, line
+		    for name in "wall_s", "start_s", "lost_s", "restart_s", "stop_s", "idle_s":
+		        assert not before or line[name] >= before[name], (name, before, line)
+		    before = line
+		names = {key.removesuffix("_s") if key != "wall_s" else key: value for key, value in line.items()}
+		names["trained"] = sum(line[part + "_s"] for part in steps + ["checkpoint"])
+		# Seconds of the steps that count, and of those that were repeated, by the rank that reports them.
+		once, again = {}, 0
+		for m in map(json.loads, open(folder + "/metrics.jsonl")):
+		    again += once.get(m["step"], 0)
+		    once[m["step"]] = m["step_s"]
+		names.update(once=sum(once.values()), again=again)
+		print({key: round(value, 3) for key, value in names.items()})
+		for condition in conditions:
+		    assert eval(condition, names), condition
+	PY
+}
+
+# Every rank is in the same steps, so each of them has the times of the one that reports. That one has no line of the time between
+# its last step and the end, and evaluations are not part of a step.
+counted="abs(trained - evaluation - checkpoint - ranks * once) < 0.1 * ranks * once + ranks * 0.2"
+
+@test "a run without a fault: no time is lost, and nearly all of it is reported" {
+	run_tiny quiet parallel.dp=2 checkpoint.every=10 data.eval_every=10 data.eval_batches=2
+	whole quiet 2 "lost == 0 and restart == 0 and idle == 0" "step == 20" "start > 0 and stop > 0 and evaluation > 0 and checkpoint > 0" \
+		"unreported < 0.02 * total" "$counted"
+	grep -qE "goodput +[0-9.]+ % of [0-9.e-]+ rank hours; .*start [0-9.]+ %" "$BATS_FILE_TMPDIR/quiet.out"
+}
+
+# kill_once NAME WORD...: a run of two ranks whose rank 1 is killed.
+kill_once() {
+	"$MUSTER" run "$tiny" "job.name=$1" job.steps=300 parallel.dp=2 checkpoint.every=25 checkpoint.memory_every=0 restart.backoff=0 "${@:2}" \
+		</dev/null >"$BATS_FILE_TMPDIR/$1.out" 2>&1 3>&- &
+	local run=$!
+	wait_for 60 step_reached "$1" 60
+	kill -9 "$(event_field "$1" hello pid 1)"
+	wait $run
+}
+
+@test "a rank is killed: what the others repeat is lost, and the way back is a restart" {
+	kill_once warm
+	whole warm 2 "lost > 0 and restart > 0" "step == 300" "unreported < 0.1 * total" "lost >= 2 * again * 0.9" "$counted"
+	grep -qE "goodput .*lost steps [0-9.]+ %" "$BATS_FILE_TMPDIR/warm.out"
+	kill_once cold restart.warm=no
+	whole cold 2 "lost > 0 and restart > 0" "unreported < 0.1 * total" "lost >= 2 * again * 0.9" "$counted"
+}
+
+@test "the same with parameter servers" {
+	kill_once server parallel.sync=server
+	whole server 2 "lost > 0 and restart > 0" "step == 300" "unreported < 0.1 * total"
+}
+
+saved() { [[ $(event_field "$1" ckpt step) -ge $2 ]]; } # run step
+
+@test "muster itself is killed: the next run in the folder goes on with the sums, and what it repeats is lost" {
+	local words=(job.steps=300 parallel.dp=2 checkpoint.every=25 checkpoint.memory_every=0) run before
+	"$MUSTER" run "$tiny" job.name=again "${words[@]}" </dev/null >"$BATS_FILE_TMPDIR/again.out" 2>&1 3>&- &
+	run=$!
+	wait_for 60 saved again 50
+	kill -9 $run
+	wait $run || true
+	before=$(wc -l <"$(run_folder again)/time.jsonl")
+	printf '{"step":' >>"$(run_folder again)/time.jsonl" # it was killed while it wrote
+	find "$(run_folder again)/ckpt" -mindepth 1 -maxdepth 1 ! -name step-00000025 -exec rm -r {} +
+	run_tiny again "${words[@]}"
+	grep -q "continuing from step 25" "$BATS_FILE_TMPDIR/again.out"
+	[[ $(wc -l <"$(run_folder again)/time.jsonl") -gt $before ]]
+	whole again 2 "step == 300" "restart == 0 and start > 0 and stop > 0" "lost > 0"
+}
