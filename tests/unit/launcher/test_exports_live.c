@@ -441,7 +441,7 @@ static void a_full_disk_costs_records_but_leaves_whole_ones(void **state)
 	signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
 	small = before;
-	small.rlim_cur = 500; /* the first record, and a part of the next ones */
+	small.rlim_cur = 5000; /* the first record, and more of the next ones than follows later */
 	struct exports *x = open_exports(words, 1);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
 	begin(x, 0);
