@@ -172,7 +172,7 @@ unit-bins: $(UNIT_BIN)
 
 PACKAGES       := gcc make pkg-config libhwloc-dev libhwloc-plugins libpmix-dev libinih-dev libopenblas0 libjansson-dev \
                   libxxhash-dev libexpat1-dev libuv1-dev libsodium-dev libcurl4-openssl-dev libpcre2-dev libutf8proc-dev zlib1g-dev \
-                  libzstd-dev
+                  libzstd-dev libmicrohttpd-dev
 PACKAGES_CHECK := clang-format g++ libcmocka-dev bats slurm-wlm slurmrestd slurm-wlm-jwt-plugin munge iproute2 procps \
                   python3 openssl tcl
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
@@ -376,10 +376,12 @@ man: $(MAN)
 .PHONY: install
 install: all man
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/muster $(DESTDIR)$(PREFIX)/share/muster/templates/jobs \
-		$(DESTDIR)$(PREFIX)/share/muster/templates/site $(DESTDIR)$(PREFIX)/share/man/man1
+		$(DESTDIR)$(PREFIX)/share/muster/templates/report $(DESTDIR)$(PREFIX)/share/muster/templates/site $(DESTDIR)$(PREFIX)/share/man/man1
 	install $(BUILD)/muster $(DESTDIR)$(PREFIX)/bin
 	install $(BUILD)/muster-agent $(CUDA_SO) $(DESTDIR)$(PREFIX)/libexec/muster
 	install -m 644 templates/sbatch.in $(DESTDIR)$(PREFIX)/share/muster/templates
+	install -m 644 templates/report/page.html templates/report/style.css templates/report/script.js \
+		$(DESTDIR)$(PREFIX)/share/muster/templates/report
 	install -m 644 templates/jobs/*.ini $(DESTDIR)$(PREFIX)/share/muster/templates/jobs
 	install -m 755 templates/site/epilog.sh $(DESTDIR)$(PREFIX)/share/muster/templates/site
 	install -m 644 templates/site/muster.spec templates/site/package.py $(DESTDIR)$(PREFIX)/share/muster/templates/site

@@ -491,3 +491,8 @@ bool agent_control_stopping(struct control *c, bool *checkpoint)
 	*checkpoint = stop == STOP_CHECKPOINT;
 	return stop != STOP_NONE;
 }
+
+int agent_control_save_asked(struct control *c)
+{
+	return atomic_load(&c->save);
+}

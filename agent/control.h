@@ -101,5 +101,7 @@ int agent_control_await_recorded(struct control *c, int64_t step, double seconds
 void agent_control_give_up(struct control *c);
 /* Whether the supervisor has sent stop; *checkpoint: whether to write a checkpoint first. */
 bool agent_control_stopping(struct control *c, bool *checkpoint);
+/* The number of the last checkpoint that the supervisor has asked for in this generation; 0: none. */
+int agent_control_save_asked(struct control *c);
 
 #endif

@@ -42,7 +42,7 @@ struct control {
 	void *on_dump_arg;
 
 	atomic_bool closing, finished;
-	atomic_int stop;
+	atomic_int stop, save; /* save: the highest number of the message */
 	atomic_llong step;
 	atomic_ullong count;
 	struct pace pace;

@@ -51,6 +51,16 @@ static int handle_stop(struct control *c, const struct msg *m, struct err *e)
 	return 0;
 }
 
+static int handle_save(struct control *c, const struct msg *m, struct err *e)
+{
+	struct msg_save save;
+	if (msg_save_read(m->body, &save, e))
+		return -1;
+	if (save.number > atomic_load(&c->save)) /* only this thread sets it */
+		atomic_store(&c->save, save.number);
+	return 0;
+}
+
 static int handle_recorded(struct control *c, const struct msg *m, struct err *e)
 {
 	struct msg_recorded recorded;
@@ -102,6 +112,7 @@ static void begin_next(struct control *c, json_t *welcome, uint32_t generation)
 	agent_connection_renew(c->connection, generation);
 	agent_times_end(&c->times);
 	atomic_store(&c->stop, STOP_NONE);
+	atomic_store(&c->save, 0);
 	atomic_store(&c->step, 0);
 	atomic_store(&c->phase, "start");
 	pthread_cond_broadcast(&c->news);
@@ -148,6 +159,7 @@ static int (*const handlers[MSG_COUNT])(struct control *c, const struct msg *m, 
 	[MSG_DUMP] = handle_dump,       [MSG_RECORDED] = handle_recorded,
 	[MSG_EXAMINE] = handle_examine, [MSG_REGROUP] = handle_regroup,
 	[MSG_WELCOME] = handle_welcome, [MSG_WORLD_ENDPOINTS] = handle_world_endpoints,
+	[MSG_SAVE] = handle_save,
 };
 
 int agent_control_exchange_messages(struct control *c, struct err *e)

@@ -23,7 +23,10 @@
 
 enum {
 	MSG_VERSION = 8,
+	CONSOLE_VERSION =
+		1, /* of the messages console_*, for consoles of another version of muster */
 	GUARD_GENERATION = 1, /* of all messages to and from a guard, which outlives generations */
+	CONSOLE_GENERATION = 1, /* of all messages to and from a console */
 	BURN_IN_GENERATION =
 		1 /* of all messages to and from a burn-in, which precedes generations */
 };
@@ -70,7 +73,12 @@ enum {
 	X(MSG_ENDPOINTS, endpoints, MSG_ENDPOINTS_FIELDS, "agent",    "what the rank publishes for the others, in a generation that does not use PMIx") \
 	X(MSG_WORLD_ENDPOINTS, world_endpoints, MSG_WORLD_ENDPOINTS_FIELDS, "supervisor", "what consecutive ranks have published, once all have; the last message has the last rank") \
 	X(MSG_CKPT_LOCAL, ckpt_local, MSG_CKPT_FIELDS,  "agent",      "world rank 0 has seen a checkpoint committed in the folders of the nodes") \
-	X(MSG_TIMES,     times,    MSG_TIMES_FIELDS,    "agent",      "every few seconds, when a checkpoint begins, and before finished, idle and failed: where a rank's time went since it was ready")
+	X(MSG_TIMES,     times,    MSG_TIMES_FIELDS,    "agent",      "every few seconds, when a checkpoint begins, and before finished, idle and failed: where a rank's time went since it was ready") \
+	X(MSG_SAVE,      save,     MSG_SAVE_FIELDS,     "supervisor", "write a checkpoint after the step, all ranks after the same one, and train on") \
+	X(MSG_SAVE_FAILED, save_failed, MSG_SAVE_FAILED_FIELDS, "agent", "world rank 0: the checkpoint that save asked for was not committed") \
+	X(MSG_CONSOLE_HELLO,  console_hello,  MSG_CONSOLE_HELLO_FIELDS,  "console", "the first message of a console after the handshake") \
+	X(MSG_CONSOLE_ASK,    console_ask,    MSG_CONSOLE_ASK_FIELDS,    "console", "what the owner of the run wants to know or have done") \
+	X(MSG_CONSOLE_ANSWER, console_answer, MSG_CONSOLE_ANSWER_FIELDS, "supervisor", "the answer to console_ask")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -226,6 +234,35 @@ enum {
  * step that its series lacks. Lines that were lost to a full disk do not delay a checkpoint. */
 #define MSG_RECORDED_FIELDS(F) \
 	F(step, COUNT, REQUIRED, "the run folder holds all metrics and evaluations up to this step")
+
+/* A rank that has saved for a number never does so again for this one or a lower one. */
+#define MSG_SAVE_FIELDS(F) \
+	F(number, INT, REQUIRED, "the number of the request, from 1")
+
+#define MSG_SAVE_FAILED_FIELDS(F) \
+	F(step, COUNT, REQUIRED, "the checkpoint's step") \
+	F(text, LINE,  REQUIRED, "why")
+
+#define MSG_CONSOLE_HELLO_FIELDS(F) \
+	F(version, INT,  REQUIRED, "CONSOLE_VERSION of the console") \
+	F(who,     LINE, REQUIRED, "who asks, for the run's events: \"alice on login1\"")
+
+/* `what`: a word of launcher/supervise/console.h. */
+#define MSG_CONSOLE_ASK_FIELDS(F) \
+	F(what,  TEXT, REQUIRED, "stop, stop-now, checkpoint, state or ranks") \
+	F(first, INT,  OPTIONAL, "for ranks: the first rank; absent: 0") \
+	F(count, INT,  OPTIONAL, "for ranks: how many; absent: as many as fit")
+
+#define MSG_CONSOLE_ANSWER_FIELDS(F) \
+	F(ok,    FLAG,  REQUIRED, "whether it was done, or is being done") \
+	F(text,  LINE,  REQUIRED, "the same for people: a clause") \
+	F(more,  FLAG,  REQUIRED, "another answer follows, once it is done") \
+	F(step,  COUNT, OPTIONAL, "for checkpoint: its step") \
+	F(path,  TEXT,  OPTIONAL, "for checkpoint: its folder") \
+	F(state, JSON,  OPTIONAL, "for state: the object of state.json") \
+	F(first, INT,   OPTIONAL, "for ranks: the first rank of the list") \
+	F(world, INT,   OPTIONAL, "for ranks: how many there are in all") \
+	F(ranks, JSON,  OPTIONAL, "for ranks: a list of struct rundir_state_rank")
 
 #define MSG_GUARD_HELLO_FIELDS(F) \
 	F(number,  INT,  REQUIRED, "the number of the guard within the run") \

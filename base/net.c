@@ -29,6 +29,11 @@ static socklen_t addr_len(const union any_addr *a)
 	return a->any.sa_family == AF_INET6 ? sizeof a->v6 : sizeof a->v4;
 }
 
+static int port_of(const union any_addr *a)
+{
+	return ntohs(a->any.sa_family == AF_INET6 ? a->v6.sin6_port : a->v4.sin_port);
+}
+
 /* The text of an address: with its port, or without when port is false. */
 static void addr_text(const union any_addr *a, int port, char out[NET_ADDR_MAX])
 {
@@ -43,8 +48,7 @@ static void addr_text(const union any_addr *a, int port, char out[NET_ADDR_MAX])
 		scope[0] = '%';
 	int n = snprintf(out, NET_ADDR_MAX, v6 ? "[%s%s]" : "%s%s", host, scope);
 	if (port)
-		snprintf(out + n, NET_ADDR_MAX - (size_t)n, ":%d",
-			 ntohs(v6 ? a->v6.sin6_port : a->v4.sin_port));
+		snprintf(out + n, NET_ADDR_MAX - (size_t)n, ":%d", port_of(a));
 }
 
 /* Accepts ":1" to ":65535". getaddrinfo would let larger numbers wrap around. */
@@ -222,6 +226,8 @@ static int listen_at(union any_addr *a)
 	if (s < 0)
 		return -1;
 	socklen_t len = addr_len(a);
+	int chosen = port_of(a) != 0; /* connections of its last listener may still be ending */
+	setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &chosen, sizeof chosen);
 	if (bind(s, &a->any, len) == 0 && listen(s, SOMAXCONN) == 0 &&
 	    getsockname(s, &a->any, &len) == 0)
 		return s;
@@ -257,6 +263,57 @@ int net_listen(const char *address, int *fd, char bound[NET_ADDR_MAX], struct er
 	if (rc == 0)
 		*fd = s;
 	return rc;
+}
+
+/* Listens on an address that was resolved. text: for the error. */
+static int listen_there(union any_addr *a, const char *text, int only_loopback, struct err *e)
+{
+	if (is_wildcard(a))
+		return err_set(
+			e, ERR_DENIED,
+			"%s: would listen on every network of this host; name one address or "
+			"interface",
+			text);
+	if (only_loopback && !is_loopback(&a->any))
+		return err_set(e, ERR_DENIED, "%s: other machines can reach this address", text);
+	int s = listen_at(a);
+	if (s < 0)
+		return err_errno(e, ERR_NET, "cannot listen on %s", text);
+	return s;
+}
+
+/* Splits an address whose port is needed and may be 0. An interface becomes its address. */
+static int split_listen_address(const char *address, char host[NET_ADDR_MAX], char port[8],
+				struct err *e)
+{
+	char named[NET_ADDR_MAX], at[NET_ADDR_MAX];
+	size_t n = strlen(address);
+	int any = n > 2 && !strcmp(address + n - 2, ":0");
+	snprintf(named, sizeof named, "%.*s", (int)(any ? n - 2 : n), address);
+	if (n >= NET_ADDR_MAX || split_address(named, host, port) < 0 || any == (*port != 0))
+		return err_set(e, ERR_USAGE, "\"%.200s\" is no address with a port", address);
+	if (any)
+		strcpy(port, "0");
+	if (!if_nametoindex(host))
+		return 0;
+	return interface_address(host, at, e) || split_address(at, host, named) < 0 ? -1 : 0;
+}
+
+int net_listen_at(const char *address, int only_loopback, int *fd, char bound[NET_ADDR_MAX],
+		  struct err *e)
+{
+	char host[NET_ADDR_MAX], port[8];
+	struct addrinfo *found;
+	if (split_listen_address(address, host, port, e) || resolve(host, port, &found, e) < 0)
+		return -1;
+	union any_addr a = addr_of(found->ai_addr);
+	freeaddrinfo(found);
+	int s = listen_there(&a, address, only_loopback, e);
+	if (s < 0)
+		return -1;
+	addr_text(&a, 1, bound);
+	*fd = s;
+	return 0;
 }
 
 /* A connection to a free port of this host can connect to itself (simultaneous open). */

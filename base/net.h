@@ -33,6 +33,12 @@ int net_loopback_up(struct err *e);
  * chooses; writes the address with its port to `bound`. The descriptor is non-blocking. */
 int net_listen(const char *address, int *fd, char bound[NET_ADDR_MAX], struct err *e);
 
+/* As net_listen, on the port of "192.0.2.7:9400", "node7:9400" or, with a network interface of this
+ * machine, "ib0:9400"; port 0: the system chooses. only_loopback: ERR_DENIED if other machines could
+ * reach the address. ERR_USAGE: the text is no address with a port. */
+int net_listen_at(const char *address, int only_loopback, int *fd, char bound[NET_ADDR_MAX],
+		  struct err *e);
+
 /* Connects within timeout_s seconds to the first address of the name that answers; the descriptor
  * is blocking. A refused connection is retried until then, because the peer may not listen
  * yet. */

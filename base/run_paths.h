@@ -6,9 +6,10 @@
  *
  *     job.ini  submit-<n>.ini  submit-<n>.sbatch  submissions.jsonl  plan-<generation>.json  events.jsonl  metrics.jsonl
  *     health.jsonl  time.jsonl  rollbacks.jsonl  lock
+ *     metrics.<n>.jsonl and so on: earlier parts of these files (base/segments.h)
  *     logs/<node>-<rank>.log  logs/launch-<generation>.log  logs/hosts-<generation>
  *     logs/slurm-<id>.out  logs/guard.log  .pmix/
- *     preflight.json  copied
+ *     preflight.json  copied  state.json  control  tensorboard/events.out.tfevents.*
  *     trace/gen-<generation>/comm-<rank>.json
  *     trace/gen-<generation>/timeline-<rank>.json
  *     trace/gen-<generation>/stacks-<rank>.txt
@@ -38,6 +39,9 @@ enum { RUN_PATH = PATH_MAX + 320 };
 #define RUN_CKPT        "ckpt"
 #define RUN_PMIX        ".pmix"
 #define RUN_PREFLIGHT   "preflight.json"
+#define RUN_STATE       "state.json"
+#define RUN_CONTROL     "control"
+#define RUN_TENSORBOARD "tensorboard"
 /* It exists once a checkpoint was copied to checkpoint.remote. */
 #define RUN_COPIED "copied"
 

@@ -64,6 +64,11 @@ static bool stopping(void *arg, bool *checkpoint)
 	return agent_control_stopping(arg, checkpoint);
 }
 
+static int save_asked(void *arg)
+{
+	return agent_control_save_asked(arg);
+}
+
 static int await_recorded(void *arg, int64_t step, double seconds, struct err *e)
 {
 	return agent_control_await_recorded(arg, step, seconds, e);
@@ -123,6 +128,13 @@ static void send_committed(void *arg, const struct ckpt_report *c)
 							     .stall_s = c->stall_s }));
 }
 
+static void send_save_failed(void *arg, int64_t step, const char *why)
+{
+	agent_control_send(
+		arg, MSG_SAVE_FAILED,
+		msg_save_failed_json(&(struct msg_save_failed){ .step = step, .text = why }));
+}
+
 static void send_finished(void *arg, int64_t step, int64_t peak_bytes, const struct phases *spent)
 {
 	json_t *phases = train_phases_json(spent);
@@ -141,6 +153,7 @@ struct train_hooks agent_report_hooks(struct control *control)
 		.worked = worked,
 		.times = note_times,
 		.stopping = stopping,
+		.save_asked = save_asked,
 		.await_recorded = await_recorded,
 		.give_up = give_up,
 		.ready = send_ready,
@@ -149,6 +162,7 @@ struct train_hooks agent_report_hooks(struct control *control)
 		.bad_step = send_bad_step,
 		.series = send_series,
 		.committed = send_committed,
+		.save_failed = send_save_failed,
 		.finished = send_finished,
 	};
 }

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/human.h"
 #include "base/run_paths.h"
+#include "base/segments.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -78,7 +79,7 @@ static int read_ledger(struct audit_job *j, struct err *e)
 	if (!rc && data_audit_open(buf_str(&text), text.len, &j->audit, e))
 		rc = err_prefix(e, "%s/" LEDGER_NAME, j->run);
 	buf_clear(&text);
-	if (!rc && !slurp(j->run, RUN_METRICS, &text, NULL))
+	if (!rc && !segments_read_end(j->run, RUN_METRICS, LEDGER_MAX, &text, NULL))
 		data_audit_metrics(j->audit, buf_str(&text), text.len);
 	buf_fini(&text);
 	return rc;

@@ -156,8 +156,10 @@ static int open_run_folder(struct run_parts *r, struct err *e)
 	double until = clock_s() + (starts && atoi(starts) > 0 ? LEASE_S : 0);
 	for (bool waiting = false;; sleep(1)) {
 		struct err why = ERR_INIT;
-		if (!rundir_open(r->job.job.run_dir, r->job.job.name, &r->dir, &why))
+		if (!rundir_open(r->job.job.run_dir, r->job.job.name, &r->dir, &why)) {
+			rundir_set_keep(r->dir, (int64_t)(r->job.metrics.keep * (1LL << 30)));
 			return 0;
+		}
 		if (why.code != ERR_ABORTED || clock_s() >= until)
 			return err_set(
 				e, why.code, "%s%s", why.text,

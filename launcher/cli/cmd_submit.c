@@ -8,6 +8,7 @@
 #include "launcher/slurm/script.h"
 #include "launcher/slurm/slurm.h"
 #include "launcher/supervise/supervise.h"
+#include "launcher/template.h"
 #include "plan/plan.h"
 #include "plan/search/search.h"
 #include "plan/spec/job/sbatch.h"
@@ -213,7 +214,7 @@ static int open_submission(struct submission *s, struct err *e)
 static int build_script(struct submission *s, struct buf *out, struct err *e)
 {
 	struct buf text = BUF_INIT, options = BUF_INIT, command = BUF_INIT;
-	int rc = slurm_script_template("sbatch.in", &text, e);
+	int rc = launcher_template_read("sbatch.in", &text, e);
 	if (!rc)
 		rc = slurm_script_size(&s->job, &s->size, e);
 	if (!rc)
@@ -222,12 +223,12 @@ static int build_script(struct submission *s, struct buf *out, struct err *e)
 		slurm_script_quote(s->muster, &command);
 		buf_puts(&command, " run ");
 		slurm_script_quote(s->file, &command);
-		const struct script_value values[] = {
+		const struct template_value values[] = {
 			{ "options", buf_str(&options) },
 			{ "command", buf_str(&command) },
 			{ NULL, NULL },
 		};
-		rc = slurm_script_render(buf_str(&text), values, out, e);
+		rc = launcher_template_render(buf_str(&text), values, out, e);
 	}
 	buf_fini(&command);
 	buf_fini(&options);

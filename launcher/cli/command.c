@@ -79,6 +79,28 @@ int command_options(int argc, char **argv, const struct command_option *options)
 	return rc;
 }
 
+int command_optional_word(int argc, char **argv, const struct command_option *options,
+			  const char **word)
+{
+	int rc = 0;
+	*word = NULL;
+	for (int i = 1; i < argc && !rc; i++) {
+		if (argv[i][0] == '-')
+			rc = set_option(argc, argv, &i, options);
+		else if (!*word)
+			*word = argv[i];
+		else
+			rc = command_misuse(argv[0], "\"%s\" is one word too many", argv[i]);
+	}
+	return rc;
+}
+
+int command_run_word(int argc, char **argv, const struct command_option *options, const char **word)
+{
+	int rc = command_optional_word(argc, argv, options, word);
+	return rc || *word ? rc : command_misuse(argv[0], "the run is missing");
+}
+
 int command_job(int argc, char **argv, const struct command_option *options, enum command_use use,
 		struct job *job)
 {

@@ -30,15 +30,21 @@
 	X("run",      cmd_run,    "train: on the nodes of a Slurm allocation, otherwise on this host") \
 	X("submit",   cmd_submit, "submit the job to Slurm's queue") \
 	X("queue",    cmd_queue,  "show, change and cancel jobs of Slurm's queue") \
+	X("ls",       cmd_ls,     "list the runs of a folder: state, step, loss, age") \
+	X("status",   cmd_status, "show what a run does now, or how it ended") \
+	X("stop",     cmd_stop,   "end a run on purpose, with a checkpoint") \
+	X("checkpoint", cmd_checkpoint, "have a running run write a checkpoint now") \
 	X("plan",     cmd_plan,   "show layout, memory and predicted step time; start nothing") \
 	X("topo",     cmd_topo,   "show the hardware of the machines") \
 	X("nodes",    cmd_nodes,  "list nodes that may be sick, with what runs have seen of them") \
+	X("report",   cmd_report, "write a page that shows a run, or several side by side") \
 	X("doctor",   cmd_doctor, "report what this machine lacks, and the command that fixes it") \
 	X("drill",    cmd_drill,  "cause faults on purpose, and report how the job recovers") \
 	X("ckpt",     cmd_tool,   "list, show, verify, import and export checkpoints") \
 	X("data",     cmd_tool,   "pack text into token files; show and audit them") \
 	X("generate", cmd_tool,   "continue a text with the model of a checkpoint") \
 	X("trace",    cmd_tool,   "report which rank held up a run's communication") \
+	X("export",   cmd_export, "write a run's metrics for other programs: CSV, TensorBoard") \
 	X("bench",    cmd_tool,   "measure communication, matrix products and training steps") \
 	X("help",     cmd_help,   "explain a command") \
 	X("guard",    cmd_guard,  NULL) \
@@ -79,6 +85,14 @@ int command_job(int argc, char **argv, const struct command_option *options, enu
 
 /* Sets the options of a command without a job; any other word is a usage error. */
 int command_options(int argc, char **argv, const struct command_option *options);
+
+/* Reads `RUN [OPTION …]`: sets the options and *word, the run. Returns 0, or an exit status after
+ * printing the error. */
+int command_run_word(int argc, char **argv, const struct command_option *options,
+		     const char **word);
+/* The same for a word that may be missing; *word is NULL then. */
+int command_optional_word(int argc, char **argv, const struct command_option *options,
+			  const char **word);
 
 /* The word of the list that is spelled most like `word`; NULL if none is close. The list ends with
  * NULL. */

@@ -54,7 +54,7 @@ static int print_overview(void)
 	       "COMMANDS\n");
 	for (int i = 0; i < COMMAND_COUNT; i++)
 		if (commands[i].summary)
-			printf("  %-8s %s\n", commands[i].name, commands[i].summary);
+			printf("  %-10s %s\n", commands[i].name, commands[i].summary);
 	printf("\n"
 	       "OPTIONS\n"
 	       "  --help, -h    this page; after a command, that command's\n"

@@ -1,15 +1,14 @@
 #include "launcher/rundir/agents.h"
 
-#include "base/file.h"
 #include "base/run_paths.h"
+#include "base/segments.h"
+#include "launcher/rundir/split.h"
 
-#include <fcntl.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* A line of hello or ready is much shorter. */
-enum { LINE_MAX_BYTES = 4096 };
+enum { LINE_MAX_BYTES = 4096, READ_BYTES = 1 << 20 };
 
 static void read_hello(const json_t *line, uint32_t generation,
 		       const struct rundir_agents_reader *to)
@@ -36,36 +35,30 @@ void rundir_agents_read_line(const char *line, size_t len, const struct rundir_a
 	json_decref(doc);
 }
 
-/* Lines that are longer than the buffer are skipped. */
-static int read_lines(FILE *in, const char *path, const struct rundir_agents_reader *to,
-		      struct err *e)
+static void read_line(void *arg, const char *line, size_t len)
 {
-	char line[LINE_MAX_BYTES];
-	bool inside = false; /* of a line whose beginning was too long */
-	while (fgets(line, sizeof line, in)) {
-		size_t len = strlen(line);
-		bool whole = len && line[len - 1] == '\n';
-		if (!inside)
-			rundir_agents_read_line(line, len, to);
-		inside = !whole;
-	}
-	return ferror(in) ? err_set(e, ERR_IO, "%s: cannot read the file", path) : 0;
+	if (len <= LINE_MAX_BYTES)
+		rundir_agents_read_line(line, len, arg);
 }
 
 int rundir_agents_read(const char *run, const struct rundir_agents_reader *to, struct err *e)
 {
-	char path[RUN_PATH];
-	run_path(path, run, RUN_EVENTS);
-	int fd = file_open(path, O_RDONLY, FILE_OWN, e);
-	FILE *in = fd < 0 ? NULL : fdopen(fd, "r");
-	if (!in) {
-		if (fd >= 0) {
-			close(fd);
-			err_set(e, ERR_NOMEM, "%s: no memory to read the file", path);
-		}
-		return -1;
+	struct rundir_split split = { .too_long = 0 };
+	struct segments_reader *r = malloc(sizeof *r);
+	char *data = malloc(READ_BYTES);
+	ssize_t n = 0;
+	struct rundir_agents_reader reader = *to;
+	if (!r || !data) {
+		free(r);
+		free(data);
+		return err_set(e, ERR_NOMEM, "%s: no memory to read its events", run);
 	}
-	int rc = read_lines(in, path, to, e);
-	fclose(in);
-	return rc;
+	segments_reader_init(r, run, RUN_EVENTS);
+	while ((n = segments_read(r, data, READ_BYTES, e)) > 0)
+		rundir_split_feed(&split, data, (size_t)n, read_line, &reader);
+	rundir_split_fini(&split);
+	segments_reader_fini(r);
+	free(r);
+	free(data);
+	return n < 0 ? -1 : 0;
 }

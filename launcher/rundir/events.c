@@ -30,7 +30,7 @@ RUNDIR_EVENTS(EVENT_FUNCTION)
 
 void rundir_health(struct rundir *r, uint32_t generation, const struct rundir_health *fields)
 {
-	rundir_append_health(r, generation, health_rows(), fields);
+	rundir_append(r, RUNDIR_HEALTH, generation, health_rows(), fields);
 }
 
 int rundir_hello_read(const json_t *line, struct rundir_hello *h, struct err *e)

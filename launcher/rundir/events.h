@@ -35,6 +35,7 @@
 	X(first_step,       "first-step",       first_step,  "the generation has finished its first step") \
 	X(ckpt,             "ckpt",             ckpt,        "a checkpoint was committed") \
 	X(ckpt_local,       "ckpt-local",       ckpt,        "a checkpoint was committed in the folders of the nodes (checkpoint.local)") \
+	X(ckpt_asked,       "ckpt-asked",       why,         "somebody asked for a checkpoint (muster checkpoint)") \
 	X(uploaded,         "uploaded",         upload,      "a checkpoint was copied to checkpoint.remote") \
 	X(upload_failed,    "upload-failed",    why,         "a checkpoint could not be copied; the first time since one was") \
 	X(upload_left,      "upload-left",      upload_left, "the run ends before all checkpoints are copied") \

@@ -1,14 +1,10 @@
 #include "launcher/rundir/follow.h"
 
-#include "base/file.h"
 #include "base/run_paths.h"
+#include "base/segments.h"
+#include "launcher/rundir/output.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static int read_line(const json_t *o, struct rundir_line *l)
 {
@@ -20,65 +16,50 @@ static int read_line(const json_t *o, struct rundir_line *l)
 	return rc;
 }
 
-static void parse_line(struct rundir_lines *l, const char *text, size_t n,
-		       void (*line)(void *arg, const struct rundir_line *l), void *arg)
+struct feeding {
+	struct rundir_lines *lines;
+	void (*line)(void *arg, const struct rundir_line *l);
+	void *arg;
+};
+
+static void parse_line(void *arg, const char *text, size_t n)
 {
+	struct feeding *f = arg;
 	struct rundir_line parsed;
+	struct rundir_head head;
+	json_t *o;
 	if (!n)
 		return; /* a blank line ends a line that was cut */
-	json_t *o = n > RUNDIR_LINE_MAX ? NULL : json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
-	if (json_is_object(o) && !read_line(o, &parsed))
-		line(arg, &parsed);
-	else
-		l->damaged++;
-	json_decref(o);
-}
-
-/* Keeps the beginning of a line whose end has not come yet. */
-static void keep_part(struct rundir_lines *l, const char *data, size_t n)
-{
-	if (l->skipping)
+	if (rundir_head_read(text, n, &head, &o)) {
+		if (head.version > RUNDIR_VERSION)
+			f->lines->newer = head.version;
+		json_decref(o);
 		return;
-	if (l->part.len + n <= RUNDIR_LINE_MAX)
-		buf_add(&l->part, data, n);
-	if (l->part.len + n > RUNDIR_LINE_MAX || buf_failed(&l->part)) {
-		buf_fini(&l->part);
-		l->part = (struct buf)BUF_INIT;
-		l->skipping = true;
-		l->damaged++;
 	}
+	o = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
+	if (json_is_object(o) && !read_line(o, &parsed))
+		f->line(f->arg, &parsed);
+	else
+		f->lines->damaged++;
+	json_decref(o);
 }
 
 void rundir_lines_feed(struct rundir_lines *l, const char *data, size_t n,
 		       void (*line)(void *arg, const struct rundir_line *l), void *arg)
 {
-	for (const char *end; n && (end = memchr(data, '\n', n));) {
-		size_t len = (size_t)(end - data);
-		if (l->part.len || l->skipping) {
-			keep_part(l, data, len);
-			if (!l->skipping)
-				parse_line(l, l->part.data, l->part.len, line, arg);
-			buf_clear(&l->part);
-			l->skipping = false;
-		} else {
-			parse_line(l, data, len, line, arg);
-		}
-		n -= len + 1;
-		data = end + 1;
-	}
-	if (n)
-		keep_part(l, data, n);
+	struct feeding f = { l, line, arg };
+	l->damaged -= l->split.too_long;
+	rundir_split_feed(&l->split, data, n, parse_line, &f);
+	l->damaged += l->split.too_long;
 }
 
 void rundir_lines_fini(struct rundir_lines *l)
 {
-	buf_fini(&l->part);
+	rundir_split_fini(&l->split);
 }
 
 struct followed {
-	char path[RUN_PATH];
-	int fd; /* -1: the file does not exist yet */
-	off_t at;
+	struct segments_reader reader;
 	struct rundir_lines lines;
 };
 
@@ -87,12 +68,6 @@ struct rundir_follower {
 	struct rundir_reader reader;
 };
 
-static void follow_file(struct followed *f, const char *run, const char *name)
-{
-	run_path(f->path, run, name);
-	f->fd = -1;
-}
-
 int rundir_follow_open(const char *run, const struct rundir_reader *reader,
 		       struct rundir_follower **out, struct err *e)
 {
@@ -100,8 +75,8 @@ int rundir_follow_open(const char *run, const struct rundir_reader *reader,
 	if (!f)
 		return err_set(e, ERR_NOMEM, "%s: no memory to follow the run", run);
 	f->reader = *reader;
-	follow_file(&f->events, run, RUN_EVENTS);
-	follow_file(&f->metrics, run, RUN_METRICS);
+	segments_reader_init(&f->events.reader, run, RUN_EVENTS);
+	segments_reader_init(&f->metrics.reader, run, RUN_METRICS);
 	*out = f;
 	return 0;
 }
@@ -110,20 +85,15 @@ static int read_more(struct followed *f, void (*line)(void *arg, const struct ru
 		     void *arg, struct err *e)
 {
 	char data[8192];
-	struct err why = ERR_INIT;
-	if (f->fd < 0 && (f->fd = file_open(f->path, O_RDONLY, FILE_OWN, &why)) < 0)
-		return why.code == ERR_NOTFOUND ? 0 : err_set(e, why.code, "%s", why.text);
-	for (;;) {
-		ssize_t n = pread(f->fd, data, sizeof data, f->at);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return err_errno(e, ERR_IO, "%s: cannot read", f->path);
-		if (!n)
-			return 0;
-		f->at += n;
+	ssize_t n;
+	while ((n = segments_read(&f->reader, data, sizeof data, e)) > 0) {
 		rundir_lines_feed(&f->lines, data, (size_t)n, line, arg);
+		if (f->lines.newer)
+			return rundir_head_check(&(struct rundir_head){ .format = f->reader.name,
+									.version = f->lines.newer },
+						 f->reader.folder, e);
 	}
+	return n < 0 ? -1 : 0;
 }
 
 int rundir_follow_read(struct rundir_follower *f, struct err *e)
@@ -145,8 +115,7 @@ void rundir_follow_close(struct rundir_follower *f)
 		return;
 	struct followed *files[] = { &f->events, &f->metrics };
 	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-		if (files[i]->fd >= 0)
-			close(files[i]->fd);
+		segments_reader_fini(&files[i]->reader);
 		rundir_lines_fini(&files[i]->lines);
 	}
 	free(f);

@@ -2,21 +2,19 @@
  * follow — reads events.jsonl and metrics.jsonl of a run while it writes them.
  *
  * The files may not exist yet, may end in the middle of a line, and may contain damaged lines (a
- * full disk cuts them). A line is reported once, when it is complete. A damaged line, and a line
- * without the fields that every line has, is counted and skipped.
+ * full disk cuts them). They may be split (base/segments.h); the lines of all segments come in their
+ * order. A line is reported once, when it is complete. A damaged line, and a line without the fields
+ * that every line has, is counted and skipped. Heads (launcher/rundir/output.h) are not reported.
  */
 #ifndef MUSTER_LAUNCHER_RUNDIR_FOLLOW_H
 #define MUSTER_LAUNCHER_RUNDIR_FOLLOW_H
 
-#include "base/buf.h"
 #include "base/err.h"
 #include "base/fields.h"
+#include "launcher/rundir/split.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-/* A longer line is damaged. */
-enum { RUNDIR_LINE_MAX = 4 << 20 };
 
 /* clang-format off */
 
@@ -43,9 +41,9 @@ struct rundir_reader {
 
 /* Splits bytes into lines, and parses them. It starts zeroed. */
 struct rundir_lines {
-	struct buf part; /* of the last line, which is not complete */
-	bool skipping;   /* the rest of a line that is too long */
+	struct rundir_split split;
 	int64_t damaged; /* lines */
+	int newer;       /* a version in a head that this muster does not know; 0: none */
 };
 
 void rundir_lines_feed(struct rundir_lines *l, const char *data, size_t n,
@@ -58,7 +56,8 @@ struct rundir_follower;
 int rundir_follow_open(const char *run, const struct rundir_reader *reader,
 		       struct rundir_follower **out, struct err *e);
 /* Reports every line that is complete by now. Returns at once. Events come before metrics. ERR_IO, or
- * ERR_CORRUPT if a file of that name is no regular file. */
+ * ERR_CORRUPT if a file of that name is no regular file, or ERR_UNSUPPORTED: a newer muster writes
+ * the run. */
 int rundir_follow_read(struct rundir_follower *f, struct err *e);
 int64_t rundir_follow_damaged(const struct rundir_follower *f);
 void rundir_follow_close(struct rundir_follower *f);

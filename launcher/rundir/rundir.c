@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/run_paths.h"
+#include "launcher/rundir/output.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,29 +17,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct lines { /* a .jsonl file */
-	const char *name;
-	int fd;
-	bool torn; /* its last line is incomplete, because the disk was full */
-};
-
 struct rundir {
 	char path[PATH_MAX];
 	int lock;
-	struct lines events, metrics, health, time; /* the last two: opened with their first line */
+	struct rundir_output files[RUNDIR_FILE_COUNT];
+	int64_t keep;
+	uint32_t generation; /* of the last line */
+	bool thin;           /* a file was split, or had been when the folder was opened */
 	int lost;
 	bool gone;  /* the folder was deleted, and that has been said */
 	bool fresh; /* nobody has read the trouble yet */
 	char trouble[PATH_MAX + 200];
 };
-
-static int open_file(const struct rundir *r, const char *name, int flags, int *fd, struct err *e)
-{
-	char path[RUN_PATH];
-	run_path(path, r->path, name);
-	*fd = file_open(path, flags | O_CREAT, FILE_OWN, e);
-	return *fd < 0 ? -1 : 0;
-}
 
 /* Whoever may write to the folder could put links and logs in it, so it is refused. Whoever may
  * only read it loses that permission. */
@@ -104,9 +94,11 @@ static int make_run_folder(const char *parent, const char *name, char out[PATH_M
 
 static int take_lock(struct rundir *r, struct err *e)
 {
-	if (open_file(r, RUN_LOCK, O_RDWR, &r->lock, e))
+	char path[RUN_PATH], pid[32] = "";
+	run_path(path, r->path, RUN_LOCK);
+	r->lock = file_open(path, O_RDWR | O_CREAT, FILE_OWN, e);
+	if (r->lock < 0)
 		return -1;
-	char pid[32] = "";
 	if (flock(r->lock, LOCK_EX | LOCK_NB)) {
 		if (errno != EWOULDBLOCK)
 			return err_set(e, ERR_IO,
@@ -127,25 +119,14 @@ static int take_lock(struct rundir *r, struct err *e)
 	return 0;
 }
 
-/* Removes the end of a file whose last line has no newline: the muster that wrote it was killed, or
- * the disk was full. */
-static void cut_torn_line(struct lines *f)
+static int open_output(struct rundir *r, enum rundir_file file, struct err *e)
 {
-	char end[4096];
-	struct stat st;
-	if (fstat(f->fd, &st))
-		return;
-	off_t left = st.st_size;
-	while (left > 0) {
-		size_t n = left < (off_t)sizeof end ? (size_t)left : sizeof end;
-		if (pread(f->fd, end, n, left - (off_t)n) != (ssize_t)n)
-			return;
-		const char *newline = memrchr(end, '\n', n);
-		left -= newline ? (off_t)(end + n - 1 - newline) : (off_t)n;
-		if (newline)
-			break;
-	}
-	f->torn = left < st.st_size && ftruncate(f->fd, left);
+	struct rundir_output *o = &r->files[file];
+	if (rundir_output_open(o, r->path, rundir_thin_name(file), e))
+		return -1;
+	o->split = rundir_thin_split(file, r->keep);
+	r->thin |= o->next > 1;
+	return 0;
 }
 
 int rundir_open(const char *parent, const char *name, struct rundir **out, struct err *e)
@@ -154,18 +135,14 @@ int rundir_open(const char *parent, const char *name, struct rundir **out, struc
 	if (!r)
 		return err_set(e, ERR_NOMEM, "no memory for the run folder");
 	r->lock = -1;
-	r->events = (struct lines){ .name = RUN_EVENTS, .fd = -1 };
-	r->metrics = (struct lines){ .name = RUN_METRICS, .fd = -1 };
-	r->health = (struct lines){ .name = RUN_HEALTH, .fd = -1 };
-	r->time = (struct lines){ .name = RUN_TIME, .fd = -1 };
+	r->keep = RUNDIR_KEEP;
+	for (int i = 0; i < RUNDIR_FILE_COUNT; i++)
+		r->files[i].fd = -1;
 	if (make_run_folder(parent, name, r->path, e) || take_lock(r, e) ||
-	    open_file(r, RUN_EVENTS, O_RDWR | O_APPEND, &r->events.fd, e) ||
-	    open_file(r, RUN_METRICS, O_RDWR | O_APPEND, &r->metrics.fd, e)) {
+	    open_output(r, RUNDIR_EVENTS, e) || open_output(r, RUNDIR_METRICS, e)) {
 		rundir_close(r);
 		return -1;
 	}
-	cut_torn_line(&r->events);
-	cut_torn_line(&r->metrics);
 	*out = r;
 	return 0;
 }
@@ -174,11 +151,31 @@ void rundir_close(struct rundir *r)
 {
 	if (!r)
 		return;
-	int fds[] = { r->events.fd, r->metrics.fd, r->health.fd, r->time.fd, r->lock };
-	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+	for (int i = 0; i < RUNDIR_FILE_COUNT; i++)
+		rundir_output_close(&r->files[i]);
+	if (r->lock >= 0)
+		close(r->lock);
 	free(r);
+}
+
+void rundir_set_keep(struct rundir *r, int64_t keep)
+{
+	r->keep = keep;
+	for (int i = 0; i < RUNDIR_FILE_COUNT; i++)
+		r->files[i].split = rundir_thin_split(i, keep);
+}
+
+bool rundir_thin_due(const struct rundir *r)
+{
+	return r->thin;
+}
+
+void rundir_thin_begin(struct rundir *r, struct rundir_thinning *out)
+{
+	r->thin = false;
+	snprintf(out->folder, sizeof out->folder, "%s", r->path);
+	out->keep = r->keep;
+	out->generation = r->generation;
 }
 
 const char *rundir_path(const struct rundir *r)
@@ -344,22 +341,16 @@ int rundir_renew(struct rundir *r, struct err *e)
 }
 
 /* Opens the file again if it was deleted. */
-static void reopen_deleted(struct rundir *r, struct lines *to)
+static void reopen_deleted(struct rundir *r, struct rundir_output *to)
 {
-	struct stat st;
-	struct err e = ERR_INIT;
-	int fd;
-	if (fstat(to->fd, &st) || st.st_nlink)
-		return;
-	if (!open_file(r, to->name, O_WRONLY | O_APPEND, &fd, &e)) {
-		close(to->fd);
-		to->fd = fd;
-		to->torn = r->gone = false;
+	int rc = rundir_output_renew(to);
+	if (rc > 0) {
+		r->gone = false;
 		r->fresh = true;
 		snprintf(r->trouble, sizeof r->trouble,
 			 "%s/%s was deleted; a new file begins, without its earlier lines", r->path,
 			 to->name);
-	} else if (!r->gone) {
+	} else if (rc < 0 && !r->gone) {
 		r->gone = r->fresh = true;
 		snprintf(r->trouble, sizeof r->trouble,
 			 "%s: the run folder was deleted or moved; events, metrics and checkpoints "
@@ -368,29 +359,7 @@ static void reopen_deleted(struct rundir *r, struct lines *to)
 	}
 }
 
-/* Removes the last `n` bytes of the file: the beginning of a line that was not written whole. */
-static int cut_end(int fd, off_t n)
-{
-	struct stat st;
-	return fstat(fd, &st) || st.st_size < n || ftruncate(fd, st.st_size - n) ? -1 : 0;
-}
-
-/* One write(2) per line. An incomplete line, because the disk is full, is removed; if that fails,
- * the next line starts after a newline. */
-static void write_line(struct rundir *r, struct lines *to, const char *text)
-{
-	struct buf line = BUF_INIT;
-	reopen_deleted(r, to);
-	buf_printf(&line, "%s%s\n", to->torn ? "\n" : "", text);
-	ssize_t n = buf_failed(&line) ? -1 : write(to->fd, line.data, line.len);
-	if (n != (ssize_t)line.len)
-		r->lost++;
-	if (n > 0)
-		to->torn = n != (ssize_t)line.len && cut_end(to->fd, n);
-	buf_fini(&line);
-}
-
-/* A line's first fields; event: only in events.jsonl. */
+/* A line's first fields; event: NULL in all files but events.jsonl. */
 static json_t *new_line(uint32_t generation, const char *event)
 {
 	json_t *line = json_object();
@@ -403,50 +372,36 @@ static json_t *new_line(uint32_t generation, const char *event)
 }
 
 /* Steals `line`. rc: whether its fields are incomplete. */
-static void append_line(struct rundir *r, struct lines *to, json_t *line, int rc)
+static void append_line(struct rundir *r, enum rundir_file file, uint32_t generation, json_t *line,
+			int rc)
 {
+	struct rundir_output *to = &r->files[file];
 	char *text = rc ? NULL : json_dumps(line, JSON_COMPACT | JSON_PRESERVE_ORDER);
 	json_decref(line);
-	if (text)
-		write_line(r, to, text);
-	else
-		r->lost++;
+	if (generation > r->generation)
+		r->generation = generation;
+	enum rundir_wrote wrote = RUNDIR_LOST;
+	if (text && (to->fd >= 0 || !open_output(r, file, NULL))) {
+		reopen_deleted(r, to);
+		wrote = rundir_output_write(to, generation, text);
+	}
+	r->lost += wrote == RUNDIR_LOST;
+	r->thin |= wrote == RUNDIR_WROTE_SPLIT;
 	free(text);
+}
+
+void rundir_append(struct rundir *r, enum rundir_file file, uint32_t generation,
+		   const struct fields_row *rows, const void *fields)
+{
+	json_t *line = new_line(generation, NULL);
+	append_line(r, file, generation, line, fields_write(rows, fields, line, NULL));
 }
 
 void rundir_append_event(struct rundir *r, uint32_t generation, const char *name,
 			 const struct fields_row *rows, const void *fields)
 {
 	json_t *line = new_line(generation, name);
-	append_line(r, &r->events, line, fields_write(rows, fields, line, NULL));
-}
-
-/* Appends to a file that its first line opens. */
-static void append_later(struct rundir *r, struct lines *to, uint32_t generation,
-			 const struct fields_row *rows, const void *fields)
-{
-	struct err e = ERR_INIT;
-	if (to->fd < 0) {
-		if (open_file(r, to->name, O_RDWR | O_APPEND, &to->fd, &e)) {
-			r->lost++;
-			return;
-		}
-		cut_torn_line(to);
-	}
-	json_t *line = new_line(generation, NULL);
-	append_line(r, to, line, fields_write(rows, fields, line, NULL));
-}
-
-void rundir_append_health(struct rundir *r, uint32_t generation, const struct fields_row *rows,
-			  const void *fields)
-{
-	append_later(r, &r->health, generation, rows, fields);
-}
-
-void rundir_append_time(struct rundir *r, uint32_t generation, const struct fields_row *rows,
-			const void *fields)
-{
-	append_later(r, &r->time, generation, rows, fields);
+	append_line(r, RUNDIR_EVENTS, generation, line, fields_write(rows, fields, line, NULL));
 }
 
 void rundir_metrics(struct rundir *r, uint32_t generation, const struct msg_metrics *m,
@@ -456,5 +411,5 @@ void rundir_metrics(struct rundir *r, uint32_t generation, const struct msg_metr
 	int rc = !fields || json_object_update(line, fields);
 	json_object_set_new(line, "predicted_s", json_real(predicted_s));
 	json_decref(fields);
-	append_line(r, &r->metrics, line, rc);
+	append_line(r, RUNDIR_METRICS, generation, line, rc);
 }

@@ -21,6 +21,9 @@
  *                             launcher/rundir/events.h): a line per window and rank in which that
  *                             changed. The file exists once there is such a line
  *     time.jsonl              where the time of all ranks went so far (launcher/rundir/time.h)
+ *     metrics.<n>.jsonl       earlier lines of metrics.jsonl, and events.<n>.jsonl and so on: these
+ *                             files are split (launcher/rundir/output.h) and old parts are thinned
+ *                             (launcher/rundir/thin.h)
  *     rollbacks.jsonl         what is skipped because numbers became bad (launcher/rundir/rollbacks.h)
  *     ledger.jsonl            what the agents consumed (agent/engine/data/ledger.h)
  *     logs/                   <node>-<rank>.log of each agent; launch-<generation>.log: what agents
@@ -33,6 +36,9 @@
  *                             (agent/engine/train/step_trace.h). muster keeps the last RUNDIR_TRACES
  *                             generations
  *     ckpt/                   checkpoints, unless the job names another folder
+ *     state.json              what the run does now, or how it ended (launcher/rundir/state.h)
+ *     control                 while it runs: where its supervisor is reached, with a secret
+ *                             (launcher/rundir/control.h)
  *     .pmix/                  the embedded PMIx server's files while it runs
  *     lock                    locked by the muster that runs here; it contains that muster's pid
  *
@@ -53,6 +59,7 @@
 
 #include "base/err.h"
 #include "base/messages.h"
+#include "launcher/rundir/thin.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -91,7 +98,15 @@ void rundir_drop_submission(const char *path, uint32_t number, bool created);
  * of a step by the plan. */
 void rundir_metrics(struct rundir *r, uint32_t generation, const struct msg_metrics *m,
 		    double predicted_s);
-/* Lines of events.jsonl, metrics.jsonl, health.jsonl and time.jsonl that could not be written. */
+/* The most bytes that the files of JSON lines may take ([metrics] keep); RUNDIR_KEEP until it is
+ * called. */
+void rundir_set_keep(struct rundir *r, int64_t keep);
+/* Whether old lines may have to be thinned (launcher/rundir/thin.h): a file was split, or had been
+ * before the folder was opened. */
+bool rundir_thin_due(const struct rundir *r);
+/* Fills in what rundir_thin() needs, which the caller runs on another thread; none is due then. */
+void rundir_thin_begin(struct rundir *r, struct rundir_thinning *out);
+/* Lines that could not be written. */
 int rundir_lost(const struct rundir *r);
 /* Somebody may delete files while the run goes on. A line whose file was deleted begins a new file;
  * without the run folder it is lost. Returns, once for each such event, what people should know,
@@ -101,12 +116,11 @@ const char *rundir_trouble(struct rundir *r);
  * was. */
 int rundir_renew(struct rundir *r, struct err *e);
 
-/* For launcher/rundir/events.c and launcher/rundir/time.c: appends a line with the fields of this table to
- * health.jsonl, time.jsonl or events.jsonl. */
-void rundir_append_health(struct rundir *r, uint32_t generation, const struct fields_row *rows,
-			  const void *fields);
-void rundir_append_time(struct rundir *r, uint32_t generation, const struct fields_row *rows,
-			const void *fields);
+/* Appends a line with the fields of a table to a file whose lines have no event; creates the file if
+ * it is missing. */
+void rundir_append(struct rundir *r, enum rundir_file file, uint32_t generation,
+		   const struct fields_row *rows, const void *fields);
+/* For launcher/rundir/events.c: appends a line to events.jsonl. */
 void rundir_append_event(struct rundir *r, uint32_t generation, const char *name,
 			 const struct fields_row *rows, const void *fields);
 

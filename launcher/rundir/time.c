@@ -1,14 +1,11 @@
 #include "launcher/rundir/time.h"
 
-#include "base/file.h"
 #include "base/run_paths.h"
+#include "base/segments.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum {
 	LINE_MAX_BYTES = 8192,  /* a longer one is damaged */
@@ -39,7 +36,7 @@ static const struct fields_row *line_rows(void)
 
 void rundir_time(struct rundir *r, uint32_t generation, const struct rundir_time *t)
 {
-	rundir_append_time(r, generation, rows(), t);
+	rundir_append(r, RUNDIR_TIME, generation, rows(), t);
 }
 
 void rundir_time_parts(const struct rundir_time_line *l, int64_t us[TIME_PART_COUNT])
@@ -115,14 +112,29 @@ static void feed(struct reading *r, const char *data, size_t n)
 	}
 }
 
-static int read_from(int fd, off_t at, struct reading *r)
+/* The end of the file alone. */
+static int read_end(const char *run, size_t most, struct reading *r, struct err *e)
 {
-	char *chunk = malloc(CHUNK);
+	struct buf end = BUF_INIT;
+	int rc = segments_read_end(run, RUN_TIME, most, &end, e);
+	r->whole = end.len < most;
+	if (!rc)
+		feed(r, buf_str(&end), end.len);
+	buf_fini(&end);
+	return rc;
+}
+
+static int read_all(const char *run, struct reading *r, struct err *e)
+{
+	struct segments_reader from;
 	ssize_t n = -1;
-	while (chunk && (n = pread(fd, chunk, CHUNK, at)) > 0) {
+	char *chunk = malloc(CHUNK);
+	if (!chunk)
+		return err_set(e, ERR_NOMEM, "%s/" RUN_TIME ": no memory to read it", run);
+	segments_reader_init(&from, run, RUN_TIME);
+	while ((n = segments_read(&from, chunk, CHUNK, e)) > 0)
 		feed(r, chunk, (size_t)n);
-		at += n;
-	}
+	segments_reader_fini(&from);
 	free(chunk);
 	return n ? -1 : 0;
 }
@@ -131,27 +143,8 @@ int rundir_time_each(const char *run, size_t most,
 		     void (*each)(void *arg, const struct rundir_time_line *l), void *arg,
 		     struct err *e)
 {
-	char path[RUN_PATH];
-	struct err why = ERR_INIT;
-	struct stat st;
-	run_path(path, run, RUN_TIME);
-	int fd = file_open(path, O_RDONLY, FILE_OWN, &why), rc = 0;
-	if (fd < 0 && why.code == ERR_NOTFOUND)
-		return 0;
-	if (fd < 0)
-		return err_set(e, why.code, "%s", why.text);
-	off_t at = !fstat(fd, &st) && most && st.st_size > (off_t)most ? st.st_size - (off_t)most
-								       : 0;
-	struct reading *r = malloc(sizeof *r);
-	if (r) {
-		*r = (struct reading){ .each = each, .arg = arg, .whole = at == 0 };
-		rc = read_from(fd, at, r) ? err_errno(e, ERR_IO, "%s: cannot read", path) : 0;
-	} else {
-		rc = err_set(e, ERR_NOMEM, "%s: no memory to read it", path);
-	}
-	free(r);
-	close(fd);
-	return rc;
+	struct reading r = { .each = each, .arg = arg, .whole = true };
+	return most ? read_end(run, most, &r, e) : read_all(run, &r, e);
 }
 
 struct last {

@@ -1,10 +1,8 @@
 /*
- * script — the batch script, templates/sbatch.in with the job's values.
+ * script — the batch script, templates/sbatch.in (launcher/template.h) with the job's values.
  *
- * A template has @name@ in place of each value; any other @ is literal. A name without a value is
- * an error, because the script would be wrong. Values become part of a script, so a value that
- * contains a line break or a quote that would end its text is refused; words of the command are
- * quoted.
+ * Values become part of a script, so a value that contains a line break or a quote that would end
+ * its text is refused; words of the command are quoted.
  */
 #ifndef MUSTER_LAUNCHER_SLURM_SCRIPT_H
 #define MUSTER_LAUNCHER_SLURM_SCRIPT_H
@@ -14,18 +12,6 @@
 #include "plan/spec/job/job.h"
 
 #include <stdbool.h>
-
-struct script_value {
-	const char *name, *text;
-};
-
-/* Reads a template from $MUSTER_TEMPLATES, PREFIX/share/muster/templates, or the source tree that
- * this program was built in. */
-int slurm_script_template(const char *name, struct buf *out, struct err *e);
-
-/* `values` ends with a NULL name. */
-int slurm_script_render(const char *text, const struct script_value *values, struct buf *out,
-			struct err *e);
 
 /* The GPUs per node that the job requests, in gpus_per_node or in gres; 0: none. */
 int64_t slurm_script_gpus(const struct job *job);

@@ -200,6 +200,7 @@ static int on_metrics(struct supervisor *s, struct connection *c, const json_t *
 	if (!s->stepped)
 		supervise_pool_confirm(&s->recovery.pool);
 	bool first = !s->stepped;
+	supervise_state_note_metrics(s, &m);
 	supervise_report_metrics(s, &m);
 	supervise_warn_step(s, launcher_connection_rank(c), &m, first);
 	supervise_warn_memory(s, launcher_connection_rank(c), (double)m.peak_bytes);
@@ -212,6 +213,7 @@ static int on_eval(struct supervisor *s, struct connection *c, const json_t *bod
 	if (msg_eval_read(body, &m, e))
 		return -1;
 	supervise_note_move(s, rank_of(s, c));
+	supervise_state_note_eval(s, m.step);
 	supervise_report_eval(s, &m);
 	return 0;
 }
@@ -289,6 +291,8 @@ static int on_ckpt(struct supervisor *s, struct connection *c, const json_t *bod
 	supervise_times_write(s);
 	s->ckpt_step = m.step;
 	snprintf(s->ckpt_path, sizeof s->ckpt_path, "%s", m.path);
+	supervise_state_note_ckpt(s, &m);
+	supervise_console_note_ckpt(s, m.step, m.path);
 	supervise_report_ckpt(s, &m);
 	supervise_slow_checkpoints_note(s, &m);
 	supervise_uploads_look(s);
@@ -310,6 +314,18 @@ static int on_ckpt_local(struct supervisor *s, struct connection *c, const json_
 						       .bytes = m.bytes,
 						       .seconds = m.seconds,
 						       .stall_s = m.stall_s });
+	return 0;
+}
+
+static int on_save_failed(struct supervisor *s, struct connection *c, const json_t *body,
+			  struct err *e)
+{
+	struct msg_save_failed m;
+	if (msg_save_failed_read(body, &m, e))
+		return -1;
+	supervise_note_move(s, rank_of(s, c));
+	supervise_report_log(s, launcher_connection_rank(c), "warn", m.text);
+	supervise_console_note_failure(s, m.text);
 	return 0;
 }
 
@@ -454,16 +470,27 @@ static const struct {
 	int (*handle)(struct supervisor *, struct connection *, const json_t *body, struct err *e);
 	bool stranger; /* may come from a connection that is not claimed */
 } handlers[MSG_COUNT] = {
-	[MSG_HELLO] = { on_hello, true },        [MSG_READY] = { on_ready, false },
-	[MSG_METRICS] = { on_metrics, false },   [MSG_EVAL] = { on_eval, false },
-	[MSG_PROGRESS] = { on_progress, false }, [MSG_TIMES] = { on_times, false },
-	[MSG_LOG] = { on_log, false },           [MSG_CKPT] = { on_ckpt, false },
-	[MSG_SERIES] = { on_series, false },     [MSG_CKPT_LOCAL] = { on_ckpt_local, false },
-	[MSG_SIGNAL] = { on_signal, false },     [MSG_FAILED] = { on_failed, false },
-	[MSG_FINISHED] = { on_finished, false }, [MSG_DUMPED] = { on_dumped, false },
-	[MSG_HEALTH] = { on_health, false },     [MSG_BAD_STEP] = { on_bad_step, false },
-	[MSG_EXAMINED] = { on_examined, false }, [MSG_LINKS] = { on_links, false },
-	[MSG_IDLE] = { on_idle, false },         [MSG_ENDPOINTS] = { on_endpoints, false },
+	[MSG_HELLO] = { on_hello, true },
+	[MSG_READY] = { on_ready, false },
+	[MSG_METRICS] = { on_metrics, false },
+	[MSG_EVAL] = { on_eval, false },
+	[MSG_PROGRESS] = { on_progress, false },
+	[MSG_TIMES] = { on_times, false },
+	[MSG_LOG] = { on_log, false },
+	[MSG_CKPT] = { on_ckpt, false },
+	[MSG_SERIES] = { on_series, false },
+	[MSG_CKPT_LOCAL] = { on_ckpt_local, false },
+	[MSG_SAVE_FAILED] = { on_save_failed, false },
+	[MSG_SIGNAL] = { on_signal, false },
+	[MSG_FAILED] = { on_failed, false },
+	[MSG_FINISHED] = { on_finished, false },
+	[MSG_DUMPED] = { on_dumped, false },
+	[MSG_HEALTH] = { on_health, false },
+	[MSG_BAD_STEP] = { on_bad_step, false },
+	[MSG_EXAMINED] = { on_examined, false },
+	[MSG_LINKS] = { on_links, false },
+	[MSG_IDLE] = { on_idle, false },
+	[MSG_ENDPOINTS] = { on_endpoints, false },
 };
 
 void supervise_message(void *supervisor, struct connection *c, const struct msg *m)

@@ -62,6 +62,7 @@ void supervise_end_now(struct supervisor *s)
 	supervise_enter(s, SUP_DONE, 0);
 	supervise_chain_end(s);
 	supervise_report_end(s);
+	supervise_state_write(s);
 }
 
 /* muster ends if the first start fails, so the start is tried again if one of its helper processes

@@ -92,6 +92,7 @@ void supervise_report_ready(struct supervisor *s)
 			   &(struct rundir_ready){ .step = s->resumed,
 						   .from = s->resumed_from,
 						   .has_from = *s->resumed_from });
+	supervise_exporting_begin(s);
 	supervise_notice_ready(s);
 	if (s->first && s->resumed <= 0)
 		return;
@@ -172,6 +173,7 @@ void supervise_report_metrics(struct supervisor *s, const struct msg_metrics *m)
 		.skipped = m->skipped,
 	};
 	rundir_metrics(s->o.run, s->generation, m, s->d->plan.time.total);
+	exports_step(s->exports, m);
 	add_measured_step(s, m);
 	if (s->step < 0) {
 		s->first_loss = t.loss;
@@ -192,6 +194,7 @@ void supervise_report_eval(struct supervisor *s, const struct msg_eval *m)
 	s->has_eval = true;
 	rundir_event_eval(s->o.run, s->generation,
 			  &(struct rundir_eval){ .step = m->step, .loss = m->loss });
+	exports_eval(s->exports, m);
 	supervise_terminal_event(s->o.term, TONE_PLAIN, "eval", "step %lld  loss %.4f",
 				 (long long)m->step, m->loss);
 }
@@ -205,6 +208,7 @@ void supervise_report_ckpt(struct supervisor *s, const struct msg_ckpt *m)
 						 .bytes = m->bytes,
 						 .seconds = m->seconds,
 						 .stall_s = m->stall_s });
+	exports_checkpoint(s->exports, m);
 	supervise_terminal_event(s->o.term, TONE_GOOD, "checkpoint", "step %lld, %s in %.2f s",
 				 (long long)m->step, human_bytes((double)m->bytes, bytes),
 				 isfinite(m->seconds) ? m->seconds : 0);

@@ -173,6 +173,7 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 	    launcher_connections_open(&co, &s->connections, e))
 		goto free_all;
 	open_guard(s);
+	supervise_exporting_open(s);
 	supervise_notices_open(s);
 	*out = s;
 	return 0;
@@ -193,6 +194,8 @@ free_all:
 void supervise_start(struct supervisor *s)
 {
 	supervise_warn_open(s);
+	supervise_state_write(s);
+	supervise_console_open(s);
 	supervise_uploads_look(s);
 	supervise_start_first(s);
 }
@@ -213,14 +216,18 @@ void supervise_tick(struct supervisor *s)
 	supervise_stop_tick(s);
 	supervise_chain_tick(s);
 	supervise_uploads_tick(s);
+	supervise_thinning_tick(s);
 	supervise_comment_tick(s);
+	supervise_times_tick(s);
+	supervise_exporting_tick(s);
 	supervise_warn_tick(s);
 	supervise_notices_tick(s);
-	supervise_times_tick(s);
 	const char *trouble = rundir_trouble(s->o.run);
 	if (trouble)
 		supervise_terminal_event(s->o.term, TONE_BAD, "warn", "%s", trouble);
 	supervise_guard_tick(s->guard, s->stepped);
+	supervise_console_tick(s);
+	supervise_state_tick(s);
 	s->last_tick = now;
 }
 
@@ -258,9 +265,12 @@ void supervise_close(struct supervisor *s)
 	supervise_stop_close(s);
 	supervise_chain_close(s);
 	supervise_uploads_close(s);
+	supervise_thinning_close(s);
 	supervise_comment_close(s);
 	supervise_times_close(s);
+	supervise_exporting_close(s);
 	supervise_guard_close(s->guard);
+	supervise_console_close(s);
 	launcher_connections_close(s->connections);
 	supervise_predecessors_close(s->predecessors);
 	explicit_bzero(s->group_secret, sizeof s->group_secret);

@@ -38,8 +38,13 @@
  *     stop.c         why the run is being stopped, and whether the job is requeued
  *     chain.c        the jobs that continue the run after this one
  *     uploads.c      copies checkpoints to checkpoint.remote
+ *     thinning.c     keeps the files of JSON lines below [metrics] keep
  *     progress_comment.c  tells Slurm what the end of this job would cost
+ *     exporting.c    tells TensorBoard's files and Prometheus' pages what happens
  *     guard.c        starts and watches the guard
+ *     state.c        what the run does now, for state.json and for consoles (spots.c: ranks and nodes
+ *                    that stand out)
+ *     console.c      answers the commands of the run's owner
  *     notices.c      notifies people who are not at the terminal
  *     terminal.c     prints the progress for people
  */
@@ -48,12 +53,15 @@
 
 #include "base/process_id.h"
 #include "launcher/connections.h"
+#include "launcher/exports/exports.h"
 #include "launcher/rundir/events.h"
 #include "launcher/supervise/agents.h"
 #include "launcher/supervise/chain.h"
+#include "launcher/supervise/console.h"
 #include "launcher/supervise/contract.h"
 #include "launcher/supervise/evidence.h"
 #include "launcher/supervise/exclude.h"
+#include "launcher/supervise/exporting.h"
 #include "launcher/supervise/faults.h"
 #include "launcher/supervise/guard.h"
 #include "launcher/supervise/hang_limit.h"
@@ -68,11 +76,13 @@
 #include "launcher/supervise/rollback.h"
 #include "launcher/supervise/slow_checkpoints.h"
 #include "launcher/supervise/stacks.h"
+#include "launcher/supervise/state.h"
 #include "launcher/supervise/stop.h"
 #include "launcher/supervise/stragglers.h"
 #include "launcher/supervise/supervise.h"
 #include "launcher/supervise/suspects.h"
 #include "launcher/supervise/times.h"
+#include "launcher/supervise/thinning.h"
 #include "launcher/supervise/uploads.h"
 #include "launcher/supervise/warn.h"
 
@@ -189,8 +199,12 @@ struct supervisor {
 	double last_move, slept; /* times: of any rank; when this process had not run */
 	struct chain_state chain;
 	struct uploads_state uploads;
+	struct thinning_state thinning;
 	struct progress_comment comment;
 	struct times_state times;
+	struct state_view view;
+	struct console_state console;
+	struct exports *exports; /* NULL: the run has none */
 	struct predecessors *predecessors;
 
 	struct lost_rank cause; /* the loss that counts, if `lost` */

@@ -8,8 +8,8 @@ load ../helpers
 	run "$MUSTER" run "$top/templates/jobs/demo.ini" data.path="$data" job.run_dir="$BATS_TEST_TMPDIR" job.steps=80
 	echo "$output"
 	[[ $status -eq 0 ]]
-	loss() { sed -n "$1p" "$BATS_TEST_TMPDIR/demo/metrics.jsonl" | grep -oE '"loss":[0-9.]+' | grep -oE '[0-9.]+'; }
-	[[ $(wc -l <"$BATS_TEST_TMPDIR/demo/metrics.jsonl") -ge 80 ]]
+	loss() { sed -n "/\"step\":$1,/p" "$BATS_TEST_TMPDIR/demo/metrics.jsonl" | grep -oE '"loss":[0-9.]+' | grep -oE '[0-9.]+'; }
+	[[ $(grep -c '"step":' "$BATS_TEST_TMPDIR/demo/metrics.jsonl") -ge 80 ]]
 	awk -v first="$(loss 1)" -v last="$("$losses" final "$BATS_TEST_TMPDIR/demo/metrics.jsonl" | cut -d' ' -f2)" \
 		'BEGIN { exit !(first > 5.3 && first < 5.8 && last < 3.2) }'
 	figure "demo: $(grep -oE '"since_open_s":[0-9.]+' "$BATS_TEST_TMPDIR/demo/events.jsonl" | cut -d: -f2) s from muster run" \

@@ -195,6 +195,9 @@ int ckpt_save_to(struct ckpt_writer *w, unsigned where, const struct ckpt_state 
 		 const struct ckpt_tensor *tensors, int n, struct err *e);
 /* Whether a save to DIR is in progress on this rank. Never waits. */
 bool ckpt_saving(const struct ckpt_writer *w);
+/* Why the last save to DIR has failed, which the next call returns; NULL: it has not, or is in
+ * progress. Never waits; the text is valid until that call. */
+const char *ckpt_failure(const struct ckpt_writer *w);
 /* Waits until the last save is committed. */
 int ckpt_wait(struct ckpt_writer *w, struct err *e);
 /* `e` is the failure of a save, which all ranks got from one of them, and which ends this rank. On

@@ -365,7 +365,7 @@ int param_server_step(struct param_server *s, struct server_step *io, struct err
 {
 	const struct server_request request = {
 		.kind = REQUEST_PUSH,
-		.wants_stop = io->wants_stop,
+		.wants = (io->wants_stop ? WANTS_STOP : 0) | (io->wants_save ? WANTS_SAVE : 0),
 		.step = io->step,
 		.loss = io->loss,
 		.share = s->share,
@@ -377,6 +377,7 @@ int param_server_step(struct param_server *s, struct server_step *io, struct err
 	io->loss = a.loss;
 	io->norm = s->job->parallel.staleness ? request.norm : a.norm;
 	io->stops = a.stop == io->step + 1;
+	io->saves = a.save == io->step + 1;
 	return param_store_sync_params(s->worker, io->step + 1, e);
 }
 

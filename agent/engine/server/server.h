@@ -26,8 +26,8 @@
  *                      result depends on the order of arrival, and is not reproducible.
  *
  * Nothing else makes a step wait for all workers. The loss is the mean over what each worker pushed
- * last (with staleness 0, over the global batch). The first server decides on a stop, and names a
- * step that no worker has passed. Only between two steps do all workers meet, to evaluate or to save
+ * last (with staleness 0, over the global batch). The first server decides on a stop, or on a checkpoint that was
+ * asked for, and names a step that no worker has passed. Only between two steps do all workers meet, to evaluate or to save
  * (param_server_pause): they then have the same parameters.
  *
  * Checkpoints hold the shards (param_server_store, param_server_optim, through
@@ -95,7 +95,9 @@ struct server_step {
 	/* out: of the whole gradient with staleness 0, otherwise of this worker's mean gradient */
 	double norm;
 	bool wants_stop; /* in: this rank has been asked to stop */
+	bool wants_save; /* in: this rank has been asked for a checkpoint */
 	bool stops;      /* out: every worker stops after this step */
+	bool saves;      /* out: every worker meets the others for a checkpoint after this step */
 };
 
 /* Pushes the gradients of the worker's store and pulls the parameters of the next step. If loss or

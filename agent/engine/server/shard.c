@@ -27,7 +27,7 @@ struct server_shard {
 	pthread_cond_t moved;
 	struct worker *workers;
 	int64_t parts; /* gradients applied so far */
-	int64_t lead, stop;
+	int64_t lead, stop, save;
 	double loss, norm; /* of the next replies */
 	bool failed;
 	struct err why;
@@ -224,9 +224,12 @@ static int handle_push(struct server_shard *k, int worker, const struct server_r
 	w->loss = request->loss;
 	w->share = request->share;
 	w->clock++;
-	/* The fastest worker may already be in its next step, because its reply had no stop. */
-	if (request->wants_stop && !k->stop)
+	/* The fastest worker may already be in its next step, because its reply named no such step. */
+	if (request->wants & WANTS_STOP && !k->stop)
 		k->stop = fastest_clock(k) + 1;
+	/* Every worker has had the reply that names the last such step: it has pushed a later one. */
+	if (request->wants & WANTS_SAVE && slowest_clock(k) > k->save)
+		k->save = fastest_clock(k) + 1;
 	if (k->staleness > 0)
 		apply_gradient(k, worker, request);
 	else if (slowest_clock(k) == w->clock)
@@ -259,7 +262,9 @@ int param_server_shard_reply(struct server_shard *k, int worker, bool bounded,
 		rc = err_set(e, k->why.code, "%s", k->why.text);
 	} else {
 		k->lead = lead > k->lead ? lead : k->lead;
-		*out = (struct server_reply){ .loss = k->loss, .norm = k->norm, .stop = k->stop };
+		*out = (struct server_reply){
+			.loss = k->loss, .norm = k->norm, .stop = k->stop, .save = k->save
+		};
 		copy_shard(k, w->buffer, k->params);
 	}
 	pthread_mutex_unlock(&k->lock);

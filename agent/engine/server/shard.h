@@ -12,17 +12,21 @@
 
 enum request_kind { REQUEST_PUSH = 1, REQUEST_PULL, REQUEST_IDLE, REQUEST_LEAVE };
 
+/* What a worker asks for with a push. */
+enum request_wants { WANTS_STOP = 1, WANTS_SAVE = 2 };
+
 /* A worker's request to a server. */
 struct server_request {
-	int32_t kind, wants_stop;
-	int64_t step;       /* of a push */
-	double loss, share; /* the worker's part of the mean loss, and of the global batch */
-	double norm;        /* of the worker's mean gradient */
+	int32_t kind, wants; /* wants: of enum request_wants */
+	int64_t step;        /* of a push */
+	double loss, share;  /* the worker's part of the mean loss, and of the global batch */
+	double norm;         /* of the worker's mean gradient */
 };
 
 struct server_reply {
 	double loss, norm; /* as param_server_step returns them; norm with staleness 0 only */
 	int64_t stop;      /* all workers stop after this many steps; 0: they continue */
+	int64_t save; /* all workers meet for a checkpoint after this many steps; 0: none is asked for */
 };
 
 struct server_shard;

@@ -52,6 +52,8 @@ struct train_hooks {
 	void (*times)(void *arg, const struct train_times *times, bool at_once);
 	/* Whether a stop is requested; *checkpoint: whether to write a checkpoint first. */
 	bool (*stopping)(void *arg, bool *checkpoint);
+	/* The number of the last checkpoint that somebody has asked for; 0: nobody has. */
+	int (*save_asked)(void *arg);
 	/* Waits at most `seconds` until all metrics up to this step are in the run folder. Called
 	 * on any thread. */
 	int (*await_recorded)(void *arg, int64_t step, double seconds, struct err *e);
@@ -69,6 +71,8 @@ struct train_hooks {
 	/* A checkpoint of this step begins: metrics up to it must be recorded. */
 	void (*series)(void *arg, int64_t step);
 	void (*committed)(void *arg, const struct ckpt_report *c);
+	/* On world rank 0: the checkpoint of this step that somebody has asked for was not committed. */
+	void (*save_failed)(void *arg, int64_t step, const char *why);
 	void (*finished)(void *arg, int64_t step, int64_t peak_bytes, const struct phases *spent);
 
 	/* For drills, NULL otherwise: called before each step with the number of finished ones. It

@@ -167,13 +167,16 @@ static int update_server(struct trainer *t, struct step_report *r, struct err *e
 	bool checkpoint;
 	struct server_step io = { .step = t->at.step,
 				  .loss = r->loss,
-				  .wants_stop = t->hooks->stopping(t->hooks->arg, &checkpoint) };
+				  .wants_stop = t->hooks->stopping(t->hooks->arg, &checkpoint),
+				  .wants_save = t->hooks->save_asked(t->hooks->arg) >
+						t->saved_for };
 	trainer_phase(t, "parameter server");
 	if (param_server_step(t->server, &io, e))
 		return err_prefix(e, "step %lld", (long long)t->at.step + 1);
 	r->loss = io.loss;
 	r->grad_norm = io.norm;
 	t->stops = io.stops;
+	t->saves = io.saves;
 	return judge_gradients(t, r, e) < 0 ? -1 : 0; /* fp32 has no loss scale */
 }
 
@@ -298,24 +301,34 @@ static bool eval_due(const struct trainer *t)
 	       (t->at.step % every == 0 || t->at.step == t->job->job.steps);
 }
 
-/* All ranks stop at the same step: the strongest request that any of them has received wins. *copy:
- * whether all are ready for a copy in memory. */
-static int agree_to_stop(struct trainer *t, int *what, bool *copy, struct err *e)
+/* What all ranks do after the same step. */
+struct agreement {
+	int what; /* whether another step follows */
+	int save; /* the number of a checkpoint that somebody has asked for; 0: none is to be begun */
+	bool copy; /* all are ready for a copy in memory */
+};
+
+/* The strongest request to stop, and the last one for a checkpoint, that any rank has received win. With
+ * a parameter server, the workers meet only after the steps that it names. */
+static int agree(struct trainer *t, struct agreement *out, struct err *e)
 {
-	bool checkpoint;
+	bool checkpoint, meets = !t->server || t->stops || t->saves;
 	int32_t requested = GO_ON;
-	*what = GO_ON;
-	*copy = false;
-	if (t->server && !t->stops)
+	*out = (struct agreement){ .what = GO_ON };
+	if (!meets)
 		return 0;
-	if (t->hooks->stopping(t->hooks->arg, &checkpoint))
+	if ((!t->server || t->stops) && t->hooks->stopping(t->hooks->arg, &checkpoint))
 		requested = checkpoint ? STOP_WITH_CHECKPOINT : STOP_HERE;
 	train_step_trace_phase(t->trace, "agree to go on");
-	int32_t words[] = { requested, !trainer_memory_ready(t) };
-	if (comm_all_reduce(t->env->world, words, words, 2, COMM_I32, COMM_MAX, e))
+	int32_t words[] = { requested, !trainer_memory_ready(t),
+			    t->hooks->save_asked(t->hooks->arg) };
+	if (comm_all_reduce(t->env->world, words, words, 3, COMM_I32, COMM_MAX, e))
 		return err_prefix(e, "after step %lld", (long long)t->at.step);
-	*what = words[0];
-	*copy = !words[1] && words[0] == GO_ON;
+	out->what = words[0];
+	out->copy = !t->server && !words[1] && words[0] == GO_ON;
+	/* Otherwise the last checkpoint follows. */
+	if (words[0] == GO_ON && t->at.step < t->job->job.steps && words[2] > t->saved_for)
+		out->save = words[2];
 	return 0;
 }
 
@@ -341,10 +354,22 @@ static int save_last(struct trainer *t, struct err *e)
 	return trainer_save(t, CKPT_TO_DIR, e);
 }
 
+/* The checkpoint that somebody has asked for. */
+static int save_asked(struct trainer *t, int number, struct err *e)
+{
+	bool compares = t->job->health.compare_every >= 0 && t->saved != t->at.step;
+	if (t->server && param_server_pause(t->server, e))
+		return -1;
+	if ((compares && train_replicas_compare(t, true, e)) || trainer_save_asked(t, number, e))
+		return -1;
+	return t->server ? param_server_resume(t->server, e) : 0;
+}
+
 /* Does all work that is due between two steps. Sets *what: whether another step follows. */
 static int between_steps(struct trainer *t, int *what, struct err *e)
 {
-	bool meets = t->server && (eval_due(t) || save_due(t) || trainer_memory_due(t)), copy;
+	struct agreement common;
+	bool meets = t->server && (eval_due(t) || save_due(t) || trainer_memory_due(t));
 	bool saves = save_due(t);
 	double begin = clock_s(), since;
 	if (meets && param_server_pause(t->server, e))
@@ -364,13 +389,16 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 	if (meets && param_server_resume(t->server, e))
 		return -1;
 	trainer_report_commits(t);
-	int rc = agree_to_stop(t, what, &copy, e);
+	int rc = agree(t, &common, e);
+	*what = common.what;
 	since = clock_s();
-	if (!rc && copy)
+	if (!rc && common.save)
+		rc = save_asked(t, common.save, e);
+	if (!rc && common.copy)
 		rc = trainer_memory_take(t, e);
 	t->stall_s += clock_s() - since;
 	t->gap_s = clock_s() - begin - evaluated;
-	note_times_between(t, evaluated, t->stall_s, saves);
+	note_times_between(t, evaluated, t->stall_s, saves || common.save);
 	return rc;
 }
 

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/run_paths.h"
+#include "base/segments.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -196,7 +197,7 @@ static int start_state(struct trainer *t, struct err *e)
 			      &t->state, &at, &t->from, e);
 	if (rc < 0)
 		return -1;
-	t->saved = -1;
+	t->saved = t->asked = -1;
 	t->loss = NAN;
 	t->at = (struct ckpt_state){ .seed = job->job.seed, .total_steps = job->job.steps };
 	t->at.data = (struct ckpt_data){ .validation = job->data.validation,
@@ -230,21 +231,12 @@ static int start_state(struct trainer *t, struct err *e)
 /* Reads the end of the metrics; without the file the window is empty. */
 static void read_window(struct trainer *t)
 {
-	char path[RUN_PATH];
 	struct buf text = BUF_INIT;
-	struct stat st;
 	struct err e = ERR_INIT;
-	run_path(path, t->env->run_dir, RUN_METRICS);
-	int fd = file_open(path, O_RDONLY, FILE_OWN, NULL);
-	size_t size = fd < 0 || fstat(fd, &st) ? 0 : (size_t)st.st_size;
-	size_t n = size < METRICS_END ? size : METRICS_END;
-	char *to = n ? buf_room(&text, n) : NULL;
-	if (to && !file_pread_full(fd, to, n, (off_t)(size - n)) &&
-	    train_bad_read(&t->numbers, to, n, t->at.step, &e))
+	if (segments_read_end(t->env->run_dir, RUN_METRICS, METRICS_END, &text, &e) ||
+	    train_bad_read(&t->numbers, buf_str(&text), text.len, t->at.step, &e))
 		log_warn("spikes are found later than usual: %s", e.text);
 	buf_fini(&text);
-	if (fd >= 0)
-		close(fd);
 }
 
 /* World rank 0 reads the window, and all ranks get the same. */

@@ -95,13 +95,28 @@ int trainer_save(struct trainer *t, unsigned where, struct err *e)
 	return 0;
 }
 
+int trainer_save_asked(struct trainer *t, int number, struct err *e)
+{
+	t->saved_for = number;
+	if (comm_rank(t->env->world) == 0)
+		t->asked = t->at.step;
+	return t->saved == t->at.step ? 0 : trainer_save(t, CKPT_TO_DIR, e);
+}
+
 void trainer_report_commits(struct trainer *t)
 {
 	struct ckpt_report c;
+	const char *failure = ckpt_failure(t->writer); /* before the commits are looked at */
 	while (ckpt_committed(t->writer, &c)) {
 		t->hooks->committed(t->hooks->arg, &c);
 		if (c.note[0])
 			log_warn("%s", c.note);
+		if (!c.local && c.step >= t->asked)
+			t->asked = -1;
+	}
+	if (failure && t->asked >= 0) {
+		t->hooks->save_failed(t->hooks->arg, t->asked, failure);
+		t->asked = -1;
 	}
 }
 

@@ -28,7 +28,9 @@ struct trainer {
 	struct scaler scaler;
 	struct bad_numbers numbers;
 	struct param_server *server; /* NULL: all-reduce */
-	bool stops;                  /* the server's workers have agreed to stop */
+	bool stops, saves;           /* the server's workers have agreed to stop, or to save */
+	int saved_for; /* the number of the last checkpoint that was asked for, and is begun */
+	int64_t asked; /* its step, on world rank 0, until it is committed; -1: none */
 	struct ckpt_writer *writer;
 	struct train_state state;
 	struct ckpt_watch watch;
@@ -80,7 +82,11 @@ unsigned trainer_save_due(const struct trainer *t);
 int trainer_save(struct trainer *t, unsigned where, struct err *e);
 /* Sets the numbers of t->at that a checkpoint of the current state holds. */
 int trainer_set_numbers(struct trainer *t, struct err *e);
-/* Reports checkpoints that became durable to the supervisor. */
+/* Collective, between two steps. Somebody has asked for a checkpoint, with this number: starts it,
+ * unless there is one of this step. */
+int trainer_save_asked(struct trainer *t, int number, struct err *e);
+/* Reports checkpoints that became durable to the supervisor, and one that somebody has asked for and
+ * that has failed. */
 void trainer_report_commits(struct trainer *t);
 /* Waits for the commit of the last save; `last`: no step follows it (train.h). */
 int trainer_commit(struct trainer *t, bool last, struct err *e);

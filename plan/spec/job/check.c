@@ -79,7 +79,8 @@ int job_check(const struct job *job, const struct job_source *src, struct err *e
 	 * again. */
 	return job_rules_model(&j) || (job->open ? rule_open(&j) : job_rules_parallel(&j)) ||
 			       job_rules_train(&j) || job_rules_checkpoint(&j) ||
-			       job_rules_slurm(&j) || job_rules_notify(&j) || job_rules_idle(&j)
+			       job_rules_slurm(&j) || job_rules_metrics(&j) ||
+			       job_rules_notify(&j) || job_rules_idle(&j)
 		       ? -1
 		       : 0;
 }

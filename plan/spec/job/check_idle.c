@@ -4,6 +4,7 @@
 #include "plan/spec/job/rules.h"
 #include "plan/spec/schedule/schedule.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static bool rope(const struct job *job)
@@ -192,21 +193,31 @@ static void value_of(const struct job *job, size_t offset, struct buf *out)
 	job_value_write(key, job, out);
 }
 
+/* Copies the job: it is too large for a small stack. No memory: no value is listed. */
+static struct job *copy_of(const struct job *job)
+{
+	struct job *copy = malloc(sizeof *copy);
+	if (copy)
+		*copy = *job;
+	return copy;
+}
+
 /* "interleaved or breadth-first": the values of the enum key `other` with which `key` works. */
 static void list_working_values(const struct job *job, const struct idle *i,
 				const struct job_key *other, struct buf *out)
 {
-	struct job tried = *job;
+	struct job *tried = copy_of(job);
 	const char *last = NULL;
-	for (int value = 0; other->words[value]; value++) {
-		memcpy((char *)&tried + other->offset, &value, sizeof value);
-		if (!i->chosen(&tried))
+	for (int value = 0; tried && other->words[value]; value++) {
+		memcpy((char *)tried + other->offset, &value, sizeof value);
+		if (!i->chosen(tried))
 			continue;
 		if (last)
 			buf_printf(out, "%s%s", out->len ? ", " : "", last);
 		last = other->words[value];
 	}
 	buf_printf(out, "%s%s", out->len ? " or " : "", last ? last : "");
+	free(tried);
 }
 
 /* Refuses a key that has no effect. would: the values of the key `decides` with which it would have

@@ -214,7 +214,7 @@ struct job {
 		struct job_range nodes; /* that work */
 		int64_t gpus_per_node, cpus_per_task;
 		int64_t spares; /* nodes in addition, which stay unused until one is lost */
-		char time[JOB_TEXT], partition[JOB_TEXT], account[JOB_TEXT], qos[JOB_TEXT],
+		char time[JOB_SHORT], partition[JOB_TEXT], account[JOB_TEXT], qos[JOB_TEXT],
 			constraint[JOB_TEXT], reservation[JOB_TEXT];
 		char mem[JOB_SHORT], exclusive[JOB_SHORT], switches[JOB_SHORT];
 		char gres[JOB_TEXT / 2], licenses[JOB_TEXT / 2], mail_user[JOB_TEXT / 2],
@@ -258,12 +258,12 @@ struct job {
 		double respawn;
 	} restart;
 	struct {
-		char backend[JOB_TEXT]; /* libcomm's: auto, shm, tcp */
+		char backend[JOB_SHORT]; /* libcomm's: auto, shm, tcp */
 		/* "": the address of the host's name; loopback if all ranks are on this host */
-		char interface[JOB_TEXT];
-		char integrity[JOB_TEXT]; /* libcomm's: none, checksum, seal */
-		int64_t sockets;          /* connections between two ranks; 0: libcomm's default */
-		double timeout;           /* seconds a collective may wait */
+		char interface[JOB_TEXT / 2];
+		char integrity[JOB_SHORT]; /* libcomm's: none, checksum, seal */
+		int64_t sockets;           /* connections between two ranks; 0: libcomm's default */
+		double timeout;            /* seconds a collective may wait */
 	} network;
 	struct {
 		double slow_factor; /* 0: ranks are not compared */
@@ -297,8 +297,16 @@ struct job {
 	} notify;
 	struct {
 		int64_t every; /* steps between progress lines */
-		char level[JOB_TEXT];
+		char level[JOB_SHORT];
 	} log;
+	struct {
+		double keep; /* GiB */
+		bool tensorboard;
+		char listen[JOB_TEXT / 2]; /* "": nowhere */
+		char token_file[JOB_TEXT]; /* "": the variable MUSTER_METRICS_TOKEN */
+		char textfile[JOB_TEXT];   /* "": none */
+		bool ranks;                /* series of each rank */
+	} metrics;
 	struct {
 		struct job_range steps; /* whose phases and operations each rank records */
 	} trace;

@@ -285,6 +285,14 @@ const struct job_key job_keys[] = {
 
 	INT(log, every, "10", 1, 1e9, "Steps between progress lines."),
 	WORD(log, level, "info", levels, "Lowest level of the lines in the logs."),
+
+	REAL(metrics, keep, "1", 0.001, 1e6, "GiB that metrics.jsonl, events.jsonl, health.jsonl and time.jsonl may take with their earlier parts. Before they take more, old lines are thinned: of old steps, one of 8 stays, of older ones one of 64, and so on."),
+	BOOL(metrics, tensorboard, "no", "Write event files of TensorBoard to tensorboard/ of the run folder: losses, gradient norm, learning rate, speed, the parts of a step, the keys of the job and the plan."),
+	TEXT(metrics, listen, JOB_ATOM, "", "ADDRESS:PORT at which muster run answers Prometheus, such as 127.0.0.1:9400. ADDRESS is an address, a host name or a network interface of the host that muster run is on; port 0: a free one, which is printed. Without a token only a loopback address is used. Empty: nowhere."),
+	TEXT(metrics, token_file, JOB_LINE, "", "File with the token that a scrape of metrics.listen must show, as a bearer token; it must be yours with mode 0600. Empty: the variable MUSTER_METRICS_TOKEN, if it is set."),
+	TEXT(metrics, textfile, JOB_LINE, "", "File for the collector of textfiles of node_exporter, replaced at most every 5 seconds; its name ends in .prom. Each run needs its own. Empty: none."),
+	BOOL(metrics, ranks, "no", "Whether listen and textfile also have series of each rank: two per rank."),
+
 	RANGE(trace, steps, "0", 0, 1e12, "Steps that every rank records in detail, such as 40-44: its phases, passes and the operations of its groups. muster trace RUN -o FILE makes a picture of them for Perfetto. 0: none."),
 };
 /* clang-format on */

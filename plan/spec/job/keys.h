@@ -1,8 +1,9 @@
 /*
  * job_keys — the table of job-file keys, and how a value is read, written and refused.
  *
- * For plan/spec/job/ and plan/search/config.c. All others use struct job (plan/spec/job/job.h), and
- * launcher/slurm and launcher/cli/cmd_queue.c also job_time_seconds().
+ * For plan/spec/job/ and plan/search/config.c. All others use struct job (plan/spec/job/job.h);
+ * launcher/slurm and launcher/cli/cmd_queue.c also use job_time_seconds(), and launcher/rundir/find.c
+ * job_nearest() and the default of a key.
  */
 #ifndef MUSTER_PLAN_SPEC_JOB_KEYS_H
 #define MUSTER_PLAN_SPEC_JOB_KEYS_H

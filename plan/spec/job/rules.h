@@ -51,6 +51,7 @@ int job_rules_parallel(const struct rule_job *j);
 int job_rules_train(const struct rule_job *j);
 int job_rules_checkpoint(const struct rule_job *j); /* check_checkpoint.c: the tiers */
 int job_rules_slurm(const struct rule_job *j);      /* check_slurm.c: what sbatch takes */
+int job_rules_metrics(const struct rule_job *j);    /* check_metrics.c: exports */
 int job_rules_notify(const struct rule_job *j);     /* check_notify.c: addresses, lists of words */
 /* check_idle.c: keys that have no effect with the other values */
 int job_rules_idle(const struct rule_job *j);

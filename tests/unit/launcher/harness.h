@@ -40,6 +40,7 @@ struct peer {
 	bool stubborn, by_pmix, copies;
 	int rank, world;  /* of the last welcome */
 	int64_t recorded; /* the last step that was reported to it */
+	int saves;        /* how often it was asked for a checkpoint */
 	char resume[256];
 	int threads, at[4]; /* tp, cp, dp, pp that it received */
 	int device, numa, predecessors, skips;
@@ -199,6 +200,7 @@ static void peer_read(struct peer *p)
 	while (channel_next(p->channel, &m, &e) == 1) {
 		p->welcomed |= m.type == MSG_WELCOME;
 		p->stopped |= m.type == MSG_STOP;
+		p->saves += m.type == MSG_SAVE;
 		p->aborted |= m.type == MSG_ABORT;
 		p->regroups += m.type == MSG_REGROUP;
 		if (m.type == MSG_REGROUP && !p->stubborn)

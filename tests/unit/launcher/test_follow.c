@@ -121,7 +121,7 @@ static void a_line_without_end_takes_bounded_memory(void **state)
 	memset(zeros, '0', sizeof zeros);
 	for (int i = 0; i < 16; i++) {
 		rundir_lines_feed(&lines, zeros, sizeof zeros, see_event, &s);
-		assert_true(lines.part.cap <= 2 * RUNDIR_LINE_MAX);
+		assert_true(lines.split.part.cap <= 2 * RUNDIR_LINE_MAX);
 	}
 	const char *rest = "\n" LINE("after", "1") "\n";
 	rundir_lines_feed(&lines, rest, strlen(rest), see_event, &s);

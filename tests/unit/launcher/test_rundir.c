@@ -215,6 +215,43 @@ static void each_submission_has_a_file_of_its_own(void **state)
 	assert_int_equal(rundir_next_submission(rundir_path(run)), 2);
 }
 
+/* The first line after the head of the file. */
+static json_t *first_line(const char *text)
+{
+	json_t *head = json_loads(text, JSON_DISABLE_EOF_CHECK, NULL);
+	assert_non_null(head);
+	assert_int_equal(json_integer_value(json_object_get(head, "version")), 1);
+	json_decref(head);
+	return json_loads(strchr(text, '\n') + 1, JSON_DISABLE_EOF_CHECK, NULL);
+}
+
+static void each_file_begins_with_a_head(void **state)
+{
+	(void)state;
+	static const char *const names[] = { "events.jsonl", "metrics.jsonl", "health.jsonl" };
+	rundir_event_connected(run, 2, NULL);
+	rundir_metrics(run, 2, &(struct msg_metrics){ .step = 1 }, 0);
+	rundir_metrics(run, 2, &(struct msg_metrics){ .step = 2 }, 0);
+	json_t *findings = json_array();
+	rundir_health(run, 2, &(struct rundir_health){ .node = "n1", .findings = findings });
+	json_decref(findings);
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		char path[512], format[32];
+		struct buf text = BUF_INIT;
+		snprintf(path, sizeof path, "%s/%s", rundir_path(run), names[i]);
+		snprintf(format, sizeof format, "muster/%.*s", (int)strcspn(names[i], "."),
+			 names[i]);
+		assert_int_equal(file_slurp(path, 1 << 20, &text, NULL), 0);
+		json_t *head = json_loads(text.data, JSON_DISABLE_EOF_CHECK, NULL);
+		assert_string_equal(json_string_value(json_object_get(head, "format")), format);
+		assert_int_equal(json_integer_value(json_object_get(head, "version")), 1);
+		assert_int_equal(json_integer_value(json_object_get(head, "generation")), 2);
+		assert_null(strstr(strchr(text.data, '\n'), "\"format\""));
+		json_decref(head);
+		buf_fini(&text);
+	}
+}
+
 static void events_carry_both_times_and_the_generation(void **state)
 {
 	(void)state;
@@ -225,8 +262,7 @@ static void events_carry_both_times_and_the_generation(void **state)
 	rundir_event_connected(run, 3, NULL);
 	snprintf(path, sizeof path, "%s/events.jsonl", rundir_path(run));
 	assert_int_equal(file_slurp(path, 1 << 20, &text, NULL), 0);
-	*strchr(text.data, '\n') = '\0';
-	json_t *line = json_loads(text.data, 0, NULL);
+	json_t *line = first_line(text.data);
 	assert_string_equal(json_string_value(json_object_get(line, "event")), "hello");
 	assert_int_equal(json_integer_value(json_object_get(line, "rank")), 5);
 	assert_int_equal(json_integer_value(json_object_get(line, "generation")), 3);
@@ -270,7 +306,7 @@ static void lines_lost_on_a_full_disk_are_counted(void **state)
 	snprintf(path, sizeof path, "%s/events.jsonl", rundir_path(run));
 	assert_int_equal(file_slurp(path, 1 << 20, &text, NULL), 0);
 	/* What the disk had taken of the lost line is gone. */
-	json_t *line = json_loads(text.data, 0, NULL);
+	json_t *line = first_line(text.data);
 	assert_string_equal(json_string_value(json_object_get(line, "event")), "started");
 	json_decref(line);
 	buf_fini(&text);
@@ -407,6 +443,7 @@ int main(void)
 		T(generation_numbers_continue),
 		T(a_job_that_muster_did_not_write_is_never_replaced),
 		T(each_submission_has_a_file_of_its_own),
+		T(each_file_begins_with_a_head),
 		T(events_carry_both_times_and_the_generation),
 		T(an_event_whose_text_is_not_utf8_is_kept),
 		T(lines_lost_on_a_full_disk_are_counted),

@@ -1,4 +1,5 @@
 #include "launcher/slurm/script.h"
+#include "launcher/template.h"
 #include "tests/unit/tmpdir.h"
 
 #include <setjmp.h>
@@ -24,12 +25,12 @@ static void job_of(const char *const *words, int n, struct job *job)
 static void names_are_replaced_and_other_at_signs_are_kept(void **state)
 {
 	(void)state;
-	const struct script_value values[] = { { "who", "rank 7" },
-					       { "empty", "" },
-					       { NULL, NULL } };
+	const struct template_value values[] = { { "who", "rank 7" },
+						 { "empty", "" },
+						 { NULL, NULL } };
 	struct buf out = BUF_INIT;
-	assert_int_equal(slurm_script_render("a@b \"$@\" @who@@empty@! me@site.org @ @who", values,
-					     &out, NULL),
+	assert_int_equal(launcher_template_render("a@b \"$@\" @who@@empty@! me@site.org @ @who",
+						  values, &out, NULL),
 			 0);
 	assert_string_equal(buf_str(&out), "a@b \"$@\" rank 7! me@site.org @ @who");
 	buf_fini(&out);
@@ -38,10 +39,10 @@ static void names_are_replaced_and_other_at_signs_are_kept(void **state)
 static void an_unknown_name_is_refused(void **state)
 {
 	(void)state;
-	const struct script_value values[] = { { NULL, NULL } };
+	const struct template_value values[] = { { NULL, NULL } };
 	struct buf out = BUF_INIT;
 	struct err e = ERR_INIT;
-	assert_int_equal(slurm_script_render("x @optons@", values, &out, &e), -1);
+	assert_int_equal(launcher_template_render("x @optons@", values, &out, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 	assert_non_null(strstr(e.text, "@optons@"));
 	buf_fini(&out);
@@ -308,7 +309,7 @@ static void a_template_is_read_from_the_named_folder(void **state)
 	struct err e = ERR_INIT;
 	assert_non_null(tmpdir_make(folder, sizeof folder));
 	setenv("MUSTER_TEMPLATES", folder, 1);
-	assert_int_equal(slurm_script_template("sbatch.in", &out, &e), -1);
+	assert_int_equal(launcher_template_read("sbatch.in", &out, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
 	assert_non_null(strstr(e.text, folder));
 	snprintf(path, sizeof path, "%s/sbatch.in", folder);
@@ -316,7 +317,7 @@ static void a_template_is_read_from_the_named_folder(void **state)
 	assert_non_null(f);
 	fputs("mine", f);
 	fclose(f);
-	assert_int_equal(slurm_script_template("sbatch.in", &out, NULL), 0);
+	assert_int_equal(launcher_template_read("sbatch.in", &out, NULL), 0);
 	assert_string_equal(buf_str(&out), "mine");
 	buf_fini(&out);
 	unlink(path);

@@ -261,6 +261,12 @@ bool ckpt_saving(const struct ckpt_writer *w)
 	return atomic_load(&w->saving);
 }
 
+const char *ckpt_failure(const struct ckpt_writer *w)
+{
+	/* The thread sets rc and err before it clears `saving`. */
+	return !ckpt_saving(w) && w->rc ? w->err.text : NULL;
+}
+
 int ckpt_save_to(struct ckpt_writer *w, unsigned where, const struct ckpt_state *state,
 		 const struct ckpt_tensor *tensors, int n, struct err *e)
 {

@@ -1,0 +1,201 @@
+/* muster ls: the runs of a folder. */
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/human.h"
+#include "launcher/cli/command.h"
+#include "launcher/cli/run_view.h"
+#include "launcher/rundir/find.h"
+#include "launcher/status.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char help[] =
+	"muster ls — list the runs of a folder\n"
+	"\n"
+	"SYNOPSIS\n"
+	"  muster ls [DIR] [--json]\n"
+	"\n"
+	"DESCRIPTION\n"
+	"  Shows each run of the folder: its state (muster status --help explains them), finished\n"
+	"  steps, the last loss, how long it has been in this state, and what keeps its state "
+	"from\n"
+	"  being known. DIR is $MUSTER_RUNS without the word, or runs/. The runs that changed "
+	"last\n"
+	"  come first.\n"
+	"\n"
+	"OPTIONS\n"
+	"  --json  print a list of the objects that muster status --json prints\n"
+	"\n"
+	"EXAMPLES\n"
+	"  muster ls\n"
+	"  muster ls /scratch/runs --json | jq -r '.[] | select(.state == \"failed\").run'\n"
+	"\n"
+	"EXIT STATUS\n"
+	"  0  done; also if there are no runs\n"
+	"  1  the output cannot be printed\n"
+	"  2  usage\n"
+	"  3  the folder cannot be read\n";
+
+struct row {
+	char *name;
+	struct look look;
+	struct err why; /* nothing is known about the run */
+	bool known;
+	double since; /* in seconds since 1970; 0: unknown */
+};
+
+struct rows {
+	struct row *of;
+	int n, room;
+};
+
+static void look_at(struct row *r, const char *run)
+{
+	r->known = !console_look(run, LOOK_QUICK, &r->look, &r->why);
+	if (r->known && r->look.object)
+		r->since = r->look.state.since;
+	else if (r->known)
+		r->since = console_queue_submitted(run);
+}
+
+static int add(struct rows *all, const char *name, const char *run, struct err *e)
+{
+	if (all->n == all->room) {
+		int room = all->room ? 2 * all->room : 64;
+		struct row *of = realloc(all->of, (size_t)room * sizeof *of);
+		if (!of)
+			return err_set(e, ERR_NOMEM, "no memory for the list of runs");
+		all->of = of;
+		all->room = room;
+	}
+	struct row *r = &all->of[all->n];
+	*r = (struct row){ .name = strdup(name) };
+	if (!r->name)
+		return err_set(e, ERR_NOMEM, "no memory for the list of runs");
+	all->n++;
+	look_at(r, run);
+	return 0;
+}
+
+static int add_all(struct rows *all, const char *folder, struct err *e)
+{
+	struct dirent *at;
+	char run[RUN_PATH];
+	int rc = 0, next;
+	DIR *d = file_list_open(folder);
+	if (!d)
+		return err_errno(e, ERR_NOTFOUND, "%.300s: cannot read the folder of runs", folder);
+	while (!rc && (next = file_list_next(d, &at)) > 0) {
+		int n = snprintf(run, sizeof run, "%s/%s", folder, at->d_name);
+		if (n < PATH_MAX && rundir_is_run(run))
+			rc = add(all, at->d_name, run, e);
+	}
+	if (!rc && next < 0)
+		rc = err_errno(e, ERR_IO, "%.300s: cannot list the folder", folder);
+	closedir(d);
+	return rc;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+	if (x->since != y->since)
+		return x->since < y->since ? 1 : -1;
+	return strcmp(x->name, y->name);
+}
+
+static json_t *row_json(const struct row *r, const char *folder)
+{
+	char run[RUN_PATH];
+	if (r->known)
+		return command_run_json(&r->look);
+	snprintf(run, sizeof run, "%.*s/%s", PATH_MAX, folder, r->name);
+	return json_pack("{s:s?, s:n, s:s?}", "run", run, "state", "note", r->why.text);
+}
+
+static int print_json(const struct rows *all, const char *folder)
+{
+	json_t *list = json_array();
+	int rc = list ? 0 : -1;
+	for (int i = 0; i < all->n && !rc; i++)
+		rc = json_array_append_new(list, row_json(&all->of[i], folder));
+	rc = rc || json_dumpf(list, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER) || puts("") < 0;
+	json_decref(list);
+	return rc;
+}
+
+static void print_row(const struct row *r, int wide, double now)
+{
+	const struct rundir_state *s = &r->look.state;
+	bool known = r->known && r->look.object;
+	char steps[64] = "-", loss[32] = "-", age[RUN_VIEW_AGE] = "-", name[256], text[1100];
+	if (known && s->has_step)
+		snprintf(steps, sizeof steps, "%lld/%lld", (long long)s->step, (long long)s->steps);
+	if (known && s->has_loss)
+		snprintf(loss, sizeof loss, "%.4f", s->loss);
+	if (r->since > 0)
+		command_run_age(now - r->since, age);
+	snprintf(name, sizeof name, "%s", r->name);
+	snprintf(text, sizeof text, "%s", r->known ? r->look.note : r->why.text);
+	human_plain(name);
+	human_plain(text);
+	printf("%-*s  %-10s  %15s  %9s  %7s%s%s\n", wide, name,
+	       r->known ? rundir_state_word(r->look.id) : "unknown", steps, loss, age,
+	       *text ? "  " : "", text);
+}
+
+static void print_table(const struct rows *all, const char *folder)
+{
+	int wide = 4;
+	double now = clock_wall_s();
+	for (int i = 0; i < all->n; i++)
+		if ((int)strlen(all->of[i].name) > wide)
+			wide = (int)strlen(all->of[i].name);
+	if (!all->n) {
+		fprintf(stderr, "muster: there are no runs in %s\n", folder);
+		return;
+	}
+	printf("%-*s  %-10s  %15s  %9s  %7s\n", wide, "run", "state", "step", "loss", "for");
+	for (int i = 0; i < all->n; i++)
+		print_row(&all->of[i], wide, now);
+}
+
+static void free_rows(struct rows *all)
+{
+	for (int i = 0; i < all->n; i++) {
+		console_look_fini(&all->of[i].look);
+		free(all->of[i].name);
+	}
+	free(all->of);
+}
+
+int cmd_ls(int argc, char **argv)
+{
+	bool as_json = false;
+	const struct command_option options[] = { { "--json", &as_json, NULL },
+						  { NULL, NULL, NULL } };
+	char folder[RUN_PATH], found[RUN_PATH];
+	struct rows all = { .n = 0 };
+	struct err e = ERR_INIT;
+	const char *word = NULL;
+	if (command_wants_help(argc, argv))
+		return command_help(help);
+	int status = command_optional_word(argc, argv, options, &word);
+	if (status)
+		return status;
+	rundir_find_folder(found);
+	snprintf(folder, sizeof folder, "%s", word ? word : found);
+	int rc = add_all(&all, folder, &e);
+	if (!rc && all.n)
+		qsort(all.of, (size_t)all.n, sizeof *all.of, compare);
+	if (!rc && as_json)
+		status = print_json(&all, folder) ? STATUS_FAILED : STATUS_DONE;
+	else if (!rc)
+		print_table(&all, folder);
+	free_rows(&all);
+	if (rc)
+		return command_fail(&e);
+	return fflush(stdout) ? STATUS_FAILED : status;
+}

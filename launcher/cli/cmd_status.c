@@ -1,0 +1,89 @@
+/* muster status: what a run does now, or how it ended. */
+#include "launcher/cli/command.h"
+#include "launcher/cli/run_view.h"
+#include "launcher/rundir/find.h"
+#include "launcher/status.h"
+
+#include <stdio.h>
+
+static const char help[] =
+	"muster status — show what a run does now, or how it ended\n"
+	"\n"
+	"SYNOPSIS\n"
+	"  muster status RUN [--json]\n"
+	"\n"
+	"DESCRIPTION\n"
+	"  RUN is a run folder, or the name of a run in $MUSTER_RUNS or runs/.\n"
+	"  Shows the state and since when, the generation and restarts, the step and the time "
+	"that\n"
+	"  is left, losses, the speed against the prediction, the last checkpoint and the next "
+	"one,\n"
+	"  ranks and nodes that stand out, warnings, and the time limit of the job. The "
+	"supervisor\n"
+	"  of the run answers; if it does not within 0.3 s, its last snapshot is shown, which is "
+	"at\n"
+	"  most some seconds old (state.json in the run folder), and what has become of it. For a\n"
+	"  run that waits in Slurm's queue, Slurm is asked. Only the owner of a run can see it.\n"
+	"\n"
+	"STATES\n"
+	"  queued starting training stopping restarting waiting uploading\n"
+	"                  the run goes on\n"
+	"  done            all steps are done\n"
+	"  stopped         it stopped on purpose\n"
+	"  failed          the job failed\n"
+	"  gave-up         no restart was left\n"
+	"  lost            its supervisor is gone and has said nothing: it was killed, or its "
+	"host\n"
+	"                  is gone\n"
+	"\n"
+	"OPTIONS\n"
+	"  --json  print the object of state.json, with these members added: run, live (the\n"
+	"          supervisor has answered), age_s (of the snapshot), note, queue (the job in "
+	"Slurm)\n"
+	"\n"
+	"EXAMPLES\n"
+	"  muster status demo\n"
+	"  muster status runs/demo --json | jq .step\n"
+	"  watch muster status demo\n"
+	"\n"
+	"EXIT STATUS\n"
+	"  0   the run goes on, waits in the queue, or is done\n"
+	"  1   it failed; or the output cannot be printed\n"
+	"  2   usage\n"
+	"  3   there is no such run, or its state cannot be read; or it could not start\n"
+	"  4   it gave up after restarts\n"
+	"  5   it is lost\n"
+	"  75  it stopped on purpose\n";
+
+static int print(const struct look *l, bool as_json)
+{
+	if (!as_json) {
+		command_run_print(l, stdout);
+		return 0;
+	}
+	json_t *o = command_run_json(l);
+	int rc = !o || json_dumpf(o, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER) || puts("") < 0;
+	json_decref(o);
+	return rc;
+}
+
+int cmd_status(int argc, char **argv)
+{
+	bool as_json = false;
+	const char *word = NULL;
+	const struct command_option options[] = { { "--json", &as_json, NULL },
+						  { NULL, NULL, NULL } };
+	char run[RUN_PATH];
+	struct look l;
+	struct err e = ERR_INIT;
+	if (command_wants_help(argc, argv))
+		return command_help(help);
+	int status = command_run_word(argc, argv, options, &word);
+	if (status)
+		return status;
+	if (rundir_find(word, run, &e) || console_look(run, LOOK_FULL, &l, &e))
+		return command_fail(&e);
+	status = print(&l, as_json) || fflush(stdout) ? STATUS_FAILED : command_run_exit(&l);
+	console_look_fini(&l);
+	return status;
+}

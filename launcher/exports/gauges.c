@@ -1,0 +1,186 @@
+#include "launcher/exports/gauges.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum type { TYPE_GAUGE, TYPE_COUNTER };
+
+static const char *const type_words[] = { [TYPE_GAUGE] = "gauge", [TYPE_COUNTER] = "counter" };
+
+static const struct {
+	enum type type;
+	const char *name, *help;
+} rows[] = {
+#define ROW(id, type, name, help) [GAUGE_##id] = { TYPE_##type, name, help },
+	EXPORT_GAUGES(ROW)
+#undef ROW
+};
+
+static const char *const states[] = {
+#define STATE(word) word,
+	EXPORT_STATES(STATE)
+#undef STATE
+};
+
+static const char *const parts[] = {
+#define PART(with, ENUM, member, ...) #member,
+	STEP_PARTS(PART, )
+#undef PART
+};
+
+/* --- Labels ---------------------------------------------------------------------------- */
+
+/* Appends name="value", as far as there is room for the whole of it. */
+static void add_label(char *labels, size_t size, const char *name, const char *value)
+{
+	size_t begin = strlen(labels), at = begin;
+	int n = snprintf(labels + at, size - at, "%s%s=\"", *labels ? "," : "", name);
+	at += n > 0 ? (size_t)n : 0;
+	for (; *value && at + 4 < size; value++) {
+		if (strchr("\\\"\n", *value))
+			labels[at++] = '\\';
+		labels[at++] = (char)(*value == '\n' ? 'n' : *value);
+	}
+	if (at + 2 > size || *value) {
+		labels[begin] = '\0';
+		return;
+	}
+	labels[at++] = '"';
+	labels[at] = '\0';
+}
+
+void exports_gauges_init(struct export_gauges *g, const char *run, const char *host)
+{
+	memset(g, 0, sizeof *g);
+	g->state = "starting";
+	add_label(g->labels, sizeof g->labels, "run", run);
+	add_label(g->labels, sizeof g->labels, "host", host);
+}
+
+void exports_gauges_info(struct export_gauges *g, const char *name, const char *value)
+{
+	add_label(g->info, sizeof g->info, name, value);
+}
+
+void exports_gauge_set(struct export_gauges *g, enum export_gauge id, double value)
+{
+	g->value[id] = value;
+	g->known[id] = true;
+}
+
+void exports_gauge_add(struct export_gauges *g, enum export_gauge id, double value)
+{
+	exports_gauge_set(g, id, (g->known[id] ? g->value[id] : 0) + value);
+}
+
+/* --- Text ------------------------------------------------------------------------------ */
+
+/* Both formats spell numbers that are not finite in this way. */
+static void put_value(double value, struct buf *out)
+{
+	char text[40];
+	if (isnan(value)) {
+		buf_puts(out, "NaN\n");
+	} else if (isinf(value)) {
+		buf_puts(out, value > 0 ? "+Inf\n" : "-Inf\n");
+	} else if (fabs(value) < 1e15 && value == floor(value)) {
+		buf_printf(out, "%.0f\n", value);
+	} else {
+		snprintf(text, sizeof text, "%.15g", value);
+		if (strtod(text, NULL) != value)
+			snprintf(text, sizeof text, "%.17g", value);
+		buf_printf(out, "%s\n", text);
+	}
+}
+
+/* The HELP and TYPE lines of a family. */
+static void put_head(enum export_format format, enum type type, const char *name, const char *help,
+		     struct buf *out)
+{
+	size_t n = strlen(name);
+	if (format == FORMAT_OPEN_METRICS && type == TYPE_COUNTER)
+		n -= strlen("_total");
+	buf_printf(out, "# HELP muster_%.*s %s\n# TYPE muster_%.*s %s\n", (int)n, name, help,
+		   (int)n, name, type_words[type]);
+}
+
+/* more: further labels, such as `,rank="0"`. */
+static void put_sample(const struct export_gauges *g, const char *name, const char *more,
+		       double value, struct buf *out)
+{
+	buf_printf(out, "muster_%s{%s%s} ", name, g->labels, more);
+	put_value(value, out);
+}
+
+static void put_info(const struct export_gauges *g, enum export_format format, struct buf *out)
+{
+	char more[sizeof g->info + 1];
+	snprintf(more, sizeof more, "%s%s", *g->info ? "," : "", g->info);
+	put_head(format, TYPE_GAUGE, "run_info", "What the run is; always 1.", out);
+	put_sample(g, "run_info", more, 1, out);
+}
+
+static void put_state(const struct export_gauges *g, enum export_format format, struct buf *out)
+{
+	char more[64];
+	put_head(format, TYPE_GAUGE, "state", "1 for the state that the run is in, otherwise 0.",
+		 out);
+	for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+		snprintf(more, sizeof more, ",state=\"%s\"", states[i]);
+		put_sample(g, "state", more, !strcmp(states[i], g->state), out);
+	}
+}
+
+static void put_parts(const struct export_gauges *g, enum export_format format, struct buf *out)
+{
+	static const char name[] = "step_time_seconds_total";
+	char more[64];
+	if (!g->known[GAUGE_STEP])
+		return;
+	put_head(format, TYPE_COUNTER, name,
+		 "Time in steps by its part, of the rank that reports the loss.", out);
+	for (int i = 0; i < STEP_PART_COUNT; i++) {
+		snprintf(more, sizeof more, ",part=\"%s\"", parts[i]);
+		put_sample(g, name, more, g->parts[i], out);
+	}
+}
+
+static void put_ranks(const struct export_gauges *g, enum export_format format, struct buf *out)
+{
+	static const struct {
+		const char *name, *help;
+	} series[] = {
+		{ "rank_step", "Last finished step of the rank." },
+		{ "rank_still_seconds", "Time since the rank made progress." },
+	};
+	struct export_rank k;
+	for (int s = 0; s < 2 && g->rank && g->rank(g->arg, 0, &k); s++) {
+		put_head(format, TYPE_GAUGE, series[s].name, series[s].help, out);
+		for (int r = 0; g->rank(g->arg, r, &k); r++) {
+			char more[400] = ",", rank[16];
+			snprintf(rank, sizeof rank, "%d", r);
+			add_label(more + 1, sizeof more - 1, "rank", rank);
+			add_label(more + 1, sizeof more - 1, "node", k.node);
+			put_sample(g, series[s].name, more, s ? k.still_s : (double)k.step, out);
+		}
+	}
+}
+
+void exports_gauges_text(const struct export_gauges *g, enum export_format format, struct buf *out)
+{
+	put_info(g, format, out);
+	put_state(g, format, out);
+	for (int i = 0; i < GAUGE_COUNT; i++) {
+		if (!g->known[i])
+			continue;
+		put_head(format, rows[i].type, rows[i].name, rows[i].help, out);
+		put_sample(g, rows[i].name, "", g->value[i], out);
+	}
+	put_parts(g, format, out);
+	put_ranks(g, format, out);
+	if (format == FORMAT_OPEN_METRICS)
+		buf_puts(out, "# EOF\n");
+}

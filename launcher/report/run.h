@@ -1,0 +1,73 @@
+/*
+ * run — what the report knows of one run: its files, read once.
+ *
+ * Files may be missing or damaged. What cannot be read is left out, and `notes` says so in words.
+ */
+#ifndef MUSTER_LAUNCHER_REPORT_RUN_H
+#define MUSTER_LAUNCHER_REPORT_RUN_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/run_paths.h"
+#include "launcher/report/parts.h"
+#include "launcher/rundir/history.h"
+#include "plan/spec/job/job.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+enum run_state {
+	RUN_EMPTY,    /* nothing has started in the folder */
+	RUN_STARTING, /* no step is done */
+	RUN_TRAINING,
+	RUN_DONE,
+	RUN_STOPPED,
+	RUN_FAILED,
+	RUN_GAVE_UP,
+	RUN_GONE, /* no end was written, and no muster runs there */
+	RUN_STATES
+};
+
+/* The last line of time.jsonl. */
+struct run_time {
+	bool known;
+	double parts[TIME_PART_COUNT]; /* seconds of all ranks */
+	double sum, wall_s, goodput;
+	int devices;
+};
+
+struct report_run {
+	char path[RUN_PATH];
+	char name[256]; /* of the folder */
+	char id[16];    /* "r1": begins the ids of its figures */
+	int number;     /* from 0: its colour */
+	struct rundir_history history;
+	enum run_state state;
+	struct run_time time;
+	json_t *plan;     /* of the last generation; NULL: none could be read */
+	struct buf job;   /* the text of job.ini; "": none */
+	struct job *keys; /* job.ini; NULL: it could not be read */
+	struct buf notes; /* paragraphs of HTML */
+	/* Of the last 100 steps without the first of a generation; NAN: there are none. */
+	double step_s, predicted_s;
+	double *tokens_s;  /* [history.steps.n] */
+	double *planned_s; /* the same, as the plan predicted it */
+	double *restarts;  /* the first step after each restart */
+	size_t n_restarts;
+};
+
+/* Reads the run in this folder. The result must be freed in any case. */
+int report_run_read(const char *folder, int number, struct report_run *out, struct err *e);
+void report_run_fini(struct report_run *r);
+
+/* "training": for people, and a class of the style sheet. */
+const char *report_state_word(enum run_state state);
+
+/* A column of the run's steps. */
+const double *report_column(const struct report_run *r, enum rundir_column column);
+/* Its value in the last step; NAN: there is no step. */
+double report_last(const struct report_run *r, enum rundir_column column);
+/* The generation that ran last; NULL: none did. */
+const struct rundir_generation *report_last_generation(const struct report_run *r);
+
+#endif

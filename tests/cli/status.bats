@@ -1,0 +1,191 @@
+#!/usr/bin/env bats
+# `muster status` and `muster ls`: runs that train, that have ended, that are lost, and files that are wrong.
+
+load ../helpers
+
+setup_file() {
+	make_data
+	make_tiny_job
+	export MUSTER_RUNS=$BATS_FILE_TMPDIR
+}
+
+setup() { export MUSTER_RUNS=$BATS_FILE_TMPDIR; }
+
+teardown() {
+	[[ -z ${pid-} ]] || has_ended "$pid" || { kill -CONT "$pid" && kill -9 "$pid"; }
+}
+
+# long NAME WORD...: starts a run that does not end by itself in the background, and sets $pid to the launcher's.
+long() {
+	local name=$1
+	shift
+	"$MUSTER" run "$tiny" "job.name=$name" job.steps=1000000 parallel.tp=2 parallel.dp=2 "$@" \
+		</dev/null >"$BATS_FILE_TMPDIR/$name.out" 2>&1 3>&- &
+	pid=$!
+	wait_for 60 step_reached "$name" 3
+}
+
+# Prints a member of `muster status --json`.
+status_of() { "$MUSTER" status "$1" --json | python3 -c "import json, sys; print(json.load(sys.stdin)$2)"; }
+
+is_state() { [[ $(status_of "$1" "['state']") == "$2" ]]; } # run state
+
+@test "a run that trains: the supervisor answers, by name and by folder, as text and as JSON" {
+	long trains checkpoint.every=10
+	run "$MUSTER" status trains
+	echo "$output"
+	[[ $status -eq 0 && $output == "trains: training since "*"generation 1, 0 restarts"*"progress "*" of 1000000 "*", left: "* ]]
+	[[ $output == *"times the predicted"*"ranks       4 on 1 node: tp 2 × dp 2"* && $output != *continue* ]]
+	wait_for 30 eval 'status_of trains "[\"checkpoint\"][\"step\"]"'
+	"$MUSTER" status "$(run_folder trains)" --json | python3 -c '
+import json, sys
+s = json.load(sys.stdin)
+assert s["live"] and s["state"] == "training" and s["world"] == 4 and s["version"] == 1, s
+assert s["step"] >= s["checkpoint"]["step"] >= 10 and s["checkpoint"]["step"] % 10 == 0, s
+assert s["next_checkpoint"]["step"] % 10 == 0 and s["next_checkpoint"]["step"] > s["step"], s
+assert s["eta_s"] > 0 and s["step_s"] > 0 and s["predicted_s"] > 0 and s["loss"] < 6, s
+assert s["stand_out"] == [] and s["warnings"] == [] and s["age_s"] == 0, s'
+	run "$MUSTER" ls
+	[[ $status -eq 0 && $output == *"trains "*" training "*"/1000000 "* ]]
+	kill -TERM $pid
+	wait $pid || [[ $? -eq 75 ]]
+	run "$MUSTER" status trains
+	echo "$output"
+	[[ $status -eq 75 && $output == "trains: stopped since "*"reason "*Terminated*"continue "*"muster run $(run_folder trains)/job.ini"* ]]
+	[[ ! -e $(run_folder trains)/control ]]
+}
+
+@test "how a run ended is the exit status, and the file says the same as the last events" {
+	run_tiny good job.steps=6 data.eval_every=6 data.eval_batches=1
+	run "$MUSTER" status good
+	echo "$output"
+	[[ $status -eq 0 && $output == "good: done since "*"step 6 of 6 (100.0 %)"*"held out "*"after step 6"* ]]
+	[[ $(status_of good "['loss']") == "$(python3 -c '
+import json, sys
+print([json.loads(l) for l in open(sys.argv[1])][-1]["loss"])' "$(run_folder good)/metrics.jsonl")" ]]
+	long bad restart.max_restarts=0
+	kill -9 "$(event_field bad hello pid 1)"
+	local rc=0
+	wait $pid || rc=$?
+	[[ $rc -eq 1 ]]
+	run "$MUSTER" status bad
+	echo "$output"
+	[[ $status -eq 1 && $output == "bad: failed since "*"reason "*"continue "* ]]
+}
+
+@test "a supervisor that does not answer: stopped, then killed" {
+	long quiet
+	kill -STOP $pid
+	run "$MUSTER" status quiet
+	echo "$output"
+	[[ $status -eq 0 && $output == "quiet: training since"*"process $pid is stopped (SIGSTOP); continue it with kill -CONT $pid"*"as of "* ]]
+	[[ $(status_of quiet "['live']") == False ]]
+	kill -CONT $pid
+	wait_for 10 eval '[[ $(status_of quiet "[\"live\"]") == True ]]'
+	kill -9 $pid
+	wait $pid || true
+	run "$MUSTER" status quiet
+	echo "$output"
+	[[ $status -eq 5 && $output == "quiet: lost, was training until "*"process $pid on this host, is gone"*"continue "* ]]
+	run "$MUSTER" ls
+	[[ $output == *"quiet "*" lost "* ]]
+	# The stale file of the one that was killed leads nobody astray: the next one replaces it.
+	[[ -e $(run_folder quiet)/control ]]
+	run_tiny quiet job.steps=6 parallel.tp=2 parallel.dp=2 checkpoint.resume=none || true
+	is_state quiet done || is_state quiet failed
+	[[ ! -e $(run_folder quiet)/control ]]
+}
+
+@test "a run on another host, or on this one before it was restarted, is judged by what can be known" {
+	run_tiny moved job.steps=6
+	local file
+	file=$(run_folder moved)/state.json
+	edit() { python3 - "$file" "$@" <<-'PYTHON'
+		import json, sys, time
+		s = json.load(open(sys.argv[1]))
+		s.update({k: eval(v) for k, v in (w.split("=", 1) for w in sys.argv[2:])})
+		s.pop("status", None)
+		json.dump(s, open(sys.argv[1], "w"))
+	PYTHON
+	}
+	edit 'state="training"' 'boot="another"'
+	run "$MUSTER" status moved
+	echo "$output"
+	[[ $status -eq 5 && $output == *"this host was restarted since"* ]]
+	edit 'host="elsewhere"' 'time=time.time()'
+	run "$MUSTER" status moved
+	echo "$output"
+	[[ $status -eq 0 && $output == "moved: training "*"on elsewhere cannot be reached"* ]]
+	edit 'time=time.time()-100'
+	run "$MUSTER" status moved
+	echo "$output"
+	[[ $status -eq 5 && $output == "moved: lost"*"has written nothing for 100 s"* ]]
+}
+
+@test "a state.json that is half-written, broken or of a newer version is named, and ls goes on" {
+	run_tiny file job.steps=6
+	run_tiny whole job.steps=6
+	local file
+	file=$(run_folder file)/state.json
+	cp "$file" "$BATS_TEST_TMPDIR/good"
+	check() { # text of the error
+		run "$MUSTER" status file
+		echo "$output"
+		[[ $status -eq 3 && $output == "muster: $file: "*"$1"* ]]
+		run "$MUSTER" ls
+		[[ $status -eq 0 && $output == *"file "*" unknown "*"$1"* && $output == *"whole "*" done "* ]]
+		"$MUSTER" ls --json | python3 -c '
+import json, sys
+runs = {r["run"].split("/")[-1]: r for r in json.load(sys.stdin)}
+assert runs["file"]["state"] is None and runs["whole"]["state"] == "done", runs'
+	}
+	head -c 200 "$BATS_TEST_TMPDIR/good" >"$file"
+	check "not a JSON object"
+	sed 's/"version": 1/"version": 2/' "$BATS_TEST_TMPDIR/good" >"$file"
+	check "a newer muster wrote it (version 2"
+	sed 's/"steps": 6/"steps": "three"/' "$BATS_TEST_TMPDIR/good" >"$file"
+	check 'field "steps" is invalid'
+	sed 's/"state": "done"/"state": "merry"/' "$BATS_TEST_TMPDIR/good" >"$file"
+	check 'the state "merry" does not exist'
+	rm "$file"
+	ln -s /dev/zero "$file"
+	check "symbolic link"
+}
+
+@test "a name that does not exist is refused with the nearest one, and so is a wrong command line" {
+	run_tiny alpha job.steps=6
+	run "$MUSTER" status alhpa
+	[[ $status -eq 3 && $output == *"did you mean alpha?"* ]]
+	run "$MUSTER" status
+	[[ $status -eq 2 && $output == *"the run is missing"* ]]
+	run "$MUSTER" status alpha beta
+	[[ $status -eq 2 && $output == *'"beta" is one word too many'* ]]
+	run "$MUSTER" ls "$BATS_FILE_TMPDIR/nothing"
+	[[ $status -eq 3 && $output == *"cannot read the folder of runs"* ]]
+	mkdir "$BATS_TEST_TMPDIR/empty"
+	run "$MUSTER" ls "$BATS_TEST_TMPDIR/empty"
+	[[ $status -eq 0 && $output == *"there are no runs"* ]]
+}
+
+@test "another user's run is refused with the name of its owner" {
+	[[ $(id -u) -eq 0 ]] || skip "needs root"
+	run_tiny foreign job.steps=6
+	chown -R nobody "$(run_folder foreign)"
+	run "$MUSTER" status foreign
+	echo "$output"
+	[[ $status -eq 3 && $output == *"belongs to another user (nobody"* ]]
+	rm -r "$(run_folder foreign)"
+}
+
+@test "words of a file cannot control the terminal" {
+	run_tiny words job.steps=6
+	python3 - "$(run_folder words)/state.json" <<-'PYTHON'
+		import json, sys
+		s = json.load(open(sys.argv[1]))
+		s["warnings"] = ["\x1b]0;title\x07 and \u009b2J"]
+		s["name"] = "\x1b[31mred"
+		json.dump(s, open(sys.argv[1], "w"))
+	PYTHON
+	run "$MUSTER" status words
+	[[ $status -eq 0 && $output == *"warning "* && $output != *$'\x1b'* && $output != *$'\xc2\x9b'* ]]
+}

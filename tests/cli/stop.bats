@@ -1,0 +1,209 @@
+#!/usr/bin/env bats
+# `muster stop` and `muster checkpoint`: the supervisor of a run does what its owner asks for.
+
+load ../helpers
+
+setup_file() {
+	make_data
+	make_tiny_job
+}
+
+setup() { export MUSTER_RUNS=$BATS_FILE_TMPDIR; }
+
+teardown() {
+	[[ -z ${pid-} ]] || has_ended "$pid" || { kill -CONT "$pid" && kill -9 "$pid"; }
+}
+
+# long NAME WORD...: starts a run that does not end by itself in the background, and sets $pid to the launcher's.
+long() {
+	local name=$1
+	shift
+	"$MUSTER" run "$tiny" "job.name=$name" job.steps=1000000 "$@" \
+		</dev/null >"$BATS_FILE_TMPDIR/$name.out" 2>&1 3>&- &
+	pid=$!
+	wait_for 60 step_reached "$name" 3
+}
+
+ended() { # expected exit status of $pid
+	local rc=0
+	wait "$pid" || rc=$?
+	echo "exit status $rc"
+	[[ $rc -eq $1 ]]
+}
+
+# checkpoint_of NAME: asks for a checkpoint, which must be valid and of a step that the run had not left long ago; sets $step.
+checkpoint_of() {
+	local before folder
+	before=$(last_step "$1")
+	folder=$("$MUSTER" checkpoint "$1")
+	"$MUSTER" ckpt verify "$folder"
+	step=$((10#${folder##*-}))
+	echo "asked after step $before, got $folder"
+	[[ $folder == "$(run_folder "$1")"/ckpt/* && $step -ge $before ]]
+	[[ $(event_field "$1" ckpt step) -eq $step ]]
+}
+
+@test "muster stop: the run finishes its step, writes a checkpoint and ends, and the command waits for that" {
+	long polite parallel.tp=2 parallel.dp=2
+	run "$MUSTER" stop polite
+	echo "$output"
+	[[ $status -eq 0 && $output == *"stops after the step that it is in, with a checkpoint"*"polite: stopped since "* ]]
+	ended 75
+	[[ $(event_field polite ckpt step) -eq $(event_field polite finished step) ]]
+	event polite stop | grep -q "asked for it (muster stop)"
+	run "$MUSTER" stop polite
+	echo "$output"
+	[[ $status -eq 0 && $output == *"the run has ended already: stopped"* ]]
+	run "$MUSTER" checkpoint polite
+	[[ $status -eq 3 && $output == *"the run has ended already: stopped"* ]]
+}
+
+@test "muster stop --now: the run ends at once, without a checkpoint" {
+	long rude parallel.dp=2
+	"$MUSTER" stop rude --now --json | python3 -c '
+import json, sys
+a = json.load(sys.stdin)
+assert a["ok"] and a["state"]["state"] == "stopped" and "checkpoint" not in a["state"], a'
+	ended 75
+	[[ -z $(event rude ckpt) ]]
+}
+
+@test "a checkpoint on request: all ranks save the same step, and training goes on as if nobody had asked" {
+	run_tiny reference job.steps=60 parallel.tp=2 parallel.dp=2
+	"$MUSTER" run "$tiny" job.name=asked job.steps=60 parallel.tp=2 parallel.dp=2 </dev/null >"$BATS_FILE_TMPDIR/asked.out" 2>&1 3>&- &
+	pid=$!
+	wait_for 60 step_reached asked 2
+	kill -STOP $(event asked hello | grep -oP '"pid":\K[0-9]+') # so that the run is not over before it is asked
+	"$MUSTER" checkpoint asked --no-wait
+	kill -CONT $(event asked hello | grep -oP '"pid":\K[0-9]+')
+	ended 0
+	local first
+	first=$(event asked ckpt | head -n 1 | grep -oP '"step":\K[0-9]+')
+	echo "the first checkpoint is of step $first"
+	[[ $first -ge 2 && $first -lt 60 ]]
+	"$MUSTER" ckpt verify "$(run_folder asked)/ckpt/step-$(printf %08d "$first")"
+	has_same_bits asked reference
+	event asked ckpt-asked | grep -q " on "
+}
+
+@test "a checkpoint on request with a pipeline, with the sharded optimizer, and with copies in memory" {
+	long pipeline parallel.pp=2 batch.global=4
+	checkpoint_of pipeline
+	"$MUSTER" stop pipeline --now
+	ended 75
+	long zero parallel.dp=2 parallel.zero=1 checkpoint.memory_every=1
+	checkpoint_of zero
+	"$MUSTER" stop zero
+	ended 75
+}
+
+@test "a checkpoint on request with a parameter server, with and without staleness" {
+	local staleness
+	for staleness in 0 2; do
+		long "server$staleness" parallel.dp=3 batch.global=3 parallel.sync=server parallel.staleness=$staleness
+		checkpoint_of "server$staleness"
+		local first=$step
+		checkpoint_of "server$staleness"
+		[[ $step -gt $first ]]
+		wait_for 30 step_reached "server$staleness" $((step + 3))
+		"$MUSTER" stop "server$staleness"
+		ended 75
+	done
+}
+
+@test "requests that come together get the same checkpoint" {
+	long together parallel.dp=2
+	kill -STOP $(event together hello | grep -oP '"pid":\K[0-9]+')
+	local i waiting=()
+	for i in 1 2 3; do
+		"$MUSTER" checkpoint together >"$BATS_TEST_TMPDIR/$i" 2>"$BATS_TEST_TMPDIR/$i.err" 3>&- &
+		waiting+=($!)
+	done
+	wait_for 10 eval '[[ $(cat "$BATS_TEST_TMPDIR"/*.err | grep -c "the step that the run is in") -eq 1 ]]'
+	wait_for 10 eval '[[ $(cat "$BATS_TEST_TMPDIR"/*.err | grep -c "this request waits for it") -eq 2 ]]'
+	kill -CONT $(event together hello | grep -oP '"pid":\K[0-9]+')
+	wait "${waiting[@]}"
+	[[ $(sort -u "$BATS_TEST_TMPDIR"/[123] | wc -l) -eq 1 && $(event together ckpt | wc -l) -eq 1 ]]
+	"$MUSTER" stop together
+	ended 75
+}
+
+@test "a checkpoint that fails is told, and the run trains on" {
+	long full parallel.dp=2
+	chmod 500 "$(run_folder full)/ckpt"
+	[[ $(id -u) -ne 0 ]] || { rm -r "$(run_folder full)/ckpt" && : >"$(run_folder full)/ckpt"; }
+	run "$MUSTER" checkpoint full
+	echo "$output"
+	[[ $status -eq 1 && $output == *"the checkpoint failed: "*"ckpt"*"the run trains on"* ]]
+	wait_for 30 step_reached full $(($(last_step full) + 3))
+	"$MUSTER" stop full --now
+	ended 75
+}
+
+@test "a loss while a checkpoint is asked for ends the wait with words" {
+	long lossy parallel.dp=2
+	local ranks
+	ranks=$(event lossy hello | grep -oP '"pid":\K[0-9]+')
+	kill -STOP $ranks
+	"$MUSTER" checkpoint lossy >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+	local asking=$!
+	wait_for 10 grep -q "the step that the run is in" "$BATS_TEST_TMPDIR/out"
+	kill -9 $ranks
+	local rc=0
+	wait $asking || rc=$?
+	cat "$BATS_TEST_TMPDIR/out"
+	[[ $rc -eq 1 && $(<"$BATS_TEST_TMPDIR/out") == *"the generation ended before the checkpoint was committed"* ]]
+	wait_for 60 eval '[[ $(event lossy first-step | wc -l) -ge 2 ]]'
+	checkpoint_of lossy
+	"$MUSTER" stop lossy
+	ended 75
+}
+
+@test "the file control is private, names no wider address than the agents', and a changed one opens nothing" {
+	long guarded parallel.dp=2
+	local file
+	file=$(run_folder guarded)/control
+	[[ $(stat -c %a "$file") == 600 ]]
+	python3 -c '
+import json, sys
+c = json.load(open(sys.argv[1]))
+assert c["address"].startswith("127.0.0.1:") or c["address"].startswith("[::1]:"), c["address"]
+assert len(c["secret"]) == 64, "secret"
+for name in sys.argv[2:]:
+    assert c["secret"] not in open(name).read(), name' "$file" "$(run_folder guarded)"/{events.jsonl,state.json} "$BATS_FILE_TMPDIR/guarded.out"
+	cp -p "$file" "$BATS_TEST_TMPDIR/control"
+	sed -i 's/"secret": "[0-9a-f]*"/"secret": "'"$(printf 'a%.0s' {1..64})"'"/' "$file"
+	run "$MUSTER" stop guarded
+	echo "$output"
+	[[ $status -eq 3 && $output != *aaaaaaaa* ]]
+	[[ $("$MUSTER" status guarded --json) == *'"live": false'* ]]
+	cp -p "$BATS_TEST_TMPDIR/control" "$file"
+	chmod 644 "$file"
+	run "$MUSTER" stop guarded
+	[[ $status -eq 3 ]]
+	chmod 600 "$file"
+	echo '{"version": 9}' >"$file"
+	run "$MUSTER" stop guarded
+	[[ $status -eq 3 ]]
+	cp -p "$BATS_TEST_TMPDIR/control" "$file"
+	"$MUSTER" stop guarded
+	ended 75
+}
+
+@test "a supervisor that does not answer, and one that is gone" {
+	long mute parallel.dp=2
+	kill -STOP $pid
+	run "$MUSTER" stop mute
+	echo "$output"
+	[[ $status -eq 3 && $output == *"process $pid is stopped (SIGSTOP)"* ]]
+	kill -CONT $pid
+	kill -9 $pid
+	wait $pid || true
+	run "$MUSTER" stop mute
+	echo "$output"
+	[[ $status -eq 3 && $output == *"the run is lost"*"process $pid"* ]]
+	run "$MUSTER" checkpoint mut
+	[[ $status -eq 3 && $output == *"did you mean mute?"* ]]
+	run "$MUSTER" stop
+	[[ $status -eq 2 ]]
+}
