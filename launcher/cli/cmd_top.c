@@ -37,7 +37,7 @@ static const char help[] =
 	"does;\n"
 	"               of a node: the longest\n"
 	"  MEMORY       peak device memory; of a node: the greatest of a rank\n"
-	"  STANDS OUT   what is wrong with it: silent, slow, no progress, not connected\n"
+	"  NOTES        why it stands out: silent, slow, no progress, not connected\n"
 	"  Columns that do not fit, or that nobody has numbers for, are left out.\n"
 	"\n"
 	"KEYS\n"

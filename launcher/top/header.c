@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LABEL = 11, LABEL_NARROW = 9, NARROW = 60, CURVE_MOST = 3, VALUE = 9, RANGE = 8 };
+enum { LABEL = 11, LABEL_NARROW = 9, NARROW = 60, CURVE_MOST = 6, VALUE = 9, BAR_LEAST = 6, RANGE = 8 };
 
 /* The table keeps so many rows, if there are ranks for them, on a small and on a usual screen. */
 enum { KEEP_SMALL = 4, KEEP = 8, SMALL = 16, AROUND = 2 /* the table's head, and the footer */ };
@@ -74,6 +74,21 @@ static bool has_steps(const struct top_view *v)
 	return has_object(v) && v->facts->look.state.steps > 0;
 }
 
+/* The time that is left, without its second unit where there is little room. */
+static const char *left_of(const struct top_view *v, const struct top_page *p, char out[HUMAN])
+{
+	const struct rundir_state *s = &v->facts->look.state;
+	*out = 0;
+	if (!s->has_eta_s || !is_active(v))
+		return out;
+	top_text_duration(s->eta_s, out);
+	char *space = strchr(out, ' ');
+	space = space && p->cols < NARROW ? strchr(space + 1, ' ') : NULL;
+	if (space)
+		*space = 0;
+	return out;
+}
+
 static void draw_progress(const struct top_view *v, struct top_page *p, int row, int height)
 {
 	const struct rundir_state *s = &v->facts->look.state;
@@ -81,13 +96,13 @@ static void draw_progress(const struct top_view *v, struct top_page *p, int row,
 	double share = fmin((double)step / (double)s->steps, 1);
 	char text[160], left[HUMAN];
 	(void)height;
+	left_of(v, p, left);
 	snprintf(text, sizeof text, "step %lld / %lld  %.1f %%%s%s", (long long)step,
-		 (long long)s->steps, 100 * share, s->has_eta_s && is_active(v) ? "  left " : "",
-		 s->has_eta_s && is_active(v) ? top_text_duration(s->eta_s, left) : "");
+		 (long long)s->steps, 100 * share, *left ? "  left " : "", left);
 	int bar = p->cols - 4 - top_page_width(p, text);
-	if (bar >= 6)
+	if (bar >= BAR_LEAST)
 		top_curve_bar(p, row, 1, bar, share);
-	top_page_put(p, row, bar >= 6 ? bar + 3 : 1, p->cols, TOP_PLAIN, text);
+	top_page_put(p, row, bar >= BAR_LEAST ? bar + 3 : 1, p->cols, TOP_PLAIN, text);
 }
 
 /* What else is known: why it stopped, why nothing is known, what has become of the supervisor. */
@@ -159,7 +174,7 @@ static void draw_message(const struct top_view *v, struct top_page *p, int row, 
 	(void)height;
 	first_message(v, text, sizeof text);
 	if (n > 1)
-		snprintf(more, sizeof more, "  %zu more: w", n - 1);
+		snprintf(more, sizeof more, "  w shows %zu more", n - 1);
 	int room = p->cols - 2 - top_page_width(p, more);
 	int col = top_page_put(p, row, 1, room, TOP_WARN, text);
 	top_page_put(p, row, col, p->cols, TOP_DIM, more);
@@ -338,8 +353,8 @@ static int plan_lines(const struct top_view *v, int rows, int heights[LINES])
 		for (int i = 0; i < LINES; i++)
 			if (lines[i].priority == priority && used < budget && lines[i].is_there(v))
 				used += heights[i] = 1;
-	/* Rows that no rank needs, without one that stays empty above the table. */
-	int ranks = v->facts->world > keep ? v->facts->world : keep;
+	/* Rows that no rank needs, without one that stays empty above the table. Other pages need all. */
+	int ranks = v->ui->kind != TOP_TABLE ? rows : v->facts->world > keep ? v->facts->world : keep;
 	int spare = rows - AROUND - used - ranks - 1;
 	for (int round = 0; round < CURVE_MOST; round++)
 		for (int i = 0; i < LINES; i++)

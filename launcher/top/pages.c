@@ -76,19 +76,24 @@ static void draw_log_line(struct top_page *p, int row, const char *line, size_t 
 	top_page_put(p, row, 1, p->cols - 2, log_style(line, n), text);
 }
 
+/* The begin of the line before `at`; the text's, if there is none. */
+static const char *line_before(const char *text, const char *at)
+{
+	const char *stop = at > text && at[-1] == '\n' ? at - 1 : at;
+	const char *end = stop > text ? memrchr(text, '\n', (size_t)(stop - text)) : NULL;
+	return end ? end + 1 : text;
+}
+
 /* The last lines of the log that fit, or earlier ones. */
 static void draw_log(const struct top_view *v, struct top_page *p, int row, int end)
 {
-	const char *text = v->facts->log, *at = text + strlen(text);
-	int skip = v->ui->back;
-	for (int to = end - 1; to >= row && at > text;) {
-		const char *stop = at[-1] == '\n' ? at - 1 : at;
-		const char *begin = stop > text ? memrchr(text, '\n', (size_t)(stop - text)) : NULL;
-		begin = begin ? begin + 1 : text;
-		at = begin;
-		if (skip-- > 0)
-			continue;
-		draw_log_line(p, to--, begin, (size_t)(stop - begin));
+	const char *text = v->facts->log, *from = text + strlen(text);
+	for (int i = 0; i < v->ui->back + end - row && from > text; i++)
+		from = line_before(text, from);
+	for (; row < end && *from; row++) {
+		const char *stop = strchrnul(from, '\n');
+		draw_log_line(p, row, from, (size_t)(stop - from));
+		from = *stop ? stop + 1 : stop;
 	}
 }
 

@@ -6,14 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NODE_MOST = 24, WHAT_LEAST = 10, PHASE = 16, TEXT = 320 };
+enum { NODE_MOST = 24, WHAT_LEAST = 8, PHASE = 16, PHASE_NARROW = 10, NARROW = 60, TEXT = 320 };
 
 struct column {
 	const char *head;
 	enum top_sort sort; /* TOP_SORT_COUNT: by none */
 	int keep;           /* columns of a lower number leave first when there is no room */
 	bool right;
-	int (*width)(const struct top_view *v); /* 0: it is not shown */
+	int (*width)(const struct top_view *v); /* 0: nobody has numbers for it */
 	void (*text)(const struct top_row *r, char out[TEXT]);
 };
 
@@ -22,7 +22,8 @@ struct column {
 static int rank_width(const struct top_view *v)
 {
 	int digits = snprintf(NULL, 0, "%d", v->facts->world);
-	return digits < 5 ? 5 : digits;
+	int least = v->ui->order.nodes ? 6 : 5; /* "RANKS", "RANK", and the arrow */
+	return digits < least ? least : digits;
 }
 
 static int node_width(const struct top_view *v)
@@ -136,6 +137,8 @@ static int plan_columns(const struct top_view *v, int cols, int widths[COLUMNS])
 	int used = 1;
 	for (int i = 0; i < COLUMNS; i++) {
 		widths[i] = columns[i].width(v);
+		if (widths[i] == PHASE && cols < NARROW)
+			widths[i] = PHASE_NARROW;
 		used += widths[i] ? widths[i] + 1 : 0;
 	}
 	for (int keep = 0; used + WHAT_LEAST > cols && keep < 8; keep++)
@@ -175,7 +178,7 @@ static void draw_head(const struct top_view *v, struct top_page *p, int row,
 		put(p, row, col, widths[i], c->right, TOP_HEAD, head);
 		col += widths[i] + 1;
 	}
-	top_page_print(p, row, what, TOP_HEAD, "STANDS OUT%s",
+	top_page_print(p, row, what, TOP_HEAD, "NOTES%s",
 		       o->sort != TOP_BY_MARK ? ""
 		       : o->reverse           ? "▲"
 					      : "▼");
