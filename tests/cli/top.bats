@@ -70,8 +70,9 @@ long() { # name word...
 	top_of live
 	wait_for 20 shows "training for"
 	wait_for 20 shows "tp.dp"
+	wait_for 20 shows "checkpoint step "
 	screen
-	shows " live  training" && shows "generation 1, 0 restarts" && shows "/ 1000000" && shows "checkpoint step "
+	shows " live  training" && shows "generation 1, 0 restarts" && shows "/ 1000000"
 	shows "ranks      4 on 1 node: tp 2 × dp 2" && shows "tokens/s" && shows "1-4 of 4" && shows "1.1"
 	keys Down Down Enter
 	wait_for 20 shows "rank 2 on"
@@ -104,6 +105,7 @@ long() { # name word...
 	keys C-c
 	is_sane 0
 	kill -9 $pid
+	wait $pid || true
 }
 
 @test "the supervisor stops answering, goes away and comes back, and the screen says so" {
@@ -147,14 +149,13 @@ long() { # name word...
 }
 
 @test "without a terminal, without a run, or in an unknown kind of terminal it says what to do" {
-	run_tiny words job.steps=2
+	run_tiny words job.steps=6
 	run "$MUSTER" top words </dev/null
 	echo "$output"
 	[[ $status -eq 2 && $output == *"muster status words"* ]]
 	open_terminal
 	keys "'$MUSTER' top nowhere" Enter
-	wait_for 20 shows "nowhere"
-	wait_for 20 shows "no run"
+	wait_for 20 shows "nowhere: this is neither"
 	keys "clear; TERM=nothing '$MUSTER' top words" Enter
 	wait_for 20 shows "TERM=nothing: the terminal's kind is not known"
 }
