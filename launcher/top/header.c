@@ -7,7 +7,15 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LABEL = 11, LABEL_NARROW = 9, NARROW = 60, CURVE_MOST = 6, VALUE = 9, BAR_LEAST = 6, RANGE = 8 };
+enum {
+	LABEL = 11,
+	LABEL_NARROW = 9,
+	NARROW = 60,
+	CURVE_MOST = 6,
+	VALUE = 9,
+	BAR_LEAST = 6,
+	RANGE = 8
+};
 
 /* The table keeps so many rows, if there are ranks for them, on a small and on a usual screen. */
 enum { KEEP_SMALL = 4, KEEP = 8, SMALL = 16, AROUND = 2 /* the table's head, and the footer */ };
@@ -354,7 +362,9 @@ static int plan_lines(const struct top_view *v, int rows, int heights[LINES])
 			if (lines[i].priority == priority && used < budget && lines[i].is_there(v))
 				used += heights[i] = 1;
 	/* Rows that no rank needs, without one that stays empty above the table. Other pages need all. */
-	int ranks = v->ui->kind != TOP_TABLE ? rows : v->facts->world > keep ? v->facts->world : keep;
+	int ranks = v->ui->kind != TOP_TABLE ? rows
+		    : v->facts->world > keep ? v->facts->world
+					     : keep;
 	int spare = rows - AROUND - used - ranks - 1;
 	for (int round = 0; round < CURVE_MOST; round++)
 		for (int i = 0; i < LINES; i++)

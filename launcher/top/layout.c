@@ -15,7 +15,8 @@ static const struct hint {
   page_hints[] = { { 1, "Esc", "back" }, { 2, "?", "help" }, { 0, "q", "quit" } };
 enum {
 	TABLE_HINTS = sizeof table_hints / sizeof *table_hints,
-	ROOMY = 100, SMALL = 16,
+	ROOMY = 100,
+	SMALL = 16,
 	PAGE_HINTS = sizeof page_hints / sizeof *page_hints
 };
 
@@ -78,7 +79,8 @@ static void draw_footer(const struct top_view *v, struct top_page *p, int page)
 static int body_row(const struct top_view *v, int rows)
 {
 	int height = top_header_height(v, rows);
-	return height + (rows >= SMALL && v->ui->kind == TOP_TABLE && rows - height - 3 >= v->facts->world);
+	return height +
+	       (rows >= SMALL && v->ui->kind == TOP_TABLE && rows - height - 3 >= v->facts->world);
 }
 
 int top_layout_room(const struct top_view *v, int rows)
