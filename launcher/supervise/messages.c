@@ -199,8 +199,8 @@ static int on_metrics(struct supervisor *s, struct connection *c, const json_t *
 	supervise_hang_note_step(&s->hang);
 	if (!s->stepped)
 		supervise_pool_confirm(&s->recovery.pool);
-	bool first = !s->stepped;
 	supervise_state_note_metrics(s, &m);
+	bool first = !s->stepped;
 	supervise_report_metrics(s, &m);
 	supervise_warn_step(s, launcher_connection_rank(c), &m, first);
 	supervise_warn_memory(s, launcher_connection_rank(c), (double)m.peak_bytes);
@@ -480,7 +480,6 @@ static const struct {
 	[MSG_CKPT] = { on_ckpt, false },
 	[MSG_SERIES] = { on_series, false },
 	[MSG_CKPT_LOCAL] = { on_ckpt_local, false },
-	[MSG_SAVE_FAILED] = { on_save_failed, false },
 	[MSG_SIGNAL] = { on_signal, false },
 	[MSG_FAILED] = { on_failed, false },
 	[MSG_FINISHED] = { on_finished, false },
@@ -489,6 +488,7 @@ static const struct {
 	[MSG_BAD_STEP] = { on_bad_step, false },
 	[MSG_EXAMINED] = { on_examined, false },
 	[MSG_LINKS] = { on_links, false },
+	[MSG_SAVE_FAILED] = { on_save_failed, false },
 	[MSG_IDLE] = { on_idle, false },
 	[MSG_ENDPOINTS] = { on_endpoints, false },
 };

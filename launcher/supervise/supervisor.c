@@ -193,9 +193,9 @@ free_all:
 
 void supervise_start(struct supervisor *s)
 {
-	supervise_warn_open(s);
 	supervise_state_write(s);
 	supervise_console_open(s);
+	supervise_warn_open(s);
 	supervise_uploads_look(s);
 	supervise_start_first(s);
 }

@@ -115,8 +115,9 @@ static void the_sums_of_an_earlier_run_go_on(void **state)
 {
 	(void)state;
 	struct rundir_time t = { .step = 4, .wall_s = 100 };
-	rundir_time_set_parts(
-		&t, (int64_t[TIME_PART_COUNT]){ [TIME_PP] = 150000000, [TIME_RESTART] = 50000000 });
+	rundir_time_set_parts(&t, (int64_t[TIME_PART_COUNT]){ [TIME_PP] = 150000000,
+							      [TIME_RESTART] = 30000000,
+							      [TIME_CHECKPOINT] = 20000000 });
 	assert_int_equal(llround(t.total_s), 200);
 	assert_int_equal(llround(100 * t.goodput), 75);
 	rundir_time(h.run, 3, &t);
@@ -127,7 +128,7 @@ static void the_sums_of_an_earlier_run_go_on(void **state)
 	struct rundir_time_line l = last_line();
 	EXPECT_ABOUT(l, wall, 110);
 	EXPECT_ABOUT(l, pp, 150);
-	EXPECT_ABOUT(l, restart, 50);
+	EXPECT_ABOUT(l, restart, 30);
 	EXPECT_ABOUT(l, compute, 2 * 8);
 }
 
