@@ -358,6 +358,7 @@ $(BUILD)/tests/bench/search: $(BUILD)/obj/tests/bench/search.o $(call archives,$
 .PHONY: documents pictures
 documents: programs
 	doc/reference/make_keys $(BUILD)/muster >doc/reference/keys.md
+	doc/reference/make_run_files >doc/reference/run-files.md
 	doc/developer/make_recipes >doc/developer/recipes.md
 	tests/rooms_graph --svg doc/developer/rooms.svg
 pictures: programs

@@ -96,6 +96,18 @@ int rundir_save_submission(const char *parent, const char *name, uint32_t number
  * submission has created the run folder, which is removed with its folders if they are empty. */
 void rundir_drop_submission(const char *path, uint32_t number, bool created);
 
+/* clang-format off */
+
+/* What a line of metrics.jsonl has besides the message `metrics`. */
+#define RUNDIR_PREDICTED_FIELDS(F) \
+	F(predicted_s, NUMBER, REQUIRED, "seconds of a step by the plan")
+
+#define RUNDIR_METRICS_FIELDS(F) \
+	MSG_METRICS_FIELDS(F) \
+	RUNDIR_PREDICTED_FIELDS(F)
+
+/* clang-format on */
+
 /* Appends a line to metrics.jsonl, as rundir_event_*() does to events.jsonl. predicted_s: seconds
  * of a step by the plan. */
 void rundir_metrics(struct rundir *r, uint32_t generation, const struct msg_metrics *m,
