@@ -16,16 +16,21 @@
 #define NOW 1700000000.0
 
 static const char state_text[] =
-	"{\"version\":1,\"muster\":\"0\",\"name\":\"demo\",\"state\":\"training\",\"since\":1699992000,"
+	"{\"version\":1,\"muster\":\"0\",\"name\":\"demo\",\"state\":\"training\",\"since\":"
+	"1699992000,"
 	"\"started\":1699990000,\"time\":1699999999,\"mono\":1,\"generation\":2,\"restarts\":1,"
-	"\"step\":250,\"steps\":1000,\"loss\":2.5,\"tokens_s\":12300,\"step_s\":0.5,\"predicted_s\":0.4,"
-	"\"eta_s\":3750,\"goodput\":0.973,\"world\":8,\"layout\":\"tp 2 × pp 2 × dp 2\",\"nodes\":2,"
+	"\"step\":250,\"steps\":1000,\"loss\":2.5,\"tokens_s\":12300,\"step_s\":0.5,\"predicted_"
+	"s\":0.4,"
+	"\"eta_s\":3750,\"goodput\":0.973,\"world\":8,\"layout\":\"tp 2 × pp 2 × dp "
+	"2\",\"nodes\":2,"
 	"\"host\":\"n0\",\"pid\":1,\"start\":1,\"pid_space\":1,\"boot\":\"b\",\"folder\":\"/\","
 	"\"ends\":1700018000,"
-	"\"checkpoint\":{\"step\":200,\"time\":1699999700,\"path\":\"/c\",\"bytes\":1048576,\"seconds\":0.25},"
+	"\"checkpoint\":{\"step\":200,\"time\":1699999700,\"path\":\"/"
+	"c\",\"bytes\":1048576,\"seconds\":0.25},"
 	"\"next_checkpoint\":{\"step\":300,\"eta_s\":25},"
 	"\"warnings\":[\"the loss jumped\"],"
-	"\"stand_out\":[{\"rank\":5,\"node\":\"n1\",\"what\":\"slow: 1.5 times as long per step\"}]}";
+	"\"stand_out\":[{\"rank\":5,\"node\":\"n1\",\"what\":\"slow: 1.5 times as long per "
+	"step\"}]}";
 
 static struct top_facts *facts;
 static struct top_rows rows;
@@ -39,9 +44,10 @@ static json_t *rank_of(int r, int per_node)
 	char node[16];
 	snprintf(node, sizeof node, "n%d", r / per_node);
 	return json_pack("{s:i,s:s,s:s,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:b}", "rank", r, "node", node,
-			 "phase", r % 2 ? "backward" : "forward", "step", (json_int_t)250, "silent_s",
-			 0.5, "still_s", 0.1, "own_s", r == 5 ? 0.3 : 0.2, "peers_s", 0.2, "wait_s",
-			 r == 5 ? 0.2 : 0.3, "peak_bytes", (json_int_t)(r + 1) << 30, "slow", r == 5);
+			 "phase", r % 2 ? "backward" : "forward", "step", (json_int_t)250,
+			 "silent_s", 0.5, "still_s", 0.1, "own_s", r == 5 ? 0.3 : 0.2, "peers_s",
+			 0.2, "wait_s", r == 5 ? 0.2 : 0.3, "peak_bytes", (json_int_t)(r + 1) << 30,
+			 "slow", r == 5);
 }
 
 static void give_state(const char *text)
@@ -68,10 +74,11 @@ static void give_plan(int world)
 {
 	json_t *ranks = json_array();
 	for (int r = 0; r < world; r++)
-		json_array_append_new(ranks, json_pack("[i,i,i,i]", r % 2, r / 2 % 2, r / 4, r / 4));
-	json_t *plan = json_pack("{s:{s:i,s:i,s:i,s:i},s:[s,s,s,s],s:[s,s],s:o}", "layout", "tp", 2, "cp",
-				 1, "pp", 2, "dp", 2, "rank_fields", "tp", "pp", "dp", "node", "nodes",
-				 "n0", "n1", "ranks", ranks);
+		json_array_append_new(ranks,
+				      json_pack("[i,i,i,i]", r % 2, r / 2 % 2, r / 4, r / 4));
+	json_t *plan = json_pack("{s:{s:i,s:i,s:i,s:i},s:[s,s,s,s],s:[s,s],s:o}", "layout", "tp", 2,
+				 "cp", 1, "pp", 2, "dp", 2, "rank_fields", "tp", "pp", "dp", "node",
+				 "nodes", "n0", "n1", "ranks", ranks);
 	assert_non_null(plan);
 	top_facts_take_plan(facts, plan);
 	json_decref(plan);
@@ -81,8 +88,8 @@ static void give_steps(int n)
 {
 	struct buf text = BUF_INIT;
 	for (int i = 1; i <= n; i++)
-		buf_printf(&text, "{\"step\":%d,\"loss\":%.3f,\"tokens\":1000,\"step_s\":%.2f}\n", i,
-			   5.0 - i * 0.01, i % 10 ? 0.1 : 0.2);
+		buf_printf(&text, "{\"step\":%d,\"loss\":%.3f,\"tokens\":1000,\"step_s\":%.2f}\n",
+			   i, 5.0 - i * 0.01, i % 10 ? 0.1 : 0.2);
 	top_facts_take_metrics(facts, buf_str(&text), text.len);
 	buf_fini(&text);
 }
@@ -206,29 +213,29 @@ static void a_usual_terminal_shows_everything(void **state)
 {
 	static const char *const golden[24] = {
 		" demo  training for 2 h 13 min                          generation 2, 1 restart",
-" █████████▎···························  step 250 / 1000  25.0 %  left 1 h 2 min",
-" ! the loss jumped  w shows 1 more",
-" speed      500 ms per step, 1.25× the predicted 400 ms   goodput 97.3 %",
-" checkpoint step 200, 5 min ago, 1.0 MiB in 250 ms   next step 300 in 25 s",
-" ranks      8 on 2 nodes: tp 2 × pp 2 × dp 2   time limit in 5 h",
-" loss       2.5000   ██▇▇▆▆▅▅▄▄▃▃▂▂▁▁                                  4.990",
-"                     ██████████████████▇▇▆▆▅▅▅▄▄▃▃▂▂▁▁",
-"                     ███████████████████████████████████▇▇▆▆▅▅▄▄▃▃▂▂▂▁ 2.500",
-" tokens/s   12.3 k   █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █   10.0 k",
-"                     █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █",
-"                     █▁█▁█▁█▁█▅█▁█▁█▁█▁█▅█▁█▁█▁█▁█▅█▁█▁█▁█▁█▅█▁█▁█▁█▁▅ 5.0 k",
-"",
-" RANK▼ NODE tp.pp.dp PHASE               STEP     OWN    WAIT   MEMORY NOTES",
-"     0 n0   0.0.0    forward              250  200 ms  300 ms  1.0 GiB",
-"     1 n0   1.0.0    backward             250  200 ms  300 ms  2.0 GiB",
-"     2 n0   0.1.0    forward              250  200 ms  300 ms  3.0 GiB",
-"     3 n0   1.1.0    backward             250  200 ms  300 ms  4.0 GiB",
-"     4 n1   0.0.1    forward              250  200 ms  300 ms  5.0 GiB",
-"     5 n1   1.0.1    backward             250  300 ms  200 ms  6.0 GiB slow 1.5×",
-"     6 n1   0.1.1    forward              250  200 ms  300 ms  7.0 GiB",
-"     7 n1   1.1.1    backward             250  200 ms  300 ms  8.0 GiB",
-"",
-" 1-8 of 8      n nodes  s sort  / filter  Enter log  w messages  ? help  q quit",
+		" █████████▎···························  step 250 / 1000  25.0 %  left 1 h 2 min",
+		" ! the loss jumped  w shows 1 more",
+		" speed      500 ms per step, 1.25× the predicted 400 ms   goodput 97.3 %",
+		" checkpoint step 200, 5 min ago, 1.0 MiB in 250 ms   next step 300 in 25 s",
+		" ranks      8 on 2 nodes: tp 2 × pp 2 × dp 2   time limit in 5 h",
+		" loss       2.5000   ██▇▇▆▆▅▅▄▄▃▃▂▂▁▁                                  4.990",
+		"                     ██████████████████▇▇▆▆▅▅▅▄▄▃▃▂▂▁▁",
+		"                     ███████████████████████████████████▇▇▆▆▅▅▄▄▃▃▂▂▂▁ 2.500",
+		" tokens/s   12.3 k   █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █   10.0 k",
+		"                     █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █ █",
+		"                     █▁█▁█▁█▁█▅█▁█▁█▁█▁█▅█▁█▁█▁█▁█▅█▁█▁█▁█▁█▅█▁█▁█▁█▁▅ 5.0 k",
+		"",
+		" RANK▼ NODE tp.pp.dp PHASE               STEP     OWN    WAIT   MEMORY NOTES",
+		"     0 n0   0.0.0    forward              250  200 ms  300 ms  1.0 GiB",
+		"     1 n0   1.0.0    backward             250  200 ms  300 ms  2.0 GiB",
+		"     2 n0   0.1.0    forward              250  200 ms  300 ms  3.0 GiB",
+		"     3 n0   1.1.0    backward             250  200 ms  300 ms  4.0 GiB",
+		"     4 n1   0.0.1    forward              250  200 ms  300 ms  5.0 GiB",
+		"     5 n1   1.0.1    backward             250  300 ms  200 ms  6.0 GiB slow 1.5×",
+		"     6 n1   0.1.1    forward              250  200 ms  300 ms  7.0 GiB",
+		"     7 n1   1.1.1    backward             250  200 ms  300 ms  8.0 GiB",
+		"",
+		" 1-8 of 8      n nodes  s sort  / filter  Enter log  w messages  ? help  q quit",
 	};
 	(void)state;
 	draw(80, 24, true);
@@ -249,16 +256,11 @@ static void a_terminal_without_utf8_gets_ascii(void **state)
 static void a_small_terminal_keeps_what_matters(void **state)
 {
 	static const char *const golden[10] = {
-		" demo  training for 2 h 13 min",
-" step 250 / 1000  25.0 %  left 1 h",
-" ! the loss jumped  w shows 1 more",
-" loss     2.5000   ██▇▇▇▆▆▅▅▅▄▄▄▃▃▂▂▂▁▁",
-" RANK▼ NODE PHASE         STEP NOTES",
-"     0 n0   forward        250",
-"     1 n0   backward       250",
-"     2 n0   forward        250",
-"     3 n0   backward       250",
-" 1-4 of 8     Enter log  ? help  q quit",
+		" demo  training for 2 h 13 min",       " step 250 / 1000  25.0 %  left 1 h",
+		" ! the loss jumped  w shows 1 more",   " loss     2.5000   ██▇▇▇▆▆▅▅▅▄▄▄▃▃▂▂▂▁▁",
+		" RANK▼ NODE PHASE         STEP NOTES", "     0 n0   forward        250",
+		"     1 n0   backward       250",       "     2 n0   forward        250",
+		"     3 n0   backward       250",       " 1-4 of 8     Enter log  ? help  q quit",
 	};
 	(void)state;
 	draw(40, 10, true);
@@ -382,8 +384,8 @@ static void details_show_the_end_of_the_log(void **state)
 	struct buf text = BUF_INIT;
 	(void)state;
 	for (int i = 0; i < 100; i++)
-		buf_printf(&text, "2026-01-02 10:00:00.000 %s n1: line %d\n", i == 99 ? "error" : "info",
-			   i);
+		buf_printf(&text, "2026-01-02 10:00:00.000 %s n1: line %d\n",
+			   i == 99 ? "error" : "info", i);
 	ui.chosen = 5;
 	settle(24);
 	press(TOP_KEY_ENTER);
@@ -411,7 +413,8 @@ static void nothing_from_outside_controls_the_terminal(void **state)
 	snprintf(facts->ranks[1].phase, sizeof facts->ranks[1].phase, "a\nb\tc\x7f");
 	facts->look.state.name = "\x1b]0;owned\x07";
 	facts->log_rank = 0;
-	facts->log = strdup("\x1b[31mred\r\n\xe2\x80\xae" "back\n");
+	facts->log = strdup("\x1b[31mred\r\n\xe2\x80\xae"
+			    "back\n");
 	for (ui.kind = TOP_TABLE; ui.kind <= TOP_HELP; ui.kind++) {
 		draw(120, 30, true);
 		for (int i = 0; i < page.rows * page.cols; i++) {
@@ -477,8 +480,8 @@ static void damaged_answers_change_nothing(void **state)
 	json_t *list = json_pack("[{s:i},i,{s:i,s:s}]", "rank", 0, 5, "rank", 99, "node", "x");
 	top_facts_take_ranks(facts, 0, list);
 	json_decref(list);
-	json_t *plan = json_pack("{s:[s],s:[[i],[i],i,s,n,[i],[i],[i]],s:[i]}", "rank_fields", "node",
-				 "ranks", 7, -1, 3, "x", 0, 0, 0, "nodes", 4);
+	json_t *plan = json_pack("{s:[s],s:[[i],[i],i,s,n,[i],[i],[i]],s:[i]}", "rank_fields",
+				 "node", "ranks", 7, -1, 3, "x", 0, 0, 0, "nodes", 4);
 	assert_non_null(plan);
 	top_facts_take_plan(facts, plan);
 	json_decref(plan);
