@@ -73,7 +73,8 @@ static void put_goodput(struct buf *out, const struct report_run *r)
 	open_tile(out, "Goodput");
 	report_data(out, "goodput", r->time.goodput, report_percent(r->time.goodput, a));
 	if (r->time.known)
-		buf_printf(out, "<small>of %s device hours</small>", report_hours(r->time.sum, a));
+		buf_printf(out, "<small>of %s device time</small>",
+			   report_device_time(r->time.sum, a));
 	else
 		buf_puts(out, "<small>not measured</small>");
 	close_tile(out);
