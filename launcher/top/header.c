@@ -14,7 +14,8 @@ enum {
 	CURVE_MOST = 6,
 	VALUE = 9,
 	BAR_LEAST = 6,
-	RANGE = 8
+	RANGE = 8,
+	NOTE = 1100
 };
 
 /* The table keeps so many rows, if there are ranks for them, on a small and on a usual screen. */
@@ -113,34 +114,49 @@ static void draw_progress(const struct top_view *v, struct top_page *p, int row,
 	top_page_put(p, row, bar >= BAR_LEAST ? bar + 3 : 1, p->cols, TOP_PLAIN, text);
 }
 
+/* What Slurm says of the job of a run that has not begun, or waits to go on. */
+static void describe_job(const struct queue_job *j, char *out, size_t size)
+{
+	snprintf(out, size, "job %s: %s%s%s", j->id, j->state, *j->reason ? ", " : "", j->reason);
+}
+
+/* What was known last, because the supervisor does not answer. */
+static void describe_silence(const struct top_view *v, char *out, size_t size)
+{
+	const struct look *l = &v->facts->look;
+	char age[HUMAN];
+	if (has_object(v) && !l->live && rundir_state_active(l->id))
+		snprintf(out, size, "%s; this is what it was %s ago", l->note,
+			 top_text_duration(v->now - l->state.time, age));
+	else
+		snprintf(out, size, "%s", l->note);
+}
+
 /* What else is known: why it stopped, why nothing is known, what has become of the supervisor. */
-static const char *note_of(const struct top_view *v, char out[1100])
+static const char *note_of(const struct top_view *v, char out[NOTE])
 {
 	const struct top_facts *f = v->facts;
-	char age[HUMAN];
-	bool old = has_object(v) && !f->look.live && rundir_state_active(f->look.id);
 	*out = 0;
 	if (*f->trouble)
-		snprintf(out, 1100, "%s", f->trouble);
+		snprintf(out, NOTE, "%s", f->trouble);
 	else if (*f->look.note)
-		snprintf(out, 1100, "%s%s%s", f->look.note, old ? "; this is what it was " : "",
-			 old ? top_text_duration(v->now - f->look.state.time, age) : "");
+		describe_silence(v, out, NOTE);
+	else if (f->look.has_job && !f->look.live)
+		describe_job(&f->look.job, out, NOTE);
 	else if (has_object(v) && f->look.state.has_reason)
-		snprintf(out, 1100, "%s", f->look.state.reason);
-	if (old && *out)
-		snprintf(out + strlen(out), 1100 - strlen(out), " ago");
+		snprintf(out, NOTE, "%s", f->look.state.reason);
 	return out;
 }
 
 static bool has_note(const struct top_view *v)
 {
-	char text[1100];
+	char text[NOTE];
 	return *note_of(v, text) != 0;
 }
 
 static void draw_note(const struct top_view *v, struct top_page *p, int row, int height)
 {
-	char text[1100];
+	char text[NOTE];
 	enum rundir_state_id id = v->facts->look.id;
 	bool calm = id == RUNDIR_STATE_DONE || id == RUNDIR_STATE_QUEUED;
 	top_page_wrap(p, row, 1, p->cols - 2, height, calm ? TOP_PLAIN : TOP_WARN,

@@ -5,35 +5,43 @@
 
 /* --- footer ------------------------------------------------------------------------------- */
 
-/* In the order of the screen; those of a lower number are kept longer. */
+/* In the order of the screen; those of a lower number are kept longer. `of_nodes` is what the key does
+ * in a table of nodes, if that is something else. */
 static const struct hint {
 	int priority;
-	const char *key, *what;
-} table_hints[] = { { 4, "n", "nodes" },   { 3, "s", "sort" },     { 5, "/", "filter" },
-		    { 2, "Enter", "log" }, { 6, "w", "messages" }, { 1, "?", "help" },
-		    { 0, "q", "quit" } },
-  page_hints[] = { { 1, "Esc", "back" }, { 2, "?", "help" }, { 0, "q", "quit" } };
+	const char *key, *what, *of_nodes;
+} table_hints[] = {
+	{ 4, "n", "nodes", "ranks" }, { 3, "s", "sort", NULL },	    { 5, "/", "filter", NULL },
+	{ 2, "Enter", "log", "ranks" }, { 6, "w", "messages", NULL }, { 1, "?", "help", NULL },
+	{ 0, "q", "quit", NULL },
+}, page_hints[] = { { 1, "Esc", "back", NULL }, { 2, "?", "help", NULL }, { 0, "q", "quit", NULL } };
 enum {
 	TABLE_HINTS = sizeof table_hints / sizeof *table_hints,
+	PAGE_HINTS = sizeof page_hints / sizeof *page_hints,
 	ROOMY = 100,
-	SMALL = 16,
-	PAGE_HINTS = sizeof page_hints / sizeof *page_hints
+	SMALL = 16
 };
 
-static int hint_width(const struct hint *h)
+static const char *hint_text(const struct hint *h, bool nodes)
 {
-	return (int)(strlen(h->key) + strlen(h->what)) + 3;
+	return nodes && h->of_nodes ? h->of_nodes : h->what;
+}
+
+static int hint_width(const struct hint *h, bool nodes)
+{
+	return (int)(strlen(h->key) + strlen(hint_text(h, nodes))) + 3;
 }
 
 /* Draws the hints that fit at the right of `from`. */
-static void draw_hints(struct top_page *p, int row, int from, const struct hint *hints, int n)
+static void draw_hints(struct top_page *p, int row, int from, const struct hint *hints, int n,
+		       bool nodes)
 {
 	int room = p->cols - from, used = 0, last = -1;
 	for (int priority = 0; priority < n; priority++)
 		for (int i = 0; i < n; i++)
 			if (hints[i].priority == priority && last == priority - 1 &&
-			    used + hint_width(&hints[i]) <= room) {
-				used += hint_width(&hints[i]);
+			    used + hint_width(&hints[i], nodes) <= room) {
+				used += hint_width(&hints[i], nodes);
 				last = priority;
 			}
 	int col = p->cols - used + 1; /* the last one needs no space after it, but the edge */
@@ -41,7 +49,8 @@ static void draw_hints(struct top_page *p, int row, int from, const struct hint 
 		if (hints[i].priority > last)
 			continue;
 		col = top_page_print(p, row, col, TOP_STRONG, "%s", hints[i].key);
-		col = top_page_print(p, row, col + 1, TOP_DIM, "%s", hints[i].what) + 2;
+		col = top_page_print(p, row, col + 1, TOP_DIM, "%s", hint_text(&hints[i], nodes)) +
+		      2;
 	}
 }
 
@@ -67,9 +76,10 @@ static void draw_footer(const struct top_view *v, struct top_page *p, int page)
 		top_page_set(p, row, col, TOP_CHOSEN, L' ');
 		top_page_print(p, row, col + 2, TOP_DIM, "part of a node's name; Enter keeps it");
 	} else if (u->kind == TOP_TABLE) {
-		draw_hints(p, row, draw_range(v, p, row, page) + 1, table_hints, TABLE_HINTS);
+		draw_hints(p, row, draw_range(v, p, row, page) + 1, table_hints, TABLE_HINTS,
+			   u->order.nodes);
 	} else {
-		draw_hints(p, row, 1, page_hints, PAGE_HINTS);
+		draw_hints(p, row, 1, page_hints, PAGE_HINTS, false);
 	}
 }
 
