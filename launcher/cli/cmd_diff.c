@@ -1,7 +1,6 @@
 #include "base/human.h"
 #include "launcher/cli/command.h"
 #include "launcher/cli/run_diff.h"
-#include "launcher/cli/run_words.h"
 #include "launcher/rundir/find.h"
 #include "launcher/status.h"
 

@@ -18,9 +18,9 @@ static const char help[] =
 	"  muster export RUN --tensorboard DIR\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  RUN is a run folder, or the name of a run in runs/. The run may have ended or still go\n"
-	"  on. Steps that were repeated after a restart are written once, as they were trained\n"
-	"  last.\n"
+	"  RUN is a run folder, or the name of a run in $MUSTER_RUNS or runs/. The run may have\n"
+	"  ended or still go on. Steps that were repeated after a restart are written once, as\n"
+	"  they were trained last.\n"
 	"\n"
 	"  A run can also write for TensorBoard and Prometheus while it goes on: the keys of\n"
 	"  [metrics] in muster run --help.\n"
@@ -48,21 +48,15 @@ static void tell_damaged(int64_t damaged)
 {
 	if (damaged)
 		fprintf(stderr,
-			"muster export: warning: %lld line%s of the run's files cannot be read, "
+			"muster: warning: %lld line%s of the run's files cannot be read, "
 			"and "
 			"%s left out\n",
 			(long long)damaged, human_s(damaged), damaged == 1 ? "is" : "are");
 }
 
-static int fail(const struct err *e)
-{
-	fprintf(stderr, "muster export: %s\n", e->text);
-	return STATUS_CANNOT_START;
-}
-
 static int cannot_write(const char *file)
 {
-	fprintf(stderr, "muster export: %s: cannot write: %s\n", file, strerror(errno));
+	fprintf(stderr, "muster: %s: cannot write: %s\n", file, strerror(errno));
 	return STATUS_FAILED;
 }
 
@@ -71,7 +65,7 @@ static int print_csv(const char *run)
 	struct err e = ERR_INIT;
 	int64_t damaged = 0;
 	if (exports_csv(run, stdout, &damaged, &e))
-		return fail(&e);
+		return command_fail(&e);
 	if (fflush(stdout) || ferror(stdout))
 		return cannot_write("the table");
 	tell_damaged(damaged);
@@ -96,7 +90,7 @@ static int save_csv(const char *run, const char *file)
 		tell_damaged(damaged);
 		return STATUS_DONE;
 	}
-	int status = rc ? fail(&e) : cannot_write(file);
+	int status = rc ? command_fail(&e) : cannot_write(file);
 	unlink(next);
 	return status;
 }
@@ -107,7 +101,7 @@ static int save_board(const char *run, const char *folder)
 	struct err e = ERR_INIT;
 	int64_t damaged = 0;
 	if (exports_tb_from_run(run, folder, path, &damaged, &e))
-		return fail(&e);
+		return command_fail(&e);
 	tell_damaged(damaged);
 	printf("%s\n", path);
 	return fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
@@ -116,7 +110,7 @@ static int save_board(const char *run, const char *folder)
 int cmd_export(int argc, char **argv)
 {
 	bool csv = false;
-	const char *file = NULL, *folder = NULL;
+	const char *word, *file = NULL, *folder = NULL;
 	char run[RUN_PATH];
 	struct err e = ERR_INIT;
 	const struct command_option options[] = { { "--csv", &csv, NULL },
@@ -125,11 +119,7 @@ int cmd_export(int argc, char **argv)
 						  { NULL, NULL, NULL } };
 	if (command_wants_help(argc, argv))
 		return command_help(help);
-	if (argc < 2 || *argv[1] == '-')
-		return command_misuse("export", "name a run");
-	const char *word = argv[1];
-	argv[1] = argv[0];
-	int status = command_options(argc - 1, argv + 1, options);
+	int status = command_runs(argc, argv, options, &word, 1);
 	if (status)
 		return status;
 	if (csv == (folder != NULL))
@@ -137,7 +127,7 @@ int cmd_export(int argc, char **argv)
 	if (file && !csv)
 		return command_misuse("export", "-o FILE is for --csv");
 	if (rundir_find(word, run, &e))
-		return fail(&e);
+		return command_fail(&e);
 	if (folder)
 		return save_board(run, folder);
 	return file ? save_csv(run, file) : print_csv(run);

@@ -73,7 +73,7 @@ int cmd_status(int argc, char **argv)
 	struct err e = ERR_INIT;
 	if (command_wants_help(argc, argv))
 		return command_help(help);
-	int status = command_run_word(argc, argv, options, &word);
+	int status = command_runs(argc, argv, options, &word, 1);
 	if (status)
 		return status;
 	if (rundir_find(word, run, &e) || console_look(run, LOOK_FULL, &l, &e))

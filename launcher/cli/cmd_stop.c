@@ -223,7 +223,7 @@ int cmd_stop(int argc, char **argv)
 	struct err e = ERR_INIT;
 	if (command_wants_help(argc, argv))
 		return command_help(stop_help);
-	int status = command_run_word(argc, argv, options, &word);
+	int status = command_runs(argc, argv, options, &word, 1);
 	if (status)
 		return status;
 	if (rundir_find(word, r.run, &e))
@@ -245,7 +245,7 @@ int cmd_checkpoint(int argc, char **argv)
 	struct err e = ERR_INIT;
 	if (command_wants_help(argc, argv))
 		return command_help(checkpoint_help);
-	int status = command_run_word(argc, argv, options, &word);
+	int status = command_runs(argc, argv, options, &word, 1);
 	if (status)
 		return status;
 	if (rundir_find(word, r.run, &e))

@@ -89,7 +89,7 @@ int cmd_top(int argc, char **argv)
 	struct err e = ERR_INIT;
 	if (command_wants_help(argc, argv))
 		return command_help(help);
-	int status = command_run_word(argc, argv, options, &word);
+	int status = command_runs(argc, argv, options, &word, 1);
 	if (status)
 		return status;
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))

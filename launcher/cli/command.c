@@ -95,10 +95,22 @@ int command_optional_word(int argc, char **argv, const struct command_option *op
 	return rc;
 }
 
-int command_run_word(int argc, char **argv, const struct command_option *options, const char **word)
+int command_runs(int argc, char **argv, const struct command_option *options, const char **runs,
+		 int n)
 {
-	int rc = command_optional_word(argc, argv, options, word);
-	return rc || *word ? rc : command_misuse(argv[0], "the run is missing");
+	int found = 0, rc = 0;
+	for (int i = 1; i < argc && !rc; i++) {
+		if (argv[i][0] == '-')
+			rc = set_option(argc, argv, &i, options);
+		else if (found < n)
+			runs[found++] = argv[i];
+		else
+			rc = command_misuse(argv[0], "\"%s\" is one word too many", argv[i]);
+	}
+	if (rc || found == n)
+		return rc;
+	return command_misuse(argv[0], n == 1 ? "a run is missing: its folder or its name"
+					      : "two runs are needed: their folders or names");
 }
 
 int command_job(int argc, char **argv, const struct command_option *options, enum command_use use,

@@ -90,11 +90,11 @@ int command_job(int argc, char **argv, const struct command_option *options, enu
 /* Sets the options of a command without a job; any other word is a usage error. */
 int command_options(int argc, char **argv, const struct command_option *options);
 
-/* Reads `RUN [OPTION …]`: sets the options and *word, the run. Returns 0, or an exit status after
- * printing the error. */
-int command_run_word(int argc, char **argv, const struct command_option *options,
-		     const char **word);
-/* The same for a word that may be missing; *word is NULL then. */
+/* The options of a command that takes `n` runs, in any order; the runs are stored in `runs`. Returns
+ * 0, or an exit status after printing the error. */
+int command_runs(int argc, char **argv, const struct command_option *options, const char **runs,
+		 int n);
+/* The same for one word that may be missing; *word is NULL then. */
 int command_optional_word(int argc, char **argv, const struct command_option *options,
 			  const char **word);
 

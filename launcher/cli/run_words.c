@@ -12,33 +12,6 @@ enum { POLL_MS = 250 };
 
 static volatile sig_atomic_t ended;
 
-int command_runs(int argc, char **argv, const struct command_option *options, const char **runs,
-		 int n)
-{
-	int found = 0;
-	for (int i = 1; i < argc; i++) {
-		const struct command_option *o = options;
-		while (o->name && strcmp(o->name, argv[i]))
-			o++;
-		if (argv[i][0] == '-' && argv[i][1] && !o->name)
-			return command_misuse(argv[0], "\"%s\" is not an option", argv[i]);
-		if (o->name && o->value && i + 1 == argc)
-			return command_misuse(argv[0], "%s needs a value", argv[i]);
-		if (o->name && o->flag)
-			*o->flag = true;
-		if (o->name && o->value)
-			*o->value = argv[++i];
-		if (!o->name && found == n)
-			return command_misuse(argv[0], "\"%s\" is one word too many", argv[i]);
-		if (!o->name)
-			runs[found++] = argv[i];
-	}
-	if (found == n)
-		return 0;
-	return command_misuse(argv[0], n == 1 ? "a run is missing: its folder or its name"
-					      : "two runs are needed: their folders or names");
-}
-
 /* --- Times --- */
 
 static bool read_ago(const char *text, double now, double *out)

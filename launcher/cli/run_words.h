@@ -3,14 +3,8 @@
 #define MUSTER_LAUNCHER_CLI_RUN_WORDS_H
 
 #include "base/err.h"
-#include "launcher/cli/command.h"
 
 #include <stdbool.h>
-
-/* The options of a command that takes `n` runs; the runs are stored in `runs`. Returns 0 or an exit
- * status after printing the error. */
-int command_runs(int argc, char **argv, const struct command_option *options, const char **runs,
-		 int n);
 
 /* Reads a time for people: 90s, 10m, 2h or 3d ago; 14:05 or 14:05:30, the last one there was;
  * 2027-01-31, or 2027-01-31 14:05. now, *out: seconds since 1970. */

@@ -108,11 +108,14 @@ find_promtool() {
 		assert {int(r["step"]): float(r["eval_loss"]) for r in rows if r["eval_loss"]} == evals and len(evals) == 4
 	PY
 	MUSTER_RUNS=$BATS_FILE_TMPDIR "$MUSTER" export board --csv | cmp - board.csv
+	MUSTER_RUNS=$BATS_FILE_TMPDIR "$MUSTER" export --csv board | cmp - board.csv
 }
 
 @test "export names what is wrong with its words, the run and the file" {
 	run "$MUSTER" export
-	[[ $status -eq 2 && $output == *"name a run"* ]]
+	[[ $status -eq 2 && $output == *"a run is missing"* ]]
+	run "$MUSTER" export --tensorboard out
+	[[ $status -eq 2 && $output == *"a run is missing"* ]]
 	run "$MUSTER" export "$(run_folder board)"
 	[[ $status -eq 2 && $output == *"choose one of --csv and --tensorboard"* ]]
 	run "$MUSTER" export "$(run_folder board)" --tensorboard out -o file

@@ -157,7 +157,7 @@ assert runs["file"]["state"] is None and runs["whole"]["state"] == "done", runs'
 	run "$MUSTER" status alhpa
 	[[ $status -eq 3 && $output == *"did you mean alpha?"* ]]
 	run "$MUSTER" status
-	[[ $status -eq 2 && $output == *"the run is missing"* ]]
+	[[ $status -eq 2 && $output == *"a run is missing"* ]]
 	run "$MUSTER" status alpha beta
 	[[ $status -eq 2 && $output == *'"beta" is one word too many'* ]]
 	run "$MUSTER" ls "$BATS_FILE_TMPDIR/nothing"
