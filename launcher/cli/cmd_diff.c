@@ -91,19 +91,24 @@ static int print_json(const struct comparison *c)
 
 /* --- Text --- */
 
+/* In full: values such as paths may differ at the end only. */
 static void print_value(const json_t *v)
 {
-	char text[64];
-	if (json_is_string(v))
-		snprintf(text, sizeof text, "%s", json_string_value(v));
-	else if (json_is_null(v))
-		snprintf(text, sizeof text, "-");
-	else if (json_is_boolean(v))
-		snprintf(text, sizeof text, "%s", json_is_true(v) ? "yes" : "no");
+	char number[64];
+	char *text = json_is_string(v) ? strdup(json_string_value(v)) : NULL;
+	if (json_is_integer(v))
+		snprintf(number, sizeof number, "%lld", (long long)json_integer_value(v));
+	else if (json_is_real(v))
+		snprintf(number, sizeof number, "%.9g", json_real_value(v));
 	else
-		snprintf(text, sizeof text, "%.6g", json_number_value(v));
-	human_plain(text);
-	printf("  %-24s", text);
+		snprintf(number, sizeof number, "%s",
+			 json_is_true(v)    ? "yes"
+			 : json_is_false(v) ? "no"
+					    : "-");
+	if (text)
+		human_plain(text);
+	printf("  %-24s", text ? text : number);
+	free(text);
 }
 
 static void print_list(const char *title, const json_t *list)
@@ -112,7 +117,7 @@ static void print_list(const char *title, const json_t *list)
 	printf("%s: %s\n", title, n ? "" : "no difference");
 	for (size_t i = 0; i < n; i++) {
 		const json_t *row = json_array_get(list, i);
-		char key[40];
+		char key[160];
 		snprintf(key, sizeof key, "%s", json_string_value(json_object_get(row, "key")));
 		human_plain(key);
 		printf("  %-32s", key);

@@ -267,6 +267,20 @@ assert d["job"] == [] and d["plan"] == [] and d["damaged"] == 1, d
 ' "$output"
 }
 
+@test "diff: values that differ at their end are printed in full" {
+	make_run a
+	make_run b
+	local long=/scratch/a/project/with/many/folders/and/a/corpus/whose/path/is/longer/than/a/line
+	printf '[data]\npath = %s-1\n' "$long" >"$at/a/job.ini"
+	printf '[data]\npath = %s-2\n' "$long" >"$at/b/job.ini"
+	echo '{"params":842000001,"step_s":0.12345671}' >"$at/a/plan-1.json"
+	echo '{"params":842000002,"step_s":0.12345672}' >"$at/b/plan-1.json"
+	run "$MUSTER" diff a b
+	echo "$output"
+	[[ $output == *"$long-1"*"$long-2"* && $output == *" 842000001 "*" 842000002 "* ]]
+	[[ $output == *" 0.12345671 "*" 0.12345672 "* ]]
+}
+
 @test "diff: wrong words, a damaged plan and runs without steps are refused or said" {
 	make_run a
 	make_run b
