@@ -30,7 +30,8 @@ static const char stop_help[] =
 	"OPTIONS\n"
 	"  --now      end the run at once, without a checkpoint, as after two Ctrl-C\n"
 	"  --no-wait  return when the supervisor has accepted it\n"
-	"  --json     print {\"ok\", \"text\"}, and \"state\" if it has waited\n"
+	"  --json     print {\"ok\", \"text\"}, and \"state\", the object of muster status\n"
+	"             --json, if it has waited or cannot ask the supervisor\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster stop demo\n"
@@ -57,7 +58,9 @@ static const char checkpoint_help[] =
 	"\n"
 	"OPTIONS\n"
 	"  --no-wait  return when the supervisor has accepted it\n"
-	"  --json     print {\"ok\", \"text\"}, and \"step\" and \"path\" if it has waited\n"
+	"  --json     print {\"ok\", \"text\"}, and \"step\" and \"path\" if it has waited, or\n"
+	"             \"state\", the object of muster status --json, if it cannot ask the\n"
+	"             supervisor\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster checkpoint demo\n"
@@ -121,8 +124,8 @@ static int explain(const struct request *r, const struct err *why)
 			 l.state.has_job && stops ? " --signal TERM" : "");
 	}
 	if (r->as_json)
-		print_json(json_pack("{s:b, s:s, s:s}", "ok", status == STATUS_DONE, "text", text,
-				     "state", word));
+		print_json(json_pack("{s:b, s:s, s:o?}", "ok", status == STATUS_DONE, "text", text,
+				     "state", command_run_json(&l)));
 	else
 		say(text);
 	console_look_fini(&l);

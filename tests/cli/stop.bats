@@ -54,6 +54,10 @@ checkpoint_of() {
 	run "$MUSTER" stop polite
 	echo "$output"
 	[[ $status -eq 0 && $output == *"the run has ended already: stopped"* ]]
+	"$MUSTER" stop polite --json | python3 -c '
+import json, sys
+a = json.load(sys.stdin)
+assert a["ok"] and a["state"]["state"] == "stopped" and a["state"]["live"] is False, a'
 	run "$MUSTER" checkpoint polite
 	[[ $status -eq 3 && $output == *"the run has ended already: stopped"* ]]
 }
