@@ -28,7 +28,16 @@ int command_help(const char *text)
 
 int command_fail(const struct err *e)
 {
-	fprintf(stderr, "muster: %s\n", e->text);
+	char line[sizeof e->text];
+	const char *at = e->text;
+	fputs("muster: ", stderr);
+	do {
+		size_t n = strcspn(at, "\n");
+		snprintf(line, sizeof line, "%.*s", (int)n, at);
+		human_plain(line);
+		fprintf(stderr, "%s\n", line);
+		at += n + (at[n] == '\n');
+	} while (*at);
 	return e->code == ERR_USAGE ? STATUS_USAGE : STATUS_CANNOT_START;
 }
 

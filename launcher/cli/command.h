@@ -64,7 +64,8 @@ COMMANDS(COMMAND_PROTOTYPE)
 bool command_wants_help(int argc, char **argv);
 /* Prints `text`; returns the exit status 0. */
 int command_help(const char *text);
-/* Prints the error to stderr; returns the exit status of its code. */
+/* Prints the error to stderr, without what would control a terminal: it may quote a file or a name.
+ * Returns the exit status of its code. */
 int command_fail(const struct err *e);
 /* Prints each line of the text to stderr, as one of muster's. before: such as "warning: ". */
 void command_lines(const char *before, const char *text);

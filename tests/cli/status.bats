@@ -156,6 +156,10 @@ assert runs["file"]["state"] is None and runs["whole"]["state"] == "done", runs'
 	run_tiny alpha job.steps=6
 	run "$MUSTER" status alhpa
 	[[ $status -eq 3 && $output == *"did you mean alpha?"* ]]
+	mkdir "$BATS_TEST_TMPDIR/evil"
+	cp -r "$(run_folder alpha)" "$BATS_TEST_TMPDIR/evil/"$'be\e[2Jta'
+	MUSTER_RUNS=$BATS_TEST_TMPDIR/evil run "$MUSTER" status $'be\e[2Jtb'
+	[[ $status -eq 3 && $output == *"did you mean be [2Jta?"* && $output != *$'\e'* ]]
 	run "$MUSTER" status
 	[[ $status -eq 2 && $output == *"a run is missing"* ]]
 	run "$MUSTER" status alpha beta
