@@ -72,7 +72,6 @@ static void fill_rank(const struct top_facts *f, int rank, struct top_row *to)
 	const struct top_rank *r = &f->ranks[rank];
 	*to = (struct top_row){
 		.rank = rank,
-		.ranks = 1,
 		.node = r->node,
 		.place = r->place,
 		.phase = r->phase,
@@ -121,6 +120,7 @@ static void begin(const struct top_facts *f, struct top_row *to, const struct to
 {
 	if (to != r)
 		*to = *r;
+	to->ranks = 1;
 	to->place = "";
 	if (!to->mark && f->look.live && find_spot(f, -1, to->node, to->what, sizeof to->what))
 		to->mark = TOP_MARK_WARN;

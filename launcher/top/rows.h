@@ -41,7 +41,7 @@ enum top_mark { TOP_MARK_NONE, TOP_MARK_WARN, TOP_MARK_BAD };
 
 struct top_row {
 	int rank;         /* of a node: the first one in the table */
-	int ranks;        /* how many it stands for */
+	int ranks;        /* how many the node has; 0: the row is of a rank */
 	const char *node; /* borrowed */
 	const char *place, *phase;
 	int64_t step;                     /* of a node: the lowest */

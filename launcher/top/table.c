@@ -70,10 +70,7 @@ static int memory_width(const struct top_view *v)
 
 static void rank_text(const struct top_row *r, char out[TEXT])
 {
-	if (r->ranks > 1)
-		snprintf(out, TEXT, "%d", r->ranks);
-	else
-		snprintf(out, TEXT, "%d", r->rank);
+	snprintf(out, TEXT, "%d", r->ranks ? r->ranks : r->rank);
 }
 
 static void node_text(const struct top_row *r, char out[TEXT])

@@ -338,6 +338,20 @@ static void a_node_has_the_worst_of_its_ranks(void **state)
 	assert_int_equal(rows.n, 8);
 }
 
+static void a_node_with_one_rank_has_one(void **state)
+{
+	(void)state;
+	for (int r = 0; r < 8; r++)
+		snprintf(facts->ranks[r].node, sizeof facts->ranks[r].node, "n%d", r);
+	press('n');
+	draw(100, 24, true);
+	assert_int_equal(rows.n, 8);
+	assert_true(is_shown("  1 n3 "));
+	press('n');
+	draw(100, 24, true);
+	assert_true(is_shown("  3 n3 "));
+}
+
 static void ranks_that_are_wrong_say_so(void **state)
 {
 	(void)state;
@@ -514,6 +528,7 @@ int main(void)
 		TEST(a_thousand_ranks_are_paged_and_sorted),
 		TEST(the_cursor_stays_on_its_rank),
 		TEST(a_node_has_the_worst_of_its_ranks),
+		TEST(a_node_with_one_rank_has_one),
 		TEST(ranks_that_are_wrong_say_so),
 		TEST(a_filter_is_typed_and_dropped),
 		TEST(details_show_the_end_of_the_log),
