@@ -38,9 +38,10 @@ static bool grow(struct rundir_columns *c)
 
 bool rundir_columns_add(struct rundir_columns *c, const double row[COLUMN_COUNT])
 {
-	if (!isfinite(row[COLUMN_STEP]) || (c->n == c->room && !grow(c)))
+	double step = row[COLUMN_STEP];
+	if (!(step >= 0) || isinf(step) || (c->n == c->room && !grow(c)))
 		return false;
-	while (c->n && c->of[COLUMN_STEP][c->n - 1] >= row[COLUMN_STEP])
+	while (c->n && c->of[COLUMN_STEP][c->n - 1] >= step)
 		c->n--;
 	for (int i = 0; i < COLUMN_COUNT; i++)
 		c->of[i][c->n] = row[i];

@@ -267,6 +267,7 @@ static void damaged_lines_are_counted_and_left_out(void **state)
 	append(RUN_METRICS,
 	       "{\"time\":102,\"mono\":2,\"generation\":1,\"step\":2,\"loss\":null}\n");
 	append(RUN_METRICS, "{\"time\":103,\"mono\":2,\"generation\":1,\"loss\":5}\n");
+	append(RUN_METRICS, "{\"time\":103,\"mono\":2,\"generation\":1,\"step\":-1}\n");
 	append(RUN_METRICS, "{\"time\":104,\"mono\":2,\"generation\":1,\"step\":3,\"loss\":2}");
 	append(RUN_EVENTS, "{\"event\":\"rank-lost\",\"time\":105,\"mono\":1,\"generation\":1}\n");
 	append(RUN_EVENTS, "{\"event\":\"ckpt\",\"time\":105,\"mono\":1,\"generation\":1}\n");
@@ -276,8 +277,8 @@ static void damaged_lines_are_counted_and_left_out(void **state)
 	struct rundir_history h = read_history();
 	assert_int_equal(h.steps.n, 2);
 	assert_true(isnan(h.steps.of[COLUMN_LOSS][1]));
-	/* Three lines of metrics.jsonl and its cut end, and one event. */
-	assert_int_equal(h.damaged, 5);
+	/* Four lines of metrics.jsonl and its cut end, and one event. */
+	assert_int_equal(h.damaged, 6);
 	assert_int_equal(h.n_losses, 1);
 	assert_string_equal(h.losses[0].fault, "");
 	assert_int_equal(h.losses[0].rank, -1);
