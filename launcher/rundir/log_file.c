@@ -79,6 +79,14 @@ static int digits(const char *at, int n)
 	return v;
 }
 
+/* Whether a text of the form "YYYY-MM-DD HH:MM:SS" is a time. */
+static bool is_time(const char *text)
+{
+	int month = digits(text + 5, 2), day = digits(text + 8, 2);
+	return month >= 1 && month <= 12 && day >= 1 && day <= 31 && digits(text + 11, 2) < 24 &&
+	       digits(text + 14, 2) < 60 && digits(text + 17, 2) <= 60;
+}
+
 /* Seconds since 1970 of "YYYY-MM-DD HH:MM" in local time. */
 static double minute_time(struct log_file *f, const char *text)
 {
@@ -101,7 +109,7 @@ static double line_time(struct log_file *f, const char *line)
 	char text[DATE + CLOCK + 1];
 	struct tm tm;
 	time_t dated = (time_t)f->dated;
-	if (has_form(line, "0000-00-00 00:00:00.000 ")) {
+	if (has_form(line, "0000-00-00 00:00:00.000 ") && is_time(line)) {
 		const char *s = line + MINUTE + 1;
 		return minute_time(f, line) + digits(s, 2) + digits(s + 3, 3) * 1e-3;
 	}
@@ -109,6 +117,8 @@ static double line_time(struct log_file *f, const char *line)
 		return NAN;
 	strftime(text, sizeof text, "%Y-%m-%d ", &tm);
 	memcpy(text + DATE, line, CLOCK);
+	if (!is_time(text))
+		return NAN;
 	const char *s = text + MINUTE + 1;
 	double at = minute_time(f, text) + digits(s, 2) + digits(s + 3, 3) * 1e-3;
 	return at > f->dated + 1 ? at - 86400 : at;

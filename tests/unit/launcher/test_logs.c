@@ -82,7 +82,9 @@ static void lines_without_a_time_follow_those_before_them(void **state)
 	(void)state;
 	append("events.jsonl",
 	       "{\"event\":\"generation-start\",\"time\":1767225602.5,\"generation\":1}\n");
-	append("logs/n-0.log", AT("00:00:01.000", "a") "  more of a\n" AT("00:00:04.000", "d"));
+	append("logs/n-0.log",
+	       AT("00:00:01.000", "a") "  more of a\n"
+				       "2026-13-99 99:99:99.999 no time\n" AT("00:00:04.000", "d"));
 	append("logs/n-1.log", AT("00:00:02.000", "b") AT("00:00:01.500", "late"));
 	append("logs/launch-1.log", "srun says\n");
 	append("logs/launch-x.log", "no log\n");
@@ -91,6 +93,7 @@ static void lines_without_a_time_follow_those_before_them(void **state)
 	reads(l, true,
 	      "n-0|2026-01-01 00:00:01.000 info  n:0: a\n"
 	      "n-0|  more of a\n"
+	      "n-0|2026-13-99 99:99:99.999 no time\n"
 	      "n-1|2026-01-01 00:00:02.000 info  n:0: b\n"
 	      "n-1|2026-01-01 00:00:01.500 info  n:0: late\n"
 	      "launch-1|srun says\n"
