@@ -7,9 +7,11 @@
 #include "launcher/rundir/find.h"
 #include "launcher/status.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char help[] =
 	"muster ls — list the runs of a folder\n"
@@ -20,8 +22,9 @@ static const char help[] =
 	"DESCRIPTION\n"
 	"  Shows each run of the folder: its state (muster status --help explains them), the\n"
 	"  finished steps, the last loss, for how long it has been in this state, and what\n"
-	"  keeps its state from being known. DIR is a folder of runs, or one run; without it\n"
-	"  $MUSTER_RUNS, otherwise runs/. The runs that changed last come first.\n"
+	"  keeps its state from being known. DIR is a folder of runs, or one run: its folder, or\n"
+	"  its name; without it $MUSTER_RUNS, otherwise runs/. The runs that changed last come\n"
+	"  first.\n"
 	"\n"
 	"OPTIONS\n"
 	"  --json  print a list of the objects that muster status --json prints\n"
@@ -89,7 +92,10 @@ static int add_all(struct rows *all, const char *folder, struct err *e)
 	}
 	DIR *d = file_list_open(folder);
 	if (!d)
-		return err_errno(e, ERR_NOTFOUND, "%.300s: cannot read the folder of runs", folder);
+		return err_set(e, ERR_NOTFOUND,
+			       "%.300s: cannot read the folder of runs: %s; name another folder, "
+			       "or set MUSTER_RUNS to it",
+			       folder, strerror(errno));
 	while (!rc && (next = file_list_next(d, &at)) > 0) {
 		int n = snprintf(run, sizeof run, "%s/%s", folder, at->d_name);
 		if (n < PATH_MAX && rundir_is_run(run))
@@ -174,12 +180,21 @@ static void free_rows(struct rows *all)
 	free(all->of);
 }
 
+/* The folder, or the run of this name if there is no such folder. */
+static void find_folder(const char *word, char out[RUN_PATH])
+{
+	if (!word)
+		rundir_find_folder(out);
+	else if (!access(word, F_OK) || rundir_find(word, out, NULL))
+		snprintf(out, RUN_PATH, "%s", word);
+}
+
 int cmd_ls(int argc, char **argv)
 {
 	bool as_json = false;
 	const struct command_option options[] = { { "--json", &as_json, NULL },
 						  { NULL, NULL, NULL } };
-	char folder[RUN_PATH], found[RUN_PATH];
+	char folder[RUN_PATH];
 	struct rows all = { .n = 0 };
 	struct err e = ERR_INIT;
 	const char *word = NULL;
@@ -188,8 +203,7 @@ int cmd_ls(int argc, char **argv)
 	int status = command_optional_word(argc, argv, options, &word);
 	if (status)
 		return status;
-	rundir_find_folder(found);
-	snprintf(folder, sizeof folder, "%s", word ? word : found);
+	find_folder(word, folder);
 	int rc = add_all(&all, folder, &e);
 	if (!rc && all.n)
 		qsort(all.of, (size_t)all.n, sizeof *all.of, compare);

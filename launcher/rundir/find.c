@@ -142,7 +142,8 @@ int rundir_find(const char *word, char out[RUN_PATH], struct err *e)
 	if (!stat(word, &st) && S_ISDIR(st.st_mode))
 		return err_set(e, ERR_NOTFOUND,
 			       "%.300s: the folder contains no run (" RUN_JOB ", " RUN_EVENTS
-			       " and " RUN_SUBMISSIONS " are missing); give a run folder",
+			       ", " RUN_METRICS " and " RUN_SUBMISSIONS
+			       " are missing); give a run folder",
 			       word);
 	return refuse_unknown(word, places, n_places, e);
 }

@@ -168,6 +168,8 @@ assert runs["file"]["state"] is None and runs["whole"]["state"] == "done", runs'
 	[[ $status -eq 3 && $output == *"cannot read the folder of runs"* ]]
 	run "$MUSTER" ls "$(run_folder alpha)"
 	[[ $status -eq 0 && ${#lines[@]} -eq 2 && ${lines[1]} == "alpha "*" done "* ]]
+	MUSTER_RUNS=$(dirname "$(run_folder alpha)") run "$MUSTER" ls alpha
+	[[ $status -eq 0 && ${#lines[@]} -eq 2 && ${lines[1]} == "alpha "*" done "* ]]
 	mkdir "$BATS_TEST_TMPDIR/empty"
 	run "$MUSTER" ls "$BATS_TEST_TMPDIR/empty"
 	[[ $status -eq 0 && $output == *"there are no runs"* ]]
