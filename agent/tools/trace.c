@@ -2,6 +2,7 @@
 #include "agent/tools/trace_steps.h"
 #include "base/file.h"
 #include "base/human.h"
+#include "launcher/rundir/find.h"
 #include "launcher/rundir/traces.h"
 #include "libcomm/flight/diagnose.h"
 
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const char page[] =
 	"muster trace — find the rank that held up a run's communication; draw chosen steps\n"
@@ -39,8 +41,9 @@ static const char page[] =
 	"  with the states and stacks of its threads, stacks-RANK.txt. Functions are known if gdb\n"
 	"  or eu-stack (elfutils) is installed on the node.\n"
 	"\n"
-	"  RUN is a run's folder: the last files under RUN/trace are read. DIR holds the files\n"
-	"  comm-RANK.json of one world; FILE is one of them.\n"
+	"  RUN is a run folder, or the name of a run in $MUSTER_RUNS or runs/: the last files\n"
+	"  under its trace/ are read. DIR holds the files comm-RANK.json of one world; FILE is\n"
+	"  one of them.\n"
 	"\n"
 	"  With -o, the command writes a picture of steps that were recorded in detail, because\n"
 	"  the job has trace.steps=FIRST-LAST: FILE is in the Trace Event Format, for Perfetto\n"
@@ -149,9 +152,16 @@ static int add_folder(struct trace *t, const char *dir, int *found, struct err *
 	return rc;
 }
 
-static int add_word(struct trace *t, const char *word, struct err *e)
+/* A word that is no path may be the name of a run. */
+static const char *find_word(const char *word, char run[RUN_PATH])
 {
-	char newest[RUN_PATH];
+	return access(word, F_OK) && !rundir_find(word, run, NULL) ? run : word;
+}
+
+static int add_word(struct trace *t, const char *name, struct err *e)
+{
+	char newest[RUN_PATH], run[RUN_PATH];
+	const char *word = find_word(name, run);
 	int found;
 	if (!is_folder(word))
 		return add_file(t, word, false, e);
@@ -256,9 +266,10 @@ static int draw_steps(struct trace_picture *p, int argc, char **argv, bool json)
 {
 	struct err e = ERR_INIT;
 	struct trace_picture_result result;
+	char run[RUN_PATH];
 	if (argc - optind != 1)
 		return tool_usage(&tool_trace, "with -o, name one run's folder");
-	p->from = argv[optind];
+	p->from = find_word(argv[optind], run);
 	if (!tool_trace_steps(p, &result, &e))
 		return print_picture(p, &result, json);
 	tool_fail(&tool_trace, &e);

@@ -73,6 +73,8 @@ for id, s in sent.items():
 	cd "$BATS_TEST_TMPDIR"
 	run "$MUSTER" trace "$(run_folder drawn)" --steps 11 --ranks 1,3 -o some.json --json
 	[[ $status -eq 0 ]]
+	MUSTER_RUNS=$(dirname "$(run_folder drawn)") "$MUSTER" trace drawn --steps 11 --ranks 1,3 -o same.json
+	cmp some.json same.json
 	python3 -c 'import json, sys; v = json.load(sys.stdin); assert (v["ranks"], v["first"], v["last"], v["lost"]) == (2, 11, 11, 0) and v["events"] > 0' <<<"$output"
 	checked some.json "
 assert {e['pid'] for e in events} == {1, 3}
