@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* A line is expected to have so many bytes; if lines are longer, more is read. */
-enum { LINE_BYTES = 512, LEAST_BYTES = 1 << 16 };
+/* A line is expected to have so many bytes; if lines are longer, more is read, up to a bound. */
+enum { LINE_BYTES = 512, LEAST_BYTES = 1 << 16, MOST_BYTES = 64 << 20 };
 
 static bool counts(const char *line, size_t n)
 {
@@ -60,7 +60,7 @@ int rundir_tail(const char *run, const char *name, int n, struct buf *out, struc
 		rc = segments_read_end(run, name, most, &end, e);
 		bool whole = end.len < most;
 		found = rc ? 0 : find_last(end.data, end.len, whole, n, &from);
-		if (rc || whole || found >= n)
+		if (rc || whole || found >= n || most >= MOST_BYTES)
 			break;
 	}
 	if (found)

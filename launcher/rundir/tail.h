@@ -9,7 +9,8 @@
 #include "base/err.h"
 
 /* Appends the last n lines that are complete, in their order and each with its newline. Heads and
- * blank lines do not count. name: such as RUN_EVENTS. Fewer lines: there are no more. */
+ * blank lines do not count. name: such as RUN_EVENTS. Fewer lines: there are no more in the last
+ * 64 MiB. */
 int rundir_tail(const char *run, const char *name, int n, struct buf *out, struct err *e);
 
 #endif

@@ -209,6 +209,21 @@ static void the_last_lines_are_found_from_the_end(void **state)
 	free(blanks);
 }
 
+/* A file without newlines must not come into memory as a whole. */
+static void the_end_is_searched_up_to_a_bound(void **state)
+{
+	(void)state;
+	char path[RUN_PATH];
+	write_text(0, "{\"step\":1}\n");
+	segments_path(path, dir, RUN_METRICS, 0);
+	assert_int_equal(truncate(path, 80 << 20), 0);
+	FILE *f = fopen(path, "a");
+	assert_non_null(f);
+	fputs("\n{\"step\":2}\n", f);
+	fclose(f);
+	tail_is(3, "{\"step\":2}\n");
+}
+
 #define EACH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -219,6 +234,7 @@ int main(void)
 		EACH(all_segments_are_scanned_and_damage_is_counted),
 		EACH(a_newer_format_is_refused),
 		EACH(the_last_lines_are_found_from_the_end),
+		EACH(the_end_is_searched_up_to_a_bound),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
