@@ -41,7 +41,7 @@ libs_plan     := -linih -ljansson -lm
 libs_libcomm  := -lxxhash
 libs_kernels  := -fopenmp -lm -ldl
 libs_agent    := -lpmix -lxxhash -ljansson -lpcre2-8 -lutf8proc -lz -lzstd -lm -ldl
-libs_launcher := -lpmix -luv -ljansson
+libs_launcher := -lpmix -luv -ljansson $(or $(shell pkg-config --libs ncursesw 2>/dev/null),-lncursesw -ltinfo)
 
 floor = $(firstword $(subst /, ,$(1)))
 flat  = $(subst /,-,$(1))
@@ -172,9 +172,9 @@ unit-bins: $(UNIT_BIN)
 
 PACKAGES       := gcc make pkg-config libhwloc-dev libhwloc-plugins libpmix-dev libinih-dev libopenblas0 libjansson-dev \
                   libxxhash-dev libexpat1-dev libuv1-dev libsodium-dev libcurl4-openssl-dev libpcre2-dev libutf8proc-dev zlib1g-dev \
-                  libzstd-dev libmicrohttpd-dev
+                  libzstd-dev libmicrohttpd-dev libncurses-dev
 PACKAGES_CHECK := clang-format g++ libcmocka-dev bats slurm-wlm slurmrestd slurm-wlm-jwt-plugin munge iproute2 procps \
-                  python3 openssl tcl
+                  python3 openssl tcl tmux
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
 
 # tests/setup installs the missing packages and names them. It does not use the network if none is missing.
@@ -287,7 +287,7 @@ fuzz: setup-fuzz
 .PHONY: fuzz-bins
 fuzz-bins: $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
-FUZZ_ROOMS := agent/tools agent/health agent/stacks launcher/suspects launcher/doctor launcher/slurm launcher/helper launcher/supervise launcher launcher/rundir agent/engine/text agent/engine/ckpt agent/engine/dcp agent/engine/hf agent/engine/train agent/engine/data libcomm plan plan/place plan/spec topo base/s3 base/http base
+FUZZ_ROOMS := launcher/report agent/tools agent/health agent/stacks launcher/suspects launcher/doctor launcher/slurm launcher/helper launcher/supervise launcher launcher/exports launcher/rundir agent/engine/text agent/engine/ckpt agent/engine/dcp agent/engine/hf agent/engine/train agent/engine/data libcomm plan plan/place plan/spec topo base/s3 base/http base
 $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(call archives,$(FUZZ_ROOMS))
 	@mkdir -p $(@D)
 	$(link) -fsanitize=fuzzer $(sort $(libs_base) $(libs_topo) $(libs_plan) $(libs_libcomm)) -lxxhash -lpcre2-8 -lutf8proc -lz -lzstd -luv

@@ -32,6 +32,7 @@
 	X("queue",    cmd_queue,  "show, change and cancel jobs of Slurm's queue") \
 	X("ls",       cmd_ls,     "list the runs of a folder: state, step, loss, age") \
 	X("status",   cmd_status, "show what a run does now, or how it ended") \
+	X("top",      cmd_top,    "watch a run: the same, live, with a row per rank or node") \
 	X("stop",     cmd_stop,   "end a run on purpose, with a checkpoint") \
 	X("checkpoint", cmd_checkpoint, "have a running run write a checkpoint now") \
 	X("plan",     cmd_plan,   "show layout, memory and predicted step time; start nothing") \

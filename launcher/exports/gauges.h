@@ -69,9 +69,10 @@ struct export_gauges {
 	char info[600];   /* further labels of muster_run_info */
 	bool known[GAUGE_COUNT];
 	double value[GAUGE_COUNT];
-	double parts
-		[STEP_PART_COUNT]; /* seconds of all steps; the series exist with a first step */
-	const char *state;         /* a word of EXPORT_STATES */
+	/* seconds of all steps; the series exist with a first step */
+	double parts[STEP_PART_COUNT];
+	enum rundir_state_id state;
+	const int64_t *time; /* [TIME_PART_COUNT] microseconds; NULL: unknown */
 	/* As in struct exports_options; NULL: there are no series of ranks. */
 	bool (*rank)(void *arg, int rank, struct export_rank *out);
 	void *arg;
@@ -83,7 +84,11 @@ void exports_gauges_init(struct export_gauges *g, const char *run, const char *h
 void exports_gauge_set(struct export_gauges *g, enum export_gauge id, double value);
 /* A number that is not known counts as 0. */
 void exports_gauge_add(struct export_gauges *g, enum export_gauge id, double value);
-void exports_gauges_text(const struct export_gauges *g, enum export_format format, struct buf *out);
+/* The series of the ranks, which are the same in both formats; nothing if they are not asked for. */
+void exports_gauges_ranks(const struct export_gauges *g, struct buf *out);
+/* ranks: of exports_gauges_ranks(). */
+void exports_gauges_text(const struct export_gauges *g, enum export_format format,
+			 const struct buf *ranks, struct buf *out);
 /* Appends name="value" to the labels of muster_run_info, with what the format escapes. */
 void exports_gauges_info(struct export_gauges *g, const char *name, const char *value);
 

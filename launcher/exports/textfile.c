@@ -44,9 +44,12 @@ static int replace(void *arg, const char *data, size_t n, struct err *e)
 	int rc = write_file(t->next, data, n, e);
 	if (!rc && rename(t->next, t->path))
 		rc = err_errno(e, file_error_code(errno), "%s: cannot replace", t->path);
-	if (rc)
-		unlink(t->next);
-	return rc;
+	if (!rc)
+		return 0;
+	unlink(t->next);
+	const struct err why = *e;
+	return err_set(e, why.code, "%.800s; metrics.textfile needs a folder that you may write to",
+		       why.text);
 }
 
 static bool is_wanted(const struct job *job)
@@ -83,7 +86,7 @@ static bool textfile_trouble(void *x, struct err *e)
 	return exports_background_trouble(x, e);
 }
 
-static void textfile_close(void *x, const char *state)
+static void textfile_close(void *x, enum rundir_state_id state)
 {
 	(void)state;
 	exports_background_close(x, END_S);

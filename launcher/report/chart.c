@@ -138,11 +138,15 @@ static void put_beyond(struct buf *out, const struct sheet *s)
 		size_t k = 0;
 		while (k < l->n && l->y[k] != what)
 			k++;
-		if (k < l->n)
-			buf_printf(out,
-				   "<li><i class=\"key beyond\"></i>beyond the scale: %s at step "
-				   "%s</li>\n",
-				   s->c->format(what, a), report_count((int64_t)l->x[k], b));
+		if (k == l->n)
+			continue;
+		buf_printf(out, "<li><i class=\"key beyond\"></i>beyond the scale: ");
+		if (s->c->n_lines > 1) {
+			report_text(out, l->name);
+			buf_puts(out, " ");
+		}
+		buf_printf(out, "%s at step %s</li>\n", s->c->format(what, a),
+			   report_count((int64_t)l->x[k], b));
 	}
 }
 

@@ -30,7 +30,7 @@ static void put_parting(struct buf *out, const struct report_run *a, const struc
 
 static void put_state(struct buf *out, const struct report_run *r)
 {
-	buf_puts(out, report_state_word(r->state));
+	buf_puts(out, report_state_word(r));
 }
 
 static void put_step(struct buf *out, const struct report_run *r)
@@ -89,7 +89,7 @@ static void put_wall(struct buf *out, const struct report_run *r)
 static void put_hours(struct buf *out, const struct report_run *r)
 {
 	char word[REPORT_WORD];
-	buf_puts(out, report_hours(r->time.known ? r->time.sum : NAN, word));
+	buf_puts(out, report_device_time(r->time.known ? r->time.sum : NAN, word));
 }
 
 static const struct {
@@ -103,7 +103,7 @@ static const struct {
 	{ "tokens per second", put_tokens },
 	{ "share of the prediction", put_share },
 	{ "goodput", put_goodput },
-	{ "device hours", put_hours },
+	{ "device time", put_hours },
 	{ "restarts", put_restarts },
 	{ "time", put_wall },
 };

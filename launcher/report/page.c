@@ -139,6 +139,14 @@ const char *report_hours(double s, char out[REPORT_WORD])
 	return report_value(hours, out);
 }
 
+const char *report_device_time(double s, char out[REPORT_WORD])
+{
+	if (!(fabs(s) >= 3600))
+		return report_duration(s, out);
+	report_hours(s, out);
+	return strcat(out, " h");
+}
+
 const char *report_percent(double share, char out[REPORT_WORD])
 {
 	if (!isfinite(share) || fabs(share) > 1e6)

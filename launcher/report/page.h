@@ -28,8 +28,11 @@ const char *report_seconds(double s, char out[REPORT_WORD]);  /* "12.3 ms" */
 const char *report_duration(double s, char out[REPORT_WORD]); /* "29 d 23 h", "41.2 s" */
 /* The same since the start of the run; "0 s" for less than a tenth of a second. */
 const char *report_after(double s, char out[REPORT_WORD]);
-const char *report_bytes(double bytes, char out[REPORT_WORD]);   /* "3.2 GiB" */
-const char *report_hours(double s, char out[REPORT_WORD]);       /* "383,500", "1.25" */
+const char *report_bytes(double bytes, char out[REPORT_WORD]); /* "3.2 GiB" */
+/* "383,500", "1.25": hours without a unit. */
+const char *report_hours(double s, char out[REPORT_WORD]);
+/* "383,500 h"; "41.2 s" for less than an hour. */
+const char *report_device_time(double s, char out[REPORT_WORD]);
 const char *report_percent(double share, char out[REPORT_WORD]); /* 0.973: "97.3 %" */
 const char *report_time(double time, char out[REPORT_WORD]);     /* "2026-11-20 10:00:05" in UTC */
 

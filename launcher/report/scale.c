@@ -26,7 +26,7 @@ struct scale report_scale(double lo, double hi, bool round)
 		return (struct scale){ 0, 1 };
 	lo = fmax(fmin(lo, most), -most);
 	hi = fmax(fmin(hi, most), -most);
-	if (hi - lo <= 1e-12 * fmax(fabs(lo), fabs(hi))) {
+	if (hi - lo <= 1e-9 * fmax(fabs(lo), fabs(hi))) {
 		double room = lo != 0 ? fabs(lo) / 10 : 1;
 		lo -= room;
 		hi += room;

@@ -1,6 +1,6 @@
 #include "launcher/rundir/columns.h"
 
-#include "launcher/rundir/follow.h"
+#include "launcher/rundir/scan.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -56,37 +56,22 @@ struct reading {
 	int64_t refused;
 };
 
-static void skip_event(void *arg, const struct rundir_line *l)
-{
-	(void)arg;
-	(void)l;
-}
-
-static void add_line(void *arg, const struct rundir_line *l)
+static void add_line(void *arg, const double *values)
 {
 	struct reading *r = arg;
-	double row[COLUMN_COUNT];
-	for (int i = 0; i < COLUMN_COUNT; i++) {
-		const json_t *v = json_object_get(l->fields, keys[i]);
-		row[i] = json_is_number(v) ? json_number_value(v) : NAN;
-	}
-	if (!rundir_columns_add(r->out, row))
+	if (!rundir_columns_add(r->out, values))
 		r->refused++;
 	else if (r->each)
-		r->each(r->arg, row);
+		r->each(r->arg, values);
 }
 
 int rundir_columns_read(const char *run, struct rundir_columns *out, rundir_columns_line each,
 			void *arg, struct err *e)
 {
 	struct reading r = { out, each, arg, 0 };
-	const struct rundir_reader reader = { skip_event, add_line, &r };
-	struct rundir_follower *f = NULL;
-	if (rundir_follow_open(run, &reader, &f, e))
-		return -1;
-	int rc = rundir_follow_read(f, e);
-	out->damaged = rundir_follow_damaged(f) + r.refused;
-	rundir_follow_close(f);
+	int64_t damaged = 0;
+	int rc = rundir_metrics_scan(run, keys, COLUMN_COUNT, add_line, &r, &damaged, e);
+	out->damaged = damaged + r.refused;
 	return rc;
 }
 

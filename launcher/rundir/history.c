@@ -1,13 +1,13 @@
 #include "launcher/rundir/history.h"
 
 #include "base/buf.h"
-#include "base/file.h"
 #include "base/run_paths.h"
+#include "base/segments.h"
 #include "launcher/rundir/events.h"
 #include "launcher/rundir/follow.h"
+#include "launcher/rundir/output.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -324,9 +324,10 @@ static void add_mark(struct rundir_history *h, const struct rundir_line *l)
 			continue;
 		struct rundir_mark *m = APPEND(h, marks);
 		const json_t *text = json_object_get(l->fields, marks[i].field);
+		bool over = json_is_false(json_object_get(l->fields, "holds"));
 		if (m)
-			*m = (struct rundir_mark){ marks[i].event, l->time, l->generation,
-						   copy(json_string_value(text)) };
+			*m = (struct rundir_mark){ over ? "warning ends" : marks[i].event, l->time,
+						   l->generation, copy(json_string_value(text)) };
 	}
 }
 
@@ -388,31 +389,29 @@ static void take_health(void *arg, const struct rundir_line *l)
 		h->seats[w.rank].factor = w.pace_s / w.peers_s;
 }
 
+/* Reads a file with its segments. */
 static int read_lines(struct rundir_history *h, const char *run, const char *name,
 		      void (*take)(void *arg, const struct rundir_line *l), struct err *e)
 {
 	enum { BLOCK = 256 << 10 };
-	char path[RUN_PATH];
-	struct err why = ERR_INIT;
 	struct rundir_lines lines = { 0 };
-	run_path(path, run, name);
-	int fd = file_open(path, O_RDONLY, FILE_OWN, &why), rc = 0;
-	if (fd < 0)
-		return why.code == ERR_NOTFOUND ? 0 : err_set(e, why.code, "%s", why.text);
+	struct segments_reader reader;
 	char *data = malloc(BLOCK);
+	ssize_t n = 0;
 	if (!data)
-		rc = err_set(e, ERR_NOMEM, "%s: no memory to read it; close other programs", path);
-	for (ssize_t n = 1; !rc && n;) {
-		n = read(fd, data, BLOCK);
-		if (n < 0 && errno != EINTR)
-			rc = err_errno(e, ERR_IO, "%s: cannot read", path);
-		else if (n > 0)
-			rundir_lines_feed(&lines, data, (size_t)n, take, h);
-	}
+		return err_set(e, ERR_NOMEM, "%s: no memory to read %s; close other programs", run,
+			       name);
+	segments_reader_init(&reader, run, name);
+	while (!lines.newer && (n = segments_read(&reader, data, BLOCK, e)) > 0)
+		rundir_lines_feed(&lines, data, (size_t)n, take, h);
+	int rc = n < 0 ? -1 : 0;
+	if (lines.newer)
+		rc = rundir_head_check(
+			&(struct rundir_head){ .format = name, .version = lines.newer }, run, e);
 	h->damaged += lines.damaged;
+	segments_reader_fini(&reader);
 	rundir_lines_fini(&lines);
 	free(data);
-	close(fd);
 	return rc;
 }
 

@@ -89,7 +89,7 @@ struct rundir_history {
 };
 
 /* Reads the run in this folder. ERR_NOTFOUND: there is no such folder. ERR_IO, ERR_CORRUPT: a file
- * cannot be read. The caller calls rundir_history_fini() in any case. */
+ * cannot be read. ERR_UNSUPPORTED: a newer muster wrote it. The caller calls rundir_history_fini() in any case. */
 int rundir_history_read(const char *run, struct rundir_history *out, struct err *e);
 void rundir_history_fini(struct rundir_history *h);
 

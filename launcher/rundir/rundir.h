@@ -35,6 +35,8 @@
  *                             in the steps of [trace] steps
  *                             (agent/engine/train/step_trace.h). muster keeps the last RUNDIR_TRACES
  *                             generations
+ *     tensorboard/            events.out.tfevents.*: one for each muster run, if the job asks for them
+ *                             (launcher/exports/tensorboard.h)
  *     ckpt/                   checkpoints, unless the job names another folder
  *     state.json              what the run does now, or how it ended (launcher/rundir/state.h)
  *     control                 while it runs: where its supervisor is reached, with a secret

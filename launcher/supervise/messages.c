@@ -200,7 +200,9 @@ static int on_metrics(struct supervisor *s, struct connection *c, const json_t *
 	if (!s->stepped)
 		supervise_pool_confirm(&s->recovery.pool);
 	supervise_state_note_metrics(s, &m);
+	bool first = !s->stepped;
 	supervise_report_metrics(s, &m);
+	supervise_warn_step(s, launcher_connection_rank(c), &m, first);
 	supervise_warn_memory(s, launcher_connection_rank(c), (double)m.peak_bytes);
 	return 0;
 }
@@ -241,8 +243,7 @@ static int on_times(struct supervisor *s, struct connection *c, const json_t *bo
 		return -1;
 	if (!rank_of(s, c)->ready)
 		return report_out_of_order("times", e);
-	supervise_times_note(s, launcher_connection_rank(c), &m);
-	return 0;
+	return supervise_times_note(s, launcher_connection_rank(c), &m, e);
 }
 
 static int on_health(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)

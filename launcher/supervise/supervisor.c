@@ -149,7 +149,6 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 	s->world = o->first->plan.world;
 	s->step = s->ckpt_step = s->uploads.left = -1;
 	s->opened = s->last_tick = o->now();
-	supervise_warn_open(s);
 	supervise_restart_init(
 		&s->restart,
 		&(struct restart_limits){ .max_restarts = o->first->job.restart.max_restarts,
@@ -194,6 +193,7 @@ free_all:
 
 void supervise_start(struct supervisor *s)
 {
+	supervise_warn_open(s);
 	supervise_state_write(s);
 	supervise_console_open(s);
 	supervise_uploads_look(s);
@@ -219,7 +219,6 @@ void supervise_tick(struct supervisor *s)
 	supervise_thinning_tick(s);
 	supervise_comment_tick(s);
 	supervise_times_tick(s);
-	supervise_exporting_tick(s);
 	supervise_warn_tick(s);
 	supervise_notices_tick(s);
 	const char *trouble = rundir_trouble(s->o.run);
@@ -228,6 +227,7 @@ void supervise_tick(struct supervisor *s)
 	supervise_guard_tick(s->guard, s->stepped);
 	supervise_console_tick(s);
 	supervise_state_tick(s);
+	supervise_exporting_tick(s);
 	s->last_tick = now;
 }
 
@@ -267,8 +267,8 @@ void supervise_close(struct supervisor *s)
 	supervise_uploads_close(s);
 	supervise_thinning_close(s);
 	supervise_comment_close(s);
-	supervise_times_close(s);
 	supervise_exporting_close(s);
+	supervise_times_close(s);
 	supervise_guard_close(s->guard);
 	supervise_console_close(s);
 	launcher_connections_close(s->connections);

@@ -29,6 +29,7 @@ class Muster(MakefilePackage):
     depends_on("zlib-api")
     depends_on("zstd")
     depends_on("libmicrohttpd")
+    depends_on("ncurses")
     # muster-agent loads these at run time.
     depends_on("openblas", type="run")
     depends_on("cuda@12:", when="+cuda")
