@@ -4,9 +4,9 @@
 
 #include <math.h>
 
-/* Seconds to the first message, and from one to the next: the longer of 5 s and 5 ms per rank of the
+/* Seconds to the first message, and from one to the next: the longer of 5 s and 10 ms per rank of the
  * world. */
-static const double first_s = 0.5, times_s = 5, times_rank_s = 0.005;
+static const double first_s = 0.5, times_s = 5, times_rank_s = 0.01;
 
 void agent_times_init(struct times *t, int world, double now)
 {
@@ -48,12 +48,12 @@ void agent_times_set(struct times *t, const struct train_times *sums)
 
 static json_t *body(const struct train_times *sums)
 {
-	struct msg_times m = { .step = sums->step, .peak_bytes = sums->peak_bytes };
-#define COPY_PART(with, ENUM, member, name, transfers, doc) \
-	m.member##_us = sums->us[TIME_##ENUM - TIME_STEP];
-	TIME_REPORTED_PARTS(COPY_PART, )
-#undef COPY_PART
-	return msg_times_json(&m);
+	json_t *us = time_reported_json(sums->us);
+	json_t *m = us ? msg_times_json(&(struct msg_times){
+				 .step = sums->step, .peak_bytes = sums->peak_bytes, .us = us })
+		       : NULL;
+	json_decref(us);
+	return m;
 }
 
 json_t *agent_times_next(struct times *t, double now, double least)

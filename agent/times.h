@@ -23,8 +23,8 @@ struct times {
 	double sent;             /* time of the last one */
 };
 
-/* world: number of ranks. In a large one messages are rarer, so that the supervisor gets at most some
- * hundred per second. */
+/* world: number of ranks. In a large one messages are rarer, so that the supervisor gets at most
+ * 100 per second. */
 void agent_times_init(struct times *t, int world, double now);
 void agent_times_fini(struct times *t);
 

@@ -52,8 +52,10 @@ void log_line(enum log_level level, const char *fmt, ...)
 	struct tm tm;
 	clock_gettime(CLOCK_REALTIME, &now);
 	localtime_r(&now.tv_sec, &tm);
-	int head = snprintf(line, sizeof line, "%02d:%02d:%02d.%03ld %-5s %s: ", tm.tm_hour,
-			    tm.tm_min, tm.tm_sec, now.tv_nsec / 1000000, words[level], out.who);
+	int head = snprintf(line, sizeof line,
+			    "%04d-%02d-%02d %02d:%02d:%02d.%03ld %-5s %s: ", tm.tm_year + 1900,
+			    tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
+			    now.tv_nsec / 1000000, words[level], out.who);
 	va_list ap;
 	va_start(ap, fmt);
 	int body = vsnprintf(line + head, sizeof line - (size_t)head - 1, fmt, ap);

@@ -3,7 +3,8 @@
  *
  * Libraries do not log: they return errors (base/err.h). A line is written
  * with one write(2), so that lines of several threads do not mix. Every line reads
- * `HH:MM:SS.mmm LEVEL who: text`. A hook, when set, also gets each line at or
+ * `YYYY-MM-DD HH:MM:SS.mmm LEVEL who: text`, in local time; `muster logs` merges the files of all
+ * ranks by it (launcher/rundir/logs.h). A hook, when set, also gets each line at or
  * above its level: the agent uses it to send warnings to the supervisor.
  */
 #ifndef MUSTER_BASE_LOG_H

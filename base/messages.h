@@ -133,7 +133,7 @@ enum {
 #define MSG_TIMES_FIELDS(F) \
 	F(step,       COUNT, REQUIRED, "finished steps, of which these are the times") \
 	F(peak_bytes, COUNT, REQUIRED, "peak device memory") \
-	TIME_REPORTED_PARTS(TIME_REPORTED_FIELD, F)
+	F(us,         JSON,  REQUIRED, "a list: microseconds of each part that a rank reports (time_reported_json)")
 
 #define MSG_LOG_FIELDS(F) \
 	F(level, TEXT, REQUIRED, "\"warn\" or \"error\"") \

@@ -1,5 +1,8 @@
 #include "base/time_parts.h"
 
+/* As for a COUNT of base/fields.h. */
+static const int64_t most_us = INT64_C(1) << 62;
+
 static const struct {
 	const char *name;
 	bool transfers;
@@ -38,4 +41,29 @@ double time_parts_goodput(const int64_t parts[TIME_PART_COUNT])
 	for (int i = 0; i < TIME_PART_COUNT; i++)
 		counts += time_part_counts((enum time_part)i) ? parts[i] : 0;
 	return all > 0 ? (double)counts / (double)all : 0;
+}
+
+json_t *time_reported_json(const int64_t us[TIME_REPORTED])
+{
+	json_t *list = json_array();
+	for (int i = 0; i < TIME_REPORTED; i++)
+		if (list && json_array_append_new(list, json_integer(us[i]))) {
+			json_decref(list);
+			list = NULL;
+		}
+	return list;
+}
+
+int time_reported_read(const json_t *list, int64_t us[TIME_REPORTED], struct err *e)
+{
+	if (json_array_size(list) != TIME_REPORTED)
+		return err_set(e, ERR_PROTO, "a list of %d times is expected, found %zu",
+			       (int)TIME_REPORTED, json_array_size(list));
+	for (int i = 0; i < TIME_REPORTED; i++) {
+		const json_t *v = json_array_get(list, (size_t)i);
+		us[i] = json_integer_value(v);
+		if (!json_is_integer(v) || us[i] < 0 || us[i] > most_us)
+			return err_set(e, ERR_PROTO, "time %d of a list is not valid", i);
+	}
+	return 0;
 }

@@ -12,8 +12,10 @@
 #ifndef MUSTER_BASE_TIME_PARTS_H
 #define MUSTER_BASE_TIME_PARTS_H
 
+#include "base/err.h"
 #include "base/step_parts.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -44,14 +46,6 @@ enum {
 	TIME_TRAINED = STEP_PART_COUNT + 3    /* parts that a restart may turn into TIME_LOST: from TIME_STEP on */
 };
 
-/* Expands the parts that a rank reports: those of its steps, and its evaluations. */
-#define TIME_REPORTED_PARTS(X, with) \
-	STEP_PARTS(X, with) \
-	X(with, EVALUATION, evaluation, "evaluation", false, "seconds in evaluations")
-
-/* Expands them to rows of a table of fields (base/fields.h). */
-#define TIME_REPORTED_FIELD(F, ENUM, member, name, transfers, doc) F(member##_us, COUNT, REQUIRED, doc ", in microseconds")
-
 /* clang-format on */
 
 /* For people, such as "data parallel". */
@@ -65,5 +59,11 @@ bool time_part_counts(enum time_part part);
 int64_t time_parts_sum(const int64_t parts[TIME_PART_COUNT]);
 /* The share of the parts that count, 0 to 1; 0: no time has passed. */
 double time_parts_goodput(const int64_t parts[TIME_PART_COUNT]);
+
+/* The parts that a rank reports as a list, in the order of TIME_PARTS from TIME_STEP on: large runs send
+ * many, and names would cost more than the numbers. A new reference; NULL: no memory. */
+json_t *time_reported_json(const int64_t us[TIME_REPORTED]);
+/* ERR_PROTO: it is no such list. */
+int time_reported_read(const json_t *list, int64_t us[TIME_REPORTED], struct err *e);
 
 #endif

@@ -8,6 +8,7 @@ enum {
 	STATUS_USAGE = 2,        /* the command line or the job file is wrong */
 	STATUS_CANNOT_START = 3, /* this machine or allocation cannot start it */
 	STATUS_GAVE_UP = 4,      /* it failed again after restarts */
+	STATUS_LOST = 5,         /* of muster status: the run's supervisor is gone without a word */
 	STATUS_STOPPED = 75,     /* stopped on purpose; the same command continues */
 };
 

@@ -36,6 +36,9 @@
 	X("checkpoint", cmd_checkpoint, "have a running run write a checkpoint now") \
 	X("plan",     cmd_plan,   "show layout, memory and predicted step time; start nothing") \
 	X("topo",     cmd_topo,   "show the hardware of the machines") \
+	X("logs",     cmd_logs,   "print the logs of all ranks, merged by time") \
+	X("events",   cmd_events, "print what happened to a run") \
+	X("diff",     cmd_diff,   "compare two runs: their jobs, plans and losses") \
 	X("nodes",    cmd_nodes,  "list nodes that may be sick, with what runs have seen of them") \
 	X("report",   cmd_report, "write a page that shows a run, or several side by side") \
 	X("doctor",   cmd_doctor, "report what this machine lacks, and the command that fixes it") \

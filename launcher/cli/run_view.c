@@ -25,7 +25,7 @@ int command_run_exit(const struct look *l)
 	case RUNDIR_STATE_STOPPED:
 		return STATUS_STOPPED;
 	case RUNDIR_STATE_LOST:
-		return RUN_VIEW_EXIT_LOST;
+		return STATUS_LOST;
 	default:
 		return STATUS_DONE;
 	}
@@ -191,12 +191,9 @@ static void print_place(const struct look *l, FILE *out)
 
 static void print_lists(const struct rundir_state *s, FILE *out)
 {
-	size_t i;
-	json_t *of;
-	json_array_foreach(s->stand_out, i, of)
-	{
+	for (size_t i = 0; i < json_array_size(s->stand_out); i++) {
 		struct rundir_state_spot spot;
-		if (rundir_state_spot_read(of, &spot, NULL))
+		if (rundir_state_spot_read(json_array_get(s->stand_out, i), &spot, NULL))
 			continue;
 		if (spot.has_rank)
 			line(out, "stands out", "rank %d on %s: %s", spot.rank, spot.node,
@@ -204,8 +201,12 @@ static void print_lists(const struct rundir_state *s, FILE *out)
 		else
 			line(out, "stands out", "node %s: %s", spot.node, spot.what);
 	}
-	json_array_foreach(s->warnings, i, of) if (json_is_string(of))
-		line(out, "warning", "%s", json_string_value(of));
+	for (size_t i = 0; i < json_array_size(s->warnings); i++) {
+		struct rundir_state_warning w;
+		if (!rundir_state_warning_read(json_array_get(s->warnings, i), &w, NULL))
+			line(out, "warning", "%s%s%s", w.text, w.has_remedy ? "; " : "",
+			     w.has_remedy ? w.remedy : "");
+	}
 }
 
 static void print_job(const struct look *l, FILE *out)

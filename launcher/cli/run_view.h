@@ -9,9 +9,9 @@
 #include <jansson.h>
 #include <stdio.h>
 
-enum { RUN_VIEW_AGE = 24, RUN_VIEW_EXIT_LOST = 5 };
+enum { RUN_VIEW_AGE = 24 };
 
-/* The exit status of `muster status`: as `muster run` has ended or will, and RUN_VIEW_EXIT_LOST. */
+/* The exit status of `muster status`: as `muster run` has ended, STATUS_LOST, or STATUS_DONE. */
 int command_run_exit(const struct look *l);
 /* A new object: what state.json has, and how it is known. NULL: no memory. */
 json_t *command_run_json(const struct look *l);

@@ -81,42 +81,54 @@ static void judge_process(struct look *l, const struct err *why)
 	note(l, !there, text);
 }
 
+/* What Slurm knows about the job of the supervisor. */
+enum job_fate { FATE_UNKNOWN, FATE_RUNS, FATE_WAITS, FATE_ENDED };
+
+static enum job_fate ask_for_job(struct look *l)
+{
+	struct err e = ERR_INIT;
+	if (!l->state.has_job)
+		return FATE_UNKNOWN;
+	if (console_queue_ask(l->run, l->state.job, &l->job, &e))
+		return e.code == ERR_NOTFOUND ? FATE_ENDED : FATE_UNKNOWN;
+	l->has_job = true;
+	return console_queue_runs(&l->job)    ? FATE_RUNS
+	       : console_queue_waits(&l->job) ? FATE_WAITS
+					      : FATE_ENDED;
+}
+
 /* The supervisor is elsewhere, and cannot be reached from here. */
 static void judge_elsewhere(struct look *l, const struct err *why)
 {
-	char text[700];
-	struct err e = ERR_INIT;
-	int rc = l->state.has_job ? console_queue_ask(l->run, l->state.job, &l->job, &e) : -1;
-	bool old = l->age > LOOK_OLD_S;
-	l->has_job = !rc;
-	if (!rc && console_queue_runs(&l->job) && (!old || why->code != ERR_NET))
+	const struct rundir_state *s = &l->state;
+	char where[400], text[700];
+	enum job_fate fate = ask_for_job(l);
+	snprintf(where, sizeof where,
+		 "the supervisor on %.100s cannot be reached from here (%.250s)", s->host,
+		 why->text);
+	switch (fate) {
+	case FATE_RUNS:
 		snprintf(text, sizeof text,
-			 "the supervisor on %.100s cannot be reached from here (%.200s), but its "
-			 "job "
-			 "%.20s runs",
-			 l->state.host, why->text, l->state.job);
-	else if (!rc && console_queue_runs(&l->job))
-		snprintf(text, sizeof text,
-			 "the supervisor on %.100s cannot be reached (%.200s) and has written "
-			 "nothing "
-			 "for %.0f s, but its job %.20s runs",
-			 l->state.host, why->text, l->age, l->state.job);
-	else if (l->state.has_job && (!rc || e.code == ERR_NOTFOUND))
+			 "%s, and has written nothing for %.0f s, but its job %.20s runs", where,
+			 l->age, s->job);
+		break;
+	case FATE_WAITS:
+		snprintf(text, sizeof text, "its job %.20s begins again", s->job);
+		break;
+	case FATE_ENDED:
 		snprintf(text, sizeof text,
 			 "its supervisor on %.100s is gone without a word, and its job %.20s does "
 			 "not "
 			 "run any more; see the end of logs/slurm-%.20s.out",
-			 l->state.host, l->state.job, l->state.job);
-	else
-		snprintf(text, sizeof text,
-			 "its supervisor on %.100s cannot be reached (%.200s), and has written "
-			 "nothing "
-			 "for %.0f s",
-			 l->state.host, why->text, l->age);
-	bool runs = !rc && console_queue_runs(&l->job);
-	bool ended = l->state.has_job && !runs && (!rc || e.code == ERR_NOTFOUND);
-	note(l, ended || (!runs && old), text);
-	if (l->has_job && console_queue_waits(&l->job))
+			 s->host, s->job, s->job);
+		break;
+	case FATE_UNKNOWN:
+		snprintf(text, sizeof text, "%s, and has written nothing for %.0f s", where,
+			 l->age);
+		break;
+	}
+	note(l, fate == FATE_ENDED || (fate == FATE_UNKNOWN && l->age > LOOK_OLD_S), text);
+	if (fate == FATE_WAITS)
 		l->id = RUNDIR_STATE_QUEUED;
 }
 

@@ -39,7 +39,7 @@ struct exports {
 static void tell_trouble(struct exports *x, const struct export_ops *ops, const struct err *why)
 {
 	char text[sizeof why->text + 128];
-	snprintf(text, sizeof text, "%s: %s; the run goes on without it", ops->key, why->text);
+	snprintf(text, sizeof text, "%s: %s; the run goes on", ops->key, why->text);
 	x->o.tell(x->o.arg, true, text);
 }
 
@@ -200,10 +200,12 @@ static bool is_due(const struct opened *to, double now)
 
 static void give_text(struct exports *x, double now)
 {
-	struct buf prometheus = BUF_INIT, open_metrics = BUF_INIT;
-	exports_gauges_text(&x->gauges, FORMAT_PROMETHEUS, &prometheus);
-	exports_gauges_text(&x->gauges, FORMAT_OPEN_METRICS, &open_metrics);
-	for (int i = 0; i < x->n && !buf_failed(&prometheus) && !buf_failed(&open_metrics); i++) {
+	struct buf ranks = BUF_INIT, prometheus = BUF_INIT, open_metrics = BUF_INIT;
+	exports_gauges_ranks(&x->gauges, &ranks);
+	exports_gauges_text(&x->gauges, FORMAT_PROMETHEUS, &ranks, &prometheus);
+	exports_gauges_text(&x->gauges, FORMAT_OPEN_METRICS, &ranks, &open_metrics);
+	bool failed = buf_failed(&ranks) || buf_failed(&prometheus) || buf_failed(&open_metrics);
+	for (int i = 0; i < x->n && !failed; i++) {
 		struct opened *to = &x->list[i];
 		if (!is_due(to, now))
 			continue;
@@ -212,6 +214,7 @@ static void give_text(struct exports *x, double now)
 		to->last_text = now;
 		to->stale = x->o.job->metrics.ranks;
 	}
+	buf_fini(&ranks);
 	buf_fini(&prometheus);
 	buf_fini(&open_metrics);
 }

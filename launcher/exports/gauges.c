@@ -148,7 +148,8 @@ static void put_parts(const struct export_gauges *g, enum export_format format, 
 	}
 }
 
-static void put_ranks(const struct export_gauges *g, enum export_format format, struct buf *out)
+/* One series of every rank. A run has thousands of ranks, so what all lines share is made once. */
+static void put_rank_series(const struct export_gauges *g, bool still, struct buf *out)
 {
 	static const struct {
 		const char *name, *help;
@@ -156,20 +157,33 @@ static void put_ranks(const struct export_gauges *g, enum export_format format, 
 		{ "rank_step", "Last finished step of the rank." },
 		{ "rank_still_seconds", "Time since the rank made progress." },
 	};
+	char begin[sizeof g->labels + 64], line[sizeof begin + 400];
 	struct export_rank k;
-	for (int s = 0; s < 2 && g->rank && g->rank(g->arg, 0, &k); s++) {
-		put_head(format, TYPE_GAUGE, series[s].name, series[s].help, out);
-		for (int r = 0; g->rank(g->arg, r, &k); r++) {
-			char more[400] = ",", rank[16];
-			snprintf(rank, sizeof rank, "%d", r);
-			add_label(more + 1, sizeof more - 1, "rank", rank);
-			add_label(more + 1, sizeof more - 1, "node", k.node);
-			put_sample(g, series[s].name, more, s ? k.still_s : (double)k.step, out);
-		}
+	put_head(FORMAT_PROMETHEUS, TYPE_GAUGE, series[still].name, series[still].help, out);
+	int n = snprintf(begin, sizeof begin, "muster_%s{%s", series[still].name, g->labels);
+	memcpy(line, begin, sizeof begin);
+	for (int r = 0; g->rank(g->arg, r, &k); r++) {
+		snprintf(line + n, sizeof line - (size_t)n, ",rank=\"%d\"", r);
+		add_label(line, sizeof line, "node", k.node);
+		size_t len = strlen(line);
+		int rest = still ? snprintf(line + len, sizeof line - len, "} %.3f\n", k.still_s)
+				 : snprintf(line + len, sizeof line - len, "} %" PRId64 "\n",
+					    k.step);
+		buf_add(out, line, len + (size_t)rest);
 	}
 }
 
-void exports_gauges_text(const struct export_gauges *g, enum export_format format, struct buf *out)
+void exports_gauges_ranks(const struct export_gauges *g, struct buf *out)
+{
+	struct export_rank k;
+	if (!g->rank || !g->rank(g->arg, 0, &k))
+		return;
+	put_rank_series(g, false, out);
+	put_rank_series(g, true, out);
+}
+
+void exports_gauges_text(const struct export_gauges *g, enum export_format format,
+			 const struct buf *ranks, struct buf *out)
 {
 	put_info(g, format, out);
 	put_state(g, format, out);
@@ -180,7 +194,8 @@ void exports_gauges_text(const struct export_gauges *g, enum export_format forma
 		put_sample(g, rows[i].name, "", g->value[i], out);
 	}
 	put_parts(g, format, out);
-	put_ranks(g, format, out);
+	if (ranks->len)
+		buf_add(out, ranks->data, ranks->len);
 	if (format == FORMAT_OPEN_METRICS)
 		buf_puts(out, "# EOF\n");
 }

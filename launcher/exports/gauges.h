@@ -83,7 +83,11 @@ void exports_gauges_init(struct export_gauges *g, const char *run, const char *h
 void exports_gauge_set(struct export_gauges *g, enum export_gauge id, double value);
 /* A number that is not known counts as 0. */
 void exports_gauge_add(struct export_gauges *g, enum export_gauge id, double value);
-void exports_gauges_text(const struct export_gauges *g, enum export_format format, struct buf *out);
+/* The series of the ranks, which are the same in both formats; nothing if they are not asked for. */
+void exports_gauges_ranks(const struct export_gauges *g, struct buf *out);
+/* ranks: of exports_gauges_ranks(). */
+void exports_gauges_text(const struct export_gauges *g, enum export_format format,
+			 const struct buf *ranks, struct buf *out);
 /* Appends name="value" to the labels of muster_run_info, with what the format escapes. */
 void exports_gauges_info(struct export_gauges *g, const char *name, const char *value);
 

@@ -44,9 +44,12 @@ static int replace(void *arg, const char *data, size_t n, struct err *e)
 	int rc = write_file(t->next, data, n, e);
 	if (!rc && rename(t->next, t->path))
 		rc = err_errno(e, file_error_code(errno), "%s: cannot replace", t->path);
-	if (rc)
-		unlink(t->next);
-	return rc;
+	if (!rc)
+		return 0;
+	unlink(t->next);
+	const struct err why = *e;
+	return err_set(e, why.code, "%.800s; metrics.textfile needs a folder that you may write to",
+		       why.text);
 }
 
 static bool is_wanted(const struct job *job)

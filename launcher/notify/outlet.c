@@ -78,7 +78,8 @@ static void deliver(struct outlet *o, json_t *m)
 {
 	int rc = -1;
 	bool again = !o->over;
-	json_object_set_new(m, "dropped", json_integer(o->missing));
+	int64_t told = o->missing; /* others may be dropped meanwhile */
+	json_object_set_new(m, "dropped", json_integer(told));
 	for (int attempt = 0; again; attempt++) {
 		struct err e = ERR_INIT;
 		double again_s = 0;
@@ -89,7 +90,7 @@ static void deliver(struct outlet *o, json_t *m)
 			note_trouble(o, e.text);
 		again = rc && wait_again(o, attempt, again_s);
 	}
-	o->missing = rc ? o->missing + 1 : 0;
+	o->missing += rc ? 1 : -told;
 	o->lost += rc != 0;
 }
 

@@ -404,12 +404,18 @@ void rundir_append_event(struct rundir *r, uint32_t generation, const char *name
 	append_line(r, RUNDIR_EVENTS, generation, line, fields_write(rows, fields, line, NULL));
 }
 
+typedef struct rundir_predicted {
+	RUNDIR_PREDICTED_FIELDS(FIELDS_MEMBER)
+} fields_struct;
+
 void rundir_metrics(struct rundir *r, uint32_t generation, const struct msg_metrics *m,
 		    double predicted_s)
 {
+	static const struct fields_row rows[] = { RUNDIR_PREDICTED_FIELDS(FIELDS_ROW) FIELDS_END };
+	const fields_struct predicted = { .predicted_s = predicted_s };
 	json_t *line = new_line(generation, NULL), *fields = msg_metrics_json(m);
-	int rc = !fields || json_object_update(line, fields);
-	json_object_set_new(line, "predicted_s", json_real(predicted_s));
+	int rc = !fields || json_object_update(line, fields) ||
+		 fields_write(rows, &predicted, line, NULL);
 	json_decref(fields);
 	append_line(r, RUNDIR_METRICS, generation, line, rc);
 }

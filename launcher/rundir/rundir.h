@@ -35,6 +35,8 @@
  *                             in the steps of [trace] steps
  *                             (agent/engine/train/step_trace.h). muster keeps the last RUNDIR_TRACES
  *                             generations
+ *     tensorboard/            events.out.tfevents.*: one for each muster run, if the job asks for them
+ *                             (launcher/exports/tensorboard.h)
  *     ckpt/                   checkpoints, unless the job names another folder
  *     state.json              what the run does now, or how it ended (launcher/rundir/state.h)
  *     control                 while it runs: where its supervisor is reached, with a secret
@@ -93,6 +95,18 @@ int rundir_save_submission(const char *parent, const char *name, uint32_t number
 /* Removes the files of a submission that was refused; number 0: it has none. created: the
  * submission has created the run folder, which is removed with its folders if they are empty. */
 void rundir_drop_submission(const char *path, uint32_t number, bool created);
+
+/* clang-format off */
+
+/* What a line of metrics.jsonl has besides the message `metrics`. */
+#define RUNDIR_PREDICTED_FIELDS(F) \
+	F(predicted_s, NUMBER, REQUIRED, "seconds of a step by the plan")
+
+#define RUNDIR_METRICS_FIELDS(F) \
+	MSG_METRICS_FIELDS(F) \
+	RUNDIR_PREDICTED_FIELDS(F)
+
+/* clang-format on */
 
 /* Appends a line to metrics.jsonl, as rundir_event_*() does to events.jsonl. predicted_s: seconds
  * of a step by the plan. */

@@ -74,7 +74,7 @@ enum { RUNDIR_STATE_VERSION = 1 };
 	F(folder,     LINE,   REQUIRED, "in which `muster run` was given") \
 	F(ends,       NUMBER, OPTIONAL, "when the job's time limit ends it, in seconds since 1970") \
 	F(lost_lines, COUNT,  OPTIONAL, "lines of events and metrics that could not be written") \
-	F(warnings,   JSON,   REQUIRED, "a list of texts") \
+	F(warnings,   JSON,   REQUIRED, "those that hold: a list of struct rundir_state_warning") \
 	F(stand_out,  JSON,   REQUIRED, "ranks and nodes that stand out: a list of struct rundir_state_spot")
 
 #define RUNDIR_STATE_CKPT_FIELDS(F) \
@@ -93,6 +93,12 @@ enum { RUNDIR_STATE_VERSION = 1 };
 	F(node, TEXT, REQUIRED, "its name") \
 	F(what, LINE, REQUIRED, "what is wrong with it, a clause for people")
 
+#define RUNDIR_STATE_WARNING_FIELDS(F) \
+	F(id,     TEXT,   REQUIRED, "of the rule, such as \"loss-spike\"") \
+	F(since,  NUMBER, OPTIONAL, "in seconds since 1970") \
+	F(text,   LINE,   REQUIRED, "what it is, a clause for people") \
+	F(remedy, LINE,   OPTIONAL, "what to do")
+
 /* A rank as consoles see it: an element of the list `ranks` of console_answer. */
 #define RUNDIR_STATE_RANK_FIELDS(F) \
 	F(rank,       INT,    REQUIRED, "the rank") \
@@ -103,8 +109,8 @@ enum { RUNDIR_STATE_VERSION = 1 };
 	F(still_s,    NUMBER, REQUIRED, "seconds since it moved; null: it is not connected") \
 	F(own_s,      NUMBER, OPTIONAL, "seconds of a step in which it waited for no other rank, in the last window") \
 	F(peers_s,    NUMBER, OPTIONAL, "the same of its peers") \
-	F(wait_s,     NUMBER, OPTIONAL, "seconds of a step in which it waited for others") \
-	F(parts,      JSON,   OPTIONAL, "seconds by part of the time account, since it was ready") \
+	F(wait_s,     NUMBER, OPTIONAL, "seconds of a step that it spent in communication, most of it waiting for others") \
+	F(parts,      JSON,   OPTIONAL, "an object: the seconds of each part of its steps and in evaluations, since it was ready (base/time_parts.h)") \
 	F(peak_bytes, COUNT,  OPTIONAL, "peak device memory") \
 	F(slow,       FLAG,   REQUIRED, "whether it is slower than its peers")
 
@@ -113,6 +119,7 @@ enum { RUNDIR_STATE_VERSION = 1 };
 	X(state_ckpt, RUNDIR_STATE_CKPT_FIELDS) \
 	X(state_next, RUNDIR_STATE_NEXT_FIELDS) \
 	X(state_spot, RUNDIR_STATE_SPOT_FIELDS) \
+	X(state_warning, RUNDIR_STATE_WARNING_FIELDS) \
 	X(state_rank, RUNDIR_STATE_RANK_FIELDS)
 
 enum rundir_state_id {

@@ -136,7 +136,6 @@ static void take_wait(struct account *a, const struct account_rank *r,
 	int64_t wait = a->slowest[r->group] - own_work(us), transfers = 0;
 	for (int i = 0; i < STEP_PART_COUNT; i++)
 		transfers += time_part_transfers(part_of(i)) ? us[i] : 0;
-	wait = lesser(wait, transfers);
 	for (int i = 0; i < STEP_PART_COUNT && wait > 0; i++) {
 		if (!time_part_transfers(part_of(i)))
 			continue;
@@ -273,6 +272,11 @@ void supervise_account_generation(struct account *a, int64_t now, int world)
 	supervise_account_settle(a, now);
 	begin_ranks(a, world, a->lost ? TIME_RESTART : TIME_START);
 	a->started = true;
+}
+
+void supervise_account_group(struct account *a, int rank, int group)
+{
+	a->ranks[rank].group = group < a->most ? group : 0;
 }
 
 /* What was done after this step was for nothing. */

@@ -68,7 +68,7 @@ struct account {
 	bool continues; /* a rank of this generation was ready */
 };
 
-/* most: ranks of any generation; groups: at most as many. The run begins with `world` ranks that are not
+/* most: ranks of any generation, and groups. The run begins with `world` ranks that are not
  * ready. */
 int supervise_account_open(struct account *a, int most, int world, int devices, int64_t now,
 			   struct err *e);
@@ -81,9 +81,10 @@ void supervise_account_continue(struct account *a, int64_t wall, int64_t step,
 /* Time passes. The other functions begin with this. */
 void supervise_account_advance(struct account *a, int64_t now);
 
-/* A generation of so many ranks starts; none is ready, and all are in group 0 until the caller sets
- * that. */
+/* A generation of so many ranks starts; none is ready, and all are in group 0. */
 void supervise_account_generation(struct account *a, int64_t now, int world);
+/* Puts the rank into this group, below `most`. */
+void supervise_account_group(struct account *a, int rank, int group);
 /* The rank is ready, and its training continues after this step, as that of all others. */
 void supervise_account_ready(struct account *a, int64_t now, int rank, int64_t step);
 /* What is more than the rank's time so far, or less than it has reported before, is not booked. */

@@ -12,7 +12,7 @@
  *     checkpoint  the ranks write a checkpoint after the step, and train on; a second answer tells of
  *                 its commit. A request that comes meanwhile waits for the same checkpoint
  *     state       the object of state.json, made now
- *     ranks       RANKS_MOST ranks at most, from a given one on
+ *     ranks       CONSOLE_RANKS ranks at most, from a given one on
  *
  * A console never delays the loop: it has at most one answer that is queued, and is dropped if it
  * asks again, or its checkpoint is committed, before it has taken that. CONSOLES consoles are served;

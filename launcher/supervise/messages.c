@@ -200,7 +200,9 @@ static int on_metrics(struct supervisor *s, struct connection *c, const json_t *
 	if (!s->stepped)
 		supervise_pool_confirm(&s->recovery.pool);
 	supervise_state_note_metrics(s, &m);
+	bool first = !s->stepped;
 	supervise_report_metrics(s, &m);
+	supervise_warn_step(s, launcher_connection_rank(c), &m, first);
 	supervise_warn_memory(s, launcher_connection_rank(c), (double)m.peak_bytes);
 	return 0;
 }
@@ -241,8 +243,7 @@ static int on_times(struct supervisor *s, struct connection *c, const json_t *bo
 		return -1;
 	if (!rank_of(s, c)->ready)
 		return report_out_of_order("times", e);
-	supervise_times_note(s, launcher_connection_rank(c), &m);
-	return 0;
+	return supervise_times_note(s, launcher_connection_rank(c), &m, e);
 }
 
 static int on_health(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
@@ -479,7 +480,6 @@ static const struct {
 	[MSG_CKPT] = { on_ckpt, false },
 	[MSG_SERIES] = { on_series, false },
 	[MSG_CKPT_LOCAL] = { on_ckpt_local, false },
-	[MSG_SAVE_FAILED] = { on_save_failed, false },
 	[MSG_SIGNAL] = { on_signal, false },
 	[MSG_FAILED] = { on_failed, false },
 	[MSG_FINISHED] = { on_finished, false },
@@ -488,6 +488,7 @@ static const struct {
 	[MSG_BAD_STEP] = { on_bad_step, false },
 	[MSG_EXAMINED] = { on_examined, false },
 	[MSG_LINKS] = { on_links, false },
+	[MSG_SAVE_FAILED] = { on_save_failed, false },
 	[MSG_IDLE] = { on_idle, false },
 	[MSG_ENDPOINTS] = { on_endpoints, false },
 };

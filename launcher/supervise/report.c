@@ -175,7 +175,6 @@ void supervise_report_metrics(struct supervisor *s, const struct msg_metrics *m)
 	rundir_metrics(s->o.run, s->generation, m, s->d->plan.time.total);
 	exports_step(s->exports, m);
 	add_measured_step(s, m);
-	supervise_warn_step(s, m);
 	if (s->step < 0) {
 		s->first_loss = t.loss;
 		s->first_loss_step = m->step;

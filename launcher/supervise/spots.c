@@ -72,12 +72,10 @@ static void add_slow(struct spots *p, int rank, double now)
 static void add_alarms(struct spots *p, int rank)
 {
 	const struct supervisor *s = p->s;
-	size_t i;
-	json_t *of;
-	json_array_foreach(s->evidence.ranks[rank].findings, i, of)
-	{
+	const json_t *all = s->evidence.ranks[rank].findings;
+	for (size_t i = 0; i < json_array_size(all); i++) {
 		struct msg_finding f;
-		if (!msg_finding_read(of, &f, NULL) && f.alarm)
+		if (!msg_finding_read(json_array_get(all, i), &f, NULL) && f.alarm)
 			add(p, f.node ? -1 : rank, supervise_node(s, rank), "%s", f.text);
 	}
 }

@@ -1,6 +1,7 @@
 #include "launcher/supervise/state.h"
 
 #include "base/clock.h"
+#include "base/human.h"
 #include "base/version.h"
 #include "launcher/supervise/supervisor.h"
 #include "plan/layout_text.h"
@@ -118,23 +119,24 @@ static json_t *next_json(const struct supervisor *s, int64_t step)
 					     .eta_s = (double)(next - step) * s->step_s });
 }
 
-static void add_warning(json_t *list, bool is, const char *text)
+static void add_warning(json_t *list, bool holds, const char *id, const char *text)
 {
-	if (is)
-		json_array_append_new(list, json_string(text));
+	struct rundir_state_warning w = { .id = id, .text = text };
+	if (holds)
+		json_array_append_new(list, rundir_state_warning_json(&w));
 }
 
 static json_t *warnings_json(const struct supervisor *s)
 {
-	json_t *list = json_array();
+	json_t *list = supervise_warnings_json(&s->warn.rules);
+	int lost = rundir_lost(s->o.run);
 	char text[200];
 	snprintf(text, sizeof text,
-		 "%d line%s of events or metrics could not be written; is the disk full?",
-		 rundir_lost(s->o.run), rundir_lost(s->o.run) == 1 ? "" : "s");
-	add_warning(list, rundir_lost(s->o.run) > 0, text);
-	add_warning(list, s->slow_checkpoints.slow,
-		    "checkpoints are slow; events.jsonl says more (slow-ckpt)");
-	add_warning(list, s->suspects_failed, "the list of suspect nodes cannot be written");
+		 "%d line%s of events or metrics could not be written; is the disk full?", lost,
+		 human_s(lost));
+	add_warning(list, lost > 0, "lost-lines", text);
+	add_warning(list, s->suspects_failed, "suspects",
+		    "the list of suspect nodes cannot be written");
 	return list;
 }
 
@@ -213,6 +215,8 @@ json_t *supervise_state_json(struct supervisor *s)
 	out.layout = buf_str(&layout);
 	out.has_checkpoint = out.checkpoint != NULL;
 	out.has_next_checkpoint = out.next_checkpoint != NULL;
+	out.has_goodput = s->times.account.started;
+	out.goodput = time_parts_goodput(supervise_times_parts(s));
 	fill_progress(s, &out);
 	fill_place(s, now, wall, &out);
 	json_t *o = rundir_state_json(&out);
@@ -265,12 +269,38 @@ void supervise_state_tick(struct supervisor *s)
 		supervise_state_write(s);
 }
 
+/* Seconds of each part that the rank has reported; NULL: it has reported nothing. */
+static json_t *parts_json(const struct account_report *r)
+{
+	static const char *const names[] = {
+#define PART_NAME(with, ENUM, member, name, transfers, doc) #member,
+		TIME_PARTS(PART_NAME, )
+#undef PART_NAME
+	};
+	json_t *o = r->step ? json_object() : NULL;
+	for (int i = 0; o && i < TIME_REPORTED; i++)
+		json_object_set_new(o, names[TIME_STEP + i], json_real((double)r->us[i] * 1e-6));
+	return o;
+}
+
+/* Seconds of a step in which the rank waited for others. */
+static double wait_of(const struct account_report *r)
+{
+	int64_t us = 0;
+	for (int i = 0; i < TIME_REPORTED; i++)
+		if (time_part_transfers((enum time_part)(TIME_STEP + i)))
+			us += r->us[i];
+	return (double)us * 1e-6 / (double)r->step;
+}
+
 static json_t *rank_json(const struct supervisor *s, int rank, double now)
 {
 	const struct rank_state *k = &s->ranks[rank];
+	const struct account_report *r = supervise_times_of(s, rank);
 	const struct pace *p = s->stragglers.world == s->world ? &s->stragglers.ranks[rank] : NULL;
 	bool paced = p && p->pace > 0, here = k->connection != NULL;
-	return rundir_state_rank_json(&(struct rundir_state_rank){
+	json_t *parts = parts_json(r);
+	json_t *o = rundir_state_rank_json(&(struct rundir_state_rank){
 		.rank = rank,
 		.node = supervise_node(s, rank),
 		.phase = here ? k->phase : "",
@@ -281,10 +311,16 @@ static json_t *rank_json(const struct supervisor *s, int rank, double now)
 		.own_s = paced ? p->pace : 0,
 		.has_peers_s = paced && p->reference > 0,
 		.peers_s = paced ? p->reference : 0,
-		.has_wait_s = paced && s->step_s > 0,
-		.wait_s = paced ? fmax(s->step_s - p->pace, 0) : 0,
+		.has_wait_s = parts != NULL,
+		.wait_s = parts ? wait_of(r) : 0,
+		.has_parts = parts != NULL,
+		.parts = parts,
+		.has_peak_bytes = r->peak_bytes > 0,
+		.peak_bytes = r->peak_bytes,
 		.slow = p && p->straggler,
 	});
+	json_decref(parts);
+	return o;
 }
 
 json_t *supervise_state_ranks_json(const struct supervisor *s, int first, int count)

@@ -79,8 +79,12 @@ struct pace {
 	int others;        /* … for that many windows in a row */
 	int reasons;       /* other reasons that were reported */
 	double considered; /* time at which the run last considered to leave its node; 0: never */
-	double waited;     /* now.delay when warn.c looked last */
-	int above; /* windows in a row in which it took longer than [warn] slow permits … */
+	/* of warn.c: now.delay when it looked last, and what the rank had reported then */
+	double waited;
+	int64_t data_us, step_us;
+	double data; /* the share of a step in which it waited for samples */
+	int starved; /* reports in a row in which that was much */
+	int above;   /* windows in a row in which it took longer than [warn] slow permits … */
 	int64_t above_steps; /* … and the steps of these */
 	double reported;     /* time of the last report of a pause */
 	int pauses;          /* that were reported */

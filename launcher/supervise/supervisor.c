@@ -149,7 +149,6 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 	s->world = o->first->plan.world;
 	s->step = s->ckpt_step = s->uploads.left = -1;
 	s->opened = s->last_tick = o->now();
-	supervise_warn_open(s);
 	supervise_restart_init(
 		&s->restart,
 		&(struct restart_limits){ .max_restarts = o->first->job.restart.max_restarts,
@@ -196,6 +195,7 @@ void supervise_start(struct supervisor *s)
 {
 	supervise_state_write(s);
 	supervise_console_open(s);
+	supervise_warn_open(s);
 	supervise_uploads_look(s);
 	supervise_start_first(s);
 }

@@ -131,7 +131,7 @@ void supervise_times_generation(struct supervisor *s)
 	struct account *a = &s->times.account;
 	supervise_account_generation(a, now_us(s), s->world);
 	for (int r = 0; r < s->world; r++)
-		a->ranks[r].group = s->d->plan.ranks[r].at.pp;
+		supervise_account_group(a, r, s->d->plan.ranks[r].at.pp);
 	supervise_times_write(s);
 }
 
@@ -140,14 +140,13 @@ void supervise_times_ready(struct supervisor *s, int rank, int64_t step)
 	supervise_account_ready(&s->times.account, now_us(s), rank, step);
 }
 
-void supervise_times_note(struct supervisor *s, int rank, const struct msg_times *m)
+int supervise_times_note(struct supervisor *s, int rank, const struct msg_times *m, struct err *e)
 {
 	struct account_report report = { .step = m->step, .peak_bytes = m->peak_bytes };
-#define COPY_PART(with, ENUM, member, name, transfers, doc) \
-	report.us[TIME_##ENUM - TIME_STEP] = m->member##_us;
-	TIME_REPORTED_PARTS(COPY_PART, )
-#undef COPY_PART
+	if (time_reported_read(m->us, report.us, e))
+		return err_prefix(e, "message times");
 	supervise_account_report(&s->times.account, now_us(s), rank, &report);
+	return 0;
 }
 
 void supervise_times_finished(struct supervisor *s, int rank)

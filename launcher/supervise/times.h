@@ -37,7 +37,8 @@ void supervise_times_enter(struct supervisor *s);
 /* A generation starts. */
 void supervise_times_generation(struct supervisor *s);
 void supervise_times_ready(struct supervisor *s, int rank, int64_t step);
-void supervise_times_note(struct supervisor *s, int rank, const struct msg_times *m);
+/* ERR_PROTO: the message is invalid. */
+int supervise_times_note(struct supervisor *s, int rank, const struct msg_times *m, struct err *e);
 void supervise_times_finished(struct supervisor *s, int rank);
 void supervise_times_tick(struct supervisor *s);
 /* Writes a line. */

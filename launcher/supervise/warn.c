@@ -58,20 +58,22 @@ void supervise_warn_reset(struct supervisor *s)
 	supervise_warn_hold(s, WARNING_LAGGING, false, next, true);
 	s->warn.shares_cores = supervise_shares_cores(s);
 	s->warn.coreless = s->d->job.job.device == DEVICE_CPU ? NAN : 0;
-	s->warn.looked = 0;
+	s->warn.data = s->warn.looked = 0;
 	s->warn.quiet = 0;
 }
 
-/* The first step of a generation warms up, so its time is not judged. */
-void supervise_warn_step(struct supervisor *s, const struct msg_metrics *m)
+void supervise_warn_step(struct supervisor *s, int rank, const struct msg_metrics *m, bool first)
 {
-	bool timed = s->stepped && m->step_s > 0;
+	bool timed = !first && m->step_s > 0;
 	bool judged = timed && !s->warn.shares_cores;
+	double data = timed ? m->data_s / m->step_s : NAN;
+	bool other = timed && s->warn.data > data; /* another rank waits longer */
 	const struct warning_sample x = {
 		.step = m->step,
 		.loss = m->loss,
 		.norm = m->has_skipped && m->skipped ? NAN : m->grad_norm,
-		.data = timed ? m->data_s / m->step_s : NAN,
+		.data = other ? s->warn.data : data,
+		.data_rank = other ? s->warn.data_rank : rank,
 		.step_s = judged ? (m->step_s - m->checkpoint_s) * (1 - s->warn.coreless) : NAN,
 		.predicted_s = s->d->plan.time.total,
 	};
@@ -143,20 +145,63 @@ void supervise_warn_ranks(struct supervisor *s, double window)
 	supervise_warn_hold(s, WARNING_LAGGING, true, text, s->stragglers.ranks[r].straggler);
 }
 
-/* On a host with more busy processes than cores a step takes long without a fault of the run. */
+/* On a host with more busy processes than cores a step takes long without a fault of the run. Returns
+ * the longest time without a core since the last look. */
+static double look_at_delay(struct supervisor *s)
+{
+	double most = 0;
+	for (int r = 0; r < s->world; r++) {
+		struct pace *p = &s->stragglers.ranks[r];
+		most = fmax(most, p->now.delay - p->waited);
+		p->waited = p->now.delay;
+	}
+	return most;
+}
+
+/* Takes a report of the rank, if there is a new one. */
+static void take_data(const struct supervisor *s, int rank)
+{
+	struct pace *p = &s->stragglers.ranks[rank];
+	const int64_t *us = supervise_times_of(s, rank)->us;
+	int64_t data = us[TIME_DATA - TIME_STEP], steps = 0;
+	for (int i = 0; i < STEP_PART_COUNT; i++)
+		steps += us[i];
+	if (steps <= p->step_us)
+		return;
+	p->data = (double)(data - p->data_us) / (double)(steps - p->step_us);
+	p->starved = p->data > s->o.job->warn.data ? p->starved + 1 : 0;
+	p->data_us = data;
+	p->step_us = steps;
+}
+
+/* The rank that sends metrics sees a rank that waits for samples as communication. So each rank's own
+ * reports count, too. */
+static void look_at_data(struct supervisor *s)
+{
+	struct warn_state *w = &s->warn;
+	w->data = 0;
+	for (int r = 0; r < s->world && s->o.job->warn.data > 0; r++) {
+		const struct pace *p = &s->stragglers.ranks[r];
+		take_data(s, r);
+		if (p->starved >= WARN_STARVED && p->data > w->data) {
+			w->data = p->data;
+			w->data_rank = r;
+		}
+	}
+}
+
 void supervise_warn_tick(struct supervisor *s)
 {
 	struct warn_state *w = &s->warn;
-	double now = supervise_now(s), since = now - w->looked, most = 0;
-	struct pace *ranks = s->stragglers.ranks;
-	if (s->d->job.job.device != DEVICE_CPU || s->state != SUP_TRAINING || !ranks ||
-	    s->stragglers.world != s->world || (w->looked > 0 && since < WARN_CORELESS_S))
+	double now = supervise_now(s), since = now - w->looked;
+	if (s->state != SUP_TRAINING || !s->stragglers.ranks || s->stragglers.world != s->world ||
+	    (w->looked > 0 && since < WARN_LOOK_S))
 		return;
-	for (int r = 0; r < s->world; r++) {
-		most = fmax(most, ranks[r].now.delay - ranks[r].waited);
-		ranks[r].waited = ranks[r].now.delay;
-	}
-	if (w->looked > 0)
-		w->coreless = fmin(most / since, 1);
+	double delay = look_at_delay(s);
+	if (w->looked > 0 && s->d->job.job.device == DEVICE_CPU)
+		w->coreless = fmin(delay / since, 1);
 	w->looked = now;
+	look_at_data(s);
+	for (int r = 0; r < s->world; r++)
+		supervise_warn_memory(s, r, (double)supervise_times_of(s, r)->peak_bytes);
 }

@@ -11,7 +11,8 @@
 
 enum {
 	WARN_SLOW_STEPS = 20, /* for which a rank is slower than its peers */
-	WARN_CORELESS_S = 5   /* from one look at the time without a core to the next */
+	WARN_LOOK_S = 5,      /* from one look at what the ranks have reported to the next */
+	WARN_STARVED = 3      /* reports in a row in which a rank waits for samples */
 };
 
 /* What is above the peers' time is at least this share of the step. */
@@ -22,18 +23,24 @@ struct warn_state {
 	bool shares_cores; /* agents of the generation share cores */
 	/* the share of the time in which the rank that lacked a core most had none; NaN: unknown */
 	double coreless;
-	double looked; /* time of the last look at it; 0: none in this generation */
+	/* the share of a step in which the rank that waits for samples most does so; 0: none waits
+	 * for long */
+	double data;
+	int data_rank;
+	double looked; /* time of the last look at the ranks; 0: none in this generation */
 	int quiet;     /* windows in a row in which no rank was slow */
 };
 
 struct supervisor;
 struct msg_metrics;
 
+/* Takes the limits of the job. */
 void supervise_warn_open(struct supervisor *s);
 /* A generation starts: what is known about its ranks is over. */
 void supervise_warn_reset(struct supervisor *s);
-/* A step is done; s->stepped says whether it was the first one of its generation. */
-void supervise_warn_step(struct supervisor *s, const struct msg_metrics *m);
+/* The rank has sent the metrics of a step. first: of its generation; it warms up, so its time is not
+ * judged. */
+void supervise_warn_step(struct supervisor *s, int rank, const struct msg_metrics *m, bool first);
 /* The most bytes that the rank has used. */
 void supervise_warn_memory(struct supervisor *s, int rank, double bytes);
 /* A window in which ranks are compared has ended (stragglers.h). */

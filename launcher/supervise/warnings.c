@@ -84,8 +84,8 @@ static enum verdict judge_data(struct warnings *w, const struct warning_sample *
 		return UNKNOWN;
 	if (x->data <= w->limits.data)
 		return WITHIN;
-	snprintf(text, WARNING_TEXT, "step %lld: training waits for samples for %.0f %% of a step",
-		 (long long)x->step, 100 * x->data);
+	snprintf(text, WARNING_TEXT, "step %lld: rank %d waits for samples for %.0f %% of a step",
+		 (long long)x->step, x->data_rank, 100 * x->data);
 	return OUT;
 }
 

@@ -78,7 +78,8 @@ struct warning_limits {
 struct warning_sample {
 	int64_t step;
 	double loss, norm;
-	double data;        /* share of the step */
+	double data;        /* share of the step … */
+	int data_rank;      /* … of this rank */
 	double step_s;      /* without checkpoints and waits for a core … */
 	double predicted_s; /* … and as it was predicted */
 };

@@ -31,7 +31,7 @@ ended() { # expected exit status of $pid
 }
 
 @test "--help of each command reads like a man page" {
-	for command in run plan topo submit trace; do
+	for command in run ls status stop checkpoint plan topo submit trace; do
 		run "$MUSTER" $command --help
 		[[ $status -eq 0 && $output == "muster $command"*SYNOPSIS*"EXIT STATUS"* ]]
 		run "$MUSTER" help $command

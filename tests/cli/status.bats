@@ -115,7 +115,7 @@ print([json.loads(l) for l in open(sys.argv[1])][-1]["loss"])' "$(run_folder goo
 	edit 'host="elsewhere"' 'time=time.time()'
 	run "$MUSTER" status moved
 	echo "$output"
-	[[ $status -eq 0 && $output == "moved: training "*"on elsewhere cannot be reached"* ]]
+	[[ $status -eq 0 && $output == "moved: training "*"on elsewhere cannot be reached from here"* ]]
 	edit 'time=time.time()-100'
 	run "$MUSTER" status moved
 	echo "$output"
@@ -182,7 +182,7 @@ assert runs["file"]["state"] is None and runs["whole"]["state"] == "done", runs'
 	python3 - "$(run_folder words)/state.json" <<-'PYTHON'
 		import json, sys
 		s = json.load(open(sys.argv[1]))
-		s["warnings"] = ["\x1b]0;title\x07 and \u009b2J"]
+		s["warnings"] = [{"id": "x", "text": "\x1b]0;title\x07 and \u009b2J"}]
 		s["name"] = "\x1b[31mred"
 		json.dump(s, open(sys.argv[1], "w"))
 	PYTHON

@@ -17,7 +17,10 @@ whole() {
 		parts = "start data compute recompute tp cp ep pp dp optimizer checkpoint other evaluation slowest unreported lost restart stop idle".split()
 		steps = "data compute recompute tp cp ep pp dp optimizer other evaluation slowest".split()
 		before = None
-		for line in map(json.loads, open(folder + "/time.jsonl")):
+		# The first line names the format.
+		def lines(name):
+		    return [line for line in map(json.loads, open(folder + "/" + name)) if "format" not in line]
+		for line in lines("time.jsonl"):
 		    assert sorted(part + "_s" for part in parts) == sorted(set(key for key in line if key.endswith("_s")) - {"wall_s", "total_s"}), line
 		    total = sum(line[part + "_s"] for part in parts)
 		    assert min(line[part + "_s"] for part in parts) >= 0, line
@@ -30,7 +33,7 @@ whole() {
 		names["trained"] = sum(line[part + "_s"] for part in steps + ["checkpoint"])
 		# Seconds of the steps that count, and of those that were repeated, by the rank that reports them.
 		once, again = {}, 0
-		for m in map(json.loads, open(folder + "/metrics.jsonl")):
+		for m in lines("metrics.jsonl"):
 		    again += once.get(m["step"], 0)
 		    once[m["step"]] = m["step_s"]
 		names.update(once=sum(once.values()), again=again)

@@ -11,15 +11,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_state(const struct rundir_state *s)
 {
-	size_t i;
-	json_t *of;
 	if (rundir_state_find(s->state) >= RUNDIR_STATE_COUNT || !s->name || !s->layout ||
 	    !s->host || s->steps < 0 || (s->has_step && s->step < 0))
 		abort();
-	json_array_foreach(s->stand_out, i, of)
-	{
+	for (size_t i = 0; i < json_array_size(s->stand_out); i++) {
 		struct rundir_state_spot spot;
-		if (!rundir_state_spot_read(of, &spot, NULL) && (!spot.node || !spot.what))
+		if (!rundir_state_spot_read(json_array_get(s->stand_out, i), &spot, NULL) &&
+		    (!spot.node || !spot.what))
+			abort();
+	}
+	for (size_t i = 0; i < json_array_size(s->warnings); i++) {
+		struct rundir_state_warning w;
+		if (!rundir_state_warning_read(json_array_get(s->warnings, i), &w, NULL) &&
+		    (!w.text || !w.id))
 			abort();
 	}
 	struct rundir_state_ckpt c;

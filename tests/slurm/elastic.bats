@@ -41,6 +41,19 @@ is_right() {
 	wait_for 10 no_agent
 }
 
+# is_accounted_for RUN: each second of each of the 8 devices of the job is in one part of time.jsonl, and some of them had no rank.
+is_accounted_for() {
+	python3 - "$(run_folder "$1")/time.jsonl" <<-'PY'
+		import json, sys
+		lines = [line for line in map(json.loads, open(sys.argv[1])) if "format" not in line]
+		for line in lines:
+		    parts = sum(s for name, s in line.items() if name.endswith("_s") and name not in ("wall_s", "total_s"))
+		    assert line["devices"] == 8 and abs(parts - 8 * line["wall_s"]) < 1e-4, (parts, line)
+		print(lines[-1])
+		assert lines[-1]["idle_s"] > 0 and lines[-1]["lost_s"] > 0 and lines[-1]["restart_s"] > 0
+	PY
+}
+
 recovery_figure() { # run
 	figure "$1: node lost: seen after $(span "$killed" "$(event_field "$1" rank-lost time)") s, first step" \
 		"$(between "$1" rank-lost first-step) s later; $(event "$1" decision | tail -n 1 | grep -oP '"text":"\K[^"]+' | head -n 1)"
@@ -55,6 +68,7 @@ recovery_figure() { # run
 	[[ $(decision spare) == spare ]]
 	[[ $(event_field spare rank-lost node) == n2 ]]
 	[[ $(nodes_of spare 2) == "n1 n3 n4 " ]]
+	is_accounted_for spare
 	recovery_figure spare
 }
 
@@ -94,6 +108,7 @@ recovery_figure() { # run
 	# The node was checked first, while the run trained.
 	[[ $(event grown node-check) == *'"node":"n4","passed":true'* ]]
 	[[ $(nodes_of grown 3) == "n1 n2 n3 n4 " ]]
+	is_accounted_for grown
 	# It stops for a checkpoint, so no step is repeated.
 	[[ $(event_field grown ready step) == $(event grown ckpt | grep '"generation":2[,}]' | tail -n 1 | grep -oP '"step":\K[0-9]+') ]]
 }

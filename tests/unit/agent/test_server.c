@@ -1,6 +1,6 @@
 /*
  * Tests the parameter server: the bound on staleness, asynchrony within it, learning, gradients
- * that are not finite, stops, and failures. (test_strategies.c compares staleness 0 with one
+ * that are not finite, stops, checkpoints that are asked for, and failures. (test_strategies.c compares staleness 0 with one
  * process, and test_memory.c tests the memory.)
  */
 #include "tests/unit/agent/trainee.h"
@@ -32,6 +32,7 @@ struct training {
 		double first, last;      /* losses of the evaluations */
 		int64_t lead[WORLD_MAX]; /* the lead that each server allowed */
 		int stopped[WORLD_MAX];  /* the number of steps that each rank made */
+		int saves[WORLD_MAX];    /* how often each rank met the others for a checkpoint */
 	} * board;
 };
 
@@ -257,6 +258,53 @@ static void all_stop_after_the_same_step(void **state)
 	}
 }
 
+/* --- checkpoints that somebody asks for --- */
+
+/* The ranks are asked after different steps, and meet in param_server_pause() and in an all-reduce,
+ * which fails or never ends if they are not in the same step. */
+static int save(struct comm *world, void *arg, struct err *e)
+{
+	const struct training *c = arg;
+	int me = comm_rank(world), asked = 0, saved_for = 0;
+	struct trainee t;
+	int rc = trainee_open(&model, &c->job, world, "reference", 1, &t, e);
+	for (int step = 0; !rc && step < c->steps; step++) {
+		asked = step >= 4 + me ? 1 + (step >= 20 + 2 * me) : 0;
+		struct server_step io = { .step = step,
+					  .loss = 1,
+					  .wants_save = asked > saved_for };
+		rc = param_server_step(t.server, &io, e);
+		if (rc || !io.saves)
+			continue;
+		int32_t words[] = { asked, step, -step };
+		rc = param_server_pause(t.server, e) ||
+		     comm_all_reduce(world, words, words, 3, COMM_I32, COMM_MAX, e) ||
+		     param_server_resume(t.server, e);
+		assert_int_equal(words[1], step);
+		assert_int_equal(words[2], -step);
+		saved_for = words[0];
+		c->board->saves[me]++;
+	}
+	rc = rc || param_server_leave(t.server, e);
+	t.failed = rc != 0;
+	trainee_close(&t);
+	return rc;
+}
+
+static void all_save_after_the_same_steps(void **state)
+{
+	(void)state;
+	for (int staleness = 0; staleness < 6; staleness += 5) {
+		struct training c;
+		training_open(&c, 4, staleness, "job.steps=40");
+		c.steps = 40;
+		assert_int_equal(world_run(4, save, &c), 0);
+		for (int r = 0; r < 4; r++)
+			assert_int_equal(c.board->saves[r], 2);
+		course_close(&c);
+	}
+}
+
 /* --- failures --- */
 
 /* Rank 1 is a worker and a server. It dies in the middle of its third step. */
@@ -340,6 +388,7 @@ int main(void)
 		cmocka_unit_test(training_with_staleness_lowers_the_loss),
 		cmocka_unit_test(a_gradient_that_is_not_finite_is_not_applied),
 		cmocka_unit_test(all_stop_after_the_same_step),
+		cmocka_unit_test(all_save_after_the_same_steps),
 		cmocka_unit_test(a_rank_that_dies_is_an_error_on_all),
 		cmocka_unit_test(a_rank_that_fails_is_an_error_on_all),
 		cmocka_unit_test(ticks_do_not_disturb),

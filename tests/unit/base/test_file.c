@@ -281,6 +281,28 @@ static void *feed_in_pieces(void *arg)
 	return NULL;
 }
 
+static void a_secret_is_its_user_s_alone_and_without_blanks(void **state)
+{
+	(void)state;
+	char out[8];
+	struct err e = ERR_INIT;
+	const char *path = in_dir("secret");
+	assert_int_equal(file_replace(path, " a b\n\n", 6, NULL), 0);
+	assert_int_equal(file_read_secret(path, out, sizeof out, &e), 0);
+	assert_string_equal(out, "a b");
+	assert_int_equal(file_read_secret(path, out, 6, &e), -1);
+	assert_int_equal(e.code, ERR_USAGE);
+	assert_int_equal(file_read_secret(path, out, 7, &e), 0);
+	chmod(path, 0640);
+	assert_int_equal(file_read_secret(path, out, sizeof out, &e), -1);
+	assert_int_equal(e.code, ERR_DENIED);
+	assert_string_equal(out, "");
+	assert_null(strstr(e.text, "a b"));
+	unlink(path);
+	assert_int_equal(file_read_secret(path, out, sizeof out, &e), -1);
+	assert_int_equal(e.code, ERR_NOTFOUND);
+}
+
 static void full_reads_gather_pieces_and_name_an_early_end(void **state)
 {
 	(void)state;
@@ -328,6 +350,7 @@ int main(void)
 		cmocka_unit_test(a_sparse_giant_is_refused_before_it_takes_memory),
 		cmocka_unit_test(a_folder_of_one_s_own_is_no_link),
 		cmocka_unit_test(folders_are_made_on_the_way_and_private),
+		cmocka_unit_test(a_secret_is_its_user_s_alone_and_without_blanks),
 		cmocka_unit_test(full_reads_gather_pieces_and_name_an_early_end),
 		cmocka_unit_test(pread_reads_at_its_place),
 	};

@@ -26,8 +26,10 @@ static void a_line_has_time_level_source_and_text(void **state)
 	log_setup(ends[1], LOG_INFO, "node3:12");
 	log_info("step %d", 4);
 	const char *line = written();
-	int h, m, s, ms, at = 0;
-	assert_int_equal(sscanf(line, "%2d:%2d:%2d.%3d %n", &h, &m, &s, &ms, &at), 4);
+	int y, mon, d, h, m, s, ms, at = 0;
+	assert_int_equal(sscanf(line, "%4d-%2d-%2d %2d:%2d:%2d.%3d %n", &y, &mon, &d, &h, &m, &s,
+				&ms, &at),
+			 7);
 	assert_string_equal(line + at, "info  node3:12: step 4\n");
 }
 

@@ -146,6 +146,66 @@ static void wildcard_is_refused(void **state)
 	}
 }
 
+static int listen_at(const char *address, int only_loopback, char bound[NET_ADDR_MAX],
+		     struct err *e)
+{
+	int fd = -1;
+	*e = (struct err)ERR_INIT;
+	return net_listen_at(address, only_loopback, &fd, bound, e) ? -1 : fd;
+}
+
+static void listens_on_the_port_that_is_asked_for(void **state)
+{
+	(void)state;
+	char bound[NET_ADDR_MAX], again[NET_ADDR_MAX];
+	struct err e;
+	int fd = listen_at("127.0.0.1:0", 1, bound, &e);
+	assert_true(fd >= 0);
+	assert_int_not_equal(strcmp(bound, "127.0.0.1:0"), 0);
+	assert_int_equal(listen_at(bound, 1, again, &e), -1);
+	assert_int_equal(e.code, ERR_NET);
+	assert_non_null(strstr(e.text, bound));
+	close(fd);
+	fd = listen_at(bound, 1, again, &e);
+	assert_true(fd >= 0);
+	assert_string_equal(again, bound);
+	close(fd);
+	fd = listen_at("lo:0", 1, bound, &e); /* an interface */
+	assert_true(fd >= 0);
+	assert_memory_equal(bound, "127.", 4);
+	close(fd);
+}
+
+static void listens_no_wider_than_asked(void **state)
+{
+	(void)state;
+	char bound[NET_ADDR_MAX];
+	struct err e;
+	static const char *const wide[] = { "0.0.0.0:0", "[::]:0" };
+	for (size_t i = 0; i < 2; i++)
+		for (int only = 0; only < 2; only++) {
+			assert_int_equal(listen_at(wide[i], only, bound, &e), -1);
+			assert_int_equal(e.code, ERR_DENIED);
+		}
+	assert_int_equal(listen_at("192.0.2.1:0", 1, bound, &e), -1);
+	assert_int_equal(e.code, ERR_DENIED);
+	assert_int_equal(listen_at("192.0.2.1:0", 0, bound, &e), -1);
+	assert_int_equal(e.code, ERR_NET); /* no address of this machine */
+}
+
+static void an_address_without_a_port_is_not_listened_on(void **state)
+{
+	(void)state;
+	char bound[NET_ADDR_MAX];
+	struct err e;
+	static const char *const bad[] = { "",    "9400",         "127.0.0.1", ":0", "127.0.0.1:x",
+					   "::1", "127.0.0.1:0:0" };
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		assert_int_equal(listen_at(bad[i], 1, bound, &e), -1);
+		assert_int_equal(e.code, ERR_USAGE);
+	}
+}
+
 static void malformed_addresses_are_refused(void **state)
 {
 	(void)state;
@@ -220,6 +280,9 @@ int main(void)
 		cmocka_unit_test(every_address_of_a_name_is_tried),
 		cmocka_unit_test(guarded_connection_is_asked_for_life),
 		cmocka_unit_test(wildcard_is_refused),
+		cmocka_unit_test(listens_on_the_port_that_is_asked_for),
+		cmocka_unit_test(listens_no_wider_than_asked),
+		cmocka_unit_test(an_address_without_a_port_is_not_listened_on),
 		cmocka_unit_test(malformed_addresses_are_refused),
 		cmocka_unit_test(started_connection_tells_how_it_ended),
 		cmocka_unit_test(refused_connection_is_retried_until_the_timeout),

@@ -167,6 +167,22 @@ static void a_rank_that_finished_is_stopping_from_its_last_report_on(void **stat
 	supervise_account_close(&a);
 }
 
+static void a_report_that_falls_or_exceeds_the_time_is_not_believed(void **state)
+{
+	(void)state;
+	open_account(1, 1);
+	start(0, 1);
+	all_ready(0, 0);
+	report(10, 0, 10, 6, 2);
+	report(12, 0, 11, 5, 1);
+	expect(TIME_COMPUTE, 6);
+	expect(TIME_DP, 2);
+	report(14, 0, 12, 6, 100);
+	expect(TIME_DP, 14 - 6);
+	expect(TIME_UNREPORTED, 0);
+	supervise_account_close(&a);
+}
+
 /* --- over several runs ---------------------------------------------------------------- */
 
 static void a_later_run_continues_the_sums_and_loses_what_it_repeats(void **state)
@@ -174,7 +190,9 @@ static void a_later_run_continues_the_sums_and_loses_what_it_repeats(void **stat
 	(void)state;
 	int64_t parts[TIME_PART_COUNT] = { [TIME_COMPUTE] = 10 * SECOND, [TIME_START] = SECOND };
 	open_account(2, 2);
+	parts[TIME_UNREPORTED] = 4 * SECOND; /* the next line has it among the steps */
 	supervise_account_continue(&a, 6 * SECOND, 10, parts);
+	parts[TIME_UNREPORTED] = 0;
 	parts[TIME_COMPUTE] = 30 * SECOND;
 	supervise_account_continue(&a, 16 * SECOND, 20, parts);
 	start(2, 2);
@@ -194,7 +212,7 @@ static void a_rank_waits_for_the_slowest_rank_of_its_group(void **state)
 	(void)state;
 	open_account(4, 4);
 	start(0, 4);
-	a.ranks[3].group = 1;
+	supervise_account_group(&a, 3, 1);
 	all_ready(0, 0);
 	report(10, 0, 10, 8, 1);
 	report(10, 1, 10, 5, 4);
@@ -313,7 +331,7 @@ static void begin_generation(void)
 	memset(m.ready, 0, sizeof m.ready);
 	memset(m.ended, 0, sizeof m.ended);
 	for (int r = 0; r < m.world; r++)
-		a.ranks[r].group = (int)draw(2);
+		supervise_account_group(&a, r, (int)draw(3));
 }
 
 static void lose(void)
@@ -432,6 +450,7 @@ int main(void)
 		cmocka_unit_test(restarts_without_progress_lose_no_step_twice),
 		cmocka_unit_test(a_rollback_may_go_back_beyond_the_start_of_a_generation),
 		cmocka_unit_test(a_rank_that_finished_is_stopping_from_its_last_report_on),
+		cmocka_unit_test(a_report_that_falls_or_exceeds_the_time_is_not_believed),
 		cmocka_unit_test(a_later_run_continues_the_sums_and_loses_what_it_repeats),
 		cmocka_unit_test(a_rank_waits_for_the_slowest_rank_of_its_group),
 		cmocka_unit_test(devices_that_no_rank_uses_are_idle),

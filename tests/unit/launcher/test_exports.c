@@ -162,8 +162,11 @@ static bool has_line(const struct buf *b, const char *line)
 
 static void text_of(const struct export_gauges *g, enum export_format format, struct buf *out)
 {
+	struct buf ranks = BUF_INIT;
 	buf_clear(out);
-	exports_gauges_text(g, format, out);
+	exports_gauges_ranks(g, &ranks);
+	exports_gauges_text(g, format, &ranks, out);
+	buf_fini(&ranks);
 	assert_false(buf_failed(out));
 }
 
@@ -288,7 +291,7 @@ static void series_of_ranks_come_only_if_they_are_asked_for(void **state)
 		has_line(&out, "muster_rank_step{run=\"r\",host=\"h\",rank=\"1\",node=\"n2\"} 8"));
 	assert_true(has_line(
 		&out,
-		"muster_rank_still_seconds{run=\"r\",host=\"h\",rank=\"0\",node=\"n1\"} 0.5"));
+		"muster_rank_still_seconds{run=\"r\",host=\"h\",rank=\"0\",node=\"n1\"} 0.500"));
 	buf_fini(&out);
 }
 

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -190,8 +191,12 @@ static void a_file_that_cannot_be_read_is_an_error(void **state)
 {
 	(void)state;
 	struct err e = ERR_INIT;
+	char path[300];
+	snprintf(path, sizeof path, "%s/events.jsonl", dir);
+	assert_int_equal(mkdir(path, 0700), 0);
 	assert_int_equal(supervise_predecessors_load(known, dir, &e), -1);
 	assert_non_null(strstr(e.text, "events.jsonl"));
+	assert_int_equal(rmdir(path), 0);
 }
 
 int main(void)

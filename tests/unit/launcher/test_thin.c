@@ -120,26 +120,67 @@ static struct series read_series(int64_t total)
 	return s;
 }
 
-/* A small bound makes many splits: a year of a large run has as many of 64 MiB. */
-static void a_long_run_stays_below_its_bound(void **state)
+/* Lines of time.jsonl are as long as this one. */
+#define TIME_FIELDS(F) F(text, TEXT, REQUIRED, "as many bytes as the parts of the time have")
+
+static void add_time(uint32_t generation)
+{
+	typedef struct time_line {
+		TIME_FIELDS(FIELDS_MEMBER)
+	} fields_struct;
+	static const struct fields_row rows[] = { TIME_FIELDS(FIELDS_ROW) FIELDS_END };
+	static char text[500];
+	memset(text, 'x', sizeof text - 1);
+	rundir_append(run, RUNDIR_TIME, generation, rows, &(fields_struct){ text });
+}
+
+/* What a restart of some ranks writes. */
+static void add_restart(uint32_t generation, int ranks)
+{
+	rundir_event_generation_start(run, generation,
+				      &(struct rundir_start){ .resume = "auto", .auth = "secret" });
+	for (int i = 0; i < ranks; i++)
+		rundir_event_hello(run, generation,
+				   &(struct rundir_hello){ .rank = i,
+							   .node = "node0123",
+							   .pid = 12345,
+							   .boot = "b7a3901e-3368-4c03-ab43" });
+	rundir_event_ready(run, generation, &(struct rundir_ready){ .step = 1 });
+}
+
+/*
+ * A year of 1,000 ranks with a step per second, a line of time.jsonl per minute, a checkpoint and an
+ * evaluation each 500 steps, a warning each 100 steps and a restart per day, in a model of 1/512 of
+ * its size: the bound, the files and the steps are smaller by this factor, so the number of splits
+ * and thinnings is that of the year.
+ */
+static void a_year_of_1000_ranks_stays_below_its_bound(void **state)
 {
 	(void)state;
-	enum { STEPS = 60000, KEEP = 4 << 20 };
-	int64_t most = 0;
+	enum { YEAR_S = 365 * 86400, SCALE = 512 };
+	enum { STEPS = YEAR_S / SCALE, KEEP = (1 << 30) / SCALE, RESTARTS = 365 };
+	int64_t most = 0, written = 0;
+	uint32_t generation = 0;
 	rundir_set_keep(run, KEEP);
 	for (int64_t step = 1; step <= STEPS; step++) {
-		add_steps(1, step, step);
-		if (step % 10 == 0)
-			rundir_event_log(run, 1,
+		if (step % (STEPS / RESTARTS) == 1)
+			add_restart(++generation, 1000 / SCALE + 1);
+		add_steps(generation, step, step);
+		written += 490;
+		if (step % 100 == 0)
+			rundir_event_log(run, generation,
 					 &(struct rundir_log){ .node = "n1",
 							       .level = "warn",
 							       .text = "something is odd here" });
-		if (step % 50 == 0)
-			rundir_event_eval(run, 1, &(struct rundir_eval){ .step = step });
+		if (step % 500 == 0)
+			rundir_event_eval(run, generation, &(struct rundir_eval){ .step = step });
+		if (step % 60 == 0)
+			add_time(generation);
 		thin_if_due();
 		if (step % 100 == 0 && bytes_of_all() > most)
 			most = bytes_of_all();
 	}
+	assert_true(written > 12 * (int64_t)KEEP); /* steps alone */
 	assert_true(most > KEEP / 4);
 	assert_true(most <= KEEP);
 	struct series s = read_series(STEPS);
@@ -148,6 +189,8 @@ static void a_long_run_stays_below_its_bound(void **state)
 	assert_int_equal(s.gaps_late, 0); /* what is recent is complete */
 	assert_true(s.lines < STEPS / 4);
 	assert_int_equal(rundir_lost(run), 0);
+	print_message("%lld bytes of steps, at most %lld bytes in the files, of %d\n",
+		      (long long)written, (long long)most, KEEP);
 }
 
 /* Fills segments 1 to 3 of metrics.jsonl. */
@@ -361,7 +404,7 @@ static void a_crash_costs_at_most_the_last_line(void **state)
 	int dice = 1;
 	rundir_close(run); /* the children hold the lock */
 	run = NULL;
-	for (int i = 0; i < 24; i++) {
+	for (int i = 0; i < 16; i++) {
 		int64_t last = kill_writer(40 + 31 * i, &dice);
 		struct series s = read_series(last);
 		assert_true(s.ordered);
@@ -404,7 +447,7 @@ static void a_file_that_cannot_be_split_grows_on(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		EACH(a_long_run_stays_below_its_bound),
+		EACH(a_year_of_1000_ranks_stays_below_its_bound),
 		EACH(steps_that_are_multiples_and_ends_of_generations_stay),
 		EACH(events_of_the_story_stay_longest),
 		EACH(two_processes_never_thin_the_same_segment),

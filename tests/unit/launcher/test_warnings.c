@@ -48,6 +48,7 @@ static struct warning_sample healthy(void)
 	return (struct warning_sample){ .loss = 3 + 0.01 * (double)(t.step % 7),
 					.norm = 0.5 + 0.05 * (double)(t.step % 5),
 					.data = 0.01,
+					.data_rank = 6,
 					.step_s = 1.1,
 					.predicted_s = 1 };
 }
@@ -96,7 +97,7 @@ static const struct {
 } cases[] = {
 	{ WARNING_LOSS, LOSS, 2, 20, "the loss is 4.5, and 3.03 was usual" },
 	{ WARNING_NORM, NORM, 3, 20, "the gradient norm is 9, and 0.6 was usual" },
-	{ WARNING_DATA, DATA, 18, 15, "waits for samples for 31 % of a step" },
+	{ WARNING_DATA, DATA, 18, 15, "rank 6 waits for samples for 31 % of a step" },
 	{ WARNING_PREDICTION, PREDICTION, 45, 35, "takes 2.50 s, 2.5 times the predicted 1.00 s" },
 };
 

@@ -1,0 +1,198 @@
+#include "launcher/rundir/log_file.h"
+
+#include "base/file.h"
+#include "launcher/rundir/logs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { DATE = 11, CLOCK = 12, MINUTE = 16 }; /* "YYYY-MM-DD ", "HH:MM:SS.mmm", "YYYY-MM-DD HH:MM" */
+
+/* The rank in <node>-<rank>.log; -1: the name is another one. *dash is where the node ends. */
+static int rank_of(const char *name, size_t *dash)
+{
+	const char *at = strrchr(name, '-');
+	size_t digits = at ? strspn(at + 1, "0123456789") : 0;
+	if (!at || at == name || !digits || digits > 9 || strcmp(at + 1 + digits, ".log"))
+		return -1;
+	*dash = (size_t)(at - name);
+	return atoi(at + 1);
+}
+
+bool rundir_log_file_init(struct log_file *f, const char *name, double time)
+{
+	size_t dash = 0;
+	int rank = rank_of(name, &dash);
+	bool launch = !strcmp(name, "guard.log") || (rank >= 0 && !strncmp(name, "launch-", 7));
+	*f = (struct log_file){ .rank = launch ? -1 : rank, .time = time };
+	if (!launch && rank < 0)
+		return false;
+	f->name = strdup(name);
+	f->node = launch ? NULL : strndup(name, dash);
+	if (f->name && (launch || f->node))
+		return true;
+	rundir_log_file_fini(f);
+	return false;
+}
+
+void rundir_log_file_fini(struct log_file *f)
+{
+	free(f->name);
+	free(f->node);
+	free(f->data);
+	f->name = f->node = f->data = NULL;
+}
+
+void rundir_log_file_rest(struct log_file *f)
+{
+	if (f->begin < f->end)
+		return;
+	free(f->data);
+	f->data = NULL;
+	f->begin = f->end = f->room = 0;
+}
+
+/* --- Times --- */
+
+/* Whether the text has this form; 0 stands for a digit. */
+static bool has_form(const char *text, const char *form)
+{
+	for (; *form; text++, form++)
+		if (*form == '0' ? *text < '0' || *text > '9' : *text != *form)
+			return false;
+	return true;
+}
+
+static int digits(const char *at, int n)
+{
+	int v = 0;
+	while (n-- > 0)
+		v = 10 * v + (*at++ - '0');
+	return v;
+}
+
+/* Seconds since 1970 of "YYYY-MM-DD HH:MM" in local time. */
+static double minute_time(struct log_file *f, const char *text)
+{
+	if (memcmp(f->minute, text, MINUTE)) {
+		struct tm tm = { .tm_year = digits(text, 4) - 1900,
+				 .tm_mon = digits(text + 5, 2) - 1,
+				 .tm_mday = digits(text + 8, 2),
+				 .tm_hour = digits(text + 11, 2),
+				 .tm_min = digits(text + 14, 2),
+				 .tm_isdst = -1 };
+		f->minute_at = (double)mktime(&tm);
+		memcpy(f->minute, text, MINUTE);
+	}
+	return f->minute_at;
+}
+
+/* The time at the begin of a line; NAN: it has none. */
+static double line_time(struct log_file *f, const char *line)
+{
+	char text[DATE + CLOCK + 1];
+	struct tm tm;
+	time_t dated = (time_t)f->dated;
+	if (has_form(line, "0000-00-00 00:00:00.000 ")) {
+		const char *s = line + MINUTE + 1;
+		return minute_time(f, line) + digits(s, 2) + digits(s + 3, 3) * 1e-3;
+	}
+	if (!has_form(line, "00:00:00.000 ") || !localtime_r(&dated, &tm))
+		return NAN;
+	strftime(text, sizeof text, "%Y-%m-%d ", &tm);
+	memcpy(text + DATE, line, CLOCK);
+	const char *s = text + MINUTE + 1;
+	double at = minute_time(f, text) + digits(s, 2) + digits(s + 3, 3) * 1e-3;
+	return at > f->dated + 1 ? at - 86400 : at;
+}
+
+/* --- Reading --- */
+
+/* Makes room for more of the line that the buffer holds the begin of. */
+static int make_room(struct log_file *f, size_t room, struct err *e)
+{
+	if (f->begin) {
+		memmove(f->data, f->data + f->begin, f->end - f->begin);
+		f->end -= f->begin;
+		f->begin = 0;
+	}
+	if (f->data && f->end < f->room)
+		return 0;
+	size_t want = !f->data ? room : 2 * f->room;
+	char *data = realloc(f->data, want + 1); /* a NUL follows */
+	if (!data)
+		return err_set(e, ERR_NOMEM, "%s: no memory to read it", f->name);
+	f->data = data;
+	f->room = want;
+	return 0;
+}
+
+/* Reads more of the file. Returns how much; 0: there is no more by now. */
+static ssize_t read_more(struct log_file *f, const char *path, struct err *e)
+{
+	struct err why = ERR_INIT;
+	struct stat st;
+	ssize_t n;
+	int fd = file_open(path, O_RDONLY, FILE_OWN, &why);
+	if (fd < 0)
+		return why.code == ERR_NOTFOUND ? 0 : err_set(e, why.code, "%s", why.text);
+	if (!fstat(fd, &st)) {
+		f->dated = (double)st.st_mtim.tv_sec + (double)st.st_mtim.tv_nsec * 1e-9;
+		if (st.st_size < f->at)
+			f->at = 0; /* a new file has this name */
+	}
+	do
+		n = pread(fd, f->data + f->end, f->room - f->end, f->at);
+	while (n < 0 && errno == EINTR);
+	close(fd);
+	if (n < 0)
+		return err_errno(e, ERR_IO, "%s: cannot read", path);
+	f->at += n;
+	f->end += (size_t)n;
+	return n;
+}
+
+static int take_line(struct log_file *f, char *end, bool newline)
+{
+	f->line = f->data + f->begin;
+	f->begin = (size_t)(end - f->data) + newline;
+	if (newline)
+		*end = '\0';
+	else
+		f->data[f->end] = '\0';
+	double time = f->cut ? NAN : line_time(f, f->line);
+	if (time > f->time || isnan(f->time))
+		f->time = time;
+	f->cut = !newline;
+	return 1;
+}
+
+int rundir_log_file_next(struct log_file *f, const char *path, size_t room, bool parts,
+			 struct err *e)
+{
+	f->line = NULL;
+	for (size_t seen = 0;;) {
+		char *from = f->data ? f->data + f->begin + seen : NULL;
+		char *end = from ? memchr(from, '\n', f->end - f->begin - seen) : NULL;
+		if (end)
+			return take_line(f, end, true);
+		seen = f->end - f->begin;
+		if (seen >= RUNDIR_LOG_LINE_MAX)
+			return take_line(f, f->data + f->end, false);
+		if (make_room(f, room, e))
+			return -1;
+		ssize_t n = read_more(f, path, e);
+		if (n < 0)
+			return -1;
+		if (!n)
+			return parts && seen ? take_line(f, f->data + f->end, false) : 0;
+	}
+}

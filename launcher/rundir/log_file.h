@@ -1,0 +1,40 @@
+/* log_file — reads the lines of one log of a run, with their times. For launcher/rundir/logs.c. */
+#ifndef MUSTER_LAUNCHER_RUNDIR_LOG_FILE_H
+#define MUSTER_LAUNCHER_RUNDIR_LOG_FILE_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct log_file {
+	char *name; /* such as n1-0.log */
+	char *node; /* NULL: of the launch */
+	int rank;   /* -1: of the launch */
+	off_t at;   /* what was read into the buffer ends here */
+	char *data; /* NULL: no buffer */
+	size_t begin, end, room;
+	char *line;   /* the current one; ends with a NUL. NULL: there is none by now */
+	double time;  /* of the current line */
+	double dated; /* when the file was last changed */
+	/* The last minute whose seconds since 1970 were computed. */
+	char minute[16];
+	double minute_at;
+	bool cut; /* the current line is a piece of a longer one */
+};
+
+/* Splits the name of a log; false: it is none. The texts are new. time: of lines at the begin
+ * without one. */
+bool rundir_log_file_init(struct log_file *f, const char *name, double time);
+void rundir_log_file_fini(struct log_file *f);
+
+/* Steps to the next line of the file `path`. room: how much is read at once. parts: whether a line
+ * that ends without a newline counts. Returns 1; 0: there is none by now. A file that cannot be read
+ * is an error; one that was removed has no more lines. */
+int rundir_log_file_next(struct log_file *f, const char *path, size_t room, bool parts,
+			 struct err *e);
+/* Frees the buffer, unless it holds the begin of a line. */
+void rundir_log_file_rest(struct log_file *f);
+
+#endif

@@ -1,0 +1,251 @@
+#include "launcher/rundir/logs.h"
+
+#include "base/file.h"
+#include "base/run_paths.h"
+#include "launcher/rundir/log_file.h"
+#include "launcher/rundir/windows.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { BUFFERS = 16 << 20, LEAST_BUFFER = 4096, MOST_BUFFER = 1 << 16 };
+
+struct rundir_logs {
+	char run[RUN_PATH];
+	struct rundir_logs_options o;
+	struct rundir_windows windows;
+	struct log_file *files;
+	struct log_file **heap; /* those with a line; the one with the earliest is first */
+	size_t n, room, in_heap;
+	int lowest, highest; /* ranks that have a log */
+	char node[256];      /* one of their nodes; "": there is no log of a rank */
+};
+
+int rundir_logs_open(const char *run, const struct rundir_logs_options *o, struct rundir_logs **out,
+		     struct err *e)
+{
+	struct rundir_logs *l = calloc(1, sizeof *l);
+	if (!l)
+		return err_set(e, ERR_NOMEM, "%s: no memory to read its logs", run);
+	snprintf(l->run, sizeof l->run, "%s", run);
+	l->o = *o;
+	if (rundir_windows_read(run, &l->windows, e)) {
+		free(l);
+		return -1;
+	}
+	*out = l;
+	return 0;
+}
+
+void rundir_logs_close(struct rundir_logs *l)
+{
+	if (!l)
+		return;
+	for (size_t i = 0; i < l->n; i++)
+		rundir_log_file_fini(&l->files[i]);
+	free(l->files);
+	free(l->heap);
+	rundir_windows_free(&l->windows);
+	free(l);
+}
+
+/* --- The files --- */
+
+static bool is_wanted(const struct rundir_logs *l, const struct log_file *f)
+{
+	const struct ranges *ranks = l->o.ranks;
+	if (l->o.node && (!f->node || strcmp(f->node, l->o.node)))
+		return false;
+	return !ranks || (f->rank >= 0 && ranges_count(ranks, f->rank, f->rank + 1));
+}
+
+/* Nothing is added any more to a file that was changed last before `from`, or it comes back. */
+static bool is_too_old(const struct rundir_logs *l, const char *path)
+{
+	struct stat st;
+	return !stat(path, &st) && (double)st.st_mtim.tv_sec + 1 < l->o.from;
+}
+
+/* The time of lines at the begin of launch-<generation>.log; 0: unknown. */
+static double launch_time(const struct rundir_logs *l, const char *name)
+{
+	const struct rundir_window *w = strncmp(name, "launch-", 7)
+						? NULL
+						: rundir_windows_find(&l->windows,
+								      strtol(name + 7, NULL, 10));
+	return w ? w->from : 0;
+}
+
+static int compare_files(const void *a, const void *b)
+{
+	const struct log_file *x = a, *y = b;
+	return x->rank != y->rank ? (x->rank > y->rank) - (x->rank < y->rank)
+				  : strcmp(x->name, y->name);
+}
+
+/* The heap points into the list, so both grow before a read begins. */
+static int add_file(struct rundir_logs *l, const struct log_file *f)
+{
+	if (l->n == l->room) {
+		size_t room = l->room ? 2 * l->room : 64;
+		struct log_file *files = reallocarray(l->files, room, sizeof *files);
+		if (files)
+			l->files = files;
+		struct log_file **heap = reallocarray(l->heap, room, sizeof *heap);
+		if (heap)
+			l->heap = heap;
+		if (!files || !heap)
+			return -1;
+		l->room = room;
+	}
+	l->files[l->n++] = *f;
+	return 0;
+}
+
+static void log_path(const struct rundir_logs *l, const char *name, char out[RUN_PATH])
+{
+	snprintf(out, RUN_PATH, "%.*s/" RUN_LOGS "/%.255s", PATH_MAX - 1, l->run, name);
+}
+
+static void note_rank(struct rundir_logs *l, const struct log_file *f)
+{
+	if (f->rank < 0)
+		return;
+	if (!*l->node || f->rank < l->lowest)
+		l->lowest = f->rank;
+	if (!*l->node || f->rank > l->highest)
+		l->highest = f->rank;
+	if (!*l->node)
+		snprintf(l->node, sizeof l->node, "%s", f->node);
+}
+
+/* Adds the files that are new. */
+static int look_for_files(struct rundir_logs *l, struct err *e)
+{
+	char folder[RUN_PATH], path[RUN_PATH];
+	struct dirent *at;
+	int more = 0, rc = 0;
+	size_t known = l->n;
+	run_path(folder, l->run, RUN_LOGS);
+	DIR *d = file_list_open(folder);
+	if (!d)
+		return errno == ENOENT ? 0
+				       : err_errno(e, file_error_code(errno),
+						   "%s: cannot list the logs", folder);
+	while (!rc && (more = file_list_next(d, &at)) > 0) {
+		struct log_file f;
+		log_path(l, at->d_name, path);
+		if (!rundir_log_file_init(&f, at->d_name, launch_time(l, at->d_name)))
+			continue;
+		note_rank(l, &f);
+		if ((known && bsearch(&f, l->files, known, sizeof f, compare_files)) ||
+		    !is_wanted(l, &f) || is_too_old(l, path) || (rc = add_file(l, &f)))
+			rundir_log_file_fini(&f);
+	}
+	closedir(d);
+	if (more < 0)
+		return err_errno(e, ERR_IO, "%s: cannot list the logs", folder);
+	if (l->n > known)
+		qsort(l->files, l->n, sizeof *l->files, compare_files);
+	return rc ? err_set(e, ERR_NOMEM, "%s: no memory for its logs", folder) : 0;
+}
+
+/* --- The heap --- */
+
+/* Files of equal times are in the order of the list. */
+static bool is_before(const struct log_file *a, const struct log_file *b)
+{
+	return a->time != b->time ? a->time < b->time : a < b;
+}
+
+static void sift_down(struct rundir_logs *l, size_t i)
+{
+	for (;;) {
+		size_t child = 2 * i + 1;
+		if (child >= l->in_heap)
+			return;
+		if (child + 1 < l->in_heap && is_before(l->heap[child + 1], l->heap[child]))
+			child++;
+		if (!is_before(l->heap[child], l->heap[i]))
+			return;
+		struct log_file *f = l->heap[i];
+		l->heap[i] = l->heap[child];
+		l->heap[child] = f;
+		i = child;
+	}
+}
+
+static int step(struct rundir_logs *l, struct log_file *f, bool parts, struct err *e)
+{
+	char path[RUN_PATH];
+	size_t room = BUFFERS / l->n;
+	room = room < LEAST_BUFFER ? LEAST_BUFFER : room > MOST_BUFFER ? MOST_BUFFER : room;
+	log_path(l, f->name, path);
+	/* Lines that are too old are many; the merge need not see them. */
+	int rc;
+	do
+		rc = rundir_log_file_next(f, path, room, parts, e);
+	while (rc > 0 && f->time < l->o.from);
+	if (rc <= 0)
+		rundir_log_file_rest(f);
+	return rc;
+}
+
+static int fill_heap(struct rundir_logs *l, bool parts, struct err *e)
+{
+	l->in_heap = 0;
+	for (size_t i = 0; i < l->n; i++) {
+		int rc = step(l, &l->files[i], parts, e);
+		if (rc < 0)
+			return -1;
+		if (rc)
+			l->heap[l->in_heap++] = &l->files[i];
+	}
+	for (size_t i = l->in_heap / 2; i-- > 0;)
+		sift_down(l, i);
+	return 0;
+}
+
+/* No log fits the options; of a run without any, that is no error. */
+static int refuse_empty(const struct rundir_logs *l, struct err *e)
+{
+	if (!*l->node)
+		return 0;
+	if (l->o.node)
+		return err_set(
+			e, ERR_NOTFOUND,
+			"%s: no such rank of this run has a log on node \"%.100s\"; there are "
+			"logs of ranks %d to %d, on nodes such as %.100s",
+			l->run, l->o.node, l->lowest, l->highest, l->node);
+	return err_set(e, ERR_NOTFOUND,
+		       "%s: no such rank of this run has a log; there are logs of ranks %d to %d",
+		       l->run, l->lowest, l->highest);
+}
+
+int rundir_logs_read(struct rundir_logs *l, bool parts,
+		     bool (*each)(void *arg, const struct rundir_log_line *line), void *arg,
+		     struct err *e)
+{
+	if (look_for_files(l, e) || (!l->n && (l->o.ranks || l->o.node) && refuse_empty(l, e)) ||
+	    fill_heap(l, parts, e))
+		return -1;
+	while (l->in_heap) {
+		struct log_file *f = l->heap[0];
+		char name[NAME_MAX + 1];
+		snprintf(name, sizeof name, "%.*s", (int)strlen(f->name) - 4, f->name);
+		const struct rundir_log_line line = { f->time, f->node, f->rank, name, f->line };
+		if (f->time < l->o.until && !each(arg, &line))
+			return 0;
+		int rc = step(l, f, parts, e);
+		if (rc < 0)
+			return -1;
+		if (!rc)
+			l->heap[0] = l->heap[--l->in_heap];
+		sift_down(l, 0);
+	}
+	return 0;
+}
