@@ -59,7 +59,7 @@ static int add_number(struct segments *s, int *room, uint32_t number)
 	return 0;
 }
 
-int segments_list(const char *folder, const char *name, struct segments *out, struct err *e)
+static int list_once(const char *folder, const char *name, struct segments *out, struct err *e)
 {
 	struct segments s = { .n = 0 };
 	struct dirent *at;
@@ -82,6 +82,28 @@ int segments_list(const char *folder, const char *name, struct segments *out, st
 	}
 	if (s.n)
 		qsort(s.numbers, (size_t)s.n, sizeof *s.numbers, compare_numbers);
+	*out = s;
+	return 0;
+}
+
+/* A scan of a folder may miss a name that is added meanwhile, and see one that is added later. A
+ * second scan sees every segment up to the highest number of the first one, because it existed
+ * before. */
+int segments_list(const char *folder, const char *name, struct segments *out, struct err *e)
+{
+	struct segments first, s;
+	if (list_once(folder, name, &first, e))
+		return -1;
+	if (!first.n) {
+		*out = first;
+		return 0;
+	}
+	uint32_t highest = first.numbers[first.n - 1];
+	segments_free(&first);
+	if (list_once(folder, name, &s, e))
+		return -1;
+	while (s.n && s.numbers[s.n - 1] > highest)
+		s.n--;
 	*out = s;
 	return 0;
 }

@@ -21,7 +21,7 @@
 
 /* clang-format off */
 
-/* The columns are those of STEP_PARTS. Those of a step come first among the parts of training, which are DATA to UNREPORTED. */
+/* The columns are those of STEP_PARTS. The rows from DATA to UNREPORTED are the time of training, and those of a step come first. */
 #define TIME_PARTS(X, with) \
 	X(with, START,      start,      "start",            false, "from the start of muster, with the checks of nodes, until the rank is ready for the first time") \
 	STEP_PARTS(X, with) \
@@ -30,7 +30,7 @@
 	X(with, UNREPORTED, unreported, "not reported",     false, "seconds of training of which the rank's report has not come: up to some seconds before now, and before the death of a rank") \
 	X(with, LOST,       lost,       "lost steps",       false, "seconds of training that was repeated after a restart, and of the steps that a loss or a stop at once interrupted") \
 	X(with, RESTART,    restart,    "restarts",         false, "from a loss until the rank is ready again, with the wait for nodes and the back-off") \
-	X(with, STOP,       stop,       "stop",             false, "from the rank's last step and its checkpoint until the end of muster, or of the wait for the other ranks") \
+	X(with, STOP,       stop,       "stop",             false, "from the rank's last step and its checkpoint until muster ends, or a larger generation starts") \
 	X(with, IDLE,       idle,       "idle devices",     false, "seconds of devices of the allocation that no rank uses: spares, and those that a shrunk run left")
 
 enum time_part {
@@ -41,9 +41,10 @@ enum time_part {
 };
 
 enum {
-	TIME_STEP = TIME_DATA,                /* + enum step_part: a part of a step */
-	TIME_REPORTED = STEP_PART_COUNT + 1,  /* parts that a rank reports: from TIME_STEP on, with evaluation */
-	TIME_TRAINED = STEP_PART_COUNT + 3    /* parts that a restart may turn into TIME_LOST: from TIME_STEP on */
+	TIME_STEP = TIME_DATA, /* + enum step_part: a part of a step */
+	/* how many parts a rank reports, and how many a restart may turn into TIME_LOST: all from TIME_STEP on */
+	TIME_REPORTED = TIME_EVALUATION - TIME_DATA + 1,
+	TIME_TRAINED = TIME_UNREPORTED - TIME_DATA + 1
 };
 
 /* clang-format on */

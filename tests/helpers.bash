@@ -173,11 +173,29 @@ kill_ranks() {
 	done
 }
 
-# has_same_bits NAME REFERENCE: succeeds if the run NAME computed the same bits as REFERENCE, also in the steps that it repeated.
+# Succeeds if the run has accounted for its time: in each line of time.jsonl the parts add up to the whole, and no total falls.
+time_adds_up() { # run
+	python3 - "$(run_folder "$1")/time.jsonl" <<-'PY'
+		import json, sys
+		wall = total = 0
+		for text in open(sys.argv[1]):
+		    line = json.loads(text)
+		    if "format" in line:
+		        continue
+		    parts = [s for name, s in line.items() if name.endswith("_s") and name not in ("wall_s", "total_s")]
+		    assert min(parts) >= 0 and abs(sum(parts) - line["total_s"]) < 1e-4, line
+		    assert line["wall_s"] >= wall and line["total_s"] >= total, line
+		    wall, total = line["wall_s"], line["total_s"]
+		assert total > 0, "it has no line"
+	PY
+}
+
+# has_same_bits NAME REFERENCE: succeeds if the run NAME computed the same bits as REFERENCE, also in the steps that it repeated,
+# and has accounted for its time.
 has_same_bits() {
 	run "$losses" compare "$(run_folder "$2")/metrics.jsonl" "$(run_folder "$1")/metrics.jsonl" 0
 	echo "$output"
 	[[ $status -eq 0 ]] || return 1
 	figure "$1: $output"
-	"$losses" repeats "$(run_folder "$1")/metrics.jsonl"
+	"$losses" repeats "$(run_folder "$1")/metrics.jsonl" && time_adds_up "$1"
 }

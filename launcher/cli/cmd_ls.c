@@ -18,12 +18,10 @@ static const char help[] =
 	"  muster ls [DIR] [--json]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Shows each run of the folder: its state (muster status --help explains them), finished\n"
-	"  steps, the last loss, how long it has been in this state, and what keeps its state "
-	"from\n"
-	"  being known. DIR is $MUSTER_RUNS without the word, or runs/. The runs that changed "
-	"last\n"
-	"  come first.\n"
+	"  Shows each run of the folder: its state (muster status --help explains them), the\n"
+	"  finished steps, the last loss, for how long it has been in this state, and what\n"
+	"  keeps its state from being known. DIR is a folder of runs, or one run; without it\n"
+	"  $MUSTER_RUNS, otherwise runs/. The runs that changed last come first.\n"
 	"\n"
 	"OPTIONS\n"
 	"  --json  print a list of the objects that muster status --json prints\n"
@@ -79,11 +77,16 @@ static int add(struct rows *all, const char *name, const char *run, struct err *
 	return 0;
 }
 
+/* The runs of the folder; a run folder stands for itself. */
 static int add_all(struct rows *all, const char *folder, struct err *e)
 {
 	struct dirent *at;
 	char run[RUN_PATH];
 	int rc = 0, next;
+	if (rundir_is_run(folder)) {
+		const char *slash = strrchr(folder, '/');
+		return add(all, slash && slash[1] ? slash + 1 : folder, folder, e);
+	}
 	DIR *d = file_list_open(folder);
 	if (!d)
 		return err_errno(e, ERR_NOTFOUND, "%.300s: cannot read the folder of runs", folder);

@@ -13,7 +13,7 @@ struct export_ops {
 	const char *key; /* of the job that asks for it, such as "metrics.listen" */
 	bool (*is_wanted)(const struct job *job);
 	int (*open)(const struct exports_options *o, void **x, struct err *e);
-	void (*close)(void *x, const char *state);
+	void (*close)(void *x, enum rundir_state_id state);
 
 	/* The rest is optional. */
 	/* True: something went wrong since the last call, and people should know. */
@@ -22,8 +22,8 @@ struct export_ops {
 	void (*step)(void *x, const struct msg_metrics *m, double predicted_s);
 	void (*eval)(void *x, const struct msg_eval *m);
 	void (*checkpoint)(void *x, const struct msg_ckpt *m);
-	/* The current numbers in the text format of Prometheus, and in that of OpenMetrics, if they
-	 * have changed; at most once in text_s seconds. False: it is busy; ask again. */
+	/* The current numbers in the text format of Prometheus, and in that of OpenMetrics, every
+	 * text_s seconds. False: it is busy; ask again. */
 	bool (*text)(void *x, const struct buf *prometheus, const struct buf *open_metrics);
 	double text_s;
 };

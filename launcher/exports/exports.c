@@ -19,7 +19,6 @@ struct opened {
 	const struct export_ops *ops;
 	void *x;
 	double last_text; /* when it got the numbers */
-	bool stale;       /* they have changed since then */
 };
 
 struct exports {
@@ -74,7 +73,7 @@ struct exports *exports_open(const struct exports_options *o)
 	for (int i = 0; i < EXPORTS; i++) {
 		struct err e = ERR_INIT;
 		struct opened *to = &x->list[x->n];
-		*to = (struct opened){ .ops = all[i], .last_text = -INFINITY, .stale = true };
+		*to = (struct opened){ .ops = all[i], .last_text = -INFINITY };
 		if (!all[i]->is_wanted(o->job))
 			continue;
 		if (all[i]->open(o, &to->x, &e))
@@ -88,13 +87,6 @@ struct exports *exports_open(const struct exports_options *o)
 	return NULL;
 }
 
-/* The numbers have changed. */
-static void set_stale(struct exports *x)
-{
-	for (int i = 0; i < x->n; i++)
-		x->list[i].stale = true;
-}
-
 void exports_begin(struct exports *x, const struct export_begin *b)
 {
 	if (!x)
@@ -106,7 +98,6 @@ void exports_begin(struct exports *x, const struct export_begin *b)
 	exports_gauge_set(g, GAUGE_RESUMED, (double)b->step);
 	exports_gauge_set(g, GAUGE_PREDICTED, b->predicted_s);
 	x->predicted_s = b->predicted_s;
-	set_stale(x);
 	EACH(x, begin, b);
 }
 
@@ -145,7 +136,6 @@ void exports_step(struct exports *x, const struct msg_metrics *m)
 	if (!x)
 		return;
 	note_step(&x->gauges, m);
-	set_stale(x);
 	EACH(x, step, m, x->predicted_s);
 }
 
@@ -155,7 +145,6 @@ void exports_eval(struct exports *x, const struct msg_eval *m)
 		return;
 	exports_gauge_set(&x->gauges, GAUGE_EVAL_LOSS, m->loss);
 	exports_gauge_set(&x->gauges, GAUGE_EVAL_STEP, (double)m->step);
-	set_stale(x);
 	EACH(x, eval, m);
 }
 
@@ -169,38 +158,36 @@ void exports_checkpoint(struct exports *x, const struct msg_ckpt *m)
 	exports_gauge_set(&x->gauges, GAUGE_CKPT_SECONDS, m->seconds);
 	exports_gauge_set(&x->gauges, GAUGE_CKPT_STALL, m->stall_s);
 	exports_gauge_set(&x->gauges, GAUGE_CKPT_TIME, clock_wall_s());
-	set_stale(x);
 	EACH(x, checkpoint, m);
 }
 
-void exports_state(struct exports *x, const char *state, int64_t restarts)
+void exports_state(struct exports *x, enum rundir_state_id state, int64_t restarts)
 {
-	if (!x || (!strcmp(x->gauges.state, state) &&
-		   x->gauges.value[GAUGE_RESTARTS] == (double)restarts))
+	if (!x)
 		return;
 	x->gauges.state = state;
 	exports_gauge_set(&x->gauges, GAUGE_RESTARTS, (double)restarts);
-	set_stale(x);
-}
-
-void exports_goodput(struct exports *x, double ratio)
-{
-	if (!x || !isfinite(ratio))
-		return;
-	exports_gauge_set(&x->gauges, GAUGE_GOODPUT, ratio);
-	set_stale(x);
 }
 
 /* --- The text -------------------------------------------------------------------------- */
 
 static bool is_due(const struct opened *to, double now)
 {
-	return to->ops->text && to->stale && now - to->last_text >= to->ops->text_s;
+	return to->ops->text && now - to->last_text >= to->ops->text_s;
+}
+
+/* What only the supervisor knows. */
+static void ask_time(struct exports *x)
+{
+	x->gauges.time = x->o.time ? x->o.time(x->o.arg) : NULL;
+	if (x->gauges.time)
+		exports_gauge_set(&x->gauges, GAUGE_GOODPUT, time_parts_goodput(x->gauges.time));
 }
 
 static void give_text(struct exports *x, double now)
 {
 	struct buf ranks = BUF_INIT, prometheus = BUF_INIT, open_metrics = BUF_INIT;
+	ask_time(x);
 	exports_gauges_ranks(&x->gauges, &ranks);
 	exports_gauges_text(&x->gauges, FORMAT_PROMETHEUS, &ranks, &prometheus);
 	exports_gauges_text(&x->gauges, FORMAT_OPEN_METRICS, &ranks, &open_metrics);
@@ -209,10 +196,8 @@ static void give_text(struct exports *x, double now)
 		struct opened *to = &x->list[i];
 		if (!is_due(to, now))
 			continue;
-		if (!to->ops->text(to->x, &prometheus, &open_metrics))
-			continue;
-		to->last_text = now;
-		to->stale = x->o.job->metrics.ranks;
+		if (to->ops->text(to->x, &prometheus, &open_metrics))
+			to->last_text = now;
 	}
 	buf_fini(&ranks);
 	buf_fini(&prometheus);
@@ -239,12 +224,11 @@ void exports_tick(struct exports *x, double now)
 		give_text(x, now);
 }
 
-void exports_close(struct exports *x, const char *state)
+void exports_close(struct exports *x, enum rundir_state_id state)
 {
 	if (!x)
 		return;
 	x->gauges.state = state;
-	set_stale(x);
 	give_text(x, INFINITY);
 	for (int i = 0; i < x->n; i++)
 		x->list[i].ops->close(x->list[i].x, state);

@@ -14,6 +14,8 @@
 #define MUSTER_LAUNCHER_EXPORTS_EXPORTS_H
 
 #include "base/messages.h"
+#include "base/time_parts.h"
+#include "launcher/rundir/state.h"
 #include "plan/spec/job/job.h"
 
 #include <stdbool.h>
@@ -32,8 +34,10 @@ struct exports_options {
 	const char *run; /* the run folder */
 	/* Tells people. warning: an export does not work; otherwise where one can be read. */
 	void (*tell)(void *arg, bool warning, const char *text);
-	/* The state of a rank, for metrics.ranks; false: there are fewer ranks. */
+	/* The state of a rank, for metrics.ranks; false: there are fewer ranks. May be NULL. */
 	bool (*rank)(void *arg, int rank, struct export_rank *out);
+	/* The microseconds of all ranks so far, by enum time_part. May be NULL. */
+	const int64_t *(*time)(void *arg);
 	void *arg;
 };
 
@@ -47,32 +51,17 @@ struct export_begin {
 	int ranks, nodes;
 };
 
-/* Words of the states of a run, as `muster status` shows them. */
-#define EXPORT_STATES(X) \
-	X("starting") \
-	X("training") \
-	X("stopping") \
-	X("restarting") \
-	X("waiting") \
-	X("uploading") \
-	X("done") \
-	X("stopped") \
-	X("failed") \
-	X("gave-up")
-
 /* NULL: the job asks for no export, or none works. Everything below takes NULL. */
 struct exports *exports_open(const struct exports_options *o);
 void exports_begin(struct exports *x, const struct export_begin *b);
 void exports_step(struct exports *x, const struct msg_metrics *m);
 void exports_eval(struct exports *x, const struct msg_eval *m);
 void exports_checkpoint(struct exports *x, const struct msg_ckpt *m);
-/* state: a word of EXPORT_STATES. restarts: so far. */
-void exports_state(struct exports *x, const char *state, int64_t restarts);
-/* The share of all rank-seconds that was spent in steps that count. */
-void exports_goodput(struct exports *x, double ratio);
+/* restarts: so far. */
+void exports_state(struct exports *x, enum rundir_state_id state, int64_t restarts);
 /* Often. now: of a monotonic clock, in seconds. */
 void exports_tick(struct exports *x, double now);
 /* The run has ended in this state: what is left is written, and everything is closed. */
-void exports_close(struct exports *x, const char *state);
+void exports_close(struct exports *x, enum rundir_state_id state);
 
 #endif

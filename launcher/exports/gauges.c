@@ -19,15 +19,10 @@ static const struct {
 #undef ROW
 };
 
-static const char *const states[] = {
-#define STATE(word) word,
-	EXPORT_STATES(STATE)
-#undef STATE
-};
-
+/* By enum time_part; those of a step begin at TIME_STEP. */
 static const char *const parts[] = {
 #define PART(with, ENUM, member, ...) #member,
-	STEP_PARTS(PART, )
+	TIME_PARTS(PART, )
 #undef PART
 };
 
@@ -55,7 +50,7 @@ static void add_label(char *labels, size_t size, const char *name, const char *v
 void exports_gauges_init(struct export_gauges *g, const char *run, const char *host)
 {
 	memset(g, 0, sizeof *g);
-	g->state = "starting";
+	g->state = RUNDIR_STATE_STARTING;
 	add_label(g->labels, sizeof g->labels, "run", run);
 	add_label(g->labels, sizeof g->labels, "host", host);
 }
@@ -128,23 +123,39 @@ static void put_state(const struct export_gauges *g, enum export_format format, 
 	char more[64];
 	put_head(format, TYPE_GAUGE, "state", "1 for the state that the run is in, otherwise 0.",
 		 out);
-	for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
-		snprintf(more, sizeof more, ",state=\"%s\"", states[i]);
-		put_sample(g, "state", more, !strcmp(states[i], g->state), out);
+	for (int i = 0; i < RUNDIR_STATE_COUNT; i++) {
+		if (i == RUNDIR_STATE_QUEUED || i == RUNDIR_STATE_LOST)
+			continue; /* without a supervisor */
+		snprintf(more, sizeof more, ",state=\"%s\"",
+			 rundir_state_word((enum rundir_state_id)i));
+		put_sample(g, "state", more, i == (int)g->state, out);
+	}
+}
+
+/* One sample for each of n parts, from seconds or from microseconds. */
+static void put_each_part(const struct export_gauges *g, const char *name, int first, int n,
+			  const double *seconds, const int64_t *us, struct buf *out)
+{
+	char more[64];
+	for (int i = 0; i < n; i++) {
+		snprintf(more, sizeof more, ",part=\"%s\"", parts[first + i]);
+		put_sample(g, name, more, us ? (double)us[i] * 1e-6 : seconds[i], out);
 	}
 }
 
 static void put_parts(const struct export_gauges *g, enum export_format format, struct buf *out)
 {
-	static const char name[] = "step_time_seconds_total";
-	char more[64];
-	if (!g->known[GAUGE_STEP])
-		return;
-	put_head(format, TYPE_COUNTER, name,
-		 "Time in steps by its part, of the rank that reports the loss.", out);
-	for (int i = 0; i < STEP_PART_COUNT; i++) {
-		snprintf(more, sizeof more, ",part=\"%s\"", parts[i]);
-		put_sample(g, name, more, g->parts[i], out);
+	static const char of_steps[] = "step_time_seconds_total", of_run[] = "time_seconds";
+	if (g->known[GAUGE_STEP]) {
+		put_head(format, TYPE_COUNTER, of_steps,
+			 "Time in steps by its part, of the rank that reports the loss.", out);
+		put_each_part(g, of_steps, TIME_STEP, STEP_PART_COUNT, g->parts, NULL, out);
+	}
+	if (g->time) {
+		put_head(format, TYPE_GAUGE, of_run,
+			 "Time of all ranks and idle devices since the run began, by its part.",
+			 out);
+		put_each_part(g, of_run, 0, TIME_PART_COUNT, NULL, g->time, out);
 	}
 }
 

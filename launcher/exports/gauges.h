@@ -69,9 +69,10 @@ struct export_gauges {
 	char info[600];   /* further labels of muster_run_info */
 	bool known[GAUGE_COUNT];
 	double value[GAUGE_COUNT];
-	double parts
-		[STEP_PART_COUNT]; /* seconds of all steps; the series exist with a first step */
-	const char *state;         /* a word of EXPORT_STATES */
+	/* seconds of all steps; the series exist with a first step */
+	double parts[STEP_PART_COUNT];
+	enum rundir_state_id state;
+	const int64_t *time; /* [TIME_PART_COUNT] microseconds; NULL: unknown */
 	/* As in struct exports_options; NULL: there are no series of ranks. */
 	bool (*rank)(void *arg, int rank, struct export_rank *out);
 	void *arg;

@@ -198,7 +198,7 @@ static bool listener_text(void *x, const struct buf *prometheus, const struct bu
 	return taken;
 }
 
-static void listener_close(void *x, const char *state)
+static void listener_close(void *x, enum rundir_state_id state)
 {
 	struct listener *l = x;
 	(void)state;

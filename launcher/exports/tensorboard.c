@@ -232,14 +232,15 @@ static bool board_trouble(void *x, struct err *e)
 	return exports_background_trouble(((struct board *)x)->file, e);
 }
 
-static enum exports_tf_status status_of(const char *state)
+static enum exports_tf_status status_of(enum rundir_state_id state)
 {
-	if (!strcmp(state, "done"))
+	if (state == RUNDIR_STATE_DONE)
 		return TF_SUCCESS;
-	return !strcmp(state, "failed") || !strcmp(state, "gave-up") ? TF_FAILURE : TF_UNKNOWN;
+	return state == RUNDIR_STATE_FAILED || state == RUNDIR_STATE_GAVE_UP ? TF_FAILURE
+									     : TF_UNKNOWN;
 }
 
-static void board_close(void *x, const char *state)
+static void board_close(void *x, enum rundir_state_id state)
 {
 	struct board *b = x;
 	struct buf out = BUF_INIT;

@@ -86,7 +86,7 @@ static bool textfile_trouble(void *x, struct err *e)
 	return exports_background_trouble(x, e);
 }
 
-static void textfile_close(void *x, const char *state)
+static void textfile_close(void *x, enum rundir_state_id state)
 {
 	(void)state;
 	exports_background_close(x, END_S);

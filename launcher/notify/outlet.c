@@ -25,10 +25,11 @@ struct outlet {
 	unsigned seed; /* of the thread */
 	pthread_mutex_t lock;
 	/* under the lock: */
-	pthread_cond_t wake;
+	pthread_cond_t wake; /* for the thread, and at its end for its owner */
 	json_t *queue[NOTIFY_QUEUE];
 	int first, n;
 	bool busy, finishing, over; /* over: the delivery is cut */
+	bool ended;                 /* the thread has nothing more to do */
 	int64_t lost;               /* in all */
 	int64_t missing;            /* since the last one that was delivered */
 	char why[NOTIFY_WHY];       /* of the last one that was lost, or failed */
@@ -109,6 +110,8 @@ static void *run(void *arg)
 		o->busy = false;
 		json_decref(m);
 	}
+	o->ended = true;
+	pthread_cond_signal(&o->wake);
 	pthread_mutex_unlock(&o->lock);
 	return NULL;
 }
@@ -196,38 +199,40 @@ void notify_outlet_finish(struct outlet *o)
 	pthread_mutex_unlock(&o->lock);
 }
 
-static bool join_until(struct outlet *o, double until)
+/* Waits for the thread. The lock is held. */
+static void wait_for_end(struct outlet *o, double until)
 {
-	struct timespec t = { .tv_sec = (time_t)until,
-			      .tv_nsec = (long)(1e9 * (until - floor(until))) };
-	return !pthread_clockjoin_np(o->thread, NULL, CLOCK_MONOTONIC, &t);
+	while (!o->ended && clock_s() < until)
+		wait_until(o, until);
 }
 
+/* The lock is held. */
 static void cut(struct outlet *o)
 {
 	uint64_t one = 1;
-	pthread_mutex_lock(&o->lock);
 	o->over = true;
 	pthread_cond_signal(&o->wake);
-	pthread_mutex_unlock(&o->lock);
 	if (write(o->cut, &one, sizeof one) < 0)
 		return; /* it can be read already */
 }
 
 void notify_outlet_close(struct outlet *o, double until, struct notify_result *out)
 {
-	bool ended = join_until(o, until);
-	if (!ended) {
-		cut(o);
-		ended = join_until(o, clock_s() + cut_s);
-	}
 	pthread_mutex_lock(&o->lock);
+	wait_for_end(o, until);
+	if (!o->ended) {
+		cut(o);
+		wait_for_end(o, clock_s() + cut_s);
+	}
 	out->lost += o->lost + o->n + o->busy;
 	if (*o->why)
 		snprintf(out->why, sizeof out->why, "%s", o->why);
+	bool ended = o->ended;
 	pthread_mutex_unlock(&o->lock);
-	if (ended)
+	if (ended) {
+		pthread_join(o->thread, NULL);
 		free_outlet(o);
-	else
+	} else {
 		pthread_detach(o->thread); /* it hangs in the system, and keeps its memory */
+	}
 }

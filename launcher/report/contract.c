@@ -50,13 +50,13 @@ static void put_row(struct buf *out, const char *name, int part, double predicte
 
 static void open_table(struct buf *out, const char *first)
 {
-	buf_printf(
-		out,
-		"<div class=\"wide\"><table class=\"contract\"><thead><tr><th>%s</th><th "
-		"class=\"n\"><i class=\"key square c1\"></i>Predicted</th><th class=\"n\"><i "
-		"class=\"key square c0\"></i>Measured</th><th class=\"n\">Ratio</th><th></th></tr>"
-		"</thead><tbody>\n",
-		first);
+	buf_printf(out,
+		   "<div class=\"wide\"><table class=\"contract times\"><thead><tr><th>%s</th><th "
+		   "class=\"n\"><i class=\"key square c1\"></i>Predicted</th><th class=\"n\"><i "
+		   "class=\"key square c0\"></i>Measured</th><th class=\"n\">Ratio</th><th "
+		   "class=\"pairs\"></th></tr>"
+		   "</thead><tbody>\n",
+		   first);
 }
 
 static void put_times(struct buf *out, const struct report_run *r)

@@ -30,7 +30,7 @@ static void put_parting(struct buf *out, const struct report_run *a, const struc
 
 static void put_state(struct buf *out, const struct report_run *r)
 {
-	buf_puts(out, report_state_word(r->state));
+	buf_puts(out, report_state_word(r));
 }
 
 static void put_step(struct buf *out, const struct report_run *r)

@@ -58,7 +58,7 @@ static void put_title(struct buf *out, const struct report_run *runs, int n)
 		report_text(out, runs[i].name);
 	}
 	if (n == 1)
-		buf_printf(out, ": %s", report_state_word(runs->state));
+		buf_printf(out, ": %s", report_state_word(runs));
 }
 
 /* A word that nobody knew when the run's files were written, so that nothing in them can become a

@@ -1,6 +1,7 @@
 #include "launcher/report/run.h"
 
 #include "base/file.h"
+#include "launcher/console/look.h"
 #include "launcher/report/page.h"
 #include "launcher/report/sample.h"
 #include "launcher/rundir/time.h"
@@ -15,15 +16,11 @@
 
 enum { PLAN_MAX = 256 << 20, JOB_MAX = 1 << 20, RECENT = 100 };
 
-const char *report_state_word(enum run_state state)
+const char *report_state_word(const struct report_run *r)
 {
-	static const char *const words[RUN_STATES] = {
-		[RUN_EMPTY] = "not started", [RUN_STARTING] = "starting",
-		[RUN_TRAINING] = "training", [RUN_DONE] = "done",
-		[RUN_STOPPED] = "stopped",   [RUN_FAILED] = "failed",
-		[RUN_GAVE_UP] = "gave up",   [RUN_GONE] = "lost",
-	};
-	return words[state];
+	if (r->state == RUNDIR_STATE_GAVE_UP)
+		return "gave up";
+	return r->state < RUNDIR_STATE_COUNT ? rundir_state_word(r->state) : "not started";
 }
 
 static void note(struct report_run *r, const char *text)
@@ -63,21 +60,30 @@ static bool is_locked(const char *path)
 	return held;
 }
 
-static enum run_state find_state(const struct report_run *r)
+/* What a run does that has not written its end. Without state.json, which older versions of muster
+ * did not write, only the lock is left. */
+static enum rundir_state_id look_at_run(struct report_run *r)
 {
-	static const struct {
-		const char *event;
-		enum run_state state;
-	} ends[] = { { "done", RUN_DONE },
-		     { "stopped", RUN_STOPPED },
-		     { "failed", RUN_FAILED },
-		     { "gave-up", RUN_GAVE_UP } };
-	for (size_t i = 0; r->history.ended && i < sizeof ends / sizeof *ends; i++)
-		if (!strcmp(r->history.ended, ends[i].event))
-			return ends[i].state;
-	if (is_locked(r->path))
-		return r->history.steps.n ? RUN_TRAINING : RUN_STARTING;
-	return r->history.n_generations || r->history.steps.n ? RUN_GONE : RUN_EMPTY;
+	struct look *l = calloc(1, sizeof *l);
+	struct err why = ERR_INIT;
+	enum rundir_state_id id = RUNDIR_STATE_LOST;
+	if (l && !console_look(r->path, LOOK_QUICK, l, &why)) {
+		id = l->id;
+		if (*l->note)
+			note(r, l->note);
+		console_look_fini(l);
+	} else if (is_locked(r->path)) {
+		id = r->history.steps.n ? RUNDIR_STATE_TRAINING : RUNDIR_STATE_STARTING;
+	} else if (!r->history.n_generations && !r->history.steps.n) {
+		id = RUNDIR_STATE_COUNT;
+	}
+	free(l);
+	return id;
+}
+
+static enum rundir_state_id find_state(struct report_run *r)
+{
+	return r->history.ended ? rundir_state_find(r->history.ended) : look_at_run(r);
 }
 
 /* --- Files --------------------------------------------------------------------------- */

@@ -11,22 +11,11 @@
 #include "base/run_paths.h"
 #include "launcher/report/parts.h"
 #include "launcher/rundir/history.h"
+#include "launcher/rundir/state.h"
 #include "plan/spec/job/job.h"
 
 #include <jansson.h>
 #include <stdbool.h>
-
-enum run_state {
-	RUN_EMPTY,    /* nothing has started in the folder */
-	RUN_STARTING, /* no step is done */
-	RUN_TRAINING,
-	RUN_DONE,
-	RUN_STOPPED,
-	RUN_FAILED,
-	RUN_GAVE_UP,
-	RUN_GONE, /* no end was written, and no muster runs there */
-	RUN_STATES
-};
 
 /* The last line of time.jsonl. */
 struct run_time {
@@ -42,7 +31,7 @@ struct report_run {
 	char id[16];    /* "r1": begins the ids of its figures */
 	int number;     /* from 0: its colour */
 	struct rundir_history history;
-	enum run_state state;
+	enum rundir_state_id state; /* RUNDIR_STATE_COUNT: nothing has started in the folder */
 	struct run_time time;
 	json_t *plan;     /* of the last generation; NULL: none could be read */
 	struct buf job;   /* the text of job.ini; "": none */
@@ -60,8 +49,8 @@ struct report_run {
 int report_run_read(const char *folder, int number, struct report_run *out, struct err *e);
 void report_run_fini(struct report_run *r);
 
-/* "training": for people, and a class of the style sheet. */
-const char *report_state_word(enum run_state state);
+/* "training": for people. */
+const char *report_state_word(const struct report_run *r);
 
 /* A column of the run's steps. */
 const double *report_column(const struct report_run *r, enum rundir_column column);

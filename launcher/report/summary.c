@@ -5,18 +5,28 @@
 #include <math.h>
 #include <stdio.h>
 
-static const char *const state_looks[RUN_STATES] = {
-	[RUN_EMPTY] = "plain", [RUN_STARTING] = "busy", [RUN_TRAINING] = "busy",
-	[RUN_DONE] = "good",   [RUN_STOPPED] = "warn",  [RUN_FAILED] = "bad",
-	[RUN_GAVE_UP] = "bad", [RUN_GONE] = "bad",
-};
+static const char *state_look(const struct report_run *r)
+{
+	switch (r->state) {
+	case RUNDIR_STATE_DONE:
+		return "good";
+	case RUNDIR_STATE_STOPPED:
+		return "warn";
+	case RUNDIR_STATE_FAILED:
+	case RUNDIR_STATE_GAVE_UP:
+	case RUNDIR_STATE_LOST:
+		return "bad";
+	default:
+		return r->state < RUNDIR_STATE_COUNT && rundir_state_active(r->state) ? "busy"
+										      : "plain";
+	}
+}
 
 static void open_tile(struct buf *out, const char *name)
 {
 	buf_printf(out, "<div class=\"tile\"><dt>%s</dt><dd>", name);
 }
 
-/* Text after the value; fmt may hold only what this file writes. */
 static void close_tile(struct buf *out)
 {
 	buf_puts(out, "</dd></div>\n");
@@ -100,7 +110,7 @@ static void put_time(struct buf *out, const struct report_run *r)
 	double wall = r->history.end - r->history.begin;
 	open_tile(out, "Time");
 	report_data(out, "wall", wall, report_duration(wall, a));
-	if (r->state == RUN_TRAINING && left >= 0)
+	if (r->state == RUNDIR_STATE_TRAINING && left >= 0)
 		buf_printf(out, "<small>%s left</small>", report_duration(left, a));
 	close_tile(out);
 }
@@ -141,8 +151,8 @@ void report_summary(struct buf *out, const struct report_run *r)
 {
 	buf_printf(out, "<header id=\"%s\" class=\"run\"><h1>", r->id);
 	report_text(out, r->name);
-	buf_printf(out, " <span class=\"state %s\">%s</span></h1>\n", state_looks[r->state],
-		   report_state_word(r->state));
+	buf_printf(out, " <span class=\"state %s\">%s</span></h1>\n", state_look(r),
+		   report_state_word(r));
 	put_facts(out, r);
 	if (r->history.reason && *r->history.reason) {
 		buf_puts(out, "<p class=\"reason\">");

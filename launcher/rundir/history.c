@@ -324,9 +324,10 @@ static void add_mark(struct rundir_history *h, const struct rundir_line *l)
 			continue;
 		struct rundir_mark *m = APPEND(h, marks);
 		const json_t *text = json_object_get(l->fields, marks[i].field);
+		bool over = json_is_false(json_object_get(l->fields, "holds"));
 		if (m)
-			*m = (struct rundir_mark){ marks[i].event, l->time, l->generation,
-						   copy(json_string_value(text)) };
+			*m = (struct rundir_mark){ over ? "warning ends" : marks[i].event, l->time,
+						   l->generation, copy(json_string_value(text)) };
 	}
 }
 

@@ -9,8 +9,8 @@
  *
  * A report is about the first `step` steps of the rank. When every rank has reported beyond a step, the
  * account
- *   - moves from the communication of each rank to TIME_SLOWEST what it can only have spent waiting for
- *     a rank of its group (its pipeline stage) whose own work took longer: the difference of data,
+ *   - moves from the communication of each rank to TIME_SLOWEST the time in which it waited for the rank
+ *     of its group (its pipeline stage) whose own work took longest: the difference of their data,
  *     compute and recomputation. It sees what is slow over such a window, not from step to step.
  *   - makes a mark (marks.h) at that step, so that a restart from an earlier step knows what is lost.
  * When a generation is over, what its ranks have not reported is split by the time at which the last
@@ -50,18 +50,18 @@ struct account_rank {
 };
 
 struct account {
-	int64_t now;                    /* the time up to which the parts reach */
-	int64_t wall;                   /* microseconds of all `muster run` of the run */
-	int64_t parts[TIME_PART_COUNT]; /* of all of them */
-	int64_t accrue
-		[TIME_PART_COUNT]; /* how many ranks, or idle devices, accrue to the part now */
-	int64_t marked
-		[TIME_TRAINED]; /* what belongs to the steps up to the last mark; 0: TIME_STEP */
+	int64_t now;  /* the time up to which the parts reach */
+	int64_t wall; /* microseconds of every `muster run` in the folder */
+	int64_t parts[TIME_PART_COUNT];
+	/* how many ranks, or idle devices, accrue to each part now */
+	int64_t accrue[TIME_PART_COUNT];
+	/* of the parts from TIME_STEP on: what belongs to the steps up to the last mark */
+	int64_t marked[TIME_TRAINED];
 	struct marks marks;
 	struct account_rank *ranks; /* [most] */
 	int64_t *slowest;           /* [most]: own work of the slowest rank of a group */
 	int most, world, devices;
-	int fresh;      /* ranks */
+	int fresh;      /* how many ranks are */
 	int64_t step;   /* of the last mark; where the run continues before the first one */
 	bool started;   /* a generation of this `muster run` has started */
 	bool lost;      /* one was lost */

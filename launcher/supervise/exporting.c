@@ -3,44 +3,6 @@
 #include "launcher/supervise/supervisor.h"
 #include "plan/show/plan.h"
 
-/* The state of a run that has ended. */
-static const char *end_word(const struct supervisor *s)
-{
-	switch (s->status) {
-	case STATUS_DONE:
-		return "done";
-	case STATUS_STOPPED:
-		return "stopped";
-	case STATUS_GAVE_UP:
-		return "gave-up";
-	default:
-		return "failed";
-	}
-}
-
-/* A state between two generations is part of a restart, and before the first one of the start. */
-static const char *state_word(const struct supervisor *s)
-{
-	const char *between = s->first ? "starting" : "restarting";
-	switch (s->state) {
-	case SUP_TRAINING:
-	case SUP_EXITING:
-		return "training";
-	case SUP_STOPPING:
-	case SUP_LEAVING:
-	case SUP_ENDING:
-		return "stopping";
-	case SUP_WAITING:
-		return "waiting";
-	case SUP_UPLOADING:
-		return "uploading";
-	case SUP_DONE:
-		return end_word(s);
-	default:
-		return between;
-	}
-}
-
 static void tell(void *arg, bool warning, const char *text)
 {
 	struct supervisor *s = arg;
@@ -60,12 +22,19 @@ static bool rank_of(void *arg, int rank, struct export_rank *out)
 	return true;
 }
 
+static const int64_t *time_of(void *arg)
+{
+	struct supervisor *s = arg;
+	return s->generation ? supervise_times_parts(s) : NULL;
+}
+
 void supervise_exporting_open(struct supervisor *s)
 {
 	s->exports = exports_open(&(struct exports_options){ .job = s->o.job,
 							     .run = rundir_path(s->o.run),
 							     .tell = tell,
 							     .rank = rank_of,
+							     .time = time_of,
 							     .arg = s });
 }
 
@@ -87,12 +56,12 @@ void supervise_exporting_begin(struct supervisor *s)
 
 void supervise_exporting_tick(struct supervisor *s)
 {
-	exports_state(s->exports, state_word(s), s->restart.restarts);
+	exports_state(s->exports, s->view.id, s->restart.restarts);
 	exports_tick(s->exports, supervise_now(s));
 }
 
 void supervise_exporting_close(struct supervisor *s)
 {
-	exports_close(s->exports, end_word(s));
+	exports_close(s->exports, s->view.id);
 	s->exports = NULL;
 }

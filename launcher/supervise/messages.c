@@ -480,6 +480,7 @@ static const struct {
 	[MSG_CKPT] = { on_ckpt, false },
 	[MSG_SERIES] = { on_series, false },
 	[MSG_CKPT_LOCAL] = { on_ckpt_local, false },
+	[MSG_SAVE_FAILED] = { on_save_failed, false },
 	[MSG_SIGNAL] = { on_signal, false },
 	[MSG_FAILED] = { on_failed, false },
 	[MSG_FINISHED] = { on_finished, false },
@@ -488,7 +489,6 @@ static const struct {
 	[MSG_BAD_STEP] = { on_bad_step, false },
 	[MSG_EXAMINED] = { on_examined, false },
 	[MSG_LINKS] = { on_links, false },
-	[MSG_SAVE_FAILED] = { on_save_failed, false },
 	[MSG_IDLE] = { on_idle, false },
 	[MSG_ENDPOINTS] = { on_endpoints, false },
 };

@@ -193,9 +193,9 @@ free_all:
 
 void supervise_start(struct supervisor *s)
 {
+	supervise_warn_open(s);
 	supervise_state_write(s);
 	supervise_console_open(s);
-	supervise_warn_open(s);
 	supervise_uploads_look(s);
 	supervise_start_first(s);
 }
@@ -219,7 +219,6 @@ void supervise_tick(struct supervisor *s)
 	supervise_thinning_tick(s);
 	supervise_comment_tick(s);
 	supervise_times_tick(s);
-	supervise_exporting_tick(s);
 	supervise_warn_tick(s);
 	supervise_notices_tick(s);
 	const char *trouble = rundir_trouble(s->o.run);
@@ -228,6 +227,7 @@ void supervise_tick(struct supervisor *s)
 	supervise_guard_tick(s->guard, s->stepped);
 	supervise_console_tick(s);
 	supervise_state_tick(s);
+	supervise_exporting_tick(s);
 	s->last_tick = now;
 }
 
@@ -267,8 +267,8 @@ void supervise_close(struct supervisor *s)
 	supervise_uploads_close(s);
 	supervise_thinning_close(s);
 	supervise_comment_close(s);
-	supervise_times_close(s);
 	supervise_exporting_close(s);
+	supervise_times_close(s);
 	supervise_guard_close(s->guard);
 	supervise_console_close(s);
 	launcher_connections_close(s->connections);

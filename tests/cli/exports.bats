@@ -270,6 +270,16 @@ find_promtool() {
 	grep -q '^muster_state{run="board",host="[^"]*",state="done"} 1$' "$BATS_FILE_TMPDIR/board.prom"
 	grep -q '^muster_step{run="board",host="[^"]*"} 400$' "$BATS_FILE_TMPDIR/board.prom"
 	[[ -z $(ls "$BATS_FILE_TMPDIR"/*.tmp 2>/dev/null) ]]
+	python3 - "$BATS_FILE_TMPDIR/board.prom" "$(run_folder board)/time.jsonl" <<-'PY'
+		import json, re, sys
+		text = open(sys.argv[1]).read()
+		last = [json.loads(l) for l in open(sys.argv[2])][-1]
+		parts = {p: float(v) for p, v in re.findall(r'^muster_time_seconds\{.*part="(\w+)"\} (\S+)$', text, re.M)}
+		assert {p + "_s" for p in parts} <= set(last), parts
+		for part, seconds in parts.items():
+		    assert abs(seconds - last[part + "_s"]) < 0.5, (part, seconds, last)
+		assert 0 < float(re.search(r'^muster_goodput_ratio\{.*\} (\S+)$', text, re.M).group(1)) < 1
+	PY
 }
 
 # --- Grafana -----------------------------------------------------------------------------

@@ -42,6 +42,17 @@ requests() { wc -l <"$hook/log"; }
 # private FILE TEXT: a file that only its user can read.
 private() { (umask 077 && printf '%s\n' "$2" >"$1"); }
 
+# start_run NAME WORD...: as run_tiny, but it goes on; $pid is that of muster.
+start_run() {
+	"$MUSTER" run "$tiny" "job.name=$1" "${@:2}" </dev/null >"$BATS_FILE_TMPDIR/$1.out" 2>&1 3>&- &
+	pid=$!
+}
+
+stop_run() {
+	kill -INT "$pid"
+	wait "$pid" || true
+}
+
 printed() { cat "$BATS_FILE_TMPDIR/$1.out"; } # run
 
 @test "a run notifies of its start and its end, with the fields that the guide lists" {
@@ -196,20 +207,37 @@ printed() { cat "$BATS_FILE_TMPDIR/$1.out"; } # run
 }
 
 @test "a rank that is killed is a restart, and without restarts a failure with its remedy" {
-	run_tiny killed notify.url="$url" notify.on=restarted,failed,done job.steps=2000 parallel.dp=2 checkpoint.every=10 &
+	start_run killed notify.url="$url" notify.on=restarted,failed,done job.steps=100000 parallel.dp=2 checkpoint.every=10
 	wait_for 60 step_reached killed 12
 	kill -KILL "$(event_field killed hello pid 1)"
 	wait_for 60 grep -q '"event": "restarted"' "$hook/log"
 	grep -q 'ranks train again from step [0-9]* on; before that: rank 1 on .*SIGKILL' "$hook/log"
-	kill -INT $!
-	wait $! || true
+	stop_run
 	: >"$hook/log"
-	run_tiny failed notify.url="$url" notify.on=restarted,failed job.steps=2000 parallel.dp=2 restart.max_restarts=0 &
+	start_run failed notify.url="$url" notify.on=restarted,failed job.steps=100000 parallel.dp=2 restart.max_restarts=0
 	wait_for 60 step_reached failed 2
 	kill -KILL "$(event_field failed hello pid 1)"
-	wait $! || true
+	wait "$pid" || true
 	[[ $(requests) -eq 1 ]]
 	grep -q '"event": "failed"' "$hook/log"
+}
+
+@test "an agent that stands still is a stall, and bad numbers are a divergence" {
+	start_run still notify.url="$url" notify.on=stalled job.steps=100000 parallel.dp=2 restart.silent_timeout=3
+	wait_for 60 step_reached still 2
+	kill -STOP "$(event_field still hello pid 1)"
+	wait_for 60 grep -q '"event": "stalled"' "$hook/log"
+	stop_run
+	grep -q '"text": "rank 1 on .*: ' "$hook/log"
+	: >"$hook/log"
+	run_tiny bad notify.url="$url" notify.on=diverged,failed health.bad_numbers=stop job.steps=1000 optimizer.lr=100 \
+		optimizer.weight_decay=1 optimizer.clip=0 optimizer.warmup=0 optimizer.schedule=constant optimizer.decay_steps=0 || true
+	python3 - "$hook/log" <<-'PY'
+		import json, sys
+		lines = [json.loads(line)["body"] for line in open(sys.argv[1])]
+		assert [line["event"] for line in lines] == ["diverged", "failed"], lines
+		assert all("NaN or infinite" in line["text"] for line in lines), lines
+	PY
 }
 
 @test "files with secrets that cannot be used are named, and the run goes on without notifications" {

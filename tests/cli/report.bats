@@ -44,10 +44,19 @@ judge() { # page run program
 	PYTHON
 }
 
-# Writes a run folder for a page of its own, and sets $run to it.
+# Copies the run folder without what tells its state, and sets $run to the copy.
 make_run() {
 	run=$BATS_TEST_TMPDIR/$1
 	cp -r "$rough" "$run"
+	rm -f "$run/state.json" "$run/control"
+}
+
+# Succeeds if every agent of the run has ended.
+has_no_agents() { # run
+	local agent
+	for agent in $(event "$1" hello | grep -oP '"pid":\K[0-9]+'); do
+		has_ended "$agent" || return 1
+	done
 }
 
 # Looks at a page in headless Chromium; skips if there is none.
@@ -178,6 +187,20 @@ look() {
 	grep -q 'class="state busy">training<' "$BATS_TEST_TMPDIR/page.html"
 	grep -q ' left</small>' "$BATS_TEST_TMPDIR/page.html"
 	look "$BATS_TEST_TMPDIR/page.html"
+}
+
+@test "a run that goes on has its supervisor's state, and a killed one is lost" {
+	run_tiny live "${tiny_words[@]}" job.steps=100000 &
+	pid=$!
+	wait_for 60 step_reached live 10
+	"$MUSTER" report "$(run_folder live)" -o "$BATS_TEST_TMPDIR/page.html"
+	grep -q 'class="state busy">training<' "$BATS_TEST_TMPDIR/page.html"
+	kill -9 "$(cat "$(run_folder live)/lock")"
+	wait $pid || true
+	wait_for 60 has_no_agents live
+	"$MUSTER" report "$(run_folder live)" -o "$BATS_TEST_TMPDIR/page.html"
+	grep -q 'class="state bad">lost<' "$BATS_TEST_TMPDIR/page.html"
+	grep -q 'is gone without a word' "$BATS_TEST_TMPDIR/page.html"
 }
 
 @test "the file goes where it is asked for, and mistakes are told" {

@@ -120,7 +120,7 @@ read_recipe() {
 	# One package for each library that the programs are linked with.
 	libraries=$(sed -n 's/^libs_[a-z]* *:= //p' "$top/Makefile" | tr -s ' ' '\n' | grep -vE '^-(lm|ldl|fopenmp)$' | sort -u | wc -l)
 	run read_recipe none
-	[[ $(tr ' ' '\n' <<<"${lines[0]}" | grep -cvE '^(needs|c|gmake|pkgconfig|openblas|curl)$') -eq $libraries ]]
+	[[ $(tr ' ' '\n' <<<"${lines[0]}" | grep -cvE '^(needs|c|gmake|pkgconfig|openblas|curl|libmicrohttpd)$') -eq $libraries ]]
 }
 
 # --- The epilog ----------------------------------------------------------------------------------------------------

@@ -162,6 +162,8 @@ assert runs["file"]["state"] is None and runs["whole"]["state"] == "done", runs'
 	[[ $status -eq 2 && $output == *'"beta" is one word too many'* ]]
 	run "$MUSTER" ls "$BATS_FILE_TMPDIR/nothing"
 	[[ $status -eq 3 && $output == *"cannot read the folder of runs"* ]]
+	run "$MUSTER" ls "$(run_folder alpha)"
+	[[ $status -eq 0 && ${#lines[@]} -eq 2 && ${lines[1]} == "alpha "*" done "* ]]
 	mkdir "$BATS_TEST_TMPDIR/empty"
 	run "$MUSTER" ls "$BATS_TEST_TMPDIR/empty"
 	[[ $status -eq 0 && $output == *"there are no runs"* ]]

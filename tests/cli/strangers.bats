@@ -86,7 +86,9 @@ agents_pmix() {
 	[[ -z $lacking ]] || skip "$lacking"
 	start flooded network.backend=tcp
 	agent=$(pgrep -P "$pid" -x muster-agent | tail -n 1)
-	address=$(ss -Hltnp | grep "pid=$pid," | grep -oE '127\.0\.0\.1:[0-9]+')
+	# The other address is that of the consoles.
+	address=$(ss -Hltnp | grep "pid=$pid," | grep -oE '127\.0\.0\.1:[0-9]+' |
+		grep -vFf <(grep -oE '127\.0\.0\.1:[0-9]+' "$(run_folder flooded)/control"))
 	mkfifo "$BATS_TEST_TMPDIR/end"
 	"$stranger" --uid $NOBODY hold "$address" 1000 <"$BATS_TEST_TMPDIR/end" >"$BATS_TEST_TMPDIR/said" 3>&- &
 	flood=$!

@@ -300,6 +300,29 @@ static int move_and_fail(struct stage *s, struct control *c, const struct msg_we
 	return AS_IT_MUST;
 }
 
+static void note_step(struct control *c, int64_t step)
+{
+	agent_control_times(c, &(struct train_times){ .step = step }, false);
+}
+
+/* Trains one step, fails, trains another one meanwhile, and finishes the next generation. */
+static int train_in_two_generations(struct stage *s, struct control *c,
+				    const struct msg_welcome *welcome)
+{
+	(void)s;
+	struct err e = ERR_INIT;
+	agent_control_send(c, MSG_READY, json_pack("{s:i}", "step", 0));
+	note_step(c, 1);
+	agent_control_send(c, MSG_FAILED, json_pack("{s:s}", "code", "peer"));
+	note_step(c, 2);
+	if (agent_control_await_next(c, &welcome, &e))
+		return 1;
+	agent_control_send(c, MSG_READY, json_pack("{s:i}", "step", 2));
+	note_step(c, 3);
+	agent_control_send(c, MSG_FINISHED, json_pack("{s:i}", "step", 3));
+	return AS_IT_MUST;
+}
+
 /* Trains without a pause on a core that it shares with another process. */
 static int share_a_core(struct stage *s, struct control *c, const struct msg_welcome *welcome)
 {
@@ -672,6 +695,14 @@ static json_t *regroup_json(void)
 	return msg_regroup_json(&(struct msg_regroup){ .reason = "rank 3 is lost" });
 }
 
+static void queue_next_welcome(struct supervisor *v)
+{
+	json_t *welcome = welcome_json(GENERATION + 1, 1, 2, 0.02);
+	assert_int_equal(channel_send(v->channel, MSG_WELCOME, welcome, NULL), 0);
+	json_decref(welcome);
+	channel_renew(v->channel, GENERATION + 1);
+}
+
 /* Up to the welcome of the next generation, which is queued but not sent. */
 static void lose_generation(struct supervisor *v, scenario *play)
 {
@@ -680,10 +711,7 @@ static void lose_generation(struct supervisor *v, scenario *play)
 	send_message(v, MSG_REGROUP, regroup_json());
 	struct msg m = expect(v, MSG_IDLE);
 	msg_fini(&m);
-	json_t *welcome = welcome_json(GENERATION + 1, 1, 2, 0.02);
-	assert_int_equal(channel_send(v->channel, MSG_WELCOME, welcome, NULL), 0);
-	json_decref(welcome);
-	channel_renew(v->channel, GENERATION + 1);
+	queue_next_welcome(v);
 }
 
 /* The agent's messages of the lost generation may still come. */
@@ -704,6 +732,36 @@ static void expect_of_next(struct supervisor *v, enum msg_type type)
 		assert_int_equal(channel_feed(v->channel, data, (size_t)n, NULL), 0);
 	}
 	msg_fini(&m);
+}
+
+/* The times of the steps up to this one, and then a message of this type. */
+static void expect_times_before(struct supervisor *v, int64_t step, enum msg_type type)
+{
+	struct msg m = expect(v, MSG_TIMES);
+	assert_int_equal(json_integer_value(json_object_get(m.body, "step")), step);
+	msg_fini(&m);
+	m = expect(v, type);
+	msg_fini(&m);
+}
+
+static void the_times_are_reported_before_a_rank_fails_is_idle_or_finishes(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	start_agent(&v, agent_main, train_in_two_generations);
+	let_in(&v);
+	struct msg m = expect(&v, MSG_READY);
+	msg_fini(&m);
+	expect_times_before(&v, 1, MSG_FAILED);
+	send_message(&v, MSG_REGROUP, regroup_json());
+	expect_times_before(&v, 2, MSG_IDLE);
+	queue_next_welcome(&v);
+	flush(&v);
+	expect_of_next(&v, MSG_READY);
+	expect_times_before(&v, 3, MSG_FINISHED);
+	hang_up(&v);
+	assert_int_equal(status_of(&v), AS_IT_MUST);
+	end_agent(&v);
 }
 
 static void an_agent_meets_the_ranks_of_its_next_generation(void **state)
@@ -796,6 +854,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(everything_sent_arrives_in_order_before_the_close),
 		cmocka_unit_test(heartbeats_report_the_progress),
+		cmocka_unit_test(the_times_are_reported_before_a_rank_fails_is_idle_or_finishes),
 		cmocka_unit_test(progress_is_reported_soon_and_before_a_failure),
 		cmocka_unit_test(the_time_without_a_core_is_reported),
 		cmocka_unit_test(a_message_without_a_body_is_not_sent),

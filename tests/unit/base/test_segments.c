@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -121,6 +122,57 @@ static void a_reader_goes_on_over_splits(void **state)
 	segments_reader_fini(&r);
 }
 
+enum { LINES = 2000, LINES_PER_SEGMENT = 4 };
+
+/* In the child: writes numbered lines as fast as it can. */
+static void write_and_split(void)
+{
+	char line[32];
+	uint32_t segment = 1;
+	for (int i = 1; i <= LINES; i++) {
+		snprintf(line, sizeof line, "%d\n", i);
+		append(0, line);
+		if (i % LINES_PER_SEGMENT == 0 && i < LINES)
+			split(segment++);
+	}
+}
+
+static int check_order(const char *data, ssize_t n, int *number, int before)
+{
+	for (ssize_t i = 0; i < n; i++) {
+		if (data[i] != '\n') {
+			*number = *number * 10 + (data[i] - '0');
+			continue;
+		}
+		assert_int_equal(*number, before + 1);
+		before = *number;
+		*number = 0;
+	}
+	return before;
+}
+
+static void a_reader_beside_a_writer_misses_no_line(void **state)
+{
+	(void)state;
+	struct segments_reader r;
+	char data[64];
+	int before = 0, number = 0;
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		write_and_split();
+		_exit(0);
+	}
+	segments_reader_init(&r, dir, RUN_METRICS);
+	while (before < LINES) {
+		ssize_t n = segments_read(&r, data, sizeof data, NULL);
+		assert_true(n >= 0);
+		before = check_order(data, n, &number, before);
+	}
+	segments_reader_fini(&r);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
 static void a_deleted_file_begins_anew(void **state)
 {
 	(void)state;
@@ -187,6 +239,7 @@ int main(void)
 		EACH(names_of_segments_have_a_number),
 		EACH(segments_come_in_their_order_and_the_file_last),
 		EACH(a_reader_goes_on_over_splits),
+		EACH(a_reader_beside_a_writer_misses_no_line),
 		EACH(a_deleted_file_begins_anew),
 		EACH(the_end_is_read_over_segments),
 		EACH(what_is_no_file_is_refused),

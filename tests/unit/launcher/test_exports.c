@@ -258,7 +258,7 @@ static void one_state_is_1_and_the_others_are_0(void **state)
 	struct buf out = BUF_INIT;
 	int ones = 0, all = 0;
 	exports_gauges_init(&g, "r", "h");
-	g.state = "gave-up";
+	g.state = RUNDIR_STATE_GAVE_UP;
 	text_of(&g, FORMAT_PROMETHEUS, &out);
 	assert_true(has_line(&out, "muster_state{run=\"r\",host=\"h\",state=\"gave-up\"} 1"));
 	for (const char *at = out.data; (at = strstr(at, "\nmuster_state{")); at++) {
@@ -267,6 +267,25 @@ static void one_state_is_1_and_the_others_are_0(void **state)
 	}
 	assert_int_equal(ones, 1);
 	assert_int_equal(all, 10);
+	buf_fini(&out);
+}
+
+static void the_time_of_all_ranks_is_split_into_its_parts(void **state)
+{
+	(void)state;
+	static struct export_gauges g;
+	int64_t time[TIME_PART_COUNT] = { [TIME_COMPUTE] = 1500000, [TIME_RESTART] = 250000 };
+	struct buf out = BUF_INIT;
+	exports_gauges_init(&g, "r", "h");
+	text_of(&g, FORMAT_PROMETHEUS, &out);
+	assert_null(strstr(out.data, "muster_time_seconds"));
+	g.time = time;
+	text_of(&g, FORMAT_PROMETHEUS, &out);
+	assert_true(
+		has_line(&out, "muster_time_seconds{run=\"r\",host=\"h\",part=\"compute\"} 1.5"));
+	assert_true(
+		has_line(&out, "muster_time_seconds{run=\"r\",host=\"h\",part=\"restart\"} 0.25"));
+	assert_true(has_line(&out, "muster_time_seconds{run=\"r\",host=\"h\",part=\"idle\"} 0"));
 	buf_fini(&out);
 }
 
@@ -367,6 +386,7 @@ int main(void)
 		cmocka_unit_test(labels_are_escaped_and_never_cut),
 		cmocka_unit_test(open_metrics_names_counters_without_total_and_ends),
 		cmocka_unit_test(one_state_is_1_and_the_others_are_0),
+		cmocka_unit_test(the_time_of_all_ranks_is_split_into_its_parts),
 		cmocka_unit_test(series_of_ranks_come_only_if_they_are_asked_for),
 		cmocka_unit_test(only_the_whole_token_matches),
 		cmocka_unit_test(a_token_is_private_and_long_enough),

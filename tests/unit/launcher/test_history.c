@@ -212,7 +212,8 @@ static void checkpoints_evaluations_and_marks_are_kept(void **state)
 	event("slow-rank", 121, 1,
 	      ",\"rank\":2,\"node\":\"n\",\"slow\":true,\"factor\":1.4,\"since_s\":9,\"text\":"
 	      "\"slow\"");
-	event("warning", 122, 1, ",\"text\":\"loss spike\"");
+	event("warning", 122, 1, ",\"holds\":true,\"text\":\"loss spike\"");
+	event("warning", 123, 1, ",\"holds\":false,\"text\":\"loss spike\"");
 	struct rundir_history h = read_history();
 	assert_int_equal(h.n_checkpoints, 2);
 	assert_true(h.checkpoints[0].step == 25 && !h.checkpoints[0].local);
@@ -220,8 +221,10 @@ static void checkpoints_evaluations_and_marks_are_kept(void **state)
 	assert_string_equal(h.checkpoints[1].path, "/c/30");
 	assert_int_equal(h.n_evaluations, 7);
 	assert_true(h.evaluations[6].step == 70 && h.evaluations[6].loss == 0.5);
-	assert_int_equal(h.n_marks, 2);
+	assert_int_equal(h.n_marks, 3);
 	assert_string_equal(h.marks[1].text, "loss spike");
+	assert_string_equal(h.marks[1].event, "warning");
+	assert_string_equal(h.marks[2].event, "warning ends");
 	assert_int_equal(h.n_seats, 3);
 	assert_true(h.seats[2].slow && h.seats[2].factor == 1.4 && isnan(h.seats[0].factor));
 	rundir_history_fini(&h);

@@ -1,0 +1,52 @@
+/* Any bytes as the log of a rank: each byte comes once and in its order, times never go back, and the
+ * lines do not depend on how much is read at once. */
+#include "launcher/rundir/log_file.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* The hash of all lines, and of their times. */
+static uint64_t read_lines(const char *path, size_t room)
+{
+	struct log_file f;
+	uint64_t sum = 0;
+	double before = 0;
+	int rc;
+	if (!rundir_log_file_init(&f, "node-3.log", 0))
+		abort();
+	while ((rc = rundir_log_file_next(&f, path, room, true, NULL)) > 0) {
+		if (f.time < before)
+			abort();
+		before = f.time;
+		sum = sum * 31 + (uint64_t)(f.time * 1000);
+		for (const char *c = f.line; *c; c++)
+			sum = sum * 31 + (unsigned char)*c;
+	}
+	if (rc < 0)
+		abort();
+	rundir_log_file_rest(&f);
+	if (f.data)
+		abort();
+	rundir_log_file_fini(&f);
+	return sum;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char path[512];
+	const char *folder = getenv("TMPDIR");
+	snprintf(path, sizeof path, "%.400s/muster-fuzz-logs-%ld", folder ? folder : "/tmp",
+		 (long)getpid());
+	FILE *out = fopen(path, "w");
+	if (!out || fwrite(data, 1, size, out) != size || fclose(out))
+		abort();
+	uint64_t small = read_lines(path, 64), large = read_lines(path, 4096);
+	unlink(path);
+	if (small != large)
+		abort();
+	return 0;
+}

@@ -1,0 +1,234 @@
+/* The logs of all ranks are read as one, in the order of their times, with few descriptors and
+ * little memory, while they grow. */
+#include "base/file.h"
+#include "launcher/rundir/log_file.h"
+#include "launcher/rundir/logs.h"
+#include "launcher/rundir/windows.h"
+#include "base/run_paths.h"
+#include "tests/unit/tmpdir.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static char dir[256];
+static struct buf seen;
+
+static int setup(void **state)
+{
+	(void)state;
+	char logs[300];
+	setenv("TZ", "UTC", 1);
+	tzset();
+	if (!tmpdir_make(dir, sizeof dir))
+		return -1;
+	snprintf(logs, sizeof logs, "%s/" RUN_LOGS, dir);
+	return mkdir(logs, 0700);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	file_remove_tree(dir);
+	buf_fini(&seen);
+	return 0;
+}
+
+static void append(const char *name, const char *text)
+{
+	char path[400];
+	snprintf(path, sizeof path, "%s/%s", dir, name);
+	int fd = open(path, O_WRONLY | O_APPEND | O_CREAT, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+static bool see(void *arg, const struct rundir_log_line *l)
+{
+	(void)arg;
+	buf_printf(&seen, "%s|%s\n", l->file, l->text);
+	return true;
+}
+
+static struct rundir_logs *open_logs(const struct rundir_logs_options *o)
+{
+	const struct rundir_logs_options all = { .from = -INFINITY, .until = INFINITY };
+	struct rundir_logs *l = NULL;
+	assert_int_equal(rundir_logs_open(dir, o ? o : &all, &l, NULL), 0);
+	return l;
+}
+
+static void reads(struct rundir_logs *l, bool parts, const char *expected)
+{
+	buf_clear(&seen);
+	assert_int_equal(rundir_logs_read(l, parts, see, NULL, NULL), 0);
+	assert_string_equal(buf_str(&seen), expected);
+}
+
+#define AT(clock, text) "2026-01-01 " clock " info  n:0: " text "\n"
+
+static void lines_without_a_time_follow_those_before_them(void **state)
+{
+	(void)state;
+	append("events.jsonl",
+	       "{\"event\":\"generation-start\",\"time\":1767225602.5,\"generation\":1}\n");
+	append("logs/n-0.log", AT("00:00:01.000", "a") "  more of a\n" AT("00:00:04.000", "d"));
+	append("logs/n-1.log", AT("00:00:02.000", "b") AT("00:00:01.500", "late"));
+	append("logs/launch-1.log", "srun says\n");
+	append("logs/launch-x.log", "no log\n");
+	append("logs/n-1.log.old", AT("00:00:02.000", "no log"));
+	struct rundir_logs *l = open_logs(NULL);
+	reads(l, true,
+	      "n-0|2026-01-01 00:00:01.000 info  n:0: a\n"
+	      "n-0|  more of a\n"
+	      "n-1|2026-01-01 00:00:02.000 info  n:0: b\n"
+	      "n-1|2026-01-01 00:00:01.500 info  n:0: late\n"
+	      "launch-1|srun says\n"
+	      "n-0|2026-01-01 00:00:04.000 info  n:0: d\n");
+	rundir_logs_close(l);
+}
+
+static void a_growing_log_gives_each_line_once(void **state)
+{
+	(void)state;
+	append("logs/n-0.log", AT("00:00:01.000", "a") "2026-01-01 00:0");
+	struct rundir_logs *l = open_logs(NULL);
+	reads(l, false, "n-0|2026-01-01 00:00:01.000 info  n:0: a\n");
+	reads(l, false, "");
+	append("logs/n-0.log", "0:02.000 info  n:0: b\n");
+	append("logs/m-7.log", AT("00:00:01.100", "c"));
+	reads(l, false,
+	      "m-7|2026-01-01 00:00:01.100 info  n:0: c\n"
+	      "n-0|2026-01-01 00:00:02.000 info  n:0: b\n");
+	append("logs/n-0.log", "end");
+	reads(l, true, "n-0|end\n");
+	rundir_logs_close(l);
+}
+
+static void a_line_too_long_comes_in_pieces_and_keeps_its_time(void **state)
+{
+	(void)state;
+	char *text = malloc(200001);
+	memset(text, 'x', 200000);
+	text[200000] = '\0';
+	append("logs/n-0.log", "2026-01-01 00:00:01.000 ");
+	append("logs/n-0.log", text);
+	append("logs/n-0.log", "\n" AT("00:00:03.000", "b"));
+	append("logs/n-1.log", AT("00:00:02.000", "c"));
+	struct rundir_logs *l = open_logs(NULL);
+	buf_clear(&seen);
+	assert_int_equal(rundir_logs_read(l, true, see, NULL, NULL), 0);
+	const char *c = strstr(buf_str(&seen), "n:0: c"), *b = strstr(buf_str(&seen), "n:0: b");
+	assert_true(c && b && c < b);
+	assert_true(c - buf_str(&seen) > 200000);
+	rundir_logs_close(l);
+	free(text);
+}
+
+/* Of a log without dates, the file's own date counts, and the day before for what is later. */
+static void logs_without_dates_are_dated_by_their_file(void **state)
+{
+	(void)state;
+	char path[400];
+	const struct timespec times[2] = { { .tv_sec = 1767225600 + 3600 },
+					   { .tv_sec = 1767225600 + 3600 } };
+	append("logs/n-0.log", "23:59:00.000 info  n:0: old\n00:30:00.000 info  n:0: new\n");
+	snprintf(path, sizeof path, "%s/logs/n-0.log", dir);
+	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+	append("logs/n-1.log", "2026-01-01 00:00:00.000 info  n:1: midnight\n");
+	struct rundir_logs *l = open_logs(NULL);
+	reads(l, true,
+	      "n-0|23:59:00.000 info  n:0: old\n"
+	      "n-1|2026-01-01 00:00:00.000 info  n:1: midnight\n"
+	      "n-0|00:30:00.000 info  n:0: new\n");
+	rundir_logs_close(l);
+}
+
+static void ranks_nodes_and_times_choose_lines(void **state)
+{
+	(void)state;
+	struct ranges ranks = { .n = 1, .list = { { 1, 3 } } };
+	const struct rundir_logs_options
+		of_ranks = { .ranks = &ranks, .from = -INFINITY, .until = INFINITY },
+		of_node = { .node = "m", .from = 1767225602, .until = 1767225604 },
+		of_none = { .node = "x", .from = -INFINITY, .until = INFINITY };
+	append("logs/n-0.log", AT("00:00:01.000", "a"));
+	append("logs/m-1.log",
+	       AT("00:00:01.999", "b") AT("00:00:02.000", "c") AT("00:00:04.000", "d"));
+	append("logs/launch-1.log", "srun\n");
+	struct rundir_logs *l = open_logs(&of_ranks);
+	reads(l, true,
+	      "m-1|2026-01-01 00:00:01.999 info  n:0: b\n"
+	      "m-1|2026-01-01 00:00:02.000 info  n:0: c\n"
+	      "m-1|2026-01-01 00:00:04.000 info  n:0: d\n");
+	rundir_logs_close(l);
+	l = open_logs(&of_node);
+	reads(l, true, "m-1|2026-01-01 00:00:02.000 info  n:0: c\n");
+	rundir_logs_close(l);
+	struct err e = ERR_INIT;
+	l = open_logs(&of_none);
+	assert_int_equal(rundir_logs_read(l, true, see, NULL, &e), -1);
+	assert_int_equal(e.code, ERR_NOTFOUND);
+	assert_non_null(strstr(e.text, "logs of ranks 0 to 1"));
+	rundir_logs_close(l);
+}
+
+static void a_log_that_was_replaced_is_read_from_its_begin(void **state)
+{
+	(void)state;
+	char path[400];
+	append("logs/n-0.log", AT("00:00:01.000", "a long first line"));
+	struct rundir_logs *l = open_logs(NULL);
+	reads(l, false, "n-0|2026-01-01 00:00:01.000 info  n:0: a long first line\n");
+	snprintf(path, sizeof path, "%s/logs/n-0.log", dir);
+	assert_int_equal(unlink(path), 0);
+	reads(l, false, "");
+	append("logs/n-0.log", AT("00:00:02.000", "b"));
+	reads(l, false, "n-0|2026-01-01 00:00:02.000 info  n:0: b\n");
+	rundir_logs_close(l);
+}
+
+static void generations_have_their_first_start(void **state)
+{
+	(void)state;
+	struct rundir_windows w;
+	assert_int_equal(rundir_windows_read(dir, &w, NULL), 0);
+	assert_int_equal(w.n, 0);
+	append("events.1.jsonl", "{\"event\":\"generation-start\",\"time\":10,\"generation\":1}\n"
+				 "{\"event\":\"generation-start\",\"time\":12,\"generation\":1}\n");
+	append("events.jsonl", "{\"event\":\"generation-start\",\"time\":\"x\",\"generation\":2}\n"
+			       "{\"event\":\"generation-start\",\"time\":20,\"generation\":3}\n");
+	assert_int_equal(rundir_windows_read(dir, &w, NULL), 0);
+	assert_int_equal(w.n, 2);
+	assert_true(rundir_windows_find(&w, 1)->from == 10);
+	assert_true(rundir_windows_find(&w, 1)->until == 20);
+	assert_true(isinf(rundir_windows_find(&w, 3)->until));
+	assert_null(rundir_windows_find(&w, 2));
+	rundir_windows_free(&w);
+}
+
+#define EACH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		EACH(lines_without_a_time_follow_those_before_them),
+		EACH(a_growing_log_gives_each_line_once),
+		EACH(a_line_too_long_comes_in_pieces_and_keeps_its_time),
+		EACH(logs_without_dates_are_dated_by_their_file),
+		EACH(ranks_nodes_and_times_choose_lines),
+		EACH(a_log_that_was_replaced_is_read_from_its_begin),
+		EACH(generations_have_their_first_start),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
