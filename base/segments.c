@@ -256,60 +256,86 @@ struct end_part {
 	size_t n;
 };
 
-/* Opens the file and as many of the last segments as are needed, the last one first. Returns how
- * many, or -1. */
-static int open_parts(const char *folder, const char *name, const struct segments *s, size_t most,
-		      struct end_part *parts, struct err *e)
+/* 1: it is open; 0: there is no such file; -1: an error. */
+static int open_part(const char *path, size_t most, struct end_part *out, struct err *e)
 {
-	char path[RUN_PATH];
-	int n = 0;
-	for (int i = s->n; i >= 0 && most > 0; i--) {
-		struct err why = ERR_INIT;
-		struct stat st;
-		segments_path(path, folder, name, i == s->n ? 0 : s->numbers[i]);
-		if (n && same_file(parts[0].fd, path))
-			continue;
-		int fd = file_open(path, O_RDONLY, FILE_OWN, &why);
-		if (fd < 0 && why.code == ERR_NOTFOUND)
-			continue;
-		parts[n].fd = fd;
-		if (fd < 0 || fstat(fd, &st)) {
-			if (fd >= 0)
-				close(fd);
-			while (n > 0)
-				close(parts[--n].fd);
-			return err_set(e, why.code ? why.code : ERR_IO, "%s",
-				       *why.text ? why.text : path);
-		}
-		parts[n].n = (uint64_t)st.st_size < most ? (size_t)st.st_size : most;
-		parts[n].from = st.st_size - (off_t)parts[n].n;
-		most -= parts[n].n;
-		n++;
+	struct err why = ERR_INIT;
+	struct stat st;
+	out->fd = file_open(path, O_RDONLY, FILE_OWN, &why);
+	if (out->fd < 0)
+		return why.code == ERR_NOTFOUND ? 0 : err_set(e, why.code, "%s", why.text);
+	if (fstat(out->fd, &st)) {
+		close(out->fd);
+		return err_errno(e, ERR_IO, "%s: cannot read", path);
 	}
-	return n;
+	out->n = (uint64_t)st.st_size < most ? (size_t)st.st_size : most;
+	out->from = st.st_size - (off_t)out->n;
+	return 1;
 }
 
-int segments_read_end(const char *folder, const char *name, size_t most, struct buf *out,
-		      struct err *e)
+/* The file is parts[0] if it is there; adds as many of the last segments as are needed, the last one
+ * first. Sets *n. */
+static int open_segments(const char *folder, const char *name, size_t most, struct end_part *parts,
+			 const struct segments *s, int *n, struct err *e)
 {
-	struct segments s;
-	if (segments_list(folder, name, &s, e))
-		return -1;
-	struct end_part *parts = calloc((size_t)s.n + 1, sizeof *parts);
-	int n = parts ? open_parts(folder, name, &s, most, parts, e)
-		      : err_set(e, ERR_NOMEM, "%s: no memory to read it", name);
-	int rc = n < 0 ? -1 : 0;
+	char path[RUN_PATH];
+	int there = *n, rc = 0;
+	most -= there ? parts[0].n : 0;
+	for (int i = s->n - 1; i >= 0 && most > 0 && rc >= 0; i--) {
+		segments_path(path, folder, name, s->numbers[i]);
+		if (there && same_file(parts[0].fd, path))
+			continue;
+		rc = open_part(path, most, &parts[*n], e);
+		if (rc > 0)
+			most -= parts[(*n)++].n;
+	}
+	return rc < 0 ? -1 : 0;
+}
+
+/* Appends the parts, of which the last one comes first, and closes them. */
+static int read_parts(const struct end_part *parts, int n, struct buf *out)
+{
+	int rc = 0;
 	while (n-- > 0) {
 		char *to = !rc && parts[n].n ? buf_room(out, parts[n].n) : NULL;
 		if (to && file_pread_full(parts[n].fd, to, parts[n].n, parts[n].from))
-			rc = err_errno(e, ERR_IO, "%s/%s: cannot read", folder, name);
+			rc = -1;
 		else if (to)
 			out->len += parts[n].n;
 		close(parts[n].fd);
 	}
+	return rc;
+}
+
+/* The file is opened before the segments are listed: if it is split in between, it is in the list as
+ * well, and otherwise every segment is. */
+int segments_read_end(const char *folder, const char *name, size_t most, struct buf *out,
+		      struct err *e)
+{
+	struct segments s = { 0 };
+	struct end_part newest;
+	char path[RUN_PATH];
+	segments_path(path, folder, name, 0);
+	int n = open_part(path, most, &newest, e), rc = n;
+	if (rc < 0)
+		return -1;
+	rc = segments_list(folder, name, &s, e);
+	struct end_part *parts = rc ? NULL : calloc((size_t)s.n + 1, sizeof *parts);
+	if (!rc && !parts)
+		rc = err_set(e, ERR_NOMEM, "%s: no memory to read it", path);
+	if (rc) {
+		if (n)
+			close(newest.fd);
+		segments_free(&s);
+		return -1;
+	}
+	parts[0] = newest;
+	rc = open_segments(folder, name, most, parts, &s, &n, e);
+	if (read_parts(parts, n, out) && !rc)
+		rc = err_errno(e, ERR_IO, "%s: cannot read", path);
 	free(parts);
 	segments_free(&s);
 	if (!rc && buf_failed(out))
-		rc = err_set(e, ERR_NOMEM, "%s/%s: no memory to read it", folder, name);
+		rc = err_set(e, ERR_NOMEM, "%s: no memory to read it", path);
 	return rc;
 }
