@@ -157,5 +157,8 @@ long() { # name word...
 	keys "'$MUSTER' top nowhere" Enter
 	wait_for 20 shows "nowhere: this is neither"
 	keys "clear; TERM=nothing '$MUSTER' top words" Enter
-	wait_for 20 shows "TERM=nothing: the terminal's kind is not known"
+	wait_for 20 shows "TERM=nothing: this kind of terminal is not known"
+	keys "clear; TERM=dumb '$MUSTER' top words; echo status \$?" Enter
+	wait_for 20 shows "status 3"
+	shows "TERM=dumb: this kind of terminal cannot move its cursor"
 }
