@@ -153,7 +153,7 @@ static void on_checkpoint(struct supervisor *s, struct console *k, const struct 
 		return;
 	}
 	bool joins = s->console.saving;
-	if (!joins && s->ckpt_step >= 0 && s->ckpt_step == finished_steps(s)) {
+	if (!joins && s->ckpt_step >= 0 && s->ckpt_step >= finished_steps(s)) {
 		const struct msg_console_answer a = committed(s->ckpt_step, s->ckpt_path, text,
 							      sizeof text);
 		answer(k, &a);
