@@ -56,23 +56,30 @@ static json_t *body(const struct train_times *sums)
 	return m;
 }
 
+/* The message if there is news and the last one is at least `least` seconds old. The lock is held. */
+static json_t *take(struct times *t, double now, double least)
+{
+	if (!t->ready || !t->news || now - t->sent < least)
+		return NULL;
+	t->news = false;
+	t->sent = now;
+	return body(&t->sums);
+}
+
 json_t *agent_times_next(struct times *t, double now, double least)
 {
-	json_t *next = NULL;
 	pthread_mutex_lock(&t->lock);
-	if (t->ready && t->news && now - t->sent >= least) {
-		next = body(&t->sums);
-		t->news = false;
-		t->sent = now;
-	}
+	json_t *next = take(t, now, least);
 	pthread_mutex_unlock(&t->lock);
 	return next;
 }
 
 json_t *agent_times_due(struct times *t, double now)
 {
-	json_t *due = agent_times_next(t, now, t->every);
+	pthread_mutex_lock(&t->lock);
+	json_t *due = take(t, now, t->every);
 	if (due)
 		t->every = fmin(2 * t->every, t->most);
+	pthread_mutex_unlock(&t->lock);
 	return due;
 }

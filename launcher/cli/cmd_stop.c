@@ -155,29 +155,34 @@ static int follow_stop(const struct request *r, struct console_line *line)
 	return fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
 }
 
-/* Waits for the answer that tells of the commit. */
+/* The answer that tells of the commit, or of its failure. */
+static int print_checkpoint(const struct request *r, const struct msg_console_answer *a)
+{
+	int status;
+	if (r->as_json) {
+		status = print_json(json_pack("{s:b, s:s, s:o?, s:s?}", "ok", a->ok, "text",
+					      a->text, "step",
+					      a->has_step ? json_integer(a->step) : NULL, "path",
+					      a->has_path ? a->path : NULL));
+		return a->ok ? status : STATUS_FAILED;
+	}
+	say(a->text);
+	if (a->ok && a->has_path)
+		puts(a->path);
+	return !a->ok || fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
+}
+
 static int follow_checkpoint(const struct request *r, struct console_line *line)
 {
 	struct msg_console_answer a;
 	struct err e = ERR_INIT;
 	json_t *body;
-	int status;
 	if (console_line_await(line, follow_s, &body, &a, &e)) {
 		err_prefix(&e, "the run ended before the checkpoint was committed");
 		command_fail(&e);
 		return STATUS_FAILED;
 	}
-	if (r->as_json) {
-		status = print_json(json_pack("{s:b, s:s, s:o?, s:s?}", "ok", a.ok, "text", a.text,
-					      "step", a.has_step ? json_integer(a.step) : NULL,
-					      "path", a.has_path ? a.path : NULL));
-		status = a.ok ? status : STATUS_FAILED;
-	} else {
-		say(a.text);
-		if (a.ok && a.has_path)
-			puts(a.path);
-		status = !a.ok || fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
-	}
+	int status = print_checkpoint(r, &a);
 	json_decref(body);
 	return status;
 }
@@ -189,9 +194,12 @@ static int ask(const struct request *r, struct console_line *line, bool *more, s
 	if (console_line_ask(line, &(struct msg_console_ask){ .what = r->what }, ask_s, &body, &a,
 			     e))
 		return explain(r, e);
+	bool saved = a.ok && a.has_step; /* the checkpoint is there already */
 	int status = a.ok ? STATUS_DONE : STATUS_CANNOT_START;
-	*more = a.ok && r->waits;
-	if (r->as_json && !*more)
+	*more = a.ok && r->waits && !saved;
+	if (saved)
+		status = print_checkpoint(r, &a);
+	else if (r->as_json && !*more)
 		print_json(json_pack("{s:b, s:s}", "ok", a.ok, "text", a.text));
 	else if (!r->as_json)
 		say(a.text);

@@ -106,13 +106,30 @@ static void on_stop_now(struct supervisor *s, struct console *k, const struct ms
 	stop(s, k, true);
 }
 
+/* Of this generation: s->step may be of the last one, which was further. */
+static int64_t finished_steps(const struct supervisor *s)
+{
+	return s->stepped ? s->step : s->resumed;
+}
+
+static struct msg_console_answer committed(int64_t step, const char *path, char *text, size_t size)
+{
+	snprintf(text, size, "the checkpoint of step %lld is committed", (long long)step);
+	return (struct msg_console_answer){ .ok = true,
+					    .text = text,
+					    .has_step = true,
+					    .step = step,
+					    .has_path = true,
+					    .path = path };
+}
+
 static void ask_ranks_to_save(struct supervisor *s)
 {
 	struct console_state *t = &s->console;
 	t->saving = true;
 	t->number++;
 	t->generation = s->generation;
-	t->step = s->step >= 0 ? s->step : s->resumed;
+	t->step = finished_steps(s);
 	/* The last checkpoint of a run that stops is on its way already. */
 	if (s->state == SUP_TRAINING)
 		supervise_broadcast(s, MSG_SAVE,
@@ -136,6 +153,12 @@ static void on_checkpoint(struct supervisor *s, struct console *k, const struct 
 		return;
 	}
 	bool joins = s->console.saving;
+	if (!joins && s->ckpt_step >= 0 && s->ckpt_step >= finished_steps(s)) {
+		const struct msg_console_answer a = committed(s->ckpt_step, s->ckpt_path, text,
+							      sizeof text);
+		answer(k, &a);
+		return;
+	}
 	if (!joins) {
 		rundir_event_ckpt_asked(s->o.run, s->generation,
 					&(struct rundir_why){ .why = k->who });
@@ -166,13 +189,8 @@ void supervise_console_note_ckpt(struct supervisor *s, int64_t step, const char 
 	char text[100];
 	if (!s->console.saving || step < s->console.step)
 		return;
-	snprintf(text, sizeof text, "the checkpoint of step %lld is committed", (long long)step);
-	end_saving(s, &(struct msg_console_answer){ .ok = true,
-						    .text = text,
-						    .has_step = true,
-						    .step = step,
-						    .has_path = true,
-						    .path = path });
+	const struct msg_console_answer a = committed(step, path, text, sizeof text);
+	end_saving(s, &a);
 }
 
 void supervise_console_note_failure(struct supervisor *s, const char *why)

@@ -10,7 +10,8 @@
  *     stop        as a signal does: the ranks finish the step and write a checkpoint
  *     stop-now    as a second Ctrl-C does
  *     checkpoint  the ranks write a checkpoint after the step, and train on; a second answer tells of
- *                 its commit. A request that comes meanwhile waits for the same checkpoint
+ *                 its commit. A request that comes meanwhile waits for the same checkpoint. If
+ *                 the last finished step has a checkpoint already, that is the answer
  *     state       the object of state.json, made now
  *     ranks       CONSOLE_RANKS ranks at most, from a given one on
  *

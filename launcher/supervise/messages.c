@@ -1,18 +1,11 @@
 /* messages: what the supervisor does with each message of an agent. */
-#include "launcher/supervise/traced_numbers.h"
 #include "base/ranges.h"
 #include "launcher/supervise/supervisor.h"
-#include "topo/bind.h"
+#include "launcher/supervise/traced_numbers.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-
-static void refuse_connection(struct supervisor *s, struct connection *c, const char *why)
-{
-	supervise_report_refused(s, why);
-	launcher_connection_drop(c);
-}
 
 /* An error of a handler: the message is malformed, or sent in the wrong order. */
 static int report_out_of_order(const char *name, struct err *e)
@@ -49,117 +42,11 @@ static struct rank_state *rank_of(struct supervisor *s, struct connection *c)
 	return &s->ranks[launcher_connection_rank(c)];
 }
 
-/* --- hello and its answer ----------------------------------------------------------- */
-
-int supervise_send_welcome(struct supervisor *s, struct connection *c, int rank, const char *host,
-			   struct err *e)
-{
-	const struct plan_rank *r = &s->d->plan.ranks[rank];
-	const struct node_kind *k = topo_cluster_kind(&s->d->cluster, r->node);
-	const struct msg_coords at = {
-		.tp = r->at.tp, .cp = r->at.cp, .dp = r->at.dp, .pp = r->at.pp
-	};
-	char cpus[TOPO_CPUS] = "";
-	if (s->d->job.launch.bind != BIND_NONE)
-		topo_bind_near(k, r->slot, cpus, sizeof cpus);
-	struct msg_welcome w = {
-		.generation = s->generation,
-		.rank = rank,
-		.world = s->world,
-		.pmix = s->by_pmix,
-		.warm = s->d->job.restart.warm,
-		.job = s->d->job_text,
-		.threads = r->threads,
-		.run = rundir_path(s->o.run),
-		.resume = supervise_resume(s),
-		.coords = msg_coords_json(&at),
-		.node = supervise_node(s, rank),
-		.node_index = r->node,
-		.leaf = s->d->cluster.switches ? s->d->cluster.nodes[r->node].leaf : -1,
-		.copies = !s->regroup.distrust,
-		.heartbeat_s = s->o.limits.heartbeat,
-		.group_secret = s->group_secret,
-		.device = r->slot,
-		.bus = k->parts ? k->parts[r->slot].bus : "",
-		.memory = r->total,
-		.node_ranks = r->node_ranks,
-		.cpus = cpus,
-		.numa = *cpus ? k->parts[r->slot].numa : -1,
-		.watches_node = supervise_evidence_watches(s, rank),
-		.predecessors = supervise_predecessors_list(s->predecessors, s->generation, host),
-	};
-	w.has_predecessors = w.predecessors;
-	w.skips = s->rollback.list;
-	w.has_skips = json_array_size(w.skips);
-	json_t *body = w.coords ? msg_welcome_json(&w) : NULL;
-	json_decref(w.coords);
-	json_decref(w.predecessors);
-	int rc = body ? launcher_connection_send(c, MSG_WELCOME, body, e)
-		      : err_set(e, ERR_NOMEM, "no memory for the welcome of rank %d", rank);
-	json_decref(body);
-	return rc;
-}
-
-/* The reason why an agent with this hello must not join; NULL: it may. */
-static const char *find_refusal(const struct supervisor *s, const struct msg_hello *h,
-				int malformed, const struct err *e)
-{
-	if (h->version != MSG_VERSION)
-		return "an agent of another version of muster";
-	if (malformed)
-		return e->text;
-	if (h->world != s->world || h->rank < 0 || h->rank >= s->world || h->pid < 1)
-		return "a hello for a rank that the plan does not have";
-	if (s->ranks[h->rank].hello)
-		return "a second hello for a rank that is already connected";
-	return NULL;
-}
-
 static int on_hello(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
 {
-	struct msg_hello h;
 	if (launcher_connection_rank(c) >= 0)
 		return report_out_of_order("hello", e);
-	const char *why = find_refusal(s, &h, msg_hello_read(body, &h, e), e);
-	if (why) {
-		refuse_connection(s, c, why);
-		return 0;
-	}
-	struct rank_state *k = &s->ranks[h.rank];
-	launcher_connection_claim(c, h.rank);
-	*k = (struct rank_state){
-		.connection = c,
-		.hello = true,
-		.beat = supervise_now(s),
-		.moved = supervise_now(s),
-		.step = -1,
-		.exited = k->exited,
-		.process = k->process,
-		.id = { .pid = h.pid, .start = h.start, .pid_space = h.pid_space }
-	};
-	snprintf(k->id.boot, sizeof k->id.boot, "%s", h.boot);
-	snprintf(k->host, sizeof k->host, "%s", h.node);
-	rundir_event_hello(s->o.run, s->generation,
-			   &(struct rundir_hello){ .rank = h.rank,
-						   .node = h.node,
-						   .pid = h.pid,
-						   .start = h.start,
-						   .pid_space = h.pid_space,
-						   .boot = h.boot });
-	supervise_predecessors_add(s->predecessors, s->generation, &h);
-	struct err failed = ERR_INIT;
-	if (supervise_send_welcome(s, c, h.rank, h.node, &failed)) {
-		struct lost_rank loss = { .rank = h.rank,
-					  .how = LOST_PROTOCOL,
-					  .code = failed.code,
-					  .at = supervise_now(s) };
-		snprintf(loss.text, sizeof loss.text, "cannot send the welcome: %.900s",
-			 failed.text);
-		supervise_handle(s, EV_LOST, &loss, NULL);
-		return 0;
-	}
-	if (++s->hellos == s->world)
-		supervise_handle(s, EV_ALL_CONNECTED, NULL, NULL);
+	supervise_hello(s, c, body);
 	return 0;
 }
 
@@ -500,7 +387,7 @@ void supervise_message(void *supervisor, struct connection *c, const struct msg 
 	int rank = launcher_connection_rank(c);
 	bool known = m->type > MSG_NONE && m->type < MSG_COUNT && handlers[m->type].handle;
 	if (rank < 0 && !(known && handlers[m->type].stranger)) {
-		refuse_connection(s, c, "a message before hello");
+		supervise_refuse(s, c, "a message before hello");
 		return;
 	}
 	if (rank >= s->most) /* an agent that waits for the next generation */

@@ -84,10 +84,10 @@ void supervise_state_note_ckpt(struct supervisor *s, const struct msg_ckpt *m)
 	};
 }
 
-/* Finished steps; -1: unknown. */
+/* Finished steps; -1: unknown. Until the first step of a generation, s->step is of the last one. */
 static int64_t step_of(const struct supervisor *s)
 {
-	return s->step >= 0 ? s->step : s->trained ? s->resumed : -1;
+	return s->trained && !s->stepped ? s->resumed : s->step;
 }
 
 static int count_nodes(const struct plan *p)

@@ -8,6 +8,7 @@
  *     run.c          supervise_run(): the event loop with its signals and ticks
  *     transitions.c  the table of transitions: for each state and event, what to do
  *     next.c         what follows a generation
+ *     hello.c        lets agents join a generation
  *     messages.c     handles the agents' messages
  *     watchdog.c     finds ranks that are silent or hang (hang_limit.c: after how long)
  *     suspects.c     notes what speaks against a node
@@ -285,10 +286,16 @@ const char *supervise_node(const struct supervisor *s, int rank);
  * one. */
 const char *supervise_resume(const struct supervisor *s);
 
-/* messages.c */
+/* hello.c */
+/* Ends a connection that does not belong to the run. */
+void supervise_refuse(struct supervisor *s, struct connection *c, const char *why);
+/* An agent's first message: its connection gets the rank, or is refused. */
+void supervise_hello(struct supervisor *s, struct connection *c, const json_t *body);
 /* Sends the agent of the rank its part of the generation. host: of the agent. */
 int supervise_send_welcome(struct supervisor *s, struct connection *c, int rank, const char *host,
 			   struct err *e);
+
+/* messages.c */
 void supervise_message(void *supervisor, struct connection *c, const struct msg *m);
 
 /* The end of a hang's text until its ranks have been examined. */

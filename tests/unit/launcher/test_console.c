@@ -46,6 +46,7 @@ static void test_all_who_ask_get_the_same_checkpoint(void **state)
 	assert_true(b->last.ok && !b->last.more && b->last.step == 5);
 	assert_string_equal(b->last.path, "ckpt/x");
 	/* The next one is another request. */
+	send_step(&h.peers[0], MSG_METRICS, 6);
 	ask(a, "checkpoint");
 	assert_int_equal(h.peers[0].saves, 2);
 	assert_int_equal(count_events("ckpt-asked", "ada on desk"), 2);
@@ -93,6 +94,41 @@ static void test_the_last_checkpoint_answers_too(void **state)
 	send_step(&h.peers[0], MSG_CKPT, 7);
 	pump();
 	assert_true(v->last.ok && v->last.step == 7);
+}
+
+static void test_the_checkpoint_of_the_last_step_is_the_answer(void **state)
+{
+	(void)state;
+	struct viewer *v = viewer_join(0);
+	train_all();
+	send_step(&h.peers[0], MSG_METRICS, 4);
+	send_step(&h.peers[0], MSG_CKPT, 4);
+	ask(v, "checkpoint");
+	assert_true(v->last.ok && !v->last.more && v->last.step == 4);
+	/* Two ranks report a step and its checkpoint, in any order. */
+	send_step(&h.peers[0], MSG_CKPT, 5);
+	ask(v, "checkpoint");
+	assert_true(v->last.ok && !v->last.more && v->last.step == 5);
+	assert_string_equal(v->last.path, "ckpt/x");
+	assert_int_equal(h.peers[0].saves, 0);
+}
+
+static void test_a_run_that_went_back_answers_with_an_earlier_step(void **state)
+{
+	(void)state;
+	struct viewer *v = viewer_join(0);
+	train_all();
+	send_step(&h.peers[0], MSG_METRICS, 9);
+	end_rank(1);
+	pass_time(2); /* the back-off */
+	train_all();  /* from step 0 on */
+	ask(v, "state");
+	assert_int_equal(json_integer_value(json_object_get(v->last.state, "step")), 0);
+	ask(v, "checkpoint");
+	assert_true(v->last.ok && v->last.more);
+	send_step(&h.peers[0], MSG_CKPT, 1);
+	pump();
+	assert_true(v->last.ok && !v->last.more && v->last.step == 1);
 }
 
 /* --- connections ------------------------------------------------------------------------ */
@@ -236,6 +272,8 @@ int main(void)
 		CASE(test_a_checkpoint_that_fails_is_told),
 		CASE(test_a_loss_ends_the_wait_for_a_checkpoint),
 		CASE(test_the_last_checkpoint_answers_too),
+		CASE(test_the_checkpoint_of_the_last_step_is_the_answer),
+		CASE(test_a_run_that_went_back_answers_with_an_earlier_step),
 		CASE(test_who_does_not_know_the_secret_is_closed),
 		CASE(test_what_is_no_hello_or_no_question_closes_the_connection),
 		CASE(test_a_console_that_does_not_read_is_dropped_and_delays_nobody),
