@@ -376,7 +376,8 @@ static void the_verdict_is_kept_with_the_generation_it_is_about(void **state)
 		    "\"group\": null, \"op\": null, \"number\": 0, \"ranks\": [1], \"world\": 2, "
 		    "\"missing\": []}' \"$*\"; exit 1");
 	hang_rank();
-	for (int i = 0; i < 1000 && !h.kills; i++) /* a real process, which takes real time */
+	/* A real process, which takes real time. */
+	for (int i = 0; i < 1000 && !count_events("\"event\":\"verdict\"", ""); i++)
 		uv_run(&h.loop, UV_RUN_ONCE);
 	deliver_all();
 	assert_int_equal(count_events("\"event\":\"verdict\"", "\"generation\":1,"), 1);
