@@ -57,9 +57,8 @@ static const char help[] =
 	"\n"
 	"EXIT STATUS\n"
 	"  0    the person quit\n"
-	"  1    the terminal cannot be used\n"
 	"  2    usage; or stdin or stdout is no terminal: use muster status\n"
-	"  3    there is no such run, or its state cannot be read\n"
+	"  3    there is no such run, its state cannot be read, or the terminal cannot be used\n"
 	"  143  SIGTERM; likewise 128 + the number of another signal\n";
 
 /* Ends as the signal does, for the shell that has sent it. */

@@ -5,14 +5,13 @@
 #include "launcher/rundir/rundir.h"
 #include "launcher/rundir/scan.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { JOB_BYTES = 4 << 20, PLAN_BYTES = 256 << 20, LINE_BYTES = 8192 };
+enum { JOB_BYTES = 4 << 20, PLAN_BYTES = 256 << 20 };
 
 /* --- Losses --- */
 

@@ -56,6 +56,8 @@ int rundir_agents_read(const char *run, const struct rundir_agents_reader *to, s
 	segments_reader_init(r, run, RUN_EVENTS);
 	while ((n = segments_read(r, data, READ_BYTES, e)) > 0)
 		rundir_split_feed(&split, data, (size_t)n, read_line, &reader);
+	if (!n && r->fd < 0 && !r->number)
+		n = err_set(e, ERR_NOTFOUND, "%s/" RUN_EVENTS ": the file is missing", run);
 	rundir_split_fini(&split);
 	segments_reader_fini(r);
 	free(r);

@@ -23,8 +23,8 @@ struct rundir_agents_reader {
 	void *arg;
 };
 
-/* Reads the events.jsonl of a run folder. ERR_IO, ERR_CORRUPT: it cannot be read, and some events
- * may be missing. */
+/* Reads the events.jsonl of a run folder with its segments. ERR_NOTFOUND, ERR_IO, ERR_CORRUPT: it
+ * cannot be read, and some events may be missing. */
 int rundir_agents_read(const char *run, const struct rundir_agents_reader *to, struct err *e);
 
 /* Reads one line, with or without its newline. */

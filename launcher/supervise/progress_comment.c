@@ -15,19 +15,30 @@ static void format_time(time_t at, char out[32])
 		*out = '\0';
 }
 
-static void write_text(const struct supervisor *s, char out[COMMENT_TEXT])
+/* When so many more steps after the checkpoint will be done: " next=TIME"; "" if that is not known. */
+static void format_after(const struct supervisor *s, const char *name, int64_t steps, char out[48])
+{
+	char at[32] = "";
+	if (steps > 0 && s->step_s > 0 && isfinite(s->step_s))
+		format_time(s->comment.saved + (time_t)ceil((double)steps * s->step_s), at);
+	snprintf(out, 48, "%s%s%s", *at ? " " : "", *at ? name : "", at);
+}
+
+static void write_text(struct supervisor *s, char out[COMMENT_TEXT])
 {
 	const struct progress_comment *c = &s->comment;
-	char saved[32], next[32] = "";
+	char saved[32], next[48], eta[48];
 	int64_t every = s->o.job->checkpoint.every, left = s->d->job.job.steps - c->step;
 	int64_t steps = every > 0 && every - c->step % every < left ? every - c->step % every
 								    : left;
 	format_time(c->saved, saved);
-	if (left > 0 && s->step_s > 0 && isfinite(s->step_s))
-		format_time(c->saved + (time_t)ceil((double)steps * s->step_s), next);
-	snprintf(out, COMMENT_TEXT, "muster step=%lld/%lld saved=%s%s%s stop_s=%.0f nodes=%d",
-		 (long long)c->step, (long long)s->d->job.job.steps, saved, *next ? " next=" : "",
-		 next, ceil(supervise_stop_seconds(&s->stop)), s->d->cluster.n_nodes);
+	format_after(s, "next=", steps, next);
+	format_after(s, "eta=", left, eta);
+	snprintf(out, COMMENT_TEXT,
+		 "muster step=%lld/%lld saved=%s%s stop_s=%.0f nodes=%d%s goodput=%.2f",
+		 (long long)c->step, (long long)s->d->job.job.steps, saved, next,
+		 ceil(supervise_stop_seconds(&s->stop)), s->d->cluster.n_nodes, eta,
+		 time_parts_goodput(supervise_times_parts(s)));
 }
 
 static void warn_once(struct supervisor *s, const struct err *e)

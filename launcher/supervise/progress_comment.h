@@ -1,10 +1,13 @@
 /*
  * progress_comment — tells Slurm's users, and scripts that choose which job to preempt, what the end of
- * this job would cost now.
+ * this job would cost now, and how it stands.
  *
  * After a checkpoint the comment of the job becomes, for example,
  *
  *     muster step=1200/5000 saved=2026-11-22T14:03:10 next=2026-11-22T14:13:05 stop_s=9 nodes=4
+ *     eta=2026-11-22T16:55:00 goodput=0.97
+ *
+ * in one line:
  *
  *     step     of the checkpoint, and the last one of the run
  *     saved    when it was committed: a job that is killed loses the time since then on `nodes` nodes
@@ -12,6 +15,8 @@
  *              after the last one
  *     stop_s   seconds that a stop with a checkpoint takes, for a grace time; a multiple of what was
  *              measured, as in stop.h
+ *     eta      when the last step is expected to be done; absent after it
+ *     goodput  the share of the time of all devices so far that counts (base/time_parts.h)
  *
  * Times are in the local time of this host. The comment is set at most once in COMMENT_S seconds, so
  * that many jobs do not load slurmctld. A comment of the user's own ([slurm] comment) stays.

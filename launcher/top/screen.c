@@ -65,21 +65,36 @@ static bool choose_locale(void)
 	return !strcmp(nl_langinfo(CODESET), "UTF-8");
 }
 
-int top_screen_open(struct top_screen **out, struct err *e)
+/* Whether the terminal can be written to at any place. */
+static bool moves_cursor(void)
+{
+	const char *move = tigetstr("cup");
+	return move && move != (const char *)-1;
+}
+
+static int refuse(struct top_screen *s, const char *why, struct err *e)
 {
 	const char *kind = getenv("TERM");
+	if (s->terminal) {
+		endwin();
+		delscreen(s->terminal);
+	}
+	free(s);
+	return err_set(e, ERR_UNSUPPORTED, "TERM=%.60s: %s; set TERM=xterm, or use muster status",
+		       kind ? kind : "", why);
+}
+
+int top_screen_open(struct top_screen **out, struct err *e)
+{
 	struct top_screen *s = calloc(1, sizeof *s);
 	if (!s)
 		return err_set(e, ERR_NOMEM, "no memory for the screen");
 	s->unicode = choose_locale();
 	s->terminal = newterm(NULL, stdout, stdin);
-	if (!s->terminal) {
-		free(s);
-		return err_set(e, ERR_UNSUPPORTED,
-			       "TERM=%.60s: the terminal's kind is not known here; set TERM=xterm, "
-			       "or use muster status",
-			       kind ? kind : "");
-	}
+	if (!s->terminal)
+		return refuse(s, "this kind of terminal is not known here", e);
+	if (!moves_cursor())
+		return refuse(s, "this kind of terminal cannot move its cursor", e);
 	set_term(s->terminal);
 	set_escdelay(ESCAPE_MS);
 	cbreak();

@@ -29,7 +29,7 @@ struct top_source {
 	/* with the lock */
 	struct top_facts *newest;
 	int log_rank;
-	bool stop, hurry;
+	bool stop, hurry, done; /* done: the thread touches nothing any more */
 	/* of the thread */
 	struct top_facts *facts;
 	struct console_line *line;
@@ -290,6 +290,10 @@ static void *work(void *arg)
 			read_log(s, rank);
 		publish(s);
 	} while (await(s, next, &hurry));
+	pthread_mutex_lock(&s->lock);
+	s->done = true;
+	pthread_cond_broadcast(&s->wake);
+	pthread_mutex_unlock(&s->lock);
 	return NULL;
 }
 
@@ -379,14 +383,20 @@ void top_source_close(struct top_source *s)
 	struct timespec until;
 	if (!s)
 		return;
-	pthread_mutex_lock(&s->lock);
-	s->stop = true;
-	pthread_cond_signal(&s->wake);
-	pthread_mutex_unlock(&s->lock);
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_nsec += (long)(farewell_s * 1e9);
 	until.tv_sec += until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
-	if (!pthread_clockjoin_np(s->thread, NULL, CLOCK_MONOTONIC, &until))
-		discard(s);
+	pthread_mutex_lock(&s->lock);
+	s->stop = true;
+	pthread_cond_broadcast(&s->wake);
+	while (!s->done)
+		if (pthread_cond_timedwait(&s->wake, &s->lock, &until) == ETIMEDOUT)
+			break;
+	bool done = s->done;
+	pthread_mutex_unlock(&s->lock);
+	if (!done)
+		return;
+	pthread_join(s->thread, NULL);
+	discard(s);
 }

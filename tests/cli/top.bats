@@ -166,5 +166,7 @@ long() { # name word...
 	keys "'$MUSTER' top nowhere" Enter
 	wait_for 60 shows "nowhere: this is neither"
 	keys "clear; TERM=nothing '$MUSTER' top words" Enter
-	wait_for 60 shows "TERM=nothing: the terminal's kind is not known"
+	wait_for 60 shows "TERM=nothing: this kind of terminal is not known"
+	keys "clear; TERM=dumb '$MUSTER' top words; echo status \$?" Enter
+	wait_for 60 shows_all "TERM=dumb: this kind of terminal cannot move its cursor" "status 3"
 }

@@ -57,7 +57,7 @@ waits() { [[ $(states "$1") == PENDING ]]; }
 	wait_for 60 step_reached says 150
 	wait_for 30 eval '[[ $(job_field Comment) == muster ]]'
 	scontrol --oneliner show job "$id" |
-		grep -E 'Comment=muster step=[0-9]+/1200 saved=20[0-9T:-]+ next=20[0-9T:-]+ stop_s=[0-9]+ nodes=2 '
+		grep -E 'Comment=muster step=[0-9]+/1200 saved=20[0-9T:-]+ next=20[0-9T:-]+ stop_s=[0-9]+ nodes=2 eta=20[0-9T:-]+ goodput=[01]\.[0-9]+ '
 	submit mine slurm.comment=project-7
 	ends_with 0
 	scontrol --oneliner show job "$id" | grep -F 'Comment=project-7 '

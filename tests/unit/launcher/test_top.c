@@ -437,6 +437,8 @@ static void wide_characters_take_two_columns(void **state)
 	free(text);
 	assert_int_equal(page.cells[1].ch, 0);
 	assert_int_equal(top_page_width(&page, "e\xcc\x81"), 1); /* an accent of its own */
+	top_page_put(&page, 0, 0, 6, TOP_PLAIN, "\xef\xb7\x90"); /* U+FDD0, which is no character */
+	assert_int_equal(page.cells[0].ch, L'?');
 }
 
 static void a_curve_spans_its_values(void **state)
@@ -482,6 +484,11 @@ static void damaged_answers_change_nothing(void **state)
 	json_decref(list);
 	json_t *plan = json_pack("{s:[s],s:[[i],[i],i,s,n,[i],[i],[i]],s:[i]}", "rank_fields",
 				 "node", "ranks", 7, -1, 3, "x", 0, 0, 0, "nodes", 4);
+	assert_non_null(plan);
+	top_facts_take_plan(facts, plan);
+	json_decref(plan);
+	plan = json_pack("{s:[s],s:[[i],[i],[i],[i],[i],[i],[i],[i]],s:[s]}", "rank_fields", "tp",
+			 "ranks", 0, 0, 0, 0, 0, 0, 0, 0, "nodes", "other");
 	assert_non_null(plan);
 	top_facts_take_plan(facts, plan);
 	json_decref(plan);
