@@ -6,7 +6,8 @@ load ../helpers
 setup_file() {
 	make_data
 	make_tiny_job
-	words="parallel.tp=2 parallel.pp=2 batch.global=8"
+	# Copies in memory come when enough time has passed, so a step may have one or not.
+	words="parallel.tp=2 parallel.pp=2 batch.global=8 checkpoint.memory_every=0"
 	export words
 	# shellcheck disable=SC2086
 	run_tiny drawn $words trace.steps=10-12 data.eval_every=11 data.eval_batches=1
