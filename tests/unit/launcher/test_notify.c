@@ -150,11 +150,14 @@ static void an_error_shows_the_host_only_and_is_told_once(void **state)
 static void an_error_of_the_connection_shows_the_host_only(void **state)
 {
 	struct notify_result r;
+	char why[NOTIFY_WHY];
 	(void)state;
 	start("200 OK", INT_MAX);
 	struct notify *n = open_notify("/s3cret");
 	http_server_stop(&server);
 	send_one(n);
+	while (!notify_trouble(n, why))
+		usleep(1000);
 	notify_close(n, 1, &r);
 	assert_int_equal(r.lost, 1);
 	assert_non_null(strstr(r.why, server.url));
