@@ -33,16 +33,22 @@ enum verdict { UNKNOWN, WITHIN, OUT };
 
 typedef double measure(const struct recent *r, double x, double z, double least, double *usual);
 
-/* Judges a value by the last ones. One that is out of their range does not join them. */
-static enum verdict judge_recent(struct recent *r, double x, double z, measure *above, double least,
-				 double *usual)
+/* Judges a value by the last ones. One that is out of their range does not join them. After so many
+ * of these in a row, the values have a new level, and the range begins anew. */
+static enum verdict judge_recent(struct warning_range *r, double x, double z, measure *above,
+				 double least, double *usual)
 {
 	if (!isfinite(x) || !(z > 0))
 		return UNKNOWN;
-	bool known = r->n >= WARNING_WINDOW / 2;
-	if (known && above(r, x, z, least, usual) > 0)
+	if (r->out == WARNING_WINDOW)
+		*r = (struct warning_range){ 0 };
+	bool known = r->recent.n >= WARNING_WINDOW / 2;
+	if (known && above(&r->recent, x, z, least, usual) > 0) {
+		r->out++;
 		return OUT;
-	recent_add(r, WARNING_WINDOW, x);
+	}
+	r->out = 0;
+	recent_add(&r->recent, WARNING_WINDOW, x);
 	return known ? WITHIN : UNKNOWN;
 }
 
@@ -141,7 +147,7 @@ struct warning_news supervise_warnings_step(struct warnings *w, const struct war
 {
 	struct warning_news all = { 0, 0 };
 	if (x->step + WARNING_BACK <= w->last_step)
-		w->loss = w->norm = (struct recent){ .n = 0 };
+		w->loss = w->norm = (struct warning_range){ 0 };
 	w->last_step = x->step;
 	for (int i = 0; i < WARNING_COUNT; i++) {
 		char text[WARNING_TEXT] = "";

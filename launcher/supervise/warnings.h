@@ -17,7 +17,8 @@
  *
  * The recent range is that of the last WARNING_WINDOW steps which were not out of it themselves; half
  * as many must be known. It begins anew when the run goes back by more than WARNING_BACK steps, because
- * the loss there was another one.
+ * the loss there was another one, and after WARNING_WINDOW steps in a row out of it: they are the new
+ * level, and the warning ends.
  *
  * This is pure judgement; warn.h feeds it and reports what changes. To add a rule: add a row, and
  * judge it in warnings.c, or hold it from warn.c.
@@ -91,10 +92,16 @@ struct warning {
 	uint64_t out; /* a bit for each of the last steps, the last one lowest: out of the limit */
 };
 
+/* The recent range of a number. */
+struct warning_range {
+	struct recent recent;
+	int out; /* steps in a row that were out of it */
+};
+
 struct warnings {
 	struct warning_limits limits;
 	struct warning list[WARNING_COUNT];
-	struct recent loss, norm;
+	struct warning_range loss, norm;
 	int64_t last_step;
 };
 

@@ -101,6 +101,24 @@ static const struct {
 	{ WARNING_PREDICTION, PREDICTION, 45, 35, "takes 2.50 s, 2.5 times the predicted 1.00 s" },
 };
 
+/* The data changed: what was a spike at first is usual now. */
+static void a_new_level_ends_the_warning(void **state)
+{
+	static const enum kind kinds[] = { LOSS, NORM };
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+		enum warning_id id = kinds[i] == LOSS ? WARNING_LOSS : WARNING_NORM;
+		set_up(state);
+		add_healthy(SETTLED);
+		add_bad(kinds[i], WARNING_WINDOW);
+		assert_int_equal(t.begun[id], 1);
+		assert_int_equal(t.ended[id], 0);
+		add_bad(kinds[i], WARNING_WINDOW);
+		assert_int_equal(t.ended[id], 1);
+		add_bad(kinds[i], 4 * WARNING_WINDOW);
+		assert_int_equal(t.begun[id], 1);
+	}
+}
+
 static void each_rule_begins_once_and_ends(void **state)
 {
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -169,7 +187,7 @@ static void the_warmup_and_the_first_steps_are_not_judged(void **state)
 		x.norm = 30;
 		add(x);
 	}
-	assert_int_equal(t.w.loss.n, 0);
+	assert_int_equal(t.w.loss.recent.n, 0);
 	add_healthy(20);
 	add_bad(LOSS, 20); /* too few steps are known */
 	assert_int_equal(all_begun(), 0);
@@ -183,7 +201,7 @@ static void a_run_that_goes_back_is_judged_anew(void **state)
 	add_healthy(SETTLED);
 	t.step -= WARNING_BACK - 1;
 	add_healthy(1);
-	assert_int_equal(t.w.loss.n, WARNING_WINDOW);
+	assert_int_equal(t.w.loss.recent.n, WARNING_WINDOW);
 	t.step -= 150;
 	for (int i = 0; i < 60; i++) {
 		x.loss = 5;
@@ -308,6 +326,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(each_rule_begins_once_and_ends, set_up),
+		cmocka_unit_test_setup(a_new_level_ends_the_warning, set_up),
 		cmocka_unit_test_setup(a_value_around_the_limit_is_reported_once, set_up),
 		cmocka_unit_test_setup(a_single_bad_step_is_no_warning, set_up),
 		cmocka_unit_test_setup(the_warmup_and_the_first_steps_are_not_judged, set_up),
