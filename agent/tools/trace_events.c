@@ -4,11 +4,19 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 
-/* Operations are timed in whole microseconds. An arrow needs a slice with a length. */
-#define SHORTEST_US 0.5
-
-enum { TRAINING = 0 }; /* the track of the training thread; groups follow */
+enum {
+	TRAINING = 0, /* the track of the training thread; groups follow */
+	/* Perfetto knows a thread by its number alone, so those of all ranks differ. */
+	TRACKS = 10000,
+	/* Perfetto reads times as binary fractions of a microsecond and cuts them off to nanoseconds:
+	 * eighths survive that. */
+	TICK_NS = 125,
+	TICKS_US = 1000 / TICK_NS,
+	/* Operations are timed in whole microseconds. An arrow needs a slice with a length. */
+	SHORTEST_NS = 4 * TICK_NS
+};
 
 struct writer {
 	struct buf *b;
@@ -23,33 +31,53 @@ static void begin_event(struct writer *w)
 	buf_puts(w->b, (*w->events)++ ? ",\n" : "");
 }
 
+static int64_t track_id(const struct writer *w, int track)
+{
+	return (w->f->rank + (int64_t)1) * TRACKS + track;
+}
+
 static void put_label(struct writer *w, const char *what, int track, const char *text)
 {
 	begin_event(w);
-	buf_printf(
-		w->b,
-		"{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
-		what, w->f->rank, track, text);
+	buf_printf(w->b,
+		   "{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%d,\"tid\":%" PRId64
+		   ",\"args\":{\"name\":\"%s\"}}",
+		   what, w->f->rank, track_id(w, track), text);
 }
 
 static void put_order(struct writer *w, const char *what, int track, int index)
 {
 	begin_event(w);
-	buf_printf(
-		w->b,
-		"{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"args\":{\"sort_index\":%d}}",
-		what, w->f->rank, track, index);
+	buf_printf(w->b,
+		   "{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%d,\"tid\":%" PRId64
+		   ",\"args\":{\"sort_index\":%d}}",
+		   what, w->f->rank, track_id(w, track), index);
+}
+
+/* Of the picture. Perfetto drops a slice that ends within another one of its track, even by a
+ * nanosecond, so begin and end are rounded before they are subtracted. */
+static int64_t to_ns(const struct writer *w, double us)
+{
+	return llround(TICKS_US * (us + w->shift)) * TICK_NS;
+}
+
+/* In microseconds. */
+static void put_time(struct buf *b, const char *name, int64_t ns)
+{
+	buf_printf(b, ",\"%s\":%s%lld.%03d", name, ns < 0 ? "-" : "", llabs(ns) / 1000,
+		   (int)(llabs(ns) % 1000));
 }
 
 /* Begins a slice; the caller adds the arguments and "}}". */
 static void begin_slice(struct writer *w, int track, const char *kind, const char *name,
-			double begin, double end)
+			int64_t begin, int64_t end)
 {
 	begin_event(w);
-	buf_printf(w->b,
-		   "{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.1f,"
-		   "\"dur\":%.1f,\"args\":{",
-		   kind, name, w->f->rank, track, begin + w->shift, end - begin);
+	buf_printf(w->b, "{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":%d,\"tid\":%" PRId64,
+		   kind, name, w->f->rank, track_id(w, track));
+	put_time(w->b, "ts", begin);
+	put_time(w->b, "dur", end - begin);
+	buf_puts(w->b, ",\"args\":{");
 }
 
 /* --- The training thread --- */
@@ -68,7 +96,8 @@ static void put_steps(struct writer *w, const struct trace_steps *steps)
 			continue;
 		char name[32];
 		snprintf(name, sizeof name, "step %" PRId64, step);
-		begin_slice(w, TRAINING, "step", name, f->phases[i].begin, f->phases[end - 1].end);
+		begin_slice(w, TRAINING, "step", name, to_ns(w, f->phases[i].begin),
+			    to_ns(w, f->phases[end - 1].end));
 		buf_puts(w->b, "}}");
 		w->from = fmin(w->from, f->phases[i].begin);
 		w->to = fmax(w->to, f->phases[end - 1].end);
@@ -81,7 +110,7 @@ static void put_phases(struct writer *w, const struct trace_steps *steps)
 		const struct step_phase *p = &w->f->phases[i];
 		if (p->step < steps->first || p->step > steps->last)
 			continue;
-		begin_slice(w, TRAINING, "phase", p->name, p->begin, p->end);
+		begin_slice(w, TRAINING, "phase", p->name, to_ns(w, p->begin), to_ns(w, p->end));
 		if (p->micro >= 0)
 			buf_printf(w->b, "\"chunk\":%d,\"micro\":%d", p->chunk, p->micro);
 		buf_puts(w->b, "}}");
@@ -98,52 +127,67 @@ static uint64_t message_id(const struct trace_group *g, int from, int to, int64_
 	return hash_bytes(parts, sizeof parts);
 }
 
-static double op_end(const struct trace_op *op)
-{
-	return fmax((double)op->end_us, (double)op->start_us + SHORTEST_US);
-}
+/* An operation as the picture shows it. */
+struct slice {
+	const struct trace_part *part;
+	const struct trace_op *op;
+	int track;
+	int64_t begin, end; /* ns */
+};
 
 /* An arrow begins or ends in the slice of its track that is open at its time. */
-static void put_arrow(struct writer *w, int track, const struct trace_part *p,
-		      const struct trace_op *op, const struct trace_message *m)
+static void put_arrow(struct writer *w, const struct slice *s, const struct trace_message *m)
 {
-	double begin = (double)op->start_us + w->shift, end = op_end(op) + w->shift;
-	int from = m->send ? p->rank : m->peer, to = m->send ? m->peer : p->rank;
+	int from = m->send ? s->part->rank : m->peer, to = m->send ? m->peer : s->part->rank;
 	begin_event(w);
 	buf_printf(w->b,
 		   "{\"ph\":\"%s\",\"cat\":\"message\",\"name\":\"message\",\"id\":\"0x%016" PRIx64
-		   "\",\"pid\":%d,\"tid\":%d,\"ts\":%.1f}",
-		   m->send ? "s" : "f\",\"bp\":\"e", message_id(p->group, from, to, m->nth),
-		   w->f->rank, track, m->send ? begin : fmax(begin, end - SHORTEST_US / 2));
+		   "\",\"pid\":%d,\"tid\":%" PRId64,
+		   m->send ? "s" : "f\",\"bp\":\"e", message_id(s->part->group, from, to, m->nth),
+		   w->f->rank, track_id(w, s->track));
+	put_time(w->b, "ts", m->send ? s->begin : s->end - TICK_NS);
+	buf_puts(w->b, "}");
 }
 
-static void put_op(struct writer *w, int track, const struct trace_part *p,
-		   const struct trace_op *op)
+static void put_op(struct writer *w, const struct slice *s)
 {
-	begin_slice(w, track, "communication", comm_op_word(op->kind), (double)op->start_us,
-		    op_end(op));
+	const struct trace_op *op = s->op;
+	begin_slice(w, s->track, "communication", comm_op_word(op->kind), s->begin, s->end);
 	buf_printf(w->b, "\"number\":%" PRId64 ",\"bytes\":%" PRId64 ",\"ranks\":%d}}", op->seq,
-		   op->bytes, p->group->size);
+		   op->bytes, s->part->group->size);
 	for (int i = 0; i < op->listed; i++)
-		put_arrow(w, track, p, op, &op->message[i]);
+		put_arrow(w, s, &op->message[i]);
 }
 
+static bool is_shown(const struct writer *w, const struct trace_op *op)
+{
+	return op->start_us > 0 && op->end_us >= op->start_us && (double)op->start_us >= w->from &&
+	       (double)op->start_us <= w->to;
+}
+
+/* A group runs one operation after the other: where rounded times overlap, the later one is moved. */
 static void put_group(struct writer *w, int track, const struct trace_part *p)
 {
+	int64_t busy = INT64_MIN;
 	char name[STEP_FILE_NAME];
-	bool named = false;
 	for (int i = 0; i < p->n; i++) {
 		const struct trace_op *op = &p->ops[i];
-		if (op->start_us <= 0 || op->end_us < op->start_us ||
-		    (double)op->start_us < w->from || (double)op->start_us > w->to)
+		if (!is_shown(w, op))
 			continue;
-		if (!named) {
+		struct slice s = { .part = p,
+				   .op = op,
+				   .track = track,
+				   .begin = to_ns(w, (double)op->start_us),
+				   .end = to_ns(w, (double)op->end_us) };
+		if (busy == INT64_MIN) {
 			tool_step_name(name, sizeof name, p->group->name);
 			put_label(w, "thread_name", track, name);
 			put_order(w, "thread_sort_index", track, track);
 		}
-		named = true;
-		put_op(w, track, p, op);
+		s.begin = s.begin < busy ? busy : s.begin;
+		s.end = s.end < s.begin + SHORTEST_NS ? s.begin + SHORTEST_NS : s.end;
+		busy = s.end;
+		put_op(w, &s);
 	}
 }
 
