@@ -133,7 +133,7 @@ static void each_rule_begins_once_and_ends(void **state)
 		assert_true(t.w.list[id].since == 1000 + (double)t.step);
 		if (!strstr(t.w.list[id].text, cases[i].text))
 			fail_msg("%s: %s", cases[i].text, t.w.list[id].text);
-		add_bad(cases[i].kind, 300);
+		add_bad(cases[i].kind, 100);
 		assert_int_equal(all_begun(), 1);
 		add_healthy(cases[i].ends - 1);
 		assert_int_equal(t.ended[id], 0);
