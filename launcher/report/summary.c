@@ -17,8 +17,7 @@ static const char *state_look(const struct report_run *r)
 	case RUNDIR_STATE_LOST:
 		return "bad";
 	default:
-		return r->state < RUNDIR_STATE_COUNT && rundir_state_active(r->state) ? "busy"
-										      : "plain";
+		return rundir_state_active(r->state) ? "busy" : "plain";
 	}
 }
 

@@ -44,7 +44,7 @@ RUNDIR_STATE_TABLES(STATE_FUNCTIONS)
 
 const char *rundir_state_word(enum rundir_state_id id)
 {
-	return states[id].word;
+	return id < RUNDIR_STATE_COUNT ? states[id].word : "unknown";
 }
 
 enum rundir_state_id rundir_state_find(const char *word)
@@ -57,7 +57,7 @@ enum rundir_state_id rundir_state_find(const char *word)
 
 bool rundir_state_active(enum rundir_state_id id)
 {
-	return states[id].active;
+	return id < RUNDIR_STATE_COUNT && states[id].active;
 }
 
 int rundir_state_check(const json_t *object, struct rundir_state *out, struct err *e)

@@ -145,10 +145,11 @@ RUNDIR_STATE_TABLES(RUNDIR_STATE_STRUCT)
 
 /* clang-format on */
 
+/* "unknown" for RUNDIR_STATE_COUNT. */
 const char *rundir_state_word(enum rundir_state_id id);
 /* RUNDIR_STATE_COUNT: there is no such word. */
 enum rundir_state_id rundir_state_find(const char *word);
-/* Whether a supervisor is at work in this state. */
+/* Whether a supervisor is at work in this state; false for RUNDIR_STATE_COUNT. */
 bool rundir_state_active(enum rundir_state_id id);
 
 /* Replaces state.json. Borrows `object`. */
