@@ -66,8 +66,8 @@ sent, received = {e['id']: e for e in of('s')}, {e['id']: e for e in of('f')}
 assert len(of('s')) == len(sent) == 2 * 2 * 8 * 3 + 2 * 8 and sent.keys() == received.keys()
 for id, s in sent.items():
     f = received[id]
-    # Ranks estimate how far their clocks differ. On a busy host the error may be longer than a message takes.
-    assert s['pid'] != f['pid'], (s, f)
+    # The processes of a host share its clock, but their times are rounded: 1 ms is far more than that.
+    assert s['pid'] != f['pid'] and s['ts'] <= f['ts'] + 1000, (s, f)
     assert tracks[s['pid'], s['tid']] == tracks[f['pid'], f['tid']]
     for end in s, f:
         assert any(e['ts'] <= end['ts'] <= e['ts'] + e['dur'] for e in slices(end['pid'], end['tid']))
