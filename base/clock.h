@@ -25,4 +25,22 @@ static inline double clock_wall_s(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+/* Nanoseconds from clock_ns() to nanoseconds since 1970. The thread may lose its core between the two
+ * clocks, so they are read until that has hardly happened. */
+static inline int64_t clock_wall_offset_ns(void)
+{
+	int64_t offset = 0, shortest = INT64_MAX;
+	for (int i = 0; i < 8 && shortest > 1000; i++) {
+		struct timespec t;
+		int64_t before = clock_ns();
+		clock_gettime(CLOCK_REALTIME, &t);
+		int64_t took = clock_ns() - before;
+		if (took >= shortest)
+			continue;
+		shortest = took;
+		offset = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec - before - took / 2;
+	}
+	return offset;
+}
+
 #endif

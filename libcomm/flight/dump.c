@@ -171,7 +171,8 @@ static int put_world(struct buf *b, struct world *w,
 		     struct err *e)
 {
 	int rc = 0;
-	struct moment now = { .mono = clock_ns(), .wall_us = (int64_t)(clock_wall_s() * 1e6) };
+	struct moment now = { .mono = clock_ns() };
+	now.wall_us = (now.mono + clock_wall_offset_ns()) / 1000;
 	buf_printf(b, "{\"muster_comm_dump\": 1, \"rank\": %d, \"size\": %d, \"host\": ", w->rank,
 		   w->size);
 	put_text(b, w->peers[w->rank].host);

@@ -110,8 +110,7 @@ void train_step_trace_passes(struct step_trace *t, const struct timeline *passes
 
 static void put_phases(const struct step_trace *t, struct buf *b)
 {
-	/* The two clocks are read together, so that the phases are on the clock of the operations. */
-	double mono = clock_s(), offset = clock_wall_s() - mono;
+	double offset = 1e-9 * (double)clock_wall_offset_ns();
 	buf_puts(b, " \"phases\": [");
 	for (int i = 0; i < t->n; i++) {
 		const struct phase *p = &t->phases[i];
