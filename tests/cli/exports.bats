@@ -275,7 +275,7 @@ find_promtool() {
 	stop_listening
 	[[ $(grep -c "metrics.listen: .*Address already in use; choose another port" "$BATS_FILE_TMPDIR/second.out") -eq 1 ]]
 	[[ $(grep -c "metrics.textfile: .*/proc/muster.prom" "$BATS_FILE_TMPDIR/second.out") -eq 1 ]]
-	grep -q "token: the token in it is yours alone.*chmod 600" "$BATS_FILE_TMPDIR/third.out"
+	grep -q "token: the secret in it is yours alone.*chmod 600" "$BATS_FILE_TMPDIR/third.out"
 	grep -q "192.0.2.1:9400: other machines can reach this address.*metrics.token_file" "$BATS_FILE_TMPDIR/fourth.out"
 }
 
