@@ -118,7 +118,7 @@ read_recipe() {
 	run read_recipe +cuda
 	[[ $status -eq 0 && ${lines[0]} == *" cuda@12: nccl" && ${lines[1]} == *"CUDA_HOME=/cuda "* && ${lines[3]} == *"=/nccl/lib" ]]
 	# One package for each library that the programs are linked with.
-	libraries=$(sed -n 's/^libs_[a-z]* *:= //p' "$top/Makefile" | tr -s ' ' '\n' | grep -vE '^-(lm|ldl|fopenmp)$' | sort -u | wc -l)
+	libraries=$(sed -n 's/^libs_[a-z]* *:= //p' "$top/Makefile" | sed 's/\$(or .*)/-lncursesw/' | tr -s ' ' '\n' | grep -vE '^-(lm|ldl|fopenmp)$' | sort -u | wc -l)
 	run read_recipe none
 	[[ $(tr ' ' '\n' <<<"${lines[0]}" | grep -cvE '^(needs|c|gmake|pkgconfig|openblas|curl|libmicrohttpd)$') -eq $libraries ]]
 }
