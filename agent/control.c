@@ -388,7 +388,7 @@ const char *agent_control_local_address(const struct control *c)
 	return agent_connection_local_address(c->connection);
 }
 
-/* What the supervisor must know before it gets a message of this type. The lock is held. */
+/* Sends what the supervisor must know before it gets a message of this type. The lock is held. */
 static void send_before(struct control *c, enum msg_type type)
 {
 	bool ends = type == MSG_FINISHED || type == MSG_IDLE || type == MSG_FAILED;

@@ -54,7 +54,7 @@ static void put_order(struct writer *w, const char *what, int track, int index)
 		   what, w->f->rank, track_id(w, track), index);
 }
 
-/* Of the picture. Perfetto drops a slice that ends within another one of its track, even by a
+/* Returns the time in the picture. Perfetto drops a slice that ends within another one of its track, even by a
  * nanosecond, so begin and end are rounded before they are subtracted. */
 static int64_t to_ns(const struct writer *w, double us)
 {

@@ -12,7 +12,7 @@
 
 enum request_kind { REQUEST_PUSH = 1, REQUEST_PULL, REQUEST_IDLE, REQUEST_LEAVE };
 
-/* What a worker asks for with a push. */
+/* A worker asks for these with a push. */
 enum request_wants { WANTS_STOP = 1, WANTS_SAVE = 2 };
 
 /* A worker's request to a server. */

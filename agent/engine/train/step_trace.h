@@ -34,7 +34,7 @@ int train_step_trace_open(const struct rank_view *view, struct comm *world, cons
 /* Writes the file if steps were traced and it is not written yet. Takes NULL, as all of these do. */
 void train_step_trace_close(struct step_trace *t);
 
-/* `step` steps are finished and the next one begins: the trace starts, goes on, or is written. */
+/* The step after `step` begins. The trace starts, continues, or is written. */
 void train_step_trace_begin(struct step_trace *t, int64_t step);
 /* The training thread begins this phase, a literal. */
 void train_step_trace_phase(struct step_trace *t, const char *name);

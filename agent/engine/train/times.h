@@ -24,7 +24,8 @@ struct train_times {
 void train_times_begin(struct train_times *t, int64_t step, int64_t now);
 /* A step has ended; r: its parts, of which the checkpoint and the rest belong to the time before it. */
 void train_times_step(struct train_times *t, const struct step_report *r, int64_t now);
-/* What is done between two steps has ended; seconds: in evaluations, and held up by a checkpoint. */
+/* The work between two steps has ended. Both times are in seconds: in evaluations, and held up by a
+ * checkpoint. */
 void train_times_between(struct train_times *t, double evaluation, double checkpoint, int64_t now);
 
 #endif

@@ -301,7 +301,7 @@ static bool eval_due(const struct trainer *t)
 	       (t->at.step % every == 0 || t->at.step == t->job->job.steps);
 }
 
-/* What all ranks do after the same step. */
+/* All ranks agree on these after each step. */
 struct agreement {
 	int what; /* whether another step follows */
 	int save; /* the number of a checkpoint that somebody has asked for; 0: none is to be begun */
