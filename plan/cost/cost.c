@@ -44,7 +44,9 @@ static void set_costs(const struct cost_case *c, struct plan *p, struct cost_ran
 		layout_holder(&p->layout, s, &pp, &chunk);
 		struct cost_pass t = cost_pass_of(c, &p->stages[s]);
 		struct cost_rank *r = &ranks[pp];
-		cost_add(&r->pass, &t);
+		if (splits)
+			cost_pass_halve(&t);
+		cost_add(&r->pass, &t, 1);
 		r->scale = c->scale[pp];
 		r->layers += p->stages[s].layer_hi - p->stages[s].layer_lo;
 		r->first |= p->stages[s].first;

@@ -64,8 +64,15 @@ struct cost_pass {
 	double tp_fwd, tp_bwd;
 	double cp_fwd, cp_bwd;
 	double ep_fwd, ep_bwd;
+	/* what tp_bwd is if the two halves of the backward pass run apart, and how much of that is
+	 * in the half for the weights' gradients */
+	double tp_halves, tp_weight;
 };
+/* The backward pass is whole; cost_pass_halve cuts it. */
 struct cost_pass cost_pass_of(const struct cost_case *c, const struct stage *stage);
+/* Makes it the pass of a schedule whose backward passes have two halves: `weight` is then all of
+ * the second half. Transfers that hid behind the other half's products no longer do. */
+void cost_pass_halve(struct cost_pass *t);
 
 /* Predicts the passes and the step of a plan: sets p->costs, p->seconds and p->time. ERR_NOMEM. */
 int cost_of_plan(const struct job *job, const struct cluster *cluster, struct plan *p,

@@ -26,8 +26,12 @@
  *   host     PCIe ×16 by its specification, less a fifth for its packets. NVLink-C2C ("GH200" data
  *            sheet: 900 GB/s in both directions together) by the rate of host memory
  */
-#define AMPERE 0.98
-#define HOPPER 0.92
+static const double lasting[GPU_GENERATIONS] = {
+	[GENERATION_AMPERE] = 0.98,
+	[GENERATION_HOPPER] = 0.92,
+};
+#define AMPERE GENERATION_AMPERE
+#define HOPPER GENERATION_HOPPER
 #define PCIE3  12.5e9
 #define PCIE4  25e9
 #define PCIE5  50e9
@@ -42,7 +46,9 @@
 static const struct gpu {
 	const char *name; /* how the device's name begins; the first matching row counts */
 	int units;
-	double best, lasting, host;
+	double best;
+	enum gpu_generation generation;
+	double host;
 	double wide; /* rate of fp32 products over the rate of 2-byte products */
 } gpus[] = {
 	{ "A100-PCIe", 108, 0.811, AMPERE, PCIE4, HALF },       { "A800-PCIe", 108, 0.811, AMPERE, PCIE4, HALF },
@@ -74,9 +80,6 @@ static const struct gpu {
  *   MEMORY    the share of the data sheet's bandwidth that kernels over whole tensors reach. Copies
  *             reach 0.85 to 0.9 of it; softmax, dropout and norms reach less, because of their sums
  *             and random numbers. Narayanan's and Korthikanti's rows agree on 0.66 to 0.70
- *   FUSED_FWD, FUSED_BWD  the share of the products' rate that fused attention reaches: Dao,
- *             "FlashAttention-2", arXiv 2307.08691, figures 5 and 6: causal, head of 128, 2k to 4k
- *             keys on A100: 170 and 130 TFLOPS of 265
  *   WAVE      the time to fetch a tile's first operands and to write 64 KiB of results, at the
  *             units' share of the L2 cache: 3 to 4 µs
  *   OP        the time from one kernel's end to the next one's start in a full queue, with its ramp
@@ -90,16 +93,14 @@ static const struct gpu {
  *             replicas; their all-reduce takes 0.3 to 0.4 s of that. Sinha et al., "Not All GPUs
  *             Are Created Equal", SC22: a few percent between A100s
  */
-#define MEMORY    0.70
-#define FUSED_FWD 0.60
-#define FUSED_BWD 0.45
-#define WAVE      3.5e-6
-#define OP        4e-6
-#define LINK      0.77
-#define NET       0.80
-#define HIDES     0.85
-#define SYNC      100e-6
-#define SPREAD    0.012
+#define MEMORY 0.70
+#define WAVE   3.5e-6
+#define OP     4e-6
+#define LINK   0.77
+#define NET    0.80
+#define HIDES  0.85
+#define SYNC   100e-6
+#define SPREAD 0.012
 
 /* Shares for CPUs that were not measured: what an ordinary BLAS reaches of the cores' peak, what
  * STREAM reaches of the memory's bandwidth, and the start of a parallel region. */
@@ -136,8 +137,11 @@ void cost_machine_of(const struct node_kind *k, bool low_precision, double part,
 	if (!strcmp(k->device, "cpu"))
 		return;
 	const struct gpu *g = gpu_of(k->device);
-	double products = g->best * g->lasting * flops * (low_precision ? 1 : g->wide);
+	double products = g->best * lasting[g->generation] * flops * (low_precision ? 1 : g->wide);
 	*out = (struct cost_machine){ .op = OP,
+				      .attention = lasting[g->generation] * flops *
+						   (low_precision ? 1 : g->wide),
+				      .generation = g->generation,
 				      .units = g->units,
 				      .wave = WAVE,
 				      .link_share = LINK,
@@ -149,8 +153,6 @@ void cost_machine_of(const struct node_kind *k, bool low_precision, double part,
 	out->rates[RATE_PRODUCT_FWD] = flat(products);
 	if (low_precision)
 		out->fp32_products = flat(g->wide * products);
-	out->rates[RATE_ATTENTION_FWD] = flat(FUSED_FWD * products);
-	out->rates[RATE_ATTENTION_BWD] = flat(FUSED_BWD * products);
 	out->rates[RATE_MOVED] = flat(MEMORY * bandwidth);
 	/* The update moves 7 words; the norm of the gradients reads an eighth one. */
 	out->rates[RATE_OPTIMIZER] = flat(MEMORY * bandwidth * 7 / 8);

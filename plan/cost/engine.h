@@ -10,6 +10,7 @@
 #ifndef MUSTER_PLAN_COST_ENGINE_H
 #define MUSTER_PLAN_COST_ENGINE_H
 
+#include "plan/cost/attention.h"
 #include "plan/cost/machine.h"
 
 #include <stdbool.h>
@@ -57,9 +58,9 @@ struct cost_engine_pass {
 struct cost_engine {
 	const char *name;
 	const struct cost_engine_pass *passes; /* of a layer; the last one has times 0 */
-	/* scores never reach memory and masked ones are not computed; false: the whole square goes
-	 * through memory */
-	bool fused_attention;
+	/* fused: scores never reach memory and masked ones are not computed; ATTENTION_STORED: the
+	 * whole square goes through memory */
+	enum attention_kernel attention;
 	/* tp transfers hide behind the backward products: Korthikanti et al., arXiv 2205.05198,
 	 * section 4.2.2 */
 	bool hides_tp;

@@ -41,10 +41,17 @@ double cost_machine_fp32_product(const struct cost_machine *m, double flops)
 	return flops > 0 ? flops / cost_curve_at(curve, flops) + m->op : 0;
 }
 
-double cost_machine_attention(const struct cost_machine *m, enum rate_class form, double flops,
-			      double keys, double dim)
+double cost_machine_attention(const struct cost_machine *m, enum attention_kernel kernel,
+			      enum rate_class form, double flops, double keys, double dim)
 {
-	return flops > 0 ? flops / cost_curve_at(curve_of(m, form), keys * dim) + m->op : 0;
+	if (flops <= 0)
+		return 0;
+	if (m->attention <= 0)
+		return flops / cost_curve_at(curve_of(m, form), keys * dim) + m->op;
+	double share = form == RATE_ATTENTION_FWD
+			       ? cost_attention_forward(m->generation, kernel, keys, dim)
+			       : cost_attention_backward(m->generation, kernel, keys, dim);
+	return flops / (share * m->attention) + m->op;
 }
 
 /* --- Products in tiles --- */

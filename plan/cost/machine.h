@@ -25,6 +25,7 @@
 #ifndef MUSTER_PLAN_COST_MACHINE_H
 #define MUSTER_PLAN_COST_MACHINE_H
 
+#include "plan/cost/attention.h"
 #include "plan/place/group_links.h"
 #include "topo/measured.h"
 
@@ -36,6 +37,9 @@ struct cost_machine {
 	/* the rate of products in fp32, for a step in 2-byte types whose optimizer computes in
 	 * fp32; n 0: the rate of RATE_PRODUCT_FWD */
 	struct rate_curve fp32_products;
+	/* FLOP/s: GPUs only: what the shares of attention.h refer to; 0: attention has a curve */
+	double attention;
+	enum gpu_generation generation;
 	int units;   /* units that compute tiles; 0: products are not split into tiles */
 	double wave; /* seconds */
 	/* the share of a link's data sheet bandwidth that transfers reach, inside a node and across
@@ -63,9 +67,9 @@ double cost_curve_at(const struct rate_curve *c, double x);
 double cost_machine_seconds(const struct cost_machine *m, enum rate_class class, double work);
 /* Seconds of a product in fp32, whatever the type of the training's products. */
 double cost_machine_fp32_product(const struct cost_machine *m, double flops);
-/* flops: of the forward or backward pass. keys, dim: of one head. */
-double cost_machine_attention(const struct cost_machine *m, enum rate_class form, double flops,
-			      double keys, double dim);
+/* flops: of the forward or backward pass. keys, dim: of one head. kernel: on GPUs. */
+double cost_machine_attention(const struct cost_machine *m, enum attention_kernel kernel,
+			      enum rate_class form, double flops, double keys, double dim);
 /* y[n,out] = x[n,in] · w[out,in]ᵀ, or a backward form of it. width: bytes of an element. */
 double cost_machine_product(const struct cost_machine *m, enum rate_class form, double n, double in,
 			    double out, double width);

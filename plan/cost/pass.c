@@ -152,12 +152,28 @@ static void stored_attention(const struct cost_case *c, const struct shard *h, s
 	y->gradient = score + 3 * weighted;
 }
 
+/* Two products, of which half is masked. With context parallelism each rank attends to one piece of
+ * the keys after the other, and merges the results: it reads both and writes one
+ * (agent/engine/parallel/cp.c). */
+static void fused_attention(const struct cost_case *c, const struct shard *h, struct layer *y)
+{
+	const struct cost_machine *m = c->machine;
+	enum attention_kernel kernel = c->engine->attention;
+	int pieces = c->layout->cp;
+	double dim = (double)c->shape->head_dim, keys = (double)c->shape->seq / pieces,
+	       flops = 2 * h->n * h->q * keys;
+	double merge = cost_machine_seconds(m, RATE_MOVED, 3 * h->width * h->n * h->q);
+	y->attention = pieces * cost_machine_attention(m, kernel, RATE_ATTENTION_FWD, flops, keys,
+						       dim) +
+		       (pieces - 1) * merge;
+	y->gradient = pieces * cost_machine_attention(m, kernel, RATE_ATTENTION_BWD, 2.5 * flops,
+						      keys, dim) +
+		      (pieces - 1) * merge;
+}
+
 static void set_layer(const struct cost_case *c, const struct shard *h, struct layer *y)
 {
 	const struct cost_machine *m = c->machine;
-	/* Two products, of which half is masked. */
-	double keys = (double)c->shape->seq, dim = (double)c->shape->head_dim,
-	       flops = 2 * h->n * h->q * keys;
 	for (int form = 0; form < FORMS; form++) {
 		double each = h->rows / h->experts;
 		y->linear[LINEAR_QKV][form] = cost_machine_product(
@@ -173,10 +189,10 @@ static void set_layer(const struct cost_case *c, const struct shard *h, struct l
 		y->router[form] = cost_machine_product(m, (enum rate_class)form, h->n, h->c,
 						       (double)c->shape->experts, h->width);
 	}
-	y->attention = cost_machine_attention(m, RATE_ATTENTION_FWD, flops, keys, dim);
-	y->gradient = cost_machine_attention(m, RATE_ATTENTION_BWD, 2.5 * flops, keys, dim);
-	if (!c->engine->fused_attention)
+	if (c->engine->attention == ATTENTION_STORED)
 		stored_attention(c, h, y);
+	else
+		fused_attention(c, h, y);
 }
 
 /* --- A layer's transfers --- */
@@ -236,6 +252,20 @@ static double tp_backward(const struct cost_case *c, const struct shard *h, cons
 	return seconds;
 }
 
+/* The half of the backward pass for the inputs' gradients, on its own. Their reductions no longer
+ * hide behind the weights' products. The other half gathers the inputs of the column-parallel
+ * linears, and the gradients of the row-parallel ones once more; nothing is computed meanwhile
+ * (agent/engine/model/linear.c). */
+static double tp_input_half(const struct cost_case *c, const struct shard *h, const struct layer *y)
+{
+	bool hides = h->hides && h->dense;
+	if (!h->sp)
+		return 2 * h->sum;
+	return 2 * h->half +
+	       gather_beside(c, h, h->hides, y->linear[LINEAR_OUT][RATE_PRODUCT_INPUT]) +
+	       gather_beside(c, h, hides, y->linear[LINEAR_DOWN][RATE_PRODUCT_INPUT]);
+}
+
 /* --- A stage --- */
 
 /* Seconds that a layer's backward pass spends on recomputation. An engine that stops short leaves
@@ -273,8 +303,10 @@ static void add_meetings(const struct cost_case *c, const struct layer *y, doubl
 			 struct cost_pass *t)
 {
 	int hops = c->layout->cp - 1;
+	double met = layers * meetings(c, GROUP_TP, 2, t->bwd / layers);
 	t->tp_fwd += layers * meetings(c, GROUP_TP, 2, t->fwd / layers);
-	t->tp_bwd += layers * meetings(c, GROUP_TP, 2, t->bwd / layers);
+	t->tp_bwd += met;
+	t->tp_halves += met;
 	t->ep_fwd += layers * meetings(c, GROUP_EP, 2, t->fwd / layers);
 	t->ep_bwd += layers * meetings(c, GROUP_EP, 2, t->bwd / layers);
 	t->cp_fwd += layers * meetings(c, GROUP_CP, hops, y->attention);
@@ -300,6 +332,8 @@ static void add_layers(const struct cost_case *c, const struct shard *h, const s
 	t->weight = layers * weight;
 	t->tp_fwd = layers * tp_forward(c, h, &y);
 	t->tp_bwd = layers * tp_backward(c, h, &y);
+	t->tp_weight = layers * (h->sp ? LINEARS * h->half : 0);
+	t->tp_halves = layers * tp_input_half(c, h, &y) + t->tp_weight;
 	t->cp_fwd = layers * cp;
 	t->cp_bwd = layers * ring_left(c, h, y.gradient, 2);
 	t->ep_fwd = t->ep_bwd = layers * 2 * ep;
@@ -331,6 +365,7 @@ static void add_embedding(const struct cost_case *c, const struct shard *h, stru
 		  moved(c, c->engine->accumulate * h->vocab * h->c);
 	t->tp_fwd += h->sp ? h->half : h->sum;
 	t->tp_bwd += h->sp ? h->half : 0;
+	t->tp_halves += h->sp ? h->half : 0;
 }
 
 /* The products of the head's backward pass count as forward, because they run with the loss. */
@@ -352,6 +387,7 @@ static void add_head(const struct cost_case *c, const struct shard *h, struct co
 	t->tp_fwd += (h->sp ? h->half : 0) + place_seconds_all_reduce(tp, F32 * h->n) +
 		     place_seconds_all_reduce(tp, F32 * 2 * h->n);
 	t->tp_bwd += h->sp ? h->half : h->sum;
+	t->tp_halves += h->sp ? h->half : h->sum;
 }
 
 struct cost_pass cost_pass_of(const struct cost_case *c, const struct stage *stage)
@@ -365,4 +401,10 @@ struct cost_pass cost_pass_of(const struct cost_case *c, const struct stage *sta
 	if (stage->last)
 		add_head(c, &h, &t);
 	return t;
+}
+
+void cost_pass_halve(struct cost_pass *t)
+{
+	t->tp_bwd = t->tp_halves;
+	t->weight += t->tp_weight;
 }

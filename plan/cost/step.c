@@ -26,18 +26,20 @@ double cost_backward(const struct cost_pass *t)
 	return t->bwd + t->again + t->tp_bwd + t->cp_bwd + t->ep_bwd;
 }
 
-void cost_add(struct cost_pass *sum, const struct cost_pass *t)
+void cost_add(struct cost_pass *sum, const struct cost_pass *t, double n)
 {
-	sum->fwd += t->fwd;
-	sum->bwd += t->bwd;
-	sum->weight += t->weight;
-	sum->again += t->again;
-	sum->tp_fwd += t->tp_fwd;
-	sum->tp_bwd += t->tp_bwd;
-	sum->cp_fwd += t->cp_fwd;
-	sum->cp_bwd += t->cp_bwd;
-	sum->ep_fwd += t->ep_fwd;
-	sum->ep_bwd += t->ep_bwd;
+	sum->fwd += n * t->fwd;
+	sum->bwd += n * t->bwd;
+	sum->weight += n * t->weight;
+	sum->again += n * t->again;
+	sum->tp_fwd += n * t->tp_fwd;
+	sum->tp_bwd += n * t->tp_bwd;
+	sum->cp_fwd += n * t->cp_fwd;
+	sum->cp_bwd += n * t->cp_bwd;
+	sum->ep_fwd += n * t->ep_fwd;
+	sum->ep_bwd += n * t->ep_bwd;
+	sum->tp_halves += n * t->tp_halves;
+	sum->tp_weight += n * t->tp_weight;
 }
 
 static double message_bytes(const struct cost_case *c)
@@ -230,10 +232,10 @@ double cost_update(const struct cost_case *c, const struct cost_rank *r)
 		cost_machine_offload(c->machine, away ? state * F32 * owned : 0));
 }
 
-/* Seconds that the replicas wait for the slowest one after `seconds` of work. */
+/* Seconds that ranks wait for the slowest one after `seconds` of work. */
 static double straggling(const struct cost_case *c, double seconds)
 {
-	return seconds * c->machine->spread * sqrt(2 * log(c->layout->dp));
+	return seconds * c->machine->spread * sqrt(2 * log((double)c->layout->dp * c->layout->cp));
 }
 
 /* --- Cores that agents share --- */
@@ -338,14 +340,16 @@ static void take_rank(const struct cost_case *c, int pp, struct passes *known, s
 	*r = (struct cost_rank){ .scale = c->scale ? c->scale[pp] : 1 };
 	for (int chunk = 0; chunk < c->layout->chunks; chunk++) {
 		const struct stage *s = &c->stages[layout_stage(c->layout, pp, chunk)];
-		const struct cost_pass *t = pass_of(c, s, known);
+		struct cost_pass whole = *pass_of(c, s, known), *t = &whole;
+		if (splits)
+			cost_pass_halve(t);
 		double forward = r->scale * cost_forward(t), backward = r->scale * cost_backward(t);
 		double first = cost_meeting(c, forward),
 		       second = cost_meeting(c, backward - (splits ? r->scale * t->weight : 0));
 		double both = r->scale * (cost_forward(t) + cost_backward(t)) + first + second;
 		down += first;
 		up += second;
-		cost_add(&r->pass, t);
+		cost_add(&r->pass, t, 1);
 		r->layers += s->layer_hi - s->layer_lo;
 		r->first |= s->first;
 		r->last |= s->last;

@@ -17,8 +17,12 @@
  *     AdamW, 5 for SGD). What is offloaded goes over the host's link.
  *   - ZeRO inside nodes gathers and scatters there, and once per step all-reduces the shards across
  *     nodes.
- *   - Replicas wait for the slowest one: their times vary, and the largest of n normally
- *     distributed times is about √(2 ln n) standard deviations above the mean.
+ *   - Ranks that share the work of a batch wait for the slowest one: the replicas once per step,
+ *     the ranks of a context-parallel group in each layer. Their times vary, and the largest of n
+ *     normally distributed times is about √(2 ln n) standard deviations above the mean. n counts
+ *     both kinds of ranks, so the wait does not depend on how dp × cp is divided. What the ranks of
+ *     a tensor-parallel group wait for each other is part of the machine's rates, because they were
+ *     fitted to runs with such groups.
  */
 #ifndef MUSTER_PLAN_COST_STEP_H
 #define MUSTER_PLAN_COST_STEP_H
@@ -28,7 +32,8 @@
 /* Seconds for which a forward or backward pass keeps its pipeline rank busy. */
 double cost_forward(const struct cost_pass *t);
 double cost_backward(const struct cost_pass *t);
-void cost_add(struct cost_pass *sum, const struct cost_pass *t);
+/* Adds n times t. */
+void cost_add(struct cost_pass *sum, const struct cost_pass *t, double n);
 /* Seconds that a message between two stages travels while its ranks compute; 0 if the ranks wait
  * for it. cost_wait is the time for which a rank is then blocked in each of the two transfers of a
  * pass. */

@@ -190,16 +190,7 @@ bool search_eval_grid(struct eval *v, int tp, int cp, int ep, int pp, int dp)
 
 static struct cost_pass less(struct cost_pass a, const struct cost_pass *b)
 {
-	a.fwd -= b->fwd;
-	a.bwd -= b->bwd;
-	a.weight -= b->weight;
-	a.again -= b->again;
-	a.tp_fwd -= b->tp_fwd;
-	a.tp_bwd -= b->tp_bwd;
-	a.cp_fwd -= b->cp_fwd;
-	a.cp_bwd -= b->cp_bwd;
-	a.ep_fwd -= b->ep_fwd;
-	a.ep_bwd -= b->ep_bwd;
+	cost_add(&a, b, -1);
 	return a;
 }
 

@@ -58,30 +58,18 @@ static bool same_kind(const struct eval_key *a, const struct eval_key *b)
 	       a->tail <= b->tail && a->tail >= b->tail;
 }
 
-static void times(struct cost_pass *sum, const struct cost_pass *t, double n)
-{
-	sum->fwd += n * t->fwd;
-	sum->bwd += n * t->bwd;
-	sum->weight += n * t->weight;
-	sum->again += n * t->again;
-	sum->tp_fwd += n * t->tp_fwd;
-	sum->tp_bwd += n * t->tp_bwd;
-	sum->cp_fwd += n * t->cp_fwd;
-	sum->cp_bwd += n * t->cp_bwd;
-	sum->ep_fwd += n * t->ep_fwd;
-	sum->ep_bwd += n * t->ep_bwd;
-}
-
 static struct cost_pass pass_of(const struct eval_stream *s, int layers, int again, bool first,
-				bool last)
+				bool last, bool splits)
 {
 	struct cost_pass sum = { 0 };
-	times(&sum, &s->kept, layers - again);
-	times(&sum, &s->recomputed, again);
+	cost_add(&sum, &s->kept, layers - again);
+	cost_add(&sum, &s->recomputed, again);
 	if (first)
-		cost_add(&sum, &s->first);
+		cost_add(&sum, &s->first, 1);
 	if (last)
-		cost_add(&sum, &s->last);
+		cost_add(&sum, &s->last, 1);
+	if (splits)
+		cost_pass_halve(&sum);
 	return sum;
 }
 
@@ -126,12 +114,12 @@ static bool complete(struct eval *v, struct eval_kind *kind, int pp, double wait
 	int chunks = v->layout.chunks;
 	const struct stage *head = &v->cost.stages[layout_stage(&v->layout, pp, 0)],
 			   *tail = &v->cost.stages[layout_stage(&v->layout, pp, chunks - 1)];
-	struct cost_pass all = pass_of(s, k->layers, k->again, k->first, k->last);
-	struct cost_pass one = pass_of(s, k->ends[0] >> 16, k->ends[0] & 0xffff, head->first,
-				       head->last);
-	struct cost_pass end = pass_of(s, k->ends[1] >> 16, k->ends[1] & 0xffff, tail->first,
-				       tail->last);
 	bool splits = schedule_splits(v->config.schedule);
+	struct cost_pass all = pass_of(s, k->layers, k->again, k->first, k->last, splits);
+	struct cost_pass one = pass_of(s, k->ends[0] >> 16, k->ends[0] & 0xffff, head->first,
+				       head->last, splits);
+	struct cost_pass end = pass_of(s, k->ends[1] >> 16, k->ends[1] & 0xffff, tail->first,
+				       tail->last, splits);
 	add_copies(&all, k->copies, splits);
 	add_copies(&one, k->head, splits);
 	add_copies(&end, k->tail, splits);

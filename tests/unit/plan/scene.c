@@ -73,7 +73,7 @@ void open_scene(struct scene *x, const struct run *r, const struct setting *s,
 	struct err e = ERR_INIT;
 	struct cluster c;
 	x->job = job_of(r, s->words);
-	x->layout = layout_of(&x->job, r->devices / (r->tp * r->pp));
+	x->layout = layout_of(&x->job, r->devices / (r->tp * r->pp * (int)x->job.parallel.cp));
 	x->stages = equal_stages(&x->layout, r->layers);
 	shape_of_job(&x->job, &x->shape);
 	snprintf(spec, sizeof spec, "%s:%d", s->cluster, (r->devices + 7) / 8);

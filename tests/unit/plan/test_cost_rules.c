@@ -134,8 +134,55 @@ static void each_property_of_an_engine_costs_its_part(void **state)
 	e.waits = e.scatters = true;
 	assert_true(predict(&base, &s).pp > now.pp);
 	e = cost_engine_muster;
-	e.fused_attention = false;
-	assert_true(predict(&base, &s).compute > 1.02 * now.compute);
+	e.attention = ATTENTION_CUDNN;
+	t = predict(&base, &s);
+	assert_true(t.compute < 0.98 * now.compute);
+	e.attention = ATTENTION_STORED;
+	assert_true(predict(&base, &s).compute > 1.02 * t.compute);
+}
+
+/* A backward pass in two halves gathers and reduces behind nothing, and gathers once more. The
+ * weights' half has the second gather. */
+static void split_passes_hide_no_transfer(void **state)
+{
+	static struct scene x;
+	static const struct run run = { 64, 8192, 8, 8, 1, 1, 64, 64, 1, 0 };
+	struct setting s = { "parallel.sp=yes", "dgx-h100", &cost_engine_muster };
+	(void)state;
+	open_scene(&x, &run, &s, NULL);
+	struct cost_pass whole = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false }),
+			 halves = whole;
+	double half = place_seconds_all_reduce(&x.group_links[GROUP_TP], 2.0 * 2048 * 8192) / 2;
+	cost_pass_halve(&halves);
+	assert_true(halves.tp_bwd > whole.tp_bwd + 2 * half);
+	near(halves.weight, whole.weight + 4 * half);
+	near(halves.bwd, whole.bwd);
+	free(x.stages);
+}
+
+/* It makes no difference for the wait for the slowest whether ranks share sequences or have their
+ * own. */
+static void ranks_of_a_sequence_wait_for_each_other(void **state)
+{
+	static const struct run whole = { 64, 8192, 8, 1, 1, 1, 64, 64, 1, 0 };
+	struct setting shared = ours;
+	struct cost_machine m;
+	struct cluster c;
+	struct err e = ERR_INIT;
+	(void)state;
+	shared.words = "recompute.mode=full parallel.cp=8 parallel.dp=8";
+	assert_int_equal(topo_cluster_open("dgx-h100:8", 0, &c, &e), 0);
+	cost_machine_of(&c.kinds[0], true, 1, &m);
+	topo_cluster_free(&c);
+	double spread = m.spread, work[2], wait[2];
+	for (int i = 0; i < 2; i++) {
+		const struct setting *s = i ? &shared : &ours;
+		m.spread = 0;
+		work[i] = predict_on(&whole, s, &m).total;
+		m.spread = spread;
+		wait[i] = predict_on(&whole, s, &m).total - work[i];
+	}
+	near(wait[1] / work[1], wait[0] / work[0]);
 }
 
 /* A GPU offloads over PCIe, which is slow. A processor only copies. */
@@ -304,7 +351,7 @@ static void mixtures_are_recomputed_as_they_are(void **state)
 	x.job.recompute.mode = RECOMPUTE_SELECTIVE;
 	t = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
 	double stream = 2.0 * 2048 * 8192,
-	       attention = cost_machine_attention(&x.machine, RATE_ATTENTION_FWD,
+	       attention = cost_machine_attention(&x.machine, ATTENTION_MUSTER, RATE_ATTENTION_FWD,
 						  2 * 2048.0 * 8192 * 2048, 2048, 128);
 	near(t.again, attention + 2 * cost_machine_seconds(&x.machine, RATE_NORM_FWD, 2 * stream));
 	free(x.stages);
@@ -419,6 +466,8 @@ int main(void)
 		cmocka_unit_test(layers_count_evenly),
 		cmocka_unit_test(parts_add_up),
 		cmocka_unit_test(each_property_of_an_engine_costs_its_part),
+		cmocka_unit_test(split_passes_hide_no_transfer),
+		cmocka_unit_test(ranks_of_a_sequence_wait_for_each_other),
 		cmocka_unit_test(offloading_costs_its_bytes),
 		cmocka_unit_test(muons_products_are_in_fp32),
 		cmocka_unit_test(fp32_products_take_the_rate_measured_in_fp32),

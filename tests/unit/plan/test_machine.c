@@ -47,7 +47,8 @@ static void an_operation_takes_its_work_and_its_start(void **state)
 	near(cost_machine_seconds(&m, RATE_MOVED, 1e6), 1e-3 + 1e-6);
 	near(cost_machine_seconds(&m, RATE_PRODUCT_FWD, 0) + 1, 1);
 	/* the rate of 1e4 */
-	near(cost_machine_attention(&m, RATE_ATTENTION_FWD, 1e8, 1e3, 10), 0.05 + 1e-6);
+	near(cost_machine_attention(&m, ATTENTION_MUSTER, RATE_ATTENTION_FWD, 1e8, 1e3, 10),
+	     0.05 + 1e-6);
 	/* 2 · 10 · 20 · 25 = 1e4 FLOPs at 2e9, and 4 · 500 bytes. */
 	near(cost_machine_product(&m, RATE_PRODUCT_WEIGHT, 10, 20, 25, 4), 5e-6 + 1e-6);
 	near(cost_machine_product(&m, RATE_PRODUCT_FWD, 10, 20, 25, 4), 5e-6 + 1e-6 + 2000 / 4e9);

@@ -172,7 +172,7 @@ static double charged(const struct case_of *x, double bandwidth, double *replica
 		for (int chunk = 0; chunk < x->layout.chunks; chunk++) {
 			const struct stage *s = &x->stages[layout_stage(&x->layout, pp, chunk)];
 			struct cost_pass t = cost_pass_of(&cost, s);
-			cost_add(&r.pass, &t);
+			cost_add(&r.pass, &t, 1);
 			r.layers += s->layer_hi - s->layer_lo;
 			r.first |= s->first;
 			r.last |= s->last;

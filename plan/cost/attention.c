@@ -1,0 +1,62 @@
+#include "plan/cost/attention.h"
+
+#define MEASURED_DIM 128.0
+
+/* most: of the data sheet's rate, with infinitely long sequences. */
+struct attention_curve {
+	double most, half;
+};
+
+/*
+ * From NVIDIA's cudnn-frontend repository: benchmark/attention_training/results/llama3.1, A100 and
+ * H200 of 2026-09-28 (causal, 64 heads of 128, 8 of keys, 2k to 32k keys), and
+ * benchmark/benchmark_results.csv (H100, causal, 4k to 64k keys, PyTorch's FlashAttention-2). TFLOPS
+ * at 2k, 4k, 8k, 16k and 32k keys, of 312 and 989:
+ *
+ *     A100  FlashAttention-2  forward   180  204  217  203  199    backward  141  168  173  175  180
+ *           cuDNN                       155  174  177  173  176              109  128  136  139  143
+ *     H200  cuDNN                       534  616  655  633  619              402  495  526  539  528
+ *     H100  FlashAttention-2              -  314  325  325  345                -  249  277  305  317
+ *
+ * muster's kernels use the same instructions as FlashAttention-2. Their backward pass computes 7
+ * products where that computes 5, so that it needs no atomic sums (kernels/cuda). They were not
+ * measured.
+ */
+#define PRODUCTS_7 (5.0 / 7)
+static const struct {
+	struct attention_curve forward, backward;
+} curves[GPU_GENERATIONS][ATTENTION_KERNELS] = {
+	[GENERATION_AMPERE] = {
+		[ATTENTION_FLASH2] = { { 0.68, 300 }, { 0.59, 500 } },
+		[ATTENTION_CUDNN] = { { 0.58, 300 }, { 0.465, 600 } },
+		[ATTENTION_MUSTER] = { { 0.68, 300 }, { 0.59 * PRODUCTS_7, 500 } },
+	},
+	[GENERATION_HOPPER] = {
+		[ATTENTION_FLASH2] = { { 0.35, 350 }, { 0.33, 1100 } },
+		[ATTENTION_CUDNN] = { { 0.68, 500 }, { 0.555, 680 } },
+		[ATTENTION_MUSTER] = { { 0.35, 350 }, { 0.33 * PRODUCTS_7, 1100 } },
+	},
+};
+
+/* FLOPs of products in the time of one exponential: 16 exponentials a clock and unit, beside 2048
+ * FLOPs on Ampere and 4096 on Hopper. */
+static const double exponential[GPU_GENERATIONS] = { 128, 256 };
+
+static double share(const struct attention_curve *c, enum gpu_generation g, double keys, double dim)
+{
+	double x = exponential[g],
+	       of_dim = 4 * dim / (4 * dim + x) / (4 * MEASURED_DIM / (4 * MEASURED_DIM + x));
+	return c->most * keys / (keys + c->half) * of_dim;
+}
+
+double cost_attention_forward(enum gpu_generation g, enum attention_kernel kernel, double keys,
+			      double dim)
+{
+	return share(&curves[g][kernel].forward, g, keys, dim);
+}
+
+double cost_attention_backward(enum gpu_generation g, enum attention_kernel kernel, double keys,
+			       double dim)
+{
+	return share(&curves[g][kernel].backward, g, keys, dim);
+}
