@@ -341,6 +341,12 @@ $(BUILD)/tests/bench/place: $(BUILD)/obj/tests/bench/place.o $(call archives,$(s
 	@mkdir -p $(@D)
 	$(link) $(call syslibs,$(stands_on_plan))
 
+# Published steps, and what the planner predicts for them.
+.PHONY: rows
+rows: setup
+	@$(MAKE) --no-print-directory $(BUILD)/tests/unit/plan/test_rows
+	$(BUILD)/tests/unit/plan/test_rows
+
 # Measures the search for a layout: exhaustively, and by branch and bound.
 .PHONY: bench-search
 bench-search: setup
@@ -413,6 +419,7 @@ help:
 	@echo 'make bench-schedules  the bubble of each pipeline schedule, simulated and measured'
 	@echo 'make bench-place      the time to place ranks, up to 100,000 devices'
 	@echo 'make bench-search     the time to search a layout, up to 100,000 devices'
+	@echo 'make rows             what the planner predicts for published training steps, beside what was measured'
 	@echo 'make documents        write the generated pages of doc/ again; make pictures: the pictures'
 	@echo 'make man              the man pages, in build/man'
 	@echo 'make install          install into PREFIX=/usr/local, below DESTDIR'
