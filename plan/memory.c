@@ -144,8 +144,10 @@ static void pass_memory(const struct job *job, const struct model_shape *m, cons
 	if ((r->activations = sizes.immense) > 0)
 		return;
 	schedule_slots(job->parallel.schedule, l, micros, r->at.pp, &live);
-	for (int c = 0; c < share->n_chunks; c++)
+	for (int c = 0; c < share->n_chunks; c++) {
 		r->activations += live.live[c] * plan_memory_slot(&sizes, &share->chunks[c]);
+		r->host += live.live[c] * plan_memory_offloaded(&sizes, &share->chunks[c]);
+	}
 	r->buffers += plan_memory_shared(&sizes, share->chunks, share->n_chunks);
 }
 
@@ -194,7 +196,7 @@ void plan_memory_state(const struct job *job, const struct model_shape *m,
 	r->grads = z.grads;
 	optimizer_memory_of(job->optimizer.kind, m, share, counts, (int)job->parallel.zero, cuts,
 			    &optimizer);
-	r->optimizer = job->offload.optimizer ? 0 : z.masters + optimizer.state;
+	r->optimizer = z.masters + optimizer.state;
 	r->buffers = z.gather + z.reduce + plan_memory_staged(job) + optimizer.work;
 }
 
@@ -205,7 +207,7 @@ double plan_memory_images(const struct job *job)
 }
 
 static void state_memory(const struct job *job, const struct model_shape *m, const struct layout *l,
-			 const struct share *share, bool saves, struct plan_rank *r)
+			 const struct share *share, struct plan_rank *r)
 {
 	int stage = (int)job->parallel.zero, counts[UNIT_KINDS];
 	int64_t elements[UNIT_KINDS];
@@ -217,10 +219,22 @@ static void state_memory(const struct job *job, const struct model_shape *m, con
 		counts[kind] = catalogue_unit_count(m, share, kind);
 	}
 	plan_memory_state(job, m, share, elements, counts, cuts, r);
-	r->snapshot = saves ? ELEMENT * plan_memory_images(job) *
-				      (zero_saved(m, share, stage, cuts) +
-				       optimizer_saved(job->optimizer.kind, m, share, stage, cuts))
-			    : 0;
+	r->snapshot = ELEMENT * plan_memory_images(job) *
+		      (zero_saved(m, share, stage, cuts) +
+		       optimizer_saved(job->optimizer.kind, m, share, stage, cuts));
+}
+
+void plan_memory_sum(const struct job *job, bool on_cpu, struct plan_rank *r)
+{
+	if (job->offload.optimizer) {
+		r->host += r->optimizer;
+		r->optimizer = 0;
+	}
+	if (!on_cpu) {
+		r->host += r->snapshot;
+		r->snapshot = 0;
+	}
+	r->total = r->params + r->grads + r->optimizer + r->activations + r->buffers + r->snapshot;
 }
 
 /* Elements of one server's shard. It is the shard that ZeRO 3 would leave to a replica. */
@@ -238,8 +252,7 @@ static double shard_elements(const struct model_shape *m, const struct layout *l
  * for each worker. Both share a buffer for the largest shard: the first shard has one grain more of
  * each unit, the last one has the remainder that is not a whole grain. */
 static void server_memory(const struct job *job, const struct model_shape *m,
-			  const struct layout *l, const struct share *share, bool saves,
-			  struct plan_rank *r)
+			  const struct layout *l, const struct share *share, struct plan_rank *r)
 {
 	int moments = optimizer_full_states(job->optimizer.kind);
 	struct zero_cut cuts[ZERO_CLASSES];
@@ -250,21 +263,21 @@ static void server_memory(const struct job *job, const struct model_shape *m,
 	r->grads += ELEMENT * own;
 	r->optimizer = ELEMENT * moments * own;
 	r->buffers += ELEMENT * (l->dp * own + most);
-	r->snapshot = saves ? (1 + moments) * ELEMENT * plan_memory_images(job) *
-				      zero_saved(m, share, 3, cuts)
-			    : 0;
+	r->snapshot =
+		(1 + moments) * ELEMENT * plan_memory_images(job) * zero_saved(m, share, 3, cuts);
 }
 
 void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l,
-		      int micros, const struct stage *stages, bool saves, struct plan_rank *r)
+		      int micros, const struct stage *stages, bool on_cpu, struct plan_rank *r)
 {
 	struct stage chunks[LAYOUT_CHUNKS_MAX];
 	struct share share = layout_share(l, r->at, job->parallel.sp, stages, chunks);
-	state_memory(job, m, l, &share, saves, r);
+	r->host = 0;
+	state_memory(job, m, l, &share, r);
 	if (job->parallel.sync == SYNC_SERVER)
-		server_memory(job, m, l, &share, saves, r);
+		server_memory(job, m, l, &share, r);
 	pass_memory(job, m, l, micros, &share, r);
 	r->buffers += plan_memory_rest(
 		job, micros, r->threads ? r->threads : speeds_threads(job, layout_rank(l, r->at)));
-	r->total = r->params + r->grads + r->optimizer + r->activations + r->buffers + r->snapshot;
+	plan_memory_sum(job, on_cpu, r);
 }

@@ -41,12 +41,15 @@ double plan_memory_offloaded(const struct memory_sizes *s, const struct stage *s
 /* The bytes that the slots of a rank with these chunks share. */
 double plan_memory_shared(const struct memory_sizes *s, const struct stage *chunks, int n);
 
-/* Sets r->params, grads, optimizer and buffers. counts: how many units of each kind the rank
- * has. */
+/* Sets r->params, grads, optimizer (wherever it is) and buffers. counts: how many units of each
+ * kind the rank has. */
 void plan_memory_state(const struct job *job, const struct model_shape *m,
 		       const struct share *share, const int64_t elements[UNIT_KINDS],
 		       const int counts[UNIT_KINDS], const struct zero_cut cuts[ZERO_CLASSES],
 		       struct plan_rank *r);
+/* Moves what is in the node's memory to r->host, and sets r->total. on_cpu: the device has no memory
+ * of its own, so only what is offloaded moves. */
+void plan_memory_sum(const struct job *job, bool on_cpu, struct plan_rank *r);
 /* With offload.optimizer, the bytes of GPU memory through which the optimizer state is staged. */
 double plan_memory_staged(const struct job *job);
 /* How many times a rank keeps in the host's memory what it saves: the snapshot of a checkpoint, and the

@@ -16,8 +16,8 @@ void plan_memory(const struct job *job, const struct cluster *cluster, struct pl
 {
 	for (int i = 0; i < p->world; i++) {
 		struct plan_rank *r = &p->ranks[i];
-		bool saves = plan_on_cpu(&cluster->kinds[cluster->nodes[r->node].kind]);
+		bool on_cpu = plan_on_cpu(&cluster->kinds[cluster->nodes[r->node].kind]);
 		plan_memory_rank(job, &p->shape, &p->layout, p->shares[r->at.dp].micros, p->stages,
-				 saves, r);
+				 on_cpu, r);
 	}
 }

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-__attribute__((format(printf, 2, 3))) static void warn(struct plan *p, const char *fmt, ...)
+void plan_warn(struct plan *p, const char *fmt, ...)
 {
 	size_t used = strlen(p->warning);
 	if (used)
@@ -30,7 +30,7 @@ static void warn_crossing(struct plan *p, const struct cluster *c)
 {
 	int groups = p->world / p->layout.tp, room = plan_groups(c, p->layout.tp);
 	if (p->place.links[GROUP_TP].hops && room < groups)
-		warn(p,
+		plan_warn(p,
 		     "tensor-parallel groups of %d cross nodes, as %s has room for %d of the %d "
 		     "groups inside its nodes: expect slow steps; lower parallel.tp",
 		     p->layout.tp, c->name, room, groups);
@@ -134,13 +134,13 @@ static void warn_guesses(struct plan *p, const struct cluster *c)
 {
 	char guesses[PLAN_GUESSES];
 	if (plan_guesses(c, guesses))
-		warn(p, "%s", guesses);
+		plan_warn(p, "%s", guesses);
 }
 
 static void warn_idle(const struct job *job, struct plan *p)
 {
 	if (job->parallel.zero && p->layout.dp * p->layout.cp == 1)
-		warn(p, "zero = %d has no replicas to shard over: dp × cp = 1",
+		plan_warn(p, "zero = %d has no replicas to shard over: dp × cp = 1",
 		     (int)job->parallel.zero);
 }
 
@@ -149,7 +149,7 @@ static void warn_unaligned(const struct job *job, struct plan *p)
 	struct buf sizes = BUF_INIT;
 	plan_unaligned_print(job, &p->shape, &p->layout, &sizes);
 	if (sizes.len)
-		warn(p, "%s", buf_str(&sizes));
+		plan_warn(p, "%s", buf_str(&sizes));
 	buf_fini(&sizes);
 }
 

@@ -25,6 +25,9 @@ struct plan_rank {
 	int node_replicas;
 	/* Predicted bytes. */
 	double params, grads, optimizer, activations, buffers, snapshot, total;
+	/* of the node's memory if the device has its own: what is offloaded, and the snapshot; not
+	 * part of the total */
+	double host;
 };
 
 /* A rank's memory by part. The engine allocates by the same arithmetic:
@@ -39,11 +42,12 @@ struct plan_rank {
  *                   tokens
  *   snapshot        the copy of what the rank saves, from which a checkpoint is written while
  *                   training continues, and the copies for a loss (plan_memory_images). They are in
- *                   the node's memory, so they count if the device is the CPU and are 0 otherwise
+ *                   the node's memory: part of the total on a CPU, otherwise of `host`
  * stages: of the whole model. The caller sets r's coordinates and threads, and node_replicas (0:
- * all replicas are on the node); the function sets the bytes, r->snapshot only if `saves`. */
+ * all replicas are on the node); the function sets the bytes. on_cpu: the device has no memory of
+ * its own. */
 void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l,
-		      int micros, const struct stage *stages, bool saves, struct plan_rank *r);
+		      int micros, const struct stage *stages, bool on_cpu, struct plan_rank *r);
 
 struct plan {
 	struct model_shape shape;
@@ -74,6 +78,9 @@ struct plan {
 int plan_build(const struct job *job, const struct cluster *cluster, struct plan *out,
 	       struct err *e);
 void plan_free(struct plan *p);
+
+/* Adds to the plan's warning, as far as there is room. */
+__attribute__((format(printf, 2, 3))) void plan_warn(struct plan *p, const char *fmt, ...);
 
 /* Whether nothing is known about the speed of the cluster's devices, so that a plan's times are
  * guesses; and the warning that says so. */

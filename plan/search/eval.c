@@ -36,6 +36,7 @@ struct eval *search_eval_open(const struct space *s, struct err *e)
 		v->machines = calloc((size_t)v->box + 1, sizeof *v->machines);
 		v->machine_set = calloc((size_t)v->box + 1, sizeof *v->machine_set);
 		v->limits = calloc((size_t)v->box + 1, sizeof *v->limits);
+		v->host_limits = calloc((size_t)v->box + 1, sizeof *v->host_limits);
 		v->stages = calloc(layers, sizeof *v->stages);
 		v->uncut = calloc(layers, sizeof *v->uncut);
 		v->own = calloc(layers, sizeof *v->own);
@@ -46,7 +47,7 @@ struct eval *search_eval_open(const struct space *s, struct err *e)
 		v->kind_of = calloc(most, sizeof *v->kind_of);
 		v->live = search_live_open();
 	}
-	if (!v || !v->machines || !v->machine_set || !v->limits || !v->stages || !v->uncut ||
+	if (!v || !v->machines || !v->machine_set || !v->limits || !v->host_limits || !v->stages || !v->uncut ||
 	    !v->own || !v->shares || !v->scale || !v->streams || !v->kinds || !v->kind_of ||
 	    !v->live) {
 		search_eval_close(v);
@@ -77,6 +78,7 @@ void search_eval_close(struct eval *v)
 	free(v->machines);
 	free(v->machine_set);
 	free(v->limits);
+	free(v->host_limits);
 	free(v->stages);
 	free(v->uncut);
 	free(v->own);
@@ -103,7 +105,7 @@ int search_eval_agents(const struct eval *v)
 static void set_machine(struct eval *v, int agents)
 {
 	const struct cluster *c = v->space->cluster;
-	double limit = 0, slowest = 0;
+	double limit = 0, host = INFINITY, slowest = 0;
 	for (int i = 0; i < c->n_kinds; i++) {
 		const struct node_kind *k = &c->kinds[i];
 		int here = agents < k->devices ? agents : k->devices,
@@ -117,12 +119,14 @@ static void set_machine(struct eval *v, int agents)
 		double has = search_fit_limit(k, here),
 		       rate = cost_curve_at(&m.rates[RATE_PRODUCT_FWD], 1e12) / fmax(1, m.crowd);
 		limit = has > 0 && (limit <= 0 || has < limit) ? has : limit;
+		host = fmin(host, search_fit_host(k, here));
 		if (i == 0 || rate < slowest) {
 			slowest = rate;
 			v->machines[agents] = m;
 		}
 	}
-	v->limits[agents] = limit;
+	v->limits[agents] = limit * (v->space->roomy && !v->on_cpu ? SPACE_ROOMY : 1);
+	v->host_limits[agents] = host > 0 || v->space->roomy ? host : INFINITY;
 	v->machine_set[agents] = true;
 }
 
@@ -327,9 +331,11 @@ void search_eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer
 	out->config = *c;
 	out->limit = v->limits[search_eval_agents(v)];
 	out->rank = (struct plan_rank){ .total = INFINITY };
-	if (v->counted)
-		search_eval_largest(v, &out->rank);
-	out->fits = v->counted && (out->limit <= 0 || out->rank.total <= out->limit);
+	out->host = v->counted ? search_eval_largest(v, &out->rank) : 0;
+	out->host_limit = v->host_limits[search_eval_agents(v)];
+	bool away = c->optimizer || c->activations;
+	out->fits = v->counted && (out->limit <= 0 || out->rank.total <= out->limit) &&
+		    (!away || v->on_cpu || out->host <= out->host_limit);
 }
 
 bool search_eval_config(struct eval *v, const struct search_config *c, struct eval_leaf *out)

@@ -43,6 +43,8 @@ struct eval_leaf {
 	struct plan_rank
 		rank; /* the rank that needs the most memory: its bytes, and tp and pp of `at` */
 	double limit; /* bytes that a rank may use; 0: unknown */
+	/* the most bytes that a rank needs of its node's memory, and may use */
+	double host, host_limit;
 	bool fits;
 };
 void search_eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer,

@@ -48,6 +48,7 @@ struct eval_kind {
 	struct pipeline_rank_times pipe;
 	int state;                              /* index into states */
 	double activations[ENDS], shared[ENDS]; /* of the rank that keeps the most alive */
+	double offloaded[ENDS];                 /* its activations in the node's memory */
 	int most[ENDS];                         /* that rank */
 };
 
@@ -70,7 +71,7 @@ struct eval {
 	/* [devices of the largest node + 1]: by the number of agents on the node */
 	struct cost_machine *machines;
 	bool *machine_set;
-	double *limits; /* [devices of the largest node + 1] */
+	double *limits, *host_limits; /* [devices of the largest node + 1] */
 	int box;
 	bool on_cpu;
 	struct cost_units units[ENDS];
@@ -101,7 +102,8 @@ int search_eval_agents(const struct eval *v);
 const struct memory_sizes *search_eval_sizes(struct eval *v);
 /* Sets the bytes of the kinds' activations for the line. */
 bool search_eval_activations(struct eval *v);
-/* The bytes of the rank that needs the most, with the leaf's ZeRO and offloading in v->job. */
-void search_eval_largest(struct eval *v, struct plan_rank *out);
+/* The bytes of the rank that needs the most, with the leaf's ZeRO and offloading in v->job. Returns
+ * the most that any rank needs of its node's memory. */
+double search_eval_largest(struct eval *v, struct plan_rank *out);
 
 #endif

@@ -28,10 +28,13 @@ static void add_rank(struct eval *v, int pp, const int *live, const struct memor
 	for (int c = 0; c < chunks; c++)
 		mine[c] = v->cost.stages[layout_stage(&v->layout, pp, c)];
 	for (int end = 0; end < v->ends; end++) {
-		double sum = sizes[end].immense,
+		double sum = sizes[end].immense, away = 0,
 		       shared = sum > 0 ? 0 : plan_memory_shared(&sizes[end], mine, chunks);
-		for (int c = 0; c < chunks && !(sizes[end].immense > 0); c++)
+		for (int c = 0; c < chunks && !(sizes[end].immense > 0); c++) {
 			sum += live[c] * plan_memory_slot(&sizes[end], &mine[c]);
+			away += live[c] * plan_memory_offloaded(&sizes[end], &mine[c]);
+		}
+		k->offloaded[end] = fmax(k->offloaded[end], away);
 		if (sum + shared > k->activations[end] + k->shared[end]) {
 			k->activations[end] = sum;
 			k->shared[end] = shared;
@@ -48,14 +51,14 @@ bool search_eval_activations(struct eval *v)
 		return false;
 	for (int k = 0; k < v->n_kinds; k++)
 		for (int end = 0; end < ENDS; end++)
-			v->kinds[k].activations[end] = v->kinds[k].shared[end] = -1;
+			v->kinds[k].activations[end] = v->kinds[k].shared[end] =
+				v->kinds[k].offloaded[end] = -1;
 	for (int pp = 0; pp < v->layout.pp; pp++)
 		add_rank(v, pp, live + pp * v->layout.chunks, sizes);
 	return true;
 }
 
-/* The bytes of parameters and their state, and of a checkpoint's copy of them if it is in the same
- * memory. */
+/* The bytes of parameters and their state, and of a checkpoint's copy of them. */
 static const struct plan_rank *state_bytes(struct eval *v, const struct eval_kind *k, int end)
 {
 	int zero = (int)v->job.parallel.zero * 2 + (v->job.parallel.zero_shard == ZERO_SHARD_NODE);
@@ -70,7 +73,7 @@ static const struct plan_rank *state_bytes(struct eval *v, const struct eval_kin
 				   [UNIT_HEAD] = s->last && !(s->first && v->space->shape.tied) };
 	struct zero_cut cuts[ZERO_CLASSES];
 	bool offloaded = v->job.offload.optimizer;
-	v->job.offload.optimizer = false; /* the leaf subtracts it */
+	v->job.offload.optimizer = false; /* the leaf adds its staging memory */
 	zero_cuts(&v->layout, (struct coords){ 0 }, (int)v->job.parallel.zero,
 		  v->job.parallel.zero_shard == ZERO_SHARD_NODE ? v->cost.node_replicas : 0, cuts);
 	for (int e = 0; e < v->ends; e++) {
@@ -82,21 +85,19 @@ static const struct plan_rank *state_bytes(struct eval *v, const struct eval_kin
 		plan_memory_state(&v->job, &v->space->shape, &share, v->units[e].elements, counts,
 				  cuts, &s->bytes[zero][e]);
 		s->bytes[zero][e].snapshot =
-			v->on_cpu
-				? 4 * plan_memory_images(&v->job) *
-					  (zero_saved(&v->space->shape, &share,
-						      (int)v->job.parallel.zero, cuts) +
-					   optimizer_saved(v->job.optimizer.kind, &v->space->shape,
-							   &share, (int)v->job.parallel.zero, cuts))
-				: 0;
+			4 * plan_memory_images(&v->job) *
+			(zero_saved(&v->space->shape, &share, (int)v->job.parallel.zero, cuts) +
+			 optimizer_saved(v->job.optimizer.kind, &v->space->shape, &share,
+					 (int)v->job.parallel.zero, cuts));
 	}
 	v->job.offload.optimizer = offloaded;
 	s->set[zero] = true;
 	return &s->bytes[zero][end];
 }
 
-void search_eval_largest(struct eval *v, struct plan_rank *out)
+double search_eval_largest(struct eval *v, struct plan_rank *out)
 {
+	double host = 0;
 	int cores = topo_cluster_kind(v->space->cluster, 0)->cores / search_eval_agents(v),
 	    asked = speeds_threads(&v->job, 0);
 	double rest = plan_memory_rest(&v->job, v->cost.micros, asked ? asked : cores);
@@ -105,14 +106,15 @@ void search_eval_largest(struct eval *v, struct plan_rank *out)
 		for (int end = 0; end < v->ends; end++) {
 			const struct eval_kind *k = &v->kinds[i];
 			struct plan_rank r = *state_bytes(v, k, end);
-			r.optimizer = v->job.offload.optimizer ? 0 : r.optimizer;
+			r.host = k->offloaded[end];
 			r.activations = k->activations[end];
 			r.buffers += k->shared[end] + rest + plan_memory_staged(&v->job);
-			r.total = r.params + r.grads + r.optimizer + r.activations + r.buffers +
-				  r.snapshot;
+			plan_memory_sum(&v->job, v->on_cpu, &r);
+			host = fmax(host, r.host);
 			r.at = (struct coords){ .tp = end ? v->layout.tp - 1 : 0,
 						.pp = k->most[end] };
 			if (r.total > out->total)
 				*out = r;
 		}
+	return host;
 }

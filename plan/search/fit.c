@@ -3,9 +3,11 @@
 #include "base/human.h"
 #include "plan/search/config.h"
 #include "plan/search/nearest.h"
+#include "plan/search/search.h"
 #include "plan/layout_text.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The part of a GPU's memory that a job's tensors cannot use: the runtime's context and the
@@ -21,6 +23,15 @@ double search_fit_limit(const struct node_kind *k, int agents)
 	return k->device_memory > 0 && !plan_on_cpu(k)
 		       ? fmax(k->device_memory - GPU_RUNTIME, k->device_memory / 2)
 		       : k->device_memory;
+}
+
+/* The part of a node's memory that is left to ranks: the system, page cache for data and
+ * checkpoints, pinned buffers of NCCL and the drivers have the rest. */
+#define HOST_SHARE 0.85
+
+double search_fit_host(const struct node_kind *k, int agents)
+{
+	return HOST_SHARE * k->memory / (agents > 0 ? agents : 1);
 }
 
 static const struct {
@@ -64,6 +75,31 @@ static void print_parts(const struct plan_rank *r, struct buf *out)
 	}
 }
 
+/* Prints the fastest configuration of all, or that there is none. */
+static void print_fastest(const struct job *job, const struct cluster *c,
+			  const struct search_config *from, struct buf *out)
+{
+	struct job *mine = malloc(sizeof *mine);
+	struct search *found = calloc(1, sizeof *found);
+	char time[HUMAN];
+	if (mine && found) {
+		*mine = *job;
+		mine->open = OPEN_LAYOUT;
+	}
+	if (mine && found && job->parallel.sync != SYNC_SERVER &&
+	    !search_run(mine, c, &(struct search_options){ .finalists = 1 }, found, NULL)) {
+		buf_puts(out, "no nearby degrees fit; muster plan --auto finds ");
+		search_config_changes(from, &found->found[0].leaf.config, out);
+		buf_printf(out, " (%s per step)",
+			   human_seconds(found->found[0].time.total, time));
+	} else {
+		buf_puts(out, "no degrees fit: use more or larger devices, or a smaller model, "
+			      "batch.micro or model.seq");
+	}
+	free(found);
+	free(mine);
+}
+
 void search_fit_hint(const struct job *job, const struct cluster *c, const struct layout *asked,
 		     struct buf *out)
 {
@@ -71,8 +107,7 @@ void search_fit_hint(const struct job *job, const struct cluster *c, const struc
 	struct search_config from = search_config_of(job, asked->dp);
 	int n = search_nearest(job, c, asked, near);
 	if (!n) {
-		buf_puts(out, "no degrees fit: use more or larger devices, or a smaller model, "
-			      "batch.micro or model.seq");
+		print_fastest(job, c, &from, out);
 		return;
 	}
 	buf_printf(out, "nearest that fit%s:", n > 1 ? "" : "s");
@@ -105,6 +140,53 @@ static int refuse_memory(const struct job *job, const struct cluster *c, const s
 	return -1;
 }
 
+/* Prints a warning without an offload, and refuses with one. Only what a step cannot do without is
+ * a reason to refuse. */
+static int judge_host(const struct job *job, const struct cluster *c, struct plan *p,
+		      const struct plan_rank *r, struct err *e)
+{
+	const struct node_kind *k = topo_cluster_kind(c, r->node);
+	bool offloads = job->offload.optimizer || job->offload.activations;
+	char needs[HUMAN], has[HUMAN];
+	human_bytes(r->host * r->node_ranks, needs);
+	if (k->memory > 0 && offloads)
+		return err_set(e, ERR_NOFIT,
+			       "the %d ranks of node %s keep %s in its memory (offload, snapshot), "
+			       "and %s leaves them %s; offload less, or use more devices",
+			       r->node_ranks, c->nodes[r->node].name, needs, k->name,
+			       human_bytes(search_fit_host(k, 1), has));
+	if (k->memory > 0)
+		plan_warn(p,
+			  "a checkpoint's snapshot takes %s of a node's memory, and %s leaves %s: "
+			  "it may not fit; use more nodes, or fewer copies "
+			  "(checkpoint.memory_every, checkpoint.copies)",
+			  needs, k->name, human_bytes(search_fit_host(k, 1), has));
+	else if (offloads)
+		plan_warn(p,
+			  "%s are offloaded to each node's memory, and how much %s has is unknown; "
+			  "compare it yourself, or name its \"memory\" in a file of muster topo "
+			  "--json",
+			  needs, k->name);
+	return 0;
+}
+
+/* The rank whose part of its node's memory is exceeded the most. */
+static int fit_hosts(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
+{
+	const struct plan_rank *worst = NULL;
+	double over = 0;
+	for (int i = 0; i < p->world; i++) {
+		const struct plan_rank *r = &p->ranks[i];
+		const struct node_kind *k = topo_cluster_kind(c, r->node);
+		double more = r->host - search_fit_host(k, r->node_ranks);
+		if (!plan_on_cpu(k) && more > over) {
+			worst = r;
+			over = more;
+		}
+	}
+	return worst ? judge_host(job, c, p, worst, e) : 0;
+}
+
 int search_fit_memory(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
 {
 	const struct plan_rank *worst = NULL; /* the rank that lacks the most */
@@ -120,5 +202,5 @@ int search_fit_memory(const struct job *job, const struct cluster *c, struct pla
 			over = limit;
 		}
 	}
-	return worst ? refuse_memory(job, c, p, worst, over, e) : 0;
+	return worst ? refuse_memory(job, c, p, worst, over, e) : fit_hosts(job, c, p, e);
 }

@@ -13,12 +13,14 @@
 /* Bytes that a rank may use if the node has `agents` agents: on a GPU its memory less what its
  * runtime needs; 0: unknown. */
 double search_fit_limit(const struct node_kind *k, int agents);
+/* Bytes of the node's memory that a rank may use for what is not on its GPU; 0: unknown. */
+double search_fit_host(const struct node_kind *k, int agents);
 /* A rank's bytes by part, and the name of a part. */
 enum { FIT_PARTS = 6 };
 double search_fit_part(const struct plan_rank *r, int part);
 const char *search_fit_part_name(int part);
 
-/* Sets p->memory. ERR_NOFIT names the rank, by how much it is too large, its largest parts, and the
+/* Sets p->memory. Adds to p->warning what the nodes' memory may not hold. ERR_NOFIT names the rank, by how much it is too large, its largest parts, and the
  * hint of search_fit_hint. */
 int search_fit_memory(const struct job *job, const struct cluster *c, struct plan *p,
 		      struct err *e);

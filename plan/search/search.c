@@ -258,6 +258,23 @@ static int search_space(const struct space *s, struct search_state *h, struct er
 	return rc;
 }
 
+/* Searches among the configurations with room to spare, and among all if none has it. */
+static int search_roomy(struct space *s, struct search_state *h, const struct search_options *ask,
+			struct eval_leaf *room, int most, struct err *e)
+{
+	int rc = 0;
+	for (int roomy = 1; roomy >= 0 && !rc && !h->best.n; roomy--) {
+		*h = (struct search_state){
+			.best = { room, 0, most },
+			.misfits = { room + SEARCH_FINALISTS, 0, SEARCH_MISFITS },
+			.ask = ask,
+		};
+		s->roomy = roomy;
+		rc = search_space(s, h, e);
+	}
+	return rc;
+}
+
 int search_run(const struct job *job, const struct cluster *c, const struct search_options *ask,
 	       struct search *out, struct err *e)
 {
@@ -273,10 +290,7 @@ int search_run(const struct job *job, const struct cluster *c, const struct sear
 								  : FINALISTS_MIN;
 		int most = ask->finalists < SEARCH_FINALISTS ? ask->finalists : SEARCH_FINALISTS;
 		most = some < most ? some : most;
-		h->ask = ask;
-		h->best = (struct board){ room, 0, most };
-		h->misfits = (struct board){ room + SEARCH_FINALISTS, 0, SEARCH_MISFITS };
-		rc = search_space(s, h, e);
+		rc = search_roomy(s, h, ask, room, most, e);
 		if (!rc && !h->best.n)
 			rc = refuse(h, c, e);
 		if (!rc)

@@ -49,7 +49,12 @@ struct space {
 	struct space_zero zero[7];
 	int n_zero;
 	bool sp[2], activations[2], optimizer[2]; /* [0]: try no; [1]: try yes */
+	/* Only what fits with room to spare: into SPACE_ROOMY of a GPU's memory, because what
+	 * libraries take, fragments, and the prediction itself are less certain than that; and
+	 * nothing is offloaded to hosts whose memory is unknown. */
+	bool roomy;
 };
+#define SPACE_ROOMY 0.92
 
 /* ERR_USAGE if some key has no value that obeys the rules. */
 int search_space_open(const struct job *job, const struct cluster *c, struct space *out,
