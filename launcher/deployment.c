@@ -6,9 +6,18 @@
 
 #include <stdlib.h>
 
+int launcher_deployment_check(const struct job *job, struct err *e)
+{
+	if (job->plan.engine == ENGINE_MUSTER)
+		return 0;
+	return err_set(e, ERR_USAGE,
+		       "[plan] engine: muster plan predicts other programs' steps, but muster runs "
+		       "only its own engine; leave the key out");
+}
+
 static int build_plan(struct deployment *d, struct err *e)
 {
-	if (search_resolve(&d->job, &d->cluster, e) ||
+	if (launcher_deployment_check(&d->job, e) || search_resolve(&d->job, &d->cluster, e) ||
 	    plan_build(&d->job, &d->cluster, &d->plan, e))
 		return -1;
 	d->plan_doc = show_plan_json(&d->job, &d->cluster, &d->plan);

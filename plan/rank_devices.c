@@ -9,10 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Only muster's own launcher maps ranks. Other programs' rank r is the r-th device. */
 static bool stays_in_order(const struct job *job, const struct cluster *c)
 {
 	bool in_nodes = job->parallel.zero && job->parallel.zero_shard == ZERO_SHARD_NODE;
-	return speeds_devices(job) || in_nodes ||
+	return job->plan.engine != ENGINE_MUSTER || speeds_devices(job) || in_nodes ||
 	       (c->n_nodes == 1 && plan_on_cpu(topo_cluster_kind(c, 0)));
 }
 

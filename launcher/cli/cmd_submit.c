@@ -158,6 +158,8 @@ static int check_fewest(const struct job *job, struct cluster *c, struct err *e)
 static int check_plan(struct job *job, struct err *e)
 {
 	static const char *const unknown[] = { "", "auto", "local", "slurm" };
+	if (launcher_deployment_check(job, e))
+		return -1;
 	for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
 		if (!strcmp(job->launch.cluster, unknown[i]))
 			return 0;

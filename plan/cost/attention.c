@@ -18,6 +18,9 @@ struct attention_curve {
  *     H200  cuDNN                       534  616  655  633  619              402  495  526  539  528
  *     H100  FlashAttention-2              -  314  325  325  345                -  249  277  305  317
  *
+ * FlashAttention of 2022 reaches 25 to 40 % of an A100 (Dao, arXiv 2307.08691, section 1); its share is
+ * fitted to the rows of long sequences that are marked so (tests/unit/plan/rows).
+ *
  * muster's kernels use the same instructions as FlashAttention-2. Their backward pass computes 7
  * products where that computes 5, so that it needs no atomic sums (kernels/cuda). They were not
  * measured.
@@ -27,11 +30,13 @@ static const struct {
 	struct attention_curve forward, backward;
 } curves[GPU_GENERATIONS][ATTENTION_KERNELS] = {
 	[GENERATION_AMPERE] = {
+		[ATTENTION_FLASH1] = { { 0.42, 300 }, { 0.37, 500 } },
 		[ATTENTION_FLASH2] = { { 0.68, 300 }, { 0.59, 500 } },
 		[ATTENTION_CUDNN] = { { 0.58, 300 }, { 0.465, 600 } },
 		[ATTENTION_MUSTER] = { { 0.68, 300 }, { 0.59 * PRODUCTS_7, 500 } },
 	},
 	[GENERATION_HOPPER] = {
+		[ATTENTION_FLASH1] = { { 0.24, 350 }, { 0.21, 1100 } },
 		[ATTENTION_FLASH2] = { { 0.35, 350 }, { 0.33, 1100 } },
 		[ATTENTION_CUDNN] = { { 0.68, 500 }, { 0.555, 680 } },
 		[ATTENTION_MUSTER] = { { 0.35, 350 }, { 0.33 * PRODUCTS_7, 1100 } },

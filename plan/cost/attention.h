@@ -23,6 +23,7 @@
 /* The kernels that engines use. */
 enum attention_kernel {
 	ATTENTION_STORED, /* not fused: scores go through memory as products and passes */
+	ATTENTION_FLASH1, /* FlashAttention of 2022, and Triton's kernel after it */
 	ATTENTION_FLASH2, /* FlashAttention-2: mma.sync */
 	ATTENTION_CUDNN,  /* cuDNN 9: wgmma on Hopper */
 	ATTENTION_MUSTER, /* kernels/cuda */

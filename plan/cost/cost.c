@@ -98,7 +98,7 @@ int cost_of_plan(const struct job *job, const struct cluster *cluster, struct pl
 		.group_links = group_links,
 		.scale = scale,
 		.machine = &machine,
-		.engine = &cost_engine_muster,
+		.engine = cost_engines[job->plan.engine],
 		.micros = p->shares[p->slowest_replica].micros,
 		.node_replicas = p->ranks[0].node_replicas,
 	};

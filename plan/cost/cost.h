@@ -74,6 +74,9 @@ struct cost_pass cost_pass_of(const struct cost_case *c, const struct stage *sta
  * the second half. Transfers that hid behind the other half's products no longer do. */
 void cost_pass_halve(struct cost_pass *t);
 
+/* Seconds of a transfer that are not hidden by `shade` seconds of products. */
+double cost_exposed(const struct cost_case *c, double transfer, double shade);
+
 /* Predicts the passes and the step of a plan: sets p->costs, p->seconds and p->time. ERR_NOMEM. */
 int cost_of_plan(const struct job *job, const struct cluster *cluster, struct plan *p,
 		 struct err *e);

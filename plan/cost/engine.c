@@ -43,6 +43,7 @@ const struct cost_engine cost_engine_muster = {
 	.stops_short = true,
 	.hides_dp = true,
 	.gathers_ahead = true,
+	.cast = 4,
 	.embed_fwd = 2,
 	.embed_bwd = 3,
 	.grad_width = 4,
@@ -141,9 +142,76 @@ const struct cost_engine cost_engine_megatron_core = {
 	.own_rows_first = true,
 	.hides_dp = true,
 	.gathers_ahead = true,
+	.routes_own = true,
+	.cast = 2,
+	.eight_experts = true,
 	.embed_fwd = 4,
 	.embed_bwd = 4,
 	.loss = 46,
 	.grad_width = 4,
 	.update = 38,
+};
+
+/* --- PyTorch's FSDP ------------------------------------------------------------------ */
+
+/* clang-format off */
+static const struct cost_engine_pass eager[] = {
+	{ PHASE_FORWARD, RATE_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 2 } },           /* norm */
+	{ PHASE_FORWARD, RATE_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 3 } },           /* residual */
+	{ PHASE_FORWARD, RATE_MOVED, NEED_GELU, 1, { [TENSOR_UP] = 1, [TENSOR_ACT] = 1 } },
+	{ PHASE_FORWARD, RATE_MOVED, NEED_SWIGLU, 1, { [TENSOR_ACT] = 5 } },               /* SiLU, product */
+	{ PHASE_FORWARD, RATE_MOVED, NEED_ROPE, 1, { [TENSOR_ROTATED] = 10 } },            /* in fp32 */
+	{ PHASE_FORWARD, RATE_MOVED, NEED_NOTHING, 1, { [TENSOR_QKV] = 2 } },              /* heads in order */
+	{ PHASE_BACKWARD, RATE_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 5 } },          /* norm: input, weights */
+	{ PHASE_BACKWARD, RATE_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 3 } },
+	{ PHASE_BACKWARD, RATE_MOVED, NEED_GELU, 1, { [TENSOR_UP] = 2, [TENSOR_ACT] = 1 } },
+	{ PHASE_BACKWARD, RATE_MOVED, NEED_SWIGLU, 1, { [TENSOR_ACT] = 9 } },
+	{ PHASE_BACKWARD, RATE_MOVED, NEED_ROPE, 1, { [TENSOR_ROTATED] = 10 } },
+	{ PHASE_BACKWARD, RATE_MOVED, NEED_NOTHING, 1, { [TENSOR_QKV] = 2 } },
+	END
+};
+/* clang-format on */
+
+#define FSDP \
+	.hides_dp = true, .embed_fwd = 2, .embed_bwd = 3, .grad_width = 2, \
+	.eight_experts = true, .update = 44
+
+static const struct cost_engine fsdp_eager = { .name = "PyTorch FSDP",
+						    .attention = ATTENTION_FLASH1,
+						    .passes = eager,
+						    .busy = 0.92,
+						    .loss = 34,
+						    .cast = 4,
+						    FSDP };
+static const struct cost_engine fsdp_compiled = { .name = "PyTorch FSDP with torch.compile",
+						       .attention = ATTENTION_FLASH2,
+						       .passes = muster,
+						       .loss = 24,
+						       .cast = 3,
+						       FSDP };
+static const struct cost_engine fsdp_async_tp = { .name = "PyTorch FSDP with asynchronous TP",
+						       .passes = muster,
+						       .hides_tp = true,
+						       .own_rows_first = true,
+						       .attention = ATTENTION_FLASH2,
+						       .loss = 24,
+						       .cast = 3,
+						       FSDP };
+
+/* --- DeepSpeed ----------------------------------------------------------------------- */
+static const struct cost_engine deepspeed = { .name = "DeepSpeed of 2021",
+						   .hides_dp = true,
+						   .one_rail = true,
+						   .hides = 0.3,
+						   MEGATRON };
+
+const struct cost_engine *const cost_engines[JOB_ENGINES] = {
+	[ENGINE_MUSTER] = &cost_engine_muster,
+	[ENGINE_MEGATRON_CORE] = &cost_engine_megatron_core,
+	[ENGINE_MEGATRON_2021] = &cost_engine_megatron_2021,
+	[ENGINE_MEGATRON_2022] = &cost_engine_megatron_2022,
+	[ENGINE_FSDP_EAGER] = &fsdp_eager,
+	[ENGINE_FSDP_COMPILED] = &fsdp_compiled,
+	[ENGINE_FSDP_ASYNC_TP] = &fsdp_async_tp,
+	[ENGINE_DEEPSPEED] = &deepspeed,
 };

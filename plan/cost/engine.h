@@ -12,6 +12,7 @@
 
 #include "plan/cost/attention.h"
 #include "plan/cost/machine.h"
+#include "plan/spec/job/job.h"
 
 #include <stdbool.h>
 
@@ -73,6 +74,21 @@ struct cost_engine {
 	/* ZeRO 1 and 2: new parameters are gathered behind the next step's first forward pass;
 	 * false: before it */
 	bool gathers_ahead;
+	/* The share of a pass in which the device computes. It idles while the host starts the
+	 * kernels of a program that is not compiled, one by one, and while memory is allocated. 0:
+	 * all of it */
+	double busy;
+	/* the share of a transfer that products hide; 0: the machine's (struct cost_machine) */
+	double hides;
+	/* the replicas' transfers use one adapter of each node after the other, not all together */
+	bool one_rail;
+	/* with sequence parallelism a tp rank routes its own rows to the experts, where the ranks of
+	 * a tp group gather them; false: each rank routes all rows */
+	bool routes_own;
+	/* bytes moved to make an operand of a product in 8 bits, per element. Gradients have two,
+	 * and so have inputs: one for the forward pass and one transposed for the weights' gradient */
+	double cast;
+	bool eight_experts; /* products of experts are in 8 bits, too */
 	bool waits; /* ranks and their hosts wait for the messages between stages */
 	/* each tp rank sends its part of such a message, and the receivers gather it */
 	bool scatters;
@@ -84,6 +100,9 @@ struct cost_engine {
 	/* bytes moved per parameter by an optimizer step; 0: as the kind of optimizer needs */
 	double update;
 };
+
+/* By enum job_engine. */
+extern const struct cost_engine *const cost_engines[JOB_ENGINES];
 
 extern const struct cost_engine cost_engine_muster, cost_engine_megatron_2021,
 	cost_engine_megatron_2022, cost_engine_megatron_core;

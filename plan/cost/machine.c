@@ -91,7 +91,8 @@ double cost_machine_products(const struct cost_machine *m, enum rate_class form,
 		return cost_machine_seconds(m, form, flops) +
 		       (m->packing[form] > 0 ? weights / m->packing[form] : 0);
 	}
-	double rate = cost_curve_at(curve_of(m, form), flops),
+	double rate = cost_curve_at(curve_of(m, form), flops) *
+		      (width < 2 && m->eight > 0 ? m->eight : 1),
 	       best = in_tiles(m, tiles, batch, rows, columns, depth, rate);
 	for (size_t i = 1; i < sizeof tiles / sizeof *tiles; i++)
 		best = fmin(best, in_tiles(m, &tiles[i], batch, rows, columns, depth, rate));
@@ -125,9 +126,4 @@ double cost_machine_offload(const struct cost_machine *m, double bytes)
 	if (m->host <= 0)
 		return cost_machine_seconds(m, RATE_MOVED, 2 * bytes);
 	return bytes > 0 ? bytes / m->host + m->op : 0;
-}
-
-double cost_machine_exposed(const struct cost_machine *m, double transfer, double shade)
-{
-	return transfer - m->hides * fmin(transfer, shade);
 }

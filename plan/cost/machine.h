@@ -40,6 +40,8 @@ struct cost_machine {
 	/* FLOP/s: GPUs only: what the shares of attention.h refer to; 0: attention has a curve */
 	double attention;
 	enum gpu_generation generation;
+	/* the rate of products of 8-bit numbers over that of 2-byte ones; 0: the device has none */
+	double eight;
 	int units;   /* units that compute tiles; 0: products are not split into tiles */
 	double wave; /* seconds */
 	/* the share of a link's data sheet bandwidth that transfers reach, inside a node and across
@@ -70,7 +72,8 @@ double cost_machine_fp32_product(const struct cost_machine *m, double flops);
 /* flops: of the forward or backward pass. keys, dim: of one head. kernel: on GPUs. */
 double cost_machine_attention(const struct cost_machine *m, enum attention_kernel kernel,
 			      enum rate_class form, double flops, double keys, double dim);
-/* y[n,out] = x[n,in] · w[out,in]ᵀ, or a backward form of it. width: bytes of an element. */
+/* y[n,out] = x[n,in] · w[out,in]ᵀ, or a backward form of it. width: bytes of an element; with 1 the
+ * product is one of 8-bit numbers, at the rate of 2-byte ones where the device has none. */
 double cost_machine_product(const struct cost_machine *m, enum rate_class form, double n, double in,
 			    double out, double width);
 /* `batch` equal products in one operation: y[batch] [rows, columns] of the given depth. */
@@ -81,7 +84,4 @@ double cost_machine_products(const struct cost_machine *m, enum rate_class form,
 void cost_machine_links(const struct cost_machine *m, struct group_links group_links[GROUP_KINDS]);
 /* Seconds to copy bytes from the device's memory to the host's, or back. */
 double cost_machine_offload(const struct cost_machine *m, double bytes);
-/* Seconds of a transfer that are not hidden by `shade` seconds of products. */
-double cost_machine_exposed(const struct cost_machine *m, double transfer, double shade);
-
 #endif

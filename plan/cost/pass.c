@@ -171,23 +171,53 @@ static void fused_attention(const struct cost_case *c, const struct shard *h, st
 		      (pieces - 1) * merge;
 }
 
-static void set_layer(const struct cost_case *c, const struct shard *h, struct layer *y)
+/* Whether a linear's products are in 8 bits. The router's and the head's never are. */
+static bool in_eight(const struct cost_case *c, enum linear linear)
+{
+	bool expert = c->shape->experts && (linear == LINEAR_UP || linear == LINEAR_DOWN);
+	return c->job->precision.fp8 != FP8_OFF && c->machine->units > 0 &&
+	       (!expert || c->engine->eight_experts);
+}
+
+/* `times` equal products of a linear in one form: on a GPU one operation. In 8 bits it casts its operands first: the input and the
+ * weights in the forward pass, the gradient in the backward pass, each also transposed. Weights are
+ * cast with every micro-batch. */
+static double linear_seconds(const struct cost_case *c, const struct shard *h, enum linear linear,
+			     int form, double times, double n, double in, double out)
 {
 	const struct cost_machine *m = c->machine;
+	bool eight = in_eight(c, linear);
+	double operands = form == RATE_PRODUCT_FWD     ? n * in + in * out
+			  : form == RATE_PRODUCT_INPUT ? n * out
+						       : 0;
+	double width = eight ? 1 : h->width,
+	       cast = eight ? cost_machine_seconds(m, RATE_MOVED,
+						   c->engine->cast * times * operands)
+			    : 0;
+	if (m->units < 1)
+		return times * cost_machine_product(m, (enum rate_class)form, n, in, out, width);
+	return cast + (form == RATE_PRODUCT_WEIGHT
+			       ? cost_machine_products(m, form, times, out, in, n, width)
+			       : cost_machine_products(m, (enum rate_class)form, times, n,
+						       form == RATE_PRODUCT_FWD ? out : in,
+						       form == RATE_PRODUCT_FWD ? in : out, width));
+}
+
+static void set_layer(const struct cost_case *c, const struct shard *h, struct layer *y)
+{
 	for (int form = 0; form < FORMS; form++) {
 		double each = h->rows / h->experts;
-		y->linear[LINEAR_QKV][form] = cost_machine_product(
-			m, (enum rate_class)form, h->n, h->c, h->q + 2 * h->kv, h->width);
-		y->linear[LINEAR_OUT][form] = cost_machine_product(m, (enum rate_class)form, h->n,
-								   h->q, h->c, h->width);
-		y->linear[LINEAR_UP][form] = h->experts *
-					     cost_machine_product(m, (enum rate_class)form, each,
-								  h->c, h->up, h->width);
-		y->linear[LINEAR_DOWN][form] = h->experts *
-					       cost_machine_product(m, (enum rate_class)form, each,
-								    h->f, h->c, h->width);
-		y->router[form] = cost_machine_product(m, (enum rate_class)form, h->n, h->c,
-						       (double)c->shape->experts, h->width);
+		y->linear[LINEAR_QKV][form] = linear_seconds(c, h, LINEAR_QKV, form, 1, h->n, h->c,
+							     h->q + 2 * h->kv);
+		y->linear[LINEAR_OUT][form] =
+			linear_seconds(c, h, LINEAR_OUT, form, 1, h->n, h->q, h->c);
+		y->linear[LINEAR_UP][form] =
+			linear_seconds(c, h, LINEAR_UP, form, h->experts, each, h->c, h->up);
+		y->linear[LINEAR_DOWN][form] =
+			linear_seconds(c, h, LINEAR_DOWN, form, h->experts, each, h->f, h->c);
+		y->router[form] =
+			cost_machine_product(c->machine, (enum rate_class)form, h->n, h->c,
+					     (double)c->shape->experts, h->width);
 	}
 	if (c->engine->attention == ATTENTION_STORED)
 		stored_attention(c, h, y);
@@ -204,7 +234,7 @@ static double ring_left(const struct cost_case *c, const struct shard *h, double
 {
 	int cp = c->layout->cp;
 	double all = (cp - 1) * place_seconds_hop(&c->group_links[GROUP_CP], factor * h->size.keys);
-	return cp > 1 ? cost_machine_exposed(c->machine, all, attention * (cp - 1) / cp) : 0;
+	return cp > 1 ? cost_exposed(c, all, attention * (cp - 1) / cp) : 0;
 }
 
 /* Seconds that are not hidden of a gather. If the engine supports it, a rank multiplies its own
@@ -213,16 +243,26 @@ static double gather_beside(const struct cost_case *c, const struct shard *h, bo
 			    double product)
 {
 	return hides && c->engine->own_rows_first
-		       ? cost_machine_exposed(c->machine, h->half, product / c->layout->tp)
+		       ? cost_exposed(c, h->half, product / c->layout->tp)
 		       : h->half;
+}
+
+/* Whether the tp ranks route their own rows of a mixture; the gathers of its rows then belong to the
+ * routes. */
+static bool routes_own(const struct cost_case *c, const struct shard *h)
+{
+	return !h->dense && h->sp && c->engine->routes_own;
 }
 
 static double tp_forward(const struct cost_case *c, const struct shard *h, const struct layer *y)
 {
 	if (!h->sp)
 		return 2 * h->sum;
-	return 2 * h->half +
-	       gather_beside(c, h, h->hides, y->linear[LINEAR_QKV][RATE_PRODUCT_FWD]) +
+	double attention = h->half + gather_beside(c, h, h->hides,
+						   y->linear[LINEAR_QKV][RATE_PRODUCT_FWD]);
+	if (routes_own(c, h))
+		return attention;
+	return attention + h->half +
 	       gather_beside(c, h, h->hides && h->dense, y->linear[LINEAR_UP][RATE_PRODUCT_FWD]);
 }
 
@@ -234,22 +274,24 @@ static double column_backward_seconds(const struct cost_case *c, const struct sh
 {
 	double shade = hides ? 1 : 0;
 	if (!h->sp)
-		return cost_machine_exposed(c->machine, h->sum,
+		return cost_exposed(c, h->sum,
 					    shade * linear[RATE_PRODUCT_WEIGHT]);
-	return cost_machine_exposed(c->machine, h->half, shade * linear[RATE_PRODUCT_INPUT]) +
-	       cost_machine_exposed(c->machine, h->half, shade * linear[RATE_PRODUCT_WEIGHT]);
+	return cost_exposed(c, h->half, shade * linear[RATE_PRODUCT_INPUT]) +
+	       cost_exposed(c, h->half, shade * linear[RATE_PRODUCT_WEIGHT]);
 }
 
 static double tp_backward(const struct cost_case *c, const struct shard *h, const struct layer *y)
 {
 	bool hides = h->hides && h->dense;
-	double seconds = column_backward_seconds(c, h, h->hides, y->linear[LINEAR_QKV]) +
-			 column_backward_seconds(c, h, hides, y->linear[LINEAR_UP]);
+	double seconds = column_backward_seconds(c, h, h->hides, y->linear[LINEAR_QKV]);
 	if (h->sp)
 		seconds += gather_beside(c, h, h->hides,
-					 y->linear[LINEAR_OUT][RATE_PRODUCT_INPUT]) +
-			   gather_beside(c, h, hides, y->linear[LINEAR_DOWN][RATE_PRODUCT_INPUT]);
-	return seconds;
+					 y->linear[LINEAR_OUT][RATE_PRODUCT_INPUT]);
+	if (routes_own(c, h))
+		return seconds;
+	if (h->sp)
+		seconds += gather_beside(c, h, hides, y->linear[LINEAR_DOWN][RATE_PRODUCT_INPUT]);
+	return seconds + column_backward_seconds(c, h, hides, y->linear[LINEAR_UP]);
 }
 
 /* The half of the backward pass for the inputs' gradients, on its own. Their reductions no longer
@@ -264,6 +306,18 @@ static double tp_input_half(const struct cost_case *c, const struct shard *h, co
 	return 2 * h->half +
 	       gather_beside(c, h, h->hides, y->linear[LINEAR_OUT][RATE_PRODUCT_INPUT]) +
 	       gather_beside(c, h, hides, y->linear[LINEAR_DOWN][RATE_PRODUCT_INPUT]);
+}
+
+/* Seconds in which rows travel to their experts, or back. */
+static double route(const struct cost_case *c, const struct shard *h)
+{
+	const struct group_links *ep = &c->group_links[GROUP_EP];
+	if (!c->shape->experts || c->layout->ep < 2)
+		return 0;
+	if (!routes_own(c, h))
+		return place_seconds_all_to_all(ep, h->size.rows);
+	return place_seconds_all_to_all(ep, h->size.rows / c->layout->tp) +
+	       place_seconds_gather(&c->group_links[GROUP_TP], h->size.rows);
 }
 
 /* --- A stage --- */
@@ -323,7 +377,7 @@ static void add_layers(const struct cost_case *c, const struct shard *h, const s
 	struct layer y;
 	set_layer(c, h, &y);
 	double cp = ring_left(c, h, y.attention, 1),
-	       ep = place_seconds_all_to_all(&c->group_links[GROUP_EP], h->size.rows);
+	       ep = route(c, h);
 	double weight = products(&y, RATE_PRODUCT_WEIGHT) + accumulated(c, h);
 	t->fwd = layers *
 		 (products(&y, RATE_PRODUCT_FWD) + y.attention + passes_of(c, h, PHASE_FORWARD));
@@ -390,6 +444,15 @@ static void add_head(const struct cost_case *c, const struct shard *h, struct co
 	t->tp_halves += h->sp ? h->half : h->sum;
 }
 
+static void add_idle(const struct cost_case *c, struct cost_pass *t)
+{
+	double longer = c->engine->busy > 0 ? 1 / c->engine->busy : 1;
+	t->fwd *= longer;
+	t->bwd *= longer;
+	t->weight *= longer;
+	t->again *= longer;
+}
+
 struct cost_pass cost_pass_of(const struct cost_case *c, const struct stage *stage)
 {
 	struct shard h = shard_of(c);
@@ -400,6 +463,7 @@ struct cost_pass cost_pass_of(const struct cost_case *c, const struct stage *sta
 		add_embedding(c, &h, &t);
 	if (stage->last)
 		add_head(c, &h, &t);
+	add_idle(c, &t);
 	return t;
 }
 

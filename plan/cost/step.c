@@ -16,6 +16,12 @@ double cost_width(const struct cost_case *c)
 	return c->job->precision.dtype == DTYPE_FP32 ? 4 : 2;
 }
 
+double cost_exposed(const struct cost_case *c, double transfer, double shade)
+{
+	double hides = c->engine->hides > 0 ? c->engine->hides : c->machine->hides;
+	return transfer - hides * fmin(transfer, shade);
+}
+
 double cost_forward(const struct cost_pass *t)
 {
 	return t->fwd + t->tp_fwd + t->cp_fwd + t->ep_fwd;
@@ -108,10 +114,13 @@ struct replica_groups {
 
 static struct replica_groups replica_groups_of(const struct cost_case *c, enum zero_class class)
 {
-	const struct group_links *all =
-		&c->group_links[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP];
+	struct group_links links =
+				   c->group_links[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP],
+			   *all = &links;
 	int node_replicas = class == ZERO_EXPERTS ? c->node_replicas / c->layout->ep
 						  : c->node_replicas;
+	if (c->engine->one_rail && all->nodes > 1)
+		all->inside.bandwidth = fmin(all->inside.bandwidth, all->across.bandwidth);
 	if (c->job->parallel.zero == 0)
 		return (struct replica_groups){ { .ranks = 1 }, *all, 1 };
 	if (c->job->parallel.zero_shard != ZERO_SHARD_NODE || node_replicas >= all->ranks)
@@ -137,13 +146,15 @@ static void add_exchange(const struct cost_case *c, const struct cost_rank *r,
 	struct replica_groups cut = replica_groups_of(c, class);
 	double elements = elements_of(c, r, class, c->units->elements),
 	       grads = c->engine->grad_width * elements, bucket = fmin(grads, BUCKET_BYTES);
-	double scatter = place_seconds_gather(&cut.shards, grads),
-	       sum = place_seconds_all_reduce(&cut.copies, grads / cut.each);
+	/* one operation for each layer, and one for each end */
+	double units = fmax(1, r->layers + r->first + r->last);
+	double scatter = units * place_seconds_gather(&cut.shards, grads / units),
+	       sum = units * place_seconds_all_reduce(&cut.copies, grads / cut.each / units);
 	if (elements <= 0)
 		return;
 	x->micro += c->job->parallel.zero < 2 ? 0 : scatter;
 	x->once += c->job->parallel.zero < 2 ? scatter + sum : sum;
-	x->params += place_seconds_gather(&cut.shards, cost_width(c) * elements);
+	x->params += units * place_seconds_gather(&cut.shards, cost_width(c) * elements / units);
 	x->last = fmax(x->last, place_seconds_gather(&cut.shards, bucket) +
 					place_seconds_all_reduce(&cut.copies, bucket / cut.each));
 }
@@ -152,7 +163,6 @@ static void add_exchange(const struct cost_case *c, const struct cost_rank *r,
  * pass share the seconds of that pass. */
 static double exposed_seconds(const struct cost_case *c, const struct cost_rank *r)
 {
-	const struct cost_machine *m = c->machine;
 	struct exchange x = { 0 };
 	for (int class = 0; class < ZERO_CLASSES; class ++)
 		add_exchange(c, r, class, &x);
@@ -161,13 +171,13 @@ static double exposed_seconds(const struct cost_case *c, const struct cost_rank 
 	double forward = hides ? r->scale * r->pass.fwd : 0,
 	       backward = sums ? r->scale * (r->pass.bwd + r->pass.tp_bwd + r->pass.again) : 0;
 	double around = c->job->parallel.zero == 3 ? x.params : 0,
-	       each = cost_machine_exposed(m, around, forward);
+	       each = cost_exposed(c, around, forward);
 	double after = c->job->parallel.zero == 3
 			       ? 0
-			       : cost_machine_exposed(m, x.params,
+			       : cost_exposed(c, x.params,
 						      c->engine->gathers_ahead ? forward : 0);
-	double most = cost_machine_exposed(m, x.micro + around, backward),
-	       last = cost_machine_exposed(m, x.micro + around + x.once, backward);
+	double most = cost_exposed(c, x.micro + around, backward),
+	       last = cost_exposed(c, x.micro + around + x.once, backward);
 	return after + c->micros * each + (c->micros - 1) * most + fmax(x.last, last);
 }
 

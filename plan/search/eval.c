@@ -65,7 +65,7 @@ struct eval *search_eval_open(const struct space *s, struct err *e)
 				      .layout = &v->layout,
 				      .units = &v->units[0],
 				      .group_links = v->group_links,
-				      .engine = &cost_engine_muster };
+				      .engine = cost_engines[s->job->plan.engine] };
 	return v;
 }
 

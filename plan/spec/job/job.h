@@ -62,6 +62,19 @@ enum job_bad_numbers { BAD_NUMBERS_RETRY, BAD_NUMBERS_SKIP, BAD_NUMBERS_STOP };
 /* The list of suspect nodes: not kept; named; excluded from submitted jobs. */
 enum job_suspects { SUSPECTS_IGNORE, SUSPECTS_WARN, SUSPECTS_EXCLUDE };
 /* The form of a notification's body. */
+/* The programs whose steps the planner predicts (plan/cost/engine.h), in the order of
+ * cost_engines. */
+enum job_engine {
+	ENGINE_MUSTER,
+	ENGINE_MEGATRON_CORE,
+	ENGINE_MEGATRON_2021,
+	ENGINE_MEGATRON_2022,
+	ENGINE_FSDP_EAGER,
+	ENGINE_FSDP_COMPILED,
+	ENGINE_FSDP_ASYNC_TP,
+	ENGINE_DEEPSPEED,
+	JOB_ENGINES
+};
 enum job_preset { PRESET_WEBHOOK, PRESET_SLACK };
 /* Keys that a search may decide (plan/search): bits of struct job's `open`. */
 enum job_open {
@@ -310,6 +323,9 @@ struct job {
 	struct {
 		struct job_range steps; /* whose phases and operations each rank records */
 	} trace;
+	struct {
+		enum job_engine engine;
+	} plan;
 	/* enum job_open: keys given as `auto`. They have their defaults until a search decides them
 	 * (search_resolve). */
 	uint32_t open;

@@ -36,30 +36,6 @@ struct row_files {
 static const char *const measures[ROW_MEASURES] = { "tokens", "samples", "mfu-full", "tflops-full",
 						    "tflops-sc21" };
 
-/* The planner models these engines. It plans for all others as for muster's own. */
-static const struct {
-	const char *word;
-	const struct cost_engine *engine;
-} engines[] = {
-	{ "megatron-2021", &cost_engine_megatron_2021 },
-	{ "megatron-2022", &cost_engine_megatron_2022 },
-	{ "megatron-core", &cost_engine_megatron_core },
-	{ "muster", &cost_engine_muster },
-	{ "fsdp-compiled", &cost_engine_muster },
-	{ "fsdp-eager", &cost_engine_muster },
-	{ "fsdp-async-tp", &cost_engine_muster },
-	{ "deepspeed", &cost_engine_muster },
-};
-
-static const struct cost_engine *engine_named(const char *word)
-{
-	for (size_t i = 0; i < sizeof engines / sizeof *engines; i++)
-		if (!strcmp(engines[i].word, word))
-			return engines[i].engine;
-	fail_msg("engine %s is not known", word);
-	return NULL;
-}
-
 static const struct named *find(const struct row_files *f, const char *kind, const char *name)
 {
 	for (int i = 0; i < f->n_names; i++)
@@ -107,7 +83,6 @@ static void read_row(struct row_files *f, const char *words[], int n)
 			   .model = words[5],
 			   .source = words[6] };
 	assert_true(r->fitted || !strcmp(words[2], "held"));
-	engine_named(r->engine);
 	must_find(f, "model", r->model);
 	must_find(f, "source", r->source);
 	for (int i = 7; i < n; i++) {
@@ -242,12 +217,15 @@ static void open_cluster(const struct row_files *f, const char *spec, struct clu
 static bool open_job(const struct row_files *f, const struct row *r, struct job *job,
 		     struct row_prediction *out)
 {
-	const char *words[2 * ROW_WORDS];
+	const char *words[2 * ROW_WORDS + 1];
+	char engine[64];
 	const struct named *m = must_find(f, "model", r->model);
 	struct err e = ERR_INIT;
-	memcpy(words, m->words, (size_t)m->n * sizeof *words);
-	memcpy(words + m->n, r->words, (size_t)r->n * sizeof *words);
-	if (!job_load(NULL, words, m->n + r->n, job, &e))
+	snprintf(engine, sizeof engine, "plan.engine=%s", r->engine);
+	words[0] = engine;
+	memcpy(words + 1, m->words, (size_t)m->n * sizeof *words);
+	memcpy(words + 1 + m->n, r->words, (size_t)r->n * sizeof *words);
+	if (!job_load(NULL, words, 1 + m->n + r->n, job, &e))
 		return true;
 	snprintf(out->refusal, sizeof out->refusal, "%s", e.text);
 	return false;
@@ -286,44 +264,15 @@ static double published_seconds(const struct row *r, const struct job *job,
 	}
 }
 
-/* The step's time with this engine, in closed form. */
-static double seconds_of(const struct job *job, const struct cluster *c, const struct plan *p,
-			 const struct cost_engine *engine)
-{
-	struct group_links links[GROUP_KINDS];
-	struct cost_units units;
-	struct cost_machine machine;
-	struct plan_time t;
-	for (int kind = 0; kind < GROUP_KINDS; kind++)
-		links[kind] = p->place.links[kind].span;
-	cost_machine_of_plan(job, c, p, &machine);
-	cost_machine_links(&machine, links);
-	cost_units_of(&p->shape, &p->layout, job->parallel.sp, &units);
-	struct cost_case of = { .job = job,
-				.shape = &p->shape,
-				.layout = &p->layout,
-				.stages = p->stages,
-				.units = &units,
-				.group_links = links,
-				.machine = &machine,
-				.engine = engine,
-				.micros = p->shares[p->slowest_replica].micros,
-				.node_replicas = p->ranks[0].node_replicas };
-	cost_step(&of, &t);
-	return t.total;
-}
-
 static void set_prediction(const struct row *r, const struct job *job, const struct cluster *c,
 			   const struct plan *p, struct row_prediction *out)
 {
-	const struct cost_engine *engine = engine_named(r->engine);
 	out->devices = p->world;
 	out->seq = p->shape.seq;
 	for (int i = 0; i < p->world; i++)
 		if (p->ranks[i].total > out->memory)
 			out->memory = p->ranks[i].total;
-	out->seconds = engine == &cost_engine_muster ? p->time.total
-						     : seconds_of(job, c, p, engine);
+	out->seconds = p->time.total;
 	out->published = published_seconds(r, job, &p->shape, c->kinds[0].device_flops, p->world);
 }
 
