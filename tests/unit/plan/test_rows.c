@@ -28,7 +28,7 @@ struct bound {
 
 static const struct bound times[] = {
 	{ "fsdp", "FSDP and ZeRO-3", 15, 23.5, 81, 23, 0, 4 },
-	{ "fp8", "products in 8 bits", 10, 26, 56, 25, 0, 6 },
+	{ "fp8", "products in 8 bits", 10, 30, 62.5, 29.5, 0, 12 },
 	{ "long", "sequences of 16k to 131k tokens", 10, 25.5, 46.5, 26.5, 0, 0 },
 	{ "moe", "mixtures of experts", 6, 28, 45.5, 29, 0, 10 },
 	{ "schedules", "interleaved and zero-bubble", 6, 4, 12, 3.5, 9, 0 },
