@@ -29,10 +29,10 @@ audited() {
 	"$MUSTER" run "$tiny" job.name=moved job.steps=400 parallel.dp=2 parallel.pp=2 checkpoint.every=7 \
 		</dev/null >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
 	pid=$!
-	wait_for 30 step_reached moved 24
+	wait_for 60 step_reached moved 24
 	kill -KILL "$(event_field moved hello pid 1)"
-	wait_for 30 event moved restart
-	wait_for 30 eval '[[ $(event moved first-step | wc -l) -eq 2 ]]' # of each generation
+	wait_for 60 event moved restart
+	wait_for 60 eval '[[ $(event moved first-step | wc -l) -eq 2 ]]' # of each generation
 	kill -TERM $pid
 	rc=0
 	wait $pid || rc=$?

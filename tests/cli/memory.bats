@@ -81,7 +81,7 @@ audited() { "$MUSTER" data audit "$(run_folder "$1")" >"$BATS_TEST_TMPDIR/audit"
 
 @test "two ranks that keep each other's copies: the run goes back to the last checkpoint" {
 	start_run both checkpoint.memory_every=1 checkpoint.every=10
-	wait_for 60 step_reached both 13
+	wait_for 60 checkpoint_reached both 10
 	await_step both
 	kill_now both 1 3
 	wait $pid

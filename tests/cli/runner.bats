@@ -69,9 +69,9 @@ runs() {
 	printf '%s\n' '#!/bin/bash' "setsid sleep 1000 & echo \$! >'$PWD/id.new'; mv '$PWD/id.new' '$PWD/id'; wait" >sleeper
 	chmod +x sleeper
 	"$top/tests/run" ./sleeper 3>&- &
-	wait_for 20 test -e id
+	wait_for 60 test -e id
 	kill -TERM $!
 	wait $! && status=0 || status=$?
 	[[ $status -eq 130 ]]
-	wait_for 20 has_ended "$(<id)"
+	wait_for 60 has_ended "$(<id)"
 }

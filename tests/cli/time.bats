@@ -77,15 +77,18 @@ kill_once() {
 	whole server 2 "lost > 0 and restart > 0" "step == 300" "unreported < 0.1 * total"
 }
 
-saved() { [[ $(event_field "$1" ckpt step) -ge $2 ]]; } # run step
+agents_ended() { local pid; for pid; do has_ended "$pid" || return 1; done; } # pid...
 
 @test "muster itself is killed: the next run in the folder goes on with the sums, and what it repeats is lost" {
-	local words=(job.steps=300 parallel.dp=2 checkpoint.every=25 checkpoint.memory_every=0) run before
+	local words=(job.steps=300 parallel.dp=2 checkpoint.every=25 checkpoint.memory_every=0 checkpoint.keep=12) run before agents
 	"$MUSTER" run "$tiny" job.name=again "${words[@]}" </dev/null >"$BATS_FILE_TMPDIR/again.out" 2>&1 3>&- &
 	run=$!
-	wait_for 60 saved again 50
+	wait_for 60 checkpoint_reached again 50
+	agents=$(pgrep -P $run -x muster-agent)
 	kill -9 $run
 	wait $run || true
+	# shellcheck disable=SC2086 # a list of pids
+	wait_for 60 agents_ended $agents # they may be writing a checkpoint
 	before=$(wc -l <"$(run_folder again)/time.jsonl")
 	printf '{"step":' >>"$(run_folder again)/time.jsonl" # it was killed while it wrote
 	find "$(run_folder again)/ckpt" -mindepth 1 -maxdepth 1 ! -name step-00000025 -exec rm -r {} +

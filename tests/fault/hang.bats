@@ -158,7 +158,7 @@ names() {
 	kill -STOP "$stopped"
 	sleep 4
 	kill -CONT "$stopped"
-	wait_for 20 event short rank-paused
+	wait_for 60 event short rank-paused
 	end_run
 	[[ -z $(event short rank-lost) ]]
 }
