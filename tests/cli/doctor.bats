@@ -218,10 +218,8 @@ slurm_commands() { # folder, of sinfo
 	until [[ -s $pid ]]; do sleep 0.05; done
 	kill "$doctor"
 	wait "$doctor" || true
-	for ((i = 0; i < 40; i++)); do
-		kill -0 "$(<"$pid")" 2>/dev/null || return 0
-		sleep 0.05
-	done
-	kill "$(<"$pid")"
-	return 1
+	wait_for 60 has_ended "$(<"$pid")" || {
+		kill "$(<"$pid")"
+		return 1
+	}
 }

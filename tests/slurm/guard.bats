@@ -42,7 +42,7 @@ batch_host() { job_field BatchHost; }
 	! grep -E '[0-9a-f]{64}' "$BATS_TEST_TMPDIR/environ" "/proc/$(guards)/cmdline"
 	figure "the guard: $(awk '/VmRSS|VmHWM|Threads/ { printf "%s %s ", $1, $2 }' "/proc/$(guards)/status")," \
 		"$(awk '{ print $14 + $15 }' "/proc/$(guards)/stat") ticks of CPU"
-	wait_for 120 job_over
+	wait_for 600 job_over
 	[[ $(job_field ExitCode) == 0:0 ]]
 	wait_for 60 no_guard
 	grep -q 'the guard leaves: the supervisor has released it' "$(run_folder whole)/logs/guard.log"
@@ -94,7 +94,7 @@ batch_host() { job_field BatchHost; }
 	grep -q 'the requeue waits until Slurm counts the batch host as down' "$(run_folder gpus)/logs/guard.log"
 	wait_for 60 job_is PENDING
 	scontrol update "jobid=$id" starttime=now
-	wait_for 120 job_over
+	wait_for 600 job_over
 	tail -n 5 "$(run_folder gpus)"/logs/{guard.log,slurm-*.out}
 	[[ $(job_field ExitCode) == 0:0 && $(batch_host) == n2 ]]
 	[[ $(event_field gpus first-step generation) == 2 ]]
