@@ -59,7 +59,7 @@ runs() {
 	printf '%s\n' '#!/bin/bash' "cd '$PWD'" 'echo here >a.pipe' 'read -r <b.pipe' >a
 	printf '%s\n' '#!/bin/bash' "cd '$PWD'" 'read -r <a.pipe' 'echo here >b.pipe' >b
 	chmod +x a b
-	run timeout 60 "$top/tests/run" -j 2 ./a ./b
+	run timeout 120 "$top/tests/run" -j 2 ./a ./b
 	echo "$output"
 	[[ $status -eq 0 && ${lines[-1]} == "2 passed, 0 failed, 0 skipped" ]]
 }

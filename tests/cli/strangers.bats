@@ -49,7 +49,7 @@ agents_pmix() {
 	[[ -z $lacking ]] || skip "$lacking"
 	start outsider
 	agents_pmix
-	run timeout 60 env -i "${pmix_env[@]}" "$stranger" --uid $NOBODY pmix
+	run timeout 120 env -i "${pmix_env[@]}" "$stranger" --uid $NOBODY pmix
 	echo "$output"
 	[[ $status -eq 3 ]]
 	[[ $output != *muster.comm* ]]
@@ -60,7 +60,7 @@ agents_pmix() {
 @test "what the ranks publish through PMIx is sealed" {
 	start sealed network.backend=tcp
 	agents_pmix
-	run timeout 60 env -i "${pmix_env[@]}" "$stranger" pmix
+	run timeout 120 env -i "${pmix_env[@]}" "$stranger" pmix
 	[[ $status -eq 0 && ${#lines[@]} -eq 4 ]]
 	for line in "${lines[@]}"; do
 		[[ $line =~ ^[0-3]\ [A-Za-z0-9+/]{100,}=*$ ]]
