@@ -83,8 +83,9 @@ agents_ended() { local pid; for pid; do has_ended "$pid" || return 1; done; } # 
 	local words=(job.steps=300 parallel.dp=2 checkpoint.every=25 checkpoint.memory_every=0 checkpoint.keep=12) run before agents
 	"$MUSTER" run "$tiny" job.name=again "${words[@]}" </dev/null >"$BATS_FILE_TMPDIR/again.out" 2>&1 3>&- &
 	run=$!
-	wait_for 60 checkpoint_reached again 50
+	wait_for 60 step_reached again 1
 	agents=$(pgrep -P $run -x muster-agent)
+	wait_for 60 checkpoint_reached again 50
 	kill -9 $run
 	wait $run || true
 	# shellcheck disable=SC2086 # a list of pids
