@@ -210,9 +210,13 @@ static int on_save_failed(struct supervisor *s, struct connection *c, const json
 	struct msg_save_failed m;
 	if (msg_save_failed_read(body, &m, e))
 		return -1;
+	if (launcher_connection_rank(c) != 0)
+		return err_set(e, ERR_PROTO, "message save_failed: only rank 0 sends it");
+	if (!rank_of(s, c)->ready)
+		return report_out_of_order("save_failed", e);
 	supervise_note_move(s, rank_of(s, c));
 	supervise_report_log(s, launcher_connection_rank(c), "warn", m.text);
-	supervise_console_note_failure(s, m.text);
+	supervise_console_note_failure(s, m.step, m.text);
 	return 0;
 }
 
