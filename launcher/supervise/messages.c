@@ -65,6 +65,7 @@ static int on_ready(struct supervisor *s, struct connection *c, const json_t *bo
 	snprintf(s->resumed_from, sizeof s->resumed_from, "%s", m.has_from ? m.from : "");
 	note_progress(s, k, m.step, "ready");
 	supervise_times_ready(s, launcher_connection_rank(c), m.step);
+	supervise_warn_ready(s, m.step);
 	if (++s->readies == s->world) {
 		supervise_predecessors_ready(s->predecessors, s->generation);
 		supervise_handle(s, EV_ALL_READY, NULL, NULL);
