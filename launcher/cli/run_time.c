@@ -76,14 +76,18 @@ static void print_sums(const struct rundir_goodput_row *row, const char *ranks, 
 		       FILE *out)
 {
 	char trained[32], all[32];
-	double lost = 1e-6 * (double)row->us[TIME_LOST], total = rundir_goodput_total_s(row);
-	fprintf(out, "%.1f %%: %s of effective training in %s%s, %.3g %s hours",
+	double total = rundir_goodput_total_s(row), hours = total / 3600;
+	double lost = 1e-6 * (double)row->us[TIME_LOST];
+	fprintf(out, "%.1f %%: %s of effective training in %s%s, %.*f %s hours",
 		100 * rundir_goodput_share(row),
 		supervise_terminal_duration(1e-6 * (double)row->effective, trained, sizeof trained),
 		supervise_terminal_duration(1e-6 * (double)row->wall, all, sizeof all), ranks,
-		total / 3600, device);
+		hours < 0.1   ? 4
+		: hours < 100 ? 2
+			      : 0,
+		hours, device);
 	if (lost > 0)
-		fprintf(out, ", %.3g of them lost steps", lost / 3600);
+		fprintf(out, ", lost steps %.1f %%", 100 * lost / total);
 	fputc('\n', out);
 }
 

@@ -200,14 +200,12 @@ void report_account(struct buf *out, const struct report_run *r)
 {
 	struct stack *s = r->history.steps.n ? calloc(1, sizeof *s) : NULL;
 	report_section_open(out, r, "time", "Where the time went");
-	if (r->time.known) {
+	if (r->time.known)
 		put_whole(out, r);
-		report_goodput(out, r);
-	} else if (r->history.steps.n) {
+	else if (r->history.steps.n)
 		put_steps_only(out, r);
-	} else {
+	else
 		buf_puts(out, "<p class=\"note\">No step is done yet.</p>\n");
-	}
 	if (s) {
 		order_parts(r, s);
 		add_to_stack(r, s);
@@ -215,5 +213,7 @@ void report_account(struct buf *out, const struct report_run *r)
 			put_stack(out, r, s);
 	}
 	free(s);
+	if (r->time.known)
+		report_goodput(out, r);
 	report_section_close(out);
 }

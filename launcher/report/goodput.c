@@ -48,7 +48,7 @@ static void put_generation(struct buf *out, const struct report_run *r,
 {
 	char since[REPORT_WORD], ranks[REPORT_WORD];
 	buf_printf(out,
-		   "<tr><th scope=\"row\" data-h=\"Generation\">%lld</th><td data-h=\"Since\">%s"
+		   "<tr><td data-h=\"Generation\">%lld</td><td data-h=\"Since\">%s"
 		   "</td><td data-h=\"Ranks\" class=\"n\">%s</td>",
 		   (long long)row->generation, report_time(row->since, since),
 		   report_count(row->ranks, ranks));
@@ -70,8 +70,7 @@ static void put_rows(struct buf *out, const struct report_run *r)
 		device_word(r));
 	for (size_t i = g->n > ROWS ? g->n - ROWS : 0; i < g->n; i++)
 		put_generation(out, r, &g->rows[i]);
-	buf_puts(out, "</tbody><tfoot><tr><th scope=\"row\" data-h=\"Generation\">All</th><td></td>"
-		      "<td></td>");
+	buf_puts(out, "</tbody><tfoot><tr><td data-h=\"Generation\">all</td><td></td><td></td>");
 	put_sums(out, r, &g->all);
 	buf_puts(out, "</tr></tfoot></table></div>\n");
 }

@@ -79,8 +79,8 @@ kill_once() {
 	grep -qE "goodput .*lost steps [0-9.]+ %" "$BATS_FILE_TMPDIR/warm.out"
 	run "$MUSTER" status "$(run_folder warm)"
 	echo "$output"
-	[[ $output =~ goodput\ +[0-9.]+\ %:\ .*\ of\ effective\ training\ in\ .*,\ [0-9.e-]+\ rank\ hours,\ [0-9.e-]+\ of\ them\ lost\ steps ]]
-	[[ $output =~ generation\ +1:\ .*\ lost\ steps.*generation\ +2:\ [0-9.]+\ % && ! $output =~ generation\ +2:\ [^$'\n']*lost ]]
+	[[ $output =~ goodput\ +[0-9.]+\ %:\ .*\ of\ effective\ training\ in\ .*,\ [0-9.e-]+\ rank\ hours,\ lost\ steps\ [0-9.]+\ % ]]
+	[[ $output =~ generation\ +1:\ .*\ lost\ steps\ .*generation\ +2:\ [0-9.]+\ % && ! $output =~ generation\ +2:\ [^$'\n']*lost ]]
 	kill_once cold restart.warm=no
 	whole cold 2 "lost > 0 and restart > 0" "unreported < 0.1 * total" "lost >= 2 * again * 0.9" "$counted"
 }
