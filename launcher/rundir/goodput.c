@@ -161,8 +161,10 @@ static int64_t find_generation(const char *text, size_t len)
 	    text[len - 1] != '}')
 		return -1;
 	const char *at = memmem(text, most, key, sizeof key - 1);
-	at += at ? sizeof key - 1 : 0;
-	if (!at || at == text + most || !isdigit((unsigned char)*at))
+	if (!at)
+		return -1;
+	at += sizeof key - 1;
+	if (at == text + most || !isdigit((unsigned char)*at))
 		return -1;
 	for (; at < text + most && isdigit((unsigned char)*at) && number <= UINT32_MAX; at++)
 		number = 10 * number + (*at - '0');
