@@ -134,6 +134,29 @@ assert lines[-1]["line"] == "bad ? bytes"
 	wait $follower
 }
 
+@test "logs: a log that cannot be read is named once, and the others are printed" {
+	make_run one
+	mkfifo "$at/one/logs/c-3.log"
+	mkdir "$at/one/logs/c-4.log"
+	ln -s a-0.log "$at/one/logs/c-5.log"
+	run --separate-stderr timeout 60 "$MUSTER" logs one
+	echo "$status $stderr"
+	[[ $status -eq 3 && ${#lines[@]} -eq 8 && ${#stderr_lines[@]} -eq 3 ]]
+	for name in c-3.log c-4.log c-5.log; do grep -q "one/logs/$name: .*regular file" <<<"$stderr"; done
+	run --separate-stderr timeout 60 "$MUSTER" logs one --rank 0-2
+	[[ $status -eq 0 && -z $stderr ]]
+	"$MUSTER" logs one --rank 2-5 --follow >"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/words" 3>&- &
+	local follower=$!
+	wait_for 60 grep -q "b:2: end" "$BATS_TEST_TMPDIR/out"
+	rmdir "$at/one/logs/c-4.log"
+	echo '2026-01-01 00:03:01.000 info  c:4: new' >"$at/one/logs/c-4.log"
+	wait_for 60 grep -q "c:4: new" "$BATS_TEST_TMPDIR/out"
+	kill -TERM $follower
+	local rc=0
+	wait $follower || rc=$?
+	[[ $rc -eq 3 && $(wc -l <"$BATS_TEST_TMPDIR/words") -eq 3 ]]
+}
+
 @test "logs: 3,000 files need few descriptors" {
 	local run=$at/many
 	mkdir -p "$run/logs"
