@@ -212,7 +212,45 @@ assert lines[-1]["line"] == "bad ? bytes"
 	printf '\0\0\n[]\n{"event":"eval","time":1767225900,"mono":1,"generation":2,"step":10,"loss":2.5}\n{"half' >"$at/one/events.jsonl"
 	run --separate-stderr "$MUSTER" events one --json
 	[[ $status -eq 0 && ${#lines[@]} -eq 7 && ${lines[5]} == *'"done"'* && ${lines[6]} == *'"eval"'* ]]
-	[[ $stderr == *"3 damaged lines were skipped"* ]]
+	[[ $stderr == *"4 damaged lines were skipped"* ]]
+}
+
+@test "events: a cut last line is shown if it is whole, and counted if it is not and nobody writes" {
+	make_run one
+	printf '{"event":"done","time":1767225800,"mono":1,"generation":2,"step":9}' >>"$at/one/events.jsonl"
+	run --separate-stderr "$MUSTER" events one
+	[[ $status -eq 0 && ${lines[-1]} == *" 2  done "*"step 9"* && -z $stderr ]]
+	printf '\n{"event":"stop","time":17672' >>"$at/one/events.jsonl"
+	run --separate-stderr "$MUSTER" events one
+	[[ $status -eq 0 && ${lines[-1]} == *" 2  done "* && $stderr == *"1 damaged line was skipped"* ]]
+}
+
+@test "events: a line without a generation or a time is damaged" {
+	make_run one
+	printf '{"event":"a","time":1767225800,"mono":1,"generation":%s}\n' -1 '"2"' 2.5 >>"$at/one/events.jsonl"
+	printf '{"event":"a",%s}\n' '"generation":2' '"generation":2,"time":"now"' '"time":1767225800' >>"$at/one/events.jsonl"
+	for words in "" --json; do
+		run --separate-stderr "$MUSTER" events one $words
+		echo "$output"
+		[[ $status -eq 0 && ${#lines[@]} -eq 5 && $stderr == *"6 damaged lines were skipped"* ]]
+	done
+}
+
+@test "events: a line that a supervisor has begun is not damaged" {
+	make_run one
+	printf '{"event":"stop","time":17672' >>"$at/one/events.jsonl"
+	python3 - "$(run_folder real)/state.json" "$at/one/state.json" <<-'PYTHON'
+		import json, sys, time
+		state = json.load(open(sys.argv[1]))
+		state.update(state="training", host="elsewhere", boot="another", time=time.time() + 3600)
+		json.dump(state, open(sys.argv[2], "w"))
+	PYTHON
+	chmod 600 "$at/one/state.json"
+	run --separate-stderr "$MUSTER" events one
+	[[ $status -eq 0 && ${#lines[@]} -eq 5 && -z $stderr ]]
+	sed -i 's/"state": *"training"/"state":"done"/' "$at/one/state.json"
+	run --separate-stderr "$MUSTER" events one
+	[[ $status -eq 0 && ${#lines[@]} -eq 5 && $stderr == *"1 damaged line was skipped"* ]]
 }
 
 @test "events: --follow goes on when the file is split" {
