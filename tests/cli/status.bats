@@ -193,6 +193,28 @@ assert runs["file"]["state"] is None and runs["whole"]["state"] == "done", runs'
 	rm -r "$(run_folder foreign)"
 }
 
+@test "the command that continues a run can be given to a shell: folders with blanks, signs and long names" {
+	local run from long
+	long=$(printf 'x%.0s' {1..250})
+	from="$BATS_TEST_TMPDIR/it's \$HOME; a 'folder'"
+	run="$BATS_TEST_TMPDIR/$long/$long/$long/$long/$long/my runs/a\$b"
+	run_tiny ends job.steps=6
+	mkdir -p "$from" "$run"
+	cp "$(run_folder ends)/state.json" "$run"
+	cp "$(run_folder ends)/job.ini" "$run"
+	python3 - "$run/state.json" "$from/$long/$long/$long/$long/$long/end" <<-'PYTHON'
+		import json, os, sys
+		s = json.load(open(sys.argv[1]))
+		s.update(state="stopped", folder=sys.argv[2])
+		os.makedirs(sys.argv[2])
+		json.dump(s, open(sys.argv[1], "w"))
+	PYTHON
+	"$MUSTER" status "$run" >"$BATS_TEST_TMPDIR/out" || [[ $? -eq 75 ]]
+	muster() { printf '%s\n' "$PWD" "$@"; }
+	eval "$(sed -n 's/^  continue  *//p' "$BATS_TEST_TMPDIR/out")" >"$BATS_TEST_TMPDIR/words"
+	diff "$BATS_TEST_TMPDIR/words" <(printf '%s\n' "$from/$long/$long/$long/$long/$long/end" run "$run/job.ini")
+}
+
 @test "words of a file cannot control the terminal" {
 	run_tiny words job.steps=6
 	python3 - "$(run_folder words)/state.json" <<-'PYTHON'
