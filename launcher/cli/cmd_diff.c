@@ -1,5 +1,6 @@
 #include "base/human.h"
 #include "launcher/cli/command.h"
+#include "launcher/cli/output.h"
 #include "launcher/cli/run_diff.h"
 #include "launcher/rundir/find.h"
 #include "launcher/status.h"
@@ -83,10 +84,7 @@ static int print_json(const struct comparison *c)
 		json_object_set_new(o, keys[i],
 				    json_pack("{s:o, s:o}", "first", step_json(&l->of[i].first),
 					      "largest", step_json(&l->of[i].largest)));
-	int rc = o ? json_dumpf(o, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER) || puts("") < 0
-		   : -1;
-	json_decref(o);
-	return rc;
+	return command_print_json(o);
 }
 
 /* --- Text --- */
@@ -194,9 +192,7 @@ static int compare(const char *const *runs, const char *tolerance, bool json, st
 	if (c->losses.damaged)
 		fprintf(stderr, "muster: metrics.jsonl: %lld damaged line%s skipped\n",
 			(long long)c->losses.damaged, c->losses.damaged == 1 ? " was" : "s were");
-	if (rc || ferror(stdout) || fflush(stdout))
-		return STATUS_FAILED;
-	return agrees(c) ? STATUS_DONE : STATUS_FAILED;
+	return command_output_end(rc || !agrees(c) ? STATUS_FAILED : STATUS_DONE);
 }
 
 int cmd_diff(int argc, char **argv)

@@ -3,6 +3,7 @@
 #include "base/segments.h"
 #include "launcher/cli/command.h"
 #include "launcher/cli/event_text.h"
+#include "launcher/cli/output.h"
 #include "launcher/cli/run_words.h"
 #include "launcher/console/look.h"
 #include "launcher/rundir/find.h"
@@ -33,7 +34,7 @@ static const char help[] =
 	"\n"
 	"OPTIONS\n"
 	"  --follow  go on with new events until interrupted\n"
-	"  --json    print the lines as they are in the file\n"
+	"  --json    print the lines of the file, one JSON object each\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster events runs/mine\n"
@@ -130,7 +131,7 @@ static void take_line(void *printing, const char *line, size_t n)
 	if (!is_event(o))
 		p->damaged++;
 	else if (p->json)
-		p->failed |= fwrite(line, 1, n, stdout) != n || putchar('\n') == EOF;
+		p->failed |= command_print_json_text(line, n) != 0;
 	else
 		print_event(p, o);
 	json_decref(o);
@@ -216,9 +217,10 @@ int cmd_events(int argc, char **argv)
 			status = command_fail(&e);
 		} else {
 			segments_reader_init(&p->reader, run, RUN_EVENTS);
-			status = print_all(p, follow, &e) ? command_fail(&e)
-				 : p->failed              ? STATUS_FAILED
-							  : STATUS_DONE;
+			status = print_all(p, follow, &e)
+					 ? command_fail(&e)
+					 : command_output_end(p->failed ? STATUS_FAILED
+									: STATUS_DONE);
 			segments_reader_fini(&p->reader);
 			rundir_split_fini(&p->split);
 		}

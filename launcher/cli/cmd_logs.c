@@ -1,6 +1,7 @@
 #include "base/clock.h"
 #include "base/human.h"
 #include "launcher/cli/command.h"
+#include "launcher/cli/output.h"
 #include "launcher/cli/run_words.h"
 #include "launcher/rundir/find.h"
 #include "launcher/rundir/logs.h"
@@ -90,7 +91,9 @@ static bool print_json(const struct rundir_log_line *l)
 			*c = '?'; /* not UTF-8 */
 	json_object_set_new(o, "line", text ? text : json_string(plain ? plain : ""));
 	free(plain);
-	int rc = json_dumpf(o, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER) || putchar('\n') == EOF;
+	char *line = json_dumps(o, JSON_COMPACT | JSON_PRESERVE_ORDER);
+	int rc = line ? command_print_json_text(line, strlen(line)) : -1;
+	free(line);
 	json_decref(o);
 	return !rc;
 }
@@ -207,10 +210,11 @@ static int run_logs(const struct arguments *a, const char *word, struct err *e)
 	}
 	if (a->grep)
 		regfree(&p.re);
-	return rc           ? command_fail(e)
-	       : p.failed   ? STATUS_FAILED
-	       : p.left_out ? STATUS_CANNOT_START
-			    : STATUS_DONE;
+	if (rc)
+		return command_fail(e);
+	return command_output_end(p.failed     ? STATUS_FAILED
+				  : p.left_out ? STATUS_CANNOT_START
+					       : STATUS_DONE);
 }
 
 int cmd_logs(int argc, char **argv)

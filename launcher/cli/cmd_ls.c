@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/human.h"
 #include "launcher/cli/command.h"
+#include "launcher/cli/output.h"
 #include "launcher/cli/run_view.h"
 #include "launcher/rundir/find.h"
 #include "launcher/status.h"
@@ -130,7 +131,8 @@ static int print_json(const struct rows *all, const char *folder)
 	int rc = list ? 0 : -1;
 	for (int i = 0; i < all->n && !rc; i++)
 		rc = json_array_append_new(list, row_json(&all->of[i], folder));
-	rc = rc || json_dumpf(list, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER) || puts("") < 0;
+	if (!rc)
+		return command_print_json(list);
 	json_decref(list);
 	return rc;
 }
@@ -214,5 +216,5 @@ int cmd_ls(int argc, char **argv)
 	free_rows(&all);
 	if (rc)
 		return command_fail(&e);
-	return fflush(stdout) ? STATUS_FAILED : status;
+	return command_output_end(status);
 }

@@ -1,5 +1,6 @@
 /* muster status: what a run does now, or how it ended. */
 #include "launcher/cli/command.h"
+#include "launcher/cli/output.h"
 #include "launcher/cli/run_view.h"
 #include "launcher/rundir/find.h"
 #include "launcher/status.h"
@@ -52,14 +53,10 @@ static const char help[] =
 
 static int print(const struct look *l, bool as_json)
 {
-	if (!as_json) {
-		command_run_print(l, stdout);
-		return 0;
-	}
-	json_t *o = command_run_json(l);
-	int rc = !o || json_dumpf(o, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER) || puts("") < 0;
-	json_decref(o);
-	return rc;
+	if (as_json)
+		return command_print_json(command_run_json(l));
+	command_run_print(l, stdout);
+	return 0;
 }
 
 int cmd_status(int argc, char **argv)
@@ -78,7 +75,7 @@ int cmd_status(int argc, char **argv)
 		return status;
 	if (rundir_find(word, run, &e) || console_look(run, LOOK_FULL, &l, &e))
 		return command_fail(&e);
-	status = print(&l, as_json) || fflush(stdout) ? STATUS_FAILED : command_run_exit(&l);
+	status = command_output_end(print(&l, as_json) ? STATUS_FAILED : command_run_exit(&l));
 	console_look_fini(&l);
 	return status;
 }

@@ -356,10 +356,49 @@ assert d["job"] == [] and d["plan"] == [] and d["damaged"] == 1, d
 	[[ $status -eq 3 && $output == *"plan-3.json: the plan is damaged"* ]]
 }
 
-@test "logs, events and diff end with status 1 if the output cannot be printed" {
+@test "no control character of the files reaches the terminal, neither in a text nor in JSON" {
 	make_run one
-	for words in "logs one" "events one" "diff one one"; do
+	cp "$(run_folder real)/state.json" "$at/one"
+	python3 - "$at/one" <<-'PYTHON'
+		import json, sys
+		bad = "x\x1b[2J\x7f\u009b2J\u0085é"
+		with open(sys.argv[1] + "/events.jsonl", "a") as f:
+		    print(json.dumps({"event": "warn" + bad, "time": 1767225800, "mono": 1, "generation": 2, "text": bad}, ensure_ascii=False), file=f)
+		with open(sys.argv[1] + "/logs/a-0.log", "ab") as f:
+		    f.write(("2026-01-01 00:03:00.000 info  a:0: " + bad + "\n").encode() + b"lone \x9b2J\n")
+		state = json.load(open(sys.argv[1] + "/state.json"))
+		state["warnings"] = [{"id": bad, "text": bad}]
+		json.dump(state, open(sys.argv[1] + "/state.json", "w"), ensure_ascii=False)
+	PYTHON
+	for words in "logs one" "events one" "status one" "ls"; do
+		"$MUSTER" $words >"$BATS_TEST_TMPDIR/text"
+		"$MUSTER" $words --json >"$BATS_TEST_TMPDIR/json"
+		echo "$words"
+		python3 - "$BATS_TEST_TMPDIR/text" "$BATS_TEST_TMPDIR/json" <<-'PYTHON'
+			import sys
+			for name in sys.argv[1:]:
+			    data = open(name, "rb").read()
+			    text = data.decode()
+			    assert not [c for c in text if (c < " " and c != "\n") or "\x7f" <= c < "\xa0"], text
+		PYTHON
+	done
+	"$MUSTER" events one --json | tail -n 1 | python3 -c '
+import json, sys
+assert json.loads(sys.stdin.read())["text"] == "x\x1b[2J\x7f\u009b2J\u0085é"'
+	grep -qF '\u001B[2J\u007F\u009B2J\u0085é' "$BATS_TEST_TMPDIR/json"
+}
+
+@test "a full disk ends with status 1 and words, and a reader that has gone with status 141 and none" {
+	make_run one
+	local words
+	for words in "logs one" "logs one --json" "events one" "events one --json" "diff one one" "diff one one --json" \
+		"status $(run_folder real)" "status $(run_folder real) --json" "ls" "ls --json" "events --help"; do
 		run bash -c "'$MUSTER' $words >/dev/full"
-		[[ $status -eq 1 ]]
+		echo "$words: $status $output"
+		[[ $status -eq 1 && $output == *"cannot write to standard output"* ]]
+		# The reader has ended before the command begins.
+		run bash -c "exec 9> >(:); wait \$!; '$MUSTER' $words >&9"
+		echo "$words: $status $output"
+		[[ $status -eq 141 && -z $output ]]
 	done
 }

@@ -106,7 +106,9 @@ static void a_word_for_a_shell_is_quoted_if_it_must_be(void **state)
 		{ "my runs", "'my runs'" },
 		{ "~/$HOME;`x`", "'~/$HOME;`x`'" },
 		{ "it's", "'it'\\''s'" },
-		{ "a\n\xc2\x9b" "b\x9b", "'a'$'\\012'''$'\\302\\233''b'$'\\233'''" },
+		{ "a\n\xc2\x9b"
+		  "b\x9b",
+		  "'a'$'\\012'''$'\\302\\233''b'$'\\233'''" },
 		{ "\xc3\xa9", "'\xc3\xa9'" },
 	};
 	(void)state;
