@@ -388,14 +388,40 @@ assert json.loads(sys.stdin.read())["text"] == "x\x1b[2J\x7f\u009b2J\u0085é"'
 	grep -qF '\u001B[2J\u007F\u009B2J\u0085é' "$BATS_TEST_TMPDIR/json"
 }
 
+@test "all reading commands refuse a run that does not exist with status 3, and a wrong option with status 2" {
+	local words
+	while IFS= read -r words; do
+		run "$MUSTER" $words
+		echo "$words: $status $output"
+		[[ $status -eq 3 && $output == *no-such-run* ]]
+		run "$MUSTER" $words --no-such-option
+		[[ $status -eq 2 && $output == *"--no-such-option"* ]]
+	done <<-'ROWS'
+		ls no-such-run
+		status no-such-run
+		logs no-such-run
+		events no-such-run
+		diff no-such-run no-such-run
+		report no-such-run
+		export --csv no-such-run
+		export --tensorboard boards no-such-run
+		trace no-such-run
+		trace -o a.json no-such-run
+		stop no-such-run
+		checkpoint no-such-run
+	ROWS
+}
+
 @test "a full disk ends with status 1 and words, and a reader that has gone with status 141 and none" {
 	make_run one
 	local words
+	export MUSTER_TEMPLATES=$BATS_TEST_DIRNAME/../../templates
 	for words in "logs one" "logs one --json" "events one" "events one --json" "diff one one" "diff one one --json" \
-		"status $(run_folder real)" "status $(run_folder real) --json" "ls" "ls --json" "events --help"; do
+		"status $(run_folder real)" "status $(run_folder real) --json" "ls" "ls --json" "events --help" \
+		"export $(run_folder real) --csv" "report $(run_folder real) -o -" "trace --help"; do
 		run bash -c "'$MUSTER' $words >/dev/full"
 		echo "$words: $status $output"
-		[[ $status -eq 1 && $output == *"cannot write to standard output"* ]]
+		[[ $status -eq 1 && $output =~ "cannot write to standard output"|"cannot print: " ]]
 		# The reader has ended before the command begins.
 		run bash -c "exec 9> >(:); wait \$!; '$MUSTER' $words >&9"
 		echo "$words: $status $output"
