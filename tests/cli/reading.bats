@@ -328,6 +328,25 @@ assert d["job"] == [] and d["plan"] == [] and d["damaged"] == 1, d
 ' "$output"
 }
 
+@test "diff: a run without a plan or a job is named in one line, and the rest is compared" {
+	make_run a
+	make_run b
+	add_steps a 2.5 1 10
+	add_steps b 2.5 1 10
+	echo '{"params":842000001,"step_s":0.12345671}' >"$at/b/plan-1.json"
+	printf '[train]\nseed = 1\n' | tee "$at/a/job.ini" >"$at/b/job.ini"
+	run "$MUSTER" diff a b
+	echo "$output"
+	[[ $status -eq 0 && $output == *"job: no difference"*"plan: a has no plan-N.json"*"losses: agree"* && $output != *params* ]]
+	rm "$at/b/job.ini"
+	run "$MUSTER" diff a b
+	[[ $status -eq 0 && $output == *"job: b has no job.ini"*"losses: agree"* && $output != *seed* ]]
+	"$MUSTER" diff a b --json | python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+assert d["without_plan"] == ["a"] and d["without_job"] == ["b"] and d["plan"] == [] and d["job"] == [], d'
+}
+
 @test "diff: values that differ at their end are printed in full" {
 	make_run a
 	make_run b
