@@ -32,6 +32,12 @@ void human_plain(char *text);
  * characters as bash, ksh and zsh read them, $'\033'. */
 void human_shell_word(const char *word, struct buf *out);
 
+/* The columns that a plain text takes on a terminal: 2 for a wide character such as a Chinese one, 0 for
+ * a combining mark, and 1 for a byte that is part of no character. human_width.c */
+int human_width(const char *text);
+/* The width to give to printf's "%-*s", which counts bytes, so that the text fills `wide` columns. */
+int human_padded(const char *text, int wide);
+
 /* The plural ending of a noun, "" or "s": "%d node%s". */
 const char *human_s(int64_t n);
 

@@ -119,7 +119,7 @@ static void print_value(const json_t *v)
 					    : "-");
 	if (text)
 		human_plain(text);
-	printf("  %-24s", text ? text : number);
+	printf("  %-*s", human_padded(text ? text : number, 24), text ? text : number);
 	free(text);
 }
 

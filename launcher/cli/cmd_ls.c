@@ -41,7 +41,7 @@ static const char help[] =
 	"  3  the folder cannot be read\n";
 
 struct row {
-	char *name;
+	char *name, *plain; /* plain: for people */
 	struct look look;
 	struct err why; /* nothing is known about the run */
 	bool known;
@@ -73,10 +73,11 @@ static int add(struct rows *all, const char *name, const char *run, struct err *
 		all->room = room;
 	}
 	struct row *r = &all->of[all->n];
-	*r = (struct row){ .name = strdup(name) };
-	if (!r->name)
-		return err_set(e, ERR_NOMEM, "no memory for the list of runs");
+	*r = (struct row){ .name = strdup(name), .plain = strdup(name) };
 	all->n++;
+	if (!r->name || !r->plain)
+		return err_set(e, ERR_NOMEM, "no memory for the list of runs");
+	human_plain(r->plain);
 	look_at(r, run);
 	return 0;
 }
@@ -141,18 +142,16 @@ static void print_row(const struct row *r, int wide, double now)
 {
 	const struct rundir_state *s = &r->look.state;
 	bool known = r->known && r->look.object;
-	char steps[64] = "-", loss[32] = "-", age[RUN_VIEW_AGE] = "-", name[256], text[1100];
+	char steps[64] = "-", loss[32] = "-", age[RUN_VIEW_AGE] = "-", text[1100];
 	if (known && s->has_step)
 		snprintf(steps, sizeof steps, "%lld/%lld", (long long)s->step, (long long)s->steps);
 	if (known && s->has_loss)
 		snprintf(loss, sizeof loss, "%.4f", s->loss);
 	if (r->since > 0)
 		command_run_age(now - r->since, age);
-	snprintf(name, sizeof name, "%s", r->name);
 	snprintf(text, sizeof text, "%s", r->known ? r->look.note : r->why.text);
-	human_plain(name);
 	human_plain(text);
-	printf("%-*s  %-10s  %15s  %9s  %7s%s%s\n", wide, name,
+	printf("%-*s  %-10s  %15s  %9s  %7s%s%s\n", human_padded(r->plain, wide), r->plain,
 	       r->known ? rundir_state_word(r->look.id) : "unknown", steps, loss, age,
 	       *text ? "  " : "", text);
 }
@@ -162,8 +161,8 @@ static void print_table(const struct rows *all, const char *folder)
 	int wide = 4;
 	double now = clock_wall_s();
 	for (int i = 0; i < all->n; i++)
-		if ((int)strlen(all->of[i].name) > wide)
-			wide = (int)strlen(all->of[i].name);
+		if (human_width(all->of[i].plain) > wide)
+			wide = human_width(all->of[i].plain);
 	if (!all->n) {
 		fprintf(stderr, "muster: there are no runs in %s\n", folder);
 		return;
@@ -178,6 +177,7 @@ static void free_rows(struct rows *all)
 	for (int i = 0; i < all->n; i++) {
 		console_look_fini(&all->of[i].look);
 		free(all->of[i].name);
+		free(all->of[i].plain);
 	}
 	free(all->of);
 }

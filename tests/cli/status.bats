@@ -215,6 +215,22 @@ assert runs["file"]["state"] is None and runs["whole"]["state"] == "done", runs'
 	diff "$BATS_TEST_TMPDIR/words" <(printf '%s\n' "$from/$long/$long/$long/$long/$long/end" run "$run/job.ini")
 }
 
+@test "ls: the columns stand below each other, whatever characters the names have" {
+	local name
+	export MUSTER_RUNS=$BATS_TEST_TMPDIR/names
+	run_tiny named job.steps=6
+	for name in plain été 模型 $'e\u0301t' a-long-name-of-a-run; do
+		mkdir -p "$MUSTER_RUNS/$name"
+		cp "$(run_folder named)"/{job.ini,state.json} "$MUSTER_RUNS/$name"
+	done
+	"$MUSTER" ls | python3 -c '
+import sys, unicodedata
+def width(c): return 0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+lines = sys.stdin.read().splitlines()
+at = {sum(map(width, l[:l.index(" state" if l.startswith("run ") else " done")])) for l in lines}
+assert len(lines) == 6 and len(at) == 1, (at, lines)'
+}
+
 @test "words of a file cannot control the terminal" {
 	run_tiny words job.steps=6
 	python3 - "$(run_folder words)/state.json" <<-'PYTHON'
