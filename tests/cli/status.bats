@@ -231,6 +231,53 @@ at = {sum(map(width, l[:l.index(" state" if l.startswith("run ") else " done")])
 assert len(lines) == 6 and len(at) == 1, (at, lines)'
 }
 
+@test "ls: runs whose supervisors do not answer are asked at once" {
+	export MUSTER_RUNS=$BATS_TEST_TMPDIR/silent
+	local trains=$BATS_FILE_TMPDIR
+	MUSTER_RUNS=$trains long silent
+	# One listener for all of them, which accepts and never answers. It prints how many it has seen at once.
+	python3 - "$(MUSTER_RUNS=$trains run_folder silent)" "$MUSTER_RUNS" >"$BATS_TEST_TMPDIR/most" 3>&- <<-'PYTHON' &
+		import json, os, socket, sys
+		listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+		state, control = [json.load(open(sys.argv[1] + "/" + name)) for name in ("state.json", "control")]
+		state.update(host="elsewhere", boot="another")
+		control["address"] = "127.0.0.1:%d" % listener.getsockname()[1]
+		for i in range(40):
+		    folder = "%s/run-%d" % (sys.argv[2], i)
+		    os.makedirs(folder, 0o700)
+		    for name, content in (("state.json", state), ("control", control), ("job.ini", {})):
+		        with open(os.open("%s/%s" % (folder, name), os.O_CREAT | os.O_WRONLY, 0o600), "w") as f:
+		            json.dump(content, f)
+		os.rename(sys.argv[2] + "/run-39", sys.argv[2] + "/run-last")
+		listener.settimeout(300)
+		here, most = [], 0
+		def gone(s):
+		    try:
+		        while s.recv(4096, socket.MSG_DONTWAIT):
+		            pass
+		        return True
+		    except BlockingIOError:
+		        return False
+		    except ConnectionError:
+		        return True
+		for i in range(40):
+		    new = listener.accept()[0]
+		    here = [s for s in here if not gone(s)] + [new]
+		    most = max(most, len(here))
+		print(most)
+	PYTHON
+	local listener=$!
+	wait_for 60 test -e "$MUSTER_RUNS/run-last/job.ini"
+	run "$MUSTER" ls
+	echo "$output"
+	[[ $status -eq 0 && $(grep -c "on elsewhere cannot be reached from here" <<<"$output") -eq 40 ]]
+	wait $listener
+	echo "at once: $(<"$BATS_TEST_TMPDIR/most")"
+	[[ $(<"$BATS_TEST_TMPDIR/most") -ge 2 ]]
+	kill -TERM $pid
+	wait $pid || [[ $? -eq 75 ]]
+}
+
 @test "words of a file cannot control the terminal" {
 	run_tiny words job.steps=6
 	python3 - "$(run_folder words)/state.json" <<-'PYTHON'
