@@ -1,5 +1,6 @@
 /* muster status: what a run does now, or how it ended. */
 #include "launcher/cli/command.h"
+#include "launcher/cli/output.h"
 #include "launcher/cli/run_time.h"
 #include "launcher/cli/run_view.h"
 #include "launcher/rundir/find.h"
@@ -68,9 +69,7 @@ static int print(const struct look *l, bool as_json)
 	if (o)
 		json_object_set_new(o, "time_spent", command_run_time_json(&time));
 	rundir_goodput_fini(&time);
-	int rc = !o || json_dumpf(o, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER) || puts("") < 0;
-	json_decref(o);
-	return rc;
+	return command_print_json(o);
 }
 
 int cmd_status(int argc, char **argv)
@@ -89,7 +88,7 @@ int cmd_status(int argc, char **argv)
 		return status;
 	if (rundir_find(word, run, &e) || console_look(run, LOOK_FULL, &l, &e))
 		return command_fail(&e);
-	status = print(&l, as_json) || fflush(stdout) ? STATUS_FAILED : command_run_exit(&l);
+	status = command_output_end(print(&l, as_json) ? STATUS_FAILED : command_run_exit(&l));
 	console_look_fini(&l);
 	return status;
 }

@@ -228,7 +228,7 @@ look() {
 	run "$MUSTER" report "$BATS_TEST_TMPDIR/nowhere"
 	[[ $status -eq 3 && $output == *nowhere* ]]
 	run "$MUSTER" report "$run" -o "$BATS_TEST_TMPDIR/no/such/folder.html"
-	[[ $status -eq 3 && $output == *"no/such/folder.html"* ]]
+	[[ $status -eq 1 && $output == *"no/such/folder.html"* ]]
 	echo '{"format":"muster/metrics","version":999,"time":1,"mono":1,"generation":1}' >"$run/metrics.jsonl"
 	run "$MUSTER" report "$run"
 	[[ $status -eq 3 && $output == *999* ]]

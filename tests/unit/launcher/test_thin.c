@@ -459,6 +459,39 @@ static void thinning_again_to_a_level_changes_nothing(void **state)
 	free(twice);
 }
 
+static char *read_on(struct segments_reader *r)
+{
+	struct buf text = BUF_INIT;
+	char data[4096];
+	ssize_t n;
+	while ((n = segments_read(r, data, sizeof data, NULL)) > 0)
+		buf_add(&text, data, (size_t)n);
+	assert_int_equal(n, 0);
+	return buf_take(&text);
+}
+
+static void a_reader_does_not_read_a_segment_again_that_was_thinned(void **state)
+{
+	(void)state;
+	struct segments_reader r;
+	segments_reader_init(&r, folder, RUN_METRICS);
+	add_steps(1, 1, 10);
+	char *before = read_on(&r);
+	assert_non_null(strstr(before, "\"step\":8,"));
+	rundir_set_keep(run, 1 << 20); /* 64 KiB each */
+	add_steps(1, 11, 700);
+	rundir_set_keep(run, 1LL << 40);
+	prepare();
+	assert_int_equal(rundir_thin_segment(&work, RUNDIR_METRICS, 1, 1, NULL), 1);
+	char *after = read_on(&r);
+	assert_null(strstr(after, "\"step\":8,"));
+	assert_non_null(strstr(after, "\"step\":11,"));
+	assert_non_null(strstr(after, "\"step\":700,"));
+	segments_reader_fini(&r);
+	free(before);
+	free(after);
+}
+
 static void a_file_that_cannot_be_split_grows_on(void **state)
 {
 	(void)state;
@@ -485,6 +518,7 @@ int main(void)
 		EACH(a_thinning_that_is_stopped_leaves_the_segment),
 		EACH(the_first_lines_and_the_last_one_of_a_generation_stay),
 		EACH(a_crash_costs_at_most_the_last_line),
+		EACH(a_reader_does_not_read_a_segment_again_that_was_thinned),
 		EACH(thinning_again_to_a_level_changes_nothing),
 		EACH(a_file_that_cannot_be_split_grows_on),
 	};
