@@ -36,7 +36,7 @@ static int find_folder(struct work *w, struct err *e)
 		e, ERR_NOTFOUND,
 		"%s: neither the folder nor its trace/gen-N holds files steps-RANK.json: no "
 		"steps were recorded; run the job with trace.steps=FIRST-LAST, and wait until "
-		"these steps are done",
+		"these steps are done, or ask a running run with --next N",
 		from);
 }
 
