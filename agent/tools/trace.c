@@ -69,7 +69,8 @@ static const char page[] =
 	"  --json                print as JSON: {finding: none|mismatch|message|deadlock|missing,\n"
 	"                        text, group, op, number, ranks: the ranks at fault, world,\n"
 	"                        missing: ranks without a file, stacks: [{rank, text, file}, …]};\n"
-	"                        with -o: {file, ranks, first, last, events, lost,\n"
+	"                        with -o: {file, ranks, others: ranks whose files hold\n"
+	"                        other steps, first, last, events, lost,\n"
 	"                        clocks_us: the largest difference of two hosts' clocks};\n"
 	"                        with --next and without -o, or if it fails: {ok, text, and, if\n"
 	"                        steps are recorded, first, last, path: the folder}\n"
@@ -262,14 +263,19 @@ static int print_picture(const struct trace_picture *p, const struct trace_pictu
 			 bool json)
 {
 	if (json)
-		return tool_print_json(
-			&tool_trace,
-			json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:f}", "file", p->to, "ranks",
-				  r->ranks, "first", (json_int_t)r->first, "last",
-				  (json_int_t)r->last, "events", (json_int_t)r->events, "lost",
-				  (json_int_t)r->lost, "clocks_us", r->most_ahead_us));
+		return tool_print_json(&tool_trace,
+				       json_pack("{s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:f}", "file",
+						 p->to, "ranks", r->ranks, "others", r->others,
+						 "first", (json_int_t)r->first, "last",
+						 (json_int_t)r->last, "events",
+						 (json_int_t)r->events, "lost", (json_int_t)r->lost,
+						 "clocks_us", r->most_ahead_us));
 	printf("%s: steps %lld to %lld of %d rank%s; open it in https://ui.perfetto.dev\n", p->to,
 	       (long long)r->first, (long long)r->last, r->ranks, human_s(r->ranks));
+	if (r->others)
+		printf("%d rank%s left out: the file%s other steps, of another recording\n",
+		       r->others, r->others == 1 ? " is" : "s are",
+		       r->others == 1 ? " holds" : "s hold");
 	if (r->lost)
 		printf("%lld phases and operations are missing: the ranks had no room for them; "
 		       "record fewer "

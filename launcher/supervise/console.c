@@ -278,7 +278,8 @@ static void on_message(void *arg, struct connection *c, const struct msg *m)
 	if (i < n)
 		handlers[i].handle(s, k, &ask);
 	else
-		answer_text(k, false, "this muster does not know the request");
+		answer_text(k, false,
+			    "the run's muster is another version, which does not know the request");
 }
 
 static void on_closed(void *arg, int rank, const struct err *why)

@@ -303,8 +303,9 @@ static void test_what_is_no_hello_or_no_question_closes_the_connection(void **st
 	pump();
 	assert_true(v->closed);
 	v = viewer_join(0);
-	ask(v, "dance");
+	ask(v, "dance"); /* of a newer muster */
 	assert_false(v->last.ok);
+	assert_non_null(strstr(v->last.text, "does not know the request"));
 	assert_false(v->closed);
 	/* An agent's connection is no console's. */
 	train_all();
