@@ -32,7 +32,7 @@
  *                             operation failed or the generation hung; timeline-<rank>.json: what
  *                             the rank did in the last step of a pipeline that ended well
  *                             (plan/spec/schedule/timeline.h); steps-<rank>.json: what the rank did
- *                             in the steps of [trace] steps
+ *                             in the steps of [trace] steps or muster trace --next
  *                             (agent/engine/train/step_trace.h). muster keeps the last RUNDIR_TRACES
  *                             generations
  *     tensorboard/            events.out.tfevents.*: one for each muster run, if the job asks for them

@@ -293,7 +293,7 @@ const struct job_key job_keys[] = {
 	TEXT(metrics, textfile, JOB_LINE, "", "File for the collector of textfiles of node_exporter, replaced at most every 5 seconds; its name ends in .prom. Each run needs its own. Empty: none."),
 	BOOL(metrics, ranks, "no", "Whether listen and textfile also have series of each rank: two per rank."),
 
-	RANGE(trace, steps, "0", 0, 1e12, "Steps that every rank records in detail, such as 40-44: its phases, passes and the operations of its groups. muster trace RUN -o FILE makes a picture of them for Perfetto. 0: none."),
+	RANGE(trace, steps, "0", 0, 1e12, "Steps that every rank records in detail, such as 40-44: its phases, passes and the operations of its groups. muster trace RUN -o FILE makes a picture of them for Perfetto. 0: none. A running run records steps also on request: muster trace RUN --next N."),
 };
 /* clang-format on */
 

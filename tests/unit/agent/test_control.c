@@ -398,6 +398,14 @@ static int dump_until_stop(struct stage *s, struct control *c, const struct msg_
 	return times == 2 ? rc : 1;
 }
 
+/* The last request counts; an earlier one that comes later does not. */
+static int trace_until_stop(struct stage *s, struct control *c, const struct msg_welcome *welcome)
+{
+	int steps = 0;
+	int rc = wait_for_stop(s, c, welcome);
+	return agent_control_trace_asked(c, &steps) == 2 && steps == TRACE_STEPS_MOST ? rc : 1;
+}
+
 /* The abort arrives together with the stop, before anybody asks to be notified of it. */
 static int ask_late(struct stage *s, struct control *c, const struct msg_welcome *welcome)
 {
@@ -690,6 +698,42 @@ static void dumps_are_written_on_demand_and_answered(void **state)
 	end_agent(&v);
 }
 
+static json_t *trace_json(int number, int steps)
+{
+	return msg_trace_json(&(struct msg_trace){ .number = number, .steps = steps });
+}
+
+static void the_last_request_for_a_trace_counts(void **state)
+{
+	(void)state;
+	struct supervisor v;
+	start_agent(&v, agent_main, trace_until_stop);
+	let_in(&v);
+	send_message(&v, MSG_TRACE, trace_json(2, TRACE_STEPS_MOST));
+	send_message(&v, MSG_TRACE, trace_json(1, 7));
+	send_message(&v, MSG_STOP,
+		     msg_stop_json(&(struct msg_stop){ .reason = "time is up", .checkpoint = 1 }));
+	struct msg m = expect(&v, MSG_FINISHED);
+	msg_fini(&m);
+	hang_up(&v);
+	assert_int_equal(status_of(&v), AS_IT_MUST);
+	end_agent(&v);
+}
+
+static void a_trace_of_too_many_steps_ends_the_agent(void **state)
+{
+	static const int bad[][2] = { { 1, 0 }, { 0, 5 }, { -1, 5 }, { 1, TRACE_STEPS_MOST + 1 } };
+	(void)state;
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		struct supervisor v;
+		begin_stuck(&v);
+		send_message(&v, MSG_TRACE, trace_json(bad[i][0], bad[i][1]));
+		assert_int_equal(status_of(&v), 1);
+		assert_non_null(strstr(reason_told(&v), "message trace: "));
+		end_agent(&v);
+	}
+}
+
 static json_t *regroup_json(void)
 {
 	return msg_regroup_json(&(struct msg_regroup){ .reason = "rank 3 is lost" });
@@ -867,6 +911,8 @@ int main(void)
 		cmocka_unit_test(after_finished_a_lost_supervisor_is_no_failure),
 		cmocka_unit_test(a_late_abort_handler_is_called_at_once),
 		cmocka_unit_test(dumps_are_written_on_demand_and_answered),
+		cmocka_unit_test(the_last_request_for_a_trace_counts),
+		cmocka_unit_test(a_trace_of_too_many_steps_ends_the_agent),
 		cmocka_unit_test(an_agent_meets_the_ranks_of_its_next_generation),
 		cmocka_unit_test(the_loss_of_a_generation_that_has_just_begun_is_not_missed),
 		cmocka_unit_test(a_stop_has_the_wish_for_a_checkpoint),
