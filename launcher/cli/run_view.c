@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/human.h"
+#include "launcher/cli/run_time.h"
 #include "launcher/status.h"
 #include "launcher/supervise/terminal.h"
 
@@ -157,8 +158,18 @@ static void print_progress(const struct look *l, FILE *out)
 		     human_count(s->has_tokens_s ? s->tokens_s : 0, "", speed),
 		     human_seconds(s->step_s, took), s->step_s / s->predicted_s,
 		     human_seconds(s->predicted_s, plan));
-	if (s->has_goodput)
+}
+
+static void print_time(const struct look *l, FILE *out)
+{
+	const struct rundir_state *s = &l->state;
+	struct rundir_goodput time;
+	command_run_time_read(l, &time);
+	if (time.n)
+		command_run_time_print(l->run, &time, out);
+	else if (s->has_goodput)
 		line(out, "goodput", "%.1f %%", 100 * s->goodput);
+	rundir_goodput_fini(&time);
 }
 
 static void print_checkpoints(const struct look *l, FILE *out)
@@ -263,6 +274,7 @@ void command_run_print(const struct look *l, FILE *out)
 	print_job(l, out);
 	if (l->object) {
 		print_progress(l, out);
+		print_time(l, out);
 		print_checkpoints(l, out);
 		print_place(l, out);
 		print_lists(&l->state, out);
