@@ -2,13 +2,13 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/thread.h"
 #include "launcher/console/line.h"
 #include "launcher/rundir/tail.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -299,17 +299,13 @@ static void *work(void *arg)
 
 static int start(struct top_source *s, struct err *e)
 {
-	sigset_t all, before;
 	pthread_condattr_t attr;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&s->wake, &attr);
 	pthread_condattr_destroy(&attr);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int rc = pthread_create(&s->thread, NULL, work, s);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	int rc = thread_start(&s->thread, "watch", work, s);
 	if (!rc)
 		return 0;
 	errno = rc;

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/run_paths.h"
+#include "base/thread.h"
 #include "libcomm/group.h"
 #include "libcomm/shm/futex.h"
 #include "libcomm/flight/recorder.h"
@@ -12,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,16 +130,6 @@ static void keep_dump_error(struct world *w, const char *text)
 	atomic_store_explicit(&w->dump_failed, true, memory_order_release);
 }
 
-static int start_writer(struct writing *job, pthread_t *thread)
-{
-	sigset_t all, old;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	int rc = pthread_create(thread, NULL, writer_main, job);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return rc;
-}
-
 /* Waits for the writer, for a limited time. */
 static void await_writer(struct world *w, struct writing *job, pthread_t thread)
 {
@@ -172,7 +162,7 @@ void comm_dump_first_error(struct world *w)
 	}
 	snprintf(job->dir, sizeof job->dir, "%s", w->dump_dir);
 	run_path_recorder(job->path, w->dump_dir, w->rank);
-	if (start_writer(job, &thread) == 0) {
+	if (thread_start(&thread, "flight", writer_main, job) == 0) {
 		await_writer(w, job, thread);
 		return;
 	}
