@@ -208,10 +208,30 @@ static void add_skip(struct ledger_merger *m, const struct ledger_line *l)
 
 static void add_start(struct ledger_merger *m, const struct ledger_line *l)
 {
-	m->seen++;
 	m->generation = l->generation;
 	m->skips = (struct ranges){ 0 };
 	m->stepped = m->closed = false;
+}
+
+static void add_place(struct ledger_merger *m, const struct ledger_line *l)
+{
+	if (l->kind == LEDGER_START)
+		add_start(m, l);
+	else if (l->kind == LEDGER_SKIP)
+		add_skip(m, l);
+	else if (l->kind == LEDGER_STEPS)
+		m->stepped |= l->generation == m->generation;
+}
+
+int data_ledger_merger_precede(struct ledger_merger *m, const char *line, size_t n, struct err *e)
+{
+	struct ledger_line l;
+	(void)e;
+	if (!n || data_ledger_parse(line, n, &l, NULL))
+		return 0;
+	add_place(m, &l);
+	data_ledger_line_fini(&l);
+	return 0;
 }
 
 int data_ledger_merger_add(struct ledger_merger *m, const char *line, size_t n, struct buf *out,
@@ -227,10 +247,8 @@ int data_ledger_merger_add(struct ledger_merger *m, const char *line, size_t n, 
 		rc = add_steps(m, &l, line, n, out, e);
 	} else if (l.kind != LEDGER_HEAD) {
 		rc = write_open(m, out, e) || write_text(line, n, out, e) ? -1 : 0;
-		if (l.kind == LEDGER_START)
-			add_start(m, &l);
-		else
-			add_skip(m, &l);
+		m->seen += l.kind == LEDGER_START;
+		add_place(m, &l);
 	}
 	data_ledger_line_fini(&l);
 	return rc;

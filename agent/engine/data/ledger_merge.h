@@ -24,10 +24,12 @@ struct ledger_merger; /* one thread */
 
 int data_ledger_merger_open(struct ledger_merger **out, struct err *e);
 void data_ledger_merger_close(struct ledger_merger *m); /* takes NULL */
-/* First all lines are looked at, in their order and without their newlines. ERR_UNSUPPORTED: a newer
+/* At first, the lines of earlier files: they say which generation the first lines continue. */
+int data_ledger_merger_precede(struct ledger_merger *m, const char *line, size_t n, struct err *e);
+/* Then all lines are looked at, in their order and without their newlines. ERR_UNSUPPORTED: a newer
  * muster wrote them. */
 int data_ledger_merger_look(struct ledger_merger *m, const char *line, size_t n, struct err *e);
-/* Then the same lines are added, and the merged lines appended to `out`. */
+/* At last the same lines are added, and the merged lines appended to `out`. */
 int data_ledger_merger_add(struct ledger_merger *m, const char *line, size_t n, struct buf *out,
 			   struct err *e);
 /* Appends the last line. */

@@ -231,6 +231,11 @@ static int look(void *arg, const char *line, size_t n, struct err *e)
 	return data_ledger_merger_look(((struct merge_out *)arg)->merger, line, n, e);
 }
 
+static int precede(void *arg, const char *line, size_t n, struct err *e)
+{
+	return data_ledger_merger_precede(((struct merge_out *)arg)->merger, line, n, e);
+}
+
 static int add(void *arg, const char *line, size_t n, struct err *e)
 {
 	struct merge_out *o = arg;
@@ -240,14 +245,36 @@ static int add(void *arg, const char *line, size_t n, struct err *e)
 		       : 0;
 }
 
+/* Reads the parts before number `holds`. Returns 1; 0: it is to stop. */
+static int read_earlier(struct ledger_merging *m, const struct parts *parts, uint32_t holds,
+			struct merge_out *o, struct err *e)
+{
+	char path[RUN_PATH];
+	int rc = 1;
+	for (int i = 0; i < parts->n && parts->of[i].number < holds && rc > 0; i++) {
+		segments_path(path, m->run, LEDGER_NAME, parts->of[i].number);
+		int fd = parts->of[i].covered ? -1 : file_open(path, O_RDONLY, FILE_OWN, NULL);
+		FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+		if (f)
+			rc = each_line(m, f, precede, o, e);
+		if (f)
+			fclose(f);
+		else if (fd >= 0)
+			close(fd);
+	}
+	return rc;
+}
+
 /* Writes the merged lines of both files; before may be NULL. Returns 1; 0: it is to stop. */
-static int merge_files(struct ledger_merging *m, FILE *before, FILE *in, uint32_t holds, int fd,
-		       struct err *e)
+static int merge_files(struct ledger_merging *m, const struct parts *parts, FILE *before, FILE *in,
+		       uint32_t holds, int fd, struct err *e)
 {
 	struct merge_out o = { .fd = fd };
 	if (data_ledger_merger_open(&o.merger, e))
 		return -1;
-	int rc = before ? each_line(m, before, look, &o, e) : 1;
+	int rc = read_earlier(m, parts, holds, &o, e);
+	if (rc > 0 && before)
+		rc = each_line(m, before, look, &o, e);
 	rc = rc > 0 ? each_line(m, in, look, &o, e) : rc;
 	if (rc > 0 && data_ledger_write_head(&o.text, m->generation, holds, e))
 		rc = -1;
@@ -264,29 +291,31 @@ static int merge_files(struct ledger_merging *m, FILE *before, FILE *in, uint32_
 }
 
 /* Writes the merged part beside the old one and puts it in its place. */
-static int replace_part(struct ledger_merging *m, const char *path, uint32_t holds, FILE *before,
-			FILE *in, struct err *e)
+static int replace_part(struct ledger_merging *m, const struct parts *parts, const char *path,
+			uint32_t holds, FILE *before, FILE *in, struct err *e)
 {
-	char beside[RUN_PATH + 8];
-	snprintf(beside, sizeof beside, "%s.new", path);
+	char *beside;
+	if (asprintf(&beside, "%s.new", path) < 0)
+		return err_set(e, ERR_NOMEM, "%s: no memory to merge its lines", path);
 	unlink(beside); /* of a process that was killed: who merges holds the part's lock */
 	int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
-		return err_errno(e, file_error_code(errno), "%s: cannot create", beside);
-	int rc = merge_files(m, before, in, holds, fd, e);
-	close(fd);
+	int rc = fd < 0 ? err_errno(e, file_error_code(errno), "cannot create")
+			: merge_files(m, parts, before, in, holds, fd, e);
+	if (fd >= 0)
+		close(fd);
 	if (rc > 0 && rename(beside, path))
 		rc = err_errno(e, file_error_code(errno), "cannot rename");
-	if (rc > 0 && file_sync_dir(m->run, e))
-		return -1;
 	if (rc <= 0)
 		unlink(beside);
+	free(beside);
+	if (rc > 0 && file_sync_dir(m->run, e))
+		rc = -1;
 	return rc < 0 ? err_prefix(e, "%s: its lines cannot be merged", path) : rc;
 }
 
 /* Merges a part with the merged one before it, NULL: with none. */
-static int merge_part(struct ledger_merging *m, const struct part *prior, const struct part *p,
-		      struct err *e)
+static int merge_part(struct ledger_merging *m, const struct parts *parts, const struct part *prior,
+		      const struct part *p, struct err *e)
 {
 	char path[RUN_PATH], other[RUN_PATH];
 	struct err why = ERR_INIT;
@@ -298,7 +327,7 @@ static int merge_part(struct ledger_merging *m, const struct part *prior, const 
 		segments_path(other, m->run, LEDGER_NAME, prior->number);
 		before = open_part(other, NULL);
 	}
-	int rc = replace_part(m, path, before ? prior->holds : p->number, before, in, e);
+	int rc = replace_part(m, parts, path, before ? prior->holds : p->number, before, in, e);
 	if (rc > 0)
 		m->merged++;
 	if (rc > 0 && before)
@@ -336,7 +365,7 @@ static int merge_next(struct ledger_merging *m, uint32_t *after, struct err *e)
 		else if (!at->covered)
 			prior = at->holds && at->size <= m->most ? at : NULL;
 	}
-	int rc = p ? merge_part(m, prior, p, e) : 0;
+	int rc = p ? merge_part(m, &parts, prior, p, e) : 0;
 	if (p)
 		*after = p->number;
 	rc = rc < 0 ? -1 : p != NULL;
