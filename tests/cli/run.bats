@@ -203,7 +203,8 @@ assert c["kinds"][0]["nodes"] == 4 and c["kinds"][0]["device_memory"] == 80 << 3
 	[[ -n $ports ]]
 	for port in $ports; do
 		for _ in 1 2 3; do
-			(exec 9<>"/dev/tcp/127.0.0.1/$port" && head -c 4096 /dev/urandom >&9) 2>/dev/null || true
+			# It stays until it is refused: what it has sent may be lost when it leaves first.
+			(exec 9<>"/dev/tcp/127.0.0.1/$port" && head -c 4096 /dev/urandom >&9 && timeout 60 cat <&9) &>/dev/null || true
 		done
 	done
 	wait_for 60 event strangers refused
