@@ -82,7 +82,7 @@ static int write_svg(const struct cluster *c, const char *path)
 	int rc = buf_failed(&text)
 			 ? err_set(&e, ERR_NOMEM,
 				   "%s: no memory for the drawing; close other programs", path)
-			 : file_replace(path, text.data, text.len, &e);
+			 : file_publish(path, text.data, text.len, &e);
 	buf_fini(&text);
 	return rc ? command_fail(&e) : STATUS_DONE;
 }
