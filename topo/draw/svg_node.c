@@ -409,7 +409,7 @@ double topo_svg_kind(struct svg *s, const struct node_kind *k, int nodes, double
 		buf_fini(&links);
 	}
 	if (*k->unsaid) {
-		char text[300];
+		char text[sizeof k->unsaid + 16];
 		snprintf(text, sizeof text, "missing: %s", k->unsaid);
 		height += 2 + topo_svg_paragraph(s, d.b.x, d.b.y + height + 24, "sub", d.b.w, text);
 	}
