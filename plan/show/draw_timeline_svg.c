@@ -106,37 +106,37 @@ static void put_colour(struct sheet *h, const struct draw_column *row, int op, i
 }
 
 /* Says how many passes of each kind a row has; a pointer shows it. */
-static void put_row_title(struct sheet *h, const struct timeline *t, int rank)
+static void put_row_title(struct sheet *h, int rank, const int *passes)
 {
 	buf_printf(h->out, "<title>rank %d:", rank);
-	for (int op = 0, said = 0; op < SCHED_OPS; op++) {
-		int n = 0;
-		for (int i = 0; i < t->n; i++)
-			n += t->events[i].rank == rank && (int)t->events[i].op == op;
-		if (n && show_draw_look((enum sched_op)op))
-			buf_printf(h->out, "%s %d %s", said++ ? "," : "", n,
+	for (int op = 0, said = 0; op < SCHED_OPS; op++)
+		if (passes[op] && show_draw_look((enum sched_op)op))
+			buf_printf(h->out, "%s %d %s", said++ ? "," : "", passes[op],
 				   show_draw_look((enum sched_op)op)->meaning);
-	}
 	buf_puts(h->out, "</title>\n");
 }
 
 static void put_columns(struct sheet *h, const struct timeline *t, int top)
 {
-	size_t columns = (size_t)h->columns;
-	struct draw_column *all = calloc((size_t)t->ranks * columns, sizeof *all);
-	if (!all) {
+	size_t columns = (size_t)h->columns, ranks = (size_t)t->ranks;
+	struct draw_column *all = calloc(ranks * columns, sizeof *all);
+	int *passes = calloc(ranks * SCHED_OPS, sizeof *passes); /* [ranks][ops] */
+	if (all && passes) {
+		show_draw_merge(t, h->end, h->columns, all);
+		for (int i = 0; i < t->n; i++)
+			passes[t->events[i].rank * SCHED_OPS + (int)t->events[i].op]++;
+	} else {
 		h->out->failed = true;
-		return;
 	}
-	show_draw_merge(t, h->end, h->columns, all);
-	for (int r = 0; r < t->ranks; r++) {
+	for (int r = 0; all && passes && r < t->ranks; r++) {
 		buf_puts(h->out, "<g>");
-		put_row_title(h, t, r);
+		put_row_title(h, r, passes + (size_t)r * SCHED_OPS);
 		for (int colour = 0; colour < 2 * SCHED_OPS; colour++)
 			put_colour(h, all + (size_t)r * columns, colour / 2, colour % 2,
 				   top + r * (ROW + GAP));
 		buf_puts(h->out, "</g>\n");
 	}
+	free(passes);
 	free(all);
 }
 

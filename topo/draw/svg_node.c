@@ -257,7 +257,12 @@ static int order_side(const struct card *d, int side, double height, double *at,
 				x += d->at[2 * v];
 				users++;
 			}
-		bool right = users ? x / users > d->b.x + d->b.w / 2 : i % 2;
+		double middle = d->b.x + d->b.w / 2;
+		int numa = d->k->nics[i].numa;
+		/* A NIC of devices on both sides is on the side of its own domain. */
+		bool right = users && fabs(x / users - middle) > 1 ? x / users > middle
+			     : numa >= 0 && d->n_domains > 1       ? numa != d->k->parts[0].numa
+								   : i % 2;
 		if (right != side)
 			continue;
 		y = users ? y / users : d->b.y + height;

@@ -417,11 +417,11 @@ static void gpus_are_known_by_their_architecture(void **state)
 	}
 }
 
-/* A file for NCCL_TOPO_FILE: n GPUs on PCIe of this speed, with these attributes. */
-static struct cluster static_file(int n, const char *speed, const char *ids)
+/* A file for NCCL_TOPO_FILE: a processor and n GPUs on PCIe of this speed, with these attributes. */
+static struct cluster static_file(const char *cpu, int n, const char *speed, const char *ids)
 {
 	struct buf text = BUF_INIT;
-	buf_puts(&text, "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\">");
+	buf_printf(&text, "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\" %s>", cpu);
 	for (int i = 0; i < n; i++)
 		buf_printf(&text,
 			   "<pci busid=\"%04d:00:00.0\" class=\"0x030200\" link_speed=\"%s\" "
@@ -471,7 +471,7 @@ static void a_file_that_leaves_nvlink_to_the_driver_has_that_of_the_gpus_board(v
 	};
 	/* clang-format on */
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		struct cluster c = static_file(rows[i].n, rows[i].speed, rows[i].ids);
+		struct cluster c = static_file("", rows[i].n, rows[i].speed, rows[i].ids);
 		const struct node_kind *k = &c.kinds[0];
 		char text[96];
 		print_message("%d × %s: %s\n", k->devices, k->device, k->unsaid);
@@ -487,10 +487,30 @@ static void a_file_that_leaves_nvlink_to_the_driver_has_that_of_the_gpus_board(v
 	}
 }
 
+/* Some files name a faster PCIe than the processor has. */
+static void unnamed_gpus_are_no_newer_than_their_processor(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *cpu, *device;
+	} rows[] = {
+		{ "vendor=\"GenuineIntel\" familyid=\"6\" modelid=\"85\"", "V100-SXM2-32GB" },
+		{ "vendor=\"GenuineIntel\" familyid=\"6\" modelid=\"106\"", "A100-SXM4-40GB" },
+		{ "vendor=\"AuthenticAMD\" familyid=\"23\" modelid=\"1\"", "V100-SXM2-32GB" },
+		{ "vendor=\"AuthenticAMD\" familyid=\"23\" modelid=\"49\"", "A100-SXM4-40GB" },
+		{ "vendor=\"AuthenticAMD\" familyid=\"25\" modelid=\"1\"", "A100-SXM4-40GB" },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct cluster c = static_file(rows[i].cpu, 8, "16.0 GT/s", "");
+		assert_string_equal(c.kinds[0].device, rows[i].device);
+		topo_cluster_free(&c);
+	}
+}
+
 static void an_assumed_cube_mesh_is_that_of_the_preset(void **state)
 {
 	(void)state;
-	struct cluster c = static_file(8, "8.0 GT/s", ""), preset;
+	struct cluster c = static_file("", 8, "8.0 GT/s", ""), preset;
 	assert_int_equal(topo_cluster_open("dgx-1", 0, &preset, NULL), 0);
 	for (int a = 0; a < 8; a++)
 		for (int b = 0; b < 8; b++) {
@@ -577,6 +597,7 @@ int main(void)
 		cmocka_unit_test(our_own_machines_are_read_right),
 		cmocka_unit_test(
 			a_file_that_leaves_nvlink_to_the_driver_has_that_of_the_gpus_board),
+		cmocka_unit_test(unnamed_gpus_are_no_newer_than_their_processor),
 		cmocka_unit_test(an_assumed_cube_mesh_is_that_of_the_preset),
 		cmocka_unit_test(links_that_lead_nowhere_are_bridges_of_neighbours),
 		cmocka_unit_test(gpus_of_two_vendors_are_not_one_kind),
