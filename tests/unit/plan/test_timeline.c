@@ -28,7 +28,9 @@ static struct timeline timeline_of(enum job_schedule kind, int pp, int micros)
 
 static const char *text_of(const struct timeline *t, int width, bool colour, struct buf *out)
 {
-	struct drawing d = { .title = "a table", .parts = { { "simulated", t } }, .n_parts = 1 };
+	struct drawing d = { .title = "a table",
+			     .parts = { { .name = "simulated", .timeline = t } },
+			     .n_parts = 1 };
 	show_draw_text(&d, width, colour, out);
 	return buf_str(out);
 }
@@ -167,7 +169,8 @@ static void the_svg_has_every_pass(void **state)
 	for (int f = 0; f < n_forms; f++) {
 		struct timeline t = timeline_of(forms[f].kind, 4, 8);
 		struct drawing d = { .title = "<a & \"b\">",
-				     .parts = { { "simulated", &t }, { "measured", &t } },
+				     .parts = { { .name = "simulated", .timeline = &t },
+						{ .name = "measured", .timeline = &t } },
 				     .n_parts = 2 };
 		struct buf out = BUF_INIT;
 		show_draw_svg(&d, &out);
