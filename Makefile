@@ -35,7 +35,7 @@ room_src = $(filter-out $(foreach r,$(filter $(1)/%,$(ROOMS)) $(apart_$(1)),$(r)
 apart_kernels := $(patsubst %/,%,$(wildcard kernels/*/))
 apart_libcomm := libcomm/device/cuda
 
-libs_base     := -lsodium -lexpat -ljansson -lm -ldl
+libs_base     := -lsodium -lexpat -ljansson -lutf8proc -lm -ldl
 libs_topo     := -lhwloc -lexpat -ljansson -lm
 libs_plan     := -linih -ljansson -lm
 libs_libcomm  := -lxxhash

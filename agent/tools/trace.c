@@ -71,8 +71,9 @@ static const char page[] =
 	"\n"
 	"EXIT STATUS\n"
 	"  0  the ranks agree; with -o: the file is written\n"
-	"  1  they disagree; with -o: the file cannot be written\n"
-	"  2  usage, or the files cannot be read\n";
+	"  1  they disagree; with -o: the file cannot be written; or the output cannot be printed\n"
+	"  2  usage\n"
+	"  3  there is no such run, it has no such files, or they cannot be read\n";
 
 enum { STACKS_FILE = 16 << 20 };
 
@@ -212,13 +213,15 @@ static void print_stacks(void)
 static int print_diagnosis(const struct trace *t, struct diagnosis *d, bool json)
 {
 	stacks = stacks ? stacks : json_array();
-	if (json && tool_print_json(&tool_trace, as_json(t, d)))
-		return TOOL_USAGE;
-	if (!json)
+	int rc = TOOL_OK;
+	if (json) {
+		rc = tool_print_json(&tool_trace, as_json(t, d));
+	} else {
 		printf("%s\n", buf_str(&d->text));
-	if (!json)
 		print_stacks();
-	return d->finding == COMM_FINDING_NONE ? TOOL_OK : TOOL_FAILED;
+		rc = tool_flush(&tool_trace);
+	}
+	return rc || d->finding != COMM_FINDING_NONE ? TOOL_FAILED : TOOL_OK;
 }
 
 static int diagnose_files(char **words, int n, bool json)
@@ -226,7 +229,7 @@ static int diagnose_files(char **words, int n, bool json)
 	struct err e = ERR_INIT;
 	struct trace t = { 0 };
 	struct diagnosis d;
-	int status = TOOL_USAGE, rc = 0;
+	int status = TOOL_UNREADABLE, rc = 0;
 	for (int i = 0; i < n && !rc; i++)
 		rc = add_word(&t, words[i], &e);
 	if (!rc && !comm_diagnose(&t, &d, &e)) {
@@ -259,7 +262,7 @@ static int print_picture(const struct trace_picture *p, const struct trace_pictu
 		printf("%lld phases are missing: the ranks had no room for them; record fewer "
 		       "steps\n",
 		       (long long)r->lost);
-	return TOOL_OK;
+	return tool_flush(&tool_trace);
 }
 
 static int draw_steps(struct trace_picture *p, int argc, char **argv, bool json)
@@ -273,7 +276,7 @@ static int draw_steps(struct trace_picture *p, int argc, char **argv, bool json)
 	if (!tool_trace_steps(p, &result, &e))
 		return print_picture(p, &result, json);
 	tool_fail(&tool_trace, &e);
-	return e.code == ERR_CORRUPT || e.code == ERR_NOTFOUND ? TOOL_USAGE : TOOL_FAILED;
+	return result.read ? TOOL_FAILED : TOOL_UNREADABLE;
 }
 
 /* "40-44", or one number for both. */

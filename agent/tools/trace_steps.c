@@ -172,6 +172,7 @@ int tool_trace_steps(const struct trace_picture *p, struct trace_picture_result 
 	int rc = find_folder(&w, e) || list_ranks(&w, e) || each_file(&w, note_file, e) ? -1 : 0;
 	if (!rc && !out->ranks)
 		rc = err_set(e, ERR_NOTFOUND, "%s: the chosen steps were not recorded", w.dir);
+	out->read = !rc;
 	if (!rc)
 		rc = replace_file(&w, e);
 	tool_step_clocks_free(w.clocks);

@@ -21,7 +21,8 @@ struct log_file {
 	/* The last minute whose seconds since 1970 were computed. */
 	char minute[16];
 	double minute_at;
-	bool cut; /* the current line is a piece of a longer one */
+	bool cut;        /* the current line is a piece of a longer one */
+	bool unreadable; /* it could not be read the last time; for logs.c */
 };
 
 /* Splits the name of a log; false: it is none. The texts are new. time: of lines at the begin

@@ -179,17 +179,34 @@ static void sift_down(struct rundir_logs *l, size_t i)
 	}
 }
 
+/* A log that cannot be read has no line by now. Only if memory is lacking, the call fails. */
+static int leave_out(struct rundir_logs *l, struct log_file *f, const struct err *why,
+		     struct err *e)
+{
+	if (why->code == ERR_NOMEM)
+		return err_set(e, why->code, "%s", why->text);
+	if (!f->unreadable && l->o.unreadable)
+		l->o.unreadable(l->o.unreadable_arg, why);
+	f->unreadable = true;
+	return 0;
+}
+
 static int step(struct rundir_logs *l, struct log_file *f, bool parts, struct err *e)
 {
 	char path[RUN_PATH];
+	struct err why = ERR_INIT;
 	size_t room = BUFFERS / l->n;
 	room = room < LEAST_BUFFER ? LEAST_BUFFER : room > MOST_BUFFER ? MOST_BUFFER : room;
 	log_path(l, f->name, path);
 	/* Lines that are too old are many; the merge need not see them. */
 	int rc;
 	do
-		rc = rundir_log_file_next(f, path, room, parts, e);
+		rc = rundir_log_file_next(f, path, room, parts, &why);
 	while (rc > 0 && f->time < l->o.from);
+	if (rc < 0)
+		rc = leave_out(l, f, &why, e);
+	else
+		f->unreadable = false;
 	if (rc <= 0)
 		rundir_log_file_rest(f);
 	return rc;

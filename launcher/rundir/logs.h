@@ -27,6 +27,10 @@ struct rundir_logs_options {
 	const struct ranges *ranks; /* only these; NULL: all, and the logs of the launch */
 	const char *node;           /* only logs of this node; NULL: all */
 	double from, until;         /* only lines of [from, until), in seconds since 1970 */
+	/* Called for a log that cannot be read, such as another user's or a FIFO: once, until it can
+	 * be read again. The other logs are read nevertheless. May be NULL. */
+	void (*unreadable)(void *arg, const struct err *why);
+	void *unreadable_arg;
 };
 
 struct rundir_log_line {

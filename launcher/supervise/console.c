@@ -193,12 +193,14 @@ void supervise_console_note_ckpt(struct supervisor *s, int64_t step, const char 
 	end_saving(s, &a);
 }
 
-void supervise_console_note_failure(struct supervisor *s, const char *why)
+void supervise_console_note_failure(struct supervisor *s, int64_t step, const char *why)
 {
+	const struct console_state *t = &s->console;
 	char text[1100];
+	if (!t->saving || t->generation != s->generation || step < t->step)
+		return; /* that of an earlier request */
 	snprintf(text, sizeof text, "the checkpoint failed: %s; the run trains on", why);
-	if (s->console.saving)
-		end_saving(s, &(struct msg_console_answer){ .text = text });
+	end_saving(s, &(struct msg_console_answer){ .text = text });
 }
 
 /* --- connections ------------------------------------------------------------------------ */

@@ -59,8 +59,8 @@ void supervise_console_open(struct supervisor *s);
 void supervise_console_tick(struct supervisor *s);
 /* A checkpoint was committed in the folder that all ranks share. */
 void supervise_console_note_ckpt(struct supervisor *s, int64_t step, const char *path);
-/* The checkpoint that was asked for was not committed. */
-void supervise_console_note_failure(struct supervisor *s, const char *why);
+/* A checkpoint that was asked for was not committed. */
+void supervise_console_note_failure(struct supervisor *s, int64_t step, const char *why);
 /* Removes the file. The loop must run once more. */
 void supervise_console_close(struct supervisor *s);
 

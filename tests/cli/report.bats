@@ -142,6 +142,18 @@ look() {
 		assert abs(data("goodput")[0] - time["goodput"]) < 1e-12'
 }
 
+@test "the time of each generation is that of muster status, and adds up to that of all" {
+	"$MUSTER" status "$rough" --json >"$BATS_TEST_TMPDIR/status.json"
+	judge "$BATS_FILE_TMPDIR/rough.html" "$rough" "
+		spent = json.load(open('$BATS_TEST_TMPDIR/status.json'))['time_spent']"'
+		rows = spent["generations"] + [spent]
+		assert len(rows) == 3
+		for field, name in (("wall", "wall_s"), ("goodput", "goodput"), ("effective", "effective_s"), ("total", "total_s"), ("lost", "lost_s")):
+		    assert data("generation-" + field) == [row[name] for row in rows], field
+		    assert field == "goodput" or abs(sum(row[name] for row in rows[:-1]) - spent[name]) < 1e-5, field
+		assert rows[0]["lost_s"] > 0 and rows[1]["lost_s"] == 0'
+}
+
 @test "every part of the page is there, and it needs nothing from elsewhere" {
 	page=$(<"$BATS_FILE_TMPDIR/rough.html")
 	for part in 'id="r1"' 'id="curves"' 'id="r1-time"' 'id="r1-story"' 'id="r1-ranks"' 'id="r1-schedule"' 'id="r1-contract"' \
@@ -249,7 +261,7 @@ look() {
 	run "$MUSTER" report "$BATS_TEST_TMPDIR/nowhere"
 	[[ $status -eq 3 && $output == *nowhere* ]]
 	run "$MUSTER" report "$run" -o "$BATS_TEST_TMPDIR/no/such/folder.html"
-	[[ $status -eq 3 && $output == *"no/such/folder.html"* ]]
+	[[ $status -eq 1 && $output == *"no/such/folder.html"* ]]
 	echo '{"format":"muster/metrics","version":999,"time":1,"mono":1,"generation":1}' >"$run/metrics.jsonl"
 	run "$MUSTER" report "$run"
 	[[ $status -eq 3 && $output == *999* ]]

@@ -107,12 +107,12 @@ assert [e['name'] for e in of('X') if e['cat'] == 'step'] == ['step 11'] * 2
 	# shellcheck disable=SC2086
 	run_tiny none $words job.steps=6
 	run "$MUSTER" trace "$(run_folder none)" -o a.json
-	[[ $status -eq 2 && $output == *"no steps were recorded; run the job with trace.steps=FIRST-LAST"* && ! -e a.json ]]
+	[[ $status -eq 3 && $output == *"no steps were recorded; run the job with trace.steps=FIRST-LAST"* && ! -e a.json ]]
 	echo earlier >a.json
 	run "$MUSTER" trace "$(run_folder drawn)" --steps 40-44 -o a.json
-	[[ $status -eq 2 && $output == *"the chosen steps were not recorded"* ]]
+	[[ $status -eq 3 && $output == *"the chosen steps were not recorded"* ]]
 	run "$MUSTER" trace "$(run_folder drawn)" --ranks 9 -o a.json
-	[[ $status -eq 2 && $output == *"none of the chosen ranks has a file there"* ]]
+	[[ $status -eq 3 && $output == *"none of the chosen ranks has a file there"* ]]
 	run "$MUSTER" trace "$(run_folder drawn)" --steps 4-x -o a.json
 	[[ $status -eq 2 ]]
 	run "$MUSTER" trace "$(run_folder drawn)" --steps 4
@@ -120,9 +120,9 @@ assert [e['name'] for e in of('X') if e['cat'] == 'step'] == ['step 11'] * 2
 	cp -r "$(run_folder drawn)" cut
 	truncate -s 1000 cut/trace/gen-1/steps-2.json
 	run "$MUSTER" trace cut -o a.json
-	[[ $status -eq 2 && $output == *"steps-2.json is not a trace of steps"* && $(<a.json) == earlier ]]
+	[[ $status -eq 3 && $output == *"steps-2.json is not a trace of steps"* && $(<a.json) == earlier ]]
 	run "$MUSTER" trace "$(run_folder drawn)" -o nowhere/a.json
-	[[ $status -eq 2 && $output == *"nowhere/a.json"* ]]
+	[[ $status -eq 1 && $output == *"nowhere/a.json"* ]]
 	[[ $(ls) == $'a.json\ncut' ]]
 }
 

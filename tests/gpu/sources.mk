@@ -30,7 +30,7 @@ GPU_COMM_FILES := tests/gpu/conform.c tests/conform/comm_forms.c tests/conform/c
 	!libcomm/flight/diagnose.c !libcomm/tcp/records.c tests/gpu/standin/records.c
 
 # libmuster-cuda.so; nccl.c only where NCCL's header is installed.
-CUDA_FILES := base/err.c base/human.c libcomm/op.c libcomm/reduce.c libcomm/device/cuda/cuda.c \
+CUDA_FILES := base/buf.c base/err.c base/human.c libcomm/op.c libcomm/reduce.c libcomm/device/cuda/cuda.c \
 	kernels/cuda/*.c kernels/cuda/*.cu
 CUDA_NCCL_FILES := libcomm/device/cuda/nccl.c
 

@@ -68,6 +68,46 @@ static void test_a_checkpoint_that_fails_is_told(void **state)
 	assert_int_equal(exit_status(), -1);
 }
 
+static void fail_save(int rank, int64_t step)
+{
+	const struct msg_save_failed m = { .step = step, .text = "the disk is full" };
+	send_message(&h.peers[rank], MSG_SAVE_FAILED, msg_save_failed_json(&m));
+	pump();
+}
+
+static void test_the_failure_of_an_earlier_checkpoint_is_no_answer(void **state)
+{
+	(void)state;
+	struct viewer *v = viewer_join(0);
+	train_all();
+	send_step(&h.peers[0], MSG_METRICS, 5);
+	ask(v, "checkpoint");
+	fail_save(0, 4);
+	assert_int_equal(v->answers, 1);
+	fail_save(0, 5);
+	assert_int_equal(v->answers, 2);
+	assert_false(v->last.ok);
+}
+
+static void test_only_rank_0_reports_that_a_checkpoint_failed(void **state)
+{
+	(void)state;
+	struct viewer *v = viewer_join(0);
+	train_all();
+	ask(v, "checkpoint");
+	fail_save(1, 1);
+	assert_int_equal(v->answers, 1);
+	assert_int_equal(count_events("rank-lost", "only rank 0 sends it"), 1);
+}
+
+static void test_a_checkpoint_cannot_fail_before_the_rank_is_ready(void **state)
+{
+	(void)state;
+	connect_all();
+	fail_save(0, 1);
+	assert_int_equal(count_events("rank-lost", "message save_failed"), 1);
+}
+
 static void test_a_loss_ends_the_wait_for_a_checkpoint(void **state)
 {
 	(void)state;
@@ -270,6 +310,9 @@ int main(void)
 		CASE(test_stop_asks_the_ranks_for_a_checkpoint_and_stop_now_kills_them),
 		CASE(test_all_who_ask_get_the_same_checkpoint),
 		CASE(test_a_checkpoint_that_fails_is_told),
+		CASE(test_the_failure_of_an_earlier_checkpoint_is_no_answer),
+		CASE(test_only_rank_0_reports_that_a_checkpoint_failed),
+		CASE(test_a_checkpoint_cannot_fail_before_the_rank_is_ready),
 		CASE(test_a_loss_ends_the_wait_for_a_checkpoint),
 		CASE(test_the_last_checkpoint_answers_too),
 		CASE(test_the_checkpoint_of_the_last_step_is_the_answer),
