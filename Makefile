@@ -126,6 +126,8 @@ $(BUILD)/$(1)/%: $(BUILD)/obj/$(1)/%.o $(BUILD)/lib/$(call flat,$(1)).a $(call a
 endef
 $(foreach f,base topo plan libcomm kernels agent launcher,\
 	$(eval $(call unit_rule,tests/unit/$(f),$(call stands_on,$(f)))))
+# The tests of agents add storages of checkpoints (tests/unit/agent/ckpt_storages.h).
+$(BUILD)/tests/unit/agent/%: LDFLAGS += -Wl,--wrap=ckpt_storage_of
 $(eval $(call unit_rule,tests/conform,kernels libcomm base))
 $(eval $(call unit_rule,tests/fault,libcomm base))
 

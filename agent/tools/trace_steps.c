@@ -36,7 +36,7 @@ static int find_folder(struct work *w, struct err *e)
 		e, ERR_NOTFOUND,
 		"%s: neither the folder nor its trace/gen-N holds files steps-RANK.json: no "
 		"steps were recorded; run the job with trace.steps=FIRST-LAST, and wait until "
-		"these steps are done",
+		"these steps are done, or ask a running run with --next N",
 		from);
 }
 
@@ -105,8 +105,10 @@ static int note_file(struct work *w, const struct step_file *f, struct err *e)
 {
 	if (tool_step_clocks_add(&w->clocks, f, e))
 		return -1;
-	if (f->last < w->p->steps.first || f->first > w->p->steps.last)
+	if (f->last < w->p->steps.first || f->first > w->p->steps.last) {
+		w->out->others++;
 		return 0;
+	}
 	int64_t first = f->first > w->p->steps.first ? f->first : w->p->steps.first;
 	int64_t last = f->last < w->p->steps.last ? f->last : w->p->steps.last;
 	w->out->first = w->out->ranks && w->out->first < first ? w->out->first : first;

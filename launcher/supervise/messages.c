@@ -221,6 +221,18 @@ static int on_save_failed(struct supervisor *s, struct connection *c, const json
 	return 0;
 }
 
+static int on_traced(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
+{
+	struct msg_traced m;
+	if (msg_traced_read(body, &m, e))
+		return -1;
+	if (!m.has_error && (m.first < 1 || m.last < m.first))
+		return err_set(e, ERR_PROTO, "message traced: steps %lld to %lld",
+			       (long long)m.first, (long long)m.last);
+	supervise_console_trace_note(s, launcher_connection_rank(c), &m);
+	return 0;
+}
+
 /* The metrics up to this step came earlier on the same connection, so they are in the run folder,
  * except for lines that a full disk has lost. rundir_lost() counts those; they do not delay a
  * checkpoint. */
@@ -373,6 +385,7 @@ static const struct {
 	[MSG_SERIES] = { on_series, false },
 	[MSG_CKPT_LOCAL] = { on_ckpt_local, false },
 	[MSG_SAVE_FAILED] = { on_save_failed, false },
+	[MSG_TRACED] = { on_traced, false },
 	[MSG_SIGNAL] = { on_signal, false },
 	[MSG_FAILED] = { on_failed, false },
 	[MSG_FINISHED] = { on_finished, false },

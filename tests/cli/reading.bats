@@ -447,3 +447,18 @@ assert json.loads(sys.stdin.read())["text"] == "x\x1b[2J\x7f\u009b2J\u0085é"'
 		[[ $status -eq 141 && -z $output ]]
 	done
 }
+
+@test "the log of a rank stays below its bound, and its parts are read as one" {
+	local n
+	for n in 1 2 3 4; do
+		run_tiny short job.steps=$((20 + 2 * n)) log.keep=0.001
+	done
+	logs=$(run_folder short)/logs
+	ls -l "$logs"
+	find "$logs" -name "$(hostname)-0.[0-9]*.log" | grep .
+	[[ $(cat "$logs/$(hostname)"-0*.log | wc -c) -le 1048 ]]
+	run "$MUSTER" logs "$(run_folder short)" --rank 0
+	echo "$output"
+	[[ $status -eq 0 && $output == *"generation 3"*"generation 4"* ]]
+	[[ $(wc -l <<<"$output") -eq $(cat "$logs/$(hostname)"-0*.log | wc -l) ]]
+}

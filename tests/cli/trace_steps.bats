@@ -100,6 +100,11 @@ assert [e['name'] for e in of('X') if e['cat'] == 'step'] == ['step 11'] * 2
 	run_tiny short $words trace.steps=18-30
 	run "$MUSTER" trace "$(run_folder short)" -o short.json
 	[[ $status -eq 0 && $output == *"steps 18 to 20 of 4 ranks"* ]]
+	# One rank's file is of another recording.
+	cp -r "$(run_folder drawn)" mixed
+	cp "$(run_folder short)/trace/gen-1/steps-2.json" mixed/trace/gen-1/
+	run "$MUSTER" trace mixed --steps 10-12 -o mixed.json
+	[[ $status -eq 0 && $output == *"steps 10 to 12 of 3 ranks"*"1 rank is left out: the file holds other steps"* ]]
 }
 
 @test "what is missing or wrong is named, and an earlier picture stays" {
