@@ -312,6 +312,7 @@ struct job {
 	struct {
 		int64_t every; /* steps between progress lines */
 		char level[JOB_SHORT];
+		double keep; /* MiB of each rank; 0: all */
 	} log;
 	struct {
 		double keep; /* GiB */
