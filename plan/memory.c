@@ -103,7 +103,8 @@ static double layers_of(const struct memory_sizes *s, const struct stage *stage)
 double plan_memory_slot(const struct memory_sizes *s, const struct stage *stage)
 {
 	int again = s->kept_again ? memory_again(s, stage->layer_lo, stage->layer_hi) : 0;
-	return (s->offload ? 0 : layers_of(s, stage)) + s->slot + (stage->last ? s->slot_last : 0) +
+	return (s->offload ? 0 : layers_of(s, stage)) + s->slot + (stage->last ? s->slot_last : 0) -
+	       (stage->first && stage->last ? s->slot_alone : 0) +
 	       s->kept * (stage->layer_hi - stage->layer_lo - again);
 }
 
@@ -198,7 +199,7 @@ double plan_memory_staged(const struct job *job)
 {
 	int moments = optimizer_full_states(job->optimizer.kind);
 	bool masters = job->precision.dtype != DTYPE_FP32;
-	if (!job->offload.optimizer || job->job.device != DEVICE_CUDA)
+	if (!job->offload.optimizer || job->job.device != DEVICE_CUDA || plan_memory_foreign(job))
 		return 0;
 	return zero_staged_bytes(moments + masters) +
 	       (masters ? ELEMENT * (double)ZERO_PUBLISHED : 0);

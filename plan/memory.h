@@ -20,6 +20,7 @@ struct memory_sizes {
 	double layer[2];
 	double first[2];        /* how much less the first layer of a chunk has */
 	double slot, slot_last; /* the slot's own tensors; those of the last stage */
+	double slot_alone;      /* what a chunk has less that is the whole model */
 	double work;            /* shared by what recomputing layers write again */
 	/* includes tables of positions; what the rank with the last stage has in addition */
 	double scratch, scratch_last;

@@ -7,14 +7,15 @@ struct program {
 	/* FSDP: the parameters and their gradients are fp32 shards; 2-byte copies of the parameters
 	 * are gathered from them. Otherwise the parameters are 2-byte numbers with fp32 masters */
 	bool shards;
-	double grad;       /* a gradient that stays until the update */
-	bool piles_up;     /* in a pipeline, whole gradients until the last micro-batch */
-	double layers;     /* ZeRO 3: as many layers have gathered parameters at once */
-	double grad_moved; /* ZeRO 2 and 3: a whole gradient on its way to the shards */
-	bool stores;       /* scores are in memory */
-	bool masks;        /* masks of dropout are in memory whatever the rate is */
-	bool norms_again;  /* the compiler computes norms again in the backward pass */
-	bool eight;        /* inputs of linears in 8 bits are kept as such */
+	double grad;   /* a gradient that stays until the update */
+	bool piles_up; /* in a pipeline, whole gradients until the last micro-batch */
+	double layers; /* ZeRO 3: as many layers have gathered parameters at once */
+	/* ZeRO 2 and 3: a whole gradient on its way to the shards, of half as many layers */
+	double grad_moved;
+	bool stores;      /* scores are in memory */
+	bool masks;       /* masks of dropout are in memory whatever the rate is */
+	bool norms_again; /* the compiler computes norms again in the backward pass */
+	bool eight;       /* inputs of linears in 8 bits are kept as such */
 	/* tensors of the stream in a pipeline that live as long as a micro-batch: a chunk's result,
 	 * and the buffers for its input and its gradient */
 	double messages;
@@ -45,21 +46,21 @@ struct program {
 	.shards = true, .grad = 4, .piles_up = true, .layers = 2, .grad_moved = 6, .messages = 3, \
 	.gathers_kept = true, .logit = 14, .logit_tp = 22, .fused = 4
 
+/* Megatron-Core: fp32 masters and moments, and 2-byte gradients. NVIDIA's benchmarks sum gradients in
+ * bf16 (grad_sync_dtype of NeMo, grad_reduce_in_fp32 of Megatron-Bridge). Logits as above, but the
+ * probabilities become the gradient in place. */
+#define MEGATRON_CORE \
+	{ \
+		.grad = 2, .layers = 2, .grad_moved = 2, .eight = true, .logit = 10, \
+		.logit_tp = 10, .fused = 4, .reserve = 0.03 \
+	}
+
 static const struct program programs[JOB_ENGINES] = {
-	/* fp32 masters and moments, and 2-byte gradients: NVIDIA's benchmarks sum gradients in bf16
-	 * (grad_sync_dtype of NeMo, grad_reduce_in_fp32 of Megatron-Bridge). Logits as above, with
-	 * the fused cross-entropy that Transformer Engine has. */
-	[ENGINE_MEGATRON_CORE] = { .grad = 2,
-				   .layers = 2,
-				   .grad_moved = 2,
-				   .eight = true,
-				   .logit = 10,
-				   .logit_tp = 10,
-				   .fused = 4,
-				   .reserve = 0.03 },
+	[ENGINE_MEGATRON_CORE] = MEGATRON_CORE,
+	[ENGINE_MEGATRON_CORE_2024] = MEGATRON_CORE,
 	[ENGINE_MEGATRON_2021] = MEGATRON,
 	[ENGINE_MEGATRON_2022] = MEGATRON,
-	[ENGINE_FSDP_EAGER] = { FSDP, .eight = true, .reserve = 0.04 },
+	[ENGINE_FSDP_EAGER] = { FSDP, .eight = true, .reserve = 0.03 },
 	[ENGINE_FSDP_COMPILED] = { FSDP, .norms_again = true, .reserve = 0.03 },
 	[ENGINE_FSDP_ASYNC_TP] = { FSDP, .norms_again = true, .reserve = 0.03 },
 	/* ZeRO-3 of 2021, fp16. It gathers one matrix after the other, a third of a layer, and the
@@ -118,12 +119,12 @@ static double inputs_bytes(const struct program *p, const struct act_dims *d)
 	       (eight ? (double)(d->n * d->q) : 0);
 }
 
-static double kept_bytes(const struct job *job, const struct program *p, const struct act_dims *d,
+static double kept_bytes(enum job_recompute mode, const struct program *p, const struct act_dims *d,
 			 const struct model_shape *m, const struct layout *l)
 {
 	double stream = (double)(d->s * d->c), width = (double)d->width;
 	double masks = p->masks || d->dropout ? 2 * stream : 0;
-	double scores = p->stores && job->recompute.mode == RECOMPUTE_NONE
+	double scores = p->stores && mode == RECOMPUTE_NONE
 				? 5 * (double)(d->heads * d->n) * (double)m->seq
 				: 0;
 	double mixture = d->moe ? mixture_bytes(d, l, p->eight && d->fp8 ? 1 : width) : 0;
@@ -140,28 +141,15 @@ static double half_bytes(const struct act_dims *d)
 	       ffn_bytes(d, d->act + d->up, width);
 }
 
-/* The elements of a layer's parameters on the rank. */
-static double layer_elements(const struct model_shape *m, const struct layout *l, int64_t *dense)
-{
-	struct stage stage = { 0, 1, true, true };
-	struct share share = { .tp = l->tp, .ep = l->ep, .chunks = &stage, .n_chunks = 1 };
-	*dense = catalogue_unit_elements(m, &share, UNIT_LAYER);
-	return (double)(*dense + catalogue_unit_elements(m, &share, UNIT_EXPERTS));
-}
-
-/* A layer that is computed again: all that it keeps, the gradient of its widest tensor, and those of
- * its parameters until they are with their owners. */
-static double again_bytes(const struct job *job, const struct program *p, const struct act_dims *d,
+/* A layer that is computed again: all that it keeps, and the gradient of its widest tensor. */
+static double again_bytes(const struct program *p, const struct act_dims *d,
 			  const struct model_shape *m, const struct layout *l)
 {
-	int64_t dense;
-	double moved = job->parallel.zero >= 2 ? p->grad_moved * p->layers / 2 : 0;
 	struct program whole = *p;
-	struct job none = { .recompute.mode = RECOMPUTE_NONE };
-	whole.norms_again = false;
 	double gathered = d->sp && p->gathers_kept ? 2 * (double)(d->n * d->c * d->width) : 0;
-	return kept_bytes(&none, &whole, d, m, l) + gathered +
-	       ffn_bytes(d, d->up, (double)d->width) + moved * layer_elements(m, l, &dense);
+	whole.norms_again = false;
+	return kept_bytes(RECOMPUTE_NONE, &whole, d, m, l) + gathered +
+	       ffn_bytes(d, d->up, (double)d->width);
 }
 
 static double logit_bytes(const struct job *job, const struct program *p, const struct layout *l)
@@ -179,12 +167,13 @@ void plan_memory_program_sizes(const struct job *job, const struct model_shape *
 	double width = (double)d->width, stream = width * (double)(d->s * d->c);
 	struct memory_sizes s = { .on_demand = true, .offload = d->offload };
 	s.every = d->mode == RECOMPUTE_FULL ? (int)d->every : 0;
-	s.layer[0] = kept_bytes(job, p, d, m, l);
+	s.layer[0] = kept_bytes(d->mode == RECOMPUTE_SELECTIVE ? d->mode : RECOMPUTE_NONE, p, d, m,
+				l);
 	s.layer[1] = stream;
 	for (int again = 0; again < 2 && d->split && !d->offload; again++)
 		s.freed[again] = s.layer[again] - half_bytes(d);
-	s.slot = l->pp > 1 ? p->messages * stream : 0;
-	s.work = again_bytes(job, p, d, m, l);
+	s.slot = s.slot_alone = p->messages * stream;
+	s.work = again_bytes(p, d, m, l);
 	s.scratch_last = logit_bytes(job, p, l) * (double)(d->n * d->vocab) +
 			 (d->sp ? width * (double)(d->n * d->c) : 0);
 	*out = s;
@@ -192,7 +181,7 @@ void plan_memory_program_sizes(const struct job *job, const struct model_shape *
 
 /* --- State --- */
 
-/* Adds a unit's parameters, gradients and masters; *gathered: its whole copies. */
+/* Adds the parameters, gradients and masters of units of a kind, and the copies that are whole. */
 static void add_unit(const struct program *p, const struct layout *l, int stage,
 		     const struct zero_cut *cut, int kind, double whole, int count,
 		     struct plan_rank *r)
@@ -208,6 +197,8 @@ static void add_unit(const struct program *p, const struct layout *l, int stage,
 	r->optimizer += count * ELEMENT * own;
 	if (policy->params)
 		r->buffers += HALF * whole * (layer ? fmin(count, p->layers) : count);
+	if (policy->grads && layer && count)
+		r->buffers += p->grad_moved * whole * p->layers / 2;
 }
 
 void plan_memory_program_state(const struct job *job, const struct model_shape *m,

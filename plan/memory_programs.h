@@ -21,7 +21,7 @@
  * gradients of their outputs, for GPT 32 s b h: Qi et al., arXiv 2401.10241, section 2.3 and table 1.
  *
  * The largest of two moments counts: the loss with its logits, or the backward pass of a layer that
- * is computed again, with the layer's gradients.
+ * is computed again.
  */
 #ifndef MUSTER_PLAN_MEMORY_PROGRAMS_H
 #define MUSTER_PLAN_MEMORY_PROGRAMS_H

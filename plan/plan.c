@@ -30,10 +30,11 @@ static void warn_crossing(struct plan *p, const struct cluster *c)
 {
 	int groups = p->world / p->layout.tp, room = plan_groups(c, p->layout.tp);
 	if (p->place.links[GROUP_TP].hops && room < groups)
-		plan_warn(p,
-		     "tensor-parallel groups of %d cross nodes, as %s has room for %d of the %d "
-		     "groups inside its nodes: expect slow steps; lower parallel.tp",
-		     p->layout.tp, c->name, room, groups);
+		plan_warn(
+			p,
+			"tensor-parallel groups of %d cross nodes, as %s has room for %d of the %d "
+			"groups inside its nodes: expect slow steps; lower parallel.tp",
+			p->layout.tp, c->name, room, groups);
 }
 
 static bool has_room(const struct cluster *c, const struct layout *l)
@@ -141,7 +142,7 @@ static void warn_idle(const struct job *job, struct plan *p)
 {
 	if (job->parallel.zero && p->layout.dp * p->layout.cp == 1)
 		plan_warn(p, "zero = %d has no replicas to shard over: dp × cp = 1",
-		     (int)job->parallel.zero);
+			  (int)job->parallel.zero);
 }
 
 static void warn_unaligned(const struct job *job, struct plan *p)

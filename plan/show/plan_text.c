@@ -5,6 +5,7 @@
 #include "plan/search/fit.h"
 #include "plan/show/rank_map.h"
 #include "plan/show/placement.h"
+#include "plan/show/missing.h"
 #include "plan/show/train_time.h"
 #include "plan/memory.h"
 #include "plan/plan.h"
@@ -299,6 +300,7 @@ void show_plan_text(const struct job *job, const struct cluster *cluster, const 
 	print_head(job, cluster, p, out);
 	show_rank_map_print(cluster, p, out);
 	show_placement_print(cluster, p, out);
+	show_missing_print(cluster, p, out);
 	print_memory(job, p, out);
 	print_time(job, cluster, p, out);
 	show_train_time_print(job, cluster, p, out);

@@ -2,6 +2,7 @@
 
 #include "base/human.h"
 #include "plan/search/fit.h"
+#include "plan/show/missing.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -140,6 +141,7 @@ void show_search_print(const struct job *job, const struct cluster *c, const str
 	char guesses[PLAN_GUESSES];
 	if (plan_guesses(c, guesses))
 		buf_printf(out, "\nWarning: %s\n", guesses);
+	show_missing_print(c, NULL, out);
 	print_runners_up(s, out);
 	print_misfits(s, out);
 	print_front(s, out);
