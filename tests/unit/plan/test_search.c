@@ -208,7 +208,7 @@ static void an_evaluation_for_another_program_is_the_whole_plans(void **state)
 		char words[256];
 		snprintf(words, sizeof words, "model.layers=8 batch.global=32 plan.engine=%s",
 			 engines[i]);
-		compare("templates/jobs/mixtral-8x7b.ini", words, "dgx-a100:2", 4999, 1e-12, 0.07);
+		compare("templates/jobs/mixtral-8x7b.ini", words, "dgx-a100:2", 4999, 1e-12, 1e-9);
 	}
 }
 
