@@ -11,6 +11,7 @@
 #include "plan/plan.h"
 #include "plan/show/plan.h"
 #include "plan/layout_text.h"
+#include "plan/show/sureness.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -290,6 +291,7 @@ static void print_time(const struct job *job, const struct cluster *c, const str
 	if (k->device_flops > 0 && strcmp(k->device, "cpu"))
 		buf_printf(out, " (%.0f %% of %s)", 100 * done / k->device_flops, k->device);
 	buf_puts(out, "\n");
+	show_sureness_print(job, k, t->total, out);
 	if (*c->figures)
 		buf_printf(out, "  %s\n", c->figures);
 }

@@ -3,9 +3,11 @@
 #include "base/human.h"
 #include "plan/search/fit.h"
 #include "plan/show/missing.h"
+#include "plan/show/sureness.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { RUNNERS_UP = 8, BAR = 16 };
@@ -47,6 +49,13 @@ static void print_best(const struct job *job, const struct cluster *c, const str
 	buf_puts(out, "; ");
 	print_room(f->memory, f->leaf.limit, out);
 	buf_puts(out, " on the fullest device\n");
+	struct job *mine = malloc(sizeof *mine); /* too large for a small stack */
+	if (mine) {
+		*mine = *job;
+		search_config_apply(&f->leaf.config, mine);
+		show_sureness_print(mine, k, f->time.total, out);
+	}
+	free(mine);
 	double days = f->time.total * (double)job->job.steps / 86400;
 	if (days >= 0.1)
 		buf_printf(out,
