@@ -47,9 +47,9 @@ struct eval *search_eval_open(const struct space *s, struct err *e)
 		v->kind_of = calloc(most, sizeof *v->kind_of);
 		v->live = search_live_open();
 	}
-	if (!v || !v->machines || !v->machine_set || !v->limits || !v->host_limits || !v->stages || !v->uncut ||
-	    !v->own || !v->shares || !v->scale || !v->streams || !v->kinds || !v->kind_of ||
-	    !v->live) {
+	if (!v || !v->machines || !v->machine_set || !v->limits || !v->host_limits || !v->stages ||
+	    !v->uncut || !v->own || !v->shares || !v->scale || !v->streams || !v->kinds ||
+	    !v->kind_of || !v->live) {
 		search_eval_close(v);
 		err_set(e, ERR_NOMEM, "no memory to search layouts on %s; close other programs",
 			s->cluster->name);
