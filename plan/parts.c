@@ -9,6 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ALL UINT32_MAX
+
+/* Speeds are whole numbers, the slowest at most SLOWEST, and as small as an error of EXACT allows,
+ * because a job's text is short. */
+enum { SLOWEST = 16 };
+#define EXACT 0.02
+
 /* A class of devices, and how many of them the cluster has. */
 struct device_class {
 	const struct node_kind *kind;
@@ -33,7 +40,7 @@ static double rate_of(const struct job *job, const struct node_kind *k)
 	struct cost_machine m;
 	int threads = k->devices > 0 && k->cores > k->devices ? k->cores / k->devices : 1;
 	cost_machine_of_agents(k, job->precision.dtype != DTYPE_FP32, k->devices, threads, &m);
-	return cost_curve_at(&m.rates[RATE_PRODUCT_FWD], 1e12) / fmax(1, m.crowd);
+	return cost_machine_pace(&m);
 }
 
 static int faster_first(const void *a, const void *b)
@@ -96,6 +103,32 @@ static void list_parts(struct plan_parts *p, const struct device_class *of, int 
 	}
 }
 
+static bool has(const struct plan_parts *p, uint32_t classes, int kind)
+{
+	return p->class_of[kind] >= 0 && classes & 1u << p->class_of[kind];
+}
+
+static int devices_of(const struct plan_parts *p, uint32_t classes)
+{
+	int n = 0;
+	for (int i = 0; i < p->all->n_nodes; i++)
+		if (has(p, classes, p->all->nodes[i].kind))
+			n += topo_cluster_kind(p->all, i)->devices;
+	return n;
+}
+
+/* Keeps the parts with so many devices, and the whole cluster. */
+static void keep_named(struct plan_parts *p, int devices)
+{
+	int all = plan_devices(p->all), kept = 0;
+	for (int i = 0; i < p->n; i++) {
+		int mine = devices_of(p, p->classes[i]);
+		if (mine == all || (mine == devices && devices < all))
+			p->classes[kept++] = p->classes[i];
+	}
+	p->n = kept;
+}
+
 int plan_parts_open(const struct job *job, const struct cluster *c, struct plan_parts *out,
 		    struct err *e)
 {
@@ -118,10 +151,14 @@ int plan_parts_open(const struct job *job, const struct cluster *c, struct plan_
 			at++;
 		out->class_of[k] = at == n ? -1 : at < PARTS_CLASSES ? at : PARTS_CLASSES - 1;
 	}
-	if (n > 1 && !speeds_devices(job))
+	for (int i = 0; i < n; i++)
+		out->rate[i < PARTS_CLASSES ? i : PARTS_CLASSES - 1] = found[i].rate;
+	if (n > 1)
 		list_parts(out, found, n);
 	else
-		out->classes[out->n++] = UINT32_MAX;
+		out->classes[out->n++] = ALL;
+	if (n > 1 && speeds_devices(job))
+		keep_named(out, speeds_devices(job));
 	free(found);
 	return 0;
 }
@@ -130,11 +167,6 @@ void plan_parts_close(struct plan_parts *parts)
 {
 	free(parts->class_of);
 	*parts = (struct plan_parts){ 0 };
-}
-
-static bool has(const struct plan_parts *p, uint32_t classes, int kind)
-{
-	return p->class_of[kind] >= 0 && classes & 1u << p->class_of[kind];
 }
 
 /* "dgx-a100:4+dgx-h100:8" */
@@ -193,4 +225,56 @@ void plan_part_close(struct plan_part *part)
 	free(part->cluster.kinds);
 	free(part->nodes);
 	*part = (struct plan_part){ 0 };
+}
+
+/* --- Speeds --- */
+
+/* The speed of a device if the slowest one has `least`. */
+static int speed_of(const struct plan_parts *p, const struct plan_part *part, int node, int least)
+{
+	double slowest = INFINITY;
+	for (int i = 0; i < part->cluster.n_nodes; i++)
+		slowest = fmin(slowest, p->rate[p->class_of[p->all->nodes[part->nodes[i]].kind]]);
+	double mine = p->rate[p->class_of[p->all->nodes[part->nodes[node]].kind]];
+	return (int)lround(least * mine / slowest);
+}
+
+/* Writes the list. Returns the greatest error of a speed; INFINITY if there is no room. */
+static double write_speeds(const struct plan_parts *p, const struct plan_part *part, int least,
+			   char out[JOB_TEXT])
+{
+	double error = 0;
+	size_t used = 0;
+	for (int i = 0; i < part->cluster.n_nodes; i++) {
+		int speed = speed_of(p, part, i, least);
+		double exact = (double)speed_of(p, part, i, 1 << 20) / (1 << 20);
+		error = fmax(error, fabs(speed / (least * exact) - 1));
+		for (int d = 0; d < topo_cluster_kind(&part->cluster, i)->devices; d++) {
+			used += (size_t)snprintf(out + used, JOB_TEXT - used, "%s%d",
+						 used ? "," : "", speed);
+			if (used >= JOB_TEXT)
+				return INFINITY;
+		}
+	}
+	return error;
+}
+
+bool plan_part_speeds(const struct plan_parts *parts, const struct plan_part *part,
+		      char out[JOB_TEXT])
+{
+	char text[JOB_TEXT];
+	double least = INFINITY;
+	const struct cluster *c = &part->cluster;
+	bool unlike = false;
+	for (int i = 1; i < c->n_nodes; i++)
+		unlike |= parts->class_of[parts->all->nodes[part->nodes[i]].kind] !=
+			  parts->class_of[parts->all->nodes[part->nodes[0]].kind];
+	for (int slowest = 1; unlike && slowest <= SLOWEST && least > EXACT; slowest++) {
+		double error = write_speeds(parts, part, slowest, text);
+		if (error < least) {
+			least = error;
+			memcpy(out, text, sizeof text);
+		}
+	}
+	return !isinf(least);
 }

@@ -173,35 +173,37 @@ static const struct cost_engine_pass eager[] = {
 /* clang-format on */
 
 #define FSDP \
-	.hides_dp = true, .embed_fwd = 2, .embed_bwd = 3, .grad_width = 2, .eight_experts = true, \
-	.update = 44
+	.hides_dp = true, .embed_fwd = 2, .embed_bwd = 3, .grad_width = 2, \
+	.eight_experts = true, .update = 44
 
 static const struct cost_engine fsdp_eager = { .name = "PyTorch FSDP",
-					       .attention = ATTENTION_FLASH1,
-					       .passes = eager,
-					       .busy = 0.92,
-					       .loss = 34,
-					       .cast = 4,
-					       FSDP };
+						    .attention = ATTENTION_FLASH1,
+						    .passes = eager,
+						    .busy = 0.92,
+						    .loss = 34,
+						    .cast = 4,
+						    FSDP };
 static const struct cost_engine fsdp_compiled = { .name = "PyTorch FSDP with torch.compile",
-						  .attention = ATTENTION_FLASH2,
-						  .passes = muster,
-						  .loss = 24,
-						  .cast = 3,
-						  FSDP };
+						       .attention = ATTENTION_FLASH2,
+						       .passes = muster,
+						       .loss = 24,
+						       .cast = 3,
+						       FSDP };
 static const struct cost_engine fsdp_async_tp = { .name = "PyTorch FSDP with asynchronous TP",
-						  .passes = muster,
-						  .hides_tp = true,
-						  .own_rows_first = true,
-						  .attention = ATTENTION_FLASH2,
-						  .loss = 24,
-						  .cast = 3,
-						  FSDP };
+						       .passes = muster,
+						       .hides_tp = true,
+						       .own_rows_first = true,
+						       .attention = ATTENTION_FLASH2,
+						       .loss = 24,
+						       .cast = 3,
+						       FSDP };
 
 /* --- DeepSpeed ----------------------------------------------------------------------- */
-static const struct cost_engine deepspeed = {
-	.name = "DeepSpeed of 2021", .hides_dp = true, .one_rail = true, .hides = 0.3, MEGATRON
-};
+static const struct cost_engine deepspeed = { .name = "DeepSpeed of 2021",
+						   .hides_dp = true,
+						   .one_rail = true,
+						   .hides = 0.3,
+						   MEGATRON };
 
 const struct cost_engine *const cost_engines[JOB_ENGINES] = {
 	[ENGINE_MUSTER] = &cost_engine_muster,

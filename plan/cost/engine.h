@@ -89,7 +89,7 @@ struct cost_engine {
 	 * and so have inputs: one for the forward pass and one transposed for the weights' gradient */
 	double cast;
 	bool eight_experts; /* products of experts are in 8 bits, too */
-	bool waits;         /* ranks and their hosts wait for the messages between stages */
+	bool waits; /* ranks and their hosts wait for the messages between stages */
 	/* each tp rank sends its part of such a message, and the receivers gather it */
 	bool scatters;
 	/* bytes moved per parameter and micro-batch to add up gradients, besides the products */

@@ -209,14 +209,15 @@ static void set_layer(const struct cost_case *c, const struct shard *h, struct l
 		double each = h->rows / h->experts;
 		y->linear[LINEAR_QKV][form] = linear_seconds(c, h, LINEAR_QKV, form, 1, h->n, h->c,
 							     h->q + 2 * h->kv);
-		y->linear[LINEAR_OUT][form] = linear_seconds(c, h, LINEAR_OUT, form, 1, h->n, h->q,
-							     h->c);
-		y->linear[LINEAR_UP][form] = linear_seconds(c, h, LINEAR_UP, form, h->experts, each,
-							    h->c, h->up);
-		y->linear[LINEAR_DOWN][form] = linear_seconds(c, h, LINEAR_DOWN, form, h->experts,
-							      each, h->f, h->c);
-		y->router[form] = cost_machine_product(c->machine, (enum rate_class)form, h->n,
-						       h->c, (double)c->shape->experts, h->width);
+		y->linear[LINEAR_OUT][form] =
+			linear_seconds(c, h, LINEAR_OUT, form, 1, h->n, h->q, h->c);
+		y->linear[LINEAR_UP][form] =
+			linear_seconds(c, h, LINEAR_UP, form, h->experts, each, h->c, h->up);
+		y->linear[LINEAR_DOWN][form] =
+			linear_seconds(c, h, LINEAR_DOWN, form, h->experts, each, h->f, h->c);
+		y->router[form] =
+			cost_machine_product(c->machine, (enum rate_class)form, h->n, h->c,
+					     (double)c->shape->experts, h->width);
 	}
 	if (c->engine->attention == ATTENTION_STORED)
 		stored_attention(c, h, y);
@@ -257,8 +258,8 @@ static double tp_forward(const struct cost_case *c, const struct shard *h, const
 {
 	if (!h->sp)
 		return 2 * h->sum;
-	double attention = h->half +
-			   gather_beside(c, h, h->hides, y->linear[LINEAR_QKV][RATE_PRODUCT_FWD]);
+	double attention = h->half + gather_beside(c, h, h->hides,
+						   y->linear[LINEAR_QKV][RATE_PRODUCT_FWD]);
 	if (routes_own(c, h))
 		return attention;
 	return attention + h->half +
@@ -273,7 +274,8 @@ static double column_backward_seconds(const struct cost_case *c, const struct sh
 {
 	double shade = hides ? 1 : 0;
 	if (!h->sp)
-		return cost_exposed(c, h->sum, shade * linear[RATE_PRODUCT_WEIGHT]);
+		return cost_exposed(c, h->sum,
+					    shade * linear[RATE_PRODUCT_WEIGHT]);
 	return cost_exposed(c, h->half, shade * linear[RATE_PRODUCT_INPUT]) +
 	       cost_exposed(c, h->half, shade * linear[RATE_PRODUCT_WEIGHT]);
 }
@@ -283,7 +285,8 @@ static double tp_backward(const struct cost_case *c, const struct shard *h, cons
 	bool hides = h->hides && h->dense;
 	double seconds = column_backward_seconds(c, h, h->hides, y->linear[LINEAR_QKV]);
 	if (h->sp)
-		seconds += gather_beside(c, h, h->hides, y->linear[LINEAR_OUT][RATE_PRODUCT_INPUT]);
+		seconds += gather_beside(c, h, h->hides,
+					 y->linear[LINEAR_OUT][RATE_PRODUCT_INPUT]);
 	if (routes_own(c, h))
 		return seconds;
 	if (h->sp)
@@ -373,7 +376,8 @@ static void add_layers(const struct cost_case *c, const struct shard *h, const s
 			(stage->layer_lo + every - 1) / every;
 	struct layer y;
 	set_layer(c, h, &y);
-	double cp = ring_left(c, h, y.attention, 1), ep = route(c, h);
+	double cp = ring_left(c, h, y.attention, 1),
+	       ep = route(c, h);
 	double weight = products(&y, RATE_PRODUCT_WEIGHT) + accumulated(c, h);
 	t->fwd = layers *
 		 (products(&y, RATE_PRODUCT_FWD) + y.attention + passes_of(c, h, PHASE_FORWARD));

@@ -114,7 +114,8 @@ struct replica_groups {
 
 static struct replica_groups replica_groups_of(const struct cost_case *c, enum zero_class class)
 {
-	struct group_links links = c->group_links[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP],
+	struct group_links links =
+				   c->group_links[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP],
 			   *all = &links;
 	int node_replicas = class == ZERO_EXPERTS ? c->node_replicas / c->layout->ep
 						  : c->node_replicas;
@@ -173,7 +174,8 @@ static double exposed_seconds(const struct cost_case *c, const struct cost_rank 
 	       each = cost_exposed(c, around, forward);
 	double after = c->job->parallel.zero == 3
 			       ? 0
-			       : cost_exposed(c, x.params, c->engine->gathers_ahead ? forward : 0);
+			       : cost_exposed(c, x.params,
+						      c->engine->gathers_ahead ? forward : 0);
 	double most = cost_exposed(c, x.micro + around, backward),
 	       last = cost_exposed(c, x.micro + around + x.once, backward);
 	return after + c->micros * each + (c->micros - 1) * most + fmax(x.last, last);

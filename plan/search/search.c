@@ -7,6 +7,7 @@
 #include "plan/search/fit.h"
 #include "plan/search/visit.h"
 #include "plan/spec/job/keys.h"
+#include "plan/spec/speeds.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -60,7 +61,7 @@ static bool better(const struct eval_leaf *a, const struct eval_leaf *b)
 static bool same_layout(const struct search_config *a, const struct search_config *b)
 {
 	return a->tp == b->tp && a->cp == b->cp && a->ep == b->ep && a->dp == b->dp &&
-	       a->pp == b->pp && a->schedule == b->schedule;
+	       a->pp == b->pp && a->schedule == b->schedule && !strcmp(a->speeds, b->speeds);
 }
 
 static void post(struct board *b, const struct eval_leaf *leaf)
@@ -263,22 +264,44 @@ static int search_space(const struct space *s, struct search_state *h, struct er
 	return rc;
 }
 
-/* Searches the layouts of one part of the cluster. What the other parts have found is a bound. */
-static int search_part(const struct job *job, const struct plan_parts *parts, int i, bool roomy,
+static int search_part(const struct job *job, const struct plan_part *part, bool roomy,
 		       struct search_state *h, struct err *e)
 {
-	struct plan_part part;
 	struct space *s = calloc(1, sizeof *s);
-	if (!s)
-		return err_set(e, ERR_NOMEM, "no memory to search layouts; close other programs");
-	int rc = plan_part_open(parts, i, &part, e);
+	int rc = s ? search_space_open(job, &part->cluster, s, e)
+		   : err_set(e, ERR_NOMEM, "no memory to search layouts; close other programs");
 	if (!rc) {
-		rc = search_space_open(job, &part.cluster, s, e);
 		s->roomy = roomy;
-		rc = rc ? rc : search_space(s, h, e);
-		plan_part_close(&part);
+		rc = search_space(s, h, e);
 	}
 	free(s);
+	return rc;
+}
+
+/* Whether muster may name the speeds of a job's devices. Other programs share the work equally. */
+static bool may_name(const struct job *job)
+{
+	return job->plan.engine == ENGINE_MUSTER && job->parallel.sync != SYNC_SERVER &&
+	       !speeds_devices(job);
+}
+
+/* Searches the layouts of one part of the cluster, with equal shares of the work and, on unlike
+ * devices, with shares by their speeds. What has been found so far is a bound. */
+static int search_shares(const struct job *job, const struct plan_parts *parts, int i, bool roomy,
+			 struct search_state *h, struct err *e)
+{
+	struct plan_part part;
+	struct job *named = malloc(sizeof *named);
+	int rc = named ? plan_part_open(parts, i, &part, e)
+		       : err_set(e, ERR_NOMEM, "no memory to search layouts; close other programs");
+	if (!rc) {
+		*named = *job;
+		rc = search_part(job, &part, roomy, h, e);
+		if (!rc && may_name(job) && plan_part_speeds(parts, &part, named->launch.speeds))
+			rc = search_part(named, &part, roomy, h, e);
+		plan_part_close(&part);
+	}
+	free(named);
 	return rc;
 }
 
@@ -295,7 +318,7 @@ static int search_roomy(const struct job *job, const struct plan_parts *parts,
 			.ask = ask,
 		};
 		for (int i = 0; i < parts->n && !rc; i++)
-			rc = search_part(job, parts, i, roomy, h, e);
+			rc = search_shares(job, parts, i, roomy, h, e);
 	}
 	return rc;
 }
