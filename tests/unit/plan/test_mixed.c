@@ -141,6 +141,34 @@ static void unused_nodes_are_spares(void **state)
 	free(job);
 }
 
+/* Equal shares on unlike devices take about as long as the slowest devices need, also if they come
+ * from a list of speeds. */
+static void a_list_of_speeds_does_not_speed_up_a_slow_kind(void **state)
+{
+#define PIPELINE \
+	"model.layers=16 model.hidden=4096 model.heads=32 model.seq=2048 model.vocab=32000 " \
+	"precision.dtype=bf16 job.device=cuda parallel.dp=8 parallel.pp=2 batch.global=128 "
+	struct job *job = malloc(sizeof *job), *named = malloc(sizeof *named);
+	struct cluster mixed = cluster_of("dgx-a100:1+dgx-h100:1"), slow = cluster_of("dgx-a100:2"),
+		       fast = cluster_of("dgx-h100:2");
+	(void)state;
+	assert_true(job && named);
+	load(NULL, PIPELINE, false, job);
+	load(NULL, PIPELINE "launch.speeds=1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", false, named);
+	double equal = time_of(named, &mixed), slowest = time_of(job, &slow);
+	print_message("equal shares %.4g s, the slow kind alone %.4g s\n", equal, slowest);
+	assert_true(equal > 0.9 * slowest && equal < 1.25 * slowest);
+	/* speeds that are nearly right do better, but not better than the fast kind alone */
+	load(NULL, PIPELINE "launch.speeds=4,4,4,4,4,4,4,4,11,11,11,11,11,11,11,11", false, named);
+	double unequal = time_of(named, &mixed);
+	assert_true(unequal < 0.85 * slowest && unequal > time_of(job, &fast));
+	topo_cluster_free(&mixed);
+	topo_cluster_free(&slow);
+	topo_cluster_free(&fast);
+	free(named);
+	free(job);
+}
+
 /* --- Random clusters --- */
 
 /* All of them only if MUSTER_LARGE is set. */
@@ -301,6 +329,23 @@ static void draw_job(uint64_t *seed, struct job *job)
 	load(NULL, words, true, job);
 }
 
+/* The closed forms' optimum with bounds is that without bounds. */
+static void check_bounds(const struct job *job, const struct cluster *c, uint64_t seed,
+			 struct search *s)
+{
+	struct search_options ask = { .finalists = 1 };
+	struct err e = ERR_INIT;
+	assert_int_equal(search_run(job, c, &ask, s, &e), 0);
+	struct search_config bounded = s->found[0].leaf.config;
+	int64_t considered = s->considered;
+	ask.exhaustive = true;
+	assert_int_equal(search_run(job, c, &ask, s, &e), 0);
+	assert_true(considered <= s->considered);
+	if (!search_config_same(&bounded, &s->found[0].leaf.config))
+		fail_msg("SEED=%llu on %s: bounds lose the optimum", (unsigned long long)seed,
+			 c->name);
+}
+
 static void random_ones_have_the_optimum_of_all_plans(void **state)
 {
 	const char *given = getenv("SEED");
@@ -318,6 +363,7 @@ static void random_ones_have_the_optimum_of_all_plans(void **state)
 		draw(&seed, 2);
 		draw_cluster(&seed, &c);
 		draw_job(&seed, job);
+		check_bounds(job, &c, first + (uint64_t)i, s);
 		struct search_options ask = { .finalists = SEARCH_FINALISTS };
 		if (search_run(job, &c, &ask, s, &e))
 			fail_msg("SEED=%llu: %s", (unsigned long long)first + i, e.text);
@@ -346,6 +392,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_search_is_no_slower_than_a_known_layout),
 		cmocka_unit_test(unused_nodes_are_spares),
+		cmocka_unit_test(a_list_of_speeds_does_not_speed_up_a_slow_kind),
 		cmocka_unit_test(random_ones_have_the_optimum_of_all_plans),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
