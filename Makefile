@@ -35,7 +35,7 @@ room_src = $(filter-out $(foreach r,$(filter $(1)/%,$(ROOMS)) $(apart_$(1)),$(r)
 apart_kernels := $(patsubst %/,%,$(wildcard kernels/*/))
 apart_libcomm := libcomm/device/cuda
 
-libs_base     := -lsodium -lexpat -ljansson -lm -ldl
+libs_base     := -lsodium -lexpat -ljansson -lutf8proc -lm -ldl
 libs_topo     := -lhwloc -lexpat -ljansson -lm
 libs_plan     := -linih -ljansson -lm
 libs_libcomm  := -lxxhash
@@ -126,6 +126,8 @@ $(BUILD)/$(1)/%: $(BUILD)/obj/$(1)/%.o $(BUILD)/lib/$(call flat,$(1)).a $(call a
 endef
 $(foreach f,base topo plan libcomm kernels agent launcher,\
 	$(eval $(call unit_rule,tests/unit/$(f),$(call stands_on,$(f)))))
+# The tests of agents add storages of checkpoints (tests/unit/agent/ckpt_storages.h).
+$(BUILD)/tests/unit/agent/%: LDFLAGS += -Wl,--wrap=ckpt_storage_of
 $(eval $(call unit_rule,tests/conform,kernels libcomm base))
 $(eval $(call unit_rule,tests/fault,libcomm base))
 

@@ -496,3 +496,10 @@ int agent_control_save_asked(struct control *c)
 {
 	return atomic_load(&c->save);
 }
+
+int agent_control_trace_asked(struct control *c, int *steps)
+{
+	long long word = atomic_load(&c->trace);
+	*steps = (int)(word & UINT32_MAX);
+	return (int)(word >> 32);
+}

@@ -103,5 +103,7 @@ void agent_control_give_up(struct control *c);
 bool agent_control_stopping(struct control *c, bool *checkpoint);
 /* The number of the last checkpoint that the supervisor has asked for in this generation; 0: none. */
 int agent_control_save_asked(struct control *c);
+/* The number of the last request in this generation to record steps, and *steps; 0: there is none. */
+int agent_control_trace_asked(struct control *c, int *steps);
 
 #endif

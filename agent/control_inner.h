@@ -43,6 +43,7 @@ struct control {
 
 	atomic_bool closing, finished;
 	atomic_int stop, save; /* save: the highest number of the message */
+	atomic_llong trace;    /* the last message: number << 32 | steps */
 	atomic_llong step;
 	atomic_ullong count;
 	struct pace pace;

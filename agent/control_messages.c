@@ -61,6 +61,20 @@ static int handle_save(struct control *c, const struct msg *m, struct err *e)
 	return 0;
 }
 
+static int handle_trace(struct control *c, const struct msg *m, struct err *e)
+{
+	struct msg_trace trace;
+	if (msg_trace_read(m->body, &trace, e))
+		return -1;
+	if (trace.number < 1 || trace.steps < 1 || trace.steps > TRACE_STEPS_MOST)
+		return err_set(e, ERR_PROTO, "message trace: %d steps, number %d", trace.steps,
+			       trace.number);
+	long long word = (long long)trace.number << 32 | trace.steps;
+	if (word > atomic_load(&c->trace)) /* only this thread sets it */
+		atomic_store(&c->trace, word);
+	return 0;
+}
+
 static int handle_recorded(struct control *c, const struct msg *m, struct err *e)
 {
 	struct msg_recorded recorded;
@@ -113,6 +127,7 @@ static void begin_next(struct control *c, json_t *welcome, uint32_t generation)
 	agent_times_end(&c->times);
 	atomic_store(&c->stop, STOP_NONE);
 	atomic_store(&c->save, 0);
+	atomic_store(&c->trace, 0);
 	atomic_store(&c->step, 0);
 	atomic_store(&c->phase, "start");
 	pthread_cond_broadcast(&c->news);
@@ -159,7 +174,7 @@ static int (*const handlers[MSG_COUNT])(struct control *c, const struct msg *m, 
 	[MSG_DUMP] = handle_dump,       [MSG_RECORDED] = handle_recorded,
 	[MSG_EXAMINE] = handle_examine, [MSG_REGROUP] = handle_regroup,
 	[MSG_WELCOME] = handle_welcome, [MSG_WORLD_ENDPOINTS] = handle_world_endpoints,
-	[MSG_SAVE] = handle_save,
+	[MSG_SAVE] = handle_save,       [MSG_TRACE] = handle_trace,
 };
 
 int agent_control_exchange_messages(struct control *c, struct err *e)

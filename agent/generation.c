@@ -3,6 +3,7 @@
 #include "agent/drill.h"
 #include "agent/engine/ckpt/memory/store.h"
 #include "agent/engine/parallel/device.h"
+#include "agent/log_parts.h"
 #include "agent/metrics/report.h"
 #include "agent/predecessors.h"
 #include "agent/preflight.h"
@@ -36,7 +37,7 @@ struct generation {
 	struct agent_drill drill;
 	struct phases phases;
 	struct train_blame blame;
-	int log_fd; /* -1: the log is not open */
+	struct agent_log log; /* fd -1: it is not open */
 };
 
 /* Computes the rank's view of the plan. Its coordinates must be those of the welcome. */
@@ -88,6 +89,11 @@ static void send_log_line(enum log_level level, const char *text, void *arg)
 		msg_log_json(&(struct msg_log){ .level = log_level_word(level), .text = text }));
 }
 
+static void split_log(void *arg)
+{
+	agent_log_split(arg);
+}
+
 static int open_log(struct generation *g, struct err *e)
 {
 	char path[RUN_PATH], who[2 * BOOT_HOST];
@@ -97,15 +103,15 @@ static int open_log(struct generation *g, struct err *e)
 			       g->welcome->node);
 	if (file_make_dirs(g->welcome->run, e) || file_make_own_dir(path, e))
 		return -1;
-	run_path_rank_log(path, g->welcome->run, g->welcome->node, g->rank);
-	int fd = file_open(path, O_WRONLY | O_CREAT | O_APPEND, FILE_OWN, e);
-	if (fd < 0)
+	if (agent_log_open(&g->log, g->welcome->run, g->welcome->node, g->rank,
+			   (int64_t)(g->job.log.keep * (1 << 20)), e))
 		return -1;
-	g->log_fd = fd;
 	int level = log_level_parse(g->job.log.level);
 	snprintf(who, sizeof who, "%s:%d", g->welcome->node, g->rank);
-	log_setup(fd, level < 0 ? LOG_INFO : (enum log_level)level, who);
+	log_setup(g->log.fd, level < 0 ? LOG_INFO : (enum log_level)level, who);
 	log_hook(LOG_WARN, send_log_line, g->control);
+	log_limit(agent_log_size(&g->log), agent_log_most(&g->log), g->log.keep ? split_log : NULL,
+		  &g->log);
 	return 0;
 }
 
@@ -229,7 +235,7 @@ int agent_generation_open(const struct generation_start *start, struct generatio
 	if (!g)
 		return err_set(e, ERR_NOMEM, "no memory for a generation");
 	g->start = *start;
-	g->log_fd = -1;
+	g->log.fd = -1;
 	g->control = start->control;
 	g->welcome = w;
 	g->number = (uint32_t)w->generation;
@@ -322,10 +328,11 @@ void agent_generation_close(struct generation *g)
 	agent_control_on_dump(g->control, NULL, NULL);
 	comm_close(g->world);
 	rank_view_fini(&g->view);
-	if (g->log_fd >= 0) {
+	if (g->log.fd >= 0) {
+		log_limit(0, 0, NULL, NULL);
 		log_hook(LOG_ERROR, NULL, NULL);
 		log_setup(STDERR_FILENO, LOG_INFO, "muster-agent");
-		close(g->log_fd);
+		agent_log_close(&g->log);
 	}
 	free(g);
 }

@@ -316,7 +316,7 @@ static void cannot_write(const char *path, struct err *e)
 		strerror_r(errno, text, sizeof text), remedy);
 }
 
-int file_replace(const char *path, const void *data, size_t n, struct err *e)
+static int replace(const char *path, const void *data, size_t n, mode_t mode, struct err *e)
 {
 	char tmp[PATH_MAX];
 	struct stat st;
@@ -337,7 +337,8 @@ int file_replace(const char *path, const void *data, size_t n, struct err *e)
 	if (fd < 0)
 		return err_errno(e, file_error_code(errno),
 				 "%s: cannot create a file in its folder", path);
-	int bad = file_write_full(fd, data, n) || TEMP_FAILURE_RETRY(fsync(fd));
+	int bad = file_write_full(fd, data, n) || (mode != 0600 && fchmod(fd, mode)) ||
+		  TEMP_FAILURE_RETRY(fsync(fd));
 	if (bad)
 		cannot_write(tmp, e);
 	if (file_close(fd) && !bad)
@@ -349,6 +350,16 @@ int file_replace(const char *path, const void *data, size_t n, struct err *e)
 		return -1;
 	}
 	return sync_parent(path, e);
+}
+
+int file_replace(const char *path, const void *data, size_t n, struct err *e)
+{
+	return replace(path, data, n, 0600, e);
+}
+
+int file_publish(const char *path, const void *data, size_t n, struct err *e)
+{
+	return replace(path, data, n, process_public_mode(), e);
 }
 
 int file_make_dirs(const char *path, struct err *e)

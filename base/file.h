@@ -1,7 +1,8 @@
 /*
  * file — opens files safely, reads and writes them whole, and replaces them atomically.
  *
- * Everything muster creates is private to its user: files 0600, folders 0700.
+ * Everything muster creates is private to its user: files 0600, folders 0700. Pictures alone, which
+ * are made to be shown, get the mode that the user's umask gives (file_publish).
  *
  * A path can lead to a symbolic link to somebody's file, to a FIFO that blocks open(2) for ever, to
  * a device, or to a sparse file of 100 GB. Files are therefore opened here. What is accepted depends
@@ -60,6 +61,8 @@ int file_read_secret(const char *path, char *out, size_t size, struct err *e);
  * folder. After a crash `path` holds either the old content or the new content. When `path` is a
  * folder, a device or a pipe, the call fails and leaves it unchanged. */
 int file_replace(const char *path, const void *data, size_t n, struct err *e);
+/* As file_replace, for what others may read: the mode is process_public_mode's. */
+int file_publish(const char *path, const void *data, size_t n, struct err *e);
 
 /* The code for an errno of a file operation: ERR_NOTFOUND for ENOENT, ERR_DENIED for EACCES, EPERM and
  * EROFS, ERR_FULL for ENOSPC, EDQUOT and EFBIG, ERR_NOMEM for ENOMEM, EMFILE and ENFILE, otherwise

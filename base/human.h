@@ -8,6 +8,8 @@
 #ifndef MUSTER_BASE_HUMAN_H
 #define MUSTER_BASE_HUMAN_H
 
+#include "base/buf.h"
+
 #include <stdint.h>
 
 enum { HUMAN = 32 };
@@ -22,9 +24,19 @@ const char *human_count(double n, const char *unit, char out[HUMAN]);
 /* "12.3 ms", "0 s" */
 const char *human_seconds(double seconds, char out[HUMAN]);
 
-/* Replaces control characters by spaces, including those in UTF-8 (U+0080 to U+009F), so that text
- * from outside cannot control a terminal. */
+/* Replaces control characters by spaces, so that text from outside cannot control a terminal. Those of
+ * U+0080 to U+009F count in UTF-8, and as single bytes that are part of no valid character. */
 void human_plain(char *text);
+
+/* Appends the word as a person can give it to a shell: in quotes if it needs them, and with control
+ * characters as bash, ksh and zsh read them, $'\033'. */
+void human_shell_word(const char *word, struct buf *out);
+
+/* The columns that a plain text takes on a terminal: 2 for a wide character such as a Chinese one, 0 for
+ * a combining mark, and 1 for a byte that is part of no character. human_width.c */
+int human_width(const char *text);
+/* The width to give to printf's "%-*s", which counts bytes, so that the text fills `wide` columns. */
+int human_padded(const char *text, int wide);
 
 /* The plural ending of a noun, "" or "s": "%d node%s". */
 const char *human_s(int64_t n);

@@ -1,6 +1,7 @@
 #include "base/log.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -12,7 +13,12 @@ static struct {
 	char who[64];
 	void (*hook)(enum log_level, const char *, void *);
 	void *hook_arg;
-} out = { .fd = 2, .least = LOG_INFO, .who = "muster" };
+	void (*full)(void *);
+	void *full_arg;
+	int64_t most;
+	_Atomic int64_t size; /* of the file */
+	atomic_flag splitting;
+} out = { .fd = 2, .least = LOG_INFO, .who = "muster", .splitting = ATOMIC_FLAG_INIT };
 
 static const char *const words[] = { "debug", "info", "warn", "error" };
 
@@ -28,6 +34,27 @@ void log_hook(enum log_level least, void (*hook)(enum log_level, const char *, v
 	out.hook_least = least;
 	out.hook_arg = arg;
 	out.hook = hook;
+}
+
+void log_limit(int64_t size, int64_t most, void (*full)(void *arg), void *arg)
+{
+	atomic_store(&out.size, size);
+	out.most = most;
+	out.full_arg = arg;
+	out.full = full;
+}
+
+/* Other threads go on writing while one splits the file. */
+static void count(int64_t len)
+{
+	int64_t size = atomic_fetch_add(&out.size, len);
+	if (!size || size + len <= out.most || atomic_flag_test_and_set(&out.splitting))
+		return;
+	if (atomic_load(&out.size) > out.most) {
+		out.full(out.full_arg);
+		atomic_store(&out.size, len);
+	}
+	atomic_flag_clear(&out.splitting);
 }
 
 const char *log_level_word(enum log_level level)
@@ -68,6 +95,8 @@ void log_line(enum log_level level, const char *fmt, ...)
 	if (len > sizeof line - 2)
 		len = sizeof line - 2;
 	line[len++] = '\n';
+	if (out.full)
+		count((int64_t)len);
 	/* A failed write to the log cannot be reported anywhere. */
 	if (write(out.fd, line, len) < 0)
 		return;

@@ -10,6 +10,8 @@
 #ifndef MUSTER_BASE_LOG_H
 #define MUSTER_BASE_LOG_H
 
+#include <stdint.h>
+
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
 /* fd: where lines are written (default 2). least: the lowest level that is written (default
@@ -19,6 +21,11 @@ void log_setup(int fd, enum log_level least, const char *who);
 /* hook(level, text, arg) runs on the thread that logs; it must not log. */
 void log_hook(enum log_level least, void (*hook)(enum log_level, const char *text, void *arg),
 	      void *arg);
+
+/* Calls full(arg), which may replace the file behind the descriptor, before a line that makes the file
+ * longer than `most`. size: how long it is now. The thread that logs runs it, one at a time; it must not
+ * log. full NULL: never. */
+void log_limit(int64_t size, int64_t most, void (*full)(void *arg), void *arg);
 
 void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

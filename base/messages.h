@@ -22,13 +22,14 @@
 #include "base/time_parts.h"
 
 enum {
-	MSG_VERSION = 8,
+	MSG_VERSION = 9,
 	CONSOLE_VERSION =
 		1, /* of the messages console_*, for consoles of another version of muster */
 	GUARD_GENERATION = 1, /* of all messages to and from a guard, which outlives generations */
 	CONSOLE_GENERATION = 1, /* of all messages to and from a console */
 	BURN_IN_GENERATION =
-		1 /* of all messages to and from a burn-in, which precedes generations */
+		1, /* of all messages to and from a burn-in, which precedes generations */
+	TRACE_STEPS_MOST = 1000 /* that a run records on request at once */
 };
 
 /* clang-format off */
@@ -78,7 +79,9 @@ enum {
 	X(MSG_SAVE_FAILED, save_failed, MSG_SAVE_FAILED_FIELDS, "agent", "world rank 0: the checkpoint that save asked for was not committed") \
 	X(MSG_CONSOLE_HELLO,  console_hello,  MSG_CONSOLE_HELLO_FIELDS,  "console", "the first message of a console after the handshake") \
 	X(MSG_CONSOLE_ASK,    console_ask,    MSG_CONSOLE_ASK_FIELDS,    "console", "what the owner of the run wants to know or have done") \
-	X(MSG_CONSOLE_ANSWER, console_answer, MSG_CONSOLE_ANSWER_FIELDS, "supervisor", "the answer to console_ask")
+	X(MSG_CONSOLE_ANSWER, console_answer, MSG_CONSOLE_ANSWER_FIELDS, "supervisor", "the answer to console_ask") \
+	X(MSG_TRACE,     trace,    MSG_TRACE_FIELDS,    "supervisor", "record the next steps in detail, all ranks the same ones") \
+	X(MSG_TRACED,    traced,   MSG_TRACED_FIELDS,   "agent",      "the answer to trace, once the rank's file is written or cannot be")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -243,22 +246,34 @@ enum {
 	F(step, COUNT, REQUIRED, "the checkpoint's step") \
 	F(text, LINE,  REQUIRED, "why")
 
+/* A rank that has begun the steps of a number never records any for this one or a lower one. */
+#define MSG_TRACE_FIELDS(F) \
+	F(number, INT, REQUIRED, "the number of the request, from 1") \
+	F(steps,  INT, REQUIRED, "how many, at most TRACE_STEPS_MOST")
+
+#define MSG_TRACED_FIELDS(F) \
+	F(number, INT,   REQUIRED, "the number of the request") \
+	F(first,  COUNT, REQUIRED, "the first step that the file has, from 1; 0: none") \
+	F(last,   COUNT, REQUIRED, "the last one") \
+	F(error,  LINE,  OPTIONAL, "why there is no file")
+
 #define MSG_CONSOLE_HELLO_FIELDS(F) \
 	F(version, INT,  REQUIRED, "CONSOLE_VERSION of the console") \
 	F(who,     LINE, REQUIRED, "who asks, for the run's events: \"alice on login1\"")
 
 /* `what`: a word of launcher/supervise/console.h. */
 #define MSG_CONSOLE_ASK_FIELDS(F) \
-	F(what,  TEXT, REQUIRED, "stop, stop-now, checkpoint, state or ranks") \
+	F(what,  TEXT, REQUIRED, "stop, stop-now, checkpoint, trace, state or ranks") \
 	F(first, INT,  OPTIONAL, "for ranks: the first rank; absent: 0") \
-	F(count, INT,  OPTIONAL, "for ranks: how many; absent: as many as fit")
+	F(count, INT,  OPTIONAL, "for ranks: how many; absent: as many as fit. For trace: how many steps")
 
 #define MSG_CONSOLE_ANSWER_FIELDS(F) \
 	F(ok,    FLAG,  REQUIRED, "whether it was done, or is being done") \
 	F(text,  LINE,  REQUIRED, "the same for people: a clause") \
 	F(more,  FLAG,  REQUIRED, "another answer follows, once it is done") \
-	F(step,  COUNT, OPTIONAL, "for checkpoint: its step") \
-	F(path,  TEXT,  OPTIONAL, "for checkpoint: its folder") \
+	F(step,  COUNT, OPTIONAL, "for checkpoint: its step; for trace: the first one that is recorded") \
+	F(last,  COUNT, OPTIONAL, "for trace: the last one") \
+	F(path,  TEXT,  OPTIONAL, "for checkpoint and trace: the folder") \
 	F(state, JSON,  OPTIONAL, "for state: the object of state.json") \
 	F(first, INT,   OPTIONAL, "for ranks: the first rank of the list") \
 	F(world, INT,   OPTIONAL, "for ranks: how many there are in all") \

@@ -1,7 +1,7 @@
 #include "base/munge.h"
 
-#include <dlfcn.h>
-#include <pthread.h>
+#include "base/library.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ enum {
 	NOT_FOR_US = 18
 };
 
-static struct {
+static struct munge_library {
 	void *(*create)(void);
 	void (*destroy)(void *ctx);
 	int (*set)(void *ctx, int option, ...);
@@ -31,42 +31,31 @@ static struct {
 		      gid_t *gid);
 } lib;
 
-static const struct {
-	const char *name;
-	void *to;
-} symbols[] = {
-	{ "munge_ctx_create", &lib.create }, { "munge_ctx_destroy", &lib.destroy },
-	{ "munge_ctx_set", &lib.set },       { "munge_ctx_strerror", &lib.ctx_error },
-	{ "munge_strerror", &lib.error },    { "munge_encode", &lib.encode },
-	{ "munge_decode", &lib.decode },
+static const struct library_symbol symbols[] = {
+	LIBRARY_NEEDS(munge_library, create, "munge_ctx_create"),
+	LIBRARY_NEEDS(munge_library, destroy, "munge_ctx_destroy"),
+	LIBRARY_NEEDS(munge_library, set, "munge_ctx_set"),
+	LIBRARY_NEEDS(munge_library, ctx_error, "munge_ctx_strerror"),
+	LIBRARY_NEEDS(munge_library, error, "munge_strerror"),
+	LIBRARY_NEEDS(munge_library, encode, "munge_encode"),
+	LIBRARY_NEEDS(munge_library, decode, "munge_decode"),
 };
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static char unloadable[256]; /* error of the load */
-
-static void load(void)
-{
-	void *so = dlopen("libmunge.so.2", RTLD_NOW | RTLD_LOCAL);
-	const char *why = so ? NULL : dlerror();
-	for (size_t i = 0; so && i < sizeof symbols / sizeof *symbols; i++) {
-		void *at = dlsym(so, symbols[i].name);
-		if (!at)
-			why = symbols[i].name;
-		memcpy(symbols[i].to, &at, sizeof at);
-	}
-	if (why)
-		snprintf(unloadable, sizeof unloadable, "%s", why);
-}
+static struct library munge = {
+	.name = "MUNGE: libmunge.so.2",
+	.files = { "libmunge.so.2" },
+	.code = ERR_UNSUPPORTED,
+	.remedy = "install the package libmunge2",
+	.symbols = symbols,
+	.count = sizeof symbols / sizeof *symbols,
+	.table = &lib,
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+};
 
 static int open_context(const struct voucher *by, void **ctx, struct err *e)
 {
-	pthread_once(&once, load);
-	if (*unloadable)
-		return err_set(e, ERR_UNSUPPORTED,
-			       "MUNGE: libmunge.so.2 cannot be loaded on this node (%s); install "
-			       "the package "
-			       "libmunge2",
-			       unloadable);
+	if (library_load(&munge, e))
+		return -1;
 	*ctx = lib.create();
 	if (!*ctx)
 		return err_set(e, ERR_NOMEM, "MUNGE: no memory for a context");
@@ -152,11 +141,11 @@ static int vouch_both(const struct voucher *by, struct vouch *v, struct err *e)
 
 int munge_parse(const char *word, struct voucher *by, struct err *e)
 {
-	static const char munge[] = "munge";
-	const size_t len = sizeof munge - 1;
+	static const char name[] = "munge";
+	const size_t len = sizeof name - 1;
 	if (!word || !strcmp(word, "secret"))
 		return 0;
-	if (strncmp(word, munge, len) || (word[len] && word[len] != ':') ||
+	if (strncmp(word, name, len) || (word[len] && word[len] != ':') ||
 	    strlen(word) > len + AUTH_SOCKET)
 		return err_set(e, ERR_USAGE,
 			       "MUSTER_AUTH is \"%.64s\"; secret, munge and munge:SOCKET are known",

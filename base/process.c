@@ -10,6 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Set once, before any thread is started. */
+static mode_t inherited_umask = 077;
+
 static void hold_stdio(void)
 {
 	int fd;
@@ -40,7 +43,12 @@ void process_begin(void)
 	hold_stdio();
 	process_signals();
 	signal(SIGXFSZ, SIG_IGN);
-	umask(077);
+	inherited_umask = umask(077);
+}
+
+mode_t process_public_mode(void)
+{
+	return (0666 & ~inherited_umask) | 0600;
 }
 
 const char *process_write_remedy(int error)

@@ -11,14 +11,21 @@
 
 #include "base/err.h"
 
+#include <sys/types.h>
+
 /* Call this first in main, before any thread is started and any file is opened:
  *   - descriptors 0, 1 and 2 that are closed are opened on /dev/null, so that no file of muster
  *     gets one of these numbers;
  *   - signals are reset by process_signals, and then SIGXFSZ is ignored: a write beyond `ulimit -f`
  *     fails with EFBIG, which is handled like a full disk (process_write_remedy), and does not kill
  *     the process;
- *   - the umask is 077: a umask such as 0777 would make folders that muster itself cannot use. */
+ *   - the umask is 077: a umask such as 0777 would make folders that muster itself cannot use. process_public_mode
+ *     keeps the parent's. */
 void process_begin(void);
+
+/* The mode of a file that is made for other people: rw for all that the umask of the parent of this
+ * process leaves, and for its user in any case. 0600 before process_begin. */
+mode_t process_public_mode(void);
 
 /* Every signal gets its default action, and none is blocked; a signal that was blocked and is
  * pending is delivered. One exception: SIGHUP that the parent ignores stays ignored, as nohup wants

@@ -5,7 +5,7 @@
  * file holds and who writes it. Paths are built here alone, so that both sides agree.
  *
  *     job.ini  submit-<n>.ini  submit-<n>.sbatch  submissions.jsonl  plan-<generation>.json  events.jsonl  metrics.jsonl
- *     health.jsonl  time.jsonl  rollbacks.jsonl  lock
+ *     health.jsonl  time.jsonl  ledger.jsonl  rollbacks.jsonl  lock
  *     metrics.<n>.jsonl and so on: earlier parts of these files (base/segments.h)
  *     logs/<node>-<rank>.log  logs/launch-<generation>.log  logs/hosts-<generation>
  *     logs/slurm-<id>.out  logs/guard.log  .pmix/
@@ -31,6 +31,7 @@ enum { RUN_PATH = PATH_MAX + 320 };
 #define RUN_METRICS     "metrics.jsonl"
 #define RUN_HEALTH      "health.jsonl"
 #define RUN_TIME        "time.jsonl"
+#define RUN_LEDGER      "ledger.jsonl"
 #define RUN_LOCK        "lock"
 #define RUN_SUBMISSIONS "submissions.jsonl"
 #define RUN_ROLLBACKS   "rollbacks.jsonl"

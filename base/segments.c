@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { HEAD_MAX = 1024 };
+
 /* The length of the name before ".jsonl". */
 static size_t stem_length(const char *name)
 {
@@ -190,6 +192,30 @@ static bool same_file(int fd, const char *path)
 	return !fstat(fd, &a) && !stat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
+/* The first line of a file, without its newline. Returns its length; 0: it is empty or too long. */
+static size_t first_line(int fd, char *line, size_t room)
+{
+	ssize_t n = TEMP_FAILURE_RETRY(pread(fd, line, room, 0));
+	const char *end = n > 0 ? memchr(line, '\n', (size_t)n) : NULL;
+	return end ? (size_t)(end - line) : 0;
+}
+
+/* Whether the segment is what is open, or was made of it by leaving out lines. */
+static bool same_lines(int fd, const char *path)
+{
+	char ours[HEAD_MAX], theirs[HEAD_MAX];
+	if (same_file(fd, path))
+		return true;
+	int segment = file_open(path, O_RDONLY, FILE_OWN, NULL);
+	if (segment < 0)
+		return false;
+	size_t n = first_line(fd, ours, sizeof ours);
+	size_t m = first_line(segment, theirs, sizeof theirs);
+	close(segment);
+	return n > 1 && m > n && ours[n - 1] == '}' && theirs[n - 1] == ',' &&
+	       !memcmp(ours, theirs, n - 1);
+}
+
 /* Whether nothing more is written to what is open: it is a segment, or another file has its name
  * now. */
 static bool is_complete(const struct segments_reader *r)
@@ -208,7 +234,7 @@ static int step_over(struct segments_reader *r, struct err *e)
 	int rc = r->current ? list_again(r, e) : 0;
 	for (int i = r->next; rc > 0 && i < r->list.n; i++) {
 		segments_path(path, r->folder, r->name, r->list.numbers[i]);
-		if (same_file(r->fd, path)) {
+		if (same_lines(r->fd, path)) {
 			r->number = r->list.numbers[i];
 			r->next = i + 1;
 			break;
@@ -283,7 +309,7 @@ static int open_segments(const char *folder, const char *name, size_t most, stru
 	most -= there ? parts[0].n : 0;
 	for (int i = s->n - 1; i >= 0 && most > 0 && rc >= 0; i--) {
 		segments_path(path, folder, name, s->numbers[i]);
-		if (there && same_file(parts[0].fd, path))
+		if (there && same_lines(parts[0].fd, path))
 			continue;
 		rc = open_part(path, most, &parts[*n], e);
 		if (rc > 0)

@@ -5,7 +5,8 @@
  * metrics.<n>.jsonl, n above every earlier one, and a new metrics.jsonl begins. So the lines of all
  * segments in the order of their numbers, and then those of the file itself, are in the order in
  * which they were written. launcher/rundir/output.h splits them, and launcher/rundir/thin.h replaces
- * old ones by shorter ones.
+ * old ones by shorter ones: other files, whose first line is that of the old one with a member added.
+ * A ledger has parts of its own kind (agent/engine/data/ledger_parts.h).
  */
 #ifndef MUSTER_BASE_SEGMENTS_H
 #define MUSTER_BASE_SEGMENTS_H

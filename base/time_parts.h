@@ -29,8 +29,8 @@
 	X(with, SLOWEST,    slowest,    "slower ranks",     false, "the part of the communication in which the rank waited for a slower rank of its pipeline stage; the other parts do not contain it") \
 	X(with, UNREPORTED, unreported, "not reported",     false, "seconds of training of which the rank's report has not come: up to some seconds before now, and before the death of a rank") \
 	X(with, LOST,       lost,       "lost steps",       false, "seconds of training that was repeated after a restart, and of the steps that a loss or a stop at once interrupted") \
-	X(with, RESTART,    restart,    "restarts",         false, "from a loss until the rank is ready again, with the wait for nodes and the back-off") \
-	X(with, STOP,       stop,       "stop",             false, "from the rank's last step and its checkpoint until muster ends, or a larger generation starts") \
+	X(with, RESTART,    restart,    "restarts",         false, "from a loss, or from the last step before a change of nodes, until the rank is ready again, with the wait for nodes and the back-off") \
+	X(with, STOP,       stop,       "stop",             false, "from the rank's last step and its checkpoint until muster ends") \
 	X(with, IDLE,       idle,       "idle devices",     false, "seconds of devices of the allocation that no rank uses: spares, and those that a shrunk run left")
 
 enum time_part {

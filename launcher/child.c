@@ -1,6 +1,7 @@
 #include "launcher/child.h"
 
 #include "base/file.h"
+#include "base/program.h"
 #include "launcher/fork.h"
 
 #include <errno.h>
@@ -52,7 +53,8 @@ static bool join_cgroup(const char *procs)
 
 /* Runs after fork, so it makes async-signal-safe calls only. Writes errno to `report` if exec
  * fails. */
-static void execute_command(const struct child_command *c, int in, int out, int report)
+static void execute_command(const struct child_command *c, const struct program *program, int in,
+			    int out, int report)
 {
 	setpgid(0, 0);
 	if (c->tied)
@@ -60,12 +62,13 @@ static void execute_command(const struct child_command *c, int in, int out, int 
 	launcher_fork_reset_signals();
 	if ((!c->cgroup || join_cgroup(c->cgroup)) && dup2(in, 0) >= 0 && dup2(out, 1) >= 0 &&
 	    dup2(out, 2) >= 0)
-		execvpe(c->argv[0], c->argv, c->env ? c->env : environ);
+		program_execute(program, c->argv, c->env ? c->env : environ);
 	int why = errno;
 	_exit(file_write_full(report, &why, sizeof why) ? 126 : 127);
 }
 
-static int fork_child(const struct child_command *c, int in, int out, pid_t *pid, struct err *e)
+static int fork_child(const struct child_command *c, const struct program *program, int in, int out,
+		      pid_t *pid, struct err *e)
 {
 	int report[2], why = 0;
 	if (pipe2(report, O_CLOEXEC))
@@ -74,7 +77,7 @@ static int fork_child(const struct child_command *c, int in, int out, pid_t *pid
 				 c->argv[0]);
 	*pid = launcher_fork_blocked();
 	if (*pid == 0)
-		execute_command(c, in, out, report[1]);
+		execute_command(c, program, in, out, report[1]);
 	close(report[1]);
 	if (*pid < 0)
 		err_errno(e, ERR_NOMEM, "%s: cannot start a process (ulimit -u prints the limit)",
@@ -89,6 +92,16 @@ static int fork_child(const struct child_command *c, int in, int out, pid_t *pid
 	return *pid < 0 || why ? -1 : 0;
 }
 
+static int start_program(const struct child_command *c, int in, int out, pid_t *pid, struct err *e)
+{
+	struct program program;
+	if (program_open(&program, c->argv))
+		return err_set(e, ERR_NOMEM, "%s: no memory to start it", c->argv[0]);
+	int rc = fork_child(c, &program, in, out, pid, e);
+	program_close(&program);
+	return rc;
+}
+
 static int process_start(const struct child_command *c, struct process *p, struct err *e)
 {
 	int in = c->input ? memory_file(c->input, e) : open("/dev/null", O_RDONLY | O_CLOEXEC),
@@ -97,7 +110,7 @@ static int process_start(const struct child_command *c, struct process *p, struc
 		return c->input ? -1 : err_errno(e, ERR_IO, "/dev/null: cannot open");
 	p->capture = c->out < 0 ? memory_file(NULL, e) : -1;
 	if (c->out >= 0 || p->capture >= 0)
-		rc = fork_child(c, in, c->out < 0 ? p->capture : c->out, &p->pid, e);
+		rc = start_program(c, in, c->out < 0 ? p->capture : c->out, &p->pid, e);
 	close(in);
 	if (!rc && (p->pidfd = pidfd_open(p->pid, 0)) < 0) {
 		rc = err_errno(e, ERR_NOMEM,

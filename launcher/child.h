@@ -1,9 +1,9 @@
 /*
  * child — runs a command as a child process and watches it or waits for it.
  *
- * The command is started by execvp() without a shell, with default signals, in a process group of
- * its own, so that a terminal's Ctrl-C reaches only the supervisor. If the command cannot be
- * executed, the start fails; this is not an exit status.
+ * The command is found in PATH (base/program.h) and starts without a shell, with default signals,
+ * in a process group of its own, so that a terminal's Ctrl-C reaches only the supervisor. If the
+ * command cannot be executed, the start fails; this is not an exit status.
  */
 #ifndef MUSTER_LAUNCHER_CHILD_H
 #define MUSTER_LAUNCHER_CHILD_H

@@ -56,6 +56,22 @@ int launcher_deployment_most_ranks(const struct deployment *first, const struct 
 	return devices > first->plan.world ? devices : first->plan.world;
 }
 
+int launcher_deployment_nodes(const struct deployment *d)
+{
+	const struct plan *p = &d->plan;
+	int n = 0, at = 0; /* at: a rank of the node before; that of the next one is near it */
+	for (int i = 0; i < d->cluster.n_nodes; i++) {
+		int r = 0;
+		while (r < p->world && p->ranks[(at + r) % p->world].node != i)
+			r++;
+		if (r == p->world)
+			continue;
+		at = (at + r) % p->world;
+		n++;
+	}
+	return n;
+}
+
 void launcher_deployment_free(struct deployment *d)
 {
 	if (!d)

@@ -29,6 +29,8 @@ int launcher_deployment_build(const struct job *job, int64_t dp, uint32_t open,
 /* The most ranks that any generation of a run may have: its first deployment, or a later one, which
  * may use every device of `machines`, all nodes that the run began with. */
 int launcher_deployment_most_ranks(const struct deployment *first, const struct cluster *machines);
+/* How many nodes have ranks. */
+int launcher_deployment_nodes(const struct deployment *d);
 /* Takes NULL. */
 void launcher_deployment_free(struct deployment *d);
 

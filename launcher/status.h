@@ -10,6 +10,7 @@ enum {
 	STATUS_GAVE_UP = 4,      /* it failed again after restarts */
 	STATUS_LOST = 5,         /* of muster status: the run's supervisor is gone without a word */
 	STATUS_STOPPED = 75,     /* stopped on purpose; the same command continues */
+	STATUS_PIPE = 141,       /* the reader of the output has gone, as after SIGPIPE */
 };
 
 #endif

@@ -1,9 +1,9 @@
 #include "libcomm/async.h"
 
+#include "base/thread.h"
 #include "libcomm/device/device_group.h"
 #include "libcomm/flight/recorder.h"
 
-#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,20 +69,14 @@ static int open_worker(struct comm *c, struct err *e)
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->work, NULL);
 	pthread_cond_init(&w->finished, NULL);
-	/* Signals are left to the threads that the program created. */
-	sigset_t all, old;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	int rc = pthread_create(&w->thread, NULL, worker_main, w);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	char name[THREAD_NAME];
+	snprintf(name, sizeof name, "comm %.10s", c->name);
+	int rc = thread_start(&w->thread, name, worker_main, w);
 	if (rc) {
 		free(w);
 		return err_set(e, ERR_NOMEM, "cannot start the thread of group %s: %s", c->name,
 			       strerror(rc));
 	}
-	char name[16]; /* the kernel keeps no more */
-	snprintf(name, sizeof name, "comm %.10s", c->name);
-	pthread_setname_np(w->thread, name);
 	c->worker = w;
 	return 0;
 }

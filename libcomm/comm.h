@@ -149,12 +149,24 @@ void comm_abort(struct comm *c, const char *reason);
  * while operations are in progress. The file is either complete or absent. */
 int comm_dump(struct comm *c, const char *path, struct err *e);
 
+enum { COMM_TAPE_OPS = 1 << 18 /* operations of each group that a tape holds */ };
+
 /* From now on every operation that ends is kept, in all groups of c's world that are open now, until
  * comm_tape_stop(): to look at a few steps closely. An operation costs about 500 bytes meanwhile. Any
  * thread. */
 void comm_tape_start(struct comm *c);
-/* Stops, and appends the operations to *out in the format of comm_dump(). Any thread. */
-int comm_tape_stop(struct comm *c, struct buf *out, struct err *e);
+/* Stops, and takes the operations away, without making their text: this holds up no operation for
+ * longer than a few pointers take. *out is valid as long as the world. Any thread. */
+struct comm_tape;
+int comm_tape_stop(struct comm *c, struct comm_tape **out, struct err *e);
+/* Appends the operations in the format of comm_dump(). Any thread; operations go on meanwhile. */
+int comm_tape_write(const struct comm_tape *t, struct buf *out, struct err *e);
+/* Operations that have begun so far, in all groups of c's world that are open now. Any thread. */
+int64_t comm_ops_begun(struct comm *c);
+/* Operations that ended while the tape had no room (COMM_TAPE_OPS). */
+int64_t comm_tape_lost(const struct comm_tape *t);
+/* Takes NULL. */
+void comm_tape_free(struct comm_tape *t);
 
 /* What has been sent to another rank over the network, in one group: sums since its connections
  * were made. */

@@ -263,8 +263,8 @@ static void server_memory(const struct job *job, const struct model_shape *m,
 	r->grads += ELEMENT * own;
 	r->optimizer = ELEMENT * moments * own;
 	r->buffers += ELEMENT * (l->dp * own + most);
-	r->snapshot =
-		(1 + moments) * ELEMENT * plan_memory_images(job) * zero_saved(m, share, 3, cuts);
+	r->snapshot = (1 + moments) * ELEMENT * plan_memory_images(job) *
+		      zero_saved(m, share, 3, cuts);
 }
 
 void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l,

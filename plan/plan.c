@@ -8,6 +8,7 @@
 #include "plan/spec/speeds.h"
 #include "plan/capacity.h"
 #include "plan/cost/cost.h"
+#include "plan/cost/devices.h"
 #include "plan/layout_text.h"
 
 #include <stdarg.h>
@@ -148,6 +149,27 @@ static void warn_idle(const struct job *job, struct plan *p)
 			  (int)job->parallel.zero);
 }
 
+/* Types of numbers that the devices do not multiply, and compute as something wider. */
+static void warn_types(const struct job *job, struct plan *p, const struct cluster *c)
+{
+	const struct node_kind *k = topo_cluster_kind(c, p->ranks[0].node);
+	struct cost_machine m;
+	if (plan_on_cpu(k) || k->device_flops <= 0)
+		return;
+	cost_machine_of(k, job->precision.dtype != DTYPE_FP32, 1, &m);
+	if (job->precision.fp8 != FP8_OFF && !(m.eight > 0))
+		plan_warn(p,
+			  "%s has no products of 8-bit numbers: [precision] fp8 only costs time "
+			  "there; leave it out",
+			  k->device);
+	if (job->precision.dtype == DTYPE_BF16 && m.generation < GENERATION_AMPERE)
+		plan_warn(
+			p,
+			"%s has no products in bf16, and computes them far slower than predicted; "
+			"use precision.dtype = fp16",
+			k->device);
+}
+
 static void warn_unaligned(const struct job *job, struct plan *p)
 {
 	struct buf sizes = BUF_INIT;
@@ -172,6 +194,7 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 	warn_crossing(p, c);
 	warn_idle(job, p);
 	warn_unaligned(job, p);
+	warn_types(job, p, c);
 	warn_guesses(p, c);
 	if (schedule_build(job->parallel.schedule, &p->layout, p->shares[p->slowest_replica].micros,
 			   &p->schedule, e) ||

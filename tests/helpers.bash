@@ -122,6 +122,14 @@ last_step() { # run
 # Succeeds if the run has metrics of that step or of a later one.
 step_reached() { [[ $(last_step "$1") -ge $2 ]]; } # run step
 
+# Succeeds if the last checkpoint that was committed is of that step or of a later one: in the folder that all share, or on the nodes
+# (ckpt-local). A checkpoint is written while training continues, so the run's step alone does not tell. It runs no program, as last_step.
+checkpoint_reached() { # run step [ckpt-local]
+	local events="" kind="\"event\":\"${3-ckpt}\","
+	[[ ! -e $BATS_FILE_TMPDIR/$1/events.jsonl ]] || events=$(<"$BATS_FILE_TMPDIR/$1/events.jsonl")
+	[[ $events == *"$kind"* && ${events##*"$kind"} =~ \"step\":([0-9]+) && ${BASH_REMATCH[1]} -ge $2 ]]
+}
+
 # Prints the seconds from one time to another.
 span() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", b - a }'; }
 

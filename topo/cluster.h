@@ -96,8 +96,8 @@ struct node_kind {
 	/* [devices × devices]; row i holds the links of device i; the diagonal is LINK_SELF */
 	struct topo_link *links;
 	/* what the source does not contain, for people, such as "NVLinks, which this file
-	 * leaves to the driver"; or "" */
-	char unsaid[256];
+	 * leaves to the driver", and what is assumed in its place; or "" */
+	char unsaid[512];
 };
 
 struct cluster_node {

@@ -16,6 +16,15 @@
 enum { GPU_IDS = 8 };
 enum { PCI_NVIDIA = 0x10de, PCI_AMD = 0x1002 };
 
+/* How the boards of a model join their GPUs. */
+enum gpu_join {
+	JOIN_BRIDGE,        /* not at all, or by bridges that a machine may or may not have */
+	JOIN_SWITCH,        /* boards of 8 or more by switches, boards of 4 directly */
+	JOIN_ALWAYS_SWITCH, /* also boards of 4, as in an NVLink rack */
+	JOIN_MESH,          /* any two directly */
+	JOIN_CUBE,          /* boards of 8 as a hybrid cube mesh, boards of 4 directly */
+};
+
 struct gpu_model {
 	const char *name; /* muster's name: "H100-SXM5-80GB" */
 	/* space-separated words that the driver's name must all contain, in any case: "h100 hbm3";
@@ -31,6 +40,7 @@ struct gpu_model {
 	enum link_kind link; /* LINK_NVLINK, LINK_XGMI, or LINK_UNKNOWN: PCIe only */
 	int lanes;           /* of the device */
 	double lane;         /* bandwidth of one lane */
+	enum gpu_join join;
 };
 
 /* These functions return a row of the table, or NULL if none matches.

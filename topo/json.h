@@ -31,7 +31,8 @@
  *   - A kind must have a name and devices; a run of nodes must have names.
  *   - Defaults of omitted keys: kind 0, leaf -1, domain -1; a cluster has the name of its file; a
  *     kind's device is "device".
- *   - parts, nics, links and switches are omitted if they are unknown.
+ *   - parts, nics, links and switches are omitted if they are unknown. A node without adapters has
+ *     an empty list of nics.
  *   - memory, flops and bandwidth of a device that topo/gpus.h knows may be omitted.
  *   - Names contain no control characters, and names of nodes contain no spaces.
  *   - A switch comes after its parent.

@@ -69,6 +69,11 @@ static int save_asked(void *arg)
 	return agent_control_save_asked(arg);
 }
 
+static int trace_asked(void *arg, int *steps)
+{
+	return agent_control_trace_asked(arg, steps);
+}
+
 static int await_recorded(void *arg, int64_t step, double seconds, struct err *e)
 {
 	return agent_control_await_recorded(arg, step, seconds, e);
@@ -135,6 +140,16 @@ static void send_save_failed(void *arg, int64_t step, const char *why)
 		msg_save_failed_json(&(struct msg_save_failed){ .step = step, .text = why }));
 }
 
+static void send_traced(void *arg, const struct trace_report *r)
+{
+	agent_control_send(arg, MSG_TRACED,
+			   msg_traced_json(&(struct msg_traced){ .number = r->number,
+								 .first = r->first,
+								 .last = r->last,
+								 .has_error = r->why != NULL,
+								 .error = r->why }));
+}
+
 static void send_finished(void *arg, int64_t step, int64_t peak_bytes, const struct phases *spent)
 {
 	json_t *phases = train_phases_json(spent);
@@ -154,6 +169,7 @@ struct train_hooks agent_report_hooks(struct control *control)
 		.times = note_times,
 		.stopping = stopping,
 		.save_asked = save_asked,
+		.trace_asked = trace_asked,
 		.await_recorded = await_recorded,
 		.give_up = give_up,
 		.ready = send_ready,
@@ -163,6 +179,7 @@ struct train_hooks agent_report_hooks(struct control *control)
 		.series = send_series,
 		.committed = send_committed,
 		.save_failed = send_save_failed,
+		.traced = send_traced,
 		.finished = send_finished,
 	};
 }

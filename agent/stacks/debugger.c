@@ -2,6 +2,7 @@
 #include "agent/stacks/frames.h"
 #include "base/clock.h"
 #include "base/process.h"
+#include "base/program.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -46,23 +47,59 @@ static char *const eu_stack[] = { (char[]){ "eu-stack" },
 
 enum { GDB_WORDS = sizeof gdb / sizeof *gdb, EU_STACK_WORDS = sizeof eu_stack / sizeof *eu_stack };
 
+/* What the child executes. It is complete before the fork, because another thread may hold the lock
+ * of malloc or of the environment then. */
+struct debugger {
+	char number[16], *argv[GDB_WORDS + EU_STACK_WORDS];
+	char **env;
+	struct program program;
+};
+
+static void debugger_fini(struct debugger *d)
+{
+	program_close(&d->program);
+	free(d->env);
+}
+
+/* The environment without the servers of symbols. */
+static char **own_environment(void)
+{
+	static const char servers[] = "DEBUGINFOD_URLS=";
+	size_t n = 0, kept = 0;
+	while (environ[n])
+		n++;
+	char **env = calloc(n + 1, sizeof *env);
+	for (size_t i = 0; env && i < n; i++)
+		if (strncmp(environ[i], servers, sizeof servers - 1))
+			env[kept++] = environ[i];
+	return env;
+}
+
+static int debugger_init(struct debugger *d, char *const *words, int n, int pid, struct err *e)
+{
+	snprintf(d->number, sizeof d->number, "%d", pid);
+	for (int i = 0; i < n; i++)
+		d->argv[i] = words[i] || i == n - 1 ? words[i] : d->number;
+	d->env = own_environment();
+	d->program = (struct program){ 0 };
+	if (d->env && !program_open(&d->program, d->argv))
+		return 0;
+	debugger_fini(d);
+	return err_set(e, ERR_NOMEM, "%s: no memory to start it", words[0]);
+}
+
 /* In the child. It dies with the process that started it, and then the kernel lets the threads
  * go. */
-static void execute(char *const *words, int n, int pid, int out)
+static void execute(const struct debugger *d, int out)
 {
-	char number[16], *argv[GDB_WORDS + EU_STACK_WORDS];
 	int null = open("/dev/null", O_RDONLY);
-	snprintf(number, sizeof number, "%d", pid);
-	for (int i = 0; i < n; i++)
-		argv[i] = words[i] || i == n - 1 ? words[i] : number;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	process_signals();
 	if (null >= 0)
 		dup2(null, 0);
 	dup2(out, 1);
 	dup2(out, 2);
-	unsetenv("DEBUGINFOD_URLS");
-	execvp(argv[0], argv);
+	program_execute(&d->program, d->argv, d->env);
 	_exit(NOT_INSTALLED);
 }
 
@@ -87,14 +124,15 @@ static bool read_output(int fd, double end, struct buf *out)
 	}
 }
 
-static int run(char *const *words, int n, int pid, double end, struct buf *out, struct err *e)
+static int run(const struct debugger *d, double end, struct buf *out, struct err *e)
 {
+	char *const *words = d->argv;
 	int fds[2], status = 0;
 	if (pipe2(fds, O_CLOEXEC))
 		return err_errno(e, ERR_NOMEM, "%s: no descriptors", words[0]);
 	pid_t child = fork();
 	if (!child)
-		execute(words, n, pid, fds[1]);
+		execute(d, fds[1]);
 	close(fds[1]);
 	bool ended = child > 0 && read_output(fds[0], end, out);
 	close(fds[0]);
@@ -121,7 +159,11 @@ int stacks_debug(int pid, double seconds, struct buf *out, struct err *e)
 	int rc = -1;
 	for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
 		struct err why = ERR_INIT;
-		rc = run(programs[i].words, programs[i].n, pid, end, out, &why);
+		struct debugger d;
+		if (debugger_init(&d, programs[i].words, programs[i].n, pid, e))
+			return -1;
+		rc = run(&d, end, out, &why);
+		debugger_fini(&d);
 		if (!rc || why.code != ERR_NOTFOUND)
 			return rc ? err_set(e, why.code, "%s", why.text) : 0;
 	}

@@ -1,4 +1,5 @@
 #include "agent/engine/data/audit.h"
+#include "agent/engine/data/ledger_parts.h"
 #include "agent/tools/ckpt_dir.h"
 #include "agent/tools/tools.h"
 #include "base/file.h"
@@ -20,16 +21,12 @@ static const char page[] =
 	"  muster data audit RUN [--json] [--no-data | --data PATH]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Reads RUN/ledger.jsonl, in which every rank records the samples that it read. It "
-	"proves\n"
-	"  that the samples that count are exactly 0 to N-1 of the data order, none twice and "
-	"none\n"
-	"  missing, across restarts and changes of the layout, except for those that the run\n"
-	"  skipped (data.skip, health.bad_numbers), which are listed with the reason. Steps that "
-	"a\n"
-	"  restart from an earlier checkpoint undid do not count. The last checkpoint must agree "
-	"with\n"
-	"  the ledger.\n"
+	"  Reads RUN/ledger.jsonl and its earlier parts, in which every rank records the samples\n"
+	"  that it read. It proves that the samples that count are exactly 0 to N-1 of the data\n"
+	"  order, none twice and none missing, across restarts and changes of the layout, except\n"
+	"  for those that the run skipped (data.skip, health.bad_numbers), which are listed with\n"
+	"  the reason. Steps that a restart from an earlier checkpoint undid do not count. The\n"
+	"  last checkpoint must agree with the ledger.\n"
 	"  If the data can be read, its tokens are read again and compared with the digests that\n"
 	"  the ranks computed.\n"
 	"\n"
@@ -59,18 +56,10 @@ struct audit_job {
 	int64_t ckpt_step, ckpt_samples, ckpt_skipped;
 };
 
-static int slurp(const char *run, const char *name, struct buf *out, struct err *e)
-{
-	char path[PATH_MAX];
-	if (snprintf(path, sizeof path, "%s/%s", run, name) >= (int)sizeof path)
-		return err_set(e, ERR_USAGE, "%s: the path is too long", run);
-	return file_slurp_own(path, LEDGER_MAX, out, e);
-}
-
 static int read_ledger(struct audit_job *j, struct err *e)
 {
 	struct buf text = BUF_INIT;
-	int rc = slurp(j->run, LEDGER_NAME, &text, e);
+	int rc = data_ledger_slurp(j->run, LEDGER_MAX, &text, e);
 	if (rc && e->code == ERR_NOTFOUND)
 		err_set(e, ERR_NOTFOUND,
 			"%s/" LEDGER_NAME
@@ -83,20 +72,6 @@ static int read_ledger(struct audit_job *j, struct err *e)
 		data_audit_metrics(j->audit, buf_str(&text), text.len);
 	buf_fini(&text);
 	return rc;
-}
-
-/* Returns the position in the order after a step; -1: the ledger does not have the step. */
-static int64_t position_after(const struct audit *a, int64_t step)
-{
-	int64_t after = a->n_steps ? -1 : a->first;
-	for (int64_t i = 0; i < a->n_steps; i++) {
-		const struct ledger_line *l = &a->steps[i];
-		if (step == l->from)
-			after = l->first;
-		if (step == l->to)
-			after = l->end;
-	}
-	return after;
 }
 
 static void hold_against_checkpoint(struct audit_job *j)
@@ -115,7 +90,7 @@ static void hold_against_checkpoint(struct audit_job *j)
 		ckpt_manifest_fini(&m);
 	}
 	tool_ckpt_dir_close(&dir);
-	int64_t position = j->ckpt_step < 0 ? 0 : position_after(j->audit, j->ckpt_step);
+	int64_t position = j->ckpt_step < 0 ? 0 : data_audit_position(j->audit, j->ckpt_step);
 	int64_t held = j->ckpt_samples + j->ckpt_skipped;
 	if (j->ckpt_step >= 0 && position < 0)
 		data_audit_find(j->audit,

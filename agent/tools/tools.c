@@ -79,24 +79,39 @@ int tool_fail(const struct tool *t, const struct err *e)
 	return e->code == ERR_USAGE ? TOOL_USAGE : TOOL_FAILED;
 }
 
+static int report_unprinted(const struct tool *t, const char *why)
+{
+	char command[64];
+	fprintf(stderr, "muster %s: cannot print: %s\n", command_of(t, command), why);
+	return TOOL_FAILED;
+}
+
+int tool_flush(const struct tool *t)
+{
+	bool failed = ferror(stdout);
+	errno = 0;
+	if (!fflush(stdout) && !failed)
+		return TOOL_OK;
+	return report_unprinted(t, errno ? strerror(errno) : "a part of the output was lost");
+}
+
 int tool_print_json(const struct tool *t, json_t *value)
 {
 	int rc = value ? json_dumpf(value, stdout, JSON_INDENT(2)) : -1;
 	json_decref(value);
-	if (rc || putchar('\n') == EOF || fflush(stdout)) {
-		char command[64];
-		fprintf(stderr, "muster %s: cannot print: %s\n", command_of(t, command),
-			value ? strerror(errno) : "no memory");
-		return TOOL_FAILED;
-	}
-	return TOOL_OK;
+	if (!value)
+		return report_unprinted(t, "no memory");
+	if (!rc)
+		putchar('\n');
+	int status = tool_flush(t);
+	return rc && !status ? report_unprinted(t, "a text is not UTF-8") : status;
 }
 
 int tool_option(const struct tool *t, int c, char **argv)
 {
 	if (c == TOOL_HELP) {
 		fputs(t->page, stdout);
-		return TOOL_OK;
+		return tool_flush(t);
 	}
 	return tool_usage(t, c == ':' ? "%s needs a value" : "%s is not an option",
 			  argv[optind - 1]);

@@ -4,7 +4,8 @@
  *
  * Each tool has a main of its own: it prints results to standard output and errors to standard
  * error as `muster GROUP NAME: cause; remedy`, and returns the exit status: 0 done, 1 the work
- * failed (something is damaged, missing, full), 2 usage. Each answers --help with a manual page.
+ * failed (something is damaged, missing, full), 2 usage; of a tool that reads a run also 3, there is
+ * no such run, or it cannot be read. Each answers --help with a manual page.
  *
  * To add a tool: (1) a file named after it that defines its `const struct tool tool_GROUP_NAME`
  * with its page, (2) its row in TOOLS below, (3) its bats tests.
@@ -17,7 +18,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_UNKNOWN = 127 };
+enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_UNREADABLE = 3, TOOL_UNKNOWN = 127 };
 
 struct tool {
 	/* "data", "pack"; NULL as the name: the only tool of its group, such as "trace" */
@@ -70,6 +71,8 @@ int tool_fail(const struct tool *t, const struct err *e);
 /* Prints the value as JSON, flushes, and drops the reference: TOOL_OK, or TOOL_FAILED if it cannot
  * be printed. */
 int tool_print_json(const struct tool *t, json_t *value);
+/* Flushes standard output: TOOL_OK, or TOOL_FAILED after saying that it cannot be printed. */
+int tool_flush(const struct tool *t);
 /* Prints {name: degree, …} as text: tp 2 × pp 2. */
 void tool_print_layout(const json_t *layout);
 

@@ -17,11 +17,12 @@
 #include <unistd.h>
 
 static const char page[] =
-	"muster trace — find the rank that held up a run's communication; draw chosen steps\n"
+	"muster trace — find the rank that held up a run's communication; record and draw steps\n"
 	"\n"
 	"SYNOPSIS\n"
 	"  muster trace RUN|DIR|FILE … [--json]\n"
 	"  muster trace RUN|DIR -o FILE [--steps FIRST-LAST] [--ranks LIST] [--json]\n"
+	"  muster trace RUN --next N [-o FILE [--ranks LIST]] [--json]\n"
 	"\n"
 	"DESCRIPTION\n"
 	"  Every rank records its last operations of each group of ranks. It writes them to a "
@@ -46,33 +47,48 @@ static const char page[] =
 	"  one of them.\n"
 	"\n"
 	"  With -o, the command writes a picture of steps that were recorded in detail, because\n"
-	"  the job has trace.steps=FIRST-LAST: FILE is in the Trace Event Format, for Perfetto\n"
+	"  the job has trace.steps=FIRST-LAST or --next asked for them: FILE is in the Trace Event "
+	"Format, for Perfetto\n"
 	"  (https://ui.perfetto.dev reads it in the browser, without sending it anywhere) and\n"
 	"  chrome://tracing. Each rank is a process. Its first track shows the steps and their\n"
 	"  phases and passes, and each group of ranks has a track with its operations. Arrows\n"
 	"  lead from sent to received messages. The clocks of different hosts are aligned by the\n"
 	"  operations that all ranks leave together.\n"
 	"\n"
+	"  With --next, a running run records its next N steps in detail. All ranks record the\n"
+	"  same ones and train on while they write them. The command waits until all have done\n"
+	"  so. A run records one request at a time, and steps of trace.steps before it. Each\n"
+	"  recording replaces an earlier one of the same generation.\n"
+	"\n"
 	"OPTIONS\n"
+	"  --next N              have the running run RUN record its next N steps, at most 1000;\n"
+	"                        and not more operations than a rank keeps (262,144)\n"
 	"  -o, --output FILE     write the picture of the steps to FILE\n"
 	"  --steps FIRST-LAST    with -o: these steps, or one (default: all that were recorded)\n"
 	"  --ranks LIST          with -o: these ranks, such as 0-7,12 (default: all)\n"
 	"  --json                print as JSON: {finding: none|mismatch|message|deadlock|missing,\n"
 	"                        text, group, op, number, ranks: the ranks at fault, world,\n"
 	"                        missing: ranks without a file, stacks: [{rank, text, file}, …]};\n"
-	"                        with -o: {file, ranks, first, last, events, lost,\n"
-	"                        clocks_us: the largest difference of two hosts' clocks}\n"
+	"                        with -o: {file, ranks, others: ranks whose files hold\n"
+	"                        other steps, first, last, events, lost,\n"
+	"                        clocks_us: the largest difference of two hosts' clocks};\n"
+	"                        with --next and without -o, or if it fails: {ok, text, and, if\n"
+	"                        steps are recorded, first, last, path: the folder}\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster trace runs/demo\n"
 	"  muster trace runs/demo/trace/gen-3 --json\n"
 	"  muster run job.ini trace.steps=40-44\n"
 	"  muster trace runs/job --steps 41-42 -o trace.json\n"
+	"  muster trace runs/job --next 5 -o trace.json\n"
 	"\n"
 	"EXIT STATUS\n"
-	"  0  the ranks agree; with -o: the file is written\n"
-	"  1  they disagree; with -o: the file cannot be written\n"
-	"  2  usage, or the files cannot be read\n";
+	"  0  the ranks agree; with -o: the file is written; with --next: the steps are recorded\n"
+	"  1  they disagree; with -o: the file cannot be written; with --next: the steps are not\n"
+	"     recorded; or the output cannot be printed\n"
+	"  2  usage\n"
+	"  3  there is no such run, it has no such files, or they cannot be read; with --next: it\n"
+	"     does not train now, it records steps already, or its supervisor cannot be asked\n";
 
 enum { STACKS_FILE = 16 << 20 };
 
@@ -212,13 +228,15 @@ static void print_stacks(void)
 static int print_diagnosis(const struct trace *t, struct diagnosis *d, bool json)
 {
 	stacks = stacks ? stacks : json_array();
-	if (json && tool_print_json(&tool_trace, as_json(t, d)))
-		return TOOL_USAGE;
-	if (!json)
+	int rc = TOOL_OK;
+	if (json) {
+		rc = tool_print_json(&tool_trace, as_json(t, d));
+	} else {
 		printf("%s\n", buf_str(&d->text));
-	if (!json)
 		print_stacks();
-	return d->finding == COMM_FINDING_NONE ? TOOL_OK : TOOL_FAILED;
+		rc = tool_flush(&tool_trace);
+	}
+	return rc || d->finding != COMM_FINDING_NONE ? TOOL_FAILED : TOOL_OK;
 }
 
 static int diagnose_files(char **words, int n, bool json)
@@ -226,7 +244,7 @@ static int diagnose_files(char **words, int n, bool json)
 	struct err e = ERR_INIT;
 	struct trace t = { 0 };
 	struct diagnosis d;
-	int status = TOOL_USAGE, rc = 0;
+	int status = TOOL_UNREADABLE, rc = 0;
 	for (int i = 0; i < n && !rc; i++)
 		rc = add_word(&t, words[i], &e);
 	if (!rc && !comm_diagnose(&t, &d, &e)) {
@@ -247,19 +265,25 @@ static int print_picture(const struct trace_picture *p, const struct trace_pictu
 			 bool json)
 {
 	if (json)
-		return tool_print_json(
-			&tool_trace,
-			json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:f}", "file", p->to, "ranks",
-				  r->ranks, "first", (json_int_t)r->first, "last",
-				  (json_int_t)r->last, "events", (json_int_t)r->events, "lost",
-				  (json_int_t)r->lost, "clocks_us", r->most_ahead_us));
+		return tool_print_json(&tool_trace,
+				       json_pack("{s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:f}", "file",
+						 p->to, "ranks", r->ranks, "others", r->others,
+						 "first", (json_int_t)r->first, "last",
+						 (json_int_t)r->last, "events",
+						 (json_int_t)r->events, "lost", (json_int_t)r->lost,
+						 "clocks_us", r->most_ahead_us));
 	printf("%s: steps %lld to %lld of %d rank%s; open it in https://ui.perfetto.dev\n", p->to,
 	       (long long)r->first, (long long)r->last, r->ranks, human_s(r->ranks));
+	if (r->others)
+		printf("%d rank%s left out: the file%s other steps, of another recording\n",
+		       r->others, r->others == 1 ? " is" : "s are",
+		       r->others == 1 ? " holds" : "s hold");
 	if (r->lost)
-		printf("%lld phases are missing: the ranks had no room for them; record fewer "
+		printf("%lld phases and operations are missing: the ranks had no room for them; "
+		       "record fewer "
 		       "steps\n",
 		       (long long)r->lost);
-	return TOOL_OK;
+	return tool_flush(&tool_trace);
 }
 
 static int draw_steps(struct trace_picture *p, int argc, char **argv, bool json)
@@ -273,7 +297,7 @@ static int draw_steps(struct trace_picture *p, int argc, char **argv, bool json)
 	if (!tool_trace_steps(p, &result, &e))
 		return print_picture(p, &result, json);
 	tool_fail(&tool_trace, &e);
-	return e.code == ERR_CORRUPT || e.code == ERR_NOTFOUND ? TOOL_USAGE : TOOL_FAILED;
+	return result.read ? TOOL_FAILED : TOOL_UNREADABLE;
 }
 
 /* "40-44", or one number for both. */

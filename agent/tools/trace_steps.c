@@ -36,7 +36,7 @@ static int find_folder(struct work *w, struct err *e)
 		e, ERR_NOTFOUND,
 		"%s: neither the folder nor its trace/gen-N holds files steps-RANK.json: no "
 		"steps were recorded; run the job with trace.steps=FIRST-LAST, and wait until "
-		"these steps are done",
+		"these steps are done, or ask a running run with --next N",
 		from);
 }
 
@@ -105,8 +105,10 @@ static int note_file(struct work *w, const struct step_file *f, struct err *e)
 {
 	if (tool_step_clocks_add(&w->clocks, f, e))
 		return -1;
-	if (f->last < w->p->steps.first || f->first > w->p->steps.last)
+	if (f->last < w->p->steps.first || f->first > w->p->steps.last) {
+		w->out->others++;
 		return 0;
+	}
 	int64_t first = f->first > w->p->steps.first ? f->first : w->p->steps.first;
 	int64_t last = f->last < w->p->steps.last ? f->last : w->p->steps.last;
 	w->out->first = w->out->ranks && w->out->first < first ? w->out->first : first;
@@ -172,6 +174,7 @@ int tool_trace_steps(const struct trace_picture *p, struct trace_picture_result 
 	int rc = find_folder(&w, e) || list_ranks(&w, e) || each_file(&w, note_file, e) ? -1 : 0;
 	if (!rc && !out->ranks)
 		rc = err_set(e, ERR_NOTFOUND, "%s: the chosen steps were not recorded", w.dir);
+	out->read = !rc;
 	if (!rc)
 		rc = replace_file(&w, e);
 	tool_step_clocks_free(w.clocks);

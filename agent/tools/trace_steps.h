@@ -16,8 +16,10 @@ struct trace_picture {
 
 struct trace_picture_result {
 	int ranks;
+	bool read; /* the files could be read: set also when the picture cannot be written */
+	int others; /* chosen ranks whose files hold none of the steps, because of another recording */
 	int64_t first, last;  /* steps that the files have and the picture shows */
-	int64_t events, lost; /* lost: phases that a rank had no room for */
+	int64_t events, lost; /* lost: phases and operations that a rank had no room for */
 	double most_ahead_us; /* the largest difference between the clocks of two hosts */
 };
 

@@ -1,5 +1,6 @@
 #include "base/human.h"
 #include "launcher/cli/command.h"
+#include "launcher/cli/output.h"
 #include "launcher/cli/run_diff.h"
 #include "launcher/rundir/find.h"
 #include "launcher/status.h"
@@ -23,12 +24,14 @@ static const char help[] =
 	"  what differs between the plans of the last generations; and the first step at which\n"
 	"  the losses part, and the gradient norms, with the values and their difference relative\n"
 	"  to the larger one. Of a step that was repeated after a restart, the last line counts.\n"
-	"  Steps that only one of the runs has are counted and not compared.\n"
+	"  Steps that only one of the runs has are counted and not compared. Jobs or plans are\n"
+	"  not compared if a run has none; the rest is.\n"
 	"\n"
 	"OPTIONS\n"
 	"  --tolerance X  losses and gradient norms may differ by this share, such as 1e-5;\n"
 	"                 the default is 0: they must have the same bits\n"
-	"  --json         print JSON; a step of -1 is none, null a value that is not finite\n"
+	"  --json         print JSON; a step of -1 is none, null a value that is not finite;\n"
+	"                 without_job and without_plan list the runs that have none: a, b\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster diff runs/mine runs/mine-tp2 --tolerance 1e-5\n"
@@ -47,7 +50,7 @@ static const char *const keys[DIFF_COLUMNS] = { [DIFF_LOSS] = "loss", [DIFF_NORM
 struct comparison {
 	char a[RUN_PATH], b[RUN_PATH];
 	double tolerance;
-	json_t *job, *plan;
+	struct run_diff_keys job, plan;
 	struct run_diff_losses losses;
 };
 
@@ -70,23 +73,32 @@ static json_t *step_json(const struct run_diff_step *s)
 	return o;
 }
 
+static json_t *without(const struct run_diff_keys *k)
+{
+	json_t *list = json_array();
+	if (!k->has_a)
+		json_array_append_new(list, json_string("a"));
+	if (!k->has_b)
+		json_array_append_new(list, json_string("b"));
+	return list;
+}
+
 static int print_json(const struct comparison *c)
 {
 	const struct run_diff_losses *l = &c->losses;
 	json_t *o = json_pack("{s:[s,s], s:O, s:O, s:f, s:{s:I, s:I, s:I, s:I, s:I}, s:I}", "runs",
-			      c->a, c->b, "job", c->job, "plan", c->plan, "tolerance", c->tolerance,
-			      "steps", "common", (json_int_t)l->common, "first",
+			      c->a, c->b, "job", c->job.list, "plan", c->plan.list, "tolerance",
+			      c->tolerance, "steps", "common", (json_int_t)l->common, "first",
 			      (json_int_t)l->first, "last", (json_int_t)l->last, "only_a",
 			      (json_int_t)l->only_a, "only_b", (json_int_t)l->only_b, "damaged",
 			      (json_int_t)l->damaged);
+	json_object_set_new(o, "without_job", without(&c->job));
+	json_object_set_new(o, "without_plan", without(&c->plan));
 	for (int i = 0; o && i < DIFF_COLUMNS; i++)
 		json_object_set_new(o, keys[i],
 				    json_pack("{s:o, s:o}", "first", step_json(&l->of[i].first),
 					      "largest", step_json(&l->of[i].largest)));
-	int rc = o ? json_dumpf(o, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER) || puts("") < 0
-		   : -1;
-	json_decref(o);
-	return rc;
+	return command_print_json(o);
 }
 
 /* --- Text --- */
@@ -107,13 +119,23 @@ static void print_value(const json_t *v)
 					    : "-");
 	if (text)
 		human_plain(text);
-	printf("  %-24s", text ? text : number);
+	printf("  %-*s", human_padded(text ? text : number, 24), text ? text : number);
 	free(text);
 }
 
-static void print_list(const char *title, const json_t *list)
+/* file: as it is called in a run folder */
+static void print_keys(const char *title, const char *file, const struct run_diff_keys *k)
 {
+	const json_t *list = k->list;
 	size_t n = json_array_size(list);
+	if (!k->has_a || !k->has_b) {
+		printf("%s: %s no %s, so it is not compared\n", title,
+		       k->has_b   ? "a has"
+		       : k->has_a ? "b has"
+				  : "both runs have",
+		       file);
+		return;
+	}
 	printf("%s: %s\n", title, n ? "" : "no difference");
 	for (size_t i = 0; i < n; i++) {
 		const json_t *row = json_array_get(list, i);
@@ -148,8 +170,8 @@ static void print_text(const struct comparison *c)
 {
 	const struct run_diff_losses *l = &c->losses;
 	printf("a: %s\nb: %s\n", c->a, c->b);
-	print_list("job", c->job);
-	print_list("plan", c->plan);
+	print_keys("job", "job.ini", &c->job);
+	print_keys("plan", "plan-N.json", &c->plan);
 	if (!l->common) {
 		printf("steps: the runs have none in common (a has %lld, b has %lld)\n",
 		       (long long)l->only_a, (long long)l->only_b);
@@ -194,9 +216,7 @@ static int compare(const char *const *runs, const char *tolerance, bool json, st
 	if (c->losses.damaged)
 		fprintf(stderr, "muster: metrics.jsonl: %lld damaged line%s skipped\n",
 			(long long)c->losses.damaged, c->losses.damaged == 1 ? " was" : "s were");
-	if (rc || ferror(stdout) || fflush(stdout))
-		return STATUS_FAILED;
-	return agrees(c) ? STATUS_DONE : STATUS_FAILED;
+	return command_output_end(rc || !agrees(c) ? STATUS_FAILED : STATUS_DONE);
 }
 
 int cmd_diff(int argc, char **argv)
@@ -216,7 +236,7 @@ int cmd_diff(int argc, char **argv)
 		return status;
 	static struct comparison c; /* too large for a small stack */
 	status = compare(runs, tolerance, json, &c, &e);
-	json_decref(c.job);
-	json_decref(c.plan);
+	json_decref(c.job.list);
+	json_decref(c.plan.list);
 	return status;
 }

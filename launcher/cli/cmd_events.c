@@ -3,7 +3,9 @@
 #include "base/segments.h"
 #include "launcher/cli/command.h"
 #include "launcher/cli/event_text.h"
+#include "launcher/cli/output.h"
 #include "launcher/cli/run_words.h"
+#include "launcher/console/look.h"
 #include "launcher/rundir/find.h"
 #include "launcher/rundir/output.h"
 #include "launcher/rundir/split.h"
@@ -27,10 +29,12 @@ static const char help[] =
 	"  Each event of events.jsonl and its earlier parts has a line with its time, its\n"
 	"  generation, its name and what it says. The agents that connect to a generation have\n"
 	"  one line together. doc/reference/run-files.md describes every event and its fields.\n"
+	"  Damaged lines are left out and counted on stderr, also a last line that the end of\n"
+	"  the supervisor has cut.\n"
 	"\n"
 	"OPTIONS\n"
 	"  --follow  go on with new events until interrupted\n"
-	"  --json    print the lines as they are in the file\n"
+	"  --json    print the lines of the file, one JSON object each\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster events runs/mine\n"
@@ -102,6 +106,15 @@ static void print_event(struct printing *p, const json_t *o)
 	free(text);
 }
 
+/* Every event has a name, a time and a generation. */
+static bool is_event(const json_t *o)
+{
+	const json_t *generation = json_object_get(o, "generation");
+	return json_is_string(json_object_get(o, "event")) &&
+	       json_is_number(json_object_get(o, "time")) && json_is_integer(generation) &&
+	       json_integer_value(generation) >= 0;
+}
+
 static void take_line(void *printing, const char *line, size_t n)
 {
 	struct printing *p = printing;
@@ -115,21 +128,47 @@ static void take_line(void *printing, const char *line, size_t n)
 		return;
 	}
 	o = json_loadb(line, n, 0, NULL);
-	if (!json_is_string(json_object_get(o, "event")))
+	if (!is_event(o))
 		p->damaged++;
 	else if (p->json)
-		p->failed |= fwrite(line, 1, n, stdout) != n || putchar('\n') == EOF;
+		p->failed |= command_print_json_text(line, n) != 0;
 	else
 		print_event(p, o);
 	json_decref(o);
 }
 
-/* Prints what there is by now. */
-static int print_more(struct printing *p, char *data, struct err *e)
+/* Whether a supervisor may be at work. */
+static bool is_written(const char *run)
+{
+	struct look l;
+	if (console_look(run, LOOK_QUICK, &l, NULL))
+		return false;
+	bool active = rundir_state_active(l.id);
+	console_look_fini(&l);
+	return active;
+}
+
+/* What follows the last newline: an event whose newline is missing, a line that a supervisor has begun
+ * and goes on with, or one that it could not finish. */
+static void take_rest(struct printing *p)
+{
+	const struct buf *rest = &p->split.part;
+	if (!rest->len || p->split.skipping)
+		return;
+	json_t *o = json_loadb(rest->data, rest->len, 0, NULL);
+	if (o || !is_written(p->reader.folder))
+		take_line(p, rest->data, rest->len);
+	json_decref(o);
+}
+
+/* Prints what there is by now; `last`: no more is read. */
+static int print_more(struct printing *p, char *data, bool last, struct err *e)
 {
 	ssize_t n = 0;
 	while (!p->failed && !p->newer && (n = segments_read(&p->reader, data, READ_BYTES, e)) > 0)
 		rundir_split_feed(&p->split, data, (size_t)n, take_line, p);
+	if (last && !n && !p->failed && !p->newer)
+		take_rest(p);
 	print_agents(p);
 	p->failed |= fflush(stdout) != 0;
 	if (p->newer)
@@ -145,7 +184,7 @@ static int print_all(struct printing *p, bool follow, struct err *e)
 	int rc = data ? 0 : err_set(e, ERR_NOMEM, "no memory to read the events");
 	if (follow)
 		command_follow_begin();
-	while (!rc && !(rc = print_more(p, data, e)) && follow && !p->failed)
+	while (!rc && !(rc = print_more(p, data, !follow, e)) && follow && !p->failed)
 		if (!command_follow_wait())
 			break;
 	free(data);
@@ -178,9 +217,10 @@ int cmd_events(int argc, char **argv)
 			status = command_fail(&e);
 		} else {
 			segments_reader_init(&p->reader, run, RUN_EVENTS);
-			status = print_all(p, follow, &e) ? command_fail(&e)
-				 : p->failed              ? STATUS_FAILED
-							  : STATUS_DONE;
+			status = print_all(p, follow, &e)
+					 ? command_fail(&e)
+					 : command_output_end(p->failed ? STATUS_FAILED
+									: STATUS_DONE);
 			segments_reader_fini(&p->reader);
 			rundir_split_fini(&p->split);
 		}

@@ -1,5 +1,6 @@
 #include "base/human.h"
 #include "launcher/cli/command.h"
+#include "launcher/cli/output.h"
 #include "launcher/exports/csv.h"
 #include "launcher/exports/from_run.h"
 #include "launcher/rundir/find.h"
@@ -66,10 +67,10 @@ static int print_csv(const char *run)
 	int64_t damaged = 0;
 	if (exports_csv(run, stdout, &damaged, &e))
 		return command_fail(&e);
-	if (fflush(stdout) || ferror(stdout))
-		return cannot_write("the table");
-	tell_damaged(damaged);
-	return STATUS_DONE;
+	int status = command_output_end(STATUS_DONE);
+	if (!status)
+		tell_damaged(damaged);
+	return status;
 }
 
 /* The file is replaced only by a whole table. */
@@ -100,11 +101,14 @@ static int save_board(const char *run, const char *folder)
 	char path[RUN_PATH];
 	struct err e = ERR_INIT;
 	int64_t damaged = 0;
-	if (exports_tb_from_run(run, folder, path, &damaged, &e))
-		return command_fail(&e);
+	bool unwritable = false;
+	if (exports_tb_from_run(run, folder, path, &damaged, &unwritable, &e)) {
+		int status = command_fail(&e);
+		return unwritable ? STATUS_FAILED : status;
+	}
 	tell_damaged(damaged);
 	printf("%s\n", path);
-	return fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
+	return command_output_end(STATUS_DONE);
 }
 
 int cmd_export(int argc, char **argv)

@@ -1,6 +1,7 @@
 #include "base/clock.h"
 #include "base/human.h"
 #include "launcher/cli/command.h"
+#include "launcher/cli/output.h"
 #include "launcher/cli/run_words.h"
 #include "launcher/rundir/find.h"
 #include "launcher/rundir/logs.h"
@@ -52,7 +53,8 @@ static const char help[] =
 	"  0  done\n"
 	"  1  the output cannot be printed\n"
 	"  2  usage\n"
-	"  3  there is no such run, rank, node or generation, or the logs cannot be read\n";
+	"  3  there is no such run, rank, node or generation, or a log cannot be read; the other\n"
+	"     logs are printed\n";
 
 struct arguments {
 	const char *rank, *node, *generation, *since, *grep;
@@ -62,10 +64,17 @@ struct arguments {
 struct printing {
 	const struct arguments *a;
 	regex_t re;
-	bool failed;
+	bool failed, left_out;
 };
 
 /* --- Printing --- */
+
+static void tell_unreadable(void *printing, const struct err *why)
+{
+	struct printing *p = printing;
+	p->left_out = true;
+	command_lines("", why->text);
+}
 
 static bool print_json(const struct rundir_log_line *l)
 {
@@ -82,7 +91,9 @@ static bool print_json(const struct rundir_log_line *l)
 			*c = '?'; /* not UTF-8 */
 	json_object_set_new(o, "line", text ? text : json_string(plain ? plain : ""));
 	free(plain);
-	int rc = json_dumpf(o, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER) || putchar('\n') == EOF;
+	char *line = json_dumps(o, JSON_COMPACT | JSON_PRESERVE_ORDER);
+	int rc = line ? command_print_json_text(line, strlen(line)) : -1;
+	free(line);
 	json_decref(o);
 	return !rc;
 }
@@ -190,6 +201,8 @@ static int run_logs(const struct arguments *a, const char *word, struct err *e)
 	if (rundir_find(word, run, e) || choose(a, run, &ranks, &o, e) ||
 	    (a->grep && compile(a->grep, &p.re, e)))
 		return command_fail(e);
+	o.unreadable = tell_unreadable;
+	o.unreadable_arg = &p;
 	int rc = rundir_logs_open(run, &o, &l, e);
 	if (!rc) {
 		rc = print_logs(l, &p, e);
@@ -197,7 +210,11 @@ static int run_logs(const struct arguments *a, const char *word, struct err *e)
 	}
 	if (a->grep)
 		regfree(&p.re);
-	return rc ? command_fail(e) : p.failed ? STATUS_FAILED : STATUS_DONE;
+	if (rc)
+		return command_fail(e);
+	return command_output_end(p.failed     ? STATUS_FAILED
+				  : p.left_out ? STATUS_CANNOT_START
+					       : STATUS_DONE);
 }
 
 int cmd_logs(int argc, char **argv)

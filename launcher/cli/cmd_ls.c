@@ -3,7 +3,9 @@
 #include "base/file.h"
 #include "base/human.h"
 #include "launcher/cli/command.h"
+#include "launcher/cli/output.h"
 #include "launcher/cli/run_view.h"
+#include "launcher/console/looks.h"
 #include "launcher/rundir/find.h"
 #include "launcher/status.h"
 
@@ -40,11 +42,10 @@ static const char help[] =
 	"  3  the folder cannot be read\n";
 
 struct row {
-	char *name;
-	struct look look;
-	struct err why; /* nothing is known about the run */
-	bool known;
-	double since; /* in seconds since 1970; 0: unknown */
+	char *name, *plain; /* plain: for people */
+	char *run;
+	struct console_looks at; /* what is known about the run */
+	double since;            /* in seconds since 1970; 0: unknown */
 };
 
 struct rows {
@@ -52,13 +53,23 @@ struct rows {
 	int n, room;
 };
 
-static void look_at(struct row *r, const char *run)
+static int look_at_all(struct rows *all, struct err *e)
 {
-	r->known = !console_look(run, LOOK_QUICK, &r->look, &r->why);
-	if (r->known && r->look.object)
-		r->since = r->look.state.since;
-	else if (r->known)
-		r->since = console_queue_submitted(run);
+	struct console_looks *looks = calloc((size_t)all->n + 1, sizeof *looks);
+	if (!looks)
+		return err_set(e, ERR_NOMEM, "no memory for the list of runs");
+	for (int i = 0; i < all->n; i++)
+		looks[i].run = all->of[i].run;
+	console_looks(looks, (size_t)all->n);
+	for (int i = 0; i < all->n; i++) {
+		struct row *r = &all->of[i];
+		r->at = looks[i];
+		if (!r->at.failed)
+			r->since = r->at.look.object ? r->at.look.state.since
+						     : console_queue_submitted(r->run);
+	}
+	free(looks);
+	return 0;
 }
 
 static int add(struct rows *all, const char *name, const char *run, struct err *e)
@@ -72,11 +83,11 @@ static int add(struct rows *all, const char *name, const char *run, struct err *
 		all->room = room;
 	}
 	struct row *r = &all->of[all->n];
-	*r = (struct row){ .name = strdup(name) };
-	if (!r->name)
-		return err_set(e, ERR_NOMEM, "no memory for the list of runs");
+	*r = (struct row){ .name = strdup(name), .plain = strdup(name), .run = strdup(run) };
 	all->n++;
-	look_at(r, run);
+	if (!r->name || !r->plain || !r->run)
+		return err_set(e, ERR_NOMEM, "no memory for the list of runs");
+	human_plain(r->plain);
 	return 0;
 }
 
@@ -118,10 +129,10 @@ static int compare(const void *a, const void *b)
 static json_t *row_json(const struct row *r, const char *folder)
 {
 	char run[RUN_PATH];
-	if (r->known)
-		return command_run_json(&r->look);
+	if (!r->at.failed)
+		return command_run_json(&r->at.look);
 	snprintf(run, sizeof run, "%.*s/%s", PATH_MAX, folder, r->name);
-	return json_pack("{s:s?, s:n, s:s?}", "run", run, "state", "note", r->why.text);
+	return json_pack("{s:s?, s:n, s:s?}", "run", run, "state", "note", r->at.why.text);
 }
 
 static int print_json(const struct rows *all, const char *folder)
@@ -130,28 +141,27 @@ static int print_json(const struct rows *all, const char *folder)
 	int rc = list ? 0 : -1;
 	for (int i = 0; i < all->n && !rc; i++)
 		rc = json_array_append_new(list, row_json(&all->of[i], folder));
-	rc = rc || json_dumpf(list, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER) || puts("") < 0;
+	if (!rc)
+		return command_print_json(list);
 	json_decref(list);
 	return rc;
 }
 
 static void print_row(const struct row *r, int wide, double now)
 {
-	const struct rundir_state *s = &r->look.state;
-	bool known = r->known && r->look.object;
-	char steps[64] = "-", loss[32] = "-", age[RUN_VIEW_AGE] = "-", name[256], text[1100];
+	const struct rundir_state *s = &r->at.look.state;
+	bool known = !r->at.failed && r->at.look.object;
+	char steps[64] = "-", loss[32] = "-", age[RUN_VIEW_AGE] = "-", text[1100];
 	if (known && s->has_step)
 		snprintf(steps, sizeof steps, "%lld/%lld", (long long)s->step, (long long)s->steps);
 	if (known && s->has_loss)
 		snprintf(loss, sizeof loss, "%.4f", s->loss);
 	if (r->since > 0)
 		command_run_age(now - r->since, age);
-	snprintf(name, sizeof name, "%s", r->name);
-	snprintf(text, sizeof text, "%s", r->known ? r->look.note : r->why.text);
-	human_plain(name);
+	snprintf(text, sizeof text, "%s", r->at.failed ? r->at.why.text : r->at.look.note);
 	human_plain(text);
-	printf("%-*s  %-10s  %15s  %9s  %7s%s%s\n", wide, name,
-	       r->known ? rundir_state_word(r->look.id) : "unknown", steps, loss, age,
+	printf("%-*s  %-10s  %15s  %9s  %7s%s%s\n", human_padded(r->plain, wide), r->plain,
+	       r->at.failed ? "unknown" : rundir_state_word(r->at.look.id), steps, loss, age,
 	       *text ? "  " : "", text);
 }
 
@@ -160,8 +170,8 @@ static void print_table(const struct rows *all, const char *folder)
 	int wide = 4;
 	double now = clock_wall_s();
 	for (int i = 0; i < all->n; i++)
-		if ((int)strlen(all->of[i].name) > wide)
-			wide = (int)strlen(all->of[i].name);
+		if (human_width(all->of[i].plain) > wide)
+			wide = human_width(all->of[i].plain);
 	if (!all->n) {
 		fprintf(stderr, "muster: there are no runs in %s\n", folder);
 		return;
@@ -174,8 +184,10 @@ static void print_table(const struct rows *all, const char *folder)
 static void free_rows(struct rows *all)
 {
 	for (int i = 0; i < all->n; i++) {
-		console_look_fini(&all->of[i].look);
+		console_look_fini(&all->of[i].at.look);
 		free(all->of[i].name);
+		free(all->of[i].plain);
+		free(all->of[i].run);
 	}
 	free(all->of);
 }
@@ -204,7 +216,7 @@ int cmd_ls(int argc, char **argv)
 	if (status)
 		return status;
 	find_folder(word, folder);
-	int rc = add_all(&all, folder, &e);
+	int rc = add_all(&all, folder, &e) || look_at_all(&all, &e) ? -1 : 0;
 	if (!rc && all.n)
 		qsort(all.of, (size_t)all.n, sizeof *all.of, compare);
 	if (!rc && as_json)
@@ -214,5 +226,5 @@ int cmd_ls(int argc, char **argv)
 	free_rows(&all);
 	if (rc)
 		return command_fail(&e);
-	return fflush(stdout) ? STATUS_FAILED : status;
+	return command_output_end(status);
 }

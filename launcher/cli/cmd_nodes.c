@@ -1,6 +1,7 @@
 #include "base/clock.h"
 #include "base/human.h"
 #include "launcher/cli/command.h"
+#include "launcher/cli/output.h"
 #include "launcher/status.h"
 #include "launcher/suspects/suspects.h"
 
@@ -70,15 +71,12 @@ struct listing {
 
 static int finish(int failed)
 {
-	return failed || fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
+	return command_output_end(failed ? STATUS_FAILED : STATUS_DONE);
 }
 
 static int print_json(json_t *j)
 {
-	int rc = j ? json_dumpf(j, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER) || puts("") < 0
-		   : -1;
-	json_decref(j);
-	return finish(rc);
+	return finish(command_print_json(j));
 }
 
 static const char *when(double time, char out[32])

@@ -131,7 +131,7 @@ static int write_svg(const struct job *job, const char *spec, const struct scali
 	int rc = buf_failed(&text)
 			 ? err_set(e, ERR_NOMEM,
 				   "%s: no memory for the drawing; close other programs", path)
-			 : file_replace(path, text.data, text.len, e);
+			 : file_publish(path, text.data, text.len, e);
 	buf_fini(&text);
 	return rc;
 }

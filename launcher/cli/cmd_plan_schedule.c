@@ -80,16 +80,18 @@ static int build_schedule(const struct job *job, const struct plan *plan, const 
 		.title = buf_str(&p->title),
 		.n_parts = run ? 2 : 1,
 		.parts = { { run ? "simulated with the measured passes" : "simulated",
-			     &p->simulated },
-			   { "measured", &p->measured } },
+			     &p->simulated, run ? 0 : plan->time.total, run ? 0 : plan->time.pp },
+			   { "measured", &p->measured, 0, 0 } },
 	};
 	return 0;
 }
 
-static json_t *part_json(const struct timeline *t)
+static json_t *part_json(const struct draw_part *part)
 {
-	return json_pack("{s:f, s:f, s:o}", "seconds", timeline_end(t), "bubble",
-			 timeline_bubble(t), "timeline", timeline_json(t));
+	const struct timeline *t = part->timeline;
+	return json_pack("{s:f, s:f, s:f, s:o}", "seconds", timeline_end(t), "bubble",
+			 show_draw_bubble(part), "idle", timeline_idle(t), "timeline",
+			 timeline_json(t));
 }
 
 static int print_json(const struct job *job, const struct plan *plan, const struct picture *p)
@@ -97,9 +99,9 @@ static int print_json(const struct job *job, const struct plan *plan, const stru
 	json_t *doc = json_pack("{s:s, s:i, s:i, s:i, s:o}", "schedule",
 				job_word(job, offsetof(struct job, parallel.schedule)), "ranks",
 				plan->layout.pp, "chunks", plan->layout.chunks, "micros",
-				p->schedule.micros, "simulated", part_json(&p->simulated));
+				p->schedule.micros, "simulated", part_json(&p->drawing.parts[0]));
 	if (p->drawing.n_parts > 1)
-		json_object_set_new(doc, "measured", part_json(&p->measured));
+		json_object_set_new(doc, "measured", part_json(&p->drawing.parts[1]));
 	int bad = !doc || json_dumpf(doc, stdout, JSON_PRESERVE_ORDER);
 	json_decref(doc);
 	putchar('\n');
@@ -114,7 +116,7 @@ static int write_svg(const struct picture *p, const char *path)
 	bool bad = buf_failed(&text);
 	if (bad)
 		err_set(&e, ERR_NOMEM, "%s: no memory for the drawing; close other programs", path);
-	bad = bad || file_replace(path, text.data, text.len, &e);
+	bad = bad || file_publish(path, text.data, text.len, &e);
 	buf_fini(&text);
 	return bad ? command_fail(&e) : STATUS_DONE;
 }

@@ -1,4 +1,5 @@
 #include "launcher/cli/command.h"
+#include "launcher/cli/output.h"
 #include "launcher/cli/queue_target.h"
 #include "base/human.h"
 #include "launcher/status.h"
@@ -204,11 +205,11 @@ static int show(struct queue_target *t, const struct arguments *a)
 			print_job(i == 0, t->ids[i], known);
 	}
 	if (!rc && a->json)
-		rc = json_dumpf(all, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER) || puts("") < 0;
+		rc = command_print_json(json_incref(all));
 	json_decref(all);
-	if (rc)
-		return e.text[0] ? command_fail(&e) : STATUS_FAILED;
-	return fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
+	if (rc && e.text[0])
+		return command_fail(&e);
+	return command_output_end(rc ? STATUS_FAILED : STATUS_DONE);
 }
 
 /* --- Update and cancel --- */
@@ -241,7 +242,7 @@ static int act_on_active(struct queue_target *t,
 			"no job of this run waits or runs; `muster queue show` lists its jobs");
 		return command_fail(&e);
 	}
-	return failed ? failed : fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
+	return command_output_end(failed);
 }
 
 static int update_job(struct slurm_controller *c, const char *id, const void *arg, struct err *e)

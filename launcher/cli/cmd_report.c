@@ -1,5 +1,6 @@
 #include "base/file.h"
 #include "launcher/cli/command.h"
+#include "launcher/cli/output.h"
 #include "launcher/report/report.h"
 #include "launcher/rundir/find.h"
 #include "launcher/status.h"
@@ -40,8 +41,9 @@ static const char help[] =
 	"\n"
 	"EXIT STATUS\n"
 	"  0  the page was written\n"
+	"  1  the file, or the output, cannot be written\n"
 	"  2  usage\n"
-	"  3  a run cannot be read, or the file cannot be written\n";
+	"  3  there is no such run, or a run cannot be read\n";
 
 struct request {
 	const char *words[REPORT_RUNS], *runs[REPORT_RUNS], *file;
@@ -68,23 +70,28 @@ static int read_words(int argc, char **argv, struct request *r)
 	return r->n ? 0 : command_misuse("report", "a run is missing");
 }
 
-static int write_page(const struct request *r, const struct buf *page, struct err *e)
+/* Returns the exit status. */
+static int write_page(const struct request *r, const struct buf *page)
 {
 	char path[RUN_PATH + 16];
+	struct err e = ERR_INIT;
 	if (r->file && !strcmp(r->file, "-")) {
-		if (fwrite(page->data, 1, page->len, stdout) == page->len && !fflush(stdout))
-			return 0;
-		return err_errno(e, ERR_IO, "cannot write to standard output");
+		fwrite(page->data, 1, page->len, stdout);
+		return command_output_end(STATUS_DONE);
 	}
 	if (r->file)
 		snprintf(path, sizeof path, "%s", r->file);
 	else
 		snprintf(path, sizeof path, "%s%sreport.html", r->n == 1 ? r->runs[0] : "",
 			 r->n == 1 ? "/" : "");
-	if (file_replace(path, page->data, page->len, e))
-		return r->file ? -1 : err_prefix(e, "name another file with -o");
+	if (file_replace(path, page->data, page->len, &e)) {
+		if (!r->file)
+			err_prefix(&e, "name another file with -o");
+		command_fail(&e);
+		return STATUS_FAILED;
+	}
 	printf("%s\n", path);
-	return fflush(stdout) ? err_errno(e, ERR_IO, "cannot write to standard output") : 0;
+	return command_output_end(STATUS_DONE);
 }
 
 int cmd_report(int argc, char **argv)
@@ -102,7 +109,8 @@ int cmd_report(int argc, char **argv)
 		rc = rundir_find(r.words[i], r.folders[i], &e);
 		r.runs[i] = r.folders[i];
 	}
-	rc = rc || report_write(r.runs, r.n, &page, &e) || write_page(&r, &page, &e);
+	rc = rc || report_write(r.runs, r.n, &page, &e);
+	status = rc ? command_fail(&e) : write_page(&r, &page);
 	buf_fini(&page);
-	return rc ? command_fail(&e) : STATUS_DONE;
+	return status;
 }

@@ -1,5 +1,7 @@
 /* muster status: what a run does now, or how it ended. */
 #include "launcher/cli/command.h"
+#include "launcher/cli/output.h"
+#include "launcher/cli/run_time.h"
 #include "launcher/cli/run_view.h"
 #include "launcher/rundir/find.h"
 #include "launcher/status.h"
@@ -16,7 +18,10 @@ static const char help[] =
 	"  RUN is a run folder, or the name of a run in $MUSTER_RUNS or runs/.\n"
 	"  Shows the state and since when, the generation and restarts, the step and the time\n"
 	"  that is left, losses, the speed against the prediction, the last checkpoint and the\n"
-	"  next one, ranks and nodes that stand out, warnings, and the time limit of the job.\n"
+	"  next one, ranks and nodes that stand out, warnings, and the time limit of the job;\n"
+	"  and for the run and its last generations the goodput, the share of all devices' time\n"
+	"  that went into steps that count. The same share of the wall time is the effective\n"
+	"  training. Device hours are hours of GPUs, and of ranks on CPUs.\n"
 	"  The supervisor of the run answers; if it does not within 0.3 s, its last snapshot is\n"
 	"  shown, which is at most some seconds old (state.json in the run folder), and what\n"
 	"  has become of it. For a run that waits in Slurm's queue, Slurm is asked. Only the\n"
@@ -34,7 +39,9 @@ static const char help[] =
 	"\n"
 	"OPTIONS\n"
 	"  --json  print the object of state.json, with these members added: run, live (the\n"
-	"          supervisor has answered), age_s (of the snapshot), note, queue (Slurm's job)\n"
+	"          supervisor has answered), age_s (of the snapshot), note, queue (Slurm's job),\n"
+	"          time_spent (wall_s, effective_s, goodput, total_s of all devices,\n"
+	"          device_hours and lost_s, of the run, and in its list generations of each)\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster status demo\n"
@@ -56,10 +63,13 @@ static int print(const struct look *l, bool as_json)
 		command_run_print(l, stdout);
 		return 0;
 	}
+	struct rundir_goodput time;
+	command_run_time_read(l, &time);
 	json_t *o = command_run_json(l);
-	int rc = !o || json_dumpf(o, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER) || puts("") < 0;
-	json_decref(o);
-	return rc;
+	if (o)
+		json_object_set_new(o, "time_spent", command_run_time_json(&time));
+	rundir_goodput_fini(&time);
+	return command_print_json(o);
 }
 
 int cmd_status(int argc, char **argv)
@@ -78,7 +88,7 @@ int cmd_status(int argc, char **argv)
 		return status;
 	if (rundir_find(word, run, &e) || console_look(run, LOOK_FULL, &l, &e))
 		return command_fail(&e);
-	status = print(&l, as_json) || fflush(stdout) ? STATUS_FAILED : command_run_exit(&l);
+	status = command_output_end(print(&l, as_json) ? STATUS_FAILED : command_run_exit(&l));
 	console_look_fini(&l);
 	return status;
 }

@@ -26,7 +26,8 @@ static const char help[] =
 	"  with the bandwidth of one direction. Equal nodes are one kind. A node that differs\n"
 	"  from most nodes of its kind is listed with the difference. Values that the sources\n"
 	"  lack are listed as missing; muster then uses estimates, which are good enough to\n"
-	"  compare plans.\n"
+	"  compare plans. A file that leaves NVLink to the driver gets that of its GPUs' board,\n"
+	"  and the list says so. Of GPUs of several vendors, those of one become devices.\n"
 	"\n"
 	"OPTIONS\n"
 	"  --cluster SPEC   auto (the default: the allocation if there is one, otherwise this\n"
@@ -40,7 +41,8 @@ static const char help[] =
 	"  --report         print this node's part; the step that probes an allocation uses it\n"
 	"  --json           print JSON, which --cluster also reads: bytes, bytes/s and FLOP/s;\n"
 	"                   null is unknown\n"
-	"  --svg FILE       also write a drawing to FILE, for slides\n"
+	"  --svg FILE       also write a drawing to FILE, for slides; your umask decides who may\n"
+	"                   read it\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster topo\n"
@@ -82,7 +84,7 @@ static int write_svg(const struct cluster *c, const char *path)
 	int rc = buf_failed(&text)
 			 ? err_set(&e, ERR_NOMEM,
 				   "%s: no memory for the drawing; close other programs", path)
-			 : file_replace(path, text.data, text.len, &e);
+			 : file_publish(path, text.data, text.len, &e);
 	buf_fini(&text);
 	return rc ? command_fail(&e) : STATUS_DONE;
 }

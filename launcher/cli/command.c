@@ -1,10 +1,10 @@
 #include "launcher/cli/command.h"
 
 #include "base/human.h"
+#include "launcher/cli/output.h"
 #include "launcher/status.h"
 #include "plan/spec/job/job.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,10 +20,8 @@ bool command_wants_help(int argc, char **argv)
 
 int command_help(const char *text)
 {
-	if (fputs(text, stdout) >= 0 && !fflush(stdout))
-		return STATUS_DONE;
-	fprintf(stderr, "muster: cannot write to standard output: %s\n", strerror(errno));
-	return STATUS_FAILED;
+	fputs(text, stdout);
+	return command_output_end(STATUS_DONE);
 }
 
 int command_fail(const struct err *e)

@@ -11,7 +11,7 @@
  * The Makefile finds the file; `muster help` and the hint after a misspelled command use the row.
  *
  * ckpt, data, generate, trace and bench are tools of muster-agent: cmd_tool() executes it with the
- * same words. To add a group of tools, give it a row with cmd_tool here and follow
+ * same words; cmd_trace() asks a running run before, for trace --next. To add a group of tools, give it a row with cmd_tool here and follow
  * agent/tools/tools.h; a tool of an existing group needs no row.
  */
 #ifndef MUSTER_LAUNCHER_CLI_COMMAND_H
@@ -47,7 +47,7 @@
 	X("ckpt",     cmd_tool,   "list, show, verify, import and export checkpoints") \
 	X("data",     cmd_tool,   "pack text into token files; show and audit them") \
 	X("generate", cmd_tool,   "continue a text with the model of a checkpoint") \
-	X("trace",    cmd_tool,   "report which rank held up a run's communication") \
+	X("trace",    cmd_trace,  "report which rank held up a run; record and draw its steps") \
 	X("export",   cmd_export, "write a run's metrics for other programs: CSV, TensorBoard") \
 	X("bench",    cmd_tool,   "measure communication, matrix products and training steps") \
 	X("help",     cmd_help,   "explain a command") \

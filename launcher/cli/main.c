@@ -1,6 +1,7 @@
 /* muster: the program that a person runs. */
 #include "base/process.h"
 #include "launcher/cli/command.h"
+#include "launcher/cli/output.h"
 #include "launcher/supervise/supervise.h"
 #include "base/version.h"
 
@@ -72,7 +73,7 @@ static int print_overview(void)
 	       "  3   the job cannot start here\n"
 	       "  4   gave up after restarts\n"
 	       "  75  stopped on purpose; the same command continues the run\n");
-	return fflush(stdout) ? STATUS_FAILED : STATUS_DONE;
+	return command_output_end(STATUS_DONE);
 }
 
 int cmd_help(int argc, char **argv)

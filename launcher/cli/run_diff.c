@@ -139,14 +139,17 @@ static json_t *list_differences(const json_t *a, const json_t *b)
 	return list;
 }
 
-/* Compares what read() makes of both runs. */
+/* Compares what read() makes of both runs; it sets NULL if a run has nothing of the kind. */
 static int compare_runs(const char *a, const char *b,
-			int (*read)(const char *run, json_t **out, struct err *e), json_t **out,
-			struct err *e)
+			int (*read)(const char *run, json_t **out, struct err *e),
+			struct run_diff_keys *out, struct err *e)
 {
 	json_t *of_a = NULL, *of_b = NULL;
 	int rc = read(a, &of_a, e) || read(b, &of_b, e) ? -1 : 0;
-	if (!rc && !(*out = list_differences(of_a, of_b)))
+	json_t *list = rc ? NULL : of_a && of_b ? list_differences(of_a, of_b) : json_array();
+	if (list)
+		*out = (struct run_diff_keys){ list, of_a != NULL, of_b != NULL };
+	else if (!rc)
 		rc = err_set(e, ERR_NOMEM, "no memory to compare the runs");
 	json_decref(of_a);
 	json_decref(of_b);
@@ -190,7 +193,7 @@ static int read_job(const char *run, json_t **out, struct err *e)
 		buf_fini(&text);
 		return err_set(e, why.code, "%s", why.text);
 	}
-	*out = json_object();
+	*out = rc ? NULL : json_object();
 	char *save = NULL, *content = buf_take(&text);
 	for (char *line = content ? strtok_r(content, "\n", &save) : NULL; line;
 	     line = strtok_r(NULL, "\n", &save))
@@ -199,7 +202,7 @@ static int read_job(const char *run, json_t **out, struct err *e)
 	return 0;
 }
 
-int command_diff_jobs(const char *a, const char *b, json_t **out, struct err *e)
+int command_diff_jobs(const char *a, const char *b, struct run_diff_keys *out, struct err *e)
 {
 	return compare_runs(a, b, read_job, out, e);
 }
@@ -247,9 +250,10 @@ static int read_plan(const char *run, json_t **out, struct err *e)
 	char path[RUN_PATH];
 	struct buf text = BUF_INIT;
 	long number = last_plan(run);
-	*out = json_object();
+	*out = NULL;
 	if (number < 0)
 		return 0;
+	*out = json_object();
 	run_path_plan(path, run, (uint32_t)number);
 	int rc = file_slurp_own(path, PLAN_BYTES, &text, e);
 	json_t *plan = rc ? NULL : json_loadb(buf_str(&text), text.len, 0, NULL);
@@ -262,7 +266,7 @@ static int read_plan(const char *run, json_t **out, struct err *e)
 	return rc;
 }
 
-int command_diff_plans(const char *a, const char *b, json_t **out, struct err *e)
+int command_diff_plans(const char *a, const char *b, struct run_diff_keys *out, struct err *e)
 {
 	return compare_runs(a, b, read_plan, out, e);
 }

@@ -8,6 +8,7 @@
 #include "base/err.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum run_diff_column { DIFF_LOSS, DIFF_NORM, DIFF_COLUMNS };
@@ -35,9 +36,14 @@ struct run_diff_losses {
 int command_diff_losses(const char *a, const char *b, double tolerance, struct run_diff_losses *out,
 			struct err *e);
 
-/* New lists of {"key", "a", "b"}, with null for what a run lacks. Both name and run_dir of the jobs
- * are left out. A run without a job or a plan is an empty one. */
-int command_diff_jobs(const char *a, const char *b, json_t **out, struct err *e);
-int command_diff_plans(const char *a, const char *b, json_t **out, struct err *e);
+/* What differs between the jobs or the plans. If a run has none, the list is empty. */
+struct run_diff_keys {
+	json_t *list; /* of {"key", "a", "b"}, with null for what a run lacks; new */
+	bool has_a, has_b;
+};
+
+/* Both name and run_dir of the jobs are left out. */
+int command_diff_jobs(const char *a, const char *b, struct run_diff_keys *out, struct err *e);
+int command_diff_plans(const char *a, const char *b, struct run_diff_keys *out, struct err *e);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/human.h"
+#include "launcher/cli/run_time.h"
 #include "launcher/status.h"
 #include "launcher/supervise/terminal.h"
 
@@ -92,13 +93,16 @@ static void line(FILE *out, const char *word, const char *fmt, ...)
 
 static void line(FILE *out, const char *word, const char *fmt, ...)
 {
-	char text[2048];
+	struct buf text = BUF_INIT;
 	va_list ap;
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
+	buf_vprintf(&text, fmt, ap);
 	va_end(ap);
-	human_plain(text);
-	fprintf(out, "  %-11s %s\n", word, text);
+	char *plain = buf_take(&text);
+	if (plain)
+		human_plain(plain);
+	fprintf(out, "  %-11s %s\n", word, plain ? plain : "(no memory)");
+	free(plain);
 }
 
 static const char *duration(double seconds, char out[32])
@@ -157,8 +161,18 @@ static void print_progress(const struct look *l, FILE *out)
 		     human_count(s->has_tokens_s ? s->tokens_s : 0, "", speed),
 		     human_seconds(s->step_s, took), s->step_s / s->predicted_s,
 		     human_seconds(s->predicted_s, plan));
-	if (s->has_goodput)
+}
+
+static void print_time(const struct look *l, FILE *out)
+{
+	const struct rundir_state *s = &l->state;
+	struct rundir_goodput time;
+	command_run_time_read(l, &time);
+	if (time.n)
+		command_run_time_print(l->run, &time, out);
+	else if (s->has_goodput)
 		line(out, "goodput", "%.1f %%", 100 * s->goodput);
+	rundir_goodput_fini(&time);
 }
 
 static void print_checkpoints(const struct look *l, FILE *out)
@@ -225,13 +239,29 @@ static void print_job(const struct look *l, FILE *out)
  * started. */
 static void print_continue(const struct look *l, FILE *out)
 {
-	char run[PATH_MAX], here[PATH_MAX];
+	char here[PATH_MAX], run[PATH_MAX], file[RUN_PATH];
+	struct buf command = BUF_INIT;
 	bool moved = l->object && getcwd(here, sizeof here) && strcmp(here, l->state.folder) != 0;
 	if (!realpath(l->run, run))
 		return;
-	line(out, "continue", "%s%s%smuster %s %s/" RUN_JOB, moved ? "cd " : "",
-	     moved ? l->state.folder : "", moved ? " && " : "",
-	     l->object && l->state.has_job ? "submit" : "run", run);
+	if (moved) {
+		buf_puts(&command, "cd ");
+		human_shell_word(l->state.folder, &command);
+		buf_puts(&command, " && ");
+	}
+	buf_puts(&command, l->object && l->state.has_job ? "muster submit " : "muster run ");
+	run_path(file, run, RUN_JOB);
+	human_shell_word(file, &command);
+	line(out, "continue", "%s", buf_str(&command));
+	buf_fini(&command);
+}
+
+static void print_cancel(const struct look *l, FILE *out)
+{
+	struct buf run = BUF_INIT;
+	human_shell_word(l->run, &run);
+	line(out, "cancel", "muster queue cancel %s", buf_str(&run));
+	buf_fini(&run);
 }
 
 /* What to do about a run that does not go on. */
@@ -245,7 +275,7 @@ static void print_remedy(const struct look *l, FILE *out)
 		print_continue(l, out);
 		break;
 	case RUNDIR_STATE_QUEUED:
-		line(out, "cancel", "muster queue cancel %s", l->run);
+		print_cancel(l, out);
 		break;
 	default:
 		break;
@@ -263,6 +293,7 @@ void command_run_print(const struct look *l, FILE *out)
 	print_job(l, out);
 	if (l->object) {
 		print_progress(l, out);
+		print_time(l, out);
 		print_checkpoints(l, out);
 		print_place(l, out);
 		print_lists(&l->state, out);

@@ -116,7 +116,9 @@ static int receive(struct console_line *l, double until, struct msg *m, struct e
 static void describe_user(char *out, size_t size)
 {
 	char host[HOST] = "";
-	const struct passwd *user = getpwuid(geteuid());
+	char names[2048];
+	struct passwd entry, *user = NULL;
+	getpwuid_r(geteuid(), &entry, names, sizeof names, &user);
 	if (gethostname(host, sizeof host - 1))
 		strcpy(host, "an unknown host");
 	if (user)

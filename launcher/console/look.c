@@ -18,7 +18,9 @@ static int check_owner(const char *run, struct err *e)
 		return err_errno(e, ERR_NOTFOUND, "%.300s: cannot read the folder", run);
 	if (st.st_uid == geteuid())
 		return 0;
-	const struct passwd *owner = getpwuid(st.st_uid);
+	char names[2048];
+	struct passwd entry, *owner = NULL;
+	getpwuid_r(st.st_uid, &entry, names, sizeof names, &owner);
 	return err_set(
 		e, ERR_DENIED,
 		"%.300s: the run belongs to another user (%s, uid %u); only its owner can see "

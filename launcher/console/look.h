@@ -41,7 +41,7 @@ struct look {
 	struct queue_job job;
 };
 
-/* run: the run folder. ERR_DENIED: it is another user's. ERR_PROTO: state.json is damaged or of a newer
+/* May be called from any thread. run: the run folder. ERR_DENIED: it is another user's. ERR_PROTO: state.json is damaged or of a newer
  * version. ERR_NOTFOUND: nothing is known about it. */
 int console_look(const char *run, enum look_depth depth, struct look *out, struct err *e);
 void console_look_fini(struct look *l);

@@ -4,6 +4,7 @@
 #include "launcher/slurm/controller.h"
 #include "plan/spec/job/job.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,10 +89,15 @@ static int ask(const char *run, const char *id, struct job *job, struct queue_jo
 	return rc;
 }
 
+/* Slurm is asked one question at a time. */
+static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
+
 int console_queue_ask(const char *run, const char *id, struct queue_job *out, struct err *e)
 {
 	struct job *job = calloc(1, sizeof *job); /* too large for a stack */
+	pthread_mutex_lock(&asking);
 	int rc = job ? ask(run, id, job, out, e) : err_set(e, ERR_NOMEM, "no memory to ask Slurm");
+	pthread_mutex_unlock(&asking);
 	free(job);
 	return rc;
 }

@@ -1,10 +1,10 @@
 #include "launcher/exports/background.h"
 
 #include "base/buf.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -72,17 +72,6 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* The signals of the process are for the loop's thread. */
-static int start_thread(struct exports_background *b)
-{
-	sigset_t all, before;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int rc = pthread_create(&b->thread, NULL, work, b);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return rc;
-}
-
 int exports_background_open(const struct exports_background_options *o,
 			    struct exports_background **out, struct err *e)
 {
@@ -98,7 +87,7 @@ int exports_background_open(const struct exports_background_options *o,
 	pthread_condattr_setclock(&by_clock, CLOCK_MONOTONIC);
 	pthread_cond_init(&b->changed, &by_clock);
 	pthread_condattr_destroy(&by_clock);
-	int rc = start_thread(b);
+	int rc = thread_start(&b->thread, "export", work, b);
 	if (rc) {
 		o->close(o->arg);
 		free_all(b);

@@ -25,7 +25,7 @@ struct table {
 	FILE *out;
 	struct eval *evals; /* ascending steps */
 	size_t n, room, next;
-	bool no_memory;
+	bool no_memory, begun;
 };
 
 static void note_event(void *arg, const struct rundir_line *l, int64_t step)
@@ -79,9 +79,21 @@ static void put_value(FILE *out, const json_t *value)
 		put_quoted(out, json_string_value(value));
 }
 
+static void put_names(FILE *out)
+{
+	for (int i = 0; i < COLUMNS; i++)
+		fprintf(out, "%s,", columns[i]);
+	fputs("eval_loss\r\n", out);
+}
+
 static void put_step(void *arg, const struct rundir_line *l, int64_t step)
 {
 	struct table *t = arg;
+	if (!t->begun)
+		put_names(t->out);
+	t->begun = true;
+	if (ferror(t->out))
+		return;
 	for (int i = 0; i < COLUMNS; i++) {
 		put_value(t->out, json_object_get(l->fields, columns[i]));
 		fputc(',', t->out);
@@ -97,9 +109,6 @@ int exports_csv(const char *run, FILE *out, int64_t *damaged, struct err *e)
 {
 	struct table t = { .out = out };
 	const struct exports_series_reader reader = { note_event, put_step, &t };
-	for (int i = 0; i < COLUMNS; i++)
-		fprintf(out, "%s,", columns[i]);
-	fputs("eval_loss\r\n", out);
 	int rc = exports_series_read(run, &reader, damaged, e);
 	if (!rc && t.no_memory)
 		rc = err_set(e, ERR_NOMEM, "%s: no memory for its evaluations", run);

@@ -119,10 +119,11 @@ static void put_job(struct board *b, const char *run)
 }
 
 int exports_tb_from_run(const char *run, const char *folder, char path[RUN_PATH], int64_t *damaged,
-			struct err *e)
+			bool *unwritable, struct err *e)
 {
 	struct board b = { .path = path, .records = BUF_INIT };
 	const struct exports_series_reader reader = { put_event, put_step, &b };
+	*unwritable = true;
 	if (file_make_dirs(folder, e) || exports_tb_create(folder, path, &b.fd, e))
 		return -1;
 	exports_tf_version(&b.records, clock_wall_s());
@@ -132,7 +133,8 @@ int exports_tb_from_run(const char *run, const char *folder, char path[RUN_PATH]
 	if (file_close(b.fd) && !b.failed)
 		b.failed = err_errno(&b.why, ERR_IO, "%s: cannot close", path);
 	buf_fini(&b.records);
-	if (!rc && b.failed)
+	*unwritable = !rc && b.failed;
+	if (*unwritable)
 		rc = err_set(e, b.why.code, "%s", b.why.text);
 	if (rc)
 		unlink(path);

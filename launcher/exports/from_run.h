@@ -10,11 +10,13 @@
 #include "base/err.h"
 #include "base/run_paths.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* path: of the new file in `folder`, which is created if it is missing. damaged: as
- * exports_series_read(). */
+ * exports_series_read(). *unwritable: whether an error is of the folder or the new file, and not of
+ * the run. */
 int exports_tb_from_run(const char *run, const char *folder, char path[RUN_PATH], int64_t *damaged,
-			struct err *e);
+			bool *unwritable, struct err *e);
 
 #endif

@@ -4,6 +4,7 @@
  * two texts and a mutex, which the loop never waits for. */
 #include "base/buf.h"
 #include "base/net.h"
+#include "base/thread.h"
 #include "launcher/exports/export_ops.h"
 #include "launcher/exports/gauges.h"
 #include "launcher/exports/microhttpd.h"
@@ -11,7 +12,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,14 +103,12 @@ static bool is_wanted(const struct job *job)
 	return *job->metrics.listen;
 }
 
-/* The signals of the process are for the loop's thread, so the new one blocks all. The library may
- * close the descriptor that it gets even if it fails: it gets a copy. */
+/* The library may close the descriptor that it gets even if it fails: it gets a copy. */
 static int start(struct listener *l, int fd, struct err *e)
 {
-	sigset_t everything, before;
+	sigset_t before;
 	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	sigfillset(&everything);
-	pthread_sigmask(SIG_SETMASK, &everything, &before);
+	thread_block_signals(&before);
 	l->daemon = copy < 0 ? NULL
 			     : l->http->start(MHD_USE_AUTO_INTERNAL_THREAD, 0, NULL, NULL,
 					      on_request, l, MHD_OPTION_LISTEN_SOCKET, copy,
@@ -120,7 +118,7 @@ static int start(struct listener *l, int fd, struct err *e)
 					      MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)PATIENCE_S,
 					      MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADERS,
 					      MHD_OPTION_END);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	thread_restore_signals(&before);
 	if (l->daemon)
 		return 0;
 	shutdown(fd, SHUT_RDWR);

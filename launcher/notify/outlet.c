@@ -1,10 +1,10 @@
 #include "launcher/notify/outlet.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,17 +116,6 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Signals go to the supervisor's thread. */
-static int start_thread(struct outlet *o)
-{
-	sigset_t all, old;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	int rc = pthread_create(&o->thread, NULL, run, o);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return rc;
-}
-
 static void free_outlet(struct outlet *o)
 {
 	while (o->n)
@@ -158,7 +147,7 @@ int notify_outlet_open(const struct outlet_way *way, struct outlet **out, struct
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&o->wake, &attr);
 	pthread_condattr_destroy(&attr);
-	if (start_thread(o)) {
+	if (thread_start(&o->thread, "notify", run, o)) {
 		free_outlet(o);
 		return err_set(e, ERR_NOMEM,
 			       "cannot start a thread that sends notifications; ulimit -u prints "

@@ -213,5 +213,7 @@ void report_account(struct buf *out, const struct report_run *r)
 			put_stack(out, r, s);
 	}
 	free(s);
+	if (r->time.known)
+		report_goodput(out, r);
 	report_section_close(out);
 }

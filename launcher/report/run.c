@@ -4,7 +4,6 @@
 #include "launcher/console/look.h"
 #include "launcher/report/page.h"
 #include "launcher/report/sample.h"
-#include "launcher/rundir/time.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -130,19 +129,21 @@ static void read_job(struct report_run *r)
 
 static void read_time(struct report_run *r)
 {
-	struct rundir_time_line line;
-	int64_t us[TIME_PART_COUNT];
+	struct rundir_goodput *g = &r->time.generations;
 	struct err why = ERR_INIT;
-	if (rundir_time_last(r->path, &line, &why) || !(line.total_s > 0))
+	if (rundir_goodput_read(r->path, NULL, g, &why)) {
+		note(r, why.text);
 		return;
-	rundir_time_parts(&line, us);
+	}
+	r->time.sum = rundir_goodput_total_s(&g->all);
+	r->time.known = r->time.sum > 0;
+	if (!r->time.known)
+		return;
 	for (int i = 0; i < TIME_PART_COUNT; i++)
-		r->time.parts[i] = (double)us[i] * 1e-6;
-	r->time.known = true;
-	r->time.sum = line.total_s;
-	r->time.wall_s = line.wall_s;
-	r->time.goodput = line.goodput;
-	r->time.devices = line.devices < INT32_MAX ? (int)line.devices : INT32_MAX;
+		r->time.parts[i] = (double)g->all.us[i] * 1e-6;
+	r->time.wall_s = (double)g->all.wall * 1e-6;
+	r->time.goodput = rundir_goodput_share(&g->all);
+	r->time.devices = g->all.devices < INT32_MAX ? (int)g->all.devices : INT32_MAX;
 }
 
 /* --- What follows from them ------------------------------------------------------------- */
@@ -224,6 +225,7 @@ int report_run_read(const char *folder, int number, struct report_run *out, stru
 void report_run_fini(struct report_run *r)
 {
 	rundir_history_fini(&r->history);
+	rundir_goodput_fini(&r->time.generations);
 	json_decref(r->plan);
 	buf_fini(&r->job);
 	buf_fini(&r->notes);

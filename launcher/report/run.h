@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/run_paths.h"
 #include "launcher/report/parts.h"
+#include "launcher/rundir/goodput.h"
 #include "launcher/rundir/history.h"
 #include "launcher/rundir/state.h"
 #include "plan/spec/job/job.h"
@@ -17,12 +18,13 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* The last line of time.jsonl. */
+/* What time.jsonl says. */
 struct run_time {
 	bool known;
 	double parts[TIME_PART_COUNT]; /* seconds of all ranks */
 	double sum, wall_s, goodput;
 	int devices;
+	struct rundir_goodput generations;
 };
 
 struct report_run {

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Passes and rows that are drawn; a larger schedule is cut. */
-enum { PASSES = 8000, ROWS = 64, ROW_HEIGHT = 22 };
+/* More passes are merged into columns; only the first rows are drawn. */
+enum { PASSES = 8000, ROWS = 64, ROW_HEIGHT = 22, COLUMNS = 250 };
 
 static int rows_of(const struct timeline *t)
 {
@@ -36,6 +36,44 @@ static void put_pass(struct buf *out, const struct plot *p, const struct timelin
 		buf_printf(out, ", chunk %d, micro-batch %d", v->chunk, v->micro);
 	buf_printf(out, ": %s to %s</title></rect>\n", human_seconds(v->begin, from),
 		   human_seconds(v->end, to));
+}
+
+/* Draws the columns of a row from its top: one path for each colour. */
+static void put_row(struct buf *out, const struct draw_column *row, double top, double height)
+{
+	double at[COLUMNS], each = (double)PLOT_WIDTH / COLUMNS;
+	for (int c = 0; c < COLUMNS; c++)
+		at[c] = top;
+	for (int colour = 0; colour < 2 * SCHED_OPS; colour++) {
+		const struct draw_look *look = show_draw_look((enum sched_op)(colour / 2));
+		bool begun = false;
+		for (int c = 0; look && c < COLUMNS; c++) {
+			double h = height * fmin(1, row[c].share[colour / 2][colour % 2]);
+			if (h < 0.01)
+				continue;
+			if (!begun)
+				buf_printf(out, "<path class=\"pass\" style=\"fill:%s\" d=\"",
+					   look->shade[colour % 2].svg);
+			begun = true;
+			buf_printf(out, "M%g %.2fh%gv%.2fh-%gz", c * each, at[c], each, h, each);
+			at[c] += h;
+		}
+		buf_puts(out, begun ? "\"/>\n" : "");
+	}
+}
+
+static void put_columns(struct buf *out, const struct timeline *t, double end, int rows)
+{
+	struct draw_column *all = calloc((size_t)t->ranks * COLUMNS, sizeof *all);
+	if (!all) {
+		out->failed = true;
+		return;
+	}
+	show_draw_merge(t, end, COLUMNS, all);
+	for (int r = 0; r < rows; r++)
+		put_row(out, all + (size_t)r * COLUMNS, (r + 0.1) * PLOT_HEIGHT / rows,
+			0.8 * PLOT_HEIGHT / rows);
+	free(all);
 }
 
 static void put_part(struct buf *out, const struct draw_part *part, double end)
@@ -68,7 +106,9 @@ static void put_part(struct buf *out, const struct draw_part *part, double end)
 			   "height=\"%.2f\"/>\n",
 			   (i + 0.1) * PLOT_HEIGHT / n,
 			   report_plot_x(&p, timeline_end(part->timeline)), 0.8 * PLOT_HEIGHT / n);
-	for (int i = 0; i < part->timeline->n; i++)
+	if (part->timeline->n > PASSES)
+		put_columns(out, part->timeline, p.x.hi, n);
+	for (int i = 0; part->timeline->n <= PASSES && i < part->timeline->n; i++)
 		put_pass(out, &p, &part->timeline->events[i], n);
 	report_plot_close(out, &p);
 }
@@ -89,17 +129,14 @@ static void put_legend(struct buf *out, const struct drawing *d, int chunks)
 
 static void put_drawing(struct buf *out, const struct report_run *r, const struct drawing *d)
 {
-	double end = show_draw_end(d), whole = end;
-	char a[REPORT_WORD], b[REPORT_WORD];
+	double end = show_draw_end(d);
 	int most = 0, ranks = d->parts[0].timeline->ranks;
 	for (int p = 0; p < d->n_parts; p++)
 		most = d->parts[p].timeline->n > most ? d->parts[p].timeline->n : most;
-	if (most > PASSES)
-		end *= (double)PASSES / most;
 	report_figure_open(out, r->id, "schedule", d->title);
 	if (most > PASSES)
-		buf_printf(out, "<p class=\"note\">The drawing is cut at %s of %s.</p>\n",
-			   report_seconds(end, a), report_seconds(whole, b));
+		buf_puts(out, "<p class=\"note\">The passes are too many to draw one by one: the "
+			      "colours of a column are the shares of its time.</p>\n");
 	if (ranks > ROWS)
 		buf_printf(out, "<p class=\"note\">The first %d of %d pipeline ranks.</p>\n", ROWS,
 			   ranks);
@@ -154,8 +191,9 @@ static void put_schedule(struct buf *out, const struct report_run *r, const stru
 		const struct drawing d = {
 			.title = title,
 			.n_parts = 2,
-			.parts = { { "simulated with the measured passes", &simulated },
-				   { "measured in the last step", &measured } },
+			.parts = { { .name = "simulated with the measured passes",
+				     .timeline = &simulated },
+				   { .name = "measured in the last step", .timeline = &measured } },
 		};
 		put_drawing(out, r, &d);
 	}

@@ -21,6 +21,8 @@ void report_curves(struct buf *out, const struct report_run *runs, int n);
 
 /* Of one run each. */
 void report_account(struct buf *out, const struct report_run *r);
+/* A table of it: the time of each generation. */
+void report_goodput(struct buf *out, const struct report_run *r);
 void report_story(struct buf *out, const struct report_run *r);
 /* The tables below the time line. */
 void report_losses(struct buf *out, const struct report_run *r);

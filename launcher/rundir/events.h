@@ -36,6 +36,7 @@
 	X(ckpt,             "ckpt",             ckpt,        "a checkpoint was committed") \
 	X(ckpt_local,       "ckpt-local",       ckpt,        "a checkpoint was committed in the folders of the nodes (checkpoint.local)") \
 	X(ckpt_asked,       "ckpt-asked",       why,         "somebody asked for a checkpoint (muster checkpoint)") \
+	X(trace_asked,      "trace-asked",      why,         "somebody asked for a trace of the next steps (muster trace --next)") \
 	X(uploaded,         "uploaded",         upload,      "a checkpoint was copied to checkpoint.remote") \
 	X(upload_failed,    "upload-failed",    why,         "a checkpoint could not be copied; the first time since one was") \
 	X(upload_left,      "upload-left",      upload_left, "the run ends before all checkpoints are copied") \

@@ -1,6 +1,7 @@
 #include "launcher/rundir/log_file.h"
 
 #include "base/file.h"
+#include "base/segments.h"
 #include "launcher/rundir/logs.h"
 
 #include <errno.h>
@@ -25,6 +26,20 @@ static int rank_of(const char *name, size_t *dash)
 		return -1;
 	*dash = (size_t)(at - name);
 	return atoi(at + 1);
+}
+
+size_t rundir_log_part(const char *name)
+{
+	size_t n = strlen(name), at, unused;
+	char log[NAME_MAX + 8];
+	if (n < 4 || n > NAME_MAX || strcmp(name + n - 4, ".log"))
+		return 0;
+	for (at = n - 4; at && name[at - 1] >= '0' && name[at - 1] <= '9';)
+		at--;
+	if (at == n - 4 || !at || name[at - 1] != '.')
+		return 0;
+	snprintf(log, sizeof log, "%.*s.log", (int)(at - 1), name);
+	return rank_of(log, &unused) >= 0 && segments_number(name, log) > 0 ? at - 1 : 0;
 }
 
 bool rundir_log_file_init(struct log_file *f, const char *name, double time)
@@ -145,29 +160,114 @@ static int make_room(struct log_file *f, size_t room, struct err *e)
 	return 0;
 }
 
-/* Reads more of the file. Returns how much; 0: there is no more by now. */
-static ssize_t read_more(struct log_file *f, const char *path, struct err *e)
+/* --- Parts --- */
+
+static ino_t inode_of(const char *path)
 {
+	struct stat st;
+	return stat(path, &st) ? 0 : st.st_ino;
+}
+
+/* Steps to the part that the file which was read has become, or to the first part that was not read.
+ * Returns 0 if there is none. */
+static int find_part(struct log_file *f, const char *folder, struct err *e)
+{
+	struct segments s;
+	char path[RUN_PATH];
+	uint32_t same = 0, next = 0;
+	if (segments_list(folder, f->name, &s, e))
+		return -1;
+	for (int i = s.n - 1; i >= 0 && s.numbers[i] > f->known; i--) {
+		next = s.numbers[i];
+		segments_path(path, folder, f->name, next);
+		if (f->inode && inode_of(path) == f->inode)
+			same = next;
+	}
+	segments_free(&s);
+	if (!next)
+		return 0;
+	f->at = same ? f->at : 0;
+	f->part = f->known = same ? same : next;
+	f->parted = true;
+	return 1;
+}
+
+/* The part was read, or is gone. */
+static void leave_part(struct log_file *f)
+{
+	f->part = 0;
+	f->inode = 0;
+	f->at = 0;
+}
+
+/* Opens the part or the file. Returns 0 if it does not exist. */
+static int open_file(const struct log_file *f, const char *folder, int *fd, struct stat *st,
+		     struct err *e)
+{
+	char path[RUN_PATH];
 	struct err why = ERR_INIT;
+	segments_path(path, folder, f->name, f->part);
+	*fd = file_open(path, O_RDONLY, FILE_OWN, &why);
+	if (*fd < 0)
+		return why.code == ERR_NOTFOUND ? 0 : err_set(e, why.code, "%s", why.text);
+	if (!fstat(*fd, st))
+		return 1;
+	close(*fd);
+	return err_errno(e, ERR_IO, "%s: cannot read", path);
+}
+
+/* Opens what is to be read next. Returns 0 if there is nothing. Parts are looked for after the file was
+ * opened: if it is split in between, it is in the list. */
+static int open_next(struct log_file *f, const char *folder, int *fd, struct stat *st,
+		     struct err *e)
+{
+	for (;;) {
+		int there = open_file(f, folder, fd, st, e);
+		if (there < 0 || (there && f->part))
+			return there;
+		if (f->part) {
+			leave_part(f);
+			continue;
+		}
+		bool same = there && st->st_ino == f->inode;
+		int rc = !same && (f->inode || f->parted) ? find_part(f, folder, e) : 0;
+		if (rc && there)
+			close(*fd);
+		if (rc < 0)
+			return -1;
+		if (rc)
+			continue;
+		if (there && (!same || st->st_size < f->at))
+			f->at = 0; /* a new file has this name */
+		if (there)
+			f->inode = st->st_ino;
+		return there;
+	}
+}
+
+/* Reads more of the log. Returns how much; 0: there is no more by now. */
+static ssize_t read_more(struct log_file *f, const char *folder, struct err *e)
+{
 	struct stat st;
 	ssize_t n;
-	int fd = file_open(path, O_RDONLY, FILE_OWN, &why);
-	if (fd < 0)
-		return why.code == ERR_NOTFOUND ? 0 : err_set(e, why.code, "%s", why.text);
-	if (!fstat(fd, &st)) {
+	int fd;
+	for (;;) {
+		int there = open_next(f, folder, &fd, &st, e);
+		if (there <= 0)
+			return there;
 		f->dated = (double)st.st_mtim.tv_sec + (double)st.st_mtim.tv_nsec * 1e-9;
-		if (st.st_size < f->at)
-			f->at = 0; /* a new file has this name */
+		do
+			n = pread(fd, f->data + f->end, f->room - f->end, f->at);
+		while (n < 0 && errno == EINTR);
+		close(fd);
+		if (n < 0)
+			return err_errno(e, ERR_IO, "%s/%s: cannot read", folder, f->name);
+		f->at += n;
+		f->end += (size_t)n;
+		if (n || !f->part)
+			return n;
+		leave_part(f);
 	}
-	do
-		n = pread(fd, f->data + f->end, f->room - f->end, f->at);
-	while (n < 0 && errno == EINTR);
-	close(fd);
-	if (n < 0)
-		return err_errno(e, ERR_IO, "%s: cannot read", path);
-	f->at += n;
-	f->end += (size_t)n;
-	return n;
 }
 
 static int take_line(struct log_file *f, char *end, bool newline)
@@ -185,7 +285,7 @@ static int take_line(struct log_file *f, char *end, bool newline)
 	return 1;
 }
 
-int rundir_log_file_next(struct log_file *f, const char *path, size_t room, bool parts,
+int rundir_log_file_next(struct log_file *f, const char *folder, size_t room, bool parts,
 			 struct err *e)
 {
 	f->line = NULL;
@@ -199,7 +299,7 @@ int rundir_log_file_next(struct log_file *f, const char *path, size_t room, bool
 			return take_line(f, f->data + f->end, false);
 		if (make_room(f, room, e))
 			return -1;
-		ssize_t n = read_more(f, path, e);
+		ssize_t n = read_more(f, folder, e);
 		if (n < 0)
 			return -1;
 		if (!n)

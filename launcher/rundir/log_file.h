@@ -1,4 +1,10 @@
-/* log_file — reads the lines of one log of a run, with their times. For launcher/rundir/logs.c. */
+/*
+ * log_file — reads the lines of one log of a run and its earlier parts, with their times. For
+ * launcher/rundir/logs.c.
+ *
+ * The log of a rank may be split at any time (agent/log_parts.h). The reader notices that the file has
+ * become a part by its inode, and reads on in that part, the later ones and then the file.
+ */
 #ifndef MUSTER_LAUNCHER_RUNDIR_LOG_FILE_H
 #define MUSTER_LAUNCHER_RUNDIR_LOG_FILE_H
 
@@ -6,14 +12,19 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct log_file {
-	char *name; /* such as n1-0.log */
-	char *node; /* NULL: of the launch */
-	int rank;   /* -1: of the launch */
-	off_t at;   /* what was read into the buffer ends here */
-	char *data; /* NULL: no buffer */
+	char *name;     /* such as n1-0.log */
+	char *node;     /* NULL: of the launch */
+	int rank;       /* -1: of the launch */
+	off_t at;       /* what was read into the buffer ends here */
+	uint32_t part;  /* the part that is read; 0: the file itself */
+	uint32_t known; /* no part up to this number is read any more, except `part` */
+	ino_t inode; /* of the file itself, once something of it may have been read; 0: not yet */
+	bool parted; /* the log has parts */
+	char *data;  /* NULL: no buffer */
 	size_t begin, end, room;
 	char *line;   /* the current one; ends with a NUL. NULL: there is none by now */
 	double time;  /* of the current line */
@@ -21,18 +32,21 @@ struct log_file {
 	/* The last minute whose seconds since 1970 were computed. */
 	char minute[16];
 	double minute_at;
-	bool cut; /* the current line is a piece of a longer one */
+	bool cut;        /* the current line is a piece of a longer one */
+	bool unreadable; /* it could not be read the last time; for logs.c */
 };
 
 /* Splits the name of a log; false: it is none. The texts are new. time: of lines at the begin
  * without one. */
 bool rundir_log_file_init(struct log_file *f, const char *name, double time);
 void rundir_log_file_fini(struct log_file *f);
+/* The length of the name of a part's log: of n1-0.3.log that of n1-0. 0: it is none. */
+size_t rundir_log_part(const char *name);
 
-/* Steps to the next line of the file `path`. room: how much is read at once. parts: whether a line
+/* Steps to the next line of the log. room: how much is read at once. parts: whether a line
  * that ends without a newline counts. Returns 1; 0: there is none by now. A file that cannot be read
- * is an error; one that was removed has no more lines. */
-int rundir_log_file_next(struct log_file *f, const char *path, size_t room, bool parts,
+ * is an error; one that was removed has no more lines. folder: of the logs. */
+int rundir_log_file_next(struct log_file *f, const char *folder, size_t room, bool parts,
 			 struct err *e);
 /* Frees the buffer, unless it holds the begin of a line. */
 void rundir_log_file_rest(struct log_file *f);

@@ -63,11 +63,14 @@ static bool is_wanted(const struct rundir_logs *l, const struct log_file *f)
 	return !ranks || (f->rank >= 0 && ranges_count(ranks, f->rank, f->rank + 1));
 }
 
-/* Nothing is added any more to a file that was changed last before `from`, or it comes back. */
-static bool is_too_old(const struct rundir_logs *l, const char *path)
+/* Nothing is added any more to a file that was changed last before `from`, or it comes back. Sets the
+ * inode, so that a split after this is noticed. */
+static bool is_too_old(const struct rundir_logs *l, const char *path, struct log_file *f)
 {
 	struct stat st;
-	return !stat(path, &st) && (double)st.st_mtim.tv_sec + 1 < l->o.from;
+	bool there = !stat(path, &st);
+	f->inode = there ? st.st_ino : 0;
+	return there && (double)st.st_mtim.tv_sec + 1 < l->o.from;
 }
 
 /* The time of lines at the begin of launch-<generation>.log; 0: unknown. */
@@ -123,13 +126,47 @@ static void note_rank(struct rundir_logs *l, const struct log_file *f)
 		snprintf(l->node, sizeof l->node, "%s", f->node);
 }
 
-/* Adds the files that are new. */
-static int look_for_files(struct rundir_logs *l, struct err *e)
+/* Adds the file unless it is known or not wanted. */
+static int look_at(struct rundir_logs *l, const char *name, size_t known)
 {
-	char folder[RUN_PATH], path[RUN_PATH];
+	char path[RUN_PATH];
+	struct log_file f;
+	int rc = 0;
+	log_path(l, name, path);
+	if (!rundir_log_file_init(&f, name, launch_time(l, name)))
+		return 0;
+	note_rank(l, &f);
+	if ((known && bsearch(&f, l->files, known, sizeof f, compare_files)) || !is_wanted(l, &f) ||
+	    is_too_old(l, path, &f) || (rc = add_file(l, &f)))
+		rundir_log_file_fini(&f);
+	return rc;
+}
+
+/* A file of which nothing was read begins with its parts. */
+static void note_part(struct rundir_logs *l, const char *name)
+{
+	char log[NAME_MAX + 8];
+	struct log_file key;
+	size_t n = rundir_log_part(name);
+	if (!n)
+		return;
+	snprintf(log, sizeof log, "%.*s.log", (int)n, name);
+	if (!rundir_log_file_init(&key, log, 0))
+		return;
+	struct log_file *f = l->n ? bsearch(&key, l->files, l->n, sizeof key, compare_files) : NULL;
+	if (f && !f->at && !f->known) {
+		f->parted = true;
+		f->inode = 0;
+	}
+	rundir_log_file_fini(&key);
+}
+
+/* Calls look_at() or note_part() for each name in the folder. */
+static int scan(struct rundir_logs *l, size_t known, bool parts, struct err *e)
+{
+	char folder[RUN_PATH];
 	struct dirent *at;
 	int more = 0, rc = 0;
-	size_t known = l->n;
 	run_path(folder, l->run, RUN_LOGS);
 	DIR *d = file_list_open(folder);
 	if (!d)
@@ -137,21 +174,26 @@ static int look_for_files(struct rundir_logs *l, struct err *e)
 				       : err_errno(e, file_error_code(errno),
 						   "%s: cannot list the logs", folder);
 	while (!rc && (more = file_list_next(d, &at)) > 0) {
-		struct log_file f;
-		log_path(l, at->d_name, path);
-		if (!rundir_log_file_init(&f, at->d_name, launch_time(l, at->d_name)))
-			continue;
-		note_rank(l, &f);
-		if ((known && bsearch(&f, l->files, known, sizeof f, compare_files)) ||
-		    !is_wanted(l, &f) || is_too_old(l, path) || (rc = add_file(l, &f)))
-			rundir_log_file_fini(&f);
+		if (parts)
+			note_part(l, at->d_name);
+		else
+			rc = look_at(l, at->d_name, known);
 	}
 	closedir(d);
 	if (more < 0)
 		return err_errno(e, ERR_IO, "%s: cannot list the logs", folder);
+	return rc ? err_set(e, ERR_NOMEM, "%s: no memory for its logs", folder) : 0;
+}
+
+/* Adds the files that are new. A second look finds their parts: it sees all that were there when the
+ * inodes of the files were read. */
+static int look_for_files(struct rundir_logs *l, struct err *e)
+{
+	size_t known = l->n;
+	int rc = scan(l, known, false, e);
 	if (l->n > known)
 		qsort(l->files, l->n, sizeof *l->files, compare_files);
-	return rc ? err_set(e, ERR_NOMEM, "%s: no memory for its logs", folder) : 0;
+	return rc || l->n == known ? rc : scan(l, known, true, e);
 }
 
 /* --- The heap --- */
@@ -179,17 +221,34 @@ static void sift_down(struct rundir_logs *l, size_t i)
 	}
 }
 
+/* A log that cannot be read has no line by now. Only if memory is lacking, the call fails. */
+static int leave_out(struct rundir_logs *l, struct log_file *f, const struct err *why,
+		     struct err *e)
+{
+	if (why->code == ERR_NOMEM)
+		return err_set(e, why->code, "%s", why->text);
+	if (!f->unreadable && l->o.unreadable)
+		l->o.unreadable(l->o.unreadable_arg, why);
+	f->unreadable = true;
+	return 0;
+}
+
 static int step(struct rundir_logs *l, struct log_file *f, bool parts, struct err *e)
 {
-	char path[RUN_PATH];
+	char folder[RUN_PATH];
+	struct err why = ERR_INIT;
 	size_t room = BUFFERS / l->n;
 	room = room < LEAST_BUFFER ? LEAST_BUFFER : room > MOST_BUFFER ? MOST_BUFFER : room;
-	log_path(l, f->name, path);
+	run_path(folder, l->run, RUN_LOGS);
 	/* Lines that are too old are many; the merge need not see them. */
 	int rc;
 	do
-		rc = rundir_log_file_next(f, path, room, parts, e);
+		rc = rundir_log_file_next(f, folder, room, parts, &why);
 	while (rc > 0 && f->time < l->o.from);
+	if (rc < 0)
+		rc = leave_out(l, f, &why, e);
+	else
+		f->unreadable = false;
 	if (rc <= 0)
 		rundir_log_file_rest(f);
 	return rc;

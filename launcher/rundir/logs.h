@@ -1,7 +1,7 @@
 /*
  * logs — the lines of all logs of a run, merged by time.
  *
- * The logs are logs/<node>-<rank>.log of each rank, and, of the launch, logs/launch-<generation>.log
+ * The logs are logs/<node>-<rank>.log of each rank with its earlier parts (log_file.h), and, of the launch, logs/launch-<generation>.log
  * and logs/guard.log. A line of a rank begins with its time (base/log.h). A line without a time has
  * that of the line before it in its file; at the begin of a file, that of the generation. Lines of
  * one file stay in their order. Of a log that an older muster wrote, with times but no dates, the
@@ -27,6 +27,10 @@ struct rundir_logs_options {
 	const struct ranges *ranks; /* only these; NULL: all, and the logs of the launch */
 	const char *node;           /* only logs of this node; NULL: all */
 	double from, until;         /* only lines of [from, until), in seconds since 1970 */
+	/* Called for a log that cannot be read, such as another user's or a FIFO: once, until it can
+	 * be read again. The other logs are read nevertheless. May be NULL. */
+	void (*unreadable)(void *arg, const struct err *why);
+	void *unreadable_arg;
 };
 
 struct rundir_log_line {

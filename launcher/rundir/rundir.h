@@ -25,14 +25,16 @@
  *                             files are split (launcher/rundir/output.h) and old parts are thinned
  *                             (launcher/rundir/thin.h)
  *     rollbacks.jsonl         what is skipped because numbers became bad (launcher/rundir/rollbacks.h)
- *     ledger.jsonl            what the agents consumed (agent/engine/data/ledger.h)
- *     logs/                   <node>-<rank>.log of each agent; launch-<generation>.log: what agents
+ *     ledger.jsonl            what the agents consumed (agent/engine/data/ledger_lines.h); ledger.<n>.jsonl
+ *                             are earlier parts (agent/engine/data/ledger_parts.h)
+ *     logs/                   <node>-<rank>.log of each agent; <node>-<rank>.<n>.log are earlier parts
+ *                             (agent/log_parts.h); launch-<generation>.log: what agents
  *                             and srun print outside these logs; slurm-<id>.out of a submission
  *     trace/gen-<generation>/ comm-<rank>.json: the flight recorder of a rank, written if an
  *                             operation failed or the generation hung; timeline-<rank>.json: what
  *                             the rank did in the last step of a pipeline that ended well
  *                             (plan/spec/schedule/timeline.h); steps-<rank>.json: what the rank did
- *                             in the steps of [trace] steps
+ *                             in the steps of [trace] steps or muster trace --next
  *                             (agent/engine/train/step_trace.h). muster keeps the last RUNDIR_TRACES
  *                             generations
  *     tensorboard/            events.out.tfevents.*: one for each muster run, if the job asks for them

@@ -63,6 +63,7 @@ enum { RUNDIR_STATE_VERSION = 1 };
 	F(predicted_s, NUMBER, REQUIRED, "seconds of a step by the plan") \
 	F(eta_s,      NUMBER, OPTIONAL, "seconds until the last step") \
 	F(goodput,    NUMBER, OPTIONAL, "the share of the time of all devices that went into steps that count") \
+	F(account,    JSON,   OPTIONAL, "where the time went up to now: the fields of a line of time.jsonl") \
 	F(checkpoint, JSON,   OPTIONAL, "the last one: struct rundir_state_ckpt") \
 	F(next_checkpoint, JSON, OPTIONAL, "the next one that is due: struct rundir_state_next") \
 	F(world,      INT,    REQUIRED, "number of ranks") \

@@ -14,8 +14,9 @@
  *                   are complete up to level 3. hello and ready of the last two generations stay:
  *                   a later supervisor reads from them which agents may still run
  *   other files     1 of 8 lines
- * The first and the last line of each generation of a segment stay in all files but events.jsonl. At
- * the last level the oldest segment is removed.
+ * The first and the last line of each generation of a segment stay in all files but events.jsonl, and so
+ * does the second one of time.jsonl, which may say what was lost (goodput.h). At the last level the
+ * oldest segment is removed.
  *
  * A thinned segment replaces the old one by one rename, after it was synced, so after a crash one of
  * the two is there. A segment is locked while it is thinned, so two processes never thin the same

@@ -47,6 +47,7 @@ struct rundir_thin_filter {
 	double live; /* the first generation whose agents may still run */
 	struct rundir_scan scan;
 	double before; /* the generation of the line before; NAN: none */
+	bool began;    /* the line before was the first of its generation */
 	double next[COLUMNS];
 	bool peeked; /* `next` holds the values of the line that comes */
 	int64_t lines;
@@ -148,9 +149,11 @@ bool rundir_thin_keeps(struct rundir_thin_filter *f, const char *line, size_t n,
 	if (f->file == RUNDIR_EVENTS)
 		return keeps_event(f, line, n, values);
 	/* NAN differs from each number, and so does a line that is missing. */
-	bool edge = !(values[GENERATION] == f->before) ||
-		    !(f->peeked && f->next[GENERATION] == values[GENERATION]);
+	bool begins = !(values[GENERATION] == f->before);
+	bool edge = begins || !(f->peeked && f->next[GENERATION] == values[GENERATION]) ||
+		    (f->began && f->file == RUNDIR_TIME);
 	f->before = values[GENERATION];
+	f->began = begins;
 	if (f->file == RUNDIR_METRICS)
 		return edge || is_multiple(values[STEP], f->level);
 	return edge || f->lines++ % LEAVES == 0;

@@ -62,23 +62,39 @@ static bool is_time(double seconds)
 	return seconds >= 0 && seconds <= most_s;
 }
 
-bool rundir_time_parse(const char *text, size_t len, struct rundir_time_line *out)
+bool rundir_time_read(const json_t *o, struct rundir_time_line *out)
 {
 	struct err e = ERR_INIT;
-	json_t *o = len > LINE_MAX_BYTES ? NULL
-					 : json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
 	bool good = json_is_object(o) && !fields_read(line_rows(), o, "time", out, &e) &&
 		    is_time(out->wall_s) && is_time(out->total_s);
 #define CHECK_PART(with, ENUM, member, name, transfers, doc) \
 	good = good && is_time(out->member##_s);
 	TIME_PARTS(CHECK_PART, )
 #undef CHECK_PART
+	return good;
+}
+
+json_t *rundir_time_json(const struct rundir_time *t, double time, double mono, uint32_t generation)
+{
+	json_t *o = json_pack("{s:f, s:f, s:I}", "time", time, "mono", mono, "generation",
+			      (json_int_t)generation);
+	if (!o || !fields_write(rows(), t, o, NULL))
+		return o;
+	json_decref(o);
+	return NULL;
+}
+
+bool rundir_time_parse(const char *text, size_t len, struct rundir_time_line *out)
+{
+	json_t *o = len > LINE_MAX_BYTES ? NULL
+					 : json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
+	bool good = rundir_time_read(o, out);
 	json_decref(o);
 	return good;
 }
 
 struct reading {
-	void (*each)(void *arg, const struct rundir_time_line *l);
+	void (*each)(void *arg, const char *text, size_t len);
 	void *arg;
 	char part[LINE_MAX_BYTES + 1]; /* the beginning of a line */
 	size_t len;
@@ -87,9 +103,8 @@ struct reading {
 
 static void end_line(struct reading *r)
 {
-	struct rundir_time_line l;
-	if (r->whole && rundir_time_parse(r->part, r->len, &l))
-		r->each(r->arg, &l);
+	if (r->whole)
+		r->each(r->arg, r->part, r->len);
 	r->len = 0;
 	r->whole = true;
 }
@@ -139,12 +154,32 @@ static int read_all(const char *run, struct reading *r, struct err *e)
 	return n ? -1 : 0;
 }
 
+int rundir_time_texts(const char *run, size_t most,
+		      void (*each)(void *arg, const char *text, size_t len), void *arg,
+		      struct err *e)
+{
+	struct reading r = { .each = each, .arg = arg, .whole = true };
+	return most ? read_end(run, most, &r, e) : read_all(run, &r, e);
+}
+
+struct parsing {
+	void (*each)(void *arg, const struct rundir_time_line *l);
+	void *arg;
+};
+
+static void parse_line(void *arg, const char *text, size_t len)
+{
+	const struct parsing *p = arg;
+	struct rundir_time_line l;
+	if (rundir_time_parse(text, len, &l))
+		p->each(p->arg, &l);
+}
+
 int rundir_time_each(const char *run, size_t most,
 		     void (*each)(void *arg, const struct rundir_time_line *l), void *arg,
 		     struct err *e)
 {
-	struct reading r = { .each = each, .arg = arg, .whole = true };
-	return most ? read_end(run, most, &r, e) : read_all(run, &r, e);
+	return rundir_time_texts(run, most, parse_line, &(struct parsing){ each, arg }, e);
 }
 
 struct last {

@@ -7,8 +7,9 @@
  * is in no line. total_s is the sum of all parts: the seconds of all ranks and of idle devices, which
  * is wall_s × ranks if ranks and devices have not changed and no device is idle.
  *
- * A line is written when a generation starts, when a checkpoint is committed, after a loss, at the end,
- * and otherwise every minute. Readers skip lines that are damaged.
+ * A line is written when a generation starts, when it is ready if steps were lost, when a checkpoint is
+ * committed, after a loss, at the end, and otherwise every minute. Readers skip lines that are damaged.
+ * goodput.h has the sums of each generation.
  */
 #ifndef MUSTER_LAUNCHER_RUNDIR_TIME_H
 #define MUSTER_LAUNCHER_RUNDIR_TIME_H
@@ -62,10 +63,19 @@ void rundir_time_set_parts(struct rundir_time *t, const int64_t us[TIME_PART_COU
 int rundir_time_each(const char *run, size_t most,
 		     void (*each)(void *arg, const struct rundir_time_line *l), void *arg,
 		     struct err *e);
+/* The same for the text of each line, which may be damaged, without its newline. */
+int rundir_time_texts(const char *run, size_t most,
+		      void (*each)(void *arg, const char *text, size_t len), void *arg,
+		      struct err *e);
 /* The last line, in a time that does not depend on the size of the file. ERR_NOTFOUND: there is none. */
 int rundir_time_last(const char *run, struct rundir_time_line *out, struct err *e);
 
 /* For rundir_time_each(): one line without its newline. False: it is damaged, or not of this table. */
 bool rundir_time_parse(const char *text, size_t len, struct rundir_time_line *out);
+/* A line as an object, for state.json, and the reverse. A new reference; NULL: no memory. False: as
+ * above, also if `o` is NULL. */
+json_t *rundir_time_json(const struct rundir_time *t, double time, double mono,
+			 uint32_t generation);
+bool rundir_time_read(const json_t *o, struct rundir_time_line *out);
 
 #endif

@@ -218,7 +218,7 @@ static void settle_rank(struct account *a, struct account_rank *r, int64_t step,
 		a->marked[i] += r->last.us[i] - r->mark.us[i];
 	trained = larger(0, lesser(trained, rest));
 	a->marked[TIME_UNREPORTED - TIME_STEP] += trained;
-	move(a, TIME_UNREPORTED, r->finished ? TIME_STOP : TIME_LOST, rest - trained);
+	move(a, TIME_UNREPORTED, r->finished ? r->after : TIME_LOST, rest - trained);
 	r->ready = false;
 }
 
@@ -305,15 +305,16 @@ void supervise_account_ready(struct account *a, int64_t now, int rank, int64_t s
 	accrue(a, r, TIME_UNREPORTED);
 }
 
-void supervise_account_finished(struct account *a, int64_t now, int rank)
+void supervise_account_finished(struct account *a, int64_t now, int rank, bool leaves)
 {
 	struct account_rank *r = &a->ranks[rank];
 	supervise_account_advance(a, now);
 	if (!r->ready || r->ended)
 		return;
 	r->finished = true;
+	r->after = leaves ? TIME_RESTART : TIME_STOP;
 	end_training(a, r);
-	accrue(a, r, TIME_STOP);
+	accrue(a, r, r->after);
 }
 
 /* Books what is more than in the rank's last report. */

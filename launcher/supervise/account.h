@@ -3,7 +3,8 @@
  * no rank uses, is in exactly one part (base/time_parts.h).
  *
  * At any moment a rank accrues to one part: to TIME_START or TIME_RESTART until it is ready, then to
- * TIME_UNREPORTED, and to TIME_STOP after its last step. A rank's report moves time from
+ * TIME_UNREPORTED, and to TIME_STOP after its last step, or to TIME_RESTART if another generation
+ * follows. A rank's report moves time from
  * TIME_UNREPORTED to the parts of its steps, never more than has passed since the rank was ready. So
  * the parts always add up to the time of all ranks and idle devices, whatever the ranks report.
  *
@@ -15,7 +16,7 @@
  *   - makes a mark (marks.h) at that step, so that a restart from an earlier step knows what is lost.
  * When a generation is over, what its ranks have not reported is split by the time at which the last
  * reported step ended: before it, a rank that died trained, and nobody will report it; after it, the
- * step in flight is TIME_LOST, or TIME_STOP for a rank that has finished.
+ * step in flight is TIME_LOST, or for a rank that has finished what follows its last step.
  *
  * Time is in microseconds of a monotonic clock that the caller names; it may not fall. Only the files of
  * this room include this header.
@@ -41,6 +42,7 @@ struct account_rank {
 	enum time_part at;          /* the part that it accrues to */
 	bool ready;                 /* in this generation, and its reports are not settled */
 	bool ended, finished;       /* its training is over; it did all of it */
+	enum time_part after;       /* of a rank that has finished: what it does since */
 	bool fresh;                 /* it has reported beyond the last mark */
 	int group;                  /* ranks of one group do the same work */
 	int64_t ready_at, ended_at; /* times */
@@ -90,9 +92,9 @@ void supervise_account_ready(struct account *a, int64_t now, int rank, int64_t s
 /* What is more than the rank's time so far, or less than it has reported before, is not booked. */
 void supervise_account_report(struct account *a, int64_t now, int rank,
 			      const struct account_report *r);
-/* The rank has finished; its last report has come. */
-void supervise_account_finished(struct account *a, int64_t now, int rank);
-/* The generation is lost: its ranks wait for the next one. Does nothing if no generation has
+/* The rank has finished; its last report has come. leaves: another generation follows, on other nodes. */
+void supervise_account_finished(struct account *a, int64_t now, int rank, bool leaves);
+/* The generation is lost, or leaves: its ranks wait for the next one. Does nothing if no generation has
  * started. */
 void supervise_account_lose(struct account *a, int64_t now);
 /* No further generation follows. The reports of ranks that still train are over. */

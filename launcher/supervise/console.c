@@ -25,8 +25,7 @@ static void drop(struct console *k)
 	*k = (struct console){ .line = NULL };
 }
 
-/* An answer that cannot be sent ends the connection. */
-static void answer(struct console *k, const struct msg_console_answer *a)
+void supervise_console_answer(struct console *k, const struct msg_console_answer *a)
 {
 	struct err e = ERR_INIT;
 	json_t *body = launcher_connection_is_drained(k->line) ? msg_console_answer_json(a) : NULL;
@@ -35,9 +34,21 @@ static void answer(struct console *k, const struct msg_console_answer *a)
 	json_decref(body);
 }
 
+void supervise_console_tell_all(struct supervisor *s, enum console_awaits what,
+				const struct msg_console_answer *a)
+{
+	for (int i = 0; i < CONSOLES; i++) {
+		struct console *k = &s->console.consoles[i];
+		if (!k->line || k->awaits != what)
+			continue;
+		k->awaits = CONSOLE_AWAITS_NOTHING;
+		supervise_console_answer(k, a);
+	}
+}
+
 static void answer_text(struct console *k, bool ok, const char *text)
 {
-	answer(k, &(struct msg_console_answer){ .ok = ok, .text = text });
+	supervise_console_answer(k, &(struct msg_console_answer){ .ok = ok, .text = text });
 }
 
 /* --- what consoles ask for ------------------------------------------------------------ */
@@ -46,10 +57,11 @@ static void on_state(struct supervisor *s, struct console *k, const struct msg_c
 {
 	(void)m;
 	json_t *state = supervise_state_json(s);
-	answer(k, &(struct msg_console_answer){ .ok = state != NULL,
-						.text = state ? "" : "no memory for the answer",
-						.has_state = state != NULL,
-						.state = state });
+	supervise_console_answer(
+		k, &(struct msg_console_answer){ .ok = state != NULL,
+						 .text = state ? "" : "no memory for the answer",
+						 .has_state = state != NULL,
+						 .state = state });
 	json_decref(state);
 }
 
@@ -62,14 +74,15 @@ static void on_ranks(struct supervisor *s, struct console *k, const struct msg_c
 	}
 	count = count < CONSOLE_RANKS ? count : CONSOLE_RANKS;
 	json_t *ranks = supervise_state_ranks_json(s, first, count);
-	answer(k, &(struct msg_console_answer){ .ok = ranks != NULL,
-						.text = ranks ? "" : "no memory for the answer",
-						.has_first = true,
-						.first = first,
-						.has_world = true,
-						.world = s->world,
-						.has_ranks = ranks != NULL,
-						.ranks = ranks });
+	supervise_console_answer(
+		k, &(struct msg_console_answer){ .ok = ranks != NULL,
+						 .text = ranks ? "" : "no memory for the answer",
+						 .has_first = true,
+						 .first = first,
+						 .has_world = true,
+						 .world = s->world,
+						 .has_ranks = ranks != NULL,
+						 .ranks = ranks });
 	json_decref(ranks);
 }
 
@@ -156,7 +169,7 @@ static void on_checkpoint(struct supervisor *s, struct console *k, const struct 
 	if (!joins && s->ckpt_step >= 0 && s->ckpt_step >= finished_steps(s)) {
 		const struct msg_console_answer a = committed(s->ckpt_step, s->ckpt_path, text,
 							      sizeof text);
-		answer(k, &a);
+		supervise_console_answer(k, &a);
 		return;
 	}
 	if (!joins) {
@@ -164,24 +177,18 @@ static void on_checkpoint(struct supervisor *s, struct console *k, const struct 
 					&(struct rundir_why){ .why = k->who });
 		ask_ranks_to_save(s);
 	}
-	k->waits = true;
+	k->awaits = CONSOLE_AWAITS_CKPT;
 	snprintf(text, sizeof text, "%s",
 		 joins ? "a checkpoint was already asked for; this request waits for it"
 		       : "a checkpoint follows after the step that the run is in");
-	answer(k, &(struct msg_console_answer){ .ok = true, .text = text, .more = true });
+	supervise_console_answer(
+		k, &(struct msg_console_answer){ .ok = true, .text = text, .more = true });
 }
 
-/* Tells all who wait for the checkpoint. */
 static void end_saving(struct supervisor *s, const struct msg_console_answer *a)
 {
 	s->console.saving = false;
-	for (int i = 0; i < CONSOLES; i++) {
-		struct console *k = &s->console.consoles[i];
-		if (!k->line || !k->waits)
-			continue;
-		k->waits = false;
-		answer(k, a);
-	}
+	supervise_console_tell_all(s, CONSOLE_AWAITS_CKPT, a);
 }
 
 void supervise_console_note_ckpt(struct supervisor *s, int64_t step, const char *path)
@@ -193,12 +200,14 @@ void supervise_console_note_ckpt(struct supervisor *s, int64_t step, const char 
 	end_saving(s, &a);
 }
 
-void supervise_console_note_failure(struct supervisor *s, const char *why)
+void supervise_console_note_failure(struct supervisor *s, int64_t step, const char *why)
 {
+	const struct console_state *t = &s->console;
 	char text[1100];
+	if (!t->saving || t->generation != s->generation || step < t->step)
+		return; /* that of an earlier request */
 	snprintf(text, sizeof text, "the checkpoint failed: %s; the run trains on", why);
-	if (s->console.saving)
-		end_saving(s, &(struct msg_console_answer){ .text = text });
+	end_saving(s, &(struct msg_console_answer){ .text = text });
 }
 
 /* --- connections ------------------------------------------------------------------------ */
@@ -207,8 +216,12 @@ static const struct {
 	const char *what;
 	void (*handle)(struct supervisor *s, struct console *k, const struct msg_console_ask *m);
 } handlers[] = {
-	{ "state", on_state },       { "ranks", on_ranks },           { "stop", on_stop },
-	{ "stop-now", on_stop_now }, { "checkpoint", on_checkpoint },
+	{ "state", on_state },
+	{ "ranks", on_ranks },
+	{ "stop", on_stop },
+	{ "stop-now", on_stop_now },
+	{ "checkpoint", on_checkpoint },
+	{ "trace", supervise_console_trace_ask },
 };
 
 /* A free place, or that of the console that was quiet for the longest time. */
@@ -267,7 +280,8 @@ static void on_message(void *arg, struct connection *c, const struct msg *m)
 	if (i < n)
 		handlers[i].handle(s, k, &ask);
 	else
-		answer_text(k, false, "this muster does not know the request");
+		answer_text(k, false,
+			    "the run's muster is another version, which does not know the request");
 }
 
 static void on_closed(void *arg, int rank, const struct err *why)
@@ -345,7 +359,8 @@ void supervise_console_open(struct supervisor *s)
 	if (s->o.address && listen_to_consoles(s, &e))
 		supervise_terminal_event(
 			s->o.term, TONE_WARN, "warn",
-			"muster stop and muster checkpoint cannot reach this run: %s", e.text);
+			"muster stop, checkpoint and trace --next cannot reach this run: %s",
+			e.text);
 }
 
 /* The generation that was asked for a checkpoint is over, or the run is. */
@@ -364,6 +379,7 @@ void supervise_console_tick(struct supervisor *s)
 		return;
 	launcher_connections_tick(s->console.connections, supervise_now(s));
 	check_saving(s);
+	supervise_console_trace_check(s);
 }
 
 void supervise_console_close(struct supervisor *s)
@@ -371,6 +387,7 @@ void supervise_console_close(struct supervisor *s)
 	if (!s->console.connections)
 		return;
 	check_saving(s);
+	supervise_console_trace_check(s);
 	rundir_control_remove(s->o.run);
 	launcher_connections_close(s->console.connections);
 }

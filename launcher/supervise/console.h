@@ -1,5 +1,5 @@
 /*
- * console — answers the commands of the run's owner: muster status, stop, checkpoint and top.
+ * console — answers the commands of the run's owner: muster status, stop, checkpoint, trace and top.
  *
  * Consoles have a listener and a secret of their own, which last for the whole run, as guards have
  * (guard.h). Both are in the file `control` of the run folder (launcher/rundir/control.h). The
@@ -12,11 +12,13 @@
  *     checkpoint  the ranks write a checkpoint after the step, and train on; a second answer tells of
  *                 its commit. A request that comes meanwhile waits for the same checkpoint. If
  *                 the last finished step has a checkpoint already, that is the answer
+ *     trace       the ranks record the next `count` steps; a second answer follows when all have
+ *                 written them (console_trace.h)
  *     state       the object of state.json, made now
  *     ranks       CONSOLE_RANKS ranks at most, from a given one on
  *
  * A console never delays the loop: it has at most one answer that is queued, and is dropped if it
- * asks again, or its checkpoint is committed, before it has taken that. CONSOLES consoles are served;
+ * asks again, or what it awaits has come, before it has taken that. CONSOLES consoles are served;
  * another one takes the place of the one that was quiet for the longest time.
  *
  * A run that cannot listen trains all the same.
@@ -28,6 +30,7 @@
 
 #include "base/auth.h"
 #include "base/net.h"
+#include "launcher/supervise/console_trace.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,7 +44,11 @@ struct console {
 	struct connection *line; /* NULL: the place is free */
 	char who[128];
 	double heard; /* time */
-	bool waits;   /* for the checkpoint that is asked for */
+	enum console_awaits {
+		CONSOLE_AWAITS_NOTHING,
+		CONSOLE_AWAITS_CKPT,
+		CONSOLE_AWAITS_TRACE
+	} awaits;
 };
 
 struct console_state {
@@ -52,15 +59,22 @@ struct console_state {
 	int number; /* of the last request */
 	uint32_t generation;
 	int64_t step; /* a checkpoint of this step or of a later one is the answer */
+	struct console_trace trace;
 };
+
+/* An answer that cannot be sent ends the connection. */
+void supervise_console_answer(struct console *k, const struct msg_console_answer *a);
+/* Answers all consoles that await this; they await nothing then. */
+void supervise_console_tell_all(struct supervisor *s, enum console_awaits what,
+				const struct msg_console_answer *a);
 
 /* Listens, and writes the file. */
 void supervise_console_open(struct supervisor *s);
 void supervise_console_tick(struct supervisor *s);
 /* A checkpoint was committed in the folder that all ranks share. */
 void supervise_console_note_ckpt(struct supervisor *s, int64_t step, const char *path);
-/* The checkpoint that was asked for was not committed. */
-void supervise_console_note_failure(struct supervisor *s, const char *why);
+/* A checkpoint that was asked for was not committed. */
+void supervise_console_note_failure(struct supervisor *s, int64_t step, const char *why);
 /* Removes the file. The loop must run once more. */
 void supervise_console_close(struct supervisor *s);
 

@@ -65,6 +65,7 @@ static int on_ready(struct supervisor *s, struct connection *c, const json_t *bo
 	snprintf(s->resumed_from, sizeof s->resumed_from, "%s", m.has_from ? m.from : "");
 	note_progress(s, k, m.step, "ready");
 	supervise_times_ready(s, launcher_connection_rank(c), m.step);
+	supervise_warn_ready(s, m.step);
 	if (++s->readies == s->world) {
 		supervise_predecessors_ready(s->predecessors, s->generation);
 		supervise_handle(s, EV_ALL_READY, NULL, NULL);
@@ -210,9 +211,25 @@ static int on_save_failed(struct supervisor *s, struct connection *c, const json
 	struct msg_save_failed m;
 	if (msg_save_failed_read(body, &m, e))
 		return -1;
+	if (launcher_connection_rank(c) != 0)
+		return err_set(e, ERR_PROTO, "message save_failed: only rank 0 sends it");
+	if (!rank_of(s, c)->ready)
+		return report_out_of_order("save_failed", e);
 	supervise_note_move(s, rank_of(s, c));
 	supervise_report_log(s, launcher_connection_rank(c), "warn", m.text);
-	supervise_console_note_failure(s, m.text);
+	supervise_console_note_failure(s, m.step, m.text);
+	return 0;
+}
+
+static int on_traced(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
+{
+	struct msg_traced m;
+	if (msg_traced_read(body, &m, e))
+		return -1;
+	if (!m.has_error && (m.first < 1 || m.last < m.first))
+		return err_set(e, ERR_PROTO, "message traced: steps %lld to %lld",
+			       (long long)m.first, (long long)m.last);
+	supervise_console_trace_note(s, launcher_connection_rank(c), &m);
 	return 0;
 }
 
@@ -368,6 +385,7 @@ static const struct {
 	[MSG_SERIES] = { on_series, false },
 	[MSG_CKPT_LOCAL] = { on_ckpt_local, false },
 	[MSG_SAVE_FAILED] = { on_save_failed, false },
+	[MSG_TRACED] = { on_traced, false },
 	[MSG_SIGNAL] = { on_signal, false },
 	[MSG_FAILED] = { on_failed, false },
 	[MSG_FINISHED] = { on_finished, false },

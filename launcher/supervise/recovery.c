@@ -232,23 +232,10 @@ enum recovery supervise_recovery_decide(struct supervisor *s)
 	return d.how;
 }
 
-/* The number of nodes on which the plan has ranks. */
-static int count_nodes(const struct deployment *d)
-{
-	int n = 0;
-	for (int i = 0; i < d->cluster.n_nodes; i++) {
-		int r = 0;
-		while (r < d->plan.world && d->plan.ranks[r].node != i)
-			r++;
-		n += r < d->plan.world;
-	}
-	return n;
-}
-
 int supervise_recovery_requeue(struct supervisor *s, struct err *e)
 {
 	struct buf lost = BUF_INIT;
-	int nodes = count_nodes(s->o.first);
+	int nodes = launcher_deployment_nodes(s->o.first);
 	supervise_pool_lost_names(&s->recovery.pool, &lost);
 	int rc = s->o.ops->requeue(buf_str(&lost), nodes, nodes + (int)s->o.job->slurm.spares, e);
 	buf_fini(&lost);

@@ -90,14 +90,6 @@ static int64_t step_of(const struct supervisor *s)
 	return s->trained && !s->stepped ? s->resumed : s->step;
 }
 
-static int count_nodes(const struct plan *p)
-{
-	int n = 0;
-	for (int r = 0; r < p->world; r++)
-		n += r == 0 || p->ranks[r].node != p->ranks[r - 1].node;
-	return n;
-}
-
 static json_t *ckpt_json(const struct supervisor *s)
 {
 	struct rundir_state_ckpt c = s->view.ckpt;
@@ -170,7 +162,7 @@ static void fill_place(const struct supervisor *s, double now, double wall,
 	const struct process_id *id = &s->view.process;
 	const char *job = s->o.ops->own_job ? s->o.ops->own_job() : NULL;
 	out->world = s->world;
-	out->nodes = count_nodes(&s->d->plan);
+	out->nodes = launcher_deployment_nodes(s->d);
 	out->has_job = job != NULL;
 	out->job = job;
 	out->host = s->view.host;
@@ -217,9 +209,12 @@ json_t *supervise_state_json(struct supervisor *s)
 	out.has_next_checkpoint = out.next_checkpoint != NULL;
 	out.has_goodput = s->times.account.started;
 	out.goodput = time_parts_goodput(supervise_times_parts(s));
+	out.account = out.has_goodput ? supervise_times_json(s) : NULL;
+	out.has_account = out.account != NULL;
 	fill_progress(s, &out);
 	fill_place(s, now, wall, &out);
 	json_t *o = rundir_state_json(&out);
+	json_decref(out.account);
 	json_decref(out.checkpoint);
 	json_decref(out.next_checkpoint);
 	json_decref(out.warnings);

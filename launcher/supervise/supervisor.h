@@ -151,6 +151,7 @@ struct rank_state {
 	bool lives_on, idle;
 	int endpoints;    /* parts of the list of endpoints that it was sent: rendezvous.h */
 	bool helper_lost; /* the helper of its node has ended, or cannot start it */
+	int traced;       /* the last request to record steps that it has answered */
 	int status;       /* as of waitpid, if exited */
 	struct agent_process process;
 	struct process_id id;

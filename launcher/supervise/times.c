@@ -1,5 +1,6 @@
 #include "launcher/supervise/times.h"
 
+#include "base/clock.h"
 #include "launcher/rundir/time.h"
 #include "launcher/supervise/supervisor.h"
 
@@ -84,17 +85,48 @@ void supervise_times_close(struct supervisor *s)
 	supervise_account_close(&s->times.account);
 }
 
-void supervise_times_write(struct supervisor *s)
+/* A run that has ended stays as its last line says. */
+static void advance(struct supervisor *s)
 {
-	struct account *a = &s->times.account;
-	supervise_account_advance(a, now_us(s));
+	if (s->state != SUP_DONE)
+		supervise_account_advance(&s->times.account, now_us(s));
+}
+
+static struct rundir_time sums(const struct supervisor *s)
+{
+	const struct account *a = &s->times.account;
 	struct rundir_time line = { .step = a->step,
 				    .ranks = a->world,
 				    .devices = a->devices,
 				    .wall_s = 1e-6 * (double)a->wall };
 	rundir_time_set_parts(&line, a->parts);
+	return line;
+}
+
+static void write_line(struct supervisor *s)
+{
+	struct rundir_time line = sums(s);
 	rundir_time(s->o.run, s->generation, &line);
 	s->times.due = supervise_now(s) + TIMES_S;
+}
+
+void supervise_times_write(struct supervisor *s)
+{
+	advance(s);
+	write_line(s);
+}
+
+json_t *supervise_times_json(struct supervisor *s)
+{
+	advance(s);
+	struct rundir_time line = sums(s);
+	return rundir_time_json(&line, clock_wall_s(), supervise_now(s), s->generation);
+}
+
+/* Whether the rank has left its generation so that one on other nodes can follow. */
+static bool leaves(const struct supervisor *s, int rank)
+{
+	return s->recovery.growing && s->ranks[rank].step < s->d->job.job.steps;
 }
 
 /* What the ranks do in a state. A generation that is drained is lost unless the run stops. */
@@ -110,6 +142,8 @@ static enum pursuit pursuit(const struct supervisor *s)
 		[SUP_DONE] = STOPS,
 	};
 	bool stops = s->outcome == OUTCOME_STOPPED || s->outcome == OUTCOME_FINISHED;
+	if (s->state == SUP_EXITING && leaves(s, 0))
+		return WAITS;
 	return s->state == SUP_DRAINING && stops ? STOPS : of[s->state];
 }
 
@@ -137,7 +171,11 @@ void supervise_times_generation(struct supervisor *s)
 
 void supervise_times_ready(struct supervisor *s, int rank, int64_t step)
 {
+	const int64_t *lost = &s->times.account.parts[TIME_LOST];
+	int64_t before = *lost;
 	supervise_account_ready(&s->times.account, now_us(s), rank, step);
+	if (*lost > before) /* the line shows exactly what was lost */
+		write_line(s);
 }
 
 int supervise_times_note(struct supervisor *s, int rank, const struct msg_times *m, struct err *e)
@@ -151,7 +189,7 @@ int supervise_times_note(struct supervisor *s, int rank, const struct msg_times 
 
 void supervise_times_finished(struct supervisor *s, int rank)
 {
-	supervise_account_finished(&s->times.account, now_us(s), rank);
+	supervise_account_finished(&s->times.account, now_us(s), rank, leaves(s, rank));
 }
 
 void supervise_times_tick(struct supervisor *s)
@@ -174,7 +212,7 @@ const struct account_report *supervise_times_of(const struct supervisor *s, int 
 
 const int64_t *supervise_times_parts(struct supervisor *s)
 {
-	supervise_account_advance(&s->times.account, now_us(s));
+	advance(s);
 	return s->times.account.parts;
 }
 

@@ -1,7 +1,8 @@
 /*
  * times — accounts for the time of all ranks (account.h) as the run goes on, and writes time.jsonl
- * (launcher/rundir/time.h): when a generation starts, when a checkpoint is committed, when the ranks
- * stop training, at the end, and otherwise every TIMES_S seconds.
+ * (launcher/rundir/time.h): when a generation starts, when it is ready if steps were lost, when a
+ * checkpoint is committed, when the ranks stop training, at the end, and otherwise every TIMES_S
+ * seconds.
  *
  * The devices of the run are those of its GPU nodes in the allocation, because these are paid for whether
  * a rank uses them or not. A node without GPUs, and this host, have as many as the first generation has
@@ -32,7 +33,7 @@ struct msg_times;
 int supervise_times_open(struct supervisor *s, struct err *e);
 void supervise_times_close(struct supervisor *s);
 
-/* s->state is new. */
+/* s->state is new, or what follows it. */
 void supervise_times_enter(struct supervisor *s);
 /* A generation starts. */
 void supervise_times_generation(struct supervisor *s);
@@ -43,6 +44,8 @@ void supervise_times_finished(struct supervisor *s, int rank);
 void supervise_times_tick(struct supervisor *s);
 /* Writes a line. */
 void supervise_times_write(struct supervisor *s);
+/* The line of this moment, for state.json. A new reference; NULL: no memory. */
+json_t *supervise_times_json(struct supervisor *s);
 /* The run has ended: settles what is open, and writes the last line. */
 void supervise_times_end(struct supervisor *s);
 /* Prints the share of the time that counts, and the largest losses. */

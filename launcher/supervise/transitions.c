@@ -361,6 +361,7 @@ static void do_stop_growing(struct supervisor *s, const struct cause *c)
 	if (!s->recovery.growing)
 		return;
 	s->recovery.growing = false;
+	supervise_times_enter(s);
 	report_stop(s, c->reason);
 }
 

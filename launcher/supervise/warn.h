@@ -20,6 +20,7 @@ enum {
 
 struct warn_state {
 	struct warnings rules;
+	bool primed;       /* a rank was ready in this `muster run` */
 	bool shares_cores; /* agents of the generation share cores */
 	/* the share of the time in which the rank that lacked a core most had none; NaN: unknown */
 	double coreless;
@@ -38,6 +39,9 @@ struct msg_metrics;
 void supervise_warn_open(struct supervisor *s);
 /* A generation starts: what is known about its ranks is over. */
 void supervise_warn_reset(struct supervisor *s);
+/* A rank is ready after `step` finished steps. The first time, the losses and norms of earlier runs in
+ * the folder become known (warn_prime.c). */
+void supervise_warn_ready(struct supervisor *s, int64_t step);
 /* The rank has sent the metrics of a step. first: of its generation; it warms up, so its time is not
  * judged. */
 void supervise_warn_step(struct supervisor *s, int rank, const struct msg_metrics *m, bool first);

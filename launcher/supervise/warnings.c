@@ -142,6 +142,14 @@ static void count_step(struct warning *x, const struct warning_rule *r, bool out
 	*holds = x->holds ? n > r->ends : n >= r->begins;
 }
 
+void supervise_warnings_prime(struct warnings *w, const struct warning_sample *x)
+{
+	char text[WARNING_TEXT];
+	judge_loss(w, x, text);
+	judge_norm(w, x, text);
+	w->last_step = x->step;
+}
+
 struct warning_news supervise_warnings_step(struct warnings *w, const struct warning_sample *x,
 					    double time)
 {

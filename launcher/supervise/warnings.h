@@ -17,7 +17,7 @@
  *
  * The recent range is that of the last WARNING_WINDOW steps which were not out of it themselves; half
  * as many must be known. It begins anew when the run goes back by more than WARNING_BACK steps, because
- * the loss there was another one, and after WARNING_WINDOW steps in a row out of it: they are the new
+ * the loss there was another one; not when another `muster run` continues the run; and after WARNING_WINDOW steps in a row out of it: they are the new
  * level, and the warning ends.
  *
  * This is pure judgement; warn.h feeds it and reports what changes. To add a rule: add a row, and
@@ -116,6 +116,9 @@ void supervise_warnings_init(struct warnings *w, const struct warning_limits *li
 /* time: seconds since 1970. */
 struct warning_news supervise_warnings_step(struct warnings *w, const struct warning_sample *x,
 					    double time);
+/* A step of an earlier `muster run`, before the first one of this: it only makes the recent ranges known.
+ * Steps come in their order. */
+void supervise_warnings_prime(struct warnings *w, const struct warning_sample *x);
 /* A rule that is judged elsewhere holds, or does not. `text` counts if this is news; NULL, if it does
  * not hold: the rule's words for its end. */
 struct warning_news supervise_warnings_hold(struct warnings *w, enum warning_id id, bool holds,

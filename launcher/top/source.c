@@ -2,13 +2,14 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/segments.h"
+#include "base/thread.h"
 #include "launcher/console/line.h"
 #include "launcher/rundir/tail.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,27 +173,22 @@ static void read_metrics(struct top_source *s)
 	buf_fini(&text);
 }
 
-/* The end of a file, from its first whole line on. */
-static char *read_end(const char *path, struct err *e)
+/* The end of a log and its parts, from its first whole line on. */
+static char *read_end(const char *folder, const char *name, struct err *e)
 {
-	struct stat st;
-	int fd = file_open(path, O_RDONLY, FILE_OWN, e);
+	char path[RUN_PATH];
+	struct buf text = BUF_INIT;
+	segments_path(path, folder, name, 0);
+	int fd = file_open(path, O_RDONLY, FILE_OWN, e); /* it says what is missing */
 	if (fd < 0)
 		return NULL;
-	char *text = calloc(TOP_LOG + 1, 1);
-	off_t from = !fstat(fd, &st) && st.st_size > TOP_LOG ? st.st_size - TOP_LOG : 0;
-	ssize_t n = text ? pread(fd, text, TOP_LOG, from) : -1;
-	if (n < 0)
-		err_errno(e, ERR_IO, "%s: cannot read", path);
 	close(fd);
-	if (n < 0) {
-		free(text);
-		return NULL;
-	}
-	char *line = from ? memchr(text, '\n', (size_t)n) : NULL;
-	if (line)
-		memmove(text, line + 1, strlen(line + 1) + 1);
-	return text;
+	int rc = segments_read_end(folder, name, TOP_LOG, &text, e);
+	const char *all = buf_str(&text);
+	const char *line = text.len == TOP_LOG ? strchr(all, '\n') : NULL;
+	char *end = rc ? NULL : strdup(line ? line + 1 : all);
+	buf_fini(&text);
+	return end;
 }
 
 static void read_log(struct top_source *s, int rank)
@@ -212,7 +208,9 @@ static void read_log(struct top_source *s, int rank)
 		return;
 	}
 	run_path_rank_log(path, s->run, node, rank);
-	f->log = read_end(path, &e);
+	char *name = strrchr(path, '/');
+	*name++ = '\0';
+	f->log = read_end(path, name, &e);
 	if (!f->log)
 		snprintf(f->log_trouble, sizeof f->log_trouble, "%.490s", e.text);
 }
@@ -299,17 +297,13 @@ static void *work(void *arg)
 
 static int start(struct top_source *s, struct err *e)
 {
-	sigset_t all, before;
 	pthread_condattr_t attr;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&s->wake, &attr);
 	pthread_condattr_destroy(&attr);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int rc = pthread_create(&s->thread, NULL, work, s);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	int rc = thread_start(&s->thread, "watch", work, s);
 	if (!rc)
 		return 0;
 	errno = rc;

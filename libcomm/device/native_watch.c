@@ -1,8 +1,8 @@
 #include "libcomm/device/native.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -139,12 +139,7 @@ static void *watcher_main(void *arg)
 int comm_native_watch(struct comm *c, struct err *e)
 {
 	struct native *n = c->device_group->native;
-	/* Signals are left to the threads that the program created. */
-	sigset_t all, old;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	int rc = pthread_create(&n->thread, NULL, watcher_main, c);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	int rc = thread_start(&n->thread, "comm watch", watcher_main, c);
 	if (rc)
 		return err_set(e, ERR_NOMEM, "cannot start the thread that watches group %s: %s",
 			       c->name, strerror(rc));

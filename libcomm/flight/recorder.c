@@ -334,7 +334,8 @@ static struct record *tape_room(struct tape *t)
 	if (t->n < t->room)
 		return &t->ops[t->n++];
 	int room = t->room ? 2 * t->room : RECORDER_OPS;
-	struct record *ops = room > TAPE_OPS ? NULL : realloc(t->ops, (size_t)room * sizeof *ops);
+	struct record *ops = room > COMM_TAPE_OPS ? NULL
+						  : realloc(t->ops, (size_t)room * sizeof *ops);
 	if (!ops)
 		return NULL;
 	t->ops = ops;

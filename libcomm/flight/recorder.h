@@ -22,7 +22,7 @@
  *                  "ops": [op, …]}, …]}
  *
  * A tape (comm_tape_start in comm.h) has the same format. It holds every operation that has ended while
- * it ran, at most TAPE_OPS of each group.
+ * it ran, at most COMM_TAPE_OPS of each group.
  *
  * An op, of which the oldest comes first:
  *
@@ -44,7 +44,7 @@
 
 #include "libcomm/op.h"
 
-enum { RECORDER_OPS = 256, RECORDER_MESSAGES = 16, TAPE_OPS = 1 << 18 };
+enum { RECORDER_OPS = 256, RECORDER_MESSAGES = 16 };
 
 enum record_state { RECORD_NONE, RECORD_QUEUED, RECORD_RUNNING, RECORD_DONE, RECORD_FAILED };
 

@@ -111,9 +111,9 @@ static int read_op(const json_t *o, int ranks, struct trace_op *op, struct err *
 static int read_ops(const json_t *list, struct trace_part *p, struct err *e)
 {
 	size_t n = json_array_size(list);
-	if (!json_is_array(list) || n > TAPE_OPS)
+	if (!json_is_array(list) || n > COMM_TAPE_OPS)
 		return err_set(e, ERR_CORRUPT, "\"ops\" is not a list of at most %d operations",
-			       TAPE_OPS);
+			       COMM_TAPE_OPS);
 	p->ops = calloc(n + 1, sizeof *p->ops);
 	if (!p->ops)
 		return err_set(e, ERR_NOMEM, "no memory for %zu operations", n);

@@ -2,12 +2,12 @@
 
 #include "base/clock.h"
 #include "base/owner.h"
+#include "base/thread.h"
 #include "libcomm/group.h"
 #include "libcomm/tcp/handshake.h"
 #include "libcomm/tcp/records.h"
 #include "libcomm/tcp/oob.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -252,11 +252,7 @@ static void acceptor_free(struct acceptor *a)
 
 static int start_thread(struct acceptor *a, struct err *e)
 {
-	sigset_t all, old;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	int rc = pthread_create(&a->thread, NULL, acceptor_main, a);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	int rc = thread_start(&a->thread, "acceptor", acceptor_main, a);
 	return rc ? err_set(e, ERR_NOMEM, "cannot start the acceptor's thread: %s", strerror(rc))
 		  : 0;
 }

@@ -29,6 +29,13 @@ struct attention_curve {
 static const struct {
 	struct attention_curve forward, backward;
 } curves[GPU_GENERATIONS][ATTENTION_KERNELS] = {
+	/* not measured; as on Ampere */
+	[GENERATION_VOLTA] = {
+		[ATTENTION_FLASH1] = { { 0.42, 300 }, { 0.37, 500 } },
+		[ATTENTION_FLASH2] = { { 0.68, 300 }, { 0.59, 500 } },
+		[ATTENTION_CUDNN] = { { 0.58, 300 }, { 0.465, 600 } },
+		[ATTENTION_MUSTER] = { { 0.68, 300 }, { 0.59 * PRODUCTS_7, 500 } },
+	},
 	[GENERATION_AMPERE] = {
 		[ATTENTION_FLASH1] = { { 0.42, 300 }, { 0.37, 500 } },
 		[ATTENTION_FLASH2] = { { 0.68, 300 }, { 0.59, 500 } },
@@ -43,9 +50,9 @@ static const struct {
 	},
 };
 
-/* FLOPs of products in the time of one exponential: 16 exponentials a clock and unit, beside 2048
- * FLOPs on Ampere and 4096 on Hopper. */
-static const double exponential[GPU_GENERATIONS] = { 128, 256 };
+/* FLOPs of products in the time of one exponential: 16 exponentials a clock and unit, beside 1024
+ * FLOPs on Volta, 2048 on Ampere and 4096 on Hopper. */
+static const double exponential[GPU_GENERATIONS] = { 64, 128, 256 };
 
 static double share(const struct attention_curve *c, enum gpu_generation g, double keys, double dim)
 {

@@ -31,8 +31,13 @@ enum attention_kernel {
 };
 
 /* Generations of GPUs that differ in their kernels. Each one counts as the newest that it is not
- * older than. */
-enum gpu_generation { GENERATION_AMPERE, GENERATION_HOPPER, GPU_GENERATIONS };
+ * older than. Only from Ampere on are there products in bf16. */
+enum gpu_generation {
+	GENERATION_VOLTA, /* and older */
+	GENERATION_AMPERE,
+	GENERATION_HOPPER,
+	GPU_GENERATIONS
+};
 
 /* The share of the data sheet's dense rate of 2-byte products that a kernel reaches. */
 double cost_attention_forward(enum gpu_generation g, enum attention_kernel kernel, double keys,

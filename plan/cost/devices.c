@@ -28,9 +28,11 @@
  *            sheet: 900 GB/s in both directions together) by the rate of host memory
  */
 static const double lasting[GPU_GENERATIONS] = {
+	[GENERATION_VOLTA] = 0.98,
 	[GENERATION_AMPERE] = 0.98,
 	[GENERATION_HOPPER] = 0.92,
 };
+#define VOLTA  GENERATION_VOLTA
 #define AMPERE GENERATION_AMPERE
 #define HOPPER GENERATION_HOPPER
 #define PCIE3  12.5e9
@@ -83,9 +85,9 @@ static const struct gpu {
 	{ "RTX-A6000", 84, 0.7, AMPERE, PCIE4, HALF, 0 },
 	{ "RTX-3090", 82, 0.7, AMPERE, PCIE4, HALF, 0 },
 	{ "RTX-4090", 128, 0.8, AMPERE, PCIE4, HALF, EIGHT },
-	{ "T4", 40, 0.5, AMPERE, PCIE3, EIGHTH, 0 },
-	{ "V100", 80, 0.8, AMPERE, PCIE3, EIGHTH, 0 },
-	{ "P100", 56, 0.85, AMPERE, PCIE3, HALF, 0 },
+	{ "T4", 40, 0.5, VOLTA, PCIE3, EIGHTH, 0 },
+	{ "V100", 80, 0.8, VOLTA, PCIE3, EIGHTH, 0 },
+	{ "P100", 56, 0.85, VOLTA, PCIE3, HALF, 0 },
 	{ "MI300A", 228, 0.51, HOPPER, C2C, HALF, EIGHT },
 	{ "MI300X", 304, 0.514, HOPPER, PCIE5, HALF, EIGHT },
 	{ "MI325X", 304, 0.604, HOPPER, PCIE5, HALF, EIGHT },
@@ -93,8 +95,8 @@ static const struct gpu {
 	{ "MI250", 104, 0.75, AMPERE, PCIE4, QUARTER, 0 },
 	{ "MI210", 104, 0.75, AMPERE, PCIE4, QUARTER, 0 },
 	{ "MI100", 120, 0.75, AMPERE, PCIE4, QUARTER, 0 },
-	{ "MI60", 64, 0.75, AMPERE, PCIE4, HALF, 0 },
-	{ "MI50", 60, 0.75, AMPERE, PCIE4, HALF, 0 },
+	{ "MI60", 64, 0.75, VOLTA, PCIE4, HALF, 0 },
+	{ "MI50", 60, 0.75, VOLTA, PCIE4, HALF, 0 },
 	{ "", 0, 0.75, HOPPER, PCIE3, HALF, 0 },
 };
 /* clang-format on */

@@ -123,6 +123,12 @@ static const struct cost_engine_pass core[] = {
 	{ PHASE_FORWARD, RATE_MOVED, NEED_NO_DROPOUT, 2, { [TENSOR_STREAM] = 3 } },
 	{ PHASE_FORWARD, RATE_MOVED, NEED_NOTHING, 1, { [TENSOR_UP] = 1, [TENSOR_ACT] = 1 } },
 	{ PHASE_FORWARD, RATE_MOVED, NEED_ROPE, 1, { [TENSOR_ROTATED] = 2 } },
+	{ PHASE_FORWARD,
+	  RATE_MOVED,
+	  NEED_NOTHING,
+	  2,
+	  { [TENSOR_ROUTED] = 4 } }, /* order of the experts and back */
+	{ PHASE_BACKWARD, RATE_MOVED, NEED_NOTHING, 3, { [TENSOR_ROUTED] = 4 } },
 	{ PHASE_BACKWARD, RATE_MOVED, NEED_DROPOUT, 2, { [TENSOR_STREAM] = 2.5 } },
 	{ PHASE_BACKWARD, RATE_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 3 } },
 	{ PHASE_BACKWARD, RATE_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 3 } },
@@ -134,23 +140,18 @@ static const struct cost_engine_pass core[] = {
 	END
 };
 
+#define MEGATRON_CORE \
+	.passes = core, .hides_tp = true, .own_rows_first = true, .hides_dp = true, \
+	.gathers_ahead = true, .routes_own = true, .routing = 0.3e-3, .cast = 2, \
+	.eight_experts = true, .embed_fwd = 4, .embed_bwd = 4, .loss = 46, .grad_width = 4, \
+	.update = 38
+
 const struct cost_engine cost_engine_megatron_core = {
-	.name = "Megatron-Core 0.8",
-	.passes = core,
-	.attention = ATTENTION_CUDNN,
-	.hides_tp = true,
-	.own_rows_first = true,
-	.hides_dp = true,
-	.gathers_ahead = true,
-	.routes_own = true,
-	.cast = 2,
-	.eight_experts = true,
-	.embed_fwd = 4,
-	.embed_bwd = 4,
-	.loss = 46,
-	.grad_width = 4,
-	.update = 38,
+	.name = "Megatron-Core", .attention = ATTENTION_CUDNN, .routes_once = true, MEGATRON_CORE
 };
+static const struct cost_engine megatron_core_2024 = { .name = "Megatron-Core 0.8",
+						       .attention = ATTENTION_FLASH2,
+						       MEGATRON_CORE };
 
 /* --- PyTorch's FSDP ------------------------------------------------------------------ */
 
@@ -173,41 +174,41 @@ static const struct cost_engine_pass eager[] = {
 /* clang-format on */
 
 #define FSDP \
-	.hides_dp = true, .embed_fwd = 2, .embed_bwd = 3, .grad_width = 2, \
+	.hides_dp = true, .ring = 1.3, .embed_fwd = 2, .embed_bwd = 3, .grad_width = 2, \
 	.eight_experts = true, .update = 44
 
 static const struct cost_engine fsdp_eager = { .name = "PyTorch FSDP",
-						    .attention = ATTENTION_FLASH1,
-						    .passes = eager,
-						    .busy = 0.92,
-						    .loss = 34,
-						    .cast = 4,
-						    FSDP };
+					       .attention = ATTENTION_FLASH1,
+					       .passes = eager,
+					       .busy = 0.92,
+					       .hides = 0.6,
+					       .loss = 34,
+					       .cast = 4,
+					       FSDP };
 static const struct cost_engine fsdp_compiled = { .name = "PyTorch FSDP with torch.compile",
-						       .attention = ATTENTION_FLASH2,
-						       .passes = muster,
-						       .loss = 24,
-						       .cast = 3,
-						       FSDP };
+						  .attention = ATTENTION_FLASH2,
+						  .passes = muster,
+						  .loss = 24,
+						  .cast = 3,
+						  FSDP };
 static const struct cost_engine fsdp_async_tp = { .name = "PyTorch FSDP with asynchronous TP",
-						       .passes = muster,
-						       .hides_tp = true,
-						       .own_rows_first = true,
-						       .attention = ATTENTION_FLASH2,
-						       .loss = 24,
-						       .cast = 3,
-						       FSDP };
+						  .passes = muster,
+						  .hides_tp = true,
+						  .own_rows_first = true,
+						  .attention = ATTENTION_FLASH2,
+						  .loss = 24,
+						  .cast = 3,
+						  FSDP };
 
 /* --- DeepSpeed ----------------------------------------------------------------------- */
-static const struct cost_engine deepspeed = { .name = "DeepSpeed of 2021",
-						   .hides_dp = true,
-						   .one_rail = true,
-						   .hides = 0.3,
-						   MEGATRON };
+static const struct cost_engine deepspeed = {
+	.name = "DeepSpeed of 2021", .hides_dp = true, .one_rail = 0.9, .hides = 0.65, MEGATRON
+};
 
 const struct cost_engine *const cost_engines[JOB_ENGINES] = {
 	[ENGINE_MUSTER] = &cost_engine_muster,
 	[ENGINE_MEGATRON_CORE] = &cost_engine_megatron_core,
+	[ENGINE_MEGATRON_CORE_2024] = &megatron_core_2024,
 	[ENGINE_MEGATRON_2021] = &cost_engine_megatron_2021,
 	[ENGINE_MEGATRON_2022] = &cost_engine_megatron_2022,
 	[ENGINE_FSDP_EAGER] = &fsdp_eager,

@@ -80,16 +80,24 @@ struct cost_engine {
 	double busy;
 	/* the share of a transfer that products hide; 0: the machine's (struct cost_machine) */
 	double hides;
-	/* the replicas' transfers use one adapter of each node after the other, not all together */
-	bool one_rail;
+	/* the replicas' transfers use one adapter of each node after the other, not all together, at
+	 * this share of its rate; 0: all together */
+	double one_rail;
+	/* how much longer attention takes if it goes round a ring, besides the ring's messages; 0:
+	 * as long */
+	double ring;
 	/* with sequence parallelism a tp rank routes its own rows to the experts, where the ranks of
 	 * a tp group gather them; false: each rank routes all rows */
 	bool routes_own;
+	/* a row goes to another node once, not once for each of its experts there (DeepEP) */
+	bool routes_once;
+	/* seconds per layer and direction to sort and pad rows, beside moving them */
+	double routing;
 	/* bytes moved to make an operand of a product in 8 bits, per element. Gradients have two,
 	 * and so have inputs: one for the forward pass and one transposed for the weights' gradient */
 	double cast;
 	bool eight_experts; /* products of experts are in 8 bits, too */
-	bool waits; /* ranks and their hosts wait for the messages between stages */
+	bool waits;         /* ranks and their hosts wait for the messages between stages */
 	/* each tp rank sends its part of such a message, and the receivers gather it */
 	bool scatters;
 	/* bytes moved per parameter and micro-batch to add up gradients, besides the products */

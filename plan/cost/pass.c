@@ -159,16 +159,17 @@ static void fused_attention(const struct cost_case *c, const struct shard *h, st
 {
 	const struct cost_machine *m = c->machine;
 	enum attention_kernel kernel = c->engine->attention;
-	int pieces = c->layout->cp;
-	double dim = (double)c->shape->head_dim, keys = (double)c->shape->seq / pieces,
+	int cp = c->layout->cp;
+	double pieces = cp > 1 && c->engine->ring > 0 ? cp * c->engine->ring : cp,
+	       dim = (double)c->shape->head_dim, keys = (double)c->shape->seq / cp,
 	       flops = 2 * h->n * h->q * keys;
 	double merge = cost_machine_seconds(m, RATE_MOVED, 3 * h->width * h->n * h->q);
 	y->attention = pieces * cost_machine_attention(m, kernel, RATE_ATTENTION_FWD, flops, keys,
 						       dim) +
-		       (pieces - 1) * merge;
+		       (cp - 1) * merge;
 	y->gradient = pieces * cost_machine_attention(m, kernel, RATE_ATTENTION_BWD, 2.5 * flops,
 						      keys, dim) +
-		      (pieces - 1) * merge;
+		      (cp - 1) * merge;
 }
 
 /* Whether a linear's products are in 8 bits. The router's and the head's never are. */
@@ -209,15 +210,14 @@ static void set_layer(const struct cost_case *c, const struct shard *h, struct l
 		double each = h->rows / h->experts;
 		y->linear[LINEAR_QKV][form] = linear_seconds(c, h, LINEAR_QKV, form, 1, h->n, h->c,
 							     h->q + 2 * h->kv);
-		y->linear[LINEAR_OUT][form] =
-			linear_seconds(c, h, LINEAR_OUT, form, 1, h->n, h->q, h->c);
-		y->linear[LINEAR_UP][form] =
-			linear_seconds(c, h, LINEAR_UP, form, h->experts, each, h->c, h->up);
-		y->linear[LINEAR_DOWN][form] =
-			linear_seconds(c, h, LINEAR_DOWN, form, h->experts, each, h->f, h->c);
-		y->router[form] =
-			cost_machine_product(c->machine, (enum rate_class)form, h->n, h->c,
-					     (double)c->shape->experts, h->width);
+		y->linear[LINEAR_OUT][form] = linear_seconds(c, h, LINEAR_OUT, form, 1, h->n, h->q,
+							     h->c);
+		y->linear[LINEAR_UP][form] = linear_seconds(c, h, LINEAR_UP, form, h->experts, each,
+							    h->c, h->up);
+		y->linear[LINEAR_DOWN][form] = linear_seconds(c, h, LINEAR_DOWN, form, h->experts,
+							      each, h->f, h->c);
+		y->router[form] = cost_machine_product(c->machine, (enum rate_class)form, h->n,
+						       h->c, (double)c->shape->experts, h->width);
 	}
 	if (c->engine->attention == ATTENTION_STORED)
 		stored_attention(c, h, y);
@@ -258,8 +258,8 @@ static double tp_forward(const struct cost_case *c, const struct shard *h, const
 {
 	if (!h->sp)
 		return 2 * h->sum;
-	double attention = h->half + gather_beside(c, h, h->hides,
-						   y->linear[LINEAR_QKV][RATE_PRODUCT_FWD]);
+	double attention = h->half +
+			   gather_beside(c, h, h->hides, y->linear[LINEAR_QKV][RATE_PRODUCT_FWD]);
 	if (routes_own(c, h))
 		return attention;
 	return attention + h->half +
@@ -274,8 +274,7 @@ static double column_backward_seconds(const struct cost_case *c, const struct sh
 {
 	double shade = hides ? 1 : 0;
 	if (!h->sp)
-		return cost_exposed(c, h->sum,
-					    shade * linear[RATE_PRODUCT_WEIGHT]);
+		return cost_exposed(c, h->sum, shade * linear[RATE_PRODUCT_WEIGHT]);
 	return cost_exposed(c, h->half, shade * linear[RATE_PRODUCT_INPUT]) +
 	       cost_exposed(c, h->half, shade * linear[RATE_PRODUCT_WEIGHT]);
 }
@@ -285,8 +284,7 @@ static double tp_backward(const struct cost_case *c, const struct shard *h, cons
 	bool hides = h->hides && h->dense;
 	double seconds = column_backward_seconds(c, h, h->hides, y->linear[LINEAR_QKV]);
 	if (h->sp)
-		seconds += gather_beside(c, h, h->hides,
-					 y->linear[LINEAR_OUT][RATE_PRODUCT_INPUT]);
+		seconds += gather_beside(c, h, h->hides, y->linear[LINEAR_OUT][RATE_PRODUCT_INPUT]);
 	if (routes_own(c, h))
 		return seconds;
 	if (h->sp)
@@ -308,15 +306,31 @@ static double tp_input_half(const struct cost_case *c, const struct shard *h, co
 	       gather_beside(c, h, hides, y->linear[LINEAR_DOWN][RATE_PRODUCT_INPUT]);
 }
 
+/* Seconds of an all-to-all of rows, each of which goes to `top` experts. Rows that cross once per node
+ * reach each other node with the probability that one of their experts is there; inside the node they
+ * are copied. */
+static double all_to_all(const struct cost_case *c, double bytes)
+{
+	const struct group_links *ep = &c->group_links[GROUP_EP];
+	struct group_links inside = *ep;
+	if (!c->engine->routes_once || ep->nodes < 2)
+		return place_seconds_all_to_all(ep, bytes);
+	double top = (double)c->shape->top, share = 1.0 / ep->nodes,
+	       nodes = (ep->nodes - 1) * (1 - pow(1 - share, top));
+	inside.nodes = 1;
+	inside.ranks = inside.per_node;
+	return bytes / top * nodes / ep->across.bandwidth + ep->across.latency +
+	       place_seconds_all_to_all(&inside, bytes);
+}
+
 /* Seconds in which rows travel to their experts, or back. */
 static double route(const struct cost_case *c, const struct shard *h)
 {
-	const struct group_links *ep = &c->group_links[GROUP_EP];
 	if (!c->shape->experts || c->layout->ep < 2)
 		return 0;
 	if (!routes_own(c, h))
-		return place_seconds_all_to_all(ep, h->size.rows);
-	return place_seconds_all_to_all(ep, h->size.rows / c->layout->tp) +
+		return all_to_all(c, h->size.rows);
+	return all_to_all(c, h->size.rows / c->layout->tp) +
 	       place_seconds_gather(&c->group_links[GROUP_TP], h->size.rows);
 }
 
@@ -376,13 +390,16 @@ static void add_layers(const struct cost_case *c, const struct shard *h, const s
 			(stage->layer_lo + every - 1) / every;
 	struct layer y;
 	set_layer(c, h, &y);
-	double cp = ring_left(c, h, y.attention, 1),
-	       ep = route(c, h);
+	double cp = ring_left(c, h, y.attention, 1), ep = route(c, h);
 	double weight = products(&y, RATE_PRODUCT_WEIGHT) + accumulated(c, h);
 	t->fwd = layers *
 		 (products(&y, RATE_PRODUCT_FWD) + y.attention + passes_of(c, h, PHASE_FORWARD));
 	t->bwd = layers * (products(&y, RATE_PRODUCT_INPUT) + weight + y.gradient +
 			   passes_of(c, h, PHASE_BACKWARD));
+	if (!h->dense) {
+		t->fwd += layers * c->engine->routing;
+		t->bwd += layers * c->engine->routing;
+	}
 	t->weight = layers * weight;
 	t->tp_fwd = layers * tp_forward(c, h, &y);
 	t->tp_bwd = layers * tp_backward(c, h, &y);

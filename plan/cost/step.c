@@ -114,13 +114,13 @@ struct replica_groups {
 
 static struct replica_groups replica_groups_of(const struct cost_case *c, enum zero_class class)
 {
-	struct group_links links =
-				   c->group_links[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP],
+	struct group_links links = c->group_links[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP],
 			   *all = &links;
 	int node_replicas = class == ZERO_EXPERTS ? c->node_replicas / c->layout->ep
 						  : c->node_replicas;
-	if (c->engine->one_rail && all->nodes > 1)
-		all->inside.bandwidth = fmin(all->inside.bandwidth, all->across.bandwidth);
+	if (c->engine->one_rail > 0 && all->nodes > 1)
+		all->inside.bandwidth = fmin(all->inside.bandwidth,
+					     c->engine->one_rail * all->across.bandwidth);
 	if (c->job->parallel.zero == 0)
 		return (struct replica_groups){ { .ranks = 1 }, *all, 1 };
 	if (c->job->parallel.zero_shard != ZERO_SHARD_NODE || node_replicas >= all->ranks)
@@ -174,8 +174,7 @@ static double exposed_seconds(const struct cost_case *c, const struct cost_rank 
 	       each = cost_exposed(c, around, forward);
 	double after = c->job->parallel.zero == 3
 			       ? 0
-			       : cost_exposed(c, x.params,
-						      c->engine->gathers_ahead ? forward : 0);
+			       : cost_exposed(c, x.params, c->engine->gathers_ahead ? forward : 0);
 	double most = cost_exposed(c, x.micro + around, backward),
 	       last = cost_exposed(c, x.micro + around + x.once, backward);
 	return after + c->micros * each + (c->micros - 1) * most + fmax(x.last, last);

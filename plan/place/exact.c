@@ -1,5 +1,7 @@
 #include "plan/place/exact.h"
 
+#include "plan/place/link_load.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,7 +183,7 @@ static void set_least(struct exact_search *s)
 			adapter = fmax(adapter, k->nics[n].bandwidth);
 		for (int l = 0; k->links && l < k->devices * k->devices; l++)
 			link = fmax(link, k->links[l].bandwidth);
-		link = fmax(link, 1e9);
+		link = fmax(link, place_load_inside(k, 0));
 	}
 	for (int kind = 0; kind < GROUP_KINDS; kind++) {
 		int n = place_group_size(&s->layout, kind);

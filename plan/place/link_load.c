@@ -2,9 +2,12 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define UNKNOWN_BANDWIDTH 1e9
 #define UNKNOWN_LATENCY   20e-6
+/* PCIe 3.0 × 16 between two GPUs: what any GPU that trains has. */
+#define UNKNOWN_INSIDE 12e9
 
 enum { OUT, IN };
 
@@ -83,6 +86,15 @@ static int count_links(const struct node_links *s)
 	return 2 * (s->nics + s->bridges) + s->numa * s->numa;
 }
 
+double place_load_inside(const struct node_kind *k, double bandwidth)
+{
+	double least = fmax(strcmp(k->device, "cpu") ? UNKNOWN_INSIDE : UNKNOWN_BANDWIDTH,
+			    k->net_bandwidth);
+	for (int i = 0; i < k->n_nics && bandwidth <= 0; i++)
+		least = fmax(least, k->nics[i].bandwidth);
+	return known(bandwidth, least);
+}
+
 static int nic_link(const struct link_load *l, struct cluster_slot at, int direction)
 {
 	const struct node_kind *k = topo_cluster_kind(l->c, at.node);
@@ -120,7 +132,7 @@ static void set_node(struct link_load *l, int node)
 			l->capacity[nic_link(l, at, direction)] = known(nic, UNKNOWN_BANDWIDTH);
 		for (int b = 0; s->bridges && b < k->devices; b++) {
 			const struct topo_link *link = link_at(k, a, b);
-			double bandwidth = known(link->bandwidth, UNKNOWN_BANDWIDTH);
+			double bandwidth = place_load_inside(k, link->bandwidth);
 			if (!through_cpu(link->kind))
 				continue;
 			for (int direction = OUT; direction <= IN; direction++)
@@ -277,8 +289,11 @@ static void way_inside(const struct link_load *l, struct cluster_slot from, stru
 {
 	const struct node_kind *k = topo_cluster_kind(l->c, from.node);
 	struct topo_link link = topo_cluster_link(k, from.device, to.device);
-	w->bandwidth = known(link.bandwidth, UNKNOWN_BANDWIDTH);
-	w->latency = known(link.latency, UNKNOWN_LATENCY);
+	double least = fmin(UNKNOWN_LATENCY, known(k->net_latency, UNKNOWN_LATENCY));
+	w->bandwidth = place_load_inside(k, link.bandwidth);
+	w->latency = known(link.latency, least);
+	if (link.kind == LINK_UNKNOWN && k->links)
+		w->latency = fmin(w->latency, least);
 	w->direct = k->links && (link.kind == LINK_NVLINK || link.kind == LINK_XGMI);
 	if (!k->links || !through_cpu(link.kind))
 		return;

@@ -9,7 +9,8 @@
  *   - inside a node, if the path goes through the CPU: the uplinks of the PCIe switches on both
  *     sides (devices with a PIX or PXB link share one) and the interconnect of the sockets. Each of
  *     them carries as much as one of the pairs that use it has alone.
- * Unknown figures count as UNKNOWN_BANDWIDTH and UNKNOWN_LATENCY. For plan/place/.
+ * Unknown figures count as UNKNOWN_BANDWIDTH and UNKNOWN_LATENCY; a link inside a node never counts as
+ * slower than the node's network because its figures are unknown. For plan/place/.
  */
 #ifndef MUSTER_PLAN_PLACE_LINK_LOAD_H
 #define MUSTER_PLAN_PLACE_LINK_LOAD_H
@@ -23,6 +24,8 @@ struct link_load;
 /* Borrows the cluster. ERR_NOMEM. */
 int place_load_open(const struct cluster *c, struct link_load **out, struct err *e);
 void place_load_close(struct link_load *l);
+/* The bandwidth of a link inside a node of this kind; 0: unknown. */
+double place_load_inside(const struct node_kind *k, double bandwidth);
 /* Removes all flows. */
 void place_load_clear(struct link_load *l);
 

@@ -90,8 +90,7 @@ static void print_fastest(const struct job *job, const struct cluster *c,
 	    !search_run(mine, c, &(struct search_options){ .finalists = 1 }, found, NULL)) {
 		buf_puts(out, "no nearby degrees fit; muster plan --auto finds ");
 		search_config_changes(from, &found->found[0].leaf.config, out);
-		buf_printf(out, " (%s per step)",
-			   human_seconds(found->found[0].time.total, time));
+		buf_printf(out, " (%s per step)", human_seconds(found->found[0].time.total, time));
 	} else {
 		buf_puts(out, "no degrees fit: use more or larger devices, or a smaller model, "
 			      "batch.micro or model.seq");

@@ -3,8 +3,10 @@
  *
  * Each rank has a row; time goes to the right. All timelines of a drawing have the same scale and
  * are below one another. A pass is a cell with the number of its micro-batch. Chunks differ in
- * shade (without colour: in upper and lower case). An empty cell is waiting. If the drawing is too
- * large, it is cut, and a line says so.
+ * shade (without colour: in upper and lower case). An empty cell is waiting. Text that is too wide
+ * for the terminal is cut, and a line says so. A picture always shows the whole time: if its passes
+ * are too narrow to be seen, or too many for a program to open, each row is divided into columns,
+ * and the colours of a column are the shares of its time.
  */
 #ifndef MUSTER_PLAN_SHOW_DRAW_TIMELINE_H
 #define MUSTER_PLAN_SHOW_DRAW_TIMELINE_H
@@ -21,6 +23,9 @@ struct drawing {
 	struct draw_part {
 		const char *name; /* "simulated" */
 		const struct timeline *timeline;
+		/* seconds of the step that a plan predicts around these passes, and of the bubble
+		 * in it; 0: what the timeline says about itself */
+		double step, bubble;
 	} parts[DRAW_PARTS];
 	int n_parts;
 };
@@ -47,7 +52,20 @@ const struct draw_look *show_draw_look(enum sched_op op);
 bool show_draw_has(const struct drawing *d, enum sched_op op);
 /* The latest end of the parts. */
 double show_draw_end(const struct drawing *d);
+/* The seconds of the median pass; the passes of the first and the last stage may be much longer. 0:
+ * there are none, or memory is lacking. */
+double show_draw_typical(const struct drawing *d);
+/* The bubble as a share of the step if that is known, otherwise of the drawn passes' time. */
+double show_draw_bubble(const struct draw_part *part);
 /* "simulated: 12.3 ms, bubble 27.3 %" */
 void show_draw_caption(const struct draw_part *part, struct buf *out);
+
+/* For passes that are too narrow to draw one by one: the shares of a column's time, by kind of pass
+ * and by parity of the chunk. The rest is waiting. */
+struct draw_column {
+	double share[SCHED_OPS][2];
+};
+/* out: [ranks][columns] of the timeline, all 0 before; the columns together are `end` seconds. */
+void show_draw_merge(const struct timeline *t, double end, int columns, struct draw_column *out);
 
 #endif

@@ -27,34 +27,6 @@ static int digits(int n)
 	return snprintf(NULL, 0, "%d", n);
 }
 
-static int by_length(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
-/* The length of the median pass; the passes of the first and the last stage may be much longer. 0:
- * there are none, or memory is lacking. */
-static double typical_pass(const struct drawing *d)
-{
-	int n = 0, most = 1;
-	for (int p = 0; p < d->n_parts; p++)
-		most += d->parts[p].timeline->n;
-	double *lengths = calloc((size_t)most, sizeof *lengths), typical = 0;
-	for (int p = 0; lengths && p < d->n_parts; p++)
-		for (int i = 0; i < d->parts[p].timeline->n; i++) {
-			const struct timeline_event *v = &d->parts[p].timeline->events[i];
-			if (v->op != SCHED_REDUCE)
-				lengths[n++] = v->end - v->begin;
-		}
-	if (n) {
-		qsort(lengths, (size_t)n, sizeof *lengths, by_length);
-		typical = lengths[(n - 1) / 2];
-	}
-	free(lengths);
-	return typical;
-}
-
 static int last_micro(const struct drawing *d)
 {
 	int last = 0;
@@ -70,7 +42,7 @@ static int last_micro(const struct drawing *d)
  * them. */
 static void set_scale(struct page *g)
 {
-	double end = show_draw_end(g->d), typical = typical_pass(g->d);
+	double end = show_draw_end(g->d), typical = show_draw_typical(g->d);
 	double whole = end > 0 ? g->columns / end : 1;
 	double readable = typical > 0 ? (digits(last_micro(g->d)) + (g->colour ? 1 : 2)) / typical
 				      : 0;

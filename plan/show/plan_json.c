@@ -1,7 +1,9 @@
 #include "plan/plan.h"
 #include "plan/show/placement.h"
 #include "plan/show/train_time.h"
+#include "plan/show/missing.h"
 #include "plan/show/plan.h"
+#include "plan/show/sureness.h"
 
 static json_t *json_of_model(const struct job *job, const struct model_shape *m)
 {
@@ -118,8 +120,11 @@ json_t *show_plan_json(const struct job *job, const struct cluster *cluster, con
 	json_object_set_new(j, "placement", show_placement_json(cluster, p));
 	json_object_set_new(j, "device_bytes", json_real(p->memory));
 	json_object_set_new(j, "step_seconds", show_step_time_json(&p->time));
+	json_object_set_new(j, "sureness",
+			    show_sureness_json(job, topo_cluster_kind(cluster, p->ranks[0].node)));
 	json_object_set_new(j, "train", show_train_time_json(job, cluster, p));
 	json_object_set_new(j, "figures", json_string(cluster->figures));
+	json_object_set_new(j, "missing", show_missing_json(cluster, p));
 	json_object_set_new(j, "warning", json_string(p->warning));
 	return j;
 }

@@ -5,12 +5,14 @@
 #include "plan/search/fit.h"
 #include "plan/show/rank_map.h"
 #include "plan/show/placement.h"
+#include "plan/show/missing.h"
 #include "plan/show/train_time.h"
 #include "plan/memory.h"
 #include "plan/peak.h"
 #include "plan/plan.h"
 #include "plan/show/plan.h"
 #include "plan/layout_text.h"
+#include "plan/show/sureness.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -292,6 +294,7 @@ static void print_time(const struct job *job, const struct cluster *c, const str
 		buf_printf(out, " (%.0f %% of %s)", 100 * done * p->world / peak.flops,
 			   peak.devices);
 	buf_puts(out, "\n");
+	show_sureness_print(job, peak.kind, t->total, out);
 	if (*c->figures)
 		buf_printf(out, "  %s\n", c->figures);
 }
@@ -302,6 +305,7 @@ void show_plan_text(const struct job *job, const struct cluster *cluster, const 
 	print_head(job, cluster, p, out);
 	show_rank_map_print(cluster, p, out);
 	show_placement_print(cluster, p, out);
+	show_missing_print(cluster, p, out);
 	print_memory(job, p, out);
 	print_time(job, cluster, p, out);
 	show_train_time_print(job, cluster, p, out);

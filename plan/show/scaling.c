@@ -6,8 +6,11 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { WIDTH = 1200, HEIGHT = 720, LEFT = 130, RIGHT = 60, TOP = 90, BOTTOM = 90, DOT = 6 };
+/* Marks of the axis of rates. */
+enum { RATES_LEAST = 4, RATES_MAX = 32 };
 
 static double rate_of(const struct job *job, const struct scaling_point *p)
 {
@@ -82,7 +85,7 @@ json_t *show_scaling_json(const struct job *job, const char *cluster,
 
 /* --- The picture --- */
 
-/* Both axes are logarithmic, with marks at powers of two. */
+/* Both axes are logarithmic. Each size of the cluster has a mark, and round rates have one. */
 struct chart {
 	double x0, x1, y0, y1; /* log2 of devices and of tokens per second at the frame's edges */
 };
@@ -97,6 +100,39 @@ static double at_y(const struct chart *c, double rate)
 	return HEIGHT - BOTTOM - (log2(rate) - c->y0) / (c->y1 - c->y0) * (HEIGHT - TOP - BOTTOM);
 }
 
+/* "200 k" and "1.5 M", without "200.0 k". */
+static const char *mark_word(double rate, char out[HUMAN])
+{
+	human_count(rate, "", out);
+	char *zero = strstr(out, ".0");
+	if (zero)
+		memmove(zero, zero + 2, strlen(zero + 2) + 1);
+	return out;
+}
+
+/* The round numbers between the chart's edges: the coarsest steps per decade that give at least
+ * RATES_LEAST marks. Returns their number, at most RATES_MAX. */
+static int round_rates(const struct chart *c, double out[RATES_MAX])
+{
+	static const double steps[][11] = {
+		{ 1 },
+		{ 1, 2, 5 },
+		{ 1, 1.5, 2, 3, 4, 5, 7 },
+		{ 1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 6, 8 },
+	};
+	int n = 0;
+	for (size_t s = 0; s < sizeof steps / sizeof *steps && n < RATES_LEAST; s++) {
+		n = 0;
+		for (double ten = floor(c->y0 * log10(2)); ten <= c->y1 * log10(2); ten++)
+			for (int i = 0; i < 11 && steps[s][i] > 0; i++) {
+				double rate = steps[s][i] * pow(10, ten);
+				if (n < RATES_MAX && log2(rate) >= c->y0 && log2(rate) <= c->y1)
+					out[n++] = rate;
+			}
+	}
+	return n;
+}
+
 static void put_grid(const struct chart *c, const struct scaling_point *points, int n,
 		     struct buf *out)
 {
@@ -107,14 +143,16 @@ static void put_grid(const struct chart *c, const struct scaling_point *points, 
 			   "class=\"grid\"/>\n<text x=\"%.1f\" y=\"%d\" class=\"tick\">%d</text>\n",
 			   x, TOP, x, HEIGHT - BOTTOM, x, HEIGHT - BOTTOM + 28, points[i].devices);
 	}
-	for (double y = ceil(c->y0); y <= c->y1; y++) {
+	double marks[RATES_MAX];
+	int rates = round_rates(c, marks);
+	for (int i = 0; i < rates; i++) {
 		char rate[HUMAN];
-		double at = at_y(c, exp2(y));
+		double at = at_y(c, marks[i]);
 		buf_printf(out,
 			   "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" "
 			   "class=\"grid\"/>\n<text x=\"%d\" y=\"%.1f\" class=\"side\">%s</text>\n",
 			   LEFT, at, WIDTH - RIGHT, at, LEFT - 12, at + 6,
-			   human_count(exp2(y), "", rate));
+			   mark_word(marks[i], rate));
 	}
 }
 

@@ -2,9 +2,12 @@
 
 #include "base/human.h"
 #include "plan/search/fit.h"
+#include "plan/show/missing.h"
+#include "plan/show/sureness.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { RUNNERS_UP = 8, BAR = 16 };
@@ -45,6 +48,13 @@ static void print_best(const struct job *job, const struct cluster *c, const str
 	buf_puts(out, "; ");
 	print_room(f->memory, f->limit, out);
 	buf_puts(out, " on the fullest device\n");
+	struct job *mine = malloc(sizeof *mine); /* too large for a small stack */
+	if (mine) {
+		*mine = *job;
+		search_config_apply(&f->leaf.config, mine);
+		show_sureness_print(mine, f->peak.kind, f->time.total, out);
+	}
+	free(mine);
 	double days = f->time.total * (double)job->job.steps / 86400;
 	if (days >= 0.1)
 		buf_printf(out,
@@ -141,6 +151,7 @@ void show_search_print(const struct job *job, const struct cluster *c, const str
 	char guesses[PLAN_GUESSES];
 	if (plan_guesses(c, guesses))
 		buf_printf(out, "\nWarning: %s\n", guesses);
+	show_missing_print(c, NULL, out);
 	print_runners_up(s, out);
 	print_misfits(s, out);
 	print_front(s, out);

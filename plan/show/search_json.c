@@ -1,6 +1,7 @@
 #include "plan/show/search.h"
 
 #include "plan/search/fit.h"
+#include "plan/show/missing.h"
 #include "plan/show/plan.h"
 
 #include <stddef.h>
@@ -48,9 +49,10 @@ json_t *show_search_json(const struct job *job, const struct cluster *c, const s
 		json_array_append_new(misfits, json_of_leaf(&s->misfits[i]));
 	for (int i = 0; i < s->n_front; i++)
 		json_array_append_new(front, json_of_leaf(&s->front[i]));
-	return json_pack("{s:i, s:s, s:s, s:i, s:I, s:I, s:o, s:o, s:o, s:o}", "version", 1, "name",
-			 job->job.name, "cluster", c->name, "devices", plan_devices(c),
+	return json_pack("{s:i, s:s, s:s, s:i, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "version", 1,
+			 "name", job->job.name, "cluster", c->name, "devices", plan_devices(c),
 			 "considered", (json_int_t)s->considered, "fitting", (json_int_t)s->fitting,
 			 "best", json_of_found(&s->found[0], s->found[0].time.total), "runners_up",
-			 found, "too_large", misfits, "front", front);
+			 found, "too_large", misfits, "front", front, "missing",
+			 show_missing_json(c, NULL));
 }

@@ -29,10 +29,10 @@ audited() {
 	"$MUSTER" run "$tiny" job.name=moved job.steps=400 parallel.dp=2 parallel.pp=2 checkpoint.every=7 \
 		</dev/null >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
 	pid=$!
-	wait_for 30 step_reached moved 24
+	wait_for 60 step_reached moved 24
 	kill -KILL "$(event_field moved hello pid 1)"
-	wait_for 30 event moved restart
-	wait_for 30 eval '[[ $(event moved first-step | wc -l) -eq 2 ]]' # of each generation
+	wait_for 60 event moved restart
+	wait_for 60 eval '[[ $(event moved first-step | wc -l) -eq 2 ]]' # of each generation
 	kill -TERM $pid
 	rc=0
 	wait $pid || rc=$?
@@ -54,16 +54,16 @@ audited() {
 	run_tiny bent job.steps=12 parallel.dp=2 checkpoint.every=4
 	ledger=$(run_folder bent)/ledger.jsonl
 	cp "$ledger" "$BATS_TEST_TMPDIR/whole"
-	sed -i 3d "$ledger"
+	sed -i 4d "$ledger"
 	audited bent
 	[[ $status -eq 1 && $output == *"samples 32 to 63 are missing"* ]]
-	sed -n '1,3p; 3,4p' "$BATS_TEST_TMPDIR/whole" >"$ledger"
+	sed -n '1,4p; 4,5p' "$BATS_TEST_TMPDIR/whole" >"$ledger"
 	audited bent
 	[[ $status -eq 1 && $output == *"samples 32 to 63 come twice"* ]]
-	sed 3q "$BATS_TEST_TMPDIR/whole" >"$ledger"
+	sed 4q "$BATS_TEST_TMPDIR/whole" >"$ledger"
 	audited bent
 	[[ $status -eq 1 && $output == *"the newest checkpoint is of step 12 and holds 96 samples, the ledger ends with step 8 and 64"* ]]
-	sed -E '3s/(\[0,4,")(.{31})./\1\20/; 3s/(\[4,4,")(.{31})./\1\20/; 4s/(\[4,4,")(.{31})./\1\21/' "$BATS_TEST_TMPDIR/whole" >"$ledger"
+	sed -E '4s/(\[0,4,")(.{31})./\1\20/; 4s/(\[4,4,")(.{31})./\1\20/; 5s/(\[4,4,")(.{31})./\1\21/' "$BATS_TEST_TMPDIR/whole" >"$ledger"
 	audited bent
 	[[ $status -eq 1 && $output == *"read tokens that differ from the data"* ]]
 	run "$MUSTER" data audit "$(run_folder bent)" --no-data

@@ -186,7 +186,7 @@ run_on_gpus() {
 }
 
 @test "a driver that hangs in an agent is named as the place where it hangs" {
-	run env -u SLURM_JOB_ID NVML_DOUBLE=pair,hang LD_LIBRARY_PATH="$doubles" timeout 60 "$MUSTER" run --quiet "$tiny" job.device=cuda parallel.dp=2 job.name=hung \
+	run env -u SLURM_JOB_ID NVML_DOUBLE=pair,hang LD_LIBRARY_PATH="$doubles" timeout 120 "$MUSTER" run --quiet "$tiny" job.device=cuda parallel.dp=2 job.name=hung \
 		restart.hang_timeout=2 restart.max_restarts=0 </dev/null
 	echo "$output"
 	[[ $status -ne 0 && $status -ne 124 && $output == *"before its first step (preflight): no rank made progress"* ]]
@@ -218,10 +218,8 @@ slurm_commands() { # folder, of sinfo
 	until [[ -s $pid ]]; do sleep 0.05; done
 	kill "$doctor"
 	wait "$doctor" || true
-	for ((i = 0; i < 40; i++)); do
-		kill -0 "$(<"$pid")" 2>/dev/null || return 0
-		sleep 0.05
-	done
-	kill "$(<"$pid")"
-	return 1
+	wait_for 60 has_ended "$(<"$pid")" || {
+		kill "$(<"$pid")"
+		return 1
+	}
 }

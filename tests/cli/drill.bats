@@ -133,7 +133,7 @@ none_started_by() { [[ -z $(started_by "$1") ]]; }
 @test "Ctrl-C ends the runs of a drill and removes them" {
 	"$MUSTER" drill "$tiny" job.name=stop parallel.dp=2 --steps 100000 </dev/null >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
 	pid=$!
-	wait_for 30 some_started_by $pid
+	wait_for 60 some_started_by $pid
 	kill -INT $pid
 	rc=0
 	wait $pid || rc=$?
@@ -147,9 +147,9 @@ none_started_by() { [[ -z $(started_by "$1") ]]; }
 	large
 	"$MUSTER" drill "$tiny" job.name=dead parallel.dp=2 --steps 100000 </dev/null >/dev/null 2>&1 3>&- &
 	pid=$!
-	wait_for 30 some_started_by $pid
+	wait_for 60 some_started_by $pid
 	kill -9 $pid
-	wait_for 10 none_started_by $pid
+	wait_for 60 none_started_by $pid
 	[[ -d $(run_folder drill-dead)/undisturbed ]]
 	drill dead --steps 240 --fault agent-killed
 	[[ $status -eq 0 ]]

@@ -140,6 +140,10 @@ find_promtool() {
 	run "$MUSTER" export empty --csv -o empty.csv
 	[[ $status -eq 3 && $output == *"finished no step"* ]]
 	[[ ! -e empty.csv && -z $(ls ./*.tmp 2>/dev/null) ]]
+	"$MUSTER" export empty --csv >out.csv || [[ $? -eq 3 ]]
+	[[ ! -s out.csv ]]
+	run "$MUSTER" export "$(run_folder board)" --tensorboard /dev/null/boards
+	[[ $status -eq 1 && $output == *"/dev/null/boards"* ]]
 	run "$MUSTER" export empty --tensorboard boards
 	[[ $status -eq 3 && -z $(ls boards) ]]
 }

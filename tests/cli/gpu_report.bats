@@ -97,7 +97,7 @@ archived() { tar tzf "$dir/logs.tar.gz"; }
 	grep -q '^| comm | 4 | 0 | 0 ' "$dir/report.md"
 	[[ $(state_of comm) == "done" && $(state_of sanitizer) == "not run" ]]
 	# The processes that a late program forked are ended too.
-	wait_for 10 has_ended "$(<"$BATS_TEST_TMPDIR/child")"
+	wait_for 60 has_ended "$(<"$BATS_TEST_TMPDIR/child")"
 	[[ $(archived) == *logs/train-gpt2-dropout.log* && $(archived) == *logs/kernels.log* ]]
 
 	# What is no part's file does not keep the others from the report, nor does an answer of which no table can be made.
@@ -134,7 +134,7 @@ archived() { tar tzf "$dir/logs.tar.gz"; }
 	wait $pid || rc=$?
 	cat "$BATS_TEST_TMPDIR/out"
 	[[ $rc -eq 1 && $(state_of comm) == "done" && $(state_of train) == "ended by SIGTERM" && $(state_of sanitizer) == "not run" ]]
-	wait_for 10 has_ended "$(<"$BATS_TEST_TMPDIR/started")"
+	wait_for 60 has_ended "$(<"$BATS_TEST_TMPDIR/started")"
 
 	rm "$BATS_TEST_TMPDIR/started"
 	"$top/tests/gpu/report" "$dir" --parts train --toy --programs "$progs" >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &

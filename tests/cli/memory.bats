@@ -8,7 +8,7 @@ load ../helpers
 setup_file() {
 	make_data
 	make_tiny_job
-	run_tiny undisturbed job.steps=60 parallel.tp=2 parallel.dp=2 checkpoint.memory_every=0
+	run_tiny undisturbed job.steps=120 parallel.tp=2 parallel.dp=2 checkpoint.memory_every=0
 }
 
 teardown() {
@@ -19,7 +19,7 @@ teardown() {
 start_run() {
 	local name=$1
 	shift
-	"$MUSTER" run "$tiny" job.name="$name" job.steps=60 parallel.tp=2 parallel.dp=2 restart.backoff=0.1 "$@" \
+	"$MUSTER" run "$tiny" job.name="$name" job.steps=120 parallel.tp=2 parallel.dp=2 restart.backoff=0.1 "$@" \
 		</dev/null >"$BATS_FILE_TMPDIR/$name.out" 2>&1 3>&- &
 	pid=$!
 }
@@ -81,7 +81,7 @@ audited() { "$MUSTER" data audit "$(run_folder "$1")" >"$BATS_TEST_TMPDIR/audit"
 
 @test "two ranks that keep each other's copies: the run goes back to the last checkpoint" {
 	start_run both checkpoint.memory_every=1 checkpoint.every=10
-	wait_for 60 step_reached both 13
+	wait_for 60 checkpoint_reached both 10
 	await_step both
 	kill_now both 1 3
 	wait $pid
@@ -149,8 +149,8 @@ generation_known() { grep -q "\"event\":\"hello\".*\"generation\":$2,\"rank\":1,
 }
 
 @test "a pipeline and sharded optimizers continue from memory" {
-	run_tiny piped-ref job.steps=60 parallel.pp=2 parallel.dp=2 parallel.zero=2 checkpoint.memory_every=0
-	"$MUSTER" run "$tiny" job.name=piped job.steps=60 parallel.pp=2 parallel.dp=2 parallel.zero=2 restart.backoff=0.1 \
+	run_tiny piped-ref job.steps=120 parallel.pp=2 parallel.dp=2 parallel.zero=2 checkpoint.memory_every=0
+	"$MUSTER" run "$tiny" job.name=piped job.steps=120 parallel.pp=2 parallel.dp=2 parallel.zero=2 restart.backoff=0.1 \
 		checkpoint.memory_every=2 </dev/null >"$BATS_FILE_TMPDIR/piped.out" 2>&1 3>&- &
 	pid=$!
 	wait_for 60 step_reached piped 5
@@ -180,7 +180,7 @@ planned() { "$MUSTER" plan "$tiny" "$@" --json | grep -oP '"snapshot": ?\K[0-9.]
 }
 
 @test "a parameter server's shards are copied, too" {
-	local server="job.steps=40 parallel.sync=server parallel.staleness=0 parallel.dp=3 batch.global=9"
+	local server="job.steps=120 parallel.sync=server parallel.staleness=0 parallel.dp=3 batch.global=9"
 	# shellcheck disable=SC2086 # a list of words
 	run_tiny server-ref $server checkpoint.memory_every=0
 	# shellcheck disable=SC2086

@@ -56,6 +56,36 @@ setup() {
 	! grep -E '= auto$' <(sed -n '/^\[parallel\]/,/^\[precision\]/p; /^\[batch\]/,/^\[optimizer\]/p' "$BATS_TEST_TMPDIR/runs/open/job.ini") || false
 }
 
+# static_file N IDS: a file for NCCL_TOPO_FILE, which leaves NVLink to the driver.
+static_file() {
+	echo '<system version="1"><cpu numaid="0" arch="x86_64">'
+	for ((i = 0; i < $1; i++)); do
+		printf '<pci busid="%04d:00:00.0" class="0x030200" link_speed="16.0 GT/s" link_width="16" %s/>\n' "$i" "$2"
+	done
+	echo '</cpu></system>'
+}
+
+@test "a plan names what is missing in the description of its machines, and what it assumes" {
+	static_file 8 'vendor="0x10de" device="0x20b2"' >"$BATS_TEST_TMPDIR/p4de.xml"
+	static_file 4 'vendor="0x10de" device="0x20b5"' >"$BATS_TEST_TMPDIR/pcie.xml"
+	words=(parallel.tp=4 parallel.dp=1 parallel.pp=1 "${small[@]}")
+	run "$MUSTER" plan --cluster "$BATS_TEST_TMPDIR/p4de.xml" templates/jobs/demo.ini "${words[@]}"
+	echo "$output"
+	[[ $status -eq 0 && $output == *"Missing in the description of the machines"* ]]
+	[[ $output == *"  p4de  NVLink: it is taken to run through NVSwitches, as on boards of A100-SXM4-80GB"$'\n'* ]]
+	[[ $output =~ tp\ +4\ +1\ +NVSwitch\ +300\ GB/s ]]
+	[[ $("$MUSTER" plan --json --cluster "$BATS_TEST_TMPDIR/p4de.xml" templates/jobs/demo.ini "${words[@]}" | of '[m["kind"] for m in d["missing"] if "NVSwitches" in m["missing"]]') == "['p4de']" ]]
+	run "$MUSTER" plan --auto --cluster "$BATS_TEST_TMPDIR/p4de.xml" templates/jobs/demo.ini "${small[@]}"
+	[[ $status -eq 0 && $output == *"  p4de  NVLink: it is taken to run through NVSwitches"* ]]
+	[[ $("$MUSTER" plan --auto --json --cluster "$BATS_TEST_TMPDIR/p4de.xml" templates/jobs/demo.ini "${small[@]}" | of '[m["kind"] for m in d["missing"]]') == "['p4de']" ]]
+	run "$MUSTER" plan --cluster "$BATS_TEST_TMPDIR/pcie.xml" templates/jobs/demo.ini "${words[@]}"
+	echo "$output"
+	[[ $status -eq 0 && $output == *"  pcie  NVLink or xGMI links, which it leaves to the driver"$'\n'* && $output != *"is taken"* ]]
+	run "$MUSTER" plan --cluster dgx-a100 templates/jobs/demo.ini "${words[@]}"
+	[[ $status -eq 0 && $output != *"Missing in the description"* ]]
+	[[ $("$MUSTER" plan --json --cluster dgx-a100 templates/jobs/demo.ini "${words[@]}" | of 'd["missing"]') == "[]" ]]
+}
+
 @test "--gpus shows each size as text, as JSON and as a drawing" {
 	run "$MUSTER" plan --gpus 8..32 --cluster dgx-h100 --svg "$BATS_TEST_TMPDIR/s.svg" templates/jobs/demo.ini "${small[@]}"
 	echo "$output"
@@ -65,6 +95,11 @@ setup() {
 	head -c 4 "$BATS_TEST_TMPDIR/s.svg" | grep -q '<svg'
 	[[ $(grep -c '<circle' "$BATS_TEST_TMPDIR/s.svg") -eq 3 ]]
 	tail -1 "$BATS_TEST_TMPDIR/s.svg" | grep -qx '</svg>'
+	# The axis of rates has round numbers, which differ.
+	sed -n 's/.*class="side">\([^<]*\)<.*/\1/p' "$BATS_TEST_TMPDIR/s.svg" >"$BATS_TEST_TMPDIR/marks"
+	cat "$BATS_TEST_TMPDIR/marks"
+	[[ $(sort -u "$BATS_TEST_TMPDIR/marks" | wc -l) -ge 4 && $(sort -u "$BATS_TEST_TMPDIR/marks" | wc -l) -eq $(wc -l <"$BATS_TEST_TMPDIR/marks") ]]
+	! grep -vE '^(1|1\.[24568]|2|2\.5|[3-8]|1[0-9]|[2-8]0|25|1[0-9]0|[2-8]00|250)( [kMG])?$' "$BATS_TEST_TMPDIR/marks" || false
 	sizes=$("$MUSTER" plan --gpus 8..32 --json --cluster dgx-h100 templates/jobs/demo.ini "${small[@]}" | of '[p["devices"] for p in d["points"]]')
 	[[ $sizes == "[8, 16, 32]" ]]
 }

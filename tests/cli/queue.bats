@@ -61,7 +61,7 @@ teardown() { [[ -z ${server-} ]] || kill "$server"; }
 start_server() { # words of the certificate
 	python3 "$BATS_FILE_TMPDIR/server.py" "$BATS_TEST_TMPDIR" "$@" 3>&- &
 	server=$!
-	wait_for 10 test -e "$BATS_TEST_TMPDIR/port"
+	wait_for 60 test -e "$BATS_TEST_TMPDIR/port"
 	port=$(<"$BATS_TEST_TMPDIR/port")
 }
 

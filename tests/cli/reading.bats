@@ -134,6 +134,29 @@ assert lines[-1]["line"] == "bad ? bytes"
 	wait $follower
 }
 
+@test "logs: a log that cannot be read is named once, and the others are printed" {
+	make_run one
+	mkfifo "$at/one/logs/c-3.log"
+	mkdir "$at/one/logs/c-4.log"
+	ln -s a-0.log "$at/one/logs/c-5.log"
+	run --separate-stderr timeout 60 "$MUSTER" logs one
+	echo "$status $stderr"
+	[[ $status -eq 3 && ${#lines[@]} -eq 8 && ${#stderr_lines[@]} -eq 3 ]]
+	for name in c-3.log c-4.log c-5.log; do grep -q "one/logs/$name: .*regular file" <<<"$stderr"; done
+	run --separate-stderr timeout 60 "$MUSTER" logs one --rank 0-2
+	[[ $status -eq 0 && -z $stderr ]]
+	"$MUSTER" logs one --rank 2-5 --follow >"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/words" 3>&- &
+	local follower=$!
+	wait_for 60 grep -q "b:2: end" "$BATS_TEST_TMPDIR/out"
+	rmdir "$at/one/logs/c-4.log"
+	echo '2026-01-01 00:03:01.000 info  c:4: new' >"$at/one/logs/c-4.log"
+	wait_for 60 grep -q "c:4: new" "$BATS_TEST_TMPDIR/out"
+	kill -TERM $follower
+	local rc=0
+	wait $follower || rc=$?
+	[[ $rc -eq 3 && $(wc -l <"$BATS_TEST_TMPDIR/words") -eq 3 ]]
+}
+
 @test "logs: 3,000 files need few descriptors" {
 	local run=$at/many
 	mkdir -p "$run/logs"
@@ -189,7 +212,45 @@ assert lines[-1]["line"] == "bad ? bytes"
 	printf '\0\0\n[]\n{"event":"eval","time":1767225900,"mono":1,"generation":2,"step":10,"loss":2.5}\n{"half' >"$at/one/events.jsonl"
 	run --separate-stderr "$MUSTER" events one --json
 	[[ $status -eq 0 && ${#lines[@]} -eq 7 && ${lines[5]} == *'"done"'* && ${lines[6]} == *'"eval"'* ]]
-	[[ $stderr == *"3 damaged lines were skipped"* ]]
+	[[ $stderr == *"4 damaged lines were skipped"* ]]
+}
+
+@test "events: a cut last line is shown if it is whole, and counted if it is not and nobody writes" {
+	make_run one
+	printf '{"event":"done","time":1767225800,"mono":1,"generation":2,"step":9}' >>"$at/one/events.jsonl"
+	run --separate-stderr "$MUSTER" events one
+	[[ $status -eq 0 && ${lines[-1]} == *" 2  done "*"step 9"* && -z $stderr ]]
+	printf '\n{"event":"stop","time":17672' >>"$at/one/events.jsonl"
+	run --separate-stderr "$MUSTER" events one
+	[[ $status -eq 0 && ${lines[-1]} == *" 2  done "* && $stderr == *"1 damaged line was skipped"* ]]
+}
+
+@test "events: a line without a generation or a time is damaged" {
+	make_run one
+	printf '{"event":"a","time":1767225800,"mono":1,"generation":%s}\n' -1 '"2"' 2.5 >>"$at/one/events.jsonl"
+	printf '{"event":"a",%s}\n' '"generation":2' '"generation":2,"time":"now"' '"time":1767225800' >>"$at/one/events.jsonl"
+	for words in "" --json; do
+		run --separate-stderr "$MUSTER" events one $words
+		echo "$output"
+		[[ $status -eq 0 && ${#lines[@]} -eq 5 && $stderr == *"6 damaged lines were skipped"* ]]
+	done
+}
+
+@test "events: a line that a supervisor has begun is not damaged" {
+	make_run one
+	printf '{"event":"stop","time":17672' >>"$at/one/events.jsonl"
+	python3 - "$(run_folder real)/state.json" "$at/one/state.json" <<-'PYTHON'
+		import json, sys, time
+		state = json.load(open(sys.argv[1]))
+		state.update(state="training", host="elsewhere", boot="another", time=time.time() + 3600)
+		json.dump(state, open(sys.argv[2], "w"))
+	PYTHON
+	chmod 600 "$at/one/state.json"
+	run --separate-stderr "$MUSTER" events one
+	[[ $status -eq 0 && ${#lines[@]} -eq 5 && -z $stderr ]]
+	sed -i 's/"state": *"training"/"state":"done"/' "$at/one/state.json"
+	run --separate-stderr "$MUSTER" events one
+	[[ $status -eq 0 && ${#lines[@]} -eq 5 && $stderr == *"1 damaged line was skipped"* ]]
 }
 
 @test "events: --follow goes on when the file is split" {
@@ -267,6 +328,25 @@ assert d["job"] == [] and d["plan"] == [] and d["damaged"] == 1, d
 ' "$output"
 }
 
+@test "diff: a run without a plan or a job is named in one line, and the rest is compared" {
+	make_run a
+	make_run b
+	add_steps a 2.5 1 10
+	add_steps b 2.5 1 10
+	echo '{"params":842000001,"step_s":0.12345671}' >"$at/b/plan-1.json"
+	printf '[train]\nseed = 1\n' | tee "$at/a/job.ini" >"$at/b/job.ini"
+	run "$MUSTER" diff a b
+	echo "$output"
+	[[ $status -eq 0 && $output == *"job: no difference"*"plan: a has no plan-N.json"*"losses: agree"* && $output != *params* ]]
+	rm "$at/b/job.ini"
+	run "$MUSTER" diff a b
+	[[ $status -eq 0 && $output == *"job: b has no job.ini"*"losses: agree"* && $output != *seed* ]]
+	"$MUSTER" diff a b --json | python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+assert d["without_plan"] == ["a"] and d["without_job"] == ["b"] and d["plan"] == [] and d["job"] == [], d'
+}
+
 @test "diff: values that differ at their end are printed in full" {
 	make_run a
 	make_run b
@@ -295,10 +375,90 @@ assert d["job"] == [] and d["plan"] == [] and d["damaged"] == 1, d
 	[[ $status -eq 3 && $output == *"plan-3.json: the plan is damaged"* ]]
 }
 
-@test "logs, events and diff end with status 1 if the output cannot be printed" {
+@test "no control character of the files reaches the terminal, neither in a text nor in JSON" {
 	make_run one
-	for words in "logs one" "events one" "diff one one"; do
-		run bash -c "'$MUSTER' $words >/dev/full"
-		[[ $status -eq 1 ]]
+	cp "$(run_folder real)/state.json" "$at/one"
+	python3 - "$at/one" <<-'PYTHON'
+		import json, sys
+		bad = "x\x1b[2J\x7f\u009b2J\u0085é"
+		with open(sys.argv[1] + "/events.jsonl", "a") as f:
+		    print(json.dumps({"event": "warn" + bad, "time": 1767225800, "mono": 1, "generation": 2, "text": bad}, ensure_ascii=False), file=f)
+		with open(sys.argv[1] + "/logs/a-0.log", "ab") as f:
+		    f.write(("2026-01-01 00:03:00.000 info  a:0: " + bad + "\n").encode() + b"lone \x9b2J\n")
+		state = json.load(open(sys.argv[1] + "/state.json"))
+		state["warnings"] = [{"id": bad, "text": bad}]
+		json.dump(state, open(sys.argv[1] + "/state.json", "w"), ensure_ascii=False)
+	PYTHON
+	for words in "logs one" "events one" "status one" "ls"; do
+		"$MUSTER" $words >"$BATS_TEST_TMPDIR/text"
+		"$MUSTER" $words --json >"$BATS_TEST_TMPDIR/json"
+		echo "$words"
+		python3 - "$BATS_TEST_TMPDIR/text" "$BATS_TEST_TMPDIR/json" <<-'PYTHON'
+			import sys
+			for name in sys.argv[1:]:
+			    data = open(name, "rb").read()
+			    text = data.decode()
+			    assert not [c for c in text if (c < " " and c != "\n") or "\x7f" <= c < "\xa0"], text
+		PYTHON
 	done
+	"$MUSTER" events one --json | tail -n 1 | python3 -c '
+import json, sys
+assert json.loads(sys.stdin.read())["text"] == "x\x1b[2J\x7f\u009b2J\u0085é"'
+	grep -qF '\u001B[2J\u007F\u009B2J\u0085é' "$BATS_TEST_TMPDIR/json"
+}
+
+@test "all reading commands refuse a run that does not exist with status 3, and a wrong option with status 2" {
+	local words
+	while IFS= read -r words; do
+		run "$MUSTER" $words
+		echo "$words: $status $output"
+		[[ $status -eq 3 && $output == *no-such-run* ]]
+		run "$MUSTER" $words --no-such-option
+		[[ $status -eq 2 && $output == *"--no-such-option"* ]]
+	done <<-'ROWS'
+		ls no-such-run
+		status no-such-run
+		logs no-such-run
+		events no-such-run
+		diff no-such-run no-such-run
+		report no-such-run
+		export --csv no-such-run
+		export --tensorboard boards no-such-run
+		trace no-such-run
+		trace -o a.json no-such-run
+		stop no-such-run
+		checkpoint no-such-run
+	ROWS
+}
+
+@test "a full disk ends with status 1 and words, and a reader that has gone with status 141 and none" {
+	make_run one
+	local words
+	export MUSTER_TEMPLATES=$BATS_TEST_DIRNAME/../../templates
+	for words in "logs one" "logs one --json" "events one" "events one --json" "diff one one" "diff one one --json" \
+		"status $(run_folder real)" "status $(run_folder real) --json" "ls" "ls --json" "events --help" \
+		"export $(run_folder real) --csv" "report $(run_folder real) -o -" "trace --help"; do
+		run bash -c "'$MUSTER' $words >/dev/full"
+		echo "$words: $status $output"
+		[[ $status -eq 1 && $output =~ "cannot write to standard output"|"cannot print: " ]]
+		# The reader has ended before the command begins.
+		run bash -c "exec 9> >(:); wait \$!; '$MUSTER' $words >&9"
+		echo "$words: $status $output"
+		[[ $status -eq 141 && -z $output ]]
+	done
+}
+
+@test "the log of a rank stays below its bound, and its parts are read as one" {
+	local n
+	for n in 1 2 3 4; do
+		run_tiny short job.steps=$((20 + 2 * n)) log.keep=0.001
+	done
+	logs=$(run_folder short)/logs
+	ls -l "$logs"
+	find "$logs" -name "$(hostname)-0.[0-9]*.log" | grep .
+	[[ $(cat "$logs/$(hostname)"-0*.log | wc -c) -le 1048 ]]
+	run "$MUSTER" logs "$(run_folder short)" --rank 0
+	echo "$output"
+	[[ $status -eq 0 && $output == *"generation 3"*"generation 4"* ]]
+	[[ $(wc -l <<<"$output") -eq $(cat "$logs/$(hostname)"-0*.log | wc -l) ]]
 }

@@ -83,6 +83,39 @@ look() {
 		assert len(series("loss")[1]) == 3'
 }
 
+@test "the schedule of very many passes is drawn to its end" {
+	many=$BATS_TEST_TMPDIR/many
+	cp -r "$calm" "$many"
+	python3 - "$many" <<-'PYTHON'
+		import glob, json, os, sys
+		plan = max(glob.glob(os.path.join(sys.argv[1], "plan-*.json")))
+		doc = json.load(open(plan))
+		doc["micros"] = 2200
+		doc["replica_micros"] = [2200] * len(doc.get("replica_micros", [1, 1]))
+		json.dump(doc, open(plan, "w"))
+		# Rank 1 waits for the first pass of rank 0, and rank 0 for the last one of rank 1.
+		for path in glob.glob(os.path.join(sys.argv[1], "trace", "gen-1", "timeline-*.json")):
+		    line = json.load(open(path))
+		    rank = line["events"][0][0]
+		    line["start"] = 1000
+		    line["events"] = [e for m in range(2200) for e in
+		                      ([rank, "forward", 0, m, 3 * m + rank, 3 * m + rank + 1], [rank, "backward", 0, m, 3 * m + rank + 1, 3 * m + rank + 3])]
+		    json.dump(line, open(path, "w"))
+	PYTHON
+	"$MUSTER" report "$many" -o "$BATS_TEST_TMPDIR/many.html"
+	judge "$BATS_TEST_TMPDIR/many.html" "$many" '
+	figure = re.search(r"<figure id=.r1-schedule.*?</figure>", page, re.S).group(0)
+	assert "the colours of a column are the shares of its time" in figure and "cut at" not in figure, figure[:600]
+	measured = figure[figure.index("measured in the last step"):]
+	assert "bubble 0.0 %" in measured[:100], measured[:200]
+	cells = re.findall(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)h-", measured)
+	assert len(cells) > 900, len(cells)
+	# Two thirds of the coloured area are backward passes, and the last column is at the right edge.
+	area = [sum(float(w) * float(h) for _, _, w, h in re.findall(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)h-", d)) for d in re.findall(r"<path class=.pass. style=[^>]* d=.([^>]*)/>", measured)]
+	assert len(area) == 4 and abs(area[1] / area[0] - 2) < 0.02 and abs(area[3] / area[2] - 2) < 0.02, area
+	assert abs(max(float(x) + float(w) for x, _, w, _ in cells) - 1000) < 0.01, max(cells)'
+}
+
 @test "the loss, its restart and its repeated steps are told" {
 	judge "$BATS_FILE_TMPDIR/rough.html" "$rough" '
 		lost = [e for e in events if e["event"] == "rank-lost"]
@@ -107,6 +140,18 @@ look() {
 		for part in parts:
 		    assert abs(shares.get(part, 0) - time[part + "_s"] / time["total_s"]) < 1e-6, part
 		assert abs(data("goodput")[0] - time["goodput"]) < 1e-12'
+}
+
+@test "the time of each generation is that of muster status, and adds up to that of all" {
+	"$MUSTER" status "$rough" --json >"$BATS_TEST_TMPDIR/status.json"
+	judge "$BATS_FILE_TMPDIR/rough.html" "$rough" "
+		spent = json.load(open('$BATS_TEST_TMPDIR/status.json'))['time_spent']"'
+		rows = spent["generations"] + [spent]
+		assert len(rows) == 3
+		for field, name in (("wall", "wall_s"), ("goodput", "goodput"), ("effective", "effective_s"), ("total", "total_s"), ("lost", "lost_s")):
+		    assert data("generation-" + field) == [row[name] for row in rows], field
+		    assert field == "goodput" or abs(sum(row[name] for row in rows[:-1]) - spent[name]) < 1e-5, field
+		assert rows[0]["lost_s"] > 0 and rows[1]["lost_s"] == 0'
 }
 
 @test "every part of the page is there, and it needs nothing from elsewhere" {
@@ -216,7 +261,7 @@ look() {
 	run "$MUSTER" report "$BATS_TEST_TMPDIR/nowhere"
 	[[ $status -eq 3 && $output == *nowhere* ]]
 	run "$MUSTER" report "$run" -o "$BATS_TEST_TMPDIR/no/such/folder.html"
-	[[ $status -eq 3 && $output == *"no/such/folder.html"* ]]
+	[[ $status -eq 1 && $output == *"no/such/folder.html"* ]]
 	echo '{"format":"muster/metrics","version":999,"time":1,"mono":1,"generation":1}' >"$run/metrics.jsonl"
 	run "$MUSTER" report "$run"
 	[[ $status -eq 3 && $output == *999* ]]

@@ -13,7 +13,7 @@ setup_file() {
 	"$MUSTER" run "$tiny" job.name=stopped job.steps=400 parallel.tp=2 parallel.pp=2 parallel.dp=2 \
 		</dev/null >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
 	pid=$!
-	wait_for 30 step_reached stopped 1
+	wait_for 60 step_reached stopped 1
 	kill -TERM $pid
 	rc=0
 	wait $pid || rc=$?

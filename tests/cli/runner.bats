@@ -59,7 +59,7 @@ runs() {
 	printf '%s\n' '#!/bin/bash' "cd '$PWD'" 'echo here >a.pipe' 'read -r <b.pipe' >a
 	printf '%s\n' '#!/bin/bash' "cd '$PWD'" 'read -r <a.pipe' 'echo here >b.pipe' >b
 	chmod +x a b
-	run timeout 60 "$top/tests/run" -j 2 ./a ./b
+	run timeout 120 "$top/tests/run" -j 2 ./a ./b
 	echo "$output"
 	[[ $status -eq 0 && ${lines[-1]} == "2 passed, 0 failed, 0 skipped" ]]
 }
@@ -69,9 +69,9 @@ runs() {
 	printf '%s\n' '#!/bin/bash' "setsid sleep 1000 & echo \$! >'$PWD/id.new'; mv '$PWD/id.new' '$PWD/id'; wait" >sleeper
 	chmod +x sleeper
 	"$top/tests/run" ./sleeper 3>&- &
-	wait_for 20 test -e id
+	wait_for 60 test -e id
 	kill -TERM $!
 	wait $! && status=0 || status=$?
 	[[ $status -eq 130 ]]
-	wait_for 20 has_ended "$(<id)"
+	wait_for 60 has_ended "$(<id)"
 }

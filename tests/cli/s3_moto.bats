@@ -144,7 +144,7 @@ assert left == [f"{prefix}/mine"], left'
 	wait_for 60 boto 'assert [o for o in s3.list_objects_v2(Bucket="models", Prefix=prefix + "/").get("Contents", []) if "/shard-" in o["Key"]]' 2>/dev/null
 	child=$(pgrep -P $pid -x muster-agent)
 	kill -9 $pid
-	wait_for 5 has_ended "$child"
+	wait_for 60 has_ended "$child"
 	run "$MUSTER" ckpt ls "$there"
 	[[ $status -eq 0 && $output == *"no checkpoints"* ]]
 	run_tiny cut job.steps=8 "${words[@]}"

@@ -39,7 +39,7 @@ draw() { "$MUSTER" plan --cluster dgx-h100:1 --schedule "$job" "$@"; }
 		COLUMNS=100 run draw "parallel.schedule=$schedule"
 		echo "$output"
 		[[ $status -eq 0 && ${lines[0]} == "$schedule: 2 ranks × "* && ${lines[0]} == *", 3 micro-batches" ]]
-		[[ ${lines[1]} =~ ^simulated:\ [0-9.]+\ (s|ms|µs),\ bubble\ [0-9.]+\ %$ ]]
+		[[ ${lines[1]} =~ ^simulated:\ [0-9.]+\ ms\ of\ a\ step\ of\ [0-9.]+\ ms,\ bubble\ [0-9.]+\ %(,\ ranks\ idle\ [0-9.]+\ %)?$ ]]
 		[[ ${lines[2]} == " 0 F0"* && ${lines[3]} == " 1 ·"*"F0"* && ${lines[4]} == *"F forward"*"· waiting" ]]
 	done
 }
@@ -50,9 +50,9 @@ draw() { "$MUSTER" plan --cluster dgx-h100:1 --schedule "$job" "$@"; }
 	diff <(echo "$output") - <<-'PICTURE'
 		1f1b: 2 ranks × 1 chunk, 3 micro-batches
 
-		simulated: 8.00 ms, bubble 25.6 %
-		 0 F0---F1---··········B0--------F2---·B1--------·····B2--------
-		 1 ·····F0---B0--------F1----B1--------F2---B2--------··········
+		simulated: 9.93 ms of a step of 10.6 ms, bubble 23.3 %, ranks idle 25.5 %
+		 0 F0--F1---···········B0--------F2---B1---------····B2---------
+		 1 ····F0---B0---------F1--B1---------F2---B2--------···········
 		   F forward   B backward   · waiting
 	PICTURE
 }
@@ -63,9 +63,9 @@ draw() { "$MUSTER" plan --cluster dgx-h100:1 --schedule "$job" "$@"; }
 	diff <(echo "$output") - <<-'PICTURE'
 		zb-v: 2 ranks × 2 chunks, 3 micro-batches
 
-		simulated: 6.42 ms, bubble 7.3 %
-		 0 F0-F1-F2-·f0-b0--w0f1--b1--w1B0--W0·f2--b2--w2B1---W1··B2--W2
-		 1 ···F0-f0-F1-f1--·b0---w0B0--W0F2-f2-b1--w1B1--b2--B2---W1w2W2
+		simulated: 8.29 ms of a step of 8.99 ms, bubble 8.7 %, ranks idle 10.7 %
+		 0 F0-F1F2-f0-b0---wf1-b1---w1B0---W0f2-b2---w··B1---W····B2--W2
+		 1 ···F0f0-F1-f1···b0---wB0---W0F2f2-b1---wB1---b2---B2--W1w2W··
 		   F forward   B backward, input   W backward, weights   · waiting
 		   upper case: even chunks; lower case: odd ones
 	PICTURE
@@ -77,9 +77,9 @@ draw() { "$MUSTER" plan --cluster dgx-h100:1 --schedule "$job" "$@"; }
 	diff <(echo "$output") - <<-'PICTURE'
 		breadth-first: 2 ranks × 2 chunks, 3 micro-batches
 
-		simulated: 7.06 ms, bubble 15.7 %
-		 0 F0-F1-F2-f0f1-f2-··········b0---·b1---b2----B0----B1---B2----
-		 1 ···F0-F1-F2f0--f1-f2-b0----b1---b2----B0----B1---B2----······
+		simulated: 8.75 ms of a step of 9.46 ms, bubble 13.7 %, ranks idle 15.4 %
+		 0 F0-F1F2-f0f1f2-··········b0----b1----b2----B0----B1----B2----
+		 1 ···F0F1-F2f0-f1-f2b0----b1-----b2----B0----B1----B2----······
 		   F forward   B backward   · waiting
 		   upper case: even chunks; lower case: odd ones
 	PICTURE
@@ -97,6 +97,61 @@ draw() { "$MUSTER" plan --cluster dgx-h100:1 --schedule "$job" "$@"; }
 	PY
 	run draw --svg "$BATS_TEST_TMPDIR/nowhere/it.svg"
 	[[ $status -ne 0 && $output == *"nowhere/it.svg"* ]]
+}
+
+# The passes of this job are less than a pixel wide.
+@test "a large schedule is drawn to its end, with every pass in it" {
+	run "$MUSTER" plan --schedule --svg "$BATS_TEST_TMPDIR/large.svg" --json templates/jobs/175b.ini
+	[[ $status -eq 0 ]]
+	"$MUSTER" plan --json templates/jobs/175b.ini >"$BATS_TEST_TMPDIR/plan.json"
+	echo "$output" | python3 -c '
+import collections, json, re, sys, xml.etree.ElementTree as tree
+v = json.load(sys.stdin)["simulated"]
+plan = json.load(open(sys.argv[2]))
+svg = "{http://www.w3.org/2000/svg}"
+root = tree.parse(sys.argv[1]).getroot()
+words = [t.text for t in root.iter(svg + "text")]
+caption = next(w for w in words if w.startswith("simulated: "))
+
+# One formula for the bubble: the plan, the picture and the JSON say the same.
+share = plan["step_seconds"]["pp"] / plan["step_seconds"]["total"]
+assert abs(v["bubble"] - share) < 1e-9, (v["bubble"], share)
+assert "bubble %.1f %%" % (100 * share) in caption, caption
+assert not any("cut" in w for w in words), words
+
+# The rows are as long as the pipeline, and the last mark of the axis is at their end.
+rows = [(float(r.get("x")), float(r.get("x")) + float(r.get("width"))) for r in root.iter(svg + "rect") if r.get("fill") == "#eeeeee"][:16]
+left, right = rows[0]
+assert len(set(rows)) == 1 and right - left > 1400, rows
+marks = [(float(t.get("x")), t.text) for t in root.iter(svg + "text") if t.get("class") == "axis"]
+assert abs(max(marks)[0] - right) < 0.1 and max(marks)[1] == "%.2f s" % v["seconds"], marks
+
+# The coloured area of a row is the time of its passes, from end to end.
+busy = collections.Counter()
+for e in v["timeline"]["events"]:
+    busy[e[0]] += e[5] - e[4]
+# The bubble is what the busiest rank of the picture waits.
+assert abs(v["seconds"] - max(busy.values()) - plan["step_seconds"]["pp"]) < 1e-6, max(busy.values())
+groups = list(root.iter(svg + "g"))
+assert len(groups) == 16, len(groups)
+for rank, g in enumerate(groups):
+    area, first, last = 0, 1e9, 0
+    for path in g.iter(svg + "path"):
+        for x, w, h in re.findall(r"M([\d.]+) [\d.]+h([\d.]+)v([\d.]+)h-[\d.]+z", path.get("d")):
+            area += float(w) * float(h)
+            first, last = min(first, float(x)), max(last, float(x) + float(w))
+    seconds = area / 34 / (right - left) * v["seconds"]
+    assert abs(seconds / busy[rank] - 1) < 0.01, (rank, seconds, busy[rank])
+    ends = [f(e[i] for e in v["timeline"]["events"] if e[0] == rank) * (right - left) / v["seconds"] + left for f, i in ((min, 4), (max, 5))]
+    assert abs(first - ends[0]) < 8 and abs(last - ends[1]) < 8, (rank, first, last, ends)
+' "$BATS_TEST_TMPDIR/large.svg" "$BATS_TEST_TMPDIR/plan.json"
+}
+
+@test "the umask decides who may read a picture" {
+	for mask in 022 077 027; do
+		(umask "$mask" && draw --svg "$BATS_TEST_TMPDIR/$mask.svg") >/dev/null
+	done
+	[[ $(stat -c %a "$BATS_TEST_TMPDIR"/{022,077,027}.svg | xargs) == "644 600 640" ]]
 }
 
 @test "--json has every pass with its times" {

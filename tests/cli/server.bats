@@ -53,7 +53,7 @@ setup_file() {
 	"$MUSTER" run "$tiny" job.name=stopped job.steps=300 parallel.dp=3 parallel.sync=server parallel.staleness=5 batch.global=6 \
 		</dev/null >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
 	pid=$!
-	wait_for 30 step_reached stopped 3
+	wait_for 60 step_reached stopped 3
 	kill -TERM $pid
 	rc=0
 	wait $pid || rc=$?

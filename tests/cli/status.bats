@@ -193,6 +193,91 @@ assert runs["file"]["state"] is None and runs["whole"]["state"] == "done", runs'
 	rm -r "$(run_folder foreign)"
 }
 
+@test "the command that continues a run can be given to a shell: folders with blanks, signs and long names" {
+	local run from long
+	long=$(printf 'x%.0s' {1..250})
+	from="$BATS_TEST_TMPDIR/it's \$HOME; a 'folder'"
+	run="$BATS_TEST_TMPDIR/$long/$long/$long/$long/$long/my runs/a\$b"
+	run_tiny ends job.steps=6
+	mkdir -p "$from" "$run"
+	cp "$(run_folder ends)/state.json" "$run"
+	cp "$(run_folder ends)/job.ini" "$run"
+	python3 - "$run/state.json" "$from/$long/$long/$long/$long/$long/end" <<-'PYTHON'
+		import json, os, sys
+		s = json.load(open(sys.argv[1]))
+		s.update(state="stopped", folder=sys.argv[2])
+		os.makedirs(sys.argv[2])
+		json.dump(s, open(sys.argv[1], "w"))
+	PYTHON
+	"$MUSTER" status "$run" >"$BATS_TEST_TMPDIR/out" || [[ $? -eq 75 ]]
+	muster() { printf '%s\n' "$PWD" "$@"; }
+	eval "$(sed -n 's/^  continue  *//p' "$BATS_TEST_TMPDIR/out")" >"$BATS_TEST_TMPDIR/words"
+	diff "$BATS_TEST_TMPDIR/words" <(printf '%s\n' "$from/$long/$long/$long/$long/$long/end" run "$run/job.ini")
+}
+
+@test "ls: the columns stand below each other, whatever characters the names have" {
+	local name
+	export MUSTER_RUNS=$BATS_TEST_TMPDIR/names
+	run_tiny named job.steps=6
+	for name in plain été 模型 $'e\u0301t' a-long-name-of-a-run; do
+		mkdir -p "$MUSTER_RUNS/$name"
+		cp "$(run_folder named)"/{job.ini,state.json} "$MUSTER_RUNS/$name"
+	done
+	"$MUSTER" ls | python3 -c '
+import sys, unicodedata
+def width(c): return 0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+lines = sys.stdin.read().splitlines()
+at = {sum(map(width, l[:l.index(" state" if l.startswith("run ") else " done")])) for l in lines}
+assert len(lines) == 6 and len(at) == 1, (at, lines)'
+}
+
+@test "ls: runs whose supervisors do not answer are asked at once" {
+	export MUSTER_RUNS=$BATS_TEST_TMPDIR/silent
+	local trains=$BATS_FILE_TMPDIR
+	MUSTER_RUNS=$trains long silent
+	# One listener for all of them, which accepts and never answers. It prints how many it has seen at once.
+	python3 - "$(MUSTER_RUNS=$trains run_folder silent)" "$MUSTER_RUNS" >"$BATS_TEST_TMPDIR/most" 3>&- <<-'PYTHON' &
+		import json, os, socket, sys
+		listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+		state, control = [json.load(open(sys.argv[1] + "/" + name)) for name in ("state.json", "control")]
+		state.update(host="elsewhere", boot="another")
+		control["address"] = "127.0.0.1:%d" % listener.getsockname()[1]
+		for i in range(40):
+		    folder = "%s/run-%d" % (sys.argv[2], i)
+		    os.makedirs(folder, 0o700)
+		    for name, content in (("state.json", state), ("control", control), ("job.ini", {})):
+		        with open(os.open("%s/%s" % (folder, name), os.O_CREAT | os.O_WRONLY, 0o600), "w") as f:
+		            json.dump(content, f)
+		os.rename(sys.argv[2] + "/run-39", sys.argv[2] + "/run-last")
+		listener.settimeout(300)
+		here, most = [], 0
+		def gone(s):
+		    try:
+		        while s.recv(4096, socket.MSG_DONTWAIT):
+		            pass
+		        return True
+		    except BlockingIOError:
+		        return False
+		    except ConnectionError:
+		        return True
+		for i in range(40):
+		    new = listener.accept()[0]
+		    here = [s for s in here if not gone(s)] + [new]
+		    most = max(most, len(here))
+		print(most)
+	PYTHON
+	local listener=$!
+	wait_for 60 test -e "$MUSTER_RUNS/run-last/job.ini"
+	run "$MUSTER" ls
+	echo "$output"
+	[[ $status -eq 0 && $(grep -c "on elsewhere cannot be reached from here" <<<"$output") -eq 40 ]]
+	wait $listener
+	echo "at once: $(<"$BATS_TEST_TMPDIR/most")"
+	[[ $(<"$BATS_TEST_TMPDIR/most") -ge 2 ]]
+	kill -TERM $pid
+	wait $pid || [[ $? -eq 75 ]]
+}
+
 @test "words of a file cannot control the terminal" {
 	run_tiny words job.steps=6
 	python3 - "$(run_folder words)/state.json" <<-'PYTHON'

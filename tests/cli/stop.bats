@@ -160,6 +160,44 @@ assert a["ok"] and a["state"]["state"] == "stopped" and "checkpoint" not in a["s
 	ended 75
 }
 
+# answered NAME EVENT: the supervisor has written this event, and answered since then.
+answered() {
+	local run=$1 kind=$2
+	wait_for 60 eval '[[ -n $(event "$run" "$kind") ]]'
+	wait_for 60 eval '[[ $("$MUSTER" status "$run" --json) == *"\"live\": true"* ]]'
+}
+
+@test "--json prints an object if the connection is lost, the run is lost, or there is no such run" {
+	local command row name kind status_is words ranks asking rc
+	for row in "checkpoint ckpt-asked 1 the connection ended before" "stop stop 3 lost"; do
+		read -r command kind status_is words <<<"$row"
+		name=gone-$command
+		long "$name" parallel.dp=2
+		ranks=$(event "$name" hello | grep -oP '"pid":\K[0-9]+')
+		kill -STOP $ranks
+		"$MUSTER" "$command" "$name" --json >"$BATS_TEST_TMPDIR/out" 2>/dev/null 3>&- &
+		asking=$!
+		answered "$name" "$kind"
+		kill -9 $pid
+		wait $pid || true
+		rc=0
+		wait $asking || rc=$?
+		kill -CONT $ranks
+		echo "$row: $rc $(<"$BATS_TEST_TMPDIR/out")"
+		[[ $rc -eq $status_is ]]
+		python3 -c '
+import json, sys
+o = json.load(open(sys.argv[1]))
+assert o["ok"] is False and sys.argv[2] in o["text"], o' "$BATS_TEST_TMPDIR/out" "$words"
+		wait_for 60 eval '! kill -0 $ranks 2>/dev/null'
+	done
+	"$MUSTER" stop no-such-run --json >"$BATS_TEST_TMPDIR/out" 2>/dev/null || [[ $? -eq 3 ]]
+	python3 -c '
+import json, sys
+o = json.load(open(sys.argv[1]))
+assert o["ok"] is False and "no-such-run" in o["text"], o' "$BATS_TEST_TMPDIR/out"
+}
+
 @test "the file control is private, names no wider address than the agents', and a changed one opens nothing" {
 	long guarded parallel.dp=2
 	local file

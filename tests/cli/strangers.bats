@@ -49,7 +49,7 @@ agents_pmix() {
 	[[ -z $lacking ]] || skip "$lacking"
 	start outsider
 	agents_pmix
-	run timeout 60 env -i "${pmix_env[@]}" "$stranger" --uid $NOBODY pmix
+	run timeout 120 env -i "${pmix_env[@]}" "$stranger" --uid $NOBODY pmix
 	echo "$output"
 	[[ $status -eq 3 ]]
 	[[ $output != *muster.comm* ]]
@@ -60,7 +60,7 @@ agents_pmix() {
 @test "what the ranks publish through PMIx is sealed" {
 	start sealed network.backend=tcp
 	agents_pmix
-	run timeout 60 env -i "${pmix_env[@]}" "$stranger" pmix
+	run timeout 120 env -i "${pmix_env[@]}" "$stranger" pmix
 	[[ $status -eq 0 && ${#lines[@]} -eq 4 ]]
 	for line in "${lines[@]}"; do
 		[[ $line =~ ^[0-3]\ [A-Za-z0-9+/]{100,}=*$ ]]
@@ -93,10 +93,10 @@ agents_pmix() {
 	"$stranger" --uid $NOBODY hold "$address" 1000 <"$BATS_TEST_TMPDIR/end" >"$BATS_TEST_TMPDIR/said" 3>&- &
 	flood=$!
 	exec 8>"$BATS_TEST_TMPDIR/end"
-	wait_for 30 grep -q holding "$BATS_TEST_TMPDIR/said"
+	wait_for 60 grep -q holding "$BATS_TEST_TMPDIR/said"
 	killed=$(date +%s.%N)
 	kill -9 "$agent"
-	wait_for 30 eval '[[ $(event_field flooded first-step generation) == 2 ]]'
+	wait_for 60 eval '[[ $(event_field flooded first-step generation) == 2 ]]'
 	after=$(span "$killed" "$(event_field flooded first-step time)")
 	figure "a rank killed while another user holds 1,000 silent connections: first step of the next generation after $after s"
 	exec 8>&-

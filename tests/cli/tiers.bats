@@ -26,11 +26,12 @@ started_at() { event_field "$1" ready step; }
 
 @test "a killed rank: the run goes back to the checkpoint on the node, and ends with the same bits" {
 	start_run killed job.steps=60 parallel.tp=2 parallel.dp=2 restart.backoff=0.1 \
-		checkpoint.local="$BATS_TEST_TMPDIR/local/%N" checkpoint.local_every=2
+		checkpoint.local="$BATS_TEST_TMPDIR/local/%N" checkpoint.local_every=2 checkpoint.memory_every=0
+	wait_for 60 checkpoint_reached killed 2 ckpt-local
 	kill_ranks killed 3 0
 	wait $pid
 	has_same_bits killed undisturbed
-	[[ $(started_at killed) -gt 0 ]]
+	[[ $(started_at killed) -gt 0 && $(event_field killed ready from) == "$BATS_TEST_TMPDIR"/local/* ]]
 	# Nothing of an attempt stays, and one checkpoint.
 	[[ $(ls "$BATS_TEST_TMPDIR"/local/*) == $'RUN\nstep-00000060' ]]
 	"$MUSTER" ckpt verify "$BATS_TEST_TMPDIR"/local/*/step-00000060
@@ -117,10 +118,10 @@ started_at() { event_field "$1" ready step; }
 	words=(checkpoint.every=0 checkpoint.remote="$BATS_TEST_TMPDIR/remote")
 	# Slow enough that the upload does not end by itself.
 	start_run cut job.steps=8 "${words[@]}" checkpoint.remote_bandwidth=50000
-	wait_for 30 bash -c "ls -d '$BATS_TEST_TMPDIR'/remote/.attempt-*/shard-* 2>/dev/null"
+	wait_for 60 bash -c "ls -d '$BATS_TEST_TMPDIR'/remote/.attempt-*/shard-* 2>/dev/null"
 	child=$(pgrep -P $pid -x muster-agent)
 	kill -9 $pid
-	wait_for 5 has_ended "$child"
+	wait_for 60 has_ended "$child"
 	[[ ! -e $BATS_TEST_TMPDIR/remote/step-00000008 ]]
 	run_tiny cut job.steps=8 "${words[@]}"
 	[[ $(ls -A "$BATS_TEST_TMPDIR/remote") == $'RUN\nstep-00000008' ]]
@@ -130,7 +131,7 @@ started_at() { event_field "$1" ready step; }
 
 @test "a stop ends the wait for the copies, and the status is that of the run" {
 	start_run impatient job.steps=8 checkpoint.remote="$BATS_TEST_TMPDIR/remote" checkpoint.remote_bandwidth=1000
-	wait_for 30 grep -q "waiting for the copies" "$BATS_FILE_TMPDIR/impatient.out"
+	wait_for 60 grep -q "waiting for the copies" "$BATS_FILE_TMPDIR/impatient.out"
 	kill -TERM $pid
 	wait $pid
 	[[ $(event impatient upload-left | wc -l) -eq 1 ]]

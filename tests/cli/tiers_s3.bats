@@ -33,7 +33,7 @@ words=(checkpoint.every=10 checkpoint.remote=s3://bucket/runs/mine checkpoint.re
 	"$MUSTER" run "$tiny" job.name=silent job.steps=300 checkpoint.every=0 checkpoint.remote=s3://bucket/runs/silent \
 		checkpoint.remote_wait=1 </dev/null >"$BATS_FILE_TMPDIR/silent.out" 2>&1 3>&- &
 	pid=$!
-	wait_for 30 step_reached silent 1
+	wait_for 60 step_reached silent 1
 	kill -STOP "$(<"$store/pid")"
 	rc=0
 	wait $pid || rc=$?

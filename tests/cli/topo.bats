@@ -110,12 +110,68 @@ topo_as() { # machine word...
 			x, y, w, h = map(float, root.get('viewBox').split())
 			for r in root.iter('{http://www.w3.org/2000/svg}rect'):
 			    assert float(r.get('width')) >= 0 and -1 <= float(r.get('x') or 0) <= w and -1 <= float(r.get('y') or 0) <= h, r.attrib
+			    assert float(r.get('x') or 0) + float(r.get('width')) <= w and float(r.get('y') or 0) + float(r.get('height')) <= h, r.attrib
 			if sys.argv[2] in ('dgx-1', 'dgx-2'):
 			    n = 8 if sys.argv[2] == 'dgx-1' else 16
 			    assert all('GPU%d' % i in words for i in range(n)), words
 		PY
 	done
-	[[ $(stat -c %a "$BATS_TEST_TMPDIR/a.svg") == 600 ]]
+	(umask 022 && "$MUSTER" topo --cluster dgx-1 --svg "$BATS_TEST_TMPDIR/b.svg") >/dev/null
+	(umask 077 && "$MUSTER" topo --cluster dgx-1 --svg "$BATS_TEST_TMPDIR/c.svg") >/dev/null
+	[[ $(stat -c %a "$BATS_TEST_TMPDIR"/{b,c}.svg | xargs) == "644 600" ]]
+}
+
+# Changes the description of a DGX-1 to sixteen GPUs in groups of 4, on NUMA domains of 4 and 4 and …, or of 4 and 12.
+sixteen() {
+	"$MUSTER" topo --cluster dgx-1 --json | python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+k = d["kinds"][0]
+last = int(sys.argv[1]) - 1
+part = k["parts"][0]
+k["devices"] = d["devices"] = 16
+k["numa"] = last + 1
+for n in k["nics"]:
+    n["numa"] = 0
+k["parts"] = [dict(part, name="GPU%d" % i, numa=min(i // 4, last), nic=i // 4) for i in range(16)]
+names = [("NVL", 2, 5e10), ("NVL", 1, 2.5e10), ("PXB", 0, 1.2e10), ("PHB", 0, 1.1e10), ("NODE", 0, 1e10), ("SYS", 0, 9e9)]
+k["link_types"] = k["link_types"][:1] + [{"kind": w, "lanes": n, "bandwidth": b, "latency": 1e-5} for w, n, b in names]
+k["links"] = [[0 if i == j else 1 if i // 4 == j // 4 else 2 if abs(i - j) == 4 else 3 + abs(i - j) % 4 for j in range(16)] for i in range(16)]
+json.dump(d, sys.stdout)
+' "$1" >"$BATS_TEST_TMPDIR/sixteen.json"
+	echo "$BATS_TEST_TMPDIR/sixteen.json"
+}
+
+@test "sixteen GPUs with direct links have a place each, inside their card" {
+	for domains in 1 2 4; do
+		"$MUSTER" topo --cluster "$(sixteen "$domains")" --svg "$BATS_TEST_TMPDIR/16.svg" >/dev/null
+		python3 - "$BATS_TEST_TMPDIR/16.svg" <<-'PY'
+			import sys, xml.etree.ElementTree as tree
+			svg = '{http://www.w3.org/2000/svg}'
+			root = tree.parse(sys.argv[1]).getroot()
+			def box(r): return [float(r.get(k) or 0) for k in ('x', 'y', 'width', 'height')]
+			def inside(a, b): return a[0] >= b[0] and a[1] >= b[1] and a[0] + a[2] <= b[0] + b[2] and a[1] + a[3] <= b[1] + b[3]
+			def apart(a, b): return a[0] + a[2] <= b[0] or b[0] + b[2] <= a[0] or a[1] + a[3] <= b[1] or b[1] + b[3] <= a[1]
+			card = next(box(r) for r in root.iter(svg + 'rect') if r.get('rx') == '14.0')
+			key = card[1] + card[3]
+			gpus = [box(r) for r in root.iter(svg + 'rect') if r.get('fill') == '#1f5fa8' and float(r.get('y')) < key]
+			assert len(gpus) == 16 and all(inside(g, card) for g in gpus), gpus
+			for i, a in enumerate(gpus):
+			    for b in gpus[i + 1:]:
+			        assert apart(a, b), (a, b)
+			for l in root.iter(svg + 'line'):
+			    for x, y in (('x1', 'y1'), ('x2', 'y2')):
+			        assert float(l.get(y)) > key or inside([float(l.get(x)), float(l.get(y)), 0, 0], card), l.attrib
+			# A character of this size is at most 9 pixels wide on average.
+			texts = [t for t in root.iter(svg + 'text') if card[1] < float(t.get('y')) < key]
+			for t in texts:
+			    w = 9 * len(t.text) * (0 if t.get('class') == 'head' else 1)
+			    x = float(t.get('x')) - (w if t.get('text-anchor') == 'end' else w / 2 if t.get('class') not in ('sub', 'head') else 0)
+			    assert inside([x, float(t.get('y')), w, 0], card), t.text
+			links = ' '.join(t.text for t in texts if t.get('class') == 'sub' and t.get('text-anchor') is None)
+			assert all(w in links for w in ('2 NVLinks, direct: 50.0 GB/s', 'over the interconnect of the sockets: 9.0 GB/s, 10.0 µs')), links
+		PY
+	done
 }
 
 @test "wrong arguments and files that cannot be written are refused with one line" {

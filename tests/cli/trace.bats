@@ -52,17 +52,17 @@ setup() {
 	[[ $status -eq 1 && $output == "rank 0 has been waiting for 10 s in barrier number 1"* ]]
 }
 
-@test "a file that cannot be read is named, exit 2" {
+@test "a file that cannot be read is named, exit 3" {
 	run "$MUSTER" trace
 	[[ $status -eq 2 && $output == *"--help"* ]]
 	run "$MUSTER" trace "$dir"
-	[[ $status -eq 2 && $output == *"$dir"* ]]
+	[[ $status -eq 3 && $output == *"$dir"* ]]
 	run "$MUSTER" trace "$dir/nothing.json"
-	[[ $status -eq 2 && $output == *"nothing.json"* ]]
+	[[ $status -eq 3 && $output == *"nothing.json"* ]]
 	echo '{"rank": 0}' >"$dir/comm-0.json"
 	run "$MUSTER" trace "$dir"
-	[[ $status -eq 2 && $output == *"comm-0.json is not a flight recorder dump"* ]]
+	[[ $status -eq 3 && $output == *"comm-0.json is not a flight recorder dump"* ]]
 	dump 0 done barrier >"$dir/comm-0.json"
 	run "$MUSTER" trace "$dir" "$dir/comm-0.json"
-	[[ $status -eq 2 && $output == *"a second dump of rank 0"* ]]
+	[[ $status -eq 3 && $output == *"a second dump of rank 0"* ]]
 }

@@ -100,6 +100,11 @@ assert [e['name'] for e in of('X') if e['cat'] == 'step'] == ['step 11'] * 2
 	run_tiny short $words trace.steps=18-30
 	run "$MUSTER" trace "$(run_folder short)" -o short.json
 	[[ $status -eq 0 && $output == *"steps 18 to 20 of 4 ranks"* ]]
+	# One rank's file is of another recording.
+	cp -r "$(run_folder drawn)" mixed
+	cp "$(run_folder short)/trace/gen-1/steps-2.json" mixed/trace/gen-1/
+	run "$MUSTER" trace mixed --steps 10-12 -o mixed.json
+	[[ $status -eq 0 && $output == *"steps 10 to 12 of 3 ranks"*"1 rank is left out: the file holds other steps"* ]]
 }
 
 @test "what is missing or wrong is named, and an earlier picture stays" {
@@ -107,12 +112,12 @@ assert [e['name'] for e in of('X') if e['cat'] == 'step'] == ['step 11'] * 2
 	# shellcheck disable=SC2086
 	run_tiny none $words job.steps=6
 	run "$MUSTER" trace "$(run_folder none)" -o a.json
-	[[ $status -eq 2 && $output == *"no steps were recorded; run the job with trace.steps=FIRST-LAST"* && ! -e a.json ]]
+	[[ $status -eq 3 && $output == *"no steps were recorded; run the job with trace.steps=FIRST-LAST"* && ! -e a.json ]]
 	echo earlier >a.json
 	run "$MUSTER" trace "$(run_folder drawn)" --steps 40-44 -o a.json
-	[[ $status -eq 2 && $output == *"the chosen steps were not recorded"* ]]
+	[[ $status -eq 3 && $output == *"the chosen steps were not recorded"* ]]
 	run "$MUSTER" trace "$(run_folder drawn)" --ranks 9 -o a.json
-	[[ $status -eq 2 && $output == *"none of the chosen ranks has a file there"* ]]
+	[[ $status -eq 3 && $output == *"none of the chosen ranks has a file there"* ]]
 	run "$MUSTER" trace "$(run_folder drawn)" --steps 4-x -o a.json
 	[[ $status -eq 2 ]]
 	run "$MUSTER" trace "$(run_folder drawn)" --steps 4
@@ -120,9 +125,9 @@ assert [e['name'] for e in of('X') if e['cat'] == 'step'] == ['step 11'] * 2
 	cp -r "$(run_folder drawn)" cut
 	truncate -s 1000 cut/trace/gen-1/steps-2.json
 	run "$MUSTER" trace cut -o a.json
-	[[ $status -eq 2 && $output == *"steps-2.json is not a trace of steps"* && $(<a.json) == earlier ]]
+	[[ $status -eq 3 && $output == *"steps-2.json is not a trace of steps"* && $(<a.json) == earlier ]]
 	run "$MUSTER" trace "$(run_folder drawn)" -o nowhere/a.json
-	[[ $status -eq 2 && $output == *"nowhere/a.json"* ]]
+	[[ $status -eq 1 && $output == *"nowhere/a.json"* ]]
 	[[ $(ls) == $'a.json\ncut' ]]
 }
 

@@ -17,7 +17,7 @@ setup_file() {
 	unshare -m bash -c '
 		mount -t tmpfs -o size=100k none "$small" || exit 1
 		run_tiny full parallel.dp=4 checkpoint.dir="$small" &
-		wait_for 30 grep -q "tried again for" "$out" && mount -o remount,size=64m "$small"
+		wait_for 60 grep -q "tried again for" "$out" && mount -o remount,size=64m "$small"
 		wait $! && test -e "$small/step-00000020/MANIFEST.json"'
 	[[ $(grep -c "tried again for" "$out") -eq 1 ]]
 	# No step was repeated.

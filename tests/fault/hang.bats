@@ -28,7 +28,7 @@ begin() {
 # drill NAME KIND: a run of 4 ranks in which the agent of rank 2 causes a fault of agent/drill.h after step 12.
 drill() {
 	out=$BATS_FILE_TMPDIR/$1.out
-	DRILL_MARK=hang DRILL_FAULT="$2 2 12 0" timeout 120 "$MUSTER" run "$tiny" "job.name=$1" parallel.dp=4 job.steps=30 checkpoint.every=5 \
+	DRILL_MARK=hang DRILL_FAULT="$2 2 12 0" timeout 300 "$MUSTER" run "$tiny" "job.name=$1" parallel.dp=4 job.steps=30 checkpoint.every=5 \
 		restart.hang_timeout=3 restart.stacks_timeout=20 restart.backoff=0.1 </dev/null >"$out" 2>&1 3>&-
 	cat "$out"
 }
@@ -98,7 +98,7 @@ names() {
 	mkdir "$BATS_TEST_TMPDIR/bin"
 	printf '#!/bin/sh\nseq 100000\necho the last line\n' >"$BATS_TEST_TMPDIR/bin/gdb"
 	chmod +x "$BATS_TEST_TMPDIR/bin/gdb"
-	PATH=$BATS_TEST_TMPDIR/bin:$PATH timeout 60 python3 - "$(dirname "$MUSTER")/muster-agent" "$BATS_TEST_TMPDIR/report" <<-'END'
+	PATH=$BATS_TEST_TMPDIR/bin:$PATH timeout 120 python3 - "$(dirname "$MUSTER")/muster-agent" "$BATS_TEST_TMPDIR/report" <<-'END'
 		import json, os, subprocess, sys
 		agent, file = sys.argv[1:]
 		sleeper = subprocess.Popen(["sleep", "600"])
@@ -158,7 +158,7 @@ names() {
 	kill -STOP "$stopped"
 	sleep 4
 	kill -CONT "$stopped"
-	wait_for 20 event short rank-paused
+	wait_for 60 event short rank-paused
 	end_run
 	[[ -z $(event short rank-lost) ]]
 }
@@ -166,7 +166,7 @@ names() {
 @test "a slow checkpoint folder: a checkpoint that takes longer than restart.hang_timeout is no hang" {
 	cc -shared -fPIC -o "$BATS_FILE_TMPDIR/slow.so" "$BATS_TEST_DIRNAME/slow_writes.c" -ldl || skip "needs a compiler"
 	out=$BATS_FILE_TMPDIR/slow.out
-	LD_PRELOAD=$BATS_FILE_TMPDIR/slow.so SLOW_MS=2000 timeout 200 "$MUSTER" run "$tiny" job.name=slow job.steps=20 parallel.dp=4 checkpoint.every=20 \
+	LD_PRELOAD=$BATS_FILE_TMPDIR/slow.so SLOW_MS=2000 timeout 400 "$MUSTER" run "$tiny" job.name=slow job.steps=20 parallel.dp=4 checkpoint.every=20 \
 		restart.hang_timeout=3 restart.silent_timeout=5 </dev/null >"$out" 2>&1 3>&-
 	cat "$out"
 	[[ -z $(event slow rank-lost) ]]

@@ -42,7 +42,7 @@ survive_kills() {
 	kill -9 $pid
 	for agent in $agents; do
 		# A dead process that nobody has waited for yet has no command line any more.
-		wait_for 2 bash -c "! grep -qs . /proc/$agent/cmdline"
+		wait_for 60 bash -c "! grep -qs . /proc/$agent/cmdline"
 	done
 }
 

@@ -96,9 +96,9 @@ compare_on() { # layout words
 	pid=$!
 	wait_for 60 event killed rollback
 	kill -9 "$pid" # the next generation may or may not have begun
-	wait_for 30 has_ended "$pid"
+	wait_for 60 has_ended "$pid"
 	pid=""
-	wait_for 30 "$MUSTER" data audit "$(run_folder killed)" --no-data
+	wait_for 60 "$MUSTER" data audit "$(run_folder killed)" --no-data
 	[[ $(grep -c '"first":184,"count":8' "$(run_folder killed)/rollbacks.jsonl") -eq 1 ]]
 	last=$(last_step killed)
 	run_poisoned killed job.steps=$((last + 40)) optimizer.decay_steps=40 parallel.dp=1

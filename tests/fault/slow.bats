@@ -63,7 +63,7 @@ leave_group() {
 	while read -r id; do
 		echo "$id" >"${group%/*}/cgroup.procs" || true
 	done <"$group/cgroup.procs"
-	wait_for 10 rmdir "$group" || true
+	wait_for 60 rmdir "$group" || true
 }
 
 # The last line that names the rank as slow, in events.jsonl.
@@ -107,7 +107,7 @@ burn_core_1() {
 	kill -STOP "$(rank_pid paused 1)"
 	sleep 3
 	kill -CONT "$(rank_pid paused 1)"
-	wait_for 10 event paused rank-paused
+	wait_for 60 event paused rank-paused
 	[[ $(event_field paused rank-paused rank) -eq 1 ]]
 	grep -E "paused +rank 1 on [^ ]+ sent nothing for [3-9]\.[0-9] s and goes on" "$out"
 	end_run

@@ -38,7 +38,7 @@ survives() { # name world word...
 	kill -TERM $pid
 	wait $pid || [[ $? -eq 75 ]]
 	pid=
-	for agent in $agents; do wait_for 2 has_ended "$agent"; done
+	for agent in $agents; do wait_for 60 has_ended "$agent"; done
 	# shellcheck disable=SC2086
 	run_tiny "calm-$name" $words job.steps="$(last_step "warm-$name")" "$@"
 	has_same_bits "warm-$name" "calm-$name"

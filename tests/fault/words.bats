@@ -27,7 +27,7 @@ teardown() {
 
 @test "a killed agent: its signal by name, and the step from which the run continues" {
 	begin killed job.steps=300 checkpoint.every=10
-	wait_for 30 step_reached killed 15
+	wait_for 60 checkpoint_reached killed 10
 	kill_rank killed KILL 1
 	wait "$pid"
 	cat "$out"
@@ -42,7 +42,7 @@ teardown() {
 @test "an agent that crashes is not called killed" {
 	large
 	begin crashed job.steps=300 checkpoint.every=10
-	wait_for 30 step_reached crashed 5
+	wait_for 60 step_reached crashed 5
 	kill_rank crashed SEGV 0
 	wait "$pid"
 	grep -qE "lost +rank 0 on .*: killed by SIGSEGV; the agent crashed" "$out"
@@ -51,9 +51,9 @@ teardown() {
 
 @test "a kill after ckpt/ was deleted: the run starts from the beginning, says so, and makes the folder again" {
 	begin emptied job.steps=300 checkpoint.every=10
-	wait_for 30 event emptied ckpt
+	wait_for 60 event emptied ckpt
 	kill -STOP "$pid" # it must not hear of the loss before the folder is gone
-	wait_for 10 rm -rf "$(run_folder emptied)/ckpt" # the agents may be writing there
+	wait_for 60 rm -rf "$(run_folder emptied)/ckpt" # the agents may be writing there
 	kill_rank emptied KILL 1
 	kill_rank emptied KILL 0
 	kill -CONT "$pid"
@@ -67,8 +67,8 @@ teardown() {
 @test "ckpt/ deleted while the run trains: the next checkpoint makes it again, without a restart" {
 	large
 	begin deleted job.steps=400 checkpoint.every=20
-	wait_for 30 event deleted ckpt
-	wait_for 10 rm -rf "$(run_folder deleted)/ckpt"
+	wait_for 60 event deleted ckpt
+	wait_for 60 rm -rf "$(run_folder deleted)/ckpt"
 	wait "$pid"
 	cat "$out"
 	grep -q "the folder was deleted, with the checkpoints in it" "$out"
@@ -158,15 +158,15 @@ eat_memory() {
 	bash -c 'echo $$ >"$1/cgroup.procs" && shift && exec "$@"' - "$group" "$MUSTER" run "$tiny" job.name=oom job.steps=100000 \
 		parallel.dp=2 restart.backoff=0.1 </dev/null >"$out" 2>&1 3>&- &
 	pid=$!
-	wait_for 30 step_reached oom 5
+	wait_for 60 step_reached oom 5
 	echo $((400 << 20)) >"$group/memory.limit_in_bytes"
 	echo 1000 >"/proc/$(event_field oom hello pid 1)/oom_score_adj" # chosen first
 	eat_memory "$group"
-	wait_for 30 grep -q "continuing from step\|starting from the beginning" "$out"
+	wait_for 60 grep -q "continuing from step\|starting from the beginning" "$out"
 	kill -TERM "$pid"
 	wait "$pid" || [[ $? -eq 75 ]]
 	cat "$out" "$group/memory.oom_control"
-	wait_for 30 rmdir "$group"
+	wait_for 60 rmdir "$group"
 	grep -qE "lost +rank [01] on .*: killed by SIGKILL; the kernel's OOM killer ended the agent" "$out"
 	grep -q "remedy.*muster plan" "$out"
 	[[ $(event_field oom fault fault) == out-of-memory ]]
@@ -174,12 +174,12 @@ eat_memory() {
 
 @test "deleted files of the run folder are named at once, begun again, and nothing ends" {
 	begin swept job.steps=100000 checkpoint.memory_every=0
-	wait_for 30 step_reached swept 5
+	wait_for 60 step_reached swept 5
 	rm -r "$(run_folder swept)"/{metrics.jsonl,events.jsonl,logs}
-	wait_for 10 grep -q "swept/metrics.jsonl was deleted; a new file begins" "$out"
+	wait_for 60 grep -q "swept/metrics.jsonl was deleted; a new file begins" "$out"
 	kill_rank_of swept
-	wait_for 10 grep -q "swept/events.jsonl was deleted; a new file begins" "$out"
-	wait_for 20 grep -q "starting from the beginning" "$out"
+	wait_for 60 grep -q "swept/events.jsonl was deleted; a new file begins" "$out"
+	wait_for 60 grep -q "starting from the beginning" "$out"
 	[[ -d $(run_folder swept)/logs ]]
 	kill -TERM "$pid"
 	wait "$pid" || [[ $? -eq 75 ]]
@@ -190,10 +190,10 @@ kill_rank_of() { kill -9 "$(pgrep -P "$pid" -x muster-agent | tail -n 1)"; }
 
 @test "a deleted run folder is named at once, and a loss after that ends the run with that cause" {
 	begin erased job.steps=100000
-	wait_for 30 step_reached erased 5
+	wait_for 60 step_reached erased 5
 	# The agents may write a file meanwhile.
-	wait_for 10 rm -rf "$(run_folder erased)" 2>/dev/null
-	wait_for 10 grep -q "erased: the run folder was deleted or moved; events, metrics and checkpoints cannot be kept" "$out"
+	wait_for 60 rm -rf "$(run_folder erased)" 2>/dev/null
+	wait_for 60 grep -q "erased: the run folder was deleted or moved; events, metrics and checkpoints cannot be kept" "$out"
 	kill_rank_of erased
 	local rc=0
 	wait "$pid" || rc=$?

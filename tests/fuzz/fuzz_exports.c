@@ -63,6 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *text = NULL, path[RUN_PATH];
 	size_t n = 0, events = size ? size * data[0] / 256 : 0;
 	int64_t damaged;
+	bool unwritable;
 	if (!*run)
 		make_run();
 	put_file("events.jsonl", data, events);
@@ -75,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!rc)
 		check_table(text, n);
 	free(text);
-	if (!exports_tb_from_run(run, run, path, &damaged, NULL))
+	if (!exports_tb_from_run(run, run, path, &damaged, &unwritable, NULL))
 		unlink(path);
 	return 0;
 }

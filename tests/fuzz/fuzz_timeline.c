@@ -11,7 +11,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct timeline t = { 0 };
 	struct err e = ERR_INIT;
 	if (doc && timeline_read(doc, "it", &t, &e) == 0 && t.ranks <= 64) {
-		struct drawing d = { .title = "it", .parts = { { "measured", &t } }, .n_parts = 1 };
+		struct drawing d = { .title = "it",
+				     .parts = { { .name = "measured", .timeline = &t } },
+				     .n_parts = 1 };
 		struct buf out = BUF_INIT;
 		timeline_begin_at_zero(&t);
 		show_draw_text(&d, 100, size % 2, &out);

@@ -4,8 +4,8 @@
 
 # A training step on one host, with its checks. It uses no Debian package.
 GPU_CHECK_FILES := base/buf.c base/err.c base/file.c base/hash.c base/human.c base/log.c \
-	base/meminfo.c base/net.c base/net_host.c base/net_peer.c base/owner.c base/philox.c base/pin.c base/process.c base/ranges.c \
-	base/run_paths.c base/spill.c \
+	base/meminfo.c base/net.c base/net_addr.c base/net_host.c base/net_peer.c base/owner.c base/philox.c base/pin.c base/process.c base/ranges.c \
+	base/run_paths.c base/spill.c base/thread.c \
 	plan/spec/job/*.c !plan/spec/job/ini.c plan/spec/model/*.c plan/spec/schedule/*.c \
 	!plan/spec/schedule/timeline_json.c plan/spec/batch.c plan/spec/layout.c plan/spec/rank_view.c \
 	plan/spec/optimizers.c plan/memory.c \
@@ -25,12 +25,12 @@ GPU_PARTS := ops edges train bench kernels
 
 # The program that checks collectives on device memory.
 GPU_COMM_FILES := tests/gpu/conform.c tests/conform/comm_forms.c tests/conform/comm_reference.c \
-	base/buf.c base/err.c base/file.c base/human.c base/meminfo.c base/net.c base/net_peer.c base/owner.c \
-	base/process.c base/run_paths.c libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c \
+	base/buf.c base/err.c base/file.c base/human.c base/meminfo.c base/net.c base/net_addr.c base/net_peer.c base/owner.c \
+	base/process.c base/run_paths.c base/thread.c libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c \
 	!libcomm/flight/diagnose.c !libcomm/tcp/records.c tests/gpu/standin/records.c
 
 # libmuster-cuda.so; nccl.c only where NCCL's header is installed.
-CUDA_FILES := base/err.c base/human.c libcomm/op.c libcomm/reduce.c libcomm/device/cuda/cuda.c \
+CUDA_FILES := base/buf.c base/err.c base/human.c base/library.c libcomm/op.c libcomm/reduce.c libcomm/device/cuda/cuda.c \
 	kernels/cuda/*.c kernels/cuda/*.cu
 CUDA_NCCL_FILES := libcomm/device/cuda/nccl.c
 

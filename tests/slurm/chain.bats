@@ -31,23 +31,23 @@ waits() { [[ $(states "$1") == PENDING ]]; }
 @test "slurm.chain = yes: a job queues the next one after its first step; a job that is killed is continued by it" {
 	submit killed slurm.chain=yes
 	wait_for 60 step_reached killed 150
-	wait_for 30 eval '[[ $(jobs_of killed | wc -l) -eq 2 ]]'
+	wait_for 60 eval '[[ $(jobs_of killed | wc -l) -eq 2 ]]'
 	id=$(jobs_of killed | tail -n 1)
 	waits "$id"
 	kill -KILL $(supervisor)
 	ends_with 0
 	[[ $(jobs_of killed | wc -l) -eq 3 && $(states "$(jobs_of killed | tail -n 1)") == CANCELLED ]]
 	has_bits_of killed alone
-	wait_for 10 no_agent
+	wait_for 60 no_agent
 }
 
 @test "scancel: the chain ends, too" {
 	submit ended slurm.chain=yes
 	wait_for 60 step_reached ended 20
-	wait_for 30 eval '[[ $(jobs_of ended | wc -l) -eq 2 ]]'
+	wait_for 60 eval '[[ $(jobs_of ended | wc -l) -eq 2 ]]'
 	scancel "$id"
 	wait_for 60 job_over
-	wait_for 30 no_jobs
+	wait_for 60 no_jobs
 	[[ $(states "$(jobs_of ended | tail -n 1)") == CANCELLED ]]
 	event ended chain | grep -q 'the run was stopped'
 }
@@ -55,7 +55,7 @@ waits() { [[ $(states "$1") == PENDING ]]; }
 @test "after a checkpoint the job's comment says when it was saved and when the next one is due; a comment of the user's stays" {
 	submit says
 	wait_for 60 step_reached says 150
-	wait_for 30 eval '[[ $(job_field Comment) == muster ]]'
+	wait_for 60 eval '[[ $(job_field Comment) == muster ]]'
 	scontrol --oneliner show job "$id" |
 		grep -E 'Comment=muster step=[0-9]+/1200 saved=20[0-9T:-]+ next=20[0-9T:-]+ stop_s=[0-9]+ nodes=2 eta=20[0-9T:-]+ goodput=[01]\.[0-9]+ '
 	submit mine slurm.comment=project-7

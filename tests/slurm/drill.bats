@@ -73,7 +73,7 @@ none_left() { [[ -z $(processes_left) ]]; }
 	drill services --steps 60 --fault controller-away,pmix-missing
 	[[ $status -eq 0 ]]
 	[[ $output == *"2 drilled, 2 right, 0 skipped" ]]
-	wait_for 30 all_idle
+	wait_for 60 all_idle
 }
 
 @test "munged seems to be away: the run waits and continues" {
@@ -92,23 +92,23 @@ none_left() { [[ -z $(processes_left) ]]; }
 	drill careful --steps 60 --fault node-drained,node-down
 	[[ $status -eq 1 ]]
 	[[ $output == *"node-drained         skipped: it changes the state of a node; --allow-node-faults permits it"* ]]
-	wait_for 30 all_idle # the allocation may still be completing
+	wait_for 60 all_idle # the allocation may still be completing
 }
 
 @test "a node is drained: the run continues without it, and the node is put back" {
 	drill shrinks --steps 60 --allow-node-faults --fault node-drained slurm.nodes=3-4 restart.shrink=any
 	[[ $status -eq 0 ]]
 	[[ $output == *"1 drilled, 1 right, 0 skipped" ]]
-	wait_for 30 no_jobs
-	wait_for 30 all_idle # the allocation may still be completing
+	wait_for 60 no_jobs
+	wait_for 60 all_idle # the allocation may still be completing
 }
 
 @test "a node is expected to fail: the run continues without it" {
 	large
 	drill fails --steps 60 --allow-node-faults --fault node-fail slurm.nodes=3-4 restart.shrink=any
 	[[ $status -eq 0 ]]
-	wait_for 30 no_jobs
-	wait_for 30 all_idle
+	wait_for 60 no_jobs
+	wait_for 60 all_idle
 }
 
 @test "Ctrl-C ends the job step, and leaves no process and no folder" {
@@ -124,5 +124,5 @@ none_left() { [[ -z $(processes_left) ]]; }
 	[[ $rc -eq 75 ]]
 	none_left
 	[[ ! -e $(run_folder drill-stop) ]]
-	wait_for 30 no_jobs
+	wait_for 60 no_jobs
 }

@@ -38,7 +38,7 @@ is_right() {
 	echo "$output"
 	[[ $status -eq 0 && $output =~ "loss "([0-9.e+-]+) ]] || return 1
 	awk -v difference="${BASH_REMATCH[1]}" 'BEGIN { exit !(difference <= 1e-4) }' || return 1
-	wait_for 10 no_agent
+	wait_for 60 no_agent
 }
 
 # is_accounted_for RUN: each second of each of the 8 devices of the job is in one part of time.jsonl, and some of them had no rank.
@@ -131,7 +131,7 @@ recovery_figure() { # run
 	kill_host n4
 	ends_with 4
 	[[ $(decision gives-up) == "give up" ]]
-	wait_for 10 no_agent
+	wait_for 60 no_agent
 }
 
 @test "a node that is being drained is not used after a loss" {

@@ -42,9 +42,9 @@ batch_host() { job_field BatchHost; }
 	! grep -E '[0-9a-f]{64}' "$BATS_TEST_TMPDIR/environ" "/proc/$(guards)/cmdline"
 	figure "the guard: $(awk '/VmRSS|VmHWM|Threads/ { printf "%s %s ", $1, $2 }' "/proc/$(guards)/status")," \
 		"$(awk '{ print $14 + $15 }' "/proc/$(guards)/stat") ticks of CPU"
-	wait_for 120 job_over
+	wait_for 600 job_over
 	[[ $(job_field ExitCode) == 0:0 ]]
-	wait_for 5 no_guard
+	wait_for 60 no_guard
 	grep -q 'the guard leaves: the supervisor has released it' "$(run_folder whole)/logs/guard.log"
 	! grep -rE '[0-9a-f]{64}' "$(run_folder whole)/logs"
 	run_tiny alone job.steps=1200 parallel.tp=2 parallel.dp=3 batch.global=6 checkpoint.every=5 launch.launcher=local
@@ -61,7 +61,7 @@ batch_host() { job_field BatchHost; }
 	wait_for 60 step_reached requeued 20
 	from=$EPOCHREALTIME
 	kill_host n1
-	wait_for 5 no_agent
+	wait_for 60 no_agent
 	wait_for 60 requeued || { cat "$(run_folder requeued)"/logs/guard.log; squeue; sinfo -N; return 1; }
 	figure "batch host dead: requeued after $(span "$from" "$EPOCHREALTIME") s"
 	wait_for 60 job_is PENDING
@@ -94,7 +94,7 @@ batch_host() { job_field BatchHost; }
 	grep -q 'the requeue waits until Slurm counts the batch host as down' "$(run_folder gpus)/logs/guard.log"
 	wait_for 60 job_is PENDING
 	scontrol update "jobid=$id" starttime=now
-	wait_for 120 job_over
+	wait_for 600 job_over
 	tail -n 5 "$(run_folder gpus)"/logs/{guard.log,slurm-*.out}
 	[[ $(job_field ExitCode) == 0:0 && $(batch_host) == n2 ]]
 	[[ $(event_field gpus first-step generation) == 2 ]]
@@ -110,7 +110,7 @@ batch_host() { job_field BatchHost; }
 	wait_for 60 job_is "CANCELLED|COMPLETING"
 	figure "batch host dead: cancelled after $(span "$from" "$EPOCHREALTIME") s"
 	wait_for 60 job_is CANCELLED
-	wait_for 5 no_guard
+	wait_for 60 no_guard
 	no_agent
 	grep -q 'the batch host does not answer: the guard cancels job' "$(run_folder cancelled)/logs/guard.log"
 }
@@ -121,13 +121,13 @@ batch_host() { job_field BatchHost; }
 	wait_for 60 guard_connected second 1
 	[[ $(event_field second guard node) == n3 ]]
 	kill -9 "$(guards)"
-	wait_for 30 guard_connected second 2
+	wait_for 60 guard_connected second 2
 	[[ $(event_field second guard node) == n2 ]]
 	[[ $(guards | wc -l) == 1 ]]
 	[[ -z $(event second rank-lost) ]]
 	scancel "$id"
 	wait_for 60 job_over
-	wait_for 5 no_guard
+	wait_for 60 no_guard
 }
 
 @test "the supervisor is stopped for 20 s: the job, the guard and training continue" {
@@ -138,11 +138,11 @@ batch_host() { job_field BatchHost; }
 	before=$(guards)
 	muster=$(cat "$(run_folder stopped)/lock")
 	kill -STOP "$muster"
-	wait_for 40 grep -q 'the supervisor has sent nothing for 15 s' "$(run_folder stopped)/logs/guard.log"
-	wait_for 40 grep -q 'no supervisor: the job is RUNNING; its batch host n1 answers' "$(run_folder stopped)/logs/guard.log"
+	wait_for 60 grep -q 'the supervisor has sent nothing for 15 s' "$(run_folder stopped)/logs/guard.log"
+	wait_for 60 grep -q 'no supervisor: the job is RUNNING; its batch host n1 answers' "$(run_folder stopped)/logs/guard.log"
 	kill -CONT "$muster"
-	wait_for 20 guard_connected stopped 1
-	wait_for 20 guard_is_back stopped
+	wait_for 60 guard_connected stopped 1
+	wait_for 60 guard_is_back stopped
 	[[ $(guards) == "$before" ]]
 	[[ $(job_field JobState) == RUNNING && $(job_field Restarts) == 0 ]]
 	[[ -z $(event stopped rank-lost) ]]
@@ -159,6 +159,6 @@ guard_is_back() { [[ $(grep -c 'connected to the supervisor' "$(run_folder "$1")
 	kill -9 "$(cat "$(run_folder alone-killed)/lock")"
 	wait_for 60 job_over
 	[[ $(job_field JobState) == FAILED && $(job_field Restarts) == 0 ]]
-	wait_for 40 no_guard
+	wait_for 60 no_guard
 	! grep -E 'requeues|cancels' "$(run_folder alone-killed)/logs/guard.log"
 }

@@ -64,7 +64,7 @@ job_over() { job_is "COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL"; }
 # ends_with STATUS: waits for the job's end, and succeeds if it has this exit status.
 ends_with() {
 	local name
-	wait_for 120 job_over || return 1
+	wait_for 300 job_over || return 1
 	[[ $(job_field ExitCode) == "$1:0" ]] && return
 	echo "state $(job_field JobState), exit $(job_field ExitCode)"
 	name=$(job_field JobName)

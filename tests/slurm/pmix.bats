@@ -21,11 +21,12 @@ teardown() { end_jobs; }
 # Prints the helpers and their PMIx servers, which have the same command line.
 both() { processes "^$(realpath "$MUSTER") helper" "$@"; }
 servers() { comm -12 <(both "$@" | sort) <(pgrep -x muster-pmix | sort); }
+no_helper() { [[ -z $(both) ]]; }
 helpers() { comm -23 <(both "$@" | sort) <(pgrep -x muster-pmix | sort); }
 
 # Succeeds if nothing of the run's helpers is left: no process, and no file of the PMIx servers.
 nothing_left() { # run
-	wait_for 10 no_agent && [[ -z $(both) && ! -e $(run_folder "$1")/.pmix ]]
+	wait_for 60 no_agent && wait_for 60 no_helper && [[ ! -e $(run_folder "$1")/.pmix ]]
 }
 
 # is_right RUN: the job has ended well with the bits of the run alone, and nothing is left.
@@ -186,8 +187,8 @@ fault_of() { event_field "$1" fault fault; } # run
 	begins orphans
 	kill -9 "$(processes "^$(realpath "$MUSTER") run")"
 	wait_for 60 job_over
-	wait_for 20 no_agent
-	[[ -z $(both) ]]
+	wait_for 60 no_agent
+	wait_for 60 no_helper
 }
 
 @test "srun is killed: the run continues with another job step" {

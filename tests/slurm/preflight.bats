@@ -143,7 +143,7 @@ burn_in_figure() { # run
 	grep 'n2 is not used: its burn-in has not started' "$(run_folder hangs)"/logs/slurm-*.out
 	[[ $(nodes_of hangs 1) == "n1 n3 n4 " ]]
 	[[ $(event_field hangs burn-in seconds | cut -d . -f 1) -le 25 ]] # with its start
-	wait_for 20 eval '[[ -z $(processes "^sleep 600" n2) ]]'
+	wait_for 60 eval '[[ -z $(processes "^sleep 600" n2) ]]'
 }
 
 # --- The epilog of templates/site ---------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ has_socket() { compgen -G "$cluster/spool/$1/stepd.slurm.pmix.*" >/dev/null; } #
 
 @test "the epilog leaves the sockets of a step that runs, and removes those of a step whose manager was killed" {
 	srun --nodes=1 --nodelist=n4 --mpi=pmix sleep 600 &
-	wait_for 20 has_socket n4
+	wait_for 60 has_socket n4
 	run_epilog n4
 	has_socket n4
 	[[ -n $(ls "$cluster/tmp/n4") ]]

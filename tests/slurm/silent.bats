@@ -13,7 +13,7 @@ setup_file() {
 	setsid unshare --net sleep infinity </dev/null >/dev/null 2>&1 3>&- 4>&- &
 	namespace=$!
 	export namespace
-	if ! wait_for 5 is_apart || ! inside ip link add v0 type veth peer name v1; then
+	if ! wait_for 60 is_apart || ! inside ip link add v0 type veth peer name v1; then
 		lacking="needs the right to make a network namespace with a veth device"
 		return 0
 	fi

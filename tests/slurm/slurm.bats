@@ -80,7 +80,7 @@ none_left() { [[ -z $(processes "$(realpath "$(dirname "$MUSTER")")/muster-agent
 	step_reached whole 199
 	"$losses" final "$(run_folder whole)/metrics.jsonl"
 	figure "undisturbed: first step $(event_field whole first-step since_start_s) s after the start of its generation"
-	wait_for 5 none_left
+	wait_for 60 none_left
 }
 
 @test "both ends of the control channel have shown MUNGE credentials" {
@@ -159,7 +159,7 @@ stop_and_go_on() {
 	"$@" "$id"
 	wait_for 60 job_over
 	[[ $(job_field JobState) == "$state" ]]
-	wait_for 5 none_left
+	wait_for 60 none_left
 	[[ $(event_field "$name" stopped status) == 75 ]]
 	stopped=$(event_field "$name" ckpt step)
 	"$MUSTER" ckpt verify "$(run_folder "$name")/ckpt"
@@ -186,7 +186,7 @@ survive_kills() {
 	kill_ranks "$name" "$@"
 	ends_with 0
 	has_same_bits "$name" whole
-	wait_for 5 none_left
+	wait_for 60 none_left
 }
 
 @test "ranks 0 to 3 of 8 are killed in turn: the run restarts each time and ends with the same bits" { survive_kills 0 1 2 3; }
@@ -199,8 +199,8 @@ survive_kills() {
 	[[ $(agents | wc -l) -eq 8 ]]
 	pid=$(cat "$(run_folder orphans)/lock")
 	kill -9 "$pid"
-	wait_for 5 none_left
-	wait_for 30 job_over
+	wait_for 60 none_left
+	wait_for 60 job_over
 	[[ $(job_field JobState) == FAILED ]]
 }
 
@@ -232,8 +232,8 @@ has_other_parent() { [[ $(awk '{ print $4 }' "/proc/$1/stat") != "$2" ]]; } # pi
 	kill -STOP "$supervisor" "$srun"
 	kill -9 "$stepd"
 	# All of its threads must have ended: only then are the agents orphans.
-	wait_for 5 has_other_parent "${strays% *}" "$stepd"
-	wait_for 5 has_other_parent "${strays#* }" "$stepd"
+	wait_for 60 has_other_parent "${strays% *}" "$stepd"
+	wait_for 60 has_other_parent "${strays#* }" "$stepd"
 	# shellcheck disable=SC2086 # a list of pids
 	kill -STOP $strays
 	kill -CONT "$supervisor" "$srun"
@@ -250,7 +250,7 @@ has_other_parent() { [[ $(awk '{ print $4 }' "/proc/$1/stat") != "$2" ]]; } # pi
 		grep -F "n3: agents of earlier generations still ran and were killed: "
 	has_same_bits strays whole
 	figure "first step of the next generation after $(span "$killed" "$(event_field strays first-step time)") s"
-	wait_for 5 none_left
+	wait_for 60 none_left
 }
 
 @test "bench comm runs on all tasks of an allocation, and every element is right" {

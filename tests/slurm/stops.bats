@@ -35,14 +35,14 @@ preempt() { sbatch --parsable --partition=high --nodes=2 --exclusive --output="$
 is_right() {
 	ends_with 0 || return 1
 	has_bits_of "$1" alone
-	wait_for 10 no_agent
+	wait_for 60 no_agent
 }
 
 # The job starts again after 15 s, when Slurm's nodes accept it again.
 goes_on_after() { # run cause
 	wait_for 60 is_requeued
 	[[ $(cause "$1") == "$2" ]] || { event "$1" stop-cause; return 1; }
-	wait_for 30 says_requeued "$1" # Slurm knows it first
+	wait_for 60 says_requeued "$1" # Slurm knows it first
 	is_right "$1"
 }
 
@@ -78,7 +78,7 @@ goes_on_after() { # run cause
 	wait_for 60 step_reached gone 120
 	preempt
 	wait_for 60 job_is PREEMPTED
-	wait_for 30 event gone chain
+	wait_for 60 event gone chain
 	[[ $(cause gone) == preempted ]]
 	id=$(event_field gone chain job)
 	is_right gone

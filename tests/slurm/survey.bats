@@ -20,7 +20,7 @@ start_job() {
 	id=$(sbatch --parsable --no-kill --requeue --nodes=4 --ntasks-per-node=2 --gpus-per-node=2 \
 		--output="$BATS_TEST_TMPDIR/job.log" --wrap "sleep 1000")
 	export SLURM_JOB_ID=$id
-	wait_for 20 job_is RUNNING
+	wait_for 60 job_is RUNNING
 }
 
 @test "the states of nodes are those that the controller gives" {
@@ -47,7 +47,7 @@ start_job() {
 		>"$BATS_TEST_TMPDIR/killed" &
 	local killer=$!
 	exec 9>"$BATS_TEST_TMPDIR/hold"
-	wait_for 20 tasks_run 8
+	wait_for 60 tasks_run 8
 	kill_host n3
 	run "$tool" survey 'n[1-4]' 'n[1-4]'
 	echo "$output"
@@ -88,7 +88,7 @@ is_requeued() { grep -qs requeued "$BATS_TEST_TMPDIR/job.log"; }
 	END
 	id=$(sbatch --parsable --no-kill --requeue --open-mode=append --nodes=4 --ntasks-per-node=2 --gpus-per-node=2 \
 		--output="$BATS_TEST_TMPDIR/job.log" "$BATS_TEST_TMPDIR/job")
-	wait_for 20 is_requeued
+	wait_for 60 is_requeued
 	[[ $(job_field ExcNodeList) == n2 ]]
 	# It starts 15 s later, or at the next look of the scheduler, which is at most 30 s away; not after 121 s.
 	wait_for 60 no_jobs

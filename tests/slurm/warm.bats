@@ -37,7 +37,7 @@ survives() { # name word...
 	lived_on "$name"
 	scancel "$id"
 	wait_for 60 job_over
-	wait_for 5 no_agent
+	wait_for 60 no_agent
 	# shellcheck disable=SC2086 # a list of words
 	run_tiny "calm-$name" $common job.steps="$(last_step "$name")" "$@"
 	has_same_bits "$name" "calm-$name"

@@ -1,18 +1,14 @@
 #include "topo/discover/nvml_api.h"
 
+#include "base/library.h"
+
 #include <dlfcn.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-static const struct symbol {
-	const char *name;
-	size_t offset;
-	bool needed;
-} symbols[] = {
+static const struct library_symbol symbols[] = {
 #define NVML_SYMBOL(result, member, symbol, needed, arguments) \
-	{ #symbol, offsetof(struct nvml_api, member), needed },
+	{ #symbol, offsetof(struct nvml_api, member), !(needed) },
 	NVML_CALLS(NVML_SYMBOL)
 #undef NVML_SYMBOL
 };
@@ -36,17 +32,12 @@ static int load_symbols(const char *library, struct nvml_api *a, struct err *e)
 	*a = (struct nvml_api){ .library = dlopen(library, RTLD_NOW | RTLD_LOCAL) };
 	if (!a->library)
 		return not_loaded(library, dlerror(), e);
-	for (int i = 0; i < SYMBOLS; i++) {
-		void *f = dlsym(a->library, symbols[i].name);
-		memcpy((char *)a + symbols[i].offset, &f, sizeof f);
-		if (f || !symbols[i].needed)
-			continue;
-		dlclose(a->library);
-		return err_set(e, ERR_UNSUPPORTED,
-			       "%s: has no %s; the driver is older than 450: update it", library,
-			       symbols[i].name);
-	}
-	return 0;
+	const char *missing = library_symbols(a->library, symbols, SYMBOLS, a);
+	if (!missing)
+		return 0;
+	dlclose(a->library);
+	return err_set(e, ERR_UNSUPPORTED, "%s: has no %s; the driver is older than 450: update it",
+		       library, missing);
 }
 
 int topo_nvml_failed(const struct nvml_api *a, const char *what, nvml_code_t code, struct err *e)

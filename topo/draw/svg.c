@@ -7,6 +7,9 @@
 #include <string.h>
 
 enum { KINDS = 6 /* drawn in full */, TITLE = 96, KEY = 56, GAP = 28, ODD = 8 /* nodes named */ };
+/* A line of the body text, and a character of it at most. */
+enum { LINE_H = 24, CHAR_W = 9 };
+#define MICRO "\xc2\xb5"
 
 /* A character with a meaning in XML becomes a character reference. A character that is not
  * printable ASCII becomes a question mark. */
@@ -25,6 +28,40 @@ void topo_svg_text(struct svg *s, double x, double y, const char *class, int mos
 	for (size_t i = 0; i < len && i < (size_t)most; i++)
 		put_char(s->out, text[i]);
 	buf_puts(s->out, len > (size_t)most ? "…</text>\n" : "</text>\n");
+}
+
+/* Characters of `text` that fit on a line: all, or up to a blank, or as many as fit of one word. */
+static size_t line_of(const char *text, size_t most)
+{
+	size_t seen = 0, bytes = 0, blank = 0;
+	for (; text[bytes] && seen <= most; bytes++) {
+		if (text[bytes] == ' ')
+			blank = bytes;
+		seen += ((unsigned char)text[bytes] & 0xc0) != 0x80;
+	}
+	return !text[bytes] && seen <= most ? bytes : blank ? blank : most;
+}
+
+double topo_svg_paragraph(struct svg *s, double x, double y, const char *class, double width,
+			  const char *text)
+{
+	size_t most = (size_t)(width / CHAR_W);
+	double height = 0;
+	while (*text) {
+		size_t n = line_of(text, most);
+		buf_printf(s->out, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y + height,
+			   class);
+		for (size_t i = 0; i < n; i++)
+			/* The other characters that muster itself uses are ASCII. */
+			if (i + 1 < n && !memcmp(text + i, MICRO, 2))
+				buf_add(s->out, text + i++, 2);
+			else
+				put_char(s->out, text[i]);
+		buf_puts(s->out, "</text>\n");
+		text += n + (text[n] == ' ');
+		height += LINE_H;
+	}
+	return height;
 }
 
 void topo_svg_words(struct svg *s, double x, double y, const char *class, const char *fmt, ...)

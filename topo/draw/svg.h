@@ -40,6 +40,9 @@ struct svg_box {
 /* Text from outside, at most `most` characters. */
 void topo_svg_text(struct svg *s, double x, double y, const char *class, int most,
 		   const char *text);
+/* Text in lines that end between words and are at most `width` wide. Returns the height. */
+double topo_svg_paragraph(struct svg *s, double x, double y, const char *class, double width,
+			  const char *text);
 /* Formatted text of muster itself. */
 void topo_svg_words(struct svg *s, double x, double y, const char *class, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
@@ -58,9 +61,14 @@ void topo_svg_line(struct svg *s, double x1, double y1, double x2, double y2, do
 double topo_svg_fabric(struct svg *s, double y);
 double topo_svg_kind(struct svg *s, const struct node_kind *k, int nodes, double y);
 
-/* svg_links.c: draws the devices of a kind as a ring inside b. Sets the centre of device i:
- * at[2 × i], at[2 × i + 1]. */
+/* svg_links.c: places the devices of a kind, at most RING_DEVICES, as a ring inside b and draws their
+ * links. Sets the centre of device i: at[2 × i], at[2 × i + 1]. Devices are drawn by
+ * topo_svg_ring_devices, above what was drawn since. */
+enum { RING_DEVICES = 16 };
 void topo_svg_ring(struct svg *s, const struct node_kind *k, struct svg_box b, double *at);
+void topo_svg_ring_devices(struct svg *s, const struct node_kind *k, const double *at);
+/* Whether the ring has a half for each of two domains; *left: the devices of the first. */
+bool topo_svg_two_halves(const struct node_kind *k, int *left);
 /* Draws the switch fabrics as bars inside b, with wires to their devices. */
 bool topo_svg_has_hub(const struct node_kind *k);
 void topo_svg_hub(struct svg *s, const struct node_kind *k, struct svg_box b, const double *at);

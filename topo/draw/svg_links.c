@@ -4,9 +4,12 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PI 3.14159265358979323846
+
+enum { HALF = 8 /* devices that fit in one half of the ring */ };
 
 static bool has_direct_links(const struct topo_link *l)
 {
@@ -44,30 +47,49 @@ static int numa_of(const struct node_kind *k, int device)
 	return k->parts && k->parts[device].numa >= 0 ? k->parts[device].numa : 0;
 }
 
-static bool two_sides(const struct node_kind *k, int *left)
+struct placed {
+	int numa, device;
+};
+
+static int by_domain(const void *a, const void *b)
 {
-	int first = numa_of(k, 0);
-	*left = 0;
-	for (int i = 0; i < k->devices; i++)
-		*left += numa_of(k, i) == first;
-	return *left < k->devices;
+	const struct placed *x = a, *y = b;
+	return x->numa != y->numa ? (x->numa > y->numa) - (x->numa < y->numa)
+				  : x->device - y->device;
 }
 
-/* Places the devices on an ellipse: those of the first domain on its left half, the others on its
- * right half. If there is only one domain, they are on the whole ellipse. */
-static void place_device(const struct node_kind *k, struct svg_box b, double *at)
+bool topo_svg_two_halves(const struct node_kind *k, int *left)
 {
-	int left, seen[2] = { 0, 0 };
-	bool sides = two_sides(k, &left);
+	int first = numa_of(k, 0), other = -1;
+	bool more = false;
+	*left = 0;
 	for (int i = 0; i < k->devices; i++) {
-		int side = sides && numa_of(k, i) != numa_of(k, 0),
-		    n = side ? k->devices - left : left;
-		double turn = sides ? PI * (0.5 + (seen[side]++ + 0.5) / n * 0.86 + 0.07)
-				    : 2 * PI * i / k->devices - PI / 2;
-		double x = cos(turn) * b.w / 2,
-		       y = sides ? -sin(turn) * b.h / 2 : sin(turn) * b.h / 2;
-		at[2 * i] = b.x + b.w / 2 + (side ? -x : x);
-		at[2 * i + 1] = b.y + b.h / 2 + y;
+		int numa = numa_of(k, i);
+		*left += numa == first;
+		more |= numa != first && other >= 0 && numa != other;
+		other = numa != first ? numa : other;
+	}
+	return other >= 0 && !more && *left <= HALF && k->devices - *left <= HALF;
+}
+
+/* Places the devices on an ellipse, in the order of their domains: down its left half, then down its
+ * right half. Two domains have a half each, if it has room; otherwise both halves hold as many. */
+static void place_devices(const struct node_kind *k, struct svg_box b, double *at)
+{
+	struct placed order[RING_DEVICES];
+	int left, n = k->devices;
+	if (!topo_svg_two_halves(k, &left))
+		left = (n + 1) / 2;
+	for (int i = 0; i < n; i++)
+		order[i] = (struct placed){ numa_of(k, i) == numa_of(k, 0) ? -1 : numa_of(k, i),
+					    i };
+	qsort(order, (size_t)n, sizeof *order, by_domain);
+	for (int i = 0; i < n; i++) {
+		bool right = i >= left;
+		int all = right ? n - left : left, seen = right ? i - left : i;
+		double turn = PI * ((seen + 0.5) / all * 0.86 + 0.07), x = sin(turn) * b.w / 2;
+		at[2 * order[i].device] = b.x + b.w / 2 + (right ? x : -x);
+		at[2 * order[i].device + 1] = b.y + b.h / 2 - cos(turn) * b.h / 2;
 	}
 }
 
@@ -89,7 +111,7 @@ static void put_link(struct svg *s, const struct node_kind *k, int i, int j, con
 
 void topo_svg_ring(struct svg *s, const struct node_kind *k, struct svg_box b, double *at)
 {
-	place_device(k, b, at);
+	place_devices(k, b, at);
 	/* Wider lines are drawn last, above the others. */
 	for (int wide = 0; wide < 2; wide++)
 		for (int i = 0; i < k->devices; i++)
@@ -98,6 +120,10 @@ void topo_svg_ring(struct svg *s, const struct node_kind *k, struct svg_box b, d
 				if (has_direct_links(&l) && (l.lanes > 1) == wide)
 					put_link(s, k, i, j, at);
 			}
+}
+
+void topo_svg_ring_devices(struct svg *s, const struct node_kind *k, const double *at)
+{
 	for (int i = 0; i < k->devices; i++)
 		topo_svg_device(s, k, i,
 				(struct svg_box){ at[2 * i] - 48, at[2 * i + 1] - 24, 96, 48 });

@@ -257,7 +257,12 @@ static int order_side(const struct card *d, int side, double height, double *at,
 				x += d->at[2 * v];
 				users++;
 			}
-		bool right = users ? x / users > d->b.x + d->b.w / 2 : i % 2;
+		double middle = d->b.x + d->b.w / 2;
+		int numa = d->k->nics[i].numa;
+		/* A NIC of devices on both sides is on the side of its own domain. */
+		bool right = users && fabs(x / users - middle) > 1 ? x / users > middle
+			     : numa >= 0 && d->n_domains > 1       ? numa != d->k->parts[0].numa
+								   : i % 2;
 		if (right != side)
 			continue;
 		y = users ? y / users : d->b.y + height;
@@ -293,41 +298,49 @@ static void put_side(struct card *d, int side, double x, double towards, double 
 	}
 }
 
-/* Returns the number of domains with devices. `first` gets two of them; the first is that of device
- * 0. */
-static int held_domains(const struct card *d, int first[2])
+/* The domains with devices; that of device 0 is the first. Returns their number. */
+static int held_domains(const struct card *d, int held[DOMAINS])
 {
 	int n = 1;
-	first[0] = first[1] = domain_of(d, d->k->parts[0].numa);
+	held[0] = domain_of(d, d->k->parts[0].numa);
 	for (int i = 0; i < d->n_domains; i++) {
 		int devices, nics;
 		count_in(d, i, &devices, &nics);
-		if (!devices || i == first[0])
-			continue;
-		if (n++ == 1)
-			first[1] = i;
+		if (devices && i != held[0])
+			held[n++] = i;
 	}
 	return n;
 }
 
+/* The panels behind a ring: one for each of two domains that have a half of it each, otherwise one
+ * for all. The bars of the domains are at the bottom. */
+static void put_ring_panels(struct card *d, double height)
+{
+	int held[DOMAINS], n = held_domains(d, held), left;
+	bool halves = n == 2 && topo_svg_two_halves(d->k, &left);
+	double w = halves ? d->b.w / 2 - 8 : d->b.w;
+	for (int i = 0; i < (halves ? 2 : 1); i++)
+		topo_svg_rect(d->s, (struct svg_box){ d->b.x + i * (w + 16), d->b.y, w, height },
+			      10, SVG_PANEL, SVG_EDGE);
+	for (int i = 0; i < n; i++) {
+		double pitch = halves ? w + 16 : (w - 8) / n;
+		put_cores(d, held[i],
+			  (struct svg_box){ d->b.x + 8 + i * pitch, d->b.y + height - CPU_H - 6,
+					    halves ? w - 16 : pitch - 8, CPU_H });
+	}
+}
+
 static double put_ring(struct card *d)
 {
-	int first[2], held = held_domains(d, first);
 	bool many = d->k->devices > 8;
 	double middle = d->b.x + d->b.w / 2, height = many ? 560 : 440, ring_w = many ? 860 : 620;
 	struct svg_box ring = { middle - ring_w / 2, d->b.y + 34, ring_w, height - 108 };
-	for (int n = 0; n < (held == 2 ? 2 : 1); n++) {
-		struct svg_box panel = { n ? middle + 8 : d->b.x, d->b.y,
-					 held == 2 ? d->b.w / 2 - 8 : d->b.w, height };
-		topo_svg_rect(d->s, panel, 10, SVG_PANEL, SVG_EDGE);
-		if (held <= 2)
-			put_cores(d, first[n],
-				  (struct svg_box){ panel.x + 8, panel.y + height - CPU_H - 6,
-						    panel.w - 16, CPU_H });
-	}
+	put_ring_panels(d, height);
 	topo_svg_ring(d->s, d->k, ring, d->at);
+	/* Wires end behind the devices. */
 	put_side(d, 0, d->b.x + 60, d->b.x + 60 + NIC_W, height);
 	put_side(d, 1, d->b.x + d->b.w - 60 - NIC_W, d->b.x + d->b.w - 60 - NIC_W, height);
+	topo_svg_ring_devices(d->s, d->k, d->at);
 	return height;
 }
 
@@ -389,21 +402,21 @@ double topo_svg_kind(struct svg *s, const struct node_kind *k, int nodes, double
 	s->out = &inside;
 	put_head(&d, y + lift, nodes);
 	d.wires = k->parts && k->devices <= MOST && strcmp(k->device, "cpu");
-	double height = !d.wires                                            ? put_grid(&d)
-			: !k->switched && has_direct(k) && k->devices <= 16 ? put_ring(&d)
-									    : put_rows(&d);
+	double height = !d.wires ? put_grid(&d)
+			: !k->switched && has_direct(k) && k->devices <= RING_DEVICES
+				? put_ring(&d)
+				: put_rows(&d);
 	if (!k->switched && (has_direct(k) || (d.wires && topo_svg_has_hub(k)))) {
 		struct buf links = BUF_INIT;
 		topo_links_summary(k, &links);
-		topo_svg_words(s, d.b.x, d.b.y + height + 24, "sub", "%s", buf_str(&links));
+		height += 2 + topo_svg_paragraph(s, d.b.x, d.b.y + height + 24, "sub", d.b.w,
+						 buf_str(&links));
 		buf_fini(&links);
-		height += 26;
 	}
 	if (*k->unsaid) {
-		char text[300];
+		char text[sizeof k->unsaid + 16];
 		snprintf(text, sizeof text, "missing: %s", k->unsaid);
-		topo_svg_text(s, d.b.x, d.b.y + height + 24, "sub", 180, text);
-		height += 26;
+		height += 2 + topo_svg_paragraph(s, d.b.x, d.b.y + height + 24, "sub", d.b.w, text);
 	}
 	s->out = out;
 	struct svg_box card = { SVG_MARGIN, y + lift, SVG_WIDTH - 2 * SVG_MARGIN - lift,

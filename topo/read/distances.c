@@ -1,5 +1,7 @@
 #include "topo/read/hwloc.h"
 
+#include "topo/read/assume.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -272,9 +274,12 @@ int topo_hwloc_links(struct hwloc_ids *ids, const struct xml *root, struct found
 				taken[i] = true;
 			}
 	}
-	if (m->n_gpus > 1 && !taken[0] && !taken[1])
+	if (m->n_gpus < 2 || taken[0] || taken[1])
+		return 0;
+	int known = topo_assume_links(m, false, e);
+	if (!known)
 		topo_found_add_unknown(m,
 				       "NVLink or xGMI links between GPUs: the file has no matrix "
 				       "of their bandwidths");
-	return 0;
+	return known < 0 ? -1 : 0;
 }

@@ -46,6 +46,66 @@ static void fill_net(const struct found_node *m, struct node_kind *k)
 	}
 }
 
+static const char *vendor_name(int vendor)
+{
+	return vendor == PCI_NVIDIA ? "NVIDIA" : vendor == PCI_AMD ? "AMD" : "other";
+}
+
+struct fleet {
+	int vendor, n;
+	double flops;
+};
+
+static bool is_larger(const struct fleet *a, const struct fleet *b)
+{
+	return a->flops != b->flops ? a->flops > b->flops
+	       : a->n != b->n       ? a->n > b->n
+				    : a->vendor == PCI_NVIDIA;
+}
+
+/* A job runs on GPUs of one vendor, so a kind of node has those of one: of the vendor with the highest
+ * rate here, otherwise with the most GPUs. 0: the file names one vendor at most. */
+static int main_vendor(const struct found_node *m)
+{
+	struct fleet best = { 0, 0, 0 };
+	bool several = false;
+	for (int i = 0; i < m->n_gpus; i++) {
+		struct fleet f = { m->gpus[i].vendor, 0, 0 };
+		for (int j = 0; f.vendor && j < m->n_gpus; j++)
+			if (m->gpus[j].vendor == f.vendor) {
+				f.n++;
+				f.flops += m->gpus[j].model ? m->gpus[j].model->flops : 0;
+			}
+		several |= f.n && best.n && f.vendor != best.vendor;
+		if (f.n && (!best.n || is_larger(&f, &best)))
+			best = f;
+	}
+	return several ? best.vendor : 0;
+}
+
+/* Whether a GPU of the file becomes a device. */
+static bool is_kept(const struct found_node *m, int vendor, int gpu)
+{
+	return !vendor || m->gpus[gpu].vendor == vendor;
+}
+
+static void say_left_out(const struct found_node *m, int vendor, struct node_kind *k)
+{
+	size_t used = strlen(k->unsaid);
+	int n = 0, other = 0;
+	for (int i = 0; i < m->n_gpus; i++)
+		if (!is_kept(m, vendor, i)) {
+			n++;
+			other = m->gpus[i].vendor;
+		}
+	if (n)
+		snprintf(
+			k->unsaid + used, sizeof k->unsaid - used,
+			"%s%d %s GPU%s, which %s left out because a job runs on GPUs of one vendor",
+			used ? "; " : "", n, vendor_name(other), n == 1 ? "" : "s",
+			n == 1 ? "is" : "are");
+}
+
 struct rank {
 	int order, gpu;
 };
@@ -57,19 +117,22 @@ static int compare_orders(const void *a, const void *b)
 				    : x->gpu - y->gpu;
 }
 
-/* order[i]: the GPU that is device i. It is the file's order if the file numbers all GPUs. */
-static int *order_of(const struct found_node *m)
+/* order[i]: the GPU that is device i, *n of them. It is the file's order if the file numbers all
+ * GPUs. */
+static int *order_of(const struct found_node *m, int vendor, int *n)
 {
 	struct rank *ranks = calloc((size_t)m->n_gpus, sizeof *ranks);
 	int *order = calloc((size_t)m->n_gpus, sizeof *order);
 	bool numbered = true;
+	*n = 0;
 	for (int i = 0; i < m->n_gpus; i++)
-		numbered = numbered && m->gpus[i].order >= 0;
+		numbered = numbered && (m->gpus[i].order >= 0 || !is_kept(m, vendor, i));
 	if (ranks && order) {
 		for (int i = 0; i < m->n_gpus; i++)
-			ranks[i] = (struct rank){ numbered ? m->gpus[i].order : i, i };
-		qsort(ranks, (size_t)m->n_gpus, sizeof *ranks, compare_orders);
-		for (int i = 0; i < m->n_gpus; i++)
+			if (is_kept(m, vendor, i))
+				ranks[(*n)++] = (struct rank){ numbered ? m->gpus[i].order : i, i };
+		qsort(ranks, (size_t)*n, sizeof *ranks, compare_orders);
+		for (int i = 0; i < *n; i++)
 			order[i] = ranks[i].gpu;
 	}
 	free(ranks);
@@ -90,7 +153,7 @@ static void fill_device(const struct found_node *m, const int *order, struct nod
 		snprintf(k->device, sizeof k->device, "%s", g->label[0] ? g->label : "GPU");
 	if (!g->model)
 		k->device_memory = g->memory;
-	for (int i = 1; i < m->n_gpus; i++) {
+	for (int i = 1; i < k->devices; i++) {
 		const struct gpu_model *other = m->gpus[order[i]].model;
 		if (!other || !g->model || other == g->model)
 			continue;
@@ -104,7 +167,7 @@ static void fill_device(const struct found_node *m, const int *order, struct nod
 
 static void fill_devices(const struct found_node *m, const int *order, struct node_kind *k)
 {
-	for (int i = 0; i < m->n_gpus; i++) {
+	for (int i = 0; i < k->devices; i++) {
 		const struct found_gpu *g = &m->gpus[order[i]];
 		struct topo_device *d = &k->parts[i];
 		if (g->name[0])
@@ -132,7 +195,7 @@ static struct topo_link over_switch(const struct found_gpu *a, const struct foun
 static void fill_links(const struct found_node *m, const int *order, const int *device,
 		       struct node_kind *k)
 {
-	int n = m->n_gpus;
+	int n = k->devices;
 	for (int x = 0; x < n; x++)
 		for (int y = 0; y < n; y++) {
 			const struct found_gpu *a = &m->gpus[order[x]], *b = &m->gpus[order[y]];
@@ -146,10 +209,10 @@ static void fill_links(const struct found_node *m, const int *order, const int *
 		}
 	for (int i = 0; i < m->n_links; i++) {
 		const struct found_link *f = &m->links[i];
+		if (f->from == f->to || device[f->from] < 0 || device[f->to] < 0)
+			continue;
 		struct topo_link *l =
 			&k->links[(size_t)device[f->from] * (size_t)n + (size_t)device[f->to]];
-		if (f->from == f->to)
-			continue;
 		/* Several direct links to the same peer add up. */
 		bool more = l->kind == f->kind;
 		*l = (struct topo_link){ .kind = f->kind,
@@ -176,22 +239,25 @@ static void fill_totals(struct node_kind *k)
 
 static int finish_gpus(const struct found_node *m, struct node_kind *k, struct err *e)
 {
-	size_t n = (size_t)m->n_gpus;
-	int *order = order_of(m), *device = calloc(n, sizeof *device);
+	int vendor = main_vendor(m);
+	int *order = order_of(m, vendor, &k->devices),
+	    *device = calloc((size_t)m->n_gpus, sizeof *device);
+	size_t n = (size_t)k->devices;
 	int result = -1;
-	k->devices = m->n_gpus;
 	k->parts = calloc(n, sizeof *k->parts);
 	k->links = calloc(n * n, sizeof *k->links);
 	if (!order || !device || !k->parts || !k->links) {
 		no_memory(m, e);
 	} else {
-		for (int i = 0; i < m->n_gpus; i++)
+		memset(device, -1, (size_t)m->n_gpus * sizeof *device);
+		for (int i = 0; i < k->devices; i++)
 			device[order[i]] = i;
+		say_left_out(m, vendor, k);
 		fill_device(m, order, k);
 		fill_devices(m, order, k);
 		fill_links(m, order, device, k);
 		fill_totals(k);
-		result = topo_near_assign(m, order, k->parts, e);
+		result = topo_near_assign(m, order, k->devices, k->parts, e);
 	}
 	free(order);
 	free(device);

@@ -44,6 +44,7 @@ struct found_gpu {
 	char bus[16], cpus[TOPO_CPUS];
 	char label[TOPO_NAME];         /* its name in the file, for a GPU without a known model */
 	const struct gpu_model *model; /* or NULL */
+	int vendor;                    /* PCI; 0: unknown */
 	int place;                     /* -1: unknown */
 	int numa;
 	/* its number in the file, -1: none; if all GPUs have one, devices are numbered by it */
@@ -85,7 +86,8 @@ struct found_node {
 	struct topo_device *cores;
 	int n_cores, numa;
 	double memory;
-	char unsaid[256];
+	bool pcie_3; /* the processor has no faster PCIe, whatever the file says of its links */
+	char unsaid[512];
 };
 
 /* The node gets the name of the file, without folder and extension. */

@@ -227,6 +227,7 @@ static int add_gpu(struct hwloc_reader *w, const struct xml *x, int place, const
 	unsigned class, vendor, device;
 	ids_of(x, &class, &vendor, &device);
 	struct found_gpu g = { .model = model,
+			       .vendor = (int)vendor,
 			       .place = place,
 			       .numa = at->numa,
 			       .order = s->order,

@@ -148,7 +148,8 @@ static int take_array(const struct spot *s, const json_t *o, const char *key,
 		      int *n)
 {
 	const json_t *a = json_object_get(o, key);
-	if (!a || json_is_null(a))
+	bool may_be_empty = fields == topo_fields_nic; /* no adapters */
+	if (!a || json_is_null(a) || (may_be_empty && json_is_array(a) && !json_array_size(a)))
 		return 0;
 	size_t count = json_array_size(a);
 	if (!json_is_array(a) || !count || count > (size_t)most ||

@@ -187,7 +187,7 @@ static json_t *kind_json(const struct node_kind *k, int nodes)
 		bad |= json_object_set_new(o, "parts",
 					   array_of(topo_fields_device, k->parts,
 						    (size_t)k->devices, sizeof *k->parts));
-	if (k->nics)
+	if (k->parts || k->nics)
 		bad |= json_object_set_new(o, "nics",
 					   array_of(topo_fields_nic, k->nics, (size_t)k->n_nics,
 						    sizeof *k->nics));

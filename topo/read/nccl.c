@@ -12,10 +12,11 @@
  *             <net>       name, speed in Mb/s
  *
  * A dump contains the links. A file that a person wrote for NCCL_TOPO_FILE has no <gpu>, because
- * NCCL then takes NVLinks from the driver.
+ * NCCL then takes NVLinks from the driver; what such a machine has is assumed (assume.h).
  */
 #include "topo/read/nccl.h"
 
+#include "topo/read/assume.h"
 #include "topo/read/found.h"
 #include "topo/read/nics.h"
 
@@ -32,7 +33,8 @@ struct host_reader {
 	const struct xml *elements[MACHINE_DEVICES]; /* <gpu> of each GPU, or NULL */
 	/* the processor is Arm: NVIDIA Grace, whose GPUs are other models */
 	bool arm;
-	bool any_gpu; /* there is a <gpu>, so the file is a dump and has the links */
+	bool circular; /* a link leads to its own GPU */
+	bool any_gpu;  /* there is a <gpu>, so the file is a dump and has the links */
 	struct err *e;
 };
 
@@ -110,8 +112,15 @@ static const struct gpu_model *model_of(struct host_reader *r, const struct xml 
 			snprintf(g->label, sizeof g->label, "AMD gfx%x", arch);
 		else if (arch)
 			snprintf(g->label, sizeof g->label, "NVIDIA sm_%d", arch);
-		topo_found_add_unknown(r->m, "which GPUs these are, their memory and rates");
+		if (g->label[0])
+			topo_found_add_unknown(r->m,
+					       "which GPUs these are, their memory and rates");
 	}
+	g->vendor = m                            ? m->vendor
+		    : vendor && vendor != 0xffff ? (int)vendor
+		    : gcn                        ? PCI_AMD
+		    : arch                       ? PCI_NVIDIA
+						 : 0;
 	return m;
 }
 
@@ -232,6 +241,7 @@ static int add_by_platform(struct host_reader *r, const struct xml *pci, int pla
 			       .numa = numa,
 			       .order = -1,
 			       .pcie = link_payload(pci),
+			       .vendor = PCI_NVIDIA,
 			       .model = topo_gpu_of_name(p->gpu) };
 	topo_found_bus(bus, g.bus);
 	topo_found_mask(cpus, g.cpus);
@@ -285,6 +295,22 @@ static int add_pci(struct host_reader *r, const struct xml *pci, int above, int 
 	return 0;
 }
 
+/* Intel's processors until Cascade Lake (family 6, model 85) and AMD's before Rome (family 23, model
+ * 49) have PCIe 3.0. */
+static bool has_old_pcie(const struct xml *cpu)
+{
+	static const struct {
+		const char *vendor;
+		int family, below;
+	} old[] = { { "GenuineIntel", 6, 86 }, { "AuthenticAMD", 23, 49 } };
+	int family = atoi(attribute(cpu, "familyid")), model = atoi(attribute(cpu, "modelid"));
+	for (size_t i = 0; i < sizeof old / sizeof *old; i++)
+		if (!strcmp(attribute(cpu, "vendor"), old[i].vendor) && family == old[i].family &&
+		    model > 0 && model < old[i].below)
+			return true;
+	return false;
+}
+
 static int add_cpu(struct host_reader *r, const struct xml *cpu)
 {
 	char *end;
@@ -305,6 +331,7 @@ static int add_cpu(struct host_reader *r, const struct xml *cpu)
 		*known = place;
 	if (numa >= r->m->numa)
 		r->m->numa = (int)numa + 1;
+	r->m->pcie_3 |= has_old_pcie(cpu);
 	r->arm = !strcmp(attribute(cpu, "arch"), "arm64");
 	for (const struct xml *c = cpu->first; c; c = c->next) {
 		if (!strcmp(c->name, "pci") &&
@@ -363,6 +390,7 @@ static int add_link(struct host_reader *r, const struct bus_row *rows, int from,
 	if (rows[low].gpu == from) {
 		topo_found_add_unknown(
 			r->m, "where the direct links lead: it points them at their own GPU");
+		r->circular = true;
 		return 0;
 	}
 	const struct found_link l = { from, rows[low].gpu, kind, (int)count, (double)count * lane };
@@ -391,6 +419,17 @@ static int add_links(struct host_reader *r)
 	return result;
 }
 
+/* A file without <gpu> leaves the links to the driver. */
+static int assume_links(struct host_reader *r)
+{
+	if (r->any_gpu && (!r->circular || r->m->n_links))
+		return 0;
+	int known = topo_assume_links(r->m, r->circular, r->e);
+	if (!known && !r->any_gpu)
+		topo_found_add_unknown(r->m, "NVLink or xGMI links, which it leaves to the driver");
+	return known < 0 ? -1 : 0;
+}
+
 static int read_host(struct host_reader *r, const struct xml *system, int devices,
 		     struct node_kind *out)
 {
@@ -408,10 +447,11 @@ static int read_host(struct host_reader *r, const struct xml *system, int device
 			r, system,
 			"it names no GPU; dump it with NCCL_TOPO_DUMP_FILE from a job that "
 			"uses them");
+	topo_assume_models(m);
 	if (add_links(r))
 		return -1;
-	if (!r->any_gpu)
-		topo_found_add_unknown(m, "NVLink or xGMI links, which it leaves to the driver");
+	if (assume_links(r))
+		return -1;
 	if (!m->n_nics)
 		topo_found_add_unknown(m, "network adapters");
 	topo_found_add_unknown(m, "cores and host memory");

@@ -75,8 +75,8 @@ static enum link_kind near_nic(const struct found_node *m, int gpu, int nic)
 	return near_places(m, m->gpus[gpu].place, m->nics[nic].place, &unused);
 }
 
-int topo_near_assign(const struct found_node *m, const int *order, struct topo_device *parts,
-		     struct err *e)
+int topo_near_assign(const struct found_node *m, const int *order, int devices,
+		     struct topo_device *parts, struct err *e)
 {
 	int *users = calloc((size_t)m->n_nics + 1, sizeof *users);
 	double fastest = 0;
@@ -84,7 +84,7 @@ int topo_near_assign(const struct found_node *m, const int *order, struct topo_d
 		return err_set(e, ERR_NOMEM, "%s: no memory for its adapters", m->file);
 	for (int i = 0; i < m->n_nics; i++)
 		fastest = m->nics[i].bandwidth > fastest ? m->nics[i].bandwidth : fastest;
-	for (int d = 0; d < m->n_gpus; d++) {
+	for (int d = 0; d < devices; d++) {
 		int best = -1;
 		enum link_kind nearest = LINK_UNKNOWN;
 		for (int i = 0; i < m->n_nics; i++) {

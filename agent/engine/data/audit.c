@@ -16,11 +16,11 @@ void data_audit_find(struct audit *a, const char *fmt, ...)
 	a->n_findings++;
 }
 
-/* Adds the line's samples to the samples that do not count. The sum is capped, so that a ledger
- * with impossible numbers cannot overflow it. */
-static void count_back(struct audit *a, const struct ledger_line *l)
+/* Adds the line's samples after this step to the samples that do not count. The sum is capped, so
+ * that a ledger with impossible numbers cannot overflow it. */
+static void count_back(struct audit *a, const struct ledger_line *l, int64_t step)
 {
-	if (__builtin_add_overflow(a->undone, (l->to - l->from) * l->global, &a->undone))
+	if (__builtin_add_overflow(a->undone, (l->to - step) * l->global, &a->undone))
 		a->undone = INT64_MAX;
 }
 
@@ -32,15 +32,44 @@ struct audit_generation *data_audit_generation(struct audit *a, int64_t number)
 	return NULL;
 }
 
-/* A start line undoes all steps after it. A line that it cuts in two is dropped whole, because its
- * digests prove nothing about a part of it. */
+/* The position after this step of the line, at which a piece of it ends. */
+static int64_t end_of(struct audit *a, const struct ledger_line *l, int64_t step)
+{
+	const struct audit_generation *g = data_audit_generation(a, l->generation);
+	return ranges_end(g ? g->skips : NULL, l->first, (step - l->from) * l->global);
+}
+
+/* A start line undoes all steps after it. A line, or a piece of a merged one, that it cuts in two is
+ * dropped whole: no checkpoint can have been taken there. */
 static void take_back(struct audit *a, int64_t step)
 {
 	while (a->n_steps && a->steps[a->n_steps - 1].to > step) {
-		struct ledger_line *l = &a->steps[--a->n_steps];
-		count_back(a, l);
+		struct ledger_line *l = &a->steps[a->n_steps - 1];
+		int64_t to = data_ledger_cut(l, step);
+		count_back(a, l, to);
+		if (to > l->from) {
+			l->to = to;
+			l->end = end_of(a, l, to);
+			return;
+		}
+		a->n_steps--;
 		data_ledger_line_fini(l);
 	}
+}
+
+int64_t data_audit_position(struct audit *a, int64_t step)
+{
+	int64_t after = a->n_steps ? -1 : a->first;
+	for (int64_t i = 0; i < a->n_steps; i++) {
+		const struct ledger_line *l = &a->steps[i];
+		if (step == l->from)
+			after = l->first;
+		else if (step == l->to)
+			after = l->end;
+		else if (step > l->from && step < l->to && data_ledger_cut(l, step) == step)
+			after = end_of(a, l, step);
+	}
+	return after;
 }
 
 /* Compares the end of what is proven so far with the place where the next line continues. */
@@ -184,23 +213,32 @@ static int on_steps(struct audit *a, struct ledger_line *l, struct err *e)
 	/* The line is of a generation that has no start line, or that had already ended: nothing in
 	 * it counts. */
 	if (!g || g != &a->generations[a->n_generations - 1]) {
-		count_back(a, l);
+		count_back(a, l, l->from);
 		return 0;
 	}
 	void *list = a->steps;
 	if (grow(&list, a->n_steps, sizeof *a->steps, e))
 		return -1;
 	a->steps = list;
-	l->end = ranges_end(g->skips, l->first, (l->to - l->from) * l->global);
+	l->end = end_of(a, l, l->to);
 	a->steps[a->n_steps++] = *l;
 	*l = (struct ledger_line){ 0 };
 	return 0;
 }
 
+static int on_head(struct audit *a, struct ledger_line *l, struct err *e)
+{
+	(void)a;
+	return data_ledger_check(l, e);
+}
+
 static int on_line(struct audit *a, const char *text, size_t size, struct err *e)
 {
 	static int (*const handle[])(struct audit *, struct ledger_line *, struct err *) = {
-		[LEDGER_START] = on_start, [LEDGER_SKIP] = on_skip, [LEDGER_STEPS] = on_steps
+		[LEDGER_HEAD] = on_head,
+		[LEDGER_START] = on_start,
+		[LEDGER_SKIP] = on_skip,
+		[LEDGER_STEPS] = on_steps,
 	};
 	struct ledger_line l;
 	if (!size)

@@ -16,7 +16,7 @@
 #ifndef MUSTER_AGENT_ENGINE_DATA_AUDIT_H
 #define MUSTER_AGENT_ENGINE_DATA_AUDIT_H
 
-#include "agent/engine/data/ledger.h"
+#include "agent/engine/data/ledger_lines.h"
 
 enum { AUDIT_FINDINGS_MAX = 20 }; /* findings that are kept as text; all of them are counted */
 
@@ -55,11 +55,15 @@ struct audit {
 	int64_t n_findings;
 };
 
-/* Reads the ledger's text. Fails only if there is no memory, or no start line (ERR_CORRUPT). */
+/* Reads the ledger's text (ledger_parts.h). Fails only if there is no memory, no start line
+ * (ERR_CORRUPT), or if a newer muster wrote it (ERR_UNSUPPORTED). */
 int data_audit_open(const char *text, size_t size, struct audit **out, struct err *e);
 void data_audit_close(struct audit *a); /* takes NULL */
 /* The generation of that number whose start line came last; NULL: there is none. */
 struct audit_generation *data_audit_generation(struct audit *a, int64_t number);
+/* The position in the order after a step at which a line that counts, or a piece of it, ends; -1:
+ * there is none. */
+int64_t data_audit_position(struct audit *a, int64_t step);
 /* Adds a finding. */
 void data_audit_find(struct audit *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Reads from metrics.jsonl how far each generation came: steps after its last checkpoint are not in

@@ -52,29 +52,65 @@ static bool check_sizes(struct audit *a, const struct dataset *d)
 	return a->n_findings == before;
 }
 
-static int check_line(struct audit *a, const struct ledger_line *l, const struct dataset *d,
-		      uint64_t seed, int32_t *room, struct err *e)
+struct rereading {
+	const struct dataset *data;
+	const struct ranges *skips;
+	uint64_t seed;
+	int32_t *room; /* of a sample */
+};
+
+/* Reads a replica's samples of `steps` steps from `from` on, and adds their digests to the chain. */
+static int chain_steps(const struct rereading *r, const struct ledger_line *l,
+		       const struct ledger_replica *replica, int64_t from, int64_t steps,
+		       struct digest *chain, struct err *e)
 {
-	const struct audit_generation *g = data_audit_generation(a, l->generation);
-	for (int i = 0; i < l->n; i++) {
-		const struct ledger_replica *r = &l->replicas[i];
-		struct digest chain = { { 0 } }, step;
-		for (int64_t s = 0; s < l->to - l->from; s++) {
-			const struct feed_share share = { g ? g->skips : NULL, l->first,
-							  s * l->global + r->offset, r->share };
-			if (data_feed_digest(d, DATA_TRAIN, seed, INT32_MAX, &share, room, &step,
-					     e))
+	struct digest step;
+	for (int64_t s = from - l->from; s < from - l->from + steps; s++) {
+		const struct feed_share share = { r->skips, l->first,
+						  s * l->global + replica->offset, replica->share };
+		if (data_feed_digest(r->data, DATA_TRAIN, r->seed, INT32_MAX, &share, r->room,
+				     &step, e))
+			return -1;
+		data_ledger_chain(chain, &step);
+	}
+	return 0;
+}
+
+/* The digest that the line should have for the replica. It covers undone pieces too. */
+static int read_again(const struct rereading *r, const struct ledger_line *l,
+		      const struct ledger_replica *replica, struct digest *out, struct err *e)
+{
+	int64_t from = l->from;
+	*out = (struct digest){ { 0 } };
+	if (!l->pieces)
+		return chain_steps(r, l, replica, from, l->whole - from, out, e);
+	for (int i = 0; i < l->n_pieces; i++)
+		for (int64_t k = 0; k < l->pieces[i].count; k++) {
+			struct digest piece = { { 0 } };
+			if (chain_steps(r, l, replica, from, l->pieces[i].steps, &piece, e))
 				return -1;
-			data_ledger_chain(&chain, &step);
+			data_ledger_chain(out, &piece);
+			from += l->pieces[i].steps;
 		}
-		if (!ckpt_digest_equal(&chain, &r->digest))
+	return 0;
+}
+
+static int check_line(struct audit *a, const struct ledger_line *l, const struct rereading *r,
+		      struct err *e)
+{
+	struct digest digest;
+	for (int i = 0; i < l->n; i++) {
+		const struct ledger_replica *replica = &l->replicas[i];
+		if (read_again(r, l, replica, &digest, e))
+			return -1;
+		if (!ckpt_digest_equal(&digest, &replica->digest))
 			data_audit_find(a,
 					"steps %lld to %lld of generation %lld: the replica of "
 					"samples %lld to %lld of each batch read tokens that "
 					"differ from the data",
-					(long long)l->from + 1, (long long)l->to,
-					(long long)l->generation, (long long)r->offset,
-					(long long)(r->offset + r->share) - 1);
+					(long long)l->from + 1, (long long)l->whole,
+					(long long)l->generation, (long long)replica->offset,
+					(long long)(replica->offset + replica->share) - 1);
 	}
 	return 0;
 }
@@ -85,15 +121,19 @@ int data_audit_data(struct audit *a, const struct dataset *d,
 	uint64_t seed = strtoull(json_string_value(json_object_get(order_of(a), "seed")), NULL, 10);
 	if (!check_sizes(a, d))
 		return 0;
-	int32_t *room = malloc(2 * (size_t)dataset_seq(d) * sizeof *room);
-	if (!room)
+	struct rereading r = { .data = d,
+			       .seed = seed,
+			       .room = malloc(2 * (size_t)dataset_seq(d) * sizeof *r.room) };
+	if (!r.room)
 		return err_set(e, ERR_NOMEM, "no memory for a sample");
 	int rc = 0;
 	for (int64_t i = 0; i < a->n_steps && !rc; i++) {
-		rc = check_line(a, &a->steps[i], d, seed, room, e);
+		const struct audit_generation *g = data_audit_generation(a, a->steps[i].generation);
+		r.skips = g ? g->skips : NULL;
+		rc = check_line(a, &a->steps[i], &r, e);
 		if (moved)
 			moved(a->steps[i].end - a->first, arg);
 	}
-	free(room);
+	free(r.room);
 	return rc;
 }

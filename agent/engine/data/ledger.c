@@ -1,20 +1,27 @@
 #include "agent/engine/data/ledger.h"
 
+#include "agent/engine/data/ledger_parts.h"
 #include "base/file.h"
 #include "base/process.h"
+#include "base/run_paths.h"
+#include "base/segments.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct ledger {
 	struct ledger_options o;
-	char path[PATH_MAX];
-	int fd;           /* on rank 0 */
+	char path[RUN_PATH];
+	int fd;           /* on rank 0; it stays the same when the file is split */
+	bool locked;      /* the file may be split */
+	off_t refused;    /* its size when it could not be split; 0: it could */
 	int64_t from, to; /* the steps since the last flush */
 	int64_t first;    /* sample position of `from` */
 	struct ranges skips;
@@ -23,18 +30,17 @@ struct ledger {
 	bool torn;           /* the file ends within a line */
 	bool named;          /* the folder was synced, so the file's name is durable */
 	char note[256], told[256];
+	pthread_t thread; /* merges parts */
+	bool merges;      /* the thread is to be joined */
+	atomic_bool merged;
+	struct ledger_merging merging;
+	struct err why; /* of the thread */
 };
 
 struct entry { /* what each rank sends to rank 0 */
 	int64_t replica, offset, share;
 	struct digest chain;
 };
-
-void data_ledger_chain(struct digest *chain, const struct digest *step)
-{
-	struct digest pair[2] = { *chain, *step };
-	*chain = ckpt_digest_of(pair, sizeof pair);
-}
 
 /* Paths are recorded absolute, so that an audit in any folder finds the files. */
 static json_t *absolute(const char *path)
@@ -63,29 +69,18 @@ static json_t *order_json(const struct ledger_options *o)
 			 dataset_validation(o->data), "sources", sources);
 }
 
-/* Adds a line and takes the reference. */
-static int add_line(struct ledger *l, json_t *line, struct err *e)
-{
-	char *text = line ? json_dumps(line, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
-	if (text)
-		buf_printf(&l->pending, "%s\n", text);
-	json_decref(line);
-	int rc = text && !buf_failed(&l->pending)
-			 ? 0
-			 : err_set(e, ERR_NOMEM, "%s: no memory for a line", l->path);
-	free(text);
-	return rc;
-}
-
 static int add_start(struct ledger *l, struct err *e)
 {
-	return add_line(l,
-			json_pack("{s:s, s:I, s:I, s:I, s:I, s:o, s:O}", "event", "start",
-				  "generation", (json_int_t)l->o.generation, "step",
-				  (json_int_t)l->o.step, "samples", (json_int_t)l->o.samples,
-				  "skipped", (json_int_t)l->o.skipped, "order", order_json(&l->o),
-				  "layout", l->o.layout),
-			e);
+	struct ledger_start start = { .generation = l->o.generation,
+				      .step = l->o.step,
+				      .samples = l->o.samples,
+				      .has_skipped = true,
+				      .skipped = l->o.skipped,
+				      .order = order_json(&l->o),
+				      .layout = l->o.layout };
+	int rc = data_ledger_write_start(&l->pending, &start, e);
+	json_decref(start.order);
+	return rc;
 }
 
 /* Adds the parts of the ranges that lie behind the generation's position. */
@@ -95,22 +90,100 @@ static int add_skips(struct ledger *l, struct err *e)
 		const struct ledger_skip *k = &l->o.skips[i];
 		int64_t first = k->first > l->first ? k->first : l->first,
 			count = k->first + k->count - first;
-		if (count > 0 &&
-		    add_line(l,
-			     json_pack("{s:s, s:I, s:I, s:I, s:s}", "event", "skip", "generation",
-				       (json_int_t)l->o.generation, "first", (json_int_t)first,
-				       "count", (json_int_t)count, "reason", k->reason),
-			     e))
+		struct ledger_skip_line line = { .generation = l->o.generation,
+						 .first = first,
+						 .count = count,
+						 .reason = k->reason };
+		if (count > 0 && data_ledger_write_skip(&l->pending, &line, e))
 			return -1;
 	}
 	return 0;
 }
+
+/* --- parts --- */
+
+static void *merge_thread(void *arg)
+{
+	struct ledger *l = arg;
+	data_ledger_merge_parts(&l->merging, &l->why);
+	atomic_store(&l->merged, true);
+	return NULL;
+}
+
+static void join_thread(struct ledger *l)
+{
+	if (!l->merges)
+		return;
+	pthread_join(l->thread, NULL);
+	l->merges = false;
+	if (l->why.code != ERR_NONE)
+		snprintf(l->note, sizeof l->note, "%.200s; it is retried later", l->why.text);
+}
+
+/* Merges the complete parts on a thread, unless it still does. */
+static void start_merge(struct ledger *l)
+{
+	if (l->merges && !atomic_load(&l->merged))
+		return;
+	join_thread(l);
+	l->why = (struct err)ERR_INIT;
+	l->merging = (struct ledger_merging){ .run = l->o.dir,
+					      .generation = l->o.generation,
+					      .most = LEDGER_SPLIT };
+	atomic_store(&l->merged, false);
+	l->merges = pthread_create(&l->thread, NULL, merge_thread, l) == 0;
+}
+
+static bool has_parts(const struct ledger *l)
+{
+	struct segments s;
+	if (segments_list(l->o.dir, LEDGER_NAME, &s, NULL))
+		return false;
+	bool has = s.n > 0;
+	segments_free(&s);
+	return has;
+}
+
+/* Splits the file before lines that would make it too long. After a split that failed, the file
+ * grows by so much before the next try. */
+static void split_if_long(struct ledger *l, off_t size)
+{
+	int64_t most = l->o.split ? l->o.split : LEDGER_SPLIT;
+	if (!l->locked || l->torn || !size || size + (off_t)l->pending.len <= most ||
+	    (l->refused && size < l->refused + most / 8))
+		return;
+	bool split = data_ledger_split(l->o.dir, l->fd);
+	l->refused = split ? 0 : size;
+	if (split)
+		start_merge(l);
+}
+
+/* Writes the head of a file that is empty. */
+static void write_head(struct ledger *l)
+{
+	struct buf head = BUF_INIT;
+	struct stat st;
+	if (fstat(l->fd, &st) || st.st_size)
+		return;
+	ssize_t n = data_ledger_write_head(&head, l->o.generation, 0, NULL)
+			    ? 0
+			    : write(l->fd, head.data, head.len);
+	l->torn = n > 0 && n < (ssize_t)head.len;
+	buf_fini(&head);
+}
+
+/* --- writing --- */
 
 /* Writes the pending lines. If a write fails, the remaining lines are written whole the next time,
  * after the truncated line. */
 static void write_pending(struct ledger *l, bool sync)
 {
 	struct err e = ERR_INIT;
+	struct stat st;
+	if (l->pending.len && !fstat(l->fd, &st))
+		split_if_long(l, st.st_size);
+	if (l->pending.len)
+		write_head(l);
 	if (l->pending.len && l->torn && file_write_full(l->fd, "\n", 1) == 0)
 		l->torn = false;
 	ssize_t n = !l->pending.len ? 0
@@ -137,8 +210,7 @@ static void write_pending(struct ledger *l, bool sync)
 static int open_file(struct ledger *l, struct err *e)
 {
 	char last = '\n';
-	l->fd = file_open(l->path, O_RDWR | O_CREAT | O_APPEND, FILE_OWN, e);
-	if (l->fd < 0)
+	if (data_ledger_open_file(l->o.dir, &l->fd, &l->locked, e))
 		return err_prefix(e, "the ledger of what is consumed");
 	off_t end = lseek(l->fd, 0, SEEK_END);
 	if (end > 0 && pread(l->fd, &last, 1, end - 1) != 1)
@@ -159,10 +231,10 @@ int data_ledger_open(const struct ledger_options *opt, struct ledger **out, stru
 	int rc = 0;
 	for (int i = 0; i < opt->n_skips && !rc; i++)
 		rc = ranges_add(&l->skips, opt->skips[i].first, opt->skips[i].count, e);
-	if (!rc &&
-	    snprintf(l->path, sizeof l->path, "%s/" LEDGER_NAME, opt->dir) >= (int)sizeof l->path)
+	if (!rc && strlen(opt->dir) >= PATH_MAX)
 		rc = err_set(e, ERR_USAGE, "%s: the path is too long; choose a shorter one",
 			     opt->dir);
+	segments_path(l->path, opt->dir, LEDGER_NAME, 0);
 	if (!rc && comm_rank(opt->world) == 0)
 		rc = open_file(l, e) || add_start(l, e) || add_skips(l, e) ? -1 : 0;
 	if (rc) {
@@ -171,6 +243,8 @@ int data_ledger_open(const struct ledger_options *opt, struct ledger **out, stru
 	}
 	if (l->fd >= 0)
 		write_pending(l, true);
+	if (l->fd >= 0 && has_parts(l))
+		start_merge(l);
 	*out = l;
 	return 0;
 }
@@ -181,6 +255,8 @@ void data_ledger_close(struct ledger *l)
 		return;
 	if (l->fd >= 0 && l->pending.len)
 		write_pending(l, true); /* the disk may have room by now */
+	atomic_store(&l->merging.stop, true);
+	join_thread(l);
 	if (l->fd >= 0)
 		close(l->fd);
 	buf_fini(&l->pending);
@@ -218,31 +294,30 @@ static int join_entries(struct ledger *l, struct entry *all, int n, int *replica
 	return 0;
 }
 
-static void add_steps(struct ledger *l, const struct entry *replicas, int n)
+static int add_steps(struct ledger *l, const struct entry *of, int n, struct err *e)
 {
-	char hex[DIGEST_HEX];
-	buf_printf(&l->pending,
-		   "{\"event\":\"steps\",\"generation\":%u,\"from\":%lld,\"to\":%lld,\"first\":%"
-		   "lld,\"global\":%lld,"
-		   "\"replicas\":[",
-		   l->o.generation, (long long)l->from, (long long)l->to, (long long)l->first,
-		   (long long)l->o.global);
-	for (int i = 0; i < n; i++) {
-		ckpt_digest_hex(&replicas[i].chain, hex);
-		buf_printf(&l->pending, "%s[%lld,%lld,\"%s\"]", i ? "," : "",
-			   (long long)replicas[i].offset, (long long)replicas[i].share, hex);
-	}
-	buf_puts(&l->pending, "]}\n");
+	struct ledger_line line = { .generation = l->o.generation,
+				    .from = l->from,
+				    .to = l->to,
+				    .first = l->first,
+				    .global = l->o.global,
+				    .n = n,
+				    .replicas = calloc((size_t)n + 1, sizeof *line.replicas) };
+	if (!line.replicas)
+		return err_set(e, ERR_NOMEM, "%s: no memory for a line", l->path);
+	for (int i = 0; i < n; i++)
+		line.replicas[i] = (struct ledger_replica){ of[i].offset, of[i].share,
+							    of[i].chain };
+	int rc = data_ledger_write_steps(&l->pending, &line, e);
+	free(line.replicas);
+	return rc;
 }
 
 static int write_steps(struct ledger *l, struct entry *all, bool sync, struct err *e)
 {
 	int n = 0;
-	if (join_entries(l, all, comm_size(l->o.world), &n, e))
+	if (join_entries(l, all, comm_size(l->o.world), &n, e) || add_steps(l, all, n, e))
 		return -1;
-	add_steps(l, all, n);
-	if (buf_failed(&l->pending))
-		return err_set(e, ERR_NOMEM, "%s: no memory for a line", l->path);
 	write_pending(l, sync);
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* Parses the lines of a ledger. The bytes are not trusted. */
-#include "agent/engine/data/ledger.h"
+#include "agent/engine/data/ledger_lines.h"
 #include "base/json_member.h"
 
 #include <stdlib.h>
@@ -8,6 +8,29 @@
 /* The product of two such numbers fits 63 bits. */
 enum { GLOBAL_MAX = 1 << 30 };
 static const int64_t step_most = 1000000000000;
+
+static int get_head(const json_t *o, struct ledger_line *l, struct err *e)
+{
+	const char *format = json_string_value(json_object_get(o, "format"));
+	if (!format || strcmp(format, LEDGER_FORMAT))
+		return err_set(e, ERR_CORRUPT, "\"format\" is not " LEDGER_FORMAT);
+	l->kind = LEDGER_HEAD;
+	return json_member_int64(o, "version", 1, INT32_MAX, &l->version, e) ||
+			       (json_member_given(json_object_get(o, "holds")) &&
+				json_member_int64(o, "holds", 1, UINT32_MAX, &l->holds, e))
+		       ? -1
+		       : 0;
+}
+
+int data_ledger_check(const struct ledger_line *head, struct err *e)
+{
+	if (head->version <= LEDGER_VERSION)
+		return 0;
+	return err_set(e, ERR_UNSUPPORTED,
+		       "a newer muster wrote the file (version %lld of " LEDGER_FORMAT
+		       "; this muster knows versions up to %d); use that muster",
+		       (long long)head->version, LEDGER_VERSION);
+}
 
 static int check_source(const json_t *s, struct err *e)
 {
@@ -100,6 +123,43 @@ static int get_replica(const json_t *v, int64_t global, struct ledger_replica *r
 	return 0;
 }
 
+/* The pieces must have as many steps as the line. */
+static int get_pieces(const json_t *list, struct ledger_line *l, struct err *e)
+{
+	int64_t left = l->to - l->from;
+	size_t n = json_array_size(list);
+	if (n < 1 || n > LEDGER_PIECES_MAX)
+		return err_set(e, ERR_CORRUPT, "\"pieces\" is not a list, or is too long");
+	l->pieces = calloc(n, sizeof *l->pieces);
+	if (!l->pieces)
+		return err_set(e, ERR_NOMEM, "no memory for %zu pieces", n);
+	for (; l->n_pieces < (int)n; l->n_pieces++) {
+		const json_t *v = json_array_get(list, (size_t)l->n_pieces);
+		struct ledger_piece p = { json_integer_value(json_array_get(v, 0)),
+					  json_integer_value(json_array_get(v, 1)) };
+		if (p.steps < 1 || p.count < 1 || p.count > left / p.steps)
+			return err_set(e, ERR_CORRUPT, "a piece that is not [steps, count]");
+		left -= p.steps * p.count;
+		l->pieces[l->n_pieces] = p;
+	}
+	return left ? err_set(e, ERR_CORRUPT, "\"pieces\" lacks steps of the line") : 0;
+}
+
+int64_t data_ledger_cut(const struct ledger_line *l, int64_t step)
+{
+	int64_t at = l->from;
+	if (step >= l->to || step <= l->from)
+		return step >= l->to ? l->to : l->from;
+	for (int i = 0; i < l->n_pieces; i++) {
+		const struct ledger_piece *p = &l->pieces[i];
+		int64_t whole = (step - at) / p->steps;
+		if (whole < p->count)
+			return at + whole * p->steps;
+		at += p->count * p->steps;
+	}
+	return at;
+}
+
 static int get_steps(const json_t *o, struct ledger_line *l, struct err *e)
 {
 	const json_t *replicas = json_object_get(o, "replicas");
@@ -110,8 +170,11 @@ static int get_steps(const json_t *o, struct ledger_line *l, struct err *e)
 	    json_member_int64(o, "global", 1, GLOBAL_MAX, &l->global, e))
 		return -1;
 	l->kind = LEDGER_STEPS;
+	l->whole = l->to;
 	if (l->to - l->from > RANGES_END / l->global)
 		return err_set(e, ERR_CORRUPT, "more samples than there can be");
+	if (json_object_get(o, "pieces") && get_pieces(json_object_get(o, "pieces"), l, e))
+		return -1;
 	if (!json_is_array(replicas) || n > LEDGER_REPLICAS_MAX)
 		return err_set(e, ERR_CORRUPT, "\"replicas\" is not a list, or is too long");
 	l->replicas = calloc(n + 1, sizeof *l->replicas);
@@ -131,6 +194,8 @@ static int get_line(const json_t *o, struct ledger_line *l, struct err *e)
 		int (*get)(const json_t *o, struct ledger_line *l, struct err *e);
 	} kinds[] = { { "start", get_start }, { "skip", get_skip }, { "steps", get_steps } };
 	const char *event = json_string_value(json_object_get(o, "event"));
+	if (!event && json_object_get(o, "format"))
+		return get_head(o, l, e);
 	for (size_t i = 0; event && i < sizeof kinds / sizeof *kinds; i++)
 		if (!strcmp(event, kinds[i].event))
 			return json_member_int64(o, "generation", 0, UINT32_MAX, &l->generation,
@@ -162,5 +227,12 @@ void data_ledger_line_fini(struct ledger_line *l)
 	json_decref(l->layout);
 	free(l->reason);
 	free(l->replicas);
+	free(l->pieces);
 	*l = (struct ledger_line){ 0 };
+}
+
+void data_ledger_chain(struct digest *chain, const struct digest *next)
+{
+	struct digest pair[2] = { *chain, *next };
+	*chain = ckpt_digest_of(pair, sizeof pair);
 }

@@ -152,22 +152,6 @@ void dcp_metadata_free(struct dcp_metadata *m)
 	*m = (struct dcp_metadata){ 0 };
 }
 
-struct dcp_tensor *dcp_metadata_find(const struct dcp_metadata *m, const char *name)
-{
-	int64_t lo = 0, hi = m->n;
-	while (lo < hi) {
-		int64_t middle = lo + (hi - lo) / 2;
-		int order = strcmp(name, m->tensors[middle].name);
-		if (!order)
-			return &m->tensors[middle];
-		if (order < 0)
-			hi = middle;
-		else
-			lo = middle + 1;
-	}
-	return NULL;
-}
-
 /* --- the chunks of one tensor --- */
 
 static int fail_tensor(const struct dcp_tensor *t, struct err *e, const char *why)

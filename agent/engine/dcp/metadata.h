@@ -63,9 +63,6 @@ int dcp_metadata_parse(const void *data, size_t n, const char *name, struct dcp_
 		       struct err *e);
 void dcp_metadata_free(struct dcp_metadata *m);
 
-/* NULL: none of that name. */
-struct dcp_tensor *dcp_metadata_find(const struct dcp_metadata *m, const char *name);
-
 /* Fills in the tensor's chunks, without empty ones, and proves that they cover it exactly once.
  * ERR_CORRUPT: they do not, or a chunk is in no file; the text does not name the metadata's file. */
 int dcp_metadata_chunks(const struct dcp_metadata *m, struct dcp_tensor *t, struct err *e);

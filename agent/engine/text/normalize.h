@@ -1,6 +1,6 @@
 /*
  * normalize — rewrites a text before it is split into words, as the normalizers of a tokenizer.json
- * do. normalize.c is the only file that uses utf8proc.
+ * do. Of the agent's files only normalize.c uses utf8proc.
  *
  *     NFC, NFD, NFKC, NFKD     Unicode's normalization forms (UAX 15)
  *     Lowercase                each character's lower case, independent of its neighbours

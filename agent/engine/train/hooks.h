@@ -3,7 +3,8 @@
  *
  * The engine has no control channel of its own: the caller of train_run fills this table
  * (agent/metrics/report.c does it over the control channel). Every entry except those for drills is
- * set. All entries except `moved` and `await_recorded` are called on the training thread.
+ * set. All entries except `moved`, `await_recorded` and `traced` are called on the training
+ * thread.
  */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_HOOKS_H
 #define MUSTER_AGENT_ENGINE_TRAIN_HOOKS_H
@@ -36,6 +37,13 @@ struct bad_step {
 	int64_t first, count; /* the positions to skip */
 };
 
+/* Steps that somebody asked for are recorded, or cannot be (step_trace.h). */
+struct trace_report {
+	int number;          /* of the request */
+	int64_t first, last; /* the steps, counted from 1 */
+	const char *why;     /* NULL: the file is written */
+};
+
 struct train_hooks {
 	void *arg; /* the first argument of each */
 
@@ -54,6 +62,8 @@ struct train_hooks {
 	bool (*stopping)(void *arg, bool *checkpoint);
 	/* The number of the last checkpoint that somebody has asked for; 0: nobody has. */
 	int (*save_asked)(void *arg);
+	/* The last request to record steps: its number, and *steps; 0: there is none. */
+	int (*trace_asked)(void *arg, int *steps);
 	/* Waits at most `seconds` until all metrics up to this step are in the run folder. Called
 	 * on any thread. */
 	int (*await_recorded)(void *arg, int64_t step, double seconds, struct err *e);
@@ -73,6 +83,8 @@ struct train_hooks {
 	void (*committed)(void *arg, const struct ckpt_report *c);
 	/* On world rank 0: the checkpoint of this step that somebody has asked for was not committed. */
 	void (*save_failed)(void *arg, int64_t step, const char *why);
+	/* A request to record steps has ended. Called on any thread. */
+	void (*traced)(void *arg, const struct trace_report *r);
 	void (*finished)(void *arg, int64_t step, int64_t peak_bytes, const struct phases *spent);
 
 	/* For drills, NULL otherwise: called before each step with the number of finished ones. It

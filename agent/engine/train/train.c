@@ -305,30 +305,46 @@ static bool eval_due(const struct trainer *t)
 struct agreement {
 	int what; /* whether another step follows */
 	int save; /* the number of a checkpoint that somebody has asked for; 0: none is to be begun */
-	bool copy; /* all are ready for a copy in memory */
+	bool copy;                   /* all are ready for a copy in memory */
+	struct step_trace_ask trace; /* steps to record; number 0: none */
 };
+
+/* In one word, so that the greatest is the last request, whole. */
+static int64_t trace_word(const struct trainer *t)
+{
+	int steps = 0, number = t->hooks->trace_asked(t->hooks->arg, &steps);
+	return (int64_t)number << 32 | steps;
+}
+
+static struct step_trace_ask trace_of_word(int64_t word)
+{
+	return (struct step_trace_ask){ .number = (int)(word >> 32), .steps = word & UINT32_MAX };
+}
 
 /* The strongest request to stop, and the last one for a checkpoint, that any rank has received win. With
  * a parameter server, the workers meet only after the steps that it names. */
 static int agree(struct trainer *t, struct agreement *out, struct err *e)
 {
 	bool checkpoint, meets = !t->server || t->stops || t->saves;
-	int32_t requested = GO_ON;
+	int64_t requested = GO_ON;
 	*out = (struct agreement){ .what = GO_ON };
 	if (!meets)
 		return 0;
 	if ((!t->server || t->stops) && t->hooks->stopping(t->hooks->arg, &checkpoint))
 		requested = checkpoint ? STOP_WITH_CHECKPOINT : STOP_HERE;
 	train_step_trace_phase(t->trace, "agree to go on");
-	int32_t words[] = { requested, !trainer_memory_ready(t),
-			    t->hooks->save_asked(t->hooks->arg) };
-	if (comm_all_reduce(t->env->world, words, words, 3, COMM_I32, COMM_MAX, e))
+	int64_t words[] = { requested, !trainer_memory_ready(t),
+			    t->hooks->save_asked(t->hooks->arg), trace_word(t) };
+	if (comm_all_reduce(t->env->world, words, words, 4, COMM_I64, COMM_MAX, e))
 		return err_prefix(e, "after step %lld", (long long)t->at.step);
-	out->what = words[0];
+	out->what = (int)words[0];
 	out->copy = !t->server && !words[1] && words[0] == GO_ON;
-	/* Otherwise the last checkpoint follows. */
-	if (words[0] == GO_ON && t->at.step < t->job->job.steps && words[2] > t->saved_for)
-		out->save = words[2];
+	if (words[0] != GO_ON || t->at.step >= t->job->job.steps)
+		return 0; /* the last checkpoint follows */
+	if (words[2] > t->saved_for)
+		out->save = (int)words[2];
+	if (trace_of_word(words[3]).number > t->traced_for)
+		out->trace = trace_of_word(words[3]);
 	return 0;
 }
 
@@ -365,6 +381,13 @@ static int save_asked(struct trainer *t, int number, struct err *e)
 	return t->server ? param_server_resume(t->server, e) : 0;
 }
 
+/* The steps that somebody wants recorded. */
+static int trace_asked(struct trainer *t, const struct step_trace_ask *ask, struct err *e)
+{
+	t->traced_for = ask->number;
+	return train_step_trace_ask(t->trace, ask, e);
+}
+
 /* Does all work that is due between two steps. Sets *what: whether another step follows. */
 static int between_steps(struct trainer *t, int *what, struct err *e)
 {
@@ -391,6 +414,8 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 	trainer_report_commits(t);
 	int rc = agree(t, &common, e);
 	*what = common.what;
+	if (!rc && common.trace.number)
+		rc = trace_asked(t, &common.trace, e);
 	since = clock_s();
 	if (!rc && common.save)
 		rc = save_asked(t, common.save, e);
@@ -458,6 +483,8 @@ int train_run(const struct train_env *env, struct err *e)
 	}
 	if (!rc) {
 		save_timeline(t);
+		train_step_trace_close(t->trace); /* its report must come before the next one */
+		t->trace = NULL;
 		h->finished(h->arg, t->at.step, peak_bytes(t), &t->spent);
 	}
 	if (rc)

@@ -58,7 +58,8 @@ struct trainer {
 	enum train_plant plant;    /* of the current step */
 	bool reports;              /* this rank reports each step to the supervisor */
 	struct phases spent;       /* seconds of each phase of training */
-	struct step_trace *trace;  /* NULL: the job selects no steps */
+	struct step_trace *trace;  /* NULL: not open */
+	int traced_for;            /* the number of the last request to record steps */
 	/* seconds between the last step and the next, without evaluations, and the part of them
 	 * that a checkpoint took */
 	double gap_s, stall_s;

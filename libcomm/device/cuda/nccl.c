@@ -1,10 +1,9 @@
 /* NCCL 2.18 or newer, by dlopen. An operation for which NCCL has no call is a group of broadcasts,
  * reductions or messages. */
+#include "base/library.h"
 #include "libcomm/device/cuda/cuda.h"
 
-#include <dlfcn.h>
 #include <nccl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,14 +15,11 @@ enum { OLDEST = 21800 };
 	X(GetErrorString) X(GetLastError) X(GroupStart) X(GroupEnd) X(AllReduce) X(Reduce) X(Broadcast) X(AllGather) X(ReduceScatter) X(Send) X(Recv)
 /* clang-format on */
 
-static struct {
+static struct nccl {
 #define FIELD(f) __typeof__(&nccl##f) f;
 	FUNCTIONS(FIELD)
 #undef FIELD
 } nccl;
-
-static struct err load_error; /* of the only attempt */
-static pthread_once_t loaded = PTHREAD_ONCE_INIT;
 
 struct device_comm {
 	ncclComm_t comm; /* NULL: a split in which this rank takes no part */
@@ -35,35 +31,38 @@ struct device_comm {
 
 /* --- Loading --- */
 
-static void load_library(void)
+static const struct library_symbol symbols[] = {
+#define SYMBOL(f) LIBRARY_NEEDS(nccl, f, "nccl" #f),
+	FUNCTIONS(SYMBOL)
+#undef SYMBOL
+};
+
+static int check_version(struct err *e)
 {
-	void *lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-	if (!lib) {
-		err_set(&load_error, ERR_NOTFOUND,
-			"NCCL cannot be loaded: %s; install it (libnccl2), or name its folder in "
-			"LD_LIBRARY_PATH",
-			dlerror());
-		return;
-	}
-	const char *missing = NULL;
-#define FIND(f) \
-	if (!(*(void **)(void *)&nccl.f = dlsym(lib, "nccl" #f))) \
-		missing = "nccl" #f;
-	FUNCTIONS(FIND)
-#undef FIND
 	int version = 0;
-	if (!nccl.GetVersion || nccl.GetVersion(&version) != ncclSuccess || version < OLDEST ||
-	    missing)
-		err_set(&load_error, ERR_UNSUPPORTED,
-			"NCCL's version is %d, at least %d is needed%s%s", version, OLDEST,
-			missing ? ", without " : "", missing ? missing : "");
+	if (nccl.GetVersion(&version) != ncclSuccess || version < OLDEST)
+		return err_set(e, ERR_UNSUPPORTED,
+			       "NCCL's version is %d, at least %d is needed; install a newer one",
+			       version, OLDEST);
+	return 0;
 }
+
+static struct library library = {
+	.name = "NCCL",
+	.files = { "libnccl.so.2" },
+	.code = ERR_NOTFOUND,
+	.remedy = "install NCCL 2.18 or newer (libnccl2), or name its folder in LD_LIBRARY_PATH",
+	.symbols = symbols,
+	.count = sizeof symbols / sizeof *symbols,
+	.table = &nccl,
+	.start = check_version,
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+};
 
 static int nccl_usable(struct device *d, struct err *e)
 {
 	(void)d;
-	pthread_once(&loaded, load_library);
-	return load_error.code ? err_set(e, load_error.code, "%s", load_error.text) : 0;
+	return library_load(&library, e);
 }
 
 /* An operation in progress is not an error. */

@@ -67,6 +67,7 @@ enum job_suspects { SUSPECTS_IGNORE, SUSPECTS_WARN, SUSPECTS_EXCLUDE };
 enum job_engine {
 	ENGINE_MUSTER,
 	ENGINE_MEGATRON_CORE,
+	ENGINE_MEGATRON_CORE_2024,
 	ENGINE_MEGATRON_2021,
 	ENGINE_MEGATRON_2022,
 	ENGINE_FSDP_EAGER,
@@ -311,6 +312,7 @@ struct job {
 	struct {
 		int64_t every; /* steps between progress lines */
 		char level[JOB_SHORT];
+		double keep; /* MiB of each rank; 0: all */
 	} log;
 	struct {
 		double keep; /* GiB */

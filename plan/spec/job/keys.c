@@ -72,9 +72,10 @@ static const char *const suspect_uses[] = { "ignore", "warn", "exclude", NULL };
 static const char *const exclusives[] = { "no", "yes", "user", "mcs", NULL };
 static const char *const bad_numbers[] = { "retry", "skip", "stop", NULL };
 static const char *const presets[] = { "webhook", "slack", NULL };
-static const char *const engines[] = { "muster",        "megatron-core", "megatron-2021",
-				       "megatron-2022", "fsdp-eager",    "fsdp-compiled",
-				       "fsdp-async-tp", "deepspeed",     NULL };
+static const char *const engines[] = {
+	"muster",     "megatron-core", "megatron-core-2024", "megatron-2021", "megatron-2022",
+	"fsdp-eager", "fsdp-compiled", "fsdp-async-tp",      "deepspeed",     NULL
+};
 static const char *const levels[] = { "debug", "info", "warn", "error", NULL };
 static const char *const transports[] = { "auto", "shm", "tcp", NULL };
 static const char *const integrities[] = { "none", "checksum", "seal", NULL };
@@ -288,6 +289,7 @@ const struct job_key job_keys[] = {
 
 	INT(log, every, "10", 1, 1e9, "Steps between progress lines."),
 	WORD(log, level, "info", levels, "Lowest level of the lines in the logs."),
+	REAL(log, keep, "64", 0, 1e6, "MiB that the log of each rank may take with its earlier parts. Before it takes more, its oldest lines are removed. 0: without bound."),
 
 	REAL(metrics, keep, "1", 0.001, 1e6, "GiB that metrics.jsonl, events.jsonl, health.jsonl and time.jsonl may take with their earlier parts. Before they take more, old lines are thinned: of old steps, one of 8 stays, of older ones one of 64, and so on."),
 	BOOL(metrics, tensorboard, "no", "Write event files of TensorBoard to tensorboard/ of the run folder: losses, gradient norm, learning rate, speed, the parts of a step, the keys of the job and the plan."),
@@ -296,8 +298,8 @@ const struct job_key job_keys[] = {
 	TEXT(metrics, textfile, JOB_LINE, "", "File for the collector of textfiles of node_exporter, replaced at most every 5 seconds; its name ends in .prom. Each run needs its own. Empty: none."),
 	BOOL(metrics, ranks, "no", "Whether listen and textfile also have series of each rank: two per rank."),
 
-	RANGE(trace, steps, "0", 0, 1e12, "Steps that every rank records in detail, such as 40-44: its phases, passes and the operations of its groups. muster trace RUN -o FILE makes a picture of them for Perfetto. 0: none."),
-	ENUM(plan, engine, "muster", engines, "The program whose steps muster plan predicts. Only its own engine, muster, can run. megatron-core: Megatron-Core with Transformer Engine, also below NeMo. megatron-2021, megatron-2022: Megatron-LM of these years. fsdp-eager: PyTorch's FSDP without a compiler. fsdp-compiled: with torch.compile. fsdp-async-tp: the same with asynchronous tensor parallelism. deepspeed: ZeRO-3 of DeepSpeed."),
+	RANGE(trace, steps, "0", 0, 1e12, "Steps that every rank records in detail, such as 40-44: its phases, passes and the operations of its groups. muster trace RUN -o FILE makes a picture of them for Perfetto. 0: none. A running run records steps also on request: muster trace RUN --next N."),
+	ENUM(plan, engine, "muster", engines, "The program whose steps muster plan predicts. Only its own engine, muster, can run. megatron-core: Megatron-Core with Transformer Engine and cuDNN's attention, also below NeMo and Megatron-Bridge. megatron-core-2024: the same with FlashAttention-2. megatron-2021, megatron-2022: Megatron-LM of these years. fsdp-eager: PyTorch's FSDP without a compiler. fsdp-compiled: with torch.compile. fsdp-async-tp: the same with asynchronous tensor parallelism. deepspeed: ZeRO-3 of DeepSpeed."),
 };
 /* clang-format on */
 

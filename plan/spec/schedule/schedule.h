@@ -140,11 +140,11 @@ struct sched_costs {
 	int node_ranks;
 };
 
-/* Simulates the table and returns its seconds. *bubble (or NULL) receives the idle share of the
- * ranks' time. timeline: NULL, or an empty one that receives the passes (timeline.h). Returns -1 if
+/* Simulates the table and returns its seconds. *idle (or NULL) receives the idle share of the ranks'
+ * time. timeline: NULL, or an empty one that receives the passes (timeline.h). Returns -1 if
  * the table deadlocks or memory is lacking. */
 double schedule_simulate(const struct schedule *s, const struct sched_costs *c,
-			 struct timeline *timeline, double *bubble);
+			 struct timeline *timeline, double *idle);
 
 const char *schedule_op_word(enum sched_op op);
 /* SCHED_OPS if there is no such word. */

@@ -304,7 +304,7 @@ static bool run_sharing_cores(struct simulation *w)
 }
 
 double schedule_simulate(const struct schedule *s, const struct sched_costs *c,
-			 struct timeline *timeline, double *bubble)
+			 struct timeline *timeline, double *idle)
 {
 	struct simulation w;
 	double end = -1;
@@ -323,8 +323,8 @@ double schedule_simulate(const struct schedule *s, const struct sched_costs *c,
 			if (w.clock[i] > end)
 				end = w.clock[i];
 		}
-		if (bubble)
-			*bubble = end > 0 ? 1 - busy / (end * s->layout.pp) : 0;
+		if (idle)
+			*idle = end > 0 ? 1 - busy / (end * s->layout.pp) : 0;
 	}
 	simulation_fini(&w);
 	return end;

@@ -1,5 +1,6 @@
 #include "plan/spec/schedule/timeline.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum { FIRST_ROOM = 64 };
@@ -78,6 +79,22 @@ double timeline_end(const struct timeline *t)
 }
 
 double timeline_bubble(const struct timeline *t)
+{
+	double end = timeline_end(t), most = 0;
+	double *busy = calloc((size_t)t->ranks + 1, sizeof *busy);
+	if (!busy)
+		return NAN;
+	for (int i = 0; i < t->n; i++)
+		if (is_pass(&t->events[i])) {
+			double *mine = &busy[t->events[i].rank];
+			*mine += t->events[i].end - t->events[i].begin;
+			most = fmax(most, *mine);
+		}
+	free(busy);
+	return end > 0 ? fmax(0, 1 - most / end) : 0;
+}
+
+double timeline_idle(const struct timeline *t)
 {
 	double end = timeline_end(t), busy = 0;
 	for (int i = 0; i < t->n; i++)

@@ -48,8 +48,13 @@ void timeline_means(const struct timeline *t, const struct layout *l, double *fo
 
 /* The end of the last pass. */
 double timeline_end(const struct timeline *t);
-/* The share of the ranks' time until then in which they do not compute. */
+/* The share of that time in which the busiest rank does not compute. It is what a better schedule
+ * could save; a plan counts it as the pipeline's part of a step (plan/spec/step_time.h). NAN: out of
+ * memory. */
 double timeline_bubble(const struct timeline *t);
+/* The share of all ranks' time in which they do not compute: the bubble, and the waiting of ranks
+ * that have less work than the busiest one. */
+double timeline_idle(const struct timeline *t);
 
 /* A new reference. */
 json_t *timeline_json(const struct timeline *t);

@@ -1,5 +1,7 @@
 #include "tests/unit/agent/ckpt_counted_storage.h"
 
+#include "tests/unit/agent/ckpt_storages.h"
+
 #include "tests/unit/agent/world.h"
 
 #include <stdio.h>
@@ -105,12 +107,14 @@ static const struct ckpt_storage counted_storage = { &counted_ops, NULL };
 struct counted *counted_open(void)
 {
 	counts = world_shared(sizeof *counts);
-	return counts && !ckpt_storage_add(&counted_storage, NULL) ? counts : NULL;
+	if (counts)
+		ckpt_storages_add(&counted_storage);
+	return counts;
 }
 
 void counted_close(struct counted *c)
 {
-	ckpt_storage_drop(&counted_storage);
+	ckpt_storages_drop(&counted_storage);
 	world_unshared(c, sizeof *c);
 }
 

@@ -1,5 +1,6 @@
 /* Copies of checkpoints between storages: whole, verified, continued, limited, stopped. */
 #include "tests/unit/agent/ckpt_memory_storage.h"
+#include "tests/unit/agent/ckpt_storages.h"
 #include "tests/unit/agent/ckpt_saver.h"
 
 #include "agent/engine/ckpt/places/copy.h"
@@ -251,7 +252,6 @@ static void a_limited_copy_takes_its_time_and_can_be_stopped(void **state)
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	struct err e = ERR_INIT;
 	const struct CMUnitTest tests[] = {
 		TEST(a_copy_is_the_same_checkpoint_in_any_storage),
 		TEST(a_stopped_copy_is_no_checkpoint_and_the_next_one_continues),
@@ -262,7 +262,6 @@ int main(void)
 		TEST(the_pace_allows_the_rate_and_a_small_burst),
 		TEST(a_limited_copy_takes_its_time_and_can_be_stopped),
 	};
-	if (ckpt_storage_add(&ckpt_memory_storage, &e))
-		return 1;
+	ckpt_storages_add(&ckpt_memory_storage);
 	return cmocka_run_group_tests_name("copies of checkpoints", tests, NULL, NULL);
 }

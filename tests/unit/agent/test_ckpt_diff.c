@@ -4,6 +4,7 @@
 #include "agent/engine/ckpt/places/repair.h"
 #include "agent/engine/ckpt/format/state_digest.h"
 #include "tests/unit/agent/ckpt_memory_storage.h"
+#include "tests/unit/agent/ckpt_storages.h"
 #include "tests/unit/agent/ckpt_saver.h"
 
 #include <math.h>
@@ -375,7 +376,7 @@ static void no_failure_makes_it_worse(void **state)
 	static const enum what whats[] = { FAIL, DIE_BEFORE, DIE_AFTER };
 	fix_write(&two_by_two, 9);
 	write_other(&uneven, 9);
-	assert_int_equal(ckpt_storage_add(FAULTY, NULL), 0);
+	ckpt_storages_add(FAULTY);
 	for (int w = 0; w < 3; w++)
 		for (int k = 1, calls = 1; k <= calls; k++) {
 			struct err e = ERR_INIT;
@@ -405,7 +406,7 @@ static void no_failure_makes_it_worse(void **state)
 				calls++; /* until nothing is left to fail */
 			assert_true(calls < 200);
 		}
-	ckpt_storage_drop(FAULTY);
+	ckpt_storages_drop(FAULTY);
 }
 
 /* Writes the files of a checkpoint to another storage, one of them with a flipped bit. */
@@ -447,7 +448,7 @@ static void repair_and_diff_work_in_any_storage(void **state)
 	struct found f;
 	struct ckpt_diff d;
 	const char *bad = MEMORY_SCHEME "bucket/bad/step-00000009";
-	assert_int_equal(ckpt_storage_add(&ckpt_memory_storage, NULL), 0);
+	ckpt_storages_add(&ckpt_memory_storage);
 	fix_write(&two_by_two, 9);
 	upload_damaged(bad, "shard-00002.safetensors");
 	assert_int_equal(ckpt_verify(bad, &e), -1);
@@ -464,7 +465,7 @@ static void repair_and_diff_work_in_any_storage(void **state)
 		fail_msg("%s", e.text);
 	diff(fix_path(9, NULL), bad, &f, &d);
 	assert_int_equal(f.n, 0);
-	ckpt_storage_drop(&ckpt_memory_storage);
+	ckpt_storages_drop(&ckpt_memory_storage);
 	ckpt_memory_storage_clear();
 }
 

@@ -1,5 +1,6 @@
 /* Every checkpoint storage behaves the same. Each test runs on each row of `storages`. */
 #include "tests/unit/agent/ckpt_memory_storage.h"
+#include "tests/unit/agent/ckpt_storages.h"
 #include "tests/unit/agent/ckpt_saver.h"
 #include "tests/unit/agent/s3_double.h"
 
@@ -527,7 +528,6 @@ static void one_failing_operation_keeps_the_checkpoint_before(void **state)
 
 int main(void)
 {
-	struct err e = ERR_INIT;
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(saved_checkpoints_are_found_loaded_verified_and_pruned),
 		cmocka_unit_test(a_damaged_checkpoint_is_skipped_and_can_be_renamed),
@@ -537,8 +537,7 @@ int main(void)
 		cmocka_unit_test(one_process_writes_a_checkpoint_alone),
 		cmocka_unit_test(one_failing_operation_keeps_the_checkpoint_before),
 	};
-	if (ckpt_storage_add(&ckpt_memory_storage, &e))
-		return 1;
+	ckpt_storages_add(&ckpt_memory_storage);
 	bool store = s3_double_start();
 	if (!store) {
 		STORAGES--;

@@ -1,236 +1,15 @@
 /* Tests the agent's end of the control channel. Each test forks an agent and plays its
  * supervisor. */
-#include "agent/control.h"
-#include "base/auth.h"
-#include "base/net.h"
-#include "tests/unit/patience.h"
+#include "tests/unit/agent/control_play.h"
 
 #include <poll.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
-
-enum { GENERATION = 3 };
-
-/* An agent's scenario returns this if everything was correct. */
-enum { AS_IT_MUST = 42 };
-
-struct stage { /* what both sides know */
-	char address[NET_ADDR_MAX];
-	unsigned char secret[AUTH_SECRET_BYTES];
-	char hex[AUTH_SECRET_HEX];
-	int listener;
-	int told[2]; /* a pipe to which the agent's on_abort writes the reason */
-};
-
-struct supervisor {
-	struct stage s;
-	pid_t agent;
-	int fd;
-	struct channel *channel;
-};
-
-typedef int scenario(struct stage *s, struct control *c, const struct msg_welcome *welcome);
-
-static int open_control(const struct stage *s, struct control **c,
-			const struct msg_welcome **welcome, struct err *e)
-{
-	struct control_options opt = {
-		.address = s->address,
-		.secret = s->hex,
-		.generation = GENERATION,
-		.rank = 5,
-		.world = 8,
-		.node = "n1",
-	};
-	return agent_control_open(&opt, c, welcome, e);
-}
-
-static int agent_main(struct stage *s, scenario *play)
-{
-	struct control *c;
-	const struct msg_welcome *welcome;
-	struct err e = ERR_INIT;
-	agent_control_block_signals();
-	if (open_control(s, &c, &welcome, &e)) {
-		fprintf(stderr, "%s\n", e.text);
-		return 1;
-	}
-	int rc = play(s, c, welcome);
-	agent_control_close(c);
-	return rc;
-}
-
-static int agent_on_one_core(struct stage *s, scenario *play)
-{
-	cpu_set_t core;
-	CPU_ZERO(&core);
-	CPU_SET((size_t)sched_getcpu(), &core);
-	return sched_setaffinity(0, sizeof core, &core) ? 1 : agent_main(s, play);
-}
-
-static void start_agent(struct supervisor *v, int (*agent)(struct stage *, scenario *),
-			scenario *play)
-{
-	memset(v, 0, sizeof *v);
-	auth_secret_new(v->s.secret);
-	auth_secret_hex(v->s.secret, v->s.hex);
-	assert_int_equal(net_listen("127.0.0.1", &v->s.listener, v->s.address, NULL), 0);
-	assert_int_equal(pipe(v->s.told), 0);
-	v->agent = fork();
-	assert_true(v->agent >= 0);
-	if (!v->agent) {
-		close(v->s.told[0]);
-		_exit(agent(&v->s, play));
-	}
-	close(v->s.told[1]);
-	struct pollfd p = { v->s.listener, POLLIN, 0 };
-	assert_int_equal(poll(&p, 1, -1), 1);
-	assert_int_equal(net_accept(v->s.listener, &v->fd, NULL), 0);
-	assert_int_equal(channel_open(AUTH_SUPERVISOR, v->s.secret, GENERATION, &v->channel, NULL),
-			 0);
-}
-
-static void flush(struct supervisor *v)
-{
-	struct buf *b = channel_out(v->channel);
-	while (b->len) {
-		ssize_t n = send(v->fd, b->data, b->len, MSG_NOSIGNAL);
-		assert_true(n > 0);
-		buf_drop(b, (size_t)n);
-	}
-}
-
-/* Receives the next message. Returns 0 if the agent has closed the connection, otherwise 1. */
-static int receive_message(struct supervisor *v, struct msg *m)
-{
-	char data[4096];
-	for (;;) {
-		int rc = channel_next(v->channel, m, NULL);
-		assert_true(rc >= 0);
-		if (rc)
-			return 1;
-		ssize_t n = recv(v->fd, data, sizeof data, 0);
-		if (n <= 0)
-			return 0;
-		assert_int_equal(channel_feed(v->channel, data, (size_t)n, NULL), 0);
-		flush(v);
-	}
-}
-
-/* Skips heartbeats. */
-static struct msg expect(struct supervisor *v, enum msg_type type)
-{
-	struct msg m;
-	assert_int_equal(receive_message(v, &m), 1);
-	while (m.type == MSG_PROGRESS && type != MSG_PROGRESS) {
-		msg_fini(&m);
-		assert_int_equal(receive_message(v, &m), 1);
-	}
-	assert_string_equal(msg_word(m.type), msg_word(type));
-	return m;
-}
-
-static void send_message(struct supervisor *v, enum msg_type type, json_t *body)
-{
-	assert_int_equal(channel_send(v->channel, type, body, NULL), 0);
-	json_decref(body);
-	flush(v);
-}
-
-static json_t *welcome_json(uint32_t generation, int rank, int world, double heartbeat_s)
-{
-	struct msg_welcome w = { .generation = generation,
-				 .rank = rank,
-				 .world = world,
-				 .job = "",
-				 .run = "",
-				 .resume = "none",
-				 .coords = json_object(),
-				 .node = "n1",
-				 .heartbeat_s = heartbeat_s,
-				 .group_secret = "",
-				 .bus = "",
-				 .cpus = "" };
-	json_t *body = msg_welcome_json(&w);
-	json_decref(w.coords);
-	return body;
-}
-
-static void let_in_with(struct supervisor *v, double heartbeat_s)
-{
-	struct msg hello = expect(v, MSG_HELLO);
-	assert_int_equal(json_integer_value(json_object_get(hello.body, "rank")), 5);
-	assert_int_equal(json_integer_value(json_object_get(hello.body, "world")), 8);
-	assert_string_equal(json_string_value(json_object_get(hello.body, "node")), "n1");
-	assert_int_equal(json_integer_value(json_object_get(hello.body, "pid")), v->agent);
-	assert_true(json_string_length(json_object_get(hello.body, "cpus")) > 0);
-	msg_fini(&hello);
-	send_message(v, MSG_WELCOME, welcome_json(GENERATION, 5, 8, heartbeat_s));
-}
-
-static void let_in(struct supervisor *v)
-{
-	let_in_with(v, 0.02);
-}
-
-static int status_of(struct supervisor *v)
-{
-	int status;
-	assert_int_equal(waitpid(v->agent, &status, 0), v->agent);
-	assert_true(WIFEXITED(status));
-	return WEXITSTATUS(status);
-}
-
-static void hang_up(struct supervisor *v)
-{
-	close(v->fd);
-	v->fd = -1;
-}
-
-static void end_agent(struct supervisor *v)
-{
-	if (v->fd >= 0)
-		close(v->fd);
-	close(v->s.listener);
-	close(v->s.told[0]);
-	channel_close(v->channel);
-}
-
-/* Returns the reason passed to on_abort, or "" if it was not called before the agent's end. */
-static const char *reason_told(struct supervisor *v)
-{
-	static char reason[400];
-	size_t have = 0;
-	ssize_t n;
-	while ((n = read(v->s.told[0], reason + have, sizeof reason - 1 - have)) > 0)
-		have += (size_t)n;
-	reason[have] = '\0';
-	return reason;
-}
-
-static void pass_on(const char *reason, void *arg)
-{
-	struct stage *s = arg;
-	if (write(s->told[1], reason, strlen(reason)) < 0)
-		abort();
-}
-
-static void __attribute__((noreturn)) stay(void)
-{
-	for (;;)
-		pause();
-}
 
 /* --- agents --- */
 
@@ -253,40 +32,6 @@ static int get_stuck(struct stage *s, struct control *c, const struct msg_welcom
 	stay();
 }
 
-/* Takes part in two generations; in the second one it meets the other ranks only if `meets`. */
-static int regroup(struct control *c, bool meets)
-{
-	const struct msg_welcome *next;
-	struct err e = ERR_INIT;
-	json_t *own = json_pack("{s:s}", "a", "b"), *all = NULL;
-	if (agent_control_await_next(c, &next, &e) || next->rank != 1 || next->world != 2)
-		return 1;
-	int rc = agent_control_exchange(c, own, &all, &e);
-	bool over = agent_control_regroups(c);
-	json_decref(own);
-	if (meets ? rc || over || json_array_size(all) != 2 : rc == 0 || !over)
-		return 2;
-	json_decref(all);
-	agent_control_send(c, MSG_FINISHED, json_pack("{s:i}", "step", 1));
-	return AS_IT_MUST;
-}
-
-static int regroup_and_meet(struct stage *s, struct control *c, const struct msg_welcome *welcome)
-{
-	(void)s;
-	(void)welcome;
-	return regroup(c, true);
-}
-
-/* The trainer runs only while the control thread has nothing to do. */
-static int regroup_twice(struct stage *s, struct control *c, const struct msg_welcome *welcome)
-{
-	(void)s;
-	(void)welcome;
-	return sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){ 0 }) ? 3
-									     : regroup(c, false);
-}
-
 static int move_and_fail(struct stage *s, struct control *c, const struct msg_welcome *welcome)
 {
 	(void)s;
@@ -297,29 +42,6 @@ static int move_and_fail(struct stage *s, struct control *c, const struct msg_we
 		poll(NULL, 0, 1);
 	agent_control_progress(c, 13, "optimizer");
 	agent_control_send(c, MSG_FAILED, json_pack("{s:s}", "code", "numeric"));
-	return AS_IT_MUST;
-}
-
-static void note_step(struct control *c, int64_t step)
-{
-	agent_control_times(c, &(struct train_times){ .step = step }, false);
-}
-
-/* Trains one step, fails, trains another one meanwhile, and finishes the next generation. */
-static int train_in_two_generations(struct stage *s, struct control *c,
-				    const struct msg_welcome *welcome)
-{
-	(void)s;
-	struct err e = ERR_INIT;
-	agent_control_send(c, MSG_READY, json_pack("{s:i}", "step", 0));
-	note_step(c, 1);
-	agent_control_send(c, MSG_FAILED, json_pack("{s:s}", "code", "peer"));
-	note_step(c, 2);
-	if (agent_control_await_next(c, &welcome, &e))
-		return 1;
-	agent_control_send(c, MSG_READY, json_pack("{s:i}", "step", 2));
-	note_step(c, 3);
-	agent_control_send(c, MSG_FINISHED, json_pack("{s:i}", "step", 3));
 	return AS_IT_MUST;
 }
 
@@ -396,6 +118,14 @@ static int dump_until_stop(struct stage *s, struct control *c, const struct msg_
 	int rc = wait_for_stop(s, c, welcome);
 	agent_control_on_dump(c, NULL, NULL);
 	return times == 2 ? rc : 1;
+}
+
+/* The last request counts; an earlier one that comes later does not. */
+static int trace_until_stop(struct stage *s, struct control *c, const struct msg_welcome *welcome)
+{
+	int steps = 0;
+	int rc = wait_for_stop(s, c, welcome);
+	return agent_control_trace_asked(c, &steps) == 2 && steps == TRACE_STEPS_MOST ? rc : 1;
 }
 
 /* The abort arrives together with the stop, before anybody asks to be notified of it. */
@@ -690,110 +420,40 @@ static void dumps_are_written_on_demand_and_answered(void **state)
 	end_agent(&v);
 }
 
-static json_t *regroup_json(void)
+static json_t *trace_json(int number, int steps)
 {
-	return msg_regroup_json(&(struct msg_regroup){ .reason = "rank 3 is lost" });
+	return msg_trace_json(&(struct msg_trace){ .number = number, .steps = steps });
 }
 
-static void queue_next_welcome(struct supervisor *v)
-{
-	json_t *welcome = welcome_json(GENERATION + 1, 1, 2, 0.02);
-	assert_int_equal(channel_send(v->channel, MSG_WELCOME, welcome, NULL), 0);
-	json_decref(welcome);
-	channel_renew(v->channel, GENERATION + 1);
-}
-
-/* Up to the welcome of the next generation, which is queued but not sent. */
-static void lose_generation(struct supervisor *v, scenario *play)
-{
-	start_agent(v, agent_on_one_core, play);
-	let_in(v);
-	send_message(v, MSG_REGROUP, regroup_json());
-	struct msg m = expect(v, MSG_IDLE);
-	msg_fini(&m);
-	queue_next_welcome(v);
-}
-
-/* The agent's messages of the lost generation may still come. */
-static void expect_of_next(struct supervisor *v, enum msg_type type)
-{
-	struct msg m = { 0 };
-	char data[4096];
-	while (m.type != type) {
-		struct err e = ERR_INIT;
-		msg_fini(&m);
-		m = (struct msg){ 0 };
-		int rc = channel_next(v->channel, &m, &e);
-		assert_true(rc >= 0 || e.code == ERR_STALE);
-		if (rc)
-			continue;
-		ssize_t n = recv(v->fd, data, sizeof data, 0);
-		assert_true(n > 0);
-		assert_int_equal(channel_feed(v->channel, data, (size_t)n, NULL), 0);
-	}
-	msg_fini(&m);
-}
-
-/* The times of the steps up to this one, and then a message of this type. */
-static void expect_times_before(struct supervisor *v, int64_t step, enum msg_type type)
-{
-	struct msg m = expect(v, MSG_TIMES);
-	assert_int_equal(json_integer_value(json_object_get(m.body, "step")), step);
-	msg_fini(&m);
-	m = expect(v, type);
-	msg_fini(&m);
-}
-
-static void the_times_are_reported_before_a_rank_fails_is_idle_or_finishes(void **state)
+static void the_last_request_for_a_trace_counts(void **state)
 {
 	(void)state;
 	struct supervisor v;
-	start_agent(&v, agent_main, train_in_two_generations);
+	start_agent(&v, agent_main, trace_until_stop);
 	let_in(&v);
-	struct msg m = expect(&v, MSG_READY);
+	send_message(&v, MSG_TRACE, trace_json(2, TRACE_STEPS_MOST));
+	send_message(&v, MSG_TRACE, trace_json(1, 7));
+	send_message(&v, MSG_STOP,
+		     msg_stop_json(&(struct msg_stop){ .reason = "time is up", .checkpoint = 1 }));
+	struct msg m = expect(&v, MSG_FINISHED);
 	msg_fini(&m);
-	expect_times_before(&v, 1, MSG_FAILED);
-	send_message(&v, MSG_REGROUP, regroup_json());
-	expect_times_before(&v, 2, MSG_IDLE);
-	queue_next_welcome(&v);
-	flush(&v);
-	expect_of_next(&v, MSG_READY);
-	expect_times_before(&v, 3, MSG_FINISHED);
 	hang_up(&v);
 	assert_int_equal(status_of(&v), AS_IT_MUST);
 	end_agent(&v);
 }
 
-static void an_agent_meets_the_ranks_of_its_next_generation(void **state)
+static void a_trace_of_too_many_steps_ends_the_agent(void **state)
 {
+	static const int bad[][2] = { { 1, 0 }, { 0, 5 }, { -1, 5 }, { 1, TRACE_STEPS_MOST + 1 } };
 	(void)state;
-	struct supervisor v;
-	lose_generation(&v, regroup_and_meet);
-	flush(&v);
-	expect_of_next(&v, MSG_ENDPOINTS);
-	for (int rank = 0; rank < 2; rank++) {
-		struct msg_world_endpoints part = { .first = rank,
-						    .values = json_pack("[{s:s}]", "a", "b") };
-		send_message(&v, MSG_WORLD_ENDPOINTS, msg_world_endpoints_json(&part));
-		json_decref(part.values);
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		struct supervisor v;
+		begin_stuck(&v);
+		send_message(&v, MSG_TRACE, trace_json(bad[i][0], bad[i][1]));
+		assert_int_equal(status_of(&v), 1);
+		assert_non_null(strstr(reason_told(&v), "message trace: "));
+		end_agent(&v);
 	}
-	expect_of_next(&v, MSG_FINISHED);
-	hang_up(&v);
-	assert_int_equal(status_of(&v), AS_IT_MUST);
-	end_agent(&v);
-}
-
-/* The trainer has not seen the welcome yet. */
-static void the_loss_of_a_generation_that_has_just_begun_is_not_missed(void **state)
-{
-	(void)state;
-	struct supervisor v;
-	lose_generation(&v, regroup_twice);
-	send_message(&v, MSG_REGROUP, regroup_json());
-	expect_of_next(&v, MSG_FINISHED);
-	hang_up(&v);
-	assert_int_equal(status_of(&v), AS_IT_MUST);
-	end_agent(&v);
 }
 
 static void a_stop_has_the_wish_for_a_checkpoint(void **state)
@@ -854,7 +514,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(everything_sent_arrives_in_order_before_the_close),
 		cmocka_unit_test(heartbeats_report_the_progress),
-		cmocka_unit_test(the_times_are_reported_before_a_rank_fails_is_idle_or_finishes),
 		cmocka_unit_test(progress_is_reported_soon_and_before_a_failure),
 		cmocka_unit_test(the_time_without_a_core_is_reported),
 		cmocka_unit_test(a_message_without_a_body_is_not_sent),
@@ -867,8 +526,8 @@ int main(void)
 		cmocka_unit_test(after_finished_a_lost_supervisor_is_no_failure),
 		cmocka_unit_test(a_late_abort_handler_is_called_at_once),
 		cmocka_unit_test(dumps_are_written_on_demand_and_answered),
-		cmocka_unit_test(an_agent_meets_the_ranks_of_its_next_generation),
-		cmocka_unit_test(the_loss_of_a_generation_that_has_just_begun_is_not_missed),
+		cmocka_unit_test(the_last_request_for_a_trace_counts),
+		cmocka_unit_test(a_trace_of_too_many_steps_ends_the_agent),
 		cmocka_unit_test(a_stop_has_the_wish_for_a_checkpoint),
 		cmocka_unit_test(signals_are_reported_and_survived),
 		cmocka_unit_test(a_refusal_gives_its_reason),

@@ -2,6 +2,8 @@
  * way in which a run is not proven. */
 #include "agent/engine/data/audit.h"
 #include "agent/engine/data/feed.h"
+#include "agent/engine/data/ledger.h"
+#include "agent/engine/data/ledger_parts.h"
 #include "agent/engine/data/tokens.h"
 #include "base/file.h"
 #include "tests/unit/agent/world.h"
@@ -27,13 +29,14 @@ static char dir[64], prefix[80], ledger[96];
 /* What the next generation skips, and how much the run had skipped before it. */
 static struct ledger_skip skips[2];
 static int64_t skipped;
+static int64_t split; /* of the ledger; 0: as usual */
 
 static int make_data(void **state)
 {
 	struct token_writer *w;
 	(void)state;
 	memset(skips, 0, sizeof skips);
-	skipped = 0;
+	skipped = split = 0;
 	if (!tmpdir_make(dir, sizeof dir))
 		return -1;
 	snprintf(prefix, sizeof prefix, "%s/d", dir);
@@ -55,6 +58,10 @@ static int remove_data(void **state)
 	char path[128];
 	(void)state;
 	unlink(ledger);
+	for (int i = 1; i < 100; i++) {
+		snprintf(path, sizeof path, "%s/ledger.%d.jsonl", dir, i);
+		unlink(path);
+	}
 	for (int i = 0; i < 2; i++) {
 		snprintf(path, sizeof path, "%s.%s", prefix, i ? "idx" : "bin");
 		unlink(path);
@@ -99,6 +106,7 @@ static int train(struct comm *world, void *arg, struct err *e)
 		.offset = offset,
 		.share = g->shares[replica],
 		.global = g->global,
+		.split = split,
 	};
 	struct feed_options fo = {
 		.data = data,
@@ -147,7 +155,7 @@ static struct audit *read_audit(void)
 	struct buf text = BUF_INIT;
 	struct err e = ERR_INIT;
 	struct audit *a;
-	if (file_slurp(ledger, 1 << 20, &text, &e) ||
+	if (data_ledger_slurp(dir, 1 << 20, &text, &e) ||
 	    data_audit_open(buf_str(&text), text.len, &a, &e))
 		fail_msg("%s", e.text);
 	buf_fini(&text);
@@ -234,6 +242,65 @@ static void what_rollbacks_skip_is_listed_and_proven(void **state)
 	assert_string_equal(a->skips[0].reason, "step 6");
 	assert_int_equal(a->skips[1].first, 55);
 	assert_int_equal(a->skips[1].generation, 3);
+	data_audit_close(a);
+}
+
+/* Merges what the writers' threads left. Returns how many merged lines there are. */
+static int merge_all(void)
+{
+	struct err e = ERR_INIT;
+	struct ledger_merging m = { .run = dir, .most = 1 << 20 };
+	if (data_ledger_merge_parts(&m, &e))
+		fail_msg("%s", e.text);
+	struct buf text = BUF_INIT;
+	int n = 0;
+	assert_int_equal(data_ledger_slurp(dir, 1 << 20, &text, NULL), 0);
+	for (const char *at = buf_str(&text); (at = strstr(at, "\"pieces\"")); at++)
+		n++;
+	buf_fini(&text);
+	return n;
+}
+
+static void merged_lines_prove_the_tokens_also_if_a_restart_cuts_them(void **state)
+{
+	(void)state;
+	split = 700;
+	assert_int_equal(
+		run_generation((struct generation){ 1, 0, 0, 6, 40, 2, 0, 2, 2, { 4, 2 }, -1 }), 0);
+	assert_true(merge_all() > 0);
+	/* This one continues at a step that a merged line has passed, and skips samples. */
+	skips[0] = (struct ledger_skip){ 60, 6, "step 11" };
+	assert_int_equal(
+		run_generation((struct generation){ 2, 10, 60, 6, 30, 3, 0, 1, 1, { 6 }, -1 }), 0);
+	merge_all();
+	skipped = 6;
+	memset(skips, 0, sizeof skips);
+	assert_int_equal(
+		run_generation((struct generation){ 3, 37, 222, 4, 9, 1, 0, 2, 1, { 1, 3 }, -1 }),
+		0);
+	merge_all();
+	struct audit *a = read_audit();
+	hold_against_data(a);
+	expect_proven(a, 0, 222 + 36 + 6);
+	assert_int_equal(a->step, 46);
+	assert_int_equal(a->undone, (30 + 3) * 6);
+	assert_int_equal(a->skipped, 6);
+	data_audit_close(a);
+}
+
+static void tokens_that_differ_are_found_in_merged_lines(void **state)
+{
+	(void)state;
+	split = 700;
+	assert_int_equal(
+		run_generation((struct generation){ 1, 0, 0, 6, 40, 2, 0, 2, 1, { 4, 2 }, 1 }), 0);
+	assert_true(merge_all() > 0);
+	struct audit *a = read_audit();
+	expect_proven(a, 0, 240);
+	hold_against_data(a);
+	assert_true(a->n_findings > 0);
+	assert_non_null(strstr(a->findings[0], "the replica of samples 4 to 5 of each batch read "
+					       "tokens that differ from the data"));
 	data_audit_close(a);
 }
 
@@ -492,6 +559,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(restarts_and_layouts_leave_each_sample_once),
 		TEST(what_rollbacks_skip_is_listed_and_proven),
+		TEST(merged_lines_prove_the_tokens_also_if_a_restart_cuts_them),
+		TEST(tokens_that_differ_are_found_in_merged_lines),
 		TEST(a_run_that_began_with_another_ones_checkpoint_says_so),
 		TEST(ranks_of_a_replica_that_were_fed_differently_are_named),
 		TEST(tokens_that_are_not_the_datas_are_found),

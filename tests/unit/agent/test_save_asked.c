@@ -1,5 +1,5 @@
-/* A checkpoint that somebody asks for while a world of several ranks trains. The ranks hear of it after
- * different steps, and save after the same one. */
+/* A checkpoint, and a trace of steps, that somebody asks for while a world of several ranks trains. The ranks
+ * hear of it after different steps, and save after the same one, and record the same ones. */
 #include "agent/engine/ckpt/ckpt.h"
 #include "agent/engine/data/pack.h"
 #include "agent/engine/train/train.h"
@@ -28,12 +28,16 @@ static const char base[] =
 	"[checkpoint]\nevery = 0\n"
 	"[data]\nvalidation = 0.2\n";
 
-enum { RANKS = 2, COMMITS = 8 };
+enum { RANKS = 2, COMMITS = 8, TRACES = 2, WRITES_FOR = 2 /* steps */, TOO_MANY = COMM_TAPE_OPS };
 
 /* The ranks of one run. Shared by them. */
 struct board {
 	int commits; /* of rank 0 */
 	int64_t steps[COMMITS];
+	struct {
+		int64_t first, last;
+		char why[300];
+	} traces[RANKS][TRACES + 1]; /* by number */
 };
 
 struct course {
@@ -41,12 +45,17 @@ struct course {
 	const char *const *words;
 	struct layout layout;
 	struct board *board;
+	int records;          /* steps that a request wants recorded; 0: nobody asks */
+	bool unequal;         /* the last rank has far more operations than the others */
+	int64_t write_before; /* a trace that ends before this step is written WRITES_FOR steps long */
 };
 
 /* What the hooks of a rank know. */
 struct rank {
-	int number;
-	int64_t step;
+	int number, records;
+	int64_t write_before;
+	_Atomic int64_t step; /* finished ones */
+	struct comm *alone;   /* a group of this rank; NULL: none */
 	struct board *board;
 };
 
@@ -97,6 +106,33 @@ static int asked(void *arg)
 	if (r->number == RANKS - 1)
 		return r->step >= 3;
 	return r->step >= 9 ? 2 : r->step >= 7;
+}
+
+/* As with the checkpoints; the second request comes when the first one is long over. */
+static int trace_asked(void *arg, int *steps)
+{
+	const struct rank *r = arg;
+	*steps = r->records;
+	if (!r->records)
+		return 0;
+	if (r->number == RANKS - 1)
+		return r->step >= 2;
+	return r->step >= 15 ? 2 : r->step >= 4;
+}
+
+/* On the thread that has written the file. It takes as long as the rank's next steps: if training waited for
+ * it, neither would end. */
+static void note_traced(void *arg, const struct trace_report *report)
+{
+	struct rank *r = arg;
+	struct board *b = r->board;
+	while (!report->why && report->last < r->write_before &&
+	       r->step < report->last + WRITES_FOR)
+		usleep(100);
+	b->traces[r->number][report->number].first = report->first;
+	b->traces[r->number][report->number].last = report->last;
+	snprintf(b->traces[r->number][report->number].why, 300, "%s",
+		 report->why ? report->why : "");
 }
 
 static int records(void *arg, int64_t step, double seconds, struct err *e)
@@ -166,6 +202,21 @@ static void note_finished(void *arg, int64_t step, int64_t bytes, const struct p
 	(void)spent;
 }
 
+/* A drill's hook, before each step: operations that only this rank has. */
+static int work_alone(void *arg, int64_t step, bool *poison, struct err *e)
+{
+	const struct rank *r = arg;
+	char in = 0, out = 0;
+	const struct comm_p2p self[] = { { true, { &out }, 1, COMM_U8, 0 },
+					 { false, { &in }, 1, COMM_U8, 0 } };
+	int rc = 0;
+	(void)step;
+	(void)poison;
+	for (int i = 0; i < 100 && r->number == RANKS - 1 && !rc; i++)
+		rc = comm_batch_send_recv(r->alone, self, 2, e);
+	return rc;
+}
+
 /* --- a run ------------------------------------------------------------------------------ */
 
 static int load_job(const struct course *c, struct job *job, struct err *e)
@@ -187,7 +238,10 @@ static int train(struct comm *world, void *arg, struct err *e)
 {
 	const struct course *c = arg;
 	static struct job job;
-	struct rank r = { .number = comm_rank(world), .board = c->board };
+	struct rank r = { .number = comm_rank(world),
+			  .board = c->board,
+			  .records = c->records,
+			  .write_before = c->write_before };
 	const struct train_hooks hooks = {
 		.arg = &r,
 		.progress = note_progress,
@@ -196,6 +250,7 @@ static int train(struct comm *world, void *arg, struct err *e)
 		.times = note_times,
 		.stopping = never_stops,
 		.save_asked = asked,
+		.trace_asked = trace_asked,
 		.await_recorded = records,
 		.give_up = nothing,
 		.ready = note_ready,
@@ -205,7 +260,10 @@ static int train(struct comm *world, void *arg, struct err *e)
 		.series = note_series,
 		.committed = note_commit,
 		.save_failed = note_failure,
+		.traced = note_traced,
 		.finished = note_finished,
+		.drill = c->unequal ? work_alone : NULL,
+		.drill_arg = &r,
 	};
 	struct phases phases = { 0 };
 	struct rank_view view;
@@ -225,7 +283,10 @@ static int train(struct comm *world, void *arg, struct err *e)
 		.node_ranks = RANKS,
 		.phases = &phases,
 	};
-	int rc = train_run(&env, e);
+	int rc = c->unequal ? comm_split(world, r.number, 0, "alone", &r.alone, e) : 0;
+	if (!rc)
+		rc = train_run(&env, e);
+	comm_close(r.alone);
 	rank_view_fini(&view);
 	return rc;
 }
@@ -282,6 +343,96 @@ static void workers_of_a_parameter_server_save_after_the_same_step(void **state)
 	check_run("stale", stale, replicas, 2);
 }
 
+/* --- traces ----------------------------------------------------------------------------- */
+
+static void check_trace(const struct board *b, int number, int64_t first, int64_t last)
+{
+	for (int r = 0; r < RANKS; r++) {
+		assert_string_equal(b->traces[r][number].why, "");
+		assert_int_equal(b->traces[r][number].first, first);
+		assert_int_equal(b->traces[r][number].last, last);
+	}
+}
+
+/* The second file replaces the first one. */
+static void check_files(const char *name, int64_t first, int64_t last)
+{
+	char path[256], range[64];
+	for (int r = 0; r < RANKS; r++) {
+		struct buf text = BUF_INIT;
+		snprintf(path, sizeof path, "%.60s/%.20s/trace/gen-1/steps-%d.json", dir, name, r);
+		snprintf(range, sizeof range, "\"first\": %lld, \"last\": %lld,", (long long)first,
+			 (long long)last);
+		assert_int_equal(file_slurp(path, 1 << 24, &text, NULL), 0);
+		assert_non_null(strstr(buf_str(&text), range));
+		buf_fini(&text);
+	}
+}
+
+static struct course run_traced(const char *name, const char *const *words, struct layout layout,
+				int records, int64_t write_before)
+{
+	struct course c = { .name = name,
+			    .unequal = records == TOO_MANY,
+			    .words = words,
+			    .layout = layout,
+			    .records = records,
+			    .write_before = write_before,
+			    .board = world_shared(sizeof *c.board) };
+	char run[192];
+	path_of(run, name);
+	assert_int_equal(file_make_dirs(run, NULL), 0);
+	assert_int_equal(world_run(RANKS, train, &c), 0);
+	return c;
+}
+
+static void all_ranks_record_the_same_steps_and_train_on_while_they_write(void **state)
+{
+	static const char *const words[] = { "parallel.pp=2", NULL };
+	(void)state;
+	struct course c = run_traced("traced", words, stages, 3, 20 - WRITES_FOR);
+	check_trace(c.board, 1, 4, 6);
+	check_trace(c.board, 2, 17, 19);
+	check_files("traced", 17, 19);
+	world_unshared(c.board, sizeof *c.board);
+}
+
+static void the_steps_of_the_job_come_first(void **state)
+{
+	static const char *const words[] = { "parallel.dp=2", "trace.steps=6-8", NULL };
+	(void)state;
+	struct course c = run_traced("both", words, replicas, 3, 0);
+	check_trace(c.board, 1, 9, 11);
+	check_trace(c.board, 2, 17, 19);
+	world_unshared(c.board, sizeof *c.board);
+}
+
+static void the_end_of_the_run_ends_the_steps(void **state)
+{
+	static const char *const words[] = { "parallel.dp=2", "trace.steps=7-30", NULL };
+	(void)state;
+	struct course c = run_traced("ends", words, replicas, 3, 0);
+	check_trace(c.board, 1, 4, 6);
+	for (int r = 0; r < RANKS; r++)
+		assert_string_equal(c.board->traces[r][2].why,
+				    "training ended before the steps began");
+	check_files("ends", 7, 20);
+	world_unshared(c.board, sizeof *c.board);
+}
+
+/* All ranks say the same, although one has less room than the others. */
+static void more_steps_than_the_tape_holds_are_refused(void **state)
+{
+	static const char *const words[] = { "parallel.dp=2", NULL };
+	(void)state;
+	struct course c = run_traced("large", words, replicas, TOO_MANY, 0);
+	for (int r = 0; r < RANKS; r++)
+		assert_non_null(
+			strstr(c.board->traces[r][1].why, "steps of this job; ask for at most"));
+	assert_string_equal(c.board->traces[0][1].why, c.board->traces[1][1].why);
+	world_unshared(c.board, sizeof *c.board);
+}
+
 static void make_text(void)
 {
 	struct buf text = BUF_INIT;
@@ -306,6 +457,10 @@ int main(void)
 		cmocka_unit_test(replicas_save_after_the_same_step),
 		cmocka_unit_test(stages_save_after_the_same_step),
 		cmocka_unit_test(workers_of_a_parameter_server_save_after_the_same_step),
+		cmocka_unit_test(all_ranks_record_the_same_steps_and_train_on_while_they_write),
+		cmocka_unit_test(the_steps_of_the_job_come_first),
+		cmocka_unit_test(the_end_of_the_run_ends_the_steps),
+		cmocka_unit_test(more_steps_than_the_tape_holds_are_refused),
 	};
 	if (!tmpdir_make(dir, sizeof dir))
 		return 1;

@@ -1,5 +1,6 @@
 /* Tests reads and writes of whole files, and files that exist either completely or not at all. */
 #include "base/file.h"
+#include "base/process.h"
 #include "tests/unit/tmpdir.h"
 
 #include <errno.h>
@@ -42,6 +43,28 @@ static unsigned mode_of(const char *path)
 	struct stat st;
 	assert_int_equal(stat(path, &st), 0);
 	return st.st_mode & 07777;
+}
+
+/* This process has not called process_begin, so no umask of a parent is known; then the file is
+ * private. tests/cli/schedule.bats has the umasks. */
+static void a_published_file_has_the_mode_of_the_parents_umask(void **state)
+{
+	(void)state;
+	const char *path = in_dir("picture");
+	assert_int_equal(process_public_mode(), 0600);
+	assert_int_equal(file_publish(path, "<svg/>", 6, NULL), 0);
+	assert_int_equal(mode_of(path), 0600);
+	umask(027);
+	process_begin();
+	assert_int_equal(process_public_mode(), 0640);
+	assert_int_equal(file_publish(path, "<svg/>", 6, NULL), 0);
+	assert_int_equal(mode_of(path), 0640);
+	umask(0777);
+	process_begin();
+	assert_int_equal(file_publish(path, "<svg/>", 6, NULL), 0);
+	assert_int_equal(mode_of(path), 0600);
+	assert_int_equal(names_in_dir(), 1);
+	unlink(path);
 }
 
 static void a_replaced_file_holds_the_new_text_and_is_private(void **state)
@@ -341,6 +364,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_replaced_file_holds_the_new_text_and_is_private),
+		cmocka_unit_test(a_published_file_has_the_mode_of_the_parents_umask),
 		cmocka_unit_test(a_replacement_that_fails_leaves_the_old_file_and_nothing_else),
 		cmocka_unit_test(a_link_under_the_temporary_name_is_not_followed),
 		cmocka_unit_test(slurp_refuses_what_is_too_large_or_not_there),

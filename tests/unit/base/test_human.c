@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -87,6 +88,61 @@ static void a_plain_text_steers_no_terminal(void **state)
 	(void)state;
 	human_plain(text);
 	assert_string_equal(text, "a [2Jb   c  \xc3\xa9\xc2");
+	/* Single bytes, after an overlong lead and after one whose character is cut; and inside the
+	 * characters U+00DB, U+201B and U+1F61B, where they are no controls. */
+	char bytes[] = "\x9b"
+		       "2J\xc0\x9b\xe2\x9b"
+		       "x\xc3\x9b\xe2\x80\x9b\xf0\x9f\x98\x9b";
+	human_plain(bytes);
+	assert_string_equal(bytes, " 2J\xc0 \xe2 x\xc3\x9b\xe2\x80\x9b\xf0\x9f\x98\x9b");
+}
+
+static void a_width_is_in_columns(void **state)
+{
+	static const struct {
+		const char *text;
+		int wide;
+	} cases[] = {
+		{ "", 0 },
+		{ "run-1", 5 },
+		{ "\xc3\xa9t\xc3\xa9", 3 },        /* été */
+		{ "e\xcc\x81t", 2 },               /* a combining accent */
+		{ "\xe6\xa8\xa1\xe5\x9e\x8b", 4 }, /* two Chinese characters */
+		{ "\xf0\x9f\x9a\x80", 2 },         /* a rocket */
+		{ "a\xff\xe6\xa8z", 5 },           /* three bytes that are no characters */
+	};
+	char line[64];
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		const char *text = cases[i].text;
+		assert_int_equal(human_width(text), cases[i].wide);
+		snprintf(line, sizeof line, "%-*s|", human_padded(text, 8), text);
+		assert_int_equal(human_width(line), 9);
+	}
+}
+
+static void a_word_for_a_shell_is_quoted_if_it_must_be(void **state)
+{
+	static const struct {
+		const char *word, *text;
+	} cases[] = {
+		{ "/runs/demo-1_a.b/job.ini", "/runs/demo-1_a.b/job.ini" },
+		{ "", "''" },
+		{ "my runs", "'my runs'" },
+		{ "~/$HOME;`x`", "'~/$HOME;`x`'" },
+		{ "it's", "'it'\\''s'" },
+		{ "a\n\xc2\x9b"
+		  "b\x9b",
+		  "'a'$'\\012'''$'\\302\\233''b'$'\\233'''" },
+		{ "\xc3\xa9", "'\xc3\xa9'" },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct buf out = BUF_INIT;
+		human_shell_word(cases[i].word, &out);
+		assert_string_equal(buf_str(&out), cases[i].text);
+		buf_fini(&out);
+	}
 }
 
 int main(void)
@@ -97,6 +153,8 @@ int main(void)
 		cmocka_unit_test(seconds_are_in_powers_of_1000),
 		cmocka_unit_test(one_has_no_plural),
 		cmocka_unit_test(a_plain_text_steers_no_terminal),
+		cmocka_unit_test(a_width_is_in_columns),
+		cmocka_unit_test(a_word_for_a_shell_is_quoted_if_it_must_be),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

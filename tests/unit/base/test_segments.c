@@ -122,6 +122,33 @@ static void a_reader_goes_on_over_splits(void **state)
 	segments_reader_fini(&r);
 }
 
+/* Puts another file in the place of a segment, as thinning does. */
+static void replace(uint32_t number, const char *text)
+{
+	char path[RUN_PATH], beside[RUN_PATH + 8];
+	segments_path(path, dir, RUN_METRICS, number);
+	append(999, text);
+	segments_path(beside, dir, RUN_METRICS, 999);
+	assert_int_equal(rename(beside, path), 0);
+}
+
+static void a_file_that_was_split_and_thinned_is_read_once(void **state)
+{
+	(void)state;
+	struct segments_reader r;
+	segments_reader_init(&r, dir, RUN_METRICS);
+	append(0, "{\"time\":1}\na\nb\n");
+	reads(&r, "{\"time\":1}\na\nb\n");
+	split(1);
+	replace(1, "{\"time\":1,\"thinned\":1}\nb\n");
+	append(0, "{\"time\":2}\nc\n");
+	split(2);
+	replace(2, "{\"time\":2,\"thinned\":1}\nc\n");
+	append(0, "{\"time\":3}\nd\n");
+	reads(&r, "{\"time\":2,\"thinned\":1}\nc\n{\"time\":3}\nd\n");
+	segments_reader_fini(&r);
+}
+
 enum { LINES = 2000, LINES_PER_SEGMENT = 4 };
 
 /* In the child: writes numbered lines as fast as it can. */
@@ -239,6 +266,7 @@ int main(void)
 		EACH(names_of_segments_have_a_number),
 		EACH(segments_come_in_their_order_and_the_file_last),
 		EACH(a_reader_goes_on_over_splits),
+		EACH(a_file_that_was_split_and_thinned_is_read_once),
 		EACH(a_reader_beside_a_writer_misses_no_line),
 		EACH(a_deleted_file_begins_anew),
 		EACH(the_end_is_read_over_segments),

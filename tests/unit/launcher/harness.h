@@ -41,6 +41,7 @@ struct peer {
 	int rank, world;  /* of the last welcome */
 	int64_t recorded; /* the last step that was reported to it */
 	int saves;        /* how often it was asked for a checkpoint */
+	int traces;       /* how often it was asked to record steps */
 	char resume[256];
 	int threads, at[4]; /* tp, cp, dp, pp that it received */
 	int device, numa, predecessors, skips;
@@ -201,6 +202,7 @@ static void peer_read(struct peer *p)
 		p->welcomed |= m.type == MSG_WELCOME;
 		p->stopped |= m.type == MSG_STOP;
 		p->saves += m.type == MSG_SAVE;
+		p->traces += m.type == MSG_TRACE;
 		p->aborted |= m.type == MSG_ABORT;
 		p->regroups += m.type == MSG_REGROUP;
 		if (m.type == MSG_REGROUP && !p->stubborn)

@@ -156,7 +156,7 @@ static void a_rank_that_finished_is_stopping_from_its_last_report_on(void **stat
 	all_ready(1, 0);
 	report(11, 0, 10, 8, 2);
 	report(11, 1, 10, 8, 2);
-	supervise_account_finished(&a, 12 * SECOND, 0);
+	supervise_account_finished(&a, 12 * SECOND, 0, false);
 	supervise_account_stop(&a, 13 * SECOND);
 	supervise_account_settle(&a, 14 * SECOND);
 	expect(TIME_START, 2);
@@ -164,6 +164,27 @@ static void a_rank_that_finished_is_stopping_from_its_last_report_on(void **stat
 	expect(TIME_LOST, 2); /* the other one was ended at 13 s within a step */
 	expect(TIME_UNREPORTED, 0);
 	expect_sum(2 * 14);
+	supervise_account_close(&a);
+}
+
+static void a_generation_that_leaves_is_restarting_from_its_last_report_on(void **state)
+{
+	(void)state;
+	open_account(2, 2);
+	start(0, 2);
+	all_ready(1, 0);
+	for (int r = 0; r < 2; r++) {
+		report(11, r, 10, 8, 2);
+		supervise_account_finished(&a, 12 * SECOND, r, true);
+	}
+	supervise_account_lose(&a, 13 * SECOND);
+	start(16, 1);
+	all_ready(18, 10);
+	expect(TIME_START, 2);
+	expect(TIME_STOP, 0);
+	expect(TIME_LOST, 0);
+	expect(TIME_RESTART, 2 * (16 - 11) + 18 - 16);
+	expect_sum(2 * 18);
 	supervise_account_close(&a);
 }
 
@@ -267,6 +288,7 @@ struct model {
 	int64_t now, wall, total, before[2], idle; /* before: start, restart */
 	int world, devices, training;              /* ranks that have become ready */
 	bool lost, stopped, ended[MOST], ready[MOST];
+	bool leaves; /* ranks that finish are followed by another generation */
 	int64_t step;
 };
 
@@ -371,7 +393,7 @@ static void draw_event(void)
 		draw(3) ? lose() : stop();
 		break;
 	case 2:
-		supervise_account_finished(&a, m.now, rank);
+		supervise_account_finished(&a, m.now, rank, m.leaves);
 		break;
 	case 3:
 		draw(4) ? report_fully() : supervise_account_settle(&a, m.now);
@@ -398,7 +420,10 @@ static void check_account(void)
 	assert_int_equal(time_parts_sum(a.parts), m.total);
 	assert_int_equal(a.parts[TIME_IDLE], m.idle);
 	assert_int_equal(a.parts[TIME_START], m.before[0]);
-	assert_int_equal(a.parts[TIME_RESTART], m.before[1]);
+	if (m.leaves) /* with the time of ranks that have finished */
+		assert_true(a.parts[TIME_RESTART] >= m.before[1]);
+	else
+		assert_int_equal(a.parts[TIME_RESTART], m.before[1]);
 }
 
 /* What is marked, and what the ranks have reported beyond it, are the parts. */
@@ -421,7 +446,9 @@ static void the_parts_add_up_whatever_happens(void **state)
 	print_message("SEED=%u\n", seed);
 	srand(seed);
 	for (int run = 0; run < 300; run++) {
-		m = (struct model){ .world = 1 + (int)draw(MOST), .devices = (int)draw(MOST + 2) };
+		m = (struct model){ .world = 1 + (int)draw(MOST),
+				    .devices = (int)draw(MOST + 2),
+				    .leaves = draw(2) };
 		open_account(m.world, m.devices);
 		begin_generation();
 		for (int i = 0; i < 400; i++) {
@@ -450,6 +477,7 @@ int main(void)
 		cmocka_unit_test(restarts_without_progress_lose_no_step_twice),
 		cmocka_unit_test(a_rollback_may_go_back_beyond_the_start_of_a_generation),
 		cmocka_unit_test(a_rank_that_finished_is_stopping_from_its_last_report_on),
+		cmocka_unit_test(a_generation_that_leaves_is_restarting_from_its_last_report_on),
 		cmocka_unit_test(a_report_that_falls_or_exceeds_the_time_is_not_believed),
 		cmocka_unit_test(a_later_run_continues_the_sums_and_loses_what_it_repeats),
 		cmocka_unit_test(a_rank_waits_for_the_slowest_rank_of_its_group),

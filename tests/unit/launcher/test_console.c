@@ -68,6 +68,46 @@ static void test_a_checkpoint_that_fails_is_told(void **state)
 	assert_int_equal(exit_status(), -1);
 }
 
+static void fail_save(int rank, int64_t step)
+{
+	const struct msg_save_failed m = { .step = step, .text = "the disk is full" };
+	send_message(&h.peers[rank], MSG_SAVE_FAILED, msg_save_failed_json(&m));
+	pump();
+}
+
+static void test_the_failure_of_an_earlier_checkpoint_is_no_answer(void **state)
+{
+	(void)state;
+	struct viewer *v = viewer_join(0);
+	train_all();
+	send_step(&h.peers[0], MSG_METRICS, 5);
+	ask(v, "checkpoint");
+	fail_save(0, 4);
+	assert_int_equal(v->answers, 1);
+	fail_save(0, 5);
+	assert_int_equal(v->answers, 2);
+	assert_false(v->last.ok);
+}
+
+static void test_only_rank_0_reports_that_a_checkpoint_failed(void **state)
+{
+	(void)state;
+	struct viewer *v = viewer_join(0);
+	train_all();
+	ask(v, "checkpoint");
+	fail_save(1, 1);
+	assert_int_equal(v->answers, 1);
+	assert_int_equal(count_events("rank-lost", "only rank 0 sends it"), 1);
+}
+
+static void test_a_checkpoint_cannot_fail_before_the_rank_is_ready(void **state)
+{
+	(void)state;
+	connect_all();
+	fail_save(0, 1);
+	assert_int_equal(count_events("rank-lost", "message save_failed"), 1);
+}
+
 static void test_a_loss_ends_the_wait_for_a_checkpoint(void **state)
 {
 	(void)state;
@@ -131,6 +171,139 @@ static void test_a_run_that_went_back_answers_with_an_earlier_step(void **state)
 	assert_true(v->last.ok && !v->last.more && v->last.step == 1);
 }
 
+/* --- traces ------------------------------------------------------------------------------ */
+
+static void ask_trace(struct viewer *v, int steps)
+{
+	int before = v->answers;
+	tell(v, MSG_CONSOLE_ASK,
+	     msg_console_ask_json(&(struct msg_console_ask){
+		     .what = "trace", .has_count = true, .count = steps }));
+	pump();
+	assert_int_equal(v->answers, before + 1);
+}
+
+/* why: NULL: the rank has written the steps. */
+static void send_traced(int rank, int number, int64_t first, int64_t last, const char *why)
+{
+	send_message(&h.peers[rank], MSG_TRACED,
+		     msg_traced_json(&(struct msg_traced){ .number = number,
+							   .first = first,
+							   .last = last,
+							   .has_error = why != NULL,
+							   .error = why }));
+	pump();
+}
+
+static void test_a_trace_is_told_when_all_ranks_have_written_it(void **state)
+{
+	(void)state;
+	struct viewer *a = viewer_join(0), *b = viewer_join(1);
+	ask_trace(a, 3);
+	assert_false(a->last.ok); /* it does not train yet */
+	train_all();
+	ask_trace(a, 0);
+	assert_false(a->last.ok);
+	ask_trace(a, TRACE_STEPS_MOST + 1);
+	assert_false(a->last.ok);
+	ask(a, "trace"); /* how many? */
+	assert_false(a->last.ok);
+	assert_int_equal(h.peers[0].traces, 0);
+	ask_trace(a, 3);
+	assert_true(a->last.ok && a->last.more);
+	assert_int_equal(h.peers[0].traces, 1);
+	assert_int_equal(h.peers[1].traces, 1);
+	ask_trace(b, 3);
+	assert_false(b->last.ok);
+	assert_non_null(strstr(b->last.text, "ada on desk"));
+	/* One rank answers twice, and for a number that nobody has. */
+	send_traced(0, 1, 5, 7, NULL);
+	send_traced(0, 1, 5, 7, NULL);
+	send_traced(1, 9, 5, 7, NULL);
+	assert_int_equal(a->answers, 5);
+	send_traced(1, 1, 5, 7, NULL);
+	assert_int_equal(a->answers, 6);
+	assert_true(a->last.ok && !a->last.more && a->last.step == 5 && a->last.last == 7);
+	assert_non_null(strstr(a->last.path, "/trace/gen-1"));
+	assert_int_equal(count_events("trace-asked", "ada on desk"), 1);
+	ask_trace(b, 1);
+	assert_true(b->last.ok && b->last.more);
+	assert_int_equal(h.peers[0].traces, 2);
+}
+
+static void test_a_trace_that_a_rank_cannot_write_is_told(void **state)
+{
+	(void)state;
+	struct viewer *v = viewer_join(0);
+	train_all();
+	ask_trace(v, 3);
+	send_traced(1, 1, 5, 7, "the disk is full");
+	assert_int_equal(v->answers, 1);
+	send_traced(0, 1, 5, 7, NULL);
+	assert_int_equal(v->answers, 2);
+	assert_false(v->last.ok);
+	assert_non_null(strstr(v->last.text, "rank 1: the disk is full"));
+	/* Ranks that recorded other steps than each other. */
+	ask_trace(v, 3);
+	send_traced(0, 2, 8, 10, NULL);
+	send_traced(1, 2, 9, 11, NULL);
+	assert_false(v->last.ok);
+	assert_non_null(strstr(v->last.text, "rank 1 recorded the steps 9 to 11"));
+	assert_int_equal(exit_status(), -1);
+}
+
+static void test_a_trace_of_fewer_steps_is_told_when_the_run_stops(void **state)
+{
+	(void)state;
+	struct viewer *v = viewer_join(0);
+	train_all();
+	ask_trace(v, 100);
+	supervise_stop(h.supervisor, "enough", false);
+	send_traced(0, 1, 5, 7, NULL);
+	send_traced(1, 1, 5, 7, NULL);
+	assert_true(v->last.ok && v->last.last == 7);
+	assert_non_null(strstr(v->last.text, "the run ends; steps 5 to 7"));
+	ask_trace(v, 1);
+	assert_false(v->last.ok);
+}
+
+static void test_a_loss_ends_the_wait_for_a_trace_and_its_console_may_have_left(void **state)
+{
+	(void)state;
+	struct viewer *a = viewer_join(0), *b = viewer_join(1);
+	train_all();
+	ask_trace(a, 3);
+	send_traced(0, 1, 5, 7, NULL);
+	end_rank(1);
+	pass_time(0.3);
+	pump();
+	assert_int_equal(a->answers, 2);
+	assert_false(a->last.ok);
+	assert_non_null(strstr(a->last.text, "the generation ended"));
+	pass_time(2); /* the back-off */
+	train_all();
+	ask_trace(a, 3);
+	assert_true(a->last.ok);
+	viewer_end(a);
+	pump();
+	ask_trace(b, 3);
+	assert_false(b->last.ok);
+	send_traced(0, 2, 5, 7, NULL);
+	send_traced(1, 2, 5, 7, NULL);
+	ask_trace(b, 3);
+	assert_true(b->last.ok && b->last.more);
+}
+
+static void test_a_rank_whose_steps_cannot_be_is_lost(void **state)
+{
+	(void)state;
+	struct viewer *v = viewer_join(0);
+	train_all();
+	ask_trace(v, 3);
+	send_traced(1, 1, 7, 5, NULL);
+	assert_true(count_events("\"event\":\"rank-lost\"", "message traced: steps 7 to 5") == 1);
+}
+
 /* --- connections ------------------------------------------------------------------------ */
 
 static void test_who_does_not_know_the_secret_is_closed(void **state)
@@ -170,8 +343,9 @@ static void test_what_is_no_hello_or_no_question_closes_the_connection(void **st
 	pump();
 	assert_true(v->closed);
 	v = viewer_join(0);
-	ask(v, "dance");
+	ask(v, "dance"); /* of a newer muster */
 	assert_false(v->last.ok);
+	assert_non_null(strstr(v->last.text, "does not know the request"));
 	assert_false(v->closed);
 	/* An agent's connection is no console's. */
 	train_all();
@@ -270,10 +444,18 @@ int main(void)
 		CASE(test_stop_asks_the_ranks_for_a_checkpoint_and_stop_now_kills_them),
 		CASE(test_all_who_ask_get_the_same_checkpoint),
 		CASE(test_a_checkpoint_that_fails_is_told),
+		CASE(test_the_failure_of_an_earlier_checkpoint_is_no_answer),
+		CASE(test_only_rank_0_reports_that_a_checkpoint_failed),
+		CASE(test_a_checkpoint_cannot_fail_before_the_rank_is_ready),
 		CASE(test_a_loss_ends_the_wait_for_a_checkpoint),
 		CASE(test_the_last_checkpoint_answers_too),
 		CASE(test_the_checkpoint_of_the_last_step_is_the_answer),
 		CASE(test_a_run_that_went_back_answers_with_an_earlier_step),
+		CASE(test_a_trace_is_told_when_all_ranks_have_written_it),
+		CASE(test_a_trace_that_a_rank_cannot_write_is_told),
+		CASE(test_a_trace_of_fewer_steps_is_told_when_the_run_stops),
+		CASE(test_a_loss_ends_the_wait_for_a_trace_and_its_console_may_have_left),
+		CASE(test_a_rank_whose_steps_cannot_be_is_lost),
 		CASE(test_who_does_not_know_the_secret_is_closed),
 		CASE(test_what_is_no_hello_or_no_question_closes_the_connection),
 		CASE(test_a_console_that_does_not_read_is_dropped_and_delays_nobody),

@@ -1,6 +1,9 @@
 /* What the supervisor does when nodes are back: looks for them, checks them, and grows onto them. */
+#include "launcher/rundir/time.h"
 #include "launcher/supervise/node_checks.h"
 #include "tests/unit/launcher/elastic.h"
+
+#include <math.h>
 
 static void a_node_that_is_back_makes_the_run_grow_at_a_checkpoint(void **state)
 {
@@ -22,6 +25,48 @@ static void a_node_that_is_back_makes_the_run_grow_at_a_checkpoint(void **state)
 	assert_int_equal(count_events("\"event\":\"decision\"", "\"grow\""), 1);
 	train_all();
 	assert_int_equal(exit_status(), -1);
+}
+
+/* Rank 0 reports so many steps of a second. */
+static void report_compute(int64_t seconds)
+{
+	int64_t us[TIME_REPORTED] = { [STEP_PART_COMPUTE] = 1000000 * seconds };
+	json_t *list = time_reported_json(us);
+	const struct msg_times times = { .step = seconds, .us = list };
+	send_message(&h.peers[0], MSG_TIMES, msg_times_json(&times));
+	json_decref(list);
+}
+
+/* What the ranks do from their last step until the larger generation is ready is a restart. */
+static void the_change_to_more_nodes_is_time_of_restarts(void **state)
+{
+	(void)state;
+	struct rundir_time_line before, l;
+	open_run(NULL, NULL);
+	shrink();
+	m.nodes[1] = NODE_UP;
+	pass_time(6);
+	send_step(&h.peers[0], MSG_CKPT, 6);
+	assert_int_equal(rundir_time_last(rundir_path(h.run), &before, NULL), 0);
+	answer_survey();
+	assert_true(h.peers[0].stopped);
+	report_compute(6);
+	send_step(&h.peers[0], MSG_FINISHED, 6);
+	pass_time(3); /* the process takes its time to end */
+	end_process(0, 0);
+	deliver_all();
+	assert_int_equal(h.starts, 3);
+	connect_all();
+	pass_time(2);
+	for (int r = 0; r < 2; r++)
+		send_step(&h.peers[r], MSG_READY, 6);
+	send_step(&h.peers[0], MSG_CKPT, 7);
+	assert_int_equal(rundir_time_last(rundir_path(h.run), &l, NULL), 0);
+	assert_int_equal(l.ranks, 2);
+	assert_true(l.stop_s == before.stop_s);
+	/* One rank for 3 s, and both of them for 2 s. */
+	assert_in_range(llround(10 * (l.restart_s - before.restart_s)), 10 * (3 + 2 * 2) - 3,
+			10 * (3 + 2 * 2) + 3);
 }
 
 /* The second node is back, and the run looks for nodes at a checkpoint of this step. */
@@ -261,6 +306,7 @@ static void a_refused_requeue_does_not_end_a_run_that_trained(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		T(the_change_to_more_nodes_is_time_of_restarts),
 		T(a_node_that_is_back_makes_the_run_grow_at_a_checkpoint),
 		T(a_node_is_checked_before_the_run_stops_to_grow),
 		T(a_node_that_fails_its_check_is_not_grown_onto),

@@ -222,6 +222,67 @@ static void generations_have_their_first_start(void **state)
 
 #define EACH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
+static void move(const char *from, const char *to)
+{
+	char a[400], b[400];
+	snprintf(a, sizeof a, "%s/%s", dir, from);
+	snprintf(b, sizeof b, "%s/%s", dir, to);
+	assert_int_equal(rename(a, b), 0);
+}
+
+static void the_parts_of_a_log_are_read_in_their_order(void **state)
+{
+	(void)state;
+	append("logs/n-0.log", AT("10:00:00.000", "one"));
+	move("logs/n-0.log", "logs/n-0.9.log");
+	append("logs/n-0.log", AT("10:00:01.000", "two"));
+	move("logs/n-0.log", "logs/n-0.10.log");
+	append("logs/n-0.log", AT("10:00:02.000", "three"));
+	append("logs/n-1.log", AT("10:00:01.500", "other"));
+	append("logs/n-0.x.log", AT("10:00:01.500", "no part"));
+	append("logs/n-0.0.log", AT("10:00:01.500", "no part"));
+	struct rundir_logs *l = open_logs(NULL);
+	reads(l, false,
+	      "n-0|" AT("10:00:00.000", "one") "n-0|" AT("10:00:01.000", "two") "n-1|" AT(
+		      "10:00:01.500", "other") "n-0|" AT("10:00:02.000", "three"));
+	rundir_logs_close(l);
+}
+
+static void a_reader_that_follows_loses_no_line_at_a_split(void **state)
+{
+	(void)state;
+	append("logs/n-0.log", AT("10:00:00.000", "one"));
+	struct rundir_logs *l = open_logs(NULL);
+	reads(l, false, "n-0|" AT("10:00:00.000", "one"));
+	/* More lines before the split, two splits at once, and the begin of a line in the file. */
+	append("logs/n-0.log", AT("10:00:01.000", "two"));
+	move("logs/n-0.log", "logs/n-0.1.log");
+	append("logs/n-0.log", AT("10:00:02.000", "three"));
+	move("logs/n-0.log", "logs/n-0.2.log");
+	append("logs/n-0.log", AT("10:00:03.000", "four") "2026-01-01 10:0");
+	reads(l, false,
+	      "n-0|" AT("10:00:01.000", "two") "n-0|" AT("10:00:02.000", "three") "n-0|" AT(
+		      "10:00:03.000", "four"));
+	reads(l, false, "");
+	append("logs/n-0.log", "0:04.000 info  n:0: five\n");
+	reads(l, false, "n-0|" AT("10:00:04.000", "five"));
+	/* The new file is not there yet. */
+	append("logs/n-0.log", AT("10:00:05.000", "six"));
+	move("logs/n-0.log", "logs/n-0.3.log");
+	reads(l, false, "n-0|" AT("10:00:05.000", "six"));
+	reads(l, false, "");
+	append("logs/n-0.log", AT("10:00:06.000", "seven"));
+	reads(l, false, "n-0|" AT("10:00:06.000", "seven"));
+	/* What was read is removed, as the oldest parts are. */
+	move("logs/n-0.log", "logs/n-0.4.log");
+	append("logs/n-0.log", AT("10:00:07.000", "eight"));
+	char path[400];
+	snprintf(path, sizeof path, "%s/logs/n-0.4.log", dir);
+	assert_int_equal(unlink(path), 0);
+	reads(l, false, "n-0|" AT("10:00:07.000", "eight"));
+	rundir_logs_close(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -232,6 +293,10 @@ int main(void)
 		EACH(ranks_nodes_and_times_choose_lines),
 		EACH(a_log_that_was_replaced_is_read_from_its_begin),
 		EACH(generations_have_their_first_start),
+		cmocka_unit_test_setup_teardown(the_parts_of_a_log_are_read_in_their_order, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(a_reader_that_follows_loses_no_line_at_a_split,
+						setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

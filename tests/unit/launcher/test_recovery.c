@@ -220,9 +220,23 @@ static void a_node_that_fails_twice_is_not_used_again(void **state)
 	assert_int_equal(h.world, 1);
 }
 
+static void nodes_that_have_ranks_count_once(void **state)
+{
+	(void)state;
+	struct plan_rank ranks[] = {
+		{ .node = 1 }, { .node = 3 }, { .node = 1 }, { .node = 0 }, { .node = 3 }
+	};
+	struct deployment d = { .plan = { .world = 5, .ranks = ranks },
+				.cluster = { .n_nodes = 5 } };
+	assert_int_equal(launcher_deployment_nodes(&d), 3);
+	d.plan.world = 0;
+	assert_int_equal(launcher_deployment_nodes(&d), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nodes_that_have_ranks_count_once),
 		T(a_lost_node_makes_the_world_smaller),
 		T(an_agent_that_died_on_a_good_node_changes_nothing),
 		T(a_survey_without_an_answer_is_given_up),

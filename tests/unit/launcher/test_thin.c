@@ -96,7 +96,7 @@ static void add_steps(uint32_t generation, int64_t from, int64_t to)
 struct series {
 	int64_t lines, last, gaps_late; /* gaps_late: missing steps among the last 1000 */
 	bool ordered;
-	int64_t total;
+	int64_t total, damaged;
 };
 
 static void see(void *arg, const double *values)
@@ -114,9 +114,7 @@ static struct series read_series(int64_t total)
 {
 	static const char *const keys[] = { "step" };
 	struct series s = { .ordered = true, .total = total };
-	int64_t damaged;
-	assert_int_equal(rundir_metrics_scan(folder, keys, 1, see, &s, &damaged, NULL), 0);
-	assert_int_equal(damaged, 0);
+	assert_int_equal(rundir_metrics_scan(folder, keys, 1, see, &s, &s.damaged, NULL), 0);
 	return s;
 }
 
@@ -186,6 +184,7 @@ static void a_year_of_1000_ranks_stays_below_its_bound(void **state)
 	struct series s = read_series(STEPS);
 	assert_true(s.ordered);
 	assert_int_equal(s.last, STEPS);
+	assert_int_equal(s.damaged, 0);
 	assert_int_equal(s.gaps_late, 0); /* what is recent is complete */
 	assert_true(s.lines < STEPS / 4);
 	assert_int_equal(rundir_lost(run), 0);
@@ -247,6 +246,36 @@ static void steps_that_are_multiples_and_ends_of_generations_stay(void **state)
 	}
 	assert_true(last_of_first);
 	assert_true(first_of_second);
+}
+
+/* Thins 40 lines of each of two generations to the highest level. Returns which of the lines stay, as
+ * their numbers. */
+static void thin_lines(enum rundir_file file, char out[200])
+{
+	char lines[80][64];
+	struct rundir_thin_filter *f;
+	size_t used = 0;
+	for (int i = 0; i < 80; i++)
+		snprintf(lines[i], sizeof lines[i], "{\"time\":1,\"generation\":%d,\"step\":%d}",
+			 1 + i / 40, i);
+	assert_int_equal(rundir_thin_filter_open(file, RUNDIR_THIN_LEVELS, 9, &f, NULL), 0);
+	for (int i = 0; i < 80; i++) {
+		const char *next = i < 79 ? lines[i + 1] : NULL;
+		if (rundir_thin_keeps(f, lines[i], strlen(lines[i]), next, next ? strlen(next) : 0))
+			used += (size_t)snprintf(out + used, 200 - used, "%d ", i);
+	}
+	rundir_thin_filter_close(f);
+}
+
+/* The second line of a generation in time.jsonl says what was lost. */
+static void the_first_lines_and_the_last_one_of_a_generation_stay(void **state)
+{
+	(void)state;
+	char kept[200];
+	thin_lines(RUNDIR_TIME, kept);
+	assert_string_equal(kept, "0 1 2 10 18 26 34 39 40 41 45 53 61 69 77 79 ");
+	thin_lines(RUNDIR_HEALTH, kept);
+	assert_string_equal(kept, "0 1 9 17 25 33 39 40 43 51 59 67 75 79 ");
 }
 
 static bool keeps(struct rundir_thin_filter *f, const char *event, int generation)
@@ -410,6 +439,7 @@ static void a_crash_costs_at_most_the_last_line(void **state)
 		assert_true(s.ordered);
 		assert_true(s.last >= last); /* all that it said to have written */
 		assert_true(s.last <= last + 1);
+		assert_true(s.damaged <= i + 1); /* the kernel may cut a write at a page */
 		assert_true(last < 1000 || s.gaps_late < 1000 - 60); /* no segment is missing */
 	}
 	assert_int_equal(rundir_open(dir, "run", &run, NULL), 0);
@@ -427,6 +457,39 @@ static void thinning_again_to_a_level_changes_nothing(void **state)
 	assert_string_equal(once, twice);
 	free(once);
 	free(twice);
+}
+
+static char *read_on(struct segments_reader *r)
+{
+	struct buf text = BUF_INIT;
+	char data[4096];
+	ssize_t n;
+	while ((n = segments_read(r, data, sizeof data, NULL)) > 0)
+		buf_add(&text, data, (size_t)n);
+	assert_int_equal(n, 0);
+	return buf_take(&text);
+}
+
+static void a_reader_does_not_read_a_segment_again_that_was_thinned(void **state)
+{
+	(void)state;
+	struct segments_reader r;
+	segments_reader_init(&r, folder, RUN_METRICS);
+	add_steps(1, 1, 10);
+	char *before = read_on(&r);
+	assert_non_null(strstr(before, "\"step\":8,"));
+	rundir_set_keep(run, 1 << 20); /* 64 KiB each */
+	add_steps(1, 11, 700);
+	rundir_set_keep(run, 1LL << 40);
+	prepare();
+	assert_int_equal(rundir_thin_segment(&work, RUNDIR_METRICS, 1, 1, NULL), 1);
+	char *after = read_on(&r);
+	assert_null(strstr(after, "\"step\":8,"));
+	assert_non_null(strstr(after, "\"step\":11,"));
+	assert_non_null(strstr(after, "\"step\":700,"));
+	segments_reader_fini(&r);
+	free(before);
+	free(after);
 }
 
 static void a_file_that_cannot_be_split_grows_on(void **state)
@@ -453,7 +516,9 @@ int main(void)
 		EACH(two_processes_never_thin_the_same_segment),
 		EACH(a_full_disk_leaves_the_segment),
 		EACH(a_thinning_that_is_stopped_leaves_the_segment),
+		EACH(the_first_lines_and_the_last_one_of_a_generation_stay),
 		EACH(a_crash_costs_at_most_the_last_line),
+		EACH(a_reader_does_not_read_a_segment_again_that_was_thinned),
 		EACH(thinning_again_to_a_level_changes_nothing),
 		EACH(a_file_that_cannot_be_split_grows_on),
 	};

@@ -1,6 +1,7 @@
 /* What the warnings are judged by, and how they are reported. The agents and their clocks are doubles;
  * test_warnings.c tests the rules alone. */
 #include "launcher/supervise/warn.h"
+#include "base/run_paths.h"
 #include "base/time_parts.h"
 #include "tests/unit/launcher/harness.h"
 
@@ -236,9 +237,101 @@ static void losses_and_norms_are_judged_and_skipped_steps_are_not(void **state)
 	assert_int_equal(count_events("\"warning\"", "\"remedy\":\"\""), 0);
 }
 
+/* --- a run that continues another one ------------------------------------------------------ */
+
+/* The earlier run wrote this step. */
+static void write_step(int64_t step, struct msg_metrics m)
+{
+	m.step = step;
+	m.tokens = 512;
+	rundir_metrics(h.run, 1, &m, STEP_S);
+}
+
+static void write_steps(int64_t first, int64_t last, double loss)
+{
+	for (int64_t step = first; step <= last; step++) {
+		struct msg_metrics m = usual_step();
+		m.loss = loss + 0.01 * (double)(step % 7);
+		m.grad_norm = 1 + 0.05 * (double)(step % 5);
+		write_step(step, m);
+	}
+}
+
+static void continue_after(int64_t step)
+{
+	supervise_start(h.supervisor);
+	connect_all();
+	for (int r = 0; r < WORLD; r++)
+		send_step(&h.peers[r], MSG_READY, step);
+	done = step;
+}
+
+static void train_with(int steps, double loss, double norm)
+{
+	for (int i = 0; i < steps; i++) {
+		struct msg_metrics m = usual_step();
+		m.loss = loss;
+		m.grad_norm = norm;
+		send_metrics(m);
+	}
+}
+
+/* Losses of 9 after the checkpoint were repeated once, and are so again. */
+static void a_run_that_goes_on_is_judged_from_its_first_step_on(void **state)
+{
+	(void)state;
+	write_steps(1, 100, 2.5);
+	write_steps(101, 190, 9);
+	write_steps(101, 150, 2.5);
+	write_steps(151, 400, 9);
+	continue_after(150);
+	train_with(1, 2.5, 1);
+	train_with(1, 9, 1);
+	assert_int_equal(count_events("\"warning\"", ""), 0);
+	train_with(1, 9, 1);
+	assert_int_equal(count_events("\"loss-spike\"", "\"holds\":true"), 1);
+	train_with(2, 2.5, 40);
+	assert_int_equal(count_events("\"gradient-norm\"", ""), 0);
+	train_with(1, 2.5, 40);
+	assert_int_equal(count_events("\"gradient-norm\"", "\"holds\":true"), 1);
+}
+
+static void skipped_steps_and_damaged_lines_are_not_what_is_usual(void **state)
+{
+	(void)state;
+	char path[400];
+	write_steps(1, 40, 2.5);
+	for (int64_t step = 41; step <= 170; step++) {
+		struct msg_metrics m = usual_step();
+		m.grad_norm = 40;
+		m.has_skipped = m.skipped = true;
+		write_step(step, m);
+	}
+	write_steps(171, 200, 2.5);
+	snprintf(path, sizeof path, "%s/" RUN_METRICS, rundir_path(h.run));
+	FILE *f = fopen(path, "ae");
+	assert_non_null(f);
+	fputs("nothing\n{\"step\":-1,\"loss\":9}\n{\"step\":200,\"lo", f);
+	assert_int_equal(fclose(f), 0);
+	continue_after(200);
+	train_with(3, 2.5, 40);
+	assert_int_equal(count_events("\"gradient-norm\"", "\"holds\":true"), 1);
+}
+
+/* Fewer steps than make a range known, and a run from its beginning in a folder with others' steps. */
+static void what_is_not_known_is_not_judged(void **state)
+{
+	(void)state;
+	write_steps(1, 500, 2.5);
+	continue_after(30);
+	train_with(20, 9, 40);
+	assert_int_equal(count_events("\"warning\"", ""), 0);
+}
+
 int main(void)
 {
 #define TRAINING(f) cmocka_unit_test_setup_teardown(f, setup_training, teardown)
+#define EARLIER(f)  cmocka_unit_test_setup_teardown(f, setup_warn, teardown)
 	const struct CMUnitTest tests[] = {
 		TRAINING(a_rank_that_lags_is_reported_once_and_when_it_does_not),
 		TRAINING(ranks_that_differ_little_are_not_reported),
@@ -251,6 +344,9 @@ int main(void)
 		TRAINING(a_rank_that_waits_for_samples_is_seen_although_another_sends_the_metrics),
 		TRAINING(memory_near_the_limit_is_reported_in_each_generation),
 		TRAINING(losses_and_norms_are_judged_and_skipped_steps_are_not),
+		EARLIER(a_run_that_goes_on_is_judged_from_its_first_step_on),
+		EARLIER(skipped_steps_and_damaged_lines_are_not_what_is_usual),
+		EARLIER(what_is_not_known_is_not_judged),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

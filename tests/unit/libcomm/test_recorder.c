@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/run_paths.h"
 #include "libcomm/flight/diagnose.h"
+#include "libcomm/group.h"
 #include "tests/unit/libcomm/ranks.h"
 #include "tests/unit/tmpdir.h"
 
@@ -145,12 +146,12 @@ static void a_full_tape_counts_what_it_lost(void **state)
 	(void)state;
 	assert_int_equal(comm_recorder_open(2, &r, NULL), 0);
 	comm_recorder_tape_start(r);
-	for (uint32_t i = 1; i <= TAPE_OPS + 7; i++)
+	for (uint32_t i = 1; i <= COMM_TAPE_OPS + 7; i++)
 		go_through(r, reduction, i, false);
 	struct record *ops = comm_recorder_tape_stop(r, &n, &lost);
-	assert_int_equal(n, TAPE_OPS);
+	assert_int_equal(n, COMM_TAPE_OPS);
 	assert_int_equal(lost, 7);
-	assert_int_equal(ops[TAPE_OPS - 1].seq, TAPE_OPS);
+	assert_int_equal(ops[COMM_TAPE_OPS - 1].seq, COMM_TAPE_OPS);
 	free(ops);
 	comm_recorder_close(r);
 }
@@ -290,6 +291,54 @@ static void dumping_disturbs_nothing(void **state)
 	assert_int_equal(d.finding, COMM_FINDING_NONE);
 	comm_diagnosis_fini(&d);
 	comm_trace_fini(&t);
+}
+
+/* The tape is taken from 2 groups. One of them is closed, and operations follow, before its text is made,
+ * which happens while another thread could hold the world's lock: here it is this one. */
+static int write_late(struct comm *w, void *arg)
+{
+	enum { TAPED = 300 };
+	struct comm *g;
+	struct comm_tape *tape;
+	struct buf text = BUF_INIT;
+	struct trace t = { 0 };
+	int64_t v[2] = { 0 };
+	(void)arg;
+	TAKEN(comm_split(w, 0, 0, "closed", &g, &why));
+	int64_t before = comm_ops_begun(w);
+	comm_tape_start(w);
+	for (int i = 0; i < TAPED; i++)
+		TAKEN(comm_all_reduce(g, v, v, 2, COMM_I64, COMM_SUM, &why));
+	TAKEN(comm_barrier(w, &why));
+	RANK_CHECK(comm_ops_begun(w) - before == TAPED + 1, "%lld operations",
+		   (long long)(comm_ops_begun(w) - before));
+	TAKEN(comm_tape_stop(w, &tape, &why));
+	RANK_CHECK(comm_tape_lost(tape) == 0, "operations are lost");
+	comm_close(g);
+	for (int i = 0; i < TAPED; i++)
+		TAKEN(comm_barrier(w, &why));
+	pthread_mutex_lock(&w->world->lock);
+	TAKEN(comm_tape_write(tape, &text, &why));
+	pthread_mutex_unlock(&w->world->lock);
+	comm_tape_free(tape);
+	TAKEN(comm_trace_add(&t, text.data, text.len, "the tape", &why));
+	const struct trace_rank *own = &t.ranks[comm_rank(w)];
+	RANK_CHECK(own->n == 2, "%d groups", own->n);
+	for (int i = 0; i < 2; i++) {
+		bool closed = !strcmp(own->parts[i].group->name, "closed");
+		RANK_CHECK(own->parts[i].n == (closed ? TAPED : 1), "%s: %d operations",
+			   own->parts[i].group->name, own->parts[i].n);
+	}
+	comm_trace_fini(&t);
+	buf_fini(&text);
+	return 0;
+}
+
+static void the_text_of_a_tape_needs_no_lock_and_no_group(void **state)
+{
+	struct ranks r = { .n = 2, .timeout_s = PATIENT_WAIT_S, .fn = write_late };
+	(void)state;
+	assert_int_equal(ranks_run(&r), 0);
 }
 
 static int dump_nowhere(struct comm *w, void *arg)
@@ -538,6 +587,7 @@ int main(void)
 		cmocka_unit_test(a_full_tape_counts_what_it_lost),
 		cmocka_unit_test(reading_meets_no_half_written_operation),
 		cmocka_unit_test(dumping_disturbs_nothing),
+		cmocka_unit_test(the_text_of_a_tape_needs_no_lock_and_no_group),
 		cmocka_unit_test(a_dump_that_cannot_be_written_is_an_error_of_its_own),
 		cmocka_unit_test(a_mismatched_program_is_diagnosed_in_one_sentence),
 		cmocka_unit_test(dumps_are_private_and_leave_nothing_half),

@@ -352,6 +352,37 @@ static void boxes_get_smaller_where_large_ones_have_no_room(void **state)
 	topo_cluster_free(&c);
 }
 
+/* The links inside the nodes are unknown, and the network's are known: groups stay inside nodes all the
+ * same. */
+static void an_unknown_link_inside_a_node_does_not_lose_to_the_network(void **state)
+{
+	struct placed_ranks s;
+	(void)state;
+	for (int table = 0; table < 2; table++) {
+		struct cluster c = machines_equal(MACHINE_DGX1, 4);
+		for (int i = 0; i < c.n_kinds; i++) {
+			struct node_kind *k = &c.kinds[i];
+			k->link_bandwidth = k->link_latency = 0;
+			k->net_bandwidth = 50e9;
+			k->net_latency = 1e-6;
+			for (int n = 0; n < k->n_nics; n++)
+				k->nics[n].bandwidth = 200e9;
+			for (int l = 0; l < k->devices * k->devices; l++)
+				if (k->links[l].kind != LINK_SELF)
+					k->links[l] = (struct topo_link){
+						.kind = table ? LINK_UNKNOWN : LINK_PHB
+					};
+		}
+		place_by_traffic(&c, placed_layout(4, 1, 8, 1, 1), &s);
+		for (int r = 0; r < 32; r++)
+			assert_int_equal(s.slots[r].node, s.slots[r / 4 * 4].node);
+		assert_int_equal(s.p.links[GROUP_TP].span.nodes, 1);
+		assert_true(s.p.links[GROUP_TP].span.inside.bandwidth >= 50e9 / 4);
+		place_placement_free(&s.p);
+		topo_cluster_free(&c);
+	}
+}
+
 static void named_devices_keep_their_order(void **state)
 {
 	struct placed_ranks s;
@@ -395,6 +426,7 @@ int main(void)
 		cmocka_unit_test(the_last_boxes_go_to_the_smallest_leaf_with_room),
 		cmocka_unit_test(a_fabric_of_trays_holds_what_crosses_trays),
 		cmocka_unit_test(presets_have_the_links_of_the_machines),
+		cmocka_unit_test(an_unknown_link_inside_a_node_does_not_lose_to_the_network),
 		cmocka_unit_test(boxes_get_smaller_where_large_ones_have_no_room),
 		cmocka_unit_test(named_devices_keep_their_order),
 	};

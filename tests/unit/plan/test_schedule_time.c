@@ -100,7 +100,7 @@ static void the_timeline_is_the_simulations(void **state)
 				.forward = f0, .input = i0, .weight = w0, .hop = 0.25 },
 			&t, &bubble);
 		near(timeline_end(&t), end);
-		near(timeline_bubble(&t), bubble);
+		near(timeline_idle(&t), bubble);
 		assert_int_equal(t.n, 4 * 6 * forms[f].chunks *
 					      (schedule_splits(forms[f].kind) ? 3 : 2));
 		for (int n = 0; n < t.n; n++) {

@@ -28,7 +28,9 @@ static struct timeline timeline_of(enum job_schedule kind, int pp, int micros)
 
 static const char *text_of(const struct timeline *t, int width, bool colour, struct buf *out)
 {
-	struct drawing d = { .title = "a table", .parts = { { "simulated", t } }, .n_parts = 1 };
+	struct drawing d = { .title = "a table",
+			     .parts = { { .name = "simulated", .timeline = t } },
+			     .n_parts = 1 };
 	show_draw_text(&d, width, colour, out);
 	return buf_str(out);
 }
@@ -167,7 +169,8 @@ static void the_svg_has_every_pass(void **state)
 	for (int f = 0; f < n_forms; f++) {
 		struct timeline t = timeline_of(forms[f].kind, 4, 8);
 		struct drawing d = { .title = "<a & \"b\">",
-				     .parts = { { "simulated", &t }, { "measured", &t } },
+				     .parts = { { .name = "simulated", .timeline = &t },
+						{ .name = "measured", .timeline = &t } },
 				     .n_parts = 2 };
 		struct buf out = BUF_INIT;
 		show_draw_svg(&d, &out);
@@ -181,6 +184,57 @@ static void the_svg_has_every_pass(void **state)
 		buf_fini(&out);
 		timeline_free(&t);
 	}
+}
+
+/* The columns hold all seconds of the passes, by kind and parity of the chunk. */
+static void merged_passes_keep_their_seconds(void **state)
+{
+	enum { COLUMNS = 37 };
+	(void)state;
+	for (int f = 0; f < n_forms; f++) {
+		struct timeline t = timeline_of(forms[f].kind, 4, 8);
+		double end = timeline_end(&t), sum[SCHED_OPS][2] = { { 0 } };
+		struct draw_column *all = calloc((size_t)t.ranks * COLUMNS, sizeof *all);
+		assert_non_null(all);
+		show_draw_merge(&t, end, COLUMNS, all);
+		for (int i = 0; i < t.n; i++)
+			sum[t.events[i].op][t.events[i].chunk % 2] += t.events[i].end -
+								      t.events[i].begin;
+		for (int op = 0; op < SCHED_OPS; op++)
+			for (int odd = 0; odd < 2; odd++) {
+				double drawn = 0;
+				for (int c = 0; c < t.ranks * COLUMNS; c++)
+					drawn += all[c].share[op][odd] * end / COLUMNS;
+				near(drawn, sum[op][odd]);
+			}
+		free(all);
+		timeline_free(&t);
+	}
+}
+
+/* Rank 1 has less work: it waits for longer than the bubble. */
+static void the_bubble_is_the_busiest_ranks(void **state)
+{
+	(void)state;
+	struct timeline t = { .ranks = 2, .chunks = 1 };
+	struct buf out = BUF_INIT;
+	assert_int_equal(timeline_add(&t, &(struct timeline_event){ 0, SCHED_FORWARD, 0, 0, 0, 8 }),
+			 0);
+	assert_int_equal(
+		timeline_add(&t, &(struct timeline_event){ 1, SCHED_FORWARD, 0, 0, 8, 10 }), 0);
+	near(timeline_bubble(&t), 0.2);
+	near(timeline_idle(&t), 0.5);
+	struct draw_part part = { .name = "it", .timeline = &t };
+	show_draw_caption(&part, &out);
+	assert_string_equal(buf_str(&out), "it: 10.0 s, bubble 20.0 %, ranks idle 50.0 %");
+	buf_clear(&out);
+	part.step = 20;
+	part.bubble = 2;
+	show_draw_caption(&part, &out);
+	assert_string_equal(buf_str(&out),
+			    "it: 10.0 s of a step of 20.0 s, bubble 10.0 %, ranks idle 50.0 %");
+	buf_fini(&out);
+	timeline_free(&t);
 }
 
 static void json_is_written_and_read_back(void **state)
@@ -309,6 +363,8 @@ int main(void)
 		cmocka_unit_test(only_the_ends_of_many_ranks_are_shown),
 		cmocka_unit_test(a_number_that_does_not_fit_is_left_out),
 		cmocka_unit_test(the_svg_has_every_pass),
+		cmocka_unit_test(merged_passes_keep_their_seconds),
+		cmocka_unit_test(the_bubble_is_the_busiest_ranks),
 		cmocka_unit_test(json_is_written_and_read_back),
 		cmocka_unit_test(timelines_of_ranks_are_aligned_by_their_clocks),
 		cmocka_unit_test(means_are_of_each_stage),

@@ -6,6 +6,7 @@
 #include "base/file.h"
 
 #include <hwloc.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,10 +45,10 @@ static const struct expect captured[] = {
 	{ "hwloc-96em64t-4n4d3ca2co-pci.xml", 96, "cpu", 4, 8, 0, false, NULL, NULL, "NODE eth0", "NODE eth6", 0, 3, "0", NULL },
 	{ "hwloc-64intel64-heteromem.xml", 16, "cpu", 8, 0, 0, false, NULL, NULL, "-", "-", 0, 3, "0,16,32,48", "without I/O devices" },
 	{ "hwloc-fakeheterodistances.xml", 8, "cpu", 8, 0, 0, false, NULL, NULL, "-", "-", 0, 7, "0", "without I/O devices" },
-	{ "nccl-azure-ndv2-topo.xml", 8, "GPU", 2, 1, 0, false, "PHB", "SYS", "PHB NIC0", "SYS NIC0", 0, 1, "0-19", "NVLink" },
-	{ "nccl-azure-ndv4-topo.xml", 8, "GPU", 4, 8, 0, false, "PIX", "SYS", "PIX NIC0", "PIX NIC7", 0, 3, "0-23", "NVLink" },
-	{ "nccl-azure-ndv5-topo.xml", 8, "GPU", 2, 8, 0, false, "PHB", "SYS", "PIX NIC0", "PIX NIC7", 0, 1, "0-47", "NVLink" },
-	{ "nccl-aws-p4d-24xl-topo.xml", 8, "A100-SXM4-40GB", 2, 4, 0, false, "PIX", "SYS", "PIX NIC0", "PIX NIC3", 0, 1, "0-23,48-71", "NVLink" },
+	{ "nccl-azure-ndv2-topo.xml", 8, "V100-SXM2-32GB", 2, 1, 1, false, "NVL1", "SYS", "PHB NIC0", "SYS NIC0", 0, 1, "0-19", "cube mesh" },
+	{ "nccl-azure-ndv4-topo.xml", 8, "A100-SXM4-40GB", 4, 8, 1, true, "NVS12", "NVS12", "PIX NIC0", "PIX NIC7", 0, 3, "0-23", "8 with PCIe 4.0 are taken for A100-SXM4-40GB" },
+	{ "nccl-azure-ndv5-topo.xml", 8, "H100-SXM5-80GB", 2, 8, 1, true, "NVS18", "NVS18", "PIX NIC0", "PIX NIC7", 0, 1, "0-47", "NVSwitches" },
+	{ "nccl-aws-p4d-24xl-topo.xml", 8, "A100-SXM4-40GB", 2, 4, 1, true, "NVS12", "NVS12", "PIX NIC0", "PIX NIC3", 0, 1, "0-23,48-71", "NVSwitches, as on boards of A100-SXM4-40GB" },
 	{ "nccl-aws-g5.48xl-topo.xml", 8, "A10G", 2, 1, 0, false, "PHB", "SYS", "SYS NIC0", "PHB NIC0", 0, 1, "", "no class" },
 	{ "nccl-rccl-topo_4p4h.xml", 16, "MI100", 2, 16, 4, false, "PXB", "PHB", "PIX mlx5_12", "PIX mlx5_21", 1, 1, "32-63,96-127", "memory" },
 	{ "nccl-rccl-topo_8p6l_2nic.xml", 8, "MI100", 2, 2, 1, false, "XGMI1", "XGMI1", "PHB mlx5_0", "PHB mlx5_1", 0, 1, "0-23,48-71", "memory" },
@@ -416,6 +417,158 @@ static void gpus_are_known_by_their_architecture(void **state)
 	}
 }
 
+/* A file for NCCL_TOPO_FILE: a processor and n GPUs on PCIe of this speed, with these attributes. */
+static struct cluster static_file(const char *cpu, int n, const char *speed, const char *ids)
+{
+	struct buf text = BUF_INIT;
+	buf_printf(&text, "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\" %s>", cpu);
+	for (int i = 0; i < n; i++)
+		buf_printf(&text,
+			   "<pci busid=\"%04d:00:00.0\" class=\"0x030200\" link_speed=\"%s\" "
+			   "link_width=\"16\" %s/>",
+			   i, speed, ids);
+	buf_puts(&text, "</cpu></system>");
+	struct cluster c = taken(buf_str(&text));
+	buf_fini(&text);
+	return c;
+}
+
+static void a_file_that_leaves_nvlink_to_the_driver_has_that_of_the_gpus_board(void **state)
+{
+	(void)state;
+	static const char a100_40[] = "vendor=\"0x10de\" device=\"0x20b0\"",
+			  a100_80[] = "vendor=\"0x10de\" device=\"0x20b2\"",
+			  a100_pcie[] = "vendor=\"0x10de\" device=\"0x20b5\"",
+			  v100[] = "vendor=\"0x10de\" device=\"0x1db5\"",
+			  p100[] = "vendor=\"0x10de\" device=\"0x15f9\"",
+			  gb200[] = "vendor=\"0x10de\" device=\"0x2941\"",
+			  mi300x[] = "vendor=\"0x1002\" device=\"0x74a1\"",
+			  t4[] = "vendor=\"0x10de\" device=\"0x1eb8\"";
+	/* clang-format off */
+	static const struct {
+		int n;
+		const char *speed, *ids, *device, *first, *last;
+		double bandwidth; /* from the first to the second */
+		const char *said, *unsaid; /* in the list; not in the list */
+	} rows[] = {
+		{ 8, "16.0 GT/s", a100_40, "A100-SXM4-40GB", "NVS12", "NVS12", 300e9, "NVSwitches, as on boards of A100-SXM4-40GB", "which GPUs" },
+		{ 8, "16.0 GT/s", a100_80, "A100-SXM4-80GB", "NVS12", "NVS12", 300e9, "NVSwitches, as on boards of A100-SXM4-80GB", "which GPUs" },
+		{ 4, "16.0 GT/s", a100_80, "A100-SXM4-80GB", "NVL4", "NVL4", 100e9, "4 links between any two GPUs are taken", "NVSwitch" },
+		{ 2, "16.0 GT/s", a100_80, "A100-SXM4-80GB", "NVL4", "NVL4", 100e9, "4 links between any two GPUs are taken", "NVSwitch" },
+		{ 4, "16.0 GT/s", gb200, "GB200-186GB", "NVS18", "NVS18", 900e9, "NVSwitches", "which GPUs" },
+		{ 8, "8.0 GT/s", v100, "V100-SXM2-32GB", "NVL1", "PHB", 25e9, "hybrid cube mesh of boards of 8 V100-SXM2-32GB", "which GPUs" },
+		{ 8, "8.0 GT/s", p100, "P100-SXM2-16GB", "NVL1", "PHB", 20e9, "hybrid cube mesh", "which GPUs" },
+		{ 8, "32.0 GT/s", mi300x, "MI300X", "XGMI1", "XGMI1", 64e9, "xGMI: 1 link between any two GPUs is taken", "NVLink" },
+		/* Boards with PCIe may have bridges, and the T4 has nothing. */
+		{ 4, "16.0 GT/s", a100_pcie, "A100-PCIe-80GB", "PHB", "PHB", 24e9, "leaves to the driver", "taken" },
+		{ 4, "8.0 GT/s", t4, "T4", "PHB", "PHB", 12e9, "cores", "NVLink" },
+		/* Nothing is known but the number and the speed. */
+		{ 8, "8.0 GT/s", "", "V100-SXM2-32GB", "NVL1", "PHB", 25e9, "8 with PCIe 3.0 are taken for V100-SXM2-32GB", "memory and rates" },
+		{ 8, "16.0 GT/s PCIe", "", "A100-SXM4-40GB", "NVS12", "NVS12", 300e9, "8 with PCIe 4.0 are taken for A100-SXM4-40GB", "memory and rates" },
+		{ 8, "32.0 GT/s PCIe", "", "H100-SXM5-80GB", "NVS18", "NVS18", 450e9, "8 with PCIe 5.0 are taken for H100-SXM5-80GB", "memory and rates" },
+		{ 4, "32.0 GT/s PCIe", "", "GPU", "PHB", "PHB", 48e9, "which GPUs these are, their memory and rates; NVLink or xGMI links, which it leaves", "taken" },
+		{ 8, "2.5 GT/s PCIe", "", "GPU", "PHB", "PHB", 3.05e9, "memory and rates", "taken" },
+	};
+	/* clang-format on */
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct cluster c = static_file("", rows[i].n, rows[i].speed, rows[i].ids);
+		const struct node_kind *k = &c.kinds[0];
+		char text[96];
+		print_message("%d × %s: %s\n", k->devices, k->device, k->unsaid);
+		hangs_together(&c);
+		assert_string_equal(k->device, rows[i].device);
+		assert_string_equal(link_text(k, 0, 1, text), rows[i].first);
+		assert_string_equal(link_text(k, 0, k->devices - 1, text), rows[i].last);
+		assert_true(fabs(topo_cluster_link(k, 0, 1).bandwidth / rows[i].bandwidth - 1) <
+			    0.03);
+		assert_non_null(strstr(k->unsaid, rows[i].said));
+		assert_null(strstr(k->unsaid, rows[i].unsaid));
+		topo_cluster_free(&c);
+	}
+}
+
+/* Some files name a faster PCIe than the processor has. */
+static void unnamed_gpus_are_no_newer_than_their_processor(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *cpu, *device;
+	} rows[] = {
+		{ "vendor=\"GenuineIntel\" familyid=\"6\" modelid=\"85\"", "V100-SXM2-32GB" },
+		{ "vendor=\"GenuineIntel\" familyid=\"6\" modelid=\"106\"", "A100-SXM4-40GB" },
+		{ "vendor=\"AuthenticAMD\" familyid=\"23\" modelid=\"1\"", "V100-SXM2-32GB" },
+		{ "vendor=\"AuthenticAMD\" familyid=\"23\" modelid=\"49\"", "A100-SXM4-40GB" },
+		{ "vendor=\"AuthenticAMD\" familyid=\"25\" modelid=\"1\"", "A100-SXM4-40GB" },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct cluster c = static_file(rows[i].cpu, 8, "16.0 GT/s", "");
+		assert_string_equal(c.kinds[0].device, rows[i].device);
+		topo_cluster_free(&c);
+	}
+}
+
+static void an_assumed_cube_mesh_is_that_of_the_preset(void **state)
+{
+	(void)state;
+	struct cluster c = static_file("", 8, "8.0 GT/s", ""), preset;
+	assert_int_equal(topo_cluster_open("dgx-1", 0, &preset, NULL), 0);
+	for (int a = 0; a < 8; a++)
+		for (int b = 0; b < 8; b++) {
+			struct topo_link x = topo_cluster_link(&c.kinds[0], a, b),
+					 y = topo_cluster_link(&preset.kinds[0], a, b);
+			assert_int_equal(x.lanes, y.lanes);
+			assert_int_equal(x.kind == LINK_NVLINK, y.kind == LINK_NVLINK);
+		}
+	topo_cluster_free(&c);
+	topo_cluster_free(&preset);
+}
+
+/* As some virtual machines show their boards: the links of each GPU lead to itself. */
+static void links_that_lead_nowhere_are_bridges_of_neighbours(void **state)
+{
+	(void)state;
+	struct buf text = BUF_INIT;
+	char word[96];
+	buf_puts(&text, "<system version=\"1\">");
+	for (int i = 0; i < 4; i++)
+		buf_printf(&text,
+			   "<cpu numaid=\"%d\"><pci busid=\"%04d:00:00.0\" class=\"0x030200\" "
+			   "vendor=\"0x10de\" device=\"0x20b5\" link_speed=\"\" link_width=\"0\">"
+			   "<gpu dev=\"%d\" sm=\"80\"><nvlink target=\"%04d:00:00.0\" "
+			   "count=\"12\" tclass=\"0x030200\"/></gpu></pci></cpu>",
+			   i, i, i, i);
+	buf_puts(&text, "</system>");
+	struct cluster c = taken(buf_str(&text));
+	const struct node_kind *k = &c.kinds[0];
+	assert_string_equal(k->device, "A100-PCIe-80GB");
+	assert_string_equal(link_text(k, 0, 1, word), "NVL12");
+	assert_string_equal(link_text(k, 2, 3, word), "NVL12");
+	assert_string_equal(link_text(k, 1, 2, word), "SYS");
+	assert_non_null(strstr(k->unsaid, "bridges of 12 links are taken to join"));
+	assert_non_null(strstr(k->unsaid, "at their own GPU"));
+	topo_cluster_free(&c);
+	buf_fini(&text);
+}
+
+/* What trains is of one vendor. The display adapter that computes, too, is first in the file. */
+static void gpus_of_two_vendors_are_not_one_kind(void **state)
+{
+	(void)state;
+	struct cluster c = opened("tests/machines/hwloc-two.xml");
+	const struct node_kind *k = &c.kinds[0];
+	char word[96];
+	hangs_together(&c);
+	assert_string_equal(k->device, "V100-PCIe-16GB");
+	assert_int_equal(k->devices, 2);
+	assert_string_equal(k->parts[0].bus, "0000:12:00.0");
+	assert_string_equal(k->parts[1].bus, "0000:81:00.0");
+	assert_string_equal(link_text(k, 0, 1, word), "SYS");
+	assert_string_equal(nic_text(k, 1, word), "PHB mlx5_0");
+	assert_float_equal(k->device_memory, 16 * 1073741824.0, 1);
+	assert_non_null(strstr(k->unsaid, "1 AMD GPU, which is left out"));
+	topo_cluster_free(&c);
+}
+
 static void slots_of_a_machine_without_gpus_are_as_many_as_asked(void **state)
 {
 	(void)state;
@@ -442,6 +595,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(captured_machines_are_read_right),
 		cmocka_unit_test(our_own_machines_are_read_right),
+		cmocka_unit_test(
+			a_file_that_leaves_nvlink_to_the_driver_has_that_of_the_gpus_board),
+		cmocka_unit_test(unnamed_gpus_are_no_newer_than_their_processor),
+		cmocka_unit_test(an_assumed_cube_mesh_is_that_of_the_preset),
+		cmocka_unit_test(links_that_lead_nowhere_are_bridges_of_neighbours),
+		cmocka_unit_test(gpus_of_two_vendors_are_not_one_kind),
 		cmocka_unit_test(bandwidths_are_those_of_the_links),
 		cmocka_unit_test(trays_in_one_dump_are_nodes_of_one_domain),
 		cmocka_unit_test(a_file_of_one_node_may_be_taken_many_times),

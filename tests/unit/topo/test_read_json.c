@@ -25,7 +25,7 @@ static void json_is_read_back_as_it_was_written(void **state)
 					     "mi300x",
 					     "local",
 					     "tests/machines/hwloc-3.xml:3",
-					     "tests/machines/nccl-trays.xml",
+					     "tests/machines/nccl-trays.xml", /* no adapters */
 					     "tests/machines/smi-dead.txt",
 					     "tests/machines/cluster.json" };
 	for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
@@ -37,6 +37,8 @@ static void json_is_read_back_as_it_was_written(void **state)
 		    topo_json_write(&back, &again, &e))
 			fail_msg("%s: %s", specs[i], e.text);
 		assert_string_equal(buf_str(&text), buf_str(&again));
+		assert_int_equal(!c.kinds[0].n_nics && c.kinds[0].parts,
+				 strstr(buf_str(&text), "\"nics\": []") != NULL);
 		assert_int_equal(back.n_nodes, c.n_nodes);
 		assert_int_equal(back.rails, c.rails);
 		assert_memory_equal(back.nodes, c.nodes, (size_t)c.n_nodes * sizeof *c.nodes);

@@ -1,5 +1,6 @@
 #include "agent/engine/ckpt/load/pieces.h"
 
+#include "base/list.h"
 #include "base/numbers.h"
 
 #include <stdlib.h>
@@ -94,14 +95,10 @@ static struct part part_of(const struct slice_entry *s)
 
 static int add_demand(struct demands *d, const struct demand *one, struct err *e)
 {
-	if (d->n == d->room) {
-		int64_t room = d->room ? 2 * d->room : 1024;
-		struct demand *more = realloc(d->list, (size_t)room * sizeof *more);
-		if (!more)
-			return no_memory(e, room);
-		d->list = more;
-		d->room = room;
-	}
+	struct demand *list = list_grow(d->list, d->n, &d->room, 1024, sizeof *list);
+	if (!list)
+		return no_memory(e, 2 * d->n);
+	d->list = list;
 	d->list[d->n++] = *one;
 	return 0;
 }
@@ -249,14 +246,10 @@ static int add_own(struct pieces *p, const struct demand *d, const struct shared
 			hi = mid;
 	}
 	for (; lo < box->n && box->wants[lo].rank == p->rank; lo++) {
-		if (p->n_own == p->room_own) {
-			int64_t room = p->room_own ? 2 * p->room_own : 256;
-			struct piece_own *more = realloc(p->own, (size_t)room * sizeof *more);
-			if (!more)
-				return no_memory(e, room);
-			p->own = more;
-			p->room_own = room;
-		}
+		struct piece_own *own = list_grow(p->own, p->n_own, &p->room_own, 256, sizeof *own);
+		if (!own)
+			return no_memory(e, 2 * p->n_own);
+		p->own = own;
 		p->own[p->n_own++] = (struct piece_own){ d->cut, box->wants[lo].index };
 	}
 	return 0;

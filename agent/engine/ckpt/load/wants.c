@@ -1,6 +1,7 @@
 #include "agent/engine/ckpt/load/wants.h"
 
 #include "agent/engine/ckpt/load/load.h"
+#include "base/list.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -79,15 +80,11 @@ static bool set_want(const struct manifest *m, const int64_t x[NUMBERS], struct 
 
 static int add_want(struct wants *w, const struct want *one, struct err *e)
 {
-	if (w->n == w->room) {
-		int64_t room = w->room ? 2 * w->room : 256;
-		struct want *more = realloc(w->list, (size_t)room * sizeof *more);
-		if (!more)
-			return err_set(e, ERR_NOMEM, "no memory for a list of %lld boxes",
-				       (long long)room);
-		w->list = more;
-		w->room = room;
-	}
+	struct want *list = list_grow(w->list, w->n, &w->room, 256, sizeof *list);
+	if (!list)
+		return err_set(e, ERR_NOMEM, "no memory for a list of %lld boxes",
+			       (long long)(2 * w->n));
+	w->list = list;
 	w->list[w->n++] = *one;
 	return 0;
 }

@@ -3,9 +3,9 @@
 #include "agent/engine/ckpt/load/agree.h"
 #include "agent/engine/ckpt/save/commit.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 
 /* A copy that this rank keeps for another one. */
@@ -341,21 +341,15 @@ void ckpt_mirror_take(struct ckpt_mirror *m, const struct ckpt_state *state,
 				&m->why);
 }
 
-/* As in the writer: the thread blocks all signals, and without a thread the copy is made here. */
+/* As in the writer: without a thread the copy is made here. */
 void ckpt_mirror_start(struct ckpt_mirror *m, int64_t number)
 {
-	sigset_t all, was;
 	if (m->lost)
 		return;
 	m->number = number;
 	atomic_store(&m->busy, true);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &was);
-	m->joinable = pthread_create(&m->thread, NULL, copy_thread, m) == 0;
-	pthread_sigmask(SIG_SETMASK, &was, NULL);
-	if (m->joinable)
-		pthread_setname_np(m->thread, "copies");
-	else
+	m->joinable = thread_start(&m->thread, "copies", copy_thread, m) == 0;
+	if (!m->joinable)
 		copy_thread(m);
 }
 

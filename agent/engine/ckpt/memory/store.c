@@ -442,12 +442,3 @@ int ckpt_store_owners(const struct ckpt_store *s)
 {
 	return s->n_shelves;
 }
-
-size_t ckpt_store_bytes(const struct ckpt_store *s)
-{
-	size_t bytes = 0;
-	for (int k = 0; k < s->n_shelves; k++)
-		for (int i = 0; i < IMAGES; i++)
-			bytes += s->shelves[k].images[i].room;
-	return bytes;
-}

@@ -83,7 +83,5 @@ bool ckpt_store_list(const struct ckpt_store *s, int owner, int i, struct store_
 
 /* Every owner of a copy is below it. */
 int ckpt_store_owners(const struct ckpt_store *s);
-/* Bytes of all images, complete or not. */
-size_t ckpt_store_bytes(const struct ckpt_store *s);
 
 #endif

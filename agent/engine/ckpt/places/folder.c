@@ -237,7 +237,31 @@ static bool is_valid(const struct ckpt_storage *s, const char *dir,
 	return true;
 }
 
-enum prune_verdict { PRUNE_KEEP, PRUNE_KEEP_DAMAGED, PRUNE_REMOVE };
+int ckpt_folder_sweep(const struct ckpt_storage *s, const char *dir, const struct folder_judge *j,
+		      struct err *e)
+{
+	int (*take_out)(const struct ckpt_storage *, const char *, const char *,
+			struct err *) = j->spares_readers ? remove_unread : remove_entry;
+	struct folder_entry *list;
+	int64_t n, counted = 0;
+	int rc = 0;
+	if (ckpt_folder_list(s, dir, &list, &n, e))
+		return -1;
+	for (int64_t i = 0; i < n; i++) {
+		enum folder_verdict v = j->judge(j->arg, &list[i], counted);
+		if (v == FOLDER_GOES)
+			rc |= take_out(s, dir, list[i].name, e);
+		counted += v == FOLDER_COUNTS;
+	}
+	free(list);
+	return rc;
+}
+
+struct prune {
+	const struct ckpt_storage *storage;
+	const char *dir;
+	const struct folder_keep *keep;
+};
 
 /* Kept whatever its age. */
 static bool is_needed(const struct folder_keep *keep, const struct folder_entry *entry)
@@ -247,32 +271,24 @@ static bool is_needed(const struct folder_keep *keep, const struct folder_entry 
 	return keep->needs && keep->needs(keep->arg, entry);
 }
 
-/* kept: how many valid checkpoints of higher steps count as kept. */
-static enum prune_verdict judge_entry(const struct ckpt_storage *s, const char *dir,
-				      const struct folder_entry *entry, int64_t kept,
-				      const struct folder_keep *keep)
+/* The valid checkpoints count. */
+static enum folder_verdict judge_by_age(const void *arg, const struct folder_entry *entry,
+					int64_t counted)
 {
+	const struct prune *p = arg;
+	const struct folder_keep *keep = p->keep;
 	if (entry->step == keep->committed)
-		return strchr(entry->name, '.') ? PRUNE_REMOVE : PRUNE_KEEP;
-	if (keep->last > 0 && kept >= keep->last)
-		return is_needed(keep, entry) ? PRUNE_KEEP : PRUNE_REMOVE;
-	return keep->last <= 0 || is_valid(s, dir, entry) ? PRUNE_KEEP : PRUNE_KEEP_DAMAGED;
+		return strchr(entry->name, '.') ? FOLDER_GOES : FOLDER_COUNTS;
+	if (keep->last > 0 && counted >= keep->last)
+		return is_needed(keep, entry) ? FOLDER_COUNTS : FOLDER_GOES;
+	return keep->last <= 0 || is_valid(p->storage, p->dir, entry) ? FOLDER_COUNTS
+								      : FOLDER_STAYS;
 }
 
 int ckpt_folder_prune(const struct ckpt_storage *s, const char *dir, const struct folder_keep *keep,
 		      struct err *e)
 {
-	struct folder_entry *list;
-	int64_t n, kept = 0;
-	int rc = 0;
-	if (ckpt_folder_list(s, dir, &list, &n, e))
-		return -1;
-	for (int64_t i = 0; i < n; i++) {
-		enum prune_verdict v = judge_entry(s, dir, &list[i], kept, keep);
-		if (v == PRUNE_REMOVE)
-			rc |= remove_unread(s, dir, list[i].name, e);
-		kept += v == PRUNE_KEEP;
-	}
-	free(list);
-	return rc;
+	const struct prune p = { s, dir, keep };
+	const struct folder_judge by_age = { judge_by_age, &p, .spares_readers = true };
+	return ckpt_folder_sweep(s, dir, &by_age, e);
 }

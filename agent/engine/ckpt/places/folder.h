@@ -57,6 +57,22 @@ int ckpt_folder_check_owner(const struct ckpt_storage *s, const char *dir, const
 int ckpt_folder_remove_attempts(const struct ckpt_storage *s, const char *dir, uint32_t generation,
 				struct err *e);
 
+enum folder_verdict { FOLDER_COUNTS, FOLDER_STAYS, FOLDER_GOES };
+
+/* Decides what becomes of each entry of a DIR. */
+struct folder_judge {
+	/* counted: how many entries of higher steps have got FOLDER_COUNTS. */
+	enum folder_verdict (*judge)(const void *arg, const struct folder_entry *entry,
+				     int64_t counted);
+	const void *arg;
+	bool spares_readers; /* an entry that is being read stays until the next call (hold.h) */
+};
+
+/* Judges the step- entries of `dir`, highest step first, and removes those that go. Continues after
+ * one that cannot be removed, and then fails with the last cause. */
+int ckpt_folder_sweep(const struct ckpt_storage *s, const char *dir, const struct folder_judge *j,
+		      struct err *e);
+
 /* Which checkpoints a DIR keeps. */
 struct folder_keep {
 	int64_t last;      /* the valid ones of the highest steps; 0: all */

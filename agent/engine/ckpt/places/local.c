@@ -140,53 +140,54 @@ int ckpt_local_open(struct comm *group, const struct ckpt_local *l, uint32_t gen
 
 /* --- removing --- */
 
-static int remove_entry(const struct ckpt_storage *s, const char *dir, const char *name,
-			struct err *e)
+struct last_copies {
+	int64_t keep, committed;
+};
+
+static enum folder_verdict judge_by_number(const void *arg, const struct folder_entry *entry,
+					   int64_t counted)
 {
-	char path[PATH_MAX];
-	return ckpt_storage_join(path, sizeof path, dir, name, e) || s->ops->remove(s, path, e) ? -1
-												: 0;
+	const struct last_copies *l = arg;
+	bool goes = entry->step == l->committed ? strchr(entry->name, '.') != NULL
+						: counted >= l->keep;
+	return goes ? FOLDER_GOES : FOLDER_COUNTS;
 }
 
 int ckpt_local_prune(const struct ckpt_storage *s, const char *dir, int64_t keep, int64_t committed,
 		     struct err *e)
 {
-	struct folder_entry *list;
-	int64_t n, kept = 0;
-	int rc = 0;
-	if (ckpt_folder_list(s, dir, &list, &n, e))
-		return -1;
-	for (int64_t i = 0; i < n; i++) {
-		bool of_step = list[i].step == committed;
-		if (of_step ? strchr(list[i].name, '.') != NULL : kept >= keep)
-			rc |= remove_entry(s, dir, list[i].name, e);
-		else
-			kept++;
-	}
-	free(list);
-	return rc;
+	const struct last_copies l = { keep, committed };
+	const struct folder_judge by_number = { judge_by_number, &l, false };
+	return ckpt_folder_sweep(s, dir, &by_number, e);
+}
+
+struct valid_states {
+	const struct ckpt_local *local;
+	bool (*stays)(const void *arg, int64_t step, uint32_t generation);
+	const void *arg;
+};
+
+/* What cannot be read stays. */
+static enum folder_verdict judge_by_state(const void *arg, const struct folder_entry *entry,
+					  int64_t counted)
+{
+	const struct valid_states *v = arg;
+	char path[PATH_MAX];
+	struct manifest m;
+	(void)counted;
+	if (ckpt_storage_join(path, sizeof path, v->local->dir, entry->name, NULL) ||
+	    ckpt_manifest_load_from(storage_of(v->local), path, &m, NULL))
+		return FOLDER_STAYS;
+	bool stays = v->stays(v->arg, m.state.step, m.generation);
+	ckpt_manifest_fini(&m);
+	return stays ? FOLDER_STAYS : FOLDER_GOES;
 }
 
 int ckpt_local_remove(const struct ckpt_local *l,
 		      bool (*stays)(const void *arg, int64_t step, uint32_t generation),
 		      const void *arg, struct err *e)
 {
-	const struct ckpt_storage *s = storage_of(l);
-	struct folder_entry *list;
-	int64_t n;
-	int rc = 0;
-	if (ckpt_folder_list(s, l->dir, &list, &n, e))
-		return -1;
-	for (int64_t i = 0; i < n; i++) {
-		char path[PATH_MAX];
-		struct manifest m;
-		if (ckpt_storage_join(path, sizeof path, l->dir, list[i].name, e) ||
-		    ckpt_manifest_load_from(s, path, &m, NULL))
-			continue;
-		if (!stays(arg, m.state.step, m.generation))
-			rc |= s->ops->remove(s, path, e);
-		ckpt_manifest_fini(&m);
-	}
-	free(list);
-	return rc;
+	const struct valid_states v = { l, stays, arg };
+	const struct folder_judge by_state = { judge_by_state, &v, false };
+	return ckpt_folder_sweep(storage_of(l), l->dir, &by_state, e);
 }

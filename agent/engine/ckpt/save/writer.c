@@ -6,9 +6,9 @@
 #include "agent/engine/ckpt/save/still.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -217,16 +217,9 @@ static void *commit_thread(void *arg)
 	return NULL;
 }
 
-/* The thread blocks all signals, because other threads wait for them. */
 static void start_thread(struct ckpt_writer *w, void *(*work)(void *))
 {
-	sigset_t all, was;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &was);
-	w->busy = pthread_create(&w->thread, NULL, work, w) == 0;
-	pthread_sigmask(SIG_SETMASK, &was, NULL);
-	if (w->busy)
-		pthread_setname_np(w->thread, "checkpoint");
+	w->busy = thread_start(&w->thread, "checkpoint", work, w) == 0;
 }
 
 /* If no thread can be created, the commit runs here: slower, but done. */

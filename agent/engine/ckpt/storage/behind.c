@@ -3,11 +3,11 @@
 #include "agent/engine/ckpt/storage/pages.h"
 #include "agent/engine/ckpt/storage/way.h"
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,16 +208,12 @@ static int end_trial(struct ckpt_behind *b, struct err *e)
 static void begin(struct ckpt_behind *b)
 {
 	struct stat st;
-	sigset_t all, was;
 	b->begun = b->allocates = true;
 	b->device = fstat(b->fd, &st) ? 0 : (uint64_t)st.st_dev;
 	start_trial(b, ckpt_way_tries(b->device) ? CKPT_WAY_DIRECT : CKPT_WAYS);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &was);
 	while (b->writers < BEHIND_WRITERS &&
-	       !pthread_create(&b->threads[b->writers], NULL, writer, b))
-		pthread_setname_np(b->threads[b->writers++], "ckpt-write");
-	pthread_sigmask(SIG_SETMASK, &was, NULL);
+	       !thread_start(&b->threads[b->writers], "ckpt-write", writer, b))
+		b->writers++;
 }
 
 /* Direct writes go into space that exists, or the second one waits for the first. A failure is not

@@ -11,8 +11,6 @@ static const struct ckpt_storage *const rows[] = {
 	&ckpt_storage_posix,
 };
 
-static const struct ckpt_storage *added[CKPT_STORAGES_ADDED_MAX];
-
 static bool has_scheme(const struct ckpt_storage *s, const char *path)
 {
 	return !strncmp(path, s->ops->scheme, strlen(s->ops->scheme));
@@ -20,31 +18,10 @@ static bool has_scheme(const struct ckpt_storage *s, const char *path)
 
 const struct ckpt_storage *ckpt_storage_of(const char *path)
 {
-	for (int i = 0; i < CKPT_STORAGES_ADDED_MAX; i++)
-		if (added[i] && has_scheme(added[i], path))
-			return added[i];
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
 		if (has_scheme(rows[i], path))
 			return rows[i];
 	return &ckpt_storage_posix;
-}
-
-int ckpt_storage_add(const struct ckpt_storage *s, struct err *e)
-{
-	for (int i = 0; i < CKPT_STORAGES_ADDED_MAX; i++)
-		if (!added[i]) {
-			added[i] = s;
-			return 0;
-		}
-	return err_set(e, ERR_INTERNAL, "%s: more than %d checkpoint storages are open",
-		       s->ops->name, CKPT_STORAGES_ADDED_MAX);
-}
-
-void ckpt_storage_drop(const struct ckpt_storage *s)
-{
-	for (int i = 0; i < CKPT_STORAGES_ADDED_MAX; i++)
-		if (added[i] == s)
-			added[i] = NULL;
 }
 
 int ckpt_storage_join(char *out, size_t n, const char *path, const char *name, struct err *e)

@@ -34,8 +34,6 @@
  *  3. ckpt/storage/storage.c: its row in `rows`, before POSIX, whose scheme "" fits every path;
  *  4. tests/unit/agent/test_ckpt_storage.c: its row in `storages`, which runs the conformance
  *     tests.
- * A storage that needs state (a connection, a communicator) is not a row: who opens the state adds
- * the storage with ckpt_storage_add.
  */
 #ifndef MUSTER_AGENT_ENGINE_CKPT_STORAGE_STORAGE_H
 #define MUSTER_AGENT_ENGINE_CKPT_STORAGE_STORAGE_H
@@ -140,21 +138,14 @@ struct ckpt_storage {
 	const void *arg; /* the storage's own */
 };
 
-/* Folders of a local or network file system. */
+/* Folders of a local or network file system. arg: its system calls, a struct ckpt_io. */
 extern const struct ckpt_storage ckpt_storage_posix;
-/* POSIX folders through other system calls, which the tests let fail. */
-struct ckpt_storage ckpt_storage_posix_with(const struct ckpt_io *io);
 
 /* Object stores, s3://bucket/prefix (storage_s3.c). */
 extern const struct ckpt_storage ckpt_storage_s3;
 
 /* The storage of a path. Never NULL. */
 const struct ckpt_storage *ckpt_storage_of(const char *path);
-/* Adds a storage, which is borrowed, for the paths of its scheme; ckpt_storage_drop takes it out
- * again. Both are called while no other thread uses checkpoints. */
-enum { CKPT_STORAGES_ADDED_MAX = 4 };
-int ckpt_storage_add(const struct ckpt_storage *s, struct err *e);
-void ckpt_storage_drop(const struct ckpt_storage *s);
 
 /* --- helpers over the table ---------------------------------------------------------- */
 

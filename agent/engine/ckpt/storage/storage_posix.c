@@ -335,8 +335,3 @@ static const struct ckpt_storage_ops posix_ops = {
 };
 
 const struct ckpt_storage ckpt_storage_posix = { &posix_ops, &ckpt_io_system };
-
-struct ckpt_storage ckpt_storage_posix_with(const struct ckpt_io *io)
-{
-	return (struct ckpt_storage){ &posix_ops, io };
-}

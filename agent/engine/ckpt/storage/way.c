@@ -1,7 +1,6 @@
 #include "agent/engine/ckpt/storage/way.h"
 
 #include <pthread.h>
-#include <string.h>
 
 /* A process writes to few file systems; if there are more, the last entry serves them in turn. */
 enum { DEVICES = 8, FIRST_TRIALS = 2, TRIAL_EVERY = 16 };
@@ -59,12 +58,5 @@ void ckpt_way_refuse(uint64_t device)
 {
 	pthread_mutex_lock(&lock);
 	find(device)->refused = true;
-	pthread_mutex_unlock(&lock);
-}
-
-void ckpt_way_forget(void)
-{
-	pthread_mutex_lock(&lock);
-	memset(devices, 0, sizeof devices);
 	pthread_mutex_unlock(&lock);
 }

@@ -27,7 +27,5 @@ bool ckpt_way_tries(uint64_t device);
 void ckpt_way_learn(uint64_t device, enum ckpt_way way, double bytes_per_s);
 /* The file system does not write directly. */
 void ckpt_way_refuse(uint64_t device);
-/* Forgets what was learned, as before the first file. */
-void ckpt_way_forget(void);
 
 #endif

@@ -1,0 +1,28 @@
+/*
+ * sureness — how far a prediction may be off: the errors of the planner on published steps of the
+ * same regime (tests/unit/plan/rows), which test_rows.c holds to these figures.
+ *
+ * Those steps are of other programs on GPUs. The times of muster's own engine on GPUs have been
+ * compared with no published step; its interval is that of the others. On processors that were
+ * calibrated the figures are those of `muster bench plan` (README.md).
+ */
+#ifndef MUSTER_PLAN_COST_SURENESS_H
+#define MUSTER_PLAN_COST_SURENESS_H
+
+#include "plan/spec/job/job.h"
+#include "plan/spec/model/model.h"
+
+struct cost_sureness {
+	const char *group;  /* of the rows: "fsdp" ... */
+	const char *regime; /* for people */
+	int rows;
+	/* shares of the published time: at most these are the mean and the largest absolute error */
+	double mean, worst;
+};
+
+/* The regime of a job: that of its first property among experts, length, 8 bits and ZeRO 3. */
+const struct cost_sureness *cost_sureness_of(const struct job *job, const struct model_shape *m);
+/* All regimes, one after the other; NULL after the last one. */
+const struct cost_sureness *cost_sureness_at(int i);
+
+#endif
