@@ -52,8 +52,7 @@ static void set_scales(const struct cost_case *x, const struct cluster *c, const
 		fastest = i ? fmax(fastest, speeds_rank(job, i)) : speeds_rank(job, i);
 	double more = overstated(x, c, p, fastest);
 	for (int pp = 0; pp < p->layout.pp; pp++)
-		scale[pp] = more * fastest /
-			    speeds_holder(job, &p->layout, p->slowest_replica, pp);
+		scale[pp] = more * fastest / speeds_holder(job, &p->layout, p->slowest_replica, pp);
 }
 
 /* Sets the passes of all stages, and the sum of each pipeline rank's passes. A transfer belongs to

@@ -6,9 +6,11 @@
 
 #include <string.h>
 
-/* TOKENS_MIN: tokens of a sequence on a cp rank, if a quarter of it is not less. Fewer tokens do
+/* CP_FROM: sequences of dense models on GPUs that context parallelism is tried for. With shorter ones it
+ * gains less than the prediction's error, unless heads and layers do not suffice for the devices.
+ * TOKENS_MIN: tokens of a sequence on a cp rank, if a quarter of it is not less. Fewer tokens do
  * not keep a device busy. */
-enum { CP_MAX = 64, MICRO_MAX = 16, TOKENS_MIN = 256 };
+enum { CP_FROM = 16 * 1024, CP_MAX = 64, MICRO_MAX = 16, TOKENS_MIN = 256 };
 
 static void add_value(struct space_list *l, int value)
 {
@@ -70,6 +72,15 @@ static bool round_number(int n)
 	return n == 1 || n == 3;
 }
 
+/* Whether all devices can have work without context parallelism. */
+static bool suffices_without_cp(const struct space *s)
+{
+	const struct model_shape *m = &s->shape;
+	double shares = (double)m->heads * (double)m->layers * (double)s->job->batch.global;
+	return !m->experts && m->seq < CP_FROM && shares >= s->devices &&
+	       !plan_on_cpu(topo_cluster_kind(s->cluster, 0));
+}
+
 static void list_cp(struct space *s)
 {
 	if (!open_to(s, OPEN_CP)) {
@@ -77,7 +88,8 @@ static void list_cp(struct space *s)
 		return;
 	}
 	int64_t least = s->shape.seq / 4 < TOKENS_MIN ? s->shape.seq / 4 : TOKENS_MIN;
-	for (int cp = 1; cp <= CP_MAX && cp <= s->devices; cp++)
+	int most = suffices_without_cp(s) ? 1 : CP_MAX;
+	for (int cp = 1; cp <= most && cp <= s->devices; cp++)
 		if (cp == 1 || (round_number(cp) && s->shape.seq % (2 * cp) == 0 &&
 				s->shape.seq / cp >= least))
 			add_value(&s->cp, cp);
