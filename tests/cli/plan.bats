@@ -145,3 +145,14 @@ static_file() {
 	run "$MUSTER" plan templates/jobs/demo.ini data.path=x
 	[[ $output != *guesses* ]]
 }
+
+@test "plan predicts the steps of other programs, which run refuses" {
+	words=(parallel.tp=4 parallel.dp=2 "${small[@]}")
+	ours=$("$MUSTER" plan --json --cluster dgx-h100:1 templates/jobs/demo.ini "${words[@]}" | of 'd["step_seconds"]["total"]')
+	theirs=$("$MUSTER" plan --json --cluster dgx-h100:1 templates/jobs/demo.ini "${words[@]}" plan.engine=fsdp-eager | of 'd["step_seconds"]["total"]')
+	echo "ours $ours, theirs $theirs"
+	[[ -n $ours && -n $theirs && $ours != "$theirs" ]]
+	run "$MUSTER" run templates/jobs/demo.ini "${small[@]}" plan.engine=fsdp-eager
+	echo "$output"
+	[[ $status -eq 2 && $output == *"[plan] engine: muster plan predicts other programs' steps"* ]]
+}
