@@ -475,12 +475,12 @@ struct cost_pass cost_pass_of(const struct cost_case *c, const struct stage *sta
 	struct shard h = shard_of(c);
 	struct cost_pass t;
 	add_layers(c, &h, stage, &t);
-	add_offload(c, stage, &t);
 	if (stage->first)
 		add_embedding(c, &h, &t);
 	if (stage->last)
 		add_head(c, &h, &t);
 	add_idle(c, &t);
+	add_offload(c, stage, &t); /* its copies wait for no host (search_eval_line adds them so) */
 	return t;
 }
 
