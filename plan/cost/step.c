@@ -233,11 +233,10 @@ double cost_update(const struct cost_case *c, const struct cost_rank *r)
 	double state = 2 * optimizer_full_states(c->job->optimizer.kind) +
 		       (c->job->precision.dtype == DTYPE_FP32 ? 0 : 2);
 	bool away = c->job->offload.optimizer && c->machine->host > 0;
-	double update = c->engine->update > 0
-				? cost_machine_seconds(c->machine, RATE_MOVED,
-						       c->engine->update * owned)
-				: cost_machine_seconds(c->machine, RATE_OPTIMIZER,
-						       o->words * F32 * owned);
+	double update =
+		c->engine->update > 0
+			? cost_machine_seconds(c->machine, RATE_MOVED, c->engine->update * owned)
+			: cost_machine_seconds(c->machine, RATE_OPTIMIZER, o->words * F32 * owned);
 	return crowded(c) * r->scale *
 	       (update + orthogonalizing(c, r, o->iterations) +
 		cost_machine_offload(c->machine, away ? state * F32 * owned : 0));

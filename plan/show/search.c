@@ -107,8 +107,8 @@ static void print_lack(const struct eval_leaf *l, struct buf *out)
 {
 	char bytes[HUMAN], limit[HUMAN];
 	if (l->limit > 0 && l->rank.total > l->limit)
-		buf_printf(out, "%s too much at pp %d", human_bytes(l->rank.total - l->limit, bytes),
-			   l->rank.at.pp);
+		buf_printf(out, "%s too much at pp %d",
+			   human_bytes(l->rank.total - l->limit, bytes), l->rank.at.pp);
 	else if ((l->config.optimizer || l->config.activations) && l->host_limit <= 0)
 		buf_puts(out, "offloads to nodes whose memory is unknown");
 	else if ((l->config.optimizer || l->config.activations) && l->host > l->host_limit)
