@@ -103,6 +103,7 @@ static struct deployment *build_instead(const struct job *job, const struct clus
 		.open = job->open,
 		.cluster = used,
 		.permitted = job->restart.shrink,
+		.asked = job,
 	};
 	struct shrink_candidate examined[SHRINK_WAYS], *fastest;
 	launcher_shrink(&request, examined, &fastest);

@@ -5,6 +5,7 @@
 #include "plan/spec/speeds.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool launcher_shrink_names_devices(const struct job *job)
@@ -39,6 +40,23 @@ bool launcher_shrink_try(const struct job *job, int64_t dp, uint32_t open, const
 	return true;
 }
 
+/* As launcher_shrink_try, without the speeds that the planner has chosen for an earlier layout. */
+static bool try_afresh(const struct shrink_request *r, const struct job *job, int64_t dp,
+		       uint32_t open, struct shrink_candidate *out)
+{
+	struct job *mine = malloc(sizeof *mine); /* too large for a small stack */
+	if (!mine) {
+		*out = (struct shrink_candidate){ .way = out->way, .text = "no memory" };
+		return false;
+	}
+	*mine = *job;
+	if (!launcher_shrink_names_devices(r->asked))
+		memset(mine->launch.speeds, 0, sizeof mine->launch.speeds);
+	bool possible = launcher_shrink_try(mine, dp, open, r->cluster, out);
+	free(mine);
+	return possible;
+}
+
 /* The highest dp of those to try for which the cluster has enough devices. */
 static int64_t highest_dp(const struct shrink_request *r)
 {
@@ -56,7 +74,7 @@ bool launcher_shrink_dp(const struct shrink_request *r, struct shrink_candidate 
 	int64_t first = highest_dp(r);
 	out->way = highest.way = SHRINK_WAY_DP;
 	for (int64_t dp = first; dp > 0 && dp >= r->dp_least; dp -= r->job->parallel.ep) {
-		if (launcher_shrink_try(r->job, dp, 0, r->cluster, out))
+		if (try_afresh(r, r->job, dp, 0, out))
 			return true;
 		if (dp == first)
 			highest = *out;
@@ -69,15 +87,15 @@ bool launcher_shrink_replan(const struct shrink_request *r, struct shrink_candid
 {
 	out->way = SHRINK_WAY_REPLAN;
 	/* If memory is short, recomputation and offloading may help. */
-	return launcher_shrink_try(r->again, 0, r->open | OPEN_LAYOUT, r->cluster, out) ||
-	       launcher_shrink_try(r->again, 0, OPEN_ALL, r->cluster, out);
+	return try_afresh(r, r->again, 0, r->open | OPEN_LAYOUT, out) ||
+	       try_afresh(r, r->again, 0, OPEN_ALL, out);
 }
 
 static bool refuse_named_devices(const struct shrink_request *r, enum shrink_way way,
 				 struct shrink_candidate *out)
 {
 	*out = (struct shrink_candidate){ .way = way };
-	if (!launcher_shrink_names_devices(r->again))
+	if (!launcher_shrink_names_devices(r->asked))
 		return false;
 	snprintf(out->text, sizeof out->text,
 		 "[launch] speeds or threads names the device of each rank");

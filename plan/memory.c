@@ -1,5 +1,6 @@
 #include "plan/memory.h"
 
+#include "plan/memory_programs.h"
 #include "plan/spec/speeds.h"
 
 #include <math.h>
@@ -44,6 +45,10 @@ void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
 	}
 	struct stage inner = { .last = false }, last = { .last = true };
 	activations_dims_of(job, m, l, tp_rank, split, &d);
+	if (plan_memory_foreign(job)) {
+		plan_memory_program_sizes(job, m, l, &d, out);
+		return;
+	}
 	s.offload = d.offload;
 	s.every = d.mode == RECOMPUTE_NONE ? 0 : (int)d.every;
 	for (int again = 0; again < 2; again++) {
@@ -98,8 +103,19 @@ static double layers_of(const struct memory_sizes *s, const struct stage *stage)
 double plan_memory_slot(const struct memory_sizes *s, const struct stage *stage)
 {
 	int again = s->kept_again ? memory_again(s, stage->layer_lo, stage->layer_hi) : 0;
-	return (s->offload ? 0 : layers_of(s, stage)) + s->slot + (stage->last ? s->slot_last : 0) +
+	return (s->offload ? 0 : layers_of(s, stage)) + s->slot + (stage->last ? s->slot_last : 0) -
+	       (stage->first && stage->last ? s->slot_alone : 0) +
 	       s->kept * (stage->layer_hi - stage->layer_lo - again);
+}
+
+double plan_memory_slots(const struct memory_sizes *s, const struct stage *stage, int live,
+			 int whole, double turns)
+{
+	int again = memory_again(s, stage->layer_lo, stage->layer_hi),
+	    inner = stage->layer_hi - stage->layer_lo - again;
+	double bytes = live * plan_memory_slot(s, stage) -
+		       (live - whole) * (again * s->freed[1] + inner * s->freed[0]);
+	return s->on_demand ? turns * bytes : bytes;
 }
 
 double plan_memory_offloaded(const struct memory_sizes *s, const struct stage *stage)
@@ -131,8 +147,10 @@ double plan_memory_shared(const struct memory_sizes *s, const struct stage *chun
 		last |= chunks[i].last;
 		again += memory_again(s, chunks[i].layer_lo, chunks[i].layer_hi);
 	}
-	return sum + (s->offload ? STAGED * staged : 0) + (last ? s->scratch_last : 0) +
-	       (again ? s->work : 0) + (again && s->kept_again ? s->kept : 0);
+	double end = last ? s->scratch_last : 0, work = again ? s->work : 0;
+	return sum + (s->offload ? STAGED * staged : 0) +
+	       (s->on_demand ? fmax(end, work) : end + work) +
+	       (again && s->kept_again ? s->kept : 0);
 }
 
 static void pass_memory(const struct job *job, const struct model_shape *m, const struct layout *l,
@@ -140,12 +158,16 @@ static void pass_memory(const struct job *job, const struct model_shape *m, cons
 {
 	struct memory_sizes sizes;
 	struct sched_slots live;
+	int sum = 0;
 	plan_memory_sizes_of(job, m, l, r->at.tp, schedule_splits(job->parallel.schedule), &sizes);
 	if ((r->activations = sizes.immense) > 0)
 		return;
 	schedule_slots(job->parallel.schedule, l, micros, r->at.pp, &live);
+	for (int c = 0; c < share->n_chunks; c++)
+		sum += live.live[c];
 	for (int c = 0; c < share->n_chunks; c++) {
-		r->activations += live.live[c] * plan_memory_slot(&sizes, &share->chunks[c]);
+		r->activations += plan_memory_slots(&sizes, &share->chunks[c], live.live[c],
+						    live.whole[c], (double)live.most / sum);
 		r->host += live.live[c] * plan_memory_offloaded(&sizes, &share->chunks[c]);
 	}
 	r->buffers += plan_memory_shared(&sizes, share->chunks, share->n_chunks);
@@ -165,6 +187,8 @@ static double token_bytes(const struct job *job, int micros)
 double plan_memory_rest(const struct job *job, int micros, int threads)
 {
 	bool low_precision = job->precision.dtype != DTYPE_FP32 && job->job.device == DEVICE_CPU;
+	if (plan_memory_foreign(job))
+		return 0;
 	if (job->job.device == DEVICE_CUDA) /* tokens wait in the host's memory */
 		return CUDA_FIXED + SQUARES;
 	return token_bytes(job, micros) +
@@ -175,7 +199,7 @@ double plan_memory_staged(const struct job *job)
 {
 	int moments = optimizer_full_states(job->optimizer.kind);
 	bool masters = job->precision.dtype != DTYPE_FP32;
-	if (!job->offload.optimizer || job->job.device != DEVICE_CUDA)
+	if (!job->offload.optimizer || job->job.device != DEVICE_CUDA || plan_memory_foreign(job))
 		return 0;
 	return zero_staged_bytes(moments + masters) +
 	       (masters ? ELEMENT * (double)ZERO_PUBLISHED : 0);
@@ -183,13 +207,17 @@ double plan_memory_staged(const struct job *job)
 
 /* Sets the parameters, the gradients, the optimizer state and the store's buffers as the ZeRO stage
  * divides them (zero.h). */
-void plan_memory_state(const struct job *job, const struct model_shape *m,
+void plan_memory_state(const struct job *job, const struct model_shape *m, const struct layout *l,
 		       const struct share *share, const int64_t elements[UNIT_KINDS],
 		       const int counts[UNIT_KINDS], const struct zero_cut cuts[ZERO_CLASSES],
 		       struct plan_rank *r)
 {
 	struct optimizer_memory optimizer;
 	struct zero_memory z;
+	if (plan_memory_foreign(job)) {
+		plan_memory_program_state(job, m, l, share, elements, counts, cuts, r);
+		return;
+	}
 	zero_memory_of(elements, counts, (int)job->parallel.zero, cuts,
 		       job->precision.dtype == DTYPE_FP32 ? ELEMENT : ELEMENT / 2, &z);
 	r->params = z.params;
@@ -218,7 +246,7 @@ static void state_memory(const struct job *job, const struct model_shape *m, con
 		elements[kind] = catalogue_unit_elements(m, share, kind);
 		counts[kind] = catalogue_unit_count(m, share, kind);
 	}
-	plan_memory_state(job, m, share, elements, counts, cuts, r);
+	plan_memory_state(job, m, l, share, elements, counts, cuts, r);
 	r->snapshot = ELEMENT * plan_memory_images(job) *
 		      (zero_saved(m, share, stage, cuts) +
 		       optimizer_saved(job->optimizer.kind, m, share, stage, cuts));
@@ -234,6 +262,8 @@ void plan_memory_sum(const struct job *job, bool on_cpu, struct plan_rank *r)
 		r->host += r->snapshot;
 		r->snapshot = 0;
 	}
+	r->buffers += plan_memory_program_reserve(job) *
+		      (r->params + r->grads + r->optimizer + r->activations + r->buffers);
 	r->total = r->params + r->grads + r->optimizer + r->activations + r->buffers + r->snapshot;
 }
 

@@ -3,7 +3,8 @@
  *
  * plan_memory_rank (plan.h) defines the parts. Here they are computed in two steps, so that a
  * search can evaluate millions of layouts: first the sizes of a micro-batch and of a unit of
- * parameters on one tp rank, then the sums over a rank's stages. For plan/ only.
+ * parameters on one tp rank, then the sums over a rank's stages. For plan/ only. plan.engine may name
+ * another program than muster: memory_programs.h has its sizes.
  */
 #ifndef MUSTER_PLAN_MEMORY_H
 #define MUSTER_PLAN_MEMORY_H
@@ -19,15 +20,21 @@ struct memory_sizes {
 	double layer[2];
 	double first[2];        /* how much less the first layer of a chunk has */
 	double slot, slot_last; /* the slot's own tensors; those of the last stage */
+	double slot_alone;      /* what a chunk has less that is the whole model */
 	double work;            /* shared by what recomputing layers write again */
 	/* includes tables of positions; what the rank with the last stage has in addition */
 	double scratch, scratch_last;
 	/* mixture of experts: what a layer keeps of a micro-batch, and scratch */
 	double kept, kept_scratch;
 	bool kept_again; /* recomputing layers share one copy of it */
-	bool offload;    /* layers are in host memory, STAGED of them on the device */
-	double immense;  /* not 0: a lower bound that exceeds all machines */
-	int every;       /* layers between those that recompute; 0: none does */
+	/* what a layer of each kind has less between the halves of a split backward pass */
+	double freed[2];
+	/* tensors are allocated when they are needed: work and scratch_last are never alive together,
+	 * and chunks take turns to have the most slots */
+	bool on_demand;
+	bool offload;   /* layers are in host memory, STAGED of them on the device */
+	double immense; /* not 0: a lower bound that exceeds all machines */
+	int every;      /* layers between those that recompute; 0: none does */
 };
 /* split: whether backward passes come in two halves (schedule_splits). */
 void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
@@ -36,6 +43,11 @@ void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
 
 /* The bytes of one micro-batch of a chunk in a slot. */
 double plan_memory_slot(const struct memory_sizes *s, const struct stage *stage);
+/* The bytes of a chunk's slots: `live` micro-batches, of which `whole` still wait for the first half
+ * of their backward pass. turns: the most slots of all chunks of the rank, over the sum of their
+ * `live` (struct sched_slots). */
+double plan_memory_slots(const struct memory_sizes *s, const struct stage *stage, int live,
+			 int whole, double turns);
 /* The bytes of plan_memory_slot that are in host memory. */
 double plan_memory_offloaded(const struct memory_sizes *s, const struct stage *stage);
 /* The bytes that the slots of a rank with these chunks share. */
@@ -43,7 +55,7 @@ double plan_memory_shared(const struct memory_sizes *s, const struct stage *chun
 
 /* Sets r->params, grads, optimizer (wherever it is) and buffers. counts: how many units of each
  * kind the rank has. */
-void plan_memory_state(const struct job *job, const struct model_shape *m,
+void plan_memory_state(const struct job *job, const struct model_shape *m, const struct layout *l,
 		       const struct share *share, const int64_t elements[UNIT_KINDS],
 		       const int counts[UNIT_KINDS], const struct zero_cut cuts[ZERO_CLASSES],
 		       struct plan_rank *r);

@@ -3,6 +3,7 @@
 #include "base/human.h"
 #include "plan/unaligned.h"
 #include "plan/search/fit.h"
+#include "plan/parts.h"
 #include "plan/rank_devices.h"
 #include "plan/spec/speeds.h"
 #include "plan/capacity.h"
@@ -47,6 +48,8 @@ static int refuse_world(const struct job *job, const struct cluster *c, const st
 			struct err *e)
 {
 	struct buf hint = BUF_INIT;
+	if (!e)
+		return -1;
 	search_fit_hint(job, c, l, &hint);
 	struct buf degrees = BUF_INIT;
 	plan_print_degrees(l, " × ", &degrees);
@@ -214,15 +217,74 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 	return cost_of_plan(job, c, p, e);
 }
 
+/* --- Mixed clusters --- */
+
+/* The nodes of the whole cluster that have no rank, instead of those of a part. */
+static int list_spares(const struct cluster *all, struct plan *p, struct err *e)
+{
+	int *spares = calloc((size_t)all->n_nodes + 1, sizeof *spares), n = 0;
+	if (!spares)
+		return err_set(e, ERR_NOMEM, "no memory for %d nodes; close other programs",
+			       all->n_nodes);
+	for (int i = 0; i < p->world; i++)
+		spares[p->ranks[i].node] = 1;
+	for (int i = 0; i < all->n_nodes; i++)
+		if (!spares[i])
+			spares[n++] = i;
+	free(p->place.spares);
+	p->place.spares = spares;
+	p->place.n_spares = n;
+	return 0;
+}
+
+/* Builds the plan on a part of the cluster. */
+static int build_on(const struct job *job, const struct plan_parts *parts, int i, struct plan *p,
+		    struct err *e)
+{
+	struct plan_part part;
+	if (plan_part_open(parts, i, &part, e))
+		return -1;
+	int rc = build(job, &part.cluster, p, e);
+	for (int r = 0; !rc && r < p->world; r++)
+		p->ranks[r].node = part.nodes[p->ranks[r].node];
+	if (!rc && part.cluster.n_nodes < parts->all->n_nodes)
+		rc = list_spares(parts->all, p, e);
+	plan_part_close(&part);
+	if (rc)
+		plan_free(p);
+	return rc;
+}
+
+/* Keeps the faster plan in `best`. Of equally fast ones the first stays. */
+static void keep_faster(struct plan *best, struct plan *p)
+{
+	if (best->world && best->time.total <= p->time.total * (1 + 1e-9)) {
+		plan_free(p);
+		return;
+	}
+	plan_free(best);
+	*best = *p;
+}
+
 int plan_build(const struct job *job, const struct cluster *cluster, struct plan *out,
 	       struct err *e)
 {
-	struct plan p = { 0 };
-	if (build(job, cluster, &p, e)) {
-		plan_free(&p);
+	struct plan_parts parts;
+	struct plan best = { 0 }, p = { 0 };
+	if (plan_parts_open(job, cluster, &parts, e))
+		return -1;
+	for (int i = 0; parts.n > 1 && i < parts.n; i++)
+		if (!build_on(job, &parts, i, &p, NULL)) {
+			keep_faster(&best, &p);
+			p = (struct plan){ 0 };
+		}
+	plan_parts_close(&parts);
+	/* What all parts lack is said of the whole cluster. */
+	if (!best.world && build(job, cluster, &best, e)) {
+		plan_free(&best);
 		return -1;
 	}
-	*out = p;
+	*out = best;
 	return 0;
 }
 

@@ -68,7 +68,8 @@ struct plan {
 	char warning[1024]; /* what is legal but slow or useless, or "" */
 };
 
-/* Decides and checks everything. ERR_NOFIT if the cluster cannot hold the job; the message names
+/* Decides and checks everything. A mixed cluster's parts (plan/parts.h) are tried one by one, and
+ * the fastest plan counts; nodes of the others stay unused. ERR_NOFIT if the cluster cannot hold the job; the message names
  * the part that does not fit and the nearest degrees that do.
  *
  * plan/place/place.h maps the ranks for the job's own traffic. If launch.speeds or launch.threads

@@ -65,7 +65,8 @@ static struct shrink_request shrink_request_of(const struct policy_request *r,
 					.again = &r->first->job,
 					.open = r->job->open,
 					.cluster = left,
-					.permitted = r->now->job.restart.shrink };
+					.permitted = r->now->job.restart.shrink,
+					.asked = r->job };
 }
 
 /* Takes the fastest one of the layouts that [restart] shrink permits. */

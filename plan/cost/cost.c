@@ -1,10 +1,14 @@
 #include "plan/cost/devices.h"
 #include "plan/cost/step.h"
 
+#include "plan/capacity.h"
 #include "plan/spec/speeds.h"
 
 #include <math.h>
 #include <stdlib.h>
+
+/* A list of speeds may be rounded by this share. */
+#define ROUNDED 0.03
 
 static int alloc_costs(struct plan *p, struct err *e)
 {
@@ -20,15 +24,36 @@ static int alloc_costs(struct plan *p, struct err *e)
 	return 0;
 }
 
+/* How much slower some rank's GPU is by its kind than the job's list of speeds says; 1: none is. */
+static double overstated(const struct cost_case *x, const struct cluster *c, const struct plan *p,
+			 double fastest)
+{
+	double most = 1, best = cost_machine_pace(x->machine);
+	for (int i = 0; i < p->world && speeds_devices(x->job); i++) {
+		const struct node_kind *k = topo_cluster_kind(c, p->ranks[i].node);
+		struct cost_machine m;
+		if (plan_on_cpu(k))
+			continue;
+		cost_machine_of_agents(k, x->job->precision.dtype != DTYPE_FP32, 1, 1, &m);
+		double named = speeds_rank(x->job, i) / fastest;
+		most = fmax(most, named * best / cost_machine_pace(&m));
+	}
+	return most < 1 + ROUNDED ? 1 : most;
+}
+
 /* Sets scale[pp] for each pipeline rank: its seconds in the slowest replica over its seconds on the
  * fastest device. */
-static void set_scales(const struct job *job, const struct plan *p, double *scale)
+static void set_scales(const struct cost_case *x, const struct cluster *c, const struct plan *p,
+		       double *scale)
 {
+	const struct job *job = x->job;
 	double fastest = 1;
 	for (int i = 0; i < p->world && speeds_devices(job); i++)
 		fastest = i ? fmax(fastest, speeds_rank(job, i)) : speeds_rank(job, i);
+	double more = overstated(x, c, p, fastest);
 	for (int pp = 0; pp < p->layout.pp; pp++)
-		scale[pp] = fastest / speeds_holder(job, &p->layout, p->slowest_replica, pp);
+		scale[pp] = more * fastest /
+			    speeds_holder(job, &p->layout, p->slowest_replica, pp);
 }
 
 /* Sets the passes of all stages, and the sum of each pipeline rank's passes. A transfer belongs to
@@ -112,7 +137,7 @@ int cost_of_plan(const struct job *job, const struct cluster *cluster, struct pl
 		cost_machine_of_plan(job, cluster, p, &machine);
 		cost_machine_links(&machine, group_links);
 		cost_units_of(&p->shape, &p->layout, job->parallel.sp, &units);
-		set_scales(job, p, scale);
+		set_scales(&c, cluster, p, scale);
 		rc = predict_step(&c, p, ranks, e);
 	}
 	free(scale);

@@ -2,6 +2,7 @@
 
 #include "plan/cost/measured.h"
 #include "plan/plan.h"
+#include "plan/spec/speeds.h"
 
 #include <math.h>
 #include <string.h>
@@ -210,10 +211,16 @@ void cost_machine_of_agents(const struct node_kind *k, bool low_precision, int a
 	out->measured = k->measured;
 }
 
+double cost_machine_pace(const struct cost_machine *m)
+{
+	return cost_curve_at(&m->rates[RATE_PRODUCT_FWD], 1e12) / fmax(1, m->crowd);
+}
+
 void cost_machine_of_plan(const struct job *job, const struct cluster *c, const struct plan *p,
 			  struct cost_machine *out)
 {
-	double slowest = 0;
+	double found = 0;
+	bool named = speeds_devices(job) > 0;
 	for (int i = 0; i < p->world; i++) {
 		const struct node_kind *k = topo_cluster_kind(c, p->ranks[i].node);
 		struct cost_machine m;
@@ -221,9 +228,9 @@ void cost_machine_of_plan(const struct job *job, const struct cluster *c, const 
 			continue;
 		cost_machine_of_agents(k, job->precision.dtype != DTYPE_FP32,
 				       p->ranks[i].node_ranks, p->threads, &m);
-		double rate = cost_curve_at(&m.rates[RATE_PRODUCT_FWD], 1e12) / fmax(1, m.crowd);
-		if (slowest <= 0 || rate < slowest) {
-			slowest = rate;
+		double rate = cost_machine_pace(&m);
+		if (found <= 0 || (named ? rate > found : rate < found)) {
+			found = rate;
 			*out = m;
 		}
 	}

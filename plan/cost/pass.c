@@ -480,7 +480,7 @@ struct cost_pass cost_pass_of(const struct cost_case *c, const struct stage *sta
 	if (stage->last)
 		add_head(c, &h, &t);
 	add_idle(c, &t);
-	add_offload(c, stage, &t); /* its copies wait for no host (search_eval_line adds them so) */
+	add_offload(c, stage, &t);
 	return t;
 }
 

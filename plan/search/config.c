@@ -11,7 +11,7 @@
 struct search_config search_config_of(const struct job *job, int dp)
 {
 	struct layout l = layout_of(job, dp);
-	return (struct search_config){
+	struct search_config c = {
 		.tp = l.tp,
 		.cp = l.cp,
 		.ep = l.ep,
@@ -28,6 +28,8 @@ struct search_config search_config_of(const struct job *job, int dp)
 		.activations = job->offload.activations,
 		.optimizer = job->offload.optimizer,
 	};
+	memcpy(c.speeds, job->launch.speeds, sizeof c.speeds);
+	return c;
 }
 
 void search_config_apply(const struct search_config *c, struct job *job)
@@ -50,6 +52,7 @@ void search_config_apply(const struct search_config *c, struct job *job)
 	job->offload.activations = c->activations;
 	job->offload.optimizer = c->optimizer;
 	job->batch.micro = c->micro;
+	memcpy(job->launch.speeds, c->speeds, sizeof c->speeds);
 	job->open = 0;
 }
 
@@ -67,8 +70,8 @@ struct layout search_config_layout(const struct search_config *c)
 int search_config_weight(const struct search_config *c)
 {
 	int degrees = (c->tp > 1) + (c->cp > 1) + (c->ep > 1) + (c->pp > 1);
-	int ways = c->zero + (c->shard != ZERO_SHARD_ALL) + 2 * (c->mode != RECOMPUTE_NONE) +
-		   (c->every > 1) + c->sp;
+	int ways = (*c->speeds != '\0') + c->zero + (c->shard != ZERO_SHARD_ALL) +
+		   2 * (c->mode != RECOMPUTE_NONE) + (c->every > 1) + c->sp;
 	return 64 * degrees +
 	       4 * (schedule_kinds[c->schedule]->complexity + ways + 3 * c->activations +
 		    3 * c->optimizer) +
@@ -90,7 +93,7 @@ int search_config_order(const struct search_config *a, const struct search_confi
 	int i = 0, n = (int)(sizeof left / sizeof *left);
 	while (i + 1 < n && left[i] == right[i])
 		i++;
-	return left[i] - right[i];
+	return left[i] != right[i] ? left[i] - right[i] : strcmp(a->speeds, b->speeds);
 }
 
 bool search_config_same(const struct search_config *a, const struct search_config *b)
@@ -111,6 +114,8 @@ void search_config_print(const struct search_config *c, struct buf *out)
 	if (schedule_kinds[c->schedule]->chunks_most > schedule_kinds[c->schedule]->chunks_least)
 		buf_printf(out, " %d", c->chunks);
 	buf_printf(out, ", micro %d", c->micro);
+	if (*c->speeds)
+		buf_puts(out, ", unequal shares");
 	if (c->sp)
 		buf_puts(out, ", sp");
 	if (c->zero)
@@ -132,7 +137,7 @@ void search_config_print(const struct search_config *c, struct buf *out)
 static const size_t decided[] = {
 	AT(parallel, tp), AT(parallel, cp), AT(parallel, pp), AT(parallel, dp), AT(parallel, ep), AT(parallel, chunks), AT(parallel, schedule),
 	AT(parallel, sp), AT(parallel, zero), AT(parallel, zero_shard), AT(recompute, mode), AT(recompute, every), AT(offload, activations),
-	AT(offload, optimizer), AT(batch, micro),
+	AT(offload, optimizer), AT(batch, micro), AT(launch, speeds),
 };
 /* clang-format on */
 enum { DECIDED = sizeof decided / sizeof *decided };

@@ -18,6 +18,7 @@ struct search_config {
 	enum job_zero_shard shard;
 	enum job_recompute mode;
 	bool sp, activations, optimizer; /* the last two: whether they are offloaded */
+	char speeds[JOB_TEXT];           /* launch.speeds */
 };
 
 /* The job's own choice, with dp replicas. */

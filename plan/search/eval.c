@@ -101,11 +101,12 @@ int search_eval_agents(const struct eval *v)
 	return world < v->box ? world : v->box;
 }
 
-/* Sets the machine of the slowest kind of node with so many agents on a node. */
+/* Sets the machine of the slowest kind of node with so many agents on a node; of the fastest kind if
+ * the job names speeds. */
 static void set_machine(struct eval *v, int agents)
 {
 	const struct cluster *c = v->space->cluster;
-	double limit = 0, host = INFINITY, slowest = 0;
+	double limit = 0, host = INFINITY, found = 0;
 	for (int i = 0; i < c->n_kinds; i++) {
 		const struct node_kind *k = &c->kinds[i];
 		int here = agents < k->devices ? agents : k->devices,
@@ -116,14 +117,13 @@ static void set_machine(struct eval *v, int agents)
 				       : share > 0 ? share
 						   : 1,
 				       &m);
-		double has = search_fit_limit(k, here),
-		       rate = cost_curve_at(&m.rates[RATE_PRODUCT_FWD], 1e12) / fmax(1, m.crowd);
+		double has = search_fit_limit(k, here), rate = cost_machine_pace(&m);
 		limit = has > 0 && (limit <= 0 || has < limit) ? has : limit;
 		/* What an unknown host holds is not judged, but it is no room to spare. */
 		if (k->memory > 0 || v->space->roomy)
 			host = fmin(host, search_fit_host(k, here));
-		if (i == 0 || rate < slowest) {
-			slowest = rate;
+		if (i == 0 || (v->space->named ? rate > found : rate < found)) {
+			found = rate;
 			v->machines[agents] = m;
 		}
 	}
@@ -174,6 +174,7 @@ bool search_eval_grid(struct eval *v, int tp, int cp, int ep, int pp, int dp)
 				     .every = 1,
 				     .chunks = 1,
 				     .micro = 1 };
+	memcpy(c->speeds, v->space->job->launch.speeds, sizeof c->speeds);
 	search_config_apply(c, &v->job);
 	v->layout = search_config_layout(c);
 	if ((int64_t)tp * cp * dp * pp > v->space->devices)

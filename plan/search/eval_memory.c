@@ -20,7 +20,8 @@ const struct memory_sizes *search_eval_sizes(struct eval *v)
 	return s->sizes[splits][offloaded];
 }
 
-static void add_rank(struct eval *v, int pp, const int *live, const struct memory_sizes *sizes)
+static void add_rank(struct eval *v, int pp, const struct live_chunk *live,
+		     const struct memory_sizes *sizes)
 {
 	struct eval_kind *k = &v->kinds[v->kind_of[pp]];
 	int chunks = v->layout.chunks;
@@ -31,8 +32,9 @@ static void add_rank(struct eval *v, int pp, const int *live, const struct memor
 		double sum = sizes[end].immense, away = 0,
 		       shared = sum > 0 ? 0 : plan_memory_shared(&sizes[end], mine, chunks);
 		for (int c = 0; c < chunks && !(sizes[end].immense > 0); c++) {
-			sum += live[c] * plan_memory_slot(&sizes[end], &mine[c]);
-			away += live[c] * plan_memory_offloaded(&sizes[end], &mine[c]);
+			sum += plan_memory_slots(&sizes[end], &mine[c], live[c].live, live[c].whole,
+						 live[c].turns);
+			away += live[c].live * plan_memory_offloaded(&sizes[end], &mine[c]);
 		}
 		k->offloaded[end] = fmax(k->offloaded[end], away);
 		if (sum + shared > k->activations[end] + k->shared[end]) {
@@ -46,7 +48,8 @@ static void add_rank(struct eval *v, int pp, const int *live, const struct memor
 bool search_eval_activations(struct eval *v)
 {
 	const struct memory_sizes *sizes = search_eval_sizes(v);
-	const int *live = search_live_of(v->live, v->config.schedule, &v->layout, v->cost.micros);
+	const struct live_chunk *live = search_live_of(v->live, v->config.schedule, &v->layout,
+						       v->cost.micros);
 	if (!live)
 		return false;
 	for (int k = 0; k < v->n_kinds; k++)
@@ -82,8 +85,8 @@ static const struct plan_rank *state_bytes(struct eval *v, const struct eval_kin
 						  (struct coords){ .tp = e ? v->layout.tp - 1 : 0,
 								   .pp = k->example },
 						  v->config.sp, v->cost.stages, chunks);
-		plan_memory_state(&v->job, &v->space->shape, &share, v->units[e].elements, counts,
-				  cuts, &s->bytes[zero][e]);
+		plan_memory_state(&v->job, &v->space->shape, &v->layout, &share,
+				  v->units[e].elements, counts, cuts, &s->bytes[zero][e]);
 		s->bytes[zero][e].snapshot =
 			4 * plan_memory_images(&v->job) *
 			(zero_saved(&v->space->shape, &share, (int)v->job.parallel.zero, cuts) +

@@ -1,7 +1,6 @@
 #include "plan/search/live_counts.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { BUCKETS = 1 << 14 };
 
@@ -9,7 +8,7 @@ struct entry {
 	struct entry *next;
 	enum job_schedule kind;
 	int pp, chunks, micros;
-	int counts[];
+	struct live_chunk counts[];
 };
 
 struct live_counts {
@@ -43,18 +42,23 @@ static unsigned bucket_of(enum job_schedule kind, int pp, int chunks, int micros
 static void count_live(struct entry *e, const struct layout *layout)
 {
 	for (int r = 0; r < e->pp; r++) {
-		struct sched_slots slots = { .most = 0 };
+		struct sched_slots slots = { .most = e->chunks * e->micros };
+		int sum = 0;
 		if (schedule_kinds[e->kind]->enough_micros)
 			schedule_slots(e->kind, layout, e->micros, r, &slots);
 		for (int c = 0; c < e->chunks && !schedule_kinds[e->kind]->enough_micros; c++)
-			slots.live[c] = e->micros;
-		memcpy(e->counts + r * e->chunks, slots.live,
-		       (size_t)e->chunks * sizeof *slots.live);
+			slots.live[c] = slots.whole[c] = e->micros;
+		for (int c = 0; c < e->chunks; c++)
+			sum += slots.live[c];
+		for (int c = 0; c < e->chunks; c++)
+			e->counts[r * e->chunks + c] = (struct live_chunk){
+				slots.live[c], slots.whole[c], (double)slots.most / sum
+			};
 	}
 }
 
-const int *search_live_of(struct live_counts *l, enum job_schedule kind,
-			  const struct layout *layout, int micros)
+const struct live_chunk *search_live_of(struct live_counts *l, enum job_schedule kind,
+					const struct layout *layout, int micros)
 {
 	int pp = layout->pp, chunks = layout->chunks;
 	micros = schedule_enough_micros(kind, pp, micros);

@@ -1,10 +1,13 @@
 #include "plan/search/search.h"
 
 #include "base/human.h"
+#include "plan/capacity.h"
 #include "plan/cost/devices.h"
+#include "plan/parts.h"
 #include "plan/search/fit.h"
 #include "plan/search/visit.h"
 #include "plan/spec/job/keys.h"
+#include "plan/spec/speeds.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -58,7 +61,7 @@ static bool better(const struct eval_leaf *a, const struct eval_leaf *b)
 static bool same_layout(const struct search_config *a, const struct search_config *b)
 {
 	return a->tp == b->tp && a->cp == b->cp && a->ep == b->ep && a->dp == b->dp &&
-	       a->pp == b->pp && a->schedule == b->schedule;
+	       a->pp == b->pp && a->schedule == b->schedule && !strcmp(a->speeds, b->speeds);
 }
 
 static void post(struct board *b, const struct eval_leaf *leaf)
@@ -135,6 +138,8 @@ static void build_job(const struct job *mine, const struct cluster *c, struct se
 	cost_machine_of_plan(mine, c, &p, &machine);
 	f->time = p.time;
 	f->crowd = machine.crowd;
+	plan_peak_of(c, &p, &f->peak);
+	f->limit = p.memory;
 	f->memory = 0;
 	f->nodes = 0;
 	for (int i = 0; i < p.world; i++) {
@@ -150,6 +155,7 @@ static void build(const struct job *job, const struct cluster *c, struct search_
 	struct job *mine = malloc(sizeof *mine); /* too large for a small stack */
 	f->time = f->leaf.time;
 	f->memory = f->leaf.rank.total;
+	f->limit = f->leaf.limit;
 	*built = false;
 	if (!mine)
 		return;
@@ -267,8 +273,50 @@ static int search_space(const struct space *s, struct search_state *h, struct er
 	return rc;
 }
 
+static int search_part(const struct job *job, const struct plan_part *part, bool roomy,
+		       struct search_state *h, struct err *e)
+{
+	struct space *s = calloc(1, sizeof *s);
+	int rc = s ? search_space_open(job, &part->cluster, s, e)
+		   : err_set(e, ERR_NOMEM, "no memory to search layouts; close other programs");
+	if (!rc) {
+		s->roomy = roomy;
+		rc = search_space(s, h, e);
+	}
+	free(s);
+	return rc;
+}
+
+/* Whether muster may name the speeds of a job's devices. Other programs share the work equally. */
+static bool may_name(const struct job *job)
+{
+	return job->plan.engine == ENGINE_MUSTER && job->parallel.sync != SYNC_SERVER &&
+	       !speeds_devices(job);
+}
+
+/* Searches the layouts of one part of the cluster, with equal shares of the work and, on unlike
+ * devices, with shares by their speeds. What has been found so far is a bound. */
+static int search_shares(const struct job *job, const struct plan_parts *parts, int i, bool roomy,
+			 struct search_state *h, struct err *e)
+{
+	struct plan_part part;
+	struct job *named = malloc(sizeof *named);
+	int rc = named ? plan_part_open(parts, i, &part, e)
+		       : err_set(e, ERR_NOMEM, "no memory to search layouts; close other programs");
+	if (!rc) {
+		*named = *job;
+		rc = search_part(job, &part, roomy, h, e);
+		if (!rc && may_name(job) && plan_part_speeds(parts, &part, named->launch.speeds))
+			rc = search_part(named, &part, roomy, h, e);
+		plan_part_close(&part);
+	}
+	free(named);
+	return rc;
+}
+
 /* Searches among the configurations with room to spare, and among all if none has it. */
-static int search_roomy(struct space *s, struct search_state *h, const struct search_options *ask,
+static int search_roomy(const struct job *job, const struct plan_parts *parts,
+			struct search_state *h, const struct search_options *ask,
 			struct eval_leaf *room, int most, struct err *e)
 {
 	int rc = 0;
@@ -278,28 +326,44 @@ static int search_roomy(struct space *s, struct search_state *h, const struct se
 			.misfits = { room + SEARCH_FINALISTS, 0, SEARCH_MISFITS },
 			.ask = ask,
 		};
-		s->roomy = roomy;
-		rc = search_space(s, h, e);
+		for (int i = 0; i < parts->n && !rc; i++)
+			rc = search_shares(job, parts, i, roomy, h, e);
 	}
 	return rc;
+}
+
+/* The number of finalists; each is placed on every part. */
+static int count_finalists(const struct cluster *c, const struct plan_parts *parts, int asked)
+{
+	int64_t ranks = (int64_t)plan_devices(c) * parts->n,
+		some = ranks * FINALISTS_MIN < RANKS_MAX ? RANKS_MAX / ranks : FINALISTS_MIN;
+	int most = asked < SEARCH_FINALISTS ? asked : SEARCH_FINALISTS;
+	return some < most ? (int)some : most;
+}
+
+static void collect(const struct search_state *h, struct search *out)
+{
+	for (int i = 0; i < h->misfits.n; i++)
+		if (h->misfits.leaves[i].time.total < out->found[0].time.total)
+			out->misfits[out->n_misfits++] = h->misfits.leaves[i];
+	collect_front(h, out);
+	out->considered = h->considered;
+	out->fitting = h->fitting;
 }
 
 int search_run(const struct job *job, const struct cluster *c, const struct search_options *ask,
 	       struct search *out, struct err *e)
 {
-	struct space *s = calloc(1, sizeof *s);
+	struct plan_parts parts = { 0 };
 	struct search_state *h = calloc(1, sizeof *h);
 	struct eval_leaf *room = calloc(ROOM, sizeof *room);
-	int rc = s && h && room ? search_space_open(job, c, s, e)
-				: err_set(e, ERR_NOMEM,
-					  "no memory to search layouts; close other programs");
+	int rc = h && room ? plan_parts_open(job, c, &parts, e)
+			   : err_set(e, ERR_NOMEM,
+				     "no memory to search layouts; close other programs");
 	memset(out, 0, sizeof *out);
 	if (!rc) {
-		int some = s->devices * FINALISTS_MIN < RANKS_MAX ? RANKS_MAX / s->devices
-								  : FINALISTS_MIN;
-		int most = ask->finalists < SEARCH_FINALISTS ? ask->finalists : SEARCH_FINALISTS;
-		most = some < most ? some : most;
-		rc = search_roomy(s, h, ask, room, most, e);
+		int most = count_finalists(c, &parts, ask->finalists);
+		rc = search_roomy(job, &parts, h, ask, room, most, e);
 		if (!rc && !h->best.n)
 			rc = refuse(h, c, e);
 		if (!rc)
@@ -310,17 +374,11 @@ int search_run(const struct job *job, const struct cluster *c, const struct sear
 				     "differ; fix more of the job's keys",
 				     h->best.n, c->name);
 	}
-	if (!rc) {
-		for (int i = 0; i < h->misfits.n; i++)
-			if (h->misfits.leaves[i].time.total < out->found[0].time.total)
-				out->misfits[out->n_misfits++] = h->misfits.leaves[i];
-		collect_front(h, out);
-		out->considered = h->considered;
-		out->fitting = h->fitting;
-	}
+	if (!rc)
+		collect(h, out);
+	plan_parts_close(&parts);
 	free(room);
 	free(h);
-	free(s);
 	return rc;
 }
 

@@ -7,6 +7,8 @@
  * built as whole plans: placed, with their schedules simulated, and ordered by the result. On the
  * largest clusters there are fewer finalists, since placing them takes the longest. If two take
  * equally long, the simpler one is better. The same job and cluster always give the same answer.
+ * Each part of a mixed cluster (plan/parts.h) has a space of its own, and what one part has found
+ * bounds the search of the others.
  *
  * On processors whose agents share cores, the time that agents lose by waiting for a core is less
  * certain than the rest of a prediction. So the finalists that are predicted to take at most
@@ -19,6 +21,7 @@
 #define MUSTER_PLAN_SEARCH_SEARCH_H
 
 #include "base/err.h"
+#include "plan/peak.h"
 #include "plan/plan.h"
 #include "plan/search/eval.h"
 
@@ -29,7 +32,9 @@ struct search_found {
 	/* of the whole plan; the leaf's time if it is not a finalist or could not be built */
 	struct plan_time time;
 	double memory; /* bytes of the plan's largest rank */
-	int nodes;     /* used */
+	double limit;  /* bytes that a device leaves a rank; 0: unknown */
+	struct plan_peak peak;
+	int nodes; /* used */
 	/* on processors: threads of a node's agents over its cores (struct cost_machine) */
 	double crowd;
 };

@@ -217,6 +217,8 @@ void search_space_dp(const struct space *s, int tp, int cp, int ep, int pp, int 
 		return;
 	if (most > 65536)
 		most = 65536;
+	if (s->named && !open_to(s, OPEN_DP) && given && given != s->named / tp / cp / pp)
+		return;
 	if (s->named)
 		given = s->named % (tp * cp * pp) ? -1 : s->named / tp / cp / pp;
 	else if (open_to(s, OPEN_DP))

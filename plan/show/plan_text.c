@@ -8,6 +8,7 @@
 #include "plan/show/missing.h"
 #include "plan/show/train_time.h"
 #include "plan/memory.h"
+#include "plan/peak.h"
 #include "plan/plan.h"
 #include "plan/show/plan.h"
 #include "plan/layout_text.h"
@@ -277,7 +278,8 @@ static void print_time(const struct job *job, const struct cluster *c, const str
 	char text[HUMAN], rate[HUMAN], flops[HUMAN];
 	double tokens = (double)job->batch.global * (double)p->shape.seq;
 	double done = tokens * shape_flops_token(&p->shape) / t->total / p->world;
-	const struct node_kind *k = &c->kinds[c->nodes[p->ranks[0].node].kind];
+	struct plan_peak peak;
+	plan_peak_of(c, p, &peak);
 	buf_puts(out, "\nPredicted step\n");
 	for (int i = 0; i < STEP_PART_COUNT; i++) {
 		if (t->parts[i] < 1e-9) /* rounding */
@@ -288,10 +290,11 @@ static void print_time(const struct job *job, const struct cluster *c, const str
 	}
 	buf_printf(out, "  %-16s %s  %s tokens/s, %s per rank", "step", seconds(t->total, text),
 		   human_count(tokens / t->total, "", rate), human_count(done, "FLOP/s", flops));
-	if (k->device_flops > 0 && strcmp(k->device, "cpu"))
-		buf_printf(out, " (%.0f %% of %s)", 100 * done / k->device_flops, k->device);
+	if (peak.flops > 0)
+		buf_printf(out, " (%.0f %% of %s)", 100 * done * p->world / peak.flops,
+			   peak.devices);
 	buf_puts(out, "\n");
-	show_sureness_print(job, k, t->total, out);
+	show_sureness_print(job, peak.kind, t->total, out);
 	if (*c->figures)
 		buf_printf(out, "  %s\n", c->figures);
 }

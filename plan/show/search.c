@@ -37,23 +37,22 @@ static void print_best(const struct job *job, const struct cluster *c, const str
 	struct model_shape m;
 	char text[HUMAN], rate[HUMAN];
 	int world = world_of(&f->leaf.config), all = plan_devices(c);
-	const struct node_kind *k = topo_cluster_kind(c, 0);
 	shape_of_job(job, &m);
-	double done = tokens_of(job) * shape_flops_token(&m) / f->time.total / world;
+	double done = tokens_of(job) * shape_flops_token(&m) / f->time.total;
 	buf_puts(out, "  ");
 	search_config_print(&f->leaf.config, out);
 	buf_printf(out, "\n  %s per step, %s tokens/s", human_seconds(f->time.total, text),
 		   human_count(tokens_of(job) / f->time.total, "", rate));
-	if (k->device_flops > 0 && strcmp(k->device, "cpu"))
-		buf_printf(out, ", %.0f %% of %s", 100 * done / k->device_flops, k->device);
+	if (f->peak.flops > 0)
+		buf_printf(out, ", %.0f %% of %s", 100 * done / f->peak.flops, f->peak.devices);
 	buf_puts(out, "; ");
-	print_room(f->memory, f->leaf.limit, out);
+	print_room(f->memory, f->limit, out);
 	buf_puts(out, " on the fullest device\n");
 	struct job *mine = malloc(sizeof *mine); /* too large for a small stack */
 	if (mine) {
 		*mine = *job;
 		search_config_apply(&f->leaf.config, mine);
-		show_sureness_print(mine, k, f->time.total, out);
+		show_sureness_print(mine, f->peak.kind, f->time.total, out);
 	}
 	free(mine);
 	double days = f->time.total * (double)job->job.steps / 86400;
@@ -66,7 +65,9 @@ static void print_best(const struct job *job, const struct cluster *c, const str
 		buf_printf(out,
 			   "  It leaves %d of the %d devices unused: no layout that uses more of "
 			   "them is %s.\n",
-			   all - world, all, strcmp(k->device, "cpu") ? "faster" : "surely faster");
+			   all - world, all,
+			   strcmp(topo_cluster_kind(c, 0)->device, "cpu") ? "faster"
+									  : "surely faster");
 }
 
 static void print_row(const struct search_found *f, double best, struct buf *out)

@@ -25,7 +25,7 @@ static json_t *json_of_found(const struct search_found *f, double best)
 	return json_pack("{s:o, s:o, s:f, s:f, s:f}", "layout",
 			 show_search_json_config(&f->leaf.config), "step_seconds",
 			 show_step_time_json(&f->time), "lost", f->time.total / best - 1, "bytes",
-			 f->memory, "device_bytes", f->leaf.limit);
+			 f->memory, "device_bytes", f->limit);
 }
 
 static json_t *json_of_leaf(const struct eval_leaf *l)

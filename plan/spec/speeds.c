@@ -2,7 +2,9 @@
 
 #include "plan/spec/model/model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int speeds_read(const char *list, double least, double most, bool whole, double out[SPEEDS_MAX],
 		const char **bad)
@@ -27,36 +29,47 @@ int speeds_read(const char *list, double least, double most, bool whole, double 
 	}
 }
 
-static int list_of(const char *text, double out[SPEEDS_MAX])
+/* The list of this text; a thread's last text is read only once, because plans ask for the speeds of
+ * all ranks one by one. */
+static const double *list_of(const char *text, int *n)
 {
+	static _Thread_local struct {
+		char text[JOB_TEXT];
+		double list[SPEEDS_MAX];
+		int n;
+	} last;
 	const char *bad;
-	int n = speeds_read(text, 0, 1e9, false, out, &bad);
-	return n > 0 ? n : 0;
+	if (*text && strcmp(text, last.text)) {
+		snprintf(last.text, sizeof last.text, "%s", text);
+		last.n = speeds_read(text, 0, 1e9, false, last.list, &bad);
+	}
+	*n = *text && last.n > 0 ? last.n : 0;
+	return last.list;
 }
 
 int speeds_devices(const struct job *job)
 {
-	double list[SPEEDS_MAX];
-	int n = list_of(job->launch.speeds, list);
+	int n;
+	list_of(job->launch.speeds, &n);
 	if (n)
 		return n;
-	n = list_of(job->launch.threads, list);
+	list_of(job->launch.threads, &n);
 	return n > 1 ? n : 0; /* one number counts for every agent */
 }
 
 double speeds_rank(const struct job *job, int rank)
 {
-	double list[SPEEDS_MAX];
-	int n = list_of(job->launch.speeds, list);
+	int n;
+	const double *list = list_of(job->launch.speeds, &n);
 	if (!n)
-		n = list_of(job->launch.threads, list);
+		list = list_of(job->launch.threads, &n);
 	return n > 1 && rank < n && list[rank] > 0 ? list[rank] : 1;
 }
 
 int speeds_threads(const struct job *job, int rank)
 {
-	double list[SPEEDS_MAX];
-	int n = list_of(job->launch.threads, list);
+	int n;
+	const double *list = list_of(job->launch.threads, &n);
 	return n ? (int)list[rank < n ? rank : n - 1] : 0;
 }
 

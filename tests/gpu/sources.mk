@@ -8,7 +8,7 @@ GPU_CHECK_FILES := base/buf.c base/err.c base/file.c base/hash.c base/human.c ba
 	base/run_paths.c base/spill.c base/thread.c \
 	plan/spec/job/*.c !plan/spec/job/ini.c plan/spec/model/*.c plan/spec/schedule/*.c \
 	!plan/spec/schedule/timeline_json.c plan/spec/batch.c plan/spec/layout.c plan/spec/rank_view.c \
-	plan/spec/optimizers.c plan/memory.c \
+	plan/spec/optimizers.c plan/memory.c plan/memory_programs.c \
 	plan/spec/speeds.c libcomm/*.c libcomm/*/*.c !libcomm/flight/trace.c \
 	!libcomm/flight/diagnose.c !libcomm/tcp/records.c tests/gpu/standin/records.c \
 	agent/engine/model/*.c agent/engine/parallel/*.c agent/engine/pipeline/*.c \

@@ -75,6 +75,9 @@ enum job_engine {
 	ENGINE_DEEPSPEED,
 	JOB_ENGINES
 };
+/* How such a program computes the loss: with fp32 copies of all logits, or in one pass over 2-byte
+ * logits. */
+enum job_loss { LOSS_WHOLE, LOSS_FUSED };
 /* The form of a notification's body. */
 enum job_preset { PRESET_WEBHOOK, PRESET_SLACK };
 /* Keys that a search may decide (plan/search): bits of struct job's `open`. */
@@ -327,6 +330,7 @@ struct job {
 	} trace;
 	struct {
 		enum job_engine engine;
+		enum job_loss loss;
 	} plan;
 	/* enum job_open: keys given as `auto`. They have their defaults until a search decides them
 	 * (search_resolve). */

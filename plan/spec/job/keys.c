@@ -76,6 +76,7 @@ static const char *const engines[] = {
 	"muster",     "megatron-core", "megatron-core-2024", "megatron-2021", "megatron-2022",
 	"fsdp-eager", "fsdp-compiled", "fsdp-async-tp",      "deepspeed",     NULL
 };
+static const char *const losses[] = { "whole", "fused", NULL };
 static const char *const levels[] = { "debug", "info", "warn", "error", NULL };
 static const char *const transports[] = { "auto", "shm", "tcp", NULL };
 static const char *const integrities[] = { "none", "checksum", "seal", NULL };
@@ -300,6 +301,7 @@ const struct job_key job_keys[] = {
 
 	RANGE(trace, steps, "0", 0, 1e12, "Steps that every rank records in detail, such as 40-44: its phases, passes and the operations of its groups. muster trace RUN -o FILE makes a picture of them for Perfetto. 0: none. A running run records steps also on request: muster trace RUN --next N."),
 	ENUM(plan, engine, "muster", engines, "The program whose steps muster plan predicts. Only its own engine, muster, can run. megatron-core: Megatron-Core with Transformer Engine and cuDNN's attention, also below NeMo and Megatron-Bridge. megatron-core-2024: the same with FlashAttention-2. megatron-2021, megatron-2022: Megatron-LM of these years. fsdp-eager: PyTorch's FSDP without a compiler. fsdp-compiled: with torch.compile. fsdp-async-tp: the same with asynchronous tensor parallelism. deepspeed: ZeRO-3 of DeepSpeed."),
+	ENUM(plan, loss, "whole", losses, "The memory of the loss in the program that plan.engine names, unless it is muster. whole: with fp32 copies of all logits. fused: in one pass over 2-byte logits."),
 };
 /* clang-format on */
 

@@ -31,6 +31,8 @@ static void take_slot(struct order *o, int chunk)
 		o->slots.live[chunk] = o->live[chunk];
 	if (++o->live_total > o->slots.most)
 		o->slots.most = o->live_total;
+	if (++o->whole[chunk] > o->slots.whole[chunk])
+		o->slots.whole[chunk] = o->whole[chunk];
 }
 
 static void free_slot(struct order *o, int chunk)
@@ -64,6 +66,7 @@ static void put_gradient_pass(struct order *o, enum sched_op op, int chunk, int 
 	if (reads && after < 0)
 		put_step(o, SCHED_RECV_GRAD, chunk, micro);
 	put_step(o, op, chunk, micro);
+	o->whole[chunk]--;
 	if (writes && before < 0)
 		put_step(o, SCHED_SEND_GRAD, chunk, micro);
 }

@@ -24,6 +24,7 @@ struct order {
 	int n;
 	bool forwards_only;
 	int live[LAYOUT_CHUNKS_MAX], live_total; /* slots that are taken now */
+	int whole[LAYOUT_CHUNKS_MAX];            /* those without a backward pass */
 	struct sched_slots slots;
 };
 

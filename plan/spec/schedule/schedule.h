@@ -89,6 +89,8 @@ struct sched_step {
 struct sched_slots {
 	int live[LAYOUT_CHUNKS_MAX]; /* most slots of each chunk that are taken at once */
 	int most; /* most slots of all chunks together; at most the sum of `live` */
+	/* most slots of each chunk whose backward pass has not begun, not even its first half */
+	int whole[LAYOUT_CHUNKS_MAX];
 };
 
 struct sched_row {

@@ -11,7 +11,8 @@
 #include <cmocka.h>
 
 static struct cluster machines;
-static struct job job;
+static struct job job, asked;
+static bool by_planner; /* whether the planner has chosen launch.speeds */
 static struct shrink_candidate examined[SHRINK_WAYS], *fastest;
 
 /* Examines what tp 8 × dp 4 can become on this many nodes of 8 GPUs. */
@@ -33,6 +34,9 @@ static int shrink(int nodes, const char *word, int64_t dp_least)
 	snprintf(spec, sizeof spec, "dgx-h100:%d", nodes);
 	if (topo_cluster_open(spec, 0, &machines, &e) || job_words(words, 11, &job, &e))
 		fail_msg("%s", e.text);
+	asked = job;
+	if (by_planner)
+		memset(asked.launch.speeds, 0, sizeof asked.launch.speeds);
 	const struct shrink_request r = {
 		.job = &job,
 		.dp_most = 3,
@@ -40,6 +44,7 @@ static int shrink(int nodes, const char *word, int64_t dp_least)
 		.again = &job,
 		.cluster = &machines,
 		.permitted = job.restart.shrink,
+		.asked = &asked,
 	};
 	return launcher_shrink(&r, examined, &fastest);
 }
@@ -103,6 +108,21 @@ static void a_job_that_names_its_devices_has_no_other_layout(void **state)
 		assert_non_null(strstr(examined[i].text, "names the device of each rank"));
 }
 
+static void speeds_of_an_earlier_plan_do_not_bind(void **state)
+{
+	(void)state;
+	char word[128] = "launch.speeds=1";
+	for (int i = 1; i < 32; i++)
+		strcat(word, ",1");
+	by_planner = true;
+	int n = shrink(3, word, 1);
+	by_planner = false;
+	assert_int_equal(n, 2);
+	assert_non_null(fastest);
+	assert_string_equal(fastest->deployment->job.launch.speeds, "");
+	assert_true(examined[0].step_s > 0 && examined[1].step_s > 0);
+}
+
 #define T(f) cmocka_unit_test_teardown(f, free_all)
 
 int main(void)
@@ -112,6 +132,7 @@ int main(void)
 		T(only_what_is_permitted_is_examined),
 		T(an_impossible_layout_has_its_reason),
 		T(a_job_that_names_its_devices_has_no_other_layout),
+		T(speeds_of_an_earlier_plan_do_not_bind),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

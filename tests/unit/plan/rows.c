@@ -289,6 +289,8 @@ void rows_predict(const struct row_files *f, const struct row *r, struct row_pre
 		int rc = plan_build(job, &c, &p, &e);
 		if (rc && e.code == ERR_NOFIT) {
 			out->fits = false;
+			snprintf(out->lack, sizeof out->lack, "%.*s", (int)strcspn(e.text, ";"),
+				 e.text);
 			c.kinds[0].device_memory *= 1000;
 			rc = plan_build(job, &c, &p, &e);
 		}

@@ -48,6 +48,7 @@ bool rows_is_in(const struct row *r, const char *group);
 struct row_prediction {
 	char refusal[512]; /* why there is no plan, even with unlimited memory; or "" */
 	bool fits;         /* the row's memory holds it */
+	char lack[384];    /* what the fullest rank needs if it does not */
 	double memory;     /* bytes of the fullest rank */
 	double seconds;    /* predicted step */
 	double published;  /* seconds of the published step */

@@ -109,8 +109,70 @@ static void memory_sums_equal_the_engines(void **state)
 	assert_true(cases > 50000);
 }
 
+/* Korthikanti et al., arXiv 2205.05198, table 2, and Qi et al., arXiv 2401.10241, table 1. */
+static void megatrons_layers_are_the_papers(void **state)
+{
+	static const char *const words[] = { "plan.engine=megatron-2022",
+					     "model.family=gpt2",
+					     "model.layers=4",
+					     "model.heads=8",
+					     "model.hidden=256",
+					     "model.seq=128",
+					     "precision.dtype=fp16",
+					     "parallel.pp=2",
+					     "parallel.schedule=zb-h1",
+					     "batch.micro=3",
+					     "batch.global=12" };
+	struct job job = job_of(words, (int)(sizeof words / sizeof *words));
+	struct layout l = layout_of(&job, 1);
+	struct stage stage = { 0, 2, true, false };
+	struct model_shape m;
+	struct memory_sizes s;
+	double rows = 3 * 128, layer = 34 * rows * 256 + 5.0 * 8 * 128 * rows;
+	(void)state;
+	shape_of_job(&job, &m);
+	plan_memory_sizes_of(&job, &m, &l, 0, true, &s);
+	assert_true(plan_memory_slots(&s, &stage, 1, 1, 1) == 2 * layer);
+	assert_true(plan_memory_slots(&s, &stage, 3, 2, 1) == 4 * layer + 2 * 32 * rows * 256);
+	job.recompute.mode = RECOMPUTE_SELECTIVE;
+	plan_memory_sizes_of(&job, &m, &l, 0, true, &s);
+	assert_true(plan_memory_slots(&s, &stage, 1, 1, 1) == 2 * 34 * rows * 256);
+	job.recompute.mode = RECOMPUTE_FULL;
+	plan_memory_sizes_of(&job, &m, &l, 0, true, &s);
+	assert_true(plan_memory_slots(&s, &stage, 1, 1, 1) == 2 * 2 * rows * 256);
+}
+
+/* FSDP: fp32 shards of parameters, gradients and two moments. */
+static void fsdp_keeps_16_bytes_per_owned_parameter(void **state)
+{
+	static const char *const words[] = { "plan.engine=fsdp-eager", "model.family=llama",
+					     "model.layers=4",         "model.heads=8",
+					     "model.hidden=256",       "model.vocab=1024",
+					     "precision.dtype=bf16",   "parallel.dp=8",
+					     "parallel.zero=3",        "batch.micro=1",
+					     "batch.global=8" };
+	struct job job = job_of(words, (int)(sizeof words / sizeof *words));
+	struct layout l = layout_of(&job, 8);
+	struct stage stage = { 0, 4, true, true };
+	struct model_shape m;
+	struct plan_rank r = { .threads = 1, .node_replicas = 8 };
+	(void)state;
+	shape_of_job(&job, &m);
+	plan_memory_rank(&job, &m, &l, 1, &stage, false, &r);
+	double owned = (r.params + r.grads + r.optimizer) / (double)shape_params(&m) * 8;
+	assert_true(owned >= 16 && owned < 16.1); /* pieces are rounded up */
+	job.parallel.zero = 2;                    /* whole 2-byte copies besides */
+	plan_memory_rank(&job, &m, &l, 1, &stage, false, &r);
+	double copies = r.params / (double)shape_params(&m);
+	assert_true(copies >= 2 && copies < 2.01);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(memory_sums_equal_the_engines) };
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(memory_sums_equal_the_engines),
+		cmocka_unit_test(megatrons_layers_are_the_papers),
+		cmocka_unit_test(fsdp_keeps_16_bytes_per_owned_parameter),
+	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,7 +100,7 @@ static double closed_form(const struct job *job, const struct cluster *c, const 
 				       .units = &units,
 				       .group_links = group_links,
 				       .machine = &machine,
-				       .engine = &cost_engine_muster,
+				       .engine = cost_engines[job->plan.engine],
 				       .micros = p->micros,
 				       .node_replicas = p->ranks[0].node_replicas },
 		  &t);
@@ -195,6 +195,21 @@ static void an_evaluation_is_the_whole_plans(void **state)
 	compare("templates/jobs/llama-70b.ini",
 		"model.layers=10 batch.global=24 parallel.tp=6 model.ffn=20000", "dgx-h100:3", 37,
 		1e-12, 1e-9);
+}
+
+/* Programs differ in what they keep of a micro-batch, of parameters and between the halves of a
+ * backward pass (plan/memory_programs.h). */
+static void an_evaluation_for_another_program_is_the_whole_plans(void **state)
+{
+	static const char *const engines[] = { "megatron-core", "megatron-2021", "megatron-2022",
+					       "fsdp-eager",    "fsdp-async-tp", "deepspeed" };
+	(void)state;
+	for (int i = 0; i < (int)(sizeof engines / sizeof *engines); i++) {
+		char words[256];
+		snprintf(words, sizeof words, "model.layers=8 batch.global=32 plan.engine=%s",
+			 engines[i]);
+		compare("templates/jobs/mixtral-8x7b.ini", words, "dgx-a100:2", 4999, 1e-12, 1e-9);
+	}
 }
 
 /* --- The search --- */
@@ -513,6 +528,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_evaluation_is_the_whole_plans),
+		cmocka_unit_test(an_evaluation_for_another_program_is_the_whole_plans),
 		cmocka_unit_test(bounds_lose_nothing),
 		cmocka_unit_test(all_that_is_found_can_be_run),
 		cmocka_unit_test(what_is_given_stays),
