@@ -17,7 +17,7 @@ int launcher_deployment_check(const struct job *job, struct err *e)
 
 static int build_plan(struct deployment *d, struct err *e)
 {
-	if (launcher_deployment_check(&d->job, e) || search_resolve(&d->job, &d->cluster, e) ||
+	if (search_resolve(&d->job, &d->cluster, e) ||
 	    plan_build(&d->job, &d->cluster, &d->plan, e))
 		return -1;
 	d->plan_doc = show_plan_json(&d->job, &d->cluster, &d->plan);

@@ -20,7 +20,8 @@ struct deployment {
 	json_t *plan_doc; /* show_plan_json */
 };
 
-/* ERR_USAGE if the job is one that muster can plan, but not run. */
+/* ERR_USAGE if the job is one that muster can plan, but not run. For those who run it;
+ * launcher_deployment_build() does not ask. */
 int launcher_deployment_check(const struct job *job, struct err *e);
 /* Plans `job`, with parallel.dp = dp and the open keys `open`, on `cluster`, which it takes over, also
  * on failure. Decides the open keys. ERR_NOFIT: the cluster cannot hold the job. */

@@ -150,9 +150,8 @@ static void warn_idle(const struct job *job, struct plan *p)
 }
 
 /* Types of numbers that the devices do not multiply, and compute as something wider. */
-static void warn_types(const struct job *job, struct plan *p, const struct cluster *c)
+static void warn_types_of(const struct job *job, struct plan *p, const struct node_kind *k)
 {
-	const struct node_kind *k = topo_cluster_kind(c, p->ranks[0].node);
 	struct cost_machine m;
 	if (plan_on_cpu(k) || k->device_flops <= 0)
 		return;
@@ -168,6 +167,18 @@ static void warn_types(const struct job *job, struct plan *p, const struct clust
 			"%s has no products in bf16, and computes them far slower than predicted; "
 			"use precision.dtype = fp16",
 			k->device);
+}
+
+/* Each kind once that has ranks. */
+static void warn_types(const struct job *job, struct plan *p, const struct cluster *c)
+{
+	for (int kind = 0; kind < c->n_kinds; kind++) {
+		int i = 0;
+		while (i < p->world && c->nodes[p->ranks[i].node].kind != kind)
+			i++;
+		if (i < p->world)
+			warn_types_of(job, p, &c->kinds[kind]);
+	}
 }
 
 static void warn_unaligned(const struct job *job, struct plan *p)

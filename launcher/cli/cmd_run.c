@@ -122,7 +122,8 @@ static void print_chosen_keys(const struct job *job)
 static int make_plan(struct run_parts *r, struct err *e)
 {
 	struct cluster used = { 0 };
-	if (launcher_job_cluster_open(&r->job, r->ops->cluster, &r->machines, e) ||
+	if (launcher_deployment_check(&r->job, e) ||
+	    launcher_job_cluster_open(&r->job, r->ops->cluster, &r->machines, e) ||
 	    topo_cluster_without(&r->machines, NULL, 0, &used, e))
 		return -1;
 	command_suspects_open(&r->job, r->ops == &launch_slurm, &r->machines, &r->suspects);

@@ -77,7 +77,8 @@ static int plan_job(const struct job *job, struct needs *out, struct err *e)
 	struct deployment *d;
 	json_t *spares;
 	struct buf said = BUF_INIT;
-	if (launcher_job_cluster_open(job, out->slurm ? "slurm" : "local", &c, e))
+	if (launcher_deployment_check(job, e) ||
+	    launcher_job_cluster_open(job, out->slurm ? "slurm" : "local", &c, e))
 		return -1;
 	int rc = out->cuda && !has_gpus(&c)
 			 ? err_set(e, ERR_NOTFOUND,

@@ -127,6 +127,7 @@ static struct replica_groups replica_groups_of(const struct cost_case *c, enum z
 		return (struct replica_groups){ *all, { .ranks = 1 }, all->ranks };
 	node_replicas = node_replicas > 1 ? node_replicas : 1;
 	struct replica_groups cut = { *all, *all, node_replicas };
+	cut.shards.inside = c->group_links[class == ZERO_EXPERTS ? GROUP_EDP : GROUP_DP].inside;
 	cut.shards.ranks = cut.shards.per_node = node_replicas;
 	cut.shards.nodes = 1;
 	cut.copies.ranks = all->ranks / node_replicas;
@@ -227,17 +228,17 @@ double cost_update(const struct cost_case *c, const struct cost_rank *r)
 {
 	const struct optimizer *o = optimizer_of(c->job->optimizer.kind);
 	double owned = owned_by(c, r, c->units->elements);
-	if (c->engine->update > 0)
-		return crowded(c) * r->scale *
-		       cost_machine_seconds(c->machine, RATE_MOVED, c->engine->update * owned);
 	/* Moments, and masters if they are not the parameters themselves; copied in and out. Only
 	 * element-wise optimizers can be offloaded. */
 	double state = 2 * optimizer_full_states(c->job->optimizer.kind) +
 		       (c->job->precision.dtype == DTYPE_FP32 ? 0 : 2);
 	bool away = c->job->offload.optimizer && c->machine->host > 0;
+	double update =
+		c->engine->update > 0
+			? cost_machine_seconds(c->machine, RATE_MOVED, c->engine->update * owned)
+			: cost_machine_seconds(c->machine, RATE_OPTIMIZER, o->words * F32 * owned);
 	return crowded(c) * r->scale *
-	       (cost_machine_seconds(c->machine, RATE_OPTIMIZER, o->words * F32 * owned) +
-		orthogonalizing(c, r, o->iterations) +
+	       (update + orthogonalizing(c, r, o->iterations) +
 		cost_machine_offload(c->machine, away ? state * F32 * owned : 0));
 }
 

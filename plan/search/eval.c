@@ -119,14 +119,16 @@ static void set_machine(struct eval *v, int agents)
 				       &m);
 		double has = search_fit_limit(k, here), rate = cost_machine_pace(&m);
 		limit = has > 0 && (limit <= 0 || has < limit) ? has : limit;
-		host = fmin(host, search_fit_host(k, here));
+		/* What an unknown host holds is not judged, but it is no room to spare. */
+		if (k->memory > 0 || v->space->roomy)
+			host = fmin(host, search_fit_host(k, here));
 		if (i == 0 || (v->space->named ? rate > found : rate < found)) {
 			found = rate;
 			v->machines[agents] = m;
 		}
 	}
-	v->limits[agents] = limit * (v->space->roomy && !v->on_cpu ? SPACE_ROOMY : 1);
-	v->host_limits[agents] = host > 0 || v->space->roomy ? host : INFINITY;
+	v->limits[agents] = limit;
+	v->host_limits[agents] = host;
 	v->machine_set[agents] = true;
 }
 
@@ -335,7 +337,8 @@ void search_eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer
 	out->host = v->counted ? search_eval_largest(v, &out->rank) : 0;
 	out->host_limit = v->host_limits[search_eval_agents(v)];
 	bool away = c->optimizer || c->activations;
-	out->fits = v->counted && (out->limit <= 0 || out->rank.total <= out->limit) &&
+	double most = out->limit * (v->space->roomy && !v->on_cpu ? SPACE_ROOMY : 1);
+	out->fits = v->counted && (out->limit <= 0 || out->rank.total <= most) &&
 		    (!away || v->on_cpu || out->host <= out->host_limit);
 }
 

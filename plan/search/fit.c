@@ -169,18 +169,21 @@ static int judge_host(const struct job *job, const struct cluster *c, struct pla
 	return 0;
 }
 
-/* The rank whose part of its node's memory is exceeded the most. */
+/* Judges the rank whose part of its node's memory is exceeded the most, where that is known. */
 static int fit_hosts(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
 {
 	const struct plan_rank *worst = NULL;
 	double over = 0;
+	bool known = false; /* the memory of worst's node */
 	for (int i = 0; i < p->world; i++) {
 		const struct plan_rank *r = &p->ranks[i];
 		const struct node_kind *k = topo_cluster_kind(c, r->node);
 		double more = r->host - search_fit_host(k, r->node_ranks);
-		if (!plan_on_cpu(k) && more > over) {
+		bool mine = k->memory > 0;
+		if (!plan_on_cpu(k) && more > 0 && (mine != known ? mine : more > over)) {
 			worst = r;
 			over = more;
+			known = mine;
 		}
 	}
 	return worst ? judge_host(job, c, p, worst, e) : 0;

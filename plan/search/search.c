@@ -245,11 +245,20 @@ static int refuse(const struct search_state *h, const struct cluster *c, struct 
 			       "(parallel.auto, or --auto), or change batch.global",
 			       plan_devices(c), c->name);
 	search_config_print(&h->least.config, &words);
-	err_set(e, ERR_NOFIT,
-		"nothing fits %s: even %s needs %s, and a device leaves a rank %s; use more or "
-		"larger devices, or a smaller model or model.seq",
-		c->name, buf_str(&words), human_bytes(h->least.rank.total, needs),
-		human_bytes(h->least.limit, has));
+	if (h->least.limit <= 0 || h->least.rank.total <= h->least.limit)
+		err_set(e, ERR_NOFIT,
+			"nothing fits %s: even %s keeps %s of each rank in its node's memory, "
+			"which "
+			"leaves a rank %s; offload less, or use more nodes",
+			c->name, buf_str(&words), human_bytes(h->least.host, needs),
+			human_bytes(h->least.host_limit, has));
+	else
+		err_set(e, ERR_NOFIT,
+			"nothing fits %s: even %s needs %s, and a device leaves a rank %s; use "
+			"more "
+			"or larger devices, or a smaller model or model.seq",
+			c->name, buf_str(&words), human_bytes(h->least.rank.total, needs),
+			human_bytes(h->least.limit, has));
 	buf_fini(&words);
 	return -1;
 }

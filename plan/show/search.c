@@ -103,6 +103,24 @@ static void print_parts(const struct plan_rank *r, struct buf *out)
 	}
 }
 
+/* Prints what keeps a configuration from being chosen: the device, its node, or the room to spare. */
+static void print_lack(const struct eval_leaf *l, struct buf *out)
+{
+	char bytes[HUMAN], limit[HUMAN];
+	if (l->limit > 0 && l->rank.total > l->limit)
+		buf_printf(out, "%s too much at pp %d",
+			   human_bytes(l->rank.total - l->limit, bytes), l->rank.at.pp);
+	else if ((l->config.optimizer || l->config.activations) && l->host_limit <= 0)
+		buf_puts(out, "offloads to nodes whose memory is unknown");
+	else if ((l->config.optimizer || l->config.activations) && l->host > l->host_limit)
+		buf_printf(out, "a rank's %s in its node's memory, which leaves it %s",
+			   human_bytes(l->host, bytes), human_bytes(l->host_limit, limit));
+	else
+		buf_printf(out, "%s of %s at pp %d, which leaves less than %.0f %% free",
+			   human_bytes(l->rank.total, bytes), human_bytes(l->limit, limit),
+			   l->rank.at.pp, 100 * (1 - SPACE_ROOMY));
+}
+
 static void print_misfits(const struct search *s, struct buf *out)
 {
 	if (!s->n_misfits)
@@ -110,11 +128,12 @@ static void print_misfits(const struct search *s, struct buf *out)
 	buf_puts(out, "\nFaster, but too large\n");
 	for (int i = 0; i < s->n_misfits; i++) {
 		const struct eval_leaf *l = &s->misfits[i];
-		char time[HUMAN], over[HUMAN];
+		char time[HUMAN];
 		buf_printf(out, "  %9s  ", human_seconds(l->time.total, time));
 		search_config_print(&l->config, out);
-		buf_printf(out, "\n             %s too much at pp %d: ",
-			   human_bytes(l->rank.total - l->limit, over), l->rank.at.pp);
+		buf_puts(out, "\n             ");
+		print_lack(l, out);
+		buf_puts(out, ": ");
 		print_parts(&l->rank, out);
 		buf_puts(out, "\n");
 	}

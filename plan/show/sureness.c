@@ -4,6 +4,12 @@
 #include "plan/capacity.h"
 #include "plan/cost/sureness.h"
 
+/* The published steps are of GPUs whose rates are known. */
+static bool applies(const struct node_kind *k)
+{
+	return !plan_on_cpu(k) && k->device_flops > 0;
+}
+
 static const struct cost_sureness *of(const struct job *job)
 {
 	struct model_shape m;
@@ -16,7 +22,7 @@ void show_sureness_print(const struct job *job, const struct node_kind *k, doubl
 {
 	const struct cost_sureness *s = of(job);
 	char least[HUMAN], most[HUMAN];
-	if (plan_on_cpu(k))
+	if (!applies(k))
 		return;
 	buf_printf(
 		out,
@@ -30,7 +36,7 @@ void show_sureness_print(const struct job *job, const struct node_kind *k, doubl
 json_t *show_sureness_json(const struct job *job, const struct node_kind *k)
 {
 	const struct cost_sureness *s = of(job);
-	if (plan_on_cpu(k))
+	if (!applies(k))
 		return json_null();
 	return json_pack("{s:s, s:i, s:f, s:f}", "regime", s->regime, "published_steps", s->rows,
 			 "mean_error", s->mean, "worst_error", s->worst);

@@ -9,11 +9,11 @@
 #include <jansson.h>
 
 /* Prints the interval of a step of so many seconds on devices of this kind; nothing on processors, whose
- * figures are measured. */
+ * figures are measured, and on devices of unknown rates. */
 void show_sureness_print(const struct job *job, const struct node_kind *k, double seconds,
 			 struct buf *out);
-/* {"regime", "published_steps", "mean_error", "worst_error"}: shares of a step's time; null on processors.
- */
+/* {"regime", "published_steps", "mean_error", "worst_error"}: shares of a step's time; null where
+ * nothing is printed. */
 json_t *show_sureness_json(const struct job *job, const struct node_kind *k);
 
 #endif

@@ -145,3 +145,38 @@ static_file() {
 	run "$MUSTER" plan templates/jobs/demo.ini data.path=x
 	[[ $output != *guesses* ]]
 }
+
+@test "plan predicts the steps of other programs, which run refuses" {
+	words=(parallel.tp=4 parallel.dp=2 parallel.pp=1 "${small[@]}")
+	ours=$("$MUSTER" plan --json --cluster dgx-h100:1 templates/jobs/demo.ini "${words[@]}" | of 'd["step_seconds"]["total"]')
+	theirs=$("$MUSTER" plan --json --cluster dgx-h100:1 templates/jobs/demo.ini "${words[@]}" plan.engine=fsdp-eager | of 'd["step_seconds"]["total"]')
+	echo "ours $ours, theirs $theirs"
+	[[ -n $ours && -n $theirs && $ours != "$theirs" ]]
+	run "$MUSTER" run templates/jobs/demo.ini "${small[@]}" plan.engine=fsdp-eager
+	echo "$output"
+	[[ $status -eq 2 && $output == *"[plan] engine: muster plan predicts other programs' steps"* ]]
+}
+
+@test "a warning names each kind of device that lacks a type" {
+	words=(parallel.tp=4 parallel.dp=4 parallel.pp=1 "${small[@]}" precision.fp8=hybrid)
+	run "$MUSTER" plan --cluster dgx-h100:1+dgx-1:1 templates/jobs/demo.ini "${words[@]}"
+	echo "$output"
+	[[ $status -eq 0 && $output == *"V100-SXM2-32GB has no products of 8-bit numbers"* && $output != *"H100-SXM5-80GB has no"* ]]
+}
+
+@test "times of unknown devices have no interval" {
+	echo '<system version="1"><cpu numaid="0" arch="x86_64"><pci busid="0000:00:00.0" class="0x030200"/></cpu></system>' >"$BATS_TEST_TMPDIR/odd.xml"
+	run "$MUSTER" plan --auto --cluster "$BATS_TEST_TMPDIR/odd.xml" templates/jobs/demo.ini "${small[@]}"
+	echo "$output"
+	[[ $status -eq 0 && $output == *"all times are guesses"* && $output != *"likely between"* ]]
+}
+
+@test "--auto prints a device's whole limit, and names the hosts that cannot hold what is offloaded" {
+	run "$MUSTER" plan --auto --cluster dgx-a100:1 templates/jobs/demo.ini "${small[@]}"
+	echo "$output"
+	[[ $status -eq 0 && $output == *" of 78 GiB on the fullest device"* ]]
+	"$MUSTER" topo --json --cluster dgx-a100:1 | python3 -c 'import json, sys; d = json.load(sys.stdin); d["kinds"][0]["memory"] = 2**30; json.dump(d, sys.stdout)' >"$BATS_TEST_TMPDIR/small.json"
+	run "$MUSTER" plan --auto --cluster "$BATS_TEST_TMPDIR/small.json" templates/jobs/llama-7b.ini offload.optimizer=yes
+	echo "$output"
+	[[ $status -eq 3 && $output == *"in its node's memory, which leaves a rank "* && $output == *"offload less"* ]]
+}

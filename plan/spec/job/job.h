@@ -61,7 +61,6 @@ enum job_regrow { REGROW_NO, REGROW_YES, REGROW_REQUEUE };
 enum job_bad_numbers { BAD_NUMBERS_RETRY, BAD_NUMBERS_SKIP, BAD_NUMBERS_STOP };
 /* The list of suspect nodes: not kept; named; excluded from submitted jobs. */
 enum job_suspects { SUSPECTS_IGNORE, SUSPECTS_WARN, SUSPECTS_EXCLUDE };
-/* The form of a notification's body. */
 /* The programs whose steps the planner predicts (plan/cost/engine.h), in the order of
  * cost_engines. */
 enum job_engine {
@@ -79,6 +78,7 @@ enum job_engine {
 /* How such a program computes the loss: with fp32 copies of all logits, or in one pass over 2-byte
  * logits. */
 enum job_loss { LOSS_WHOLE, LOSS_FUSED };
+/* The form of a notification's body. */
 enum job_preset { PRESET_WEBHOOK, PRESET_SLACK };
 /* Keys that a search may decide (plan/search): bits of struct job's `open`. */
 enum job_open {

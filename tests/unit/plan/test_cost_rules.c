@@ -208,6 +208,30 @@ static void offloading_costs_its_bytes(void **state)
 	assert_true(fabs((t.optimizer - now.optimizer) / (6 * 4 * owned / 50e9) - 1) < 0.02);
 }
 
+/* Another program's update moves its own bytes, and an offloaded state travels as muster's does. The
+ * host's idling, which makes passes of eager programs longer, makes no copy longer. */
+static void offloading_costs_other_programs_as_much(void **state)
+{
+	static const enum job_engine engines[] = { ENGINE_MEGATRON_CORE, ENGINE_FSDP_EAGER };
+	(void)state;
+	for (size_t i = 0; i < sizeof engines / sizeof *engines; i++) {
+		struct setting s = ours;
+		s.engine = cost_engines[engines[i]];
+		struct plan_time now = predict(&base, &s), t;
+		double owned = (24 * 12 * 8192.0 * 8192 + 51200 * 8192.0) / 8;
+		s.words = "recompute.mode=full offload.optimizer=yes";
+		t = predict(&base, &s);
+		assert_true(fabs((t.optimizer - now.optimizer) / (6 * 4 * owned / 50e9) - 1) <
+			    0.02);
+		double copies[2];
+		s.words = "recompute.mode=full offload.activations=yes";
+		copies[0] = predict(&base, &s).compute - now.compute;
+		s.engine = &cost_engine_muster;
+		copies[1] = predict(&base, &s).compute - predict(&base, &ours).compute;
+		assert_true(fabs(copies[0] / copies[1] - 1) < 1e-6);
+	}
+}
+
 /* Muon's products: 5 iterations of 6 n FLOPs for each parameter of a hidden matrix of n rows. They
  * are in fp32, which an H100 computes at half the rate of bf16. */
 static void muons_products_are_in_fp32(void **state)
@@ -469,6 +493,7 @@ int main(void)
 		cmocka_unit_test(split_passes_hide_no_transfer),
 		cmocka_unit_test(ranks_of_a_sequence_wait_for_each_other),
 		cmocka_unit_test(offloading_costs_its_bytes),
+		cmocka_unit_test(offloading_costs_other_programs_as_much),
 		cmocka_unit_test(muons_products_are_in_fp32),
 		cmocka_unit_test(fp32_products_take_the_rate_measured_in_fp32),
 		cmocka_unit_test(faster_passes_shorten_a_step_of_transfers),
