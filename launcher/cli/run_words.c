@@ -1,11 +1,13 @@
 #include "launcher/cli/run_words.h"
 
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* Polling works on every file system; inotify does not see what other hosts write. */
 enum { POLL_MS = 250 };
@@ -92,8 +94,6 @@ void command_follow_begin(void)
 
 bool command_follow_wait(void)
 {
-	const struct timespec pause = { .tv_nsec = POLL_MS * 1000000L };
-	if (!ended)
-		nanosleep(&pause, NULL);
-	return !ended;
+	struct pollfd out = { .fd = STDOUT_FILENO }; /* it tells when nobody reads any more */
+	return !ended && poll(&out, 1, POLL_MS) <= 0 && !ended;
 }

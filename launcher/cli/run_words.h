@@ -12,8 +12,8 @@ int command_time_read(const char *text, double now, double *out, struct err *e);
 /* "2027-01-31 14:05:30", local time; "-" if it is not finite. */
 const char *command_time_text(double time, char out[32]);
 
-/* Waits before the files of a run are looked at again. Returns false, soon, after SIGINT or SIGTERM;
- * command_follow_begin() watches for them. */
+/* Waits before the files of a run are looked at again. Returns false, soon, after SIGINT or SIGTERM,
+ * for which command_follow_begin() watches, or if nobody reads the standard output any more. */
 void command_follow_begin(void);
 bool command_follow_wait(void);
 

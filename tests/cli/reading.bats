@@ -253,6 +253,14 @@ assert lines[-1]["line"] == "bad ? bytes"
 	[[ $status -eq 0 && ${#lines[@]} -eq 5 && $stderr == *"1 damaged line was skipped"* ]]
 }
 
+@test "logs and events: --follow ends when nobody reads its output any more" {
+	make_run one
+	for command in logs events; do
+		run timeout 60 bash -o pipefail -c "'$MUSTER' $command one --follow | head -n 1"
+		[[ $status -ne 124 && ${#lines[@]} -eq 1 ]]
+	done
+}
+
 @test "events: --follow goes on when the file is split" {
 	make_run one
 	"$MUSTER" events one --follow >"$BATS_TEST_TMPDIR/out" 3>&- &
