@@ -15,7 +15,10 @@ static inline void *list_grow(void *list, int64_t n, int64_t *room, int64_t firs
 	if (n < *room)
 		return list;
 	int64_t more = *room ? 2 * *room : first;
-	void *moved = reallocarray(list, (size_t)more, size);
+	size_t bytes;
+	if (__builtin_mul_overflow((size_t)more, size, &bytes))
+		return NULL;
+	void *moved = realloc(list, bytes);
 	if (moved)
 		*room = more;
 	return moved;

@@ -403,7 +403,7 @@ static void write_on(int told)
 }
 
 /* The last step that the child has written whole before it was killed after `lines` lines. */
-static int64_t kill_writer(int lines, int *dice)
+static int64_t kill_writer(int lines, unsigned *dice)
 {
 	int ends[2];
 	int64_t step = 0, last = 0;
@@ -417,8 +417,8 @@ static int64_t kill_writer(int lines, int *dice)
 	close(ends[1]);
 	for (int i = 0; i < lines && read(ends[0], &step, sizeof step) == sizeof step; i++)
 		last = step;
-	*dice = *dice * 1103515245 + 12345;
-	usleep((unsigned)(*dice >> 16 & 1023)); /* anywhere in a line, a split or a thinning */
+	*dice = *dice * 1103515245U + 12345;
+	usleep(*dice >> 16 & 1023); /* anywhere in a line, a split or a thinning */
 	kill(child, SIGKILL);
 	while (read(ends[0], &step, sizeof step) == sizeof step)
 		last = step;
@@ -430,7 +430,7 @@ static int64_t kill_writer(int lines, int *dice)
 static void a_crash_costs_at_most_the_last_line(void **state)
 {
 	(void)state;
-	int dice = 1;
+	unsigned dice = 1;
 	rundir_close(run); /* the children hold the lock */
 	run = NULL;
 	for (int i = 0; i < 16; i++) {
