@@ -140,6 +140,8 @@ static const struct cost_engine_pass core[] = {
 	END
 };
 
+/* The time to sort and pad the rows of experts (routing) is fitted to every second published row of
+ * mixtures. */
 #define MEGATRON_CORE \
 	.passes = core, .hides_tp = true, .own_rows_first = true, .hides_dp = true, \
 	.gathers_ahead = true, .routes_own = true, .routing = 0.3e-3, .cast = 2, \
@@ -153,7 +155,11 @@ static const struct cost_engine megatron_core_2024 = { .name = "Megatron-Core 0.
 						       .attention = ATTENTION_FLASH2,
 						       MEGATRON_CORE };
 
-/* --- PyTorch's FSDP ------------------------------------------------------------------ */
+/* --- PyTorch's FSDP ----------------------------------------------------------------
+ * The passes are those that PyTorch makes without a compiler; with one they are fused as muster's
+ * are. Fitted to every second published row (tests/unit/plan/rows): the share of time in which an
+ * uncompiled program computes and what its collectives hide (busy, hides), and how much longer
+ * attention takes on a ring (ring). */
 
 /* clang-format off */
 static const struct cost_engine_pass eager[] = {
@@ -200,7 +206,10 @@ static const struct cost_engine fsdp_async_tp = { .name = "PyTorch FSDP with asy
 						  .cast = 3,
 						  FSDP };
 
-/* --- DeepSpeed ----------------------------------------------------------------------- */
+/* --- DeepSpeed ---------------------------------------------------------------------
+ * ZeRO-3 of 2021 gathers parameter by parameter. Its published steps take as long as one adapter of a
+ * node needs, however many nodes there are; its share of the adapter's rate and what it hides are
+ * fitted to them. */
 static const struct cost_engine deepspeed = {
 	.name = "DeepSpeed of 2021", .hides_dp = true, .one_rail = 0.9, .hides = 0.65, MEGATRON
 };
