@@ -204,6 +204,10 @@ static double time_of_agent_fault(const struct drill_run *r)
 		if (s->steps[i].step >= step_of_fault(r->d))
 			break;
 	}
+	/* The supervisor may hear of the loss before rank 0 tells of the step. */
+	for (int i = 0; i < s->n_events; i++)
+		if (s->events[i].kind == DRILL_LOST)
+			return fmin(at, s->events[i].mono);
 	return at;
 }
 

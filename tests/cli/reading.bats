@@ -467,6 +467,6 @@ assert json.loads(sys.stdin.read())["text"] == "x\x1b[2J\x7f\u009b2J\u0085é"'
 	[[ $(cat "$logs/$(hostname)"-0*.log | wc -c) -le 1048 ]]
 	run "$MUSTER" logs "$(run_folder short)" --rank 0
 	echo "$output"
-	[[ $status -eq 0 && $output == *"generation 3"*"generation 4"* ]]
+	[[ $status -eq 0 && $output == *"generation 4"* ]] # older ones may have gone
 	[[ $(wc -l <<<"$output") -eq $(cat "$logs/$(hostname)"-0*.log | wc -l) ]]
 }
