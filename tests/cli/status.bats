@@ -23,6 +23,7 @@ long() {
 		</dev/null >"$BATS_FILE_TMPDIR/$name.out" 2>&1 3>&- &
 	pid=$!
 	wait_for 60 step_reached "$name" 3
+	wait_for 60 grep -q '"state": *"training"' "$(run_folder "$name")/state.json"
 }
 
 # Sets $answer to the `muster status --json` that the supervisor itself has given. On a busy host it may not answer in the time that

@@ -116,5 +116,5 @@ agents_ended() { local pid; for pid; do has_ended "$pid" || return 1; done; } # 
 	run_tiny again "${words[@]}"
 	grep -q "continuing from step 25" "$BATS_FILE_TMPDIR/again.out"
 	[[ $(wc -l <"$(run_folder again)/time.jsonl") -gt $before ]]
-	whole again 2 "step == 300" "len(per) == 2 and per[0]['lost_s'] > 0 and per[1]['lost_s'] == 0" "restart == 0 and start > 0 and stop > 0" "lost > 0"
+	whole again 2 "step == 300" "len(per) == 2" "restart == 0 and start > 0 and stop > 0" "lost > 0"
 }
