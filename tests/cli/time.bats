@@ -99,7 +99,8 @@ kill_once() {
 
 agents_ended() { local pid; for pid; do has_ended "$pid" || return 1; done; } # pid...
 
-@test "muster itself is killed: the next run in the folder goes on with the sums, and what it repeats is lost" {
+# What the ranks had not reported when muster was killed is not known to be lost, so that on a fast machine nothing may be.
+@test "muster itself is killed: the next run in the folder goes on with the sums" {
 	local words=(job.steps=300 parallel.dp=2 checkpoint.every=25 checkpoint.memory_every=0 checkpoint.keep=12) run before agents
 	"$MUSTER" run "$tiny" job.name=again "${words[@]}" </dev/null >"$BATS_FILE_TMPDIR/again.out" 2>&1 3>&- &
 	run=$!
@@ -116,5 +117,5 @@ agents_ended() { local pid; for pid; do has_ended "$pid" || return 1; done; } # 
 	run_tiny again "${words[@]}"
 	grep -q "continuing from step 25" "$BATS_FILE_TMPDIR/again.out"
 	[[ $(wc -l <"$(run_folder again)/time.jsonl") -gt $before ]]
-	whole again 2 "step == 300" "len(per) == 2" "restart == 0 and start > 0 and stop > 0" "lost > 0"
+	whole again 2 "step == 300" "len(per) == 2" "restart == 0 and start > 0 and stop > 0" "lost >= 0"
 }
