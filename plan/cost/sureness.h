@@ -2,9 +2,9 @@
  * sureness — how far a prediction may be off: the errors of the planner on published steps of the
  * same regime (tests/unit/plan/rows), which test_rows.c holds to these figures.
  *
- * Those steps are of other programs on GPUs. The times of muster's own engine on GPUs have been
- * compared with no published step; its interval is that of the others. On processors that were
- * calibrated the figures are those of `muster bench plan` (README.md).
+ * Those steps are of other programs on GPUs. muster's own engine is held only to two steps of llm.c,
+ * whose kernels are alike (test_cost.c), so its interval is that of the others. Processors have none:
+ * `muster bench plan` measures them.
  */
 #ifndef MUSTER_PLAN_COST_SURENESS_H
 #define MUSTER_PLAN_COST_SURENESS_H
