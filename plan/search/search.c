@@ -174,6 +174,11 @@ static bool ahead(const struct search_found *a, const struct search_found *b)
 	return search_config_order(&a->leaf.config, &b->leaf.config) < 0;
 }
 
+static bool is_tight(const struct search_found *f)
+{
+	return f->limit > 0 && f->memory > SEARCH_TIGHT * f->limit;
+}
+
 /* The order of two finalists whose times differ by less than the prediction's error. */
 static bool surer(const struct search_found *a, const struct search_found *b)
 {
@@ -181,6 +186,8 @@ static bool surer(const struct search_found *a, const struct search_found *b)
 	int weight = search_config_weight(&a->leaf.config) - search_config_weight(&b->leaf.config);
 	if (one < other || one > other)
 		return one < other;
+	if (is_tight(a) != is_tight(b))
+		return is_tight(b);
 	return one > 1 && weight ? weight < 0 : ahead(a, b);
 }
 

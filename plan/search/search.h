@@ -10,12 +10,14 @@
  * Each part of a mixed cluster (plan/parts.h) has a space of its own, and what one part has found
  * bounds the search of the others.
  *
- * On processors whose agents share cores, the time that agents lose by waiting for a core is less
- * certain than the rest of a prediction. So the finalists that are predicted to take at most
- * SEARCH_DOUBT longer than the fastest are ordered differently: first those whose threads ask for
- * no more cores than their node has, then those that ask for the fewest, and among these the
- * simpler ones. The first one may therefore be predicted slower than the next by that much. If no
- * agents share cores, which is always so on GPUs, this changes nothing.
+ * The finalists that are predicted to take at most SEARCH_DOUBT longer than the fastest are ordered
+ * by what is less certain than that difference, so the first one may be predicted slower than the
+ * next by that much:
+ *   - On processors whose agents share cores, the time that agents lose by waiting for a core is
+ *     uncertain. Those whose threads ask for no more cores than their node has come first, then
+ *     those that ask for the fewest, and among these the simpler ones.
+ *   - Those that leave more of a device's memory free than the prediction of memory may be off come
+ *     before those that do not (SEARCH_TIGHT).
  */
 #ifndef MUSTER_PLAN_SEARCH_SEARCH_H
 #define MUSTER_PLAN_SEARCH_SEARCH_H
@@ -61,6 +63,9 @@ struct search_options {
 #define SEARCH_SLOWEST 1.3
 /* The mean error of predictions on calibrated processors (muster bench plan) is 3 to 4 %. */
 #define SEARCH_DOUBT 0.03
+/* Share of a device's memory. The largest published peak was 1.17 times its prediction
+ * (tests/unit/plan/rows), so a plan below this share fits even then. */
+#define SEARCH_TIGHT 0.85
 
 /* ERR_NOFIT if nothing fits; the message names the smallest amount that is missing. */
 int search_run(const struct job *job, const struct cluster *c, const struct search_options *ask,
