@@ -23,7 +23,7 @@ static int largest_box(const struct cluster *c)
 struct eval *search_eval_open(const struct space *s, struct err *e)
 {
 	struct eval *v = calloc(1, sizeof *v);
-	size_t layers = (size_t)s->shape.layers + 1,
+	size_t stages = (size_t)search_space_stages(s) + 1,
 	       most = (size_t)(s->devices < 1024 ? s->devices : 1024) + 1;
 	if (v && place_regular_cluster_of(s->cluster, &v->regular, e)) {
 		free(v);
@@ -37,9 +37,9 @@ struct eval *search_eval_open(const struct space *s, struct err *e)
 		v->machine_set = calloc((size_t)v->box + 1, sizeof *v->machine_set);
 		v->limits = calloc((size_t)v->box + 1, sizeof *v->limits);
 		v->host_limits = calloc((size_t)v->box + 1, sizeof *v->host_limits);
-		v->stages = calloc(layers, sizeof *v->stages);
-		v->uncut = calloc(layers, sizeof *v->uncut);
-		v->own = calloc(layers, sizeof *v->own);
+		v->stages = calloc(stages, sizeof *v->stages);
+		v->uncut = calloc(stages, sizeof *v->uncut);
+		v->own = calloc(stages, sizeof *v->own);
 		v->shares = calloc((size_t)s->named + 1, sizeof *v->shares);
 		v->scale = calloc(most, sizeof *v->scale);
 		v->streams = calloc(STREAMS, sizeof *v->streams);
@@ -73,7 +73,7 @@ void search_eval_close(struct eval *v)
 {
 	if (!v)
 		return;
-	for (int64_t n = 0; v->stages && n <= v->space->shape.layers; n++)
+	for (int64_t n = 0; v->stages && n <= search_space_stages(v->space); n++)
 		free(v->stages[n]);
 	free(v->machines);
 	free(v->machine_set);

@@ -77,7 +77,7 @@ struct eval {
 	struct cost_units units[ENDS];
 	int units_tp, units_ep, ends; /* degrees that `units` is for; 1 end if both are equal */
 	struct cost_case cost;
-	struct stage **stages; /* [layers + 1]: by the number of stages; NULL: not yet */
+	struct stage **stages; /* [search_space_stages() + 1]: by their number; NULL: not yet */
 	bool *uncut;           /* cannot be split into that many stages */
 	struct stage *own;     /* for unequal devices */
 	struct batch_share *shares;

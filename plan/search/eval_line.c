@@ -14,12 +14,13 @@ enum { CELLS_MAX = 1 << 22 };
 static const struct stage *cut(struct eval *v, int n)
 {
 	const struct model_shape *m = &v->space->shape;
-	if (n > m->layers || v->uncut[n])
+	if (v->uncut[n])
 		return NULL;
 	if (!v->stages[n]) {
 		v->stages[n] = calloc((size_t)n, sizeof *v->stages[n]);
 		if (!v->stages[n] ||
-		    layout_stages(m, n, v->job.parallel.stages, NULL, v->stages[n], NULL)) {
+		    layout_stages(m, n, v->job.parallel.stages, layout_bare_ends(&v->job), NULL,
+				  v->stages[n], NULL)) {
 			v->uncut[n] = true;
 			return NULL;
 		}
@@ -33,8 +34,7 @@ static bool cut_unequal(struct eval *v)
 {
 	const struct model_shape *m = &v->space->shape;
 	double fastest = 0;
-	if (layout_n_stages(&v->layout) > m->layers ||
-	    layout_world(&v->layout) != v->space->named ||
+	if (layout_world(&v->layout) != v->space->named ||
 	    speeds_stages(&v->job, m, &v->layout, v->own, NULL) ||
 	    batch_split(&v->job, m, &v->layout, v->own, v->shares, NULL))
 		return false;
@@ -183,7 +183,7 @@ bool search_eval_line(struct eval *v, enum job_schedule schedule, int chunks, bo
 	v->job.parallel.schedule = schedule;
 	v->job.parallel.chunks = schedule_kinds[schedule]->chunks_most > 1 ? chunks : 0;
 	v->cost.scale = NULL;
-	if ((int64_t)v->layout.pp * chunks > v->space->shape.layers)
+	if ((int64_t)v->layout.pp * chunks > search_space_stages(v->space))
 		return false;
 	if (v->space->named ? !cut_unequal(v)
 			    : !(v->cost.stages = cut(v, layout_n_stages(&v->layout))))

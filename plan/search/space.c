@@ -64,6 +64,11 @@ static void list_tp(struct space *s)
 			add_value(&s->tp, tp);
 }
 
+int64_t search_space_stages(const struct space *s)
+{
+	return layout_stages_most(s->shape.layers, layout_bare_ends(s->job));
+}
+
 /* Whether n is a power of two, or three times one. */
 static bool round_number(int n)
 {
@@ -113,7 +118,7 @@ static void list_pp(struct space *s)
 		add_value(&s->pp, (int)s->job->parallel.pp);
 		return;
 	}
-	for (int pp = 1; pp <= s->shape.layers && pp <= s->devices && pp <= 1024; pp++)
+	for (int pp = 1; pp <= search_space_stages(s) && pp <= s->devices && pp <= 1024; pp++)
 		add_value(&s->pp, pp);
 }
 
@@ -274,13 +279,15 @@ void search_space_chunks(const struct space *s, enum job_schedule schedule, int 
 	}
 	if (!open_to(s, OPEN_CHUNKS)) {
 		given = given ? given : least;
-		if (given >= least && given <= most && (int64_t)given * pp <= s->shape.layers)
+		if (given >= least && given <= most &&
+		    (int64_t)given * pp <= search_space_stages(s))
 			add_value(out, given);
 		return;
 	}
-	int all = (int)(s->shape.layers / pp);
-	for (int chunks = least; chunks <= most && chunks <= all; chunks++)
-		if (chunks <= 4 || all % chunks == 0 || (round_number(chunks) && chunks <= 12))
+	int all = (int)(s->shape.layers / pp), filled = (int)(search_space_stages(s) / pp);
+	for (int chunks = least; chunks <= most && chunks <= filled; chunks++)
+		if (chunks <= 4 || all % chunks == 0 || filled % chunks == 0 ||
+		    (round_number(chunks) && chunks <= 12))
 			add_value(out, chunks);
 }
 

@@ -61,6 +61,8 @@ struct space {
 int search_space_open(const struct job *job, const struct cluster *c, struct space *out,
 		      struct err *e);
 
+/* The most stages that the model's layers fill. */
+int64_t search_space_stages(const struct space *s);
 /* The numbers of replicas to try with these degrees, ascending. micro: sequences of a
  * micro-batch. */
 void search_space_dp(const struct space *s, int tp, int cp, int ep, int pp, int micro,

@@ -156,7 +156,7 @@ static bool same_stage(const struct plan *p, int a, int b)
 }
 
 /* Prints the layers of the pipeline ranks [from, to]: "0-3", or "0-3 8-11" if there are several
- * chunks. */
+ * chunks; "-" is a chunk without layers. */
 static void layers_of(const struct plan *p, int from, int to, struct buf *out)
 {
 	for (int c = 0; c < p->layout.chunks; c++) {
@@ -164,7 +164,9 @@ static void layers_of(const struct plan *p, int from, int to, struct buf *out)
 				   *b = &p->stages[layout_stage(&p->layout, to, c)];
 		int lo = a->layer_lo < b->layer_lo ? a->layer_lo : b->layer_lo,
 		    hi = a->layer_hi > b->layer_hi ? a->layer_hi : b->layer_hi;
-		if (hi - lo == 1)
+		if (hi == lo)
+			buf_puts(out, c ? " -" : "-");
+		else if (hi - lo == 1)
 			buf_printf(out, "%s%d", c ? " " : "", lo);
 		else
 			buf_printf(out, "%s%d-%d", c ? " " : "", lo, hi - 1);

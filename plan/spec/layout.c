@@ -94,17 +94,34 @@ static double speed_of(const double *speed, int stage)
 	return speed ? speed[stage] : 1;
 }
 
+bool layout_bare_ends(const struct job *job)
+{
+	return job->plan.engine != ENGINE_MUSTER;
+}
+
+int64_t layout_stages_most(int64_t layers, bool bare_ends)
+{
+	return layers + (bare_ends ? 2 : 0);
+}
+
+static bool is_end(int s, int n)
+{
+	return s == 0 || s == n - 1;
+}
+
 /* All layers cost the same, so giving each next layer to the stage that would end first is
  * optimal. Ties go to the later stage, which keeps fewer micro-batches alive. */
 static void share_layers(const struct model_shape *m, int n, const double *speed, int *count,
 			 double *cost)
 {
+	int64_t left = m->layers;
 	for (int s = 0; s < n; s++) {
-		count[s] = 1;
-		cost[s] = shape_cost_layer(m) + (s == 0 ? shape_cost_embed(m) : 0) +
+		count[s] = n > m->layers && is_end(s, n) ? 0 : 1;
+		cost[s] = count[s] * shape_cost_layer(m) + (s == 0 ? shape_cost_embed(m) : 0) +
 			  (s == n - 1 ? shape_cost_head(m) : 0);
+		left -= count[s];
 	}
-	for (int64_t left = m->layers - n; left > 0; left--) {
+	for (; left > 0; left--) {
 		int least = 0;
 		for (int s = 1; s < n; s++)
 			if ((cost[s] + shape_cost_layer(m)) / speed_of(speed, s) <=
@@ -116,8 +133,8 @@ static void share_layers(const struct model_shape *m, int n, const double *speed
 }
 
 /* Reads "3,5,4": n numbers whose sum is the number of the model's layers. */
-static int read_layers(const struct model_shape *m, int n, const char *text, int *count,
-		       struct err *e)
+static int read_layers(const struct model_shape *m, int n, const char *text, bool bare_ends,
+		       int *count, struct err *e)
 {
 	const char *at = text;
 	int64_t sum = 0;
@@ -125,13 +142,15 @@ static int read_layers(const struct model_shape *m, int n, const char *text, int
 	for (;; at++) {
 		char *end;
 		long layers = strtol(at, &end, 10);
-		if (end == at || layers < 1 || layers > m->layers || (*end && *end != ','))
+		long least = bare_ends && (found == 0 || !*end) ? 0 : 1;
+		if (end == at || layers < least || layers > m->layers || (*end && *end != ','))
 			return err_set(
 				e, ERR_USAGE,
 				"stages = %s: \"%s\" is not a list of layers; write %d whole "
-				"numbers from 1 on with commas between, "
+				"numbers from 1 on%s with commas between, "
 				"whose sum is layers = %lld",
-				text, at, n, (long long)m->layers);
+				text, at, n, bare_ends ? ", or 0 at an end," : "",
+				(long long)m->layers);
 		if (found < n)
 			count[found] = (int)layers;
 		found++;
@@ -149,14 +168,16 @@ static int read_layers(const struct model_shape *m, int n, const char *text, int
 	return 0;
 }
 
-int layout_stages(const struct model_shape *m, int n, const char *by_hand, const double *speed,
-		  struct stage *stages, struct err *e)
+int layout_stages(const struct model_shape *m, int n, const char *by_hand, bool bare_ends,
+		  const double *speed, struct stage *stages, struct err *e)
 {
-	if (n < 1 || n > m->layers)
+	int64_t most = layout_stages_most(m->layers, bare_ends);
+	if (n < 1 || n > most)
 		return err_set(e, ERR_USAGE,
-			       "%d stages (pp × chunks): each needs a layer, and the model has "
-			       "%lld; use at most that many",
-			       n, (long long)m->layers);
+			       "%d stages (pp × chunks): each%s needs a layer, and the model has "
+			       "%lld; use at most %lld",
+			       n, bare_ends ? " but the first and the last" : "",
+			       (long long)m->layers, (long long)most);
 	int *count = calloc((size_t)n, sizeof *count);
 	double *cost = calloc((size_t)n, sizeof *cost);
 	int rc = -1;
@@ -165,7 +186,7 @@ int layout_stages(const struct model_shape *m, int n, const char *by_hand, const
 		goto out;
 	}
 	if (by_hand && *by_hand) {
-		if (read_layers(m, n, by_hand, count, e))
+		if (read_layers(m, n, by_hand, bare_ends, count, e))
 			goto out;
 	} else {
 		share_layers(m, n, speed, count, cost);

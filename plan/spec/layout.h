@@ -52,7 +52,9 @@ void layout_partition(int64_t n, int parts, int i, int64_t grain, int64_t *lo, i
 int64_t layout_partition_grain(int64_t n, int parts, int64_t grain);
 
 /* One pipeline stage: layers [layer_lo, layer_hi), the embedding if it is the first, the final norm
- * and the head if it is the last. */
+ * and the head if it is the last. In muster's engine each stage has a layer. Other programs
+ * (plan.engine) can have bare ends: the first stage is the embedding alone, the last one the head
+ * alone. */
 struct stage {
 	int layer_lo, layer_hi;
 	bool first, last;
@@ -71,12 +73,18 @@ struct share {
 struct share layout_share(const struct layout *l, struct coords at, bool sp,
 			  const struct stage *stages, struct stage chunks[LAYOUT_CHUNKS_MAX]);
 
+/* Whether the job's program can have bare ends. */
+bool layout_bare_ends(const struct job *job);
+/* The most stages that `layers` layers fill. */
+int64_t layout_stages_most(int64_t layers, bool bare_ends);
+
 /* The n stages of the model. by_hand: the layers of each, "3,5,4"; "": balanced by cost
  * (shape_cost_* in model.h). The head and the embedding count by their cost in layers, and a
- * stage's work is in proportion to the speed of its holder. speed: of each stage's holder; NULL:
- * all are equal. ERR_USAGE with the nearest n or the sum that is possible. */
+ * stage's work is in proportion to the speed of its holder. bare_ends: they are possible; without
+ * by_hand only if there are fewer layers than stages. speed: of each stage's holder; NULL: all are
+ * equal. ERR_USAGE with the nearest n or the sum that is possible. */
 struct model_shape;
-int layout_stages(const struct model_shape *m, int n, const char *by_hand, const double *speed,
-		  struct stage *stages, struct err *e);
+int layout_stages(const struct model_shape *m, int n, const char *by_hand, bool bare_ends,
+		  const double *speed, struct stage *stages, struct err *e);
 
 #endif

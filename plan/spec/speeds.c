@@ -103,7 +103,7 @@ int speeds_stages(const struct job *job, const struct model_shape *m, const stru
 		layout_holder(l, s, &pp, &chunk);
 		speed[s] = speeds_holder(job, l, -1, pp);
 	}
-	rc = layout_stages(m, n, job->parallel.stages, speed, stages, e);
+	rc = layout_stages(m, n, job->parallel.stages, layout_bare_ends(job), speed, stages, e);
 	free(speed);
 	return rc;
 }

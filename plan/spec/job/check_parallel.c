@@ -150,28 +150,34 @@ static int check_schedule(const struct rule_job *j)
 	return 0;
 }
 
-static int check_stages(const struct rule_job *j)
+static int refuse_depth(const struct rule_job *j, const struct layout *l)
 {
 	static const size_t deep[] = { AT(parallel, pp), AT(parallel, chunks),
 				       AT(parallel, schedule), AT(model, layers) };
+	long long layers = j->job->model.layers, pp = j->job->parallel.pp;
+	bool bare = layout_bare_ends(j->job);
+	const char *which = bare ? "but the first and the last" : "of muster's engine";
+	long long most = layout_stages_most(layers, bare) / l->chunks;
+	if (l->chunks == 1)
+		return REFUSE(j, deep,
+			      "pp = %lld needs a layer for each stage %s and layers = %lld; use pp "
+			      "of at most %lld",
+			      pp, which, layers, most);
+	return REFUSE(j, deep,
+		      "pp = %lld with %d chunks per rank needs a layer for each of %d stages %s "
+		      "and layers = %lld; use pp of at most %lld",
+		      pp, l->chunks, layout_n_stages(l), which, layers, most);
+}
+
+static int check_stages(const struct rule_job *j)
+{
 	static const size_t list[] = { AT(parallel, stages), AT(parallel, pp), AT(parallel, chunks),
 				       AT(model, layers) };
 	const struct job *job = j->job;
 	struct layout l = layout_of(job, 1);
 	struct err why = ERR_INIT;
-	if (layout_n_stages(&l) > job->model.layers && l.chunks == 1)
-		return REFUSE(j, deep,
-			      "pp = %lld needs a layer for each stage and layers = %lld; use pp of "
-			      "at most %lld",
-			      (long long)job->parallel.pp, (long long)job->model.layers,
-			      (long long)job->model.layers);
-	if (layout_n_stages(&l) > job->model.layers)
-		return REFUSE(
-			j, deep,
-			"pp = %lld with %d chunks per rank needs a layer for each of %d stages "
-			"and layers = %lld; use pp of at most %lld",
-			(long long)job->parallel.pp, l.chunks, layout_n_stages(&l),
-			(long long)job->model.layers, (long long)(job->model.layers / l.chunks));
+	if (layout_n_stages(&l) > layout_stages_most(job->model.layers, layout_bare_ends(job)))
+		return refuse_depth(j, &l);
 	if (!*job->parallel.stages)
 		return 0;
 	struct stage *stages = calloc((size_t)layout_n_stages(&l), sizeof *stages);
@@ -179,8 +185,8 @@ static int check_stages(const struct rule_job *j)
 			: err_set(j->err, ERR_NOMEM,
 				  "no memory for %d stages; close other programs",
 				  layout_n_stages(&l));
-	if (stages &&
-	    layout_stages(&j->shape, layout_n_stages(&l), job->parallel.stages, NULL, stages, &why))
+	if (stages && layout_stages(&j->shape, layout_n_stages(&l), job->parallel.stages,
+				    layout_bare_ends(job), NULL, stages, &why))
 		rc = REFUSE(j, list, "%s", why.text);
 	free(stages);
 	return rc;

@@ -129,7 +129,7 @@ const struct job_key job_keys[] = {
 	INT(parallel, dp, "0", 0, 65536, "Data parallel degree: replicas that split the global batch. 0: as many as the devices allow."),
 	INT(parallel, ep, "1", 1, 1024, "Expert parallel degree: ranks that split a layer's experts; must divide dp."),
 	INT(parallel, chunks, "0", 0, 64, "Virtual stages per rank, for schedules that have several. 0: the least that the schedule takes."),
-	TEXT(parallel, stages, JOB_LINE, "", "Number of layers of each stage in the order of the model, such as 3,5,4. Empty: balanced by cost."),
+	TEXT(parallel, stages, JOB_LINE, "", "Number of layers of each stage in the order of the model, such as 3,5,4. Empty: balanced by cost. With another plan.engine than muster the first and the last stage can have 0, and do so by themselves if there are fewer layers than stages: they are the embedding and the head alone."),
 	ENUM(parallel, schedule, "1f1b", schedule_words, "Order of the forward and backward passes in the pipeline." SCHEDULE_LIST(SCHEDULE_DOC)),
 	BOOL(parallel, sp, "no", "Sequence parallelism: tp ranks split the norms and the residual stream too."),
 	BOOL(parallel, overlap, "yes", "Overlap the transfers of tp and ZeRO with the matrix products."),

@@ -72,7 +72,7 @@ static void check_shards(const struct model_shape *m, const struct shard *whole,
 {
 	struct stage stages[8];
 	struct err e = ERR_INIT;
-	assert_int_equal(layout_stages(m, pp, "", NULL, stages, &e), 0);
+	assert_int_equal(layout_stages(m, pp, "", false, NULL, stages, &e), 0);
 	for (int s = 0; s < pp; s++)
 		for (int r = 0; r < tp; r++) {
 			struct shard part;

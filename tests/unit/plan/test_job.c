@@ -141,7 +141,7 @@ static void bad_words_are_refused_by_name(void **state)
 		{ "data.path=\xc2\x85", "command line: data.path: byte 0xc2 is not printable UTF-8 text; delete it" },
 		{ "data.path=\xed\xa0\x80", "command line: data.path: byte 0xed is not printable UTF-8 text; delete it" },
 		{ "data.path=a ;b", "command line: data.path: \"a ;b\" contains the start of a comment; write comments on lines of their own, and values without \" #\" and \" ;\"" },
-		{ "parallel.pp=5", "command line: parallel.pp: pp = 5 needs a layer for each stage and layers = 4; use pp of at most 4" },
+		{ "parallel.pp=5", "command line: parallel.pp: pp = 5 needs a layer for each stage of muster's engine and layers = 4; use pp of at most 4" },
 		{ "checkpoint.local=s3://b/p", "command line: checkpoint.local: local = s3://b/p is not a folder of a node; name one on a disk of its own, such as /local/%N, and use remote for an object store" },
 		{ "checkpoint.local=/l/%H", "command line: checkpoint.local: local = /l/%H has a % that is not %N, the name of the node; remove it" },
 		{ "checkpoint.local=/l/%", "command line: checkpoint.local: local = /l/% has a % that is not %N, the name of the node; remove it" },
@@ -161,6 +161,29 @@ static void bad_words_are_refused_by_name(void **state)
 		assert_string_equal(e.text, cases[i].text);
 		assert_int_equal(e.code, ERR_USAGE);
 	}
+}
+
+/* demo.ini has 4 layers. Only muster's engine needs one in each stage. */
+static void other_programs_have_stages_without_layers(void **state)
+{
+	static const char *const few[] = { "plan.engine=megatron-core", "parallel.pp=6" };
+	static const char *const many[] = { "plan.engine=megatron-core", "parallel.pp=7" };
+	static const char *const chunks[] = { "plan.engine=megatron-core", "parallel.pp=4",
+					      "parallel.schedule=zb-v" };
+	struct job job;
+	struct err e = ERR_INIT;
+	(void)state;
+	assert_int_equal(job_load("templates/jobs/demo.ini", few, 2, &job, &e), 0);
+	assert_int_equal(job_load("templates/jobs/demo.ini", few + 1, 1, &job, &e), -1);
+	assert_int_equal(job_load("templates/jobs/demo.ini", many, 2, &job, &e), -1);
+	assert_string_equal(e.text,
+			    "command line: parallel.pp: pp = 7 needs a layer for each stage "
+			    "but the first and the last and layers = 4; use pp of at most 6");
+	assert_int_equal(job_load("templates/jobs/demo.ini", chunks, 3, &job, &e), -1);
+	assert_string_equal(e.text,
+			    "command line: parallel.pp: pp = 4 with 2 chunks per rank needs a "
+			    "layer for each of 8 stages but the first and the last and layers = 4; "
+			    "use pp of at most 3");
 }
 
 static void the_later_of_two_words_for_a_key_counts(void **state)
@@ -511,6 +534,7 @@ int main(void)
 		cmocka_unit_test(a_job_is_named_after_its_file),
 		cmocka_unit_test(words_override_the_file),
 		cmocka_unit_test(bad_words_are_refused_by_name),
+		cmocka_unit_test(other_programs_have_stages_without_layers),
 		cmocka_unit_test(the_later_of_two_words_for_a_key_counts),
 		cmocka_unit_test(a_missing_file_is_a_usage_error),
 		cmocka_unit_test(broken_files_are_refused_with_one_line),

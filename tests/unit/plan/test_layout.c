@@ -2,6 +2,7 @@
 #include "plan/spec/layout.h"
 #include "plan/spec/model/model.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -147,7 +148,7 @@ static void stages_are_consecutive_and_whole(void **state)
 			struct stage s[17];
 			struct err e = ERR_INIT;
 			int at = 0;
-			assert_int_equal(layout_stages(&m, pp, "", NULL, s, &e), 0);
+			assert_int_equal(layout_stages(&m, pp, "", false, NULL, s, &e), 0);
 			for (int i = 0; i < pp; i++) {
 				assert_int_equal(s[i].layer_lo, at);
 				assert_true(s[i].layer_hi > at);
@@ -193,7 +194,8 @@ static void the_costliest_stage_is_as_cheap_as_can_be(void **state)
 				struct model_shape m = gpt2(layers, 256, vocabs[v]);
 				struct stage s[4];
 				double worst = 0;
-				assert_int_equal(layout_stages(&m, pp, "", NULL, s, NULL), 0);
+				assert_int_equal(layout_stages(&m, pp, "", false, NULL, s, NULL),
+						 0);
 				for (int i = 0; i < pp; i++)
 					worst = cost(&m, &s[i]) > worst ? cost(&m, &s[i]) : worst;
 				double best = best_by_trying(&m, pp, 0, layers);
@@ -206,7 +208,7 @@ static void a_heavy_head_gets_fewer_layers(void **state)
 	struct model_shape m = gpt2(12, 768, 50257); /* the head costs about 5 layers */
 	struct stage s[4];
 	(void)state;
-	assert_int_equal(layout_stages(&m, 4, "", NULL, s, NULL), 0);
+	assert_int_equal(layout_stages(&m, 4, "", false, NULL, s, NULL), 0);
 	assert_true(s[3].layer_hi - s[3].layer_lo == 1);
 }
 
@@ -216,7 +218,7 @@ static void a_slow_holder_gets_fewer_layers(void **state)
 	struct model_shape m = gpt2(12, 256, 64);
 	struct stage s[3];
 	(void)state;
-	assert_int_equal(layout_stages(&m, 3, "", speed, s, NULL), 0);
+	assert_int_equal(layout_stages(&m, 3, "", false, speed, s, NULL), 0);
 	assert_int_equal(s[0].layer_hi - s[0].layer_lo, 6);
 	assert_int_equal(s[1].layer_hi - s[1].layer_lo, 2);
 	assert_int_equal(s[2].layer_hi - s[2].layer_lo, 4);
@@ -233,17 +235,19 @@ static void stages_by_hand_must_be_as_many_and_sum_up(void **state)
 		{ "5,,7", "\",7\" is not a list" },
 		{ "5,x", "\"x\" is not a list" },
 		{ "5,7,", "\"\" is not a list" },
+		{ "0,6,6", "\"0,6,6\" is not a list" },
+		{ "6,6,0", "\"0\" is not a list" },
 	};
 	struct model_shape m = gpt2(12, 256, 64);
 	struct stage s[3];
 	(void)state;
-	assert_int_equal(layout_stages(&m, 3, "5,1,6", NULL, s, NULL), 0);
+	assert_int_equal(layout_stages(&m, 3, "5,1,6", false, NULL, s, NULL), 0);
 	assert_int_equal(s[0].layer_hi, 5);
 	assert_int_equal(s[1].layer_hi, 6);
 	assert_int_equal(s[2].layer_hi, 12);
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		struct err e = ERR_INIT;
-		assert_int_equal(layout_stages(&m, 3, bad[i].text, NULL, s, &e), -1);
+		assert_int_equal(layout_stages(&m, 3, bad[i].text, false, NULL, s, &e), -1);
 		assert_int_equal(e.code, ERR_USAGE);
 		if (!strstr(e.text, bad[i].says))
 			fail_msg("%s", e.text);
@@ -256,8 +260,96 @@ static void more_stages_than_layers_are_refused(void **state)
 	struct stage s[4];
 	struct err e = ERR_INIT;
 	(void)state;
-	assert_int_equal(layout_stages(&m, 4, "", NULL, s, &e), -1);
+	assert_int_equal(layout_stages(&m, 4, "", false, NULL, s, &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
+}
+
+/* --- Bare ends --- */
+
+static int layers_of(const struct stage *s)
+{
+	return s->layer_hi - s->layer_lo;
+}
+
+/* The lowest cost of the costliest stage if one layer is left over: it goes to an end, or to a stage
+ * between them. */
+static double best_of_one_more(const struct model_shape *m, int n)
+{
+	double layer = shape_cost_layer(m), first = shape_cost_embed(m), last = shape_cost_head(m);
+	double inner = n > 2 ? layer : 0, most = fmax(fmax(first, last), inner);
+	double ends = fmin(fmax(most, first + layer), fmax(most, last + layer));
+	return n > 2 ? fmin(ends, fmax(most, 2 * layer)) : ends;
+}
+
+static void other_programs_leave_an_end_bare_if_layers_lack(void **state)
+{
+	static const int64_t vocabs[] = { 64,
+					  50257 }; /* a head lighter, and heavier than a layer */
+	(void)state;
+	for (int v = 0; v < 2; v++)
+		for (int layers = 1; layers <= 17; layers++) {
+			struct model_shape m = gpt2(layers, 256, vocabs[v]);
+			struct stage s[19];
+			double worst = 0;
+			int n = layers + 2;
+			assert_int_equal(layout_stages(&m, n, "", true, NULL, s, NULL), 0);
+			for (int i = 0; i < n; i++) {
+				assert_int_equal(layers_of(&s[i]), i > 0 && i < n - 1);
+				assert_int_equal(s[i].layer_lo, i > 0 ? i - 1 : 0);
+				assert_true(s[i].first == (i == 0) && s[i].last == (i == n - 1));
+			}
+			assert_int_equal(layout_stages(&m, --n, "", true, NULL, s, NULL), 0);
+			assert_int_equal(s[n - 1].layer_hi, layers);
+			for (int i = 0; i < n; i++) {
+				assert_true(layers_of(&s[i]) > 0 || i == 0 || i == n - 1);
+				assert_int_equal(s[i].layer_lo, i ? s[i - 1].layer_hi : 0);
+				worst = fmax(worst, cost(&m, &s[i]));
+			}
+			assert_true(worst <= best_of_one_more(&m, n) * (1 + 1e-12));
+		}
+}
+
+static void enough_layers_leave_no_end_bare(void **state)
+{
+	struct model_shape m = gpt2(12, 768, 50257); /* the head costs about 5 layers */
+	struct stage s[12], other[12];
+	(void)state;
+	for (int n = 1; n <= 12; n++) {
+		assert_int_equal(layout_stages(&m, n, "", false, NULL, s, NULL), 0);
+		assert_int_equal(layout_stages(&m, n, "", true, NULL, other, NULL), 0);
+		for (int i = 0; i < n; i++)
+			assert_true(s[i].layer_lo == other[i].layer_lo &&
+				    s[i].layer_hi == other[i].layer_hi);
+	}
+}
+
+static void bare_ends_by_hand_are_ends(void **state)
+{
+	static const char *const bad[] = { "6,0,6", "0,0,12", "12,0,0", "0,13,-1" };
+	struct model_shape m = gpt2(12, 256, 64);
+	struct stage s[3];
+	(void)state;
+	assert_int_equal(layout_stages(&m, 3, "0,12,0", true, NULL, s, NULL), 0);
+	assert_true(!layers_of(&s[0]) && layers_of(&s[1]) == 12 && !layers_of(&s[2]));
+	assert_int_equal(layout_stages(&m, 3, "0,5,7", true, NULL, s, NULL), 0);
+	assert_true(!layers_of(&s[0]) && layers_of(&s[2]) == 7);
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		struct err e = ERR_INIT;
+		assert_int_equal(layout_stages(&m, 3, bad[i], true, NULL, s, &e), -1);
+		if (!strstr(e.text, "from 1 on, or 0 at an end,"))
+			fail_msg("%s", e.text);
+	}
+}
+
+static void bare_ends_are_at_most_two(void **state)
+{
+	struct model_shape m = gpt2(3, 64, 256);
+	struct stage s[6];
+	struct err e = ERR_INIT;
+	(void)state;
+	assert_int_equal(layout_stages(&m, 6, "", true, NULL, s, &e), -1);
+	assert_non_null(strstr(e.text, "but the first and the last needs a layer"));
+	assert_non_null(strstr(e.text, "use at most 5"));
 }
 
 int main(void)
@@ -276,6 +368,10 @@ int main(void)
 		cmocka_unit_test(a_slow_holder_gets_fewer_layers),
 		cmocka_unit_test(stages_by_hand_must_be_as_many_and_sum_up),
 		cmocka_unit_test(more_stages_than_layers_are_refused),
+		cmocka_unit_test(other_programs_leave_an_end_bare_if_layers_lack),
+		cmocka_unit_test(enough_layers_leave_no_end_bare),
+		cmocka_unit_test(bare_ends_by_hand_are_ends),
+		cmocka_unit_test(bare_ends_are_at_most_two),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

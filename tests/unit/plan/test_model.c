@@ -204,7 +204,7 @@ static void check_cover(const struct model_shape *m, int tp, int pp, int ep)
 	struct cover list[COVER_MAX];
 	int n = 0;
 	int64_t counted = 0;
-	assert_int_equal(layout_stages(m, pp, "", NULL, stages, NULL), 0);
+	assert_int_equal(layout_stages(m, pp, "", false, NULL, stages, NULL), 0);
 	for (int s = 0; s < pp; s++)
 		for (int t = 0; t < tp; t++)
 			for (int x = 0; x < ep; x++) {

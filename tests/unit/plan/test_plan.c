@@ -426,6 +426,38 @@ static void memory_follows_the_layout(void **state)
 	plan_free(&one);
 }
 
+/* zb-v over 4 ranks: the first and the last of 8 stages are on rank 0, and 6 layers on the others. */
+static void ends_without_layers_hold_the_embedding_and_the_head(void **state)
+{
+	struct test_cluster y;
+	struct buf text = BUF_INIT;
+	(void)state;
+	struct cluster *c = build(&y, a100, 1);
+	struct job job = job_of(NULL, "plan.engine=megatron-2022 job.device=cuda model.family=gpt2 "
+				      "model.layers=6 model.hidden=1024 model.heads=16 "
+				      "model.seq=1024 model.vocab=50304 precision.dtype=fp16 "
+				      "parallel.pp=4 parallel.dp=2 parallel.schedule=zb-v "
+				      "batch.micro=2 batch.global=32");
+	struct plan p = plan_of(&job, c);
+	double ends = 1024.0 * (50304 + 1024 + 2), layer = 1024.0 * (12 * 1024 + 13);
+	assert_true(p.stages[0].layer_hi == 0 && p.stages[7].layer_lo == 6);
+	assert_true(p.ranks[0].params == 2 * ends && p.ranks[0].activations == 0);
+	for (int pp = 1; pp < 4; pp++)
+		assert_true(p.ranks[2 * pp].at.pp == pp && p.ranks[2 * pp].params == 4 * layer &&
+			    p.ranks[2 * pp].activations > 0);
+	show_plan_text(&job, c, &p, &text);
+	assert_non_null(strstr(buf_str(&text), "\n  0       - -  "));
+	assert_non_null(strstr(buf_str(&text), "\n  1       0 5  "));
+	json_t *json = show_plan_json(&job, c, &p);
+	json_t *stage = json_array_get(json_object_get(json, "stages"), 0),
+	       *layers = json_object_get(stage, "layers");
+	assert_int_equal(json_integer_value(json_array_get(layers, 1)), 0);
+	assert_true(json_is_true(json_object_get(stage, "embedding")));
+	json_decref(json);
+	buf_fini(&text);
+	plan_free(&p);
+}
+
 static void zero_shards_over_all_or_inside_nodes(void **state)
 {
 	struct test_cluster y;
@@ -741,6 +773,7 @@ int main(void)
 		cmocka_unit_test(cpu_agents_share_their_nodes_memory),
 		cmocka_unit_test(a_checkpoints_snapshot_counts_on_cpus_alone),
 		cmocka_unit_test(memory_follows_the_layout),
+		cmocka_unit_test(ends_without_layers_hold_the_embedding_and_the_head),
 		cmocka_unit_test(zero_shards_over_all_or_inside_nodes),
 		cmocka_unit_test(strategies_save_what_they_are_for),
 		cmocka_unit_test(the_parts_of_a_step_add_up),

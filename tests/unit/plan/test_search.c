@@ -75,6 +75,7 @@ struct sample {
 	const struct cluster *cluster;
 	struct eval *again; /* to evaluate all at once */
 	int every, seen, checked, built;
+	int bare; /* plans whose first stage has no layer */
 	double worst_time, worst_memory;
 };
 
@@ -142,6 +143,7 @@ static void hold(void *arg, const struct eval_leaf *leaf)
 		return;
 	}
 	s->built++;
+	s->bare += p.stages[0].layer_hi == 0;
 	double most = 0;
 	for (int i = 0; i < p.world; i++)
 		most = fmax(most, p.ranks[i].total);
@@ -160,15 +162,16 @@ static void hold(void *arg, const struct eval_leaf *leaf)
 	plan_free(&p);
 }
 
-static void compare(const char *file, const char *words, const char *spec, int every, double memory,
-		    double time)
+/* Returns how many plans had a first stage without layers. */
+static int compare(const char *file, const char *words, const char *spec, int every, double memory,
+		   double time)
 {
 	struct job job = job_of(file, words, true);
 	struct cluster c = cluster_of(spec);
 	struct space *space = calloc(1, sizeof *space);
 	struct err e = ERR_INIT;
 	assert_int_equal(search_space_open(&job, &c, space, &e), 0);
-	struct sample s = { &job, &c, search_eval_open(space, &e), every, 0, 0, 0, 0, 0 };
+	struct sample s = { &job, &c, search_eval_open(space, &e), every, 0, 0, 0, 0, 0, 0 };
 	struct eval *v = search_eval_open(space, &e);
 	assert_int_equal(search_visit_space(space, v,
 					    &(struct space_visitor){ .arg = &s, .leaf = hold }, &e),
@@ -184,6 +187,7 @@ static void compare(const char *file, const char *words, const char *spec, int e
 	search_eval_close(s.again);
 	free(space);
 	topo_cluster_free(&c);
+	return s.bare;
 }
 
 static void an_evaluation_is_the_whole_plans(void **state)
@@ -210,6 +214,14 @@ static void an_evaluation_for_another_program_is_the_whole_plans(void **state)
 			 engines[i]);
 		compare("templates/jobs/mixtral-8x7b.ini", words, "dgx-a100:2", 4999, 1e-12, 1e-9);
 	}
+}
+
+static void an_evaluation_of_stages_without_layers_is_the_whole_plans(void **state)
+{
+	(void)state;
+	assert_true(compare(NULL, SMALL " model.layers=6 plan.engine=megatron-2022", "dgx-a100:1",
+			    97, 1e-12, 1e-9) > 0);
+	assert_int_equal(compare(NULL, SMALL " model.layers=6", "dgx-a100:1", 499, 1e-12, 1e-9), 0);
 }
 
 /* --- The search --- */
@@ -432,7 +444,7 @@ static void an_evaluation_on_shared_cores_is_the_whole_plans(void **state)
 	(void)state;
 	open_host(2, 8, 2e-4, &c);
 	assert_int_equal(search_space_open(&job, &c, space, &e), 0);
-	struct sample s = { &job, &c, search_eval_open(space, &e), 1, 0, 0, 0, 0, 0 };
+	struct sample s = { &job, &c, search_eval_open(space, &e), 1, 0, 0, 0, 0, 0, 0 };
 	struct eval *v = search_eval_open(space, &e);
 	assert_int_equal(search_visit_space(space, v,
 					    &(struct space_visitor){ .arg = &s, .leaf = hold }, &e),
@@ -567,6 +579,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_evaluation_is_the_whole_plans),
 		cmocka_unit_test(an_evaluation_for_another_program_is_the_whole_plans),
+		cmocka_unit_test(an_evaluation_of_stages_without_layers_is_the_whole_plans),
 		cmocka_unit_test(bounds_lose_nothing),
 		cmocka_unit_test(all_that_is_found_can_be_run),
 		cmocka_unit_test(what_is_given_stays),

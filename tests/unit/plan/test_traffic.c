@@ -41,8 +41,9 @@ static struct case_of open_case(const char *more)
 		fail_msg("%s", e.text);
 	shape_of_job(&x.job, &x.shape);
 	x.layout = layout_of(&x.job, (int)x.job.parallel.dp);
-	assert_int_equal(
-		layout_stages(&x.shape, layout_n_stages(&x.layout), "", NULL, x.stages, &e), 0);
+	assert_int_equal(layout_stages(&x.shape, layout_n_stages(&x.layout), "", false, NULL,
+				       x.stages, &e),
+			 0);
 	place_traffic_of(&x.job, &x.shape, &x.layout, x.stages, MICROS, &x.traffic);
 	return x;
 }
