@@ -92,7 +92,7 @@ static double closed_form(const struct job *job, const struct cluster *c, const 
 	place_group_links_regular(&regular, &p->layout, &fold, group_links);
 	cost_machine_of_plan(job, c, p, &machine);
 	cost_machine_links(&machine, group_links);
-	cost_units_of(&p->shape, &p->layout, job->parallel.sp, &units);
+	cost_units_of(&p->shape, &p->layout, 0, &units);
 	cost_step(&(struct cost_case){ .job = job,
 				       .shape = &p->shape,
 				       .layout = &p->layout,
