@@ -171,6 +171,13 @@ static_file() {
 	[[ $status -eq 0 && $output == *"all times are guesses"* && $output != *"likely between"* ]]
 }
 
+@test "the JSON of a plan has the interval of a step, where the text has one" {
+	words=(parallel.tp=4 parallel.dp=2 parallel.pp=1 "${small[@]}")
+	within=$("$MUSTER" plan --json --cluster dgx-h100:1 templates/jobs/demo.ini "${words[@]}" | of 'round(d["step_seconds"]["total"] / d["sureness"]["least_seconds"] - 1, 9) == round(1 - d["step_seconds"]["total"] / d["sureness"]["most_seconds"], 9) == d["sureness"]["worst_error"] > 0')
+	[[ $within == True ]]
+	[[ $("$MUSTER" plan --json templates/jobs/demo.ini data.path=x | of 'd["sureness"]') == None ]]
+}
+
 @test "--auto prints a device's whole limit, and names the hosts that cannot hold what is offloaded" {
 	run "$MUSTER" plan --auto --cluster dgx-a100:1 templates/jobs/demo.ini "${small[@]}"
 	echo "$output"
