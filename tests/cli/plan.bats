@@ -152,9 +152,14 @@ static_file() {
 	theirs=$("$MUSTER" plan --json --cluster dgx-h100:1 templates/jobs/demo.ini "${words[@]}" plan.engine=fsdp-eager | of 'd["step_seconds"]["total"]')
 	echo "ours $ours, theirs $theirs"
 	[[ -n $ours && -n $theirs && $ours != "$theirs" ]]
-	run "$MUSTER" run templates/jobs/demo.ini "${small[@]}" plan.engine=fsdp-eager
+	for command in run submit; do
+		run "$MUSTER" $command templates/jobs/demo.ini "${small[@]}" plan.engine=fsdp-eager
+		echo "$output"
+		[[ $status -eq 2 && $output == *"[plan] engine: muster plan predicts other programs' steps, but muster runs only its own engine; leave the key out"* ]]
+	done
+	run "$MUSTER" plan templates/jobs/demo.ini plan.engine=fsdp-eager
 	echo "$output"
-	[[ $status -eq 2 && $output == *"[plan] engine: muster plan predicts other programs' steps"* ]]
+	[[ $status -eq 0 && $output == *"Warning: PyTorch FSDP is known on GPUs only: "* ]]
 }
 
 @test "a warning names each kind of device that lacks a type" {
