@@ -1,5 +1,6 @@
 #include "plan/plan.h"
 #include "plan/show/placement.h"
+#include "plan/show/program.h"
 #include "plan/show/train_time.h"
 #include "plan/show/missing.h"
 #include "plan/show/plan.h"
@@ -111,6 +112,7 @@ json_t *show_plan_json(const struct job *job, const struct cluster *cluster, con
 			      (json_int_t)job->batch.global);
 	if (!j)
 		return NULL;
+	json_object_set_new(j, "engine", json_string(show_program_word(job)));
 	json_object_set_new(j, "stages", json_of_stages(p));
 	json_object_set_new(j, "nodes", json_of_nodes(cluster, p));
 	json_object_set_new(j, "rank_fields",

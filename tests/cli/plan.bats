@@ -162,6 +162,27 @@ static_file() {
 	[[ $status -eq 0 && $output == *"Warning: PyTorch FSDP is known on GPUs only: "* ]]
 }
 
+@test "each form of a plan names the program that it speaks of, if that is not muster" {
+	words=(parallel.tp=2 parallel.dp=2 parallel.pp=2 "${small[@]}")
+	plan() { run "$MUSTER" plan "$@"; echo "$output"; [[ $status -eq 0 ]]; }
+	engine_of() { "$MUSTER" plan --json "$@" | of 'd["engine"]'; }
+	name="  program   PyTorch FSDP (plan.engine = fsdp-eager), which muster does not run"
+	for form in "" --auto "--gpus 8..16"; do
+		[[ -z $form ]] && keys=("${words[@]}") || keys=("${small[@]}")
+		plan $form --cluster dgx-h100 templates/jobs/demo.ini "${keys[@]}"
+		[[ $output != *"  program "* && $(engine_of $form --cluster dgx-h100 templates/jobs/demo.ini "${keys[@]}") == muster ]]
+		plan $form --cluster dgx-h100 templates/jobs/demo.ini "${keys[@]}" plan.engine=fsdp-eager
+		[[ $output == *"$name"$'\n'* && $(engine_of $form --cluster dgx-h100 templates/jobs/demo.ini "${keys[@]}" plan.engine=fsdp-eager) == fsdp-eager ]]
+	done
+	plan --schedule --cluster dgx-h100 templates/jobs/demo.ini "${words[@]}"
+	[[ $output != *" by "* ]]
+	plan --schedule --cluster dgx-h100 templates/jobs/demo.ini "${words[@]}" plan.engine=deepspeed
+	[[ ${lines[0]} == *" micro-batches, by DeepSpeed of 2021" ]]
+	[[ $(engine_of --schedule --cluster dgx-h100 templates/jobs/demo.ini "${words[@]}" plan.engine=deepspeed) == deepspeed ]]
+	plan --gpus 8..16 --svg "$BATS_TEST_TMPDIR/s.svg" --cluster dgx-h100 templates/jobs/demo.ini "${small[@]}" plan.engine=megatron-core
+	grep -q 'class="title">demo on dgx-h100 by Megatron-Core: tokens per second' "$BATS_TEST_TMPDIR/s.svg"
+}
+
 @test "a warning names each kind of device that lacks a type" {
 	words=(parallel.tp=4 parallel.dp=4 parallel.pp=1 "${small[@]}" precision.fp8=hybrid)
 	run "$MUSTER" plan --cluster dgx-h100:1+dgx-1:1 templates/jobs/demo.ini "${words[@]}"
@@ -181,6 +202,7 @@ static_file() {
 	within=$("$MUSTER" plan --json --cluster dgx-h100:1 templates/jobs/demo.ini "${words[@]}" | of 'round(d["step_seconds"]["total"] / d["sureness"]["least_seconds"] - 1, 9) == round(1 - d["step_seconds"]["total"] / d["sureness"]["most_seconds"], 9) == d["sureness"]["worst_error"] > 0')
 	[[ $within == True ]]
 	[[ $("$MUSTER" plan --json templates/jobs/demo.ini data.path=x | of 'd["sureness"]') == None ]]
+	[[ $("$MUSTER" plan --auto --json --cluster dgx-h100:1 templates/jobs/demo.ini "${small[@]}" | of 'd["best"]["sureness"]["least_seconds"] < d["best"]["step_seconds"]["total"] < d["best"]["sureness"]["most_seconds"]') == True ]]
 }
 
 @test "--auto prints a device's whole limit, and names the hosts that cannot hold what is offloaded" {
