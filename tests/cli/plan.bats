@@ -123,6 +123,21 @@ static_file() {
 	[[ $output == "muster: rank 0 (tp 0, dp 0, pp 0) needs "*" GiB, "*" GiB more than the 78 GiB that a device of dgx-h100:128 leaves it: "*"optimizer state "*"; nearest that fit: "*" per step); or "*" per step); or "*" per step)" ]]
 }
 
+@test "a plan that would fit another program names it, and what is smaller there" {
+	words=(precision.dtype=bf16 parallel.tp=1 parallel.pp=1 parallel.dp=8 parallel.zero=1 batch.micro=4 recompute.mode=none)
+	run "$MUSTER" plan --cluster dgx-a100:1 templates/jobs/llama-7b.ini "${words[@]}"
+	echo "$output"
+	[[ $status -eq 3 && $output =~ \ gradients\ 25\ GiB.*"; Megatron-Core would fit with "([0-9]+)" GiB (gradients 13 GiB less); nearest that fit: " ]]
+	fits=${BASH_REMATCH[1]}
+	most=$("$MUSTER" plan --json --cluster dgx-a100:1 templates/jobs/llama-7b.ini "${words[@]}" plan.engine=megatron-core | of 'round(max(s["bytes"]["total"] for s in d["stages"]) / 2**30)')
+	[[ $fits -eq $most ]]
+	# Too large for all, and a job of another program.
+	run "$MUSTER" plan --cluster dgx-a100:1 templates/jobs/llama-7b.ini "${words[@]}" batch.micro=64
+	[[ $status -eq 3 && $output != *"would fit"* ]]
+	run "$MUSTER" plan --cluster dgx-a100:1 templates/jobs/llama-7b.ini "${words[@]}" plan.engine=fsdp-eager
+	[[ $status -eq 3 && $output != *"would fit"* ]]
+}
+
 @test "if nothing fits, this is reported with the nearest layout" {
 	run "$MUSTER" plan --auto --cluster dgx-h100:1 templates/jobs/175b.ini
 	echo "$output"
