@@ -167,7 +167,7 @@ static_file() {
 	theirs=$("$MUSTER" plan --json --cluster dgx-h100:1 templates/jobs/demo.ini "${words[@]}" plan.engine=fsdp-eager | of 'd["step_seconds"]["total"]')
 	echo "ours $ours, theirs $theirs"
 	[[ -n $ours && -n $theirs && $ours != "$theirs" ]]
-	for command in run submit; do
+	for command in run submit drill "plan --measured runs/x"; do
 		run "$MUSTER" $command templates/jobs/demo.ini "${small[@]}" plan.engine=fsdp-eager
 		echo "$output"
 		[[ $status -eq 2 && $output == *"[plan] engine: muster plan predicts other programs' steps, but muster runs only its own engine; leave the key out"* ]]
