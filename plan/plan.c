@@ -9,6 +9,8 @@
 #include "plan/capacity.h"
 #include "plan/cost/cost.h"
 #include "plan/cost/devices.h"
+#include "plan/cost/engine.h"
+#include "plan/memory_programs.h"
 #include "plan/layout_text.h"
 
 #include <stdarg.h>
@@ -149,13 +151,34 @@ static void warn_idle(const struct job *job, struct plan *p)
 			  (int)job->parallel.zero);
 }
 
-/* Types of numbers that the devices do not multiply, and compute as something wider. */
+/* What processors do was measured of muster's own engine. */
+static void warn_program(const struct job *job, struct plan *p, const struct cluster *c)
+{
+	if (plan_memory_foreign(job) && plan_on_cpu(topo_cluster_kind(c, p->ranks[0].node)))
+		plan_warn(p,
+			  "%s is known on GPUs only: here its times and memory are guesses; name "
+			  "a cluster of GPUs (--cluster)",
+			  cost_engines[job->plan.engine]->name);
+}
+
+/* Types of numbers that the devices do not multiply, and compute as something wider. Of a device that
+ * is not listed nothing is known but its data sheet figures. */
 static void warn_types_of(const struct job *job, struct plan *p, const struct node_kind *k)
 {
 	struct cost_machine m;
 	if (plan_on_cpu(k) || k->device_flops <= 0)
 		return;
-	cost_machine_of(k, job->precision.dtype != DTYPE_FP32, 1, &m);
+	cost_machine_of(k, true, 1, &m);
+	if (!m.listed) {
+		plan_warn(
+			p,
+			"muster does not know %s: its products are taken to reach %.0f %% of its "
+			"device_flops, in bf16 as in fp16 and no faster in 8 bits; if it is like a "
+			"device that muster knows, name that one as \"device\" in the file of "
+			"muster topo --json",
+			k->device, 100 * cost_machine_pace(&m) / k->device_flops);
+		return;
+	}
 	if (job->precision.fp8 != FP8_OFF && !(m.eight > 0))
 		plan_warn(p,
 			  "%s has no products of 8-bit numbers: [precision] fp8 only costs time "
@@ -206,6 +229,7 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 	warn_idle(job, p);
 	warn_unaligned(job, p);
 	warn_types(job, p, c);
+	warn_program(job, p, c);
 	warn_guesses(p, c);
 	if (schedule_build(job->parallel.schedule, &p->layout, p->shares[p->slowest_replica].micros,
 			   &p->schedule, e) ||

@@ -1,5 +1,6 @@
 #include "launcher/agent_path.h"
 #include "launcher/cli/command.h"
+#include "launcher/deployment.h"
 #include "launcher/drill/drill.h"
 #include "launcher/status.h"
 
@@ -185,6 +186,9 @@ int cmd_drill(int argc, char **argv)
 	}
 	sort_arguments(argc, argv, &r);
 	int status = command_job(argc, argv, options, TO_RUN, &r.job);
+	struct err refused = ERR_INIT;
+	if (!status && launcher_deployment_check(&r.job, &refused))
+		status = command_fail(&refused);
 	if (!status)
 		status = read_steps(&r);
 	r.o.job = &r.job;

@@ -2,6 +2,7 @@
 
 #include "launcher/cli/command.h"
 #include "launcher/cli/fit_nodes.h"
+#include "launcher/deployment.h"
 #include "launcher/fit.h"
 #include "launcher/job_cluster.h"
 #include "launcher/supervise/supervise.h"
@@ -22,7 +23,9 @@ static const char help[] =
 	"              [section.key=value …]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"  Plans the job as `muster run` would, and starts nothing.\n"
+	"  Plans the job as `muster run` would, and starts nothing. plan.engine names another\n"
+	"  program whose steps and memory are predicted instead, such as fsdp-compiled; muster\n"
+	"  does not run it.\n"
 	"\n"
 	"OPTIONS\n"
 	"  --cluster SPEC   the machine to plan for, instead of the job's [launch] cluster:\n"
@@ -136,6 +139,9 @@ int cmd_plan(int argc, char **argv)
 	if (schedule && (automatic || range))
 		return command_misuse(argv[0], "--schedule draws one plan; leave out --auto and "
 					       "--gpus, or --schedule, --svg and --measured");
+	/* A measured run is muster's own. */
+	if (drawn.measured && launcher_deployment_check(&job, &e))
+		return command_fail(&e);
 	bool option = spec != NULL;
 	spec = spec ? spec : job.launch.cluster;
 	if (range)

@@ -9,6 +9,7 @@
 #include "launcher/supervise/terminal.h"
 #include "launcher/rundir/timelines.h"
 #include "plan/show/draw_timeline.h"
+#include "plan/show/program.h"
 #include "plan/spec/job/keys.h"
 
 #include <stdio.h>
@@ -66,6 +67,7 @@ static int build_schedule(const struct job *job, const struct plan *plan, const 
 			  struct picture *p, struct err *e)
 {
 	const struct layout *l = &plan->layout;
+	const char *program = show_program_name(job);
 	int micros = plan->shares[0].micros;
 	if (schedule_build(job->parallel.schedule, l, micros, &p->schedule, e))
 		return -1;
@@ -73,9 +75,10 @@ static int build_schedule(const struct job *job, const struct plan *plan, const 
 			    simulate_as_measured(plan, p, e)
 		: simulate_schedule(plan, p, e))
 		return -1;
-	buf_printf(&p->title, "%s: %d rank%s × %d chunk%s, %d micro-batch%s",
+	buf_printf(&p->title, "%s: %d rank%s × %d chunk%s, %d micro-batch%s%s%s",
 		   job_word(job, offsetof(struct job, parallel.schedule)), l->pp, human_s(l->pp),
-		   l->chunks, human_s(l->chunks), micros, micros == 1 ? "" : "es");
+		   l->chunks, human_s(l->chunks), micros, micros == 1 ? "" : "es",
+		   program ? ", by " : "", program ? program : "");
 	p->drawing = (struct drawing){
 		.title = buf_str(&p->title),
 		.n_parts = run ? 2 : 1,
@@ -96,10 +99,11 @@ static json_t *part_json(const struct draw_part *part)
 
 static int print_json(const struct job *job, const struct plan *plan, const struct picture *p)
 {
-	json_t *doc = json_pack("{s:s, s:i, s:i, s:i, s:o}", "schedule",
-				job_word(job, offsetof(struct job, parallel.schedule)), "ranks",
-				plan->layout.pp, "chunks", plan->layout.chunks, "micros",
-				p->schedule.micros, "simulated", part_json(&p->drawing.parts[0]));
+	json_t *doc = json_pack("{s:s, s:s, s:i, s:i, s:i, s:o}", "schedule",
+				job_word(job, offsetof(struct job, parallel.schedule)), "engine",
+				show_program_word(job), "ranks", plan->layout.pp, "chunks",
+				plan->layout.chunks, "micros", p->schedule.micros, "simulated",
+				part_json(&p->drawing.parts[0]));
 	if (p->drawing.n_parts > 1)
 		json_object_set_new(doc, "measured", part_json(&p->drawing.parts[1]));
 	int bad = !doc || json_dumpf(doc, stdout, JSON_PRESERVE_ORDER);

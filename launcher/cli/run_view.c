@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/human.h"
 #include "launcher/cli/run_time.h"
+#include "launcher/rundir/likely.h"
 #include "launcher/status.h"
 #include "launcher/supervise/terminal.h"
 
@@ -142,8 +143,10 @@ static void print_progress(const struct look *l, FILE *out)
 {
 	const struct rundir_state *s = &l->state;
 	bool goes_on = s->has_eta_s && rundir_state_active(l->id);
-	char left[32], speed[HUMAN], took[HUMAN], plan[HUMAN];
+	char left[32], speed[HUMAN], took[HUMAN], plan[HUMAN], likely[RUNDIR_LIKELY];
 	double share = s->has_step && s->steps ? 100 * (double)s->step / (double)s->steps : 0;
+	rundir_likely_print(s->step_s, s->has_least_s ? s->least_s : 0,
+			    s->has_most_s ? s->most_s : 0, likely);
 	if (s->has_step)
 		line(out, "progress", "step %lld of %lld (%.1f %%)%s%s", (long long)s->step,
 		     (long long)s->steps, share, goes_on ? ", left: " : "",
@@ -157,10 +160,10 @@ static void print_progress(const struct look *l, FILE *out)
 		line(out, "held out", "%.4f after step %lld", s->eval_loss,
 		     (long long)s->eval_step);
 	if (s->has_step_s && s->predicted_s > 0)
-		line(out, "speed", "%s tokens/s, %s per step: %.2f times the predicted %s",
+		line(out, "speed", "%s tokens/s, %s per step: %.2f times the predicted %s%s%s",
 		     human_count(s->has_tokens_s ? s->tokens_s : 0, "", speed),
 		     human_seconds(s->step_s, took), s->step_s / s->predicted_s,
-		     human_seconds(s->predicted_s, plan));
+		     human_seconds(s->predicted_s, plan), *likely ? ", " : "", likely);
 }
 
 static void print_time(const struct look *l, FILE *out)

@@ -1,6 +1,7 @@
 /* contract: what the plan predicted, beside what was measured: the time of a step and memory. */
 #include "launcher/report/page.h"
 #include "launcher/report/sections.h"
+#include "launcher/rundir/likely.h"
 
 #include <math.h>
 #include <string.h>
@@ -63,12 +64,14 @@ static void put_times(struct buf *out, const struct report_run *r)
 {
 	const json_t *predicted = json_object_get(r->history.contract, "predicted"),
 		     *measured = json_object_get(r->history.contract, "measured");
-	char count[REPORT_WORD];
+	char count[REPORT_WORD], likely[RUNDIR_LIKELY];
 	double most = fmax(number(predicted, "step_s"), number(measured, "step_s"));
-	buf_printf(out,
-		   "<h3>Time of a step</h3><p class=\"note\">Means over %s measured steps.</p>\n",
+	buf_printf(out, "<h3>Time of a step</h3><p class=\"note\">Means over %s measured steps.",
 		   report_count(json_integer_value(json_object_get(r->history.contract, "steps")),
 				count));
+	rundir_likely_print(number(measured, "step_s"), number(r->history.contract, "least_s"),
+			    number(r->history.contract, "most_s"), likely);
+	buf_printf(out, "%s%s%s</p>\n", *likely ? " The step is " : "", likely, *likely ? "." : "");
 	open_table(out, "Part");
 	put_row(out, "step", -1, number(predicted, "step_s"), number(measured, "step_s"), most,
 		report_seconds);

@@ -86,7 +86,9 @@
 	F(ep,     INT,    REQUIRED, "expert-parallel degree") \
 	F(dp,     INT,    REQUIRED, "data-parallel degree") \
 	F(pp,     INT,    REQUIRED, "pipeline stages") \
-	F(step_s, NUMBER, REQUIRED, "predicted seconds of a step")
+	F(step_s, NUMBER, REQUIRED, "predicted seconds of a step") \
+	F(least_s, NUMBER, OPTIONAL, "a step likely takes at least these seconds; absent: the error of predictions is unknown, as on processors") \
+	F(most_s,  NUMBER, OPTIONAL, "a step likely takes at most these seconds")
 
 #define RUNDIR_START_FIELDS(F) \
 	F(resume,   LINE,  REQUIRED, "\"none\", a checkpoint's folder, or \"auto\": the last valid one") \
@@ -361,6 +363,8 @@
 	F(steps,     COUNT, REQUIRED, "measured steps") \
 	F(predicted, JSON,  REQUIRED, "seconds: step_s and each of its parts (base/step_parts.h)") \
 	F(measured,  JSON,  REQUIRED, "the same, as means over the measured steps") \
+	F(least_s,   NUMBER, OPTIONAL, "seconds: a step was likely to take at least that; absent: the error of predictions is unknown") \
+	F(most_s,    NUMBER, OPTIONAL, "seconds: a step was likely to take at most that") \
 	F(memory,    JSON,  OPTIONAL, "{rank, predicted_bytes, measured_bytes} of the rank where they differ most")
 
 #define RUNDIR_END_FIELDS(F) \

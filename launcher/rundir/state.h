@@ -61,6 +61,8 @@ enum { RUNDIR_STATE_VERSION = 1 };
 	F(tokens_s,   NUMBER, OPTIONAL, "tokens per second, smoothed") \
 	F(step_s,     NUMBER, OPTIONAL, "seconds of a step, smoothed") \
 	F(predicted_s, NUMBER, REQUIRED, "seconds of a step by the plan") \
+	F(least_s,    NUMBER, OPTIONAL, "a step likely takes at least these seconds; absent: the error of predictions is unknown, as on processors") \
+	F(most_s,     NUMBER, OPTIONAL, "a step likely takes at most these seconds") \
 	F(eta_s,      NUMBER, OPTIONAL, "seconds until the last step") \
 	F(goodput,    NUMBER, OPTIONAL, "the share of the time of all devices that went into steps that count") \
 	F(account,    JSON,   OPTIONAL, "where the time went up to now: the fields of a line of time.jsonl") \

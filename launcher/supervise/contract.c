@@ -1,6 +1,7 @@
 #include "launcher/supervise/contract.h"
 
 #include "base/human.h"
+#include "launcher/rundir/likely.h"
 #include "plan/cost/train_time.h"
 
 #include <math.h>
@@ -24,7 +25,7 @@ static const struct {
 static const double shown = 0.01, matters = 0.05;
 static const double mismatch = 2; /* factor */
 
-static double sum_of(const double p[STEP_PART_COUNT])
+double supervise_contract_sum(const double p[STEP_PART_COUNT])
 {
 	double sum = 0;
 	for (int i = 0; i < STEP_PART_COUNT; i++)
@@ -70,7 +71,15 @@ void supervise_contract_predicted(const struct job *job, const struct cluster *c
 		p[i] = fmax(0, t->parts[i]);
 	if (job->checkpoint.every > 0)
 		p[STEP_PART_CHECKPOINT] = costs.snapshot / (double)job->checkpoint.every;
-	p[STEP_PART_OTHER] = fmax(0, t->total + p[STEP_PART_CHECKPOINT] - sum_of(p));
+	p[STEP_PART_OTHER] = fmax(0,
+				  t->total + p[STEP_PART_CHECKPOINT] - supervise_contract_sum(p));
+}
+
+bool supervise_contract_interval(const struct job *job, const struct cluster *cluster,
+				 const struct plan *plan, double seconds, struct cost_interval *out)
+{
+	const struct node_kind *k = topo_cluster_kind(cluster, plan->ranks[0].node);
+	return cost_sureness_interval(job, &plan->shape, k, seconds, out);
 }
 
 static double measured_part(const struct contract *c, int part)
@@ -80,7 +89,7 @@ static double measured_part(const struct contract *c, int part)
 
 static double measured_step(const struct contract *c)
 {
-	return c->steps ? sum_of(c->parts) / (double)c->steps : 0;
+	return c->steps ? supervise_contract_sum(c->parts) / (double)c->steps : 0;
 }
 
 bool supervise_contract_mismatch(const struct contract *c, const double predicted[STEP_PART_COUNT],
@@ -113,7 +122,7 @@ bool supervise_contract_mismatch(const struct contract *c, const double predicte
 
 static json_t *parts_json(const double p[STEP_PART_COUNT])
 {
-	json_t *o = json_pack("{s:f}", "step_s", sum_of(p));
+	json_t *o = json_pack("{s:f}", "step_s", supervise_contract_sum(p));
 	for (int i = 0; i < STEP_PART_COUNT; i++)
 		json_object_set_new(o, parts[i].field, json_real(p[i]));
 	return o;
@@ -135,15 +144,19 @@ json_t *supervise_contract_json(const struct contract *c, const double predicted
 }
 
 void supervise_contract_print(const struct contract *c, const double predicted[STEP_PART_COUNT],
-			      struct terminal *t)
+			      const struct cost_interval *likely, struct terminal *t)
 {
-	double step = measured_step(c), whole = sum_of(predicted);
-	char a[HUMAN], b[HUMAN];
+	double step = measured_step(c), whole = supervise_contract_sum(predicted);
+	char a[HUMAN], b[HUMAN], where[RUNDIR_LIKELY];
 	if (!c->steps || !(step > 0))
 		return;
 	supervise_terminal_event(t, TONE_PLAIN, "step",
 				 "%-16s %9.4g s predicted %9.4g s measured  %+.0f %%", "total",
 				 whole, step, 100 * (whole / step - 1));
+	if (likely)
+		supervise_terminal_event(t, TONE_PLAIN, "", "the measured step is %s",
+					 rundir_likely_print(step, likely->least, likely->most,
+							     where));
 	for (int i = 0; i < STEP_PART_COUNT; i++) {
 		double was = measured_part(c, i);
 		if (was >= shown * step || predicted[i] >= shown * whole)

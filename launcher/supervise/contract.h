@@ -11,6 +11,7 @@
 
 #include "base/messages.h"
 #include "launcher/supervise/terminal.h"
+#include "plan/cost/sureness.h"
 #include "plan/plan.h"
 
 /* {0}: nothing was measured. */
@@ -31,6 +32,11 @@ void supervise_contract_memory(struct contract *c, const struct plan *plan, int 
 /* The predicted seconds of each part of a step. */
 void supervise_contract_predicted(const struct job *job, const struct cluster *cluster,
 				  const struct plan *plan, double parts[STEP_PART_COUNT]);
+/* The seconds between which a step likely takes that is predicted to take `seconds`. False if the
+ * error of predictions is unknown (plan/cost/sureness.h). */
+bool supervise_contract_interval(const struct job *job, const struct cluster *cluster,
+				 const struct plan *plan, double seconds,
+				 struct cost_interval *out);
 /*
  * Finds the first kind of communication whose measured time differs from the prediction by more
  * than a factor of 2 and by more than 5 % of the step. True: `text` describes it. False if there is
@@ -44,8 +50,10 @@ bool supervise_contract_mismatch(const struct contract *c, const double predicte
  * "memory": {"rank", "predicted_bytes", "measured_bytes"}}; without "memory" if none is known. A
  * new reference. */
 json_t *supervise_contract_json(const struct contract *c, const double predicted[STEP_PART_COUNT]);
-/* Prints the parts of at least 1 % of the step, a line each. */
+/* The sum of the parts. */
+double supervise_contract_sum(const double parts[STEP_PART_COUNT]);
+/* Prints the parts of at least 1 % of the step, a line each. likely: NULL: unknown. */
 void supervise_contract_print(const struct contract *c, const double predicted[STEP_PART_COUNT],
-			      struct terminal *t);
+			      const struct cost_interval *likely, struct terminal *t);
 
 #endif

@@ -22,6 +22,10 @@ static void print_start(struct supervisor *s, bool counts)
 void supervise_report_started(struct supervisor *s, const char *resume, bool counts)
 {
 	const struct layout *l = &s->d->plan.layout;
+	double step = s->d->plan.time.total;
+	struct cost_interval likely = { 0 };
+	bool sure = supervise_contract_interval(&s->d->job, &s->d->cluster, &s->d->plan, step,
+						&likely);
 	char text[64];
 	rundir_event_plan(s->o.run, s->generation,
 			  &(struct rundir_plan){ .world = s->world,
@@ -30,7 +34,11 @@ void supervise_report_started(struct supervisor *s, const char *resume, bool cou
 						 .ep = l->ep,
 						 .dp = l->dp,
 						 .pp = l->pp,
-						 .step_s = s->d->plan.time.total });
+						 .step_s = step,
+						 .has_least_s = sure,
+						 .least_s = likely.least,
+						 .has_most_s = sure,
+						 .most_s = likely.most });
 	rundir_event_generation_start(
 		s->o.run, s->generation,
 		&(struct rundir_start){ .resume = resume,

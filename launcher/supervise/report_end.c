@@ -19,12 +19,22 @@ bool supervise_shares_cores(const struct supervisor *s)
 	return false;
 }
 
+static bool likely_step(const struct supervisor *s, const double predicted[STEP_PART_COUNT],
+			struct cost_interval *out)
+{
+	*out = (struct cost_interval){ 0 };
+	return supervise_contract_interval(&s->d->job, &s->d->cluster, &s->d->plan,
+					   supervise_contract_sum(predicted), out);
+}
+
 static void report_contract(struct supervisor *s)
 {
 	double predicted[STEP_PART_COUNT];
+	struct cost_interval likely;
 	if (!s->contract.steps)
 		return;
 	supervise_contract_predicted(&s->d->job, &s->d->cluster, &s->d->plan, predicted);
+	bool sure = likely_step(s, predicted, &likely);
 	json_t *o = supervise_contract_json(&s->contract, predicted);
 	json_t *memory = json_object_get(o, "memory");
 	rundir_event_contract(
@@ -32,6 +42,10 @@ static void report_contract(struct supervisor *s)
 		&(struct rundir_contract){ .steps = s->contract.steps,
 					   .predicted = json_object_get(o, "predicted"),
 					   .measured = json_object_get(o, "measured"),
+					   .has_least_s = sure,
+					   .least_s = likely.least,
+					   .has_most_s = sure,
+					   .most_s = likely.most,
 					   .has_memory = memory != NULL,
 					   .memory = memory });
 	json_decref(o);
@@ -40,11 +54,13 @@ static void report_contract(struct supervisor *s)
 static void print_contract(struct supervisor *s)
 {
 	double predicted[STEP_PART_COUNT];
+	struct cost_interval likely;
 	char text[300];
 	if (!s->contract.steps)
 		return;
 	supervise_contract_predicted(&s->d->job, &s->d->cluster, &s->d->plan, predicted);
-	supervise_contract_print(&s->contract, predicted, s->o.term);
+	supervise_contract_print(&s->contract, predicted,
+				 likely_step(s, predicted, &likely) ? &likely : NULL, s->o.term);
 	if (supervise_contract_mismatch(&s->contract, predicted, supervise_shares_cores(s), text,
 					sizeof text))
 		supervise_terminal_event(s->o.term, TONE_WARN, "warn", "%s", text);

@@ -136,6 +136,7 @@ static void fill_progress(const struct supervisor *s, struct rundir_state *out)
 {
 	const struct state_view *v = &s->view;
 	bool trained = s->step >= 0, timed = s->step_s > 0;
+	struct cost_interval likely = { 0 };
 	int64_t step = step_of(s);
 	out->has_step = step >= 0;
 	out->step = out->has_step ? step : 0;
@@ -152,6 +153,10 @@ static void fill_progress(const struct supervisor *s, struct rundir_state *out)
 	out->has_step_s = timed;
 	out->step_s = s->step_s;
 	out->predicted_s = s->d->plan.time.total;
+	out->has_least_s = out->has_most_s = supervise_contract_interval(
+		&s->d->job, &s->d->cluster, &s->d->plan, out->predicted_s, &likely);
+	out->least_s = likely.least;
+	out->most_s = likely.most;
 	out->has_eta_s = timed && step >= 0 && step < out->steps;
 	out->eta_s = (double)(out->steps - step) * s->step_s;
 }

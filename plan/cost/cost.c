@@ -135,7 +135,7 @@ int cost_of_plan(const struct job *job, const struct cluster *cluster, struct pl
 			group_links[kind] = p->place.links[kind].span;
 		cost_machine_of_plan(job, cluster, p, &machine);
 		cost_machine_links(&machine, group_links);
-		cost_units_of(&p->shape, &p->layout, job->parallel.sp, &units);
+		cost_units_of(&p->shape, &p->layout, 0, &units);
 		set_scales(&c, cluster, p, scale);
 		rc = predict_step(&c, p, ranks, e);
 	}

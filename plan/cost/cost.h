@@ -24,13 +24,14 @@
 #include "plan/place/group_links.h"
 #include "plan/plan.h"
 
-/* The most elements that a rank can have of a unit of each kind (on tp rank 0 and ep rank 0). For a
- * tied head these are the elements of its copy on another rank. */
+/* The most elements that a rank can have of a unit of each kind: those of a tp rank (rank 0 has the
+ * most) and of ep rank 0. For a tied head these are the elements of its copy on another rank. Sequence
+ * parallelism splits rows, not parameters, so they do not depend on it. */
 struct cost_units {
 	int64_t elements[UNIT_KINDS];
 	int64_t hidden[UNIT_KINDS]; /* of them, those of hidden matrices (optimizer_hidden) */
 };
-void cost_units_of(const struct model_shape *m, const struct layout *l, bool sp,
+void cost_units_of(const struct model_shape *m, const struct layout *l, int tp_rank,
 		   struct cost_units *out);
 
 /* Everything that a step's time depends on, for a plan or for a configuration of a search. Pointers

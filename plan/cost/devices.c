@@ -169,6 +169,7 @@ void cost_machine_of(const struct node_kind *k, bool low_precision, double part,
 				      .attention = lasting[g->generation] * flops *
 						   (low_precision ? 1 : g->wide),
 				      .generation = g->generation,
+				      .listed = *g->name != '\0',
 				      .eight = g->eight,
 				      .units = g->units,
 				      .wave = WAVE,

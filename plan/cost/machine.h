@@ -40,7 +40,9 @@ struct cost_machine {
 	/* FLOP/s: GPUs only: what the shares of attention.h refer to; 0: attention has a curve */
 	double attention;
 	enum gpu_generation generation;
-	/* the rate of products of 8-bit numbers over that of 2-byte ones; 0: the device has none */
+	bool listed; /* GPUs only: devices.c has a row for it; otherwise ordinary figures count */
+	/* the rate of products of 8-bit numbers over that of 2-byte ones; 0: the device has none, or
+	 * is not listed */
 	double eight;
 	int units;   /* units that compute tiles; 0: products are not split into tiles */
 	double wave; /* seconds */

@@ -79,12 +79,12 @@ double cost_meeting(const struct cost_case *c, double pass)
 
 /* --- The replicas' transfers, the optimizer --- */
 
-void cost_units_of(const struct model_shape *m, const struct layout *l, bool sp,
+void cost_units_of(const struct model_shape *m, const struct layout *l, int tp_rank,
 		   struct cost_units *out)
 {
 	struct stage other = { 0, 1, false, true }; /* its tied head is a copy */
 	struct share share = {
-		.tp = l->tp, .ep = l->ep, .sp = sp, .chunks = &other, .n_chunks = 1
+		.tp = l->tp, .tp_rank = tp_rank, .ep = l->ep, .chunks = &other, .n_chunks = 1
 	};
 	for (int kind = 0; kind < UNIT_KINDS; kind++) {
 		out->elements[kind] = catalogue_unit_elements(m, &share, kind);

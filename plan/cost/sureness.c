@@ -1,5 +1,7 @@
 #include "plan/cost/sureness.h"
 
+#include "plan/capacity.h"
+
 enum { LONG = 16 * 1024 };
 
 static bool is_mixture(const struct job *job, const struct model_shape *m)
@@ -52,6 +54,17 @@ const struct cost_sureness *cost_sureness_of(const struct job *job, const struct
 	while (!regimes[i].is(job, m))
 		i++;
 	return &regimes[i].s;
+}
+
+bool cost_sureness_interval(const struct job *job, const struct model_shape *m,
+			    const struct node_kind *k, double seconds, struct cost_interval *out)
+{
+	/* The published steps are of GPUs whose rates are known. */
+	if (plan_on_cpu(k) || k->device_flops <= 0)
+		return false;
+	double worst = cost_sureness_of(job, m)->worst;
+	*out = (struct cost_interval){ seconds / (1 + worst), seconds / (1 - worst) };
+	return true;
 }
 
 const struct cost_sureness *cost_sureness_at(int i)

@@ -134,21 +134,11 @@ static void set_machine(struct eval *v, int agents)
 
 static void set_units(struct eval *v)
 {
-	const struct model_shape *m = &v->space->shape;
-	struct stage other = { 0, 1, false, true };
 	if (v->units_tp == v->layout.tp && v->units_ep == v->layout.ep)
 		return;
-	for (int end = 0; end < ENDS; end++) {
-		struct share share = { .tp = v->layout.tp,
-				       .tp_rank = end ? v->layout.tp - 1 : 0,
-				       .ep = v->layout.ep,
-				       .chunks = &other,
-				       .n_chunks = 1 };
-		for (int kind = 0; kind < UNIT_KINDS; kind++) {
-			v->units[end].elements[kind] = catalogue_unit_elements(m, &share, kind);
-			v->units[end].hidden[kind] = optimizer_hidden_elements(m, &share, kind);
-		}
-	}
+	for (int end = 0; end < ENDS; end++)
+		cost_units_of(&v->space->shape, &v->layout, end ? v->layout.tp - 1 : 0,
+			      &v->units[end]);
 	v->units_tp = v->layout.tp;
 	v->units_ep = v->layout.ep;
 }

@@ -2,6 +2,7 @@
 
 #include "base/human.h"
 #include "plan/search/config.h"
+#include "plan/search/leaner.h"
 #include "plan/search/nearest.h"
 #include "plan/search/search.h"
 #include "plan/layout_text.h"
@@ -128,6 +129,7 @@ static int refuse_memory(const struct job *job, const struct cluster *c, const s
 	search_fit_hint(job, c, &p->layout, &hint);
 	plan_print_coords(&p->layout, &r->at, &at);
 	print_parts(r, &made);
+	search_leaner_print(job, c, p, r, &made);
 	err_set(e, ERR_NOFIT,
 		"rank %d (%s) needs %s, %s more than the %s that a device of %s leaves it: %s; %s",
 		layout_rank(&p->layout, r->at), buf_str(&at), human_bytes(r->total, need),

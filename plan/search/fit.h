@@ -20,8 +20,9 @@ enum { FIT_PARTS = 6 };
 double search_fit_part(const struct plan_rank *r, int part);
 const char *search_fit_part_name(int part);
 
-/* Sets p->memory. Adds to p->warning what the nodes' memory may not hold. ERR_NOFIT names the rank, by how much it is too large, its largest parts, and the
- * hint of search_fit_hint. */
+/* Sets p->memory. Adds to p->warning what the nodes' memory may not hold. ERR_NOFIT
+ * names the rank, by how much it is too large, its largest parts, another program that would fit
+ * (leaner.h), and the hint of search_fit_hint. */
 int search_fit_memory(const struct job *job, const struct cluster *c, struct plan *p,
 		      struct err *e);
 /* Prints "nearest that fit: recompute.mode = full (12.3 s per step); or …": the changes to the job,

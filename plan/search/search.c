@@ -321,21 +321,19 @@ static int search_shares(const struct job *job, const struct plan_parts *parts, 
 	return rc;
 }
 
-/* Searches among the configurations with room to spare, and among all if none has it. */
-static int search_roomy(const struct job *job, const struct plan_parts *parts,
+/* Searches all parts: only the configurations with room to spare, or all. */
+static int search_parts(const struct job *job, const struct plan_parts *parts, bool roomy,
 			struct search_state *h, const struct search_options *ask,
 			struct eval_leaf *room, int most, struct err *e)
 {
 	int rc = 0;
-	for (int roomy = 1; roomy >= 0 && !rc && !h->best.n; roomy--) {
-		*h = (struct search_state){
-			.best = { room, 0, most },
-			.misfits = { room + SEARCH_FINALISTS, 0, SEARCH_MISFITS },
-			.ask = ask,
-		};
-		for (int i = 0; i < parts->n && !rc; i++)
-			rc = search_shares(job, parts, i, roomy, h, e);
-	}
+	*h = (struct search_state){
+		.best = { room, 0, most },
+		.misfits = { room + SEARCH_FINALISTS, 0, SEARCH_MISFITS },
+		.ask = ask,
+	};
+	for (int i = 0; i < parts->n && !rc; i++)
+		rc = search_shares(job, parts, i, roomy, h, e);
 	return rc;
 }
 
@@ -370,11 +368,13 @@ int search_run(const struct job *job, const struct cluster *c, const struct sear
 	memset(out, 0, sizeof *out);
 	if (!rc) {
 		int most = count_finalists(c, &parts, ask->finalists);
-		rc = search_roomy(job, &parts, h, ask, room, most, e);
+		for (int roomy = 1; roomy >= 0 && !rc && !out->n; roomy--) {
+			rc = search_parts(job, &parts, roomy, h, ask, room, most, e);
+			if (!rc)
+				finish(job, c, &h->best, most, out);
+		}
 		if (!rc && !h->best.n)
 			rc = refuse(h, c, e);
-		if (!rc)
-			finish(job, c, &h->best, most, out);
 		if (!rc && !out->n)
 			rc = err_set(e, ERR_NOFIT,
 				     "none of the %d best layouts can be placed on %s, whose nodes "

@@ -5,8 +5,9 @@
  * configuration below them undercuts. It finds the FINALISTS fastest layouts (degrees and schedule,
  * each with its best remaining keys) by the closed forms of time and memory (eval.h). These are
  * built as whole plans: placed, with their schedules simulated, and ordered by the result. On the
- * largest clusters there are fewer finalists, since placing them takes the longest. If two take
- * equally long, the simpler one is better. The same job and cluster always give the same answer.
+ * largest clusters there are fewer finalists, since placing them takes the longest. Configurations
+ * without room to spare (space.h) count only if there are no others, or if no finalist with room can be
+ * built as a whole plan. If two take equally long, the simpler one is better. The same job and cluster always give the same answer.
  * Each part of a mixed cluster (plan/parts.h) has a space of its own, and what one part has found
  * bounds the search of the others.
  *

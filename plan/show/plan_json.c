@@ -1,5 +1,6 @@
 #include "plan/plan.h"
 #include "plan/show/placement.h"
+#include "plan/show/program.h"
 #include "plan/show/train_time.h"
 #include "plan/show/missing.h"
 #include "plan/show/plan.h"
@@ -111,6 +112,7 @@ json_t *show_plan_json(const struct job *job, const struct cluster *cluster, con
 			      (json_int_t)job->batch.global);
 	if (!j)
 		return NULL;
+	json_object_set_new(j, "engine", json_string(show_program_word(job)));
 	json_object_set_new(j, "stages", json_of_stages(p));
 	json_object_set_new(j, "nodes", json_of_nodes(cluster, p));
 	json_object_set_new(j, "rank_fields",
@@ -121,7 +123,8 @@ json_t *show_plan_json(const struct job *job, const struct cluster *cluster, con
 	json_object_set_new(j, "device_bytes", json_real(p->memory));
 	json_object_set_new(j, "step_seconds", show_step_time_json(&p->time));
 	json_object_set_new(j, "sureness",
-			    show_sureness_json(job, topo_cluster_kind(cluster, p->ranks[0].node)));
+			    show_sureness_json(job, topo_cluster_kind(cluster, p->ranks[0].node),
+					       p->time.total));
 	json_object_set_new(j, "train", show_train_time_json(job, cluster, p));
 	json_object_set_new(j, "figures", json_string(cluster->figures));
 	json_object_set_new(j, "missing", show_missing_json(cluster, p));

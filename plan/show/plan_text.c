@@ -6,6 +6,7 @@
 #include "plan/show/rank_map.h"
 #include "plan/show/placement.h"
 #include "plan/show/missing.h"
+#include "plan/show/program.h"
 #include "plan/show/train_time.h"
 #include "plan/memory.h"
 #include "plan/peak.h"
@@ -111,6 +112,7 @@ static void print_head(const struct job *job, const struct cluster *c, const str
 		snprintf(experts, sizeof experts, " of %" PRId64 " experts (%" PRId64 " a token)",
 			 m->experts, m->top);
 	buf_printf(out, "Plan for %s on %s\n\n", job->job.name, c->name);
+	show_program_print(job, out);
 	buf_printf(out,
 		   "  model     %s, %s parameters: %" PRId64 " layer%s, hidden %" PRId64
 		   ", %" PRId64 " heads of %" PRId64 "%s,\n"

@@ -3,6 +3,7 @@
 
 #include "base/human.h"
 #include "plan/show/draw_timeline.h"
+#include "plan/show/program.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -34,10 +35,10 @@ static double efficiency_of(const struct job *job, const struct scaling_point *p
 void show_scaling_print(const struct job *job, const char *cluster,
 			const struct scaling_point *points, int n, struct buf *out)
 {
-	buf_printf(out,
-		   "Scaling of %s on %s: %lld sequences per step at every size\n\n  devices     "
-		   "  step   tokens/s  efficiency  of the rate  layout\n",
+	buf_printf(out, "Scaling of %s on %s: %lld sequences per step at every size\n\n",
 		   job->job.name, cluster, (long long)job->batch.global);
+	show_program_print(job, out);
+	buf_puts(out, "  devices       step   tokens/s  efficiency  of the rate  layout\n");
 	struct model_shape m;
 	shape_of_job(job, &m);
 	for (int i = 0; i < n; i++) {
@@ -78,9 +79,9 @@ json_t *show_scaling_json(const struct job *job, const char *cluster,
 			json_array_append_new(list, json_pack("{s:i, s:b}", "devices", p->devices,
 							      "fits", 0));
 	}
-	return json_pack("{s:i, s:s, s:s, s:I, s:o}", "version", 1, "name", job->job.name,
-			 "cluster", cluster, "batch_global", (json_int_t)job->batch.global,
-			 "points", list);
+	return json_pack("{s:i, s:s, s:s, s:s, s:I, s:o}", "version", 1, "name", job->job.name,
+			 "engine", show_program_word(job), "cluster", cluster, "batch_global",
+			 (json_int_t)job->batch.global, "points", list);
 }
 
 /* --- The picture --- */
@@ -200,6 +201,8 @@ void show_scaling_svg(const struct job *job, const char *cluster,
 	show_svg_escape(out, job->job.name);
 	buf_puts(out, " on ");
 	show_svg_escape(out, cluster);
+	if (show_program_name(job))
+		buf_printf(out, " by %s", show_program_name(job));
 	buf_puts(out, first < n ? ": tokens per second over devices" : ": nothing fits");
 	buf_puts(out, "</text>\n");
 	if (first < n) {

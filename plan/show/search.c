@@ -3,6 +3,7 @@
 #include "base/human.h"
 #include "plan/search/fit.h"
 #include "plan/show/missing.h"
+#include "plan/show/program.h"
 #include "plan/show/sureness.h"
 
 #include <math.h>
@@ -185,6 +186,7 @@ void show_search_print(const struct job *job, const struct cluster *c, const str
 	char count[HUMAN];
 	buf_printf(out, "Best layout for %s on %s, %d device%s\n\n", job->job.name, c->name,
 		   plan_devices(c), human_s(plan_devices(c)));
+	show_program_print(job, out);
 	print_best(job, c, s, out);
 	char guesses[PLAN_GUESSES];
 	if (plan_guesses(c, guesses))

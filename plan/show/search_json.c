@@ -3,8 +3,11 @@
 #include "plan/search/fit.h"
 #include "plan/show/missing.h"
 #include "plan/show/plan.h"
+#include "plan/show/program.h"
+#include "plan/show/sureness.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 
 json_t *show_search_json_config(const struct search_config *c)
 {
@@ -28,6 +31,20 @@ static json_t *json_of_found(const struct search_found *f, double best)
 			 f->memory, "device_bytes", f->limit);
 }
 
+/* How sure the time of the best layout is. */
+static json_t *sureness_of_best(const struct job *job, const struct search_found *f)
+{
+	struct job *mine = malloc(sizeof *mine); /* too large for a small stack */
+	json_t *j = NULL;
+	if (mine) {
+		*mine = *job;
+		search_config_apply(&f->leaf.config, mine);
+		j = show_sureness_json(mine, f->peak.kind, f->time.total);
+	}
+	free(mine);
+	return j;
+}
+
 static json_t *json_of_leaf(const struct eval_leaf *l)
 {
 	json_t *parts = json_object();
@@ -43,16 +60,18 @@ static json_t *json_of_leaf(const struct eval_leaf *l)
 json_t *show_search_json(const struct job *job, const struct cluster *c, const struct search *s)
 {
 	json_t *found = json_array(), *misfits = json_array(), *front = json_array();
+	json_t *best = json_of_found(&s->found[0], s->found[0].time.total);
+	json_object_set_new(best, "sureness", sureness_of_best(job, &s->found[0]));
 	for (int i = 1; i < s->n; i++)
 		json_array_append_new(found, json_of_found(&s->found[i], s->found[0].time.total));
 	for (int i = 0; i < s->n_misfits; i++)
 		json_array_append_new(misfits, json_of_leaf(&s->misfits[i]));
 	for (int i = 0; i < s->n_front; i++)
 		json_array_append_new(front, json_of_leaf(&s->front[i]));
-	return json_pack("{s:i, s:s, s:s, s:i, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "version", 1,
-			 "name", job->job.name, "cluster", c->name, "devices", plan_devices(c),
-			 "considered", (json_int_t)s->considered, "fitting", (json_int_t)s->fitting,
-			 "best", json_of_found(&s->found[0], s->found[0].time.total), "runners_up",
-			 found, "too_large", misfits, "front", front, "missing",
+	return json_pack("{s:i, s:s, s:s, s:s, s:i, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "version",
+			 1, "name", job->job.name, "engine", show_program_word(job), "cluster",
+			 c->name, "devices", plan_devices(c), "considered",
+			 (json_int_t)s->considered, "fitting", (json_int_t)s->fitting, "best", best,
+			 "runners_up", found, "too_large", misfits, "front", front, "missing",
 			 show_missing_json(c, NULL));
 }

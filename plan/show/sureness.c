@@ -1,43 +1,35 @@
 #include "plan/show/sureness.h"
 
 #include "base/human.h"
-#include "plan/capacity.h"
 #include "plan/cost/sureness.h"
-
-/* The published steps are of GPUs whose rates are known. */
-static bool applies(const struct node_kind *k)
-{
-	return !plan_on_cpu(k) && k->device_flops > 0;
-}
-
-static const struct cost_sureness *of(const struct job *job)
-{
-	struct model_shape m;
-	shape_of_job(job, &m);
-	return cost_sureness_of(job, &m);
-}
 
 void show_sureness_print(const struct job *job, const struct node_kind *k, double seconds,
 			 struct buf *out)
 {
-	const struct cost_sureness *s = of(job);
+	struct model_shape m;
+	struct cost_interval likely;
 	char least[HUMAN], most[HUMAN];
-	if (!applies(k))
+	shape_of_job(job, &m);
+	const struct cost_sureness *s = cost_sureness_of(job, &m);
+	if (!cost_sureness_interval(job, &m, k, seconds, &likely))
 		return;
 	buf_printf(
 		out,
 		"  likely between %s and %s: of %d published steps (%s), predictions were off by "
 		"%.0f %% in the mean and %.0f %% at most\n",
-		human_seconds(seconds / (1 + s->worst), least),
-		human_seconds(seconds / (1 - s->worst), most), s->rows, s->regime, 100 * s->mean,
-		100 * s->worst);
+		human_seconds(likely.least, least), human_seconds(likely.most, most), s->rows,
+		s->regime, 100 * s->mean, 100 * s->worst);
 }
 
-json_t *show_sureness_json(const struct job *job, const struct node_kind *k)
+json_t *show_sureness_json(const struct job *job, const struct node_kind *k, double seconds)
 {
-	const struct cost_sureness *s = of(job);
-	if (!applies(k))
+	struct model_shape m;
+	struct cost_interval likely;
+	shape_of_job(job, &m);
+	const struct cost_sureness *s = cost_sureness_of(job, &m);
+	if (!cost_sureness_interval(job, &m, k, seconds, &likely))
 		return json_null();
-	return json_pack("{s:s, s:i, s:f, s:f}", "regime", s->regime, "published_steps", s->rows,
-			 "mean_error", s->mean, "worst_error", s->worst);
+	return json_pack("{s:f, s:f, s:s, s:i, s:f, s:f}", "least_seconds", likely.least,
+			 "most_seconds", likely.most, "regime", s->regime, "published_steps",
+			 s->rows, "mean_error", s->mean, "worst_error", s->worst);
 }

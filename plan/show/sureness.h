@@ -12,8 +12,8 @@
  * figures are measured, and on devices of unknown rates. */
 void show_sureness_print(const struct job *job, const struct node_kind *k, double seconds,
 			 struct buf *out);
-/* {"regime", "published_steps", "mean_error", "worst_error"}: shares of a step's time; null where
- * nothing is printed. */
-json_t *show_sureness_json(const struct job *job, const struct node_kind *k);
+/* {"least_seconds", "most_seconds", "regime", "published_steps", "mean_error", "worst_error"}; errors
+ * are shares of a step's time. Null where nothing is printed. */
+json_t *show_sureness_json(const struct job *job, const struct node_kind *k, double seconds);
 
 #endif

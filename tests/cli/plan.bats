@@ -123,6 +123,21 @@ static_file() {
 	[[ $output == "muster: rank 0 (tp 0, dp 0, pp 0) needs "*" GiB, "*" GiB more than the 78 GiB that a device of dgx-h100:128 leaves it: "*"optimizer state "*"; nearest that fit: "*" per step); or "*" per step); or "*" per step)" ]]
 }
 
+@test "a plan that would fit another program names it, and what is smaller there" {
+	words=(precision.dtype=bf16 parallel.tp=1 parallel.pp=1 parallel.dp=8 parallel.zero=1 batch.micro=4 recompute.mode=none)
+	run "$MUSTER" plan --cluster dgx-a100:1 templates/jobs/llama-7b.ini "${words[@]}"
+	echo "$output"
+	[[ $status -eq 3 && $output =~ \ gradients\ 25\ GiB.*"; Megatron-Core would fit with "([0-9]+)" GiB (gradients 13 GiB less); nearest that fit: " ]]
+	fits=${BASH_REMATCH[1]}
+	most=$("$MUSTER" plan --json --cluster dgx-a100:1 templates/jobs/llama-7b.ini "${words[@]}" plan.engine=megatron-core | of 'round(max(s["bytes"]["total"] for s in d["stages"]) / 2**30)')
+	[[ $fits -eq $most ]]
+	# Too large for all, and a job of another program.
+	run "$MUSTER" plan --cluster dgx-a100:1 templates/jobs/llama-7b.ini "${words[@]}" batch.micro=64
+	[[ $status -eq 3 && $output != *"would fit"* ]]
+	run "$MUSTER" plan --cluster dgx-a100:1 templates/jobs/llama-7b.ini "${words[@]}" plan.engine=fsdp-eager
+	[[ $status -eq 3 && $output != *"would fit"* ]]
+}
+
 @test "if nothing fits, this is reported with the nearest layout" {
 	run "$MUSTER" plan --auto --cluster dgx-h100:1 templates/jobs/175b.ini
 	echo "$output"
@@ -152,9 +167,35 @@ static_file() {
 	theirs=$("$MUSTER" plan --json --cluster dgx-h100:1 templates/jobs/demo.ini "${words[@]}" plan.engine=fsdp-eager | of 'd["step_seconds"]["total"]')
 	echo "ours $ours, theirs $theirs"
 	[[ -n $ours && -n $theirs && $ours != "$theirs" ]]
-	run "$MUSTER" run templates/jobs/demo.ini "${small[@]}" plan.engine=fsdp-eager
+	for command in run submit drill "plan --measured runs/x"; do
+		run "$MUSTER" $command templates/jobs/demo.ini "${small[@]}" plan.engine=fsdp-eager
+		echo "$output"
+		[[ $status -eq 2 && $output == *"[plan] engine: muster plan predicts other programs' steps, but muster runs only its own engine; leave the key out"* ]]
+	done
+	run "$MUSTER" plan templates/jobs/demo.ini plan.engine=fsdp-eager
 	echo "$output"
-	[[ $status -eq 2 && $output == *"[plan] engine: muster plan predicts other programs' steps"* ]]
+	[[ $status -eq 0 && $output == *"Warning: PyTorch FSDP is known on GPUs only: "* ]]
+}
+
+@test "each form of a plan names the program that it speaks of, if that is not muster" {
+	words=(parallel.tp=2 parallel.dp=2 parallel.pp=2 "${small[@]}")
+	plan() { run "$MUSTER" plan "$@"; echo "$output"; [[ $status -eq 0 ]]; }
+	engine_of() { "$MUSTER" plan --json "$@" | of 'd["engine"]'; }
+	name="  program   PyTorch FSDP (plan.engine = fsdp-eager), which muster does not run"
+	for form in "" --auto "--gpus 8..16"; do
+		[[ -z $form ]] && keys=("${words[@]}") || keys=("${small[@]}")
+		plan $form --cluster dgx-h100 templates/jobs/demo.ini "${keys[@]}"
+		[[ $output != *"  program "* && $(engine_of $form --cluster dgx-h100 templates/jobs/demo.ini "${keys[@]}") == muster ]]
+		plan $form --cluster dgx-h100 templates/jobs/demo.ini "${keys[@]}" plan.engine=fsdp-eager
+		[[ $output == *"$name"$'\n'* && $(engine_of $form --cluster dgx-h100 templates/jobs/demo.ini "${keys[@]}" plan.engine=fsdp-eager) == fsdp-eager ]]
+	done
+	plan --schedule --cluster dgx-h100 templates/jobs/demo.ini "${words[@]}"
+	[[ $output != *" by "* ]]
+	plan --schedule --cluster dgx-h100 templates/jobs/demo.ini "${words[@]}" plan.engine=deepspeed
+	[[ ${lines[0]} == *" micro-batches, by DeepSpeed of 2021" ]]
+	[[ $(engine_of --schedule --cluster dgx-h100 templates/jobs/demo.ini "${words[@]}" plan.engine=deepspeed) == deepspeed ]]
+	plan --gpus 8..16 --svg "$BATS_TEST_TMPDIR/s.svg" --cluster dgx-h100 templates/jobs/demo.ini "${small[@]}" plan.engine=megatron-core
+	grep -q 'class="title">demo on dgx-h100 by Megatron-Core: tokens per second' "$BATS_TEST_TMPDIR/s.svg"
 }
 
 @test "a warning names each kind of device that lacks a type" {
@@ -169,6 +210,14 @@ static_file() {
 	run "$MUSTER" plan --auto --cluster "$BATS_TEST_TMPDIR/odd.xml" templates/jobs/demo.ini "${small[@]}"
 	echo "$output"
 	[[ $status -eq 0 && $output == *"all times are guesses"* && $output != *"likely between"* ]]
+}
+
+@test "the JSON of a plan has the interval of a step, where the text has one" {
+	words=(parallel.tp=4 parallel.dp=2 parallel.pp=1 "${small[@]}")
+	within=$("$MUSTER" plan --json --cluster dgx-h100:1 templates/jobs/demo.ini "${words[@]}" | of 'round(d["step_seconds"]["total"] / d["sureness"]["least_seconds"] - 1, 9) == round(1 - d["step_seconds"]["total"] / d["sureness"]["most_seconds"], 9) == d["sureness"]["worst_error"] > 0')
+	[[ $within == True ]]
+	[[ $("$MUSTER" plan --json templates/jobs/demo.ini data.path=x | of 'd["sureness"]') == None ]]
+	[[ $("$MUSTER" plan --auto --json --cluster dgx-h100:1 templates/jobs/demo.ini "${small[@]}" | of 'd["best"]["sureness"]["least_seconds"] < d["best"]["step_seconds"]["total"] < d["best"]["sureness"]["most_seconds"]') == True ]]
 }
 
 @test "--auto prints a device's whole limit, and names the hosts that cannot hold what is offloaded" {

@@ -164,6 +164,14 @@ look() {
 	[[ $(stat -c %a "$BATS_FILE_TMPDIR/rough.html") == 600 ]]
 }
 
+@test "the contract names the likely time of a step where the run does" {
+	grep -q 'Means over [0-9]* measured steps.</p>' "$BATS_FILE_TMPDIR/rough.html"
+	make_run likely
+	sed -i '/"event":"contract"/s/"steps":/"least_s":1e-9,"most_s":2e-9,"steps":/' "$run/events.jsonl"
+	"$MUSTER" report "$run" -o "$BATS_TEST_TMPDIR/page.html"
+	grep -q 'measured steps. The step is above the likely 1.00 ns to 2.00 ns.</p>' "$BATS_TEST_TMPDIR/page.html"
+}
+
 @test "runs side by side: one table of what differs, and the step in which the losses part" {
 	run "$MUSTER" report "$calm" "$rough" -o "$BATS_TEST_TMPDIR/both.html"
 	[[ $status -eq 0 && $output == "$BATS_TEST_TMPDIR/both.html" ]]

@@ -279,6 +279,24 @@ assert len(lines) == 6 and len(at) == 1, (at, lines)'
 	wait $pid || [[ $? -eq 75 ]]
 }
 
+@test "the measured step is compared with what the plan held for likely, if it knows that" {
+	run_tiny likely job.steps=6
+	run "$MUSTER" status likely
+	[[ $status -eq 0 && $output == *"times the predicted"* && $output != *" the likely "* ]]
+	for range in "2 4 within" "3.5 4 below" "1 2 above"; do
+		read -r least most word <<<"$range"
+		python3 - "$(run_folder likely)/state.json" "$least" "$most" <<-'PYTHON'
+			import json, sys
+			s = json.load(open(sys.argv[1]))
+			s.update(step_s=3.0, predicted_s=2.5, least_s=float(sys.argv[2]), most_s=float(sys.argv[3]))
+			json.dump(s, open(sys.argv[1], "w"))
+		PYTHON
+		run "$MUSTER" status likely
+		echo "$output"
+		[[ $status -eq 0 && $output == *"3.00 s per step: 1.20 times the predicted 2.50 s, $word the likely "* ]]
+	done
+}
+
 @test "words of a file cannot control the terminal" {
 	run_tiny words job.steps=6
 	python3 - "$(run_folder words)/state.json" <<-'PYTHON'

@@ -1,6 +1,7 @@
 /* Refuses keys that belong to a choice that was not made. With a value other than the default they
  * would have no effect, but whoever wrote them expects one. A resolved job holds every key, so a
- * default counts as not given. Also refuses keys that a parameter server does not support. */
+ * default counts as not given. Also refuses keys that a parameter server does not support, and those that
+ * only muster's own engine has if another program is planned for. */
 #include "plan/spec/job/rules.h"
 #include "plan/spec/schedule/schedule.h"
 
@@ -117,6 +118,11 @@ static bool judges_spikes(const struct job *job)
 	return job->health.bad_numbers != BAD_NUMBERS_RETRY;
 }
 
+static bool foreign(const struct job *job)
+{
+	return job->plan.engine != ENGINE_MUSTER;
+}
+
 /* `key` has an effect only if `chosen` holds, which depends on `other`. `would` names the values of
  * `other` with which it holds. NULL: `other` is an enum, and its values are tried. */
 /* clang-format off */
@@ -164,6 +170,7 @@ static const struct idle {
 	{ AT(health, spike_window), AT(health, bad_numbers), judges_spikes, NULL },
 	{ AT(health, max_skips), AT(health, bad_numbers), skips, NULL },
 	{ AT(health, skip_before), AT(health, bad_numbers), skips, NULL },
+	{ AT(plan, loss), AT(plan, engine), foreign, NULL },
 };
 /* clang-format on */
 
@@ -184,6 +191,9 @@ static const size_t not_with_server[] = {
 	AT(parallel, tp),   AT(parallel, cp),       AT(parallel, pp),     AT(parallel, ep),
 	AT(parallel, zero), AT(offload, optimizer), AT(precision, dtype), AT(health, bad_numbers),
 };
+
+/* Other programs have no parameter server, and give unlike devices equal shares of the work. */
+static const size_t not_with_programs[] = { AT(parallel, sync), AT(launch, speeds) };
 
 /* "tp = 2" */
 static void value_of(const struct job *job, size_t offset, struct buf *out)
@@ -333,11 +343,35 @@ static int check_server(const struct rule_job *j)
 	return 0;
 }
 
+static int check_program(const struct rule_job *j)
+{
+	for (size_t i = 0;
+	     foreign(j->job) && i < sizeof not_with_programs / sizeof *not_with_programs; i++) {
+		if (!job_rule_changed(j->job, not_with_programs[i]))
+			continue;
+		const size_t keys[] = { not_with_programs[i], AT(plan, engine) };
+		struct buf has = BUF_INIT, program = BUF_INIT;
+		value_of(j->job, not_with_programs[i], &has);
+		value_of(j->job, AT(plan, engine), &program);
+		REFUSE(j, keys,
+		       "%s does not work with [plan] %s: only muster's own engine has it; leave it "
+		       "out, or use engine = muster",
+		       buf_str(&has), buf_str(&program));
+		buf_fini(&program);
+		buf_fini(&has);
+		return -1;
+	}
+	return 0;
+}
+
 /* A search may still decide whether a key of `idles` has an effect. */
 int job_rules_idle(const struct rule_job *j)
 {
 	for (size_t i = 0; !j->job->open && i < sizeof idles / sizeof *idles; i++)
 		if (!idles[i].chosen(j->job) && job_rule_changed(j->job, idles[i].key))
 			return refuse_without_choice(j, &idles[i]);
-	return check_optimizer_keys(j) || check_optimizer_place(j) || check_server(j) ? -1 : 0;
+	return check_optimizer_keys(j) || check_optimizer_place(j) || check_server(j) ||
+			       check_program(j)
+		       ? -1
+		       : 0;
 }

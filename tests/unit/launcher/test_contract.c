@@ -1,5 +1,6 @@
 /* Predicted against measured values: times that add up, the rank whose memory differs most, and
  * transfers that exceed their prediction. */
+#include "launcher/rundir/likely.h"
 #include "launcher/supervise/contract.h"
 
 #include <math.h>
@@ -91,6 +92,29 @@ static void a_plans_parts_add_up_and_checkpoints_count(void **state)
 	assert_true(parts[STEP_PART_CHECKPOINT] > 0);
 }
 
+static void times_lie_within_below_or_above_what_is_likely(void **state)
+{
+	static const struct {
+		double measured, least, most;
+		const char *expected;
+	} rows[] = {
+		{ 1.1, 1, 1.2, "within the likely 1.00 s to 1.20 s" },
+		{ 1, 1, 1.2, "within the likely 1.00 s to 1.20 s" },
+		{ 1.2, 1, 1.2, "within the likely 1.00 s to 1.20 s" },
+		{ 0.99, 1, 1.2, "below the likely 1.00 s to 1.20 s" },
+		{ 1.21, 1, 1.2, "above the likely 1.00 s to 1.20 s" },
+		{ 0, 1, 1.2, "" },
+		{ 1, 0, 1.2, "" },
+		{ 1, 1, NAN, "" },
+	};
+	char out[RUNDIR_LIKELY];
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		assert_string_equal(rundir_likely_print(rows[i].measured, rows[i].least,
+							rows[i].most, out),
+				    rows[i].expected);
+}
+
 static void the_rank_with_the_largest_memory_difference_is_reported(void **state)
 {
 	(void)state;
@@ -142,6 +166,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parts_are_means_and_the_step_is_their_sum),
 		cmocka_unit_test(a_plans_parts_add_up_and_checkpoints_count),
+		cmocka_unit_test(times_lie_within_below_or_above_what_is_likely),
 		cmocka_unit_test(the_rank_with_the_largest_memory_difference_is_reported),
 		cmocka_unit_test(transfers_that_take_twice_or_half_the_time_are_reported),
 	};

@@ -31,6 +31,10 @@ static void test_a_console_gets_the_state_of_this_moment(void **state)
 	assert_int_equal(rundir_state_check(v->last.state, &s, NULL), 0);
 	assert_string_equal(s.state, "starting");
 	assert_false(s.has_step || s.has_loss || s.has_eta_s || s.has_checkpoint);
+	assert_false(s.has_least_s || s.has_most_s);
+	snprintf(h.kind.device, sizeof h.kind.device, "A100-SXM4-80GB");
+	h.kind.device_flops = 312e12;
+	h.first.plan.time.total = 0.1;
 	train_all();
 	send_step(&h.peers[0], MSG_METRICS, 4);
 	send_step(&h.peers[0], MSG_CKPT, 4);
@@ -41,6 +45,8 @@ static void test_a_console_gets_the_state_of_this_moment(void **state)
 	assert_int_equal(s.steps, 10);
 	assert_true(s.has_loss && s.loss > 2.49 && s.loss < 2.51);
 	assert_true(s.has_eta_s && s.eta_s > 0.59 && s.eta_s < 0.61);
+	assert_true(s.has_least_s && s.least_s > 0.089 && s.least_s < 0.09);
+	assert_true(s.has_most_s && s.most_s > 0.113 && s.most_s < 0.114);
 	struct rundir_state_ckpt c;
 	assert_int_equal(rundir_state_ckpt_read(s.checkpoint, &c, NULL), 0);
 	assert_int_equal(c.step, 4);

@@ -47,6 +47,61 @@ static void a_run_goes_from_hello_to_done(void **state)
 	assert_int_equal(count_events("\"done\"", "\"status\":0"), 1);
 }
 
+/* A model and the time of its step, from which the contract's parts follow. */
+static void plan_a_step(double seconds)
+{
+	struct plan *p = &h.first.plan;
+	p->shape = (struct model_shape){ .layers = 1,
+					 .hidden = 8,
+					 .heads = 1,
+					 .kv_heads = 1,
+					 .head_dim = 8,
+					 .ffn = 8,
+					 .vocab = 8,
+					 .seq = 8 };
+	p->threads = 1;
+	p->time.total = seconds;
+}
+
+/* Of GPUs the error of predictions is known: a step is within 12 % of what is published
+ * (plan/cost/sureness.h). */
+static void a_run_on_gpus_names_the_likely_time_of_a_step(void **state)
+{
+	bool last;
+	(void)state;
+	snprintf(h.kind.device, sizeof h.kind.device, "A100-SXM4-80GB");
+	h.kind.device_flops = 312e12;
+	plan_a_step(0.1);
+	start_training();
+	assert_int_equal(count_events("\"plan\"", "\"least_s\":0.08928571"), 1);
+	assert_int_equal(count_events("\"plan\"", "\"most_s\":0.113636"), 1);
+	for (int step = 1; step <= 3; step++)
+		send_message(&h.peers[0], MSG_METRICS,
+			     msg_metrics_json(&(struct msg_metrics){ .step = step,
+								     .step_s = 0.125,
+								     .compute_s = 0.125,
+								     .tokens = 512 }));
+	all_finish(10);
+	assert_int_equal(exit_status(), STATUS_DONE);
+	assert_int_equal(count_events("\"contract\"", "\"least_s\":0.08928571"), 1);
+	assert_int_equal(count_events("\"contract\"", "\"most_s\":0.113636"), 1);
+	assert_int_equal(
+		count_printed("the measured step is above the likely 89.3 ms to 114 ms", &last), 1);
+}
+
+static void on_processors_no_time_is_likely(void **state)
+{
+	(void)state;
+	plan_a_step(0.1);
+	start_training();
+	for (int step = 1; step <= 3; step++)
+		send_step(&h.peers[0], MSG_METRICS, step);
+	all_finish(10);
+	assert_int_equal(count_events("\"plan\"", "\"step_s\":0.1"), 1);
+	assert_int_equal(count_events("\"contract\"", "\"measured\""), 1);
+	assert_int_equal(count_events("\"least_s\"", ""), 0);
+}
+
 static void without_binding_agents_get_no_cores(void **state)
 {
 	(void)state;
@@ -673,6 +728,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(a_run_goes_from_hello_to_done),
+		T(a_run_on_gpus_names_the_likely_time_of_a_step),
+		T(on_processors_no_time_is_likely),
 		T(without_binding_agents_get_no_cores),
 		T(a_lost_rank_ends_the_generation_and_the_next_one_resumes),
 		T(agents_whose_end_was_not_seen_are_named_to_the_next_ones),

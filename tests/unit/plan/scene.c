@@ -84,7 +84,7 @@ void open_scene(struct scene *x, const struct run *r, const struct setting *s,
 	block_spans(&c, &x->layout, x->group_links);
 	topo_cluster_free(&c);
 	cost_machine_links(&x->machine, x->group_links);
-	cost_units_of(&x->shape, &x->layout, x->job.parallel.sp, &x->units);
+	cost_units_of(&x->shape, &x->layout, 0, &x->units);
 	x->of = (struct cost_case){ .job = &x->job,
 				    .shape = &x->shape,
 				    .layout = &x->layout,

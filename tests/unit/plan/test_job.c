@@ -150,6 +150,8 @@ static void bad_words_are_refused_by_name(void **state)
 		{ "checkpoint.remote=runs/demo/ckpt", "command line: checkpoint.remote: remote and dir are both = runs/demo/ckpt; remote needs a place of its own" },
 		{ "checkpoint.local_every=5", "command line: checkpoint.local_every: local_every = 5 has no effect with [checkpoint] local = ; use local = a folder, or local_every = 10" },
 		{ "checkpoint.remote_wait=5", "command line: checkpoint.remote_wait: remote_wait = 5 has no effect with [checkpoint] remote = ; use remote = s3://bucket/prefix, or remote_wait = 600" },
+		{ "plan.engine=fsdp", "command line: plan.engine: \"fsdp\" is not muster, megatron-core, megatron-core-2024, megatron-2021, megatron-2022, fsdp-eager, fsdp-compiled, fsdp-async-tp or deepspeed; use one of these" },
+		{ "plan.loss=fused", "command line: plan.loss: loss = fused has no effect with [plan] engine = muster; use engine = megatron-core, megatron-core-2024, megatron-2021, megatron-2022, fsdp-eager, fsdp-compiled, fsdp-async-tp or deepspeed, or loss = whole" },
 	};
 	/* clang-format on */
 	(void)state;
@@ -184,6 +186,29 @@ static void other_programs_have_stages_without_layers(void **state)
 			    "command line: parallel.pp: pp = 4 with 2 chunks per rank needs a "
 			    "layer for each of 8 stages but the first and the last and layers = 4; "
 			    "use pp of at most 3");
+}
+
+/* Keys of muster's own engine, and those that others have, too. */
+static void other_programs_are_refused_what_they_lack(void **state)
+{
+	/* clang-format off */
+	static const struct refused cases[] = {
+		{ "launch.speeds=1,2", "command line: launch.speeds: speeds = 1,2 does not work with [plan] engine = fsdp-eager: only muster's own engine has it; leave it out, or use engine = muster" },
+		{ "parallel.sync=server", "command line: parallel.sync: sync = server does not work with [plan] engine = fsdp-eager: only muster's own engine has it; leave it out, or use engine = muster" },
+		{ "plan.loss=fused", NULL },
+		{ "offload.optimizer=yes", NULL },
+	};
+	/* clang-format on */
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		const char *const words[] = { "plan.engine=fsdp-eager", "parallel.dp=2",
+					      cases[i].word };
+		struct job job;
+		struct err e = ERR_INIT;
+		assert_int_equal(job_load(NULL, words, 3, &job, &e), cases[i].text ? -1 : 0);
+		if (cases[i].text)
+			assert_string_equal(e.text, cases[i].text);
+	}
 }
 
 static void the_later_of_two_words_for_a_key_counts(void **state)
@@ -535,6 +560,7 @@ int main(void)
 		cmocka_unit_test(words_override_the_file),
 		cmocka_unit_test(bad_words_are_refused_by_name),
 		cmocka_unit_test(other_programs_have_stages_without_layers),
+		cmocka_unit_test(other_programs_are_refused_what_they_lack),
 		cmocka_unit_test(the_later_of_two_words_for_a_key_counts),
 		cmocka_unit_test(a_missing_file_is_a_usage_error),
 		cmocka_unit_test(broken_files_are_refused_with_one_line),

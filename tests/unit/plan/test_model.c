@@ -1,5 +1,6 @@
 /* Shapes, the parameter catalogue, and which rank holds which box. */
 #include "plan/spec/layout.h"
+#include "plan/spec/optimizers.h"
 #include "plan/spec/model/model.h"
 
 #include <math.h>
@@ -304,6 +305,29 @@ static void heads_stay_whole_and_with_their_keys(void **state)
 		}
 }
 
+/* A search counts the elements of a unit before it knows parallel.sp (plan/search/eval.h). */
+static void sequence_parallelism_splits_no_parameters(void **state)
+{
+	(void)state;
+	for (int i = 0; i < N_SHAPES; i++) {
+		struct model_shape m = shape_of(shapes[i]);
+		struct stage s = { 0, 1, false, true };
+		for (int tp = 1; tp <= 4; tp++)
+			for (int t = 0; t < tp; t++) {
+				struct share with = share_of(tp, t, &s), without = with;
+				with.sp = true;
+				for (int unit = 0; unit < UNIT_KINDS; unit++) {
+					assert_int_equal(catalogue_unit_elements(&m, &with, unit),
+							 catalogue_unit_elements(&m, &without,
+										 unit));
+					assert_int_equal(optimizer_hidden_elements(&m, &with, unit),
+							 optimizer_hidden_elements(&m, &without,
+										   unit));
+				}
+			}
+	}
+}
+
 static void a_tied_head_is_copied_to_the_last_stage_only(void **state)
 {
 	(void)state;
@@ -389,6 +413,7 @@ int main(void)
 		cmocka_unit_test(every_parameter_is_held_exactly_once),
 		cmocka_unit_test(the_buffer_is_dense_and_aligned),
 		cmocka_unit_test(heads_stay_whole_and_with_their_keys),
+		cmocka_unit_test(sequence_parallelism_splits_no_parameters),
 		cmocka_unit_test(a_tied_head_is_copied_to_the_last_stage_only),
 		cmocka_unit_test(names_and_starts_are_the_documented_ones),
 		cmocka_unit_test(more_ranks_than_heads_are_refused),

@@ -93,7 +93,7 @@ static double closed_form(const struct job *job, const struct cluster *c, const 
 	place_group_links_regular(&regular, &p->layout, &fold, group_links);
 	cost_machine_of_plan(job, c, p, &machine);
 	cost_machine_links(&machine, group_links);
-	cost_units_of(&p->shape, &p->layout, job->parallel.sp, &units);
+	cost_units_of(&p->shape, &p->layout, 0, &units);
 	cost_step(&(struct cost_case){ .job = job,
 				       .shape = &p->shape,
 				       .layout = &p->layout,
@@ -315,6 +315,50 @@ static void all_that_is_found_can_be_run(void **state)
 				    s->misfits[k].time.total < s->found[0].time.total);
 		topo_cluster_free(&c);
 	}
+	free(s);
+}
+
+/* The ranks' largest memory, if the job can be built as a whole plan with so many tp ranks; otherwise
+ * 0. */
+static double memory_of(const struct job *job, const struct cluster *c, int tp)
+{
+	struct job mine = *job;
+	struct plan p;
+	double most = 0;
+	mine.open = 0;
+	mine.parallel.tp = tp;
+	if (plan_build(&mine, c, &p, NULL))
+		return 0;
+	for (int i = 0; i < p.world; i++)
+		most = fmax(most, p.ranks[i].total);
+	plan_free(&p);
+	return most;
+}
+
+/* 14 replicas on 5 nodes of 7 devices: groups of 2 have room to spare, but leave a node with fewer
+ * replicas than the others, so that nothing shards inside nodes. Single devices fill 2 nodes, and lack
+ * the room. */
+static void if_no_plan_with_room_can_be_built_the_others_count(void **state)
+{
+	struct job job = job_of(NULL,
+				SMALL " batch.global=14 batch.micro=1 parallel.dp=14 "
+				      "parallel.zero=1 parallel.zero_shard=node parallel.tp=auto",
+				false);
+	struct cluster c = cluster_of("dgx-a100:5");
+	struct search *s = calloc(1, sizeof *s);
+	struct err e = ERR_INIT;
+	(void)state;
+	c.kinds[0].devices = 7;
+	double needs = memory_of(&job, &c, 1),
+	       runtime = c.kinds[0].device_memory - search_fit_limit(&c.kinds[0], 1);
+	assert_true(needs > 0 && memory_of(&job, &c, 2) == 0);
+	c.kinds[0].device_memory = needs / 0.97 + runtime;
+	if (search_run(&job, &c, &(struct search_options){ .finalists = 4 }, s, &e))
+		fail_msg("%s", e.text);
+	assert_int_equal(s->n, 1);
+	assert_int_equal(s->found[0].leaf.config.tp, 1);
+	assert_true(s->found[0].memory == needs && needs > SPACE_ROOMY * s->found[0].limit);
+	topo_cluster_free(&c);
 	free(s);
 }
 
@@ -582,6 +626,7 @@ int main(void)
 		cmocka_unit_test(an_evaluation_of_stages_without_layers_is_the_whole_plans),
 		cmocka_unit_test(bounds_lose_nothing),
 		cmocka_unit_test(all_that_is_found_can_be_run),
+		cmocka_unit_test(if_no_plan_with_room_can_be_built_the_others_count),
 		cmocka_unit_test(what_is_given_stays),
 		cmocka_unit_test(fewer_devices_can_be_better),
 		cmocka_unit_test(a_tie_goes_to_agents_with_cores_of_their_own),

@@ -77,7 +77,7 @@ static void a_plan_has_the_same_parts(void **state)
 			group_links[kind] = plan.place.links[kind].span;
 		cost_machine_of_plan(&job, &cluster, &plan, &machine);
 		cost_machine_links(&machine, group_links);
-		cost_units_of(&plan.shape, &plan.layout, job.parallel.sp, &units);
+		cost_units_of(&plan.shape, &plan.layout, 0, &units);
 		struct cost_case c = {
 			.job = &job,
 			.shape = &plan.shape,
@@ -132,7 +132,7 @@ static double shared_step(int cores, double meeting, const char *layout, double 
 		group_links[kind] = plan.place.links[kind].span;
 	cost_machine_of_plan(&job, &cluster, &plan, &machine);
 	cost_machine_links(&machine, group_links);
-	cost_units_of(&plan.shape, &plan.layout, job.parallel.sp, &units);
+	cost_units_of(&plan.shape, &plan.layout, 0, &units);
 	cost_step(&(struct cost_case){ .job = &job,
 				       .shape = &plan.shape,
 				       .layout = &plan.layout,

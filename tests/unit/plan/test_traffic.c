@@ -158,7 +158,7 @@ static double charged(const struct case_of *x, double bandwidth, double *replica
 	cost_machine_of(&c.kinds[0], true, 1, &machine);
 	machine.hides = 0;
 	even_links(&x->layout, bandwidth, group_links);
-	cost_units_of(&x->shape, &x->layout, x->job.parallel.sp, &units);
+	cost_units_of(&x->shape, &x->layout, 0, &units);
 	struct cost_case cost = { .job = &x->job,
 				  .shape = &x->shape,
 				  .layout = &x->layout,
