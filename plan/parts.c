@@ -243,20 +243,25 @@ static int speed_of(const struct plan_parts *p, const struct plan_part *part, in
 static double write_speeds(const struct plan_parts *p, const struct plan_part *part, int least,
 			   char out[JOB_TEXT])
 {
+	int speeds[SPEEDS_ITEMS], counts[SPEEDS_ITEMS], n = 0;
 	double error = 0;
-	size_t used = 0;
 	for (int i = 0; i < part->cluster.n_nodes; i++) {
-		int speed = speed_of(p, part, i, least);
+		int speed = speed_of(p, part, i, least),
+		    devices = topo_cluster_kind(&part->cluster, i)->devices;
 		double exact = (double)speed_of(p, part, i, 1 << 20) / (1 << 20);
+		if (!devices)
+			continue;
 		error = fmax(error, fabs(speed / (least * exact) - 1));
-		for (int d = 0; d < topo_cluster_kind(&part->cluster, i)->devices; d++) {
-			used += (size_t)snprintf(out + used, JOB_TEXT - used, "%s%d",
-						 used ? "," : "", speed);
-			if (used >= JOB_TEXT)
-				return INFINITY;
+		if (n && speeds[n - 1] == speed) {
+			counts[n - 1] += devices;
+			continue;
 		}
+		if (n == SPEEDS_ITEMS)
+			return INFINITY;
+		speeds[n] = speed;
+		counts[n++] = devices;
 	}
-	return error;
+	return speeds_write(speeds, counts, n, out) ? error : INFINITY;
 }
 
 bool plan_part_speeds(const struct plan_parts *parts, const struct plan_part *part,

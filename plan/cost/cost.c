@@ -47,9 +47,7 @@ static void set_scales(const struct cost_case *x, const struct cluster *c, const
 		       double *scale)
 {
 	const struct job *job = x->job;
-	double fastest = 1;
-	for (int i = 0; i < p->world && speeds_devices(job); i++)
-		fastest = i ? fmax(fastest, speeds_rank(job, i)) : speeds_rank(job, i);
+	double fastest = speeds_fastest(job);
 	double more = overstated(x, c, p, fastest);
 	for (int pp = 0; pp < p->layout.pp; pp++)
 		scale[pp] = more * fastest / speeds_holder(job, &p->layout, p->slowest_replica, pp);

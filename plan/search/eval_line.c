@@ -32,15 +32,13 @@ static const struct stage *cut(struct eval *v, int n)
 static bool cut_unequal(struct eval *v)
 {
 	const struct model_shape *m = &v->space->shape;
-	double fastest = 0;
 	if (layout_n_stages(&v->layout) > m->layers ||
 	    layout_world(&v->layout) != v->space->named ||
 	    speeds_stages(&v->job, m, &v->layout, v->own, NULL) ||
 	    batch_split(&v->job, m, &v->layout, v->own, v->shares, NULL))
 		return false;
+	double fastest = speeds_fastest(&v->job);
 	int slowest_replica = batch_slowest(&v->job, m, &v->layout, v->own, v->shares);
-	for (int i = 0; i < v->space->named; i++)
-		fastest = fmax(fastest, speeds_rank(&v->job, i));
 	for (int pp = 0; pp < v->layout.pp; pp++)
 		v->scale[pp] = fastest / speeds_holder(&v->job, &v->layout, slowest_replica, pp);
 	v->cost.scale = v->scale;

@@ -5,6 +5,7 @@
 #include "plan/search/search.h"
 #include "plan/search/visit.h"
 #include "plan/spec/job/keys.h"
+#include "plan/spec/speeds.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -166,6 +167,37 @@ static void a_list_of_speeds_does_not_speed_up_a_slow_kind(void **state)
 	topo_cluster_free(&slow);
 	topo_cluster_free(&fast);
 	free(named);
+	free(job);
+}
+
+/* A list of speeds has room for hundreds of devices, and can be written to a job file. */
+static void large_mixed_clusters_have_a_list_of_speeds(void **state)
+{
+	struct job *job = malloc(sizeof *job), *back = malloc(sizeof *back);
+	struct search *s = calloc(1, sizeof *s);
+	struct cluster c = cluster_of("dgx-a100:16+dgx-h100:16");
+	struct buf lines = BUF_INIT;
+	struct err e = ERR_INIT;
+	(void)state;
+	assert_true(job && back && s);
+	load("templates/jobs/llama-7b.ini", "precision.dtype=bf16 batch.global=1024", true, job);
+	struct search_options ask = { .finalists = 1 };
+	if (search_run(job, &c, &ask, s, &e))
+		fail_msg("%s", e.text);
+	print_message("%s: %.4g s, speeds \"%s\", %.4g million evaluated\n", c.name,
+		      s->found[0].time.total, s->found[0].leaf.config.speeds,
+		      (double)s->considered / 1e6);
+	assert_non_null(strstr(s->found[0].leaf.config.speeds, "*128,"));
+	search_config_apply(&s->found[0].leaf.config, job);
+	job_write(job, &lines);
+	if (job_parse(buf_str(&lines), "best.ini", back, &e))
+		fail_msg("%s", e.text);
+	assert_int_equal(speeds_devices(back), 256);
+	assert_true(fabs(time_of(back, &c) / s->found[0].time.total - 1) < 1e-6);
+	buf_fini(&lines);
+	topo_cluster_free(&c);
+	free(s);
+	free(back);
 	free(job);
 }
 
@@ -393,6 +425,7 @@ int main(void)
 		cmocka_unit_test(the_search_is_no_slower_than_a_known_layout),
 		cmocka_unit_test(unused_nodes_are_spares),
 		cmocka_unit_test(a_list_of_speeds_does_not_speed_up_a_slow_kind),
+		cmocka_unit_test(large_mixed_clusters_have_a_list_of_speeds),
 		cmocka_unit_test(random_ones_have_the_optimum_of_all_plans),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
