@@ -1,28 +1,27 @@
 #include "plan/show/sureness.h"
 
 #include "base/human.h"
-#include "plan/capacity.h"
 #include "plan/cost/sureness.h"
 
 /* The published steps are of GPUs whose rates are known. */
-static bool applies(const struct node_kind *k)
+static bool applies(const struct plan_peak *of)
 {
-	return !plan_on_cpu(k) && k->device_flops > 0;
+	return of->flops > 0;
 }
 
-static const struct cost_sureness *of(const struct job *job)
+static const struct cost_sureness *sureness_of(const struct job *job)
 {
 	struct model_shape m;
 	shape_of_job(job, &m);
 	return cost_sureness_of(job, &m);
 }
 
-void show_sureness_print(const struct job *job, const struct node_kind *k, double seconds,
+void show_sureness_print(const struct job *job, const struct plan_peak *of, double seconds,
 			 struct buf *out)
 {
-	const struct cost_sureness *s = of(job);
+	const struct cost_sureness *s = sureness_of(job);
 	char least[HUMAN], most[HUMAN];
-	if (!applies(k))
+	if (!applies(of))
 		return;
 	buf_printf(
 		out,
@@ -33,10 +32,10 @@ void show_sureness_print(const struct job *job, const struct node_kind *k, doubl
 		100 * s->worst);
 }
 
-json_t *show_sureness_json(const struct job *job, const struct node_kind *k)
+json_t *show_sureness_json(const struct job *job, const struct plan_peak *of)
 {
-	const struct cost_sureness *s = of(job);
-	if (!applies(k))
+	const struct cost_sureness *s = sureness_of(job);
+	if (!applies(of))
 		return json_null();
 	return json_pack("{s:s, s:i, s:f, s:f}", "regime", s->regime, "published_steps", s->rows,
 			 "mean_error", s->mean, "worst_error", s->worst);

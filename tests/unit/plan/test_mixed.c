@@ -4,6 +4,7 @@
 #include "plan/peak.h"
 #include "plan/search/search.h"
 #include "plan/search/visit.h"
+#include "plan/show/plan.h"
 #include "plan/spec/job/keys.h"
 #include "plan/spec/speeds.h"
 
@@ -167,6 +168,37 @@ static void a_list_of_speeds_does_not_speed_up_a_slow_kind(void **state)
 	topo_cluster_free(&slow);
 	topo_cluster_free(&fast);
 	free(named);
+	free(job);
+}
+
+/* Both kinds are used and named, and one whose rate is unknown leaves no interval and no share. */
+static void all_kinds_that_are_used_are_judged(void **state)
+{
+	struct job *job = malloc(sizeof *job);
+	struct err e = ERR_INIT;
+	(void)state;
+	assert_non_null(job);
+	load(NULL, PIPELINE "launch.speeds=4*8,11*8", false, job);
+	for (int unknown = -1; unknown < 2; unknown++) {
+		struct cluster c = cluster_of("dgx-a100:1+dgx-h100:1");
+		struct buf text = BUF_INIT;
+		struct plan p;
+		if (unknown >= 0)
+			c.kinds[unknown].device_flops = 0;
+		if (plan_build(job, &c, &p, &e))
+			fail_msg("%s", e.text);
+		show_plan_text(job, &c, &p, &text);
+		json_t *j = show_plan_json(job, &c, &p);
+		assert_int_equal(json_is_null(json_object_get(j, "sureness")), unknown >= 0);
+		assert_int_equal(!strstr(buf_str(&text), "likely between"), unknown >= 0);
+		assert_int_equal(!strstr(buf_str(&text), " % of 8 A100-SXM4-80GB + "
+							 "8 H100-SXM5-80GB)"),
+				 unknown >= 0);
+		json_decref(j);
+		buf_fini(&text);
+		plan_free(&p);
+		topo_cluster_free(&c);
+	}
 	free(job);
 }
 
@@ -425,6 +457,7 @@ int main(void)
 		cmocka_unit_test(the_search_is_no_slower_than_a_known_layout),
 		cmocka_unit_test(unused_nodes_are_spares),
 		cmocka_unit_test(a_list_of_speeds_does_not_speed_up_a_slow_kind),
+		cmocka_unit_test(all_kinds_that_are_used_are_judged),
 		cmocka_unit_test(large_mixed_clusters_have_a_list_of_speeds),
 		cmocka_unit_test(random_ones_have_the_optimum_of_all_plans),
 	};
