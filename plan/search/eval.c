@@ -45,11 +45,12 @@ struct eval *search_eval_open(const struct space *s, struct err *e)
 		v->streams = calloc(STREAMS, sizeof *v->streams);
 		v->kinds = calloc(most, sizeof *v->kinds);
 		v->kind_of = calloc(most, sizeof *v->kind_of);
+		v->away = calloc(most, sizeof *v->away);
 		v->live = search_live_open();
 	}
 	if (!v || !v->machines || !v->machine_set || !v->limits || !v->host_limits || !v->stages ||
 	    !v->uncut || !v->own || !v->shares || !v->scale || !v->streams || !v->kinds ||
-	    !v->kind_of || !v->live) {
+	    !v->kind_of || !v->away || !v->live) {
 		search_eval_close(v);
 		err_set(e, ERR_NOMEM, "no memory to search layouts on %s; close other programs",
 			s->cluster->name);
@@ -87,6 +88,7 @@ void search_eval_close(struct eval *v)
 	free(v->streams);
 	free(v->kinds);
 	free(v->kind_of);
+	free(v->away);
 	free(v->states);
 	search_live_close(v->live);
 	free(v);

@@ -48,8 +48,8 @@ struct eval_kind {
 	struct pipeline_rank_times pipe;
 	int state;                              /* index into states */
 	double activations[ENDS], shared[ENDS]; /* of the rank that keeps the most alive */
-	double offloaded[ENDS];                 /* its activations in the node's memory */
 	int most[ENDS];                         /* that rank */
+	double host; /* bytes in its node's memory, for the leaf; without activations */
 };
 
 /* Parameters and optimizer state of ranks with these layers and ends, on this grid. */
@@ -85,6 +85,7 @@ struct eval {
 	struct eval_stream *streams, *stream;
 	struct eval_kind *kinds; /* [pp] */
 	int n_kinds, *kind_of;   /* of each pipeline rank */
+	double *away;            /* [pp] bytes of its activations in the node's memory */
 	struct eval_state *states;
 	int n_states, room_states;
 	struct pipeline_times pipe;
@@ -103,7 +104,7 @@ const struct memory_sizes *search_eval_sizes(struct eval *v);
 /* Sets the bytes of the kinds' activations for the line. */
 bool search_eval_activations(struct eval *v);
 /* The bytes of the rank that needs the most, with the leaf's ZeRO and offloading in v->job. Returns
- * the most that any rank needs of its node's memory. */
+ * the most that the ranks of a node need of its memory, as a mean over them. */
 double search_eval_largest(struct eval *v, struct plan_rank *out);
 
 #endif
