@@ -2,6 +2,7 @@
 #include "plan/capacity.h"
 #include "plan/parts.h"
 #include "plan/peak.h"
+#include "plan/search/nearest.h"
 #include "plan/search/search.h"
 #include "plan/search/visit.h"
 #include "plan/show/plan.h"
@@ -199,6 +200,38 @@ static void all_kinds_that_are_used_are_judged(void **state)
 		plan_free(&p);
 		topo_cluster_free(&c);
 	}
+	free(job);
+}
+
+/* The slow nodes hold too little for any layout with their devices, and the hint is one of the fast
+ * nodes alone. */
+static void a_hint_looks_at_the_nodes_that_fit(void **state)
+{
+	struct job *job = malloc(sizeof *job);
+	struct cluster c = cluster_of("dgx-a100:1+dgx-h100:1");
+	struct eval_leaf near[NEAREST_MAX];
+	struct err e = ERR_INIT;
+	struct plan p;
+	(void)state;
+	assert_non_null(job);
+	load(NULL, PIPELINE "parallel.tp=1 parallel.zero=0 parallel.dp=16 parallel.pp=1", false,
+	     job);
+	c.kinds[0].device_memory = 3.0 * (1 << 30);
+	assert_int_equal(plan_build(job, &c, &p, &e), -1);
+	if (strstr(e.text, "no nearby degrees fit") || !strstr(e.text, "nearest that fit"))
+		fail_msg("%s", e.text);
+	struct layout asked = layout_of(job, 16);
+	int n = search_nearest(job, &c, &asked, near);
+	assert_true(n > 0);
+	for (int i = 0; i < n; i++) {
+		struct job *hint = malloc(sizeof *hint);
+		assert_non_null(hint);
+		*hint = *job;
+		search_config_apply(&near[i].config, hint);
+		assert_true(time_of(hint, &c) > 0);
+		free(hint);
+	}
+	topo_cluster_free(&c);
 	free(job);
 }
 
@@ -458,6 +491,7 @@ int main(void)
 		cmocka_unit_test(unused_nodes_are_spares),
 		cmocka_unit_test(a_list_of_speeds_does_not_speed_up_a_slow_kind),
 		cmocka_unit_test(all_kinds_that_are_used_are_judged),
+		cmocka_unit_test(a_hint_looks_at_the_nodes_that_fit),
 		cmocka_unit_test(large_mixed_clusters_have_a_list_of_speeds),
 		cmocka_unit_test(random_ones_have_the_optimum_of_all_plans),
 	};
