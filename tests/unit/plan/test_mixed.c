@@ -144,7 +144,7 @@ static void unused_nodes_are_spares(void **state)
 	free(job);
 }
 
-/* Equal shares on unlike devices take about as long as the slowest devices need, also if they come
+/* Equal shares on unlike devices take nearly as long as the slowest devices need, also if they come
  * from a list of speeds. */
 static void a_list_of_speeds_does_not_speed_up_a_slow_kind(void **state)
 {
@@ -160,7 +160,8 @@ static void a_list_of_speeds_does_not_speed_up_a_slow_kind(void **state)
 	load(NULL, PIPELINE "launch.speeds=1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", false, named);
 	double equal = time_of(named, &mixed), slowest = time_of(job, &slow);
 	print_message("equal shares %.4g s, the slow kind alone %.4g s\n", equal, slowest);
-	assert_true(equal > 0.9 * slowest && equal < 1.25 * slowest);
+	/* The fast stage only shortens the pipeline's bubble. */
+	assert_true(equal > 0.75 * slowest && equal < slowest);
 	/* speeds that are nearly right do better, but not better than the fast kind alone */
 	load(NULL, PIPELINE "launch.speeds=4,4,4,4,4,4,4,4,11,11,11,11,11,11,11,11", false, named);
 	double unequal = time_of(named, &mixed);
@@ -168,6 +169,47 @@ static void a_list_of_speeds_does_not_speed_up_a_slow_kind(void **state)
 	topo_cluster_free(&mixed);
 	topo_cluster_free(&slow);
 	topo_cluster_free(&fast);
+	free(named);
+	free(job);
+}
+
+/* A slow kind with the network of the fast one: its ranks compute as on the slow kind alone, and
+ * transfer as fast as the others, in either order of the nodes. */
+static void each_kind_has_its_own_machine(void **state)
+{
+	struct job *job = malloc(sizeof *job), *named = malloc(sizeof *named);
+	struct err e = ERR_INIT;
+	(void)state;
+	assert_true(job && named);
+#define WIDE \
+	"model.layers=8 model.hidden=4096 model.heads=32 model.seq=2048 model.vocab=32000 " \
+	"precision.dtype=bf16 job.device=cuda parallel.tp=8 parallel.dp=2 parallel.pp=1 " \
+	"parallel.zero=1 batch.global=16 batch.micro=1 "
+	load(NULL, WIDE, false, job);
+	load(NULL, WIDE "launch.speeds=1*16", false, named);
+	for (int first = 0; first < 2; first++) {
+		struct cluster mixed = cluster_of("dgx-a100:1+dgx-h100:1"),
+			       slow = cluster_of("dgx-a100:2");
+		struct plan a, b;
+		struct node_kind fast = slow.kinds[0];
+		fast.device_flops *= 3;
+		snprintf(fast.name, sizeof fast.name, "fast");
+		struct node_kind was[2] = { mixed.kinds[0], mixed.kinds[1] };
+		mixed.kinds[first] = slow.kinds[0];
+		mixed.kinds[!first] = fast;
+		if (plan_build(named, &mixed, &a, &e) || plan_build(job, &slow, &b, &e))
+			fail_msg("%s", e.text);
+		assert_int_equal(a.slowest_replica, first);
+		assert_true(fabs(a.time.compute / b.time.compute - 1) < 1e-6);
+		assert_true(fabs(a.time.tp / b.time.tp - 1) < 1e-6 && a.time.tp > 0);
+		assert_true(fabs(a.time.optimizer / b.time.optimizer - 1) < 1e-6);
+		plan_free(&a);
+		plan_free(&b);
+		mixed.kinds[0] = was[0];
+		mixed.kinds[1] = was[1];
+		topo_cluster_free(&mixed);
+		topo_cluster_free(&slow);
+	}
 	free(named);
 	free(job);
 }
@@ -363,7 +405,7 @@ static bool name_speeds(const struct job *job, const struct cluster *c, struct j
 }
 
 /* Builds a plan of every configuration of each choice of devices, with equal and with unequal
- * shares, without bounds. */
+ * shares, without bounds. A plan may use other devices than those that its layout was listed for. */
 static void build_all(const struct job *job, const struct cluster *c, struct best *b)
 {
 	struct space *s = malloc(sizeof *s);
@@ -378,7 +420,9 @@ static void build_all(const struct job *job, const struct cluster *c, struct bes
 		if (at == n)
 			listed[n++] = i;
 	}
-	*b = (struct best){ .job = job, .mine = malloc(sizeof *b->mine), .seconds = INFINITY };
+	*b = (struct best){
+		.job = job, .c = c, .mine = malloc(sizeof *b->mine), .seconds = INFINITY
+	};
 	assert_true(s && named && b->mine);
 	for (unsigned some = 1; some < 1u << n; some++) {
 		struct cluster_slot gone[SLOTS];
@@ -392,7 +436,6 @@ static void build_all(const struct job *job, const struct cluster *c, struct bes
 					gone[n_gone++] = (struct cluster_slot){ i, -1 };
 		assert_int_equal(topo_cluster_without(c, gone, n_gone, &part, &e), 0);
 		assert_int_equal(search_space_open(job, &part, s, &e), 0);
-		b->c = &part;
 		build_space(s, b);
 		if (name_speeds(job, &part, named)) {
 			assert_int_equal(search_space_open(named, &part, s, &e), 0);
@@ -490,6 +533,7 @@ int main(void)
 		cmocka_unit_test(the_search_is_no_slower_than_a_known_layout),
 		cmocka_unit_test(unused_nodes_are_spares),
 		cmocka_unit_test(a_list_of_speeds_does_not_speed_up_a_slow_kind),
+		cmocka_unit_test(each_kind_has_its_own_machine),
 		cmocka_unit_test(all_kinds_that_are_used_are_judged),
 		cmocka_unit_test(a_hint_looks_at_the_nodes_that_fit),
 		cmocka_unit_test(large_mixed_clusters_have_a_list_of_speeds),
