@@ -2,6 +2,7 @@
 
 #include "plan/capacity.h"
 #include "plan/cost/devices.h"
+#include "plan/cost/unlike.h"
 #include "plan/spec/speeds.h"
 
 #include <math.h>
@@ -19,7 +20,7 @@ enum { SLOWEST = 16 };
 /* A class of devices, and how many of them the cluster has. */
 struct device_class {
 	const struct node_kind *kind;
-	double rate; /* of large products, FLOP/s */
+	double rate; /* layers per second (plan/cost/unlike.h) */
 	int devices;
 };
 
@@ -38,9 +39,11 @@ static bool same_class(const struct node_kind *a, const struct node_kind *b)
 static double rate_of(const struct job *job, const struct node_kind *k)
 {
 	struct cost_machine m;
+	struct model_shape shape;
 	int threads = k->devices > 0 && k->cores > k->devices ? k->cores / k->devices : 1;
 	cost_machine_of_agents(k, job->precision.dtype != DTYPE_FP32, k->devices, threads, &m);
-	return cost_machine_pace(&m);
+	shape_of_job(job, &shape);
+	return cost_unlike_rate(job, &shape, &m);
 }
 
 static int faster_first(const void *a, const void *b)
@@ -68,7 +71,7 @@ static int list_classes(const struct job *job, const struct cluster *c, struct d
 	return n;
 }
 
-/* FLOP/s of a part if all of its devices are as fast as its slowest ones. */
+/* The rate of a part if all of its devices are as fast as its slowest ones. */
 static double power(const struct device_class *of, int n, uint32_t classes)
 {
 	double devices = 0, rate = 0;
@@ -243,20 +246,25 @@ static int speed_of(const struct plan_parts *p, const struct plan_part *part, in
 static double write_speeds(const struct plan_parts *p, const struct plan_part *part, int least,
 			   char out[JOB_TEXT])
 {
+	int speeds[SPEEDS_ITEMS], counts[SPEEDS_ITEMS], n = 0;
 	double error = 0;
-	size_t used = 0;
 	for (int i = 0; i < part->cluster.n_nodes; i++) {
-		int speed = speed_of(p, part, i, least);
+		int speed = speed_of(p, part, i, least),
+		    devices = topo_cluster_kind(&part->cluster, i)->devices;
 		double exact = (double)speed_of(p, part, i, 1 << 20) / (1 << 20);
+		if (!devices)
+			continue;
 		error = fmax(error, fabs(speed / (least * exact) - 1));
-		for (int d = 0; d < topo_cluster_kind(&part->cluster, i)->devices; d++) {
-			used += (size_t)snprintf(out + used, JOB_TEXT - used, "%s%d",
-						 used ? "," : "", speed);
-			if (used >= JOB_TEXT)
-				return INFINITY;
+		if (n && speeds[n - 1] == speed) {
+			counts[n - 1] += devices;
+			continue;
 		}
+		if (n == SPEEDS_ITEMS)
+			return INFINITY;
+		speeds[n] = speed;
+		counts[n++] = devices;
 	}
-	return error;
+	return speeds_write(speeds, counts, n, out) ? error : INFINITY;
 }
 
 bool plan_part_speeds(const struct plan_parts *parts, const struct plan_part *part,

@@ -21,7 +21,7 @@ enum { PARTS_CLASSES = 16, PARTS_FREE = 4, PARTS_MAX = 2 * PARTS_CLASSES };
 struct plan_parts {
 	const struct cluster *all;  /* borrowed */
 	int *class_of;              /* [n_kinds]; the fastest is 0, a kind without nodes -1 */
-	double rate[PARTS_CLASSES]; /* of large products on a device, FLOP/s */
+	double rate[PARTS_CLASSES]; /* layers per second on a device (plan/cost/unlike.h) */
 	int n;
 	/* the classes of each part, bit by bit: the part that can compute the most first */
 	uint32_t classes[PARTS_MAX];

@@ -25,15 +25,10 @@ static int count_ranks(const struct cluster *c, const struct plan *p, const char
 static void name_devices(const struct cluster *c, const struct plan *p, struct plan_peak *out)
 {
 	size_t used = 0;
-	int most = 0;
 	for (int k = 0; k < c->n_kinds && used < sizeof out->devices; k++) {
 		const char *device = c->kinds[k].device;
 		int n = named_before(c, k) ? 0 : count_ranks(c, p, device);
 		char count[16] = "";
-		if (n > most) {
-			most = n;
-			out->kind = &c->kinds[k];
-		}
 		if (n < p->world)
 			snprintf(count, sizeof count, "%d ", n);
 		if (n)

@@ -11,7 +11,6 @@ struct plan_peak {
 	double flops;
 	/* "H100-SXM5-80GB"; of several kinds "32 A100-SXM4-80GB + 64 H100-SXM5-80GB" */
 	char devices[160];
-	const struct node_kind *kind; /* of the most devices; borrowed from the cluster */
 };
 void plan_peak_of(const struct cluster *c, const struct plan *p, struct plan_peak *out);
 

@@ -94,7 +94,6 @@ static int share_work(const struct job *job, struct plan *p, struct err *e)
 		return -1;
 	for (int dp = 0; dp < p->layout.dp; dp++)
 		p->micros = p->shares[dp].micros > p->micros ? p->shares[dp].micros : p->micros;
-	p->slowest_replica = batch_slowest(job, &p->shape, &p->layout, p->stages, p->shares);
 	return 0;
 }
 
@@ -223,7 +222,7 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 	if (decide_layout(job, c, p, e))
 		return -1;
 	if (share_work(job, p, e) || plan_assign_devices(job, c, p, e) ||
-	    check_node_replicas(job, c, p, e))
+	    cost_set_slowest(job, c, p, e) || check_node_replicas(job, c, p, e))
 		return -1;
 	warn_crossing(p, c);
 	warn_idle(job, p);

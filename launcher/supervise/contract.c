@@ -3,6 +3,7 @@
 #include "base/human.h"
 #include "launcher/rundir/likely.h"
 #include "plan/cost/train_time.h"
+#include "plan/peak.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -78,8 +79,9 @@ void supervise_contract_predicted(const struct job *job, const struct cluster *c
 bool supervise_contract_interval(const struct job *job, const struct cluster *cluster,
 				 const struct plan *plan, double seconds, struct cost_interval *out)
 {
-	const struct node_kind *k = topo_cluster_kind(cluster, plan->ranks[0].node);
-	return cost_sureness_interval(job, &plan->shape, k, seconds, out);
+	struct plan_peak peak;
+	plan_peak_of(cluster, plan, &peak);
+	return cost_sureness_interval(job, &plan->shape, peak.flops, seconds, out);
 }
 
 static double measured_part(const struct contract *c, int part)

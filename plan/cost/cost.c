@@ -1,14 +1,12 @@
 #include "plan/cost/devices.h"
 #include "plan/cost/step.h"
+#include "plan/cost/unlike.h"
 
 #include "plan/capacity.h"
 #include "plan/spec/speeds.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-/* A list of speeds may be rounded by this share. */
-#define ROUNDED 0.03
 
 static int alloc_costs(struct plan *p, struct err *e)
 {
@@ -24,35 +22,80 @@ static int alloc_costs(struct plan *p, struct err *e)
 	return 0;
 }
 
-/* How much slower some rank's GPU is by its kind than the job's list of speeds says; 1: none is. */
-static double overstated(const struct cost_case *x, const struct cluster *c, const struct plan *p,
-			 double fastest)
+/* The kinds of nodes of a plan's ranks: their machines, and their rates (unlike.h). */
+struct kinds {
+	struct cost_machine *machines;
+	double *rates, best; /* 0: unused, or processors */
+};
+
+static int open_kinds(const struct job *job, const struct cluster *c, const struct plan *p,
+		      struct kinds *out, struct err *e)
 {
-	double most = 1, best = cost_machine_pace(x->machine);
-	for (int i = 0; i < p->world && speeds_devices(x->job); i++) {
-		const struct node_kind *k = topo_cluster_kind(c, p->ranks[i].node);
-		struct cost_machine m;
-		if (plan_on_cpu(k))
+	*out = (struct kinds){ calloc((size_t)c->n_kinds, sizeof *out->machines),
+			       calloc((size_t)c->n_kinds, sizeof *out->rates), 0 };
+	if (!out->machines || !out->rates)
+		return err_set(e, ERR_NOMEM,
+			       "no memory for %d kinds of nodes; close other programs", c->n_kinds);
+	for (int i = 0; i < p->world && speeds_devices(job); i++) {
+		int kind = c->nodes[p->ranks[i].node].kind;
+		if (out->rates[kind] > 0 || plan_on_cpu(&c->kinds[kind]))
 			continue;
-		cost_machine_of_agents(k, x->job->precision.dtype != DTYPE_FP32, 1, 1, &m);
-		double named = speeds_rank(x->job, i) / fastest;
-		most = fmax(most, named * best / cost_machine_pace(&m));
+		cost_machine_of_agents(&c->kinds[kind], job->precision.dtype != DTYPE_FP32, 1, 1,
+				       &out->machines[kind]);
+		out->rates[kind] = cost_unlike_rate(job, &p->shape, &out->machines[kind]);
+		out->best = fmax(out->best, out->rates[kind]);
 	}
-	return most < 1 + ROUNDED ? 1 : most;
+	return 0;
 }
 
-/* Sets scale[pp] for each pipeline rank: its seconds in the slowest replica over its seconds on the
- * fastest device. */
-static void set_scales(const struct cost_case *x, const struct cluster *c, const struct plan *p,
-		       double *scale)
+/* The slowest device of a pipeline rank. machine: of processors. */
+static struct cost_device holder_of(const struct job *job, const struct cluster *c,
+				    const struct plan *p, const struct kinds *k,
+				    const struct cost_machine *machine, struct coords at)
 {
-	const struct job *job = x->job;
-	double fastest = 1;
-	for (int i = 0; i < p->world && speeds_devices(job); i++)
-		fastest = i ? fmax(fastest, speeds_rank(job, i)) : speeds_rank(job, i);
-	double more = overstated(x, c, p, fastest);
-	for (int pp = 0; pp < p->layout.pp; pp++)
-		scale[pp] = more * fastest / speeds_holder(job, &p->layout, p->slowest_replica, pp);
+	const struct layout *l = &p->layout;
+	double fastest = speeds_fastest(job);
+	struct cost_device slowest = { 0 };
+	for (int i = 0, rank = layout_rank(l, at); i < l->tp * l->cp; i++, rank++) {
+		int kind = c->nodes[p->ranks[rank].node].kind;
+		bool on_cpu = k->rates[kind] <= 0;
+		struct cost_device mine =
+			cost_unlike_device(on_cpu ? machine : &k->machines[kind], k->rates[kind],
+					   k->best, speeds_rank(job, rank) / fastest, on_cpu);
+		slowest = i ? cost_unlike_slower(slowest, mine) : mine;
+	}
+	return slowest;
+}
+
+static void close_kinds(struct kinds *k)
+{
+	free(k->machines);
+	free(k->rates);
+}
+
+int cost_set_slowest(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
+{
+	struct kinds kinds;
+	int n = p->layout.dp * p->layout.pp;
+	if (!speeds_devices(job))
+		return 0;
+	double *speeds = calloc((size_t)n, sizeof *speeds);
+	int rc = open_kinds(job, c, p, &kinds, e);
+	if (!rc && !speeds)
+		rc = err_set(e, ERR_NOMEM, "no memory to compare %d stages; close other programs",
+			     n);
+	for (int i = 0; !rc && i < n; i++) {
+		struct cost_device d = holder_of(job, c, p, &kinds, NULL,
+						 (struct coords){ .dp = i / p->layout.pp,
+								  .pp = i % p->layout.pp });
+		speeds[i] = d.rate / d.scale;
+	}
+	if (!rc)
+		p->slowest_replica = batch_slowest(&p->shape, &p->layout, p->stages, p->shares,
+						   speeds);
+	close_kinds(&kinds);
+	free(speeds);
+	return rc;
 }
 
 /* Sets the passes of all stages, and the sum of each pipeline rank's passes. A transfer belongs to
@@ -66,18 +109,18 @@ static void set_costs(const struct cost_case *c, struct plan *p, struct cost_ran
 	for (int s = 0; s < stages; s++) {
 		int pp, chunk;
 		layout_holder(&p->layout, s, &pp, &chunk);
-		struct cost_pass t = cost_pass_of(c, &p->stages[s]);
 		struct cost_rank *r = &ranks[pp];
+		r->device = cost_device_at(c, pp);
+		struct cost_pass t = cost_pass_on(c, &r->device, &p->stages[s]);
 		if (splits)
 			cost_pass_halve(&t);
 		cost_add(&r->pass, &t, 1);
-		r->scale = c->scale[pp];
 		r->layers += p->stages[s].layer_hi - p->stages[s].layer_lo;
 		r->first |= p->stages[s].first;
 		r->last |= p->stages[s].last;
-		forward[s] = r->scale * cost_forward(&t) + wait;
-		weight[s] = r->scale * t.weight;
-		input[s] = r->scale * cost_backward(&t) - weight[s] + wait;
+		forward[s] = cost_forward(&t) + wait;
+		weight[s] = t.weight;
+		input[s] = cost_backward(&t) - weight[s] + wait;
 		forward[s] += cost_meeting(c, forward[s]);
 		input[s] += cost_meeting(c, input[s] + (splits ? 0 : weight[s]));
 	}
@@ -87,7 +130,7 @@ static void set_costs(const struct cost_case *c, struct plan *p, struct cost_ran
 	p->costs.node_ranks = sharing.node_ranks;
 }
 
-/* ranks and scale have one entry for each pipeline rank. */
+/* ranks has one entry for each pipeline rank. */
 static int predict_step(const struct cost_case *c, struct plan *p, struct cost_rank *ranks,
 			struct err *e)
 {
@@ -112,7 +155,8 @@ int cost_of_plan(const struct job *job, const struct cluster *cluster, struct pl
 	struct cost_units units;
 	struct cost_machine machine;
 	struct cost_rank *ranks = calloc((size_t)p->layout.pp, sizeof *ranks);
-	double *scale = calloc((size_t)p->layout.pp, sizeof *scale);
+	struct cost_device *devices = calloc((size_t)p->layout.pp, sizeof *devices);
+	struct kinds kinds = { 0 };
 	struct cost_case c = {
 		.job = job,
 		.shape = &p->shape,
@@ -120,26 +164,31 @@ int cost_of_plan(const struct job *job, const struct cluster *cluster, struct pl
 		.stages = p->stages,
 		.units = &units,
 		.group_links = group_links,
-		.scale = scale,
 		.machine = &machine,
 		.engine = cost_engines[job->plan.engine],
 		.micros = p->shares[p->slowest_replica].micros,
 		.node_replicas = p->ranks[0].node_replicas,
 	};
-	int rc = ranks && scale ? 0
-				: err_set(e, ERR_NOMEM,
-					  "no memory to predict %d stages; close other programs",
-					  p->layout.pp);
-	if (!rc && !(rc = alloc_costs(p, e))) {
+	int rc = ranks && devices ? 0
+				  : err_set(e, ERR_NOMEM,
+					    "no memory to predict %d stages; close other programs",
+					    p->layout.pp);
+	if (!rc && !(rc = alloc_costs(p, e)) && !(rc = open_kinds(job, cluster, p, &kinds, e))) {
 		for (int kind = 0; kind < GROUP_KINDS; kind++)
 			group_links[kind] = p->place.links[kind].span;
 		cost_machine_of_plan(job, cluster, p, &machine);
 		cost_machine_links(&machine, group_links);
 		cost_units_of(&p->shape, &p->layout, 0, &units);
-		set_scales(&c, cluster, p, scale);
+		for (int pp = 0; pp < p->layout.pp && speeds_devices(job); pp++) {
+			devices[pp] =
+				holder_of(job, cluster, p, &kinds, &machine,
+					  (struct coords){ .dp = p->slowest_replica, .pp = pp });
+			c.devices = devices;
+		}
 		rc = predict_step(&c, p, ranks, e);
 	}
-	free(scale);
+	close_kinds(&kinds);
+	free(devices);
 	free(ranks);
 	return rc;
 }

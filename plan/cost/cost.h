@@ -34,6 +34,13 @@ struct cost_units {
 void cost_units_of(const struct model_shape *m, const struct layout *l, int tp_rank,
 		   struct cost_units *out);
 
+/* A rank's device. */
+struct cost_device {
+	const struct cost_machine *machine;
+	double scale; /* its seconds of computation over those of the machine */
+	double rate;  /* of the machine, by which unlike devices compare (unlike.h) */
+};
+
 /* Everything that a step's time depends on, for a plan or for a configuration of a search. Pointers
  * are borrowed. */
 struct cost_case {
@@ -45,9 +52,9 @@ struct cost_case {
 	const struct group_links *group_links; /* [GROUP_KINDS], after cost_machine_links */
 	const struct cost_machine *machine;    /* of the fastest agent */
 	const struct cost_engine *engine;
-	/* [pp] seconds on the slowest replica's devices over seconds on the fastest device; NULL:
-	 * all devices are equal */
-	const double *scale;
+	/* [pp] the slowest device of each pipeline rank of the slowest replica; NULL: all devices
+	 * are equal */
+	const struct cost_device *devices;
 	int micros; /* micro-batches of the slowest replica */
 	/* replicas on a node; parallel.zero_shard = node shards over them */
 	int node_replicas;
@@ -55,7 +62,7 @@ struct cost_case {
 
 /* Bytes of an element of weights and activations. */
 double cost_width(const struct cost_case *c);
-/* Seconds of one micro-batch on one stage, on the fastest agent. They depend on job, shape, machine
+/* Seconds of one micro-batch on one stage, on the case's machine. They depend on job, shape, machine
  * and engine of the case, on the degrees tp, cp and ep and their links, and on the stage's number
  * of layers, how many of them recompute, and whether it is first or last. */
 struct cost_pass {
@@ -71,6 +78,13 @@ struct cost_pass {
 };
 /* The backward pass is whole; cost_pass_halve cuts it. */
 struct cost_pass cost_pass_of(const struct cost_case *c, const struct stage *stage);
+/* Makes it the pass of a device that computes slower by this factor. Transfers between devices take
+ * as long as before. */
+void cost_pass_slow(struct cost_pass *t, double scale);
+/* The device of a pipeline rank, and its pass over a stage: cost_pass_of on its machine, slowed. */
+struct cost_device cost_device_at(const struct cost_case *c, int pp);
+struct cost_pass cost_pass_on(const struct cost_case *c, const struct cost_device *d,
+			      const struct stage *stage);
 /* Makes it the pass of a schedule whose backward passes have two halves: `weight` is then all of
  * the second half. Transfers that hid behind the other half's products no longer do. */
 void cost_pass_halve(struct cost_pass *t);
@@ -78,6 +92,8 @@ void cost_pass_halve(struct cost_pass *t);
 /* Seconds of a transfer that are not hidden by `shade` seconds of products. */
 double cost_exposed(const struct cost_case *c, double transfer, double shade);
 
+/* Sets p->slowest_replica of a plan whose job names speeds, from its ranks' devices. ERR_NOMEM. */
+int cost_set_slowest(const struct job *job, const struct cluster *c, struct plan *p, struct err *e);
 /* Predicts the passes and the step of a plan: sets p->costs, p->seconds and p->time. ERR_NOMEM. */
 int cost_of_plan(const struct job *job, const struct cluster *cluster, struct plan *p,
 		 struct err *e);

@@ -484,6 +484,29 @@ struct cost_pass cost_pass_of(const struct cost_case *c, const struct stage *sta
 	return t;
 }
 
+void cost_pass_slow(struct cost_pass *t, double scale)
+{
+	t->fwd *= scale;
+	t->bwd *= scale;
+	t->weight *= scale;
+	t->again *= scale;
+}
+
+struct cost_device cost_device_at(const struct cost_case *c, int pp)
+{
+	return c->devices ? c->devices[pp] : (struct cost_device){ c->machine, 1, 1 };
+}
+
+struct cost_pass cost_pass_on(const struct cost_case *c, const struct cost_device *d,
+			      const struct stage *stage)
+{
+	struct cost_case mine = *c;
+	mine.machine = d->machine;
+	struct cost_pass t = cost_pass_of(&mine, stage);
+	cost_pass_slow(&t, d->scale);
+	return t;
+}
+
 void cost_pass_halve(struct cost_pass *t)
 {
 	t->tp_bwd = t->tp_halves;

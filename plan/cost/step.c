@@ -169,8 +169,8 @@ static double exposed_seconds(const struct cost_case *c, const struct cost_rank 
 		add_exchange(c, r, class, &x);
 	bool hides = c->job->parallel.overlap,
 	     sums = hides && (c->engine->hides_dp || c->layout->pp == 1);
-	double forward = hides ? r->scale * r->pass.fwd : 0,
-	       backward = sums ? r->scale * (r->pass.bwd + r->pass.tp_bwd + r->pass.again) : 0;
+	double forward = hides ? r->pass.fwd : 0,
+	       backward = sums ? r->pass.bwd + r->pass.tp_bwd + r->pass.again : 0;
 	double around = c->job->parallel.zero == 3 ? x.params : 0,
 	       each = cost_exposed(c, around, forward);
 	double after = c->job->parallel.zero == 3
@@ -221,7 +221,7 @@ static double orthogonalizing(const struct cost_case *c, const struct cost_rank 
 	if (!iterations)
 		return 0;
 	return owned_by(c, r, c->units->hidden) / (side * side) *
-	       cost_machine_fp32_product(c->machine, each);
+	       cost_machine_fp32_product(r->device.machine, each);
 }
 
 double cost_update(const struct cost_case *c, const struct cost_rank *r)
@@ -232,14 +232,14 @@ double cost_update(const struct cost_case *c, const struct cost_rank *r)
 	 * element-wise optimizers can be offloaded. */
 	double state = 2 * optimizer_full_states(c->job->optimizer.kind) +
 		       (c->job->precision.dtype == DTYPE_FP32 ? 0 : 2);
-	bool away = c->job->offload.optimizer && c->machine->host > 0;
-	double update =
-		c->engine->update > 0
-			? cost_machine_seconds(c->machine, RATE_MOVED, c->engine->update * owned)
-			: cost_machine_seconds(c->machine, RATE_OPTIMIZER, o->words * F32 * owned);
-	return crowded(c) * r->scale *
+	const struct cost_machine *m = r->device.machine;
+	bool away = c->job->offload.optimizer && m->host > 0;
+	double update = c->engine->update > 0
+				? cost_machine_seconds(m, RATE_MOVED, c->engine->update * owned)
+				: cost_machine_seconds(m, RATE_OPTIMIZER, o->words * F32 * owned);
+	return crowded(c) * r->device.scale *
 	       (update + orthogonalizing(c, r, o->iterations) +
-		cost_machine_offload(c->machine, away ? state * F32 * owned : 0));
+		cost_machine_offload(m, away ? state * F32 * owned : 0));
 }
 
 /* Seconds that ranks wait for the slowest one after `seconds` of work. */
@@ -270,7 +270,7 @@ double cost_shared(const struct cost_case *c, double busy, double alone)
 
 void cost_sum_add(const struct cost_case *c, const struct cost_rank *r, struct cost_sum *sum)
 {
-	double busy = r->scale * (cost_forward(&r->pass) + cost_backward(&r->pass)),
+	double busy = cost_forward(&r->pass) + cost_backward(&r->pass),
 	       dp = tied_sum(c, r) + exposed_seconds(c, r);
 	if (busy > sum->busy) {
 		sum->busy = busy;
@@ -287,7 +287,7 @@ void cost_sum_parts(const struct cost_case *c, const struct cost_sum *sum, doubl
 	double busy = c->micros * sum->busy,
 	       stretch = c->layout->pp > 1 && busy > 0 ? fmax(1, fmin(crowded(c), whole / busy))
 						       : crowded(c);
-	double times = stretch * c->micros * sum->slow.scale,
+	double times = stretch * c->micros,
 	       dp = sum->dp + straggling(c, c->micros * sum->busy + sum->dp + sum->optimizer);
 	*t = (struct plan_time){
 		.compute = times * (s->fwd + s->bwd),
@@ -311,33 +311,40 @@ struct passes {
 	struct stage_kind {
 		int layers, again;
 		bool first, last;
-	} kinds[8];
-	struct cost_pass pass[8];
+		struct cost_device device;
+	} kinds[16];
+	struct cost_pass pass[16];
 	int n;
 };
 
-static struct stage_kind kind_of(const struct cost_case *c, const struct stage *s)
+static struct stage_kind kind_of(const struct cost_case *c, const struct cost_device *d,
+				 const struct stage *s)
 {
 	int every = (int)c->job->recompute.every;
 	return (struct stage_kind){ s->layer_hi - s->layer_lo,
 				    (s->layer_hi + every - 1) / every -
 					    (s->layer_lo + every - 1) / every,
-				    s->first, s->last };
+				    s->first, s->last, *d };
 }
 
-static const struct cost_pass *pass_of(const struct cost_case *c, const struct stage *s,
-				       struct passes *known)
+static bool same_kind(const struct stage_kind *a, const struct stage_kind *b)
 {
-	struct stage_kind k = kind_of(c, s);
+	return a->layers == b->layers && a->again == b->again && a->first == b->first &&
+	       a->last == b->last && a->device.machine == b->device.machine &&
+	       a->device.scale <= b->device.scale && a->device.scale >= b->device.scale;
+}
+
+static const struct cost_pass *pass_of(const struct cost_case *c, const struct cost_device *d,
+				       const struct stage *s, struct passes *known)
+{
+	struct stage_kind k = kind_of(c, d, s);
 	int most = (int)(sizeof known->kinds / sizeof *known->kinds), i = 0;
-	while (i < known->n &&
-	       (known->kinds[i].layers != k.layers || known->kinds[i].again != k.again ||
-		known->kinds[i].first != k.first || known->kinds[i].last != k.last))
+	while (i < known->n && !same_kind(&known->kinds[i], &k))
 		i++;
 	if (i == known->n) {
 		i = known->n < most ? known->n++ : most - 1;
 		known->kinds[i] = k;
-		known->pass[i] = cost_pass_of(c, s);
+		known->pass[i] = cost_pass_on(c, d, s);
 	}
 	return &known->pass[i];
 }
@@ -347,16 +354,16 @@ static void take_rank(const struct cost_case *c, int pp, struct passes *known, s
 {
 	double wait = cost_wait(c), down = 0, up = 0;
 	bool splits = schedule_splits(c->job->parallel.schedule);
-	*r = (struct cost_rank){ .scale = c->scale ? c->scale[pp] : 1 };
+	*r = (struct cost_rank){ .device = cost_device_at(c, pp) };
 	for (int chunk = 0; chunk < c->layout->chunks; chunk++) {
 		const struct stage *s = &c->stages[layout_stage(c->layout, pp, chunk)];
-		struct cost_pass whole = *pass_of(c, s, known), *t = &whole;
+		struct cost_pass whole = *pass_of(c, &r->device, s, known), *t = &whole;
 		if (splits)
 			cost_pass_halve(t);
-		double forward = r->scale * cost_forward(t), backward = r->scale * cost_backward(t);
+		double forward = cost_forward(t), backward = cost_backward(t);
 		double first = cost_meeting(c, forward),
-		       second = cost_meeting(c, backward - (splits ? r->scale * t->weight : 0));
-		double both = r->scale * (cost_forward(t) + cost_backward(t)) + first + second;
+		       second = cost_meeting(c, backward - (splits ? t->weight : 0));
+		double both = forward + backward + first + second;
 		down += first;
 		up += second;
 		cost_add(&r->pass, t, 1);
@@ -369,10 +376,9 @@ static void take_rank(const struct cost_case *c, int pp, struct passes *known, s
 	}
 	times->first += 2 * wait;
 	times->last += 2 * wait;
-	times->forward = r->scale * cost_forward(&r->pass) + c->layout->chunks * wait + down;
-	times->weight = r->scale * r->pass.weight;
-	times->input = r->scale * cost_backward(&r->pass) - times->weight +
-		       c->layout->chunks * wait + up;
+	times->forward = cost_forward(&r->pass) + c->layout->chunks * wait + down;
+	times->weight = r->pass.weight;
+	times->input = cost_backward(&r->pass) - times->weight + c->layout->chunks * wait + up;
 }
 
 void cost_step(const struct cost_case *c, struct plan_time *out)

@@ -61,9 +61,9 @@ double cost_shared(const struct cost_case *c, double busy, double alone);
  * micro-batch. */
 struct cost_rank {
 	int layers;
-	bool first, last;      /* holds the model's first, last stage */
-	double scale;          /* its device's seconds over the fastest device's */
-	struct cost_pass pass; /* of all its chunks, on the fastest device */
+	bool first, last; /* holds the model's first, last stage */
+	struct cost_device device;
+	struct cost_pass pass; /* of all its chunks, on its device */
 };
 
 /* The figures that decide the step's time. It starts as {0}; each rank is added once, in any

@@ -1,7 +1,5 @@
 #include "plan/cost/sureness.h"
 
-#include "plan/capacity.h"
-
 enum { LONG = 16 * 1024 };
 
 static bool is_mixture(const struct job *job, const struct model_shape *m)
@@ -56,11 +54,11 @@ const struct cost_sureness *cost_sureness_of(const struct job *job, const struct
 	return &regimes[i].s;
 }
 
-bool cost_sureness_interval(const struct job *job, const struct model_shape *m,
-			    const struct node_kind *k, double seconds, struct cost_interval *out)
+bool cost_sureness_interval(const struct job *job, const struct model_shape *m, double flops,
+			    double seconds, struct cost_interval *out)
 {
 	/* The published steps are of GPUs whose rates are known. */
-	if (plan_on_cpu(k) || k->device_flops <= 0)
+	if (flops <= 0)
 		return false;
 	double worst = cost_sureness_of(job, m)->worst;
 	*out = (struct cost_interval){ seconds / (1 + worst), seconds / (1 - worst) };

@@ -11,7 +11,6 @@
 
 #include "plan/spec/job/job.h"
 #include "plan/spec/model/model.h"
-#include "topo/cluster.h"
 
 struct cost_sureness {
 	const char *group;  /* of the rows: "fsdp" ... */
@@ -23,14 +22,15 @@ struct cost_sureness {
 
 /* The regime of a job: that of its first property among experts, length, 8 bits and ZeRO 3. */
 const struct cost_sureness *cost_sureness_of(const struct job *job, const struct model_shape *m);
-/* The seconds between which a step likely takes that is predicted to take `seconds` on devices of
- * this kind: the error is at most the largest one of the job's regime. False, and *out is not set, on
- * processors and on devices of unknown rates. */
+/* The seconds between which a step likely takes that is predicted to take `seconds`: the error is at
+ * most the largest one of the job's regime. flops: the data sheet's rate of the devices that are used
+ * (struct plan_peak). False, and *out is not set, if that is 0: on processors and on devices of
+ * unknown rates. */
 struct cost_interval {
 	double least, most;
 };
-bool cost_sureness_interval(const struct job *job, const struct model_shape *m,
-			    const struct node_kind *k, double seconds, struct cost_interval *out);
+bool cost_sureness_interval(const struct job *job, const struct model_shape *m, double flops,
+			    double seconds, struct cost_interval *out);
 /* All regimes, one after the other; NULL after the last one. */
 const struct cost_sureness *cost_sureness_at(int i);
 

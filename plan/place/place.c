@@ -94,21 +94,20 @@ static void fill_block(struct map_search *m)
 	}
 }
 
-/* Block order in which tensor-parallel groups stay inside nodes; the last devices of a node stay
- * free. Groups for which there is no room in a node share the free devices. */
-static void fill_whole(struct map_search *m)
+/* Tensor-parallel groups stay inside nodes; the last devices of a node stay free. Groups for which
+ * there is no room in a node share the free devices. */
+void place_in_order(const struct cluster *c, const struct layout *l, struct cluster_slot *slots)
 {
-	int tp = m->l->tp, r = 0;
-	for (int node = 0; node < m->c->n_nodes; node++)
+	int tp = l->tp, world = layout_world(l), r = 0;
+	for (int node = 0; node < c->n_nodes; node++)
 		for (int device = 0;
-		     device + tp <= topo_cluster_kind(m->c, node)->devices && r < m->world;
-		     device += tp)
+		     device + tp <= topo_cluster_kind(c, node)->devices && r < world; device += tp)
 			for (int i = 0; i < tp; i++)
-				m->slots[r++] = (struct cluster_slot){ node, device + i };
-	for (int node = 0; node < m->c->n_nodes && r < m->world; node++) {
-		int devices = topo_cluster_kind(m->c, node)->devices;
-		for (int device = devices / tp * tp; device < devices && r < m->world; device++)
-			m->slots[r++] = (struct cluster_slot){ node, device };
+				slots[r++] = (struct cluster_slot){ node, device + i };
+	for (int node = 0; node < c->n_nodes && r < world; node++) {
+		int devices = topo_cluster_kind(c, node)->devices;
+		for (int device = devices / tp * tp; device < devices && r < world; device++)
+			slots[r++] = (struct cluster_slot){ node, device };
 	}
 }
 
@@ -311,7 +310,7 @@ static int place_all(struct map_search *m, struct err *e)
 {
 	fill_block(m);
 	weigh_current(m);
-	fill_whole(m);
+	place_in_order(m->c, m->l, m->slots);
 	weigh_current(m);
 	fill_cyclic(m);
 	weigh_current(m);
@@ -326,7 +325,7 @@ static void place_fixed(struct map_search *m)
 	weigh_current(m);
 	fill_cyclic(m);
 	weigh_current(m);
-	fill_whole(m);
+	place_in_order(m->c, m->l, m->slots);
 	weigh_current(m);
 	memcpy(m->best, m->slots, (size_t)m->world * sizeof *m->best);
 	place_map_cost(m->w, m->slots, m->t, &m->out->cost);

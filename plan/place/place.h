@@ -64,6 +64,8 @@ struct placement {
  * each rank. The cluster must have enough devices. ERR_NOMEM. */
 int place_ranks(const struct cluster *c, const struct layout *l, const struct traffic *t,
 		bool fixed, struct cluster_slot *slots, struct placement *out, struct err *e);
+/* That block order. */
+void place_in_order(const struct cluster *c, const struct layout *l, struct cluster_slot *slots);
 void place_placement_free(struct placement *p);
 
 #endif

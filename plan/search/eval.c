@@ -3,6 +3,7 @@
 #include "plan/spec/batch.h"
 #include "plan/cost/devices.h"
 #include "plan/cost/engine.h"
+#include "plan/cost/unlike.h"
 #include "plan/search/fit.h"
 #include "plan/spec/speeds.h"
 
@@ -18,6 +19,38 @@ static int largest_box(const struct cluster *c)
 	for (int i = 0; i < c->n_kinds; i++)
 		most = c->kinds[i].devices > most ? c->kinds[i].devices : most;
 	return most;
+}
+
+/* Lists the machines of unlike devices. */
+static bool open_own(struct eval *v, const struct space *s)
+{
+	struct eval_devices *own = &v->own;
+	own->n = s->named ? s->cluster->n_kinds : 0;
+	own->machines = calloc((size_t)own->n + 1, sizeof *own->machines);
+	own->rates = calloc((size_t)own->n + 1, sizeof *own->rates);
+	own->kinds = calloc((size_t)s->named + 1, sizeof *own->kinds);
+	own->slots = calloc((size_t)s->named + 1, sizeof *own->slots);
+	own->holders = calloc((size_t)s->named + 1, sizeof *own->holders);
+	own->speeds = calloc((size_t)s->named + 1, sizeof *own->speeds);
+	v->n_own = own->n + 1; /* the first one is the case's */
+	v->passes = calloc((size_t)STREAMS * (size_t)v->n_own, sizeof *v->passes);
+	if (!own->machines || !own->rates || !own->kinds || !own->slots || !own->holders ||
+	    !own->speeds || !v->passes)
+		return false;
+	for (int i = 0; i < own->n; i++) {
+		const struct node_kind *k = &s->cluster->kinds[i];
+		if (plan_on_cpu(k))
+			continue;
+		cost_machine_of_agents(k, s->job->precision.dtype != DTYPE_FP32, 1, 1,
+				       &own->machines[i]);
+		own->rates[i] = cost_unlike_rate(s->job, &s->shape, &own->machines[i]);
+	}
+	return true;
+}
+
+const struct cost_machine *search_eval_machine(const struct eval *v, int i)
+{
+	return i && v->own.rates[i - 1] > 0 ? &v->own.machines[i - 1] : v->cost.machine;
 }
 
 struct eval *search_eval_open(const struct space *s, struct err *e)
@@ -39,17 +72,17 @@ struct eval *search_eval_open(const struct space *s, struct err *e)
 		v->host_limits = calloc((size_t)v->box + 1, sizeof *v->host_limits);
 		v->stages = calloc(stages, sizeof *v->stages);
 		v->uncut = calloc(stages, sizeof *v->uncut);
-		v->own = calloc(stages, sizeof *v->own);
+		v->own_stages = calloc(stages, sizeof *v->own_stages);
 		v->shares = calloc((size_t)s->named + 1, sizeof *v->shares);
-		v->scale = calloc(most, sizeof *v->scale);
 		v->streams = calloc(STREAMS, sizeof *v->streams);
 		v->kinds = calloc(most, sizeof *v->kinds);
 		v->kind_of = calloc(most, sizeof *v->kind_of);
+		v->away = calloc(most, sizeof *v->away);
 		v->live = search_live_open();
 	}
-	if (!v || !v->machines || !v->machine_set || !v->limits || !v->host_limits || !v->stages ||
-	    !v->uncut || !v->own || !v->shares || !v->scale || !v->streams || !v->kinds ||
-	    !v->kind_of || !v->live) {
+	if (!v || !open_own(v, s) || !v->machines || !v->machine_set || !v->limits ||
+	    !v->host_limits || !v->stages || !v->uncut || !v->own_stages || !v->shares ||
+	    !v->streams || !v->kinds || !v->kind_of || !v->away || !v->live) {
 		search_eval_close(v);
 		err_set(e, ERR_NOMEM, "no memory to search layouts on %s; close other programs",
 			s->cluster->name);
@@ -81,12 +114,19 @@ void search_eval_close(struct eval *v)
 	free(v->host_limits);
 	free(v->stages);
 	free(v->uncut);
-	free(v->own);
+	free(v->own_stages);
+	free(v->own.machines);
+	free(v->own.rates);
+	free(v->own.kinds);
+	free(v->own.slots);
+	free(v->own.holders);
+	free(v->own.speeds);
+	free(v->passes);
 	free(v->shares);
-	free(v->scale);
 	free(v->streams);
 	free(v->kinds);
 	free(v->kind_of);
+	free(v->away);
 	free(v->states);
 	search_live_close(v->live);
 	free(v);
@@ -180,6 +220,7 @@ bool search_eval_grid(struct eval *v, int tp, int cp, int ep, int pp, int dp)
 	set_units(v);
 	v->ends = tp_ranks_equal(v) ? 1 : ENDS;
 	v->n_states = 0;
+	v->own.set = false;
 	return true;
 }
 
@@ -192,15 +233,23 @@ static struct cost_pass less(struct cost_pass a, const struct cost_pass *b)
 }
 
 /* All layers have the same cost, so a stage's pass is the sum of its layers and of its ends. */
-static void set_passes(struct eval *v, struct eval_stream *s)
+static void set_passes_on(const struct eval *v, const struct cost_machine *machine,
+			  struct eval_passes *s)
 {
 	struct stage recomputed = { 0, 1, false, false }, kept = { 1, 2, false, false },
 		     first = { 0, 1, true, false }, last = { 0, 1, false, true };
+	struct cost_device d = { machine, 1, 1 };
+	s->recomputed = cost_pass_on(&v->cost, &d, &recomputed);
+	s->kept = v->config.every > 1 ? cost_pass_on(&v->cost, &d, &kept) : s->recomputed;
+	s->first = less(cost_pass_on(&v->cost, &d, &first), &s->recomputed);
+	s->last = less(cost_pass_on(&v->cost, &d, &last), &s->recomputed);
+}
+
+static void set_passes(struct eval *v, struct eval_stream *s)
+{
 	v->job.offload.activations = false; /* the line adds them */
-	s->recomputed = cost_pass_of(&v->cost, &recomputed);
-	s->kept = v->config.every > 1 ? cost_pass_of(&v->cost, &kept) : s->recomputed;
-	s->first = less(cost_pass_of(&v->cost, &first), &s->recomputed);
-	s->last = less(cost_pass_of(&v->cost, &last), &s->recomputed);
+	for (int i = 0; i < v->n_own; i++)
+		set_passes_on(v, search_eval_machine(v, i), &s->passes[i]);
 	s->links[0] = v->group_links[GROUP_TP];
 	s->links[1] = v->group_links[GROUP_CP];
 	s->links[2] = v->group_links[GROUP_EP];
@@ -242,6 +291,7 @@ bool search_eval_stream(struct eval *v, int micro, bool sp, const struct space_r
 		     s->again.every == again->every;
 	if (!known) {
 		*s = (struct eval_stream){ .set = true,
+					   .passes = v->passes + (s - v->streams) * v->n_own,
 					   .tp = c->tp,
 					   .cp = c->cp,
 					   .ep = c->ep,
@@ -260,17 +310,28 @@ static double busy_of(const struct cost_pass *t)
 	return cost_forward(t) + cost_backward(t);
 }
 
-/* The busiest rank has at least the mean work of all ranks. */
-double search_eval_stream_bound(const struct eval *v)
+/* The work of all layers and of both ends on the fastest machine. */
+static double least_work(const struct eval *v)
 {
-	const struct eval_stream *s = v->stream;
 	double layers = (double)v->space->shape.layers,
 	       again = v->config.every > 1 ? floor((layers + v->config.every - 1) / v->config.every)
 					   : layers;
-	double work = again * busy_of(&s->recomputed) + (layers - again) * busy_of(&s->kept) +
-		      busy_of(&s->first) + busy_of(&s->last);
-	return (double)v->job.batch.global / v->config.micro / v->config.dp / v->config.pp * work *
-	       (1 - 1e-9);
+	double kept = INFINITY, redone = INFINITY, first = INFINITY, last = INFINITY;
+	for (int i = 0; i < v->n_own; i++) {
+		const struct eval_passes *s = &v->stream->passes[i];
+		kept = fmin(kept, busy_of(&s->kept));
+		redone = fmin(redone, busy_of(&s->recomputed));
+		first = fmin(first, busy_of(&s->first));
+		last = fmin(last, busy_of(&s->last));
+	}
+	return again * redone + (layers - again) * kept + first + last;
+}
+
+/* The busiest rank has at least the mean work of all ranks. */
+double search_eval_stream_bound(const struct eval *v)
+{
+	return (double)v->job.batch.global / v->config.micro / v->config.dp / v->config.pp *
+	       least_work(v) * (1 - 1e-9);
 }
 
 /* --- Leaf --- */

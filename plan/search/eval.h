@@ -43,7 +43,8 @@ struct eval_leaf {
 	struct plan_rank
 		rank; /* the rank that needs the most memory: its bytes, and tp and pp of `at` */
 	double limit; /* bytes that a rank may use; 0: unknown */
-	/* the most bytes that a rank needs of its node's memory, and may use */
+	/* bytes of a node's memory that each of its ranks needs in the mean, on the fullest node,
+	 * and may use */
 	double host, host_limit;
 	bool fits;
 };

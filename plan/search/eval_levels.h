@@ -12,6 +12,27 @@
 /* The largest shard is on the first or on the last tp rank. */
 enum { ENDS = 2, STREAMS = 1 << 12, ZEROS = 2 * 4 };
 
+/* Passes of a layer that keeps its activations and of one that recomputes them; what the first and
+ * the last stage have in addition. */
+struct eval_passes {
+	struct cost_pass kept, recomputed, first, last;
+};
+
+/* The devices of a cluster whose job names their speeds, in the order of the ranks. */
+struct eval_devices {
+	struct cost_machine *machines; /* [n] one for each kind of nodes */
+	double *rates;                 /* [n] plan/cost/unlike.h; 0: a processor */
+	int n;
+	int *kinds; /* [named] of each rank, for this tp; the order of ranks depends on it */
+	int tp;
+	double best; /* the rate of the fastest of them */
+	/* of this grid, if set: [dp][pp] the slowest device, and its rate as it is slowed */
+	bool set;
+	struct cost_device *holders;
+	double *speeds;
+	struct cluster_slot *slots;
+};
+
 /* One stream of a grid, kept for the grids that share it. Passes depend on the links too, sizes do
  * not. */
 struct eval_stream {
@@ -21,9 +42,7 @@ struct eval_stream {
 	struct space_recompute again;
 	struct group_links links[3]; /* tp, cp, ep */
 	const struct cost_machine *machine;
-	/* of a layer that keeps its activations and of one that recomputes them; what the first and
-	 * the last stage have in addition */
-	struct cost_pass kept, recomputed, first, last;
+	struct eval_passes *passes; /* [n_own] on each machine */
 	bool sized[2][2];
 	struct memory_sizes sizes[2][2][ENDS]; /* [splits][offloaded] */
 };
@@ -34,6 +53,7 @@ struct eval_key {
 	/* of the first and the last chunk: layers × 2^16 + recomputing layers */
 	int ends[2];
 	bool first, last;
+	int machine; /* index into a stream's passes */
 	double scale;
 	/* seconds to copy a micro-batch's activations to host memory: of all chunks, of the first,
 	 * of the last */
@@ -48,8 +68,8 @@ struct eval_kind {
 	struct pipeline_rank_times pipe;
 	int state;                              /* index into states */
 	double activations[ENDS], shared[ENDS]; /* of the rank that keeps the most alive */
-	double offloaded[ENDS];                 /* its activations in the node's memory */
 	int most[ENDS];                         /* that rank */
+	double host; /* bytes in its node's memory, for the leaf; without activations */
 };
 
 /* Parameters and optimizer state of ranks with these layers and ends, on this grid. */
@@ -77,14 +97,17 @@ struct eval {
 	struct cost_units units[ENDS];
 	int units_tp, units_ep, ends; /* degrees that `units` is for; 1 end if both are equal */
 	struct cost_case cost;
-	struct stage **stages; /* [search_space_stages() + 1]: by their number; NULL: not yet */
-	bool *uncut;           /* cannot be split into that many stages */
-	struct stage *own;     /* for unequal devices */
+	struct stage **stages;    /* [search_space_stages() + 1]: by their number; NULL: not yet */
+	bool *uncut;              /* cannot be split into that many stages */
+	struct stage *own_stages; /* for unequal devices */
 	struct batch_share *shares;
-	double *scale;
+	struct eval_devices own;
 	struct eval_stream *streams, *stream;
-	struct eval_kind *kinds; /* [pp] */
-	int n_kinds, *kind_of;   /* of each pipeline rank */
+	struct eval_passes *passes; /* [STREAMS][n_own] */
+	int n_own;                  /* machines that a stream has passes of */
+	struct eval_kind *kinds;    /* [pp] */
+	int n_kinds, *kind_of;      /* of each pipeline rank */
+	double *away;               /* [pp] bytes of its activations in the node's memory */
 	struct eval_state *states;
 	int n_states, room_states;
 	struct pipeline_times pipe;
@@ -98,12 +121,14 @@ struct eval {
 };
 
 int search_eval_agents(const struct eval *v);
+/* The machine of a stream's passes [i]: 0: the case's, otherwise that of kind i - 1. */
+const struct cost_machine *search_eval_machine(const struct eval *v, int i);
 /* The sizes of the stream, [ENDS]. */
 const struct memory_sizes *search_eval_sizes(struct eval *v);
 /* Sets the bytes of the kinds' activations for the line. */
 bool search_eval_activations(struct eval *v);
 /* The bytes of the rank that needs the most, with the leaf's ZeRO and offloading in v->job. Returns
- * the most that any rank needs of its node's memory. */
+ * the most that the ranks of a node need of its memory, as a mean over them. */
 double search_eval_largest(struct eval *v, struct plan_rank *out);
 
 #endif

@@ -28,6 +28,7 @@ static void add_rank(struct eval *v, int pp, const struct live_chunk *live,
 	struct stage mine[LAYOUT_CHUNKS_MAX];
 	for (int c = 0; c < chunks; c++)
 		mine[c] = v->cost.stages[layout_stage(&v->layout, pp, c)];
+	v->away[pp] = 0;
 	for (int end = 0; end < v->ends; end++) {
 		double sum = sizes[end].immense, away = 0,
 		       shared = sum > 0 ? 0 : plan_memory_shared(&sizes[end], mine, chunks);
@@ -36,7 +37,7 @@ static void add_rank(struct eval *v, int pp, const struct live_chunk *live,
 						 live[c].turns);
 			away += live[c].live * plan_memory_offloaded(&sizes[end], &mine[c]);
 		}
-		k->offloaded[end] = fmax(k->offloaded[end], away);
+		v->away[pp] = fmax(v->away[pp], away);
 		if (sum + shared > k->activations[end] + k->shared[end]) {
 			k->activations[end] = sum;
 			k->shared[end] = shared;
@@ -54,8 +55,7 @@ bool search_eval_activations(struct eval *v)
 		return false;
 	for (int k = 0; k < v->n_kinds; k++)
 		for (int end = 0; end < ENDS; end++)
-			v->kinds[k].activations[end] = v->kinds[k].shared[end] =
-				v->kinds[k].offloaded[end] = -1;
+			v->kinds[k].activations[end] = v->kinds[k].shared[end] = -1;
 	for (int pp = 0; pp < v->layout.pp; pp++)
 		add_rank(v, pp, live + pp * v->layout.chunks, sizes);
 	return true;
@@ -98,26 +98,41 @@ static const struct plan_rank *state_bytes(struct eval *v, const struct eval_kin
 	return &s->bytes[zero][end];
 }
 
+/* The most bytes that a node's ranks keep in its memory, as a mean over them. Neighbours in the
+ * pipeline share a node as far as the box of block order reaches. */
+static double fullest_host(const struct eval *v)
+{
+	int side = v->fold.pp > 1 ? v->fold.pp : 1;
+	double most = 0;
+	for (int first = 0; first < v->layout.pp; first += side) {
+		double sum = 0;
+		for (int pp = first; pp < first + side; pp++)
+			sum += v->kinds[v->kind_of[pp]].host + v->away[pp];
+		most = fmax(most, sum / side);
+	}
+	return most;
+}
+
 double search_eval_largest(struct eval *v, struct plan_rank *out)
 {
-	double host = 0;
 	int cores = topo_cluster_kind(v->space->cluster, 0)->cores / search_eval_agents(v),
 	    asked = speeds_threads(&v->job, 0);
 	double rest = plan_memory_rest(&v->job, v->cost.micros, asked ? asked : cores);
 	*out = (struct plan_rank){ .total = -1 };
-	for (int i = 0; i < v->n_kinds; i++)
+	for (int i = 0; i < v->n_kinds; i++) {
+		struct eval_kind *k = &v->kinds[i];
+		k->host = 0;
 		for (int end = 0; end < v->ends; end++) {
-			const struct eval_kind *k = &v->kinds[i];
 			struct plan_rank r = *state_bytes(v, k, end);
-			r.host = k->offloaded[end];
 			r.activations = k->activations[end];
 			r.buffers += k->shared[end] + rest + plan_memory_staged(&v->job);
 			plan_memory_sum(&v->job, v->on_cpu, &r);
-			host = fmax(host, r.host);
+			k->host = fmax(k->host, r.host);
 			r.at = (struct coords){ .tp = end ? v->layout.tp - 1 : 0,
 						.pp = k->most[end] };
 			if (r.total > out->total)
 				*out = r;
 		}
-	return host;
+	}
+	return fullest_host(v);
 }

@@ -141,20 +141,28 @@ static int refuse_memory(const struct job *job, const struct cluster *c, const s
 	return -1;
 }
 
-/* Prints a warning without an offload, and refuses with one. Only what a step cannot do without is
- * a reason to refuse. */
-static int judge_host(const struct job *job, const struct cluster *c, struct plan *p,
-		      const struct plan_rank *r, struct err *e)
+static int count_ranks(const struct plan *p, int node)
 {
-	const struct node_kind *k = topo_cluster_kind(c, r->node);
+	int n = 0;
+	for (int i = 0; i < p->world; i++)
+		n += p->ranks[i].node == node;
+	return n;
+}
+
+/* Judges a node whose ranks keep `held` bytes in its memory: prints a warning without an offload,
+ * and refuses with one. Only what a step cannot do without is a reason to refuse. */
+static int judge_host(const struct job *job, const struct cluster *c, struct plan *p, int node,
+		      double held, struct err *e)
+{
+	const struct node_kind *k = topo_cluster_kind(c, node);
 	bool offloads = job->offload.optimizer || job->offload.activations;
 	char needs[HUMAN], has[HUMAN];
-	human_bytes(r->host * r->node_ranks, needs);
+	human_bytes(held, needs);
 	if (k->memory > 0 && offloads)
 		return err_set(e, ERR_NOFIT,
 			       "the %d ranks of node %s keep %s in its memory (offload, snapshot), "
 			       "and %s leaves them %s; offload less, or use more devices",
-			       r->node_ranks, c->nodes[r->node].name, needs, k->name,
+			       count_ranks(p, node), c->nodes[node].name, needs, k->name,
 			       human_bytes(search_fit_host(k, 1), has));
 	if (k->memory > 0)
 		plan_warn(p,
@@ -171,24 +179,32 @@ static int judge_host(const struct job *job, const struct cluster *c, struct pla
 	return 0;
 }
 
-/* Judges the rank whose part of its node's memory is exceeded the most, where that is known. */
+/* Judges the node whose memory is exceeded the most, where that is known. */
 static int fit_hosts(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
 {
-	const struct plan_rank *worst = NULL;
-	double over = 0;
-	bool known = false; /* the memory of worst's node */
-	for (int i = 0; i < p->world; i++) {
-		const struct plan_rank *r = &p->ranks[i];
-		const struct node_kind *k = topo_cluster_kind(c, r->node);
-		double more = r->host - search_fit_host(k, r->node_ranks);
+	double *held = calloc((size_t)c->n_nodes + 1, sizeof *held), over = 0;
+	int worst = -1, rc = 0;
+	bool known = false; /* the memory of the worst node */
+	if (!held)
+		return err_set(e, ERR_NOMEM, "no memory for %d nodes; close other programs",
+			       c->n_nodes);
+	for (int i = 0; i < p->world; i++)
+		held[p->ranks[i].node] += p->ranks[i].host;
+	for (int n = 0; n < c->n_nodes; n++) {
+		const struct node_kind *k = topo_cluster_kind(c, n);
+		double more = held[n] - search_fit_host(k, 1);
 		bool mine = k->memory > 0;
-		if (!plan_on_cpu(k) && more > 0 && (mine != known ? mine : more > over)) {
-			worst = r;
+		if (!plan_on_cpu(k) && held[n] > 0 && more > 0 &&
+		    (mine != known ? mine : more > over)) {
+			worst = n;
 			over = more;
 			known = mine;
 		}
 	}
-	return worst ? judge_host(job, c, p, worst, e) : 0;
+	if (worst >= 0)
+		rc = judge_host(job, c, p, worst, held[worst], e);
+	free(held);
+	return rc;
 }
 
 int search_fit_memory(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)

@@ -1,5 +1,6 @@
 #include "plan/search/nearest.h"
 
+#include "plan/parts.h"
 #include "plan/search/visit.h"
 
 #include <math.h>
@@ -98,25 +99,38 @@ static void look(void *arg, const struct eval_leaf *leaf)
 	insert_leaf(r, at, d, mask, leaf);
 }
 
-/* Visits all configurations with these keys open. The other keys are the job's own, and dp is the
- * layout's. */
-static void try_changes(const struct job *job, const struct cluster *c, const struct layout *asked,
-			uint32_t open, struct ranking *r)
+/* Visits all configurations of a job's open keys on a part of the cluster. */
+static void visit_part(const struct job *job, const struct plan_parts *parts, int i,
+		       struct ranking *r)
 {
-	struct job *mine = malloc(sizeof *mine);
+	struct plan_part part;
 	struct space *s = calloc(1, sizeof *s);
-	if (mine && s) {
-		*mine = *job;
-		mine->parallel.dp = asked->dp;
-		mine->open = open;
-		struct eval *v = search_space_open(mine, c, s, NULL) ? NULL
-								     : search_eval_open(s, NULL);
+	if (s && !plan_part_open(parts, i, &part, NULL)) {
+		struct eval *v = search_space_open(job, &part.cluster, s, NULL)
+					 ? NULL
+					 : search_eval_open(s, NULL);
 		if (v)
 			search_visit_space(s, v, &(struct space_visitor){ .arg = r, .leaf = look },
 					   NULL);
 		search_eval_close(v);
+		plan_part_close(&part);
 	}
 	free(s);
+}
+
+/* Visits all configurations with these keys open, on each part of the cluster. The other keys are
+ * the job's own, and dp is the layout's. */
+static void try_changes(const struct job *job, const struct plan_parts *parts,
+			const struct layout *asked, uint32_t open, struct ranking *r)
+{
+	struct job *mine = malloc(sizeof *mine); /* too large for a small stack */
+	if (mine) {
+		*mine = *job;
+		mine->parallel.dp = asked->dp;
+		mine->open = open;
+	}
+	for (int i = 0; mine && i < parts->n; i++)
+		visit_part(mine, parts, i, r);
 	free(mine);
 }
 
@@ -124,14 +138,17 @@ int search_nearest(const struct job *job, const struct cluster *c, const struct 
 		   struct eval_leaf out[NEAREST_MAX])
 {
 	struct ranking r = { .asked = search_config_of(job, asked->dp), .leaves = out };
-	if (job->parallel.sync == SYNC_SERVER)
+	struct plan_parts parts;
+	if (job->parallel.sync == SYNC_SERVER || plan_parts_open(job, c, &parts, NULL))
 		return 0;
-	try_changes(job, c, asked, WAYS, &r);
-	try_changes(job, c, asked, DEGREES, &r);
+	try_changes(job, &parts, asked, WAYS, &r);
+	try_changes(job, &parts, asked, DEGREES, &r);
 	if (r.n < NEAREST_MAX)
-		try_changes(job, c, asked, OPEN_PP | OPEN_DP | OPEN_ZERO | OPEN_MODE | OPEN_SP, &r);
-	if (!r.n)
-		try_changes(job, c, asked, DEGREES | OPEN_ZERO | OPEN_MODE | OPEN_SP | OPEN_MICRO,
+		try_changes(job, &parts, asked, OPEN_PP | OPEN_DP | OPEN_ZERO | OPEN_MODE | OPEN_SP,
 			    &r);
+	if (!r.n)
+		try_changes(job, &parts, asked,
+			    DEGREES | OPEN_ZERO | OPEN_MODE | OPEN_SP | OPEN_MICRO, &r);
+	plan_parts_close(&parts);
 	return r.n;
 }

@@ -110,6 +110,7 @@ json_t *show_plan_json(const struct job *job, const struct cluster *cluster, con
 			      "schedule", job_word(job, offsetof(struct job, parallel.schedule)),
 			      "batch_micro", (json_int_t)job->batch.micro, "batch_global",
 			      (json_int_t)job->batch.global);
+	struct plan_peak peak;
 	if (!j)
 		return NULL;
 	json_object_set_new(j, "engine", json_string(show_program_word(job)));
@@ -122,9 +123,8 @@ json_t *show_plan_json(const struct job *job, const struct cluster *cluster, con
 	json_object_set_new(j, "placement", show_placement_json(cluster, p));
 	json_object_set_new(j, "device_bytes", json_real(p->memory));
 	json_object_set_new(j, "step_seconds", show_step_time_json(&p->time));
-	json_object_set_new(j, "sureness",
-			    show_sureness_json(job, topo_cluster_kind(cluster, p->ranks[0].node),
-					       p->time.total));
+	plan_peak_of(cluster, p, &peak);
+	json_object_set_new(j, "sureness", show_sureness_json(job, &peak, p->time.total));
 	json_object_set_new(j, "train", show_train_time_json(job, cluster, p));
 	json_object_set_new(j, "figures", json_string(cluster->figures));
 	json_object_set_new(j, "missing", show_missing_json(cluster, p));

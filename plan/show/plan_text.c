@@ -298,7 +298,7 @@ static void print_time(const struct job *job, const struct cluster *c, const str
 		buf_printf(out, " (%.0f %% of %s)", 100 * done * p->world / peak.flops,
 			   peak.devices);
 	buf_puts(out, "\n");
-	show_sureness_print(job, peak.kind, t->total, out);
+	show_sureness_print(job, &peak, t->total, out);
 	if (*c->figures)
 		buf_printf(out, "  %s\n", c->figures);
 }

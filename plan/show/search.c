@@ -72,7 +72,7 @@ static void print_best(const struct job *job, const struct cluster *c, const str
 	if (mine) {
 		*mine = *job;
 		search_config_apply(&f->leaf.config, mine);
-		show_sureness_print(mine, f->peak.kind, f->time.total, out);
+		show_sureness_print(mine, &f->peak, f->time.total, out);
 	}
 	free(mine);
 	double days = f->time.total * (double)job->job.steps / 86400;

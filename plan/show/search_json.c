@@ -39,7 +39,7 @@ static json_t *sureness_of_best(const struct job *job, const struct search_found
 	if (mine) {
 		*mine = *job;
 		search_config_apply(&f->leaf.config, mine);
-		j = show_sureness_json(mine, f->peak.kind, f->time.total);
+		j = show_sureness_json(mine, &f->peak, f->time.total);
 	}
 	free(mine);
 	return j;

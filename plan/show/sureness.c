@@ -3,7 +3,7 @@
 #include "base/human.h"
 #include "plan/cost/sureness.h"
 
-void show_sureness_print(const struct job *job, const struct node_kind *k, double seconds,
+void show_sureness_print(const struct job *job, const struct plan_peak *of, double seconds,
 			 struct buf *out)
 {
 	struct model_shape m;
@@ -11,7 +11,7 @@ void show_sureness_print(const struct job *job, const struct node_kind *k, doubl
 	char least[HUMAN], most[HUMAN];
 	shape_of_job(job, &m);
 	const struct cost_sureness *s = cost_sureness_of(job, &m);
-	if (!cost_sureness_interval(job, &m, k, seconds, &likely))
+	if (!cost_sureness_interval(job, &m, of->flops, seconds, &likely))
 		return;
 	buf_printf(
 		out,
@@ -21,13 +21,13 @@ void show_sureness_print(const struct job *job, const struct node_kind *k, doubl
 		s->regime, 100 * s->mean, 100 * s->worst);
 }
 
-json_t *show_sureness_json(const struct job *job, const struct node_kind *k, double seconds)
+json_t *show_sureness_json(const struct job *job, const struct plan_peak *of, double seconds)
 {
 	struct model_shape m;
 	struct cost_interval likely;
 	shape_of_job(job, &m);
 	const struct cost_sureness *s = cost_sureness_of(job, &m);
-	if (!cost_sureness_interval(job, &m, k, seconds, &likely))
+	if (!cost_sureness_interval(job, &m, of->flops, seconds, &likely))
 		return json_null();
 	return json_pack("{s:f, s:f, s:s, s:i, s:f, s:f}", "least_seconds", likely.least,
 			 "most_seconds", likely.most, "regime", s->regime, "published_steps",

@@ -11,17 +11,23 @@ static double stage_cost(const struct model_shape *m, const struct stage *s)
 	       (s->first ? shape_cost_embed(m) : 0) + (s->last ? shape_cost_head(m) : 0);
 }
 
+static double rank_cost(const struct model_shape *m, const struct layout *l,
+			const struct stage *stages, int pp)
+{
+	double cost = 0;
+	for (int c = 0; c < l->chunks; c++)
+		cost += stage_cost(m, &stages[layout_stage(l, pp, c)]);
+	return cost;
+}
+
 /* Time of a micro-batch on replica dp, in units of the stages' cost. */
 static double replica_time(const struct job *job, const struct model_shape *m,
 			   const struct layout *l, const struct stage *stages, int dp)
 {
 	double slowest = 0;
-	for (int pp = 0; pp < l->pp; pp++) {
-		double cost = 0;
-		for (int c = 0; c < l->chunks; c++)
-			cost += stage_cost(m, &stages[layout_stage(l, pp, c)]);
-		slowest = fmax(slowest, cost / speeds_holder(job, l, dp, pp));
-	}
+	for (int pp = 0; pp < l->pp; pp++)
+		slowest = fmax(slowest,
+			       rank_cost(m, l, stages, pp) / speeds_holder(job, l, dp, pp));
 	return slowest;
 }
 
@@ -114,13 +120,16 @@ int batch_split(const struct job *job, const struct model_shape *m, const struct
 	return 0;
 }
 
-int batch_slowest(const struct job *job, const struct model_shape *m, const struct layout *l,
-		  const struct stage *stages, const struct batch_share *shares)
+int batch_slowest(const struct model_shape *m, const struct layout *l, const struct stage *stages,
+		  const struct batch_share *shares, const double *speeds)
 {
 	int slowest = 0;
 	double most = 0;
-	for (int dp = 0; dp < l->dp && speeds_devices(job); dp++) {
-		double mine = shares[dp].micros * replica_time(job, m, l, stages, dp);
+	for (int dp = 0; dp < l->dp; dp++) {
+		double mine = 0;
+		for (int pp = 0; pp < l->pp; pp++)
+			mine = fmax(mine, rank_cost(m, l, stages, pp) / speeds[dp * l->pp + pp]);
+		mine *= shares[dp].micros;
 		if (mine > most) {
 			most = mine;
 			slowest = dp;

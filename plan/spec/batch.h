@@ -28,8 +28,8 @@ struct batch_share {
 int batch_split(const struct job *job, const struct model_shape *m, const struct layout *l,
 		const struct stage *stages, struct batch_share *out, struct err *e);
 
-/* The replica that takes the longest for its share. */
-int batch_slowest(const struct job *job, const struct model_shape *m, const struct layout *l,
-		  const struct stage *stages, const struct batch_share *shares);
+/* The replica that takes the longest for its share. speeds: of its pipeline ranks, [dp][pp]. */
+int batch_slowest(const struct model_shape *m, const struct layout *l, const struct stage *stages,
+		  const struct batch_share *shares, const double *speeds);
 
 #endif

@@ -198,13 +198,14 @@ static int check_list(const struct rule_job *j, const char *text, double least, 
 	const size_t keys[] = { offset, AT(parallel, dp), AT(parallel, pp), AT(parallel, cp),
 				AT(parallel, tp) };
 	const char *name = job_keys[job_key_at(offset)].name, *bad = "";
-	double list[SPEEDS_MAX];
-	int n = speeds_read(text, least, most, whole, list, &bad);
+	struct speeds_list list;
+	int n = speeds_read(text, least, most, whole, &list, &bad);
 	bool one = whole && n == 1; /* one number for all agents */
 	if (n < 0)
 		return REFUSE(j, keys,
 			      "%s = %s: \"%s\" does not begin with %s from %g to %g; write one a "
-			      "rank with commas between, such as 2,1",
+			      "rank with commas between, such as 2,1, or counts of equal ones, "
+			      "such as 2*8,1*24",
 			      name, text, bad, what, least, most);
 	if (n > 0 && !one && j->job->parallel.dp && n != world(j->job))
 		return REFUSE(

@@ -218,8 +218,8 @@ struct job {
 		/* threads per agent, or a list for each rank, "2,1" (speeds.h); 0: cores /
 		 * agents, at least 1 */
 		char threads[JOB_TEXT];
-		/* relative speed of each rank's device, "2,1,1,1" (speeds.h); "": as the
-		 * threads */
+		/* relative speed of each rank's device, "2,1,1,1" or "2,1*3"
+		 * (speeds.h); "": as the threads */
 		char speeds[JOB_TEXT];
 		enum job_bind bind;
 		enum job_preflight preflight; /* checks of the nodes before the first start */

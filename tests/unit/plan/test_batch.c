@@ -184,24 +184,72 @@ static void threads_are_speeds_where_they_differ(void **state)
 
 static void lists_are_numbers_with_commas(void **state)
 {
-	static const char *const bad[] = { ",",   "1,",   ",1", "1,,2", "a",      "1 2",  "1,nan",
-					   "inf", "0x10", "-1", "+1",   "1,2000", "1e99", "1, 2" };
-	double out[SPEEDS_MAX];
+	static const char *const bad[] = { ",",           "1,",
+					   ",1",          "1,,2",
+					   "a",           "1 2",
+					   "1,nan",       "inf",
+					   "0x10",        "-1",
+					   "+1",          "1,2000",
+					   "1e99",        "1, 2",
+					   "2*",          "2*0",
+					   "*2",          "2*-1",
+					   "2*+1",        "2* 1",
+					   "2*1.5",       "2*3*4",
+					   "2*1e3",       "2*1048577",
+					   "1,2*1048576", "2*99999999999999999999" };
+	struct speeds_list out;
 	const char *at;
-	char many[4 * SPEEDS_MAX] = "1";
+	char many[4 * SPEEDS_ITEMS] = "1";
 	(void)state;
-	assert_int_equal(speeds_read("", 0, 1e3, false, out, &at), 0);
-	assert_int_equal(speeds_read("2,0.5,1e2", 0, 1e3, false, out, &at), 3);
-	assert_true(out[0] == 2 && out[1] == 0.5 && out[2] == 100);
+	assert_int_equal(speeds_read("", 0, 1e3, false, &out, &at), 0);
+	assert_int_equal(speeds_read("2,0.5,1e2", 0, 1e3, false, &out, &at), 3);
+	assert_int_equal(out.n, 3);
+	assert_true(out.items[0].number == 2 && out.items[1].number == 0.5 &&
+		    out.items[2].number == 100);
+	assert_int_equal(speeds_read("4*32,0.5,11*64", 0, 1e3, false, &out, &at), 97);
+	assert_int_equal(out.n, 3);
+	assert_true(out.items[0].end == 32 && out.items[1].end == 33 && out.items[2].end == 97);
+	assert_int_equal(speeds_read("2*1048576", 0, 1e3, false, &out, &at), SPEEDS_MAX);
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-		if (speeds_read(bad[i], 0, 1e3, false, out, &at) != -1)
+		if (speeds_read(bad[i], 0, 1e3, false, &out, &at) != -1)
 			fail_msg("\"%s\" is taken", bad[i]);
-	assert_int_equal(speeds_read("1.5", 0, 1e3, true, out, &at), -1);
-	for (int i = 1; i < SPEEDS_MAX; i++)
+	assert_int_equal(speeds_read("1.5", 0, 1e3, true, &out, &at), -1);
+	assert_int_equal(speeds_read("1.5*2", 0, 1e3, true, &out, &at), -1);
+	for (int i = 1; i < SPEEDS_ITEMS; i++)
 		strcat(many, ",1");
-	assert_int_equal(speeds_read(many, 0, 1e3, false, out, &at), SPEEDS_MAX);
+	assert_int_equal(speeds_read(many, 0, 1e3, false, &out, &at), SPEEDS_ITEMS);
 	strcat(many, ",1");
-	assert_int_equal(speeds_read(many, 0, 1e3, false, out, &at), -1);
+	assert_int_equal(speeds_read(many, 0, 1e3, false, &out, &at), -1);
+}
+
+/* A list with counts is the list without them. */
+static void counts_stand_for_equal_numbers(void **state)
+{
+	struct job counted = job_of("parallel.tp=2 parallel.pp=2 parallel.dp=0 "
+				    "launch.speeds=4*3,1,2*4,0.5"),
+		   plain = job_of("parallel.tp=2 parallel.pp=2 parallel.dp=0 "
+				  "launch.speeds=4,4,4,1,2,2,2,2,0.5"),
+		   threads = job_of("parallel.dp=0 launch.threads=3*2,1*2");
+	struct layout l = { .tp = 2, .cp = 1, .dp = 2, .pp = 2, .ep = 1, .chunks = 1 };
+	const int numbers[] = { 4, 11, 4 }, counts[] = { 32, 1, 2 };
+	char text[JOB_TEXT];
+	(void)state;
+	assert_int_equal(speeds_devices(&counted), 9);
+	for (int r = 0; r < 12; r++)
+		assert_true(speeds_rank(&counted, r) == speeds_rank(&plain, r));
+	for (int pp = 0; pp < 2; pp++)
+		for (int dp = -1; dp < 2; dp++)
+			assert_true(speeds_holder(&counted, &l, dp, pp) ==
+				    speeds_holder(&plain, &l, dp, pp));
+	assert_true(speeds_holder(&counted, &l, 0, 0) == 4);
+	assert_true(speeds_holder(&counted, &l, -1, 0) == 1);
+	assert_true(speeds_holder(&counted, &l, -1, 1) == 2);
+	assert_true(speeds_fastest(&counted) == 4 && speeds_fastest(&threads) == 3);
+	assert_int_equal(speeds_devices(&threads), 4);
+	assert_int_equal(speeds_threads(&threads, 1), 3);
+	assert_int_equal(speeds_threads(&threads, 2), 1);
+	assert_true(speeds_write(numbers, counts, 3, text));
+	assert_string_equal(text, "4*32,11,4*2");
 }
 
 int main(void)
@@ -215,6 +263,7 @@ int main(void)
 		cmocka_unit_test(expert_groups_take_equally_many),
 		cmocka_unit_test(threads_are_speeds_where_they_differ),
 		cmocka_unit_test(lists_are_numbers_with_commas),
+		cmocka_unit_test(counts_stand_for_equal_numbers),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,9 +2,12 @@
 #include "plan/capacity.h"
 #include "plan/parts.h"
 #include "plan/peak.h"
+#include "plan/search/nearest.h"
 #include "plan/search/search.h"
 #include "plan/search/visit.h"
+#include "plan/show/plan.h"
 #include "plan/spec/job/keys.h"
+#include "plan/spec/speeds.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -141,7 +144,7 @@ static void unused_nodes_are_spares(void **state)
 	free(job);
 }
 
-/* Equal shares on unlike devices take about as long as the slowest devices need, also if they come
+/* Equal shares on unlike devices take nearly as long as the slowest devices need, also if they come
  * from a list of speeds. */
 static void a_list_of_speeds_does_not_speed_up_a_slow_kind(void **state)
 {
@@ -157,7 +160,8 @@ static void a_list_of_speeds_does_not_speed_up_a_slow_kind(void **state)
 	load(NULL, PIPELINE "launch.speeds=1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", false, named);
 	double equal = time_of(named, &mixed), slowest = time_of(job, &slow);
 	print_message("equal shares %.4g s, the slow kind alone %.4g s\n", equal, slowest);
-	assert_true(equal > 0.9 * slowest && equal < 1.25 * slowest);
+	/* The fast stage only shortens the pipeline's bubble. */
+	assert_true(equal > 0.75 * slowest && equal < slowest);
 	/* speeds that are nearly right do better, but not better than the fast kind alone */
 	load(NULL, PIPELINE "launch.speeds=4,4,4,4,4,4,4,4,11,11,11,11,11,11,11,11", false, named);
 	double unequal = time_of(named, &mixed);
@@ -166,6 +170,141 @@ static void a_list_of_speeds_does_not_speed_up_a_slow_kind(void **state)
 	topo_cluster_free(&slow);
 	topo_cluster_free(&fast);
 	free(named);
+	free(job);
+}
+
+/* A slow kind with the network of the fast one: its ranks compute as on the slow kind alone, and
+ * transfer as fast as the others, in either order of the nodes. */
+static void each_kind_has_its_own_machine(void **state)
+{
+	struct job *job = malloc(sizeof *job), *named = malloc(sizeof *named);
+	struct err e = ERR_INIT;
+	(void)state;
+	assert_true(job && named);
+#define WIDE \
+	"model.layers=8 model.hidden=4096 model.heads=32 model.seq=2048 model.vocab=32000 " \
+	"precision.dtype=bf16 job.device=cuda parallel.tp=8 parallel.dp=2 parallel.pp=1 " \
+	"parallel.zero=1 batch.global=16 batch.micro=1 "
+	load(NULL, WIDE, false, job);
+	load(NULL, WIDE "launch.speeds=1*16", false, named);
+	for (int first = 0; first < 2; first++) {
+		struct cluster mixed = cluster_of("dgx-a100:1+dgx-h100:1"),
+			       slow = cluster_of("dgx-a100:2");
+		struct plan a, b;
+		struct node_kind fast = slow.kinds[0];
+		fast.device_flops *= 3;
+		snprintf(fast.name, sizeof fast.name, "fast");
+		struct node_kind was[2] = { mixed.kinds[0], mixed.kinds[1] };
+		mixed.kinds[first] = slow.kinds[0];
+		mixed.kinds[!first] = fast;
+		if (plan_build(named, &mixed, &a, &e) || plan_build(job, &slow, &b, &e))
+			fail_msg("%s", e.text);
+		assert_int_equal(a.slowest_replica, first);
+		assert_true(fabs(a.time.compute / b.time.compute - 1) < 1e-6);
+		assert_true(fabs(a.time.tp / b.time.tp - 1) < 1e-6 && a.time.tp > 0);
+		assert_true(fabs(a.time.optimizer / b.time.optimizer - 1) < 1e-6);
+		plan_free(&a);
+		plan_free(&b);
+		mixed.kinds[0] = was[0];
+		mixed.kinds[1] = was[1];
+		topo_cluster_free(&mixed);
+		topo_cluster_free(&slow);
+	}
+	free(named);
+	free(job);
+}
+
+/* Both kinds are used and named, and one whose rate is unknown leaves no interval and no share. */
+static void all_kinds_that_are_used_are_judged(void **state)
+{
+	struct job *job = malloc(sizeof *job);
+	struct err e = ERR_INIT;
+	(void)state;
+	assert_non_null(job);
+	load(NULL, PIPELINE "launch.speeds=4*8,11*8", false, job);
+	for (int unknown = -1; unknown < 2; unknown++) {
+		struct cluster c = cluster_of("dgx-a100:1+dgx-h100:1");
+		struct buf text = BUF_INIT;
+		struct plan p;
+		if (unknown >= 0)
+			c.kinds[unknown].device_flops = 0;
+		if (plan_build(job, &c, &p, &e))
+			fail_msg("%s", e.text);
+		show_plan_text(job, &c, &p, &text);
+		json_t *j = show_plan_json(job, &c, &p);
+		assert_int_equal(json_is_null(json_object_get(j, "sureness")), unknown >= 0);
+		assert_int_equal(!strstr(buf_str(&text), "likely between"), unknown >= 0);
+		assert_int_equal(!strstr(buf_str(&text), " % of 8 A100-SXM4-80GB + "
+							 "8 H100-SXM5-80GB)"),
+				 unknown >= 0);
+		json_decref(j);
+		buf_fini(&text);
+		plan_free(&p);
+		topo_cluster_free(&c);
+	}
+	free(job);
+}
+
+/* The slow nodes hold too little for any layout with their devices, and the hint is one of the fast
+ * nodes alone. */
+static void a_hint_looks_at_the_nodes_that_fit(void **state)
+{
+	struct job *job = malloc(sizeof *job);
+	struct cluster c = cluster_of("dgx-a100:1+dgx-h100:1");
+	struct eval_leaf near[NEAREST_MAX];
+	struct err e = ERR_INIT;
+	struct plan p;
+	(void)state;
+	assert_non_null(job);
+	load(NULL, PIPELINE "parallel.tp=1 parallel.zero=0 parallel.dp=16 parallel.pp=1", false,
+	     job);
+	c.kinds[0].device_memory = 3.0 * (1 << 30);
+	assert_int_equal(plan_build(job, &c, &p, &e), -1);
+	if (strstr(e.text, "no nearby degrees fit") || !strstr(e.text, "nearest that fit"))
+		fail_msg("%s", e.text);
+	struct layout asked = layout_of(job, 16);
+	int n = search_nearest(job, &c, &asked, near);
+	assert_true(n > 0);
+	for (int i = 0; i < n; i++) {
+		struct job *hint = malloc(sizeof *hint);
+		assert_non_null(hint);
+		*hint = *job;
+		search_config_apply(&near[i].config, hint);
+		assert_true(time_of(hint, &c) > 0);
+		free(hint);
+	}
+	topo_cluster_free(&c);
+	free(job);
+}
+
+/* A list of speeds has room for hundreds of devices, and can be written to a job file. */
+static void large_mixed_clusters_have_a_list_of_speeds(void **state)
+{
+	struct job *job = malloc(sizeof *job), *back = malloc(sizeof *back);
+	struct search *s = calloc(1, sizeof *s);
+	struct cluster c = cluster_of("dgx-a100:16+dgx-h100:16");
+	struct buf lines = BUF_INIT;
+	struct err e = ERR_INIT;
+	(void)state;
+	assert_true(job && back && s);
+	load("templates/jobs/llama-7b.ini", "precision.dtype=bf16 batch.global=1024", true, job);
+	struct search_options ask = { .finalists = 1 };
+	if (search_run(job, &c, &ask, s, &e))
+		fail_msg("%s", e.text);
+	print_message("%s: %.4g s, speeds \"%s\", %.4g million evaluated\n", c.name,
+		      s->found[0].time.total, s->found[0].leaf.config.speeds,
+		      (double)s->considered / 1e6);
+	assert_non_null(strstr(s->found[0].leaf.config.speeds, "*128,"));
+	search_config_apply(&s->found[0].leaf.config, job);
+	job_write(job, &lines);
+	if (job_parse(buf_str(&lines), "best.ini", back, &e))
+		fail_msg("%s", e.text);
+	assert_int_equal(speeds_devices(back), 256);
+	assert_true(fabs(time_of(back, &c) / s->found[0].time.total - 1) < 1e-6);
+	buf_fini(&lines);
+	topo_cluster_free(&c);
+	free(s);
+	free(back);
 	free(job);
 }
 
@@ -266,7 +405,7 @@ static bool name_speeds(const struct job *job, const struct cluster *c, struct j
 }
 
 /* Builds a plan of every configuration of each choice of devices, with equal and with unequal
- * shares, without bounds. */
+ * shares, without bounds. A plan may use other devices than those that its layout was listed for. */
 static void build_all(const struct job *job, const struct cluster *c, struct best *b)
 {
 	struct space *s = malloc(sizeof *s);
@@ -281,7 +420,9 @@ static void build_all(const struct job *job, const struct cluster *c, struct bes
 		if (at == n)
 			listed[n++] = i;
 	}
-	*b = (struct best){ .job = job, .mine = malloc(sizeof *b->mine), .seconds = INFINITY };
+	*b = (struct best){
+		.job = job, .c = c, .mine = malloc(sizeof *b->mine), .seconds = INFINITY
+	};
 	assert_true(s && named && b->mine);
 	for (unsigned some = 1; some < 1u << n; some++) {
 		struct cluster_slot gone[SLOTS];
@@ -295,7 +436,6 @@ static void build_all(const struct job *job, const struct cluster *c, struct bes
 					gone[n_gone++] = (struct cluster_slot){ i, -1 };
 		assert_int_equal(topo_cluster_without(c, gone, n_gone, &part, &e), 0);
 		assert_int_equal(search_space_open(job, &part, s, &e), 0);
-		b->c = &part;
 		build_space(s, b);
 		if (name_speeds(job, &part, named)) {
 			assert_int_equal(search_space_open(named, &part, s, &e), 0);
@@ -393,6 +533,10 @@ int main(void)
 		cmocka_unit_test(the_search_is_no_slower_than_a_known_layout),
 		cmocka_unit_test(unused_nodes_are_spares),
 		cmocka_unit_test(a_list_of_speeds_does_not_speed_up_a_slow_kind),
+		cmocka_unit_test(each_kind_has_its_own_machine),
+		cmocka_unit_test(all_kinds_that_are_used_are_judged),
+		cmocka_unit_test(a_hint_looks_at_the_nodes_that_fit),
+		cmocka_unit_test(large_mixed_clusters_have_a_list_of_speeds),
 		cmocka_unit_test(random_ones_have_the_optimum_of_all_plans),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* The whole plan: placement, memory, time, and errors, on clusters made by hand. */
 #include "plan/plan.h"
 
+#include "plan/search/eval.h"
 #include "plan/show/plan.h"
 
 #include <math.h>
@@ -390,6 +391,47 @@ static void cpu_agents_share_their_nodes_memory(void **state)
 	p = plan_of(&job, c);
 	assert_true(p.memory == 2 * GIB);
 	plan_free(&p);
+}
+
+/* The stages of a node offload different amounts, and their sum counts. */
+static void what_a_nodes_ranks_offload_adds_up(void **state)
+{
+	struct test_cluster y;
+	(void)state;
+	struct job job = job_of(NULL, "job.device=cuda parallel.dp=1 parallel.pp=8 model.layers=8 "
+				      "model.hidden=4096 model.heads=32 model.seq=2048 "
+				      "precision.dtype=bf16 batch.global=32 batch.micro=1 "
+				      "checkpoint.memory_every=0 offload.activations=yes");
+	struct plan p = plan_of(&job, build(&y, a100, 1));
+	double sum = 0, most = 0;
+	for (int i = 0; i < p.world; i++) {
+		sum += p.ranks[i].host;
+		most = fmax(most, p.ranks[i].host);
+	}
+	plan_free(&p);
+	assert_true(sum < 0.8 * 8 * most);
+	struct node_kind box = a100;
+	for (int enough = 0; enough < 2; enough++) {
+		struct search_config c = search_config_of(&job, 1);
+		struct err e = ERR_INIT;
+		struct eval_leaf leaf;
+		struct space *s = calloc(1, sizeof *s);
+		box.memory = (enough ? 1.01 : 0.99) * sum / 0.85;
+		build(&y, box, 1);
+		assert_non_null(s);
+		assert_int_equal(search_space_open(&job, &y.c, s, &e), 0);
+		struct eval *v = search_eval_open(s, &e);
+		assert_true(v && search_eval_config(v, &c, &leaf));
+		assert_int_equal(leaf.fits, enough);
+		search_eval_close(v);
+		free(s);
+		if (enough) {
+			p = plan_of(&job, &y.c);
+			plan_free(&p);
+		} else {
+			must_not_fit(&job, &y.c, "the 8 ranks of node n0 keep ");
+		}
+	}
 }
 
 static void a_checkpoints_snapshot_counts_on_cpus_alone(void **state)
@@ -809,6 +851,7 @@ int main(void)
 		cmocka_unit_test(what_does_not_fit_the_memory_is_refused_by_part),
 		cmocka_unit_test(the_hint_names_what_makes_the_same_degrees_fit),
 		cmocka_unit_test(cpu_agents_share_their_nodes_memory),
+		cmocka_unit_test(what_a_nodes_ranks_offload_adds_up),
 		cmocka_unit_test(a_checkpoints_snapshot_counts_on_cpus_alone),
 		cmocka_unit_test(memory_follows_the_layout),
 		cmocka_unit_test(ends_without_layers_hold_the_embedding_and_the_head),

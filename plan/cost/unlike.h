@@ -1,0 +1,26 @@
+/*
+ * unlike — the devices of a job that names its devices' speeds (plan/spec/speeds.h).
+ *
+ * The speeds decide how the work is shared. How long a rank takes for its share follows from the
+ * machine of its own kind of node: its products, its memory and its host's link. The network is
+ * common to all. A device that the job names slower than its kind is, computes as much slower.
+ * Nothing is known of processors but what the job says of them.
+ */
+#ifndef MUSTER_PLAN_COST_UNLIKE_H
+#define MUSTER_PLAN_COST_UNLIKE_H
+
+#include "plan/cost/cost.h"
+
+/* How many layers of the job's model such a device computes per second, forward and backward, for
+ * one sequence and without any transfer; 0 if memory is lacking. */
+double cost_unlike_rate(const struct job *job, const struct model_shape *m,
+			const struct cost_machine *machine);
+
+/* A device of this machine and rate. best: the rate of the fastest device. named: what the job says
+ * of its speed, over the fastest one's. on_cpu: the rate is not known. */
+struct cost_device cost_unlike_device(const struct cost_machine *machine, double rate, double best,
+				      double named, bool on_cpu);
+/* The slower one. */
+struct cost_device cost_unlike_slower(struct cost_device a, struct cost_device b);
+
+#endif
