@@ -142,14 +142,14 @@ static const struct cost_engine_pass core[] = {
 
 /* Gradients travel in bf16: grad_sync_dtype of NeMo's .yaml, grad_reduce_in_fp32 = False of
  * Megatron-Bridge's perf_recipes. Transformer Engine casts an input before it gathers it
- * (transformer_engine/pytorch/module/linear.py).
+ * (transformer_engine/pytorch/module/linear.py), and the recipes set fp8_param_gather.
  * The time to sort and pad the rows of experts (routing) is fitted to every second published row of
  * mixtures. */
 #define MEGATRON_CORE \
 	.passes = core, .hides_tp = true, .own_rows_first = true, .hides_dp = true, \
 	.gathers_ahead = true, .routes_own = true, .routing = 0.3e-3, .cast = 2, \
-	.eight_experts = true, .gathers_eight = true, .embed_fwd = 4, .embed_bwd = 4, .loss = 46, \
-	.grad_width = 2, .update = 38
+	.eight_experts = true, .gathers_eight = true, .shards_eight = true, .embed_fwd = 4, \
+	.embed_bwd = 4, .loss = 46, .grad_width = 2, .update = 38
 
 const struct cost_engine cost_engine_megatron_core = {
 	.name = "Megatron-Core", .attention = ATTENTION_CUDNN, .routes_once = true, MEGATRON_CORE
