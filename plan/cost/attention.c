@@ -33,13 +33,13 @@ static const struct {
 } curves[GPU_GENERATIONS][ATTENTION_KERNELS] = {
 	/* not measured; as on Ampere */
 	[GENERATION_VOLTA] = {
-		[ATTENTION_FLASH1] = { { 0.42, 300 }, { 0.37, 500 } },
+		[ATTENTION_FLASH1] = { { 0.39, 300 }, { 0.345, 500 } },
 		[ATTENTION_FLASH2] = { { 0.68, 300 }, { 0.59, 500 } },
 		[ATTENTION_CUDNN] = { { 0.58, 300 }, { 0.465, 600 } },
 		[ATTENTION_MUSTER] = { { 0.68, 300 }, { 0.59 * PRODUCTS_7, 500 } },
 	},
 	[GENERATION_AMPERE] = {
-		[ATTENTION_FLASH1] = { { 0.42, 300 }, { 0.37, 500 } },
+		[ATTENTION_FLASH1] = { { 0.39, 300 }, { 0.345, 500 } },
 		[ATTENTION_FLASH2] = { { 0.68, 300 }, { 0.59, 500 } },
 		[ATTENTION_CUDNN] = { { 0.58, 300 }, { 0.465, 600 } },
 		[ATTENTION_MUSTER] = { { 0.68, 300 }, { 0.59 * PRODUCTS_7, 500 } },

@@ -190,8 +190,8 @@ static const struct cost_engine_pass eager[] = {
 static const struct cost_engine fsdp_eager = { .name = "PyTorch FSDP",
 					       .attention = ATTENTION_FLASH1,
 					       .passes = eager,
-					       .busy = 0.92,
-					       .hides = 0.6,
+					       .busy = 0.94,
+					       .hides = 0.3,
 					       .loss = 34,
 					       .cast = 4,
 					       FSDP };
