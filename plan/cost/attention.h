@@ -25,7 +25,7 @@ enum attention_kernel {
 	ATTENTION_STORED, /* not fused: scores go through memory as products and passes */
 	ATTENTION_FLASH1, /* FlashAttention of 2022, and Triton's kernel after it */
 	ATTENTION_FLASH2, /* FlashAttention-2: mma.sync */
-	ATTENTION_CUDNN,  /* cuDNN 9: wgmma on Hopper */
+	ATTENTION_CUDNN,  /* cuDNN 9: wgmma on Hopper, tcgen05 on Blackwell */
 	ATTENTION_MUSTER, /* kernels/cuda */
 	ATTENTION_KERNELS
 };
@@ -36,6 +36,7 @@ enum gpu_generation {
 	GENERATION_VOLTA, /* and older */
 	GENERATION_AMPERE,
 	GENERATION_HOPPER,
+	GENERATION_BLACKWELL, /* its data center devices */
 	GPU_GENERATIONS
 };
 

@@ -22,7 +22,8 @@
  *   lasting  the share of that rate that is left during a step. Clocks are lower under hours of
  *            load than in the 100 products of a benchmark. It is fitted to the steps of Korthikanti
  *            and Narayanan on A100s, and to those of llm.c and Megatron-Core on Hopper
- *            (test_cost.c), where 700 W throttle more than 400 W. Newer devices count as Hopper
+ *            (test_cost.c), where 700 W throttle more than 400 W; on Blackwell to the rows of
+ *            tests/unit/plan/rows that are marked so. Other new devices count as Hopper
  *   units    streaming multiprocessors (compute units), from the architectures' white papers
  *   host     PCIe ×16 by its specification, less a fifth for its packets. NVLink-C2C ("GH200" data
  *            sheet: 900 GB/s in both directions together) by the rate of host memory
@@ -31,14 +32,16 @@ static const double lasting[GPU_GENERATIONS] = {
 	[GENERATION_VOLTA] = 0.98,
 	[GENERATION_AMPERE] = 0.98,
 	[GENERATION_HOPPER] = 0.92,
+	[GENERATION_BLACKWELL] = 0.86,
 };
-#define VOLTA  GENERATION_VOLTA
-#define AMPERE GENERATION_AMPERE
-#define HOPPER GENERATION_HOPPER
-#define PCIE3  12.5e9
-#define PCIE4  25e9
-#define PCIE5  50e9
-#define C2C    300e9
+#define VOLTA     GENERATION_VOLTA
+#define AMPERE    GENERATION_AMPERE
+#define HOPPER    GENERATION_HOPPER
+#define BLACKWELL GENERATION_BLACKWELL
+#define PCIE3     12.5e9
+#define PCIE4     25e9
+#define PCIE5     50e9
+#define C2C       300e9
 /* The rate of fp32 products, on NVIDIA devices since Ampere as TF32. Data sheets: the V100 has 15.7
  * of its 125 TFLOPS, the T4 8.1 of 65, the MI100 46.1 of 184.6, the MI250X 95.7 of 383. */
 #define HALF    0.5
@@ -71,11 +74,11 @@ static const struct gpu {
 	{ "H200", 132, 0.803, HOPPER, PCIE5, HALF, EIGHT },
 	{ "H20", 78, 0.85, AMPERE, PCIE5, HALF, EIGHT },
 	{ "GH200", 132, 0.838, HOPPER, C2C, HALF, EIGHT },
-	{ "GB200", 148, 0.729, HOPPER, C2C, HALF, EIGHT },
-	{ "GB300", 148, 0.729, HOPPER, C2C, HALF, EIGHT },
+	{ "GB200", 148, 0.729, BLACKWELL, C2C, HALF, EIGHT },
+	{ "GB300", 148, 0.729, BLACKWELL, C2C, HALF, EIGHT },
 	{ "GB10", 48, 0.7, HOPPER, C2C, HALF, EIGHT },
-	{ "B200", 148, 0.776, HOPPER, PCIE5, HALF, EIGHT },
-	{ "B300", 148, 0.786, HOPPER, PCIE5, HALF, EIGHT },
+	{ "B200", 148, 0.776, BLACKWELL, PCIE5, HALF, EIGHT },
+	{ "B300", 148, 0.786, BLACKWELL, PCIE5, HALF, EIGHT },
 	{ "L40S", 142, 0.65, AMPERE, PCIE4, HALF, EIGHT },
 	{ "L40", 142, 0.8, AMPERE, PCIE4, HALF, EIGHT },
 	{ "L4", 58, 0.6, AMPERE, PCIE4, HALF, EIGHT },

@@ -140,13 +140,16 @@ static const struct cost_engine_pass core[] = {
 	END
 };
 
-/* The time to sort and pad the rows of experts (routing) is fitted to every second published row of
+/* Gradients travel in bf16: grad_sync_dtype of NeMo's .yaml, grad_reduce_in_fp32 = False of
+ * Megatron-Bridge's perf_recipes. Transformer Engine casts an input before it gathers it
+ * (transformer_engine/pytorch/module/linear.py), and the recipes set fp8_param_gather.
+ * The time to sort and pad the rows of experts (routing) is fitted to every second published row of
  * mixtures. */
 #define MEGATRON_CORE \
 	.passes = core, .hides_tp = true, .own_rows_first = true, .hides_dp = true, \
 	.gathers_ahead = true, .routes_own = true, .routing = 0.3e-3, .cast = 2, \
-	.eight_experts = true, .embed_fwd = 4, .embed_bwd = 4, .loss = 46, .grad_width = 4, \
-	.update = 38
+	.eight_experts = true, .gathers_eight = true, .shards_eight = true, .embed_fwd = 4, \
+	.embed_bwd = 4, .loss = 46, .grad_width = 2, .update = 38
 
 const struct cost_engine cost_engine_megatron_core = {
 	.name = "Megatron-Core", .attention = ATTENTION_CUDNN, .routes_once = true, MEGATRON_CORE
@@ -159,7 +162,8 @@ static const struct cost_engine megatron_core_2024 = { .name = "Megatron-Core 0.
  * The passes are those that PyTorch makes without a compiler; with one they are fused as muster's
  * are. Fitted to every second published row (tests/unit/plan/rows): the share of time in which an
  * uncompiled program computes and what its collectives hide (busy, hides), and how much longer
- * attention takes on a ring (ring). */
+ * attention takes on a ring (ring). torch.utils.checkpoint recomputes until the last saved tensor is there
+ * (set_checkpoint_early_stop): stops_short. */
 
 /* clang-format off */
 static const struct cost_engine_pass eager[] = {
@@ -180,14 +184,14 @@ static const struct cost_engine_pass eager[] = {
 /* clang-format on */
 
 #define FSDP \
-	.hides_dp = true, .ring = 1.3, .embed_fwd = 2, .embed_bwd = 3, .grad_width = 2, \
-	.eight_experts = true, .update = 44
+	.stops_short = true, .hides_dp = true, .ring = 1.2, .embed_fwd = 2, .embed_bwd = 3, \
+	.grad_width = 2, .eight_experts = true, .update = 44
 
 static const struct cost_engine fsdp_eager = { .name = "PyTorch FSDP",
 					       .attention = ATTENTION_FLASH1,
 					       .passes = eager,
-					       .busy = 0.92,
-					       .hides = 0.6,
+					       .busy = 0.94,
+					       .hides = 0.3,
 					       .loss = 34,
 					       .cast = 4,
 					       FSDP };

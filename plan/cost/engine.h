@@ -97,6 +97,10 @@ struct cost_engine {
 	/* bytes moved to make an operand of a product in 8 bits, per element. Gradients have two,
 	 * and so have inputs: one for the forward pass and one transposed for the weights' gradient */
 	double cast;
+	/* inputs of products in 8 bits are cast before tp ranks gather them: half the bytes */
+	bool gathers_eight;
+	/* replicas gather the parameters of such products in 8 bits */
+	bool shards_eight;
 	bool eight_experts; /* products of experts are in 8 bits, too */
 	bool waits;         /* ranks and their hosts wait for the messages between stages */
 	/* each tp rank sends its part of such a message, and the receivers gather it */

@@ -16,13 +16,22 @@ struct shard {
 	double heads;   /* of all sequences */
 	double rows;    /* rows that go through a feed-forward part; in a mixture top × n */
 	double experts; /* experts on this rank; 1 in a dense layer */
-	/* sum: seconds of an all-reduce of [n, c] over tp; half: of a gather or a reduce-scatter */
-	double sum, half;
+	/* sum: seconds of an all-reduce of [n, c] over tp; half: of a reduce-scatter, or a gather;
+	 * gather: of the gather of a linear's input or of its output's gradient */
+	double sum, half, gather;
 	struct traffic_sizes size;
 	bool sp, hides; /* hides: transfers hide behind the backward products */
 	/* false: a mixture; its rows are gathered and summed whole, and nothing hides that */
 	bool dense;
 };
+
+/* Bytes of an element that a linear's ranks gather. */
+static double gathered(const struct cost_case *c)
+{
+	return c->engine->gathers_eight && c->job->precision.fp8 != FP8_OFF && c->machine->eight > 0
+		       ? 1
+		       : cost_width(c);
+}
 
 static struct shard shard_of(const struct cost_case *c)
 {
@@ -50,6 +59,8 @@ static struct shard shard_of(const struct cost_case *c)
 		.experts = m->experts ? (double)m->experts / l->ep : 1,
 		.sum = place_seconds_all_reduce(&c->group_links[GROUP_TP], size.stream),
 		.half = place_seconds_gather(&c->group_links[GROUP_TP], size.stream),
+		.gather = place_seconds_gather(&c->group_links[GROUP_TP],
+					       size.stream * gathered(c) / width),
 		.size = size,
 		.sp = sp,
 		.hides = c->engine->hides_tp && job->parallel.overlap && l->tp > 1,
@@ -239,12 +250,16 @@ static double ring_left(const struct cost_case *c, const struct shard *h, double
 
 /* Seconds that are not hidden of a gather. If the engine supports it, a rank multiplies its own
  * rows meanwhile. */
-static double gather_beside(const struct cost_case *c, const struct shard *h, bool hides,
-			    double product)
+static double gather_beside(const struct cost_case *c, double gather, bool hides, double product)
 {
-	return hides && c->engine->own_rows_first
-		       ? cost_exposed(c, h->half, product / c->layout->tp)
-		       : h->half;
+	return hides && c->engine->own_rows_first ? cost_exposed(c, gather, product / c->layout->tp)
+						  : gather;
+}
+
+/* A mixture's router needs its input in 2 bytes. */
+static double fed(const struct shard *h)
+{
+	return h->dense ? h->gather : h->half;
 }
 
 /* Whether the tp ranks route their own rows of a mixture; the gathers of its rows then belong to the
@@ -258,38 +273,41 @@ static double tp_forward(const struct cost_case *c, const struct shard *h, const
 {
 	if (!h->sp)
 		return 2 * h->sum;
-	double attention = h->half +
-			   gather_beside(c, h, h->hides, y->linear[LINEAR_QKV][RATE_PRODUCT_FWD]);
+	double attention = h->half + gather_beside(c, h->gather, h->hides,
+						   y->linear[LINEAR_QKV][RATE_PRODUCT_FWD]);
 	if (routes_own(c, h))
 		return attention;
 	return attention + h->half +
-	       gather_beside(c, h, h->hides && h->dense, y->linear[LINEAR_UP][RATE_PRODUCT_FWD]);
+	       gather_beside(c, fed(h), h->hides && h->dense,
+			     y->linear[LINEAR_UP][RATE_PRODUCT_FWD]);
 }
 
 /* Seconds of the transfers in the backward pass of a column-parallel linear. The input's gradient
  * is all-reduced behind the weights' product. With sequence parallelism the input is also gathered
  * again, behind the input's product. */
-static double column_backward_seconds(const struct cost_case *c, const struct shard *h, bool hides,
-				      const double linear[FORMS])
+static double column_backward_seconds(const struct cost_case *c, const struct shard *h,
+				      double gather, bool hides, const double linear[FORMS])
 {
 	double shade = hides ? 1 : 0;
 	if (!h->sp)
 		return cost_exposed(c, h->sum, shade * linear[RATE_PRODUCT_WEIGHT]);
-	return cost_exposed(c, h->half, shade * linear[RATE_PRODUCT_INPUT]) +
+	return cost_exposed(c, gather, shade * linear[RATE_PRODUCT_INPUT]) +
 	       cost_exposed(c, h->half, shade * linear[RATE_PRODUCT_WEIGHT]);
 }
 
 static double tp_backward(const struct cost_case *c, const struct shard *h, const struct layer *y)
 {
 	bool hides = h->hides && h->dense;
-	double seconds = column_backward_seconds(c, h, h->hides, y->linear[LINEAR_QKV]);
+	double seconds = column_backward_seconds(c, h, h->gather, h->hides, y->linear[LINEAR_QKV]);
 	if (h->sp)
-		seconds += gather_beside(c, h, h->hides, y->linear[LINEAR_OUT][RATE_PRODUCT_INPUT]);
+		seconds += gather_beside(c, h->gather, h->hides,
+					 y->linear[LINEAR_OUT][RATE_PRODUCT_INPUT]);
 	if (routes_own(c, h))
 		return seconds;
 	if (h->sp)
-		seconds += gather_beside(c, h, hides, y->linear[LINEAR_DOWN][RATE_PRODUCT_INPUT]);
-	return seconds + column_backward_seconds(c, h, hides, y->linear[LINEAR_UP]);
+		seconds += gather_beside(c, fed(h), hides,
+					 y->linear[LINEAR_DOWN][RATE_PRODUCT_INPUT]);
+	return seconds + column_backward_seconds(c, h, fed(h), hides, y->linear[LINEAR_UP]);
 }
 
 /* The half of the backward pass for the inputs' gradients, on its own. Their reductions no longer
@@ -302,8 +320,8 @@ static double tp_input_half(const struct cost_case *c, const struct shard *h, co
 	if (!h->sp)
 		return 2 * h->sum;
 	return 2 * h->half +
-	       gather_beside(c, h, h->hides, y->linear[LINEAR_OUT][RATE_PRODUCT_INPUT]) +
-	       gather_beside(c, h, hides, y->linear[LINEAR_DOWN][RATE_PRODUCT_INPUT]);
+	       gather_beside(c, h->gather, h->hides, y->linear[LINEAR_OUT][RATE_PRODUCT_INPUT]) +
+	       gather_beside(c, fed(h), hides, y->linear[LINEAR_DOWN][RATE_PRODUCT_INPUT]);
 }
 
 /* Seconds of an all-to-all of rows, each of which goes to `top` experts. Rows that cross once per node

@@ -135,6 +135,17 @@ static struct replica_groups replica_groups_of(const struct cost_case *c, enum z
 	return cut;
 }
 
+/* Bytes of a pipeline rank's parameters as the replicas gather them. */
+static double gathered_bytes(const struct cost_case *c, const struct cost_rank *r,
+			     enum zero_class class, double elements)
+{
+	bool eight = c->engine->shards_eight && c->job->precision.fp8 != FP8_OFF &&
+		     c->machine->eight > 0;
+	int64_t layer = c->units->elements[class == ZERO_EXPERTS ? UNIT_EXPERTS : UNIT_LAYER];
+	double width = cost_width(c);
+	return width * elements - (eight ? (width - 1) * (double)layer * r->layers : 0);
+}
+
 /* Seconds that a rank's replicas exchange data: gradients after each micro-batch (micro) and once
  * per step (once), one gather of all parameters (params), the last bucket of gradients (last). */
 struct exchange {
@@ -155,9 +166,21 @@ static void add_exchange(const struct cost_case *c, const struct cost_rank *r,
 		return;
 	x->micro += c->job->parallel.zero < 2 ? 0 : scatter;
 	x->once += c->job->parallel.zero < 2 ? scatter + sum : sum;
-	x->params += units * place_seconds_gather(&cut.shards, cost_width(c) * elements / units);
+	x->params += units * place_seconds_gather(&cut.shards,
+						  gathered_bytes(c, r, class, elements) / units);
 	x->last = fmax(x->last, place_seconds_gather(&cut.shards, bucket) +
 					place_seconds_all_reduce(&cut.copies, bucket / cut.each));
+}
+
+/* How many micro-batches' passes hide the exchange of once per step. The interleaved schedule runs
+ * its first and its last group of pp micro-batches chunk by chunk, so that the exchange of one chunk
+ * hides behind the group's passes through the others, and behind one pass through the chunk. */
+static double passes_beside(const struct cost_case *c)
+{
+	double chunks = c->layout->chunks, group = fmin(c->layout->pp, c->micros);
+	return c->job->parallel.schedule == SCHEDULE_INTERLEAVED
+		       ? (group * (chunks - 1) + 1) / chunks
+		       : 1;
 }
 
 /* Seconds of the replicas' exchange that are not hidden. All transfers that run during a backward
@@ -172,12 +195,14 @@ static double exposed_seconds(const struct cost_case *c, const struct cost_rank 
 	double forward = hides ? r->pass.fwd : 0,
 	       backward = sums ? r->pass.bwd + r->pass.tp_bwd + r->pass.again : 0;
 	double around = c->job->parallel.zero == 3 ? x.params : 0,
-	       each = cost_exposed(c, around, forward);
+	       each = cost_exposed(c, around, forward),
+	       beside = c->job->parallel.zero < 2 ? passes_beside(c) : 1;
 	double after = c->job->parallel.zero == 3
 			       ? 0
-			       : cost_exposed(c, x.params, c->engine->gathers_ahead ? forward : 0);
+			       : cost_exposed(c, x.params,
+					      c->engine->gathers_ahead ? beside * forward : 0);
 	double most = cost_exposed(c, x.micro + around, backward),
-	       last = cost_exposed(c, x.micro + around + x.once, backward);
+	       last = cost_exposed(c, x.micro + around + x.once, beside * backward);
 	return after + c->micros * each + (c->micros - 1) * most + fmax(x.last, last);
 }
 

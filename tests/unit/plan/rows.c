@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-enum { MOST_ROWS = 1024, MOST_NAMES = 128, MOST_TEXT = 1 << 20, MOST_LINE_WORDS = 64 };
+enum { MOST_ROWS = 1024, MOST_NAMES = 256, MOST_TEXT = 1 << 20, MOST_LINE_WORDS = 64 };
 
 /* A line of sources.txt: a machine or a model with its words, or a source. */
 struct named {
@@ -33,8 +33,8 @@ struct row_files {
 	int n_rows;
 };
 
-static const char *const measures[ROW_MEASURES] = { "tokens", "samples", "mfu-full", "tflops-full",
-						    "tflops-sc21" };
+static const char *const measures[ROW_MEASURES] = { "tokens",      "samples",     "mfu-full",
+						    "tflops-full", "tflops-sc21", "seconds" };
 
 static const struct named *find(const struct row_files *f, const char *kind, const char *name)
 {
@@ -142,8 +142,8 @@ static void read_file(struct row_files *f, const char *folder, const char *name)
 
 struct row_files *rows_open(const char *folder)
 {
-	static const char *const files[] = { "sources.txt", "fsdp.txt", "fp8.txt",
-					     "long.txt",    "moe.txt",  "schedules.txt" };
+	static const char *const files[] = { "sources.txt", "fsdp.txt",      "fp8.txt",  "long.txt",
+					     "moe.txt",     "schedules.txt", "dense.txt" };
 	struct row_files *f = calloc(1, sizeof *f);
 	assert_non_null(f);
 	for (size_t i = 0; i < sizeof files / sizeof *files; i++)
@@ -259,6 +259,8 @@ static double published_seconds(const struct row *r, const struct job *job,
 		return tokens * full_flops(m) / (r->value / 100 * peak_flops);
 	case ROW_TFLOPS_FULL:
 		return tokens * full_flops(m) / (r->value * 1e12);
+	case ROW_SECONDS:
+		return r->value;
 	default:
 		return tokens * sc21_flops(m) / (r->value * 1e12);
 	}

@@ -20,6 +20,7 @@ enum row_measure {
 	ROW_MFU_FULL,
 	ROW_TFLOPS_FULL,
 	ROW_TFLOPS_SC21,
+	ROW_SECONDS,
 	ROW_MEASURES
 };
 

@@ -141,6 +141,45 @@ static void each_property_of_an_engine_costs_its_part(void **state)
 	assert_true(predict(&base, &s).compute > 1.02 * t.compute);
 }
 
+/* An engine that casts before it gathers sends half the bytes: inputs between tp ranks, parameters
+ * between replicas. Without 8 bits it makes no difference. */
+static void operands_in_8_bits_travel_in_8_bits(void **state)
+{
+	struct cost_engine e = cost_engine_muster;
+	struct setting two = { "parallel.sp=yes parallel.zero=1", "dgx-h100", &cost_engine_muster },
+		       eight = two;
+	(void)state;
+	eight.words = "parallel.sp=yes parallel.zero=1 precision.fp8=hybrid";
+	struct plan_time before = predict(&base, &eight), wide = predict(&base, &two), t;
+	two.engine = eight.engine = &e;
+	e.gathers_eight = true;
+	t = predict(&base, &eight);
+	assert_true(t.tp < 0.9 * before.tp && t.tp > 0.5 * before.tp);
+	near(t.compute, before.compute);
+	near(predict(&base, &two).tp, wide.tp);
+	e = cost_engine_muster;
+	e.shards_eight = true;
+	t = predict(&base, &eight);
+	assert_true(t.dp < 0.95 * before.dp);
+	near(t.tp, before.tp);
+	near(predict(&base, &two).dp, wide.dp);
+}
+
+/* The replicas' exchange of one chunk hides behind the passes through the others. */
+static void chunks_hide_each_others_exchange(void **state)
+{
+	struct setting s = { "parallel.zero=1", "dgx-h100", &cost_engine_muster };
+	struct run plain = { 64, 8192, 48, 4, 4, 1, 64, 32, 1, 0 }, cut = plain;
+	(void)state;
+	cut.chunks = 6;
+	double whole = predict(&plain, &s).dp;
+	assert_true(predict(&cut, &s).dp < 0.75 * whole);
+	s.words = "parallel.zero=1 parallel.overlap=no";
+	double waited = predict(&plain, &s).dp;
+	assert_true(waited > 1.2 * whole);
+	near(predict(&cut, &s).dp / waited, 1);
+}
+
 /* A backward pass in two halves gathers and reduces behind nothing, and gathers once more. The
  * weights' half has the second gather. */
 static void split_passes_hide_no_transfer(void **state)
@@ -490,6 +529,8 @@ int main(void)
 		cmocka_unit_test(layers_count_evenly),
 		cmocka_unit_test(parts_add_up),
 		cmocka_unit_test(each_property_of_an_engine_costs_its_part),
+		cmocka_unit_test(operands_in_8_bits_travel_in_8_bits),
+		cmocka_unit_test(chunks_hide_each_others_exchange),
 		cmocka_unit_test(split_passes_hide_no_transfer),
 		cmocka_unit_test(ranks_of_a_sequence_wait_for_each_other),
 		cmocka_unit_test(offloading_costs_its_bytes),
