@@ -181,10 +181,13 @@ bool rows_is_in(const struct row *r, const char *group)
 
 /* --- Predicting --------------------------------------------------------------------- */
 
-static void set_figure(struct node_kind *k, const char *word)
+static void set_figure(struct cluster *c, const char *word)
 {
+	struct node_kind *k = &c->kinds[0];
 	double value = atof(strchr(word, '=') + 1);
-	if (!strncmp(word, "memory=", 7)) {
+	if (!strncmp(word, "device=", 7)) {
+		snprintf(k->device, sizeof k->device, "%s", word + 7);
+	} else if (!strncmp(word, "memory=", 7)) {
 		k->device_memory = value;
 	} else if (!strncmp(word, "bandwidth=", 10)) {
 		k->device_bandwidth = value;
@@ -194,6 +197,9 @@ static void set_figure(struct node_kind *k, const char *word)
 		k->net_bandwidth = value;
 		for (int i = 0; i < k->n_nics; i++)
 			k->nics[i].bandwidth = value;
+	} else if (!strncmp(word, "rack=", 5)) {
+		for (int i = 0; i < c->n_nodes; i++)
+			c->nodes[i].domain = i / (int)value;
 	} else {
 		fail_msg("a machine has no %s", word);
 	}
@@ -211,7 +217,7 @@ static void open_cluster(const struct row_files *f, const char *spec, struct clu
 	if (topo_cluster_open(whole, 0, c, &e))
 		fail_msg("%s", e.text);
 	for (int i = 1; m && i < m->n; i++)
-		set_figure(&c->kinds[0], m->words[i]);
+		set_figure(c, m->words[i]);
 }
 
 static bool open_job(const struct row_files *f, const struct row *r, struct job *job,
