@@ -95,7 +95,7 @@ static void read_row(struct row_files *f, const char *words[], int n)
 		else if (!set_value(r, words[i], length, atof(equals + 1)))
 			fail_msg("%s: %s is not known", r->source, words[i]);
 	}
-	if (!(r->value > 0))
+	if (!(r->value > 0) && !(r->peak > 0 && !strcmp(r->groups, "memory")))
 		fail_msg("%s: a row has no speed", r->source);
 }
 
@@ -143,7 +143,8 @@ static void read_file(struct row_files *f, const char *folder, const char *name)
 struct row_files *rows_open(const char *folder)
 {
 	static const char *const files[] = { "sources.txt", "fsdp.txt", "fp8.txt",
-					     "long.txt",    "moe.txt",  "schedules.txt" };
+					     "long.txt",    "moe.txt",  "schedules.txt",
+					     "memory.txt" };
 	struct row_files *f = calloc(1, sizeof *f);
 	assert_non_null(f);
 	for (size_t i = 0; i < sizeof files / sizeof *files; i++)
