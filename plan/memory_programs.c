@@ -60,6 +60,7 @@ static const struct program programs[JOB_ENGINES] = {
 	 * 0.13 */
 	[ENGINE_MEGATRON_CORE] = { MEGATRON_CORE, .weighs_first = true },
 	[ENGINE_MEGATRON_CORE_GRAPHS] = { MEGATRON_CORE, .weighs_first = true },
+	[ENGINE_MEGATRON_CORE_2026] = { MEGATRON_CORE, .weighs_first = true },
 	[ENGINE_MEGATRON_CORE_2024] = { MEGATRON_CORE },
 	[ENGINE_MEGATRON_2021] = MEGATRON,
 	[ENGINE_MEGATRON_2022] = MEGATRON,

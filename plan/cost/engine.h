@@ -95,6 +95,8 @@ struct cost_engine {
 	bool routes_own;
 	/* a row goes to another node once, not once for each of its experts there (DeepEP) */
 	bool routes_once;
+	/* rows travel to their experts and back while another micro-batch is computed */
+	bool hides_ep;
 	/* seconds per layer and direction to sort and pad rows, beside moving them */
 	double routing;
 	/* seconds in which the host starts the kernels of a mixture's layer, in each direction; the

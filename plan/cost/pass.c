@@ -418,7 +418,12 @@ static void add_layers(const struct cost_case *c, const struct shard *h, const s
 	t->tp_halves = layers * tp_input_half(c, h, &y) + t->tp_weight;
 	t->cp_fwd = layers * cp;
 	t->cp_bwd = layers * ring_left(c, h, y.gradient, 2);
-	t->ep_fwd = t->ep_bwd = layers * 2 * ep;
+	t->ep_fwd = layers * 2 * ep;
+	t->ep_bwd = t->ep_fwd;
+	if (c->engine->hides_ep) {
+		t->ep_fwd = cost_exposed(c, t->ep_fwd, t->fwd);
+		t->ep_bwd = cost_exposed(c, t->ep_bwd, t->bwd);
+	}
 	if (layers > 0)
 		add_meetings(c, &y, layers, t);
 	t->again = redone * again_of(c, h, &y, cp, ep);

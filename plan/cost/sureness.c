@@ -38,7 +38,7 @@ static const struct {
 	bool (*is)(const struct job *job, const struct model_shape *m);
 	struct cost_sureness s;
 } regimes[] = {
-	{ is_mixture, { "moe", "mixtures of experts", 59, 0.065, 0.19 } },
+	{ is_mixture, { "moe", "mixtures of experts", 72, 0.057, 0.19 } },
 	{ is_long, { "long", "sequences of 16k to 131k tokens", 38, 0.046, 0.205 } },
 	{ is_in_8_bits, { "fp8", "products in 8 bits", 45, 0.065, 0.165 } },
 	{ is_zero_3, { "fsdp", "FSDP and ZeRO-3", 79, 0.055, 0.235 } },

@@ -452,6 +452,22 @@ static void every_message_of_a_route_has_its_latency(void **state)
 	}
 }
 
+/* What another micro-batch's work hides of a route takes the machine's share of its time. */
+static void routes_hide_behind_another_micro_batch(void **state)
+{
+	struct cost_engine e = cost_engine_megatron_core;
+	(void)state;
+	e.starts = 0;
+	struct cost_pass open = of_mixture(MIXTURE "parallel.ep=32", &e, 0);
+	e.hides_ep = true;
+	e.hides = 1;
+	struct cost_pass hidden = of_mixture(MIXTURE "parallel.ep=32", &e, 0);
+	near(1 + hidden.ep_fwd, 1 + fmax(0, open.ep_fwd - open.fwd));
+	near(1 + hidden.ep_bwd, 1 + fmax(0, open.ep_bwd - open.bwd));
+	hidden = of_mixture(MIXTURE "parallel.ep=32", &e, 1);
+	near(hidden.ep_fwd, open.ep_fwd + 2 * 3 - open.fwd);
+}
+
 /* Rows are sorted for the ranks, and where they arrive for the rank's experts if it has several. */
 static void rows_are_sorted_where_experts_differ(void **state)
 {
@@ -582,6 +598,7 @@ int main(void)
 		cmocka_unit_test(a_mixtures_sums_hide_behind_nothing),
 		cmocka_unit_test(a_mixtures_layer_waits_for_its_host),
 		cmocka_unit_test(every_message_of_a_route_has_its_latency),
+		cmocka_unit_test(routes_hide_behind_another_micro_batch),
 		cmocka_unit_test(rows_are_sorted_where_experts_differ),
 		cmocka_unit_test(shared_heads_are_copied),
 		cmocka_unit_test(waves_are_whole),
