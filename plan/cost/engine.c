@@ -123,12 +123,17 @@ static const struct cost_engine_pass core[] = {
 	{ PHASE_FORWARD, RATE_MOVED, NEED_NO_DROPOUT, 2, { [TENSOR_STREAM] = 3 } },
 	{ PHASE_FORWARD, RATE_MOVED, NEED_NOTHING, 1, { [TENSOR_UP] = 1, [TENSOR_ACT] = 1 } },
 	{ PHASE_FORWARD, RATE_MOVED, NEED_ROPE, 1, { [TENSOR_ROTATED] = 2 } },
+	/* Rows in the order of the ranks, received rows in that of the rank's experts, and back. */
 	{ PHASE_FORWARD,
 	  RATE_MOVED,
 	  NEED_NOTHING,
 	  2,
-	  { [TENSOR_ROUTED] = 4 } }, /* order of the experts and back */
-	{ PHASE_BACKWARD, RATE_MOVED, NEED_NOTHING, 3, { [TENSOR_ROUTED] = 4 } },
+	  { [TENSOR_ROUTED] = 2, [TENSOR_SORTED] = 2 } },
+	{ PHASE_BACKWARD,
+	  RATE_MOVED,
+	  NEED_NOTHING,
+	  3,
+	  { [TENSOR_ROUTED] = 2, [TENSOR_SORTED] = 2 } },
 	{ PHASE_BACKWARD, RATE_MOVED, NEED_DROPOUT, 2, { [TENSOR_STREAM] = 2.5 } },
 	{ PHASE_BACKWARD, RATE_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 3 } },
 	{ PHASE_BACKWARD, RATE_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 3 } },
@@ -140,22 +145,58 @@ static const struct cost_engine_pass core[] = {
 	END
 };
 
+/* Since June 2026 on Blackwell (container 26.06 of Megatron-Bridge): the experts' products, casts and
+ * activations are one kernel, rows arrive in the order of the experts, a step is one CUDA graph, and
+ * the all-to-alls run beside another micro-batch. */
+static const struct cost_engine_pass core_2026[] = {
+	{ PHASE_FORWARD, RATE_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 2 } },
+	{ PHASE_FORWARD, RATE_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 3 } },
+	{ PHASE_FORWARD, RATE_MOVED, NEED_ROPE, 1, { [TENSOR_ROTATED] = 2 } },
+	{ PHASE_FORWARD, RATE_MOVED, NEED_NOTHING, 2, { [TENSOR_ROUTED] = 2 } },
+	{ PHASE_BACKWARD, RATE_MOVED, NEED_NOTHING, 3, { [TENSOR_ROUTED] = 2 } },
+	{ PHASE_BACKWARD, RATE_MOVED, NEED_NOTHING, 4, { [TENSOR_STREAM] = 3 } },
+	{ PHASE_BACKWARD, RATE_MOVED, NEED_ROPE, 1, { [TENSOR_ROTATED] = 2 } },
+	END
+};
+
 /* Gradients travel in bf16: grad_sync_dtype of NeMo's .yaml, grad_reduce_in_fp32 = False of
  * Megatron-Bridge's perf_recipes. Transformer Engine casts an input before it gathers it
  * (transformer_engine/pytorch/module/linear.py), and the recipes set fp8_param_gather.
- * The time to sort and pad the rows of experts (routing) is fitted to every second published row of
- * mixtures. */
+ * The time to sort and pad the rows of experts (routing), and that to start a layer's kernels one
+ * after the other (starts), are fitted to every second published row of mixtures. */
 #define MEGATRON_CORE \
-	.passes = core, .hides_tp = true, .own_rows_first = true, .hides_dp = true, \
-	.gathers_ahead = true, .routes_own = true, .routing = 0.3e-3, .cast = 2, \
-	.eight_experts = true, .gathers_eight = true, .shards_eight = true, .embed_fwd = 4, \
-	.embed_bwd = 4, .loss = 46, .grad_width = 2, .update = 38
+	.hides_tp = true, .own_rows_first = true, .hides_dp = true, .gathers_ahead = true, \
+	.routes_own = true, .cast = 2, .eight_experts = true, .gathers_eight = true, \
+	.shards_eight = true, .embed_fwd = 4, .embed_bwd = 4, .loss = 46, .grad_width = 2, \
+	.update = 38
+#define ROUTING 0.3e-3
+#define STARTS  4.4e-3
 
-const struct cost_engine cost_engine_megatron_core = {
-	.name = "Megatron-Core", .attention = ATTENTION_CUDNN, .routes_once = true, MEGATRON_CORE
-};
+const struct cost_engine cost_engine_megatron_core = { .name = "Megatron-Core",
+						       .passes = core,
+						       .attention = ATTENTION_CUDNN,
+						       .routes_once = true,
+						       .routing = ROUTING,
+						       .starts = STARTS,
+						       MEGATRON_CORE };
+static const struct cost_engine megatron_core_graphs = { .name = "Megatron-Core with CUDA graphs",
+							 .passes = core,
+							 .attention = ATTENTION_CUDNN,
+							 .routes_once = true,
+							 .routing = ROUTING,
+							 MEGATRON_CORE };
+static const struct cost_engine megatron_core_2026 = { .name = "Megatron-Core of June 2026",
+						       .passes = core_2026,
+						       .attention = ATTENTION_CUDNN,
+						       .routes_once = true,
+						       .hides_ep = true,
+						       .routing = 0.15e-3,
+						       MEGATRON_CORE };
 static const struct cost_engine megatron_core_2024 = { .name = "Megatron-Core 0.8",
+						       .passes = core,
 						       .attention = ATTENTION_FLASH2,
+						       .routing = ROUTING,
+						       .starts = STARTS,
 						       MEGATRON_CORE };
 
 /* --- PyTorch's FSDP ----------------------------------------------------------------
@@ -221,6 +262,8 @@ static const struct cost_engine deepspeed = {
 const struct cost_engine *const cost_engines[JOB_ENGINES] = {
 	[ENGINE_MUSTER] = &cost_engine_muster,
 	[ENGINE_MEGATRON_CORE] = &cost_engine_megatron_core,
+	[ENGINE_MEGATRON_CORE_GRAPHS] = &megatron_core_graphs,
+	[ENGINE_MEGATRON_CORE_2026] = &megatron_core_2026,
 	[ENGINE_MEGATRON_CORE_2024] = &megatron_core_2024,
 	[ENGINE_MEGATRON_2021] = &cost_engine_megatron_2021,
 	[ENGINE_MEGATRON_2022] = &cost_engine_megatron_2022,

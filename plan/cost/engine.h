@@ -27,8 +27,11 @@ enum engine_tensor {
 	TENSOR_HEADS,   /* [n, q] */
 	TENSOR_UP,      /* [rows, u] */
 	TENSOR_ACT,     /* [rows, f] */
-	TENSOR_ROUTED,  /* [rows, c] of a mixture of experts; 0 in a dense layer */
-	TENSOR_SCORES,  /* [sequences, heads, seq, keys here] */
+	/* of a mixture of experts, otherwise 0: [rows that this rank sends to experts, c]; [rows
+	 * that its experts receive, c], 0 unless ranks send to several experts of one rank */
+	TENSOR_ROUTED,
+	TENSOR_SORTED,
+	TENSOR_SCORES, /* [sequences, heads, seq, keys here] */
 	TENSORS
 };
 
@@ -92,8 +95,13 @@ struct cost_engine {
 	bool routes_own;
 	/* a row goes to another node once, not once for each of its experts there (DeepEP) */
 	bool routes_once;
+	/* rows travel to their experts and back while another micro-batch is computed */
+	bool hides_ep;
 	/* seconds per layer and direction to sort and pad rows, beside moving them */
 	double routing;
+	/* seconds in which the host starts the kernels of a mixture's layer, in each direction; the
+	 * layer takes at least as long. 0: they are started at once, as a CUDA graph */
+	double starts;
 	/* bytes moved to make an operand of a product in 8 bits, per element. Gradients have two,
 	 * and so have inputs: one for the forward pass and one transposed for the weights' gradient */
 	double cast;

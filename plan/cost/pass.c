@@ -1,5 +1,6 @@
 #include "plan/cost/cost.h"
 
+#include "plan/cost/step.h"
 #include "plan/memory.h"
 #include "plan/place/traffic.h"
 
@@ -70,6 +71,13 @@ static struct shard shard_of(const struct cost_case *c)
 
 /* --- Passes over tensors --- */
 
+/* Whether the tp ranks route their own rows of a mixture; the gathers of its rows then belong to the
+ * routes. */
+static bool routes_own(const struct cost_case *c, const struct shard *h)
+{
+	return !h->dense && h->sp && c->engine->routes_own;
+}
+
 static bool needed(const struct cost_case *c, enum engine_need need)
 {
 	switch (need) {
@@ -99,7 +107,8 @@ static bool needed(const struct cost_case *c, enum engine_need need)
 static double passes_of(const struct cost_case *c, const struct shard *h, enum engine_phase phase)
 {
 	/* Selective recomputation does not recompute a mixture. */
-	double feeds = phase == PHASE_AGAIN && !h->dense ? 0 : h->rows;
+	double feeds = phase == PHASE_AGAIN && !h->dense ? 0 : h->rows,
+	       routed = h->dense ? 0 : h->rows * h->c;
 	const double elements[TENSORS] = {
 		[TENSOR_STREAM] = h->s * h->c,
 		[TENSOR_ROWS] = h->n * h->c,
@@ -108,7 +117,8 @@ static double passes_of(const struct cost_case *c, const struct shard *h, enum e
 		[TENSOR_HEADS] = h->n * h->q,
 		[TENSOR_UP] = feeds * h->up,
 		[TENSOR_ACT] = feeds * h->f,
-		[TENSOR_ROUTED] = c->shape->experts ? h->rows * h->c : 0,
+		[TENSOR_ROUTED] = routed / (routes_own(c, h) ? c->layout->tp : 1),
+		[TENSOR_SORTED] = h->experts > 1 && c->layout->ep > 1 ? routed : 0,
 		[TENSOR_SCORES] = h->heads * (double)c->shape->seq * (double)c->shape->seq /
 				  c->layout->cp,
 	};
@@ -262,13 +272,6 @@ static double fed(const struct shard *h)
 	return h->dense ? h->gather : h->half;
 }
 
-/* Whether the tp ranks route their own rows of a mixture; the gathers of its rows then belong to the
- * routes. */
-static bool routes_own(const struct cost_case *c, const struct shard *h)
-{
-	return !h->dense && h->sp && c->engine->routes_own;
-}
-
 static double tp_forward(const struct cost_case *c, const struct shard *h, const struct layer *y)
 {
 	if (!h->sp)
@@ -337,7 +340,7 @@ static double all_to_all(const struct cost_case *c, double bytes)
 	       nodes = (ep->nodes - 1) * (1 - pow(1 - share, top));
 	inside.nodes = 1;
 	inside.ranks = inside.per_node;
-	return bytes / top * nodes / ep->across.bandwidth + ep->across.latency +
+	return bytes / top * nodes / ep->across.bandwidth + (ep->nodes - 1) * ep->across.latency +
 	       place_seconds_all_to_all(&inside, bytes);
 }
 
@@ -399,6 +402,14 @@ static void add_meetings(const struct cost_case *c, const struct layer *y, doubl
 	t->cp_bwd += layers * meetings(c, GROUP_CP, 2 * hops, y->gradient);
 }
 
+/* Adds the time that the device waits for its host in the layers of a mixture. All other times are
+ * set. */
+static void add_starts(const struct cost_case *c, double layers, struct cost_pass *t)
+{
+	t->fwd += fmax(0, layers * c->engine->starts - cost_forward(t));
+	t->bwd += fmax(0, layers * c->engine->starts - cost_backward(t));
+}
+
 static void add_layers(const struct cost_case *c, const struct shard *h, const struct stage *stage,
 		       struct cost_pass *t)
 {
@@ -425,10 +436,17 @@ static void add_layers(const struct cost_case *c, const struct shard *h, const s
 	t->tp_halves = layers * tp_input_half(c, h, &y) + t->tp_weight;
 	t->cp_fwd = layers * cp;
 	t->cp_bwd = layers * ring_left(c, h, y.gradient, 2);
-	t->ep_fwd = t->ep_bwd = layers * 2 * ep;
+	t->ep_fwd = layers * 2 * ep;
+	t->ep_bwd = t->ep_fwd;
+	if (c->engine->hides_ep) {
+		t->ep_fwd = cost_exposed(c, t->ep_fwd, t->fwd);
+		t->ep_bwd = cost_exposed(c, t->ep_bwd, t->bwd);
+	}
 	if (layers > 0)
 		add_meetings(c, &y, layers, t);
 	t->again = redone * again_of(c, h, &y, cp, ep);
+	if (!h->dense)
+		add_starts(c, layers, t);
 }
 
 /* A layer's activations are copied to the host after its forward pass and back before its backward

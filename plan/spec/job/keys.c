@@ -72,10 +72,18 @@ static const char *const suspect_uses[] = { "ignore", "warn", "exclude", NULL };
 static const char *const exclusives[] = { "no", "yes", "user", "mcs", NULL };
 static const char *const bad_numbers[] = { "retry", "skip", "stop", NULL };
 static const char *const presets[] = { "webhook", "slack", NULL };
-static const char *const engines[] = {
-	"muster",     "megatron-core", "megatron-core-2024", "megatron-2021", "megatron-2022",
-	"fsdp-eager", "fsdp-compiled", "fsdp-async-tp",      "deepspeed",     NULL
-};
+static const char *const engines[] = { "muster",
+				       "megatron-core",
+				       "megatron-core-graphs",
+				       "megatron-core-2026",
+				       "megatron-core-2024",
+				       "megatron-2021",
+				       "megatron-2022",
+				       "fsdp-eager",
+				       "fsdp-compiled",
+				       "fsdp-async-tp",
+				       "deepspeed",
+				       NULL };
 static const char *const losses[] = { "whole", "fused", NULL };
 static const char *const levels[] = { "debug", "info", "warn", "error", NULL };
 static const char *const transports[] = { "auto", "shm", "tcp", NULL };
@@ -300,7 +308,7 @@ const struct job_key job_keys[] = {
 	BOOL(metrics, ranks, "no", "Whether listen and textfile also have series of each rank: two per rank."),
 
 	RANGE(trace, steps, "0", 0, 1e12, "Steps that every rank records in detail, such as 40-44: its phases, passes and the operations of its groups. muster trace RUN -o FILE makes a picture of them for Perfetto. 0: none. A running run records steps also on request: muster trace RUN --next N."),
-	ENUM(plan, engine, "muster", engines, "The program whose steps muster plan predicts. Only its own engine, muster, can run. megatron-core: Megatron-Core with Transformer Engine and cuDNN's attention, also below NeMo and Megatron-Bridge. megatron-core-2024: the same with FlashAttention-2. megatron-2021, megatron-2022: Megatron-LM of these years. fsdp-eager: PyTorch's FSDP without a compiler. fsdp-compiled: with torch.compile. fsdp-async-tp: the same with asynchronous tensor parallelism. deepspeed: ZeRO-3 of DeepSpeed."),
+	ENUM(plan, engine, "muster", engines, "The program whose steps muster plan predicts. Only its own engine, muster, can run. megatron-core: Megatron-Core with Transformer Engine and cuDNN's attention, also below NeMo and Megatron-Bridge. megatron-core-graphs: the same with CUDA graphs of attention and the router, which only matters to mixtures. megatron-core-2026: the same as of June 2026 on Blackwell, with fused experts and hidden all-to-alls. megatron-core-2024: Megatron-Core with FlashAttention-2. megatron-2021, megatron-2022: Megatron-LM of these years. fsdp-eager: PyTorch's FSDP without a compiler. fsdp-compiled: with torch.compile. fsdp-async-tp: the same with asynchronous tensor parallelism. deepspeed: ZeRO-3 of DeepSpeed."),
 	ENUM(plan, loss, "whole", losses, "The memory of the loss in the program that plan.engine names, unless it is muster. whole: with fp32 copies of all logits. fused: in one pass over 2-byte logits."),
 };
 /* clang-format on */

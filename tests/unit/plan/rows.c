@@ -95,7 +95,7 @@ static void read_row(struct row_files *f, const char *words[], int n)
 		else if (!set_value(r, words[i], length, atof(equals + 1)))
 			fail_msg("%s: %s is not known", r->source, words[i]);
 	}
-	if (!(r->value > 0))
+	if (!(r->value > 0) && !(r->peak > 0 && !strcmp(r->groups, "memory")))
 		fail_msg("%s: a row has no speed", r->source);
 }
 
@@ -142,8 +142,9 @@ static void read_file(struct row_files *f, const char *folder, const char *name)
 
 struct row_files *rows_open(const char *folder)
 {
-	static const char *const files[] = { "sources.txt", "fsdp.txt",      "fp8.txt",  "long.txt",
-					     "moe.txt",     "schedules.txt", "dense.txt" };
+	static const char *const files[] = { "sources.txt", "fsdp.txt",  "fp8.txt",
+					     "long.txt",    "moe.txt",   "schedules.txt",
+					     "dense.txt",   "memory.txt" };
 	struct row_files *f = calloc(1, sizeof *f);
 	assert_non_null(f);
 	for (size_t i = 0; i < sizeof files / sizeof *files; i++)
@@ -181,10 +182,13 @@ bool rows_is_in(const struct row *r, const char *group)
 
 /* --- Predicting --------------------------------------------------------------------- */
 
-static void set_figure(struct node_kind *k, const char *word)
+static void set_figure(struct cluster *c, const char *word)
 {
+	struct node_kind *k = &c->kinds[0];
 	double value = atof(strchr(word, '=') + 1);
-	if (!strncmp(word, "memory=", 7)) {
+	if (!strncmp(word, "device=", 7)) {
+		snprintf(k->device, sizeof k->device, "%s", word + 7);
+	} else if (!strncmp(word, "memory=", 7)) {
 		k->device_memory = value;
 	} else if (!strncmp(word, "bandwidth=", 10)) {
 		k->device_bandwidth = value;
@@ -194,6 +198,9 @@ static void set_figure(struct node_kind *k, const char *word)
 		k->net_bandwidth = value;
 		for (int i = 0; i < k->n_nics; i++)
 			k->nics[i].bandwidth = value;
+	} else if (!strncmp(word, "rack=", 5)) {
+		for (int i = 0; i < c->n_nodes; i++)
+			c->nodes[i].domain = i / (int)value;
 	} else {
 		fail_msg("a machine has no %s", word);
 	}
@@ -211,7 +218,7 @@ static void open_cluster(const struct row_files *f, const char *spec, struct clu
 	if (topo_cluster_open(whole, 0, c, &e))
 		fail_msg("%s", e.text);
 	for (int i = 1; m && i < m->n; i++)
-		set_figure(&c->kinds[0], m->words[i]);
+		set_figure(c, m->words[i]);
 }
 
 static bool open_job(const struct row_files *f, const struct row *r, struct job *job,

@@ -441,6 +441,100 @@ static void a_mixtures_sums_hide_behind_nothing(void **state)
 	free(x.stages);
 }
 
+/* The passes of a mixture's inner layer: 32 experts on 4 nodes of 8 devices. */
+static struct cost_pass of_mixture(const char *words, const struct cost_engine *engine,
+				   double latency)
+{
+	static struct scene x;
+	static const struct run run = { 64, 8192, 8, 1, 1, 1, 32, 64, 1, 0 };
+	struct setting s = { words, "dgx-h100", engine };
+	open_scene(&x, &run, &s, NULL);
+	x.group_links[GROUP_EP].across.latency += latency;
+	struct cost_pass t = cost_pass_of(&x.of, &(struct stage){ 1, 2, false, false });
+	free(x.stages);
+	return t;
+}
+
+#define MIXTURE "model.family=mixtral model.dropout=0 model.attn_dropout=0 model.experts=32 "
+
+/* A layer takes at least as long as its host needs to start it; a shorter start costs nothing. */
+static void a_mixtures_layer_waits_for_its_host(void **state)
+{
+	struct cost_engine slow = cost_engine_megatron_core, graphs = slow;
+	(void)state;
+	graphs.starts = 0;
+	struct cost_pass t = of_mixture(MIXTURE "parallel.ep=8", &graphs, 0);
+	slow.starts = (cost_forward(&t) + cost_backward(&t)) / 2;
+	struct cost_pass late = of_mixture(MIXTURE "parallel.ep=8", &slow, 0);
+	near(cost_forward(&late), slow.starts);
+	near(cost_backward(&late), cost_backward(&t));
+	slow.starts = 2 * cost_backward(&t);
+	late = of_mixture(MIXTURE "parallel.ep=8", &slow, 0);
+	near(cost_backward(&late), slow.starts);
+	near(late.ep_bwd, t.ep_bwd);
+	slow.starts = 0.9 * cost_forward(&t);
+	late = of_mixture(MIXTURE "parallel.ep=8", &slow, 0);
+	near(cost_forward(&late), cost_forward(&t));
+}
+
+/* There is one message to each other node, or to each other rank. */
+static void every_message_of_a_route_has_its_latency(void **state)
+{
+	struct cost_engine e = cost_engine_megatron_core;
+	(void)state;
+	e.starts = 0;
+	for (int once = 0; once < 2; once++) {
+		e.routes_once = once;
+		double now = of_mixture(MIXTURE "parallel.ep=32", &e, 0).ep_fwd,
+		       then = of_mixture(MIXTURE "parallel.ep=32", &e, 1).ep_fwd;
+		near(then - now, 2 * (once ? 3 : 31));
+	}
+}
+
+/* What another micro-batch's work hides of a route takes the machine's share of its time. */
+static void routes_hide_behind_another_micro_batch(void **state)
+{
+	struct cost_engine e = cost_engine_megatron_core;
+	(void)state;
+	e.starts = 0;
+	struct cost_pass open = of_mixture(MIXTURE "parallel.ep=32", &e, 0);
+	e.hides_ep = true;
+	e.hides = 1;
+	struct cost_pass hidden = of_mixture(MIXTURE "parallel.ep=32", &e, 0);
+	near(1 + hidden.ep_fwd, 1 + fmax(0, open.ep_fwd - open.fwd));
+	near(1 + hidden.ep_bwd, 1 + fmax(0, open.ep_bwd - open.bwd));
+	hidden = of_mixture(MIXTURE "parallel.ep=32", &e, 1);
+	near(hidden.ep_fwd, open.ep_fwd + 2 * 3 - open.fwd);
+}
+
+/* Rows are sorted for the ranks, and where they arrive for the rank's experts if it has several. */
+static void rows_are_sorted_where_experts_differ(void **state)
+{
+	struct cost_engine e = cost_engine_megatron_core;
+	static const struct cost_engine_pass own[] = {
+		{ PHASE_FORWARD, RATE_MOVED, NEED_NOTHING, 1, { [TENSOR_ROUTED] = 1 } },
+		{ .times = 0 }
+	};
+	static const struct cost_engine_pass all[] = {
+		{ PHASE_FORWARD, RATE_MOVED, NEED_NOTHING, 1, { [TENSOR_SORTED] = 1 } },
+		{ .times = 0 }
+	};
+	static const struct cost_engine_pass none[] = { { .times = 0 } };
+	(void)state;
+	e.starts = 0;
+	for (int several = 0; several < 2; several++) {
+		const char *words = several ? MIXTURE "parallel.ep=8" : MIXTURE "parallel.ep=32";
+		e.passes = none;
+		double nothing = of_mixture(words, &e, 0).fwd;
+		e.passes = own;
+		double sent = of_mixture(words, &e, 0).fwd - nothing;
+		e.passes = all;
+		double received = of_mixture(words, &e, 0).fwd - nothing;
+		assert_true(sent > 0);
+		near(1 + received, several ? 1 + sent : 1);
+	}
+}
+
 /* If there are more tp ranks than key-value heads, each rank holds a whole head. */
 static void shared_heads_are_copied(void **state)
 {
@@ -543,6 +637,10 @@ int main(void)
 		cmocka_unit_test(published_parameters_come_beside_the_next_pass),
 		cmocka_unit_test(mixtures_are_recomputed_as_they_are),
 		cmocka_unit_test(a_mixtures_sums_hide_behind_nothing),
+		cmocka_unit_test(a_mixtures_layer_waits_for_its_host),
+		cmocka_unit_test(every_message_of_a_route_has_its_latency),
+		cmocka_unit_test(routes_hide_behind_another_micro_batch),
+		cmocka_unit_test(rows_are_sorted_where_experts_differ),
 		cmocka_unit_test(shared_heads_are_copied),
 		cmocka_unit_test(waves_are_whole),
 		cmocka_unit_test(every_preset_has_a_machine),
