@@ -26,14 +26,19 @@ static int alloc_costs(struct plan *p, struct err *e)
 struct kinds {
 	struct cost_machine *machines;
 	double *rates, best; /* 0: unused, or processors */
+	/* their own links, or NULL */
+	struct group_links (*links)[GROUP_KINDS];
+	bool *linked;
 };
 
 static int open_kinds(const struct job *job, const struct cluster *c, const struct plan *p,
 		      struct kinds *out, struct err *e)
 {
 	*out = (struct kinds){ calloc((size_t)c->n_kinds, sizeof *out->machines),
-			       calloc((size_t)c->n_kinds, sizeof *out->rates), 0 };
-	if (!out->machines || !out->rates)
+			       calloc((size_t)c->n_kinds, sizeof *out->rates), 0,
+			       calloc((size_t)c->n_kinds, sizeof *out->links),
+			       calloc((size_t)c->n_kinds, sizeof *out->linked) };
+	if (!out->machines || !out->rates || !out->links || !out->linked)
 		return err_set(e, ERR_NOMEM,
 			       "no memory for %d kinds of nodes; close other programs", c->n_kinds);
 	for (int i = 0; i < p->world && speeds_devices(job); i++) {
@@ -45,6 +50,25 @@ static int open_kinds(const struct job *job, const struct cluster *c, const stru
 		out->rates[kind] = cost_unlike_rate(job, &p->shape, &out->machines[kind]);
 		out->best = fmax(out->best, out->rates[kind]);
 	}
+	return 0;
+}
+
+/* Sets the links of each kind from those of all. */
+static int set_links(const struct cluster *c, const struct layout *l,
+		     const struct group_links all[GROUP_KINDS], struct kinds *k, struct err *e)
+{
+	struct regular_cluster *node = malloc(sizeof *node);
+	if (!node)
+		return err_set(e, ERR_NOMEM,
+			       "no memory for the links of %d kinds of nodes; close "
+			       "other programs",
+			       c->n_kinds);
+	for (int kind = 0; kind < c->n_kinds; kind++) {
+		k->linked[kind] = k->rates[kind] > 0 && cost_unlike_node(&c->kinds[kind], node);
+		if (k->linked[kind])
+			cost_unlike_links(node, &k->machines[kind], l, all, k->links[kind]);
+	}
+	free(node);
 	return 0;
 }
 
@@ -62,6 +86,7 @@ static struct cost_device holder_of(const struct job *job, const struct cluster 
 		struct cost_device mine =
 			cost_unlike_device(on_cpu ? machine : &k->machines[kind], k->rates[kind],
 					   k->best, speeds_rank(job, rank) / fastest, on_cpu);
+		mine.links = k->linked[kind] ? k->links[kind] : NULL;
 		slowest = i ? cost_unlike_slower(slowest, mine) : mine;
 	}
 	return slowest;
@@ -70,6 +95,8 @@ static struct cost_device holder_of(const struct job *job, const struct cluster 
 static void close_kinds(struct kinds *k)
 {
 	free(k->machines);
+	free(k->links);
+	free(k->linked);
 	free(k->rates);
 }
 
@@ -179,13 +206,14 @@ int cost_of_plan(const struct job *job, const struct cluster *cluster, struct pl
 		cost_machine_of_plan(job, cluster, p, &machine);
 		cost_machine_links(&machine, group_links);
 		cost_units_of(&p->shape, &p->layout, 0, &units);
+		rc = set_links(cluster, &p->layout, group_links, &kinds, e);
 		for (int pp = 0; pp < p->layout.pp && speeds_devices(job); pp++) {
 			devices[pp] =
 				holder_of(job, cluster, p, &kinds, &machine,
 					  (struct coords){ .dp = p->slowest_replica, .pp = pp });
 			c.devices = devices;
 		}
-		rc = predict_step(&c, p, ranks, e);
+		rc = rc ? rc : predict_step(&c, p, ranks, e);
 	}
 	close_kinds(&kinds);
 	free(devices);

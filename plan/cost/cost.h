@@ -39,6 +39,8 @@ struct cost_device {
 	const struct cost_machine *machine;
 	double scale; /* its seconds of computation over those of the machine */
 	double rate;  /* of the machine, by which unlike devices compare (unlike.h) */
+	/* [GROUP_KINDS] of the groups of its kind of node; NULL: those of the case */
+	const struct group_links *links;
 };
 
 /* Everything that a step's time depends on, for a plan or for a configuration of a search. Pointers

@@ -530,7 +530,7 @@ void cost_pass_slow(struct cost_pass *t, double scale)
 
 struct cost_device cost_device_at(const struct cost_case *c, int pp)
 {
-	return c->devices ? c->devices[pp] : (struct cost_device){ c->machine, 1, 1 };
+	return c->devices ? c->devices[pp] : (struct cost_device){ c->machine, 1, 1, NULL };
 }
 
 struct cost_pass cost_pass_on(const struct cost_case *c, const struct cost_device *d,
@@ -538,6 +538,7 @@ struct cost_pass cost_pass_on(const struct cost_case *c, const struct cost_devic
 {
 	struct cost_case mine = *c;
 	mine.machine = d->machine;
+	mine.group_links = d->links ? d->links : c->group_links;
 	struct cost_pass t = cost_pass_of(&mine, stage);
 	cost_pass_slow(&t, d->scale);
 	return t;

@@ -38,7 +38,7 @@ static const struct {
 	bool (*is)(const struct job *job, const struct model_shape *m);
 	struct cost_sureness s;
 } regimes[] = {
-	{ is_mixture, { "moe", "mixtures of experts", 72, 0.057, 0.19 } },
+	{ is_mixture, { "moe", "mixtures of experts", 72, 0.062, 0.18 } },
 	{ is_long, { "long", "sequences of 16k tokens and more", 44, 0.044, 0.175 } },
 	{ is_in_8_bits, { "fp8", "products in 8 bits", 76, 0.044, 0.155 } },
 	{ is_zero_3, { "fsdp", "FSDP and ZeRO-3", 143, 0.042, 0.26 } },

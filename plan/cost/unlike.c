@@ -57,3 +57,32 @@ struct cost_device cost_unlike_slower(struct cost_device a, struct cost_device b
 {
 	return a.rate / a.scale <= b.rate / b.scale ? a : b;
 }
+
+bool cost_unlike_node(const struct node_kind *k, struct regular_cluster *out)
+{
+	struct node_kind kind = *k;
+	struct cluster_node node = { .leaf = -1, .domain = -1 };
+	struct cluster one = { .kinds = &kind, .n_kinds = 1, .nodes = &node, .n_nodes = 1 };
+	if (k->links && !k->switched)
+		return false;
+	return !place_regular_cluster_of(&one, out, NULL);
+}
+
+void cost_unlike_links(const struct regular_cluster *node, const struct cost_machine *machine,
+		       const struct layout *l, const struct group_links all[GROUP_KINDS],
+		       struct group_links own[GROUP_KINDS])
+{
+	static const enum group_kind layers[] = { GROUP_TP, GROUP_CP, GROUP_EP };
+	struct group_links mine[GROUP_KINDS];
+	struct rank_box box = place_block_box(node, l);
+	place_group_links_regular(node, l, &box, mine);
+	cost_machine_links(machine, mine);
+	for (int kind = 0; kind < GROUP_KINDS; kind++)
+		own[kind] = all[kind];
+	for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+		enum group_kind kind = layers[i];
+		if (all[kind].nodes == 1 && mine[kind].nodes == 1 &&
+		    mine[kind].inside.bandwidth > 0)
+			own[kind].inside = mine[kind].inside;
+	}
+}

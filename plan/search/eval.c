@@ -28,14 +28,17 @@ static bool open_own(struct eval *v, const struct space *s)
 	own->n = s->named ? s->cluster->n_kinds : 0;
 	own->machines = calloc((size_t)own->n + 1, sizeof *own->machines);
 	own->rates = calloc((size_t)own->n + 1, sizeof *own->rates);
+	own->nodes = calloc((size_t)own->n + 1, sizeof *own->nodes);
+	own->linked = calloc((size_t)own->n + 1, sizeof *own->linked);
+	own->links = calloc((size_t)own->n + 1, sizeof *own->links);
 	own->kinds = calloc((size_t)s->named + 1, sizeof *own->kinds);
 	own->slots = calloc((size_t)s->named + 1, sizeof *own->slots);
 	own->holders = calloc((size_t)s->named + 1, sizeof *own->holders);
 	own->speeds = calloc((size_t)s->named + 1, sizeof *own->speeds);
 	v->n_own = own->n + 1; /* the first one is the case's */
 	v->passes = calloc((size_t)STREAMS * (size_t)v->n_own, sizeof *v->passes);
-	if (!own->machines || !own->rates || !own->kinds || !own->slots || !own->holders ||
-	    !own->speeds || !v->passes)
+	if (!own->nodes || !own->linked || !own->links || !own->machines || !own->rates ||
+	    !own->kinds || !own->slots || !own->holders || !own->speeds || !v->passes)
 		return false;
 	for (int i = 0; i < own->n; i++) {
 		const struct node_kind *k = &s->cluster->kinds[i];
@@ -44,6 +47,7 @@ static bool open_own(struct eval *v, const struct space *s)
 		cost_machine_of_agents(k, s->job->precision.dtype != DTYPE_FP32, 1, 1,
 				       &own->machines[i]);
 		own->rates[i] = cost_unlike_rate(s->job, &s->shape, &own->machines[i]);
+		own->linked[i] = own->rates[i] > 0 && cost_unlike_node(k, &own->nodes[i]);
 	}
 	return true;
 }
@@ -51,6 +55,11 @@ static bool open_own(struct eval *v, const struct space *s)
 const struct cost_machine *search_eval_machine(const struct eval *v, int i)
 {
 	return i && v->own.rates[i - 1] > 0 ? &v->own.machines[i - 1] : v->cost.machine;
+}
+
+const struct group_links *search_eval_links(const struct eval *v, int i)
+{
+	return i && v->own.linked[i - 1] ? v->own.links[i - 1] : NULL;
 }
 
 struct eval *search_eval_open(const struct space *s, struct err *e)
@@ -117,6 +126,9 @@ void search_eval_close(struct eval *v)
 	free(v->own_stages);
 	free(v->own.machines);
 	free(v->own.rates);
+	free(v->own.nodes);
+	free(v->own.linked);
+	free(v->own.links);
 	free(v->own.kinds);
 	free(v->own.slots);
 	free(v->own.holders);
@@ -216,6 +228,10 @@ bool search_eval_grid(struct eval *v, int tp, int cp, int ep, int pp, int dp)
 	v->fold = place_block_box(&v->regular, &v->layout);
 	place_group_links_regular(&v->regular, &v->layout, &v->fold, v->group_links);
 	cost_machine_links(v->cost.machine, v->group_links);
+	for (int i = 0; i < v->own.n; i++)
+		if (v->own.linked[i])
+			cost_unlike_links(&v->own.nodes[i], &v->own.machines[i], &v->layout,
+					  v->group_links, v->own.links[i]);
 	v->cost.node_replicas = v->fold.dp * v->fold.cp;
 	set_units(v);
 	v->ends = tp_ranks_equal(v) ? 1 : ENDS;
@@ -234,11 +250,11 @@ static struct cost_pass less(struct cost_pass a, const struct cost_pass *b)
 
 /* All layers have the same cost, so a stage's pass is the sum of its layers and of its ends. */
 static void set_passes_on(const struct eval *v, const struct cost_machine *machine,
-			  struct eval_passes *s)
+			  const struct group_links *links, struct eval_passes *s)
 {
 	struct stage recomputed = { 0, 1, false, false }, kept = { 1, 2, false, false },
 		     first = { 0, 1, true, false }, last = { 0, 1, false, true };
-	struct cost_device d = { machine, 1, 1 };
+	struct cost_device d = { machine, 1, 1, links };
 	s->recomputed = cost_pass_on(&v->cost, &d, &recomputed);
 	s->kept = v->config.every > 1 ? cost_pass_on(&v->cost, &d, &kept) : s->recomputed;
 	s->first = less(cost_pass_on(&v->cost, &d, &first), &s->recomputed);
@@ -249,7 +265,7 @@ static void set_passes(struct eval *v, struct eval_stream *s)
 {
 	v->job.offload.activations = false; /* the line adds them */
 	for (int i = 0; i < v->n_own; i++)
-		set_passes_on(v, search_eval_machine(v, i), &s->passes[i]);
+		set_passes_on(v, search_eval_machine(v, i), search_eval_links(v, i), &s->passes[i]);
 	s->links[0] = v->group_links[GROUP_TP];
 	s->links[1] = v->group_links[GROUP_CP];
 	s->links[2] = v->group_links[GROUP_EP];

@@ -22,6 +22,9 @@ struct eval_passes {
 struct eval_devices {
 	struct cost_machine *machines; /* [n] one for each kind of nodes */
 	double *rates;                 /* [n] plan/cost/unlike.h; 0: a processor */
+	struct regular_cluster *nodes; /* [n] one node of each kind, if linked */
+	bool *linked;
+	struct group_links (*links)[GROUP_KINDS]; /* [n] for this grid */
 	int n;
 	int *kinds; /* [named] of each rank, for this tp; the order of ranks depends on it */
 	int tp;
@@ -121,8 +124,10 @@ struct eval {
 };
 
 int search_eval_agents(const struct eval *v);
-/* The machine of a stream's passes [i]: 0: the case's, otherwise that of kind i - 1. */
+/* The machine of a stream's passes [i], and the links of its node; 0: the case's, otherwise those of
+ * kind i - 1. */
 const struct cost_machine *search_eval_machine(const struct eval *v, int i);
+const struct group_links *search_eval_links(const struct eval *v, int i);
 /* The sizes of the stream, [ENDS]. */
 const struct memory_sizes *search_eval_sizes(struct eval *v);
 /* Sets the bytes of the kinds' activations for the line. */

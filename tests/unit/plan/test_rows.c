@@ -31,7 +31,7 @@ struct bound {
 static const struct unfitted {
 	double held; /* mean of the rows to which nothing was fitted */
 	int refused, unfit;
-} unfitted[] = { { 6.4, 0, 0 }, { 4.1, 0, 0 }, { 4.9, 0, 0 }, { 4.6, 0, 0 }, { 3.7, 0, 1 } };
+} unfitted[] = { { 6.5, 0, 0 }, { 4.1, 0, 0 }, { 4.9, 0, 0 }, { 4.6, 0, 0 }, { 3.7, 0, 1 } };
 enum { GROUPS = sizeof unfitted / sizeof *unfitted };
 static struct bound times[GROUPS];
 static const struct bound memory = { NULL, "peaks of memory", 45, 3.9, 14.5, 4, 0, 0 };

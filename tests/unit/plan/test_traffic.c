@@ -169,7 +169,7 @@ static double charged(const struct case_of *x, double bandwidth, double *replica
 				  .engine = &cost_engine_muster,
 				  .micros = MICROS };
 	for (int pp = 0; pp < x->layout.pp; pp++) {
-		struct cost_rank r = { .device = { &machine, 1, 1 } };
+		struct cost_rank r = { .device = { &machine, 1, 1, NULL } };
 		for (int chunk = 0; chunk < x->layout.chunks; chunk++) {
 			const struct stage *s = &x->stages[layout_stage(&x->layout, pp, chunk)];
 			struct cost_pass t = cost_pass_of(&cost, s);
