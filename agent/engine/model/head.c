@@ -26,14 +26,15 @@ static int chunk_loss(struct pass *p, const void *y, const int32_t *targets, int
 	model_check_tensor(m, "logits", logits, rows * head->out);
 	if (at_once(p)) {
 		m->ops->xent(m->backend, logits, sum, target, targets, p->batch->grad_scale, rows,
-			     head->out);
+			     head->out, head->out);
 		m->ops->xent_loss(m->backend, m->loss, sum, target, rows);
 		return 0;
 	}
-	m->ops->xent_max(m->backend, max, logits, rows, head->out);
+	m->ops->xent_max(m->backend, max, logits, rows, head->out, head->out);
 	if (tp_all_reduce_max(m->tp, max, (size_t)rows, e))
 		return -1;
-	m->ops->xent_exp(m->backend, logits, sum, target, max, targets, rows, head->out, lo);
+	m->ops->xent_exp(m->backend, logits, sum, target, max, targets, rows, head->out, head->out,
+			 lo);
 	if (tp_all_reduce_sum(m->tp, sum, (size_t)rows * 2, e))
 		return -1;
 	m->ops->xent_loss(m->backend, m->loss, sum, target, rows);
@@ -50,7 +51,8 @@ static void chunk_grad(struct pass *p, void *y, const int32_t *targets, int64_t 
 
 	if (!at_once(p))
 		m->ops->xent_grad(m->backend, logits, m->scratch[SCRATCH_SUMS], targets,
-				  p->batch->grad_scale, rows, head->out, p->chunk->views.vocab_lo);
+				  p->batch->grad_scale, rows, head->out, head->out,
+				  p->chunk->views.vocab_lo);
 	m->ops->linear_bwd_weight(m->backend, model_unit_grad(m, head->unit, head->w), NULL, logits,
 				  y, rows, head->in, head->out);
 	m->ops->linear_bwd_input(m->backend, y, logits, model_unit_param(m, head->unit, head->w),
