@@ -74,15 +74,16 @@ void backend_composed_grouped_bwd_weight(struct backend *k, float *dw, int64_t s
 enum { XENT_ROWS = 256 };
 
 void backend_host_xent(struct backend *k, void *logits, float *sum, float *target,
-		       const int32_t *targets, float scale, int64_t n, int64_t v)
+		       const int32_t *targets, float scale, int64_t n, int64_t v, int64_t row)
 {
 	double max[XENT_ROWS]; /* room for floats or doubles */
 	for (int64_t i = 0; i < n; i += XENT_ROWS) {
 		int64_t rows = min_int64(n - i, XENT_ROWS);
-		void *some = element(k, logits, i * v);
-		k->ops.xent_max(k, (float *)max, some, rows, v);
+		void *some = element(k, logits, i * row);
+		k->ops.xent_max(k, (float *)max, some, rows, v, row);
 		k->ops.xent_exp(k, some, fp32_element(k, sum, i), fp32_element(k, target, i),
-				(float *)max, targets + i, rows, v, 0);
-		k->ops.xent_grad(k, some, fp32_element(k, sum, i), targets + i, scale, rows, v, 0);
+				(float *)max, targets + i, rows, v, row, 0);
+		k->ops.xent_grad(k, some, fp32_element(k, sum, i), targets + i, scale, rows, v, row,
+				 0);
 	}
 }

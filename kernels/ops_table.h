@@ -39,6 +39,10 @@ OP(linear_bwd_input, STORED, OWN, (struct backend *k, void *dx, const void *dy, 
 /* dw[out,in] += dyᵀ · x. dbias[out] += column sums of dy; dbias may be NULL. */
 OP(linear_bwd_weight, STORED, OWN, (struct backend *k, float *dw, float *dbias, const void *dy,
 	const void *x, int64_t n, int64_t in, int64_t out))
+/* linear_bwd_weight without a bias, where row i of dy begins at element i * row, row >= out. The
+ * elements between the rows are not read. */
+OP(linear_bwd_weight_strided, STORED, OWN, (struct backend *k, float *dw, const void *dy, int64_t row,
+	const void *x, int64_t n, int64_t in, int64_t out))
 
 /* A product followed by GELU: pre[n,out] = x · wᵀ + bias, y = gelu(pre). bias may be NULL. Sets
  * both. */
@@ -203,22 +207,24 @@ OP(combine_bwd, STORED, OWN, (struct backend *k, void *dx, float *dweights, cons
 /* --- Cross-entropy ------------------------------------------------------------------------ */
 
 /* Vocabulary-parallel cross-entropy over this shard's logits[n,v], which are columns lo … lo + v of
- * the vocabulary:
+ * the vocabulary. Row i begins at element i * row, row >= v; the elements between the rows are
+ * neither read nor written.
  * 1. xent_max sets max[n], the maximum of each row. The caller all-reduces it (max) over tp.
  * 2. xent_exp sets logits = exp(logits - max) in place, sum[n] to each row's sum, and target[n] to
  *    logit - max of the target if this shard holds it, otherwise to 0. The caller all-reduces sum
  *    and target (sum) over tp.
  * 3. xent_grad sets logits = (exp / sum - onehot) * scale in place: the gradient.
  * The loss of token i is log(sum[i]) - target[i]. */
-OP(xent_max, STORED, OWN, (struct backend *k, float *max, const void *logits, int64_t n, int64_t v))
+OP(xent_max, STORED, OWN, (struct backend *k, float *max, const void *logits, int64_t n, int64_t v,
+	int64_t row))
 OP(xent_exp, STORED, OWN, (struct backend *k, void *logits, float *sum, float *target,
-	const float *max, const int32_t *targets, int64_t n, int64_t v, int32_t lo))
+	const float *max, const int32_t *targets, int64_t n, int64_t v, int64_t row, int32_t lo))
 OP(xent_grad, STORED, OWN, (struct backend *k, void *logits, const float *sum, const int32_t *targets,
-	float scale, int64_t n, int64_t v, int32_t lo))
+	float scale, int64_t n, int64_t v, int64_t row, int32_t lo))
 /* The three steps at once, for a shard that holds the whole vocabulary: sets sum and target as step
  * 2 does, and logits to the gradient. */
 OP(xent, STORED, HOST, (struct backend *k, void *logits, float *sum, float *target,
-	const int32_t *targets, float scale, int64_t n, int64_t v))
+	const int32_t *targets, float scale, int64_t n, int64_t v, int64_t row))
 /* *loss += sum over i of log(sum[i]) - target[i], in double. */
 OP(xent_loss, FP32, OWN, (struct backend *k, double *loss, const float *sum, const float *target,
 	int64_t n))

@@ -20,6 +20,7 @@ static int build_plan(struct deployment *d, struct err *e)
 	if (search_resolve(&d->job, &d->cluster, e) ||
 	    plan_build(&d->job, &d->cluster, &d->plan, e))
 		return -1;
+	d->job.batch.logits = d->plan.logits;
 	d->plan_doc = show_plan_json(&d->job, &d->cluster, &d->plan);
 	if (!d->plan_doc)
 		return err_set(e, ERR_NOMEM, "no memory for the plan");

@@ -173,6 +173,15 @@ static void pass_memory(const struct job *job, const struct model_shape *m, cons
 	r->buffers += plan_memory_shared(&sizes, share->chunks, share->n_chunks);
 }
 
+enum { LOGITS_LEAST = 128 };
+
+int64_t plan_memory_logits_less(const struct job *job)
+{
+	int64_t half = job->batch.logits / 2;
+	bool counts = job->job.device == DEVICE_CUDA && !plan_memory_foreign(job);
+	return counts && half >= LOGITS_LEAST ? half : 0;
+}
+
 /* --- State, tokens and the whole rank --- */
 
 /* Bytes of the step's tokens and of those that are read ahead. */

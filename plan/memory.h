@@ -53,6 +53,10 @@ double plan_memory_offloaded(const struct memory_sizes *s, const struct stage *s
 /* The bytes that the slots of a rank with these chunks share. */
 double plan_memory_shared(const struct memory_sizes *s, const struct stage *chunks, int n);
 
+/* A job's chunk of logits (batch.logits) that takes half the memory; 0: there is none, or it would
+ * save nothing. A plan takes the first of them with which all ranks fit. */
+int64_t plan_memory_logits_less(const struct job *job);
+
 /* Sets r->params, grads, optimizer (wherever it is) and buffers. counts: how many units of each
  * kind the rank has. */
 void plan_memory_state(const struct job *job, const struct model_shape *m, const struct layout *l,

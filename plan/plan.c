@@ -10,6 +10,7 @@
 #include "plan/cost/cost.h"
 #include "plan/cost/devices.h"
 #include "plan/cost/engine.h"
+#include "plan/memory.h"
 #include "plan/memory_programs.h"
 #include "plan/layout_text.h"
 
@@ -212,7 +213,21 @@ static void warn_unaligned(const struct job *job, struct plan *p)
 	buf_fini(&sizes);
 }
 
-static int build(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
+/* Sets the ranks' bytes, and takes smaller chunks of logits while some rank lacks memory. */
+static void fit_logits(struct job *job, const struct cluster *c, struct plan *p)
+{
+	int64_t less;
+	plan_memory(job, c, p);
+	while (!search_fit_devices(c, p) && (less = plan_memory_logits_less(job)) > 0) {
+		job->batch.logits = less;
+		plan_memory(job, c, p);
+	}
+	p->logits = job->batch.logits;
+}
+
+/* mine: a copy of the job, in which the plan decides what the job leaves to it. */
+static int build_with(const struct job *job, struct job *mine, const struct cluster *c,
+		      struct plan *p, struct err *e)
 {
 	if (job->open)
 		return err_set(e, ERR_USAGE,
@@ -234,10 +249,21 @@ static int build(const struct job *job, const struct cluster *c, struct plan *p,
 			   &p->schedule, e) ||
 	    schedule_check(&p->schedule, e))
 		return -1;
-	plan_memory(job, c, p);
+	fit_logits(mine, c, p);
 	if (search_fit_memory(job, c, p, e))
 		return -1;
-	return cost_of_plan(job, c, p, e);
+	return cost_of_plan(mine, c, p, e);
+}
+
+static int build(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
+{
+	struct job *mine = malloc(sizeof *mine); /* too large for a small stack */
+	if (!mine)
+		return err_set(e, ERR_NOMEM, "no memory for a plan; close other programs");
+	*mine = *job;
+	int rc = build_with(job, mine, c, p, e);
+	free(mine);
+	return rc;
 }
 
 /* --- Mixed clusters --- */

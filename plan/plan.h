@@ -65,6 +65,7 @@ struct plan {
 	double *seconds;            /* the memory that `costs` points to */
 	struct plan_time time;
 	double memory;      /* bytes that a rank may use; 0: unknown */
+	int64_t logits;     /* MiB of a chunk of logits: batch.logits, or less if memory is short */
 	char warning[1024]; /* what is legal but slow or useless, or "" */
 };
 

@@ -79,7 +79,6 @@ void plan_unaligned_print(const struct job *job, const struct model_shape *m,
 	struct buf sizes = BUF_INIT;
 	if (job->job.device != DEVICE_CUDA)
 		return;
-	say_cut("vocab", m->vocab, l->tp, CATALOGUE_VOCAB_GRAIN, &sizes);
 	say_cut("ffn", m->ffn, l->tp, CATALOGUE_FFN_GRAIN, &sizes);
 	say_hidden(job, m, &sizes);
 	if (sizes.len)

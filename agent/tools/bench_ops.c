@@ -196,9 +196,9 @@ static double run_xent(struct rig *r, const int64_t *d)
 {
 	void *logits = out(r, d[0] * d[1]);
 	float *max = out32(r, d[0]), *sum = out32(r, d[0]), *target = out32(r, d[0]);
-	r->ops->xent_max(r->backend, max, logits, d[0], d[1]);
-	r->ops->xent_exp(r->backend, logits, sum, target, max, r->ids, d[0], d[1], 0);
-	r->ops->xent_grad(r->backend, logits, sum, r->ids, 0.1f, d[0], d[1], 0);
+	r->ops->xent_max(r->backend, max, logits, d[0], d[1], d[1]);
+	r->ops->xent_exp(r->backend, logits, sum, target, max, r->ids, d[0], d[1], d[1], 0);
+	r->ops->xent_grad(r->backend, logits, sum, r->ids, 0.1f, d[0], d[1], d[1], 0);
 	return bytes_moved(r, d, 5);
 }
 

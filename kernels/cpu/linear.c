@@ -140,19 +140,25 @@ static void sum_rows(struct backend *k, float *out, const void *x, int64_t n, in
 		sum_strip(out, x, n, c, j, min_int64(CPU_STRIP, c - j));
 }
 
-static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const void *dy,
-			      const void *x, int64_t n, int64_t in, int64_t out)
+static void linear_bwd_weight_strided(struct backend *k, float *dw, const void *dy, int64_t row,
+				      const void *x, int64_t n, int64_t in, int64_t out)
 {
 	product(k, &(struct product){ .ta = true,
 				      .m = out,
 				      .n = in,
 				      .k = n,
 				      .a = dy,
-				      .lda = out,
+				      .lda = row,
 				      .b = x,
 				      .ldb = in,
 				      .c = dw,
 				      .add = true });
+}
+
+static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const void *dy,
+			      const void *x, int64_t n, int64_t in, int64_t out)
+{
+	linear_bwd_weight_strided(k, dw, dy, out, x, n, in, out);
 	if (dbias)
 		sum_rows(k, dbias, dy, n, out);
 }
@@ -184,6 +190,7 @@ void CPU(linear)(struct ops *o)
 	o->linear_fwd = linear_fwd;
 	o->linear_bwd_input = linear_bwd_input;
 	o->linear_bwd_weight = linear_bwd_weight;
+	o->linear_bwd_weight_strided = linear_bwd_weight_strided;
 	o->add = add;
 	o->add_bias = add_bias;
 	o->sum_rows = sum_rows;

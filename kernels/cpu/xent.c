@@ -17,12 +17,13 @@ static float row_max(const float *x, int64_t v)
 	return max;
 }
 
-static void xent_max(struct backend *k, float *max, const void *logitsv, int64_t n, int64_t v)
+static void xent_max(struct backend *k, float *max, const void *logitsv, int64_t n, int64_t v,
+		     int64_t row)
 {
 	const float *logits = logitsv;
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * v))
 	for (int64_t i = 0; i < n; i++)
-		max[i] = row_max(logits + i * v, v);
+		max[i] = row_max(logits + i * row, v);
 }
 
 static float exp_run(float *x, float max, int64_t v)
@@ -52,31 +53,31 @@ static int64_t target_column(int32_t target, int32_t lo, int64_t v)
 }
 
 static void xent_exp(struct backend *k, void *logitsv, float *sum, float *target, const float *max,
-		     const int32_t *targets, int64_t n, int64_t v, int32_t lo)
+		     const int32_t *targets, int64_t n, int64_t v, int64_t row, int32_t lo)
 {
 	float *logits = logitsv;
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * v))
 	for (int64_t i = 0; i < n; i++) {
 		int64_t t = target_column(targets[i], lo, v);
-		target[i] = t < 0 ? 0 : logits[i * v + t] - max[i];
-		sum[i] = (float)row_exp(logits + i * v, max[i], v);
+		target[i] = t < 0 ? 0 : logits[i * row + t] - max[i];
+		sum[i] = (float)row_exp(logits + i * row, max[i], v);
 	}
 }
 
 static void xent_grad(struct backend *k, void *logitsv, const float *sum, const int32_t *targets,
-		      float scale, int64_t n, int64_t v, int32_t lo)
+		      float scale, int64_t n, int64_t v, int64_t row, int32_t lo)
 {
 	float *logits = logitsv;
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * v))
 	for (int64_t i = 0; i < n; i++) {
-		float *row = logits + i * v, by = scale / sum[i];
+		float *x = logits + i * row, by = scale / sum[i];
 		int64_t t = target_column(targets[i], lo, v);
-		float p = t < 0 ? 0 : row[t] / sum[i];
+		float p = t < 0 ? 0 : x[t] / sum[i];
 		#pragma omp simd
 		for (int64_t j = 0; j < v; j++)
-			row[j] *= by;
+			x[j] *= by;
 		if (t >= 0)
-			row[t] = (p - 1) * scale;
+			x[t] = (p - 1) * scale;
 	}
 }
 

@@ -8,7 +8,7 @@
 
 /* All that a plan depends on. Keys are compared as bytes, so padding must be 0. */
 struct key {
-	int64_t m, n, k;
+	int64_t m, n, k, left_row;
 	uint16_t left, right, d, bias, pre; /* alignments */
 	uint8_t left_flipped, right_flipped, left_type, right_type, single, add, after;
 };
@@ -64,6 +64,7 @@ static void fill_key(const struct blas_product *p, struct key *key)
 	key->m = p->m;
 	key->n = p->n;
 	key->k = p->k;
+	key->left_row = p->left_row;
 	key->left = alignment(p->left);
 	key->right = alignment(p->right);
 	key->d = alignment(p->d);
@@ -157,6 +158,7 @@ static cublasStatus_t describe_plan(const struct lt *lt, struct backend *k, stru
 			  b = p->left_flipped ? CUBLAS_OP_T : CUBLAS_OP_N;
 	cudaDataType left = operand_type(k, p->left_type), right = operand_type(k, p->right_type);
 	cudaDataType d = p->single ? CUDA_R_32F : storage_type(k);
+	int64_t left_row = p->left_row ? p->left_row : p->left_flipped ? p->m : p->k;
 	uint64_t rows = (uint64_t)p->m, cols = (uint64_t)p->n, depth = (uint64_t)p->k;
 	cublasStatus_t rc = lt->MatmulDescCreate(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
 	SET(&rc, lt, plan->desc, TRANSA, a);
@@ -169,8 +171,9 @@ static cublasStatus_t describe_plan(const struct lt *lt, struct backend *k, stru
 		rc = p->right_flipped ? lt->MatrixLayoutCreate(&plan->a, right, depth, cols, p->k)
 				      : lt->MatrixLayoutCreate(&plan->a, right, cols, depth, p->n);
 	if (rc == CUBLAS_STATUS_SUCCESS)
-		rc = p->left_flipped ? lt->MatrixLayoutCreate(&plan->b, left, rows, depth, p->m)
-				     : lt->MatrixLayoutCreate(&plan->b, left, depth, rows, p->k);
+		rc = p->left_flipped
+			     ? lt->MatrixLayoutCreate(&plan->b, left, rows, depth, left_row)
+			     : lt->MatrixLayoutCreate(&plan->b, left, depth, rows, left_row);
 	return rc == CUBLAS_STATUS_SUCCESS ? lt->MatrixLayoutCreate(&plan->d, d, cols, rows, p->n)
 					   : rc;
 }

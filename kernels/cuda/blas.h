@@ -38,7 +38,9 @@ struct blas_product {
 	const void *left, *right;
 	int64_t m, n, k;
 	bool left_flipped, right_flipped; /* stored as [k,m], as [n,k] */
-	bool single;                      /* d is fp32 */
+	/* elements from one row of left, as it is stored, to the next; 0: the rows have no gaps */
+	int64_t left_row;
+	bool single; /* d is fp32 */
 	bool add;
 	enum blas_after after;
 	const void *bias;

@@ -76,6 +76,32 @@ static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const 
 		k->ops.sum_rows(k, dbias, dy, n, out);
 }
 
+/* cuBLASLt's fastest kernels need addresses, strides and sizes that are multiples of 16 bytes
+ * (cuBLAS library, "Tensor Core Usage"). The last columns of dy that are not have a product of their
+ * own. */
+enum { COLUMNS_WHOLE = 8 };
+
+static void linear_bwd_weight_strided(struct backend *k, float *dw, const void *dy, int64_t row,
+				      const void *x, int64_t n, int64_t in, int64_t out)
+{
+	const int64_t whole = row == out ? out : out - out % COLUMNS_WHOLE;
+	struct blas_product p = { .d = dw,
+				  .left = dy,
+				  .right = x,
+				  .m = whole,
+				  .n = in,
+				  .k = n,
+				  .left_flipped = true,
+				  .left_row = row == out ? 0 : row,
+				  .single = true,
+				  .add = true };
+	queue_product(k, &p, "linear_bwd_weight_strided");
+	p.d = dw + whole * in;
+	p.left = (const char *)dy + (size_t)whole * k->element;
+	p.m = out - whole;
+	queue_product(k, &p, "linear_bwd_weight_strided");
+}
+
 /* --- With GELU ---------------------------------------------------------------------------- */
 
 static void linear_gelu_fwd(struct backend *k, void *y, void *pre, const void *x, const void *w,
@@ -242,6 +268,7 @@ void cuda_fill_linear(struct backend *k)
 	k->ops.linear_fwd = linear_fwd;
 	k->ops.linear_bwd_input = linear_bwd_input;
 	k->ops.linear_bwd_weight = linear_bwd_weight;
+	k->ops.linear_bwd_weight_strided = linear_bwd_weight_strided;
 	k->ops.linear_gelu_fwd = linear_gelu_fwd;
 	k->ops.linear_gelu_bwd = linear_gelu_bwd;
 	k->ops.fp8_product = fp8_product;

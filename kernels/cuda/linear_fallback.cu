@@ -78,8 +78,10 @@ static __global__ void __launch_bounds__(THREADS) fallback_kernel(const fallback
 template <class T, class D>
 static void product(struct backend *k, const struct blas_product *p, const char *op)
 {
+	const int64_t left_row = p->left_row ? p->left_row : p->left_flipped ? p->m : p->k;
 	const fallback_call<T, D> c = {
-		{ (const T *)p->left, p->left_flipped ? 1 : p->k, p->left_flipped ? p->m : 1 },
+		{ (const T *)p->left, p->left_flipped ? 1 : left_row,
+		  p->left_flipped ? left_row : 1 },
 		{ (const T *)p->right, p->right_flipped ? p->k : 1, p->right_flipped ? 1 : p->n },
 		(D *)p->d,
 		p->after == BLAS_BIAS ? (const T *)p->bias : NULL,

@@ -2,9 +2,9 @@
  * Vocabulary-parallel cross-entropy with one block per row, in the three steps of
  * kernels/ops_table.h, or in one.
  *
- * Rows need not begin at a multiple of 16 bytes (with a vocabulary of 50257 they do not). The
+ * Rows need not begin at a multiple of 16 bytes (with 50257 columns and no gaps they do not). The
  * elements before the first whole pack and after the last one are the row's edges, and are handled
- * singly.
+ * singly. The stride is that from one row to the next.
  */
 #include <float.h>
 
@@ -51,10 +51,11 @@ template <class T> __device__ inline float exp_for(float x)
 
 /* A NaN is never the maximum. */
 template <class T>
-__global__ void __launch_bounds__(ROW_MAX) max_kernel(float *max, const T *logits, int v)
+__global__ void __launch_bounds__(ROW_MAX)
+	max_kernel(float *max, const T *logits, int v, int64_t stride)
 {
 	constexpr int V = pack_of<T>;
-	const T *row = logits + (int64_t)blockIdx.x * v;
+	const T *row = logits + (int64_t)blockIdx.x * stride;
 	const struct row_packs r = packs_of(row, v);
 	float most = -INFINITY;
 	for (int e = threadIdx.x; e < r.edges; e += blockDim.x)
@@ -75,10 +76,10 @@ __global__ void __launch_bounds__(ROW_MAX) max_kernel(float *max, const T *logit
 template <class T>
 __global__ void __launch_bounds__(ROW_MAX, 2)
 	exp_kernel(T *logits, float *sums, float *target, const float *max, const int32_t *targets,
-		   int v, int32_t lo)
+		   int v, int64_t stride, int32_t lo)
 {
 	constexpr int V = pack_of<T>;
-	T *row = logits + (int64_t)blockIdx.x * v;
+	T *row = logits + (int64_t)blockIdx.x * stride;
 	const struct row_packs r = packs_of(row, v);
 	const float most = max[blockIdx.x];
 	float sum = 0;
@@ -151,9 +152,9 @@ __device__ inline void row_grad(T *row, const struct row_packs &r, float most, f
 template <class T>
 __global__ void __launch_bounds__(ROW_MAX, 2)
 	grad_kernel(T *logits, const float *sums, const int32_t *targets, float scale, int v,
-		    int32_t lo)
+		    int64_t stride, int32_t lo)
 {
-	T *row = logits + (int64_t)blockIdx.x * v;
+	T *row = logits + (int64_t)blockIdx.x * stride;
 	row_grad<T, false>(row, packs_of(row, v), 0, 1.0f / sums[blockIdx.x], scale,
 			   target_column(targets[blockIdx.x], lo, v));
 }
@@ -180,10 +181,10 @@ template <class T, int N> __device__ inline void online_add(struct online &o, co
 template <class T>
 __global__ void __launch_bounds__(ROW_MAX, 2)
 	whole_kernel(T *logits, float *sums, float *targets_less, const int32_t *targets,
-		     float scale, int v)
+		     float scale, int v, int64_t stride)
 {
 	constexpr int V = pack_of<T>;
-	T *row = logits + (int64_t)blockIdx.x * v;
+	T *row = logits + (int64_t)blockIdx.x * stride;
 	const struct row_packs r = packs_of(row, v);
 	struct online o = { -FLT_MAX, 0 };
 	for (int e = threadIdx.x; e < r.edges; e += blockDim.x) {
@@ -220,34 +221,35 @@ static int row_threads(int64_t v)
 }
 
 template <class T>
-static void xent_max(struct backend *k, float *max, const void *logits, int64_t n, int64_t v)
+static void xent_max(struct backend *k, float *max, const void *logits, int64_t n, int64_t v,
+		     int64_t row)
 {
 	launch(k, "xent_max", max_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, max,
-	       (const T *)logits, (int)v);
+	       (const T *)logits, (int)v, row);
 }
 
 template <class T>
 static void xent_exp(struct backend *k, void *logits, float *sum, float *target, const float *max,
-		     const int32_t *targets, int64_t n, int64_t v, int32_t lo)
+		     const int32_t *targets, int64_t n, int64_t v, int64_t row, int32_t lo)
 {
 	launch(k, "xent_exp", exp_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits, sum,
-	       target, max, targets, (int)v, lo);
+	       target, max, targets, (int)v, row, lo);
 }
 
 template <class T>
 static void xent_grad(struct backend *k, void *logits, const float *sum, const int32_t *targets,
-		      float scale, int64_t n, int64_t v, int32_t lo)
+		      float scale, int64_t n, int64_t v, int64_t row, int32_t lo)
 {
 	launch(k, "xent_grad", grad_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits,
-	       sum, targets, scale, (int)v, lo);
+	       sum, targets, scale, (int)v, row, lo);
 }
 
 template <class T>
 static void xent(struct backend *k, void *logits, float *sum, float *target, const int32_t *targets,
-		 float scale, int64_t n, int64_t v)
+		 float scale, int64_t n, int64_t v, int64_t row)
 {
 	launch(k, "xent", whole_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits, sum,
-	       target, targets, scale, (int)v);
+	       target, targets, scale, (int)v, row);
 }
 
 enum { LOSS = 1024 };

@@ -96,8 +96,8 @@ static void linear_bwd_input(struct backend *k, void *dx, const void *dy, const 
 }
 
 /* The rows of dw are consecutive, so a block of them is a weight gradient by itself. */
-static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const void *dy,
-			      const void *x, int64_t n, int64_t in, int64_t out)
+static void weight_gradient(struct backend *k, float *dw, float *dbias, const void *dy, int64_t row,
+			    const void *x, int64_t n, int64_t in, int64_t out)
 {
 	struct tile whole = low_precision_tile_team(k);
 	int64_t columns = min_int64(out, COLUMNS);
@@ -109,12 +109,24 @@ static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const 
 		for (int64_t o0 = 0; o0 < out; o0 += columns) {
 			struct tile inner = t;
 			int64_t cols = min_int64(columns, out - o0);
-			const float *dys = low_precision_tile_in_rows(&inner, dy, n0 * out + o0,
-								      out, rows, cols);
+			const float *dys = low_precision_tile_in_rows(&inner, dy, n0 * row + o0,
+								      row, rows, cols);
 			t.fp32->linear_bwd_weight(k, dw + o0 * in, dbias ? dbias + o0 : NULL, dys,
 						  xs, rows, in, cols);
 		}
 	}
+}
+
+static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const void *dy,
+			      const void *x, int64_t n, int64_t in, int64_t out)
+{
+	weight_gradient(k, dw, dbias, dy, out, x, n, in, out);
+}
+
+static void linear_bwd_weight_strided(struct backend *k, float *dw, const void *dy, int64_t row,
+				      const void *x, int64_t n, int64_t in, int64_t out)
+{
+	weight_gradient(k, dw, NULL, dy, row, x, n, in, out);
 }
 
 void low_precision_linear(struct ops *o)
@@ -122,4 +134,5 @@ void low_precision_linear(struct ops *o)
 	o->linear_fwd = linear_fwd;
 	o->linear_bwd_input = linear_bwd_input;
 	o->linear_bwd_weight = linear_bwd_weight;
+	o->linear_bwd_weight_strided = linear_bwd_weight_strided;
 }

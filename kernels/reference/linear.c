@@ -46,18 +46,25 @@ static void sum_rows(struct backend *k, float *outf, const void *xv, int64_t n, 
 	}
 }
 
-static void linear_bwd_weight(struct backend *k, float *dwf, float *dbias, const void *dyv,
-			      const void *xv, int64_t n, int64_t in, int64_t out)
+static void linear_bwd_weight_strided(struct backend *k, float *dwf, const void *dyv, int64_t row,
+				      const void *xv, int64_t n, int64_t in, int64_t out)
 {
+	(void)k;
 	real *dw = (real *)dwf;
 	const real *dy = dyv, *x = xv;
 	for (int64_t o = 0; o < out; o++)
 		for (int64_t j = 0; j < in; j++) {
 			double sum = 0;
 			for (int64_t i = 0; i < n; i++)
-				sum += (double)dy[i * out + o] * (double)x[i * in + j];
+				sum += (double)dy[i * row + o] * (double)x[i * in + j];
 			dw[o * in + j] = (real)((double)dw[o * in + j] + sum);
 		}
+}
+
+static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const void *dy,
+			      const void *x, int64_t n, int64_t in, int64_t out)
+{
+	linear_bwd_weight_strided(k, dw, dy, out, x, n, in, out);
 	if (dbias)
 		sum_rows(k, dbias, dy, n, out);
 }
@@ -82,6 +89,7 @@ void REFERENCE(linear)(struct ops *o)
 	o->linear_fwd = linear_fwd;
 	o->linear_bwd_input = linear_bwd_input;
 	o->linear_bwd_weight = linear_bwd_weight;
+	o->linear_bwd_weight_strided = linear_bwd_weight_strided;
 	o->add = add;
 	o->add_bias = add_bias;
 	o->sum_rows = sum_rows;

@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-static void xent_max(struct backend *k, float *maxf, const void *logitsv, int64_t n, int64_t v)
+static void xent_max(struct backend *k, float *maxf, const void *logitsv, int64_t n, int64_t v,
+		     int64_t row)
 {
 	(void)k;
 	real *max = (real *)maxf;
@@ -11,8 +12,8 @@ static void xent_max(struct backend *k, float *maxf, const void *logitsv, int64_
 	for (int64_t i = 0; i < n; i++) {
 		max[i] = -(real)INFINITY;
 		for (int64_t j = 0; j < v; j++)
-			if (logits[i * v + j] > max[i])
-				max[i] = logits[i * v + j];
+			if (logits[i * row + j] > max[i])
+				max[i] = logits[i * row + j];
 	}
 }
 
@@ -24,19 +25,20 @@ static int64_t target_column(int32_t target, int32_t lo, int64_t v)
 }
 
 static void xent_exp(struct backend *k, void *logitsv, float *sumf, float *targetf,
-		     const float *maxf, const int32_t *targets, int64_t n, int64_t v, int32_t lo)
+		     const float *maxf, const int32_t *targets, int64_t n, int64_t v, int64_t row,
+		     int32_t lo)
 {
 	(void)k;
 	real *logits = logitsv, *sum = (real *)sumf, *target = (real *)targetf;
 	const real *max = (const real *)maxf;
 	for (int64_t i = 0; i < n; i++) {
-		real *row = logits + i * v;
+		real *x = logits + i * row;
 		int64_t t = target_column(targets[i], lo, v);
-		target[i] = t < 0 ? 0 : row[t] - max[i];
+		target[i] = t < 0 ? 0 : x[t] - max[i];
 		double total = 0;
 		for (int64_t j = 0; j < v; j++) {
-			double p = exp((double)row[j] - (double)max[i]);
-			row[j] = (real)p;
+			double p = exp((double)x[j] - (double)max[i]);
+			x[j] = (real)p;
 			total += p;
 		}
 		sum[i] = (real)total;
@@ -44,7 +46,7 @@ static void xent_exp(struct backend *k, void *logitsv, float *sumf, float *targe
 }
 
 static void xent_grad(struct backend *k, void *logitsv, const float *sumf, const int32_t *targets,
-		      float scale, int64_t n, int64_t v, int32_t lo)
+		      float scale, int64_t n, int64_t v, int64_t row, int32_t lo)
 {
 	(void)k;
 	real *logits = logitsv;
@@ -52,8 +54,8 @@ static void xent_grad(struct backend *k, void *logitsv, const float *sumf, const
 	for (int64_t i = 0; i < n; i++) {
 		int64_t t = target_column(targets[i], lo, v);
 		for (int64_t j = 0; j < v; j++) {
-			double p = (double)logits[i * v + j] / (double)sum[i];
-			logits[i * v + j] = (real)((p - (j == t)) * (double)scale);
+			double p = (double)logits[i * row + j] / (double)sum[i];
+			logits[i * row + j] = (real)((p - (j == t)) * (double)scale);
 		}
 	}
 }

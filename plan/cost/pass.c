@@ -475,6 +475,21 @@ static void add_embedding(const struct cost_case *c, const struct shard *h, stru
 	t->tp_halves += h->sp ? h->half : 0;
 }
 
+/* Seconds of muster's chunks of logits on a GPU (activations.h), besides those of a single product:
+ * each chunk after the first reads and writes the fp32 gradient once more, and weights that do not
+ * fill whole rows are copied. */
+static double chunked(const struct cost_case *c, const struct shard *h)
+{
+	int64_t n = (int64_t)h->n, vocab = (int64_t)ceil(h->vocab),
+		rows = activations_logits_rows(c->job, n, vocab);
+	double weights = h->vocab * h->c, more = (double)((n + rows - 1) / rows - 1);
+	if (c->engine != &cost_engine_muster || c->job->job.device != DEVICE_CUDA)
+		return 0;
+	return moved(c, 2 * F32 * more * weights) + (activations_logits_row(c->job, vocab) > vocab
+							     ? moved(c, 2 * h->width * weights)
+							     : 0);
+}
+
 /* The products of the head's backward pass count as forward, because they run with the loss. */
 static void add_head(const struct cost_case *c, const struct shard *h, struct cost_pass *t)
 {
@@ -488,7 +503,7 @@ static void add_head(const struct cost_case *c, const struct shard *h, struct co
 		t->fwd += moved(c, c->engine->loss * logits);
 	else
 		t->fwd += cost_machine_seconds(m, RATE_XENT, 5 * h->width * logits);
-	t->fwd += cost_machine_seconds(m, RATE_NORM_FWD, 4 * stream) +
+	t->fwd += chunked(c, h) + cost_machine_seconds(m, RATE_NORM_FWD, 4 * stream) +
 		  moved(c, c->engine->accumulate * h->vocab * h->c);
 	t->bwd += cost_machine_seconds(m, RATE_NORM_BWD, 4 * stream);
 	t->tp_fwd += (h->sp ? h->half : 0) + place_seconds_all_reduce(tp, F32 * h->n) +

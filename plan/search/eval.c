@@ -385,6 +385,49 @@ static void set_sum(struct eval *v, const struct space_zero *z)
 	v->has_sum = true;
 }
 
+/* Sets the leaf's bytes with this chunk of logits. Returns whether the largest rank fits. */
+static bool set_bytes(struct eval *v, int64_t logits, double most, struct eval_leaf *out)
+{
+	if (logits != v->job.batch.logits) {
+		v->job.batch.logits = logits;
+		v->counted = false;
+	}
+	v->counted = v->counted || search_eval_activations(v);
+	out->rank = (struct plan_rank){ .total = INFINITY };
+	out->host = v->counted ? search_eval_largest(v, &out->rank) : 0;
+	return v->counted && (out->limit <= 0 || out->rank.total <= most);
+}
+
+static int64_t smaller_logits(struct eval *v, int64_t logits)
+{
+	struct job *job = &v->job;
+	int64_t now = job->batch.logits;
+	job->batch.logits = logits;
+	int64_t less = plan_memory_logits_less(job);
+	job->batch.logits = now;
+	return less;
+}
+
+/* Takes the largest chunk of logits with which the largest rank fits, as a plan does. The smallest
+ * one is tried first, because most leaves that do not fit do not fit with it either. */
+static bool fit_bytes(struct eval *v, double most, struct eval_leaf *out)
+{
+	int64_t asked = v->job.batch.logits, least = asked, less;
+	if (set_bytes(v, asked, most, out))
+		return true;
+	while ((less = smaller_logits(v, least)) > 0)
+		least = less;
+	if (least == asked)
+		return false;
+	bool fits = set_bytes(v, least, most, out);
+	less = smaller_logits(v, asked);
+	while (fits && !set_bytes(v, less, most, out))
+		less = smaller_logits(v, less);
+	v->job.batch.logits = asked; /* that of the times, and of the next leaf */
+	v->counted = false;
+	return fits;
+}
+
 void search_eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer,
 		      struct eval_leaf *out)
 {
@@ -395,18 +438,14 @@ void search_eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer
 	v->job.parallel.zero = z->stage;
 	v->job.parallel.zero_shard = z->shard;
 	v->job.offload.optimizer = optimizer;
-	v->counted = v->counted || search_eval_activations(v);
 	set_sum(v, z);
 	cost_sum_parts(&v->cost, &v->sum, v->whole, &out->time);
 	out->config = *c;
 	out->limit = v->limits[search_eval_agents(v)];
-	out->rank = (struct plan_rank){ .total = INFINITY };
-	out->host = v->counted ? search_eval_largest(v, &out->rank) : 0;
 	out->host_limit = v->host_limits[search_eval_agents(v)];
 	bool away = c->optimizer || c->activations;
 	double most = out->limit * (v->space->roomy && !v->on_cpu ? SPACE_ROOMY : 1);
-	out->fits = v->counted && (out->limit <= 0 || out->rank.total <= most) &&
-		    (!away || v->on_cpu || out->host <= out->host_limit);
+	out->fits = fit_bytes(v, most, out) && (!away || v->on_cpu || out->host <= out->host_limit);
 }
 
 bool search_eval_config(struct eval *v, const struct search_config *c, struct eval_leaf *out)

@@ -117,6 +117,8 @@ struct eval {
 	double whole; /* the pipeline's time; its agents may share cores */
 	struct live_counts *live;
 	bool counted; /* the kinds' activations are set */
+	struct memory_sizes
+		less[ENDS]; /* of the stream with smaller chunks of logits than the job's */
 	/* of the previous leaf, if it was on this line and had this ZeRO */
 	struct cost_sum sum;
 	struct space_zero summed;

@@ -6,15 +6,23 @@
 
 #include <math.h>
 
+static void set_sizes(struct eval *v, bool splits, struct memory_sizes *sizes)
+{
+	for (int end = 0; end < ENDS; end++)
+		plan_memory_sizes_of(&v->job, &v->space->shape, &v->layout,
+				     end ? v->layout.tp - 1 : 0, splits, &sizes[end]);
+}
+
 const struct memory_sizes *search_eval_sizes(struct eval *v)
 {
 	struct eval_stream *s = v->stream;
 	bool splits = schedule_splits(v->config.schedule), offloaded = v->config.activations;
+	if (v->job.batch.logits != v->space->job->batch.logits) {
+		set_sizes(v, splits, v->less);
+		return v->less;
+	}
 	if (!s->sized[splits][offloaded]) {
-		for (int end = 0; end < ENDS; end++)
-			plan_memory_sizes_of(&v->job, &v->space->shape, &v->layout,
-					     end ? v->layout.tp - 1 : 0, splits,
-					     &s->sizes[splits][offloaded][end]);
+		set_sizes(v, splits, s->sizes[splits][offloaded]);
 		s->sized[splits][offloaded] = true;
 	}
 	return s->sizes[splits][offloaded];

@@ -207,6 +207,17 @@ static int fit_hosts(const struct job *job, const struct cluster *c, struct plan
 	return rc;
 }
 
+bool search_fit_devices(const struct cluster *c, const struct plan *p)
+{
+	for (int i = 0; i < p->world; i++) {
+		const struct plan_rank *r = &p->ranks[i];
+		double limit = search_fit_limit(topo_cluster_kind(c, r->node), r->node_ranks);
+		if (limit > 0 && r->total > limit)
+			return false;
+	}
+	return true;
+}
+
 int search_fit_memory(const struct job *job, const struct cluster *c, struct plan *p, struct err *e)
 {
 	const struct plan_rank *worst = NULL; /* the rank that lacks the most */

@@ -44,6 +44,26 @@ static void linear_bwd_weight_run(const struct ops *o, struct backend *k, const 
 	o->linear_bwd_weight(k, p[0], d->with ? p[1] : NULL, p[2], p[3], d->n, d->c, d->d);
 }
 
+/* --- linear_bwd_weight_strided: dw dy x; `with`: the rows of dy have gaps --- */
+
+static int64_t stride_of(const struct dims *d)
+{
+	return d->with ? (d->d / 128 + 1) * 128 : d->d;
+}
+
+static void linear_bwd_weight_strided_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ ADD, d->d * d->c, 1, SINGLE };
+	a[1] = (struct arg){ IN, d->n * stride_of(d), 1, STORED };
+	a[2] = (struct arg){ IN, d->n * d->c, 1, STORED };
+}
+
+static void linear_bwd_weight_strided_run(const struct ops *o, struct backend *k,
+					  const struct dims *d, void **p)
+{
+	o->linear_bwd_weight_strided(k, p[0], p[1], stride_of(d), p[2], d->n, d->c, d->d);
+}
+
 /* --- linear with gelu: y pre x w bias / dpre dy w pre --- */
 
 static void linear_gelu_fwd_args(const struct dims *d, struct arg *a)
@@ -254,6 +274,7 @@ const struct op_test layer_ops[] = {
 	{ "linear_fwd", vary_products, false, linear_fwd_args, NULL, linear_fwd_run, LINEAR_DIMS },
 	{ "linear_bwd_input", vary_products, false, linear_bwd_input_args, NULL, linear_bwd_input_run, LINEAR_DIMS },
 	{ "linear_bwd_weight", vary_products, false, linear_bwd_weight_args, NULL, linear_bwd_weight_run, LINEAR_DIMS },
+	{ "linear_bwd_weight_strided", vary_products, false, linear_bwd_weight_strided_args, NULL, linear_bwd_weight_strided_run, LINEAR_DIMS },
 	{ "linear_gelu_fwd", vary_products, false, linear_gelu_fwd_args, NULL, linear_gelu_fwd_run, LINEAR_DIMS },
 	{ "linear_gelu_bwd", vary_products, false, linear_gelu_bwd_args, NULL, linear_gelu_bwd_run, LINEAR_DIMS },
 	{ "grouped_fwd", vary_groups, false, grouped_fwd_args, NULL, grouped_fwd_run, GROUPED_DIMS },

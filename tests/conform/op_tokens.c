@@ -89,20 +89,26 @@ static void embed_bwd_run(const struct ops *o, struct backend *k, const struct d
 /* --- cross-entropy: max logits / logits sum target max targets / logits sum targets; d = whole
  * vocabulary --- */
 
+/* Elements from one row of logits to the next. `with`: as the engine pads them on a device. */
+static int64_t logits_row(const struct dims *d)
+{
+	return d->with ? (d->c / 128 + 1) * 128 : d->c;
+}
+
 static void xent_max_args(const struct dims *d, struct arg *a)
 {
 	a[0] = (struct arg){ SET, d->n, 1, SINGLE };
-	a[1] = (struct arg){ IN, d->n * d->c, 3, STORED };
+	a[1] = (struct arg){ IN, d->n * logits_row(d), 3, STORED };
 }
 
 static void xent_max_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	o->xent_max(k, p[0], p[1], d->n, d->c);
+	o->xent_max(k, p[0], p[1], d->n, d->c, logits_row(d));
 }
 
 static void xent_exp_args(const struct dims *d, struct arg *a)
 {
-	a[0] = (struct arg){ INOUT, d->n * d->c, 3, STORED };
+	a[0] = (struct arg){ INOUT, d->n * logits_row(d), 3, STORED };
 	a[1] = (struct arg){ SET, d->n, 1, SINGLE };
 	a[2] = (struct arg){ SET, d->n, 1, SINGLE };
 	a[3] = (struct arg){ IN, d->n, 1, SINGLE };
@@ -111,12 +117,12 @@ static void xent_exp_args(const struct dims *d, struct arg *a)
 
 static void xent_exp_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	o->xent_max(k, p[3], p[0], d->n, d->c);
+	o->xent_max(k, p[3], p[0], d->n, d->c, logits_row(d));
 }
 
 static void xent_exp_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	o->xent_exp(k, p[0], p[1], p[2], p[3], p[4], d->n, d->c, d->lo);
+	o->xent_exp(k, p[0], p[1], p[2], p[3], p[4], d->n, d->c, logits_row(d), d->lo);
 }
 
 static void xent_grad_args(const struct dims *d, struct arg *a)
@@ -128,13 +134,13 @@ static void xent_grad_args(const struct dims *d, struct arg *a)
 static void xent_grad_prepare(const struct ops *o, struct backend *k, const struct dims *d,
 			      void **p)
 {
-	o->xent_max(k, p[3], p[0], d->n, d->c);
-	o->xent_exp(k, p[0], p[1], p[2], p[3], p[4], d->n, d->c, d->lo);
+	o->xent_max(k, p[3], p[0], d->n, d->c, logits_row(d));
+	o->xent_exp(k, p[0], p[1], p[2], p[3], p[4], d->n, d->c, logits_row(d), d->lo);
 }
 
 static void xent_grad_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	o->xent_grad(k, p[0], p[1], p[4], 0.25f, d->n, d->c, d->lo);
+	o->xent_grad(k, p[0], p[1], p[4], 0.25f, d->n, d->c, logits_row(d), d->lo);
 }
 
 /* as xent_exp, but without max; the shard has all columns */
@@ -146,7 +152,7 @@ static void xent_args(const struct dims *d, struct arg *a)
 
 static void xent_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	o->xent(k, p[0], p[1], p[2], p[4], 0.25f, d->n, d->c);
+	o->xent(k, p[0], p[1], p[2], p[4], 0.25f, d->n, d->c, logits_row(d));
 }
 
 /* loss sum target */
@@ -178,9 +184,9 @@ static void xent_loss_run(const struct ops *o, struct backend *k, const struct d
 		{ .n = 1, .c = 1, .d = 1 }, { .n = 5, .c = 257, .d = 257 }, \
 			{ .n = 70, .c = 300, .d = 900, .lo = 301 }, \
 			{ .n = 7, .c = 25129, .d = 50257 }, \
-			{ .n = 7, .c = 25128, .d = 50257, .lo = 25129 }, \
+			{ .n = 7, .c = 25128, .d = 50257, .lo = 25129, .with = true }, \
 		{ \
-			.n = 3, .c = 50257, .d = 50257 \
+			.n = 3, .c = 50257, .d = 50257, .with = true \
 		} \
 	}
 
@@ -194,7 +200,8 @@ const struct op_test token_ops[] = {
 	{ "xent_exp", vary_xent, true, xent_exp_args, xent_exp_prepare, xent_exp_run, XENT_DIMS },
 	{ "xent_grad", vary_xent, true, xent_grad_args, xent_grad_prepare, xent_grad_run, XENT_DIMS },
 	{ "xent", vary_xent, true, xent_args, NULL, xent_run, {
-		{ .n = 1, .c = 1, .d = 1 }, { .n = 5, .c = 257, .d = 257 }, { .n = 300, .c = 512, .d = 512 }, { .n = 3, .c = 50257, .d = 50257 } } },
+		{ .n = 1, .c = 1, .d = 1 }, { .n = 5, .c = 257, .d = 257 }, { .n = 300, .c = 512, .d = 512 }, { .n = 3, .c = 50257, .d = 50257 },
+		{ .n = 3, .c = 50257, .d = 50257, .with = true } } },
 	{ "xent_loss", vary_counts, true, xent_loss_args, xent_loss_prepare, xent_loss_run, { { .n = 1 }, { .n = 33 }, { .n = 9001 } } },
 	{ 0 }
 };

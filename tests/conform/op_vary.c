@@ -84,6 +84,7 @@ void vary_xent(struct op_random *r, struct dims *d)
 			    .c = draw_size(r, 1, 6000),
 			    .lo = (int32_t)draw_size(r, 0, 300) };
 	d->d = d->lo + d->c + draw_size(r, 0, 300);
+	d->with = draw_bool(r);
 }
 
 void vary_attention(struct op_random *r, struct dims *d)

@@ -59,15 +59,15 @@ static void logits_of_any_size_give_a_finite_loss(void **state)
 				  { 1e-30f, 88, -88, 87, 0 } };
 		float max[3], sum[3], target[3];
 		const int32_t targets[3] = { 0, 1, 4 };
-		f->o->xent_max(f->k, max, x, 3, 5);
+		f->o->xent_max(f->k, max, x, 3, 5, 5);
 		assert_true(max[0] == 1e4f && max[1] == -1e4f && max[2] == 88);
-		f->o->xent_exp(f->k, x, sum, target, max, targets, 3, 5, 0);
+		f->o->xent_exp(f->k, x, sum, target, max, targets, 3, 5, 5, 0);
 		assert_float_equal(sum[0], 2 + exp(-1), 1e-6);
 		assert_float_equal(logf(sum[0]) - target[0], log(2 + exp(-1)), 1e-6);
 		assert_float_equal(sum[1], 5, 0);
 		assert_float_equal(logf(sum[2]) - target[2], 88 + log(1 + exp(-1)), 1e-4);
 		assert_true(x[0][1] == 0 && x[0][0] == 1);
-		f->o->xent_grad(f->k, x, sum, targets, 1, 3, 5, 0);
+		f->o->xent_grad(f->k, x, sum, targets, 1, 3, 5, 5, 0);
 		assert_float_equal(x[1][0], 0.2, 1e-7);
 		assert_float_equal(x[1][1], -0.8, 1e-6);
 	}
@@ -99,24 +99,25 @@ static void shards_of_the_vocabulary_agree_with_the_whole(void **state)
 		float max[3][ROWS], sum[3][ROWS], target[3][ROWS];
 		int lo[2] = { 0, CUT }, v[2] = { CUT, V - CUT };
 		random_logits(whole);
-		f->o->xent_max(f->k, max[2], whole, ROWS, V);
+		f->o->xent_max(f->k, max[2], whole, ROWS, V, V);
 		for (int s = 0; s < 2; s++) {
 			take_columns(piece[s], whole, lo[s], v[s]);
-			f->o->xent_max(f->k, max[s], piece[s], ROWS, v[s]);
+			f->o->xent_max(f->k, max[s], piece[s], ROWS, v[s], v[s]);
 		}
 		for (int i = 0; i < ROWS; i++)
 			assert_true(fmaxf(max[0][i], max[1][i]) == max[2][i]);
-		f->o->xent_exp(f->k, whole, sum[2], target[2], max[2], targets, ROWS, V, 0);
+		f->o->xent_exp(f->k, whole, sum[2], target[2], max[2], targets, ROWS, V, V, 0);
 		for (int s = 0; s < 2; s++)
 			f->o->xent_exp(f->k, piece[s], sum[s], target[s], max[2], targets, ROWS,
-				       v[s], lo[s]);
+				       v[s], v[s], lo[s]);
 		for (int i = 0; i < ROWS; i++) {
 			assert_float_equal(sum[0][i] + sum[1][i], sum[2][i], 1e-4);
 			assert_true(target[0][i] == target[2][i] && target[1][i] == 0);
 		}
-		f->o->xent_grad(f->k, whole, sum[2], targets, 0.5f, ROWS, V, 0);
+		f->o->xent_grad(f->k, whole, sum[2], targets, 0.5f, ROWS, V, V, 0);
 		for (int s = 0; s < 2; s++) {
-			f->o->xent_grad(f->k, piece[s], sum[2], targets, 0.5f, ROWS, v[s], lo[s]);
+			f->o->xent_grad(f->k, piece[s], sum[2], targets, 0.5f, ROWS, v[s], v[s],
+					lo[s]);
 			for (int i = 0; i < ROWS; i++)
 				for (int j = 0; j < v[s]; j++)
 					assert_float_equal(piece[s][i * v[s] + j],
@@ -160,7 +161,7 @@ static void nan_propagates(void **state)
 		double square = 0;
 		f->o->sqnorm(f->k, &square, x, 4);
 		assert_true(isnan(square));
-		f->o->xent_exp(f->k, x, &sum, &t, &zero, &target, 1, 4, 0);
+		f->o->xent_exp(f->k, x, &sum, &t, &zero, &target, 1, 4, 4, 0);
 		assert_true(isnan(sum));
 	}
 }

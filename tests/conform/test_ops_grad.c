@@ -399,8 +399,8 @@ static double xent_loss(double **p)
 {
 	double loss = 0;
 	memcpy(p[1], p[0], N * V * sizeof(double));
-	o->xent_max(k, f(p[2]), p[1], N, V);
-	o->xent_exp(k, p[1], f(p[3]), f(p[4]), f(p[2]), targets, N, V, 0);
+	o->xent_max(k, f(p[2]), p[1], N, V, V);
+	o->xent_exp(k, p[1], f(p[3]), f(p[4]), f(p[2]), targets, N, V, V, 0);
 	for (int i = 0; i < N; i++)
 		loss += log(p[3][i]) - p[4][i];
 	return loss / 2;
@@ -412,7 +412,7 @@ static void cross_entropy_has_the_right_gradient(void **state)
 	double *p[] = { numbers(N * V, 1), zeros(N * V), zeros(N), zeros(N), zeros(N) };
 	double grad[N * V];
 	xent_loss(p);
-	o->xent_grad(k, p[1], f(p[3]), targets, 0.5f, N, V, 0);
+	o->xent_grad(k, p[1], f(p[3]), targets, 0.5f, N, V, V, 0);
 	memcpy(grad, p[1], sizeof grad);
 	check_slope(xent_loss, p, p[0], grad, N * V);
 	release(p, 5);

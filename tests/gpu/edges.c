@@ -246,7 +246,7 @@ static void a_nan_goes_through(struct pair *c)
 		o->layernorm_fwd(k, p[2], NULL, p[3], (float *)p[3] + 1, p[0], NULL, p[1], p[1], 1,
 				 4, 1e-5f);
 		o->sqnorm(k, p[4], p[5], 4);
-		o->xent(k, p[0], (float *)p[3] + 2, (float *)p[3] + 3, p[6], 1, 1, 4);
+		o->xent(k, p[0], (float *)p[3] + 2, (float *)p[3] + 3, p[6], 1, 1, 4, 4);
 	}
 	void *got[SIDES];
 	ok = fetch(c, 4, got) && isnan(*(double *)got[0]) && isnan(*(double *)got[1]);
@@ -319,8 +319,8 @@ static void nothing_is_no_work(struct pair *c)
 	o->copy_rows(k, NULL, 8, NULL, 8, 0, 8);
 	o->combine_fwd(k, NULL, NULL, NULL, NULL, 0, 2, 8);
 	o->combine_bwd(k, NULL, NULL, NULL, NULL, NULL, NULL, 0, 2, 8);
-	o->xent_max(k, NULL, NULL, 0, 8);
-	o->xent(k, NULL, NULL, NULL, NULL, 1, 0, 8);
+	o->xent_max(k, NULL, NULL, 0, 8, 8);
+	o->xent(k, NULL, NULL, NULL, NULL, 1, 0, 8, 8);
 	o->xent_loss(k, NULL, NULL, NULL, 0);
 	o->add(k, NULL, NULL, 0);
 	o->add_bias(k, NULL, NULL, 0, 8);
@@ -374,8 +374,8 @@ static void rows_may_be_512_ki_wide(struct pair *c)
 	BOTH(c, side, k, o)
 	{
 		float *s = c->p[side][1];
-		o->xent_max(k, s + 2, c->p[side][0], 1, V);
-		o->xent(k, c->p[side][0], s, s + 1, c->p[side][2], 1, 1, V);
+		o->xent_max(k, s + 2, c->p[side][0], 1, V, V);
+		o->xent(k, c->p[side][0], s, s + 1, c->p[side][2], 1, 1, V, V);
 	}
 	end_case(c, agrees(c, 0, true) && agrees(c, 1, false), "rows may have 512 Ki elements");
 }

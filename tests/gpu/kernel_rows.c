@@ -171,12 +171,17 @@ static int64_t size(const struct walk *b, int64_t n)
 	return b->toy && n > 64 ? 48 + n % 17 : n;
 }
 
+/* A chunk of bf16 logits: the default of batch.logits, in bytes, and the multiple of rows
+ * (plan/spec/model/activations.h). */
+#define CHUNK ((int64_t)4 << 30)
+enum { CHUNK_ROWS = 256 };
+
 static int visit_gpt2(const struct walk *b)
 {
 	const char *m = "gpt2-50304";
 	int64_t n = size(b, 32 * 1024), c = size(b, 768), f = size(b, 3072), v = size(b, 50304),
 		seq = size(b, 1024), weights = size(b, 124475904);
-	int64_t rows = shape_head_rows(n, v), batch = b->toy ? 1 : 32;
+	int64_t rows = shape_head_rows(n, 2 * v, CHUNK, CHUNK_ROWS), batch = b->toy ? 1 : 32;
 	int bad = visit_products(b, m, "qkv", n, c, 3 * c, true) +
 		  visit_products(b, m, "attention's output", n, c, c, true);
 	double flops = 2.0 * (double)n * (double)c * (double)f;
@@ -207,7 +212,17 @@ static int visit_gpt2(const struct walk *b)
 			   (struct dims){ .n = n, .c = 3 * c });
 	bad += visit_moved(b, m, "add", "", (struct dims){ .n = n * c });
 	bad += visit_moved(b, m, "xent", "a chunk, with its gradient",
-			   (struct dims){ .n = rows, .c = v, .d = v, .with = true });
+			   (struct dims){ .n = rows, .c = v, .d = v });
+	int64_t odd = v - 47; /* 50257: the rows have gaps */
+	bad += visit_moved(b, m, "xent", "a chunk of 50257 columns",
+			   (struct dims){ .n = rows, .c = odd, .d = odd, .with = true });
+	bad += visit(b, &(struct kernel_row){ m,
+					      "linear_bwd_weight_strided",
+					      "head of 50257 columns, a chunk",
+					      NULL,
+					      { .n = rows, .c = c, .d = odd, .with = true },
+					      2.0 * (double)rows * (double)c * (double)odd,
+					      0 }) != 0;
 	bad += visit_moved(b, m, "xent_max", "a chunk", (struct dims){ .n = rows, .c = v, .d = v });
 	bad += visit_moved(b, m, "xent_exp", "a chunk", (struct dims){ .n = rows, .c = v, .d = v });
 	bad += visit_moved(b, m, "xent_grad", "a chunk",
@@ -240,7 +255,7 @@ static int visit_llama(const struct walk *b)
 	const char *m = "llama-1b";
 	int64_t n = size(b, 8 * 2048), c = size(b, 2048), f = size(b, 8192), v = size(b, 128256),
 		seq = size(b, 2048);
-	int64_t rows = shape_head_rows(n, v), batch = b->toy ? 1 : 8;
+	int64_t rows = shape_head_rows(n, 2 * v, CHUNK, CHUNK_ROWS), batch = b->toy ? 1 : 8;
 	int dim = b->toy ? 16 : 64;
 	int bad = visit_products(b, m, "qkv", n, c, 48 * dim, false) +
 		  visit_products(b, m, "attention's output", n, 32 * dim, c, false);

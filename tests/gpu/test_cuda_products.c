@@ -108,6 +108,42 @@ static void an_epilogue_with_another_algorithm_is_replaced_by_an_op(void **state
 	assert_memory_equal(dbias[0], dbias[1], sizeof dbias[0]);
 }
 
+enum { ROWS = 4, IN = 2, OUT = 17, FARTHEST = 40 };
+
+/* One backend for all distances. dy's row i has i + j in column j, and 1000 in its gap. */
+static void check_distances(bool refuses)
+{
+	float dy[ROWS * FARTHEST], got[OUT * IN];
+	double_blas_refuses = refuses;
+	struct backend *k = open_backend("cuda");
+	float *x = backend_alloc(k, ROWS * IN * sizeof *x), *at = backend_alloc(k, sizeof dy),
+	      *dw = backend_alloc(k, sizeof got);
+	put_all(k, x, 1, ROWS * IN);
+	for (int row = OUT; row <= FARTHEST; row++) {
+		for (int i = 0; i < ROWS * FARTHEST; i++)
+			dy[i] = i % row < OUT ? (float)(i / row + i % row) : 1000;
+		backend_put(k, at, dy, sizeof dy);
+		backend_zero(k, dw, sizeof got);
+		backend_ops(k)->linear_bwd_weight_strided(k, dw, at, row, x, ROWS, IN, OUT);
+		assert_int_equal(backend_get(k, got, dw, sizeof got, NULL), 0);
+		for (int i = 0; i < OUT * IN; i++)
+			assert_true(got[i] == (float)(ROWS * (i / IN) + 6));
+	}
+	backend_free(k, x);
+	backend_free(k, at);
+	backend_free(k, dw);
+	backend_close(k);
+}
+
+/* The same sizes with other distances between rows are other products. The last column has a product
+ * of its own. */
+static void rows_with_gaps_give_the_same_gradient(void **state)
+{
+	(void)state;
+	check_distances(false);
+	check_distances(true);
+}
+
 /* More shapes than the table of plans holds. */
 static void more_shapes_than_the_table_holds_are_computed(void **state)
 {
@@ -135,6 +171,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(products_that_the_library_refuses_use_the_fallback),
 		TEST(an_epilogue_with_another_algorithm_is_replaced_by_an_op),
+		TEST(rows_with_gaps_give_the_same_gradient),
 		TEST(more_shapes_than_the_table_holds_are_computed),
 		TEST(products_have_a_rate),
 	};

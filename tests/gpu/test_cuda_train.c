@@ -29,6 +29,7 @@ static const struct tiny
 	gpt2 = { "gpt2", FAMILY_GPT2, 2, 16, 2, 2, 8, 32, 61, 8, TIE_YES, 1, 2, 0.1 },
 	llama = { "llama", FAMILY_LLAMA, 2, 16, 4, 2, 4, 20, 61, 8, TIE_NO, 1, 2, 0.1 },
 	qwen2 = { "qwen2", FAMILY_QWEN2, 2, 16, 4, 2, 4, 20, 61, 8, TIE_NO, 1, 2, 0.1 },
+	wide = { "wide", FAMILY_GPT2, 2, 16, 2, 2, 8, 32, 20011, 8, TIE_YES, 1, 2, 0.1 },
 	qwen3 = { "qwen3", FAMILY_QWEN3, 2, 16, 4, 2, 6, 20, 61, 8, TIE_NO, 1, 2, 0.1 },
 	mixtral = { "mixtral", FAMILY_MIXTRAL, 2, 16, 2, 2, 8, 12, 61, 8, TIE_NO, 1, 2, 0.1 };
 
@@ -46,6 +47,7 @@ struct cell {
 /* clang-format off */
 static const struct cell cells[] = {
 	{ "gpt2", &gpt2, STEPS, 1e-4, { 0 }, { 0 } },
+	{ "gpt2 of 20011 words, two chunks of logits", &wide, FEW, 1e-6, { 0 }, { "batch.logits=1" } },
 	{ "llama", &llama, STEPS, 1e-4, { 0 }, { 0 } },
 	{ "qwen2", &qwen2, STEPS, 1e-4, { 0 }, { 0 } },
 	{ "qwen3", &qwen3, STEPS, 1e-4, { 0 }, { 0 } },

@@ -8,6 +8,26 @@ static bool at_once(const struct pass *p)
 	return p->m->d.device && p->keep && p->m->tp->size == 1;
 }
 
+/* The head's weights, with as many rows as a row of logits has elements. */
+static const void *weights(const struct pass *p)
+{
+	const struct linear_view *head = &p->chunk->views.head;
+	const struct model *m = p->m;
+	return m->d.logits_row > head->out ? m->scratch[SCRATCH_HEAD]
+					   : model_unit_param(m, head->unit, head->w);
+}
+
+/* Copies the head's weights in front of their zeros. */
+static void pad_weights(const struct pass *p)
+{
+	const struct linear_view *head = &p->chunk->views.head;
+	const struct model *m = p->m;
+	if (m->d.logits_row > head->out)
+		backend_copy(m->backend, m->scratch[SCRATCH_HEAD],
+			     model_unit_param(m, head->unit, head->w),
+			     (size_t)(head->out * head->in * m->d.width));
+}
+
 /* Turns the logits of `rows` tokens into exp(logit - max), or directly into their gradient. The
  * scratch holds the sums and the targets' logits, over the whole vocabulary. Adds the rows' losses.
  */
@@ -19,21 +39,21 @@ static int chunk_loss(struct pass *p, const void *y, const int32_t *targets, int
 	int32_t lo = p->chunk->views.vocab_lo;
 	void *logits = m->scratch[SCRATCH_LOGITS];
 	float *max = m->scratch[SCRATCH_MAX], *sum = m->scratch[SCRATCH_SUMS], *target = sum + rows;
+	int64_t row = m->d.logits_row;
 
-	/* [rows, V] */
-	m->ops->linear_fwd(m->backend, logits, y, model_unit_param(m, head->unit, head->w), NULL,
-			   rows, head->in, head->out);
-	model_check_tensor(m, "logits", logits, rows * head->out);
+	/* [rows, row], of which V columns are logits and the others 0 */
+	m->ops->linear_fwd(m->backend, logits, y, weights(p), NULL, rows, head->in, row);
+	model_check_tensor(m, "logits", logits, rows * row);
 	if (at_once(p)) {
 		m->ops->xent(m->backend, logits, sum, target, targets, p->batch->grad_scale, rows,
-			     head->out);
+			     head->out, row);
 		m->ops->xent_loss(m->backend, m->loss, sum, target, rows);
 		return 0;
 	}
-	m->ops->xent_max(m->backend, max, logits, rows, head->out);
+	m->ops->xent_max(m->backend, max, logits, rows, head->out, row);
 	if (tp_all_reduce_max(m->tp, max, (size_t)rows, e))
 		return -1;
-	m->ops->xent_exp(m->backend, logits, sum, target, max, targets, rows, head->out, lo);
+	m->ops->xent_exp(m->backend, logits, sum, target, max, targets, rows, head->out, row, lo);
 	if (tp_all_reduce_sum(m->tp, sum, (size_t)rows * 2, e))
 		return -1;
 	m->ops->xent_loss(m->backend, m->loss, sum, target, rows);
@@ -47,14 +67,15 @@ static void chunk_grad(struct pass *p, void *y, const int32_t *targets, int64_t 
 	struct model *m = p->m;
 	const struct linear_view *head = &p->chunk->views.head;
 	void *logits = m->scratch[SCRATCH_LOGITS];
+	int64_t row = m->d.logits_row;
 
 	if (!at_once(p))
 		m->ops->xent_grad(m->backend, logits, m->scratch[SCRATCH_SUMS], targets,
-				  p->batch->grad_scale, rows, head->out, p->chunk->views.vocab_lo);
-	m->ops->linear_bwd_weight(m->backend, model_unit_grad(m, head->unit, head->w), NULL, logits,
-				  y, rows, head->in, head->out);
-	m->ops->linear_bwd_input(m->backend, y, logits, model_unit_param(m, head->unit, head->w),
-				 rows, head->in, head->out);
+				  p->batch->grad_scale, rows, head->out, row,
+				  p->chunk->views.vocab_lo);
+	m->ops->linear_bwd_weight_strided(m->backend, model_unit_grad(m, head->unit, head->w),
+					  logits, row, y, rows, head->in, head->out);
+	m->ops->linear_bwd_input(m->backend, y, logits, weights(p), rows, head->in, row);
 }
 
 static int chunks(struct pass *p, struct err *e)
@@ -95,6 +116,7 @@ int model_head_forward(struct pass *p, struct stream s, struct err *e)
 	if (normed(p, s, e) || model_unit_acquire(m, head->unit, e) ||
 	    (p->keep && model_unit_grads(m, head->unit, e)))
 		return -1;
+	pad_weights(p);
 	int rc = chunks(p, e);
 	model_unit_release(m, head->unit);
 	return rc || (p->keep && model_unit_done(p, head->unit, ends, e)) ? -1 : 0;

@@ -170,6 +170,7 @@ struct job {
 	} precision;
 	struct {
 		int64_t micro;  /* sequences in a micro-batch */
+		int64_t logits; /* MiB of a chunk of logits, on a device (activations.h) */
 		int64_t global; /* sequences in an optimizer step */
 	} batch;
 	struct {

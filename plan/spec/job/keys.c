@@ -109,7 +109,7 @@ const struct job_key job_keys[] = {
 	INT(model, kv_heads, "0", 0, 8192, "Key/value heads (grouped-query attention); must divide heads. 0: as many as heads."),
 	INT(model, head_dim, "0", 0, 256, "Width of a head; must be even. 0: hidden / heads."),
 	INT(model, ffn, "0", 0, 4194304, "Width of the feed-forward layers. 0: 4 × hidden (gpt2), 8/3 × hidden rounded up to 256 (llama, mixtral)."),
-	INT(model, vocab, "256", 2, 16777216, "Number of token ids; 256 for bytes. It need not be a multiple of anything: nothing is padded."),
+	INT(model, vocab, "256", 2, 16777216, "Number of token ids; 256 for bytes. It need not be a multiple of anything: checkpoints, losses and gradients have exactly these. cuda: rows of logits are padded in memory to a multiple of 128."),
 	INT(model, seq, "128", 1, 16777216, "Tokens in a sequence."),
 	ENUM(model, tie_head, "auto", ties, "Use the token embedding as output head. auto: yes for gpt2, no for the others."),
 	ABOVE(model, norm_eps, "1e-05", 0, 1, "Number added to the variance in norms."),
@@ -160,6 +160,7 @@ const struct job_key job_keys[] = {
 
 	INT(batch, micro, "4", 1, 1048576, "Sequences in a micro-batch, which a rank processes at once."),
 	INT(batch, global, "32", 1, 1073741824, "Sequences in an optimizer step, over all ranks; must be a multiple of micro × dp."),
+	INT(batch, logits, "4096", 1, 1048576, "cuda: MiB that a chunk of logits may take. The head computes the logits and their gradient in chunks of tokens, and each chunk reads and writes the gradient of all the head's weights, so larger chunks are faster. If the memory does not suffice, the plan halves this number until it does, but not below 128."),
 
 	ENUM(optimizer, kind, "adamw", optimizer_words, "The optimizer."),
 	SHARE(optimizer, momentum, "0.9", "SGD's momentum; muon's is always 0.95."),

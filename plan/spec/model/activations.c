@@ -4,6 +4,31 @@
 
 enum { LINE = 64, I32 = 4, F32 = 4, I64 = 8, F64 = 8 };
 
+enum { LOGITS_HOST = 256 << 20 };
+
+static bool on_device(const struct job *job)
+{
+	return job->job.device == DEVICE_CUDA;
+}
+
+static int64_t width_of(const struct job *job)
+{
+	return job->precision.dtype == DTYPE_FP32 ? 4 : 2;
+}
+
+int64_t activations_logits_row(const struct job *job, int64_t vocab)
+{
+	return on_device(job) ? round_up_int64(vocab, ACT_LOGITS_ROW) : vocab;
+}
+
+int64_t activations_logits_rows(const struct job *job, int64_t n, int64_t vocab)
+{
+	if (!on_device(job))
+		return shape_head_rows(n, vocab * F32, LOGITS_HOST, 1);
+	return shape_head_rows(n, activations_logits_row(job, vocab) * width_of(job),
+			       job->batch.logits << 20, ACT_LOGITS_ROWS);
+}
+
 int64_t activations_lines(int64_t bytes)
 {
 	return (bytes + LINE - 1) / LINE * LINE;
@@ -31,7 +56,7 @@ void activations_dims_of(const struct job *job, const struct model_shape *m, con
 		.act = cut(m->ffn, l, tp_rank, CATALOGUE_FFN_GRAIN),
 		.vocab = cut(m->vocab, l, tp_rank, CATALOGUE_VOCAB_GRAIN),
 		.stats = m->rms ? 1 : 2,
-		.width = job->precision.dtype == DTYPE_FP32 ? 4 : 2,
+		.width = width_of(job),
 		.sp = job->parallel.sp && l->tp > 1,
 		.cp = l->cp > 1,
 		.dropout = job->model.dropout > 0,
@@ -41,7 +66,7 @@ void activations_dims_of(const struct job *job, const struct model_shape *m, con
 		.top = m->top,
 		.split = split,
 		.offload = job->offload.activations,
-		.device = job->job.device == DEVICE_CUDA,
+		.device = on_device(job),
 		.mode = job->recompute.mode,
 		.fp8 = job->precision.fp8 != FP8_OFF,
 		.every = job->recompute.every,
@@ -51,7 +76,8 @@ void activations_dims_of(const struct job *job, const struct model_shape *m, con
 	d.q = d.heads * d.dim;
 	d.qkv = (d.heads + 2 * kv) * d.dim;
 	d.up = m->gated ? 2 * d.act : d.act;
-	d.rows = shape_head_rows(d.n, d.vocab);
+	d.logits_row = activations_logits_row(job, d.vocab);
+	d.rows = activations_logits_rows(job, d.n, d.vocab);
 	*out = d;
 }
 
@@ -217,11 +243,15 @@ int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_
 	case SCRATCH_LOSS:
 		return d->device ? activations_lines(3 * F64) : 0;
 	case SCRATCH_LOGITS:
-		return last ? activations_lines(d->rows * d->vocab * d->width) : 0;
+		return last ? activations_lines(d->rows * d->logits_row * d->width) : 0;
 	case SCRATCH_MAX:
 		return last ? activations_lines(d->rows * F32) : 0;
 	case SCRATCH_SUMS:
 		return last ? activations_lines(2 * d->rows * F32) : 0;
+	case SCRATCH_HEAD:
+		return last && d->logits_row > d->vocab
+			       ? activations_lines(d->logits_row * d->c * d->width)
+			       : 0;
 	case SCRATCH_RING_KV:
 	case SCRATCH_RING_DKV:
 		return d->cp ? activations_lines(2 * d->n * 2 * d->kv_heads * d->dim * d->width)

@@ -37,7 +37,8 @@ struct act_dims {
 	int64_t s, n, c, micro, seq;    /* seq: tokens of a sequence on this rank, seq / cp */
 	int64_t heads, kv_heads, dim;   /* H, K, d */
 	int64_t q, qkv, up, act, vocab; /* H d, w, u, f, this shard's vocabulary */
-	int64_t rows;                   /* logits' rows at once */
+	/* logits: elements from one row to the next; rows at once */
+	int64_t logits_row, rows;
 	/* statistics that a norm keeps per row: 1 (rstd) or 2 (mean, rstd) */
 	int64_t stats;
 	int64_t experts, top; /* 0: no mixture of experts */
@@ -53,6 +54,21 @@ struct act_dims {
 /* split: backward passes have two halves (zero bubble). */
 void activations_dims_of(const struct job *job, const struct model_shape *m, const struct layout *l,
 			 int tp_rank, bool split, struct act_dims *out);
+
+/*
+ * Chunks of logits. Each chunk reads the head's weights twice, and reads and writes their fp32
+ * gradient. On a processor a chunk has as many rows as 256 MiB of fp32 hold, about 1000 for a
+ * vocabulary of 50,000: that is small beside the chunk's products, and the buffer is small beside a
+ * micro-batch's activations. A device computes so fast that the gradient's bytes would be an eighth
+ * of the head's time. There batch.logits is the limit; rows are multiples of 256, the products'
+ * largest tile, and each begins at a multiple of 128 elements, because products are slow where the
+ * size or the stride of a matrix is not a multiple of 16 bytes.
+ */
+enum { ACT_LOGITS_ROW = 128, ACT_LOGITS_ROWS = 256 };
+/* Elements from one row to the next, for a shard's vocabulary. */
+int64_t activations_logits_row(const struct job *job, int64_t vocab);
+/* How many of n tokens are one chunk. */
+int64_t activations_logits_rows(const struct job *job, int64_t n, int64_t vocab);
 
 /* Rounds up to whole 64-byte lines. */
 int64_t activations_lines(int64_t bytes);
@@ -137,9 +153,12 @@ enum act_scratch {
 	SCRATCH_ROWS,
 	SCRATCH_POSITIONS, /* [n] int32: the tokens' positions; device only */
 	SCRATCH_LOSS,      /* [3] double: sums of the losses; device only */
-	SCRATCH_LOGITS,    /* [rows, V] last stage only, like the next two */
+	SCRATCH_LOGITS,    /* [rows, logits_row] last stage only, like the next three */
 	SCRATCH_MAX,       /* [rows] fp32 */
 	SCRATCH_SUMS,      /* [2 rows] fp32: sums, then the targets' logits; one all-reduce */
+	/* [logits_row, c] the head's weights, and zeros after them; only if the logits' rows have
+	 * gaps, so that products compute whole rows */
+	SCRATCH_HEAD,
 	/* [2, n, 2 K d] context parallelism: keys and values of the ring, one set in use and one
 	 * being received */
 	SCRATCH_RING_KV,

@@ -90,20 +90,13 @@ double shape_cost_embed(const struct model_shape *m)
 	return 120.0 * (double)m->hidden;
 }
 
-/* Bytes: about 1000 rows for a vocabulary of 50,000. Each chunk of rows reads the head's table
- * twice and updates its gradient once; with this many rows that is small beside the chunk's
- * products. With 256 rows the head takes a tenth longer. The buffer stays small beside a
- * micro-batch's activations.
- */
-enum { LOGITS_MAX = 256 << 20 };
-
-int64_t shape_head_rows(int64_t n, int64_t vocab)
+int64_t shape_head_rows(int64_t n, int64_t row_bytes, int64_t most, int64_t grain)
 {
-	int64_t most = LOGITS_MAX / (vocab * (int64_t)sizeof(float));
-	if (most < 1)
-		most = 1;
-	int64_t chunks = (n + most - 1) / most;
-	return (n + chunks - 1) / chunks; /* chunks of nearly equal size */
+	int64_t fit = max_int64(most / row_bytes, 1);
+	int64_t chunks = (n + fit - 1) / fit, equal = (n + chunks - 1) / chunks;
+	if (chunks == 1 || fit < grain)
+		return equal;
+	return min_int64(round_up_int64(equal, grain), fit / grain * grain);
 }
 
 double shape_flops_token(const struct model_shape *m)

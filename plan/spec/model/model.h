@@ -79,8 +79,10 @@ double shape_cost_embed(const struct model_shape *m);
  * for rope_type "llama3": it stretches long waves, leaves short ones, and interpolates between. */
 double shape_rope_turn(const struct model_shape *m, int64_t i);
 
-/* How many rows of logits the head computes at once, of n tokens and `vocab` columns. */
-int64_t shape_head_rows(int64_t n, int64_t vocab);
+/* How many rows of logits the head computes at once, of n tokens. A row has row_bytes; at most
+ * `most` bytes, but at least one row. Chunks are of nearly equal size, and of a multiple of `grain`
+ * rows unless fewer fit, or there is only one chunk. */
+int64_t shape_head_rows(int64_t n, int64_t row_bytes, int64_t most, int64_t grain);
 
 enum param_role {
 	PARAM_EMBED,

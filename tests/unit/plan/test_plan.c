@@ -127,15 +127,15 @@ static void sizes_that_gpus_dislike_are_warned_of_with_the_next_good_ones(void *
 	static const struct {
 		const char *words, *says;
 	} rows[] = {
-		{ "model.vocab=50257", "model.vocab = 50257 is not a multiple of 8 (model.vocab=50304 is the next good one): products" },
-		{ "model.vocab=50304", "" },
-		{ "model.vocab=50257 parallel.tp=2", "the tp ranks' parts of model.vocab = 50257 are not all multiples of 8 (model.vocab=50304 " },
-		{ "model.vocab=51200 model.ffn=1030", "model.ffn = 1030 is not a multiple of 8 (model.ffn=1088 " },
+		{ "model.vocab=50257", "" },
+		{ "model.vocab=50257 parallel.tp=2", "" },
+		{ "model.vocab=51200 model.ffn=1030", "model.ffn = 1030 is not a multiple of 8 (model.ffn=1088 is the next good one): products" },
 		{ "model.vocab=51200 model.hidden=104 model.heads=4 model.ffn=512", "hidden / heads = 26 is not a multiple of 8 (model.hidden=128 " },
 		{ "model.vocab=51200 model.hidden=120 model.heads=5 model.ffn=512", "" },
 		{ "model.vocab=51200 model.hidden=84 model.heads=3 model.ffn=512", "model.hidden=192 is" },
 		{ "model.vocab=51200 model.hidden=128 model.heads=4 model.head_dim=20 model.ffn=512", "model.head_dim = 20 is not a multiple of 8 (model.head_dim=24 " },
-		{ "model.vocab=50257 job.device=cpu", "" },
+		{ "model.ffn=1030 parallel.tp=2", "the tp ranks' parts of model.ffn = 1030 are not all multiples of 8 (model.ffn=1088 " },
+		{ "model.ffn=1030 job.device=cpu", "" },
 	};
 	/* clang-format on */
 	struct cluster *c = build(&y, a100, 1);
