@@ -59,9 +59,9 @@ static int scatter_whole(struct param_store *s, int unit, struct err *e)
 {
 	const struct unit_layout *h = &s->layouts[unit];
 	float *whole = s->grads + h->grads;
-	return comm_reduce_scatterv_start(param_store_replicas(s, unit)->shard, whole,
-					  whole + h->lo, param_store_counts(s, unit), COMM_F32,
-					  COMM_SUM, &s->sums[s->n_sums++], e);
+	return comm_reduce_scatter_start(param_store_replicas(s, unit)->shard, whole, whole + h->at,
+					 (size_t)h->block, COMM_F32, COMM_SUM,
+					 &s->sums[s->n_sums++], e);
 }
 
 static int all_reduce_whole(struct param_store *s, int first, int last, struct err *e)
@@ -71,7 +71,7 @@ static int all_reduce_whole(struct param_store *s, int first, int last, struct e
 	float *at = s->grads + lo->grads;
 	if (!r->copies)
 		return 0;
-	return comm_all_reduce_start(r->copies, at, at, (size_t)(hi->grads + hi->n - lo->grads),
+	return comm_all_reduce_start(r->copies, at, at, (size_t)(hi->grads + hi->whole - lo->grads),
 				     COMM_F32, COMM_SUM, &s->sums[s->n_sums++], e);
 }
 
@@ -133,7 +133,7 @@ int param_store_add_scattered(struct param_store *s, struct unit_buffer *t, stru
 	t->unit = -1;
 	if (param_store_wait_request(&t->req, &s->reduce_s, e))
 		return -1;
-	s->ops->accumulate(s->backend, param_store_grad(s, unit), (const float *)t->data + h->lo,
+	s->ops->accumulate(s->backend, param_store_grad(s, unit), (const float *)t->data + h->at,
 			   h->hi - h->lo);
 	return 0;
 }
@@ -164,7 +164,7 @@ static struct unit_buffer *grad_buffer_of(struct param_store *s, int unit, struc
 	}
 	if (param_store_add_scattered(s, best, e))
 		return NULL;
-	backend_zero(s->backend, best->data, (size_t)s->layouts[unit].n * sizeof(float));
+	backend_zero(s->backend, best->data, (size_t)s->layouts[unit].whole * sizeof(float));
 	best->unit = unit;
 	best->used = ++s->clock;
 	best->holds = 1;
@@ -179,9 +179,9 @@ static int scatter_micro(struct param_store *s, int unit, struct err *e)
 	float *whole = (float *)t->data;
 	t->holds = 0;
 	if (reduce_partial(s, unit, whole, e) ||
-	    comm_reduce_scatterv_start(param_store_replicas(s, unit)->shard, whole,
-				       whole + s->layouts[unit].lo, param_store_counts(s, unit),
-				       COMM_F32, COMM_SUM, &t->req, e)) {
+	    comm_reduce_scatter_start(param_store_replicas(s, unit)->shard, whole,
+				      whole + s->layouts[unit].at, (size_t)s->layouts[unit].block,
+				      COMM_F32, COMM_SUM, &t->req, e)) {
 		t->unit = -1;
 		return -1;
 	}

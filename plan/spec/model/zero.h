@@ -39,7 +39,13 @@ const struct zero_policy *zero_policy(int stage, const struct zero_cut *cut);
 
 /* This rank updates elements [*lo, *hi) of a unit of n elements. */
 void zero_owned(int64_t n, int stage, const struct zero_cut *cut, int64_t *lo, int64_t *hi);
-/* Of those, this rank counts [*lo, *hi) in norms and saves them. The copies divide them, so that
+/* The elements that this takes in memory, on every shard equally many: with the padding that makes
+ * the blocks of all shards equal (catalogue_block). Its block begins at shard × zero_block() of the
+ * whole unit. Padding is zero, and nothing counts, saves or changes it. */
+int64_t zero_block(int64_t n, int stage, const struct zero_cut *cut);
+/* The same of the whole unit: all shards' blocks. */
+int64_t zero_whole(int64_t n, int stage, const struct zero_cut *cut);
+/* Of the elements that it updates, this rank counts [*lo, *hi) in norms and saves them. The copies divide them, so that
  * one rank counts each element. Of a parameter that several tp ranks hold, only copy 0 counts; a
  * tied copy does not count. */
 void zero_counted(int64_t n, int stage, const struct zero_cut *cut, int64_t *lo, int64_t *hi);
