@@ -35,5 +35,8 @@ enum double_fault {
 void double_set_fault(enum double_fault fault);
 /* The number of open communicators of this process. */
 int double_open_comms(void);
+/* The communicators of what this process has launched so far, in that order, each by a number that
+ * all its ranks share. Returns how many of `most` are set. */
+int double_launches(int *comms, int most);
 
 #endif
