@@ -164,19 +164,16 @@ int comm_wait(struct comm_request *req, struct err *e)
 
 /* --- Steps -------------------------------------------------------------------------------- */
 
-/* GPT-2 124M at a quarter of its width, so that it fits in the memory of a test: the numbers of
- * calls are those of the whole model. */
-static const struct model_shape shape = { .family = FAMILY_GPT2,
-					  .layers = 12,
-					  .hidden = 192,
-					  .heads = 12,
-					  .kv_heads = 12,
-					  .head_dim = 16,
-					  .ffn = 768,
-					  .vocab = 12565,
-					  .seq = 256,
-					  .bias = true,
-					  .tied = true };
+/* GPT-2 124M, and the same at a quarter of its width. The numbers of calls of ZeRO follow from the units
+ * alone, and those are equally many. */
+#define GPT2(WIDTH) \
+	{ \
+		.family = FAMILY_GPT2, .layers = 12, .hidden = (WIDTH), .heads = 12, \
+		.kv_heads = 12, .head_dim = (WIDTH) / 12, .ffn = 4 * (WIDTH), \
+		.vocab = 50257 * (int64_t)(WIDTH) / 768, .seq = 1024, .bias = true, .tied = true \
+	}
+
+static const struct model_shape whole = GPT2(768), quarter = GPT2(192);
 
 static int use(struct param_store *s, int unit, bool backward, bool last, struct err *e)
 {
@@ -238,6 +235,17 @@ static void open_group(struct comm *c, struct device *device, int ranks)
 		fail_msg("%s", e.text);
 }
 
+/* The store's memory is the host's, and counts as a device's. */
+static bool on_host = true;
+
+bool __wrap_backend_on_host(const struct backend *k);
+
+bool __wrap_backend_on_host(const struct backend *k)
+{
+	(void)k;
+	return on_host;
+}
+
 /* Counts a step of the last one of so many ranks, which has the most padding. */
 static struct comm count(struct device *device, const struct catalogue *catalogue, int zero,
 			 int ranks)
@@ -259,7 +267,7 @@ static const int sizes[] = { 8, 64, RANKS_MAX };
  * each pass, and the buffers keep the last units of a kind for the next pass. */
 static int64_t expected_calls(int zero, int64_t units)
 {
-	const int64_t layers = shape.layers;
+	const int64_t layers = quarter.layers;
 	switch (zero) {
 	case 1:
 		return 2 * units;
@@ -270,38 +278,77 @@ static int64_t expected_calls(int zero, int64_t units)
 	}
 }
 
+struct scene {
+	struct catalogue catalogue;
+	struct device *device;
+};
+
+static struct scene open_scene(const struct model_shape *shape)
+{
+	const struct stage all = { 0, (int)shape->layers, true, true };
+	const struct share share = { .tp = 1, .ep = 1, .chunks = &all, .n_chunks = 1 };
+	struct scene s;
+	struct err e = ERR_INIT;
+	if (catalogue_build(shape, &share, &s.catalogue, &e) ||
+	    muster_comm_cuda()->open(0, &s.device, &e))
+		fail_msg("%s", e.text);
+	return s;
+}
+
+static void close_scene(struct scene *s)
+{
+	catalogue_free(&s->catalogue);
+	muster_comm_cuda()->close(s->device);
+}
+
 static void every_gather_and_reduction_is_one_call(void **state)
 {
 	(void)state;
-	const struct stage all = { 0, (int)shape.layers, true, true };
-	const struct share share = { .tp = 1, .ep = 1, .chunks = &all, .n_chunks = 1 };
-	struct catalogue catalogue;
-	struct device *device;
-	struct err e = ERR_INIT;
-	if (catalogue_build(&shape, &share, &catalogue, &e) ||
-	    muster_comm_cuda()->open(0, &device, &e))
-		fail_msg("%s", e.text);
+	struct scene s = open_scene(&quarter);
 	print_message("NCCL calls of a step with %d micro-batches and %d units\n", MICROS,
-		      catalogue.n_units);
+		      s.catalogue.n_units);
 	print_message("zero  ranks   calls  unequal  padding\n");
 	for (int zero = 1; zero <= 3; zero++)
 		for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-			struct comm c = count(device, &catalogue, zero, sizes[i]);
+			struct comm c = count(s.device, &s.catalogue, zero, sizes[i]);
 			print_message("%4d  %5d  %6lld  %7lld  %6.2f %%\n", zero, sizes[i],
 				      (long long)c.calls, (long long)c.unequal,
 				      100.0 * (double)c.padding / (double)c.elements);
-			assert_int_equal(c.calls, expected_calls(zero, catalogue.n_units));
+			assert_int_equal(c.calls, expected_calls(zero, s.catalogue.n_units));
 			assert_true(c.unequal > c.calls * sizes[i] / 2);
 			assert_true(32 * c.padding < c.elements);
 		}
-	catalogue_free(&catalogue);
-	muster_comm_cuda()->close(device);
+	close_scene(&s);
+}
+
+/* Six of GPT-2's layers have more than 40 M elements, nine fewer than 64 M. On 1024 ranks a bucket
+ * holds 1024 M. */
+static void whole_gradients_are_reduced_in_buckets(void **state)
+{
+	(void)state;
+	static const struct {
+		bool host;
+		int ranks, calls;
+	} rows[] = { { true, 8, 13 }, { false, 8, 3 }, { false, 64, 2 }, { false, 1024, 1 } };
+	struct scene s = open_scene(&whole);
+	print_message(
+		"NCCL calls of GPT-2 124M's gradients with zero = 0\nbuckets  ranks  calls\n");
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		on_host = rows[i].host;
+		struct comm c = count(s.device, &s.catalogue, 0, rows[i].ranks);
+		print_message("%-7s  %5d  %5lld\n", on_host ? "host" : "device", rows[i].ranks,
+			      (long long)c.calls);
+		assert_int_equal(c.calls, rows[i].calls);
+	}
+	on_host = true;
+	close_scene(&s);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_gather_and_reduction_is_one_call),
+		cmocka_unit_test(whole_gradients_are_reduced_in_buckets),
 	};
 	return cmocka_run_group_tests_name("NCCL's calls in a step", tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 static void describe_replicas(struct replica_groups *r, struct comm *shard, struct comm *copies,
-			      int zero)
+			      int zero, bool device)
 {
 	*r = (struct replica_groups){ .shard = shard, .copies = copies, .cut = { 1, 0, 1, 0 } };
 	if (shard) {
@@ -19,6 +19,7 @@ static void describe_replicas(struct replica_groups *r, struct comm *shard, stru
 		r->cut.copy = comm_rank(copies);
 	}
 	r->policy = zero_policy(zero, &r->cut);
+	r->bucket = zero_bucket(device, r->cut.copies);
 }
 
 /* Places all units, one after the other. *params, *grads: the elements of each buffer. */
@@ -225,10 +226,11 @@ int param_store_open(const struct param_store_options *opt, struct param_store *
 		.width = backend_width(opt->backend),
 	};
 	s->type = s->width == sizeof(float) ? COMM_F32 : COMM_BF16;
+	bool device = !backend_on_host(opt->backend);
 	describe_replicas(&s->replicas[ZERO_DENSE], opt->groups.shard, opt->groups.copies,
-			  opt->zero);
+			  opt->zero, device);
 	describe_replicas(&s->replicas[ZERO_EXPERTS], opt->groups.expert_shard,
-			  opt->groups.expert_copies, opt->zero);
+			  opt->groups.expert_copies, opt->zero, device);
 	if (open_memory(s, opt, e) || param_store_build_pieces(s, e) ||
 	    check_partial_groups(s, e) || check_tied(s, e)) {
 		param_store_close(s);

@@ -22,6 +22,7 @@ struct replica_groups {
 	struct comm *shard, *copies; /* NULL: one rank */
 	struct zero_cut cut;
 	const struct zero_policy *policy;
+	int64_t bucket; /* zero_bucket() */
 };
 
 /* The place of a unit in the buffers, counted in elements. */

@@ -2,11 +2,6 @@
 
 #include "base/clock.h"
 
-/* Units whose gradients are whole are reduced together until they have this many elements. 4 MiB of
- * fp32 take some hundred microseconds on a fast link, far more than an operation's fixed cost. A
- * stage has many times as many elements, so the first reduction starts early. */
-enum { ENOUGH = 1 << 20 };
-
 /* --- Partial gradients -------------------------------------------------------------- */
 
 /* The number of the unit's parameters from i on that are adjacent and partial over one group. */
@@ -117,9 +112,8 @@ static int add_complete(struct param_store *s, int unit, struct err *e)
 	}
 	s->weight += weight_of(s, unit);
 	/* Reduce-scatters take one unit each, because each unit is cut by itself. */
-	return s->weight >= ENOUGH || param_store_replicas(s, unit)->policy->state
-		       ? param_store_reduce_complete(s, e)
-		       : 0;
+	const struct replica_groups *r = param_store_replicas(s, unit);
+	return s->weight >= r->bucket || r->policy->state ? param_store_reduce_complete(s, e) : 0;
 }
 
 /* --- Gradients that are reduced after each micro-batch -------------------------------- */

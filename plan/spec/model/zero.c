@@ -59,6 +59,16 @@ void zero_counted(int64_t n, int stage, const struct zero_cut *cut, int64_t *lo,
 	*hi += own_lo;
 }
 
+enum { HOST_BUCKET = 1 << 20, DEVICE_BUCKET = 40000000, DEVICE_BUCKET_REPLICA = 1000000 };
+
+int64_t zero_bucket(bool device, int replicas)
+{
+	int64_t by_replicas = (int64_t)DEVICE_BUCKET_REPLICA * replicas;
+	if (!device)
+		return HOST_BUCKET;
+	return by_replicas > DEVICE_BUCKET ? by_replicas : DEVICE_BUCKET;
+}
+
 double zero_staged_bytes(int tensors)
 {
 	return 2.0 * tensors * ZERO_STAGED * (double)sizeof(float);

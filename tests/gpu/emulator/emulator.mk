@@ -66,6 +66,7 @@ $(RECORDER): $(DOUBLE_RECORDER_FILES:%.c=$(BUILD)/obj/cuda/%.o)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $^
 $(BUILD)/obj/tests/gpu/test_nccl_calls.o: CPPFLAGS += $(if $(DOUBLES_NEED),-DHAVE_NCCL)
+$(DOUBLES)/test_nccl_calls: LDFLAGS += -Wl,--wrap=backend_on_host
 $(DOUBLES)/test_nccl_calls: $(BUILD)/obj/tests/gpu/test_nccl_calls.o $(call archives,agent/engine/parallel kernels plan/spec base) \
 		$(if $(DOUBLES_NEED),$(DOUBLE_SO) $(RECORDER) $(DOUBLES)/libmuster-cuda.so)
 	@mkdir -p $(@D)
