@@ -337,15 +337,28 @@ static void settle(ncclComm_t comm)
 		ncclCommGetAsyncError(comm, &state);
 }
 
-static void begin_pair(struct pair *p)
+static ncclConfig_t pair_config(const char *name)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-	ncclUniqueId id;
 	config.blocking = 0;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+	config.commName = name;
+#else
+	(void)name;
+#endif
+	return config;
+}
+
+static void begin_pair(struct pair *p)
+{
+	ncclConfig_t config = pair_config("pair");
+	ncclUniqueId id;
+	int least, greatest;
+	cudaDeviceGetStreamPriorityRange(&least, &greatest);
 	ncclGetUniqueId(&id);
 	for (int r = 0; r < 2; r++) {
 		cudaSetDevice(r);
-		cudaStreamCreateWithFlags(&p->stream[r], cudaStreamNonBlocking);
+		cudaStreamCreateWithPriority(&p->stream[r], cudaStreamNonBlocking, greatest);
 		cudaMalloc((void **)&p->data[r], COUNT * sizeof(float));
 		ncclCommInitRankConfig(&p->comm[r], 2, id, r, &config);
 	}
@@ -431,12 +444,19 @@ static void destroyed_early(struct pair *p)
 
 static void split_while_busy(struct pair *p)
 {
-	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	ncclConfig_t config = pair_config("part");
 	ncclComm_t part;
-	config.blocking = 0;
 	settle_pair(p);
 	sum(p, 0, p->data[0], 1, ncclFloat32);
 	ncclCommSplit(p->comm[0], 0, 0, &part, &config);
+}
+
+static void low_priority(struct pair *p)
+{
+	settle_pair(p);
+	cudaSetDevice(0);
+	cudaStreamCreateWithFlags(&p->stream[0], cudaStreamNonBlocking);
+	sum(p, 0, p->data[0], 1, ncclFloat32);
 }
 
 static void sent_and_taken(struct pair *p)
@@ -468,6 +488,7 @@ static const struct misuse {
 	{ other_device, "of device 1 is used on device 0" },
 	{ destroyed_early, "before the end of ncclCommFinalize" },
 	{ split_while_busy, "operations are outstanding" },
+	{ low_priority, "a stream of priority 0" },
 	{ sent_and_taken, "4 of type 7 are sent, 5 of type 7 taken" },
 };
 

@@ -231,7 +231,7 @@ static void open_group(struct comm *c, struct device *device, int ranks)
 	struct err e = ERR_INIT;
 	c->ranks = ranks;
 	if (nccl->usable(device, &e) || nccl->new_key(device, key, &e) ||
-	    nccl->open(device, key, ranks, ranks - 1, &c->nccl, &e))
+	    nccl->open(device, key, ranks, ranks - 1, "recorded", &c->nccl, &e))
 		fail_msg("%s", e.text);
 }
 

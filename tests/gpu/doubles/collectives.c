@@ -306,10 +306,22 @@ static void check_call(const struct ncclComm *c, const struct call *call)
 		double_misuse("buffers that overlap without being the same");
 }
 
+/* The kernels of a collective must not wait behind those of a computation. */
+static void check_stream(cudaStream_t stream)
+{
+	int least, greatest, priority;
+	cudaDeviceGetStreamPriorityRange(&least, &greatest);
+	cudaStreamGetPriority(stream, &priority);
+	if (priority != greatest)
+		double_misuse("an operation on a stream of priority %d, not %d", priority,
+			      greatest);
+}
+
 static ncclResult_t enter(ncclComm_t c, cudaStream_t stream, const char *who, struct call call)
 {
 	check_comm(c, who);
 	check_call(c, &call);
+	check_stream(stream);
 	if (c->finalized)
 		double_misuse("%s after ncclCommFinalize", who);
 	if (!building.depth)
@@ -419,6 +431,10 @@ static ncclComm_t comm_new(struct area *area, int ranks, int rank, const ncclCon
 	if (!config || config->size != good.size || config->magic != good.magic ||
 	    config->blocking != 0)
 		double_misuse("a configuration that is not of a non-blocking communicator");
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+	if (!config->commName || !*config->commName)
+		double_misuse("a communicator without a name");
+#endif
 	ncclComm_t c = calloc(1, sizeof *c);
 	*c = (struct ncclComm){
 		.area = area, .ranks = ranks, .rank = rank, .device = double_device(), .looks = 3

@@ -11,6 +11,8 @@
  *   - Calls are matched in order. Every rank must make the same call with the same count, type,
  *     operation and root.
  *   - A split has no outstanding operation.
+ *   - Communicators have names, if NCCL has them, and operations are on streams of the highest
+ *     priority. NCCL does not ask for that, but advises it.
  *   - ncclCommDestroy comes after a finalization that is complete, which needs all ranks to call it.
  *   - Nothing is called after ncclCommDestroy or ncclCommAbort.
  *
