@@ -26,6 +26,8 @@ struct worker {
 	pthread_mutex_t lock;
 	pthread_cond_t work, finished;
 	struct comm_request *head, **tail;
+	int left;     /* requests that the thread has not finished */
+	bool started; /* the thread */
 	bool leave;
 	/* open: started, not waited for yet. Only the group's caller accesses it */
 	struct comm_request *newest;
@@ -52,11 +54,23 @@ static void *worker_main(void *arg)
 	for (struct comm_request *r; (r = next_request(w));) {
 		r->rc = comm_group_run(w->c, &r->op, &r->err);
 		pthread_mutex_lock(&w->lock);
+		w->left--;
 		atomic_store_explicit(&r->done, true, memory_order_release);
 		pthread_cond_broadcast(&w->finished);
 		pthread_mutex_unlock(&w->lock);
 	}
 	return NULL;
+}
+
+static int start_thread(struct worker *w, struct err *e)
+{
+	char name[THREAD_NAME];
+	snprintf(name, sizeof name, "comm %.10s", w->c->name);
+	int rc = thread_start(&w->thread, name, worker_main, w);
+	w->started = rc == 0;
+	return rc ? err_set(e, ERR_NOMEM, "cannot start the thread of group %s: %s", w->c->name,
+			    strerror(rc))
+		  : 0;
 }
 
 static int open_worker(struct comm *c, struct err *e)
@@ -69,14 +83,6 @@ static int open_worker(struct comm *c, struct err *e)
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->work, NULL);
 	pthread_cond_init(&w->finished, NULL);
-	char name[THREAD_NAME];
-	snprintf(name, sizeof name, "comm %.10s", c->name);
-	int rc = thread_start(&w->thread, name, worker_main, w);
-	if (rc) {
-		free(w);
-		return err_set(e, ERR_NOMEM, "cannot start the thread of group %s: %s", c->name,
-			       strerror(rc));
-	}
 	c->worker = w;
 	return 0;
 }
@@ -96,7 +102,8 @@ void comm_worker_close(struct comm *c)
 	w->leave = true;
 	pthread_cond_signal(&w->work);
 	pthread_mutex_unlock(&w->lock);
-	pthread_join(w->thread, NULL);
+	if (w->started)
+		pthread_join(w->thread, NULL);
 	for (struct comm_request *r = w->newest, *older; r; r = older) {
 		older = r->older;
 		free(r);
@@ -157,25 +164,59 @@ static void free_request(struct comm_request *r)
 	free(r);
 }
 
+/* Whether the caller's thread issues the operation itself, so that collectives of all groups reach the
+ * device's library in the order of the program, which is the same on every rank. Threads of groups
+ * would issue them in any order, and the library's kernels that wait for each other in two orders can
+ * fill the devices and never end. Messages need a thread: a receive is started early, and its first
+ * use waits for the sender, which may wait for something that this rank sends later. */
+static bool issued_by_caller(const struct comm *c, const struct op *op)
+{
+	return c->device_group && c->device_group->native && op->kind != OP_P2P;
+}
+
+static void issue(struct worker *w, struct comm_request *r)
+{
+	pthread_mutex_lock(&w->lock);
+	while (w->left)
+		pthread_cond_wait(&w->finished, &w->lock);
+	pthread_mutex_unlock(&w->lock);
+	r->rc = comm_group_run(w->c, &r->op, &r->err);
+	atomic_store_explicit(&r->done, true, memory_order_release);
+}
+
+static void queue(struct worker *w, struct comm_request *r)
+{
+	pthread_mutex_lock(&w->lock);
+	*w->tail = r;
+	w->tail = &r->next;
+	w->left++;
+	pthread_cond_signal(&w->work);
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* Makes what the request needs: its group's worker, with a thread if it runs there. */
+static struct comm_request *prepare(struct comm *c, const struct op *op, bool by_caller,
+				    struct err *e)
+{
+	if ((!c->worker && open_worker(c, e)) ||
+	    (!by_caller && !c->worker->started && start_thread(c->worker, e)))
+		return NULL;
+	return new_request(c, op, e);
+}
+
 int comm_async_start(struct comm *c, const struct op *op, struct comm_request **req, struct err *e)
 {
 	struct err why = ERR_INIT;
-	struct comm_request *r = NULL;
-	if (c->worker || open_worker(c, &why) == 0)
-		r = new_request(c, op, &why);
+	bool by_caller = issued_by_caller(c, op);
+	struct comm_request *r = prepare(c, op, by_caller, &why);
 	if (!r) {
 		comm_world_fail(c->world, &why); /* the other ranks would wait for this one */
 		return err_set(e, why.code, "%s", why.text);
 	}
-	struct worker *w = c->worker;
 	r->op.record = comm_recorder_queue(c->recorder, op);
-	add_request(w, r);
+	add_request(c->worker, r);
 	*req = r;
-	pthread_mutex_lock(&w->lock);
-	*w->tail = r;
-	w->tail = &r->next;
-	pthread_cond_signal(&w->work);
-	pthread_mutex_unlock(&w->lock);
+	(by_caller ? issue : queue)(c->worker, r);
 	return 0;
 }
 

@@ -276,7 +276,7 @@ void plan_memory_sum(const struct job *job, bool on_cpu, struct plan_rank *r)
 	r->total = r->params + r->grads + r->optimizer + r->activations + r->buffers + r->snapshot;
 }
 
-/* Elements of one server's shard. It is the shard that ZeRO 3 would leave to a replica. */
+/* Elements of one server's shard. It is the block that ZeRO 3 would leave to a replica. */
 static double shard_elements(const struct model_shape *m, const struct layout *l,
 			     const struct share *share, int dp, struct zero_cut cuts[ZERO_CLASSES])
 {
@@ -288,20 +288,17 @@ static double shard_elements(const struct model_shape *m, const struct layout *l
 
 /* Adds the memory of a parameter server (agent/server). The bytes so far are the worker's, which
  * holds everything whole. The server needs its shard's parameters, gradient and state, and a buffer
- * for each worker. Both share a buffer for the largest shard: the first shard has one grain more of
- * each unit, the last one has the remainder that is not a whole grain. */
+ * for each worker. Both share a buffer for a shard. */
 static void server_memory(const struct job *job, const struct model_shape *m,
 			  const struct layout *l, const struct share *share, struct plan_rank *r)
 {
 	int moments = optimizer_full_states(job->optimizer.kind);
 	struct zero_cut cuts[ZERO_CLASSES];
-	double most = fmax(shard_elements(m, l, share, 0, cuts),
-			   shard_elements(m, l, share, l->dp - 1, cuts));
 	double own = shard_elements(m, l, share, r->at.dp, cuts);
 	r->params += ELEMENT * own;
 	r->grads += ELEMENT * own;
 	r->optimizer = ELEMENT * moments * own;
-	r->buffers += ELEMENT * (l->dp * own + most);
+	r->buffers += ELEMENT * (l->dp + 1) * own;
 	r->snapshot = (1 + moments) * ELEMENT * plan_memory_images(job) *
 		      zero_saved(m, share, 3, cuts);
 }

@@ -70,7 +70,8 @@ static int open_optim(struct trainee *t, struct err *e)
 	const struct optim_options o = { .backend = pipeline_backend(t->engine),
 					 .store = store,
 					 .job = t->job,
-					 .spill_dir = "." };
+					 .spill_dir = ".",
+					 .device_world = pipeline_device_world(t->engine) };
 	if (optim_open(&o, &t->optim, e))
 		return -1;
 	const struct train_state state = { .store = store, .optim = t->optim };

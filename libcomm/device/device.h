@@ -39,6 +39,7 @@ struct comm_device {
 	 * every other device of every host. */
 	void (*identify)(struct device *d, char id[DEVICE_ID]);
 
+	/* For transfers: what is queued there goes before the kernels of a computation. */
 	int (*stream_open)(struct device *d, void **stream, struct err *e);
 	/* After the work that is queued on it. */
 	void (*stream_close)(struct device *d, void *stream);
@@ -76,14 +77,14 @@ struct device_collectives {
 	int (*usable)(struct device *d, struct err *e);
 	/* What the ranks of a new communicator must share; one rank makes it. */
 	int (*new_key)(struct device *d, unsigned char key[DEVICE_KEY], struct err *e);
-	/* Begins. */
+	/* Begins. name: for the library's messages and profiles; valid until the close. */
 	int (*open)(struct device *d, const unsigned char key[DEVICE_KEY], int ranks, int rank,
-		    struct device_comm **out, struct err *e);
+		    const char *name, struct device_comm **out, struct err *e);
 	/* Begins, on the parent too, which remains usable. color and key are as in comm_split. On a
 	 * rank with a color < 0 the result becomes ready like the others and can only be closed.
 	 * The parent may be closed once the result is ready. */
-	int (*split)(struct device_comm *parent, int color, int key, struct device_comm **out,
-		     struct err *e);
+	int (*split)(struct device_comm *parent, int color, int key, const char *name,
+		     struct device_comm **out, struct err *e);
 	/* Begins: queues the operation on the stream. Reductions have the library's own order. */
 	int (*queue)(struct device_comm *dc, const struct op *op, void *stream, struct err *e);
 	/* 1: what was begun has completed and nothing has failed since; 0: not yet; -1: it failed,

@@ -224,7 +224,8 @@ int comm_native_open(struct comm *c, const unsigned char key[DEVICE_KEY], struct
 	struct device_group *d = c->device_group;
 	if (native_new(c, e))
 		return -1;
-	if (comm_native_library(c)->open(d->device, key, c->size, c->rank, &d->native->dc, e) ||
+	if (comm_native_library(c)->open(d->device, key, c->size, c->rank, c->name, &d->native->dc,
+					 e) ||
 	    await_start(c, NULL, d->native->dc, e))
 		return -1;
 	return comm_native_watch(c, e);
@@ -237,7 +238,8 @@ int comm_native_split(struct comm *parent, int color, int key, struct comm *c, s
 		return -1;
 	comm_native_lock(parent);
 	struct native *from = parent->device_group->native;
-	int rc = from->dc ? comm_native_library(parent)->split(from->dc, color, key, &dc, e)
+	int rc = from->dc ? comm_native_library(parent)->split(from->dc, color, key,
+							       c ? c->name : parent->name, &dc, e)
 			  : comm_world_error(parent->world, e);
 	comm_native_unlock(parent);
 	if (rc == 0)

@@ -1,13 +1,12 @@
 #include "plan/cost/step.h"
 
+#include "plan/memory_programs.h"
 #include "plan/spec/schedule/closed_form.h"
 #include "plan/spec/model/zero.h"
 #include "plan/place/traffic.h"
 
 #include <math.h>
 #include <string.h>
-
-#define BUCKET_BYTES (4.0 * 1024 * 1024)
 
 enum { F32 = 4 };
 
@@ -146,6 +145,13 @@ static double gathered_bytes(const struct cost_case *c, const struct cost_rank *
 	return width * elements - (eight ? (width - 1) * (double)layer * r->layers : 0);
 }
 
+/* Elements of the last bucket, at most. Other programs are fitted with the host's. */
+static double bucket_elements(const struct cost_case *c, const struct replica_groups *cut)
+{
+	bool own = c->job->parallel.zero == 0 && !plan_memory_foreign(c->job);
+	return (double)zero_bucket(own && c->job->job.device == DEVICE_CUDA, cut->copies.ranks);
+}
+
 /* Seconds that a rank's replicas exchange data: gradients after each micro-batch (micro) and once
  * per step (once), one gather of all parameters (params), the last bucket of gradients (last). */
 struct exchange {
@@ -157,7 +163,8 @@ static void add_exchange(const struct cost_case *c, const struct cost_rank *r,
 {
 	struct replica_groups cut = replica_groups_of(c, class);
 	double elements = elements_of(c, r, class, c->units->elements),
-	       grads = c->engine->grad_width * elements, bucket = fmin(grads, BUCKET_BYTES);
+	       grads = c->engine->grad_width * elements,
+	       bucket = fmin(grads, F32 * bucket_elements(c, &cut));
 	/* one operation for each layer, and one for each end */
 	double units = fmax(1, r->layers + r->first + r->last);
 	double scatter = units * place_seconds_gather(&cut.shards, grads / units),

@@ -180,15 +180,15 @@ void optimizer_memory_of(enum job_optimizer kind, const struct model_shape *m,
 	struct optimizer_memory sum = { 0 };
 	struct optimizer_matrix largest = { 0 };
 	for (int unit = 0; unit < UNIT_KINDS; unit++) {
+		const struct zero_cut *cut = &cuts[zero_class((enum unit_kind)unit)];
 		struct catalogue_sample u;
-		int64_t lo, hi;
+		int64_t n = catalogue_unit_elements(m, s, (enum unit_kind)unit), lo, hi;
 		if (!counts[unit])
 			continue;
 		catalogue_sample(m, s, (enum unit_kind)unit, &u);
-		zero_owned(catalogue_unit_elements(m, s, (enum unit_kind)unit), stage,
-			   &cuts[zero_class((enum unit_kind)unit)], &lo, &hi);
+		zero_owned(n, stage, cut, &lo, &hi);
 		sum.state += counts[unit] * (double)sizeof(float) *
-			     state_elements(kind, &u, lo, hi);
+			     state_elements(kind, &u, lo, lo + zero_block(n, stage, cut));
 		if (table[kind].work == OPTIMIZER_WORK_SUMS)
 			sum.work += counts[unit] * sums_bytes(&u);
 		for (int i = 0; i < u.n; i++)

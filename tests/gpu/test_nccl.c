@@ -127,6 +127,80 @@ static void groups_split_and_close_in_any_order(void **state)
 	assert_int_equal(ranks_run(&r), 0);
 }
 
+/* --- The order of launches --- */
+
+enum { GROUPS = 3, TURNS = 120, LAUNCHES_MAX = 1024 };
+
+/* The group of a turn: no group's turns are regular. */
+static int turn_of(int i)
+{
+	return i * i / 5 % GROUPS;
+}
+
+/* Starts sums, and waits for a group's last one only when its turn comes again. */
+static int take_turns(struct comm *const *group, int64_t *const *data, struct err *e)
+{
+	struct comm_request *open[GROUPS] = { NULL };
+	for (int i = 0; i < TURNS; i++) {
+		int g = turn_of(i);
+		RANK_CHECK(comm_wait(open[g], e) == 0 &&
+				   comm_all_reduce_start(group[g], data[g], data[g], COUNT,
+							 COMM_I64, COMM_MAX, &open[g], e) == 0,
+			   "%s", e->text);
+	}
+	for (int g = 0; g < GROUPS; g++)
+		RANK_CHECK(comm_wait(open[g], e) == 0 && comm_sync(group[g], e) == 0, "%s",
+			   e->text);
+	return 0;
+}
+
+/* The launches since `first` are in the program's order. ids: the groups' communicators. */
+static int check_turns(int first, const int ids[GROUPS])
+{
+	int seen[LAUNCHES_MAX], n = double_launches(seen, LAUNCHES_MAX) - first;
+	RANK_CHECK(n == TURNS, "%d launches, not %d", n, TURNS);
+	for (int i = 0; i < TURNS; i++)
+		RANK_CHECK(seen[first + i] == ids[turn_of(i)],
+			   "launch %d is of communicator %d, the program's is %d", i,
+			   seen[first + i], ids[turn_of(i)]);
+	return 0;
+}
+
+static int launch_in_turns(struct comm *world, void *arg)
+{
+	struct err e = ERR_INIT;
+	struct comm *group[GROUPS];
+	int64_t *data[GROUPS];
+	int seen[LAUNCHES_MAX], ids[GROUPS], n = 0;
+	(void)arg;
+	RANK_CHECK(open_gpu(world, &group[0], &e) == 0 &&
+			   comm_split(group[0], 0, 0, "second", &group[1], &e) == 0 &&
+			   comm_split(group[0], comm_rank(world) % 2, 0, "half", &group[2], &e) ==
+				   0,
+		   "%s", e.text);
+	for (int g = 0; g < GROUPS; g++) {
+		RANK_CHECK(cudaMalloc((void **)&data[g], COUNT * sizeof *data[g]) == cudaSuccess &&
+				   comm_barrier(group[g], &e) == 0,
+			   "%s", e.text);
+		n = double_launches(seen, LAUNCHES_MAX);
+		ids[g] = seen[n - 1];
+	}
+	if (take_turns(group, data, &e) || check_turns(n, ids))
+		return 1;
+	for (int g = GROUPS; g-- > 0;) {
+		comm_close(group[g]);
+		cudaFree(data[g]);
+	}
+	return nothing_open();
+}
+
+static void all_groups_launch_in_the_order_of_the_program(void **state)
+{
+	(void)state;
+	struct ranks r = { .n = 4, .timeout_s = PATIENT_WAIT_S, .fn = launch_in_turns };
+	assert_int_equal(ranks_run(&r), 0);
+}
+
 /* --- Faults --- */
 
 enum sin { NEVER_COMES, DIES, CABLE, REFUSES, ABORTS, NEVER_READY, TOO_OLD };
@@ -263,15 +337,28 @@ static void settle(ncclComm_t comm)
 		ncclCommGetAsyncError(comm, &state);
 }
 
-static void begin_pair(struct pair *p)
+static ncclConfig_t pair_config(const char *name)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-	ncclUniqueId id;
 	config.blocking = 0;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+	config.commName = name;
+#else
+	(void)name;
+#endif
+	return config;
+}
+
+static void begin_pair(struct pair *p)
+{
+	ncclConfig_t config = pair_config("pair");
+	ncclUniqueId id;
+	int least, greatest;
+	cudaDeviceGetStreamPriorityRange(&least, &greatest);
 	ncclGetUniqueId(&id);
 	for (int r = 0; r < 2; r++) {
 		cudaSetDevice(r);
-		cudaStreamCreateWithFlags(&p->stream[r], cudaStreamNonBlocking);
+		cudaStreamCreateWithPriority(&p->stream[r], cudaStreamNonBlocking, greatest);
 		cudaMalloc((void **)&p->data[r], COUNT * sizeof(float));
 		ncclCommInitRankConfig(&p->comm[r], 2, id, r, &config);
 	}
@@ -357,12 +444,19 @@ static void destroyed_early(struct pair *p)
 
 static void split_while_busy(struct pair *p)
 {
-	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	ncclConfig_t config = pair_config("part");
 	ncclComm_t part;
-	config.blocking = 0;
 	settle_pair(p);
 	sum(p, 0, p->data[0], 1, ncclFloat32);
 	ncclCommSplit(p->comm[0], 0, 0, &part, &config);
+}
+
+static void low_priority(struct pair *p)
+{
+	settle_pair(p);
+	cudaSetDevice(0);
+	cudaStreamCreateWithFlags(&p->stream[0], cudaStreamNonBlocking);
+	sum(p, 0, p->data[0], 1, ncclFloat32);
 }
 
 static void sent_and_taken(struct pair *p)
@@ -394,6 +488,7 @@ static const struct misuse {
 	{ other_device, "of device 1 is used on device 0" },
 	{ destroyed_early, "before the end of ncclCommFinalize" },
 	{ split_while_busy, "operations are outstanding" },
+	{ low_priority, "a stream of priority 0" },
 	{ sent_and_taken, "4 of type 7 are sent, 5 of type 7 taken" },
 };
 
@@ -438,6 +533,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_operation_is_correct_on_two_to_four_devices),
 		cmocka_unit_test(groups_split_and_close_in_any_order),
+		cmocka_unit_test(all_groups_launch_in_the_order_of_the_program),
 		cmocka_unit_test(every_fault_is_reported_and_leaves_nothing_open),
 		cmocka_unit_test(the_doubles_detect_misuse),
 	};

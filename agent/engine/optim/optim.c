@@ -150,6 +150,7 @@ int optim_open(const struct optim_options *opt, struct optim **out, struct err *
 		.store = opt->store,
 		.job = opt->job,
 		.spilled = opt->job->offload.optimizer,
+		.device_world = opt->device_world,
 	};
 	if (check_backend(o, e) || find_runs(o, e) || find_counted(o, e) ||
 	    open_memory(o, opt->spill_dir, e) || (o->rule->open && o->rule->open(o, e))) {
@@ -202,12 +203,18 @@ int optim_grad_norm(struct optim *o, struct comm *world, double loss_scale, doub
 		    struct err *e)
 {
 	double sum;
+	struct comm *there = o->device_world;
 	if (!o->squared)
 		optim_grad_norm_start(o);
 	o->squared = false;
+	if (there && comm_all_reduce(there, o->squares_at, o->squares_at, 1, COMM_F64, COMM_SUM, e))
+		return -1;
 	if (backend_get(o->backend, &sum, o->squares_at, sizeof sum, e))
 		return -1;
-	if (world && comm_size(world) > 1 &&
+	/* A sum that a failure ended is no sum, and the device cannot tell. */
+	if (there && comm_sync(there, e))
+		return -1;
+	if (!there && world && comm_size(world) > 1 &&
 	    comm_all_reduce(world, &sum, &sum, 1, COMM_F64, COMM_SUM, e))
 		return -1;
 	*norm = sqrt(sum) / loss_scale;

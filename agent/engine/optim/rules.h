@@ -81,8 +81,9 @@ struct optim {
 	struct update *updates; /* [n_runs or pieces], of the step under way */
 	struct optim_stretch *counted;
 	int n_counted;
-	double squares;     /* of one step's gradients, their sum */
-	double *squares_at; /* in the backend's memory: the one above, or the device's */
+	double squares;            /* of one step's gradients, their sum */
+	double *squares_at;        /* in the backend's memory: the one above, or the device's */
+	struct comm *device_world; /* adds the squares of all ranks there; NULL: the host does */
 	bool squared;
 	void *own; /* the rule's */
 };

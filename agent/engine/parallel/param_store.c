@@ -7,7 +7,7 @@
 #include <string.h>
 
 static void describe_replicas(struct replica_groups *r, struct comm *shard, struct comm *copies,
-			      int zero)
+			      int zero, bool device)
 {
 	*r = (struct replica_groups){ .shard = shard, .copies = copies, .cut = { 1, 0, 1, 0 } };
 	if (shard) {
@@ -19,6 +19,7 @@ static void describe_replicas(struct replica_groups *r, struct comm *shard, stru
 		r->cut.copy = comm_rank(copies);
 	}
 	r->policy = zero_policy(zero, &r->cut);
+	r->bucket = zero_bucket(device, r->cut.copies);
 }
 
 /* Places all units, one after the other. *params, *grads: the elements of each buffer. */
@@ -32,12 +33,15 @@ static void place_units(struct param_store *s, int zero, int64_t *params, int64_
 		h->n = u->hi - u->lo;
 		zero_owned(h->n, zero, &r->cut, &h->lo, &h->hi);
 		zero_counted(h->n, zero, &r->cut, &h->counted_lo, &h->counted_hi);
+		h->block = zero_block(h->n, zero, &r->cut);
+		h->whole = zero_whole(h->n, zero, &r->cut);
+		h->at = r->policy->state ? r->cut.shard * h->block : 0;
 		h->params = *params;
 		h->grads = *grads;
 		h->owned = s->owned;
-		*params += r->policy->params ? h->hi - h->lo : h->n;
-		*grads += r->policy->grads ? h->hi - h->lo : h->n;
-		s->owned += h->hi - h->lo;
+		*params += r->policy->params ? h->block : h->whole;
+		*grads += r->policy->grads ? h->block : h->whole;
+		s->owned += h->block;
 	}
 }
 
@@ -90,7 +94,7 @@ static int open_pool(struct param_store *s, struct unit_buffers *p, const char *
 	int count = 0;
 	for (int i = 0; i < s->catalogue->n_units; i++)
 		if (s->catalogue->units[i].kind == kind) {
-			most = s->layouts[i].n > most ? s->layouts[i].n : most;
+			most = s->layouts[i].whole > most ? s->layouts[i].whole : most;
 			count++;
 		}
 	int n = count < ZERO_BUFFERS ? count : ZERO_BUFFERS;
@@ -124,10 +128,7 @@ static int open_memory(struct param_store *s, const struct param_store_options *
 	size_t units = (size_t)s->catalogue->n_units;
 	s->layouts = calloc(units + 1, sizeof *s->layouts);
 	s->sums = calloc(units + 1, sizeof *s->sums);
-	for (int i = 0; i < ZERO_CLASSES; i++)
-		s->replicas[i].counts = calloc((size_t)s->replicas[i].cut.shards, sizeof(size_t));
-	if (!s->layouts || !s->sums || !s->replicas[ZERO_DENSE].counts ||
-	    !s->replicas[ZERO_EXPERTS].counts)
+	if (!s->layouts || !s->sums)
 		return err_set(
 			e, ERR_NOMEM,
 			"param_store: no memory for a table of %zu units; close other programs",
@@ -225,10 +226,11 @@ int param_store_open(const struct param_store_options *opt, struct param_store *
 		.width = backend_width(opt->backend),
 	};
 	s->type = s->width == sizeof(float) ? COMM_F32 : COMM_BF16;
+	bool device = !backend_on_host(opt->backend);
 	describe_replicas(&s->replicas[ZERO_DENSE], opt->groups.shard, opt->groups.copies,
-			  opt->zero);
+			  opt->zero, device);
 	describe_replicas(&s->replicas[ZERO_EXPERTS], opt->groups.expert_shard,
-			  opt->groups.expert_copies, opt->zero);
+			  opt->groups.expert_copies, opt->zero, device);
 	if (open_memory(s, opt, e) || param_store_build_pieces(s, e) ||
 	    check_partial_groups(s, e) || check_tied(s, e)) {
 		param_store_close(s);
@@ -284,8 +286,6 @@ void param_store_close(struct param_store *s)
 		backend_free(s->backend, s->masters);
 	backend_free(s->backend, s->params);
 	backend_free(s->backend, s->grads);
-	for (int i = 0; i < ZERO_CLASSES; i++)
-		free(s->replicas[i].counts);
 	param_store_order_fini(&s->order);
 	free(s->pieces);
 	free(s->layouts);
@@ -297,7 +297,7 @@ void *param_store_stored(const struct param_store *s, int unit)
 {
 	const struct unit_layout *h = &s->layouts[unit];
 	const struct replica_groups *r = param_store_replicas(s, unit);
-	return s->params + (size_t)(h->params + (r->policy->params ? 0 : h->lo)) * s->width;
+	return s->params + (size_t)(h->params + (r->policy->params ? 0 : h->at)) * s->width;
 }
 
 float *param_store_master(const struct param_store *s, int unit)
@@ -310,18 +310,7 @@ float *param_store_grad(const struct param_store *s, int unit)
 {
 	const struct unit_layout *h = &s->layouts[unit];
 	const struct replica_groups *r = param_store_replicas(s, unit);
-	return s->grads + h->grads + (r->policy->grads ? 0 : h->lo);
-}
-
-const size_t *param_store_counts(struct param_store *s, int unit)
-{
-	struct replica_groups *r = &s->replicas[zero_class(s->catalogue->units[unit].kind)];
-	for (int i = 0; i < r->cut.shards; i++) {
-		int64_t lo, hi;
-		catalogue_piece(s->layouts[unit].n, r->cut.shards, i, &lo, &hi);
-		r->counts[i] = (size_t)(hi - lo);
-	}
-	return r->counts;
+	return s->grads + h->grads + (r->policy->grads ? 0 : h->at);
 }
 
 int param_store_wait_request(struct comm_request **req, double *spent, struct err *e)

@@ -17,6 +17,10 @@
  * all replicas. Fully sharded, copies is NULL and shard has all replicas. With sharding inside
  * nodes, both exist.
  *
+ * The unit is cut into blocks of equal length (catalogue_block), so that every gather and every
+ * reduce-scatter is one call of the device's library. The padding at the end of the last blocks is
+ * zero in every buffer and stays zero. Pieces, checkpoints and norms have the true elements only.
+ *
  *     zero  parameters       gradients                                        optimizer's state
  *     0     whole            whole, all-reduced once per step                 whole
  *     1     whole            whole, reduce-scattered once per step            shard

@@ -41,8 +41,7 @@ static int count_adjacent(const struct param_store *s, int unit)
 	while (unit + n < s->catalogue->n_units &&
 	       param_store_replicas(s, unit + n) == param_store_replicas(s, unit) &&
 	       param_store_grad(s, unit + n) ==
-		       param_store_grad(s, unit + n - 1) +
-			       (s->layouts[unit + n - 1].hi - s->layouts[unit + n - 1].lo))
+		       param_store_grad(s, unit + n - 1) + s->layouts[unit + n - 1].block)
 		n++;
 	return n;
 }
@@ -58,7 +57,7 @@ static int reduce_copies(struct param_store *s, struct err *e)
 		if (!r->policy->state || !r->copies)
 			continue;
 		float *at = param_store_grad(s, unit);
-		size_t count = (size_t)(hi->owned + hi->hi - hi->lo - lo->owned);
+		size_t count = (size_t)(hi->owned + hi->block - lo->owned);
 		if (comm_all_reduce_start(r->copies, at, at, count, COMM_F32, COMM_SUM,
 					  &s->sums[s->n_sums], e))
 			return -1;
@@ -94,8 +93,8 @@ void param_store_zero_grads(struct param_store *s)
 {
 	const struct unit_layout *last = &s->layouts[s->catalogue->n_units - 1];
 	int64_t n = last->grads + (param_store_replicas(s, s->catalogue->n_units - 1)->policy->grads
-					   ? last->hi - last->lo
-					   : last->n);
+					   ? last->block
+					   : last->whole);
 	backend_zero(s->backend, s->grads, (size_t)n * sizeof(float));
 	for (int i = 0; i < s->catalogue->n_units; i++)
 		s->layouts[i].reduced = false;

@@ -43,8 +43,8 @@ static int start_gather(struct param_store *s, struct unit_buffer *t, int unit, 
 {
 	const struct replica_groups *r = param_store_replicas(s, unit);
 	if (param_store_evict(s, t, e) ||
-	    comm_all_gatherv_start(r->shard, param_store_stored(s, unit), t->data,
-				   param_store_counts(s, unit), s->type, &t->req, e))
+	    comm_all_gather_start(r->shard, param_store_stored(s, unit), t->data,
+				  (size_t)s->layouts[unit].block, s->type, &t->req, e))
 		return -1;
 	t->unit = unit;
 	t->used = ++s->clock;

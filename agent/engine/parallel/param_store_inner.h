@@ -22,15 +22,18 @@ struct replica_groups {
 	struct comm *shard, *copies; /* NULL: one rank */
 	struct zero_cut cut;
 	const struct zero_policy *policy;
-	size_t *counts; /* [shards] scratch: the elements that each shard has of a unit */
+	int64_t bucket; /* zero_bucket() */
 };
 
 /* The place of a unit in the buffers, counted in elements. */
 struct unit_layout {
-	int64_t n;                      /* the unit's elements */
-	int64_t lo, hi;                 /* this rank owns elements [lo, hi) */
+	int64_t n;      /* the unit's elements */
+	int64_t lo, hi; /* this rank owns elements [lo, hi) */
+	/* with the padding that makes the shards equal: the elements of this rank's block, its place
+	 * in the unit, and the elements of all blocks */
+	int64_t block, at, whole;
 	int64_t counted_lo, counted_hi; /* and counts these */
-	/* where it begins in each buffer: the whole unit, or the owned part if the buffer has no
+	/* where it begins in each buffer: all blocks, or this rank's block if the buffer has no
 	 * more */
 	int64_t params, grads, owned;
 	bool reduced;                    /* its gradients of this step are complete */
@@ -93,13 +96,11 @@ static inline const struct replica_groups *param_store_replicas(const struct par
 	return &s->replicas[zero_class(s->catalogue->units[unit].kind)];
 }
 
-/* The masters and the gradients of the owned part of a unit. */
+/* The masters and the gradients of this rank's block of a unit. */
 float *param_store_master(const struct param_store *s, int unit);
 float *param_store_grad(const struct param_store *s, int unit);
-/* The stored form of the owned part. */
+/* The stored form of the block. */
 void *param_store_stored(const struct param_store *s, int unit);
-/* The elements that each shard has of a unit. Valid until the next call for the class. */
-const size_t *param_store_counts(struct param_store *s, int unit);
 /* The group over which a partial parameter's gradient is all-reduced. NULL: there is none. */
 struct comm *param_store_partial_group(const struct param_store *s, const struct param *p);
 /* Waits for *req, which may be NULL, and sets it to NULL. Adds the time to *spent. */

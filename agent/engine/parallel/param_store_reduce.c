@@ -2,11 +2,6 @@
 
 #include "base/clock.h"
 
-/* Units whose gradients are whole are reduced together until they have this many elements. 4 MiB of
- * fp32 take some hundred microseconds on a fast link, far more than an operation's fixed cost. A
- * stage has many times as many elements, so the first reduction starts early. */
-enum { ENOUGH = 1 << 20 };
-
 /* --- Partial gradients -------------------------------------------------------------- */
 
 /* The number of the unit's parameters from i on that are adjacent and partial over one group. */
@@ -59,9 +54,9 @@ static int scatter_whole(struct param_store *s, int unit, struct err *e)
 {
 	const struct unit_layout *h = &s->layouts[unit];
 	float *whole = s->grads + h->grads;
-	return comm_reduce_scatterv_start(param_store_replicas(s, unit)->shard, whole,
-					  whole + h->lo, param_store_counts(s, unit), COMM_F32,
-					  COMM_SUM, &s->sums[s->n_sums++], e);
+	return comm_reduce_scatter_start(param_store_replicas(s, unit)->shard, whole, whole + h->at,
+					 (size_t)h->block, COMM_F32, COMM_SUM,
+					 &s->sums[s->n_sums++], e);
 }
 
 static int all_reduce_whole(struct param_store *s, int first, int last, struct err *e)
@@ -71,7 +66,7 @@ static int all_reduce_whole(struct param_store *s, int first, int last, struct e
 	float *at = s->grads + lo->grads;
 	if (!r->copies)
 		return 0;
-	return comm_all_reduce_start(r->copies, at, at, (size_t)(hi->grads + hi->n - lo->grads),
+	return comm_all_reduce_start(r->copies, at, at, (size_t)(hi->grads + hi->whole - lo->grads),
 				     COMM_F32, COMM_SUM, &s->sums[s->n_sums++], e);
 }
 
@@ -117,9 +112,8 @@ static int add_complete(struct param_store *s, int unit, struct err *e)
 	}
 	s->weight += weight_of(s, unit);
 	/* Reduce-scatters take one unit each, because each unit is cut by itself. */
-	return s->weight >= ENOUGH || param_store_replicas(s, unit)->policy->state
-		       ? param_store_reduce_complete(s, e)
-		       : 0;
+	const struct replica_groups *r = param_store_replicas(s, unit);
+	return s->weight >= r->bucket || r->policy->state ? param_store_reduce_complete(s, e) : 0;
 }
 
 /* --- Gradients that are reduced after each micro-batch -------------------------------- */
@@ -133,7 +127,7 @@ int param_store_add_scattered(struct param_store *s, struct unit_buffer *t, stru
 	t->unit = -1;
 	if (param_store_wait_request(&t->req, &s->reduce_s, e))
 		return -1;
-	s->ops->accumulate(s->backend, param_store_grad(s, unit), (const float *)t->data + h->lo,
+	s->ops->accumulate(s->backend, param_store_grad(s, unit), (const float *)t->data + h->at,
 			   h->hi - h->lo);
 	return 0;
 }
@@ -164,7 +158,7 @@ static struct unit_buffer *grad_buffer_of(struct param_store *s, int unit, struc
 	}
 	if (param_store_add_scattered(s, best, e))
 		return NULL;
-	backend_zero(s->backend, best->data, (size_t)s->layouts[unit].n * sizeof(float));
+	backend_zero(s->backend, best->data, (size_t)s->layouts[unit].whole * sizeof(float));
 	best->unit = unit;
 	best->used = ++s->clock;
 	best->holds = 1;
@@ -179,9 +173,9 @@ static int scatter_micro(struct param_store *s, int unit, struct err *e)
 	float *whole = (float *)t->data;
 	t->holds = 0;
 	if (reduce_partial(s, unit, whole, e) ||
-	    comm_reduce_scatterv_start(param_store_replicas(s, unit)->shard, whole,
-				       whole + s->layouts[unit].lo, param_store_counts(s, unit),
-				       COMM_F32, COMM_SUM, &t->req, e)) {
+	    comm_reduce_scatter_start(param_store_replicas(s, unit)->shard, whole,
+				      whole + s->layouts[unit].at, (size_t)s->layouts[unit].block,
+				      COMM_F32, COMM_SUM, &t->req, e)) {
 		t->unit = -1;
 		return -1;
 	}

@@ -76,7 +76,7 @@ static void round_piece(struct param_store *s, const struct param_piece *piece, 
 	}
 }
 
-/* Gaps between parameters are zero and stay zero. */
+/* Gaps between parameters, and the padding of blocks, are zero and stay zero. */
 static void round_all(struct param_store *s, float *stage, int64_t step)
 {
 	for (int i = 0; s->stochastic && i < s->n_pieces; i++)
@@ -139,9 +139,9 @@ static int start_gather(struct param_store *s, int unit, struct err *e)
 	const struct replica_groups *r = param_store_replicas(s, unit);
 	if (!r->policy->state || r->policy->params)
 		return 0;
-	if (comm_all_gatherv_start(r->shard, param_store_stored(s, unit),
-				   s->params + (size_t)h->params * s->width,
-				   param_store_counts(s, unit), s->type, &h->publishing, e))
+	if (comm_all_gather_start(r->shard, param_store_stored(s, unit),
+				  s->params + (size_t)h->params * s->width, (size_t)h->block,
+				  s->type, &h->publishing, e))
 		return -1;
 	return s->overlap ? 0 : param_store_wait_request(&h->publishing, &s->gather_s, e);
 }

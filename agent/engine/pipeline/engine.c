@@ -256,6 +256,13 @@ int pipeline_check(struct engine *g, const struct engine_batch *b, double *loss,
 	return rc;
 }
 
+struct comm *pipeline_device_world(const struct engine *g)
+{
+	struct comm *root = g->groups.root;
+	return root && root != g->groups.world && strcmp(comm_backend(root), "staged") ? root
+										       : NULL;
+}
+
 struct model *pipeline_model(struct engine *g)
 {
 	return g->model;

@@ -28,7 +28,7 @@ struct param_server {
 	double share;
 	struct worker_unit *units;
 	int n_units;
-	float *scratch; /* the largest shard */
+	float *scratch; /* a shard */
 
 	pthread_t ticker; /* sends "idle" while the worker computes */
 	bool ticks;
@@ -40,25 +40,25 @@ struct param_server {
 
 /* --- The worker's copy, cut into shards ---------------------------------------------------- */
 
-/* Elements of shard i. */
-static int64_t shard_size(const struct param_server *s, int i)
+/* Elements of a shard: a block of each unit, with its padding. */
+static int64_t shard_size(const struct param_server *s)
 {
-	int64_t sum = 0, lo, hi;
-	for (int u = 0; u < s->n_units; u++) {
-		catalogue_piece(s->units[u].n, s->n, i, &lo, &hi);
-		sum += hi - lo;
-	}
+	int64_t sum = 0;
+	for (int u = 0; u < s->n_units; u++)
+		sum += catalogue_block(s->units[u].n, s->n);
 	return sum;
 }
 
-/* Copies the gradient of shard i into out. */
+/* Copies the gradient of shard i into out, and zeros into its padding. */
 static void pack_gradient(const struct param_server *s, int i, float *out)
 {
 	for (int u = 0; u < s->n_units; u++) {
 		int64_t lo, hi;
 		catalogue_piece(s->units[u].n, s->n, i, &lo, &hi);
-		memcpy(out, s->units[u].grads + lo, (size_t)(hi - lo) * sizeof(float));
-		out += hi - lo;
+		int64_t block = catalogue_block(s->units[u].n, s->n), own = hi - lo;
+		memcpy(out, s->units[u].grads + lo, (size_t)own * sizeof(float));
+		memset(out + own, 0, (size_t)(block - own) * sizeof(float));
+		out += block;
 	}
 }
 
@@ -69,7 +69,7 @@ static void unpack_params(const struct param_server *s, int i, const float *in)
 		int64_t lo, hi;
 		catalogue_piece(s->units[u].n, s->n, i, &lo, &hi);
 		memcpy(s->units[u].params + lo, in, (size_t)(hi - lo) * sizeof(float));
-		in += hi - lo;
+		in += catalogue_block(s->units[u].n, s->n);
 	}
 }
 
@@ -131,7 +131,7 @@ static int send_requests(const struct param_server *s, const struct server_reque
 		if (request->kind != REQUEST_PUSH)
 			continue;
 		pack_gradient(s, to, s->scratch);
-		if (comm_send(s->channels[to].to, s->scratch, (size_t)shard_size(s, to), COMM_F32,
+		if (comm_send(s->channels[to].to, s->scratch, (size_t)shard_size(s), COMM_F32,
 			      s->channels[to].peer, e))
 			return -1;
 	}
@@ -148,7 +148,7 @@ static int receive_replies(const struct param_server *s, bool bounded, struct se
 		int from = (s->me + i) % s->n;
 		const struct worker_channel *p = &s->channels[from];
 		if (comm_recv(p->to, &a, sizeof a, COMM_U8, p->peer, e) ||
-		    comm_recv(p->to, s->scratch, (size_t)shard_size(s, from), COMM_F32, p->peer, e))
+		    comm_recv(p->to, s->scratch, (size_t)shard_size(s), COMM_F32, p->peer, e))
 			return -1;
 		unpack_params(s, from, s->scratch);
 		if (from == 0)
@@ -255,11 +255,7 @@ static int open_parts(struct param_server *s, const struct server_options *opt, 
 	    param_server_shard_open(opt, s->servers, &s->shard, e) ||
 	    find_units(s, opt->catalogue, e))
 		return -1;
-	size_t bytes = 0;
-	for (int i = 0; i < s->n; i++)
-		bytes = (size_t)shard_size(s, i) * sizeof(float) > bytes
-				? (size_t)shard_size(s, i) * sizeof(float)
-				: bytes;
+	size_t bytes = (size_t)shard_size(s) * sizeof(float);
 	s->scratch = backend_alloc(s->backend, bytes);
 	return s->scratch
 		       ? 0

@@ -99,6 +99,7 @@ static int open_model(struct trainer *t, struct err *e)
 		.store = pipeline_store(t->engine),
 		.job = t->job,
 		.spill_dir = env->run_dir,
+		.device_world = pipeline_device_world(t->engine),
 	};
 	if (optim_open(&o, &t->optim, e))
 		return -1;

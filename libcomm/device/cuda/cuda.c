@@ -57,8 +57,12 @@ static void cuda_identify(struct device *d, char id[DEVICE_ID])
 static int cuda_stream_open(struct device *d, void **stream, struct err *e)
 {
 	cudaStream_t s;
+	int least, greatest;
 	if (cuda_use(d, e) ||
-	    cuda_check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "making a stream", e))
+	    cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+		       "asking for the priorities of streams", e) ||
+	    cuda_check(cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, greatest),
+		       "making a stream", e))
 		return -1;
 	*stream = s;
 	return 0;

@@ -98,12 +98,24 @@ static int new_communicator(const struct device *d, struct device_comm **out, st
 	return cuda_use(d, e) ? -1 : cuda_check(cudaMalloc(&dc->byte, 1), "a byte for barriers", e);
 }
 
-static int nccl_open(struct device *d, const unsigned char key[DEVICE_KEY], int ranks, int rank,
-		     struct device_comm **out, struct err *e)
+/* A library that is older than the header ignores what it does not know. */
+static ncclConfig_t config_of(const char *name)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-	ncclUniqueId id;
 	config.blocking = 0;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+	config.commName = name;
+#else
+	(void)name;
+#endif
+	return config;
+}
+
+static int nccl_open(struct device *d, const unsigned char key[DEVICE_KEY], int ranks, int rank,
+		     const char *name, struct device_comm **out, struct err *e)
+{
+	ncclConfig_t config = config_of(name);
+	ncclUniqueId id;
 	memcpy(&id, key, sizeof id);
 	if (new_communicator(d, out, e))
 		return -1;
@@ -111,11 +123,10 @@ static int nccl_open(struct device *d, const unsigned char key[DEVICE_KEY], int 
 			    "opening", e);
 }
 
-static int nccl_split(struct device_comm *parent, int color, int key, struct device_comm **out,
-		      struct err *e)
+static int nccl_split(struct device_comm *parent, int color, int key, const char *name,
+		      struct device_comm **out, struct err *e)
 {
-	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-	config.blocking = 0;
+	ncclConfig_t config = config_of(name);
 	if (new_communicator(&parent->device, out, e))
 		return -1;
 	(*out)->parent = parent;

@@ -485,7 +485,14 @@ int catalogue_unit(const struct catalogue *c, enum unit_kind kind, int layer)
 	return kind == UNIT_HEAD ? catalogue_unit(c, UNIT_TOKENS, layer) : -1;
 }
 
+int64_t catalogue_block(int64_t n, int shards)
+{
+	return shards == 1 ? n : round_up_int64((n + shards - 1) / shards, CATALOGUE_SHARD_GRAIN);
+}
+
 void catalogue_piece(int64_t n, int shards, int i, int64_t *lo, int64_t *hi)
 {
-	layout_partition(n, shards, i, CATALOGUE_SHARD_GRAIN, lo, hi);
+	int64_t block = catalogue_block(n, shards), at = block * i;
+	*lo = at < n ? at : n;
+	*hi = at + block < n ? at + block : n;
 }

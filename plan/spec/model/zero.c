@@ -40,13 +40,33 @@ void zero_owned(int64_t n, int stage, const struct zero_cut *cut, int64_t *lo, i
 		catalogue_piece(n, cut->shards, cut->shard, lo, hi);
 }
 
+int64_t zero_block(int64_t n, int stage, const struct zero_cut *cut)
+{
+	return zero_policy(stage, cut)->state ? catalogue_block(n, cut->shards) : n;
+}
+
+int64_t zero_whole(int64_t n, int stage, const struct zero_cut *cut)
+{
+	return zero_policy(stage, cut)->state ? catalogue_block(n, cut->shards) * cut->shards : n;
+}
+
 void zero_counted(int64_t n, int stage, const struct zero_cut *cut, int64_t *lo, int64_t *hi)
 {
 	int64_t own_lo, own_hi;
 	zero_owned(n, stage, cut, &own_lo, &own_hi);
-	catalogue_piece(own_hi - own_lo, cut->copies, cut->copy, lo, hi);
+	layout_partition(own_hi - own_lo, cut->copies, cut->copy, CATALOGUE_SHARD_GRAIN, lo, hi);
 	*lo += own_lo;
 	*hi += own_lo;
+}
+
+enum { HOST_BUCKET = 1 << 20, DEVICE_BUCKET = 40000000, DEVICE_BUCKET_REPLICA = 1000000 };
+
+int64_t zero_bucket(bool device, int replicas)
+{
+	int64_t by_replicas = (int64_t)DEVICE_BUCKET_REPLICA * replicas;
+	if (!device)
+		return HOST_BUCKET;
+	return by_replicas > DEVICE_BUCKET ? by_replicas : DEVICE_BUCKET;
 }
 
 double zero_staged_bytes(int tensors)
@@ -75,10 +95,9 @@ void zero_memory_of(const int64_t elements[UNIT_KINDS], const int counts[UNIT_KI
 	for (int kind = 0; kind < UNIT_KINDS; kind++) {
 		const struct zero_cut *c = &cut[zero_class(kind)];
 		const struct zero_policy *policy = zero_policy(stage, c);
-		int64_t n = elements[kind], lo, hi;
 		int count = counts[kind];
-		zero_owned(n, stage, c, &lo, &hi);
-		double whole = (double)n, own = (double)(hi - lo),
+		double whole = (double)zero_whole(elements[kind], stage, c),
+		       own = (double)zero_block(elements[kind], stage, c),
 		       buffers = count < ZERO_BUFFERS ? count : ZERO_BUFFERS;
 		z.params += width * count * (policy->params ? own : whole);
 		z.grads += (double)sizeof(float) * count * (policy->grads ? own : whole);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { AREAS = 256, RANKS = DOUBLE_DEVICES, SLOTS = 32, PARTS = 256, SPLITS = 2 };
+enum { AREAS = 256, RANKS = DOUBLE_DEVICES, SLOTS = 32, PARTS = 256, SPLITS = 2, LAUNCHES = 4096 };
 
 enum call_kind { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, SEND, RECV };
 
@@ -71,6 +71,11 @@ static struct hub {
 	struct area area[AREAS];
 } * hub;
 
+static struct { /* of this process */
+	_Atomic int count;
+	int area[LAUNCHES];
+} launched;
+
 static _Atomic int open_comms;
 static _Atomic enum double_fault fault;
 static _Thread_local struct {
@@ -96,6 +101,20 @@ void double_set_fault(enum double_fault f)
 int double_open_comms(void)
 {
 	return open_comms;
+}
+
+int double_launches(int *comms, int most)
+{
+	int n = launched.count < most ? launched.count : most;
+	memcpy(comms, launched.area, (size_t)n * sizeof *comms);
+	return n;
+}
+
+static void note_launch(const struct ncclComm *c)
+{
+	int i = atomic_fetch_add(&launched.count, 1);
+	if (i < LAUNCHES)
+		launched.area[i] = (int)(c->area - hub->area);
 }
 
 static int area_new(void)
@@ -287,10 +306,22 @@ static void check_call(const struct ncclComm *c, const struct call *call)
 		double_misuse("buffers that overlap without being the same");
 }
 
+/* The kernels of a collective must not wait behind those of a computation. */
+static void check_stream(cudaStream_t stream)
+{
+	int least, greatest, priority;
+	cudaDeviceGetStreamPriorityRange(&least, &greatest);
+	cudaStreamGetPriority(stream, &priority);
+	if (priority != greatest)
+		double_misuse("an operation on a stream of priority %d, not %d", priority,
+			      greatest);
+}
+
 static ncclResult_t enter(ncclComm_t c, cudaStream_t stream, const char *who, struct call call)
 {
 	check_comm(c, who);
 	check_call(c, &call);
+	check_stream(stream);
 	if (c->finalized)
 		double_misuse("%s after ncclCommFinalize", who);
 	if (!building.depth)
@@ -334,6 +365,7 @@ ncclResult_t ncclGroupEnd(void)
 	struct group *g = malloc(sizeof *g + bytes);
 	*g = (struct group){ .comm = building.comm, .count = building.count };
 	memcpy(g->part, building.part, bytes);
+	note_launch(g->comm);
 	g->comm->open++;
 	g->comm->looks = 1 + (int)(g->comm->collectives % 3);
 	double_queue(building.stream, run_group, g);
@@ -399,6 +431,10 @@ static ncclComm_t comm_new(struct area *area, int ranks, int rank, const ncclCon
 	if (!config || config->size != good.size || config->magic != good.magic ||
 	    config->blocking != 0)
 		double_misuse("a configuration that is not of a non-blocking communicator");
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+	if (!config->commName || !*config->commName)
+		double_misuse("a communicator without a name");
+#endif
 	ncclComm_t c = calloc(1, sizeof *c);
 	*c = (struct ncclComm){
 		.area = area, .ranks = ranks, .rank = rank, .device = double_device(), .looks = 3

@@ -11,6 +11,8 @@
  *   - Calls are matched in order. Every rank must make the same call with the same count, type,
  *     operation and root.
  *   - A split has no outstanding operation.
+ *   - Communicators have names, if NCCL has them, and operations are on streams of the highest
+ *     priority. NCCL does not ask for that, but advises it.
  *   - ncclCommDestroy comes after a finalization that is complete, which needs all ranks to call it.
  *   - Nothing is called after ncclCommDestroy or ncclCommAbort.
  *
@@ -35,5 +37,8 @@ enum double_fault {
 void double_set_fault(enum double_fault fault);
 /* The number of open communicators of this process. */
 int double_open_comms(void);
+/* The communicators of what this process has launched so far, in that order, each by a number that
+ * all its ranks share. Returns how many of `most` are set. */
+int double_launches(int *comms, int most);
 
 #endif

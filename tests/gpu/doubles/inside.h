@@ -41,6 +41,7 @@ struct nodes {
 
 struct CUstream_st {
 	int device;
+	int priority;
 	struct step *head, **tail;
 	struct CUstream_st *next;
 	struct CUgraph_st *capture; /* NULL: steps run */

@@ -147,8 +147,15 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned int flags)
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned int flags, int priority)
 {
-	(void)priority;
-	return cudaStreamCreateWithFlags(out, flags);
+	cudaError_t rc = cudaStreamCreateWithFlags(out, flags);
+	(*out)->priority = priority;
+	return rc;
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
+{
+	*priority = stream->priority;
+	return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)

@@ -59,6 +59,20 @@ $(DOUBLES)/test_nccl: $(BUILD)/obj/tests/gpu/test_nccl.o $(call archives,libcomm
 	@mkdir -p $(@D)
 	$(link) $(if $(DOUBLES_NEED),$(DOUBLE_LD) $(filter %.so %.so.2 %.so.12 %.so.13,$^)) -lcmocka $(libs_base) $(libs_libcomm)
 
+# A double that counts the calls of ranks that do not exist takes the place of the one that carries them out.
+RECORDER_LD := -Wl,-rpath,'$$ORIGIN/recorder'
+RECORDER    := $(if $(DOUBLES_NEED),$(DOUBLES)/recorder/libnccl.so.2)
+$(RECORDER): $(DOUBLE_RECORDER_FILES:%.c=$(BUILD)/obj/cuda/%.o)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $^
+$(BUILD)/obj/tests/gpu/test_nccl_calls.o: CPPFLAGS += $(if $(DOUBLES_NEED),-DHAVE_NCCL)
+$(DOUBLES)/test_nccl_calls: LDFLAGS += -Wl,--wrap=backend_on_host
+$(DOUBLES)/test_nccl_calls: $(BUILD)/obj/tests/gpu/test_nccl_calls.o $(call archives,agent/engine/parallel kernels plan/spec base) \
+		$(if $(DOUBLES_NEED),$(DOUBLE_SO) $(RECORDER) $(DOUBLES)/libmuster-cuda.so)
+	@mkdir -p $(@D)
+	$(link) $(if $(DOUBLES_NEED),$(RECORDER_LD) $(DOUBLE_LD) $(filter %.so %.so.2 %.so.12 %.so.13,$^)) -lcmocka \
+		$(libs_base) $(libs_kernels) $(libs_plan)
+
 SCENES := $(patsubst %.cu,$(BUILD)/obj/emulated/%.o,$(wildcard tests/gpu/emulator/*.cu))
 $(DOUBLES)/test_emulator: $(BUILD)/obj/tests/gpu/test_emulator.o $(if $(EMULATED_NEED),$(SCENES) $(DOUBLE_SO))
 	@mkdir -p $(@D)

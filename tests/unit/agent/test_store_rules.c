@@ -3,6 +3,7 @@
  *
  *   - Each element of the model is counted on one rank.
  *   - The memory is the plan's to the byte.
+ *   - The padding that makes blocks equally long stays zero.
  *   - Gathers start before they are needed, in the order of the first step.
  *   - Wrong calls fail with an error that names them.
  *   - Stochastic rounding does not depend on the layout.
@@ -142,6 +143,62 @@ static void memory_is_what_the_plan_predicts_to_the_byte(void **state)
 {
 	(void)state;
 	run_all(measure);
+}
+
+/* --- padding --- */
+
+static int check_zeros(const struct bench *b, const char *what, const void *from, size_t bytes,
+		       struct err *e)
+{
+	const char *at = from;
+	for (size_t i = 0; i < bytes; i++)
+		if (at[i])
+			return err_set(e, ERR_NUMERIC, "%s: the padding of %s is not zero",
+				       b->cut->name, what);
+	return 0;
+}
+
+/* The padding of a rank's blocks, in all that it keeps between steps. */
+static int check_padding(const struct bench *b, int64_t *padded, struct err *e)
+{
+	struct param_store *s = b->store;
+	for (int unit = 0; unit < b->catalogue.n_units; unit++) {
+		const struct unit_layout *h = &s->layouts[unit];
+		int64_t own = h->hi - h->lo, padding = h->block - own;
+		size_t floats = (size_t)padding * sizeof(float);
+		*padded += padding;
+		if (check_zeros(b, "gradients", param_store_grad(s, unit) + own, floats, e) ||
+		    check_zeros(b, "masters", param_store_master(s, unit) + own, floats, e) ||
+		    check_zeros(b, "parameters",
+				(const char *)param_store_stored(s, unit) + (size_t)own * s->width,
+				(size_t)padding * s->width, e))
+			return -1;
+	}
+	return 0;
+}
+
+static int pad(struct comm *world, void *arg, struct err *e)
+{
+	struct bench b;
+	int64_t padded = 0;
+	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) ? -1 : 0;
+	for (int step = 0; step < 2 && !rc; step++)
+		rc = bench_pass(&b, step, e) || bench_check(&b, e) ||
+				     check_padding(&b, &padded, e) || bench_update(&b, step, e) ||
+				     check_padding(&b, &padded, e)
+			     ? -1
+			     : 0;
+	if (!rc && !(rc = comm_all_reduce(world, &padded, &padded, 1, COMM_I64, COMM_SUM, e)) &&
+	    b.cut->zero && !padded)
+		rc = err_set(e, ERR_NUMERIC, "%s: no block has padding", b.cut->name);
+	bench_close(&b);
+	return rc;
+}
+
+static void padding_is_zero_and_stays_zero(void **state)
+{
+	(void)state;
+	run_all(pad);
 }
 
 /* For the same model on the same ranks, each ZeRO stage takes less memory than the previous one.
@@ -428,6 +485,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_element_counts_on_one_rank),
 		cmocka_unit_test(memory_is_what_the_plan_predicts_to_the_byte),
+		cmocka_unit_test(padding_is_zero_and_stays_zero),
 		cmocka_unit_test(each_stage_takes_less_memory_than_the_one_before),
 		cmocka_unit_test(gathers_start_early_in_the_order_of_the_first_step),
 		cmocka_unit_test(evaluations_between_steps_see_the_new_parameters),

@@ -1,0 +1,362 @@
+/*
+ * Counts the NCCL calls of a training step's gradients and parameters, on one rank of 8, 64 and 1024,
+ * under each ZeRO stage. The calls are those that the parameter store starts, and that libcomm's code
+ * for NCCL issues for them: over groups of that many ranks whose other ranks do not exist, and over a
+ * double of NCCL that counts (tests/gpu/doubles/recorder.h).
+ *
+ * Every gather and every reduction is one call. The column "unequal" has the calls of the same step
+ * if shards were as equal as their elements allow, without padding: NCCL has no call for those.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#ifdef HAVE_NCCL
+
+#include "agent/engine/parallel/param_store.h"
+#include "libcomm/comm.h"
+#include "libcomm/device/cuda/cuda.h"
+#include "libcomm/op.h"
+#include "plan/spec/layout.h"
+#include "plan/spec/model/zero.h"
+#include "tests/gpu/doubles/recorder.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { RANKS_MAX = 1024, STEPS = 2, MICROS = 2 };
+
+/* --- A group whose other ranks do not exist ----------------------------------------------- */
+
+/* Stands for libcomm's: the store's operations go to NCCL at once. */
+struct comm {
+	int ranks;
+	struct device_comm *nccl;
+	const struct catalogue *catalogue;
+	int64_t calls, unequal;    /* with blocks of equal length, and without padding */
+	int64_t elements, padding; /* of gathers and reduce-scatters */
+};
+
+int comm_size(const struct comm *c)
+{
+	return c->ranks;
+}
+
+int comm_rank(const struct comm *c)
+{
+	return c->ranks - 1;
+}
+
+const char *comm_name(const struct comm *c)
+{
+	(void)c;
+	return "recorded";
+}
+
+static int64_t sum_calls(void)
+{
+	struct recorded all = recorder_calls();
+	int64_t n = 0;
+	for (int i = 0; i < RECORDED_KINDS; i++)
+		n += all.calls[i];
+	return n;
+}
+
+/* Issues the operation's calls, and adds their number to *sum. */
+static int issue(struct comm *c, const struct op *op, int64_t *sum, struct err *e)
+{
+	int64_t before = sum_calls();
+	int rc = muster_comm_cuda()->collectives->queue(c->nccl, op, NULL, e);
+	*sum += sum_calls() - before;
+	return rc;
+}
+
+/* The elements of the unit that has such blocks. */
+static int64_t unit_of_block(const struct comm *c, size_t block)
+{
+	for (int i = 0; i < c->catalogue->n_units; i++) {
+		int64_t n = c->catalogue->units[i].hi - c->catalogue->units[i].lo;
+		if (catalogue_block(n, c->ranks) == (int64_t)block)
+			return n;
+	}
+	fail_msg("no unit has blocks of %zu elements on %d ranks", block, c->ranks);
+	return 0;
+}
+
+/* Issues the same operation on shards that are as equal as whole grains allow. */
+static int issue_unequal(struct comm *c, const struct op *op, struct err *e)
+{
+	size_t counts[RANKS_MAX];
+	struct op lists = *op;
+	int64_t n = unit_of_block(c, op->count);
+	c->elements += n;
+	c->padding += (int64_t)op->count * c->ranks - n;
+	for (int i = 0; i < c->ranks; i++) {
+		int64_t lo, hi;
+		layout_partition(n, c->ranks, i, CATALOGUE_SHARD_GRAIN, &lo, &hi);
+		counts[i] = (size_t)(hi - lo);
+	}
+	lists.counts = counts;
+	return issue(c, &lists, &c->unequal, e);
+}
+
+int comm_all_gather_start(struct comm *c, const void *in, void *out, size_t count,
+			  enum comm_type type, struct comm_request **req, struct err *e)
+{
+	struct op op = {
+		.kind = OP_ALL_GATHER, .in = in, .out = out, .count = count, .type = type
+	};
+	*req = NULL;
+	return issue(c, &op, &c->calls, e) || issue_unequal(c, &op, e);
+}
+
+int comm_reduce_scatter_start(struct comm *c, const void *in, void *out, size_t count,
+			      enum comm_type type, enum comm_op redop, struct comm_request **req,
+			      struct err *e)
+{
+	struct op op = { .kind = OP_REDUCE_SCATTER,
+			 .in = in,
+			 .out = out,
+			 .count = count,
+			 .type = type,
+			 .redop = redop };
+	*req = NULL;
+	return issue(c, &op, &c->calls, e) || issue_unequal(c, &op, e);
+}
+
+int comm_all_reduce(struct comm *c, const void *in, void *out, size_t count, enum comm_type type,
+		    enum comm_op redop, struct err *e)
+{
+	struct op op = { .kind = OP_ALL_REDUCE,
+			 .in = in,
+			 .out = out,
+			 .count = count,
+			 .type = type,
+			 .redop = redop };
+	return issue(c, &op, &c->calls, e);
+}
+
+int comm_all_reduce_start(struct comm *c, const void *in, void *out, size_t count,
+			  enum comm_type type, enum comm_op redop, struct comm_request **req,
+			  struct err *e)
+{
+	*req = NULL;
+	return comm_all_reduce(c, in, out, count, type, redop, e);
+}
+
+/* For tied tables, which are not here. */
+int comm_all_gather(struct comm *c, const void *in, void *out, size_t count, enum comm_type type,
+		    struct err *e)
+{
+	struct comm_request *req;
+	return comm_all_gather_start(c, in, out, count, type, &req, e);
+}
+
+int comm_wait(struct comm_request *req, struct err *e)
+{
+	(void)req;
+	(void)e;
+	return 0;
+}
+
+/* --- Steps -------------------------------------------------------------------------------- */
+
+/* GPT-2 124M, and the same at a quarter of its width. The numbers of calls of ZeRO follow from the units
+ * alone, and those are equally many. */
+#define GPT2(WIDTH) \
+	{ \
+		.family = FAMILY_GPT2, .layers = 12, .hidden = (WIDTH), .heads = 12, \
+		.kv_heads = 12, .head_dim = (WIDTH) / 12, .ffn = 4 * (WIDTH), \
+		.vocab = 50257 * (int64_t)(WIDTH) / 768, .seq = 1024, .bias = true, .tied = true \
+	}
+
+static const struct model_shape whole = GPT2(768), quarter = GPT2(192);
+
+static int use(struct param_store *s, int unit, bool backward, bool last, struct err *e)
+{
+	const void *params;
+	float *grads;
+	if (param_store_acquire(s, unit, &params, e) ||
+	    (backward &&
+	     (param_store_grads(s, unit, &grads, e) || param_store_reduce(s, unit, last, e))))
+		return -1;
+	param_store_release(s, unit);
+	return 0;
+}
+
+static int run_step(struct param_store *s, int units, int64_t step, struct err *e)
+{
+	param_store_zero_grads(s);
+	for (int micro = 0; micro < MICROS; micro++) {
+		for (int unit = 0; unit < units; unit++)
+			if (use(s, unit, false, false, e))
+				return -1;
+		for (int unit = units - 1; unit >= 0; unit--)
+			if (use(s, unit, true, micro == MICROS - 1, e))
+				return -1;
+	}
+	return param_store_finish(s, e) || param_store_sync_params(s, step, e) ? -1 : 0;
+}
+
+/* Runs steps on a store over the group, and counts those of the last one, when the order of demands
+ * is known. */
+static int run_store(struct comm *c, struct backend *backend, int zero, struct err *e)
+{
+	struct param_store *s;
+	const struct param_store_options opt = {
+		.catalogue = c->catalogue,
+		.backend = backend,
+		.groups = { .shard = zero ? c : NULL, .copies = zero ? NULL : c },
+		.zero = zero,
+		.overlap = true,
+	};
+	if (param_store_open(&opt, &s, e))
+		return -1;
+	int rc = param_store_sync_params(s, 0, e);
+	for (int64_t step = 1; step <= STEPS && rc == 0; step++) {
+		c->calls = c->unequal = c->elements = c->padding = 0;
+		rc = run_step(s, c->catalogue->n_units, step, e);
+	}
+	param_store_close(s);
+	return rc;
+}
+
+static void open_group(struct comm *c, struct device *device, int ranks)
+{
+	const struct device_collectives *nccl = muster_comm_cuda()->collectives;
+	unsigned char key[DEVICE_KEY] = { 0 };
+	struct err e = ERR_INIT;
+	c->ranks = ranks;
+	if (nccl->usable(device, &e) || nccl->new_key(device, key, &e) ||
+	    nccl->open(device, key, ranks, ranks - 1, "recorded", &c->nccl, &e))
+		fail_msg("%s", e.text);
+}
+
+/* The store's memory is the host's, and counts as a device's. */
+static bool on_host = true;
+
+bool __wrap_backend_on_host(const struct backend *k);
+
+bool __wrap_backend_on_host(const struct backend *k)
+{
+	(void)k;
+	return on_host;
+}
+
+/* Counts a step of the last one of so many ranks, which has the most padding. */
+static struct comm count(struct device *device, const struct catalogue *catalogue, int zero,
+			 int ranks)
+{
+	struct comm c = { .catalogue = catalogue };
+	struct backend *backend;
+	struct err e = ERR_INIT;
+	open_group(&c, device, ranks);
+	if (backend_open("reference", 1, &backend, &e) || run_store(&c, backend, zero, &e))
+		fail_msg("%s", e.text);
+	backend_close(backend);
+	muster_comm_cuda()->collectives->close(c.nccl);
+	return c;
+}
+
+static const int sizes[] = { 8, 64, RANKS_MAX };
+
+/* Zero 1 reduces and gathers each unit once, zero 2 reduces after each micro-batch. Zero 3 gathers for
+ * each pass, and the buffers keep the last units of a kind for the next pass. */
+static int64_t expected_calls(int zero, int64_t units)
+{
+	const int64_t layers = quarter.layers;
+	switch (zero) {
+	case 1:
+		return 2 * units;
+	case 2:
+		return (MICROS + 1) * units;
+	default:
+		return MICROS * units + units + (2 * MICROS - 1) * (layers - ZERO_BUFFERS);
+	}
+}
+
+struct scene {
+	struct catalogue catalogue;
+	struct device *device;
+};
+
+static struct scene open_scene(const struct model_shape *shape)
+{
+	const struct stage all = { 0, (int)shape->layers, true, true };
+	const struct share share = { .tp = 1, .ep = 1, .chunks = &all, .n_chunks = 1 };
+	struct scene s;
+	struct err e = ERR_INIT;
+	if (catalogue_build(shape, &share, &s.catalogue, &e) ||
+	    muster_comm_cuda()->open(0, &s.device, &e))
+		fail_msg("%s", e.text);
+	return s;
+}
+
+static void close_scene(struct scene *s)
+{
+	catalogue_free(&s->catalogue);
+	muster_comm_cuda()->close(s->device);
+}
+
+static void every_gather_and_reduction_is_one_call(void **state)
+{
+	(void)state;
+	struct scene s = open_scene(&quarter);
+	print_message("NCCL calls of a step with %d micro-batches and %d units\n", MICROS,
+		      s.catalogue.n_units);
+	print_message("zero  ranks   calls  unequal  padding\n");
+	for (int zero = 1; zero <= 3; zero++)
+		for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+			struct comm c = count(s.device, &s.catalogue, zero, sizes[i]);
+			print_message("%4d  %5d  %6lld  %7lld  %6.2f %%\n", zero, sizes[i],
+				      (long long)c.calls, (long long)c.unequal,
+				      100.0 * (double)c.padding / (double)c.elements);
+			assert_int_equal(c.calls, expected_calls(zero, s.catalogue.n_units));
+			assert_true(c.unequal > c.calls * sizes[i] / 2);
+			assert_true(32 * c.padding < c.elements);
+		}
+	close_scene(&s);
+}
+
+/* Six of GPT-2's layers have more than 40 M elements, nine fewer than 64 M. On 1024 ranks a bucket
+ * holds 1024 M. */
+static void whole_gradients_are_reduced_in_buckets(void **state)
+{
+	(void)state;
+	static const struct {
+		bool host;
+		int ranks, calls;
+	} rows[] = { { true, 8, 13 }, { false, 8, 3 }, { false, 64, 2 }, { false, 1024, 1 } };
+	struct scene s = open_scene(&whole);
+	print_message(
+		"NCCL calls of GPT-2 124M's gradients with zero = 0\nbuckets  ranks  calls\n");
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		on_host = rows[i].host;
+		struct comm c = count(s.device, &s.catalogue, 0, rows[i].ranks);
+		print_message("%-7s  %5d  %5lld\n", on_host ? "host" : "device", rows[i].ranks,
+			      (long long)c.calls);
+		assert_int_equal(c.calls, rows[i].calls);
+	}
+	on_host = true;
+	close_scene(&s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_gather_and_reduction_is_one_call),
+		cmocka_unit_test(whole_gradients_are_reduced_in_buckets),
+	};
+	return cmocka_run_group_tests_name("NCCL's calls in a step", tests, NULL, NULL);
+}
+
+#else
+
+#include "tests/gpu/without_cuda.h"
+
+SKIPPED_WITHOUT("cuda_runtime_api.h of CUDA 12 or newer, or nccl.h, was", "NCCL's calls in a step")
+
+#endif
