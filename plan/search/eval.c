@@ -184,13 +184,23 @@ static void set_machine(struct eval *v, int agents)
 	v->machine_set[agents] = true;
 }
 
+/* The first tp rank whose piece of the vocabulary has a grain less than the first rank's. */
+static int shorter_vocab(const struct eval *v)
+{
+	int64_t n = v->space->shape.vocab;
+	int tp = v->layout.tp;
+	return (int)(n / layout_partition_grain(n, tp, CATALOGUE_VOCAB_GRAIN) % tp);
+}
+
 static void set_units(struct eval *v)
 {
 	if (v->units_tp == v->layout.tp && v->units_ep == v->layout.ep)
 		return;
-	for (int end = 0; end < ENDS; end++)
-		cost_units_of(&v->space->shape, &v->layout, end ? v->layout.tp - 1 : 0,
-			      &v->units[end]);
+	v->tp_ranks[0] = 0;
+	v->tp_ranks[1] = v->layout.tp - 1;
+	v->tp_ranks[2] = shorter_vocab(v);
+	for (int end = 0; end < TP_KINDS; end++)
+		cost_units_of(&v->space->shape, &v->layout, v->tp_ranks[end], &v->units[end]);
 	v->units_tp = v->layout.tp;
 	v->units_ep = v->layout.ep;
 }
@@ -234,7 +244,7 @@ bool search_eval_grid(struct eval *v, int tp, int cp, int ep, int pp, int dp)
 					  v->group_links, v->own.links[i]);
 	v->cost.node_replicas = v->fold.dp * v->fold.cp;
 	set_units(v);
-	v->ends = tp_ranks_equal(v) ? 1 : ENDS;
+	v->tp_kinds = tp_ranks_equal(v) ? 1 : v->tp_ranks[2] ? TP_KINDS : TP_KINDS - 1;
 	v->n_states = 0;
 	v->own.set = false;
 	return true;

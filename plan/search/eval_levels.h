@@ -9,8 +9,9 @@
 #include "plan/search/eval.h"
 #include "plan/search/live_counts.h"
 
-/* The largest shard is on the first or on the last tp rank. */
-enum { ENDS = 2, STREAMS = 1 << 12, ZEROS = 2 * 4 };
+/* The tp rank that needs the most memory is the first one, the last one, or, because rows of logits
+ * are padded, the first one with a shorter piece of the vocabulary. */
+enum { TP_KINDS = 3, STREAMS = 1 << 12, ZEROS = 2 * 4 };
 
 /* Passes of a layer that keeps its activations and of one that recomputes them; what the first and
  * the last stage have in addition. */
@@ -47,7 +48,7 @@ struct eval_stream {
 	const struct cost_machine *machine;
 	struct eval_passes *passes; /* [n_own] on each machine */
 	bool sized[2][2];
-	struct memory_sizes sizes[2][2][ENDS]; /* [splits][offloaded] */
+	struct memory_sizes sizes[2][2][TP_KINDS]; /* [splits][offloaded] */
 };
 
 /* Pipeline ranks with equal keys have equal costs. */
@@ -69,9 +70,9 @@ struct eval_kind {
 	int example, n; /* one of these ranks; how many there are */
 	struct cost_rank cost;
 	struct pipeline_rank_times pipe;
-	int state;                              /* index into states */
-	double activations[ENDS], shared[ENDS]; /* of the rank that keeps the most alive */
-	int most[ENDS];                         /* that rank */
+	int state;                                      /* index into states */
+	double activations[TP_KINDS], shared[TP_KINDS]; /* of the rank that keeps the most alive */
+	int most[TP_KINDS];                             /* that rank */
 	double host; /* bytes in its node's memory, for the leaf; without activations */
 };
 
@@ -80,7 +81,7 @@ struct eval_state {
 	int layers;
 	bool first, last;
 	bool set[ZEROS];
-	struct plan_rank bytes[ZEROS][ENDS];
+	struct plan_rank bytes[ZEROS][TP_KINDS];
 };
 
 struct eval {
@@ -97,8 +98,9 @@ struct eval {
 	double *limits, *host_limits; /* [devices of the largest node + 1] */
 	int box;
 	bool on_cpu;
-	struct cost_units units[ENDS];
-	int units_tp, units_ep, ends; /* degrees that `units` is for; 1 end if both are equal */
+	struct cost_units units[TP_KINDS];
+	int units_tp, units_ep;           /* degrees that `units` is for */
+	int tp_ranks[TP_KINDS], tp_kinds; /* 1 if all tp ranks are equal */
 	struct cost_case cost;
 	struct stage **stages;    /* [search_space_stages() + 1]: by their number; NULL: not yet */
 	bool *uncut;              /* cannot be split into that many stages */
@@ -118,7 +120,7 @@ struct eval {
 	struct live_counts *live;
 	bool counted; /* the kinds' activations are set */
 	struct memory_sizes
-		less[ENDS]; /* of the stream with smaller chunks of logits than the job's */
+		less[TP_KINDS]; /* of the stream with smaller chunks of logits than the job's */
 	/* of the previous leaf, if it was on this line and had this ZeRO */
 	struct cost_sum sum;
 	struct space_zero summed;
@@ -130,7 +132,7 @@ int search_eval_agents(const struct eval *v);
  * kind i - 1. */
 const struct cost_machine *search_eval_machine(const struct eval *v, int i);
 const struct group_links *search_eval_links(const struct eval *v, int i);
-/* The sizes of the stream, [ENDS]. */
+/* The sizes of the stream, [TP_KINDS]. */
 const struct memory_sizes *search_eval_sizes(struct eval *v);
 /* Sets the bytes of the kinds' activations for the line. */
 bool search_eval_activations(struct eval *v);

@@ -1,5 +1,5 @@
-/* Finds the rank that needs the most memory: among all pipeline ranks and both ends of a tensor-
- * parallel group, in the first replica. */
+/* Finds the rank that needs the most memory: among all pipeline ranks and the unlike ranks of a
+ * tensor-parallel group (TP_KINDS), in the first replica. */
 #include "plan/search/eval_levels.h"
 
 #include "plan/spec/speeds.h"
@@ -8,9 +8,9 @@
 
 static void set_sizes(struct eval *v, bool splits, struct memory_sizes *sizes)
 {
-	for (int end = 0; end < ENDS; end++)
-		plan_memory_sizes_of(&v->job, &v->space->shape, &v->layout,
-				     end ? v->layout.tp - 1 : 0, splits, &sizes[end]);
+	for (int end = 0; end < TP_KINDS; end++)
+		plan_memory_sizes_of(&v->job, &v->space->shape, &v->layout, v->tp_ranks[end],
+				     splits, &sizes[end]);
 }
 
 const struct memory_sizes *search_eval_sizes(struct eval *v)
@@ -37,7 +37,7 @@ static void add_rank(struct eval *v, int pp, const struct live_chunk *live,
 	for (int c = 0; c < chunks; c++)
 		mine[c] = v->cost.stages[layout_stage(&v->layout, pp, c)];
 	v->away[pp] = 0;
-	for (int end = 0; end < v->ends; end++) {
+	for (int end = 0; end < v->tp_kinds; end++) {
 		double sum = sizes[end].immense, away = 0,
 		       shared = sum > 0 ? 0 : plan_memory_shared(&sizes[end], mine, chunks);
 		for (int c = 0; c < chunks && !(sizes[end].immense > 0); c++) {
@@ -62,7 +62,7 @@ bool search_eval_activations(struct eval *v)
 	if (!live)
 		return false;
 	for (int k = 0; k < v->n_kinds; k++)
-		for (int end = 0; end < ENDS; end++)
+		for (int end = 0; end < TP_KINDS; end++)
 			v->kinds[k].activations[end] = v->kinds[k].shared[end] = -1;
 	for (int pp = 0; pp < v->layout.pp; pp++)
 		add_rank(v, pp, live + pp * v->layout.chunks, sizes);
@@ -87,12 +87,11 @@ static const struct plan_rank *state_bytes(struct eval *v, const struct eval_kin
 	v->job.offload.optimizer = false; /* the leaf adds its staging memory */
 	zero_cuts(&v->layout, (struct coords){ 0 }, (int)v->job.parallel.zero,
 		  v->job.parallel.zero_shard == ZERO_SHARD_NODE ? v->cost.node_replicas : 0, cuts);
-	for (int e = 0; e < v->ends; e++) {
+	for (int e = 0; e < v->tp_kinds; e++) {
 		struct stage chunks[LAYOUT_CHUNKS_MAX];
-		struct share share = layout_share(&v->layout,
-						  (struct coords){ .tp = e ? v->layout.tp - 1 : 0,
-								   .pp = k->example },
-						  v->config.sp, v->cost.stages, chunks);
+		struct share share = layout_share(
+			&v->layout, (struct coords){ .tp = v->tp_ranks[e], .pp = k->example },
+			v->config.sp, v->cost.stages, chunks);
 		plan_memory_state(&v->job, &v->space->shape, &v->layout, &share,
 				  v->units[e].elements, counts, cuts, &s->bytes[zero][e]);
 		s->bytes[zero][e].snapshot =
@@ -130,14 +129,13 @@ double search_eval_largest(struct eval *v, struct plan_rank *out)
 	for (int i = 0; i < v->n_kinds; i++) {
 		struct eval_kind *k = &v->kinds[i];
 		k->host = 0;
-		for (int end = 0; end < v->ends; end++) {
+		for (int end = 0; end < v->tp_kinds; end++) {
 			struct plan_rank r = *state_bytes(v, k, end);
 			r.activations = k->activations[end];
 			r.buffers += k->shared[end] + rest + plan_memory_staged(&v->job);
 			plan_memory_sum(&v->job, v->on_cpu, &r);
 			k->host = fmax(k->host, r.host);
-			r.at = (struct coords){ .tp = end ? v->layout.tp - 1 : 0,
-						.pp = k->most[end] };
+			r.at = (struct coords){ .tp = v->tp_ranks[end], .pp = k->most[end] };
 			if (r.total > out->total)
 				*out = r;
 		}

@@ -150,8 +150,8 @@ static void bad_words_are_refused_by_name(void **state)
 		{ "checkpoint.remote=runs/demo/ckpt", "command line: checkpoint.remote: remote and dir are both = runs/demo/ckpt; remote needs a place of its own" },
 		{ "checkpoint.local_every=5", "command line: checkpoint.local_every: local_every = 5 has no effect with [checkpoint] local = ; use local = a folder, or local_every = 10" },
 		{ "checkpoint.remote_wait=5", "command line: checkpoint.remote_wait: remote_wait = 5 has no effect with [checkpoint] remote = ; use remote = s3://bucket/prefix, or remote_wait = 600" },
-		{ "plan.engine=fsdp", "command line: plan.engine: \"fsdp\" is not muster, megatron-core, megatron-core-2024, megatron-2021, megatron-2022, fsdp-eager, fsdp-compiled, fsdp-async-tp or deepspeed; use one of these" },
-		{ "plan.loss=fused", "command line: plan.loss: loss = fused has no effect with [plan] engine = muster; use engine = megatron-core, megatron-core-2024, megatron-2021, megatron-2022, fsdp-eager, fsdp-compiled, fsdp-async-tp or deepspeed, or loss = whole" },
+		{ "plan.engine=fsdp", "command line: plan.engine: \"fsdp\" is not muster, megatron-core, megatron-core-graphs, megatron-core-2026, megatron-core-2024, megatron-2021, megatron-2022, fsdp-eager, fsdp-compiled, fsdp-async-tp or deepspeed; use one of these" },
+		{ "plan.loss=fused", "command line: plan.loss: loss = fused has no effect with [plan] engine = muster; use engine = megatron-core, megatron-core-graphs, megatron-core-2026, megatron-core-2024, megatron-2021, megatron-2022, fsdp-eager, fsdp-compiled, fsdp-async-tp or deepspeed, or loss = whole" },
 	};
 	/* clang-format on */
 	(void)state;
