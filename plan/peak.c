@@ -29,6 +29,7 @@ static void name_devices(const struct cluster *c, const struct plan *p, struct p
 		const char *device = c->kinds[k].device;
 		int n = named_before(c, k) ? 0 : count_ranks(c, p, device);
 		char count[16] = "";
+		out->kinds += n > 0;
 		if (n < p->world)
 			snprintf(count, sizeof count, "%d ", n);
 		if (n)

@@ -11,6 +11,7 @@ struct plan_peak {
 	double flops;
 	/* "H100-SXM5-80GB"; of several kinds "32 A100-SXM4-80GB + 64 H100-SXM5-80GB" */
 	char devices[160];
+	int kinds; /* of devices */
 };
 void plan_peak_of(const struct cluster *c, const struct plan *p, struct plan_peak *out);
 

@@ -58,16 +58,24 @@ static bool better(const struct eval_leaf *a, const struct eval_leaf *b)
 	return search_config_order(&a->config, &b->config) < 0;
 }
 
-static bool same_layout(const struct search_config *a, const struct search_config *b)
+static bool is_tight(double bytes, double limit)
 {
-	return a->tp == b->tp && a->cp == b->cp && a->ep == b->ep && a->dp == b->dp &&
+	return limit > 0 && bytes > SEARCH_TIGHT * limit;
+}
+
+/* A layout can be found twice: with and without room. */
+static bool same_layout(const struct eval_leaf *one, const struct eval_leaf *other)
+{
+	const struct search_config *a = &one->config, *b = &other->config;
+	return is_tight(one->rank.total, one->limit) == is_tight(other->rank.total, other->limit) &&
+	       a->tp == b->tp && a->cp == b->cp && a->ep == b->ep && a->dp == b->dp &&
 	       a->pp == b->pp && a->schedule == b->schedule && !strcmp(a->speeds, b->speeds);
 }
 
 static void post(struct board *b, const struct eval_leaf *leaf)
 {
 	int old = 0, at;
-	while (old < b->n && !same_layout(&b->leaves[old].config, &leaf->config))
+	while (old < b->n && !same_layout(&b->leaves[old], leaf))
 		old++;
 	if (old < b->n && !better(leaf, &b->leaves[old]))
 		return;
@@ -174,11 +182,6 @@ static bool ahead(const struct search_found *a, const struct search_found *b)
 	return search_config_order(&a->leaf.config, &b->leaf.config) < 0;
 }
 
-static bool is_tight(const struct search_found *f)
-{
-	return f->limit > 0 && f->memory > SEARCH_TIGHT * f->limit;
-}
-
 /* The order of two finalists whose times differ by less than the prediction's error. */
 static bool surer(const struct search_found *a, const struct search_found *b)
 {
@@ -186,8 +189,10 @@ static bool surer(const struct search_found *a, const struct search_found *b)
 	int weight = search_config_weight(&a->leaf.config) - search_config_weight(&b->leaf.config);
 	if (one < other || one > other)
 		return one < other;
-	if (is_tight(a) != is_tight(b))
-		return is_tight(b);
+	if (is_tight(a->memory, a->limit) != is_tight(b->memory, b->limit))
+		return is_tight(b->memory, b->limit);
+	if (a->peak.kinds != b->peak.kinds)
+		return a->peak.kinds < b->peak.kinds;
 	return one > 1 && weight ? weight < 0 : ahead(a, b);
 }
 

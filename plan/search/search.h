@@ -2,12 +2,14 @@
  * search — finds the best configuration of the keys that a job leaves open, on a cluster.
  *
  * The search is exact: branch and bound over the whole space (space.h), with bounds that no
- * configuration below them undercuts. It finds the FINALISTS fastest layouts (degrees and schedule,
- * each with its best remaining keys) by the closed forms of time and memory (eval.h). These are
+ * configuration below them undercuts. It finds the FINALISTS fastest layouts (degrees and schedule)
+ * by the closed forms of time and memory (eval.h), each with its best remaining keys; and once more
+ * with its best ones that leave room in memory (SEARCH_TIGHT), if these are others. The finalists are
  * built as whole plans: placed, with their schedules simulated, and ordered by the result. On the
- * largest clusters there are fewer finalists, since placing them takes the longest. Configurations
- * without room to spare (space.h) count only if there are no others, or if no finalist with room can be
- * built as a whole plan. If two take equally long, the simpler one is better. The same job and cluster always give the same answer.
+ * largest clusters there are fewer, since placing them takes the longest. Configurations that leave
+ * hardly any room (SPACE_ROOMY) count only if there are no others, or if no other finalist can be
+ * built as a whole plan. If two take equally long, the simpler one is better. The same job and cluster
+ * always give the same answer.
  * Each part of a mixed cluster (plan/parts.h) has a space of its own, and what one part has found
  * bounds the search of the others.
  *
@@ -19,6 +21,8 @@
  *     those that ask for the fewest, and among these the simpler ones.
  *   - Those that leave more of a device's memory free than the prediction of memory may be off come
  *     before those that do not (SEARCH_TIGHT).
+ *   - Those that use fewer kinds of devices come first: how unlike devices share the work depends on
+ *     the ratio of their speeds.
  */
 #ifndef MUSTER_PLAN_SEARCH_SEARCH_H
 #define MUSTER_PLAN_SEARCH_SEARCH_H

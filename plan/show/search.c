@@ -32,21 +32,28 @@ static void print_room(double bytes, double limit, struct buf *out)
 		buf_printf(out, " of %s", human_bytes(limit, has));
 }
 
-/* Says why the best one is not the fastest. On GPUs the only reason is its room. */
+/* Says why the best one is not the fastest: its room, or that its devices are of fewer kinds. On
+ * processors it is their cores, which the layout shows. */
 static void print_preference(const struct search *s, struct buf *out)
 {
 	const struct search_found *best = &s->found[0], *fastest = best;
 	for (int i = 1; i < s->n; i++)
 		if (s->found[i].time.total < fastest->time.total)
 			fastest = &s->found[i];
+	double gain = 100 * (1 - fastest->time.total / best->time.total);
 	if (fastest == best || fastest->crowd > 1)
 		return;
-	buf_printf(
-		out,
-		"  It leaves more memory free than a layout that is predicted %.1f %% faster and "
-		"fills %.0f %%:\n  predictions err by more than that\n",
-		100 * (1 - fastest->time.total / best->time.total),
-		100 * fastest->memory / fastest->limit);
+	if (fastest->peak.kinds > best->peak.kinds)
+		buf_printf(
+			out,
+			"  It is simpler than a layout on %s that is predicted %.1f %% faster:\n  "
+			"predictions err by more than that\n",
+			fastest->peak.devices, gain);
+	else
+		buf_printf(out,
+			   "  It leaves more memory free than a layout that is predicted %.1f %% "
+			   "faster and fills %.0f %%:\n  predictions err by more than that\n",
+			   gain, 100 * fastest->memory / fastest->limit);
 }
 
 static void print_best(const struct job *job, const struct cluster *c, const struct search *s,
@@ -84,10 +91,8 @@ static void print_best(const struct job *job, const struct cluster *c, const str
 	if (world < all)
 		buf_printf(out,
 			   "  It leaves %d of the %d devices unused: no layout that uses more of "
-			   "them is %s.\n",
-			   all - world, all,
-			   strcmp(topo_cluster_kind(c, 0)->device, "cpu") ? "faster"
-									  : "surely faster");
+			   "them is surely faster.\n",
+			   all - world, all);
 }
 
 static void print_row(const struct search_found *f, double best, struct buf *out)
