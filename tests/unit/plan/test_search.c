@@ -622,6 +622,25 @@ static void a_tie_goes_to_the_layout_with_room(void **state)
 	free(s);
 }
 
+/* Seven nodes and an older one: using that one gains less than predictions err. */
+static void a_tie_goes_to_fewer_kinds_of_devices(void **state)
+{
+	struct search *s = calloc(1, sizeof *s);
+	(void)state;
+	assert_non_null(s);
+	search_on("templates/jobs/llama-7b.ini", "dgx-h100:7+dgx-a100:1", "precision.dtype=bf16",
+		  s);
+	int faster = 0;
+	for (int k = 1; k < s->n; k++)
+		faster += s->found[k].time.total < s->found[0].time.total &&
+			  s->found[k].peak.kinds == 2;
+	assert_true(s->found[0].peak.kinds == 1 && faster > 0);
+	search_on("templates/jobs/llama-70b.ini", "dgx-a100:4+dgx-h100:8", "precision.dtype=bf16",
+		  s);
+	assert_int_equal(s->found[0].peak.kinds, 2); /* they gain more */
+	free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -636,6 +655,7 @@ int main(void)
 		cmocka_unit_test(a_tie_goes_to_agents_with_cores_of_their_own),
 		cmocka_unit_test(a_clearly_faster_layout_stays_first),
 		cmocka_unit_test(a_tie_goes_to_the_layout_with_room),
+		cmocka_unit_test(a_tie_goes_to_fewer_kinds_of_devices),
 		cmocka_unit_test(an_evaluation_on_shared_cores_is_the_whole_plans),
 		cmocka_unit_test(the_nearest_ones_fit),
 		cmocka_unit_test(a_short_run_keeps_as_many_alive_as_a_long_one),
