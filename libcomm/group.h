@@ -2,8 +2,9 @@
  * group — struct comm, for libcomm's own folders only. Other rooms see comm.h.
  *
  * The way of an operation: comm.c turns the call into a struct op (op.h). If it is asynchronous,
- * async.h runs it on the group's own thread, or queues it for the device. algorithms.h chooses the algorithm from the table in
- * operations.h, and the algorithm moves data through shared memory, through messages, or both:
+ * async.h runs it on the group's own thread, or queues it for the device. algorithms.h chooses the
+ * algorithm from the table in operations.h, and the algorithm moves data through shared memory,
+ * through messages, or both:
  *
  *     shm/          memory that the ranks of a host share: the segment with its steps and slots;
  *                   shared buffers; access to a peer's memory (cross-memory attach)

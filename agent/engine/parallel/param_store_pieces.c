@@ -112,3 +112,13 @@ int64_t param_store_owned(const struct param_store *s)
 {
 	return s->owned;
 }
+
+float *param_store_owned_masters(const struct param_store *s)
+{
+	return param_store_master(s, 0);
+}
+
+float *param_store_owned_grads(const struct param_store *s)
+{
+	return param_store_grad(s, 0);
+}

@@ -20,7 +20,7 @@ struct server_shard {
 	const struct ops *ops;
 	struct param_store *store;
 	struct optim *optim;
-	float *params, *grads; /* [owned] in the store: all pieces, adjacent */
+	float *params, *grads; /* [owned] in the store: all blocks, adjacent */
 	int64_t owned;
 
 	pthread_mutex_t lock; /* guards all below, and the store */
@@ -51,14 +51,14 @@ static int open_workers(struct server_shard *k, struct err *e)
 		       : err_set(e, ERR_NOMEM, "parameter server: no memory; close other programs");
 }
 
-/* Finds where the shard begins. The pieces must have the same places in all buffers. */
+/* Finds the shard. Its pieces must have the same places in all buffers. */
 static int find_shard(struct server_shard *k, struct err *e)
 {
 	int n;
 	const struct param_piece *p = param_store_pieces(k->store, &n);
 	k->owned = param_store_owned(k->store);
-	k->params = n ? p->master - p->at : NULL;
-	k->grads = n ? p->grad - p->at : NULL;
+	k->params = param_store_owned_masters(k->store);
+	k->grads = param_store_owned_grads(k->store);
 	for (int i = 0; i < n; i++)
 		if (p[i].master - p[i].at != k->params || p[i].grad - p[i].at != k->grads)
 			return err_set(e, ERR_INTERNAL,
@@ -181,11 +181,9 @@ static double mean_loss(const struct server_shard *k)
 	return loss / share;
 }
 
-/* A shard of a very small model may be empty, with NULL pointers. */
 static void copy_shard(const struct server_shard *k, float *to, const float *from)
 {
-	if (k->owned)
-		memcpy(to, from, (size_t)k->owned * sizeof *to);
+	memcpy(to, from, (size_t)k->owned * sizeof *to);
 }
 
 /* Applies one worker's gradient. */

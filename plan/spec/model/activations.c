@@ -41,6 +41,15 @@ static int64_t cut(int64_t n, const struct layout *l, int tp_rank, int64_t grain
 	return hi - lo;
 }
 
+/* All tp ranks compute the same rows at once, because they reduce these rows' numbers: as many as the
+ * largest shard permits. The first one has the most grains, and the last one has the remainder. */
+static int64_t rows_of_all(const struct job *job, int64_t vocab, const struct layout *l, int64_t n)
+{
+	int64_t first = cut(vocab, l, 0, CATALOGUE_VOCAB_GRAIN),
+		last = cut(vocab, l, l->tp - 1, CATALOGUE_VOCAB_GRAIN);
+	return activations_logits_rows(job, n, max_int64(first, last));
+}
+
 void activations_dims_of(const struct job *job, const struct model_shape *m, const struct layout *l,
 			 int tp_rank, bool split, struct act_dims *out)
 {
@@ -77,7 +86,7 @@ void activations_dims_of(const struct job *job, const struct model_shape *m, con
 	d.qkv = (d.heads + 2 * kv) * d.dim;
 	d.up = m->gated ? 2 * d.act : d.act;
 	d.logits_row = activations_logits_row(job, d.vocab);
-	d.rows = activations_logits_rows(job, d.n, d.vocab);
+	d.rows = rows_of_all(job, m->vocab, l, d.n);
 	*out = d;
 }
 

@@ -67,7 +67,7 @@ void activations_dims_of(const struct job *job, const struct model_shape *m, con
 enum { ACT_LOGITS_ROW = 128, ACT_LOGITS_ROWS = 256 };
 /* Elements from one row to the next, for a shard's vocabulary. */
 int64_t activations_logits_row(const struct job *job, int64_t vocab);
-/* How many of n tokens are one chunk. */
+/* How many of n tokens are one chunk, for the largest shard of the vocabulary. */
 int64_t activations_logits_rows(const struct job *job, int64_t n, int64_t vocab);
 
 /* Rounds up to whole 64-byte lines. */

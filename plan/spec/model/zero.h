@@ -45,8 +45,8 @@ void zero_owned(int64_t n, int stage, const struct zero_cut *cut, int64_t *lo, i
 int64_t zero_block(int64_t n, int stage, const struct zero_cut *cut);
 /* The same of the whole unit: all shards' blocks. */
 int64_t zero_whole(int64_t n, int stage, const struct zero_cut *cut);
-/* Of the elements that it updates, this rank counts [*lo, *hi) in norms and saves them. The copies divide them, so that
- * one rank counts each element. Of a parameter that several tp ranks hold, only copy 0 counts; a
+/* Of the elements that it updates, this rank counts [*lo, *hi) in norms and saves them. The copies
+ * divide them, so that one rank counts each element. Of a parameter that several tp ranks hold, only copy 0 counts; a
  * tied copy does not count. */
 void zero_counted(int64_t n, int stage, const struct zero_cut *cut, int64_t *lo, int64_t *hi);
 /* How many elements this rank saves of the parameters, and of each of the optimizer's moments. */

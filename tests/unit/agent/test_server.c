@@ -33,10 +33,12 @@ struct training {
 		int64_t lead[WORLD_MAX]; /* the lead that each server allowed */
 		int stopped[WORLD_MAX];  /* the number of steps that each rank made */
 		int saves[WORLD_MAX];    /* how often each rank met the others for a checkpoint */
+		int pieces[WORLD_MAX];   /* parts of parameters that each server has */
 	} * board;
 };
 
-static void training_open(struct training *c, int dp, int staleness, const char *more)
+static void training_open_of(const struct tiny *m, struct training *c, int dp, int staleness,
+			     const char *more)
 {
 	char words[3][48];
 	snprintf(words[0], sizeof words[0], "parallel.dp=%d", dp);
@@ -45,9 +47,14 @@ static void training_open(struct training *c, int dp, int staleness, const char 
 	const char *const list[] = { words[0], words[1], "parallel.sync=server", words[2], NULL };
 	struct err e = ERR_INIT;
 	*c = (struct training){ .steps = STEPS, .board = world_shared(sizeof *c->board) };
-	if (trainee_job(&model, list, &c->job, &e))
+	if (trainee_job(m, list, &c->job, &e))
 		fail_msg("%s", e.text);
 	sem_init(&c->board->ahead, 1, 0);
+}
+
+static void training_open(struct training *c, int dp, int staleness, const char *more)
+{
+	training_open_of(&model, c, dp, staleness, more);
 }
 
 static void course_close(struct training *c)
@@ -305,6 +312,49 @@ static void all_save_after_the_same_steps(void **state)
 	}
 }
 
+/* --- a very small model --- */
+
+/* Of 8 blocks of 16 elements only the first ones have elements of this model: the other shards are
+ * only padding. */
+static const struct tiny smallest = { "smallest", FAMILY_LLAMA, 1, 2,      1, 1, 2,
+				      4,          16,           8, TIE_NO, 1, 8, 0.1 };
+
+static int train_smallest(struct comm *world, void *arg, struct err *e)
+{
+	const struct training *c = arg;
+	struct trainee t;
+	double loss = 0, norm;
+	int n, me = comm_rank(world),
+	       rc = trainee_open(&smallest, &c->job, world, "reference", 1, &t, e);
+	for (int step = 0; !rc && step < c->steps; step++)
+		rc = trainee_step(&t, step, &loss, &norm, e);
+	if (!rc) {
+		param_store_pieces(t.state.store, &n);
+		c->board->pieces[me] = n;
+	}
+	if (me == 0)
+		c->board->last = loss;
+	trainee_close(&t);
+	return rc;
+}
+
+static void a_shard_without_parameters_serves_too(void **state)
+{
+	(void)state;
+	double losses[2];
+	for (int i = 0; i < 2; i++) {
+		struct training c;
+		int dp = i ? 8 : 2;
+		training_open_of(&smallest, &c, dp, 0, "job.steps=24");
+		assert_int_equal(world_run(dp, train_smallest, &c), 0);
+		assert_true(c.board->pieces[0] > 0);
+		assert_true((c.board->pieces[dp - 1] == 0) == (dp == 8));
+		losses[i] = c.board->last;
+		course_close(&c);
+	}
+	assert_true(losses[0] > 0 && fabs(losses[1] - losses[0]) < 1e-5);
+}
+
 /* --- failures --- */
 
 /* Rank 1 is a worker and a server. It dies in the middle of its third step. */
@@ -389,6 +439,7 @@ int main(void)
 		cmocka_unit_test(a_gradient_that_is_not_finite_is_not_applied),
 		cmocka_unit_test(all_stop_after_the_same_step),
 		cmocka_unit_test(all_save_after_the_same_steps),
+		cmocka_unit_test(a_shard_without_parameters_serves_too),
 		cmocka_unit_test(a_rank_that_dies_is_an_error_on_all),
 		cmocka_unit_test(a_rank_that_fails_is_an_error_on_all),
 		cmocka_unit_test(ticks_do_not_disturb),

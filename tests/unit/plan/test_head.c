@@ -158,6 +158,35 @@ static void a_step_moves_the_head_s_gradient_once(void **state)
 	assert_true(sum_of(&m[0]) > 1.4 * sum_of(&m[1]));
 }
 
+/* The ranks of a tp group reduce their rows' maxima and sums, so their chunks must be the same. */
+static void tp_ranks_compute_the_same_rows(void **state)
+{
+	static const char *const devices[] = { "job.device=cpu", "job.device=cuda" };
+	int64_t limited = 0;
+	(void)state;
+	for (int on = 0; on < 2; on++) {
+		struct job job = job_of((const char *const[]){ GPT2, devices[on], NULL });
+		job.batch.micro = 1;
+		job.batch.logits = 128;
+		for (int64_t vocab = 49000; vocab < 260000; vocab += vocab / 7 + 31)
+			for (job.model.seq = 1; job.model.seq < 6000; job.model.seq++)
+				for (job.parallel.tp = 2; job.parallel.tp <= 6; job.parallel.tp++) {
+					struct model_shape m;
+					struct layout l = layout_of(&job, 1);
+					struct act_dims first, d;
+					job.model.vocab = vocab;
+					shape_of_job(&job, &m);
+					activations_dims_of(&job, &m, &l, 0, false, &first);
+					limited += first.rows < first.n;
+					for (int tp = 1; tp < l.tp; tp++) {
+						activations_dims_of(&job, &m, &l, tp, false, &d);
+						assert_int_equal(d.rows, first.rows);
+					}
+				}
+	}
+	assert_true(limited > 10000);
+}
+
 /* With tp, shards of a vocabulary have uneven sizes; each has whole rows. */
 static void padding_takes_scratch_only_where_rows_have_gaps(void **state)
 {
@@ -252,6 +281,7 @@ int main(void)
 		cmocka_unit_test(a_processor_s_chunks_are_256_mib_of_fp32),
 		cmocka_unit_test(a_device_s_chunks_are_whole_tiles_within_the_limit),
 		cmocka_unit_test(a_step_moves_the_head_s_gradient_once),
+		cmocka_unit_test(tp_ranks_compute_the_same_rows),
 		cmocka_unit_test(padding_takes_scratch_only_where_rows_have_gaps),
 		cmocka_unit_test(a_plan_takes_the_largest_chunks_for_which_there_is_memory),
 	};
