@@ -14,6 +14,7 @@
 #include "plan/show/plan.h"
 #include "plan/layout_text.h"
 #include "plan/show/sureness.h"
+#include "plan/spec/model/activations.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -236,6 +237,16 @@ static void print_fullest(const struct plan *p, struct buf *out)
 	buf_printf(out, "; free %s\n", human_bytes(p->memory - r->total, part));
 }
 
+/* On a device, memory limits the logits that exist at a time; muster's engine computes them in chunks. */
+static void print_logits(const struct job *job, const struct plan *p, struct buf *out)
+{
+	struct act_dims d;
+	activations_dims_of(job, &p->shape, &p->layout, 0, false, &d);
+	if (d.device && job->plan.engine == ENGINE_MUSTER && d.rows < d.n)
+		buf_printf(out, "  logits in %lld chunks of at most %lld MiB (batch.logits)\n",
+			   (long long)((d.n + d.rows - 1) / d.rows), (long long)p->logits);
+}
+
 static void print_memory(const struct job *job, const struct plan *p, struct buf *out)
 {
 	char has[HUMAN];
@@ -259,6 +270,7 @@ static void print_memory(const struct job *job, const struct plan *p, struct buf
 	}
 	if (p->memory > 0)
 		print_fullest(p, out);
+	print_logits(job, p, out);
 	/* The router decides how many rows come to a rank (agent/engine/model/moe.h). */
 	if (p->shape.experts && job->model.capacity > 0)
 		buf_printf(out,
