@@ -4,6 +4,8 @@
  */
 #include "plan/memory.h"
 #include "plan/plan.h"
+#include "plan/show/plan.h"
+#include "topo/cluster.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -275,6 +277,32 @@ static void a_plan_takes_the_largest_chunks_for_which_there_is_memory(void **sta
 	assert_true(got == 64 && needs < most);
 }
 
+static void a_plan_shows_the_chunks(void **state)
+{
+	static const char *const words[] = { LLAMA_1B, "job.device=cuda", "parallel.dp=1",
+					     "batch.logits=1024", NULL };
+	struct job job = job_of(words);
+	struct cluster c;
+	struct plan p;
+	struct buf text = BUF_INIT;
+	struct err e = ERR_INIT;
+	(void)state;
+	assert_int_equal(topo_cluster_open("dgx-h100:1", 4, &c, &e), 0);
+	assert_int_equal(plan_build(&job, &c, &p, &e), 0);
+	show_plan_text(&job, &c, &p, &text);
+	assert_non_null(
+		strstr(buf_str(&text), "logits in 4 chunks of at most 1024 MiB (batch.logits)\n"));
+	buf_clear(&text);
+	plan_free(&p);
+	job.batch.logits = 4096;
+	assert_int_equal(plan_build(&job, &c, &p, &e), 0);
+	show_plan_text(&job, &c, &p, &text);
+	assert_null(strstr(buf_str(&text), "chunks of at most"));
+	buf_fini(&text);
+	plan_free(&p);
+	topo_cluster_free(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -284,6 +312,7 @@ int main(void)
 		cmocka_unit_test(tp_ranks_compute_the_same_rows),
 		cmocka_unit_test(padding_takes_scratch_only_where_rows_have_gaps),
 		cmocka_unit_test(a_plan_takes_the_largest_chunks_for_which_there_is_memory),
+		cmocka_unit_test(a_plan_shows_the_chunks),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
