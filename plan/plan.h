@@ -49,6 +49,8 @@ struct plan_rank {
 void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l,
 		      int micros, const struct stage *stages, bool on_cpu, struct plan_rank *r);
 
+enum { PLAN_WARNING = 1024 };
+
 struct plan {
 	struct model_shape shape;
 	struct layout layout;
@@ -64,9 +66,9 @@ struct plan {
 	struct sched_costs costs;   /* predicted, of the schedule's passes */
 	double *seconds;            /* the memory that `costs` points to */
 	struct plan_time time;
-	double memory;      /* bytes that a rank may use; 0: unknown */
-	int64_t logits;     /* MiB of a chunk of logits: batch.logits, or less if memory is short */
-	char warning[1024]; /* what is legal but slow or useless, or "" */
+	double memory;  /* bytes that a rank may use; 0: unknown */
+	int64_t logits; /* MiB of a chunk of logits: batch.logits, or less if memory is short */
+	char warning[PLAN_WARNING]; /* what is legal but slow or useless, or "" */
 };
 
 /* Decides and checks everything. A mixed cluster's parts (plan/parts.h) are tried one by one, and

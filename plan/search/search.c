@@ -148,6 +148,7 @@ static void build_job(const struct job *mine, const struct cluster *c, struct se
 	f->crowd = machine.crowd;
 	plan_peak_of(c, &p, &f->peak);
 	f->limit = p.memory;
+	memcpy(f->warning, p.warning, sizeof f->warning);
 	f->memory = 0;
 	f->nodes = 0;
 	for (int i = 0; i < p.world; i++) {

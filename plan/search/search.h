@@ -44,6 +44,7 @@ struct search_found {
 	int nodes; /* used */
 	/* on processors: threads of a node's agents over its cores (struct cost_machine) */
 	double crowd;
+	char warning[PLAN_WARNING]; /* of the plan; "" if it could not be built */
 };
 
 struct search {

@@ -177,6 +177,37 @@ static_file() {
 	[[ $status -eq 0 && $output == *"Warning: PyTorch FSDP is known on GPUs only: "* ]]
 }
 
+@test "--auto and --gpus print the warnings of the layouts that they choose" {
+	for words in "dgx-1 precision.dtype=bf16" "dgx-a100 precision.dtype=bf16 precision.fp8=e4m3"; do
+		machine=${words%% *} words=${words#* } says="has no products in bf16"
+		[[ $machine == dgx-1 ]] || says="has no products of 8-bit numbers"
+		run "$MUSTER" plan --auto --cluster $machine:1 templates/jobs/demo.ini "${small[@]}" $words
+		echo "$output"
+		[[ $status -eq 0 && $output == *"Warning: "*" $says"* ]]
+		[[ $("$MUSTER" plan --auto --json --cluster $machine:1 templates/jobs/demo.ini "${small[@]}" $words | of 'd["best"]["warning"]') == *" $says"* ]]
+		run "$MUSTER" plan --gpus 8..16 --cluster $machine templates/jobs/demo.ini "${small[@]}" $words
+		[[ $status -eq 0 && $output == *"Warning, at 8 devices: "*" $says"* ]]
+	done
+	run "$MUSTER" plan --auto --cluster dgx-a100:1 templates/jobs/demo.ini "${small[@]}"
+	[[ $status -eq 0 && $output != *Warning* ]]
+}
+
+@test "--auto as JSON holds the speeds of unlike devices" {
+	words=(--cluster dgx-h100:1+dgx-a100:1 templates/jobs/demo.ini "${small[@]}" batch.global=512)
+	"$MUSTER" plan --auto --json "${words[@]}" >"$BATS_TEST_TMPDIR/auto.json"
+	speeds=$(of 'd["best"]["layout"]["speeds"]' <"$BATS_TEST_TMPDIR/auto.json")
+	echo "$speeds"
+	[[ $speeds == *"*8,"*"*8" ]]
+	run "$MUSTER" plan --auto "${words[@]}"
+	[[ $output == *$'\n'"speeds = $speeds"* ]]
+	[[ $("$MUSTER" plan --auto --json --cluster dgx-h100:1 templates/jobs/demo.ini "${small[@]}" | of 'repr(d["best"]["layout"]["speeds"])') == "''" ]]
+}
+
+@test "--gpus lists each size of a cluster once" {
+	run "$MUSTER" plan --gpus 1..32 --json --cluster dgx-h100 templates/jobs/demo.ini "${small[@]}"
+	[[ $status -eq 0 && $(of '[p["devices"] for p in d["points"]]' <<<"$output") == "[8, 16, 32]" ]]
+}
+
 @test "each form of a plan names the program that it speaks of, if that is not muster" {
 	words=(parallel.tp=2 parallel.dp=2 parallel.pp=2 "${small[@]}")
 	plan() { run "$MUSTER" plan "$@"; echo "$output"; [[ $status -eq 0 ]]; }
