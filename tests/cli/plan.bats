@@ -248,6 +248,9 @@ static_file() {
 	within=$("$MUSTER" plan --json --cluster dgx-h100:1 templates/jobs/demo.ini "${words[@]}" | of 'round(d["step_seconds"]["total"] / d["sureness"]["least_seconds"] - 1, 9) == round(1 - d["step_seconds"]["total"] / d["sureness"]["most_seconds"], 9) == d["sureness"]["worst_error"] > 0')
 	[[ $within == True ]]
 	[[ $("$MUSTER" plan --json templates/jobs/demo.ini data.path=x | of 'd["sureness"]') == None ]]
+	# No steps in fp32 are published.
+	[[ $("$MUSTER" plan --json --cluster dgx-h100:1 templates/jobs/demo.ini "${words[@]}" precision.dtype=fp32 | of 'd["sureness"]') == None ]]
+	[[ $("$MUSTER" plan --json --cluster dgx-h100:1 templates/jobs/demo.ini "${words[@]}" precision.dtype=fp16 | of 'd["sureness"] != None') == True ]]
 	[[ $("$MUSTER" plan --auto --json --cluster dgx-h100:1 templates/jobs/demo.ini "${small[@]}" | of 'd["best"]["sureness"]["least_seconds"] < d["best"]["step_seconds"]["total"] < d["best"]["sureness"]["most_seconds"]') == True ]]
 }
 
