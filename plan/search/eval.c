@@ -418,6 +418,13 @@ static int64_t smaller_logits(struct eval *v, int64_t logits)
 	return less;
 }
 
+/* The most that smaller chunks of logits can save: a chunk, and for each of its rows, which have at
+ * least 256 bytes, a maximum and two sums in fp32. */
+static double logits_bytes(int64_t logits)
+{
+	return (1 + 12.0 / 256) * (double)(logits << 20);
+}
+
 /* Takes the largest chunk of logits with which the largest rank fits, as a plan does. The smallest
  * one is tried first, because most leaves that do not fit do not fit with it either. */
 static bool fit_bytes(struct eval *v, double most, struct eval_leaf *out)
@@ -425,6 +432,8 @@ static bool fit_bytes(struct eval *v, double most, struct eval_leaf *out)
 	int64_t asked = v->job.batch.logits, least = asked, less;
 	if (set_bytes(v, asked, most, out))
 		return true;
+	if (out->rank.total - logits_bytes(asked) > EVAL_NEARLY * most)
+		return false;
 	while ((less = smaller_logits(v, least)) > 0)
 		least = less;
 	if (least == asked)

@@ -37,11 +37,16 @@ bool search_eval_zero(const struct eval *v, const struct space_zero *z);
 double search_eval_stream_bound(const struct eval *v);
 double search_eval_line_bound(const struct eval *v);
 
+/* A configuration that needs more than so many times the memory is not reported as a misfit. */
+#define EVAL_NEARLY 1.5
+
 struct eval_leaf {
 	struct search_config config;
 	struct plan_time time;
-	struct plan_rank
-		rank; /* the rank that needs the most memory: its bytes, and tp and pp of `at` */
+	/* The rank that needs the most memory: its bytes, and tp and pp of `at`. Logits are in the
+	 * largest chunk that fits; in the smallest one if none fits, and in the job's if even that
+	 * would need more than EVAL_NEARLY times the limit. */
+	struct plan_rank rank;
 	double limit; /* bytes that a rank may use; 0: unknown */
 	/* bytes of a node's memory that each of its ranks needs in the mean, on the fullest node,
 	 * and may use */

@@ -17,8 +17,6 @@
 #define EQUAL 1e-6
 /* The front has one point for each factor of STEP in memory. */
 #define STEP 1.08
-/* A configuration that needs more than NEARLY times the room is not reported as a misfit. */
-#define NEARLY 1.5
 enum { STEPS = 256, ROOM = 4 * SEARCH_FINALISTS };
 /* Placing many ranks takes long. The finalists have at most RANKS_MAX ranks together, but there
  * are at least FINALISTS_MIN. */
@@ -119,7 +117,8 @@ static void look(void *arg, const struct eval_leaf *leaf)
 	struct search_state *h = arg;
 	h->considered++;
 	if (!leaf->fits) {
-		if (leaf->time.total < best_time(h) && leaf->rank.total <= NEARLY * leaf->limit)
+		if (leaf->time.total < best_time(h) &&
+		    leaf->rank.total <= EVAL_NEARLY * leaf->limit)
 			post(&h->misfits, leaf);
 		if (!(h->least.rank.total > 0) ||
 		    leaf->rank.total - leaf->limit < h->least.rank.total - h->least.limit)
