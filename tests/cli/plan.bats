@@ -192,6 +192,20 @@ static_file() {
 	[[ $status -eq 0 && $output != *Warning* ]]
 }
 
+@test "--auto chooses schedules that the program of plan.engine has" {
+	words=(--cluster dgx-h100:8 templates/jobs/llama-70b.ini precision.dtype=bf16 parallel.tp=2 parallel.pp=8)
+	schedules() { "$MUSTER" plan --auto --json "${words[@]}" "$@" | of '[l["layout"]["schedule"] for l in [d["best"]] + d["runners_up"] + d["too_large"] + d["front"]]'; }
+	[[ $(schedules) == *"'zb-"* ]]
+	for program in megatron-2021 megatron-core deepspeed; do
+		tried=$(schedules plan.engine=$program)
+		echo "$program $tried"
+		[[ $tried == *"'interleaved'"* && $tried != *"'zb-"* ]]
+	done
+	# One that is given stays.
+	tried=$(schedules plan.engine=megatron-core parallel.schedule=zb-v)
+	[[ $tried == *"'zb-v'"* && $tried != *"'1f1b'"* ]]
+}
+
 @test "--auto as JSON holds the speeds of unlike devices" {
 	words=(--cluster dgx-h100:1+dgx-a100:1 templates/jobs/demo.ini "${small[@]}" batch.global=512)
 	"$MUSTER" plan --auto --json "${words[@]}" >"$BATS_TEST_TMPDIR/auto.json"
