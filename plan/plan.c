@@ -204,6 +204,13 @@ static void warn_types(const struct job *job, struct plan *p, const struct clust
 	}
 }
 
+void plan_warn_machines(const struct job *job, const struct cluster *c, struct plan *p)
+{
+	warn_types(job, p, c);
+	warn_program(job, p, c);
+	warn_guesses(p, c);
+}
+
 static void warn_unaligned(const struct job *job, struct plan *p)
 {
 	struct buf sizes = BUF_INIT;
@@ -242,9 +249,7 @@ static int build_with(const struct job *job, struct job *mine, const struct clus
 	warn_crossing(p, c);
 	warn_idle(job, p);
 	warn_unaligned(job, p);
-	warn_types(job, p, c);
-	warn_program(job, p, c);
-	warn_guesses(p, c);
+	plan_warn_machines(job, c, p);
 	if (schedule_build(job->parallel.schedule, &p->layout, p->shares[p->slowest_replica].micros,
 			   &p->schedule, e) ||
 	    schedule_check(&p->schedule, e))

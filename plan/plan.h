@@ -90,6 +90,9 @@ __attribute__((format(printf, 2, 3))) void plan_warn(struct plan *p, const char 
  * guesses; and the warning that says so. */
 enum { PLAN_GUESSES = 384 };
 bool plan_guesses(const struct cluster *c, char out[PLAN_GUESSES]);
+/* Adds the warnings that do not depend on the layout: types of numbers that the ranks' devices lack,
+ * and guesses. */
+void plan_warn_machines(const struct job *job, const struct cluster *c, struct plan *p);
 
 /* Sets the bytes of plan->ranks (memory.c). */
 void plan_memory(const struct job *job, const struct cluster *cluster, struct plan *p);

@@ -185,17 +185,6 @@ static void print_front(const struct search *s, struct buf *out)
 	}
 }
 
-/* The warning of the best layout's plan, and that times on a kind of node which it does not use are
- * guesses. */
-static void print_warnings(const struct cluster *c, const char *warning, struct buf *out)
-{
-	char guesses[PLAN_GUESSES];
-	if (*warning)
-		buf_printf(out, "\nWarning: %s\n", warning);
-	if (plan_guesses(c, guesses) && !strstr(warning, guesses))
-		buf_printf(out, "\nWarning: %s\n", guesses);
-}
-
 void show_search_print(const struct job *job, const struct cluster *c, const struct search *s,
 		       struct buf *out)
 {
@@ -204,7 +193,8 @@ void show_search_print(const struct job *job, const struct cluster *c, const str
 		   plan_devices(c), human_s(plan_devices(c)));
 	show_program_print(job, out);
 	print_best(job, c, s, out);
-	print_warnings(c, s->found[0].warning, out);
+	if (*s->found[0].warning)
+		buf_printf(out, "\nWarning: %s\n", s->found[0].warning);
 	show_missing_print(c, NULL, out);
 	print_runners_up(s, out);
 	print_misfits(s, out);

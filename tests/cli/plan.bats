@@ -190,6 +190,9 @@ static_file() {
 	done
 	run "$MUSTER" plan --auto --cluster dgx-a100:1 templates/jobs/demo.ini "${small[@]}"
 	[[ $status -eq 0 && $output != *Warning* ]]
+	# Groups across nodes are the fastest here, and are not advised against.
+	run "$MUSTER" plan --auto --cluster dgx-h100:8 templates/jobs/llama-70b.ini batch.global=1
+	[[ $status -eq 0 && $output == *$'\n'"  tp 16 "* && $output != *Warning* ]]
 }
 
 @test "--auto chooses schedules that the program of plan.engine has" {
