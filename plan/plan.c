@@ -120,28 +120,21 @@ static int check_node_replicas(const struct job *job, const struct cluster *c, c
 	return 0;
 }
 
-bool plan_guesses(const struct cluster *c, char out[PLAN_GUESSES])
-{
-	*out = '\0';
-	for (int i = 0; i < c->n_kinds && !*out; i++) {
-		const struct node_kind *k = &c->kinds[i];
-		if (k->device_flops <= 0 && !k->measured)
-			snprintf(out, PLAN_GUESSES,
-				 "nothing is known of how fast %.40s's devices (%.40s) compute: "
-				 "all times are guesses, good for comparing layouts at most; name "
-				 "the \"device\" in what muster topo --json prints of it "
-				 "(A100-SXM4-80GB), or its device_flops, device_bandwidth and "
-				 "device_memory, and plan for that file",
-				 k->name, k->device);
-	}
-	return *out;
-}
-
 static void warn_guesses(struct plan *p, const struct cluster *c)
 {
-	char guesses[PLAN_GUESSES];
-	if (plan_guesses(c, guesses))
-		plan_warn(p, "%s", guesses);
+	for (int i = 0; i < c->n_kinds; i++) {
+		const struct node_kind *k = &c->kinds[i];
+		if (k->device_flops > 0 || k->measured)
+			continue;
+		plan_warn(
+			p,
+			"nothing is known of how fast %.40s's devices (%.40s) compute: all times "
+			"are guesses, good for comparing layouts at most; name the \"device\" in "
+			"what muster topo --json prints of it (A100-SXM4-80GB), or its "
+			"device_flops, device_bandwidth and device_memory, and plan for that file",
+			k->name, k->device);
+		return;
+	}
 }
 
 static void warn_idle(const struct job *job, struct plan *p)

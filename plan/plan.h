@@ -86,10 +86,6 @@ void plan_free(struct plan *p);
 /* Adds to the plan's warning, as far as there is room. */
 __attribute__((format(printf, 2, 3))) void plan_warn(struct plan *p, const char *fmt, ...);
 
-/* Whether nothing is known about the speed of the cluster's devices, so that a plan's times are
- * guesses; and the warning that says so. */
-enum { PLAN_GUESSES = 384 };
-bool plan_guesses(const struct cluster *c, char out[PLAN_GUESSES]);
 /* Adds the warnings that do not depend on the layout: types of numbers that the ranks' devices lack,
  * and guesses. */
 void plan_warn_machines(const struct job *job, const struct cluster *c, struct plan *p);
