@@ -120,28 +120,21 @@ static int check_node_replicas(const struct job *job, const struct cluster *c, c
 	return 0;
 }
 
-bool plan_guesses(const struct cluster *c, char out[PLAN_GUESSES])
-{
-	*out = '\0';
-	for (int i = 0; i < c->n_kinds && !*out; i++) {
-		const struct node_kind *k = &c->kinds[i];
-		if (k->device_flops <= 0 && !k->measured)
-			snprintf(out, PLAN_GUESSES,
-				 "nothing is known of how fast %.40s's devices (%.40s) compute: "
-				 "all times are guesses, good for comparing layouts at most; name "
-				 "the \"device\" in what muster topo --json prints of it "
-				 "(A100-SXM4-80GB), or its device_flops, device_bandwidth and "
-				 "device_memory, and plan for that file",
-				 k->name, k->device);
-	}
-	return *out;
-}
-
 static void warn_guesses(struct plan *p, const struct cluster *c)
 {
-	char guesses[PLAN_GUESSES];
-	if (plan_guesses(c, guesses))
-		plan_warn(p, "%s", guesses);
+	for (int i = 0; i < c->n_kinds; i++) {
+		const struct node_kind *k = &c->kinds[i];
+		if (k->device_flops > 0 || k->measured)
+			continue;
+		plan_warn(
+			p,
+			"nothing is known of how fast %.40s's devices (%.40s) compute: all times "
+			"are guesses, good for comparing layouts at most; name the \"device\" in "
+			"what muster topo --json prints of it (A100-SXM4-80GB), or its "
+			"device_flops, device_bandwidth and device_memory, and plan for that file",
+			k->name, k->device);
+		return;
+	}
 }
 
 static void warn_idle(const struct job *job, struct plan *p)
@@ -204,6 +197,13 @@ static void warn_types(const struct job *job, struct plan *p, const struct clust
 	}
 }
 
+void plan_warn_machines(const struct job *job, const struct cluster *c, struct plan *p)
+{
+	warn_types(job, p, c);
+	warn_program(job, p, c);
+	warn_guesses(p, c);
+}
+
 static void warn_unaligned(const struct job *job, struct plan *p)
 {
 	struct buf sizes = BUF_INIT;
@@ -242,9 +242,7 @@ static int build_with(const struct job *job, struct job *mine, const struct clus
 	warn_crossing(p, c);
 	warn_idle(job, p);
 	warn_unaligned(job, p);
-	warn_types(job, p, c);
-	warn_program(job, p, c);
-	warn_guesses(p, c);
+	plan_warn_machines(job, c, p);
 	if (schedule_build(job->parallel.schedule, &p->layout, p->shares[p->slowest_replica].micros,
 			   &p->schedule, e) ||
 	    schedule_check(&p->schedule, e))

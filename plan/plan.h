@@ -49,6 +49,8 @@ struct plan_rank {
 void plan_memory_rank(const struct job *job, const struct model_shape *m, const struct layout *l,
 		      int micros, const struct stage *stages, bool on_cpu, struct plan_rank *r);
 
+enum { PLAN_WARNING = 1024 };
+
 struct plan {
 	struct model_shape shape;
 	struct layout layout;
@@ -64,9 +66,9 @@ struct plan {
 	struct sched_costs costs;   /* predicted, of the schedule's passes */
 	double *seconds;            /* the memory that `costs` points to */
 	struct plan_time time;
-	double memory;      /* bytes that a rank may use; 0: unknown */
-	int64_t logits;     /* MiB of a chunk of logits: batch.logits, or less if memory is short */
-	char warning[1024]; /* what is legal but slow or useless, or "" */
+	double memory;  /* bytes that a rank may use; 0: unknown */
+	int64_t logits; /* MiB of a chunk of logits: batch.logits, or less if memory is short */
+	char warning[PLAN_WARNING]; /* what is legal but slow or useless, or "" */
 };
 
 /* Decides and checks everything. A mixed cluster's parts (plan/parts.h) are tried one by one, and
@@ -84,10 +86,9 @@ void plan_free(struct plan *p);
 /* Adds to the plan's warning, as far as there is room. */
 __attribute__((format(printf, 2, 3))) void plan_warn(struct plan *p, const char *fmt, ...);
 
-/* Whether nothing is known about the speed of the cluster's devices, so that a plan's times are
- * guesses; and the warning that says so. */
-enum { PLAN_GUESSES = 384 };
-bool plan_guesses(const struct cluster *c, char out[PLAN_GUESSES]);
+/* Adds the warnings that do not depend on the layout: types of numbers that the ranks' devices lack,
+ * and guesses. */
+void plan_warn_machines(const struct job *job, const struct cluster *c, struct plan *p);
 
 /* Sets the bytes of plan->ranks (memory.c). */
 void plan_memory(const struct job *job, const struct cluster *cluster, struct plan *p);

@@ -146,7 +146,8 @@ int cmd_plan_scaling(const struct job *job, const char *spec, const char *range,
 	    rc = points ? read_range(range, &from, &to, &e)
 			: err_set(&e, ERR_NOMEM, "no memory; close other programs");
 	for (int64_t devices = from; !rc && devices <= to && n < POINTS_MAX; devices *= 2)
-		rc = fill_point(job, spec, (int)devices, &points[n++], &e);
+		if (!n || devices > points[n - 1].devices)
+			rc = fill_point(job, spec, (int)devices, &points[n++], &e);
 	rc = rc || (svg && write_svg(job, spec, points, n, svg, &e));
 	int status = rc ? command_fail(&e) : 0;
 	if (!rc && json)

@@ -40,6 +40,7 @@ const struct cost_engine cost_engine_muster = {
 	.attention = ATTENTION_MUSTER,
 	.hides_tp = true,
 	.own_rows_first = true,
+	.splits_backward = true,
 	.stops_short = true,
 	.hides_dp = true,
 	.gathers_ahead = true,
@@ -225,8 +226,8 @@ static const struct cost_engine_pass eager[] = {
 /* clang-format on */
 
 #define FSDP \
-	.stops_short = true, .hides_dp = true, .ring = 1.2, .embed_fwd = 2, .embed_bwd = 3, \
-	.grad_width = 2, .eight_experts = true, .update = 44
+	.splits_backward = true, .stops_short = true, .hides_dp = true, .ring = 1.2, \
+	.embed_fwd = 2, .embed_bwd = 3, .grad_width = 2, .eight_experts = true, .update = 44
 
 static const struct cost_engine fsdp_eager = { .name = "PyTorch FSDP",
 					       .attention = ATTENTION_FLASH1,

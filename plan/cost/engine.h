@@ -71,6 +71,8 @@ struct cost_engine {
 	bool hides_tp;
 	/* the rank's own rows of a gathered input are multiplied while the others arrive */
 	bool own_rows_first;
+	/* its schedules can split backward passes (zb-h1, zb-v); a search skips them otherwise */
+	bool splits_backward;
 	bool stops_short; /* full recomputation leaves out the layer's last product */
 	/* the gradients' reduction hides behind the last backward pass; false: only without a
 	 * pipeline */

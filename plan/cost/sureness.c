@@ -57,8 +57,8 @@ const struct cost_sureness *cost_sureness_of(const struct job *job, const struct
 bool cost_sureness_interval(const struct job *job, const struct model_shape *m, double flops,
 			    double seconds, struct cost_interval *out)
 {
-	/* The published steps are of GPUs whose rates are known. */
-	if (flops <= 0)
+	/* The published steps are of GPUs whose rates are known, and none is in fp32. */
+	if (flops <= 0 || job->precision.dtype == DTYPE_FP32)
 		return false;
 	double worst = cost_sureness_of(job, m)->worst;
 	*out = (struct cost_interval){ seconds / (1 + worst), seconds / (1 - worst) };

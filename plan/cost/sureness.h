@@ -25,7 +25,7 @@ const struct cost_sureness *cost_sureness_of(const struct job *job, const struct
 /* The seconds between which a step likely takes that is predicted to take `seconds`: the error is at
  * most the largest one of the job's regime. flops: the data sheet's rate of the devices that are used
  * (struct plan_peak). False, and *out is not set, if that is 0: on processors and on devices of
- * unknown rates. */
+ * unknown rates. Likewise in fp32, of which no steps are published. */
 struct cost_interval {
 	double least, most;
 };

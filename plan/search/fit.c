@@ -76,7 +76,7 @@ static void print_parts(const struct plan_rank *r, struct buf *out)
 	}
 }
 
-/* Prints the fastest configuration of all, or that there is none. */
+/* Prints what muster plan --auto finds if the job gives no key of its layout, or that nothing fits. */
 static void print_fastest(const struct job *job, const struct cluster *c,
 			  const struct search_config *from, struct buf *out)
 {
@@ -85,10 +85,11 @@ static void print_fastest(const struct job *job, const struct cluster *c,
 	char time[HUMAN];
 	if (mine && found) {
 		*mine = *job;
-		mine->open = OPEN_LAYOUT;
+		mine->open = OPEN_ALL;
 	}
 	if (mine && found && job->parallel.sync != SYNC_SERVER &&
-	    !search_run(mine, c, &(struct search_options){ .finalists = 1 }, found, NULL)) {
+	    !search_run(mine, c, &(struct search_options){ .finalists = SEARCH_FINALISTS }, found,
+			NULL)) {
 		buf_puts(out, "no nearby degrees fit; muster plan --auto finds ");
 		search_config_changes(from, &found->found[0].leaf.config, out);
 		buf_printf(out, " (%s per step)", human_seconds(found->found[0].time.total, time));

@@ -147,6 +147,9 @@ static void build_job(const struct job *mine, const struct cluster *c, struct se
 	f->crowd = machine.crowd;
 	plan_peak_of(c, &p, &f->peak);
 	f->limit = p.memory;
+	*p.warning = '\0';
+	plan_warn_machines(mine, c, &p);
+	memcpy(f->warning, p.warning, sizeof f->warning);
 	f->memory = 0;
 	f->nodes = 0;
 	for (int i = 0; i < p.world; i++) {

@@ -44,6 +44,8 @@ struct search_found {
 	int nodes; /* used */
 	/* on processors: threads of a node's agents over its cores (struct cost_machine) */
 	double crowd;
+	/* of plan_warn_machines: the search has weighed what a plan says of its layout */
+	char warning[PLAN_WARNING];
 };
 
 struct search {

@@ -1,5 +1,6 @@
 #include "plan/search/space.h"
 
+#include "plan/cost/engine.h"
 #include "plan/spec/schedule/schedule.h"
 #include "plan/search/fit.h"
 #include "plan/spec/speeds.h"
@@ -268,7 +269,8 @@ void search_space_chunks(const struct space *s, enum job_schedule schedule, int 
 	if (!open_to(s, OPEN_SCHEDULE) && schedule != s->job->parallel.schedule)
 		return;
 	if (open_to(s, OPEN_SCHEDULE) &&
-	    (!kind->searched || (pp == 1 && schedule != SCHEDULE_1F1B)))
+	    (!kind->searched || (pp == 1 && schedule != SCHEDULE_1F1B) ||
+	     (schedule_splits(schedule) && !cost_engines[s->job->plan.engine]->splits_backward)))
 		return;
 	if (pp == 1 && kind->loops)
 		return;

@@ -19,13 +19,20 @@ static double rate_of(const struct job *job, const struct scaling_point *p)
 		       : 0;
 }
 
-/* The rate per device, relative to that of the first size that fits. */
-static double efficiency_of(const struct job *job, const struct scaling_point *points, int n,
-			    int at)
+/* The first size that fits; n: none does. */
+static int first_fit(const struct scaling_point *points, int n)
 {
 	int first = 0;
 	while (first < n && !points[first].fits)
 		first++;
+	return first;
+}
+
+/* The rate per device, relative to that of the first size that fits. */
+static double efficiency_of(const struct job *job, const struct scaling_point *points, int n,
+			    int at)
+{
+	int first = first_fit(points, n);
 	if (first == n || !points[at].fits)
 		return 0;
 	return rate_of(job, &points[at]) / points[at].devices /
@@ -57,6 +64,10 @@ void show_scaling_print(const struct job *job, const char *cluster,
 		search_config_print(&p->best.leaf.config, out);
 		buf_puts(out, "\n");
 	}
+	int first = first_fit(points, n);
+	if (first < n && *points[first].best.warning)
+		buf_printf(out, "\nWarning, at %d devices: %s\n", points[first].devices,
+			   points[first].best.warning);
 	buf_puts(out, "\n  efficiency: tokens/s per device over those of the first size that fits; "
 		      "of the rate: FLOPs over the devices' data sheet\n");
 }
@@ -184,9 +195,7 @@ static void put_points(const struct job *job, const struct chart *c,
 void show_scaling_svg(const struct job *job, const char *cluster,
 		      const struct scaling_point *points, int n, struct buf *out)
 {
-	int first = 0, last = n - 1;
-	while (first < n && !points[first].fits)
-		first++;
+	int first = first_fit(points, n), last = n - 1;
 	buf_printf(out,
 		   "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
 		   "font-family=\"sans-serif\">\n"

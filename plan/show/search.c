@@ -193,9 +193,8 @@ void show_search_print(const struct job *job, const struct cluster *c, const str
 		   plan_devices(c), human_s(plan_devices(c)));
 	show_program_print(job, out);
 	print_best(job, c, s, out);
-	char guesses[PLAN_GUESSES];
-	if (plan_guesses(c, guesses))
-		buf_printf(out, "\nWarning: %s\n", guesses);
+	if (*s->found[0].warning)
+		buf_printf(out, "\nWarning: %s\n", s->found[0].warning);
 	show_missing_print(c, NULL, out);
 	print_runners_up(s, out);
 	print_misfits(s, out);

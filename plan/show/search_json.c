@@ -12,15 +12,15 @@
 json_t *show_search_json_config(const struct search_config *c)
 {
 	return json_pack(
-		"{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:b, s:i, s:s, s:s, s:i, s:b, s:b, s:i}", "tp",
-		c->tp, "cp", c->cp, "ep", c->ep, "dp", c->dp, "pp", c->pp, "chunks", c->chunks,
-		"schedule",
+		"{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:b, s:i, s:s, s:s, s:i, s:b, s:b, s:i, s:s}",
+		"tp", c->tp, "cp", c->cp, "ep", c->ep, "dp", c->dp, "pp", c->pp, "chunks",
+		c->chunks, "schedule",
 		job_enum_word(offsetof(struct job, parallel.schedule), (int)c->schedule), "sp",
 		(int)c->sp, "zero", c->zero, "zero_shard",
 		job_enum_word(offsetof(struct job, parallel.zero_shard), (int)c->shard),
 		"recompute", job_enum_word(offsetof(struct job, recompute.mode), (int)c->mode),
 		"every", c->every, "offload_activations", (int)c->activations, "offload_optimizer",
-		(int)c->optimizer, "micro", c->micro);
+		(int)c->optimizer, "micro", c->micro, "speeds", c->speeds);
 }
 
 static json_t *json_of_found(const struct search_found *f, double best)
@@ -62,6 +62,7 @@ json_t *show_search_json(const struct job *job, const struct cluster *c, const s
 	json_t *found = json_array(), *misfits = json_array(), *front = json_array();
 	json_t *best = json_of_found(&s->found[0], s->found[0].time.total);
 	json_object_set_new(best, "sureness", sureness_of_best(job, &s->found[0]));
+	json_object_set_new(best, "warning", json_string(s->found[0].warning));
 	for (int i = 1; i < s->n; i++)
 		json_array_append_new(found, json_of_found(&s->found[i], s->found[0].time.total));
 	for (int i = 0; i < s->n_misfits; i++)

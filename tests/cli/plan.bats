@@ -177,6 +177,54 @@ static_file() {
 	[[ $status -eq 0 && $output == *"Warning: PyTorch FSDP is known on GPUs only: "* ]]
 }
 
+@test "--auto and --gpus print the warnings of the layouts that they choose" {
+	for words in "dgx-1 precision.dtype=bf16" "dgx-a100 precision.dtype=bf16 precision.fp8=e4m3"; do
+		machine=${words%% *} words=${words#* } says="has no products in bf16"
+		[[ $machine == dgx-1 ]] || says="has no products of 8-bit numbers"
+		run "$MUSTER" plan --auto --cluster $machine:1 templates/jobs/demo.ini "${small[@]}" $words
+		echo "$output"
+		[[ $status -eq 0 && $output == *"Warning: "*" $says"* ]]
+		[[ $("$MUSTER" plan --auto --json --cluster $machine:1 templates/jobs/demo.ini "${small[@]}" $words | of 'd["best"]["warning"]') == *" $says"* ]]
+		run "$MUSTER" plan --gpus 8..16 --cluster $machine templates/jobs/demo.ini "${small[@]}" $words
+		[[ $status -eq 0 && $output == *"Warning, at 8 devices: "*" $says"* ]]
+	done
+	run "$MUSTER" plan --auto --cluster dgx-a100:1 templates/jobs/demo.ini "${small[@]}"
+	[[ $status -eq 0 && $output != *Warning* ]]
+	# Groups across nodes are the fastest here, and are not advised against.
+	run "$MUSTER" plan --auto --cluster dgx-h100:8 templates/jobs/llama-70b.ini batch.global=1
+	[[ $status -eq 0 && $output == *$'\n'"  tp 16 "* && $output != *Warning* ]]
+}
+
+@test "--auto chooses schedules that the program of plan.engine has" {
+	words=(--cluster dgx-h100:8 templates/jobs/llama-70b.ini precision.dtype=bf16 parallel.tp=2 parallel.pp=8)
+	schedules() { "$MUSTER" plan --auto --json "${words[@]}" "$@" | of '[l["layout"]["schedule"] for l in [d["best"]] + d["runners_up"] + d["too_large"] + d["front"]]'; }
+	[[ $(schedules) == *"'zb-"* ]]
+	for program in megatron-2021 megatron-core deepspeed; do
+		tried=$(schedules plan.engine=$program)
+		echo "$program $tried"
+		[[ $tried == *"'interleaved'"* && $tried != *"'zb-"* ]]
+	done
+	# One that is given stays.
+	tried=$(schedules plan.engine=megatron-core parallel.schedule=zb-v)
+	[[ $tried == *"'zb-v'"* && $tried != *"'1f1b'"* ]]
+}
+
+@test "--auto as JSON holds the speeds of unlike devices" {
+	words=(--cluster dgx-h100:1+dgx-a100:1 templates/jobs/demo.ini "${small[@]}" batch.global=512)
+	"$MUSTER" plan --auto --json "${words[@]}" >"$BATS_TEST_TMPDIR/auto.json"
+	speeds=$(of 'd["best"]["layout"]["speeds"]' <"$BATS_TEST_TMPDIR/auto.json")
+	echo "$speeds"
+	[[ $speeds == *"*8,"*"*8" ]]
+	run "$MUSTER" plan --auto "${words[@]}"
+	[[ $output == *$'\n'"speeds = $speeds"* ]]
+	[[ $("$MUSTER" plan --auto --json --cluster dgx-h100:1 templates/jobs/demo.ini "${small[@]}" | of 'repr(d["best"]["layout"]["speeds"])') == "''" ]]
+}
+
+@test "--gpus lists each size of a cluster once" {
+	run "$MUSTER" plan --gpus 1..32 --json --cluster dgx-h100 templates/jobs/demo.ini "${small[@]}"
+	[[ $status -eq 0 && $(of '[p["devices"] for p in d["points"]]' <<<"$output") == "[8, 16, 32]" ]]
+}
+
 @test "each form of a plan names the program that it speaks of, if that is not muster" {
 	words=(parallel.tp=2 parallel.dp=2 parallel.pp=2 "${small[@]}")
 	plan() { run "$MUSTER" plan "$@"; echo "$output"; [[ $status -eq 0 ]]; }
@@ -217,6 +265,9 @@ static_file() {
 	within=$("$MUSTER" plan --json --cluster dgx-h100:1 templates/jobs/demo.ini "${words[@]}" | of 'round(d["step_seconds"]["total"] / d["sureness"]["least_seconds"] - 1, 9) == round(1 - d["step_seconds"]["total"] / d["sureness"]["most_seconds"], 9) == d["sureness"]["worst_error"] > 0')
 	[[ $within == True ]]
 	[[ $("$MUSTER" plan --json templates/jobs/demo.ini data.path=x | of 'd["sureness"]') == None ]]
+	# No steps in fp32 are published.
+	[[ $("$MUSTER" plan --json --cluster dgx-h100:1 templates/jobs/demo.ini "${words[@]}" precision.dtype=fp32 | of 'd["sureness"]') == None ]]
+	[[ $("$MUSTER" plan --json --cluster dgx-h100:1 templates/jobs/demo.ini "${words[@]}" precision.dtype=fp16 | of 'd["sureness"] != None') == True ]]
 	[[ $("$MUSTER" plan --auto --json --cluster dgx-h100:1 templates/jobs/demo.ini "${small[@]}" | of 'd["best"]["sureness"]["least_seconds"] < d["best"]["step_seconds"]["total"] < d["best"]["sureness"]["most_seconds"]') == True ]]
 }
 

@@ -71,6 +71,7 @@ static void a_run_on_gpus_names_the_likely_time_of_a_step(void **state)
 	(void)state;
 	snprintf(h.kind.device, sizeof h.kind.device, "A100-SXM4-80GB");
 	h.kind.device_flops = 312e12;
+	h.first.job.precision.dtype = DTYPE_BF16;
 	plan_a_step(0.1);
 	start_training();
 	assert_int_equal(count_events("\"plan\"", "\"least_s\":0.08928571"), 1);

@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 
 #include "plan/search/eval.h"
+#include "plan/search/search.h"
 #include "plan/show/plan.h"
 
 #include <math.h>
@@ -376,6 +377,36 @@ static void the_hint_names_what_makes_the_same_degrees_fit(void **state)
 		if (!strstr(e.text, cases[i].says))
 			fail_msg("%s", e.text);
 	}
+}
+
+/* No degrees fit one node with the job's other keys, and --auto finds an offloaded optimizer. */
+static void the_hint_is_what_auto_finds_if_no_degrees_fit(void **state)
+{
+	struct test_cluster y;
+	struct err e = ERR_INIT;
+	struct plan p;
+	struct buf says = BUF_INIT;
+	struct search *found = calloc(1, sizeof *found);
+	(void)state;
+	assert_non_null(found);
+	struct cluster *c = build(&y, a100, 1);
+	struct job job = job_of("templates/jobs/llama-70b.ini", ""), best = job;
+	best.open = OPEN_ALL;
+	struct search_options like_auto = { .finalists = SEARCH_FINALISTS, .front = true };
+	if (search_run(&best, c, &like_auto, found, &e))
+		fail_msg("%s", e.text);
+	assert_true(found->found[0].leaf.config.optimizer);
+	struct search_config from = search_config_of(&job, (int)job.parallel.dp);
+	buf_puts(&says, "; no nearby degrees fit; muster plan --auto finds ");
+	search_config_changes(&from, &found->found[0].leaf.config, &says);
+	assert_int_equal(plan_build(&job, c, &p, &e), -1);
+	if (!strstr(e.text, buf_str(&says)))
+		fail_msg("%s\nis not\n%s", e.text, buf_str(&says));
+	search_config_apply(&found->found[0].leaf.config, &best);
+	p = plan_of(&best, c);
+	plan_free(&p);
+	buf_fini(&says);
+	free(found);
 }
 
 static void cpu_agents_share_their_nodes_memory(void **state)
@@ -850,6 +881,7 @@ int main(void)
 		cmocka_unit_test(the_largest_sizes_of_all_do_not_fit),
 		cmocka_unit_test(what_does_not_fit_the_memory_is_refused_by_part),
 		cmocka_unit_test(the_hint_names_what_makes_the_same_degrees_fit),
+		cmocka_unit_test(the_hint_is_what_auto_finds_if_no_degrees_fit),
 		cmocka_unit_test(cpu_agents_share_their_nodes_memory),
 		cmocka_unit_test(what_a_nodes_ranks_offload_adds_up),
 		cmocka_unit_test(a_checkpoints_snapshot_counts_on_cpus_alone),
