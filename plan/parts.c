@@ -4,6 +4,7 @@
 #include "plan/cost/devices.h"
 #include "plan/cost/unlike.h"
 #include "plan/spec/speeds.h"
+#include "topo/gpus.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -132,6 +133,38 @@ static void keep_named(struct plan_parts *p, int devices)
 	p->n = kept;
 }
 
+static int vendor_of(const struct node_kind *k)
+{
+	const struct gpu_model *m = topo_gpu_of_name(k->device);
+	return m ? m->vendor : 0;
+}
+
+/* Whether the devices of a part can train one job together: one vendor's library connects them, and
+ * all or none have products of the job's type. */
+static bool is_alike(const struct job *job, const struct plan_parts *p, uint32_t classes)
+{
+	const struct node_kind *first = NULL;
+	bool alike = true;
+	for (int k = 0; k < p->all->n_kinds; k++) {
+		const struct node_kind *other = &p->all->kinds[k];
+		if (p->class_of[k] < 0 || !(classes & 1u << p->class_of[k]))
+			continue;
+		first = first ? first : other;
+		alike &= vendor_of(other) == vendor_of(first) &&
+			 cost_device_lacks(job, other) == cost_device_lacks(job, first);
+	}
+	return alike;
+}
+
+static void keep_alike(const struct job *job, struct plan_parts *p)
+{
+	int kept = 0;
+	for (int i = 0; i < p->n; i++)
+		if (is_alike(job, p, p->classes[i]))
+			p->classes[kept++] = p->classes[i];
+	p->n = kept;
+}
+
 int plan_parts_open(const struct job *job, const struct cluster *c, struct plan_parts *out,
 		    struct err *e)
 {
@@ -162,6 +195,8 @@ int plan_parts_open(const struct job *job, const struct cluster *c, struct plan_
 		out->classes[out->n++] = ALL;
 	if (n > 1 && speeds_devices(job))
 		keep_named(out, speeds_devices(job));
+	else if (n > 1)
+		keep_alike(job, out);
 	free(found);
 	return 0;
 }

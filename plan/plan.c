@@ -177,7 +177,7 @@ static void warn_types_of(const struct job *job, struct plan *p, const struct no
 			  "%s has no products of 8-bit numbers: [precision] fp8 only costs time "
 			  "there; leave it out",
 			  k->device);
-	if (job->precision.dtype == DTYPE_BF16 && m.generation < GENERATION_AMPERE)
+	if (cost_device_lacks(job, k))
 		plan_warn(
 			p,
 			"%s has no products in bf16, and computes them far slower than predicted; "

@@ -191,6 +191,15 @@ void cost_machine_of(const struct node_kind *k, bool low_precision, double part,
 	out->rates[RATE_OPTIMIZER] = flat(MEMORY * bandwidth * 7 / 8);
 }
 
+bool cost_device_lacks(const struct job *job, const struct node_kind *k)
+{
+	struct cost_machine m;
+	if (job->precision.dtype != DTYPE_BF16 || !strcmp(k->device, "cpu"))
+		return false;
+	cost_machine_of(k, true, 1, &m);
+	return m.listed && m.generation < GENERATION_AMPERE;
+}
+
 void cost_machine_of_agents(const struct node_kind *k, bool low_precision, int agents, int threads,
 			    struct cost_machine *out)
 {

@@ -20,6 +20,8 @@ void cost_machine_of(const struct node_kind *k, bool low_precision, double part,
  * (measured.h), otherwise by cost_machine_of. A GPU has one agent, whatever its threads. */
 void cost_machine_of_agents(const struct node_kind *k, bool low_precision, int agents, int threads,
 			    struct cost_machine *out);
+/* Whether it is a GPU without products in the job's type: bf16 before Ampere. */
+bool cost_device_lacks(const struct job *job, const struct node_kind *k);
 /* The rate of large products of an agent on this machine, FLOP/s. */
 double cost_machine_pace(const struct cost_machine *m);
 /* The slowest machine of the plan's ranks; the fastest one if the job names the ranks' speeds, which

@@ -525,11 +525,42 @@ static void random_ones_have_the_optimum_of_all_plans(void **state)
 	free(s);
 }
 
+/* NCCL and RCCL do not speak with each other, and a V100 has no products in bf16. */
+static void unlike_devices_form_no_part(void **state)
+{
+	static const struct {
+		const char *spec, *words;
+		int parts;
+	} cases[] = {
+		{ "dgx-h100:4+mi300x:2", "precision.dtype=bf16", 2 },
+		{ "dgx-h100:4+dgx-1:2", "precision.dtype=bf16", 2 },
+		{ "dgx-h100:4+dgx-1:2", "precision.dtype=fp16", 3 },
+		{ "dgx-h100:4+dgx-a100:2", "precision.dtype=bf16", 3 },
+		{ "dgx-h100:4+dgx-a100:2+mi300x:2", "precision.dtype=bf16", 4 },
+	};
+	struct job *job = malloc(sizeof *job);
+	(void)state;
+	assert_non_null(job);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct cluster c;
+		struct plan_parts parts;
+		struct err e = ERR_INIT;
+		load("templates/jobs/llama-7b.ini", cases[i].words, true, job);
+		assert_int_equal(topo_cluster_open(cases[i].spec, 4, &c, &e), 0);
+		assert_int_equal(plan_parts_open(job, &c, &parts, &e), 0);
+		assert_int_equal(parts.n, cases[i].parts);
+		plan_parts_close(&parts);
+		topo_cluster_free(&c);
+	}
+	free(job);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_search_is_no_slower_than_a_known_layout),
 		cmocka_unit_test(unused_nodes_are_spares),
+		cmocka_unit_test(unlike_devices_form_no_part),
 		cmocka_unit_test(a_list_of_speeds_does_not_speed_up_a_slow_kind),
 		cmocka_unit_test(each_kind_has_its_own_machine),
 		cmocka_unit_test(all_kinds_that_are_used_are_judged),
