@@ -11,6 +11,7 @@
 #define MUSTER_BASE_ERR_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 
 /* Each row: the code, and its word in logs and JSON. */
 #define ERR_CODES(X) \
@@ -46,11 +47,16 @@ enum err_code {
 struct err {
 	enum err_code code;
 	char text[1000];
+	bool brief; /* set by a caller that needs no remedy; one that takes long to find is left out */
 };
 
 #define ERR_INIT \
 	{ \
-		ERR_NONE, "" \
+		ERR_NONE, "", false \
+	}
+#define ERR_BRIEF \
+	{ \
+		ERR_NONE, "", true \
 	}
 
 /* The word of a code, such as "io"; never NULL. */

@@ -27,12 +27,11 @@ bool launcher_shrink_try(const struct job *job, int64_t dp, uint32_t open, const
 			 struct shrink_candidate *out)
 {
 	struct cluster copy;
-	struct err e = ERR_INIT;
+	struct err e = ERR_BRIEF; /* remedies are for the person who writes the job */
 	out->deployment = NULL;
 	out->step_s = 0;
 	if (topo_cluster_without(c, NULL, 0, &copy, &e) ||
 	    launcher_deployment_build(job, dp, open, &copy, &out->deployment, &e)) {
-		/* Without the remedy, which is for the person who writes the job. */
 		snprintf(out->text, sizeof out->text, "%.*s", (int)strcspn(e.text, ";"), e.text);
 		return false;
 	}

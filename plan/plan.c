@@ -53,10 +53,13 @@ static int refuse_world(const struct job *job, const struct cluster *c, const st
 	struct buf hint = BUF_INIT;
 	if (!e)
 		return -1;
-	search_fit_hint(job, c, l, &hint);
+	if (!e->brief) {
+		buf_puts(&hint, "; ");
+		search_fit_hint(job, c, l, &hint);
+	}
 	struct buf degrees = BUF_INIT;
 	plan_print_degrees(l, " × ", &degrees);
-	err_set(e, ERR_NOFIT, "%s = %lld ranks, and %s has %d device%s; %s", buf_str(&degrees),
+	err_set(e, ERR_NOFIT, "%s = %lld ranks, and %s has %d device%s%s", buf_str(&degrees),
 		(long long)l->tp * l->cp * l->dp * l->pp, c->name, plan_devices(c),
 		human_s(plan_devices(c)), buf_str(&hint));
 	buf_fini(&degrees);

@@ -124,21 +124,23 @@ static int refuse_memory(const struct job *job, const struct cluster *c, const s
 			 const struct plan_rank *r, double limit, struct err *e)
 {
 	char need[HUMAN], has[HUMAN], over[HUMAN];
-	struct buf hint = BUF_INIT, at = BUF_INIT, made = BUF_INIT;
+	struct buf at = BUF_INIT, made = BUF_INIT;
 	if (!e)
 		return -1;
-	search_fit_hint(job, c, &p->layout, &hint);
 	plan_print_coords(&p->layout, &r->at, &at);
 	print_parts(r, &made);
-	search_leaner_print(job, c, p, r, &made);
+	if (!e->brief) {
+		search_leaner_print(job, c, p, r, &made);
+		buf_puts(&made, "; ");
+		search_fit_hint(job, c, &p->layout, &made);
+	}
 	err_set(e, ERR_NOFIT,
-		"rank %d (%s) needs %s, %s more than the %s that a device of %s leaves it: %s; %s",
+		"rank %d (%s) needs %s, %s more than the %s that a device of %s leaves it: %s",
 		layout_rank(&p->layout, r->at), buf_str(&at), human_bytes(r->total, need),
 		human_bytes(r->total - limit, over), human_bytes(limit, has), c->name,
-		buf_str(&made), buf_str(&hint));
+		buf_str(&made));
 	buf_fini(&made);
 	buf_fini(&at);
-	buf_fini(&hint);
 	return -1;
 }
 

@@ -346,6 +346,10 @@ static void what_does_not_fit_the_memory_is_refused_by_part(void **state)
 		e.text,
 		" GiB more than the 78 GiB that a device of box:16 leaves it: activations "));
 	assert_non_null(strstr(e.text, "; nearest that fit: "));
+	struct err brief = ERR_BRIEF;
+	assert_int_equal(plan_build(&job, c, &p, &brief), -1);
+	assert_non_null(strstr(brief.text, "that a device of box:16 leaves it: activations "));
+	assert_null(strchr(brief.text, ';'));
 	job = job_of("templates/jobs/175b.ini", PLAIN "parallel.pp=1 parallel.tp=1 parallel.dp=1");
 	c = build(&y, a100, 1);
 	must_not_fit(&job, c,
