@@ -157,8 +157,8 @@ static void warn_program(const struct job *job, struct plan *p, const struct clu
 			  cost_engines[job->plan.engine]->name);
 }
 
-/* Types of numbers that the devices do not multiply, and compute as something wider. Of a device that
- * is not listed nothing is known but its data sheet figures. */
+/* Warns of types that a device has no products for; it converts them to a wider type first. For a
+ * device that muster does not list, only its data sheet figures are known. */
 static void warn_types_of(const struct job *job, struct plan *p, const struct node_kind *k)
 {
 	struct cost_machine m;

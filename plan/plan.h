@@ -72,8 +72,9 @@ struct plan {
 };
 
 /* Decides and checks everything. A mixed cluster's parts (plan/parts.h) are tried one by one, and
- * the fastest plan counts; nodes of the others stay unused. ERR_NOFIT if the cluster cannot hold the job; the message names
- * the part that does not fit and the nearest degrees that do.
+ * the fastest plan counts; nodes of the others stay unused. ERR_NOFIT if the cluster cannot hold the
+ * job; the message names the part that does not fit and, unless the err is brief, the nearest degrees
+ * that do.
  *
  * plan/place/place.h maps the ranks for the job's own traffic. If launch.speeds or launch.threads
  * names each rank's device, if ZeRO shards inside nodes, or if the cluster is one host's CPU, rank
