@@ -34,6 +34,7 @@ static void test_a_console_gets_the_state_of_this_moment(void **state)
 	assert_false(s.has_least_s || s.has_most_s);
 	snprintf(h.kind.device, sizeof h.kind.device, "A100-SXM4-80GB");
 	h.kind.device_flops = 312e12;
+	h.first.job.precision.dtype = DTYPE_BF16;
 	h.first.plan.time.total = 0.1;
 	train_all();
 	send_step(&h.peers[0], MSG_METRICS, 4);
