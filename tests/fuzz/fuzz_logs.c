@@ -2,15 +2,17 @@
  * lines do not depend on how much is read at once. */
 #include "launcher/rundir/log_file.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* The hash of all lines, and of their times. */
-static uint64_t read_lines(const char *path, size_t room)
+static uint64_t read_lines(const char *folder, size_t room)
 {
 	struct log_file f;
 	uint64_t sum = 0;
@@ -18,7 +20,7 @@ static uint64_t read_lines(const char *path, size_t room)
 	int rc;
 	if (!rundir_log_file_init(&f, "node-3.log", 0))
 		abort();
-	while ((rc = rundir_log_file_next(&f, path, room, true, NULL)) > 0) {
+	while ((rc = rundir_log_file_next(&f, folder, room, true, NULL)) > 0) {
 		if (f.time < before)
 			abort();
 		before = f.time;
@@ -37,15 +39,19 @@ static uint64_t read_lines(const char *path, size_t room)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	char path[512];
+	char path[512], file[600];
 	const char *folder = getenv("TMPDIR");
 	snprintf(path, sizeof path, "%.400s/muster-fuzz-logs-%ld", folder ? folder : "/tmp",
 		 (long)getpid());
-	FILE *out = fopen(path, "w");
+	snprintf(file, sizeof file, "%s/node-3.log", path);
+	if (mkdir(path, 0700) && errno != EEXIST)
+		abort();
+	FILE *out = fopen(file, "w");
 	if (!out || fwrite(data, 1, size, out) != size || fclose(out))
 		abort();
 	uint64_t small = read_lines(path, 64), large = read_lines(path, 4096);
-	unlink(path);
+	unlink(file);
+	rmdir(path);
 	if (small != large)
 		abort();
 	return 0;
