@@ -38,8 +38,8 @@ struct shrink_request {
 	uint32_t open;                 /* its keys that were left to muster from the beginning */
 	const struct cluster *cluster; /* the nodes and devices that are left; borrowed */
 	enum job_shrink permitted;
-	/* The job as it was asked for: if it does not name the devices of the ranks, the planner has
-	 * chosen their speeds, and chooses again. */
+	/* The job as it was asked for: if it does not name the devices of the ranks, the
+	 * planner has chosen their speeds, and chooses again. */
 	const struct job *asked;
 };
 

@@ -164,11 +164,12 @@ static void free_request(struct comm_request *r)
 	free(r);
 }
 
-/* Whether the caller's thread issues the operation itself, so that collectives of all groups reach the
- * device's library in the order of the program, which is the same on every rank. Threads of groups
- * would issue them in any order, and the library's kernels that wait for each other in two orders can
- * fill the devices and never end. Messages need a thread: a receive is started early, and its first
- * use waits for the sender, which may wait for something that this rank sends later. */
+/* Whether the caller's thread issues the operation itself, so that collectives of all groups
+ * reach the device's library in the order of the program, which is the same on every rank.
+ * Threads of groups would issue them in any order, and the library's kernels that wait for each
+ * other in two orders can fill the devices and never end. Messages need a thread: a receive is
+ * started early, and its first use waits for the sender, which may wait for something that this
+ * rank sends later. */
 static bool issued_by_caller(const struct comm *c, const struct op *op)
 {
 	return c->device_group && c->device_group->native && op->kind != OP_P2P;

@@ -3,8 +3,8 @@
  *
  * plan_memory_rank (plan.h) defines the parts. Here they are computed in two steps, so that a
  * search can evaluate millions of layouts: first the sizes of a micro-batch and of a unit of
- * parameters on one tp rank, then the sums over a rank's stages. For plan/ only. plan.engine may name
- * another program than muster: memory_programs.h has its sizes.
+ * parameters on one tp rank, then the sums over a rank's stages. For plan/ only. plan.engine may
+ * name another program than muster: memory_programs.h has its sizes.
  */
 #ifndef MUSTER_PLAN_MEMORY_H
 #define MUSTER_PLAN_MEMORY_H
@@ -29,8 +29,8 @@ struct memory_sizes {
 	bool kept_again; /* recomputing layers share one copy of it */
 	/* what a layer of each kind has less between the halves of a split backward pass */
 	double freed[2];
-	/* tensors are allocated when they are needed: work and scratch_last are never alive together,
-	 * and chunks take turns to have the most slots */
+	/* tensors are allocated when they are needed: work and scratch_last are never alive
+	 * together, and chunks take turns to have the most slots */
 	bool on_demand;
 	bool offload;   /* layers are in host memory, STAGED of them on the device */
 	double immense; /* not 0: a lower bound that exceeds all machines */
@@ -43,9 +43,9 @@ void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
 
 /* The bytes of one micro-batch of a chunk in a slot. */
 double plan_memory_slot(const struct memory_sizes *s, const struct stage *stage);
-/* The bytes of a chunk's slots: `live` micro-batches, of which `whole` still wait for the first half
- * of their backward pass. turns: the most slots of all chunks of the rank, over the sum of their
- * `live` (struct sched_slots). */
+/* The bytes of a chunk's slots: `live` micro-batches, of which `whole` still wait for the first
+ * half of their backward pass. turns: the most slots of all chunks of the rank, over the sum of
+ * their `live` (struct sched_slots). */
 double plan_memory_slots(const struct memory_sizes *s, const struct stage *stage, int live,
 			 int whole, double turns);
 /* The bytes of plan_memory_slot that are in host memory. */

@@ -16,7 +16,8 @@ struct program {
 	bool masks;       /* masks of dropout are in memory whatever the rate is */
 	bool norms_again; /* the compiler computes norms again in the backward pass */
 	bool eight;       /* inputs of linears in 8 bits are kept as such */
-	/* the router's weights multiply the activations of experts, so their results are not kept */
+	/* the router's weights multiply the activations of experts, so their results are not
+	 * kept */
 	bool weighs_first;
 	/* tensors of the stream in a pipeline that live as long as a micro-batch: a chunk's result,
 	 * and the buffers for its input and its gradient */
@@ -48,9 +49,9 @@ struct program {
 	.shards = true, .grad = 4, .piles_up = true, .layers = 2, .grad_moved = 6, .messages = 3, \
 	.gathers_kept = true, .logit = 14, .logit_tp = 22, .fused = 4
 
-/* Megatron-Core: fp32 masters and moments, and 2-byte gradients. NVIDIA's benchmarks sum gradients in
- * bf16 (grad_sync_dtype of NeMo, grad_reduce_in_fp32 of Megatron-Bridge). Logits as above, but the
- * probabilities become the gradient in place. */
+/* Megatron-Core: fp32 masters and moments, and 2-byte gradients. NVIDIA's benchmarks sum
+ * gradients in bf16 (grad_sync_dtype of NeMo, grad_reduce_in_fp32 of Megatron-Bridge). Logits
+ * as above, but the probabilities become the gradient in place. */
 #define MEGATRON_CORE \
 	.grad = 2, .layers = 2, .grad_moved = 2, .eight = true, .logit = 10, .logit_tp = 10, \
 	.fused = 4, .reserve = 0.03
@@ -98,14 +99,15 @@ double plan_memory_program_reserve(const struct job *job)
 
 /* --- Activations --- */
 
-/* A tensor of the feed-forward part: rows × columns. A mixture's rows are those of an equal load. */
+/* A tensor of the feed-forward part: rows × columns. A mixture's rows are those of an equal
+ * load. */
 static double ffn_bytes(const struct act_dims *d, int64_t columns, double width)
 {
 	return width * (double)(d->n * (d->moe ? d->top : 1) * columns);
 }
 
-/* What a mixture keeps besides: the experts' inputs, which the ranks of a tp group hold whole, their
- * results, which they share, and the router's probabilities. */
+/* What a mixture keeps besides: the experts' inputs, which the ranks of a tp group hold whole,
+ * their results, which they share, and the router's probabilities. */
 static double mixture_bytes(const struct program *p, const struct act_dims *d,
 			    const struct layout *l, double input)
 {

@@ -1,15 +1,16 @@
 /*
  * parts — the parts of a mixed cluster that a job may run on.
  *
- * A step takes as long as its slowest devices need, so on a cluster with devices of several classes
- * the fast ones alone may be better than all of them. Kinds of nodes are of one class if their
- * devices have the same figures. A part has all nodes of some classes: every choice of them if there
- * are at most PARTS_FREE classes; otherwise each class alone, and the fastest ones together, up to
- * all. Devices of two vendors form no part together, and neither do devices that have products of the
- * job's type with some that lack them. A cluster of one class has one part, itself.
+ * A step takes as long as its slowest devices need, so on a cluster with devices of several
+ * classes the fast ones alone may be better than all of them. Kinds of nodes are of one class if
+ * their devices have the same figures. A part has all nodes of some classes: every choice of them
+ * if there are at most PARTS_FREE classes; otherwise each class alone, and the fastest ones
+ * together, up to all. Devices of two vendors form no part together, and neither do devices that
+ * have products of the job's type with some that lack them. A cluster of one class has one part,
+ * itself.
  *
- * If a job names each rank's device (launch.speeds, launch.threads), rank r is the r-th device. Then
- * only the parts with exactly as many devices and the whole cluster come into question.
+ * If a job names each rank's device (launch.speeds, launch.threads), rank r is the r-th device.
+ * Then only the parts with exactly as many devices and the whole cluster come into question.
  */
 #ifndef MUSTER_PLAN_PARTS_H
 #define MUSTER_PLAN_PARTS_H

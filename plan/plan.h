@@ -87,8 +87,8 @@ void plan_free(struct plan *p);
 /* Adds to the plan's warning, as far as there is room. */
 __attribute__((format(printf, 2, 3))) void plan_warn(struct plan *p, const char *fmt, ...);
 
-/* Adds the warnings that do not depend on the layout: types of numbers that the ranks' devices lack,
- * and guesses. */
+/* Adds the warnings that do not depend on the layout: types of numbers that the ranks' devices
+ * lack, and guesses. */
 void plan_warn_machines(const struct job *job, const struct cluster *c, struct plan *p);
 
 /* Sets the bytes of plan->ranks (memory.c). */

@@ -77,8 +77,8 @@ static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const 
 }
 
 /* cuBLASLt's fastest kernels need addresses, strides and sizes that are multiples of 16 bytes
- * (cuBLAS library, "Tensor Core Usage"). The last columns of dy that are not have a product of their
- * own. */
+ * (cuBLAS library, "Tensor Core Usage"). The last columns of dy that are not have a product of
+ * their own. */
 enum { COLUMNS_WHOLE = 8 };
 
 static void linear_bwd_weight_strided(struct backend *k, float *dw, const void *dy, int64_t row,

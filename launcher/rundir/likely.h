@@ -7,8 +7,8 @@
 
 enum { RUNDIR_LIKELY = 64 };
 
-/* Writes "within the likely 1.05 s to 1.20 s", or "below …", or "above …"; "" if one of the numbers is
- * not above 0. Returns out. */
+/* Writes "within the likely 1.05 s to 1.20 s", or "below …", or "above …"; "" if one of the
+ * numbers is not above 0. Returns out. */
 const char *rundir_likely_print(double measured, double least, double most,
 				char out[RUNDIR_LIKELY]);
 

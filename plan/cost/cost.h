@@ -24,9 +24,9 @@
 #include "plan/place/group_links.h"
 #include "plan/plan.h"
 
-/* The most elements that a rank can have of a unit of each kind: those of a tp rank (rank 0 has the
- * most) and of ep rank 0. For a tied head these are the elements of its copy on another rank. Sequence
- * parallelism splits rows, not parameters, so they do not depend on it. */
+/* The most elements that a rank can have of a unit of each kind: those of a tp rank (rank 0 has
+ * the most) and of ep rank 0. For a tied head these are the elements of its copy on another
+ * rank. Sequence parallelism splits rows, not parameters, so they do not depend on it. */
 struct cost_units {
 	int64_t elements[UNIT_KINDS];
 	int64_t hidden[UNIT_KINDS]; /* of them, those of hidden matrices (optimizer_hidden) */
@@ -64,9 +64,9 @@ struct cost_case {
 
 /* Bytes of an element of weights and activations. */
 double cost_width(const struct cost_case *c);
-/* Seconds of one micro-batch on one stage, on the case's machine. They depend on job, shape, machine
- * and engine of the case, on the degrees tp, cp and ep and their links, and on the stage's number
- * of layers, how many of them recompute, and whether it is first or last. */
+/* Seconds of one micro-batch on one stage, on the case's machine. They depend on job, shape,
+ * machine and engine of the case, on the degrees tp, cp and ep and their links, and on the
+ * stage's number of layers, how many of them recompute, and whether it is first or last. */
 struct cost_pass {
 	double fwd, bwd, weight; /* compute; weight: the part of bwd for the weights' gradients */
 	/* what the backward pass recomputes, with its transfers; not included in bwd */

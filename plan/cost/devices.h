@@ -24,8 +24,8 @@ void cost_machine_of_agents(const struct node_kind *k, bool low_precision, int a
 bool cost_device_lacks(const struct job *job, const struct node_kind *k);
 /* The rate of large products of an agent on this machine, FLOP/s. */
 double cost_machine_pace(const struct cost_machine *m);
-/* The slowest machine of the plan's ranks; the fastest one if the job names the ranks' speeds, which
- * are relative to it. CPU agents share their node's cores by their threads. */
+/* The slowest machine of the plan's ranks; the fastest one if the job names the ranks' speeds,
+ * which are relative to it. CPU agents share their node's cores by their threads. */
 void cost_machine_of_plan(const struct job *job, const struct cluster *c, const struct plan *p,
 			  struct cost_machine *out);
 

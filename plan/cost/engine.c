@@ -146,9 +146,9 @@ static const struct cost_engine_pass core[] = {
 	END
 };
 
-/* Since June 2026 on Blackwell (container 26.06 of Megatron-Bridge): the experts' products, casts and
- * activations are one kernel, rows arrive in the order of the experts, a step is one CUDA graph, and
- * the all-to-alls run beside another micro-batch. */
+/* Since June 2026 on Blackwell (container 26.06 of Megatron-Bridge): the experts' products,
+ * casts and activations are one kernel, rows arrive in the order of the experts, a step is one
+ * CUDA graph, and the all-to-alls run beside another micro-batch. */
 static const struct cost_engine_pass core_2026[] = {
 	{ PHASE_FORWARD, RATE_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 2 } },
 	{ PHASE_FORWARD, RATE_MOVED, NEED_NOTHING, 2, { [TENSOR_STREAM] = 3 } },

@@ -3,10 +3,10 @@
  * besides its matrix products, which transfers hide behind which work, and how wide elements are.
  * The machine's rates are in machine.h, the job in job.h.
  *
- * cost_engine_muster describes agent/engine. The others are there for users who run another program
- * (plan.engine), and to compare the model with published measurements. Those of Megatron-LM were read
- * in its public history, at the commits that were current when the measurements were made; engine.c
- * names the sources.
+ * cost_engine_muster describes agent/engine. The others are there for users who run another
+ * program (plan.engine), and to compare the model with published measurements. Those of
+ * Megatron-LM were read in its public history, at the commits that were current when the
+ * measurements were made; engine.c names the sources.
  */
 #ifndef MUSTER_PLAN_COST_ENGINE_H
 #define MUSTER_PLAN_COST_ENGINE_H

@@ -45,8 +45,8 @@ double cost_layer_passes(const struct cost_case *c, const struct cost_shard *h,
 			 enum engine_phase phase);
 /* Seconds in which so many bytes are read or written. */
 double cost_moved(const struct cost_case *c, double bytes);
-/* Whether the tp ranks route their own rows of a mixture; the gathers of its rows then belong to the
- * routes. */
+/* Whether the tp ranks route their own rows of a mixture; the gathers of its rows then belong
+ * to the routes. */
 bool cost_layer_routes_own(const struct cost_case *c, const struct cost_shard *h);
 
 /* --- Transfers --- */

@@ -80,9 +80,9 @@ double cost_tp_input_half(const struct cost_case *c, const struct cost_shard *h,
 	       gather_beside(c, fed(h), hides, y->linear[LINEAR_DOWN][RATE_PRODUCT_INPUT]);
 }
 
-/* Seconds of an all-to-all of rows, each of which goes to `top` experts. Rows that cross once per node
- * reach each other node with the probability that one of their experts is there; inside the node they
- * are copied. */
+/* Seconds of an all-to-all of rows, each of which goes to `top` experts. Rows that cross once
+ * per node reach each other node with the probability that one of their experts is there;
+ * inside the node they are copied. */
 static double all_to_all(const struct cost_case *c, double bytes)
 {
 	const struct group_links *ep = &c->group_links[GROUP_EP];

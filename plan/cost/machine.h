@@ -41,8 +41,8 @@ struct cost_machine {
 	double attention;
 	enum gpu_generation generation;
 	bool listed; /* GPUs only: devices.c has a row for it; otherwise ordinary figures count */
-	/* the rate of products of 8-bit numbers over that of 2-byte ones; 0: the device has none, or
-	 * is not listed */
+	/* the rate of products of 8-bit numbers over that of 2-byte ones; 0: the device has
+	 * none, or is not listed */
 	double eight;
 	int units;   /* units that compute tiles; 0: products are not split into tiles */
 	double wave; /* seconds */

@@ -179,9 +179,10 @@ static void add_exchange(const struct cost_case *c, const struct cost_rank *r,
 					place_seconds_all_reduce(&cut.copies, bucket / cut.each));
 }
 
-/* How many micro-batches' passes hide the exchange of once per step. The interleaved schedule runs
- * its first and its last group of pp micro-batches chunk by chunk, so that the exchange of one chunk
- * hides behind the group's passes through the others, and behind one pass through the chunk. */
+/* How many micro-batches' passes hide the exchange of once per step. The interleaved schedule
+ * runs its first and its last group of pp micro-batches chunk by chunk, so that the exchange of
+ * one chunk hides behind the group's passes through the others, and behind one pass through the
+ * chunk. */
 static double passes_beside(const struct cost_case *c)
 {
 	double chunks = c->layout->chunks, group = fmin(c->layout->pp, c->micros);

@@ -3,8 +3,8 @@
  *
  * The speeds decide how the work is shared. How long a rank takes for its share follows from the
  * machine of its own kind of node: its products, its memory, its host's link, and the links inside
- * the node if they are all alike. All kinds share the network. If the job names a device slower than
- * its kind is, it computes that much slower. For processors, only the job's speeds count.
+ * the node if they are all alike. All kinds share the network. If the job names a device slower
+ * than its kind is, it computes that much slower. For processors, only the job's speeds count.
  */
 #ifndef MUSTER_PLAN_COST_UNLIKE_H
 #define MUSTER_PLAN_COST_UNLIKE_H

@@ -153,8 +153,8 @@ int search_eval_agents(const struct eval *v)
 	return world < v->box ? world : v->box;
 }
 
-/* Sets the machine of the slowest kind of node with so many agents on a node; of the fastest kind if
- * the job names speeds. */
+/* Sets the machine of the slowest kind of node with so many agents on a node; of the fastest
+ * kind if the job names speeds. */
 static void set_machine(struct eval *v, int agents)
 {
 	const struct cluster *c = v->space->cluster;

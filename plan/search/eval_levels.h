@@ -128,8 +128,8 @@ struct eval {
 };
 
 int search_eval_agents(const struct eval *v);
-/* The machine of a stream's passes [i], and the links of its node; 0: the case's, otherwise those of
- * kind i - 1. */
+/* The machine of a stream's passes [i], and the links of its node; 0: the case's, otherwise
+ * those of kind i - 1. */
 const struct cost_machine *search_eval_machine(const struct eval *v, int i);
 const struct group_links *search_eval_links(const struct eval *v, int i);
 /* The sizes of the stream, [TP_KINDS]. */

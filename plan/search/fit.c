@@ -76,7 +76,8 @@ static void print_parts(const struct plan_rank *r, struct buf *out)
 	}
 }
 
-/* Prints what muster plan --auto finds if the job gives no key of its layout, or that nothing fits. */
+/* Prints what muster plan --auto finds if the job gives no key of its layout, or that nothing
+ * fits. */
 static void print_fastest(const struct job *job, const struct cluster *c,
 			  const struct search_config *from, struct buf *out)
 {

@@ -22,9 +22,9 @@ const char *search_fit_part_name(int part);
 
 /* Whether each rank's device holds what it needs, as far as that is known. */
 bool search_fit_devices(const struct cluster *c, const struct plan *p);
-/* Sets p->memory. Adds to p->warning what the nodes' memory may not hold. ERR_NOFIT names the rank,
- * by how much it is too large, its largest parts, another program that would fit (leaner.h), and the
- * hint of search_fit_hint. */
+/* Sets p->memory. Adds to p->warning what the nodes' memory may not hold. ERR_NOFIT names the
+ * rank, by how much it is too large, its largest parts, another program that would fit
+ * (leaner.h), and the hint of search_fit_hint. */
 int search_fit_memory(const struct job *job, const struct cluster *c, struct plan *p,
 		      struct err *e);
 /* Prints "nearest that fit: recompute.mode = full (12.3 s per step); or …": the changes to the job,

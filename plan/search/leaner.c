@@ -15,7 +15,8 @@ enum { PROGRAMS = sizeof programs / sizeof *programs };
 /* A part is named if it makes up this share of what is saved. */
 #define NAMED 0.1
 
-/* The plan's memory with another program. Returns whether it fits; *most: the largest rank's bytes. */
+/* The plan's memory with another program. Returns whether it fits; *most: the largest rank's
+ * bytes. */
 static bool fits_with(struct job *job, enum job_engine program, const struct cluster *c,
 		      struct plan *p, double *most)
 {

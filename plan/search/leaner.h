@@ -8,9 +8,9 @@
 #include "base/buf.h"
 #include "plan/plan.h"
 
-/* Prints "; Megatron-Core would fit with 71 GiB (gradients 13 GiB less)": the program that needs the
- * least, and by how much each part of the rank `worst` would be smaller. Prints nothing if the job is
- * another program's, or if none of them would fit. */
+/* Prints "; Megatron-Core would fit with 71 GiB (gradients 13 GiB less)": the program that
+ * needs the least, and by how much each part of the rank `worst` would be smaller. Prints
+ * nothing if the job is another program's, or if none of them would fit. */
 void search_leaner_print(const struct job *job, const struct cluster *c, const struct plan *p,
 			 const struct plan_rank *worst, struct buf *out);
 

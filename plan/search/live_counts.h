@@ -1,9 +1,10 @@
 /*
  * live_counts — how many micro-batches of each chunk a pipeline rank keeps alive, and how many of
- * them before their backward passes (schedule_slots). The counts are kept, because a search asks for the same tables again and again.
+ * them before their backward passes (schedule_slots). The counts are kept, because a search asks
+ * for the same tables again and again.
  *
- * A long run keeps as many alive as a short one (schedule_enough_micros), so a table is counted for
- * a few micro-batches only.
+ * A long run keeps as many alive as a short one (schedule_enough_micros), so a table is counted
+ * for a few micro-batches only.
  */
 #ifndef MUSTER_PLAN_SEARCH_LIVE_COUNTS_H
 #define MUSTER_PLAN_SEARCH_LIVE_COUNTS_H
@@ -13,8 +14,8 @@
 
 struct live_counts;
 
-/* Of one chunk: struct sched_slots. turns: the most of all chunks of the rank, over the sum of their
- * `live`. */
+/* Of one chunk: struct sched_slots. turns: the most of all chunks of the rank, over the sum of
+ * their `live`. */
 struct live_chunk {
 	int live, whole;
 	double turns;

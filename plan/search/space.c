@@ -7,10 +7,10 @@
 
 #include <string.h>
 
-/* CP_FROM: sequences of dense models on GPUs that context parallelism is tried for. With shorter ones it
- * gains less than the prediction's error, unless heads and layers do not suffice for the devices.
- * TOKENS_MIN: tokens of a sequence on a cp rank, if a quarter of it is not less. Fewer tokens do
- * not keep a device busy. */
+/* CP_FROM: sequences of dense models on GPUs that context parallelism is tried for. With
+ * shorter ones it gains less than the prediction's error, unless heads and layers do not
+ * suffice for the devices. TOKENS_MIN: tokens of a sequence on a cp rank, if a quarter of it is
+ * not less. Fewer tokens do not keep a device busy. */
 enum { CP_FROM = 16 * 1024, CP_MAX = 64, MICRO_MAX = 16, TOKENS_MIN = 256 };
 
 static void add_value(struct space_list *l, int value)

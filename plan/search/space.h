@@ -4,11 +4,11 @@
  *
  * All of them obey the rules of plan/spec/job/check*.c. The space leaves out what cannot win:
  * tensor parallelism that leaves more than a quarter of the devices idle; replicas on less than
- * three quarters of the possible devices, if more replicas are possible (of the cores, if there can
- * be more agents than a node has cores); context parallelism for dense models of less than 16k tokens
- * on GPUs, if heads, layers and sequences suffice for the devices; ZeRO without replicas; schedules
- * without a pipeline; schedules that are not searched (schedule.h), or that the program of
- * plan.engine does not have (engine.h).
+ * three quarters of the possible devices, if more replicas are possible (of the cores, if there
+ * can be more agents than a node has cores); context parallelism for dense models of less than 16k
+ * tokens on GPUs, if heads, layers and sequences suffice for the devices; ZeRO without replicas;
+ * schedules without a pipeline; schedules that are not searched (schedule.h), or that the program
+ * of plan.engine does not have (engine.h).
  */
 #ifndef MUSTER_PLAN_SEARCH_SPACE_H
 #define MUSTER_PLAN_SEARCH_SPACE_H

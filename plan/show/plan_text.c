@@ -237,7 +237,8 @@ static void print_fullest(const struct plan *p, struct buf *out)
 	buf_printf(out, "; free %s\n", human_bytes(p->memory - r->total, part));
 }
 
-/* On a device, memory limits the logits that exist at a time; muster's engine computes them in chunks. */
+/* On a device, memory limits the logits that exist at a time; muster's engine computes them in
+ * chunks. */
 static void print_logits(const struct job *job, const struct plan *p, struct buf *out)
 {
 	struct act_dims d;

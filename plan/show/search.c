@@ -128,7 +128,8 @@ static void print_parts(const struct plan_rank *r, struct buf *out)
 	}
 }
 
-/* Prints what keeps a configuration from being chosen: the device, its node, or the room to spare. */
+/* Prints what keeps a configuration from being chosen: the device, its node, or the room to
+ * spare. */
 static void print_lack(const struct eval_leaf *l, struct buf *out)
 {
 	char bytes[HUMAN], limit[HUMAN];

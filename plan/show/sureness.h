@@ -11,8 +11,8 @@
  * processors, whose figures are measured, or have unknown rates. */
 void show_sureness_print(const struct job *job, const struct plan_peak *of, double seconds,
 			 struct buf *out);
-/* {"least_seconds", "most_seconds", "regime", "published_steps", "mean_error", "worst_error"}; errors
- * are shares of a step's time. Null where nothing is printed. */
+/* {"least_seconds", "most_seconds", "regime", "published_steps", "mean_error", "worst_error"};
+ * errors are shares of a step's time. Null where nothing is printed. */
 json_t *show_sureness_json(const struct job *job, const struct plan_peak *of, double seconds);
 
 #endif

@@ -135,8 +135,8 @@ static void check_distances(bool refuses)
 	backend_close(k);
 }
 
-/* The same sizes with other distances between rows are other products. The last column has a product
- * of its own. */
+/* The same sizes with other distances between rows are other products. The last column has a
+ * product of its own. */
 static void rows_with_gaps_give_the_same_gradient(void **state)
 {
 	(void)state;

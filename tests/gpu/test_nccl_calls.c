@@ -1,11 +1,12 @@
 /*
- * Counts the NCCL calls of a training step's gradients and parameters, on one rank of 8, 64 and 1024,
- * under each ZeRO stage. The calls are those that the parameter store starts, and that libcomm's code
- * for NCCL issues for them: over groups of that many ranks whose other ranks do not exist, and over a
- * double of NCCL that counts (tests/gpu/doubles/recorder.h).
+ * Counts the NCCL calls of a training step's gradients and parameters, on one rank of 8, 64 and
+ * 1024, under each ZeRO stage. The calls are those that the parameter store starts, and that
+ * libcomm's code for NCCL issues for them: over groups of that many ranks whose other ranks do not
+ * exist, and over a double of NCCL that counts (tests/gpu/doubles/recorder.h).
  *
- * Every gather and every reduction is one call. The column "unequal" has the calls of the same step
- * if shards were as equal as their elements allow, without padding: NCCL has no call for those.
+ * Every gather and every reduction is one call. The column "unequal" has the calls of the same
+ * step if shards were as equal as their elements allow, without padding: NCCL has no call for
+ * those.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -164,8 +165,8 @@ int comm_wait(struct comm_request *req, struct err *e)
 
 /* --- Steps -------------------------------------------------------------------------------- */
 
-/* GPT-2 124M, and the same at a quarter of its width. The numbers of calls of ZeRO follow from the units
- * alone, and those are equally many. */
+/* GPT-2 124M, and the same at a quarter of its width. The numbers of calls of ZeRO follow from
+ * the units alone, and those are equally many. */
 #define GPT2(WIDTH) \
 	{ \
 		.family = FAMILY_GPT2, .layers = 12, .hidden = (WIDTH), .heads = 12, \
@@ -263,8 +264,8 @@ static struct comm count(struct device *device, const struct catalogue *catalogu
 
 static const int sizes[] = { 8, 64, RANKS_MAX };
 
-/* Zero 1 reduces and gathers each unit once, zero 2 reduces after each micro-batch. Zero 3 gathers for
- * each pass, and the buffers keep the last units of a kind for the next pass. */
+/* Zero 1 reduces and gathers each unit once, zero 2 reduces after each micro-batch. Zero 3
+ * gathers for each pass, and the buffers keep the last units of a kind for the next pass. */
 static int64_t expected_calls(int zero, int64_t units)
 {
 	const int64_t layers = quarter.layers;

@@ -33,8 +33,8 @@ struct optim_options {
 	struct param_store *store;
 	const struct job *job;
 	const char *spill_dir; /* for offload.optimizer, unless TMPDIR is set: the run folder */
-	/* The world's ranks, as a group on memory of the backend: optim_grad_norm adds there, and only
-	 * the result comes to the host. NULL: it adds on the host. */
+	/* The world's ranks, as a group on memory of the backend: optim_grad_norm adds there,
+	 * and only the result comes to the host. NULL: it adds on the host. */
 	struct comm *device_world;
 };
 

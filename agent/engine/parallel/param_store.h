@@ -155,8 +155,9 @@ void param_store_shard_range(const struct param_store *s, const struct param *p,
 /* Whether this rank is the first of the ranks that hold a part of the parameter. It saves the
  * states that all of them hold. */
 bool param_store_saves(const struct param_store *s, const struct param *p);
-/* Elements of all this rank's blocks, with the gaps between groups of parameters and the padding. There
- * may be some although no piece is this rank's: the blocks of a very small model can be only padding. */
+/* Elements of all this rank's blocks, with the gaps between groups of parameters and the
+ * padding. There may be some although no piece is this rank's: the blocks of a very small model
+ * can be only padding. */
 int64_t param_store_owned(const struct param_store *s);
 /* Where the blocks begin among the masters and, with ZeRO 2 and 3, among the gradients. */
 float *param_store_owned_masters(const struct param_store *s);

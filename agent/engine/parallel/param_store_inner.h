@@ -29,8 +29,8 @@ struct replica_groups {
 struct unit_layout {
 	int64_t n;      /* the unit's elements */
 	int64_t lo, hi; /* this rank owns elements [lo, hi) */
-	/* with the padding that makes the shards equal: the elements of this rank's block, its place
-	 * in the unit, and the elements of all blocks */
+	/* with the padding that makes the shards equal: the elements of this rank's block, its
+	 * place in the unit, and the elements of all blocks */
 	int64_t block, at, whole;
 	int64_t counted_lo, counted_hi; /* and counts these */
 	/* where it begins in each buffer: all blocks, or this rank's block if the buffer has no

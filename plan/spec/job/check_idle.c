@@ -1,7 +1,7 @@
-/* Refuses keys that belong to a choice that was not made. With a value other than the default they
- * would have no effect, but whoever wrote them expects one. A resolved job holds every key, so a
- * default counts as not given. Also refuses keys that a parameter server does not support, and those that
- * only muster's own engine has if another program is planned for. */
+/* Refuses keys that belong to a choice that was not made. With a value other than the default
+ * they would have no effect, but whoever wrote them expects one. A resolved job holds every
+ * key, so a default counts as not given. Also refuses keys that a parameter server does not
+ * support, and those that only muster's own engine has if another program is planned for. */
 #include "plan/spec/job/rules.h"
 #include "plan/spec/schedule/schedule.h"
 

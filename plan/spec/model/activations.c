@@ -41,8 +41,9 @@ static int64_t cut(int64_t n, const struct layout *l, int tp_rank, int64_t grain
 	return hi - lo;
 }
 
-/* All tp ranks compute the same rows at once, because they reduce these rows' numbers: as many as the
- * largest shard permits. The first one has the most grains, and the last one has the remainder. */
+/* All tp ranks compute the same rows at once, because they reduce these rows' numbers: as many
+ * as the largest shard permits. The first one has the most grains, and the last one has the
+ * remainder. */
 static int64_t rows_of_all(const struct job *job, int64_t vocab, const struct layout *l, int64_t n)
 {
 	int64_t first = cut(vocab, l, 0, CATALOGUE_VOCAB_GRAIN),

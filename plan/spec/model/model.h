@@ -204,9 +204,10 @@ const struct param *catalogue_find(const struct catalogue *c, enum param_role ro
 int catalogue_unit(const struct catalogue *c, enum unit_kind kind, int layer);
 
 /* ZeRO: a unit of n elements is cut into blocks of catalogue_block() elements, one for each of
- * `shards`. Shard i owns elements [*lo, *hi), which are its block without the padding: the blocks are
- * equally long, so that one call of a library can gather or reduce them, and the last ones may
- * end with padding or hold nothing else. Blocks are multiples of CATALOGUE_SHARD_GRAIN. */
+ * `shards`. Shard i owns elements [*lo, *hi), which are its block without the padding: the
+ * blocks are equally long, so that one call of a library can gather or reduce them, and the
+ * last ones may end with padding or hold nothing else. Blocks are multiples of
+ * CATALOGUE_SHARD_GRAIN. */
 enum { CATALOGUE_SHARD_GRAIN = 16 };
 int64_t catalogue_block(int64_t n, int shards);
 void catalogue_piece(int64_t n, int shards, int i, int64_t *lo, int64_t *hi);

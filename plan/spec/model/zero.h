@@ -45,19 +45,19 @@ void zero_owned(int64_t n, int stage, const struct zero_cut *cut, int64_t *lo, i
 int64_t zero_block(int64_t n, int stage, const struct zero_cut *cut);
 /* The same of the whole unit: all shards' blocks. */
 int64_t zero_whole(int64_t n, int stage, const struct zero_cut *cut);
-/* Of the elements that it updates, this rank counts [*lo, *hi) in norms and saves them. The copies
- * divide them, so that one rank counts each element. Of a parameter that several tp ranks hold, only copy 0 counts; a
- * tied copy does not count. */
+/* Of the elements that it updates, this rank counts [*lo, *hi) in norms and saves them. The
+ * copies divide them, so that one rank counts each element. Of a parameter that several tp
+ * ranks hold, only copy 0 counts; a tied copy does not count. */
 void zero_counted(int64_t n, int stage, const struct zero_cut *cut, int64_t *lo, int64_t *hi);
 /* How many elements this rank saves of the parameters, and of each of the optimizer's moments. */
 double zero_saved(const struct model_shape *m, const struct share *s, int stage,
 		  const struct zero_cut cut[ZERO_CLASSES]);
 
-/* Gradients that every replica holds whole are all-reduced in place, units together, as soon as so many
- * elements of adjacent units are complete. A host's network is busy with few: 4 MiB of fp32 take some
- * hundred microseconds on a fast link, far more than an operation's fixed cost, and the first reduction
- * starts early. Between devices the fixed cost grows with the replicas and the bandwidth is a hundred
- * times as high: there it is Megatron-Core's rule. */
+/* Gradients that every replica holds whole are all-reduced in place, units together, as soon as
+ * so many elements of adjacent units are complete. A host's network is busy with few: 4 MiB of
+ * fp32 take some hundred microseconds on a fast link, far more than an operation's fixed cost,
+ * and the first reduction starts early. Between devices the fixed cost grows with the replicas
+ * and the bandwidth is a hundred times as high: there it is Megatron-Core's rule. */
 int64_t zero_bucket(bool device, int replicas);
 
 /* Buffers per kind of unit, if there are that many units: one in use, one being filled. */

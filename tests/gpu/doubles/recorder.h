@@ -1,7 +1,7 @@
 /*
- * recorder — a double of NCCL that counts calls and does nothing else, as libnccl.so.2 in a folder of
- * its own. A communicator has as many ranks as its opener says, and this process is one of them: so
- * the calls of one rank of a thousand can be counted.
+ * recorder — a double of NCCL that counts calls and does nothing else, as libnccl.so.2 in a folder
+ * of its own. A communicator has as many ranks as its opener says, and this process is one of
+ * them: so the calls of one rank of a thousand can be counted.
  */
 #ifndef MUSTER_TESTS_GPU_RECORDER_H
 #define MUSTER_TESTS_GPU_RECORDER_H

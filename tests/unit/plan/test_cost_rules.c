@@ -247,8 +247,8 @@ static void offloading_costs_its_bytes(void **state)
 	assert_true(fabs((t.optimizer - now.optimizer) / (6 * 4 * owned / 50e9) - 1) < 0.02);
 }
 
-/* Another program's update moves its own bytes, and an offloaded state travels as muster's does. The
- * host's idling, which makes passes of eager programs longer, makes no copy longer. */
+/* Another program's update moves its own bytes, and an offloaded state travels as muster's
+ * does. The host's idling, which makes passes of eager programs longer, makes no copy longer. */
 static void offloading_costs_other_programs_as_much(void **state)
 {
 	static const enum job_engine engines[] = { ENGINE_MEGATRON_CORE, ENGINE_FSDP_EAGER };

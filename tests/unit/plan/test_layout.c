@@ -271,8 +271,8 @@ static int layers_of(const struct stage *s)
 	return s->layer_hi - s->layer_lo;
 }
 
-/* The lowest cost of the costliest stage if one layer is left over: it goes to an end, or to a stage
- * between them. */
+/* The lowest cost of the costliest stage if one layer is left over: it goes to an end, or to a
+ * stage between them. */
 static double best_of_one_more(const struct model_shape *m, int n)
 {
 	double layer = shape_cost_layer(m), first = shape_cost_embed(m), last = shape_cost_head(m);

@@ -401,7 +401,8 @@ static bool name_speeds(const struct job *job, const struct cluster *c, struct j
 }
 
 /* Builds a plan of every configuration of each choice of devices, with equal and with unequal
- * shares, without bounds. A plan may use other devices than those that its layout was listed for. */
+ * shares, without bounds. A plan may use other devices than those that its layout was listed
+ * for. */
 static void build_all(const struct job *job, const struct cluster *c, struct best *b)
 {
 	struct space *s = malloc(sizeof *s);

@@ -540,7 +540,8 @@ static void memory_follows_the_layout(void **state)
 	plan_free(&one);
 }
 
-/* zb-v over 4 ranks: the first and the last of 8 stages are on rank 0, and 6 layers on the others. */
+/* zb-v over 4 ranks: the first and the last of 8 stages are on rank 0, and 6 layers on the
+ * others. */
 static void ends_without_layers_hold_the_embedding_and_the_head(void **state)
 {
 	struct test_cluster y;

@@ -318,8 +318,8 @@ static void all_that_is_found_can_be_run(void **state)
 	free(s);
 }
 
-/* The ranks' largest memory, if the job can be built as a whole plan with so many tp ranks; otherwise
- * 0. */
+/* The ranks' largest memory, if the job can be built as a whole plan with so many tp ranks;
+ * otherwise 0. */
 static double memory_of(const struct job *job, const struct cluster *c, int tp)
 {
 	struct job mine = *job;
@@ -335,9 +335,9 @@ static double memory_of(const struct job *job, const struct cluster *c, int tp)
 	return most;
 }
 
-/* 14 replicas on 5 nodes of 7 devices: groups of 2 have room to spare, but leave a node with fewer
- * replicas than the others, so that nothing shards inside nodes. Single devices fill 2 nodes, and lack
- * the room. */
+/* 14 replicas on 5 nodes of 7 devices: groups of 2 have room to spare, but leave a node with
+ * fewer replicas than the others, so that nothing shards inside nodes. Single devices fill 2
+ * nodes, and lack the room. */
 static void if_no_plan_with_room_can_be_built_the_others_count(void **state)
 {
 	struct job job = job_of(NULL,
