@@ -3,6 +3,7 @@
 #include "base/hash.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@ struct choice {
 	uint64_t hash; /* of the key */
 	bool proposal;
 	uint8_t length;
-	char machine[CHOICES_TEXT], key[CHOICES_TEXT];
+	char machine[CHOICES_TEXT], key[CHOICES_TEXT], note[CHOICES_TEXT];
 	unsigned char value[CHOICES_VALUE];
 };
 
@@ -22,6 +23,7 @@ struct choices {
 	unsigned version;
 	char machine[CHOICES_TEXT];
 	int count, room;
+	int last; /* the choice that was put last; -1: it was not kept */
 	struct choice *all;
 };
 
@@ -45,12 +47,17 @@ static bool is_control(char c)
 	return (unsigned char)c < ' ' || c == 0x7f;
 }
 
+static void clean_text(char *at)
+{
+	for (; *at; at++)
+		if (is_control(*at))
+			*at = ' ';
+}
+
 void choices_set_machine(struct choices *c, const char *machine)
 {
 	snprintf(c->machine, sizeof c->machine, "%s", machine);
-	for (char *at = c->machine; *at; at++)
-		if (is_control(*at))
-			*at = ' ';
+	clean_text(c->machine);
 	c->version++;
 }
 
@@ -118,15 +125,18 @@ static struct choice *new_choice(struct choices *c)
 	return &c->all[c->count++];
 }
 
-static void set_choice(struct choices *c, const struct choice *from, bool replace)
+/* Returns the number of the choice that it has set, or -1. */
+static int set_choice(struct choices *c, const struct choice *from, bool replace)
 {
 	struct choice *one = look_up(c, from->machine, from->key, from->proposal);
 	if (one && !replace)
-		return;
+		return -1;
 	if (!one)
 		one = new_choice(c);
-	if (one)
-		*one = *from;
+	if (!one)
+		return -1;
+	*one = *from;
+	return (int)(one - c->all);
 }
 
 static bool is_text(const char *text, size_t length)
@@ -142,12 +152,36 @@ void choices_put(struct choices *c, const char *key, const void *value, size_t l
 	struct choice one = { .hash = hash_text(key),
 			      .proposal = c->mode == CHOICES_PROPOSED,
 			      .length = (uint8_t)length };
+	c->last = -1;
 	if (!is_text(key, strlen(key)) || !c->machine[0] || !length || length > CHOICES_VALUE)
 		return;
 	snprintf(one.machine, sizeof one.machine, "%s", c->machine);
 	snprintf(one.key, sizeof one.key, "%s", key);
 	memcpy(one.value, value, length);
-	set_choice(c, &one, true);
+	c->last = set_choice(c, &one, true);
+}
+
+void choices_note(struct choices *c, const char *fmt, ...)
+{
+	va_list ap;
+	if (c->last < 0 || c->last >= c->count)
+		return;
+	char *note = c->all[c->last].note;
+	va_start(ap, fmt);
+	vsnprintf(note, CHOICES_TEXT, fmt, ap);
+	va_end(ap);
+	clean_text(note);
+}
+
+bool choices_at(const struct choices *c, int i, const char **key, const char **note)
+{
+	for (int at = 0; at < c->count; at++)
+		if (!strcmp(c->all[at].machine, c->machine) && i-- == 0) {
+			*key = c->all[at].key;
+			*note = c->all[at].note;
+			return true;
+		}
+	return false;
 }
 
 /* --- The text ----------------------------------------------------------------------------- */
@@ -158,6 +192,7 @@ static void write_choice(const struct choice *one, struct buf *out)
 	buf_printf(out, "%s\t%s\t", one->machine, one->key);
 	for (int i = 0; i < one->length; i++)
 		buf_printf(out, "%02x", one->value[i]);
+	buf_printf(out, "\t%s", one->note);
 	if (!buf_failed(out))
 		buf_printf(out, "\t%016" PRIx64 "\n",
 			   hash_bytes(out->data + from, out->len - from));
@@ -198,7 +233,7 @@ static bool read_text(char to[CHOICES_TEXT], const char *at, size_t n)
 	return true;
 }
 
-enum { FIELDS = 4 };
+enum { FIELDS = 5 };
 
 /* Splits a line at its tabs. */
 static bool split_line(const char *line, size_t n, const char *field[FIELDS], size_t length[FIELDS])
@@ -224,10 +259,11 @@ static bool read_line(const char *line, size_t n, struct choice *one)
 	if (!split_line(line, n, field, length))
 		return false;
 	snprintf(check, sizeof check, "%016" PRIx64,
-		 hash_bytes(line, (size_t)(field[3] - 1 - line)));
-	if (length[3] != 16 || memcmp(field[3], check, 16) ||
+		 hash_bytes(line, (size_t)(field[FIELDS - 1] - 1 - line)));
+	if (length[FIELDS - 1] != 16 || memcmp(field[FIELDS - 1], check, 16) ||
 	    !read_text(one->machine, field[0], length[0]) ||
-	    !read_text(one->key, field[1], length[1]) || !read_value(one, field[2], length[2]))
+	    !read_text(one->key, field[1], length[1]) || !read_value(one, field[2], length[2]) ||
+	    (length[3] && !read_text(one->note, field[3], length[3])))
 		return false;
 	one->hash = hash_text(one->key);
 	return true;

@@ -26,10 +26,11 @@
  *     choices_agree, which drops its own proposals, takes the text, and fixes the table.
  *
  * The text, which is also the file's content, has one line per choice. Fields are separated by tabs;
- * bytes are in hexadecimal; the check is hash_bytes of the line before its last tab:
+ * bytes are in hexadecimal; a note is for people; the check is hash_bytes of the line before its last
+ * tab:
  *
  *     muster-choices 1
- *     MACHINE <tab> KEY <tab> VALUE <tab> CHECK
+ *     MACHINE <tab> KEY <tab> VALUE <tab> NOTE <tab> CHECK
  *
  * A line that is damaged, cut or too long is skipped, and so is a text with another first line. So a
  * file that was lost is measured again, and two files can be merged by their lines.
@@ -45,7 +46,7 @@
 #include <stdint.h>
 
 enum {
-	CHOICES_TEXT = 192,  /* bytes of a machine or a key, with its NUL */
+	CHOICES_TEXT = 192,  /* bytes of a machine, a key or a note, with its NUL */
 	CHOICES_VALUE = 128, /* bytes of a value */
 	CHOICES_MOST = 16384 /* choices of a table; further ones are not kept */
 };
@@ -73,6 +74,12 @@ bool choices_proposed(const struct choices *c, const char *key);
 /* Keeps a measured choice, in place of an earlier one of that key. Nothing happens if there is no
  * memory, or if a key or value is too long or empty, or a key has a control character. */
 void choices_put(struct choices *c, const char *key, const void *value, size_t length);
+/* Sets the note of the choice that was put last, such as the times that were measured; what is too
+ * long is cut. */
+void choices_note(struct choices *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The note of choice i of this machine and its key, in the order in which they were put; false: there
+ * are fewer. They are valid until the next call that changes the table. */
+bool choices_at(const struct choices *c, int i, const char **key, const char **note);
 /* Changes whenever a choice that was found may have become another one. */
 unsigned choices_version(const struct choices *c);
 

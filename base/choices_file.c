@@ -13,9 +13,9 @@
 #include <sys/file.h>
 #include <time.h>
 
-/* A choice takes at most two texts and its value in hexadecimal. */
+/* A choice takes at most three texts and its value in hexadecimal. */
 enum {
-	FILE_MOST = CHOICES_MOST * (2 * CHOICES_TEXT + 2 * CHOICES_VALUE + 32),
+	FILE_MOST = CHOICES_MOST * (3 * CHOICES_TEXT + 2 * CHOICES_VALUE + 32),
 	LOCK_TRIES = 100,
 	LOCK_PAUSE = 20000000 /* ns */
 };

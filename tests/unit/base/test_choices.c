@@ -104,6 +104,29 @@ static void what_cannot_be_written_is_not_kept(void **state)
 	choices_close(c);
 }
 
+static void a_choice_has_a_note_for_people(void **state)
+{
+	(void)state;
+	struct choices *c = open_table("chip", CHOICES_MEASURED),
+		       *back = open_table("chip", CHOICES_FIXED);
+	struct buf text = BUF_INIT;
+	const char *key, *note;
+	choices_note(c, "of nothing");
+	put_number(c, "a", 1);
+	choices_note(c, "%d us\tfirst %d us", 3, 4);
+	put_number(c, "b\n", 2);
+	choices_note(c, "of a choice that is not kept");
+	choices_write(c, &text);
+	assert_int_equal(choices_read(back, text.data, text.len, true), 0);
+	assert_true(choices_at(back, 0, &key, &note));
+	assert_string_equal(key, "a");
+	assert_string_equal(note, "3 us first 4 us");
+	assert_false(choices_at(back, 1, &key, &note));
+	buf_fini(&text);
+	choices_close(c);
+	choices_close(back);
+}
+
 static void a_full_table_keeps_what_it_has(void **state)
 {
 	(void)state;
@@ -301,6 +324,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_choice_is_found_by_its_machine_and_key),
 		cmocka_unit_test(what_cannot_be_written_is_not_kept),
+		cmocka_unit_test(a_choice_has_a_note_for_people),
 		cmocka_unit_test(a_full_table_keeps_what_it_has),
 		cmocka_unit_test(ranks_agree_on_the_choices_of_one),
 		cmocka_unit_test(choices_of_other_machines_are_kept_and_not_used),
