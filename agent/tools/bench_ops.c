@@ -83,7 +83,7 @@ static double run_product_input(struct rig *r, const int64_t *d)
 static double run_product_weight(struct rig *r, const int64_t *d)
 {
 	r->ops->linear_bwd_weight(r->backend, out32(r, d[1] * d[2]), NULL, in(r, d[0] * d[2]),
-				  in(r, d[0] * d[1]), d[0], d[1], d[2]);
+				  in(r, d[0] * d[1]), d[0], d[1], d[2], true);
 	return 2.0 * (double)(d[0] * d[1] * d[2]);
 }
 
@@ -151,7 +151,7 @@ static double run_norm_bwd(struct rig *r, const int64_t *d)
 {
 	int64_t n = d[0] * d[1];
 	r->ops->rmsnorm_bwd(r->backend, out(r, n), out32(r, d[1]), in(r, n), in(r, n), in(r, n),
-			    in32(r, d[0]), in(r, d[1]), d[0], d[1]);
+			    in32(r, d[0]), in(r, d[1]), d[0], d[1], true);
 	return bytes_moved(r, d, 4);
 }
 
@@ -204,7 +204,7 @@ static double run_xent(struct rig *r, const int64_t *d)
 
 static double run_sum_rows(struct rig *r, const int64_t *d)
 {
-	r->ops->sum_rows(r->backend, out32(r, d[1]), in(r, d[0] * d[1]), d[0], d[1]);
+	r->ops->sum_rows(r->backend, out32(r, d[1]), in(r, d[0] * d[1]), d[0], d[1], true);
 	return bytes_moved(r, d, 1);
 }
 

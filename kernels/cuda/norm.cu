@@ -173,8 +173,12 @@ static void norm_bwd(struct backend *k, const char *op, const struct norm_bwd_ar
 {
 	float *const outs[2] = { a->dw, CENTRED ? a->dbias : NULL };
 	int64_t packs = a->c / pack_of<T>;
-	if (a->n == 0)
+	if (a->n == 0) {
+		for (int i = 0; i < 2 && !a->add; i++)
+			if (outs[i])
+				cuda_memory_zero(k, outs[i], (size_t)a->c * sizeof(float));
 		return;
+	}
 	if (!bwd_packs<T, CENTRED>(a)) {
 		norm_bwd_wide<T>(k, op, a, CENTRED);
 		return;
@@ -188,7 +192,7 @@ static void norm_bwd(struct backend *k, const char *op, const struct norm_bwd_ar
 	if (!parts)
 		return;
 	launch(k, op, norm_bwd_kernel<T, CENTRED>, blocks, threads, 0, *a, parts);
-	cuda_add_columns(k, op, outs, parts, blocks, a->c);
+	cuda_add_columns(k, op, outs, parts, blocks, a->c, a->add);
 }
 
 template <class T>
@@ -217,22 +221,23 @@ static void rmsnorm_fwd(struct backend *k, void *y, void *sum, float *rstd, cons
 template <class T>
 static void layernorm_bwd(struct backend *k, void *dx, float *dw, float *dbias, const void *dy,
 			  const void *dres, const void *x, const float *mean, const float *rstd,
-			  const void *w, int64_t n, int64_t c)
+			  const void *w, int64_t n, int64_t c, bool add)
 {
 	struct norm_bwd_args<T> a = {
 		(T *)dx, dw, dbias, (const T *)dy, (const T *)dres, (const T *)x, mean, rstd,
-			(const T *)w, n, c
+			(const T *)w, n, c, add
 	};
 	norm_bwd<T, true>(k, "layernorm_bwd", &a);
 }
 
 template <class T>
 static void rmsnorm_bwd(struct backend *k, void *dx, float *dw, const void *dy, const void *dres,
-			const void *x, const float *rstd, const void *w, int64_t n, int64_t c)
+			const void *x, const float *rstd, const void *w, int64_t n, int64_t c,
+			bool add)
 {
 	struct norm_bwd_args<T> a = {
 		(T *)dx, dw, NULL, (const T *)dy, (const T *)dres, (const T *)x, NULL, rstd,
-			(const T *)w, n, c
+			(const T *)w, n, c, add
 	};
 	norm_bwd<T, false>(k, "rmsnorm_bwd", &a);
 }

@@ -70,6 +70,12 @@ static void product_args(const struct dims *d, struct arg *a)
 static void product_single_args(const struct dims *d, struct arg *a)
 {
 	product_args(d, a);
+	a[0] = (struct arg){ SET, d->n * d->c, 1, SINGLE };
+}
+
+static void product_add_args(const struct dims *d, struct arg *a)
+{
+	product_args(d, a);
 	a[0] = (struct arg){ ADD, d->n * d->c, 1, SINGLE };
 }
 
@@ -84,24 +90,29 @@ static void product_prepare(const struct ops *o, struct backend *k, const struct
 }
 
 static void product(const struct ops *o, struct backend *k, const struct dims *d, void **p,
-		    bool single)
+		    bool single, bool add)
 {
 	const struct fp8_scale *s = p[3];
 	const struct fp8_tensor left = { p[1], &s[0], format_of(d) },
 				right = { p[2], &s[1], FP8_E4M3 };
-	o->fp8_product(k, p[0], &left, &right, d->fused && !single ? p[4] : NULL, single, d->n,
+	o->fp8_product(k, p[0], &left, &right, d->fused && !single ? p[4] : NULL, single, add, d->n,
 		       d->c, d->d);
 }
 
 static void product_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	product(o, k, d, p, false);
+	product(o, k, d, p, false, false);
 }
 
 static void product_single_run(const struct ops *o, struct backend *k, const struct dims *d,
 			       void **p)
 {
-	product(o, k, d, p, true);
+	product(o, k, d, p, true, false);
+}
+
+static void product_add_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	product(o, k, d, p, true, true);
 }
 
 #define PRODUCT_DIMS \
@@ -153,6 +164,7 @@ const struct op_test fp8_ops[] = {
 	{ "fp8_cast", NULL, true, cast_args, cast_prepare, cast_run, CAST_DIMS },
 	{ "fp8_product", NULL, true, product_args, product_prepare, product_run, PRODUCT_DIMS },
 	{ "fp8_product single", NULL, true, product_single_args, product_prepare, product_single_run, PRODUCT_DIMS },
+	{ "fp8_product add", NULL, true, product_add_args, product_prepare, product_add_run, PRODUCT_DIMS },
 	{ "fp8_update_scales", NULL, true, update_args, update_prepare, update_run, UPDATE_DIMS },
 	{ 0 }
 };

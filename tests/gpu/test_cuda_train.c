@@ -1,13 +1,14 @@
 /*
  * Training in device memory, which the emulator protects from the host. It must give the CPU's
  * losses in each strategy, also with several agents on one device, and the same bits in two runs,
- * after a stop, and with or without replayed passes.
+ * after a stop, and with or without replayed passes. A step zeroes no gradients except tables'.
  *
  * There are few cells, since the emulator is slow. make check-gpu runs more of them on a GPU
  * (tests/gpu/train.c).
  */
 #include "plan/plan.h"
 #include "plan/spec/speeds.h"
+#include "tests/gpu/doubles/runtime.h"
 #include "tests/unit/agent/trainee.h"
 #include "tests/unit/agent/world.h"
 
@@ -84,6 +85,8 @@ struct course {
 	const char *dir;
 	double loss[STEPS], norm[STEPS], eval;
 	double predicted, taken; /* bytes of device memory */
+	/* bytes of the first rank's gradients, and those that its last step zeroed */
+	int64_t gradients, zeroed;
 };
 
 /* The memory that the plan predicts for the first rank. */
@@ -110,10 +113,14 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	int rc = trainee_resume(c->model, &c->job, world, c->backend_name, 1,
 				c->from ? c->dir : NULL, &t, e);
 	for (int step = c->from; !rc && step < c->to; step++) {
+		int64_t before = double_bytes_zeroed();
 		rc = trainee_step(&t, step, &loss, &norm, e);
 		if (!rc && comm_rank(world) == 0) {
 			c->loss[step] = loss;
 			c->norm[step] = norm;
+			c->zeroed = double_bytes_zeroed() - before;
+			c->gradients = param_store_owned(pipeline_store(t.engine)) *
+				       (int64_t)sizeof(float);
 		}
 	}
 	if (!rc && !c->from && c->dir)
@@ -259,6 +266,40 @@ static void a_stop_changes_no_bits(void **state)
 	drop(rest);
 }
 
+/* Losses, norms and flags. */
+enum { SMALL = 1024 };
+
+/* Tokens and positions are added to one by one, so their tables begin at zero, unless the head's
+ * product has set the table. The products set all others. */
+static void check_zeroed(const struct cell *cell, int64_t tables)
+{
+	struct course *c = course_of(cell, "cuda", NULL);
+	go(c);
+	printf("    %s: a step zeroes %lld bytes, and has %lld bytes of gradients\n", cell->name,
+	       (long long)c->zeroed, (long long)c->gradients);
+	assert_true(c->zeroed >= tables * (int64_t)sizeof(float));
+	assert_true(c->zeroed < tables * (int64_t)sizeof(float) + SMALL);
+	assert_true(c->zeroed < c->gradients / 2);
+	drop(c);
+}
+
+static void a_step_zeroes_only_tables(void **state)
+{
+	static const struct cell tied = { "gpt2, tied", &gpt2, FEW, 0, { 0 }, { 0 } },
+				 apart = { "llama, not tied", &llama, FEW, 0, { 0 }, { 0 } },
+				 sharded = { "gpt2, dp 2, zero-2",
+					     &gpt2,
+					     3,
+					     0,
+					     { 0 },
+					     { "parallel.dp=2", "parallel.zero=2" } };
+	(void)state;
+	check_zeroed(&tied, gpt2.seq * gpt2.hidden);
+	check_zeroed(&apart, llama.vocab * llama.hidden);
+	/* the head's gradient of a micro-batch has left when the embedding's begins */
+	check_zeroed(&sharded, (gpt2.seq + gpt2.vocab) * gpt2.hidden);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -267,6 +308,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(two_runs_give_the_same_bits),
 		cmocka_unit_test(replayed_passes_give_the_same_bits),
 		cmocka_unit_test(a_stop_changes_no_bits),
+		cmocka_unit_test(a_step_zeroes_only_tables),
 	};
 	setenv("MUSTER_EMULATE_GUARD", "1", 0);
 	return cmocka_run_group_tests_name("training on an emulated device", tests, NULL, NULL);

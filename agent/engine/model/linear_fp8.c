@@ -40,7 +40,8 @@ void model_linear_fp8_forward(struct model *m, const struct linear_view *l, void
 	cast(m, m->scratch[SCRATCH_FP8_ROWS], NULL, OPERAND_X, x, m->d.n, l->in);
 	cast(m, m->scratch[SCRATCH_FP8_WEIGHT], NULL, OPERAND_WEIGHT,
 	     model_unit_param(m, l->unit, l->w), l->out, l->in);
-	m->ops->fp8_product(m->backend, y, &left, &right, bias, false, m->d.n, l->out, l->in);
+	m->ops->fp8_product(m->backend, y, &left, &right, bias, false, false, m->d.n, l->out,
+			    l->in);
 }
 
 void model_linear_fp8_gradient(struct model *m, const struct linear_view *l, const void *dy,
@@ -58,7 +59,8 @@ void model_linear_fp8_input(struct model *m, const struct linear_view *l, void *
 				right = tensor(m, SCRATCH_FP8_WEIGHT, OPERAND_WEIGHT);
 	cast(m, NULL, m->scratch[SCRATCH_FP8_WEIGHT], OPERAND_WEIGHT,
 	     model_unit_param(m, l->unit, l->w), l->out, l->in);
-	m->ops->fp8_product(m->backend, dx, &left, &right, NULL, false, m->d.n, l->in, l->out);
+	m->ops->fp8_product(m->backend, dx, &left, &right, NULL, false, false, m->d.n, l->in,
+			    l->out);
 }
 
 /* The gradient's untransposed copy is no longer needed: the transposed x overwrites it. */
@@ -68,8 +70,9 @@ void model_linear_fp8_weight(struct model *m, const struct linear_view *l, const
 	const struct fp8_tensor left = tensor(m, SCRATCH_FP8_TRANSPOSED, OPERAND_GRADIENT),
 				right = tensor(m, SCRATCH_FP8_ROWS, OPERAND_X);
 	cast(m, NULL, m->scratch[SCRATCH_FP8_ROWS], OPERAND_X, x, m->d.n, l->in);
-	m->ops->fp8_product(m->backend, model_unit_grad(m, l->unit, l->w), &left, &right, NULL,
-			    true, l->out, l->in, m->d.n);
-	if (l->b >= 0)
-		m->ops->sum_rows(m->backend, model_unit_grad(m, l->unit, l->b), dy, m->d.n, l->out);
+	const struct weight_grad g = model_linear_grad(m, l);
+	m->ops->fp8_product(m->backend, g.w, &left, &right, NULL, true, g.add, l->out, l->in,
+			    m->d.n);
+	if (g.b)
+		m->ops->sum_rows(m->backend, g.b, dy, m->d.n, l->out, g.add);
 }

@@ -221,7 +221,7 @@ static int read_loss(struct engine *g, double *local, struct err *e)
 
 int pipeline_passes(struct engine *g, const struct engine_batch *b, struct err *e)
 {
-	param_store_zero_grads(g->store);
+	param_store_begin(g->store);
 	return run_or_abort(g, &g->schedule, b, true, e);
 }
 

@@ -19,6 +19,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -41,6 +42,8 @@ cudaError_t double_queue_copy(cudaStream_t stream, bool (*run)(void *arg), const
 int double_device(void);
 /* The number of open streams, events, buffers, graphs and pinned blocks of this process. */
 int double_open_things(void);
+/* The bytes that this process's streams have set to zero, those of replayed graphs included. */
+int64_t double_bytes_zeroed(void);
 /* Sets the bytes of memory of each device from now on (0: those of an H200). What does not fit is
  * refused. MUSTER_EMULATE_MEMORY sets it too. */
 void double_set_memory(size_t bytes);
