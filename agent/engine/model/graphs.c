@@ -14,8 +14,7 @@ struct pass_graph {
 	struct backend_graph *calls; /* NULL: not recorded */
 	struct noted_call *notes;
 	int n, room;
-	bool met;         /* the pass has run once */
-	float grad_scale; /* the recorded value */
+	bool met; /* the pass has run once */
 	bool starts;
 };
 
@@ -89,8 +88,7 @@ void model_graphs_note_call(struct model *m, enum store_call call, int unit, boo
 
 static bool matches_pass(const struct pass *p, const struct pass_graph *t)
 {
-	return t->calls && t->grad_scale == p->batch->grad_scale &&
-	       t->starts == (p->starts != NULL);
+	return t->calls && t->starts == (p->starts != NULL);
 }
 
 static int record_pass(struct pass *p, struct pass_graph *t,
@@ -112,7 +110,6 @@ static int record_pass(struct pass *p, struct pass_graph *t,
 				       "a pass as a CUDA graph, which job.graphs = no leaves out");
 	if (rc)
 		return rc;
-	t->grad_scale = p->batch->grad_scale;
 	t->starts = p->starts != NULL;
 	backend_graph_replay(m->backend, t->calls);
 	if (m->graphs->lost)
