@@ -131,15 +131,47 @@ struct fp8_tensor {
 };
 
 struct adamw_args {
-	float lr, beta1, beta2, eps;
-	float grad_scale; /* multiplies the gradient first: clipping */
-	int64_t step;     /* from 1, for the bias correction */
+	float beta1, beta2, eps;
 };
 
 struct sgd_args {
-	float lr, momentum;
-	float grad_scale;
-	int64_t step; /* from 1 */
+	float momentum;
+};
+
+/* The sums of a training step over the ranks and its tokens: the loss, its parts with experts, and
+ * the squares of the stored gradients. */
+enum { STEP_LOSS, STEP_LOSS_BALANCE, STEP_LOSS_Z, STEP_SQUARES, STEP_SUMS };
+
+/*
+ * The numbers of a training step, in the backend's memory. Ops read them there, so that the host
+ * need not know them when it queues the ops, and so that a recorded op stays valid. Three parties
+ * set them:
+ *
+ *     the caller, before each step       step, lr
+ *     ops and reductions of the step     sums
+ *     step_judge, or the caller          the others
+ *
+ * loss_scale, good and logit_scale are those of this step until step_judge sets those of the next
+ * one. There are no gaps between the members.
+ */
+struct step_numbers {
+	int64_t step; /* from 1, for the bias correction; skipped steps count */
+	float lr;
+	float grad_scale;  /* multiplies the stored gradients: clipping / loss_scale */
+	int32_t skip;      /* 1: adamw and sgd change nothing */
+	float logit_scale; /* loss_scale / tokens, for xent */
+	double loss_scale; /* the stored gradients are this times the true ones */
+	int64_t good;      /* steps since loss_scale changed */
+	double norm;       /* of the true gradients */
+	double sums[STEP_SUMS];
+};
+
+/* How step_judge judges; in host memory. */
+struct step_rule {
+	double clip;      /* the largest norm; 0: gradients are not clipped */
+	double tokens;    /* of the global batch */
+	int64_t window;   /* good steps until loss_scale doubles; 0: it never changes */
+	double scale_max; /* loss_scale does not double from here on */
 };
 
 /* --- The ops ------------------------------------------------------------------------------ */

@@ -196,9 +196,10 @@ static double run_xent(struct rig *r, const int64_t *d)
 {
 	void *logits = out(r, d[0] * d[1]);
 	float *max = out32(r, d[0]), *sum = out32(r, d[0]), *target = out32(r, d[0]);
+	const float scale = 0.1f;
 	r->ops->xent_max(r->backend, max, logits, d[0], d[1], d[1]);
 	r->ops->xent_exp(r->backend, logits, sum, target, max, r->ids, d[0], d[1], d[1], 0);
-	r->ops->xent_grad(r->backend, logits, sum, r->ids, 0.1f, d[0], d[1], d[1], 0);
+	r->ops->xent_grad(r->backend, logits, sum, r->ids, &scale, d[0], d[1], d[1], 0);
 	return bytes_moved(r, d, 5);
 }
 
@@ -219,9 +220,8 @@ static double run_copies(struct rig *r, const int64_t *d)
 /* Does what a training step does with each parameter. */
 static double run_optimizer(struct rig *r, const int64_t *d)
 {
-	const struct adamw_args a = {
-		.lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .grad_scale = 1, .step = 9
-	};
+	const struct adamw_args a = { .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f };
+	const struct step_numbers s = { .step = 9, .lr = 1e-3f, .grad_scale = 1 };
 	int64_t n = d[0] * d[1];
 	const float *grad = in32(r, n);
 	float *p = out32(r, n);
@@ -234,7 +234,7 @@ static double run_optimizer(struct rig *r, const int64_t *d)
 				  .stored = r->width < (int64_t)sizeof *p ? out(r, n) : NULL };
 	backend_zero(r->backend, out32(r, n), (size_t)n * sizeof *p);
 	r->ops->sqnorm(r->backend, &r->sum, grad, n);
-	r->ops->adamw(r->backend, &u, 1, &a);
+	r->ops->adamw(r->backend, &u, 1, &a, &s);
 	return 28.0 * (double)n;
 }
 

@@ -115,7 +115,8 @@ static int open_model(struct bench *b, struct err *e)
 	const struct optim_options o = { .backend = pipeline_backend(b->engine),
 					 .store = pipeline_store(b->engine),
 					 .job = &b->job,
-					 .spill_dir = "." };
+					 .spill_dir = ".",
+					 .numbers = pipeline_numbers(b->engine) };
 	if (optim_open(&o, &b->optim, e))
 		return -1;
 	const struct train_state state = { .store = pipeline_store(b->engine), .optim = b->optim };

@@ -18,8 +18,7 @@ struct pass_graph {
 	struct backend_graph *calls; /* NULL: not recorded */
 	struct noted_call *notes;
 	int n, room;
-	bool met;         /* the pass has run once */
-	float grad_scale; /* the recorded value */
+	bool met; /* the pass has run once */
 	bool starts;
 };
 
@@ -140,8 +139,7 @@ static struct pass_graph *find_variant(const struct pass *p, struct pass_graph v
 
 static bool matches_pass(const struct pass *p, const struct pass_graph *t)
 {
-	return t->calls && t->grad_scale == p->batch->grad_scale &&
-	       t->starts == (p->starts != NULL);
+	return t->calls && t->starts == (p->starts != NULL);
 }
 
 /* Runs the pass and notes its calls. */
@@ -177,7 +175,6 @@ static int record_pass(struct pass *p, struct pass_graph *t,
 				       "a pass as a CUDA graph, which job.graphs = no leaves out");
 	if (rc)
 		return rc;
-	t->grad_scale = p->batch->grad_scale;
 	t->starts = p->starts != NULL;
 	backend_graph_replay(m->backend, t->calls);
 	if (m->graphs->lost)

@@ -52,6 +52,8 @@ struct model_options {
 	struct cp *cp;
 	struct ep *ep;
 	struct backend *backend;
+	/* in the backend's memory; its logit_scale is the factor of each token's loss */
+	const struct step_numbers *numbers;
 	const char *spill_dir; /* for offloaded activations, if TMPDIR is not set */
 };
 
@@ -73,7 +75,8 @@ struct model_batch {
 	const int32_t *starts;
 	/* global number of the first sequence; it selects dropout's random numbers */
 	int64_t sample;
-	/* factor of each token's loss: loss scale / tokens of the global batch */
+	/* factor of each token's loss: loss scale / tokens of the global batch. The routers take it
+	 * from here, the head from model_options.numbers. */
 	float grad_scale;
 	/* the step's last micro-batch on this rank: its backward pass completes the gradients */
 	bool last;

@@ -98,6 +98,7 @@ struct model {
 	const int32_t *positions_at; /* `positions` in the backend's memory */
 	/* sums of the losses, in the backend's memory; on the host `loss` is `losses_here` */
 	double losses_here[LOSSES], *loss;
+	const float *logit_scale;   /* factor of each token's loss, in the backend's memory */
 	struct pass_graphs *graphs; /* NULL: passes are not recorded */
 	struct model_check *check;  /* NULL: passes are not checked */
 	enum model_plant plant;

@@ -36,6 +36,9 @@ struct optim_options {
 	/* The world's ranks, as a group on memory of the backend: optim_grad_norm adds there,
 	 * and only the result comes to the host. NULL: it adds on the host. */
 	struct comm *device_world;
+	/* In the backend's memory: what the step has in common (pipeline_numbers). NULL: the
+	 * optimizer has its own. */
+	struct step_numbers *numbers;
 };
 
 /* Collective over the store's groups. The states are zero. */

@@ -48,6 +48,8 @@ struct optim_stretch {
  * bits on all ranks that hold the same elements.
  */
 struct optim_rule {
+	/* the factor of the gradients in a part of a step (optim_step_part); NULL: it is 1 */
+	double (*weight)(const struct optim *o, double share);
 	void (*update)(const struct optim *o, struct update *u, int n, const struct optim_step *s);
 	int (*open)(struct optim *o, struct err *e); /* may set o->own */
 	int (*step)(struct optim *o, const struct optim_step *s, struct err *e);
@@ -81,8 +83,9 @@ struct optim {
 	struct update *updates; /* [n_runs or pieces], of the step under way */
 	struct optim_stretch *counted;
 	int n_counted;
-	double squares;            /* of one step's gradients, their sum */
-	double *squares_at;        /* in the backend's memory: the one above, or the device's */
+	/* in the backend's memory: the caller's, the one here, or the device's */
+	struct step_numbers numbers_here, *numbers;
+	bool own_numbers;          /* they are the device's */
 	struct comm *device_world; /* adds the squares of all ranks there; NULL: the host does */
 	bool squared;
 	void *own; /* the rule's */

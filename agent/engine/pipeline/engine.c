@@ -84,9 +84,19 @@ static int open_store(struct engine *g, const struct engine_options *opt, struct
 	return param_store_open(&o, &g->store, e);
 }
 
+static int open_numbers(struct engine *g, struct err *e)
+{
+	g->numbers = backend_on_host(g->backend) ? &g->numbers_here
+						 : backend_alloc(g->backend, sizeof *g->numbers);
+	return g->numbers ? 0
+			  : err_set(e, ERR_NOMEM,
+				    "no memory for the numbers of a step; lower "
+				    "batch.micro");
+}
+
 static int open_model(struct engine *g, const struct engine_options *opt, struct err *e)
 {
-	if (open_store(g, opt, e))
+	if (open_store(g, opt, e) || open_numbers(g, e))
 		return -1;
 	const struct model_options m = {
 		.view = g->view,
@@ -97,6 +107,7 @@ static int open_model(struct engine *g, const struct engine_options *opt, struct
 		.cp = &g->cp,
 		.ep = &g->ep,
 		.backend = g->backend,
+		.numbers = g->numbers,
 		.spill_dir = opt->spill_dir,
 	};
 	if (model_open(&m, &g->model, e))
@@ -135,6 +146,8 @@ void pipeline_close(struct engine *g)
 	model_close(g->model);
 	param_store_close(g->store);
 	catalogue_free(&g->catalogue);
+	if (g->numbers != &g->numbers_here)
+		backend_free(g->backend, g->numbers);
 	backend_close(g->backend);
 	schedule_free(&g->schedule);
 	schedule_free(&g->forwards);
@@ -219,8 +232,25 @@ static int read_loss(struct engine *g, double *local, struct err *e)
 	return rc;
 }
 
+/* Sets the scales of the step's gradients if they have changed. */
+static void set_scale(struct engine *g, double loss_scale)
+{
+	const float scale = (float)(loss_scale / (double)g->view->global_tokens);
+	if (g->scale_there == loss_scale)
+		return;
+	backend_put(g->backend, &g->numbers->logit_scale, &scale, sizeof scale);
+	backend_put(g->backend, &g->numbers->loss_scale, &loss_scale, sizeof loss_scale);
+	g->scale_there = loss_scale;
+}
+
+struct step_numbers *pipeline_numbers(struct engine *g)
+{
+	return g->numbers;
+}
+
 int pipeline_passes(struct engine *g, const struct engine_batch *b, struct err *e)
 {
+	set_scale(g, b->loss_scale);
 	param_store_begin(g->store);
 	return run_or_abort(g, &g->schedule, b, true, e);
 }

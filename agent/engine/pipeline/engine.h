@@ -72,6 +72,8 @@ int pipeline_loss(struct engine *g, double *loss, struct err *e);
 int pipeline_check(struct engine *g, const struct engine_batch *b, double *loss,
 		   struct model_finding *found, struct err *e);
 struct model *pipeline_model(struct engine *g);
+/* The numbers of the step, in the backend's memory, for optim_options. */
+struct step_numbers *pipeline_numbers(struct engine *g);
 /* The world's ranks, as a group on the backend's memory whose operations are the device's
  * library's. NULL: there is no such group, and the host's is as good. */
 struct comm *pipeline_device_world(const struct engine *g);

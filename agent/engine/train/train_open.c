@@ -100,6 +100,7 @@ static int open_model(struct trainer *t, struct err *e)
 		.job = t->job,
 		.spill_dir = env->run_dir,
 		.device_world = pipeline_device_world(t->engine),
+		.numbers = pipeline_numbers(t->engine),
 	};
 	if (optim_open(&o, &t->optim, e))
 		return -1;
