@@ -146,7 +146,7 @@ void pipeline_close(struct engine *g)
 	model_close(g->model);
 	param_store_close(g->store);
 	catalogue_free(&g->catalogue);
-	if (g->numbers != &g->numbers_here)
+	if (g->numbers && g->numbers != &g->numbers_here)
 		backend_free(g->backend, g->numbers);
 	backend_close(g->backend);
 	schedule_free(&g->schedule);
