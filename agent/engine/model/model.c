@@ -46,6 +46,11 @@ int model_loss(struct model *m, double *losses, struct err *e)
 	return backend_get(m->backend, losses, m->loss, LOSSES * sizeof *losses, e);
 }
 
+const double *model_losses(const struct model *m)
+{
+	return m->loss;
+}
+
 static int forward_layer(struct pass *p, int i, struct stream *s, struct err *e)
 {
 	struct model *m = p->m;

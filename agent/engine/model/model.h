@@ -96,6 +96,8 @@ enum model_loss { LOSS_ALL, LOSS_BALANCE, LOSS_Z, LOSSES };
  * device. */
 void model_loss_begin(struct model *m);
 int model_loss(struct model *m, double *losses, struct err *e);
+/* The sums themselves, in the backend's memory. */
+const double *model_losses(const struct model *m);
 
 enum model_pass { BACKWARD_BOTH, BACKWARD_INPUT, BACKWARD_WEIGHT };
 int model_backward(struct model *m, int chunk, int slot, const struct model_batch *b,

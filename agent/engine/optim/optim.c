@@ -261,8 +261,7 @@ static void set_numbers(struct optim *o, const struct optim_step *s)
 	backend_put(o->backend, o->numbers, &n, offsetof(struct step_numbers, logit_scale));
 }
 
-/* step: how many steps are finished when the masters are published. */
-static void update_runs(struct optim *o, const struct optim_step *s, int64_t step)
+void optim_update_runs(struct optim *o, const struct optim_step *s, int64_t step)
 {
 	struct offloaded_step offloaded = { o, s };
 	const float *v = o->states[1].data;
@@ -297,7 +296,7 @@ int optim_step(struct optim *o, double norm, double loss_scale, int64_t step, st
 	set_numbers(o, &s);
 	if (o->rule->step)
 		return o->rule->step(o, &s, e);
-	update_runs(o, &s, step + 1);
+	optim_update_runs(o, &s, step + 1);
 	return 0;
 }
 
@@ -310,5 +309,5 @@ void optim_step_part(struct optim *o, double norm, double share, int64_t step, i
 		.share = share,
 	};
 	set_numbers(o, &s);
-	update_runs(o, &s, step + 1);
+	optim_update_runs(o, &s, step + 1);
 }

@@ -85,12 +85,18 @@ struct optim {
 	int n_counted;
 	/* in the backend's memory: the caller's, the one here, or the device's */
 	struct step_numbers numbers_here, *numbers;
-	bool own_numbers;          /* they are the device's */
-	struct comm *device_world; /* adds the squares of all ranks there; NULL: the host does */
+	bool own_numbers;             /* they are the device's */
+	struct step_rule queued_rule; /* of optim_queue_step */
+	struct step_numbers *queued;  /* its numbers, in pinned memory */
+	uint64_t queued_ticket;       /* of the copy of them */
+	struct comm *device_world;    /* adds the squares of all ranks there; NULL: the host does */
 	bool squared;
 	void *own; /* the rule's */
 };
 
+/* Updates all runs of an elementwise rule. step: how many steps are finished when the masters are
+ * published. */
+void optim_update_runs(struct optim *o, const struct optim_step *s, int64_t step);
 double optim_weight_decay(const struct optim *o, bool decay);
 /* AdamW with the job's hyper-parameters: the rule `adamw`; other rules use it too. */
 void optim_adamw(const struct optim *o, struct update *u, int n, const struct optim_step *s);

@@ -288,7 +288,7 @@ int trainer_open(struct trainer *t, struct err *e)
 	trainer_phase(t, "load state");
 	if (open_checkpoints(t, e) || start_state(t, e) || resume_window(t, e) ||
 	    (t->server && param_server_start(t->server, t->at.step, e)) || begin_samples(t, e) ||
-	    trainer_memory_open(t, e))
+	    trainer_memory_open(t, e) || trainer_late_open(t, e))
 		return -1;
 	if (t->job->checkpoint.every > 0 || t->local.dir[0])
 		train_state_prepare_save(t->writer, &t->state);
@@ -299,6 +299,7 @@ int trainer_open(struct trainer *t, struct err *e)
 void trainer_close(struct trainer *t)
 {
 	train_step_trace_close(t->trace);
+	trainer_late_close(t);
 	ckpt_mirror_close(t->mirror);
 	ckpt_writer_close(t->writer);
 	param_server_close(t->server);

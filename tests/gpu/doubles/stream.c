@@ -13,6 +13,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t rng;
 static cudaEvent_t closed_events;
 static double spent;
+static _Thread_local struct double_calls calls;
 
 bool double_virtual_clock;
 double double_kernel_seconds;
@@ -49,6 +50,28 @@ struct CUstream_st *double_stream(cudaStream_t s)
 		double_misuse("a stream of device %d is used on device %d", s->device,
 			      double_device());
 	return s;
+}
+
+/* --- Calls --- */
+
+struct double_calls double_calls(void)
+{
+	return calls;
+}
+
+void double_note_launch(cudaStream_t stream)
+{
+	calls.launches += !double_stream(stream)->capture;
+}
+
+void double_note_graph(void)
+{
+	calls.graphs++;
+}
+
+void double_note_copy(cudaStream_t stream)
+{
+	calls.copies += !double_stream(stream)->capture;
 }
 
 /* --- Queues --- */
@@ -180,6 +203,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 	if (rc != cudaSuccess)
 		return rc;
 	double_lock();
+	calls.stream_waits += double_stream(stream)->head != NULL;
 	double_drain(double_stream(stream));
 	double_unlock();
 	return cudaSuccess;
@@ -190,6 +214,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 	cudaError_t rc = capture_forbids("cudaStreamQuery");
 	if (rc != cudaSuccess)
 		return rc;
+	calls.queries++;
 	double_lock();
 	pump();
 	bool done = !double_stream(stream)->head;
@@ -202,6 +227,7 @@ cudaError_t cudaDeviceSynchronize(void)
 	cudaError_t rc = capture_forbids("cudaDeviceSynchronize");
 	if (rc != cudaSuccess)
 		return rc;
+	calls.stream_waits++;
 	double_lock();
 	for (struct CUstream_st *s = &double_streams; s; s = s->next)
 		if (s->device == double_device() || s == &double_streams)
@@ -314,6 +340,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 	cudaError_t rc = check_asked(event, "cudaEventQuery");
 	if (rc != cudaSuccess)
 		return rc;
+	calls.queries++;
 	double_lock();
 	pump();
 	bool done = event->done >= event->recorded;
@@ -327,6 +354,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 	if (rc != cudaSuccess)
 		return rc;
 	double_lock();
+	calls.event_waits += event->done < event->recorded;
 	while (event->done < event->recorded) {
 		pump();
 		double_unlock();
