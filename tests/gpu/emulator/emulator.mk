@@ -101,6 +101,13 @@ $(DOUBLES)/test_cuda_attention: $(BUILD)/obj/tests/gpu/test_cuda_attention.o $(i
 	@mkdir -p $(@D)
 	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka $(libs_base) $(libs_kernels)
 
+# With the real library, if it is installed: no double is beside it in its search path.
+CUDA_STUB := $(firstword $(wildcard $(CUDA_HOME)/lib64/stubs/libcuda.so $(CUDA_HOME)/lib/stubs/libcuda.so))
+$(BUILD)/obj/tests/gpu/test_cudnn.o: CPPFLAGS += -DCUDA_STUB='"$(CUDA_STUB)"'
+$(DOUBLES)/test_cudnn: $(BUILD)/obj/tests/gpu/test_cudnn.o $(if $(EMULATED_NEED),$(DNN_O)) $(call archives,base)
+	@mkdir -p $(@D)
+	$(link) -lcmocka $(libs_base)
+
 # With the programs that tests/cli/gpu_report.bats runs.
 $(DOUBLES)/test_cuda_report: $(BUILD)/obj/tests/gpu/test_cuda_report.o | $(if $(EMULATED_NEED),$(GPU_PARTS:%=$(DOUBLES)/%) $(DOUBLES)/conform)
 	@mkdir -p $(@D)
