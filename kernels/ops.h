@@ -199,6 +199,11 @@ size_t backend_width(const struct backend *k);
  * slowly. */
 bool backend_fp8(const struct backend *k);
 
+/* What was measured of this device to choose between forms of an op (base/choices.h), in mode
+ * CHOICES_FIXED at first. The backend owns it. NULL on the host, which has one form of each op. */
+struct choices;
+struct choices *backend_choices(struct backend *k);
+
 /* Square matrix products of size n for about `seconds`: FLOP/s of the fastest one by the backend's
  * own BLAS, with the backend's threads. 0 when there is no memory for the matrices. */
 double backend_gemm_flops(struct backend *k, int64_t n, double seconds);

@@ -226,6 +226,7 @@ static void queue_group(struct backend *k, const struct grouped *g, int i, int64
 					   .add = true };
 		break;
 	}
+	p.varies = true;
 	queue_product(k, &p, op);
 }
 

@@ -3,7 +3,7 @@
 # front, whose files are left out.
 
 # A training step on one host, with its checks. It uses no Debian package.
-GPU_CHECK_FILES := base/buf.c base/err.c base/file.c base/hash.c base/human.c base/log.c \
+GPU_CHECK_FILES := base/buf.c base/choices.c base/choices_file.c base/err.c base/file.c base/hash.c base/human.c base/log.c \
 	base/meminfo.c base/net.c base/net_addr.c base/net_host.c base/net_peer.c base/owner.c base/philox.c base/pin.c base/process.c base/ranges.c \
 	base/run_paths.c base/spill.c base/thread.c \
 	plan/spec/job/*.c !plan/spec/job/ini.c plan/spec/model/*.c plan/spec/schedule/*.c \
@@ -30,7 +30,7 @@ GPU_COMM_FILES := tests/gpu/conform.c tests/conform/comm_forms.c tests/conform/c
 	!libcomm/flight/diagnose.c !libcomm/tcp/records.c tests/gpu/standin/records.c
 
 # libmuster-cuda.so; nccl.c only where NCCL's header is installed.
-CUDA_FILES := base/buf.c base/err.c base/human.c base/library.c libcomm/op.c libcomm/reduce.c libcomm/device/cuda/cuda.c \
+CUDA_FILES := base/buf.c base/choices.c base/err.c base/hash.c base/human.c base/library.c libcomm/op.c libcomm/reduce.c libcomm/device/cuda/cuda.c \
 	kernels/cuda/*.c kernels/cuda/*.cu
 CUDA_NCCL_FILES := libcomm/device/cuda/nccl.c
 

@@ -89,7 +89,7 @@ $(DOUBLES)/test_cuda_ops: $(BUILD)/obj/tests/gpu/test_cuda_ops.o | $(if $(EMULAT
 	@mkdir -p $(@D)
 	$(link) -lcmocka
 
-$(DOUBLES)/test_cuda_backend $(DOUBLES)/test_cuda_products: $(DOUBLES)/%: $(BUILD)/obj/tests/gpu/%.o $(call archives,kernels base) \
+$(DOUBLES)/test_cuda_backend $(DOUBLES)/test_cuda_choices $(DOUBLES)/test_cuda_products: $(DOUBLES)/%: $(BUILD)/obj/tests/gpu/%.o $(call archives,kernels base) \
 		$(if $(EMULATED_NEED),$(DOUBLE_SO) $(DOUBLES)/libmuster-cuda.so)
 	@mkdir -p $(@D)
 	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka $(libs_base) $(libs_kernels)
