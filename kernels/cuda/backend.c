@@ -1,4 +1,5 @@
 /* Opens the CUDA backend on a device, and keeps the backend's first error. */
+#include "kernels/cuda/attention_choose.h"
 #include "kernels/cuda/blas.h"
 
 #include "base/choices.h"
@@ -203,6 +204,7 @@ static void *stream_of(struct backend *k)
 static void close_backend(struct backend *k)
 {
 	cuda_choose(k);
+	cuda_attention_close(k);
 	cuda_blas_close(k);
 	cuda_stream_close(k);
 	cuda_memory_close(k);

@@ -39,5 +39,6 @@ DOUBLE_CUDART_FILES := tests/gpu/emulator/*.c tests/gpu/doubles/device.c \
 	tests/gpu/doubles/memory.c tests/gpu/doubles/stream.c tests/gpu/doubles/copy.c \
 	tests/gpu/doubles/graph.c
 DOUBLE_BLASLT_FILES := tests/gpu/doubles/blaslt*.c
+DOUBLE_CUDNN_FILES  := tests/gpu/doubles/cudnn*.c
 DOUBLE_NCCL_FILES   := tests/gpu/doubles/collectives.c tests/gpu/doubles/reduce.c
 DOUBLE_RECORDER_FILES := tests/gpu/doubles/recorder.c
