@@ -10,7 +10,7 @@
 struct key {
 	int64_t m, n, k, left_row;
 	uint16_t left, right, d, bias, pre; /* alignments */
-	uint8_t left_flipped, right_flipped, left_type, right_type, single, add, after;
+	uint8_t left_flipped, right_flipped, left_type, right_type, single, add, after, fast;
 };
 
 /* A product as the library describes it, and the algorithm for it. */
@@ -77,6 +77,7 @@ static void fill_key(const struct blas_product *p, struct key *key)
 	key->single = p->single;
 	key->add = p->add;
 	key->after = (uint8_t)p->after;
+	key->fast = p->fast;
 }
 
 /* FNV-1a, 64 bits. */
@@ -158,6 +159,7 @@ static cublasStatus_t describe_plan(const struct lt *lt, struct backend *k, stru
 			  b = p->left_flipped ? CUBLAS_OP_T : CUBLAS_OP_N;
 	cudaDataType left = operand_type(k, p->left_type), right = operand_type(k, p->right_type);
 	cudaDataType d = p->single ? CUDA_R_32F : storage_type(k);
+	const int8_t fast = 1;
 	int64_t left_row = p->left_row ? p->left_row : p->left_flipped ? p->m : p->k;
 	uint64_t rows = (uint64_t)p->m, cols = (uint64_t)p->n, depth = (uint64_t)p->k;
 	cublasStatus_t rc = lt->MatmulDescCreate(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
@@ -166,6 +168,8 @@ static cublasStatus_t describe_plan(const struct lt *lt, struct backend *k, stru
 	SET(&rc, lt, plan->desc, EPILOGUE, epilogues[p->after]);
 	if (pre_of(p))
 		SET(&rc, lt, plan->desc, EPILOGUE_AUX_LD, p->n);
+	if (p->fast)
+		SET(&rc, lt, plan->desc, FAST_ACCUM, fast);
 	set_pointers(lt, plan->desc, p, &rc);
 	if (rc == CUBLAS_STATUS_SUCCESS)
 		rc = p->right_flipped ? lt->MatrixLayoutCreate(&plan->a, right, depth, cols, p->k)

@@ -42,6 +42,7 @@ struct blas_product {
 	int64_t left_row;
 	bool single; /* d is fp32 */
 	bool add;
+	bool fast; /* products of 8 bits: sums may keep fewer bits */
 	enum blas_after after;
 	const void *bias;
 	float *sums;
