@@ -128,6 +128,8 @@ struct fp8_tensor {
 	const uint8_t *at;
 	const struct fp8_scale *scale;
 	enum fp8 format;
+	/* of the left operand: the product may be summed with fewer bits, for forward passes */
+	bool fast;
 };
 
 struct adamw_args {

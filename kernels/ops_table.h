@@ -72,9 +72,15 @@ OP(grouped_bwd_weight, STORED, COMPOSED, (struct backend *k, float *dw, int64_t 
  * both. Sets y and transposed. s->largest becomes the largest |x| if that is larger. */
 OP(fp8_cast, STORED, HOST, (struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
 	const void *x, enum fp8 format, int64_t n, int64_t c))
+/* Current scaling: sets s->scale and s->inverse to the largest power of 2 with which s->largest fits
+ * `format`, or both to 0 if s->largest is 0 or not finite: then infinities become NaN. Writes y and
+ * transposed as fp8_cast does. Changes nothing else of s. */
+OP(fp8_cast_current, STORED, HOST, (struct backend *k, uint8_t *y, uint8_t *transposed,
+	struct fp8_scale *s, const void *x, enum fp8 format, int64_t n, int64_t c))
 /* d[m,n] = left[m,depth] · right[n,depth]ᵀ + bias[n], summed in fp32. bias may be NULL. Sets d.
  * With `single`, d is fp32, is added to if `add`, and there is no bias. At most one of left and
- * right is e5m2. With transposed copies this is linear_fwd (x, w), linear_bwd_input (dy, wᵀ) and
+ * right is e5m2. left->fast permits tensor cores to keep fewer bits of the sums. With transposed
+ * copies this is linear_fwd (x, w), linear_bwd_input (dy, wᵀ) and
  * linear_bwd_weight (dyᵀ, xᵀ; single). */
 OP(fp8_product, STORED, HOST, (struct backend *k, void *d, const struct fp8_tensor *left,
 	const struct fp8_tensor *right, const void *bias, bool single, bool add, int64_t m,

@@ -178,6 +178,7 @@ static void fp8_product(struct backend *k, void *d, const struct fp8_tensor *lef
 		.right_flipped = true,
 		.single = single,
 		.add = single && add,
+		.fast = left->fast,
 		.after = bias ? BLAS_BIAS : BLAS_STORE,
 		.bias = bias,
 		.left_type = type_of(left),

@@ -1,4 +1,5 @@
 #include "agent/engine/model/graphs.h"
+#include "agent/engine/model/linear_fp8.h"
 
 #include <stdlib.h>
 
@@ -216,6 +217,8 @@ int model_graphs_run(struct pass *p, enum pass_graph_kind kind,
 	if (!all || all->off || p->m->check || p->m->plant ||
 	    !param_store_replayable(p->m->store, p->keep && p->batch->last))
 		return run(p, e);
+	if (model_weights_fp8_refresh_all(p, e))
+		return -1;
 	struct pass_graph *t = find_variant(
 		p, &all->chunks[p->chunk - p->m->chunks]
 			       [(p->slot - p->chunk->slots) * GRAPHS + kind * GRAPH_VARIANTS]);
