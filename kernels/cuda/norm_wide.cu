@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(WIDE) bwd_wide_kernel(struct norm_bwd_args<T> 
 /* Each block sums one strip of columns over one part of the rows. The parts of dw come first, then
  * those of dbias. */
 template <class T, int V>
-__global__ void __launch_bounds__(SUM_COLUMNS)
+__global__ void __launch_bounds__(SUM_COLUMNS, 4)
 	columns_kernel(struct norm_bwd_args<T> a, float *parts, bool centred)
 {
 	const int64_t j = ((int64_t)blockIdx.x * SUM_COLUMNS + threadIdx.x) * V;
