@@ -253,11 +253,12 @@ struct comm_p2p {
 int comm_batch_send_recv(struct comm *c, const struct comm_p2p *ops, int n, struct err *e);
 
 /* Asynchronous forms. They run in the order of their starts on the group's own thread.
- * Collectives on device memory that the device's library runs ("nccl") are queued by the
- * caller's thread instead: so those of all groups reach the library in the program's order,
- * which all ranks must share. Such a collective waits until the thread has passed the group's
- * messages on, so a group of device memory has either collectives or messages under way.
- * Buffers belong to the operation until comm_wait; lists of counts are copied. Blocking
+ * Operations on device memory that the device's library runs ("nccl") are queued by the caller's
+ * thread instead: so those of all groups reach the library in the program's order. There must be
+ * one order of all operations, of all groups, that contains each rank's order; a message counts
+ * as one operation of two ranks. Otherwise operations that wait for each other may fill the
+ * devices. A start may wait for the other ranks of the operation when a group uses a connection
+ * for the first time. Buffers belong to the operation until comm_wait; lists of counts are copied. Blocking
  * operations of the group may not be called while a request is open. */
 int comm_all_reduce_start(struct comm *c, const void *in, void *out, size_t count,
 			  enum comm_type type, enum comm_op op, struct comm_request **req,

@@ -229,7 +229,7 @@ static int split_class(struct groups *g, const struct rank_view *v, int class, s
 }
 
 /* One split of the world for each class that has an edge on any rank. */
-static int split_pipeline(struct groups *g, const struct rank_view *v, struct err *e)
+static int split_channels(struct groups *g, const struct rank_view *v, struct err *e)
 {
 	for (int class = 0; class < 3; class ++) {
 		bool any = false;
@@ -239,6 +239,16 @@ static int split_pipeline(struct groups *g, const struct rank_view *v, struct er
 			return -1;
 	}
 	return 0;
+}
+
+static int split_pipeline(struct groups *g, const struct rank_view *v, struct err *e)
+{
+	bool by_library = g->root != g->world && strcmp(comm_backend(g->root), "staged");
+	int color = (v->at.dp * v->layout.cp + v->at.cp) * v->layout.tp + v->at.tp;
+	if (v->layout.pp == 1)
+		return 0;
+	return by_library ? comm_split(g->root, color, v->at.pp, "pp", &g->pipe, e)
+			  : split_channels(g, v, e);
 }
 
 /* --- The host and the device --- */
@@ -310,7 +320,8 @@ void parallel_groups_close(struct groups *g)
 			comm_close(g->in[kind][side]);
 			comm_close(g->out[kind][side]);
 		}
-	struct comm *all[] = { g->store.tied,
+	struct comm *all[] = { g->pipe,
+			       g->store.tied,
 			       g->store.kv,
 			       g->store.shard,
 			       g->store.copies,

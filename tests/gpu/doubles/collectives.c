@@ -62,6 +62,8 @@ struct part {
 
 struct group {
 	ncclComm_t comm;
+	uint32_t launch; /* its number in the process */
+	bool resident;
 	int count;
 	struct part part[];
 };
@@ -75,6 +77,13 @@ static struct { /* of this process */
 	_Atomic int count;
 	int area[LAUNCHES];
 } launched;
+
+static struct {           /* of this process's device; under the runtime's lock */
+	int most, now;    /* resident kernels; most 0: no limit */
+	bool ordered;     /* by launches */
+	uint32_t arrived; /* launches that have become resident, if ordered */
+	_Atomic uint32_t launched;
+} residency;
 
 static _Atomic int open_comms;
 static _Atomic enum double_fault fault;
@@ -96,6 +105,34 @@ __attribute__((constructor)) static void set_up(void)
 void double_set_fault(enum double_fault f)
 {
 	fault = f;
+}
+
+void double_set_residency(int kernels)
+{
+	const char *ordered = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+	residency.most = kernels;
+	residency.ordered = ordered && !strcmp(ordered, "1");
+}
+
+/* Whether the kernel is on the device, or finds room now. */
+static bool reside(struct group *g)
+{
+	if (g->resident || !residency.most)
+		return true;
+	if (residency.now == residency.most ||
+	    (residency.ordered && g->launch != residency.arrived + 1))
+		return false;
+	residency.now++;
+	residency.arrived = g->launch;
+	return g->resident = true;
+}
+
+/* A kernel that is aborted before it was resident no longer keeps later ones out. */
+static void leave(struct group *g)
+{
+	residency.now -= g->resident;
+	if (!g->resident && g->launch > residency.arrived)
+		residency.arrived = g->launch;
 }
 
 int double_open_comms(void)
@@ -253,8 +290,8 @@ static bool message(struct ncclComm *c, struct part *p)
 static bool run_group(void *arg)
 {
 	struct group *g = arg;
-	bool done = true;
-	for (int i = 0; i < g->count && !g->comm->over; i++) {
+	bool here = reside(g), done = here;
+	for (int i = 0; here && i < g->count && !g->comm->over; i++) {
 		struct part *p = &g->part[i];
 		if (!p->done)
 			p->done = p->call.kind >= SEND ? message(g->comm, p)
@@ -262,6 +299,7 @@ static bool run_group(void *arg)
 		done &= p->done;
 	}
 	if (done || g->comm->over) {
+		leave(g);
 		g->comm->open--;
 		return true;
 	}
@@ -363,7 +401,9 @@ ncclResult_t ncclGroupEnd(void)
 		return ncclSuccess;
 	size_t bytes = (size_t)building.count * sizeof(struct part);
 	struct group *g = malloc(sizeof *g + bytes);
-	*g = (struct group){ .comm = building.comm, .count = building.count };
+	*g = (struct group){ .comm = building.comm,
+			     .count = building.count,
+			     .launch = ++residency.launched };
 	memcpy(g->part, building.part, bytes);
 	note_launch(g->comm);
 	g->comm->open++;

@@ -16,6 +16,11 @@
  *   - ncclCommDestroy comes after a finalization that is complete, which needs all ranks to call it.
  *   - Nothing is called after ncclCommDestroy or ncclCommAbort.
  *
+ * An operation is a kernel that is resident on its device from its launch until its peers have come.
+ * double_set_residency() limits their number, as a device whose processors they fill does. Kernels
+ * then become resident in the order in which the process launched them, over all communicators, if
+ * NCCL_LAUNCH_ORDER_IMPLICIT is 1, and otherwise as their streams come to them.
+ *
  * An operation whose peer does not come stays on its stream forever. Misuse ends the process
  * (runtime.h).
  *
@@ -35,6 +40,9 @@ enum double_fault {
 
 /* Sets the fault of this process from now on. */
 void double_set_fault(enum double_fault fault);
+/* At most so many operations are resident on this process's device from now on. 0: no limit. Call it
+ * before the first operation. */
+void double_set_residency(int kernels);
 /* The number of open communicators of this process. */
 int double_open_comms(void);
 /* The communicators of what this process has launched so far, in that order, each by a number that

@@ -159,6 +159,26 @@ void double_drain(struct CUstream_st *s)
 	}
 }
 
+static bool is_busy(const struct CUstream_st *s, bool with_default)
+{
+	return s->head && (s->device == double_device() || (with_default && s == &double_streams));
+}
+
+/* Other threads may destroy streams meanwhile. */
+void double_drain_device(bool with_default)
+{
+	struct CUstream_st *s;
+	do {
+		for (s = &double_streams; s && !is_busy(s, with_default);)
+			s = s->next;
+		if (s)
+			pump();
+		double_unlock();
+		sched_yield();
+		double_lock();
+	} while (s);
+}
+
 /* --- Streams --- */
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned int flags)
@@ -229,9 +249,7 @@ cudaError_t cudaDeviceSynchronize(void)
 		return rc;
 	calls.stream_waits++;
 	double_lock();
-	for (struct CUstream_st *s = &double_streams; s; s = s->next)
-		if (s->device == double_device() || s == &double_streams)
-			double_drain(s);
+	double_drain_device(true);
 	double_unlock();
 	return cudaSuccess;
 }

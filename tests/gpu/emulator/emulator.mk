@@ -61,6 +61,12 @@ $(DOUBLES)/test_nccl: $(BUILD)/obj/tests/gpu/test_nccl.o $(call archives,libcomm
 	@mkdir -p $(@D)
 	$(link) $(if $(DOUBLES_NEED),$(DOUBLE_LD) $(filter %.so %.so.2 %.so.9 %.so.12 %.so.13,$^)) -lcmocka $(libs_base) $(libs_libcomm)
 
+$(BUILD)/obj/tests/gpu/test_nccl_order.o: CPPFLAGS += $(if $(DOUBLES_NEED),-DHAVE_NCCL)
+$(DOUBLES)/test_nccl_order: $(BUILD)/obj/tests/gpu/test_nccl_order.o $(call archives,libcomm plan/spec base) \
+		$(if $(DOUBLES_NEED),$(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so)
+	@mkdir -p $(@D)
+	$(link) $(if $(DOUBLES_NEED),$(DOUBLE_LD) $(filter %.so %.so.2 %.so.12 %.so.13,$^)) -lcmocka $(libs_base) $(libs_libcomm) $(libs_plan)
+
 # A double that counts the calls of ranks that do not exist takes the place of the one that carries them out.
 RECORDER_LD := -Wl,-rpath,'$$ORIGIN/recorder'
 RECORDER    := $(if $(DOUBLES_NEED),$(DOUBLES)/recorder/libnccl.so.2)
