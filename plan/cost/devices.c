@@ -1,5 +1,6 @@
 #include "plan/cost/devices.h"
 
+#include "plan/cost/chip.h"
 #include "plan/cost/measured.h"
 #include "plan/plan.h"
 #include "plan/spec/speeds.h"
@@ -160,7 +161,8 @@ static const struct gpu *gpu_of(const char *device)
 void cost_machine_of(const struct node_kind *k, bool low_precision, double part,
 		     struct cost_machine *out)
 {
-	double flops = part * known(k->device_flops, UNKNOWN_FLOPS),
+	double flops = part *
+		       known(k->device_flops, known(cost_chip_flops(k->chip), UNKNOWN_FLOPS)),
 	       bandwidth = part * known(k->device_bandwidth, UNKNOWN_BANDWIDTH);
 	*out = (struct cost_machine){ .op = CPU_OP };
 	out->rates[RATE_PRODUCT_FWD] = flat(CPU_PRODUCTS * flops);
@@ -189,6 +191,8 @@ void cost_machine_of(const struct node_kind *k, bool low_precision, double part,
 	out->rates[RATE_MOVED] = flat(MEMORY * bandwidth);
 	/* The update moves 7 words; the norm of the gradients reads an eighth one. */
 	out->rates[RATE_OPTIMIZER] = flat(MEMORY * bandwidth * 7 / 8);
+	if (k->chip)
+		cost_chip_apply(k->chip, low_precision, out);
 }
 
 bool cost_device_lacks(const struct job *job, const struct node_kind *k)
@@ -206,6 +210,7 @@ void cost_machine_of_agents(const struct node_kind *k, bool low_precision, int a
 	double cores = k->cores > 0 ? k->cores : (double)agents * threads;
 	if (strcmp(k->device, "cpu")) {
 		cost_machine_of(k, low_precision, 1, out);
+		out->measured = k->measured;
 		return;
 	}
 	/* If 2-byte storage was not measured, the figures of fp32 count, because products and sums
@@ -227,7 +232,9 @@ void cost_machine_of_agents(const struct node_kind *k, bool low_precision, int a
 
 double cost_machine_pace(const struct cost_machine *m)
 {
-	return cost_curve_at(&m->rates[RATE_PRODUCT_FWD], 1e12) / fmax(1, m->crowd);
+	const struct rate_curve *ratio = &m->ratios.product[RATE_PRODUCT_FWD];
+	return cost_curve_at(&m->rates[RATE_PRODUCT_FWD], 1e12) /
+	       (fmax(1, m->crowd) * (ratio->n ? cost_curve_at(ratio, 1e12) : 1));
 }
 
 void cost_machine_of_plan(const struct job *job, const struct cluster *c, const struct plan *p,
