@@ -102,6 +102,7 @@ static struct place place_of_pending(const struct trainer *t)
 static int read_numbers(struct trainer *t, struct step_report *r, bool inside, struct err *e)
 {
 	double since = clock_s();
+	trainer_phase(t, "gradient norm");
 	if (optim_queue_read(t->optim, &t->late.numbers, e))
 		return err_prefix(e, "step %lld", (long long)t->late.step + 1);
 	double waited = clock_s() - since;
