@@ -30,6 +30,8 @@ struct double_cudnn_counts {
 	int64_t workspace;     /* of the largest plan */
 };
 extern struct double_cudnn_counts double_cudnn;
+/* What an execution takes by the runtime's virtual clock (double_virtual_clock). */
+extern double double_cudnn_seconds;
 
 enum { CUDNN_OPS = 40, CUDNN_TENSORS = 64, CUDNN_IDS = 24 };
 
