@@ -15,6 +15,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { TURNS = 5, RUNS = 3, LOOKS = 4, SAMPLE = 256 };
 static const double clearly = 0.98;
@@ -34,24 +35,27 @@ static void write_key(struct backend *k, const struct attention_entry *e, char t
 		 (long long)a->kv_row, cuda_of(k)->attention->dnn->GetVersion());
 }
 
+/* The values of choices. */
+static const char *const words[] = { [WAY_OWN] = "own", [WAY_CUDNN] = "cudnn" };
+
 enum attention_way attention_find(struct backend *k, const struct attention_entry *e)
 {
-	char text[CHOICES_TEXT];
-	unsigned char way;
+	char text[CHOICES_TEXT], word[8];
 	size_t length;
 	write_key(k, e, text);
-	if (!choices_find(k->choices, text, &way, sizeof way, &length) || length != sizeof way ||
-	    (way != WAY_OWN && way != WAY_CUDNN))
+	if (!choices_find(k->choices, text, word, sizeof word, &length))
 		return WAY_UNKNOWN;
-	return way;
+	for (int way = WAY_OWN; way <= WAY_CUDNN; way++)
+		if (length == strlen(words[way]) && !memcmp(word, words[way], length))
+			return way;
+	return WAY_UNKNOWN;
 }
 
 static void put(struct backend *k, const struct attention_entry *e, enum attention_way chosen)
 {
 	char text[CHOICES_TEXT];
-	unsigned char way = (unsigned char)chosen;
 	write_key(k, e, text);
-	choices_put(k->choices, text, &way, sizeof way);
+	choices_put(k->choices, text, words[chosen], strlen(words[chosen]));
 }
 
 /* --- Timing ------------------------------------------------------------------------------- */
