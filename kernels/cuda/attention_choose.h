@@ -20,11 +20,14 @@
  *
  * On 10.x a deterministic backward pass needs an engine and knobs that no heuristic returns.
  *
- * A fixed rule chooses among what is possible: on 9.x and 10.x, where cuDNN's forward pass is built
- * for the chip, forward by cuDNN; the rest by own kernels. So the bits are the same in every run.
+ * The choice, "own" or "cudnn", is kept for each shape (base/choices.h). If choices are wanted, the first use of a
+ * shape outside of a recorded graph makes cuDNN's plan and measures both (attention_measure.c).
+ * What is not in the choices follows a fixed rule: forward by cuDNN on 9.x and 10.x; the rest,
+ * which is all that needs a workspace, by own kernels. So the bits are the same in every run with
+ * the same choices.
  *
- * The first use of a shape outside of a recorded graph makes its plan, and allocates its workspace;
- * a graph that is recorded before that has own kernels.
+ * A plan is made once, and its workspace allocated, outside of recorded graphs. A graph that is
+ * recorded before that has own kernels.
  *
  * Everything that goes wrong with cuDNN (the library is missing or too old, a graph is refused, no
  * memory for the workspace, execution fails) has one result: own kernels.

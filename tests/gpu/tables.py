@@ -157,12 +157,14 @@ def attention(r):
         for way, op in (("forward", "attention_fwd"), ("backward", "attention_bwd")):
             k, theirs = mine.get((a["model"], op, a["what"])), a.get(way + "_s")
             if k:
-                rows.append((f"{a['what']}, {way}", f"{1e6 * k['seconds']:.1f}", f"{k['flops'] / k['seconds'] / 1e12:.1f}",
+                both = [f"{1e6 * k[form]:.1f}" if k.get(form) else "" for form in ("own", "cudnn")]
+                rows.append((f"{a['what']}, {way}", f"{1e6 * k['seconds']:.1f}", *both, f"{k['flops'] / k['seconds'] / 1e12:.1f}",
                              f"{1e6 * theirs:.1f}" if theirs else a.get("error", "")[:80], f"{theirs / k['seconds']:.3f}" if theirs else ""))
     if not rows:
         return []
-    out = ["## Attention beside scaled_dot_product_attention", ""] + table(("attention", "muster, µs", "TFLOP/s", "PyTorch, µs", "× PyTorch"), rows)
+    out = ["## Attention beside scaled_dot_product_attention", ""] + table(("attention", "muster, µs", "own, µs", "cuDNN, µs", "TFLOP/s", "PyTorch, µs", "× PyTorch"), rows)
     chose = [f"- PyTorch chose for {a['what']}: {names_of(a['chose'])}" for a in r["attention"] if a.get("chose")]
+    chose += [f"- muster chose {k['chose']} for `{k['key']}`: {k['note']}" for k in r["kernels"] if k.get("chose")]
     return out + chose + ([""] if chose else [])
 
 

@@ -16,6 +16,8 @@
 
 #ifdef HAVE_CUDNN
 
+#include "base/buf.h"
+#include "base/choices.h"
 #include "tests/gpu/cuda_backend.h"
 #include "tests/gpu/doubles/cudnn.h"
 #include "tests/gpu/doubles/runtime.h"
@@ -32,6 +34,7 @@ static int setup(void **state)
 {
 	(void)state;
 	unsetenv("MUSTER_DOUBLE_CUDNN");
+	double_virtual_clock = false;
 	things_before = double_open_things();
 	return 0;
 }
@@ -414,6 +417,18 @@ static int run_backward(struct rig *r, struct attention_piece piece)
 	return pieces;
 }
 
+/* After check_forward or reference_forward. */
+static void check_gradients(struct rig *r)
+{
+	const struct attn_shape *s = &r->s;
+	float *qkv = r->host[QKV], *d = r->host[DQKV];
+	backend_ops(r->reference)
+		->attention_bwd(r->reference, d, d + key_at(s), d + value_at(s), r->host[DOUT],
+				r->host[O], r->lse, qkv, qkv + key_at(s), qkv + value_at(s), s,
+				false);
+	assert_true(array_error(r, DQKV) < 1e-2);
+}
+
 static void check_backward(const struct attn_shape *s, struct attention_piece piece, int pieces)
 {
 	struct rig r;
@@ -421,12 +436,7 @@ static void check_backward(const struct attn_shape *s, struct attention_piece pi
 	run_forward(&r);
 	reference_forward(&r);
 	assert_int_equal(run_backward(&r, piece), pieces);
-	float *qkv = r.host[QKV], *d = r.host[DQKV];
-	backend_ops(r.reference)
-		->attention_bwd(r.reference, d, d + key_at(s), d + value_at(s), r.host[DOUT],
-				r.host[O], r.lse, qkv, qkv + key_at(s), qkv + value_at(s), s,
-				false);
-	assert_true(array_error(&r, DQKV) < 1e-2);
+	check_gradients(&r);
 	close_rig(&r);
 }
 
@@ -464,6 +474,141 @@ static void an_engine_whose_results_vary_is_refused(void **state)
 		dnn->Destroy(handle);
 	}
 	free(g);
+}
+
+/* --- Choices ------------------------------------------------------------------------------ */
+
+static void run_gradients(struct rig *r, bool add)
+{
+	const struct attn_shape *s = &r->s;
+	backend_ops(r->k)->attention_bwd(r->k, r->at[DQKV], device(r, DQKV, key_at(s)),
+					 device(r, DQKV, value_at(s)), r->at[DOUT], r->at[O],
+					 r->device_lse, r->at[QKV], device(r, QKV, key_at(s)),
+					 device(r, QKV, value_at(s)), s, add);
+}
+
+static int ran(void)
+{
+	return double_cudnn.forward + double_cudnn.backward;
+}
+
+/* Both passes once; returns how often cuDNN ran. */
+static int both_passes(struct rig *r)
+{
+	int before = ran();
+	run_forward(r);
+	check_forward(r);
+	run_gradients(r, false);
+	check_gradients(r);
+	return ran() - before;
+}
+
+static void measure_with(struct rig *r, const struct attn_shape *s, enum choices_mode mode,
+			 double own, double dnn)
+{
+	double_virtual_clock = true;
+	double_kernel_seconds = own;
+	double_cudnn_seconds = dnn;
+	open_rig(r, "cuda:bf16", s);
+	choices_set_mode(backend_choices(r->k), mode);
+}
+
+static void the_faster_way_is_measured_once_and_kept(void **state)
+{
+	(void)state;
+	const struct attn_shape s = shape(2, 40, 4, 2, 16);
+	const char *key, *note;
+	struct rig r;
+	measure_with(&r, &s, CHOICES_MEASURED, 1e-3, 1e-4);
+	assert_true(both_passes(&r) > 2);
+	int plans = double_cudnn.plans;
+	assert_int_equal(both_passes(&r), 2);
+	assert_int_equal(double_cudnn.plans, plans);
+	assert_true(choices_at(backend_choices(r.k), 0, &key, &note));
+	assert_non_null(strstr(key, "attention fwd bf16 causal b=2 q=40 k=40 heads=4/2 dim=16"));
+	assert_non_null(strstr(note, "cuDNN 100.0 us, engine 2"));
+	assert_true(choices_at(backend_choices(r.k), 1, &key, &note));
+	assert_non_null(strstr(key, "attention bwd"));
+	assert_non_null(strstr(note, "cuDNN 100.0 us, engine 6"));
+	close_rig(&r);
+
+	measure_with(&r, &s, CHOICES_MEASURED, 1e-5, 1e-2);
+	both_passes(&r);
+	assert_int_equal(both_passes(&r), 0);
+	close_rig(&r);
+}
+
+/* Proposals change nothing until the ranks agree. */
+static void ranks_use_what_they_agreed_on(void **state)
+{
+	(void)state;
+	const struct attn_shape s = shape(2, 40, 4, 2, 16);
+	struct buf text = BUF_INIT;
+	struct rig r, other;
+	measure_with(&r, &s, CHOICES_PROPOSED, 1e-3, 1e-4);
+	both_passes(&r);
+	assert_int_equal(both_passes(&r), 1); /* the fixed rule */
+	choices_write(backend_choices(r.k), &text);
+	measure_with(&other, &s, CHOICES_FIXED, 1e-5, 1e-2);
+	assert_int_equal(both_passes(&other), 1);
+	choices_agree(backend_choices(r.k), text.data, text.len);
+	choices_agree(backend_choices(other.k), text.data, text.len);
+	assert_int_equal(both_passes(&r), 2);
+	assert_int_equal(both_passes(&other), 2);
+	buf_fini(&text);
+	close_rig(&other);
+	close_rig(&r);
+}
+
+static void a_gradient_that_is_added_has_own_kernels(void **state)
+{
+	(void)state;
+	const struct attn_shape s = shape(2, 40, 4, 2, 16);
+	struct rig r;
+	measure_with(&r, &s, CHOICES_MEASURED, 1e-3, 1e-4);
+	both_passes(&r);
+	int before = ran();
+	run_gradients(&r, true);
+	assert_int_equal(ran(), before);
+	for (int64_t i = 0; i < r.count[DQKV]; i++)
+		r.host[DQKV][i] *= 2;
+	assert_true(array_error(&r, DQKV) < 1e-2);
+	close_rig(&r);
+}
+
+/* The library loses its plan in the middle of the contest, or has none. */
+static void what_fails_while_it_is_measured_is_not_chosen(void **state)
+{
+	(void)state;
+	static const char *const words[] = { "fails", "varies", "wide" };
+	const struct attn_shape s = shape(2, 40, 4, 2, 16);
+	struct rig r;
+	for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+		setenv("MUSTER_DOUBLE_CUDNN", words[i], 1);
+		measure_with(&r, &s, CHOICES_MEASURED, 1e-3, 1e-4);
+		int backward = double_cudnn.backward;
+		both_passes(&r);
+		assert_int_equal(double_cudnn.backward, backward);
+		close_rig(&r);
+	}
+}
+
+/* With zeros, both ways take another time than with numbers. */
+static void zeros_are_not_measured(void **state)
+{
+	(void)state;
+	const struct attn_shape s = shape(2, 40, 4, 2, 16);
+	const char *key, *note;
+	struct rig r;
+	measure_with(&r, &s, CHOICES_MEASURED, 1e-3, 1e-4);
+	backend_zero(r.k, r.at[QKV], (size_t)r.count[QKV] * 2);
+	run_forward(&r);
+	assert_false(choices_at(backend_choices(r.k), 0, &key, &note));
+	put_bf16(&r, QKV);
+	run_forward(&r);
+	assert_true(choices_at(backend_choices(r.k), 0, &key, &note));
+	check_forward(&r);
+	close_rig(&r);
 }
 
 /* --- Pieces ------------------------------------------------------------------------------- */
@@ -514,6 +659,14 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(an_engine_whose_results_vary_is_refused, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(the_faster_way_is_measured_once_and_kept, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(ranks_use_what_they_agreed_on, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_gradient_that_is_added_has_own_kernels, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(what_fails_while_it_is_measured_is_not_chosen,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(zeros_are_not_measured, setup, teardown),
 		cmocka_unit_test(a_pass_is_split_into_equal_pieces_that_fit),
 	};
 	return cmocka_run_group_tests_name("attention by cuDNN", tests, NULL, NULL);

@@ -4,8 +4,8 @@
  * operations and graphs, and its heuristic lists the engines that support them on that device, with
  * their notes and workspace. Whether plans can be made and run needs a GPU: make check-gpu.
  *
- * The library asks for CUDA's driver; the toolkit's stub of it suffices. Skipped by name where either
- * is missing, or where the library has another version than the one of which the sizes are known.
+ * The library asks for CUDA's driver; the toolkit's stub of it suffices. Skipped by name where
+ * either is missing, or where the library is not of the version whose sizes are known.
  */
 #include <setjmp.h>
 #include <stdarg.h>

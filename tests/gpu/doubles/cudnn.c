@@ -8,6 +8,7 @@
 #include <string.h>
 
 struct double_cudnn_counts double_cudnn;
+double double_cudnn_seconds;
 
 struct cudnnContext {
 	int device;

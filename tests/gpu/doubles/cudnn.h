@@ -5,8 +5,8 @@
  * Every attribute is held to the documented type, count and order; what the real library refuses
  * with a status is refused with one. The heuristic knows the two patterns of operations of
  * kernels/cuda/dnn_attention.h, with fp16 or bf16 in memory, head sizes that are a multiple of 8 up
- * to 128 (256 on compute capability 9.x), and rows of whole 16 bytes. A plan runs the operations one
- * after the other, as they were described, in fp32: what it computes is what the graph says, not
+ * to 128 (256 on compute capability 9.x), and rows of whole 16 bytes. A plan runs the operations
+ * one after the other, as they were described, in fp32: what it computes is what the graph says, not
  * what the caller meant. cudnnBackendExecute ends the process for memory that is not the device's,
  * and for tensors that are missing or superfluous.
  *
@@ -30,6 +30,8 @@ struct double_cudnn_counts {
 	int64_t workspace;     /* of the largest plan */
 };
 extern struct double_cudnn_counts double_cudnn;
+/* What an execution takes by the runtime's virtual clock (double_virtual_clock). */
+extern double double_cudnn_seconds;
 
 enum { CUDNN_OPS = 40, CUDNN_TENSORS = 64, CUDNN_IDS = 24 };
 

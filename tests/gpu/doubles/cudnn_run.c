@@ -343,6 +343,7 @@ bool cudnn_run(void *arg)
 {
 	struct cudnn_program *p = malloc(sizeof *p); /* a graph runs arg again */
 	memcpy(p, arg, sizeof *p);
+	double_spend(double_cudnn_seconds);
 	memset(p->workspace, POISON, (size_t)p->workspace_bytes);
 	for (int i = 0; i < p->op_count; i++)
 		run_op(p, &p->ops[i]);
