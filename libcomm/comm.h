@@ -340,6 +340,10 @@ int comm_on_device(struct comm *c, const struct comm_device_options *opt, const 
 /* Sets the stream for the calls that follow. NULL: the device's default stream, which is the
  * initial one. A split group inherits its parent's. Not collective. */
 void comm_stream(struct comm *c, void *stream);
+/* The groups that are split from c from now on take at most so many of the device's processors in an
+ * operation, and leave the others to computation. 0: as many as the library likes, which is also
+ * the initial value. Equal on all ranks; only a device's library follows it. */
+void comm_processors(struct comm *c, int most);
 /* Waits until all operations of the group that were called and waited for are complete. On host
  * memory they always are. */
 int comm_sync(struct comm *c, struct err *e);

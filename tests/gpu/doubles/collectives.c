@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -85,6 +86,14 @@ static struct {           /* of this process's device; under the runtime's lock 
 	_Atomic uint32_t launched;
 } residency;
 
+static struct { /* the communicators of this process, in the order of their making */
+	int count;
+	struct named {
+		char name[32];
+		int processors;
+	} list[AREAS];
+} given;
+
 static _Atomic int open_comms;
 static _Atomic enum double_fault fault;
 static _Thread_local struct {
@@ -133,6 +142,14 @@ static void leave(struct group *g)
 	residency.now -= g->resident;
 	if (!g->resident && g->launch > residency.arrived)
 		residency.arrived = g->launch;
+}
+
+int double_comm_processors(const char *name)
+{
+	for (int i = given.count; i-- > 0;)
+		if (!strcmp(given.list[i].name, name))
+			return given.list[i].processors;
+	return -1;
 }
 
 int double_open_comms(void)
@@ -474,7 +491,14 @@ static ncclComm_t comm_new(struct area *area, int ranks, int rank, const ncclCon
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
 	if (!config->commName || !*config->commName)
 		double_misuse("a communicator without a name");
+	if (given.count < AREAS) {
+		struct named *n = &given.list[given.count++];
+		snprintf(n->name, sizeof n->name, "%s", config->commName);
+		n->processors = config->maxCTAs == NCCL_CONFIG_UNDEF_INT ? 0 : config->maxCTAs;
+	}
 #endif
+	if (config->splitShare != 1)
+		double_misuse("a communicator that shares no resources");
 	ncclComm_t c = calloc(1, sizeof *c);
 	*c = (struct ncclComm){
 		.area = area, .ranks = ranks, .rank = rank, .device = double_device(), .looks = 3

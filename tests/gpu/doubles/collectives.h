@@ -10,7 +10,7 @@
  *     ncclCommGetAsyncError makes progress.
  *   - Calls are matched in order. Every rank must make the same call with the same count, type,
  *     operation and root.
- *   - A split has no outstanding operation.
+ *   - A split has no outstanding operation, and shares its parent's resources.
  *   - Communicators have names, if NCCL has them, and operations are on streams of the highest
  *     priority. NCCL does not ask for that, but advises it.
  *   - ncclCommDestroy comes after a finalization that is complete, which needs all ranks to call it.
@@ -45,6 +45,9 @@ void double_set_fault(enum double_fault fault);
 void double_set_residency(int kernels);
 /* The number of open communicators of this process. */
 int double_open_comms(void);
+/* The limit of processors (CTAs) that the communicator of this name was given. 0: none; -1: there has
+ * been none of this name in the process, or NCCL's header has no names (before 2.27). */
+int double_comm_processors(const char *name);
 /* The communicators of what this process has launched so far, in that order, each by a number that
  * all its ranks share. Returns how many of `most` are set. */
 int double_launches(int *comms, int most);
