@@ -3,7 +3,11 @@
  * bytes that it must move (inputs once, outputs once, both for what it changes), and the FLOPs of
  * products and attention. It prints one line of JSON per row.
  *
- * usage: kernels [--backend NAME] [--toy] [--only WORD]
+ * On a GPU each row also has what the planner predicts: "published_s" by its constants and, with
+ * --calibrate, "calibrated_s" by the times that this program measures first, S seconds for each
+ * size.
+ *
+ * usage: kernels [--backend NAME] [--toy] [--only WORD] [--calibrate S]
  *
  * Calls use several sets of arrays in turn, which are together larger than a GPU's L2 cache. The
  * numbers are random. If the backend records graphs, calls are recorded, so that the device's work
@@ -14,6 +18,7 @@
 #include "tests/conform/op_check.h"
 #include "tests/conform/storage.h"
 #include "tests/gpu/kernel_rows.h"
+#include "tests/gpu/predict.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -32,6 +37,9 @@ struct bench {
 	size_t room;    /* bytes of all sets of a row */
 	double least;   /* seconds of a round */
 	int rounds;
+	/* for predictions; without a device: none. calibrated has a chip, or is not used. */
+	bool predicts;
+	struct node_kind published, calibrated;
 };
 
 /* --- Arrays ------------------------------------------------------------------------------- */
@@ -154,15 +162,27 @@ static int time_row(const struct bench *b, const struct kernel_row *r, const str
 	return rc;
 }
 
-static void print_row(const struct kernel_row *r, const char *op, double seconds, double bytes,
-		      const char *error)
+static void print_predictions(const struct bench *b, const struct kernel_row *r, const char *op,
+			      double bytes)
+{
+	if (b->predicts)
+		printf(", \"published_s\": %.6g", predict_row(&b->published, r, op, bytes));
+	if (b->predicts && b->calibrated.chip)
+		printf(", \"calibrated_s\": %.6g", predict_row(&b->calibrated, r, op, bytes));
+}
+
+static void print_row(const struct bench *b, const struct kernel_row *r, const char *op,
+		      double seconds, double bytes, const char *error)
 {
 	printf("{\"model\": \"%s\", \"op\": \"%s\", \"what\": \"%s\", ", r->model, op, r->what);
-	if (error)
+	if (error) {
 		printf("\"error\": \"%s\"}\n", error);
-	else
-		printf("\"seconds\": %.6g, \"bytes\": %.0f, \"flops\": %.0f}\n", seconds, bytes,
+	} else {
+		printf("\"seconds\": %.6g, \"bytes\": %.0f, \"flops\": %.0f", seconds, bytes,
 		       r->flops);
+		print_predictions(b, r, op, bytes);
+		puts("}");
+	}
 	fflush(stdout);
 }
 
@@ -174,7 +194,7 @@ static int measure_row(void *arg, const struct kernel_row *r)
 		for (const struct op_test *o = *f; !t && o->name; o++)
 			t = strcmp(o->name, r->name) ? NULL : o;
 	if (!t) {
-		print_row(r, r->name, 0, 0, "there is no such op");
+		print_row(b, r, r->name, 0, 0, "there is no such op");
 		return -1;
 	}
 	if (b->only && !strstr(t->name, b->only))
@@ -190,7 +210,7 @@ static int measure_row(void *arg, const struct kernel_row *r)
 		sets++;
 	int rc = sets ? time_row(b, r, t, p, sets, &seconds, &e)
 		      : err_set(&e, ERR_NOMEM, "no memory for its arrays");
-	print_row(r, t->name, seconds, bytes, rc ? e.text : NULL);
+	print_row(b, r, t->name, seconds, bytes, rc ? e.text : NULL);
 	for (int i = 0; i < SETS_MAX; i++)
 		for (int j = 0; j < ARGS; j++)
 			if (p[i][j])
@@ -216,16 +236,32 @@ static int prepare(struct bench *b)
 	return 0;
 }
 
+enum { ELEMENTS = 64 << 20, TOY_ELEMENTS = 8192 };
+
+/* Other backends have no predictions. */
+static int prepare_predictions(struct bench *b, const char *backend_name, double calibrate,
+			       struct err *e)
+{
+	b->predicts = !predict_open(backend_name, &b->published, NULL);
+	b->calibrated = b->published;
+	return !b->predicts || !(calibrate > 0)
+		       ? 0
+		       : predict_calibrate(&b->calibrated, calibrate,
+					   b->toy ? TOY_ELEMENTS : ELEMENTS, e);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "backend", required_argument, NULL, 'b' },
 		{ "toy", no_argument, NULL, 't' },
 		{ "only", required_argument, NULL, 'o' },
+		{ "calibrate", required_argument, NULL, 'c' },
 		{ 0 },
 	};
 	const char *backend_name = "cuda:bf16";
 	struct bench b = { .toy = false };
+	double calibrate = 0;
 	struct err e = ERR_INIT;
 	for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
 		if (c == 'b')
@@ -234,15 +270,19 @@ int main(int argc, char **argv)
 			b.toy = true;
 		else if (c == 'o')
 			b.only = optarg;
+		else if (c == 'c')
+			calibrate = atof(optarg);
 		else
 			return 2;
 	b.storage = storage_of(backend_name);
-	if (prepare(&b) || backend_open(backend_name, 1, &b.k, &e)) {
+	if (prepare(&b) || prepare_predictions(&b, backend_name, calibrate, &e) ||
+	    backend_open(backend_name, 1, &b.k, &e)) {
 		fprintf(stderr, "kernels: %s\n", e.text);
 		return 1;
 	}
 	int bad = kernel_rows_visit(b.toy, measure_row, &b);
 	backend_close(b.k);
+	free(b.calibrated.chip);
 	free(b.numbers);
 	free(b.stored);
 	return bad ? 1 : 0;
