@@ -29,6 +29,37 @@ static void set_identity(const struct backend_chip *c, int devices, struct measu
 	out->nccl = c->nccl;
 }
 
+static double best(const struct measured_chip *c, enum measured_storage storage,
+		   enum rate_class class)
+{
+	double most = 0;
+	for (int i = 0; i < c->n_ops; i++)
+		if (c->ops[i].storage == storage && c->ops[i].class == class)
+			most = fmax(most, topo_measured_chip_work(&c->ops[i]) / c->ops[i].seconds);
+	return most;
+}
+
+static void print_storage(const struct measured_chip *c, enum measured_storage storage)
+{
+	printf("%-24.24s %7s %16.1f %16.1f %12.1f\n", c->name, topo_measured_storage_word(storage),
+	       best(c, storage, RATE_PRODUCT_FWD) / 1e12,
+	       best(c, storage, RATE_ATTENTION_FWD) / 1e12, best(c, storage, RATE_MOVED) / 1e9);
+	fflush(stdout);
+}
+
+static int each_storage(const struct bench_chip *b, int device, struct measured_chip *out,
+			struct err *e)
+{
+	for (int storage = 0; storage < MEASURED_STORAGES; storage++) {
+		int before = out->n_ops;
+		if (bench_chip_ops(b, device, (enum measured_storage)storage, out, e))
+			return -1;
+		if (out->n_ops > before)
+			print_storage(out, (enum measured_storage)storage);
+	}
+	return 0;
+}
+
 /* Bytes/s of side copies in one direction: the best of some. */
 static int copy_rate(struct backend *k, void *to, const void *from, size_t bytes, double *rate,
 		     struct err *e)
@@ -98,7 +129,7 @@ static int each_model(struct comm *world, void *arg, struct err *e)
 			continue;
 		struct measured_chip *out = &b->chips[b->n];
 		set_identity(&chip, b->devices, out);
-		if (bench_chip_ops(b, device, out, e) || host_copies(b, device, out, e))
+		if (each_storage(b, device, out, e) || host_copies(b, device, out, e))
 			return -1;
 		b->n++;
 	}

@@ -26,10 +26,10 @@ struct bench_chip {
 	struct measured_chip chips[BENCH_CHIPS_MAX];
 };
 
-/* Adds the sizes of each operation, in each storage type, that are within b->elements. Prints a
- * line for each storage type. */
-int bench_chip_ops(const struct bench_chip *b, int device, struct measured_chip *out,
-		   struct err *e);
+/* Adds the times of all operations in one storage type, at the sizes that are within b->elements.
+ * Where products of 8 bits are not faster, it adds none of them. */
+int bench_chip_ops(const struct bench_chip *b, int device, enum measured_storage storage,
+		   struct measured_chip *out, struct err *e);
 /* Collective, on one rank per device; the first 2, 4, 8, … of them take part. Rank 0 sets out's
  * exchanges. */
 int bench_chip_exchanges(struct comm *world, const struct bench_chip *b, struct measured_chip *out,

@@ -5,7 +5,6 @@
 #include "base/philox.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -187,26 +186,8 @@ static void fill(float *x, int64_t n)
 	philox_normal(philox_key(9, PHILOX_TEST, 0), 0, n, x);
 }
 
-static double best(const struct measured_chip *c, enum measured_storage storage,
-		   enum rate_class class)
-{
-	double most = 0;
-	for (int i = 0; i < c->n_ops; i++)
-		if (c->ops[i].storage == storage && c->ops[i].class == class)
-			most = fmax(most, topo_measured_chip_work(&c->ops[i]) / c->ops[i].seconds);
-	return most;
-}
-
-static void print_storage(const struct measured_chip *c, enum measured_storage storage)
-{
-	printf("%-24.24s %7s %16.1f %16.1f %12.1f\n", c->name, topo_measured_storage_word(storage),
-	       best(c, storage, RATE_PRODUCT_FWD) / 1e12,
-	       best(c, storage, RATE_ATTENTION_FWD) / 1e12, best(c, storage, RATE_MOVED) / 1e9);
-	fflush(stdout);
-}
-
-static int one_storage(const struct bench_chip *b, int device, enum measured_storage storage,
-		       struct measured_chip *out, struct err *e)
+int bench_chip_ops(const struct bench_chip *b, int device, enum measured_storage storage,
+		   struct measured_chip *out, struct err *e)
 {
 	static const char *const names[] = { "cuda", "cuda:bf16", "cuda:fp16", "cuda:bf16" };
 	const struct bench_rig_setup setup = { .backend = names[storage],
@@ -220,19 +201,8 @@ static int one_storage(const struct bench_chip *b, int device, enum measured_sto
 	struct bench_rig r = { 0 };
 	int rc = bench_rig_open(&r, &setup, e);
 	/* Where products of 8 bits are not faster, their time is that of the others. */
-	if (!rc && (storage != MEASURED_FP8 || backend_fp8(r.backend))) {
+	if (!rc && (storage != MEASURED_FP8 || backend_fp8(r.backend)))
 		rc = all_sizes(&r, b, storage, out, e);
-		if (!rc)
-			print_storage(out, storage);
-	}
 	bench_rig_close(&r);
 	return rc;
-}
-
-int bench_chip_ops(const struct bench_chip *b, int device, struct measured_chip *out, struct err *e)
-{
-	for (int storage = 0; storage < MEASURED_STORAGES; storage++)
-		if (one_storage(b, device, (enum measured_storage)storage, out, e))
-			return -1;
-	return 0;
 }

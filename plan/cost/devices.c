@@ -2,8 +2,7 @@
 
 #include "plan/cost/chip.h"
 #include "plan/cost/measured.h"
-#include "plan/plan.h"
-#include "plan/spec/speeds.h"
+#include "plan/spec/job/job.h"
 
 #include <math.h>
 #include <string.h>
@@ -235,24 +234,4 @@ double cost_machine_pace(const struct cost_machine *m)
 	const struct rate_curve *ratio = &m->ratios.product[RATE_PRODUCT_FWD];
 	return cost_curve_at(&m->rates[RATE_PRODUCT_FWD], 1e12) /
 	       (fmax(1, m->crowd) * (ratio->n ? cost_curve_at(ratio, 1e12) : 1));
-}
-
-void cost_machine_of_plan(const struct job *job, const struct cluster *c, const struct plan *p,
-			  struct cost_machine *out)
-{
-	double found = 0;
-	bool named = speeds_devices(job) > 0;
-	for (int i = 0; i < p->world; i++) {
-		const struct node_kind *k = topo_cluster_kind(c, p->ranks[i].node);
-		struct cost_machine m;
-		if (i && p->ranks[i].node == p->ranks[i - 1].node)
-			continue;
-		cost_machine_of_agents(k, job->precision.dtype != DTYPE_FP32,
-				       p->ranks[i].node_ranks, p->threads, &m);
-		double rate = cost_machine_pace(&m);
-		if (found <= 0 || (named ? rate > found : rate < found)) {
-			found = rate;
-			*out = m;
-		}
-	}
 }
