@@ -9,6 +9,7 @@
  * numbers are random. If the backend records graphs, calls are recorded, so that the device's work
  * is timed and not the launches. The result is the median of several rounds.
  */
+#include "base/choices.h"
 #include "base/clock.h"
 #include "base/philox.h"
 #include "tests/conform/op_check.h"
@@ -198,6 +199,14 @@ static int measure_row(void *arg, const struct kernel_row *r)
 	return rc;
 }
 
+/* What the rows above used. */
+static void print_choices(const struct choices *c)
+{
+	const char *key, *note;
+	for (int i = 0; choices_at(c, i, &key, &note); i++)
+		printf("{\"choice\": \"%s\", \"note\": \"%s\"}\n", key, note);
+}
+
 /* --- The program -------------------------------------------------------------------------- */
 
 static int prepare(struct bench *b)
@@ -241,7 +250,12 @@ int main(int argc, char **argv)
 		fprintf(stderr, "kernels: %s\n", e.text);
 		return 1;
 	}
+	struct choices *choices = backend_choices(b.k);
+	if (choices)
+		choices_set_mode(choices, CHOICES_MEASURED);
 	int bad = kernel_rows_visit(b.toy, measure_row, &b);
+	if (choices)
+		print_choices(choices);
 	backend_close(b.k);
 	free(b.numbers);
 	free(b.stored);
