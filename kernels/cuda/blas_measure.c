@@ -230,13 +230,15 @@ static void take_turns(struct backend *k, const struct attempt *a, struct contes
 			t->seconds[i] = median(t->turn[i], turns);
 }
 
-/* Measures all algorithms of an attempt. false: none works. */
+/* Measures all algorithms of an attempt. false: none works, or there is nothing to choose. */
 static bool hold_contest(struct backend *k, const struct attempt *a, struct contest *t)
 {
 	const struct cuda_blas *blas = cuda_of(k)->blas;
 	const double begin = clock_s();
 	t->n = blas_candidates(blas->lt, blas->handle, a->plan, t->algos, BLAS_CANDIDATES);
 	t->best = 0;
+	if (t->n == 1 && !a->whole)
+		return false;
 	for (int i = 0; i < t->n; i++) {
 		t->seconds[i] = time_runs(k, a, &t->algos[i], 1);
 		if (isfinite(t->seconds[i]))
