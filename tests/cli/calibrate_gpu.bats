@@ -8,12 +8,15 @@ setup_file() {
 	built=$(dirname "$(realpath "$MUSTER")")
 	place=$BATS_FILE_TMPDIR/place
 	export built place file=$BATS_FILE_TMPDIR/here.json
-	# An agent finds its libraries beside itself. NCCL's double works only inside one process, so transfers go through the host.
+	# An agent finds its libraries beside itself. NCCL's double works among processes only if it was loaded before they forked; where it is
+	# not, transfers go through the host.
 	mkdir -p "$place"
 	cp "$built/muster-agent" "$built"/tests/gpu/lib*.so* "$place/" || true
 	: >"$place/libnccl.so.2"
 	[[ -e $place/libmuster-cuda.so ]] || return 0
-	calibrate --device cuda --up-to 8192 --seconds 0.0001 "$file" >"$BATS_FILE_TMPDIR/out" 2>&1
+	export nccl=$built/tests/gpu/libnccl.so.2 transfers=nccl
+	[[ -e $nccl ]] || transfers=staged nccl=
+	LD_PRELOAD=$nccl calibrate --device cuda --up-to 8192 --seconds 0.0001 "$file" >"$BATS_FILE_TMPDIR/out" 2>&1
 }
 
 calibrate() {
@@ -36,7 +39,7 @@ json.dump(c, open('$1', 'w'))"
 @test "a GPU's operations in each storage type, its copies and its exchanges are in the file, and nothing of the host is" {
 	emulated
 	grep -q "written to $file" "$BATS_FILE_TMPDIR/out"
-	edit "$BATS_TEST_TMPDIR/same.json" <<-'PY'
+	edit "$BATS_TEST_TMPDIR/same.json" <<-PY
 		assert not c["links"] and not c["ranks"] and not {"machines", "exchanges", "gemm"} & set(c), c
 		chip, = c["chips"]
 		assert chip["name"] == "NVIDIA H200 (emulated)" and chip["units"] == 132 and chip["capability"] == 90
@@ -50,7 +53,8 @@ json.dump(c, open('$1', 'w'))"
 		        assert all(len(s) == (4 if word in forms or "attention" in word else 2) and s[-1] > 0 for s in sizes), sizes
 		words = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "message"}
 		assert {(x["op"], x["group"]) for x in chip["exchanges"]} == {(w, g) for w in words for g in (2, 4)}
-		assert {x["transport"] for x in chip["exchanges"]} == {"staged"}
+		assert {x["transport"] for x in chip["exchanges"]} == {"$transfers"}
+		assert (chip["nccl"] > 0) == ("$transfers" == "nccl"), chip
 	PY
 }
 
@@ -66,6 +70,7 @@ json.dump(c, open('$1', 'w'))"
 		import json
 		c = json.load(open("$both"))
 		assert c["gemm"]["flops"] == $rate and len(c["chips"]) == 1, c
+		assert {x["transport"] for x in c["chips"][0]["exchanges"]} == {"staged"}
 	PY
 }
 
