@@ -3,6 +3,7 @@
 #include "agent/engine/parallel/device.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "plan/spec/model/zero.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -85,6 +86,8 @@ static int open_store(struct engine *g, const struct engine_options *opt, struct
 	};
 	return param_store_open(&o, &g->store, e);
 }
+
+_Static_assert(sizeof(struct step_numbers) == ZERO_STEP_NUMBERS, "as the plan says");
 
 static int open_numbers(struct engine *g, struct err *e)
 {
