@@ -274,6 +274,11 @@ static void the_next_process_measures_nothing(void **state)
 	assert_int_equal(algorithm_of(&s, forward), BEST);
 	assert_int_equal(algorithm_of(&s, gelu_forward), BEST);
 	backend_close(s.k);
+	s = open_scene(CHOICES_PROPOSED); /* as the first step of a run */
+	assert_int_equal(choices_load(backend_choices(s.k), path, NULL), 0);
+	assert_int_equal(algorithm_of(&s, forward), FIRST);
+	assert_int_equal(algorithm_of(&s, gelu_forward), FIRST);
+	backend_close(s.k);
 	file_remove_tree(folder);
 }
 
@@ -380,14 +385,16 @@ static void nothing_is_measured_while_a_graph_is_recorded(void **state)
 	struct scene s = open_scene(CHOICES_MEASURED);
 	struct backend_graph *graph;
 	assert_int_equal(backend_sync(s.k, NULL), 0);
-	assert_true(backend_graph_begin(s.k));
-	forward(&s);
-	assert_int_equal(backend_graph_end(s.k, &graph, NULL), 0);
-	assert_int_equal(double_blas.runs, 1);
-	backend_graph_replay(s.k, graph);
-	assert_int_equal(backend_sync(s.k, NULL), 0);
-	assert_int_equal(double_blas.runs, 1);
-	backend_graph_free(s.k, graph);
+	for (int i = 1; i <= 5; i++) {
+		assert_true(backend_graph_begin(s.k));
+		forward(&s);
+		assert_int_equal(backend_graph_end(s.k, &graph, NULL), 0);
+		assert_int_equal(double_blas.runs, i);
+		backend_graph_replay(s.k, graph);
+		assert_int_equal(backend_sync(s.k, NULL), 0);
+		assert_int_equal(double_blas.runs, i);
+		backend_graph_free(s.k, graph);
+	}
 	forward(&s);
 	assert_int_equal(algorithm_of(&s, forward), BEST);
 	backend_close(s.k);
@@ -425,11 +432,12 @@ static void operands_that_stay_zero_are_looked_at_a_few_times(void **state)
 static void groups_of_experts_are_not_measured(void **state)
 {
 	(void)state;
-	enum { ROWS = 2048 };
+	enum { ROWS = 2048, BYTES = ROWS * 8 * 2 };
 	struct scene s = open_scene(CHOICES_MEASURED);
 	const int64_t rows[] = { ROWS };
-	void *x = backend_alloc(s.k, ROWS * 8 * 2), *y = backend_alloc(s.k, ROWS * 8 * 2);
-	put_numbers(s.k, x, 3);
+	char *x = backend_alloc(s.k, BYTES), *y = backend_alloc(s.k, BYTES);
+	for (int at = 0; at < BYTES; at += CELLS * 2)
+		put_numbers(s.k, x + at, 3);
 	backend_ops(s.k)->grouped_fwd(s.k, y, x, s.w, 64, rows, 1, 8, 8);
 	assert_int_equal(backend_sync(s.k, NULL), 0);
 	assert_int_equal(double_blas.runs, 1);
