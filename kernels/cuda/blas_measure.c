@@ -140,9 +140,11 @@ static void queue_rest(struct backend *k, const struct attempt *a)
 	float *sums = cuda_of(k)->blas->workspace;
 	const bool apart = a->p.after != p->after;
 	if (p->after == BLAS_SUMS && apart)
-		k->ops.sum_rows(k, sums, p->left, p->k, p->m, true);
-	else if (p->after == BLAS_SUMS)
+		k->ops.sum_rows(k, sums, p->left, p->k, p->m, p->add);
+	else if (p->after == BLAS_SUMS && p->add)
 		k->ops.accumulate(k, sums, p->sums, p->m);
+	else if (p->after == BLAS_SUMS)
+		return; /* the product has set them */
 	else if (p->after == BLAS_GELU_SLOPE && apart)
 		k->ops.gelu_bwd(k, p->d, p->d, p->given_pre, p->m * p->n);
 	else if (apart)

@@ -89,7 +89,7 @@ static void gelu_forward(const struct scene *s)
 
 static void weight_gradient(const struct scene *s, float *sums)
 {
-	backend_ops(s->k)->linear_bwd_weight(s->k, s->dw, sums, s->x, s->w, EDGE, EDGE, EDGE);
+	backend_ops(s->k)->linear_bwd_weight(s->k, s->dw, sums, s->x, s->w, EDGE, EDGE, EDGE, true);
 }
 
 static void get_y(const struct scene *s, uint16_t y[CELLS])
@@ -198,6 +198,27 @@ static void measuring_adds_nothing_to_a_gradient(void **state)
 	assert_memory_equal(sums[0], sums[1], sizeof sums[0]);
 }
 
+/* The first micro-batch sets its gradients, and they are measured where they are. */
+static void a_gradient_that_is_set_is_measured_in_place(void **state)
+{
+	(void)state;
+	float dw[2][CELLS], sums[2][EDGE];
+	for (int measured = 0; measured < 2; measured++) {
+		struct scene s = open_scene(measured ? CHOICES_PROPOSED : CHOICES_FIXED);
+		double_blas.runs = 0;
+		put_all(s.k, s.dw, 0.25f, CELLS);
+		put_all(s.k, s.sums, 0.5f, EDGE);
+		backend_ops(s.k)->linear_bwd_weight(s.k, s.dw, s.sums, s.x, s.w, EDGE, EDGE, EDGE,
+						    false);
+		assert_int_equal(backend_get(s.k, dw[measured], s.dw, sizeof dw[0], NULL), 0);
+		assert_int_equal(backend_get(s.k, sums[measured], s.sums, sizeof sums[0], NULL), 0);
+		assert_true(measured ? double_blas.runs > 20 : double_blas.runs == 1);
+		backend_close(s.k);
+	}
+	assert_memory_equal(dw[0], dw[1], sizeof dw[0]);
+	assert_memory_equal(sums[0], sums[1], sizeof sums[0]);
+}
+
 /* The scratch that takes the sums is aligned better than the gradient (doubles/blaslt.c checks). */
 static void gradients_off_their_alignment_are_measured(void **state)
 {
@@ -205,7 +226,7 @@ static void gradients_off_their_alignment_are_measured(void **state)
 	enum { OFF = 16, ROWS = 32 };
 	struct scene s = open_scene(CHOICES_MEASURED);
 	backend_ops(s.k)->linear_bwd_weight(s.k, s.dw + OFF, s.sums + OFF, s.x, s.w, EDGE, ROWS,
-					    ROWS);
+					    ROWS, true);
 	assert_int_equal(backend_sync(s.k, NULL), 0);
 	assert_true(double_blas.runs > BLAS_ALGORITHMS);
 	backend_close(s.k);
@@ -453,6 +474,7 @@ int main(void)
 		TEST(nothing_is_measured_in_the_fixed_mode),
 		TEST(a_tie_is_the_librarys),
 		TEST(measuring_adds_nothing_to_a_gradient),
+		TEST(a_gradient_that_is_set_is_measured_in_place),
 		TEST(gradients_off_their_alignment_are_measured),
 		TEST(an_epilogue_is_used_if_it_is_faster_than_an_op),
 		TEST(the_epilogue_that_was_chosen_runs),
