@@ -286,9 +286,10 @@ int choices_read(struct choices *c, const char *text, size_t n, bool replace)
 		if (at == 0)
 			known = length == sizeof first_line - 1 &&
 				!memcmp(text, first_line, length);
-		else if (known && read_line(text + at, length, &one))
+		else if (known && read_line(text + at, length, &one)) {
+			one.proposal = c->mode == CHOICES_PROPOSED;
 			set_choice(c, &one, replace);
-		else
+		} else
 			skipped++;
 	}
 	c->version++;
@@ -302,6 +303,6 @@ void choices_agree(struct choices *c, const char *text, size_t n)
 		if (!c->all[i].proposal)
 			c->all[kept++] = c->all[i];
 	c->count = kept;
-	choices_read(c, text, n, true);
 	c->mode = CHOICES_FIXED;
+	choices_read(c, text, n, true);
 }

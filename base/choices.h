@@ -21,8 +21,8 @@
  *   - CHOICES_FIXED: nothing is measured. What the table has is used; for the rest, the library's
  *     first choice.
  *   - CHOICES_MEASURED: a choice is used as soon as it is measured. For one process.
- *   - CHOICES_PROPOSED: a choice that is measured is only a proposal, which choices_find does not
- *     find. The ranks then exchange the text of one of them (choices_write), and each calls
+ *   - CHOICES_PROPOSED: a choice that is measured or read is only a proposal, which choices_find
+ *     does not find. The ranks then exchange the text of one of them (choices_write), and each calls
  *     choices_agree, which drops its own proposals, takes the text, and fixes the table.
  *
  * The text, which is also the file's content, has one line per choice. Fields are separated by tabs;

@@ -36,11 +36,12 @@ static double immense(const struct job *job, const struct model_shape *m, const 
 }
 
 /* On a GPU, what cuDNN's backward pass of attention needs where it can be used
- * (kernels/cuda/attention_choose.h). If own kernels turn out to be faster, less is used. */
+ * (kernels/cuda/attention_choose.h): it is allocated to measure it, whatever is chosen. */
 static double attention_bytes(const struct job *job, const struct model_shape *m,
 			      const struct layout *l)
 {
-	bool possible = job->job.device == DEVICE_CUDA && job->precision.dtype != DTYPE_FP32 &&
+	bool possible = job->job.device == DEVICE_CUDA && !job->job.deterministic &&
+			job->precision.dtype != DTYPE_FP32 &&
 			l->cp == 1 && !(job->model.attn_dropout > 0) && m->head_dim % 8 == 0 &&
 			m->head_dim <= ATTENTION_ROOM_DIM && job->data.documents != DOCUMENTS_MASK;
 	int heads = (int)(m->heads / l->tp),

@@ -230,13 +230,15 @@ static void take_turns(struct backend *k, const struct attempt *a, struct contes
 			t->seconds[i] = median(t->turn[i], turns);
 }
 
-/* Measures all algorithms of an attempt. false: none works. */
+/* Measures all algorithms of an attempt. false: none works, or there is nothing to choose. */
 static bool hold_contest(struct backend *k, const struct attempt *a, struct contest *t)
 {
 	const struct cuda_blas *blas = cuda_of(k)->blas;
 	const double begin = clock_s();
 	t->n = blas_candidates(blas->lt, blas->handle, a->plan, t->algos, BLAS_CANDIDATES);
 	t->best = 0;
+	if (t->n == 1 && !a->whole)
+		return false;
 	for (int i = 0; i < t->n; i++) {
 		t->seconds[i] = time_runs(k, a, &t->algos[i], 1);
 		if (isfinite(t->seconds[i]))
@@ -349,9 +351,9 @@ static void measure_product(struct backend *k, struct blas_plan *plan, const str
 }
 
 /* The product to which a separate op is applied. */
-static struct blas_product without_epilogue(const struct attempt *a)
+static struct blas_product without_epilogue(const struct blas_product *from)
 {
-	struct blas_product p = a->p;
+	struct blas_product p = *from;
 	const bool gelu = p.after == BLAS_GELU || p.after == BLAS_GELU_BIAS;
 	p.after = p.after == BLAS_GELU_BIAS ? BLAS_BIAS : BLAS_STORE;
 	if (gelu)
@@ -367,8 +369,10 @@ static void measure_epilogue(struct backend *k, struct blas_plan *plan, struct a
 			     const struct blas_product *p, struct contest *t)
 {
 	struct contest *alone = t + 1;
-	struct attempt apart = { .p = without_epilogue(fused), .c = fused->c, .whole = p };
+	struct attempt apart = { .p = without_epilogue(p), .c = fused->c, .whole = p };
 	struct blas_plan *plain = blas_plan_of(k, &apart.p);
+	if (p->add)
+		apart.p.d = fused->p.d;
 	plan->wanted = false;
 	fused->whole = p;
 	apart.plan = plain;

@@ -203,6 +203,7 @@ static int time_ways(const struct bench *b, const struct kernel_row *r, const st
 		if (w < WAYS && !rc)
 			rc = time_row(b, r, t, p, sets, &c->seconds[w], e);
 	}
+	choices_note(backend_choices(b->k), "%s", c->note);
 	return rc;
 }
 
@@ -260,6 +261,14 @@ static int measure_row(void *arg, const struct kernel_row *r)
 	return rc;
 }
 
+/* What the rows above used. */
+static void print_choices(const struct choices *c)
+{
+	const char *key, *note;
+	for (int i = 0; choices_at(c, i, &key, &note); i++)
+		printf("{\"choice\": \"%s\", \"note\": \"%s\"}\n", key, note);
+}
+
 /* --- The program -------------------------------------------------------------------------- */
 
 static int prepare(struct bench *b)
@@ -303,9 +312,12 @@ int main(int argc, char **argv)
 		fprintf(stderr, "kernels: %s\n", e.text);
 		return 1;
 	}
-	if (backend_choices(b.k))
-		choices_set_mode(backend_choices(b.k), CHOICES_MEASURED);
+	struct choices *choices = backend_choices(b.k);
+	if (choices)
+		choices_set_mode(choices, CHOICES_MEASURED);
 	int bad = kernel_rows_visit(b.toy, measure_row, &b);
+	if (choices)
+		print_choices(choices);
 	backend_close(b.k);
 	free(b.numbers);
 	free(b.stored);

@@ -99,7 +99,13 @@ def steps(r):
                          f"{100 * flops / limit_of(r):.1f} %" if limit_of(r) else "", f"{best / s:.3f}" if best else "", f"{peak / GIB:.2f}"))
         out += [f"### {model}", ""] + table(("side", "step, ms", "turns, ms", "tokens/s", "model TFLOP/s", "of the limit", "× the faster PyTorch",
                                              "peak GiB"), rows)
-    return out + chosen(r) if r["step"] else []
+    return out + choices(r) + chosen(r) if r["step"] else []
+
+
+def choices(r):
+    rows = [(model, c["key"], c["note"]) for model, sides in sorted(r["step"].items()) for c in sides.get("muster", {}).get("choices", [])]
+    head = ["Algorithms that muster chose by measurement:", ""]
+    return head + [f"- {model}, {cell(key)}: {cell(note)}" for model, key, note in rows] + [""] if rows else []
 
 
 def names_of(chose):

@@ -198,6 +198,19 @@ static void measuring_adds_nothing_to_a_gradient(void **state)
 	assert_memory_equal(sums[0], sums[1], sizeof sums[0]);
 }
 
+/* The scratch that takes the sums is aligned better than the gradient (doubles/blaslt.c checks). */
+static void gradients_off_their_alignment_are_measured(void **state)
+{
+	(void)state;
+	enum { OFF = 16, ROWS = 32 };
+	struct scene s = open_scene(CHOICES_MEASURED);
+	backend_ops(s.k)->linear_bwd_weight(s.k, s.dw + OFF, s.sums + OFF, s.x, s.w, EDGE, ROWS,
+					    ROWS);
+	assert_int_equal(backend_sync(s.k, NULL), 0);
+	assert_true(double_blas.runs > BLAS_ALGORITHMS);
+	backend_close(s.k);
+}
+
 /* The whole time counts: an epilogue that costs more than the separate kernel is left out. */
 static void an_epilogue_is_used_if_it_is_faster_than_an_op(void **state)
 {
@@ -432,6 +445,7 @@ int main(void)
 		TEST(nothing_is_measured_in_the_fixed_mode),
 		TEST(a_tie_is_the_librarys),
 		TEST(measuring_adds_nothing_to_a_gradient),
+		TEST(gradients_off_their_alignment_are_measured),
 		TEST(an_epilogue_is_used_if_it_is_faster_than_an_op),
 		TEST(the_epilogue_that_was_chosen_runs),
 		TEST(the_next_process_measures_nothing),

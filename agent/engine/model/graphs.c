@@ -1,5 +1,7 @@
 #include "agent/engine/model/graphs.h"
 
+#include "base/choices.h"
+
 #include <stdlib.h>
 
 /* A call of the parameter store. */
@@ -16,6 +18,7 @@ struct pass_graph {
 	int n, room;
 	bool met;         /* the pass has run once */
 	float grad_scale; /* the recorded value */
+	unsigned choices; /* choices_version at that time */
 	bool starts;
 };
 
@@ -144,6 +147,17 @@ static int replay_pass(struct pass *p, const struct pass_graph *t, struct err *e
 	return 0;
 }
 
+/* With other algorithms the pass runs once again before it is recorded. */
+static void note_choices(const struct model *m, struct pass_graph *t)
+{
+	const struct choices *c = backend_choices(m->backend);
+	const unsigned now = c ? choices_version(c) : 0;
+	if (t->choices == now)
+		return;
+	t->choices = now;
+	t->met = false;
+}
+
 int model_graphs_run(struct pass *p, enum pass_graph_kind kind,
 		     int (*run)(struct pass *p, struct err *e), struct err *e)
 {
@@ -153,7 +167,8 @@ int model_graphs_run(struct pass *p, enum pass_graph_kind kind,
 		return run(p, e);
 	struct pass_graph *t = &all->chunks[p->chunk - p->m->chunks]
 					   [(p->slot - p->chunk->slots) * GRAPH_KINDS + kind];
-	if (matches_pass(p, t))
+	note_choices(p->m, t);
+	if (t->met && matches_pass(p, t))
 		return replay_pass(p, t, e);
 	if (t->met)
 		return record_pass(p, t, run, e);
