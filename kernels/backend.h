@@ -41,6 +41,7 @@ struct backend_device {
 	void (*host_free)(struct backend *k, void *p);
 	uint64_t (*side_copy)(struct backend *k, void *to, const void *from, size_t bytes);
 	void (*side_wait)(struct backend *k, uint64_t ticket);
+	int (*side_await)(struct backend *k, uint64_t ticket, struct err *e);
 	void (*tally)(struct backend *k, struct tally *t, const void *x, int64_t count,
 		      enum number_format format, uint64_t first);
 	bool (*graph_begin)(struct backend *k);

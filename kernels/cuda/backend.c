@@ -225,6 +225,7 @@ static const struct backend_device cuda_device_table = {
 	.host_free = cuda_host_free,
 	.side_copy = cuda_side_copy,
 	.side_wait = cuda_side_wait,
+	.side_await = cuda_side_await,
 	.tally = cuda_tally,
 	.graph_begin = cuda_graph_begin,
 	.graph_end = cuda_graph_end,

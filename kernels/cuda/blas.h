@@ -51,6 +51,7 @@ struct blas_product {
 	bool single; /* d is fp32 */
 	bool add;
 	bool varies; /* the sizes differ from call to call, so nothing is measured */
+	bool fast;   /* products of 8 bits: sums may keep fewer bits */
 	enum blas_after after;
 	const void *bias;
 	float *sums;

@@ -140,7 +140,7 @@ static void queue_rest(struct backend *k, const struct attempt *a)
 	float *sums = cuda_of(k)->blas->workspace;
 	const bool apart = a->p.after != p->after;
 	if (p->after == BLAS_SUMS && apart)
-		k->ops.sum_rows(k, sums, p->left, p->k, p->m);
+		k->ops.sum_rows(k, sums, p->left, p->k, p->m, true);
 	else if (p->after == BLAS_SUMS)
 		k->ops.accumulate(k, sums, p->sums, p->m);
 	else if (p->after == BLAS_GELU_SLOPE && apart)

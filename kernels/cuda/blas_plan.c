@@ -41,6 +41,7 @@ void blas_fill_key(const struct blas_product *p, struct blas_key *key)
 	key->left_type = (uint8_t)p->left_type;
 	key->right_type = (uint8_t)p->right_type;
 	key->single = p->single;
+	key->fast = p->fast;
 	key->after = (uint8_t)p->after;
 }
 
@@ -58,8 +59,9 @@ void blas_write_key(const struct backend *k, const struct lt *lt, const struct b
 		 " align=%u,%u,%u,%u,%u %s",
 		 lt->GetVersion(), types[cuda_of(k)->storage], key->single ? ">fp32" : "",
 		 operands[key->left_type], operands[key->right_type], key->left_flipped ? "T" : "N",
-		 key->right_flipped ? "T" : "N", key->m, key->n, key->k, key->left_row, key->left,
-		 key->right, key->d, key->bias, key->pre, afters[key->after]);
+		 key->right_flipped ? "T" : "N", key->fast ? " fast" : "", key->m, key->n, key->k,
+		 key->left_row, key->left, key->right, key->d, key->bias, key->pre,
+		 afters[key->after]);
 }
 
 /* --- Plans -------------------------------------------------------------------------------- */
@@ -133,6 +135,7 @@ cublasStatus_t blas_describe(const struct lt *lt, struct backend *k, struct blas
 			  b = p->left_flipped ? CUBLAS_OP_T : CUBLAS_OP_N;
 	cudaDataType left = operand_type(k, p->left_type), right = operand_type(k, p->right_type);
 	cudaDataType d = p->single ? CUDA_R_32F : storage_type(k);
+	const int8_t fast = 1;
 	int64_t left_row = p->left_row ? p->left_row : p->left_flipped ? p->m : p->k;
 	uint64_t rows = (uint64_t)p->m, cols = (uint64_t)p->n, depth = (uint64_t)p->k;
 	cublasStatus_t rc = lt->MatmulDescCreate(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
@@ -141,6 +144,8 @@ cublasStatus_t blas_describe(const struct lt *lt, struct backend *k, struct blas
 	SET(&rc, lt, plan->desc, EPILOGUE, epilogues[p->after]);
 	if (blas_pre(p))
 		SET(&rc, lt, plan->desc, EPILOGUE_AUX_LD, p->n);
+	if (p->fast)
+		SET(&rc, lt, plan->desc, FAST_ACCUM, fast);
 	if (rc == CUBLAS_STATUS_SUCCESS)
 		rc = blas_set_pointers(lt, plan, p);
 	if (rc == CUBLAS_STATUS_SUCCESS)

@@ -17,7 +17,7 @@ enum {
 struct blas_key {
 	int64_t m, n, k, left_row;
 	uint16_t left, right, d, bias, pre; /* alignments */
-	uint8_t left_flipped, right_flipped, left_type, right_type, single, after;
+	uint8_t left_flipped, right_flipped, left_type, right_type, single, fast, after;
 };
 
 struct blas_plan {

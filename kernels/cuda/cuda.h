@@ -142,6 +142,7 @@ void cuda_copy(struct backend *k, void *to, const void *from, size_t bytes);
 int cuda_sync(struct backend *k, struct err *e);
 uint64_t cuda_side_copy(struct backend *k, void *to, const void *from, size_t bytes);
 void cuda_side_wait(struct backend *k, uint64_t ticket);
+int cuda_side_await(struct backend *k, uint64_t ticket, struct err *e);
 /* tally.cu */
 void cuda_tally(struct backend *k, struct tally *t, const void *x, int64_t count,
 		enum number_format format, uint64_t first);

@@ -4,7 +4,11 @@
  * products and attention. It prints one line of JSON per row. What has several forms is measured as
  * in training: the first run chooses. For attention, each way is measured too.
  *
- * usage: kernels [--backend NAME] [--toy] [--only WORD]
+ * On a GPU each row also has what the planner predicts: "published_s" by its constants and, with
+ * --calibrate, "calibrated_s" by the times that this program measures first, S seconds for each
+ * size.
+ *
+ * usage: kernels [--backend NAME] [--toy] [--only WORD] [--calibrate S]
  *
  * Calls use several sets of arrays in turn, which are together larger than a GPU's L2 cache. The
  * numbers are random. If the backend records graphs, calls are recorded, so that the device's work
@@ -16,6 +20,7 @@
 #include "tests/conform/op_check.h"
 #include "tests/conform/storage.h"
 #include "tests/gpu/kernel_rows.h"
+#include "tests/gpu/predict.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -34,6 +39,9 @@ struct bench {
 	size_t room;    /* bytes of all sets of a row */
 	double least;   /* seconds of a round */
 	int rounds;
+	/* for predictions; without a device: none. calibrated has a chip, or is not used. */
+	bool predicts;
+	struct node_kind published, calibrated;
 };
 
 /* --- Arrays ------------------------------------------------------------------------------- */
@@ -207,21 +215,38 @@ static int time_ways(const struct bench *b, const struct kernel_row *r, const st
 	return rc;
 }
 
-static void print_row(const struct kernel_row *r, const char *op, double seconds, double bytes,
-		      const struct contest *c, const char *error)
+static void print_predictions(const struct bench *b, const struct kernel_row *r, const char *op,
+			      double bytes)
 {
-	printf("{\"model\": \"%s\", \"op\": \"%s\", \"what\": \"%s\", ", r->model, op, r->what);
-	if (error)
-		printf("\"error\": \"%s\"}\n", error);
-	else
-		printf("\"seconds\": %.6g, \"bytes\": %.0f, \"flops\": %.0f", seconds, bytes,
-		       r->flops);
-	if (!error && c->chosen)
+	if (b->predicts)
+		printf(", \"published_s\": %.6g", predict_row(&b->published, r, op, bytes));
+	if (b->predicts && b->calibrated.chip)
+		printf(", \"calibrated_s\": %.6g", predict_row(&b->calibrated, r, op, bytes));
+}
+
+static void print_contest(const struct contest *c)
+{
+	if (c->chosen)
 		printf(", \"chose\": \"%s\", \"own\": %.6g, \"cudnn\": %.6g, \"key\": \"%s\", "
 		       "\"note\": \"%s\"",
 		       c->chosen, c->seconds[0], c->seconds[1], c->key, c->note);
-	if (!error)
-		printf("}\n");
+}
+
+/* contest: NULL if there is an error. */
+static void print_row(const struct bench *b, const struct kernel_row *r, const char *op,
+		      double seconds, double bytes, const struct contest *contest,
+		      const char *error)
+{
+	printf("{\"model\": \"%s\", \"op\": \"%s\", \"what\": \"%s\", ", r->model, op, r->what);
+	if (error) {
+		printf("\"error\": \"%s\"}\n", error);
+	} else {
+		printf("\"seconds\": %.6g, \"bytes\": %.0f, \"flops\": %.0f", seconds, bytes,
+		       r->flops);
+		print_contest(contest);
+		print_predictions(b, r, op, bytes);
+		puts("}");
+	}
 	fflush(stdout);
 }
 
@@ -233,7 +258,7 @@ static int measure_row(void *arg, const struct kernel_row *r)
 		for (const struct op_test *o = *f; !t && o->name; o++)
 			t = strcmp(o->name, r->name) ? NULL : o;
 	if (!t) {
-		print_row(r, r->name, 0, 0, NULL, "there is no such op");
+		print_row(b, r, r->name, 0, 0, NULL, "there is no such op");
 		return -1;
 	}
 	if (b->only && !strstr(t->name, b->only))
@@ -253,7 +278,7 @@ static int measure_row(void *arg, const struct kernel_row *r)
 	find_contest(b, t, r, &contest);
 	if (!rc && contest.chosen)
 		rc = time_ways(b, r, t, p, sets, &contest, &e);
-	print_row(r, t->name, seconds, bytes, &contest, rc ? e.text : NULL);
+	print_row(b, r, t->name, seconds, bytes, &contest, rc ? e.text : NULL);
 	for (int i = 0; i < SETS_MAX; i++)
 		for (int j = 0; j < ARGS; j++)
 			if (p[i][j])
@@ -287,16 +312,32 @@ static int prepare(struct bench *b)
 	return 0;
 }
 
+enum { ELEMENTS = 64 << 20, TOY_ELEMENTS = 8192 };
+
+/* Other backends have no predictions. */
+static int prepare_predictions(struct bench *b, const char *backend_name, double calibrate,
+			       struct err *e)
+{
+	b->predicts = !predict_open(backend_name, &b->published, NULL);
+	b->calibrated = b->published;
+	return !b->predicts || !(calibrate > 0)
+		       ? 0
+		       : predict_calibrate(&b->calibrated, calibrate,
+					   b->toy ? TOY_ELEMENTS : ELEMENTS, e);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "backend", required_argument, NULL, 'b' },
 		{ "toy", no_argument, NULL, 't' },
 		{ "only", required_argument, NULL, 'o' },
+		{ "calibrate", required_argument, NULL, 'c' },
 		{ 0 },
 	};
 	const char *backend_name = "cuda:bf16";
 	struct bench b = { .toy = false };
+	double calibrate = 0;
 	struct err e = ERR_INIT;
 	for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
 		if (c == 'b')
@@ -305,10 +346,13 @@ int main(int argc, char **argv)
 			b.toy = true;
 		else if (c == 'o')
 			b.only = optarg;
+		else if (c == 'c')
+			calibrate = atof(optarg);
 		else
 			return 2;
 	b.storage = storage_of(backend_name);
-	if (prepare(&b) || backend_open(backend_name, 1, &b.k, &e)) {
+	if (prepare(&b) || prepare_predictions(&b, backend_name, calibrate, &e) ||
+	    backend_open(backend_name, 1, &b.k, &e)) {
 		fprintf(stderr, "kernels: %s\n", e.text);
 		return 1;
 	}
@@ -319,6 +363,7 @@ int main(int argc, char **argv)
 	if (choices)
 		print_choices(choices);
 	backend_close(b.k);
+	free(b.calibrated.chip);
 	free(b.numbers);
 	free(b.stored);
 	return bad ? 1 : 0;

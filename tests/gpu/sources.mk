@@ -16,6 +16,10 @@ GPU_CHECK_FILES := base/buf.c base/choices.c base/choices_file.c base/err.c base
 	agent/engine/train/agree_choices.c \
 	agent/engine/train/state_tensors.c tests/unit/agent/tiny.c tests/unit/agent/trainee.c \
 	tests/unit/agent/world.c tests/gpu/models.c tests/gpu/kernel_rows.c \
+	tests/gpu/predict.c agent/tools/bench_chip_ops.c agent/tools/bench_rig.c \
+	plan/cost/chip.c plan/cost/devices.c plan/cost/machine.c plan/cost/attention.c plan/cost/measured.c \
+	plan/cost/step.c plan/cost/pass.c plan/cost/layer.c plan/cost/layer_transfers.c plan/cost/engine.c \
+	plan/place/group_links.c plan/place/exchange.c plan/place/traffic.c topo/gpus.c topo/measured.c topo/measured_chip.c \
 	tests/conform/op_attention.c tests/conform/op_call.c tests/conform/op_check.c \
 	tests/conform/op_elements.c tests/conform/op_experts.c tests/conform/op_fp8.c \
 	tests/conform/op_layers.c tests/conform/op_tokens.c tests/conform/op_vary.c \

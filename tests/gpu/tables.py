@@ -141,19 +141,41 @@ def memory(r):
         ("model", "planned", "muster", "plan's error", "PyTorch", "planned parts"), rows) if rows else []
 
 
+def beside(predicted, measured):
+    """A prediction in milliseconds or microseconds is printed by its caller; this is its error."""
+    return f"{100 * (predicted / measured - 1):+.1f} %" if predicted and measured else ""
+
+
+def predictions(r):
+    rows = []
+    for model, sides in sorted(r["step"].items()):
+        mine = sides.get("muster", {})
+        found, measured = mine.get("predicted", {}), step_seconds(mine) if mine.get("turns") else None
+        if "published_s" not in found or not measured:
+            continue
+        published, calibrated = found["published_s"], found.get("calibrated_s")
+        rows.append((model, f"{1e3 * measured:.2f}", f"{1e3 * published:.2f}", beside(published, measured),
+                     f"{1e3 * calibrated:.2f}" if calibrated else cell(mine.get("calibrated", {}).get("error", ""), 80), beside(calibrated, measured)))
+    return ["## Predicted beside measured", "",
+            "A step as the planner predicts it: by its published constants, and by a calibration of this device that was measured before the step.",
+            ""] + table(("model", "measured, ms", "published, ms", "error", "calibrated, ms", "error"), rows) if rows else []
+
+
 def kernels(r):
     limit, copy = limit_of(r), r.get("limits", {}).get("copy", {}).get("bytes_s", 0)
     rows = []
     for k in r["kernels"]:
         if "error" in k:
-            rows.append((k["op"], k["model"], k["what"], "", "", "", cell(k["error"], 80)))
+            rows.append((k["op"], k["model"], k["what"], "", "", "", cell(k["error"], 80), "", ""))
             continue
         by = max((k["bytes"] / copy if copy else 0, "copy"), (k["flops"] / limit if limit else 0, "products"))
         rows.append((k["op"], k["model"], k["what"], f"{1e6 * k['seconds']:.1f}", f"{k['bytes'] / 1e6:.1f}", f"{k['flops'] / 1e9:.1f}" if k["flops"] else "",
-                     f"{100 * by[0] / k['seconds']:.0f} % of {by[1]}"))
+                     f"{100 * by[0] / k['seconds']:.0f} % of {by[1]}",
+                     *(f"{1e6 * k[s]:.1f} ({beside(k[s], k['seconds'])})" if s in k else "" for s in ("published_s", "calibrated_s"))))
     return ["## Kernels, bf16", "",
             "Bytes: inputs once, outputs once. Share: the larger of the bytes' time at the copy's rate and the FLOPs' time at the products' rate, divided "
-            "by the measured time.", ""] + table(("op", "model", "what", "µs", "MB", "GFLOP", "share of its limit"), rows) if rows else []
+            "by the measured time. Predicted: by the planner, from published constants and from a calibration in the same program.", ""] + table(
+                ("op", "model", "what", "µs", "MB", "GFLOP", "share of its limit", "published, µs", "calibrated, µs"), rows) if rows else []
 
 
 def attention(r):
@@ -176,4 +198,4 @@ def attention(r):
 
 def markdown(r):
     head = [f"# {r['machine'].get('gpu', 'Toys')}, {r['machine'].get('date', '')}", ""]
-    return "\n".join(head + machine(r) + parts(r) + checks(r) + limits(r) + steps(r) + memory(r) + kernels(r) + attention(r)).rstrip() + "\n"
+    return "\n".join(head + machine(r) + parts(r) + checks(r) + limits(r) + steps(r) + predictions(r) + memory(r) + kernels(r) + attention(r)).rstrip() + "\n"

@@ -1,7 +1,7 @@
 /*
  * Training in device memory, which the emulator protects from the host. It must give the CPU's
  * losses in each strategy, also with several agents on one device, and the same bits in two runs,
- * after a stop, and with or without replayed passes.
+ * after a stop, and with or without replayed passes. A step zeroes no gradients except tables'.
  *
  * There are few cells, since the emulator is slow. make check-gpu runs more of them on a GPU
  * (tests/gpu/train.c).
@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "plan/plan.h"
 #include "plan/spec/speeds.h"
+#include "tests/gpu/doubles/runtime.h"
 #include "tests/unit/agent/trainee.h"
 #include "tests/unit/agent/world.h"
 
@@ -89,6 +90,8 @@ struct course {
 	const char *dir;
 	double loss[STEPS], norm[STEPS], eval;
 	double predicted, taken; /* bytes of device memory */
+	/* bytes of the first rank's gradients, and those that its last step zeroed */
+	int64_t gradients, zeroed;
 	/* the run folder with choices; NULL: nothing is chosen */
 	const char *run_dir;
 	int fastest[2]; /* algorithm of products, on the first rank and on others */
@@ -135,12 +138,16 @@ static int attend(struct comm *world, void *arg, struct err *e)
 		rc = train_choices_begin(world, &t.view, pipeline_backend(t.engine), c->run_dir,
 					 c->from, &choices, e);
 	for (int step = c->from; !rc && step < c->to; step++) {
+		int64_t before = double_bytes_zeroed();
 		rc = trainee_step(&t, step, &loss, &norm, e) || train_choices_agree(&choices, e)
 			     ? -1
 			     : 0;
 		if (!rc && comm_rank(world) == 0) {
 			c->loss[step] = loss;
 			c->norm[step] = norm;
+			c->zeroed = double_bytes_zeroed() - before;
+			c->gradients = param_store_owned(pipeline_store(t.engine)) *
+				       (int64_t)sizeof(float);
 		}
 	}
 	if (!rc && !c->from && c->dir)
@@ -288,6 +295,40 @@ static void a_stop_changes_no_bits(void **state)
 	drop(rest);
 }
 
+/* Losses, norms and flags. */
+enum { SMALL = 1024 };
+
+/* Tokens and positions are added to one by one, so their tables begin at zero, unless the head's
+ * product has set the table. The products set all others. */
+static void check_zeroed(const struct cell *cell, int64_t tables)
+{
+	struct course *c = course_of(cell, "cuda", NULL);
+	go(c);
+	printf("    %s: a step zeroes %lld bytes, and has %lld bytes of gradients\n", cell->name,
+	       (long long)c->zeroed, (long long)c->gradients);
+	assert_true(c->zeroed >= tables * (int64_t)sizeof(float));
+	assert_true(c->zeroed < tables * (int64_t)sizeof(float) + SMALL);
+	assert_true(c->zeroed < c->gradients / 2);
+	drop(c);
+}
+
+static void a_step_zeroes_only_tables(void **state)
+{
+	static const struct cell tied = { "gpt2, tied", &gpt2, FEW, 0, { 0 }, { 0 } },
+				 apart = { "llama, not tied", &llama, FEW, 0, { 0 }, { 0 } },
+				 sharded = { "gpt2, dp 2, zero-2",
+					     &gpt2,
+					     3,
+					     0,
+					     { 0 },
+					     { "parallel.dp=2", "parallel.zero=2" } };
+	(void)state;
+	check_zeroed(&tied, gpt2.seq * gpt2.hidden);
+	check_zeroed(&apart, llama.vocab * llama.hidden);
+	/* the head's gradient of a micro-batch has left when the embedding's begins */
+	check_zeroed(&sharded, (gpt2.seq + gpt2.vocab) * gpt2.hidden);
+}
+
 /* --- Choices by measurement --------------------------------------------------------------- */
 
 /* The double's algorithms 0, 1, 2, 3 add 64, 32, 16, 8 products at a time: the tiny model's sums
@@ -429,6 +470,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(two_runs_give_the_same_bits),
 		cmocka_unit_test(replayed_passes_give_the_same_bits),
 		cmocka_unit_test(a_stop_changes_no_bits),
+		cmocka_unit_test(a_step_zeroes_only_tables),
 		cmocka_unit_test(ranks_that_measure_differently_use_the_same_algorithms),
 		cmocka_unit_test(a_run_keeps_its_choices),
 		cmocka_unit_test(a_new_run_takes_what_an_earlier_one_measured),

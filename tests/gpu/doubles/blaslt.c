@@ -277,6 +277,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 		check_matrix("cublasLtMatmul's C", c, l[2], algo.align[2]);
 	check_matrix("cublasLtMatmul's D", out, l[3], algo.align[3]);
 	check_extras(d, l[3]);
+	double_note_launch(stream);
 	return double_queue_copy(stream, blas_run, &call, sizeof call) == cudaSuccess
 		       ? CUBLAS_STATUS_SUCCESS
 		       : CUBLAS_STATUS_EXECUTION_FAILED;

@@ -61,6 +61,18 @@ $(DOUBLES)/test_nccl: $(BUILD)/obj/tests/gpu/test_nccl.o $(call archives,libcomm
 	@mkdir -p $(@D)
 	$(link) $(if $(DOUBLES_NEED),$(DOUBLE_LD) $(filter %.so %.so.2 %.so.9 %.so.12 %.so.13,$^)) -lcmocka $(libs_base) $(libs_libcomm)
 
+$(BUILD)/obj/tests/gpu/test_nccl_order.o: CPPFLAGS += $(if $(DOUBLES_NEED),-DHAVE_NCCL)
+$(DOUBLES)/test_nccl_order: $(BUILD)/obj/tests/gpu/test_nccl_order.o $(call archives,libcomm plan/spec base) \
+		$(if $(DOUBLES_NEED),$(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so)
+	@mkdir -p $(@D)
+	$(link) $(if $(DOUBLES_NEED),$(DOUBLE_LD) $(filter %.so %.so.2 %.so.12 %.so.13,$^)) -lcmocka $(libs_base) $(libs_libcomm) $(libs_plan)
+
+$(BUILD)/obj/tests/gpu/test_nccl_train.o: CPPFLAGS += $(if $(DOUBLES_NEED),-DHAVE_NCCL)
+$(DOUBLES)/test_nccl_train: $(BUILD)/obj/tests/gpu/test_nccl_train.o $(BUILD)/lib/tests-unit-agent.a $(call archives,$(call stands_on,agent)) \
+		$(if $(DOUBLES_NEED),$(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so)
+	@mkdir -p $(@D)
+	$(link) $(if $(DOUBLES_NEED),$(DOUBLE_LD) $(DOUBLE_SO) $(DOUBLE_NCCL)) -lcmocka $(call syslibs,$(call stands_on,agent))
+
 # A double that counts the calls of ranks that do not exist takes the place of the one that carries them out.
 RECORDER_LD := -Wl,-rpath,'$$ORIGIN/recorder'
 RECORDER    := $(if $(DOUBLES_NEED),$(DOUBLES)/recorder/libnccl.so.2)
@@ -68,6 +80,7 @@ $(RECORDER): $(DOUBLE_RECORDER_FILES:%.c=$(BUILD)/obj/cuda/%.o)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $^
 $(BUILD)/obj/tests/gpu/test_nccl_calls.o: CPPFLAGS += $(if $(DOUBLES_NEED),-DHAVE_NCCL)
+$(BUILD)/obj/tests/gpu/test_cuda_waits.o: CPPFLAGS += $(if $(DOUBLES_NEED),-DHAVE_NCCL)
 $(DOUBLES)/test_nccl_calls: LDFLAGS += -Wl,--wrap=backend_on_host
 $(DOUBLES)/test_nccl_calls: $(BUILD)/obj/tests/gpu/test_nccl_calls.o $(call archives,agent/engine/parallel kernels plan/spec base) \
 		$(if $(DOUBLES_NEED),$(DOUBLE_SO) $(RECORDER) $(DOUBLES)/libmuster-cuda.so)
@@ -84,6 +97,12 @@ $(DOUBLES)/test_cuda_train: $(BUILD)/obj/tests/gpu/test_cuda_train.o $(BUILD)/li
 		$(if $(EMULATED_NEED),$(DOUBLE_SO) $(DOUBLES)/libmuster-cuda.so)
 	@mkdir -p $(@D)
 	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka $(call syslibs,$(call stands_on,agent))
+
+# NCCL's recorder, so that a rank's transfers are counted and take no time.
+$(DOUBLES)/test_cuda_waits: $(BUILD)/obj/tests/gpu/test_cuda_waits.o $(BUILD)/lib/tests-unit-agent.a $(call archives,$(call stands_on,agent)) \
+		$(if $(DOUBLES_NEED),$(DOUBLE_SO) $(RECORDER) $(DOUBLES)/libmuster-cuda.so)
+	@mkdir -p $(@D)
+	$(link) $(if $(DOUBLES_NEED),$(RECORDER_LD) $(DOUBLE_LD) $(DOUBLE_SO) $(RECORDER)) -lcmocka $(call syslibs,$(call stands_on,agent))
 
 $(DOUBLES)/test_cuda_ops: $(BUILD)/obj/tests/gpu/test_cuda_ops.o | $(if $(EMULATED_NEED),$(DOUBLES)/ops $(DOUBLES)/edges)
 	@mkdir -p $(@D)
