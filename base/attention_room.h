@@ -23,6 +23,8 @@
 #include <stdint.h>
 
 #define ATTENTION_ROOM_MOST ((int64_t)1 << 30)
+/* the largest head size of cuDNN's backward pass, on compute capability 9.x */
+enum { ATTENTION_ROOM_DIM = 256 };
 
 struct attention_piece {
 	int64_t batch;
@@ -34,6 +36,8 @@ static inline int64_t attention_room(const struct attention_piece *p, int64_t q_
 {
 	int64_t pairs = p->batch * p->heads, q = (q_len + 63) / 64 * 64,
 		k = (k_len + 127) / 128 * 128;
+	if (2.0 * (double)pairs * ((double)q * (double)k + 2.0 * (double)k * dim) > 1e18)
+		return INT64_MAX;
 	int64_t full = p->heads > p->kv_heads ? 4 * pairs * k_len * dim : 0;
 	return 2 * pairs * q * k + full + 4 * pairs * q_len + 512;
 }

@@ -1,5 +1,6 @@
 #include "plan/memory.h"
 
+#include "base/attention_room.h"
 #include "plan/memory_programs.h"
 #include "plan/spec/speeds.h"
 
@@ -25,6 +26,24 @@ static double immense(const struct job *job, const struct model_shape *m, const 
 			   2.0 * (double)m->ffn);
 	double bytes = 8 * tokens * fmax(wide, (double)m->experts);
 	return bytes > TENSOR_MAX ? bytes / l->tp : 0;
+}
+
+/* On a GPU, what cuDNN's backward pass of attention needs where it can be used
+ * (kernels/cuda/attention_choose.h): it is allocated to measure it, whatever is chosen. */
+static double attention_bytes(const struct job *job, const struct model_shape *m,
+			      const struct layout *l)
+{
+	bool possible = job->job.device == DEVICE_CUDA && !job->job.deterministic &&
+			job->precision.dtype != DTYPE_FP32 && l->cp == 1 &&
+			!(job->model.attn_dropout > 0) && m->head_dim % 8 == 0 &&
+			m->head_dim <= ATTENTION_ROOM_DIM && job->data.documents != DOCUMENTS_MASK;
+	int heads = (int)(m->heads / l->tp),
+	    kv_heads = (int)(m->kv_heads > l->tp ? m->kv_heads / l->tp : 1);
+	if (!possible)
+		return 0;
+	struct attention_piece p = attention_piece_of(job->batch.micro, heads, kv_heads, m->seq,
+						      m->seq, (int)m->head_dim);
+	return p.batch > 0 ? (double)attention_room(&p, m->seq, m->seq, (int)m->head_dim) : 0;
 }
 
 /* The tensors of a layer that share one copy with other layers'. */
@@ -80,6 +99,7 @@ void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
 				 activations_scratch_bytes(&d, false, (enum act_scratch)a));
 	}
 	s.scratch += m->rope ? (double)activations_rope_bytes(&d) : 0;
+	s.scratch += attention_bytes(job, m, l);
 	if (d.moe) {
 		s.kept = (double)activations_experts_kept(&d);
 		s.kept_scratch = (double)activations_experts_scratch(&d);

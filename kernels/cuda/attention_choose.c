@@ -36,7 +36,7 @@ static bool rows_suit(const struct attention_call *c)
 
 static bool device_suits(const struct cuda_backend *c, const struct attention_call *call)
 {
-	int dim = call->s->dim, most = c->cc / 10 == 9 ? 256 : 128;
+	int dim = call->s->dim, most = c->cc / 10 == 9 ? ATTENTION_ROOM_DIM : 128;
 	return dim % 8 == 0 && dim <= most && !(call->backward && c->cc / 10 == 10);
 }
 

@@ -211,6 +211,7 @@ static int time_ways(const struct bench *b, const struct kernel_row *r, const st
 		if (w < WAYS && !rc)
 			rc = time_row(b, r, t, p, sets, &c->seconds[w], e);
 	}
+	choices_note(backend_choices(b->k), "%s", c->note);
 	return rc;
 }
 

@@ -167,12 +167,49 @@ static void fsdp_keeps_16_bytes_per_owned_parameter(void **state)
 	assert_true(copies >= 2 && copies < 2.01);
 }
 
+/* GPT-2 124M, 32 sequences of 1024: its backward pass of attention needs 12 · 32 gradients of 1024²
+ * scores in 2 bytes, and a sum for each query. Divided over tp; none where own kernels serve. */
+static void attention_on_a_gpu_has_a_workspace(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *word;
+		int64_t pairs; /* 0: no workspace */
+	} rows[] = {
+		{ "batch.micro=32", 384 },       { "parallel.tp=2", 192 },
+		{ "model.attn_dropout=0.1", 0 }, { "precision.dtype=fp32", 0 },
+		{ "job.device=cpu", 0 },         { "model.seq=1000", 384 },
+		{ "job.deterministic=yes", 0 },
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		const char *words[] = { "model.family=gpt2", "model.layers=2",
+					"model.hidden=768",  "model.heads=12",
+					"model.seq=1024",    "precision.dtype=bf16",
+					"job.device=cuda",   "batch.micro=32",
+					"batch.global=64",   rows[i].word };
+		struct job job = job_of(words, sizeof words / sizeof words[0]);
+		struct layout l = layout_of(&job, 1);
+		struct model_shape m;
+		struct memory_sizes with, without;
+		shape_of_job(&job, &m);
+		plan_memory_sizes_of(&job, &m, &l, 0, false, &with);
+		job.model.attn_dropout = 0.5;
+		plan_memory_sizes_of(&job, &m, &l, 0, false, &without);
+		double expected =
+			rows[i].pairs
+				? (double)(rows[i].pairs * (2 * 1024 * 1024 + 4 * m.seq)) + 512
+				: 0;
+		assert_true(with.scratch - without.scratch == expected);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(memory_sums_equal_the_engines),
 		cmocka_unit_test(megatrons_layers_are_the_papers),
 		cmocka_unit_test(fsdp_keeps_16_bytes_per_owned_parameter),
+		cmocka_unit_test(attention_on_a_gpu_has_a_workspace),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
