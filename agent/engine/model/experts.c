@@ -12,7 +12,7 @@ static void multiply_experts(struct model *m, const struct block_view *v,
 			     const int64_t *rows)
 {
 	m->ops->grouped_fwd(m->backend, y, x, model_unit_param(m, l->unit, l->w), v->expert_stride,
-			    rows, count_of(m), l->in, l->out);
+			    rows, 0, count_of(m), l->in, l->out);
 }
 
 static void experts_input_grad(struct model *m, const struct block_view *v,
@@ -20,7 +20,7 @@ static void experts_input_grad(struct model *m, const struct block_view *v,
 			       const int64_t *rows)
 {
 	m->ops->grouped_bwd_input(m->backend, dx, dy, model_unit_param(m, l->unit, l->w),
-				  v->expert_stride, rows, count_of(m), l->in, l->out);
+				  v->expert_stride, rows, 0, count_of(m), l->in, l->out);
 }
 
 static void experts_weight_grad(struct model *m, const struct block_view *v,
@@ -28,7 +28,7 @@ static void experts_weight_grad(struct model *m, const struct block_view *v,
 				const int64_t *rows)
 {
 	const struct weight_grad g = model_experts_grad(m, l, v->expert_stride, count_of(m));
-	m->ops->grouped_bwd_weight(m->backend, g.w, v->expert_stride, dy, x, rows, count_of(m),
+	m->ops->grouped_bwd_weight(m->backend, g.w, v->expert_stride, dy, x, rows, 0, count_of(m),
 				   l->in, l->out, g.add);
 }
 
