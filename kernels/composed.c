@@ -78,7 +78,8 @@ void backend_composed_grouped_bwd_weight(struct backend *k, float *dw, int64_t s
 enum { XENT_ROWS = 256 };
 
 void backend_host_xent(struct backend *k, void *logits, float *sum, float *target,
-		       const int32_t *targets, float scale, int64_t n, int64_t v, int64_t row)
+		       const int32_t *targets, const float *scale, int64_t n, int64_t v,
+		       int64_t row)
 {
 	double max[XENT_ROWS]; /* room for floats or doubles */
 	for (int64_t i = 0; i < n; i += XENT_ROWS) {

@@ -73,9 +73,15 @@ OP(grouped_bwd_weight, STORED, COMPOSED, (struct backend *k, float *dw, int64_t 
  * both. Sets y and transposed. s->largest becomes the largest |x| if that is larger. */
 OP(fp8_cast, STORED, HOST, (struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
 	const void *x, enum fp8 format, int64_t n, int64_t c))
+/* Current scaling: sets s->scale and s->inverse to the largest power of 2 with which s->largest fits
+ * `format`, or both to 0 if s->largest is 0 or not finite: then infinities become NaN. Writes y and
+ * transposed as fp8_cast does. Changes nothing else of s. */
+OP(fp8_cast_current, STORED, HOST, (struct backend *k, uint8_t *y, uint8_t *transposed,
+	struct fp8_scale *s, const void *x, enum fp8 format, int64_t n, int64_t c))
 /* d[m,n] = left[m,depth] · right[n,depth]ᵀ + bias[n], summed in fp32. bias may be NULL. Sets d.
  * With `single`, d is fp32, is added to if `add`, and there is no bias. At most one of left and
- * right is e5m2. With transposed copies this is linear_fwd (x, w), linear_bwd_input (dy, wᵀ) and
+ * right is e5m2. left->fast permits tensor cores to keep fewer bits of the sums. With transposed
+ * copies this is linear_fwd (x, w), linear_bwd_input (dy, wᵀ) and
  * linear_bwd_weight (dyᵀ, xᵀ; single). */
 OP(fp8_product, STORED, HOST, (struct backend *k, void *d, const struct fp8_tensor *left,
 	const struct fp8_tensor *right, const void *bias, bool single, bool add, int64_t m,
@@ -217,18 +223,18 @@ OP(combine_bwd, STORED, OWN, (struct backend *k, void *dx, float *dweights, cons
  * 2. xent_exp sets logits = exp(logits - max) in place, sum[n] to each row's sum, and target[n] to
  *    logit - max of the target if this shard holds it, otherwise to 0. The caller all-reduces sum
  *    and target (sum) over tp.
- * 3. xent_grad sets logits = (exp / sum - onehot) * scale in place: the gradient.
+ * 3. xent_grad sets logits = (exp / sum - onehot) * scale[0] in place: the gradient.
  * The loss of token i is log(sum[i]) - target[i]. */
 OP(xent_max, STORED, OWN, (struct backend *k, float *max, const void *logits, int64_t n, int64_t v,
 	int64_t row))
 OP(xent_exp, STORED, OWN, (struct backend *k, void *logits, float *sum, float *target,
 	const float *max, const int32_t *targets, int64_t n, int64_t v, int64_t row, int32_t lo))
 OP(xent_grad, STORED, OWN, (struct backend *k, void *logits, const float *sum, const int32_t *targets,
-	float scale, int64_t n, int64_t v, int64_t row, int32_t lo))
+	const float *scale, int64_t n, int64_t v, int64_t row, int32_t lo))
 /* The three steps at once, for a shard that holds the whole vocabulary: sets sum and target as step
  * 2 does, and logits to the gradient. */
 OP(xent, STORED, HOST, (struct backend *k, void *logits, float *sum, float *target,
-	const int32_t *targets, float scale, int64_t n, int64_t v, int64_t row))
+	const int32_t *targets, const float *scale, int64_t n, int64_t v, int64_t row))
 /* *loss += sum over i of log(sum[i]) - target[i], in double. */
 OP(xent_loss, FP32, OWN, (struct backend *k, double *loss, const float *sum, const float *target,
 	int64_t n))
@@ -256,12 +262,19 @@ OP(fp32_to_storage, STORED, OWN, (struct backend *k, void *y, const float *x, in
 
 /* *sum += the sum of squares, in double. It is not finite if an element is not. */
 OP(sqnorm, FP32, OWN, (struct backend *k, double *sum, const float *x, int64_t count))
+/* Judges a step by the sums of all ranks. Sets norm = sqrt(squares) / loss_scale, and grad_scale =
+ * min(1, clip / norm) / loss_scale. skip is 1 if the loss or the norm is not finite. With a window,
+ * loss_scale then halves, but not below 1, or doubles after `window` steps without a skip; good
+ * counts these. Sets logit_scale = loss_scale / tokens, for the next step. */
+OP(step_judge, FP32, HOST, (struct backend *k, struct step_numbers *s, const struct step_rule *r))
 /* AdamW (Loshchilov and Hutter, arXiv 1711.05101), with decoupled decay p -= lr * weight_decay * p,
- * of n updates, which share nothing. */
-OP(adamw, FP32, OWN, (struct backend *k, const struct update *u, int n, const struct adamw_args *a))
-/* SGD with momentum in PyTorch's form: g' = scale g + decay p; m = momentum m + g' (m = g' at step
- * 1); p -= lr m. */
-OP(sgd, FP32, OWN, (struct backend *k, const struct update *u, int n, const struct sgd_args *a))
+ * of n updates, which share nothing. lr, step, grad_scale and skip are those of *s. */
+OP(adamw, FP32, OWN, (struct backend *k, const struct update *u, int n, const struct adamw_args *a,
+	const struct step_numbers *s))
+/* SGD with momentum in PyTorch's form: g' = grad_scale g + decay p; m = momentum m + g' (m = g' at
+ * step 1); p -= lr m. lr, step, grad_scale and skip are those of *s. */
+OP(sgd, FP32, OWN, (struct backend *k, const struct update *u, int n, const struct sgd_args *a,
+	const struct step_numbers *s))
 
 /* clang-format on */
 #undef OP

@@ -178,6 +178,7 @@ static void fp8_product(struct backend *k, void *d, const struct fp8_tensor *lef
 		.right_flipped = true,
 		.single = single,
 		.add = single && add,
+		.fast = left->fast,
 		.after = bias ? BLAS_BIAS : BLAS_STORE,
 		.bias = bias,
 		.left_type = type_of(left),
@@ -241,6 +242,7 @@ static void queue_group(struct backend *k, const struct grouped *g, int i, int64
 			set_nothing(k, p.d, out * in, g->add);
 		break;
 	}
+	p.varies = true;
 	queue_product(k, &p, op);
 }
 

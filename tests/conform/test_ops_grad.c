@@ -410,9 +410,9 @@ static void cross_entropy_has_the_right_gradient(void **state)
 {
 	(void)state;
 	double *p[] = { numbers(N * V, 1), zeros(N * V), zeros(N), zeros(N), zeros(N) };
-	double grad[N * V];
+	double grad[N * V], half = 0.5;
 	xent_loss(p);
-	o->xent_grad(k, p[1], f(p[3]), targets, 0.5f, N, V, V, 0);
+	o->xent_grad(k, p[1], f(p[3]), targets, f(&half), N, V, V, 0);
 	memcpy(grad, p[1], sizeof grad);
 	check_slope(xent_loss, p, p[0], grad, N * V);
 	release(p, 5);

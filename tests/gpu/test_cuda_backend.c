@@ -276,8 +276,7 @@ static void side_copies_begin_after_queued_ops_and_can_be_waited_for(void **stat
 	}
 	check_all(k, p, ROUNDS, N);
 	uint64_t out = backend_side_copy(k, host, p, N * sizeof *p);
-	backend_side_wait(k, out);
-	assert_int_equal(backend_sync(k, NULL), 0);
+	assert_int_equal(backend_side_await(k, out, NULL), 0);
 	assert_true(host[0] == ROUNDS && host[N - 1] == ROUNDS);
 	backend_host_free(k, host);
 	backend_close(k);

@@ -121,7 +121,8 @@ static void visit_layer(struct visit *v, const struct chunk *ch, const struct sl
 	for (int a = 0; a < ACTS; a++)
 		if (activations_home(d, layer, i == 0, (enum act)a) == ACT_SAVED)
 			visit_tensor(v, s->blocks[i].at[a], activations_bytes(d, (enum act)a),
-				     (struct model_place){ .backward = a >= ACT_DATTN,
+				     (struct model_place){ .backward = a >= ACT_DATTN &&
+								       a <= ACT_DUP,
 							   .layer = layer,
 							   .order = a + 1 });
 }

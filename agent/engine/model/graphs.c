@@ -1,4 +1,7 @@
 #include "agent/engine/model/graphs.h"
+#include "agent/engine/model/linear_fp8.h"
+
+#include "base/choices.h"
 
 #include <stdlib.h>
 
@@ -19,7 +22,7 @@ struct pass_graph {
 	struct noted_call *notes;
 	int n, room;
 	bool met;         /* the pass has run once */
-	float grad_scale; /* the recorded value */
+	unsigned choices; /* choices_version at that time */
 	bool starts;
 };
 
@@ -140,8 +143,7 @@ static struct pass_graph *find_variant(const struct pass *p, struct pass_graph v
 
 static bool matches_pass(const struct pass *p, const struct pass_graph *t)
 {
-	return t->calls && t->grad_scale == p->batch->grad_scale &&
-	       t->starts == (p->starts != NULL);
+	return t->calls && t->starts == (p->starts != NULL);
 }
 
 /* Runs the pass and notes its calls. */
@@ -177,7 +179,6 @@ static int record_pass(struct pass *p, struct pass_graph *t,
 				       "a pass as a CUDA graph, which job.graphs = no leaves out");
 	if (rc)
 		return rc;
-	t->grad_scale = p->batch->grad_scale;
 	t->starts = p->starts != NULL;
 	backend_graph_replay(m->backend, t->calls);
 	if (m->graphs->lost)
@@ -212,6 +213,17 @@ static int replay_pass(struct pass *p, const struct pass_graph *t, struct err *e
 	return 0;
 }
 
+/* With other algorithms the pass runs once again before it is recorded. */
+static void note_choices(const struct model *m, struct pass_graph *t)
+{
+	const struct choices *c = backend_choices(m->backend);
+	const unsigned now = c ? choices_version(c) : 0;
+	if (t->choices == now)
+		return;
+	t->choices = now;
+	t->met = false;
+}
+
 int model_graphs_run(struct pass *p, enum pass_graph_kind kind,
 		     int (*run)(struct pass *p, struct err *e), struct err *e)
 {
@@ -219,10 +231,13 @@ int model_graphs_run(struct pass *p, enum pass_graph_kind kind,
 	if (!all || all->off || p->m->check || p->m->plant ||
 	    !param_store_replayable(p->m->store, p->keep && p->batch->last))
 		return run(p, e);
+	if (model_weights_fp8_refresh_all(p, e))
+		return -1;
 	struct pass_graph *t = find_variant(
 		p, &all->chunks[p->chunk - p->m->chunks]
 			       [(p->slot - p->chunk->slots) * GRAPHS + kind * GRAPH_VARIANTS]);
-	if (matches_pass(p, t))
+	note_choices(p->m, t);
+	if (t->met && matches_pass(p, t))
 		return replay_pass(p, t, e);
 	if (t->met)
 		return record_pass(p, t, run, e);

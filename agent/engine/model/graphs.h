@@ -13,7 +13,7 @@
  * ranks (tp, cp, a mixture of experts, gradients that are reduced during the last backward pass,
  * parameters that are gathered during the first forward pass) or with host memory (offload). All
  * other passes run operation by operation. So does the first run of each pass, in which the backend
- * selects its algorithms.
+ * selects its algorithms, also when these change after the first step (base/choices.h).
  */
 #ifndef MUSTER_AGENT_ENGINE_MODEL_GRAPHS_H
 #define MUSTER_AGENT_ENGINE_MODEL_GRAPHS_H

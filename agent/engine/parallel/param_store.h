@@ -195,6 +195,10 @@ void param_store_stored_done(struct param_store *s);
  * are finished, for stochastic rounding. */
 int param_store_sync_params(struct param_store *s, int64_t step, struct err *e);
 
+/* Changes with each param_store_sync_params, and so with the stored parameters. 0 before the first
+ * one. */
+uint64_t param_store_version(const struct param_store *s);
+
 /* The whole gradients in the flat order, for tests. NULL: they are sharded. */
 float *param_store_flat_grads(const struct param_store *s);
 /* Seconds spent waiting for gathers and reductions since param_store_open. */

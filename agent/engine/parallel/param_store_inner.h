@@ -59,6 +59,7 @@ struct unit_buffers {
 };
 
 struct param_store {
+	uint64_t version; /* param_store_version() */
 	struct backend *backend;
 	const struct ops *ops;
 	const struct catalogue *catalogue;

@@ -76,6 +76,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 		if (rc != cudaSuccess)
 			return rc;
 	}
+	double_note_copy(stream);
 	if (source == MEMORY_HOST)
 		return copy_snapshot(c, stream);
 	struct copy spoil = { .to = to, .bytes = bytes, .value = POISON };
@@ -92,6 +93,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 	if (!bytes)
 		return cudaSuccess;
 	double_check_memory("cudaMemsetAsync", to, bytes);
+	double_note_copy(stream);
 	return double_queue_copy(stream, run_copy, &c, sizeof c);
 }
 
