@@ -145,6 +145,14 @@ int backend_threads(const struct backend *k)
 	return k->threads;
 }
 
+bool backend_counts_groups(const struct backend *k, int64_t most, int groups, int64_t in,
+			   int64_t out)
+{
+	const int64_t chunk = 16 / (int64_t)k->element; /* the device's kernel copies 16 bytes */
+	return !k->device || (k->element == 2 && in % chunk == 0 && out % chunk == 0 &&
+			      most < (int64_t)groups * BACKEND_GROUP_LARGE);
+}
+
 bool backend_fp8(const struct backend *k)
 {
 	return k->fp8;

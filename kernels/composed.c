@@ -35,9 +35,10 @@ static float *fp32_element(const struct backend *k, float *x, int64_t i)
 }
 
 void backend_composed_grouped_fwd(struct backend *k, void *y, const void *x, const void *w,
-				  int64_t stride, const int64_t *rows, int groups, int64_t in,
-				  int64_t out)
+				  int64_t stride, const int64_t *rows, int64_t most, int groups,
+				  int64_t in, int64_t out)
 {
+	(void)most;
 	int64_t at = 0;
 	for (int i = 0; i < groups; at += rows[i++])
 		if (rows[i])
@@ -46,9 +47,10 @@ void backend_composed_grouped_fwd(struct backend *k, void *y, const void *x, con
 }
 
 void backend_composed_grouped_bwd_input(struct backend *k, void *dx, const void *dy, const void *w,
-					int64_t stride, const int64_t *rows, int groups, int64_t in,
-					int64_t out)
+					int64_t stride, const int64_t *rows, int64_t most,
+					int groups, int64_t in, int64_t out)
 {
+	(void)most;
 	int64_t at = 0;
 	for (int i = 0; i < groups; at += rows[i++])
 		if (rows[i])
@@ -59,8 +61,10 @@ void backend_composed_grouped_bwd_input(struct backend *k, void *dx, const void 
 
 void backend_composed_grouped_bwd_weight(struct backend *k, float *dw, int64_t stride,
 					 const void *dy, const void *x, const int64_t *rows,
-					 int groups, int64_t in, int64_t out, bool add)
+					 int64_t most, int groups, int64_t in, int64_t out,
+					 bool add)
 {
+	(void)most;
 	int64_t at = 0;
 	for (int i = 0; i < groups; at += rows[i++])
 		if (rows[i] || !add)

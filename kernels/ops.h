@@ -234,6 +234,14 @@ size_t backend_width(const struct backend *k);
  * slowly. */
 bool backend_fp8(const struct backend *k);
 
+/* Whether grouped products with at most `most` rows are as fast with row counts in the backend's
+ * memory as with counts in host memory. Where they are not, they work slowly. Groups of
+ * BACKEND_GROUP_LARGE rows on average are faster as products of the device's library, which needs
+ * the counts on the host. On the host there is no difference. */
+enum { BACKEND_GROUP_LARGE = 2048 };
+bool backend_counts_groups(const struct backend *k, int64_t most, int groups, int64_t in,
+			   int64_t out);
+
 /* What was measured of this device to choose between forms of an op (base/choices.h), in mode
  * CHOICES_FIXED at first. The backend owns it. NULL on the host, which has one form of each op. */
 struct choices;

@@ -56,15 +56,16 @@ OP(linear_gelu_bwd, STORED, COMPOSED, (struct backend *k, void *dpre, const void
 
 /* Grouped products: linear_fwd, linear_bwd_input and linear_bwd_weight of each group. Group i has
  * rows[i] rows of x and y, after those of group i - 1; its weights begin at element i * stride of w
- * and of dw. rows is in host memory. A group without rows has no y and dx; its dw is 0, unless
- * `add`. */
+ * and of dw. A group without rows has no y and dx; its dw is 0, unless `add`. rows is in host memory
+ * if `most` is 0. Otherwise it is in the backend's memory, and its sum is at most `most`: see
+ * backend_counts_groups. */
 OP(grouped_fwd, STORED, COMPOSED, (struct backend *k, void *y, const void *x, const void *w,
-	int64_t stride, const int64_t *rows, int groups, int64_t in, int64_t out))
+	int64_t stride, const int64_t *rows, int64_t most, int groups, int64_t in, int64_t out))
 OP(grouped_bwd_input, STORED, COMPOSED, (struct backend *k, void *dx, const void *dy, const void *w,
-	int64_t stride, const int64_t *rows, int groups, int64_t in, int64_t out))
+	int64_t stride, const int64_t *rows, int64_t most, int groups, int64_t in, int64_t out))
 OP(grouped_bwd_weight, STORED, COMPOSED, (struct backend *k, float *dw, int64_t stride,
-	const void *dy, const void *x, const int64_t *rows, int groups, int64_t in, int64_t out,
-	bool add))
+	const void *dy, const void *x, const int64_t *rows, int64_t most, int groups, int64_t in,
+	int64_t out, bool add))
 
 /* --- fp8 products ------------------------------------------------------------------------- */
 

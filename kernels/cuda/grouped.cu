@@ -35,6 +35,9 @@ struct grouped_call {
 	int64_t stride, in, out;
 	int groups;
 	bool add;
+	/* rows counted on the device: the next two arrays, of any number of groups */
+	const int64_t *row_at;
+	const int *tile_at;
 	/* each group's first row; the last entry: the end */
 	int64_t row[GROUPS_AT_ONCE + 1];
 	int tile[GROUPS_AT_ONCE + 1]; /* each group's first tile; the last entry: the end */
@@ -182,13 +185,23 @@ __device__ inline void tile_store(D *d, const warp_sums &sum, const tile_job<T> 
 		}
 }
 
+__device__ inline int64_t first_row(const grouped_call &c, int group)
+{
+	return c.row_at ? c.row_at[group] : c.row[group];
+}
+
+__device__ inline int first_tile(const grouped_call &c, int group)
+{
+	return c.tile_at ? c.tile_at[group] : c.tile[group];
+}
+
 /* The group of this block's tile. */
 __device__ inline int group_find(const grouped_call &c)
 {
 	int lo = 0, hi = c.groups - 1;
 	while (lo < hi) {
 		int middle = (lo + hi + 1) / 2;
-		if (c.tile[middle] <= (int)blockIdx.x)
+		if (first_tile(c, middle) <= (int)blockIdx.x)
 			lo = middle;
 		else
 			hi = middle - 1;
@@ -200,8 +213,12 @@ template <class T, int FORM>
 static __global__ void __launch_bounds__(THREADS, 2) grouped_kernel(const grouped_call c)
 {
 	constexpr bool weight = FORM == GROUPED_WEIGHT, fwd = FORM == GROUPED_FWD;
+	/* with rows counted on the device, there are blocks for the most tiles possible */
+	if (c.tile_at && (int)blockIdx.x >= c.tile_at[c.groups])
+		return;
 	const int g = group_find(c);
-	const int64_t first = c.row[g], rows = c.row[g + 1] - first, down = blockIdx.x - c.tile[g];
+	const int64_t first = first_row(c, g), rows = first_row(c, g + 1) - first,
+		      down = blockIdx.x - first_tile(c, g);
 	const int64_t x_row = weight || !fwd ? c.out : c.in; /* of left */
 	tile_job<T> t;
 	t.left = (const T *)c.left + first * x_row;
@@ -223,6 +240,59 @@ static __global__ void __launch_bounds__(THREADS, 2) grouped_kernel(const groupe
 		tile_store((T *)c.d + first * t.n, sum, t, false);
 }
 
+/* --- Rows counted on the device --------------------------------------------------------- */
+
+/* Tiles of a group: `fixed` if that is not 0, otherwise `across` for each EDGE rows. */
+struct placing {
+	int64_t *row;
+	int *tile;
+	const int64_t *rows;
+	int groups, fixed, across;
+	bool empty; /* groups without rows have tiles too */
+};
+
+enum { PLACING = 256 };
+
+/* One block. Each thread sums the rows and tiles of a run of groups, then adds those of the runs
+ * before it. */
+static __global__ void __launch_bounds__(PLACING) grouped_place_kernel(const placing p)
+{
+	__shared__ int64_t rows[PLACING];
+	__shared__ int tiles[PLACING];
+	const int run = (p.groups + PLACING - 1) / PLACING, begin = threadIdx.x * run,
+		  end = begin + run < p.groups ? begin + run : p.groups;
+	auto tiles_of = [&](int64_t n) {
+		return n == 0 && !p.empty ? 0
+		       : p.fixed          ? p.fixed
+					  : (int)((n + EDGE - 1) / EDGE) * p.across;
+	};
+	int64_t row = 0;
+	int tile = 0;
+	for (int i = begin; i < end; i++) {
+		row += p.rows[i];
+		tile += tiles_of(p.rows[i]);
+	}
+	rows[threadIdx.x] = row;
+	tiles[threadIdx.x] = tile;
+	__syncthreads();
+	row = 0;
+	tile = 0;
+	for (int i = 0; i < (int)threadIdx.x && i * run < p.groups; i++) {
+		row += rows[i];
+		tile += tiles[i];
+	}
+	for (int i = begin; i < end; i++) {
+		p.row[i] = row;
+		p.tile[i] = tile;
+		row += p.rows[i];
+		tile += tiles_of(p.rows[i]);
+	}
+	if (end == p.groups && begin < end) {
+		p.row[end] = row;
+		p.tile[end] = tile;
+	}
+}
+
 /* --- On the host -------------------------------------------------------------------------- */
 
 static int64_t edges(int64_t n)
@@ -242,10 +312,10 @@ static int64_t tiles_of(const struct grouped *g, int64_t rows)
 
 template <class T>
 static void launch_form(struct backend *k, enum grouped_form form, const struct grouped_call &c,
-			const char *op)
+			int64_t tiles, const char *op)
 {
 	const size_t shared = STAGES * 2 * SLICE * sizeof(T);
-	const dim3 grid((unsigned)c.tile[c.groups]);
+	const dim3 grid((unsigned)tiles);
 	switch (form) {
 	case GROUPED_FWD:
 		launch(k, op, grouped_kernel<T, GROUPED_FWD>, grid, THREADS, shared, c);
@@ -266,8 +336,8 @@ static int launch_some(struct backend *k, const struct grouped *g, int first, in
 		       const char *op)
 {
 	const size_t skip = (size_t)first * g->stride;
-	struct grouped_call c = { g->d,   g->left, g->right, g->stride, g->in,
-				  g->out, 0,       g->add,   {},        {} };
+	struct grouped_call c = { g->d, g->left, g->right, g->stride, g->in, g->out,
+				  0,    g->add,  NULL,     NULL,      {},    {} };
 	if (g->form == GROUPED_WEIGHT)
 		c.d = (float *)c.d + skip;
 	else
@@ -280,14 +350,40 @@ static int launch_some(struct backend *k, const struct grouped *g, int first, in
 		c.groups++;
 	}
 	*row = c.row[c.groups];
-	launch_form<T>(k, g->form, c, op);
+	launch_form<T>(k, g->form, c, c.tile[c.groups], op);
 	return c.groups;
+}
+
+/* All groups at once, with as many blocks as there may be tiles. */
+template <class T>
+static void launch_counted(struct backend *k, const struct grouped *g, const char *op)
+{
+	const bool weight = g->form == GROUPED_WEIGHT;
+	const int64_t across = edges(g->form == GROUPED_FWD ? g->out : g->in),
+		      fixed = weight ? edges(g->out) * edges(g->in) : 0,
+		      most = weight ? g->groups * fixed : (g->most / EDGE + g->groups) * across;
+	const size_t entries = (size_t)g->groups + 1;
+	char *at = (char *)cuda_scratch(k, entries * (sizeof(int64_t) + sizeof(int)), op);
+	if (!at)
+		return;
+	const placing p = { (int64_t *)at,    (int *)(at + entries * sizeof(int64_t)),
+			    g->rows,          g->groups,
+			    (int)fixed,       (int)across,
+			    weight && !g->add };
+	struct grouped_call c = { g->d,      g->left, g->right, g->stride, g->in, g->out,
+				  g->groups, g->add,  p.row,    p.tile,    {},    {} };
+	launch(k, op, grouped_place_kernel, 1, PLACING, 0, p);
+	launch_form<T>(k, g->form, c, most, op);
 }
 
 template <class T>
 static void launch_all(struct backend *k, const struct grouped *g, const char *op)
 {
 	int64_t row = 0;
+	if (g->most) {
+		launch_counted<T>(k, g, op);
+		return;
+	}
 	for (int i = 0; i < g->groups;)
 		i += launch_some<T>(k, g, i, &row, op);
 }

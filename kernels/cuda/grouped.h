@@ -24,7 +24,8 @@ struct grouped {
 	void *d;
 	const void *left, *right;
 	int64_t stride;
-	const int64_t *rows; /* host */
+	const int64_t *rows; /* in device memory if `most`, their greatest sum, is not 0 */
+	int64_t most;
 	int groups;
 	int64_t in, out;
 	bool add;
@@ -33,6 +34,10 @@ struct grouped {
 /* Queues all groups. false: the kernel does not support this storage type, these sizes or these
  * addresses, and nothing was queued. */
 bool grouped_kernel_product(struct backend *k, const struct grouped *g, const char *op);
+
+/* Queues any groups whose rows are counted in device memory, without tensor cores
+ * (linear_fallback.cu). */
+void fallback_counted(struct backend *k, const struct grouped *g, const char *op);
 
 #ifdef __cplusplus
 }

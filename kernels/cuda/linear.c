@@ -193,16 +193,13 @@ static void fp8_product(struct backend *k, void *d, const struct fp8_tensor *lef
 
 /* --- Grouped ------------------------------------------------------------------------------ */
 
-/* A group of this many rows fills the device by itself, and the library's kernels are faster than
- * ours. */
-enum { ROWS_LARGE = 2048 };
-
+/* Whether a group fills the device by itself. Then the library's kernels are faster than ours. */
 static bool are_groups_large(const struct grouped *g)
 {
 	int64_t all = 0;
 	for (int i = 0; i < g->groups; i++)
 		all += g->rows[i];
-	return all >= (int64_t)g->groups * ROWS_LARGE;
+	return all >= (int64_t)g->groups * BACKEND_GROUP_LARGE;
 }
 
 /* Computes group i, whose rows begin at `row`, as a single product. */
@@ -249,7 +246,7 @@ static void queue_group(struct backend *k, const struct grouped *g, int i, int64
 	queue_product(k, &p, op);
 }
 
-static void queue_groups(struct backend *k, const struct grouped *g, const char *op)
+static void queue_host_groups(struct backend *k, const struct grouped *g, const char *op)
 {
 	if (!are_groups_large(g) && grouped_kernel_product(k, g, op))
 		return;
@@ -258,31 +255,40 @@ static void queue_groups(struct backend *k, const struct grouped *g, const char 
 		queue_group(k, g, i, row, op);
 }
 
-static void grouped_fwd(struct backend *k, void *y, const void *x, const void *w, int64_t stride,
-			const int64_t *rows, int groups, int64_t in, int64_t out)
+static void queue_groups(struct backend *k, const struct grouped *g, const char *op)
 {
-	queue_groups(
-		k, &(struct grouped){ GROUPED_FWD, y, x, w, stride, rows, groups, in, out, false },
-		"grouped_fwd");
+	if (!g->most)
+		queue_host_groups(k, g, op);
+	else if (!grouped_kernel_product(k, g, op))
+		fallback_counted(k, g, op);
+}
+
+static void grouped_fwd(struct backend *k, void *y, const void *x, const void *w, int64_t stride,
+			const int64_t *rows, int64_t most, int groups, int64_t in, int64_t out)
+{
+	queue_groups(k,
+		     &(struct grouped){ GROUPED_FWD, y, x, w, stride, rows, most, groups, in, out,
+					false },
+		     "grouped_fwd");
 }
 
 static void grouped_bwd_input(struct backend *k, void *dx, const void *dy, const void *w,
-			      int64_t stride, const int64_t *rows, int groups, int64_t in,
-			      int64_t out)
+			      int64_t stride, const int64_t *rows, int64_t most, int groups,
+			      int64_t in, int64_t out)
 {
 	queue_groups(k,
-		     &(struct grouped){ GROUPED_INPUT, dx, dy, w, stride, rows, groups, in, out,
-					false },
+		     &(struct grouped){ GROUPED_INPUT, dx, dy, w, stride, rows, most, groups, in,
+					out, false },
 		     "grouped_bwd_input");
 }
 
 static void grouped_bwd_weight(struct backend *k, float *dw, int64_t stride, const void *dy,
-			       const void *x, const int64_t *rows, int groups, int64_t in,
-			       int64_t out, bool add)
+			       const void *x, const int64_t *rows, int64_t most, int groups,
+			       int64_t in, int64_t out, bool add)
 {
 	queue_groups(k,
-		     &(struct grouped){ GROUPED_WEIGHT, dw, dy, x, stride, rows, groups, in, out,
-					add },
+		     &(struct grouped){ GROUPED_WEIGHT, dw, dy, x, stride, rows, most, groups, in,
+					out, add },
 		     "grouped_bwd_weight");
 }
 

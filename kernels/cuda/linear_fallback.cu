@@ -5,6 +5,7 @@
  * left and right, DEPTH deep, in shared memory. Sums are fp32, in the order of k.
  */
 #include "kernels/cuda/blas.h"
+#include "kernels/cuda/grouped.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
 
@@ -47,8 +48,8 @@ __device__ inline void tile_store(const fallback_call<T, D> &c, int64_t i, int64
 	*d = from_fp32<D>(c.add ? to_fp32(*d) + sum : sum);
 }
 
-template <class T, class D>
-static __global__ void __launch_bounds__(THREADS) fallback_kernel(const fallback_call<T, D> c)
+/* The tile of this block. */
+template <class T, class D> __device__ inline void tile_product(const fallback_call<T, D> &c)
 {
 	__shared__ float left[DEPTH][EDGE + 1], right[DEPTH][EDGE + 1];
 	const int64_t across = (c.n + EDGE - 1) / EDGE;
@@ -73,6 +74,37 @@ static __global__ void __launch_bounds__(THREADS) fallback_kernel(const fallback
 		#pragma unroll
 		for (int b = 0; b < EACH; b++)
 			tile_store(c, i0 + i + a * SIDE, j0 + j + b * SIDE, sum[a][b]);
+}
+
+template <class T, class D>
+static __global__ void __launch_bounds__(THREADS) fallback_kernel(const fallback_call<T, D> c)
+{
+	tile_product(c);
+}
+
+/* One group of those whose rows are counted in device memory. `c` is that of a group that has all
+ * rows; there are blocks for as many. */
+template <class T, class D, int FORM>
+static __global__ void __launch_bounds__(THREADS)
+	counted_kernel(fallback_call<T, D> c, const int64_t *rows, int group)
+{
+	const int64_t n = rows[group], across = (c.n + EDGE - 1) / EDGE;
+	int64_t first = 0;
+	for (int i = 0; i < group; i++)
+		first += rows[i];
+	if constexpr (FORM == GROUPED_WEIGHT) {
+		c.left.at += first * c.left.col;
+		c.right.at += first * c.right.col;
+		c.k = n;
+	} else {
+		c.left.at += first * c.left.row;
+		c.d += first * c.n;
+		c.m = n;
+		if (blockIdx.x >= (n + EDGE - 1) / EDGE * across)
+			return;
+	}
+	if (n || (FORM == GROUPED_WEIGHT && !c.add))
+		tile_product(c);
 }
 
 template <class T, class D>
@@ -114,6 +146,61 @@ extern "C" void fallback_product(struct backend *k, const struct blas_product *p
 		break;
 	case STORE_FP16:
 		product_of<__half>(k, p, op);
+		break;
+	}
+}
+
+template <class T, class D, int FORM>
+static void counted(struct backend *k, const struct grouped *g, const char *op)
+{
+	constexpr bool weight = FORM == GROUPED_WEIGHT, fwd = FORM == GROUPED_FWD;
+	const int64_t side = fwd ? g->in : g->out; /* of a row of left */
+	for (int i = 0; i < g->groups; i++) {
+		const int64_t skip = i * g->stride;
+		const fallback_call<T, D> c = {
+			{ (const T *)g->left, weight ? 1 : side, weight ? side : 1 },
+			{ (const T *)g->right + (weight ? 0 : skip), fwd ? g->in : 1,
+			  fwd ? 1 : g->in },
+			(D *)g->d + (weight ? skip : 0),
+			NULL,
+			weight ? g->out : g->most,
+			fwd ? g->out : g->in,
+			weight ? 0 : side,
+			g->add,
+		};
+		int64_t tiles = (c.m + EDGE - 1) / EDGE * ((c.n + EDGE - 1) / EDGE);
+		launch(k, op, counted_kernel<T, D, FORM>, cuda_blocks(tiles, 1), THREADS, 0, c,
+		       g->rows, i);
+	}
+}
+
+template <class T>
+static void counted_of(struct backend *k, const struct grouped *g, const char *op)
+{
+	switch (g->form) {
+	case GROUPED_FWD:
+		counted<T, T, GROUPED_FWD>(k, g, op);
+		break;
+	case GROUPED_INPUT:
+		counted<T, T, GROUPED_INPUT>(k, g, op);
+		break;
+	case GROUPED_WEIGHT:
+		counted<T, float, GROUPED_WEIGHT>(k, g, op);
+		break;
+	}
+}
+
+extern "C" void fallback_counted(struct backend *k, const struct grouped *g, const char *op)
+{
+	switch (cuda_of(k)->storage) {
+	case STORE_FP32:
+		counted_of<float>(k, g, op);
+		break;
+	case STORE_BF16:
+		counted_of<__nv_bfloat16>(k, g, op);
+		break;
+	case STORE_FP16:
+		counted_of<__half>(k, g, op);
 		break;
 	}
 }

@@ -155,7 +155,7 @@ static void grouped_fwd_args(const struct dims *d, struct arg *a)
 static void grouped_fwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	int64_t rows[GROUPS_MAX];
-	o->grouped_fwd(k, p[0], p[1], p[2], group_stride(d), group_rows(d, rows), d->lo, d->c,
+	o->grouped_fwd(k, p[0], p[1], p[2], group_stride(d), group_rows(d, rows), 0, d->lo, d->c,
 		       d->d);
 }
 
@@ -170,8 +170,8 @@ static void grouped_bwd_input_run(const struct ops *o, struct backend *k, const 
 				  void **p)
 {
 	int64_t rows[GROUPS_MAX];
-	o->grouped_bwd_input(k, p[0], p[1], p[2], group_stride(d), group_rows(d, rows), d->lo, d->c,
-			     d->d);
+	o->grouped_bwd_input(k, p[0], p[1], p[2], group_stride(d), group_rows(d, rows), 0, d->lo,
+			     d->c, d->d);
 }
 
 static void grouped_bwd_weight_args(const struct dims *d, struct arg *a)
@@ -185,7 +185,7 @@ static void grouped_bwd_weight_run(const struct ops *o, struct backend *k, const
 				   void **p)
 {
 	int64_t rows[GROUPS_MAX];
-	o->grouped_bwd_weight(k, p[0], group_stride(d), p[1], p[2], group_rows(d, rows), d->lo,
+	o->grouped_bwd_weight(k, p[0], group_stride(d), p[1], p[2], group_rows(d, rows), 0, d->lo,
 			      d->c, d->d, true);
 }
 
@@ -199,8 +199,77 @@ static void grouped_bwd_weight_set(const struct ops *o, struct backend *k, const
 				   void **p)
 {
 	int64_t rows[GROUPS_MAX];
-	o->grouped_bwd_weight(k, p[0], group_stride(d), p[1], p[2], group_rows(d, rows), d->lo,
+	o->grouped_bwd_weight(k, p[0], group_stride(d), p[1], p[2], group_rows(d, rows), 0, d->lo,
 			      d->c, d->d, false);
+}
+
+/* --- The same with rows in the backend's memory, and room for more than there are --- */
+
+static void counts_arg(const struct dims *d, struct arg *a)
+{
+	a[3] = (struct arg){ ROWS, d->lo, 1, STORED };
+}
+
+static void counted_fwd_args(const struct dims *d, struct arg *a)
+{
+	grouped_fwd_args(d, a);
+	counts_arg(d, a);
+}
+
+static void counted_bwd_input_args(const struct dims *d, struct arg *a)
+{
+	grouped_bwd_input_args(d, a);
+	counts_arg(d, a);
+}
+
+static void counted_bwd_weight_args(const struct dims *d, struct arg *a)
+{
+	grouped_bwd_weight_set_args(d, a);
+	counts_arg(d, a);
+}
+
+static void counted_bwd_weight_add_args(const struct dims *d, struct arg *a)
+{
+	grouped_bwd_weight_args(d, a);
+	counts_arg(d, a);
+}
+
+static void counted_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	(void)o;
+	(void)k;
+	group_rows(d, p[3]);
+}
+
+static int64_t most_of(const struct dims *d)
+{
+	return d->n + (d->with ? 300 : 0);
+}
+
+static void counted_fwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	o->grouped_fwd(k, p[0], p[1], p[2], group_stride(d), p[3], most_of(d), d->lo, d->c, d->d);
+}
+
+static void counted_bwd_input_run(const struct ops *o, struct backend *k, const struct dims *d,
+				  void **p)
+{
+	o->grouped_bwd_input(k, p[0], p[1], p[2], group_stride(d), p[3], most_of(d), d->lo, d->c,
+			     d->d);
+}
+
+static void counted_bwd_weight_run(const struct ops *o, struct backend *k, const struct dims *d,
+				   void **p)
+{
+	o->grouped_bwd_weight(k, p[0], group_stride(d), p[1], p[2], p[3], most_of(d), d->lo, d->c,
+			      d->d, false);
+}
+
+static void counted_bwd_weight_add_run(const struct ops *o, struct backend *k, const struct dims *d,
+				       void **p)
+{
+	o->grouped_bwd_weight(k, p[0], group_stride(d), p[1], p[2], p[3], most_of(d), d->lo, d->c,
+			      d->d, true);
 }
 
 #define GROUPED_DIMS \
@@ -355,6 +424,10 @@ const struct op_test layer_ops[] = {
 	{ "grouped_bwd_input", vary_groups, false, grouped_bwd_input_args, NULL, grouped_bwd_input_run, GROUPED_DIMS },
 	{ "grouped_bwd_weight", vary_groups, false, grouped_bwd_weight_set_args, NULL, grouped_bwd_weight_set, GROUPED_DIMS },
 	{ "grouped_bwd_weight add", vary_groups, false, grouped_bwd_weight_args, NULL, grouped_bwd_weight_run, GROUPED_DIMS },
+	{ "grouped_fwd counted", vary_groups, false, counted_fwd_args, counted_prepare, counted_fwd_run, GROUPED_DIMS },
+	{ "grouped_bwd_input counted", vary_groups, false, counted_bwd_input_args, counted_prepare, counted_bwd_input_run, GROUPED_DIMS },
+	{ "grouped_bwd_weight counted", vary_groups, false, counted_bwd_weight_args, counted_prepare, counted_bwd_weight_run, GROUPED_DIMS },
+	{ "grouped_bwd_weight counted add", vary_groups, false, counted_bwd_weight_add_args, counted_prepare, counted_bwd_weight_add_run, GROUPED_DIMS },
 	{ "layernorm_fwd", vary_norms, true, norm_fwd_args, NULL, layernorm_fwd_run, NORM_DIMS },
 	{ "layernorm_bwd", vary_norms, true, norm_bwd_set_args, layernorm_bwd_prepare, layernorm_bwd_set, NORM_DIMS },
 	{ "layernorm_bwd add", vary_norms, true, norm_bwd_args, layernorm_bwd_prepare, layernorm_bwd_run, NORM_DIMS },

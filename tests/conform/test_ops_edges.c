@@ -448,7 +448,7 @@ static void check_sums_over_nothing(const struct fixture *f)
 			x[i / (2 * C * D)][i % (2 * C * D)] = add ? 7 : NAN;
 		o->linear_bwd_weight(f->k, x[0], x[1], x[0], x[0], 0, C, D, add);
 		o->linear_bwd_weight_strided(f->k, x[2], x[0], C, x[0], 0, C, D, add);
-		o->grouped_bwd_weight(f->k, x[3], C * D, x[0], x[0], rows, 2, C, D, add);
+		o->grouped_bwd_weight(f->k, x[3], C * D, x[0], x[0], rows, 0, 2, C, D, add);
 		o->layernorm_bwd(f->k, x[0], x[4], x[5], x[0], NULL, x[0], x[0], x[0], x[0], 0, C,
 				 add);
 		o->rmsnorm_bwd(f->k, x[0], x[4] + C, x[0], NULL, x[0], x[0], x[0], 0, C, add);
@@ -501,7 +501,7 @@ static void empty_inputs_are_allowed(void **state)
 		o->adamw(f->k, NULL, 0, &(struct adamw_args){ .eps = 1 }, &one);
 		o->route_count(f->k, NULL, NULL, 0, 4, 2, 1);
 		o->route_drop(f->k, NULL, NULL, NULL, 0, 4, 2, 1, 1);
-		o->grouped_fwd(f->k, NULL, NULL, NULL, 0, (int64_t[]){ 0, 0 }, 2, 8, 8);
+		o->grouped_fwd(f->k, NULL, NULL, NULL, 0, (int64_t[]){ 0, 0 }, 0, 2, 8, 8);
 		check_sums_over_nothing(f);
 	}
 }

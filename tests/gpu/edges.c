@@ -354,7 +354,7 @@ static void sums_over_nothing_are_zero(struct pair *c)
 			float **p = (float **)c->p[side];
 			o->linear_bwd_weight(k, p[0], p[1], NULL, NULL, 0, C, D, add);
 			o->linear_bwd_weight_strided(k, p[2], NULL, D, NULL, 0, C, D, add);
-			o->grouped_bwd_weight(k, p[3], C * D, p[6], p[6], rows, 2, C, D, add);
+			o->grouped_bwd_weight(k, p[3], C * D, p[6], p[6], rows, 0, 2, C, D, add);
 			o->layernorm_bwd(k, NULL, p[4], p[4] + C, NULL, NULL, NULL, p[6], p[6],
 					 p[6], 0, C, add);
 			o->rmsnorm_bwd(k, NULL, p[4] + 2 * C, NULL, NULL, NULL, p[6], p[6], 0, C,

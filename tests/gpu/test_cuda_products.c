@@ -49,9 +49,9 @@ static double product_error(struct backend *k, int n, int in, int out, bool grou
 		backend_put(k, p[i], host[i], (size_t)(3 * sizes[i]) * sizeof *host[i]);
 	}
 	if (grouped) {
-		backend_ops(k)->grouped_fwd(k, p[3], p[0], p[1], sizes[1], rows, 3, in, out);
+		backend_ops(k)->grouped_fwd(k, p[3], p[0], p[1], sizes[1], rows, 0, 3, in, out);
 		backend_ops(reference)->grouped_fwd(reference, host[3], host[0], host[1], sizes[1],
-						    rows, 3, in, out);
+						    rows, 0, 3, in, out);
 	} else {
 		backend_ops(k)->linear_fwd(k, p[3], p[0], p[1], p[2], n, in, out);
 		backend_ops(reference)->linear_fwd(reference, host[3], host[0], host[1], host[2], n,

@@ -17,6 +17,7 @@ static void carve_fixed(const struct model *m, struct model_arena *c, struct moe
 	k->load = model_arena_take(c, d->micro * d->experts * (int64_t)sizeof *k->load);
 	k->at = model_arena_take(c, choices * (int64_t)sizeof *k->at);
 	k->from = model_arena_take(c, choices * (int64_t)sizeof *k->from);
+	k->counts = model_arena_take(c, d->device ? d->experts * (int64_t)sizeof *k->counts : 0);
 }
 
 static void carve_rows(const struct model *m, struct model_arena *c, int64_t sent, int64_t received,
@@ -219,7 +220,9 @@ static int through_experts(struct pass *p, const struct block_view *v, struct mo
 	struct model *m = p->m;
 	struct ep *ep = m->moe->ep;
 	struct rows r;
-	if (ep_plan(ep, m->backend, m->moe->kept_of, &k->plan, e) ||
+	if (k->most)
+		k->plan.sent = k->plan.received = k->most;
+	if ((!k->most && ep_plan(ep, m->backend, m->moe->kept_of, &k->plan, e)) ||
 	    fit_kept(m, k, k->plan.sent, k->plan.received, e) ||
 	    fit_scratch(m, k->plan.sent, k->plan.received, &r, e))
 		return -1;

@@ -19,6 +19,10 @@
  * also summed separately, so that a run can report its cross-entropy. agent/engine/hf/balance.h
  * relates aux_loss to transformers' coefficient.
  *
+ * One rank of experts alone needs no row counts on the host. On a device it keeps them there, and the
+ * layer does not wait for the device, unless the groups are so large that the library's products are
+ * faster, or a loss or a check needs the counts (model_route_counts_stay).
+ *
  * The number of rows depends on the routing. Their memory is first allocated for an equal load, and
  * grows when there are more rows.
  */
@@ -37,7 +41,7 @@ struct growing_memory {
 /* A layer's tensors of one micro-batch, kept for the backward pass. */
 struct moe_saved {
 	struct ep_plan plan;
-	char *fixed;        /* memory of the next seven, except `loads` */
+	char *fixed;        /* memory of the next eight, except `loads` */
 	int32_t *chosen;    /* [n, top] */
 	float *weights;     /* [n, top] */
 	float *probs, *lse; /* [n, E], [n] */
@@ -45,6 +49,10 @@ struct moe_saved {
 	float *loads;       /* `load` in host memory */
 	/* [n, top] at: row of each choice, -1: dropped; from: token of each row */
 	int64_t *at, *from;
+	int64_t *counts; /* [E], on a device: rows of each expert */
+	/* The host does not know how many rows there are, but `counts` and that there are at most
+	 * so many. 0: the plan has them. */
+	int64_t most;
 	struct growing_memory rows; /* memory of the next six */
 	void *x;                    /* [received, c] */
 	void *gu, *act;             /* [received, 2f], [received, f] */
@@ -87,7 +95,10 @@ void model_moe_close(struct model *m);
 /* route.c: memory to count choices. model_route_close accepts a moe that was never opened. */
 int model_route_open(struct model *m, struct err *e);
 void model_route_close(struct moe *moe);
-/* Routes the tokens y [n, c]. Sets chosen, weights, probs, lse, load, at, from and moe->kept_of.
+/* Whether the counts of rows stay in the backend's memory. */
+bool model_route_counts_stay(const struct pass *p);
+/* Routes the tokens y [n, c]. Sets chosen, weights, probs, lse, load, at, from, and moe->kept_of or, if
+ * the counts stay, `counts` and `most`.
  * Adds the router's losses times the rank's tokens to loss [LOSSES], unless it is NULL. */
 int model_route_forward(struct pass *p, const struct block_view *v, struct moe_saved *k,
 			const void *y, double *loss, struct err *e);

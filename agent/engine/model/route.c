@@ -54,8 +54,25 @@ static void copy_to_backend(struct model *m, void *at, const void *numbers, size
 		backend_put(m->backend, at, numbers, bytes);
 }
 
+/* Whether set_loads needs the loads. */
+static bool wants_loads(const struct pass *p)
+{
+	return p->keep && p->m->job->model.aux_loss > 0;
+}
+
+bool model_route_counts_stay(const struct pass *p)
+{
+	const struct model *m = p->m;
+	int64_t rows = m->d.n * m->d.top;
+	int experts = (int)m->moe->experts;
+	return m->d.device && !m->moe->ep->comm && m->cp->size == 1 && !m->check &&
+	       !wants_loads(p) &&
+	       backend_counts_groups(m->backend, rows, experts, m->d.c, 2 * m->d.act) &&
+	       backend_counts_groups(m->backend, rows, experts, m->d.act, m->d.c);
+}
+
 /* Counts how often each piece's tokens chose each expert. This is the only result that a layer
- * copies to the host. */
+ * copies to the host, unless the counts stay. */
 static int count_choices(struct model *m, const struct moe_saved *k, struct err *e)
 {
 	struct moe *moe = m->moe;
@@ -108,6 +125,20 @@ static int64_t count_kept(int64_t choices, int64_t before, int64_t most)
 	return min_int64(choices, room);
 }
 
+/* drop_excess() without the host, for whole sequences. */
+static void drop_on_device(struct model *m, struct moe_saved *k)
+{
+	struct moe *moe = m->moe;
+	if (capacity(m) == INT64_MAX) {
+		backend_zero(m->backend, k->at, (size_t)(m->d.n * moe->top) * sizeof *k->at);
+		return;
+	}
+	backend_zero(m->backend, moe->taken_dev,
+		     (size_t)(m->d.micro * moe->experts) * sizeof *moe->taken_dev);
+	m->ops->route_drop(m->backend, k->at, k->chosen, moe->taken_dev, m->d.n, moe->experts,
+			   moe->top, m->d.seq, capacity(m));
+}
+
 /* Drops the choices beyond an expert's capacity: sets their `at` to -1. Sets kept_of. */
 static int drop_excess(struct model *m, struct moe_saved *k, struct err *e)
 {
@@ -140,7 +171,7 @@ static int set_loads(struct pass *p, struct moe_saved *k, struct err *e)
 	int pieces = pieces_of(m);
 	int64_t experts = m->moe->experts, n = m->d.micro * experts;
 	float *loads = k->loads;
-	bool wanted = p->keep && m->job->model.aux_loss > 0;
+	bool wanted = wants_loads(p);
 	memset(loads, 0, (size_t)n * sizeof *loads);
 	for (int64_t i = 0; i < n && wanted; i++) {
 		int64_t sum = 0;
@@ -185,10 +216,14 @@ int model_route_forward(struct pass *p, const struct block_view *v, struct moe_s
 	m->ops->storage_to_fp32(m->backend, moe->logits, moe->raw, m->d.n * moe->experts);
 	m->ops->route_fwd(m->backend, k->chosen, k->weights, k->probs, k->lse, moe->logits, m->d.n,
 			  moe->experts, moe->top, m->job->model.router == ROUTER_SOFTMAX_BEFORE);
-	if (count_choices(m, k, e) || drop_excess(m, k, e) || set_loads(p, k, e))
+	bool stay = model_route_counts_stay(p);
+	k->most = stay ? m->d.n * moe->top : 0;
+	if (stay)
+		drop_on_device(m, k);
+	if ((!stay && (count_choices(m, k, e) || drop_excess(m, k, e))) || set_loads(p, k, e))
 		return -1;
-	m->ops->route_place(m->backend, moe->counts, k->at, k->from, k->chosen, m->d.n,
-			    moe->experts, moe->top);
+	m->ops->route_place(m->backend, stay ? k->counts : moe->counts, k->at, k->from, k->chosen,
+			    m->d.n, moe->experts, moe->top);
 	if (loss)
 		add_losses(m, k, loss);
 	return 0;

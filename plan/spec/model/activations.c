@@ -412,7 +412,8 @@ int64_t activations_experts_kept(const struct act_dims *d)
 	int64_t routes =
 		2 * activations_lines(rows * F32) + activations_lines(d->n * d->experts * F32) +
 		activations_lines(d->n * F32) + activations_lines(d->micro * d->experts * F32) +
-		2 * activations_lines(rows * I64);
+		2 * activations_lines(rows * I64) +
+		(d->device ? activations_lines(d->experts * I64) : 0);
 	int64_t halves = d->split ? activations_lines(rows * row) + activations_lines(rows * 2 * f)
 				  : 0;
 	return routes + 2 * activations_lines(rows * row) + activations_lines(rows * 2 * f) +
