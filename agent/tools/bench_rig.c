@@ -56,7 +56,7 @@ static double run_product_input(struct bench_rig *r, const int64_t *d)
 static double run_product_weight(struct bench_rig *r, const int64_t *d)
 {
 	r->ops->linear_bwd_weight(r->backend, out32(r, d[1] * d[2]), NULL, in(r, d[0] * d[2]),
-				  in(r, d[0] * d[1]), d[0], d[1], d[2]);
+				  in(r, d[0] * d[1]), d[0], d[1], d[2], true);
 	return 2.0 * (double)(d[0] * d[1] * d[2]);
 }
 
@@ -124,7 +124,7 @@ static double run_norm_bwd(struct bench_rig *r, const int64_t *d)
 {
 	int64_t n = d[0] * d[1];
 	r->ops->rmsnorm_bwd(r->backend, out(r, n), out32(r, d[1]), in(r, n), in(r, n), in(r, n),
-			    in32(r, d[0]), in(r, d[1]), d[0], d[1]);
+			    in32(r, d[0]), in(r, d[1]), d[0], d[1], true);
 	return bytes_moved(r, d, 4);
 }
 
@@ -171,13 +171,14 @@ static double run_xent(struct bench_rig *r, const int64_t *d)
 	float *max = out32(r, d[0]), *sum = out32(r, d[0]), *target = out32(r, d[0]);
 	r->ops->xent_max(r->backend, max, logits, d[0], d[1], d[1]);
 	r->ops->xent_exp(r->backend, logits, sum, target, max, r->ids, d[0], d[1], d[1], 0);
-	r->ops->xent_grad(r->backend, logits, sum, r->ids, 0.1f, d[0], d[1], d[1], 0);
+	r->ops->xent_grad(r->backend, logits, sum, r->ids, &r->numbers->logit_scale, d[0], d[1], d[1],
+			  0);
 	return bytes_moved(r, d, 5);
 }
 
 static double run_sum_rows(struct bench_rig *r, const int64_t *d)
 {
-	r->ops->sum_rows(r->backend, out32(r, d[1]), in(r, d[0] * d[1]), d[0], d[1]);
+	r->ops->sum_rows(r->backend, out32(r, d[1]), in(r, d[0] * d[1]), d[0], d[1], true);
 	return bytes_moved(r, d, 1);
 }
 
@@ -192,9 +193,7 @@ static double run_copies(struct bench_rig *r, const int64_t *d)
 /* Does what a training step does with each parameter. */
 static double run_optimizer(struct bench_rig *r, const int64_t *d)
 {
-	const struct adamw_args a = {
-		.lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .grad_scale = 1, .step = 9
-	};
+	const struct adamw_args a = { .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f };
 	int64_t n = d[0] * d[1];
 	const float *grad = in32(r, n);
 	float *p = out32(r, n);
@@ -207,7 +206,7 @@ static double run_optimizer(struct bench_rig *r, const int64_t *d)
 				  .stored = r->width < (int64_t)sizeof *p ? out(r, n) : NULL };
 	backend_zero(r->backend, out32(r, n), (size_t)n * sizeof *p);
 	r->ops->sqnorm(r->backend, r->sum, grad, n);
-	r->ops->adamw(r->backend, &u, 1, &a);
+	r->ops->adamw(r->backend, &u, 1, &a, r->numbers);
 	return 28.0 * (double)n;
 }
 
@@ -241,7 +240,7 @@ static struct fp8_tensor eight(struct bench_rig *r, int64_t n)
 	size_t all = r->arena / (size_t)r->width, at = r->at[BENCH_INPUT] / (size_t)r->width;
 	in(r, n);
 	return (struct fp8_tensor){ r->eight + (at + (size_t)n <= all ? at : 0), r->scale,
-				    FP8_E4M3 };
+				    FP8_E4M3, false };
 }
 
 double bench_rig_eight(struct bench_rig *r, enum rate_class form, const int64_t *d)
@@ -254,7 +253,8 @@ double bench_rig_eight(struct bench_rig *r, enum rate_class form, const int64_t 
 						   : f;
 	struct fp8_tensor left = eight(r, rows_of * depth), right = eight(r, columns * depth);
 	void *y = weight ? (void *)out32(r, rows_of * columns) : out(r, rows_of * columns);
-	r->ops->fp8_product(r->backend, y, &left, &right, NULL, weight, rows_of, columns, depth);
+	r->ops->fp8_product(r->backend, y, &left, &right, NULL, weight, weight, rows_of, columns,
+			    depth);
 	return 2.0 * (double)(n * c * f);
 }
 
@@ -294,6 +294,9 @@ static int fill_arenas(struct bench_rig *r, const struct bench_rig_setup *s, str
 
 static int fill_tables(struct bench_rig *r, struct err *e)
 {
+	static const struct step_numbers numbers = {
+		.step = 9, .lr = 1e-3f, .grad_scale = 1, .logit_scale = 0.1f
+	};
 	size_t angles = (size_t)r->tokens * BENCH_ROPE_DIM / 2;
 	int32_t *ids = malloc((size_t)r->tokens * sizeof *ids);
 	float *ones = malloc(angles * sizeof *ones);
@@ -301,7 +304,8 @@ static int fill_tables(struct bench_rig *r, struct err *e)
 	r->cos = backend_alloc(r->backend, angles * sizeof *ones);
 	r->sin = backend_alloc(r->backend, angles * sizeof *ones);
 	r->sum = backend_alloc(r->backend, sizeof *r->sum);
-	bool good = ids && ones && r->ids && r->cos && r->sin && r->sum;
+	r->numbers = backend_alloc(r->backend, sizeof *r->numbers);
+	bool good = ids && ones && r->ids && r->cos && r->sin && r->sum && r->numbers;
 	for (int64_t i = 0; good && i < r->tokens; i++)
 		ids[i] = (int32_t)(i * 31 % 500);
 	for (size_t i = 0; good && i < angles; i++)
@@ -309,6 +313,7 @@ static int fill_tables(struct bench_rig *r, struct err *e)
 	if (good) {
 		backend_put(r->backend, r->ids, ids, (size_t)r->tokens * sizeof *ids);
 		backend_put(r->backend, r->cos, ones, angles * sizeof *ones);
+		backend_put(r->backend, r->numbers, &numbers, sizeof numbers);
 	}
 	free(ids);
 	free(ones);
@@ -348,7 +353,8 @@ int bench_rig_open(struct bench_rig *r, const struct bench_rig_setup *s, struct 
 
 void bench_rig_close(struct bench_rig *r)
 {
-	void *const arrays[] = { r->ids, r->cos, r->sin, r->sum, r->eight, r->scale };
+	void *const arrays[] = { r->ids, r->cos, r->sin, r->sum, r->numbers,
+				 r->eight, r->scale };
 	for (int i = 0; i < BENCH_ARENAS; i++)
 		if (r->arenas[i])
 			backend_free(r->backend, r->arenas[i]);

@@ -30,6 +30,7 @@ struct bench_rig {
 	int32_t *ids;
 	float *cos, *sin; /* of angle 0 */
 	double *sum;      /* so that the results are used */
+	struct step_numbers *numbers; /* of the optimizer and of cross-entropy */
 	/* for products of 8-bit numbers; NULL: there are none */
 	uint8_t *eight;
 	struct fp8_scale *scale;

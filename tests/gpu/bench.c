@@ -15,6 +15,8 @@
  *                              `calibrate`, by what that measured
  *     turn STEPS               {"seconds": […], "loss": …, "peak_bytes": …}: the seconds of
  *                              each step, until the device has finished
+ *     choices                  {"choices": [{"key": …, "note": …}, …]}: what was measured to choose
+ *                              algorithms, unless the model has job.deterministic=yes
  *     close                    {}
  *
  * A command that fails answers {"error": "…"}.
@@ -31,6 +33,7 @@
 #include "agent/engine/optim/optim.h"
 #include "agent/engine/pipeline/engine.h"
 #include "agent/engine/train/state.h"
+#include "base/choices.h"
 #include "base/clock.h"
 #include "base/philox.h"
 #include "plan/plan.h"
@@ -106,6 +109,14 @@ static int host_threads(const char *backend_name)
 	return CPU_COUNT(&cores) < 64 ? CPU_COUNT(&cores) : 64;
 }
 
+/* As a run of muster does in its first step, and at once, since there is one rank. */
+static void want_choices(struct bench *b)
+{
+	struct choices *c = backend_choices(pipeline_backend(b->engine));
+	if (c && !b->job.job.deterministic)
+		choices_set_mode(c, CHOICES_MEASURED);
+}
+
 static int open_model(struct bench *b, struct err *e)
 {
 	const struct layout alone = layout_of(&b->job, 1);
@@ -119,10 +130,12 @@ static int open_model(struct bench *b, struct err *e)
 	if (rank_view_init(&b->job, &alone, 0, &b->view, e) || pipeline_open(&opt, &b->engine, e) ||
 	    make_batches(b, e))
 		return -1;
+	want_choices(b);
 	const struct optim_options o = { .backend = pipeline_backend(b->engine),
 					 .store = pipeline_store(b->engine),
 					 .job = &b->job,
-					 .spill_dir = "." };
+					 .spill_dir = ".",
+					 .numbers = pipeline_numbers(b->engine) };
 	if (optim_open(&o, &b->optim, e))
 		return -1;
 	const struct train_state state = { .store = pipeline_store(b->engine), .optim = b->optim };
@@ -233,6 +246,21 @@ static int command_close(struct bench *b, char *words, struct err *e)
 	return 0;
 }
 
+/* What was chosen by measurement so far, with the measured times. */
+static int command_choices(struct bench *b, char *words, struct err *e)
+{
+	const char *key, *note;
+	(void)words;
+	if (!b->open)
+		return err_set(e, ERR_USAGE, "choices needs an open model");
+	const struct choices *c = backend_choices(pipeline_backend(b->engine));
+	printf("{\"choices\": [");
+	for (int i = 0; c && choices_at(c, i, &key, &note); i++)
+		printf("%s{\"key\": \"%s\", \"note\": \"%s\"}", i ? ", " : "", key, note);
+	puts("]}");
+	return 0;
+}
+
 static int open_backend(const struct bench *b, struct backend **k, struct err *e)
 {
 	char name[64];
@@ -336,7 +364,7 @@ static const struct command {
 	{ "gemm", command_gemm },       { "copy", command_copy },
 	{ "open", command_open },       { "turn", command_turn },
 	{ "close", command_close },     { "calibrate", command_calibrate },
-	{ "predict", command_predict },
+	{ "predict", command_predict }, { "choices", command_choices },
 };
 
 static void print_error(const struct err *e)

@@ -263,6 +263,7 @@ def step(model):
             mine["predicted"] = bench.ask("predict", run.left(10))
             take_turns(run, fragment, [(mine, bench, False)] + [(sides[f"PyTorch, {mode}"], talk, True) for mode, talk in peers])
             judge(fragment, model, mine)
+            mine["choices"] = bench.ask("choices", run.left(10)).get("choices", [])
             for mode, talk in peers:
                 sides[f"PyTorch, {mode}"]["chose"] = talk.ask("chose", run.left(30))
         finally:

@@ -99,7 +99,13 @@ def steps(r):
                          f"{100 * flops / limit_of(r):.1f} %" if limit_of(r) else "", f"{best / s:.3f}" if best else "", f"{peak / GIB:.2f}"))
         out += [f"### {model}", ""] + table(("side", "step, ms", "turns, ms", "tokens/s", "model TFLOP/s", "of the limit", "× the faster PyTorch",
                                              "peak GiB"), rows)
-    return out + chosen(r) if r["step"] else []
+    return out + choices(r) + chosen(r) if r["step"] else []
+
+
+def choices(r):
+    rows = [(model, c["key"], c["note"]) for model, sides in sorted(r["step"].items()) for c in sides.get("muster", {}).get("choices", [])]
+    head = ["Algorithms that muster chose by measurement:", ""]
+    return head + [f"- {model}, {cell(key)}: {cell(note)}" for model, key, note in rows] + [""] if rows else []
 
 
 def names_of(chose):
@@ -179,12 +185,14 @@ def attention(r):
         for way, op in (("forward", "attention_fwd"), ("backward", "attention_bwd")):
             k, theirs = mine.get((a["model"], op, a["what"])), a.get(way + "_s")
             if k:
-                rows.append((f"{a['what']}, {way}", f"{1e6 * k['seconds']:.1f}", f"{k['flops'] / k['seconds'] / 1e12:.1f}",
+                both = [f"{1e6 * k[form]:.1f}" if k.get(form) else "" for form in ("own", "cudnn")]
+                rows.append((f"{a['what']}, {way}", f"{1e6 * k['seconds']:.1f}", *both, f"{k['flops'] / k['seconds'] / 1e12:.1f}",
                              f"{1e6 * theirs:.1f}" if theirs else a.get("error", "")[:80], f"{theirs / k['seconds']:.3f}" if theirs else ""))
     if not rows:
         return []
-    out = ["## Attention beside scaled_dot_product_attention", ""] + table(("attention", "muster, µs", "TFLOP/s", "PyTorch, µs", "× PyTorch"), rows)
+    out = ["## Attention beside scaled_dot_product_attention", ""] + table(("attention", "muster, µs", "own, µs", "cuDNN, µs", "TFLOP/s", "PyTorch, µs", "× PyTorch"), rows)
     chose = [f"- PyTorch chose for {a['what']}: {names_of(a['chose'])}" for a in r["attention"] if a.get("chose")]
+    chose += [f"- muster chose {k['chose']} for `{k['key']}`: {k['note']}" for k in r["kernels"] if k.get("chose")]
     return out + chose + ([""] if chose else [])
 
 
