@@ -477,19 +477,23 @@ static void a_deterministic_job_measures_nothing(void **state)
  * the device. */
 static void counts_that_stay_wait_for_nothing(void **state)
 {
-	static const struct cell stay = { "stay", &even, FEW, 0, { BF16, "model.aux_loss=0" },
-					  { 0 } },
-				 fixed = { "stay, capacity", &even, FEW, 0,
-					   { BF16, "model.aux_loss=0", "model.capacity=1" },
-					   { 0 } },
-				 leave = { "leave", &even, FEW, 0, { BF16 }, { 0 } };
+	static const struct cell
+		stay = { "stay", &even, FEW, 0, { BF16, "model.aux_loss=0" }, { 0 } },
+		fixed = { "stay, capacity",
+			  &even,
+			  FEW,
+			  0,
+			  { BF16, "model.aux_loss=0", "model.capacity=1" },
+			  { 0 } },
+		leave = { "leave", &even, FEW, 0, { BF16 }, { 0 } };
 	(void)state;
 	struct course *a = course_of(&stay, "cuda", NULL), *b = course_of(&fixed, "cuda", NULL),
 		      *c = course_of(&leave, "cuda", NULL);
 	go(a);
 	go(b);
 	go(c);
-	printf("    waits in a step: %lld, with a capacity %lld, with the counts on the host %lld\n",
+	printf("    waits in a step: %lld, with a capacity %lld, with the counts on the host "
+	       "%lld\n",
 	       (long long)a->waits, (long long)b->waits, (long long)c->waits);
 	assert_int_equal(a->waits, b->waits);
 	assert_int_equal(c->waits, a->waits + even.layers * even.global);
