@@ -95,6 +95,7 @@ struct course {
 	double predicted, taken; /* bytes of device memory */
 	/* bytes of the first rank's gradients, and those that its last step zeroed */
 	int64_t gradients, zeroed;
+	int64_t waits; /* of the host in that step */
 	/* the run folder with choices; NULL: nothing is chosen */
 	const char *run_dir;
 	int fastest[2]; /* algorithm of products, on the first rank and on others */
@@ -128,6 +129,12 @@ static void set_speeds(const struct course *c, struct comm *world)
 		double_blas.seconds[i] = i == c->fastest[comm_rank(world) != 0] ? 5e-6 : 10e-6;
 }
 
+static int64_t waits_now(void)
+{
+	struct double_calls calls = double_calls();
+	return calls.stream_waits + calls.event_waits;
+}
+
 static int attend(struct comm *world, void *arg, struct err *e)
 {
 	struct course *c = arg;
@@ -141,7 +148,7 @@ static int attend(struct comm *world, void *arg, struct err *e)
 		rc = train_choices_begin(world, &t.view, pipeline_backend(t.engine), c->run_dir,
 					 c->from, &choices, e);
 	for (int step = c->from; !rc && step < c->to; step++) {
-		int64_t before = double_bytes_zeroed();
+		int64_t before = double_bytes_zeroed(), waits = waits_now();
 		rc = trainee_step(&t, step, &loss, &norm, e) || train_choices_agree(&choices, e)
 			     ? -1
 			     : 0;
@@ -149,6 +156,7 @@ static int attend(struct comm *world, void *arg, struct err *e)
 			c->loss[step] = loss;
 			c->norm[step] = norm;
 			c->zeroed = double_bytes_zeroed() - before;
+			c->waits = waits_now() - waits;
 			c->gradients = param_store_owned(pipeline_store(t.engine)) *
 				       (int64_t)sizeof(float);
 		}
@@ -465,6 +473,35 @@ static void a_deterministic_job_measures_nothing(void **state)
 	drop(never);
 }
 
+/* A layer of experts waits for its counts in the forward pass of each micro-batch, unless they stay on
+ * the device. */
+static void counts_that_stay_wait_for_nothing(void **state)
+{
+	static const struct cell
+		stay = { "stay", &even, FEW, 0, { BF16, "model.aux_loss=0" }, { 0 } },
+		fixed = { "stay, capacity",
+			  &even,
+			  FEW,
+			  0,
+			  { BF16, "model.aux_loss=0", "model.capacity=1" },
+			  { 0 } },
+		leave = { "leave", &even, FEW, 0, { BF16 }, { 0 } };
+	(void)state;
+	struct course *a = course_of(&stay, "cuda", NULL), *b = course_of(&fixed, "cuda", NULL),
+		      *c = course_of(&leave, "cuda", NULL);
+	go(a);
+	go(b);
+	go(c);
+	printf("    waits in a step: %lld, with a capacity %lld, with the counts on the host "
+	       "%lld\n",
+	       (long long)a->waits, (long long)b->waits, (long long)c->waits);
+	assert_int_equal(a->waits, b->waits);
+	assert_int_equal(c->waits, a->waits + even.layers * even.global);
+	drop(a);
+	drop(b);
+	drop(c);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -474,6 +511,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(replayed_passes_give_the_same_bits),
 		cmocka_unit_test(a_stop_changes_no_bits),
 		cmocka_unit_test(a_step_zeroes_only_tables),
+		cmocka_unit_test(counts_that_stay_wait_for_nothing),
 		cmocka_unit_test(ranks_that_measure_differently_use_the_same_algorithms),
 		cmocka_unit_test(a_run_keeps_its_choices),
 		cmocka_unit_test(a_new_run_takes_what_an_earlier_one_measured),
