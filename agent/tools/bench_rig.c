@@ -171,8 +171,8 @@ static double run_xent(struct bench_rig *r, const int64_t *d)
 	float *max = out32(r, d[0]), *sum = out32(r, d[0]), *target = out32(r, d[0]);
 	r->ops->xent_max(r->backend, max, logits, d[0], d[1], d[1]);
 	r->ops->xent_exp(r->backend, logits, sum, target, max, r->ids, d[0], d[1], d[1], 0);
-	r->ops->xent_grad(r->backend, logits, sum, r->ids, &r->numbers->logit_scale, d[0], d[1], d[1],
-			  0);
+	r->ops->xent_grad(r->backend, logits, sum, r->ids, &r->numbers->logit_scale, d[0], d[1],
+			  d[1], 0);
 	return bytes_moved(r, d, 5);
 }
 
@@ -239,8 +239,8 @@ static struct fp8_tensor eight(struct bench_rig *r, int64_t n)
 {
 	size_t all = r->arena / (size_t)r->width, at = r->at[BENCH_INPUT] / (size_t)r->width;
 	in(r, n);
-	return (struct fp8_tensor){ r->eight + (at + (size_t)n <= all ? at : 0), r->scale,
-				    FP8_E4M3, false };
+	return (struct fp8_tensor){ r->eight + (at + (size_t)n <= all ? at : 0), r->scale, FP8_E4M3,
+				    false };
 }
 
 double bench_rig_eight(struct bench_rig *r, enum rate_class form, const int64_t *d)
@@ -252,6 +252,7 @@ double bench_rig_eight(struct bench_rig *r, enum rate_class form, const int64_t 
 			: form == RATE_PRODUCT_FWD ? c
 						   : f;
 	struct fp8_tensor left = eight(r, rows_of * depth), right = eight(r, columns * depth);
+	left.fast = form == RATE_PRODUCT_FWD; /* as linears do */
 	void *y = weight ? (void *)out32(r, rows_of * columns) : out(r, rows_of * columns);
 	r->ops->fp8_product(r->backend, y, &left, &right, NULL, weight, weight, rows_of, columns,
 			    depth);
@@ -353,8 +354,7 @@ int bench_rig_open(struct bench_rig *r, const struct bench_rig_setup *s, struct 
 
 void bench_rig_close(struct bench_rig *r)
 {
-	void *const arrays[] = { r->ids, r->cos, r->sin, r->sum, r->numbers,
-				 r->eight, r->scale };
+	void *const arrays[] = { r->ids, r->cos, r->sin, r->sum, r->numbers, r->eight, r->scale };
 	for (int i = 0; i < BENCH_ARENAS; i++)
 		if (r->arenas[i])
 			backend_free(r->backend, r->arenas[i]);

@@ -28,8 +28,8 @@ struct bench_rig {
 	size_t at[BENCH_ARENAS];
 	int64_t tokens; /* the most rows of rope and of cross-entropy */
 	int32_t *ids;
-	float *cos, *sin; /* of angle 0 */
-	double *sum;      /* so that the results are used */
+	float *cos, *sin;             /* of angle 0 */
+	double *sum;                  /* so that the results are used */
 	struct step_numbers *numbers; /* of the optimizer and of cross-entropy */
 	/* for products of 8-bit numbers; NULL: there are none */
 	uint8_t *eight;
