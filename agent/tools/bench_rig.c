@@ -252,6 +252,7 @@ double bench_rig_eight(struct bench_rig *r, enum rate_class form, const int64_t 
 			: form == RATE_PRODUCT_FWD ? c
 						   : f;
 	struct fp8_tensor left = eight(r, rows_of * depth), right = eight(r, columns * depth);
+	left.fast = form == RATE_PRODUCT_FWD; /* as linears do */
 	void *y = weight ? (void *)out32(r, rows_of * columns) : out(r, rows_of * columns);
 	r->ops->fp8_product(r->backend, y, &left, &right, NULL, weight, weight, rows_of, columns,
 			    depth);
