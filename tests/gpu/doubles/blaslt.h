@@ -36,6 +36,7 @@ struct blas_desc {
 	const void *scales[4]; /* of A, B, C, D; NULL: 1 */
 	float *amax;
 	int64_t bias_stride, aux_ld, aux_stride;
+	int8_t fast; /* fast accumulation, which the double computes exactly */
 };
 
 struct blas_pref {
@@ -55,6 +56,8 @@ struct blas_call {
 
 /* The heuristic finds no algorithm, for tests of that case. */
 extern bool double_blas_refuses;
+/* How many products were queued with fast accumulation. */
+extern int double_blas_fast;
 /* Epilogues need another algorithm than the product alone. */
 extern bool double_blas_apart;
 
