@@ -116,7 +116,7 @@ static void set_number(const struct backend *k, void *row, int64_t i, double x)
 
 void backend_host_fp8_product(struct backend *k, void *d, const struct fp8_tensor *left,
 			      const struct fp8_tensor *right, const void *bias, bool single,
-			      int64_t m, int64_t n, int64_t depth)
+			      bool add, int64_t m, int64_t n, int64_t depth)
 {
 	const size_t width = k->element == sizeof(double) ? sizeof(double) : sizeof(float);
 	char *row = backend_scratch(k, 0), *added = row + BACKEND_SCRATCH / 2;
@@ -127,7 +127,7 @@ void backend_host_fp8_product(struct backend *k, void *d, const struct fp8_tenso
 	if (bias)
 		k->ops.storage_to_fp32(k, (float *)(void *)added, bias, n);
 	for (int64_t i = 0; i < m; i++) {
-		const void *before = single ? (char *)d + (size_t)(i * n) * width : added;
+		const void *before = single && add ? (char *)d + (size_t)(i * n) * width : added;
 		for (int64_t j = 0; j < n; j++)
 			set_number(k, row, j,
 				   number(k, before, j) + dot(left, a, i, right, b, j, depth));

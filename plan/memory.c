@@ -7,15 +7,8 @@
 
 /* Bytes: an fp32 number; a token; the scratch memory of a CPU thread for 2-byte storage
  * (kernels/ops.h, BACKEND_LOW_PRECISION_LANE); what the operations on a GPU need whatever the
- * shapes are (kernels/cuda: scratch memory and the workspace of products); the sum of the
- * gradients' squares. */
-enum {
-	ELEMENT = 4,
-	TOKEN = 4,
-	LOW_PRECISION_LANE = 16 << 20,
-	CUDA_FIXED = (64 + 32) << 20,
-	SQUARES = 8
-};
+ * shapes are (kernels/cuda: scratch memory and the workspace of products). */
+enum { ELEMENT = 4, TOKEN = 4, LOW_PRECISION_LANE = 16 << 20, CUDA_FIXED = (64 + 32) << 20 };
 
 /* --- Activations --- */
 
@@ -210,7 +203,7 @@ double plan_memory_rest(const struct job *job, int micros, int threads)
 	if (plan_memory_foreign(job))
 		return 0;
 	if (job->job.device == DEVICE_CUDA) /* tokens wait in the host's memory */
-		return CUDA_FIXED + SQUARES;
+		return CUDA_FIXED + ZERO_STEP_NUMBERS;
 	return token_bytes(job, micros) +
 	       (low_precision ? (double)LOW_PRECISION_LANE * (threads ? threads : 1) : 0);
 }

@@ -240,10 +240,10 @@ static void product_op(struct backend *k, void *d, const struct fp8_tensor *left
 
 extern "C" void fp8_fallback_product(struct backend *k, void *d, const struct fp8_tensor *left,
 				     const struct fp8_tensor *right, const void *bias, bool single,
-				     int64_t m, int64_t n, int64_t depth)
+				     bool add, int64_t m, int64_t n, int64_t depth)
 {
 	if (single || cuda_of(k)->storage == STORE_FP32)
-		product_op<float>(k, d, left, right, bias, single, m, n, depth);
+		product_op<float>(k, d, left, right, bias, single && add, m, n, depth);
 	else if (cuda_of(k)->storage == STORE_BF16)
 		product_op<__nv_bfloat16>(k, d, left, right, bias, false, m, n, depth);
 	else

@@ -100,6 +100,12 @@ static void product_args(const struct dims *d, struct arg *a)
 static void product_single_args(const struct dims *d, struct arg *a)
 {
 	product_args(d, a);
+	a[0] = (struct arg){ SET, d->n * d->c, 1, SINGLE };
+}
+
+static void product_add_args(const struct dims *d, struct arg *a)
+{
+	product_args(d, a);
 	a[0] = (struct arg){ ADD, d->n * d->c, 1, SINGLE };
 }
 
@@ -114,24 +120,29 @@ static void product_prepare(const struct ops *o, struct backend *k, const struct
 }
 
 static void product(const struct ops *o, struct backend *k, const struct dims *d, void **p,
-		    bool single)
+		    bool single, bool add)
 {
 	const struct fp8_scale *s = p[3];
 	const struct fp8_tensor left = { p[1], &s[0], format_of(d), d->fused },
 				right = { p[2], &s[1], FP8_E4M3, false };
-	o->fp8_product(k, p[0], &left, &right, d->fused && !single ? p[4] : NULL, single, d->n,
+	o->fp8_product(k, p[0], &left, &right, d->fused && !single ? p[4] : NULL, single, add, d->n,
 		       d->c, d->d);
 }
 
 static void product_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	product(o, k, d, p, false);
+	product(o, k, d, p, false, false);
 }
 
 static void product_single_run(const struct ops *o, struct backend *k, const struct dims *d,
 			       void **p)
 {
-	product(o, k, d, p, true);
+	product(o, k, d, p, true, false);
+}
+
+static void product_add_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	product(o, k, d, p, true, true);
 }
 
 #define PRODUCT_DIMS \
@@ -287,6 +298,7 @@ const struct op_test fp8_ops[] = {
 	{ "fp8_cast_current", NULL, true, cast_args, current_prepare, current_run, CURRENT_DIMS },
 	{ "fp8_product", NULL, true, product_args, product_prepare, product_run, PRODUCT_DIMS },
 	{ "fp8_product single", NULL, true, product_single_args, product_prepare, product_single_run, PRODUCT_DIMS },
+	{ "fp8_product add", NULL, true, product_add_args, product_prepare, product_add_run, PRODUCT_DIMS },
 	{ "layernorm_fwd_largest", NULL, true, largest_args, largest_prepare, layernorm_largest_run, LARGEST_DIMS },
 	{ "rmsnorm_fwd_largest", NULL, true, rmsnorm_largest_args, largest_prepare, rmsnorm_largest_run, LARGEST_DIMS },
 	{ "gelu_fwd_largest", NULL, true, largest_args_one, largest_prepare, gelu_largest_run, LARGEST_DIMS },

@@ -78,6 +78,9 @@ void model_check_gradients(struct model *m, int unit)
 	for (int i = u->first; m->check && !m->check->found.bad && i < u->first + u->n_params;
 	     i++) {
 		const struct param *p = &c->params[i];
+		const struct grad_range r = { p->offset - u->lo, p->count };
+		if (!param_store_has_grads(m->store, unit, &r, 1))
+			continue;
 		check_numbers(m, p->name, m->grads[unit] + (p->offset - u->lo), p->count,
 			      NUMBER_FP32);
 		m->check->found.gradient = m->check->found.bad;

@@ -78,12 +78,12 @@ static void input_grad(struct model *m, const struct linear_view *l, void *dx, c
 static void weight_grad(struct model *m, const struct linear_view *l, const struct block_saved *k,
 			const void *dy, const void *x)
 {
-	if (m->d.fp8)
+	if (m->d.fp8) {
 		model_linear_fp8_weight(m, l, k, dy, x);
-	else
-		m->ops->linear_bwd_weight(m->backend, model_unit_grad(m, l->unit, l->w),
-					  model_unit_grad(m, l->unit, l->b), dy, x, m->d.n, l->in,
-					  l->out);
+		return;
+	}
+	const struct weight_grad g = model_linear_grad(m, l);
+	m->ops->linear_bwd_weight(m->backend, g.w, g.b, dy, x, m->d.n, l->in, l->out, g.add);
 }
 
 int model_all_rows(struct model *m, const void *x, const void **full, struct err *e)

@@ -105,7 +105,8 @@ void model_linear_fp8_forward(const struct pass *p, const struct linear_view *l,
 				right = weights(m, l, false);
 	cast(m, m->scratch[SCRATCH_FP8_ROWS], copy_to_write(p, l, k), input_scale(l, k),
 	     model_linear_fp8_largest(m, l, k), FP8_E4M3, x, m->d.n, l->in);
-	m->ops->fp8_product(m->backend, y, &left, &right, bias, false, m->d.n, l->out, l->in);
+	m->ops->fp8_product(m->backend, y, &left, &right, bias, false, false, m->d.n, l->out,
+			    l->in);
 }
 
 void model_linear_fp8_restore(const struct pass *p, const struct linear_view *l,
@@ -143,7 +144,8 @@ void model_linear_fp8_input(struct model *m, const struct linear_view *l, void *
 	const struct fp8_tensor left = { m->scratch[SCRATCH_FP8_ROWS], gradient_scale(m, l),
 					 gradient_format(m), false },
 				right = weights(m, l, true);
-	m->ops->fp8_product(m->backend, dx, &left, &right, NULL, false, m->d.n, l->in, l->out);
+	m->ops->fp8_product(m->backend, dx, &left, &right, NULL, false, false, m->d.n, l->in,
+			    l->out);
 }
 
 /* Where no copy of x was kept, its transpose overwrites the gradient's untransposed copy, which is
@@ -152,14 +154,15 @@ void model_linear_fp8_weight(struct model *m, const struct linear_view *l,
 			     const struct block_saved *k, const void *dy, const void *x)
 {
 	uint8_t *copy = copy_of(l, k), *at = copy ? copy : m->scratch[SCRATCH_FP8_ROWS];
+	const struct weight_grad g = model_linear_grad(m, l);
 	const struct fp8_tensor left = { m->scratch[SCRATCH_FP8_TRANSPOSED], gradient_scale(m, l),
 					 gradient_format(m), false },
 				right = { at, input_scale(l, k), FP8_E4M3, false };
 	if (!copy)
 		m->ops->fp8_cast(m->backend, NULL, at, input_scale(l, k), x, FP8_E4M3, m->d.n,
 				 l->in);
-	m->ops->fp8_product(m->backend, model_unit_grad(m, l->unit, l->w), &left, &right, NULL,
-			    true, l->out, l->in, m->d.n);
-	if (l->b >= 0)
-		m->ops->sum_rows(m->backend, model_unit_grad(m, l->unit, l->b), dy, m->d.n, l->out);
+	m->ops->fp8_product(m->backend, g.w, &left, &right, NULL, true, g.add, l->out, l->in,
+			    m->d.n);
+	if (g.b)
+		m->ops->sum_rows(m->backend, g.b, dy, m->d.n, l->out, g.add);
 }

@@ -47,6 +47,11 @@ int model_loss(struct model *m, double *losses, struct err *e)
 	return backend_get(m->backend, losses, m->loss, LOSSES * sizeof *losses, e);
 }
 
+const double *model_losses(const struct model *m)
+{
+	return m->loss;
+}
+
 static int forward_layer(struct pass *p, int i, struct stream *s, struct err *e)
 {
 	struct model *m = p->m;
@@ -187,6 +192,7 @@ int model_open(const struct model_options *opt, struct model **out, struct err *
 	m->tp = opt->tp;
 	m->cp = opt->cp;
 	m->spill_dir = opt->spill_dir;
+	m->logit_scale = &opt->numbers->logit_scale;
 	activations_dims_of(v->job, m->shape, &v->layout, v->at.tp, split, &m->d);
 	m->d.device = !backend_on_host(m->backend);
 	m->head_first = activations_first_head(m->shape, &v->layout, v->at.tp);

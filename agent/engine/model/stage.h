@@ -103,6 +103,7 @@ struct model {
 	const int32_t *positions_at; /* `positions` in the backend's memory */
 	/* sums of the losses, in the backend's memory; on the host `loss` is `losses_here` */
 	double losses_here[LOSSES], *loss;
+	const float *logit_scale;   /* factor of each token's loss, in the backend's memory */
 	struct pass_graphs *graphs; /* NULL: passes are not recorded */
 	struct model_check *check;  /* NULL: passes are not checked */
 	enum model_plant plant;
@@ -166,7 +167,21 @@ int model_unit_grads(struct model *m, int unit, struct err *e);
 int model_unit_done(struct pass *p, int unit, bool ends, struct err *e);
 /* NULL if offset < 0. */
 const void *model_unit_param(const struct model *m, int unit, int64_t offset);
-float *model_unit_grad(const struct model *m, int unit, int64_t offset);
+/* Where a backward pass puts the gradients of weights and of a bias (NULL: there is none), and
+ * whether it adds to them or sets them. The caller does that before the next of these calls for the
+ * same parameters. */
+struct weight_grad {
+	float *w, *b;
+	bool add;
+};
+struct weight_grad model_linear_grad(struct model *m, const struct linear_view *l);
+struct weight_grad model_norm_grad(struct model *m, const struct norm_view *v);
+/* Of n experts' products, whose weights are `stride` elements apart. */
+struct weight_grad model_experts_grad(struct model *m, const struct linear_view *l, int64_t stride,
+				      int n);
+/* For gradients that can only be added to, of `count` elements: they are zeroed if they have no
+ * contributions. */
+float *model_table_grad(struct model *m, int unit, int64_t offset, int64_t count);
 
 /* linear.c. model_all_rows: all n rows of x; that is x itself, or with sp a gather into scratch.
  * model_to_stream reduces n rows to the stream's rows y; the n rows must be where

@@ -48,11 +48,11 @@ static void cast_current(struct backend *k, uint8_t *y, uint8_t *transposed, str
 }
 
 static void product(struct backend *k, void *d, const struct fp8_tensor *left,
-		    const struct fp8_tensor *right, const void *bias, bool single, int64_t m,
-		    int64_t n, int64_t depth)
+		    const struct fp8_tensor *right, const void *bias, bool single, bool add,
+		    int64_t m, int64_t n, int64_t depth)
 {
 	*(left->fast ? &counted.fast : single ? &counted.gradients : &counted.exact) += 1;
-	real.fp8_product(k, d, left, right, bias, single, m, n, depth);
+	real.fp8_product(k, d, left, right, bias, single, add, m, n, depth);
 }
 
 /* The casts inside these ops belong to their composed form. */
