@@ -1,5 +1,7 @@
 /* Activations, bound by memory bandwidth, one pack at a time. GELU's tanh formula equals
- * x sigmoid(2u), which loses no precision for large -x. */
+ * x sigmoid(2u), which loses no precision for large -x. Kernels with LARGEST also find the largest
+ * number that they store. */
+#include "kernels/cuda/largest.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/tile.cuh"
@@ -40,9 +42,11 @@ template <class T> __device__ inline float gelu_slope(float all)
 	return s + x * s * (1.0f - s) * du;
 }
 
-template <class T, int V>
-__global__ void __launch_bounds__(FLAT) gelu_fwd_kernel(T *y, const T *x, int64_t count)
+template <class T, int V, bool LARGEST>
+__global__ void __launch_bounds__(FLAT)
+	gelu_fwd_kernel(T *y, const T *x, int64_t count, struct fp8_scale *s)
 {
+	uint32_t most = 0;
 	float a[FLAT_TURNS][V];
 	#pragma unroll
 	for (int t = 0; t < FLAT_TURNS; t++)
@@ -53,13 +57,18 @@ __global__ void __launch_bounds__(FLAT) gelu_fwd_kernel(T *y, const T *x, int64_
 		for (int i = 0; i < V; i++)
 			a[t][i] = gelu<T>(a[t][i]);
 		store_some<V>(y + flat_at<V>(t), a[t], count - flat_at<V>(t));
+		if (LARGEST)
+			most = most_of_some<T, V>(a[t], count - flat_at<V>(t), most);
 	}
+	if (LARGEST)
+		raise_largest_of_warp(s, most);
 }
 
-template <class T, int V>
+template <class T, int V, bool LARGEST>
 __global__ void __launch_bounds__(FLAT)
-	gelu_bwd_kernel(T *dx, const T *dy, const T *x, int64_t count)
+	gelu_bwd_kernel(T *dx, const T *dy, const T *x, int64_t count, struct fp8_scale *s)
 {
+	uint32_t most = 0;
 	float a[FLAT_TURNS][V], d[FLAT_TURNS][V];
 	#pragma unroll
 	for (int t = 0; t < FLAT_TURNS; t++) {
@@ -72,51 +81,65 @@ __global__ void __launch_bounds__(FLAT)
 		for (int i = 0; i < V; i++)
 			d[t][i] *= gelu_slope<T>(a[t][i]);
 		store_some<V>(dx + flat_at<V>(t), d[t], count - flat_at<V>(t));
+		if (LARGEST)
+			most = most_of_some<T, V>(d[t], count - flat_at<V>(t), most);
 	}
+	if (LARGEST)
+		raise_largest_of_warp(s, most);
 }
 
 /* A row of y has f elements, a row of gu 2 f: gate, then up. */
-template <class T, int V>
-__global__ void __launch_bounds__(TILE) swiglu_fwd_kernel(T *y, const T *gu, struct tile tile)
+template <class T, int V, bool LARGEST>
+__global__ void __launch_bounds__(TILE)
+	swiglu_fwd_kernel(T *y, const T *gu, struct tile tile, struct fp8_scale *s)
 {
 	const int64_t row = tile_row(tile), f = tile.packs * V;
+	const bool some = row < tile.n;
 	float gate[TILE_TURNS][V], up[TILE_TURNS][V];
-	if (row >= tile.n)
+	uint32_t most = 0;
+	if (!LARGEST && !some)
 		return;
 	#pragma unroll
 	for (int t = 0; t < TILE_TURNS; t++)
-		if (tile_pack(tile, t) < tile.packs) {
+		if (some && tile_pack(tile, t) < tile.packs) {
 			load<V>(gate[t], gu + row * 2 * f + tile_pack(tile, t) * V);
 			load<V>(up[t], gu + row * 2 * f + f + tile_pack(tile, t) * V);
 		}
 	#pragma unroll
 	for (int t = 0; t < TILE_TURNS; t++)
-		if (tile_pack(tile, t) < tile.packs) {
+		if (some && tile_pack(tile, t) < tile.packs) {
 			#pragma unroll
 			for (int i = 0; i < V; i++)
 				gate[t][i] = gate[t][i] * sigmoid<T>(gate[t][i]) * up[t][i];
 			store<V>(y + row * f + tile_pack(tile, t) * V, gate[t]);
+			if (LARGEST)
+				most = most_of<T, V>(gate[t], most);
 		}
+	if (LARGEST)
+		raise_largest_of_warp(s, most);
 }
 
-template <class T, int V>
+template <class T, int V, bool LARGEST>
 __global__ void __launch_bounds__(TILE)
-	swiglu_bwd_kernel(T *dgu, const T *dy, const T *gu, struct tile tile)
+	swiglu_bwd_kernel(T *dgu, const T *dy, const T *gu, struct tile tile,
+			  struct fp8_scale *largest)
 {
 	const int64_t row = tile_row(tile), f = tile.packs * V;
+	const bool some = row < tile.n;
 	float gate[TILE_TURNS][V], up[TILE_TURNS][V], d[TILE_TURNS][V];
-	if (row >= tile.n)
+	uint32_t most = 0;
+	if (!LARGEST && !some)
 		return;
 	#pragma unroll
 	for (int t = 0; t < TILE_TURNS; t++)
-		if (tile_pack(tile, t) < tile.packs) {
+		if (some && tile_pack(tile, t) < tile.packs) {
 			load<V>(gate[t], gu + row * 2 * f + tile_pack(tile, t) * V);
 			load<V>(up[t], gu + row * 2 * f + f + tile_pack(tile, t) * V);
 			load<V>(d[t], dy + row * f + tile_pack(tile, t) * V);
 		}
 	#pragma unroll
 	for (int t = 0; t < TILE_TURNS; t++)
-		if (tile_pack(tile, t) < tile.packs) {
+		if (some && tile_pack(tile, t) < tile.packs) {
 			#pragma unroll
 			for (int i = 0; i < V; i++) {
 				float s = sigmoid<T>(gate[t][i]), g = gate[t][i], u = up[t][i];
@@ -125,59 +148,120 @@ __global__ void __launch_bounds__(TILE)
 			}
 			store<V>(dgu + row * 2 * f + tile_pack(tile, t) * V, gate[t]);
 			store<V>(dgu + row * 2 * f + f + tile_pack(tile, t) * V, up[t]);
+			if (LARGEST)
+				most = most_of<T, V>(up[t], most_of<T, V>(gate[t], most));
 		}
+	if (LARGEST)
+		raise_largest_of_warp(largest, most);
 }
 
-template <class T> static void gelu_fwd(struct backend *k, void *yv, const void *xv, int64_t count)
+/* s NULL: the largest number is not wanted. */
+template <class T, bool LARGEST>
+static void queue_gelu_fwd(struct backend *k, const char *op, void *yv, const void *xv,
+			   int64_t count, struct fp8_scale *s)
 {
 	T *y = (T *)yv;
 	const T *x = (const T *)xv;
 	constexpr int v = pack_of<T>;
 	if (pack_fits(x, 0) && pack_fits(y, 0))
-		launch(k, "gelu_fwd", gelu_fwd_kernel<T, v>, flat_blocks(count, v), FLAT, 0, y, x,
-		       count);
+		launch(k, op, gelu_fwd_kernel<T, v, LARGEST>, flat_blocks(count, v), FLAT, 0, y, x,
+		       count, s);
 	else
-		launch(k, "gelu_fwd", gelu_fwd_kernel<T, 1>, flat_blocks(count, 1), FLAT, 0, y, x,
-		       count);
+		launch(k, op, gelu_fwd_kernel<T, 1, LARGEST>, flat_blocks(count, 1), FLAT, 0, y, x,
+		       count, s);
 }
 
-template <class T>
-static void gelu_bwd(struct backend *k, void *dxv, const void *dyv, const void *xv, int64_t count)
+template <class T, bool LARGEST>
+static void queue_gelu_bwd(struct backend *k, const char *op, void *dxv, const void *dyv,
+			   const void *xv, int64_t count, struct fp8_scale *s)
 {
 	T *dx = (T *)dxv;
 	const T *dy = (const T *)dyv, *x = (const T *)xv;
 	constexpr int v = pack_of<T>;
 	if (pack_fits(x, 0) && pack_fits(dy, 0) && pack_fits(dx, 0))
-		launch(k, "gelu_bwd", gelu_bwd_kernel<T, v>, flat_blocks(count, v), FLAT, 0, dx, dy,
-		       x, count);
+		launch(k, op, gelu_bwd_kernel<T, v, LARGEST>, flat_blocks(count, v), FLAT, 0, dx,
+		       dy, x, count, s);
 	else
-		launch(k, "gelu_bwd", gelu_bwd_kernel<T, 1>, flat_blocks(count, 1), FLAT, 0, dx, dy,
-		       x, count);
+		launch(k, op, gelu_bwd_kernel<T, 1, LARGEST>, flat_blocks(count, 1), FLAT, 0, dx,
+		       dy, x, count, s);
 }
 
-template <class T>
-static void swiglu_fwd(struct backend *k, void *yv, const void *guv, int64_t n, int64_t f)
+template <class T, bool LARGEST>
+static void queue_swiglu_fwd(struct backend *k, const char *op, void *yv, const void *guv,
+			     int64_t n, int64_t f, struct fp8_scale *s)
 {
 	T *y = (T *)yv;
 	const T *gu = (const T *)guv;
 	constexpr int v = pack_of<T>;
 	bool packs = pack_fits(y, f) && pack_fits(gu, f);
 	struct tile tile = tile_over(n, packs ? f / v : f);
-	launch(k, "swiglu_fwd", packs ? swiglu_fwd_kernel<T, v> : swiglu_fwd_kernel<T, 1>,
-	       tile_blocks(&tile), TILE, 0, y, gu, tile);
+	launch(k, op, packs ? swiglu_fwd_kernel<T, v, LARGEST> : swiglu_fwd_kernel<T, 1, LARGEST>,
+	       tile_blocks(&tile), TILE, 0, y, gu, tile, s);
 }
 
-template <class T>
-static void swiglu_bwd(struct backend *k, void *dguv, const void *dyv, const void *guv, int64_t n,
-		       int64_t f)
+template <class T, bool LARGEST>
+static void queue_swiglu_bwd(struct backend *k, const char *op, void *dguv, const void *dyv,
+			     const void *guv, int64_t n, int64_t f, struct fp8_scale *s)
 {
 	T *dgu = (T *)dguv;
 	const T *dy = (const T *)dyv, *gu = (const T *)guv;
 	constexpr int v = pack_of<T>;
 	bool packs = pack_fits(dgu, f) && pack_fits(dy, f) && pack_fits(gu, f);
 	struct tile tile = tile_over(n, packs ? f / v : f);
-	launch(k, "swiglu_bwd", packs ? swiglu_bwd_kernel<T, v> : swiglu_bwd_kernel<T, 1>,
-	       tile_blocks(&tile), TILE, 0, dgu, dy, gu, tile);
+	launch(k, op, packs ? swiglu_bwd_kernel<T, v, LARGEST> : swiglu_bwd_kernel<T, 1, LARGEST>,
+	       tile_blocks(&tile), TILE, 0, dgu, dy, gu, tile, s);
+}
+
+template <class T> static void gelu_fwd(struct backend *k, void *y, const void *x, int64_t count)
+{
+	queue_gelu_fwd<T, false>(k, "gelu_fwd", y, x, count, NULL);
+}
+
+template <class T>
+static void gelu_fwd_largest(struct backend *k, void *y, const void *x, int64_t count,
+			     struct fp8_scale *s)
+{
+	queue_gelu_fwd<T, true>(k, "gelu_fwd_largest", y, x, count, s);
+}
+
+template <class T>
+static void gelu_bwd(struct backend *k, void *dx, const void *dy, const void *x, int64_t count)
+{
+	queue_gelu_bwd<T, false>(k, "gelu_bwd", dx, dy, x, count, NULL);
+}
+
+template <class T>
+static void gelu_bwd_largest(struct backend *k, void *dx, const void *dy, const void *x,
+			     int64_t count, struct fp8_scale *s)
+{
+	queue_gelu_bwd<T, true>(k, "gelu_bwd_largest", dx, dy, x, count, s);
+}
+
+template <class T>
+static void swiglu_fwd(struct backend *k, void *y, const void *gu, int64_t n, int64_t f)
+{
+	queue_swiglu_fwd<T, false>(k, "swiglu_fwd", y, gu, n, f, NULL);
+}
+
+template <class T>
+static void swiglu_fwd_largest(struct backend *k, void *y, const void *gu, int64_t n, int64_t f,
+			       struct fp8_scale *s)
+{
+	queue_swiglu_fwd<T, true>(k, "swiglu_fwd_largest", y, gu, n, f, s);
+}
+
+template <class T>
+static void swiglu_bwd(struct backend *k, void *dgu, const void *dy, const void *gu, int64_t n,
+		       int64_t f)
+{
+	queue_swiglu_bwd<T, false>(k, "swiglu_bwd", dgu, dy, gu, n, f, NULL);
+}
+
+template <class T>
+static void swiglu_bwd_largest(struct backend *k, void *dgu, const void *dy, const void *gu,
+			       int64_t n, int64_t f, struct fp8_scale *s)
+{
+	queue_swiglu_bwd<T, true>(k, "swiglu_bwd_largest", dgu, dy, gu, n, f, s);
 }
 
 template <class T> static void fill(struct ops *o)
@@ -186,6 +270,10 @@ template <class T> static void fill(struct ops *o)
 	o->gelu_bwd = gelu_bwd<T>;
 	o->swiglu_fwd = swiglu_fwd<T>;
 	o->swiglu_bwd = swiglu_bwd<T>;
+	o->gelu_fwd_largest = gelu_fwd_largest<T>;
+	o->gelu_bwd_largest = gelu_bwd_largest<T>;
+	o->swiglu_fwd_largest = swiglu_fwd_largest<T>;
+	o->swiglu_bwd_largest = swiglu_bwd_largest<T>;
 }
 
 CUDA_FILL(act)

@@ -1,11 +1,11 @@
 /*
  * fp8: casts with their transposed copies, scales, and products that cuBLASLt does not support.
  *
- * A cast reads a tile of EDGE × EDGE once, writes it, and transposes it through shared memory. The
- * largest |x| is found by an integer maximum: the bits of floats that are not negative have the
- * same order as the floats, and a maximum does not depend on the order of its operands.
+ * A cast reads a tile of EDGE × EDGE once, writes it, and transposes it through shared memory. A
+ * thread of each block raises the largest |x|.
  */
 #include "kernels/cuda/fp8.h"
+#include "kernels/cuda/largest.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -90,13 +90,6 @@ template <class T> __device__ inline float cast_scale(const cast_call<T> &a)
 	return scale;
 }
 
-/* Blocks write the same word, so only those that change it do. */
-__device__ inline void raise_largest(fp8_scale *s, uint32_t most)
-{
-	if (most > *(volatile uint32_t *)&s->largest)
-		atomicMax((unsigned *)&s->largest, most);
-}
-
 template <class T, bool PACKS>
 static __global__ void __launch_bounds__(CAST_THREADS) fp8_cast_kernel(const cast_call<T> a)
 {
@@ -121,16 +114,14 @@ static __global__ void __launch_bounds__(CAST_THREADS) fp8_cast_kernel(const cas
 		}
 		#pragma unroll
 		for (int l = 0; l < CHUNK; l++) {
-			most = max(most, __float_as_uint(x[l]) & 0x7fffffffu);
+			most = max(most, magnitude(x[l]));
 			bits[l] = to_fp8(x[l] * scale, a.kind);
 			turn[j + l][i] = bits[l];
 		}
 		if (a.y)
 			put_chunk(a.y + (i0 + i) * a.c + j0 + j, bits, left, a.whole);
 	}
-	#pragma unroll
-	for (int step = WARP / 2; step; step /= 2)
-		most = max(most, __shfl_xor_sync(WARP_ALL, most, step));
+	most = warp_most(most);
 	if (lane_id() == 0)
 		largest[warp_id()] = most;
 	__syncthreads();

@@ -17,7 +17,7 @@ __device__ inline float row_sum(float x, int width)
 	return width == WARP ? warp_sum(x) : block_sum(x);
 }
 
-template <class T, bool CENTRED>
+template <class T, bool CENTRED, bool LARGEST>
 __global__ void __launch_bounds__(FWD_MAX) norm_fwd_kernel(struct norm_fwd_args<T> a, int width)
 {
 	constexpr int V = pack_of<T>;
@@ -25,6 +25,7 @@ __global__ void __launch_bounds__(FWD_MAX) norm_fwd_kernel(struct norm_fwd_args<
 	const int first = threadIdx.x % width, packs = (int)(a.c / V);
 	const int64_t at = row * a.c;
 	float x[FWD_PACKS][V], sum = 0, spread = 0;
+	uint32_t most = 0;
 	if (row >= a.n) /* so has its whole warp, and this kernel has no barriers */
 		return;
 	#pragma unroll
@@ -68,7 +69,11 @@ __global__ void __launch_bounds__(FWD_MAX) norm_fwd_kernel(struct norm_fwd_args<
 			for (int i = 0; i < V; i++)
 				x[p][i] = (x[p][i] - mean) * rstd * w[i] + (CENTRED ? bias[i] : 0);
 			store<V>(a.y + at + (first + p * width) * V, x[p]);
+			if (LARGEST)
+				most = most_of<T, V>(x[p], most);
 		}
+	if (LARGEST)
+		raise_largest_of_warp(a.largest, most);
 	if (first == 0) {
 		a.rstd[row] = rstd;
 		if (CENTRED)
@@ -94,8 +99,9 @@ static void norm_fwd(struct backend *k, const char *op, const struct norm_fwd_ar
 	while ((int64_t)width * FWD_PACKS * pack_of<T> < a->c)
 		width *= 2;
 	int threads = width == WARP ? FWD_SHORT : width;
-	launch(k, op, norm_fwd_kernel<T, CENTRED>, cuda_blocks(a->n, threads / width), threads, 0,
-	       *a, width);
+	launch(k, op,
+	       a->largest ? norm_fwd_kernel<T, CENTRED, true> : norm_fwd_kernel<T, CENTRED, false>,
+	       cuda_blocks(a->n, threads / width), threads, 0, *a, width);
 }
 
 /*
@@ -225,26 +231,42 @@ static void norm_bwd(struct backend *k, const char *op, const struct norm_bwd_ar
 }
 
 template <class T>
+static void layernorm_fwd_largest(struct backend *k, void *y, void *sum, float *mean, float *rstd,
+				  const void *x, const void *r, const void *w, const void *bias,
+				  int64_t n, int64_t c, float eps, struct fp8_scale *s)
+{
+	struct norm_fwd_args<T> a = {
+		(T *)y, (T *)sum, mean, rstd, (const T *)x, (const T *)r, (const T *)w,
+			(const T *)bias, n, c, eps, s
+	};
+	norm_fwd<T, true>(k, s ? "layernorm_fwd_largest" : "layernorm_fwd", &a);
+}
+
+template <class T>
 static void layernorm_fwd(struct backend *k, void *y, void *sum, float *mean, float *rstd,
 			  const void *x, const void *r, const void *w, const void *bias, int64_t n,
 			  int64_t c, float eps)
 {
+	layernorm_fwd_largest<T>(k, y, sum, mean, rstd, x, r, w, bias, n, c, eps, NULL);
+}
+
+template <class T>
+static void rmsnorm_fwd_largest(struct backend *k, void *y, void *sum, float *rstd, const void *x,
+				const void *r, const void *w, int64_t n, int64_t c, float eps,
+				struct fp8_scale *s)
+{
 	struct norm_fwd_args<T> a = {
-		(T *)y, (T *)sum, mean, rstd, (const T *)x, (const T *)r, (const T *)w,
-			(const T *)bias, n, c, eps
+		(T *)y, (T *)sum, NULL, rstd, (const T *)x, (const T *)r,
+			(const T *)w, NULL, n, c, eps, s
 	};
-	norm_fwd<T, true>(k, "layernorm_fwd", &a);
+	norm_fwd<T, false>(k, s ? "rmsnorm_fwd_largest" : "rmsnorm_fwd", &a);
 }
 
 template <class T>
 static void rmsnorm_fwd(struct backend *k, void *y, void *sum, float *rstd, const void *x,
 			const void *r, const void *w, int64_t n, int64_t c, float eps)
 {
-	struct norm_fwd_args<T> a = {
-		(T *)y, (T *)sum, NULL, rstd, (const T *)x, (const T *)r,
-			(const T *)w, NULL, n, c, eps
-	};
-	norm_fwd<T, false>(k, "rmsnorm_fwd", &a);
+	rmsnorm_fwd_largest<T>(k, y, sum, rstd, x, r, w, n, c, eps, NULL);
 }
 
 template <class T>
@@ -276,6 +298,8 @@ template <class T> static void fill(struct ops *o)
 	o->layernorm_fwd = layernorm_fwd<T>;
 	o->layernorm_bwd = layernorm_bwd<T>;
 	o->rmsnorm_fwd = rmsnorm_fwd<T>;
+	o->layernorm_fwd_largest = layernorm_fwd_largest<T>;
+	o->rmsnorm_fwd_largest = rmsnorm_fwd_largest<T>;
 	o->rmsnorm_bwd = rmsnorm_bwd<T>;
 }
 

@@ -3,6 +3,7 @@
 #ifndef MUSTER_KERNELS_CUDA_NORM_CUH
 #define MUSTER_KERNELS_CUDA_NORM_CUH
 
+#include "kernels/cuda/largest.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -13,6 +14,7 @@ template <class T> struct norm_fwd_args {
 	const T *x, *r, *w, *bias;
 	int64_t n, c;
 	float eps;
+	struct fp8_scale *largest; /* NULL: not wanted */
 };
 
 template <class T> struct norm_bwd_args {

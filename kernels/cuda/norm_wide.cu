@@ -11,6 +11,7 @@ __global__ void __launch_bounds__(WIDE) fwd_wide_kernel(struct norm_fwd_args<T> 
 	const int64_t row = blockIdx.x, at = row * a.c;
 	const T *in = a.r ? a.sum + at : a.x + at;
 	float sum = 0, spread = 0;
+	uint32_t most = 0;
 	for (int64_t j = threadIdx.x; j < a.c; j += blockDim.x) {
 		if (a.r)
 			a.sum[at + j] = from_fp32<T>(to_fp32(a.x[at + j]) + to_fp32(a.r[at + j]));
@@ -20,9 +21,14 @@ __global__ void __launch_bounds__(WIDE) fwd_wide_kernel(struct norm_fwd_args<T> 
 	for (int64_t j = threadIdx.x; j < a.c; j += blockDim.x)
 		spread += (to_fp32(in[j]) - mean) * (to_fp32(in[j]) - mean);
 	const float rstd = 1.0f / sqrtf(block_sum(spread) / (float)a.c + a.eps);
-	for (int64_t j = threadIdx.x; j < a.c; j += blockDim.x)
-		a.y[at + j] = from_fp32<T>((to_fp32(in[j]) - mean) * rstd * to_fp32(a.w[j]) +
-					   (centred ? to_fp32(a.bias[j]) : 0));
+	for (int64_t j = threadIdx.x; j < a.c; j += blockDim.x) {
+		const T y = from_fp32<T>((to_fp32(in[j]) - mean) * rstd * to_fp32(a.w[j]) +
+					 (centred ? to_fp32(a.bias[j]) : 0));
+		most = max(most, magnitude(to_fp32(y)));
+		a.y[at + j] = y;
+	}
+	if (a.largest)
+		raise_largest_of_warp(a.largest, most);
 	if (threadIdx.x == 0) {
 		a.rstd[row] = rstd;
 		if (centred)

@@ -45,6 +45,7 @@ const struct cost_engine cost_engine_muster = {
 	.hides_dp = true,
 	.gathers_ahead = true,
 	.cast = 4,
+	.casts_once = true,
 	.embed_fwd = 2,
 	.embed_bwd = 3,
 	.grad_width = 4,

@@ -172,14 +172,17 @@ static bool in_eight(const struct cost_case *c, enum linear linear)
 
 /* `times` equal products of a linear in one form: on a GPU one operation. In 8 bits it casts its
  * operands first: the input and the weights in the forward pass, the gradient in the backward pass,
- * each also transposed. Weights are cast with every micro-batch. */
+ * each also transposed. Weights that are cast once per step count in equal parts for each
+ * micro-batch. */
 static double linear_seconds(const struct cost_case *c, const struct cost_shard *h,
 			     enum linear linear, int form, double times, double n, double in,
 			     double out)
 {
 	const struct cost_machine *m = c->machine;
 	bool eight = in_eight(c, linear);
-	double operands = form == RATE_PRODUCT_FWD     ? n * in + in * out
+	bool once = c->engine->casts_once && c->job->parallel.zero < 3;
+	double weights = in * out / (once ? fmax(1, c->micros) : 1);
+	double operands = form == RATE_PRODUCT_FWD     ? n * in + weights
 			  : form == RATE_PRODUCT_INPUT ? n * out
 						       : 0;
 	double width = eight ? 1 : h->width,

@@ -3,6 +3,7 @@
 #include "tests/conform/op_test.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 static int64_t words(int64_t bytes)
@@ -154,6 +155,109 @@ static void product_add_run(const struct ops *o, struct backend *k, const struct
 		} \
 	}
 
+/* --- ops that find the largest number: y x s scales w stats dy. What they find is compared as the
+ * scale that follows from it, since it is rounded to the storage type; edges.c compares it exactly
+ * --- */
+
+static void largest_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ SET, d->n * d->c, 1, STORED };
+	a[1] = (struct arg){ IN, 2 * d->n * d->c, 3, STORED };
+	a[2] = (struct arg){ CHOICES, SCALE_WORDS, 1, STORED };
+	a[3] = (struct arg){ IN, 1, 1, STORED };
+	a[4] = (struct arg){ IN, d->c, 1, STORED };
+	a[5] = (struct arg){ SET, d->n, 1, SINGLE_OF_STORED };
+	a[6] = (struct arg){ IN, d->n * d->c, 1, STORED };
+	a[7] = (struct arg){ SET, d->n, 1, SINGLE_OF_STORED };
+}
+
+static void largest_args_one(const struct dims *d, struct arg *a)
+{
+	largest_args(d, a);
+	a[5].kind = a[7].kind = IN;
+}
+
+static void largest_args_one_wide(const struct dims *d, struct arg *a)
+{
+	largest_args_one(d, a);
+	a[0].count *= 2;
+}
+
+static void rmsnorm_largest_args(const struct dims *d, struct arg *a)
+{
+	largest_args(d, a);
+	a[7].kind = IN;
+}
+
+static void largest_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	struct fp8_scale *s = p[2];
+	(void)o;
+	(void)k;
+	(void)d;
+	begin(s, 1);
+	s->largest = 0;
+}
+
+/* Leaves only the scale and its inverse. */
+static void compare_scale(const struct ops *o, struct backend *k, void **p)
+{
+	o->fp8_update_scales(k, p[2], 1, FP8_E4M3, 1, 0);
+	backend_zero(k, (char *)p[2] + offsetof(struct fp8_scale, largest),
+		     sizeof(struct fp8_scale) - offsetof(struct fp8_scale, largest));
+}
+
+static void layernorm_largest_run(const struct ops *o, struct backend *k, const struct dims *d,
+				  void **p)
+{
+	o->layernorm_fwd_largest(k, p[0], NULL, p[5], p[7], p[1], NULL, p[4], p[4], d->n, d->c,
+				 1e-5f, p[2]);
+	compare_scale(o, k, p);
+}
+
+static void rmsnorm_largest_run(const struct ops *o, struct backend *k, const struct dims *d,
+				void **p)
+{
+	o->rmsnorm_fwd_largest(k, p[0], NULL, p[5], p[1], NULL, p[4], d->n, d->c, 1e-5f, p[2]);
+	compare_scale(o, k, p);
+}
+
+static void gelu_largest_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	o->gelu_fwd_largest(k, p[0], p[1], d->n * d->c, p[2]);
+	compare_scale(o, k, p);
+}
+
+static void gelu_bwd_largest_run(const struct ops *o, struct backend *k, const struct dims *d,
+				 void **p)
+{
+	o->gelu_bwd_largest(k, p[0], p[6], p[1], d->n * d->c, p[2]);
+	compare_scale(o, k, p);
+}
+
+static void swiglu_largest_run(const struct ops *o, struct backend *k, const struct dims *d,
+			       void **p)
+{
+	o->swiglu_fwd_largest(k, p[0], p[1], d->n, d->c, p[2]);
+	compare_scale(o, k, p);
+}
+
+static void swiglu_bwd_largest_run(const struct ops *o, struct backend *k, const struct dims *d,
+				   void **p)
+{
+	o->swiglu_bwd_largest(k, p[0], p[6], p[1], d->n, d->c, p[2]);
+	compare_scale(o, k, p);
+}
+
+#define LARGEST_DIMS \
+	{ \
+		{ .n = 1, .c = 1 }, { .n = 3, .c = 35 }, { .n = 64, .c = 128 }, \
+			{ .n = 130, .c = 344 }, { .n = 2, .c = 5001 }, \
+		{ \
+			.n = 3, .c = 8200 \
+		} \
+	}
+
 /* --- scales; n of them, over lo steps --- */
 
 static void update_args(const struct dims *d, struct arg *a)
@@ -195,6 +299,12 @@ const struct op_test fp8_ops[] = {
 	{ "fp8_product", NULL, true, product_args, product_prepare, product_run, PRODUCT_DIMS },
 	{ "fp8_product single", NULL, true, product_single_args, product_prepare, product_single_run, PRODUCT_DIMS },
 	{ "fp8_product add", NULL, true, product_add_args, product_prepare, product_add_run, PRODUCT_DIMS },
+	{ "layernorm_fwd_largest", NULL, true, largest_args, largest_prepare, layernorm_largest_run, LARGEST_DIMS },
+	{ "rmsnorm_fwd_largest", NULL, true, rmsnorm_largest_args, largest_prepare, rmsnorm_largest_run, LARGEST_DIMS },
+	{ "gelu_fwd_largest", NULL, true, largest_args_one, largest_prepare, gelu_largest_run, LARGEST_DIMS },
+	{ "gelu_bwd_largest", NULL, true, largest_args_one, largest_prepare, gelu_bwd_largest_run, LARGEST_DIMS },
+	{ "swiglu_fwd_largest", NULL, true, largest_args_one, largest_prepare, swiglu_largest_run, LARGEST_DIMS },
+	{ "swiglu_bwd_largest", NULL, true, largest_args_one_wide, largest_prepare, swiglu_bwd_largest_run, LARGEST_DIMS },
 	{ "fp8_update_scales", NULL, true, update_args, update_prepare, update_run, UPDATE_DIMS },
 	{ 0 }
 };

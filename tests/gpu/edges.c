@@ -291,6 +291,51 @@ static void the_router_always_chooses_existing_experts(struct pair *c)
 	}
 }
 
+/* What an op finds is exactly what a cast finds in the op's result: no element is left out. Each
+ * element is the largest one once. */
+static void ops_find_the_largest_number(struct pair *c)
+{
+	enum { ROWS = 3, F = 40, N = 2 * ROWS * F };
+	struct fp8_scale s[2] = { { .scale = 1, .inverse = 1 }, { .scale = 1, .inverse = 1 } };
+	float x[N], ones[N], stats[ROWS] = { 0 };
+	bool ok = true;
+	for (int i = 0; i < N; i++)
+		ones[i] = 1;
+	for (int at = 0; at < N && ok; at += 7) {
+		for (int i = 0; i < N; i++)
+			x[i] = i == at ? -9 : 0.01f * (float)(i % 5);
+		stored(c, 0, x, N);
+		stored(c, 1, ones, N);
+		stored(c, 2, ones, N);
+		singles(c, 3, stats, ROWS);
+		singles(c, 4, stats, ROWS);
+		array(c, 5, s, sizeof s, 0);
+		array(c, 6, s, sizeof s, 0);
+		array(c, 7, s, sizeof s, 0);
+		BOTH(c, side, k, o)
+		{
+			void **p = c->p[side];
+			struct fp8_scale *t = p[5], *u = p[6], *v = p[7];
+			o->rmsnorm_fwd_largest(k, p[2], NULL, p[3], p[0], NULL, p[1], ROWS, F,
+					       1e-5f, &t[0]);
+			o->fp8_cast(k, NULL, NULL, &t[1], p[2], FP8_E4M3, ROWS, F);
+			o->gelu_bwd_largest(k, p[2], p[0], p[1], N, &u[0]);
+			o->fp8_cast(k, NULL, NULL, &u[1], p[2], FP8_E4M3, ROWS, 2 * F);
+			o->swiglu_bwd_largest(k, p[2], p[1], p[0], ROWS, F, &v[0]);
+			o->fp8_cast(k, NULL, NULL, &v[1], p[2], FP8_E4M3, ROWS, 2 * F);
+		}
+		for (int i = 5; i <= 7; i++) {
+			void *got[SIDES];
+			ok = fetch(c, i, got) && ok;
+			const struct fp8_scale *t = got[1];
+			ok = ok && t[0].largest > 0 && t[0].largest == t[1].largest;
+			free(got[0]);
+			free(got[1]);
+		}
+		end_case(c, ok, "the largest number is found wherever it is");
+	}
+}
+
 /* --- nothing, the same twice, and the widest --- */
 
 static void nothing_is_no_work(struct pair *c)
@@ -432,6 +477,7 @@ int main(int argc, char **argv)
 		activations_far_out_are_those_of_the_reference,
 		a_nan_goes_through,
 		the_router_always_chooses_existing_experts,
+		ops_find_the_largest_number,
 		nothing_is_no_work,
 		sums_over_nothing_are_zero,
 		outputs_may_be_inputs,

@@ -156,6 +156,33 @@ static void more_shapes_than_the_table_holds_are_computed(void **state)
 	backend_close(k);
 }
 
+/* Products of 8 bits accumulate fast if the left operand says so. A plan for one of the two is not
+ * used for the other. */
+static void products_of_8_bits_accumulate_fast_where_they_may(void **state)
+{
+	(void)state;
+	enum { N = 64 };
+	struct backend *k = open_backend("cuda:bf16");
+	const struct fp8_scale scale = { .scale = 1, .inverse = 1 };
+	struct fp8_scale *s = backend_alloc(k, sizeof *s);
+	uint8_t *x = backend_alloc(k, (size_t)N * N);
+	void *y = backend_alloc(k, (size_t)N * N * 2);
+	backend_put(k, s, &scale, sizeof scale);
+	for (int i = 0; i < 4; i++) {
+		const struct fp8_tensor left = { x, s, FP8_E4M3, i % 2 },
+					right = { x, s, FP8_E4M3, false };
+		int before = double_blas_fast;
+		backend_ops(k)->fp8_product(k, y, &left, &right, NULL, false, false, N, N,
+					    N);
+		assert_int_equal(double_blas_fast - before, i % 2);
+	}
+	assert_int_equal(backend_sync(k, NULL), 0);
+	backend_free(k, s);
+	backend_free(k, x);
+	backend_free(k, y);
+	backend_close(k);
+}
+
 static void products_have_a_rate(void **state)
 {
 	(void)state;
@@ -173,6 +200,7 @@ int main(void)
 		TEST(an_epilogue_with_another_algorithm_is_replaced_by_an_op),
 		TEST(rows_with_gaps_give_the_same_gradient),
 		TEST(more_shapes_than_the_table_holds_are_computed),
+		TEST(products_of_8_bits_accumulate_fast_where_they_may),
 		TEST(products_have_a_rate),
 	};
 	return cmocka_run_group_tests_name("products of the CUDA backend", tests, NULL, NULL);

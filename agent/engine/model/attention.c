@@ -41,8 +41,9 @@ int model_attention_forward(struct pass *p, const struct block_view *v, struct b
 			    void *pending, struct stream *s, struct err *e)
 {
 	struct model *m = p->m;
-	model_norm_forward(m, &v->norm1, k->at[ACT_Y1], k->at[ACT_NORM1_X], k->at[ACT_NORM1_STATS],
-			   s->x, s->r);
+	model_norm_forward_largest(m, &v->norm1, k->at[ACT_Y1], k->at[ACT_NORM1_X],
+				   k->at[ACT_NORM1_STATS], s->x, s->r,
+				   model_linear_fp8_largest(m, &v->qkv, k));
 	if (s->r)
 		s->x = k->at[ACT_NORM1_X];
 	/* [s, c] → [n, w] */

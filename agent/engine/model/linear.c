@@ -60,7 +60,7 @@ static void multiply_rows(const struct pass *p, const struct linear_view *l,
 static void cast_gradient(const struct pass *p, const struct linear_view *l, const void *dy)
 {
 	if (p->m->d.fp8)
-		model_linear_fp8_gradient(p->m, l, dy, p->input, p->weight);
+		model_linear_fp8_gradient(p, l, dy);
 }
 
 static void input_grad(struct model *m, const struct linear_view *l, void *dx, const void *dy,

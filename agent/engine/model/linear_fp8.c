@@ -45,12 +45,27 @@ static uint8_t *copy_to_write(const struct pass *p, const struct linear_view *l,
 	return copy;
 }
 
+struct fp8_scale *model_linear_fp8_largest(const struct model *m, const struct linear_view *l,
+					   const struct block_saved *k)
+{
+	bool gathered = m->tp->sp && l->place != ACT_LINEAR_DOWN;
+	return !m->d.fp8 || l->place == ACT_LINEAR_O || gathered ? NULL : input_scale(l, k);
+}
+
+struct fp8_scale *model_linear_fp8_gradient_largest(const struct model *m,
+						    const struct linear_view *l)
+{
+	return m->d.fp8 && l->place == ACT_LINEAR_UP ? gradient_scale(m, l) : NULL;
+}
+
 /* Casts x[rows, columns] to 8 bits with the scale of its largest value: into `at`, and its
- * transpose into `transposed`. Either may be NULL. `s` is zero. */
-static void cast(struct model *m, uint8_t *at, uint8_t *transposed, struct fp8_scale *s,
+ * transpose into `transposed`. Either may be NULL. known: `s` has the largest value; otherwise it
+ * is zero. */
+static void cast(struct model *m, uint8_t *at, uint8_t *transposed, struct fp8_scale *s, bool known,
 		 enum fp8 format, const void *x, int64_t rows, int64_t columns)
 {
-	m->ops->fp8_cast(m->backend, NULL, NULL, s, x, format, rows, columns);
+	if (!known)
+		m->ops->fp8_cast(m->backend, NULL, NULL, s, x, format, rows, columns);
 	m->ops->fp8_cast_current(m->backend, at, transposed, s, x, format, rows, columns);
 }
 
@@ -76,7 +91,7 @@ static struct fp8_tensor weights(struct model *m, const struct linear_view *l, b
 		return (struct fp8_tensor){ transposed ? c->transposed : c->at, c->scale, FP8_E4M3,
 					    false };
 	backend_zero(m->backend, weight_scale(m), ACT_FP8_SCALE_BYTES);
-	cast(m, transposed ? NULL : at, transposed ? at : NULL, weight_scale(m), FP8_E4M3,
+	cast(m, transposed ? NULL : at, transposed ? at : NULL, weight_scale(m), false, FP8_E4M3,
 	     model_unit_param(m, l->unit, l->w), l->out, l->in);
 	return (struct fp8_tensor){ at, weight_scale(m), FP8_E4M3, false };
 }
@@ -88,8 +103,8 @@ void model_linear_fp8_forward(const struct pass *p, const struct linear_view *l,
 	const struct fp8_tensor left = { m->scratch[SCRATCH_FP8_ROWS], input_scale(l, k), FP8_E4M3,
 					 true },
 				right = weights(m, l, false);
-	cast(m, m->scratch[SCRATCH_FP8_ROWS], copy_to_write(p, l, k), input_scale(l, k), FP8_E4M3,
-	     x, m->d.n, l->in);
+	cast(m, m->scratch[SCRATCH_FP8_ROWS], copy_to_write(p, l, k), input_scale(l, k),
+	     model_linear_fp8_largest(m, l, k), FP8_E4M3, x, m->d.n, l->in);
 	m->ops->fp8_product(m->backend, y, &left, &right, bias, false, false, m->d.n, l->out,
 			    l->in);
 }
@@ -104,7 +119,8 @@ void model_linear_fp8_restore(const struct pass *p, const struct linear_view *l,
 		m->ops->fp8_cast(m->backend, NULL, copy_of(l, k), input_scale(l, k), x, FP8_E4M3,
 				 m->d.n, l->in);
 	else
-		cast(m, NULL, copy_of(l, k), input_scale(l, k), FP8_E4M3, x, m->d.n, l->in);
+		cast(m, NULL, copy_of(l, k), input_scale(l, k), model_linear_fp8_largest(m, l, k),
+		     FP8_E4M3, x, m->d.n, l->in);
 }
 
 bool model_linear_fp8_needs_input(const struct linear_view *l, const struct block_saved *k)
@@ -112,13 +128,15 @@ bool model_linear_fp8_needs_input(const struct linear_view *l, const struct bloc
 	return !copy_of(l, k);
 }
 
-void model_linear_fp8_gradient(struct model *m, const struct linear_view *l, const void *dy,
-			       bool input, bool weight)
+/* The op that computes the gradient runs in the half of the backward pass that has p->input. */
+void model_linear_fp8_gradient(const struct pass *p, const struct linear_view *l, const void *dy)
 {
-	if (input || weight)
-		cast(m, input ? m->scratch[SCRATCH_FP8_ROWS] : NULL,
-		     weight ? m->scratch[SCRATCH_FP8_TRANSPOSED] : NULL, gradient_scale(m, l),
-		     gradient_format(m), dy, m->d.n, l->out);
+	struct model *m = p->m;
+	bool known = p->input && model_linear_fp8_gradient_largest(m, l);
+	if (p->input || p->weight)
+		cast(m, p->input ? m->scratch[SCRATCH_FP8_ROWS] : NULL,
+		     p->weight ? m->scratch[SCRATCH_FP8_TRANSPOSED] : NULL, gradient_scale(m, l),
+		     known, gradient_format(m), dy, m->d.n, l->out);
 }
 
 void model_linear_fp8_input(struct model *m, const struct linear_view *l, void *dx)

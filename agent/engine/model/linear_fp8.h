@@ -19,8 +19,8 @@
  *               backward pass casts x again, with the same scale
  *     gradient  once, as it is and transposed
  *
- * A scale is that of the whole tensor on this rank at this moment: one pass over the tensor finds
- * the largest value, another one casts. So no state carries over from step to step, and ranks
+ * A scale is that of the whole tensor on this rank at this moment: the op that computes the tensor
+ * finds the largest value, or a pass of its own where no op does, and another pass casts. So no state carries over from step to step, and ranks
  * exchange nothing. Scales are powers of 2, so that a different cut of the tensor changes only the
  * numbers that are too small for the format. The scale of x belongs to the micro-batch
  * (ACT_FP8_SCALES).
@@ -35,6 +35,14 @@
 void model_linear_fp8_enter(struct model *m, const struct block_saved *k);
 void model_linear_fp8_enter_backward(struct model *m);
 
+/* Where the op that computes a linear's input also leaves the largest number of it (the ops named
+ * _largest), which saves a pass over the tensor. NULL: the linear looks itself, because no op does,
+ * or because the input is a gather's result. Likewise for the op that computes its gradient. */
+struct fp8_scale *model_linear_fp8_largest(const struct model *m, const struct linear_view *l,
+					   const struct block_saved *k);
+struct fp8_scale *model_linear_fp8_gradient_largest(const struct model *m,
+						    const struct linear_view *l);
+
 /* y[n, out] = x[n, in] · wᵀ + bias; bias may be NULL. Keeps what model_linear_fp8_weight needs of
  * x. */
 void model_linear_fp8_forward(const struct pass *p, const struct linear_view *l,
@@ -47,11 +55,10 @@ void model_linear_fp8_restore(const struct pass *p, const struct linear_view *l,
 /* Whether the backward pass reads x itself, and not only what the forward pass kept of it. */
 bool model_linear_fp8_needs_input(const struct linear_view *l, const struct block_saved *k);
 
-/* model_linear_fp8_gradient casts the gradient dy[n, out] for the calls that follow: `input` for
- * model_linear_fp8_input, which sets dx[n, in]; `weight` for model_linear_fp8_weight, which adds to
- * the gradients of weights and bias. No product of another linear may come between these calls. */
-void model_linear_fp8_gradient(struct model *m, const struct linear_view *l, const void *dy,
-			       bool input, bool weight);
+/* model_linear_fp8_gradient casts the gradient dy[n, out] for the calls that follow: if p->input for
+ * model_linear_fp8_input, which sets dx[n, in]; if p->weight for model_linear_fp8_weight, which
+ * adds to the gradients of weights and bias. No product of another linear may come between these calls. */
+void model_linear_fp8_gradient(const struct pass *p, const struct linear_view *l, const void *dy);
 void model_linear_fp8_input(struct model *m, const struct linear_view *l, void *dx);
 void model_linear_fp8_weight(struct model *m, const struct linear_view *l,
 			     const struct block_saved *k, const void *dy, const void *x);

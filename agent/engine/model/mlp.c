@@ -1,17 +1,30 @@
 #include "agent/engine/model/linear_fp8.h"
 
-static void activate(struct model *m, const struct block_saved *k)
+/* s: NULL, or where to leave the largest number of the result, as in activate_backward. */
+static void activate(struct model *m, const struct block_saved *k, struct fp8_scale *s)
 {
-	if (m->shape->gated)
+	if (m->shape->gated && s)
+		m->ops->swiglu_fwd_largest(m->backend, k->at[ACT_ACT], k->at[ACT_UP], m->d.n,
+					   m->d.act, s);
+	else if (s)
+		m->ops->gelu_fwd_largest(m->backend, k->at[ACT_ACT], k->at[ACT_UP],
+					 m->d.n * m->d.act, s);
+	else if (m->shape->gated)
 		m->ops->swiglu_fwd(m->backend, k->at[ACT_ACT], k->at[ACT_UP], m->d.n, m->d.act);
 	else
 		m->ops->gelu_fwd(m->backend, k->at[ACT_ACT], k->at[ACT_UP], m->d.n * m->d.act);
 }
 
 static void activate_backward(struct model *m, const struct block_saved *k, void *dup,
-			      const void *dact)
+			      const void *dact, struct fp8_scale *s)
 {
-	if (m->shape->gated)
+	if (m->shape->gated && s)
+		m->ops->swiglu_bwd_largest(m->backend, dup, dact, k->at[ACT_UP], m->d.n, m->d.act,
+					   s);
+	else if (s)
+		m->ops->gelu_bwd_largest(m->backend, dup, dact, k->at[ACT_UP], m->d.n * m->d.act,
+					 s);
+	else if (m->shape->gated)
 		m->ops->swiglu_bwd(m->backend, dup, dact, k->at[ACT_UP], m->d.n, m->d.act);
 	else
 		m->ops->gelu_bwd(m->backend, dup, dact, k->at[ACT_UP], m->d.n * m->d.act);
@@ -22,8 +35,9 @@ static int upper_half(struct pass *p, const struct block_view *v, struct block_s
 		      struct stream *s, struct err *e)
 {
 	struct model *m = p->m;
-	model_norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS],
-			   s->x, s->r);
+	model_norm_forward_largest(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X],
+				   k->at[ACT_NORM2_STATS], s->x, s->r,
+				   model_linear_fp8_largest(m, &v->up, k));
 	s->x = k->at[ACT_NORM2_X];
 	if (model_gelu_fuses(m)) {
 		model_column_gelu_forward(m, &v->up, k->at[ACT_ACT], k->at[ACT_UP], k->at[ACT_Y2]);
@@ -32,7 +46,7 @@ static int upper_half(struct pass *p, const struct block_view *v, struct block_s
 	/* [s, c] → [n, u] */
 	if (model_column_forward(p, &v->up, k, k->at[ACT_UP], k->at[ACT_Y2], e))
 		return -1;
-	activate(m, k);
+	activate(m, k, model_linear_fp8_largest(m, &v->down, k));
 	return 0;
 }
 
@@ -61,7 +75,7 @@ int model_mlp_recompute(struct pass *p, const struct block_view *v, struct block
 	}
 	model_norm_forward(p->m, &v->norm2, k->at[ACT_Y2], NULL, k->at[ACT_NORM2_STATS],
 			   k->at[ACT_NORM2_X], NULL);
-	activate(p->m, k);
+	activate(p->m, k, NULL);
 	model_linear_fp8_restore(p, &v->up, k, k->at[ACT_Y2], true);
 	model_linear_fp8_restore(p, &v->down, k, k->at[ACT_ACT], true);
 	return 0;
@@ -87,7 +101,8 @@ int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_
 		if (model_row_backward(p, &v->down, k, dact, dsub, k->at[ACT_ACT], e))
 			return -1;
 		if (p->input)
-			activate_backward(m, k, dup, dact);
+			activate_backward(m, k, dup, dact,
+					  model_linear_fp8_gradient_largest(m, &v->up));
 	}
 	if (model_column_backward(p, &v->up, k, dy2, dup, k->at[ACT_Y2], e))
 		return -1;

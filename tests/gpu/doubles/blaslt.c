@@ -87,7 +87,7 @@ static bool fits_epilogue(const struct blas_desc *d, const struct blas_layout *o
 static uint64_t problem_of(const struct blas_desc *d, const struct blas_layout *const l[4])
 {
 	int64_t words[32] = { d->compute,   d->trans_a,  d->trans_b, d->epilogue,
-			      d->bias_type, d->aux_type, d->aux_ld },
+			      d->bias_type, d->aux_type, d->aux_ld,  d->fast },
 		h = 17;
 	for (int i = 0; i < 4; i++) {
 		int64_t more[] = { l[i]->type, l[i]->batch, l[i]->rows,
@@ -108,6 +108,7 @@ static uint32_t alignment_of(const void *at)
 }
 
 bool double_blas_refuses, double_blas_apart;
+int double_blas_fast;
 struct double_blas double_blas = { .algorithms = 1 };
 
 static void fill_result(cublasLtMatmulHeuristicResult_t *result, const struct blas_algo *algo)
@@ -257,6 +258,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 	double_blas.runs++;
 	double_blas.ran = algo.number;
 	double_check_memory("cublasLtMatmul's workspace", workspace, algo.workspace);
+	double_blas_fast += d->fast;
 	struct blas_call call = { .desc = *d,
 				  .a = *l[0],
 				  .b = *l[1],

@@ -36,6 +36,7 @@ struct blas_desc {
 	const void *scales[4]; /* of A, B, C, D; NULL: 1 */
 	float *amax;
 	int64_t bias_stride, aux_ld, aux_stride;
+	int8_t fast; /* fast accumulation, which the double computes exactly */
 };
 
 struct blas_pref {
@@ -69,6 +70,8 @@ extern struct double_blas {
 } double_blas;
 /* Epilogues need another algorithm than the product alone. */
 extern bool double_blas_apart;
+/* How many products were queued with fast accumulation. */
+extern int double_blas_fast;
 
 /* A step of a stream. */
 bool blas_run(void *arg);

@@ -173,7 +173,6 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
 	struct blas_desc *d = (struct blas_desc *)(void *)desc;
 	struct attribute_place p = { 0 };
 	int32_t mode = CUBLASLT_POINTER_MODE_HOST;
-	int8_t fast;
 	switch (attr) {
 	case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE:
 		p = PLACE(d->compute);
@@ -230,7 +229,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
 		p = PLACE(d->amax);
 		break;
 	case CUBLASLT_MATMUL_DESC_FAST_ACCUM:
-		p = PLACE(fast);
+		p = PLACE(d->fast);
 		break;
 	default:
 		break;

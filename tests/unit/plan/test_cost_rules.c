@@ -165,6 +165,24 @@ static void operands_in_8_bits_travel_in_8_bits(void **state)
 	near(predict(&base, &two).dp, wide.dp);
 }
 
+/* With 8 bits, an engine that casts the weights with each micro-batch computes longer. So does
+ * every engine if the parameters are gathered for each micro-batch. */
+static void weights_are_cast_once_per_step(void **state)
+{
+	struct cost_engine e = cost_engine_muster;
+	struct setting once = { "parallel.zero=1 precision.fp8=hybrid", "dgx-h100",
+				&cost_engine_muster },
+		       each = once;
+	(void)state;
+	e.casts_once = false;
+	each.engine = &e;
+	assert_true(predict(&base, &each).compute > predict(&base, &once).compute);
+	once.words = each.words = "parallel.zero=3 precision.fp8=hybrid";
+	near(predict(&base, &each).compute, predict(&base, &once).compute);
+	once.words = each.words = "parallel.zero=1";
+	near(predict(&base, &each).compute, predict(&base, &once).compute);
+}
+
 /* The replicas' exchange of one chunk hides behind the passes through the others. */
 static void chunks_hide_each_others_exchange(void **state)
 {
@@ -624,6 +642,7 @@ int main(void)
 		cmocka_unit_test(parts_add_up),
 		cmocka_unit_test(each_property_of_an_engine_costs_its_part),
 		cmocka_unit_test(operands_in_8_bits_travel_in_8_bits),
+		cmocka_unit_test(weights_are_cast_once_per_step),
 		cmocka_unit_test(chunks_hide_each_others_exchange),
 		cmocka_unit_test(split_passes_hide_no_transfer),
 		cmocka_unit_test(ranks_of_a_sequence_wait_for_each_other),

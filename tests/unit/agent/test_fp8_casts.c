@@ -1,0 +1,242 @@
+/* Counts the casts of a step in 8 bits, and the bytes that they move, as launches of a device: there,
+ * an op that finds the largest number of its result does so while it stores the result. The formulas
+ * below are the specification; with the dimensions of another model they give its counts. */
+#include "kernels/backend.h"
+#include "tests/unit/agent/trainee.h"
+#include "tests/unit/agent/world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct tiny llama = { "llama", FAMILY_LLAMA, 3,  32,     4, 2, 8,
+				   48,      37,           16, TIE_NO, 2, 8, 0.1 };
+static const struct tiny gpt2 = { "gpt2", FAMILY_GPT2, 2,  32,      4, 4, 8,
+				  64,     37,          16, TIE_YES, 2, 4, 0.1 };
+
+struct counts {
+	int64_t casts, bytes;
+	int64_t fast, exact,
+		gradients; /* products: forward, of inputs' and of weights' gradients */
+};
+
+static struct counts counted;
+static struct ops real;
+
+static void count_cast(const void *y, const void *transposed, int64_t elements)
+{
+	counted.casts++;
+	counted.bytes += elements * (2 + (y ? 1 : 0) + (transposed ? 1 : 0));
+}
+
+static void cast(struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
+		 const void *x, enum fp8 format, int64_t n, int64_t c)
+{
+	count_cast(y, transposed, n * c);
+	real.fp8_cast(k, y, transposed, s, x, format, n, c);
+}
+
+static void cast_current(struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
+			 const void *x, enum fp8 format, int64_t n, int64_t c)
+{
+	count_cast(y, transposed, n * c);
+	real.fp8_cast_current(k, y, transposed, s, x, format, n, c);
+}
+
+static void product(struct backend *k, void *d, const struct fp8_tensor *left,
+		    const struct fp8_tensor *right, const void *bias, bool single, bool add,
+		    int64_t m, int64_t n, int64_t depth)
+{
+	*(left->fast ? &counted.fast : single ? &counted.gradients : &counted.exact) += 1;
+	real.fp8_product(k, d, left, right, bias, single, add, m, n, depth);
+}
+
+/* The casts inside these ops belong to their composed form. */
+#define FUSED(op, parameters, ...) \
+	static void op parameters \
+	{ \
+		struct counts before = counted; \
+		real.op(__VA_ARGS__); \
+		counted = before; \
+	}
+
+FUSED(rmsnorm_fwd_largest,
+      (struct backend * k, void *y, void *sum, float *rstd, const void *x, const void *r,
+       const void *w, int64_t n, int64_t c, float eps, struct fp8_scale *s),
+      k, y, sum, rstd, x, r, w, n, c, eps, s)
+FUSED(layernorm_fwd_largest,
+      (struct backend * k, void *y, void *sum, float *mean, float *rstd, const void *x,
+       const void *r, const void *w, const void *bias, int64_t n, int64_t c, float eps,
+       struct fp8_scale *s),
+      k, y, sum, mean, rstd, x, r, w, bias, n, c, eps, s)
+FUSED(gelu_fwd_largest,
+      (struct backend * k, void *y, const void *x, int64_t count, struct fp8_scale *s), k, y, x,
+      count, s)
+FUSED(gelu_bwd_largest,
+      (struct backend * k, void *dx, const void *dy, const void *x, int64_t count,
+       struct fp8_scale *s),
+      k, dx, dy, x, count, s)
+FUSED(swiglu_fwd_largest,
+      (struct backend * k, void *y, const void *gu, int64_t n, int64_t f, struct fp8_scale *s), k,
+      y, gu, n, f, s)
+FUSED(swiglu_bwd_largest,
+      (struct backend * k, void *dgu, const void *dy, const void *gu, int64_t n, int64_t f,
+       struct fp8_scale *s),
+      k, dgu, dy, gu, n, f, s)
+
+static void count_ops(struct backend *k)
+{
+	real = k->ops;
+	k->ops.fp8_cast = cast;
+	k->ops.fp8_cast_current = cast_current;
+	k->ops.fp8_product = product;
+	k->ops.rmsnorm_fwd_largest = rmsnorm_fwd_largest;
+	k->ops.layernorm_fwd_largest = layernorm_fwd_largest;
+	k->ops.gelu_fwd_largest = gelu_fwd_largest;
+	k->ops.gelu_bwd_largest = gelu_bwd_largest;
+	k->ops.swiglu_fwd_largest = swiglu_fwd_largest;
+	k->ops.swiglu_bwd_largest = swiglu_bwd_largest;
+}
+
+struct task {
+	const struct tiny *model;
+	const char *words[4];
+	struct counts *step, *evaluation; /* shared with the rank */
+};
+
+enum { STEP, EVALUATION, RESULTS };
+
+static int count_step(struct comm *world, void *arg, struct err *e)
+{
+	struct task *t = arg;
+	struct trainee trainee;
+	struct job job;
+	double loss, norm;
+	if (trainee_job(t->model, t->words, &job, e) ||
+	    trainee_open(t->model, &job, world, "cpu", 1, &trainee, e))
+		return -1;
+	int rc = trainee_step(&trainee, 0, &loss, &norm, e);
+	count_ops(pipeline_backend(trainee.engine));
+	counted = (struct counts){ 0 };
+	if (!rc)
+		rc = trainee_step(&trainee, 1, &loss, &norm, e);
+	*t->step = counted;
+	for (int i = 0; i < 2 && !rc; i++) {
+		counted = (struct counts){ 0 };
+		rc = trainee_eval(&trainee, 1, &loss, e);
+	}
+	*t->evaluation = counted;
+	trainee_close(&trainee);
+	return rc;
+}
+
+/* Sets `out` to the counts of the second step of a training, and of the second evaluation after it. */
+static void count(const struct tiny *model, const char *fp8, const char *more,
+		  struct counts out[RESULTS])
+{
+	struct counts *shared = world_shared(RESULTS * sizeof *shared);
+	struct task t = {
+		model, { "precision.dtype=bf16", fp8, more }, &shared[STEP], &shared[EVALUATION]
+	};
+	assert_int_equal(world_run(1, count_step, &t), 0);
+	memcpy(out, shared, RESULTS * sizeof *shared);
+	world_unshared(shared, RESULTS * sizeof *shared);
+}
+
+struct sizes {
+	int64_t layers, micros, n, c, q, w, u, f;
+	int64_t weights; /* of a layer's four linears */
+};
+
+static struct sizes sizes_of(const struct tiny *t)
+{
+	struct sizes s = { .layers = t->layers,
+			   .micros = t->global / t->micro,
+			   .n = t->micro * t->seq,
+			   .c = t->hidden,
+			   .q = t->heads * t->head_dim,
+			   .w = (t->heads + 2 * t->kv_heads) * t->head_dim,
+			   .u = t->family == FAMILY_LLAMA ? 2 * t->ffn : t->ffn,
+			   .f = t->ffn };
+	s.weights = s.c * (s.w + s.q + s.u + s.f);
+	return s;
+}
+
+/* Bytes of a micro-batch in a layer. Forward: q, k and v, up and down read their input and write
+ * two copies; the input of o is read twice, and one copy is written. Backward: gradients likewise,
+ * with two copies; that of up is read once; the input of o is cast again, transposed. */
+static int64_t layer_bytes(const struct sizes *s)
+{
+	int64_t forward = 4 * (s->c + s->c + s->f) + 5 * s->q,
+		backward = 4 * s->u + 6 * (s->c + s->c + s->w) + 3 * s->q;
+	return s->n * (forward + backward);
+}
+
+enum { LAYER_CASTS = 3 + 2 + 1 + 3 * 2 + 1, WEIGHT_CASTS = 4 * 2 };
+
+static void check_model(const struct tiny *model)
+{
+	const struct sizes s = sizes_of(model);
+	struct counts all[RESULTS], step;
+	count(model, "precision.fp8=hybrid", NULL, all);
+	step = all[STEP];
+	int64_t passes = s.layers * s.micros;
+	/* without copies that are kept: 5 B of each operand of each product */
+	int64_t before = passes *
+			 (s.n * (10 * (s.c + s.q + s.c + s.f) + 6 * (s.w + s.c + s.u + s.c)) +
+			  10 * s.weights);
+	printf("%s: %lld casts, %lld bytes a step (with a cast for each product: %lld, %lld)\n",
+	       model->name, (long long)step.casts, (long long)step.bytes,
+	       (long long)(passes * 4 * 5 * 2), (long long)before);
+	assert_int_equal(step.casts, passes * LAYER_CASTS + s.layers * WEIGHT_CASTS);
+	assert_int_equal(step.bytes, passes * layer_bytes(&s) + s.layers * 6 * s.weights);
+	assert_int_equal(step.fast, passes * 4);
+	assert_int_equal(step.exact, passes * 4);
+	assert_int_equal(step.gradients, passes * 4);
+}
+
+static void a_step_casts_each_tensor_as_rarely_as_possible(void **state)
+{
+	(void)state;
+	check_model(&llama);
+	check_model(&gpt2);
+}
+
+/* The first evaluation after a step casts the new weights, the second one does not, and neither
+ * writes transposed copies of inputs. */
+static void an_evaluation_casts_only_inputs(void **state)
+{
+	(void)state;
+	const struct sizes s = sizes_of(&llama);
+	struct counts all[RESULTS];
+	count(&llama, "precision.fp8=e4m3", NULL, all);
+	int64_t passes = s.layers * s.micros;
+	assert_int_equal(all[EVALUATION].casts, passes * 5);
+	assert_int_equal(all[EVALUATION].bytes, passes * s.n * (3 * (s.c + s.c + s.f) + 5 * s.q));
+}
+
+/* Parameters that are gathered for each pass are cast in each pass. */
+static void zero_3_casts_weights_in_each_pass(void **state)
+{
+	(void)state;
+	const struct sizes s = sizes_of(&llama);
+	struct counts all[RESULTS];
+	count(&llama, "precision.fp8=e4m3", "parallel.zero=3", all);
+	int64_t passes = s.layers * s.micros;
+	assert_int_equal(all[STEP].casts, passes * (LAYER_CASTS + 2 * WEIGHT_CASTS));
+	assert_int_equal(all[STEP].bytes, passes * (layer_bytes(&s) + 2 * 5 * s.weights));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_step_casts_each_tensor_as_rarely_as_possible),
+		cmocka_unit_test(an_evaluation_casts_only_inputs),
+		cmocka_unit_test(zero_3_casts_weights_in_each_pass),
+	};
+	return cmocka_run_group_tests_name("casts to 8 bits", tests, NULL, NULL);
+}
