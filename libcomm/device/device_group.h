@@ -28,6 +28,7 @@ struct staged;
 struct stream_mark {
 	void *begin, *end;
 	int users;                       /* 0: free */
+	bool recorded;                   /* its events were captured in a graph last */
 	struct stream_mark *next, *made; /* of the free ones; of all */
 };
 
@@ -74,6 +75,10 @@ void comm_device_wait_begin(struct comm *c, struct device_wait *p);
 int comm_device_wait_poll(struct comm *c, struct device_wait *p, const char *what, struct err *e);
 /* Waits until the event is done. */
 int comm_device_group_await(struct comm *c, void *event, const char *what, struct err *e);
+
+/* Fails the world with this error, unless it has failed before. Returns -1. what: as in "%s of
+ * group". */
+int comm_device_group_fail(struct comm *c, const char *what, struct err *why, struct err *e);
 
 /* Drops one reference to the mark; under the lock. */
 void comm_stream_mark_unref(struct device_group *d, struct stream_mark *m);

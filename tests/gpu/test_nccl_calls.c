@@ -46,6 +46,11 @@ int comm_size(const struct comm *c)
 	return c->ranks;
 }
 
+bool comm_graph_fits(const struct comm *c)
+{
+	return !c || c->nccl;
+}
+
 int comm_rank(const struct comm *c)
 {
 	return c->ranks - 1;

@@ -7,11 +7,17 @@
  * The gradients' scale and whether documents are masked are fixed in a graph; if they change, the
  * pass is recorded again. A replay gives the same bits as running the pass.
  *
- * A pass is recorded only if all of its work is on the device. It must not exchange data with other
- * ranks (tp, cp, a mixture of experts, gradients that are reduced during the last backward pass,
- * parameters that are gathered during the first forward pass) or with host memory (offload). All
- * other passes run operation by operation. So does the first run of each pass, in which the backend
- * selects its algorithms.
+ * A pass is recorded only if all of its work is on the device. Collectives of tp, and reductions of
+ * gradients during the last backward pass, are recorded too if the device's library runs them
+ * (parallel_graph_fits); the last backward pass of a step has graphs of its own then. These passes
+ * run operation by operation: all with cp, a mixture of experts, offload, or groups whose data goes
+ * through the host; the first forward pass while parameters are still being gathered; all under
+ * zero 2 and 3. So does the first run of each pass, in which the backend selects its algorithms.
+ *
+ * All ranks of a group record the same passes and replay them in the same order, because they
+ * execute the same schedule and share the job's scale and documents. Whatever makes one rank alone
+ * run a pass differently must switch off graphs for all (agent_drill_armed); a failure to record
+ * ends the job.
  */
 #ifndef MUSTER_AGENT_ENGINE_MODEL_GRAPHS_H
 #define MUSTER_AGENT_ENGINE_MODEL_GRAPHS_H

@@ -324,16 +324,35 @@ int param_store_wait_request(struct comm_request **req, double *spent, struct er
 	return rc;
 }
 
+/* Whether all operations that complete the unit's gradients can be part of a graph. */
+static bool reduces_on_device(const struct param_store *s, int unit)
+{
+	const struct replica_groups *r = param_store_replicas(s, unit);
+	bool partial = s->catalogue->units[unit].partial;
+	return comm_graph_fits(r->shard) && comm_graph_fits(r->copies) &&
+	       (!partial || (comm_graph_fits(s->groups.tp) && comm_graph_fits(s->groups.kv)));
+}
+
 bool param_store_replayable(const struct param_store *s, bool completes)
 {
 	for (int i = 0; i < s->catalogue->n_units; i++) {
 		const struct replica_groups *r = param_store_replicas(s, i);
 		if (r->policy->params || r->policy->grads || s->layouts[i].publishing)
 			return false;
-		if (completes && (r->shard || r->copies || s->catalogue->units[i].partial))
+		if (completes && !reduces_on_device(s, i))
 			return false;
 	}
 	return true;
+}
+
+bool param_store_reduces(const struct param_store *s)
+{
+	for (int i = 0; i < s->catalogue->n_units; i++) {
+		const struct replica_groups *r = param_store_replicas(s, i);
+		if (r->shard || r->copies || s->catalogue->units[i].partial)
+			return true;
+	}
+	return false;
 }
 
 float *param_store_flat_grads(const struct param_store *s)

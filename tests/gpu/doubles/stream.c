@@ -12,6 +12,15 @@ struct CUstream_st double_streams = { .tail = &double_streams.head };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t rng;
 static cudaEvent_t closed_events;
+struct double_queued queued_so_far;
+
+struct double_queued double_queued(void)
+{
+	double_lock();
+	struct double_queued q = queued_so_far;
+	double_unlock();
+	return q;
+}
 
 void double_lock(void)
 {
@@ -59,6 +68,7 @@ cudaError_t double_push(cudaStream_t stream, bool (*run)(void *arg), const void 
 		return capture_push(s, run, arg, bytes);
 	void *copy = malloc(bytes + !bytes);
 	memcpy(copy, arg, bytes);
+	queued_so_far.work++;
 	append(s, run, copy);
 	return cudaSuccess;
 }
@@ -69,8 +79,20 @@ void double_queue(cudaStream_t stream, bool (*run)(void *arg), void *arg)
 	struct CUstream_st *s = double_stream(stream);
 	if (s->capture)
 		double_misuse("the double cannot capture what another library queues");
+	queued_so_far.others++;
 	append(s, run, arg);
 	double_unlock();
+}
+
+bool double_record(cudaStream_t stream, const struct double_work *work, void *recorded)
+{
+	double_lock();
+	struct CUstream_st *s = double_stream(stream);
+	bool captured = s->capture != NULL;
+	if (captured)
+		capture_work(s, work, recorded);
+	double_unlock();
+	return captured;
 }
 
 cudaError_t double_queue_copy(cudaStream_t stream, bool (*run)(void *arg), const void *arg,
@@ -114,6 +136,14 @@ static void pump(void)
 		left -= did;
 		idle = did ? 0 : idle + 1;
 	}
+}
+
+void double_progress(void)
+{
+	double_lock();
+	pump();
+	double_unlock();
+	sched_yield();
 }
 
 /* Runs under the lock, which it releases between the steps. */
@@ -285,6 +315,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 	} else {
 		struct mark m = { event, ++event->recorded };
 		event->capture = NULL;
+		queued_so_far.work--;
+		queued_so_far.events++;
 		rc = double_push(stream, run_record, &m, sizeof m);
 	}
 	double_unlock();
@@ -351,6 +383,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 		rc = capture_wait(s, event);
 	} else {
 		struct mark m = { event, event->recorded };
+		queued_so_far.work--;
+		queued_so_far.events++;
 		rc = double_push(stream, run_wait, &m, sizeof m);
 	}
 	double_unlock();
