@@ -349,16 +349,19 @@ int comm_sync(struct comm *c, struct err *e);
  *
  *     comm_graph_begin    the device records from here; this thread's operations are recorded
  *     comm_graph_end      then the device stops recording
- *     comm_graph_launch   before each launch of the device's graph. From here on, calls of this
- *                         thread that were recorded do nothing and return no request, so that
- *                         their caller can keep its books as it did while recording
- *     comm_graph_launched after the launch
+ *     comm_graph_repeat   before a launch, except the first: from here on, calls of this thread
+ *                         that were recorded do nothing and return no request, so that their
+ *                         caller can keep its books as it did while recording
+ *     comm_graph_launch   before each launch of the device's graph
+ *     comm_graph_launched after it
  *     comm_graph_free     before any of its groups is closed, and after the device's graph
  *
  * Operations are numbered, watched and noted in the flight recorder at each launch. All ranks of a
  * group must record and launch the same graphs in the same order, and have no other operation of
  * the group open then. Requests that are still open at comm_graph_end are complete when the graph
- * is; comm_wait frees them. NCCL asks for the same: whether a call is captured is "a collective
+ * is; comm_wait frees them. A request from before comm_graph_begin may be waited for while the graph
+ * is recorded if comm_graph_awaits says so: then the graph waits for that operation, and each
+ * repetition waits for one that takes its place. NCCL asks for the same: whether a call is captured is "a collective
  * property of that operation" (user guide, "Using NCCL with CUDA Graphs"). Graphs and other
  * operations of one communicator never run at the same time here, which is where that guide warns
  * of deadlocks.
@@ -370,8 +373,13 @@ struct comm_graph;
 /* Whether the group's collectives can be recorded: the device's library runs them, and the group
  * has sent no messages. NULL counts as a group of one rank: it can. */
 bool comm_graph_fits(const struct comm *c);
+/* Lets graphs wait for operations of the group that are under way, if the device can do that. Before
+ * any comm_graph_begin. */
+int comm_graph_prepare(struct comm *c, struct err *e);
+bool comm_graph_awaits(const struct comm *c);
 int comm_graph_begin(struct comm_graph **out, struct err *e);
 int comm_graph_end(struct comm_graph *g, struct err *e);
+int comm_graph_repeat(struct comm_graph *g, struct err *e);
 int comm_graph_launch(struct comm_graph *g, struct err *e);
 int comm_graph_launched(struct comm_graph *g, struct err *e);
 /* Takes NULL. Also ends a recording. */

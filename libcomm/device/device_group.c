@@ -110,9 +110,12 @@ static int take_mark(struct comm *c, struct stream_mark **out, struct err *e)
 int comm_device_group_join(struct comm *c, struct stream_mark *m, struct err *e)
 {
 	struct device_group *d = c->device_group;
-	/* The end of the recording has joined an operation in a graph. */
+	bool outside = !m->recorded && (comm_graph_records() || comm_graph_repeats());
+	/* The end of the recording has joined what was recorded. */
 	bool joined = m->recorded && !comm_graph_records();
-	int rc = joined ? 0 : d->api->stream_wait(d->device, d->stream, m->end, e);
+	int rc = joined    ? 0
+		 : outside ? comm_graph_await(c, m, e)
+			   : d->api->stream_wait(d->device, d->stream, m->end, e);
 	release_mark(d, m);
 	return rc;
 }
@@ -296,6 +299,8 @@ void comm_device_group_close(struct comm *c)
 	comm_staged_close(c);
 	set_device_group(c, NULL);
 	close_marks(d);
+	if (d->aside)
+		d->api->stream_close(d->device, d->aside);
 	d->api->close(d->device);
 	pthread_mutex_destroy(&d->lock);
 	free(d);

@@ -41,6 +41,7 @@ struct device_group {
 	void *stream;         /* the caller's */
 	pthread_mutex_t lock; /* of the marks, and of native.h's state */
 	struct stream_mark *free_marks, *marks;
+	void *aside;           /* a stream that only waits (graph.h); NULL: none */
 	struct native *native; /* exactly one of the two is set */
 	struct staged *staged;
 };

@@ -19,14 +19,22 @@ struct graph_part { /* the operations of one group */
 	struct stream_mark *mark; /* of the last operation; then of the launch under way */
 };
 
+struct outside { /* a wait for an operation from before */
+	struct comm *c;
+	void *event;
+};
+
 struct comm_graph {
 	struct noted_op *ops;
 	int n, room;
 	struct graph_part *parts;
 	int n_parts;
 	const struct op **order; /* the operations of one group, in their order */
-	int at;                  /* of the repeated calls */
-	bool launched;           /* before */
+	struct outside *outside;
+	int n_outside;
+	/* of the repeated calls: the next operation and wait */
+	int at, waits;
+	bool launched; /* before */
 };
 
 /* What this thread is about. */
@@ -35,6 +43,11 @@ static _Thread_local struct comm_graph *recorded, *repeated;
 bool comm_graph_records(void)
 {
 	return recorded != NULL;
+}
+
+bool comm_graph_repeats(void)
+{
+	return repeated != NULL;
 }
 
 bool comm_graph_fits(const struct comm *c)
@@ -141,6 +154,55 @@ int comm_graph_call(struct comm *c, const struct op *op, struct err *e)
 		       comm_op_word(op->kind), c->name);
 }
 
+/* --- Waiting for what is outside ----------------------------------------------------------- */
+
+int comm_graph_prepare(struct comm *c, struct err *e)
+{
+	struct device_group *d = c->device_group;
+	if (!comm_graph_fits(c) || !d->api->graph_wait || d->aside)
+		return 0;
+	return d->api->stream_open(d->device, &d->aside, e);
+}
+
+bool comm_graph_awaits(const struct comm *c)
+{
+	return comm_graph_fits(c) && c && c->device_group->aside;
+}
+
+/* A new wait in the graph that is recorded. */
+static struct outside *new_outside(struct comm_graph *g, struct comm *c, struct err *e)
+{
+	struct device_group *d = c->device_group;
+	struct outside *all = realloc(g->outside, (size_t)(g->n_outside + 1) * sizeof *g->outside);
+	if (!all) {
+		err_set(e, ERR_NOMEM, "no memory for a wait in a graph");
+		return NULL;
+	}
+	g->outside = all;
+	all[g->n_outside] = (struct outside){ .c = c };
+	if (d->api->event_open(d->device, &all[g->n_outside].event, e))
+		return NULL;
+	return &all[g->n_outside++];
+}
+
+int comm_graph_await(struct comm *c, struct stream_mark *m, struct err *e)
+{
+	struct device_group *d = c->device_group;
+	struct comm_graph *g = repeated ? repeated : recorded;
+	struct outside *o = repeated && g->waits < g->n_outside ? &g->outside[g->waits++] : NULL;
+	if (!d->aside || (repeated && (!o || o->c != c)))
+		return err_set(e, ERR_INTERNAL,
+			       "group %s: a graph would wait for an operation that it does not "
+			       "know",
+			       c->name);
+	if (!repeated && !(o = new_outside(g, c, e)))
+		return -1;
+	if (d->api->stream_wait(d->device, d->aside, m->end, e) ||
+	    d->api->event_record(d->device, o->event, d->aside, e))
+		return -1;
+	return repeated ? 0 : d->api->graph_wait(d->device, d->stream, o->event, e);
+}
+
 /* --- Recording ---------------------------------------------------------------------------- */
 
 int comm_graph_begin(struct comm_graph **out, struct err *e)
@@ -181,6 +243,11 @@ void comm_graph_free(struct comm_graph *g)
 		repeated = NULL;
 	for (int i = 0; i < g->n; i++)
 		free(g->ops[i].lists);
+	for (int i = 0; i < g->n_outside; i++) {
+		struct device_group *d = g->outside[i].c->device_group;
+		d->api->event_close(d->device, g->outside[i].event);
+	}
+	free(g->outside);
 	free(g->ops);
 	free(g->parts);
 	free(g->order);
@@ -209,8 +276,23 @@ static int begin_part(struct comm_graph *g, struct graph_part *p, struct err *e)
 	return comm_native_launch(p->c, g->order, n, g->n_parts > 1, p->mark, e);
 }
 
+int comm_graph_repeat(struct comm_graph *g, struct err *e)
+{
+	if (recorded || repeated)
+		return err_set(e, ERR_INTERNAL, "this thread is at another graph");
+	g->at = g->waits = 0;
+	repeated = g;
+	return 0;
+}
+
 int comm_graph_launch(struct comm_graph *g, struct err *e)
 {
+	bool waits = repeated == g ? g->waits == g->n_outside : !g->launched || !g->n_outside;
+	repeated = NULL;
+	if (!waits)
+		return err_set(e, ERR_INTERNAL,
+			       "a graph would wait for %d operations, not the %d recorded ones",
+			       g->waits, g->n_outside);
 	for (int i = 0; i < g->n_parts; i++) {
 		struct err why = ERR_INIT;
 		struct comm *c = g->parts[i].c;
@@ -219,15 +301,12 @@ int comm_graph_launch(struct comm_graph *g, struct err *e)
 		if (begin_part(g, &g->parts[i], &why))
 			return comm_device_group_fail(c, "the launch of a graph", &why, e);
 	}
-	g->at = 0;
 	g->launched = true;
-	repeated = g;
 	return 0;
 }
 
 int comm_graph_launched(struct comm_graph *g, struct err *e)
 {
-	repeated = NULL;
 	for (int i = 0; i < g->n_parts; i++) {
 		struct err why = ERR_INIT;
 		struct comm *c = g->parts[i].c;

@@ -17,17 +17,20 @@
 #include "tests/gpu/doubles/runtime.h"
 #include "tests/unit/libcomm/ranks.h"
 
-enum { COUNT = 100, LAUNCHES = 90, OPS = 6 /* of a graph */, LAUNCHES_MAX = 4096 };
+enum { COUNT = 100, LAUNCHES = 90, OPS = 7 /* of a step */, LAUNCHES_MAX = 4096 };
 
 /* A rank's groups, stream and buffers, and its graph. */
 struct scene {
-	struct comm *all, *half;
+	struct comm *all, *half, *early;
 	cudaStream_t stream;
 	int64_t *data, *parts, *whole; /* [COUNT], [COUNT / 4], [COUNT / 2] in device memory */
+	int64_t *same, *sum;           /* [COUNT], of `early`, from before the graph */
 	int64_t *here;                 /* [COUNT], pinned */
 	cudaGraphExec_t exec;
 	struct comm_graph *graph;
 	struct comm_request *open; /* when the recording has ended */
+	struct comm_request *started;
+	bool again; /* the graph was launched before */
 };
 
 static int open_scene(struct comm *world, struct scene *s)
@@ -44,11 +47,16 @@ static int open_scene(struct comm *world, struct scene *s)
 			   cudaMalloc((void **)&s->data, COUNT * 8) == cudaSuccess &&
 			   cudaMalloc((void **)&s->parts, COUNT * 8) == cudaSuccess &&
 			   cudaMalloc((void **)&s->whole, COUNT * 8) == cudaSuccess &&
+			   cudaMalloc((void **)&s->same, COUNT * 8) == cudaSuccess &&
+			   cudaMalloc((void **)&s->sum, COUNT * 8) == cudaSuccess &&
 			   cudaMallocHost((void **)&s->here, COUNT * 8) == cudaSuccess,
 		   "no device");
 	RANK_CHECK(comm_on_device(world, &opt, "gpu", &s->all, &e) == 0, "%s", e.text);
 	comm_stream(s->all, s->stream);
-	RANK_CHECK(comm_split(s->all, me % 2, 0, "half", &s->half, &e) == 0, "%s", e.text);
+	RANK_CHECK(comm_split(s->all, me % 2, 0, "half", &s->half, &e) == 0 &&
+			   comm_split(s->all, 0, 0, "early", &s->early, &e) == 0 &&
+			   comm_graph_prepare(s->early, &e) == 0,
+		   "%s", e.text);
 	return 0;
 }
 
@@ -57,6 +65,7 @@ static void close_scene(struct scene *s)
 	if (s->exec)
 		cudaGraphExecDestroy(s->exec);
 	comm_graph_free(s->graph);
+	comm_close(s->early);
 	comm_close(s->half);
 	comm_close(s->all);
 	cudaStreamSynchronize(s->stream);
@@ -64,7 +73,23 @@ static void close_scene(struct scene *s)
 	cudaFree(s->data);
 	cudaFree(s->parts);
 	cudaFree(s->whole);
+	cudaFree(s->same);
+	cudaFree(s->sum);
 	cudaFreeHost(s->here);
+}
+
+/* Sums the data over all, before the graph that waits for it. */
+static int start_early(struct scene *s, struct err *e)
+{
+	return comm_all_reduce_start(s->early, s->same, s->sum, COUNT, COMM_I64, COMM_SUM,
+				     &s->started, e);
+}
+
+static int wait_early(struct scene *s, struct err *e)
+{
+	struct comm_request *req = s->started;
+	s->started = NULL;
+	return comm_wait(req, e);
 }
 
 /* The last part of the calls, whose request stays open. */
@@ -82,8 +107,11 @@ static int calls(struct scene *s, struct err *e)
 	    comm_reduce_scatter_start(s->half, s->data, s->parts, COUNT / 4, COMM_I64, COMM_SUM,
 				      &req, e))
 		return -1;
-	cudaMemcpyAsync(s->here, s->data, COUNT * 8, cudaMemcpyDeviceToHost, s->stream);
-	if (comm_wait(req, e) || comm_barrier(s->all, e) ||
+	if (comm_wait(req, e) || wait_early(s, e))
+		return -1;
+	/* The early sum is this one. */
+	cudaMemcpyAsync(s->here, s->sum, COUNT * 8, cudaMemcpyDeviceToHost, s->stream);
+	if (comm_barrier(s->all, e) ||
 	    comm_all_gather_start(s->half, s->parts, s->whole, COUNT / 4, COMM_I64, &req, e) ||
 	    comm_all_reduce(s->all, s->data, s->data, COUNT, COMM_I64, COMM_MAX, e))
 		return -1;
@@ -104,6 +132,7 @@ static void fill(struct scene *s, int n)
 	for (int i = 0; i < COUNT; i++)
 		mine[i] = element(me, n, i);
 	cudaMemcpyAsync(s->data, mine, COUNT * 8, cudaMemcpyHostToDevice, s->stream);
+	cudaMemcpyAsync(s->same, mine, COUNT * 8, cudaMemcpyHostToDevice, s->stream);
 	cudaStreamSynchronize(s->stream);
 	cudaFreeHost(mine);
 }
@@ -147,13 +176,16 @@ static int record(struct scene *s)
 static int launch(struct scene *s, struct err *e)
 {
 	struct comm_request *first = s->open;
+	bool again = s->again;
+	s->again = true;
+	if (again && (comm_graph_repeat(s->graph, e) || wait_early(s, e) || start_last(s, e)))
+		return -1;
+	RANK_CHECK(!again || !s->open, "a repeated call returns a request");
+	s->open = first;
 	if (comm_graph_launch(s->graph, e))
 		return -1;
 	cudaGraphLaunch(s->exec, s->stream);
-	int rc = start_last(s, e);
-	RANK_CHECK(rc || !s->open, "a repeated call returns a request");
-	s->open = first;
-	return comm_graph_launched(s->graph, e) || rc ? -1 : 0;
+	return comm_graph_launched(s->graph, e);
 }
 
 static int run_steps(struct comm *world, struct scene *s)
@@ -162,7 +194,10 @@ static int run_steps(struct comm *world, struct scene *s)
 	for (int n = 0; n < LAUNCHES; n++) {
 		fill(s, n);
 		bool plain = n % 7 == 3;
-		RANK_CHECK((plain ? calls(s, &e) : launch(s, &e)) == 0, "step %d: %s", n, e.text);
+		/* The recording has waited for the first one. */
+		RANK_CHECK((!n || start_early(s, &e) == 0) &&
+				   (plain ? calls(s, &e) : launch(s, &e)) == 0,
+			   "step %d: %s", n, e.text);
 		RANK_CHECK(plain == !!s->open || n == 0, "step %d: a request", n);
 		RANK_CHECK(comm_wait(s->open, &e) == 0, "%s", e.text);
 		s->open = NULL;
@@ -203,15 +238,17 @@ static int replay(struct comm *world, void *arg)
 	if (open_scene(world, &s))
 		return 1;
 	fill(&s, 0);
-	RANK_CHECK(calls(&s, &e) == 0 && comm_wait(s.open, &e) == 0 && comm_sync(s.all, &e) == 0 &&
-			   comm_sync(s.half, &e) == 0,
+	RANK_CHECK(start_early(&s, &e) == 0 && calls(&s, &e) == 0 && comm_wait(s.open, &e) == 0 &&
+			   comm_sync(s.all, &e) == 0 && comm_sync(s.half, &e) == 0,
 		   "%s", e.text);
 	int64_t before = comm_ops_begun(world);
 	int launched = double_launches(seen, LAUNCHES_MAX);
+	fill(&s, 0);
+	RANK_CHECK(start_early(&s, &e) == 0, "%s", e.text);
 	if (record(&s))
 		return 1;
-	RANK_CHECK(comm_ops_begun(world) == before &&
-			   double_launches(seen, LAUNCHES_MAX) == launched,
+	RANK_CHECK(comm_ops_begun(world) == before + 1 &&
+			   double_launches(seen, LAUNCHES_MAX) == launched + 1,
 		   "recording ran something");
 	if (run_steps(world, &s) || check_counts(world, &s, before, launched))
 		return 1;
@@ -247,13 +284,13 @@ static int refuse(struct comm *world, void *arg)
 	RANK_CHECK(comm_send(s.all, s.data, 1, COMM_I64, 1 - comm_rank(world), &e) < 0 &&
 			   strstr(e.text, "on group gpu cannot be recorded"),
 		   "%s", e.text);
-	RANK_CHECK(comm_graph_end(s.graph, &e) == 0 && comm_graph_launch(s.graph, &e) == 0, "%s",
+	RANK_CHECK(comm_graph_end(s.graph, &e) == 0 && comm_graph_repeat(s.graph, &e) == 0, "%s",
 		   e.text);
 	RANK_CHECK(comm_barrier(s.all, &e) < 0 &&
 			   strstr(e.text, "barrier on group gpu is not what the graph"),
 		   "%s", e.text);
-	RANK_CHECK(comm_graph_launched(s.graph, &e) == 0 && comm_barrier(s.all, &e) == 0 &&
-			   comm_sync(s.all, &e) == 0,
+	RANK_CHECK(comm_graph_launch(s.graph, &e) == 0 && comm_graph_launched(s.graph, &e) == 0 &&
+			   comm_barrier(s.all, &e) == 0 && comm_sync(s.all, &e) == 0,
 		   "%s", e.text);
 	close_scene(&s);
 	return nothing_open();
@@ -292,11 +329,15 @@ static int suffer(struct comm *world, void *arg)
 	const struct fault *f = arg;
 	struct err e = ERR_INIT;
 	struct scene s;
-	if (open_scene(world, &s) || record(&s))
+	if (open_scene(world, &s))
 		return 1;
 	fill(&s, 0);
+	RANK_CHECK(start_early(&s, &e) == 0, "%s", e.text);
+	if (record(&s))
+		return 1;
 	RANK_CHECK(launch(&s, &e) == 0 && comm_wait(s.open, &e) == 0 && comm_sync(s.all, &e) == 0 &&
-			   comm_sync(s.half, &e) == 0 && comm_barrier(world, &e) == 0,
+			   comm_sync(s.half, &e) == 0 && start_early(&s, &e) == 0 &&
+			   comm_sync(s.early, &e) == 0 && comm_barrier(world, &e) == 0,
 		   "%s", e.text);
 	s.open = NULL;
 	if (comm_rank(world) == 1 && f->sin == DIES)

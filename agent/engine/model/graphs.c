@@ -21,8 +21,8 @@ struct pass_graph {
 	bool starts;
 };
 
-/* Of a kind of pass: it completes the step's gradients, or not. */
-enum { VARIANTS = 2 * GRAPH_KINDS };
+/* Of each kind of pass: 1 if it completes the step's gradients, plus 2 if it waits for parameters. */
+enum { VARIANTS = 4 * GRAPH_KINDS };
 
 struct pass_graphs {
 	struct pass_graph **chunks;   /* [n_chunks][slots × VARIANTS] */
@@ -148,7 +148,7 @@ static int record_pass(struct pass *p, struct pass_graph *t,
 	t->grad_scale = p->batch->grad_scale;
 	t->starts = p->starts != NULL;
 	/* The store has noted its calls just now. */
-	return parallel_graph_launch(t->graph, e) ? -1 : parallel_graph_launched(t->graph, e);
+	return parallel_graph_launch(t->graph, e);
 }
 
 static int repeat_call(struct pass *p, const struct noted_call *n, struct err *e)
@@ -168,21 +168,20 @@ static int repeat_call(struct pass *p, const struct noted_call *n, struct err *e
 
 static int replay_pass(struct pass *p, const struct pass_graph *t, struct err *e)
 {
-	int rc = 0;
-	if (parallel_graph_launch(t->graph, e))
-		return -1;
+	int rc = parallel_graph_repeat(t->graph, e);
 	for (int i = 0; rc == 0 && i < t->n; i++)
 		rc = repeat_call(p, &t->notes[i], e);
-	return parallel_graph_launched(t->graph, rc ? NULL : e) ? -1 : rc;
+	return rc ? -1 : parallel_graph_launch(t->graph, e);
 }
 
 /* The graph of a pass in its slot. */
 static struct pass_graph *graph_of(const struct pass *p, enum pass_graph_kind kind, bool completes)
 {
 	const struct pass_graphs *all = p->m->graphs;
-	int variant = 2 * (int)kind + (completes && !all->alone);
-	return &all->chunks[p->chunk - p->m->chunks]
-			   [(p->slot - p->chunk->slots) * VARIANTS + variant];
+	int chunk = (int)(p->chunk - p->m->chunks);
+	int variant = 4 * (int)kind + (completes && !all->alone) +
+		      2 * param_store_gathers(p->m->store, chunk);
+	return &all->chunks[chunk][(p->slot - p->chunk->slots) * VARIANTS + variant];
 }
 
 int model_graphs_run(struct pass *p, enum pass_graph_kind kind,

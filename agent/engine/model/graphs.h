@@ -9,10 +9,11 @@
  *
  * A pass is recorded only if all of its work is on the device. Collectives of tp, and reductions of
  * gradients during the last backward pass, are recorded too if the device's library runs them
- * (parallel_graph_fits); the last backward pass of a step has graphs of its own then. These passes
- * run operation by operation: all with cp, a mixture of experts, offload, or groups whose data goes
- * through the host; the first forward pass while parameters are still being gathered; all under
- * zero 2 and 3. So does the first run of each pass, in which the backend selects its algorithms.
+ * (parallel_graph_fits); the last backward pass of a step has graphs of its own then. So has a pass
+ * that waits for parameters that are still being gathered: its graph waits for each gather where the
+ * pass does. These passes run operation by operation: all with cp, a mixture of experts, offload, or
+ * groups whose data goes through the host; all under zero 2 and 3. So does the first run of each
+ * pass, in which the backend selects its algorithms.
  *
  * All ranks of a group record the same passes and replay them in the same order, because they
  * execute the same schedule and share the job's scale and documents. Whatever makes one rank alone

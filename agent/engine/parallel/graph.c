@@ -40,16 +40,16 @@ int parallel_graph_end(struct parallel_graph *g, struct err *e)
 	return backend_graph_end(g->k, &g->calls, rc ? NULL : e) ? -1 : rc;
 }
 
+int parallel_graph_repeat(struct parallel_graph *g, struct err *e)
+{
+	return comm_graph_repeat(g->operations, e);
+}
+
 int parallel_graph_launch(struct parallel_graph *g, struct err *e)
 {
 	if (comm_graph_launch(g->operations, e))
 		return -1;
 	backend_graph_replay(g->k, g->calls);
-	return 0;
-}
-
-int parallel_graph_launched(struct parallel_graph *g, struct err *e)
-{
 	return comm_graph_launched(g->operations, e);
 }
 

@@ -24,10 +24,11 @@ int parallel_graph_begin(struct backend *k, struct parallel_graph **out, struct 
 /* Ends it. After a failure the graph can only be freed, and nothing has run. */
 int parallel_graph_end(struct parallel_graph *g, struct err *e);
 
-/* Queues the graph. Until parallel_graph_launched, calls of operations that the graph holds do
- * nothing. */
+/* Until parallel_graph_launch, calls of operations that the graph holds do nothing, and waits for
+ * operations from before are the graph's. Before each launch but the first. */
+int parallel_graph_repeat(struct parallel_graph *g, struct err *e);
+/* Queues the graph. */
 int parallel_graph_launch(struct parallel_graph *g, struct err *e);
-int parallel_graph_launched(struct parallel_graph *g, struct err *e);
 
 /* Before the groups and the backend are closed; it may still run. Takes NULL. */
 void parallel_graph_free(struct parallel_graph *g);

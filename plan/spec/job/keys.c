@@ -100,7 +100,7 @@ const struct job_key job_keys[] = {
 	INT(job, steps, "200", 1, 1e12, "Optimizer steps in the whole run."),
 	{ FIELD(job, seed), .type = JOB_SEED, .def = "1", .doc = "Seed of everything random (initial weights, data order). The results do not depend on the layout." },
 	ENUM(job, device, "cpu", devices, "The device that computes: the cores of the CPU, or NVIDIA GPUs."),
-	BOOL(job, graphs, "yes", "cuda: record passes without communication as CUDA graphs once, and replay them. The results are equal bit for bit."),
+	BOOL(job, graphs, "yes", "cuda: record passes as CUDA graphs once, with those collectives that NCCL runs, and replay them. Passes with cp, experts, offload, or zero 2 and 3 are not recorded. The results are equal bit for bit."),
 
 	ENUM(model, family, "gpt2", families, "The kind of Transformer." SHAPE_FAMILIES(FAMILY_HELP)),
 	INT(model, layers, "4", 1, 10000, "Transformer layers."),

@@ -33,6 +33,10 @@ struct CUgraphExec_st {
 	bool running; /* one launch at a time */
 };
 
+struct event_at { /* of a graph that waits for it */
+	cudaEvent_t event;
+};
+
 static struct CUgraph_st *captures[16]; /* in progress */
 enum { CAPTURES = sizeof captures / sizeof *captures };
 
@@ -138,6 +142,22 @@ cudaError_t capture_record(struct CUstream_st *s, cudaEvent_t e)
 	e->capture = s->capture;
 	e->capture_id = s->capture->id;
 	nodes_copy(&e->last, &s->last);
+	return s->capture->spoilt ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
+}
+
+static void *launch_wait(const void *recorded)
+{
+	return double_wait_new(((const struct event_at *)recorded)->event);
+}
+
+cudaError_t capture_wait_external(struct CUstream_st *s, cudaEvent_t e)
+{
+	static const struct double_work wait = { double_wait_run, launch_wait, free };
+	if (!s->capture || e->capture)
+		return cudaErrorIllegalState;
+	struct event_at *at = malloc(sizeof *at);
+	at->event = e;
+	capture_work(s, &wait, at);
 	return s->capture->spoilt ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
 }
 

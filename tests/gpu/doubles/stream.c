@@ -269,6 +269,18 @@ static bool run_wait(void *arg)
 	return m->event->done >= m->ticket;
 }
 
+void *double_wait_new(cudaEvent_t e)
+{
+	struct mark *m = malloc(sizeof *m);
+	*m = (struct mark){ e, e->recorded };
+	return m;
+}
+
+bool double_wait_run(void *wait)
+{
+	return run_wait(wait);
+}
+
 static void check_event(cudaEvent_t event)
 {
 	if (!event || event->closed)
@@ -374,12 +386,13 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
 {
-	(void)flags;
 	check_event(event);
 	double_lock();
 	struct CUstream_st *s = double_stream(stream);
 	cudaError_t rc = cudaSuccess;
-	if (s->capture || event->capture) {
+	if (flags == cudaEventWaitExternal) {
+		rc = capture_wait_external(s, event);
+	} else if (s->capture || event->capture) {
 		rc = capture_wait(s, event);
 	} else {
 		struct mark m = { event, event->recorded };
