@@ -4,8 +4,10 @@
  *
  * There is one graph per pass, chunk and slot, because it reads and writes the slot's tensors.
  * Values that differ between micro-batches are in the slot, and are set before the pass (inputs.c).
- * The gradients' scale and whether documents are masked are fixed in a graph; if they change, the
- * pass is recorded again. A replay gives the same bits as running the pass.
+ * Whether documents are masked is fixed in a graph; if that changes, the
+ * pass is recorded again. Whether each gradient is set or added to is fixed too. A pass therefore
+ * has GRAPH_VARIANTS graphs: a step's first micro-batch sets, and the others add. A replay gives the
+ * same bits as running the pass.
  *
  * A pass is recorded only if all of its work is on the device. Collectives of tp, and reductions of
  * gradients during the last backward pass, are recorded too if the device's library runs them
@@ -13,10 +15,11 @@
  * that waits for parameters that are still being gathered: its graph waits for each gather where the
  * pass does. These passes run operation by operation: all with cp, a mixture of experts, offload, or
  * groups whose data goes through the host; all under zero 2 and 3. So does the first run of each
- * pass, in which the backend selects its algorithms.
+ * pass, in which the backend selects its algorithms, also when these change after the first step
+ * (base/choices.h).
  *
  * All ranks of a group record the same passes and replay them in the same order, because they
- * execute the same schedule and share the job's scale and documents. Whatever makes one rank alone
+ * execute the same schedule and share the job's documents and the choices. Whatever makes one rank alone
  * run a pass differently must switch off graphs for all (agent_drill_armed); a failure to record
  * ends the job.
  */
@@ -42,7 +45,14 @@ int model_graphs_run(struct pass *p, enum pass_graph_kind kind,
 		     int (*run)(struct pass *p, struct err *e), struct err *e);
 
 /* Calls of the parameter store during a pass (units.c). A replay repeats them. */
-enum store_call { STORE_CALL_HOLD, STORE_CALL_RELEASE, STORE_CALL_GRADS, STORE_CALL_REDUCE };
+enum store_call {
+	STORE_CALL_HOLD,
+	STORE_CALL_RELEASE,
+	STORE_CALL_GRADS,
+	STORE_CALL_CONTRIBUTE,
+	STORE_CALL_REDUCE
+};
 void model_graphs_note_call(struct model *m, enum store_call call, int unit, bool ends);
+void model_graphs_note_grads(struct model *m, int unit, struct grad_range r, bool add);
 
 #endif

@@ -401,6 +401,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t stream)
 	queued_so_far.work--;
 	queued_so_far.graphs++;
 	cudaError_t rc = double_push(stream, run_graph, l, bytes);
+	double_note_graph();
 	x->launched++;
 	double_unlock();
 	free(l);

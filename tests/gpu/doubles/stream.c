@@ -13,6 +13,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t rng;
 static cudaEvent_t closed_events;
 struct double_queued queued_so_far;
+static double spent;
+static _Thread_local struct double_calls calls;
+
+bool double_virtual_clock;
+double double_kernel_seconds;
 
 struct double_queued double_queued(void)
 {
@@ -20,6 +25,11 @@ struct double_queued double_queued(void)
 	struct double_queued q = queued_so_far;
 	double_unlock();
 	return q;
+}
+
+void double_spend(double seconds)
+{
+	spent += seconds;
 }
 
 void double_lock(void)
@@ -49,6 +59,28 @@ struct CUstream_st *double_stream(cudaStream_t s)
 		double_misuse("a stream of device %d is used on device %d", s->device,
 			      double_device());
 	return s;
+}
+
+/* --- Calls --- */
+
+struct double_calls double_calls(void)
+{
+	return calls;
+}
+
+void double_note_launch(cudaStream_t stream)
+{
+	calls.launches += !double_stream(stream)->capture;
+}
+
+void double_note_graph(void)
+{
+	calls.graphs++;
+}
+
+void double_note_copy(cudaStream_t stream)
+{
+	calls.copies += !double_stream(stream)->capture;
 }
 
 /* --- Queues --- */
@@ -157,6 +189,26 @@ void double_drain(struct CUstream_st *s)
 	}
 }
 
+static bool is_busy(const struct CUstream_st *s, bool with_default)
+{
+	return s->head && (s->device == double_device() || (with_default && s == &double_streams));
+}
+
+/* Other threads may destroy streams meanwhile. */
+void double_drain_device(bool with_default)
+{
+	struct CUstream_st *s;
+	do {
+		for (s = &double_streams; s && !is_busy(s, with_default);)
+			s = s->next;
+		if (s)
+			pump();
+		double_unlock();
+		sched_yield();
+		double_lock();
+	} while (s);
+}
+
 /* --- Streams --- */
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned int flags)
@@ -201,6 +253,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 	if (rc != cudaSuccess)
 		return rc;
 	double_lock();
+	calls.stream_waits += double_stream(stream)->head != NULL;
 	double_drain(double_stream(stream));
 	double_unlock();
 	return cudaSuccess;
@@ -211,6 +264,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 	cudaError_t rc = capture_forbids("cudaStreamQuery");
 	if (rc != cudaSuccess)
 		return rc;
+	calls.queries++;
 	double_lock();
 	pump();
 	bool done = !double_stream(stream)->head;
@@ -223,10 +277,9 @@ cudaError_t cudaDeviceSynchronize(void)
 	cudaError_t rc = capture_forbids("cudaDeviceSynchronize");
 	if (rc != cudaSuccess)
 		return rc;
+	calls.stream_waits++;
 	double_lock();
-	for (struct CUstream_st *s = &double_streams; s; s = s->next)
-		if (s->device == double_device() || s == &double_streams)
-			double_drain(s);
+	double_drain_device(true);
 	double_unlock();
 	return cudaSuccess;
 }
@@ -259,7 +312,8 @@ static bool run_record(void *arg)
 	struct timespec now;
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	m->event->done = m->ticket;
-	m->event->at = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+	m->event->at = double_virtual_clock ? spent
+					    : (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 	return true;
 }
 
@@ -348,6 +402,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 	cudaError_t rc = check_asked(event, "cudaEventQuery");
 	if (rc != cudaSuccess)
 		return rc;
+	calls.queries++;
 	double_lock();
 	pump();
 	bool done = event->done >= event->recorded;
@@ -361,6 +416,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 	if (rc != cudaSuccess)
 		return rc;
 	double_lock();
+	calls.event_waits += event->done < event->recorded;
 	while (event->done < event->recorded) {
 		pump();
 		double_unlock();
