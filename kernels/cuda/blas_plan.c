@@ -55,13 +55,12 @@ void blas_write_key(const struct backend *k, const struct lt *lt, const struct b
 		[BLAS_GELU_BIAS] = "gelu+bias", [BLAS_GELU_SLOPE] = "dgelu", [BLAS_SUMS] = "sums",
 	};
 	snprintf(text, BLAS_KEY_TEXT,
-		 "cublaslt %zu %s%s%s%s %s%s%s m=%" PRId64 " n=%" PRId64 " k=%" PRId64
-		 " row=%" PRId64 " align=%u,%u,%u,%u,%u %s",
+		 "cublaslt %zu %s%s%s%s %s%s%s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " row=%" PRId64
+		 " align=%u,%u,%u,%u,%u %s",
 		 lt->GetVersion(), types[cuda_of(k)->storage], key->single ? ">fp32" : "",
 		 operands[key->left_type], operands[key->right_type], key->left_flipped ? "T" : "N",
-		 key->right_flipped ? "T" : "N", key->fast ? " fast" : "", key->m, key->n, key->k,
-		 key->left_row, key->left, key->right, key->d, key->bias, key->pre,
-		 afters[key->after]);
+		 key->right_flipped ? "T" : "N", key->fast ? " fast" : "", key->m, key->n, key->k, key->left_row, key->left,
+		 key->right, key->d, key->bias, key->pre, afters[key->after]);
 }
 
 /* --- Plans -------------------------------------------------------------------------------- */
