@@ -164,6 +164,12 @@ static bool read_number(const char **text, int64_t max, int64_t *out)
 	return true;
 }
 
+bool agent_drill_armed(void)
+{
+	const char *text = getenv(AGENT_ENV_DRILL_FAULT);
+	return text && *text && getenv(AGENT_ENV_DRILL_MARK);
+}
+
 int agent_drill_open(struct agent_drill *d, int rank, uint32_t generation, struct err *e)
 {
 	const char *text = getenv(AGENT_ENV_DRILL_FAULT), *at = text;

@@ -70,6 +70,7 @@ static int read_welcome(struct generation *g, const struct msg_welcome *w, struc
 		return err_set(e, ERR_PROTO, "message welcome: rank %d of %d", w->rank, w->world);
 	if (job_parse(w->job, "the supervisor's job", &g->job, e) || compute_view(g, w, e))
 		return -1;
+	g->job.job.graphs = g->job.job.graphs && !agent_drill_armed();
 	g->place = (struct preflight){
 		.cuda = g->job.job.device == DEVICE_CUDA,
 		.bus = w->bus,

@@ -1,7 +1,7 @@
 #include "libcomm/async.h"
 
 #include "base/thread.h"
-#include "libcomm/device/device_group.h"
+#include "libcomm/device/graph.h"
 #include "libcomm/flight/recorder.h"
 
 #include <stddef.h>
@@ -69,6 +69,11 @@ static int start_thread(struct worker *w, struct err *e)
 	return rc ? err_set(e, ERR_NOMEM, "cannot start the thread of group %s: %s", w->c->name,
 			    strerror(rc))
 		  : 0;
+}
+
+bool comm_async_threaded(const struct comm *c)
+{
+	return c->worker && c->worker->started;
 }
 
 static int open_worker(struct comm *c, struct err *e)
@@ -205,7 +210,8 @@ int comm_async_start(struct comm *c, const struct op *op, struct comm_request **
 		comm_world_fail(c->world, &why); /* the other ranks would wait for this one */
 		return err_set(e, why.code, "%s", why.text);
 	}
-	r->op.record = comm_recorder_queue(c->recorder, op);
+	if (!comm_graph_records())
+		r->op.record = comm_recorder_queue(c->recorder, op);
 	add_request(c->worker, r);
 	*req = r;
 	(by_caller ? issue : queue)(c->worker, r);

@@ -1,7 +1,7 @@
 /* The API: each call becomes a struct op (op.h). operations.h has the recipe to add a
  * collective. */
 #include "libcomm/async.h"
-#include "libcomm/device/device_group.h"
+#include "libcomm/device/graph.h"
 
 #include <string.h>
 
@@ -30,13 +30,19 @@ static int run_blocking(struct comm *c, struct op op, struct err *e)
 			       comm_op_word(op.kind), c->name, c->open_requests);
 	if (comm_op_check(&op, c->rank, c->size, e))
 		return err_prefix(e, "%s on group %s", comm_op_word(op.kind), c->name);
-	return comm_group_run(c, &op, e);
+	int rc = comm_graph_call(c, &op, e);
+	return rc > 0 ? comm_group_run(c, &op, e) : rc;
 }
 
 static int start_request(struct comm *c, struct op op, struct comm_request **req, struct err *e)
 {
 	if (comm_op_check(&op, c->rank, c->size, e))
 		return err_prefix(e, "%s on group %s", comm_op_word(op.kind), c->name);
+	int rc = comm_graph_call(c, &op, e);
+	if (rc <= 0) {
+		*req = NULL;
+		return rc;
+	}
 	if (c->device_group && comm_device_group_mark(c, &op, e))
 		return -1;
 	return comm_async_start(c, &op, req, e);

@@ -348,6 +348,48 @@ void comm_processors(struct comm *c, int most);
  * memory they always are. */
 int comm_sync(struct comm *c, struct err *e);
 
+/*
+ * Graphs. A device can record what a thread queues on a stream, and run it again and again
+ * (backend_graph_begin in kernels/ops.h). Operations of the device's library can be part of that:
+ *
+ *     comm_graph_begin    the device records from here; this thread's operations are recorded
+ *     comm_graph_end      then the device stops recording
+ *     comm_graph_repeat   before a launch, except the first: from here on, calls of this thread
+ *                         that were recorded do nothing and return no request, so that their
+ *                         caller can keep its books as it did while recording
+ *     comm_graph_launch   before each launch of the device's graph
+ *     comm_graph_launched after it
+ *     comm_graph_free     before any of its groups is closed, and after the device's graph
+ *
+ * Operations are numbered, watched and noted in the flight recorder at each launch. All ranks of a
+ * group must record and launch the same graphs in the same order, and have no other operation of
+ * the group open then. Requests that are still open at comm_graph_end are complete when the graph
+ * is; comm_wait frees them. A request from before comm_graph_begin may be waited for while the graph
+ * is recorded if comm_graph_awaits says so: then the graph waits for that operation, and each
+ * repetition waits for one that takes its place. NCCL asks for the same: whether a call is captured is "a collective
+ * property of that operation" (user guide, "Using NCCL with CUDA Graphs"). Graphs and other
+ * operations of one communicator never run at the same time here, which is where that guide warns
+ * of deadlocks.
+ *
+ * All calls are of one thread. They fail like an operation: the world ends with them.
+ */
+struct comm_graph;
+
+/* Whether the group's collectives can be recorded: the device's library runs them, and the group
+ * has sent no messages. NULL counts as a group of one rank: it can. */
+bool comm_graph_fits(const struct comm *c);
+/* Lets graphs wait for operations of the group that are under way, if the device can do that. Before
+ * any comm_graph_begin. */
+int comm_graph_prepare(struct comm *c, struct err *e);
+bool comm_graph_awaits(const struct comm *c);
+int comm_graph_begin(struct comm_graph **out, struct err *e);
+int comm_graph_end(struct comm_graph *g, struct err *e);
+int comm_graph_repeat(struct comm_graph *g, struct err *e);
+int comm_graph_launch(struct comm_graph *g, struct err *e);
+int comm_graph_launched(struct comm_graph *g, struct err *e);
+/* Takes NULL. Also ends a recording. */
+void comm_graph_free(struct comm_graph *g);
+
 /* The bytes that this rank has sent in this group's operations, for reports. */
 uint64_t comm_bytes(const struct comm *c);
 

@@ -53,6 +53,9 @@ struct comm_device {
 	/* Work that is queued on the stream from now on begins after the event, as last
 	 * recorded. */
 	int (*stream_wait)(struct device *d, void *stream, void *event, struct err *e);
+	/* For a stream that is captured: whenever the graph runs, it waits at this place for the
+	 * event as last recorded before the launch. NULL: the device cannot. */
+	int (*graph_wait)(struct device *d, void *stream, void *event, struct err *e);
 
 	/* Lets the device copy from and to this host memory at full speed, and without blocking the
 	 * thread that queues the copy. unpin: after the copies that are queued. */

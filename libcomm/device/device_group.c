@@ -1,4 +1,4 @@
-#include "libcomm/device/device_group.h"
+#include "libcomm/device/graph.h"
 
 #include "base/clock.h"
 
@@ -98,6 +98,7 @@ static int take_mark(struct comm *c, struct stream_mark **out, struct err *e)
 	if (!m && !(m = new_mark(d, e)))
 		return -1;
 	m->users = 1;
+	m->recorded = false;
 	if (d->api->event_record(d->device, m->begin, d->stream, e)) {
 		release_mark(d, m);
 		return -1;
@@ -109,7 +110,12 @@ static int take_mark(struct comm *c, struct stream_mark **out, struct err *e)
 int comm_device_group_join(struct comm *c, struct stream_mark *m, struct err *e)
 {
 	struct device_group *d = c->device_group;
-	int rc = d->api->stream_wait(d->device, d->stream, m->end, e);
+	bool outside = !m->recorded && (comm_graph_records() || comm_graph_repeats());
+	/* The end of the recording has joined what was recorded. */
+	bool joined = m->recorded && !comm_graph_records();
+	int rc = joined    ? 0
+		 : outside ? comm_graph_await(c, m, e)
+			   : d->api->stream_wait(d->device, d->stream, m->end, e);
 	release_mark(d, m);
 	return rc;
 }
@@ -293,6 +299,8 @@ void comm_device_group_close(struct comm *c)
 	comm_staged_close(c);
 	set_device_group(c, NULL);
 	close_marks(d);
+	if (d->aside)
+		d->api->stream_close(d->device, d->aside);
 	d->api->close(d->device);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
@@ -329,8 +337,7 @@ static int run_now(struct comm *c, const struct op *op, struct err *e)
 	return -1;
 }
 
-/* Fails the world with this error, unless it has failed before. */
-static int report_failure(struct comm *c, const char *what, struct err *why, struct err *e)
+int comm_device_group_fail(struct comm *c, const char *what, struct err *why, struct err *e)
 {
 	if (!world_failed(c->world)) {
 		err_prefix(why, "%s of group %s (rank %d of %d)", what, c->name, c->rank, c->size);
@@ -346,14 +353,15 @@ int comm_device_group_run(struct comm *c, const struct op *op, struct err *e)
 		return comm_world_error(c->world, e);
 	if ((op->mark ? run_marked(c, op, op->mark, &why) : run_now(c, op, &why)) == 0)
 		return 0;
-	return report_failure(c, comm_op_word(op->kind), &why, e);
+	return comm_device_group_fail(c, comm_op_word(op->kind), &why, e);
 }
 
 int comm_device_group_mark(struct comm *c, struct op *op, struct err *e)
 {
 	struct err why = ERR_INIT;
-	return take_mark(c, &op->mark, &why) ? report_failure(c, comm_op_word(op->kind), &why, e)
-					     : 0;
+	return take_mark(c, &op->mark, &why)
+		       ? comm_device_group_fail(c, comm_op_word(op->kind), &why, e)
+		       : 0;
 }
 
 /* --- API --- */
@@ -374,7 +382,7 @@ int comm_on_device(struct comm *c, const struct comm_device_options *opt, const 
 	if (comm_split(c, 0, c->rank, name, &new, e))
 		return -1;
 	if (device_group_open(new, opt, &why)) {
-		report_failure(new, "opening the device", &why, e);
+		comm_device_group_fail(new, "opening the device", &why, e);
 		comm_group_free(new);
 		return -1;
 	}
@@ -402,5 +410,5 @@ int comm_sync(struct comm *c, struct err *e)
 	if (!c->device_group ||
 	    (c->device_group->native ? comm_native_sync(c, &why) : comm_staged_sync(c, &why)) == 0)
 		return 0;
-	return report_failure(c, "waiting for the operations", &why, e);
+	return comm_device_group_fail(c, "waiting for the operations", &why, e);
 }

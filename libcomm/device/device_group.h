@@ -28,6 +28,7 @@ struct staged;
 struct stream_mark {
 	void *begin, *end;
 	int users;                       /* 0: free */
+	bool recorded;                   /* its events were captured in a graph last */
 	struct stream_mark *next, *made; /* of the free ones; of all */
 };
 
@@ -41,6 +42,7 @@ struct device_group {
 	int processors;       /* of groups that are split from this one */
 	pthread_mutex_t lock; /* of the marks, and of native.h's state */
 	struct stream_mark *free_marks, *marks;
+	void *aside;           /* a stream that only waits (graph.h); NULL: none */
 	struct native *native; /* exactly one of the two is set */
 	struct staged *staged;
 };
@@ -75,6 +77,10 @@ void comm_device_wait_begin(struct comm *c, struct device_wait *p);
 int comm_device_wait_poll(struct comm *c, struct device_wait *p, const char *what, struct err *e);
 /* Waits until the event is done. */
 int comm_device_group_await(struct comm *c, void *event, const char *what, struct err *e);
+
+/* Fails the world with this error, unless it has failed before. Returns -1. what: as in "%s of
+ * group". */
+int comm_device_group_fail(struct comm *c, const char *what, struct err *why, struct err *e);
 
 /* Drops one reference to the mark; under the lock. */
 void comm_stream_mark_unref(struct device_group *d, struct stream_mark *m);

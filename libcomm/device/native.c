@@ -1,6 +1,7 @@
 #include "libcomm/device/native.h"
 
 #include "base/clock.h"
+#include "libcomm/device/graph.h"
 #include "libcomm/flight/recorder.h"
 
 #include <stdio.h>
@@ -36,7 +37,9 @@ bool comm_native_has_reached(const _Atomic uint32_t *word, uint32_t number)
 
 /* --- Operations in flight --------------------------------------------------------------------- */
 
-static struct native_flight *push_flight(struct comm *c, const struct op *op, struct stream_mark *m)
+/* count: collectives that are one flight. */
+static struct native_flight *push_flight(struct comm *c, const struct op *op, int count,
+					 struct stream_mark *m)
 {
 	struct native *n = c->device_group->native;
 	struct seg_line *me = comm_native_line(c, c->rank);
@@ -44,17 +47,19 @@ static struct native_flight *push_flight(struct comm *c, const struct op *op, st
 	struct native_flight *f = &n->flight[i];
 	bool message = op->kind == OP_P2P;
 	*f = (struct native_flight){ .kind = op->kind,
-				     .number = message ? ++n->messages : ++n->collectives,
+				     .number = (message ? n->messages : n->collectives) + 1,
 				     .mark = m,
 				     .since = clock_ns(),
 				     .with = n->with + (size_t)i * (size_t)c->size };
+	*(message ? &n->messages : &n->collectives) += (uint32_t)count;
+	f->last = f->number + (uint32_t)count - 1;
 	m->users++;
 	for (int r = 0; r < c->size; r++)
 		f->with[r] = !message && r != c->rank;
 	for (int k = 0; message && k < op->n; k++)
 		f->with[op->p2p[k].peer] = op->p2p[k].peer != c->rank;
 	if (me && !message)
-		atomic_store_explicit(&me->device_called, f->number, memory_order_release);
+		atomic_store_explicit(&me->device_called, f->last, memory_order_release);
 	return f;
 }
 
@@ -64,7 +69,7 @@ static void pop_flight(struct comm *c)
 	struct native_flight *f = &n->flight[n->first];
 	struct seg_line *me = comm_native_line(c, c->rank);
 	if (me && f->kind != OP_P2P)
-		atomic_store_explicit(&me->device_done, f->number, memory_order_release);
+		atomic_store_explicit(&me->device_done, f->last, memory_order_release);
 	comm_stream_mark_unref(c->device_group, f->mark);
 	n->first = (n->first + 1) % FLIGHTS;
 	n->count--;
@@ -86,18 +91,20 @@ int comm_native_reap(struct comm *c, struct err *e)
 }
 /* --- Operations --------------------------------------------------------------------- */
 
-/* The watcher ends the wait if it takes too long. */
+/* The watcher ends the wait if it takes too long, except for an operation that is recorded. */
 static int await_library(struct comm *c, struct err *e)
 {
 	struct native *n = c->device_group->native;
 	struct device_wait p = { 0 };
+	if (comm_graph_records())
+		comm_device_wait_begin(c, &p);
 	for (;;) {
 		comm_native_lock(c);
 		int rc = n->dc ? comm_native_library(c)->ready(n->dc, e) : 0;
 		comm_native_unlock(c);
 		if (rc)
 			return rc < 0 ? -1 : 0;
-		if (comm_device_wait_poll(c, &p, "", e))
+		if (comm_device_wait_poll(c, &p, "what is recorded in a graph", e))
 			return -1;
 	}
 }
@@ -131,7 +138,7 @@ static int queue_operation(struct comm *c, const struct op *op, struct stream_ma
 {
 	struct device_group *d = c->device_group;
 	struct native *n = d->native;
-	struct op_signature sign = comm_op_sign(op, push_flight(c, op, m)->number, c->size);
+	struct op_signature sign = comm_op_sign(op, push_flight(c, op, 1, m)->number, c->size);
 	comm_recorder_begin(c->recorder, op, &sign, comm_native_library(c)->name);
 	pthread_cond_signal(&n->change);
 	if (d->api->stream_wait(d->device, n->stream, m->begin, e))
@@ -139,10 +146,71 @@ static int queue_operation(struct comm *c, const struct op *op, struct stream_ma
 	return comm_native_library(c)->queue(n->dc, op, n->stream, e);
 }
 
-int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, struct err *e)
+int comm_native_record(struct comm *c, const struct op *op, struct stream_mark *m, struct err *e)
 {
 	struct device_group *d = c->device_group;
 	struct native *n = d->native;
+	m->recorded = true;
+	comm_native_lock(c);
+	int rc = !n->dc ? comm_world_error(c->world, e)
+		 : d->api->stream_wait(d->device, n->stream, m->begin, e)
+			 ? -1
+			 : comm_native_library(c)->queue(n->dc, op, n->stream, e);
+	comm_native_unlock(c);
+	return rc || await_library(c, e) || d->api->event_record(d->device, m->end, n->stream, e)
+		       ? -1
+		       : comm_graph_note(c, op, m, e);
+}
+
+int comm_native_launch(struct comm *c, const struct op *const *ops, int count, bool shared,
+		       struct stream_mark *m, struct err *e)
+{
+	struct native *n = c->device_group->native;
+	if (await_flights(c, FLIGHTS - 1, e))
+		return -1;
+	comm_native_lock(c);
+	int rc = n->dc ? 0 : comm_world_error(c->world, e);
+	struct native_flight *f = rc ? NULL : push_flight(c, ops[0], count, m);
+	uint32_t first = f ? f->number : 0;
+	if (f)
+		f->shared = shared;
+	pthread_cond_signal(&n->change);
+	comm_native_unlock(c);
+	for (int i = 0; rc == 0 && i < count; i++) {
+		struct op_signature sign = comm_op_sign(ops[i], first + (uint32_t)i, c->size);
+		comm_recorder_begin(c->recorder, ops[i], &sign, comm_native_library(c)->name);
+		comm_recorder_end(c->recorder, false);
+	}
+	return rc;
+}
+
+/* Called under the lock, after the last operation. */
+static int end_flight(struct comm *c, struct stream_mark *m, void *stream, struct err *e)
+{
+	struct device_group *d = c->device_group;
+	struct native *n = d->native;
+	struct native_flight *f = &n->flight[(n->first + n->count - 1) % FLIGHTS];
+	int rc = d->api->event_record(d->device, m->end, stream, e);
+	f->queued = rc == 0;
+	f->since = 0;
+	return rc;
+}
+
+int comm_native_launched(struct comm *c, struct stream_mark *m, struct err *e)
+{
+	struct device_group *d = c->device_group;
+	comm_native_lock(c);
+	int rc = end_flight(c, m, d->stream, e);
+	comm_stream_mark_unref(d, m);
+	comm_native_unlock(c);
+	return rc;
+}
+
+int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, struct err *e)
+{
+	struct native *n = c->device_group->native;
+	if (comm_graph_records())
+		return comm_native_record(c, op, m, e);
 	if (await_flights(c, FLIGHTS - 1, e))
 		return -1;
 	comm_native_lock(c);
@@ -158,10 +226,7 @@ int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, 
 	if (rc < 0)
 		return -1;
 	comm_native_lock(c);
-	struct native_flight *f = &n->flight[(n->first + n->count - 1) % FLIGHTS];
-	rc = d->api->event_record(d->device, m->end, n->stream, e);
-	f->queued = rc == 0;
-	f->since = 0;
+	rc = end_flight(c, m, n->stream, e);
 	comm_native_unlock(c);
 	return rc;
 }

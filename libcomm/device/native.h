@@ -6,7 +6,8 @@
  * therefore publishes in its line of the segment which operation it has come to. The watcher checks
  * these lines, the processes of its host, the library's own errors and the clock. When it finds a
  * failure, it ends the world and then the communicator, which frees the device from kernels that
- * would wait for a peer forever. The clock of an operation starts when its inputs are ready.
+ * would wait for a peer forever. The clock of an operation starts when its inputs are ready. All
+ * operations of a group in a graph (graph.h) are one flight with one clock.
  */
 #ifndef MUSTER_LIBCOMM_DEVICE_NATIVE_H
 #define MUSTER_LIBCOMM_DEVICE_NATIVE_H
@@ -17,8 +18,9 @@ enum { FLIGHTS = 64 };
 
 struct native_flight { /* an operation that is not known to be done */
 	enum op_kind kind;
-	uint32_t number;
+	uint32_t number, last; /* they differ for operations in a graph, which are one flight */
 	struct stream_mark *mark;
+	bool shared;   /* other groups have operations in the same graph */
 	bool queued;   /* the library has it, and its events are recorded */
 	int64_t since; /* when the library or the device started it; 0: not yet */
 	bool *with;    /* by rank: the operation needs it */

@@ -17,8 +17,9 @@ static void append_rank(const struct comm *c, int rank, int nth, char *list, siz
 			 nth == NAMED ? "others" : comm_group_rank_text(c, rank, who));
 }
 
-/* Names the missing ranks, as far as they are known. */
-static int report_late(struct comm *c, const struct native_flight *f, struct err *e)
+/* Names the missing ranks, as far as they are known. 0: the operation is in a graph with others,
+ * and one of those may be what hangs: the group that knows a missing rank reports first. */
+static int report_late(struct comm *c, const struct native_flight *f, int64_t late, struct err *e)
 {
 	char list[800] = "", far[800] = "";
 	int behind = 0, unknown = 0;
@@ -32,6 +33,8 @@ static int report_late(struct comm *c, const struct native_flight *f, struct err
 			append_rank(c, r, behind++, list, sizeof list);
 	}
 	double limit = c->world->timeout_s;
+	if (f->shared && !behind && late < (int64_t)(limit * 1e9 / (unknown ? 4 : 2)))
+		return 0;
 	if (behind)
 		return err_set(e, ERR_TIMEOUT, "%s did not join within %g s", list, limit);
 	if (unknown)
@@ -51,7 +54,7 @@ static bool is_gone(struct comm *c, const struct native_flight *f, int rank, str
 	if (atomic_load_explicit(&line->state, memory_order_acquire) != SEG_LEFT)
 		return true;
 	/* It has closed the group. Whether it has done its part of a message is unknown. */
-	return f->kind != OP_P2P && !comm_native_has_reached(&line->device_done, f->number);
+	return f->kind != OP_P2P && !comm_native_has_reached(&line->device_done, f->last);
 }
 
 /* Whether to keep waiting for the oldest operation. */
@@ -68,7 +71,8 @@ static int check_oldest(struct comm *c, struct native_flight *f, struct err *e)
 	for (int r = 0; r < c->size; r++)
 		if (f->with[r] && is_gone(c, f, r, e))
 			return -1;
-	return limit > 0 && now - f->since > limit ? report_late(c, f, e) : 0;
+	int64_t late = now - f->since - limit;
+	return limit > 0 && late > 0 ? report_late(c, f, late, e) : 0;
 }
 
 static int check_flights(struct comm *c, struct err *e)
@@ -85,7 +89,12 @@ static void report_failure(struct comm *c, struct err *why)
 {
 	struct native *n = c->device_group->native;
 	const struct native_flight *f = n->count ? &n->flight[n->first] : NULL;
-	if (f)
+	if (f && f->last != f->number)
+		err_prefix(why,
+			   "%s number %u, or one up to number %u in the same graph, of group %s "
+			   "(rank %d of %d)",
+			   comm_op_word(f->kind), f->number, f->last, c->name, c->rank, c->size);
+	else if (f)
 		err_prefix(why, "%s number %u of group %s (rank %d of %d)", comm_op_word(f->kind),
 			   f->number, c->name, c->rank, c->size);
 	else
@@ -98,9 +107,22 @@ static void report_failure(struct comm *c, struct err *why)
 void comm_native_end_library(struct comm *c)
 {
 	struct native *n = c->device_group->native;
-	if (n->dc)
-		comm_native_library(c)->close(n->dc);
+	struct device_comm *dc = n->dc;
 	n->dc = NULL;
+	if (dc)
+		comm_native_library(c)->close(dc);
+}
+
+/* Ends the communicator without the lock: that can wait until the last graph with the group's
+ * operations is freed, by a thread that first wants the lock. */
+static void end_unlocked(struct comm *c)
+{
+	struct native *n = c->device_group->native;
+	struct device_comm *dc = n->dc;
+	n->dc = NULL;
+	comm_native_unlock(c);
+	comm_native_library(c)->close(dc);
+	comm_native_lock(c);
 }
 
 /* Sleeps for LOOK_NS, or until something changes. */
@@ -126,7 +148,7 @@ static void *watcher_main(void *arg)
 	while (!n->leave && n->dc) {
 		struct err why = ERR_INIT;
 		if (world_failed(c->world))
-			comm_native_end_library(c);
+			end_unlocked(c);
 		else if (check_flights(c, &why) && !world_failed(c->world))
 			report_failure(c, &why);
 		else

@@ -475,6 +475,51 @@ static void sent_and_taken(struct pair *p)
 	cudaStreamSynchronize(p->stream[1]);
 }
 
+/* Captures rank 0's sum. */
+static cudaGraphExec_t captured_sum(struct pair *p)
+{
+	cudaGraph_t graph;
+	cudaGraphExec_t exec;
+	settle_pair(p);
+	cudaSetDevice(0);
+	cudaStreamBeginCapture(p->stream[0], cudaStreamCaptureModeThreadLocal);
+	sum(p, 0, p->data[0], 1, ncclFloat32);
+	cudaStreamEndCapture(p->stream[0], &graph);
+	cudaGraphInstantiate(&exec, graph, 0);
+	cudaGraphDestroy(graph);
+	return exec;
+}
+
+static void captured_on_one_rank(struct pair *p)
+{
+	cudaGraphLaunch(captured_sum(p), p->stream[0]);
+	sum(p, 1, p->data[1], 1, ncclFloat32);
+	cudaStreamSynchronize(p->stream[1]);
+}
+
+static void destroyed_before_its_graph(struct pair *p)
+{
+	captured_sum(p);
+	for (int r = 0; r < 2; r++) {
+		cudaSetDevice(r);
+		ncclCommFinalize(p->comm[r]);
+	}
+	settle_pair(p);
+	cudaSetDevice(0);
+	ncclCommDestroy(p->comm[0]);
+}
+
+/* Two launches on two streams, which nothing orders. */
+static void graphs_without_order(struct pair *p)
+{
+	cudaGraphExec_t first = captured_sum(p), second = captured_sum(p);
+	cudaStream_t other;
+	cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
+	cudaGraphLaunch(first, other);
+	cudaGraphLaunch(second, p->stream[0]);
+	cudaStreamSynchronize(p->stream[0]);
+}
+
 static const struct misuse {
 	void (*fn)(struct pair *);
 	const char *text;
@@ -490,6 +535,9 @@ static const struct misuse {
 	{ destroyed_early, "before the end of ncclCommFinalize" },
 	{ split_while_busy, "operations are outstanding" },
 	{ low_priority, "a stream of priority 0" },
+	{ captured_on_one_rank, "collective 1 is in a graph on rank 0 only" },
+	{ destroyed_before_its_graph, "while a graph has 1 of the communicator's calls" },
+	{ graphs_without_order, "operation 2 of a communicator runs after operation 0" },
 	{ sent_and_taken, "4 of type 7 are sent, 5 of type 7 taken" },
 };
 

@@ -3,6 +3,8 @@
 
 #include "base/choices.h"
 
+#include "agent/engine/parallel/graph.h"
+
 #include <stdlib.h>
 
 /* A call of the parameter store. */
@@ -18,7 +20,7 @@ struct noted_call {
 };
 
 struct pass_graph {
-	struct backend_graph *calls; /* NULL: not recorded */
+	struct parallel_graph *graph; /* NULL: not recorded */
 	struct noted_call *notes;
 	int n, room;
 	bool met;         /* the pass has run once */
@@ -26,25 +28,31 @@ struct pass_graph {
 	bool starts;
 };
 
-enum { GRAPH_VARIANTS = 2, GRAPHS = GRAPH_KINDS * GRAPH_VARIANTS };
+/* Passes of a kind that complete the step's gradients (1), and that wait for parameters (2), have
+ * graphs of their own. */
+enum { SITUATIONS = 4, GRAPH_VARIANTS = 2, GRAPHS = GRAPH_KINDS * SITUATIONS * GRAPH_VARIANTS };
 
 struct pass_graphs {
-	struct pass_graph **chunks;   /* [n_chunks][slots × GRAPH_KINDS × GRAPH_VARIANTS] */
+	struct pass_graph *
+		*chunks; /* [n_chunks][slots × GRAPH_KINDS × SITUATIONS × GRAPH_VARIANTS] */
 	struct pass_graph *recording; /* NULL: none */
+	bool alone;                   /* no pass exchanges data with another rank */
 	bool off;                     /* the backend does not record */
 	bool lost;                    /* out of memory for a call */
 };
 
 int model_graphs_open(struct model *m, struct err *e)
 {
-	bool fits = m->d.device && m->job->job.graphs && m->tp->size == 1 && m->cp->size == 1 &&
-		    !m->moe && !m->offload;
+	bool fits = m->d.device && m->job->job.graphs && parallel_graph_fits(m->tp->comm) &&
+		    m->cp->size == 1 && !m->moe && !m->offload;
 	if (!fits)
 		return 0;
 	m->graphs = calloc(1, sizeof *m->graphs);
 	if (m->graphs)
 		m->graphs->chunks = calloc((size_t)m->n_chunks, sizeof *m->graphs->chunks);
 	bool ok = m->graphs && m->graphs->chunks;
+	if (ok)
+		m->graphs->alone = m->tp->size == 1 && !param_store_reduces(m->store);
 	for (int i = 0; ok && i < m->n_chunks; i++)
 		ok = (m->graphs->chunks[i] = calloc((size_t)m->chunks[i].n_slots * GRAPHS,
 						    sizeof **m->graphs->chunks));
@@ -53,11 +61,10 @@ int model_graphs_open(struct model *m, struct err *e)
 			    m->n_chunks);
 }
 
-static void erase_graph(struct model *m, struct pass_graph *t)
+static void erase_graph(struct pass_graph *t)
 {
-	if (t->calls)
-		backend_graph_free(m->backend, t->calls);
-	t->calls = NULL;
+	parallel_graph_free(t->graph);
+	t->graph = NULL;
 	t->n = 0;
 }
 
@@ -67,7 +74,7 @@ void model_graphs_close(struct model *m)
 		return;
 	for (int i = 0; m->graphs->chunks && i < m->n_chunks; i++)
 		for (int j = 0; m->graphs->chunks[i] && j < m->chunks[i].n_slots * GRAPHS; j++) {
-			erase_graph(m, &m->graphs->chunks[i][j]);
+			erase_graph(&m->graphs->chunks[i][j]);
 			free(m->graphs->chunks[i][j].notes);
 		}
 	for (int i = 0; m->graphs->chunks && i < m->n_chunks; i++)
@@ -75,6 +82,12 @@ void model_graphs_close(struct model *m)
 	free(m->graphs->chunks);
 	free(m->graphs);
 	m->graphs = NULL;
+}
+
+void model_forget_passes(struct model *m)
+{
+	if (m)
+		model_graphs_close(m);
 }
 
 static void note(struct model *m, struct noted_call call)
@@ -143,7 +156,7 @@ static struct pass_graph *find_variant(const struct pass *p, struct pass_graph v
 
 static bool matches_pass(const struct pass *p, const struct pass_graph *t)
 {
-	return t->calls && t->starts == (p->starts != NULL);
+	return t->graph && t->starts == (p->starts != NULL);
 }
 
 /* Runs the pass and notes its calls. */
@@ -151,7 +164,7 @@ static int meet_pass(struct pass *p, struct pass_graph *t,
 		     int (*run)(struct pass *p, struct err *e), struct err *e)
 {
 	struct pass_graphs *all = p->m->graphs;
-	erase_graph(p->m, t);
+	erase_graph(t);
 	all->recording = t;
 	all->lost = false;
 	int rc = run(p, e);
@@ -160,30 +173,49 @@ static int meet_pass(struct pass *p, struct pass_graph *t,
 	return rc;
 }
 
+/* Runs the pass, of which the backend records what it queues. */
+static int run_recorded(struct pass *p, struct pass_graph *t,
+			int (*run)(struct pass *p, struct err *e), struct err *e)
+{
+	struct pass_graphs *all = p->m->graphs;
+	all->recording = t;
+	all->lost = false;
+	int rc = run(p, e);
+	all->recording = NULL;
+	if (parallel_graph_end(t->graph, rc ? NULL : e))
+		return rc ? rc
+			  : err_prefix(e,
+				       "a pass as a CUDA graph, which job.graphs = no leaves out");
+	if (rc == 0 && all->lost)
+		return err_set(e, ERR_NOMEM, "no memory for a recorded pass; set job.graphs = no");
+	return rc;
+}
+
+/* Without other ranks the passes can run without graphs. Otherwise all ranks must do the same. */
+static int go_without(struct pass *p, int (*run)(struct pass *p, struct err *e), struct err *e)
+{
+	if (!p->m->graphs->alone)
+		return err_set(e, ERR_UNSUPPORTED,
+			       "the device refuses to record a pass; set job.graphs = no");
+	p->m->graphs->off = true;
+	return run(p, e);
+}
+
 static int record_pass(struct pass *p, struct pass_graph *t,
 		       int (*run)(struct pass *p, struct err *e), struct err *e)
 {
 	struct model *m = p->m;
-	erase_graph(m, t);
-	if (!backend_graph_begin(m->backend)) {
-		m->graphs->off = true;
-		return run(p, e);
+	erase_graph(t);
+	int rc = parallel_graph_begin(m->backend, &t->graph, e);
+	if (rc <= 0)
+		return rc ? rc : go_without(p, run, e);
+	if (run_recorded(p, t, run, e)) {
+		erase_graph(t);
+		return -1;
 	}
-	m->graphs->recording = t;
-	m->graphs->lost = false;
-	int rc = run(p, e);
-	m->graphs->recording = NULL;
-	if (backend_graph_end(m->backend, &t->calls, rc ? NULL : e))
-		return rc ? rc
-			  : err_prefix(e,
-				       "a pass as a CUDA graph, which job.graphs = no leaves out");
-	if (rc)
-		return rc;
 	t->starts = p->starts != NULL;
-	backend_graph_replay(m->backend, t->calls);
-	if (m->graphs->lost)
-		erase_graph(m, t);
-	return 0;
+	/* The store has noted its calls just now. */
+	return parallel_graph_launch(t->graph, e);
 }
 
 static int repeat_call(struct pass *p, const struct noted_call *n, struct err *e)
@@ -206,11 +238,21 @@ static int repeat_call(struct pass *p, const struct noted_call *n, struct err *e
 
 static int replay_pass(struct pass *p, const struct pass_graph *t, struct err *e)
 {
-	backend_graph_replay(p->m->backend, t->calls);
-	for (int i = 0; i < t->n; i++)
-		if (repeat_call(p, &t->notes[i], e))
-			return -1;
-	return 0;
+	int rc = parallel_graph_repeat(t->graph, e);
+	for (int i = 0; rc == 0 && i < t->n; i++)
+		rc = repeat_call(p, &t->notes[i], e);
+	return rc ? -1 : parallel_graph_launch(t->graph, e);
+}
+
+/* The variants of a pass in its slot. */
+static struct pass_graph *graphs_of(const struct pass *p, enum pass_graph_kind kind, bool completes)
+{
+	const struct pass_graphs *all = p->m->graphs;
+	int chunk = (int)(p->chunk - p->m->chunks);
+	int slot = (int)(p->slot - p->chunk->slots);
+	int situation = (completes && !all->alone) + 2 * param_store_gathers(p->m->store, chunk);
+	return &all->chunks[chunk]
+			   [slot * GRAPHS + ((int)kind * SITUATIONS + situation) * GRAPH_VARIANTS];
 }
 
 /* With other algorithms the pass runs once again before it is recorded. */
@@ -227,15 +269,14 @@ static void note_choices(const struct model *m, struct pass_graph *t)
 int model_graphs_run(struct pass *p, enum pass_graph_kind kind,
 		     int (*run)(struct pass *p, struct err *e), struct err *e)
 {
-	struct pass_graphs *all = p->m->graphs;
+	const struct pass_graphs *all = p->m->graphs;
+	bool completes = p->keep && p->batch->last;
 	if (!all || all->off || p->m->check || p->m->plant ||
-	    !param_store_replayable(p->m->store, p->keep && p->batch->last))
+	    !param_store_replayable(p->m->store, completes))
 		return run(p, e);
 	if (model_weights_fp8_refresh_all(p, e))
 		return -1;
-	struct pass_graph *t = find_variant(
-		p, &all->chunks[p->chunk - p->m->chunks]
-			       [(p->slot - p->chunk->slots) * GRAPHS + kind * GRAPH_VARIANTS]);
+	struct pass_graph *t = find_variant(p, graphs_of(p, kind, completes));
 	note_choices(p->m, t);
 	if (t->met && matches_pass(p, t))
 		return replay_pass(p, t, e);

@@ -60,6 +60,9 @@ struct model_options {
 /* Allocates all memory. model_close takes NULL. */
 int model_open(const struct model_options *opt, struct model **out, struct err *e);
 void model_close(struct model *m);
+/* Frees the recorded passes (graphs.h), before the groups whose operations they hold are closed.
+ * Takes NULL. */
+void model_forget_passes(struct model *m);
 
 /* Seconds since model_open that backward passes spent on recomputation, with its transfers. */
 double model_recompute_s(const struct model *m);

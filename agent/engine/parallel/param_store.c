@@ -211,6 +211,15 @@ static int check_partial_groups(const struct param_store *s, struct err *e)
 	return 0;
 }
 
+/* Passes wait for gathered parameters, also those in graphs. */
+static int prepare_graphs(struct param_store *s, struct err *e)
+{
+	for (int i = 0; i < ZERO_CLASSES; i++)
+		if (s->replicas[i].shard && comm_graph_prepare(s->replicas[i].shard, e))
+			return -1;
+	return 0;
+}
+
 int param_store_open(const struct param_store_options *opt, struct param_store **out, struct err *e)
 {
 	struct param_store *s = calloc(1, sizeof *s);
@@ -232,7 +241,7 @@ int param_store_open(const struct param_store_options *opt, struct param_store *
 			  opt->zero, device);
 	describe_replicas(&s->replicas[ZERO_EXPERTS], opt->groups.expert_shard,
 			  opt->groups.expert_copies, opt->zero, device);
-	if (open_memory(s, opt, e) || param_store_build_pieces(s, e) ||
+	if (prepare_graphs(s, e) || open_memory(s, opt, e) || param_store_build_pieces(s, e) ||
 	    check_partial_groups(s, e) || check_tied(s, e)) {
 		param_store_close(s);
 		return -1;
@@ -326,16 +335,44 @@ int param_store_wait_request(struct comm_request **req, double *spent, struct er
 	return rc;
 }
 
+/* Whether all operations that complete the unit's gradients can be part of a graph. */
+static bool reduces_on_device(const struct param_store *s, int unit)
+{
+	const struct replica_groups *r = param_store_replicas(s, unit);
+	bool partial = s->catalogue->units[unit].partial;
+	return comm_graph_fits(r->shard) && comm_graph_fits(r->copies) &&
+	       (!partial || (comm_graph_fits(s->groups.tp) && comm_graph_fits(s->groups.kv)));
+}
+
 bool param_store_replayable(const struct param_store *s, bool completes)
 {
 	for (int i = 0; i < s->catalogue->n_units; i++) {
 		const struct replica_groups *r = param_store_replicas(s, i);
-		if (r->policy->params || r->policy->grads || s->layouts[i].publishing)
+		if (r->policy->params || r->policy->grads ||
+		    (s->layouts[i].publishing && !comm_graph_awaits(r->shard)))
 			return false;
-		if (completes && (r->shard || r->copies || s->catalogue->units[i].partial))
+		if (completes && !reduces_on_device(s, i))
 			return false;
 	}
 	return true;
+}
+
+bool param_store_gathers(const struct param_store *s, int chunk)
+{
+	for (int i = 0; i < s->catalogue->n_units; i++)
+		if (s->layouts[i].publishing && s->catalogue->units[i].chunk == chunk)
+			return true;
+	return false;
+}
+
+bool param_store_reduces(const struct param_store *s)
+{
+	for (int i = 0; i < s->catalogue->n_units; i++) {
+		const struct replica_groups *r = param_store_replicas(s, i);
+		if (r->shard || r->copies || s->catalogue->units[i].partial)
+			return true;
+	}
+	return false;
 }
 
 float *param_store_flat_grads(const struct param_store *s)

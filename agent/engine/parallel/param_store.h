@@ -130,9 +130,14 @@ bool param_store_has_grads(const struct param_store *s, int unit, const struct g
 /* The unit's gradients of this micro-batch are complete. last: those of the whole step are too. */
 int param_store_reduce(struct param_store *s, int unit, bool last, struct err *e);
 /* Whether the calls of a pass, from param_store_acquire to param_store_reduce, only return
- * addresses and start no transfer. Then the pass may be recorded and replayed with the same calls.
+ * addresses, and start no transfers but reductions that can be part of a graph
+ * (parallel_graph_begin). Then the pass may be recorded and replayed with the same calls.
  * completes: the pass completes the step's gradients. */
 bool param_store_replayable(const struct param_store *s, bool completes);
+/* Whether parameters of the chunk are still being gathered, so that its next pass waits for them. */
+bool param_store_gathers(const struct param_store *s, int chunk);
+/* Whether the calls that complete the step's gradients start transfers. */
+bool param_store_reduces(const struct param_store *s);
 /* All gradients of the step are complete. Returns when those of every piece are summed over all
  * replicas. */
 int param_store_finish(struct param_store *s, struct err *e);

@@ -151,6 +151,7 @@ void pipeline_close(struct engine *g)
 	pipeline_wait_messages(g, NULL);
 	if (g->store)
 		param_store_drain(g->store);
+	model_forget_passes(g->model);
 	parallel_groups_close(&g->groups);
 	model_close(g->model);
 	param_store_close(g->store);

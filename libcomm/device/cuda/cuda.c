@@ -113,6 +113,14 @@ static int cuda_stream_wait(struct device *d, void *stream, void *event, struct 
 					   "waiting for an event", e);
 }
 
+static int cuda_graph_wait(struct device *d, void *stream, void *event, struct err *e)
+{
+	return cuda_use(d, e)
+		       ? -1
+		       : cuda_check(cudaStreamWaitEvent(stream, event, cudaEventWaitExternal),
+				    "waiting for an event in a graph", e);
+}
+
 /* --- Memory --- */
 
 static int cuda_pin(struct device *d, void *memory, size_t bytes, struct err *e)
@@ -151,6 +159,7 @@ static const struct comm_device cuda_device = {
 	.event_record = cuda_event_record,
 	.event_done = cuda_event_done,
 	.stream_wait = cuda_stream_wait,
+	.graph_wait = cuda_graph_wait,
 	.pin = cuda_pin,
 	.unpin = cuda_unpin,
 	.copy = cuda_copy,

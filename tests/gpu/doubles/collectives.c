@@ -26,6 +26,7 @@ struct call { /* a rank's call, as its peers see it */
 struct slot { /* of the call with this number; reused when it has been read */
 	_Atomic uint32_t came, read;
 	struct call call;
+	bool captured;
 };
 
 struct area { /* a communicator, shared by its ranks */
@@ -47,8 +48,10 @@ struct ncclComm {
 	bool quiet; /* finalized, and the caller knows it */
 	_Atomic bool
 		over; /* destroyed or aborted; the memory stays, since a stream may refer to it */
-	_Atomic int open; /* steps on streams */
-	ncclComm_t child; /* of a split in progress */
+	_Atomic int open;       /* steps on streams */
+	_Atomic int recorded;   /* calls in graphs that exist */
+	uint32_t queued, ended; /* groups of calls */
+	ncclComm_t child;       /* of a split in progress */
 	bool splitting;
 	int color, key;
 };
@@ -57,12 +60,15 @@ struct part {
 	struct call call;
 	uint32_t number;
 	bool posted, done;
+	bool captured; /* in a graph */
 	/* between reading and writing: with in-place buffers, all ranks read before any writes */
 	void *result;
 };
 
 struct group {
 	ncclComm_t comm;
+	uint32_t turn; /* among the communicator's */
+	bool begun;
 	uint32_t launch; /* its number in the process */
 	bool resident;
 	int count;
@@ -207,6 +213,9 @@ static void check_agreement(const struct ncclComm *c, const struct part *p)
 	const struct call *mine = &p->call;
 	for (int r = 0; r < c->ranks; r++) {
 		const struct call *x = call_of(c, r, p->number);
+		if (c->area->collective[r][p->number % SLOTS].captured != p->captured)
+			double_misuse("collective %u is in a graph on rank %d only", p->number,
+				      p->captured ? c->rank : r);
 		if (x->kind != mine->kind || x->count != mine->count || x->type != mine->type ||
 		    x->op != mine->op || x->peer != mine->peer)
 			double_misuse("collective %u: rank %d calls %d(%zu, type %d, op %d, root "
@@ -257,6 +266,7 @@ static bool post(struct slot *slot, struct part *p)
 {
 	if (!p->posted && (p->number <= SLOTS || slot->read >= p->number - SLOTS)) {
 		slot->call = p->call;
+		slot->captured = p->captured;
 		slot->came = p->number;
 		p->posted = true;
 	}
@@ -303,11 +313,23 @@ static bool message(struct ncclComm *c, struct part *p)
 	return true;
 }
 
+/* NCCL runs the operations of a communicator one after the other, in their order. The caller's
+ * streams, events and graphs are to say the same. */
+static void take_turn(struct group *g)
+{
+	if (!g->begun && !g->comm->over && g->turn != g->comm->ended + 1)
+		double_misuse("operation %u of a communicator runs after operation %u", g->turn,
+			      g->comm->ended);
+	g->begun = true;
+}
+
 /* A step of a stream: the parts of a group progress at the same time. */
 static bool run_group(void *arg)
 {
 	struct group *g = arg;
 	bool here = reside(g), done = here;
+	if (here)
+		take_turn(g);
 	for (int i = 0; here && i < g->count && !g->comm->over; i++) {
 		struct part *p = &g->part[i];
 		if (!p->done)
@@ -318,6 +340,7 @@ static bool run_group(void *arg)
 	if (done || g->comm->over) {
 		leave(g);
 		g->comm->open--;
+		g->comm->ended = g->turn;
 		return true;
 	}
 	return false;
@@ -391,11 +414,7 @@ static ncclResult_t enter(ncclComm_t c, cudaStream_t stream, const char *who, st
 		return ncclSuccess;
 	building.comm = c;
 	building.stream = stream;
-	building.part[building.count++] =
-		(struct part){ .call = call,
-			       .number = call.kind == SEND   ? ++c->sent[call.peer]
-					 : call.kind == RECV ? ++c->received[call.peer]
-							     : ++c->collectives };
+	building.part[building.count++] = (struct part){ .call = call };
 	return ncclSuccess;
 }
 
@@ -403,6 +422,45 @@ static ncclResult_t enter(ncclComm_t c, cudaStream_t stream, const char *who, st
 
 ncclResult_t ncclGroupStart(void); /* nccl.h has no prototypes of these two */
 ncclResult_t ncclGroupEnd(void);
+
+/* The calls of a group get their numbers when they are launched. */
+static void number_calls(struct group *g)
+{
+	struct ncclComm *c = g->comm;
+	for (int i = 0; i < g->count; i++) {
+		const struct call *call = &g->part[i].call;
+		g->part[i].number = call->kind == SEND   ? ++c->sent[call->peer]
+				    : call->kind == RECV ? ++c->received[call->peer]
+							 : ++c->collectives;
+	}
+	g->turn = ++c->queued;
+	g->launch = ++residency.launched;
+	c->open++;
+	note_launch(c);
+}
+
+static void *launch_recorded(const void *recorded)
+{
+	const struct group *from = recorded;
+	size_t bytes = sizeof *from + (size_t)from->count * sizeof(struct part);
+	struct group *g = malloc(bytes);
+	memcpy(g, from, bytes);
+	if (g->comm->over)
+		double_misuse("a graph is launched after the end of its communicator");
+	for (int i = 0; i < g->count; i++)
+		g->part[i].captured = true;
+	number_calls(g);
+	return g;
+}
+
+static void forget_recorded(void *recorded)
+{
+	struct group *g = recorded;
+	g->comm->recorded--;
+	free(g);
+}
+
+static const struct double_work recorded_group = { run_group, launch_recorded, forget_recorded };
 
 ncclResult_t ncclGroupStart(void)
 {
@@ -418,14 +476,15 @@ ncclResult_t ncclGroupEnd(void)
 		return ncclSuccess;
 	size_t bytes = (size_t)building.count * sizeof(struct part);
 	struct group *g = malloc(sizeof *g + bytes);
-	*g = (struct group){ .comm = building.comm,
-			     .count = building.count,
-			     .launch = ++residency.launched };
+	*g = (struct group){ .comm = building.comm, .count = building.count };
 	memcpy(g->part, building.part, bytes);
-	note_launch(g->comm);
-	g->comm->open++;
-	g->comm->looks = 1 + (int)(g->comm->collectives % 3);
-	double_queue(building.stream, run_group, g);
+	if (double_record(building.stream, &recorded_group, g)) {
+		g->comm->recorded++;
+	} else {
+		number_calls(g);
+		double_queue(building.stream, run_group, g);
+	}
+	building.comm->looks = 1 + (int)(building.comm->collectives % 3);
 	building.count = 0;
 	building.comm = NULL;
 	return ncclInProgress;
@@ -667,6 +726,10 @@ static void end(ncclComm_t c)
 ncclResult_t ncclCommDestroy(ncclComm_t c)
 {
 	check_comm(c, "ncclCommDestroy");
+	if (c->recorded)
+		double_misuse("ncclCommDestroy while a graph has %d of the communicator's calls: "
+			      "it waits for the graph's end",
+			      c->recorded);
 	if (!c->quiet)
 		double_misuse("ncclCommDestroy before the end of ncclCommFinalize: it may wait for "
 			      "other ranks");
@@ -681,6 +744,8 @@ ncclResult_t ncclCommAbort(ncclComm_t c)
 	if (c->quiet)
 		double_misuse("ncclCommAbort of a communicator that ncclCommDestroy frees");
 	end(c);
+	while (c->recorded)
+		double_progress();
 	return ncclSuccess;
 }
 

@@ -14,6 +14,9 @@
  *   - Communicators have names, if NCCL has them, and operations are on streams of the highest
  *     priority. NCCL does not ask for that, but advises it.
  *   - ncclCommDestroy comes after a finalization that is complete, which needs all ranks to call it.
+ *   - Calls can be captured. Then all ranks capture them, and launch the same graphs. The operations of
+ *     a communicator run in the order of their launches because streams and events say so.
+ *   - A communicator outlives the graphs that have its calls: ncclCommAbort waits for their end.
  *   - Nothing is called after ncclCommDestroy or ncclCommAbort.
  *
  * An operation is a kernel that is resident on its device from its launch until its peers have come.

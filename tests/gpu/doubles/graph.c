@@ -12,6 +12,7 @@
 struct node {
 	bool (*run)(void *arg);
 	void *arg;
+	const struct double_work *work; /* NULL: `run` with `arg` */
 	struct nodes after;
 };
 
@@ -21,13 +22,19 @@ struct CUgraph_st { /* while it is captured and after */
 	struct CUstream_st *origin;
 	enum cudaStreamCaptureMode mode;
 	pthread_t thread;
+	uint64_t id;
 	bool spoilt;
 };
 
 struct CUgraphExec_st {
 	struct CUgraph_st *graph;
 	int launched; /* launches that are not complete */
+	bool closed;  /* freed after them */
 	bool running; /* one launch at a time */
+};
+
+struct event_at { /* of a graph that waits for it */
+	cudaEvent_t event;
 };
 
 static struct CUgraph_st *captures[16]; /* in progress */
@@ -94,29 +101,63 @@ cudaError_t capture_forbids(const char *call)
 	return double_error(rc);
 }
 
-cudaError_t capture_push(struct CUstream_st *s, bool (*run)(void *arg), const void *arg,
-			 size_t bytes)
+/* A new node of the stream. */
+static struct node *new_node(struct CUstream_st *s)
 {
 	struct CUgraph_st *g = s->capture;
-	if (g->spoilt)
-		return cudaErrorStreamCaptureInvalidated;
 	if (g->count == g->room) {
 		g->room = g->room ? 2 * g->room : 64;
 		g->node = realloc(g->node, (size_t)g->room * sizeof *g->node);
 	}
 	struct node *n = &g->node[g->count];
-	*n = (struct node){ .run = run, .arg = malloc(bytes + !bytes) };
-	memcpy(n->arg, arg, bytes);
+	*n = (struct node){ 0 };
 	nodes_copy(&n->after, &s->last);
 	s->last.count = 0;
 	nodes_add(&s->last, g->count++);
+	return n;
+}
+
+cudaError_t capture_push(struct CUstream_st *s, bool (*run)(void *arg), const void *arg,
+			 size_t bytes)
+{
+	if (s->capture->spoilt)
+		return cudaErrorStreamCaptureInvalidated;
+	struct node *n = new_node(s);
+	n->run = run;
+	n->arg = malloc(bytes + !bytes);
+	memcpy(n->arg, arg, bytes);
 	return cudaSuccess;
+}
+
+void capture_work(struct CUstream_st *s, const struct double_work *work, void *recorded)
+{
+	struct node *n = new_node(s);
+	n->run = work->run;
+	n->work = work;
+	n->arg = recorded;
 }
 
 cudaError_t capture_record(struct CUstream_st *s, cudaEvent_t e)
 {
 	e->capture = s->capture;
+	e->capture_id = s->capture->id;
 	nodes_copy(&e->last, &s->last);
+	return s->capture->spoilt ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
+}
+
+static void *launch_wait(const void *recorded)
+{
+	return double_wait_new(((const struct event_at *)recorded)->event);
+}
+
+cudaError_t capture_wait_external(struct CUstream_st *s, cudaEvent_t e)
+{
+	static const struct double_work wait = { double_wait_run, launch_wait, free };
+	if (!s->capture || e->capture)
+		return cudaErrorIllegalState;
+	struct event_at *at = malloc(sizeof *at);
+	at->event = e;
+	capture_work(s, &wait, at);
 	return s->capture->spoilt ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
 }
 
@@ -128,7 +169,7 @@ cudaError_t capture_wait(struct CUstream_st *s, cudaEvent_t e)
 		return cudaErrorStreamCaptureIsolation;
 	}
 	int i = 0;
-	while (i < CAPTURES && captures[i] != e->capture)
+	while (i < CAPTURES && (captures[i] != e->capture || captures[i]->id != e->capture_id))
 		i++;
 	if (i == CAPTURES)
 		return cudaErrorInvalidValue; /* its capture has ended */
@@ -145,7 +186,10 @@ static void graph_let_go(struct CUgraph_st *g)
 	if (--g->users)
 		return;
 	for (int i = 0; i < g->count; i++) {
-		free(g->node[i].arg);
+		if (g->node[i].work)
+			g->node[i].work->forget(g->node[i].arg);
+		else
+			free(g->node[i].arg);
 		free(g->node[i].after.node);
 	}
 	free(g->node);
@@ -160,10 +204,13 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
 			 : s->capture         ? cudaErrorIllegalState
 					      : cudaSuccess;
 	if (rc == cudaSuccess) {
+		static uint64_t captured;
 		struct CUgraph_st *g = calloc(1, sizeof *g);
-		*g = (struct CUgraph_st){
-			.users = 1, .origin = s, .mode = mode, .thread = pthread_self()
-		};
+		*g = (struct CUgraph_st){ .users = 1,
+					  .origin = s,
+					  .mode = mode,
+					  .thread = pthread_self(),
+					  .id = ++captured };
 		set_capture(NULL, g);
 		s->capture = g;
 		s->last.count = 0;
@@ -264,15 +311,25 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t g, cudaGraphNode_t *nodes, size_t *cou
 	return cudaSuccess;
 }
 
+/* Frees the graph once it is destroyed and no launch is left. */
+static void exec_let_go(cudaGraphExec_t x)
+{
+	if (!x->closed || x->launched)
+		return;
+	graph_let_go(x->graph);
+	free(x);
+}
+
+/* A graph that runs is freed when it has ended. */
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x)
 {
 	double_lock();
-	if (x->launched)
-		double_misuse("a graph is destroyed while it runs");
-	graph_let_go(x->graph);
+	if (x->closed)
+		double_misuse("a graph is destroyed twice");
+	x->closed = true;
+	exec_let_go(x);
 	double_unlock();
 	double_count_things(-1);
-	free(x);
 	return cudaSuccess;
 }
 
@@ -280,8 +337,20 @@ struct launch {
 	cudaGraphExec_t exec;
 	bool begun;
 	int left;
+	void **arg; /* by node: of this launch; NULL: the node's own */
 	bool done[];
 };
+
+/* Runs a node; returns whether it is done. */
+static bool run_node(struct launch *l, int n)
+{
+	const struct node *node = &l->exec->graph->node[n];
+	if (!node->run(l->arg[n] ? l->arg[n] : node->arg))
+		return false;
+	free(l->arg[n]);
+	l->arg[n] = NULL;
+	return true;
+}
 
 static bool is_free(const struct launch *l, const struct node *n)
 {
@@ -302,7 +371,7 @@ static bool run_graph(void *arg)
 	int start = g->count ? (int)(double_dice() % (uint32_t)g->count) : 0;
 	for (int i = 0; i < g->count && l->left; i++) {
 		int n = (start + i) % g->count;
-		if (!l->done[n] && is_free(l, &g->node[n]) && g->node[n].run(g->node[n].arg)) {
+		if (!l->done[n] && is_free(l, &g->node[n]) && run_node(l, n)) {
 			l->done[n] = true;
 			l->left--;
 			break;
@@ -310,8 +379,10 @@ static bool run_graph(void *arg)
 	}
 	if (l->left)
 		return false;
+	free(l->arg);
 	l->exec->running = false;
 	l->exec->launched--;
+	exec_let_go(l->exec);
 	return true;
 }
 
@@ -323,6 +394,12 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t stream)
 	size_t bytes = sizeof(struct launch) + (size_t)x->graph->count * sizeof(bool);
 	struct launch *l = calloc(1, bytes);
 	*l = (struct launch){ .exec = x, .left = x->graph->count };
+	l->arg = calloc((size_t)x->graph->count + 1, sizeof *l->arg);
+	for (int i = 0; i < x->graph->count; i++)
+		if (x->graph->node[i].work)
+			l->arg[i] = x->graph->node[i].work->launch(x->graph->node[i].arg);
+	queued_so_far.work--;
+	queued_so_far.graphs++;
 	cudaError_t rc = double_push(stream, run_graph, l, bytes);
 	double_note_graph();
 	x->launched++;

@@ -57,13 +57,18 @@ struct CUevent_st {
 	struct CUevent_st *next; /* the next closed one */
 	struct CUgraph_st
 		*capture; /* the capture in which it was last recorded, after these nodes */
+	uint64_t capture_id;
 	struct nodes last;
 };
 
 extern struct CUstream_st double_streams; /* the default stream, followed by the others */
 void double_lock(void);
 void double_unlock(void);
+extern struct double_queued queued_so_far;
 struct CUstream_st *double_stream(cudaStream_t s);
+/* Waits for the event, as last recorded; to be freed. */
+void *double_wait_new(cudaEvent_t e);
+bool double_wait_run(void *wait);
 cudaError_t double_push(cudaStream_t stream, bool (*run)(void *arg), const void *arg, size_t bytes);
 uint32_t double_dice(void);
 void double_drain(struct CUstream_st *s);
@@ -75,7 +80,10 @@ void double_drain_device(bool with_default);
 /* A step of a captured stream. */
 cudaError_t capture_push(struct CUstream_st *s, bool (*run)(void *arg), const void *arg,
 			 size_t bytes);
+void capture_work(struct CUstream_st *s, const struct double_work *work, void *recorded);
 cudaError_t capture_record(struct CUstream_st *s, cudaEvent_t e);
+/* As a node: each launch waits for the event as last recorded before. */
+cudaError_t capture_wait_external(struct CUstream_st *s, cudaEvent_t e);
 cudaError_t capture_wait(struct CUstream_st *s, cudaEvent_t e);
 /* The error of a call that is not allowed during a capture of this thread, and spoils the capture;
  * or success. */

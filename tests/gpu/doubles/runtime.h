@@ -38,6 +38,26 @@ void double_queue(cudaStream_t stream, bool (*run)(void *arg), void *arg);
  * runs it again. Returns the error of a capture. */
 cudaError_t double_queue_copy(cudaStream_t stream, bool (*run)(void *arg), const void *arg,
 			      size_t bytes);
+/* What another library queues on a stream that is captured. A graph that holds it makes a new
+ * argument for each launch, in the order of the capture; `run` frees nothing. */
+struct double_work {
+	bool (*run)(void *arg);
+	void *(*launch)(const void *recorded);
+	void (*forget)(void *recorded); /* frees it, with the graph */
+};
+/* Whether the stream is captured. Then the work is recorded and takes `recorded` over. */
+bool double_record(cudaStream_t stream, const struct double_work *work, void *recorded);
+/* Lets the streams run a few steps. */
+void double_progress(void);
+/* What the host has queued on streams so far, one by one. What is captured counts when its graph is
+ * launched, as one launch. */
+struct double_queued {
+	int64_t work;   /* kernels, copies, and memory that is set */
+	int64_t events; /* recorded or waited for */
+	int64_t others; /* of another library: NCCL */
+	int64_t graphs;
+};
+struct double_queued double_queued(void);
 /* This thread's device. */
 int double_device(void);
 /* What this thread has called so far. What is recorded into a graph does not count. */

@@ -12,11 +12,20 @@ struct CUstream_st double_streams = { .tail = &double_streams.head };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t rng;
 static cudaEvent_t closed_events;
+struct double_queued queued_so_far;
 static double spent;
 static _Thread_local struct double_calls calls;
 
 bool double_virtual_clock;
 double double_kernel_seconds;
+
+struct double_queued double_queued(void)
+{
+	double_lock();
+	struct double_queued q = queued_so_far;
+	double_unlock();
+	return q;
+}
 
 void double_spend(double seconds)
 {
@@ -91,6 +100,7 @@ cudaError_t double_push(cudaStream_t stream, bool (*run)(void *arg), const void 
 		return capture_push(s, run, arg, bytes);
 	void *copy = malloc(bytes + !bytes);
 	memcpy(copy, arg, bytes);
+	queued_so_far.work++;
 	append(s, run, copy);
 	return cudaSuccess;
 }
@@ -101,8 +111,20 @@ void double_queue(cudaStream_t stream, bool (*run)(void *arg), void *arg)
 	struct CUstream_st *s = double_stream(stream);
 	if (s->capture)
 		double_misuse("the double cannot capture what another library queues");
+	queued_so_far.others++;
 	append(s, run, arg);
 	double_unlock();
+}
+
+bool double_record(cudaStream_t stream, const struct double_work *work, void *recorded)
+{
+	double_lock();
+	struct CUstream_st *s = double_stream(stream);
+	bool captured = s->capture != NULL;
+	if (captured)
+		capture_work(s, work, recorded);
+	double_unlock();
+	return captured;
 }
 
 cudaError_t double_queue_copy(cudaStream_t stream, bool (*run)(void *arg), const void *arg,
@@ -146,6 +168,14 @@ static void pump(void)
 		left -= did;
 		idle = did ? 0 : idle + 1;
 	}
+}
+
+void double_progress(void)
+{
+	double_lock();
+	pump();
+	double_unlock();
+	sched_yield();
 }
 
 /* Runs under the lock, which it releases between the steps. */
@@ -293,6 +323,18 @@ static bool run_wait(void *arg)
 	return m->event->done >= m->ticket;
 }
 
+void *double_wait_new(cudaEvent_t e)
+{
+	struct mark *m = malloc(sizeof *m);
+	*m = (struct mark){ e, e->recorded };
+	return m;
+}
+
+bool double_wait_run(void *wait)
+{
+	return run_wait(wait);
+}
+
 static void check_event(cudaEvent_t event)
 {
 	if (!event || event->closed)
@@ -339,6 +381,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 	} else {
 		struct mark m = { event, ++event->recorded };
 		event->capture = NULL;
+		queued_so_far.work--;
+		queued_so_far.events++;
 		rc = double_push(stream, run_record, &m, sizeof m);
 	}
 	double_unlock();
@@ -398,15 +442,18 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
 {
-	(void)flags;
 	check_event(event);
 	double_lock();
 	struct CUstream_st *s = double_stream(stream);
 	cudaError_t rc = cudaSuccess;
-	if (s->capture || event->capture) {
+	if (flags == cudaEventWaitExternal) {
+		rc = capture_wait_external(s, event);
+	} else if (s->capture || event->capture) {
 		rc = capture_wait(s, event);
 	} else {
 		struct mark m = { event, event->recorded };
+		queued_so_far.work--;
+		queued_so_far.events++;
 		rc = double_push(stream, run_wait, &m, sizeof m);
 	}
 	double_unlock();

@@ -55,8 +55,8 @@ $(DOUBLES)/conform: $(GPU_DEPS) $(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster
 EMULATED_NEED := $(and $(CUDA_HEADERS),$(shell command -v g++))
 DOUBLES_NEED  := $(if $(EMULATED_NEED),$(NCCL_HEADER))
 $(BUILD)/obj/tests/gpu/%.o: CPPFLAGS += $(if $(EMULATED_NEED),-DHAVE_CUDA -DDOUBLES='"$(abspath $(DOUBLES))"' -DSOURCES='"$(CURDIR)"' -isystem $(CUDA_HOME)/include)
-$(BUILD)/obj/tests/gpu/test_nccl.o: CPPFLAGS += $(if $(DOUBLES_NEED),-DHAVE_NCCL)
-$(DOUBLES)/test_nccl: $(BUILD)/obj/tests/gpu/test_nccl.o $(call archives,libcomm base) \
+$(BUILD)/obj/tests/gpu/test_nccl.o $(BUILD)/obj/tests/gpu/test_nccl_graphs.o $(BUILD)/obj/tests/gpu/test_cuda_graphs.o: CPPFLAGS += $(if $(DOUBLES_NEED),-DHAVE_NCCL)
+$(DOUBLES)/test_nccl $(DOUBLES)/test_nccl_graphs: $(DOUBLES)/%: $(BUILD)/obj/tests/gpu/%.o $(call archives,libcomm base) \
 		$(if $(DOUBLES_NEED),$(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so $(DOUBLES)/conform)
 	@mkdir -p $(@D)
 	$(link) $(if $(DOUBLES_NEED),$(DOUBLE_LD) $(filter %.so %.so.2 %.so.9 %.so.12 %.so.13,$^)) -lcmocka $(libs_base) $(libs_libcomm)
@@ -97,6 +97,12 @@ $(DOUBLES)/test_cuda_train: $(BUILD)/obj/tests/gpu/test_cuda_train.o $(BUILD)/li
 		$(if $(EMULATED_NEED),$(DOUBLE_SO) $(DOUBLES)/libmuster-cuda.so)
 	@mkdir -p $(@D)
 	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka $(call syslibs,$(call stands_on,agent))
+
+# Ranks with a device each, whose groups NCCL's double runs.
+$(DOUBLES)/test_cuda_graphs: $(BUILD)/obj/tests/gpu/test_cuda_graphs.o $(BUILD)/lib/tests-unit-agent.a $(call archives,$(call stands_on,agent)) \
+		$(if $(DOUBLES_NEED),$(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so)
+	@mkdir -p $(@D)
+	$(link) $(if $(DOUBLES_NEED),$(DOUBLE_LD) $(DOUBLE_SO) $(DOUBLE_NCCL)) -lcmocka $(call syslibs,$(call stands_on,agent))
 
 # NCCL's recorder, so that a rank's transfers are counted and take no time.
 $(DOUBLES)/test_cuda_waits: $(BUILD)/obj/tests/gpu/test_cuda_waits.o $(BUILD)/lib/tests-unit-agent.a $(call archives,$(call stands_on,agent)) \

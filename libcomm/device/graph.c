@@ -1,0 +1,317 @@
+#include "libcomm/device/graph.h"
+
+#include "libcomm/async.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct noted_op {
+	struct comm *c;
+	struct op op; /* with its lists */
+	size_t *lists;
+	int next; /* the group's next one; -1: none */
+};
+
+struct graph_part { /* the operations of one group */
+	struct comm *c;
+	void *stream; /* the caller's */
+	int first, last, count;
+	struct stream_mark *mark; /* of the last operation; then of the launch under way */
+};
+
+struct outside { /* a wait for an operation from before */
+	struct comm *c;
+	void *event;
+};
+
+struct comm_graph {
+	struct noted_op *ops;
+	int n, room;
+	struct graph_part *parts;
+	int n_parts;
+	const struct op **order; /* the operations of one group, in their order */
+	struct outside *outside;
+	int n_outside;
+	/* of the repeated calls: the next operation and wait */
+	int at, waits;
+	bool launched; /* before */
+};
+
+/* What this thread is about. */
+static _Thread_local struct comm_graph *recorded, *repeated;
+
+bool comm_graph_records(void)
+{
+	return recorded != NULL;
+}
+
+bool comm_graph_repeats(void)
+{
+	return repeated != NULL;
+}
+
+bool comm_graph_fits(const struct comm *c)
+{
+	return !c || (c->device_group && c->device_group->native && !comm_async_threaded(c));
+}
+
+/* --- Notes -------------------------------------------------------------------------------- */
+
+static struct graph_part *part_of(struct comm_graph *g, struct comm *c)
+{
+	for (int i = 0; i < g->n_parts; i++)
+		if (g->parts[i].c == c)
+			return &g->parts[i];
+	struct graph_part *parts = realloc(g->parts, (size_t)(g->n_parts + 1) * sizeof *parts);
+	if (!parts)
+		return NULL;
+	g->parts = parts;
+	parts[g->n_parts] = (struct graph_part){
+		.c = c, .stream = c->device_group->stream, .first = -1, .last = -1
+	};
+	return &parts[g->n_parts++];
+}
+
+static struct noted_op *new_note(struct comm_graph *g)
+{
+	if (g->n == g->room) {
+		int room = g->room ? 2 * g->room : 32;
+		struct noted_op *ops = realloc(g->ops, (size_t)room * sizeof *ops);
+		if (!ops)
+			return NULL;
+		g->ops = ops;
+		g->room = room;
+	}
+	return &g->ops[g->n];
+}
+
+/* Sets the note's operation to a copy that keeps its lists. */
+static bool copy_op(struct noted_op *note, const struct op *op, int ranks)
+{
+	size_t n = (size_t)ranks, lists = (op->counts ? n : 0) + (op->out_counts ? n : 0);
+	note->op = *op;
+	note->op.mark = NULL;
+	note->op.record = 0;
+	note->lists = lists ? malloc(lists * sizeof *note->lists) : NULL;
+	if (lists && !note->lists)
+		return false;
+	size_t *at = note->lists;
+	if (op->counts) {
+		note->op.counts = memcpy(at, op->counts, n * sizeof *at);
+		at += n;
+	}
+	if (op->out_counts)
+		note->op.out_counts = memcpy(at, op->out_counts, n * sizeof *at);
+	return true;
+}
+
+int comm_graph_note(struct comm *c, const struct op *op, struct stream_mark *m, struct err *e)
+{
+	struct comm_graph *g = recorded;
+	struct graph_part *p = part_of(g, c);
+	struct noted_op *note = p ? new_note(g) : NULL;
+	if (!note || !copy_op(note, op, c->size))
+		return err_set(e, ERR_NOMEM, "no memory for an operation in a graph");
+	note->c = c;
+	note->next = -1;
+	if (p->count++)
+		g->ops[p->last].next = g->n;
+	else
+		p->first = g->n;
+	p->last = g->n++;
+	p->mark = m;
+	return 0;
+}
+
+/* --- Calls -------------------------------------------------------------------------------- */
+
+static bool same_call(const struct noted_op *note, const struct comm *c, const struct op *op)
+{
+	return note->c == c && note->op.kind == op->kind && note->op.in == op->in &&
+	       note->op.out == op->out && note->op.count == op->count &&
+	       note->op.type == op->type && note->op.redop == op->redop;
+}
+
+/* The graph has this operation already. The calls that are repeated are some of those that were
+ * recorded, in the same order. */
+static int answer(struct comm_graph *g, const struct comm *c, const struct op *op, struct err *e)
+{
+	while (g->at < g->n)
+		if (same_call(&g->ops[g->at++], c, op))
+			return 0;
+	return err_set(e, ERR_INTERNAL,
+		       "%s on group %s is not what the graph that is replayed has recorded",
+		       comm_op_word(op->kind), c->name);
+}
+
+int comm_graph_call(struct comm *c, const struct op *op, struct err *e)
+{
+	if (repeated)
+		return answer(repeated, c, op, e);
+	if (!recorded || (comm_graph_fits(c) && op->kind != OP_P2P))
+		return 1;
+	return err_set(e, ERR_INTERNAL, "%s on group %s cannot be recorded in a graph",
+		       comm_op_word(op->kind), c->name);
+}
+
+/* --- Waiting for what is outside ----------------------------------------------------------- */
+
+int comm_graph_prepare(struct comm *c, struct err *e)
+{
+	struct device_group *d = c->device_group;
+	if (!comm_graph_fits(c) || !d->api->graph_wait || d->aside)
+		return 0;
+	return d->api->stream_open(d->device, &d->aside, e);
+}
+
+bool comm_graph_awaits(const struct comm *c)
+{
+	return comm_graph_fits(c) && c && c->device_group->aside;
+}
+
+/* A new wait in the graph that is recorded. */
+static struct outside *new_outside(struct comm_graph *g, struct comm *c, struct err *e)
+{
+	struct device_group *d = c->device_group;
+	struct outside *all = realloc(g->outside, (size_t)(g->n_outside + 1) * sizeof *g->outside);
+	if (!all) {
+		err_set(e, ERR_NOMEM, "no memory for a wait in a graph");
+		return NULL;
+	}
+	g->outside = all;
+	all[g->n_outside] = (struct outside){ .c = c };
+	if (d->api->event_open(d->device, &all[g->n_outside].event, e))
+		return NULL;
+	return &all[g->n_outside++];
+}
+
+int comm_graph_await(struct comm *c, struct stream_mark *m, struct err *e)
+{
+	struct device_group *d = c->device_group;
+	struct comm_graph *g = repeated ? repeated : recorded;
+	struct outside *o = repeated && g->waits < g->n_outside ? &g->outside[g->waits++] : NULL;
+	if (!d->aside || (repeated && (!o || o->c != c)))
+		return err_set(e, ERR_INTERNAL,
+			       "group %s: a graph would wait for an operation that it does not "
+			       "know",
+			       c->name);
+	if (!repeated && !(o = new_outside(g, c, e)))
+		return -1;
+	if (d->api->stream_wait(d->device, d->aside, m->end, e) ||
+	    d->api->event_record(d->device, o->event, d->aside, e))
+		return -1;
+	return repeated ? 0 : d->api->graph_wait(d->device, d->stream, o->event, e);
+}
+
+/* --- Recording ---------------------------------------------------------------------------- */
+
+int comm_graph_begin(struct comm_graph **out, struct err *e)
+{
+	if (recorded || repeated)
+		return err_set(e, ERR_INTERNAL, "this thread records a graph already");
+	*out = recorded = calloc(1, sizeof *recorded);
+	return recorded ? 0 : err_set(e, ERR_NOMEM, "no memory for a graph");
+}
+
+/* The streams of all groups join the caller's, also if a request is still open. */
+static int join_streams(struct comm_graph *g, struct err *e)
+{
+	for (int i = 0; i < g->n_parts; i++) {
+		struct device_group *d = g->parts[i].c->device_group;
+		if (d->api->stream_wait(d->device, g->parts[i].stream, g->parts[i].mark->end, e))
+			return -1;
+	}
+	return 0;
+}
+
+int comm_graph_end(struct comm_graph *g, struct err *e)
+{
+	recorded = NULL;
+	if (join_streams(g, e))
+		return -1;
+	g->order = malloc((size_t)(g->n + 1) * sizeof *g->order);
+	return g->order ? 0 : err_set(e, ERR_NOMEM, "no memory for a graph's operations");
+}
+
+void comm_graph_free(struct comm_graph *g)
+{
+	if (!g)
+		return;
+	if (recorded == g)
+		recorded = NULL;
+	if (repeated == g)
+		repeated = NULL;
+	for (int i = 0; i < g->n; i++)
+		free(g->ops[i].lists);
+	for (int i = 0; i < g->n_outside; i++) {
+		struct device_group *d = g->outside[i].c->device_group;
+		d->api->event_close(d->device, g->outside[i].event);
+	}
+	free(g->outside);
+	free(g->ops);
+	free(g->parts);
+	free(g->order);
+	free(g);
+}
+
+/* --- Launching ---------------------------------------------------------------------------- */
+
+/* Announces a group's operations. */
+static int begin_part(struct comm_graph *g, struct graph_part *p, struct err *e)
+{
+	struct op any = g->ops[p->first].op;
+	int n = 0;
+	if (g->launched && p->c->open_requests) /* the recording itself may have left some */
+		return err_set(e, ERR_INTERNAL,
+			       "group %s: a graph is launched while %d operations are open",
+			       p->c->name, p->c->open_requests);
+	if (p->c->device_group->stream != p->stream)
+		return err_set(e, ERR_INTERNAL, "group %s: the graph is another stream's",
+			       p->c->name);
+	for (int i = p->first; i >= 0; i = g->ops[i].next)
+		g->order[n++] = &g->ops[i].op;
+	if (comm_device_group_mark(p->c, &any, e))
+		return -1;
+	p->mark = any.mark;
+	return comm_native_launch(p->c, g->order, n, g->n_parts > 1, p->mark, e);
+}
+
+int comm_graph_repeat(struct comm_graph *g, struct err *e)
+{
+	if (recorded || repeated)
+		return err_set(e, ERR_INTERNAL, "this thread is at another graph");
+	g->at = g->waits = 0;
+	repeated = g;
+	return 0;
+}
+
+int comm_graph_launch(struct comm_graph *g, struct err *e)
+{
+	bool waits = repeated == g ? g->waits == g->n_outside : !g->launched || !g->n_outside;
+	repeated = NULL;
+	if (!waits)
+		return err_set(e, ERR_INTERNAL,
+			       "a graph would wait for %d operations, not the %d recorded ones",
+			       g->waits, g->n_outside);
+	for (int i = 0; i < g->n_parts; i++) {
+		struct err why = ERR_INIT;
+		struct comm *c = g->parts[i].c;
+		if (world_failed(c->world))
+			return comm_world_error(c->world, e);
+		if (begin_part(g, &g->parts[i], &why))
+			return comm_device_group_fail(c, "the launch of a graph", &why, e);
+	}
+	g->launched = true;
+	return 0;
+}
+
+int comm_graph_launched(struct comm_graph *g, struct err *e)
+{
+	for (int i = 0; i < g->n_parts; i++) {
+		struct err why = ERR_INIT;
+		struct comm *c = g->parts[i].c;
+		if (comm_native_launched(c, g->parts[i].mark, &why))
+			return comm_device_group_fail(c, "the launch of a graph", &why, e);
+	}
+	return 0;
+}

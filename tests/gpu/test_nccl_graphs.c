@@ -1,0 +1,398 @@
+/*
+ * Collectives of NCCL inside graphs of the device (comm_graph_begin in libcomm/comm.h), over doubles of
+ * CUDA's runtime and of NCCL. A replay gives what the calls give, mixed with calls that are not recorded.
+ * It is numbered and noted like calls; a rank that is missing is named in the time that calls have.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#ifdef HAVE_NCCL
+
+#include "libcomm/device/cuda/cuda.h"
+#include "tests/gpu/doubles/collectives.h"
+#include "tests/gpu/doubles/runtime.h"
+#include "tests/unit/libcomm/ranks.h"
+
+enum { COUNT = 100, LAUNCHES = 90, OPS = 7 /* of a step */, LAUNCHES_MAX = 4096 };
+
+/* A rank's groups, stream and buffers, and its graph. */
+struct scene {
+	struct comm *all, *half, *early;
+	cudaStream_t stream;
+	int64_t *data, *parts, *whole; /* [COUNT], [COUNT / 4], [COUNT / 2] in device memory */
+	int64_t *same, *sum;           /* [COUNT], of `early`, from before the graph */
+	int64_t *here;                 /* [COUNT], pinned */
+	cudaGraphExec_t exec;
+	struct comm_graph *graph;
+	struct comm_request *open; /* when the recording has ended */
+	struct comm_request *started;
+	bool again; /* the graph was launched before */
+};
+
+static int open_scene(struct comm *world, struct scene *s)
+{
+	struct err e = ERR_INIT;
+	int me = comm_rank(world);
+	struct comm_device_options opt = { .device = muster_comm_cuda(),
+					   .backend = "nccl",
+					   .index = me };
+	*s = (struct scene){ .all = NULL };
+	RANK_CHECK(cudaSetDevice(me) == cudaSuccess &&
+			   cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking) ==
+				   cudaSuccess &&
+			   cudaMalloc((void **)&s->data, COUNT * 8) == cudaSuccess &&
+			   cudaMalloc((void **)&s->parts, COUNT * 8) == cudaSuccess &&
+			   cudaMalloc((void **)&s->whole, COUNT * 8) == cudaSuccess &&
+			   cudaMalloc((void **)&s->same, COUNT * 8) == cudaSuccess &&
+			   cudaMalloc((void **)&s->sum, COUNT * 8) == cudaSuccess &&
+			   cudaMallocHost((void **)&s->here, COUNT * 8) == cudaSuccess,
+		   "no device");
+	RANK_CHECK(comm_on_device(world, &opt, "gpu", &s->all, &e) == 0, "%s", e.text);
+	comm_stream(s->all, s->stream);
+	RANK_CHECK(comm_split(s->all, me % 2, 0, "half", &s->half, &e) == 0 &&
+			   comm_split(s->all, 0, 0, "early", &s->early, &e) == 0 &&
+			   comm_graph_prepare(s->early, &e) == 0,
+		   "%s", e.text);
+	return 0;
+}
+
+static void close_scene(struct scene *s)
+{
+	if (s->exec)
+		cudaGraphExecDestroy(s->exec);
+	comm_graph_free(s->graph);
+	comm_close(s->early);
+	comm_close(s->half);
+	comm_close(s->all);
+	cudaStreamSynchronize(s->stream);
+	cudaStreamDestroy(s->stream);
+	cudaFree(s->data);
+	cudaFree(s->parts);
+	cudaFree(s->whole);
+	cudaFree(s->same);
+	cudaFree(s->sum);
+	cudaFreeHost(s->here);
+}
+
+/* Sums the data over all, before the graph that waits for it. */
+static int start_early(struct scene *s, struct err *e)
+{
+	return comm_all_reduce_start(s->early, s->same, s->sum, COUNT, COMM_I64, COMM_SUM,
+				     &s->started, e);
+}
+
+static int wait_early(struct scene *s, struct err *e)
+{
+	struct comm_request *req = s->started;
+	s->started = NULL;
+	return comm_wait(req, e);
+}
+
+/* The last part of the calls, whose request stays open. */
+static int start_last(struct scene *s, struct err *e)
+{
+	return comm_all_reduce_start(s->half, s->whole, s->whole, COUNT / 4, COMM_I64, COMM_SUM,
+				     &s->open, e);
+}
+
+/* Sums `data` over all; sums its quarters over the half into `parts`; gathers these into `whole`. */
+static int calls(struct scene *s, struct err *e)
+{
+	struct comm_request *req;
+	if (comm_all_reduce(s->all, s->data, s->data, COUNT, COMM_I64, COMM_SUM, e) ||
+	    comm_reduce_scatter_start(s->half, s->data, s->parts, COUNT / 4, COMM_I64, COMM_SUM,
+				      &req, e))
+		return -1;
+	if (comm_wait(req, e) || wait_early(s, e))
+		return -1;
+	/* The early sum is this one. */
+	cudaMemcpyAsync(s->here, s->sum, COUNT * 8, cudaMemcpyDeviceToHost, s->stream);
+	if (comm_barrier(s->all, e) ||
+	    comm_all_gather_start(s->half, s->parts, s->whole, COUNT / 4, COMM_I64, &req, e) ||
+	    comm_all_reduce(s->all, s->data, s->data, COUNT, COMM_I64, COMM_MAX, e))
+		return -1;
+	return comm_wait(req, e) || start_last(s, e) ? -1 : 0;
+}
+
+/* Step n's data of a rank. */
+static int64_t element(int rank, int n, int i)
+{
+	return rank * 1000 + n * 7 + i;
+}
+
+static void fill(struct scene *s, int n)
+{
+	int64_t *mine;
+	int me = comm_rank(s->all);
+	cudaMallocHost((void **)&mine, COUNT * 8);
+	for (int i = 0; i < COUNT; i++)
+		mine[i] = element(me, n, i);
+	cudaMemcpyAsync(s->data, mine, COUNT * 8, cudaMemcpyHostToDevice, s->stream);
+	cudaMemcpyAsync(s->same, mine, COUNT * 8, cudaMemcpyHostToDevice, s->stream);
+	cudaStreamSynchronize(s->stream);
+	cudaFreeHost(mine);
+}
+
+static int check_results(struct scene *s, int n)
+{
+	int64_t whole[COUNT / 2];
+	cudaMemcpyAsync(whole, s->whole, sizeof whole, cudaMemcpyDeviceToHost, s->stream);
+	cudaStreamSynchronize(s->stream);
+	for (int i = 0; i < COUNT; i++) {
+		int64_t sum = 0;
+		for (int r = 0; r < 4; r++)
+			sum += element(r, n, i);
+		RANK_CHECK(s->here[i] == sum, "step %d: sum %d is %lld, not %lld", n, i,
+			   (long long)s->here[i], (long long)sum);
+		/* Sums of two halves, and once more of the first quarter. */
+		int64_t part = 2 * sum * (i < COUNT / 4 ? 2 : 1);
+		RANK_CHECK(i >= COUNT / 2 || whole[i] == part, "step %d: part %d is %lld, not %lld",
+			   n, i, (long long)(i < COUNT / 2 ? whole[i] : 0), (long long)part);
+	}
+	return 0;
+}
+
+static int record(struct scene *s)
+{
+	struct err e = ERR_INIT;
+	cudaGraph_t graph;
+	RANK_CHECK(comm_graph_begin(&s->graph, &e) == 0, "%s", e.text);
+	RANK_CHECK(cudaStreamBeginCapture(s->stream, cudaStreamCaptureModeThreadLocal) ==
+			   cudaSuccess,
+		   "no capture");
+	RANK_CHECK(calls(s, &e) == 0 && comm_graph_end(s->graph, &e) == 0, "%s", e.text);
+	cudaError_t rc = cudaStreamEndCapture(s->stream, &graph);
+	RANK_CHECK(rc == cudaSuccess, "%s", cudaGetErrorName(rc));
+	RANK_CHECK(cudaGraphInstantiate(&s->exec, graph, 0) == cudaSuccess, "no graph");
+	cudaGraphDestroy(graph);
+	return 0;
+}
+
+/* Launches the graph, and repeats its last call. The request of the recording stays open. */
+static int launch(struct scene *s, struct err *e)
+{
+	struct comm_request *first = s->open;
+	bool again = s->again;
+	s->again = true;
+	if (again && (comm_graph_repeat(s->graph, e) || wait_early(s, e) || start_last(s, e)))
+		return -1;
+	RANK_CHECK(!again || !s->open, "a repeated call returns a request");
+	s->open = first;
+	if (comm_graph_launch(s->graph, e))
+		return -1;
+	cudaGraphLaunch(s->exec, s->stream);
+	return comm_graph_launched(s->graph, e);
+}
+
+static int run_steps(struct comm *world, struct scene *s)
+{
+	struct err e = ERR_INIT;
+	for (int n = 0; n < LAUNCHES; n++) {
+		fill(s, n);
+		bool plain = n % 7 == 3;
+		/* The recording has waited for the first one. */
+		RANK_CHECK((!n || start_early(s, &e) == 0) &&
+				   (plain ? calls(s, &e) : launch(s, &e)) == 0,
+			   "step %d: %s", n, e.text);
+		RANK_CHECK(plain == !!s->open || n == 0, "step %d: a request", n);
+		RANK_CHECK(comm_wait(s->open, &e) == 0, "%s", e.text);
+		s->open = NULL;
+		if (check_results(s, n))
+			return 1;
+	}
+	RANK_CHECK(comm_sync(s->all, &e) == 0 && comm_sync(s->half, &e) == 0, "%s", e.text);
+	(void)world;
+	return 0;
+}
+
+static int nothing_open(void)
+{
+	RANK_CHECK(double_open_comms() == 0 && double_open_things() == 0,
+		   "%d communicators and %d other things are open", double_open_comms(),
+		   double_open_things());
+	return 0;
+}
+
+/* The calls that NCCL gets per launch of the graph, and those that the flight recorder has. */
+static int check_counts(struct comm *world, struct scene *s, int64_t before, int seen_before)
+{
+	int seen[LAUNCHES_MAX], n = double_launches(seen, LAUNCHES_MAX) - seen_before;
+	int64_t begun = comm_ops_begun(world) - before;
+	(void)s;
+	RANK_CHECK(n == OPS * LAUNCHES && begun == OPS * LAUNCHES,
+		   "%d operations ran and %lld are noted, not %d", n, (long long)begun,
+		   OPS * LAUNCHES);
+	return 0;
+}
+
+static int replay(struct comm *world, void *arg)
+{
+	struct err e = ERR_INIT;
+	struct scene s;
+	int seen[LAUNCHES_MAX];
+	(void)arg;
+	if (open_scene(world, &s))
+		return 1;
+	fill(&s, 0);
+	RANK_CHECK(start_early(&s, &e) == 0 && calls(&s, &e) == 0 && comm_wait(s.open, &e) == 0 &&
+			   comm_sync(s.all, &e) == 0 && comm_sync(s.half, &e) == 0,
+		   "%s", e.text);
+	int64_t before = comm_ops_begun(world);
+	int launched = double_launches(seen, LAUNCHES_MAX);
+	fill(&s, 0);
+	RANK_CHECK(start_early(&s, &e) == 0, "%s", e.text);
+	if (record(&s))
+		return 1;
+	RANK_CHECK(comm_ops_begun(world) == before + 1 &&
+			   double_launches(seen, LAUNCHES_MAX) == launched + 1,
+		   "recording ran something");
+	if (run_steps(world, &s) || check_counts(world, &s, before, launched))
+		return 1;
+	close_scene(&s);
+	return nothing_open();
+}
+
+static void a_replay_gives_what_the_calls_give(void **state)
+{
+	(void)state;
+	struct ranks r = { .n = 4, .timeout_s = PATIENT_WAIT_S, .fn = replay };
+	assert_int_equal(ranks_run(&r), 0);
+}
+
+/* --- What cannot be recorded -------------------------------------------------------------- */
+
+static int refuse(struct comm *world, void *arg)
+{
+	struct err e = ERR_INIT;
+	struct scene s;
+	struct comm_graph *second;
+	int64_t value = 0;
+	(void)arg;
+	if (open_scene(world, &s))
+		return 1;
+	RANK_CHECK(!comm_graph_fits(world) && comm_graph_fits(s.all) && comm_graph_fits(NULL),
+		   "wrong groups fit");
+	RANK_CHECK(comm_graph_begin(&s.graph, &e) == 0, "%s", e.text);
+	RANK_CHECK(comm_graph_begin(&second, &e) < 0 && strstr(e.text, "already"), "%s", e.text);
+	RANK_CHECK(comm_all_reduce(world, &value, &value, 1, COMM_I64, COMM_SUM, &e) < 0 &&
+			   strstr(e.text, "all_reduce on group world cannot be recorded"),
+		   "%s", e.text);
+	RANK_CHECK(comm_send(s.all, s.data, 1, COMM_I64, 1 - comm_rank(world), &e) < 0 &&
+			   strstr(e.text, "on group gpu cannot be recorded"),
+		   "%s", e.text);
+	RANK_CHECK(comm_graph_end(s.graph, &e) == 0 && comm_graph_repeat(s.graph, &e) == 0, "%s",
+		   e.text);
+	RANK_CHECK(comm_barrier(s.all, &e) < 0 &&
+			   strstr(e.text, "barrier on group gpu is not what the graph"),
+		   "%s", e.text);
+	RANK_CHECK(comm_graph_launch(s.graph, &e) == 0 && comm_graph_launched(s.graph, &e) == 0 &&
+			   comm_barrier(s.all, &e) == 0 && comm_sync(s.all, &e) == 0,
+		   "%s", e.text);
+	close_scene(&s);
+	return nothing_open();
+}
+
+static void what_is_not_the_librarys_is_refused(void **state)
+{
+	(void)state;
+	struct ranks r = { .n = 2, .timeout_s = PATIENT_WAIT_S, .fn = refuse };
+	assert_int_equal(ranks_run(&r), 0);
+}
+
+/* --- Faults ------------------------------------------------------------------------------- */
+
+enum sin { NEVER_COMES, DIES };
+
+struct fault {
+	enum sin sin;
+	double timeout_s;
+	enum err_code code; /* at the ranks that detect it; these inform the others */
+	const char *who;
+};
+
+static _Atomic int *informed; /* how many ranks have the error; shared by the ranks */
+
+static bool names_it(const struct fault *f, const struct err *e)
+{
+	/* Each group has three operations in the graph; this is its second launch. */
+	bool named = strstr(e->text, f->who) &&
+		     strstr(e->text, " number 4, or one up to number 6 in the same graph");
+	return named && (e->code == f->code || (e->code == ERR_PEER && strstr(e->text, "gave up")));
+}
+
+static int suffer(struct comm *world, void *arg)
+{
+	const struct fault *f = arg;
+	struct err e = ERR_INIT;
+	struct scene s;
+	if (open_scene(world, &s))
+		return 1;
+	fill(&s, 0);
+	RANK_CHECK(start_early(&s, &e) == 0, "%s", e.text);
+	if (record(&s))
+		return 1;
+	RANK_CHECK(launch(&s, &e) == 0 && comm_wait(s.open, &e) == 0 && comm_sync(s.all, &e) == 0 &&
+			   comm_sync(s.half, &e) == 0 && start_early(&s, &e) == 0 &&
+			   comm_sync(s.early, &e) == 0 && comm_barrier(world, &e) == 0,
+		   "%s", e.text);
+	s.open = NULL;
+	if (comm_rank(world) == 1 && f->sin == DIES)
+		raise(SIGKILL);
+	while (comm_rank(world) == 1 && atomic_load(informed) < comm_size(world) - 1)
+		usleep(1000);
+	int rc = launch(&s, &e);
+	if (rc == 0)
+		rc = comm_sync(s.all, &e);
+	atomic_fetch_add(informed, 1);
+	/* The late rank hears it from others, who may have heard it from others. */
+	RANK_CHECK(rc < 0 && (comm_rank(world) == 1 || names_it(f, &e)), "rank %d: %s: %s",
+		   comm_rank(world), err_word(e.code), e.text);
+	close_scene(&s);
+	return nothing_open();
+}
+
+static void a_missing_rank_is_named_during_a_replay(void **state)
+{
+	static const struct fault faults[] = {
+		{ NEVER_COMES, 0.5, ERR_TIMEOUT, "(world rank 1, " },
+		{ DIES, 0, ERR_PEER, "(world rank 1, " },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+		struct fault f = faults[i];
+		informed = ranks_shared(sizeof *informed);
+		struct ranks r = { .n = 4, .timeout_s = f.timeout_s, .fn = suffer, .arg = &f };
+		ranks_start(&r);
+		for (int k = 0; k < r.n; k++) {
+			int rc = ranks_end(&r, k);
+			if (rc != (f.sin == DIES && k == 1 ? -SIGKILL : 0))
+				fail_msg("fault %zu: rank %d ended with %d", i, k, rc);
+		}
+		munmap(r.board, sizeof *r.board);
+		munmap(informed, sizeof *informed);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_replay_gives_what_the_calls_give),
+		cmocka_unit_test(what_is_not_the_librarys_is_refused),
+		cmocka_unit_test(a_missing_rank_is_named_during_a_replay),
+	};
+	return cmocka_run_group_tests_name("collectives in graphs over doubles of CUDA and NCCL",
+					   tests, NULL, NULL);
+}
+
+#else
+
+#include "tests/gpu/without_cuda.h"
+
+SKIPPED_WITHOUT("cuda_runtime_api.h of CUDA 12 or newer, or nccl.h, was",
+		"collectives in graphs over doubles of CUDA and NCCL")
+
+#endif
