@@ -38,6 +38,12 @@ struct area { /* a communicator, shared by its ranks */
 	} split[SPLITS][RANKS];
 };
 
+struct registered {
+	struct registered *next;
+	const char *at;
+	size_t bytes;
+};
+
 struct ncclComm {
 	struct area *area;
 	int ranks, rank, device;
@@ -48,6 +54,7 @@ struct ncclComm {
 	_Atomic bool
 		over; /* destroyed or aborted; the memory stays, since a stream may refer to it */
 	_Atomic int open; /* steps on streams */
+	struct registered *memory;
 	ncclComm_t child; /* of a split in progress */
 	bool splitting;
 	int color, key;
@@ -94,6 +101,7 @@ static struct { /* the communicators of this process, in the order of their maki
 	} list[AREAS];
 } given;
 
+static _Atomic int registered, buffers, buffers_registered;
 static _Atomic int open_comms;
 static _Atomic enum double_fault fault;
 static _Thread_local struct {
@@ -150,6 +158,17 @@ int double_comm_processors(const char *name)
 		if (!strcmp(given.list[i].name, name))
 			return given.list[i].processors;
 	return -1;
+}
+
+int double_registered(void)
+{
+	return registered;
+}
+
+void double_count_buffers(int *all, int *with)
+{
+	*all = buffers;
+	*with = buffers_registered;
 }
 
 int double_open_comms(void)
@@ -372,6 +391,15 @@ static void check_stream(cudaStream_t stream)
 			      greatest);
 }
 
+static void count_buffer(const struct ncclComm *c, const void *at)
+{
+	const struct registered *m = c->memory;
+	while (m && ((const char *)at < m->at || (const char *)at >= m->at + m->bytes))
+		m = m->next;
+	buffers += at != NULL;
+	buffers_registered += m != NULL;
+}
+
 static ncclResult_t enter(ncclComm_t c, cudaStream_t stream, const char *who, struct call call)
 {
 	check_comm(c, who);
@@ -389,6 +417,8 @@ static ncclResult_t enter(ncclComm_t c, cudaStream_t stream, const char *who, st
 		return ncclSystemError;
 	if (!call.count)
 		return ncclSuccess;
+	count_buffer(c, call.in);
+	count_buffer(c, call.out);
 	building.comm = c;
 	building.stream = stream;
 	building.part[building.count++] =
@@ -647,6 +677,36 @@ ncclResult_t ncclCommUserRank(const ncclComm_t c, int *rank)
 	return ncclSuccess;
 }
 
+ncclResult_t ncclCommRegister(const ncclComm_t c, void *memory, size_t bytes, void **handle)
+{
+	check_comm(c, "ncclCommRegister");
+	double_check_memory("what is registered", memory, bytes);
+	if (fault == DOUBLE_NO_MEMORY)
+		return ncclSystemError;
+	struct registered *m = malloc(sizeof *m);
+	*m = (struct registered){ c->memory, memory, bytes };
+	c->memory = m;
+	registered++;
+	*handle = m;
+	return ncclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t c, void *handle)
+{
+	struct registered **m = &c->memory, *gone = handle;
+	if (c->over)
+		double_misuse("ncclCommDeregister after the communicator's end");
+	while (*m && *m != gone)
+		m = &(*m)->next;
+	if (!*m)
+		double_misuse("ncclCommDeregister of memory that is not registered");
+	double_check_memory("what is deregistered", gone->at, gone->bytes);
+	*m = gone->next;
+	free(gone);
+	registered--;
+	return ncclSuccess;
+}
+
 ncclResult_t ncclCommFinalize(ncclComm_t c)
 {
 	check_comm(c, "ncclCommFinalize");
@@ -660,6 +720,12 @@ ncclResult_t ncclCommFinalize(ncclComm_t c)
 
 static void end(ncclComm_t c)
 {
+	while (c->memory) {
+		struct registered *m = c->memory;
+		c->memory = m->next;
+		free(m);
+		registered--;
+	}
 	c->over = true;
 	open_comms--;
 }
@@ -667,6 +733,8 @@ static void end(ncclComm_t c)
 ncclResult_t ncclCommDestroy(ncclComm_t c)
 {
 	check_comm(c, "ncclCommDestroy");
+	if (c->memory)
+		double_misuse("ncclCommDestroy of a communicator with registered memory");
 	if (!c->quiet)
 		double_misuse("ncclCommDestroy before the end of ncclCommFinalize: it may wait for "
 			      "other ranks");
