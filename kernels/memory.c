@@ -173,3 +173,8 @@ void backend_side_wait(struct backend *k, uint64_t ticket)
 	if (k->device)
 		k->device->side_wait(k, ticket);
 }
+
+int backend_side_await(struct backend *k, uint64_t ticket, struct err *e)
+{
+	return k->device ? k->device->side_await(k, ticket, e) : 0;
+}

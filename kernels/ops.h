@@ -128,18 +128,53 @@ struct fp8_tensor {
 	const uint8_t *at;
 	const struct fp8_scale *scale;
 	enum fp8 format;
+	/* of the left operand: the product may be summed with fewer bits, for forward passes */
+	bool fast;
 };
 
 struct adamw_args {
-	float lr, beta1, beta2, eps;
-	float grad_scale; /* multiplies the gradient first: clipping */
-	int64_t step;     /* from 1, for the bias correction */
+	float beta1, beta2, eps;
 };
 
 struct sgd_args {
-	float lr, momentum;
-	float grad_scale;
-	int64_t step; /* from 1 */
+	float momentum;
+};
+
+/* The sums of a training step over the ranks and its tokens: the loss, its parts with experts, and
+ * the squares of the stored gradients. */
+enum { STEP_LOSS, STEP_LOSS_BALANCE, STEP_LOSS_Z, STEP_SQUARES, STEP_SUMS };
+
+/*
+ * The numbers of a training step, in the backend's memory. Ops read them there, so that the host
+ * need not know them when it queues the ops, and so that a recorded op stays valid. Three parties
+ * set them:
+ *
+ *     the caller, before each step       step, lr
+ *     ops and reductions of the step     sums
+ *     step_judge, or the caller          the others
+ *
+ * loss_scale, good and logit_scale are those of this step until step_judge sets those of the next
+ * one. There are no gaps between the members.
+ */
+struct step_numbers {
+	int64_t step; /* from 1, for the bias correction; skipped steps count */
+	float lr;
+	float grad_scale;  /* multiplies the stored gradients: clipping / loss_scale */
+	int32_t skip;      /* 1: adamw and sgd change nothing */
+	float logit_scale; /* loss_scale / tokens, for xent */
+	double loss_scale; /* the stored gradients are this times the true ones */
+	int64_t good;      /* steps since loss_scale changed */
+	double norm;       /* of the true gradients */
+	double own_loss;   /* this rank's part of sums[STEP_LOSS]; the caller's */
+	double sums[STEP_SUMS];
+};
+
+/* How step_judge judges; in host memory. */
+struct step_rule {
+	double clip;      /* the largest norm; 0: gradients are not clipped */
+	double tokens;    /* of the global batch */
+	int64_t window;   /* good steps until loss_scale doubles; 0: it never changes */
+	double scale_max; /* loss_scale does not double from here on */
 };
 
 /* --- The ops ------------------------------------------------------------------------------ */
@@ -199,6 +234,11 @@ size_t backend_width(const struct backend *k);
  * slowly. */
 bool backend_fp8(const struct backend *k);
 
+/* What was measured of this device to choose between forms of an op (base/choices.h), in mode
+ * CHOICES_FIXED at first. The backend owns it. NULL on the host, which has one form of each op. */
+struct choices;
+struct choices *backend_choices(struct backend *k);
+
 /* Square matrix products of size n for about `seconds`: FLOP/s of the fastest one by the backend's
  * own BLAS, with the backend's threads. 0 when there is no memory for the matrices. */
 double backend_gemm_flops(struct backend *k, int64_t n, double seconds);
@@ -234,9 +274,12 @@ void *backend_host_alloc(struct backend *k, size_t bytes);
 void backend_host_free(struct backend *k, void *p);
 /* Copies between the backend's memory and that of backend_host_alloc while ops run. A side copy
  * begins after the ops that are queued so far, and side copies run in order. What is queued after
- * backend_side_wait(ticket) begins after that copy. */
+ * backend_side_wait(ticket) begins after that copy. backend_side_await: the host waits until that
+ * copy is complete, but not for what was queued after it; it returns the first error as backend_sync
+ * does. */
 uint64_t backend_side_copy(struct backend *k, void *to, const void *from, size_t bytes);
 void backend_side_wait(struct backend *k, uint64_t ticket);
+int backend_side_await(struct backend *k, uint64_t ticket, struct err *e);
 
 /* --- Tallies: what numbers are in memory -------------------------------------------------- */
 

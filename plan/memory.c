@@ -7,15 +7,8 @@
 
 /* Bytes: an fp32 number; a token; the scratch memory of a CPU thread for 2-byte storage
  * (kernels/ops.h, BACKEND_LOW_PRECISION_LANE); what the operations on a GPU need whatever the
- * shapes are (kernels/cuda: scratch memory and the workspace of products); the sum of the
- * gradients' squares. */
-enum {
-	ELEMENT = 4,
-	TOKEN = 4,
-	LOW_PRECISION_LANE = 16 << 20,
-	CUDA_FIXED = (64 + 32) << 20,
-	SQUARES = 8
-};
+ * shapes are (kernels/cuda: scratch memory and the workspace of products). */
+enum { ELEMENT = 4, TOKEN = 4, LOW_PRECISION_LANE = 16 << 20, CUDA_FIXED = (64 + 32) << 20 };
 
 /* --- Activations --- */
 
@@ -32,6 +25,17 @@ static double immense(const struct job *job, const struct model_shape *m, const 
 			   2.0 * (double)m->ffn);
 	double bytes = 8 * tokens * fmax(wide, (double)m->experts);
 	return bytes > TENSOR_MAX ? bytes / l->tp : 0;
+}
+
+/* The tensors of a layer that share one copy with other layers'. */
+static double work_of(const struct act_dims *d, int layer)
+{
+	double sum = 0;
+	for (int a = 0; a < ACTS; a++)
+		sum += activations_home(d, layer, false, (enum act)a) == ACT_SHARED
+			       ? (double)activations_bytes(d, (enum act)a)
+			       : 0;
+	return sum;
 }
 
 void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
@@ -61,10 +65,9 @@ void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
 		s.layer[again] = (double)activations_layer_bytes(&d, layer, false);
 		s.first[again] = s.layer[again] - (double)activations_layer_bytes(&d, layer, true);
 	}
-	for (int a = 0; a < ACTS; a++)
-		s.work += activations_home(&d, 0, false, (enum act)a) == ACT_SHARED
-				  ? (double)activations_bytes(&d, (enum act)a)
-				  : 0;
+	for (int again = 0; again < 2; again++)
+		s.work[again] = work_of(&d, again ? 0 : 1);
+	s.copies = (double)activations_fp8_weights(&d);
 	for (int a = 0; a < SLOTS; a++) {
 		s.slot += (double)activations_slot_bytes(&d, &inner, (enum act_slot)a);
 		s.slot_last += (double)(activations_slot_bytes(&d, &last, (enum act_slot)a) -
@@ -141,14 +144,15 @@ double plan_memory_shared(const struct memory_sizes *s, const struct stage *chun
 {
 	double staged = 0, sum = s->scratch + s->kept_scratch;
 	bool last = false;
-	int again = 0;
+	int again = 0, layers = 0;
 	for (int i = 0; i < n; i++) {
+		layers += chunks[i].layer_hi - chunks[i].layer_lo;
 		staged = fmax(staged, largest(s, &chunks[i]));
 		last |= chunks[i].last;
 		again += memory_again(s, chunks[i].layer_lo, chunks[i].layer_hi);
 	}
-	double end = last ? s->scratch_last : 0, work = again ? s->work : 0;
-	return sum + (s->offload ? STAGED * staged : 0) +
+	double end = last ? s->scratch_last : 0, work = layers ? s->work[again > 0] : 0;
+	return sum + layers * s->copies + (s->offload ? STAGED * staged : 0) +
 	       (s->on_demand ? fmax(end, work) : end + work) +
 	       (again && s->kept_again ? s->kept : 0);
 }
@@ -199,7 +203,7 @@ double plan_memory_rest(const struct job *job, int micros, int threads)
 	if (plan_memory_foreign(job))
 		return 0;
 	if (job->job.device == DEVICE_CUDA) /* tokens wait in the host's memory */
-		return CUDA_FIXED + SQUARES;
+		return CUDA_FIXED + ZERO_STEP_NUMBERS;
 	return token_bytes(job, micros) +
 	       (low_precision ? (double)LOW_PRECISION_LANE * (threads ? threads : 1) : 0);
 }

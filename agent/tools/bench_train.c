@@ -71,7 +71,8 @@ static int open_optim(struct trainee *t, struct err *e)
 					 .store = store,
 					 .job = t->job,
 					 .spill_dir = ".",
-					 .device_world = pipeline_device_world(t->engine) };
+					 .device_world = pipeline_device_world(t->engine),
+					 .numbers = pipeline_numbers(t->engine) };
 	if (optim_open(&o, &t->optim, e))
 		return -1;
 	const struct train_state state = { .store = store, .optim = t->optim };

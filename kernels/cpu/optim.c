@@ -40,15 +40,16 @@ static void store(struct backend *k, const struct update *u)
 				       u->first);
 }
 
-static void adamw_one(struct backend *k, const struct update *u, const struct adamw_args *a)
+static void adamw_one(struct backend *k, const struct update *u, const struct adamw_args *a,
+		      const struct step_numbers *s)
 {
 	float *p = u->p, *m = u->m, *v = u->v;
 	const float *g = u->g;
-	const float b1 = a->beta1, b2 = a->beta2, scale = a->grad_scale, eps = a->eps;
+	const float b1 = a->beta1, b2 = a->beta2, scale = s->grad_scale, eps = a->eps;
 	const float c1 = (float)(1 - (double)b1), c2 = (float)(1 - (double)b2);
-	const float unbias2 = (float)(1 / sqrt(1 - pow((double)b2, (double)a->step)));
-	const float rate = (float)((double)a->lr / (1 - pow((double)b1, (double)a->step)));
-	const float keep = (float)(1 - (double)a->lr * (double)u->weight_decay);
+	const float unbias2 = (float)(1 / sqrt(1 - pow((double)b2, (double)s->step)));
+	const float rate = (float)((double)s->lr / (1 - pow((double)b1, (double)s->step)));
+	const float keep = (float)(1 - (double)s->lr * (double)u->weight_decay);
 	#pragma omp parallel for simd schedule(static) num_threads(cpu_team(k, u->count))
 	for (int64_t i = 0; i < u->count; i++) {
 		float gi = g[i] * scale;
@@ -60,21 +61,23 @@ static void adamw_one(struct backend *k, const struct update *u, const struct ad
 	}
 }
 
-static void adamw(struct backend *k, const struct update *u, int n, const struct adamw_args *a)
+static void adamw(struct backend *k, const struct update *u, int n, const struct adamw_args *a,
+		  const struct step_numbers *s)
 {
-	for (int i = 0; i < n; i++) {
-		adamw_one(k, &u[i], a);
+	for (int i = 0; i < n && !s->skip; i++) {
+		adamw_one(k, &u[i], a, s);
 		store(k, &u[i]);
 	}
 }
 
-static void sgd_one(struct backend *k, const struct update *u, const struct sgd_args *a)
+static void sgd_one(struct backend *k, const struct update *u, const struct sgd_args *a,
+		    const struct step_numbers *s)
 {
 	float *p = u->p, *m = u->m;
 	const float *g = u->g;
-	const float scale = a->grad_scale, decay = u->weight_decay, lr = a->lr,
+	const float scale = s->grad_scale, decay = u->weight_decay, lr = s->lr,
 		    momentum = a->momentum;
-	const bool first = a->step <= 1; /* ignores what m holds, even NaN */
+	const bool first = s->step <= 1; /* ignores what m holds, even NaN */
 	#pragma omp parallel for simd schedule(static) num_threads(cpu_team(k, u->count))
 	for (int64_t i = 0; i < u->count; i++) {
 		float before = first ? 0 : momentum * m[i];
@@ -84,10 +87,11 @@ static void sgd_one(struct backend *k, const struct update *u, const struct sgd_
 	}
 }
 
-static void sgd(struct backend *k, const struct update *u, int n, const struct sgd_args *a)
+static void sgd(struct backend *k, const struct update *u, int n, const struct sgd_args *a,
+		const struct step_numbers *s)
 {
-	for (int i = 0; i < n; i++) {
-		sgd_one(k, &u[i], a);
+	for (int i = 0; i < n && !s->skip; i++) {
+		sgd_one(k, &u[i], a, s);
 		store(k, &u[i]);
 	}
 }

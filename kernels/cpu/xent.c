@@ -65,9 +65,10 @@ static void xent_exp(struct backend *k, void *logitsv, float *sum, float *target
 }
 
 static void xent_grad(struct backend *k, void *logitsv, const float *sum, const int32_t *targets,
-		      float scale, int64_t n, int64_t v, int64_t row, int32_t lo)
+		      const float *scale_at, int64_t n, int64_t v, int64_t row, int32_t lo)
 {
 	float *logits = logitsv;
+	const float scale = n ? *scale_at : 0;
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * v))
 	for (int64_t i = 0; i < n; i++) {
 		float *x = logits + i * row, by = scale / sum[i];

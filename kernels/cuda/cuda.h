@@ -66,6 +66,7 @@ struct cuda_pool;
 struct cuda_ring;
 struct cuda_side;
 struct cuda_blas;
+struct cuda_attention;
 
 struct cuda_backend {
 	enum storage storage;
@@ -90,6 +91,7 @@ struct cuda_backend {
 	struct cuda_ring *ring;
 	struct cuda_side *copies;
 	struct cuda_blas *blas;
+	struct cuda_attention *attention;
 };
 
 static inline struct cuda_backend *cuda_of(const struct backend *k)
@@ -140,6 +142,7 @@ void cuda_copy(struct backend *k, void *to, const void *from, size_t bytes);
 int cuda_sync(struct backend *k, struct err *e);
 uint64_t cuda_side_copy(struct backend *k, void *to, const void *from, size_t bytes);
 void cuda_side_wait(struct backend *k, uint64_t ticket);
+int cuda_side_await(struct backend *k, uint64_t ticket, struct err *e);
 /* tally.cu */
 void cuda_tally(struct backend *k, struct tally *t, const void *x, int64_t count,
 		enum number_format format, uint64_t first);

@@ -20,28 +20,50 @@ struct batch {
 	uint32_t packs;            /* bit i: packs of four fit update i */
 };
 
-/* adamw_args, with what the host computes once. */
-struct adamw_step {
-	float beta1, beta2, rest1, rest2, unbias2, rate, lr, eps, grad_scale;
+/* Each thread reads the step's numbers by begin(), which returns false if nothing is to change. */
+
+/* What a step has in common, computed once for all blocks. */
+struct adamw_unbias {
+	float unbias2, rate;
 };
 
 struct adamw_rule {
-	struct adamw_step a;
+	float beta1, beta2, rest1, rest2, eps;
+	const struct step_numbers *numbers;
+	const struct adamw_unbias *unbias;
+	float unbias2, rate, lr, grad_scale;
 	static constexpr bool second = true;
+	__device__ bool begin()
+	{
+		unbias2 = unbias->unbias2;
+		rate = unbias->rate;
+		lr = numbers->lr;
+		grad_scale = numbers->grad_scale;
+		return !numbers->skip;
+	}
 	__device__ void step(float &p, float g, float &m, float &v, float decay) const
 	{
-		g *= a.grad_scale;
-		m = m * a.beta1 + g * a.rest1;
-		v = v * a.beta2 + g * g * a.rest2;
-		p = p * (1.0f - a.lr * decay) - a.rate * m / (sqrtf(v) * a.unbias2 + a.eps);
+		g *= grad_scale;
+		m = m * beta1 + g * rest1;
+		v = v * beta2 + g * g * rest2;
+		p = p * (1.0f - lr * decay) - rate * m / (sqrtf(v) * unbias2 + eps);
 	}
 };
 
 /* The first step ignores what m holds, even NaN. */
 struct sgd_rule {
-	float lr, momentum, grad_scale;
+	float momentum;
+	const struct step_numbers *numbers;
+	float lr, grad_scale;
 	bool begins;
 	static constexpr bool second = false;
+	__device__ bool begin()
+	{
+		lr = numbers->lr;
+		grad_scale = numbers->grad_scale;
+		begins = numbers->step <= 1;
+		return !numbers->skip;
+	}
 	__device__ void step(float &p, float g, float &m, float &, float decay) const
 	{
 		m = (begins ? 0 : momentum * m) + (g * grad_scale + p * decay);
@@ -97,6 +119,8 @@ __global__ void __launch_bounds__(UPDATE)
 	update_kernel(const __grid_constant__ struct batch b, Rule rule)
 {
 	const int i = update_of_block(b);
+	if (!rule.begin())
+		return;
 	if (b.packs >> i & 1)
 		update_stretch<T, 4>(b.u[i], blockIdx.x - b.first[i], rule);
 	else
@@ -130,30 +154,62 @@ static void update_all(struct backend *k, const char *op, const struct update *u
 	}
 }
 
-template <class T>
-static void adamw(struct backend *k, const struct update *u, int n, const struct adamw_args *a)
+static __global__ void unbias_kernel(struct adamw_unbias *out, const struct step_numbers *s,
+				     double beta1, double beta2)
 {
-	double bias1 = 1 - pow((double)a->beta1, (double)a->step),
-	       bias2 = 1 - pow((double)a->beta2, (double)a->step);
-	struct adamw_rule rule = { {
-		a->beta1,
-		a->beta2,
-		(float)(1 - (double)a->beta1),
-		(float)(1 - (double)a->beta2),
-		(float)(1 / sqrt(bias2)),
-		(float)((double)a->lr / bias1),
-		a->lr,
-		a->eps,
-		a->grad_scale,
-	} };
+	const double step = (double)s->step;
+	out->unbias2 = (float)(1 / sqrt(1 - pow(beta2, step)));
+	out->rate = (float)((double)s->lr / (1 - pow(beta1, step)));
+}
+
+template <class T>
+static void adamw(struct backend *k, const struct update *u, int n, const struct adamw_args *a,
+		  const struct step_numbers *s)
+{
+	struct adamw_unbias *unbias = (struct adamw_unbias *)cuda_scratch(k, sizeof *unbias,
+									  "adamw");
+	struct adamw_rule rule = { a->beta1,
+				   a->beta2,
+				   (float)(1 - (double)a->beta1),
+				   (float)(1 - (double)a->beta2),
+				   a->eps,
+				   s,
+				   unbias };
+	launch(k, "adamw", unbias_kernel, n > 0, 1, 0, unbias, s, (double)a->beta1,
+	       (double)a->beta2);
 	update_all<T, adamw_rule>(k, "adamw", u, n, rule);
 }
 
 template <class T>
-static void sgd(struct backend *k, const struct update *u, int n, const struct sgd_args *a)
+static void sgd(struct backend *k, const struct update *u, int n, const struct sgd_args *a,
+		const struct step_numbers *s)
 {
-	struct sgd_rule rule = { a->lr, a->momentum, a->grad_scale, a->step <= 1 };
+	struct sgd_rule rule = { a->momentum, s };
 	update_all<T, sgd_rule>(k, "sgd", u, n, rule);
+}
+
+/* --- the step's numbers; as backend_host_step_judge --- */
+
+static __global__ void judge_kernel(struct step_numbers *s, struct step_rule r)
+{
+	const double norm = sqrt(s->sums[STEP_SQUARES]) / s->loss_scale;
+	const bool finite = isfinite(s->sums[STEP_LOSS]) && isfinite(norm);
+	s->norm = norm;
+	s->grad_scale = (float)((r.clip > 0 && norm > r.clip ? r.clip / norm : 1) / s->loss_scale);
+	s->skip = !finite;
+	if (r.window > 0 && !finite) {
+		s->loss_scale = s->loss_scale > 1 ? s->loss_scale / 2 : s->loss_scale;
+		s->good = 0;
+	} else if (r.window > 0 && ++s->good >= r.window && s->loss_scale < r.scale_max) {
+		s->loss_scale *= 2;
+		s->good = 0;
+	}
+	s->logit_scale = (float)(s->loss_scale / r.tokens);
+}
+
+static void step_judge(struct backend *k, struct step_numbers *s, const struct step_rule *r)
+{
+	launch(k, "step_judge", judge_kernel, 1, 1, 0, s, *r);
 }
 
 /* --- the sum of squares --- */
@@ -204,6 +260,7 @@ template <class T> static void fill(struct ops *o)
 	o->adamw = adamw<T>;
 	o->sgd = sgd<T>;
 	o->sqnorm = sqnorm;
+	o->step_judge = step_judge;
 }
 
 CUDA_FILL(optim)

@@ -171,6 +171,16 @@ void cuda_side_wait(struct backend *k, uint64_t ticket)
 			"backend_side_wait");
 }
 
+int cuda_side_await(struct backend *k, uint64_t ticket, struct err *e)
+{
+	struct cuda_backend *c = cuda_of(k);
+	cuda_choose(k);
+	if (ticket && !cuda_failed(k, NULL))
+		cuda_ok(k, cudaEventSynchronize(c->copies->done[ticket % SIDE_MARKS]),
+			"backend_side_await");
+	return cuda_failed(k, e);
+}
+
 void cuda_side_join(struct backend *k)
 {
 	cuda_side_wait(k, cuda_of(k)->copies->copies);

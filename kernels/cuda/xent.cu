@@ -151,11 +151,11 @@ __device__ inline void row_grad(T *row, const struct row_packs &r, float most, f
 
 template <class T>
 __global__ void __launch_bounds__(ROW_MAX, 2)
-	grad_kernel(T *logits, const float *sums, const int32_t *targets, float scale, int v,
+	grad_kernel(T *logits, const float *sums, const int32_t *targets, const float *scale, int v,
 		    int64_t stride, int32_t lo)
 {
 	T *row = logits + (int64_t)blockIdx.x * stride;
-	row_grad<T, false>(row, packs_of(row, v), 0, 1.0f / sums[blockIdx.x], scale,
+	row_grad<T, false>(row, packs_of(row, v), 0, 1.0f / sums[blockIdx.x], *scale,
 			   target_column(targets[blockIdx.x], lo, v));
 }
 
@@ -181,7 +181,7 @@ template <class T, int N> __device__ inline void online_add(struct online &o, co
 template <class T>
 __global__ void __launch_bounds__(ROW_MAX, 2)
 	whole_kernel(T *logits, float *sums, float *targets_less, const int32_t *targets,
-		     float scale, int v, int64_t stride)
+		     const float *scale, int v, int64_t stride)
 {
 	constexpr int V = pack_of<T>;
 	T *row = logits + (int64_t)blockIdx.x * stride;
@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(ROW_MAX, 2)
 		sums[blockIdx.x] = sum;
 		targets_less[blockIdx.x] = target < 0 ? 0 : of_target - most;
 	}
-	row_grad<T, true>(row, r, most, by, scale, target);
+	row_grad<T, true>(row, r, most, by, *scale, target);
 }
 
 /* The number of threads for rows of v elements, so that each has a few packs. */
@@ -238,7 +238,7 @@ static void xent_exp(struct backend *k, void *logits, float *sum, float *target,
 
 template <class T>
 static void xent_grad(struct backend *k, void *logits, const float *sum, const int32_t *targets,
-		      float scale, int64_t n, int64_t v, int64_t row, int32_t lo)
+		      const float *scale, int64_t n, int64_t v, int64_t row, int32_t lo)
 {
 	launch(k, "xent_grad", grad_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits,
 	       sum, targets, scale, (int)v, row, lo);
@@ -246,7 +246,7 @@ static void xent_grad(struct backend *k, void *logits, const float *sum, const i
 
 template <class T>
 static void xent(struct backend *k, void *logits, float *sum, float *target, const int32_t *targets,
-		 float scale, int64_t n, int64_t v, int64_t row)
+		 const float *scale, int64_t n, int64_t v, int64_t row)
 {
 	launch(k, "xent", whole_kernel<T>, cuda_blocks(n, 1), row_threads(v), 0, (T *)logits, sum,
 	       target, targets, scale, (int)v, row);

@@ -7,7 +7,7 @@ struct call {
 	const int32_t *targets;
 	int64_t v, row;
 	int32_t lo;
-	float scale;
+	const float *scale;
 };
 
 static void max_tile(struct tile *t, const void *callv, int64_t lo, int64_t n)
@@ -48,11 +48,11 @@ static void xent_exp(struct backend *k, void *logits, float *sum, float *target,
 {
 	low_precision_tiles_run(k, n, low_precision_tile_rows(v), exp_tile,
 				&(struct call){ logits, (float *)max, sum, target, targets, v, row,
-						lo, 0 });
+						lo, NULL });
 }
 
 static void xent_grad(struct backend *k, void *logits, const float *sum, const int32_t *targets,
-		      float scale, int64_t n, int64_t v, int64_t row, int32_t lo)
+		      const float *scale, int64_t n, int64_t v, int64_t row, int32_t lo)
 {
 	low_precision_tiles_run(k, n, low_precision_tile_rows(v), grad_tile,
 				&(struct call){ logits, NULL, (float *)sum, NULL, targets, v, row,

@@ -46,16 +46,16 @@ static void xent_exp(struct backend *k, void *logitsv, float *sumf, float *targe
 }
 
 static void xent_grad(struct backend *k, void *logitsv, const float *sumf, const int32_t *targets,
-		      float scale, int64_t n, int64_t v, int64_t row, int32_t lo)
+		      const float *scale, int64_t n, int64_t v, int64_t row, int32_t lo)
 {
 	(void)k;
 	real *logits = logitsv;
-	const real *sum = (const real *)sumf;
+	const real *sum = (const real *)sumf, *by = (const real *)scale;
 	for (int64_t i = 0; i < n; i++) {
 		int64_t t = target_column(targets[i], lo, v);
 		for (int64_t j = 0; j < v; j++) {
 			double p = (double)logits[i * row + j] / (double)sum[i];
-			logits[i * row + j] = (real)((p - (j == t)) * (double)scale);
+			logits[i * row + j] = (real)((p - (j == t)) * (double)*by);
 		}
 	}
 }

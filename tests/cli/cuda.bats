@@ -73,3 +73,33 @@ saved() { event killed ckpt >/dev/null; }
 	echo "$output"
 	[[ $status -eq 0 ]]
 }
+
+# The numbers of each step of a run, without times.
+numbers_of() { grep -o '"step":.*"skipped":[a-z]*' "$(run_folder "$1")/metrics.jsonl" | sed -E 's/"[a-z_]+_s":[^,]*,//g'; }
+
+# What the end of a run says of the rank that it lost.
+lost_of() { grep '^  lost ' "$BATS_FILE_TMPDIR/$1.out"; }
+
+# health.bad_numbers = stop reads the numbers of a step before its update.
+@test "the numbers of a step that are read one step late, also of a skipped one, have the bits of those that are read at once" {
+	local words="job.device=cuda job.steps=12 data.eval_every=5 precision.dtype=fp16 precision.loss_scale_window=1"
+	(small late $words)
+	(small at-once $words health.bad_numbers=stop health.spike_z=0)
+	diff <(numbers_of late) <(numbers_of at-once)
+	[[ $(numbers_of late | wc -l) == 12 && $(numbers_of late) == *'"skipped":true'* ]]
+	[[ $(held_out late) == "$(held_out at-once)" ]]
+}
+
+@test "bad numbers that are read one step late name the same step and the same place" {
+	local kind when
+	export DRILL_MARK=here
+	for kind in nan-input nan-gradient nan-weight nan-once; do
+		for when in late once; do
+			local words="data.eval_every=0 restart.max_restarts=0"
+			[[ $when == late ]] || words+=" health.bad_numbers=stop health.spike_z=0"
+			! (DRILL_FAULT="$kind 0 2 0" small "$kind-$when" job.device=cuda $words)
+			[[ $(lost_of "$kind-$when") == *"after step 2 (diagnosis): step 3: loss "* ]]
+		done
+		diff <(lost_of "$kind-late") <(lost_of "$kind-once")
+	done
+}

@@ -1,6 +1,8 @@
 /* Ops on single elements: activations, sums, conversions, dropout and the optimizers. */
 #include "tests/conform/op_vary.h"
 
+#include <math.h>
+
 /* --- activations: y x / dx dy x --- */
 
 static void map_fwd_args(const struct dims *d, struct arg *a)
@@ -96,7 +98,18 @@ static void sum_rows_args(const struct dims *d, struct arg *a)
 
 static void sum_rows_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	o->sum_rows(k, p[0], p[1], d->n, d->c);
+	o->sum_rows(k, p[0], p[1], d->n, d->c, true);
+}
+
+static void sum_rows_set_args(const struct dims *d, struct arg *a)
+{
+	sum_rows_args(d, a);
+	a[0].kind = SET;
+}
+
+static void sum_rows_set(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	o->sum_rows(k, p[0], p[1], d->n, d->c, false);
 }
 
 static void sqnorm_args(const struct dims *d, struct arg *a)
@@ -110,8 +123,10 @@ static void sqnorm_run(const struct ops *o, struct backend *k, const struct dims
 	o->sqnorm(k, p[0], p[1], d->n);
 }
 
-/* p g m v stored. m and v are those after some steps. with: stored is set; fused: it is rounded at
- * random. */
+enum { NUMBERS_WORDS = sizeof(struct step_numbers) / sizeof(int64_t) };
+
+/* p g m v stored numbers. m and v are those after some steps. with: stored is set; fused: it is
+ * rounded at random; p: the step is skipped. */
 static void adamw_args(const struct dims *d, struct arg *a)
 {
 	a[0] = (struct arg){ INOUT, d->n, 1, SINGLE };
@@ -119,6 +134,7 @@ static void adamw_args(const struct dims *d, struct arg *a)
 	a[2] = (struct arg){ INOUT, d->n, 0.1, SINGLE };
 	a[3] = (struct arg){ INOUT, d->n, 0.1, SINGLE };
 	a[4] = (struct arg){ d->with ? SET : NONE, d->n, 1, STORED };
+	a[5] = (struct arg){ PLACES, NUMBERS_WORDS, 1, STORED };
 }
 
 static void adamw_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
@@ -126,6 +142,9 @@ static void adamw_prepare(const struct ops *o, struct backend *k, const struct d
 	(void)o;
 	(void)k;
 	double *v = p[3];
+	*(struct step_numbers *)p[5] = (struct step_numbers){
+		.step = 3, .lr = 0.01f, .grad_scale = 0.7f, .skip = d->p > 0
+	};
 	for (int64_t i = 0; i < d->n; i++)
 		v[i] = v[i] * v[i];
 }
@@ -166,36 +185,76 @@ static int parts(const struct dims *d, struct backend *k, void **p, struct updat
 
 static void adamw_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	struct adamw_args a = { 0.01f, 0.9f, 0.95f, 1e-8f, 0.7f, 3 };
+	struct adamw_args a = { 0.9f, 0.95f, 1e-8f };
 	struct update u[UPDATES_MAX];
 	int n = parts(d, k, p, u);
-	o->adamw(k, u, n, &a);
+	o->adamw(k, u, n, &a, p[5]);
 }
 
-/* p g m, and stored; n elements, lo steps done */
+/* p g m, stored and numbers; n elements, lo steps done; p: the step is skipped */
 static void sgd_args(const struct dims *d, struct arg *a)
 {
 	a[0] = (struct arg){ INOUT, d->n, 1, SINGLE };
 	a[1] = (struct arg){ IN, d->n, 0.3, SINGLE };
 	a[2] = (struct arg){ d->lo ? INOUT : SET, d->n, 0.1, SINGLE };
 	a[4] = (struct arg){ d->with ? SET : NONE, d->n, 1, STORED };
+	a[5] = (struct arg){ PLACES, NUMBERS_WORDS, 1, STORED };
+}
+
+static void sgd_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	(void)o;
+	(void)k;
+	*(struct step_numbers *)p[5] = (struct step_numbers){
+		.step = d->lo + 1, .lr = 0.1f, .grad_scale = 0.7f, .skip = d->p > 0
+	};
 }
 
 static void sgd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	struct sgd_args a = { 0.1f, 0.9f, 0.7f, d->lo + 1 };
+	struct sgd_args a = { 0.9f };
 	struct update u[UPDATES_MAX];
 	int n = parts(d, k, p, u);
 	for (int i = 0; i < n; i++)
 		u[i].v = NULL;
-	o->sgd(k, u, n, &a);
+	o->sgd(k, u, n, &a, p[5]);
+}
+
+/* numbers; of a step whose sums d->d chooses: 0 a small norm, 1 one that is clipped, 2 a norm that
+ * is not finite, 3 a loss that is not. lo: good steps before; with: the scale never changes. */
+static void judge_args(const struct dims *d, struct arg *a)
+{
+	(void)d;
+	a[0] = (struct arg){ PLACES, NUMBERS_WORDS, 1, STORED };
+}
+
+static void judge_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	(void)o;
+	(void)k;
+	static const double squares[] = { 1e5, 3e12, INFINITY, 1e5 };
+	*(struct step_numbers *)p[0] = (struct step_numbers){
+		.step = 7,
+		.lr = 0.3f,
+		.loss_scale = d->with ? 1000 : (double)d->c,
+		.good = d->lo,
+		.sums = { d->d == 3 ? NAN : 17.5, 1, 2, squares[d->d] },
+	};
+}
+
+static void judge_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	const struct step_rule r = {
+		.clip = d->n, .tokens = 1000, .window = d->with ? 0 : 5, .scale_max = 1 << 24
+	};
+	o->step_judge(k, p[0], &r);
 }
 
 #define UPDATE_DIMS \
 	{ \
 		{ .n = 1 }, { .n = 17, .lo = 2, .with = true }, \
 			{ .n = 70001, .lo = 1, .with = true, .fused = true }, \
-			{ .n = 20000, .with = true }, \
+			{ .n = 20000, .with = true }, { .n = 50, .lo = 1, .p = 1 }, \
 		{ \
 			.n = 5000, .c = 70, .lo = 1, .with = true \
 		} \
@@ -268,13 +327,18 @@ const struct op_test element_ops[] = {
 	{ "swiglu_bwd", vary_rows, true, swiglu_bwd_args, NULL, swiglu_bwd_run, ROWS_DIMS },
 	{ "add", vary_counts, true, add_args, NULL, add_run, COUNT_DIMS },
 	{ "add_bias", vary_rows, true, add_bias_args, NULL, add_bias_run, ROWS_DIMS },
-	{ "sum_rows", vary_rows, true, sum_rows_args, NULL, sum_rows_run, ROWS_DIMS },
+	{ "sum_rows", vary_rows, true, sum_rows_set_args, NULL, sum_rows_set, ROWS_DIMS },
+	{ "sum_rows add", vary_rows, true, sum_rows_args, NULL, sum_rows_run, ROWS_DIMS },
 	{ "accumulate", vary_counts, true, accumulate_args, NULL, accumulate_run, COUNT_DIMS },
 	{ "storage_to_fp32", vary_counts, true, to_fp32_args, NULL, to_fp32_run, COUNT_DIMS },
 	{ "fp32_to_storage", vary_counts, true, from_fp32_args, NULL, from_fp32_run, { { .n = 1 }, { .n = 17, .with = true }, { .n = 140001 } } },
 	{ "dropout", vary_rows, true, dropout_args, NULL, dropout_run, DROP_DIMS },
 	{ "sqnorm", vary_counts, true, sqnorm_args, NULL, sqnorm_run, COUNT_DIMS },
-	{ "sgd", vary_counts, true, sgd_args, NULL, sgd_run, UPDATE_DIMS },
+	{ "step_judge", NULL, true, judge_args, judge_prepare, judge_run, {
+		{ .n = 1, .c = 1024 }, { .n = 1, .c = 1024, .lo = 4 }, { .n = 1, .c = 1 << 24, .lo = 9 }, { .n = 0, .c = 512, .d = 1 },
+		{ .n = 1, .c = 512, .d = 1, .with = true }, { .n = 1, .c = 1024, .d = 2, .lo = 3 }, { .n = 1, .c = 1, .d = 2 },
+		{ .n = 1, .c = 64, .d = 3 }, { .n = 1, .d = 2, .with = true } } },
+	{ "sgd", vary_counts, true, sgd_args, sgd_prepare, sgd_run, UPDATE_DIMS },
 	{ "adamw", vary_counts, true, adamw_args, adamw_prepare, adamw_run, UPDATE_DIMS },
 	{ 0 }
 };

@@ -113,6 +113,7 @@ static void xent_exp_args(const struct dims *d, struct arg *a)
 	a[2] = (struct arg){ SET, d->n, 1, SINGLE };
 	a[3] = (struct arg){ IN, d->n, 1, SINGLE };
 	a[4] = (struct arg){ TOKENS, d->n, (double)d->d, STORED };
+	a[5] = (struct arg){ IN, 1, 0.25, SINGLE };
 }
 
 static void xent_exp_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
@@ -140,7 +141,7 @@ static void xent_grad_prepare(const struct ops *o, struct backend *k, const stru
 
 static void xent_grad_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	o->xent_grad(k, p[0], p[1], p[4], 0.25f, d->n, d->c, logits_row(d), d->lo);
+	o->xent_grad(k, p[0], p[1], p[4], p[5], d->n, d->c, logits_row(d), d->lo);
 }
 
 /* as xent_exp, but without max; the shard has all columns */
@@ -152,7 +153,7 @@ static void xent_args(const struct dims *d, struct arg *a)
 
 static void xent_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	o->xent(k, p[0], p[1], p[2], p[4], 0.25f, d->n, d->c, logits_row(d));
+	o->xent(k, p[0], p[1], p[2], p[4], p[5], d->n, d->c, logits_row(d));
 }
 
 /* loss sum target */

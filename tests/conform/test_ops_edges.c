@@ -67,7 +67,7 @@ static void logits_of_any_size_give_a_finite_loss(void **state)
 		assert_float_equal(sum[1], 5, 0);
 		assert_float_equal(logf(sum[2]) - target[2], 88 + log(1 + exp(-1)), 1e-4);
 		assert_true(x[0][1] == 0 && x[0][0] == 1);
-		f->o->xent_grad(f->k, x, sum, targets, 1, 3, 5, 5, 0);
+		f->o->xent_grad(f->k, x, sum, targets, &(float){ 1 }, 3, 5, 5, 0);
 		assert_float_equal(x[1][0], 0.2, 1e-7);
 		assert_float_equal(x[1][1], -0.8, 1e-6);
 	}
@@ -94,6 +94,7 @@ static void shards_of_the_vocabulary_agree_with_the_whole(void **state)
 	(void)state;
 	const int32_t targets[ROWS] = { 3, 100, CUT - 1, 0 };
 	static float whole[ROWS * V], piece[2][ROWS * V];
+	const float half = 0.5f;
 	EACH_BACKEND(f)
 	{
 		float max[3][ROWS], sum[3][ROWS], target[3][ROWS];
@@ -114,9 +115,9 @@ static void shards_of_the_vocabulary_agree_with_the_whole(void **state)
 			assert_float_equal(sum[0][i] + sum[1][i], sum[2][i], 1e-4);
 			assert_true(target[0][i] == target[2][i] && target[1][i] == 0);
 		}
-		f->o->xent_grad(f->k, whole, sum[2], targets, 0.5f, ROWS, V, V, 0);
+		f->o->xent_grad(f->k, whole, sum[2], targets, &half, ROWS, V, V, 0);
 		for (int s = 0; s < 2; s++) {
-			f->o->xent_grad(f->k, piece[s], sum[2], targets, 0.5f, ROWS, v[s], v[s],
+			f->o->xent_grad(f->k, piece[s], sum[2], targets, &half, ROWS, v[s], v[s],
 					lo[s]);
 			for (int i = 0; i < ROWS; i++)
 				for (int j = 0; j < v[s]; j++)
@@ -435,6 +436,32 @@ static void the_router_always_chooses_existing_experts(void **state)
 	}
 }
 
+/* A gradient that is a sum over no rows is set to zero, or stays. */
+static void check_sums_over_nothing(const struct fixture *f)
+{
+	enum { C = 8, D = 3, SUMS = 7 };
+	const struct ops *o = f->o;
+	const int64_t rows[2] = { 0, 0 };
+	for (int add = 0; add < 2; add++) {
+		float x[SUMS][2 * C * D];
+		for (int i = 0; i < SUMS * 2 * C * D; i++)
+			x[i / (2 * C * D)][i % (2 * C * D)] = add ? 7 : NAN;
+		o->linear_bwd_weight(f->k, x[0], x[1], x[0], x[0], 0, C, D, add);
+		o->linear_bwd_weight_strided(f->k, x[2], x[0], C, x[0], 0, C, D, add);
+		o->grouped_bwd_weight(f->k, x[3], C * D, x[0], x[0], rows, 2, C, D, add);
+		o->layernorm_bwd(f->k, x[0], x[4], x[5], x[0], NULL, x[0], x[0], x[0], x[0], 0, C,
+				 add);
+		o->rmsnorm_bwd(f->k, x[0], x[4] + C, x[0], NULL, x[0], x[0], x[0], 0, C, add);
+		o->sum_rows(f->k, x[6], x[0], 0, C, add);
+		const int counts[SUMS] = { C * D, D, C * D, 2 * C * D, 2 * C, C, C };
+		for (int i = 0; i < SUMS; i++)
+			for (int j = 0; j < 2 * C * D; j++)
+				assert_true(add             ? x[i][j] == 7
+					    : j < counts[i] ? x[i][j] == 0
+							    : isnan(x[i][j]));
+	}
+}
+
 /* If arrays are empty, nothing is read or written. */
 static void empty_inputs_are_allowed(void **state)
 {
@@ -442,7 +469,8 @@ static void empty_inputs_are_allowed(void **state)
 	struct attn_shape none = fused_shape(0, 4, 2, 8), no_keys = fused_shape(1, 1, 1, 2);
 	struct rope_shape rope = { .n = 0, .row = 4, .heads = 1, .dim = 2, .seq = 1 };
 	const struct dropout d = { { { 1, 2 } }, 0.5f };
-	const struct sgd_args sgd = { .lr = 1, .grad_scale = 1, .step = 1 };
+	const struct sgd_args sgd = { .momentum = 0 };
+	const struct step_numbers one = { .step = 1, .lr = 1, .grad_scale = 1 };
 	no_keys.k_len = 0;
 	EACH_BACKEND(f)
 	{
@@ -468,12 +496,13 @@ static void empty_inputs_are_allowed(void **state)
 		o->accumulate(f->k, NULL, NULL, 0);
 		o->storage_to_fp32(f->k, NULL, NULL, 0);
 		o->fp32_to_storage(f->k, NULL, NULL, 0, NULL, 0);
-		o->sgd(f->k, NULL, 0, &sgd);
-		o->sgd(f->k, &(struct update){ .count = 0 }, 1, &sgd);
-		o->adamw(f->k, NULL, 0, &(struct adamw_args){ .step = 1 });
+		o->sgd(f->k, NULL, 0, &sgd, &one);
+		o->sgd(f->k, &(struct update){ .count = 0 }, 1, &sgd, &one);
+		o->adamw(f->k, NULL, 0, &(struct adamw_args){ .eps = 1 }, &one);
 		o->route_count(f->k, NULL, NULL, 0, 4, 2, 1);
 		o->route_drop(f->k, NULL, NULL, NULL, 0, 4, 2, 1, 1);
 		o->grouped_fwd(f->k, NULL, NULL, NULL, 0, (int64_t[]){ 0, 0 }, 2, 8, 8);
+		check_sums_over_nothing(f);
 	}
 }
 
@@ -496,9 +525,9 @@ static void outputs_may_be_inputs_where_ops_table_allows_it(void **state)
 		f->o->layernorm_fwd(f->k, y[1], dx[0], mean, rstd, dx[0], b, w, w, N, C, 1e-5f);
 		assert_memory_equal(y[0], y[1], sizeof a);
 		assert_memory_equal(sum, dx[0], sizeof a);
-		f->o->layernorm_bwd(f->k, dx[0], dw, dw, dy, b, sum, mean, rstd, w, N, C);
+		f->o->layernorm_bwd(f->k, dx[0], dw, dw, dy, b, sum, mean, rstd, w, N, C, true);
 		memcpy(dx[1], b, sizeof b);
-		f->o->layernorm_bwd(f->k, dx[1], dw, dw, dy, dx[1], sum, mean, rstd, w, N, C);
+		f->o->layernorm_bwd(f->k, dx[1], dw, dw, dy, dx[1], sum, mean, rstd, w, N, C, true);
 		assert_memory_equal(dx[0], dx[1], sizeof a);
 		f->o->gelu_bwd(f->k, dx[0], dy, a, N * C);
 		memcpy(dx[1], dy, sizeof dy);
@@ -542,19 +571,15 @@ static void sqnorm_sums_in_double_in_one_order(void **state)
 static void the_first_step_of_adamw_has_length_lr(void **state)
 {
 	(void)state;
-	const struct adamw_args a = { .lr = 0.01f,
-				      .beta1 = 0.9f,
-				      .beta2 = 0.999f,
-				      .eps = 1e-12f,
-				      .grad_scale = 2,
-				      .step = 1 };
+	const struct adamw_args a = { .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-12f };
+	const struct step_numbers s = { .step = 1, .lr = 0.01f, .grad_scale = 2 };
 	EACH_BACKEND(f)
 	{
 		float p[3] = { 1, 1, 1 }, g[3] = { 1e-3f, -5, 0 }, m[3] = { 0 }, v[3] = { 0 };
 		const struct update u = {
 			.p = p, .g = g, .m = m, .v = v, .count = 3, .weight_decay = 0.5f
 		};
-		f->o->adamw(f->k, &u, 1, &a);
+		f->o->adamw(f->k, &u, 1, &a, &s);
 		assert_float_equal(p[0], 1 - 0.005 - 0.01, 1e-6);
 		assert_float_equal(p[1], 1 - 0.005 + 0.01, 1e-6);
 		assert_float_equal(p[2], 1 - 0.005, 1e-6);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 enum { SIDES = 2, ARRAYS = 8 }; /* the reference on the host, and the backend */
+static const float one = 1;
 
 /* The same call on both sides, each with its own arrays. */
 struct pair {
@@ -146,9 +147,8 @@ static void random_rounding_has_the_bits_of_the_reference(struct pair *c)
 {
 	static float x[MANY], zeros[MANY];
 	const struct philox_key key = philox_key(1, PHILOX_TEST, 78);
-	const struct adamw_args still = {
-		.beta1 = 0.9f, .beta2 = 0.9f, .eps = 1, .grad_scale = 1, .step = 1
-	};
+	const struct adamw_args still = { .beta1 = 0.9f, .beta2 = 0.9f, .eps = 1 };
+	const struct step_numbers first_step = { .step = 1, .grad_scale = 1 };
 	bool ok = true;
 	all_sizes(x);
 	for (uint64_t first = 1000000; first < 1000004; first++) {
@@ -158,6 +158,7 @@ static void random_rounding_has_the_bits_of_the_reference(struct pair *c)
 			array(c, i, zeros, sizeof zeros, shift * sizeof *x);
 		for (int i = 4; i < 6; i++)
 			array(c, i, zeros, MANY * width, shift * width);
+		array(c, 6, &first_step, sizeof first_step, 0);
 		BOTH(c, side, k, o)
 		{
 			void **p = c->p[side];
@@ -171,7 +172,7 @@ static void random_rounding_has_the_bits_of_the_reference(struct pair *c)
 					    .key = key,
 					    .first = first };
 			o->fp32_to_storage(k, p[4], p[0], MANY, &key, first);
-			o->adamw(k, &u, 1, &still);
+			o->adamw(k, &u, 1, &still, p[6]);
 		}
 		ok = ok && same_bits(c, 4) && same_bits(c, 5) && same_bits(c, 0);
 		if (first < 1000003)
@@ -239,6 +240,7 @@ static void a_nan_goes_through(struct pair *c)
 	array(c, 4, &squares, sizeof squares, 0);
 	singles(c, 5, x, 4);
 	array(c, 6, &target, sizeof target, 0);
+	singles(c, 7, &one, 1);
 	bool ok = true;
 	BOTH(c, side, k, o)
 	{
@@ -246,7 +248,7 @@ static void a_nan_goes_through(struct pair *c)
 		o->layernorm_fwd(k, p[2], NULL, p[3], (float *)p[3] + 1, p[0], NULL, p[1], p[1], 1,
 				 4, 1e-5f);
 		o->sqnorm(k, p[4], p[5], 4);
-		o->xent(k, p[0], (float *)p[3] + 2, (float *)p[3] + 3, p[6], 1, 1, 4, 4);
+		o->xent(k, p[0], (float *)p[3] + 2, (float *)p[3] + 3, p[6], p[7], 1, 4, 4);
 	}
 	void *got[SIDES];
 	ok = fetch(c, 4, got) && isnan(*(double *)got[0]) && isnan(*(double *)got[1]);
@@ -297,16 +299,16 @@ static void nothing_is_no_work(struct pair *c)
 	const struct ops *o = backend_ops(k);
 	const struct rope_shape rope = { .n = 0, .row = 4, .heads = 1, .dim = 2, .seq = 1 };
 	const struct dropout d = { { { 1, 2 } }, 0.5f };
-	const struct sgd_args sgd = { .lr = 1, .grad_scale = 1, .step = 1 };
-	const struct adamw_args adamw = { .lr = 1, .grad_scale = 1, .step = 1 };
+	const struct sgd_args sgd = { .momentum = 0 };
+	const struct adamw_args adamw = { .eps = 1 };
 	const struct update none = { .count = 0 };
 	struct err e = ERR_INIT;
 	o->rope_fwd(k, NULL, &rope, NULL, NULL);
 	o->embed_fwd(k, NULL, NULL, NULL, NULL, NULL, 0, 8, 0, 1);
 	o->embed_bwd(k, NULL, NULL, NULL, NULL, NULL, 0, 8, 0, 1);
 	o->layernorm_fwd(k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 8, 0);
-	o->layernorm_bwd(k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 8);
-	o->rmsnorm_bwd(k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 7);
+	o->layernorm_bwd(k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 8, true);
+	o->rmsnorm_bwd(k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 7, true);
 	o->gelu_fwd(k, NULL, NULL, 0);
 	o->swiglu_bwd(k, NULL, NULL, NULL, 0, 8);
 	o->dropout(k, NULL, NULL, NULL, 0, 8, &d);
@@ -320,21 +322,51 @@ static void nothing_is_no_work(struct pair *c)
 	o->combine_fwd(k, NULL, NULL, NULL, NULL, 0, 2, 8);
 	o->combine_bwd(k, NULL, NULL, NULL, NULL, NULL, NULL, 0, 2, 8);
 	o->xent_max(k, NULL, NULL, 0, 8, 8);
-	o->xent(k, NULL, NULL, NULL, NULL, 1, 0, 8, 8);
+	o->xent(k, NULL, NULL, NULL, NULL, NULL, 0, 8, 8);
 	o->xent_loss(k, NULL, NULL, NULL, 0);
 	o->add(k, NULL, NULL, 0);
 	o->add_bias(k, NULL, NULL, 0, 8);
-	o->sum_rows(k, NULL, NULL, 0, 8);
+	o->sum_rows(k, NULL, NULL, 0, 8, true);
 	o->accumulate(k, NULL, NULL, 0);
 	o->storage_to_fp32(k, NULL, NULL, 0);
 	o->fp32_to_storage(k, NULL, NULL, 0, NULL, 0);
 	o->sqnorm(k, NULL, NULL, 0);
-	o->sgd(k, &none, 1, &sgd);
-	o->adamw(k, NULL, 0, &adamw);
+	o->sgd(k, &none, 1, &sgd, NULL);
+	o->adamw(k, NULL, 0, &adamw, NULL);
 	bool ok = backend_sync(k, &e) == 0;
 	if (!ok)
 		printf("%s: %s\n", c->backend_name, e.text);
 	end_case(c, ok, "empty arrays are allowed");
+}
+
+static void sums_over_nothing_are_zero(struct pair *c)
+{
+	enum { C = 16, D = 24, COUNT = 2 * C * D };
+	const int64_t rows[2] = { 0, 0 };
+	float old[COUNT];
+	for (int add = 0; add < 2; add++) {
+		for (int i = 0; i < COUNT; i++)
+			old[i] = add ? 7 : NAN;
+		for (int i = 0; i < 7; i++)
+			singles(c, i, old, COUNT);
+		BOTH(c, side, k, o)
+		{
+			float **p = (float **)c->p[side];
+			o->linear_bwd_weight(k, p[0], p[1], NULL, NULL, 0, C, D, add);
+			o->linear_bwd_weight_strided(k, p[2], NULL, D, NULL, 0, C, D, add);
+			o->grouped_bwd_weight(k, p[3], C * D, p[6], p[6], rows, 2, C, D, add);
+			o->layernorm_bwd(k, NULL, p[4], p[4] + C, NULL, NULL, NULL, p[6], p[6],
+					 p[6], 0, C, add);
+			o->rmsnorm_bwd(k, NULL, p[4] + 2 * C, NULL, NULL, NULL, p[6], p[6], 0, C,
+				       add);
+			o->sum_rows(k, p[5], NULL, 0, C, add);
+		}
+		bool ok = true;
+		for (int i = 0; i < 6; i++)
+			ok = agrees(c, i, false) && ok;
+		end_case(c, ok,
+			 add ? "sums over nothing add nothing" : "sums over nothing are zero");
+	}
 }
 
 /* sum may be x, dres may be dx. */
@@ -355,7 +387,8 @@ static void outputs_may_be_inputs(struct pair *c)
 		float *mean = p[3], *dw = p[4];
 		o->layernorm_fwd(k, p[2], p[0], mean, mean + N, p[0], p[1], p[1], p[1], N, C,
 				 1e-5f);
-		o->layernorm_bwd(k, p[1], dw, dw + C, p[2], p[1], p[0], mean, mean + N, p[0], N, C);
+		o->layernorm_bwd(k, p[1], dw, dw + C, p[2], p[1], p[0], mean, mean + N, p[0], N, C,
+				 true);
 	}
 	end_case(c, agrees(c, 0, true) && agrees(c, 3, false),
 		 "outputs may be inputs where ops_table.h allows it");
@@ -371,11 +404,12 @@ static void rows_may_be_512_ki_wide(struct pair *c)
 	stored(c, 0, x, V);
 	singles(c, 1, stats, 3);
 	array(c, 2, &target, sizeof target, 0);
+	singles(c, 3, &one, 1);
 	BOTH(c, side, k, o)
 	{
 		float *s = c->p[side][1];
 		o->xent_max(k, s + 2, c->p[side][0], 1, V, V);
-		o->xent(k, c->p[side][0], s, s + 1, c->p[side][2], 1, 1, V, V);
+		o->xent(k, c->p[side][0], s, s + 1, c->p[side][2], c->p[side][3], 1, V, V);
 	}
 	end_case(c, agrees(c, 0, true) && agrees(c, 1, false), "rows may have 512 Ki elements");
 }
@@ -399,6 +433,7 @@ int main(int argc, char **argv)
 		a_nan_goes_through,
 		the_router_always_chooses_existing_experts,
 		nothing_is_no_work,
+		sums_over_nothing_are_zero,
 		outputs_may_be_inputs,
 		rows_may_be_512_ki_wide,
 	};

@@ -276,8 +276,7 @@ static void side_copies_begin_after_queued_ops_and_can_be_waited_for(void **stat
 	}
 	check_all(k, p, ROUNDS, N);
 	uint64_t out = backend_side_copy(k, host, p, N * sizeof *p);
-	backend_side_wait(k, out);
-	assert_int_equal(backend_sync(k, NULL), 0);
+	assert_int_equal(backend_side_await(k, out, NULL), 0);
 	assert_true(host[0] == ROUNDS && host[N - 1] == ROUNDS);
 	backend_host_free(k, host);
 	backend_close(k);
@@ -367,7 +366,7 @@ static void products_can_be_recorded(void **state)
 	for (int recorded = 0; recorded < 2; recorded++) {
 		assert_true(!recorded || backend_graph_begin(k));
 		backend_ops(k)->linear_fwd(k, y, x, w, NULL, EDGE, EDGE, EDGE);
-		backend_ops(k)->linear_bwd_weight(k, dw, ones, x, y, EDGE, EDGE, EDGE);
+		backend_ops(k)->linear_bwd_weight(k, dw, ones, x, y, EDGE, EDGE, EDGE, true);
 		assert_true(!recorded || backend_graph_end(k, &t, NULL) == 0);
 		assert_int_equal(backend_get(k, once, y, bytes, NULL), 0);
 	}

@@ -196,7 +196,7 @@ static int use(struct param_store *s, int unit, bool backward, bool last, struct
 
 static int run_step(struct param_store *s, int units, int64_t step, struct err *e)
 {
-	param_store_zero_grads(s);
+	param_store_begin(s);
 	for (int micro = 0; micro < MICROS; micro++) {
 		for (int unit = 0; unit < units; unit++)
 			if (use(s, unit, false, false, e))

@@ -95,6 +95,7 @@ struct course {
 	const char *backend_name;
 	int from, to; /* steps */
 	bool keeps;   /* keeps its state at the end */
+	bool late;    /* reads the numbers of a step one step later, as the trainer does */
 	double loss[STEPS_MAX], norm[STEPS_MAX];
 	int64_t elements;
 	float state
@@ -143,6 +144,20 @@ static int from_memory(struct trainee *t, const char *dir, struct ckpt_state *at
 
 /* --- Runs --------------------------------------------------------------------------------- */
 
+/* A late step gives the numbers of the step before. */
+static int one_step(struct trainee *t, struct course *c, int step, struct err *e)
+{
+	double loss, norm;
+	int rc = c->late ? trainee_step_late(t, step, &loss, &norm, e)
+			 : trainee_step(t, step, &loss, &norm, e);
+	step -= c->late;
+	if (!rc && step >= c->from && comm_rank(t->world) == 0) {
+		c->loss[step] = loss;
+		c->norm[step] = norm;
+	}
+	return rc;
+}
+
 static int attend(struct comm *world, void *arg, struct err *e)
 {
 	struct course *c = arg;
@@ -151,14 +166,12 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	int rc = c->from ? trainee_open_as(c->model, &c->job, world, c->backend_name, 1,
 					   from_memory, NULL, &t, e)
 			 : trainee_open(c->model, &c->job, world, c->backend_name, 1, &t, e);
-	for (int step = c->from; !rc && step < c->to; step++) {
-		double loss, norm;
-		rc = trainee_step(&t, step, &loss, &norm, e);
-		if (!rc && comm_rank(world) == 0) {
-			c->loss[step] = loss;
-			c->norm[step] = norm;
-		}
-	}
+	if (!rc && c->late)
+		trainee_late(&t);
+	for (int step = c->from; !rc && step < c->to; step++)
+		rc = one_step(&t, c, step, e);
+	if (!rc && c->late)
+		rc = trainee_settle(&t, &c->loss[c->to - 1], &c->norm[c->to - 1], e);
 	if (!rc && c->keeps)
 		rc = carry(&t, c, true, e);
 	trainee_close(&t);
@@ -292,6 +305,17 @@ static void check_again(const struct settings *s, const struct row *row, const s
 	course_end(again);
 }
 
+/* The device judges each step and updates, and the host reads the numbers one step later. */
+static void check_late(const struct settings *s, const struct row *row, const struct course *one,
+		       struct score *score)
+{
+	struct course *late = course_of(s, row, s->backend_name, nothing);
+	late->keeps = late->late = true;
+	check_same(course_run(late), late, one, row,
+		   "the same bits when numbers are read one step later", score);
+	course_end(late);
+}
+
 /* Passes are replayed from graphs, or run each time. */
 static void check_graphs(const struct settings *s, const struct row *row, const struct course *one,
 			 struct score *score)
@@ -350,8 +374,10 @@ static void check_row(const struct settings *s, const struct row *row, struct sc
 	} else {
 		check_specification(s, row, one, score);
 		check_again(s, row, one, score);
-		if (!strncmp(s->backend_name, "cuda", 4))
+		if (!strncmp(s->backend_name, "cuda", 4)) {
 			check_graphs(s, row, one, score);
+			check_late(s, row, one, score);
+		}
 		if (!s->few)
 			check_resume(s, row, one, score);
 		if (row->layouts)

@@ -45,7 +45,7 @@ static int chunk_loss(struct pass *p, const void *y, const int32_t *targets, int
 	m->ops->linear_fwd(m->backend, logits, y, weights(p), NULL, rows, head->in, row);
 	model_check_tensor(m, "logits", logits, rows * row);
 	if (at_once(p)) {
-		m->ops->xent(m->backend, logits, sum, target, targets, p->batch->grad_scale, rows,
+		m->ops->xent(m->backend, logits, sum, target, targets, m->logit_scale, rows,
 			     head->out, row);
 		m->ops->xent_loss(m->backend, m->loss, sum, target, rows);
 		return 0;
@@ -71,10 +71,10 @@ static void chunk_grad(struct pass *p, void *y, const int32_t *targets, int64_t 
 
 	if (!at_once(p))
 		m->ops->xent_grad(m->backend, logits, m->scratch[SCRATCH_SUMS], targets,
-				  p->batch->grad_scale, rows, head->out, row,
-				  p->chunk->views.vocab_lo);
-	m->ops->linear_bwd_weight_strided(m->backend, model_unit_grad(m, head->unit, head->w),
-					  logits, row, y, rows, head->in, head->out);
+				  m->logit_scale, rows, head->out, row, p->chunk->views.vocab_lo);
+	const struct weight_grad g = model_linear_grad(m, head);
+	m->ops->linear_bwd_weight_strided(m->backend, g.w, logits, row, y, rows, head->in,
+					  head->out, g.add);
 	m->ops->linear_bwd_input(m->backend, y, logits, weights(p), rows, head->in, row);
 }
 

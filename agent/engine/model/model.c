@@ -1,6 +1,7 @@
 #include "agent/engine/model/check.h"
 #include "agent/engine/model/moe.h"
 #include "agent/engine/model/graphs.h"
+#include "agent/engine/model/linear_fp8.h"
 #include "plan/spec/schedule/schedule.h"
 
 #include <stdlib.h>
@@ -44,6 +45,11 @@ void model_loss_begin(struct model *m)
 int model_loss(struct model *m, double *losses, struct err *e)
 {
 	return backend_get(m->backend, losses, m->loss, LOSSES * sizeof *losses, e);
+}
+
+const double *model_losses(const struct model *m)
+{
+	return m->loss;
 }
 
 static int forward_layer(struct pass *p, int i, struct stream *s, struct err *e)
@@ -186,11 +192,13 @@ int model_open(const struct model_options *opt, struct model **out, struct err *
 	m->tp = opt->tp;
 	m->cp = opt->cp;
 	m->spill_dir = opt->spill_dir;
+	m->logit_scale = &opt->numbers->logit_scale;
 	activations_dims_of(v->job, m->shape, &v->layout, v->at.tp, split, &m->d);
 	m->d.device = !backend_on_host(m->backend);
 	m->head_first = activations_first_head(m->shape, &v->layout, v->at.tp);
 	if (open_chunks(m, opt, e) || model_inputs_open(m, e) || model_activations_open(m, e) ||
-	    (m->shape->experts && model_moe_open(m, opt->ep, e)) || model_graphs_open(m, e)) {
+	    model_weights_fp8_open(m, e) || (m->shape->experts && model_moe_open(m, opt->ep, e)) ||
+	    model_graphs_open(m, e)) {
 		model_close(m);
 		return -1;
 	}
@@ -206,6 +214,7 @@ void model_close(struct model *m)
 	model_graphs_close(m);
 	model_moe_close(m);
 	model_activations_close(m);
+	model_weights_fp8_close(m);
 	for (int i = 0; m->chunks && i < m->n_chunks; i++)
 		model_views_close(&m->chunks[i].views);
 	model_inputs_close(m);

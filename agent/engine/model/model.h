@@ -52,6 +52,8 @@ struct model_options {
 	struct cp *cp;
 	struct ep *ep;
 	struct backend *backend;
+	/* in the backend's memory; its logit_scale is the factor of each token's loss */
+	const struct step_numbers *numbers;
 	const char *spill_dir; /* for offloaded activations, if TMPDIR is not set */
 };
 
@@ -73,7 +75,8 @@ struct model_batch {
 	const int32_t *starts;
 	/* global number of the first sequence; it selects dropout's random numbers */
 	int64_t sample;
-	/* factor of each token's loss: loss scale / tokens of the global batch */
+	/* factor of each token's loss: loss scale / tokens of the global batch. The routers take it
+	 * from here, the head from model_options.numbers. */
 	float grad_scale;
 	/* the step's last micro-batch on this rank: its backward pass completes the gradients */
 	bool last;
@@ -93,6 +96,8 @@ enum model_loss { LOSS_ALL, LOSS_BALANCE, LOSS_Z, LOSSES };
  * device. */
 void model_loss_begin(struct model *m);
 int model_loss(struct model *m, double *losses, struct err *e);
+/* The sums themselves, in the backend's memory. */
+const double *model_losses(const struct model *m);
 
 enum model_pass { BACKWARD_BOTH, BACKWARD_INPUT, BACKWARD_WEIGHT };
 int model_backward(struct model *m, int chunk, int slot, const struct model_batch *b,

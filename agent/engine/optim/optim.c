@@ -6,6 +6,7 @@
 #include "libcomm/comm.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #define RULE(NAME, name) [OPTIMIZER_##NAME] = &optim_rule_##name,
@@ -112,12 +113,16 @@ static int open_memory(struct optim *o, const char *spill_dir, struct err *e)
 {
 	if (optim_states_open(o, spill_dir, e))
 		return -1;
-	o->squares_at = backend_on_host(o->backend)
-				? &o->squares
-				: backend_alloc(o->backend, sizeof *o->squares_at);
-	if (!o->squares_at)
+	if (!o->numbers && backend_on_host(o->backend))
+		o->numbers = &o->numbers_here;
+	if (!o->numbers) {
+		o->numbers = backend_alloc(o->backend, sizeof *o->numbers);
+		o->own_numbers = true;
+	}
+	if (!o->numbers)
 		return err_set(e, ERR_NOMEM,
-			       "optimizer: no memory for a sum of squares; lower batch.micro");
+			       "optimizer: no memory for the numbers of a step; lower "
+			       "batch.micro");
 	return o->spilled && !backend_on_host(o->backend)
 		       ? optim_offload_open(o->backend, optimizer_full_states(o->kind),
 					    param_store_masters_offloaded(o->store), &o->offload, e)
@@ -151,6 +156,7 @@ int optim_open(const struct optim_options *opt, struct optim **out, struct err *
 		.job = opt->job,
 		.spilled = opt->job->offload.optimizer,
 		.device_world = opt->device_world,
+		.numbers = opt->numbers,
 	};
 	if (check_backend(o, e) || find_runs(o, e) || find_counted(o, e) ||
 	    open_memory(o, opt->spill_dir, e) || (o->rule->open && o->rule->open(o, e))) {
@@ -171,8 +177,8 @@ void optim_close(struct optim *o)
 		o->rule->close(o);
 	optim_offload_close(o->offload);
 	optim_states_close(o);
-	if (o->squares_at != &o->squares)
-		backend_free(o->backend, o->squares_at);
+	if (o->own_numbers)
+		backend_free(o->backend, o->numbers);
 	free(o->counted);
 	free(o->updates);
 	free(o->runs);
@@ -193,23 +199,24 @@ int optim_wait(struct optim *o, struct err *e)
 
 void optim_grad_norm_start(struct optim *o)
 {
-	backend_zero(o->backend, o->squares_at, sizeof *o->squares_at);
+	double *squares = &o->numbers->sums[STEP_SQUARES];
+	backend_zero(o->backend, squares, sizeof *squares);
 	for (int i = 0; i < o->n_counted; i++)
-		o->ops->sqnorm(o->backend, o->squares_at, o->counted[i].grad, o->counted[i].count);
+		o->ops->sqnorm(o->backend, squares, o->counted[i].grad, o->counted[i].count);
 	o->squared = true;
 }
 
 int optim_grad_norm(struct optim *o, struct comm *world, double loss_scale, double *norm,
 		    struct err *e)
 {
-	double sum;
+	double sum, *squares = &o->numbers->sums[STEP_SQUARES];
 	struct comm *there = o->device_world;
 	if (!o->squared)
 		optim_grad_norm_start(o);
 	o->squared = false;
-	if (there && comm_all_reduce(there, o->squares_at, o->squares_at, 1, COMM_F64, COMM_SUM, e))
+	if (there && comm_all_reduce(there, squares, squares, 1, COMM_F64, COMM_SUM, e))
 		return -1;
-	if (backend_get(o->backend, &sum, o->squares_at, sizeof sum, e))
+	if (backend_get(o->backend, &sum, squares, sizeof sum, e))
 		return -1;
 	/* A sum that a failure ended is no sum, and the device cannot tell. */
 	if (there && comm_sync(there, e))
@@ -242,8 +249,19 @@ static void update_part(const struct update *part, void *arg)
 	a->o->rule->update(a->o, &u, 1, a->s);
 }
 
-/* step: how many steps are finished when the masters are published. */
-static void update_runs(struct optim *o, const struct optim_step *s, int64_t step)
+/* Sets what the elementwise ops read of the step. */
+static void set_numbers(struct optim *o, const struct optim_step *s)
+{
+	double weight = o->rule->weight ? o->rule->weight(o, s->share) : 1;
+	const struct step_numbers n = {
+		.step = s->number,
+		.lr = (float)(s->lr * s->share),
+		.grad_scale = (float)(s->scale * weight),
+	};
+	backend_put(o->backend, o->numbers, &n, offsetof(struct step_numbers, logit_scale));
+}
+
+void optim_update_runs(struct optim *o, const struct optim_step *s, int64_t step)
 {
 	struct offloaded_step offloaded = { o, s };
 	const float *v = o->states[1].data;
@@ -275,9 +293,10 @@ int optim_step(struct optim *o, double norm, double loss_scale, int64_t step, st
 		.number = step + 1,
 		.share = 1,
 	};
+	set_numbers(o, &s);
 	if (o->rule->step)
 		return o->rule->step(o, &s, e);
-	update_runs(o, &s, step + 1);
+	optim_update_runs(o, &s, step + 1);
 	return 0;
 }
 
@@ -289,5 +308,6 @@ void optim_step_part(struct optim *o, double norm, double share, int64_t step, i
 		.number = before + 1,
 		.share = share,
 	};
-	update_runs(o, &s, step + 1);
+	set_numbers(o, &s);
+	optim_update_runs(o, &s, step + 1);
 }

@@ -48,6 +48,8 @@ struct optim_stretch {
  * bits on all ranks that hold the same elements.
  */
 struct optim_rule {
+	/* the factor of the gradients in a part of a step (optim_step_part); NULL: it is 1 */
+	double (*weight)(const struct optim *o, double share);
 	void (*update)(const struct optim *o, struct update *u, int n, const struct optim_step *s);
 	int (*open)(struct optim *o, struct err *e); /* may set o->own */
 	int (*step)(struct optim *o, const struct optim_step *s, struct err *e);
@@ -81,13 +83,20 @@ struct optim {
 	struct update *updates; /* [n_runs or pieces], of the step under way */
 	struct optim_stretch *counted;
 	int n_counted;
-	double squares;            /* of one step's gradients, their sum */
-	double *squares_at;        /* in the backend's memory: the one above, or the device's */
-	struct comm *device_world; /* adds the squares of all ranks there; NULL: the host does */
+	/* in the backend's memory: the caller's, the one here, or the device's */
+	struct step_numbers numbers_here, *numbers;
+	bool own_numbers;             /* they are the device's */
+	struct step_rule queued_rule; /* of optim_queue_step */
+	struct step_numbers *queued;  /* its numbers, in pinned memory */
+	uint64_t queued_ticket;       /* of the copy of them */
+	struct comm *device_world;    /* adds the squares of all ranks there; NULL: the host does */
 	bool squared;
 	void *own; /* the rule's */
 };
 
+/* Updates all runs of an elementwise rule. step: how many steps are finished when the masters are
+ * published. */
+void optim_update_runs(struct optim *o, const struct optim_step *s, int64_t step);
 double optim_weight_decay(const struct optim *o, bool decay);
 /* AdamW with the job's hyper-parameters: the rule `adamw`; other rules use it too. */
 void optim_adamw(const struct optim *o, struct update *u, int n, const struct optim_step *s);

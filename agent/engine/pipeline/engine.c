@@ -3,6 +3,7 @@
 #include "agent/engine/parallel/device.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "plan/spec/model/zero.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -86,9 +87,25 @@ static int open_store(struct engine *g, const struct engine_options *opt, struct
 	return param_store_open(&o, &g->store, e);
 }
 
+_Static_assert(sizeof(struct step_numbers) == ZERO_STEP_NUMBERS, "as the plan says");
+
+static int open_numbers(struct engine *g, struct err *e)
+{
+	g->numbers = &g->numbers_here;
+	if (backend_on_host(g->backend))
+		return 0;
+	g->numbers = backend_alloc(g->backend, sizeof *g->numbers);
+	g->numbers_read = backend_host_alloc(g->backend, sizeof *g->numbers_read);
+	return g->numbers && g->numbers_read
+		       ? 0
+		       : err_set(e, ERR_NOMEM,
+				 "no memory for the numbers of a step; lower batch.micro, or raise "
+				 "the limit of locked memory");
+}
+
 static int open_model(struct engine *g, const struct engine_options *opt, struct err *e)
 {
-	if (open_store(g, opt, e))
+	if (open_store(g, opt, e) || open_numbers(g, e))
 		return -1;
 	const struct model_options m = {
 		.view = g->view,
@@ -99,6 +116,7 @@ static int open_model(struct engine *g, const struct engine_options *opt, struct
 		.cp = &g->cp,
 		.ep = &g->ep,
 		.backend = g->backend,
+		.numbers = g->numbers,
 		.spill_dir = opt->spill_dir,
 	};
 	if (model_open(&m, &g->model, e))
@@ -137,6 +155,10 @@ void pipeline_close(struct engine *g)
 	model_close(g->model);
 	param_store_close(g->store);
 	catalogue_free(&g->catalogue);
+	if (g->numbers && g->numbers != &g->numbers_here)
+		backend_free(g->backend, g->numbers);
+	if (g->numbers_read)
+		backend_host_free(g->backend, g->numbers_read);
 	backend_close(g->backend);
 	schedule_messages_free(&g->messages);
 	schedule_messages_free(&g->forwards_messages);
@@ -186,6 +208,16 @@ static int reduce_losses(struct engine *g, const double *local, double *means, i
 	return 0;
 }
 
+/* means: [LOSSES] */
+static void set_losses(struct engine *g, double loss, const double *means)
+{
+	g->losses =
+		(struct engine_losses){ .known = true,
+					.cross_entropy = loss - means[LOSS_BALANCE] - means[LOSS_Z],
+					.balance = means[LOSS_BALANCE],
+					.z = means[LOSS_Z] };
+}
+
 /* The parts have an all-reduce of their own, so that the bits of the loss do not depend on it. */
 static int reduce_loss_parts(struct engine *g, const double *local, double loss, struct err *e)
 {
@@ -194,11 +226,7 @@ static int reduce_loss_parts(struct engine *g, const double *local, double loss,
 		return 0;
 	if (reduce_losses(g, local + LOSS_BALANCE, parts + LOSS_BALANCE, LOSSES - LOSS_BALANCE, e))
 		return -1;
-	g->losses =
-		(struct engine_losses){ .known = true,
-					.cross_entropy = loss - parts[LOSS_BALANCE] - parts[LOSS_Z],
-					.balance = parts[LOSS_BALANCE],
-					.z = parts[LOSS_Z] };
+	set_losses(g, loss, parts);
 	return 0;
 }
 
@@ -223,9 +251,34 @@ static int read_loss(struct engine *g, double *local, struct err *e)
 	return rc;
 }
 
+/* Sets the scales of the step's gradients if they have changed. */
+static void set_scale(struct engine *g, double loss_scale)
+{
+	const float scale = (float)(loss_scale / (double)g->view->global_tokens);
+	if (g->scale_there == loss_scale)
+		return;
+	backend_put(g->backend, &g->numbers->logit_scale, &scale, sizeof scale);
+	backend_put(g->backend, &g->numbers->loss_scale, &loss_scale, sizeof loss_scale);
+	g->scale_there = loss_scale;
+}
+
+struct step_numbers *pipeline_numbers(struct engine *g)
+{
+	return g->numbers;
+}
+
+struct step_numbers *pipeline_numbers_read(struct engine *g)
+{
+	return g->numbers_read;
+}
+
 int pipeline_passes(struct engine *g, const struct engine_batch *b, struct err *e)
 {
-	param_store_zero_grads(g->store);
+	if (!b->scaled)
+		set_scale(g, b->loss_scale);
+	else
+		g->scale_there = 0;
+	param_store_begin(g->store);
 	return run_or_abort(g, true, b, e);
 }
 
@@ -241,6 +294,22 @@ int pipeline_loss(struct engine *g, double *loss, struct err *e)
 	}
 	return reduce_losses(g, local, loss, 1, e) || reduce_loss_parts(g, local, *loss, e) ? -1
 											    : 0;
+}
+
+const double *pipeline_losses_there(const struct engine *g)
+{
+	return g->view->at.tp == 0 ? model_losses(g->model) : NULL;
+}
+
+void pipeline_loss_added(struct engine *g, const struct step_numbers *n, double *loss)
+{
+	double means[LOSSES];
+	for (int i = 0; i < LOSSES; i++)
+		means[i] = n->sums[i] / (double)g->view->global_tokens;
+	g->local_loss = n->own_loss;
+	*loss = means[LOSS_ALL];
+	if (g->view->shape.experts)
+		set_losses(g, *loss, means);
 }
 
 int pipeline_step(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)

@@ -55,6 +55,8 @@ struct engine_batch {
 	const int32_t *starts;           /* the same shape; NULL: attention crosses documents */
 	int64_t sample;                  /* global number of the first sequence */
 	double loss_scale;               /* multiplies the gradients, not the loss */
+	/* pipeline_numbers has the scale, and loss_scale is not used */
+	bool scaled;
 };
 
 /* Forward and backward pass of one step. Sets *loss to the mean over the global batch's tokens,
@@ -66,12 +68,23 @@ int pipeline_step(struct engine *g, const struct engine_batch *b, double *loss, 
 int pipeline_passes(struct engine *g, const struct engine_batch *b, struct err *e);
 int pipeline_loss(struct engine *g, double *loss, struct err *e);
 
+/* In place of pipeline_loss, when the sums of all ranks were added in pipeline_numbers
+ * (agent/engine/optim/queue.c) and *n is a copy. */
+void pipeline_loss_added(struct engine *g, const struct step_numbers *n, double *loss);
+/* The losses of this rank's passes that count, [LOSSES] in the backend's memory. NULL: another
+ * rank's count. */
+const double *pipeline_losses_there(const struct engine *g);
+
 /* Computes the last step again, with the same batch, in check mode (agent/engine/model/model.h),
  * and sets *found. All other results are those of pipeline_step. Each micro-batch gets the slot
  * that it had before. */
 int pipeline_check(struct engine *g, const struct engine_batch *b, double *loss,
 		   struct model_finding *found, struct err *e);
 struct model *pipeline_model(struct engine *g);
+/* The numbers of the step, in the backend's memory, for optim_options. */
+struct step_numbers *pipeline_numbers(struct engine *g);
+/* Pinned memory for a copy of them. NULL on the host. */
+struct step_numbers *pipeline_numbers_read(struct engine *g);
 /* The world's ranks, as a group on the backend's memory whose operations are the device's
  * library's. NULL: there is no such group, and the host's is as good. */
 struct comm *pipeline_device_world(const struct engine *g);

@@ -55,7 +55,11 @@ struct engine {
 	struct timeline timeline; /* of the last training step */
 	struct engine_times times;
 	struct engine_losses losses; /* of the last training step */
-	double local_loss;           /* this rank's sum of token losses in the last training step */
+	/* in the backend's memory: the one here, or the device's */
+	struct step_numbers numbers_here, *numbers;
+	struct step_numbers *numbers_read; /* a device's copy of them in pinned memory */
+	double scale_there;                /* numbers->loss_scale; 0: not set */
+	double local_loss; /* this rank's sum of token losses in the last training step */
 	void (*phase)(const char *what, void *arg);
 	void *phase_arg;
 };

@@ -46,13 +46,14 @@ static void flip_weight(struct trainer *t)
 	train_state_write(&t->state, piece, 0, 0, 1, &x);
 }
 
+static const enum model_plant passes[] = {
+	[TRAIN_PLANT_NOTHING] = PLANT_NOTHING, [TRAIN_PLANT_INPUT] = PLANT_INPUT,
+	[TRAIN_PLANT_ONCE] = PLANT_INPUT,      [TRAIN_PLANT_GRADIENT] = PLANT_GRADIENT,
+	[TRAIN_PLANT_WEIGHT] = PLANT_NOTHING,  [TRAIN_PLANT_FLIP] = PLANT_NOTHING
+};
+
 void train_plant_before(struct trainer *t)
 {
-	static const enum model_plant passes[] = { [TRAIN_PLANT_INPUT] = PLANT_INPUT,
-						   [TRAIN_PLANT_ONCE] = PLANT_INPUT,
-						   [TRAIN_PLANT_GRADIENT] = PLANT_GRADIENT,
-						   [TRAIN_PLANT_WEIGHT] = PLANT_NOTHING,
-						   [TRAIN_PLANT_FLIP] = PLANT_NOTHING };
 	if (!t->hooks->plant)
 		return;
 	struct range span = train_samples_span(t->samples, t->at.step + 1, 0);
@@ -64,6 +65,13 @@ void train_plant_before(struct trainer *t)
 		spoil_weight(t);
 	if (t->plant == TRAIN_PLANT_FLIP)
 		flip_weight(t);
+}
+
+void train_plant_again(struct trainer *t)
+{
+	if (t->hooks->plant)
+		model_plant(pipeline_model(t->engine),
+			    t->plant == TRAIN_PLANT_ONCE ? PLANT_NOTHING : passes[t->plant]);
 }
 
 void train_plant_after(struct trainer *t)

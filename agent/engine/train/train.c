@@ -1,6 +1,5 @@
 #include "agent/engine/train/trainer.h"
 
-#include "agent/engine/train/diagnose.h"
 #include "agent/engine/train/plant.h"
 #include "agent/engine/train/replicas.h"
 #include "agent/engine/train/step_report.h"
@@ -15,68 +14,6 @@
 
 /* the ranks' common decision between two steps */
 enum { GO_ON, STOP_HERE, STOP_WITH_CHECKPOINT };
-
-/* The step is bad on every rank: reports it and fails. why: what is wrong. A step that hardware
- * spoiled is not reported, because its samples are good. */
-static int fail_bad_step(struct trainer *t, const struct step_report *r,
-			 const struct bad_number *bad, const char *why, struct err *e)
-{
-	const struct train_blame *blame = t->env->blame;
-	struct range span = train_samples_span(t->samples, t->at.step + 1,
-					       t->job->health.skip_before);
-	err_set(e, ERR_NUMERIC, "step %lld: %s", (long long)t->at.step + 1, why);
-	train_diagnose(t, r->loss, r->grad_norm, e);
-	if (blame && blame->suspect)
-		return -1;
-	t->hooks->bad_step(t->hooks->arg, &(struct bad_step){ .step = t->at.step + 1,
-							      .what = bad->what,
-							      .value = bad->value,
-							      .usual = bad->usual,
-							      .first = span.first,
-							      .count = span.end - span.first });
-	return -1;
-}
-
-static int judge_spike(struct trainer *t, const struct step_report *r, struct err *e)
-{
-	struct bad_number bad;
-	char why[200];
-	if (!train_bad_judge(&t->numbers, r->loss, r->grad_norm, &bad)) {
-		train_bad_note(&t->numbers, r->loss, r->grad_norm);
-		return 1;
-	}
-	snprintf(why, sizeof why,
-		 "a spike: the %s is %.6g, and %.6g is usual (z = %.3g, above health.spike_z = "
-		 "%g); nothing was updated",
-		 bad.what, bad.value, bad.usual, bad.z, t->job->health.spike_z);
-	return fail_bad_step(t, r, &bad, why, e);
-}
-
-/* Decides whether to update: 1, or 0 if fp16 gradients have overflowed. The norm is the same on
- * every rank, so all ranks decide the same. */
-static int judge_gradients(struct trainer *t, const struct step_report *r, struct err *e)
-{
-	struct err overflow = ERR_INIT;
-	struct bad_number bad;
-	char why[sizeof overflow.text];
-	double scale = t->scaler.scale;
-	bool finite = isfinite(r->loss) && isfinite(r->grad_norm);
-	int rc = optim_scaler_update(&t->scaler, finite, &overflow);
-	if (rc > 0)
-		return judge_spike(t, r, e);
-	if (rc < 0) {
-		snprintf(why, sizeof why, "loss %g, gradient norm %g: %.900s", r->loss,
-			 r->grad_norm, overflow.text);
-		train_bad_judge(&t->numbers, r->loss, r->grad_norm, &bad);
-		return fail_bad_step(t, r, &bad, why, e);
-	}
-	log_line(
-		comm_rank(t->env->world) ? LOG_DEBUG : LOG_INFO,
-		"step %lld: gradients overflow at a loss scale of %g; nothing is updated, the next "
-		"is %g",
-		(long long)t->at.step + 1, scale, t->scaler.scale);
-	return 0;
-}
 
 static int64_t peak_bytes(const struct trainer *t)
 {
@@ -114,10 +51,17 @@ static void report_step(struct trainer *t, struct step_report *r)
 	r->cross_entropy = losses.cross_entropy;
 	r->balance_loss = losses.balance;
 	r->z_loss = losses.z;
-	r->samples = t->at.samples;
 	r->tokens = t->job->batch.global * t->env->view->shape.seq;
 	r->peak_bytes = peak_bytes(t);
 	t->hooks->step(t->hooks->arg, r);
+}
+
+void trainer_finish_step(struct trainer *t, struct step_report *r)
+{
+	t->loss = r->loss;
+	t->hooks->worked(t->hooks->arg, own_seconds(r));
+	if (t->reports)
+		report_step(t, r);
 }
 
 static int64_t now_us(void)
@@ -128,7 +72,9 @@ static int64_t now_us(void)
 /* Accounts for the step that has ended. */
 static void note_times_of_step(struct trainer *t, const struct step_report *r)
 {
-	train_times_step(&t->times, r, now_us());
+	struct step_report spent = *r;
+	spent.compute_s += t->late.waited; /* for the step before */
+	train_times_step(&t->times, &spent, now_us());
 	t->times.peak_bytes = peak_bytes(t);
 	t->hooks->times(t->hooks->arg, &t->times, false);
 }
@@ -148,7 +94,7 @@ static int update_parameters(struct trainer *t, struct step_report *r, double lo
 	trainer_phase(t, "gradient norm");
 	if (optim_grad_norm(t->optim, t->env->world, loss_scale, &r->grad_norm, e))
 		return err_prefix(e, "step %lld: gradient norm", (long long)step + 1);
-	int good = judge_gradients(t, r, e);
+	int good = trainer_judge(t, r, e);
 	r->loss_scale = t->scaler.scales ? loss_scale : 0;
 	r->skipped = good == 0;
 	if (good <= 0)
@@ -177,7 +123,7 @@ static int update_server(struct trainer *t, struct step_report *r, struct err *e
 	r->grad_norm = io.norm;
 	t->stops = io.stops;
 	t->saves = io.saves;
-	return judge_gradients(t, r, e) < 0 ? -1 : 0; /* fp32 has no loss scale */
+	return trainer_judge(t, r, e) < 0 ? -1 : 0; /* fp32 has no loss scale */
 }
 
 /* Returns the seconds that this rank has waited for other replicas so far. Waits outside of the
@@ -201,7 +147,7 @@ static void poison_gradients(struct trainer *t)
 			backend_put(k, pieces[i].grad, &nan, sizeof nan);
 }
 
-/* On a device the sum of the gradients' squares is queued before the loss is waited for; on the
+/* With late reading, the loss comes later. On a device the sum of the gradients' squares is queued before the loss is waited for; on the
  * host the optimizer computes it. */
 static int run_passes(struct trainer *t, const struct engine_batch *batch, double *loss,
 		      struct err *e)
@@ -215,6 +161,8 @@ static int run_passes(struct trainer *t, const struct engine_batch *batch, doubl
 	train_plant_after(t);
 	if (poison)
 		poison_gradients(t);
+	if (t->late.on)
+		return 0;
 	if (t->optim && !backend_on_host(pipeline_backend(t->engine)))
 		optim_grad_norm_start(t->optim);
 	return pipeline_loss(t->engine, loss, e);
@@ -231,30 +179,36 @@ static int train_step(struct trainer *t, struct err *e)
 	if (train_samples_next(t->samples, &batch, e))
 		return -1;
 	batch.loss_scale = t->scaler.scale;
+	batch.scaled = t->late.on;
 	t->batch = batch;
 	r.data_s = train_phases_lap(&t->spent, "data", &since);
 	if (run_passes(t, &batch, &r.loss, e))
 		return err_prefix(e, "step %lld", (long long)step + 1);
+	if (trainer_late_settle(t, true, e))
+		return -1;
 	train_phases_lap(&t->spent, "step", &since);
 	train_step_trace_passes(t->trace, pipeline_timeline(t->engine));
 	double waited = replicas_waited(t);
-	if (t->server ? update_server(t, &r, e) : update_parameters(t, &r, batch.loss_scale, e))
+	if (t->server    ? update_server(t, &r, e)
+	    : t->late.on ? trainer_late_update(t, e)
+			 : update_parameters(t, &r, batch.loss_scale, e))
 		return -1;
 	r.dp_s = replicas_waited(t) - waited;
 	r.optimizer_s = train_phases_lap(&t->spent, "optimizer", &since) - r.dp_s;
 	r.checkpoint_s = t->stall_s;
-	r.step_s = t->gap_s + since - begin;
+	r.step_s = t->gap_s + since - begin - t->late.waited;
 	t->gap_s = t->stall_s = 0;
-	t->loss = r.loss;
 	t->at.step++;
 	t->at.samples += t->job->batch.global;
 	train_samples_done(t->samples);
 	r.step = t->at.step;
+	r.samples = t->at.samples;
 	add_parts(t, &r);
 	note_times_of_step(t, &r);
-	t->hooks->worked(t->hooks->arg, own_seconds(&r));
-	if (t->reports)
-		report_step(t, &r);
+	if (t->late.on)
+		t->late.report = r;
+	else
+		trainer_finish_step(t, &r);
 	return 0;
 }
 
@@ -394,7 +348,11 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 	struct agreement common;
 	bool meets = t->server && (eval_due(t) || save_due(t) || trainer_memory_due(t));
 	bool saves = save_due(t);
-	double begin = clock_s(), since;
+	double begin, since;
+	if ((eval_due(t) || compare_due(t) || saves || trainer_memory_due(t)) &&
+	    trainer_late_settle(t, false, e))
+		return -1;
+	begin = clock_s();
 	if (meets && param_server_pause(t->server, e))
 		return -1;
 	since = clock_s();
@@ -417,6 +375,11 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 	if (!rc && common.trace.number)
 		rc = trace_asked(t, &common.trace, e);
 	since = clock_s();
+	if (!rc && (common.save || common.copy)) {
+		rc = trainer_late_settle(t, false, e);
+		begin += clock_s() - since; /* it counts for the step */
+		since = clock_s();
+	}
 	if (!rc && common.save)
 		rc = save_asked(t, common.save, e);
 	if (!rc && common.copy)
@@ -433,13 +396,13 @@ static int train_loop(struct trainer *t, struct err *e)
 	while (what == GO_ON && t->at.step < t->job->job.steps) {
 		bool copying = trainer_memory_busy(t);
 		double since = clock_s();
-		if (train_step(t, e))
+		if (train_step(t, e) || train_choices_agree(&t->choices, e))
 			return -1;
 		trainer_memory_note(t, clock_s() - since, copying);
 		if (between_steps(t, &what, e))
 			return -1;
 	}
-	if (t->server && param_server_leave(t->server, e))
+	if (trainer_late_settle(t, false, e) || (t->server && param_server_leave(t->server, e)))
 		return -1;
 	double last = clock_s();
 	if (what != STOP_HERE && save_last(t, e))

@@ -100,6 +100,7 @@ static int open_model(struct trainer *t, struct err *e)
 		.job = t->job,
 		.spill_dir = env->run_dir,
 		.device_world = pipeline_device_world(t->engine),
+		.numbers = pipeline_numbers(t->engine),
 	};
 	if (optim_open(&o, &t->optim, e))
 		return -1;
@@ -286,8 +287,10 @@ int trainer_open(struct trainer *t, struct err *e)
 	train_phases_lap(env->phases, "model", &since);
 	trainer_phase(t, "load state");
 	if (open_checkpoints(t, e) || start_state(t, e) || resume_window(t, e) ||
+	    train_choices_begin(env->world, env->view, pipeline_backend(t->engine), env->run_dir,
+				t->at.step, &t->choices, e) ||
 	    (t->server && param_server_start(t->server, t->at.step, e)) || begin_samples(t, e) ||
-	    trainer_memory_open(t, e))
+	    trainer_memory_open(t, e) || trainer_late_open(t, e))
 		return -1;
 	if (t->job->checkpoint.every > 0 || t->local.dir[0])
 		train_state_prepare_save(t->writer, &t->state);
@@ -298,10 +301,12 @@ int trainer_open(struct trainer *t, struct err *e)
 void trainer_close(struct trainer *t)
 {
 	train_step_trace_close(t->trace);
+	trainer_late_close(t);
 	ckpt_mirror_close(t->mirror);
 	ckpt_writer_close(t->writer);
 	param_server_close(t->server);
 	optim_close(t->optim);
+	train_choices_close(t->choices);
 	pipeline_close(t->engine);
 	train_samples_close(t->samples);
 	json_decref(t->model);

@@ -7,6 +7,7 @@
 #include "agent/engine/ckpt/places/local.h"
 #include "agent/engine/ckpt/memory/mirror.h"
 #include "agent/engine/ckpt/places/upload.h"
+#include "agent/engine/train/agree_choices.h"
 #include "agent/engine/train/bad_numbers.h"
 #include "agent/engine/train/copy_pace.h"
 #include "agent/engine/optim/optim.h"
@@ -18,13 +19,28 @@
 #include "agent/engine/train/step_trace.h"
 #include "agent/engine/train/train.h"
 
+/* A step whose numbers the host does not know yet (late.c). */
+struct late {
+	bool on;
+	bool pending; /* there is one */
+	bool passed;  /* the passes of the next step were queued after it */
+	struct step_report report;
+	int64_t step, samples;     /* where the run was before it */
+	struct engine_batch batch; /* its own copy, in `tokens` */
+	enum train_plant plant;
+	double waited;               /* seconds of the last trainer_late_settle */
+	int32_t *tokens;             /* [3][tokens of the batch] */
+	struct step_numbers numbers; /* of the last one that was read */
+};
+
 struct trainer {
 	const struct train_env *env;
 	const struct job *job; /* of env->view */
 	const struct train_hooks *hooks;
 	struct samples *samples;
 	struct engine *engine;
-	struct optim *optim; /* this rank's; NULL with a parameter server */
+	struct train_choices *choices; /* until the first step is done; NULL: nothing is chosen */
+	struct optim *optim;           /* this rank's; NULL with a parameter server */
 	struct scaler scaler;
 	struct bad_numbers numbers;
 	struct param_server *server; /* NULL: all-reduce */
@@ -64,6 +80,7 @@ struct trainer {
 	 * that a checkpoint took */
 	double gap_s, stall_s;
 	struct train_times times;
+	struct late late;
 };
 
 /* train_open.c. Opens data and model and loads the state that the run starts from.
@@ -73,6 +90,37 @@ void trainer_close(struct trainer *t);
 
 /* The rank begins this phase, a literal, of the current step. */
 void trainer_phase(const struct trainer *t, const char *name);
+
+/* Reports a step whose numbers are known and good, or that was skipped. */
+void trainer_finish_step(struct trainer *t, struct step_report *r);
+
+/* judge.c. Decides whether to update: 1, or 0 if fp16 gradients have overflowed. The numbers are the
+ * same on every rank, so all ranks decide the same. A step with bad numbers fails (ERR_NUMERIC). */
+int trainer_judge(struct trainer *t, const struct step_report *r, struct err *e);
+
+/* late.c. On a device, a step is judged and applied there, and the host reads its numbers while the
+ * device computes the next step. So loss, norm and skip of step N are reported, and bad numbers end
+ * the run, when the passes of step N + 1 are queued, but its update is not. Before a checkpoint, a
+ * copy in memory, a comparison of replicas, an evaluation and the end, the host reads them first.
+ * The seconds that it waits for step N count as those of step N.
+ *
+ * That is done if there is one rank or all groups are the device's library's, and the job compares
+ * the numbers with nothing but infinity (health.bad_numbers = retry), since a spike must be known
+ * before the update. A diagnosis computes a bad step again, since the passes that follow it have
+ * replaced its activations and gradients; of a failure for a moment only the loss is left to compare.
+ * With a dynamic loss scale it needs a model without experts, whose host computes
+ * with the scale, and without stochastic rounding, which rounds weights again in a step that is
+ * skipped. */
+int trainer_late_open(struct trainer *t, struct err *e);
+void trainer_late_close(struct trainer *t);
+/* Queues the update of the step whose passes are queued. */
+int trainer_late_update(struct trainer *t, struct err *e);
+/* Waits for the pending step, if there is one, judges it and reports it. inside: the passes of the
+ * next step are queued. */
+int trainer_late_settle(struct trainer *t, bool inside, struct err *e);
+/* For a diagnosis: if later passes have replaced what the bad step computed, computes the step again.
+ * false: that failed, and there is nothing to diagnose. */
+bool trainer_late_compute_again(struct trainer *t);
 
 /* train_save.c. The tiers in which a checkpoint is due after the current step (enum
  * ckpt_where). */

@@ -324,6 +324,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t stream)
 	struct launch *l = calloc(1, bytes);
 	*l = (struct launch){ .exec = x, .left = x->graph->count };
 	cudaError_t rc = double_push(stream, run_graph, l, bytes);
+	double_note_graph();
 	x->launched++;
 	double_unlock();
 	free(l);

@@ -12,6 +12,16 @@ struct CUstream_st double_streams = { .tail = &double_streams.head };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t rng;
 static cudaEvent_t closed_events;
+static double spent;
+static _Thread_local struct double_calls calls;
+
+bool double_virtual_clock;
+double double_kernel_seconds;
+
+void double_spend(double seconds)
+{
+	spent += seconds;
+}
 
 void double_lock(void)
 {
@@ -40,6 +50,28 @@ struct CUstream_st *double_stream(cudaStream_t s)
 		double_misuse("a stream of device %d is used on device %d", s->device,
 			      double_device());
 	return s;
+}
+
+/* --- Calls --- */
+
+struct double_calls double_calls(void)
+{
+	return calls;
+}
+
+void double_note_launch(cudaStream_t stream)
+{
+	calls.launches += !double_stream(stream)->capture;
+}
+
+void double_note_graph(void)
+{
+	calls.graphs++;
+}
+
+void double_note_copy(cudaStream_t stream)
+{
+	calls.copies += !double_stream(stream)->capture;
 }
 
 /* --- Queues --- */
@@ -191,6 +223,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 	if (rc != cudaSuccess)
 		return rc;
 	double_lock();
+	calls.stream_waits += double_stream(stream)->head != NULL;
 	double_drain(double_stream(stream));
 	double_unlock();
 	return cudaSuccess;
@@ -201,6 +234,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 	cudaError_t rc = capture_forbids("cudaStreamQuery");
 	if (rc != cudaSuccess)
 		return rc;
+	calls.queries++;
 	double_lock();
 	pump();
 	bool done = !double_stream(stream)->head;
@@ -213,6 +247,7 @@ cudaError_t cudaDeviceSynchronize(void)
 	cudaError_t rc = capture_forbids("cudaDeviceSynchronize");
 	if (rc != cudaSuccess)
 		return rc;
+	calls.stream_waits++;
 	double_lock();
 	double_drain_device(true);
 	double_unlock();
@@ -247,7 +282,8 @@ static bool run_record(void *arg)
 	struct timespec now;
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	m->event->done = m->ticket;
-	m->event->at = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+	m->event->at = double_virtual_clock ? spent
+					    : (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 	return true;
 }
 
@@ -322,6 +358,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 	cudaError_t rc = check_asked(event, "cudaEventQuery");
 	if (rc != cudaSuccess)
 		return rc;
+	calls.queries++;
 	double_lock();
 	pump();
 	bool done = event->done >= event->recorded;
@@ -335,6 +372,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 	if (rc != cudaSuccess)
 		return rc;
 	double_lock();
+	calls.event_waits += event->done < event->recorded;
 	while (event->done < event->recorded) {
 		pump();
 		double_unlock();

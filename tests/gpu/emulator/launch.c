@@ -101,6 +101,7 @@ struct launch {
 
 static bool run_launch(void *arg)
 {
+	double_spend(double_kernel_seconds);
 	const struct launch *l = arg;
 	emulated_run(&l->kernel, l->grid, l->block, l->shared, l->args, l->bytes);
 	return true;
@@ -118,6 +119,7 @@ cudaError_t emulated_launch(const cudaLaunchConfig_t *c, const struct emulated_k
 			      c->dynamicSmemBytes,
 			      bytes };
 	memcpy(l->args, args, bytes);
+	double_note_launch(c->stream);
 	cudaError_t rc = double_queue_copy(c->stream, run_launch, l, whole);
 	free(l);
 	return rc;

@@ -1,5 +1,8 @@
 #include "tests/unit/agent/trainee.h"
 
+#include "agent/engine/optim/scaler.h"
+
+#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -106,6 +109,8 @@ static int open_optim(struct trainee *t, struct err *e)
 		.store = pipeline_store(t->engine),
 		.job = &t->job,
 		.spill_dir = ".",
+		.device_world = pipeline_device_world(t->engine),
+		.numbers = pipeline_numbers(t->engine),
 	};
 	if (optim_open(&o, &t->optim, e))
 		return -1;
@@ -258,6 +263,39 @@ int trainee_step(struct trainee *t, int step, double *loss, double *norm, struct
 	t->failed = passes(t, &b, loss, e) ||
 		    (t->server ? step_server(t, step, loss, norm, e)
 			       : step_optim(t, step, b.loss_scale, norm, e));
+	return t->failed ? -1 : 0;
+}
+
+void trainee_late(struct trainee *t)
+{
+	struct scaler s;
+	optim_scaler_init(&s, &t->job);
+	optim_queue_open(t->optim, &s, t->view.global_tokens, pipeline_numbers_read(t->engine));
+}
+
+int trainee_settle(struct trainee *t, double *loss, double *norm, struct err *e)
+{
+	struct step_numbers n;
+	*loss = *norm = NAN;
+	if (!t->pending)
+		return 0;
+	t->pending = false;
+	if (optim_queue_read(t->optim, &n, e))
+		return -1;
+	pipeline_loss_added(t->engine, &n, loss);
+	*norm = n.norm;
+	return 0;
+}
+
+int trainee_step_late(struct trainee *t, int step, double *loss, double *norm, struct err *e)
+{
+	struct engine_batch b = batch_of(t, step);
+	b.scaled = true;
+	trainee_read(t, step);
+	t->failed = pipeline_passes(t->engine, &b, e) || trainee_settle(t, loss, norm, e) ||
+		    optim_queue_step(t->optim, pipeline_losses_there(t->engine), step, e) ||
+		    param_store_sync_params(pipeline_store(t->engine), step + 1, e);
+	t->pending = !t->failed;
 	return t->failed ? -1 : 0;
 }
 

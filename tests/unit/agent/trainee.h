@@ -20,6 +20,7 @@ struct trainee {
 	struct optim *optim;
 	struct param_server *server; /* NULL: gradients are all-reduced; otherwise optim is NULL */
 	struct train_state state;    /* what a checkpoint holds of the trainee */
+	bool pending;                /* trainee_settle has a step to wait for */
 	bool failed;                 /* a step has failed */
 	int from;                    /* steps completed before its checkpoint; 0: no checkpoint */
 	/* sequences of this dp rank per step; its first one in the global batch */
@@ -56,6 +57,12 @@ extern int trainee_device;
 void trainee_read(struct trainee *t, int step);
 /* Performs forward, backward and update. */
 int trainee_step(struct trainee *t, int step, double *loss, double *norm, struct err *e);
+/* trainee_step in the trainer's way on a device (agent/engine/train/late.c): loss and norm are those
+ * of the step before (NaN: there is none), and trainee_settle gives the last one's. trainee_late comes
+ * before. */
+void trainee_late(struct trainee *t);
+int trainee_step_late(struct trainee *t, int step, double *loss, double *norm, struct err *e);
+int trainee_settle(struct trainee *t, double *loss, double *norm, struct err *e);
 /* Computes only the loss of step `step`'s batch. */
 int trainee_eval(struct trainee *t, int step, double *loss, struct err *e);
 

@@ -274,7 +274,9 @@ static void copies_on_the_host_are_complete_when_they_return(void **state)
 	assert_true(backend_on_host(k) && !backend_stream(k));
 	backend_put(k, p, text, sizeof text);
 	backend_copy(k, p + sizeof text, p, sizeof text);
-	backend_side_wait(k, backend_side_copy(k, host, p + sizeof text, sizeof text));
+	uint64_t copied = backend_side_copy(k, host, p + sizeof text, sizeof text);
+	backend_side_wait(k, copied);
+	assert_int_equal(backend_side_await(k, copied, NULL), 0);
 	assert_string_equal(host, text);
 	backend_zero(k, p, sizeof text);
 	assert_int_equal(backend_get(k, back, p, sizeof back, NULL), 0);
