@@ -344,6 +344,11 @@ void comm_stream(struct comm *c, void *stream);
  * operation, and leave the others to computation. 0: as many as the library likes, which is also
  * the initial value. Equal on all ranks; only a device's library follows it. */
 void comm_processors(struct comm *c, int most);
+/* Lets the device's library read and write this memory of the device without copies of its own, in
+ * operations of c and until c is closed; the memory must remain until then. Not collective, but all
+ * ranks should do it. Does nothing on other backends, and for NULL or no bytes. Operations work
+ * after a failure too. */
+int comm_register(struct comm *c, void *memory, size_t bytes, struct err *e);
 /* Waits until all operations of the group that were called and waited for are complete. On host
  * memory they always are. */
 int comm_sync(struct comm *c, struct err *e);

@@ -95,6 +95,12 @@ struct device_collectives {
 	int (*split)(struct device_comm *parent, int color, int key,
 		     const struct device_comm_options *opt, struct device_comm **out,
 		     struct err *e);
+	/* Optional, both: lets operations read and write the memory without copies, until
+	 * `deregister`, which precedes the close unless that ends operations. *handle NULL: the
+	 * library has no such function. */
+	int (*register_memory)(struct device_comm *dc, void *memory, size_t bytes, void **handle,
+			       struct err *e);
+	void (*deregister)(struct device_comm *dc, void *handle);
 	/* Begins: queues the operation on the stream. Reductions have the library's own order. */
 	int (*queue)(struct device_comm *dc, const struct op *op, void *stream, struct err *e);
 	/* 1: what was begun has completed and nothing has failed since; 0: not yet; -1: it failed,

@@ -390,6 +390,13 @@ int comm_on_device(struct comm *c, const struct comm_device_options *opt, const 
 	return 0;
 }
 
+int comm_register(struct comm *c, void *memory, size_t bytes, struct err *e)
+{
+	if (!c->device_group || !c->device_group->native || !memory || !bytes)
+		return 0;
+	return comm_native_register(c, memory, bytes, e);
+}
+
 void comm_processors(struct comm *c, int most)
 {
 	if (c->device_group)

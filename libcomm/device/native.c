@@ -231,6 +231,43 @@ int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, 
 	return rc;
 }
 
+/* --- Registered memory --- */
+
+int comm_native_register(struct comm *c, void *memory, size_t bytes, struct err *e)
+{
+	struct native *n = c->device_group->native;
+	const struct device_collectives *library = comm_native_library(c);
+	struct native_memory *m = library->register_memory ? calloc(1, sizeof *m) : NULL;
+	if (!m)
+		return library->register_memory
+			       ? err_set(e, ERR_NOMEM, "no memory to register a buffer")
+			       : 0;
+	comm_native_lock(c);
+	int rc = n->dc ? library->register_memory(n->dc, memory, bytes, &m->handle, e)
+		       : comm_world_error(c->world, e);
+	if (rc == 0 && m->handle) {
+		m->next = n->registered;
+		n->registered = m;
+		m = NULL;
+	}
+	comm_native_unlock(c);
+	free(m);
+	return rc;
+}
+
+/* The watcher has ended. A communicator that was ended has forgotten its memory. */
+static void deregister_all(struct comm *c)
+{
+	struct native *n = c->device_group->native;
+	while (n->registered) {
+		struct native_memory *m = n->registered;
+		n->registered = m->next;
+		if (n->dc)
+			comm_native_library(c)->deregister(n->dc, m->handle);
+		free(m);
+	}
+}
+
 /* --- Opening and closing --- */
 
 static bool someone_is_gone(struct comm *c, struct err *e)
@@ -387,6 +424,7 @@ void comm_native_close(struct comm *c)
 		comm_native_unlock(c);
 		pthread_join(n->thread, NULL);
 	}
+	deregister_all(c);
 	comm_native_end_library(c);
 	if (n->stream)
 		d->api->stream_close(d->device, n->stream);

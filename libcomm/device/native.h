@@ -26,6 +26,11 @@ struct native_flight { /* an operation that is not known to be done */
 	bool *with;    /* by rank: the operation needs it */
 };
 
+struct native_memory { /* that the library has registered */
+	struct native_memory *next;
+	void *handle;
+};
+
 struct native {                 /* under the group's lock */
 	struct device_comm *dc; /* NULL: ended */
 	void *stream;
@@ -33,6 +38,7 @@ struct native {                 /* under the group's lock */
 	struct native_flight flight[FLIGHTS]; /* a ring */
 	int first, count;
 	bool *with; /* FLIGHTS rows */
+	struct native_memory *registered;
 	pthread_t thread;
 	pthread_cond_t change;
 	bool watched, leave;

@@ -443,6 +443,31 @@ static void destroyed_early(struct pair *p)
 	ncclCommDestroy(p->comm[0]);
 }
 
+static void registered_at_the_end(struct pair *p)
+{
+	void *handle;
+	settle_pair(p);
+	cudaSetDevice(0);
+	ncclCommRegister(p->comm[0], p->data[0], COUNT * sizeof(float), &handle);
+	for (int r = 0; r < 2; r++) {
+		cudaSetDevice(r);
+		ncclCommFinalize(p->comm[r]);
+	}
+	settle_pair(p);
+	cudaSetDevice(0);
+	ncclCommDestroy(p->comm[0]);
+}
+
+static void freed_while_registered(struct pair *p)
+{
+	void *handle;
+	settle_pair(p);
+	cudaSetDevice(0);
+	ncclCommRegister(p->comm[0], p->data[0], COUNT * sizeof(float), &handle);
+	cudaFree(p->data[0]);
+	ncclCommDeregister(p->comm[0], handle);
+}
+
 static void split_while_busy(struct pair *p)
 {
 	ncclConfig_t config = pair_config("part");
@@ -533,6 +558,8 @@ static const struct misuse {
 	{ not_begun, "without ncclGroupStart" },
 	{ other_device, "of device 1 is used on device 0" },
 	{ destroyed_early, "before the end of ncclCommFinalize" },
+	{ registered_at_the_end, "with registered memory" },
+	{ freed_while_registered, "what is deregistered" },
 	{ split_while_busy, "operations are outstanding" },
 	{ low_priority, "a stream of priority 0" },
 	{ captured_on_one_rank, "collective 1 is in a graph on rank 0 only" },

@@ -165,6 +165,12 @@ int comm_all_reduce_start(struct comm *c, const void *in, void *out, size_t coun
 	return comm_all_reduce(c, in, out, count, type, redop, e);
 }
 
+int comm_register(struct comm *c, void *memory, size_t bytes, struct err *e)
+{
+	(void)c, (void)memory, (void)bytes, (void)e;
+	return 0;
+}
+
 /* For tied tables, which are not here. */
 int comm_all_gather(struct comm *c, const void *in, void *out, size_t count, enum comm_type type,
 		    struct err *e)

@@ -1,6 +1,7 @@
 #include "agent/engine/parallel/param_store_inner.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/spill.h"
 
 #include <stdlib.h>
@@ -58,6 +59,21 @@ static void *alloc_buffer(struct param_store *s, const char *what, int64_t eleme
 	return p;
 }
 
+/* Tells the groups' library of memory that it reads and writes, so that it needs no copies. It
+ * works without. */
+static void register_buffer(struct param_store *s, const struct replica_groups *r, void *memory,
+			    size_t bytes)
+{
+	struct comm *groups[] = { r->shard, r->copies };
+	struct err why = ERR_INIT;
+	for (int i = 0; i < 2 && !s->unregistered; i++)
+		s->unregistered = groups[i] && comm_register(groups[i], memory, bytes, &why);
+	if (why.code)
+		log_info("parameters and gradients are copied inside the library of collectives, "
+			 "which cannot register their memory: %s",
+			 why.text);
+}
+
 static int open_masters(struct param_store *s, const char *spill_dir, struct err *e)
 {
 	if (s->width == sizeof(float))
@@ -104,6 +120,8 @@ static int open_pool(struct param_store *s, struct unit_buffers *p, const char *
 		};
 		if (!p->slots[p->n].data)
 			return -1;
+		register_buffer(s, &s->replicas[zero_class(kind)], p->slots[p->n].data,
+				(size_t)most * width);
 	}
 	return 0;
 }
@@ -140,6 +158,10 @@ static int open_memory(struct param_store *s, const struct param_store_options *
 	if (!s->grads || open_masters(s, opt->spill_dir, e) ||
 	    (!opt->owned_only && open_pools(s, e)))
 		return -1;
+	for (int i = 0; i < ZERO_CLASSES; i++) {
+		register_buffer(s, &s->replicas[i], s->params, (size_t)params * s->width);
+		register_buffer(s, &s->replicas[i], s->grads, (size_t)grads * sizeof *s->grads);
+	}
 	return 0;
 }
 

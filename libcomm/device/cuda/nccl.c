@@ -4,6 +4,7 @@
 #include "libcomm/device/cuda/cuda.h"
 
 #include <nccl.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,10 @@ static struct nccl {
 #define FIELD(f) __typeof__(&nccl##f) f;
 	FUNCTIONS(FIELD)
 #undef FIELD
+	/* from 2.19 on, also if the header is older */
+	ncclResult_t (*CommRegister)(const ncclComm_t comm, void *memory, size_t bytes,
+				     void **handle);
+	ncclResult_t (*CommDeregister)(const ncclComm_t comm, void *handle);
 } nccl;
 
 struct device_comm {
@@ -35,6 +40,8 @@ static const struct library_symbol symbols[] = {
 #define SYMBOL(f) LIBRARY_NEEDS(nccl, f, "nccl" #f),
 	FUNCTIONS(SYMBOL)
 #undef SYMBOL
+		{ "ncclCommRegister", offsetof(struct nccl, CommRegister), true },
+	{ "ncclCommDeregister", offsetof(struct nccl, CommDeregister), true },
 };
 
 static int check_version(struct err *e)
@@ -187,6 +194,26 @@ static void nccl_close(struct device_comm *dc)
 		cudaFree(dc->byte);
 	}
 	free(dc);
+}
+
+/* --- Memory --- */
+
+static int nccl_register(struct device_comm *dc, void *memory, size_t bytes, void **handle,
+			 struct err *e)
+{
+	*handle = NULL;
+	if (!nccl.CommRegister || !nccl.CommDeregister)
+		return 0;
+	return cuda_use(&dc->device, e)
+		       ? -1
+		       : check_result(nccl.CommRegister(dc->comm, memory, bytes, handle), dc,
+				      "registering memory", e);
+}
+
+static void nccl_deregister(struct device_comm *dc, void *handle)
+{
+	if (cuda_use(&dc->device, NULL) == 0)
+		nccl.CommDeregister(dc->comm, handle);
 }
 
 /* --- Operations --- */
@@ -386,6 +413,8 @@ const struct device_collectives cuda_nccl = {
 	.new_key = nccl_new_key,
 	.open = nccl_open,
 	.split = nccl_split,
+	.register_memory = nccl_register,
+	.deregister = nccl_deregister,
 	.queue = nccl_queue,
 	.ready = nccl_ready,
 	.finish = nccl_finish,

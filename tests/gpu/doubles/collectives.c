@@ -39,6 +39,12 @@ struct area { /* a communicator, shared by its ranks */
 	} split[SPLITS][RANKS];
 };
 
+struct registered {
+	struct registered *next;
+	const char *at;
+	size_t bytes;
+};
+
 struct ncclComm {
 	struct area *area;
 	int ranks, rank, device;
@@ -51,7 +57,8 @@ struct ncclComm {
 	_Atomic int open;       /* steps on streams */
 	_Atomic int recorded;   /* calls in graphs that exist */
 	uint32_t queued, ended; /* groups of calls */
-	ncclComm_t child;       /* of a split in progress */
+	struct registered *memory;
+	ncclComm_t child; /* of a split in progress */
 	bool splitting;
 	int color, key;
 };
@@ -100,6 +107,7 @@ static struct { /* the communicators of this process, in the order of their maki
 	} list[AREAS];
 } given;
 
+static _Atomic int registered, buffers, buffers_registered;
 static _Atomic int open_comms;
 static _Atomic enum double_fault fault;
 static _Thread_local struct {
@@ -156,6 +164,17 @@ int double_comm_processors(const char *name)
 		if (!strcmp(given.list[i].name, name))
 			return given.list[i].processors;
 	return -1;
+}
+
+int double_registered(void)
+{
+	return registered;
+}
+
+void double_count_buffers(int *all, int *with)
+{
+	*all = buffers;
+	*with = buffers_registered;
 }
 
 int double_open_comms(void)
@@ -395,6 +414,15 @@ static void check_stream(cudaStream_t stream)
 			      greatest);
 }
 
+static void count_buffer(const struct ncclComm *c, const void *at)
+{
+	const struct registered *m = c->memory;
+	while (m && ((const char *)at < m->at || (const char *)at >= m->at + m->bytes))
+		m = m->next;
+	buffers += at != NULL;
+	buffers_registered += m != NULL;
+}
+
 static ncclResult_t enter(ncclComm_t c, cudaStream_t stream, const char *who, struct call call)
 {
 	check_comm(c, who);
@@ -412,6 +440,8 @@ static ncclResult_t enter(ncclComm_t c, cudaStream_t stream, const char *who, st
 		return ncclSystemError;
 	if (!call.count)
 		return ncclSuccess;
+	count_buffer(c, call.in);
+	count_buffer(c, call.out);
 	building.comm = c;
 	building.stream = stream;
 	building.part[building.count++] = (struct part){ .call = call };
@@ -706,6 +736,36 @@ ncclResult_t ncclCommUserRank(const ncclComm_t c, int *rank)
 	return ncclSuccess;
 }
 
+ncclResult_t ncclCommRegister(const ncclComm_t c, void *memory, size_t bytes, void **handle)
+{
+	check_comm(c, "ncclCommRegister");
+	double_check_memory("what is registered", memory, bytes);
+	if (fault == DOUBLE_NO_MEMORY)
+		return ncclSystemError;
+	struct registered *m = malloc(sizeof *m);
+	*m = (struct registered){ c->memory, memory, bytes };
+	c->memory = m;
+	registered++;
+	*handle = m;
+	return ncclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t c, void *handle)
+{
+	struct registered **m = &c->memory, *gone = handle;
+	if (c->over)
+		double_misuse("ncclCommDeregister after the communicator's end");
+	while (*m && *m != gone)
+		m = &(*m)->next;
+	if (!*m)
+		double_misuse("ncclCommDeregister of memory that is not registered");
+	double_check_memory("what is deregistered", gone->at, gone->bytes);
+	*m = gone->next;
+	free(gone);
+	registered--;
+	return ncclSuccess;
+}
+
 ncclResult_t ncclCommFinalize(ncclComm_t c)
 {
 	check_comm(c, "ncclCommFinalize");
@@ -719,6 +779,12 @@ ncclResult_t ncclCommFinalize(ncclComm_t c)
 
 static void end(ncclComm_t c)
 {
+	while (c->memory) {
+		struct registered *m = c->memory;
+		c->memory = m->next;
+		free(m);
+		registered--;
+	}
 	c->over = true;
 	open_comms--;
 }
@@ -730,6 +796,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t c)
 		double_misuse("ncclCommDestroy while a graph has %d of the communicator's calls: "
 			      "it waits for the graph's end",
 			      c->recorded);
+	if (c->memory)
+		double_misuse("ncclCommDestroy of a communicator with registered memory");
 	if (!c->quiet)
 		double_misuse("ncclCommDestroy before the end of ncclCommFinalize: it may wait for "
 			      "other ranks");

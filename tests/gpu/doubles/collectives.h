@@ -13,6 +13,8 @@
  *   - A split has no outstanding operation, and shares its parent's resources.
  *   - Communicators have names, if NCCL has them, and operations are on streams of the highest
  *     priority. NCCL does not ask for that, but advises it.
+ *   - Registered memory is in one buffer of the device, and is still there when it is deregistered,
+ *     which is before ncclCommDestroy.
  *   - ncclCommDestroy comes after a finalization that is complete, which needs all ranks to call it.
  *   - Calls can be captured. Then all ranks capture them, and launch the same graphs. The operations of
  *     a communicator run in the order of their launches because streams and events say so.
@@ -38,6 +40,7 @@ enum double_fault {
 	DOUBLE_NEVER_READY, /* communicators of this rank never become ready */
 	DOUBLE_ASYNC_ERROR, /* ncclRemoteError is reported, "the cable is out" */
 	DOUBLE_REFUSES,     /* operations return ncclSystemError, inside their group */
+	DOUBLE_NO_MEMORY,   /* memory cannot be registered */
 	DOUBLE_TOO_OLD,     /* the version before the oldest one that nccl.c accepts */
 };
 
@@ -46,6 +49,11 @@ void double_set_fault(enum double_fault fault);
 /* At most so many operations are resident on this process's device from now on. 0: no limit. Call it
  * before the first operation. */
 void double_set_residency(int kernels);
+/* The buffers that are registered now in this process, with each communicator. */
+int double_registered(void);
+/* Of the calls so far, the buffers that operations read or wrote, and how many of them were registered
+ * with the communicator. */
+void double_count_buffers(int *all, int *registered);
 /* The number of open communicators of this process. */
 int double_open_comms(void);
 /* The limit of processors (CTAs) that the communicator of this name was given. 0: none; -1: there has
