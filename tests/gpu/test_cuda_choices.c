@@ -459,7 +459,7 @@ static void groups_of_experts_are_not_measured(void **state)
 	char *x = backend_alloc(s.k, BYTES), *y = backend_alloc(s.k, BYTES);
 	for (int at = 0; at < BYTES; at += CELLS * 2)
 		put_numbers(s.k, x + at, 3);
-	backend_ops(s.k)->grouped_fwd(s.k, y, x, s.w, 64, rows, 1, 8, 8);
+	backend_ops(s.k)->grouped_fwd(s.k, y, x, s.w, 64, rows, 0, 1, 8, 8);
 	assert_int_equal(backend_sync(s.k, NULL), 0);
 	assert_int_equal(double_blas.runs, 1);
 	backend_close(s.k);
