@@ -411,6 +411,7 @@ help:
 	@echo 'make check-comm       every cell of the collectives conformance test: hours; SWEEP=20 runs 20 times as many as make check'
 	@echo 'make check-faults     every fault test, the large ones too, then FAULT_RUNS=50 runs with random faults here and in Slurm'
 	@echo 'make check-proxy      runs behind a proxy that drops, repeats, delays and changes bytes: PROXY_RUNS=500 of each kind'
+	@echo 'make spills           compile the kernels for five architectures and report their registers; fails if one spills'
 	@echo 'make check-gpu        check and measure the GPU of this machine and write a report; needs only CUDA, gcc and python3'
 	@echo 'make fuzz             every parser of untrusted input under libFuzzer, FUZZ_SECONDS=60 each'
 	@echo 'make format           format the C and CUDA sources (clang-format 14)'

@@ -135,6 +135,9 @@ static int check_gpu(struct preflight *p, struct err *e)
 	/* The plan orders GPUs by PCI address, as the driver's tools do. By default CUDA orders
 	 * them by speed. */
 	setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+	/* Kernels of all communicators come to the device in the order of their launches, which is
+	 * one order on all ranks (libcomm/comm.h). It is off by default. */
+	setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
 	int rc;
 	for (double until = clock_s() + PATIENCE;
 	     (rc = check_gpu_once(p, clock_s() >= until, e)) > 0;)

@@ -25,10 +25,10 @@ struct preflight {
 
 /*
  * Call before CUDA is initialized, because it sets CUDA_DEVICE_ORDER so that CUDA numbers devices
- * as the plan does. ERR_DEVICE: the device must not be used. ERR_NOTFOUND: there is no such
- * device. ERR_NOFIT: too little memory is free, even after some seconds in which a process that has
- * just ended could release its own. Without NVIDIA's management library it logs a warning and
- * checks nothing.
+ * as the plan does, and NCCL_LAUNCH_ORDER_IMPLICIT = 1 unless the user has set it. ERR_DEVICE: the
+ * device must not be used. ERR_NOTFOUND: there is no such device. ERR_NOFIT: too little memory is
+ * free, even after some seconds in which a process that has just ended could release its own.
+ * Without NVIDIA's management library it logs a warning and checks nothing.
  */
 int agent_preflight(struct preflight *p, struct err *e);
 

@@ -9,7 +9,7 @@
  *     metrics.<n>.jsonl and so on: earlier parts of these files (base/segments.h)
  *     logs/<node>-<rank>.log  logs/launch-<generation>.log  logs/hosts-<generation>
  *     logs/slurm-<id>.out  logs/guard.log  .pmix/
- *     preflight.json  copied  state.json  control  tensorboard/events.out.tfevents.*
+ *     preflight.json  copied  choices  state.json  control  tensorboard/events.out.tfevents.*
  *     trace/gen-<generation>/comm-<rank>.json
  *     trace/gen-<generation>/timeline-<rank>.json
  *     trace/gen-<generation>/stacks-<rank>.txt
@@ -43,6 +43,8 @@ enum { RUN_PATH = PATH_MAX + 320 };
 #define RUN_STATE       "state.json"
 #define RUN_CONTROL     "control"
 #define RUN_TENSORBOARD "tensorboard"
+/* The algorithms that the run chose by measurement (base/choices.h). */
+#define RUN_CHOICES "choices"
 /* It exists once a checkpoint was copied to checkpoint.remote. */
 #define RUN_COPIED "copied"
 

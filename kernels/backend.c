@@ -1,6 +1,8 @@
 /* The table of backends, and opening one. */
 #include "kernels/backend.h"
 
+#include "base/choices.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -60,6 +62,9 @@ static int open_cuda(struct backend *k, const char *storage, int device, struct 
 		return err_set(e, ERR_USAGE,
 			       "backend cuda:%s: cuda has no such storage type; use bf16 or fp16",
 			       storage);
+	k->choices = choices_open();
+	if (!k->choices)
+		return err_set(e, ERR_NOMEM, "backend cuda: no memory; close other programs");
 	if (backend_cuda_open(k, storage, device, e))
 		return -1;
 	backend_fill_shared(&k->ops, false);
@@ -119,9 +124,15 @@ void backend_close(struct backend *k)
 	backend_free_all(k);
 	if (k->device)
 		k->device->close(k);
+	choices_close(k->choices);
 	if (k->scratch)
 		munmap(k->scratch, (size_t)k->threads * BACKEND_SCRATCH);
 	free(k);
+}
+
+struct choices *backend_choices(struct backend *k)
+{
+	return k->choices;
 }
 
 const struct ops *backend_ops(const struct backend *k)

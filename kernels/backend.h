@@ -62,6 +62,7 @@ struct backend {
 	size_t bytes, peak;                  /* allocated now, and at most */
 	struct low_precision *low_precision; /* NULL: the storage type is the backend's own */
 	const struct backend_device *device; /* NULL: the host */
+	struct choices *choices;             /* NULL: the host */
 	void *state;                         /* of the device's backend */
 };
 
@@ -95,7 +96,7 @@ void backend_fill_shared(struct ops *o, bool host);
 void backend_fill_fp32(struct ops *o, const struct ops *fp32);
 
 /* Opens cuda from libmuster-cuda.so, which exports a cuda_open_fn under the name muster_cuda_open.
- * It sets k's table of ops, element, device, state and isa. size is that of struct backend, which
+ * It sets k's table of ops, element, device, state and isa, and the machine of k->choices. size is that of struct backend, which
  * the program and the library must agree on. storage: NULL (fp32), "bf16" or "fp16". */
 typedef int cuda_open_fn(struct backend *k, size_t size, const char *storage, int device,
 			 struct err *e);

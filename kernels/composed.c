@@ -59,14 +59,14 @@ void backend_composed_grouped_bwd_input(struct backend *k, void *dx, const void 
 
 void backend_composed_grouped_bwd_weight(struct backend *k, float *dw, int64_t stride,
 					 const void *dy, const void *x, const int64_t *rows,
-					 int groups, int64_t in, int64_t out)
+					 int groups, int64_t in, int64_t out, bool add)
 {
 	int64_t at = 0;
 	for (int i = 0; i < groups; at += rows[i++])
-		if (rows[i])
+		if (rows[i] || !add)
 			k->ops.linear_bwd_weight(k, fp32_element(k, dw, i * stride), NULL,
 						 element(k, dy, at * out), element(k, x, at * in),
-						 rows[i], in, out);
+						 rows[i], in, out, add);
 }
 
 /* --- Cross-entropy: its three steps over a few rows at a time ----------------------------- */

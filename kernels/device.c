@@ -1,5 +1,6 @@
 /* Loads the CUDA backend's library, which is built apart since not every machine has CUDA. */
 #include "kernels/backend.h"
+#include "kernels/chip.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -58,4 +59,24 @@ int backend_cuda_open(struct backend *k, const char *storage, int device, struct
 		return -1;
 	memcpy(&open, &at, sizeof open);
 	return open(k, sizeof *k, storage, device, e);
+}
+
+int backend_cuda_count(int *count, struct err *e)
+{
+	void *at;
+	cuda_count_fn *ask;
+	if (backend_cuda_symbol("muster_cuda_count", &at, e))
+		return -1;
+	memcpy(&ask, &at, sizeof ask);
+	return ask(count, e);
+}
+
+int backend_cuda_chip(int device, struct backend_chip *out, struct err *e)
+{
+	void *at;
+	cuda_chip_fn *ask;
+	if (backend_cuda_symbol("muster_cuda_chip", &at, e))
+		return -1;
+	memcpy(&ask, &at, sizeof ask);
+	return ask(device, out, e);
 }

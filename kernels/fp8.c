@@ -59,23 +59,33 @@ static void update_largest(struct fp8_scale *s, float x)
 		s->largest = fabsf(x);
 }
 
-void backend_host_fp8_cast(struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
-			   const void *x, enum fp8 format, int64_t n, int64_t c)
+/* Casts with the scale as it is. Returns it with the largest magnitude, of which NaN's is the
+ * largest. */
+static struct fp8_scale cast_rows(struct backend *k, uint8_t *y, uint8_t *transposed,
+				  struct fp8_scale s, const void *x, enum fp8 format, int64_t n,
+				  int64_t c)
 {
 	float *row = backend_scratch(k, 0);
-	const double scale = (double)s->scale;
+	const double scale = (double)s.scale;
 	for (int64_t i = 0; i < n; i++) {
 		k->ops.storage_to_fp32(k, row, (const char *)x + (size_t)(i * c) * k->element, c);
 		for (int64_t j = 0; j < c; j++) {
 			double number_j = number(k, row, j);
 			uint8_t bits = encode(&formats[format], number_j * scale);
-			update_largest(s, (float)number_j);
+			update_largest(&s, (float)number_j);
 			if (y)
 				y[i * c + j] = bits;
 			if (transposed)
 				transposed[j * n + i] = bits;
 		}
 	}
+	return s;
+}
+
+void backend_host_fp8_cast(struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
+			   const void *x, enum fp8 format, int64_t n, int64_t c)
+{
+	*s = cast_rows(k, y, transposed, *s, x, format, n, c);
 }
 
 enum { CODES = 256 };
@@ -106,7 +116,7 @@ static void set_number(const struct backend *k, void *row, int64_t i, double x)
 
 void backend_host_fp8_product(struct backend *k, void *d, const struct fp8_tensor *left,
 			      const struct fp8_tensor *right, const void *bias, bool single,
-			      int64_t m, int64_t n, int64_t depth)
+			      bool add, int64_t m, int64_t n, int64_t depth)
 {
 	const size_t width = k->element == sizeof(double) ? sizeof(double) : sizeof(float);
 	char *row = backend_scratch(k, 0), *added = row + BACKEND_SCRATCH / 2;
@@ -117,7 +127,7 @@ void backend_host_fp8_product(struct backend *k, void *d, const struct fp8_tenso
 	if (bias)
 		k->ops.storage_to_fp32(k, (float *)(void *)added, bias, n);
 	for (int64_t i = 0; i < m; i++) {
-		const void *before = single ? (char *)d + (size_t)(i * n) * width : added;
+		const void *before = single && add ? (char *)d + (size_t)(i * n) * width : added;
 		for (int64_t j = 0; j < n; j++)
 			set_number(k, row, j,
 				   number(k, before, j) + dot(left, a, i, right, b, j, depth));
@@ -137,6 +147,16 @@ static float scale_of(float largest, enum fp8 format, int spare)
 	frexpf(formats[format].largest / largest, &e);
 	e -= 1 + spare;
 	return ldexpf(1, e > 100 ? 100 : e < -100 ? -100 : e);
+}
+
+void backend_host_fp8_cast_current(struct backend *k, uint8_t *y, uint8_t *transposed,
+				   struct fp8_scale *s, const void *x, enum fp8 format, int64_t n,
+				   int64_t c)
+{
+	bool fits = s->largest != 0 && isfinite(s->largest);
+	s->scale = fits ? scale_of(s->largest, format, 0) : 0;
+	s->inverse = fits ? 1 / s->scale : 0;
+	cast_rows(k, y, transposed, *s, x, format, n, c);
 }
 
 void backend_host_fp8_update_scales(struct backend *k, struct fp8_scale *s, int64_t n,

@@ -128,6 +128,8 @@ struct fp8_tensor {
 	const uint8_t *at;
 	const struct fp8_scale *scale;
 	enum fp8 format;
+	/* of the left operand: the product may be summed with fewer bits, for forward passes */
+	bool fast;
 };
 
 struct adamw_args {
@@ -231,6 +233,11 @@ size_t backend_width(const struct backend *k);
 /* Whether fp8 products are faster than others. Where they are not, the ops give the same results
  * slowly. */
 bool backend_fp8(const struct backend *k);
+
+/* What was measured of this device to choose between forms of an op (base/choices.h), in mode
+ * CHOICES_FIXED at first. The backend owns it. NULL on the host, which has one form of each op. */
+struct choices;
+struct choices *backend_choices(struct backend *k);
 
 /* Square matrix products of size n for about `seconds`: FLOP/s of the fastest one by the backend's
  * own BLAS, with the backend's threads. 0 when there is no memory for the matrices. */

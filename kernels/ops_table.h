@@ -36,13 +36,14 @@ OP(linear_fwd, STORED, OWN, (struct backend *k, void *y, const void *x, const vo
 /* dx[n,in] = dy[n,out] · w[out,in]. Sets dx. dx may be NULL: then nothing is done. */
 OP(linear_bwd_input, STORED, OWN, (struct backend *k, void *dx, const void *dy, const void *w,
 	int64_t n, int64_t in, int64_t out))
-/* dw[out,in] += dyᵀ · x. dbias[out] += column sums of dy; dbias may be NULL. */
+/* Sets dw[out,in] to dyᵀ · x, and dbias[out] to the column sums of dy; with `add`, adds to them.
+ * dbias may be NULL. What is set is not read before. This holds for `add` of each op. */
 OP(linear_bwd_weight, STORED, OWN, (struct backend *k, float *dw, float *dbias, const void *dy,
-	const void *x, int64_t n, int64_t in, int64_t out))
+	const void *x, int64_t n, int64_t in, int64_t out, bool add))
 /* linear_bwd_weight without a bias, where row i of dy begins at element i * row, row >= out. The
  * elements between the rows are not read. */
 OP(linear_bwd_weight_strided, STORED, OWN, (struct backend *k, float *dw, const void *dy, int64_t row,
-	const void *x, int64_t n, int64_t in, int64_t out))
+	const void *x, int64_t n, int64_t in, int64_t out, bool add))
 
 /* A product followed by GELU: pre[n,out] = x · wᵀ + bias, y = gelu(pre). bias may be NULL. Sets
  * both. */
@@ -55,13 +56,15 @@ OP(linear_gelu_bwd, STORED, COMPOSED, (struct backend *k, void *dpre, const void
 
 /* Grouped products: linear_fwd, linear_bwd_input and linear_bwd_weight of each group. Group i has
  * rows[i] rows of x and y, after those of group i - 1; its weights begin at element i * stride of w
- * and of dw. rows is in host memory. */
+ * and of dw. rows is in host memory. A group without rows has no y and dx; its dw is 0, unless
+ * `add`. */
 OP(grouped_fwd, STORED, COMPOSED, (struct backend *k, void *y, const void *x, const void *w,
 	int64_t stride, const int64_t *rows, int groups, int64_t in, int64_t out))
 OP(grouped_bwd_input, STORED, COMPOSED, (struct backend *k, void *dx, const void *dy, const void *w,
 	int64_t stride, const int64_t *rows, int groups, int64_t in, int64_t out))
 OP(grouped_bwd_weight, STORED, COMPOSED, (struct backend *k, float *dw, int64_t stride,
-	const void *dy, const void *x, const int64_t *rows, int groups, int64_t in, int64_t out))
+	const void *dy, const void *x, const int64_t *rows, int groups, int64_t in, int64_t out,
+	bool add))
 
 /* --- fp8 products ------------------------------------------------------------------------- */
 
@@ -69,13 +72,19 @@ OP(grouped_bwd_weight, STORED, COMPOSED, (struct backend *k, float *dw, int64_t 
  * both. Sets y and transposed. s->largest becomes the largest |x| if that is larger. */
 OP(fp8_cast, STORED, HOST, (struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
 	const void *x, enum fp8 format, int64_t n, int64_t c))
+/* Current scaling: sets s->scale and s->inverse to the largest power of 2 with which s->largest fits
+ * `format`, or both to 0 if s->largest is 0 or not finite: then infinities become NaN. Writes y and
+ * transposed as fp8_cast does. Changes nothing else of s. */
+OP(fp8_cast_current, STORED, HOST, (struct backend *k, uint8_t *y, uint8_t *transposed,
+	struct fp8_scale *s, const void *x, enum fp8 format, int64_t n, int64_t c))
 /* d[m,n] = left[m,depth] · right[n,depth]ᵀ + bias[n], summed in fp32. bias may be NULL. Sets d.
- * With `single`, d is fp32 and added to, and there is no bias. At most one of left and right is
- * e5m2. With transposed copies this is linear_fwd (x, w), linear_bwd_input (dy, wᵀ) and
+ * With `single`, d is fp32, is added to if `add`, and there is no bias. At most one of left and
+ * right is e5m2. left->fast permits tensor cores to keep fewer bits of the sums. With transposed
+ * copies this is linear_fwd (x, w), linear_bwd_input (dy, wᵀ) and
  * linear_bwd_weight (dyᵀ, xᵀ; single). */
 OP(fp8_product, STORED, HOST, (struct backend *k, void *d, const struct fp8_tensor *left,
-	const struct fp8_tensor *right, const void *bias, bool single, int64_t m, int64_t n,
-	int64_t depth))
+	const struct fp8_tensor *right, const void *bias, bool single, bool add, int64_t m,
+	int64_t n, int64_t depth))
 /* Updates n scales. Each becomes the largest power of 2 with which the largest |x| of the last
  * `steps` updates fits `format`, less `spare` powers. steps 1 uses the last update alone (current
  * scaling); up to FP8_SCALE_HISTORY of them are possible (delayed scaling). A scale stays as it is
@@ -91,16 +100,16 @@ OP(fp8_update_scales, FP32, HOST, (struct backend *k, struct fp8_scale *s, int64
 OP(layernorm_fwd, STORED, OWN, (struct backend *k, void *y, void *sum, float *mean, float *rstd,
 	const void *x, const void *r, const void *w, const void *bias, int64_t n, int64_t c, float eps))
 /* dx = gradient through the norm + dres. dres may be NULL, and may be dx. x is the norm's input
- * (sum). Sets dx; adds to dw and dbias. */
+ * (sum). Sets dx, dw and dbias; with `add`, adds to dw and dbias. */
 OP(layernorm_bwd, STORED, OWN, (struct backend *k, void *dx, float *dw, float *dbias, const void *dy,
 	const void *dres, const void *x, const float *mean, const float *rstd, const void *w,
-	int64_t n, int64_t c))
+	int64_t n, int64_t c, bool add))
 /* As layernorm_fwd and layernorm_bwd with y = input * rstd * w, rstd = 1/sqrt(mean(input²) +
  * eps). */
 OP(rmsnorm_fwd, STORED, OWN, (struct backend *k, void *y, void *sum, float *rstd, const void *x,
 	const void *r, const void *w, int64_t n, int64_t c, float eps))
 OP(rmsnorm_bwd, STORED, OWN, (struct backend *k, void *dx, float *dw, const void *dy, const void *dres,
-	const void *x, const float *rstd, const void *w, int64_t n, int64_t c))
+	const void *x, const float *rstd, const void *w, int64_t n, int64_t c, bool add))
 
 /* --- Activations -------------------------------------------------------------------------- */
 
@@ -235,8 +244,9 @@ OP(xent_loss, FP32, OWN, (struct backend *k, double *loss, const float *sum, con
 OP(add, STORED, OWN, (struct backend *k, void *y, const void *x, int64_t count))
 /* x[n,c] += bias[c] */
 OP(add_bias, STORED, OWN, (struct backend *k, void *x, const void *bias, int64_t n, int64_t c))
-/* out[c] += column sums of x[n,c] */
-OP(sum_rows, STORED, OWN, (struct backend *k, float *out, const void *x, int64_t n, int64_t c))
+/* Sets out[c] to the column sums of x[n,c]; with `add`, adds to it. */
+OP(sum_rows, STORED, OWN, (struct backend *k, float *out, const void *x, int64_t n, int64_t c,
+	bool add))
 /* y += x, both fp32. */
 OP(accumulate, FP32, OWN, (struct backend *k, float *y, const float *x, int64_t count))
 /* Converts from the storage type to fp32. Sets y. */

@@ -26,7 +26,6 @@ struct worker {
 	pthread_mutex_t lock;
 	pthread_cond_t work, finished;
 	struct comm_request *head, **tail;
-	int left;     /* requests that the thread has not finished */
 	bool started; /* the thread */
 	bool leave;
 	/* open: started, not waited for yet. Only the group's caller accesses it */
@@ -54,7 +53,6 @@ static void *worker_main(void *arg)
 	for (struct comm_request *r; (r = next_request(w));) {
 		r->rc = comm_group_run(w->c, &r->op, &r->err);
 		pthread_mutex_lock(&w->lock);
-		w->left--;
 		atomic_store_explicit(&r->done, true, memory_order_release);
 		pthread_cond_broadcast(&w->finished);
 		pthread_mutex_unlock(&w->lock);
@@ -164,23 +162,17 @@ static void free_request(struct comm_request *r)
 	free(r);
 }
 
-/* Whether the caller's thread issues the operation itself, so that collectives of all groups
- * reach the device's library in the order of the program, which is the same on every rank.
- * Threads of groups would issue them in any order, and the library's kernels that wait for each
- * other in two orders can fill the devices and never end. Messages need a thread: a receive is
- * started early, and its first use waits for the sender, which may wait for something that this
- * rank sends later. */
-static bool issued_by_caller(const struct comm *c, const struct op *op)
+/* Whether the caller's thread issues the operation itself, so that the operations of all groups
+ * reach the device's library in the order of the program. Threads of groups would issue them in any
+ * order, and the library's kernels that wait for each other in two orders can fill the devices and
+ * never end. */
+static bool issued_by_caller(const struct comm *c)
 {
-	return c->device_group && c->device_group->native && op->kind != OP_P2P;
+	return c->device_group && c->device_group->native;
 }
 
 static void issue(struct worker *w, struct comm_request *r)
 {
-	pthread_mutex_lock(&w->lock);
-	while (w->left)
-		pthread_cond_wait(&w->finished, &w->lock);
-	pthread_mutex_unlock(&w->lock);
 	r->rc = comm_group_run(w->c, &r->op, &r->err);
 	atomic_store_explicit(&r->done, true, memory_order_release);
 }
@@ -190,7 +182,6 @@ static void queue(struct worker *w, struct comm_request *r)
 	pthread_mutex_lock(&w->lock);
 	*w->tail = r;
 	w->tail = &r->next;
-	w->left++;
 	pthread_cond_signal(&w->work);
 	pthread_mutex_unlock(&w->lock);
 }
@@ -208,7 +199,7 @@ static struct comm_request *prepare(struct comm *c, const struct op *op, bool by
 int comm_async_start(struct comm *c, const struct op *op, struct comm_request **req, struct err *e)
 {
 	struct err why = ERR_INIT;
-	bool by_caller = issued_by_caller(c, op);
+	bool by_caller = issued_by_caller(c);
 	struct comm_request *r = prepare(c, op, by_caller, &why);
 	if (!r) {
 		comm_world_fail(c->world, &why); /* the other ranks would wait for this one */

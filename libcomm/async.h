@@ -1,5 +1,5 @@
 /* async — operations that run in the order of their starts: on the group's own thread, or, if
- * they are collectives of a device's library, queued there by the caller's thread. */
+ * a device's library runs them, queued there by the caller's thread. */
 #ifndef MUSTER_LIBCOMM_ASYNC_H
 #define MUSTER_LIBCOMM_ASYNC_H
 

@@ -253,11 +253,12 @@ struct comm_p2p {
 int comm_batch_send_recv(struct comm *c, const struct comm_p2p *ops, int n, struct err *e);
 
 /* Asynchronous forms. They run in the order of their starts on the group's own thread.
- * Collectives on device memory that the device's library runs ("nccl") are queued by the
- * caller's thread instead: so those of all groups reach the library in the program's order,
- * which all ranks must share. Such a collective waits until the thread has passed the group's
- * messages on, so a group of device memory has either collectives or messages under way.
- * Buffers belong to the operation until comm_wait; lists of counts are copied. Blocking
+ * Operations on device memory that the device's library runs ("nccl") are queued by the caller's
+ * thread instead: so those of all groups reach the library in the program's order. There must be
+ * one order of all operations, of all groups, that contains each rank's order; a message counts
+ * as one operation of two ranks. Otherwise operations that wait for each other may fill the
+ * devices. A start may wait for the other ranks of the operation when a group uses a connection
+ * for the first time. Buffers belong to the operation until comm_wait; lists of counts are copied. Blocking
  * operations of the group may not be called while a request is open. */
 int comm_all_reduce_start(struct comm *c, const void *in, void *out, size_t count,
 			  enum comm_type type, enum comm_op op, struct comm_request **req,
@@ -339,6 +340,10 @@ int comm_on_device(struct comm *c, const struct comm_device_options *opt, const 
 /* Sets the stream for the calls that follow. NULL: the device's default stream, which is the
  * initial one. A split group inherits its parent's. Not collective. */
 void comm_stream(struct comm *c, void *stream);
+/* The groups that are split from c from now on take at most so many of the device's processors in an
+ * operation, and leave the others to computation. 0: as many as the library likes, which is also
+ * the initial value. Equal on all ranks; only a device's library follows it. */
+void comm_processors(struct comm *c, int most);
 /* Waits until all operations of the group that were called and waited for are complete. On host
  * memory they always are. */
 int comm_sync(struct comm *c, struct err *e);

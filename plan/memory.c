@@ -27,6 +27,17 @@ static double immense(const struct job *job, const struct model_shape *m, const 
 	return bytes > TENSOR_MAX ? bytes / l->tp : 0;
 }
 
+/* The tensors of a layer that share one copy with other layers'. */
+static double work_of(const struct act_dims *d, int layer)
+{
+	double sum = 0;
+	for (int a = 0; a < ACTS; a++)
+		sum += activations_home(d, layer, false, (enum act)a) == ACT_SHARED
+			       ? (double)activations_bytes(d, (enum act)a)
+			       : 0;
+	return sum;
+}
+
 void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
 			  const struct layout *l, int tp_rank, bool split, struct memory_sizes *out)
 {
@@ -54,10 +65,9 @@ void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
 		s.layer[again] = (double)activations_layer_bytes(&d, layer, false);
 		s.first[again] = s.layer[again] - (double)activations_layer_bytes(&d, layer, true);
 	}
-	for (int a = 0; a < ACTS; a++)
-		s.work += activations_home(&d, 0, false, (enum act)a) == ACT_SHARED
-				  ? (double)activations_bytes(&d, (enum act)a)
-				  : 0;
+	for (int again = 0; again < 2; again++)
+		s.work[again] = work_of(&d, again ? 0 : 1);
+	s.copies = (double)activations_fp8_weights(&d);
 	for (int a = 0; a < SLOTS; a++) {
 		s.slot += (double)activations_slot_bytes(&d, &inner, (enum act_slot)a);
 		s.slot_last += (double)(activations_slot_bytes(&d, &last, (enum act_slot)a) -
@@ -134,14 +144,15 @@ double plan_memory_shared(const struct memory_sizes *s, const struct stage *chun
 {
 	double staged = 0, sum = s->scratch + s->kept_scratch;
 	bool last = false;
-	int again = 0;
+	int again = 0, layers = 0;
 	for (int i = 0; i < n; i++) {
+		layers += chunks[i].layer_hi - chunks[i].layer_lo;
 		staged = fmax(staged, largest(s, &chunks[i]));
 		last |= chunks[i].last;
 		again += memory_again(s, chunks[i].layer_lo, chunks[i].layer_hi);
 	}
-	double end = last ? s->scratch_last : 0, work = again ? s->work : 0;
-	return sum + (s->offload ? STAGED * staged : 0) +
+	double end = last ? s->scratch_last : 0, work = layers ? s->work[again > 0] : 0;
+	return sum + layers * s->copies + (s->offload ? STAGED * staged : 0) +
 	       (s->on_demand ? fmax(end, work) : end + work) +
 	       (again && s->kept_again ? s->kept : 0);
 }

@@ -21,7 +21,9 @@ struct memory_sizes {
 	double first[2];        /* how much less the first layer of a chunk has */
 	double slot, slot_last; /* the slot's own tensors; those of the last stage */
 	double slot_alone;      /* what a chunk has less that is the whole model */
-	double work;            /* shared by what recomputing layers write again */
+	/* the work home: of a rank without recomputing layers, and of one that has some */
+	double work[2];
+	double copies; /* 8-bit copies of a layer's weights */
 	/* includes tables of positions; what the rank with the last stage has in addition */
 	double scratch, scratch_last;
 	/* mixture of experts: what a layer keeps of a micro-batch, and scratch */

@@ -180,7 +180,7 @@ void plan_memory_program_sizes(const struct job *job, const struct model_shape *
 	for (int again = 0; again < 2 && d->split && !d->offload; again++)
 		s.freed[again] = s.layer[again] - half_bytes(d);
 	s.slot = s.slot_alone = p->messages * stream;
-	s.work = again_bytes(p, d, m, l);
+	s.work[1] = again_bytes(p, d, m, l);
 	s.scratch_last = logit_bytes(job, p, l) * (double)(d->n * d->vocab) +
 			 (d->sp ? width * (double)(d->n * d->c) : 0);
 	*out = s;

@@ -127,7 +127,7 @@ static void warn_guesses(struct plan *p, const struct cluster *c)
 {
 	for (int i = 0; i < c->n_kinds; i++) {
 		const struct node_kind *k = &c->kinds[i];
-		if (k->device_flops > 0 || k->measured)
+		if (k->device_flops > 0 || k->measured || k->chip)
 			continue;
 		plan_warn(
 			p,
@@ -165,7 +165,7 @@ static void warn_types_of(const struct job *job, struct plan *p, const struct no
 	if (plan_on_cpu(k) || k->device_flops <= 0)
 		return;
 	cost_machine_of(k, true, 1, &m);
-	if (!m.listed) {
+	if (!m.listed && !k->chip) {
 		plan_warn(
 			p,
 			"muster does not know %s: its products are taken to reach %.0f %% of its "

@@ -29,10 +29,12 @@ void topo_kind_free(struct node_kind *k)
 	free(k->nics);
 	free(k->links);
 	free(k->measured);
+	free(k->chip);
 	k->parts = NULL;
 	k->nics = NULL;
 	k->links = NULL;
 	k->measured = NULL;
+	k->chip = NULL;
 }
 
 void topo_cluster_free(struct cluster *c)

@@ -19,6 +19,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "topo/measured.h"
+#include "topo/measured_chip.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -92,7 +93,8 @@ struct node_kind {
 	struct topo_device *parts; /* [devices] */
 	struct topo_nic *nics;     /* [n_nics] */
 	int n_nics;
-	struct measured *measured; /* one allocation; NULL: not calibrated */
+	struct measured *measured;  /* one allocation; NULL: not calibrated */
+	struct measured_chip *chip; /* of GPUs, likewise */
 	/* [devices × devices]; row i holds the links of device i; the diagonal is LINK_SELF */
 	struct topo_link *links;
 	/* what the source does not contain, for people, such as "NVLinks, which this file

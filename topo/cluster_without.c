@@ -43,17 +43,19 @@ static bool copy_array(const void *from, size_t n, size_t size, void **out)
 static bool copy_kind(const struct node_kind *from, struct node_kind *out)
 {
 	size_t devices = (size_t)from->devices;
-	void *parts, *nics, *links, *measured;
+	void *parts, *nics, *links, *measured, *chip;
 	bool parts_ok = copy_array(from->parts, devices, sizeof *from->parts, &parts),
 	     nics_ok = copy_array(from->nics, (size_t)from->n_nics, sizeof *from->nics, &nics),
 	     links_ok = copy_array(from->links, devices * devices, sizeof *from->links, &links),
-	     measured_ok = copy_array(from->measured, 1, sizeof *from->measured, &measured);
+	     measured_ok = copy_array(from->measured, 1, sizeof *from->measured, &measured),
+	     chip_ok = copy_array(from->chip, 1, sizeof *from->chip, &chip);
 	*out = *from;
 	out->parts = parts;
 	out->nics = nics;
 	out->links = links;
 	out->measured = measured;
-	return parts_ok && nics_ok && links_ok && measured_ok;
+	out->chip = chip;
+	return parts_ok && nics_ok && links_ok && measured_ok && chip_ok;
 }
 
 /* Removes the node's devices that are gone from its kind, a copy. */

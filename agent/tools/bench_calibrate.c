@@ -1,3 +1,4 @@
+#include "agent/tools/bench_chip.h"
 #include "agent/tools/bench_exchange.h"
 #include "agent/tools/bench_ops.h"
 #include "agent/tools/rank_job.h"
@@ -11,13 +12,15 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 static const char page[] =
 	"muster bench calibrate — measure this machine for the planner\n"
 	"\n"
 	"SYNOPSIS\n"
-	"  muster bench calibrate [--ranks N] [--seconds S] [--quick] [FILE]\n"
+	"  muster bench calibrate [--device cpu|cuda] [--ranks N] [--seconds S] [--quick]\n"
+	"                         [--up-to N] [FILE]\n"
 	"\n"
 	"DESCRIPTION\n"
 	"  Measures the parts of a training step on this machine and stores the results. muster\n"
@@ -33,20 +36,37 @@ static const char page[] =
 	"                shared memory and over TCP, also with more ranks than cores; and the\n"
 	"                time that ranks lose when they wait for one another after equal work\n"
 	"\n"
-	"  This takes about a minute on two cores. Nothing else should run meanwhile.\n"
+	"  This takes about a minute on two cores. If the host has GPUs, they are measured too:\n"
+	"\n"
+	"    operations  the same ones on the first device of each model, in fp32, bf16 and\n"
+	"                fp16, and products of 8-bit numbers where these are faster; recorded\n"
+	"                calls are replayed over more memory than the caches hold, with random\n"
+	"                numbers\n"
+	"    copies      between the device's memory and the host's\n"
+	"    exchanges   of groups of 2, 4, … of the host's devices, all groups at once\n"
+	"\n"
+	"  A GPU's figures count on every node with that model, and a plan names those that\n"
+	"  were measured. A file holds one host and up to 8 models of GPUs; measuring the one\n"
+	"  keeps the others. Nothing else should run meanwhile.\n"
 	"\n"
 	"OPTIONS\n"
 	"  FILE         where to write (default: [launch] calibration's file, which is\n"
 	"               $XDG_CONFIG_HOME/muster/calibration.json or the same path in ~/.config)\n"
+	"  --device D   cpu: only the processors; cuda: only the GPUs, which must be there\n"
+	"               (default: the processors, and the GPUs if there are any)\n"
 	"  --ranks N    the largest number of agents that will run here at once, 2 to 256\n"
 	"               (default one per core, at least 8)\n"
 	"  --seconds S  time for each operation and size (default 0.03)\n"
 	"  --quick      measure small sizes only, and once; this takes some seconds and is enough\n"
 	"               for a first try, but predictions for larger models are then bad\n"
+	"  --up-to N    GPUs: measure only sizes whose largest array has at most N elements\n"
+	"               (default 67108864, with --quick 4194304); it takes about 85 bytes of the\n"
+	"               device's memory for each\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster bench calibrate\n"
 	"  muster bench calibrate --ranks 16 here.json\n"
+	"  muster bench calibrate --device cuda here.json\n"
 	"  muster plan job.ini launch.calibration=here.json\n"
 	"\n"
 	"EXIT STATUS\n"
@@ -60,7 +80,9 @@ enum { TURNS = 2 };
 struct settings {
 	int ranks;
 	double seconds;
-	bool quick;
+	bool quick, processors;
+	bool gpus, all;   /* all: GPUs are measured if there are any */
+	int64_t elements; /* 0: the default */
 	const char *file; /* NULL: the default file */
 };
 
@@ -206,6 +228,40 @@ static int all_exchanges(const struct settings *s, struct calibration *c, struct
 	return 0;
 }
 
+/* --- GPUs --- */
+
+enum { ELEMENTS = 64 << 20, QUICK_ELEMENTS = 4 << 20, ELEMENTS_LEAST = 8192 };
+
+static int measure_gpus(const struct settings *s, struct calibration *c, struct err *e)
+{
+	struct bench_chip *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE,
+				    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (b == MAP_FAILED)
+		return err_errno(e, ERR_NOMEM, "no memory to measure GPUs");
+	b->seconds = s->seconds;
+	b->elements = s->elements ? s->elements : s->quick ? QUICK_ELEMENTS : ELEMENTS;
+	int rc = bench_chip_run(b, e);
+	for (int i = 0; i < b->n && !rc; i++)
+		rc = calibration_add_chip(c, &b->chips[i], e);
+	munmap(b, sizeof *b);
+	return rc;
+}
+
+/* A host without GPUs has nothing to measure, unless they were asked for. */
+static int all_gpus(const struct settings *s, struct calibration *c, struct err *e)
+{
+	struct err why = ERR_INIT;
+	if (!s->gpus)
+		return 0;
+	if (s->all && bench_chip_look(&why)) {
+		if (why.code != ERR_NOTFOUND && why.code != ERR_UNSUPPORTED)
+			printf("GPUs are not measured: %s\n", why.text);
+		return 0;
+	}
+	printf("\n");
+	return measure_gpus(s, c, e);
+}
+
 /* --- The command line --- */
 
 static int calibrate(const struct settings *s)
@@ -219,8 +275,8 @@ static int calibrate(const struct settings *s)
 	struct settings mine = *s;
 	if (!mine.ranks)
 		mine.ranks = c.cores > RANK_JOB_MAX ? RANK_JOB_MAX : c.cores < 8 ? 8 : c.cores;
-	if (all_machines(&mine, &c, &e) || all_exchanges(&mine, &c, &e) ||
-	    calibration_save(&c, path, &e))
+	if ((s->processors && (all_machines(&mine, &c, &e) || all_exchanges(&mine, &c, &e))) ||
+	    all_gpus(&mine, &c, &e) || calibration_save(&c, path, &e))
 		return tool_fail(&tool_bench_calibrate, &e);
 	printf("\nwritten to %s after %.0f s\n", path, clock_s() - begun);
 	return TOOL_OK;
@@ -232,10 +288,12 @@ static int run_bench_calibrate(int argc, char **argv)
 		{ "ranks", required_argument, NULL, 'r' },
 		{ "seconds", required_argument, NULL, 's' },
 		{ "quick", no_argument, NULL, 'q' },
+		{ "device", required_argument, NULL, 'd' },
+		{ "up-to", required_argument, NULL, 'u' },
 		{ "help", no_argument, NULL, TOOL_HELP },
 		{ 0 },
 	};
-	struct settings s = { .seconds = 0.03 };
+	struct settings s = { .seconds = 0.03, .processors = true, .gpus = true, .all = true };
 	opterr = 0;
 	for (int c; (c = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
 		if (c == 'r')
@@ -244,6 +302,15 @@ static int run_bench_calibrate(int argc, char **argv)
 			s.seconds = atof(optarg);
 		else if (c == 'q')
 			s.quick = true;
+		else if (c == 'u')
+			s.elements = atoll(optarg) ? atoll(optarg) : -1;
+		else if (c == 'd' && !strcmp(optarg, "cpu"))
+			s.gpus = false;
+		else if (c == 'd' && !strcmp(optarg, "cuda"))
+			s.processors = s.all = false;
+		else if (c == 'd')
+			return tool_usage(&tool_bench_calibrate, "--device is cpu or cuda, not %s",
+					  optarg);
 		else
 			return tool_option(&tool_bench_calibrate, c, argv);
 	}
@@ -254,6 +321,8 @@ static int run_bench_calibrate(int argc, char **argv)
 	    !(s.seconds >= 1e-4 && s.seconds <= 60))
 		return tool_usage(&tool_bench_calibrate,
 				  "--ranks is 2 to %d, --seconds 0.0001 to 60", RANK_JOB_MAX);
+	if (s.elements && (s.elements < ELEMENTS_LEAST || s.elements > (int64_t)1 << 30))
+		return tool_usage(&tool_bench_calibrate, "--up-to is %d to 2^30", ELEMENTS_LEAST);
 	return calibrate(&s);
 }
 

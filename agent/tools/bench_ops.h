@@ -1,5 +1,5 @@
 /* bench_ops — times the kernels' operations as training calls them, for the measured machines of
- * plan/cost/measured.h. To measure an op, add its call and its row to the table of bench_ops.c. */
+ * plan/cost/measured.h. bench_rig.h has the calls. */
 #ifndef MUSTER_AGENT_TOOLS_BENCH_OPS_H
 #define MUSTER_AGENT_TOOLS_BENCH_OPS_H
 

@@ -116,9 +116,9 @@ static void linear_bwd_input(struct backend *k, void *dx, const void *dy, const 
 					      .c = dx });
 }
 
-/* Adds the sums over rows of columns j … j + w of x to out. */
+/* Sets out to the sums over rows of columns j … j + w of x, or adds them. */
 static void sum_strip(float *restrict out, const float *restrict x, int64_t n, int64_t c, int64_t j,
-		      int64_t w)
+		      int64_t w, bool add)
 {
 	double total[CPU_STRIP] = { 0 };
 	for (int64_t i0 = 0; i0 < n; i0 += CPU_RUN) {
@@ -130,18 +130,18 @@ static void sum_strip(float *restrict out, const float *restrict x, int64_t n, i
 			total[l] += (double)part[l];
 	}
 	for (int64_t l = 0; l < w; l++)
-		out[j + l] = (float)((double)out[j + l] + total[l]);
+		out[j + l] = (float)((add ? (double)out[j + l] : 0) + total[l]);
 }
 
-static void sum_rows(struct backend *k, float *out, const void *x, int64_t n, int64_t c)
+static void sum_rows(struct backend *k, float *out, const void *x, int64_t n, int64_t c, bool add)
 {
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * c))
 	for (int64_t j = 0; j < c; j += CPU_STRIP)
-		sum_strip(out, x, n, c, j, min_int64(CPU_STRIP, c - j));
+		sum_strip(out, x, n, c, j, min_int64(CPU_STRIP, c - j), add);
 }
 
 static void linear_bwd_weight_strided(struct backend *k, float *dw, const void *dy, int64_t row,
-				      const void *x, int64_t n, int64_t in, int64_t out)
+				      const void *x, int64_t n, int64_t in, int64_t out, bool add)
 {
 	product(k, &(struct product){ .ta = true,
 				      .m = out,
@@ -152,18 +152,18 @@ static void linear_bwd_weight_strided(struct backend *k, float *dw, const void *
 				      .b = x,
 				      .ldb = in,
 				      .c = dw,
-				      .add = true });
+				      .add = add });
 }
 
 static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const void *dy,
-			      const void *x, int64_t n, int64_t in, int64_t out)
+			      const void *x, int64_t n, int64_t in, int64_t out, bool add)
 {
-	linear_bwd_weight_strided(k, dw, dy, out, x, n, in, out);
+	linear_bwd_weight_strided(k, dw, dy, out, x, n, in, out, add);
 	if (dbias)
-		sum_rows(k, dbias, dy, n, out);
+		sum_rows(k, dbias, dy, n, out, add);
 }
 
-static void add(struct backend *k, void *yv, const void *xv, int64_t count)
+static void add_elements(struct backend *k, void *yv, const void *xv, int64_t count)
 {
 	float *y = yv;
 	const float *x = xv;
@@ -191,7 +191,7 @@ void CPU(linear)(struct ops *o)
 	o->linear_bwd_input = linear_bwd_input;
 	o->linear_bwd_weight = linear_bwd_weight;
 	o->linear_bwd_weight_strided = linear_bwd_weight_strided;
-	o->add = add;
+	o->add = add_elements;
 	o->add_bias = add_bias;
 	o->sum_rows = sum_rows;
 }

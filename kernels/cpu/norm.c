@@ -106,6 +106,7 @@ struct sums {
 	float *dw, *dbias;
 	const float *dy, *x, *mean, *rstd;
 	int64_t n, c;
+	bool add;
 };
 
 /* Sums rows i0 … i1 of a strip in float. */
@@ -135,9 +136,9 @@ static void strip(const struct sums *s, int64_t j, int64_t w)
 		}
 	}
 	for (int64_t l = 0; l < w; l++)
-		s->dw[j + l] = (float)((double)s->dw[j + l] + dw[l]);
+		s->dw[j + l] = (float)((s->add ? (double)s->dw[j + l] : 0) + dw[l]);
 	for (int64_t l = 0; l < (s->dbias ? w : 0); l++)
-		s->dbias[j + l] = (float)((double)s->dbias[j + l] + db[l]);
+		s->dbias[j + l] = (float)((s->add ? (double)s->dbias[j + l] : 0) + db[l]);
 }
 
 /* dres may be dx; dy and x may not. */
@@ -159,15 +160,16 @@ static void norm_bwd(struct backend *k, float *dx, const float *dres, const floa
 
 static void layernorm_bwd(struct backend *k, void *dx, float *dw, float *dbias, const void *dy,
 			  const void *dres, const void *x, const float *mean, const float *rstd,
-			  const void *w, int64_t n, int64_t c)
+			  const void *w, int64_t n, int64_t c, bool add)
 {
-	norm_bwd(k, dx, dres, w, &(struct sums){ dw, dbias, dy, x, mean, rstd, n, c });
+	norm_bwd(k, dx, dres, w, &(struct sums){ dw, dbias, dy, x, mean, rstd, n, c, add });
 }
 
 static void rmsnorm_bwd(struct backend *k, void *dx, float *dw, const void *dy, const void *dres,
-			const void *x, const float *rstd, const void *w, int64_t n, int64_t c)
+			const void *x, const float *rstd, const void *w, int64_t n, int64_t c,
+			bool add)
 {
-	norm_bwd(k, dx, dres, w, &(struct sums){ dw, NULL, dy, x, NULL, rstd, n, c });
+	norm_bwd(k, dx, dres, w, &(struct sums){ dw, NULL, dy, x, NULL, rstd, n, c, add });
 }
 
 void CPU(norm)(struct ops *o)

@@ -1,6 +1,7 @@
 /*
- * The ops of attention: the choice of kernels for a shape, the backward pass's data of each query,
- * and the merge of two results.
+ * Attention by muster's own kernels: the choice of kernels for a shape, the backward pass's data of
+ * each query, and the merge of two results. attention_choose.h has the choice between these and
+ * cuDNN's.
  *
  * The passes over rows of o (8 threads per row, 16 bytes each where rows allow) are bound by memory
  * bandwidth. That of the backward pass reads o and dout once; the merge reads two rows and writes
@@ -9,6 +10,7 @@
  * The backward pass keeps 16 bytes per query and head in the scratch, and splits its heads into
  * pieces that fit there. One group of heads that share a k/v head must fit (4 Mi queries).
  */
+#include "kernels/cuda/attention_choose.h"
 #include "kernels/cuda/attention_host.cuh"
 
 #include <math.h>
@@ -132,8 +134,8 @@ static bool tiles_fit(struct backend *k, const struct attention &a, const void *
 	       cuda_aligned(NULL, s->kv_row, 2);
 }
 
-static void attention_fwd(struct backend *k, void *o, float *lse, const void *q, const void *key,
-			  const void *v, const struct attn_shape *s)
+void attention_own_fwd(struct backend *k, void *o, float *lse, const void *q, const void *key,
+		       const void *v, const struct attn_shape *s)
 {
 	struct attention a = attention_of(s);
 	a.out = o;
@@ -169,9 +171,9 @@ static void bwd_piece(struct backend *k, struct attention *a, bool tiles)
 	attention_bwd_kv_tiles(k, a);
 }
 
-static void attention_bwd(struct backend *k, void *dq, void *dk, void *dv, const void *dout,
-			  const void *o, const float *lse, const void *q, const void *key,
-			  const void *v, const struct attn_shape *s, bool add)
+void attention_own_bwd(struct backend *k, void *dq, void *dk, void *dv, const void *dout,
+		       const void *o, const float *lse, const void *q, const void *key,
+		       const void *v, const struct attn_shape *s, bool add)
 {
 	struct attention a = attention_of(s);
 	int64_t all = a.pairs, group = s->heads / s->kv_heads,
@@ -221,7 +223,7 @@ static void attention_merge(struct backend *k, void *o, float *lse, const void *
 
 extern "C" void cuda_fill_attention(struct backend *k)
 {
-	k->ops.attention_fwd = attention_fwd;
-	k->ops.attention_bwd = attention_bwd;
+	k->ops.attention_fwd = attention_chosen_fwd;
+	k->ops.attention_bwd = attention_chosen_bwd;
 	k->ops.attention_merge = attention_merge;
 }

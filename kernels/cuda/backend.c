@@ -1,5 +1,8 @@
 /* Opens the CUDA backend on a device, and keeps the backend's first error. */
+#include "kernels/cuda/attention_choose.h"
 #include "kernels/cuda/blas.h"
+
+#include "base/choices.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -201,6 +204,7 @@ static void *stream_of(struct backend *k)
 static void close_backend(struct backend *k)
 {
 	cuda_choose(k);
+	cuda_attention_close(k);
 	cuda_blas_close(k);
 	cuda_stream_close(k);
 	cuda_memory_close(k);
@@ -238,6 +242,30 @@ static int open_parts(struct backend *k, struct err *e)
 	return cuda_sync(k, e);
 }
 
+/* Measured choices hold for this chip and these versions of the driver and the runtime; libraries
+ * add their own version to their keys. */
+static int name_machine(struct backend *k, struct err *e)
+{
+	const struct cuda_backend *c = cuda_of(k);
+	struct cudaDeviceProp *p = malloc(sizeof *p);
+	int driver = 0, runtime = 0;
+	char machine[CHOICES_TEXT];
+	if (!p)
+		return err_set(e, ERR_NOMEM, "backend cuda: no memory; close other programs");
+	cudaError_t rc = cudaGetDeviceProperties(p, c->device);
+	if (rc == cudaSuccess)
+		rc = cudaDriverGetVersion(&driver);
+	if (rc == cudaSuccess)
+		rc = cudaRuntimeGetVersion(&runtime);
+	snprintf(machine, sizeof machine, "%.96s, %d SMs, %s, driver %d, runtime %d", p->name,
+		 c->sms, c->isa, driver, runtime);
+	free(p);
+	if (rc != cudaSuccess)
+		return set_error(c, rc, "cannot read the device's properties", "", e);
+	choices_set_machine(k->choices, machine);
+	return 0;
+}
+
 static enum storage storage_of(const char *name)
 {
 	return !name ? STORE_FP32 : strcmp(name, "bf16") ? STORE_FP16 : STORE_BF16;
@@ -261,7 +289,8 @@ int muster_cuda_open(struct backend *k, size_t size, const char *storage, int de
 		return -1;
 	}
 	k->state = c;
-	if (open_parts(k, e)) {
+	snprintf(c->isa, sizeof c->isa, "sm_%d", c->cc);
+	if (name_machine(k, e) || open_parts(k, e)) {
 		close_backend(k);
 		return -1;
 	}
@@ -269,7 +298,6 @@ int muster_cuda_open(struct backend *k, size_t size, const char *storage, int de
 	k->fp8 = c->cc >= FIRST_FP8;
 	k->isa = c->isa;
 	k->device = &cuda_device_table;
-	snprintf(c->isa, sizeof c->isa, "sm_%d", c->cc);
 	k->bytes = k->peak = CUDA_SCRATCH + BLAS_WORKSPACE;
 	fill_table(k);
 	return 0;

@@ -1,11 +1,19 @@
 /*
  * blas — matrix products by cuBLASLt, which is loaded when the backend is opened.
  *
- * A product is described in row-major terms; sums are fp32 (never TF32). cuBLASLt's heuristic is
- * asked once for each shape, alignment and epilogue, and its answer is kept. Thus the same call gives
- * the same bits, and a training step asks nothing. An epilogue is refused if it needs another
- * algorithm than the product alone: on Hopper some epilogues exist only with Ampere's algorithms,
- * which cost more than a separate op.
+ * A product is described in row-major terms; sums are fp32 (never TF32). For each shape, alignment
+ * and epilogue there is one algorithm, which is chosen at the first use and kept. Thus the same call
+ * gives the same bits, and a training step asks nothing. The algorithm is
+ *   - the one in the backend's choices (base/choices.h), if there is one;
+ *   - otherwise cuBLASLt's first, by its own estimate. Then an epilogue is refused if it needs another
+ *     algorithm than the product alone: on Hopper some epilogues exist only with Ampere's algorithms,
+ *     which cost more than a separate op.
+ *
+ * If choices are wanted (choices_set_mode), the first use also measures up to 16 algorithms, with
+ * the operands of that use, and an epilogue against the product with a separate op (blas_measure.c).
+ * The choice is used at once, or after all ranks agreed on it.
+ *
+ * An algorithm that the library refuses at launch is replaced by its next one.
  */
 #ifndef MUSTER_KERNELS_CUDA_BLAS_H
 #define MUSTER_KERNELS_CUDA_BLAS_H
@@ -42,6 +50,8 @@ struct blas_product {
 	int64_t left_row;
 	bool single; /* d is fp32 */
 	bool add;
+	bool varies; /* the sizes differ from call to call, so nothing is measured */
+	bool fast;   /* products of 8 bits: sums may keep fewer bits */
 	enum blas_after after;
 	const void *bias;
 	float *sums;

@@ -66,6 +66,7 @@ struct cuda_pool;
 struct cuda_ring;
 struct cuda_side;
 struct cuda_blas;
+struct cuda_attention;
 
 struct cuda_backend {
 	enum storage storage;
@@ -90,6 +91,7 @@ struct cuda_backend {
 	struct cuda_ring *ring;
 	struct cuda_side *copies;
 	struct cuda_blas *blas;
+	struct cuda_attention *attention;
 };
 
 static inline struct cuda_backend *cuda_of(const struct backend *k)

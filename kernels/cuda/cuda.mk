@@ -14,6 +14,7 @@ NVCC         := $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v
 CUDA_LIB     := $(firstword $(wildcard $(CUDA_HOME)/lib64/libcudart_static.a $(CUDA_HOME)/lib/libcudart_static.a))
 CUDA_VERSION := $(if $(CUDA_LIB),$(shell sed -n 's/^\#define CUDART_VERSION *\([0-9]*\)$$/\1/p' $(CUDA_HOME)/include/cuda_runtime_api.h))
 NCCL_HEADER  := $(firstword $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h))
+CUDNN_HEADER := $(firstword $(wildcard $(CUDA_HOME)/include/cudnn_graph.h /usr/include/cudnn_graph.h /usr/local/include/cudnn_graph.h))
 
 # 12000 and more has five digits, the first of which is 1 or 2; 11000 is too old.
 CUDA_HEADERS := $(filter-out 10% 11%,$(filter 1% 2%,$(CUDA_VERSION)))

@@ -42,6 +42,7 @@ template <class T> struct cast_call {
 	const T *x;
 	__nv_fp8_interpretation_t kind;
 	int64_t n, c;
+	float current; /* the format's largest number: s->scale follows from s->largest; 0: it is set */
 	bool whole,
 		transposed_whole; /* rows of y, and of transposed, are whole chunks of 8 bytes */
 };
@@ -62,6 +63,40 @@ __device__ inline void put_chunk(uint8_t *to, const uint8_t *from, int64_t left,
 			to[i] = from[i];
 }
 
+/* The largest power of 2 with which `most` fits, as in kernels/fp8.c. */
+__device__ inline float scale_of(float most, float largest, int spare)
+{
+	int e = (int)(__float_as_uint(largest / most) >> 23 & 255) - 127 - spare;
+	e = e > 100 ? 100 : e < -100 ? -100 : e;
+	return __uint_as_float((uint32_t)(e + 127) << 23);
+}
+
+__device__ inline bool has_scale(uint32_t most)
+{
+	return most != 0 && most < 0x7f800000u;
+}
+
+/* The scale to cast with. All blocks compute the same one, and one block stores it. */
+template <class T> __device__ inline float cast_scale(const cast_call<T> &a)
+{
+	if (a.current == 0)
+		return a.s->scale;
+	const float most = a.s->largest;
+	const float scale = has_scale(__float_as_uint(most)) ? scale_of(most, a.current, 0) : 0;
+	if (blockIdx.x == 0 && threadIdx.x == 0) {
+		a.s->scale = scale;
+		a.s->inverse = scale == 0 ? 0 : 1.0f / scale;
+	}
+	return scale;
+}
+
+/* Blocks write the same word, so only those that change it do. */
+__device__ inline void raise_largest(fp8_scale *s, uint32_t most)
+{
+	if (most > *(volatile uint32_t *)&s->largest)
+		atomicMax((unsigned *)&s->largest, most);
+}
+
 template <class T, bool PACKS>
 static __global__ void __launch_bounds__(CAST_THREADS) fp8_cast_kernel(const cast_call<T> a)
 {
@@ -69,7 +104,7 @@ static __global__ void __launch_bounds__(CAST_THREADS) fp8_cast_kernel(const cas
 	__shared__ uint32_t largest[CAST_THREADS / WARP];
 	const int64_t across = (a.c + EDGE - 1) / EDGE, i0 = blockIdx.x / across * EDGE,
 		      j0 = blockIdx.x % across * EDGE;
-	const float scale = a.s->scale;
+	const float scale = cast_scale(a);
 	uint32_t most = 0;
 	for (int q = threadIdx.x; q < CHUNKS; q += CAST_THREADS) {
 		const int i = q / (EDGE / CHUNK), j = q % (EDGE / CHUNK) * CHUNK;
@@ -99,11 +134,11 @@ static __global__ void __launch_bounds__(CAST_THREADS) fp8_cast_kernel(const cas
 	if (lane_id() == 0)
 		largest[warp_id()] = most;
 	__syncthreads();
-	if (threadIdx.x == 0) { /* one thread per block, since all blocks write the same word */
-				#pragma unroll
+	if (threadIdx.x == 0 && a.current == 0) {
+		#pragma unroll
 		for (int w = 1; w < CAST_THREADS / WARP; w++)
 			most = max(most, largest[w]);
-		atomicMax((unsigned *)&a.s->largest, most);
+		raise_largest(a.s, most);
 	}
 	if (!a.transposed)
 		return;
@@ -116,9 +151,15 @@ static __global__ void __launch_bounds__(CAST_THREADS) fp8_cast_kernel(const cas
 	}
 }
 
+static float largest_of(enum fp8 format)
+{
+	return format == FP8_E4M3 ? 448.0f : 57344.0f;
+}
+
 template <class T>
-static void cast_op(struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
-		    const void *xv, enum fp8 format, int64_t n, int64_t c)
+static void queue_cast(struct backend *k, const char *op, float current, uint8_t *y,
+		       uint8_t *transposed, struct fp8_scale *s, const void *xv, enum fp8 format,
+		       int64_t n, int64_t c)
 {
 	const T *x = (const T *)xv;
 	const cast_call<T> a = { y,
@@ -128,13 +169,28 @@ static void cast_op(struct backend *k, uint8_t *y, uint8_t *transposed, struct f
 				 kind_of(format),
 				 n,
 				 c,
+				 current,
 				 (uintptr_t)y % CHUNK == 0 && c % CHUNK == 0,
 				 (uintptr_t)transposed % CHUNK == 0 && n % CHUNK == 0 };
 	const unsigned blocks = cuda_blocks((n + EDGE - 1) / EDGE * ((c + EDGE - 1) / EDGE), 1);
 	if ((uintptr_t)x % 16 == 0 && c % CHUNK == 0)
-		launch(k, "fp8_cast", fp8_cast_kernel<T, true>, blocks, CAST_THREADS, 0, a);
+		launch(k, op, fp8_cast_kernel<T, true>, blocks, CAST_THREADS, 0, a);
 	else
-		launch(k, "fp8_cast", fp8_cast_kernel<T, false>, blocks, CAST_THREADS, 0, a);
+		launch(k, op, fp8_cast_kernel<T, false>, blocks, CAST_THREADS, 0, a);
+}
+
+template <class T>
+static void cast_op(struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
+		    const void *x, enum fp8 format, int64_t n, int64_t c)
+{
+	queue_cast<T>(k, "fp8_cast", 0, y, transposed, s, x, format, n, c);
+}
+
+template <class T>
+static void cast_current_op(struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
+			    const void *x, enum fp8 format, int64_t n, int64_t c)
+{
+	queue_cast<T>(k, "fp8_cast_current", largest_of(format), y, transposed, s, x, format, n, c);
 }
 
 /* --- products: one element per thread --- */
@@ -193,10 +249,10 @@ static void product_op(struct backend *k, void *d, const struct fp8_tensor *left
 
 extern "C" void fp8_fallback_product(struct backend *k, void *d, const struct fp8_tensor *left,
 				     const struct fp8_tensor *right, const void *bias, bool single,
-				     int64_t m, int64_t n, int64_t depth)
+				     bool add, int64_t m, int64_t n, int64_t depth)
 {
 	if (single || cuda_of(k)->storage == STORE_FP32)
-		product_op<float>(k, d, left, right, bias, single, m, n, depth);
+		product_op<float>(k, d, left, right, bias, single && add, m, n, depth);
 	else if (cuda_of(k)->storage == STORE_BF16)
 		product_op<__nv_bfloat16>(k, d, left, right, bias, false, m, n, depth);
 	else
@@ -204,14 +260,6 @@ extern "C" void fp8_fallback_product(struct backend *k, void *d, const struct fp
 }
 
 /* --- scales --- */
-
-/* The largest power of 2 with which `most` fits, as in kernels/fp8.c. */
-__device__ inline float scale_of(float most, float largest, int spare)
-{
-	int e = (int)(__float_as_uint(largest / most) >> 23 & 255) - 127 - spare;
-	e = e > 100 ? 100 : e < -100 ? -100 : e;
-	return __uint_as_float((uint32_t)(e + 127) << 23);
-}
 
 static __global__ void fp8_scale_kernel(fp8_scale *s, int64_t n, float largest, int steps,
 					int spare)
@@ -227,7 +275,7 @@ static __global__ void fp8_scale_kernel(fp8_scale *s, int64_t n, float largest, 
 		most = max(most, __float_as_uint(s->history[(s->updates - j) % FP8_SCALE_HISTORY]) &
 					 0x7fffffffu);
 	s->largest = 0;
-	if (most == 0 || most >= 0x7f800000u)
+	if (!has_scale(most))
 		return;
 	s->scale = scale_of(__uint_as_float(most), largest, spare);
 	s->inverse = 1.0f / s->scale;
@@ -237,12 +285,13 @@ static void fp8_update_scales(struct backend *k, struct fp8_scale *s, int64_t n,
 			      int steps, int spare)
 {
 	launch(k, "fp8_update_scales", fp8_scale_kernel, cuda_blocks(n, 128), 128, 0, s, n,
-	       format == FP8_E4M3 ? 448.0f : 57344.0f, steps, spare);
+	       largest_of(format), steps, spare);
 }
 
 template <class T> static void fill(struct ops *o)
 {
 	o->fp8_cast = cast_op<T>;
+	o->fp8_cast_current = cast_current_op<T>;
 	o->fp8_update_scales = fp8_update_scales;
 }
 

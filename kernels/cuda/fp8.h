@@ -11,6 +11,6 @@ extern "C"
 	void
 	fp8_fallback_product(struct backend *k, void *d, const struct fp8_tensor *left,
 			     const struct fp8_tensor *right, const void *bias, bool single,
-			     int64_t m, int64_t n, int64_t depth);
+			     bool add, int64_t m, int64_t n, int64_t depth);
 
 #endif

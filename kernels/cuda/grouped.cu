@@ -34,6 +34,7 @@ struct grouped_call {
 	const void *left, *right;
 	int64_t stride, in, out;
 	int groups;
+	bool add;
 	/* each group's first row; the last entry: the end */
 	int64_t row[GROUPS_AT_ONCE + 1];
 	int tile[GROUPS_AT_ONCE + 1]; /* each group's first tile; the last entry: the end */
@@ -153,19 +154,19 @@ __device__ inline void tile_product(warp_sums &sum, const tile_job<T> &t)
 }
 
 /* Two neighbouring elements of a row; n is even. */
-template <class T> __device__ inline void put_pair(T *d, float first, float second)
+template <class T> __device__ inline void put_pair(T *d, float first, float second, bool)
 {
 	*(uint32_t *)d = pack2<T>(first, second);
 }
 
-__device__ inline void put_pair(float *d, float first, float second)
+__device__ inline void put_pair(float *d, float first, float second, bool add)
 {
-	float2 before = *(const float2 *)d;
+	float2 before = add ? *(const float2 *)d : make_float2(0, 0);
 	*(float2 *)d = make_float2(before.x + first, before.y + second);
 }
 
 template <class D, class T>
-__device__ inline void tile_store(D *d, const warp_sums &sum, const tile_job<T> &t)
+__device__ inline void tile_store(D *d, const warp_sums &sum, const tile_job<T> &t, bool add)
 {
 	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	const int64_t i0 = t.i0 + warp / WARPS_ACROSS * WARP_M + lane / 4,
@@ -177,7 +178,7 @@ __device__ inline void tile_store(D *d, const warp_sums &sum, const tile_job<T> 
 			int64_t row = i0 + 8 * i, col = j0 + 8 * j;
 			if (row < t.m && col < t.n)
 				put_pair(d + row * t.n + col, sum[i / 2][j][i % 2 * 2],
-					 sum[i / 2][j][i % 2 * 2 + 1]);
+					 sum[i / 2][j][i % 2 * 2 + 1], add);
 		}
 }
 
@@ -217,9 +218,9 @@ static __global__ void __launch_bounds__(THREADS, 2) grouped_kernel(const groupe
 	warp_sums sum = {};
 	tile_product<!weight, fwd>(sum, t);
 	if constexpr (weight)
-		tile_store((float *)c.d + g * c.stride, sum, t);
+		tile_store((float *)c.d + g * c.stride, sum, t, c.add);
 	else
-		tile_store((T *)c.d + first * t.n, sum, t);
+		tile_store((T *)c.d + first * t.n, sum, t, false);
 }
 
 /* --- On the host -------------------------------------------------------------------------- */
@@ -232,7 +233,7 @@ static int64_t edges(int64_t n)
 /* The number of tiles of a group; 0 if there is nothing to do. */
 static int64_t tiles_of(const struct grouped *g, int64_t rows)
 {
-	if (rows == 0)
+	if (rows == 0 && (g->form != GROUPED_WEIGHT || g->add))
 		return 0;
 	return g->form == GROUPED_WEIGHT
 		       ? edges(g->out) * edges(g->in)
@@ -265,7 +266,8 @@ static int launch_some(struct backend *k, const struct grouped *g, int first, in
 		       const char *op)
 {
 	const size_t skip = (size_t)first * g->stride;
-	struct grouped_call c = { g->d, g->left, g->right, g->stride, g->in, g->out, 0, {}, {} };
+	struct grouped_call c = { g->d,   g->left, g->right, g->stride, g->in,
+				  g->out, 0,       g->add,   {},        {} };
 	if (g->form == GROUPED_WEIGHT)
 		c.d = (float *)c.d + skip;
 	else

@@ -44,21 +44,30 @@ static void linear_bwd_input(struct backend *k, void *dx, const void *dy, const 
 			      "linear_bwd_input");
 }
 
-/* If the library supports it, the product also sums dy. The sums go to scratch, since the library can
- * only set them, and not add. */
+/* If the library supports it, the product also sums dy. The library can only set the sums: those to
+ * add go to scratch first. */
 static bool product_with_sums(struct backend *k, struct blas_product *p, float *dbias, int64_t out)
 {
 	struct blas_product both = *p;
 	both.after = BLAS_SUMS;
-	both.sums = cuda_scratch(k, (size_t)out * sizeof(float), "linear_bwd_weight");
+	both.sums = p->add ? cuda_scratch(k, (size_t)out * sizeof(float), "linear_bwd_weight")
+			   : dbias;
 	if (!both.sums || !blas_product(k, &both, "linear_bwd_weight"))
 		return false;
-	k->ops.accumulate(k, dbias, both.sums, out);
+	if (p->add)
+		k->ops.accumulate(k, dbias, both.sums, out);
 	return true;
 }
 
+/* A product over no rows. */
+static void set_nothing(struct backend *k, float *d, int64_t count, bool add)
+{
+	if (d && !add)
+		cuda_memory_zero(k, d, (size_t)count * sizeof *d);
+}
+
 static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const void *dy,
-			      const void *x, int64_t n, int64_t in, int64_t out)
+			      const void *x, int64_t n, int64_t in, int64_t out, bool add)
 {
 	struct blas_product p = { .d = dw,
 				  .left = dy,
@@ -68,12 +77,17 @@ static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const 
 				  .k = n,
 				  .left_flipped = true,
 				  .single = true,
-				  .add = true };
-	if (n == 0 || (dbias && product_with_sums(k, &p, dbias, out)))
+				  .add = add };
+	if (n == 0) {
+		set_nothing(k, dw, out * in, add);
+		set_nothing(k, dbias, out, add);
+		return;
+	}
+	if (dbias && product_with_sums(k, &p, dbias, out))
 		return;
 	queue_product(k, &p, "linear_bwd_weight");
 	if (dbias)
-		k->ops.sum_rows(k, dbias, dy, n, out);
+		k->ops.sum_rows(k, dbias, dy, n, out, add);
 }
 
 /* cuBLASLt's fastest kernels need addresses, strides and sizes that are multiples of 16 bytes
@@ -82,7 +96,7 @@ static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const 
 enum { COLUMNS_WHOLE = 8 };
 
 static void linear_bwd_weight_strided(struct backend *k, float *dw, const void *dy, int64_t row,
-				      const void *x, int64_t n, int64_t in, int64_t out)
+				      const void *x, int64_t n, int64_t in, int64_t out, bool add)
 {
 	const int64_t whole = row == out ? out : out - out % COLUMNS_WHOLE;
 	struct blas_product p = { .d = dw,
@@ -94,7 +108,9 @@ static void linear_bwd_weight_strided(struct backend *k, float *dw, const void *
 				  .left_flipped = true,
 				  .left_row = row == out ? 0 : row,
 				  .single = true,
-				  .add = true };
+				  .add = add };
+	if (n == 0)
+		set_nothing(k, dw, out * in, add);
 	queue_product(k, &p, "linear_bwd_weight_strided");
 	p.d = dw + whole * in;
 	p.left = (const char *)dy + (size_t)whole * k->element;
@@ -149,8 +165,8 @@ static enum blas_type type_of(const struct fp8_tensor *t)
 
 /* Chips before Ada have no fp8 products, and cuBLASLt has no fp32 bias for them. */
 static void fp8_product(struct backend *k, void *d, const struct fp8_tensor *left,
-			const struct fp8_tensor *right, const void *bias, bool single, int64_t m,
-			int64_t n, int64_t depth)
+			const struct fp8_tensor *right, const void *bias, bool single, bool add,
+			int64_t m, int64_t n, int64_t depth)
 {
 	const struct blas_product p = {
 		.d = d,
@@ -161,7 +177,8 @@ static void fp8_product(struct backend *k, void *d, const struct fp8_tensor *lef
 		.k = depth,
 		.right_flipped = true,
 		.single = single,
-		.add = single,
+		.add = single && add,
+		.fast = left->fast,
 		.after = bias ? BLAS_BIAS : BLAS_STORE,
 		.bias = bias,
 		.left_type = type_of(left),
@@ -171,7 +188,7 @@ static void fp8_product(struct backend *k, void *d, const struct fp8_tensor *lef
 	};
 	const bool fits = k->fp8 && !(bias && cuda_of(k)->storage == STORE_FP32);
 	if (m && n && depth && !(fits && blas_product(k, &p, "fp8_product")))
-		fp8_fallback_product(k, d, left, right, bias, single, m, n, depth);
+		fp8_fallback_product(k, d, left, right, bias, single, add, m, n, depth);
 }
 
 /* --- Grouped ------------------------------------------------------------------------------ */
@@ -223,9 +240,12 @@ static void queue_group(struct backend *k, const struct grouped *g, int i, int64
 					   .k = n,
 					   .left_flipped = true,
 					   .single = true,
-					   .add = true };
+					   .add = g->add };
+		if (n == 0)
+			set_nothing(k, p.d, out * in, g->add);
 		break;
 	}
+	p.varies = true;
 	queue_product(k, &p, op);
 }
 
@@ -241,8 +261,9 @@ static void queue_groups(struct backend *k, const struct grouped *g, const char 
 static void grouped_fwd(struct backend *k, void *y, const void *x, const void *w, int64_t stride,
 			const int64_t *rows, int groups, int64_t in, int64_t out)
 {
-	queue_groups(k, &(struct grouped){ GROUPED_FWD, y, x, w, stride, rows, groups, in, out },
-		     "grouped_fwd");
+	queue_groups(
+		k, &(struct grouped){ GROUPED_FWD, y, x, w, stride, rows, groups, in, out, false },
+		"grouped_fwd");
 }
 
 static void grouped_bwd_input(struct backend *k, void *dx, const void *dy, const void *w,
@@ -250,16 +271,18 @@ static void grouped_bwd_input(struct backend *k, void *dx, const void *dy, const
 			      int64_t out)
 {
 	queue_groups(k,
-		     &(struct grouped){ GROUPED_INPUT, dx, dy, w, stride, rows, groups, in, out },
+		     &(struct grouped){ GROUPED_INPUT, dx, dy, w, stride, rows, groups, in, out,
+					false },
 		     "grouped_bwd_input");
 }
 
 static void grouped_bwd_weight(struct backend *k, float *dw, int64_t stride, const void *dy,
 			       const void *x, const int64_t *rows, int groups, int64_t in,
-			       int64_t out)
+			       int64_t out, bool add)
 {
 	queue_groups(k,
-		     &(struct grouped){ GROUPED_WEIGHT, dw, dy, x, stride, rows, groups, in, out },
+		     &(struct grouped){ GROUPED_WEIGHT, dw, dy, x, stride, rows, groups, in, out,
+					add },
 		     "grouped_bwd_weight");
 }
 

@@ -10,9 +10,11 @@
 #define LT_FUNCTIONS(X) \
 	X(Create) \
 	X(Destroy) \
+	X(GetVersion) \
 	X(GetStatusString) \
 	X(Matmul) \
 	X(MatmulAlgoGetHeuristic) \
+	X(MatmulAlgoCheck) \
 	X(MatmulAlgoConfigGetAttribute) \
 	X(MatmulDescCreate) \
 	X(MatmulDescDestroy) \

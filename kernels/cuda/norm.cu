@@ -98,57 +98,79 @@ static void norm_fwd(struct backend *k, const char *op, const struct norm_fwd_ar
 	       *a, width);
 }
 
-/* Each thread holds BWD_NUMBERS sums of dw, and of dbias if there is one. */
+/*
+ * Each thread holds NUMBERS sums of dw, and of dbias if there is one, for P packs of columns. A block
+ * loads R rows before the sums over them, which all share two barriers. So the loads of several rows
+ * are under way at once.
+ */
 enum { BWD_NUMBERS = 16, BWD_MAX = 512, BWD_ROWS = 4 };
-template <class T, bool CENTRED>
-constexpr int bwd_packs_of = BWD_NUMBERS / (CENTRED ? 2 : 1) / pack_of<T>;
 
-template <class T, bool CENTRED>
+/* The largest R with which a kernel has at most 128 registers: so many can 512 threads have. */
+template <class T, int NUMBERS>
+constexpr int bwd_rows_of = NUMBERS < BWD_NUMBERS       ? 4
+			    : sizeof(T) < sizeof(float) ? 2
+							: 1;
+
+template <class T, bool CENTRED, int P, int R>
 __global__ void __launch_bounds__(BWD_MAX) norm_bwd_kernel(struct norm_bwd_args<T> a, float *parts)
 {
-	constexpr int V = pack_of<T>, P = bwd_packs_of<T, CENTRED>;
+	constexpr int V = pack_of<T>;
 	const int packs = (int)(a.c / V), width = blockDim.x, first = threadIdx.x;
 	float dw[P][V] = {}, db[P][V] = {};
-	for (int64_t row = blockIdx.x; row < a.n; row += gridDim.x) {
-		const int64_t at = row * a.c;
-		const float mean = CENTRED ? a.mean[row] : 0, rstd = a.rstd[row];
-		float dy[P][V], x[P][V], sums[2] = { 0, 0 };
+	for (int64_t row = (int64_t)blockIdx.x * R; row < a.n; row += (int64_t)gridDim.x * R) {
+		float dy[R][P][V] = {}, x[R][P][V] = {}, rstd[R], sums[2 * R] = {};
 		#pragma unroll
-		for (int p = 0; p < P; p++)
-			if (first + p * width < packs) {
-				load<V>(dy[p], a.dy + at + (first + p * width) * V);
-				load<V>(x[p], a.x + at + (first + p * width) * V);
-			}
-		#pragma unroll
-		for (int p = 0; p < P; p++)
-			if (first + p * width < packs) {
-				float w[V];
-				load<V>(w, a.w + (first + p * width) * V);
-				#pragma unroll
-				for (int i = 0; i < V; i++) {
-					float d = dy[p][i];
-					x[p][i] = (x[p][i] - mean) * rstd;
-					dw[p][i] += d * x[p][i];
-					db[p][i] += CENTRED ? d : 0;
-					dy[p][i] = d * w[i];
-					sums[0] += CENTRED ? dy[p][i] : 0;
-					sums[1] += dy[p][i] * x[p][i];
+		for (int r = 0; r < R; r++)
+			#pragma unroll
+			for (int p = 0; p < P; p++)
+				if (row + r < a.n && first + p * width < packs) {
+					const int64_t at = (row + r) * a.c +
+							   (first + p * width) * V;
+					load<V>(dy[r][p], a.dy + at);
+					load<V>(x[r][p], a.x + at);
 				}
-			}
-		block_sums<2>(sums);
-		const float g_mean = sums[0] / (float)a.c, gh_mean = sums[1] / (float)a.c;
 		#pragma unroll
-		for (int p = 0; p < P; p++)
-			if (first + p * width < packs) {
-				float res[V] = {};
-				if (a.dres)
-					load<V>(res, a.dres + at + (first + p * width) * V);
-				#pragma unroll
-				for (int i = 0; i < V; i++)
-					dy[p][i] = rstd * (dy[p][i] - g_mean - x[p][i] * gh_mean) +
-						   res[i];
-				store<V>(a.dx + at + (first + p * width) * V, dy[p]);
-			}
+		for (int r = 0; r < R; r++) {
+			const bool there = row + r < a.n;
+			const float mean = CENTRED && there ? a.mean[row + r] : 0;
+			rstd[r] = there ? a.rstd[row + r] : 0;
+			#pragma unroll
+			for (int p = 0; p < P; p++)
+				if (first + p * width < packs) {
+					float w[V];
+					load<V>(w, a.w + (first + p * width) * V);
+					#pragma unroll
+					for (int i = 0; i < V; i++) {
+						float d = dy[r][p][i];
+						x[r][p][i] = (x[r][p][i] - mean) * rstd[r];
+						dw[p][i] += d * x[r][p][i];
+						db[p][i] += CENTRED ? d : 0;
+						dy[r][p][i] = d * w[i];
+						sums[2 * r] += CENTRED ? dy[r][p][i] : 0;
+						sums[2 * r + 1] += dy[r][p][i] * x[r][p][i];
+					}
+				}
+		}
+		block_sums<2 * R>(sums);
+		#pragma unroll
+		for (int r = 0; r < R; r++) {
+			const float g_mean = sums[2 * r] / (float)a.c,
+				    gh_mean = sums[2 * r + 1] / (float)a.c;
+			#pragma unroll
+			for (int p = 0; p < P; p++)
+				if (row + r < a.n && first + p * width < packs) {
+					const int64_t at = (row + r) * a.c +
+							   (first + p * width) * V;
+					float res[V] = {};
+					if (a.dres)
+						load<V>(res, a.dres + at);
+					#pragma unroll
+					for (int i = 0; i < V; i++)
+						res[i] += rstd[r] * (dy[r][p][i] - g_mean -
+								     x[r][p][i] * gh_mean);
+					store<V>(a.dx + at, res);
+				}
+		}
 	}
 	#pragma unroll
 	for (int p = 0; p < P; p++)
@@ -161,34 +183,45 @@ __global__ void __launch_bounds__(BWD_MAX) norm_bwd_kernel(struct norm_bwd_args<
 		}
 }
 
-template <class T, bool CENTRED> static bool bwd_packs(const struct norm_bwd_args<T> *a)
+template <class T> static bool bwd_packs(const struct norm_bwd_args<T> *a)
 {
-	return a->c <= (int64_t)BWD_MAX * bwd_packs_of<T, CENTRED> * pack_of<T> &&
-	       pack_fits(a->dx, a->c) && pack_fits(a->dy, a->c) && pack_fits(a->dres, a->c) &&
-	       pack_fits(a->x, a->c) && pack_fits(a->w, 0);
+	return a->c <= (int64_t)BWD_MAX * BWD_NUMBERS && pack_fits(a->dx, a->c) &&
+	       pack_fits(a->dy, a->c) && pack_fits(a->dres, a->c) && pack_fits(a->x, a->c) &&
+	       pack_fits(a->w, 0);
 }
 
-template <class T, bool CENTRED>
-static void norm_bwd(struct backend *k, const char *op, const struct norm_bwd_args<T> *a)
+template <class T, bool CENTRED, int NUMBERS>
+static void norm_bwd_rows(struct backend *k, const char *op, const struct norm_bwd_args<T> *a)
 {
+	constexpr int V = pack_of<T>, P = NUMBERS / V, R = bwd_rows_of<T, NUMBERS>;
 	float *const outs[2] = { a->dw, CENTRED ? a->dbias : NULL };
-	int64_t packs = a->c / pack_of<T>;
-	if (a->n == 0)
-		return;
-	if (!bwd_packs<T, CENTRED>(a)) {
-		norm_bwd_wide<T>(k, op, a, CENTRED);
-		return;
-	}
-	int threads = (int)((packs + bwd_packs_of<T, CENTRED> - 1) / bwd_packs_of<T, CENTRED> +
-			    WARP - 1) /
-		      WARP * WARP;
-	int each = 1024 / threads < 1 ? 1 : 1024 / threads > 8 ? 8 : 1024 / threads;
+	int threads = (int)((a->c / V + P - 1) / P + WARP - 1) / WARP * WARP;
+	int each = BWD_MAX / threads > 8 ? 8 : BWD_MAX / threads; /* that an SM can hold at once */
 	unsigned blocks = cuda_blocks_most(k, a->n, BWD_ROWS, each);
 	float *parts = (float *)cuda_scratch(k, 2 * blocks * (size_t)a->c * sizeof *parts, op);
 	if (!parts)
 		return;
-	launch(k, op, norm_bwd_kernel<T, CENTRED>, blocks, threads, 0, *a, parts);
-	cuda_add_columns(k, op, outs, parts, blocks, a->c);
+	launch(k, op, norm_bwd_kernel<T, CENTRED, P, R>, blocks, threads, 0, *a, parts);
+	cuda_add_columns(k, op, outs, parts, blocks, a->c, a->add);
+}
+
+/* Short rows have half as many sums per thread, and twice as many threads. */
+template <class T, bool CENTRED>
+static void norm_bwd(struct backend *k, const char *op, const struct norm_bwd_args<T> *a)
+{
+	float *const outs[2] = { a->dw, CENTRED ? a->dbias : NULL };
+	if (a->n == 0) {
+		for (int i = 0; i < 2 && !a->add; i++)
+			if (outs[i])
+				cuda_memory_zero(k, outs[i], (size_t)a->c * sizeof(float));
+		return;
+	}
+	if (!bwd_packs<T>(a))
+		norm_bwd_wide<T>(k, op, a, CENTRED);
+	else if (a->c <= (int64_t)BWD_MAX * BWD_NUMBERS / 2)
+		norm_bwd_rows<T, CENTRED, BWD_NUMBERS / 2>(k, op, a);
+	else
+		norm_bwd_rows<T, CENTRED, BWD_NUMBERS>(k, op, a);
 }
 
 template <class T>
@@ -217,22 +250,23 @@ static void rmsnorm_fwd(struct backend *k, void *y, void *sum, float *rstd, cons
 template <class T>
 static void layernorm_bwd(struct backend *k, void *dx, float *dw, float *dbias, const void *dy,
 			  const void *dres, const void *x, const float *mean, const float *rstd,
-			  const void *w, int64_t n, int64_t c)
+			  const void *w, int64_t n, int64_t c, bool add)
 {
 	struct norm_bwd_args<T> a = {
 		(T *)dx, dw, dbias, (const T *)dy, (const T *)dres, (const T *)x, mean, rstd,
-			(const T *)w, n, c
+			(const T *)w, n, c, add
 	};
 	norm_bwd<T, true>(k, "layernorm_bwd", &a);
 }
 
 template <class T>
 static void rmsnorm_bwd(struct backend *k, void *dx, float *dw, const void *dy, const void *dres,
-			const void *x, const float *rstd, const void *w, int64_t n, int64_t c)
+			const void *x, const float *rstd, const void *w, int64_t n, int64_t c,
+			bool add)
 {
 	struct norm_bwd_args<T> a = {
 		(T *)dx, dw, NULL, (const T *)dy, (const T *)dres, (const T *)x, NULL, rstd,
-			(const T *)w, n, c
+			(const T *)w, n, c, add
 	};
 	norm_bwd<T, false>(k, "rmsnorm_bwd", &a);
 }

@@ -22,6 +22,7 @@ template <class T> struct norm_bwd_args {
 	const float *mean, *rstd;
 	const T *w;
 	int64_t n, c;
+	bool add;
 };
 
 /* centred: LayerNorm. Otherwise mean, bias and dbias are NULL. */

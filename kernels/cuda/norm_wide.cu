@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(WIDE) bwd_wide_kernel(struct norm_bwd_args<T> 
 /* Each block sums one strip of columns over one part of the rows. The parts of dw come first, then
  * those of dbias. */
 template <class T, int V>
-__global__ void __launch_bounds__(SUM_COLUMNS)
+__global__ void __launch_bounds__(SUM_COLUMNS, 4)
 	columns_kernel(struct norm_bwd_args<T> a, float *parts, bool centred)
 {
 	const int64_t j = ((int64_t)blockIdx.x * SUM_COLUMNS + threadIdx.x) * V;
@@ -104,7 +104,7 @@ void norm_bwd_wide(struct backend *k, const char *op, const struct norm_bwd_args
 		return;
 	launch(k, op, packs ? columns_kernel<T, v> : columns_kernel<T, 1>,
 	       dim3((unsigned)strips, (unsigned)rows), SUM_COLUMNS, 0, *a, parts, centred);
-	cuda_add_columns(k, op, outs, parts, rows, a->c);
+	cuda_add_columns(k, op, outs, parts, rows, a->c, a->add);
 	launch(k, op, bwd_wide_kernel<T>, cuda_blocks(a->n, 1), wide_threads(a->c), 0, *a, centred);
 }
 

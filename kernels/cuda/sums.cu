@@ -8,7 +8,8 @@ enum { SLOTS = 32 }; /* threads per column, and columns per block */
 
 /* A slot adds every SLOTS-th part; then the slots are added in order. */
 __global__ void __launch_bounds__(SLOTS *WARP)
-	add_columns_kernel(float *out0, float *out1, const float *parts, int64_t rows, int64_t c)
+	add_columns_kernel(float *out0, float *out1, const float *parts, int64_t rows, int64_t c,
+			   bool add)
 {
 	__shared__ float slots[SLOTS][WARP];
 	const int64_t j = (int64_t)blockIdx.x * WARP + lane_id();
@@ -26,14 +27,15 @@ __global__ void __launch_bounds__(SLOTS *WARP)
 	#pragma unroll
 	for (int s = 1; s < SLOTS; s++)
 		sum += slots[s][lane_id()];
-	(blockIdx.y ? out1 : out0)[j] += sum;
+	float *out = (blockIdx.y ? out1 : out0) + j;
+	*out = (add ? *out : 0) + sum;
 }
 
 void cuda_add_columns(struct backend *k, const char *op, float *const out[2], const float *parts,
-		      int64_t rows, int64_t c)
+		      int64_t rows, int64_t c, bool add)
 {
 	launch(k, op, add_columns_kernel, dim3(cuda_blocks(c, WARP), out[1] ? 2 : 1), SLOTS * WARP,
-	       0, out[0], out[1], parts, rows, c);
+	       0, out[0], out[1], parts, rows, c, add);
 }
 
 __global__ void __launch_bounds__(1024)
@@ -75,12 +77,14 @@ __global__ void __launch_bounds__(SUM_COLUMNS)
 }
 
 template <class T>
-static void sum_rows(struct backend *k, float *out, const void *xv, int64_t n, int64_t c)
+static void sum_rows(struct backend *k, float *out, const void *xv, int64_t n, int64_t c, bool add)
 {
 	const T *x = (const T *)xv;
 	constexpr int v = pack_of<T>;
 	bool packs = pack_fits(x, c);
 	int64_t strips = cuda_blocks(c, SUM_COLUMNS * (packs ? v : 1));
+	if (n == 0 && !add)
+		cuda_memory_zero(k, out, (size_t)c * sizeof *out);
 	if (n == 0 || c == 0)
 		return;
 	int64_t rows = sum_parts(k, n, strips, c);
@@ -90,7 +94,7 @@ static void sum_rows(struct backend *k, float *out, const void *xv, int64_t n, i
 		return;
 	launch(k, "sum_rows", packs ? sum_rows_kernel<T, v> : sum_rows_kernel<T, 1>,
 	       dim3((unsigned)strips, (unsigned)rows), SUM_COLUMNS, 0, parts, x, n, c);
-	cuda_add_columns(k, "sum_rows", outs, parts, rows, c);
+	cuda_add_columns(k, "sum_rows", outs, parts, rows, c, add);
 }
 
 template <class T> static void fill(struct ops *o)

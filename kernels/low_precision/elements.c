@@ -123,13 +123,14 @@ static void dropout(struct backend *k, void *y, const void *x, const int64_t *ro
 
 /* --- sums over rows: by all threads, block after block --- */
 
-static void sum_rows(struct backend *k, float *out, const void *x, int64_t n, int64_t c)
+static void sum_rows(struct backend *k, float *out, const void *x, int64_t n, int64_t c, bool add)
 {
 	int64_t most = low_precision_team_rows(c);
-	for (int64_t lo = 0; lo < n; lo += most) {
+	for (int64_t lo = 0; lo < n || (lo == 0 && !add); lo += most) {
 		struct tile t = low_precision_tile_team(k);
 		int64_t rows = min_int64(most, n - lo);
-		t.fp32->sum_rows(k, out, low_precision_tile_in(&t, x, lo * c, rows * c), rows, c);
+		t.fp32->sum_rows(k, out, low_precision_tile_in(&t, x, lo * c, rows * c), rows, c,
+				 add || lo);
 	}
 }
 

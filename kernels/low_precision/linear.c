@@ -7,6 +7,8 @@
 #include "base/numbers.h"
 #include "kernels/low_precision/low_precision.h"
 
+#include <string.h>
+
 enum {
 	DEPTH = 4096,  /* of one product */
 	COLUMNS = 512, /* of one block of a weight gradient */
@@ -97,8 +99,12 @@ static void linear_bwd_input(struct backend *k, void *dx, const void *dy, const 
 
 /* The rows of dw are consecutive, so a block of them is a weight gradient by itself. */
 static void weight_gradient(struct backend *k, float *dw, float *dbias, const void *dy, int64_t row,
-			    const void *x, int64_t n, int64_t in, int64_t out)
+			    const void *x, int64_t n, int64_t in, int64_t out, bool add)
 {
+	if (n == 0 && !add) {
+		memset(dw, 0, (size_t)(out * in) * sizeof *dw);
+		memset(dbias ? dbias : dw, 0, (size_t)(dbias ? out : 0) * sizeof *dbias);
+	}
 	struct tile whole = low_precision_tile_team(k);
 	int64_t columns = min_int64(out, COLUMNS);
 	int64_t most = min_int64(n, (whole.end - whole.at - SLACK) / (in + columns));
@@ -112,21 +118,21 @@ static void weight_gradient(struct backend *k, float *dw, float *dbias, const vo
 			const float *dys = low_precision_tile_in_rows(&inner, dy, n0 * row + o0,
 								      row, rows, cols);
 			t.fp32->linear_bwd_weight(k, dw + o0 * in, dbias ? dbias + o0 : NULL, dys,
-						  xs, rows, in, cols);
+						  xs, rows, in, cols, add || n0);
 		}
 	}
 }
 
 static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const void *dy,
-			      const void *x, int64_t n, int64_t in, int64_t out)
+			      const void *x, int64_t n, int64_t in, int64_t out, bool add)
 {
-	weight_gradient(k, dw, dbias, dy, out, x, n, in, out);
+	weight_gradient(k, dw, dbias, dy, out, x, n, in, out, add);
 }
 
 static void linear_bwd_weight_strided(struct backend *k, float *dw, const void *dy, int64_t row,
-				      const void *x, int64_t n, int64_t in, int64_t out)
+				      const void *x, int64_t n, int64_t in, int64_t out, bool add)
 {
-	weight_gradient(k, dw, NULL, dy, row, x, n, in, out);
+	weight_gradient(k, dw, NULL, dy, row, x, n, in, out, add);
 }
 
 void low_precision_linear(struct ops *o)

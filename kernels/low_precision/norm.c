@@ -62,6 +62,7 @@ struct bwd {
 	const float *mean, *rstd; /* mean: NULL for RMSNorm */
 	const void *w;
 	int64_t n, c;
+	bool add;
 };
 
 static void bwd_block(struct tile *t, const struct bwd *a, const float *w, int64_t lo, int64_t n)
@@ -70,12 +71,13 @@ static void bwd_block(struct tile *t, const struct bwd *a, const float *w, int64
 	float *dy = low_precision_tile_in(t, a->dy, at, count),
 	      *dres = low_precision_tile_in(t, a->dres, at, count),
 	      *x = low_precision_tile_in(t, a->x, at, count);
+	bool add = a->add || lo;
 	float *dx = dres ? dres : low_precision_tile_room(t, count);
 	if (a->mean)
 		t->fp32->layernorm_bwd(t->k, dx, a->dw, a->dbias, dy, dres, x, a->mean + lo,
-				       a->rstd + lo, w, n, c);
+				       a->rstd + lo, w, n, c, add);
 	else
-		t->fp32->rmsnorm_bwd(t->k, dx, a->dw, dy, dres, x, a->rstd + lo, w, n, c);
+		t->fp32->rmsnorm_bwd(t->k, dx, a->dw, dy, dres, x, a->rstd + lo, w, n, c, add);
 	low_precision_tile_out(t, a->dx, at, count, dx);
 }
 
@@ -84,7 +86,7 @@ static void bwd(struct backend *k, const struct bwd *a)
 	struct tile whole = low_precision_tile_team(k);
 	const float *w = low_precision_tile_in(&whole, a->w, 0, a->c);
 	int64_t most = low_precision_team_rows(3 * a->c);
-	for (int64_t lo = 0; lo < a->n; lo += most) {
+	for (int64_t lo = 0; lo < a->n || (lo == 0 && !a->add); lo += most) {
 		struct tile t = whole;
 		bwd_block(&t, a, w, lo, min_int64(most, a->n - lo));
 	}
@@ -92,15 +94,16 @@ static void bwd(struct backend *k, const struct bwd *a)
 
 static void layernorm_bwd(struct backend *k, void *dx, float *dw, float *dbias, const void *dy,
 			  const void *dres, const void *x, const float *mean, const float *rstd,
-			  const void *w, int64_t n, int64_t c)
+			  const void *w, int64_t n, int64_t c, bool add)
 {
-	bwd(k, &(struct bwd){ dx, dw, dbias, dy, dres, x, mean, rstd, w, n, c });
+	bwd(k, &(struct bwd){ dx, dw, dbias, dy, dres, x, mean, rstd, w, n, c, add });
 }
 
 static void rmsnorm_bwd(struct backend *k, void *dx, float *dw, const void *dy, const void *dres,
-			const void *x, const float *rstd, const void *w, int64_t n, int64_t c)
+			const void *x, const float *rstd, const void *w, int64_t n, int64_t c,
+			bool add)
 {
-	bwd(k, &(struct bwd){ dx, dw, NULL, dy, dres, x, NULL, rstd, w, n, c });
+	bwd(k, &(struct bwd){ dx, dw, NULL, dy, dres, x, NULL, rstd, w, n, c, add });
 }
 
 void low_precision_norm(struct ops *o)

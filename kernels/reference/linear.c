@@ -33,7 +33,7 @@ static void linear_bwd_input(struct backend *k, void *dxv, const void *dyv, cons
 		}
 }
 
-static void sum_rows(struct backend *k, float *outf, const void *xv, int64_t n, int64_t c)
+static void sum_rows(struct backend *k, float *outf, const void *xv, int64_t n, int64_t c, bool add)
 {
 	(void)k;
 	real *out = (real *)outf;
@@ -42,12 +42,12 @@ static void sum_rows(struct backend *k, float *outf, const void *xv, int64_t n, 
 		double sum = 0;
 		for (int64_t i = 0; i < n; i++)
 			sum += (double)x[i * c + j];
-		out[j] = (real)((double)out[j] + sum);
+		out[j] = (real)((add ? (double)out[j] : 0) + sum);
 	}
 }
 
 static void linear_bwd_weight_strided(struct backend *k, float *dwf, const void *dyv, int64_t row,
-				      const void *xv, int64_t n, int64_t in, int64_t out)
+				      const void *xv, int64_t n, int64_t in, int64_t out, bool add)
 {
 	(void)k;
 	real *dw = (real *)dwf;
@@ -57,19 +57,19 @@ static void linear_bwd_weight_strided(struct backend *k, float *dwf, const void 
 			double sum = 0;
 			for (int64_t i = 0; i < n; i++)
 				sum += (double)dy[i * row + o] * (double)x[i * in + j];
-			dw[o * in + j] = (real)((double)dw[o * in + j] + sum);
+			dw[o * in + j] = (real)((add ? (double)dw[o * in + j] : 0) + sum);
 		}
 }
 
 static void linear_bwd_weight(struct backend *k, float *dw, float *dbias, const void *dy,
-			      const void *x, int64_t n, int64_t in, int64_t out)
+			      const void *x, int64_t n, int64_t in, int64_t out, bool add)
 {
-	linear_bwd_weight_strided(k, dw, dy, out, x, n, in, out);
+	linear_bwd_weight_strided(k, dw, dy, out, x, n, in, out, add);
 	if (dbias)
-		sum_rows(k, dbias, dy, n, out);
+		sum_rows(k, dbias, dy, n, out, add);
 }
 
-static void add(struct backend *k, void *yv, const void *xv, int64_t count)
+static void add_elements(struct backend *k, void *yv, const void *xv, int64_t count)
 {
 	(void)k;
 	real *y = yv;
@@ -81,7 +81,7 @@ static void add(struct backend *k, void *yv, const void *xv, int64_t count)
 static void add_bias(struct backend *k, void *xv, const void *biasv, int64_t n, int64_t c)
 {
 	for (int64_t i = 0; i < n; i++)
-		add(k, (real *)xv + i * c, biasv, c);
+		add_elements(k, (real *)xv + i * c, biasv, c);
 }
 
 void REFERENCE(linear)(struct ops *o)
@@ -90,7 +90,7 @@ void REFERENCE(linear)(struct ops *o)
 	o->linear_bwd_input = linear_bwd_input;
 	o->linear_bwd_weight = linear_bwd_weight;
 	o->linear_bwd_weight_strided = linear_bwd_weight_strided;
-	o->add = add;
+	o->add = add_elements;
 	o->add_bias = add_bias;
 	o->sum_rows = sum_rows;
 }

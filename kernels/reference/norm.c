@@ -85,12 +85,14 @@ static void layernorm_fwd(struct backend *k, void *yv, void *sumv, float *meanf,
 
 static void layernorm_bwd(struct backend *k, void *dxv, float *dw, float *dbias, const void *dyv,
 			  const void *dresv, const void *xv, const float *meanf, const float *rstdf,
-			  const void *w, int64_t n, int64_t c)
+			  const void *w, int64_t n, int64_t c, bool add)
 {
 	(void)k;
 	real *dx = dxv;
 	const real *dy = dyv, *dres = dresv, *x = xv, *mean = (const real *)meanf,
 		   *rstd = (const real *)rstdf;
+	for (int64_t j = 0; j < c && !add; j++)
+		((real *)dw)[j] = ((real *)dbias)[j] = 0;
 	for (int64_t i = 0; i < n; i++)
 		norm_row_bwd(dx + i * c, (real *)dw, (real *)dbias, dy + i * c,
 			     dres ? dres + i * c : NULL, x + i * c, (double)mean[i],
@@ -113,11 +115,14 @@ static void rmsnorm_fwd(struct backend *k, void *yv, void *sumv, float *rstdf, c
 }
 
 static void rmsnorm_bwd(struct backend *k, void *dxv, float *dw, const void *dyv, const void *dresv,
-			const void *xv, const float *rstdf, const void *w, int64_t n, int64_t c)
+			const void *xv, const float *rstdf, const void *w, int64_t n, int64_t c,
+			bool add)
 {
 	(void)k;
 	real *dx = dxv;
 	const real *dy = dyv, *dres = dresv, *x = xv, *rstd = (const real *)rstdf;
+	for (int64_t j = 0; j < c && !add; j++)
+		((real *)dw)[j] = 0;
 	for (int64_t i = 0; i < n; i++)
 		norm_row_bwd(dx + i * c, (real *)dw, NULL, dy + i * c, dres ? dres + i * c : NULL,
 			     x + i * c, 0, (double)rstd[i], w, c);

@@ -13,6 +13,8 @@
  *     plan-<generation>.json  the plan that the generation was started with
  *     preflight.json          the figures of every node, if launch.preflight = full has measured them
  *                             (launcher/supervise/burn_in_report.c)
+ *     choices                 the algorithms that the run chose by measurement, with device = cuda
+ *                             (base/choices.h, agent/engine/train/agree_choices.h)
  *     events.jsonl            what happened (launcher/rundir/events.h)
  *     metrics.jsonl           one line per step: time, mono and generation as in an event, the
  *                             fields of the message `metrics` (base/messages.h), and predicted_s.

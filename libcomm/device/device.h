@@ -65,6 +65,11 @@ struct comm_device {
 	const struct device_collectives *collectives; /* NULL: none */
 };
 
+struct device_comm_options {
+	const char *name; /* for the library's messages and profiles; valid until the close */
+	int processors;   /* of the device, at most, in an operation; 0: the library's choice */
+};
+
 /*
  * Communicators of the device's own library. Calls for one communicator do not overlap. After a
  * call that "begins", only `ready` and `close` may follow until `ready` has returned 1 or -1. No
@@ -77,14 +82,16 @@ struct device_collectives {
 	int (*usable)(struct device *d, struct err *e);
 	/* What the ranks of a new communicator must share; one rank makes it. */
 	int (*new_key)(struct device *d, unsigned char key[DEVICE_KEY], struct err *e);
-	/* Begins. name: for the library's messages and profiles; valid until the close. */
+	/* Begins. */
 	int (*open)(struct device *d, const unsigned char key[DEVICE_KEY], int ranks, int rank,
-		    const char *name, struct device_comm **out, struct err *e);
+		    const struct device_comm_options *opt, struct device_comm **out, struct err *e);
 	/* Begins, on the parent too, which remains usable. color and key are as in comm_split. On a
 	 * rank with a color < 0 the result becomes ready like the others and can only be closed.
-	 * The parent may be closed once the result is ready. */
-	int (*split)(struct device_comm *parent, int color, int key, const char *name,
-		     struct device_comm **out, struct err *e);
+	 * The parent may be closed once the result is ready. The library may share resources
+	 * between the two; then a close that ends operations may end those of the other one too. */
+	int (*split)(struct device_comm *parent, int color, int key,
+		     const struct device_comm_options *opt, struct device_comm **out,
+		     struct err *e);
 	/* Begins: queues the operation on the stream. Reductions have the library's own order. */
 	int (*queue)(struct device_comm *dc, const struct op *op, void *stream, struct err *e);
 	/* 1: what was begun has completed and nothing has failed since; 0: not yet; -1: it failed,

@@ -382,6 +382,12 @@ int comm_on_device(struct comm *c, const struct comm_device_options *opt, const 
 	return 0;
 }
 
+void comm_processors(struct comm *c, int most)
+{
+	if (c->device_group)
+		c->device_group->processors = most;
+}
+
 void comm_stream(struct comm *c, void *stream)
 {
 	if (c->device_group)

@@ -222,9 +222,10 @@ static int native_new(struct comm *c, struct err *e)
 int comm_native_open(struct comm *c, const unsigned char key[DEVICE_KEY], struct err *e)
 {
 	struct device_group *d = c->device_group;
+	const struct device_comm_options opt = { .name = c->name };
 	if (native_new(c, e))
 		return -1;
-	if (comm_native_library(c)->open(d->device, key, c->size, c->rank, c->name, &d->native->dc,
+	if (comm_native_library(c)->open(d->device, key, c->size, c->rank, &opt, &d->native->dc,
 					 e) ||
 	    await_start(c, NULL, d->native->dc, e))
 		return -1;
@@ -238,8 +239,9 @@ int comm_native_split(struct comm *parent, int color, int key, struct comm *c, s
 		return -1;
 	comm_native_lock(parent);
 	struct native *from = parent->device_group->native;
-	int rc = from->dc ? comm_native_library(parent)->split(from->dc, color, key,
-							       c ? c->name : parent->name, &dc, e)
+	const struct device_comm_options opt = { .name = c ? c->name : parent->name,
+						 .processors = parent->device_group->processors };
+	int rc = from->dc ? comm_native_library(parent)->split(from->dc, color, key, &opt, &dc, e)
 			  : comm_world_error(parent->world, e);
 	comm_native_unlock(parent);
 	if (rc == 0)

@@ -1,8 +1,8 @@
 #include "plan/cost/devices.h"
 
+#include "plan/cost/chip.h"
 #include "plan/cost/measured.h"
-#include "plan/plan.h"
-#include "plan/spec/speeds.h"
+#include "plan/spec/job/job.h"
 
 #include <math.h>
 #include <string.h>
@@ -160,7 +160,8 @@ static const struct gpu *gpu_of(const char *device)
 void cost_machine_of(const struct node_kind *k, bool low_precision, double part,
 		     struct cost_machine *out)
 {
-	double flops = part * known(k->device_flops, UNKNOWN_FLOPS),
+	double flops = part *
+		       known(k->device_flops, known(cost_chip_flops(k->chip), UNKNOWN_FLOPS)),
 	       bandwidth = part * known(k->device_bandwidth, UNKNOWN_BANDWIDTH);
 	*out = (struct cost_machine){ .op = CPU_OP };
 	out->rates[RATE_PRODUCT_FWD] = flat(CPU_PRODUCTS * flops);
@@ -189,6 +190,8 @@ void cost_machine_of(const struct node_kind *k, bool low_precision, double part,
 	out->rates[RATE_MOVED] = flat(MEMORY * bandwidth);
 	/* The update moves 7 words; the norm of the gradients reads an eighth one. */
 	out->rates[RATE_OPTIMIZER] = flat(MEMORY * bandwidth * 7 / 8);
+	if (k->chip)
+		cost_chip_apply(k->chip, low_precision, out);
 }
 
 bool cost_device_lacks(const struct job *job, const struct node_kind *k)
@@ -206,6 +209,7 @@ void cost_machine_of_agents(const struct node_kind *k, bool low_precision, int a
 	double cores = k->cores > 0 ? k->cores : (double)agents * threads;
 	if (strcmp(k->device, "cpu")) {
 		cost_machine_of(k, low_precision, 1, out);
+		out->measured = k->measured;
 		return;
 	}
 	/* If 2-byte storage was not measured, the figures of fp32 count, because products and sums
@@ -227,25 +231,7 @@ void cost_machine_of_agents(const struct node_kind *k, bool low_precision, int a
 
 double cost_machine_pace(const struct cost_machine *m)
 {
-	return cost_curve_at(&m->rates[RATE_PRODUCT_FWD], 1e12) / fmax(1, m->crowd);
-}
-
-void cost_machine_of_plan(const struct job *job, const struct cluster *c, const struct plan *p,
-			  struct cost_machine *out)
-{
-	double found = 0;
-	bool named = speeds_devices(job) > 0;
-	for (int i = 0; i < p->world; i++) {
-		const struct node_kind *k = topo_cluster_kind(c, p->ranks[i].node);
-		struct cost_machine m;
-		if (i && p->ranks[i].node == p->ranks[i - 1].node)
-			continue;
-		cost_machine_of_agents(k, job->precision.dtype != DTYPE_FP32,
-				       p->ranks[i].node_ranks, p->threads, &m);
-		double rate = cost_machine_pace(&m);
-		if (found <= 0 || (named ? rate > found : rate < found)) {
-			found = rate;
-			*out = m;
-		}
-	}
+	const struct rate_curve *ratio = &m->ratios.product[RATE_PRODUCT_FWD];
+	return cost_curve_at(&m->rates[RATE_PRODUCT_FWD], 1e12) /
+	       (fmax(1, m->crowd) * (ratio->n ? cost_curve_at(ratio, 1e12) : 1));
 }

@@ -18,6 +18,19 @@ double cost_curve_at(const struct rate_curve *c, double x)
 	return c->rate[i - 1] + share * (c->rate[i] - c->rate[i - 1]);
 }
 
+static double ratio_at(const struct rate_curve *c, double x)
+{
+	return c->n ? cost_curve_at(c, x) : 1;
+}
+
+/* The largest head that counts as one of 64. */
+#define SMALL_HEAD 96
+
+int cost_chip_dim(double dim)
+{
+	return dim > SMALL_HEAD;
+}
+
 static const struct rate_curve *curve_of(const struct cost_machine *m, enum rate_class class)
 {
 	enum rate_class kind = class <= RATE_PRODUCT_WEIGHT  ? RATE_PRODUCT_FWD
@@ -51,7 +64,9 @@ double cost_machine_attention(const struct cost_machine *m, enum attention_kerne
 	double share = form == RATE_ATTENTION_FWD
 			       ? cost_attention_forward(m->generation, kernel, keys, dim)
 			       : cost_attention_backward(m->generation, kernel, keys, dim);
-	return flops / (share * m->attention) + m->op;
+	const struct rate_curve *ratio =
+		&m->ratios.attention[form - RATE_ATTENTION_FWD][cost_chip_dim(dim)];
+	return (flops / (share * m->attention) + m->op) * ratio_at(ratio, keys);
 }
 
 /* --- Products in tiles --- */
@@ -96,7 +111,11 @@ double cost_machine_products(const struct cost_machine *m, enum rate_class form,
 	       best = in_tiles(m, tiles, batch, rows, columns, depth, rate);
 	for (size_t i = 1; i < sizeof tiles / sizeof *tiles; i++)
 		best = fmin(best, in_tiles(m, &tiles[i], batch, rows, columns, depth, rate));
-	return fmax(best, bytes / cost_curve_at(curve_of(m, RATE_MOVED), bytes)) + m->op;
+	const struct rate_curve *ratio = width < 2 && m->ratios.eight[form].n
+						 ? &m->ratios.eight[form]
+						 : &m->ratios.product[form];
+	return (fmax(best, bytes / cost_curve_at(curve_of(m, RATE_MOVED), bytes)) + m->op) *
+	       ratio_at(ratio, flops);
 }
 
 double cost_machine_product(const struct cost_machine *m, enum rate_class form, double n, double in,

@@ -9,7 +9,7 @@
  *
  * A product additionally takes the bytes of its weights at the rate `packing`, because a library
  * that packs them reads and writes them first. The curves of GPUs are constants with their sources
- * (devices.c); those of CPUs are measured (topo/measured.h). Work and rate are FLOPs and FLOP/s, or
+ * (devices.c), unless the chip was measured (chip.h); those of CPUs are measured (topo/measured.h). Work and rate are FLOPs and FLOP/s, or
  * bytes and bytes/s, read and written together.
  *
  * A GPU computes a product in tiles of the result, one tile on each of its `units` at a time. The
@@ -29,10 +29,20 @@
 #include "plan/place/group_links.h"
 #include "topo/measured.h"
 
+/* Measured seconds over those of this model, over the size of an operation, on a GPU that was
+ * measured (plan/cost/chip.h). n 0: not measured, and the model counts. */
+enum { CHIP_DIMS = 2 };
+struct cost_ratios {
+	struct rate_curve product[RATE_PRODUCT_WEIGHT + 1]; /* over FLOPs */
+	struct rate_curve eight[RATE_PRODUCT_WEIGHT + 1];   /* of 8-bit numbers */
+	struct rate_curve attention[2][CHIP_DIMS]; /* forward, backward; over keys; cost_chip_dim */
+};
+
 struct cost_machine {
 	/* as in struct machine_rates */
 	struct rate_curve rates[RATE_CLASSES];
 	double packing[RATE_PRODUCT_WEIGHT + 1];
+	struct cost_ratios ratios;
 	double op;
 	/* the rate of products in fp32, for a step in 2-byte types whose optimizer computes in
 	 * fp32; n 0: the rate of RATE_PRODUCT_FWD */
@@ -66,6 +76,8 @@ struct cost_machine {
 };
 
 double cost_curve_at(const struct rate_curve *c, double x);
+/* The curve of CHIP_DIMS that counts for heads of this size. */
+int cost_chip_dim(double dim);
 
 /* Seconds of one operation; 0 if work is 0. */
 double cost_machine_seconds(const struct cost_machine *m, enum rate_class class, double work);

@@ -1,6 +1,7 @@
 #include "plan/place/exchange.h"
 
 #include <math.h>
+#include <stddef.h>
 
 double place_exchange_share(const struct measured *m, double busy)
 {

@@ -1,3 +1,4 @@
+#include "plan/cost/chip.h"
 #include "plan/plan.h"
 #include "plan/show/placement.h"
 #include "plan/show/program.h"
@@ -98,6 +99,22 @@ json_t *show_step_time_json(const struct plan_time *t)
 	return o;
 }
 
+/* Which constants of each GPU were measured, as in the plan's text. */
+static json_t *json_of_chips(const struct job *job, const struct cluster *c)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < c->n_kinds; i++) {
+		struct buf text = BUF_INIT;
+		if (!c->kinds[i].chip)
+			continue;
+		cost_chip_text(&c->kinds[i], job, &text);
+		if (!buf_failed(&text))
+			json_array_append_new(list, json_string(text.data));
+		buf_fini(&text);
+	}
+	return list;
+}
+
 json_t *show_plan_json(const struct job *job, const struct cluster *cluster, const struct plan *p)
 {
 	json_t *j = json_pack("{s:i, s:s, s:s, s:o, s:{s:i, s:i, s:i, s:i, s:i, s:i, s:s}, s:i, "
@@ -127,6 +144,7 @@ json_t *show_plan_json(const struct job *job, const struct cluster *cluster, con
 	plan_peak_of(cluster, p, &peak);
 	json_object_set_new(j, "sureness", show_sureness_json(job, &peak, p->time.total));
 	json_object_set_new(j, "train", show_train_time_json(job, cluster, p));
+	json_object_set_new(j, "chips", json_of_chips(job, cluster));
 	json_object_set_new(j, "figures", json_string(cluster->figures));
 	json_object_set_new(j, "missing", show_missing_json(cluster, p));
 	json_object_set_new(j, "warning", json_string(p->warning));

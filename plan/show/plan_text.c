@@ -2,6 +2,7 @@
  * Prints the plan as plain UTF-8 text, 80 columns where names allow it; no colours.
  */
 #include "base/human.h"
+#include "plan/cost/chip.h"
 #include "plan/search/fit.h"
 #include "plan/show/rank_map.h"
 #include "plan/show/placement.h"
@@ -283,6 +284,17 @@ static void print_memory(const struct job *job, const struct plan *p, struct buf
 			      "which model.capacity would bound\n");
 }
 
+static void print_chips(const struct job *job, const struct cluster *c, struct buf *out)
+{
+	for (int i = 0; i < c->n_kinds; i++) {
+		if (!c->kinds[i].chip)
+			continue;
+		buf_puts(out, "  ");
+		cost_chip_text(&c->kinds[i], job, out);
+		buf_puts(out, "\n");
+	}
+}
+
 static void print_time(const struct job *job, const struct cluster *c, const struct plan *p,
 		       struct buf *out)
 {
@@ -312,6 +324,7 @@ static void print_time(const struct job *job, const struct cluster *c, const str
 			   peak.devices);
 	buf_puts(out, "\n");
 	show_sureness_print(job, &peak, t->total, out);
+	print_chips(job, c, out);
 	if (*c->figures)
 		buf_printf(out, "  %s\n", c->figures);
 }

@@ -98,7 +98,18 @@ static void sum_rows_args(const struct dims *d, struct arg *a)
 
 static void sum_rows_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	o->sum_rows(k, p[0], p[1], d->n, d->c);
+	o->sum_rows(k, p[0], p[1], d->n, d->c, true);
+}
+
+static void sum_rows_set_args(const struct dims *d, struct arg *a)
+{
+	sum_rows_args(d, a);
+	a[0].kind = SET;
+}
+
+static void sum_rows_set(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	o->sum_rows(k, p[0], p[1], d->n, d->c, false);
 }
 
 static void sqnorm_args(const struct dims *d, struct arg *a)
@@ -316,7 +327,8 @@ const struct op_test element_ops[] = {
 	{ "swiglu_bwd", vary_rows, true, swiglu_bwd_args, NULL, swiglu_bwd_run, ROWS_DIMS },
 	{ "add", vary_counts, true, add_args, NULL, add_run, COUNT_DIMS },
 	{ "add_bias", vary_rows, true, add_bias_args, NULL, add_bias_run, ROWS_DIMS },
-	{ "sum_rows", vary_rows, true, sum_rows_args, NULL, sum_rows_run, ROWS_DIMS },
+	{ "sum_rows", vary_rows, true, sum_rows_set_args, NULL, sum_rows_set, ROWS_DIMS },
+	{ "sum_rows add", vary_rows, true, sum_rows_args, NULL, sum_rows_run, ROWS_DIMS },
 	{ "accumulate", vary_counts, true, accumulate_args, NULL, accumulate_run, COUNT_DIMS },
 	{ "storage_to_fp32", vary_counts, true, to_fp32_args, NULL, to_fp32_run, COUNT_DIMS },
 	{ "fp32_to_storage", vary_counts, true, from_fp32_args, NULL, from_fp32_run, { { .n = 1 }, { .n = 17, .with = true }, { .n = 140001 } } },

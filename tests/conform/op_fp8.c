@@ -2,6 +2,7 @@
  * depth d; with: e5m2. */
 #include "tests/conform/op_test.h"
 
+#include <math.h>
 #include <string.h>
 
 static int64_t words(int64_t bytes)
@@ -54,6 +55,34 @@ static void cast_run(const struct ops *o, struct backend *k, const struct dims *
 		} \
 	}
 
+/* --- y turned scale x: with the scale of the largest magnitude, which p sets: not finite, 0 --- */
+
+static void current_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	struct fp8_scale *s = p[2];
+	begin(s, 2);
+	s->largest = 0;
+	if (d->p < 1)
+		o->fp8_cast(k, NULL, NULL, s, p[3], format_of(d), d->n, d->c);
+	else if (d->p > 1)
+		s->largest = INFINITY;
+}
+
+static void current_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	o->fp8_cast_current(k, p[0], d->fused ? NULL : p[1], p[2], p[3], format_of(d), d->n, d->c);
+}
+
+#define CURRENT_DIMS \
+	{ \
+		{ .n = 1, .c = 1 }, { .n = 3, .c = 33, .with = true }, { .n = 64, .c = 128 }, \
+			{ .n = 130, .c = 344, .with = true }, \
+			{ .n = 8, .c = 1000, .fused = true }, { .n = 70, .c = 96, .p = 1 }, \
+		{ \
+			.n = 66, .c = 96, .p = 2 \
+		} \
+	}
+
 /* --- d left right scales bias numbers --- */
 
 static void product_args(const struct dims *d, struct arg *a)
@@ -70,6 +99,12 @@ static void product_args(const struct dims *d, struct arg *a)
 static void product_single_args(const struct dims *d, struct arg *a)
 {
 	product_args(d, a);
+	a[0] = (struct arg){ SET, d->n * d->c, 1, SINGLE };
+}
+
+static void product_add_args(const struct dims *d, struct arg *a)
+{
+	product_args(d, a);
 	a[0] = (struct arg){ ADD, d->n * d->c, 1, SINGLE };
 }
 
@@ -84,24 +119,29 @@ static void product_prepare(const struct ops *o, struct backend *k, const struct
 }
 
 static void product(const struct ops *o, struct backend *k, const struct dims *d, void **p,
-		    bool single)
+		    bool single, bool add)
 {
 	const struct fp8_scale *s = p[3];
-	const struct fp8_tensor left = { p[1], &s[0], format_of(d) },
-				right = { p[2], &s[1], FP8_E4M3 };
-	o->fp8_product(k, p[0], &left, &right, d->fused && !single ? p[4] : NULL, single, d->n,
+	const struct fp8_tensor left = { p[1], &s[0], format_of(d), d->fused },
+				right = { p[2], &s[1], FP8_E4M3, false };
+	o->fp8_product(k, p[0], &left, &right, d->fused && !single ? p[4] : NULL, single, add, d->n,
 		       d->c, d->d);
 }
 
 static void product_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	product(o, k, d, p, false);
+	product(o, k, d, p, false, false);
 }
 
 static void product_single_run(const struct ops *o, struct backend *k, const struct dims *d,
 			       void **p)
 {
-	product(o, k, d, p, true);
+	product(o, k, d, p, true, false);
+}
+
+static void product_add_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	product(o, k, d, p, true, true);
 }
 
 #define PRODUCT_DIMS \
@@ -151,8 +191,10 @@ static void update_run(const struct ops *o, struct backend *k, const struct dims
 /* clang-format off */
 const struct op_test fp8_ops[] = {
 	{ "fp8_cast", NULL, true, cast_args, cast_prepare, cast_run, CAST_DIMS },
+	{ "fp8_cast_current", NULL, true, cast_args, current_prepare, current_run, CURRENT_DIMS },
 	{ "fp8_product", NULL, true, product_args, product_prepare, product_run, PRODUCT_DIMS },
 	{ "fp8_product single", NULL, true, product_single_args, product_prepare, product_single_run, PRODUCT_DIMS },
+	{ "fp8_product add", NULL, true, product_add_args, product_prepare, product_add_run, PRODUCT_DIMS },
 	{ "fp8_update_scales", NULL, true, update_args, update_prepare, update_run, UPDATE_DIMS },
 	{ 0 }
 };

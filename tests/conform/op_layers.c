@@ -41,7 +41,26 @@ static void linear_bwd_weight_args(const struct dims *d, struct arg *a)
 static void linear_bwd_weight_run(const struct ops *o, struct backend *k, const struct dims *d,
 				  void **p)
 {
-	o->linear_bwd_weight(k, p[0], d->with ? p[1] : NULL, p[2], p[3], d->n, d->c, d->d);
+	o->linear_bwd_weight(k, p[0], d->with ? p[1] : NULL, p[2], p[3], d->n, d->c, d->d, true);
+}
+
+/* What is added to in the ops with `add` is set without it. */
+static void set_weights(struct arg *a)
+{
+	for (int i = 0; i < 3; i++)
+		a[i].kind = a[i].kind == ADD ? SET : a[i].kind;
+}
+
+static void linear_bwd_weight_set_args(const struct dims *d, struct arg *a)
+{
+	linear_bwd_weight_args(d, a);
+	set_weights(a);
+}
+
+static void linear_bwd_weight_set(const struct ops *o, struct backend *k, const struct dims *d,
+				  void **p)
+{
+	o->linear_bwd_weight(k, p[0], d->with ? p[1] : NULL, p[2], p[3], d->n, d->c, d->d, false);
 }
 
 /* --- linear_bwd_weight_strided: dw dy x; `with`: the rows of dy have gaps --- */
@@ -61,7 +80,19 @@ static void linear_bwd_weight_strided_args(const struct dims *d, struct arg *a)
 static void linear_bwd_weight_strided_run(const struct ops *o, struct backend *k,
 					  const struct dims *d, void **p)
 {
-	o->linear_bwd_weight_strided(k, p[0], p[1], stride_of(d), p[2], d->n, d->c, d->d);
+	o->linear_bwd_weight_strided(k, p[0], p[1], stride_of(d), p[2], d->n, d->c, d->d, true);
+}
+
+static void linear_bwd_weight_strided_set_args(const struct dims *d, struct arg *a)
+{
+	linear_bwd_weight_strided_args(d, a);
+	set_weights(a);
+}
+
+static void linear_bwd_weight_strided_set(const struct ops *o, struct backend *k,
+					  const struct dims *d, void **p)
+{
+	o->linear_bwd_weight_strided(k, p[0], p[1], stride_of(d), p[2], d->n, d->c, d->d, false);
 }
 
 /* --- linear with gelu: y pre x w bias / dpre dy w pre --- */
@@ -155,7 +186,21 @@ static void grouped_bwd_weight_run(const struct ops *o, struct backend *k, const
 {
 	int64_t rows[GROUPS_MAX];
 	o->grouped_bwd_weight(k, p[0], group_stride(d), p[1], p[2], group_rows(d, rows), d->lo,
-			      d->c, d->d);
+			      d->c, d->d, true);
+}
+
+static void grouped_bwd_weight_set_args(const struct dims *d, struct arg *a)
+{
+	grouped_bwd_weight_args(d, a);
+	a[0].kind = INOUT; /* the space between weights stays as it is */
+}
+
+static void grouped_bwd_weight_set(const struct ops *o, struct backend *k, const struct dims *d,
+				   void **p)
+{
+	int64_t rows[GROUPS_MAX];
+	o->grouped_bwd_weight(k, p[0], group_stride(d), p[1], p[2], group_rows(d, rows), d->lo,
+			      d->c, d->d, false);
 }
 
 #define GROUPED_DIMS \
@@ -239,7 +284,20 @@ static void layernorm_bwd_run(const struct ops *o, struct backend *k, const stru
 			      void **p)
 {
 	o->layernorm_bwd(k, p[0], p[1], p[2], p[3], d->with ? p[4] : NULL, p[5], p[6], p[7], p[8],
-			 d->n, d->c);
+			 d->n, d->c, true);
+}
+
+static void norm_bwd_set_args(const struct dims *d, struct arg *a)
+{
+	norm_bwd_args(d, a);
+	set_weights(a);
+}
+
+static void layernorm_bwd_set(const struct ops *o, struct backend *k, const struct dims *d,
+			      void **p)
+{
+	o->layernorm_bwd(k, p[0], p[1], p[2], p[3], d->with ? p[4] : NULL, p[5], p[6], p[7], p[8],
+			 d->n, d->c, false);
 }
 
 static void rmsnorm_bwd_args(const struct dims *d, struct arg *a)
@@ -256,7 +314,20 @@ static void rmsnorm_bwd_prepare(const struct ops *o, struct backend *k, const st
 
 static void rmsnorm_bwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	o->rmsnorm_bwd(k, p[0], p[1], p[3], d->with ? p[4] : NULL, p[5], p[7], p[8], d->n, d->c);
+	o->rmsnorm_bwd(k, p[0], p[1], p[3], d->with ? p[4] : NULL, p[5], p[7], p[8], d->n, d->c,
+		       true);
+}
+
+static void rmsnorm_bwd_set_args(const struct dims *d, struct arg *a)
+{
+	rmsnorm_bwd_args(d, a);
+	set_weights(a);
+}
+
+static void rmsnorm_bwd_set(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	o->rmsnorm_bwd(k, p[0], p[1], p[3], d->with ? p[4] : NULL, p[5], p[7], p[8], d->n, d->c,
+		       false);
 }
 
 #define NORM_DIMS \
@@ -264,6 +335,7 @@ static void rmsnorm_bwd_run(const struct ops *o, struct backend *k, const struct
 		{ .n = 1, .c = 7 }, { .n = 3, .c = 127, .with = true }, \
 			{ .n = 150, .c = 768, .with = true }, { .n = 301, .c = 129 }, \
 			{ .n = 2, .c = 5001, .with = true }, { .n = 40, .c = 2048, .with = true }, \
+			{ .n = 9, .c = 5128, .with = true }, { .n = 2, .c = 1024 }, \
 		{ \
 			.n = 3, .c = 8200 \
 		} \
@@ -273,17 +345,22 @@ static void rmsnorm_bwd_run(const struct ops *o, struct backend *k, const struct
 const struct op_test layer_ops[] = {
 	{ "linear_fwd", vary_products, false, linear_fwd_args, NULL, linear_fwd_run, LINEAR_DIMS },
 	{ "linear_bwd_input", vary_products, false, linear_bwd_input_args, NULL, linear_bwd_input_run, LINEAR_DIMS },
-	{ "linear_bwd_weight", vary_products, false, linear_bwd_weight_args, NULL, linear_bwd_weight_run, LINEAR_DIMS },
-	{ "linear_bwd_weight_strided", vary_products, false, linear_bwd_weight_strided_args, NULL, linear_bwd_weight_strided_run, LINEAR_DIMS },
+	{ "linear_bwd_weight", vary_products, false, linear_bwd_weight_set_args, NULL, linear_bwd_weight_set, LINEAR_DIMS },
+	{ "linear_bwd_weight add", vary_products, false, linear_bwd_weight_args, NULL, linear_bwd_weight_run, LINEAR_DIMS },
+	{ "linear_bwd_weight_strided", vary_products, false, linear_bwd_weight_strided_set_args, NULL, linear_bwd_weight_strided_set, LINEAR_DIMS },
+	{ "linear_bwd_weight_strided add", vary_products, false, linear_bwd_weight_strided_args, NULL, linear_bwd_weight_strided_run, LINEAR_DIMS },
 	{ "linear_gelu_fwd", vary_products, false, linear_gelu_fwd_args, NULL, linear_gelu_fwd_run, LINEAR_DIMS },
 	{ "linear_gelu_bwd", vary_products, false, linear_gelu_bwd_args, NULL, linear_gelu_bwd_run, LINEAR_DIMS },
 	{ "grouped_fwd", vary_groups, false, grouped_fwd_args, NULL, grouped_fwd_run, GROUPED_DIMS },
 	{ "grouped_bwd_input", vary_groups, false, grouped_bwd_input_args, NULL, grouped_bwd_input_run, GROUPED_DIMS },
-	{ "grouped_bwd_weight", vary_groups, false, grouped_bwd_weight_args, NULL, grouped_bwd_weight_run, GROUPED_DIMS },
+	{ "grouped_bwd_weight", vary_groups, false, grouped_bwd_weight_set_args, NULL, grouped_bwd_weight_set, GROUPED_DIMS },
+	{ "grouped_bwd_weight add", vary_groups, false, grouped_bwd_weight_args, NULL, grouped_bwd_weight_run, GROUPED_DIMS },
 	{ "layernorm_fwd", vary_norms, true, norm_fwd_args, NULL, layernorm_fwd_run, NORM_DIMS },
-	{ "layernorm_bwd", vary_norms, true, norm_bwd_args, layernorm_bwd_prepare, layernorm_bwd_run, NORM_DIMS },
+	{ "layernorm_bwd", vary_norms, true, norm_bwd_set_args, layernorm_bwd_prepare, layernorm_bwd_set, NORM_DIMS },
+	{ "layernorm_bwd add", vary_norms, true, norm_bwd_args, layernorm_bwd_prepare, layernorm_bwd_run, NORM_DIMS },
 	{ "rmsnorm_fwd", vary_norms, true, rmsnorm_fwd_args, NULL, rmsnorm_fwd_run, NORM_DIMS },
-	{ "rmsnorm_bwd", vary_norms, true, rmsnorm_bwd_args, rmsnorm_bwd_prepare, rmsnorm_bwd_run, NORM_DIMS },
+	{ "rmsnorm_bwd", vary_norms, true, rmsnorm_bwd_set_args, rmsnorm_bwd_prepare, rmsnorm_bwd_set, NORM_DIMS },
+	{ "rmsnorm_bwd add", vary_norms, true, rmsnorm_bwd_args, rmsnorm_bwd_prepare, rmsnorm_bwd_run, NORM_DIMS },
 	{ 0 }
 };
 /* clang-format on */

@@ -324,8 +324,8 @@ static void check_products(struct backend *lk, struct backend *wk, const struct 
 	memcpy(want, w.wide, (size_t)w.count * sizeof *want);
 	float *dbias = calloc((size_t)z->out * 2, sizeof *dbias);
 	assert_non_null(dbias);
-	no->linear_bwd_weight(lk, got.wide, dbias, y.stored, x.stored, z->n, z->in, z->out);
-	wo->linear_bwd_weight(wk, want, dbias + z->out, y.wide, x.wide, z->n, z->in, z->out);
+	no->linear_bwd_weight(lk, got.wide, dbias, y.stored, x.stored, z->n, z->in, z->out, true);
+	wo->linear_bwd_weight(wk, want, dbias + z->out, y.wide, x.wide, z->n, z->in, z->out, true);
 	doctor_check_near(got.wide, want, w.count, 1e-5, "linear_bwd_weight", z);
 	doctor_check_near(dbias, dbias + z->out, z->out, 1e-5, "its bias", z);
 	free(dbias);

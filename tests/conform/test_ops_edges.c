@@ -436,6 +436,32 @@ static void the_router_always_chooses_existing_experts(void **state)
 	}
 }
 
+/* A gradient that is a sum over no rows is set to zero, or stays. */
+static void check_sums_over_nothing(const struct fixture *f)
+{
+	enum { C = 8, D = 3, SUMS = 7 };
+	const struct ops *o = f->o;
+	const int64_t rows[2] = { 0, 0 };
+	for (int add = 0; add < 2; add++) {
+		float x[SUMS][2 * C * D];
+		for (int i = 0; i < SUMS * 2 * C * D; i++)
+			x[i / (2 * C * D)][i % (2 * C * D)] = add ? 7 : NAN;
+		o->linear_bwd_weight(f->k, x[0], x[1], x[0], x[0], 0, C, D, add);
+		o->linear_bwd_weight_strided(f->k, x[2], x[0], C, x[0], 0, C, D, add);
+		o->grouped_bwd_weight(f->k, x[3], C * D, x[0], x[0], rows, 2, C, D, add);
+		o->layernorm_bwd(f->k, x[0], x[4], x[5], x[0], NULL, x[0], x[0], x[0], x[0], 0, C,
+				 add);
+		o->rmsnorm_bwd(f->k, x[0], x[4] + C, x[0], NULL, x[0], x[0], x[0], 0, C, add);
+		o->sum_rows(f->k, x[6], x[0], 0, C, add);
+		const int counts[SUMS] = { C * D, D, C * D, 2 * C * D, 2 * C, C, C };
+		for (int i = 0; i < SUMS; i++)
+			for (int j = 0; j < 2 * C * D; j++)
+				assert_true(add             ? x[i][j] == 7
+					    : j < counts[i] ? x[i][j] == 0
+							    : isnan(x[i][j]));
+	}
+}
+
 /* If arrays are empty, nothing is read or written. */
 static void empty_inputs_are_allowed(void **state)
 {
@@ -476,6 +502,7 @@ static void empty_inputs_are_allowed(void **state)
 		o->route_count(f->k, NULL, NULL, 0, 4, 2, 1);
 		o->route_drop(f->k, NULL, NULL, NULL, 0, 4, 2, 1, 1);
 		o->grouped_fwd(f->k, NULL, NULL, NULL, 0, (int64_t[]){ 0, 0 }, 2, 8, 8);
+		check_sums_over_nothing(f);
 	}
 }
 
@@ -498,9 +525,9 @@ static void outputs_may_be_inputs_where_ops_table_allows_it(void **state)
 		f->o->layernorm_fwd(f->k, y[1], dx[0], mean, rstd, dx[0], b, w, w, N, C, 1e-5f);
 		assert_memory_equal(y[0], y[1], sizeof a);
 		assert_memory_equal(sum, dx[0], sizeof a);
-		f->o->layernorm_bwd(f->k, dx[0], dw, dw, dy, b, sum, mean, rstd, w, N, C);
+		f->o->layernorm_bwd(f->k, dx[0], dw, dw, dy, b, sum, mean, rstd, w, N, C, true);
 		memcpy(dx[1], b, sizeof b);
-		f->o->layernorm_bwd(f->k, dx[1], dw, dw, dy, dx[1], sum, mean, rstd, w, N, C);
+		f->o->layernorm_bwd(f->k, dx[1], dw, dw, dy, dx[1], sum, mean, rstd, w, N, C, true);
 		assert_memory_equal(dx[0], dx[1], sizeof a);
 		f->o->gelu_bwd(f->k, dx[0], dy, a, N * C);
 		memcpy(dx[1], dy, sizeof dy);

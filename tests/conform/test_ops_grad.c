@@ -97,7 +97,7 @@ static void linear_has_the_right_gradients(void **state)
 			zeros(N * D) };
 	double *grad[] = { zeros(N * C), zeros(D * C), zeros(D) };
 	o->linear_bwd_input(k, grad[0], p[3], p[1], N, C, D);
-	o->linear_bwd_weight(k, f(grad[1]), f(grad[2]), p[3], p[0], N, C, D);
+	o->linear_bwd_weight(k, f(grad[1]), f(grad[2]), p[3], p[0], N, C, D, false);
 	check_slope(linear_loss, p, p[0], grad[0], N * C);
 	check_slope(linear_loss, p, p[1], grad[1], D * C);
 	check_slope(linear_loss, p, p[2], grad[2], D);
@@ -128,10 +128,10 @@ static void norms_have_the_right_gradients(void **state)
 	double *grad[] = { zeros(N * C), zeros(C), zeros(C) };
 	loss(p);
 	if (rms)
-		o->rmsnorm_bwd(k, grad[0], f(grad[1]), p[4], p[5], p[7], f(p[9]), p[2], N, C);
+		o->rmsnorm_bwd(k, grad[0], f(grad[1]), p[4], p[5], p[7], f(p[9]), p[2], N, C, true);
 	else
 		o->layernorm_bwd(k, grad[0], f(grad[1]), f(grad[2]), p[4], p[5], p[7], f(p[8]),
-				 f(p[9]), p[2], N, C);
+				 f(p[9]), p[2], N, C, true);
 	check_slope(loss, p, p[0], grad[0], N * C);
 	check_slope(loss, p, p[1], grad[0], N * C);
 	check_slope(loss, p, p[2], grad[1], C);

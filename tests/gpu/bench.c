@@ -8,8 +8,15 @@
  *                              read and written
  *     open MODEL [KEY=VALUE …] {"parameters": …, "tokens": …, "flops_token": …, "planned": {…}};
  *                              closes the model before it
+ *     calibrate SECONDS N      {"ops": …, "seconds": …}: times the operations of the planner's
+ *                              calibration in bf16, SECONDS for each size of at most N elements
+ *     predict                  {"published_s": …, "calibrated_s": …}: the planner's prediction of a
+ *                              step of the open model, by published constants and, after
+ *                              `calibrate`, by what that measured
  *     turn STEPS               {"seconds": […], "loss": …, "peak_bytes": …}: the seconds of
  *                              each step, until the device has finished
+ *     choices                  {"choices": [{"key": …, "note": …}, …]}: what was measured to choose
+ *                              algorithms, unless the model has job.deterministic=yes
  *     close                    {}
  *
  * A command that fails answers {"error": "…"}.
@@ -26,11 +33,13 @@
 #include "agent/engine/optim/optim.h"
 #include "agent/engine/pipeline/engine.h"
 #include "agent/engine/train/state.h"
+#include "base/choices.h"
 #include "base/clock.h"
 #include "base/philox.h"
 #include "plan/plan.h"
 #include "plan/spec/speeds.h"
 #include "tests/gpu/models.h"
+#include "tests/gpu/predict.h"
 #include "tests/unit/agent/world.h"
 
 #include <getopt.h>
@@ -44,6 +53,7 @@ enum { BATCHES = 4, LINE = 1024, STEPS_MAX = 10000 };
 struct bench {
 	const char *backend_name;
 	bool toy, open;
+	struct measured_chip *chip; /* NULL: not calibrated */
 	struct comm *world;
 	struct job job;
 	struct rank_view view;
@@ -99,6 +109,14 @@ static int host_threads(const char *backend_name)
 	return CPU_COUNT(&cores) < 64 ? CPU_COUNT(&cores) : 64;
 }
 
+/* As a run of muster does in its first step, and at once, since there is one rank. */
+static void want_choices(struct bench *b)
+{
+	struct choices *c = backend_choices(pipeline_backend(b->engine));
+	if (c && !b->job.job.deterministic)
+		choices_set_mode(c, CHOICES_MEASURED);
+}
+
 static int open_model(struct bench *b, struct err *e)
 {
 	const struct layout alone = layout_of(&b->job, 1);
@@ -112,6 +130,7 @@ static int open_model(struct bench *b, struct err *e)
 	if (rank_view_init(&b->job, &alone, 0, &b->view, e) || pipeline_open(&opt, &b->engine, e) ||
 	    make_batches(b, e))
 		return -1;
+	want_choices(b);
 	const struct optim_options o = { .backend = pipeline_backend(b->engine),
 					 .store = pipeline_store(b->engine),
 					 .job = &b->job,
@@ -134,7 +153,7 @@ static void close_model(struct bench *b)
 	free(b->tokens);
 	free(b->inputs);
 	free(b->targets);
-	*b = (struct bench){ .backend_name = b->backend_name, .toy = b->toy };
+	*b = (struct bench){ .backend_name = b->backend_name, .toy = b->toy, .chip = b->chip };
 }
 
 static int one_step(struct bench *b, double *loss, double *seconds, struct err *e)
@@ -227,6 +246,21 @@ static int command_close(struct bench *b, char *words, struct err *e)
 	return 0;
 }
 
+/* What was chosen by measurement so far, with the measured times. */
+static int command_choices(struct bench *b, char *words, struct err *e)
+{
+	const char *key, *note;
+	(void)words;
+	if (!b->open)
+		return err_set(e, ERR_USAGE, "choices needs an open model");
+	const struct choices *c = backend_choices(pipeline_backend(b->engine));
+	printf("{\"choices\": [");
+	for (int i = 0; c && choices_at(c, i, &key, &note); i++)
+		printf("%s{\"key\": \"%s\", \"note\": \"%s\"}", i ? ", " : "", key, note);
+	puts("]}");
+	return 0;
+}
+
 static int open_backend(const struct bench *b, struct backend **k, struct err *e)
 {
 	char name[64];
@@ -288,12 +322,49 @@ static int command_copy(struct bench *b, char *words, struct err *e)
 	return rc;
 }
 
+static int command_calibrate(struct bench *b, char *words, struct err *e)
+{
+	struct node_kind k;
+	char *rest;
+	double seconds = strtod(words, &rest), since = clock_s();
+	int64_t elements = strtoll(rest, NULL, 10);
+	if (!(seconds > 0) || elements < 1)
+		return err_set(e, ERR_USAGE, "calibrate needs seconds and a number of elements");
+	if (predict_open(b->backend_name, &k, e) || predict_calibrate(&k, seconds, elements, e))
+		return -1;
+	free(b->chip);
+	b->chip = k.chip;
+	printf("{\"ops\": %d, \"seconds\": %.3g}\n", b->chip->n_ops, clock_s() - since);
+	return 0;
+}
+
+static int command_predict(struct bench *b, char *words, struct err *e)
+{
+	struct node_kind k;
+	double published, calibrated = 0;
+	(void)words;
+	if (!b->open)
+		return err_set(e, ERR_USAGE, "predict needs an open model");
+	if (predict_open(b->backend_name, &k, e) || predict_step(&k, &b->job, &published, e))
+		return -1;
+	k.chip = b->chip;
+	if (k.chip && predict_step(&k, &b->job, &calibrated, e))
+		return -1;
+	printf("{\"published_s\": %.9g", published);
+	if (k.chip)
+		printf(", \"calibrated_s\": %.9g", calibrated);
+	puts("}");
+	return 0;
+}
+
 static const struct command {
 	const char *name;
 	int (*run)(struct bench *b, char *words, struct err *e);
 } commands[] = {
-	{ "gemm", command_gemm }, { "copy", command_copy },   { "open", command_open },
-	{ "turn", command_turn }, { "close", command_close },
+	{ "gemm", command_gemm },       { "copy", command_copy },
+	{ "open", command_open },       { "turn", command_turn },
+	{ "close", command_close },     { "calibrate", command_calibrate },
+	{ "predict", command_predict }, { "choices", command_choices },
 };
 
 static void print_error(const struct err *e)
@@ -347,5 +418,6 @@ int main(int argc, char **argv)
 	while (optind == argc && fgets(line, sizeof line, stdin))
 		ok &= run_command(&b, line);
 	close_model(&b);
+	free(b.chip);
 	return ok ? 0 : 1;
 }

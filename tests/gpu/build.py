@@ -84,10 +84,10 @@ class Rules:
         self.objects, self.archives, self.targets = {}, {}, {}
         self.cc, self.cxx = os.environ.get("CC", "gcc"), os.environ.get("CXX", "g++")
         include = ["-isystem", os.path.join(self.home or "", "include")]
-        nccl, lt = header_folder("nccl.h", self.home), header_folder("cublasLt.h", self.home)
-        self.nccl = nccl is not None
+        nccl, lt, dnn = (header_folder(name, self.home) for name in ("nccl.h", "cublasLt.h", "cudnn_graph.h"))
+        self.nccl, self.cudnn = nccl is not None, dnn is not None
         # After the toolkit's, since pip's folders have other headers of CUDA too.
-        self.cuda = include + [w for folder in (nccl, lt) if folder for w in ("-isystem", folder)] + (["-DHAVE_NCCL"] if self.nccl else [])
+        self.cuda = include + [w for folder in (nccl, lt, dnn) if folder for w in ("-isystem", folder)] + (["-DHAVE_NCCL"] if self.nccl else [])
         self.device = self.device_compiler(arch, include)
         self.archive("check", files_of(self.v["GPU_CHECK_FILES"]))
         self.kernels()
@@ -163,6 +163,9 @@ class Rules:
                                             files_of(self.v["DOUBLE_CUDART_FILES"])], [])
         self.shared(blaslt, [self.cuda_object(s, visible, "-O3") for s in files_of(self.v["DOUBLE_BLASLT_FILES"])], ["libcudart-double.so"])
         self.stand = ["libcudart-double.so", blaslt]
+        if self.cudnn:
+            self.shared("libcudnn.so.9", [self.cuda_object(s, visible, "-O3") for s in files_of(self.v["DOUBLE_CUDNN_FILES"])], ["libcudart-double.so"])
+            self.stand.append("libcudnn.so.9")
         if self.nccl:
             self.shared("libnccl.so.2", [self.cuda_object(s, visible) for s in files_of(self.v["DOUBLE_NCCL_FILES"])], ["libcudart-double.so"])
 

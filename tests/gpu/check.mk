@@ -20,7 +20,12 @@ GPU_CONFORM = $(CC) $(CPPFLAGS) $(CFLAGS) -O3 -isystem $(CUDA_HOME)/include $(if
 	-o $@ $(GPU_SRC)
 GPU_DEPS := $(GPU_SRC) $(wildcard libcomm/*.h libcomm/*/*.h tests/conform/*.h tests/gpu/standin/*.h)
 
-.PHONY: check-gpu
+.PHONY: check-gpu spills
 check-gpu:
 	@if command -v python3 >/dev/null; then tests/gpu/report $(BUILD)/gpu; else \
 		echo 'skip   the GPU checks: python3 is not here'; echo '0 passed, 0 failed, 1 skipped'; fi
+
+# The kernels' registers, for each architecture; needs nvcc and no GPU.
+spills:
+	@if command -v python3 >/dev/null; then tests/gpu/spills; else \
+		echo "skip   the kernels' registers: python3 is not here"; echo '0 passed, 0 failed, 1 skipped'; fi

@@ -307,8 +307,8 @@ static void nothing_is_no_work(struct pair *c)
 	o->embed_fwd(k, NULL, NULL, NULL, NULL, NULL, 0, 8, 0, 1);
 	o->embed_bwd(k, NULL, NULL, NULL, NULL, NULL, 0, 8, 0, 1);
 	o->layernorm_fwd(k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 8, 0);
-	o->layernorm_bwd(k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 8);
-	o->rmsnorm_bwd(k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 7);
+	o->layernorm_bwd(k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 8, true);
+	o->rmsnorm_bwd(k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 7, true);
 	o->gelu_fwd(k, NULL, NULL, 0);
 	o->swiglu_bwd(k, NULL, NULL, NULL, 0, 8);
 	o->dropout(k, NULL, NULL, NULL, 0, 8, &d);
@@ -326,7 +326,7 @@ static void nothing_is_no_work(struct pair *c)
 	o->xent_loss(k, NULL, NULL, NULL, 0);
 	o->add(k, NULL, NULL, 0);
 	o->add_bias(k, NULL, NULL, 0, 8);
-	o->sum_rows(k, NULL, NULL, 0, 8);
+	o->sum_rows(k, NULL, NULL, 0, 8, true);
 	o->accumulate(k, NULL, NULL, 0);
 	o->storage_to_fp32(k, NULL, NULL, 0);
 	o->fp32_to_storage(k, NULL, NULL, 0, NULL, 0);
@@ -337,6 +337,36 @@ static void nothing_is_no_work(struct pair *c)
 	if (!ok)
 		printf("%s: %s\n", c->backend_name, e.text);
 	end_case(c, ok, "empty arrays are allowed");
+}
+
+static void sums_over_nothing_are_zero(struct pair *c)
+{
+	enum { C = 16, D = 24, COUNT = 2 * C * D };
+	const int64_t rows[2] = { 0, 0 };
+	float old[COUNT];
+	for (int add = 0; add < 2; add++) {
+		for (int i = 0; i < COUNT; i++)
+			old[i] = add ? 7 : NAN;
+		for (int i = 0; i < 7; i++)
+			singles(c, i, old, COUNT);
+		BOTH(c, side, k, o)
+		{
+			float **p = (float **)c->p[side];
+			o->linear_bwd_weight(k, p[0], p[1], NULL, NULL, 0, C, D, add);
+			o->linear_bwd_weight_strided(k, p[2], NULL, D, NULL, 0, C, D, add);
+			o->grouped_bwd_weight(k, p[3], C * D, p[6], p[6], rows, 2, C, D, add);
+			o->layernorm_bwd(k, NULL, p[4], p[4] + C, NULL, NULL, NULL, p[6], p[6],
+					 p[6], 0, C, add);
+			o->rmsnorm_bwd(k, NULL, p[4] + 2 * C, NULL, NULL, NULL, p[6], p[6], 0, C,
+				       add);
+			o->sum_rows(k, p[5], NULL, 0, C, add);
+		}
+		bool ok = true;
+		for (int i = 0; i < 6; i++)
+			ok = agrees(c, i, false) && ok;
+		end_case(c, ok,
+			 add ? "sums over nothing add nothing" : "sums over nothing are zero");
+	}
 }
 
 /* sum may be x, dres may be dx. */
@@ -357,7 +387,8 @@ static void outputs_may_be_inputs(struct pair *c)
 		float *mean = p[3], *dw = p[4];
 		o->layernorm_fwd(k, p[2], p[0], mean, mean + N, p[0], p[1], p[1], p[1], N, C,
 				 1e-5f);
-		o->layernorm_bwd(k, p[1], dw, dw + C, p[2], p[1], p[0], mean, mean + N, p[0], N, C);
+		o->layernorm_bwd(k, p[1], dw, dw + C, p[2], p[1], p[0], mean, mean + N, p[0], N, C,
+				 true);
 	}
 	end_case(c, agrees(c, 0, true) && agrees(c, 3, false),
 		 "outputs may be inputs where ops_table.h allows it");
@@ -402,6 +433,7 @@ int main(int argc, char **argv)
 		a_nan_goes_through,
 		the_router_always_chooses_existing_experts,
 		nothing_is_no_work,
+		sums_over_nothing_are_zero,
 		outputs_may_be_inputs,
 		rows_may_be_512_ki_wide,
 	};

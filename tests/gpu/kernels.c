@@ -1,19 +1,26 @@
 /*
  * Measures each op at the sizes of the models of models.h (kernel_rows.h): seconds per call, the
  * bytes that it must move (inputs once, outputs once, both for what it changes), and the FLOPs of
- * products and attention. It prints one line of JSON per row.
+ * products and attention. It prints one line of JSON per row. What has several forms is measured as
+ * in training: the first run chooses. For attention, each way is measured too.
  *
- * usage: kernels [--backend NAME] [--toy] [--only WORD]
+ * On a GPU each row also has what the planner predicts: "published_s" by its constants and, with
+ * --calibrate, "calibrated_s" by the times that this program measures first, S seconds for each
+ * size.
+ *
+ * usage: kernels [--backend NAME] [--toy] [--only WORD] [--calibrate S]
  *
  * Calls use several sets of arrays in turn, which are together larger than a GPU's L2 cache. The
  * numbers are random. If the backend records graphs, calls are recorded, so that the device's work
  * is timed and not the launches. The result is the median of several rounds.
  */
+#include "base/choices.h"
 #include "base/clock.h"
 #include "base/philox.h"
 #include "tests/conform/op_check.h"
 #include "tests/conform/storage.h"
 #include "tests/gpu/kernel_rows.h"
+#include "tests/gpu/predict.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -32,6 +39,9 @@ struct bench {
 	size_t room;    /* bytes of all sets of a row */
 	double least;   /* seconds of a round */
 	int rounds;
+	/* for predictions; without a device: none. calibrated has a chip, or is not used. */
+	bool predicts;
+	struct node_kind published, calibrated;
 };
 
 /* --- Arrays ------------------------------------------------------------------------------- */
@@ -154,15 +164,88 @@ static int time_row(const struct bench *b, const struct kernel_row *r, const str
 	return rc;
 }
 
-static void print_row(const struct kernel_row *r, const char *op, double seconds, double bytes,
+/* The ways to compute a row, their times, and the choice among them. */
+enum { WAYS = 2 };
+static const char *const ways[WAYS] = { "own", "cudnn" };
+struct contest {
+	char key[CHOICES_TEXT], note[CHOICES_TEXT];
+	const char *chosen; /* NULL: there is one way only */
+	double seconds[WAYS];
+};
+
+/* The choice between the ways of attention at these sizes. */
+static void find_contest(const struct bench *b, const struct op_test *t, const struct kernel_row *r,
+			 struct contest *c)
+{
+	const struct attn_shape *s = &r->d.s;
+	struct choices *all = backend_choices(b->k);
+	const char *key, *note;
+	char sizes[96], word[8];
+	size_t length;
+	*c = (struct contest){ .chosen = NULL };
+	if (!all || strncmp(t->name, "attention_", 10))
+		return;
+	snprintf(sizes, sizeof sizes, " b=%lld q=%lld k=%lld heads=%d/%d dim=%d ",
+		 (long long)s->batch, (long long)s->q_len, (long long)s->q_len, s->heads,
+		 s->kv_heads, s->dim);
+	for (int i = 0; choices_at(all, i, &key, &note); i++) {
+		if (strncmp(key, "attention ", 10) || strncmp(key + 10, t->name + 10, 3) ||
+		    !strstr(key, sizes) || !choices_find(all, key, word, sizeof word, &length))
+			continue;
+		snprintf(c->key, sizeof c->key, "%s", key);
+		snprintf(c->note, sizeof c->note, "%s", note);
+		for (int w = 0; w < WAYS; w++)
+			if (length == strlen(ways[w]) && !memcmp(word, ways[w], length))
+				c->chosen = ways[w];
+	}
+}
+
+/* Afterwards the choice is what it was. */
+static int time_ways(const struct bench *b, const struct kernel_row *r, const struct op_test *t,
+		     void *(*p)[ARGS], int sets, struct contest *c, struct err *e)
+{
+	int rc = 0;
+	for (int w = 0; w <= WAYS; w++) {
+		const char *way = w < WAYS ? ways[w] : c->chosen;
+		choices_put(backend_choices(b->k), c->key, way, strlen(way));
+		if (w < WAYS && !rc)
+			rc = time_row(b, r, t, p, sets, &c->seconds[w], e);
+	}
+	return rc;
+}
+
+static void print_predictions(const struct bench *b, const struct kernel_row *r, const char *op,
+			      double bytes)
+{
+	if (b->predicts)
+		printf(", \"published_s\": %.6g", predict_row(&b->published, r, op, bytes));
+	if (b->predicts && b->calibrated.chip)
+		printf(", \"calibrated_s\": %.6g", predict_row(&b->calibrated, r, op, bytes));
+}
+
+static void print_contest(const struct contest *c)
+{
+	if (c->chosen)
+		printf(", \"chose\": \"%s\", \"own\": %.6g, \"cudnn\": %.6g, \"key\": \"%s\", "
+		       "\"note\": \"%s\"",
+		       c->chosen, c->seconds[0], c->seconds[1], c->key, c->note);
+}
+
+/* contest: NULL if there is an error. */
+static void print_row(const struct bench *b, const struct kernel_row *r, const char *op,
+		      double seconds, double bytes, const struct contest *contest,
 		      const char *error)
 {
 	printf("{\"model\": \"%s\", \"op\": \"%s\", \"what\": \"%s\", ", r->model, op, r->what);
-	if (error)
+	if (error) {
 		printf("\"error\": \"%s\"}\n", error);
-	else
-		printf("\"seconds\": %.6g, \"bytes\": %.0f, \"flops\": %.0f}\n", seconds, bytes,
+	} else {
+		printf("\"seconds\": %.6g, \"bytes\": %.0f, \"flops\": %.0f", seconds, bytes,
 		       r->flops);
+		print_contest(contest);
+		print_predictions(b, r, op, bytes);
+		puts("}");
+	}
 	fflush(stdout);
 }
 
@@ -174,7 +257,7 @@ static int measure_row(void *arg, const struct kernel_row *r)
 		for (const struct op_test *o = *f; !t && o->name; o++)
 			t = strcmp(o->name, r->name) ? NULL : o;
 	if (!t) {
-		print_row(r, r->name, 0, 0, "there is no such op");
+		print_row(b, r, r->name, 0, 0, NULL, "there is no such op");
 		return -1;
 	}
 	if (b->only && !strstr(t->name, b->only))
@@ -190,12 +273,24 @@ static int measure_row(void *arg, const struct kernel_row *r)
 		sets++;
 	int rc = sets ? time_row(b, r, t, p, sets, &seconds, &e)
 		      : err_set(&e, ERR_NOMEM, "no memory for its arrays");
-	print_row(r, t->name, seconds, bytes, rc ? e.text : NULL);
+	struct contest contest;
+	find_contest(b, t, r, &contest);
+	if (!rc && contest.chosen)
+		rc = time_ways(b, r, t, p, sets, &contest, &e);
+	print_row(b, r, t->name, seconds, bytes, &contest, rc ? e.text : NULL);
 	for (int i = 0; i < SETS_MAX; i++)
 		for (int j = 0; j < ARGS; j++)
 			if (p[i][j])
 				backend_free(b->k, p[i][j]);
 	return rc;
+}
+
+/* What the rows above used. */
+static void print_choices(const struct choices *c)
+{
+	const char *key, *note;
+	for (int i = 0; choices_at(c, i, &key, &note); i++)
+		printf("{\"choice\": \"%s\", \"note\": \"%s\"}\n", key, note);
 }
 
 /* --- The program -------------------------------------------------------------------------- */
@@ -216,16 +311,32 @@ static int prepare(struct bench *b)
 	return 0;
 }
 
+enum { ELEMENTS = 64 << 20, TOY_ELEMENTS = 8192 };
+
+/* Other backends have no predictions. */
+static int prepare_predictions(struct bench *b, const char *backend_name, double calibrate,
+			       struct err *e)
+{
+	b->predicts = !predict_open(backend_name, &b->published, NULL);
+	b->calibrated = b->published;
+	return !b->predicts || !(calibrate > 0)
+		       ? 0
+		       : predict_calibrate(&b->calibrated, calibrate,
+					   b->toy ? TOY_ELEMENTS : ELEMENTS, e);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "backend", required_argument, NULL, 'b' },
 		{ "toy", no_argument, NULL, 't' },
 		{ "only", required_argument, NULL, 'o' },
+		{ "calibrate", required_argument, NULL, 'c' },
 		{ 0 },
 	};
 	const char *backend_name = "cuda:bf16";
 	struct bench b = { .toy = false };
+	double calibrate = 0;
 	struct err e = ERR_INIT;
 	for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
 		if (c == 'b')
@@ -234,15 +345,24 @@ int main(int argc, char **argv)
 			b.toy = true;
 		else if (c == 'o')
 			b.only = optarg;
+		else if (c == 'c')
+			calibrate = atof(optarg);
 		else
 			return 2;
 	b.storage = storage_of(backend_name);
-	if (prepare(&b) || backend_open(backend_name, 1, &b.k, &e)) {
+	if (prepare(&b) || prepare_predictions(&b, backend_name, calibrate, &e) ||
+	    backend_open(backend_name, 1, &b.k, &e)) {
 		fprintf(stderr, "kernels: %s\n", e.text);
 		return 1;
 	}
+	struct choices *choices = backend_choices(b.k);
+	if (choices)
+		choices_set_mode(choices, CHOICES_MEASURED);
 	int bad = kernel_rows_visit(b.toy, measure_row, &b);
+	if (choices)
+		print_choices(choices);
 	backend_close(b.k);
+	free(b.calibrated.chip);
 	free(b.numbers);
 	free(b.stored);
 	return bad ? 1 : 0;

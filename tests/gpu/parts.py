@@ -206,6 +206,11 @@ def limits(run, fragment, bench, peer=None):
     fragment.save()
 
 
+def calibration(run):
+    """Seconds for each operation and size of the planner's calibration, and the elements of the largest array."""
+    return "0.0001 8192" if run.toy else f"0.02 {64 << 20}"
+
+
 def open_bench(run):
     return Talk([run.program("bench"), "--backend", run.args.backend, *(["--toy"] if run.toy else [])], run.log("bench"), run.env, cwd=run.dir)
 
@@ -251,11 +256,14 @@ def step(model):
         bench = open_bench(run)
         try:
             limits(run, fragment, bench, peers[0][1] if peers else None)
-            mine = sides["muster"] = {"opened": bench.ask("open " + model, run.left(90)), "turns": []}
+            calibrated = bench.ask("calibrate " + calibration(run), run.left(60))
+            mine = sides["muster"] = {"opened": bench.ask("open " + model, run.left(90)), "turns": [], "calibrated": calibrated}
             if "error" in mine["opened"]:
                 return fragment.count("step " + model, 0, 1, 0, mine["opened"]["error"])
+            mine["predicted"] = bench.ask("predict", run.left(10))
             take_turns(run, fragment, [(mine, bench, False)] + [(sides[f"PyTorch, {mode}"], talk, True) for mode, talk in peers])
             judge(fragment, model, mine)
+            mine["choices"] = bench.ask("choices", run.left(10)).get("choices", [])
             for mode, talk in peers:
                 sides[f"PyTorch, {mode}"]["chose"] = talk.ask("chose", run.left(30))
         finally:
@@ -274,7 +282,8 @@ def kernels(run, fragment):
             bench = open_bench(run)
             limits(run, fragment, bench)
             bench.end()
-        command = [run.program("kernels"), "--backend", run.args.backend + ":bf16", *(["--toy"] if run.toy else [])]
+        command = [run.program("kernels"), "--backend", run.args.backend + ":bf16", "--calibrate", calibration(run).split()[0],
+                   *(["--toy"] if run.toy else [])]
         log = run.log("kernels")
         code = run_logged(command, log, run.left(130), env=run.env, cwd=run.dir)
         for line in open(log, errors="replace"):

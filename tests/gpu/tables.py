@@ -99,7 +99,13 @@ def steps(r):
                          f"{100 * flops / limit_of(r):.1f} %" if limit_of(r) else "", f"{best / s:.3f}" if best else "", f"{peak / GIB:.2f}"))
         out += [f"### {model}", ""] + table(("side", "step, ms", "turns, ms", "tokens/s", "model TFLOP/s", "of the limit", "× the faster PyTorch",
                                              "peak GiB"), rows)
-    return out + chosen(r) if r["step"] else []
+    return out + choices(r) + chosen(r) if r["step"] else []
+
+
+def choices(r):
+    rows = [(model, c["key"], c["note"]) for model, sides in sorted(r["step"].items()) for c in sides.get("muster", {}).get("choices", [])]
+    head = ["Algorithms that muster chose by measurement:", ""]
+    return head + [f"- {model}, {cell(key)}: {cell(note)}" for model, key, note in rows] + [""] if rows else []
 
 
 def names_of(chose):
@@ -135,19 +141,41 @@ def memory(r):
         ("model", "planned", "muster", "plan's error", "PyTorch", "planned parts"), rows) if rows else []
 
 
+def beside(predicted, measured):
+    """A prediction in milliseconds or microseconds is printed by its caller; this is its error."""
+    return f"{100 * (predicted / measured - 1):+.1f} %" if predicted and measured else ""
+
+
+def predictions(r):
+    rows = []
+    for model, sides in sorted(r["step"].items()):
+        mine = sides.get("muster", {})
+        found, measured = mine.get("predicted", {}), step_seconds(mine) if mine.get("turns") else None
+        if "published_s" not in found or not measured:
+            continue
+        published, calibrated = found["published_s"], found.get("calibrated_s")
+        rows.append((model, f"{1e3 * measured:.2f}", f"{1e3 * published:.2f}", beside(published, measured),
+                     f"{1e3 * calibrated:.2f}" if calibrated else cell(mine.get("calibrated", {}).get("error", ""), 80), beside(calibrated, measured)))
+    return ["## Predicted beside measured", "",
+            "A step as the planner predicts it: by its published constants, and by a calibration of this device that was measured before the step.",
+            ""] + table(("model", "measured, ms", "published, ms", "error", "calibrated, ms", "error"), rows) if rows else []
+
+
 def kernels(r):
     limit, copy = limit_of(r), r.get("limits", {}).get("copy", {}).get("bytes_s", 0)
     rows = []
     for k in r["kernels"]:
         if "error" in k:
-            rows.append((k["op"], k["model"], k["what"], "", "", "", cell(k["error"], 80)))
+            rows.append((k["op"], k["model"], k["what"], "", "", "", cell(k["error"], 80), "", ""))
             continue
         by = max((k["bytes"] / copy if copy else 0, "copy"), (k["flops"] / limit if limit else 0, "products"))
         rows.append((k["op"], k["model"], k["what"], f"{1e6 * k['seconds']:.1f}", f"{k['bytes'] / 1e6:.1f}", f"{k['flops'] / 1e9:.1f}" if k["flops"] else "",
-                     f"{100 * by[0] / k['seconds']:.0f} % of {by[1]}"))
+                     f"{100 * by[0] / k['seconds']:.0f} % of {by[1]}",
+                     *(f"{1e6 * k[s]:.1f} ({beside(k[s], k['seconds'])})" if s in k else "" for s in ("published_s", "calibrated_s"))))
     return ["## Kernels, bf16", "",
             "Bytes: inputs once, outputs once. Share: the larger of the bytes' time at the copy's rate and the FLOPs' time at the products' rate, divided "
-            "by the measured time.", ""] + table(("op", "model", "what", "µs", "MB", "GFLOP", "share of its limit"), rows) if rows else []
+            "by the measured time. Predicted: by the planner, from published constants and from a calibration in the same program.", ""] + table(
+                ("op", "model", "what", "µs", "MB", "GFLOP", "share of its limit", "published, µs", "calibrated, µs"), rows) if rows else []
 
 
 def attention(r):
@@ -157,15 +185,17 @@ def attention(r):
         for way, op in (("forward", "attention_fwd"), ("backward", "attention_bwd")):
             k, theirs = mine.get((a["model"], op, a["what"])), a.get(way + "_s")
             if k:
-                rows.append((f"{a['what']}, {way}", f"{1e6 * k['seconds']:.1f}", f"{k['flops'] / k['seconds'] / 1e12:.1f}",
+                both = [f"{1e6 * k[form]:.1f}" if k.get(form) else "" for form in ("own", "cudnn")]
+                rows.append((f"{a['what']}, {way}", f"{1e6 * k['seconds']:.1f}", *both, f"{k['flops'] / k['seconds'] / 1e12:.1f}",
                              f"{1e6 * theirs:.1f}" if theirs else a.get("error", "")[:80], f"{theirs / k['seconds']:.3f}" if theirs else ""))
     if not rows:
         return []
-    out = ["## Attention beside scaled_dot_product_attention", ""] + table(("attention", "muster, µs", "TFLOP/s", "PyTorch, µs", "× PyTorch"), rows)
+    out = ["## Attention beside scaled_dot_product_attention", ""] + table(("attention", "muster, µs", "own, µs", "cuDNN, µs", "TFLOP/s", "PyTorch, µs", "× PyTorch"), rows)
     chose = [f"- PyTorch chose for {a['what']}: {names_of(a['chose'])}" for a in r["attention"] if a.get("chose")]
+    chose += [f"- muster chose {k['chose']} for `{k['key']}`: {k['note']}" for k in r["kernels"] if k.get("chose")]
     return out + chose + ([""] if chose else [])
 
 
 def markdown(r):
     head = [f"# {r['machine'].get('gpu', 'Toys')}, {r['machine'].get('date', '')}", ""]
-    return "\n".join(head + machine(r) + parts(r) + checks(r) + limits(r) + steps(r) + memory(r) + kernels(r) + attention(r)).rstrip() + "\n"
+    return "\n".join(head + machine(r) + parts(r) + checks(r) + limits(r) + steps(r) + predictions(r) + memory(r) + kernels(r) + attention(r)).rstrip() + "\n"

@@ -366,7 +366,7 @@ static void products_can_be_recorded(void **state)
 	for (int recorded = 0; recorded < 2; recorded++) {
 		assert_true(!recorded || backend_graph_begin(k));
 		backend_ops(k)->linear_fwd(k, y, x, w, NULL, EDGE, EDGE, EDGE);
-		backend_ops(k)->linear_bwd_weight(k, dw, ones, x, y, EDGE, EDGE, EDGE);
+		backend_ops(k)->linear_bwd_weight(k, dw, ones, x, y, EDGE, EDGE, EDGE, true);
 		assert_true(!recorded || backend_graph_end(k, &t, NULL) == 0);
 		assert_int_equal(backend_get(k, once, y, bytes, NULL), 0);
 	}

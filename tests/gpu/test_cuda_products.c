@@ -99,7 +99,7 @@ static void an_epilogue_with_another_algorithm_is_replaced_by_an_op(void **state
 		      *dw = backend_alloc(k, EDGE * EDGE * sizeof *dw),
 		      *sums = backend_alloc(k, sizeof dbias[0]);
 		put_all(k, x, 3, EDGE * EDGE);
-		backend_ops(k)->linear_bwd_weight(k, dw, sums, x, x, EDGE, EDGE, EDGE);
+		backend_ops(k)->linear_bwd_weight(k, dw, sums, x, x, EDGE, EDGE, EDGE, true);
 		check_all(k, dw, 9 * EDGE, EDGE * EDGE);
 		assert_int_equal(backend_get(k, dbias[apart], sums, sizeof dbias[0], NULL), 0);
 		backend_close(k);
@@ -124,7 +124,7 @@ static void check_distances(bool refuses)
 			dy[i] = i % row < OUT ? (float)(i / row + i % row) : 1000;
 		backend_put(k, at, dy, sizeof dy);
 		backend_zero(k, dw, sizeof got);
-		backend_ops(k)->linear_bwd_weight_strided(k, dw, at, row, x, ROWS, IN, OUT);
+		backend_ops(k)->linear_bwd_weight_strided(k, dw, at, row, x, ROWS, IN, OUT, true);
 		assert_int_equal(backend_get(k, got, dw, sizeof got, NULL), 0);
 		for (int i = 0; i < OUT * IN; i++)
 			assert_true(got[i] == (float)(ROWS * (i / IN) + 6));

@@ -43,26 +43,53 @@ static void a_step_is_measured(void **state)
 	assert_null(strstr(said, "error"));
 }
 
+/* The emulator is some thousand times slower than the GPU that it is named after, and a calibration
+ * says so. */
+static void a_calibrated_prediction_is_that_of_the_measured_device(void **state)
+{
+	static char said[8000];
+	double published, calibrated, measured;
+	(void)state;
+	if (run_command(
+		    said, sizeof said,
+		    "'%s/bench' --toy 'calibrate 0.0001 8192' 'open gpt2-50257' predict 'turn 1' "
+		    "2>&1",
+		    DOUBLES))
+		fail_msg("bench:\n%s", said);
+	const char *at = strstr(said, "{\"published_s\": "),
+		   *turn = strstr(said, "{\"seconds\": [");
+	assert_true(at && turn);
+	assert_int_equal(sscanf(at, "{\"published_s\": %lf, \"calibrated_s\": %lf}", &published,
+				&calibrated),
+			 2);
+	assert_int_equal(sscanf(turn, "{\"seconds\": [%lf]", &measured), 1);
+	if (!(measured > 20 * published && calibrated > 20 * published))
+		fail_msg("published %g s, calibrated %g s, measured %g s", published, calibrated,
+			 measured);
+}
+
 static void wrong_commands_are_answered_with_an_error(void **state)
 {
 	char said[8000];
 	(void)state;
 	assert_int_not_equal(run_command(said, sizeof said,
 					 "'%s/bench' --toy turn 'open gpt3' 'open gpt2-50257 "
-					 "parallel.tp=no' jump 2>&1",
+					 "parallel.tp=no' predict 'calibrate no' jump 2>&1",
 					 DOUBLES),
 			     0);
 	int errors = 0;
 	for (const char *at = said; (at = strstr(at, "{\"error\": ")); at++)
 		errors++;
-	assert_int_equal(errors, 4);
+	assert_int_equal(errors, 6);
 }
 
 static void a_report_has_all_its_tables(void **state)
 {
-	static const char *const parts[] = { "## Checks",    "## Limits", "### gpt2-50304",
-					     "### llama-1b", "## Memory", "## Kernels",
-					     "| adamw |" };
+	static const char *const parts[] = { "## Checks",      "## Limits",
+					     "### gpt2-50304", "### llama-1b",
+					     "## Memory",      "## Kernels",
+					     "| adamw |",      "## Predicted beside measured",
+					     "calibrated, µs" };
 	static char said[100000];
 	(void)state;
 	if (run_command(said, sizeof said,
@@ -97,6 +124,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_step_is_measured),
+		cmocka_unit_test(a_calibrated_prediction_is_that_of_the_measured_device),
 		cmocka_unit_test(wrong_commands_are_answered_with_an_error),
 		cmocka_unit_test(a_report_has_all_its_tables),
 		cmocka_unit_test(without_a_gpu_each_part_is_skipped_by_name),

@@ -1,14 +1,17 @@
 /*
  * Training in device memory, which the emulator protects from the host. It must give the CPU's
  * losses in each strategy, also with several agents on one device, and the same bits in two runs,
- * after a stop, and with or without replayed passes.
+ * after a stop, and with or without replayed passes. A step zeroes no gradients except tables'.
  *
  * There are few cells, since the emulator is slow. make check-gpu runs more of them on a GPU
  * (tests/gpu/train.c).
  */
 #include "agent/engine/parallel/device.h"
+#include "agent/engine/train/agree_choices.h"
+#include "base/file.h"
 #include "plan/plan.h"
 #include "plan/spec/speeds.h"
+#include "tests/gpu/doubles/runtime.h"
 #include "tests/unit/agent/trainee.h"
 #include "tests/unit/agent/world.h"
 
@@ -23,6 +26,9 @@
 #include <cmocka.h>
 
 #ifdef HAVE_CUDA
+
+#include "tests/gpu/doubles/blaslt.h"
+#include "tests/gpu/doubles/runtime.h"
 
 enum { STEPS = 20, FEW = 6, WORDS = 16, STAGES_MAX = 8 };
 
@@ -86,6 +92,12 @@ struct course {
 	const char *dir;
 	double loss[STEPS], norm[STEPS], eval;
 	double predicted, taken; /* bytes of device memory */
+	/* bytes of the first rank's gradients, and those that its last step zeroed */
+	int64_t gradients, zeroed;
+	/* the run folder with choices; NULL: nothing is chosen */
+	const char *run_dir;
+	int fastest[2]; /* algorithm of products, on the first rank and on others */
+	int products;   /* that ran on the first rank */
 };
 
 /* The memory that the plan predicts for the first rank. */
@@ -154,18 +166,40 @@ static int attend_late(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
+/* Makes one algorithm of the double's the fastest on this rank. */
+static void set_speeds(const struct course *c, struct comm *world)
+{
+	if (!c->run_dir)
+		return;
+	double_virtual_clock = true;
+	double_blas.algorithms = BLAS_ALGORITHMS;
+	for (int i = 0; i < BLAS_ALGORITHMS; i++)
+		double_blas.seconds[i] = i == c->fastest[comm_rank(world) != 0] ? 5e-6 : 10e-6;
+}
+
 static int attend(struct comm *world, void *arg, struct err *e)
 {
 	struct course *c = arg;
 	struct trainee t;
+	struct train_choices *choices = NULL;
 	double loss, norm, eval;
+	set_speeds(c, world);
 	int rc = trainee_resume(c->model, &c->job, world, c->backend_name, 1,
 				c->from ? c->dir : NULL, &t, e);
+	if (!rc && c->run_dir)
+		rc = train_choices_begin(world, &t.view, pipeline_backend(t.engine), c->run_dir,
+					 c->from, &choices, e);
 	for (int step = c->from; !rc && step < c->to; step++) {
-		rc = trainee_step(&t, step, &loss, &norm, e);
+		int64_t before = double_bytes_zeroed();
+		rc = trainee_step(&t, step, &loss, &norm, e) || train_choices_agree(&choices, e)
+			     ? -1
+			     : 0;
 		if (!rc && comm_rank(world) == 0) {
 			c->loss[step] = loss;
 			c->norm[step] = norm;
+			c->zeroed = double_bytes_zeroed() - before;
+			c->gradients = param_store_owned(pipeline_store(t.engine)) *
+				       (int64_t)sizeof(float);
 		}
 	}
 	if (!rc && !c->from && c->dir)
@@ -176,7 +210,9 @@ static int attend(struct comm *world, void *arg, struct err *e)
 		c->eval = eval;
 		c->predicted = predict(c);
 		c->taken = (double)pipeline_peak_bytes(t.engine);
+		c->products = double_blas.runs;
 	}
+	train_choices_close(choices);
 	trainee_close(&t);
 	return rc;
 }
@@ -334,6 +370,173 @@ static void numbers_that_are_read_later_have_the_same_bits(void **state)
 	}
 }
 
+/* Losses, norms and flags. */
+enum { SMALL = 1024 };
+
+/* Tokens and positions are added to one by one, so their tables begin at zero, unless the head's
+ * product has set the table. The products set all others. */
+static void check_zeroed(const struct cell *cell, int64_t tables)
+{
+	struct course *c = course_of(cell, "cuda", NULL);
+	go(c);
+	printf("    %s: a step zeroes %lld bytes, and has %lld bytes of gradients\n", cell->name,
+	       (long long)c->zeroed, (long long)c->gradients);
+	assert_true(c->zeroed >= tables * (int64_t)sizeof(float));
+	assert_true(c->zeroed < tables * (int64_t)sizeof(float) + SMALL);
+	assert_true(c->zeroed < c->gradients / 2);
+	drop(c);
+}
+
+static void a_step_zeroes_only_tables(void **state)
+{
+	static const struct cell tied = { "gpt2, tied", &gpt2, FEW, 0, { 0 }, { 0 } },
+				 apart = { "llama, not tied", &llama, FEW, 0, { 0 }, { 0 } },
+				 sharded = { "gpt2, dp 2, zero-2",
+					     &gpt2,
+					     3,
+					     0,
+					     { 0 },
+					     { "parallel.dp=2", "parallel.zero=2" } };
+	(void)state;
+	check_zeroed(&tied, gpt2.seq * gpt2.hidden);
+	check_zeroed(&apart, llama.vocab * llama.hidden);
+	/* the head's gradient of a micro-batch has left when the embedding's begins */
+	check_zeroed(&sharded, (gpt2.seq + gpt2.vocab) * gpt2.hidden);
+}
+
+/* --- Choices by measurement --------------------------------------------------------------- */
+
+/* The double's algorithms 0, 1, 2, 3 add 64, 32, 16, 8 products at a time: the tiny model's sums
+ * differ between some. */
+static const struct cell chosen = { "chosen",           &gpt2, FEW, 0, { "model.dropout=0.1" },
+				    { "parallel.tp=2" } };
+
+/* Folders for one test: of runs, and the user's cache. */
+struct places {
+	char top[64], runs[3][80], cache[80];
+};
+
+static struct places make_places(void)
+{
+	struct places p = { .top = "/tmp/muster-cuda-train-XXXXXX" };
+	assert_non_null(mkdtemp(p.top));
+	for (int i = 0; i < 3; i++) {
+		snprintf(p.runs[i], sizeof p.runs[i], "%s/run%d", p.top, i);
+		assert_int_equal(file_make_dirs(p.runs[i], NULL), 0);
+	}
+	snprintf(p.cache, sizeof p.cache, "%s/cache", p.top);
+	setenv("XDG_CACHE_HOME", p.cache, 1);
+	return p;
+}
+
+static struct course *run_chosen(const char *run_dir, int fastest, int elsewhere)
+{
+	struct course *c = course_of(&chosen, "cuda", NULL);
+	c->run_dir = run_dir;
+	c->fastest[0] = fastest;
+	c->fastest[1] = elsewhere;
+	go(c);
+	return c;
+}
+
+/* If a rank used its own choice, the losses would differ from those with equal ranks. */
+static void ranks_that_measure_differently_use_the_same_algorithms(void **state)
+{
+	(void)state;
+	struct places p = make_places();
+	struct course *differ = run_chosen(p.runs[0], 3, 0);
+	file_remove_tree(p.cache);
+	struct course *alike = run_chosen(p.runs[1], 3, 3);
+	file_remove_tree(p.cache);
+	struct course *other = run_chosen(p.runs[2], 0, 0);
+	assert_true(same_bits(differ, alike, 0));
+	assert_false(same_bits(differ, other, 0));
+	assert_true(differ->loss[0] == other->loss[0]); /* the first step is the library's */
+	file_remove_tree(p.top);
+	drop(differ);
+	drop(alike);
+	drop(other);
+}
+
+/* Whatever is fastest when the run continues, or begins again. */
+static void a_run_keeps_its_choices(void **state)
+{
+	(void)state;
+	struct places p = make_places();
+	struct course *whole = run_chosen(p.runs[0], 3, 3);
+	file_remove_tree(p.cache);
+	struct course *again = run_chosen(p.runs[0], 0, 1);
+	assert_true(same_bits(whole, again, 0));
+	assert_true(again->products < whole->products / 2);
+	struct course *first = course_of(&chosen, "cuda", NULL),
+		      *rest = course_of(&chosen, "cuda", NULL);
+	first->dir = rest->dir = p.top;
+	first->run_dir = rest->run_dir = p.runs[1];
+	first->fastest[0] = first->fastest[1] = 3;
+	first->to = rest->from = FEW / 2;
+	go(first);
+	file_remove_tree(p.cache);
+	go(rest);
+	assert_true(same_bits(whole, rest, FEW / 2));
+	file_remove_tree(p.top);
+	drop(whole);
+	drop(again);
+	drop(first);
+	drop(rest);
+}
+
+static void a_new_run_takes_what_an_earlier_one_measured(void **state)
+{
+	(void)state;
+	struct places p = make_places();
+	struct course *one = run_chosen(p.runs[0], 3, 3), *next = run_chosen(p.runs[1], 0, 0);
+	assert_true(same_bits(one, next, 0));
+	assert_true(next->products < one->products / 2);
+	file_remove_tree(p.top);
+	drop(one);
+	drop(next);
+}
+
+static void damaged_or_missing_files_end_no_run(void **state)
+{
+	(void)state;
+	struct places p = make_places();
+	char path[128];
+	snprintf(path, sizeof path, "%s/choices", p.runs[0]);
+	assert_int_equal(file_replace(path, "muster-choices 1\nnoise\n", 23, NULL), 0);
+	assert_int_equal(file_replace(p.cache, "not a folder", 12, NULL), 0);
+	struct course *one = run_chosen(p.runs[0], 3, 3);
+	file_remove_tree(p.top);
+	setenv("XDG_CACHE_HOME", p.cache, 1);
+	struct course *nowhere = run_chosen("/proc/no/folder", 3, 3);
+	assert_true(same_bits(one, nowhere, 0));
+	drop(one);
+	drop(nowhere);
+}
+
+static void a_deterministic_job_measures_nothing(void **state)
+{
+	(void)state;
+	struct places p = make_places();
+	struct course *once = course_of(&chosen, "cuda", "job.deterministic=yes"),
+		      *again = course_of(&chosen, "cuda", "job.deterministic=yes"),
+		      *never = course_of(&chosen, "cuda", NULL);
+	once->run_dir = p.runs[0];
+	once->fastest[0] = once->fastest[1] = 3;
+	again->run_dir = p.runs[0];
+	go(once);
+	go(again);
+	go(never);
+	assert_true(same_bits(once, again, 0));
+	assert_true(same_bits(once, never, 0));
+	assert_int_equal(once->products, never->products);
+	assert_int_equal(access(p.cache, F_OK), -1);
+	file_remove_tree(p.top);
+	drop(once);
+	drop(again);
+	drop(never);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -343,6 +546,12 @@ int main(int argc, char **argv)
 		cmocka_unit_test(replayed_passes_give_the_same_bits),
 		cmocka_unit_test(a_stop_changes_no_bits),
 		cmocka_unit_test(numbers_that_are_read_later_have_the_same_bits),
+		cmocka_unit_test(a_step_zeroes_only_tables),
+		cmocka_unit_test(ranks_that_measure_differently_use_the_same_algorithms),
+		cmocka_unit_test(a_run_keeps_its_choices),
+		cmocka_unit_test(a_new_run_takes_what_an_earlier_one_measured),
+		cmocka_unit_test(damaged_or_missing_files_end_no_run),
+		cmocka_unit_test(a_deterministic_job_measures_nothing),
 	};
 	setenv("MUSTER_EMULATE_GUARD", "1", 0);
 	return cmocka_run_group_tests_name("training on an emulated device", tests, NULL, NULL);

@@ -341,6 +341,7 @@ static ncclConfig_t pair_config(const char *name)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	config.blocking = 0;
+	config.splitShare = 1;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
 	config.commName = name;
 #else

@@ -190,7 +190,7 @@ static int use(struct param_store *s, int unit, bool backward, bool last, struct
 
 static int run_step(struct param_store *s, int units, int64_t step, struct err *e)
 {
-	param_store_zero_grads(s);
+	param_store_begin(s);
 	for (int micro = 0; micro < MICROS; micro++) {
 		for (int unit = 0; unit < units; unit++)
 			if (use(s, unit, false, false, e))
@@ -228,11 +228,12 @@ static int run_store(struct comm *c, struct backend *backend, int zero, struct e
 static void open_group(struct comm *c, struct device *device, int ranks)
 {
 	const struct device_collectives *nccl = muster_comm_cuda()->collectives;
+	const struct device_comm_options opt = { .name = "recorded" };
 	unsigned char key[DEVICE_KEY] = { 0 };
 	struct err e = ERR_INIT;
 	c->ranks = ranks;
 	if (nccl->usable(device, &e) || nccl->new_key(device, key, &e) ||
-	    nccl->open(device, key, ranks, ranks - 1, "recorded", &c->nccl, &e))
+	    nccl->open(device, key, ranks, ranks - 1, &opt, &c->nccl, &e))
 		fail_msg("%s", e.text);
 }
 

@@ -58,6 +58,7 @@ static void move_kind(struct node_kind *from, struct node_kind *to)
 	from->nics = NULL;
 	from->links = NULL;
 	from->measured = NULL;
+	from->chip = NULL;
 }
 
 int topo_kind_merge(struct node_kind *of, int n, struct cluster *c)

@@ -1,4 +1,4 @@
-#include "agent/engine/model/stage.h"
+#include "agent/engine/model/linear_fp8.h"
 
 static struct rope_shape rope_of(const struct model *m)
 {
@@ -46,7 +46,7 @@ int model_attention_forward(struct pass *p, const struct block_view *v, struct b
 	if (s->r)
 		s->x = k->at[ACT_NORM1_X];
 	/* [s, c] → [n, w] */
-	if (model_column_forward(m, &v->qkv, k->at[ACT_QKV], k->at[ACT_Y1], e))
+	if (model_column_forward(p, &v->qkv, k, k->at[ACT_QKV], k->at[ACT_Y1], e))
 		return -1;
 	if (m->shape->qk_norm)
 		model_qk_norm_forward(m, v, k);
@@ -55,8 +55,8 @@ int model_attention_forward(struct pass *p, const struct block_view *v, struct b
 		m->ops->rope_fwd(m->backend, k->at[ACT_QKV], &r, m->cos, m->sin);
 	}
 	s->r = pending;
-	if (core_forward(p, v, k, e) ||                            /* [n, w] → [n, H d] */
-	    model_row_forward(m, &v->o, pending, k->at[ACT_O], e)) /* [n, H d] → [s, c] */
+	if (core_forward(p, v, k, e) ||                               /* [n, w] → [n, H d] */
+	    model_row_forward(p, &v->o, k, pending, k->at[ACT_O], e)) /* [n, H d] → [s, c] */
 		return -1;
 	model_dropout_forward(p, DROPOUT_ATTN, v->layer, pending);
 	return 0;
@@ -67,6 +67,7 @@ int model_attention_recompute(struct pass *p, const struct block_view *v, struct
 {
 	model_norm_forward(p->m, &v->norm1, k->at[ACT_Y1], NULL, k->at[ACT_NORM1_STATS],
 			   k->at[ACT_NORM1_X], NULL);
+	model_linear_fp8_restore(p, &v->qkv, k, k->at[ACT_Y1], true);
 	return core_forward(p, v, k, e);
 }
 
@@ -103,9 +104,9 @@ int model_attention_backward(struct pass *p, const struct block_view *v, struct 
 			m->ops->copy_rows(m->backend, k->at[ACT_DATTN], m->d.c, dsub, m->d.c,
 					  m->d.s, m->d.c);
 	}
-	if (model_row_backward(p, &v->o, d_o, dsub, k->at[ACT_O], e) ||
+	if (model_row_backward(p, &v->o, k, d_o, dsub, k->at[ACT_O], e) ||
 	    (p->input && core_backward(p, v, k, dqkv, d_o, e)) ||
-	    model_column_backward(p, &v->qkv, dy1, dqkv, k->at[ACT_Y1], e))
+	    model_column_backward(p, &v->qkv, k, dy1, dqkv, k->at[ACT_Y1], e))
 		return -1;
 	if (p->input)
 		model_norm_backward(m, &v->norm1, dres, dy1, dres, k->at[ACT_NORM1_X],

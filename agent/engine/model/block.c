@@ -1,4 +1,5 @@
 /* A layer: its two sublayers, its units of the parameter store, and its recomputation. */
+#include "agent/engine/model/linear_fp8.h"
 #include "agent/engine/model/moe.h"
 #include "agent/engine/model/stage.h"
 #include "agent/engine/parallel/cp.h"
@@ -32,6 +33,7 @@ static int sublayers_forward(struct pass *p, const struct block_view *v, struct 
 	/* Each sublayer's norm reads what the previous sublayer left pending, so all share one
 	 * buffer. */
 	void *pending = p->slot->at[SLOT_PENDING];
+	model_linear_fp8_enter(p->m, k);
 	return model_attention_forward(p, v, k, pending, s, e) ||
 			       ffn_forward(p, v, k, pending, s, e)
 		       ? -1
@@ -44,6 +46,7 @@ int model_block_forward(struct pass *p, int i, struct stream *s, struct err *e)
 	if (model_unit_acquire(p->m, v->unit, e))
 		return -1;
 	model_offload_begin(p, i);
+	model_weights_fp8_refresh(p->m, v);
 	int rc = sublayers_forward(p, v, &p->slot->blocks[i], s, e);
 	model_unit_release(p->m, v->unit);
 	if (!rc && p->keep)
@@ -56,6 +59,7 @@ static int recompute_layer(struct pass *p, const struct block_view *v, struct bl
 			   struct err *e)
 {
 	struct stream s = { .x = k->at[ACT_NORM1_X] };
+	model_linear_fp8_enter(p->m, k);
 	return model_attention_forward(p, v, k, p->m->scratch[SCRATCH_HIDDEN], &s, e) ||
 			       ffn_recompute(p, v, k, &s, e)
 		       ? -1
@@ -118,6 +122,8 @@ int model_block_backward(struct pass *p, int i, void *dres, struct err *e)
 	if (model_unit_acquire(p->m, v->unit, e) || model_unit_grads(p->m, v->unit, e))
 		return -1;
 	model_offload_fetch(p, i);
+	model_weights_fp8_refresh(p->m, v);
+	model_linear_fp8_enter_backward(p->m);
 	int rc = sublayers_backward(p, v, &p->slot->blocks[i], dres, e);
 	if (!rc && !p->weight) /* the second half needs what the first one computed */
 		model_offload_store(p, i);

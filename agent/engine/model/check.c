@@ -78,6 +78,9 @@ void model_check_gradients(struct model *m, int unit)
 	for (int i = u->first; m->check && !m->check->found.bad && i < u->first + u->n_params;
 	     i++) {
 		const struct param *p = &c->params[i];
+		const struct grad_range r = { p->offset - u->lo, p->count };
+		if (!param_store_has_grads(m->store, unit, &r, 1))
+			continue;
 		check_numbers(m, p->name, m->grads[unit] + (p->offset - u->lo), p->count,
 			      NUMBER_FP32);
 		m->check->found.gradient = m->check->found.bad;
@@ -118,7 +121,8 @@ static void visit_layer(struct visit *v, const struct chunk *ch, const struct sl
 	for (int a = 0; a < ACTS; a++)
 		if (activations_home(d, layer, i == 0, (enum act)a) == ACT_SAVED)
 			visit_tensor(v, s->blocks[i].at[a], activations_bytes(d, (enum act)a),
-				     (struct model_place){ .backward = a >= ACT_DATTN,
+				     (struct model_place){ .backward = a >= ACT_DATTN &&
+								       a <= ACT_DUP,
 							   .layer = layer,
 							   .order = a + 1 });
 }

@@ -45,9 +45,13 @@ int model_embed_backward(struct pass *p, const void *dx, struct err *e)
 			return -1;
 		full = m->scratch[SCRATCH_FULL];
 	}
-	m->ops->embed_bwd(m->backend, model_unit_grad(m, v->tokens.unit, v->tokens.w),
-			  v->positions >= 0 ? m->grads[v->positions] : NULL, full, p->inputs,
-			  m->positions_at, m->d.n, m->d.c, v->vocab_lo, v->vocab_hi);
+	float *dwte = model_table_grad(m, v->tokens.unit, v->tokens.w,
+				       (v->vocab_hi - v->vocab_lo) * m->d.c),
+	      *dwpe = v->positions < 0
+			      ? NULL
+			      : model_table_grad(m, v->positions, 0, m->shape->seq * m->d.c);
+	m->ops->embed_bwd(m->backend, dwte, dwpe, full, p->inputs, m->positions_at, m->d.n, m->d.c,
+			  v->vocab_lo, v->vocab_hi);
 	if (v->positions >= 0 && model_unit_done(p, v->positions, true, e))
 		return -1;
 	return model_unit_done(p, v->tokens.unit, true, e);

@@ -27,8 +27,9 @@ static void experts_weight_grad(struct model *m, const struct block_view *v,
 				const struct linear_view *l, const void *dy, const void *x,
 				const int64_t *rows)
 {
-	m->ops->grouped_bwd_weight(m->backend, model_unit_grad(m, l->unit, l->w), v->expert_stride,
-				   dy, x, rows, count_of(m), l->in, l->out);
+	const struct weight_grad g = model_experts_grad(m, l, v->expert_stride, count_of(m));
+	m->ops->grouped_bwd_weight(m->backend, g.w, v->expert_stride, dy, x, rows, count_of(m),
+				   l->in, l->out, g.add);
 }
 
 void model_experts_forward(struct pass *p, const struct block_view *v, struct moe_saved *k,

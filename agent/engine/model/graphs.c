@@ -1,4 +1,7 @@
 #include "agent/engine/model/graphs.h"
+#include "agent/engine/model/linear_fp8.h"
+
+#include "base/choices.h"
 
 #include <stdlib.h>
 
@@ -8,18 +11,25 @@ struct noted_call {
 	int unit;
 	/* STORE_CALL_REDUCE: after the step's last micro-batch the gradients are complete */
 	bool ends;
+	/* STORE_CALL_CONTRIBUTE: the elements, whether they were added to, and whether the pass has
+	 * no earlier contribution to them */
+	struct grad_range range;
+	bool add, first;
 };
 
 struct pass_graph {
 	struct backend_graph *calls; /* NULL: not recorded */
 	struct noted_call *notes;
 	int n, room;
-	bool met; /* the pass has run once */
+	bool met;         /* the pass has run once */
+	unsigned choices; /* choices_version at that time */
 	bool starts;
 };
 
+enum { GRAPH_VARIANTS = 2, GRAPHS = GRAPH_KINDS * GRAPH_VARIANTS };
+
 struct pass_graphs {
-	struct pass_graph **chunks;   /* [n_chunks][slots × GRAPH_KINDS] */
+	struct pass_graph **chunks;   /* [n_chunks][slots × GRAPH_KINDS × GRAPH_VARIANTS] */
 	struct pass_graph *recording; /* NULL: none */
 	bool off;                     /* the backend does not record */
 	bool lost;                    /* out of memory for a call */
@@ -36,7 +46,7 @@ int model_graphs_open(struct model *m, struct err *e)
 		m->graphs->chunks = calloc((size_t)m->n_chunks, sizeof *m->graphs->chunks);
 	bool ok = m->graphs && m->graphs->chunks;
 	for (int i = 0; ok && i < m->n_chunks; i++)
-		ok = (m->graphs->chunks[i] = calloc((size_t)m->chunks[i].n_slots * GRAPH_KINDS,
+		ok = (m->graphs->chunks[i] = calloc((size_t)m->chunks[i].n_slots * GRAPHS,
 						    sizeof **m->graphs->chunks));
 	return ok ? 0
 		  : err_set(e, ERR_NOMEM, "no memory for the recorded passes of %d chunks",
@@ -56,8 +66,7 @@ void model_graphs_close(struct model *m)
 	if (!m->graphs)
 		return;
 	for (int i = 0; m->graphs->chunks && i < m->n_chunks; i++)
-		for (int j = 0; m->graphs->chunks[i] && j < m->chunks[i].n_slots * GRAPH_KINDS;
-		     j++) {
+		for (int j = 0; m->graphs->chunks[i] && j < m->chunks[i].n_slots * GRAPHS; j++) {
 			erase_graph(m, &m->graphs->chunks[i][j]);
 			free(m->graphs->chunks[i][j].notes);
 		}
@@ -68,7 +77,7 @@ void model_graphs_close(struct model *m)
 	m->graphs = NULL;
 }
 
-void model_graphs_note_call(struct model *m, enum store_call call, int unit, bool ends)
+static void note(struct model *m, struct noted_call call)
 {
 	struct pass_graph *t = m->graphs ? m->graphs->recording : NULL;
 	if (!t)
@@ -83,12 +92,72 @@ void model_graphs_note_call(struct model *m, enum store_call call, int unit, boo
 		t->notes = notes;
 		t->room = room;
 	}
-	t->notes[t->n++] = (struct noted_call){ call, unit, ends };
+	t->notes[t->n++] = call;
+}
+
+void model_graphs_note_call(struct model *m, enum store_call call, int unit, bool ends)
+{
+	note(m, (struct noted_call){ .call = call, .unit = unit, .ends = ends });
+}
+
+static bool is_noted(const struct pass_graph *t, int unit, int64_t at)
+{
+	for (int i = 0; t && i < t->n; i++)
+		if (t->notes[i].call == STORE_CALL_CONTRIBUTE && t->notes[i].unit == unit &&
+		    t->notes[i].range.at == at)
+			return true;
+	return false;
+}
+
+void model_graphs_note_grads(struct model *m, int unit, struct grad_range r, bool add)
+{
+	bool known = r.at < 0 || !m->graphs || is_noted(m->graphs->recording, unit, r.at);
+	if (r.at >= 0)
+		note(m, (struct noted_call){ .call = STORE_CALL_CONTRIBUTE,
+					     .unit = unit,
+					     .range = r,
+					     .add = add,
+					     .first = !known });
+}
+
+/* Whether the pass would set and add to the same gradients as the noted one. */
+static bool matches_grads(const struct pass *p, const struct pass_graph *t)
+{
+	for (int i = 0; i < t->n; i++)
+		if (t->notes[i].first &&
+		    param_store_has_grads(p->m->store, t->notes[i].unit, &t->notes[i].range, 1) !=
+			    t->notes[i].add)
+			return false;
+	return true;
+}
+
+/* The variant for the pass; if there is none, one that is free, or the last one made free. */
+static struct pass_graph *find_variant(const struct pass *p, struct pass_graph variants[])
+{
+	for (int i = 0; i < GRAPH_VARIANTS; i++)
+		if (!variants[i].met || matches_grads(p, &variants[i]))
+			return &variants[i];
+	variants[GRAPH_VARIANTS - 1].met = false;
+	return &variants[GRAPH_VARIANTS - 1];
 }
 
 static bool matches_pass(const struct pass *p, const struct pass_graph *t)
 {
 	return t->calls && t->starts == (p->starts != NULL);
+}
+
+/* Runs the pass and notes its calls. */
+static int meet_pass(struct pass *p, struct pass_graph *t,
+		     int (*run)(struct pass *p, struct err *e), struct err *e)
+{
+	struct pass_graphs *all = p->m->graphs;
+	erase_graph(p->m, t);
+	all->recording = t;
+	all->lost = false;
+	int rc = run(p, e);
+	all->recording = NULL;
+	t->met = !all->lost;
+	return rc;
 }
 
 static int record_pass(struct pass *p, struct pass_graph *t,
@@ -124,6 +193,9 @@ static int repeat_call(struct pass *p, const struct noted_call *n, struct err *e
 		return model_unit_acquire(p->m, n->unit, e);
 	case STORE_CALL_GRADS:
 		return model_unit_grads(p->m, n->unit, e);
+	case STORE_CALL_CONTRIBUTE:
+		param_store_adds_grads(p->m->store, n->unit, &n->range, 1);
+		return 0;
 	case STORE_CALL_REDUCE:
 		return model_unit_done(p, n->unit, n->ends, e);
 	default:
@@ -141,6 +213,17 @@ static int replay_pass(struct pass *p, const struct pass_graph *t, struct err *e
 	return 0;
 }
 
+/* With other algorithms the pass runs once again before it is recorded. */
+static void note_choices(const struct model *m, struct pass_graph *t)
+{
+	const struct choices *c = backend_choices(m->backend);
+	const unsigned now = c ? choices_version(c) : 0;
+	if (t->choices == now)
+		return;
+	t->choices = now;
+	t->met = false;
+}
+
 int model_graphs_run(struct pass *p, enum pass_graph_kind kind,
 		     int (*run)(struct pass *p, struct err *e), struct err *e)
 {
@@ -148,12 +231,15 @@ int model_graphs_run(struct pass *p, enum pass_graph_kind kind,
 	if (!all || all->off || p->m->check || p->m->plant ||
 	    !param_store_replayable(p->m->store, p->keep && p->batch->last))
 		return run(p, e);
-	struct pass_graph *t = &all->chunks[p->chunk - p->m->chunks]
-					   [(p->slot - p->chunk->slots) * GRAPH_KINDS + kind];
-	if (matches_pass(p, t))
+	if (model_weights_fp8_refresh_all(p, e))
+		return -1;
+	struct pass_graph *t = find_variant(
+		p, &all->chunks[p->chunk - p->m->chunks]
+			       [(p->slot - p->chunk->slots) * GRAPHS + kind * GRAPH_VARIANTS]);
+	note_choices(p->m, t);
+	if (t->met && matches_pass(p, t))
 		return replay_pass(p, t, e);
 	if (t->met)
 		return record_pass(p, t, run, e);
-	t->met = true;
-	return run(p, e);
+	return meet_pass(p, t, run, e);
 }

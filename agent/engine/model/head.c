@@ -72,8 +72,9 @@ static void chunk_grad(struct pass *p, void *y, const int32_t *targets, int64_t 
 	if (!at_once(p))
 		m->ops->xent_grad(m->backend, logits, m->scratch[SCRATCH_SUMS], targets,
 				  m->logit_scale, rows, head->out, row, p->chunk->views.vocab_lo);
-	m->ops->linear_bwd_weight_strided(m->backend, model_unit_grad(m, head->unit, head->w),
-					  logits, row, y, rows, head->in, head->out);
+	const struct weight_grad g = model_linear_grad(m, head);
+	m->ops->linear_bwd_weight_strided(m->backend, g.w, logits, row, y, rows, head->in,
+					  head->out, g.add);
 	m->ops->linear_bwd_input(m->backend, y, logits, weights(p), rows, head->in, row);
 }
 

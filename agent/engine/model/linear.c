@@ -40,11 +40,13 @@ static const void *const_row_at(const struct model *m, const void *x, int64_t i,
 }
 
 /* Multiplies rows s by a linear's weights. x, y, dx and dy point to row 0. */
-static void multiply_rows(struct model *m, const struct linear_view *l, void *y, const void *x,
-			  struct row_range s, bool bias)
+static void multiply_rows(const struct pass *p, const struct linear_view *l,
+			  const struct block_saved *k, void *y, const void *x, struct row_range s,
+			  bool bias)
 {
+	struct model *m = p->m;
 	if (s.hi > s.lo && m->d.fp8)
-		model_linear_fp8_forward(m, l, y, x,
+		model_linear_fp8_forward(p, l, k, y, x,
 					 bias ? model_unit_param(m, l->unit, l->b) : NULL);
 	else if (s.hi > s.lo)
 		m->ops->linear_fwd(m->backend, row_at(m, y, s.lo, l->out),
@@ -73,14 +75,15 @@ static void input_grad(struct model *m, const struct linear_view *l, void *dx, c
 					 l->out);
 }
 
-static void weight_grad(struct model *m, const struct linear_view *l, const void *dy, const void *x)
+static void weight_grad(struct model *m, const struct linear_view *l, const struct block_saved *k,
+			const void *dy, const void *x)
 {
-	if (m->d.fp8)
-		model_linear_fp8_weight(m, l, dy, x);
-	else
-		m->ops->linear_bwd_weight(m->backend, model_unit_grad(m, l->unit, l->w),
-					  model_unit_grad(m, l->unit, l->b), dy, x, m->d.n, l->in,
-					  l->out);
+	if (m->d.fp8) {
+		model_linear_fp8_weight(m, l, k, dy, x);
+		return;
+	}
+	const struct weight_grad g = model_linear_grad(m, l);
+	m->ops->linear_bwd_weight(m->backend, g.w, g.b, dy, x, m->d.n, l->in, l->out, g.add);
 }
 
 int model_all_rows(struct model *m, const void *x, const void **full, struct err *e)
@@ -127,30 +130,38 @@ static int to_stream_start(struct model *m, void *y, struct comm_request **req, 
 			       e);
 }
 
-int model_column_forward(struct model *m, const struct linear_view *l, void *y, const void *x,
-			 struct err *e)
+int model_column_forward(struct pass *p, const struct linear_view *l, const struct block_saved *k,
+			 void *y, const void *x, struct err *e)
 {
+	struct model *m = p->m;
 	struct comm_request *req;
 	struct row_range own = early_range(m);
 	const void *full;
 	if (all_rows_start(m, x, &full, &req, e))
 		return -1;
-	multiply_rows(m, l, y, as_all_rows(m, x), own, true);
+	multiply_rows(p, l, k, y, as_all_rows(m, x), own, true);
 	if (tp_wait(m->tp, &req, e))
 		return -1;
-	multiply_rows(m, l, y, full, (struct row_range){ 0, own.lo }, true);
-	multiply_rows(m, l, y, full, (struct row_range){ own.hi, m->d.n }, true);
+	multiply_rows(p, l, k, y, full, (struct row_range){ 0, own.lo }, true);
+	multiply_rows(p, l, k, y, full, (struct row_range){ own.hi, m->d.n }, true);
 	model_check_tensor(m, "product", y, m->d.n * l->out);
 	return 0;
 }
 
-int model_column_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy,
-			  const void *x, struct err *e)
+/* Whether the weights' gradient reads x itself. */
+static bool reads_input(const struct pass *p, const struct linear_view *l,
+			const struct block_saved *k)
+{
+	return p->weight && (!p->m->d.fp8 || model_linear_fp8_needs_input(l, k));
+}
+
+int model_column_backward(struct pass *p, const struct linear_view *l, const struct block_saved *k,
+			  void *dx, const void *dy, const void *x, struct err *e)
 {
 	struct model *m = p->m;
 	struct comm_request *gather = NULL, *reduce = NULL;
 	const void *full = NULL;
-	if (p->weight && all_rows_start(m, x, &full, &gather, e))
+	if (reads_input(p, l, k) && all_rows_start(m, x, &full, &gather, e))
 		return -1;
 	cast_gradient(p, l, dy);
 	if (p->input) {
@@ -162,15 +173,16 @@ int model_column_backward(struct pass *p, const struct linear_view *l, void *dx,
 	if (!rc && p->input)
 		rc = to_stream_start(m, dx, &reduce, e);
 	if (!rc && p->weight)
-		weight_grad(m, l, dy, full);
+		weight_grad(m, l, k, dy, full);
 	return tp_wait(m->tp, &reduce, rc ? NULL : e) || rc ? -1 : 0;
 }
 
-int model_row_forward(struct model *m, const struct linear_view *l, void *y, const void *x,
-		      struct err *e)
+int model_row_forward(struct pass *p, const struct linear_view *l, const struct block_saved *k,
+		      void *y, const void *x, struct err *e)
 {
+	struct model *m = p->m;
 	bool alone = m->tp->size == 1; /* without other ranks, the product adds the bias */
-	multiply_rows(m, l, model_before_reduce(m, y), x, all_range(m), alone);
+	multiply_rows(p, l, k, model_before_reduce(m, y), x, all_range(m), alone);
 	model_check_tensor(m, "product", model_before_reduce(m, y), m->d.n * l->out);
 	if (model_to_stream(m, y, e))
 		return -1;
@@ -179,8 +191,8 @@ int model_row_forward(struct model *m, const struct linear_view *l, void *y, con
 	return 0;
 }
 
-int model_row_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy,
-		       const void *x, struct err *e)
+int model_row_backward(struct pass *p, const struct linear_view *l, const struct block_saved *k,
+		       void *dx, const void *dy, const void *x, struct err *e)
 {
 	struct model *m = p->m;
 	struct comm_request *req;
@@ -198,7 +210,7 @@ int model_row_backward(struct pass *p, const struct linear_view *l, void *dx, co
 		input_grad(m, l, dx, full, (struct row_range){ own.hi, m->d.n });
 	}
 	if (p->weight)
-		weight_grad(m, l, full, x);
+		weight_grad(m, l, k, full, x);
 	return 0;
 }
 
@@ -222,5 +234,5 @@ void model_row_gelu_backward(struct pass *p, const struct linear_view *l, void *
 		m->ops->linear_gelu_bwd(m->backend, dpre, dy, model_unit_param(m, l->unit, l->w),
 					pre, m->d.n, l->in, l->out);
 	if (p->weight)
-		weight_grad(m, l, dy, x);
+		weight_grad(m, l, NULL, dy, x); /* not in 8 bits: model_gelu_fuses() */
 }

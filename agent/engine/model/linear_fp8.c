@@ -1,46 +1,115 @@
 #include "agent/engine/model/linear_fp8.h"
 
-/* The tensors in scratch, each with its own scale. */
-enum operand { OPERAND_X, OPERAND_WEIGHT, OPERAND_GRADIENT };
 _Static_assert(sizeof(struct fp8_scale) == ACT_FP8_SCALE_BYTES, "the planner counts scales");
 
-static struct fp8_scale *scale_of(const struct model *m, enum operand o)
+static struct fp8_scale *input_scale(const struct linear_view *l, const struct block_saved *k)
 {
-	return (struct fp8_scale *)m->scratch[SCRATCH_FP8_SCALES] + o;
+	return (struct fp8_scale *)k->at[ACT_FP8_SCALES] + l->place;
 }
 
-static enum fp8 format_of(const struct model *m, enum operand o)
+static struct fp8_scale *gradient_scale(const struct model *m, const struct linear_view *l)
 {
-	return o == OPERAND_GRADIENT && m->job->precision.fp8 == FP8_HYBRID ? FP8_E5M2 : FP8_E4M3;
+	return (struct fp8_scale *)m->scratch[SCRATCH_FP8_SCALES] + l->place;
 }
 
-/* Casts x[rows, columns] to 8 bits: into `at`, and its transpose into `transposed`. Either may be
- * NULL. The scale is that of the largest value of x. */
-static void cast(struct model *m, uint8_t *at, uint8_t *transposed, enum operand o, const void *x,
-		 int64_t rows, int64_t columns)
+static struct fp8_scale *weight_scale(const struct model *m)
 {
-	struct fp8_scale *s = scale_of(m, o);
-	enum fp8 format = format_of(m, o);
-	backend_zero(m->backend, s, sizeof *s);
+	return (struct fp8_scale *)m->scratch[SCRATCH_FP8_SCALES] + ACT_LINEARS;
+}
+
+static enum fp8 gradient_format(const struct model *m)
+{
+	return m->job->precision.fp8 == FP8_HYBRID ? FP8_E5M2 : FP8_E4M3;
+}
+
+/* The transposed copy of a linear's input; NULL: the layer keeps none. */
+static const enum act copies[] = { [ACT_LINEAR_QKV] = ACT_Y1_FP8,
+				   [ACT_LINEAR_O] = ACTS,
+				   [ACT_LINEAR_UP] = ACT_Y2_FP8,
+				   [ACT_LINEAR_DOWN] = ACT_ACT_FP8 };
+
+static uint8_t *copy_of(const struct linear_view *l, const struct block_saved *k)
+{
+	return copies[l->place] == ACTS ? NULL : k->at[copies[l->place]];
+}
+
+/* The copy, if this pass has to write it: a forward pass need not write what will be computed
+ * again. */
+static uint8_t *copy_to_write(const struct pass *p, const struct linear_view *l,
+			      const struct block_saved *k)
+{
+	uint8_t *copy = copy_of(l, k);
+	bool backward = p->input || p->weight;
+	if (!copy || !p->keep || (!backward && copy == p->m->recomputed.at[copies[l->place]]))
+		return NULL;
+	return copy;
+}
+
+/* Casts x[rows, columns] to 8 bits with the scale of its largest value: into `at`, and its
+ * transpose into `transposed`. Either may be NULL. `s` is zero. */
+static void cast(struct model *m, uint8_t *at, uint8_t *transposed, struct fp8_scale *s,
+		 enum fp8 format, const void *x, int64_t rows, int64_t columns)
+{
 	m->ops->fp8_cast(m->backend, NULL, NULL, s, x, format, rows, columns);
-	m->ops->fp8_update_scales(m->backend, s, 1, format, 1, 0);
-	m->ops->fp8_cast(m->backend, at, transposed, s, x, format, rows, columns);
+	m->ops->fp8_cast_current(m->backend, at, transposed, s, x, format, rows, columns);
 }
 
-static struct fp8_tensor tensor(const struct model *m, enum act_scratch at, enum operand o)
+void model_linear_fp8_enter(struct model *m, const struct block_saved *k)
 {
-	return (struct fp8_tensor){ m->scratch[at], scale_of(m, o), format_of(m, o) };
+	if (m->d.fp8)
+		backend_zero(m->backend, k->at[ACT_FP8_SCALES], ACT_LINEARS * ACT_FP8_SCALE_BYTES);
 }
 
-void model_linear_fp8_forward(struct model *m, const struct linear_view *l, void *y, const void *x,
-			      const void *bias)
+void model_linear_fp8_enter_backward(struct model *m)
 {
-	const struct fp8_tensor left = tensor(m, SCRATCH_FP8_ROWS, OPERAND_X),
-				right = tensor(m, SCRATCH_FP8_WEIGHT, OPERAND_WEIGHT);
-	cast(m, m->scratch[SCRATCH_FP8_ROWS], NULL, OPERAND_X, x, m->d.n, l->in);
-	cast(m, m->scratch[SCRATCH_FP8_WEIGHT], NULL, OPERAND_WEIGHT,
+	if (m->d.fp8)
+		backend_zero(m->backend, m->scratch[SCRATCH_FP8_SCALES],
+			     ACT_LINEARS * ACT_FP8_SCALE_BYTES);
+}
+
+/* The weights, or with `transposed` their transpose. */
+static struct fp8_tensor weights(struct model *m, const struct linear_view *l, bool transposed)
+{
+	const struct weight_copy *c = l->copy;
+	uint8_t *at = m->scratch[SCRATCH_FP8_WEIGHT];
+	if (c)
+		return (struct fp8_tensor){ transposed ? c->transposed : c->at, c->scale, FP8_E4M3,
+					    false };
+	backend_zero(m->backend, weight_scale(m), ACT_FP8_SCALE_BYTES);
+	cast(m, transposed ? NULL : at, transposed ? at : NULL, weight_scale(m), FP8_E4M3,
 	     model_unit_param(m, l->unit, l->w), l->out, l->in);
-	m->ops->fp8_product(m->backend, y, &left, &right, bias, false, m->d.n, l->out, l->in);
+	return (struct fp8_tensor){ at, weight_scale(m), FP8_E4M3, false };
+}
+
+void model_linear_fp8_forward(const struct pass *p, const struct linear_view *l,
+			      const struct block_saved *k, void *y, const void *x, const void *bias)
+{
+	struct model *m = p->m;
+	const struct fp8_tensor left = { m->scratch[SCRATCH_FP8_ROWS], input_scale(l, k), FP8_E4M3,
+					 true },
+				right = weights(m, l, false);
+	cast(m, m->scratch[SCRATCH_FP8_ROWS], copy_to_write(p, l, k), input_scale(l, k), FP8_E4M3,
+	     x, m->d.n, l->in);
+	m->ops->fp8_product(m->backend, y, &left, &right, bias, false, false, m->d.n, l->out,
+			    l->in);
+}
+
+void model_linear_fp8_restore(const struct pass *p, const struct linear_view *l,
+			      const struct block_saved *k, const void *x, bool scaled)
+{
+	struct model *m = p->m;
+	if (!m->d.fp8 || !copy_of(l, k) || !p->weight)
+		return;
+	if (scaled)
+		m->ops->fp8_cast(m->backend, NULL, copy_of(l, k), input_scale(l, k), x, FP8_E4M3,
+				 m->d.n, l->in);
+	else
+		cast(m, NULL, copy_of(l, k), input_scale(l, k), FP8_E4M3, x, m->d.n, l->in);
+}
+
+bool model_linear_fp8_needs_input(const struct linear_view *l, const struct block_saved *k)
+{
+	return !copy_of(l, k);
 }
 
 void model_linear_fp8_gradient(struct model *m, const struct linear_view *l, const void *dy,
@@ -48,28 +117,34 @@ void model_linear_fp8_gradient(struct model *m, const struct linear_view *l, con
 {
 	if (input || weight)
 		cast(m, input ? m->scratch[SCRATCH_FP8_ROWS] : NULL,
-		     weight ? m->scratch[SCRATCH_FP8_TRANSPOSED] : NULL, OPERAND_GRADIENT, dy,
-		     m->d.n, l->out);
+		     weight ? m->scratch[SCRATCH_FP8_TRANSPOSED] : NULL, gradient_scale(m, l),
+		     gradient_format(m), dy, m->d.n, l->out);
 }
 
 void model_linear_fp8_input(struct model *m, const struct linear_view *l, void *dx)
 {
-	const struct fp8_tensor left = tensor(m, SCRATCH_FP8_ROWS, OPERAND_GRADIENT),
-				right = tensor(m, SCRATCH_FP8_WEIGHT, OPERAND_WEIGHT);
-	cast(m, NULL, m->scratch[SCRATCH_FP8_WEIGHT], OPERAND_WEIGHT,
-	     model_unit_param(m, l->unit, l->w), l->out, l->in);
-	m->ops->fp8_product(m->backend, dx, &left, &right, NULL, false, m->d.n, l->in, l->out);
+	const struct fp8_tensor left = { m->scratch[SCRATCH_FP8_ROWS], gradient_scale(m, l),
+					 gradient_format(m), false },
+				right = weights(m, l, true);
+	m->ops->fp8_product(m->backend, dx, &left, &right, NULL, false, false, m->d.n, l->in,
+			    l->out);
 }
 
-/* The gradient's untransposed copy is no longer needed: the transposed x overwrites it. */
-void model_linear_fp8_weight(struct model *m, const struct linear_view *l, const void *dy,
-			     const void *x)
+/* Where no copy of x was kept, its transpose overwrites the gradient's untransposed copy, which is
+ * no longer needed. */
+void model_linear_fp8_weight(struct model *m, const struct linear_view *l,
+			     const struct block_saved *k, const void *dy, const void *x)
 {
-	const struct fp8_tensor left = tensor(m, SCRATCH_FP8_TRANSPOSED, OPERAND_GRADIENT),
-				right = tensor(m, SCRATCH_FP8_ROWS, OPERAND_X);
-	cast(m, NULL, m->scratch[SCRATCH_FP8_ROWS], OPERAND_X, x, m->d.n, l->in);
-	m->ops->fp8_product(m->backend, model_unit_grad(m, l->unit, l->w), &left, &right, NULL,
-			    true, l->out, l->in, m->d.n);
-	if (l->b >= 0)
-		m->ops->sum_rows(m->backend, model_unit_grad(m, l->unit, l->b), dy, m->d.n, l->out);
+	uint8_t *copy = copy_of(l, k), *at = copy ? copy : m->scratch[SCRATCH_FP8_ROWS];
+	const struct weight_grad g = model_linear_grad(m, l);
+	const struct fp8_tensor left = { m->scratch[SCRATCH_FP8_TRANSPOSED], gradient_scale(m, l),
+					 gradient_format(m), false },
+				right = { at, input_scale(l, k), FP8_E4M3, false };
+	if (!copy)
+		m->ops->fp8_cast(m->backend, NULL, at, input_scale(l, k), x, FP8_E4M3, m->d.n,
+				 l->in);
+	m->ops->fp8_product(m->backend, g.w, &left, &right, NULL, true, g.add, l->out, l->in,
+			    m->d.n);
+	if (g.b)
+		m->ops->sum_rows(m->backend, g.b, dy, m->d.n, l->out, g.add);
 }

@@ -1,26 +1,51 @@
 /*
  * linear_fp8 — a layer's linear products in 8 bits (precision.fp8). The input x, the weights and
  * the gradient are scaled and cast to 8 bits, and tensor cores multiply these copies. Sums, results
- * and the weights' gradients keep their types.
+ * and the weights' gradients keep their types; only the sums of forward products may keep fewer
+ * bits (fast accumulation).
  *
  * x and the weights are cast to e4m3 (4 bits of exponent, 3 of fraction). Gradients are cast to
  * e4m3, too, or with `hybrid` to e5m2, which has more range (Micikevicius et al., arXiv
  * 2209.05433).
  *
- * A copy exists only while its product is computed, in scratch (SCRATCH_FP8_…). Its scale is that
- * of the whole tensor on this rank at this moment: one pass over the tensor finds the largest
- * value, another one casts. So no state carries over from step to step, and ranks exchange nothing.
- * Scales are powers of 2, so that a different cut of the tensor changes only the numbers that are
- * too small for the format.
+ * Each tensor is cast as rarely as possible:
+ *
+ *     weights   once per step, into copies that the passes of all micro-batches read (below). With
+ *               zero 3, which has the parameters only while a pass uses them, each pass casts them
+ *               into scratch
+ *     x         once, in the forward pass, which also writes the transposed copy that the backward
+ *               pass multiplies by. The copy takes the place of x among the activations, unless
+ *               other ops read x (attention's output) or x is a gather's result (sp): then the
+ *               backward pass casts x again, with the same scale
+ *     gradient  once, as it is and transposed
+ *
+ * A scale is that of the whole tensor on this rank at this moment: one pass over the tensor finds
+ * the largest value, another one casts. So no state carries over from step to step, and ranks
+ * exchange nothing. Scales are powers of 2, so that a different cut of the tensor changes only the
+ * numbers that are too small for the format. The scale of x belongs to the micro-batch
+ * (ACT_FP8_SCALES).
  */
 #ifndef MUSTER_AGENT_ENGINE_MODEL_LINEAR_FP8_H
 #define MUSTER_AGENT_ENGINE_MODEL_LINEAR_FP8_H
 
 #include "agent/engine/model/stage.h"
 
-/* y[n, out] = x[n, in] · wᵀ + bias; bias may be NULL. */
-void model_linear_fp8_forward(struct model *m, const struct linear_view *l, void *y, const void *x,
+/* Call before the first product of a layer's forward pass, and again if that pass is repeated; and
+ * before the first product of its backward pass. They do nothing without FP8. */
+void model_linear_fp8_enter(struct model *m, const struct block_saved *k);
+void model_linear_fp8_enter_backward(struct model *m);
+
+/* y[n, out] = x[n, in] · wᵀ + bias; bias may be NULL. Keeps what model_linear_fp8_weight needs of
+ * x. */
+void model_linear_fp8_forward(const struct pass *p, const struct linear_view *l,
+			      const struct block_saved *k, void *y, const void *x,
 			      const void *bias);
+/* x was computed again, but its product will not be: restores what the forward pass kept of x.
+ * scaled: its scale was kept. */
+void model_linear_fp8_restore(const struct pass *p, const struct linear_view *l,
+			      const struct block_saved *k, const void *x, bool scaled);
+/* Whether the backward pass reads x itself, and not only what the forward pass kept of it. */
+bool model_linear_fp8_needs_input(const struct linear_view *l, const struct block_saved *k);
 
 /* model_linear_fp8_gradient casts the gradient dy[n, out] for the calls that follow: `input` for
  * model_linear_fp8_input, which sets dx[n, in]; `weight` for model_linear_fp8_weight, which adds to
@@ -28,7 +53,27 @@ void model_linear_fp8_forward(struct model *m, const struct linear_view *l, void
 void model_linear_fp8_gradient(struct model *m, const struct linear_view *l, const void *dy,
 			       bool input, bool weight);
 void model_linear_fp8_input(struct model *m, const struct linear_view *l, void *dx);
-void model_linear_fp8_weight(struct model *m, const struct linear_view *l, const void *dy,
-			     const void *x);
+void model_linear_fp8_weight(struct model *m, const struct linear_view *l,
+			     const struct block_saved *k, const void *dy, const void *x);
+
+/* --- Copies of the weights (weights_fp8.c) ------------------------------------------------- */
+
+/* A linear's weights in 8 bits. Their memory is activations_fp8_weights(). */
+struct weight_copy {
+	uint8_t *at, *transposed; /* [out, in], [in, out] */
+	struct fp8_scale *scale;
+};
+struct layer_copies {
+	uint64_t version; /* param_store_version() of the weights that they have */
+	struct weight_copy linears[ACT_LINEARS];
+};
+
+int model_weights_fp8_open(struct model *m, struct err *e);
+void model_weights_fp8_close(struct model *m);
+/* The layer's unit is held: casts its weights if they have changed. */
+void model_weights_fp8_refresh(struct model *m, const struct block_view *v);
+/* As model_weights_fp8_refresh for all layers of the pass's chunk, whose units need not be held.
+ * For passes that are recorded: what is done once per step cannot be a part of them. */
+int model_weights_fp8_refresh_all(struct pass *p, struct err *e);
 
 #endif

@@ -1,4 +1,4 @@
-#include "agent/engine/model/stage.h"
+#include "agent/engine/model/linear_fp8.h"
 
 static void activate(struct model *m, const struct block_saved *k)
 {
@@ -18,9 +18,10 @@ static void activate_backward(struct model *m, const struct block_saved *k, void
 }
 
 /* Computes the input of down from the stream. */
-static int upper_half(struct model *m, const struct block_view *v, struct block_saved *k,
+static int upper_half(struct pass *p, const struct block_view *v, struct block_saved *k,
 		      struct stream *s, struct err *e)
 {
+	struct model *m = p->m;
 	model_norm_forward(m, &v->norm2, k->at[ACT_Y2], k->at[ACT_NORM2_X], k->at[ACT_NORM2_STATS],
 			   s->x, s->r);
 	s->x = k->at[ACT_NORM2_X];
@@ -28,7 +29,8 @@ static int upper_half(struct model *m, const struct block_view *v, struct block_
 		model_column_gelu_forward(m, &v->up, k->at[ACT_ACT], k->at[ACT_UP], k->at[ACT_Y2]);
 		return 0;
 	}
-	if (model_column_forward(m, &v->up, k->at[ACT_UP], k->at[ACT_Y2], e)) /* [s, c] → [n, u] */
+	/* [s, c] → [n, u] */
+	if (model_column_forward(p, &v->up, k, k->at[ACT_UP], k->at[ACT_Y2], e))
 		return -1;
 	activate(m, k);
 	return 0;
@@ -38,10 +40,11 @@ static int upper_half(struct model *m, const struct block_view *v, struct block_
 int model_mlp_forward(struct pass *p, const struct block_view *v, struct block_saved *k,
 		      void *pending, struct stream *s, struct err *e)
 {
-	if (upper_half(p->m, v, k, s, e))
+	if (upper_half(p, v, k, s, e))
 		return -1;
 	s->r = pending;
-	if (model_row_forward(p->m, &v->down, pending, k->at[ACT_ACT], e)) /* [n, f] → [s, c] */
+	/* [n, f] → [s, c] */
+	if (model_row_forward(p, &v->down, k, pending, k->at[ACT_ACT], e))
 		return -1;
 	model_dropout_forward(p, DROPOUT_MLP, v->layer, pending);
 	return 0;
@@ -50,11 +53,17 @@ int model_mlp_forward(struct pass *p, const struct block_view *v, struct block_s
 int model_mlp_recompute(struct pass *p, const struct block_view *v, struct block_saved *k,
 			struct stream *s, struct err *e)
 {
-	if (s)
-		return upper_half(p->m, v, k, s, e);
+	if (s) {
+		if (upper_half(p, v, k, s, e))
+			return -1;
+		model_linear_fp8_restore(p, &v->down, k, k->at[ACT_ACT], false);
+		return 0;
+	}
 	model_norm_forward(p->m, &v->norm2, k->at[ACT_Y2], NULL, k->at[ACT_NORM2_STATS],
 			   k->at[ACT_NORM2_X], NULL);
 	activate(p->m, k);
+	model_linear_fp8_restore(p, &v->up, k, k->at[ACT_Y2], true);
+	model_linear_fp8_restore(p, &v->down, k, k->at[ACT_ACT], true);
 	return 0;
 }
 
@@ -75,12 +84,12 @@ int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_
 	if (model_gelu_fuses(m)) {
 		model_row_gelu_backward(p, &v->down, dup, dsub, k->at[ACT_ACT], k->at[ACT_UP]);
 	} else {
-		if (model_row_backward(p, &v->down, dact, dsub, k->at[ACT_ACT], e))
+		if (model_row_backward(p, &v->down, k, dact, dsub, k->at[ACT_ACT], e))
 			return -1;
 		if (p->input)
 			activate_backward(m, k, dup, dact);
 	}
-	if (model_column_backward(p, &v->up, dy2, dup, k->at[ACT_Y2], e))
+	if (model_column_backward(p, &v->up, k, dy2, dup, k->at[ACT_Y2], e))
 		return -1;
 	if (p->input)
 		model_norm_backward(m, &v->norm2, dres, dy2, dres, k->at[ACT_NORM2_X],

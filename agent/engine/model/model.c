@@ -1,6 +1,7 @@
 #include "agent/engine/model/check.h"
 #include "agent/engine/model/moe.h"
 #include "agent/engine/model/graphs.h"
+#include "agent/engine/model/linear_fp8.h"
 #include "plan/spec/schedule/schedule.h"
 
 #include <stdlib.h>
@@ -196,7 +197,8 @@ int model_open(const struct model_options *opt, struct model **out, struct err *
 	m->d.device = !backend_on_host(m->backend);
 	m->head_first = activations_first_head(m->shape, &v->layout, v->at.tp);
 	if (open_chunks(m, opt, e) || model_inputs_open(m, e) || model_activations_open(m, e) ||
-	    (m->shape->experts && model_moe_open(m, opt->ep, e)) || model_graphs_open(m, e)) {
+	    model_weights_fp8_open(m, e) || (m->shape->experts && model_moe_open(m, opt->ep, e)) ||
+	    model_graphs_open(m, e)) {
 		model_close(m);
 		return -1;
 	}
@@ -212,6 +214,7 @@ void model_close(struct model *m)
 	model_graphs_close(m);
 	model_moe_close(m);
 	model_activations_close(m);
+	model_weights_fp8_close(m);
 	for (int i = 0; m->chunks && i < m->n_chunks; i++)
 		model_views_close(&m->chunks[i].views);
 	model_inputs_close(m);

@@ -25,11 +25,12 @@ void model_norm_backward(struct model *m, const struct norm_view *v, void *dx, c
 {
 	const void *w = model_unit_param(m, v->unit, v->w);
 	const float *rstd = stats + rstd_begin(m);
-	float *dw = model_unit_grad(m, v->unit, v->w);
+	const struct weight_grad g = model_norm_grad(m, v);
 
 	if (m->shape->rms)
-		m->ops->rmsnorm_bwd(m->backend, dx, dw, dy, dres, x, rstd, w, m->d.s, m->d.c);
+		m->ops->rmsnorm_bwd(m->backend, dx, g.w, dy, dres, x, rstd, w, m->d.s, m->d.c,
+				    g.add);
 	else
-		m->ops->layernorm_bwd(m->backend, dx, dw, model_unit_grad(m, v->unit, v->b), dy,
-				      dres, x, stats, rstd, w, m->d.s, m->d.c);
+		m->ops->layernorm_bwd(m->backend, dx, g.w, g.b, dy, dres, x, stats, rstd, w, m->d.s,
+				      m->d.c, g.add);
 }

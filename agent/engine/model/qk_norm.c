@@ -59,10 +59,10 @@ void model_qk_norm_backward(struct model *m, const struct block_view *v,
 		const struct part *p = &parts[i];
 		void *at = column(m, dqkv, p->at);
 		m->ops->copy_rows(m->backend, dy, p->width, at, m->d.qkv, m->d.n, p->width);
-		m->ops->rmsnorm_bwd(m->backend, dx, model_unit_grad(m, p->view->unit, p->view->w),
-				    dy, NULL, p->raw, p->rstd,
+		const struct weight_grad g = model_norm_grad(m, p->view);
+		m->ops->rmsnorm_bwd(m->backend, dx, g.w, dy, NULL, p->raw, p->rstd,
 				    model_unit_param(m, p->view->unit, p->view->w),
-				    m->d.n * p->heads, m->d.dim);
+				    m->d.n * p->heads, m->d.dim, g.add);
 		m->ops->copy_rows(m->backend, at, m->d.qkv, dx, p->width, m->d.n, p->width);
 	}
 }

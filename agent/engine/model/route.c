@@ -219,8 +219,9 @@ int model_route_backward(struct pass *p, const struct block_view *v, struct moe_
 				  m->job->model.router == ROUTER_SOFTMAX_BEFORE);
 	}
 	m->ops->fp32_to_storage(m->backend, moe->raw, moe->logits, m->d.n * experts, NULL, 0);
-	m->ops->linear_bwd_weight(m->backend, model_unit_grad(m, v->router.unit, v->router.w), NULL,
-				  moe->raw, y, m->d.n, m->d.c, experts);
+	const struct weight_grad g = model_linear_grad(m, &v->router);
+	m->ops->linear_bwd_weight(m->backend, g.w, NULL, moe->raw, y, m->d.n, m->d.c, experts,
+				  g.add);
 	if (m->tp->rank == 0) {
 		m->ops->linear_bwd_input(m->backend, dx, moe->raw,
 					 model_unit_param(m, v->router.unit, v->router.w), m->d.n,

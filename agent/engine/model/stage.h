@@ -16,12 +16,16 @@ struct linear_view {
 	int unit;
 	int64_t w, b;    /* [out, in], [out] */
 	int64_t in, out; /* this shard's */
+	enum act_linear place;
+	const struct weight_copy *copy; /* the weights in 8 bits (linear_fp8.h); NULL: none */
 };
 struct norm_view {
 	int unit;
 	int64_t w, b; /* [c] */
 };
 struct expert_view;
+struct layer_copies;
+struct weight_copy;
 struct block_view {
 	int unit, layer; /* layer: number in the whole model */
 	struct norm_view norm1, norm2;
@@ -35,6 +39,7 @@ struct block_view {
 	/* this rank's first expert; the next ones are expert_stride elements apart */
 	struct expert_view *experts;
 	int64_t expert_stride;
+	struct layer_copies *copies; /* of the linears' weights; NULL: none */
 };
 struct views {
 	struct block_view *blocks; /* [layers] of a chunk */
@@ -102,7 +107,7 @@ struct model {
 	struct pass_graphs *graphs; /* NULL: passes are not recorded */
 	struct model_check *check;  /* NULL: passes are not checked */
 	enum model_plant plant;
-	char *work, *scratch_memory;
+	char *work, *scratch_memory, *weights_fp8;
 	struct block_saved recomputed; /* memory of the layers that recompute */
 	/* seconds of recomputation, with its transfers, which tp, cp and ep then do not count */
 	double recompute_s;
@@ -162,7 +167,21 @@ int model_unit_grads(struct model *m, int unit, struct err *e);
 int model_unit_done(struct pass *p, int unit, bool ends, struct err *e);
 /* NULL if offset < 0. */
 const void *model_unit_param(const struct model *m, int unit, int64_t offset);
-float *model_unit_grad(const struct model *m, int unit, int64_t offset);
+/* Where a backward pass puts the gradients of weights and of a bias (NULL: there is none), and
+ * whether it adds to them or sets them. The caller does that before the next of these calls for the
+ * same parameters. */
+struct weight_grad {
+	float *w, *b;
+	bool add;
+};
+struct weight_grad model_linear_grad(struct model *m, const struct linear_view *l);
+struct weight_grad model_norm_grad(struct model *m, const struct norm_view *v);
+/* Of n experts' products, whose weights are `stride` elements apart. */
+struct weight_grad model_experts_grad(struct model *m, const struct linear_view *l, int64_t stride,
+				      int n);
+/* For gradients that can only be added to, of `count` elements: they are zeroed if they have no
+ * contributions. */
+float *model_table_grad(struct model *m, int unit, int64_t offset, int64_t count);
 
 /* linear.c. model_all_rows: all n rows of x; that is x itself, or with sp a gather into scratch.
  * model_to_stream reduces n rows to the stream's rows y; the n rows must be where
@@ -173,13 +192,13 @@ int model_to_stream(struct model *m, void *y, struct err *e);
 
 /* Products with a linear's weights. Column-parallel: x [s, c] are the stream's rows, y is [n, out].
  * Row-parallel: x is [n, in], y is [s, c]. Backward: if p->input, sets dx; if p->weight, adds to
- * the gradients of the weights. */
-int model_column_forward(struct model *m, const struct linear_view *l, void *y, const void *x,
-			 struct err *e);
-int model_column_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy,
-			  const void *x, struct err *e);
-int model_row_forward(struct model *m, const struct linear_view *l, void *y, const void *x,
-		      struct err *e);
+ * the gradients of the weights. k: the layer's. */
+int model_column_forward(struct pass *p, const struct linear_view *l, const struct block_saved *k,
+			 void *y, const void *x, struct err *e);
+int model_column_backward(struct pass *p, const struct linear_view *l, const struct block_saved *k,
+			  void *dx, const void *dy, const void *x, struct err *e);
+int model_row_forward(struct pass *p, const struct linear_view *l, const struct block_saved *k,
+		      void *y, const void *x, struct err *e);
 /* Whether the products around a GELU can be fused with it: there must be no transfer between them,
  * and they must not be in 8 bits. */
 bool model_gelu_fuses(const struct model *m);
@@ -189,8 +208,8 @@ void model_column_gelu_forward(struct model *m, const struct linear_view *l, voi
 			       const void *x);
 void model_row_gelu_backward(struct pass *p, const struct linear_view *l, void *dpre,
 			     const void *dy, const void *x, const void *pre);
-int model_row_backward(struct pass *p, const struct linear_view *l, void *dx, const void *dy,
-		       const void *x, struct err *e);
+int model_row_backward(struct pass *p, const struct linear_view *l, const struct block_saved *k,
+		       void *dx, const void *dy, const void *x, struct err *e);
 
 /* norm.c: y = norm(x + r), and sum = x + r; with r NULL, y = norm(x). stats: [stats, s]. */
 void model_norm_forward(struct model *m, const struct norm_view *v, void *y, void *sum,

@@ -155,6 +155,8 @@ static void view_block(struct lookup *l, const struct model_shape *s, int layer,
 		v->k_norm = view_head_norm(l, layer, PARAM_K_NORM);
 	}
 	v->o = view_linears(l, layer, 1, o_w, s->bias ? o_b : NULL);
+	v->qkv.place = ACT_LINEAR_QKV;
+	v->o.place = ACT_LINEAR_O;
 	v->experts_unit = -1;
 	if (s->experts) {
 		view_experts(l, layer, v);
@@ -163,6 +165,8 @@ static void view_block(struct lookup *l, const struct model_shape *s, int layer,
 	v->up = s->gated ? view_linears(l, layer, 2, gated_w, NULL)
 			 : view_linears(l, layer, 1, up_w, s->bias ? up_b : NULL);
 	v->down = view_linears(l, layer, 1, down_w, s->bias ? down_b : NULL);
+	v->up.place = ACT_LINEAR_UP;
+	v->down.place = ACT_LINEAR_DOWN;
 }
 
 /* A view of the token table or the head: this shard's tokens. */

@@ -20,7 +20,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MOMENTUM 0.95
 #define SCALE    0.2
@@ -84,8 +83,7 @@ static void multiply_self(struct backend *k, float *a, const float *x, int64_t r
 		ops->linear_fwd(k, a, x, x, NULL, rows, columns, rows);
 		return;
 	}
-	memset(a, 0, (size_t)(columns * columns) * sizeof *a);
-	ops->linear_bwd_weight(k, a, NULL, x, x, rows, columns, columns);
+	ops->linear_bwd_weight(k, a, NULL, x, x, rows, columns, columns, false);
 }
 
 /* y = B X, or X B if X is tall; B is symmetric. */

@@ -18,7 +18,10 @@
  * Neighboring pipeline ranks have a group of two for each kind of message and direction (a channel
  * of plan/spec/schedule/schedule.h). Each carries messages in one direction only, so that a send in
  * progress never blocks a receive. In an interleaved pipeline the last rank is the predecessor of
- * the first. In a V schedule the second chunk runs in the opposite direction.
+ * the first. In a V schedule the second chunk runs in the opposite direction. If a device's library
+ * carries tensors, one group of all pipeline ranks has all their messages instead (`pipe`): a
+ * communicator takes memory of the device, and the common order of the messages lets them follow
+ * each other on one stream.
  */
 #ifndef MUSTER_AGENT_ENGINE_PARALLEL_GROUPS_H
 #define MUSTER_AGENT_ENGINE_PARALLEL_GROUPS_H
@@ -38,6 +41,7 @@ struct groups {
 	struct comm *tp, *cp, *ep;
 	struct comm *cp_values, *ep_values;
 	struct param_store_groups store;
+	struct comm *pipe;
 	struct comm *in[PP_MESSAGES][PP_SIDES], *out[PP_MESSAGES][PP_SIDES];
 };
 

@@ -100,7 +100,7 @@ static int open_pool(struct param_store *s, struct unit_buffers *p, const char *
 	int n = count < ZERO_BUFFERS ? count : ZERO_BUFFERS;
 	for (; p->n < n; p->n++) {
 		p->slots[p->n] = (struct unit_buffer){
-			.data = alloc_buffer(s, what, most, width, e), .unit = -1
+			.data = alloc_buffer(s, what, most, width, e), .unit = -1, .laid = -1
 		};
 		if (!p->slots[p->n].data)
 			return -1;
@@ -128,7 +128,8 @@ static int open_memory(struct param_store *s, const struct param_store_options *
 	size_t units = (size_t)s->catalogue->n_units;
 	s->layouts = calloc(units + 1, sizeof *s->layouts);
 	s->sums = calloc(units + 1, sizeof *s->sums);
-	if (!s->layouts || !s->sums)
+	s->set = calloc((size_t)s->catalogue->n + 1, sizeof *s->set);
+	if (!s->layouts || !s->sums || !s->set)
 		return err_set(
 			e, ERR_NOMEM,
 			"param_store: no memory for a table of %zu units; close other programs",
@@ -290,6 +291,7 @@ void param_store_close(struct param_store *s)
 	free(s->pieces);
 	free(s->layouts);
 	free(s->sums);
+	free(s->set);
 	free(s);
 }
 

@@ -44,6 +44,11 @@
  * that are copies are in the host's memory (param_store_masters_offloaded): in a file without a
  * name if the backend is the host, otherwise in memory that the device copies from.
  *
+ * No gradient is zeroed at the beginning of a step. The store knows which parameters have
+ * contributions (param_store_adds_grads): the first one sets, later ones add. What has none when
+ * its reduction starts is zeroed. If the first contribution is -0, so is the gradient, as after
+ * addition to -0; a gradient never differs otherwise from one that was added to zeros.
+ *
  * A partial gradient (param.partial) is all-reduced over the parameter's tp copies before the
  * reduction over replicas. The two tables of a tied head are all-reduced after that, piece by
  * piece, by param_store_finish. Every all-reduce has libcomm's documented order, element by
@@ -108,9 +113,20 @@ void param_store_close(struct param_store *s);
 int param_store_acquire(struct param_store *s, int unit, const void **params, struct err *e);
 void param_store_release(struct param_store *s, int unit);
 
-/* Sets *grads to where the backward pass adds the unit's gradients (fp32), until
+/* Sets *grads to where the backward pass puts the unit's gradients (fp32), until
  * param_store_reduce. Under zero 2 and 3 at most ZERO_BUFFERS units of a kind are open at once. */
 int param_store_grads(struct param_store *s, int unit, float **grads, struct err *e);
+/* Elements of a unit's gradients, counted from its first one. at < 0: none. */
+struct grad_range {
+	int64_t at, count;
+};
+/* Whether a contribution to the ranges must add to what is there; otherwise it must set all of it.
+ * The caller makes it before it asks for these parameters again. The ranges begin and end with
+ * parameters, or with groups of them that are always computed together. */
+bool param_store_adds_grads(struct param_store *s, int unit, const struct grad_range *r, int n);
+/* What param_store_adds_grads would return. */
+bool param_store_has_grads(const struct param_store *s, int unit, const struct grad_range *r,
+			   int n);
 /* The unit's gradients of this micro-batch are complete. last: those of the whole step are too. */
 int param_store_reduce(struct param_store *s, int unit, bool last, struct err *e);
 /* Whether the calls of a pass, from param_store_acquire to param_store_reduce, only return
@@ -120,8 +136,8 @@ bool param_store_replayable(const struct param_store *s, bool completes);
 /* All gradients of the step are complete. Returns when those of every piece are summed over all
  * replicas. */
 int param_store_finish(struct param_store *s, struct err *e);
-/* Sets all gradients to zero for the next step. */
-void param_store_zero_grads(struct param_store *s);
+/* A step begins: its gradients have no contributions. */
+void param_store_begin(struct param_store *s);
 
 /* The consecutive elements of one parameter's box that this rank owns. */
 struct param_piece {
@@ -178,6 +194,10 @@ void param_store_stored_done(struct param_store *s);
 /* The masters have changed: updates the stored parameters on every replica. step: how many steps
  * are finished, for stochastic rounding. */
 int param_store_sync_params(struct param_store *s, int64_t step, struct err *e);
+
+/* Changes with each param_store_sync_params, and so with the stored parameters. 0 before the first
+ * one. */
+uint64_t param_store_version(const struct param_store *s);
 
 /* The whole gradients in the flat order, for tests. NULL: they are sharded. */
 float *param_store_flat_grads(const struct param_store *s);

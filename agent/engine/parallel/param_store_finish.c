@@ -89,14 +89,11 @@ int param_store_finish(struct param_store *s, struct err *e)
 	return 0;
 }
 
-void param_store_zero_grads(struct param_store *s)
+void param_store_begin(struct param_store *s)
 {
-	const struct unit_layout *last = &s->layouts[s->catalogue->n_units - 1];
-	int64_t n = last->grads + (param_store_replicas(s, s->catalogue->n_units - 1)->policy->grads
-					   ? last->block
-					   : last->whole);
-	backend_zero(s->backend, s->grads, (size_t)n * sizeof(float));
-	for (int i = 0; i < s->catalogue->n_units; i++)
-		s->layouts[i].reduced = false;
+	for (int i = 0; i < s->catalogue->n_units; i++) {
+		s->layouts[i].reduced = s->layouts[i].summed = false;
+		param_store_unset(s, i);
+	}
 	param_store_order_rewind(&s->order);
 }

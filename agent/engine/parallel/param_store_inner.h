@@ -6,7 +6,8 @@
  *     param_store_gather.c   parameters on demand, and buffers for sharded ones
  *     param_store_order.c    the learned order of the demands
  *     param_store_reduce.c   gradients during the passes
- *     param_store_finish.c   the remaining reductions at the end of the step, and zeroing
+ *     param_store_set.c      which gradients have contributions
+ *     param_store_finish.c   the remaining reductions at the end of the step
  *     param_store_sync_params.c  masters to stored parameters
  */
 #ifndef MUSTER_AGENT_ENGINE_PARALLEL_PARAM_STORE_INNER_H
@@ -37,6 +38,7 @@ struct unit_layout {
 	 * more */
 	int64_t params, grads, owned;
 	bool reduced;                    /* its gradients of this step are complete */
+	bool summed;                     /* those of a micro-batch were added to the owned ones */
 	struct comm_request *publishing; /* gathers the owners' new parameters */
 };
 
@@ -44,6 +46,7 @@ struct unit_layout {
 struct unit_buffer {
 	char *data;
 	int unit;                 /* -1: none */
+	int laid;                 /* the last unit whose gradients were in it; -1: none */
 	int holds;                /* uses that have not ended */
 	bool wanted;              /* it will be used soon */
 	int64_t used;             /* the clock at its last use */
@@ -56,6 +59,7 @@ struct unit_buffers {
 };
 
 struct param_store {
+	uint64_t version; /* param_store_version() */
 	struct backend *backend;
 	const struct ops *ops;
 	const struct catalogue *catalogue;
@@ -69,6 +73,7 @@ struct param_store {
 	struct unit_layout *layouts; /* [n_units] */
 	char *params;
 	float *grads;
+	bool *set;      /* [params] has contributions */
 	float *masters; /* NULL: the stored parameters are the masters */
 	bool spilled;   /* masters are in a file or in the host's memory */
 	bool fused;     /* the optimizer has set the stored form of the masters */
@@ -117,9 +122,16 @@ int param_store_prefetch(struct param_store *s, struct err *e);
 /* Waits for all gathers of parameters. */
 int param_store_wait_params(struct param_store *s, struct err *e);
 
+/* Where the backward pass puts the unit's gradients. */
+float *param_store_open_grads(const struct param_store *s, int unit);
+/* Zeroes those of the unit's gradients that have no contributions. */
+void param_store_zero_unset(struct param_store *s, int unit);
+/* None of the unit's gradients has contributions. */
+void param_store_unset(struct param_store *s, int unit);
 /* Starts the reduction of the units [first, last). */
 int param_store_reduce_complete(struct param_store *s, struct err *e);
-/* Waits for the buffer's reduce-scatter and adds its result to this rank's gradients. */
+/* Waits for the buffer's reduce-scatter and adds its result to this rank's gradients; the first one
+ * of a step sets them. */
 int param_store_add_scattered(struct param_store *s, struct unit_buffer *slot, struct err *e);
 
 #endif

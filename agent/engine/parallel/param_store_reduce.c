@@ -122,13 +122,16 @@ int param_store_add_scattered(struct param_store *s, struct unit_buffer *t, stru
 {
 	if (t->unit < 0 || !t->req)
 		return 0;
-	const struct unit_layout *h = &s->layouts[t->unit];
-	int unit = t->unit;
+	struct unit_layout *h = &s->layouts[t->unit];
+	float *owned = param_store_grad(s, t->unit), *sum = (float *)t->data + h->at;
 	t->unit = -1;
 	if (param_store_wait_request(&t->req, &s->reduce_s, e))
 		return -1;
-	s->ops->accumulate(s->backend, param_store_grad(s, unit), (const float *)t->data + h->at,
-			   h->hi - h->lo);
+	if (h->summed)
+		s->ops->accumulate(s->backend, owned, sum, h->hi - h->lo);
+	else if (h->hi > h->lo)
+		backend_copy(s->backend, owned, sum, (size_t)(h->hi - h->lo) * sizeof *sum);
+	h->summed = true;
 	return 0;
 }
 
@@ -137,15 +140,46 @@ static struct unit_buffers *pool_of(struct param_store *s, int unit)
 	return &s->scatters[s->catalogue->units[unit].kind];
 }
 
-/* The buffer for this micro-batch's gradients of the unit. A new one is zeroed. */
+/* The buffer that is open for the unit's gradients. NULL: none. */
+static struct unit_buffer *open_buffer(const struct param_store *s, int unit)
+{
+	const struct unit_buffers *p = &s->scatters[s->catalogue->units[unit].kind];
+	for (int i = 0; i < p->n; i++)
+		if (p->slots[i].holds && p->slots[i].unit == unit)
+			return (struct unit_buffer *)&p->slots[i];
+	return NULL;
+}
+
+float *param_store_open_grads(const struct param_store *s, int unit)
+{
+	return param_store_replicas(s, unit)->policy->grads ? (float *)open_buffer(s, unit)->data
+							    : s->grads + s->layouts[unit].grads;
+}
+
+/* Whether the parameters of both units have the same places, so that what is zero between them and
+ * behind them is the same. */
+static bool same_places(const struct param_store *s, int a, int b)
+{
+	const struct unit *u = &s->catalogue->units[a], *v = &s->catalogue->units[b];
+	bool same = u->n_params == v->n_params && s->layouts[a].whole == s->layouts[b].whole;
+	for (int i = 0; same && i < u->n_params; i++) {
+		const struct param *p = &s->catalogue->params[u->first + i],
+				   *q = &s->catalogue->params[v->first + i];
+		same = p->offset - u->lo == q->offset - v->lo && p->count == q->count;
+	}
+	return same;
+}
+
+/* The buffer for this micro-batch's gradients of the unit. A new one has no contributions, and is
+ * zeroed only where it may have others' between and behind this unit's parameters. */
 static struct unit_buffer *grad_buffer_of(struct param_store *s, int unit, struct err *e)
 {
 	struct unit_buffers *p = pool_of(s, unit);
-	struct unit_buffer *best = NULL;
+	struct unit_buffer *best = open_buffer(s, unit);
+	if (best)
+		return best;
 	for (int i = 0; i < p->n; i++) {
 		struct unit_buffer *t = &p->slots[i];
-		if (t->holds && t->unit == unit)
-			return t;
 		if (!t->holds && (!best || t->used < best->used))
 			best = t;
 	}
@@ -158,8 +192,11 @@ static struct unit_buffer *grad_buffer_of(struct param_store *s, int unit, struc
 	}
 	if (param_store_add_scattered(s, best, e))
 		return NULL;
-	backend_zero(s->backend, best->data, (size_t)s->layouts[unit].whole * sizeof(float));
-	best->unit = unit;
+	if (best->laid >= 0 && !same_places(s, best->laid, unit))
+		backend_zero(s->backend, best->data,
+			     (size_t)s->layouts[unit].whole * sizeof(float));
+	param_store_unset(s, unit);
+	best->unit = best->laid = unit;
 	best->used = ++s->clock;
 	best->holds = 1;
 	return best;
@@ -171,6 +208,7 @@ static int scatter_micro(struct param_store *s, int unit, struct err *e)
 	if (!t)
 		return -1;
 	float *whole = (float *)t->data;
+	param_store_zero_unset(s, unit);
 	t->holds = 0;
 	if (reduce_partial(s, unit, whole, e) ||
 	    comm_reduce_scatter_start(param_store_replicas(s, unit)->shard, whole,
@@ -216,5 +254,8 @@ int param_store_reduce(struct param_store *s, int unit, bool last, struct err *e
 	s->layouts[unit].reduced = last;
 	if (param_store_replicas(s, unit)->policy->grads)
 		return scatter_micro(s, unit, e);
-	return last ? add_complete(s, unit, e) : 0;
+	if (!last)
+		return 0;
+	param_store_zero_unset(s, unit);
+	return add_complete(s, unit, e);
 }

@@ -146,8 +146,14 @@ static int start_gather(struct param_store *s, int unit, struct err *e)
 	return s->overlap ? 0 : param_store_wait_request(&h->publishing, &s->gather_s, e);
 }
 
+uint64_t param_store_version(const struct param_store *s)
+{
+	return s->version;
+}
+
 int param_store_sync_params(struct param_store *s, int64_t step, struct err *e)
 {
+	s->version++;
 	if (param_store_wait_params(s, e) || evict_all(s, e))
 		return -1;
 	if (s->masters && round_masters(s, step, e))

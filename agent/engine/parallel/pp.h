@@ -2,7 +2,8 @@
  * pp — activations and gradients between neighboring pipeline ranks.
  *
  * pp_send and pp_recv_start return at once; the buffer belongs to the transfer until pp_wait. The
- * messages of a channel (groups.h) arrive in the order of their sends.
+ * messages of a channel (groups.h) arrive in the order of their sends. All ranks must start them in
+ * a common order (plan/spec/schedule/messages.h).
  */
 #ifndef MUSTER_AGENT_ENGINE_PARALLEL_PP_H
 #define MUSTER_AGENT_ENGINE_PARALLEL_PP_H
@@ -18,7 +19,6 @@ struct pp {
 
 int pp_send(struct pp *p, enum pp_message kind, enum pp_side to, void *x, struct comm_request **req,
 	    struct err *e);
-int pp_recv(struct pp *p, enum pp_message kind, enum pp_side from, void *x, struct err *e);
 int pp_recv_start(struct pp *p, enum pp_message kind, enum pp_side from, void *x,
 		  struct comm_request **req, struct err *e);
 /* Waits until the buffer of *req is free again, and sets *req to NULL. Accepts *req NULL. */

@@ -17,7 +17,9 @@ static int open_schedule(struct engine *g, struct err *e)
 	if (schedule_build(kind, &v->layout, v->batch.micros, &g->schedule, e) ||
 	    schedule_check(&g->schedule, e) ||
 	    schedule_build_forwards(&v->layout, v->batch.micros, &g->forwards, e) ||
-	    schedule_check(&g->forwards, e))
+	    schedule_check(&g->forwards, e) ||
+	    schedule_order_messages(&g->schedule, &g->schedule, v->at.pp, &g->messages, e) ||
+	    schedule_order_messages(&g->forwards, &g->schedule, v->at.pp, &g->forwards_messages, e))
 		return -1;
 	g->timeline = (struct timeline){ .ranks = v->layout.pp, .chunks = v->layout.chunks };
 	return pipeline_slots_open(g, e);
@@ -153,11 +155,13 @@ void pipeline_close(struct engine *g)
 	model_close(g->model);
 	param_store_close(g->store);
 	catalogue_free(&g->catalogue);
-	if (g->numbers != &g->numbers_here)
+	if (g->numbers && g->numbers != &g->numbers_here)
 		backend_free(g->backend, g->numbers);
 	if (g->numbers_read)
 		backend_host_free(g->backend, g->numbers_read);
 	backend_close(g->backend);
+	schedule_messages_free(&g->messages);
+	schedule_messages_free(&g->forwards_messages);
 	schedule_free(&g->schedule);
 	schedule_free(&g->forwards);
 	pipeline_slots_close(g);
@@ -228,10 +232,10 @@ static int reduce_loss_parts(struct engine *g, const double *local, double loss,
 
 /* A rank that fails alone leaves other ranks waiting for messages that it will not send. The abort
  * ends their waits. */
-static int run_or_abort(struct engine *g, const struct schedule *s, const struct engine_batch *b,
-			bool backward, struct err *e)
+static int run_or_abort(struct engine *g, bool backward, const struct engine_batch *b,
+			struct err *e)
 {
-	if (!pipeline_run_row(g, &s->rows[g->view->at.pp], b, backward, e))
+	if (!pipeline_run_row(g, backward, b, e))
 		return 0;
 	if (layout_world(&g->view->layout) > 1)
 		comm_abort(g->groups.world, e->text);
@@ -274,8 +278,8 @@ int pipeline_passes(struct engine *g, const struct engine_batch *b, struct err *
 		set_scale(g, b->loss_scale);
 	else
 		g->scale_there = 0;
-	param_store_zero_grads(g->store);
-	return run_or_abort(g, &g->schedule, b, true, e);
+	param_store_begin(g->store);
+	return run_or_abort(g, true, b, e);
 }
 
 int pipeline_loss(struct engine *g, double *loss, struct err *e)
@@ -345,7 +349,7 @@ double pipeline_local_loss(const struct engine *g)
 int pipeline_eval(struct engine *g, const struct engine_batch *b, double *loss, struct err *e)
 {
 	double local[LOSSES];
-	if (run_or_abort(g, &g->forwards, b, false, e) || read_loss(g, local, e))
+	if (run_or_abort(g, false, b, e) || read_loss(g, local, e))
 		return -1;
 	return reduce_losses(g, local, loss, 1, e);
 }

@@ -10,16 +10,17 @@
 #include "agent/engine/parallel/param_store.h"
 #include "agent/engine/parallel/tp.h"
 #include "agent/engine/pipeline/engine.h"
+#include "plan/spec/schedule/messages.h"
 #include "plan/spec/schedule/schedule.h"
 #include "plan/spec/schedule/timeline.h"
 
 #include <stdbool.h>
 
-/* A slot of the model: whether it holds a micro-batch, and the sends that still read its
+/* A slot of the model: whether it holds a micro-batch, and the transfers that write or read its
  * buffers. */
 struct slot_state {
 	bool taken;
-	struct comm_request *act_sent, *grad_sent;
+	struct comm_request *act_received, *grad_received, *act_sent, *grad_sent;
 };
 
 /* The state of one of this rank's chunks during a row. */
@@ -32,14 +33,6 @@ struct chunk_state {
 	 * or it does not exist */
 	int before, after;
 	enum pp_side from, to; /* of activations; gradients travel in the opposite direction */
-};
-
-/* The receives of one channel, in the order of the row. Each is started as soon as its buffer is
- * free. */
-struct inbox {
-	int next; /* the index of the next receive in the row; the row's length: none */
-	bool started;
-	struct comm_request *request;
 };
 
 struct engine {
@@ -56,7 +49,9 @@ struct engine {
 	struct schedule schedule;
 	struct schedule forwards;         /* for evaluations */
 	struct chunk_state *chunk_states; /* [layout.chunks] */
-	struct inbox inboxes[PP_MESSAGES][PP_SIDES];
+	/* of this rank's rows of the two tables */
+	struct sched_messages messages, forwards_messages;
+	int started;              /* messages of the row in progress */
 	struct timeline timeline; /* of the last training step */
 	struct engine_times times;
 	struct engine_losses losses; /* of the last training step */
@@ -69,28 +64,28 @@ struct engine {
 	void *phase_arg;
 };
 
-/* Executes a row once over this rank's micro-batches. Afterwards the model has the sum of the token
+/* Executes this rank's row of training, or of an evaluation, once over its micro-batches. Afterwards the model has the sum of the token
  * losses of this rank (0 before the last stage). */
-int pipeline_run_row(struct engine *g, const struct sched_row *row,
-		     const struct engine_batch *batch, bool backward, struct err *e);
-/* Waits for all messages in progress, also after a failure. Reports the first error. */
-int pipeline_wait_messages(struct engine *g, struct err *e);
+int pipeline_run_row(struct engine *g, bool backward, const struct engine_batch *batch,
+		     struct err *e);
 
-/* --- Slots and receives (slots.c, receive.c) --- */
+/* --- Slots and messages (slots.c, messages.c) --- */
 
 int pipeline_slots_open(struct engine *g, struct err *e);
 void pipeline_slots_close(struct engine *g);
-/* Resets slots and receives for a row. */
-void pipeline_slots_begin(struct engine *g, const struct sched_row *row);
+/* Resets the slots for a row. */
+void pipeline_slots_begin(struct engine *g);
 /* The micro-batch's slot. Takes a free one if it has none yet. -1: no slot is free. */
 int pipeline_slot_find(struct engine *g, int chunk, int micro);
 struct slot_state *pipeline_slot_state(struct engine *g, int chunk, int micro);
 void pipeline_slot_release(struct engine *g, int chunk, int micro);
 
+/* Starts the messages that come before the row's step `at`. */
+int pipeline_start_messages(struct engine *g, const struct sched_row *row,
+			    const struct sched_messages *list, int at, struct err *e);
 /* Returns when the message of this RECV_ACT or RECV_GRAD is in the model's buffer. */
-int pipeline_receive(struct engine *g, const struct sched_row *row, const struct sched_step *step,
-		     struct err *e);
-/* Starts the next receive of each channel whose buffer is free. */
-int pipeline_receive_ahead(struct engine *g, const struct sched_row *row, struct err *e);
+int pipeline_receive(struct engine *g, const struct sched_step *step, struct err *e);
+/* Waits for all messages in progress, also after a failure. Reports the first error. */
+int pipeline_wait_messages(struct engine *g, struct err *e);
 
 #endif

@@ -6,6 +6,7 @@
 struct row_run {
 	struct engine *g;
 	const struct sched_row *row;
+	const struct sched_messages *messages;
 	const struct engine_batch *batch;
 	bool backward; /* false: an evaluation */
 };
@@ -27,7 +28,7 @@ static struct model_batch micro_batch(const struct row_run *w, int micro)
 
 static int receive_step(struct row_run *w, const struct sched_step *s, struct err *e)
 {
-	return pipeline_receive(w->g, w->row, s, e);
+	return pipeline_receive(w->g, s, e);
 }
 
 /* Copies activations or gradients between two stages of this rank. */
@@ -70,13 +71,13 @@ static int forward_step(struct row_run *w, const struct sched_step *s, struct er
 	return 0;
 }
 
-static int send_act_step(struct row_run *w, const struct sched_step *s, struct err *e)
+/* run_step() starts messages, in the ranks' common order. */
+static int send_step(struct row_run *w, const struct sched_step *s, struct err *e)
 {
-	struct engine *g = w->g;
-	struct chunk_state *t = &g->chunk_states[s->chunk];
-	int slot = t->slot_of[s->micro];
-	return pp_send(&g->pipe, PP_ACT, t->to, model_output(g->model, s->chunk, slot),
-		       &t->slot_states[slot].act_sent, e);
+	(void)w;
+	(void)s;
+	(void)e;
+	return 0;
 }
 
 /* Copies the gradient of the chunk's input to the previous stage, if this rank has that stage. */
@@ -126,15 +127,6 @@ static int backward_weight_step(struct row_run *w, const struct sched_step *s, s
 	return backward_pass(w, s, BACKWARD_WEIGHT, e);
 }
 
-static int send_grad_step(struct row_run *w, const struct sched_step *s, struct err *e)
-{
-	struct engine *g = w->g;
-	struct chunk_state *t = &g->chunk_states[s->chunk];
-	int slot = t->slot_of[s->micro];
-	return pp_send(&g->pipe, PP_GRAD, t->from, model_grad(g->model, s->chunk, slot),
-		       &t->slot_states[slot].grad_sent, e);
-}
-
 static int reduce_step(struct row_run *w, const struct sched_step *s, struct err *e)
 {
 	(void)s;
@@ -153,12 +145,12 @@ static const struct {
 } handlers[SCHED_OPS] = {
 	[SCHED_RECV_ACT] = { "receive-activations", false, receive_step },
 	[SCHED_FORWARD] = { "forward", true, forward_step },
-	[SCHED_SEND_ACT] = { "send-activations", false, send_act_step },
+	[SCHED_SEND_ACT] = { "send-activations", false, send_step },
 	[SCHED_RECV_GRAD] = { "receive-gradients", false, receive_step },
 	[SCHED_BACKWARD] = { "backward", true, backward_step },
 	[SCHED_BACKWARD_INPUT] = { "backward-input", true, backward_input_step },
 	[SCHED_BACKWARD_WEIGHT] = { "backward-weight", true, backward_weight_step },
-	[SCHED_SEND_GRAD] = { "send-gradients", false, send_grad_step },
+	[SCHED_SEND_GRAD] = { "send-gradients", false, send_step },
 	[SCHED_REDUCE] = { "reduce-gradients", false, reduce_step },
 };
 
@@ -177,14 +169,15 @@ static int record_event(struct engine *g, const struct sched_step *s, double beg
 		       : 0;
 }
 
-static int run_step(struct row_run *w, const struct sched_step *s, double origin, struct err *e)
+static int run_step(struct row_run *w, int at, double origin, struct err *e)
 {
 	struct engine *g = w->g;
+	const struct sched_step *s = &w->row->steps[at];
 	bool passes = handlers[s->op].computes;
 	if (g->phase)
 		g->phase(handlers[s->op].phase, g->phase_arg);
 	double start = clock_s(), waited = transfer_seconds(g);
-	if (handlers[s->op].run(w, s, e) || pipeline_receive_ahead(g, w->row, e))
+	if (pipeline_start_messages(g, w->row, w->messages, at, e) || handlers[s->op].run(w, s, e))
 		return -1;
 	double end = clock_s();
 	if (passes)
@@ -194,47 +187,34 @@ static int run_step(struct row_run *w, const struct sched_step *s, double origin
 	return 0;
 }
 
-int pipeline_wait_messages(struct engine *g, struct err *e)
-{
-	int rc = 0;
-	for (int c = 0; g->chunk_states && c < g->view->layout.chunks; c++)
-		for (int i = 0; g->chunk_states[c].slot_states && i < g->chunk_states[c].slots;
-		     i++) {
-			struct slot_state *b = &g->chunk_states[c].slot_states[i];
-			if (pp_wait(&g->pipe, &b->act_sent, rc ? NULL : e) ||
-			    pp_wait(&g->pipe, &b->grad_sent, rc ? NULL : e))
-				rc = -1;
-		}
-	for (int kind = 0; kind < PP_MESSAGES; kind++)
-		for (int side = 0; side < PP_SIDES; side++)
-			if (pp_wait(&g->pipe, &g->inboxes[kind][side].request, rc ? NULL : e))
-				rc = -1;
-	return rc;
-}
-
-static void begin_row(struct engine *g, const struct sched_row *row, bool backward)
+static void begin_row(struct engine *g, bool backward)
 {
 	g->times = (struct engine_times){ 0 };
 	g->tp.seconds = g->cp.seconds = g->ep.seconds = g->pipe.seconds = 0;
-	pipeline_slots_begin(g, row);
+	g->started = 0;
+	pipeline_slots_begin(g);
 	if (backward) {
 		g->timeline.n = 0;
 		g->timeline.start = clock_wall_s();
 	}
 }
 
-int pipeline_run_row(struct engine *g, const struct sched_row *row,
-		     const struct engine_batch *batch, bool backward, struct err *e)
+int pipeline_run_row(struct engine *g, bool backward, const struct engine_batch *batch,
+		     struct err *e)
 {
-	struct row_run w = { .g = g, .row = row, .batch = batch, .backward = backward };
+	const struct schedule *table = backward ? &g->schedule : &g->forwards;
+	const struct sched_row *row = &table->rows[g->view->at.pp];
+	struct row_run w = { .g = g,
+			     .row = row,
+			     .messages = backward ? &g->messages : &g->forwards_messages,
+			     .batch = batch,
+			     .backward = backward };
 	double origin = clock_s(), waited = param_store_wait_seconds(g->store),
 	       again = model_recompute_s(g->model);
-	begin_row(g, row, backward);
+	begin_row(g, backward);
 	model_loss_begin(g->model);
-	if (pipeline_receive_ahead(g, row, e))
-		return -1;
 	for (int i = 0; i < row->n; i++)
-		if (run_step(&w, &row->steps[i], origin, e))
+		if (run_step(&w, i, origin, e))
 			return -1;
 	if (pipeline_wait_messages(g, e))
 		return -1;

@@ -71,6 +71,18 @@ struct slot_state *pipeline_slot_state(struct engine *g, int chunk, int micro)
 	return &t->slot_states[t->slot_of[micro]];
 }
 
+void pipeline_slots_begin(struct engine *g)
+{
+	for (int c = 0; c < g->view->layout.chunks; c++) {
+		struct chunk_state *t = &g->chunk_states[c];
+		t->began_at = t->next_slot;
+		for (int i = 0; i < g->view->batch.micros; i++)
+			t->slot_of[i] = -1;
+		for (int i = 0; i < t->slots; i++)
+			t->slot_states[i].taken = false;
+	}
+}
+
 void pipeline_slot_release(struct engine *g, int chunk, int micro)
 {
 	pipeline_slot_state(g, chunk, micro)->taken = false;

@@ -396,7 +396,7 @@ static int train_loop(struct trainer *t, struct err *e)
 	while (what == GO_ON && t->at.step < t->job->job.steps) {
 		bool copying = trainer_memory_busy(t);
 		double since = clock_s();
-		if (train_step(t, e))
+		if (train_step(t, e) || train_choices_agree(&t->choices, e))
 			return -1;
 		trainer_memory_note(t, clock_s() - since, copying);
 		if (between_steps(t, &what, e))

@@ -287,6 +287,8 @@ int trainer_open(struct trainer *t, struct err *e)
 	train_phases_lap(env->phases, "model", &since);
 	trainer_phase(t, "load state");
 	if (open_checkpoints(t, e) || start_state(t, e) || resume_window(t, e) ||
+	    train_choices_begin(env->world, env->view, pipeline_backend(t->engine), env->run_dir,
+				t->at.step, &t->choices, e) ||
 	    (t->server && param_server_start(t->server, t->at.step, e)) || begin_samples(t, e) ||
 	    trainer_memory_open(t, e) || trainer_late_open(t, e))
 		return -1;
@@ -304,6 +306,7 @@ void trainer_close(struct trainer *t)
 	ckpt_writer_close(t->writer);
 	param_server_close(t->server);
 	optim_close(t->optim);
+	train_choices_close(t->choices);
 	pipeline_close(t->engine);
 	train_samples_close(t->samples);
 	json_decref(t->model);

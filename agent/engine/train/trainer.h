@@ -7,6 +7,7 @@
 #include "agent/engine/ckpt/places/local.h"
 #include "agent/engine/ckpt/memory/mirror.h"
 #include "agent/engine/ckpt/places/upload.h"
+#include "agent/engine/train/agree_choices.h"
 #include "agent/engine/train/bad_numbers.h"
 #include "agent/engine/train/copy_pace.h"
 #include "agent/engine/optim/optim.h"
@@ -38,7 +39,8 @@ struct trainer {
 	const struct train_hooks *hooks;
 	struct samples *samples;
 	struct engine *engine;
-	struct optim *optim; /* this rank's; NULL with a parameter server */
+	struct train_choices *choices; /* until the first step is done; NULL: nothing is chosen */
+	struct optim *optim;           /* this rank's; NULL with a parameter server */
 	struct scaler scaler;
 	struct bad_numbers numbers;
 	struct param_server *server; /* NULL: all-reduce */

@@ -98,23 +98,28 @@ static int new_communicator(const struct device *d, struct device_comm **out, st
 	return cuda_use(d, e) ? -1 : cuda_check(cudaMalloc(&dc->byte, 1), "a byte for barriers", e);
 }
 
-/* A library that is older than the header ignores what it does not know. */
-static ncclConfig_t config_of(const char *name)
+/* Communicators that are split share resources with their parents, which saves memory of the device
+ * and threads. Their operations must then have one order, as libcomm's have, and all of them end
+ * together after a failure, as libcomm's do. NCCL's own variables, such as NCCL_MAX_CTAS and
+ * NCCL_COMM_SPLIT_SHARE_RESOURCES, come before this. A library that is older than the header ignores
+ * what it does not know. */
+static ncclConfig_t config_of(const struct device_comm_options *opt)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	config.blocking = 0;
+	config.splitShare = 1;
+	if (opt->processors)
+		config.maxCTAs = opt->processors;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
-	config.commName = name;
-#else
-	(void)name;
+	config.commName = opt->name;
 #endif
 	return config;
 }
 
 static int nccl_open(struct device *d, const unsigned char key[DEVICE_KEY], int ranks, int rank,
-		     const char *name, struct device_comm **out, struct err *e)
+		     const struct device_comm_options *opt, struct device_comm **out, struct err *e)
 {
-	ncclConfig_t config = config_of(name);
+	ncclConfig_t config = config_of(opt);
 	ncclUniqueId id;
 	memcpy(&id, key, sizeof id);
 	if (new_communicator(d, out, e))
@@ -123,10 +128,11 @@ static int nccl_open(struct device *d, const unsigned char key[DEVICE_KEY], int 
 			    "opening", e);
 }
 
-static int nccl_split(struct device_comm *parent, int color, int key, const char *name,
-		      struct device_comm **out, struct err *e)
+static int nccl_split(struct device_comm *parent, int color, int key,
+		      const struct device_comm_options *opt, struct device_comm **out,
+		      struct err *e)
 {
-	ncclConfig_t config = config_of(name);
+	ncclConfig_t config = config_of(opt);
 	if (new_communicator(&parent->device, out, e))
 		return -1;
 	(*out)->parent = parent;

@@ -131,6 +131,7 @@ static const struct idle {
 	bool (*chosen)(const struct job *job);
 	const char *would;
 } idles[] = {
+	{ AT(job, deterministic), AT(job, device), cuda, "cuda" },
 	{ AT(job, graphs), AT(job, device), cuda, "cuda" },
 	{ AT(model, rope_theta), AT(model, family), rope, NULL },
 	{ AT(model, rope_scaling), AT(model, family), rope, NULL },

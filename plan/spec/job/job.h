@@ -118,7 +118,8 @@ struct job {
 		int64_t steps;          /* optimizer steps in the whole run */
 		uint64_t seed;
 		enum job_device device;
-		bool graphs; /* cuda: record passes once and replay them */
+		bool deterministic; /* cuda: no algorithm is chosen by measured times */
+		bool graphs;        /* cuda: record passes once and replay them */
 	} job;
 	struct {
 		enum job_family family;

@@ -100,6 +100,7 @@ const struct job_key job_keys[] = {
 	INT(job, steps, "200", 1, 1e12, "Optimizer steps in the whole run."),
 	{ FIELD(job, seed), .type = JOB_SEED, .def = "1", .doc = "Seed of everything random (initial weights, data order). The results do not depend on the layout." },
 	ENUM(job, device, "cpu", devices, "The device that computes: the cores of the CPU, or NVIDIA GPUs."),
+	BOOL(job, deterministic, "no", "cuda: never choose algorithms by measured times, but take each library's first. Then a new run on the same machines, libraries and layout gives the same bits, but may be some percent slower. no: measure in the first step and keep the choices in the run folder; the same run gives the same bits after a stop, but a new run can differ in the last bits."),
 	BOOL(job, graphs, "yes", "cuda: record passes without communication as CUDA graphs once, and replay them. The results are equal bit for bit."),
 
 	ENUM(model, family, "gpt2", families, "The kind of Transformer." SHAPE_FAMILIES(FAMILY_HELP)),
@@ -210,7 +211,7 @@ const struct job_key job_keys[] = {
 	ENUM(launch, bind, "auto", binds, "Binding of agents to cores. auto: core, if there are enough cores for all agents' threads."),
 	ENUM(launch, preflight, "no", preflights, "How the nodes are checked before the first start, all at the same time. no: they are not. quick: as muster doctor checks them. full: muster also measures the products, the memory, the checkpoints' folder and the network of each node and compares nodes of the same kind; this takes some seconds, at most health.preflight_timeout. A node that fails is treated as a lost one: a spare replaces it, the layout changes as restart.shrink says, or the job is requeued without it."),
 	TEXT(launch, cluster, JOB_LINE, "auto", "Machine to plan for: auto, local, slurm, or a preset such as dgx-h100:128 (128 nodes). A run is always planned for the machine that it runs on."),
-	TEXT(launch, calibration, JOB_LINE, "auto", "Measurements of this host for planning, as muster bench calibrate writes them: auto (the default file, if it exists and is of this machine), none, or a file."),
+	TEXT(launch, calibration, JOB_LINE, "auto", "Measurements of this host and of GPUs for planning, as muster bench calibrate writes them: auto (the default file, if it exists; its figures of processors only if they are of this machine), none, or a file. Nodes with a measured model of GPU take its figures, wherever it was measured."),
 
 	RANGE(slurm, nodes, "1", 1, 100000, "Nodes to request: a number, or the fewest and the most, such as 3-4. The run starts on as many as Slurm has. If these cannot hold the degrees, the layout changes as restart.shrink says, and the global batch stays."),
 	INT(slurm, spares, "0", 0, 100000, "Nodes to request in addition to the most of nodes. They stay unused until a node is lost, and then replace it."),

@@ -79,6 +79,7 @@ void activations_dims_of(const struct job *job, const struct model_shape *m, con
 		.device = on_device(job),
 		.mode = job->recompute.mode,
 		.fp8 = job->precision.fp8 != FP8_OFF,
+		.fp8_weights = job->precision.fp8 != FP8_OFF && job->parallel.zero < 3,
 		.every = job->recompute.every,
 	};
 	d.n = d.micro * d.seq;
@@ -115,25 +116,59 @@ enum job_recompute activations_mode(const struct act_dims *d, int layer)
 enum fate { KEEP, AGAIN, SPLIT };
 static const enum fate fates[ACTS][3] = {
 	/* none, selective, full */
-	[ACT_NORM1_X] = { KEEP, KEEP, KEEP },  [ACT_NORM1_STATS] = { KEEP, KEEP, AGAIN },
-	[ACT_Y1] = { KEEP, AGAIN, AGAIN },     [ACT_QKV] = { KEEP, KEEP, AGAIN },
-	[ACT_QK] = { KEEP, KEEP, AGAIN },      [ACT_QK_STATS] = { KEEP, KEEP, AGAIN },
-	[ACT_O] = { KEEP, AGAIN, AGAIN },      [ACT_LSE] = { KEEP, AGAIN, AGAIN },
-	[ACT_NORM2_X] = { KEEP, KEEP, AGAIN }, [ACT_NORM2_STATS] = { KEEP, KEEP, AGAIN },
-	[ACT_Y2] = { KEEP, AGAIN, AGAIN },     [ACT_UP] = { KEEP, KEEP, AGAIN },
-	[ACT_ACT] = { KEEP, AGAIN, AGAIN },    [ACT_DATTN] = { SPLIT, SPLIT, SPLIT },
-	[ACT_DQKV] = { SPLIT, SPLIT, SPLIT },  [ACT_DMLP] = { SPLIT, SPLIT, SPLIT },
-	[ACT_DUP] = { SPLIT, SPLIT, SPLIT },
+	[ACT_NORM1_X] = { KEEP, KEEP, KEEP },     [ACT_NORM1_STATS] = { KEEP, KEEP, AGAIN },
+	[ACT_Y1] = { KEEP, AGAIN, AGAIN },        [ACT_QKV] = { KEEP, KEEP, AGAIN },
+	[ACT_QK] = { KEEP, KEEP, AGAIN },         [ACT_QK_STATS] = { KEEP, KEEP, AGAIN },
+	[ACT_O] = { KEEP, AGAIN, AGAIN },         [ACT_LSE] = { KEEP, AGAIN, AGAIN },
+	[ACT_NORM2_X] = { KEEP, KEEP, AGAIN },    [ACT_NORM2_STATS] = { KEEP, KEEP, AGAIN },
+	[ACT_Y2] = { KEEP, AGAIN, AGAIN },        [ACT_UP] = { KEEP, KEEP, AGAIN },
+	[ACT_ACT] = { KEEP, AGAIN, AGAIN },       [ACT_DATTN] = { SPLIT, SPLIT, SPLIT },
+	[ACT_DQKV] = { SPLIT, SPLIT, SPLIT },     [ACT_DMLP] = { SPLIT, SPLIT, SPLIT },
+	[ACT_DUP] = { SPLIT, SPLIT, SPLIT },      [ACT_Y1_FP8] = { KEEP, AGAIN, AGAIN },
+	[ACT_Y2_FP8] = { KEEP, AGAIN, AGAIN },    [ACT_ACT_FP8] = { KEEP, AGAIN, AGAIN },
+	[ACT_FP8_SCALES] = { KEEP, KEEP, AGAIN },
 };
+
+/* The 8-bit copy that replaces an input of a linear; ACTS: there is none. */
+static enum act copy_of(const struct act_dims *d, enum act a)
+{
+	if (!d->fp8 || (d->moe && a != ACT_Y1) || (d->sp && a != ACT_ACT))
+		return ACTS;
+	return a == ACT_Y1    ? ACT_Y1_FP8
+	       : a == ACT_Y2  ? ACT_Y2_FP8
+	       : a == ACT_ACT ? ACT_ACT_FP8
+			      : ACTS;
+}
+
+static bool is_missing(const struct act_dims *d, enum act a)
+{
+	switch (a) {
+	case ACT_QK:
+	case ACT_QK_STATS:
+		return !d->qk_norm;
+	case ACT_UP:
+	case ACT_ACT:
+	case ACT_DUP:
+		return d->moe;
+	case ACT_Y1_FP8:
+		return copy_of(d, ACT_Y1) == ACTS;
+	case ACT_Y2_FP8:
+		return copy_of(d, ACT_Y2) == ACTS;
+	case ACT_ACT_FP8:
+		return copy_of(d, ACT_ACT) == ACTS;
+	case ACT_FP8_SCALES:
+		return !d->fp8;
+	default:
+		return false;
+	}
+}
 
 enum act_storage activations_home(const struct act_dims *d, int layer, bool first, enum act a)
 {
-	if (a == ACT_NORM1_X && first)
+	if ((a == ACT_NORM1_X && first) || is_missing(d, a))
 		return ACT_NONE;
-	if (!d->qk_norm && (a == ACT_QK || a == ACT_QK_STATS))
-		return ACT_NONE;
-	if (d->moe && (a == ACT_UP || a == ACT_ACT || a == ACT_DUP))
-		return ACT_NONE;
+	if (copy_of(d, a) != ACTS)
+		return ACT_SHARED;
 	switch (fates[a][activations_mode(d, layer)]) {
 	case KEEP:
 		return ACT_SAVED;
@@ -166,6 +201,13 @@ int64_t activations_bytes(const struct act_dims *d, enum act a)
 		return activations_lines(d->n * d->up * d->width);
 	case ACT_ACT:
 		return activations_lines(d->n * d->act * d->width);
+	case ACT_Y1_FP8:
+	case ACT_Y2_FP8:
+		return activations_lines(d->n * d->c);
+	case ACT_ACT_FP8:
+		return activations_lines(d->n * d->act);
+	case ACT_FP8_SCALES:
+		return activations_lines(ACT_LINEARS * ACT_FP8_SCALE_BYTES);
 	default:
 		return activations_lines(d->s * d->c * d->width);
 	}
@@ -274,14 +316,32 @@ int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_
 	case SCRATCH_FP8_TRANSPOSED:
 		return d->fp8 ? activations_lines(d->n * widest(d)) : 0;
 	case SCRATCH_FP8_WEIGHT:
-		return d->fp8 ? activations_lines(d->c *
-						  max_int64(max_int64(d->qkv, d->q), ffn_widest(d)))
-			      : 0;
+		return d->fp8 && !d->fp8_weights
+			       ? activations_lines(
+					 d->c * max_int64(max_int64(d->qkv, d->q), ffn_widest(d)))
+			       : 0;
 	case SCRATCH_FP8_SCALES:
-		return d->fp8 ? activations_lines(ACT_FP8_SCALES * ACT_FP8_SCALE_BYTES) : 0;
+		return d->fp8 ? activations_lines((ACT_LINEARS + 1) * ACT_FP8_SCALE_BYTES) : 0;
 	default:
 		return 0;
 	}
+}
+
+int64_t activations_fp8_weight(const struct act_dims *d, enum act_linear l)
+{
+	const int64_t widths[] = { [ACT_LINEAR_QKV] = d->qkv,
+				   [ACT_LINEAR_O] = d->q,
+				   [ACT_LINEAR_UP] = d->moe ? 0 : d->up,
+				   [ACT_LINEAR_DOWN] = d->moe ? 0 : d->act };
+	return d->fp8_weights ? activations_lines(d->c * widths[l]) : 0;
+}
+
+int64_t activations_fp8_weights(const struct act_dims *d)
+{
+	int64_t sum = activations_lines(ACT_LINEARS * ACT_FP8_SCALE_BYTES);
+	for (int l = 0; l < ACT_LINEARS; l++)
+		sum += 2 * activations_fp8_weight(d, (enum act_linear)l);
+	return d->fp8_weights ? sum : 0;
 }
 
 static int64_t layers_total(const struct act_dims *d, const struct stage *stage)
@@ -315,7 +375,7 @@ int64_t activations_staged(const struct act_dims *d, const struct stage *chunks,
 	return largest;
 }
 
-/* A tensor is in the work home if any layer recomputes it. */
+/* A tensor is in the work home if any layer has it there. */
 static int64_t work_total(const struct act_dims *d, const struct stage *chunks, int n_chunks)
 {
 	int64_t sum = 0;
@@ -337,8 +397,10 @@ int64_t activations_shared_total(const struct act_dims *d, const struct stage *c
 		      STAGED * activations_staged(d, chunks, n_chunks) +
 		      (rope ? activations_rope_bytes(d) : 0);
 	bool last = false;
-	for (int i = 0; i < n_chunks; i++)
+	for (int i = 0; i < n_chunks; i++) {
 		last |= chunks[i].last;
+		sum += (chunks[i].layer_hi - chunks[i].layer_lo) * activations_fp8_weights(d);
+	}
 	for (int a = 0; a < SCRATCHES; a++)
 		sum += activations_scratch_bytes(d, last, (enum act_scratch)a);
 	return sum;

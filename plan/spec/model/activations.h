@@ -11,7 +11,8 @@
  *              offload.activations it is in host memory, and the device holds staging memory for
  *              two layers, which take turns
  *     work     one copy for all layers of the rank that recompute: written in the forward pass, and
- *              again before the backward pass
+ *              again before the backward pass. With FP8 also one copy, for all layers, of an input
+ *              that is kept in 8 bits
  *     nowhere  the tensor is not needed
  *
  * Selective recomputation repeats norms, activation functions and the attention core (Korthikanti
@@ -44,7 +45,8 @@ struct act_dims {
 	int64_t experts, top; /* 0: no mixture of experts */
 	int64_t width;        /* bytes of a storage element */
 	bool sp, cp, dropout, moe, split, offload, qk_norm;
-	bool fp8; /* linear layers multiply in 8 bits */
+	bool fp8;         /* linear layers multiply in 8 bits */
+	bool fp8_weights; /* 8-bit copies of the weights are kept from step to step */
 	/* the tensors are in a device's memory, which then also holds the micro-batch's tokens */
 	bool device;
 	enum job_recompute mode;
@@ -99,6 +101,13 @@ enum act {
 	ACT_DQKV,  /* [n, w] of q, k, v */
 	ACT_DMLP,  /* [s, c] of the feed-forward sublayer's result */
 	ACT_DUP,   /* [n, u] of up */
+	/* FP8: the transposed 8-bit inputs of q, k, v, of up and of down: [c, n], [c, n], [f, n].
+	 * They replace the tensors in the storage type, which then share one copy. With sequence
+	 * parallelism and for experts there is none */
+	ACT_Y1_FP8,
+	ACT_Y2_FP8,
+	ACT_ACT_FP8,
+	ACT_FP8_SCALES, /* FP8: of the layer's inputs, one per linear */
 	ACTS
 };
 enum act_storage { ACT_NONE, ACT_SAVED, ACT_SHARED };
@@ -168,11 +177,13 @@ enum act_scratch {
 	/* FP8: [n, widest of c, w, H d, u, f] or [widest, n]: left operand of a linear's product */
 	SCRATCH_FP8_ROWS,
 	SCRATCH_FP8_TRANSPOSED, /* FP8: [widest, n], the transposed gradient */
-	SCRATCH_FP8_WEIGHT,     /* FP8: a linear's weights */
-	SCRATCH_FP8_SCALES,     /* FP8: their scales, ACT_FP8_SCALE_BYTES bytes each */
+	SCRATCH_FP8_WEIGHT,     /* FP8: a linear's weights, unless copies are kept */
+	SCRATCH_FP8_SCALES,     /* FP8: of the gradients, one per linear, then of those weights */
 	SCRATCHES
 };
-enum { ACT_FP8_SCALE_BYTES = 80, ACT_FP8_SCALES = 3 };
+/* A layer's linears that multiply in 8 bits, and the bytes of a scale. */
+enum act_linear { ACT_LINEAR_QKV, ACT_LINEAR_O, ACT_LINEAR_UP, ACT_LINEAR_DOWN, ACT_LINEARS };
+enum { ACT_FP8_SCALE_BYTES = 80 };
 /* last: the rank holds the last stage. */
 int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch a);
 
@@ -187,6 +198,13 @@ int64_t activations_experts_scratch(const struct act_dims *d);
  * and a copy per layer saves nothing over keeping everything. */
 bool activations_experts_recompute(const struct act_dims *d, int layer);
 
+/* FP8: bytes of the 8-bit copies of a layer's weights, each as it is and transposed, with their
+ * scales. They are computed once per step. 0: there are none, because parameters are gathered for
+ * each pass (zero 3). activations_fp8_weight(): the bytes of one copy of a linear's weights, 0 if
+ * the layer has no such linear. */
+int64_t activations_fp8_weight(const struct act_dims *d, enum act_linear l);
+int64_t activations_fp8_weights(const struct act_dims *d);
+
 /* Bytes of one slot of a chunk: in the device's memory and, with offload, in the host's. */
 int64_t activations_slot_total(const struct act_dims *d, const struct stage *stage);
 int64_t activations_offloaded(const struct act_dims *d, const struct stage *stage);
@@ -194,8 +212,8 @@ int64_t activations_offloaded(const struct act_dims *d, const struct stage *stag
  * size of one. */
 enum { STAGED = 2 };
 int64_t activations_staged(const struct act_dims *d, const struct stage *chunks, int n_chunks);
-/* Bytes that all slots of the rank share: the work home, staging, scratch and, with rope, the
- * tables of rotary positions. */
+/* Bytes that all slots of the rank share: the work home, staging, scratch, 8-bit copies of weights
+ * and, with rope, the tables of rotary positions. */
 int64_t activations_shared_total(const struct act_dims *d, const struct stage *chunks, int n_chunks,
 				 bool rope);
 

@@ -11,7 +11,7 @@ struct blas_algo {
 	uint64_t magic, problem;
 	uint64_t workspace;
 	uint32_t align[4];
-	int32_t id;
+	int32_t id, number;
 };
 _Static_assert(sizeof(struct blas_algo) <= sizeof(cublasLtMatmulAlgo_t),
 	       "an algorithm is copied by its users");
@@ -108,6 +108,16 @@ static uint32_t alignment_of(const void *at)
 }
 
 bool double_blas_refuses, double_blas_apart;
+struct double_blas double_blas = { .algorithms = 1 };
+
+static void fill_result(cublasLtMatmulHeuristicResult_t *result, const struct blas_algo *algo)
+{
+	memset(result, 0, sizeof *result);
+	memcpy(&result->algo, algo, sizeof *algo);
+	result->workspaceSize = algo->workspace;
+	result->state = CUBLAS_STATUS_SUCCESS;
+	result->wavesCount = 1;
+}
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
 					      cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -120,6 +130,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 	const struct blas_layout *const l[] = { (void *)a, (void *)b, (void *)c, (void *)out };
 	const struct blas_pref *p = (const struct blas_pref *)(const void *)pref;
 	*returned = 0;
+	double_blas.asked++;
 	if (!handle || asked < 1 || !fits(d, l[0], l[1], l[2], l[3]))
 		return CUBLAS_STATUS_INVALID_VALUE;
 	bool fp8 = blas_is_fp8(l[0]->type);
@@ -136,12 +147,28 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 									: WORKSPACE };
 	memcpy(algo.align, p->align, sizeof algo.align);
 	algo.id = double_blas_apart && d->epilogue != CUBLASLT_EPILOGUE_DEFAULT ? 21 : 66;
-	memset(results, 0, sizeof *results);
-	memcpy(&results->algo, &algo, sizeof algo);
-	results->workspaceSize = algo.workspace;
-	results->state = CUBLAS_STATUS_SUCCESS;
-	results->wavesCount = 1;
-	*returned = 1;
+	for (; *returned < asked && *returned < double_blas.algorithms; ++*returned) {
+		algo.number = *returned;
+		fill_result(&results[*returned], &algo);
+	}
+	return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+				       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+				       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t out,
+				       const cublasLtMatmulAlgo_t *algo,
+				       cublasLtMatmulHeuristicResult_t *result)
+{
+	const struct blas_layout *const l[] = { (void *)a, (void *)b, (void *)c, (void *)out };
+	struct blas_algo one;
+	memcpy(&one, algo, sizeof one);
+	double_blas.checks++;
+	if (!handle || one.magic != MAGIC || one.number < 0 ||
+	    one.number >= double_blas.algorithms ||
+	    one.problem != problem_of((const struct blas_desc *)(const void *)desc, l))
+		return CUBLAS_STATUS_NOT_SUPPORTED;
+	fill_result(result, &one);
 	return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -225,6 +252,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 		double_misuse("cublasLtMatmul: a workspace of %zu bytes at %p, its algorithm needs "
 			      "%llu aligned to %d",
 			      bytes, workspace, (unsigned long long)algo.workspace, BLAS_ALIGN);
+	if (double_blas.refused >> algo.number & 1)
+		return CUBLAS_STATUS_NOT_SUPPORTED;
+	double_blas.runs++;
+	double_blas.ran = algo.number;
 	double_check_memory("cublasLtMatmul's workspace", workspace, algo.workspace);
 	struct blas_call call = { .desc = *d,
 				  .a = *l[0],
@@ -236,7 +267,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 				  .at_c = c,
 				  .at_d = out,
 				  .workspace = workspace,
-				  .workspace_bytes = algo.workspace };
+				  .workspace_bytes = algo.workspace,
+				  .algorithm = algo.number };
 	memcpy(&call.alpha, alpha, sizeof call.alpha);
 	memcpy(&call.beta, beta, sizeof call.beta);
 	check_matrix("cublasLtMatmul's A", a, l[0], algo.align[0]);

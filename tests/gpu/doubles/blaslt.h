@@ -51,10 +51,22 @@ struct blas_call {
 	void *at_d, *workspace;
 	size_t workspace_bytes;
 	float alpha, beta;
+	int algorithm;
 };
 
 /* The heuristic finds no algorithm, for tests of that case. */
 extern bool double_blas_refuses;
+enum { BLAS_ALGORITHMS = 12 };
+/* What the heuristic finds, and how fast it is on the virtual clock. Each algorithm sums in an order of
+ * its own. */
+extern struct double_blas {
+	int algorithms;                  /* 1 at first, at most BLAS_ALGORITHMS */
+	double seconds[BLAS_ALGORITHMS]; /* of a product */
+	double epilogue;                 /* seconds that an epilogue other than a bias adds */
+	unsigned refused;                /* a bit for each that is not supported at launch */
+	int asked, runs, checks;         /* calls of the heuristic, of products, of checks */
+	int ran;                         /* the algorithm that ran last */
+} double_blas;
 /* Epilogues need another algorithm than the product alone. */
 extern bool double_blas_apart;
 

@@ -2,6 +2,8 @@
  * other. */
 #include "tests/gpu/doubles/blaslt.h"
 
+#include "tests/gpu/doubles/runtime.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,11 +154,12 @@ static float *convert_matrix(const struct blas_layout *l, const void *at, int64_
 
 /* sums[m] = column of b[k] times a[k][m]. */
 static void column_product(float *restrict sums, float *restrict part, const float *restrict a,
-			   const float *restrict b, int64_t m, int64_t k, int64_t b_step)
+			   const float *restrict b, int64_t m, int64_t k, int64_t b_step,
+			   int64_t step)
 {
 	memset(sums, 0, (size_t)m * sizeof *sums);
-	for (int64_t from = 0; from < k; from += K_STEP) {
-		int64_t to = from + K_STEP < k ? from + K_STEP : k;
+	for (int64_t from = 0; from < k; from += step) {
+		int64_t to = from + step < k ? from + step : k;
 		memset(part, 0, (size_t)m * sizeof *part);
 		for (int64_t x = from; x < to; x++) {
 			float by = b[x * b_step];
@@ -241,7 +244,7 @@ static float run_batch(const struct blas_call *c, int64_t batch, float largest)
 	if (d->epilogue & CUBLASLT_EPILOGUE_BIAS)
 		to_floats(bias, bias_type(c), d->bias, batch * d->bias_stride, m);
 	for (int64_t j = 0; j < n; j++) {
-		column_product(sums, part, a, b + j, m, k, n);
+		column_product(sums, part, a, b + j, m, k, n, K_STEP >> c->algorithm % 4);
 		if (c->beta != 0)
 			to_floats(extra, c->c.type, c->at_c, batch * c->c.stride + j * c->c.ld, m);
 		for (int64_t i = 0; i < m; i++)
@@ -271,7 +274,10 @@ static float run_batch(const struct blas_call *c, int64_t batch, float largest)
 bool blas_run(void *arg)
 {
 	const struct blas_call *c = arg;
+	const bool plain = c->desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
+			   c->desc.epilogue == CUBLASLT_EPILOGUE_BIAS;
 	float largest = 0;
+	double_spend(double_blas.seconds[c->algorithm] + (plain ? 0 : double_blas.epilogue));
 	memset(c->workspace, POISON, c->workspace_bytes);
 	for (int64_t batch = 0; batch < c->d.batch; batch++)
 		largest = run_batch(c, batch, largest);

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -62,6 +63,8 @@ struct part {
 
 struct group {
 	ncclComm_t comm;
+	uint32_t launch; /* its number in the process */
+	bool resident;
 	int count;
 	struct part part[];
 };
@@ -75,6 +78,21 @@ static struct { /* of this process */
 	_Atomic int count;
 	int area[LAUNCHES];
 } launched;
+
+static struct {           /* of this process's device; under the runtime's lock */
+	int most, now;    /* resident kernels; most 0: no limit */
+	bool ordered;     /* by launches */
+	uint32_t arrived; /* launches that have become resident, if ordered */
+	_Atomic uint32_t launched;
+} residency;
+
+static struct { /* the communicators of this process, in the order of their making */
+	int count;
+	struct named {
+		char name[32];
+		int processors;
+	} list[AREAS];
+} given;
 
 static _Atomic int open_comms;
 static _Atomic enum double_fault fault;
@@ -96,6 +114,42 @@ __attribute__((constructor)) static void set_up(void)
 void double_set_fault(enum double_fault f)
 {
 	fault = f;
+}
+
+void double_set_residency(int kernels)
+{
+	const char *ordered = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+	residency.most = kernels;
+	residency.ordered = ordered && !strcmp(ordered, "1");
+}
+
+/* Whether the kernel is on the device, or finds room now. */
+static bool reside(struct group *g)
+{
+	if (g->resident || !residency.most)
+		return true;
+	if (residency.now == residency.most ||
+	    (residency.ordered && g->launch != residency.arrived + 1))
+		return false;
+	residency.now++;
+	residency.arrived = g->launch;
+	return g->resident = true;
+}
+
+/* A kernel that is aborted before it was resident no longer keeps later ones out. */
+static void leave(struct group *g)
+{
+	residency.now -= g->resident;
+	if (!g->resident && g->launch > residency.arrived)
+		residency.arrived = g->launch;
+}
+
+int double_comm_processors(const char *name)
+{
+	for (int i = given.count; i-- > 0;)
+		if (!strcmp(given.list[i].name, name))
+			return given.list[i].processors;
+	return -1;
 }
 
 int double_open_comms(void)
@@ -253,8 +307,8 @@ static bool message(struct ncclComm *c, struct part *p)
 static bool run_group(void *arg)
 {
 	struct group *g = arg;
-	bool done = true;
-	for (int i = 0; i < g->count && !g->comm->over; i++) {
+	bool here = reside(g), done = here;
+	for (int i = 0; here && i < g->count && !g->comm->over; i++) {
 		struct part *p = &g->part[i];
 		if (!p->done)
 			p->done = p->call.kind >= SEND ? message(g->comm, p)
@@ -262,6 +316,7 @@ static bool run_group(void *arg)
 		done &= p->done;
 	}
 	if (done || g->comm->over) {
+		leave(g);
 		g->comm->open--;
 		return true;
 	}
@@ -363,7 +418,9 @@ ncclResult_t ncclGroupEnd(void)
 		return ncclSuccess;
 	size_t bytes = (size_t)building.count * sizeof(struct part);
 	struct group *g = malloc(sizeof *g + bytes);
-	*g = (struct group){ .comm = building.comm, .count = building.count };
+	*g = (struct group){ .comm = building.comm,
+			     .count = building.count,
+			     .launch = ++residency.launched };
 	memcpy(g->part, building.part, bytes);
 	note_launch(g->comm);
 	g->comm->open++;
@@ -434,7 +491,14 @@ static ncclComm_t comm_new(struct area *area, int ranks, int rank, const ncclCon
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
 	if (!config->commName || !*config->commName)
 		double_misuse("a communicator without a name");
+	if (given.count < AREAS) {
+		struct named *n = &given.list[given.count++];
+		snprintf(n->name, sizeof n->name, "%s", config->commName);
+		n->processors = config->maxCTAs == NCCL_CONFIG_UNDEF_INT ? 0 : config->maxCTAs;
+	}
 #endif
+	if (config->splitShare != 1)
+		double_misuse("a communicator that shares no resources");
 	ncclComm_t c = calloc(1, sizeof *c);
 	*c = (struct ncclComm){
 		.area = area, .ranks = ranks, .rank = rank, .device = double_device(), .looks = 3

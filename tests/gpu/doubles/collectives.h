@@ -10,11 +10,16 @@
  *     ncclCommGetAsyncError makes progress.
  *   - Calls are matched in order. Every rank must make the same call with the same count, type,
  *     operation and root.
- *   - A split has no outstanding operation.
+ *   - A split has no outstanding operation, and shares its parent's resources.
  *   - Communicators have names, if NCCL has them, and operations are on streams of the highest
  *     priority. NCCL does not ask for that, but advises it.
  *   - ncclCommDestroy comes after a finalization that is complete, which needs all ranks to call it.
  *   - Nothing is called after ncclCommDestroy or ncclCommAbort.
+ *
+ * An operation is a kernel that is resident on its device from its launch until its peers have come.
+ * double_set_residency() limits their number, as a device whose processors they fill does. Kernels
+ * then become resident in the order in which the process launched them, over all communicators, if
+ * NCCL_LAUNCH_ORDER_IMPLICIT is 1, and otherwise as their streams come to them.
  *
  * An operation whose peer does not come stays on its stream forever. Misuse ends the process
  * (runtime.h).
@@ -35,8 +40,14 @@ enum double_fault {
 
 /* Sets the fault of this process from now on. */
 void double_set_fault(enum double_fault fault);
+/* At most so many operations are resident on this process's device from now on. 0: no limit. Call it
+ * before the first operation. */
+void double_set_residency(int kernels);
 /* The number of open communicators of this process. */
 int double_open_comms(void);
+/* The limit of processors (CTAs) that the communicator of this name was given. 0: none; -1: there has
+ * been none of this name in the process, or NCCL's header has no names (before 2.27). */
+int double_comm_processors(const char *name);
 /* The communicators of what this process has launched so far, in that order, each by a number that
  * all its ranks share. Returns how many of `most` are set. */
 int double_launches(int *comms, int most);

@@ -1,6 +1,7 @@
 /* Copies of the runtime's double. */
 #include "tests/gpu/doubles/inside.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,12 +12,20 @@ struct copy {
 	int value;
 };
 
+static _Atomic int64_t bytes_zeroed;
+
+int64_t double_bytes_zeroed(void)
+{
+	return atomic_load(&bytes_zeroed);
+}
+
 static bool run_copy(void *arg)
 {
 	const struct copy *c = arg;
-	if (!c->from)
+	if (!c->from) {
 		memset(c->to, c->value, c->bytes);
-	else if (c->from == c->to)
+		atomic_fetch_add(&bytes_zeroed, c->value ? 0 : (int64_t)c->bytes);
+	} else if (c->from == c->to)
 		memcpy(c->to, c + 1, c->bytes);
 	else
 		memmove(c->to, c->from, c->bytes);

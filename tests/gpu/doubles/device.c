@@ -71,10 +71,10 @@ int double_capability(void)
 cudaError_t cudaGetDeviceCount(int *count)
 {
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-	*count = visible ? 1 : DOUBLE_DEVICES;
+	*count = visible ? *visible != '\0' : DOUBLE_DEVICES;
 	for (; visible && *visible; visible++)
 		*count += *visible == ',';
-	return cudaSuccess;
+	return *count ? cudaSuccess : double_error(cudaErrorNoDevice);
 }
 
 cudaError_t cudaSetDevice(int index)
@@ -193,6 +193,7 @@ static const struct error {
 	{ cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument" },
 	{ cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory" },
 	{ cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument" },
+	{ cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected" },
 	{ cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal" },
 	{ cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle" },
 	{ cudaErrorIllegalState, "cudaErrorIllegalState", "the operation cannot be performed in the present state" },

@@ -67,6 +67,8 @@ struct CUstream_st *double_stream(cudaStream_t s);
 cudaError_t double_push(cudaStream_t stream, bool (*run)(void *arg), const void *arg, size_t bytes);
 uint32_t double_dice(void);
 void double_drain(struct CUstream_st *s);
+/* Waits for the streams of this thread's device, and for the default stream if it is meant too. */
+void double_drain_device(bool with_default);
 
 /* --- Captures: under the lock --- */
 

@@ -248,9 +248,8 @@ cudaError_t cudaFree(void *at)
 	if (!b || b->at != (char *)at)
 		double_misuse("cudaFree of %p, which is no buffer", at);
 	double_lock();
-	for (struct CUstream_st *s = &double_streams; s; s = s->next)
-		if (s->device == b->device && b->device == double_device())
-			double_drain(s);
+	if (b->device == double_device())
+		double_drain_device(false);
 	double_unlock();
 	madvise(at, b->room, MADV_REMOVE);
 	mprotect(at, b->room, PROT_NONE);

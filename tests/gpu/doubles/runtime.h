@@ -55,9 +55,17 @@ void double_note_copy(cudaStream_t stream);
 void double_note_graph(void);
 /* The number of open streams, events, buffers, graphs and pinned blocks of this process. */
 int double_open_things(void);
+/* The bytes that this process's streams have set to zero, those of replayed graphs included. */
+int64_t double_bytes_zeroed(void);
 /* Sets the bytes of memory of each device from now on (0: those of an H200). What does not fit is
  * refused. MUSTER_EMULATE_MEMORY sets it too. */
 void double_set_memory(size_t bytes);
+/* With double_virtual_clock, timed events show a clock that only double_spend moves: each kernel takes
+ * double_kernel_seconds, and a product what its double says. Otherwise they show this machine's. */
+extern bool double_virtual_clock;
+extern double double_kernel_seconds;
+/* By work on a device, under the runtime's lock. */
+void double_spend(double seconds);
 /* Describes what an address is. */
 const char *double_memory_word(const void *at);
 /* The compute capability of the devices, such as 90. */

@@ -12,7 +12,16 @@ struct CUstream_st double_streams = { .tail = &double_streams.head };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t rng;
 static cudaEvent_t closed_events;
+static double spent;
 static _Thread_local struct double_calls calls;
+
+bool double_virtual_clock;
+double double_kernel_seconds;
+
+void double_spend(double seconds)
+{
+	spent += seconds;
+}
 
 void double_lock(void)
 {
@@ -150,6 +159,26 @@ void double_drain(struct CUstream_st *s)
 	}
 }
 
+static bool is_busy(const struct CUstream_st *s, bool with_default)
+{
+	return s->head && (s->device == double_device() || (with_default && s == &double_streams));
+}
+
+/* Other threads may destroy streams meanwhile. */
+void double_drain_device(bool with_default)
+{
+	struct CUstream_st *s;
+	do {
+		for (s = &double_streams; s && !is_busy(s, with_default);)
+			s = s->next;
+		if (s)
+			pump();
+		double_unlock();
+		sched_yield();
+		double_lock();
+	} while (s);
+}
+
 /* --- Streams --- */
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned int flags)
@@ -220,9 +249,7 @@ cudaError_t cudaDeviceSynchronize(void)
 		return rc;
 	calls.stream_waits++;
 	double_lock();
-	for (struct CUstream_st *s = &double_streams; s; s = s->next)
-		if (s->device == double_device() || s == &double_streams)
-			double_drain(s);
+	double_drain_device(true);
 	double_unlock();
 	return cudaSuccess;
 }
@@ -255,7 +282,8 @@ static bool run_record(void *arg)
 	struct timespec now;
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	m->event->done = m->ticket;
-	m->event->at = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+	m->event->at = double_virtual_clock ? spent
+					    : (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 	return true;
 }
 

@@ -1,12 +1,12 @@
 # libmuster-cuda.so for machines without a GPU: its C sources, its kernels compiled for the processor (tests/gpu/emulator), and
-# doubles of CUDA's runtime, cuBLASLt and NCCL (tests/gpu/doubles). It needs only CUDA's headers and g++.
+# doubles of CUDA's runtime, cuBLASLt, cuDNN and NCCL (tests/gpu/doubles). It needs only CUDA's headers and g++.
 #
 # Programs in $(DOUBLES) find the library beside themselves, and the doubles by DT_RPATH, which comes before LD_LIBRARY_PATH.
-# libnccl.so.2 and libcublasLt.so are loaded then, so that dlopen by their names returns them.
+# libnccl.so.2, libcudnn.so.9 and libcublasLt.so are loaded then, so that dlopen by their names returns them.
 
 DOUBLES     := $(BUILD)/tests/gpu
 CUBLASLT_SO := libcublasLt.so.$(if $(filter 13%,$(CUDA_VERSION)),13,12)
-DOUBLE_SO   := $(DOUBLES)/libcudart-double.so $(DOUBLES)/$(CUBLASLT_SO)
+DOUBLE_SO   := $(DOUBLES)/libcudart-double.so $(DOUBLES)/$(CUBLASLT_SO) $(if $(CUDNN_HEADER),$(DOUBLES)/libcudnn.so.9)
 DOUBLE_NCCL := $(if $(NCCL_HEADER),$(DOUBLES)/libnccl.so.2)
 DOUBLE_LD   := -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN' -Wl,--no-as-needed
 
@@ -29,10 +29,12 @@ $(BUILD)/obj/emulated/%.o: %.cu
 
 $(BUILD)/obj/cuda/tests/gpu/%.o: CUDA_CFLAGS += -fvisibility=default
 $(BUILD)/obj/cuda/tests/gpu/doubles/blaslt%.o: CUDA_CFLAGS += -O3
+$(BUILD)/obj/cuda/tests/gpu/doubles/cudnn%.o: CUDA_CFLAGS += -O3
 $(BUILD)/obj/cuda/tests/gpu/emulator/%.o: CUDA_CFLAGS += -O3 -fno-sanitize=all
 
 $(DOUBLES)/libcudart-double.so: $(EMULATOR_C:%.c=$(BUILD)/obj/cuda/%.o)
 $(DOUBLES)/$(CUBLASLT_SO): $(patsubst %.c,$(BUILD)/obj/cuda/%.o,$(call files,$(DOUBLE_BLASLT_FILES))) $(DOUBLES)/libcudart-double.so
+$(DOUBLES)/libcudnn.so.9: $(patsubst %.c,$(BUILD)/obj/cuda/%.o,$(call files,$(DOUBLE_CUDNN_FILES))) $(DOUBLES)/libcudart-double.so
 $(DOUBLES)/libnccl.so.2: $(DOUBLE_NCCL_FILES:%.c=$(BUILD)/obj/cuda/%.o) \
 	$(DOUBLES)/libcudart-double.so
 $(DOUBLES)/libmuster-cuda.so: $(EMULATED_O) $(DOUBLES)/libcudart-double.so
@@ -57,7 +59,19 @@ $(BUILD)/obj/tests/gpu/test_nccl.o: CPPFLAGS += $(if $(DOUBLES_NEED),-DHAVE_NCCL
 $(DOUBLES)/test_nccl: $(BUILD)/obj/tests/gpu/test_nccl.o $(call archives,libcomm base) \
 		$(if $(DOUBLES_NEED),$(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so $(DOUBLES)/conform)
 	@mkdir -p $(@D)
-	$(link) $(if $(DOUBLES_NEED),$(DOUBLE_LD) $(filter %.so %.so.2 %.so.12 %.so.13,$^)) -lcmocka $(libs_base) $(libs_libcomm)
+	$(link) $(if $(DOUBLES_NEED),$(DOUBLE_LD) $(filter %.so %.so.2 %.so.9 %.so.12 %.so.13,$^)) -lcmocka $(libs_base) $(libs_libcomm)
+
+$(BUILD)/obj/tests/gpu/test_nccl_order.o: CPPFLAGS += $(if $(DOUBLES_NEED),-DHAVE_NCCL)
+$(DOUBLES)/test_nccl_order: $(BUILD)/obj/tests/gpu/test_nccl_order.o $(call archives,libcomm plan/spec base) \
+		$(if $(DOUBLES_NEED),$(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so)
+	@mkdir -p $(@D)
+	$(link) $(if $(DOUBLES_NEED),$(DOUBLE_LD) $(filter %.so %.so.2 %.so.12 %.so.13,$^)) -lcmocka $(libs_base) $(libs_libcomm) $(libs_plan)
+
+$(BUILD)/obj/tests/gpu/test_nccl_train.o: CPPFLAGS += $(if $(DOUBLES_NEED),-DHAVE_NCCL)
+$(DOUBLES)/test_nccl_train: $(BUILD)/obj/tests/gpu/test_nccl_train.o $(BUILD)/lib/tests-unit-agent.a $(call archives,$(call stands_on,agent)) \
+		$(if $(DOUBLES_NEED),$(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so)
+	@mkdir -p $(@D)
+	$(link) $(if $(DOUBLES_NEED),$(DOUBLE_LD) $(DOUBLE_SO) $(DOUBLE_NCCL)) -lcmocka $(call syslibs,$(call stands_on,agent))
 
 # A double that counts the calls of ranks that do not exist takes the place of the one that carries them out.
 RECORDER_LD := -Wl,-rpath,'$$ORIGIN/recorder'
@@ -71,7 +85,7 @@ $(DOUBLES)/test_nccl_calls: LDFLAGS += -Wl,--wrap=backend_on_host
 $(DOUBLES)/test_nccl_calls: $(BUILD)/obj/tests/gpu/test_nccl_calls.o $(call archives,agent/engine/parallel kernels plan/spec base) \
 		$(if $(DOUBLES_NEED),$(DOUBLE_SO) $(RECORDER) $(DOUBLES)/libmuster-cuda.so)
 	@mkdir -p $(@D)
-	$(link) $(if $(DOUBLES_NEED),$(RECORDER_LD) $(DOUBLE_LD) $(filter %.so %.so.2 %.so.12 %.so.13,$^)) -lcmocka \
+	$(link) $(if $(DOUBLES_NEED),$(RECORDER_LD) $(DOUBLE_LD) $(filter %.so %.so.2 %.so.9 %.so.12 %.so.13,$^)) -lcmocka \
 		$(libs_base) $(libs_kernels) $(libs_plan)
 
 SCENES := $(patsubst %.cu,$(BUILD)/obj/emulated/%.o,$(wildcard tests/gpu/emulator/*.cu))
@@ -94,10 +108,24 @@ $(DOUBLES)/test_cuda_ops: $(BUILD)/obj/tests/gpu/test_cuda_ops.o | $(if $(EMULAT
 	@mkdir -p $(@D)
 	$(link) -lcmocka
 
-$(DOUBLES)/test_cuda_backend $(DOUBLES)/test_cuda_products: $(DOUBLES)/%: $(BUILD)/obj/tests/gpu/%.o $(call archives,kernels base) \
+$(DOUBLES)/test_cuda_backend $(DOUBLES)/test_cuda_choices $(DOUBLES)/test_cuda_products: $(DOUBLES)/%: $(BUILD)/obj/tests/gpu/%.o $(call archives,kernels base) \
 		$(if $(EMULATED_NEED),$(DOUBLE_SO) $(DOUBLES)/libmuster-cuda.so)
 	@mkdir -p $(@D)
 	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka $(libs_base) $(libs_kernels)
+
+# With cuDNN's graphs themselves.
+DNN_O := $(filter $(BUILD)/obj/cuda/kernels/cuda/dnn%,$(CUDA_OBJ))
+$(DOUBLES)/test_cuda_attention: $(BUILD)/obj/tests/gpu/test_cuda_attention.o $(if $(EMULATED_NEED),$(DNN_O)) $(call archives,kernels base) \
+		$(if $(EMULATED_NEED),$(DOUBLE_SO) $(DOUBLES)/libmuster-cuda.so)
+	@mkdir -p $(@D)
+	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka $(libs_base) $(libs_kernels)
+
+# With the real library, if it is installed: no double is beside it in its search path.
+CUDA_STUB := $(firstword $(wildcard $(CUDA_HOME)/lib64/stubs/libcuda.so $(CUDA_HOME)/lib/stubs/libcuda.so))
+$(BUILD)/obj/tests/gpu/test_cudnn.o: CPPFLAGS += -DCUDA_STUB='"$(CUDA_STUB)"'
+$(DOUBLES)/test_cudnn: $(BUILD)/obj/tests/gpu/test_cudnn.o $(if $(EMULATED_NEED),$(DNN_O)) $(call archives,base)
+	@mkdir -p $(@D)
+	$(link) -lcmocka $(libs_base)
 
 # With the programs that tests/cli/gpu_report.bats runs.
 $(DOUBLES)/test_cuda_report: $(BUILD)/obj/tests/gpu/test_cuda_report.o | $(if $(EMULATED_NEED),$(GPU_PARTS:%=$(DOUBLES)/%) $(DOUBLES)/conform)

@@ -101,6 +101,7 @@ struct launch {
 
 static bool run_launch(void *arg)
 {
+	double_spend(double_kernel_seconds);
 	const struct launch *l = arg;
 	emulated_run(&l->kernel, l->grid, l->block, l->shared, l->args, l->bytes);
 	return true;

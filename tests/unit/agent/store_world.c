@@ -249,8 +249,11 @@ static int backward(struct bench *b, int unit, int after, int micro, struct err 
 	if (param_store_acquire(b->store, unit, &params, e) ||
 	    param_store_grads(b->store, unit, &grads, e) || check_params(b, unit, params, after, e))
 		return -1;
+	const struct grad_range all = { 0, u->hi - u->lo };
+	bool add = param_store_adds_grads(b->store, unit, &all, 1);
 	for (int64_t i = u->lo; i < u->hi; i++)
-		grads[i - u->lo] += b->gradients[micro * b->catalogue.elements + i];
+		grads[i - u->lo] = (add ? grads[i - u->lo] : 0) +
+				   b->gradients[micro * b->catalogue.elements + i];
 	if (param_store_reduce(b->store, unit, micro == b->cut->micros - 1, e))
 		return -1;
 	param_store_release(b->store, unit);
@@ -259,7 +262,7 @@ static int backward(struct bench *b, int unit, int after, int micro, struct err 
 
 int bench_pass(struct bench *b, int after, struct err *e)
 {
-	param_store_zero_grads(b->store);
+	param_store_begin(b->store);
 	for (int micro = 0; micro < b->cut->micros; micro++) {
 		for (int unit = 0; unit < b->catalogue.n_units; unit++)
 			if (forward(b, unit, after, e))

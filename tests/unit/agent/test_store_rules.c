@@ -4,6 +4,7 @@
  *   - Each element of the model is counted on one rank.
  *   - The memory is the plan's to the byte.
  *   - The padding that makes blocks equally long stays zero.
+ *   - The first contribution to a gradient sets it, later ones add, and what has none is zero.
  *   - Gathers start before they are needed, in the order of the first step.
  *   - Wrong calls fail with an error that names them.
  *   - Stochastic rounding does not depend on the layout.
@@ -13,6 +14,7 @@
 #include "base/philox.h"
 #include "tests/unit/agent/store_world.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -199,6 +201,107 @@ static void padding_is_zero_and_stays_zero(void **state)
 {
 	(void)state;
 	run_all(pad);
+}
+
+/* --- contributions --- */
+
+/* What a step contributes to. */
+enum share_of { SHARE_ALL, SHARE_EVERY_SECOND, SHARE_FIRST_THEN_ALL };
+
+static bool shares(enum share_of what, int i)
+{
+	return what == SHARE_ALL || (what == SHARE_EVERY_SECOND && i % 2 == 0) ||
+	       (what == SHARE_FIRST_THEN_ALL && i == 0);
+}
+
+/* Adds 1 to the elements of a range, or sets them to 1. */
+static int contribute(struct bench *b, int unit, float *grads, struct grad_range r, bool want,
+		      struct err *e)
+{
+	bool had = param_store_has_grads(b->store, unit, &r, 1),
+	     add = param_store_adds_grads(b->store, unit, &r, 1);
+	if (add != want || had != want)
+		return err_set(e, ERR_NUMERIC, "%s: unit %d: a contribution adds: %d, not %d",
+			       b->cut->name, unit, add, want);
+	for (int64_t i = r.at; i < r.at + r.count; i++)
+		grads[i] = add ? grads[i] + 1 : 1;
+	return 0;
+}
+
+static int contribute_unit(struct bench *b, int unit, int micro, enum share_of what, struct err *e)
+{
+	const struct unit *u = &b->catalogue.units[unit];
+	bool add = micro > 0 && !param_store_replicas(b->store, unit)->policy->grads;
+	float *grads;
+	if (param_store_grads(b->store, unit, &grads, e))
+		return -1;
+	for (int i = 0; i < u->n_params; i++) {
+		const struct param *p = &b->catalogue.params[u->first + i];
+		if (shares(what, i) &&
+		    contribute(b, unit, grads, (struct grad_range){ p->offset - u->lo, p->count },
+			       add, e))
+			return -1;
+	}
+	const struct param *last = &b->catalogue.params[u->first + u->n_params - 1];
+	const struct grad_range all = { 0, last->offset + last->count - u->lo };
+	if (what == SHARE_FIRST_THEN_ALL && contribute(b, unit, grads, all, true, e))
+		return -1;
+	return param_store_reduce(b->store, unit, micro == b->cut->micros - 1, e);
+}
+
+/* How often one rank contributed to an element, times the ranks that did. */
+static int check_shares(const struct bench *b, enum share_of what, struct err *e)
+{
+	int n;
+	const struct param_piece *pieces = param_store_pieces(b->store, &n);
+	for (int i = 0; i < n; i++) {
+		const struct param *p = pieces[i].param;
+		int number = (int)(p - b->catalogue.params) - b->catalogue.units[p->unit].first;
+		float each = what == SHARE_FIRST_THEN_ALL ? number ? 1 : 2
+							  : (float)shares(what, number);
+		for (int64_t j = 0; j < pieces[i].count; j++) {
+			float got = pieces[i].grad[j];
+			if (each == 0 ? got != 0
+				      : got < each || fmodf(got, each * (float)b->cut->micros) != 0)
+				return err_set(e, ERR_NUMERIC, "%s: %s: element %d is %g",
+					       b->cut->name, p->name, (int)j, (double)got);
+		}
+	}
+	return 0;
+}
+
+static int share(struct comm *world, void *arg, struct err *e)
+{
+	struct bench b;
+	int rc = bench_open(arg, world, &b, e) || bench_start_all(&b, e) ? -1 : 0;
+	for (int step = 0; step < 6 && !rc; step++) {
+		enum share_of what = (enum share_of)(step % 3);
+		int64_t padded = 0;
+		param_store_begin(b.store);
+		for (int micro = 0; micro < b.cut->micros && !rc; micro++)
+			for (int unit = b.catalogue.n_units - 1; unit >= 0 && !rc; unit--)
+				rc = contribute_unit(&b, unit, micro, what, e);
+		rc = rc || param_store_finish(b.store, e) || check_shares(&b, what, e) ||
+				     check_padding(&b, &padded, e)
+			     ? -1
+			     : 0;
+	}
+	bench_close(&b);
+	return rc;
+}
+
+static void the_first_contribution_sets_and_what_has_none_is_zero(void **state)
+{
+	(void)state;
+	for (int i = 0; i < N_CUTS; i++)
+		for (int zero = 0; zero < 4; zero++) {
+			struct cut c = cuts[i];
+			c.micros = 2;
+			if (cuts[i].zero)
+				c.zero = zero;
+			if (world_run(cut_world(&c), share, &c))
+				fail_msg("%s, zero %d", c.name, c.zero);
+		}
 }
 
 /* For the same model on the same ranks, each ZeRO stage takes less memory than the previous one.
@@ -486,6 +589,7 @@ int main(void)
 		cmocka_unit_test(each_element_counts_on_one_rank),
 		cmocka_unit_test(memory_is_what_the_plan_predicts_to_the_byte),
 		cmocka_unit_test(padding_is_zero_and_stays_zero),
+		cmocka_unit_test(the_first_contribution_sets_and_what_has_none_is_zero),
 		cmocka_unit_test(each_stage_takes_less_memory_than_the_one_before),
 		cmocka_unit_test(gathers_start_early_in_the_order_of_the_first_step),
 		cmocka_unit_test(evaluations_between_steps_see_the_new_parameters),

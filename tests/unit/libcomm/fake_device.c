@@ -402,11 +402,12 @@ static struct device_comm *comm_new(int area)
 }
 
 static int library_open(struct device *d, const unsigned char key[DEVICE_KEY], int ranks, int rank,
-			const char *name, struct device_comm **out, struct err *e)
+			const struct device_comm_options *opt, struct device_comm **out,
+			struct err *e)
 {
 	int area;
 	(void)d, (void)e;
-	if (!name || !*name)
+	if (!opt->name || !*opt->name)
 		wrong("a communicator without a name");
 	memcpy(&area, key, sizeof area);
 	*out = comm_new(area);
@@ -416,10 +417,11 @@ static int library_open(struct device *d, const unsigned char key[DEVICE_KEY], i
 	return 0;
 }
 
-static int library_split(struct device_comm *parent, int color, int key, const char *name,
-			 struct device_comm **out, struct err *e)
+static int library_split(struct device_comm *parent, int color, int key,
+			 const struct device_comm_options *opt, struct device_comm **out,
+			 struct err *e)
 {
-	if (!name || !*name)
+	if (!opt->name || !*opt->name)
 		wrong("a communicator without a name");
 	(void)e;
 	struct device_comm *dc = *out = comm_new(16 + 4 * (int)parent->splits + color);

@@ -1,0 +1,65 @@
+/*
+ * attention_choose — which kernels compute attention: cuDNN's, or muster's own.
+ *
+ * Own kernels do everything. cuDNN's are used for what its engines compute exactly as kernels/ops.h
+ * describes it:
+ *
+ *                              | cuDNN forward       | cuDNN backward      | own
+ *     storage                  | bf16, fp16          | bf16, fp16          | any
+ *     dim                      | multiple of 8; at most 128, on 9.x 256    | even, at most 256
+ *     compute capability       | 8.0 and newer       | 8.x, 9.x, 12.x      | 8.0 and newer
+ *     keys                     | q_first = k_first, or all before q_first  | any
+ *     heads of a group         | any                 | any                 | any
+ *     rows                     | whole pieces of 16 bytes                  | any
+ *     documents (starts)       | no                  | no                  | yes
+ *     dropout                  | no: other random numbers                  | yes
+ *     one query (KV cache)     | no                  | no                  | yes
+ *     add                      | -                   | no                  | yes
+ *     workspace                | 256 bytes           | see attention_room  | none
+ *     same bits in every run   | yes                 | yes                 | yes
+ *
+ * On 10.x a deterministic backward pass needs an engine and knobs that no heuristic returns.
+ *
+ * The choice, "own" or "cudnn", is kept for each shape (base/choices.h). If choices are wanted, the first use of a
+ * shape outside of a recorded graph makes cuDNN's plan and measures both (attention_measure.c).
+ * What is not in the choices follows a fixed rule: forward by cuDNN on 9.x and 10.x; the rest,
+ * which is all that needs a workspace, by own kernels. So the bits are the same in every run with
+ * the same choices.
+ *
+ * A plan is made once, and its workspace allocated, outside of recorded graphs. A graph that is
+ * recorded before that has own kernels.
+ *
+ * Everything that goes wrong with cuDNN (the library is missing or too old, a graph is refused, no
+ * memory for the workspace, execution fails) has one result: own kernels.
+ */
+#ifndef MUSTER_KERNELS_CUDA_ATTENTION_CHOOSE_H
+#define MUSTER_KERNELS_CUDA_ATTENTION_CHOOSE_H
+
+#include "kernels/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Own kernels (attention.cu). */
+void attention_own_fwd(struct backend *k, void *o, float *lse, const void *q, const void *key,
+		       const void *v, const struct attn_shape *s);
+void attention_own_bwd(struct backend *k, void *dq, void *dk, void *dv, const void *dout,
+		       const void *o, const float *lse, const void *q, const void *key,
+		       const void *v, const struct attn_shape *s, bool add);
+
+/* The ops. */
+void attention_chosen_fwd(struct backend *k, void *o, float *lse, const void *q, const void *key,
+			  const void *v, const struct attn_shape *s);
+void attention_chosen_bwd(struct backend *k, void *dq, void *dk, void *dv, const void *dout,
+			  const void *o, const float *lse, const void *q, const void *key,
+			  const void *v, const struct attn_shape *s, bool add);
+
+/* Frees plans and workspace. */
+void cuda_attention_close(struct backend *k);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

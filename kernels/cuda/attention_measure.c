@@ -1,0 +1,204 @@
+/*
+ * Measures the two ways to compute attention, at the first use of a shape outside of a recorded
+ * graph, with the operands of that use. Each is run once before; then they take turns. cuDNN's is
+ * chosen if its median is at least 2 % lower, since it needs a workspace backward.
+ *
+ * Nothing is measured if an output is also an input, or while q and v are zeros: kernels are faster
+ * on zeros.
+ */
+#include "kernels/cuda/attention_ways.h"
+
+#ifdef HAVE_CUDNN
+
+#include "base/choices.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TURNS = 5, RUNS = 3, LOOKS = 4, SAMPLE = 256 };
+static const double clearly = 0.98;
+
+/* --- Kept choices ------------------------------------------------------------------------- */
+
+static void write_key(struct backend *k, const struct attention_entry *e, char text[CHOICES_TEXT])
+{
+	static const char *const types[] = { [STORE_BF16] = "bf16", [STORE_FP16] = "fp16" };
+	const struct attention_key *a = &e->key;
+	snprintf(text, CHOICES_TEXT,
+		 "attention %s %s %s b=%lld q=%lld k=%lld heads=%d/%d dim=%d rows=%lld,%lld "
+		 "cudnn=%zu",
+		 a->backward ? "bwd" : "fwd", types[cuda_of(k)->storage],
+		 a->causal ? "causal" : "full", (long long)a->batch, (long long)a->q_len,
+		 (long long)a->k_len, a->heads, a->kv_heads, a->dim, (long long)a->q_row,
+		 (long long)a->kv_row, cuda_of(k)->attention->dnn->GetVersion());
+}
+
+/* The values of choices. */
+static const char *const words[] = { [WAY_OWN] = "own", [WAY_CUDNN] = "cudnn" };
+
+enum attention_way attention_find(struct backend *k, const struct attention_entry *e)
+{
+	char text[CHOICES_TEXT], word[8];
+	size_t length;
+	write_key(k, e, text);
+	if (!choices_find(k->choices, text, word, sizeof word, &length))
+		return WAY_UNKNOWN;
+	for (int way = WAY_OWN; way <= WAY_CUDNN; way++)
+		if (length == strlen(words[way]) && !memcmp(word, words[way], length))
+			return way;
+	return WAY_UNKNOWN;
+}
+
+static void put(struct backend *k, const struct attention_entry *e, enum attention_way chosen)
+{
+	char text[CHOICES_TEXT];
+	write_key(k, e, text);
+	choices_put(k->choices, text, words[chosen], strlen(words[chosen]));
+}
+
+/* --- Timing ------------------------------------------------------------------------------- */
+
+static bool run_way(struct backend *k, const struct attention_call *c, struct attention_entry *e,
+		    enum attention_way way)
+{
+	if (way == WAY_CUDNN)
+		return attention_run_dnn(k, c, e);
+	attention_run_own(k, c);
+	return true;
+}
+
+/* Seconds of one run; INFINITY: cuDNN or the device has failed. */
+static double time_way(struct backend *k, const struct attention_call *c, struct attention_entry *e,
+		       enum attention_way way, int runs)
+{
+	static const char where[] = "measuring attention";
+	const struct cuda_attention *a = cuda_of(k)->attention;
+	float ms = 0;
+	if (!cuda_ok(k, cudaEventRecord(a->from, cuda_of(k)->stream), where))
+		return INFINITY;
+	for (int i = 0; i < runs; i++)
+		if (!run_way(k, c, e, way))
+			return INFINITY;
+	return cuda_ok(k, cudaEventRecord(a->to, cuda_of(k)->stream), where) &&
+			       cuda_ok(k, cudaEventSynchronize(a->to), where) &&
+			       cuda_ok(k, cudaEventElapsedTime(&ms, a->from, a->to), where)
+		       ? 1e-3 * (double)ms / runs
+		       : INFINITY;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+static void hold_contest(struct backend *k, const struct attention_call *c,
+			 struct attention_entry *e)
+{
+	static const enum attention_way ways[2] = { WAY_OWN, WAY_CUDNN };
+	double turns[2][TURNS];
+	for (int w = 0; w < 2; w++)
+		time_way(k, c, e, ways[w], 1);
+	for (int t = 0; t < TURNS && e->graph; t++)
+		for (int w = 0; w < 2; w++)
+			turns[w][t] = time_way(k, c, e, ways[w], RUNS);
+	if (!e->graph) {
+		put(k, e, WAY_OWN);
+		choices_note(k->choices, "cuDNN failed");
+		return;
+	}
+	for (int w = 0; w < 2; w++)
+		qsort(turns[w], TURNS, sizeof turns[w][0], compare_doubles);
+	double own = turns[0][TURNS / 2], dnn = turns[1][TURNS / 2];
+	put(k, e, dnn < clearly * own ? WAY_CUDNN : WAY_OWN);
+	choices_note(k->choices,
+		     "cuDNN %.1f us, engine %d, workspace %.0f MiB; own kernels %.1f us", 1e6 * dnn,
+		     (int)e->plan.engine, (double)e->plan.workspace / (1 << 20), 1e6 * own);
+}
+
+/* --- Operands ----------------------------------------------------------------------------- */
+
+/* Whether bytes in the middle of an array of `count` elements are not all zero. Waits for the
+ * device. */
+static bool has_numbers(struct backend *k, const void *at, int64_t count)
+{
+	unsigned char sample[SAMPLE];
+	size_t bytes = 2 * (size_t)count, n = bytes < sizeof sample ? bytes : sizeof sample;
+	if (cuda_get(k, sample, (const char *)at + (bytes - n) / 4 * 2, n, NULL))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (sample[i])
+			return true;
+	return false;
+}
+
+struct span {
+	const char *from;
+	size_t bytes;
+};
+
+static bool overlap(struct span a, struct span b)
+{
+	return a.from && b.from && a.from < b.from + b.bytes && b.from < a.from + a.bytes;
+}
+
+static struct span span_of(const void *p, int64_t batch, int64_t batch_row, int64_t len,
+			   int64_t row, int64_t width)
+{
+	return (struct span){ p, 2 * (size_t)((batch - 1) * batch_row + (len - 1) * row + width) };
+}
+
+/* Whether an output is also an input, so that the call can run once only. */
+static bool in_place(const struct attention_call *c)
+{
+	const struct attn_shape *s = c->s;
+	int64_t heads = (int64_t)s->heads * s->dim, shared = (int64_t)s->kv_heads * s->dim;
+	struct span q = span_of(c->q, s->batch, s->q_batch, s->q_len, s->q_row, heads),
+		    key = span_of(c->key, s->batch, s->kv_batch, s->k_len, s->kv_row, shared),
+		    v = span_of(c->v, s->batch, s->kv_batch, s->k_len, s->kv_row, shared),
+		    o = span_of(c->o, s->batch, s->o_batch, s->q_len, heads, heads),
+		    dout = { c->dout, o.bytes }, dq = { c->dq, q.bytes }, dk = { c->dk, key.bytes },
+		    dv = { c->dv, v.bytes },
+		    lse = { (const char *)c->lse,
+			    sizeof *c->lse * (size_t)(s->batch * s->heads * s->q_len) };
+	const struct span in[] = { q, key, v, dout, o, lse }, forward[] = { o, lse },
+			  backward[] = { dq, dk, dv };
+	int inputs = c->backward ? 6 : 3, outputs = c->backward ? 3 : 2;
+	for (int i = 0; i < inputs; i++)
+		for (int j = 0; j < outputs; j++)
+			if (overlap(in[i], c->backward ? backward[j] : forward[j]))
+				return true;
+	return false;
+}
+
+static bool events_there(struct backend *k)
+{
+	struct cuda_attention *a = cuda_of(k)->attention;
+	static const char where[] = "creating an event";
+	return (a->from || cuda_ok(k, cudaEventCreate(&a->from), where)) &&
+	       (a->to || cuda_ok(k, cudaEventCreate(&a->to), where));
+}
+
+void attention_measure(struct backend *k, const struct attention_call *c, struct attention_entry *e)
+{
+	char text[CHOICES_TEXT];
+	if (cuda_of(k)->recording || !choices_wanted(k->choices) || e->looks == LOOKS)
+		return;
+	write_key(k, e, text);
+	if (choices_proposed(k->choices, text) || attention_find(k, e) != WAY_UNKNOWN)
+		return;
+	cuda_choose(k);
+	if (in_place(c) || !attention_plan(k, c, e) || !events_there(k)) {
+		e->looks = LOOKS;
+		return;
+	}
+	if (has_numbers(k, c->q, c->s->batch * c->s->q_batch) &&
+	    (!c->backward || has_numbers(k, c->dout, c->s->batch * c->s->o_batch)))
+		hold_contest(k, c, e);
+	else
+		e->looks++;
+}
+
+#endif

@@ -1,0 +1,78 @@
+/*
+ * attention_ways — a call of attention, and what is kept for its shape: cuDNN's plan, and which way
+ * is taken. Shared by attention_choose.c, attention_dnn.c and attention_measure.c.
+ */
+#ifndef MUSTER_KERNELS_CUDA_ATTENTION_WAYS_H
+#define MUSTER_KERNELS_CUDA_ATTENTION_WAYS_H
+
+#include "kernels/cuda/attention_choose.h"
+#include "kernels/cuda/dnn_attention.h"
+
+#ifdef HAVE_CUDNN
+
+/* The arguments of a call. Forward, only q, key, v, o and lse are used. */
+struct attention_call {
+	const struct attn_shape *s;
+	const void *q, *key, *v, *dout;
+	void *o, *dq, *dk, *dv;
+	float *lse;
+	bool backward, add;
+};
+
+/* All that a plan depends on. Keys are compared as bytes, so padding must be 0. */
+struct attention_key {
+	int64_t batch, q_len, k_len, q_row, q_batch, kv_row, kv_batch, o_batch;
+	int32_t heads, kv_heads, dim, causal, backward, unused;
+};
+
+enum attention_way { WAY_UNKNOWN, WAY_OWN, WAY_CUDNN };
+
+struct attention_entry {
+	struct attention_key key;
+	enum attention_way way;
+	unsigned version; /* choices_version, when the way was chosen */
+	int looks;        /* how often the first use had nothing but zeros to measure with */
+	bool tried;       /* to make a plan */
+	struct attention_piece piece;
+	struct dnn_graph *graph; /* NULL: cuDNN has no plan */
+	struct dnn_plan plan;
+};
+
+enum { ATTENTION_ENTRIES = 64 };
+
+struct cuda_attention {
+	const struct dnn *dnn;
+	cudnnHandle_t handle; /* NULL: cuDNN cannot be used */
+	void *workspace;
+	size_t workspace_bytes;
+	cudaEvent_t from, to; /* NULL until something is measured */
+	int count;
+	struct attention_entry entries[ATTENTION_ENTRIES];
+};
+
+static inline bool attention_causal(const struct attn_shape *s)
+{
+	return s->q_first == s->k_first;
+}
+
+/* attention_dnn.c. The state: NULL, or without a handle, when cuDNN cannot be used. */
+struct cuda_attention *attention_state(struct backend *k);
+/* Makes the plan at the first call; not while a graph is recorded. false: there is none. */
+bool attention_plan(struct backend *k, const struct attention_call *c, struct attention_entry *e);
+/* Queues the pass by the plan. false: cuDNN failed, and the entry has no plan any more. */
+bool attention_run_dnn(struct backend *k, const struct attention_call *c,
+		       struct attention_entry *e);
+
+/* attention_choose.c */
+void attention_run_own(struct backend *k, const struct attention_call *c);
+
+/* attention_measure.c. The way in the backend's choices, WAY_UNKNOWN: none. */
+enum attention_way attention_find(struct backend *k, const struct attention_entry *e);
+/* Measures both ways, and puts the faster one into the choices, if that is wanted and possible now.
+ * The call's outputs are overwritten. */
+void attention_measure(struct backend *k, const struct attention_call *c,
+		       struct attention_entry *e);
+
+#endif /* HAVE_CUDNN */
+
+#endif

@@ -1,0 +1,63 @@
+/*
+ * dnn_attention — attention as cuDNN's operation graphs.
+ *
+ * cuDNN has no descriptor of its own for causal attention with a backward pass (the SDPA operations
+ * of 9.13 to 9.20 have no mask). Its engines recognize a pattern of products, pointwise operations
+ * and reductions, and run it as one kernel forward, and a few backward. The pattern is that of
+ * cudnn-frontend 1.x: nodes CompositeSDPANode, CompositeSDPABackwardNode, CompositeSoftmaxNode and
+ * CompositeDiagonalBandMaskNode (include/cudnn_frontend/node/). The order of operations, the types
+ * and the shapes of tensors are part of it.
+ *
+ *     s = q · kᵀ * scale;  s = row >= column ? s : -inf
+ *     stats = max(s) + log(sum(exp(s - max)));  o = exp(s - max) / sum · v
+ *
+ * stats is the log-sum-exp of the scaled scores, natural logarithm, in fp32, which is attn_shape's
+ * lse; so each pass may run by cuDNN or by muster's own kernels. Backward is the deterministic form
+ * of the pattern: dq is the output of a product, not of sums that are added in any order.
+ *
+ *     p = exp(s - stats), sum = rows of (dout * o),  ds = p * (dout · vᵀ - sum) * scale
+ *     dv = pᵀ · dout,  dk = dsᵀ · q,  dq = ds · k;  dk and dv are summed over the heads of a group
+ */
+#ifndef MUSTER_KERNELS_CUDA_DNN_ATTENTION_H
+#define MUSTER_KERNELS_CUDA_DNN_ATTENTION_H
+
+#include "kernels/cuda/dnn.h"
+
+#ifdef HAVE_CUDNN
+
+#include "base/attention_room.h"
+#include "kernels/ops.h"
+
+/* The numbers of the tensors in a variant pack. */
+enum dnn_attention_tensor {
+	DNN_Q = 1,
+	DNN_K,
+	DNN_V,
+	DNN_O,
+	DNN_STATS,   /* fp32 [batch, heads, q_len] */
+	DNN_SCALE,   /* fp32 in host memory: 1 / sqrt(dim) */
+	DNN_MASKED,  /* fp32 in host memory: -INFINITY */
+	DNN_FORWARD, /* the number of tensors of a forward pass, plus 1 */
+	DNN_DOUT = DNN_FORWARD,
+	DNN_DQ,
+	DNN_DK,
+	DNN_DV,
+	DNN_SUM, /* fp32 [batch, heads, q_len], which the backward pass uses as memory */
+	DNN_ONE, /* fp32 in host memory: 1 */
+	DNN_BACKWARD
+};
+
+/* A pass over a piece of s, whose tensors have the strides of s. DNN_SUM has no gaps. */
+struct dnn_attention {
+	const struct attn_shape *s;
+	struct attention_piece piece;
+	bool causal;          /* otherwise each query sees all keys */
+	cudnnDataType_t type; /* CUDNN_DATA_BFLOAT16 or CUDNN_DATA_HALF */
+};
+
+void dnn_attention_fwd(struct dnn_graph *g, const struct dnn_attention *a);
+void dnn_attention_bwd(struct dnn_graph *g, const struct dnn_attention *a);
+
+#endif /* HAVE_CUDNN */
+
+#endif

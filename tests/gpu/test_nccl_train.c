@@ -1,0 +1,156 @@
+/*
+ * Training on four devices over the doubles of CUDA and NCCL: the losses of the CPU's run, with
+ * pipelines, rings and shards at the same time, on devices that hold one of NCCL's kernels at a
+ * time. There two ranks that start two operations in two orders never come to their end.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#ifdef HAVE_NCCL
+
+#include "tests/gpu/doubles/collectives.h"
+#include "tests/unit/agent/trainee.h"
+#include "tests/unit/agent/world.h"
+
+#include <math.h>
+#include <nccl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS = 2, WORDS = 10 };
+
+static const struct tiny
+	gpt2 = { "gpt2", FAMILY_GPT2, 4, 16, 2, 2, 8, 32, 61, 8, TIE_YES, 1, 4, 0.1 },
+	llama = { "llama", FAMILY_LLAMA, 4, 16, 4, 2, 4, 20, 61, 8, TIE_NO, 1, 2, 0.1 };
+
+/* comms: communicators of a rank. processors: the limits of those of messages and of shards; -1:
+ * there is no such communicator. */
+struct cell {
+	const char *name;
+	const struct tiny *model;
+	const char *how[WORDS];
+	int comms, of_messages, of_shards;
+};
+
+/* clang-format off */
+static const struct cell cells[] = {
+	{ "pp 2, dp 2, zero 3", &gpt2, { "parallel.pp=2", "parallel.dp=2", "parallel.zero=3" }, 4, 8, 16 },
+	{ "pp 4", &llama, { "parallel.pp=4" }, 2, 8, -1 },
+	{ "pp 2, interleaved, dp 2, zero 1", &gpt2, { "parallel.pp=2", "parallel.schedule=interleaved", "parallel.dp=2", "parallel.zero=1" }, 4, 8, 16 },
+	{ "pp 2, zb-v, tp 2", &llama, { "parallel.pp=2", "parallel.schedule=zb-v", "parallel.tp=2" }, 3, 8, -1 },
+	{ "cp 2, dp 2, zero 3", &llama, { "parallel.cp=2", "parallel.dp=2", "parallel.zero=3" }, 3, -1, 16 },
+	{ "dp 4, zero 3, without overlap", &gpt2, { "parallel.dp=4", "parallel.zero=3", "parallel.overlap=no" }, 2, -1, 0 },
+};
+/* clang-format on */
+
+struct course {
+	const struct cell *cell;
+	struct job job;
+	bool device;
+	double loss[STEPS], eval;
+};
+
+static int check_comms(const struct cell *cell, struct err *e)
+{
+	if (double_open_comms() != cell->comms)
+		return err_set(e, ERR_INTERNAL, "%d communicators, not %d", double_open_comms(),
+			       cell->comms);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+	int messages = double_comm_processors("pp"), shards = double_comm_processors("zero shards");
+	if (messages != cell->of_messages || shards != cell->of_shards)
+		return err_set(e, ERR_INTERNAL, "%d processors for messages and %d for shards",
+			       messages, shards);
+#endif
+	return 0;
+}
+
+static int attend(struct comm *world, void *arg, struct err *e)
+{
+	struct course *c = arg;
+	struct trainee t;
+	double loss, norm, eval;
+	trainee_device = comm_rank(world);
+	setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+	if (c->device)
+		double_set_residency(1);
+	int rc = trainee_open(c->cell->model, &c->job, world, c->device ? "cuda" : "cpu", 1, &t, e);
+	if (!rc && c->device)
+		rc = check_comms(c->cell, e);
+	for (int step = 0; !rc && step < STEPS; step++) {
+		rc = trainee_step(&t, step, &loss, &norm, e);
+		if (!rc && comm_rank(world) == 0)
+			c->loss[step] = loss;
+	}
+	if (!rc)
+		rc = trainee_eval(&t, STEPS, &eval, e);
+	if (!rc && comm_rank(world) == 0)
+		c->eval = eval;
+	trainee_close(&t);
+	return rc;
+}
+
+/* Trains on the devices as the cell says, or on the CPU with one rank. */
+static struct course *train(const struct cell *cell, bool device)
+{
+	const char *words[WORDS + 2] = { NULL };
+	struct err e = ERR_INIT;
+	struct course *c = world_shared(sizeof *c);
+	int n = 0;
+	for (; device && cell->how[n]; n++)
+		words[n] = cell->how[n];
+	if (device)
+		words[n++] = "job.device=cuda";
+	*c = (struct course){ .cell = cell, .device = device };
+	if (trainee_job(cell->model, words, &c->job, &e))
+		fail_msg("%s: %s", cell->name, e.text);
+	struct layout l = layout_of(&c->job, (int)c->job.parallel.dp);
+	if (world_run(layout_world(&l), attend, c))
+		fail_msg("%s: failed on %s", cell->name, device ? "the devices" : "the CPU");
+	return c;
+}
+
+static bool near(double a, double b)
+{
+	return fabs(a - b) <= 1e-4 * fabs(b);
+}
+
+static void every_layout_gives_the_losses_of_the_cpu(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+		struct course *cpu = train(&cells[i], false), *gpu = train(&cells[i], true);
+		print_message("    %s\n", cells[i].name);
+		for (int step = 0; step < STEPS; step++)
+			if (!near(gpu->loss[step], cpu->loss[step]))
+				fail_msg("%s: step %d: loss %.9g, %.9g on the CPU", cells[i].name,
+					 step, gpu->loss[step], cpu->loss[step]);
+		if (!near(gpu->eval, cpu->eval))
+			fail_msg("%s: evaluation %.9g, %.9g on the CPU", cells[i].name, gpu->eval,
+				 cpu->eval);
+		world_unshared(cpu, sizeof *cpu);
+		world_unshared(gpu, sizeof *gpu);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_layout_gives_the_losses_of_the_cpu),
+	};
+	return cmocka_run_group_tests_name("training over doubles of CUDA and NCCL", tests, NULL,
+					   NULL);
+}
+
+#else
+
+#include "tests/gpu/without_cuda.h"
+
+SKIPPED_WITHOUT("cuda_runtime_api.h of CUDA 12 or newer, or nccl.h, was",
+		"training over doubles of CUDA and NCCL")
+
+#endif
