@@ -6,6 +6,7 @@
  * There are few cells, since the emulator is slow. make check-gpu runs more of them on a GPU
  * (tests/gpu/train.c).
  */
+#include "agent/engine/parallel/device.h"
 #include "agent/engine/train/agree_choices.h"
 #include "base/file.h"
 #include "plan/plan.h"
@@ -89,6 +90,7 @@ struct course {
 	struct job job;
 	const char *backend_name;
 	int from, to; /* steps */
+	bool late; /* steps are judged on the device, and their numbers are read one step later */
 	/* where a checkpoint is written at the end, or loaded from; NULL: neither */
 	const char *dir;
 	double loss[STEPS], norm[STEPS], eval;
@@ -116,6 +118,56 @@ static double predict(const struct course *c)
 	int micros = (int)(c->job.batch.global / c->job.batch.micro / l.dp);
 	plan_memory_rank(&c->job, &shape, &l, micros, stages, false, &r);
 	return r.total;
+}
+
+/* As over NCCL, the ranks' sums are added by a group in the device's memory. */
+static int open_late(struct trainee *t, struct comm **sums, struct err *e)
+{
+	struct comm_device_options device = { .backend = "staged" };
+	if (parallel_device_table(&device.device, e) ||
+	    comm_on_device(t->world, &device, "sums", sums, e))
+		return -1;
+	comm_stream(*sums, backend_stream(pipeline_backend(t->engine)));
+	const struct optim_options o = { .backend = pipeline_backend(t->engine),
+					 .store = pipeline_store(t->engine),
+					 .job = &t->job,
+					 .spill_dir = ".",
+					 .device_world = *sums,
+					 .numbers = pipeline_numbers(t->engine) };
+	optim_close(t->optim);
+	t->optim = NULL;
+	if (optim_open(&o, &t->optim, e))
+		return -1;
+	t->state.optim = t->optim;
+	trainee_late(t);
+	return 0;
+}
+
+static int attend_late(struct comm *world, void *arg, struct err *e)
+{
+	struct course *c = arg;
+	struct trainee t;
+	struct comm *sums = NULL;
+	double loss = 0, norm = 0;
+	int rc = trainee_open(c->model, &c->job, world, c->backend_name, 1, &t, e) ||
+				 open_late(&t, &sums, e)
+			 ? -1
+			 : 0;
+	for (int step = 0; !rc && step <= c->to; step++) {
+		rc = step < c->to ? trainee_step_late(&t, step, &loss, &norm, e)
+				  : trainee_settle(&t, &loss, &norm, e);
+		if (!rc && step && comm_rank(world) == 0) {
+			c->loss[step - 1] = loss;
+			c->norm[step - 1] = norm;
+		}
+	}
+	if (!rc)
+		rc = trainee_eval(&t, c->to, &loss, e);
+	if (!rc && comm_rank(world) == 0)
+		c->eval = loss;
+	trainee_close(&t);
+	comm_close(sums);
+	return rc;
 }
 
 /* Makes one algorithm of the double's the fastest on this rank. */
@@ -206,7 +258,7 @@ static void drop(struct course *c)
 static void go(struct course *c)
 {
 	struct layout l = layout_of(&c->job, (int)c->job.parallel.dp);
-	assert_int_equal(world_run(layout_world(&l), attend, c), 0);
+	assert_int_equal(world_run(layout_world(&l), c->late ? attend_late : attend, c), 0);
 }
 
 static double off(double got, double want)
@@ -304,6 +356,29 @@ static void a_stop_changes_no_bits(void **state)
 	drop(whole);
 	drop(first);
 	drop(rest);
+}
+
+/* Each rank's part of the loss counts once, whatever the layout. */
+static void numbers_that_are_read_later_have_the_same_bits(void **state)
+{
+	static const struct cell layouts[] = {
+		{ "dp 2", &gpt2, FEW, 0, { 0 }, { "parallel.dp=2" } },
+		{ "tp 2", &gpt2, FEW, 0, { BF16 }, { "parallel.tp=2", "parallel.sp=yes" } },
+		{ "pp 2", &gpt2, FEW, 0, { 0 }, { "parallel.pp=2" } },
+	};
+	(void)state;
+	for (int i = 0; i < COUNT(layouts); i++) {
+		struct course *once = course_of(&layouts[i], "cuda", NULL),
+			      *late = course_of(&layouts[i], "cuda", NULL);
+		late->late = true;
+		go(once);
+		go(late);
+		if (!same_bits(once, late, 0))
+			fail_msg("%s: loss %.17g after %.17g at once", layouts[i].name,
+				 late->loss[FEW - 1], once->loss[FEW - 1]);
+		drop(once);
+		drop(late);
+	}
 }
 
 /* Losses, norms and flags. */
@@ -510,6 +585,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(two_runs_give_the_same_bits),
 		cmocka_unit_test(replayed_passes_give_the_same_bits),
 		cmocka_unit_test(a_stop_changes_no_bits),
+		cmocka_unit_test(numbers_that_are_read_later_have_the_same_bits),
 		cmocka_unit_test(a_step_zeroes_only_tables),
 		cmocka_unit_test(counts_that_stay_wait_for_nothing),
 		cmocka_unit_test(ranks_that_measure_differently_use_the_same_algorithms),
