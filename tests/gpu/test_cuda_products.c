@@ -172,8 +172,7 @@ static void products_of_8_bits_accumulate_fast_where_they_may(void **state)
 		const struct fp8_tensor left = { x, s, FP8_E4M3, i % 2 },
 					right = { x, s, FP8_E4M3, false };
 		int before = double_blas_fast;
-		backend_ops(k)->fp8_product(k, y, &left, &right, NULL, false, false, N, N,
-					    N);
+		backend_ops(k)->fp8_product(k, y, &left, &right, NULL, false, false, N, N, N);
 		assert_int_equal(double_blas_fast - before, i % 2);
 	}
 	assert_int_equal(backend_sync(k, NULL), 0);
