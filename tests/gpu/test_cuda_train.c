@@ -76,6 +76,7 @@ static const struct cell cells[] = {
 	{ "gpt2, tp 2, sp", &gpt2, FEW, 1e-4, { 0 }, { "parallel.tp=2", "parallel.sp=yes" } },
 	{ "gpt2, pp 2", &gpt2, FEW, 1e-4, { 0 }, { "parallel.pp=2" } },
 	{ "llama, dp 2, zero-1, bf16", &llama, FEW, 1e-2, { BF16 }, { "parallel.dp=2", "parallel.zero=1" } },
+	{ "llama, dp 2, zero-1", &llama, FEW, 1e-4, { 0 }, { "parallel.dp=2", "parallel.zero=1" } },
 	{ "gpt2, dp 2, zero-3", &gpt2, FEW, 1e-4, { 0 }, { "parallel.dp=2", "parallel.zero=3" } },
 	{ "llama, cp 2", &llama, FEW, 1e-4, { 0 }, { "parallel.cp=2" } },
 	{ "mixtral, ep 2", &mixtral, FEW, 1e-4, { 0 }, { "parallel.dp=2", "parallel.ep=2" } },

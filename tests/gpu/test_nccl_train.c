@@ -46,6 +46,8 @@ static const struct cell cells[] = {
 	{ "pp 2, zb-v, tp 2", &llama, { "parallel.pp=2", "parallel.schedule=zb-v", "parallel.tp=2" }, 3, 8, -1, 0 },
 	{ "cp 2, dp 2, zero 3", &llama, { "parallel.cp=2", "parallel.dp=2", "parallel.zero=3" }, 3, -1, 16, 6 },
 	{ "dp 4, zero 3, without overlap", &gpt2, { "parallel.dp=4", "parallel.zero=3", "parallel.overlap=no" }, 2, -1, 0, 6 },
+	{ "dp 2, zero 1", &gpt2, { "parallel.dp=2", "parallel.zero=1" }, 2, -1, 16, 1 },
+	{ "dp 2, zero 2", &gpt2, { "parallel.dp=2", "parallel.zero=2" }, 2, -1, 16, 1 },
 	{ "dp 2, zero 3, without registered memory", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, -1 },
 };
 /* clang-format on */

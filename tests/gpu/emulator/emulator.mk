@@ -67,8 +67,8 @@ $(DOUBLES)/test_nccl_order: $(BUILD)/obj/tests/gpu/test_nccl_order.o $(call arch
 	@mkdir -p $(@D)
 	$(link) $(if $(DOUBLES_NEED),$(DOUBLE_LD) $(filter %.so %.so.2 %.so.12 %.so.13,$^)) -lcmocka $(libs_base) $(libs_libcomm) $(libs_plan)
 
-$(BUILD)/obj/tests/gpu/test_nccl_train.o: CPPFLAGS += $(if $(DOUBLES_NEED),-DHAVE_NCCL)
-$(DOUBLES)/test_nccl_train: $(BUILD)/obj/tests/gpu/test_nccl_train.o $(BUILD)/lib/tests-unit-agent.a $(call archives,$(call stands_on,agent)) \
+$(BUILD)/obj/tests/gpu/test_nccl_train.o $(BUILD)/obj/tests/gpu/test_nccl_masters.o: CPPFLAGS += $(if $(DOUBLES_NEED),-DHAVE_NCCL)
+$(DOUBLES)/test_nccl_train $(DOUBLES)/test_nccl_masters: $(DOUBLES)/%: $(BUILD)/obj/tests/gpu/%.o $(BUILD)/lib/tests-unit-agent.a $(call archives,$(call stands_on,agent)) \
 		$(if $(DOUBLES_NEED),$(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so)
 	@mkdir -p $(@D)
 	$(link) $(if $(DOUBLES_NEED),$(DOUBLE_LD) $(DOUBLE_SO) $(DOUBLE_NCCL)) -lcmocka $(call syslibs,$(call stands_on,agent))

@@ -47,6 +47,8 @@ int trainee_open_as(const struct tiny *t, const struct job *job, struct comm *wo
 int trainee_resume(const struct tiny *t, const struct job *job, struct comm *world,
 		   const char *backend_name, int threads, const char *dir, struct trainee *out,
 		   struct err *e);
+/* Collective. Loads the latest checkpoint in `dir` into the open trainee and sets *at to its state. */
+int trainee_load(struct trainee *t, const char *dir, struct ckpt_state *at, struct err *e);
 /* Collective. Commits a checkpoint in `dir` after `step` steps. */
 int trainee_save(struct trainee *t, const char *dir, int step, struct err *e);
 void trainee_close(struct trainee *t);

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-static int go_on(struct trainee *t, const char *dir, struct ckpt_state *at, struct err *e)
+int trainee_load(struct trainee *t, const char *dir, struct ckpt_state *at, struct err *e)
 {
 	json_t *model = train_state_model(pipeline_shape(t->engine));
 	struct train_origin from;
@@ -22,7 +22,7 @@ int trainee_resume(const struct tiny *model, const struct job *job, struct comm 
 {
 	if (!dir)
 		return trainee_open(model, job, world, backend_name, threads, t, e);
-	return trainee_open_as(model, job, world, backend_name, threads, go_on, dir, t, e);
+	return trainee_open_as(model, job, world, backend_name, threads, trainee_load, dir, t, e);
 }
 
 static int write_checkpoint(struct trainee *t, const char *dir, const struct ckpt_state *at,
