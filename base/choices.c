@@ -187,6 +187,18 @@ bool choices_at(const struct choices *c, int i, const char **key, const char **n
 	return false;
 }
 
+void choices_drop(struct choices *c, const char *prefix)
+{
+	const size_t n = strlen(prefix);
+	int kept = 0;
+	for (int i = 0; i < c->count; i++)
+		if (strncmp(c->all[i].key, prefix, n))
+			c->all[kept++] = c->all[i];
+	c->count = kept;
+	c->last = -1;
+	c->version++;
+}
+
 /* --- The text ----------------------------------------------------------------------------- */
 
 static void write_choice(const struct choice *one, struct buf *out)
