@@ -93,7 +93,8 @@ $(DOUBLES)/test_emulator: $(BUILD)/obj/tests/gpu/test_emulator.o $(if $(EMULATED
 	@mkdir -p $(@D)
 	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka
 
-$(DOUBLES)/test_cuda_train: $(BUILD)/obj/tests/gpu/test_cuda_train.o $(BUILD)/lib/tests-unit-agent.a $(call archives,$(call stands_on,agent)) \
+COURSES := $(DOUBLES)/test_cuda_train $(DOUBLES)/test_cuda_train_choices
+$(COURSES): $(DOUBLES)/%: $(BUILD)/obj/tests/gpu/%.o $(BUILD)/obj/tests/gpu/cuda_course.o $(BUILD)/lib/tests-unit-agent.a $(call archives,$(call stands_on,agent)) \
 		$(if $(EMULATED_NEED),$(DOUBLE_SO) $(DOUBLES)/libmuster-cuda.so)
 	@mkdir -p $(@D)
 	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka $(call syslibs,$(call stands_on,agent))

@@ -1,0 +1,210 @@
+/*
+ * Training with algorithms of products that are chosen by measurement (agree_choices.h), over the
+ * emulator and cuBLASLt's double, whose clock says which is fastest. Ranks use the same ones, and a
+ * run keeps its own.
+ */
+#include "base/file.h"
+#include "tests/gpu/cuda_course.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#ifdef HAVE_CUDA
+
+enum { FEW = 6 };
+
+static const struct tiny gpt2 = {
+	"gpt2", FAMILY_GPT2, 2, 16, 2, 2, 8, 32, 61, 8, TIE_YES, 1, 2, 0.1
+};
+
+/* The double's algorithms 0, 1, 2, 3 add 64, 32, 16, 8 products at a time: the tiny model's sums
+ * differ between some. */
+static const struct cell chosen = { "chosen",           &gpt2, FEW, 0, { "model.dropout=0.1" },
+				    { "parallel.tp=2" } };
+
+/* Folders for one test: of runs, and the user's cache. */
+struct places {
+	char top[64], runs[3][80], cache[80];
+};
+
+static struct places make_places(void)
+{
+	struct places p = { .top = "/tmp/muster-train-choices-XXXXXX" };
+	assert_non_null(mkdtemp(p.top));
+	for (int i = 0; i < 3; i++) {
+		snprintf(p.runs[i], sizeof p.runs[i], "%s/run%d", p.top, i);
+		assert_int_equal(file_make_dirs(p.runs[i], NULL), 0);
+	}
+	snprintf(p.cache, sizeof p.cache, "%s/cache", p.top);
+	setenv("XDG_CACHE_HOME", p.cache, 1);
+	return p;
+}
+
+static struct course *run_chosen(const char *run_dir, int fastest, int elsewhere)
+{
+	struct course *c = course_of(&chosen, "cuda", NULL);
+	c->run_dir = run_dir;
+	c->fastest[0] = fastest;
+	c->fastest[1] = elsewhere;
+	course_go(c);
+	return c;
+}
+
+/* If a rank used its own choice, the losses would differ from those with equal ranks. */
+static void ranks_that_measure_differently_use_the_same_algorithms(void **state)
+{
+	(void)state;
+	struct places p = make_places();
+	struct course *differ = run_chosen(p.runs[0], 3, 0);
+	file_remove_tree(p.cache);
+	struct course *alike = run_chosen(p.runs[1], 3, 3);
+	file_remove_tree(p.cache);
+	struct course *other = run_chosen(p.runs[2], 0, 0);
+	assert_true(course_same_bits(differ, alike, 0));
+	assert_false(course_same_bits(differ, other, 0));
+	assert_true(differ->loss[0] == other->loss[0]); /* the first step is the library's */
+	file_remove_tree(p.top);
+	course_drop(differ);
+	course_drop(alike);
+	course_drop(other);
+}
+
+/* Whatever is fastest when the run continues, or begins again. */
+static void a_run_keeps_its_choices(void **state)
+{
+	(void)state;
+	struct places p = make_places();
+	struct course *whole = run_chosen(p.runs[0], 3, 3);
+	file_remove_tree(p.cache);
+	struct course *again = run_chosen(p.runs[0], 0, 1);
+	assert_true(course_same_bits(whole, again, 0));
+	assert_true(again->products < whole->products / 2);
+	struct course *first = course_of(&chosen, "cuda", NULL),
+		      *rest = course_of(&chosen, "cuda", NULL);
+	first->dir = rest->dir = p.top;
+	first->run_dir = rest->run_dir = p.runs[1];
+	first->fastest[0] = first->fastest[1] = 3;
+	first->to = rest->from = FEW / 2;
+	course_go(first);
+	file_remove_tree(p.cache);
+	course_go(rest);
+	assert_true(course_same_bits(whole, rest, FEW / 2));
+	file_remove_tree(p.top);
+	course_drop(whole);
+	course_drop(again);
+	course_drop(first);
+	course_drop(rest);
+}
+
+static void a_new_run_takes_what_an_earlier_one_measured(void **state)
+{
+	(void)state;
+	struct places p = make_places();
+	struct course *one = run_chosen(p.runs[0], 3, 3), *next = run_chosen(p.runs[1], 0, 0);
+	assert_true(course_same_bits(one, next, 0));
+	assert_true(next->products < one->products / 2);
+	file_remove_tree(p.top);
+	course_drop(one);
+	course_drop(next);
+}
+
+static bool file_has(const char *path, const char *text)
+{
+	char line[1024];
+	bool has = false;
+	FILE *f = fopen(path, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof line, f))
+		has |= strstr(line, text) != NULL;
+	fclose(f);
+	return has;
+}
+
+/* Otherwise a run with another model, once it continues with that layout, would measure nothing. */
+static void the_cache_does_not_say_what_a_run_agreed_on(void **state)
+{
+	(void)state;
+	struct places p = make_places();
+	char ours[128], cache[128];
+	snprintf(ours, sizeof ours, "%s/choices", p.runs[0]);
+	snprintf(cache, sizeof cache, "%s/muster/choices", p.cache);
+	struct course *one = run_chosen(p.runs[0], 3, 3),
+		      *shrunk = course_of(&chosen, "cuda", "parallel.tp=1");
+	shrunk->run_dir = p.runs[0];
+	course_go(shrunk);
+	assert_true(file_has(ours, "agreed tp=2") && file_has(ours, "agreed tp=1"));
+	assert_true(file_has(cache, "cublaslt "));
+	assert_false(file_has(cache, "agreed"));
+	file_remove_tree(p.top);
+	course_drop(one);
+	course_drop(shrunk);
+}
+
+static void damaged_or_missing_files_end_no_run(void **state)
+{
+	(void)state;
+	struct places p = make_places();
+	char path[128];
+	snprintf(path, sizeof path, "%s/choices", p.runs[0]);
+	assert_int_equal(file_replace(path, "muster-choices 1\nnoise\n", 23, NULL), 0);
+	assert_int_equal(file_replace(p.cache, "not a folder", 12, NULL), 0);
+	struct course *one = run_chosen(p.runs[0], 3, 3);
+	file_remove_tree(p.top);
+	struct course *nowhere = run_chosen("/proc/no/folder", 3, 3);
+	assert_true(course_same_bits(one, nowhere, 0));
+	file_remove_tree(p.top); /* the cache was made again */
+	course_drop(one);
+	course_drop(nowhere);
+}
+
+static void a_deterministic_job_measures_nothing(void **state)
+{
+	(void)state;
+	struct places p = make_places();
+	struct course *once = course_of(&chosen, "cuda", "job.deterministic=yes"),
+		      *again = course_of(&chosen, "cuda", "job.deterministic=yes"),
+		      *never = course_of(&chosen, "cuda", NULL);
+	once->run_dir = p.runs[0];
+	once->fastest[0] = once->fastest[1] = 3;
+	again->run_dir = p.runs[0];
+	course_go(once);
+	course_go(again);
+	course_go(never);
+	assert_true(course_same_bits(once, again, 0));
+	assert_true(course_same_bits(once, never, 0));
+	assert_int_equal(once->products, never->products);
+	assert_int_equal(access(p.cache, F_OK), -1);
+	file_remove_tree(p.top);
+	course_drop(once);
+	course_drop(again);
+	course_drop(never);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ranks_that_measure_differently_use_the_same_algorithms),
+		cmocka_unit_test(a_run_keeps_its_choices),
+		cmocka_unit_test(a_new_run_takes_what_an_earlier_one_measured),
+		cmocka_unit_test(the_cache_does_not_say_what_a_run_agreed_on),
+		cmocka_unit_test(damaged_or_missing_files_end_no_run),
+		cmocka_unit_test(a_deterministic_job_measures_nothing),
+	};
+	setenv("MUSTER_EMULATE_GUARD", "1", 0);
+	return cmocka_run_group_tests_name("measured choices in training", tests, NULL, NULL);
+}
+
+#else
+
+#include "tests/gpu/without_cuda.h"
+
+SKIPPED_WITHOUT_CUDA("measured choices in training")
+
+#endif
