@@ -9,8 +9,10 @@
  * since they see most keys. The blocks of a head are consecutive, so that its k and v stay in the
  * L2 cache.
  *
- * Shared memory: q takes 16 KiB and a stage 16 at D = 64, 32 and 32 at D = 128; 48 or 96 KiB in
- * all. A multiprocessor holds two blocks on sm_80 (with one stage at D = 128) and on sm_90.
+ * Shared memory: q takes 16 KiB and a stage 16 at D = 64, 32 and 32 at D = 128, and what the
+ * queries see 1; 49 or 97 KiB in all. A multiprocessor holds two blocks on sm_80 (with one stage at
+ * D = 128) and on sm_90. Registers are what is scarce: what a turn can compute again or read from
+ * shared memory is not kept across it (thread_again), or ptxas spills at D = 128.
  * Registers: o takes D and S 64 per thread; 128 threads have at most 255 each. Work: 4 q_len k_len
  * dim heads FLOPs (half when causal). S and o of 128 queries and 64 keys are 4.2 MFLOP at D = 128,
  * or about 1650 cycles of a Hopper multiprocessor by mma.sync, for which 160 KiB are read from
@@ -28,18 +30,18 @@ struct running {
 	float max[2][2], sum[2][2];
 };
 
-/* Sets the scores of keys that a query does not see to -INFINITY. seen belongs to this lane's
- * query. */
-static __device__ __forceinline__ void mask_scores(float (&s)[2][KEYS / 8][4], struct range seen,
-						   int key0)
+/* Sets the scores of keys that a query does not see to -INFINITY. seen: what the warp's queries
+ * see. */
+static __device__ __forceinline__ void mask_scores(float (&s)[2][KEYS / 8][4],
+						   const struct range *seen, int key0)
 {
 	int lane = lane_id();
 	#pragma unroll
 	for (int m = 0; m < 2; m++)
 		#pragma unroll
 		for (int i = 0; i < 2; i++) {
-			int lo = __shfl_sync(WARP_ALL, seen.lo, lane / 4 + 8 * i + 16 * m);
-			int hi = __shfl_sync(WARP_ALL, seen.hi, lane / 4 + 8 * i + 16 * m);
+			const int lo = seen[lane / 4 + 8 * i + 16 * m].lo,
+				  hi = seen[lane / 4 + 8 * i + 16 * m].hi;
 			#pragma unroll
 			for (int n = 0; n < KEYS / 8; n++)
 				#pragma unroll
@@ -147,16 +149,22 @@ template <class T, int D>
 static __global__ void __launch_bounds__(THREADS, 2) attention_fwd_kernel(struct attention a)
 {
 	__shared__ int room[2 * WARPS];
-	__shared__ struct head at; /* in shared memory to save registers */
+	/* in shared memory to save registers: the head, the block's first query, and the keys that
+	 * each query sees */
+	__shared__ struct head at;
+	__shared__ int64_t t0;
+	__shared__ struct range seen[QUERIES];
 	T *q = dynamic_shared<T>(), *stages = q + QUERIES * D;
 	const int tiles = (int)((a.s.q_len + QUERIES - 1) / QUERIES);
 	const int64_t pair = a.first + blockIdx.x / tiles,
-		      tile0 = (int64_t)(tiles - 1 - (int)(blockIdx.x % tiles)) * QUERIES;
-	const int64_t t0 = tile0 + warp_id() * WARP, mine = t0 + lane_id();
-	const struct range seen = keys_seen(a, pair / a.s.heads, mine);
-	if (threadIdx.x == 0)
+		      first = (int64_t)(tiles - 1 - (int)(blockIdx.x % tiles)) * QUERIES;
+	if (threadIdx.x == 0) {
 		at = head_of(a, pair);
-	const struct range all = block_range<WARPS>(seen, room);
+		t0 = first;
+	}
+	const struct range mine = keys_seen(a, pair / a.s.heads, first + (int)threadIdx.x);
+	seen[threadIdx.x] = mine;
+	const struct range all = block_range<WARPS>(mine, room);
 	float o[2][D / 8][4], s[2][KEYS / 8][4];
 	struct running r;
 	clear(o);
@@ -165,7 +173,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attention_fwd_kernel(struct
 		r.sum[i / 2][i % 2] = 0;
 	}
 	if (all.lo < all.hi) {
-		tile_copy<T, D, QUERIES, THREADS>(q, (const T *)a.q + at.q, a.s.q_row, tile0,
+		tile_copy<T, D, QUERIES, THREADS>(q, (const T *)a.q + at.q, a.s.q_row, t0,
 						  a.s.q_len, a.s.dim);
 		copy_keys<T, D>(stages, a, at, all.lo);
 	}
@@ -177,14 +185,16 @@ static __global__ void __launch_bounds__(THREADS, 2) attention_fwd_kernel(struct
 		__syncthreads();
 		if (a.stages == 2 && key0 + KEYS < all.hi)
 			copy_keys<T, D>(stages + (turn ^ 1) * 2 * KEYS * D, a, at, key0 + KEYS);
-		enum view view = warp_sees<KEYS>(seen, mine < a.s.q_len, key0);
+		enum view view = warp_sees<KEYS>(seen[thread_again()],
+						 t0 + thread_again() < a.s.q_len, key0);
 		if (view != SEES_NOTHING) {
 			score_product<T, D, 2, KEYS / 8>(s, q, warp_id() * WARP, stage, 0);
 			if (view == SEES_SOME)
-				mask_scores(s, seen, key0);
+				mask_scores(s, seen + warp_id() * WARP, key0);
 			softmax_online<D>(s, &r, o, a.scale * LOG2E);
 			if (a.threshold)
-				drop_weights(s, a, weight_number(a, at.pair, mine, key0));
+				drop_weights(s, a,
+					     weight_number(a, at.pair, t0 + thread_again(), key0));
 			weighted_sum<T, D, 2, KEYS / 8>(o, s, stage + KEYS * D, 0);
 		}
 		if (a.stages == 1) {
@@ -193,7 +203,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attention_fwd_kernel(struct
 				copy_keys<T, D>(stages, a, at, key0 + KEYS);
 		}
 	}
-	put_result<T, D>(a, at, t0, &r, o);
+	put_result<T, D>(a, at, t0 + warp_id() * WARP, &r, o);
 }
 
 template <class T, int D> static void queue(struct backend *k, struct attention *a)

@@ -36,7 +36,7 @@ static __device__ __forceinline__ void tile_copy(T *tile, const T *from, int64_t
 {
 	/* a thread's rows are STEP apart, a multiple of 8 */
 	constexpr int CHUNKS = D / 8, STEP = THREADS / CHUNKS;
-	int r = (int)threadIdx.x / CHUNKS, c = (int)threadIdx.x % CHUNKS;
+	const int thread = thread_again(), r = thread / CHUNKS, c = thread % CHUNKS;
 	int64_t left = 8 * c < dim ? rows - first - r : 0;
 	const T *at = from + (first + r) * row + 8 * c;
 	T *to = tile + tile_at<D>(r, c);
@@ -92,7 +92,7 @@ template <class T, int D, int M, int N>
 static __device__ __forceinline__ void weighted_sum(float (&acc)[M][D / 8][4],
 						    const float (&w)[M][N][4], const T *b, int row0)
 {
-	int lane = lane_id(), b_at = tile_at<D>(row0 + lane % 16, lane / 16);
+	int lane = thread_again() % WARP, b_at = tile_at<D>(row0 + lane % 16, lane / 16);
 	#pragma unroll
 	for (int k = 0; k < N / 2; k++) {
 		uint32_t left[M][4];

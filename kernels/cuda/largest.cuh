@@ -15,7 +15,7 @@ __device__ inline uint32_t magnitude(float x)
 /* All threads that call it write the same word, so only those that change it do. */
 __device__ inline void raise_largest(struct fp8_scale *s, uint32_t most)
 {
-	if (most > *(volatile uint32_t *)&s->largest)
+	if (most > __float_as_uint(*(volatile float *)&s->largest))
 		atomicMax((unsigned *)&s->largest, most);
 }
 

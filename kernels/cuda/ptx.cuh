@@ -23,6 +23,15 @@ template <class T> __device__ __forceinline__ T *dynamic_shared()
 	return reinterpret_cast<T *>(shared_bytes);
 }
 
+/* threadIdx.x, read at each call. The compiler keeps no values that follow from it in registers
+ * across the turns of a loop. */
+__device__ __forceinline__ int thread_again()
+{
+	int x;
+	asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+	return x;
+}
+
 __device__ __forceinline__ uint32_t shared_address(const void *p)
 {
 	return (uint32_t)__cvta_generic_to_shared(p);

@@ -1,7 +1,8 @@
 /*
  * Trains tiny models for twenty steps on a device. They must give the specification's losses, the
  * same bits in two runs and after a stop, and with several agents on one device the losses of a
- * single agent.
+ * single agent. One row also runs with measured choices, as training does: with those of its run
+ * folder it must give the same bits again, also after a stop.
  *
  * usage: train [--backend NAME] [--steps N] [--few] [--only WORD]
  *   --backend NAME  cuda (default), or another one
@@ -12,6 +13,8 @@
  *
  * Each run has its own processes, since CUDA does not survive a fork.
  */
+#include "agent/engine/train/agree_choices.h"
+#include "base/file.h"
 #include "tests/gpu/score.h"
 #include "tests/unit/agent/trainee.h"
 #include "tests/unit/agent/world.h"
@@ -55,22 +58,22 @@ struct row {
 	const struct tiny *model;
 	const char *words[WORDS];
 	double tolerance;
-	bool layouts;
+	bool layouts, chosen; /* also in layouts; also with measured choices */
 };
 
 /* clang-format off */
 static const struct row rows[] = {
-	{ "gpt2", &gpt2, { 0 }, 1e-4, true },
-	{ "llama", &llama, { 0 }, 1e-4, true },
-	{ "mixtral", &mixtral, { 0 }, 1e-4, true },
-	{ "gpt2, dropout, recompute", &gpt2, { "model.dropout=0.2", "model.attn_dropout=0.1", "recompute.mode=full" }, 1e-4, false },
-	{ "llama, documents, offload", &llama, { "data.documents=mask", "offload.activations=yes", "offload.optimizer=yes" }, 1e-4, false },
-	{ "mixtral, capacity, z-loss", &mixtral, { "model.capacity=1.25", "model.z_loss=0.01", "model.router=before" }, 1e-4, false },
-	{ "gpt2, heads of 64", &heads64, { "optimizer.lr=1e-3" }, 1e-4, false },
-	{ "gpt2, heads of 64, bf16", &heads64, { "optimizer.lr=1e-3", "precision.dtype=bf16" }, 1e-2, true },
-	{ "llama, heads of 128, bf16", &heads128, { "optimizer.lr=1e-3", "precision.dtype=bf16", "precision.stochastic_rounding=yes" }, 1e-2, false },
-	{ "gpt2, heads of 64, fp8", &heads64, { "optimizer.lr=1e-3", "precision.dtype=bf16", "precision.fp8=hybrid" }, 5e-2, false },
-	{ "gpt2, heads of 64, fp16", &heads64, { "optimizer.lr=1e-3", "precision.dtype=fp16", "precision.loss_scale=1024" }, 1e-2, false },
+	{ "gpt2", &gpt2, { 0 }, 1e-4, true, false },
+	{ "llama", &llama, { 0 }, 1e-4, true, false },
+	{ "mixtral", &mixtral, { 0 }, 1e-4, true, false },
+	{ "gpt2, dropout, recompute", &gpt2, { "model.dropout=0.2", "model.attn_dropout=0.1", "recompute.mode=full" }, 1e-4, false, false },
+	{ "llama, documents, offload", &llama, { "data.documents=mask", "offload.activations=yes", "offload.optimizer=yes" }, 1e-4, false, false },
+	{ "mixtral, capacity, z-loss", &mixtral, { "model.capacity=1.25", "model.z_loss=0.01", "model.router=before" }, 1e-4, false, false },
+	{ "gpt2, heads of 64", &heads64, { "optimizer.lr=1e-3" }, 1e-4, false, false },
+	{ "gpt2, heads of 64, bf16", &heads64, { "optimizer.lr=1e-3", "precision.dtype=bf16" }, 1e-2, true, true },
+	{ "llama, heads of 128, bf16", &heads128, { "optimizer.lr=1e-3", "precision.dtype=bf16", "precision.stochastic_rounding=yes" }, 1e-2, false, false },
+	{ "gpt2, heads of 64, fp8", &heads64, { "optimizer.lr=1e-3", "precision.dtype=bf16", "precision.fp8=hybrid" }, 5e-2, false, false },
+	{ "gpt2, heads of 64, fp16", &heads64, { "optimizer.lr=1e-3", "precision.dtype=fp16", "precision.loss_scale=1024" }, 1e-2, false, false },
 };
 /* clang-format on */
 
@@ -93,9 +96,10 @@ struct course {
 	const struct tiny *model;
 	struct job job;
 	const char *backend_name;
-	int from, to; /* steps */
-	bool keeps;   /* keeps its state at the end */
-	bool late;    /* reads the numbers of a step one step later, as the trainer does */
+	int from, to;        /* steps */
+	bool keeps;          /* keeps its state at the end */
+	const char *choices; /* the folder with measured choices; NULL: each library's first */
+	bool late;           /* reads the numbers of a step one step later, as the trainer does */
 	double loss[STEPS_MAX], norm[STEPS_MAX];
 	int64_t elements;
 	float state
@@ -162,18 +166,23 @@ static int attend(struct comm *world, void *arg, struct err *e)
 {
 	struct course *c = arg;
 	struct trainee t;
+	struct train_choices *choices = NULL;
 	resumed = c;
 	int rc = c->from ? trainee_open_as(c->model, &c->job, world, c->backend_name, 1,
 					   from_memory, NULL, &t, e)
 			 : trainee_open(c->model, &c->job, world, c->backend_name, 1, &t, e);
 	if (!rc && c->late)
 		trainee_late(&t);
+	if (!rc && c->choices)
+		rc = train_choices_begin(world, &t.view, pipeline_backend(t.engine), c->choices,
+					 c->from, &choices, e);
 	for (int step = c->from; !rc && step < c->to; step++)
-		rc = one_step(&t, c, step, e);
+		rc = one_step(&t, c, step, e) || train_choices_agree(&choices, e) ? -1 : 0;
 	if (!rc && c->late)
 		rc = trainee_settle(&t, &c->loss[c->to - 1], &c->norm[c->to - 1], e);
 	if (!rc && c->keeps)
 		rc = carry(&t, c, true, e);
+	train_choices_close(choices);
 	trainee_close(&t);
 	return rc;
 }
@@ -331,6 +340,37 @@ static void check_graphs(const struct settings *s, const struct row *row, const 
 	course_end(c);
 }
 
+/* A run that measures, and one in two halves that takes the choices of the first from their folder.
+ * The user's cache is not used. */
+static void check_chosen(const struct settings *s, const struct row *row, const struct course *one,
+			 struct score *score)
+{
+	char dir[] = "/tmp/muster-train.XXXXXX";
+	struct course *whole = course_of(s, row, s->backend_name, nothing),
+		      *halves = course_of(s, row, s->backend_name, nothing);
+	const bool made = mkdtemp(dir) != NULL;
+	bool ran;
+	setenv("XDG_CACHE_HOME", dir, 1);
+	whole->keeps = halves->keeps = true;
+	whole->choices = halves->choices = dir;
+	ran = made && course_run(whole);
+	double d = ran ? off(whole, one) : NAN;
+	score_check(score, d <= row->tolerance,
+		    "%s: losses with measured choices, off by %.1e (%.0e allowed)", row->name, d,
+		    row->tolerance);
+	halves->to = s->steps / 2;
+	ran = ran && course_run(halves);
+	halves->from = halves->to;
+	halves->to = s->steps;
+	check_same(ran && course_run(halves), halves, whole, row,
+		   "the same bits with the choices of the first run, after a stop", score);
+	unsetenv("XDG_CACHE_HOME");
+	if (made)
+		file_remove_tree(dir);
+	course_end(whole);
+	course_end(halves);
+}
+
 /* Two halves, each in its own process. */
 static void check_resume(const struct settings *s, const struct row *row, const struct course *one,
 			 struct score *score)
@@ -377,6 +417,8 @@ static void check_row(const struct settings *s, const struct row *row, struct sc
 		if (!strncmp(s->backend_name, "cuda", 4)) {
 			check_graphs(s, row, one, score);
 			check_late(s, row, one, score);
+			if (row->chosen)
+				check_chosen(s, row, one, score);
 		}
 		if (!s->few)
 			check_resume(s, row, one, score);

@@ -10,6 +10,11 @@ template <class T> T *dynamic_shared()
 	return (T *)emulated_dynamic_shared();
 }
 
+inline int thread_again()
+{
+	return (int)threadIdx.x;
+}
+
 inline void cp_async16_zfill(void *shared, const void *global, bool there)
 {
 	emulated_copy_async(shared, there ? global : nullptr);
