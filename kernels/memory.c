@@ -1,6 +1,7 @@
 /* Memory of a backend: its device's, or the host's. On the host, large blocks are zeroed pages of
  * their own, huge ones where the operating system has them. */
 #include "kernels/backend.h"
+#include "kernels/source.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@ struct block {
 	size_t bytes; /* as requested */
 	void *map;    /* NULL: from the heap, or from a device */
 	size_t map_len;
+	struct backend_source source; /* its free is NULL: the backend's own */
 };
 
 static bool map_block(struct block *b, size_t bytes)
@@ -45,12 +47,27 @@ static bool fill_block(struct backend *k, struct block *b, size_t bytes)
 	return bytes >= huge ? map_block(b, bytes) : allocate_block(b, bytes);
 }
 
+static bool take_from(struct backend *k, struct block *b, const struct backend_source *source,
+		      size_t bytes)
+{
+	if (!source || !k->device || !bytes || !(b->p = source->alloc(source->of, bytes)))
+		return false;
+	b->source = *source;
+	k->device->zero(k, b->p, bytes);
+	return true;
+}
+
 void *backend_alloc(struct backend *k, size_t bytes)
+{
+	return backend_alloc_from(k, NULL, bytes);
+}
+
+void *backend_alloc_from(struct backend *k, const struct backend_source *source, size_t bytes)
 {
 	struct block *b = calloc(1, sizeof *b);
 	if (!b)
 		return NULL;
-	if (bytes > SIZE_MAX / 2 || !fill_block(k, b, bytes)) {
+	if (bytes > SIZE_MAX / 2 || (!take_from(k, b, source, bytes) && !fill_block(k, b, bytes))) {
 		free(b);
 		return NULL;
 	}
@@ -65,7 +82,10 @@ void *backend_alloc(struct backend *k, size_t bytes)
 
 static void free_block(struct backend *k, struct block *b)
 {
-	if (k->device)
+	if (b->source.free) {
+		k->device->sync(k, NULL);
+		b->source.free(b->source.of, b->p);
+	} else if (k->device)
 		k->device->free(k, b->p);
 	else if (b->map)
 		munmap(b->map, b->map_len);

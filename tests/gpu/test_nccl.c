@@ -468,6 +468,33 @@ static void freed_while_registered(struct pair *p)
 	ncclCommDeregister(p->comm[0], handle);
 }
 
+static void freed_without_its_library(struct pair *p)
+{
+	settle_pair(p);
+	cudaSetDevice(0);
+	ncclMemFree(p->data[0]);
+}
+
+static void freed_twice(struct pair *p)
+{
+	void *memory;
+	settle_pair(p);
+	cudaSetDevice(0);
+	ncclMemAlloc(&memory, COUNT * sizeof(float));
+	ncclMemFree(memory);
+	ncclMemFree(memory);
+}
+
+static void shared_and_freed_while_registered(struct pair *p)
+{
+	void *memory, *handle;
+	settle_pair(p);
+	cudaSetDevice(0);
+	ncclMemAlloc(&memory, COUNT * sizeof(float));
+	ncclCommRegister(p->comm[0], memory, COUNT * sizeof(float), &handle);
+	ncclMemFree(memory);
+}
+
 static void split_while_busy(struct pair *p)
 {
 	ncclConfig_t config = pair_config("part");
@@ -560,6 +587,9 @@ static const struct misuse {
 	{ destroyed_early, "before the end of ncclCommFinalize" },
 	{ registered_at_the_end, "with registered memory" },
 	{ freed_while_registered, "what is deregistered" },
+	{ freed_without_its_library, "that ncclMemAlloc did not give" },
+	{ freed_twice, "that ncclMemAlloc did not give" },
+	{ shared_and_freed_while_registered, "of memory that is registered" },
 	{ split_while_busy, "operations are outstanding" },
 	{ low_priority, "a stream of priority 0" },
 	{ captured_on_one_rank, "collective 1 is in a graph on rank 0 only" },

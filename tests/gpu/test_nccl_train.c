@@ -68,6 +68,10 @@ static int check_memory(const struct cell *cell, struct err *e)
 	if (double_registered() < cell->registered || (cell->registered > 0) != (registered > 0))
 		return err_set(e, ERR_INTERNAL, "%d of %d buffers were registered, in %d pieces",
 			       registered, all, double_registered());
+	if (double_count_allocated() != registered)
+		return err_set(e, ERR_INTERNAL,
+			       "%d of %d registered buffers were in memory of ncclMemAlloc",
+			       double_count_allocated(), registered);
 	return 0;
 }
 
@@ -114,6 +118,9 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	if (!rc && double_registered())
 		rc = err_set(e, ERR_INTERNAL, "%d buffers are still registered",
 			     double_registered());
+	if (!rc && double_allocated())
+		rc = err_set(e, ERR_INTERNAL, "%d pieces of ncclMemAlloc are not freed",
+			     double_allocated());
 	return rc;
 }
 

@@ -1,8 +1,9 @@
 #include "agent/engine/parallel/device.h"
 
-#include "kernels/ops.h"
+#include "base/log.h"
 #include "libcomm/device/device.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef const struct comm_device *table_fn(void);
@@ -37,4 +38,60 @@ int parallel_device_of_slot(int slot)
 {
 	int n = device_count();
 	return n && slot >= 0 ? slot % n : 0;
+}
+
+struct device_memory {
+	const struct comm_device *table;
+	struct device *device;
+	bool failed;
+};
+
+static void *memory_alloc(void *of, size_t bytes)
+{
+	struct device_memory *m = of;
+	const struct device_collectives *library = m->table->collectives;
+	struct err why = ERR_INIT;
+	void *p = NULL;
+	if (m->failed || !library || !library->alloc)
+		return NULL;
+	if (library->alloc(m->device, bytes, &p, &why)) {
+		m->failed = true;
+		log_info("parameters and gradients are in memory that the library of collectives "
+			 "copies from and to, because it could not allocate: %s",
+			 why.text);
+		return NULL;
+	}
+	return p;
+}
+
+static void memory_free(void *of, void *p)
+{
+	struct device_memory *m = of;
+	m->table->collectives->release(m->device, p);
+}
+
+int parallel_memory_open(const struct comm_device_options *device, struct backend_source *out,
+			 struct err *e)
+{
+	struct device_memory *m = calloc(1, sizeof *m);
+	if (!m)
+		return err_set(e, ERR_NOMEM,
+			       "no memory for a device's allocator; close other programs");
+	m->table = device->device;
+	if (m->table->open(device->index, &m->device, e)) {
+		free(m);
+		return -1;
+	}
+	*out = (struct backend_source){ memory_alloc, memory_free, m };
+	return 0;
+}
+
+void parallel_memory_close(struct backend_source *s)
+{
+	struct device_memory *m = s->of;
+	if (!m)
+		return;
+	m->table->close(m->device);
+	free(m);
+	*s = (struct backend_source){ 0 };
 }

@@ -8,6 +8,7 @@
 #define MUSTER_AGENT_ENGINE_PARALLEL_DEVICE_H
 
 #include "base/err.h"
+#include "kernels/source.h"
 #include "libcomm/comm.h"
 
 /* Sets *out to the table, which stays valid until the process ends. ERR_UNSUPPORTED: the library is
@@ -18,5 +19,13 @@ int parallel_device_table(const struct comm_device **out, struct err *e);
  * launcher has put into slot `slot` of the node. Slurm may show a task only its own devices. If there
  * are more ranks than devices, they share devices round-robin. */
 int parallel_device_of_slot(int slot);
+
+/* Opens a source of the device's memory that its library of collectives can use without copies once
+ * it is registered (comm_register). It has none if the library has none; a failure is logged once. To
+ * be closed after its memory is freed. */
+int parallel_memory_open(const struct comm_device_options *device, struct backend_source *out,
+			 struct err *e);
+/* Accepts a source of zeros. */
+void parallel_memory_close(struct backend_source *s);
 
 #endif

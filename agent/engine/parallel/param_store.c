@@ -46,11 +46,12 @@ static void place_units(struct param_store *s, int zero, int64_t *params, int64_
 	}
 }
 
-static void *alloc_buffer(struct param_store *s, const char *what, int64_t elements, size_t width,
-			  struct err *e)
+/* source: NULL is the backend's own. */
+static void *alloc_buffer(struct param_store *s, const struct backend_source *source,
+			  const char *what, int64_t elements, size_t width, struct err *e)
 {
 	size_t bytes = (size_t)elements * width;
-	void *p = backend_alloc(s->backend, bytes);
+	void *p = backend_alloc_from(s->backend, source, bytes);
 	if (!p)
 		err_set(e, ERR_NOMEM,
 			"%s: no memory for %zu bytes; raise parallel.tp, parallel.pp or "
@@ -80,7 +81,7 @@ static int open_masters(struct param_store *s, const char *spill_dir, struct err
 		return 0;
 	s->spilled = spill_dir != NULL;
 	if (!s->spilled) {
-		s->masters = alloc_buffer(s, "master parameters", s->owned, sizeof(float), e);
+		s->masters = alloc_buffer(s, NULL, "master parameters", s->owned, sizeof(float), e);
 		return s->masters ? 0 : -1;
 	}
 	size_t bytes = (size_t)s->owned * sizeof(float);
@@ -115,9 +116,10 @@ static int open_pool(struct param_store *s, struct unit_buffers *p, const char *
 		}
 	int n = count < ZERO_BUFFERS ? count : ZERO_BUFFERS;
 	for (; p->n < n; p->n++) {
-		p->slots[p->n] = (struct unit_buffer){
-			.data = alloc_buffer(s, what, most, width, e), .unit = -1, .laid = -1
-		};
+		p->slots[p->n] = (struct unit_buffer){ .data = alloc_buffer(s, s->memory, what,
+									    most, width, e),
+						       .unit = -1,
+						       .laid = -1 };
 		if (!p->slots[p->n].data)
 			return -1;
 		register_buffer(s, &s->replicas[zero_class(kind)], p->slots[p->n].data,
@@ -153,8 +155,9 @@ static int open_memory(struct param_store *s, const struct param_store_options *
 			"param_store: no memory for a table of %zu units; close other programs",
 			units);
 	place_units(s, opt->zero, &params, &grads);
-	s->params = alloc_buffer(s, "parameters", params, s->width, e);
-	s->grads = s->params ? alloc_buffer(s, "gradients", grads, sizeof(float), e) : NULL;
+	s->params = alloc_buffer(s, s->memory, "parameters", params, s->width, e);
+	s->grads = s->params ? alloc_buffer(s, s->memory, "gradients", grads, sizeof(float), e)
+			     : NULL;
 	if (!s->grads || open_masters(s, opt->spill_dir, e) ||
 	    (!opt->owned_only && open_pools(s, e)))
 		return -1;
@@ -251,6 +254,7 @@ int param_store_open(const struct param_store_options *opt, struct param_store *
 		.backend = opt->backend,
 		.ops = backend_ops(opt->backend),
 		.catalogue = opt->catalogue,
+		.memory = opt->memory,
 		.groups = opt->groups,
 		.overlap = opt->overlap,
 		.stochastic = opt->stochastic,

@@ -61,7 +61,7 @@
 #define MUSTER_AGENT_ENGINE_PARALLEL_PARAM_STORE_H
 
 #include "base/err.h"
-#include "kernels/ops.h"
+#include "kernels/source.h"
 #include "plan/spec/model/model.h"
 
 #include <stdbool.h>
@@ -85,6 +85,8 @@ struct param_store_options {
 	const struct catalogue *catalogue; /* borrowed, like all pointers here */
 	struct backend *backend;
 	struct param_store_groups groups;
+	/* of what the groups reduce and gather; NULL: the backend's own */
+	const struct backend_source *memory;
 	int zero;     /* 0 to 3 */
 	bool overlap; /* reduce and gather during the passes; otherwise wait at once */
 	/* param_store_sync_params rounds stochastically, keyed by (seed, parameter's name, step) */

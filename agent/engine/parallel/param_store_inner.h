@@ -66,7 +66,8 @@ struct param_store {
 	struct param_store_groups groups;
 	struct replica_groups replicas[ZERO_CLASSES];
 	bool overlap, stochastic;
-	bool unregistered; /* the groups' library could not register a buffer */
+	const struct backend_source *memory; /* of the buffers that the groups use */
+	bool unregistered;                   /* the groups' library could not register a buffer */
 	uint64_t seed;
 	size_t width;        /* bytes of a stored parameter */
 	enum comm_type type; /* of as many bytes: parameters are only moved */

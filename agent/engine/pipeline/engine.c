@@ -59,7 +59,8 @@ static int open_groups(struct engine *g, const struct engine_options *opt, struc
 	};
 	enum comm_type type = types[g->view->job->precision.dtype];
 	if ((on_device && parallel_device_table(&device.device, e)) ||
-	    parallel_groups_open(opt->world, &o, &g->groups, e))
+	    parallel_groups_open(opt->world, &o, &g->groups, e) ||
+	    (pipeline_device_world(g) && parallel_memory_open(&device, &g->memory, e)))
 		return -1;
 	tp_init(&g->tp, g->groups.tp, g->view->job->parallel.sp, g->view->job->parallel.overlap,
 		type);
@@ -67,6 +68,11 @@ static int open_groups(struct engine *g, const struct engine_options *opt, struc
 	ep_init(&g->ep, g->groups.ep, g->groups.ep_values, g->view->shape.experts, type);
 	g->pipe = (struct pp){ .groups = &g->groups, .type = type };
 	return 0;
+}
+
+static bool has_replicas(const struct param_store_groups *s)
+{
+	return s->shard || s->copies || s->expert_shard || s->expert_copies;
 }
 
 static int open_store(struct engine *g, const struct engine_options *opt, struct err *e)
@@ -78,6 +84,7 @@ static int open_store(struct engine *g, const struct engine_options *opt, struct
 		.catalogue = &g->catalogue,
 		.backend = g->backend,
 		.groups = g->groups.store,
+		.memory = has_replicas(&g->groups.store) && g->memory.of ? &g->memory : NULL,
 		.zero = (int)job->parallel.zero,
 		.overlap = job->parallel.overlap,
 		.stochastic = job->precision.stochastic_rounding,
@@ -161,6 +168,7 @@ void pipeline_close(struct engine *g)
 	if (g->numbers_read)
 		backend_host_free(g->backend, g->numbers_read);
 	backend_close(g->backend);
+	parallel_memory_close(&g->memory);
 	schedule_messages_free(&g->messages);
 	schedule_messages_free(&g->forwards_messages);
 	schedule_free(&g->schedule);

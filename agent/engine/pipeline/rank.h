@@ -39,6 +39,7 @@ struct engine {
 	const struct rank_view *view;
 	struct backend *backend;
 	struct groups groups;
+	struct backend_source memory; /* of the groups' library; zeros: there is none */
 	struct tp tp;
 	struct cp cp;
 	struct ep ep;

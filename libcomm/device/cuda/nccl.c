@@ -24,6 +24,8 @@ static struct nccl {
 	ncclResult_t (*CommRegister)(const ncclComm_t comm, void *memory, size_t bytes,
 				     void **handle);
 	ncclResult_t (*CommDeregister)(const ncclComm_t comm, void *handle);
+	ncclResult_t (*MemAlloc)(void **memory, size_t bytes);
+	ncclResult_t (*MemFree)(void *memory);
 } nccl;
 
 struct device_comm {
@@ -42,6 +44,8 @@ static const struct library_symbol symbols[] = {
 #undef SYMBOL
 		{ "ncclCommRegister", offsetof(struct nccl, CommRegister), true },
 	{ "ncclCommDeregister", offsetof(struct nccl, CommDeregister), true },
+	{ "ncclMemAlloc", offsetof(struct nccl, MemAlloc), true },
+	{ "ncclMemFree", offsetof(struct nccl, MemFree), true },
 };
 
 static int check_version(struct err *e)
@@ -214,6 +218,26 @@ static void nccl_deregister(struct device_comm *dc, void *handle)
 {
 	if (cuda_use(&dc->device, NULL) == 0)
 		nccl.CommDeregister(dc->comm, handle);
+}
+
+/* Without memory of its own NCCL can register only what the network reads and writes; NVLink SHARP
+ * and transfers between devices without copies need it. */
+static int nccl_alloc(struct device *d, size_t bytes, void **memory, struct err *e)
+{
+	*memory = NULL;
+	if (library_load(&library, e))
+		return -1;
+	if (!nccl.MemAlloc || !nccl.MemFree)
+		return 0;
+	return cuda_use(d, e)
+		       ? -1
+		       : check_result(nccl.MemAlloc(memory, bytes), NULL, "allocating memory", e);
+}
+
+static void nccl_release(struct device *d, void *memory)
+{
+	if (cuda_use(d, NULL) == 0)
+		nccl.MemFree(memory);
 }
 
 /* --- Operations --- */
@@ -415,6 +439,8 @@ const struct device_collectives cuda_nccl = {
 	.split = nccl_split,
 	.register_memory = nccl_register,
 	.deregister = nccl_deregister,
+	.alloc = nccl_alloc,
+	.release = nccl_release,
 	.queue = nccl_queue,
 	.ready = nccl_ready,
 	.finish = nccl_finish,

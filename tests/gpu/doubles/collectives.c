@@ -2,6 +2,7 @@
 #include "tests/gpu/doubles/runtime.h"
 #include "tests/gpu/doubles/reduce.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -107,7 +108,7 @@ static struct { /* the communicators of this process, in the order of their maki
 	} list[AREAS];
 } given;
 
-static _Atomic int registered, buffers, buffers_registered;
+static _Atomic int registered, buffers, buffers_registered, buffers_allocated;
 static _Atomic int open_comms;
 static _Atomic enum double_fault fault;
 static _Thread_local struct {
@@ -164,6 +165,47 @@ int double_comm_processors(const char *name)
 		if (!strcmp(given.list[i].name, name))
 			return given.list[i].processors;
 	return -1;
+}
+
+static struct { /* of ncclMemAlloc */
+	pthread_mutex_t lock;
+	int count;
+	struct piece {
+		char *at;
+		size_t bytes;
+		int registered; /* times */
+	} list[64];
+} pieces = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* The piece that the memory is in, or NULL. Under the lock. */
+static struct piece *piece_of(const void *at)
+{
+	for (int i = 0; i < pieces.count; i++) {
+		struct piece *p = &pieces.list[i];
+		if ((const char *)at >= p->at && (const char *)at < p->at + p->bytes)
+			return p;
+	}
+	return NULL;
+}
+
+static bool count_registration(const void *at, int by)
+{
+	pthread_mutex_lock(&pieces.lock);
+	struct piece *p = piece_of(at);
+	if (p)
+		p->registered += by;
+	pthread_mutex_unlock(&pieces.lock);
+	return p;
+}
+
+int double_allocated(void)
+{
+	return pieces.count;
+}
+
+int double_count_allocated(void)
+{
+	return buffers_allocated;
 }
 
 int double_registered(void)
@@ -421,6 +463,7 @@ static void count_buffer(const struct ncclComm *c, const void *at)
 		m = m->next;
 	buffers += at != NULL;
 	buffers_registered += m != NULL;
+	buffers_allocated += m && count_registration(at, 0);
 }
 
 static ncclResult_t enter(ncclComm_t c, cudaStream_t stream, const char *who, struct call call)
@@ -746,6 +789,7 @@ ncclResult_t ncclCommRegister(const ncclComm_t c, void *memory, size_t bytes, vo
 	*m = (struct registered){ c->memory, memory, bytes };
 	c->memory = m;
 	registered++;
+	count_registration(memory, 1);
 	*handle = m;
 	return ncclSuccess;
 }
@@ -761,9 +805,37 @@ ncclResult_t ncclCommDeregister(const ncclComm_t c, void *handle)
 		double_misuse("ncclCommDeregister of memory that is not registered");
 	double_check_memory("what is deregistered", gone->at, gone->bytes);
 	*m = gone->next;
+	count_registration(gone->at, -1);
 	free(gone);
 	registered--;
 	return ncclSuccess;
+}
+
+ncclResult_t ncclMemAlloc(void **memory, size_t bytes)
+{
+	if (fault == DOUBLE_NO_MEMORY)
+		return ncclSystemError;
+	if (cudaMalloc(memory, bytes) != cudaSuccess)
+		return ncclUnhandledCudaError;
+	pthread_mutex_lock(&pieces.lock);
+	if (pieces.count == sizeof pieces.list / sizeof *pieces.list)
+		double_misuse("more pieces of ncclMemAlloc than the double has room for");
+	pieces.list[pieces.count++] = (struct piece){ *memory, bytes, 0 };
+	pthread_mutex_unlock(&pieces.lock);
+	return ncclSuccess;
+}
+
+ncclResult_t ncclMemFree(void *memory)
+{
+	pthread_mutex_lock(&pieces.lock);
+	struct piece *p = piece_of(memory);
+	if (!p || p->at != memory)
+		double_misuse("ncclMemFree of memory that ncclMemAlloc did not give");
+	if (p->registered)
+		double_misuse("ncclMemFree of memory that is registered");
+	*p = pieces.list[--pieces.count];
+	pthread_mutex_unlock(&pieces.lock);
+	return cudaFree(memory) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t c)
@@ -782,6 +854,7 @@ static void end(ncclComm_t c)
 	while (c->memory) {
 		struct registered *m = c->memory;
 		c->memory = m->next;
+		count_registration(m->at, -1);
 		free(m);
 		registered--;
 	}

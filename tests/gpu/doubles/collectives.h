@@ -15,6 +15,7 @@
  *     priority. NCCL does not ask for that, but advises it.
  *   - Registered memory is in one buffer of the device, and is still there when it is deregistered,
  *     which is before ncclCommDestroy.
+ *   - Memory of ncclMemAlloc is freed by ncclMemFree alone, once, when nobody has it registered.
  *   - ncclCommDestroy comes after a finalization that is complete, which needs all ranks to call it.
  *   - Calls can be captured. Then all ranks capture them, and launch the same graphs. The operations of
  *     a communicator run in the order of their launches because streams and events say so.
@@ -40,7 +41,7 @@ enum double_fault {
 	DOUBLE_NEVER_READY, /* communicators of this rank never become ready */
 	DOUBLE_ASYNC_ERROR, /* ncclRemoteError is reported, "the cable is out" */
 	DOUBLE_REFUSES,     /* operations return ncclSystemError, inside their group */
-	DOUBLE_NO_MEMORY,   /* memory cannot be registered */
+	DOUBLE_NO_MEMORY,   /* memory cannot be registered, and there is none to allocate */
 	DOUBLE_TOO_OLD,     /* the version before the oldest one that nccl.c accepts */
 };
 
@@ -51,9 +52,13 @@ void double_set_fault(enum double_fault fault);
 void double_set_residency(int kernels);
 /* The buffers that are registered now in this process, with each communicator. */
 int double_registered(void);
+/* The pieces of ncclMemAlloc that this process has now. */
+int double_allocated(void);
 /* Of the calls so far, the buffers that operations read or wrote, and how many of them were registered
  * with the communicator. */
 void double_count_buffers(int *all, int *registered);
+/* Of the registered ones, those in memory of ncclMemAlloc. */
+int double_count_allocated(void);
 /* The number of open communicators of this process. */
 int double_open_comms(void);
 /* The limit of processors (CTAs) that the communicator of this name was given. 0: none; -1: there has
