@@ -19,9 +19,12 @@
  *               backward pass casts x again, with the same scale
  *     gradient  once, as it is and transposed
  *
- * A scale is that of the whole tensor on this rank at this moment: the op that computes the tensor
- * finds the largest value, or a pass of its own where no op does, and another pass casts. So no state carries over from step to step, and ranks
- * exchange nothing. Scales are powers of 2, so that a different cut of the tensor changes only the
+ * With current scaling, a scale is that of the whole tensor on this rank at this moment: the op that
+ * computes the tensor finds the largest value, or a pass of its own where no op does, and another
+ * pass casts. So no state carries over from step to step, and ranks exchange nothing. With delayed
+ * scaling the scales of inputs and gradients come from earlier steps (scales_fp8.h), and one pass
+ * casts. Weights use current scaling: they are cast once per step, and gain nothing.
+ * Scales are powers of 2, so that a different cut of the tensor changes only the
  * numbers that are too small for the format. The scale of x belongs to the micro-batch
  * (ACT_FP8_SCALES).
  */
@@ -29,6 +32,11 @@
 #define MUSTER_AGENT_ENGINE_MODEL_LINEAR_FP8_H
 
 #include "agent/engine/model/stage.h"
+
+/* Allocates the scales of delayed scaling. model_linear_fp8_pass comes before each pass; trains: it
+ * is not an evaluation. */
+int model_linear_fp8_open(struct model *m, struct comm *world, struct err *e);
+void model_linear_fp8_pass(struct model *m, bool trains);
 
 /* Call before the first product of a layer's forward pass, and again if that pass is repeated; and
  * before the first product of its backward pass. They do nothing without FP8. */

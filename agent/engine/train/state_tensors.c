@@ -1,6 +1,7 @@
 /* The tensors of the state in memory. It knows nothing of checkpoints, so tests on a GPU use it
  * alone. */
 #include "agent/engine/train/state.h"
+#include "agent/engine/model/scales_fp8.h"
 
 #include <string.h>
 
@@ -67,6 +68,8 @@ static void clear_factors(const struct train_state *state)
 void train_state_clear(const struct train_state *state)
 {
 	clear_factors(state);
+	if (state->scales)
+		model_scales_clear(state->scales);
 	int n;
 	const struct param_piece *pieces = param_store_pieces(state->store, &n);
 	for (int i = 0; i < n; i++)
