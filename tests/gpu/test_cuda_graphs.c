@@ -6,7 +6,9 @@
 #include "tests/unit/agent/trainee.h"
 #include "tests/unit/agent/world.h"
 
+#include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +18,7 @@
 
 #ifdef HAVE_NCCL
 
-enum { STEPS = 6, WORDS = 12 };
+enum { STEPS = 10, WORDS = 12 };
 
 static const struct tiny
 	gpt2 = { "gpt2", FAMILY_GPT2, 2, 16, 2, 2, 8, 32, 61, 8, TIE_YES, 1, 4, 0.1 },
@@ -37,6 +39,7 @@ static const struct cell cells[] = {
 	{ "one rank", &gpt2, { BF16 }, 0.5 },
 	{ "tp 2", &gpt2, { BF16, "parallel.tp=2" }, 0.5 },
 	{ "tp 2, fp16, another scale", &gpt2, { "precision.dtype=fp16", "precision.loss_scale=1024", "optimizer.lr=1e-3", "parallel.tp=2" }, 0.5 },
+	{ "tp 2, fp16, steps that overflow", &gpt2, { "precision.dtype=fp16", "precision.loss_scale_window=1", "optimizer.lr=1e-3", "parallel.tp=2" }, 0.5 },
 	{ "tp 2, sp", &llama, { BF16, "parallel.tp=2", "parallel.sp=yes" }, 0.5 },
 	{ "dp 2", &gpt2, { BF16, "parallel.dp=2" }, 0.5 },
 	{ "dp 2, zero 1", &gpt2, { BF16, "parallel.dp=2", "parallel.zero=1" }, 0.5 },
@@ -47,7 +50,7 @@ static const struct cell cells[] = {
 struct course {
 	const struct tiny *model;
 	struct job job;
-	bool scales;
+	bool scales; /* and the host reads the numbers of a step before it queues the update */
 	double loss[STEPS], norm[STEPS], eval[STEPS];
 	struct double_queued queued; /* in the last step */
 };
@@ -58,31 +61,47 @@ static struct double_queued less(struct double_queued a, struct double_queued b)
 				       a.graphs - b.graphs };
 }
 
+/* One step, and every second time an evaluation after it, which comes between recorded work. The
+ * numbers of a late step come with the next one, or before the evaluation. */
+static int one_step(struct trainee *t, struct course *c, int step, struct course *own,
+		    struct err *e)
+{
+	struct double_queued before = double_queued();
+	double loss, norm;
+	int of = step - !c->scales;
+	int rc = c->scales ? trainee_step(t, step, &loss, &norm, e)
+			   : trainee_step_late(t, step, &loss, &norm, e);
+	own->queued = less(double_queued(), before);
+	if (!rc && of >= 0 && (c->scales || of % 2 == 0)) {
+		own->loss[of] = loss;
+		own->norm[of] = norm;
+	}
+	if (!rc && !c->scales && step % 2)
+		rc = trainee_settle(t, &own->loss[step], &own->norm[step], e);
+	return rc || step % 2 == 0 ? rc : trainee_eval(t, step, &own->eval[step], e);
+}
+
 static int attend(struct comm *world, void *arg, struct err *e)
 {
-	struct course *c = arg;
+	struct course *c = arg, own = { .model = NULL };
 	struct trainee t;
 	trainee_device = comm_rank(world);
 	int rc = trainee_open(c->model, &c->job, world, "cuda", 1, &t, e);
+	if (!rc && !c->scales)
+		trainee_late(&t);
 	for (int step = 0; !rc && step < STEPS; step++) {
 		/* All ranks record their passes again. */
 		if (c->scales && step == STEPS / 2)
 			t.job.precision.loss_scale /= 2;
-		struct double_queued before = double_queued();
-		double loss, norm, eval;
-		rc = trainee_step(&t, step, &loss, &norm, e);
-		struct double_queued queued = less(double_queued(), before);
-		/* Evaluations come between recorded passes. */
-		if (!rc && step % 2)
-			rc = trainee_eval(&t, step, &eval, e);
-		if (!rc && comm_rank(world) == 0) {
-			c->loss[step] = loss;
-			c->norm[step] = norm;
-			c->eval[step] = step % 2 ? eval : 0;
-			c->queued = queued;
-		}
+		rc = one_step(&t, c, step, &own, e);
 	}
 	trainee_close(&t);
+	if (!rc && comm_rank(world) == 0) {
+		memcpy(c->loss, own.loss, sizeof c->loss);
+		memcpy(c->norm, own.norm, sizeof c->norm);
+		memcpy(c->eval, own.eval, sizeof c->eval);
+		c->queued = own.queued;
+	}
 	return rc;
 }
 
@@ -118,6 +137,19 @@ static bool same_bits(const struct course *a, const struct course *b)
 	       !memcmp(a->eval, b->eval, sizeof a->eval);
 }
 
+/* Counts the steps whose numbers are not finite, after the step in which the update is recorded; -1:
+ * none of those that follow is good again. */
+static int skipped_steps(const struct course *c)
+{
+	int n = 0;
+	bool good = false;
+	for (int i = 2; i < STEPS; i++) {
+		good = n && (good || isfinite(c->norm[i]));
+		n += !isfinite(c->norm[i]);
+	}
+	return n && !good ? -1 : n;
+}
+
 static int64_t all_of(const struct double_queued *q)
 {
 	return q->work + q->events + q->others + q->graphs;
@@ -144,6 +176,8 @@ static void graphs_change_no_bits_and_save_calls(void **state)
 		go(with);
 		print_queued(cells[i].name, &without->queued);
 		print_queued("  with graphs", &with->queued);
+		if ((skipped_steps(with) > 0) != !!strstr(cells[i].name, "overflow"))
+			fail_msg("%s: %d steps were skipped", cells[i].name, skipped_steps(with));
 		bool same = same_bits(with, without),
 		     few = (double)all_of(&with->queued) <=
 			   cells[i].most * (double)all_of(&without->queued);
@@ -157,11 +191,55 @@ static void graphs_change_no_bits_and_save_calls(void **state)
 	assert_int_equal(wrong, 0);
 }
 
+enum { RECORDED = 3 };
+
+/* Rank 1 ends before the update, which is a replay. */
+static int lose_a_rank(struct comm *world, void *arg, struct err *e)
+{
+	struct course *c = arg;
+	struct trainee t;
+	struct step_numbers n;
+	double loss, norm;
+	trainee_device = comm_rank(world);
+	int rc = trainee_open(c->model, &c->job, world, "cuda", 1, &t, e);
+	if (!rc)
+		trainee_late(&t);
+	for (int step = 0; !rc && step < RECORDED; step++)
+		rc = trainee_step_late(&t, step, &loss, &norm, e);
+	if (rc || trainee_settle(&t, &loss, &norm, e))
+		return -1;
+	int64_t before = double_queued().graphs;
+	if (comm_rank(world) == 1)
+		raise(SIGKILL);
+	rc = optim_queue_step(t.optim, pipeline_losses_there(t.engine), RECORDED, e) ||
+	     optim_queue_read(t.optim, &n, e);
+	bool named = rc && e->code == ERR_PEER && strstr(e->text, "(world rank 1, ");
+	if (!named || double_queued().graphs != before + 1)
+		print_message("%lld graphs, %s\n", (long long)(double_queued().graphs - before),
+			      rc ? e->text : "no failure");
+	t.failed = true;
+	trainee_close(&t);
+	return named && double_queued().graphs == before + 1 ? 0 : 1;
+}
+
+static void a_rank_that_ends_is_named_during_the_update(void **state)
+{
+	(void)state;
+	struct course *c = course_of(&(struct cell){ "dp 2", &gpt2, { BF16, "parallel.dp=2" }, 0 },
+				     NULL);
+	int outcomes[2];
+	world_outcomes(2, lose_a_rank, c, outcomes);
+	assert_int_equal(outcomes[0], 0);
+	assert_int_equal(outcomes[1], -1);
+	world_unshared(c, sizeof *c);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_prestate(graphs_change_no_bits_and_save_calls,
 					  argc > 1 ? argv[1] : ""),
+		cmocka_unit_test(a_rank_that_ends_is_named_during_the_update),
 	};
 	setenv("MUSTER_EMULATE_GUARD", "1", 0);
 	return cmocka_run_group_tests_name("recorded passes on emulated devices", tests, NULL,

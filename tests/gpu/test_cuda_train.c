@@ -106,8 +106,9 @@ struct course {
 	int products;   /* that ran on the first rank */
 };
 
-/* The memory that the plan predicts for the first rank. */
-static double predict(const struct course *c)
+/* The memory that the plan predicts for the first rank, where nothing is measured to choose
+ * algorithms. */
+static double predict(struct course *c)
 {
 	struct layout l = layout_of(&c->job, (int)c->job.parallel.dp);
 	struct model_shape shape;
@@ -118,7 +119,10 @@ static double predict(const struct course *c)
 	if (speeds_stages(&c->job, &shape, &l, stages, &e))
 		return 0;
 	int micros = (int)(c->job.batch.global / c->job.batch.micro / l.dp);
+	bool given = c->job.job.deterministic;
+	c->job.job.deterministic = true;
 	plan_memory_rank(&c->job, &shape, &l, micros, stages, false, &r);
+	c->job.job.deterministic = given;
 	return r.total;
 }
 

@@ -123,8 +123,8 @@ static void print_cost(const char *name, const struct cost *c)
 }
 
 /* A late step waits once, for the copy of the numbers of the step before, and never for a stream,
- * whose end is that of the passes that were just queued. Its launches are those of the other way and
- * one more, step_judge. */
+ * whose end is that of the passes that were just queued. Norm, judgement and update are one graph, so that
+ * nothing is launched by itself. */
 static void compare(const char *const *words, int waits_at_once)
 {
 	struct count *once = count_of(words, false), *late = count_of(words, true);
@@ -138,9 +138,9 @@ static void compare(const char *const *words, int waits_at_once)
 		assert_int_equal(a->calls.stream_waits + a->calls.event_waits, waits_at_once);
 		assert_int_equal(b->calls.stream_waits, 0);
 		assert_in_range(b->calls.event_waits, 0, 1);
-		assert_int_equal(b->calls.launches, a->calls.launches + 1);
-		assert_int_equal(b->calls.graphs, a->calls.graphs);
-		assert_int_equal(b->transfers, a->transfers);
+		assert_true(a->calls.launches > 0);
+		assert_int_equal(b->calls.launches, 0);
+		assert_int_equal(b->calls.graphs, a->calls.graphs + 1);
 	}
 	world_unshared(once, sizeof *once);
 	world_unshared(late, sizeof *late);

@@ -173,6 +173,7 @@ void optim_close(struct optim *o)
 		return;
 	if (o->spilled) /* copies may still read and write the memory that is freed */
 		backend_sync(o->backend, NULL);
+	optim_queue_forget(o);
 	if (o->rule->close)
 		o->rule->close(o);
 	optim_offload_close(o->offload);

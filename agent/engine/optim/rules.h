@@ -16,6 +16,7 @@
 #include "plan/spec/optimizers.h"
 
 struct optim_offload;
+struct parallel_graph;
 
 /* One step. Its values are the same for all elements that it updates. */
 struct optim_step {
@@ -85,11 +86,14 @@ struct optim {
 	int n_counted;
 	/* in the backend's memory: the caller's, the one here, or the device's */
 	struct step_numbers numbers_here, *numbers;
-	bool own_numbers;             /* they are the device's */
-	struct step_rule queued_rule; /* of optim_queue_step */
-	struct step_numbers *queued;  /* its numbers, in pinned memory */
-	uint64_t queued_ticket;       /* of the copy of them */
-	struct comm *device_world;    /* adds the squares of all ranks there; NULL: the host does */
+	bool own_numbers;                    /* they are the device's */
+	struct step_rule queued_rule;        /* of optim_queue_step */
+	struct step_numbers *queued;         /* its numbers, in pinned memory */
+	uint64_t queued_ticket;              /* of the copy of them */
+	bool queued_before;                  /* there was a step already */
+	struct parallel_graph *queued_graph; /* NULL: not recorded */
+	const double *queued_losses;         /* that the graph reads */
+	struct comm *device_world; /* adds the squares of all ranks there; NULL: the host does */
 	bool squared;
 	void *own; /* the rule's */
 };
@@ -97,6 +101,8 @@ struct optim {
 /* Updates all runs of an elementwise rule. step: how many steps are finished when the masters are
  * published. */
 void optim_update_runs(struct optim *o, const struct optim_step *s, int64_t step);
+/* queue.c: forgets the recorded step. */
+void optim_queue_forget(struct optim *o);
 double optim_weight_decay(const struct optim *o, bool decay);
 /* AdamW with the job's hyper-parameters: the rule `adamw`; other rules use it too. */
 void optim_adamw(const struct optim *o, struct update *u, int n, const struct optim_step *s);

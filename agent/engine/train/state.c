@@ -242,7 +242,7 @@ int train_state_load(struct comm *world, const struct train_source *from, json_t
 	struct boxes b = { 0 };
 	if (state->scales)
 		model_scales_clear(state->scales);
-	int rc = list_boxes(state, &there, false, &b, &mine);
+	int rc = train_state_settle(state, &mine) || list_boxes(state, &there, false, &b, &mine);
 	const struct ckpt_load_options opt = { .path = from->path,
 					       .local = from->local,
 					       .store = from->memory,
@@ -287,7 +287,7 @@ int train_state_recover(struct comm *world, const struct ckpt_store *store, json
 	struct boxes b = { 0 }, proof = { 0 };
 	if (state->scales)
 		model_scales_clear(state->scales);
-	int rc = list_boxes(state, &there, false, &b, &mine) ||
+	int rc = train_state_settle(state, &mine) || list_boxes(state, &there, false, &b, &mine) ||
 		 list_boxes(state, &there, true, &proof, &mine);
 	const struct ckpt_load_options opt = { .store = store,
 					       .model = model,

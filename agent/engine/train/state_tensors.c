@@ -39,15 +39,23 @@ int train_state_read(const struct train_state *state, const struct param_piece *
 	return 0;
 }
 
-void train_state_write(const struct train_state *state, const struct param_piece *piece, int tensor,
-		       int64_t first, int64_t count, const float *in)
+int train_state_settle(const struct train_state *state, struct err *e)
+{
+	return param_store_settle(state->store, e) || optim_wait(state->optim, e) ? -1 : 0;
+}
+
+int train_state_write(const struct train_state *state, const struct param_piece *piece, int tensor,
+		      int64_t first, int64_t count, const float *in, struct err *e)
 {
 	float *at = train_state_at(state, piece, tensor) + first;
 	size_t bytes = (size_t)count * sizeof *at;
+	if (train_state_settle(state, e))
+		return -1;
 	if (train_state_on_host(state, tensor))
 		memcpy(at, in, bytes);
 	else
 		backend_put(param_store_backend(state->store), at, in, bytes);
+	return 0;
 }
 
 /* Only the host's optimizers have these tensors. */
@@ -65,12 +73,14 @@ static void clear_factors(const struct train_state *state)
 		}
 }
 
-void train_state_clear(const struct train_state *state)
+int train_state_clear(const struct train_state *state, struct err *e)
 {
+	int n;
+	if (train_state_settle(state, e))
+		return -1;
 	clear_factors(state);
 	if (state->scales)
 		model_scales_clear(state->scales);
-	int n;
 	const struct param_piece *pieces = param_store_pieces(state->store, &n);
 	for (int i = 0; i < n; i++)
 		for (int t = 0; t < train_state_tensors(state); t++) {
@@ -83,4 +93,5 @@ void train_state_clear(const struct train_state *state)
 				backend_zero(param_store_backend(state->store),
 					     train_state_at(state, &pieces[i], t), bytes);
 		}
+	return 0;
 }
