@@ -21,13 +21,13 @@
  *
  * With current scaling, a scale is that of the whole tensor on this rank at this moment. The op that
  * computes the tensor finds the largest value; where no op does, a pass over the tensor finds it.
- * Another pass casts. So no state carries over from step to step, and ranks exchange nothing. With
- * delayed scaling, the scales of inputs and gradients come from earlier steps (scales_fp8.h), and
- * one pass casts. Weights use current scaling, because they are cast once per step.
+ * Another pass casts. So no state carries over from step to step, and ranks exchange nothing. The
+ * scale of x belongs to the micro-batch (ACT_FP8_SCALES). With delayed scaling, the scales of inputs
+ * and gradients come from earlier steps (scales_fp8.h), and one pass casts. Weights use current
+ * scaling, because they are cast once per step.
  *
- * Scales are powers of 2, so that a different cut of the tensor changes only the
- * numbers that are too small for the format. The scale of x belongs to the micro-batch
- * (ACT_FP8_SCALES).
+ * Scales are powers of 2, so that a different cut of the tensor changes only the numbers that are
+ * too small for the format.
  */
 #ifndef MUSTER_AGENT_ENGINE_MODEL_LINEAR_FP8_H
 #define MUSTER_AGENT_ENGINE_MODEL_LINEAR_FP8_H

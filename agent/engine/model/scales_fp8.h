@@ -28,8 +28,8 @@ enum fp8_side { FP8_INPUTS, FP8_GRADIENTS, FP8_SIDES };
 
 struct model_scales;
 
-/* world: the job's ranks, on the backend's memory. layers: of the whole model. gradients: the format
- * of gradients. All pointers are borrowed. model_scales_close takes NULL. */
+/* world: the job's ranks, on the backend's memory. layers: of the whole model. gradients: the
+ * format of gradients. All pointers are borrowed. model_scales_close takes NULL. */
 struct model_scales_options {
 	struct backend *backend;
 	struct comm *world;

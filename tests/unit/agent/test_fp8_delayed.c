@@ -1,5 +1,5 @@
-/* Delayed scaling: what the scales are, that all ranks have the same ones, and what a checkpoint keeps
- * of them. That runs in 8 bits continue to the bit is in test_resume_strategies. */
+/* Delayed scaling: what the scales are, that all ranks have the same ones, and what a checkpoint
+ * keeps of them. That runs in 8 bits continue to the bit is in test_resume_strategies. */
 #include "agent/engine/model/scales_fp8.h"
 #include "base/log.h"
 #include "tests/unit/agent/ckpt_fixture.h"
