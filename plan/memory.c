@@ -98,6 +98,7 @@ void plan_memory_sizes_of(const struct job *job, const struct model_shape *m,
 			(double)(activations_scratch_bytes(&d, true, (enum act_scratch)a) -
 				 activations_scratch_bytes(&d, false, (enum act_scratch)a));
 	}
+	s.scratch += (double)activations_fp8_table(&d);
 	s.scratch += m->rope ? (double)activations_rope_bytes(&d) : 0;
 	s.scratch += attention_bytes(job, m, l);
 	if (d.moe) {

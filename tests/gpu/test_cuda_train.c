@@ -45,6 +45,8 @@ static const struct cell cells[] = {
 	{ "gpt2, bf16", &gpt2, STEPS, 1e-2, { BF16 }, { 0 } },
 	{ "llama, fp16", &llama, FEW, 1e-2, { "precision.dtype=fp16", "precision.loss_scale=1024", "optimizer.lr=1e-3" }, { 0 } },
 	{ "gpt2, fp8", &gpt2, FEW, 1e-2, { BF16, "precision.fp8=hybrid" }, { 0 } },
+	{ "gpt2, fp8, delayed", &gpt2, FEW, 1e-2, { BF16, "precision.fp8=hybrid", "precision.fp8_scaling=delayed" }, { 0 } },
+	{ "llama, fp8, delayed, tp 2", &llama, FEW, 1e-2, { BF16, "precision.fp8=e4m3", "precision.fp8_scaling=delayed" }, { "parallel.tp=2" } },
 	{ "llama, fp8, tp 2, sp", &llama, FEW, 1e-2, { BF16, "precision.fp8=e4m3" }, { "parallel.tp=2", "parallel.sp=yes" } },
 	{ "gpt2, dropout, full recomputation", &gpt2, FEW, 1e-4, { "model.dropout=0.2", "model.attn_dropout=0.1" }, { "recompute.mode=full" } },
 	{ "llama, documents, both offloaded", &llama, FEW, 1e-4, { "data.documents=mask" },

@@ -80,6 +80,10 @@ struct ckpt_tensor {
 	bool moment;
 };
 
+/* Whether a tensor of this name is optional (the scales of 8-bit training, fp8.*): a run may have it
+ * and its checkpoint not, or the other way round. Loading then leaves data as it is. */
+bool ckpt_optional(const char *name);
+
 enum { CKPT_WORD = 32, CKPT_NUMBERS = 8 };
 
 /* The part of a checkpoint that is not tensors. */

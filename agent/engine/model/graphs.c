@@ -271,7 +271,7 @@ int model_graphs_run(struct pass *p, enum pass_graph_kind kind,
 {
 	const struct pass_graphs *all = p->m->graphs;
 	bool completes = p->keep && p->batch->last;
-	if (!all || all->off || p->m->check || p->m->plant ||
+	if (!all || all->off || p->m->check || p->m->plant || (p->m->notes && !p->m->delays) ||
 	    !param_store_replayable(p->m->store, completes))
 		return run(p, e);
 	if (model_weights_fp8_refresh_all(p, e))

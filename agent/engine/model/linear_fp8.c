@@ -2,14 +2,16 @@
 
 _Static_assert(sizeof(struct fp8_scale) == ACT_FP8_SCALE_BYTES, "the planner counts scales");
 
-static struct fp8_scale *input_scale(const struct linear_view *l, const struct block_saved *k)
+static struct fp8_scale *input_scale(const struct model *m, const struct linear_view *l,
+				     const struct block_saved *k)
 {
-	return (struct fp8_scale *)k->at[ACT_FP8_SCALES] + l->place;
+	return m->delays ? l->input_scale : (struct fp8_scale *)k->at[ACT_FP8_SCALES] + l->place;
 }
 
 static struct fp8_scale *gradient_scale(const struct model *m, const struct linear_view *l)
 {
-	return (struct fp8_scale *)m->scratch[SCRATCH_FP8_SCALES] + l->place;
+	return m->delays ? l->gradient_scale
+			 : (struct fp8_scale *)m->scratch[SCRATCH_FP8_SCALES] + l->place;
 }
 
 static struct fp8_scale *weight_scale(const struct model *m)
@@ -49,24 +51,72 @@ struct fp8_scale *model_linear_fp8_largest(const struct model *m, const struct l
 					   const struct block_saved *k)
 {
 	bool gathered = m->tp->sp && l->place != ACT_LINEAR_DOWN;
-	return !m->d.fp8 || l->place == ACT_LINEAR_O || gathered ? NULL : input_scale(l, k);
+	return !m->d.fp8 || m->delays || l->place == ACT_LINEAR_O || gathered
+		       ? NULL
+		       : input_scale(m, l, k);
 }
 
 struct fp8_scale *model_linear_fp8_gradient_largest(const struct model *m,
 						    const struct linear_view *l)
 {
-	return m->d.fp8 && l->place == ACT_LINEAR_UP ? gradient_scale(m, l) : NULL;
+	return m->d.fp8 && !m->delays && l->place == ACT_LINEAR_UP ? gradient_scale(m, l) : NULL;
 }
 
 /* Casts x[rows, columns] to 8 bits with the scale of its largest value: into `at`, and its
  * transpose into `transposed`. Either may be NULL. known: `s` has the largest value; otherwise it
  * is zero. */
-static void cast(struct model *m, uint8_t *at, uint8_t *transposed, struct fp8_scale *s, bool known,
-		 enum fp8 format, const void *x, int64_t rows, int64_t columns)
+static void cast_current(struct model *m, uint8_t *at, uint8_t *transposed, struct fp8_scale *s,
+			 bool known, enum fp8 format, const void *x, int64_t rows, int64_t columns)
 {
 	if (!known)
 		m->ops->fp8_cast(m->backend, NULL, NULL, s, x, format, rows, columns);
 	m->ops->fp8_cast_current(m->backend, at, transposed, s, x, format, rows, columns);
+}
+
+/* The same in the way of the pass. note: the scale of delayed scaling, which then also gets the
+ * largest value. */
+static void cast(struct model *m, uint8_t *at, uint8_t *transposed, struct fp8_scale *s,
+		 struct fp8_scale *note, bool known, enum fp8 format, const void *x, int64_t rows,
+		 int64_t columns)
+{
+	if (m->delays) {
+		m->ops->fp8_cast(m->backend, at, transposed, s, x, format, rows, columns);
+		return;
+	}
+	cast_current(m, at, transposed, s, known, format, x, rows, columns);
+	if (m->notes)
+		m->ops->fp8_cast(m->backend, NULL, NULL, note, x, format, rows, columns);
+}
+
+static void set_scales(struct model *m, int layer, struct linear_view *l, enum act_linear place)
+{
+	l->input_scale = model_scales_at(m->scales, FP8_INPUTS, layer, place);
+	l->gradient_scale = model_scales_at(m->scales, FP8_GRADIENTS, layer, place);
+}
+
+int model_linear_fp8_open(struct model *m, struct comm *world, struct err *e)
+{
+	const struct model_scales_options o = { m->backend, world, (int)m->shape->layers,
+						gradient_format(m) };
+	if (!m->d.fp8_delayed)
+		return 0;
+	if (model_scales_open(&o, &m->scales, e))
+		return -1;
+	for (int i = 0; i < m->n_chunks; i++)
+		for (int j = 0; j < m->chunks[i].layers; j++) {
+			struct block_view *v = &m->chunks[i].views.blocks[j];
+			set_scales(m, v->layer, &v->qkv, ACT_LINEAR_QKV);
+			set_scales(m, v->layer, &v->o, ACT_LINEAR_O);
+			set_scales(m, v->layer, &v->up, ACT_LINEAR_UP);
+			set_scales(m, v->layer, &v->down, ACT_LINEAR_DOWN);
+		}
+	return 0;
+}
+
+void model_linear_fp8_pass(struct model *m, bool trains)
+{
+	m->notes = m->scales && trains;
+	m->delays = m->notes && model_scales_known(m->scales);
 }
 
 void model_linear_fp8_enter(struct model *m, const struct block_saved *k)
@@ -91,8 +141,8 @@ static struct fp8_tensor weights(struct model *m, const struct linear_view *l, b
 		return (struct fp8_tensor){ transposed ? c->transposed : c->at, c->scale, FP8_E4M3,
 					    false };
 	backend_zero(m->backend, weight_scale(m), ACT_FP8_SCALE_BYTES);
-	cast(m, transposed ? NULL : at, transposed ? at : NULL, weight_scale(m), false, FP8_E4M3,
-	     model_unit_param(m, l->unit, l->w), l->out, l->in);
+	cast_current(m, transposed ? NULL : at, transposed ? at : NULL, weight_scale(m), false,
+		     FP8_E4M3, model_unit_param(m, l->unit, l->w), l->out, l->in);
 	return (struct fp8_tensor){ at, weight_scale(m), FP8_E4M3, false };
 }
 
@@ -100,11 +150,11 @@ void model_linear_fp8_forward(const struct pass *p, const struct linear_view *l,
 			      const struct block_saved *k, void *y, const void *x, const void *bias)
 {
 	struct model *m = p->m;
-	const struct fp8_tensor left = { m->scratch[SCRATCH_FP8_ROWS], input_scale(l, k), FP8_E4M3,
-					 true },
+	const struct fp8_tensor left = { m->scratch[SCRATCH_FP8_ROWS], input_scale(m, l, k),
+					 FP8_E4M3, true },
 				right = weights(m, l, false);
-	cast(m, m->scratch[SCRATCH_FP8_ROWS], copy_to_write(p, l, k), input_scale(l, k),
-	     model_linear_fp8_largest(m, l, k), FP8_E4M3, x, m->d.n, l->in);
+	cast(m, m->scratch[SCRATCH_FP8_ROWS], copy_to_write(p, l, k), input_scale(m, l, k),
+	     l->input_scale, model_linear_fp8_largest(m, l, k), FP8_E4M3, x, m->d.n, l->in);
 	m->ops->fp8_product(m->backend, y, &left, &right, bias, false, false, m->d.n, l->out,
 			    l->in);
 }
@@ -116,11 +166,11 @@ void model_linear_fp8_restore(const struct pass *p, const struct linear_view *l,
 	if (!m->d.fp8 || !copy_of(l, k) || !p->weight)
 		return;
 	if (scaled)
-		m->ops->fp8_cast(m->backend, NULL, copy_of(l, k), input_scale(l, k), x, FP8_E4M3,
+		m->ops->fp8_cast(m->backend, NULL, copy_of(l, k), input_scale(m, l, k), x, FP8_E4M3,
 				 m->d.n, l->in);
 	else
-		cast(m, NULL, copy_of(l, k), input_scale(l, k), model_linear_fp8_largest(m, l, k),
-		     FP8_E4M3, x, m->d.n, l->in);
+		cast(m, NULL, copy_of(l, k), input_scale(m, l, k), l->input_scale,
+		     model_linear_fp8_largest(m, l, k), FP8_E4M3, x, m->d.n, l->in);
 }
 
 bool model_linear_fp8_needs_input(const struct linear_view *l, const struct block_saved *k)
@@ -136,7 +186,7 @@ void model_linear_fp8_gradient(const struct pass *p, const struct linear_view *l
 	if (p->input || p->weight)
 		cast(m, p->input ? m->scratch[SCRATCH_FP8_ROWS] : NULL,
 		     p->weight ? m->scratch[SCRATCH_FP8_TRANSPOSED] : NULL, gradient_scale(m, l),
-		     known, gradient_format(m), dy, m->d.n, l->out);
+		     l->gradient_scale, known, gradient_format(m), dy, m->d.n, l->out);
 }
 
 void model_linear_fp8_input(struct model *m, const struct linear_view *l, void *dx)
@@ -157,9 +207,9 @@ void model_linear_fp8_weight(struct model *m, const struct linear_view *l,
 	const struct weight_grad g = model_linear_grad(m, l);
 	const struct fp8_tensor left = { m->scratch[SCRATCH_FP8_TRANSPOSED], gradient_scale(m, l),
 					 gradient_format(m), false },
-				right = { at, input_scale(l, k), FP8_E4M3, false };
+				right = { at, input_scale(m, l, k), FP8_E4M3, false };
 	if (!copy)
-		m->ops->fp8_cast(m->backend, NULL, at, input_scale(l, k), x, FP8_E4M3, m->d.n,
+		m->ops->fp8_cast(m->backend, NULL, at, input_scale(m, l, k), x, FP8_E4M3, m->d.n,
 				 l->in);
 	m->ops->fp8_product(m->backend, g.w, &left, &right, NULL, true, g.add, l->out, l->in,
 			    m->d.n);

@@ -19,16 +19,25 @@
  *               backward pass casts x again, with the same scale
  *     gradient  once, as it is and transposed
  *
- * A scale is that of the whole tensor on this rank at this moment. The op that computes the tensor
- * finds the largest value; where no op does, a pass over the tensor finds it. Another pass casts. So
- * no state carries over from step to step, and ranks exchange nothing. Scales are powers of 2, so that a different cut of the tensor changes only the
- * numbers that are too small for the format. The scale of x belongs to the micro-batch
- * (ACT_FP8_SCALES).
+ * With current scaling, a scale is that of the whole tensor on this rank at this moment. The op that
+ * computes the tensor finds the largest value; where no op does, a pass over the tensor finds it.
+ * Another pass casts. So no state carries over from step to step, and ranks exchange nothing. The
+ * scale of x belongs to the micro-batch (ACT_FP8_SCALES). With delayed scaling, the scales of inputs
+ * and gradients come from earlier steps (scales_fp8.h), and one pass casts. Weights use current
+ * scaling, because they are cast once per step.
+ *
+ * Scales are powers of 2, so that a different cut of the tensor changes only the numbers that are
+ * too small for the format.
  */
 #ifndef MUSTER_AGENT_ENGINE_MODEL_LINEAR_FP8_H
 #define MUSTER_AGENT_ENGINE_MODEL_LINEAR_FP8_H
 
 #include "agent/engine/model/stage.h"
+
+/* Allocates the scales of delayed scaling. model_linear_fp8_pass comes before each pass; trains: it
+ * is not an evaluation. */
+int model_linear_fp8_open(struct model *m, struct comm *world, struct err *e);
+void model_linear_fp8_pass(struct model *m, bool trains);
 
 /* Call before the first product of a layer's forward pass, and again if that pass is repeated; and
  * before the first product of its backward pass. They do nothing without FP8. */

@@ -52,6 +52,16 @@ const double *model_losses(const struct model *m)
 	return m->loss;
 }
 
+int model_step_begin(struct model *m, struct err *e)
+{
+	return m->scales && !m->check ? model_scales_begin(m->scales, e) : 0;
+}
+
+struct model_scales *model_scales_of(const struct model *m)
+{
+	return m->scales;
+}
+
 static int forward_layer(struct pass *p, int i, struct stream *s, struct err *e)
 {
 	struct model *m = p->m;
@@ -123,6 +133,7 @@ int model_forward(struct model *m, int chunk, int slot, const struct model_batch
 {
 	struct pass p = pass_of(m, chunk, slot, b);
 	p.keep = backward;
+	model_linear_fp8_pass(m, backward);
 	p.loss = backward ? m->loss : NULL;
 	model_inputs_forward(&p);
 	return model_graphs_run(&p, backward ? GRAPH_FORWARD : GRAPH_EVALUATION, forward_pass, e);
@@ -136,6 +147,7 @@ int model_backward(struct model *m, int chunk, int slot, const struct model_batc
 						      [BACKWARD_WEIGHT] = GRAPH_BACKWARD_WEIGHT };
 	struct pass p = pass_of(m, chunk, slot, b);
 	p.keep = true;
+	model_linear_fp8_pass(m, true);
 	p.input = pass != BACKWARD_WEIGHT;
 	p.weight = pass != BACKWARD_INPUT;
 	model_inputs_backward(&p);
@@ -197,8 +209,8 @@ int model_open(const struct model_options *opt, struct model **out, struct err *
 	m->d.device = !backend_on_host(m->backend);
 	m->head_first = activations_first_head(m->shape, &v->layout, v->at.tp);
 	if (open_chunks(m, opt, e) || model_inputs_open(m, e) || model_activations_open(m, e) ||
-	    model_weights_fp8_open(m, e) || (m->shape->experts && model_moe_open(m, opt->ep, e)) ||
-	    model_graphs_open(m, e)) {
+	    model_weights_fp8_open(m, e) || model_linear_fp8_open(m, opt->world, e) ||
+	    (m->shape->experts && model_moe_open(m, opt->ep, e)) || model_graphs_open(m, e)) {
 		model_close(m);
 		return -1;
 	}
@@ -215,6 +227,7 @@ void model_close(struct model *m)
 	model_moe_close(m);
 	model_activations_close(m);
 	model_weights_fp8_close(m);
+	model_scales_close(m->scales);
 	for (int i = 0; m->chunks && i < m->n_chunks; i++)
 		model_views_close(&m->chunks[i].views);
 	model_inputs_close(m);

@@ -40,6 +40,7 @@
 #include <stdint.h>
 
 struct model;
+struct model_scales; /* scales_fp8.h */
 
 struct model_options {
 	/* all pointers are borrowed, and must outlive the model */
@@ -51,6 +52,7 @@ struct model_options {
 	struct tp *tp;
 	struct cp *cp;
 	struct ep *ep;
+	struct comm *world; /* the job's ranks, on the backend's memory */
 	struct backend *backend;
 	/* in the backend's memory; its logit_scale is the factor of each token's loss */
 	const struct step_numbers *numbers;
@@ -63,6 +65,12 @@ void model_close(struct model *m);
 /* Frees the recorded passes (graphs.h), before the groups whose operations they hold are closed.
  * Takes NULL. */
 void model_forget_passes(struct model *m);
+
+/* Collective over world. A step begins. A step that is computed again in check mode keeps its
+ * scales. */
+int model_step_begin(struct model *m, struct err *e);
+/* The scales that a checkpoint holds; NULL: none. */
+struct model_scales *model_scales_of(const struct model *m);
 
 /* Seconds since model_open that backward passes spent on recomputation, with its transfers. */
 double model_recompute_s(const struct model *m);

@@ -9,6 +9,7 @@
 #define MUSTER_AGENT_ENGINE_MODEL_STAGE_H
 
 #include "agent/engine/model/model.h"
+#include "agent/engine/model/scales_fp8.h"
 #include "plan/spec/model/activations.h"
 
 /* Views: offsets of parameters in their unit; -1: the model has no such parameter. */
@@ -18,6 +19,8 @@ struct linear_view {
 	int64_t in, out; /* this shard's */
 	enum act_linear place;
 	const struct weight_copy *copy; /* the weights in 8 bits (linear_fp8.h); NULL: none */
+	/* delayed scaling: of the input and the gradient (scales_fp8.h); NULL: current scaling */
+	struct fp8_scale *input_scale, *gradient_scale;
 };
 struct norm_view {
 	int unit;
@@ -84,8 +87,11 @@ struct model {
 	struct param_store *store;
 	struct tp *tp;
 	struct cp *cp;
-	struct moe *moe;         /* NULL: a dense model */
-	struct offload *offload; /* NULL: activations stay where they are computed */
+	struct moe *moe;             /* NULL: a dense model */
+	struct offload *offload;     /* NULL: activations stay where they are computed */
+	struct model_scales *scales; /* NULL: current scaling */
+	/* of the pass: it notes the largest numbers in `scales`, and casts with them */
+	bool notes, delays;
 	const char *spill_dir;
 	struct act_dims d;
 	struct chunk *chunks;

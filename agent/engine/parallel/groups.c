@@ -354,3 +354,14 @@ void parallel_groups_close(struct groups *g)
 	}
 	memset(g, 0, sizeof *g);
 }
+
+int parallel_largest(struct comm *all, int32_t *words, size_t n, struct err *e)
+{
+	return comm_size(all) == 1 ? 0
+				   : comm_all_reduce(all, words, words, n, COMM_I32, COMM_MAX, e);
+}
+
+bool parallel_is_first(const struct comm *all)
+{
+	return comm_rank(all) == 0;
+}

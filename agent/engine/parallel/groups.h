@@ -58,4 +58,10 @@ int parallel_groups_open(struct comm *world, const struct groups_options *opt, s
 			 struct err *e);
 void parallel_groups_close(struct groups *g);
 
+/* Collective over a group of all ranks (groups.root). Sets each of n words to its maximum over the
+ * ranks. */
+int parallel_largest(struct comm *all, int32_t *words, size_t n, struct err *e);
+/* Whether this is the group's first rank. */
+bool parallel_is_first(const struct comm *all);
+
 #endif

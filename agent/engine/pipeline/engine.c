@@ -122,6 +122,7 @@ static int open_model(struct engine *g, const struct engine_options *opt, struct
 		.tp = &g->tp,
 		.cp = &g->cp,
 		.ep = &g->ep,
+		.world = g->groups.root,
 		.backend = g->backend,
 		.numbers = g->numbers,
 		.spill_dir = opt->spill_dir,
@@ -251,6 +252,15 @@ static int run_or_abort(struct engine *g, bool backward, const struct engine_bat
 	return -1;
 }
 
+static int begin_step(struct engine *g, struct err *e)
+{
+	if (!model_step_begin(g->model, e))
+		return 0;
+	if (layout_world(&g->view->layout) > 1)
+		comm_abort(g->groups.world, e->text);
+	return -1;
+}
+
 /* Waiting for a device counts as compute. */
 static int read_loss(struct engine *g, double *local, struct err *e)
 {
@@ -287,6 +297,8 @@ int pipeline_passes(struct engine *g, const struct engine_batch *b, struct err *
 		set_scale(g, b->loss_scale);
 	else
 		g->scale_there = 0;
+	if (begin_step(g, e))
+		return -1;
 	param_store_begin(g->store);
 	return run_or_abort(g, true, b, e);
 }

@@ -4,6 +4,7 @@
 #include "agent/engine/ckpt/places/local.h"
 #include "agent/engine/ckpt/memory/mirror.h"
 #include "agent/engine/ckpt/format/state_digest.h"
+#include "agent/engine/model/scales_fp8.h"
 #include "plan/spec/layout.h"
 
 #include <stdio.h>
@@ -106,6 +107,23 @@ static void add_factors(struct boxes *b, const struct train_state *state, const 
 	}
 }
 
+static struct ckpt_tensor name_scales(int side, int64_t layers)
+{
+	struct ckpt_tensor t = { .dims = 2, .shape = { layers * ACT_LINEARS, FP8_SCALE_WORDS } };
+	snprintf(t.name, sizeof t.name, "%s", model_scales_names[side]);
+	return t;
+}
+
+static void add_scales(struct boxes *b, const struct train_state *state,
+		       const struct ckpt_memory *there)
+{
+	for (int i = 0; i < FP8_SIDES; i++) {
+		struct ckpt_tensor like = name_scales(i, model_scales_layers(state->scales));
+		like.there = backend_on_host(param_store_backend(state->store)) ? NULL : there;
+		add_whole(b, &like, model_scales_tensor(state->scales, (enum fp8_side)i));
+	}
+}
+
 /* --- Tensors in a device's memory --- */
 
 static int copy_from_device(void *arg, void *to, const void *from, size_t bytes, struct err *e)
@@ -147,7 +165,8 @@ static int list_boxes(const struct train_state *state, const struct ckpt_memory 
 	int n;
 	const struct param_piece *pieces = param_store_pieces(state->store, &n);
 	const struct catalogue *c = param_store_catalogue(state->store);
-	size_t most = (size_t)n * TENSORS_MAX * BOXES_MAX + (size_t)c->n * OPTIMIZER_STATES_MAX;
+	size_t most = (size_t)n * TENSORS_MAX * BOXES_MAX + (size_t)c->n * OPTIMIZER_STATES_MAX +
+		      FP8_SIDES;
 	struct boxes b = { calloc(most + 1, sizeof *b.list), 0 };
 	if (!b.list)
 		return err_set(e, ERR_NOMEM, "checkpoint: no memory for a list of %d pieces", n);
@@ -157,11 +176,13 @@ static int list_boxes(const struct train_state *state, const struct ckpt_memory 
 	for (int i = 0; i < c->n; i++)
 		if (!counted || param_store_saves(state->store, &c->params[i]))
 			add_factors(&b, state, &c->params[i]);
+	if (state->scales && (!counted || model_scales_saves(state->scales)))
+		add_scales(&b, state, there);
 	*out = b;
 	return 0;
 }
 
-int train_state_whole(const struct model_shape *s, enum job_optimizer kind,
+int train_state_whole(const struct model_shape *s, enum job_optimizer kind, bool scales,
 		      struct ckpt_tensor **list, int *n, struct err *e)
 {
 	const struct stage all = {
@@ -171,13 +192,17 @@ int train_state_whole(const struct model_shape *s, enum job_optimizer kind,
 	struct catalogue c;
 	if (catalogue_build(s, &share, &c, e))
 		return -1;
-	struct boxes b = { calloc((size_t)c.n * TENSORS_MAX + 1, sizeof *b.list), 0 };
+	struct boxes b = { calloc((size_t)c.n * TENSORS_MAX + FP8_SIDES, sizeof *b.list), 0 };
 	for (int i = 0; b.list && i < c.n; i++)
 		for (int j = 0; j < TENSORS_MAX; j++) {
 			struct ckpt_tensor like;
 			if (name_tensor(&c.params[i], kind, j, &like))
 				add_whole(&b, &like, NULL);
 		}
+	for (int i = 0; b.list && scales && i < FP8_SIDES; i++) {
+		const struct ckpt_tensor like = name_scales(i, s->layers);
+		add_whole(&b, &like, NULL);
+	}
 	catalogue_free(&c);
 	if (!b.list)
 		return err_set(e, ERR_NOMEM, "checkpoint: no memory for a list of all tensors");
@@ -215,6 +240,8 @@ int train_state_load(struct comm *world, const struct train_source *from, json_t
 	struct ckpt_memory there = memory_of(state);
 	struct err mine = ERR_INIT;
 	struct boxes b = { 0 };
+	if (state->scales)
+		model_scales_clear(state->scales);
 	int rc = train_state_settle(state, &mine) || list_boxes(state, &there, false, &b, &mine);
 	const struct ckpt_load_options opt = { .path = from->path,
 					       .local = from->local,
@@ -258,6 +285,8 @@ int train_state_recover(struct comm *world, const struct ckpt_store *store, json
 	struct ckpt_memory there = memory_of(state);
 	struct err mine = ERR_INIT;
 	struct boxes b = { 0 }, proof = { 0 };
+	if (state->scales)
+		model_scales_clear(state->scales);
 	int rc = train_state_settle(state, &mine) || list_boxes(state, &there, false, &b, &mine) ||
 		 list_boxes(state, &there, true, &proof, &mine);
 	const struct ckpt_load_options opt = { .store = store,
@@ -286,7 +315,8 @@ int train_state_copy(struct ckpt_mirror *m, const struct ckpt_state *at,
 	struct ckpt_state s = *at;
 	struct boxes b;
 	struct ckpt_memory there = memory_of(state);
-	if (optim_wait(state->optim, e) || list_boxes(state, &there, true, &b, e))
+	if ((state->scales && model_scales_settle(state->scales, e)) ||
+	    optim_wait(state->optim, e) || list_boxes(state, &there, true, &b, e))
 		return -1;
 	name_optimizer(state, &s);
 	ckpt_mirror_take(m, &s, b.list, b.n);
@@ -325,7 +355,8 @@ int train_state_save(struct ckpt_writer *w, unsigned where, const struct ckpt_st
 	struct ckpt_state s = *at;
 	struct boxes b;
 	struct ckpt_memory there = memory_of(state);
-	if (optim_wait(state->optim, e) || list_boxes(state, &there, true, &b, e))
+	if ((state->scales && model_scales_settle(state->scales, e)) ||
+	    optim_wait(state->optim, e) || list_boxes(state, &there, true, &b, e))
 		return -1;
 	name_optimizer(state, &s);
 	int rc = ckpt_save_to(w, where, &s, b.list, b.n, e);

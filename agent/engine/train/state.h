@@ -14,6 +14,10 @@
  * far too long. A checkpoint of step 0 may hold no states (CKPT_NO_OPTIMIZER), as imported ones do.
  * The states then start at zero, under any optimizer.
  *
+ * With precision.fp8_scaling = delayed there are also the scales of 8-bit tensors
+ * (agent/engine/model/scales_fp8.h). A run that starts from a checkpoint without them begins them
+ * anew, and a run with current scaling does not load them.
+ *
  * The other files: state_tensors.c accesses the tensors in memory, state_init.c sets the initial
  * parameters, state_model.c describes the model, state_check.c compares a checkpoint with the model
  * that it names, and resume.h chooses the checkpoint.
@@ -33,6 +37,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct model_scales;
 struct attached; /* agent/engine/ckpt/format/attached.h */
 struct manifest; /* agent/engine/ckpt/format/manifest.h */
 
@@ -42,6 +47,8 @@ struct manifest; /* agent/engine/ckpt/format/manifest.h */
 struct train_state {
 	struct param_store *store;
 	struct optim *optim;
+	/* scales of 8-bit tensors (agent/engine/model/scales_fp8.h); NULL: none */
+	struct model_scales *scales;
 	/* called for each piece that is loaded (agent/engine/ckpt/ckpt.h); NULL: none */
 	const struct ckpt_watch *watch;
 	/* receives the attached files of the checkpoint that is loaded; NULL: not on this rank */
@@ -89,9 +96,9 @@ int train_state_model_job(json_t *model, struct job *out, struct err *e);
  * ERR_CORRUPT names the first tensor that is missing, has another shape, or belongs to neither. */
 int train_state_check(const struct manifest *m, struct err *e);
 
-/* The tensors of a whole checkpoint of the model under this optimizer: names and shapes. The caller
- * frees the list. */
-int train_state_whole(const struct model_shape *s, enum job_optimizer kind,
+/* The tensors of a whole checkpoint of the model under this optimizer, with the scales of 8-bit
+ * tensors if `scales`: names and shapes. The caller frees the list. */
+int train_state_whole(const struct model_shape *s, enum job_optimizer kind, bool scales,
 		      struct ckpt_tensor **list, int *n, struct err *e);
 
 /* --- Load and save --- */

@@ -2,6 +2,7 @@
 #include "agent/engine/train/state.h"
 
 #include "agent/engine/ckpt/format/manifest.h"
+#include "agent/engine/model/scales_fp8.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -89,10 +90,11 @@ int train_state_check(const struct manifest *m, struct err *e)
 	bool moments;
 	int n = 0, rc = 0;
 	int64_t wanted = 0;
+	bool scales = ckpt_manifest_find(m, model_scales_names[0]) != NULL;
 	if (train_state_model_job(m->model, &job, e) || find_optimizer(m, &kind, &moments, e))
 		return -1;
 	shape_of_job(&job, &shape);
-	if (check_count(m, &shape, e) || train_state_whole(&shape, kind, &list, &n, e))
+	if (check_count(m, &shape, e) || train_state_whole(&shape, kind, scales, &list, &n, e))
 		return -1;
 	for (int i = 0; i < n && !rc; i++)
 		if (moments || !list[i].moment) {

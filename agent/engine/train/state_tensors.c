@@ -1,6 +1,7 @@
 /* The tensors of the state in memory. It knows nothing of checkpoints, so tests on a GPU use it
  * alone. */
 #include "agent/engine/train/state.h"
+#include "agent/engine/model/scales_fp8.h"
 
 #include <string.h>
 
@@ -78,6 +79,8 @@ int train_state_clear(const struct train_state *state, struct err *e)
 	if (train_state_settle(state, e))
 		return -1;
 	clear_factors(state);
+	if (state->scales)
+		model_scales_clear(state->scales);
 	const struct param_piece *pieces = param_store_pieces(state->store, &n);
 	for (int i = 0; i < n; i++)
 		for (int t = 0; t < train_state_tensors(state); t++) {

@@ -106,6 +106,7 @@ static int open_model(struct trainer *t, struct err *e)
 		return -1;
 	t->state = (struct train_state){ .store = pipeline_store(t->engine),
 					 .optim = t->optim,
+					 .scales = model_scales_of(pipeline_model(t->engine)),
 					 .watch = &t->watch };
 	return 0;
 }
@@ -132,8 +133,8 @@ static int open_checkpoints(struct trainer *t, struct err *e)
 			      l->dp);
 	if (!t->model || !t->layout)
 		return err_set(e, ERR_NOMEM, "checkpoints: no memory for the model's description");
-	if (train_state_whole(&t->env->view->shape, t->job->optimizer.kind, &t->whole, &t->n_whole,
-			      e))
+	if (train_state_whole(&t->env->view->shape, t->job->optimizer.kind, t->state.scales != NULL,
+			      &t->whole, &t->n_whole, e))
 		return -1;
 	t->state.attached = comm_rank(t->env->world) == 0 ? &t->attached : NULL;
 	t->uploads = (struct upload_rules){ .every = t->job->checkpoint.remote_every,

@@ -68,6 +68,16 @@ static bool dynamic_scale(const struct job *job)
 	return fp16(job) && job->precision.loss_scale <= 0;
 }
 
+static bool bf16(const struct job *job)
+{
+	return job->precision.dtype == DTYPE_BF16;
+}
+
+static bool is_in_8_bits(const struct job *job)
+{
+	return job->precision.fp8 != FP8_OFF;
+}
+
 static bool is_low_precision(const struct job *job)
 {
 	return job->precision.dtype != DTYPE_FP32;
@@ -152,6 +162,8 @@ static const struct idle {
 	{ AT(parallel, staleness), AT(parallel, sync), server, "server" },
 	{ AT(recompute, every), AT(recompute, mode), recomputing, "selective or full" },
 	{ AT(precision, fp8), AT(precision, dtype), is_low_precision, "bf16 or fp16" },
+	{ AT(precision, fp8_scaling), AT(precision, fp8), is_in_8_bits, "e4m3 or hybrid" },
+	{ AT(precision, fp8_scaling), AT(precision, dtype), bf16, "bf16" },
 	{ AT(precision, loss_scale), AT(precision, dtype), fp16, "fp16" },
 	{ AT(precision, loss_scale_window), AT(precision, dtype), fp16, "fp16" },
 	{ AT(precision, loss_scale_window), AT(precision, loss_scale), dynamic_scale, "0 (dynamic)" },

@@ -40,6 +40,7 @@ enum job_zero_shard { ZERO_SHARD_ALL, ZERO_SHARD_NODE };
 enum job_sync { SYNC_ALL_REDUCE, SYNC_SERVER };
 enum job_recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 enum job_dtype { DTYPE_FP32, DTYPE_BF16, DTYPE_FP16 };
+enum job_fp8_scaling { FP8_SCALING_CURRENT, FP8_SCALING_DELAYED };
 enum job_fp8 { FP8_OFF, FP8_ALL_E4M3, FP8_HYBRID }; /* hybrid: e5m2 for gradients */
 enum job_lr_schedule { LR_COSINE, LR_LINEAR, LR_CONSTANT, LR_INVERSE_SQRT, LR_WSD };
 /* whether a token attends to other documents */
@@ -165,7 +166,8 @@ struct job {
 	struct {
 		enum job_dtype dtype; /* of weights and activations in the passes */
 		enum job_fp8 fp8;     /* in the matrix products of linear layers */
-		double loss_scale;    /* fp16; 0: dynamic */
+		enum job_fp8_scaling fp8_scaling;
+		double loss_scale;         /* fp16; 0: dynamic */
 		int64_t loss_scale_window; /* steps without overflow after which a dynamic scale doubles */
 		bool stochastic_rounding;
 	} precision;

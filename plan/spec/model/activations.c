@@ -80,6 +80,10 @@ void activations_dims_of(const struct job *job, const struct model_shape *m, con
 		.mode = job->recompute.mode,
 		.fp8 = job->precision.fp8 != FP8_OFF,
 		.fp8_weights = job->precision.fp8 != FP8_OFF && job->parallel.zero < 3,
+		.fp8_delayed = job->precision.fp8 != FP8_OFF &&
+					       job->precision.fp8_scaling == FP8_SCALING_DELAYED
+				       ? m->layers
+				       : 0,
 		.every = job->recompute.every,
 	};
 	d.n = d.micro * d.seq;
@@ -336,6 +340,11 @@ int64_t activations_fp8_weight(const struct act_dims *d, enum act_linear l)
 	return d->fp8_weights ? activations_lines(d->c * widths[l]) : 0;
 }
 
+int64_t activations_fp8_table(const struct act_dims *d)
+{
+	return activations_lines(2 * d->fp8_delayed * ACT_LINEARS * ACT_FP8_SCALE_BYTES);
+}
+
 int64_t activations_fp8_weights(const struct act_dims *d)
 {
 	int64_t sum = activations_lines(ACT_LINEARS * ACT_FP8_SCALE_BYTES);
@@ -403,7 +412,7 @@ int64_t activations_shared_total(const struct act_dims *d, const struct stage *c
 	}
 	for (int a = 0; a < SCRATCHES; a++)
 		sum += activations_scratch_bytes(d, last, (enum act_scratch)a);
-	return sum;
+	return sum + activations_fp8_table(d);
 }
 
 int64_t activations_experts_kept(const struct act_dims *d)

@@ -45,8 +45,9 @@ struct act_dims {
 	int64_t experts, top; /* 0: no mixture of experts */
 	int64_t width;        /* bytes of a storage element */
 	bool sp, cp, dropout, moe, split, offload, qk_norm;
-	bool fp8;         /* linear layers multiply in 8 bits */
-	bool fp8_weights; /* 8-bit copies of the weights are kept from step to step */
+	bool fp8;            /* linear layers multiply in 8 bits */
+	bool fp8_weights;    /* 8-bit copies of the weights are kept from step to step */
+	int64_t fp8_delayed; /* layers of the whole model with delayed scaling, otherwise 0 */
 	/* the tensors are in a device's memory, which then also holds the micro-batch's tokens */
 	bool device;
 	enum job_recompute mode;
@@ -204,6 +205,10 @@ bool activations_experts_recompute(const struct act_dims *d, int layer);
  * the layer has no such linear. */
 int64_t activations_fp8_weight(const struct act_dims *d, enum act_linear l);
 int64_t activations_fp8_weights(const struct act_dims *d);
+
+/* Delayed scaling: bytes of the scales of inputs and gradients, which every rank has of all layers
+ * of the model. 0 without it. */
+int64_t activations_fp8_table(const struct act_dims *d);
 
 /* Bytes of one slot of a chunk: in the device's memory and, with offload, in the host's. */
 int64_t activations_slot_total(const struct act_dims *d, const struct stage *stage);

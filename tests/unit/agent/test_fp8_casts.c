@@ -219,6 +219,22 @@ static void an_evaluation_casts_only_inputs(void **state)
 	assert_int_equal(all[EVALUATION].bytes, passes * s.n * (3 * (s.c + s.c + s.f) + 5 * s.q));
 }
 
+/* With delayed scaling each of those tensors is read once, in one cast. */
+static void delayed_scaling_casts_in_one_pass(void **state)
+{
+	(void)state;
+	const struct sizes s = sizes_of(&llama);
+	struct counts all[RESULTS];
+	count(&llama, "precision.fp8=hybrid", "precision.fp8_scaling=delayed", all);
+	int64_t passes = s.layers * s.micros, casts = 4 + 4 + 1,
+		bytes = s.n * (4 * (s.c + s.c + s.f + s.u + s.c + s.c + s.w) + 2 * 3 * s.q);
+	printf("delayed: %lld casts, %lld bytes a step\n", (long long)all[STEP].casts,
+	       (long long)all[STEP].bytes);
+	assert_int_equal(all[STEP].casts, passes * casts + s.layers * WEIGHT_CASTS);
+	assert_int_equal(all[STEP].bytes, passes * bytes + s.layers * 6 * s.weights);
+	assert_int_equal(all[EVALUATION].casts, passes * 5);
+}
+
 /* Parameters that are gathered for each pass are cast in each pass. */
 static void zero_3_casts_weights_in_each_pass(void **state)
 {
@@ -236,6 +252,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_step_casts_each_tensor_as_rarely_as_possible),
 		cmocka_unit_test(an_evaluation_casts_only_inputs),
+		cmocka_unit_test(delayed_scaling_casts_in_one_pass),
 		cmocka_unit_test(zero_3_casts_weights_in_each_pass),
 	};
 	return cmocka_run_group_tests_name("casts to 8 bits", tests, NULL, NULL);

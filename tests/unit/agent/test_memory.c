@@ -149,6 +149,7 @@ static const char *const low_precision[] = {
 	     "recompute.mode=selective",
 	GPT2 "precision.dtype=bf16 precision.fp8=hybrid parallel.tp=2 parallel.sp=yes",
 	LLAMA "precision.dtype=fp16 precision.fp8=e4m3 parallel.pp=2",
+	LLAMA "precision.dtype=bf16 precision.fp8=e4m3 precision.fp8_scaling=delayed parallel.pp=2",
 	MIXTRAL "precision.dtype=bf16 precision.fp8=hybrid",
 	MIXTRAL "precision.dtype=bf16",
 	LLAMA "precision.dtype=bf16 parallel.pp=2 parallel.schedule=zb-v",

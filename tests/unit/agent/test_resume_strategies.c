@@ -53,6 +53,7 @@ static const struct strategy {
 	{ "bf16, rounded at random, zero-3", &tied, BF16 "precision.stochastic_rounding=yes parallel.zero=3", { "parallel.dp=2" } },
 	{ "fp16", &tied, "precision.dtype=fp16 precision.loss_scale=1024", { "parallel.dp=2" } },
 	{ "fp8", &gpt2, BF16 "precision.fp8=hybrid", { "parallel.dp=2", "parallel.tp=2 parallel.pp=2" } },
+	{ "fp8, delayed", &gpt2, BF16 "precision.fp8=hybrid precision.fp8_scaling=delayed", { "parallel.dp=2", "parallel.tp=2 parallel.pp=2" } },
 	{ "offload", &gpt2, "offload.activations=yes offload.optimizer=yes", { "parallel.dp=2", "parallel.pp=2" } },
 	{ "offload, zero-1, bf16", &gpt2, BF16 "offload.optimizer=yes parallel.zero=1", { "parallel.dp=2" } },
 	{ "sgd", &gpt2, "optimizer.kind=sgd optimizer.lr=0.05", { "parallel.dp=2", "parallel.tp=2" } },

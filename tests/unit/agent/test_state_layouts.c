@@ -147,7 +147,7 @@ static int save_checkpoint(struct trainer *t, const struct run *run, struct comm
 	struct ckpt_state at = { .step = 5, .samples = 40, .seed = 3, .total_steps = 10 };
 	int n;
 	if (set_or_check_pieces(t, false, e) ||
-	    train_state_whole(&t->bench.shape, t->job.optimizer.kind, &whole, &n, e))
+	    train_state_whole(&t->bench.shape, t->job.optimizer.kind, false, &whole, &n, e))
 		return -1;
 	flip_bit(t, run, world);
 	const struct ckpt_options opt = { .dir = fix_dir,

@@ -85,6 +85,10 @@ static const struct strategy strategies[] = {
 	  { "parallel.sp=yes", "recompute.mode=full", "parallel.zero=3" } },
 	{ "fp8 e4m3, recompute every 2nd", &llama, { "precision.dtype=bf16", "precision.fp8=e4m3", "optimizer.lr=1e-3" },
 	  { "recompute.mode=full", "recompute.every=2", "parallel.zero=1" } },
+	{ "fp8 delayed, sp, zero-1", &llama, { "precision.dtype=bf16", "precision.fp8=hybrid", "precision.fp8_scaling=delayed", "optimizer.lr=1e-3" },
+	  { "parallel.sp=yes", "parallel.zero=1" } },
+	{ "fp8 delayed, zb-v, recompute, zero-3", &gpt2, { "precision.dtype=bf16", "precision.fp8=e4m3", "precision.fp8_scaling=delayed", "optimizer.lr=1e-3" },
+	  { "parallel.schedule=zb-v", "recompute.mode=full", "parallel.zero=3" } },
 	{ "fp8 hybrid, zb-v, offload, selective", &gpt2, { "precision.dtype=bf16", "precision.fp8=hybrid", "optimizer.lr=1e-3" },
 	  { "parallel.schedule=zb-v", "offload.activations=yes", "recompute.mode=selective" } },
 	{ "fp16, recompute, zero-2", &tied, { "precision.dtype=fp16", "precision.loss_scale=1024" },
@@ -358,6 +362,7 @@ static bool near_bf16(const struct strategy *s, const struct training *alone)
 	int n = 0;
 	add_words(s->math, words, &n);
 	words[n++] = "precision.fp8=off";
+	words[n++] = "precision.fp8_scaling=current";
 	if (trainee_job(s->model, words, &job, &e))
 		fail_msg("%s", e.text);
 	training_open(s->model, &job, &c);

@@ -181,7 +181,7 @@ static void every_parameter_has_its_moments(void **state)
 		struct model_shape s = shape_of(FAMILY_GPT2);
 		struct ckpt_tensor *list;
 		int n, params;
-		assert_int_equal(train_state_whole(&s, rows[k].kind, &list, &n, NULL), 0);
+		assert_int_equal(train_state_whole(&s, rows[k].kind, false, &list, &n, NULL), 0);
 		params = n - count_tensors(list, n, "optim.");
 		for (int i = 0; i < n; i++)
 			for (int j = 0; j < rows[k].moments && strncmp(list[i].name, "optim.", 6);

@@ -116,7 +116,9 @@ static int open_optim(struct trainee *t, struct err *e)
 	};
 	if (optim_open(&o, &t->optim, e))
 		return -1;
-	t->state = (struct train_state){ .store = pipeline_store(t->engine), .optim = t->optim };
+	t->state = (struct train_state){ .store = pipeline_store(t->engine),
+					 .optim = t->optim,
+					 .scales = model_scales_of(pipeline_model(t->engine)) };
 	return 0;
 }
 

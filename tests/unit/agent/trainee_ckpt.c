@@ -31,7 +31,8 @@ static int write_checkpoint(struct trainee *t, const char *dir, const struct ckp
 	struct ckpt_tensor *whole;
 	struct ckpt_writer *w = NULL;
 	int n;
-	if (train_state_whole(pipeline_shape(t->engine), t->job.optimizer.kind, &whole, &n, e))
+	if (train_state_whole(pipeline_shape(t->engine), t->job.optimizer.kind,
+			      t->state.scales != NULL, &whole, &n, e))
 		return -1;
 	json_t *model = train_state_model(pipeline_shape(t->engine)), *layout = json_object();
 	const struct ckpt_options opt = { .dir = dir,

@@ -89,13 +89,19 @@ static int read_to_device(struct ckpt_reader *r, const struct manifest_tensor *h
 	return rc;
 }
 
+bool ckpt_optional(const char *name)
+{
+	return !strncmp(name, "fp8.", 4);
+}
+
 int ckpt_load_find(const struct manifest *m, const struct ckpt_tensor *want,
 		   const struct manifest_tensor **have, struct err *e)
 {
 	*have = ckpt_manifest_find(m, want->name);
 	if (*have)
 		return check_box(*have, want, e);
-	if (want->moment && !strcmp(m->state.optimizer, CKPT_NO_OPTIMIZER))
+	if (ckpt_optional(want->name) ||
+	    (want->moment && !strcmp(m->state.optimizer, CKPT_NO_OPTIMIZER)))
 		return 0;
 	return err_set(e, ERR_USAGE,
 		       "tensor %.95s: the checkpoint has none of this name; resume with the same "

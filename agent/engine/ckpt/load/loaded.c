@@ -113,13 +113,24 @@ static int add_ranks(struct comm *world, int rc, ckpt_sum *buckets, int64_t *mes
 	return 0;
 }
 
-/* Subtracts the ranks' buckets from the manifest's: all must be 0. */
-static int compare(const struct manifest *m, ckpt_sum *buckets, struct err *e)
+/* Rank 0 has the optional tensors, if the ranks have any. */
+static bool has_optional(const struct ckpt_tensor *tensors, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (ckpt_optional(tensors[i].name))
+			return true;
+	return false;
+}
+
+/* Subtracts the ranks' buckets from the manifest's: all must be 0. optional: the ranks have the
+ * optional tensors. */
+static int compare(const struct manifest *m, bool optional, ckpt_sum *buckets, struct err *e)
 {
 	for (int i = 0; i < BUCKETS; i++)
 		buckets[i] = -buckets[i];
 	for (int64_t i = 0; i < m->n_tensors; i++)
-		add_to_bucket(m->tensors[i].name, &m->tensors[i].sums, buckets);
+		if (optional || !ckpt_optional(m->tensors[i].name))
+			add_to_bucket(m->tensors[i].name, &m->tensors[i].sums, buckets);
 	for (int64_t i = 0; i < m->n_tensors; i++)
 		if (buckets[hash_name(m->tensors[i].name) % BUCKETS])
 			return err_set(e, ERR_CORRUPT,
@@ -158,7 +169,7 @@ int ckpt_state_check_loaded(struct comm *world, const struct manifest *m,
 	}
 	if (!rc) {
 		if (comm_rank(world) == 0)
-			rc = compare(m, buckets, &mine);
+			rc = compare(m, has_optional(tensors, n), buckets, &mine);
 		rc = ckpt_commit_share_result(world, 0, rc, &mine);
 	}
 	free(buckets);
