@@ -23,7 +23,7 @@ struct choices {
 	unsigned version;
 	char machine[CHOICES_TEXT];
 	int count, room;
-	int last; /* the choice that was put last; -1: it was not kept */
+	int last; /* the choice that was put last; -1: there is none, or it was not kept */
 	struct choice *all;
 };
 
@@ -31,7 +31,10 @@ struct choices {
 
 struct choices *choices_open(void)
 {
-	return calloc(1, sizeof(struct choices));
+	struct choices *c = calloc(1, sizeof *c);
+	if (c)
+		c->last = -1;
+	return c;
 }
 
 void choices_close(struct choices *c)
@@ -184,6 +187,18 @@ bool choices_at(const struct choices *c, int i, const char **key, const char **n
 	return false;
 }
 
+void choices_drop(struct choices *c, const char *prefix)
+{
+	const size_t n = strlen(prefix);
+	int kept = 0;
+	for (int i = 0; i < c->count; i++)
+		if (strncmp(c->all[i].key, prefix, n))
+			c->all[kept++] = c->all[i];
+	c->count = kept;
+	c->last = -1;
+	c->version++;
+}
+
 /* --- The text ----------------------------------------------------------------------------- */
 
 static void write_choice(const struct choice *one, struct buf *out)
@@ -303,6 +318,7 @@ void choices_agree(struct choices *c, const char *text, size_t n)
 		if (!c->all[i].proposal)
 			c->all[kept++] = c->all[i];
 	c->count = kept;
+	c->last = -1;
 	c->mode = CHOICES_FIXED;
 	choices_read(c, text, n, true);
 }

@@ -80,6 +80,8 @@ void choices_note(struct choices *c, const char *fmt, ...) __attribute__((format
 /* The note of choice i of this machine and its key, in the order in which they were put; false: there
  * are fewer. They are valid until the next call that changes the table. */
 bool choices_at(const struct choices *c, int i, const char **key, const char **note);
+/* Removes the choices and proposals of all machines whose key begins with this. */
+void choices_drop(struct choices *c, const char *prefix);
 /* Changes whenever a choice that was found may have become another one. */
 unsigned choices_version(const struct choices *c);
 

@@ -96,8 +96,9 @@ void backend_fill_shared(struct ops *o, bool host);
 void backend_fill_fp32(struct ops *o, const struct ops *fp32);
 
 /* Opens cuda from libmuster-cuda.so, which exports a cuda_open_fn under the name muster_cuda_open.
- * It sets k's table of ops, element, device, state and isa, and the machine of k->choices. size is that of struct backend, which
- * the program and the library must agree on. storage: NULL (fp32), "bf16" or "fp16". */
+ * It sets k's table of ops, element, device, state and isa, and the machine of k->choices. size is
+ * that of struct backend, which the program and the library must agree on. storage: NULL (fp32),
+ * "bf16" or "fp16". */
 typedef int cuda_open_fn(struct backend *k, size_t size, const char *storage, int device,
 			 struct err *e);
 int backend_cuda_open(struct backend *k, const char *storage, int device, struct err *e);

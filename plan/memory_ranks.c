@@ -1,6 +1,7 @@
 /* The memory of all ranks of a plan. */
 #include "plan/plan.h"
 #include "plan/capacity.h"
+#include "plan/memory_library.h"
 
 const struct plan_rank *plan_largest(const struct plan *p, int pp)
 {
@@ -14,6 +15,7 @@ const struct plan_rank *plan_largest(const struct plan *p, int pp)
 
 void plan_memory(const struct job *job, const struct cluster *cluster, struct plan *p)
 {
+	p->library = plan_memory_library(job, &p->shape, &p->layout);
 	for (int i = 0; i < p->world; i++) {
 		struct plan_rank *r = &p->ranks[i];
 		bool on_cpu = plan_on_cpu(&cluster->kinds[cluster->nodes[r->node].kind]);

@@ -67,6 +67,7 @@ struct plan {
 	double *seconds;            /* the memory that `costs` points to */
 	struct plan_time time;
 	double memory;  /* bytes that a rank may use; 0: unknown */
+	double library; /* bytes of a rank's device that NCCL takes (plan/memory_library.h) */
 	int64_t logits; /* MiB of a chunk of logits: batch.logits, or less if memory is short */
 	char warning[PLAN_WARNING]; /* what is legal but slow or useless, or "" */
 };
@@ -91,7 +92,7 @@ __attribute__((format(printf, 2, 3))) void plan_warn(struct plan *p, const char 
  * lack, and guesses. */
 void plan_warn_machines(const struct job *job, const struct cluster *c, struct plan *p);
 
-/* Sets the bytes of plan->ranks (memory.c). */
+/* Sets the bytes of plan->ranks (memory.c) and of plan->library. */
 void plan_memory(const struct job *job, const struct cluster *cluster, struct plan *p);
 /* Among the ranks with this coordinate in the pipeline, the one that needs the most memory. */
 const struct plan_rank *plan_largest(const struct plan *p, int pp);

@@ -119,6 +119,8 @@ struct measured {
 };
 
 const char *topo_measured_transport_word(enum measured_transport transport);
+/* "all_reduce", "all_gather", … */
+const char *topo_measured_op_word(enum measured_op op);
 
 /* Replaces an entry of the same kind. An entry for which there is no room is dropped. */
 void topo_measured_add_machine(struct measured *m, const struct measured_machine *machine);

@@ -3,14 +3,7 @@
 
 #include <string.h>
 
-static const char *const op_words[] = {
-	[MEASURED_ALL_REDUCE] = "all_reduce",
-	[MEASURED_ALL_GATHER] = "all_gather",
-	[MEASURED_REDUCE_SCATTER] = "reduce_scatter",
-	[MEASURED_ALL_TO_ALL] = "all_to_all",
-	[MEASURED_MESSAGE] = "message",
-};
-enum { OPS = sizeof op_words / sizeof *op_words, DEVICES_MAX = 256 };
+enum { DEVICES_MAX = 256 };
 
 /* --- Write --- */
 
@@ -54,8 +47,8 @@ static json_t *exchanges_json(const struct measured_chip *chip)
 					      json_pack("[f, f]", x->bytes[p], x->seconds[p]));
 		json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:o}", "transport",
 						      chip->staged ? "staged" : "nccl", "op",
-						      op_words[x->op], "group", x->group, "seconds",
-						      points));
+						      topo_measured_op_word(x->op), "group",
+						      x->group, "seconds", points));
 	}
 	return list;
 }
@@ -78,14 +71,6 @@ static int refuse(const char *name, const char *what, struct err *e)
 		       "%s: %s of \"chips\" lacks a field, has an unknown one or is out of range; "
 		       "write it again with muster bench calibrate",
 		       name, what);
-}
-
-static int index_of(const char *word, const char *const *words, int n)
-{
-	int i = 0;
-	while (i < n && strcmp(words[i], word))
-		i++;
-	return i < n ? i : -1;
 }
 
 static bool in_range(double x, double least, double most)
@@ -172,6 +157,15 @@ static int read_points(json_t *list, struct measured_exchange *x)
 	return 0;
 }
 
+/* Meetings of processes are not measured on a chip. */
+static int op_of(const char *word)
+{
+	int i = 0;
+	while (i <= MEASURED_MESSAGE && strcmp(topo_measured_op_word((enum measured_op)i), word))
+		i++;
+	return i <= MEASURED_MESSAGE ? i : -1;
+}
+
 /* All exchanges of a chip have the same transport. */
 static int read_exchange(json_t *o, struct measured_chip *c)
 {
@@ -182,7 +176,7 @@ static int read_exchange(json_t *o, struct measured_chip *c)
 	    json_unpack(o, "{s:s, s:s, s:i, s:o !}", "transport", &transport, "op", &op, "group",
 			&x.group, "seconds", &seconds))
 		return -1;
-	int which = index_of(op, op_words, OPS);
+	int which = op_of(op);
 	bool staged = !strcmp(transport, "staged");
 	if (which < 0 || (!staged && strcmp(transport, "nccl")) || x.group < 2 ||
 	    x.group > c->devices || read_points(seconds, &x) ||

@@ -20,6 +20,11 @@ const char *topo_measured_transport_word(enum measured_transport transport)
 	return transport_words[transport];
 }
 
+const char *topo_measured_op_word(enum measured_op op)
+{
+	return op_words[op];
+}
+
 /* --- Write --- */
 
 static json_t *points_json(int n, const double *x, const double *y)

@@ -20,8 +20,9 @@
  *
  * On 10.x a deterministic backward pass needs an engine and knobs that no heuristic returns.
  *
- * The choice, "own" or "cudnn", is kept for each shape (base/choices.h). If choices are wanted, the first use of a
- * shape outside of a recorded graph makes cuDNN's plan and measures both (attention_measure.c).
+ * The choice, "own" or "cudnn", is kept for each shape (base/choices.h). If choices are wanted, the
+ * first use of a shape outside of a recorded graph makes cuDNN's plan and measures both
+ * (attention_measure.c).
  * What is not in the choices follows a fixed rule: forward by cuDNN on 9.x and 10.x; the rest,
  * which is all that needs a workspace, by own kernels. So the bits are the same in every run with
  * the same choices.

@@ -3,6 +3,8 @@
 
 #ifdef HAVE_CUDNN
 
+#include "base/numbers.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -55,10 +57,16 @@ void cuda_attention_close(struct backend *k)
 
 /* --- Plans -------------------------------------------------------------------------------- */
 
-static size_t sums_bytes(const struct attention_entry *e, const struct attn_shape *s)
+/* Backward, DNN_SUM follows the plan's workspace, whose size may be any number of bytes. */
+static size_t sums_offset(const struct attention_entry *e)
 {
-	size_t bytes = (size_t)(e->piece.batch * e->piece.heads * s->q_len) * sizeof(float);
-	return (bytes + CUDA_ALIGN - 1) / CUDA_ALIGN * CUDA_ALIGN;
+	return round_up_size((size_t)e->plan.workspace, CUDA_ALIGN);
+}
+
+static size_t workspace_bytes(const struct attention_entry *e, const struct attention_call *c)
+{
+	size_t sums = (size_t)(e->piece.batch * e->piece.heads * c->s->q_len) * sizeof(float);
+	return sums_offset(e) + (c->backward ? round_up_size(sums, CUDA_ALIGN) : 0);
 }
 
 /* A graph that was recorded holds the workspace's address, so a smaller one is kept until the
@@ -93,7 +101,7 @@ static bool build_plan(struct backend *k, const struct attention_call *c, struct
 	else
 		dnn_attention_fwd(e->graph, &graph);
 	return !dnn_plan_make(e->graph, a->handle, NULL, ATTENTION_ROOM_MOST, &e->plan, &why) &&
-	       reserve(k, (size_t)e->plan.workspace + (c->backward ? sums_bytes(e, c->s) : 0));
+	       reserve(k, workspace_bytes(e, c));
 }
 
 bool attention_plan(struct backend *k, const struct attention_call *c, struct attention_entry *e)
@@ -143,7 +151,7 @@ static cudnnStatus_t run_piece(struct backend *k, const struct attention_call *c
 		       stored_at(c->dq, q),
 		       stored_at(c->dk, kv),
 		       stored_at(c->dv, kv),
-		       (char *)a->workspace + e->plan.workspace,
+		       (char *)a->workspace + sums_offset(e),
 		       &one };
 	int count = c->backward ? DNN_BACKWARD - 1 : DNN_FORWARD - 1, n = 0;
 	int64_t used[DNN_BACKWARD];

@@ -3,14 +3,15 @@
  * graph, with the operands of that use. Each is run once before; then they take turns. cuDNN's is
  * chosen if its median is at least 2 % lower, since it needs a workspace backward.
  *
- * Nothing is measured if an output is also an input, or while q and v are zeros: kernels are faster
- * on zeros.
+ * Nothing is measured if an output is also an input. Kernels are faster on zeros: while q, or dout
+ * in a backward pass, is zeros, a later use is measured.
  */
 #include "kernels/cuda/attention_ways.h"
 
 #ifdef HAVE_CUDNN
 
 #include "base/choices.h"
+#include "base/numbers.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -88,12 +89,6 @@ static double time_way(struct backend *k, const struct attention_call *c, struct
 		       : INFINITY;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
 static void hold_contest(struct backend *k, const struct attention_call *c,
 			 struct attention_entry *e)
 {
@@ -110,7 +105,7 @@ static void hold_contest(struct backend *k, const struct attention_call *c,
 		return;
 	}
 	for (int w = 0; w < 2; w++)
-		qsort(turns[w], TURNS, sizeof turns[w][0], compare_doubles);
+		qsort(turns[w], TURNS, sizeof turns[w][0], compare_double);
 	double own = turns[0][TURNS / 2], dnn = turns[1][TURNS / 2];
 	put(k, e, dnn < clearly * own ? WAY_CUDNN : WAY_OWN);
 	choices_note(k->choices,
@@ -184,21 +179,22 @@ static bool events_there(struct backend *k)
 void attention_measure(struct backend *k, const struct attention_call *c, struct attention_entry *e)
 {
 	char text[CHOICES_TEXT];
-	if (cuda_of(k)->recording || !choices_wanted(k->choices) || e->looks == LOOKS)
+	if (e->settled || cuda_of(k)->recording || !choices_wanted(k->choices))
 		return;
+	e->settled = true;
 	write_key(k, e, text);
 	if (choices_proposed(k->choices, text) || attention_find(k, e) != WAY_UNKNOWN)
 		return;
 	cuda_choose(k);
-	if (in_place(c) || !attention_plan(k, c, e) || !events_there(k)) {
-		e->looks = LOOKS;
+	if (in_place(c) || !attention_plan(k, c, e) || !events_there(k))
 		return;
-	}
 	if (has_numbers(k, c->q, c->s->batch * c->s->q_batch) &&
-	    (!c->backward || has_numbers(k, c->dout, c->s->batch * c->s->o_batch)))
+	    (!c->backward || has_numbers(k, c->dout, c->s->batch * c->s->o_batch))) {
 		hold_contest(k, c, e);
-	else
-		e->looks++;
+		e->way = WAY_UNKNOWN;
+	} else {
+		e->settled = ++e->looks == LOOKS;
+	}
 }
 
 #endif

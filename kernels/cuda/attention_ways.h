@@ -1,6 +1,6 @@
 /*
- * attention_ways — a call of attention, and what is kept for its shape: cuDNN's plan, and which way
- * is taken. Shared by attention_choose.c, attention_dnn.c and attention_measure.c.
+ * attention_ways — a call of attention, and what is kept for its shape: cuDNN's plan, and which
+ * kernels compute it. Shared by attention_choose.c, attention_dnn.c and attention_measure.c.
  */
 #ifndef MUSTER_KERNELS_CUDA_ATTENTION_WAYS_H
 #define MUSTER_KERNELS_CUDA_ATTENTION_WAYS_H
@@ -31,7 +31,8 @@ struct attention_entry {
 	struct attention_key key;
 	enum attention_way way;
 	unsigned version; /* choices_version, when the way was chosen */
-	int looks;        /* how often the first use had nothing but zeros to measure with */
+	int looks;        /* uses with zeros, with which nothing is measured */
+	bool settled;     /* nothing more is to be measured */
 	bool tried;       /* to make a plan */
 	struct attention_piece piece;
 	struct dnn_graph *graph; /* NULL: cuDNN has no plan */
@@ -69,7 +70,7 @@ void attention_run_own(struct backend *k, const struct attention_call *c);
 /* attention_measure.c. The way in the backend's choices, WAY_UNKNOWN: none. */
 enum attention_way attention_find(struct backend *k, const struct attention_entry *e);
 /* Measures both ways, and puts the faster one into the choices, if that is wanted and possible now.
- * The call's outputs are overwritten. */
+ * Then the call's outputs are overwritten, and e->way is WAY_UNKNOWN. */
 void attention_measure(struct backend *k, const struct attention_call *c,
 		       struct attention_entry *e);
 

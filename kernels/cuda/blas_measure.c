@@ -12,6 +12,7 @@
  */
 #include "base/choices.h"
 #include "base/clock.h"
+#include "base/numbers.h"
 #include "kernels/cuda/blas_plan.h"
 
 #include <math.h>
@@ -198,15 +199,9 @@ static double fastest(const struct contest *t)
 	return least;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
 static double median(double *values, int n)
 {
-	qsort(values, (size_t)n, sizeof *values, compare_doubles);
+	qsort(values, (size_t)n, sizeof *values, compare_double);
 	return values[n / 2];
 }
 

@@ -2,6 +2,7 @@
 #include "kernels/chip.h"
 
 #include "base/library.h"
+#include "kernels/cuda/lt.h"
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -12,29 +13,15 @@ __attribute__((visibility("default"))) cuda_chip_fn muster_cuda_chip;
 
 /* --- Versions of libraries ---------------------------------------------------------------- */
 
-static struct cublaslt {
-	size_t (*version)(void);
-} cublaslt;
 static struct nccl {
 	int (*version)(int *out);
 } nccl;
 
-static const struct library_symbol cublaslt_symbols[] = {
-	LIBRARY_NEEDS(cublaslt, version, "cublasLtGetVersion"),
-}, nccl_symbols[] = {
+static const struct library_symbol nccl_symbols[] = {
 	LIBRARY_NEEDS(nccl, version, "ncclGetVersion"),
 };
 
-static struct library cublaslt_library = {
-	.name = "cuBLASLt",
-	.files = { "libcublasLt.so.13", "libcublasLt.so.12" },
-	.code = ERR_NOTFOUND,
-	.remedy = "install CUDA's libraries",
-	.symbols = cublaslt_symbols,
-	.count = 1,
-	.table = &cublaslt,
-	.lock = PTHREAD_MUTEX_INITIALIZER,
-}, nccl_library = {
+static struct library nccl_library = {
 	.name = "NCCL",
 	.files = { "libnccl.so.2" },
 	.code = ERR_NOTFOUND,
@@ -47,7 +34,8 @@ static struct library cublaslt_library = {
 
 static int cublaslt_version(void)
 {
-	return library_load(&cublaslt_library, NULL) ? 0 : (int)cublaslt.version();
+	const struct lt *lt;
+	return lt_load(&lt, NULL) ? 0 : (int)lt->GetVersion();
 }
 
 static int nccl_version(void)

@@ -2,8 +2,8 @@
 # have CUDA. It is built where nvcc of CUDA 12 or newer is found, and silently left out elsewhere. Without nccl.h it has only the
 # staged collectives.
 #
-# It contains what it needs of base/, libcomm/ and CUDA's runtime, and nothing of C++'s. It exports only its two tables. Its
-# kernels are built for each architecture of CUDA_ARCH, and as PTX for later ones.
+# It contains what it needs of base/, libcomm/ and CUDA's runtime, and nothing of C++'s. It exports only what base, kernels and
+# libcomm look up by name (muster_…). Its kernels are built for each architecture of CUDA_ARCH, and as PTX for later ones.
 #
 #     make CUDA_HOME=/opt/cuda CUDA_ARCH='80 90' CUDA_HOST_CXX=g++-12
 

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(FWD_MAX) norm_fwd_kernel(struct norm_fwd_args<
 	const int64_t at = row * a.c;
 	float x[FWD_PACKS][V], sum = 0, spread = 0;
 	uint32_t most = 0;
-	if (row >= a.n) /* so has its whole warp, and this kernel has no barriers */
+	if (row >= a.n) /* only in blocks of several rows, which have no barriers: the whole warp */
 		return;
 	#pragma unroll
 	for (int p = 0; p < FWD_PACKS; p++)

@@ -31,7 +31,7 @@ struct adamw_rule {
 	float beta1, beta2, rest1, rest2, eps;
 	const struct step_numbers *numbers;
 	const struct adamw_unbias *unbias;
-	float unbias2, rate, lr, grad_scale;
+	float unbias2 = 0, rate = 0, lr = 0, grad_scale = 0; /* set by begin */
 	static constexpr bool second = true;
 	__device__ bool begin()
 	{
@@ -54,8 +54,8 @@ struct adamw_rule {
 struct sgd_rule {
 	float momentum;
 	const struct step_numbers *numbers;
-	float lr, grad_scale;
-	bool begins;
+	float lr = 0, grad_scale = 0; /* set by begin */
+	bool begins = false;
 	static constexpr bool second = false;
 	__device__ bool begin()
 	{

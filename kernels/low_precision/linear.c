@@ -103,7 +103,8 @@ static void weight_gradient(struct backend *k, float *dw, float *dbias, const vo
 {
 	if (n == 0 && !add) {
 		memset(dw, 0, (size_t)(out * in) * sizeof *dw);
-		memset(dbias ? dbias : dw, 0, (size_t)(dbias ? out : 0) * sizeof *dbias);
+		if (dbias)
+			memset(dbias, 0, (size_t)out * sizeof *dbias);
 	}
 	struct tile whole = low_precision_tile_team(k);
 	int64_t columns = min_int64(out, COLUMNS);

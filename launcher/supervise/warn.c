@@ -84,7 +84,9 @@ void supervise_warn_memory(struct supervisor *s, int rank, double bytes)
 {
 	const struct plan_rank *r = &s->d->plan.ranks[rank];
 	double share = s->o.job->warn.memory,
-	       most = search_fit_limit(topo_cluster_kind(&s->d->cluster, r->node), r->node_ranks);
+	       most = search_fit_beside(search_fit_limit(topo_cluster_kind(&s->d->cluster, r->node),
+							 r->node_ranks),
+					s->d->plan.library);
 	char text[WARNING_TEXT], used[HUMAN], all[HUMAN];
 	if (!(share > 0) || !(most > 0) || !(bytes > share * most) ||
 	    s->warn.rules.list[WARNING_MEMORY].holds)

@@ -4,6 +4,7 @@
 #include "plan/cost/devices.h"
 #include "plan/cost/engine.h"
 #include "plan/cost/unlike.h"
+#include "plan/memory_library.h"
 #include "plan/search/fit.h"
 #include "plan/spec/speeds.h"
 
@@ -460,7 +461,8 @@ void search_eval_leaf(struct eval *v, const struct space_zero *z, bool optimizer
 	set_sum(v, z);
 	cost_sum_parts(&v->cost, &v->sum, v->whole, &out->time);
 	out->config = *c;
-	out->limit = v->limits[search_eval_agents(v)];
+	out->limit = search_fit_beside(v->limits[search_eval_agents(v)],
+				       plan_memory_library(&v->job, &v->space->shape, &v->layout));
 	out->host_limit = v->host_limits[search_eval_agents(v)];
 	bool away = c->optimizer || c->activations;
 	double most = out->limit * (v->space->roomy && !v->on_cpu ? SPACE_ROOMY : 1);

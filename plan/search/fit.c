@@ -12,9 +12,10 @@
 #include <string.h>
 
 /* The part of a GPU's memory that a job's tensors cannot use: the runtime's context and the
- * libraries' workspaces, about half a GiB; NCCL's buffers, some MiB for each channel and peer.
- * Besides, a card of "80 GB" has 79.1 to 79.6 GiB by nvidia-smi. */
+ * libraries' workspaces, about half a GiB; NCCL's buffers, which are GPU_NCCL of it where they are
+ * not known or less. Besides, a card of "80 GB" has 79.1 to 79.6 GiB by nvidia-smi. */
 #define GPU_RUNTIME (2.0 * 1024 * 1024 * 1024)
+#define GPU_NCCL    (GPU_RUNTIME / 4)
 
 double search_fit_limit(const struct node_kind *k, int agents)
 {
@@ -24,6 +25,11 @@ double search_fit_limit(const struct node_kind *k, int agents)
 	return k->device_memory > 0 && !plan_on_cpu(k)
 		       ? fmax(k->device_memory - GPU_RUNTIME, k->device_memory / 2)
 		       : k->device_memory;
+}
+
+double search_fit_beside(double limit, double library)
+{
+	return fmax(limit - fmax(library - GPU_NCCL, 0), limit / 2);
 }
 
 /* The part of a node's memory that is left to ranks: the system, page cache for data and
@@ -211,11 +217,17 @@ static int fit_hosts(const struct job *job, const struct cluster *c, struct plan
 	return rc;
 }
 
+static double limit_of(const struct cluster *c, const struct plan *p, const struct plan_rank *r)
+{
+	return search_fit_beside(search_fit_limit(topo_cluster_kind(c, r->node), r->node_ranks),
+				 p->library);
+}
+
 bool search_fit_devices(const struct cluster *c, const struct plan *p)
 {
 	for (int i = 0; i < p->world; i++) {
 		const struct plan_rank *r = &p->ranks[i];
-		double limit = search_fit_limit(topo_cluster_kind(c, r->node), r->node_ranks);
+		double limit = limit_of(c, p, r);
 		if (limit > 0 && r->total > limit)
 			return false;
 	}
@@ -228,7 +240,7 @@ int search_fit_memory(const struct job *job, const struct cluster *c, struct pla
 	double over = 0;
 	for (int i = 0; i < p->world; i++) {
 		const struct plan_rank *r = &p->ranks[i];
-		double limit = search_fit_limit(topo_cluster_kind(c, r->node), r->node_ranks);
+		double limit = limit_of(c, p, r);
 		if (limit > 0 && (!p->memory || limit < p->memory))
 			p->memory = limit;
 		if (limit > 0 && r->total > limit &&

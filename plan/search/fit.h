@@ -11,8 +11,10 @@
 #include <stdbool.h>
 
 /* Bytes that a rank may use if the node has `agents` agents: on a GPU its memory less what its
- * runtime needs; 0: unknown. */
+ * runtime needs, half a GiB for NCCL included; 0: unknown. */
 double search_fit_limit(const struct node_kind *k, int agents);
+/* The limit if NCCL needs `library` bytes (plan_memory_library). */
+double search_fit_beside(double limit, double library);
 /* Bytes of the node's memory that a rank may use for what is not on its GPU; 0: unknown. */
 double search_fit_host(const struct node_kind *k, int agents);
 /* A rank's bytes by part, and the name of a part. */

@@ -139,6 +139,7 @@ json_t *show_plan_json(const struct job *job, const struct cluster *cluster, con
 	add_unequal(p, j);
 	json_object_set_new(j, "placement", show_placement_json(cluster, p));
 	json_object_set_new(j, "device_bytes", json_real(p->memory));
+	json_object_set_new(j, "nccl_bytes", json_real(p->library));
 	json_object_set_new(j, "logits_mib", json_integer(p->logits));
 	json_object_set_new(j, "step_seconds", show_step_time_json(&p->time));
 	plan_peak_of(cluster, p, &peak);

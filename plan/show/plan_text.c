@@ -255,6 +255,8 @@ static void print_memory(const struct job *job, const struct plan *p, struct buf
 	buf_puts(out, "\nMemory per rank, by pipeline stage");
 	if (p->memory > 0)
 		buf_printf(out, " (of %s)", human_bytes(p->memory, has));
+	if (p->library > 0)
+		buf_printf(out, "; NCCL has up to %s besides", human_bytes(p->library, has));
 	if (p->ranks[0].snapshot > 0)
 		buf_puts(out, plan_memory_images(job) > 1 ? "; buffers with the snapshot and copies"
 							  : "; buffers with the snapshot");

@@ -593,6 +593,19 @@ static void what_fails_while_it_is_measured_is_not_chosen(void **state)
 	}
 }
 
+/* What follows the workspace is aligned, whatever its size. */
+static void a_workspace_may_have_any_size(void **state)
+{
+	(void)state;
+	const struct attn_shape s = shape(2, 40, 4, 2, 16);
+	struct rig r;
+	setenv("MUSTER_DOUBLE_CUDNN", "uneven", 1);
+	measure_with(&r, &s, CHOICES_MEASURED, 1e-3, 1e-4);
+	both_passes(&r);
+	assert_int_equal(both_passes(&r), 2);
+	close_rig(&r);
+}
+
 /* With zeros, both ways take another time than with numbers. */
 static void zeros_are_not_measured(void **state)
 {
@@ -608,6 +621,27 @@ static void zeros_are_not_measured(void **state)
 	run_forward(&r);
 	assert_true(choices_at(backend_choices(r.k), 0, &key, &note));
 	check_forward(&r);
+	close_rig(&r);
+}
+
+/* Until the way is measured, the fixed rule holds: forward by cuDNN. */
+static void a_way_that_a_later_use_measured_is_used_at_once(void **state)
+{
+	(void)state;
+	const struct attn_shape s = shape(2, 40, 4, 2, 16);
+	struct rig r;
+	measure_with(&r, &s, CHOICES_MEASURED, 1e-5, 1e-2);
+	int before = ran();
+	backend_zero(r.k, r.at[QKV], (size_t)r.count[QKV] * 2);
+	run_forward(&r);
+	assert_int_equal(ran(), before + 1);
+	put_bf16(&r, QKV);
+	run_forward(&r);
+	check_forward(&r);
+	before = ran();
+	run_forward(&r);
+	check_forward(&r);
+	assert_int_equal(ran(), before);
 	close_rig(&r);
 }
 
@@ -666,7 +700,10 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(what_fails_while_it_is_measured_is_not_chosen,
 						setup, teardown),
+		cmocka_unit_test_setup_teardown(a_workspace_may_have_any_size, setup, teardown),
 		cmocka_unit_test_setup_teardown(zeros_are_not_measured, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_way_that_a_later_use_measured_is_used_at_once,
+						setup, teardown),
 		cmocka_unit_test(a_pass_is_split_into_equal_pieces_that_fit),
 	};
 	return cmocka_run_group_tests_name("attention by cuDNN", tests, NULL, NULL);

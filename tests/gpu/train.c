@@ -123,8 +123,8 @@ static int carry(struct trainee *t, struct course *c, bool reads, struct err *e)
 				       STATE_MAX);
 		if (reads && train_state_read(&t->state, p, i / n, 0, p->count, at, e))
 			return -1;
-		if (!reads)
-			train_state_write(&t->state, p, i / n, 0, p->count, at);
+		if (!reads && train_state_write(&t->state, p, i / n, 0, p->count, at, e))
+			return -1;
 		at += p->count;
 	}
 	c->elements = at - c->state;

@@ -19,9 +19,9 @@
  *               backward pass casts x again, with the same scale
  *     gradient  once, as it is and transposed
  *
- * A scale is that of the whole tensor on this rank at this moment: the op that computes the tensor
- * finds the largest value, or a pass of its own where no op does, and another pass casts. So no state carries over from step to step, and ranks
- * exchange nothing. Scales are powers of 2, so that a different cut of the tensor changes only the
+ * A scale is that of the whole tensor on this rank at this moment. The op that computes the tensor
+ * finds the largest value; where no op does, a pass over the tensor finds it. Another pass casts. So
+ * no state carries over from step to step, and ranks exchange nothing. Scales are powers of 2, so that a different cut of the tensor changes only the
  * numbers that are too small for the format. The scale of x belongs to the micro-batch
  * (ACT_FP8_SCALES).
  */

@@ -1,5 +1,7 @@
 #include "agent/engine/parallel/groups.h"
 
+#include "plan/spec/processors.h"
+
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -131,11 +133,6 @@ static int split_replicas(struct groups *g, const struct groups_options *opt,
 		return comm_split(g->root, r->color, comm_rank(g->world), r->shard, shard, e);
 	return split_by_node(g, opt, r, shard, copies, e);
 }
-
-/* An operation behind computation keeps the processors that it takes for as long as it waits. On
- * NCCL's default of up to 32 a GPU has a quarter fewer for its products. A message fills a network
- * adapter of 400 Gb/s with 4; 8 serve links inside a node too. NCCL_MAX_CTAS overrides these. */
-enum { PROCESSORS_BEHIND = 16, PROCESSORS_OF_MESSAGES = 8 };
 
 static int split_all_replicas(struct groups *g, const struct groups_options *opt, struct err *e)
 {

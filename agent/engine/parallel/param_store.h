@@ -149,7 +149,10 @@ struct param_piece {
 	const struct param *param;
 	int64_t first; /* its first element in the parameter's box, row-major */
 	int64_t count;
-	float *master, *grad; /* [count] */
+	/* [count]. In fp32 the masters are the stored parameters, and gathers are in place: except
+	 * between param_store_finish and param_store_sync_params, param_store_settle comes before
+	 * a change of masters. */
+	float *master, *grad;
 	/* the place of the first element in a state of [param_store_owned] elements */
 	int64_t at;
 	/* This rank counts the elements [count_lo, count_hi) in norms and saves them. Exactly one

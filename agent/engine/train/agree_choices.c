@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The first word of the keys that say which layouts the run has agreed on. */
+#define AGREED "agreed "
+
 struct train_choices {
 	struct choices *choices; /* the backend's */
 	struct comm *group;
@@ -21,7 +24,7 @@ struct train_choices {
 static void write_agreed(const struct rank_view *v, char out[CHOICES_TEXT])
 {
 	const struct layout *l = &v->layout;
-	snprintf(out, CHOICES_TEXT, "agreed tp=%d cp=%d pp=%d dp=%d ep=%d micro=%lld stage=%d",
+	snprintf(out, CHOICES_TEXT, AGREED "tp=%d cp=%d pp=%d dp=%d ep=%d micro=%lld stage=%d",
 		 l->tp, l->cp, l->pp, l->dp, l->ep, (long long)v->job->batch.micro, v->at.pp);
 }
 
@@ -48,6 +51,8 @@ static void read_files(struct train_choices *t)
 	t->known = choices_find(all, t->agreed, &value, sizeof value, &length);
 	if (!t->known && choices_cache_path(cache, sizeof cache) && choices_load(all, cache, &e))
 		log_warn("algorithms are measured again: %s", e.text);
+	if (!t->known) /* the text goes into the cache, for other runs too */
+		choices_drop(all, AGREED);
 	choices_write(all, &t->text);
 	choices_close(all);
 }

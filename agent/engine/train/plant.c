@@ -37,13 +37,12 @@ static void flip_weight(struct trainer *t)
 	const struct param_piece *piece = param_store_pieces(t->state.store, &n);
 	uint32_t bits;
 	float x;
-	if (!n || param_store_settle(t->state.store, NULL) ||
-	    train_state_read(&t->state, piece, 0, 0, 1, &x, NULL))
+	if (!n || train_state_read(&t->state, piece, 0, 0, 1, &x, NULL))
 		return;
 	memcpy(&bits, &x, sizeof bits);
 	bits ^= 1u << 22;
 	memcpy(&x, &bits, sizeof x);
-	train_state_write(&t->state, piece, 0, 0, 1, &x);
+	train_state_write(&t->state, piece, 0, 0, 1, &x, NULL);
 }
 
 static const enum model_plant passes[] = {

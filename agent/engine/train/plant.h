@@ -9,8 +9,8 @@ struct trainer;
 /* Asks the hook what to spoil in this step, and does so. Called before the passes. */
 void train_plant_before(struct trainer *t);
 /* Called after the passes. */
+void train_plant_after(struct trainer *t);
 /* Sets what to spoil when the step of t->plant is computed again. */
 void train_plant_again(struct trainer *t);
-void train_plant_after(struct trainer *t);
 
 #endif

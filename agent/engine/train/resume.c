@@ -227,8 +227,7 @@ static int load_from_memory(struct resume *r, const struct train_choice *c, stru
 	log_line(first && rc < 0 ? LOG_WARN : LOG_INFO,
 		 "step %lld in memory cannot be used: %s; the run continues from a checkpoint",
 		 (long long)r->step, rc < 0 ? why.text : "a copy is gone");
-	train_state_clear(r->state);
-	return 0;
+	return train_state_clear(r->state, e);
 }
 
 static void set_origin(struct train_origin *from, enum train_tier tier, const char *path,
@@ -275,8 +274,7 @@ static int load_choice(struct resume *r, const struct train_choice *c, struct ck
 	if (!c->path[0]) {
 		rc = drop_later_ones(r->world, r->tiers, 0, e);
 	} else if (copies) {
-		train_state_clear(r->state);
-		rc = 2;
+		rc = train_state_clear(r->state, e) ? -1 : 2;
 	} else if (rc == 1) {
 		if (comm_rank(r->world) == 0 && c->tier != TRAIN_NAMED)
 			log_info("resuming from %s (checkpoint.%s)", c->path,
@@ -286,8 +284,10 @@ static int load_choice(struct resume *r, const struct train_choice *c, struct ck
 		rc = -1;
 	} else if (!rc) {
 		/* A failed load may have filled moments, which must start at zero. */
-		train_state_clear(r->state);
-		rc = set_damaged_aside(r->world, r->tiers, c, &r->refused, e) ? -1 : 2;
+		rc = train_state_clear(r->state, e) ||
+				     set_damaged_aside(r->world, r->tiers, c, &r->refused, e)
+			     ? -1
+			     : 2;
 	}
 	return rc;
 }

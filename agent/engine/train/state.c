@@ -215,7 +215,7 @@ int train_state_load(struct comm *world, const struct train_source *from, json_t
 	struct ckpt_memory there = memory_of(state);
 	struct err mine = ERR_INIT;
 	struct boxes b = { 0 };
-	int rc = list_boxes(state, &there, false, &b, &mine);
+	int rc = train_state_settle(state, &mine) || list_boxes(state, &there, false, &b, &mine);
 	const struct ckpt_load_options opt = { .path = from->path,
 					       .local = from->local,
 					       .store = from->memory,
@@ -258,7 +258,7 @@ int train_state_recover(struct comm *world, const struct ckpt_store *store, json
 	struct ckpt_memory there = memory_of(state);
 	struct err mine = ERR_INIT;
 	struct boxes b = { 0 }, proof = { 0 };
-	int rc = list_boxes(state, &there, false, &b, &mine) ||
+	int rc = train_state_settle(state, &mine) || list_boxes(state, &there, false, &b, &mine) ||
 		 list_boxes(state, &there, true, &proof, &mine);
 	const struct ckpt_load_options opt = { .store = store,
 					       .model = model,

@@ -62,14 +62,19 @@ float *train_state_at(const struct train_state *state, const struct param_piece 
 /* Whether the tensor is in the host's memory. */
 bool train_state_on_host(const struct train_state *state, int tensor);
 
+/* Waits until no operation in progress reads or writes the tensors: gathers of parameters, which
+ * stage 1 and 2 of ZeRO in fp32 make in place in the masters, and copies of offloaded tensors.
+ * Whatever writes tensors other than by the next three functions calls this first. */
+int train_state_settle(const struct train_state *state, struct err *e);
 /* train_state_read copies elements [first, first + count) of the tensor to the host's memory, after
- * all queued work. train_state_write copies them from the host's memory. */
+ * all queued work. train_state_write copies them from the host's memory, after all transfers in
+ * progress (train_state_settle). */
 int train_state_read(const struct train_state *state, const struct param_piece *piece, int tensor,
 		     int64_t first, int64_t count, float *out, struct err *e);
-void train_state_write(const struct train_state *state, const struct param_piece *piece, int tensor,
-		       int64_t first, int64_t count, const float *in);
-/* Sets all tensors to zero. */
-void train_state_clear(const struct train_state *state);
+int train_state_write(const struct train_state *state, const struct param_piece *piece, int tensor,
+		      int64_t first, int64_t count, const float *in, struct err *e);
+/* Sets all tensors to zero, likewise. */
+int train_state_clear(const struct train_state *state, struct err *e);
 
 /* --- The model in a checkpoint --- */
 

@@ -19,21 +19,24 @@ static int64_t part_of(const struct param_piece *pieces, int n, int threads)
 	return min_int64(min_int64(part, PART_MAX), largest);
 }
 
-static void init_piece(const struct train_state *state, const struct param_piece *piece,
-		       const struct model_shape *s, uint64_t seed, int64_t most, float *part)
+static int init_piece(const struct train_state *state, const struct param_piece *piece,
+		      const struct model_shape *s, uint64_t seed, int64_t most, float *part,
+		      struct err *e)
 {
 	int threads = backend_threads(param_store_backend(state->store));
 	for (int64_t at = 0; at < piece->count; at += most) {
 		int64_t n = min_int64(piece->count - at, most);
 		model_init(piece->param, s, seed, piece->first + at, n, threads, part);
-		train_state_write(state, piece, 0, at, n, part);
+		if (train_state_write(state, piece, 0, at, n, part, e))
+			return -1;
 	}
+	return 0;
 }
 
 int train_state_init(const struct train_state *state, const struct model_shape *s, uint64_t seed,
 		     struct err *e)
 {
-	int n, threads = backend_threads(param_store_backend(state->store));
+	int rc = 0, n, threads = backend_threads(param_store_backend(state->store));
 	const struct param_piece *pieces = param_store_pieces(state->store, &n);
 	bool in_place = train_state_on_host(state, 0);
 	int64_t most = part_of(pieces, n, threads);
@@ -42,12 +45,13 @@ int train_state_init(const struct train_state *state, const struct model_shape *
 		return err_set(e, ERR_NOMEM,
 			       "initial parameters: no memory for %zu bytes; close other programs",
 			       (size_t)most * sizeof *part);
-	for (int i = 0; i < n; i++)
+	rc = train_state_settle(state, e);
+	for (int i = 0; rc == 0 && i < n; i++)
 		if (in_place)
 			model_init(pieces[i].param, s, seed, pieces[i].first, pieces[i].count,
 				   threads, pieces[i].master);
 		else
-			init_piece(state, &pieces[i], s, seed, most, part);
+			rc = init_piece(state, &pieces[i], s, seed, most, part, e);
 	free(part);
-	return param_store_sync_params(state->store, 0, e);
+	return rc ? -1 : param_store_sync_params(state->store, 0, e);
 }

@@ -38,15 +38,23 @@ int train_state_read(const struct train_state *state, const struct param_piece *
 	return 0;
 }
 
-void train_state_write(const struct train_state *state, const struct param_piece *piece, int tensor,
-		       int64_t first, int64_t count, const float *in)
+int train_state_settle(const struct train_state *state, struct err *e)
+{
+	return param_store_settle(state->store, e) || optim_wait(state->optim, e) ? -1 : 0;
+}
+
+int train_state_write(const struct train_state *state, const struct param_piece *piece, int tensor,
+		      int64_t first, int64_t count, const float *in, struct err *e)
 {
 	float *at = train_state_at(state, piece, tensor) + first;
 	size_t bytes = (size_t)count * sizeof *at;
+	if (train_state_settle(state, e))
+		return -1;
 	if (train_state_on_host(state, tensor))
 		memcpy(at, in, bytes);
 	else
 		backend_put(param_store_backend(state->store), at, in, bytes);
+	return 0;
 }
 
 /* Only the host's optimizers have these tensors. */
@@ -64,10 +72,12 @@ static void clear_factors(const struct train_state *state)
 		}
 }
 
-void train_state_clear(const struct train_state *state)
+int train_state_clear(const struct train_state *state, struct err *e)
 {
-	clear_factors(state);
 	int n;
+	if (train_state_settle(state, e))
+		return -1;
+	clear_factors(state);
 	const struct param_piece *pieces = param_store_pieces(state->store, &n);
 	for (int i = 0; i < n; i++)
 		for (int t = 0; t < train_state_tensors(state); t++) {
@@ -80,4 +90,5 @@ void train_state_clear(const struct train_state *state)
 				backend_zero(param_store_backend(state->store),
 					     train_state_at(state, &pieces[i], t), bytes);
 		}
+	return 0;
 }

@@ -147,8 +147,9 @@ static void poison_gradients(struct trainer *t)
 			backend_put(k, pieces[i].grad, &nan, sizeof nan);
 }
 
-/* With late reading, the loss comes later. On a device the sum of the gradients' squares is queued before the loss is waited for; on the
- * host the optimizer computes it. */
+/* Sets *loss, except with late reading: then the loss comes later (late.c). On a device the sum of
+ * the gradients' squares is queued before the wait for the loss; on the host the optimizer computes
+ * it. */
 static int run_passes(struct trainer *t, const struct engine_batch *batch, double *loss,
 		      struct err *e)
 {

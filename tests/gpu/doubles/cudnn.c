@@ -306,7 +306,7 @@ static int64_t workspace_of(const struct object *graph)
 	struct cudnn_program *p = program_of(graph);
 	int64_t bytes = cudnn_workspace_of(p, cudnn_pass_of(p));
 	free(p);
-	return cudnn_word("wide") ? (int64_t)2 << 30 : bytes;
+	return cudnn_word("wide") ? (int64_t)2 << 30 : bytes + cudnn_word("uneven");
 }
 
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t d)

@@ -13,8 +13,9 @@
  * For the backward pass the heuristic's first engine has the note NONDETERMINISTIC.
  *
  * MUSTER_DOUBLE_CUDNN is a list of words: `old` (version 9.10.1), `refuses` (no engine supports a
- * graph), `varies` (only the engine with that note does), `wide` (a workspace of 2 GiB), `fails`
- * (execution), `handle` (no handle can be created), `descriptor` (no operation can be finalized).
+ * graph), `varies` (only the engine with that note does), `wide` (a workspace of 2 GiB), `uneven` (a
+ * workspace of 1 byte more), `fails` (execution), `handle` (no handle can be created), `descriptor`
+ * (no operation can be finalized).
  */
 #ifndef MUSTER_TESTS_GPU_CUDNN_H
 #define MUSTER_TESTS_GPU_CUDNN_H

@@ -71,18 +71,20 @@ static int add_noise(const struct train_state *state, struct err *e)
 {
 	int n;
 	const struct param_piece *pieces = param_store_pieces(state->store, &n);
-	for (int i = 0; i < n; i++) {
-		float *values = calloc((size_t)pieces[i].count, sizeof *values);
-		if (!values ||
-		    train_state_read(state, &pieces[i], 0, 0, pieces[i].count, values, e)) {
-			free(values);
-			return -1;
+	int rc = 0;
+	for (int i = 0; i < n && !rc; i++) {
+		const struct param_piece *p = &pieces[i];
+		float *values = calloc((size_t)p->count, sizeof *values);
+		if (!values)
+			return err_set(e, ERR_NOMEM, "no memory for %s", p->param->name);
+		rc = train_state_read(state, p, 0, 0, p->count, values, e);
+		if (!rc) {
+			tiny_shake(p->param, p->first, p->count, values);
+			rc = train_state_write(state, p, 0, 0, p->count, values, e);
 		}
-		tiny_shake(pieces[i].param, pieces[i].first, pieces[i].count, values);
-		train_state_write(state, &pieces[i], 0, 0, pieces[i].count, values);
 		free(values);
 	}
-	return 0;
+	return rc;
 }
 
 static int open_server(struct trainee *t, const char *backend_name, struct err *e)

@@ -84,6 +84,28 @@ static void a_choice_is_found_by_its_machine_and_key(void **state)
 	choices_close(NULL);
 }
 
+static void choices_are_dropped_by_the_begin_of_their_keys(void **state)
+{
+	(void)state;
+	struct choices *c = open_table("chip", CHOICES_MEASURED);
+	struct buf text = BUF_INIT;
+	put_number(c, "run tp=1", 1);
+	put_number(c, "matmul m=1", 2);
+	choices_set_mode(c, CHOICES_PROPOSED);
+	put_number(c, "run tp=2", 3);
+	choices_set_machine(c, "other chip");
+	put_number(c, "run tp=1", 4);
+	choices_drop(c, "run ");
+	choices_note(c, "of a choice that was dropped");
+	choices_write(c, &text);
+	assert_null(strstr(buf_str(&text), "run "));
+	assert_null(strstr(buf_str(&text), "dropped"));
+	choices_set_machine(c, "chip");
+	assert_int_equal(number_of(c, "matmul m=1"), 2);
+	buf_fini(&text);
+	choices_close(c);
+}
+
 static void what_cannot_be_written_is_not_kept(void **state)
 {
 	(void)state;
@@ -323,6 +345,7 @@ int main(void)
 #define WITH_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_choice_is_found_by_its_machine_and_key),
+		cmocka_unit_test(choices_are_dropped_by_the_begin_of_their_keys),
 		cmocka_unit_test(what_cannot_be_written_is_not_kept),
 		cmocka_unit_test(a_choice_has_a_note_for_people),
 		cmocka_unit_test(a_full_table_keeps_what_it_has),

@@ -344,7 +344,7 @@ static void what_does_not_fit_the_memory_is_refused_by_part(void **state)
 	assert_non_null(strstr(e.text, "rank 0 (tp 0, dp 0, pp 0) needs 1"));
 	assert_non_null(strstr(
 		e.text,
-		" GiB more than the 78 GiB that a device of box:16 leaves it: activations "));
+		" GiB more than the 76 GiB that a device of box:16 leaves it: activations "));
 	assert_non_null(strstr(e.text, "; nearest that fit: "));
 	struct err brief = ERR_BRIEF;
 	assert_int_equal(plan_build(&job, c, &p, &brief), -1);

@@ -319,8 +319,8 @@ static void all_that_is_found_can_be_run(void **state)
 }
 
 /* The ranks' largest memory, if the job can be built as a whole plan with so many tp ranks;
- * otherwise 0. */
-static double memory_of(const struct job *job, const struct cluster *c, int tp)
+ * otherwise 0. *taken: what they cannot use of their devices. */
+static double memory_of(const struct job *job, const struct cluster *c, int tp, double *taken)
 {
 	struct job mine = *job;
 	struct plan p;
@@ -331,6 +331,8 @@ static double memory_of(const struct job *job, const struct cluster *c, int tp)
 		return 0;
 	for (int i = 0; i < p.world; i++)
 		most = fmax(most, p.ranks[i].total);
+	*taken = c->kinds[0].device_memory -
+		 search_fit_beside(search_fit_limit(&c->kinds[0], 1), p.library);
 	plan_free(&p);
 	return most;
 }
@@ -349,9 +351,8 @@ static void if_no_plan_with_room_can_be_built_the_others_count(void **state)
 	struct err e = ERR_INIT;
 	(void)state;
 	c.kinds[0].devices = 7;
-	double needs = memory_of(&job, &c, 1),
-	       runtime = c.kinds[0].device_memory - search_fit_limit(&c.kinds[0], 1);
-	assert_true(needs > 0 && memory_of(&job, &c, 2) == 0);
+	double runtime = 0, needs = memory_of(&job, &c, 1, &runtime);
+	assert_true(needs > 0 && memory_of(&job, &c, 2, &runtime) == 0);
 	c.kinds[0].device_memory = needs / 0.97 + runtime;
 	if (search_run(&job, &c, &(struct search_options){ .finalists = 4 }, s, &e))
 		fail_msg("%s", e.text);
