@@ -380,8 +380,8 @@ int comm_sync(struct comm *c, struct err *e);
  */
 struct comm_graph;
 
-/* Whether the group's collectives can be recorded: the device's library runs them, and the group
- * has sent no messages. NULL counts as a group of one rank: it can. */
+/* Whether the group's operations can be recorded: the device's library runs them, in the caller's
+ * thread. NULL counts as a group of one rank: it can. */
 bool comm_graph_fits(const struct comm *c);
 /* Lets graphs wait for operations of the group that are under way, if the device can do that. Before
  * any comm_graph_begin. */

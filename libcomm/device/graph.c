@@ -8,12 +8,13 @@
 struct noted_op {
 	struct comm *c;
 	struct op op; /* with its lists */
-	size_t *lists;
-	int next; /* the group's next one; -1: none */
+	void *lists;
+	int next; /* the part's next one; -1: none */
 };
 
-struct graph_part { /* the operations of one group */
+struct graph_part { /* the collectives of one group, or its messages */
 	struct comm *c;
+	bool messages;
 	void *stream; /* the caller's */
 	int first, last, count;
 	struct stream_mark *mark; /* of the last operation; then of the launch under way */
@@ -29,7 +30,7 @@ struct comm_graph {
 	int n, room;
 	struct graph_part *parts;
 	int n_parts;
-	const struct op **order; /* the operations of one group, in their order */
+	const struct op **order; /* the operations of one part, in their order */
 	struct outside *outside;
 	int n_outside;
 	/* of the repeated calls: the next operation and wait */
@@ -57,18 +58,20 @@ bool comm_graph_fits(const struct comm *c)
 
 /* --- Notes -------------------------------------------------------------------------------- */
 
-static struct graph_part *part_of(struct comm_graph *g, struct comm *c)
+static struct graph_part *part_of(struct comm_graph *g, struct comm *c, bool messages)
 {
 	for (int i = 0; i < g->n_parts; i++)
-		if (g->parts[i].c == c)
+		if (g->parts[i].c == c && g->parts[i].messages == messages)
 			return &g->parts[i];
 	struct graph_part *parts = realloc(g->parts, (size_t)(g->n_parts + 1) * sizeof *parts);
 	if (!parts)
 		return NULL;
 	g->parts = parts;
-	parts[g->n_parts] = (struct graph_part){
-		.c = c, .stream = c->device_group->stream, .first = -1, .last = -1
-	};
+	parts[g->n_parts] = (struct graph_part){ .c = c,
+						 .messages = messages,
+						 .stream = c->device_group->stream,
+						 .first = -1,
+						 .last = -1 };
 	return &parts[g->n_parts++];
 }
 
@@ -85,30 +88,39 @@ static struct noted_op *new_note(struct comm_graph *g)
 	return &g->ops[g->n];
 }
 
+/* Copies a list to *at, behind which the next one goes. */
+static void *copy_list(char **at, const void *list, size_t bytes)
+{
+	void *copy = memcpy(*at, list, bytes);
+	*at += bytes;
+	return copy;
+}
+
 /* Sets the note's operation to a copy that keeps its lists. */
 static bool copy_op(struct noted_op *note, const struct op *op, int ranks)
 {
-	size_t n = (size_t)ranks, lists = (op->counts ? n : 0) + (op->out_counts ? n : 0);
+	size_t list = (size_t)ranks * sizeof *op->counts,
+	       messages = op->kind == OP_P2P ? (size_t)op->n * sizeof *op->p2p : 0;
+	char *at = malloc(messages + 2 * list);
 	note->op = *op;
 	note->op.mark = NULL;
 	note->op.record = 0;
-	note->lists = lists ? malloc(lists * sizeof *note->lists) : NULL;
-	if (lists && !note->lists)
+	note->lists = at;
+	if (!at)
 		return false;
-	size_t *at = note->lists;
-	if (op->counts) {
-		note->op.counts = memcpy(at, op->counts, n * sizeof *at);
-		at += n;
-	}
+	if (messages)
+		note->op.p2p = copy_list(&at, op->p2p, messages);
+	if (op->counts)
+		note->op.counts = copy_list(&at, op->counts, list);
 	if (op->out_counts)
-		note->op.out_counts = memcpy(at, op->out_counts, n * sizeof *at);
+		note->op.out_counts = copy_list(&at, op->out_counts, list);
 	return true;
 }
 
 int comm_graph_note(struct comm *c, const struct op *op, struct stream_mark *m, struct err *e)
 {
 	struct comm_graph *g = recorded;
-	struct graph_part *p = part_of(g, c);
+	struct graph_part *p = part_of(g, c, op->kind == OP_P2P);
 	struct noted_op *note = p ? new_note(g) : NULL;
 	if (!note || !copy_op(note, op, c->size))
 		return err_set(e, ERR_NOMEM, "no memory for an operation in a graph");
@@ -125,10 +137,24 @@ int comm_graph_note(struct comm *c, const struct op *op, struct stream_mark *m, 
 
 /* --- Calls -------------------------------------------------------------------------------- */
 
+static bool same_messages(const struct op *a, const struct op *b)
+{
+	for (int i = 0; i < a->n && i < b->n; i++) {
+		const struct comm_p2p *x = &a->p2p[i], *y = &b->p2p[i];
+		if (x->send != y->send || x->data != y->data || x->count != y->count ||
+		    x->type != y->type || x->peer != y->peer)
+			return false;
+	}
+	return a->n == b->n;
+}
+
 static bool same_call(const struct noted_op *note, const struct comm *c, const struct op *op)
 {
-	return note->c == c && note->op.kind == op->kind && note->op.in == op->in &&
-	       note->op.out == op->out && note->op.count == op->count &&
+	if (note->c != c || note->op.kind != op->kind)
+		return false;
+	if (op->kind == OP_P2P)
+		return same_messages(&note->op, op);
+	return note->op.in == op->in && note->op.out == op->out && note->op.count == op->count &&
 	       note->op.type == op->type && note->op.redop == op->redop;
 }
 
@@ -148,7 +174,7 @@ int comm_graph_call(struct comm *c, const struct op *op, struct err *e)
 {
 	if (repeated)
 		return answer(repeated, c, op, e);
-	if (!recorded || (comm_graph_fits(c) && op->kind != OP_P2P))
+	if (!recorded || comm_graph_fits(c))
 		return 1;
 	return err_set(e, ERR_INTERNAL, "%s on group %s cannot be recorded in a graph",
 		       comm_op_word(op->kind), c->name);
@@ -256,7 +282,7 @@ void comm_graph_free(struct comm_graph *g)
 
 /* --- Launching ---------------------------------------------------------------------------- */
 
-/* Announces a group's operations. */
+/* Announces a part's operations. */
 static int begin_part(struct comm_graph *g, struct graph_part *p, struct err *e)
 {
 	struct op any = g->ops[p->first].op;

@@ -11,7 +11,8 @@
  * its events are the capture's, which nobody may query. graph.c notes the operation instead.
  * comm_graph_end joins the streams again.
  *
- * For each launch, every group in the graph gets one flight for all its operations in it. Its
+ * For each launch, every group in the graph gets one flight for all its collectives in it, and one for
+ * all its messages. Its
  * `begin` is recorded on the caller's stream before the launch and its `end` after it. All
  * operations get their numbers and their entries in the flight recorder then. A launch counts as
  * called when all of its operations are, and is done when the graph is.

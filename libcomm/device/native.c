@@ -37,16 +37,27 @@ bool comm_native_has_reached(const _Atomic uint32_t *word, uint32_t number)
 
 /* --- Operations in flight --------------------------------------------------------------------- */
 
-/* count: collectives that are one flight. */
-static struct native_flight *push_flight(struct comm *c, const struct op *op, int count,
+/* Marks the ranks that the flight needs. */
+static void find_ranks(const struct comm *c, const struct op *const *ops, int count, bool *with)
+{
+	for (int r = 0; r < c->size; r++)
+		with[r] = ops[0]->kind != OP_P2P && r != c->rank;
+	for (int i = 0; i < count && ops[0]->kind == OP_P2P; i++)
+		for (int k = 0; k < ops[i]->n; k++)
+			if (ops[i]->p2p[k].peer != c->rank)
+				with[ops[i]->p2p[k].peer] = true;
+}
+
+/* The collectives, or messages, are one flight. */
+static struct native_flight *push_flight(struct comm *c, const struct op *const *ops, int count,
 					 struct stream_mark *m)
 {
 	struct native *n = c->device_group->native;
 	struct seg_line *me = comm_native_line(c, c->rank);
 	int i = (n->first + n->count++) % FLIGHTS;
 	struct native_flight *f = &n->flight[i];
-	bool message = op->kind == OP_P2P;
-	*f = (struct native_flight){ .kind = op->kind,
+	bool message = ops[0]->kind == OP_P2P;
+	*f = (struct native_flight){ .kind = ops[0]->kind,
 				     .number = (message ? n->messages : n->collectives) + 1,
 				     .mark = m,
 				     .since = clock_ns(),
@@ -54,10 +65,7 @@ static struct native_flight *push_flight(struct comm *c, const struct op *op, in
 	*(message ? &n->messages : &n->collectives) += (uint32_t)count;
 	f->last = f->number + (uint32_t)count - 1;
 	m->users++;
-	for (int r = 0; r < c->size; r++)
-		f->with[r] = !message && r != c->rank;
-	for (int k = 0; message && k < op->n; k++)
-		f->with[op->p2p[k].peer] = op->p2p[k].peer != c->rank;
+	find_ranks(c, ops, count, f->with);
 	if (me && !message)
 		atomic_store_explicit(&me->device_called, f->last, memory_order_release);
 	return f;
@@ -138,7 +146,7 @@ static int queue_operation(struct comm *c, const struct op *op, struct stream_ma
 {
 	struct device_group *d = c->device_group;
 	struct native *n = d->native;
-	struct op_signature sign = comm_op_sign(op, push_flight(c, op, 1, m)->number, c->size);
+	struct op_signature sign = comm_op_sign(op, push_flight(c, &op, 1, m)->number, c->size);
 	comm_recorder_begin(c->recorder, op, &sign, comm_native_library(c)->name);
 	pthread_cond_signal(&n->change);
 	if (d->api->stream_wait(d->device, n->stream, m->begin, e))
@@ -170,7 +178,7 @@ int comm_native_launch(struct comm *c, const struct op *const *ops, int count, b
 		return -1;
 	comm_native_lock(c);
 	int rc = n->dc ? 0 : comm_world_error(c->world, e);
-	struct native_flight *f = rc ? NULL : push_flight(c, ops[0], count, m);
+	struct native_flight *f = rc ? NULL : push_flight(c, ops, count, m);
 	uint32_t first = f ? f->number : 0;
 	if (f)
 		f->shared = shared;
@@ -184,12 +192,21 @@ int comm_native_launch(struct comm *c, const struct op *const *ops, int count, b
 	return rc;
 }
 
-/* Called under the lock, after the last operation. */
+/* The flight that was pushed last with this mark. */
+static struct native_flight *flight_of(struct native *n, const struct stream_mark *m)
+{
+	int i = n->count - 1;
+	while (i > 0 && n->flight[(n->first + i) % FLIGHTS].mark != m)
+		i--;
+	return &n->flight[(n->first + i) % FLIGHTS];
+}
+
+/* Called under the lock, after the flight's last operation. */
 static int end_flight(struct comm *c, struct stream_mark *m, void *stream, struct err *e)
 {
 	struct device_group *d = c->device_group;
 	struct native *n = d->native;
-	struct native_flight *f = &n->flight[(n->first + n->count - 1) % FLIGHTS];
+	struct native_flight *f = flight_of(n, m);
 	int rc = d->api->event_record(d->device, m->end, stream, e);
 	f->queued = rc == 0;
 	f->since = 0;

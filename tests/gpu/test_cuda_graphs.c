@@ -41,6 +41,8 @@ static const struct cell cells[] = {
 	{ "tp 2, fp16, another scale", &gpt2, { "precision.dtype=fp16", "precision.loss_scale=1024", "optimizer.lr=1e-3", "parallel.tp=2" }, 0.5 },
 	{ "tp 2, fp16, steps that overflow", &gpt2, { "precision.dtype=fp16", "precision.loss_scale_window=1", "optimizer.lr=1e-3", "parallel.tp=2" }, 0.5 },
 	{ "tp 2, sp", &llama, { BF16, "parallel.tp=2", "parallel.sp=yes" }, 0.5 },
+	{ "cp 2", &gpt2, { BF16, "parallel.cp=2" }, 0.5 },
+	{ "cp 2, tp 2", &gpt2, { BF16, "parallel.cp=2", "parallel.tp=2" }, 0.5 },
 	{ "dp 2", &gpt2, { BF16, "parallel.dp=2" }, 0.5 },
 	{ "dp 2, zero 1", &gpt2, { BF16, "parallel.dp=2", "parallel.zero=1" }, 0.5 },
 	{ "tp 2, dp 2, zero 1", &llama, { BF16, "parallel.tp=2", "parallel.dp=2", "parallel.zero=1" }, 0.5 },

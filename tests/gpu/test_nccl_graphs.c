@@ -1,6 +1,7 @@
 /*
- * Collectives of NCCL inside graphs of the device (comm_graph_begin in libcomm/comm.h), over doubles of
- * CUDA's runtime and of NCCL. A replay gives what the calls give, mixed with calls that are not recorded.
+ * Collectives and messages of NCCL inside graphs of the device (comm_graph_begin in libcomm/comm.h), over
+ * doubles of CUDA's runtime and of NCCL. A replay gives what the calls give, mixed with calls that are not
+ * recorded.
  * It is numbered and noted like calls; a rank that is missing is named in the time that calls have.
  */
 #include <setjmp.h>
@@ -17,13 +18,14 @@
 #include "tests/gpu/doubles/runtime.h"
 #include "tests/unit/libcomm/ranks.h"
 
-enum { COUNT = 100, LAUNCHES = 90, OPS = 7 /* of a step */, LAUNCHES_MAX = 4096 };
+enum { COUNT = 100, LAUNCHES = 90, OPS = 8 /* of a step */, LAUNCHES_MAX = 4096 };
 
 /* A rank's groups, stream and buffers, and its graph. */
 struct scene {
 	struct comm *all, *half, *early;
 	cudaStream_t stream;
 	int64_t *data, *parts, *whole; /* [COUNT], [COUNT / 4], [COUNT / 2] in device memory */
+	int64_t *other;                /* [COUNT / 4], the parts of the other rank of the half */
 	int64_t *same, *sum;           /* [COUNT], of `early`, from before the graph */
 	int64_t *here;                 /* [COUNT], pinned */
 	cudaGraphExec_t exec;
@@ -47,6 +49,7 @@ static int open_scene(struct comm *world, struct scene *s)
 			   cudaMalloc((void **)&s->data, COUNT * 8) == cudaSuccess &&
 			   cudaMalloc((void **)&s->parts, COUNT * 8) == cudaSuccess &&
 			   cudaMalloc((void **)&s->whole, COUNT * 8) == cudaSuccess &&
+			   cudaMalloc((void **)&s->other, COUNT * 8) == cudaSuccess &&
 			   cudaMalloc((void **)&s->same, COUNT * 8) == cudaSuccess &&
 			   cudaMalloc((void **)&s->sum, COUNT * 8) == cudaSuccess &&
 			   cudaMallocHost((void **)&s->here, COUNT * 8) == cudaSuccess,
@@ -73,6 +76,7 @@ static void close_scene(struct scene *s)
 	cudaFree(s->data);
 	cudaFree(s->parts);
 	cudaFree(s->whole);
+	cudaFree(s->other);
 	cudaFree(s->same);
 	cudaFree(s->sum);
 	cudaFreeHost(s->here);
@@ -99,10 +103,22 @@ static int start_last(struct scene *s, struct err *e)
 				     &s->open, e);
 }
 
-/* Sums `data` over all; sums its quarters over the half into `parts`; gathers these into `whole`. */
+/* Exchanges the parts with the other rank of the half. */
+static int start_exchange(struct scene *s, struct comm_request **req, struct err *e)
+{
+	int peer = 1 - comm_rank(s->half);
+	const struct comm_p2p ops[] = {
+		{ true, { s->parts }, COUNT / 4, COMM_I64, peer },
+		{ false, { s->other }, COUNT / 4, COMM_I64, peer },
+	};
+	return comm_batch_send_recv_start(s->half, ops, 2, req, e);
+}
+
+/* Sums `data` over all; sums its quarters over the half into `parts`; gathers these into `whole`, and
+ * the other rank's into `other`. */
 static int calls(struct scene *s, struct err *e)
 {
-	struct comm_request *req;
+	struct comm_request *req, *message;
 	if (comm_all_reduce(s->all, s->data, s->data, COUNT, COMM_I64, COMM_SUM, e) ||
 	    comm_reduce_scatter_start(s->half, s->data, s->parts, COUNT / 4, COMM_I64, COMM_SUM,
 				      &req, e))
@@ -111,11 +127,11 @@ static int calls(struct scene *s, struct err *e)
 		return -1;
 	/* The early sum is this one. */
 	cudaMemcpyAsync(s->here, s->sum, COUNT * 8, cudaMemcpyDeviceToHost, s->stream);
-	if (comm_barrier(s->all, e) ||
+	if (start_exchange(s, &message, e) || comm_barrier(s->all, e) ||
 	    comm_all_gather_start(s->half, s->parts, s->whole, COUNT / 4, COMM_I64, &req, e) ||
 	    comm_all_reduce(s->all, s->data, s->data, COUNT, COMM_I64, COMM_MAX, e))
 		return -1;
-	return comm_wait(req, e) || start_last(s, e) ? -1 : 0;
+	return comm_wait(req, e) || comm_wait(message, e) || start_last(s, e) ? -1 : 0;
 }
 
 /* Step n's data of a rank. */
@@ -139,7 +155,9 @@ static void fill(struct scene *s, int n)
 
 static int check_results(struct scene *s, int n)
 {
-	int64_t whole[COUNT / 2];
+	int64_t whole[COUNT / 2], other[COUNT / 4];
+	int first = (1 - comm_rank(s->half)) * COUNT / 4;
+	cudaMemcpyAsync(other, s->other, sizeof other, cudaMemcpyDeviceToHost, s->stream);
 	cudaMemcpyAsync(whole, s->whole, sizeof whole, cudaMemcpyDeviceToHost, s->stream);
 	cudaStreamSynchronize(s->stream);
 	for (int i = 0; i < COUNT; i++) {
@@ -148,6 +166,10 @@ static int check_results(struct scene *s, int n)
 			sum += element(r, n, i);
 		RANK_CHECK(s->here[i] == sum, "step %d: sum %d is %lld, not %lld", n, i,
 			   (long long)s->here[i], (long long)sum);
+		bool others = i >= first && i < first + COUNT / 4;
+		RANK_CHECK(!others || other[i - first] == 2 * sum,
+			   "step %d: the other's part %d is %lld, not %lld", n, i,
+			   (long long)(others ? other[i - first] : 0), (long long)(2 * sum));
 		/* Sums of two halves, and once more of the first quarter. */
 		int64_t part = 2 * sum * (i < COUNT / 4 ? 2 : 1);
 		RANK_CHECK(i >= COUNT / 2 || whole[i] == part, "step %d: part %d is %lld, not %lld",
@@ -281,9 +303,6 @@ static int refuse(struct comm *world, void *arg)
 	RANK_CHECK(comm_all_reduce(world, &value, &value, 1, COMM_I64, COMM_SUM, &e) < 0 &&
 			   strstr(e.text, "all_reduce on group world cannot be recorded"),
 		   "%s", e.text);
-	RANK_CHECK(comm_send(s.all, s.data, 1, COMM_I64, 1 - comm_rank(world), &e) < 0 &&
-			   strstr(e.text, "on group gpu cannot be recorded"),
-		   "%s", e.text);
 	RANK_CHECK(comm_graph_end(s.graph, &e) == 0 && comm_graph_repeat(s.graph, &e) == 0, "%s",
 		   e.text);
 	RANK_CHECK(comm_barrier(s.all, &e) < 0 &&
@@ -318,7 +337,7 @@ static _Atomic int *informed; /* how many ranks have the error; shared by the ra
 
 static bool names_it(const struct fault *f, const struct err *e)
 {
-	/* Each group has three operations in the graph; this is its second launch. */
+	/* Each group has three collectives in the graph; this is its second launch. */
 	bool named = strstr(e->text, f->who) &&
 		     strstr(e->text, " number 4, or one up to number 6 in the same graph");
 	return named && (e->code == f->code || (e->code == ERR_PEER && strstr(e->text, "gave up")));

@@ -44,7 +44,7 @@ struct pass_graphs {
 int model_graphs_open(struct model *m, struct err *e)
 {
 	bool fits = m->d.device && m->job->job.graphs && parallel_graph_fits(m->tp->comm) &&
-		    m->cp->size == 1 && !m->moe && !m->offload;
+		    parallel_graph_fits(m->cp->comm) && !m->moe && !m->offload;
 	if (!fits)
 		return 0;
 	m->graphs = calloc(1, sizeof *m->graphs);
@@ -52,7 +52,8 @@ int model_graphs_open(struct model *m, struct err *e)
 		m->graphs->chunks = calloc((size_t)m->n_chunks, sizeof *m->graphs->chunks);
 	bool ok = m->graphs && m->graphs->chunks;
 	if (ok)
-		m->graphs->alone = m->tp->size == 1 && !param_store_reduces(m->store);
+		m->graphs->alone = m->tp->size == 1 && m->cp->size == 1 &&
+				   !param_store_reduces(m->store);
 	for (int i = 0; ok && i < m->n_chunks; i++)
 		ok = (m->graphs->chunks[i] = calloc((size_t)m->chunks[i].n_slots * GRAPHS,
 						    sizeof **m->graphs->chunks));

@@ -9,11 +9,11 @@
  * has GRAPH_VARIANTS graphs: a step's first micro-batch sets, and the others add. A replay gives the
  * same bits as running the pass.
  *
- * A pass is recorded only if all of its work is on the device. Collectives of tp, and reductions of
- * gradients during the last backward pass, are recorded too if the device's library runs them
+ * A pass is recorded only if all of its work is on the device. Collectives of tp, messages of cp, and
+ * reductions of gradients during the last backward pass, are recorded too if the device's library runs them
  * (parallel_graph_fits); the last backward pass of a step has graphs of its own then. So has a pass
  * that waits for parameters that are still being gathered: its graph waits for each gather where the
- * pass does. These passes run operation by operation: all with cp, a mixture of experts, offload, or
+ * pass does. These passes run operation by operation: all with a mixture of experts, offload, or
  * groups whose data goes through the host; all under zero 2 and 3. So does the first run of each
  * pass, in which the backend selects its algorithms, also when these change after the first step
  * (base/choices.h).
