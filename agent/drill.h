@@ -47,8 +47,8 @@ struct agent_drill {
 int agent_drill_open(struct agent_drill *d, int rank, uint32_t generation, struct err *e);
 /* For struct train_hooks; drill: a struct agent_drill. */
 int agent_drill_step(void *drill, int64_t step, bool *poison, struct err *e);
-/* Whether a rank of this job, maybe another one, spoils numbers or causes a fault. Then no rank replays
- * recorded passes, because all ranks must replay the same. */
+/* Whether a rank of this job, maybe another one, spoils numbers or causes a fault. Then no rank
+ * replays recorded passes, because all ranks must replay the same. */
 bool agent_drill_armed(void);
 enum train_plant agent_drill_plant(void *drill, int64_t step);
 bool agent_drill_data(void *drill, int64_t first, int64_t end);

@@ -77,8 +77,8 @@ void choices_put(struct choices *c, const char *key, const void *value, size_t l
 /* Sets the note of the choice that was put last, such as the times that were measured; what is too
  * long is cut. */
 void choices_note(struct choices *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The note of choice i of this machine and its key, in the order in which they were put; false: there
- * are fewer. They are valid until the next call that changes the table. */
+/* The note of choice i of this machine and its key, in the order in which they were put; false:
+ * there are fewer. They are valid until the next call that changes the table. */
 bool choices_at(const struct choices *c, int i, const char **key, const char **note);
 /* Removes the choices and proposals of all machines whose key begins with this. */
 void choices_drop(struct choices *c, const char *prefix);

@@ -281,10 +281,10 @@ void *backend_stream(struct backend *k);
 void *backend_host_alloc(struct backend *k, size_t bytes);
 void backend_host_free(struct backend *k, void *p);
 /* Copies between the backend's memory and that of backend_host_alloc while ops run. A side copy
- * begins after the ops that are queued so far, and side copies run in order. What is queued after
- * backend_side_wait(ticket) begins after that copy. backend_side_await: the host waits until that
- * copy is complete, but not for what was queued after it; it returns the first error as backend_sync
- * does. */
+ * begins after the ops that are queued so far, and side copies run in order. What is queued
+ * after backend_side_wait(ticket) begins after that copy. backend_side_await: the host waits
+ * until that copy is complete, but not for what was queued after it; it returns the first error
+ * as backend_sync does. */
 uint64_t backend_side_copy(struct backend *k, void *to, const void *from, size_t bytes);
 void backend_side_wait(struct backend *k, uint64_t ticket);
 int backend_side_await(struct backend *k, uint64_t ticket, struct err *e);

@@ -54,11 +54,11 @@ OP(linear_gelu_fwd, STORED, COMPOSED, (struct backend *k, void *y, void *pre, co
 OP(linear_gelu_bwd, STORED, COMPOSED, (struct backend *k, void *dpre, const void *dy, const void *w,
 	const void *pre, int64_t n, int64_t in, int64_t out))
 
-/* Grouped products: linear_fwd, linear_bwd_input and linear_bwd_weight of each group. Group i has
- * rows[i] rows of x and y, after those of group i - 1; its weights begin at element i * stride of w
- * and of dw. A group without rows has no y and dx; its dw is 0, unless `add`. rows is in host memory
- * if `most` is 0. Otherwise it is in the backend's memory, and its sum is at most `most`: see
- * backend_counts_groups. */
+/* Grouped products: linear_fwd, linear_bwd_input and linear_bwd_weight of each group. Group i
+ * has rows[i] rows of x and y, after those of group i - 1; its weights begin at element i *
+ * stride of w and of dw. A group without rows has no y and dx; its dw is 0, unless `add`. rows
+ * is in host memory if `most` is 0. Otherwise it is in the backend's memory, and its sum is at
+ * most `most`: see backend_counts_groups. */
 OP(grouped_fwd, STORED, COMPOSED, (struct backend *k, void *y, const void *x, const void *w,
 	int64_t stride, const int64_t *rows, int64_t most, int groups, int64_t in, int64_t out))
 OP(grouped_bwd_input, STORED, COMPOSED, (struct backend *k, void *dx, const void *dy, const void *w,
@@ -73,9 +73,9 @@ OP(grouped_bwd_weight, STORED, COMPOSED, (struct backend *k, float *dw, int64_t 
  * both. Sets y and transposed. s->largest becomes the largest |x| if that is larger. */
 OP(fp8_cast, STORED, HOST, (struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
 	const void *x, enum fp8 format, int64_t n, int64_t c))
-/* Current scaling: sets s->scale and s->inverse to the largest power of 2 with which s->largest fits
- * `format`, or both to 0 if s->largest is 0 or not finite: then infinities become NaN. Writes y and
- * transposed as fp8_cast does. Changes nothing else of s. */
+/* Current scaling: sets s->scale and s->inverse to the largest power of 2 with which s->largest
+ * fits `format`, or both to 0 if s->largest is 0 or not finite: then infinities become NaN.
+ * Writes y and transposed as fp8_cast does. Changes nothing else of s. */
 OP(fp8_cast_current, STORED, HOST, (struct backend *k, uint8_t *y, uint8_t *transposed,
 	struct fp8_scale *s, const void *x, enum fp8 format, int64_t n, int64_t c))
 /* d[m,n] = left[m,depth] · right[n,depth]ᵀ + bias[n], summed in fp32. bias may be NULL. Sets d.
@@ -93,8 +93,9 @@ OP(fp8_product, STORED, HOST, (struct backend *k, void *d, const struct fp8_tens
 OP(fp8_update_scales, FP32, HOST, (struct backend *k, struct fp8_scale *s, int64_t n,
 	enum fp8 format, int steps, int spare))
 
-/* The op without `_largest`; then s->largest becomes the largest number that it set (in y, dx or
- * dgu), without its sign, if that is larger: what fp8_cast finds in another pass over the tensor. */
+/* The op without `_largest`; then s->largest becomes the largest number that it set (in y, dx
+ * or dgu), without its sign, if that is larger: what fp8_cast finds in another pass over the
+ * tensor. */
 OP(layernorm_fwd_largest, STORED, COMPOSED, (struct backend *k, void *y, void *sum, float *mean,
 	float *rstd, const void *x, const void *r, const void *w, const void *bias, int64_t n,
 	int64_t c, float eps, struct fp8_scale *s))

@@ -14,9 +14,9 @@ struct backend_source {
 	void *of;
 };
 
-/* Like backend_alloc, from the source if it has memory; otherwise, and with NULL, the backend's own.
- * backend_free then waits for all that is queued. The source must remain until that, or until the
- * backend is closed. On the host it is not asked. */
+/* Like backend_alloc, from the source if it has memory; otherwise, and with NULL, the backend's
+ * own. backend_free then waits for all that is queued. The source must remain until that, or
+ * until the backend is closed. On the host it is not asked. */
 void *backend_alloc_from(struct backend *k, const struct backend_source *source, size_t bytes);
 
 #endif

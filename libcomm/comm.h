@@ -253,13 +253,14 @@ struct comm_p2p {
 int comm_batch_send_recv(struct comm *c, const struct comm_p2p *ops, int n, struct err *e);
 
 /* Asynchronous forms. They run in the order of their starts on the group's own thread.
- * Operations on device memory that the device's library runs ("nccl") are queued by the caller's
- * thread instead: so those of all groups reach the library in the program's order. There must be
- * one order of all operations, of all groups, that contains each rank's order; a message counts
- * as one operation of two ranks. Otherwise operations that wait for each other may fill the
- * devices. A start may wait for the other ranks of the operation when a group uses a connection
- * for the first time. Buffers belong to the operation until comm_wait; lists of counts are copied. Blocking
- * operations of the group may not be called while a request is open. */
+ * Operations on device memory that the device's library runs ("nccl") are queued by the
+ * caller's thread instead: so those of all groups reach the library in the program's order.
+ * There must be one order of all operations, of all groups, that contains each rank's order; a
+ * message counts as one operation of two ranks. Otherwise operations that wait for each other
+ * may fill the devices. A start may wait for the other ranks of the operation when a group uses
+ * a connection for the first time. Buffers belong to the operation until comm_wait; lists of
+ * counts are copied. Blocking operations of the group may not be called while a request is
+ * open. */
 int comm_all_reduce_start(struct comm *c, const void *in, void *out, size_t count,
 			  enum comm_type type, enum comm_op op, struct comm_request **req,
 			  struct err *e);
@@ -340,9 +341,9 @@ int comm_on_device(struct comm *c, const struct comm_device_options *opt, const 
 /* Sets the stream for the calls that follow. NULL: the device's default stream, which is the
  * initial one. A split group inherits its parent's. Not collective. */
 void comm_stream(struct comm *c, void *stream);
-/* The groups that are split from c from now on take at most so many of the device's processors in an
- * operation, and leave the others to computation. 0: as many as the library likes, which is also
- * the initial value. Equal on all ranks; only a device's library follows it. */
+/* The groups that are split from c from now on take at most so many of the device's processors
+ * in an operation, and leave the others to computation. 0: as many as the library likes, which
+ * is also the initial value. Equal on all ranks; only a device's library follows it. */
 void comm_processors(struct comm *c, int most);
 /* Lets the device's library read and write this memory of the device without copies of its own, in
  * operations of c and until c is closed; the memory must remain until then. Not collective, but all
@@ -383,8 +384,8 @@ struct comm_graph;
 /* Whether the group's operations can be recorded: the device's library runs them, in the caller's
  * thread. NULL counts as a group of one rank: it can. */
 bool comm_graph_fits(const struct comm *c);
-/* Lets graphs wait for operations of the group that are under way, if the device can do that. Before
- * any comm_graph_begin. */
+/* Lets graphs wait for operations of the group that are under way, if the device can do that.
+ * Before any comm_graph_begin. */
 int comm_graph_prepare(struct comm *c, struct err *e);
 bool comm_graph_awaits(const struct comm *c);
 int comm_graph_begin(struct comm_graph **out, struct err *e);

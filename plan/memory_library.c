@@ -65,8 +65,8 @@ static int in_node(int n, int apart)
 	return least(n, room > 1 ? room : 1);
 }
 
-/* All replicas of a parameter: ZeRO's shards, or all copies. Shards inside nodes have a second group
- * with the same neighbors at most. */
+/* All replicas of a parameter: ZeRO's shards, or all copies. Shards inside nodes have a second
+ * group with the same neighbors at most. */
 static double replicas(const struct job *job, int n)
 {
 	int channels = job->parallel.overlap ? PROCESSORS_BEHIND : PROCESSORS_DEFAULT;

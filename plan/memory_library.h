@@ -32,8 +32,8 @@
 #include "plan/spec/layout.h"
 #include "plan/spec/model/model.h"
 
-/* The bytes of NCCL on the rank that has the most. 0 for one rank, on a CPU, and for another program
- * than muster (plan.engine), which is not known well enough. */
+/* The bytes of NCCL on the rank that has the most. 0 for one rank, on a CPU, and for another
+ * program than muster (plan.engine), which is not known well enough. */
 double plan_memory_library(const struct job *job, const struct model_shape *m,
 			   const struct layout *l);
 

@@ -1,14 +1,14 @@
 /*
  * Measures the algorithms of a product.
  *
- * Each algorithm runs once to warm up and once to be timed. Those that are close to the fastest then
- * take turns, so that a change of the clock meets all of them, and the median of their turns counts.
- * The library's first algorithm stays unless another one is clearly faster.
+ * Each algorithm runs once to warm up and once to be timed. Those that are close to the fastest
+ * then take turns, so that a change of the clock meets all of them, and the median of their turns
+ * counts. The library's first algorithm stays unless another one is clearly faster.
  *
  * The operands are those of the product, since zeros would be faster than numbers. Where there are
- * only zeros, a later use is measured. Outputs that the product overwrites are written; an output to
- * which it adds is only read, and the sums go to the backend's scratch. If they do not fit there, a
- * later use may measure the same sizes without adding.
+ * only zeros, a later use is measured. Outputs that the product overwrites are written; an output
+ * to which it adds is only read, and the sums go to the backend's scratch. If they do not fit
+ * there, a later use may measure the same sizes without adding.
  */
 #include "base/choices.h"
 #include "base/clock.h"
@@ -129,7 +129,8 @@ struct attempt {
 	const struct blas_plan *plan;
 	struct blas_product p; /* whose d may be written */
 	const void *c;         /* what is added */
-	/* of the product with the epilogue, whose other part is timed too; NULL: only the product */
+	/* of the product with the epilogue, whose other part is timed too; NULL: only the
+	 * product */
 	const struct blas_product *whole;
 };
 

@@ -50,8 +50,8 @@ const void *blas_pre(const struct blas_product *p);
 /* The alignment of an address, at most CUDA_ALIGN. CUDA_ALIGN for NULL. */
 uint16_t blas_alignment(const void *p);
 
-/* The library's algorithms for the product, the best first by its own estimate. Returns their number,
- * at most `most` and BLAS_CANDIDATES; 0: it does not support the product. */
+/* The library's algorithms for the product, the best first by its own estimate. Returns their
+ * number, at most `most` and BLAS_CANDIDATES; 0: it does not support the product. */
 int blas_candidates(const struct lt *lt, cublasLtHandle_t handle, const struct blas_plan *plan,
 		    cublasLtMatmulAlgo_t *algos, int most);
 /* Whether the library supports an algorithm that was kept. */
@@ -68,10 +68,10 @@ cublasStatus_t blas_queue(struct backend *k, const struct blas_plan *plan,
 			  const struct blas_product *p, const void *c,
 			  const cublasLtMatmulAlgo_t *algo);
 
-/* blas_measure.c. Measures the plan's algorithms, and the separate ops if it has an epilogue. Puts the
- * best into the backend's choices, and uses it from now on, unless choices are only proposed. Only
- * the outputs of p may have changed afterwards, and only if p overwrites them. Not while a graph is
- * recorded. */
+/* blas_measure.c. Measures the plan's algorithms, and the separate ops if it has an epilogue.
+ * Puts the best into the backend's choices, and uses it from now on, unless choices are only
+ * proposed. Only the outputs of p may have changed afterwards, and only if p overwrites them.
+ * Not while a graph is recorded. */
 void blas_measure(struct backend *k, struct blas_plan *plan, const struct blas_product *p);
 /* Whether the plan's product may be measured, and was not yet. */
 bool blas_wants_choice(struct backend *k, const struct blas_plan *plan);

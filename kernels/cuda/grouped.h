@@ -15,7 +15,8 @@ extern "C" {
 enum grouped_form {
 	GROUPED_FWD,   /* y[rows,out] = x[rows,in] · w[out,in]ᵀ: d = y, left = x, right = w */
 	GROUPED_INPUT, /* dx[rows,in] = dy[rows,out] · w[out,in]: d = dx, left = dy, right = w */
-	/* dw[out,in] = dy[rows,out]ᵀ · x[rows,in], or += when `add`, fp32: d = dw, left = dy, right = x */
+	/* dw[out,in] = dy[rows,out]ᵀ · x[rows,in], or += when `add`, fp32: d = dw, left = dy,
+	 * right = x */
 	GROUPED_WEIGHT
 };
 

@@ -105,9 +105,9 @@ static void norm_fwd(struct backend *k, const char *op, const struct norm_fwd_ar
 }
 
 /*
- * Each thread holds NUMBERS sums of dw, and of dbias if there is one, for P packs of columns. A block
- * loads R rows before the sums over them, which all share two barriers. So the loads of several rows
- * are under way at once.
+ * Each thread holds NUMBERS sums of dw, and of dbias if there is one, for P packs of columns. A
+ * block loads R rows before the sums over them, which all share two barriers. So the loads of
+ * several rows are under way at once.
  */
 enum { BWD_NUMBERS = 16, BWD_MAX = 512, BWD_ROWS = 4 };
 

@@ -7,8 +7,8 @@
 
 #include "kernels/cuda/cuda.h"
 
-/* Sets out[0][j] to the sum of parts[i, j] over the first `rows` rows i, for j < c; with `add`, adds
- * it. If out[1] is not NULL, the same with out[1][j] over the next `rows` rows. */
+/* Sets out[0][j] to the sum of parts[i, j] over the first `rows` rows i, for j < c; with `add`,
+ * adds it. If out[1] is not NULL, the same with out[1][j] over the next `rows` rows. */
 void cuda_add_columns(struct backend *k, const char *op, float *const out[2], const float *parts,
 		      int64_t rows, int64_t c, bool add);
 

@@ -101,9 +101,10 @@ struct device_collectives {
 	int (*register_memory)(struct device_comm *dc, void *memory, size_t bytes, void **handle,
 			       struct err *e);
 	void (*deregister)(struct device_comm *dc, void *handle);
-	/* Optional, both: memory of the device that the library can reach from other ranks, once it is
-	 * registered. *memory NULL: the library has no such function. release: after the work of the
-	 * device that uses it, and after the close of the communicators that have it registered. */
+	/* Optional, both: memory of the device that the library can reach from other ranks,
+	 * once it is registered. *memory NULL: the library has no such function. release: after
+	 * the work of the device that uses it, and after the close of the communicators that
+	 * have it registered. */
 	int (*alloc)(struct device *d, size_t bytes, void **memory, struct err *e);
 	void (*release)(struct device *d, void *memory);
 	/* Begins: queues the operation on the stream. Reductions have the library's own order. */

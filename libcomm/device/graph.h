@@ -11,14 +11,13 @@
  * its events are the capture's, which nobody may query. graph.c notes the operation instead.
  * comm_graph_end joins the streams again.
  *
- * For each launch, every group in the graph gets one flight for all its collectives in it, and one for
- * all its messages. Its
- * `begin` is recorded on the caller's stream before the launch and its `end` after it. All
- * operations get their numbers and their entries in the flight recorder then. A launch counts as
- * called when all of its operations are, and is done when the graph is.
+ * For each launch, every group in the graph gets one flight for all its collectives in it, and one
+ * for all its messages. Its `begin` is recorded on the caller's stream before the launch and its
+ * `end` after it. All operations get their numbers and their entries in the flight recorder then.
+ * A launch counts as called when all of its operations are, and is done when the graph is.
  *
- * A recorded comm_wait of a request from before becomes a place in the graph at which it waits for an
- * event of its own. Before each launch, the same call lets that event stand for the end of its
+ * A recorded comm_wait of a request from before becomes a place in the graph at which it waits for
+ * an event of its own. Before each launch, the same call lets that event stand for the end of its
  * request: a stream that does nothing else waits for that end and then records the event.
  */
 #ifndef MUSTER_LIBCOMM_DEVICE_GRAPH_H
@@ -34,7 +33,8 @@ bool comm_graph_records(void);
 int comm_graph_call(struct comm *c, const struct op *op, struct err *e);
 /* Whether this thread repeats the calls of a graph. */
 bool comm_graph_repeats(void);
-/* Lets the graph that is recorded, or whose calls are repeated, wait for an operation from before. */
+/* Lets the graph that is recorded, or whose calls are repeated, wait for an operation from
+ * before. */
 int comm_graph_await(struct comm *c, struct stream_mark *m, struct err *e);
 /* Notes that the operation has been recorded. */
 int comm_graph_note(struct comm *c, const struct op *op, struct stream_mark *m, struct err *e);

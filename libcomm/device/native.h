@@ -3,11 +3,12 @@
  * watches. native.c queues operations, opens and closes; native_watch.c is the watcher.
  *
  * The library cannot report which rank is missing nor, everywhere, that one has died. Each rank
- * therefore publishes in its line of the segment which operation it has come to. The watcher checks
- * these lines, the processes of its host, the library's own errors and the clock. When it finds a
- * failure, it ends the world and then the communicator, which frees the device from kernels that
- * would wait for a peer forever. The clock of an operation starts when its inputs are ready. All
- * collectives of a group in a graph (graph.h) are one flight with one clock, and so are its messages.
+ * therefore publishes in its line of the segment which operation it has come to. The watcher
+ * checks these lines, the processes of its host, the library's own errors and the clock. When it
+ * finds a failure, it ends the world and then the communicator, which frees the device from
+ * kernels that would wait for a peer forever. The clock of an operation starts when its inputs are
+ * ready. All collectives of a group in a graph (graph.h) are one flight with one clock, and so are
+ * its messages.
  */
 #ifndef MUSTER_LIBCOMM_DEVICE_NATIVE_H
 #define MUSTER_LIBCOMM_DEVICE_NATIVE_H

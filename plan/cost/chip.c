@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The smallest ratio of two neighbouring points of a curve of products, which come in many shapes. */
+/* The smallest ratio of two neighbouring points of a curve of products, which come in many
+ * shapes. */
 #define PRODUCTS_APART 3.0
 /* The start of an operation takes at most this share of the shortest measured time. */
 #define START_SHARE 0.5

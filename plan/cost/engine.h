@@ -107,8 +107,8 @@ struct cost_engine {
 	/* bytes moved to make an operand of a product in 8 bits, per element. Gradients have two,
 	 * and so have inputs: one for the forward pass and one transposed for the weights' gradient */
 	double cast;
-	/* weights are cast once per step, unless replicas gather them for each micro-batch (zero 3);
-	 * otherwise they are cast with each micro-batch */
+	/* weights are cast once per step, unless replicas gather them for each micro-batch
+	 * (zero 3); otherwise they are cast with each micro-batch */
 	bool casts_once;
 	/* inputs of products in 8 bits are cast before tp ranks gather them: half the bytes */
 	bool gathers_eight;

@@ -1,5 +1,5 @@
-/* Any bytes as a file of choices: whole lines are kept, and give the same text when they are written
- * and read again. */
+/* Any bytes as a file of choices: whole lines are kept, and give the same text when they are
+ * written and read again. */
 #include "base/choices.h"
 
 #include <stdint.h>

@@ -1,9 +1,10 @@
 /*
- * cuda_course — a run of training over emulated devices, or on the CPU, that keeps what it computed.
+ * cuda_course — a run of training over emulated devices, or on the CPU, that keeps what it
+ * computed.
  *
- * course_of gives a course of some steps, which the test may change before course_go: the steps, the
- * folder of a checkpoint, the run folder with choices. course_go trains it in forked ranks, which
- * write into it; course_drop frees it.
+ * course_of gives a course of some steps, which the test may change before course_go: the steps,
+ * the folder of a checkpoint, the run folder with choices. course_go trains it in forked ranks,
+ * which write into it; course_drop frees it.
  */
 #ifndef MUSTER_TESTS_GPU_CUDA_COURSE_H
 #define MUSTER_TESTS_GPU_CUDA_COURSE_H
@@ -44,8 +45,8 @@ struct course {
 	int products;   /* that ran on the first rank */
 };
 
-/* A course of the cell on the backend "cpu" or "cuda", in memory that the ranks share. more: another
- * word of the job; NULL: none. */
+/* A course of the cell on the backend "cpu" or "cuda", in memory that the ranks share. more:
+ * another word of the job; NULL: none. */
 struct course *course_of(const struct cell *cell, const char *backend_name, const char *more);
 void course_go(struct course *c);
 /* Whether losses and norms from step `from` on, and the evaluation, are the same bits. */

@@ -326,8 +326,8 @@ static void a_choice_that_the_library_does_not_know_is_not_used(void **state)
 	backend_close(t.k);
 }
 
-/* Each rank finds another algorithm fastest; after they agreed, all use the first rank's. Until then
- * all use the library's first. */
+/* Each rank finds another algorithm fastest; after they agreed, all use the first rank's. Until
+ * then all use the library's first. */
 static void ranks_use_the_same_algorithm(void **state)
 {
 	(void)state;

@@ -1,6 +1,7 @@
 /*
- * Recorded passes with the collectives of NCCL in them: training over the emulator and doubles, with a
- * device per rank. With graphs and without, a step has the same bits; with them the host queues much less.
+ * Recorded passes with the collectives of NCCL in them: training over the emulator and doubles,
+ * with a device per rank. With graphs and without, a step has the same bits; with them the host
+ * queues much less.
  */
 #include "tests/gpu/doubles/runtime.h"
 #include "tests/unit/agent/trainee.h"
@@ -139,8 +140,8 @@ static bool same_bits(const struct course *a, const struct course *b)
 	       !memcmp(a->eval, b->eval, sizeof a->eval);
 }
 
-/* Counts the steps whose numbers are not finite, after the step in which the update is recorded; -1:
- * none of those that follow is good again. */
+/* Counts the steps whose numbers are not finite, after the step in which the update is
+ * recorded; -1: none of those that follow is good again. */
 static int skipped_steps(const struct course *c)
 {
 	int n = 0;

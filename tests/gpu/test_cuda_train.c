@@ -218,8 +218,8 @@ static void a_step_zeroes_only_tables(void **state)
 	check_zeroed(&sharded, (gpt2.seq + gpt2.vocab) * gpt2.hidden);
 }
 
-/* A layer of experts waits for its counts in the forward pass of each micro-batch, unless they stay on
- * the device. */
+/* A layer of experts waits for its counts in the forward pass of each micro-batch, unless they
+ * stay on the device. */
 static void counts_that_stay_wait_for_nothing(void **state)
 {
 	static const struct cell

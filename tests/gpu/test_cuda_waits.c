@@ -1,7 +1,7 @@
 /*
- * Counts what a training step costs the host on a device: how often the training thread waits for the
- * device, and what it launches. In the one way, the host reads loss and norm before it queues the
- * update; in the other, it reads them one step later (agent/engine/train/late.c).
+ * Counts what a training step costs the host on a device: how often the training thread waits for
+ * the device, and what it launches. In the one way, the host reads loss and norm before it queues
+ * the update; in the other, it reads them one step later (agent/engine/train/late.c).
  *
  * With 2 ranks NCCL's double only counts calls, so that the ranks' numbers mean nothing.
  */
@@ -122,9 +122,9 @@ static void print_cost(const char *name, const struct cost *c)
 	       (long long)c->transfers);
 }
 
-/* A late step waits once, for the copy of the numbers of the step before, and never for a stream,
- * whose end is that of the passes that were just queued. Norm, judgement and update are one graph, so that
- * nothing is launched by itself. */
+/* A late step waits once, for the copy of the numbers of the step before, and never for a
+ * stream, whose end is that of the passes that were just queued. Norm, judgement and update are
+ * one graph, so that nothing is launched by itself. */
 static void compare(const char *const *words, int waits_at_once)
 {
 	struct count *once = count_of(words, false), *late = count_of(words, true);

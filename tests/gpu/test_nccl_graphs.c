@@ -1,8 +1,8 @@
 /*
- * Collectives and messages of NCCL inside graphs of the device (comm_graph_begin in libcomm/comm.h), over
- * doubles of CUDA's runtime and of NCCL. A replay gives what the calls give, mixed with calls that are not
- * recorded.
- * It is numbered and noted like calls; a rank that is missing is named in the time that calls have.
+ * Collectives and messages of NCCL inside graphs of the device (comm_graph_begin in
+ * libcomm/comm.h), over doubles of CUDA's runtime and of NCCL. A replay gives what the calls give,
+ * mixed with calls that are not recorded. It is numbered and noted like calls; a rank that is
+ * missing is named in the time that calls have.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -114,8 +114,8 @@ static int start_exchange(struct scene *s, struct comm_request **req, struct err
 	return comm_batch_send_recv_start(s->half, ops, 2, req, e);
 }
 
-/* Sums `data` over all; sums its quarters over the half into `parts`; gathers these into `whole`, and
- * the other rank's into `other`. */
+/* Sums `data` over all; sums its quarters over the half into `parts`; gathers these into
+ * `whole`, and the other rank's into `other`. */
 static int calls(struct scene *s, struct err *e)
 {
 	struct comm_request *req, *message;

@@ -1,8 +1,8 @@
 /*
- * Masters that are written while the parameters of the old ones are still being gathered: every rank
- * gets the new ones, whichever function writes them. In fp32 the gathers of ZeRO's stages 1 and 2 are
- * in place in the masters. The doubles' streams run late, in an order that depends on the seed. On one
- * device the groups' operations are staged, and on two NCCL's double runs them.
+ * Masters that are written while the parameters of the old ones are still being gathered: every
+ * rank gets the new ones, whichever function writes them. In fp32 the gathers of ZeRO's stages 1
+ * and 2 are in place in the masters. The doubles' streams run late, in an order that depends on
+ * the seed. On one device the groups' operations are staged, and on two NCCL's double runs them.
  */
 #include <setjmp.h>
 #include <stdarg.h>

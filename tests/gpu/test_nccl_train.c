@@ -59,8 +59,8 @@ struct course {
 	double loss[STEPS], eval;
 };
 
-/* What the replicas' groups reduce and gather is in registered memory; messages, and sums of the root,
- * are not. */
+/* What the replicas' groups reduce and gather is in registered memory; messages, and sums of
+ * the root, are not. */
 static int check_memory(const struct cell *cell, struct err *e)
 {
 	int all, registered;

@@ -80,8 +80,8 @@ struct ckpt_tensor {
 	bool moment;
 };
 
-/* Whether a tensor of this name is optional (the scales of 8-bit training, fp8.*): a run may have it
- * and its checkpoint not, or the other way round. Loading then leaves data as it is. */
+/* Whether a tensor of this name is optional (the scales of 8-bit training, fp8.*): a run may
+ * have it and its checkpoint not, or the other way round. Loading then leaves data as it is. */
 bool ckpt_optional(const char *name);
 
 enum { CKPT_WORD = 32, CKPT_NUMBERS = 8 };

@@ -3,25 +3,25 @@
  * receives a whole pass at once instead of one operation after the other.
  *
  * There is one graph per pass, chunk and slot, because it reads and writes the slot's tensors.
- * Values that differ between micro-batches are in the slot, and are set before the pass (inputs.c).
- * Whether documents are masked is fixed in a graph; if that changes, the
- * pass is recorded again. Whether each gradient is set or added to is fixed too. A pass therefore
- * has GRAPH_VARIANTS graphs: a step's first micro-batch sets, and the others add. A replay gives the
+ * Values that differ between micro-batches are in the slot, and are set before the pass
+ * (inputs.c). Whether documents are masked is fixed in a graph; if that changes, the pass is
+ * recorded again. Whether each gradient is set or added to is fixed too. A pass therefore has
+ * GRAPH_VARIANTS graphs: a step's first micro-batch sets, and the others add. A replay gives the
  * same bits as running the pass.
  *
- * A pass is recorded only if all of its work is on the device. Collectives of tp, messages of cp, and
- * reductions of gradients during the last backward pass, are recorded too if the device's library runs them
- * (parallel_graph_fits); the last backward pass of a step has graphs of its own then. So has a pass
- * that waits for parameters that are still being gathered: its graph waits for each gather where the
- * pass does. These passes run operation by operation: all with a mixture of experts, offload, or
- * groups whose data goes through the host; all under zero 2 and 3. So does the first run of each
- * pass, in which the backend selects its algorithms, also when these change after the first step
- * (base/choices.h).
+ * A pass is recorded only if all of its work is on the device. Collectives of tp, messages of cp,
+ * and reductions of gradients during the last backward pass, are recorded too if the device's
+ * library runs them (parallel_graph_fits); the last backward pass of a step has graphs of its own
+ * then. So has a pass that waits for parameters that are still being gathered: its graph waits for
+ * each gather where the pass does. These passes run operation by operation: all with a mixture of
+ * experts, offload, or groups whose data goes through the host; all under zero 2 and 3. So does
+ * the first run of each pass, in which the backend selects its algorithms, also when these change
+ * after the first step (base/choices.h).
  *
  * All ranks of a group record the same passes and replay them in the same order, because they
- * execute the same schedule and share the job's documents and the choices. Whatever makes one rank alone
- * run a pass differently must switch off graphs for all (agent_drill_armed); a failure to record
- * ends the job.
+ * execute the same schedule and share the job's documents and the choices. Whatever makes one rank
+ * alone run a pass differently must switch off graphs for all (agent_drill_armed); a failure to
+ * record ends the job.
  */
 #ifndef MUSTER_AGENT_ENGINE_MODEL_GRAPHS_H
 #define MUSTER_AGENT_ENGINE_MODEL_GRAPHS_H

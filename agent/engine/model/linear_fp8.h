@@ -64,9 +64,10 @@ void model_linear_fp8_restore(const struct pass *p, const struct linear_view *l,
 /* Whether the backward pass reads x itself, and not only what the forward pass kept of it. */
 bool model_linear_fp8_needs_input(const struct linear_view *l, const struct block_saved *k);
 
-/* model_linear_fp8_gradient casts the gradient dy[n, out] for the calls that follow: if p->input for
- * model_linear_fp8_input, which sets dx[n, in]; if p->weight for model_linear_fp8_weight, which
- * adds to the gradients of weights and bias. No product of another linear may come between these calls. */
+/* model_linear_fp8_gradient casts the gradient dy[n, out] for the calls that follow: if
+ * p->input for model_linear_fp8_input, which sets dx[n, in]; if p->weight for
+ * model_linear_fp8_weight, which adds to the gradients of weights and bias. No product of
+ * another linear may come between these calls. */
 void model_linear_fp8_gradient(const struct pass *p, const struct linear_view *l, const void *dy);
 void model_linear_fp8_input(struct model *m, const struct linear_view *l, void *dx);
 void model_linear_fp8_weight(struct model *m, const struct linear_view *l,

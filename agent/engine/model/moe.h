@@ -97,9 +97,9 @@ int model_route_open(struct model *m, struct err *e);
 void model_route_close(struct moe *moe);
 /* Whether the counts of rows stay in the backend's memory. */
 bool model_route_counts_stay(const struct pass *p);
-/* Routes the tokens y [n, c]. Sets chosen, weights, probs, lse, load, at, from, and moe->kept_of or, if
- * the counts stay, `counts` and `most`.
- * Adds the router's losses times the rank's tokens to loss [LOSSES], unless it is NULL. */
+/* Routes the tokens y [n, c]. Sets chosen, weights, probs, lse, load, at, from, and
+ * moe->kept_of or, if the counts stay, `counts` and `most`. Adds the router's losses times the
+ * rank's tokens to loss [LOSSES], unless it is NULL. */
 int model_route_forward(struct pass *p, const struct block_view *v, struct moe_saved *k,
 			const void *y, double *loss, struct err *e);
 /* Reads moe->dweights, this rank's partial sums. Adds to the gradient of the router's weights and,

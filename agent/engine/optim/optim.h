@@ -93,11 +93,11 @@ struct scaler; /* scaler.h */
  * outlives the queued work. */
 void optim_queue_open(struct optim *o, const struct scaler *s, int64_t tokens,
 		      struct step_numbers *read);
-/* Collective. Queues optim_grad_norm and optim_step. With job.graphs the steps from the second one on are
- * a CUDA graph, with the sum over the ranks in it, if all of it is on the device: without
- * offload.optimizer and stochastic rounding, whose keys the host sets. All ranks do the same. losses: [3] the sums of this rank's losses that
- * count, in the backend's memory; NULL: none. optim_queue_read of the step before must have
- * returned. */
+/* Collective. Queues optim_grad_norm and optim_step. With job.graphs the steps from the second
+ * one on are a CUDA graph, with the sum over the ranks in it, if all of it is on the device:
+ * without offload.optimizer and stochastic rounding, whose keys the host sets. All ranks do the
+ * same. losses: [3] the sums of this rank's losses that count, in the backend's memory; NULL:
+ * none. optim_queue_read of the step before must have returned. */
 int optim_queue_step(struct optim *o, const double *losses, int64_t step, struct err *e);
 /* Waits for the numbers of the last optim_queue_step, but not for what was queued after it. */
 int optim_queue_read(struct optim *o, struct step_numbers *out, struct err *e);

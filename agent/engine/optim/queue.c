@@ -1,5 +1,5 @@
-/* Steps that are judged and applied on the device. The host reads their numbers later. What is queued
- * for a step is the same in each, so it is recorded as a graph in the second one. */
+/* Steps that are judged and applied on the device. The host reads their numbers later. What is
+ * queued for a step is the same in each, so it is recorded as a graph in the second one. */
 #include "agent/engine/optim/rules.h"
 #include "agent/engine/optim/scaler.h"
 #include "agent/engine/parallel/graph.h"

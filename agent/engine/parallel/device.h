@@ -20,9 +20,9 @@ int parallel_device_table(const struct comm_device **out, struct err *e);
  * are more ranks than devices, they share devices round-robin. */
 int parallel_device_of_slot(int slot);
 
-/* Opens a source of the device's memory that its library of collectives can use without copies once
- * it is registered (comm_register). It has none if the library has none; a failure is logged once. To
- * be closed after its memory is freed. */
+/* Opens a source of the device's memory that its library of collectives can use without copies
+ * once it is registered (comm_register). It has none if the library has none; a failure is
+ * logged once. To be closed after its memory is freed. */
 int parallel_memory_open(const struct comm_device_options *device, struct backend_source *out,
 			 struct err *e);
 /* Accepts a source of zeros. */

@@ -1,8 +1,8 @@
 /*
  * graph — a graph of the backend that holds groups' operations as well as the backend's.
  *
- * backend_graph_begin (kernels/ops.h) and comm_graph_begin (libcomm/comm.h) say what can be recorded and
- * what all ranks must do alike. One thread at a time records or replays.
+ * backend_graph_begin (kernels/ops.h) and comm_graph_begin (libcomm/comm.h) say what can be
+ * recorded and what all ranks must do alike. One thread at a time records or replays.
  */
 #ifndef MUSTER_AGENT_ENGINE_PARALLEL_GRAPH_H
 #define MUSTER_AGENT_ENGINE_PARALLEL_GRAPH_H

@@ -136,7 +136,8 @@ int param_store_reduce(struct param_store *s, int unit, bool last, struct err *e
  * (parallel_graph_begin). Then the pass may be recorded and replayed with the same calls.
  * completes: the pass completes the step's gradients. */
 bool param_store_replayable(const struct param_store *s, bool completes);
-/* Whether parameters of the chunk are still being gathered, so that its next pass waits for them. */
+/* Whether parameters of the chunk are still being gathered, so that its next pass waits for
+ * them. */
 bool param_store_gathers(const struct param_store *s, int chunk);
 /* Whether the calls that complete the step's gradients start transfers. */
 bool param_store_reduces(const struct param_store *s);

@@ -1,5 +1,6 @@
 /* Which gradients hold contributions of this step, or, where they are reduced after each
- * micro-batch, of this micro-batch. What the others hold is old: the first contribution sets them. */
+ * micro-batch, of this micro-batch. What the others hold is old: the first contribution sets
+ * them. */
 #include "agent/engine/parallel/param_store_inner.h"
 
 /* The first of the unit's parameters that ends after element `at` of the unit. */

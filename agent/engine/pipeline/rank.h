@@ -65,8 +65,8 @@ struct engine {
 	void *phase_arg;
 };
 
-/* Executes this rank's row of training, or of an evaluation, once over its micro-batches. Afterwards
- * the model has the sum of the token losses of this rank (0 before the last stage). */
+/* Executes this rank's row of training, or of an evaluation, once over its micro-batches.
+ * Afterwards the model has the sum of the token losses of this rank (0 before the last stage). */
 int pipeline_run_row(struct engine *g, bool backward, const struct engine_batch *batch,
 		     struct err *e);
 

@@ -1,8 +1,8 @@
 /*
  * agree_choices — the ranks of a run use the same measured choices (base/choices.h).
  *
- * Ranks of one pipeline stage on the same kind of machine form a group, because they compute the same
- * shapes. In the first step of a run, all use each library's first algorithm, and measure the
+ * Ranks of one pipeline stage on the same kind of machine form a group, because they compute the
+ * same shapes. In the first step of a run, all use each library's first algorithm, and measure the
  * others. After it they take what the group's first rank measured, so no two ranks of a group ever
  * use different algorithms for the same shape. A shape that this rank does not have, or that is
  * first used later, keeps the library's first algorithm.
@@ -24,8 +24,8 @@
 
 struct train_choices;
 
-/* Collective over world, before the first step; `step` is the last one that was done. Sets *out, NULL
- * if nothing is to be chosen: on the host, and with job.deterministic. */
+/* Collective over world, before the first step; `step` is the last one that was done. Sets
+ * *out, NULL if nothing is to be chosen: on the host, and with job.deterministic. */
 int train_choices_begin(struct comm *world, const struct rank_view *view, struct backend *k,
 			const char *run_dir, int64_t step, struct train_choices **out,
 			struct err *e);

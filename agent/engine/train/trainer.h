@@ -94,8 +94,9 @@ void trainer_phase(const struct trainer *t, const char *name);
 /* Reports a step whose numbers are known and good, or that was skipped. */
 void trainer_finish_step(struct trainer *t, struct step_report *r);
 
-/* judge.c. Decides whether to update: 1, or 0 if fp16 gradients have overflowed. The numbers are the
- * same on every rank, so all ranks decide the same. A step with bad numbers fails (ERR_NUMERIC). */
+/* judge.c. Decides whether to update: 1, or 0 if fp16 gradients have overflowed. The numbers
+ * are the same on every rank, so all ranks decide the same. A step with bad numbers fails
+ * (ERR_NUMERIC). */
 int trainer_judge(struct trainer *t, const struct step_report *r, struct err *e);
 
 /* late.c. On a device, a step is judged and applied there, and the host reads its numbers while the
@@ -118,8 +119,8 @@ int trainer_late_update(struct trainer *t, struct err *e);
 /* Waits for the pending step, if there is one, judges it and reports it. inside: the passes of the
  * next step are queued. */
 int trainer_late_settle(struct trainer *t, bool inside, struct err *e);
-/* For a diagnosis: if later passes have replaced what the bad step computed, computes the step again.
- * false: that failed, and there is nothing to diagnose. */
+/* For a diagnosis: if later passes have replaced what the bad step computed, computes the step
+ * again. false: that failed, and there is nothing to diagnose. */
 bool trainer_late_compute_again(struct trainer *t);
 
 /* train_save.c. The tiers in which a checkpoint is due after the current step (enum

@@ -58,8 +58,8 @@ struct blas_call {
 /* The heuristic finds no algorithm, for tests of that case. */
 extern bool double_blas_refuses;
 enum { BLAS_ALGORITHMS = 12 };
-/* What the heuristic finds, and how fast it is on the virtual clock. Each algorithm sums in an order of
- * its own. */
+/* What the heuristic finds, and how fast it is on the virtual clock. Each algorithm sums in an
+ * order of its own. */
 extern struct double_blas {
 	int algorithms;                  /* 1 at first, at most BLAS_ALGORITHMS */
 	double seconds[BLAS_ALGORITHMS]; /* of a product */

@@ -47,22 +47,22 @@ enum double_fault {
 
 /* Sets the fault of this process from now on. */
 void double_set_fault(enum double_fault fault);
-/* At most so many operations are resident on this process's device from now on. 0: no limit. Call it
- * before the first operation. */
+/* At most so many operations are resident on this process's device from now on. 0: no limit.
+ * Call it before the first operation. */
 void double_set_residency(int kernels);
 /* The buffers that are registered now in this process, with each communicator. */
 int double_registered(void);
 /* The pieces of ncclMemAlloc that this process has now. */
 int double_allocated(void);
-/* Of the calls so far, the buffers that operations read or wrote, and how many of them were registered
- * with the communicator. */
+/* Of the calls so far, the buffers that operations read or wrote, and how many of them were
+ * registered with the communicator. */
 void double_count_buffers(int *all, int *registered);
 /* Of the registered ones, those in memory of ncclMemAlloc. */
 int double_count_allocated(void);
 /* The number of open communicators of this process. */
 int double_open_comms(void);
-/* The limit of processors (CTAs) that the communicator of this name was given. 0: none; -1: there has
- * been none of this name in the process, or NCCL's header has no names (before 2.27). */
+/* The limit of processors (CTAs) that the communicator of this name was given. 0: none; -1:
+ * there has been none of this name in the process, or NCCL's header has no names (before 2.27). */
 int double_comm_processors(const char *name);
 /* The communicators of what this process has launched so far, in that order, each by a number that
  * all its ranks share. Returns how many of `most` are set. */

@@ -4,18 +4,18 @@
  *
  * Every attribute is held to the documented type, count and order; what the real library refuses
  * with a status is refused with one. The heuristic knows the two patterns of operations of
- * kernels/cuda/dnn_attention.h, with fp16 or bf16 in memory, head sizes that are a multiple of 8 up
- * to 128 (256 on compute capability 9.x), and rows of whole 16 bytes. A plan runs the operations
- * one after the other, as they were described, in fp32: what it computes is what the graph says, not
- * what the caller meant. cudnnBackendExecute ends the process for memory that is not the device's,
- * and for tensors that are missing or superfluous.
+ * kernels/cuda/dnn_attention.h, with fp16 or bf16 in memory, head sizes that are a multiple of 8
+ * up to 128 (256 on compute capability 9.x), and rows of whole 16 bytes. A plan runs the
+ * operations one after the other, as they were described, in fp32: what it computes is what the
+ * graph says, not what the caller meant. cudnnBackendExecute ends the process for memory that is
+ * not the device's, and for tensors that are missing or superfluous.
  *
  * For the backward pass the heuristic's first engine has the note NONDETERMINISTIC.
  *
  * MUSTER_DOUBLE_CUDNN is a list of words: `old` (version 9.10.1), `refuses` (no engine supports a
- * graph), `varies` (only the engine with that note does), `wide` (a workspace of 2 GiB), `uneven` (a
- * workspace of 1 byte more), `fails` (execution), `handle` (no handle can be created), `descriptor`
- * (no operation can be finalized).
+ * graph), `varies` (only the engine with that note does), `wide` (a workspace of 2 GiB), `uneven`
+ * (a workspace of 1 byte more), `fails` (execution), `handle` (no handle can be created),
+ * `descriptor` (no operation can be finalized).
  */
 #ifndef MUSTER_TESTS_GPU_CUDNN_H
 #define MUSTER_TESTS_GPU_CUDNN_H

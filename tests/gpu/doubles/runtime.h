@@ -80,8 +80,9 @@ int64_t double_bytes_zeroed(void);
 /* Sets the bytes of memory of each device from now on (0: those of an H200). What does not fit is
  * refused. MUSTER_EMULATE_MEMORY sets it too. */
 void double_set_memory(size_t bytes);
-/* With double_virtual_clock, timed events show a clock that only double_spend moves: each kernel takes
- * double_kernel_seconds, and a product what its double says. Otherwise they show this machine's. */
+/* With double_virtual_clock, timed events show a clock that only double_spend moves: each
+ * kernel takes double_kernel_seconds, and a product what its double says. Otherwise they show
+ * this machine's. */
 extern bool double_virtual_clock;
 extern double double_kernel_seconds;
 /* By work on a device, under the runtime's lock. */

@@ -1,6 +1,7 @@
-/* Counts the casts of a step in 8 bits, and the bytes that they move, as launches of a device: there,
- * an op that finds the largest number of its result does so while it stores the result. The formulas
- * below are the specification; with the dimensions of another model they give its counts. */
+/* Counts the casts of a step in 8 bits, and the bytes that they move, as launches of a device:
+ * there, an op that finds the largest number of its result does so while it stores the result.
+ * The formulas below are the specification; with the dimensions of another model they give its
+ * counts. */
 #include "kernels/backend.h"
 #include "tests/unit/agent/trainee.h"
 #include "tests/unit/agent/world.h"
@@ -134,7 +135,8 @@ static int count_step(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-/* Sets `out` to the counts of the second step of a training, and of the second evaluation after it. */
+/* Sets `out` to the counts of the second step of a training, and of the second evaluation after
+ * it. */
 static void count(const struct tiny *model, const char *fp8, const char *more,
 		  struct counts out[RESULTS])
 {

@@ -47,7 +47,8 @@ int trainee_open_as(const struct tiny *t, const struct job *job, struct comm *wo
 int trainee_resume(const struct tiny *t, const struct job *job, struct comm *world,
 		   const char *backend_name, int threads, const char *dir, struct trainee *out,
 		   struct err *e);
-/* Collective. Loads the latest checkpoint in `dir` into the open trainee and sets *at to its state. */
+/* Collective. Loads the latest checkpoint in `dir` into the open trainee and sets *at to its
+ * state. */
 int trainee_load(struct trainee *t, const char *dir, struct ckpt_state *at, struct err *e);
 /* Collective. Commits a checkpoint in `dir` after `step` steps. */
 int trainee_save(struct trainee *t, const char *dir, int step, struct err *e);
@@ -59,9 +60,9 @@ extern int trainee_device;
 void trainee_read(struct trainee *t, int step);
 /* Performs forward, backward and update. */
 int trainee_step(struct trainee *t, int step, double *loss, double *norm, struct err *e);
-/* trainee_step in the trainer's way on a device (agent/engine/train/late.c): loss and norm are those
- * of the step before (NaN: there is none), and trainee_settle gives the last one's. trainee_late comes
- * before. */
+/* trainee_step in the trainer's way on a device (agent/engine/train/late.c): loss and norm are
+ * those of the step before (NaN: there is none), and trainee_settle gives the last one's.
+ * trainee_late comes before. */
 void trainee_late(struct trainee *t);
 int trainee_step_late(struct trainee *t, int step, double *loss, double *norm, struct err *e);
 int trainee_settle(struct trainee *t, double *loss, double *norm, struct err *e);
