@@ -20,11 +20,13 @@ setup() {
 	[[ -e $place/libmuster-cuda.so ]] || skip "CUDA's headers are not here: there is no emulated GPU"
 }
 
-# Trains a few steps of a model that is small enough for the emulator, with the words that the test adds.
+# Trains a few steps of a model that is small enough for the emulator, with the words that the test adds. The runs share a cache of
+# choices: what the first one measured decides, so that they have the same bits.
 small() { # name word...
 	local name=$1
 	shift
 	exec env -u SLURM_JOB_ID -u CUDA_VISIBLE_DEVICES NVML_DOUBLE=pair LD_LIBRARY_PATH="$place" MUSTER_AGENT="$place/muster-agent" \
+		XDG_CACHE_HOME="$BATS_FILE_TMPDIR/cache" \
 		"$MUSTER" run --quiet "$tiny" "job.name=$name" job.steps=4 model.layers=1 model.hidden=16 model.heads=2 batch.global=2 \
 		optimizer.schedule=constant optimizer.warmup=2 data.eval_every=2 parallel.dp=1 "$@" </dev/null >"$BATS_FILE_TMPDIR/$name.out" 2>&1 3>&-
 }
@@ -74,8 +76,10 @@ saved() { event killed ckpt >/dev/null; }
 	[[ $status -eq 0 ]]
 }
 
-# The numbers of each step of a run, without times.
-numbers_of() { grep -o '"step":.*"skipped":[a-z]*' "$(run_folder "$1")/metrics.jsonl" | sed -E 's/"[a-z_]+_s":[^,]*,//g'; }
+# The numbers of each step of a run, without times, and without memory: a run that measures takes more.
+numbers_of() {
+	grep -o '"step":.*"skipped":[a-z]*' "$(run_folder "$1")/metrics.jsonl" | sed -E 's/"([a-z_]+_s|peak_bytes)":[^,]*,//g'
+}
 
 # What the end of a run says of the rank that it lost.
 lost_of() { grep '^  lost ' "$BATS_FILE_TMPDIR/$1.out"; }
