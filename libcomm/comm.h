@@ -372,10 +372,10 @@ int comm_sync(struct comm *c, struct err *e);
  * the group open then. Requests that are still open at comm_graph_end are complete when the graph
  * is; comm_wait frees them. A request from before comm_graph_begin may be waited for while the graph
  * is recorded if comm_graph_awaits says so: then the graph waits for that operation, and each
- * repetition waits for one that takes its place. NCCL asks for the same: whether a call is captured is "a collective
- * property of that operation" (user guide, "Using NCCL with CUDA Graphs"). Graphs and other
- * operations of one communicator never run at the same time here, which is where that guide warns
- * of deadlocks.
+ * repetition waits for one that takes its place. NCCL asks for the same: whether a call is captured
+ * is "a collective property of that operation" (user guide, "Using NCCL with CUDA Graphs"). Graphs
+ * and other operations of one communicator never run at the same time here, which is where that
+ * guide warns of deadlocks.
  *
  * All calls are of one thread. They fail like an operation: the world ends with them.
  */
@@ -391,6 +391,8 @@ bool comm_graph_awaits(const struct comm *c);
 int comm_graph_begin(struct comm_graph **out, struct err *e);
 int comm_graph_end(struct comm_graph *g, struct err *e);
 int comm_graph_repeat(struct comm_graph *g, struct err *e);
+/* Ends a repetition that failed, instead of a launch. */
+void comm_graph_give_up(struct comm_graph *g);
 int comm_graph_launch(struct comm_graph *g, struct err *e);
 int comm_graph_launched(struct comm_graph *g, struct err *e);
 /* Takes NULL. Also ends a recording. */

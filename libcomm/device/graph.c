@@ -259,14 +259,19 @@ int comm_graph_end(struct comm_graph *g, struct err *e)
 	return g->order ? 0 : err_set(e, ERR_NOMEM, "no memory for a graph's operations");
 }
 
+void comm_graph_give_up(struct comm_graph *g)
+{
+	if (repeated == g)
+		repeated = NULL;
+}
+
 void comm_graph_free(struct comm_graph *g)
 {
 	if (!g)
 		return;
 	if (recorded == g)
 		recorded = NULL;
-	if (repeated == g)
-		repeated = NULL;
+	comm_graph_give_up(g);
 	for (int i = 0; i < g->n; i++)
 		free(g->ops[i].lists);
 	for (int i = 0; i < g->n_outside; i++) {

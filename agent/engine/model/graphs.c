@@ -242,7 +242,10 @@ static int replay_pass(struct pass *p, const struct pass_graph *t, struct err *e
 	int rc = parallel_graph_repeat(t->graph, e);
 	for (int i = 0; rc == 0 && i < t->n; i++)
 		rc = repeat_call(p, &t->notes[i], e);
-	return rc ? -1 : parallel_graph_launch(t->graph, e);
+	if (!rc)
+		return parallel_graph_launch(t->graph, e);
+	parallel_graph_give_up(t->graph);
+	return -1;
 }
 
 /* The variants of a pass in its slot. */

@@ -45,6 +45,11 @@ int parallel_graph_repeat(struct parallel_graph *g, struct err *e)
 	return comm_graph_repeat(g->operations, e);
 }
 
+void parallel_graph_give_up(struct parallel_graph *g)
+{
+	comm_graph_give_up(g->operations);
+}
+
 int parallel_graph_launch(struct parallel_graph *g, struct err *e)
 {
 	if (comm_graph_launch(g->operations, e))

@@ -27,6 +27,8 @@ int parallel_graph_end(struct parallel_graph *g, struct err *e);
 /* Until parallel_graph_launch, calls of operations that the graph holds do nothing, and waits for
  * operations from before are the graph's. Before each launch but the first. */
 int parallel_graph_repeat(struct parallel_graph *g, struct err *e);
+/* Ends what parallel_graph_repeat began, after a failure, without a launch. */
+void parallel_graph_give_up(struct parallel_graph *g);
 /* Queues the graph. */
 int parallel_graph_launch(struct parallel_graph *g, struct err *e);
 

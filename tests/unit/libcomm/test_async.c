@@ -208,12 +208,36 @@ static void closing_ends_operations_in_progress(void **state)
 	assert_int_equal(ranks_run(&r), 0);
 }
 
+/* Until it is given up, every operation of the thread counts as one of the graph. */
+static int give_up_a_graph(struct comm *world, void *arg)
+{
+	struct err e = ERR_INIT;
+	struct comm_graph *g;
+	int32_t mine = 1, sum = 0;
+	(void)arg;
+	RANK_CHECK(!comm_graph_begin(&g, &e) && !comm_graph_end(g, &e), "%s", e.text);
+	RANK_CHECK(!comm_graph_repeat(g, &e), "%s", e.text);
+	comm_graph_give_up(g);
+	RANK_CHECK(!comm_all_reduce(world, &mine, &sum, 1, COMM_I32, COMM_SUM, &e), "%s", e.text);
+	RANK_CHECK(sum == comm_size(world), "%d", (int)sum);
+	comm_graph_free(g);
+	return 0;
+}
+
+static void a_repetition_that_failed_can_be_given_up(void **state)
+{
+	(void)state;
+	struct ranks r = { .n = 2, .timeout_s = 0, .fn = give_up_a_graph };
+	assert_int_equal(ranks_run(&r), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(overlapping_groups_interleave),
 		cmocka_unit_test(a_group_uses_what_its_ranks_share),
 		cmocka_unit_test(closing_ends_operations_in_progress),
+		cmocka_unit_test(a_repetition_that_failed_can_be_given_up),
 	};
 	return cmocka_run_group_tests_name("comm groups and requests", tests, NULL, NULL);
 }
