@@ -35,7 +35,8 @@ kill_randomly() { # run world
 	}
 }
 
-# kill_many RUN WORLD N: kills N times, each some steps after the last recovery.
+# kill_many RUN WORLD N: kills N times, each some steps after the last recovery. Then the run goes on at least to step 10: kills before
+# the first checkpoint make it begin again, and an undisturbed run of as many steps must be longer than the tiny job's warmup.
 kill_many() {
 	local name=$1 world=$2 i
 	draw_number 1
@@ -44,6 +45,7 @@ kill_many() {
 		kill_randomly "$name" "$world" || return 1
 		wait_for 60 step_reached "$name" $(($(last_step "$name") + 1 + RANDOM % 4))
 	done
+	wait_for 60 step_reached "$name" 10
 }
 
 # Succeeds if some agents of the run have outlived a generation; with WARM=no: if none has.
