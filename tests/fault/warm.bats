@@ -9,7 +9,7 @@ load ../random_kills
 setup_file() {
 	make_data
 	make_tiny_job
-	words="checkpoint.every=5 restart.backoff=0.02 restart.max_restarts=1000 restart.max_futile=1000 optimizer.decay_steps=100000"
+	words="checkpoint.every=5 restart.backoff=0 restart.max_restarts=1000 restart.max_futile=1000 optimizer.decay_steps=100000"
 	kills=4
 	[[ -z ${MUSTER_LARGE-} ]] || kills=17
 	[[ -z ${WARM-} ]] || words+=" restart.warm=$WARM"

@@ -13,7 +13,7 @@ setup_file() {
 	make_tiny_job
 	common="checkpoint.every=5 optimizer.decay_steps=100000"
 	words="$common slurm.nodes=4 slurm.gpus_per_node=2 slurm.cpus_per_task=1 job.steps=1000000"
-	words+=" restart.backoff=0.02 restart.max_restarts=1000 restart.max_futile=1000 restart.exclude_after=0"
+	words+=" restart.backoff=0 restart.max_restarts=1000 restart.max_futile=1000 restart.exclude_after=0"
 	[[ -z ${WARM-} ]] || words+=" restart.warm=$WARM"
 	kills=3
 	[[ -z ${MUSTER_LARGE-} ]] || kills=25
