@@ -161,6 +161,9 @@ void choices_put(struct choices *c, const char *key, const void *value, size_t l
 	snprintf(one.machine, sizeof one.machine, "%s", c->machine);
 	snprintf(one.key, sizeof one.key, "%s", key);
 	memcpy(one.value, value, length);
+	const struct choice *old = look_up(c, one.machine, key, one.proposal);
+	if (old && (old->length != length || memcmp(old->value, value, length)))
+		c->version++;
 	c->last = set_choice(c, &one, true);
 }
 

@@ -36,7 +36,7 @@ static double attention_bytes(const struct job *job, const struct model_shape *m
 	bool possible = job->job.device == DEVICE_CUDA && !job->job.deterministic &&
 			job->precision.dtype != DTYPE_FP32 && l->cp == 1 &&
 			!(job->model.attn_dropout > 0) && m->head_dim % 8 == 0 &&
-			m->head_dim <= ATTENTION_ROOM_DIM && job->data.documents != DOCUMENTS_MASK;
+			m->head_dim <= ATTENTION_ROOM_DIM;
 	int heads = (int)(m->heads / l->tp),
 	    kv_heads = (int)(m->kv_heads > l->tp ? m->kv_heads / l->tp : 1);
 	if (!possible)

@@ -40,13 +40,22 @@ static bool device_suits(const struct cuda_backend *c, const struct attention_ca
 	return dim % 8 == 0 && dim <= most && !(call->backward && c->cc / 10 == 10);
 }
 
+/* The graph compares starts with a key's index, which must be its position. */
+static bool documents_suit(const struct cuda_backend *c, const struct attention_call *call)
+{
+	const struct attn_shape *s = call->s;
+	return !s->starts || (s->q_first == 0 && s->k_first == 0 && s->starts_batch >= s->q_len &&
+			      (uintptr_t)s->starts % sizeof *s->starts == 0 &&
+			      !(call->backward && c->cc / 10 != 9));
+}
+
 /* Whether the table in attention_choose.h has this call in cuDNN's columns. */
 static bool suits(const struct backend *k, const struct attention_call *c)
 {
 	const struct attn_shape *s = c->s;
 	return cuda_of(k)->storage != STORE_FP32 && s->batch > 0 && s->q_len > 1 && s->k_len > 1 &&
-	       (attention_causal(s) || past(s)) && !s->starts && !(s->drop.p > 0) && !c->add &&
-	       device_suits(cuda_of(k), c) && rows_suit(c);
+	       (attention_causal(s) || past(s)) && !(s->drop.p > 0) && !c->add &&
+	       device_suits(cuda_of(k), c) && documents_suit(cuda_of(k), c) && rows_suit(c);
 }
 
 static void fill_key(const struct attention_call *c, struct attention_key *key)
@@ -61,6 +70,7 @@ static void fill_key(const struct attention_call *c, struct attention_key *key)
 	key->kv_row = s->kv_row;
 	key->kv_batch = s->kv_batch;
 	key->o_batch = s->o_batch;
+	key->starts_batch = s->starts ? s->starts_batch : 0;
 	key->heads = s->heads;
 	key->kv_heads = s->kv_heads;
 	key->dim = s->dim;
@@ -83,7 +93,7 @@ void attention_run_own(struct backend *k, const struct attention_call *c)
 static enum attention_way fixed_way(const struct backend *k, const struct attention_call *c)
 {
 	int major = cuda_of(k)->cc / 10;
-	return !c->backward && (major == 9 || major == 10) ? WAY_CUDNN : WAY_OWN;
+	return !c->backward && !c->s->starts && (major == 9 || major == 10) ? WAY_CUDNN : WAY_OWN;
 }
 
 /* NULL: there is none, and none can be made now. */

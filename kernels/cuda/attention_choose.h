@@ -11,7 +11,7 @@
  *     keys                     | q_first = k_first, or all before q_first  | any
  *     heads of a group         | any                 | any                 | any
  *     rows                     | whole pieces of 16 bytes                  | any
- *     documents (starts)       | no                  | no                  | yes
+ *     documents (starts)       | of whole sequences  | the same, only 9.x  | any
  *     dropout                  | no: other random numbers                  | yes
  *     one query (KV cache)     | no                  | no                  | yes
  *     add                      | -                   | no                  | yes
@@ -20,12 +20,28 @@
  *
  * On 10.x a deterministic backward pass needs an engine and knobs that no heuristic returns.
  *
+ * Documents are a mask in the same graph, which reads `starts` where they are (dnn_attention.h).
+ * Three designs were compared:
+ *   - A mask from starts. The number of documents is not bounded, nothing is built or kept, and a
+ *     recorded graph follows the data. cuDNN 9.19 has the same engines for it as without documents
+ *     (forward on 8.0 and newer, backward on 9.x), with the same workspace. It computes what the
+ *     mask hides, which own kernels skip.
+ *   - Ragged tensors with padding: each document is an entry of the batch, whose offsets and
+ *     lengths a kernel would derive from starts. It skips what is hidden, but the plan fixes the
+ *     number of entries, and the deterministic backward pass keeps entries * heads * longest^2
+ *     scores: 17 GB for 64 documents in 8 sequences of 2048 tokens with 32 heads. cudnn-frontend
+ *     refuses it as deterministic on 8.x and 12.x.
+ *   - A bias of batch * q_len * k_len elements. Engines for it exist on 8.x and 12.x too, but it has
+ *     to be built and read for each layer, or kept.
+ * The first one is built. Which way is faster depends on how long documents are: the first batch
+ * that is measured stands for all.
+ *
  * The choice, "own" or "cudnn", is kept for each shape (base/choices.h). If choices are wanted, the
  * first use of a shape outside of a recorded graph makes cuDNN's plan and measures both
  * (attention_measure.c).
- * What is not in the choices follows a fixed rule: forward by cuDNN on 9.x and 10.x; the rest,
- * which is all that needs a workspace, by own kernels. So the bits are the same in every run with
- * the same choices.
+ * What is not in the choices follows a fixed rule: forward without documents by cuDNN on 9.x and
+ * 10.x; the rest, which is all that needs a workspace, by own kernels. So the bits are the same in
+ * every run with the same choices.
  *
  * A plan is made once, and its workspace allocated, outside of recorded graphs. A graph that is
  * recorded before that has own kernels.

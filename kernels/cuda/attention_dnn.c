@@ -131,22 +131,25 @@ static void *stored_at(const void *p, int64_t element)
 static cudnnStatus_t run_piece(struct backend *k, const struct attention_call *c,
 			       const struct attention_entry *e, int64_t b, int g)
 {
-	static const int64_t ids[] = { DNN_Q,     DNN_K,      DNN_V,    DNN_O,  DNN_STATS,
-				       DNN_SCALE, DNN_MASKED, DNN_DOUT, DNN_DQ, DNN_DK,
-				       DNN_DV,    DNN_SUM,    DNN_ONE };
+	static const int64_t ids[] = { DNN_Q,     DNN_K,      DNN_V,      DNN_O,      DNN_STATS,
+				       DNN_SCALE, DNN_MASKED, DNN_STARTS, DNN_HIDDEN, DNN_DOUT,
+				       DNN_DQ,    DNN_DK,     DNN_DV,     DNN_SUM,    DNN_ONE };
 	struct cuda_attention *a = cuda_of(k)->attention;
 	const struct attn_shape *s = c->s;
 	int64_t head = (int64_t)g * (s->heads / s->kv_heads);
 	int64_t q = b * s->q_batch + head * s->dim, kv = b * s->kv_batch + (int64_t)g * s->dim,
 		o = b * s->o_batch + head * s->dim;
-	float scale = (float)(1 / sqrt((double)s->dim)), masked = -INFINITY, one = 1;
+	float scale = (float)(1 / sqrt((double)s->dim)), masked = -INFINITY,
+	      hidden = DNN_HIDDEN_SCORE, one = 1;
 	void *at[] = { stored_at(c->q, q),
 		       stored_at(c->key, kv),
 		       stored_at(c->v, kv),
 		       stored_at(c->o, o),
 		       c->lse + (b * s->heads + head) * s->q_len,
 		       &scale,
-		       &masked,
+		       attention_causal(s) ? &masked : NULL,
+		       s->starts ? (void *)(uintptr_t)(s->starts + b * s->starts_batch) : NULL,
+		       s->starts ? &hidden : NULL,
 		       stored_at(c->dout, o),
 		       stored_at(c->dq, q),
 		       stored_at(c->dk, kv),
@@ -157,7 +160,7 @@ static cudnnStatus_t run_piece(struct backend *k, const struct attention_call *c
 	int64_t used[DNN_BACKWARD];
 	void *where[DNN_BACKWARD];
 	for (int i = 0; i < count; i++) {
-		if (ids[i] == DNN_MASKED && !attention_causal(s))
+		if (!at[i]) /* not a tensor of this graph */
 			continue;
 		used[n] = ids[i];
 		where[n++] = at[i];

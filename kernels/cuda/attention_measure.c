@@ -27,13 +27,14 @@ static void write_key(struct backend *k, const struct attention_entry *e, char t
 {
 	static const char *const types[] = { [STORE_BF16] = "bf16", [STORE_FP16] = "fp16" };
 	const struct attention_key *a = &e->key;
+	const char *mask = a->starts_batch ? "documents" : a->causal ? "causal" : "full";
 	snprintf(text, CHOICES_TEXT,
 		 "attention %s %s %s b=%lld q=%lld k=%lld heads=%d/%d dim=%d rows=%lld,%lld "
 		 "cudnn=%zu",
-		 a->backward ? "bwd" : "fwd", types[cuda_of(k)->storage],
-		 a->causal ? "causal" : "full", (long long)a->batch, (long long)a->q_len,
-		 (long long)a->k_len, a->heads, a->kv_heads, a->dim, (long long)a->q_row,
-		 (long long)a->kv_row, cuda_of(k)->attention->dnn->GetVersion());
+		 a->backward ? "bwd" : "fwd", types[cuda_of(k)->storage], mask, (long long)a->batch,
+		 (long long)a->q_len, (long long)a->k_len, a->heads, a->kv_heads, a->dim,
+		 (long long)a->q_row, (long long)a->kv_row,
+		 cuda_of(k)->attention->dnn->GetVersion());
 }
 
 /* The values of choices. */

@@ -22,6 +22,7 @@ struct attention_call {
 /* All that a plan depends on. Keys are compared as bytes, so padding must be 0. */
 struct attention_key {
 	int64_t batch, q_len, k_len, q_row, q_batch, kv_row, kv_batch, o_batch;
+	int64_t starts_batch; /* 0: without documents */
 	int32_t heads, kv_heads, dim, causal, backward, unused;
 };
 

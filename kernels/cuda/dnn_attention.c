@@ -13,6 +13,8 @@ struct parts {
 	bool grouped;                      /* several heads share a k/v head */
 	struct dnn_extent q, kv, o, stats; /* in memory */
 	struct dnn_extent scores, queries; /* [b, h, q_len, k_len], [b, h, q_len, 1] */
+	bool documents;
+	struct dnn_extent starts; /* in memory */
 	tensor scale;
 };
 
@@ -44,10 +46,13 @@ static struct parts parts_of(struct dnn_graph *g, const struct dnn_attention *a)
 		.o = rows(b, h, s->q_len, dim, s->o_batch, (int64_t)s->heads * dim),
 		.scores = dnn_dense(b, h, s->q_len, s->k_len),
 		.queries = dnn_dense(b, h, s->q_len, 1),
+		.documents = s->starts != NULL,
 		.scale = dnn_number(g, DNN_SCALE),
 	};
 	p.stats = p.queries;
 	p.stats.stride[0] = s->heads * s->q_len;
+	p.starts = dnn_dense(b, 1, s->q_len, 1);
+	p.starts.stride[0] = s->starts_batch;
 	return p;
 }
 
@@ -84,19 +89,42 @@ static tensor reduced(const struct parts *p, cudnnReduceTensorOp_t op, tensor x)
 	return y;
 }
 
+/* Each score's index along an axis. */
+static tensor index_of(const struct parts *p, int64_t axis, tensor scores)
+{
+	tensor i = dnn_virtual(p->g, CUDNN_DATA_INT32, p->scores);
+	dnn_index(p->g, axis, scores, i);
+	return i;
+}
+
+/* The scores where a >= b, elsewhere the number `other`. */
+static tensor selected(const struct parts *p, tensor scores, tensor a, tensor b, int64_t other)
+{
+	struct dnn_graph *g = p->g;
+	tensor seen = dnn_virtual(g, CUDNN_DATA_BOOLEAN, p->scores), out = inner(p, p->scores);
+	dnn_pointwise(g, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, a, b, NULL, seen);
+	dnn_pointwise(g, CUDNN_POINTWISE_BINARY_SELECT, FP32, scores, dnn_number(g, other), seen,
+		      out);
+	return out;
+}
+
+/* Scores of keys in documents before the query's become DNN_HIDDEN_SCORE. */
+static tensor in_document(const struct parts *p, tensor scores)
+{
+	if (!p->documents)
+		return scores;
+	tensor column = index_of(p, 3, scores),
+	       starts = dnn_tensor(p->g, DNN_STARTS, CUDNN_DATA_INT32, p->starts, sizeof(int32_t));
+	return selected(p, scores, column, starts, DNN_HIDDEN);
+}
+
 /* Scores of keys after the query become -INFINITY. */
 static tensor masked(const struct parts *p, tensor scores)
 {
-	struct dnn_graph *g = p->g;
-	tensor row = dnn_virtual(g, CUDNN_DATA_INT32, p->scores),
-	       column = dnn_virtual(g, CUDNN_DATA_INT32, p->scores),
-	       seen = dnn_virtual(g, CUDNN_DATA_BOOLEAN, p->scores), out = inner(p, p->scores);
-	dnn_index(g, 2, scores, row);
-	dnn_index(g, 3, scores, column);
-	dnn_pointwise(g, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, row, column, NULL, seen);
-	dnn_pointwise(g, CUDNN_POINTWISE_BINARY_SELECT, FP32, scores, dnn_number(g, DNN_MASKED),
-		      seen, out);
-	return out;
+	if (!p->causal)
+		return scores;
+	tensor row = index_of(p, 2, scores), column = index_of(p, 3, scores);
+	return selected(p, scores, row, column, DNN_MASKED);
 }
 
 void dnn_attention_fwd(struct dnn_graph *g, const struct dnn_attention *a)
@@ -107,8 +135,7 @@ void dnn_attention_fwd(struct dnn_graph *g, const struct dnn_attention *a)
 	       stats = dnn_tensor(g, DNN_STATS, FP32, p.stats, NUMBER);
 	tensor scores = product(&p, q, k, p.scores);
 	scores = on(&p, CUDNN_POINTWISE_MUL, scores, p.scale, p.scores);
-	if (p.causal)
-		scores = masked(&p, scores);
+	scores = masked(&p, in_document(&p, scores));
 	tensor max = reduced(&p, CUDNN_REDUCE_TENSOR_MAX, scores);
 	tensor less = on(&p, CUDNN_POINTWISE_SUB, scores, max, p.scores);
 	tensor power = on(&p, CUDNN_POINTWISE_EXP, less, NULL, p.scores);
@@ -161,9 +188,8 @@ void dnn_attention_bwd(struct dnn_graph *g, const struct dnn_attention *a)
 	tensor sum = sums_of_rows(&p, dout, o);
 	tensor scores = product(&p, q, k, p.scores);
 	scores = on(&p, CUDNN_POINTWISE_MUL, scores, p.scale, p.scores);
-	scores = on(&p, CUDNN_POINTWISE_SUB, scores, stats, p.scores);
-	if (p.causal)
-		scores = masked(&p, scores);
+	scores = on(&p, CUDNN_POINTWISE_SUB, in_document(&p, scores), stats, p.scores);
+	scores = masked(&p, scores);
 	tensor weights = on(&p, CUDNN_POINTWISE_EXP, scores, NULL, p.scores);
 	gradient_of_keys(&p, weights, dout, dv);
 	tensor slope = product(&p, dout, v, p.scores);

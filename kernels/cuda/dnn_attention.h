@@ -8,8 +8,15 @@
  * CompositeDiagonalBandMaskNode (include/cudnn_frontend/node/). The order of operations, the types
  * and the shapes of tensors are part of it.
  *
- *     s = q · kᵀ * scale;  s = row >= column ? s : -inf
+ *     s = q · kᵀ * scale;  s = column >= starts[row] ? s : hidden;  s = row >= column ? s : -inf
  *     stats = max(s) + log(sum(exp(s - max)));  o = exp(s - max) / sum · v
+ *
+ * The first of the two masks is there if the sequences hold documents (a->s->starts). It is where
+ * cudnn-frontend has a score modifier, and reads the starts where they are: nothing is built from
+ * them, their number is not bounded, and a recorded graph follows them. hidden is finite, because
+ * an engine goes through a row's keys tile by tile, and all of a tile may be in other documents:
+ * exp(s - max) must not become exp(-inf + inf). Each row sees itself, so its maximum ends far
+ * above hidden, and the sums over such tiles are multiplied by exp(hidden - max) = 0.
  *
  * stats is the log-sum-exp of the scaled scores, natural logarithm, in fp32, which is attn_shape's
  * lse; so each pass may run by cuDNN or by muster's own kernels. Backward is the deterministic form
@@ -37,6 +44,8 @@ enum dnn_attention_tensor {
 	DNN_STATS,   /* fp32 [batch, heads, q_len] */
 	DNN_SCALE,   /* fp32 in host memory: 1 / sqrt(dim) */
 	DNN_MASKED,  /* fp32 in host memory: -INFINITY */
+	DNN_STARTS,  /* int32 [batch, 1, q_len]: attn_shape's starts */
+	DNN_HIDDEN,  /* fp32 in host memory: DNN_HIDDEN_SCORE */
 	DNN_FORWARD, /* the number of tensors of a forward pass, plus 1 */
 	DNN_DOUT = DNN_FORWARD,
 	DNN_DQ,
@@ -47,11 +56,13 @@ enum dnn_attention_tensor {
 	DNN_BACKWARD
 };
 
+#define DNN_HIDDEN_SCORE (-1e30f)
+
 /* A pass over a piece of s, whose tensors have the strides of s. DNN_SUM has no gaps. */
 struct dnn_attention {
 	const struct attn_shape *s;
 	struct attention_piece piece;
-	bool causal;          /* otherwise each query sees all keys */
+	bool causal;          /* otherwise each query sees all keys, and s has no starts */
 	cudnnDataType_t type; /* CUDNN_DATA_BFLOAT16 or CUDNN_DATA_HALF */
 };
 

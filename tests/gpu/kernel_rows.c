@@ -2,6 +2,8 @@
 
 #include "plan/spec/model/model.h"
 
+#include <stdlib.h>
+
 struct walk {
 	bool toy;
 	kernel_row_fn *fn;
@@ -63,26 +65,56 @@ static void *element(struct backend *k, void *p, int64_t at)
 	return (char *)p + (size_t)at * backend_width(k);
 }
 
+/* The last argument, with documents: int32 starts [batch, q_len]. */
+enum { STARTS = ARGS - 1 };
+
+static struct attn_shape shape_with(const struct dims *d, void **p)
+{
+	struct attn_shape s = shape_of(d);
+	s.starts = d->documents ? p[STARTS] : NULL;
+	s.starts_batch = s.q_len;
+	return s;
+}
+
+/* Documents of d->n positions, which begin at other positions in each sequence. */
+static void put_starts(struct backend *k, const struct dims *d, void *at)
+{
+	int64_t len = d->s.q_len, count = d->s.batch * len;
+	int32_t *starts = malloc((size_t)count * sizeof *starts);
+	for (int64_t b = 0; starts && b < d->s.batch; b++)
+		for (int64_t t = 0, first = d->n / 8 * (b % 8); t < len; t++) {
+			int64_t start = (t + first) / d->n * d->n - first;
+			starts[b * len + t] = (int32_t)(start > 0 ? start : 0);
+		}
+	if (starts)
+		backend_put(k, at, starts, (size_t)count * sizeof *starts);
+	free(starts);
+}
+
 static void attention_fwd_args(const struct dims *d, struct arg *a)
 {
 	struct attn_shape s = shape_of(d);
+	if (d->documents)
+		a[STARTS] = (struct arg){ TOKENS, s.batch * s.q_len, 1, STORED };
 	a[0] = (struct arg){ SET, s.batch * s.o_batch, 1, STORED };
 	a[1] = (struct arg){ SET, s.batch * s.heads * s.q_len, 1, SINGLE };
 	a[2] = (struct arg){ IN, s.batch * s.q_batch, 1, STORED };
 }
 
-static void run_forward(const struct ops *o, struct backend *k, const struct dims *d, void *out,
-			float *lse, void *qkv)
-{
-	struct attn_shape s = shape_of(d);
-	o->attention_fwd(k, out, lse, qkv, element(k, qkv, s.heads * s.dim),
-			 element(k, qkv, (s.heads + s.kv_heads) * s.dim), &s);
-}
-
 static void attention_fwd_run(const struct ops *o, struct backend *k, const struct dims *d,
 			      void **p)
 {
-	run_forward(o, k, d, p[0], p[1], p[2]);
+	struct attn_shape s = shape_with(d, p);
+	o->attention_fwd(k, p[0], p[1], p[2], element(k, p[2], s.heads * s.dim),
+			 element(k, p[2], (s.heads + s.kv_heads) * s.dim), &s);
+}
+
+static void attention_fwd_prepare(const struct ops *o, struct backend *k, const struct dims *d,
+				  void **p)
+{
+	(void)o;
+	if (d->documents)
+		put_starts(k, d, p[STARTS]);
 }
 
 static void attention_bwd_args(const struct dims *d, struct arg *a)
@@ -97,13 +129,14 @@ static void attention_bwd_args(const struct dims *d, struct arg *a)
 static void attention_bwd_prepare(const struct ops *o, struct backend *k, const struct dims *d,
 				  void **p)
 {
-	run_forward(o, k, d, p[0], p[1], p[2]);
+	attention_fwd_prepare(o, k, d, p);
+	attention_fwd_run(o, k, d, p);
 }
 
 static void attention_bwd_run(const struct ops *o, struct backend *k, const struct dims *d,
 			      void **p)
 {
-	struct attn_shape s = shape_of(d);
+	struct attn_shape s = shape_with(d, p);
 	int64_t key = s.heads * s.dim, v = key + s.kv_heads * s.dim;
 	o->attention_bwd(k, p[3], element(k, p[3], key), element(k, p[3], v), p[4], p[0], p[1],
 			 p[2], element(k, p[2], key), element(k, p[2], v), &s, false);
@@ -117,6 +150,7 @@ static const struct op_test embed_fwd = { .name = "embed_fwd",
 					  .run = embed_bwd_run },
 			    attention_fwd = { .name = "attention_fwd",
 					      .args = attention_fwd_args,
+					      .prepare = attention_fwd_prepare,
 					      .run = attention_fwd_run },
 			    attention_bwd = { .name = "attention_bwd",
 					      .args = attention_bwd_args,
@@ -144,14 +178,18 @@ static int visit_products(const struct walk *b, const char *model, const char *w
 	return bad;
 }
 
+/* document: the length of documents; 0: without them. */
 static int visit_attention(const struct walk *b, const char *model, const char *what, int64_t batch,
-			   int64_t seq, int heads, int kv, int dim)
+			   int64_t seq, int heads, int kv, int dim, int64_t document)
 {
 	struct dims d = {
+		.n = document,
+		.documents = document > 0,
 		.s = { .batch = batch, .q_len = seq, .heads = heads, .kv_heads = kv, .dim = dim }
 	};
 	/* the causal half of two products */
-	double flops = 2.0 * (double)(batch * heads) * (double)seq * (double)seq * dim;
+	double seen = (double)(document > 0 ? document : seq),
+	       flops = 2.0 * (double)(batch * heads) * (double)seq * seen * dim;
 	return (visit(b, &(struct kernel_row){ model, NULL, what, &attention_fwd, d, flops, 0 }) !=
 		0) +
 	       (visit(b, &(struct kernel_row){ model, NULL, what, &attention_bwd, d, 2.5 * flops,
@@ -201,7 +239,7 @@ static int visit_gpt2(const struct walk *b)
 					      0 }) != 0;
 	bad += visit_products(b, m, "down", n, f, c, true) +
 	       visit_products(b, m, "head, a chunk", rows, c, v, false);
-	bad += visit_attention(b, m, "12 heads of 64", batch, seq, 12, 12, b->toy ? 16 : 64);
+	bad += visit_attention(b, m, "12 heads of 64", batch, seq, 12, 12, b->toy ? 16 : 64, 0);
 	bad += visit_moved(b, m, "layernorm_fwd", "with the residual",
 			   (struct dims){ .n = n, .c = c, .with = true });
 	bad += visit_moved(b, m, "layernorm_bwd", "with the residual",
@@ -262,8 +300,10 @@ static int visit_llama(const struct walk *b)
 	bad += visit_products(b, m, "gate and up", n, c, 2 * f, false) +
 	       visit_products(b, m, "down", n, f, c, false);
 	bad += visit_products(b, m, "head, a chunk", rows, c, v, false);
-	bad += visit_attention(b, m, "32 heads of 64 over 8", batch, seq, 32, 8, dim);
-	bad += visit_attention(b, m, "16 heads of 128 over 4", batch, seq, 16, 4, 2 * dim);
+	bad += visit_attention(b, m, "32 heads of 64 over 8", batch, seq, 32, 8, dim, 0);
+	bad += visit_attention(b, m, "16 heads of 128 over 4", batch, seq, 16, 4, 2 * dim, 0);
+	bad += visit_attention(b, m, "32 heads of 64 over 8, documents of a quarter", batch, seq,
+			       32, 8, dim, seq / 4);
 	bad += visit_moved(b, m, "rmsnorm_fwd", "with the residual",
 			   (struct dims){ .n = n, .c = c, .with = true });
 	bad += visit_moved(b, m, "rmsnorm_bwd", "with the residual",

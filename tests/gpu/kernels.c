@@ -2,7 +2,8 @@
  * Measures each op at the sizes of the models of models.h (kernel_rows.h): seconds per call, the
  * bytes that it must move (inputs once, outputs once, both for what it changes), and the FLOPs of
  * products and attention. It prints one line of JSON per row. What has several forms is measured as
- * in training: the first run chooses. For attention, each way is measured too.
+ * in training: the first run chooses. For attention, each way is measured too, and what the two
+ * compute is compared: it is an error if they differ by more than 2 %.
  *
  * On a GPU each row also has what the planner predicts: "published_s" by its constants and, with
  * --calibrate, "calibrated_s" by the times that this program measures first, S seconds for each
@@ -23,6 +24,7 @@
 #include "tests/gpu/predict.h"
 
 #include <getopt.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,6 +185,7 @@ static void find_contest(const struct bench *b, const struct op_test *t, const s
 	char sizes[96], word[8];
 	size_t length;
 	*c = (struct contest){ .chosen = NULL };
+	const char *mask = r->d.documents ? " documents " : " causal ";
 	if (!all || strncmp(t->name, "attention_", 10))
 		return;
 	snprintf(sizes, sizeof sizes, " b=%lld q=%lld k=%lld heads=%d/%d dim=%d ",
@@ -190,7 +193,8 @@ static void find_contest(const struct bench *b, const struct op_test *t, const s
 		 s->kv_heads, s->dim);
 	for (int i = 0; choices_at(all, i, &key, &note); i++) {
 		if (strncmp(key, "attention ", 10) || strncmp(key + 10, t->name + 10, 3) ||
-		    !strstr(key, sizes) || !choices_find(all, key, word, sizeof word, &length))
+		    !strstr(key, mask) || !strstr(key, sizes) ||
+		    !choices_find(all, key, word, sizeof word, &length))
 			continue;
 		snprintf(c->key, sizeof c->key, "%s", key);
 		snprintf(c->note, sizeof c->note, "%s", note);
@@ -200,17 +204,79 @@ static void find_contest(const struct bench *b, const struct op_test *t, const s
 	}
 }
 
+/* What the first way computed. */
+struct results {
+	void *of[ARGS]; /* in host memory; NULL: not an output */
+};
+
+static void *copy_result(const struct bench *b, const struct arg *a, const void *at, struct err *e)
+{
+	size_t bytes = (size_t)a->count * element_of(b, a);
+	void *copy = malloc(bytes + 1);
+	if (!copy) {
+		err_set(e, ERR_NOMEM, "no memory for a copy of its results");
+	} else if (backend_get(b->k, copy, at, bytes, e)) {
+		free(copy);
+		copy = NULL;
+	}
+	return copy;
+}
+
+/* The size of the difference of two arrays, relative to the first one; NaN if one has a NaN. */
+static double difference_of(const struct bench *b, const struct arg *a, const void *x,
+			    const void *y)
+{
+	const struct storage *type = a->width == STORED ? b->storage : &storage_fp32;
+	double size = 0, difference = 0;
+	for (int64_t i = 0; i < a->count; i++) {
+		double u = storage_get(type, x, i), v = storage_get(type, y, i);
+		size += u * u;
+		difference += (u - v) * (u - v);
+	}
+	return sqrt(difference / (size > 0 ? size : 1));
+}
+
+/* The first call keeps the results, the second one compares its own with them. */
+static int compare_ways(const struct bench *b, const struct arg *a, void *const p[ARGS],
+			struct results *first, struct err *e)
+{
+	int rc = 0;
+	for (int i = 0; i < ARGS && !rc; i++) {
+		if (a[i].kind != SET)
+			continue;
+		void *mine = copy_result(b, &a[i], p[i], e);
+		rc = mine ? 0 : -1;
+		if (first->of[i] && mine) {
+			double differ = difference_of(b, &a[i], first->of[i], mine);
+			if (!(differ <= 0.02))
+				rc = err_set(e, ERR_NUMERIC,
+					     "output %d by %s differs from that by %s by %.2g", i,
+					     ways[1], ways[0], differ);
+			free(mine);
+		} else {
+			first->of[i] = mine;
+		}
+	}
+	return rc;
+}
+
 /* Afterwards the choice is what it was. */
 static int time_ways(const struct bench *b, const struct kernel_row *r, const struct op_test *t,
-		     void *(*p)[ARGS], int sets, struct contest *c, struct err *e)
+		     const struct arg *a, void *(*p)[ARGS], int sets, struct contest *c,
+		     struct err *e)
 {
+	struct results first = { { NULL } };
 	int rc = 0;
 	for (int w = 0; w <= WAYS; w++) {
 		const char *way = w < WAYS ? ways[w] : c->chosen;
 		choices_put(backend_choices(b->k), c->key, way, strlen(way));
 		if (w < WAYS && !rc)
 			rc = time_row(b, r, t, p, sets, &c->seconds[w], e);
+		if (w < WAYS && !rc)
+			rc = compare_ways(b, a, p[0], &first, e);
 	}
+	for (int i = 0; i < ARGS; i++)
+		free(first.of[i]);
 	choices_note(backend_choices(b->k), "%s", c->note);
 	return rc;
 }
@@ -277,7 +343,7 @@ static int measure_row(void *arg, const struct kernel_row *r)
 	struct contest contest;
 	find_contest(b, t, r, &contest);
 	if (!rc && contest.chosen)
-		rc = time_ways(b, r, t, p, sets, &contest, &e);
+		rc = time_ways(b, r, t, a, p, sets, &contest, &e);
 	print_row(b, r, t->name, seconds, bytes, &contest, rc ? e.text : NULL);
 	for (int i = 0; i < SETS_MAX; i++)
 		for (int j = 0; j < ARGS; j++)

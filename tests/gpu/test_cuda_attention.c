@@ -34,6 +34,7 @@ static int setup(void **state)
 {
 	(void)state;
 	unsetenv("MUSTER_DOUBLE_CUDNN");
+	unsetenv("MUSTER_EMULATE_SM");
 	double_virtual_clock = false;
 	things_before = double_open_things();
 	return 0;
@@ -95,6 +96,7 @@ struct rig {
 	uint16_t *packed;
 	void *at[ARRAYS];
 	float *device_lse;
+	int32_t *starts, *device_starts; /* NULL: no documents */
 };
 
 static struct attn_shape shape(int batch, int len, int heads, int kv_heads, int dim)
@@ -143,8 +145,55 @@ static void open_rig(struct rig *r, const char *name, const struct attn_shape *s
 		put_bf16(r, i);
 }
 
+/* Between the starts of two sequences there is room. */
+static int64_t starts_row(const struct attn_shape *s)
+{
+	return s->q_len + 3;
+}
+
+static void put_starts(struct rig *r)
+{
+	backend_put(r->k, r->device_starts, r->starts,
+		    (size_t)(r->s.batch * starts_row(&r->s)) * sizeof *r->starts);
+}
+
+/* Documents of random lengths from 1 to `longest`. */
+static void fill_starts(struct rig *r, int64_t longest, uint32_t seed)
+{
+	int64_t row = starts_row(&r->s);
+	for (int64_t b = 0; b < r->s.batch; b++)
+		for (int64_t t = 0, end = 0, start = 0; t < row; t++) {
+			if (t == end) {
+				seed = seed * 1664525 + 1013904223;
+				start = t;
+				end = t + 1 + (int64_t)((seed >> 8) % (uint64_t)longest);
+			}
+			r->starts[b * row + t] = (int32_t)start;
+		}
+	put_starts(r);
+}
+
+static void give_documents(struct rig *r, int64_t longest, uint32_t seed)
+{
+	size_t bytes = (size_t)(r->s.batch * starts_row(&r->s)) * sizeof *r->starts;
+	r->starts = malloc(bytes);
+	r->s.starts = r->device_starts = backend_alloc(r->k, bytes);
+	r->s.starts_batch = starts_row(&r->s);
+	fill_starts(r, longest, seed);
+}
+
+/* The reference's documents are in host memory. */
+static struct attn_shape reference_shape(const struct rig *r)
+{
+	struct attn_shape s = r->s;
+	s.starts = r->starts;
+	return s;
+}
+
 static void close_rig(struct rig *r)
 {
+	backend_free(r->k, r->device_starts);
+	free(r->starts);
 	for (int i = 0; i < ARRAYS; i++) {
 		free(r->host[i]);
 		backend_free(r->k, r->at[i]);
@@ -181,11 +230,11 @@ static void run_forward(struct rig *r)
 
 static void reference_forward(struct rig *r)
 {
-	const struct attn_shape *s = &r->s;
+	const struct attn_shape s = reference_shape(r);
 	float *qkv = r->host[QKV];
 	backend_ops(r->reference)
-		->attention_fwd(r->reference, r->host[O], r->lse, qkv, qkv + key_at(s),
-				qkv + value_at(s), s);
+		->attention_fwd(r->reference, r->host[O], r->lse, qkv, qkv + key_at(&s),
+				qkv + value_at(&s), &s);
 }
 
 static double array_error(struct rig *r, int i)
@@ -260,23 +309,17 @@ static void what_cudnn_does_not_compute_has_own_kernels(void **state)
 	assert_int_equal(forward("cuda:bf16", &wide), 1);
 }
 
-/* Device memory of `starts`. */
-static void documents_have_own_kernels(void **state)
+/* By the fixed rule: own kernels skip what other documents hide, cuDNN's do not. */
+static void documents_that_were_not_measured_have_own_kernels(void **state)
 {
 	(void)state;
 	struct attn_shape s = shape(1, 12, 2, 2, 16);
-	int32_t starts[12] = { 0, 0, 0, 0, 4, 4, 4, 4, 4, 9, 9, 9 };
 	struct rig r;
 	int before = double_cudnn.forward;
 	open_rig(&r, "cuda:bf16", &s);
-	int32_t *at = backend_alloc(r.k, sizeof starts);
-	backend_put(r.k, at, starts, sizeof starts);
-	r.s.starts = at;
-	r.s.starts_batch = 12;
+	give_documents(&r, 5, 1);
 	run_forward(&r);
-	r.s.starts = starts;
 	check_forward(&r);
-	backend_free(r.k, at);
 	close_rig(&r);
 	assert_int_equal(double_cudnn.forward, before);
 }
@@ -365,9 +408,9 @@ static void an_old_cudnn_is_refused_by_its_version(void **state)
 /* Runs the pieces of a backward pass on a stream. Returns their number. */
 static int run_backward(struct rig *r, struct attention_piece piece)
 {
-	static const int64_t ids[] = { DNN_Q,     DNN_K,      DNN_V,    DNN_O,  DNN_STATS,
-				       DNN_SCALE, DNN_MASKED, DNN_DOUT, DNN_DQ, DNN_DK,
-				       DNN_DV,    DNN_SUM,    DNN_ONE };
+	static const int64_t ids[] = { DNN_Q,     DNN_K,      DNN_V,    DNN_O,      DNN_STATS,
+				       DNN_SCALE, DNN_MASKED, DNN_DOUT, DNN_DQ,     DNN_DK,
+				       DNN_DV,    DNN_SUM,    DNN_ONE,  DNN_STARTS, DNN_HIDDEN };
 	const struct attn_shape *s = &r->s;
 	const struct dnn *dnn;
 	struct dnn_graph *g = calloc(1, sizeof *g);
@@ -375,8 +418,9 @@ static int run_backward(struct rig *r, struct attention_piece piece)
 	struct dnn_plan plan;
 	struct err e = ERR_INIT;
 	cudnnHandle_t handle;
-	float scale = (float)(1 / sqrt(s->dim)), masked = -INFINITY, one = 1;
-	int pieces = 0;
+	float scale = (float)(1 / sqrt(s->dim)), masked = -INFINITY, one = 1,
+	      hidden = DNN_HIDDEN_SCORE;
+	int pieces = 0, tensors = s->starts ? 15 : 13;
 	assert_int_equal(dnn_load(&dnn, &e), 0);
 	assert_int_equal(dnn->Create(&handle), CUDNN_STATUS_SUCCESS);
 	assert_int_equal(dnn->SetStream(handle, backend_stream(r->k)), CUDNN_STATUS_SUCCESS);
@@ -405,8 +449,11 @@ static int run_backward(struct rig *r, struct attention_piece piece)
 				       device(r, DQKV, key_at(s) + kv),
 				       device(r, DQKV, value_at(s) + kv),
 				       workspace + plan.workspace,
-				       &one };
-			assert_int_equal(dnn_plan_run(dnn, handle, &plan, ids, at, 13, workspace),
+				       &one,
+				       r->device_starts + b * s->starts_batch,
+				       &hidden };
+			assert_int_equal(dnn_plan_run(dnn, handle, &plan, ids, at, tensors,
+						      workspace),
 					 CUDNN_STATUS_SUCCESS);
 		}
 	assert_int_equal(backend_sync(r->k, NULL), 0);
@@ -420,19 +467,22 @@ static int run_backward(struct rig *r, struct attention_piece piece)
 /* After check_forward or reference_forward. */
 static void check_gradients(struct rig *r)
 {
-	const struct attn_shape *s = &r->s;
+	const struct attn_shape s = reference_shape(r);
 	float *qkv = r->host[QKV], *d = r->host[DQKV];
 	backend_ops(r->reference)
-		->attention_bwd(r->reference, d, d + key_at(s), d + value_at(s), r->host[DOUT],
-				r->host[O], r->lse, qkv, qkv + key_at(s), qkv + value_at(s), s,
+		->attention_bwd(r->reference, d, d + key_at(&s), d + value_at(&s), r->host[DOUT],
+				r->host[O], r->lse, qkv, qkv + key_at(&s), qkv + value_at(&s), &s,
 				false);
 	assert_true(array_error(r, DQKV) < 1e-2);
 }
 
-static void check_backward(const struct attn_shape *s, struct attention_piece piece, int pieces)
+static void check_backward(const struct attn_shape *s, struct attention_piece piece, int pieces,
+			   bool documents)
 {
 	struct rig r;
 	open_rig(&r, "cuda:bf16", s);
+	if (documents)
+		give_documents(&r, 9, 3);
 	run_forward(&r);
 	reference_forward(&r);
 	assert_int_equal(run_backward(&r, piece), pieces);
@@ -444,10 +494,12 @@ static void backward_by_cudnn_agrees_with_the_reference(void **state)
 {
 	(void)state;
 	const struct attn_shape whole = shape(2, 24, 3, 3, 16), grouped = shape(2, 33, 4, 2, 8);
-	check_backward(&whole, (struct attention_piece){ 2, 3, 3 }, 1);
-	check_backward(&grouped, (struct attention_piece){ 2, 4, 2 }, 1);
-	check_backward(&whole, (struct attention_piece){ 1, 3, 3 }, 2);
-	check_backward(&grouped, (struct attention_piece){ 1, 2, 1 }, 4);
+	for (int documents = 0; documents < 2; documents++) {
+		check_backward(&whole, (struct attention_piece){ 2, 3, 3 }, 1, documents);
+		check_backward(&grouped, (struct attention_piece){ 2, 4, 2 }, 1, documents);
+		check_backward(&whole, (struct attention_piece){ 1, 3, 3 }, 2, documents);
+		check_backward(&grouped, (struct attention_piece){ 1, 2, 1 }, 4, documents);
+	}
 }
 
 static void an_engine_whose_results_vary_is_refused(void **state)
@@ -645,6 +697,112 @@ static void a_way_that_a_later_use_measured_is_used_at_once(void **state)
 	close_rig(&r);
 }
 
+/* --- Documents ---------------------------------------------------------------------------- */
+
+static void documents_by_cudnn_agree_with_the_reference(void **state)
+{
+	(void)state;
+	const struct {
+		struct attn_shape s;
+		int64_t longest;
+	} rows[] = {
+		{ shape(2, 48, 3, 3, 16), 7 },    /* several per tile */
+		{ shape(2, 33, 4, 2, 8), 30 },    /* and heads that share keys */
+		{ shape(3, 40, 4, 1, 16), 1 },    /* each token is one */
+		{ shape(1, 70, 2, 1, 16), 4 },    /* their first tiles have only hidden keys */
+		{ shape(2, 20, 2, 2, 8), 10000 }, /* each sequence is one, or nearly so */
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		struct rig r;
+		measure_with(&r, &rows[i].s, CHOICES_MEASURED, 1e-3, 1e-4);
+		give_documents(&r, rows[i].longest, (uint32_t)i);
+		assert_true(both_passes(&r) > 2);
+		for (uint32_t again = 1; again < 3; again++) {
+			fill_starts(&r, rows[i].longest, again * 100);
+			assert_int_equal(both_passes(&r), 2);
+		}
+		close_rig(&r);
+	}
+}
+
+/* The same sizes without documents are another choice. */
+static void documents_are_a_choice_of_their_own(void **state)
+{
+	(void)state;
+	const struct attn_shape s = shape(2, 40, 4, 2, 16);
+	const char *key, *note;
+	struct rig r;
+	measure_with(&r, &s, CHOICES_MEASURED, 1e-3, 1e-4);
+	both_passes(&r);
+	give_documents(&r, 9, 4);
+	double_kernel_seconds = 1e-6;
+	both_passes(&r);
+	assert_int_equal(both_passes(&r), 0);
+	assert_true(choices_at(backend_choices(r.k), 2, &key, &note));
+	assert_non_null(strstr(key, "attention fwd bf16 documents b=2 q=40"));
+	assert_true(choices_at(backend_choices(r.k), 3, &key, &note));
+	assert_non_null(strstr(key, "attention bwd bf16 documents b=2 q=40"));
+	r.s.starts = NULL;
+	free(r.starts);
+	r.starts = NULL;
+	assert_int_equal(both_passes(&r), 2);
+	close_rig(&r);
+}
+
+/* Other documents, and another number of them, in the same memory. */
+static void a_recorded_graph_follows_the_documents(void **state)
+{
+	(void)state;
+	const struct attn_shape s = shape(2, 40, 4, 2, 16);
+	struct backend_graph *graph;
+	struct rig r;
+	measure_with(&r, &s, CHOICES_MEASURED, 1e-3, 1e-4);
+	give_documents(&r, 9, 4);
+	both_passes(&r);
+	int before = ran();
+	assert_true(backend_graph_begin(r.k));
+	run_forward(&r);
+	run_gradients(&r, false);
+	assert_int_equal(backend_graph_end(r.k, &graph, NULL), 0);
+	assert_int_equal(ran(), before + 2);
+	for (int longest = 1; longest < 60; longest += 20) {
+		fill_starts(&r, longest, 7);
+		backend_graph_replay(r.k, graph);
+		check_forward(&r);
+		check_gradients(&r);
+	}
+	backend_graph_free(r.k, graph);
+	close_rig(&r);
+}
+
+static void run_and_check(struct rig *r, int by_cudnn)
+{
+	both_passes(r);
+	assert_int_equal(both_passes(r), by_cudnn);
+	close_rig(r);
+}
+
+/* Keys whose index is not their position, and devices whose engines have no such mask backward. */
+static void documents_that_cudnn_does_not_compute_have_own_kernels(void **state)
+{
+	(void)state;
+	struct attn_shape later = shape(2, 24, 2, 2, 16), whole = later;
+	struct rig r;
+	later.q_first = later.k_first = 5;
+	later.seq = 48;
+	measure_with(&r, &later, CHOICES_MEASURED, 1e-3, 1e-4);
+	give_documents(&r, 9, 4);
+	run_and_check(&r, 0);
+
+	setenv("MUSTER_EMULATE_SM", "80", 1);
+	measure_with(&r, &whole, CHOICES_MEASURED, 1e-3, 1e-4);
+	run_and_check(&r, 2);
+	measure_with(&r, &whole, CHOICES_MEASURED, 1e-3, 1e-4);
+	give_documents(&r, 9, 4);
+	run_and_check(&r, 1);
+	unsetenv("MUSTER_EMULATE_SM");
+}
+
 /* --- Pieces ------------------------------------------------------------------------------- */
 
 static void a_pass_is_split_into_equal_pieces_that_fit(void **state)
@@ -682,7 +840,8 @@ int main(void)
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(what_cudnn_does_not_compute_has_own_kernels, setup,
 						teardown),
-		cmocka_unit_test_setup_teardown(documents_have_own_kernels, setup, teardown),
+		cmocka_unit_test_setup_teardown(documents_that_were_not_measured_have_own_kernels,
+						setup, teardown),
 		cmocka_unit_test_setup_teardown(a_shape_is_planned_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_recorded_graph_repeats_cudnn, setup, teardown),
 		cmocka_unit_test_setup_teardown(cudnn_that_fails_leaves_own_kernels, setup,
@@ -704,6 +863,14 @@ int main(void)
 		cmocka_unit_test_setup_teardown(zeros_are_not_measured, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_way_that_a_later_use_measured_is_used_at_once,
 						setup, teardown),
+		cmocka_unit_test_setup_teardown(documents_by_cudnn_agree_with_the_reference, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(documents_are_a_choice_of_their_own, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(a_recorded_graph_follows_the_documents, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(
+			documents_that_cudnn_does_not_compute_have_own_kernels, setup, teardown),
 		cmocka_unit_test(a_pass_is_split_into_equal_pieces_that_fit),
 	};
 	return cmocka_run_group_tests_name("attention by cuDNN", tests, NULL, NULL);

@@ -2,7 +2,8 @@
  * The operation graphs of attention against the real cuDNN, without a GPU: the library takes the
  * properties of an H200 as text (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION), finalizes tensors,
  * operations and graphs, and its heuristic lists the engines that support them on that device, with
- * their notes and workspace. Whether plans can be made and run needs a GPU: make check-gpu.
+ * their notes and workspace. A plan is generated and compiled, and only then handed to the driver,
+ * whose stub refuses it. Whether plans can be loaded and run needs a GPU: make check-gpu.
  *
  * The library asks for CUDA's driver; the toolkit's stub of it suffices. Skipped by name where
  * either is missing, or where the library is not of the version whose sizes are known.
@@ -79,6 +80,19 @@ static void open_library(void)
 	device = d;
 }
 
+static bool noted(cudnnBackendDescriptor_t engine, cudnnBackendNumericalNote_t note)
+{
+	cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+	int64_t n = 0;
+	dnn->BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+				 CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n,
+				 notes);
+	for (int64_t i = 0; i < n; i++)
+		if (notes[i] == note)
+			return true;
+	return false;
+}
+
 static cudnnBackendDescriptor_t heuristic_of(const struct dnn_graph *g,
 					     cudnnBackendDescriptor_t graph)
 {
@@ -97,13 +111,24 @@ static cudnnBackendDescriptor_t heuristic_of(const struct dnn_graph *g,
 struct answer {
 	int64_t engine, workspace;
 	bool varies;
+	cudnnStatus_t plan; /* of a plan, if one is asked for */
 };
 
-static struct answer answer_of(cudnnBackendDescriptor_t heuristic)
+static cudnnStatus_t plan_of(cudnnBackendDescriptor_t config)
 {
-	cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+	cudnnBackendDescriptor_t plan = create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+	set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &device);
+	set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+	    &config);
+	cudnnStatus_t rc = dnn->BackendFinalize(plan);
+	dnn->BackendDestroyDescriptor(plan);
+	return rc;
+}
+
+static struct answer answer_of(cudnnBackendDescriptor_t heuristic, bool planned)
+{
 	cudnnBackendDescriptor_t configs[CONFIGS], engine = create(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-	struct answer a = { -1, -1, false };
+	struct answer a = { .engine = -1, .workspace = -1 };
 	int64_t count = 0, n = 0;
 	for (int i = 0; i < CONFIGS; i++)
 		configs[i] = create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
@@ -116,11 +141,9 @@ static struct answer answer_of(cudnnBackendDescriptor_t heuristic)
 					 CUDNN_TYPE_INT64, 1, &n, &a.workspace);
 		dnn->BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64,
 					 1, &n, &a.engine);
-		dnn->BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-					 CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
-					 &n, notes);
-		for (int64_t i = 0; i < n; i++)
-			a.varies |= notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
+		a.varies = noted(engine, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+		if (planned)
+			a.plan = plan_of(configs[0]);
 	}
 	for (int i = 0; i < CONFIGS; i++)
 		dnn->BackendDestroyDescriptor(configs[i]);
@@ -128,10 +151,10 @@ static struct answer answer_of(cudnnBackendDescriptor_t heuristic)
 	return a;
 }
 
-static struct answer ask(const struct dnn_attention *a, bool backward)
+static struct answer ask_for(const struct dnn_attention *a, bool backward, bool planned)
 {
 	struct dnn_graph *g = calloc(1, sizeof *g);
-	struct answer answer = { -1, -1, false };
+	struct answer answer = { .engine = -1, .workspace = -1 };
 	dnn_graph_init(g, dnn);
 	if (backward)
 		dnn_attention_bwd(g, a);
@@ -141,13 +164,18 @@ static struct answer ask(const struct dnn_attention *a, bool backward)
 	cudnnBackendDescriptor_t graph = create(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR),
 				 heuristic = heuristic_of(g, graph);
 	if (heuristic) {
-		answer = answer_of(heuristic);
+		answer = answer_of(heuristic, planned);
 		dnn->BackendDestroyDescriptor(heuristic);
 	}
 	dnn->BackendDestroyDescriptor(graph);
 	dnn_graph_fini(g);
 	free(g);
 	return answer;
+}
+
+static struct answer ask(const struct dnn_attention *a, bool backward)
+{
+	return ask_for(a, backward, false);
 }
 
 /* Fused rows, as in training. */
@@ -165,6 +193,15 @@ static struct attn_shape shape(int64_t batch, int64_t len, int heads, int kv_hea
 				    .kv_row = row,
 				    .kv_batch = row * len,
 				    .o_batch = (int64_t)heads * dim * len };
+}
+
+/* The same with documents. The graph holds no address. */
+static struct attn_shape with_documents(struct attn_shape s)
+{
+	static const int32_t somewhere;
+	s.starts = &somewhere;
+	s.starts_batch = s.q_len;
+	return s;
 }
 
 static const struct {
@@ -192,6 +229,42 @@ static void the_library_has_engines_for_both_passes(void **state)
 		struct answer fwd = ask(&a, false), bwd = ask(&a, true);
 		assert_true(fwd.engine >= 0 && !fwd.varies);
 		assert_true(bwd.engine >= 0 && !bwd.varies);
+	}
+}
+
+/* With the engines and the workspace of a causal mask alone, which the planner knows. */
+static void documents_change_neither_engine_nor_workspace(void **state)
+{
+	(void)state;
+	static const cudnnDataType_t types[] = { CUDNN_DATA_BFLOAT16, CUDNN_DATA_HALF };
+	open_library();
+	for (int i = 0; i < SIZES * 4; i++) {
+		int n = i / 4;
+		bool backward = i % 2;
+		struct attn_shape plain = shape(sizes[n].batch, sizes[n].len, sizes[n].heads,
+						sizes[n].kv_heads, sizes[n].dim),
+				  s = with_documents(plain);
+		struct attention_piece all = { s.batch, s.heads, s.kv_heads };
+		struct dnn_attention without = { &plain, all, true, types[i / 2 % 2] },
+				     with = { &s, all, true, types[i / 2 % 2] };
+		struct answer a = ask(&without, backward), b = ask(&with, backward);
+		assert_true(b.engine >= 0 && !b.varies);
+		assert_int_equal(b.engine, a.engine);
+		assert_int_equal(b.workspace, a.workspace);
+	}
+}
+
+/* CUDA's driver is all that refuses the kernels. */
+static void plans_with_documents_are_compiled(void **state)
+{
+	(void)state;
+	struct attn_shape s = with_documents(shape(8, 2048, 16, 4, 128));
+	struct dnn_attention a = { &s, { 2, 16, 4 }, true, CUDNN_DATA_BFLOAT16 };
+	open_library();
+	for (int backward = 0; backward < 2; backward++) {
+		cudnnStatus_t plan = ask_for(&a, backward, true).plan;
+		assert_true(plan == CUDNN_STATUS_SUCCESS ||
+			    plan == CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER);
 	}
 }
 
@@ -224,12 +297,16 @@ static void another_pattern_is_not_recognized(void **state)
 	struct dnn_attention a = { &s, { 2, 2, 2 }, true, CUDNN_DATA_BFLOAT16 };
 	open_library();
 	assert_int_equal(ask(&a, true).engine, -1);
+	s = with_documents(s);
+	assert_int_equal(ask(&a, true).engine, -1);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_library_has_engines_for_both_passes),
+		cmocka_unit_test(documents_change_neither_engine_nor_workspace),
+		cmocka_unit_test(plans_with_documents_are_compiled),
 		cmocka_unit_test(the_workspace_is_what_the_planner_expects),
 		cmocka_unit_test(another_pattern_is_not_recognized),
 	};

@@ -5,10 +5,12 @@
  * Every attribute is held to the documented type, count and order; what the real library refuses
  * with a status is refused with one. The heuristic knows the two patterns of operations of
  * kernels/cuda/dnn_attention.h, with fp16 or bf16 in memory, head sizes that are a multiple of 8
- * up to 128 (256 on compute capability 9.x), and rows of whole 16 bytes. A plan runs the
- * operations one after the other, as they were described, in fp32: what it computes is what the
- * graph says, not what the caller meant. cudnnBackendExecute ends the process for memory that is
- * not the device's, and for tensors that are missing or superfluous.
+ * up to 128 (256 on compute capability 9.x), and rows of whole 16 bytes, with a mask of documents
+ * (backward only on 9.x), a causal one, both or none. A plan runs the operations one after the
+ * other, as they were described, in fp32: what it computes is what the graph says, not what the
+ * caller meant. cudnnBackendExecute ends the process for memory that is not the device's, and for
+ * tensors that are missing or superfluous. So does a plan for a row whose first tile of scores is
+ * -INFINITY only, which a kernel that goes from tile to tile may turn into NaN.
  *
  * For the backward pass the heuristic's first engine has the note NONDETERMINISTIC.
  *

@@ -8,10 +8,10 @@
 #include <string.h>
 
 /* The operations of attention: m product, x maximum, s sum, t transposition, i index, and the
- * pointwise ones by their signs. Those in [] are there with a mask, those in () if heads share a
- * k/v head. */
-static const char forward_pattern[] = "m*[ii>?]x-esl+/m";
-static const char backward_pattern[] = "*s*m*-[ii>?]etm(s)m-**tm(s)tm";
+ * pointwise ones by their signs. Those in {} are there with documents, those in [] with a mask,
+ * those in () if heads share a k/v head. */
+static const char forward_pattern[] = "m*{i>?}[ii>?]x-esl+/m";
+static const char backward_pattern[] = "*s*m*{i>?}-[ii>?]etm(s)m-**tm(s)tm";
 
 size_t cudnn_width(cudnnDataType_t type)
 {
@@ -20,14 +20,19 @@ size_t cudnn_width(cudnnDataType_t type)
 
 /* --- What is supported -------------------------------------------------------------------- */
 
-static bool matches(const struct cudnn_program *p, const char *pattern, bool masked, bool grouped)
+/* The bits of the parts in {} and in (); that in [] has the bit between them. */
+enum { DOCUMENTS = 1, GROUPED = 4, PARTS = 8 };
+
+static bool matches(const struct cudnn_program *p, const char *pattern, int parts)
 {
+	static const char opening[] = "{[(", closing[] = "}])";
 	bool skipped = false;
 	int at = 0;
 	for (const char *c = pattern; *c; c++) {
-		if (*c == '[' || *c == '(')
-			skipped = *c == '[' ? !masked : !grouped;
-		else if (*c == ']' || *c == ')')
+		const char *bracket = strchr(opening, *c);
+		if (bracket)
+			skipped = !(parts & 1 << (bracket - opening));
+		else if (strchr(closing, *c))
 			skipped = false;
 		else if (!skipped && (at == p->op_count || p->ops[at++].letter != *c))
 			return false;
@@ -65,22 +70,36 @@ static bool sizes_suit(const struct cudnn_program *p)
 	for (int i = 0; i < p->tensor_count; i++) {
 		const struct cudnn_tensor *t = &p->tensors[i];
 		if (!t->is_virtual && !t->by_value && t->type != CUDNN_DATA_FLOAT &&
-		    (t->type != q->type || !whole_rows(t)))
+		    t->type != CUDNN_DATA_INT32 && (t->type != q->type || !whole_rows(t)))
 			return false;
 	}
 	return two_bytes(q) && q->size[3] % 8 == 0 && q->size[3] <= most;
 }
 
+/* Whether indices and what they are compared with are of 32 bits. */
+static bool types_suit(const struct cudnn_program *p)
+{
+	for (int i = 0; i < p->op_count; i++) {
+		const struct cudnn_op *op = &p->ops[i];
+		if ((op->letter == 'i' && p->tensors[op->y].type != CUDNN_DATA_INT32) ||
+		    (op->letter == '>' && (p->tensors[op->x].type != CUDNN_DATA_INT32 ||
+					   p->tensors[op->b].type != CUDNN_DATA_INT32)))
+			return false;
+	}
+	return true;
+}
+
+/* The engines that compute a backward pass on other devices have no mask of documents. */
 enum cudnn_pass cudnn_pass_of(const struct cudnn_program *p)
 {
-	if (!queries_of(p) || !sizes_suit(p))
+	bool hopper = double_capability() / 10 == 9;
+	if (!queries_of(p) || !sizes_suit(p) || !types_suit(p))
 		return CUDNN_NEITHER;
-	for (int masked = 0; masked < 2; masked++) {
-		if (matches(p, forward_pattern, masked, false))
+	for (int parts = 0; parts < PARTS; parts++) {
+		if (!(parts & GROUPED) && matches(p, forward_pattern, parts))
 			return CUDNN_FORWARD;
-		for (int grouped = 0; grouped < 2; grouped++)
-			if (matches(p, backward_pattern, masked, grouped))
-				return CUDNN_BACKWARD;
+		if ((hopper || !(parts & DOCUMENTS)) && matches(p, backward_pattern, parts))
+			return CUDNN_BACKWARD;
 	}
 	return CUDNN_NEITHER;
 }
@@ -164,6 +183,8 @@ static float get(const struct cudnn_tensor *t, const int64_t at[4])
 	int64_t o = offset_of(t, at);
 	if (t->type == CUDNN_DATA_FLOAT)
 		return ((const float *)t->at)[o];
+	if (t->type == CUDNN_DATA_INT32)
+		return (float)((const int32_t *)t->at)[o];
 	if (t->type == CUDNN_DATA_HALF)
 		return (float)((const _Float16 *)t->at)[o];
 	return from_bits((uint32_t)((const uint16_t *)t->at)[o] << 16);
@@ -281,6 +302,23 @@ static void run_pointwise(struct cudnn_program *p, const struct cudnn_op *op)
 	} while (next_place(at, y->size));
 }
 
+/* Of the first keys of a row. */
+enum { TILE = 16 };
+
+static void check_first_tiles(const struct cudnn_tensor *x)
+{
+	int64_t sizes[4] = { x->size[0], x->size[1], x->size[2], 1 }, at[4] = { 0 };
+	do {
+		float most = -INFINITY;
+		int64_t key[4] = { at[0], at[1], at[2], 0 };
+		for (; key[3] < x->size[3] && key[3] < TILE; key[3]++)
+			most = fmaxf(most, get(x, key));
+		if (most == -INFINITY)
+			double_misuse("cuDNN: row %lld has a first tile without a score",
+				      (long long)at[2]);
+	} while (next_place(at, sizes));
+}
+
 /* In fp32, then rounded once. */
 static void run_reduction(struct cudnn_program *p, const struct cudnn_op *op)
 {
@@ -292,6 +330,8 @@ static void run_reduction(struct cudnn_program *p, const struct cudnn_op *op)
 	sums.is_virtual = true;
 	sums.type = CUDNN_DATA_FLOAT;
 	sums.room = malloc((size_t)count_of(y) * sizeof(float));
+	if (max)
+		check_first_tiles(x);
 	for (int64_t i = 0; i < count_of(y); i++)
 		sums.room[i] = max ? -INFINITY : 0;
 	do {

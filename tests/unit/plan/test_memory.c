@@ -179,7 +179,7 @@ static void attention_on_a_gpu_has_a_workspace(void **state)
 		{ "batch.micro=32", 384 },       { "parallel.tp=2", 192 },
 		{ "model.attn_dropout=0.1", 0 }, { "precision.dtype=fp32", 0 },
 		{ "job.device=cpu", 0 },         { "model.seq=1000", 384 },
-		{ "job.deterministic=yes", 0 },
+		{ "job.deterministic=yes", 0 },  { "data.documents=mask", 384 },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
 		const char *words[] = { "model.family=gpt2", "model.layers=2",
