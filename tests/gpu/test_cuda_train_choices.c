@@ -29,6 +29,10 @@ static const struct tiny gpt2 = {
 static const struct cell chosen = { "chosen",           &gpt2, FEW, 0, { "model.dropout=0.1" },
 				    { "parallel.tp=2" } };
 
+/* Each stage has one of the two equal layers. */
+static const struct cell staged = { "staged",           &gpt2, FEW, 0, { "model.dropout=0.1" },
+				    { "parallel.pp=2" } };
+
 /* Folders for one test: of runs, and the user's cache. */
 struct places {
 	char top[64], runs[3][80], cache[80];
@@ -47,14 +51,42 @@ static struct places make_places(void)
 	return p;
 }
 
-static struct course *run_chosen(const char *run_dir, int fastest, int elsewhere)
+static struct course *with_speeds(const struct cell *cell, const char *run_dir, int fastest,
+				  int elsewhere)
 {
-	struct course *c = course_of(&chosen, "cuda", NULL);
+	struct course *c = course_of(cell, "cuda", NULL);
 	c->run_dir = run_dir;
 	c->fastest[0] = fastest;
 	c->fastest[1] = elsewhere;
+	return c;
+}
+
+static struct course *run_cell(const struct cell *cell, const char *run_dir, int fastest,
+			       int elsewhere)
+{
+	struct course *c = with_speeds(cell, run_dir, fastest, elsewhere);
 	course_go(c);
 	return c;
+}
+
+static struct course *run_chosen(const char *run_dir, int fastest, int elsewhere)
+{
+	return run_cell(&chosen, run_dir, fastest, elsewhere);
+}
+
+/* The second half of a run that was stopped after its first half. */
+static struct course *run_halves(const struct cell *cell, const struct places *p,
+				 const char *run_dir, int fastest, int elsewhere)
+{
+	struct course *first = with_speeds(cell, run_dir, fastest, elsewhere),
+		      *rest = with_speeds(cell, run_dir, fastest, elsewhere);
+	first->dir = rest->dir = p->top;
+	first->to = rest->from = FEW / 2;
+	course_go(first);
+	file_remove_tree(p->cache);
+	course_go(rest);
+	course_drop(first);
+	return rest;
 }
 
 /* If a rank used its own choice, the losses would differ from those with equal ranks. */
@@ -86,21 +118,31 @@ static void a_run_keeps_its_choices(void **state)
 	struct course *again = run_chosen(p.runs[0], 0, 1);
 	assert_true(course_same_bits(whole, again, 0));
 	assert_true(again->products < whole->products / 2);
-	struct course *first = course_of(&chosen, "cuda", NULL),
-		      *rest = course_of(&chosen, "cuda", NULL);
-	first->dir = rest->dir = p.top;
-	first->run_dir = rest->run_dir = p.runs[1];
-	first->fastest[0] = first->fastest[1] = 3;
-	first->to = rest->from = FEW / 2;
-	course_go(first);
-	file_remove_tree(p.cache);
-	course_go(rest);
+	struct course *rest = run_halves(&chosen, &p, p.runs[1], 3, 3);
 	assert_true(course_same_bits(whole, rest, FEW / 2));
 	file_remove_tree(p.top);
 	course_drop(whole);
 	course_drop(again);
-	course_drop(first);
 	course_drop(rest);
+}
+
+/* Stages have the same layers, and so the same keys: where they measure differently, all take the
+ * first stage's choice, also when the run continues. */
+static void stages_that_measure_differently_use_the_same_algorithms(void **state)
+{
+	(void)state;
+	struct places p = make_places();
+	struct course *differ = run_cell(&staged, p.runs[0], 3, 0);
+	file_remove_tree(p.cache);
+	struct course *rest = run_halves(&staged, &p, p.runs[1], 3, 0);
+	assert_true(course_same_bits(differ, rest, FEW / 2));
+	file_remove_tree(p.cache);
+	struct course *other = run_cell(&staged, p.runs[2], 0, 0);
+	assert_false(course_same_bits(differ, other, 0));
+	file_remove_tree(p.top);
+	course_drop(differ);
+	course_drop(rest);
+	course_drop(other);
 }
 
 static void a_new_run_takes_what_an_earlier_one_measured(void **state)
@@ -192,6 +234,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ranks_that_measure_differently_use_the_same_algorithms),
 		cmocka_unit_test(a_run_keeps_its_choices),
+		cmocka_unit_test(stages_that_measure_differently_use_the_same_algorithms),
 		cmocka_unit_test(a_new_run_takes_what_an_earlier_one_measured),
 		cmocka_unit_test(the_cache_does_not_say_what_a_run_agreed_on),
 		cmocka_unit_test(damaged_or_missing_files_end_no_run),
