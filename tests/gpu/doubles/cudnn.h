@@ -10,10 +10,13 @@
  * graph says, not what the caller meant. cudnnBackendExecute ends the process for memory that is
  * not the device's, and for tensors that are missing or superfluous.
  *
+ * A plan that was executed may not be destroyed before its stream is done.
+ *
  * For the backward pass the heuristic's first engine has the note NONDETERMINISTIC.
  *
- * MUSTER_DOUBLE_CUDNN is a list of words: `old` (version 9.10.1), `refuses` (no engine supports a
- * graph), `varies` (only the engine with that note does), `wide` (a workspace of 2 GiB), `uneven`
+ * MUSTER_DOUBLE_CUDNN is a list of words: `old` (version 9.10.1), `newer` (the next version),
+ * `counts` (prints how often each pass was executed when the process ends), `refuses` (no engine
+ * supports a graph), `varies` (only the engine with that note does), `wide` (a workspace of 2 GiB), `uneven`
  * (a workspace of 1 byte more), `fails` (execution), `handle` (no handle can be created),
  * `descriptor` (no operation can be finalized).
  */
