@@ -282,6 +282,16 @@ static void a_refusal_does_not_replace_a_proposal(void **state)
 	backend_close(s.k);
 }
 
+static void the_machine_has_the_librarys_version(void **state)
+{
+	(void)state;
+	struct scene s = open_scene(CHOICES_FIXED);
+	char version[32];
+	snprintf(version, sizeof version, "cublaslt %d", CUBLAS_VERSION);
+	assert_non_null(strstr(choices_machine(backend_choices(s.k)), version));
+	backend_close(s.k);
+}
+
 /* Which of the two runs is seen by the time that a call takes. */
 static void the_epilogue_that_was_chosen_runs(void **state)
 {
@@ -510,6 +520,7 @@ int main(void)
 		TEST(an_epilogue_is_used_if_it_is_faster_than_an_op),
 		TEST(the_product_before_a_separate_op_is_proposed_too),
 		TEST(a_refusal_does_not_replace_a_proposal),
+		TEST(the_machine_has_the_librarys_version),
 		TEST(the_epilogue_that_was_chosen_runs),
 		TEST(the_next_process_measures_nothing),
 		TEST(a_choice_that_the_library_does_not_know_is_not_used),
