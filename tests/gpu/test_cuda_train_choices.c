@@ -18,6 +18,8 @@
 
 #ifdef HAVE_CUDA
 
+#include "kernels/cuda/dnn.h"
+
 enum { FEW = 6 };
 
 static const struct tiny gpt2 = {
@@ -157,6 +159,51 @@ static void a_new_run_takes_what_an_earlier_one_measured(void **state)
 	course_drop(next);
 }
 
+#ifdef HAVE_CUDNN
+
+/* Heads of 8, which cuDNN computes. */
+static const struct cell attended = { "attended", &gpt2,    FEW,
+				      0,          { NULL }, { "precision.dtype=bf16" } };
+
+/* The plan counts cuDNN's workspace. */
+static void a_run_whose_attention_is_cudnns_fits_its_plan_and_continues(void **state)
+{
+	(void)state;
+	struct places p = make_places();
+	struct course *whole = run_cell(&attended, p.runs[0], 3, 3);
+	assert_true(whole->by_cudnn > 0);
+	if (whole->taken > whole->predicted)
+		fail_msg("%.0f bytes were taken, %.0f predicted", whole->taken, whole->predicted);
+	file_remove_tree(p.cache);
+	struct course *rest = run_halves(&attended, &p, p.runs[1], 3, 3);
+	assert_true(rest->by_cudnn > 0);
+	assert_true(course_same_bits(whole, rest, FEW / 2));
+	file_remove_tree(p.top);
+	course_drop(whole);
+	course_drop(rest);
+}
+
+/* What was chosen for another version would never be found. */
+static void a_run_with_a_new_library_chooses_again(void **state)
+{
+	(void)state;
+	struct places p = make_places();
+	struct course *old = run_cell(&attended, p.runs[0], 3, 3),
+		      *kept = run_cell(&attended, p.runs[0], 3, 3);
+	setenv("MUSTER_DOUBLE_CUDNN", "newer", 1);
+	struct course *upgraded = run_cell(&attended, p.runs[0], 3, 3);
+	unsetenv("MUSTER_DOUBLE_CUDNN");
+	assert_true(kept->products < old->products / 2);
+	assert_true(upgraded->products > old->products / 2);
+	assert_true(upgraded->by_cudnn > kept->by_cudnn);
+	file_remove_tree(p.top);
+	course_drop(old);
+	course_drop(kept);
+	course_drop(upgraded);
+}
+
+#endif
+
 static bool file_has(const char *path, const char *text)
 {
 	char line[1024];
@@ -235,6 +282,10 @@ int main(void)
 		cmocka_unit_test(ranks_that_measure_differently_use_the_same_algorithms),
 		cmocka_unit_test(a_run_keeps_its_choices),
 		cmocka_unit_test(stages_that_measure_differently_use_the_same_algorithms),
+#ifdef HAVE_CUDNN
+		cmocka_unit_test(a_run_whose_attention_is_cudnns_fits_its_plan_and_continues),
+		cmocka_unit_test(a_run_with_a_new_library_chooses_again),
+#endif
 		cmocka_unit_test(a_new_run_takes_what_an_earlier_one_measured),
 		cmocka_unit_test(the_cache_does_not_say_what_a_run_agreed_on),
 		cmocka_unit_test(damaged_or_missing_files_end_no_run),
