@@ -161,7 +161,7 @@ void choices_put(struct choices *c, const char *key, const void *value, size_t l
 	snprintf(one.machine, sizeof one.machine, "%s", c->machine);
 	snprintf(one.key, sizeof one.key, "%s", key);
 	memcpy(one.value, value, length);
-	const struct choice *old = look_up(c, one.machine, key, one.proposal);
+	const struct choice *old = one.proposal ? NULL : look_up(c, c->machine, key, false);
 	if (old && (old->length != length || memcmp(old->value, value, length)))
 		c->version++;
 	c->last = set_choice(c, &one, true);
@@ -190,16 +190,27 @@ bool choices_at(const struct choices *c, int i, const char **key, const char **n
 	return false;
 }
 
-void choices_drop(struct choices *c, const char *prefix)
+/* Those of the prefix, or without one, those of other machines. */
+static void drop(struct choices *c, const char *prefix)
 {
-	const size_t n = strlen(prefix);
 	int kept = 0;
 	for (int i = 0; i < c->count; i++)
-		if (strncmp(c->all[i].key, prefix, n))
+		if (prefix ? strncmp(c->all[i].key, prefix, strlen(prefix)) != 0
+			   : !strcmp(c->all[i].machine, c->machine))
 			c->all[kept++] = c->all[i];
 	c->count = kept;
 	c->last = -1;
 	c->version++;
+}
+
+void choices_drop(struct choices *c, const char *prefix)
+{
+	drop(c, prefix);
+}
+
+void choices_drop_others(struct choices *c)
+{
+	drop(c, NULL);
 }
 
 /* --- The text ----------------------------------------------------------------------------- */

@@ -82,7 +82,9 @@ void choices_note(struct choices *c, const char *fmt, ...) __attribute__((format
 bool choices_at(const struct choices *c, int i, const char **key, const char **note);
 /* Removes the choices and proposals of all machines whose key begins with this. */
 void choices_drop(struct choices *c, const char *prefix);
-/* Changes whenever a choice that was found may have become another one. */
+/* Removes the choices and proposals of other machines. */
+void choices_drop_others(struct choices *c);
+/* Changes whenever a choice that was found may have become another one, also by choices_put. */
 unsigned choices_version(const struct choices *c);
 
 /* Appends the text, with the proposals. */

@@ -135,6 +135,16 @@ struct choices *backend_choices(struct backend *k)
 	return k->choices;
 }
 
+const char *backend_notice(struct backend *k)
+{
+	for (int i = 0; i < BACKEND_NOTICES; i++)
+		if (k->notices[i].text[0] && !k->notices[i].taken) {
+			k->notices[i].taken = true;
+			return k->notices[i].text;
+		}
+	return NULL;
+}
+
 const struct ops *backend_ops(const struct backend *k)
 {
 	return &k->ops;

@@ -51,6 +51,13 @@ struct backend_device {
 	void (*close)(struct backend *k); /* after all memory was freed */
 };
 
+/* What a device's backend has to say (backend_notice): the first text of each kind stays. */
+enum backend_notice_kind { NOTICE_ATTENTION, NOTICE_PRODUCT, BACKEND_NOTICES };
+struct backend_notice {
+	char text[600];
+	bool taken;
+};
+
 struct backend {
 	struct ops ops;
 	const char *isa; /* the instruction set, such as "v3"; "base": any processor's */
@@ -63,7 +70,8 @@ struct backend {
 	struct low_precision *low_precision; /* NULL: the storage type is the backend's own */
 	const struct backend_device *device; /* NULL: the host */
 	struct choices *choices;             /* NULL: the host */
-	void *state;                         /* of the device's backend */
+	struct backend_notice notices[BACKEND_NOTICES];
+	void *state; /* of the device's backend */
 };
 
 /* The scratch of thread t. Scratch of thread t + 1 follows it. */

@@ -247,6 +247,11 @@ bool backend_counts_groups(const struct backend *k, int64_t most, int groups, in
 struct choices;
 struct choices *backend_choices(struct backend *k);
 
+/* Why the device's work is slower than it could be, such as a library that is missing: a sentence
+ * for the log. Each is returned once, and is valid until the backend is closed; NULL: nothing
+ * new. */
+const char *backend_notice(struct backend *k);
+
 /* Square matrix products of size n for about `seconds`: FLOP/s of the fastest one by the backend's
  * own BLAS, with the backend's threads. 0 when there is no memory for the matrices. */
 double backend_gemm_flops(struct backend *k, int64_t n, double seconds);

@@ -154,7 +154,10 @@ static int one_size(struct bench_rig *r, const struct bench_chip *b, enum rate_c
 				     1 + fmin((double)r->arena, BEYOND_CACHES) / bytes) };
 	if (out->n_ops == CHIP_OPS)
 		return 0;
+	/* as in training, the gradient that is set is measured: added sums may not fit the scratch */
+	r->sets = true;
 	set_size(&op, d, call(&t));
+	r->sets = false;
 	if (time_size(&t, b->seconds, &op.seconds, e))
 		return -1;
 	op.seconds = fmax(op.seconds, 1e-9);

@@ -1,5 +1,7 @@
 #include "agent/tools/bench_rig.h"
 
+#include "base/choices.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +58,7 @@ static double run_product_input(struct bench_rig *r, const int64_t *d)
 static double run_product_weight(struct bench_rig *r, const int64_t *d)
 {
 	r->ops->linear_bwd_weight(r->backend, out32(r, d[1] * d[2]), NULL, in(r, d[0] * d[2]),
-				  in(r, d[0] * d[1]), d[0], d[1], d[2], true);
+				  in(r, d[0] * d[1]), d[0], d[1], d[2], !r->sets);
 	return 2.0 * (double)(d[0] * d[1] * d[2]);
 }
 
@@ -340,6 +342,9 @@ int bench_rig_open(struct bench_rig *r, const struct bench_rig_setup *s, struct 
 {
 	if (backend_open_device(s->backend, s->threads, s->device, &r->backend, e))
 		return -1;
+	struct choices *choices = backend_choices(r->backend);
+	if (choices)
+		choices_set_mode(choices, CHOICES_MEASURED);
 	r->ops = backend_ops(r->backend);
 	r->width = (int64_t)backend_width(r->backend);
 	r->arena = s->arena;

@@ -7,6 +7,9 @@
  * their numbers stay what they were: infinite and subnormal numbers, which training does not
  * produce, can take longer.
  *
+ * Where an op has several forms, the first call of a size chooses by measurement, as training does
+ * (base/choices.h).
+ *
  * To measure an op, add its call and its row to the table of bench_rig.c, and its sizes to the
  * tables of bench_ops.c and bench_chip_ops.c.
  */
@@ -31,6 +34,7 @@ struct bench_rig {
 	float *cos, *sin;             /* of angle 0 */
 	double *sum;                  /* so that the results are used */
 	struct step_numbers *numbers; /* of the optimizer and of cross-entropy */
+	bool sets; /* weight gradients are set, as by the first micro-batch, and not added to */
 	/* for products of 8-bit numbers; NULL: there are none */
 	uint8_t *eight;
 	struct fp8_scale *scale;

@@ -178,6 +178,12 @@ void attention_chosen_bwd(struct backend *k, void *dq, void *dk, void *dv, const
 	attention_own_bwd(k, dq, dk, dv, dout, o, lse, q, key, v, s, add);
 }
 
+size_t cuda_attention_version(const struct backend *k)
+{
+	(void)k;
+	return 0;
+}
+
 void cuda_attention_close(struct backend *k)
 {
 	(void)k;

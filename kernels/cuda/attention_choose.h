@@ -15,7 +15,7 @@
  *     dropout                  | no: other random numbers                  | yes
  *     one query (KV cache)     | no                  | no                  | yes
  *     add                      | -                   | no                  | yes
- *     workspace                | 256 bytes           | see attention_room  | none
+ *     workspace                | in the scratch      | see attention_room  | none
  *     same bits in every run   | yes                 | yes                 | yes
  *
  * On 10.x a deterministic backward pass needs an engine and knobs that no heuristic returns.
@@ -47,7 +47,8 @@
  * recorded before that has own kernels.
  *
  * Everything that goes wrong with cuDNN (the library is missing or too old, a graph is refused, no
- * memory for the workspace, execution fails) has one result: own kernels.
+ * memory for the workspace, execution fails) has one result: own kernels, and a sentence for the
+ * log (backend_notice).
  */
 #ifndef MUSTER_KERNELS_CUDA_ATTENTION_CHOOSE_H
 #define MUSTER_KERNELS_CUDA_ATTENTION_CHOOSE_H
@@ -71,6 +72,9 @@ void attention_chosen_fwd(struct backend *k, void *o, float *lse, const void *q,
 void attention_chosen_bwd(struct backend *k, void *dq, void *dk, void *dv, const void *dout,
 			  const void *o, const float *lse, const void *q, const void *key,
 			  const void *v, const struct attn_shape *s, bool add);
+
+/* cuDNN's version; 0: it cannot be used, or not with this storage type. */
+size_t cuda_attention_version(const struct backend *k);
 
 /* Frees plans and workspace. */
 void cuda_attention_close(struct backend *k);

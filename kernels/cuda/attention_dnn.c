@@ -13,12 +13,16 @@
 struct cuda_attention *attention_state(struct backend *k)
 {
 	struct cuda_backend *c = cuda_of(k);
-	struct err e;
+	struct err why = ERR_INIT;
 	if (c->attention || c->recording)
 		return c->attention;
 	struct cuda_attention *a = c->attention = calloc(1, sizeof *a);
-	if (!a || dnn_load(&a->dnn, &e))
+	if (!a)
+		return NULL;
+	if (dnn_load(&a->dnn, &why)) {
+		cuda_notice(k, NOTICE_ATTENTION, "%s", why.text);
 		return a;
+	}
 	cuda_choose(k);
 	if (a->dnn->Create(&a->handle) != CUDNN_STATUS_SUCCESS)
 		a->handle = NULL;
@@ -26,7 +30,21 @@ struct cuda_attention *attention_state(struct backend *k)
 		a->dnn->Destroy(a->handle);
 		a->handle = NULL;
 	}
+	if (!a->handle)
+		cuda_notice(k, NOTICE_ATTENTION,
+			    "backend cuda: cuDNN %zu cannot use the device; muster's own kernels "
+			    "compute attention",
+			    a->dnn->GetVersion());
 	return a;
+}
+
+size_t cuda_attention_version(const struct backend *k)
+{
+	const struct dnn *dnn;
+	struct err why = ERR_INIT;
+	if (cuda_of(k)->storage == STORE_FP32 || dnn_load(&dnn, &why))
+		return 0;
+	return dnn->GetVersion();
 }
 
 static void drop_plan(struct attention_entry *e)
@@ -43,12 +61,10 @@ void cuda_attention_close(struct backend *k)
 	struct cuda_attention *a = cuda_of(k)->attention;
 	if (!a)
 		return;
+	cudaStreamSynchronize(cuda_of(k)->stream);
 	for (int i = 0; i < a->count; i++)
 		drop_plan(&a->entries[i]);
-	if (a->from)
-		cudaEventDestroy(a->from);
-	if (a->to)
-		cudaEventDestroy(a->to);
+	timing_close(&a->timing);
 	if (a->handle)
 		a->dnn->Destroy(a->handle);
 	free(a);
@@ -66,24 +82,33 @@ static size_t sums_offset(const struct attention_entry *e)
 static size_t workspace_bytes(const struct attention_entry *e, const struct attention_call *c)
 {
 	size_t sums = (size_t)(e->piece.batch * e->piece.heads * c->s->q_len) * sizeof(float);
-	return sums_offset(e) + (c->backward ? round_up_size(sums, CUDA_ALIGN) : 0);
+	return sums_offset(e) + round_up_size(sums, CUDA_ALIGN);
+}
+
+/* Forward the workspace is small, and the backend's scratch serves. */
+static char *workspace_of(const struct backend *k, bool backward)
+{
+	return backward ? cuda_of(k)->attention->workspace : cuda_of(k)->scratch;
 }
 
 /* A graph that was recorded holds the workspace's address, so a smaller one is kept until the
  * backend is closed. Shapes of one job differ little. */
-static bool reserve(struct backend *k, size_t bytes)
+static int reserve(struct backend *k, size_t bytes, struct err *e)
 {
 	struct cuda_attention *a = cuda_of(k)->attention;
 	if (bytes <= a->workspace_bytes)
-		return true;
+		return 0;
 	void *p = cuda_memory_alloc(k, bytes);
 	if (!p)
-		return false;
+		return err_set(e, ERR_NOMEM,
+			       "cuDNN's workspace of %zu bytes does not fit; muster's "
+			       "own kernels are used",
+			       bytes);
 	a->workspace = p;
 	a->workspace_bytes = bytes;
 	k->bytes += bytes;
 	k->peak = k->bytes > k->peak ? k->bytes : k->peak;
-	return true;
+	return 0;
 }
 
 static bool build_plan(struct backend *k, const struct attention_call *c, struct attention_entry *e)
@@ -94,21 +119,25 @@ static bool build_plan(struct backend *k, const struct attention_call *c, struct
 	struct cuda_attention *a = cuda_of(k)->attention;
 	struct dnn_attention graph = { c->s, e->piece, attention_causal(c->s),
 				       types[cuda_of(k)->storage] };
-	struct err why;
+	struct err why = ERR_INIT;
 	dnn_graph_init(e->graph, a->dnn);
 	if (c->backward)
 		dnn_attention_bwd(e->graph, &graph);
 	else
 		dnn_attention_fwd(e->graph, &graph);
-	return !dnn_plan_make(e->graph, a->handle, NULL, ATTENTION_ROOM_MOST, &e->plan, &why) &&
-	       reserve(k, workspace_bytes(e, c));
+	const int64_t most = c->backward ? ATTENTION_ROOM_MOST : CUDA_SCRATCH;
+	if (!dnn_plan_make(e->graph, a->handle, most, &e->plan, &why) &&
+	    (!c->backward || !reserve(k, workspace_bytes(e, c), &why)))
+		return true;
+	cuda_notice(k, NOTICE_ATTENTION, "backend cuda: %s", why.text);
+	return false;
 }
 
 bool attention_plan(struct backend *k, const struct attention_call *c, struct attention_entry *e)
 {
 	const struct attn_shape *s = c->s;
 	if (e->tried || cuda_of(k)->recording)
-		return e->graph != NULL;
+		return e->graph && !e->failed;
 	e->tried = true;
 	e->piece = (struct attention_piece){ s->batch, s->heads, s->kv_heads };
 	if (c->backward)
@@ -136,6 +165,7 @@ static cudnnStatus_t run_piece(struct backend *k, const struct attention_call *c
 				       DNN_DQ,    DNN_DK,     DNN_DV,     DNN_SUM,    DNN_ONE };
 	struct cuda_attention *a = cuda_of(k)->attention;
 	const struct attn_shape *s = c->s;
+	char *workspace = workspace_of(k, c->backward);
 	int64_t head = (int64_t)g * (s->heads / s->kv_heads);
 	int64_t q = b * s->q_batch + head * s->dim, kv = b * s->kv_batch + (int64_t)g * s->dim,
 		o = b * s->o_batch + head * s->dim;
@@ -154,7 +184,7 @@ static cudnnStatus_t run_piece(struct backend *k, const struct attention_call *c
 		       stored_at(c->dq, q),
 		       stored_at(c->dk, kv),
 		       stored_at(c->dv, kv),
-		       (char *)a->workspace + sums_offset(e),
+		       workspace + sums_offset(e),
 		       &one };
 	int count = c->backward ? DNN_BACKWARD - 1 : DNN_FORWARD - 1, n = 0;
 	int64_t used[DNN_BACKWARD];
@@ -165,7 +195,7 @@ static cudnnStatus_t run_piece(struct backend *k, const struct attention_call *c
 		used[n] = ids[i];
 		where[n++] = at[i];
 	}
-	return dnn_plan_run(a->dnn, a->handle, &e->plan, used, where, n, a->workspace);
+	return dnn_plan_run(a->dnn, a->handle, &e->plan, used, where, n, workspace);
 }
 
 bool attention_run_dnn(struct backend *k, const struct attention_call *c, struct attention_entry *e)
@@ -181,7 +211,10 @@ bool attention_run_dnn(struct backend *k, const struct attention_call *c, struct
 	if (rc == CUDNN_STATUS_SUCCESS)
 		return true;
 	cudaGetLastError();
-	drop_plan(e);
+	cuda_notice(k, NOTICE_ATTENTION,
+		    "backend cuda: cuDNN failed in %s: %s; muster's own kernels are used",
+		    cuda_of(k)->last_op, cuda_of(k)->attention->dnn->GetErrorString(rc));
+	e->failed = true; /* graphs that were recorded may hold the plan */
 	return false;
 }
 

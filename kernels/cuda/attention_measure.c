@@ -11,14 +11,12 @@
 #ifdef HAVE_CUDNN
 
 #include "base/choices.h"
-#include "base/numbers.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { TURNS = 5, RUNS = 3, LOOKS = 4, SAMPLE = 256 };
+enum { TURNS = 5, RUNS = 3, ZERO_USES = 4 };
 static const double clearly = 0.98;
 
 /* --- Kept choices ------------------------------------------------------------------------- */
@@ -76,18 +74,13 @@ static double time_way(struct backend *k, const struct attention_call *c, struct
 		       enum attention_way way, int runs)
 {
 	static const char where[] = "measuring attention";
-	const struct cuda_attention *a = cuda_of(k)->attention;
-	float ms = 0;
-	if (!cuda_ok(k, cudaEventRecord(a->from, cuda_of(k)->stream), where))
+	const struct timing *timing = &cuda_of(k)->attention->timing;
+	if (!timing_begin(k, timing, where))
 		return INFINITY;
 	for (int i = 0; i < runs; i++)
 		if (!run_way(k, c, e, way))
 			return INFINITY;
-	return cuda_ok(k, cudaEventRecord(a->to, cuda_of(k)->stream), where) &&
-			       cuda_ok(k, cudaEventSynchronize(a->to), where) &&
-			       cuda_ok(k, cudaEventElapsedTime(&ms, a->from, a->to), where)
-		       ? 1e-3 * (double)ms / runs
-		       : INFINITY;
+	return timing_end(k, timing, where) / runs;
 }
 
 static void hold_contest(struct backend *k, const struct attention_call *c,
@@ -97,17 +90,15 @@ static void hold_contest(struct backend *k, const struct attention_call *c,
 	double turns[2][TURNS];
 	for (int w = 0; w < 2; w++)
 		time_way(k, c, e, ways[w], 1);
-	for (int t = 0; t < TURNS && e->graph; t++)
+	for (int t = 0; t < TURNS && !e->failed; t++)
 		for (int w = 0; w < 2; w++)
 			turns[w][t] = time_way(k, c, e, ways[w], RUNS);
-	if (!e->graph) {
+	if (e->failed) {
 		put(k, e, WAY_OWN);
 		choices_note(k->choices, "cuDNN failed");
 		return;
 	}
-	for (int w = 0; w < 2; w++)
-		qsort(turns[w], TURNS, sizeof turns[w][0], compare_double);
-	double own = turns[0][TURNS / 2], dnn = turns[1][TURNS / 2];
+	double own = timing_median(turns[0], TURNS), dnn = timing_median(turns[1], TURNS);
 	put(k, e, dnn < clearly * own ? WAY_CUDNN : WAY_OWN);
 	choices_note(k->choices,
 		     "cuDNN %.1f us, engine %d, workspace %.0f MiB; own kernels %.1f us", 1e6 * dnn,
@@ -116,18 +107,13 @@ static void hold_contest(struct backend *k, const struct attention_call *c,
 
 /* --- Operands ----------------------------------------------------------------------------- */
 
-/* Whether bytes in the middle of an array of `count` elements are not all zero. Waits for the
- * device. */
-static bool has_numbers(struct backend *k, const void *at, int64_t count)
+/* Whether the middle row of the first sequence has numbers. With context parallelism an array begins
+ * at a piece of a longer one, so what is beyond its rows may not be read. */
+static bool has_numbers(struct backend *k, const struct attn_shape *s, const void *at, int64_t row)
 {
-	unsigned char sample[SAMPLE];
-	size_t bytes = 2 * (size_t)count, n = bytes < sizeof sample ? bytes : sizeof sample;
-	if (cuda_get(k, sample, (const char *)at + (bytes - n) / 4 * 2, n, NULL))
-		return false;
-	for (size_t i = 0; i < n; i++)
-		if (sample[i])
-			return true;
-	return false;
+	const size_t width = 2;
+	return timing_has_numbers(k, (const char *)at + width * (size_t)(s->q_len / 2 * row),
+				  width * (size_t)s->heads * (size_t)s->dim);
 }
 
 struct span {
@@ -137,7 +123,7 @@ struct span {
 
 static bool overlap(struct span a, struct span b)
 {
-	return a.from && b.from && a.from < b.from + b.bytes && b.from < a.from + a.bytes;
+	return timing_overlap(a.from, a.bytes, b.from, b.bytes);
 }
 
 static struct span span_of(const void *p, int64_t batch, int64_t batch_row, int64_t len,
@@ -169,14 +155,6 @@ static bool in_place(const struct attention_call *c)
 	return false;
 }
 
-static bool events_there(struct backend *k)
-{
-	struct cuda_attention *a = cuda_of(k)->attention;
-	static const char where[] = "creating an event";
-	return (a->from || cuda_ok(k, cudaEventCreate(&a->from), where)) &&
-	       (a->to || cuda_ok(k, cudaEventCreate(&a->to), where));
-}
-
 void attention_measure(struct backend *k, const struct attention_call *c, struct attention_entry *e)
 {
 	char text[CHOICES_TEXT];
@@ -187,14 +165,15 @@ void attention_measure(struct backend *k, const struct attention_call *c, struct
 	if (choices_proposed(k->choices, text) || attention_find(k, e) != WAY_UNKNOWN)
 		return;
 	cuda_choose(k);
-	if (in_place(c) || !attention_plan(k, c, e) || !events_there(k))
+	if (in_place(c) || !attention_plan(k, c, e) ||
+	    !timing_open(k, &cuda_of(k)->attention->timing))
 		return;
-	if (has_numbers(k, c->q, c->s->batch * c->s->q_batch) &&
-	    (!c->backward || has_numbers(k, c->dout, c->s->batch * c->s->o_batch))) {
+	if (has_numbers(k, c->s, c->q, c->s->q_row) &&
+	    (!c->backward || has_numbers(k, c->s, c->dout, (int64_t)c->s->heads * c->s->dim))) {
 		hold_contest(k, c, e);
 		e->way = WAY_UNKNOWN;
 	} else {
-		e->settled = ++e->looks == LOOKS;
+		e->settled = ++e->zero_uses == ZERO_USES;
 	}
 }
 

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/attention_choose.h"
 #include "kernels/cuda/dnn_attention.h"
+#include "kernels/cuda/timing.h"
 
 #ifdef HAVE_CUDNN
 
@@ -23,7 +24,7 @@ struct attention_call {
 struct attention_key {
 	int64_t batch, q_len, k_len, q_row, q_batch, kv_row, kv_batch, o_batch;
 	int64_t starts_batch; /* 0: without documents */
-	int32_t heads, kv_heads, dim, causal, backward, unused;
+	int32_t heads, kv_heads, dim, causal, backward, padding;
 };
 
 enum attention_way { WAY_UNKNOWN, WAY_OWN, WAY_CUDNN };
@@ -32,11 +33,12 @@ struct attention_entry {
 	struct attention_key key;
 	enum attention_way way;
 	unsigned version; /* choices_version, when the way was chosen */
-	int looks;        /* uses with zeros, with which nothing is measured */
+	int zero_uses;    /* uses with zeros, with which nothing is measured */
 	bool settled;     /* nothing more is to be measured */
 	bool tried;       /* to make a plan */
+	bool failed;      /* the plan, when it ran */
 	struct attention_piece piece;
-	struct dnn_graph *graph; /* NULL: cuDNN has no plan */
+	struct dnn_graph *graph; /* NULL: cuDNN has no plan. Kept until the backend is closed */
 	struct dnn_plan plan;
 };
 
@@ -47,7 +49,7 @@ struct cuda_attention {
 	cudnnHandle_t handle; /* NULL: cuDNN cannot be used */
 	void *workspace;
 	size_t workspace_bytes;
-	cudaEvent_t from, to; /* NULL until something is measured */
+	struct timing timing;
 	int count;
 	struct attention_entry entries[ATTENTION_ENTRIES];
 };
@@ -61,7 +63,7 @@ static inline bool attention_causal(const struct attn_shape *s)
 struct cuda_attention *attention_state(struct backend *k);
 /* Makes the plan at the first call; not while a graph is recorded. false: there is none. */
 bool attention_plan(struct backend *k, const struct attention_call *c, struct attention_entry *e);
-/* Queues the pass by the plan. false: cuDNN failed, and the entry has no plan any more. */
+/* Queues the pass by the plan. false: cuDNN failed, and the plan will not be used again. */
 bool attention_run_dnn(struct backend *k, const struct attention_call *c,
 		       struct attention_entry *e);
 

@@ -1,9 +1,10 @@
 /* Opens the CUDA backend on a device, and keeps the backend's first error. */
 #include "kernels/cuda/attention_choose.h"
-#include "kernels/cuda/blas.h"
+#include "kernels/cuda/blas_plan.h"
 
 #include "base/choices.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,6 +91,17 @@ void cuda_fail(struct backend *k, cudaError_t rc, const char *where, const char 
 	c->first_error = rc;
 	c->error_where = where;
 	snprintf(c->error_more, sizeof c->error_more, "%s", more ? more : "");
+}
+
+void cuda_notice(struct backend *k, enum backend_notice_kind kind, const char *fmt, ...)
+{
+	struct backend_notice *n = &k->notices[kind];
+	va_list ap;
+	if (n->text[0])
+		return;
+	va_start(ap, fmt);
+	vsnprintf(n->text, sizeof n->text, fmt, ap);
+	va_end(ap);
 }
 
 int cuda_failed(const struct backend *k, struct err *e)
@@ -242,8 +254,8 @@ static int open_parts(struct backend *k, struct err *e)
 	return cuda_sync(k, e);
 }
 
-/* Measured choices hold for this chip and these versions of the driver and the runtime; libraries
- * add their own version to their keys. */
+/* Measured choices hold for this chip and these versions of the driver, the runtime and the
+ * libraries. */
 static int name_machine(struct backend *k, struct err *e)
 {
 	const struct cuda_backend *c = cuda_of(k);
@@ -257,8 +269,10 @@ static int name_machine(struct backend *k, struct err *e)
 		rc = cudaDriverGetVersion(&driver);
 	if (rc == cudaSuccess)
 		rc = cudaRuntimeGetVersion(&runtime);
-	snprintf(machine, sizeof machine, "%.96s, %d SMs, %s, driver %d, runtime %d", p->name,
-		 c->sms, c->isa, driver, runtime);
+	snprintf(machine, sizeof machine,
+		 "%.96s, %d SMs, %s, driver %d, runtime %d, cublaslt %zu, cudnn %zu", p->name,
+		 c->sms, c->isa, driver, runtime, c->blas->lt->GetVersion(),
+		 cuda_attention_version(k));
 	free(p);
 	if (rc != cudaSuccess)
 		return set_error(c, rc, "cannot read the device's properties", "", e);
@@ -290,7 +304,7 @@ int muster_cuda_open(struct backend *k, size_t size, const char *storage, int de
 	}
 	k->state = c;
 	snprintf(c->isa, sizeof c->isa, "sm_%d", c->cc);
-	if (name_machine(k, e) || open_parts(k, e)) {
+	if (open_parts(k, e) || name_machine(k, e)) {
 		close_backend(k);
 		return -1;
 	}

@@ -62,12 +62,12 @@ struct blas_plan *blas_plan_of(struct backend *k, const struct blas_product *p)
 static bool needs_no_other_algorithm(struct backend *k, const struct blas_plan *plan,
 				     const struct blas_product *p)
 {
-	struct blas_product alone = *p;
-	alone.after = BLAS_STORE;
-	alone.bias = alone.given_pre = NULL;
-	alone.sums = NULL;
-	alone.pre = NULL;
-	return plan->algo_id == blas_plan_of(k, &alone)->algo_id;
+	struct blas_product separate = *p;
+	separate.after = BLAS_STORE;
+	separate.bias = separate.given_pre = NULL;
+	separate.sums = NULL;
+	separate.pre = NULL;
+	return plan->algo_id == blas_plan_of(k, &separate)->algo_id;
 }
 
 /* Choices may have changed since the plans were made. */

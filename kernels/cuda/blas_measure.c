@@ -12,8 +12,8 @@
  */
 #include "base/choices.h"
 #include "base/clock.h"
-#include "base/numbers.h"
 #include "kernels/cuda/blas_plan.h"
+#include "kernels/cuda/timing.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,9 +21,8 @@
 
 enum {
 	TURNS = 5,
-	RUNS_MOST = 20,     /* of one turn */
-	LOOKS = 4,          /* uses with zeros, after which nothing is measured */
-	SAMPLE_BYTES = 4096 /* of an operand, to see whether it is zeros */
+	RUNS_MOST = 20, /* of one turn */
+	ZERO_USES = 4   /* after which nothing is measured */
 };
 
 static const double turn_seconds = 1e-3, /* that a turn should take */
@@ -33,7 +32,7 @@ static const double turn_seconds = 1e-3, /* that a turn should take */
 	clearly = 0.99;                  /* times the library's first */
 
 struct blas_timer {
-	cudaEvent_t from, to; /* NULL: not created yet */
+	struct timing timing;
 	double spent;
 };
 
@@ -44,17 +43,9 @@ struct blas_timer *blas_timer_open(void)
 
 void blas_timer_close(struct blas_timer *t)
 {
-	if (t && t->from)
-		cudaEventDestroy(t->from);
-	if (t && t->to)
-		cudaEventDestroy(t->to);
+	if (t)
+		timing_close(&t->timing);
 	free(t);
-}
-
-static bool create_events(struct backend *k, struct blas_timer *t)
-{
-	return (t->from || cuda_ok(k, cudaEventCreate(&t->from), "creating an event")) &&
-	       (t->to || cuda_ok(k, cudaEventCreate(&t->to), "creating an event"));
 }
 
 /* --- Kept choices ------------------------------------------------------------------------- */
@@ -116,7 +107,9 @@ static void put_choice(struct backend *k, const struct blas_plan *plan,
 
 void blas_keep_choice(struct backend *k, const struct blas_plan *plan)
 {
-	if (!plan->possible && !has_epilogue(&plan->key))
+	char text[BLAS_KEY_TEXT];
+	blas_write_key(k, cuda_of(k)->blas->lt, &plan->key, text);
+	if (choices_proposed(k->choices, text) || (!plan->possible && !has_epilogue(&plan->key)))
 		return;
 	put_choice(k, plan, plan->possible ? &plan->algo : NULL);
 	choices_note(k->choices, "others were refused at launch");
@@ -140,16 +133,16 @@ static void queue_rest(struct backend *k, const struct attempt *a)
 {
 	const struct blas_product *p = a->whole;
 	float *sums = cuda_of(k)->blas->workspace;
-	const bool apart = a->p.after != p->after;
-	if (p->after == BLAS_SUMS && apart)
+	const bool separate = a->p.after != p->after;
+	if (p->after == BLAS_SUMS && separate)
 		k->ops.sum_rows(k, sums, p->left, p->k, p->m, p->add);
 	else if (p->after == BLAS_SUMS && p->add)
 		k->ops.accumulate(k, sums, p->sums, p->m);
 	else if (p->after == BLAS_SUMS)
 		return; /* the product has set them */
-	else if (p->after == BLAS_GELU_SLOPE && apart)
+	else if (p->after == BLAS_GELU_SLOPE && separate)
 		k->ops.gelu_bwd(k, p->d, p->d, p->given_pre, p->m * p->n);
-	else if (apart)
+	else if (separate)
 		k->ops.gelu_fwd(k, p->d, p->pre, p->m * p->n);
 }
 
@@ -170,19 +163,13 @@ static double time_runs(struct backend *k, const struct attempt *a,
 			const cublasLtMatmulAlgo_t *algo, int runs)
 {
 	static const char where[] = "measuring a product";
-	const struct cuda_backend *c = cuda_of(k);
-	const struct blas_timer *t = c->blas->timer;
-	float ms = 0;
-	if (!cuda_ok(k, cudaEventRecord(t->from, c->stream), where))
+	const struct timing *t = &cuda_of(k)->blas->timer->timing;
+	if (!timing_begin(k, t, where))
 		return INFINITY;
 	for (int i = 0; i < runs; i++)
 		if (!run_attempt(k, a, algo))
 			return INFINITY;
-	return cuda_ok(k, cudaEventRecord(t->to, c->stream), where) &&
-			       cuda_ok(k, cudaEventSynchronize(t->to), where) &&
-			       cuda_ok(k, cudaEventElapsedTime(&ms, t->from, t->to), where)
-		       ? 1e-3 * (double)ms / runs
-		       : INFINITY;
+	return timing_end(k, t, where) / runs;
 }
 
 /* The algorithms of one attempt, and their times. */
@@ -198,12 +185,6 @@ static double fastest(const struct contest *t)
 	for (int i = 0; i < t->n; i++)
 		least = fmin(least, t->seconds[i]);
 	return least;
-}
-
-static double median(double *values, int n)
-{
-	qsort(values, (size_t)n, sizeof *values, compare_double);
-	return values[n / 2];
 }
 
 static int runs_of(double seconds)
@@ -225,7 +206,7 @@ static void take_turns(struct backend *k, const struct attempt *a, struct contes
 							      runs_of(t->seconds[i]));
 	for (int i = 0; turns && i < t->n; i++)
 		if (t->seconds[i] <= limit)
-			t->seconds[i] = median(t->turn[i], turns);
+			t->seconds[i] = timing_median(t->turn[i], turns);
 }
 
 /* Measures all algorithms of an attempt. false: none works, or there is nothing to choose. */
@@ -252,19 +233,6 @@ static bool hold_contest(struct backend *k, const struct attempt *a, struct cont
 
 /* --- Operands ----------------------------------------------------------------------------- */
 
-/* Whether bytes in the middle of an operand are not all zero. Waits for the device. */
-static bool has_numbers(struct backend *k, const void *at, size_t bytes)
-{
-	unsigned char sample[SAMPLE_BYTES];
-	const size_t n = bytes < sizeof sample ? bytes : sizeof sample;
-	if (cuda_get(k, sample, (const char *)at + (bytes - n) / 2, n, NULL))
-		return false;
-	for (size_t i = 0; i < n; i++)
-		if (sample[i])
-			return true;
-	return false;
-}
-
 static size_t width_of(const struct backend *k, enum blas_type type)
 {
 	return type == BLAS_STORED ? cuda_of(k)->storage == STORE_FP32 ? 4 : 2 : 1;
@@ -282,18 +250,12 @@ static size_t right_bytes(const struct backend *k, const struct blas_product *p)
 	return (size_t)(p->k * p->n) * width_of(k, p->right_type);
 }
 
-static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
-{
-	const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
-	return a && b && x < y + b_bytes && y < x + a_bytes;
-}
-
 /* Whether the output is also an input, so that the product can run once only. */
 static bool is_in_place(const struct backend *k, const struct blas_product *p, size_t d_bytes)
 {
-	return overlap(p->d, d_bytes, p->left, left_bytes(k, p)) ||
-	       overlap(p->d, d_bytes, p->right, right_bytes(k, p)) ||
-	       overlap(p->d, d_bytes, p->given_pre, d_bytes);
+	return timing_overlap(p->d, d_bytes, p->left, left_bytes(k, p)) ||
+	       timing_overlap(p->d, d_bytes, p->right, right_bytes(k, p)) ||
+	       timing_overlap(p->d, d_bytes, p->given_pre, d_bytes);
 }
 
 /* Where the sums go if the product is added: in the scratch, behind its own sums. NULL: they do not
@@ -302,7 +264,7 @@ static void *place_sums(const struct backend *k, const struct blas_product *p, s
 {
 	char *scratch = cuda_of(k)->scratch;
 	size_t from = 0;
-	if (overlap(scratch, CUDA_SCRATCH, p->sums, 1))
+	if (timing_overlap(scratch, CUDA_SCRATCH, p->sums, 1))
 		from = (size_t)((char *)(p->sums + p->m) - scratch + CUDA_ALIGN - 1) / CUDA_ALIGN *
 		       CUDA_ALIGN;
 	return from + d_bytes <= CUDA_SCRATCH ? scratch + from : NULL;
@@ -315,7 +277,7 @@ static bool prepare(struct backend *k, struct blas_plan *plan, const struct blas
 	const size_t d_bytes = (size_t)(p->m * p->n) * (p->single ? sizeof(float) : k->element);
 	struct blas_timer *t = cuda_of(k)->blas->timer;
 	*a = (struct attempt){ .plan = plan, .p = *p, .c = p->d };
-	if (t->spent > all_seconds || is_in_place(k, p, d_bytes) || !create_events(k, t)) {
+	if (t->spent > all_seconds || is_in_place(k, p, d_bytes) || !timing_open(k, &t->timing)) {
 		plan->wanted = false;
 		return false;
 	}
@@ -323,18 +285,20 @@ static bool prepare(struct backend *k, struct blas_plan *plan, const struct blas
 		a->p.d = place_sums(k, p, d_bytes);
 	if (!a->p.d)
 		return false;
-	if (has_numbers(k, p->left, left_bytes(k, p)) &&
-	    has_numbers(k, p->right, right_bytes(k, p)))
+	if (timing_has_numbers(k, p->left, left_bytes(k, p)) &&
+	    timing_has_numbers(k, p->right, right_bytes(k, p)))
 		return true;
-	plan->wanted = ++plan->looks < LOOKS;
+	plan->wanted = ++plan->zero_uses < ZERO_USES;
 	return false;
 }
 
 /* --- Choosing ----------------------------------------------------------------------------- */
 
-static void note_contest(struct backend *k, const struct contest *t)
+static void put_winner(struct backend *k, const struct blas_plan *plan, const struct contest *t,
+		       const char *what)
 {
-	choices_note(k->choices, "%.1f us, algorithm %d of %d; first: %.1f us",
+	put_choice(k, plan, &t->algos[t->best]);
+	choices_note(k->choices, "%s%.1f us, algorithm %d of %d; first: %.1f us", what,
 		     1e6 * t->seconds[t->best], t->best + 1, t->n, 1e6 * t->seconds[0]);
 }
 
@@ -342,10 +306,8 @@ static void measure_product(struct backend *k, struct blas_plan *plan, const str
 			    struct contest *t)
 {
 	plan->wanted = false;
-	if (!hold_contest(k, a, t))
-		return;
-	put_choice(k, plan, &t->algos[t->best]);
-	note_contest(k, t);
+	if (hold_contest(k, a, t))
+		put_winner(k, plan, t, "");
 }
 
 /* The product to which a separate op is applied. */
@@ -362,29 +324,41 @@ static struct blas_product without_epilogue(const struct blas_product *from)
 	return p;
 }
 
+/* A separate op was faster with the product's fastest algorithm, so the product gets that one. */
+static void choose_separate_product(struct backend *k, struct blas_plan *plan,
+				    const struct contest *t)
+{
+	if (plan->chosen || !blas_wants_choice(k, plan))
+		return;
+	put_winner(k, plan, t, "with the separate op ");
+	plan->wanted = false;
+	blas_take_choice(k, plan);
+}
+
 /* The epilogue against the separate op, each with its fastest algorithm. */
 static void measure_epilogue(struct backend *k, struct blas_plan *plan, struct attempt *fused,
-			     const struct blas_product *p, struct contest *t)
+			     const struct blas_product *p, struct contest t[2])
 {
-	struct contest *alone = t + 1;
-	struct attempt apart = { .p = without_epilogue(p), .c = fused->c, .whole = p };
-	struct blas_plan *plain = blas_plan_of(k, &apart.p);
+	struct contest *separately = t + 1;
+	struct attempt separate = { .p = without_epilogue(p), .c = fused->c, .whole = p };
+	struct blas_plan *product = blas_plan_of(k, &separate.p);
 	if (p->add)
-		apart.p.d = fused->p.d;
+		separate.p.d = fused->p.d;
 	plan->wanted = false;
 	fused->whole = p;
-	apart.plan = plain;
+	separate.plan = product;
 	bool works = hold_contest(k, fused, t),
-	     works_apart = plain->possible && hold_contest(k, &apart, alone);
-	if (works && (!works_apart || t->seconds[t->best] <= alone->seconds[alone->best]))
-		put_choice(k, plan, &t->algos[t->best]);
-	else if (works_apart)
-		put_choice(k, plan, NULL);
-	else
+	     works_separately = product->possible && hold_contest(k, &separate, separately);
+	bool fuses = works && (!works_separately ||
+			       t->seconds[t->best] <= separately->seconds[separately->best]);
+	if (!works && !works_separately)
 		return;
+	put_choice(k, plan, fuses ? &t->algos[t->best] : NULL);
 	choices_note(k->choices, "with its epilogue %.1f us, first: %.1f us; separately %.1f us",
 		     works ? 1e6 * t->seconds[t->best] : 0, works ? 1e6 * t->seconds[0] : 0,
-		     works_apart ? 1e6 * alone->seconds[alone->best] : 0);
+		     works_separately ? 1e6 * separately->seconds[separately->best] : 0);
+	if (!fuses)
+		choose_separate_product(k, product, separately);
 }
 
 void blas_measure(struct backend *k, struct blas_plan *plan, const struct blas_product *p)

@@ -8,8 +8,7 @@
 
 enum {
 	BLAS_CANDIDATES = 16, /* algorithms that are asked for */
-	/* of the text of a key, with its NUL */
-	BLAS_KEY_TEXT = 192
+	BLAS_KEY_TEXT = 192   /* bytes of a key's text, with its NUL */
 };
 
 /* All that an algorithm depends on. Keys are compared as bytes, so padding must be 0. Whether the
@@ -23,10 +22,10 @@ struct blas_key {
 struct blas_plan {
 	struct blas_key key;
 	bool used, possible;
-	bool chosen; /* by what was measured */
-	bool wanted; /* is to be measured at the next use */
-	int looks;   /* uses whose operands were zeros, so that nothing was measured */
-	int tried;   /* the library's algorithms so far that were refused at launch */
+	bool chosen;   /* by what was measured */
+	bool wanted;   /* is to be measured at the next use */
+	int zero_uses; /* whose operands were zeros, so that nothing was measured */
+	int tried;     /* the library's algorithms so far that were refused at launch */
 	cublasLtMatmulDesc_t desc;
 	cublasLtMatrixLayout_t a, b, d;
 	cublasLtMatmulAlgo_t algo;
@@ -77,7 +76,8 @@ void blas_measure(struct backend *k, struct blas_plan *plan, const struct blas_p
 bool blas_wants_choice(struct backend *k, const struct blas_plan *plan);
 /* Takes the kept choice, if there is one that the library supports. */
 bool blas_take_choice(struct backend *k, struct blas_plan *plan);
-/* Keeps what the plan has now in place of an algorithm that was refused. */
+/* Keeps what the plan has now in place of an algorithm that was refused; not where a proposal was
+ * measured, since what is refused is not proposed. */
 void blas_keep_choice(struct backend *k, const struct blas_plan *plan);
 struct blas_timer;
 struct blas_timer *blas_timer_open(void); /* NULL: no memory */

@@ -115,6 +115,10 @@ static inline bool cuda_ok(struct backend *k, cudaError_t rc, const char *where)
 	return rc == cudaSuccess;
 }
 
+/* Keeps a sentence for backend_notice, unless there is one of that kind. */
+void cuda_notice(struct backend *k, enum backend_notice_kind kind, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
 /* Returns -1 and the first error's text, or 0. */
 int cuda_failed(const struct backend *k, struct err *e);
 
@@ -162,9 +166,8 @@ void *cuda_scratch(struct backend *k, size_t bytes, const char *op);
  * less. */
 bool cuda_allow_shared(struct backend *k, const void *kernel, size_t shared, const char *op);
 
-/* The number of blocks for `work` units, `per_block` per block: at least 1 if there is work, at
- * most
- * 2^31 - 1, so kernels over many units step by the grid. */
+/* The number of blocks for `work` units, `per_block` per block: at least 1 if there is work, and at
+ * most 2^31 - 1. So kernels over many units step by the grid. */
 static inline unsigned cuda_blocks(int64_t work, int64_t per_block)
 {
 	int64_t blocks = (work + per_block - 1) / per_block;

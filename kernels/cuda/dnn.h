@@ -118,10 +118,9 @@ struct dnn_plan {
 
 /* Makes the plan of the first engine, in the order of the library's heuristic, that supports the
  * graph, has no note NONDETERMINISTIC, and needs at most `most` bytes of workspace. Call it once,
- * when the graph is complete. device: NULL, or a device's properties, without which `handle` may
- * not be NULL. */
-int dnn_plan_make(struct dnn_graph *g, cudnnHandle_t handle, cudnnBackendDescriptor_t device,
-		  int64_t most, struct dnn_plan *out, struct err *e);
+ * when the graph is complete. */
+int dnn_plan_make(struct dnn_graph *g, cudnnHandle_t handle, int64_t most, struct dnn_plan *out,
+		  struct err *e);
 
 /* Queues the plan on the handle's stream. ids[i] is the tensor at[i]. */
 cudnnStatus_t dnn_plan_run(const struct dnn *dnn, cudnnHandle_t handle, const struct dnn_plan *plan,

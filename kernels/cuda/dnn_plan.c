@@ -5,12 +5,7 @@
 
 #include <stdlib.h>
 
-/* What a plan is made with. Each function returns NULL after a failure, and g->rc says which. */
-struct maker {
-	struct dnn_graph *g;
-	cudnnHandle_t handle;
-	cudnnBackendDescriptor_t device;
-};
+/* Functions that make a descriptor return NULL after a failure. */
 
 static cudnnBackendDescriptor_t create(struct dnn_graph *g, cudnnBackendDescriptorType_t type)
 {
@@ -29,14 +24,11 @@ static bool set_one(const struct dnn *dnn, cudnnBackendDescriptor_t d,
 	return dnn->BackendSetAttribute(d, name, type, 1, value) == CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnBackendDescriptor_t make_operations(const struct maker *m)
+static cudnnBackendDescriptor_t make_operations(struct dnn_graph *g, cudnnHandle_t handle)
 {
-	struct dnn_graph *g = m->g;
 	cudnnBackendDescriptor_t all = create(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-	if (!all)
-		return NULL;
-	if (m->handle &&
-	    !set_one(g->dnn, all, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, &m->handle))
+	if (!all ||
+	    !set_one(g->dnn, all, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, &handle))
 		return NULL;
 	cudnnStatus_t rc = g->dnn->BackendSetAttribute(all, CUDNN_ATTR_OPERATIONGRAPH_OPS,
 						       CUDNN_TYPE_BACKEND_DESCRIPTOR,
@@ -46,18 +38,15 @@ static cudnnBackendDescriptor_t make_operations(const struct maker *m)
 	return rc == CUDNN_STATUS_SUCCESS ? all : NULL;
 }
 
-static cudnnBackendDescriptor_t ask_heuristic(const struct maker *m,
+static cudnnBackendDescriptor_t ask_heuristic(struct dnn_graph *g,
 					      cudnnBackendDescriptor_t operations)
 {
-	struct dnn_graph *g = m->g;
 	const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
 	cudnnBackendDescriptor_t h = create(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
 	bool set = h &&
 		   set_one(g->dnn, h, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
 			   CUDNN_TYPE_BACKEND_DESCRIPTOR, &operations) &&
-		   set_one(g->dnn, h, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, &mode) &&
-		   (!m->device || set_one(g->dnn, h, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP,
-					  CUDNN_TYPE_BACKEND_DESCRIPTOR, &m->device));
+		   set_one(g->dnn, h, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, &mode);
 	return set && g->dnn->BackendFinalize(h) == CUDNN_STATUS_SUCCESS ? h : NULL;
 }
 
@@ -76,10 +65,9 @@ static bool deterministic(const struct dnn *dnn, cudnnBackendDescriptor_t engine
 	return true;
 }
 
-static bool try_config(const struct maker *m, cudnnBackendDescriptor_t config, int64_t most,
-		       struct dnn_plan *out)
+static bool try_config(struct dnn_graph *g, cudnnHandle_t handle, cudnnBackendDescriptor_t config,
+		       int64_t most, struct dnn_plan *out)
 {
-	struct dnn_graph *g = m->g;
 	const struct dnn *dnn = g->dnn;
 	int64_t count = 0;
 	cudnnBackendDescriptor_t engine = create(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR),
@@ -90,10 +78,8 @@ static bool try_config(const struct maker *m, cudnnBackendDescriptor_t config, i
 				     &engine) != CUDNN_STATUS_SUCCESS ||
 	    !deterministic(dnn, engine))
 		return false;
-	bool made = (!m->handle || set_one(dnn, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE,
-					   CUDNN_TYPE_HANDLE, &m->handle)) &&
-		    (!m->device || set_one(dnn, plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
-					   CUDNN_TYPE_BACKEND_DESCRIPTOR, &m->device)) &&
+	bool made = set_one(dnn, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE,
+			    &handle) &&
 		    set_one(dnn, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
 			    CUDNN_TYPE_BACKEND_DESCRIPTOR, &config) &&
 		    dnn->BackendFinalize(plan) == CUDNN_STATUS_SUCCESS;
@@ -113,10 +99,9 @@ static bool try_config(const struct maker *m, cudnnBackendDescriptor_t config, i
 /* At most so many of the heuristic's answers are tried. */
 enum { CONFIGS = 8 };
 
-int dnn_plan_make(struct dnn_graph *g, cudnnHandle_t handle, cudnnBackendDescriptor_t device,
-		  int64_t most, struct dnn_plan *out, struct err *e)
+int dnn_plan_make(struct dnn_graph *g, cudnnHandle_t handle, int64_t most, struct dnn_plan *out,
+		  struct err *e)
 {
-	struct maker m = { g, handle, device };
 	cudnnBackendDescriptor_t configs[CONFIGS], operations = NULL, heuristic = NULL;
 	int64_t count = 0;
 	if (g->rc != CUDNN_STATUS_SUCCESS)
@@ -124,9 +109,9 @@ int dnn_plan_make(struct dnn_graph *g, cudnnHandle_t handle, cudnnBackendDescrip
 			       "cuDNN refuses %s of attention: %s; muster's own "
 			       "kernels are used",
 			       g->where, g->dnn->GetErrorString(g->rc));
-	operations = make_operations(&m);
+	operations = make_operations(g, handle);
 	if (operations)
-		heuristic = ask_heuristic(&m, operations);
+		heuristic = ask_heuristic(g, operations);
 	for (int i = 0; i < CONFIGS; i++)
 		configs[i] = heuristic ? create(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) : NULL;
 	if (!configs[CONFIGS - 1] ||
@@ -137,7 +122,7 @@ int dnn_plan_make(struct dnn_graph *g, cudnnHandle_t handle, cudnnBackendDescrip
 			       "cuDNN has no engine for this attention; muster's "
 			       "own kernels are used");
 	for (int64_t i = 0; i < count && i < CONFIGS; i++)
-		if (try_config(&m, configs[i], most, out))
+		if (try_config(g, handle, configs[i], most, out))
 			return 0;
 	return err_set(
 		e, ERR_UNSUPPORTED,

@@ -10,9 +10,21 @@ static bool gelu_fits(const struct backend *k)
 	return cuda_of(k)->storage != STORE_FP32;
 }
 
+/* What the library does not support is slow, which nobody else would report. */
+static bool library_product(struct backend *k, const struct blas_product *p, const char *op)
+{
+	if (blas_product(k, p, op))
+		return true;
+	cuda_notice(k, NOTICE_PRODUCT,
+		    "backend cuda: cuBLASLt does not support %s with m=%lld n=%lld k=%lld; "
+		    "muster's own kernel is used, which is slow",
+		    op, (long long)p->m, (long long)p->n, (long long)p->k);
+	return false;
+}
+
 static void queue_product(struct backend *k, const struct blas_product *p, const char *op)
 {
-	if (p->m && p->n && p->k && !blas_product(k, p, op))
+	if (p->m && p->n && p->k && !library_product(k, p, op))
 		fallback_product(k, p, op);
 }
 
@@ -187,7 +199,7 @@ static void fp8_product(struct backend *k, void *d, const struct fp8_tensor *lef
 		.right_scale = &right->scale->inverse,
 	};
 	const bool fits = k->fp8 && !(bias && cuda_of(k)->storage == STORE_FP32);
-	if (m && n && depth && !(fits && blas_product(k, &p, "fp8_product")))
+	if (m && n && depth && !(fits && library_product(k, &p, "fp8_product")))
 		fp8_fallback_product(k, d, left, right, bias, single, add, m, n, depth);
 }
 

@@ -10,7 +10,7 @@ const struct check doctor_checks[] = {
 	{ "cuda-agent", 10, false, "libmuster-cuda.so can be loaded", doctor_check_cuda },
 	{ "driver", 10, false, "the CUDA driver supports the CUDA that muster was built with",
 	  doctor_check_driver },
-	{ "libraries", 15, false, "the versions of cublasLt and NCCL", doctor_check_libraries },
+	{ "libraries", 15, false, "the versions of cublasLt, NCCL and cuDNN", doctor_check_libraries },
 	{ "gpus", 15, false, "each GPU: whether it answers, memory errors, clocks, NVLinks, PCIe, other programs, free memory", doctor_check_gpus },
 	{ "near", 15, false, "the distance of each GPU to a network adapter", doctor_check_near },
 	{ "adapters", 10, false, "network adapters that are down", doctor_check_adapters },

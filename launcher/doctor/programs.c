@@ -199,9 +199,9 @@ void doctor_check_driver(const struct needs *n, struct findings *f)
 				driver % 1000 / 10);
 }
 
-/* The libraries that kernels/cuda and libcomm/device/cuda load, with the names that those try. Both
- * report versions as major × 10000 + minor × 100 + patch (cublas_api.h; nccl.h since 2.9). Before
- * 2.9 NCCL reported major × 1000 + minor × 100 + patch. */
+/* The libraries that kernels/cuda and libcomm/device/cuda load, with the names that those try. All
+ * report versions as major × 10000 + minor × 100 + patch (cublas_api.h; cudnn_version.h since 9.0;
+ * nccl.h since 2.9). Before that NCCL and cuDNN reported major × 1000 + minor × 100 + patch. */
 static const struct library {
 	const char *label, *names[5], *version, *remedy;
 	bool returned; /* it returns the version; otherwise it writes it to its argument */
@@ -224,6 +224,15 @@ static const struct library {
 	  "without it ranks communicate through host memory, which is slow",
 	  false,
 	  21800,
+	  true },
+	{ "cuDNN",
+	  { "libcudnn.so.9", "/usr/local/cuda/lib64/libcudnn.so.9",
+	    "/usr/local/cuda/lib/libcudnn.so.9", NULL },
+	  "cudnnGetVersion",
+	  "install libcudnn 9.15.1 or newer, or name its folder in LD_LIBRARY_PATH; without it "
+	  "muster's own kernels compute attention, which is slower on newer GPUs",
+	  true,
+	  91501,
 	  true },
 };
 
@@ -253,9 +262,9 @@ static void check_library(const struct needs *n, struct findings *f, const struc
 		report_missing(n, f, l->label, l->remedy, why);
 	else if (version < l->least)
 		doctor_found_bad(f, l->optional || !n->cuda ? FINDING_WARN : FINDING_FAIL, l->label,
-				 l->remedy, "%s is version %d.%d, but muster needs %d.%d", *name,
-				 version / 10000, version / 100 % 100, l->least / 10000,
-				 l->least / 100 % 100);
+				 l->remedy, "%s is version %d.%d.%d, but muster needs %d.%d.%d",
+				 *name, version / 10000, version / 100 % 100, version % 100,
+				 l->least / 10000, l->least / 100 % 100, l->least % 100);
 	else
 		doctor_found_ok(f, l->label, "%d.%d.%d (%s)", version / 10000, version / 100 % 100,
 				version % 100, *name);

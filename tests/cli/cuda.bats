@@ -76,6 +76,19 @@ saved() { event killed ckpt >/dev/null; }
 	[[ $status -eq 0 ]]
 }
 
+# The launcher passes no variable MUSTER_… to an agent, so a script sets it.
+@test "the log says once why cuDNN is not used" {
+	local real=$place place=$BATS_TEST_TMPDIR/place
+	cp -rs "$real" "$place"
+	rm "$place/muster-agent"
+	printf '#!/bin/sh\nMUSTER_DOUBLE_CUDNN=refuses exec "%s" "$@"\n' "$real/muster-agent" >"$place/muster-agent"
+	chmod +x "$place/muster-agent"
+	(small without-cudnn job.device=cuda precision.dtype=bf16)
+	run grep -rh 'cuDNN has no deterministic engine' "$(run_folder without-cudnn)/logs"
+	echo "$output"
+	[[ $status -eq 0 && ${#lines[@]} -eq 1 && $output == *" info "*"muster's own kernels are used"* ]]
+}
+
 # The numbers of each step of a run, without times, and without memory: a run that measures takes more.
 numbers_of() {
 	grep -o '"step":.*"skipped":[a-z]*' "$(run_folder "$1")/metrics.jsonl" | sed -E 's/"([a-z_]+_s|peak_bytes)":[^,]*,//g'

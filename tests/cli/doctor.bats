@@ -14,7 +14,7 @@ setup_file() {
 	export whole
 	mkdir -p "$whole"
 	cp "$(dirname "$(realpath "$MUSTER")")/muster-agent" "$whole/"
-	for name in libmuster-cuda.so libcuda.so.1 libcublasLt.so.13 libnccl.so.2; do
+	for name in libmuster-cuda.so libcuda.so.1 libcublasLt.so.13 libnccl.so.2 libcudnn.so.9; do
 		cp "$doubles/cuda.so" "$whole/$name"
 	done
 	cp "$doubles/libnvidia-ml.so.1" "$whole/"
@@ -43,6 +43,7 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	doctor_as pair
 	[[ $status -eq 0 && ${lines[-1]} == *" 0 warnings, 0 failures" ]]
 	[[ $output == *"ok    CUDA driver             supports CUDA 13.0"* && $output == *"ok    NCCL                    2.28.3 (libnccl.so.2)"* ]]
+	[[ $output == *"ok    cuDNN                   9.19.0 (libcudnn.so.9)"* ]]
 	[[ $output == *"ok    cublasLt                13.1.0"* && $output == *"ok    libmuster-cuda.so       can be loaded; built with CUDA 13.0"* ]]
 	[[ $(said) == *"ok 4 GPUs NVIDIA A100 80GB PCIe, 2 NVLinks each, 79 GiB free, driver 580.65.06"* ]]
 	[[ $(said) == *"1 GPU with one on one PCIe switch (PIX)"* && $(said) == *"1 GPU with one on the same NUMA domain (NODE)"* ]]
@@ -98,9 +99,11 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	CUDA_DOUBLE=driver=12080 doctor_as pair --quiet "$tiny" job.device=cuda
 	[[ $status -eq 3 && $(said) == *"fail CUDA driver it supports CUDA 12.8"* ]]
 	CUDA_DOUBLE=nccl=21405 doctor_as pair --quiet
-	[[ $status -eq 0 && $(said) == *"warn NCCL libnccl.so.2 is version 2.14, but muster needs 2.18"* ]]
+	[[ $status -eq 0 && $(said) == *"warn NCCL libnccl.so.2 is version 2.14.5, but muster needs 2.18.0"* ]]
 	CUDA_DOUBLE=nccl=2803 doctor_as pair --quiet
-	[[ $(said) == *"warn NCCL libnccl.so.2 is version 2.8, but muster needs 2.18"* ]]
+	[[ $(said) == *"warn NCCL libnccl.so.2 is version 2.8.3, but muster needs 2.18.0"* ]]
+	CUDA_DOUBLE=cudnn=91001 doctor_as pair --quiet "$tiny" job.device=cuda
+	[[ $status -eq 0 && $(said) == *"warn cuDNN libcudnn.so.9 is version 9.10.1, but muster needs 9.15.1"* ]]
 	whole=$bare
 	: >"$bare/libnvidia-ml.so.1"
 	doctor_as pair --quiet

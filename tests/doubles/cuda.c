@@ -1,6 +1,6 @@
 /*
  * A double of all libraries whose versions `muster doctor` asks for: CUDA's driver, cublasLt, NCCL,
- * and libmuster-cuda.so. A test gives it the names of the libraries that should exist.
+ * cuDNN and libmuster-cuda.so. A test gives it the names of the libraries that should exist.
  * CUDA_DOUBLE=WORD=NUMBER[,…] sets other versions than those below. A driver version of 0 makes the
  * call fail.
  */
@@ -20,6 +20,7 @@ const int muster_cuda_runtime = 13000;
 int cuDriverGetVersion(int *out);
 size_t cublasLtGetVersion(void);
 int ncclGetVersion(int *out);
+size_t cudnnGetVersion(void);
 
 int cuDriverGetVersion(int *out)
 {
@@ -36,4 +37,9 @@ int ncclGetVersion(int *out)
 {
 	*out = version("nccl", 22803);
 	return 0;
+}
+
+size_t cudnnGetVersion(void)
+{
+	return (size_t)version("cudnn", 91900);
 }

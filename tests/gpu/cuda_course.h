@@ -42,7 +42,8 @@ struct course {
 	/* the run folder with choices; NULL: nothing is chosen */
 	const char *run_dir;
 	int fastest[2]; /* algorithm of products, on the first rank and on others */
-	int products;   /* that ran on the first rank */
+	/* that ran on the first rank: products, and backward passes of attention by cuDNN */
+	int products, by_cudnn;
 };
 
 /* A course of the cell on the backend "cpu" or "cuda", in memory that the ranks share. more:

@@ -256,6 +256,11 @@ static void check_forward(struct rig *r)
 	assert_true(relative_error(r->got, r->lse, r->lses) < 1e-5);
 }
 
+static int ran(void)
+{
+	return double_cudnn.forward + double_cudnn.backward;
+}
+
 /* Returns how often cuDNN was called. */
 static int forward(const char *name, const struct attn_shape *s)
 {
@@ -385,6 +390,71 @@ static void cudnn_that_fails_leaves_own_kernels(void **state)
 	assert_int_equal(forward("cuda:bf16", &s), 1);
 }
 
+/* Otherwise nobody would see why attention is slow. */
+static void a_failure_is_reported_once(void **state)
+{
+	(void)state;
+	static const char *const words[] = { "refuses", "fails", "handle", "descriptor", "" },
+				 *const reports[] = { "no deterministic engine",
+						      "cuDNN failed in attention_fwd",
+						      "cannot use the device", "cuDNN refuses",
+						      NULL };
+	struct attn_shape s = shape(1, 8, 1, 1, 8);
+	for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+		struct rig r;
+		setenv("MUSTER_DOUBLE_CUDNN", words[i], 1);
+		open_rig(&r, "cuda:bf16", &s);
+		run_forward(&r);
+		run_forward(&r);
+		const char *notice = backend_notice(r.k);
+		if (reports[i])
+			assert_true(notice && strstr(notice, reports[i]));
+		else
+			assert_null(notice);
+		assert_null(backend_notice(r.k));
+		check_forward(&r);
+		close_rig(&r);
+	}
+}
+
+/* The device may still run it, and graphs that were recorded have it. */
+static void a_plan_that_failed_is_kept_until_the_end(void **state)
+{
+	(void)state;
+	struct attn_shape s = shape(2, 24, 2, 1, 16);
+	struct backend_graph *graph;
+	struct rig r;
+	open_rig(&r, "cuda:bf16", &s);
+	run_forward(&r);
+	assert_true(backend_graph_begin(r.k));
+	run_forward(&r);
+	assert_int_equal(backend_graph_end(r.k, &graph, NULL), 0);
+	int open = double_cudnn.open_descriptors, runs = ran();
+	setenv("MUSTER_DOUBLE_CUDNN", "fails", 1);
+	run_forward(&r);
+	assert_int_equal(double_cudnn.open_descriptors, open);
+	unsetenv("MUSTER_DOUBLE_CUDNN");
+	run_forward(&r); /* own kernels from now on */
+	assert_int_equal(ran(), runs);
+	backend_zero(r.k, r.at[O], (size_t)r.count[O] * 2);
+	backend_graph_replay(r.k, graph);
+	check_forward(&r);
+	backend_graph_free(r.k, graph);
+	close_rig(&r);
+}
+
+/* Without a wait before: the double checks (doubles/cudnn.h). */
+static void closing_waits_for_the_device(void **state)
+{
+	(void)state;
+	struct attn_shape s = shape(2, 24, 2, 1, 16);
+	struct rig r;
+	open_rig(&r, "cuda:bf16", &s);
+	for (int i = 0; i < 8; i++)
+		run_forward(&r);
+	close_rig(&r);
+}
+
 /* In a process of its own, since a library is loaded once. */
 static void an_old_cudnn_is_refused_by_its_version(void **state)
 {
@@ -426,7 +496,7 @@ static int run_backward(struct rig *r, struct attention_piece piece)
 	assert_int_equal(dnn->SetStream(handle, backend_stream(r->k)), CUDNN_STATUS_SUCCESS);
 	dnn_graph_init(g, dnn);
 	dnn_attention_bwd(g, &a);
-	if (dnn_plan_make(g, handle, NULL, ATTENTION_ROOM_MOST, &plan, &e))
+	if (dnn_plan_make(g, handle, ATTENTION_ROOM_MOST, &plan, &e))
 		fail_msg("%s", e.text);
 	int64_t sums = 4 * piece.batch * piece.heads * s->q_len;
 	assert_true(plan.workspace + sums <= attention_room(&piece, s->q_len, s->k_len, s->dim));
@@ -519,7 +589,7 @@ static void an_engine_whose_results_vary_is_refused(void **state)
 		assert_int_equal(dnn->Create(&handle), CUDNN_STATUS_SUCCESS);
 		dnn_graph_init(g, dnn);
 		dnn_attention_bwd(g, &a);
-		int rc = dnn_plan_make(g, handle, NULL, ATTENTION_ROOM_MOST, &plan, &e);
+		int rc = dnn_plan_make(g, handle, ATTENTION_ROOM_MOST, &plan, &e);
 		assert_int_equal(rc, varies ? -1 : 0);
 		assert_true(varies ? strstr(e.text, "deterministic") != NULL : plan.engine == 6);
 		dnn_graph_fini(g);
@@ -537,11 +607,6 @@ static void run_gradients(struct rig *r, bool add)
 					 device(r, DQKV, value_at(s)), r->at[DOUT], r->at[O],
 					 r->device_lse, r->at[QKV], device(r, QKV, key_at(s)),
 					 device(r, QKV, value_at(s)), s, add);
-}
-
-static int ran(void)
-{
-	return double_cudnn.forward + double_cudnn.backward;
 }
 
 /* Both passes once; returns how often cuDNN ran. */
@@ -674,6 +739,61 @@ static void zeros_are_not_measured(void **state)
 	assert_true(choices_at(backend_choices(r.k), 0, &key, &note));
 	check_forward(&r);
 	close_rig(&r);
+}
+
+/* As with context parallelism: the last of 4 pieces of a longer array, behind which are zeros. What
+ * is beyond a piece's rows belongs to others. */
+static void a_piece_of_a_sequence_is_looked_at_where_it_is(void **state)
+{
+	(void)state;
+	enum { LEN = 8, PIECES = 4 };
+	struct attn_shape s = shape(1, LEN * PIECES, 2, 2, 16);
+	const int64_t last = s.q_row * LEN * (PIECES - 1);
+	const char *key, *note;
+	struct rig r;
+	s.q_batch = s.kv_batch = s.q_row * LEN * PIECES * 2; /* half of it is zeros */
+	measure_with(&r, &s, CHOICES_MEASURED, 1e-3, 1e-4);
+	backend_zero(r.k, device(&r, QKV, last + s.q_row * LEN), (size_t)(s.q_batch / 2) * 2);
+	s.q_len = s.k_len = LEN;
+	backend_ops(r.k)->attention_fwd(r.k, r.at[O], r.device_lse, device(&r, QKV, last),
+					device(&r, QKV, last + key_at(&s)),
+					device(&r, QKV, last + value_at(&s)), &s);
+	assert_true(choices_at(backend_choices(r.k), 0, &key, &note));
+	close_rig(&r);
+}
+
+/* The kept way is taken again when another one is put in its place (tests/gpu/kernels.c). */
+static void a_choice_that_is_replaced_is_used_at_once(void **state)
+{
+	(void)state;
+	const struct attn_shape s = shape(2, 40, 4, 2, 16);
+	const char *key, *note, *const ways[] = { "own", "cudnn" };
+	char name[CHOICES_TEXT];
+	struct rig r;
+	measure_with(&r, &s, CHOICES_MEASURED, 1e-3, 1e-4);
+	run_forward(&r);
+	assert_true(choices_at(backend_choices(r.k), 0, &key, &note));
+	snprintf(name, sizeof name, "%s", key);
+	for (int i = 0; i < 4; i++) {
+		int before = ran();
+		choices_put(backend_choices(r.k), name, ways[i % 2], strlen(ways[i % 2]));
+		run_forward(&r);
+		assert_int_equal(ran() - before, i % 2);
+	}
+	close_rig(&r);
+}
+
+/* An upgrade changes the machine, so that its choices are made again. */
+static void the_machine_has_the_librarys_version(void **state)
+{
+	(void)state;
+	struct backend *k = open_backend("cuda:bf16"), *single = open_backend("cuda");
+	char version[32];
+	snprintf(version, sizeof version, "cudnn %d", CUDNN_VERSION);
+	assert_non_null(strstr(choices_machine(backend_choices(k)), version));
+	assert_non_null(strstr(choices_machine(backend_choices(single)), "cudnn 0"));
+	backend_close(k);
+	backend_close(single);
 }
 
 /* Until the way is measured, the fixed rule holds: forward by cuDNN. */
@@ -846,6 +966,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_recorded_graph_repeats_cudnn, setup, teardown),
 		cmocka_unit_test_setup_teardown(cudnn_that_fails_leaves_own_kernels, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(a_failure_is_reported_once, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_plan_that_failed_is_kept_until_the_end, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(closing_waits_for_the_device, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_old_cudnn_is_refused_by_its_version, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(backward_by_cudnn_agrees_with_the_reference, setup,
@@ -861,6 +985,12 @@ int main(void)
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(a_workspace_may_have_any_size, setup, teardown),
 		cmocka_unit_test_setup_teardown(zeros_are_not_measured, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_piece_of_a_sequence_is_looked_at_where_it_is,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(a_choice_that_is_replaced_is_used_at_once, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(the_machine_has_the_librarys_version, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(a_way_that_a_later_use_measured_is_used_at_once,
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(documents_by_cudnn_agree_with_the_reference, setup,

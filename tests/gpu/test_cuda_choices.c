@@ -240,7 +240,6 @@ static void an_epilogue_is_used_if_it_is_faster_than_an_op(void **state)
 		double_blas.epilogue = slow ? 2e-6 : 0.5e-6; /* a kernel takes 1e-6 */
 		struct scene s = open_scene(CHOICES_MEASURED);
 		gelu_forward(&s);
-		gelu_forward(&s); /* the separate product is measured at its own first use */
 		const char *key, *note;
 		assert_true(choices_at(backend_choices(s.k), 0, &key, &note));
 		assert_non_null(strstr(key, " gelu"));
@@ -249,6 +248,48 @@ static void an_epilogue_is_used_if_it_is_faster_than_an_op(void **state)
 		assert_int_equal(algorithm_of(&s, gelu_forward), BEST);
 		backend_close(s.k);
 	}
+}
+
+/* Otherwise the separate product would run by the library's first algorithm, which was not the one
+ * that won. */
+static void the_product_before_a_separate_op_is_proposed_too(void **state)
+{
+	(void)state;
+	double_blas.epilogue = 2e-6;
+	struct scene s = open_scene(CHOICES_PROPOSED);
+	struct buf text = BUF_INIT;
+	gelu_forward(&s);
+	choices_write(backend_choices(s.k), &text);
+	choices_agree(backend_choices(s.k), text.data, text.len);
+	assert_int_equal(algorithm_of(&s, gelu_forward), BEST);
+	buf_fini(&text);
+	backend_close(s.k);
+}
+
+/* What was measured counts for longer than the one use in which an algorithm is refused. */
+static void a_refusal_does_not_replace_a_proposal(void **state)
+{
+	(void)state;
+	struct buf text = BUF_INIT;
+	struct scene s = open_scene(CHOICES_PROPOSED);
+	double_blas.refused = 1u << FIRST;
+	forward(&s);
+	assert_int_equal(double_blas.ran, 1); /* the library's second */
+	choices_write(backend_choices(s.k), &text);
+	choices_agree(backend_choices(s.k), text.data, text.len);
+	assert_int_equal(algorithm_of(&s, forward), BEST);
+	buf_fini(&text);
+	backend_close(s.k);
+}
+
+static void the_machine_has_the_librarys_version(void **state)
+{
+	(void)state;
+	struct scene s = open_scene(CHOICES_FIXED);
+	char version[32];
+	snprintf(version, sizeof version, "cublaslt %d", CUBLAS_VERSION);
+	assert_non_null(strstr(choices_machine(backend_choices(s.k)), version));
+	backend_close(s.k);
 }
 
 /* Which of the two runs is seen by the time that a call takes. */
@@ -477,6 +518,9 @@ int main(void)
 		TEST(a_gradient_that_is_set_is_measured_in_place),
 		TEST(gradients_off_their_alignment_are_measured),
 		TEST(an_epilogue_is_used_if_it_is_faster_than_an_op),
+		TEST(the_product_before_a_separate_op_is_proposed_too),
+		TEST(a_refusal_does_not_replace_a_proposal),
+		TEST(the_machine_has_the_librarys_version),
 		TEST(the_epilogue_that_was_chosen_runs),
 		TEST(the_next_process_measures_nothing),
 		TEST(a_choice_that_the_library_does_not_know_is_not_used),

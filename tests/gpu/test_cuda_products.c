@@ -82,6 +82,11 @@ static void products_that_the_library_refuses_use_the_fallback(void **state)
 						  sizes[i][2], false) == 0);
 			assert_true(product_error(k, sizes[i][0] + refuses, sizes[i][1],
 						  sizes[i][2], true) == 0);
+			const char *notice = backend_notice(k);
+			if (refuses && i == 0)
+				assert_non_null(strstr(notice, "cuBLASLt does not support linear"));
+			else
+				assert_null(notice);
 		}
 	backend_close(k);
 }

@@ -68,6 +68,54 @@ static void a_calibrated_prediction_is_that_of_the_measured_device(void **state)
 			 measured);
 }
 
+static void counts_of(const char *said, int counts[2])
+{
+	const char *at = strstr(said, "cudnn: ");
+	assert_non_null(at);
+	assert_int_equal(sscanf(at, "cudnn: %d forward, %d backward", &counts[0], &counts[1]), 2);
+}
+
+/* Own kernels are the fixed rule for a backward pass: cuDNN runs there only to be compared. */
+static void a_calibration_chooses_as_training_does(void **state)
+{
+	static char said[8000];
+	int counts[2];
+	(void)state;
+	if (run_command(said, sizeof said,
+			"MUSTER_DOUBLE_CUDNN=counts '%s/bench' --toy 'calibrate 0.0001 8192' 2>&1",
+			DOUBLES))
+		fail_msg("bench:\n%s", said);
+	counts_of(said, counts);
+	assert_true(counts[1] > 0);
+}
+
+static int count_words(const char *said, const char *word)
+{
+	int n = 0;
+	for (const char *at = said; (at = strstr(at, word)); at++)
+		n++;
+	return n;
+}
+
+/* Each way has a column. A contest runs cuDNN's 16 times; a column runs a way once, and records it
+ * once. The first column has the way that was chosen, which depends on the emulator's speed. */
+static void each_way_of_attention_has_its_own_column(void **state)
+{
+	enum { CONTEST = 16, COLUMN = 2 };
+	static char said[8000];
+	int counts[2];
+	(void)state;
+	if (run_command(said, sizeof said,
+			"MUSTER_DOUBLE_CUDNN=counts '%s/kernels' --toy --only attention_fwd 2>&1",
+			DOUBLES))
+		fail_msg("kernels:\n%s", said);
+	counts_of(said, counts);
+	int rows = count_words(said, "\"chose\": "),
+	    chosen = count_words(said, "\"chose\": \"cudnn");
+	assert_true(rows > 0);
+	assert_int_equal(counts[0], rows * (CONTEST + COLUMN) + chosen * COLUMN);
+}
+
 static void wrong_commands_are_answered_with_an_error(void **state)
 {
 	char said[8000];
@@ -125,6 +173,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_step_is_measured),
 		cmocka_unit_test(a_calibrated_prediction_is_that_of_the_measured_device),
+		cmocka_unit_test(a_calibration_chooses_as_training_does),
+		cmocka_unit_test(each_way_of_attention_has_its_own_column),
 		cmocka_unit_test(wrong_commands_are_answered_with_an_error),
 		cmocka_unit_test(a_report_has_all_its_tables),
 		cmocka_unit_test(without_a_gpu_each_part_is_skipped_by_name),

@@ -18,6 +18,8 @@
 
 #ifdef HAVE_CUDA
 
+#include "kernels/cuda/dnn.h"
+
 enum { FEW = 6 };
 
 static const struct tiny gpt2 = {
@@ -28,6 +30,12 @@ static const struct tiny gpt2 = {
  * differ between some. */
 static const struct cell chosen = { "chosen",           &gpt2, FEW, 0, { "model.dropout=0.1" },
 				    { "parallel.tp=2" } };
+
+/* Each stage has one of two equal layers. All rows are multiples of 256 bytes, so that the products
+ * of both stages have the same alignments, and so the same keys. */
+static const struct tiny aligned = { "aligned", FAMILY_GPT2, 2, 64,      2, 2, 32,
+				     128,       61,          8, TIE_YES, 1, 2, 0.1 };
+static const struct cell staged = { "staged", &aligned, FEW, 0, { NULL }, { "parallel.pp=2" } };
 
 /* Folders for one test: of runs, and the user's cache. */
 struct places {
@@ -47,14 +55,42 @@ static struct places make_places(void)
 	return p;
 }
 
-static struct course *run_chosen(const char *run_dir, int fastest, int elsewhere)
+static struct course *with_speeds(const struct cell *cell, const char *run_dir, int fastest,
+				  int elsewhere)
 {
-	struct course *c = course_of(&chosen, "cuda", NULL);
+	struct course *c = course_of(cell, "cuda", NULL);
 	c->run_dir = run_dir;
 	c->fastest[0] = fastest;
 	c->fastest[1] = elsewhere;
+	return c;
+}
+
+static struct course *run_cell(const struct cell *cell, const char *run_dir, int fastest,
+			       int elsewhere)
+{
+	struct course *c = with_speeds(cell, run_dir, fastest, elsewhere);
 	course_go(c);
 	return c;
+}
+
+static struct course *run_chosen(const char *run_dir, int fastest, int elsewhere)
+{
+	return run_cell(&chosen, run_dir, fastest, elsewhere);
+}
+
+/* The second half of a run that was stopped after its first half. */
+static struct course *run_halves(const struct cell *cell, const struct places *p,
+				 const char *run_dir, int fastest, int elsewhere)
+{
+	struct course *first = with_speeds(cell, run_dir, fastest, elsewhere),
+		      *rest = with_speeds(cell, run_dir, fastest, elsewhere);
+	first->dir = rest->dir = p->top;
+	first->to = rest->from = FEW / 2;
+	course_go(first);
+	file_remove_tree(p->cache);
+	course_go(rest);
+	course_drop(first);
+	return rest;
 }
 
 /* If a rank used its own choice, the losses would differ from those with equal ranks. */
@@ -86,21 +122,31 @@ static void a_run_keeps_its_choices(void **state)
 	struct course *again = run_chosen(p.runs[0], 0, 1);
 	assert_true(course_same_bits(whole, again, 0));
 	assert_true(again->products < whole->products / 2);
-	struct course *first = course_of(&chosen, "cuda", NULL),
-		      *rest = course_of(&chosen, "cuda", NULL);
-	first->dir = rest->dir = p.top;
-	first->run_dir = rest->run_dir = p.runs[1];
-	first->fastest[0] = first->fastest[1] = 3;
-	first->to = rest->from = FEW / 2;
-	course_go(first);
-	file_remove_tree(p.cache);
-	course_go(rest);
+	struct course *rest = run_halves(&chosen, &p, p.runs[1], 3, 3);
 	assert_true(course_same_bits(whole, rest, FEW / 2));
 	file_remove_tree(p.top);
 	course_drop(whole);
 	course_drop(again);
-	course_drop(first);
 	course_drop(rest);
+}
+
+/* Stages have the same layers: where they measure differently, all take the first stage's choice,
+ * also when the run continues. */
+static void stages_that_measure_differently_use_the_same_algorithms(void **state)
+{
+	(void)state;
+	struct places p = make_places();
+	struct course *differ = run_cell(&staged, p.runs[0], 3, 0);
+	file_remove_tree(p.cache);
+	struct course *rest = run_halves(&staged, &p, p.runs[1], 3, 0);
+	assert_true(course_same_bits(differ, rest, FEW / 2));
+	file_remove_tree(p.cache);
+	struct course *other = run_cell(&staged, p.runs[2], 0, 0);
+	assert_false(course_same_bits(differ, other, 0));
+	file_remove_tree(p.top);
+	course_drop(differ);
+	course_drop(rest);
+	course_drop(other);
 }
 
 static void a_new_run_takes_what_an_earlier_one_measured(void **state)
@@ -114,6 +160,51 @@ static void a_new_run_takes_what_an_earlier_one_measured(void **state)
 	course_drop(one);
 	course_drop(next);
 }
+
+#ifdef HAVE_CUDNN
+
+/* Heads of 8, which cuDNN computes. */
+static const struct cell attended = { "attended", &gpt2,    FEW,
+				      0,          { NULL }, { "precision.dtype=bf16" } };
+
+/* The plan counts cuDNN's workspace. */
+static void a_run_whose_attention_is_cudnns_fits_its_plan_and_continues(void **state)
+{
+	(void)state;
+	struct places p = make_places();
+	struct course *whole = run_cell(&attended, p.runs[0], 3, 3);
+	assert_true(whole->by_cudnn > 0);
+	if (whole->taken > whole->predicted)
+		fail_msg("%.0f bytes were taken, %.0f predicted", whole->taken, whole->predicted);
+	file_remove_tree(p.cache);
+	struct course *rest = run_halves(&attended, &p, p.runs[1], 3, 3);
+	assert_true(rest->by_cudnn > 0);
+	assert_true(course_same_bits(whole, rest, FEW / 2));
+	file_remove_tree(p.top);
+	course_drop(whole);
+	course_drop(rest);
+}
+
+/* What was chosen for another version would never be found. */
+static void a_run_with_a_new_library_chooses_again(void **state)
+{
+	(void)state;
+	struct places p = make_places();
+	struct course *old = run_cell(&attended, p.runs[0], 3, 3),
+		      *kept = run_cell(&attended, p.runs[0], 3, 3);
+	setenv("MUSTER_DOUBLE_CUDNN", "newer", 1);
+	struct course *upgraded = run_cell(&attended, p.runs[0], 3, 3);
+	unsetenv("MUSTER_DOUBLE_CUDNN");
+	assert_true(kept->products < old->products / 2);
+	assert_true(upgraded->products > old->products / 2);
+	assert_true(upgraded->by_cudnn > kept->by_cudnn);
+	file_remove_tree(p.top);
+	course_drop(old);
+	course_drop(kept);
+	course_drop(upgraded);
+}
+
+#endif
 
 static bool file_has(const char *path, const char *text)
 {
@@ -192,6 +283,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ranks_that_measure_differently_use_the_same_algorithms),
 		cmocka_unit_test(a_run_keeps_its_choices),
+		cmocka_unit_test(stages_that_measure_differently_use_the_same_algorithms),
+#ifdef HAVE_CUDNN
+		cmocka_unit_test(a_run_whose_attention_is_cudnns_fits_its_plan_and_continues),
+		cmocka_unit_test(a_run_with_a_new_library_chooses_again),
+#endif
 		cmocka_unit_test(a_new_run_takes_what_an_earlier_one_measured),
 		cmocka_unit_test(the_cache_does_not_say_what_a_run_agreed_on),
 		cmocka_unit_test(damaged_or_missing_files_end_no_run),

@@ -1,17 +1,19 @@
 /*
  * agree_choices — the ranks of a run use the same measured choices (base/choices.h).
  *
- * Ranks of one pipeline stage on the same kind of machine form a group, because they compute the
- * same shapes. In the first step of a run, all use each library's first algorithm, and measure the
- * others. After it they take what the group's first rank measured, so no two ranks of a group ever
- * use different algorithms for the same shape. A shape that this rank does not have, or that is
- * first used later, keeps the library's first algorithm.
+ * Ranks on the same kind of machine form a group, over all stages of the pipeline: stages have
+ * shapes in common. In the first step of a run, all use each library's first algorithm, and measure
+ * the others. After it, the first rank of each stage gives what it measured to the group's first
+ * rank, which merges it and sends the result to all; of two choices for the same shape, the one of
+ * the lower stage counts. So no two ranks of a group ever use different algorithms for the same
+ * shape. A shape that none of those ranks has, or that is first used later, keeps the library's
+ * first algorithm.
  *
  * The group's first rank writes the choices into the run folder, and into the user's cache for the
  * next runs: what is there is not measured again. When a run continues, its choices come from the
  * run folder alone and nothing is measured, so it gives the same bits as if it had not stopped.
- * This also holds if it begins again with its first step. If it continues with another layout, the
- * first step measures.
+ * This also holds if it begins again with its first step. If it continues with another layout, or
+ * with another driver, runtime or version of a library, the first step measures.
  *
  * Files that cannot be read or written cost time, but no run.
  */

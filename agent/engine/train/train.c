@@ -391,6 +391,13 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 	return rc;
 }
 
+static void log_notices(struct trainer *t)
+{
+	const char *text;
+	while ((text = backend_notice(pipeline_backend(t->engine))))
+		log_info("%s", text);
+}
+
 static int train_loop(struct trainer *t, struct err *e)
 {
 	int what = GO_ON;
@@ -399,6 +406,7 @@ static int train_loop(struct trainer *t, struct err *e)
 		double since = clock_s();
 		if (train_step(t, e) || train_choices_agree(&t->choices, e))
 			return -1;
+		log_notices(t);
 		trainer_memory_note(t, clock_s() - since, copying);
 		if (between_steps(t, &what, e))
 			return -1;

@@ -12,10 +12,13 @@
  * tensors that are missing or superfluous. So does a plan for a row whose first tile of scores is
  * -INFINITY only, which a kernel that goes from tile to tile may turn into NaN.
  *
+ * A plan that was executed may not be destroyed before its stream is done.
+ *
  * For the backward pass the heuristic's first engine has the note NONDETERMINISTIC.
  *
- * MUSTER_DOUBLE_CUDNN is a list of words: `old` (version 9.10.1), `refuses` (no engine supports a
- * graph), `varies` (only the engine with that note does), `wide` (a workspace of 2 GiB), `uneven`
+ * MUSTER_DOUBLE_CUDNN is a list of words: `old` (version 9.10.1), `newer` (the next version),
+ * `counts` (prints how often each pass was executed when the process ends), `refuses` (no engine
+ * supports a graph), `varies` (only the engine with that note does), `wide` (a workspace of 2 GiB), `uneven`
  * (a workspace of 1 byte more), `fails` (execution), `handle` (no handle can be created),
  * `descriptor` (no operation can be finalized).
  */

@@ -106,6 +106,39 @@ static void choices_are_dropped_by_the_begin_of_their_keys(void **state)
 	choices_close(c);
 }
 
+static void choices_of_other_machines_are_dropped(void **state)
+{
+	(void)state;
+	struct choices *c = open_table("chip", CHOICES_MEASURED);
+	put_number(c, "a", 1);
+	choices_set_machine(c, "other chip");
+	put_number(c, "a", 2);
+	choices_drop_others(c);
+	assert_int_equal(number_of(c, "a"), 2);
+	choices_set_machine(c, "chip");
+	assert_int_equal(number_of(c, "a"), -1);
+	choices_close(c);
+}
+
+/* Who keeps what was found must look again. */
+static void a_choice_that_is_replaced_changes_the_version(void **state)
+{
+	(void)state;
+	struct choices *c = open_table("chip", CHOICES_MEASURED);
+	put_number(c, "a", 1);
+	unsigned version = choices_version(c);
+	put_number(c, "a", 1);
+	put_number(c, "b", 1);
+	assert_int_equal(choices_version(c), version);
+	put_number(c, "a", 2);
+	assert_int_not_equal(choices_version(c), version);
+	version = choices_version(c);
+	choices_set_mode(c, CHOICES_PROPOSED);
+	put_number(c, "a", 3); /* nobody finds it */
+	assert_int_equal(choices_version(c), version);
+	choices_close(c);
+}
+
 static void what_cannot_be_written_is_not_kept(void **state)
 {
 	(void)state;
@@ -361,6 +394,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_choice_is_found_by_its_machine_and_key),
 		cmocka_unit_test(choices_are_dropped_by_the_begin_of_their_keys),
+		cmocka_unit_test(choices_of_other_machines_are_dropped),
+		cmocka_unit_test(a_choice_that_is_replaced_changes_the_version),
 		cmocka_unit_test(what_cannot_be_written_is_not_kept),
 		cmocka_unit_test(a_choice_has_a_note_for_people),
 		cmocka_unit_test(a_full_table_keeps_what_it_has),
