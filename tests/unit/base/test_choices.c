@@ -196,21 +196,6 @@ static void a_full_table_keeps_what_it_has(void **state)
 	choices_close(c);
 }
 
-/* Who keeps what it has found must look again; a new choice, or the same value, changes nothing. */
-static void a_choice_that_is_replaced_changes_the_version(void **state)
-{
-	(void)state;
-	struct choices *c = open_table("chip", CHOICES_MEASURED);
-	put_number(c, "a", 1);
-	unsigned before = choices_version(c);
-	put_number(c, "b", 1);
-	put_number(c, "a", 1);
-	assert_int_equal(choices_version(c), before);
-	put_number(c, "a", 2);
-	assert_int_not_equal(choices_version(c), before);
-	choices_close(c);
-}
-
 /* Proposals are used only after all ranks agreed on one rank's. */
 static void ranks_agree_on_the_choices_of_one(void **state)
 {
@@ -399,7 +384,6 @@ int main(void)
 		cmocka_unit_test(what_cannot_be_written_is_not_kept),
 		cmocka_unit_test(a_choice_has_a_note_for_people),
 		cmocka_unit_test(a_full_table_keeps_what_it_has),
-		cmocka_unit_test(a_choice_that_is_replaced_changes_the_version),
 		cmocka_unit_test(ranks_agree_on_the_choices_of_one),
 		cmocka_unit_test(choices_of_other_machines_are_kept_and_not_used),
 		cmocka_unit_test(a_damaged_line_is_skipped),
