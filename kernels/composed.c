@@ -19,62 +19,57 @@ void backend_composed_linear_gelu_bwd(struct backend *k, void *dpre, const void 
 	k->ops.gelu_bwd(k, dpre, dpre, pre, n * in);
 }
 
-/* --- The largest number of what an op computes -------------------------------------------- */
+/* --- Ops followed by a cast of what they compute ------------------------------------------ */
 
-/* A row of fp8_cast must fit in scratch; the shape does not change the result. */
-enum { LARGEST_ROW = 4096 };
-
-static void find_largest(struct backend *k, const void *y, int64_t count, struct fp8_scale *s)
+static void cast_rows(struct backend *k, const void *y, int64_t n, int64_t c,
+		      const struct fp8_copies *to)
 {
-	int64_t rows = count / LARGEST_ROW, rest = count % LARGEST_ROW;
-	k->ops.fp8_cast(k, NULL, NULL, s, y, FP8_E4M3, rows, LARGEST_ROW);
-	k->ops.fp8_cast(k, NULL, NULL, s, (const char *)y + (size_t)(count - rest) * k->element,
-			FP8_E4M3, 1, rest);
+	k->ops.fp8_cast(k, to->at, to->transposed, to->scale, y, to->format, n, c);
 }
 
-void backend_composed_layernorm_fwd_largest(struct backend *k, void *y, void *sum, float *mean,
-					    float *rstd, const void *x, const void *r,
-					    const void *w, const void *bias, int64_t n, int64_t c,
-					    float eps, struct fp8_scale *s)
+void backend_composed_layernorm_fwd_cast(struct backend *k, void *y, void *sum, float *mean,
+					 float *rstd, const void *x, const void *r, const void *w,
+					 const void *bias, int64_t n, int64_t c, float eps,
+					 const struct fp8_copies *to)
 {
 	k->ops.layernorm_fwd(k, y, sum, mean, rstd, x, r, w, bias, n, c, eps);
-	find_largest(k, y, n * c, s);
+	cast_rows(k, y, n, c, to);
 }
 
-void backend_composed_rmsnorm_fwd_largest(struct backend *k, void *y, void *sum, float *rstd,
-					  const void *x, const void *r, const void *w, int64_t n,
-					  int64_t c, float eps, struct fp8_scale *s)
+void backend_composed_rmsnorm_fwd_cast(struct backend *k, void *y, void *sum, float *rstd,
+				       const void *x, const void *r, const void *w, int64_t n,
+				       int64_t c, float eps, const struct fp8_copies *to)
 {
 	k->ops.rmsnorm_fwd(k, y, sum, rstd, x, r, w, n, c, eps);
-	find_largest(k, y, n * c, s);
+	cast_rows(k, y, n, c, to);
 }
 
-void backend_composed_gelu_fwd_largest(struct backend *k, void *y, const void *x, int64_t count,
-				       struct fp8_scale *s)
+void backend_composed_gelu_fwd_cast(struct backend *k, void *y, const void *x, int64_t n, int64_t c,
+				    const struct fp8_copies *to)
 {
-	k->ops.gelu_fwd(k, y, x, count);
-	find_largest(k, y, count, s);
+	k->ops.gelu_fwd(k, y, x, n * c);
+	cast_rows(k, y, n, c, to);
 }
 
-void backend_composed_gelu_bwd_largest(struct backend *k, void *dx, const void *dy, const void *x,
-				       int64_t count, struct fp8_scale *s)
+void backend_composed_gelu_bwd_cast(struct backend *k, void *dx, const void *dy, const void *x,
+				    int64_t n, int64_t c, const struct fp8_copies *to)
 {
-	k->ops.gelu_bwd(k, dx, dy, x, count);
-	find_largest(k, dx, count, s);
+	k->ops.gelu_bwd(k, dx, dy, x, n * c);
+	cast_rows(k, dx, n, c, to);
 }
 
-void backend_composed_swiglu_fwd_largest(struct backend *k, void *y, const void *gu, int64_t n,
-					 int64_t f, struct fp8_scale *s)
+void backend_composed_swiglu_fwd_cast(struct backend *k, void *y, const void *gu, int64_t n,
+				      int64_t f, const struct fp8_copies *to)
 {
 	k->ops.swiglu_fwd(k, y, gu, n, f);
-	find_largest(k, y, n * f, s);
+	cast_rows(k, y, n, f, to);
 }
 
-void backend_composed_swiglu_bwd_largest(struct backend *k, void *dgu, const void *dy,
-					 const void *gu, int64_t n, int64_t f, struct fp8_scale *s)
+void backend_composed_swiglu_bwd_cast(struct backend *k, void *dgu, const void *dy, const void *gu,
+				      int64_t n, int64_t f, const struct fp8_copies *to)
 {
 	k->ops.swiglu_bwd(k, dgu, dy, gu, n, f);
-	find_largest(k, dgu, 2 * n * f, s);
+	cast_rows(k, dgu, n, 2 * f, to);
 }
 
 /* --- Grouped products, one after the other ------------------------------------------------ */

@@ -132,6 +132,15 @@ struct fp8_tensor {
 	bool fast;
 };
 
+/* The 8-bit copies of a tensor that an op computes (the ops named _cast), written as fp8_cast writes
+ * them; the struct itself is in host memory. */
+struct fp8_copies {
+	uint8_t *at, *transposed; /* each may be NULL */
+	struct fp8_scale *scale;
+	enum fp8 format;
+	bool only; /* nobody reads the tensor itself: the op may leave its memory as it is */
+};
+
 struct adamw_args {
 	float beta1, beta2, eps;
 };

@@ -93,23 +93,23 @@ OP(fp8_product, STORED, HOST, (struct backend *k, void *d, const struct fp8_tens
 OP(fp8_update_scales, FP32, HOST, (struct backend *k, struct fp8_scale *s, int64_t n,
 	enum fp8 format, int steps, int spare))
 
-/* The op without `_largest`; then s->largest becomes the largest number that it set (in y, dx
- * or dgu), without its sign, if that is larger: what fp8_cast finds in another pass over the
- * tensor. */
-OP(layernorm_fwd_largest, STORED, COMPOSED, (struct backend *k, void *y, void *sum, float *mean,
+/* The op without `_cast`, and then fp8_cast of the tensor that it sets (y, dx or dgu), without
+ * another pass over it. Writes the copies that to->at and to->transposed ask for; without either it
+ * only finds the largest number. gelu's n rows of c elements are one array to the op itself. */
+OP(layernorm_fwd_cast, STORED, COMPOSED, (struct backend *k, void *y, void *sum, float *mean,
 	float *rstd, const void *x, const void *r, const void *w, const void *bias, int64_t n,
-	int64_t c, float eps, struct fp8_scale *s))
-OP(rmsnorm_fwd_largest, STORED, COMPOSED, (struct backend *k, void *y, void *sum, float *rstd,
+	int64_t c, float eps, const struct fp8_copies *to))
+OP(rmsnorm_fwd_cast, STORED, COMPOSED, (struct backend *k, void *y, void *sum, float *rstd,
 	const void *x, const void *r, const void *w, int64_t n, int64_t c, float eps,
-	struct fp8_scale *s))
-OP(gelu_fwd_largest, STORED, COMPOSED, (struct backend *k, void *y, const void *x, int64_t count,
-	struct fp8_scale *s))
-OP(gelu_bwd_largest, STORED, COMPOSED, (struct backend *k, void *dx, const void *dy, const void *x,
-	int64_t count, struct fp8_scale *s))
-OP(swiglu_fwd_largest, STORED, COMPOSED, (struct backend *k, void *y, const void *gu, int64_t n,
-	int64_t f, struct fp8_scale *s))
-OP(swiglu_bwd_largest, STORED, COMPOSED, (struct backend *k, void *dgu, const void *dy,
-	const void *gu, int64_t n, int64_t f, struct fp8_scale *s))
+	const struct fp8_copies *to))
+OP(gelu_fwd_cast, STORED, COMPOSED, (struct backend *k, void *y, const void *x, int64_t n, int64_t c,
+	const struct fp8_copies *to))
+OP(gelu_bwd_cast, STORED, COMPOSED, (struct backend *k, void *dx, const void *dy, const void *x,
+	int64_t n, int64_t c, const struct fp8_copies *to))
+OP(swiglu_fwd_cast, STORED, COMPOSED, (struct backend *k, void *y, const void *gu, int64_t n,
+	int64_t f, const struct fp8_copies *to))
+OP(swiglu_bwd_cast, STORED, COMPOSED, (struct backend *k, void *dgu, const void *dy, const void *gu,
+	int64_t n, int64_t f, const struct fp8_copies *to))
 
 /* --- Norms -------------------------------------------------------------------------------- */
 

@@ -1,9 +1,8 @@
 /* Activations, bound by memory bandwidth, one pack at a time. GELU's tanh formula equals
  * x sigmoid(2u), which loses no precision for large -x. Kernels with LARGEST also find the largest
- * number that they store. */
-#include "kernels/cuda/largest.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/numbers.cuh"
+ * number that they store. Where 8-bit copies of the result are wanted, the formulas are sources of
+ * the kernel that casts (cast.cuh). */
+#include "kernels/cuda/cast.cuh"
 #include "kernels/cuda/tile.cuh"
 
 /* 2u = 2 sqrt(2/pi) (x + 0.044715 x³) */
@@ -40,6 +39,14 @@ template <class T> __device__ inline float gelu_slope(float all)
 	float s = sigmoid<T>(two_u * (x + cubic * x * x * x));
 	float du = two_u * (1.0f + 3.0f * cubic * x * x);
 	return s + x * s * (1.0f - s) * du;
+}
+
+/* Replaces gate by the gradient of the gate, and up by that of up. */
+template <class T> __device__ inline void swiglu_slopes(float &gate, float &up, float d)
+{
+	const float s = sigmoid<T>(gate), g = gate, u = up;
+	gate = d * u * s * (1.0f + g * (1.0f - s));
+	up = d * g * s;
 }
 
 template <class T, int V, bool LARGEST>
@@ -141,11 +148,8 @@ __global__ void __launch_bounds__(TILE)
 	for (int t = 0; t < TILE_TURNS; t++)
 		if (some && tile_pack(tile, t) < tile.packs) {
 			#pragma unroll
-			for (int i = 0; i < V; i++) {
-				float s = sigmoid<T>(gate[t][i]), g = gate[t][i], u = up[t][i];
-				gate[t][i] = d[t][i] * u * s * (1.0f + g * (1.0f - s));
-				up[t][i] = d[t][i] * g * s;
-			}
+			for (int i = 0; i < V; i++)
+				swiglu_slopes<T>(gate[t][i], up[t][i], d[t][i]);
 			store<V>(dgu + row * 2 * f + tile_pack(tile, t) * V, gate[t]);
 			store<V>(dgu + row * 2 * f + f + tile_pack(tile, t) * V, up[t]);
 			if (LARGEST)
@@ -154,6 +158,86 @@ __global__ void __launch_bounds__(TILE)
 	if (LARGEST)
 		raise_largest_of_warp(largest, most);
 }
+
+/* --- Sources of casts. y, dx, dgu NULL: the tensor itself is not stored. --- */
+
+template <class T> struct gelu_source {
+	static constexpr int PARTS = 1;
+	T *y;
+	const T *x;
+	int64_t c;
+	template <bool PACKS>
+	__device__ void values(float (&v)[PARTS][CHUNK], int64_t i, int64_t j, int64_t left) const
+	{
+		const int64_t at = i * c + j;
+		chunk_load<PACKS>(v[0], x + at, left);
+		#pragma unroll
+		for (int l = 0; l < CHUNK; l++)
+			v[0][l] = gelu<T>(v[0][l]);
+		chunk_keep<PACKS>(y, at, v[0], left);
+	}
+};
+
+template <class T> struct gelu_slope_source {
+	static constexpr int PARTS = 1;
+	T *dx;
+	const T *dy, *x;
+	int64_t c;
+	template <bool PACKS>
+	__device__ void values(float (&v)[PARTS][CHUNK], int64_t i, int64_t j, int64_t left) const
+	{
+		const int64_t at = i * c + j;
+		float all[CHUNK];
+		chunk_load<PACKS>(all, x + at, left);
+		chunk_load<PACKS>(v[0], dy + at, left);
+		#pragma unroll
+		for (int l = 0; l < CHUNK; l++)
+			v[0][l] *= gelu_slope<T>(all[l]);
+		chunk_keep<PACKS>(dx, at, v[0], left);
+	}
+};
+
+template <class T> struct swiglu_source {
+	static constexpr int PARTS = 1;
+	T *y;
+	const T *gu;
+	int64_t f;
+	template <bool PACKS>
+	__device__ void values(float (&v)[PARTS][CHUNK], int64_t i, int64_t j, int64_t left) const
+	{
+		float up[CHUNK];
+		chunk_load<PACKS>(v[0], gu + i * 2 * f + j, left);
+		chunk_load<PACKS>(up, gu + i * 2 * f + f + j, left);
+		#pragma unroll
+		for (int l = 0; l < CHUNK; l++)
+			v[0][l] = v[0][l] * sigmoid<T>(v[0][l]) * up[l];
+		chunk_keep<PACKS>(y, i * f + j, v[0], left);
+	}
+};
+
+/* The gradient of the gate, and that of up. */
+template <class T> struct swiglu_slope_source {
+	static constexpr int PARTS = 2;
+	T *dgu;
+	const T *dy, *gu;
+	int64_t f;
+	template <bool PACKS>
+	__device__ void values(float (&v)[PARTS][CHUNK], int64_t i, int64_t j, int64_t left) const
+	{
+		const int64_t at = i * 2 * f + j;
+		float d[CHUNK];
+		chunk_load<PACKS>(v[0], gu + at, left);
+		chunk_load<PACKS>(v[1], gu + at + f, left);
+		chunk_load<PACKS>(d, dy + i * f + j, left);
+		#pragma unroll
+		for (int l = 0; l < CHUNK; l++)
+			swiglu_slopes<T>(v[0][l], v[1][l], d[l]);
+		chunk_keep<PACKS>(dgu, at, v[0], left);
+		chunk_keep<PACKS>(dgu, at + f, v[1], left);
+	}
+};
+
+/* --- The ops --- */
 
 /* s NULL: the largest number is not wanted. */
 template <class T, bool LARGEST>
@@ -218,10 +302,15 @@ template <class T> static void gelu_fwd(struct backend *k, void *y, const void *
 }
 
 template <class T>
-static void gelu_fwd_largest(struct backend *k, void *y, const void *x, int64_t count,
-			     struct fp8_scale *s)
+static void gelu_fwd_cast(struct backend *k, void *y, const void *x, int64_t n, int64_t c,
+			  const struct fp8_copies *to)
 {
-	queue_gelu_fwd<T, true>(k, "gelu_fwd_largest", y, x, count, s);
+	const gelu_source<T> s = { to->only ? NULL : (T *)y, (const T *)x, c };
+	if (no_copies(to))
+		queue_gelu_fwd<T, true>(k, "gelu_fwd_cast", y, x, n * c, to->scale);
+	else
+		queue_cast(k, "gelu_fwd_cast", to, 0, s, chunk_fits(s.y, c) && chunk_fits(s.x, c),
+			   n, c);
 }
 
 template <class T>
@@ -231,10 +320,16 @@ static void gelu_bwd(struct backend *k, void *dx, const void *dy, const void *x,
 }
 
 template <class T>
-static void gelu_bwd_largest(struct backend *k, void *dx, const void *dy, const void *x,
-			     int64_t count, struct fp8_scale *s)
+static void gelu_bwd_cast(struct backend *k, void *dx, const void *dy, const void *x, int64_t n,
+			  int64_t c, const struct fp8_copies *to)
 {
-	queue_gelu_bwd<T, true>(k, "gelu_bwd_largest", dx, dy, x, count, s);
+	const gelu_slope_source<T> s = { to->only ? NULL : (T *)dx, (const T *)dy, (const T *)x,
+					 c };
+	if (no_copies(to))
+		queue_gelu_bwd<T, true>(k, "gelu_bwd_cast", dx, dy, x, n * c, to->scale);
+	else
+		queue_cast(k, "gelu_bwd_cast", to, 0, s,
+			   chunk_fits(s.dx, c) && chunk_fits(s.dy, c) && chunk_fits(s.x, c), n, c);
 }
 
 template <class T>
@@ -244,10 +339,15 @@ static void swiglu_fwd(struct backend *k, void *y, const void *gu, int64_t n, in
 }
 
 template <class T>
-static void swiglu_fwd_largest(struct backend *k, void *y, const void *gu, int64_t n, int64_t f,
-			       struct fp8_scale *s)
+static void swiglu_fwd_cast(struct backend *k, void *y, const void *gu, int64_t n, int64_t f,
+			    const struct fp8_copies *to)
 {
-	queue_swiglu_fwd<T, true>(k, "swiglu_fwd_largest", y, gu, n, f, s);
+	const swiglu_source<T> s = { to->only ? NULL : (T *)y, (const T *)gu, f };
+	if (no_copies(to))
+		queue_swiglu_fwd<T, true>(k, "swiglu_fwd_cast", y, gu, n, f, to->scale);
+	else
+		queue_cast(k, "swiglu_fwd_cast", to, 0, s,
+			   chunk_fits(s.y, f) && chunk_fits(s.gu, f), n, f);
 }
 
 template <class T>
@@ -258,10 +358,17 @@ static void swiglu_bwd(struct backend *k, void *dgu, const void *dy, const void 
 }
 
 template <class T>
-static void swiglu_bwd_largest(struct backend *k, void *dgu, const void *dy, const void *gu,
-			       int64_t n, int64_t f, struct fp8_scale *s)
+static void swiglu_bwd_cast(struct backend *k, void *dgu, const void *dy, const void *gu, int64_t n,
+			    int64_t f, const struct fp8_copies *to)
 {
-	queue_swiglu_bwd<T, true>(k, "swiglu_bwd_largest", dgu, dy, gu, n, f, s);
+	const swiglu_slope_source<T> s = { to->only ? NULL : (T *)dgu, (const T *)dy, (const T *)gu,
+					   f };
+	if (no_copies(to))
+		queue_swiglu_bwd<T, true>(k, "swiglu_bwd_cast", dgu, dy, gu, n, f, to->scale);
+	else
+		queue_cast(k, "swiglu_bwd_cast", to, 0, s,
+			   chunk_fits(s.dgu, f) && chunk_fits(s.dy, f) && chunk_fits(s.gu, f), n,
+			   f);
 }
 
 template <class T> static void fill(struct ops *o)
@@ -270,10 +377,10 @@ template <class T> static void fill(struct ops *o)
 	o->gelu_bwd = gelu_bwd<T>;
 	o->swiglu_fwd = swiglu_fwd<T>;
 	o->swiglu_bwd = swiglu_bwd<T>;
-	o->gelu_fwd_largest = gelu_fwd_largest<T>;
-	o->gelu_bwd_largest = gelu_bwd_largest<T>;
-	o->swiglu_fwd_largest = swiglu_fwd_largest<T>;
-	o->swiglu_bwd_largest = swiglu_bwd_largest<T>;
+	o->gelu_fwd_cast = gelu_fwd_cast<T>;
+	o->gelu_bwd_cast = gelu_bwd_cast<T>;
+	o->swiglu_fwd_cast = swiglu_fwd_cast<T>;
+	o->swiglu_bwd_cast = swiglu_bwd_cast<T>;
 }
 
 CUDA_FILL(act)

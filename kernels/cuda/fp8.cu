@@ -1,27 +1,7 @@
-/*
- * fp8: casts with their transposed copies, scales, and products that cuBLASLt does not support.
- *
- * A cast reads a tile of EDGE × EDGE once, writes it, and transposes it through shared memory. A
- * thread of each block raises the largest |x|.
- */
+/* fp8: casts with their transposed copies (cast.cuh), scales, and products that cuBLASLt does not
+ * support. */
+#include "kernels/cuda/cast.cuh"
 #include "kernels/cuda/fp8.h"
-#include "kernels/cuda/largest.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/numbers.cuh"
-#include "kernels/cuda/reduce.cuh"
-
-enum {
-	EDGE = 64,
-	CAST_THREADS = 256,
-	CHUNK = 8,
-	CHUNKS = EDGE * EDGE / CHUNK,
-	TURN_ROW = EDGE + 4
-};
-
-__device__ inline uint8_t to_fp8(float x, __nv_fp8_interpretation_t kind)
-{
-	return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, kind);
-}
 
 __device__ inline float of_fp8(uint8_t x, __nv_fp8_interpretation_t kind)
 {
@@ -36,111 +16,17 @@ static __nv_fp8_interpretation_t kind_of(enum fp8 format)
 
 /* --- casts --- */
 
-template <class T> struct cast_call {
-	uint8_t *y, *transposed;
-	fp8_scale *s;
+/* A tensor that is read. */
+template <class T> struct tensor_source {
+	static constexpr int PARTS = 1;
 	const T *x;
-	__nv_fp8_interpretation_t kind;
-	int64_t n, c;
-	float current; /* the format's largest number: s->scale follows from s->largest; 0: it is set */
-	bool whole,
-		transposed_whole; /* rows of y, and of transposed, are whole chunks of 8 bytes */
+	int64_t c;
+	template <bool PACKS>
+	__device__ void values(float (&v)[PARTS][CHUNK], int64_t i, int64_t j, int64_t left) const
+	{
+		chunk_load<PACKS>(v[0], x + i * c + j, left);
+	}
 };
-
-/* Writes 8 bytes, in one access if `whole`. */
-__device__ inline void put_chunk(uint8_t *to, const uint8_t *from, int64_t left, bool whole)
-{
-	if (whole && left >= CHUNK) {
-		uint2 w;
-		w.x = from[0] | from[1] << 8 | from[2] << 16 | (uint32_t)from[3] << 24;
-		w.y = from[4] | from[5] << 8 | from[6] << 16 | (uint32_t)from[7] << 24;
-		*(uint2 *)to = w;
-		return;
-	}
-	#pragma unroll
-	for (int i = 0; i < CHUNK; i++)
-		if (i < left)
-			to[i] = from[i];
-}
-
-/* The largest power of 2 with which `most` fits, as in kernels/fp8.c. */
-__device__ inline float scale_of(float most, float largest, int spare)
-{
-	int e = (int)(__float_as_uint(largest / most) >> 23 & 255) - 127 - spare;
-	e = e > 100 ? 100 : e < -100 ? -100 : e;
-	return __uint_as_float((uint32_t)(e + 127) << 23);
-}
-
-__device__ inline bool has_scale(uint32_t most)
-{
-	return most != 0 && most < 0x7f800000u;
-}
-
-/* The scale to cast with. All blocks compute the same one, and one block stores it. */
-template <class T> __device__ inline float cast_scale(const cast_call<T> &a)
-{
-	if (a.current == 0)
-		return a.s->scale;
-	const float most = a.s->largest;
-	const float scale = has_scale(__float_as_uint(most)) ? scale_of(most, a.current, 0) : 0;
-	if (blockIdx.x == 0 && threadIdx.x == 0) {
-		a.s->scale = scale;
-		a.s->inverse = scale == 0 ? 0 : 1.0f / scale;
-	}
-	return scale;
-}
-
-template <class T, bool PACKS>
-static __global__ void __launch_bounds__(CAST_THREADS) fp8_cast_kernel(const cast_call<T> a)
-{
-	__shared__ uint8_t turn[EDGE][TURN_ROW]; /* [column][row] */
-	__shared__ uint32_t largest[CAST_THREADS / WARP];
-	const int64_t across = (a.c + EDGE - 1) / EDGE, i0 = blockIdx.x / across * EDGE,
-		      j0 = blockIdx.x % across * EDGE;
-	const float scale = cast_scale(a);
-	uint32_t most = 0;
-	for (int q = threadIdx.x; q < CHUNKS; q += CAST_THREADS) {
-		const int i = q / (EDGE / CHUNK), j = q % (EDGE / CHUNK) * CHUNK;
-		const int64_t left = i0 + i < a.n ? a.c - j0 - j : 0;
-		float x[CHUNK] = {};
-		uint8_t bits[CHUNK];
-		const T *from = a.x + (i0 + i) * a.c + j0 + j;
-		if (PACKS && left > 0) {
-			load_some<CHUNK>(x, from, left);
-		} else {
-			#pragma unroll
-			for (int l = 0; l < CHUNK; l++)
-				x[l] = l < left ? to_fp32(from[l]) : 0;
-		}
-		#pragma unroll
-		for (int l = 0; l < CHUNK; l++) {
-			most = max(most, magnitude(x[l]));
-			bits[l] = to_fp8(x[l] * scale, a.kind);
-			turn[j + l][i] = bits[l];
-		}
-		if (a.y)
-			put_chunk(a.y + (i0 + i) * a.c + j0 + j, bits, left, a.whole);
-	}
-	most = warp_most(most);
-	if (lane_id() == 0)
-		largest[warp_id()] = most;
-	__syncthreads();
-	if (threadIdx.x == 0 && a.current == 0) {
-		#pragma unroll
-		for (int w = 1; w < CAST_THREADS / WARP; w++)
-			most = max(most, largest[w]);
-		raise_largest(a.s, most);
-	}
-	if (!a.transposed)
-		return;
-	for (int q = threadIdx.x; q < CHUNKS; q += CAST_THREADS) {
-		const int j = q / (EDGE / CHUNK), i = q % (EDGE / CHUNK) * CHUNK;
-		const int64_t left = j0 + j < a.c ? a.n - i0 - i : 0;
-		if (left > 0)
-			put_chunk(a.transposed + (j0 + j) * a.n + i0 + i, &turn[j][i], left,
-				  a.transposed_whole);
-	}
-}
 
 static float largest_of(enum fp8 format)
 {
@@ -148,40 +34,27 @@ static float largest_of(enum fp8 format)
 }
 
 template <class T>
-static void queue_cast(struct backend *k, const char *op, float current, uint8_t *y,
-		       uint8_t *transposed, struct fp8_scale *s, const void *xv, enum fp8 format,
-		       int64_t n, int64_t c)
+static void cast(struct backend *k, const char *op, const struct fp8_copies *to, float current,
+		 const void *x, int64_t n, int64_t c)
 {
-	const T *x = (const T *)xv;
-	const cast_call<T> a = { y,
-				 transposed,
-				 s,
-				 x,
-				 kind_of(format),
-				 n,
-				 c,
-				 current,
-				 (uintptr_t)y % CHUNK == 0 && c % CHUNK == 0,
-				 (uintptr_t)transposed % CHUNK == 0 && n % CHUNK == 0 };
-	const unsigned blocks = cuda_blocks((n + EDGE - 1) / EDGE * ((c + EDGE - 1) / EDGE), 1);
-	if ((uintptr_t)x % 16 == 0 && c % CHUNK == 0)
-		launch(k, op, fp8_cast_kernel<T, true>, blocks, CAST_THREADS, 0, a);
-	else
-		launch(k, op, fp8_cast_kernel<T, false>, blocks, CAST_THREADS, 0, a);
+	const tensor_source<T> source = { (const T *)x, c };
+	queue_cast(k, op, to, current, source, chunk_fits(source.x, c), n, c);
 }
 
 template <class T>
 static void cast_op(struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
 		    const void *x, enum fp8 format, int64_t n, int64_t c)
 {
-	queue_cast<T>(k, "fp8_cast", 0, y, transposed, s, x, format, n, c);
+	const struct fp8_copies to = { y, transposed, s, format, false };
+	cast<T>(k, "fp8_cast", &to, 0, x, n, c);
 }
 
 template <class T>
 static void cast_current_op(struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
 			    const void *x, enum fp8 format, int64_t n, int64_t c)
 {
-	queue_cast<T>(k, "fp8_cast_current", largest_of(format), y, transposed, s, x, format, n, c);
+	const struct fp8_copies to = { y, transposed, s, format, false };
+	cast<T>(k, "fp8_cast_current", &to, largest_of(format), x, n, c);
 }
 
 /* --- products: one element per thread --- */

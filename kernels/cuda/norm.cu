@@ -1,11 +1,13 @@
 /*
  * LayerNorm and RMSNorm after the residual sum. A row is read once and kept in registers, by one
  * warp if it fits there, otherwise by a block. Rows that do not fit in a block's registers, or are
- * not whole packs, are in norm_wide.cu.
+ * not whole packs, are in norm_wide.cu. Where 8-bit copies of the result are wanted, these kernels
+ * only compute the sum and the statistics, and the kernel that casts (cast.cuh) computes the rest.
  *
  * In the backward pass each block goes over rows and keeps its threads' columns of dw and dbias in
  * registers. sums.cuh adds those of all blocks.
  */
+#include "kernels/cuda/cast.cuh"
 #include "kernels/cuda/norm.cuh"
 #include "kernels/cuda/sums.cuh"
 
@@ -60,7 +62,7 @@ __global__ void __launch_bounds__(FWD_MAX) norm_fwd_kernel(struct norm_fwd_args<
 	float rstd = 1.0f / sqrtf(row_sum(spread, width) / (float)a.c + a.eps);
 	#pragma unroll
 	for (int p = 0; p < FWD_PACKS; p++)
-		if (first + p * width < packs) {
+		if (a.y && first + p * width < packs) {
 			float w[V], bias[V];
 			load<V>(w, a.w + (first + p * width) * V);
 			if (CENTRED)
@@ -230,16 +232,55 @@ static void norm_bwd(struct backend *k, const char *op, const struct norm_bwd_ar
 		norm_bwd_rows<T, CENTRED, BWD_NUMBERS>(k, op, a);
 }
 
-template <class T>
-static void layernorm_fwd_largest(struct backend *k, void *y, void *sum, float *mean, float *rstd,
-				  const void *x, const void *r, const void *w, const void *bias,
-				  int64_t n, int64_t c, float eps, struct fp8_scale *s)
+/* What the forward pass sets once the statistics are known. y NULL: it is not stored. */
+template <class T, bool CENTRED> struct norm_source {
+	static constexpr int PARTS = 1;
+	T *y;
+	const T *x, *w, *bias;
+	const float *mean, *rstd;
+	int64_t c;
+	template <bool PACKS>
+	__device__ void values(float (&v)[PARTS][CHUNK], int64_t i, int64_t j, int64_t left) const
+	{
+		const float middle = CENTRED ? mean[i] : 0, factor = rstd[i];
+		float weight[CHUNK], more[CHUNK] = {};
+		chunk_load<PACKS>(v[0], x + i * c + j, left);
+		chunk_load<PACKS>(weight, w + j, left);
+		if (CENTRED)
+			chunk_load<PACKS>(more, bias + j, left);
+		#pragma unroll
+		for (int l = 0; l < CHUNK; l++)
+			v[0][l] = (v[0][l] - middle) * factor * weight[l] + more[l];
+		chunk_keep<PACKS>(y, i * c + j, v[0], left);
+	}
+};
+
+template <class T, bool CENTRED>
+static void norm_fwd_cast(struct backend *k, const char *op, struct norm_fwd_args<T> *a,
+			  const struct fp8_copies *to)
 {
-	struct norm_fwd_args<T> a = {
-		(T *)y, (T *)sum, mean, rstd, (const T *)x, (const T *)r, (const T *)w,
-			(const T *)bias, n, c, eps, s
+	const norm_source<T, CENTRED> s = {
+		to->only ? NULL : a->y, a->r ? a->sum : a->x, a->w, a->bias, a->mean, a->rstd, a->c
 	};
-	norm_fwd<T, true>(k, s ? "layernorm_fwd_largest" : "layernorm_fwd", &a);
+	if (no_copies(to)) {
+		a->largest = to->scale;
+		norm_fwd<T, CENTRED>(k, op, a);
+		return;
+	}
+	a->y = NULL;
+	norm_fwd<T, CENTRED>(k, op, a);
+	queue_cast(k, op, to, 0, s,
+		   chunk_fits(s.y, a->c) && chunk_fits(s.x, a->c) && chunk_fits(s.w, 0) &&
+			   chunk_fits(s.bias, 0),
+		   a->n, a->c);
+}
+
+template <class T>
+static struct norm_fwd_args<T> fwd_args(void *y, void *sum, float *mean, float *rstd, const void *x,
+					const void *r, const void *w, const void *bias, int64_t n,
+					int64_t c, float eps) {
+	return { (T *)y,       (T *)sum,        mean, rstd, (const T *)x, (const T *)r,
+		 (const T *)w, (const T *)bias, n,    c,    eps,          NULL };
 }
 
 template <class T>
@@ -247,26 +288,34 @@ static void layernorm_fwd(struct backend *k, void *y, void *sum, float *mean, fl
 			  const void *x, const void *r, const void *w, const void *bias, int64_t n,
 			  int64_t c, float eps)
 {
-	layernorm_fwd_largest<T>(k, y, sum, mean, rstd, x, r, w, bias, n, c, eps, NULL);
+	struct norm_fwd_args<T> a = fwd_args<T>(y, sum, mean, rstd, x, r, w, bias, n, c, eps);
+	norm_fwd<T, true>(k, "layernorm_fwd", &a);
 }
 
 template <class T>
-static void rmsnorm_fwd_largest(struct backend *k, void *y, void *sum, float *rstd, const void *x,
-				const void *r, const void *w, int64_t n, int64_t c, float eps,
-				struct fp8_scale *s)
+static void layernorm_fwd_cast(struct backend *k, void *y, void *sum, float *mean, float *rstd,
+			       const void *x, const void *r, const void *w, const void *bias,
+			       int64_t n, int64_t c, float eps, const struct fp8_copies *to)
 {
-	struct norm_fwd_args<T> a = {
-		(T *)y, (T *)sum, NULL, rstd, (const T *)x, (const T *)r,
-			(const T *)w, NULL, n, c, eps, s
-	};
-	norm_fwd<T, false>(k, s ? "rmsnorm_fwd_largest" : "rmsnorm_fwd", &a);
+	struct norm_fwd_args<T> a = fwd_args<T>(y, sum, mean, rstd, x, r, w, bias, n, c, eps);
+	norm_fwd_cast<T, true>(k, "layernorm_fwd_cast", &a, to);
 }
 
 template <class T>
 static void rmsnorm_fwd(struct backend *k, void *y, void *sum, float *rstd, const void *x,
 			const void *r, const void *w, int64_t n, int64_t c, float eps)
 {
-	rmsnorm_fwd_largest<T>(k, y, sum, rstd, x, r, w, n, c, eps, NULL);
+	struct norm_fwd_args<T> a = fwd_args<T>(y, sum, NULL, rstd, x, r, w, NULL, n, c, eps);
+	norm_fwd<T, false>(k, "rmsnorm_fwd", &a);
+}
+
+template <class T>
+static void rmsnorm_fwd_cast(struct backend *k, void *y, void *sum, float *rstd, const void *x,
+			     const void *r, const void *w, int64_t n, int64_t c, float eps,
+			     const struct fp8_copies *to)
+{
+	struct norm_fwd_args<T> a = fwd_args<T>(y, sum, NULL, rstd, x, r, w, NULL, n, c, eps);
+	norm_fwd_cast<T, false>(k, "rmsnorm_fwd_cast", &a, to);
 }
 
 template <class T>
@@ -298,8 +347,8 @@ template <class T> static void fill(struct ops *o)
 	o->layernorm_fwd = layernorm_fwd<T>;
 	o->layernorm_bwd = layernorm_bwd<T>;
 	o->rmsnorm_fwd = rmsnorm_fwd<T>;
-	o->layernorm_fwd_largest = layernorm_fwd_largest<T>;
-	o->rmsnorm_fwd_largest = rmsnorm_fwd_largest<T>;
+	o->layernorm_fwd_cast = layernorm_fwd_cast<T>;
+	o->rmsnorm_fwd_cast = rmsnorm_fwd_cast<T>;
 	o->rmsnorm_bwd = rmsnorm_bwd<T>;
 }
 

@@ -9,7 +9,7 @@
 #include "kernels/cuda/reduce.cuh"
 
 template <class T> struct norm_fwd_args {
-	T *y, *sum;
+	T *y, *sum; /* y NULL: only the sum, the means and the deviations are wanted */
 	float *mean, *rstd;
 	const T *x, *r, *w, *bias;
 	int64_t n, c;

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(WIDE) fwd_wide_kernel(struct norm_fwd_args<T> 
 	for (int64_t j = threadIdx.x; j < a.c; j += blockDim.x)
 		spread += (to_fp32(in[j]) - mean) * (to_fp32(in[j]) - mean);
 	const float rstd = 1.0f / sqrtf(block_sum(spread) / (float)a.c + a.eps);
-	for (int64_t j = threadIdx.x; j < a.c; j += blockDim.x) {
+	for (int64_t j = threadIdx.x; a.y && j < a.c; j += blockDim.x) {
 		const T y = from_fp32<T>((to_fp32(in[j]) - mean) * rstd * to_fp32(a.w[j]) +
 					 (centred ? to_fp32(a.bias[j]) : 0));
 		most = max(most, magnitude(to_fp32(y)));

@@ -34,6 +34,25 @@ static const struct cost_engine_pass muster[] = {
 	END
 };
 
+/* agent/engine/model/linear_fp8.h. A cast writes two copies of a byte each. With current scaling the
+ * norm, the activation and its gradient find the largest number, and a cast reads their result (2
+ * bytes). Other tensors are read twice. With delayed scaling these ops write the copies in place of
+ * 2 bytes of their result; a norm reads its input again. A gradient is stored for the sums of a bias's
+ * gradient too. One cast reads each other tensor. Attention's output and gathered inputs have no
+ * transposed copy: they are cast again in the backward pass. */
+static const struct engine_casts muster_casts[] = {
+	[FP8_SCALING_CURRENT] = {
+		.input = { [LINEAR_QKV] = 4, [LINEAR_OUT] = 5, [LINEAR_UP] = 4, [LINEAR_DOWN] = 4 },
+		.gradient = { [LINEAR_QKV] = 6, [LINEAR_OUT] = 6, [LINEAR_UP] = 4, [LINEAR_DOWN] = 6 },
+		.gathered = 5, .again = 3, .weights = 6, .weights_pass = 5,
+	},
+	[FP8_SCALING_DELAYED] = {
+		.input = { [LINEAR_QKV] = 2, [LINEAR_OUT] = 3, [LINEAR_UP] = 2, [LINEAR_DOWN] = 0 },
+		.gradient = { [LINEAR_QKV] = 4, [LINEAR_OUT] = 4, [LINEAR_UP] = 0, [LINEAR_DOWN] = 4 },
+		.gathered = 3, .again = 3, .summed = 2, .weights = 6, .weights_pass = 5,
+	},
+};
+
 const struct cost_engine cost_engine_muster = {
 	.name = "muster",
 	.passes = muster,
@@ -44,7 +63,7 @@ const struct cost_engine cost_engine_muster = {
 	.stops_short = true,
 	.hides_dp = true,
 	.gathers_ahead = true,
-	.cast = 4,
+	.casts = muster_casts,
 	.casts_once = true,
 	.embed_fwd = 2,
 	.embed_bwd = 3,

@@ -60,6 +60,20 @@ struct cost_engine_pass {
 	double moves[TENSORS]; /* elements read and written, for each element of the tensor */
 };
 
+enum linear { LINEAR_QKV, LINEAR_OUT, LINEAR_UP, LINEAR_DOWN, LINEARS };
+
+/* Bytes moved to make the operands of a layer's products in 8 bits, per element, besides what the
+ * passes that compute these tensors move in any case. */
+struct engine_casts {
+	double input[LINEARS], gradient[LINEARS];
+	/* an input that tp ranks gather: for the forward pass, and for the weights' gradient. The
+	 * latter also for attention's output */
+	double gathered, again;
+	double summed;       /* of up's gradient, if the sums of a bias's gradient read it, too */
+	double weights;      /* once per step, */
+	double weights_pass; /* or in each forward and each backward pass */
+};
+
 struct cost_engine {
 	const char *name;
 	const struct cost_engine_pass *passes; /* of a layer; the last one has times 0 */
@@ -107,6 +121,8 @@ struct cost_engine {
 	/* bytes moved to make an operand of a product in 8 bits, per element. Gradients have two,
 	 * and so have inputs: one for the forward pass and one transposed for the weights' gradient */
 	double cast;
+	/* by enum job_fp8_scaling: what casts move, in place of `cast`; NULL: `cast` holds */
+	const struct engine_casts *casts;
 	/* weights are cast once per step, unless replicas gather them for each micro-batch
 	 * (zero 3); otherwise they are cast with each micro-batch */
 	bool casts_once;

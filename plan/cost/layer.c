@@ -170,24 +170,56 @@ static bool in_eight(const struct cost_case *c, enum linear linear)
 	       (!expert || c->engine->eight_experts);
 }
 
-/* `times` equal products of a linear in one form: on a GPU one operation. In 8 bits it casts its
- * operands first: the input and the weights in the forward pass, the gradient in the backward pass,
- * each also transposed. Weights that are cast once per step count in equal parts for each
- * micro-batch. */
+/* Bytes that casts move for an input [n, in] or a gradient [n, out], per element. */
+static double input_cast(const struct engine_casts *t, const struct cost_shard *h,
+			 enum linear linear, int form)
+{
+	bool gathers = h->sp && (linear == LINEAR_QKV || linear == LINEAR_UP);
+	if (form == RATE_PRODUCT_FWD)
+		return gathers ? t->gathered : t->input[linear];
+	return form == RATE_PRODUCT_WEIGHT && (gathers || linear == LINEAR_OUT) ? t->again : 0;
+}
+
+static double gradient_cast(const struct cost_case *c, const struct engine_casts *t,
+			    enum linear linear, int form)
+{
+	bool sums = c->shape->bias && linear == LINEAR_UP;
+	return form == RATE_PRODUCT_INPUT ? t->gradient[linear] + (sums ? t->summed : 0) : 0;
+}
+
+/* Bytes that casts move for a product in 8 bits: for the input and the weights in the forward pass,
+ * for the gradient in the backward pass. Weights that are cast once per step count in equal parts for
+ * each micro-batch. */
+static double cast_bytes(const struct cost_case *c, const struct cost_shard *h, enum linear linear,
+			 int form, double n, double in, double out)
+{
+	const struct cost_engine *e = c->engine;
+	bool once = e->casts_once && c->job->parallel.zero < 3, fwd = form == RATE_PRODUCT_FWD;
+	double weights = in * out / (once ? fmax(1, c->micros) : 1), each = fwd ? e->cast : 0;
+	if (!e->casts)
+		return each * (n * in + weights) +
+		       (form == RATE_PRODUCT_INPUT ? e->cast * n * out : 0);
+	const struct engine_casts *t = &e->casts[c->job->precision.fp8_scaling];
+	if (!once)
+		each = form == RATE_PRODUCT_WEIGHT ? 0 : t->weights_pass;
+	else
+		each = fwd ? t->weights : 0;
+	return input_cast(t, h, linear, form) * n * in +
+	       gradient_cast(c, t, linear, form) * n * out + each * weights;
+}
+
+/* `times` equal products of a linear in one form: on a GPU one operation. In 8 bits, casts come
+ * first. */
 static double linear_seconds(const struct cost_case *c, const struct cost_shard *h,
 			     enum linear linear, int form, double times, double n, double in,
 			     double out)
 {
 	const struct cost_machine *m = c->machine;
 	bool eight = in_eight(c, linear);
-	bool once = c->engine->casts_once && c->job->parallel.zero < 3;
-	double weights = in * out / (once ? fmax(1, c->micros) : 1);
-	double operands = form == RATE_PRODUCT_FWD     ? n * in + weights
-			  : form == RATE_PRODUCT_INPUT ? n * out
-						       : 0;
 	double width = eight ? 1 : h->width,
 	       cast = eight ? cost_machine_seconds(m, RATE_MOVED,
-						   c->engine->cast * times * operands)
+						   times * cast_bytes(c, h, linear, form, n, in,
+								      out))
 			    : 0;
 	if (m->units < 1)
 		return times * cost_machine_product(m, (enum rate_class)form, n, in, out, width);

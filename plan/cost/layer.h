@@ -27,7 +27,6 @@ struct cost_shard {
 };
 struct cost_shard cost_shard_of(const struct cost_case *c);
 
-enum linear { LINEAR_QKV, LINEAR_OUT, LINEAR_UP, LINEAR_DOWN, LINEARS };
 enum { LINEAR_FORMS = RATE_PRODUCT_WEIGHT + 1 };
 
 /* Seconds of each linear in each form. */

@@ -155,106 +155,130 @@ static void product_add_run(const struct ops *o, struct backend *k, const struct
 		} \
 	}
 
-/* --- ops that find the largest number: y x s scales w stats dy. What they find is compared as the
- * scale that follows from it, since it is rounded to the storage type; edges.c compares it exactly
- * --- */
+/* --- ops that also cast: y x copies scales w stats dy stats. with: e5m2; fused: the op need not set
+ * y, and has no transposed copy; lo: another call only finds the largest number.
+ *
+ * Numbers are rounded to the storage type. So the copies are replaced by those of x, which shows only
+ * that nothing is written beyond them. The largest number is compared as the scale that follows from
+ * it. edges.c compares all bits. --- */
 
-static void largest_args(const struct dims *d, struct arg *a)
+enum { COPIES = 2 }; /* halves of the argument `copies` */
+
+static int64_t copy_bytes(const struct dims *d, int parts)
 {
-	a[0] = (struct arg){ SET, d->n * d->c, 1, STORED };
+	return 4 * words(parts * d->n * d->c);
+}
+
+static void also_args(const struct dims *d, struct arg *a, int parts)
+{
+	a[0] = (struct arg){ SET, parts * d->n * d->c, 1, STORED };
 	a[1] = (struct arg){ IN, 2 * d->n * d->c, 3, STORED };
-	a[2] = (struct arg){ CHOICES, SCALE_WORDS, 1, STORED };
-	a[3] = (struct arg){ IN, 1, 1, STORED };
+	a[2] = (struct arg){ CHOICES, COPIES * copy_bytes(d, parts) / 4, 1, STORED };
+	a[3] = (struct arg){ CHOICES, 2 * SCALE_WORDS, 1, STORED };
 	a[4] = (struct arg){ IN, d->c, 1, STORED };
-	a[5] = (struct arg){ SET, d->n, 1, SINGLE_OF_STORED };
+	a[5] = (struct arg){ IN, d->n, 1, SINGLE_OF_STORED };
 	a[6] = (struct arg){ IN, d->n * d->c, 1, STORED };
-	a[7] = (struct arg){ SET, d->n, 1, SINGLE_OF_STORED };
+	a[7] = (struct arg){ IN, d->n, 1, SINGLE_OF_STORED };
 }
 
-static void largest_args_one(const struct dims *d, struct arg *a)
+static void activation_cast_args(const struct dims *d, struct arg *a)
 {
-	largest_args(d, a);
-	a[5].kind = a[7].kind = IN;
+	also_args(d, a, 1);
 }
 
-static void largest_args_one_wide(const struct dims *d, struct arg *a)
+static void swiglu_bwd_cast_args(const struct dims *d, struct arg *a)
 {
-	largest_args_one(d, a);
-	a[0].count *= 2;
+	also_args(d, a, 2);
 }
 
-static void rmsnorm_largest_args(const struct dims *d, struct arg *a)
+static void rmsnorm_cast_args(const struct dims *d, struct arg *a)
 {
-	largest_args(d, a);
-	a[7].kind = IN;
+	also_args(d, a, 1);
+	a[5].kind = SET;
 }
 
-static void largest_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+static void layernorm_cast_args(const struct dims *d, struct arg *a)
 {
-	struct fp8_scale *s = p[2];
+	rmsnorm_cast_args(d, a);
+	a[7].kind = SET;
+}
+
+static void also_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	struct fp8_scale *s = p[3];
 	(void)o;
 	(void)k;
-	(void)d;
-	begin(s, 1);
-	s->largest = 0;
+	for (int i = 0; i < 2; i++) {
+		begin(&s[i], d->with ? 0x1p10f : 32);
+		s[i].largest = 0;
+	}
 }
 
-/* Leaves only the scale and its inverse. */
-static void compare_scale(const struct ops *o, struct backend *k, void **p)
+typedef void cast_call(const struct ops *o, struct backend *k, const struct dims *d, void **p,
+		       const struct fp8_copies *to);
+
+/* Leaves only the scales that follow, and their inverses. */
+static void compare_scales(const struct ops *o, struct backend *k, void **p)
 {
-	o->fp8_update_scales(k, p[2], 1, FP8_E4M3, 1, 0);
-	backend_zero(k, (char *)p[2] + offsetof(struct fp8_scale, largest),
-		     sizeof(struct fp8_scale) - offsetof(struct fp8_scale, largest));
+	const size_t from = offsetof(struct fp8_scale, largest);
+	o->fp8_update_scales(k, p[3], 2, FP8_E4M3, 1, 0);
+	for (size_t i = 0; i < 2; i++)
+		backend_zero(k, (char *)p[3] + i * sizeof(struct fp8_scale) + from,
+			     sizeof(struct fp8_scale) - from);
 }
 
-static void layernorm_largest_run(const struct ops *o, struct backend *k, const struct dims *d,
-				  void **p)
+/* The first call sets y, for the comparison; a second one may not. */
+static void also_run(const struct ops *o, struct backend *k, const struct dims *d, void **p,
+		     int parts, cast_call *call)
 {
-	o->layernorm_fwd_largest(k, p[0], NULL, p[5], p[7], p[1], NULL, p[4], p[4], d->n, d->c,
-				 1e-5f, p[2]);
-	compare_scale(o, k, p);
+	uint8_t *at = p[2];
+	const int64_t half = copy_bytes(d, parts);
+	struct fp8_copies to = { .at = at,
+				 .transposed = d->fused ? NULL : at + half,
+				 .scale = p[3],
+				 .format = format_of(d) };
+	backend_zero(k, at, (size_t)(COPIES * half));
+	call(o, k, d, p, &to);
+	if (d->fused) {
+		backend_zero(k, at, (size_t)(COPIES * half));
+		to.only = true;
+		call(o, k, d, p, &to);
+	}
+	o->fp8_cast(k, at, at + half, (struct fp8_scale *)p[3] + 1, p[1], format_of(d), d->n,
+		    parts * d->c);
+	to = (struct fp8_copies){ .scale = p[3], .format = format_of(d) };
+	if (d->lo)
+		call(o, k, d, p, &to);
+	compare_scales(o, k, p);
 }
 
-static void rmsnorm_largest_run(const struct ops *o, struct backend *k, const struct dims *d,
-				void **p)
-{
-	o->rmsnorm_fwd_largest(k, p[0], NULL, p[5], p[1], NULL, p[4], d->n, d->c, 1e-5f, p[2]);
-	compare_scale(o, k, p);
-}
-
-static void gelu_largest_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
-{
-	o->gelu_fwd_largest(k, p[0], p[1], d->n * d->c, p[2]);
-	compare_scale(o, k, p);
-}
-
-static void gelu_bwd_largest_run(const struct ops *o, struct backend *k, const struct dims *d,
-				 void **p)
-{
-	o->gelu_bwd_largest(k, p[0], p[6], p[1], d->n * d->c, p[2]);
-	compare_scale(o, k, p);
-}
-
-static void swiglu_largest_run(const struct ops *o, struct backend *k, const struct dims *d,
-			       void **p)
-{
-	o->swiglu_fwd_largest(k, p[0], p[1], d->n, d->c, p[2]);
-	compare_scale(o, k, p);
-}
-
-static void swiglu_bwd_largest_run(const struct ops *o, struct backend *k, const struct dims *d,
-				   void **p)
-{
-	o->swiglu_bwd_largest(k, p[0], p[6], p[1], d->n, d->c, p[2]);
-	compare_scale(o, k, p);
-}
-
-#define LARGEST_DIMS \
+#define CAST_CALL(name, parts, ...) \
+	static void name##_call(const struct ops *o, struct backend *k, const struct dims *d, \
+				void **p, const struct fp8_copies *to) \
 	{ \
-		{ .n = 1, .c = 1 }, { .n = 3, .c = 35 }, { .n = 64, .c = 128 }, \
-			{ .n = 130, .c = 344 }, { .n = 2, .c = 5001 }, \
+		o->name(k, __VA_ARGS__, to); \
+	} \
+	static void name##_run(const struct ops *o, struct backend *k, const struct dims *d, \
+			       void **p) \
+	{ \
+		also_run(o, k, d, p, parts, name##_call); \
+	}
+
+CAST_CALL(layernorm_fwd_cast, 1, p[0], NULL, p[5], p[7], p[1], NULL, p[4], p[4], d->n, d->c, 1e-5f)
+CAST_CALL(rmsnorm_fwd_cast, 1, p[0], NULL, p[5], p[1], NULL, p[4], d->n, d->c, 1e-5f)
+CAST_CALL(gelu_fwd_cast, 1, p[0], p[1], d->n, d->c)
+CAST_CALL(gelu_bwd_cast, 1, p[0], p[6], p[1], d->n, d->c)
+CAST_CALL(swiglu_fwd_cast, 1, p[0], p[1], d->n, d->c)
+CAST_CALL(swiglu_bwd_cast, 2, p[0], p[6], p[1], d->n, d->c)
+
+#define ALSO_DIMS \
+	{ \
+		{ .n = 1, .c = 1 }, { .n = 3, .c = 35, .with = true }, \
+			{ .n = 64, .c = 128, .lo = 1 }, { .n = 130, .c = 344, .with = true }, \
+			{ .n = 72, .c = 200, .fused = true }, \
+			{ .n = 2, .c = 5001, .fused = true }, \
 		{ \
-			.n = 3, .c = 8200 \
+			.n = 3, .c = 8200, .lo = 1 \
 		} \
 	}
 
@@ -299,12 +323,12 @@ const struct op_test fp8_ops[] = {
 	{ "fp8_product", NULL, true, product_args, product_prepare, product_run, PRODUCT_DIMS },
 	{ "fp8_product single", NULL, true, product_single_args, product_prepare, product_single_run, PRODUCT_DIMS },
 	{ "fp8_product add", NULL, true, product_add_args, product_prepare, product_add_run, PRODUCT_DIMS },
-	{ "layernorm_fwd_largest", NULL, true, largest_args, largest_prepare, layernorm_largest_run, LARGEST_DIMS },
-	{ "rmsnorm_fwd_largest", NULL, true, rmsnorm_largest_args, largest_prepare, rmsnorm_largest_run, LARGEST_DIMS },
-	{ "gelu_fwd_largest", NULL, true, largest_args_one, largest_prepare, gelu_largest_run, LARGEST_DIMS },
-	{ "gelu_bwd_largest", NULL, true, largest_args_one, largest_prepare, gelu_bwd_largest_run, LARGEST_DIMS },
-	{ "swiglu_fwd_largest", NULL, true, largest_args_one, largest_prepare, swiglu_largest_run, LARGEST_DIMS },
-	{ "swiglu_bwd_largest", NULL, true, largest_args_one_wide, largest_prepare, swiglu_bwd_largest_run, LARGEST_DIMS },
+	{ "layernorm_fwd_cast", NULL, true, layernorm_cast_args, also_prepare, layernorm_fwd_cast_run, ALSO_DIMS },
+	{ "rmsnorm_fwd_cast", NULL, true, rmsnorm_cast_args, also_prepare, rmsnorm_fwd_cast_run, ALSO_DIMS },
+	{ "gelu_fwd_cast", NULL, true, activation_cast_args, also_prepare, gelu_fwd_cast_run, ALSO_DIMS },
+	{ "gelu_bwd_cast", NULL, true, activation_cast_args, also_prepare, gelu_bwd_cast_run, ALSO_DIMS },
+	{ "swiglu_fwd_cast", NULL, true, activation_cast_args, also_prepare, swiglu_fwd_cast_run, ALSO_DIMS },
+	{ "swiglu_bwd_cast", NULL, true, swiglu_bwd_cast_args, also_prepare, swiglu_bwd_cast_run, ALSO_DIMS },
 	{ "fp8_update_scales", NULL, true, update_args, update_prepare, update_run, UPDATE_DIMS },
 	{ 0 }
 };

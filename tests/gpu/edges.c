@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIDES = 2, ARRAYS = 8 }; /* the reference on the host, and the backend */
+enum { SIDES = 2, ARRAYS = 9 }; /* the reference on the host, and the backend */
 static const float one = 1;
 
 /* The same call on both sides, each with its own arrays. */
@@ -291,39 +291,50 @@ static void the_router_always_chooses_existing_experts(struct pair *c)
 	}
 }
 
+enum { LARGEST_ROWS = 3, LARGEST_F = 40, LARGEST_N = 2 * LARGEST_ROWS * LARGEST_F };
+
+/* Three ops that also cast, each followed by a cast of its result, with the first and the second
+ * scale of p[5], p[6] and p[7]. copies: the op writes 8-bit copies too, to p[8]. */
+static void find_largest(struct backend *k, const struct ops *o, void **p, bool copies)
+{
+	enum { ROWS = LARGEST_ROWS, F = LARGEST_F };
+	struct fp8_scale *t = p[5], *u = p[6], *v = p[7];
+	struct fp8_copies to = { .at = copies ? p[8] : NULL, .format = FP8_E4M3 };
+	to.scale = t;
+	o->rmsnorm_fwd_cast(k, p[2], NULL, p[3], p[0], NULL, p[1], ROWS, F, 1e-5f, &to);
+	o->fp8_cast(k, NULL, NULL, &t[1], p[2], FP8_E4M3, ROWS, F);
+	to.scale = u;
+	o->gelu_bwd_cast(k, p[2], p[0], p[1], ROWS, 2 * F, &to);
+	o->fp8_cast(k, NULL, NULL, &u[1], p[2], FP8_E4M3, ROWS, 2 * F);
+	to.scale = v;
+	o->swiglu_bwd_cast(k, p[2], p[1], p[0], ROWS, F, &to);
+	o->fp8_cast(k, NULL, NULL, &v[1], p[2], FP8_E4M3, ROWS, 2 * F);
+}
+
 /* What an op finds is exactly what a cast finds in the op's result: no element is left out. Each
  * element is the largest one once. */
 static void ops_find_the_largest_number(struct pair *c)
 {
-	enum { ROWS = 3, F = 40, N = 2 * ROWS * F };
+	enum { N = LARGEST_N };
 	struct fp8_scale s[2] = { { .scale = 1, .inverse = 1 }, { .scale = 1, .inverse = 1 } };
-	float x[N], ones[N], stats[ROWS] = { 0 };
+	float x[N], ones[N], stats[LARGEST_ROWS] = { 0 };
 	bool ok = true;
 	for (int i = 0; i < N; i++)
 		ones[i] = 1;
-	for (int at = 0; at < N && ok; at += 7) {
+	for (int at = 0; at < 2 * N && ok; at += 7) {
 		for (int i = 0; i < N; i++)
-			x[i] = i == at ? -9 : 0.01f * (float)(i % 5);
+			x[i] = i == at % N ? -9 : 0.01f * (float)(i % 5);
 		stored(c, 0, x, N);
 		stored(c, 1, ones, N);
 		stored(c, 2, ones, N);
-		singles(c, 3, stats, ROWS);
-		singles(c, 4, stats, ROWS);
+		singles(c, 3, stats, LARGEST_ROWS);
+		singles(c, 4, stats, LARGEST_ROWS);
 		array(c, 5, s, sizeof s, 0);
 		array(c, 6, s, sizeof s, 0);
 		array(c, 7, s, sizeof s, 0);
+		array(c, 8, x, N, 0);
 		BOTH(c, side, k, o)
-		{
-			void **p = c->p[side];
-			struct fp8_scale *t = p[5], *u = p[6], *v = p[7];
-			o->rmsnorm_fwd_largest(k, p[2], NULL, p[3], p[0], NULL, p[1], ROWS, F,
-					       1e-5f, &t[0]);
-			o->fp8_cast(k, NULL, NULL, &t[1], p[2], FP8_E4M3, ROWS, F);
-			o->gelu_bwd_largest(k, p[2], p[0], p[1], N, &u[0]);
-			o->fp8_cast(k, NULL, NULL, &u[1], p[2], FP8_E4M3, ROWS, 2 * F);
-			o->swiglu_bwd_largest(k, p[2], p[1], p[0], ROWS, F, &v[0]);
-			o->fp8_cast(k, NULL, NULL, &v[1], p[2], FP8_E4M3, ROWS, 2 * F);
-		}
+		find_largest(k, o, c->p[side], at >= N);
 		for (int i = 5; i <= 7; i++) {
 			void *got[SIDES];
 			ok = fetch(c, i, got) && ok;
@@ -334,6 +345,189 @@ static void ops_find_the_largest_number(struct pair *c)
 		}
 		end_case(c, ok, "the largest number is found wherever it is");
 	}
+}
+
+/* --- the copies that ops make of what they compute --- */
+
+struct cast_shape {
+	int64_t n, c;
+};
+
+typedef void cast_call(const struct ops *o, struct backend *k, void **p, struct cast_shape s,
+		       const struct fp8_copies *to);
+
+static void layernorm(const struct ops *o, struct backend *k, void **p, struct cast_shape s,
+		      const struct fp8_copies *to)
+{
+	float *stats = p[3];
+	o->layernorm_fwd_cast(k, p[2], p[7], stats, stats + s.n, p[0], p[1], p[1], p[1], s.n, s.c,
+			      1e-5f, to);
+}
+
+static void rmsnorm(const struct ops *o, struct backend *k, void **p, struct cast_shape s,
+		    const struct fp8_copies *to)
+{
+	o->rmsnorm_fwd_cast(k, p[2], NULL, p[3], p[0], NULL, p[1], s.n, s.c, 1e-5f, to);
+}
+
+static void gelu(const struct ops *o, struct backend *k, void **p, struct cast_shape s,
+		 const struct fp8_copies *to)
+{
+	o->gelu_fwd_cast(k, p[2], p[0], s.n, s.c, to);
+}
+
+static void gelu_back(const struct ops *o, struct backend *k, void **p, struct cast_shape s,
+		      const struct fp8_copies *to)
+{
+	o->gelu_bwd_cast(k, p[2], p[1], p[0], s.n, s.c, to);
+}
+
+static void swiglu(const struct ops *o, struct backend *k, void **p, struct cast_shape s,
+		   const struct fp8_copies *to)
+{
+	o->swiglu_fwd_cast(k, p[2], p[0], s.n, s.c, to);
+}
+
+static void swiglu_back(const struct ops *o, struct backend *k, void **p, struct cast_shape s,
+			const struct fp8_copies *to)
+{
+	o->swiglu_bwd_cast(k, p[2], p[1], p[0], s.n, s.c, to);
+}
+
+/* parts: columns of the result for each of c. */
+static const struct {
+	const char *name;
+	cast_call *call;
+	int parts;
+} cast_ops[] = { { "layernorm_fwd_cast", layernorm, 1 }, { "rmsnorm_fwd_cast", rmsnorm, 1 },
+		 { "gelu_fwd_cast", gelu, 1 },           { "gelu_bwd_cast", gelu_back, 1 },
+		 { "swiglu_fwd_cast", swiglu, 1 },       { "swiglu_bwd_cast", swiglu_back, 2 } };
+
+enum { CAST_OPS = sizeof cast_ops / sizeof cast_ops[0] };
+
+/* Inputs in p[0] and p[1], a result in p[2], three scales in p[5], three pairs of copies in p[6]. */
+static void begin_cast(struct pair *c, struct cast_shape s, float x[], float d[])
+{
+	const struct fp8_scale scales[3] = { { .scale = 0x1p6f, .inverse = 0x1p-6f },
+					     { .scale = 0x1p6f, .inverse = 0x1p-6f },
+					     { .scale = 0x1p6f, .inverse = 0x1p-6f } };
+	const int64_t all = 2 * s.n * s.c;
+	char *none = calloc(6, (size_t)all);
+	stored(c, 0, x, all);
+	stored(c, 1, d, all);
+	stored(c, 2, x, all);
+	singles(c, 3, x, 2 * s.n);
+	array(c, 5, scales, sizeof scales, 0);
+	array(c, 6, none, 6 * (size_t)all, 0);
+	stored(c, 7, x, all);
+	free(none);
+}
+
+/* With the first pair the op stores its result, which a cast turns into the second one. With the
+ * third pair it need not store it. The scales must be equal too. */
+static bool casts_as_a_cast_does(struct pair *c, int op, struct cast_shape s, enum fp8 format)
+{
+	const int64_t all = 2 * s.n * s.c, width = cast_ops[op].parts * s.c;
+	BOTH(c, side, k, o)
+	{
+		void **p = c->p[side];
+		struct fp8_scale *scale = p[5];
+		uint8_t *at = p[6];
+		struct fp8_copies to = { at, at + all, &scale[0], format, false };
+		cast_ops[op].call(o, k, p, s, &to);
+		o->fp8_cast(k, at + 2 * all, at + 3 * all, &scale[1], p[2], format, s.n, width);
+		to = (struct fp8_copies){ at + 4 * all, at + 5 * all, &scale[2], format, true };
+		cast_ops[op].call(o, k, p, s, &to);
+	}
+	void *scales[SIDES], *copies[SIDES];
+	bool ok = fetch(c, 5, scales);
+	ok = fetch(c, 6, copies) && ok;
+	for (int i = 0; i < SIDES; i++) {
+		const struct fp8_scale *t = scales[i];
+		const uint8_t *at = copies[i];
+		for (int other = 1; other < 3; other++)
+			ok = ok && !memcmp(&t[0], &t[other], sizeof *t) &&
+			     !memcmp(at, at + 2 * other * all, 2 * (size_t)all);
+		free(scales[i]);
+		free(copies[i]);
+	}
+	return ok;
+}
+
+/* Whole chunks and others, whole tiles and others, few rows, and rows that no block's registers
+ * hold. Among the numbers are those that are too large. */
+static void ops_cast_as_a_cast_does(struct pair *c)
+{
+	static const struct cast_shape shapes[] = { { 1, 1 },    { 3, 35 },  { 64, 64 }, { 66, 72 },
+						    { 128, 40 }, { 8, 200 }, { 2, 8208 } };
+	for (int op = 0; op < CAST_OPS; op++)
+		for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+			const struct cast_shape s = shapes[i];
+			const int64_t all = 2 * s.n * s.c;
+			float *x = malloc(2 * (size_t)all * sizeof *x), *d = x + all;
+			for (int64_t j = 0; j < all; j++) {
+				x[j] = 0.37f * (float)(j * 7919 % 101 - 50);
+				d[j] = 0.11f * (float)(j * 104729 % 37 - 18);
+			}
+			begin_cast(c, s, x, d);
+			bool ok = casts_as_a_cast_does(c, op, s, i % 2 ? FP8_E5M2 : FP8_E4M3);
+			char what[100];
+			snprintf(what, sizeof what, "%s casts %lld rows of %lld as fp8_cast does",
+				 cast_ops[op].name, (long long)s.n, (long long)s.c);
+			end_case(c, ok, what);
+			free(x);
+		}
+}
+
+/* The copies of a tensor that is not stored are those of the one that is, and NaN, infinities and
+ * numbers that are too large have the bits that fp8_cast gives them. */
+static void copies_hold_all_numbers(struct pair *c)
+{
+	enum { ROWS = 9, F = 16, N = 2 * ROWS * F };
+	const struct fp8_scale begin = { .scale = 0x1p6f, .inverse = 0x1p-6f };
+	const uint8_t none[2 * N] = { 0 };
+	float x[N], d[N];
+	for (int i = 0; i < N; i++) {
+		x[i] = 0.01f * (float)(i % 23) - 0.1f;
+		d[i] = 1;
+	}
+	x[3] = NAN;
+	x[20] = INFINITY;
+	x[70] = 100;
+	d[41] = -INFINITY;
+	stored(c, 0, x, N);
+	stored(c, 1, d, N);
+	stored(c, 2, d, N);
+	array(c, 3, &begin, sizeof begin, 0);
+	array(c, 4, none, sizeof none, 0);
+	array(c, 5, none, sizeof none, 0);
+	BOTH(c, side, k, o)
+	{
+		void **p = c->p[side];
+		uint8_t *all = p[4], *alone = p[5];
+		struct fp8_copies to = { all, all + N, p[3], FP8_E5M2, false };
+		o->swiglu_bwd_cast(k, p[2], p[1], p[0], ROWS, F, &to);
+		to = (struct fp8_copies){ alone, alone + N, p[3], FP8_E5M2, true };
+		o->swiglu_bwd_cast(k, p[2], p[1], p[0], ROWS, F, &to);
+		to = (struct fp8_copies){ NULL, NULL, p[3], FP8_E5M2, false };
+		o->swiglu_bwd_cast(k, p[2], p[1], p[0], ROWS, F, &to);
+	}
+	void *all[SIDES], *alone[SIDES], *scale[SIDES];
+	bool ok = fetch(c, 4, all);
+	ok = fetch(c, 5, alone) && ok;
+	ok = fetch(c, 3, scale) && ok;
+	ok = ok && !memcmp(all[1], alone[1], sizeof none) && memcmp(all[1], none, sizeof none) &&
+	     isnan(((const struct fp8_scale *)scale[1])->largest);
+	for (int i = 0; i < ROWS && ok; i++)
+		for (int j = 0; j < 2 * F; j++)
+			ok = ok && ((const uint8_t *)all[1])[i * 2 * F + j] ==
+					   ((const uint8_t *)all[1])[N + j * ROWS + i];
+	for (int i = 0; i < SIDES; i++) {
+		free(all[i]);
+		free(alone[i]);
+		free(scale[i]);
+	}
+	end_case(c, ok, "copies hold NaN, infinities and numbers that are too large");
 }
 
 /* --- nothing, the same twice, and the widest --- */
@@ -478,6 +672,8 @@ int main(int argc, char **argv)
 		a_nan_goes_through,
 		the_router_always_chooses_existing_experts,
 		ops_find_the_largest_number,
+		ops_cast_as_a_cast_does,
+		copies_hold_all_numbers,
 		nothing_is_no_work,
 		sums_over_nothing_are_zero,
 		outputs_may_be_inputs,

@@ -41,9 +41,10 @@ int model_attention_forward(struct pass *p, const struct block_view *v, struct b
 			    void *pending, struct stream *s, struct err *e)
 {
 	struct model *m = p->m;
-	model_norm_forward_largest(m, &v->norm1, k->at[ACT_Y1], k->at[ACT_NORM1_X],
-				   k->at[ACT_NORM1_STATS], s->x, s->r,
-				   model_linear_fp8_largest(m, &v->qkv, k));
+	struct fp8_copies to;
+	model_norm_forward_cast(m, &v->norm1, k->at[ACT_Y1], k->at[ACT_NORM1_X],
+				k->at[ACT_NORM1_STATS], s->x, s->r,
+				model_linear_fp8_input_copies(p, &v->qkv, k, &to));
 	if (s->r)
 		s->x = k->at[ACT_NORM1_X];
 	/* [s, c] → [n, w] */
@@ -66,9 +67,10 @@ int model_attention_forward(struct pass *p, const struct block_view *v, struct b
 int model_attention_recompute(struct pass *p, const struct block_view *v, struct block_saved *k,
 			      struct err *e)
 {
-	model_norm_forward(p->m, &v->norm1, k->at[ACT_Y1], NULL, k->at[ACT_NORM1_STATS],
-			   k->at[ACT_NORM1_X], NULL);
-	model_linear_fp8_restore(p, &v->qkv, k, k->at[ACT_Y1], true);
+	struct fp8_copies to;
+	model_norm_forward_cast(p->m, &v->norm1, k->at[ACT_Y1], NULL, k->at[ACT_NORM1_STATS],
+				k->at[ACT_NORM1_X], NULL,
+				model_linear_fp8_restored_copies(p, &v->qkv, k, true, &to));
 	return core_forward(p, v, k, e);
 }
 

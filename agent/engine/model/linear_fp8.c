@@ -47,19 +47,66 @@ static uint8_t *copy_to_write(const struct pass *p, const struct linear_view *l,
 	return copy;
 }
 
-struct fp8_scale *model_linear_fp8_largest(const struct model *m, const struct linear_view *l,
-					   const struct block_saved *k)
+/* Whether one op computes this rank's whole input of a linear, or its whole gradient. */
+static bool one_op_makes_input(const struct model *m, const struct linear_view *l)
 {
 	bool gathered = m->tp->sp && l->place != ACT_LINEAR_DOWN;
-	return !m->d.fp8 || m->delays || l->place == ACT_LINEAR_O || gathered
-		       ? NULL
-		       : input_scale(m, l, k);
+	return m->d.fp8 && l->place != ACT_LINEAR_O && !gathered;
 }
 
-struct fp8_scale *model_linear_fp8_gradient_largest(const struct model *m,
-						    const struct linear_view *l)
+static bool one_op_makes_gradient(const struct model *m, const struct linear_view *l)
 {
-	return m->d.fp8 && !m->delays && l->place == ACT_LINEAR_UP ? gradient_scale(m, l) : NULL;
+	return m->d.fp8 && l->place == ACT_LINEAR_UP;
+}
+
+const struct fp8_copies *model_linear_fp8_input_copies(const struct pass *p,
+						       const struct linear_view *l,
+						       const struct block_saved *k,
+						       struct fp8_copies *to)
+{
+	const struct model *m = p->m;
+	if (!one_op_makes_input(m, l))
+		return NULL;
+	*to = (struct fp8_copies){ .scale = input_scale(m, l, k), .format = FP8_E4M3 };
+	if (m->delays) {
+		to->at = m->scratch[SCRATCH_FP8_ROWS];
+		to->transposed = copy_to_write(p, l, k);
+		to->only = copy_of(l, k) != NULL;
+	}
+	return to;
+}
+
+const struct fp8_copies *model_linear_fp8_restored_copies(const struct pass *p,
+							  const struct linear_view *l,
+							  const struct block_saved *k, bool scaled,
+							  struct fp8_copies *to)
+{
+	const struct model *m = p->m;
+	if (!m->d.fp8 || !copy_of(l, k) || !p->weight)
+		return NULL;
+	*to = (struct fp8_copies){ .scale = input_scale(m, l, k), .format = FP8_E4M3 };
+	if (m->delays || scaled) {
+		to->transposed = copy_of(l, k);
+		to->only = true;
+	}
+	return to;
+}
+
+/* The sums of a bias's gradient read the tensor itself, and so does a second half of the pass. */
+const struct fp8_copies *model_linear_fp8_gradient_copies(const struct pass *p,
+							  const struct linear_view *l,
+							  struct fp8_copies *to)
+{
+	const struct model *m = p->m;
+	if (!p->input || !one_op_makes_gradient(m, l))
+		return NULL;
+	*to = (struct fp8_copies){ .scale = gradient_scale(m, l), .format = gradient_format(m) };
+	if (m->delays) {
+		to->at = m->scratch[SCRATCH_FP8_ROWS];
+		to->transposed = p->weight ? m->scratch[SCRATCH_FP8_TRANSPOSED] : NULL;
+		to->only = p->weight && l->b < 0;
+	}
+	return to;
 }
 
 /* Casts x[rows, columns] to 8 bits with the scale of its largest value: into `at`, and its
@@ -74,16 +121,18 @@ static void cast_current(struct model *m, uint8_t *at, uint8_t *transposed, stru
 }
 
 /* The same in the way of the pass. note: the scale of delayed scaling, which then also gets the
- * largest value. */
+ * largest value. made: the op that computed x found the largest value, or with delayed scaling, has
+ * done all this. */
 static void cast(struct model *m, uint8_t *at, uint8_t *transposed, struct fp8_scale *s,
-		 struct fp8_scale *note, bool known, enum fp8 format, const void *x, int64_t rows,
+		 struct fp8_scale *note, bool made, enum fp8 format, const void *x, int64_t rows,
 		 int64_t columns)
 {
 	if (m->delays) {
-		m->ops->fp8_cast(m->backend, at, transposed, s, x, format, rows, columns);
+		if (!made)
+			m->ops->fp8_cast(m->backend, at, transposed, s, x, format, rows, columns);
 		return;
 	}
-	cast_current(m, at, transposed, s, known, format, x, rows, columns);
+	cast_current(m, at, transposed, s, made, format, x, rows, columns);
 	if (m->notes)
 		m->ops->fp8_cast(m->backend, NULL, NULL, note, x, format, rows, columns);
 }
@@ -154,23 +203,18 @@ void model_linear_fp8_forward(const struct pass *p, const struct linear_view *l,
 					 FP8_E4M3, true },
 				right = weights(m, l, false);
 	cast(m, m->scratch[SCRATCH_FP8_ROWS], copy_to_write(p, l, k), input_scale(m, l, k),
-	     l->input_scale, model_linear_fp8_largest(m, l, k), FP8_E4M3, x, m->d.n, l->in);
+	     l->input_scale, one_op_makes_input(m, l), FP8_E4M3, x, m->d.n, l->in);
 	m->ops->fp8_product(m->backend, y, &left, &right, bias, false, false, m->d.n, l->out,
 			    l->in);
 }
 
 void model_linear_fp8_restore(const struct pass *p, const struct linear_view *l,
-			      const struct block_saved *k, const void *x, bool scaled)
+			      const struct block_saved *k, const void *x)
 {
 	struct model *m = p->m;
-	if (!m->d.fp8 || !copy_of(l, k) || !p->weight)
-		return;
-	if (scaled)
-		m->ops->fp8_cast(m->backend, NULL, copy_of(l, k), input_scale(m, l, k), x, FP8_E4M3,
-				 m->d.n, l->in);
-	else
-		cast(m, NULL, copy_of(l, k), input_scale(m, l, k), l->input_scale,
-		     model_linear_fp8_largest(m, l, k), FP8_E4M3, x, m->d.n, l->in);
+	if (m->d.fp8 && copy_of(l, k) && p->weight)
+		cast(m, NULL, copy_of(l, k), input_scale(m, l, k), l->input_scale, true, FP8_E4M3,
+		     x, m->d.n, l->in);
 }
 
 bool model_linear_fp8_needs_input(const struct linear_view *l, const struct block_saved *k)
@@ -182,11 +226,11 @@ bool model_linear_fp8_needs_input(const struct linear_view *l, const struct bloc
 void model_linear_fp8_gradient(const struct pass *p, const struct linear_view *l, const void *dy)
 {
 	struct model *m = p->m;
-	bool known = p->input && model_linear_fp8_gradient_largest(m, l);
+	bool made = p->input && one_op_makes_gradient(m, l);
 	if (p->input || p->weight)
 		cast(m, p->input ? m->scratch[SCRATCH_FP8_ROWS] : NULL,
 		     p->weight ? m->scratch[SCRATCH_FP8_TRANSPOSED] : NULL, gradient_scale(m, l),
-		     l->gradient_scale, known, gradient_format(m), dy, m->d.n, l->out);
+		     l->gradient_scale, made, gradient_format(m), dy, m->d.n, l->out);
 }
 
 void model_linear_fp8_input(struct model *m, const struct linear_view *l, void *dx)

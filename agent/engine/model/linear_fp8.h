@@ -23,7 +23,9 @@
  * computes the tensor finds the largest value; where no op does, a pass over the tensor finds it.
  * Another pass casts. So no state carries over from step to step, and ranks exchange nothing. The
  * scale of x belongs to the micro-batch (ACT_FP8_SCALES). With delayed scaling, the scales of inputs
- * and gradients come from earlier steps (scales_fp8.h), and one pass casts. Weights use current
+ * and gradients come from earlier steps (scales_fp8.h). The op that computes the tensor casts it;
+ * where no op does, one pass casts. So a norm, an activation and the activation's gradient leave
+ * only their 8-bit copies, unless the sums of a bias's gradient read the tensor. Weights use current
  * scaling, because they are cast once per step.
  *
  * Scales are powers of 2, so that a different cut of the tensor changes only the numbers that are
@@ -44,23 +46,33 @@ void model_linear_fp8_pass(struct model *m, bool trains);
 void model_linear_fp8_enter(struct model *m, const struct block_saved *k);
 void model_linear_fp8_enter_backward(struct model *m);
 
-/* Where the op that computes a linear's input also leaves the largest number of it (the ops named
- * _largest), which saves a pass over the tensor. NULL: the linear looks itself, because no op does,
- * or because the input is a gather's result. Likewise for the op that computes its gradient. */
-struct fp8_scale *model_linear_fp8_largest(const struct model *m, const struct linear_view *l,
-					   const struct block_saved *k);
-struct fp8_scale *model_linear_fp8_gradient_largest(const struct model *m,
-						    const struct linear_view *l);
+/* The copies that the op which computes a linear's input makes of it (the ops named _cast): with
+ * delayed scaling those of the product that follows, otherwise none, and the op only finds the
+ * largest number. Fills and returns `to`, or returns NULL if no single op computes the input: it is
+ * attention's output or a gather's result. Likewise for the op that computes its gradient. */
+const struct fp8_copies *model_linear_fp8_input_copies(const struct pass *p,
+						       const struct linear_view *l,
+						       const struct block_saved *k,
+						       struct fp8_copies *to);
+const struct fp8_copies *model_linear_fp8_gradient_copies(const struct pass *p,
+							  const struct linear_view *l,
+							  struct fp8_copies *to);
+/* The same for an input that is computed again, but not its product: the copy that the forward pass
+ * kept of it. scaled: its scale was kept. NULL: there is none, or this pass does not need it. */
+const struct fp8_copies *model_linear_fp8_restored_copies(const struct pass *p,
+							  const struct linear_view *l,
+							  const struct block_saved *k, bool scaled,
+							  struct fp8_copies *to);
 
 /* y[n, out] = x[n, in] · wᵀ + bias; bias may be NULL. Keeps what model_linear_fp8_weight needs of
  * x. */
 void model_linear_fp8_forward(const struct pass *p, const struct linear_view *l,
 			      const struct block_saved *k, void *y, const void *x,
 			      const void *bias);
-/* x was computed again, but its product will not be: restores what the forward pass kept of x.
- * scaled: its scale was kept. */
+/* x was computed again with the copies of model_linear_fp8_restored_copies, not `scaled`: restores
+ * the copy that the forward pass kept of x, where that op could not. */
 void model_linear_fp8_restore(const struct pass *p, const struct linear_view *l,
-			      const struct block_saved *k, const void *x, bool scaled);
+			      const struct block_saved *k, const void *x);
 /* Whether the backward pass reads x itself, and not only what the forward pass kept of it. */
 bool model_linear_fp8_needs_input(const struct linear_view *l, const struct block_saved *k);
 

@@ -9,23 +9,24 @@ static int64_t rstd_begin(const struct model *m)
 void model_norm_forward(struct model *m, const struct norm_view *v, void *y, void *sum,
 			float *stats, const void *x, const void *r)
 {
-	model_norm_forward_largest(m, v, y, sum, stats, x, r, NULL);
+	model_norm_forward_cast(m, v, y, sum, stats, x, r, NULL);
 }
 
-void model_norm_forward_largest(struct model *m, const struct norm_view *v, void *y, void *sum,
-				float *stats, const void *x, const void *r, struct fp8_scale *s)
+void model_norm_forward_cast(struct model *m, const struct norm_view *v, void *y, void *sum,
+			     float *stats, const void *x, const void *r,
+			     const struct fp8_copies *to)
 {
 	const void *w = model_unit_param(m, v->unit, v->w);
 	const void *b = m->shape->rms ? NULL : model_unit_param(m, v->unit, v->b);
 	float eps = (float)m->shape->norm_eps, *rstd = stats + rstd_begin(m);
 
 	sum = r ? sum : NULL;
-	if (m->shape->rms && s)
-		m->ops->rmsnorm_fwd_largest(m->backend, y, sum, rstd, x, r, w, m->d.s, m->d.c, eps,
-					    s);
-	else if (s)
-		m->ops->layernorm_fwd_largest(m->backend, y, sum, stats, rstd, x, r, w, b, m->d.s,
-					      m->d.c, eps, s);
+	if (m->shape->rms && to)
+		m->ops->rmsnorm_fwd_cast(m->backend, y, sum, rstd, x, r, w, m->d.s, m->d.c, eps,
+					 to);
+	else if (to)
+		m->ops->layernorm_fwd_cast(m->backend, y, sum, stats, rstd, x, r, w, b, m->d.s,
+					   m->d.c, eps, to);
 	else if (m->shape->rms)
 		m->ops->rmsnorm_fwd(m->backend, y, sum, rstd, x, r, w, m->d.s, m->d.c, eps);
 	else

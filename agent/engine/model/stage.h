@@ -220,9 +220,10 @@ int model_row_backward(struct pass *p, const struct linear_view *l, const struct
 /* norm.c: y = norm(x + r), and sum = x + r; with r NULL, y = norm(x). stats: [stats, s]. */
 void model_norm_forward(struct model *m, const struct norm_view *v, void *y, void *sum,
 			float *stats, const void *x, const void *r);
-/* The same; if s is not NULL, s->largest also becomes the largest |y| if that is larger. */
-void model_norm_forward_largest(struct model *m, const struct norm_view *v, void *y, void *sum,
-				float *stats, const void *x, const void *r, struct fp8_scale *s);
+/* The same, and a cast of y if `to` is not NULL. */
+void model_norm_forward_cast(struct model *m, const struct norm_view *v, void *y, void *sum,
+			     float *stats, const void *x, const void *r,
+			     const struct fp8_copies *to);
 /* dx = dres + the gradient of the norm's input x. dres may be dx or NULL. */
 void model_norm_backward(struct model *m, const struct norm_view *v, void *dx, const void *dy,
 			 const void *dres, const void *x, const float *stats);

@@ -6,6 +6,7 @@
 #include "tests/unit/agent/trainee.h"
 #include "tests/unit/agent/world.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,6 +22,8 @@ static const struct tiny gpt2 = { "gpt2", FAMILY_GPT2, 2,  32,      4, 4, 8,
 
 struct counts {
 	int64_t casts, bytes;
+	/* of ops that also cast: bytes of the copies, and elements that are not stored otherwise */
+	int64_t copies, unstored;
 	int64_t fast, exact,
 		gradients; /* products: forward, of inputs' and of weights' gradients */
 };
@@ -56,38 +59,52 @@ static void product(struct backend *k, void *d, const struct fp8_tensor *left,
 	real.fp8_product(k, d, left, right, bias, single, add, m, n, depth);
 }
 
-/* The casts inside these ops belong to their composed form. */
-#define FUSED(op, parameters, ...) \
+/* The casts inside these ops belong to their composed form. A device writes the copies and not the
+ * tensor itself, if nobody reads it. So here it is destroyed, too: then losses become NaN if somebody
+ * does. */
+static void count_fused(const struct counts *before, void *y, const struct fp8_copies *to,
+			int64_t elements)
+{
+	counted = *before;
+	counted.copies += elements * ((to->at ? 1 : 0) + (to->transposed ? 1 : 0));
+	counted.unstored += to->only ? elements : 0;
+	if (to->only)
+		memset(y, 0xff, (size_t)elements * 2);
+}
+
+#define FUSED(op, parameters, elements, k, y, ...) \
 	static void op parameters \
 	{ \
 		struct counts before = counted; \
-		real.op(__VA_ARGS__); \
-		counted = before; \
+		real.op(k, y, __VA_ARGS__); \
+		count_fused(&before, y, to, elements); \
 	}
 
-FUSED(rmsnorm_fwd_largest,
+FUSED(rmsnorm_fwd_cast,
       (struct backend * k, void *y, void *sum, float *rstd, const void *x, const void *r,
-       const void *w, int64_t n, int64_t c, float eps, struct fp8_scale *s),
-      k, y, sum, rstd, x, r, w, n, c, eps, s)
-FUSED(layernorm_fwd_largest,
+       const void *w, int64_t n, int64_t c, float eps, const struct fp8_copies *to),
+      n *c, k, y, sum, rstd, x, r, w, n, c, eps, to)
+FUSED(layernorm_fwd_cast,
       (struct backend * k, void *y, void *sum, float *mean, float *rstd, const void *x,
        const void *r, const void *w, const void *bias, int64_t n, int64_t c, float eps,
-       struct fp8_scale *s),
-      k, y, sum, mean, rstd, x, r, w, bias, n, c, eps, s)
-FUSED(gelu_fwd_largest,
-      (struct backend * k, void *y, const void *x, int64_t count, struct fp8_scale *s), k, y, x,
-      count, s)
-FUSED(gelu_bwd_largest,
-      (struct backend * k, void *dx, const void *dy, const void *x, int64_t count,
-       struct fp8_scale *s),
-      k, dx, dy, x, count, s)
-FUSED(swiglu_fwd_largest,
-      (struct backend * k, void *y, const void *gu, int64_t n, int64_t f, struct fp8_scale *s), k,
-      y, gu, n, f, s)
-FUSED(swiglu_bwd_largest,
+       const struct fp8_copies *to),
+      n *c, k, y, sum, mean, rstd, x, r, w, bias, n, c, eps, to)
+FUSED(gelu_fwd_cast,
+      (struct backend * k, void *y, const void *x, int64_t n, int64_t c,
+       const struct fp8_copies *to),
+      n *c, k, y, x, n, c, to)
+FUSED(gelu_bwd_cast,
+      (struct backend * k, void *dx, const void *dy, const void *x, int64_t n, int64_t c,
+       const struct fp8_copies *to),
+      n *c, k, dx, dy, x, n, c, to)
+FUSED(swiglu_fwd_cast,
+      (struct backend * k, void *y, const void *gu, int64_t n, int64_t f,
+       const struct fp8_copies *to),
+      n *f, k, y, gu, n, f, to)
+FUSED(swiglu_bwd_cast,
       (struct backend * k, void *dgu, const void *dy, const void *gu, int64_t n, int64_t f,
-       struct fp8_scale *s),
-      k, dgu, dy, gu, n, f, s)
+       const struct fp8_copies *to),
+      2 * n * f, k, dgu, dy, gu, n, f, to)
 
 static void count_ops(struct backend *k)
 {
@@ -95,17 +112,17 @@ static void count_ops(struct backend *k)
 	k->ops.fp8_cast = cast;
 	k->ops.fp8_cast_current = cast_current;
 	k->ops.fp8_product = product;
-	k->ops.rmsnorm_fwd_largest = rmsnorm_fwd_largest;
-	k->ops.layernorm_fwd_largest = layernorm_fwd_largest;
-	k->ops.gelu_fwd_largest = gelu_fwd_largest;
-	k->ops.gelu_bwd_largest = gelu_bwd_largest;
-	k->ops.swiglu_fwd_largest = swiglu_fwd_largest;
-	k->ops.swiglu_bwd_largest = swiglu_bwd_largest;
+	k->ops.rmsnorm_fwd_cast = rmsnorm_fwd_cast;
+	k->ops.layernorm_fwd_cast = layernorm_fwd_cast;
+	k->ops.gelu_fwd_cast = gelu_fwd_cast;
+	k->ops.gelu_bwd_cast = gelu_bwd_cast;
+	k->ops.swiglu_fwd_cast = swiglu_fwd_cast;
+	k->ops.swiglu_bwd_cast = swiglu_bwd_cast;
 }
 
 struct task {
 	const struct tiny *model;
-	const char *words[4];
+	const char *words[5];
 	struct counts *step, *evaluation; /* shared with the rank */
 };
 
@@ -125,6 +142,8 @@ static int count_step(struct comm *world, void *arg, struct err *e)
 	counted = (struct counts){ 0 };
 	if (!rc)
 		rc = trainee_step(&trainee, 1, &loss, &norm, e);
+	if (!rc && !(isfinite(loss) && isfinite(norm)))
+		rc = err_set(e, ERR_CORRUPT, "an op reads a tensor that is not stored");
 	*t->step = counted;
 	for (int i = 0; i < 2 && !rc; i++) {
 		counted = (struct counts){ 0 };
@@ -137,16 +156,23 @@ static int count_step(struct comm *world, void *arg, struct err *e)
 
 /* Sets `out` to the counts of the second step of a training, and of the second evaluation after
  * it. */
-static void count(const struct tiny *model, const char *fp8, const char *more,
-		  struct counts out[RESULTS])
+static void count_with(const struct tiny *model, const char *fp8, const char *more,
+		       const char *recompute, struct counts out[RESULTS])
 {
 	struct counts *shared = world_shared(RESULTS * sizeof *shared);
-	struct task t = {
-		model, { "precision.dtype=bf16", fp8, more }, &shared[STEP], &shared[EVALUATION]
-	};
+	struct task t = { model,
+			  { "precision.dtype=bf16", fp8, more, recompute },
+			  &shared[STEP],
+			  &shared[EVALUATION] };
 	assert_int_equal(world_run(1, count_step, &t), 0);
 	memcpy(out, shared, RESULTS * sizeof *shared);
 	world_unshared(shared, RESULTS * sizeof *shared);
+}
+
+static void count(const struct tiny *model, const char *fp8, const char *more,
+		  struct counts out[RESULTS])
+{
+	count_with(model, fp8, more, NULL, out);
 }
 
 struct sizes {
@@ -221,20 +247,58 @@ static void an_evaluation_casts_only_inputs(void **state)
 	assert_int_equal(all[EVALUATION].bytes, passes * s.n * (3 * (s.c + s.c + s.f) + 5 * s.q));
 }
 
-/* With delayed scaling each of those tensors is read once, in one cast. */
-static void delayed_scaling_casts_in_one_pass(void **state)
+/* With delayed scaling the norms, the activation and its gradient write the copies of what they
+ * compute. One cast reads each of the other tensors once: the input of o, again transposed in the
+ * backward pass, and the gradients of q, k and v, of o and of down. A tensor that has copies is not
+ * stored, except for a gradient that the sums of a bias's gradient read. */
+static void check_delayed(const struct tiny *model, bool bias)
+{
+	const struct sizes s = sizes_of(model);
+	struct counts all[RESULTS];
+	count(model, "precision.fp8=hybrid", "precision.fp8_scaling=delayed", all);
+	int64_t passes = s.layers * s.micros, casts = 1 + 1 + 3,
+		bytes = s.n * (4 * (s.c + s.c + s.w) + 2 * 3 * s.q);
+	printf("%s, delayed: %lld casts, %lld bytes a step\n", model->name,
+	       (long long)all[STEP].casts, (long long)all[STEP].bytes);
+	assert_int_equal(all[STEP].casts, passes * casts + s.layers * WEIGHT_CASTS);
+	assert_int_equal(all[STEP].bytes, passes * bytes + s.layers * 6 * s.weights);
+	assert_int_equal(all[STEP].copies, passes * s.n * 2 * (s.c + s.c + s.f + s.u));
+	assert_int_equal(all[STEP].unstored, passes * s.n * (s.c + s.c + s.f + (bias ? 0 : s.u)));
+	assert_int_equal(all[EVALUATION].casts, passes * 5);
+	assert_int_equal(all[EVALUATION].copies, 0);
+	assert_int_equal(all[EVALUATION].unstored, 0);
+}
+
+static void delayed_scaling_casts_where_tensors_are_computed(void **state)
+{
+	(void)state;
+	check_delayed(&llama, false);
+	check_delayed(&gpt2, true);
+}
+
+/* What the backward pass computes again is cast where it is computed, with the scale of the forward
+ * pass. The forward pass leaves out the transposed copies. Full recomputation also repeats all products
+ * but that of down, and so the cast for o. */
+static void recomputed_tensors_are_cast_where_they_are_computed(void **state)
 {
 	(void)state;
 	const struct sizes s = sizes_of(&llama);
+	const int64_t passes = s.layers * s.micros, inputs = s.c + s.c + s.f;
+	static const char *const scaling[] = { "precision.fp8_scaling=current",
+					       "precision.fp8_scaling=delayed" };
 	struct counts all[RESULTS];
-	count(&llama, "precision.fp8=hybrid", "precision.fp8_scaling=delayed", all);
-	int64_t passes = s.layers * s.micros, casts = 4 + 4 + 1,
-		bytes = s.n * (4 * (s.c + s.c + s.f + s.u + s.c + s.c + s.w) + 2 * 3 * s.q);
-	printf("delayed: %lld casts, %lld bytes a step\n", (long long)all[STEP].casts,
-	       (long long)all[STEP].bytes);
-	assert_int_equal(all[STEP].casts, passes * casts + s.layers * WEIGHT_CASTS);
-	assert_int_equal(all[STEP].bytes, passes * bytes + s.layers * 6 * s.weights);
-	assert_int_equal(all[EVALUATION].casts, passes * 5);
+	count_with(&llama, "precision.fp8=hybrid", scaling[0], "recompute.mode=selective", all);
+	assert_int_equal(all[STEP].casts, passes * LAYER_CASTS + s.layers * WEIGHT_CASTS);
+	assert_int_equal(all[STEP].copies, passes * s.n * inputs);
+	assert_int_equal(all[STEP].unstored, passes * s.n * inputs);
+	count_with(&llama, "precision.fp8=hybrid", scaling[1], "recompute.mode=selective", all);
+	assert_int_equal(all[STEP].casts, passes * 5 + s.layers * WEIGHT_CASTS);
+	assert_int_equal(all[STEP].copies, passes * s.n * 2 * (inputs + s.u));
+	assert_int_equal(all[STEP].unstored, passes * s.n * (2 * inputs + s.u));
+	count_with(&llama, "precision.fp8=hybrid", scaling[1], "recompute.mode=full", all);
+	assert_int_equal(all[STEP].casts, passes * 6 + s.layers * WEIGHT_CASTS);
+	assert_int_equal(all[STEP].copies, passes * s.n * (3 * (s.c + s.c) + 2 * s.f + 2 * s.u));
+	assert_int_equal(all[STEP].unstored, passes * s.n * (2 * inputs + s.u));
 }
 
 /* Parameters that are gathered for each pass are cast in each pass. */
@@ -254,7 +318,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_step_casts_each_tensor_as_rarely_as_possible),
 		cmocka_unit_test(an_evaluation_casts_only_inputs),
-		cmocka_unit_test(delayed_scaling_casts_in_one_pass),
+		cmocka_unit_test(delayed_scaling_casts_where_tensors_are_computed),
+		cmocka_unit_test(recomputed_tensors_are_cast_where_they_are_computed),
 		cmocka_unit_test(zero_3_casts_weights_in_each_pass),
 	};
 	return cmocka_run_group_tests_name("casts to 8 bits", tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* Properties that any prediction of the cost model must have. */
 #include "plan/cost/devices.h"
+#include "plan/cost/layer.h"
 #include "tests/unit/plan/scene.h"
 #include "tests/unit/plan/tables.h"
 #include "topo/gpus.h"
@@ -181,6 +182,61 @@ static void weights_are_cast_once_per_step(void **state)
 	near(predict(&base, &each).compute, predict(&base, &once).compute);
 	once.words = each.words = "parallel.zero=1";
 	near(predict(&base, &each).compute, predict(&base, &once).compute);
+}
+
+/* Seconds of a linear of one micro-batch, less those of a job without 8 bits in which the products
+ * take as long. */
+static double cast_seconds(const char *words, enum linear linear, enum rate_class form)
+{
+	static struct scene x;
+	static const struct run run = { 64, 8192, 8, 8, 1, 1, 64, 64, 1, 0 };
+	static const struct engine_casts none[2];
+	struct setting s = { words, "dgx-h100", &cost_engine_muster };
+	struct cost_engine e = cost_engine_muster;
+	struct cost_layer with, without;
+	e.casts = none;
+	open_scene(&x, &run, &s, NULL);
+	struct cost_shard h = cost_shard_of(&x.of);
+	cost_layer_set(&x.of, &h, &with);
+	x.of.engine = &e;
+	cost_layer_set(&x.of, &h, &without);
+	free(x.stages);
+	return with.linear[linear][form] - without.linear[linear][form];
+}
+
+#define EIGHT   "precision.dtype=bf16 precision.fp8=hybrid "
+#define DELAYED EIGHT "precision.fp8_scaling=delayed "
+
+/* With delayed scaling the ops that compute a tensor cast it: an activation and its gradient at no
+ * cost. Other tensors are read once instead of twice. Attention's output is cast again, and with sp
+ * all gathered inputs are. */
+static void casts_follow_the_scaling_and_the_ops_that_cast(void **state)
+{
+	(void)state;
+	for (int l = 0; l < LINEARS; l++) {
+		assert_true(cast_seconds(DELAYED, (enum linear)l, RATE_PRODUCT_FWD) <
+			    cast_seconds(EIGHT, (enum linear)l, RATE_PRODUCT_FWD));
+		assert_true(cast_seconds(DELAYED, (enum linear)l, RATE_PRODUCT_INPUT) <
+			    cast_seconds(EIGHT, (enum linear)l, RATE_PRODUCT_INPUT));
+		assert_true((cast_seconds(EIGHT, (enum linear)l, RATE_PRODUCT_WEIGHT) > 0) ==
+			    (l == LINEAR_OUT));
+		assert_true((cast_seconds(EIGHT "parallel.sp=yes", (enum linear)l,
+					  RATE_PRODUCT_WEIGHT) > 0) == (l != LINEAR_DOWN));
+	}
+	near(cast_seconds(DELAYED "model.family=llama", LINEAR_UP, RATE_PRODUCT_INPUT), 0);
+	assert_true(cast_seconds(DELAYED "parallel.sp=yes", LINEAR_UP, RATE_PRODUCT_FWD) >
+		    cast_seconds(DELAYED, LINEAR_UP, RATE_PRODUCT_FWD));
+	assert_true(cast_seconds(DELAYED, LINEAR_UP, RATE_PRODUCT_INPUT) > 0); /* a bias */
+}
+
+/* Parameters that are gathered for each pass are cast in the forward and in the backward pass. */
+static void zero_3_casts_weights_in_both_passes(void **state)
+{
+	(void)state;
+	for (int form = RATE_PRODUCT_FWD; form <= RATE_PRODUCT_INPUT; form++)
+		assert_true(
+			cast_seconds(DELAYED "parallel.zero=3", LINEAR_UP, (enum rate_class)form) >
+			1.1 * cast_seconds(DELAYED, LINEAR_UP, (enum rate_class)form));
 }
 
 /* The replicas' exchange of one chunk hides behind the passes through the others. */
@@ -643,6 +699,8 @@ int main(void)
 		cmocka_unit_test(each_property_of_an_engine_costs_its_part),
 		cmocka_unit_test(operands_in_8_bits_travel_in_8_bits),
 		cmocka_unit_test(weights_are_cast_once_per_step),
+		cmocka_unit_test(casts_follow_the_scaling_and_the_ops_that_cast),
+		cmocka_unit_test(zero_3_casts_weights_in_both_passes),
 		cmocka_unit_test(chunks_hide_each_others_exchange),
 		cmocka_unit_test(split_passes_hide_no_transfer),
 		cmocka_unit_test(ranks_of_a_sequence_wait_for_each_other),
