@@ -71,15 +71,6 @@ static int forward_step(struct row_run *w, const struct sched_step *s, struct er
 	return 0;
 }
 
-/* run_step() starts messages, in the ranks' common order. */
-static int send_step(struct row_run *w, const struct sched_step *s, struct err *e)
-{
-	(void)w;
-	(void)s;
-	(void)e;
-	return 0;
-}
-
 /* Copies the gradient of the chunk's input to the previous stage, if this rank has that stage. */
 static int copy_gradient_to_chunk(struct row_run *w, const struct sched_step *s, struct err *e)
 {
@@ -141,16 +132,17 @@ static int reduce_step(struct row_run *w, const struct sched_step *s, struct err
 static const struct {
 	const char *phase;
 	bool computes;
+	/* NULL: nothing is left, because run_step() starts messages in the ranks' common order */
 	int (*run)(struct row_run *w, const struct sched_step *s, struct err *e);
 } handlers[SCHED_OPS] = {
 	[SCHED_RECV_ACT] = { "receive-activations", false, receive_step },
 	[SCHED_FORWARD] = { "forward", true, forward_step },
-	[SCHED_SEND_ACT] = { "send-activations", false, send_step },
+	[SCHED_SEND_ACT] = { "send-activations", false, NULL },
 	[SCHED_RECV_GRAD] = { "receive-gradients", false, receive_step },
 	[SCHED_BACKWARD] = { "backward", true, backward_step },
 	[SCHED_BACKWARD_INPUT] = { "backward-input", true, backward_input_step },
 	[SCHED_BACKWARD_WEIGHT] = { "backward-weight", true, backward_weight_step },
-	[SCHED_SEND_GRAD] = { "send-gradients", false, send_step },
+	[SCHED_SEND_GRAD] = { "send-gradients", false, NULL },
 	[SCHED_REDUCE] = { "reduce-gradients", false, reduce_step },
 };
 
@@ -177,7 +169,8 @@ static int run_step(struct row_run *w, int at, double origin, struct err *e)
 	if (g->phase)
 		g->phase(handlers[s->op].phase, g->phase_arg);
 	double start = clock_s(), waited = transfer_seconds(g);
-	if (pipeline_start_messages(g, w->row, w->messages, at, e) || handlers[s->op].run(w, s, e))
+	if (pipeline_start_messages(g, w->row, w->messages, at, e) ||
+	    (handlers[s->op].run && handlers[s->op].run(w, s, e)))
 		return -1;
 	double end = clock_s();
 	if (passes)
