@@ -115,6 +115,10 @@ static inline bool cuda_ok(struct backend *k, cudaError_t rc, const char *where)
 	return rc == cudaSuccess;
 }
 
+/* As cuda_fail, for a call that returns what went wrong on the device before: in anything that was
+ * queued up to the last op. */
+void cuda_fail_queued(struct backend *k, cudaError_t rc, const char *where);
+
 /* Returns -1 and the first error's text, or 0. */
 int cuda_failed(const struct backend *k, struct err *e);
 

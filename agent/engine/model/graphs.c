@@ -192,24 +192,18 @@ static int run_recorded(struct pass *p, struct pass_graph *t,
 	return rc;
 }
 
-/* Without other ranks the passes can run without graphs. Otherwise all ranks must do the same. */
-static int go_without(struct pass *p, int (*run)(struct pass *p, struct err *e), struct err *e)
-{
-	if (!p->m->graphs->alone)
-		return err_set(e, ERR_UNSUPPORTED,
-			       "the device refuses to record a pass; set job.graphs = no");
-	p->m->graphs->off = true;
-	return run(p, e);
-}
-
 static int record_pass(struct pass *p, struct pass_graph *t,
 		       int (*run)(struct pass *p, struct err *e), struct err *e)
 {
 	struct model *m = p->m;
 	erase_graph(t);
-	int rc = parallel_graph_begin(m->backend, &t->graph, e);
-	if (rc <= 0)
-		return rc ? rc : go_without(p, run, e);
+	int rc = parallel_graph_begin(m->backend, m->graphs->alone, "a pass", &t->graph, e);
+	if (rc < 0)
+		return -1;
+	if (rc == 0) {
+		m->graphs->off = true;
+		return run(p, e);
+	}
 	if (run_recorded(p, t, run, e)) {
 		erase_graph(t);
 		return -1;

@@ -33,7 +33,7 @@ int trainer_late_open(struct trainer *t, struct err *e)
 			       "no memory for the tokens of a step; lower "
 			       "batch.global");
 	optim_queue_open(t->optim, &t->scaler, t->env->view->global_tokens,
-			 pipeline_numbers_read(t->engine));
+			 pipeline_losses_count(t->engine), pipeline_numbers_read(t->engine));
 	t->late.on = true;
 	return 0;
 }
