@@ -1,5 +1,6 @@
 #include "agent/engine/model/graphs.h"
 #include "agent/engine/model/linear_fp8.h"
+#include "agent/engine/model/moe.h"
 
 #include "base/choices.h"
 
@@ -41,11 +42,18 @@ struct pass_graphs {
 	bool lost;                    /* out of memory for a call */
 };
 
+/* Experts fit if the host needs no counts: then nothing is copied from or to it, and no memory
+ * grows. */
+static bool fits(const struct model *m)
+{
+	return m->d.device && m->job->job.graphs && parallel_graph_fits(m->tp->comm) &&
+	       parallel_graph_fits(m->cp->comm) && !m->offload &&
+	       (!m->moe || model_route_counts_stay(m));
+}
+
 int model_graphs_open(struct model *m, struct err *e)
 {
-	bool fits = m->d.device && m->job->job.graphs && parallel_graph_fits(m->tp->comm) &&
-		    parallel_graph_fits(m->cp->comm) && !m->moe && !m->offload;
-	if (!fits)
+	if (!fits(m))
 		return 0;
 	m->graphs = calloc(1, sizeof *m->graphs);
 	if (m->graphs)

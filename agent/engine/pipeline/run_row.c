@@ -20,7 +20,6 @@ static struct model_batch micro_batch(const struct row_run *w, int micro)
 		.targets = w->batch->targets + at,
 		.starts = w->batch->starts ? w->batch->starts + at : NULL,
 		.sample = w->batch->sample + micro * g->view->job->batch.micro,
-		.grad_scale = (float)(w->batch->loss_scale / (double)g->view->global_tokens),
 		.last = micro == g->view->batch.micros - 1,
 		.number = micro,
 	};
