@@ -174,7 +174,7 @@ struct step_numbers {
 	double loss_scale; /* the stored gradients are this times the true ones */
 	int64_t good;      /* steps since loss_scale changed */
 	double norm;       /* of the true gradients */
-	double own_loss;   /* this rank's part of sums[STEP_LOSS]; the caller's */
+	double own_loss;   /* this rank's loss, even if it does not count in sums; the caller's */
 	double sums[STEP_SUMS];
 };
 
@@ -185,6 +185,9 @@ struct step_rule {
 	int64_t window;   /* good steps until loss_scale doubles; 0: it never changes */
 	double scale_max; /* loss_scale does not double from here on */
 };
+
+/* The loss scale after a step, by the rule of step_judge. *good counts the steps since it changed. */
+double backend_next_scale(const struct step_rule *r, double scale, bool finite, int64_t *good);
 
 /* --- The ops ------------------------------------------------------------------------------ */
 
@@ -337,7 +340,8 @@ const char *backend_isa(const struct backend *k);
  * freed before its backend is closed. When backend_graph_end fails, nothing has run, and the caller
  * continues without a graph.
  */
-/* false: this backend does not record; continue without a graph. */
+/* false: this backend does not record, so continue without a graph; or it has failed, as backend_get
+ * reports. */
 bool backend_graph_begin(struct backend *k);
 int backend_graph_end(struct backend *k, struct backend_graph **out, struct err *e);
 void backend_graph_replay(struct backend *k, struct backend_graph *t);

@@ -192,16 +192,20 @@ OP(dropout, STORED, OWN, (struct backend *k, void *y, const void *x, const int64
  * all. */
 OP(route_fwd, FP32, OWN, (struct backend *k, int32_t *chosen, float *weights, float *probs,
 	float *lse, const float *logits, int64_t n, int64_t e, int64_t top, bool before))
-/* Sets dlogits[n,e] to the sum of: the gradient through dweights[n,top]; aux[j] * d(sum over tokens
- * of probs[., j]), where aux[e] may be NULL; and z * 2 lse[i] probs[i,.], of the z-loss (sum over
- * tokens of lse²). */
+/* Sets dlogits[n,e] to the sum of: the gradient through dweights[n,top]; scale[0] aux * load[j] *
+ * d(sum over tokens of probs[., j]), where load[e] may be NULL; and scale[0] z * 2 lse[i] probs[i,.],
+ * of the z-loss (sum over tokens of lse²). */
 OP(route_bwd, FP32, OWN, (struct backend *k, float *dlogits, const float *dweights,
 	const int32_t *chosen, const float *weights, const float *probs, const float *lse,
-	const float *aux, float z, int64_t n, int64_t e, int64_t top, bool before))
+	const float *load, float aux, float z, const float *scale, int64_t n, int64_t e, int64_t top,
+	bool before))
 /* Sets choices[pieces,e]: how often the tokens of each piece chose each expert. A piece has
  * `length` of the n tokens. */
 OP(route_count, FP32, HOST, (struct backend *k, int64_t *choices, const int32_t *chosen, int64_t n,
 	int64_t e, int64_t top, int64_t length))
+/* load[count] = choices[count] / all. Sets load. */
+OP(route_load, FP32, OWN, (struct backend *k, float *load, const int64_t *choices, int64_t count,
+	int64_t all))
 /* Sets at[n,top]: 0 for a choice that is kept, -1 for one beyond the first `most` choices of its
  * expert in its piece, in order of tokens. before[pieces,e] is how many choices count as made
  * already; it may be NULL. */

@@ -3,8 +3,7 @@
 
 #include <math.h>
 
-/* The scale that follows; *good counts the steps since it changed. */
-static double next_scale(const struct step_rule *r, double scale, bool finite, int64_t *good)
+double backend_next_scale(const struct step_rule *r, double scale, bool finite, int64_t *good)
 {
 	if (r->window <= 0)
 		return scale;
@@ -22,6 +21,6 @@ void backend_host_step_judge(struct backend *k, struct step_numbers *s, const st
 	bool finite = isfinite(s->sums[STEP_LOSS]) && isfinite(s->norm);
 	s->grad_scale = (float)(clip / s->loss_scale);
 	s->skip = !finite;
-	s->loss_scale = next_scale(r, s->loss_scale, finite, &s->good);
+	s->loss_scale = backend_next_scale(r, s->loss_scale, finite, &s->good);
 	s->logit_scale = (float)(s->loss_scale / r->tokens);
 }

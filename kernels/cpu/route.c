@@ -91,21 +91,29 @@ static void add_chosen(float *dlogits, const float *dweights, const int32_t *cho
 
 static void route_bwd(struct backend *k, float *dlogits, const float *dweights,
 		      const int32_t *chosen, const float *weights, const float *probs,
-		      const float *lse, const float *aux, float z, int64_t n, int64_t e,
-		      int64_t top, bool before)
+		      const float *lse, const float *load, float aux, float z, const float *scale,
+		      int64_t n, int64_t e, int64_t top, bool before)
 {
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * e * 4))
 	for (int64_t i = 0; i < n; i++) {
-		float *row = dlogits + i * e;
+		float *row = dlogits + i * e, share = aux * *scale;
 		for (int64_t j = 0; j < e; j++)
-			row[j] = aux ? aux[j] : 0;
+			row[j] = load ? share * load[j] : 0;
 		for (int64_t j = i * top; j < (before ? (i + 1) * top : 0); j++)
 			row[chosen[j]] += dweights[j];
-		softmax_bwd(row, probs + i * e, 2 * z * lse[i], e);
+		softmax_bwd(row, probs + i * e, 2 * (z * *scale) * lse[i], e);
 		if (!before)
 			add_chosen(row, dweights + i * top, chosen + i * top, weights + i * top,
 				   top);
 	}
+}
+
+static void route_load(struct backend *k, float *load, const int64_t *choices, int64_t count,
+		       int64_t all)
+{
+	(void)k;
+	for (int64_t i = 0; i < count; i++)
+		load[i] = (float)choices[i] / (float)all;
 }
 
 static void route_loss(struct backend *k, double *loss, const float *load, const float *probs,
@@ -129,5 +137,6 @@ void CPU(route)(struct ops *o)
 {
 	o->route_fwd = route_fwd;
 	o->route_bwd = route_bwd;
+	o->route_load = route_load;
 	o->route_loss = route_loss;
 }

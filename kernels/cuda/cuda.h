@@ -115,6 +115,9 @@ static inline bool cuda_ok(struct backend *k, cudaError_t rc, const char *where)
 	return rc == cudaSuccess;
 }
 
+/* As cuda_fail, for a call that returns what went wrong on the device before: in anything that was
+ * queued up to the last op. */
+void cuda_fail_queued(struct backend *k, cudaError_t rc, const char *where);
 /* Keeps a sentence for backend_notice, unless there is one of that kind. */
 void cuda_notice(struct backend *k, enum backend_notice_kind kind, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

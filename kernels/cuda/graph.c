@@ -8,18 +8,27 @@ struct backend_graph {
 	cudaGraphExec_t exec;
 };
 
+/* Whether the device cannot record at all. Any other error is a failure, which may be that of work
+ * from before. */
+static bool refuses(cudaError_t rc)
+{
+	return rc == cudaErrorNotSupported || rc == cudaErrorStreamCaptureUnsupported;
+}
+
 /* The capture mode is thread-local, so other threads may call any function of CUDA meanwhile. */
 bool cuda_graph_begin(struct backend *k)
 {
 	struct cuda_backend *c = cuda_of(k);
 	cuda_choose(k);
-	if (c->first_error != cudaSuccess ||
-	    cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess) {
-		cudaGetLastError();
+	if (c->first_error != cudaSuccess)
 		return false;
-	}
-	c->recording = true;
-	return true;
+	cudaError_t rc = cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal);
+	if (refuses(rc))
+		cudaGetLastError();
+	else if (rc != cudaSuccess)
+		cuda_fail_queued(k, rc, "beginning to record a graph");
+	c->recording = rc == cudaSuccess;
+	return c->recording;
 }
 
 /* A failure while recording does not spoil the backend: nothing has run, and the caller may continue

@@ -90,9 +90,10 @@ static void route_fwd(struct backend *k, int32_t *chosen, float *weights, float 
 
 /* The gradient of probs[j] of a token with these choices. */
 __device__ inline float prob_gradient(const struct routed &r, const float *dweights,
-				      const int32_t *chosen, const float *aux, int64_t j)
+				      const int32_t *chosen, const float *load, float aux,
+				      int64_t j)
 {
-	float d = aux ? aux[j] : 0;
+	float d = load ? aux * load[j] : 0;
 	for (int64_t i = 0; i < r.top && r.before; i++)
 		d += chosen[i] == j ? dweights[i] : 0;
 	return d;
@@ -101,7 +102,7 @@ __device__ inline float prob_gradient(const struct routed &r, const float *dweig
 /* For a softmax p with gradient dp: dlogit_j = p_j (dp_j - sum of dp p). */
 __global__ void __launch_bounds__(ROUTE)
 	route_bwd_kernel(float *dlogits, struct routed r, const float *all_dweights,
-			 const float *aux, float z)
+			 const float *load, float aux, float z, const float *scale)
 {
 	const int64_t token = (int64_t)blockIdx.x * (ROUTE / WARP) + warp_id();
 	if (token >= r.n)
@@ -109,16 +110,17 @@ __global__ void __launch_bounds__(ROUTE)
 	const float *dweights = all_dweights + token * r.top, *weights = r.weights + token * r.top,
 		    *probs = r.probs + token * r.e;
 	const int32_t *chosen = r.chosen + token * r.top;
-	const float slope = 2 * z * r.lse[token];
+	const float slope = 2 * (z * *scale) * r.lse[token], share = aux * *scale;
 	float mean = 0, mean_chosen = 0;
 	for (int64_t j = lane_id(); j < r.e; j += WARP)
-		mean += prob_gradient(r, dweights, chosen, aux, j) * probs[j];
+		mean += prob_gradient(r, dweights, chosen, load, share, j) * probs[j];
 	for (int64_t i = lane_id(); i < r.top; i += WARP)
 		mean_chosen += dweights[i] * weights[i];
 	mean = warp_sum(mean);
 	mean_chosen = warp_sum(mean_chosen);
 	for (int64_t j = lane_id(); j < r.e; j += WARP) {
-		float d = probs[j] * (prob_gradient(r, dweights, chosen, aux, j) - mean + slope);
+		float d = probs[j] *
+			  (prob_gradient(r, dweights, chosen, load, share, j) - mean + slope);
 		for (int64_t i = 0; i < r.top && !r.before; i++)
 			d += chosen[i] == j ? weights[i] * (dweights[i] - mean_chosen) : 0;
 		dlogits[token * r.e + j] = d;
@@ -127,14 +129,14 @@ __global__ void __launch_bounds__(ROUTE)
 
 static void route_bwd(struct backend *k, float *dlogits, const float *dweights,
 		      const int32_t *chosen, const float *weights, const float *probs,
-		      const float *lse, const float *aux, float z, int64_t n, int64_t e,
-		      int64_t top, bool before)
+		      const float *lse, const float *load, float aux, float z, const float *scale,
+		      int64_t n, int64_t e, int64_t top, bool before)
 {
 	struct routed r = {
 		(int32_t *)chosen, (float *)weights, (float *)probs, (float *)lse, n, e, top, before
 	};
 	launch(k, "route_bwd", route_bwd_kernel, cuda_blocks(n, ROUTE / WARP), ROUTE, 0, dlogits, r,
-	       dweights, aux, z);
+	       dweights, load, aux, z, scale);
 }
 
 /* --- places: blocks by experts (x), ORDER_KEYS each, and by pieces (y) --- */
@@ -253,6 +255,21 @@ static void route_place(struct backend *k, int64_t *counts, int64_t *at, int64_t
 
 /* --- the losses that balance --- */
 
+__global__ void __launch_bounds__(ROUTE)
+	load_kernel(float *load, const int64_t *choices, int64_t count, float all)
+{
+	const int64_t i = (int64_t)blockIdx.x * ROUTE + threadIdx.x;
+	if (i < count)
+		load[i] = (float)choices[i] / all;
+}
+
+static void route_load(struct backend *k, float *load, const int64_t *choices, int64_t count,
+		       int64_t all)
+{
+	launch(k, "route_load", load_kernel, cuda_blocks(count, ROUTE), ROUTE, 0, load, choices,
+	       count, (float)all);
+}
+
 enum { LOSS = 256, LOSS_TURNS = 8, LOSS_BLOCKS = 1024 };
 
 __global__ void __launch_bounds__(LOSS)
@@ -287,6 +304,7 @@ template <class T> static void fill(struct ops *o)
 {
 	o->route_fwd = route_fwd;
 	o->route_bwd = route_bwd;
+	o->route_load = route_load;
 	o->route_count = route_count;
 	o->route_drop = route_drop;
 	o->route_place = route_place;

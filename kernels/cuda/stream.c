@@ -103,16 +103,18 @@ void cuda_copy(struct backend *k, void *to, const void *from, size_t bytes)
 			"backend_copy");
 }
 
-/* Reports what failed on the device: something that was queued by the last op or before. */
+void cuda_fail_queued(struct backend *k, cudaError_t rc, const char *where)
+{
+	char more[96];
+	snprintf(more, sizeof more, "in work that was queued up to %s", cuda_of(k)->last_op);
+	cuda_fail(k, rc, where, more);
+}
+
 static bool wait_for(struct backend *k, cudaStream_t stream)
 {
-	struct cuda_backend *c = cuda_of(k);
 	cudaError_t rc = cudaStreamSynchronize(stream);
-	if (rc != cudaSuccess) {
-		char more[96];
-		snprintf(more, sizeof more, "in work that was queued up to %s", c->last_op);
-		cuda_fail(k, rc, "waiting", more);
-	}
+	if (rc != cudaSuccess)
+		cuda_fail_queued(k, rc, "waiting");
 	return rc == cudaSuccess;
 }
 
@@ -175,9 +177,11 @@ int cuda_side_await(struct backend *k, uint64_t ticket, struct err *e)
 {
 	struct cuda_backend *c = cuda_of(k);
 	cuda_choose(k);
-	if (ticket && !cuda_failed(k, NULL))
-		cuda_ok(k, cudaEventSynchronize(c->copies->done[ticket % SIDE_MARKS]),
-			"backend_side_await");
+	if (ticket && !cuda_failed(k, NULL)) {
+		cudaError_t rc = cudaEventSynchronize(c->copies->done[ticket % SIDE_MARKS]);
+		if (rc != cudaSuccess)
+			cuda_fail_queued(k, rc, "waiting for a copy to the host");
+	}
 	return cuda_failed(k, e);
 }
 

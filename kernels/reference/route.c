@@ -64,7 +64,8 @@ static void route_fwd(struct backend *k, int32_t *chosen, float *weights, float 
 
 /* The inputs of one token's backward pass. */
 struct routed {
-	const real *dweights, *weights, *probs, *aux;
+	const real *dweights, *weights, *probs, *load;
+	double aux; /* the gradient of probs[j] has aux * load[j] */
 	const int32_t *chosen;
 	int64_t e, top;
 	bool before;
@@ -73,7 +74,7 @@ struct routed {
 /* The gradient of probs[j]. */
 static double prob_gradient(const struct routed *r, int64_t j)
 {
-	double d = r->aux ? (double)r->aux[j] : 0;
+	double d = r->load ? r->aux * (double)r->load[j] : 0;
 	for (int64_t i = 0; i < r->top && r->before; i++)
 		d += r->chosen[i] == j ? (double)r->dweights[i] : 0;
 	return d;
@@ -97,24 +98,34 @@ static void route_token_bwd(real *dlogits, const struct routed *r, double z_slop
 
 static void route_bwd(struct backend *k, float *dlogits, const float *dweights,
 		      const int32_t *chosen, const float *weights, const float *probs,
-		      const float *lse, const float *aux, float z, int64_t n, int64_t e,
-		      int64_t top, bool before)
+		      const float *lse, const float *load, float aux, float z, const float *scale,
+		      int64_t n, int64_t e, int64_t top, bool before)
 {
 	(void)k;
 	for (int64_t i = 0; i < n; i++) {
+		double by = (double)*(const real *)scale;
 		struct routed r = {
 			(const real *)dweights + i * top,
 			(const real *)weights + i * top,
 			(const real *)probs + i * e,
-			(const real *)aux,
+			(const real *)load,
+			(double)aux * by,
 			chosen + i * top,
 			e,
 			top,
 			before,
 		};
 		route_token_bwd((real *)dlogits + i * e, &r,
-				2 * (double)z * (double)((const real *)lse)[i]);
+				2 * (double)z * by * (double)((const real *)lse)[i]);
 	}
+}
+
+static void route_load(struct backend *k, float *load, const int64_t *choices, int64_t count,
+		       int64_t all)
+{
+	(void)k;
+	for (int64_t i = 0; i < count; i++)
+		((real *)load)[i] = (real)choices[i] / (real)all;
 }
 
 static void route_loss(struct backend *k, double *loss, const float *loadf, const float *probsf,
@@ -195,6 +206,7 @@ void REFERENCE(route)(struct ops *o)
 {
 	o->route_fwd = route_fwd;
 	o->route_bwd = route_bwd;
+	o->route_load = route_load;
 	o->route_loss = route_loss;
 	o->gather_rows = gather_rows;
 	o->copy_rows = copy_rows;

@@ -110,11 +110,11 @@ static int take_mark(struct comm *c, struct stream_mark **out, struct err *e)
 int comm_device_group_join(struct comm *c, struct stream_mark *m, struct err *e)
 {
 	struct device_group *d = c->device_group;
-	bool outside = !m->recorded && (comm_graph_records() || comm_graph_repeats());
+	bool earlier = !m->recorded && (comm_graph_records() || comm_graph_repeats());
 	/* The end of the recording has joined what was recorded. */
 	bool joined = m->recorded && !comm_graph_records();
 	int rc = joined    ? 0
-		 : outside ? comm_graph_await(c, m, e)
+		 : earlier ? comm_graph_await(c, m, e)
 			   : d->api->stream_wait(d->device, d->stream, m->end, e);
 	release_mark(d, m);
 	return rc;
@@ -299,8 +299,8 @@ void comm_device_group_close(struct comm *c)
 	comm_staged_close(c);
 	set_device_group(c, NULL);
 	close_marks(d);
-	if (d->aside)
-		d->api->stream_close(d->device, d->aside);
+	if (d->relay)
+		d->api->stream_close(d->device, d->relay);
 	d->api->close(d->device);
 	pthread_mutex_destroy(&d->lock);
 	free(d);

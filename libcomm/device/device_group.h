@@ -42,7 +42,7 @@ struct device_group {
 	int processors;       /* of groups that are split from this one */
 	pthread_mutex_t lock; /* of the marks, and of native.h's state */
 	struct stream_mark *free_marks, *marks;
-	void *aside;           /* a stream that only waits (graph.h); NULL: none */
+	void *relay;           /* a stream that only waits (graph.h); NULL: none */
 	struct native *native; /* exactly one of the two is set */
 	struct staged *staged;
 };

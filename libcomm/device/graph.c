@@ -20,7 +20,7 @@ struct graph_part { /* the collectives of one group, or its messages */
 	struct stream_mark *mark; /* of the last operation; then of the launch under way */
 };
 
-struct outside { /* a wait for an operation from before */
+struct earlier_wait { /* for an operation that was started before the graph */
 	struct comm *c;
 	void *event;
 };
@@ -31,14 +31,14 @@ struct comm_graph {
 	struct graph_part *parts;
 	int n_parts;
 	const struct op **order; /* the operations of one part, in their order */
-	struct outside *outside;
-	int n_outside;
+	struct earlier_wait *earlier;
+	int n_earlier;
 	/* of the repeated calls: the next operation and wait */
 	int at, waits;
 	bool launched; /* before */
 };
 
-/* What this thread is about. */
+/* The graph that this thread records, and the one whose calls it repeats. NULL: none. */
 static _Thread_local struct comm_graph *recorded, *repeated;
 
 bool comm_graph_records(void)
@@ -120,10 +120,15 @@ static bool copy_op(struct noted_op *note, const struct op *op, int ranks)
 int comm_graph_note(struct comm *c, const struct op *op, struct stream_mark *m, struct err *e)
 {
 	struct comm_graph *g = recorded;
-	struct graph_part *p = part_of(g, c, op->kind == OP_P2P);
-	struct noted_op *note = p ? new_note(g) : NULL;
-	if (!note || !copy_op(note, op, c->size))
+	struct noted_op *note = new_note(g);
+	bool noted = note && copy_op(note, op, c->size);
+	/* A part is made last, because it must have an operation and a mark. */
+	struct graph_part *p = noted ? part_of(g, c, op->kind == OP_P2P) : NULL;
+	if (!p) {
+		if (noted)
+			free(note->lists);
 		return err_set(e, ERR_NOMEM, "no memory for an operation in a graph");
+	}
 	note->c = c;
 	note->next = -1;
 	if (p->count++)
@@ -180,53 +185,55 @@ int comm_graph_call(struct comm *c, const struct op *op, struct err *e)
 		       comm_op_word(op->kind), c->name);
 }
 
-/* --- Waiting for what is outside ----------------------------------------------------------- */
+/* --- Waiting for earlier operations -------------------------------------------------------- */
 
 int comm_graph_prepare(struct comm *c, struct err *e)
 {
 	struct device_group *d = c->device_group;
-	if (!comm_graph_fits(c) || !d->api->graph_wait || d->aside)
+	if (!comm_graph_fits(c) || !d->api->graph_wait || d->relay)
 		return 0;
-	return d->api->stream_open(d->device, &d->aside, e);
+	return d->api->stream_open(d->device, &d->relay, e);
 }
 
 bool comm_graph_awaits(const struct comm *c)
 {
-	return comm_graph_fits(c) && c && c->device_group->aside;
+	return comm_graph_fits(c) && c && c->device_group->relay;
 }
 
 /* A new wait in the graph that is recorded. */
-static struct outside *new_outside(struct comm_graph *g, struct comm *c, struct err *e)
+static struct earlier_wait *new_wait(struct comm_graph *g, struct comm *c, struct err *e)
 {
 	struct device_group *d = c->device_group;
-	struct outside *all = realloc(g->outside, (size_t)(g->n_outside + 1) * sizeof *g->outside);
+	struct earlier_wait *all = realloc(g->earlier,
+					   (size_t)(g->n_earlier + 1) * sizeof *g->earlier);
 	if (!all) {
 		err_set(e, ERR_NOMEM, "no memory for a wait in a graph");
 		return NULL;
 	}
-	g->outside = all;
-	all[g->n_outside] = (struct outside){ .c = c };
-	if (d->api->event_open(d->device, &all[g->n_outside].event, e))
+	g->earlier = all;
+	all[g->n_earlier] = (struct earlier_wait){ .c = c };
+	if (d->api->event_open(d->device, &all[g->n_earlier].event, e))
 		return NULL;
-	return &all[g->n_outside++];
+	return &all[g->n_earlier++];
 }
 
 int comm_graph_await(struct comm *c, struct stream_mark *m, struct err *e)
 {
 	struct device_group *d = c->device_group;
 	struct comm_graph *g = repeated ? repeated : recorded;
-	struct outside *o = repeated && g->waits < g->n_outside ? &g->outside[g->waits++] : NULL;
-	if (!d->aside || (repeated && (!o || o->c != c)))
+	struct earlier_wait *w = repeated && g->waits < g->n_earlier ? &g->earlier[g->waits++]
+								     : NULL;
+	if (!d->relay || (repeated && (!w || w->c != c)))
 		return err_set(e, ERR_INTERNAL,
 			       "group %s: a graph would wait for an operation that it does not "
 			       "know",
 			       c->name);
-	if (!repeated && !(o = new_outside(g, c, e)))
+	if (!repeated && !(w = new_wait(g, c, e)))
 		return -1;
-	if (d->api->stream_wait(d->device, d->aside, m->end, e) ||
-	    d->api->event_record(d->device, o->event, d->aside, e))
+	if (d->api->stream_wait(d->device, d->relay, m->end, e) ||
+	    d->api->event_record(d->device, w->event, d->relay, e))
 		return -1;
-	return repeated ? 0 : d->api->graph_wait(d->device, d->stream, o->event, e);
+	return repeated ? 0 : d->api->graph_wait(d->device, d->stream, w->event, e);
 }
 
 /* --- Recording ---------------------------------------------------------------------------- */
@@ -274,11 +281,11 @@ void comm_graph_free(struct comm_graph *g)
 	comm_graph_give_up(g);
 	for (int i = 0; i < g->n; i++)
 		free(g->ops[i].lists);
-	for (int i = 0; i < g->n_outside; i++) {
-		struct device_group *d = g->outside[i].c->device_group;
-		d->api->event_close(d->device, g->outside[i].event);
+	for (int i = 0; i < g->n_earlier; i++) {
+		struct device_group *d = g->earlier[i].c->device_group;
+		d->api->event_close(d->device, g->earlier[i].event);
 	}
-	free(g->outside);
+	free(g->earlier);
 	free(g->ops);
 	free(g->parts);
 	free(g->order);
@@ -310,7 +317,8 @@ static int begin_part(struct comm_graph *g, struct graph_part *p, struct err *e)
 int comm_graph_repeat(struct comm_graph *g, struct err *e)
 {
 	if (recorded || repeated)
-		return err_set(e, ERR_INTERNAL, "this thread is at another graph");
+		return err_set(e, ERR_INTERNAL,
+			       "this thread records or repeats another graph already");
 	g->at = g->waits = 0;
 	repeated = g;
 	return 0;
@@ -318,12 +326,12 @@ int comm_graph_repeat(struct comm_graph *g, struct err *e)
 
 int comm_graph_launch(struct comm_graph *g, struct err *e)
 {
-	bool waits = repeated == g ? g->waits == g->n_outside : !g->launched || !g->n_outside;
+	bool waits = repeated == g ? g->waits == g->n_earlier : !g->launched || !g->n_earlier;
 	repeated = NULL;
 	if (!waits)
 		return err_set(e, ERR_INTERNAL,
 			       "a graph would wait for %d operations, not the %d recorded ones",
-			       g->waits, g->n_outside);
+			       g->waits, g->n_earlier);
 	for (int i = 0; i < g->n_parts; i++) {
 		struct err why = ERR_INIT;
 		struct comm *c = g->parts[i].c;

@@ -99,12 +99,15 @@ lost_of() { grep '^  lost ' "$BATS_FILE_TMPDIR/$1.out"; }
 
 # health.bad_numbers = stop reads the numbers of a step before its update.
 @test "the numbers of a step that are read one step late, also of a skipped one, have the bits of those that are read at once" {
-	local words="job.device=cuda job.steps=12 data.eval_every=5 precision.dtype=fp16 precision.loss_scale_window=1"
-	(small late $words)
-	(small at-once $words health.bad_numbers=stop health.spike_z=0)
-	diff <(numbers_of late) <(numbers_of at-once)
-	[[ $(numbers_of late | wc -l) == 12 && $(numbers_of late) == *'"skipped":true'* ]]
-	[[ $(held_out late) == "$(held_out at-once)" ]]
+	local kind words="job.device=cuda job.steps=12 data.eval_every=5 precision.dtype=fp16 precision.loss_scale_window=1"
+	for kind in dense experts; do
+		[[ $kind == dense ]] || words+=" model.family=mixtral model.experts=4 model.ffn=16"
+		(small "late-$kind" $words)
+		(small "at-once-$kind" $words health.bad_numbers=stop health.spike_z=0)
+		diff <(numbers_of "late-$kind") <(numbers_of "at-once-$kind")
+		[[ $(numbers_of "late-$kind" | wc -l) == 12 && $(numbers_of "late-$kind") == *'"skipped":true'* ]]
+		[[ $(held_out "late-$kind") == "$(held_out "at-once-$kind")" ]]
+	done
 }
 
 @test "bad numbers that are read one step late name the same step and the same place" {

@@ -2,8 +2,8 @@
  * elements and d experts; lo of them are chosen. */
 #include "tests/conform/op_vary.h"
 
-/* --- chosen weights probs lse logits / dlogits dweights chosen weights probs lse aux logits; with:
- * weights are computed before the choice --- */
+/* --- chosen weights probs lse logits / dlogits dweights chosen weights probs lse load logits
+ * scale; with: weights are computed before the choice --- */
 
 static void route_fwd_args(const struct dims *d, struct arg *a)
 {
@@ -29,6 +29,7 @@ static void route_bwd_args(const struct dims *d, struct arg *a)
 	a[5] = (struct arg){ IN, d->n, 1, SINGLE };
 	a[6] = (struct arg){ IN, d->d, 1, SINGLE };
 	a[7] = (struct arg){ IN, d->n * d->d, 2, SINGLE };
+	a[8] = (struct arg){ IN, 1, 1, SINGLE };
 }
 
 static void route_bwd_prepare(const struct ops *o, struct backend *k, const struct dims *d,
@@ -41,7 +42,7 @@ static void route_bwd_prepare(const struct ops *o, struct backend *k, const stru
 static void route_bwd_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->route_bwd(k, p[0], p[1], p[2], p[3], p[4], p[5], d->fused ? p[6] : NULL,
-		     d->fused ? 0.25f : 0, d->n, d->d, d->lo, d->with);
+		     d->fused ? 0.5f : 0, d->fused ? 0.25f : 0, p[8], d->n, d->d, d->lo, d->with);
 }
 
 #define ROUTE_DIMS \
@@ -71,6 +72,18 @@ static void count_args(const struct dims *d, struct arg *a)
 static void count_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	o->route_count(k, p[0], p[1], d->n, d->d, d->lo, d->c);
+}
+
+/* load choices */
+static void load_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ SET, pieces(d) * d->d, 1, SINGLE };
+	a[1] = (struct arg){ ROWS, pieces(d) * d->d, (double)(d->c * d->lo) + 1, STORED };
+}
+
+static void load_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	o->route_load(k, p[0], p[1], pieces(d) * d->d, d->c * d->lo);
 }
 
 /* Two thirds of an expert's equal share, plus one. */
@@ -264,6 +277,7 @@ const struct op_test expert_ops[] = {
 	{ "route_fwd", vary_experts, true, route_fwd_args, NULL, route_fwd_run, ROUTE_DIMS },
 	{ "route_bwd", vary_experts, true, route_bwd_args, route_bwd_prepare, route_bwd_run, ROUTE_DIMS },
 	{ "route_count", vary_places, true, count_args, NULL, count_run, PLACE_DIMS },
+	{ "route_load", vary_places, true, load_args, NULL, load_run, PLACE_DIMS },
 	{ "route_drop", vary_places, true, drop_args, NULL, drop_run, PLACE_DIMS },
 	{ "route_place", vary_places, true, place_args, place_prepare, place_run, PLACE_DIMS },
 	{ "route_loss", vary_places, true, loss_args, NULL, loss_run, PLACE_DIMS },

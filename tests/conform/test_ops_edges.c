@@ -489,7 +489,8 @@ static void empty_inputs_are_allowed(void **state)
 		o->embed_bwd(f->k, NULL, NULL, NULL, NULL, NULL, 0, 8, 0, 1);
 		o->dropout(f->k, NULL, NULL, NULL, 0, 8, &d);
 		o->route_fwd(f->k, NULL, NULL, NULL, NULL, NULL, 0, 4, 2, true);
-		o->route_bwd(f->k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 4, 2, true);
+		o->route_bwd(f->k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, 4, 2,
+			     true);
 		o->gather_rows(f->k, NULL, NULL, NULL, 0, 8);
 		o->combine_fwd(f->k, NULL, NULL, NULL, NULL, 0, 2, 8);
 		o->combine_bwd(f->k, NULL, NULL, NULL, NULL, NULL, NULL, 0, 2, 8);
@@ -499,6 +500,7 @@ static void empty_inputs_are_allowed(void **state)
 		o->sgd(f->k, NULL, 0, &sgd, &one);
 		o->sgd(f->k, &(struct update){ .count = 0 }, 1, &sgd, &one);
 		o->adamw(f->k, NULL, 0, &(struct adamw_args){ .eps = 1 }, &one);
+		o->route_load(f->k, NULL, NULL, 0, 1);
 		o->route_count(f->k, NULL, NULL, 0, 4, 2, 1);
 		o->route_drop(f->k, NULL, NULL, NULL, 0, 4, 2, 1, 1);
 		o->grouped_fwd(f->k, NULL, NULL, NULL, 0, (int64_t[]){ 0, 0 }, 0, 2, 8, 8);

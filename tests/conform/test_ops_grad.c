@@ -326,18 +326,19 @@ static void dropout_has_the_right_gradient(void **state)
 }
 
 enum { EXPERTS = 6, TOP = 3 };
-static const float z = 0.125f;
+static const float z = 0.125f, aux = 0.5f;
+static double scale = 0.75;
 static bool before;
 
-/* logits g aux weights probs lse; the router's losses are added to the loss of the weights */
+/* logits g load weights probs lse; the router's losses are added to the loss of the weights */
 static double route_loss(double **p)
 {
 	int32_t chosen[N * TOP];
 	double loss = 0;
 	o->route_fwd(k, chosen, f(p[3]), f(p[4]), f(p[5]), f(p[0]), N, EXPERTS, TOP, before);
 	for (int i = 0; i < N; i++) {
-		loss += (double)z * p[5][i] * p[5][i];
-		loss += dot(p[2], p[4] + i * EXPERTS, EXPERTS);
+		loss += scale * (double)z * p[5][i] * p[5][i];
+		loss += scale * (double)aux * dot(p[2], p[4] + i * EXPERTS, EXPERTS);
 	}
 	return loss + dot(p[1], p[3], N * TOP);
 }
@@ -350,8 +351,8 @@ static void the_router_has_the_right_gradient(void **state)
 	double *grad = zeros(N * EXPERTS);
 	int32_t chosen[N * TOP];
 	o->route_fwd(k, chosen, f(p[3]), f(p[4]), f(p[5]), f(p[0]), N, EXPERTS, TOP, before);
-	o->route_bwd(k, f(grad), f(p[1]), chosen, f(p[3]), f(p[4]), f(p[5]), f(p[2]), z, N, EXPERTS,
-		     TOP, before);
+	o->route_bwd(k, f(grad), f(p[1]), chosen, f(p[3]), f(p[4]), f(p[5]), f(p[2]), aux, z,
+		     f(&scale), N, EXPERTS, TOP, before);
 	check_slope(route_loss, p, p[0], grad, N * EXPERTS);
 	release(p, 6);
 	free(grad);

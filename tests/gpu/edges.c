@@ -552,7 +552,8 @@ static void nothing_is_no_work(struct pair *c)
 	o->swiglu_bwd(k, NULL, NULL, NULL, 0, 8);
 	o->dropout(k, NULL, NULL, NULL, 0, 8, &d);
 	o->route_fwd(k, NULL, NULL, NULL, NULL, NULL, 0, 4, 2, true);
-	o->route_bwd(k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 4, 2, true);
+	o->route_bwd(k, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, 4, 2, true);
+	o->route_load(k, NULL, NULL, 0, 1);
 	o->route_count(k, NULL, NULL, 0, 4, 2, 16);
 	o->route_drop(k, NULL, NULL, NULL, 0, 4, 2, 16, 1);
 	o->route_loss(k, NULL, NULL, NULL, NULL, 0, 4, 16, 1, 1);

@@ -23,7 +23,7 @@ enum { N = 1000 };
 
 /* The library finds these functions before those of the double. */
 
-static cudaError_t fail_sync, fail_memset, fail_pinned;
+static cudaError_t fail_sync, fail_memset, fail_pinned, fail_event, fail_capture;
 static int things_before, waits;
 static void *waited_for; /* the stream whose waits count */
 
@@ -57,6 +57,20 @@ cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags)
 	return fail_pinned != cudaSuccess ? fail_pinned : real(p, bytes, flags);
 }
 
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+	cudaError_t (*real)(cudaEvent_t);
+	*(void **)(void *)&real = real_of("cudaEventSynchronize");
+	return fail_event != cudaSuccess ? fail_event : real(event);
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
+{
+	cudaError_t (*real)(cudaStream_t, enum cudaStreamCaptureMode);
+	*(void **)(void *)&real = real_of("cudaStreamBeginCapture");
+	return fail_capture != cudaSuccess ? fail_capture : real(stream, mode);
+}
+
 /* The double does not know the errors of broken devices. */
 const char *cudaGetErrorString(cudaError_t rc)
 {
@@ -71,7 +85,7 @@ const char *cudaGetErrorName(cudaError_t rc)
 static int setup(void **state)
 {
 	(void)state;
-	fail_sync = fail_memset = fail_pinned = cudaSuccess;
+	fail_sync = fail_memset = fail_pinned = fail_event = fail_capture = cudaSuccess;
 	things_before = double_open_things();
 	return 0;
 }
@@ -426,6 +440,41 @@ static void an_error_of_the_device_is_reported_and_stays(void **state)
 	backend_close(k);
 }
 
+static void a_failure_names_the_last_op_wherever_it_shows(void **state)
+{
+	(void)state;
+	for (int at = 0; at < 2; at++) {
+		struct backend *k = open_backend("cuda");
+		struct err e = ERR_INIT;
+		float *p = backend_alloc(k, N * sizeof *p),
+		      *here = backend_host_alloc(k, sizeof *here);
+		backend_ops(k)->accumulate(k, p, p, N);
+		uint64_t ticket = backend_side_copy(k, here, p, sizeof *here);
+		fail_event = at ? cudaErrorECCUncorrectable : cudaSuccess;
+		fail_capture = cudaErrorECCUncorrectable;
+		if (at)
+			assert_int_equal(backend_side_await(k, ticket, &e), -1);
+		assert_false(backend_graph_begin(k));
+		fail_event = fail_capture = cudaSuccess;
+		assert_int_equal(backend_get(k, NULL, NULL, 0, &e), -1);
+		assert_int_equal(e.code, ERR_DEVICE);
+		assert_non_null(strstr(e.text, "queued up to accumulate"));
+		backend_host_free(k, here);
+		backend_close(k);
+	}
+}
+
+static void a_device_that_does_not_record_has_not_failed(void **state)
+{
+	(void)state;
+	struct backend *k = open_backend("cuda");
+	fail_capture = cudaErrorNotSupported;
+	assert_false(backend_graph_begin(k));
+	fail_capture = cudaSuccess;
+	assert_int_equal(backend_sync(k, NULL), 0);
+	backend_close(k);
+}
+
 static void the_first_call_that_failed_is_reported_by_name(void **state)
 {
 	(void)state;
@@ -493,6 +542,8 @@ int main(void)
 		TEST(products_can_be_recorded),
 		TEST(a_graph_that_fails_leaves_the_backend_as_it_was),
 		TEST(an_error_of_the_device_is_reported_and_stays),
+		TEST(a_failure_names_the_last_op_wherever_it_shows),
+		TEST(a_device_that_does_not_record_has_not_failed),
 		TEST(the_first_call_that_failed_is_reported_by_name),
 		TEST(a_tally_is_that_of_the_host),
 	};

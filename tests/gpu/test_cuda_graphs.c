@@ -7,6 +7,7 @@
 #include "tests/unit/agent/trainee.h"
 #include "tests/unit/agent/world.h"
 
+#include <dlfcn.h>
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -23,7 +24,8 @@ enum { STEPS = 10, WORDS = 12 };
 
 static const struct tiny
 	gpt2 = { "gpt2", FAMILY_GPT2, 2, 16, 2, 2, 8, 32, 61, 8, TIE_YES, 1, 4, 0.1 },
-	llama = { "llama", FAMILY_LLAMA, 2, 16, 4, 2, 4, 20, 61, 8, TIE_NO, 1, 4, 0.1 };
+	llama = { "llama", FAMILY_LLAMA, 2, 16, 4, 2, 4, 20, 61, 8, TIE_NO, 1, 4, 0.1 },
+	experts = { "experts", FAMILY_MIXTRAL, 2, 16, 2, 2, 8, 16, 61, 8, TIE_NO, 1, 4, 0.1 };
 
 #define BF16 "precision.dtype=bf16", "optimizer.lr=1e-3"
 
@@ -46,6 +48,11 @@ static const struct cell cells[] = {
 	{ "cp 2, tp 2", &gpt2, { BF16, "parallel.cp=2", "parallel.tp=2" }, 0.5 },
 	{ "dp 2", &gpt2, { BF16, "parallel.dp=2" }, 0.5 },
 	{ "dp 2, zero 1", &gpt2, { BF16, "parallel.dp=2", "parallel.zero=1" }, 0.5 },
+	{ "experts", &experts, { BF16 }, 0.5 },
+	{ "experts, a capacity, full recomputation", &experts, { BF16, "model.capacity=1", "model.z_loss=0.01", "recompute.mode=full" }, 0.5 },
+	{ "experts, dp 2, zero 1", &experts, { BF16, "parallel.dp=2", "parallel.zero=1" }, 0.5 },
+	{ "experts, tp 2, fp16, another scale", &experts, { "precision.dtype=fp16", "precision.loss_scale=1024", "optimizer.lr=1e-3", "parallel.tp=2" }, 0.5 },
+	{ "experts, fp16, steps that overflow", &experts, { "precision.dtype=fp16", "precision.loss_scale_window=1", "optimizer.lr=1e-3" }, 0.5 },
 	{ "tp 2, dp 2, zero 1", &llama, { BF16, "parallel.tp=2", "parallel.dp=2", "parallel.zero=1" }, 0.5 },
 };
 /* clang-format on */
@@ -237,12 +244,124 @@ static void a_rank_that_ends_is_named_during_the_update(void **state)
 	world_unshared(c, sizeof *c);
 }
 
+/* --- Losses -------------------------------------------------------------------------------- */
+
+/* The ranks of tp have the same losses, which count once. A diagnosis compares each rank's own. */
+static int keep_loss(struct comm *world, void *arg, struct err *e)
+{
+	struct course *c = arg;
+	struct trainee t;
+	double loss, norm, all[2], own;
+	trainee_device = comm_rank(world);
+	int rc = trainee_open(c->model, &c->job, world, "cuda", 1, &t, e);
+	if (!rc)
+		trainee_late(&t);
+	if (rc || trainee_step_late(&t, 0, &loss, &norm, e) || trainee_settle(&t, &loss, &norm, e))
+		return -1;
+	own = pipeline_local_loss(t.engine);
+	rc = comm_all_gather(world, &own, all, 1, COMM_F64, e);
+	bool right = !rc && all[0] == all[1] && all[0] / (double)t.view.global_tokens == loss;
+	if (!rc && !right)
+		print_message("loss %g: %g and %g\n", loss, all[0], all[1]);
+	trainee_close(&t);
+	return rc ? -1 : !right;
+}
+
+static void each_rank_knows_its_own_loss_also_where_it_does_not_count(void **state)
+{
+	(void)state;
+	struct course *c = course_of(&(struct cell){ "tp 2", &gpt2, { BF16, "parallel.tp=2" }, 0 },
+				     NULL);
+	assert_int_equal(world_run(2, keep_loss, c), 0);
+	world_unshared(c, sizeof *c);
+}
+
+/* --- A device that does not record --------------------------------------------------------- */
+
+static cudaError_t fail_capture;
+
+/* The library finds this function before that of the double. */
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
+{
+	cudaError_t (*real)(cudaStream_t, enum cudaStreamCaptureMode);
+	*(void **)(void *)&real = dlsym(RTLD_NEXT, "cudaStreamBeginCapture");
+	return fail_capture != cudaSuccess ? fail_capture : real(stream, mode);
+}
+
+struct refusal {
+	struct course *course;
+	cudaError_t rc;
+	bool update;        /* it is the update that is recorded; false: a pass */
+	enum err_code code; /* what the step fails with; ERR_NONE: it does not */
+};
+
+/* The first rank's device does not record. The other one has left by then. */
+static int record_nothing(struct comm *world, void *arg, struct err *e)
+{
+	const struct refusal *r = arg;
+	struct trainee t;
+	double loss, norm;
+	trainee_device = comm_rank(world);
+	int rc = trainee_open(r->course->model, &r->course->job, world, "cuda", 1, &t, e);
+	if (!rc)
+		trainee_late(&t);
+	if (rc || trainee_step_late(&t, 0, &loss, &norm, e) ||
+	    trainee_settle(&t, &loss, &norm, e) || backend_sync(pipeline_backend(t.engine), e) ||
+	    comm_barrier(world, e))
+		return -1;
+	fail_capture = r->rc;
+	if (comm_rank(world) == 0)
+		rc = r->update ? optim_queue_step(t.optim, pipeline_losses_there(t.engine), 1, e)
+			       : trainee_step_late(&t, 1, &loss, &norm, e);
+	bool right = comm_rank(world) || (rc ? e->code == r->code : r->code == ERR_NONE);
+	if (!right)
+		print_message("code %d, %s\n", (int)e->code, rc ? e->text : "no failure");
+	t.failed = true;
+	trainee_close(&t);
+	return !right;
+}
+
+/* A fault of the device shows when the recording begins, and must not look like a job that is
+ * wrong. */
+static void a_device_that_fails_is_told_from_one_that_does_not_record(void **state)
+{
+	static const struct cell alone = { "one rank", &gpt2, { BF16 }, 0 },
+				 both = { "tp 2", &gpt2, { BF16, "parallel.tp=2" }, 0 };
+	static const struct {
+		const struct cell *cell;
+		bool update;
+		cudaError_t rc;
+		enum err_code code;
+	} rows[] = {
+		{ &alone, false, cudaErrorECCUncorrectable, ERR_DEVICE },
+		{ &alone, true, cudaErrorECCUncorrectable, ERR_DEVICE },
+		{ &both, true, cudaErrorECCUncorrectable, ERR_DEVICE },
+		{ &both, true, cudaErrorStreamCaptureUnsupported, ERR_UNSUPPORTED },
+		{ &alone, true, cudaErrorStreamCaptureUnsupported, ERR_NONE },
+		{ &alone, false, cudaErrorStreamCaptureUnsupported, ERR_NONE },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct refusal *r = world_shared(sizeof *r);
+		*r = (struct refusal){ .course = course_of(rows[i].cell, NULL),
+				       .rc = rows[i].rc,
+				       .update = rows[i].update,
+				       .code = rows[i].code };
+		struct layout l = layout_of(&r->course->job, (int)r->course->job.parallel.dp);
+		assert_int_equal(world_run(layout_world(&l), record_nothing, r), 0);
+		world_unshared(r->course, sizeof *r->course);
+		world_unshared(r, sizeof *r);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_prestate(graphs_change_no_bits_and_save_calls,
 					  argc > 1 ? argv[1] : ""),
 		cmocka_unit_test(a_rank_that_ends_is_named_during_the_update),
+		cmocka_unit_test(each_rank_knows_its_own_loss_also_where_it_does_not_count),
+		cmocka_unit_test(a_device_that_fails_is_told_from_one_that_does_not_record),
 	};
 	setenv("MUSTER_EMULATE_GUARD", "1", 0);
 	return cmocka_run_group_tests_name("recorded passes on emulated devices", tests, NULL,

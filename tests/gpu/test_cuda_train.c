@@ -54,7 +54,7 @@ static const struct cell cells[] = {
 	{ "gpt2, bf16, offloaded, selective recomputation", &gpt2, FEW, 1e-2, { BF16, "precision.stochastic_rounding=yes" },
 	  { "offload.activations=yes", "offload.optimizer=yes", "recompute.mode=selective" } },
 	{ "mixtral, capacity, z-loss", &mixtral, FEW, 1e-4, { "model.capacity=1.25", "model.z_loss=0.01" }, { 0 } },
-	{ "even experts, bf16, counts on the device", &even, FEW, 1e-2, { BF16, "model.aux_loss=0" }, { 0 } },
+	{ "even experts, bf16, counts on the device", &even, FEW, 1e-2, { BF16, "model.aux_loss=0.1" }, { 0 } },
 	{ "even experts, bf16, counts on the device, capacity", &even, FEW, 1e-2, { BF16, "model.aux_loss=0", "model.capacity=1" }, { 0 } },
 	{ "gpt2, tp 2, sp", &gpt2, FEW, 1e-4, { 0 }, { "parallel.tp=2", "parallel.sp=yes" } },
 	{ "gpt2, pp 2", &gpt2, FEW, 1e-4, { 0 }, { "parallel.pp=2" } },
@@ -168,6 +168,7 @@ static void numbers_that_are_read_later_have_the_same_bits(void **state)
 		{ "dp 2", &gpt2, FEW, 0, { 0 }, { "parallel.dp=2" } },
 		{ "tp 2", &gpt2, FEW, 0, { BF16 }, { "parallel.tp=2", "parallel.sp=yes" } },
 		{ "pp 2", &gpt2, FEW, 0, { 0 }, { "parallel.pp=2" } },
+		{ "experts", &even, FEW, 0, { BF16 }, { 0 } },
 	};
 	(void)state;
 	for (int i = 0; i < COUNT(layouts); i++) {
@@ -223,14 +224,10 @@ static void a_step_zeroes_only_tables(void **state)
 static void counts_that_stay_wait_for_nothing(void **state)
 {
 	static const struct cell
-		stay = { "stay", &even, FEW, 0, { BF16, "model.aux_loss=0" }, { 0 } },
-		fixed = { "stay, capacity",
-			  &even,
-			  FEW,
-			  0,
-			  { BF16, "model.aux_loss=0", "model.capacity=1" },
-			  { 0 } },
-		leave = { "leave", &even, FEW, 0, { BF16 }, { 0 } };
+		stay = { "stay", &even, FEW, 0, { BF16 }, { 0 } },
+		fixed = { "stay, capacity", &even, FEW, 0, { BF16, "model.capacity=1" }, { 0 } },
+		/* rows of 12 elements do not fit the kernel that reads the counts */
+		leave = { "leave", &mixtral, FEW, 0, { BF16 }, { 0 } };
 	(void)state;
 	struct course *a = course_of(&stay, "cuda", NULL), *b = course_of(&fixed, "cuda", NULL),
 		      *c = course_of(&leave, "cuda", NULL);
@@ -241,7 +238,7 @@ static void counts_that_stay_wait_for_nothing(void **state)
 	       "%lld\n",
 	       (long long)a->waits, (long long)b->waits, (long long)c->waits);
 	assert_int_equal(a->waits, b->waits);
-	assert_int_equal(c->waits, a->waits + even.layers * even.global);
+	assert_int_equal(c->waits, a->waits + mixtral.layers * mixtral.global);
 	course_drop(a);
 	course_drop(b);
 	course_drop(c);

@@ -22,9 +22,9 @@
 
 enum { STEPS = 6, SETTLED = 3, WORDS = 8 };
 
-static const struct tiny gpt2 = {
-	"gpt2", FAMILY_GPT2, 2, 16, 2, 2, 8, 32, 61, 8, TIE_YES, 1, 2, 0.1
-};
+static const struct tiny
+	gpt2 = { "gpt2", FAMILY_GPT2, 2, 16, 2, 2, 8, 32, 61, 8, TIE_YES, 1, 2, 0.1 },
+	experts = { "experts", FAMILY_MIXTRAL, 2, 16, 2, 2, 8, 16, 61, 8, TIE_NO, 1, 2, 0.1 };
 
 struct cost {
 	struct double_calls calls;
@@ -32,6 +32,7 @@ struct cost {
 };
 
 struct count {
+	const struct tiny *model;
 	struct job job;
 	bool late;
 	struct cost step[STEPS];
@@ -83,7 +84,7 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	struct count *c = arg;
 	struct trainee t;
 	trainee_device = comm_rank(world);
-	int rc = trainee_open(&gpt2, &c->job, world, "cuda", 1, &t, e);
+	int rc = trainee_open(c->model, &c->job, world, "cuda", 1, &t, e);
 	if (!rc && c->late)
 		trainee_late(&t);
 	for (int step = 0; !rc && step < STEPS; step++) {
@@ -98,15 +99,16 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	return rc;
 }
 
-static struct count *count_of(const char *const *words, bool late)
+static struct count *count_of(const struct tiny *model, const char *const *words, bool late)
 {
 	struct count *c = world_shared(sizeof *c);
 	struct err e = ERR_INIT;
 	const char *all[WORDS] = { "job.device=cuda" };
 	for (int i = 0; words[i]; i++)
 		all[i + 1] = words[i];
+	c->model = model;
 	c->late = late;
-	if (trainee_job(&gpt2, all, &c->job, &e))
+	if (trainee_job(model, all, &c->job, &e))
 		fail_msg("%s", e.text);
 	struct layout l = layout_of(&c->job, (int)c->job.parallel.dp);
 	assert_int_equal(world_run(layout_world(&l), attend, c), 0);
@@ -125,9 +127,9 @@ static void print_cost(const char *name, const struct cost *c)
 /* A late step waits once, for the copy of the numbers of the step before, and never for a
  * stream, whose end is that of the passes that were just queued. Norm, judgement and update are
  * one graph, so that nothing is launched by itself. */
-static void compare(const char *const *words, int waits_at_once)
+static void compare(const struct tiny *model, const char *const *words, int waits_at_once)
 {
-	struct count *once = count_of(words, false), *late = count_of(words, true);
+	struct count *once = count_of(model, words, false), *late = count_of(model, words, true);
 	char name[64];
 	for (int i = SETTLED; i < STEPS; i++) {
 		const struct cost *a = &once->step[i], *b = &late->step[i];
@@ -149,20 +151,28 @@ static void compare(const char *const *words, int waits_at_once)
 static void one_rank_waits_only_for_the_step_before(void **state)
 {
 	(void)state;
-	compare((const char *[]){ NULL }, 2);
+	compare(&gpt2, (const char *[]){ NULL }, 2);
 }
 
 static void two_ranks_wait_only_for_the_step_before(void **state)
 {
 	(void)state;
-	compare((const char *[]){ "parallel.dp=2", "parallel.zero=1", NULL }, 2);
+	compare(&gpt2, (const char *[]){ "parallel.dp=2", "parallel.zero=1", NULL }, 2);
+}
+
+/* With the balancing loss, and with a loss scale that the device sets. */
+static void experts_wait_only_for_the_step_before(void **state)
+{
+	(void)state;
+	compare(&experts, (const char *[]){ "precision.dtype=bf16", NULL }, 2);
+	compare(&experts, (const char *[]){ "precision.dtype=fp16", "model.capacity=1", NULL }, 2);
 }
 
 static void numbers_that_are_read_later_have_the_same_bits(void **state)
 {
 	(void)state;
 	const char *words[] = { "precision.dtype=fp16", "precision.loss_scale=1024", NULL };
-	struct count *once = count_of(words, false), *late = count_of(words, true);
+	struct count *once = count_of(&gpt2, words, false), *late = count_of(&gpt2, words, true);
 	assert_memory_equal(once->loss, late->loss, sizeof once->loss);
 	assert_memory_equal(once->norm, late->norm, sizeof once->norm);
 	assert_true(once->loss[0] > once->loss[STEPS - 2]);
@@ -175,6 +185,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_rank_waits_only_for_the_step_before),
 		cmocka_unit_test(two_ranks_wait_only_for_the_step_before),
+		cmocka_unit_test(experts_wait_only_for_the_step_before),
 		cmocka_unit_test(numbers_that_are_read_later_have_the_same_bits),
 	};
 	setenv("MUSTER_EMULATE_GUARD", "1", 0);

@@ -4,6 +4,7 @@
  * mixed with calls that are not recorded. It is numbered and noted like calls; a rank that is
  * missing is named in the time that calls have.
  */
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -322,6 +323,62 @@ static void what_is_not_the_librarys_is_refused(void **state)
 	assert_int_equal(ranks_run(&r), 0);
 }
 
+/* --- Without memory ------------------------------------------------------------------------ */
+
+static const char failures[] = "without memory";
+static _Thread_local int fail_realloc; /* so many calls on, one fails; 0: none */
+
+/* Whether it is in this program; the doubles are in libraries. */
+static bool is_ours(const void *code)
+{
+	Dl_info at, here;
+	return dladdr(code, &at) && dladdr(failures, &here) && at.dli_fbase == here.dli_fbase;
+}
+
+void *realloc(void *p, size_t bytes)
+{
+	void *(*real)(void *, size_t);
+	*(void **)(void *)&real = dlsym(RTLD_NEXT, "realloc");
+	bool counts = fail_realloc && is_ours(__builtin_return_address(0));
+	return counts && !--fail_realloc ? NULL : real(p, bytes);
+}
+
+enum { NOTES = 2 }; /* what grows for a graph's first operation */
+
+static int lack_memory(struct comm *world, void *arg)
+{
+	struct err e = ERR_INIT;
+	struct scene s;
+	cudaGraph_t graph = NULL;
+	if (open_scene(world, &s))
+		return 1;
+	RANK_CHECK(comm_graph_begin(&s.graph, &e) == 0, "%s", e.text);
+	RANK_CHECK(cudaStreamBeginCapture(s.stream, cudaStreamCaptureModeThreadLocal) ==
+			   cudaSuccess,
+		   "no capture");
+	fail_realloc = *(const int *)arg;
+	int rc = comm_all_reduce(s.all, s.data, s.data, COUNT, COMM_I64, COMM_SUM, &e);
+	RANK_CHECK(!fail_realloc, "nothing was grown");
+	RANK_CHECK(rc < 0 && strstr(e.text, "no memory for an operation in a graph"), "%s", e.text);
+	comm_graph_end(s.graph, NULL);
+	cudaStreamEndCapture(s.stream, &graph);
+	if (graph)
+		cudaGraphDestroy(graph);
+	close_scene(&s);
+	return 0;
+}
+
+static void an_operation_without_memory_ends_the_recording(void **state)
+{
+	(void)state;
+	for (int at = 1; at <= NOTES; at++) {
+		struct ranks r = {
+			.n = 2, .timeout_s = PATIENT_WAIT_S, .fn = lack_memory, .arg = &at
+		};
+		assert_int_equal(ranks_run(&r), 0);
+	}
+}
+
 /* --- Faults ------------------------------------------------------------------------------- */
 
 enum sin { NEVER_COMES, DIES };
@@ -401,6 +458,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_replay_gives_what_the_calls_give),
 		cmocka_unit_test(what_is_not_the_librarys_is_refused),
+		cmocka_unit_test(an_operation_without_memory_ends_the_recording),
 		cmocka_unit_test(a_missing_rank_is_named_during_a_replay),
 	};
 	return cmocka_run_group_tests_name("collectives in graphs over doubles of CUDA and NCCL",

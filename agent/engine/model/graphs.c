@@ -1,5 +1,6 @@
 #include "agent/engine/model/graphs.h"
 #include "agent/engine/model/linear_fp8.h"
+#include "agent/engine/model/moe.h"
 
 #include "base/choices.h"
 
@@ -41,11 +42,18 @@ struct pass_graphs {
 	bool lost;                    /* out of memory for a call */
 };
 
+/* Experts fit if the host needs no counts: then nothing is copied from or to it, and no memory
+ * grows. */
+static bool fits(const struct model *m)
+{
+	return m->d.device && m->job->job.graphs && parallel_graph_fits(m->tp->comm) &&
+	       parallel_graph_fits(m->cp->comm) && !m->offload &&
+	       (!m->moe || model_route_counts_stay(m));
+}
+
 int model_graphs_open(struct model *m, struct err *e)
 {
-	bool fits = m->d.device && m->job->job.graphs && parallel_graph_fits(m->tp->comm) &&
-		    parallel_graph_fits(m->cp->comm) && !m->moe && !m->offload;
-	if (!fits)
+	if (!fits(m))
 		return 0;
 	m->graphs = calloc(1, sizeof *m->graphs);
 	if (m->graphs)
@@ -192,24 +200,18 @@ static int run_recorded(struct pass *p, struct pass_graph *t,
 	return rc;
 }
 
-/* Without other ranks the passes can run without graphs. Otherwise all ranks must do the same. */
-static int go_without(struct pass *p, int (*run)(struct pass *p, struct err *e), struct err *e)
-{
-	if (!p->m->graphs->alone)
-		return err_set(e, ERR_UNSUPPORTED,
-			       "the device refuses to record a pass; set job.graphs = no");
-	p->m->graphs->off = true;
-	return run(p, e);
-}
-
 static int record_pass(struct pass *p, struct pass_graph *t,
 		       int (*run)(struct pass *p, struct err *e), struct err *e)
 {
 	struct model *m = p->m;
 	erase_graph(t);
-	int rc = parallel_graph_begin(m->backend, &t->graph, e);
-	if (rc <= 0)
-		return rc ? rc : go_without(p, run, e);
+	int rc = parallel_graph_begin(m->backend, m->graphs->alone, "a pass", &t->graph, e);
+	if (rc < 0)
+		return -1;
+	if (rc == 0) {
+		m->graphs->off = true;
+		return run(p, e);
+	}
 	if (run_recorded(p, t, run, e)) {
 		erase_graph(t);
 		return -1;

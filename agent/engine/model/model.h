@@ -86,9 +86,6 @@ struct model_batch {
 	const int32_t *starts;
 	/* global number of the first sequence; it selects dropout's random numbers */
 	int64_t sample;
-	/* factor of each token's loss: loss scale / tokens of the global batch. The routers take it
-	 * from here, the head from model_options.numbers. */
-	float grad_scale;
 	/* the step's last micro-batch on this rank: its backward pass completes the gradients */
 	bool last;
 	int number; /* of the micro-batch in the step, for check mode */

@@ -108,17 +108,12 @@ static int open_kept(struct model *m, struct moe_saved *k, struct err *e)
 			       (long long)m->d.n, (long long)c.used);
 	c = (struct model_arena){ .base = k->fixed };
 	carve_fixed(m, &c, k);
-	k->loads = calloc((size_t)(m->d.micro * m->d.experts) + 1, sizeof *k->loads);
-	if (!k->loads)
-		return err_set(e, ERR_NOMEM, "no memory for the loads of %lld experts",
-			       (long long)m->d.experts);
 	return fit_kept(m, k, balanced, balanced, e);
 }
 
 static void close_kept(struct model *m, struct moe_saved *k)
 {
 	ep_plan_close(m->backend, &k->plan);
-	free(k->loads);
 	if (k->fixed)
 		backend_free(m->backend, k->fixed);
 	if (k->rows.base)
@@ -138,8 +133,6 @@ static void carve_moe(const struct model *m, struct model_arena *c, struct moe *
 		model_arena_take(c, 2 * d->micro * d->experts * (int64_t)sizeof *moe->choices_dev);
 	moe->taken_dev =
 		model_arena_take(c, 2 * d->micro * d->experts * (int64_t)sizeof *moe->taken_dev);
-	moe->aux_grad_dev =
-		model_arena_take(c, d->micro * d->experts * (int64_t)sizeof *moe->aux_grad_dev);
 }
 
 /* Opens one for each slot and layer, and one that all recomputing layers share. */

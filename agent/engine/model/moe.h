@@ -21,10 +21,10 @@
  *
  * One rank of experts alone needs no row counts on the host. On a device it keeps them there, and the
  * layer does not wait for the device, unless the groups are so large that the library's products are
- * faster, or a loss or a check needs the counts (model_route_counts_stay).
+ * faster, or a check needs the counts (model_route_counts_stay). Its passes can then be recorded.
  *
  * The number of rows depends on the routing. Their memory is first allocated for an equal load, and
- * grows when there are more rows.
+ * grows when there are more rows. One rank of experts alone never has more.
  */
 #ifndef MUSTER_AGENT_ENGINE_MODEL_MOE_H
 #define MUSTER_AGENT_ENGINE_MODEL_MOE_H
@@ -41,12 +41,11 @@ struct growing_memory {
 /* A layer's tensors of one micro-batch, kept for the backward pass. */
 struct moe_saved {
 	struct ep_plan plan;
-	char *fixed;        /* memory of the next eight, except `loads` */
+	char *fixed;        /* memory of the next eight */
 	int32_t *chosen;    /* [n, top] */
 	float *weights;     /* [n, top] */
 	float *probs, *lse; /* [n, E], [n] */
 	float *load;        /* [micro, E] f_e of each sequence */
-	float *loads;       /* `load` in host memory */
 	/* [n, top] at: row of each choice, -1: dropped; from: token of each row */
 	int64_t *at, *from;
 	int64_t *counts; /* [E], on a device: rows of each expert */
@@ -65,21 +64,20 @@ struct moe_saved {
 struct moe {
 	struct ep *ep;
 	int64_t experts, top;
-	/* memory of the next seven; on the host, of the first four */
+	/* memory of the next six; on the host, of the first four */
 	char *fixed;
 	void *raw;                        /* [n, E] storage type */
 	float *logits;                    /* [n, E], then their gradient */
 	float *dweights;                  /* [n, top] */
 	int64_t *counts;                  /* [E] */
 	int64_t *choices_dev, *taken_dev; /* `choices` and `taken` in the backend's memory */
-	float *aux_grad_dev;              /* `aux_grad` in the backend's memory */
 	/* Host memory. choices: per expert, made by the tokens of each of this rank's pieces of a
 	 * sequence; taken: made by the sequence's earlier pieces. */
 	int64_t *choices, *taken; /* [micro, pieces, E] */
 	/* [cp, micro, pieces, E] `choices` of all ranks that share the sequences */
 	int64_t *choices_all;
 	int64_t *kept_of; /* [E] number of choices that are not dropped */
-	float *aux_grad;  /* [micro, E] gradient of the balancing loss by the probabilities */
+	float *loads;     /* [micro, E] a layer's `load`, for the sum over cp */
 	struct growing_memory rows;
 	struct moe_saved recomputed; /* shared by the layers that recompute */
 	struct moe_saved **kept;     /* [chunks][slots × layers], for the other layers */
@@ -96,7 +94,7 @@ void model_moe_close(struct model *m);
 int model_route_open(struct model *m, struct err *e);
 void model_route_close(struct moe *moe);
 /* Whether the counts of rows stay in the backend's memory. */
-bool model_route_counts_stay(const struct pass *p);
+bool model_route_counts_stay(const struct model *m);
 /* Routes the tokens y [n, c]. Sets chosen, weights, probs, lse, load, at, from, and
  * moe->kept_of or, if the counts stay, `counts` and `most`. Adds the router's losses times the
  * rank's tokens to loss [LOSSES], unless it is NULL. */

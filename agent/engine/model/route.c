@@ -25,15 +25,14 @@ int model_route_open(struct model *m, struct err *e)
 	moe->taken = calloc(n, sizeof *moe->taken);
 	moe->choices_all = calloc(ranks * n + 1, sizeof *moe->choices_all);
 	moe->kept_of = calloc((size_t)moe->experts, sizeof *moe->kept_of);
-	moe->aux_grad = calloc((size_t)(m->d.micro * moe->experts), sizeof *moe->aux_grad);
-	if (!moe->choices || !moe->taken || !moe->choices_all || !moe->kept_of || !moe->aux_grad)
+	moe->loads = calloc((size_t)(m->d.micro * moe->experts), sizeof *moe->loads);
+	if (!moe->choices || !moe->taken || !moe->choices_all || !moe->kept_of || !moe->loads)
 		return err_set(e, ERR_NOMEM,
 			       "router: no memory for %zu counts of choices; lower batch.micro",
 			       (2 + ranks) * n);
 	if (!m->d.device) {
 		moe->choices_dev = moe->choices;
 		moe->taken_dev = moe->taken;
-		moe->aux_grad_dev = moe->aux_grad;
 	}
 	return 0;
 }
@@ -44,7 +43,7 @@ void model_route_close(struct moe *moe)
 	free(moe->taken);
 	free(moe->choices_all);
 	free(moe->kept_of);
-	free(moe->aux_grad);
+	free(moe->loads);
 }
 
 /* Copies numbers from host memory to the backend's, if they are different. */
@@ -54,35 +53,38 @@ static void copy_to_backend(struct model *m, void *at, const void *numbers, size
 		backend_put(m->backend, at, numbers, bytes);
 }
 
-/* Whether set_loads needs the loads. */
+/* Whether the losses need the loads. An evaluation and a job without the balancing loss do not. */
 static bool wants_loads(const struct pass *p)
 {
 	return p->keep && p->m->job->model.aux_loss > 0;
 }
 
-bool model_route_counts_stay(const struct pass *p)
+bool model_route_counts_stay(const struct model *m)
 {
-	const struct model *m = p->m;
 	int64_t rows = m->d.n * m->d.top;
 	int experts = (int)m->moe->experts;
 	return m->d.device && !m->moe->ep->comm && m->cp->size == 1 && !m->check &&
-	       !wants_loads(p) &&
 	       backend_counts_groups(m->backend, rows, experts, m->d.c, 2 * m->d.act) &&
 	       backend_counts_groups(m->backend, rows, experts, m->d.act, m->d.c);
 }
 
-/* Counts how often each piece's tokens chose each expert. This is the only result that a layer
- * copies to the host, unless the counts stay. */
-static int count_choices(struct model *m, const struct moe_saved *k, struct err *e)
+/* Counts how often each piece's tokens chose each expert. */
+static void count_choices(struct model *m, const struct moe_saved *k)
 {
 	struct moe *moe = m->moe;
-	int pieces = pieces_of(m);
 	m->ops->route_count(m->backend, moe->choices_dev, k->chosen, m->d.n, moe->experts, moe->top,
-			    m->d.seq / pieces);
+			    m->d.seq / pieces_of(m));
+}
+
+/* This is the only result that a layer copies to the host, unless the counts stay. */
+static int fetch_choices(struct model *m, struct err *e)
+{
+	struct moe *moe = m->moe;
 	if (moe->choices == moe->choices_dev)
 		return 0;
-	return backend_get(m->backend, moe->choices, moe->choices_dev,
-			   (size_t)(m->d.micro * pieces * moe->experts) * sizeof *moe->choices, e);
+	return backend_get(
+		m->backend, moe->choices, moe->choices_dev,
+		(size_t)(m->d.micro * pieces_of(m) * moe->experts) * sizeof *moe->choices, e);
 }
 
 /* Sets moe->taken to the number of choices in the earlier pieces of the same sequence. */
@@ -163,28 +165,39 @@ static int drop_excess(struct model *m, struct moe_saved *k, struct err *e)
 	return 0;
 }
 
-/* Sets load [micro, E] to each expert's share of a whole sequence's choices. An evaluation and a
- * job without the balancing loss need neither the loads nor their sum over cp. */
-static int set_loads(struct pass *p, struct moe_saved *k, struct err *e)
+/* set_loads() where other ranks have other pieces of the sequences. */
+static int add_loads(struct model *m, struct moe_saved *k, struct err *e)
 {
-	struct model *m = p->m;
 	int pieces = pieces_of(m);
 	int64_t experts = m->moe->experts, n = m->d.micro * experts;
-	float *loads = k->loads;
-	bool wanted = wants_loads(p);
-	memset(loads, 0, (size_t)n * sizeof *loads);
-	for (int64_t i = 0; i < n && wanted; i++) {
+	float *loads = m->moe->loads;
+	for (int64_t i = 0; i < n; i++) {
 		int64_t sum = 0;
 		for (int j = 0; j < pieces; j++)
 			sum += m->moe->choices[(i / experts * pieces + j) * experts + i % experts];
 		loads[i] = (float)sum;
 	}
-	if (wanted && m->cp->values &&
-	    comm_all_reduce(m->cp->values, loads, loads, (size_t)n, COMM_F32, COMM_SUM, e))
+	if (comm_all_reduce(m->cp->values, loads, loads, (size_t)n, COMM_F32, COMM_SUM, e))
 		return -1;
 	for (int64_t i = 0; i < n; i++)
 		loads[i] /= (float)(m->shape->seq * m->moe->top);
 	backend_put(m->backend, k->load, loads, (size_t)n * sizeof *loads);
+	return 0;
+}
+
+/* Sets load [micro, E] to each expert's share of a whole sequence's choices; zero if nothing needs
+ * it. */
+static int set_loads(struct pass *p, struct moe_saved *k, struct err *e)
+{
+	struct model *m = p->m;
+	int64_t n = m->d.micro * m->moe->experts;
+	if (wants_loads(p) && m->cp->size > 1)
+		return add_loads(m, k, e);
+	if (wants_loads(p))
+		m->ops->route_load(m->backend, k->load, m->moe->choices_dev, n,
+				   m->shape->seq * m->moe->top);
+	else
+		backend_zero(m->backend, k->load, (size_t)n * sizeof *k->load);
 	return 0;
 }
 
@@ -216,11 +229,13 @@ int model_route_forward(struct pass *p, const struct block_view *v, struct moe_s
 	m->ops->storage_to_fp32(m->backend, moe->logits, moe->raw, m->d.n * moe->experts);
 	m->ops->route_fwd(m->backend, k->chosen, k->weights, k->probs, k->lse, moe->logits, m->d.n,
 			  moe->experts, moe->top, m->job->model.router == ROUTER_SOFTMAX_BEFORE);
-	bool stay = model_route_counts_stay(p);
+	bool stay = model_route_counts_stay(m);
 	k->most = stay ? m->d.n * moe->top : 0;
+	if (!stay || wants_loads(p))
+		count_choices(m, k);
 	if (stay)
 		drop_on_device(m, k);
-	if ((!stay && (count_choices(m, k, e) || drop_excess(m, k, e))) || set_loads(p, k, e))
+	if ((!stay && (fetch_choices(m, e) || drop_excess(m, k, e))) || set_loads(p, k, e))
 		return -1;
 	m->ops->route_place(m->backend, stay ? k->counts : moe->counts, k->at, k->from, k->chosen,
 			    m->d.n, moe->experts, moe->top);
@@ -235,23 +250,18 @@ int model_route_backward(struct pass *p, const struct block_view *v, struct moe_
 	struct model *m = p->m;
 	struct moe *moe = m->moe;
 	int64_t experts = moe->experts, top = moe->top;
-	float scale = p->batch->grad_scale,
-	      aux = (float)m->job->model.aux_loss * (float)experts * scale;
+	float aux = (float)m->job->model.aux_loss * (float)experts;
 
 	if (tp_all_reduce_sum(m->tp, moe->dweights, (size_t)(m->d.n * top), e))
 		return -1;
-	for (int64_t i = 0; i < m->d.micro * experts; i++)
-		moe->aux_grad[i] = aux * k->loads[i];
-	copy_to_backend(m, moe->aux_grad_dev, moe->aux_grad,
-			(size_t)(m->d.micro * experts) * sizeof *moe->aux_grad);
 	for (int64_t b = 0; b < m->d.micro; b++) {
 		int64_t first = b * m->d.seq;
 		m->ops->route_bwd(m->backend, moe->logits + first * experts,
 				  moe->dweights + first * top, k->chosen + first * top,
 				  k->weights + first * top, k->probs + first * experts,
-				  k->lse + first, moe->aux_grad_dev + b * experts,
-				  (float)m->job->model.z_loss * scale, m->d.seq, experts, top,
-				  m->job->model.router == ROUTER_SOFTMAX_BEFORE);
+				  k->lse + first, k->load + b * experts, aux,
+				  (float)m->job->model.z_loss, m->logit_scale, m->d.seq, experts,
+				  top, m->job->model.router == ROUTER_SOFTMAX_BEFORE);
 	}
 	m->ops->fp32_to_storage(m->backend, moe->raw, moe->logits, m->d.n * experts, NULL, 0);
 	const struct weight_grad g = model_linear_grad(m, &v->router);

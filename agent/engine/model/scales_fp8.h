@@ -5,8 +5,8 @@
  * Every rank has the scales of all layers of the model. During a step each cast notes the largest
  * number of its tensor in them. Before the next step, or before they are saved, model_scales_settle
  * takes the maximum over the ranks and computes the new scales. A maximum is exact, so that scales
- * are equal on all ranks. Until then they stay as they are, so that the last step can be computed
- * again.
+ * are equal on all ranks. Until the next step begins they stay as they are, so that until then the
+ * last step can be computed again.
  *
  * The scales are zero until the first update. Before that, passes use current scaling
  * (linear_fp8.h) and only note the largest numbers. So do all evaluations, which note nothing.

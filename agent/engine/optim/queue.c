@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-void optim_queue_open(struct optim *o, const struct scaler *s, int64_t tokens,
+void optim_queue_open(struct optim *o, const struct scaler *s, int64_t tokens, bool counts,
 		      struct step_numbers *read)
 {
 	const struct step_numbers n = {
@@ -17,6 +17,7 @@ void optim_queue_open(struct optim *o, const struct scaler *s, int64_t tokens,
 	};
 	optim_queue_forget(o);
 	o->queued = read;
+	o->queued_counts = counts;
 	o->queued_rule = (struct step_rule){ .clip = o->job->optimizer.clip,
 					     .tokens = (double)tokens,
 					     .window = s->dynamic ? s->window : 0,
@@ -29,12 +30,11 @@ static void set_losses(struct optim *o, const double *losses)
 {
 	struct step_numbers *n = o->numbers;
 	const size_t bytes = STEP_SQUARES * sizeof *n->sums;
-	if (!losses) {
-		backend_zero(o->backend, &n->own_loss, sizeof n->own_loss + bytes);
-		return;
-	}
-	backend_copy(o->backend, n->sums, losses, bytes);
 	backend_copy(o->backend, &n->own_loss, losses, sizeof n->own_loss);
+	if (o->queued_counts)
+		backend_copy(o->backend, n->sums, losses, bytes);
+	else
+		backend_zero(o->backend, n->sums, bytes);
 }
 
 /* Nothing that the host puts in here changes from one step to the next, except for stochastic
@@ -69,23 +69,13 @@ void optim_queue_forget(struct optim *o)
 	o->queued_before = false;
 }
 
-/* One rank can go on without a graph. Otherwise all ranks must do the same. */
-static int go_without(struct optim *o, const double *losses, const struct optim_step *s,
-		      struct err *e)
-{
-	if (o->device_world)
-		return err_set(e, ERR_UNSUPPORTED,
-			       "the device refuses to record the update; set job.graphs = no");
-	return queue_work(o, losses, s, e);
-}
-
 static int record_work(struct optim *o, const double *losses, const struct optim_step *s,
 		       struct err *e)
 {
 	struct parallel_graph *g;
-	int rc = parallel_graph_begin(o->backend, &g, e);
+	int rc = parallel_graph_begin(o->backend, !o->device_world, "the update", &g, e);
 	if (rc <= 0)
-		return rc ? rc : go_without(o, losses, s, e);
+		return rc ? rc : queue_work(o, losses, s, e);
 	rc = queue_work(o, losses, s, e);
 	if (parallel_graph_end(g, rc ? NULL : e) && rc == 0)
 		rc = err_prefix(e, "the update as a CUDA graph, which job.graphs = no leaves out");

@@ -88,6 +88,7 @@ struct optim {
 	struct step_numbers numbers_here, *numbers;
 	bool own_numbers;                    /* they are the device's */
 	struct step_rule queued_rule;        /* of optim_queue_step */
+	bool queued_counts;                  /* this rank's losses are part of the sums */
 	struct step_numbers *queued;         /* its numbers, in pinned memory */
 	uint64_t queued_ticket;              /* of the copy of them */
 	bool queued_before;                  /* there was a step already */

@@ -1,5 +1,7 @@
 #include "agent/engine/optim/scaler.h"
 
+#include "kernels/ops.h"
+
 void optim_scaler_init(struct scaler *s, const struct job *job)
 {
 	bool scales = job->precision.dtype == DTYPE_FP16,
@@ -22,7 +24,8 @@ void optim_scaler_resume(struct scaler *s, double scale, int64_t good)
 	s->good = good;
 }
 
-static int judge_overflow(struct scaler *s, struct err *e)
+/* What an overflow means: 0, or ERR_NUMERIC. */
+static int judge_overflow(const struct scaler *s, struct err *e)
 {
 	if (!s->scales)
 		return err_set(e, ERR_NUMERIC,
@@ -37,18 +40,15 @@ static int judge_overflow(struct scaler *s, struct err *e)
 		return err_set(e, ERR_NUMERIC,
 			       "gradients overflow even at a loss scale of 1; lower optimizer.lr, "
 			       "or use precision.dtype = bf16");
-	s->scale /= 2;
-	s->good = 0;
 	return 0;
 }
 
 int optim_scaler_update(struct scaler *s, bool finite, struct err *e)
 {
-	if (!finite)
-		return judge_overflow(s, e);
-	if (s->dynamic && ++s->good >= s->window && s->scale < SCALER_MAX) {
-		s->scale *= 2;
-		s->good = 0;
-	}
-	return 1;
+	const struct step_rule rule = { .window = s->dynamic ? s->window : 0,
+					.scale_max = SCALER_MAX };
+	if (!finite && judge_overflow(s, e))
+		return -1;
+	s->scale = backend_next_scale(&rule, s->scale, finite, &s->good);
+	return finite;
 }

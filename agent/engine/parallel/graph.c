@@ -15,7 +15,18 @@ bool parallel_graph_fits(const struct comm *group)
 	return comm_graph_fits(group);
 }
 
-int parallel_graph_begin(struct backend *k, struct parallel_graph **out, struct err *e)
+/* The backend did not begin. A device that is broken must be named, so it is asked first. */
+static int refuse(struct backend *k, bool alone, const char *what, struct err *e)
+{
+	if (backend_get(k, NULL, NULL, 0, e))
+		return -1;
+	return alone ? 0
+		     : err_set(e, ERR_UNSUPPORTED,
+			       "the device refuses to record %s; set job.graphs = no", what);
+}
+
+int parallel_graph_begin(struct backend *k, bool alone, const char *what,
+			 struct parallel_graph **out, struct err *e)
 {
 	struct parallel_graph *g = calloc(1, sizeof *g);
 	if (!g)
@@ -27,7 +38,7 @@ int parallel_graph_begin(struct backend *k, struct parallel_graph **out, struct 
 	}
 	if (!backend_graph_begin(k)) {
 		parallel_graph_free(g);
-		return 0;
+		return refuse(k, alone, what, e);
 	}
 	*out = g;
 	return 1;

@@ -18,9 +18,12 @@ struct parallel_graph;
 /* Whether the group's operations can be part of a graph. NULL: there are none. */
 bool parallel_graph_fits(const struct comm *group);
 
-/* Begins to record what this thread queues. 1: it is recorded; 0: the backend records nothing;
- * -1: it failed. */
-int parallel_graph_begin(struct backend *k, struct parallel_graph **out, struct err *e);
+/* Begins to record what this thread queues. 1: it is recorded; 0: the backend does not record, and
+ * the caller continues without a graph; -1: it failed. alone: no other rank records the same. With
+ * others all must do the same, so that a backend that does not record is a failure. what: what is
+ * recorded, for the message. */
+int parallel_graph_begin(struct backend *k, bool alone, const char *what,
+			 struct parallel_graph **out, struct err *e);
 /* Ends it. After a failure the graph can only be freed, and nothing has run. */
 int parallel_graph_end(struct parallel_graph *g, struct err *e);
 

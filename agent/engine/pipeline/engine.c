@@ -204,7 +204,7 @@ struct backend *pipeline_backend(struct engine *g)
 static int reduce_losses(struct engine *g, const double *local, double *means, int n, struct err *e)
 {
 	double sums[LOSSES] = { 0 };
-	for (int i = 0; i < n && g->view->at.tp == 0; i++)
+	for (int i = 0; i < n && pipeline_losses_count(g); i++)
 		sums[i] = local[i];
 	if (g->phase)
 		g->phase("share-loss", g->phase_arg);
@@ -319,7 +319,12 @@ int pipeline_loss(struct engine *g, double *loss, struct err *e)
 
 const double *pipeline_losses_there(const struct engine *g)
 {
-	return g->view->at.tp == 0 ? model_losses(g->model) : NULL;
+	return model_losses(g->model);
+}
+
+bool pipeline_losses_count(const struct engine *g)
+{
+	return g->view->at.tp == 0;
 }
 
 void pipeline_loss_added(struct engine *g, const struct step_numbers *n, double *loss)

@@ -71,9 +71,10 @@ int pipeline_loss(struct engine *g, double *loss, struct err *e);
 /* In place of pipeline_loss, when the sums of all ranks were added in pipeline_numbers
  * (agent/engine/optim/queue.c) and *n is a copy. */
 void pipeline_loss_added(struct engine *g, const struct step_numbers *n, double *loss);
-/* The losses of this rank's passes that count, [LOSSES] in the backend's memory. NULL: another
- * rank's count. */
+/* The losses of this rank's passes, [LOSSES] in the backend's memory, and whether they are part of
+ * the sums. All tp ranks have the same losses, and those of the first one count. */
 const double *pipeline_losses_there(const struct engine *g);
+bool pipeline_losses_count(const struct engine *g);
 
 /* Computes the last step again, with the same batch, in check mode (agent/engine/model/model.h),
  * and sets *found. All other results are those of pipeline_step. Each micro-batch gets the slot

@@ -20,7 +20,6 @@ static struct model_batch micro_batch(const struct row_run *w, int micro)
 		.targets = w->batch->targets + at,
 		.starts = w->batch->starts ? w->batch->starts + at : NULL,
 		.sample = w->batch->sample + micro * g->view->job->batch.micro,
-		.grad_scale = (float)(w->batch->loss_scale / (double)g->view->global_tokens),
 		.last = micro == g->view->batch.micros - 1,
 		.number = micro,
 	};
@@ -68,15 +67,6 @@ static int forward_step(struct row_run *w, const struct sched_step *s, struct er
 		return -1;
 	if (!w->backward && g->chunk_states[s->chunk].after < 0)
 		pipeline_slot_release(g, s->chunk, s->micro);
-	return 0;
-}
-
-/* run_step() starts messages, in the ranks' common order. */
-static int send_step(struct row_run *w, const struct sched_step *s, struct err *e)
-{
-	(void)w;
-	(void)s;
-	(void)e;
 	return 0;
 }
 
@@ -141,16 +131,17 @@ static int reduce_step(struct row_run *w, const struct sched_step *s, struct err
 static const struct {
 	const char *phase;
 	bool computes;
+	/* NULL: nothing is left, because run_step() starts messages in the ranks' common order */
 	int (*run)(struct row_run *w, const struct sched_step *s, struct err *e);
 } handlers[SCHED_OPS] = {
 	[SCHED_RECV_ACT] = { "receive-activations", false, receive_step },
 	[SCHED_FORWARD] = { "forward", true, forward_step },
-	[SCHED_SEND_ACT] = { "send-activations", false, send_step },
+	[SCHED_SEND_ACT] = { "send-activations", false, NULL },
 	[SCHED_RECV_GRAD] = { "receive-gradients", false, receive_step },
 	[SCHED_BACKWARD] = { "backward", true, backward_step },
 	[SCHED_BACKWARD_INPUT] = { "backward-input", true, backward_input_step },
 	[SCHED_BACKWARD_WEIGHT] = { "backward-weight", true, backward_weight_step },
-	[SCHED_SEND_GRAD] = { "send-gradients", false, send_step },
+	[SCHED_SEND_GRAD] = { "send-gradients", false, NULL },
 	[SCHED_REDUCE] = { "reduce-gradients", false, reduce_step },
 };
 
@@ -177,7 +168,8 @@ static int run_step(struct row_run *w, int at, double origin, struct err *e)
 	if (g->phase)
 		g->phase(handlers[s->op].phase, g->phase_arg);
 	double start = clock_s(), waited = transfer_seconds(g);
-	if (pipeline_start_messages(g, w->row, w->messages, at, e) || handlers[s->op].run(w, s, e))
+	if (pipeline_start_messages(g, w->row, w->messages, at, e) ||
+	    (handlers[s->op].run && handlers[s->op].run(w, s, e)))
 		return -1;
 	double end = clock_s();
 	if (passes)

@@ -6,13 +6,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-struct step_numbers {
+struct good_step {
 	int64_t step;
 	double loss, norm;
 };
 
 struct steps {
-	struct step_numbers *of; /* ascending */
+	struct good_step *of; /* ascending */
 	int n, room;
 	int64_t last; /* later steps do not count */
 };
@@ -26,13 +26,13 @@ static int add_step(struct steps *all, const struct msg_metrics *m)
 		return 0;
 	if (all->n == all->room) {
 		int room = all->room ? 2 * all->room : 256;
-		struct step_numbers *of = realloc(all->of, (size_t)room * sizeof *of);
+		struct good_step *of = realloc(all->of, (size_t)room * sizeof *of);
 		if (!of)
 			return -1;
 		all->of = of;
 		all->room = room;
 	}
-	all->of[all->n++] = (struct step_numbers){ m->step, m->loss, m->grad_norm };
+	all->of[all->n++] = (struct good_step){ m->step, m->loss, m->grad_norm };
 	return 0;
 }
 

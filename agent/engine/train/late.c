@@ -7,14 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Whether what comes after a step, even if that is skipped, changes what its passes have read: a
+ * diagnosis could not compute it again. */
+static bool changes_inputs(const struct job *job)
+{
+	bool rounds = job->precision.stochastic_rounding && job->parallel.tp > 1,
+	     rescales = job->precision.fp8 != FP8_OFF &&
+			job->precision.fp8_scaling == FP8_SCALING_DELAYED;
+	return rounds || rescales;
+}
+
 static bool possible(const struct trainer *t)
 {
-	bool scale_on_host = t->env->view->shape.experts || t->job->precision.stochastic_rounding;
 	return t->optim && !backend_on_host(pipeline_backend(t->engine)) &&
 	       optimizer_of(t->job->optimizer.kind)->elementwise &&
 	       (comm_size(t->env->world) == 1 || pipeline_device_world(t->engine)) &&
-	       t->job->health.bad_numbers == BAD_NUMBERS_RETRY &&
-	       !(t->scaler.dynamic && scale_on_host);
+	       t->job->health.bad_numbers == BAD_NUMBERS_RETRY && !changes_inputs(t->job);
 }
 
 /* Tokens of this rank's batch. */
@@ -33,7 +41,7 @@ int trainer_late_open(struct trainer *t, struct err *e)
 			       "no memory for the tokens of a step; lower "
 			       "batch.global");
 	optim_queue_open(t->optim, &t->scaler, t->env->view->global_tokens,
-			 pipeline_numbers_read(t->engine));
+			 pipeline_losses_count(t->engine), pipeline_numbers_read(t->engine));
 	t->late.on = true;
 	return 0;
 }

@@ -107,11 +107,13 @@ int trainer_judge(struct trainer *t, const struct step_report *r, struct err *e)
  *
  * That is done if there is one rank or all groups are the device's library's, and the job compares
  * the numbers with nothing but infinity (health.bad_numbers = retry), since a spike must be known
- * before the update. A diagnosis computes a bad step again, since the passes that follow it have
- * replaced its activations and gradients; of a failure for a moment only the loss is left to compare.
- * With a dynamic loss scale it needs a model without experts, whose host computes
- * with the scale, and without stochastic rounding, which rounds weights again in a step that is
- * skipped. */
+ * before the update.
+ *
+ * A diagnosis computes a bad step again, since the passes that follow it have replaced its
+ * activations and gradients. If a device failed only for a moment, then only the loss shows it. The
+ * passes must read what they read the first time. So it is not done with delayed scaling, whose
+ * scales the next step has updated, nor with stochastic rounding under tensor parallelism: weights
+ * that are split by columns are rounded again after each step, even a skipped one. */
 int trainer_late_open(struct trainer *t, struct err *e);
 void trainer_late_close(struct trainer *t);
 /* Queues the update of the step whose passes are queued. */

@@ -440,11 +440,9 @@ int64_t activations_experts_scratch(const struct act_dims *d)
 	int64_t router = activations_lines(d->n * d->experts * d->width) +
 			 activations_lines(d->n * d->experts * F32) +
 			 activations_lines(rows * F32) + activations_lines(d->experts * I64);
-	/* On a device: the choices in each piece of a sequence (at most two) and before it, and the
-	 * gradient of the balancing loss. */
+	/* On a device: the choices in each piece of a sequence (at most two) and before it. */
 	if (d->device)
-		router += 2 * activations_lines(2 * d->micro * d->experts * I64) +
-			  activations_lines(d->micro * d->experts * F32);
+		router += 2 * activations_lines(2 * d->micro * d->experts * I64);
 	return router + 2 * activations_lines(d->n * row) + 4 * activations_lines(rows * row) +
 	       activations_lines(rows * f) + activations_lines(rows * 2 * f);
 }

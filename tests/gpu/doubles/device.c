@@ -198,6 +198,7 @@ static const struct error {
 	{ cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle" },
 	{ cudaErrorIllegalState, "cudaErrorIllegalState", "the operation cannot be performed in the present state" },
 	{ cudaErrorNotReady, "cudaErrorNotReady", "device not ready" },
+	{ cudaErrorECCUncorrectable, "cudaErrorECCUncorrectable", "uncorrectable ECC error encountered" },
 	{ cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing" },
 	{ cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
 	  "operation failed due to a previous error during capture" },

@@ -274,7 +274,8 @@ void trainee_late(struct trainee *t)
 {
 	struct scaler s;
 	optim_scaler_init(&s, &t->job);
-	optim_queue_open(t->optim, &s, t->view.global_tokens, pipeline_numbers_read(t->engine));
+	optim_queue_open(t->optim, &s, t->view.global_tokens, pipeline_losses_count(t->engine),
+			 pipeline_numbers_read(t->engine));
 }
 
 int trainee_settle(struct trainee *t, double *loss, double *norm, struct err *e)
