@@ -96,7 +96,7 @@ struct device_collectives {
 		     const struct device_comm_options *opt, struct device_comm **out,
 		     struct err *e);
 	/* Optional, both: lets operations read and write the memory without copies, until
-	 * `deregister`, which precedes the close unless that ends operations. *handle NULL: the
+	 * `deregister`, which precedes `finish`. A close without `finish` forgets it. *handle NULL: the
 	 * library has no such function. */
 	int (*register_memory)(struct device_comm *dc, void *memory, size_t bytes, void **handle,
 			       struct err *e);

@@ -272,14 +272,14 @@ int comm_native_register(struct comm *c, void *memory, size_t bytes, struct err 
 	return rc;
 }
 
-/* The watcher has ended. A communicator that was ended has forgotten its memory. */
-static void deregister_all(struct comm *c)
+/* Under the lock. A communicator that was ended has forgotten its memory. */
+static void deregister_all(struct comm *c, bool ended)
 {
 	struct native *n = c->device_group->native;
 	while (n->registered) {
 		struct native_memory *m = n->registered;
 		n->registered = m->next;
-		if (n->dc)
+		if (!ended)
 			comm_native_library(c)->deregister(n->dc, m->handle);
 		free(m);
 	}
@@ -387,7 +387,8 @@ static bool all_leave(const struct comm *c)
 enum parting { UNDER_WAY, FINISHING, GONE_QUIET };
 
 /* The next stage of leaving. The stages are: all operations are done here; all data is sent; the
- * peers of this host have reached the same stage. */
+ * peers of this host have reached the same stage. Memory is deregistered before the library
+ * finishes, which ends the threads that it deregisters with. */
 static int advance_leaving(struct comm *c, enum parting *at, struct err *e)
 {
 	struct native *n = c->device_group->native;
@@ -395,6 +396,7 @@ static int advance_leaving(struct comm *c, enum parting *at, struct err *e)
 	int rc = comm_native_reap(c, e);
 	if (rc == 0 && *at == UNDER_WAY && !n->count) {
 		*at = FINISHING;
+		deregister_all(c, false);
 		rc = comm_native_library(c)->finish(n->dc, e);
 	} else if (rc == 0 && *at == FINISHING &&
 		   (rc = comm_native_library(c)->ready(n->dc, e)) == 1) {
@@ -441,8 +443,8 @@ void comm_native_close(struct comm *c)
 		comm_native_unlock(c);
 		pthread_join(n->thread, NULL);
 	}
-	deregister_all(c);
 	comm_native_end_library(c);
+	deregister_all(c, true);
 	if (n->stream)
 		d->api->stream_close(d->device, n->stream);
 	pthread_mutex_lock(&c->world->lock);

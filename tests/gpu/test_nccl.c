@@ -449,13 +449,7 @@ static void registered_at_the_end(struct pair *p)
 	settle_pair(p);
 	cudaSetDevice(0);
 	ncclCommRegister(p->comm[0], p->data[0], COUNT * sizeof(float), &handle);
-	for (int r = 0; r < 2; r++) {
-		cudaSetDevice(r);
-		ncclCommFinalize(p->comm[r]);
-	}
-	settle_pair(p);
-	cudaSetDevice(0);
-	ncclCommDestroy(p->comm[0]);
+	ncclCommFinalize(p->comm[0]);
 }
 
 static void freed_while_registered(struct pair *p)

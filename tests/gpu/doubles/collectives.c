@@ -799,6 +799,9 @@ ncclResult_t ncclCommDeregister(const ncclComm_t c, void *handle)
 	struct registered **m = &c->memory, *gone = handle;
 	if (c->over)
 		double_misuse("ncclCommDeregister after the communicator's end");
+	if (c->finalized)
+		double_misuse("ncclCommDeregister after ncclCommFinalize, which ends the threads "
+			      "that it needs");
 	while (*m && *m != gone)
 		m = &(*m)->next;
 	if (!*m)
@@ -843,6 +846,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t c)
 	check_comm(c, "ncclCommFinalize");
 	if (c->finalized)
 		double_misuse("ncclCommFinalize twice");
+	if (c->memory)
+		double_misuse("ncclCommFinalize of a communicator with registered memory");
 	c->finalized = true;
 	c->area->finalized[c->rank] = 1;
 	c->looks = 2;
@@ -869,8 +874,6 @@ ncclResult_t ncclCommDestroy(ncclComm_t c)
 		double_misuse("ncclCommDestroy while a graph has %d of the communicator's calls: "
 			      "it waits for the graph's end",
 			      c->recorded);
-	if (c->memory)
-		double_misuse("ncclCommDestroy of a communicator with registered memory");
 	if (!c->quiet)
 		double_misuse("ncclCommDestroy before the end of ncclCommFinalize: it may wait for "
 			      "other ranks");

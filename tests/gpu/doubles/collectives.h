@@ -14,7 +14,7 @@
  *   - Communicators have names, if NCCL has them, and operations are on streams of the highest
  *     priority. NCCL does not ask for that, but advises it.
  *   - Registered memory is in one buffer of the device, and is still there when it is deregistered,
- *     which is before ncclCommDestroy.
+ *     which is before ncclCommFinalize: that ends the threads that deregistration needs.
  *   - Memory of ncclMemAlloc is freed by ncclMemFree alone, once, when nobody has it registered.
  *   - ncclCommDestroy comes after a finalization that is complete, which needs all ranks to call it.
  *   - Calls can be captured. Then all ranks capture them, and launch the same graphs. The operations of
