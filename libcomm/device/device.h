@@ -90,8 +90,8 @@ struct device_collectives {
 		    const struct device_comm_options *opt, struct device_comm **out, struct err *e);
 	/* Begins, on the parent too, which remains usable. color and key are as in comm_split. On a
 	 * rank with a color < 0 the result becomes ready like the others and can only be closed.
-	 * The parent may be closed once the result is ready. The library may share resources
-	 * between the two; then a close that ends operations may end those of the other one too. */
+	 * The parent may be closed once the result is ready. Operations of the two can run at the
+	 * same time, unless the user asks the library to share resources between them. */
 	int (*split)(struct device_comm *parent, int color, int key,
 		     const struct device_comm_options *opt, struct device_comm **out,
 		     struct err *e);

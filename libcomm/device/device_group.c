@@ -245,6 +245,7 @@ static struct device_group *device_group_new(const struct comm_device_options *o
 	}
 	d->api = opt->device;
 	d->index = opt->index;
+	d->own = opt->processors;
 	snprintf(d->backend, sizeof d->backend, "%s",
 		 opt->backend && *opt->backend ? opt->backend : "auto");
 	pthread_mutex_init(&d->lock, NULL);

@@ -39,6 +39,7 @@ struct device_group {
 	int index;
 	char backend[16];     /* the requested one */
 	void *stream;         /* the caller's */
+	int own;              /* processors of the first group; of the others, see the parent */
 	int processors;       /* of groups that are split from this one */
 	pthread_mutex_t lock; /* of the marks, and of native.h's state */
 	struct stream_mark *free_marks, *marks;

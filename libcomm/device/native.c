@@ -341,7 +341,7 @@ static int native_new(struct comm *c, struct err *e)
 int comm_native_open(struct comm *c, const unsigned char key[DEVICE_KEY], struct err *e)
 {
 	struct device_group *d = c->device_group;
-	const struct device_comm_options opt = { .name = c->name };
+	const struct device_comm_options opt = { .name = c->name, .processors = d->own };
 	if (native_new(c, e))
 		return -1;
 	if (comm_native_library(c)->open(d->device, key, c->size, c->rank, &opt, &d->native->dc,

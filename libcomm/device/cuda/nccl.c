@@ -109,16 +109,16 @@ static int new_communicator(const struct device *d, struct device_comm **out, st
 	return cuda_use(d, e) ? -1 : cuda_check(cudaMalloc(&dc->byte, 1), "a byte for barriers", e);
 }
 
-/* Communicators that are split share resources with their parents, which saves memory of the
- * device and threads. Their operations must then have one order, as libcomm's have, and all of
- * them end together after a failure, as libcomm's do. NCCL's own variables, such as
- * NCCL_MAX_CTAS and NCCL_COMM_SPLIT_SHARE_RESOURCES, come before this. A library that is older
- * than the header ignores what it does not know. */
+/* Communicators that are split share nothing with their parents. Sharing would save memory, but
+ * NCCL runs the operations of all communicators that share one after the other: those of one group
+ * would hold up those of all others. NCCL's own variables, such as NCCL_MAX_CTAS and
+ * NCCL_COMM_SPLIT_SHARE_RESOURCES, come before this. A library that is older than the header
+ * ignores what it does not know. */
 static ncclConfig_t config_of(const struct device_comm_options *opt)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	config.blocking = 0;
-	config.splitShare = 1;
+	config.splitShare = 0;
 	if (opt->processors)
 		config.maxCTAs = opt->processors;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)

@@ -46,8 +46,18 @@ struct registered {
 	size_t bytes;
 };
 
+/* Of a rank: a communicator and those that were split from it, if they share resources. Otherwise
+ * each has its own. */
+struct family {
+	_Atomic uint32_t queued, ended; /* their operations */
+	_Atomic bool aborted;
+	bool shared;
+};
+
 struct ncclComm {
 	struct area *area;
+	struct family *family;
+	bool shares; /* with those that are split from it */
 	int ranks, rank, device;
 	uint32_t collectives, sent[RANKS], received[RANKS], splits;
 	int looks; /* until the last call is complete */
@@ -75,7 +85,8 @@ struct part {
 
 struct group {
 	ncclComm_t comm;
-	uint32_t turn; /* among the communicator's */
+	uint32_t turn;      /* among the communicator's */
+	uint32_t in_family; /* its turn among those that share */
 	bool begun;
 	uint32_t launch; /* its number in the process */
 	bool resident;
@@ -378,30 +389,39 @@ static bool message(struct ncclComm *c, struct part *p)
  * streams, events and graphs are to say the same. */
 static void take_turn(struct group *g)
 {
-	if (!g->begun && !g->comm->over && g->turn != g->comm->ended + 1)
+	if (!g->begun && g->turn != g->comm->ended + 1)
 		double_misuse("operation %u of a communicator runs after operation %u", g->turn,
 			      g->comm->ended);
 	g->begun = true;
+}
+
+/* NCCL runs the operations of communicators that share resources one after the other. */
+static bool follows(const struct group *g)
+{
+	const struct family *f = g->comm->family;
+	return g->begun || !f->shared || g->in_family == f->ended + 1;
 }
 
 /* A step of a stream: the parts of a group progress at the same time. */
 static bool run_group(void *arg)
 {
 	struct group *g = arg;
-	bool here = reside(g), done = here;
+	bool ended = g->comm->over || g->comm->family->aborted;
+	bool here = !ended && follows(g) && reside(g), done = here;
 	if (here)
 		take_turn(g);
-	for (int i = 0; here && i < g->count && !g->comm->over; i++) {
+	for (int i = 0; here && i < g->count; i++) {
 		struct part *p = &g->part[i];
 		if (!p->done)
 			p->done = p->call.kind >= SEND ? message(g->comm, p)
 						       : collective(g->comm, p);
 		done &= p->done;
 	}
-	if (done || g->comm->over) {
+	if (done || ended) {
 		leave(g);
 		g->comm->open--;
 		g->comm->ended = g->turn;
+		g->comm->family->ended = g->in_family;
 		return true;
 	}
 	return false;
@@ -507,6 +527,7 @@ static void number_calls(struct group *g)
 							 : ++c->collectives;
 	}
 	g->turn = ++c->queued;
+	g->in_family = ++c->family->queued;
 	g->launch = ++residency.launched;
 	c->open++;
 	note_launch(c);
@@ -614,7 +635,16 @@ ncclResult_t ncclRecv(void *out, size_t count, ncclDataType_t type, int peer, nc
 
 /* --- Communicators ------------------------------------------------------------------------ */
 
-static ncclComm_t comm_new(struct area *area, int ranks, int rank, const ncclConfig_t *config)
+/* The variable comes before the configuration, as in NCCL. */
+static bool shares(const ncclConfig_t *config)
+{
+	const char *asked = getenv("NCCL_COMM_SPLIT_SHARE_RESOURCES");
+	return asked ? strcmp(asked, "0") : config->splitShare == 1;
+}
+
+/* family: that it shares; NULL: it has its own. */
+static ncclComm_t comm_new(struct area *area, struct family *family, int ranks, int rank,
+			   const ncclConfig_t *config)
 {
 	const ncclConfig_t good = NCCL_CONFIG_INITIALIZER;
 	if (!config || config->size != good.size || config->magic != good.magic ||
@@ -629,12 +659,16 @@ static ncclComm_t comm_new(struct area *area, int ranks, int rank, const ncclCon
 		n->processors = config->maxCTAs == NCCL_CONFIG_UNDEF_INT ? 0 : config->maxCTAs;
 	}
 #endif
-	if (config->splitShare != 1)
-		double_misuse("a communicator that shares no resources");
+	if (family)
+		family->shared = true;
 	ncclComm_t c = calloc(1, sizeof *c);
-	*c = (struct ncclComm){
-		.area = area, .ranks = ranks, .rank = rank, .device = double_device(), .looks = 3
-	};
+	*c = (struct ncclComm){ .area = area,
+				.family = family ? family : calloc(1, sizeof *family),
+				.shares = shares(config),
+				.ranks = ranks,
+				.rank = rank,
+				.device = double_device(),
+				.looks = 3 };
 	open_comms++;
 	return c;
 }
@@ -731,7 +765,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id,
 	if (area < 0 || area >= hub->areas || ranks < 1 || ranks > RANKS || rank < 0 ||
 	    rank >= ranks)
 		double_misuse("rank %d of %d, id %d", rank, ranks, area);
-	*out = comm_new(&hub->area[area], ranks, rank, config);
+	*out = comm_new(&hub->area[area], NULL, ranks, rank, config);
 	join(*out);
 	return ncclInProgress;
 }
@@ -744,7 +778,7 @@ ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *out, nc
 	if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
 		double_misuse("color %d", color);
 	struct split *mine = &c->area->split[++c->splits % SPLITS][c->rank];
-	c->child = color < 0 ? NULL : comm_new(NULL, 0, 0, config);
+	c->child = color < 0 ? NULL : comm_new(NULL, c->shares ? c->family : NULL, 0, 0, config);
 	c->splitting = true;
 	mine->color = c->color = color;
 	mine->key = c->key = key;
@@ -887,6 +921,7 @@ ncclResult_t ncclCommAbort(ncclComm_t c)
 		double_misuse("ncclCommAbort after the communicator's end");
 	if (c->quiet)
 		double_misuse("ncclCommAbort of a communicator that ncclCommDestroy frees");
+	c->family->aborted = true;
 	end(c);
 	while (c->recorded)
 		double_progress();

@@ -10,7 +10,9 @@
  *     ncclCommGetAsyncError makes progress.
  *   - Calls are matched in order. Every rank must make the same call with the same count, type,
  *     operation and root.
- *   - A split has no outstanding operation, and shares its parent's resources.
+ *   - A split has no outstanding operation. It shares its parent's resources if the parent was
+ *     configured so: then operations of the two run one after the other, in the order of their
+ *     launches on this rank, and ncclCommAbort of one ends those of both.
  *   - Communicators have names, if NCCL has them, and operations are on streams of the highest
  *     priority. NCCL does not ask for that, but advises it.
  *   - Registered memory is in one buffer of the device, and is still there when it is deregistered,
