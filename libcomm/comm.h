@@ -346,11 +346,20 @@ void comm_stream(struct comm *c, void *stream);
  * in an operation, and leave the others to computation. 0, the initial value: the library chooses.
  * Equal on all ranks; only a device's library follows it. */
 void comm_processors(struct comm *c, int most);
-/* Lets the device's library read and write this memory of the device without copies of its own, in
- * operations of c and until c is closed; the memory must remain until then. Not collective, but all
- * ranks should do it. Does nothing on other backends, and for NULL or no bytes. Operations work
- * after a failure too. */
-int comm_register(struct comm *c, void *memory, size_t bytes, struct err *e);
+/* Memory of the device. reachable: its library allocated it (device_collectives.alloc). */
+struct comm_memory {
+	void *at;
+	size_t bytes;
+	bool reachable;
+};
+
+/* Collective: all ranks pass equally many. Lets the device's library read and write this memory
+ * without copies of its own, in operations of c and until c is closed; the memory must remain until
+ * then. The library needs all ranks to register the same memory or none, so they agree: 1, all have;
+ * 0, none has, because a rank has memory that is not reachable, or its library refused (then *e has
+ * its reason on that rank), or the library runs no operations of c; -1: a failure, like an
+ * operation's. Operations work in the first two cases. */
+int comm_register(struct comm *c, const struct comm_memory *list, int n, struct err *e);
 /* Waits until all operations of the group that were called and waited for are complete. On host
  * memory they always are. */
 int comm_sync(struct comm *c, struct err *e);

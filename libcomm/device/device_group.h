@@ -96,7 +96,7 @@ int comm_native_open(struct comm *c, const unsigned char key[DEVICE_KEY], struct
 int comm_native_split(struct comm *parent, int color, int key, struct comm *c, struct err *e);
 int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, struct err *e);
 int comm_native_sync(struct comm *c, struct err *e);
-int comm_native_register(struct comm *c, void *memory, size_t bytes, struct err *e);
+int comm_native_register(struct comm *c, const struct comm_memory *list, int n, struct err *e);
 void comm_native_interrupt(struct comm *c);
 void comm_native_close(struct comm *c);
 

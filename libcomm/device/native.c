@@ -99,12 +99,11 @@ int comm_native_reap(struct comm *c, struct err *e)
 }
 /* --- Operations --------------------------------------------------------------------- */
 
-/* The watcher ends the wait if it takes too long, except for an operation that is recorded. */
-static int await_library(struct comm *c, struct err *e)
+int comm_native_await_library(struct comm *c, const char *what, struct err *e)
 {
 	struct native *n = c->device_group->native;
 	struct device_wait p = { 0 };
-	if (comm_graph_records())
+	if (what)
 		comm_device_wait_begin(c, &p);
 	for (;;) {
 		comm_native_lock(c);
@@ -112,9 +111,16 @@ static int await_library(struct comm *c, struct err *e)
 		comm_native_unlock(c);
 		if (rc)
 			return rc < 0 ? -1 : 0;
-		if (comm_device_wait_poll(c, &p, "what is recorded in a graph", e))
+		if (comm_device_wait_poll(c, &p, what ? what : "", e))
 			return -1;
 	}
+}
+
+/* The watcher knows nothing of an operation that is recorded. */
+static int await_library(struct comm *c, struct err *e)
+{
+	return comm_native_await_library(
+		c, comm_graph_records() ? "what is recorded in a graph" : NULL, e);
 }
 
 /* Waits until at most `most` operations are in flight. */
@@ -248,43 +254,6 @@ int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, 
 	return rc;
 }
 
-/* --- Registered memory --- */
-
-int comm_native_register(struct comm *c, void *memory, size_t bytes, struct err *e)
-{
-	struct native *n = c->device_group->native;
-	const struct device_collectives *library = comm_native_library(c);
-	struct native_memory *m = library->register_memory ? calloc(1, sizeof *m) : NULL;
-	if (!m)
-		return library->register_memory
-			       ? err_set(e, ERR_NOMEM, "no memory to register a buffer")
-			       : 0;
-	comm_native_lock(c);
-	int rc = n->dc ? library->register_memory(n->dc, memory, bytes, &m->handle, e)
-		       : comm_world_error(c->world, e);
-	if (rc == 0 && m->handle) {
-		m->next = n->registered;
-		n->registered = m;
-		m = NULL;
-	}
-	comm_native_unlock(c);
-	free(m);
-	return rc;
-}
-
-/* Under the lock. A communicator that was ended has forgotten its memory. */
-static void deregister_all(struct comm *c, bool ended)
-{
-	struct native *n = c->device_group->native;
-	while (n->registered) {
-		struct native_memory *m = n->registered;
-		n->registered = m->next;
-		if (!ended)
-			comm_native_library(c)->deregister(n->dc, m->handle);
-		free(m);
-	}
-}
-
 /* --- Opening and closing --- */
 
 static bool someone_is_gone(struct comm *c, struct err *e)
@@ -396,7 +365,7 @@ static int advance_leaving(struct comm *c, enum parting *at, struct err *e)
 	int rc = comm_native_reap(c, e);
 	if (rc == 0 && *at == UNDER_WAY && !n->count) {
 		*at = FINISHING;
-		deregister_all(c, false);
+		comm_native_deregister(c, NULL, false);
 		rc = comm_native_library(c)->finish(n->dc, e);
 	} else if (rc == 0 && *at == FINISHING &&
 		   (rc = comm_native_library(c)->ready(n->dc, e)) == 1) {
@@ -444,7 +413,7 @@ void comm_native_close(struct comm *c)
 		pthread_join(n->thread, NULL);
 	}
 	comm_native_end_library(c);
-	deregister_all(c, true);
+	comm_native_deregister(c, NULL, true);
 	if (n->stream)
 		d->api->stream_close(d->device, n->stream);
 	pthread_mutex_lock(&c->world->lock);

@@ -26,6 +26,7 @@ enum { STEPS = 2, WORDS = 10 };
 
 static const struct tiny
 	gpt2 = { "gpt2", FAMILY_GPT2, 4, 16, 2, 2, 8, 32, 61, 8, TIE_YES, 1, 4, 0.1 },
+	mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 16, 4, 2, 4, 24, 61, 8, TIE_NO, 1, 4, 0.1 },
 	llama = { "llama", FAMILY_LLAMA, 4, 16, 4, 2, 4, 20, 61, 8, TIE_NO, 1, 2, 0.1 };
 
 /* comms: communicators of a rank. processors: the limits of those of messages and of shards; -1:
@@ -35,20 +36,26 @@ struct cell {
 	const struct tiny *model;
 	const char *how[WORDS];
 	int comms, of_messages, of_shards;
-	int registered; /* at least so many buffers; -1: the library refuses them */
+	int registered;                /* at least so many buffers */
+	enum double_fault all, second; /* of all ranks; of rank 1 */
+	bool windows; /* registered as such: equally large on all ranks. 3 experts are not */
 };
 
 /* clang-format off */
 static const struct cell cells[] = {
-	{ "pp 2, dp 2, zero 3", &gpt2, { "parallel.pp=2", "parallel.dp=2", "parallel.zero=3" }, 4, 8, 16, 6 },
-	{ "pp 4", &llama, { "parallel.pp=4" }, 2, 8, -1, 0 },
-	{ "pp 2, interleaved, dp 2", &gpt2, { "parallel.pp=2", "parallel.schedule=interleaved", "parallel.dp=2" }, 4, 8, -1, 1 },
-	{ "pp 2, zb-v, tp 2", &llama, { "parallel.pp=2", "parallel.schedule=zb-v", "parallel.tp=2" }, 3, 8, -1, 0 },
-	{ "cp 2, dp 2, zero 3", &llama, { "parallel.cp=2", "parallel.dp=2", "parallel.zero=3" }, 3, -1, 16, 6 },
-	{ "dp 4, zero 3, without overlap", &gpt2, { "parallel.dp=4", "parallel.zero=3", "parallel.overlap=no" }, 2, -1, 0, 6 },
-	{ "dp 2, zero 1", &gpt2, { "parallel.dp=2", "parallel.zero=1" }, 2, -1, 16, 1 },
-	{ "dp 2, zero 2", &gpt2, { "parallel.dp=2", "parallel.zero=2" }, 2, -1, 16, 1 },
-	{ "dp 2, zero 3, without registered memory", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, -1 },
+	{ "pp 2, dp 2, zero 3", &gpt2, { "parallel.pp=2", "parallel.dp=2", "parallel.zero=3" }, 4, 8, 16, 6, DOUBLE_SOUND, DOUBLE_SOUND, true },
+	{ "pp 4", &llama, { "parallel.pp=4" }, 2, 8, -1, 0, DOUBLE_SOUND, DOUBLE_SOUND, true },
+	{ "pp 2, interleaved, dp 2", &gpt2, { "parallel.pp=2", "parallel.schedule=interleaved", "parallel.dp=2" }, 4, 8, -1, 1, DOUBLE_SOUND, DOUBLE_SOUND, true },
+	{ "pp 2, zb-v, tp 2", &llama, { "parallel.pp=2", "parallel.schedule=zb-v", "parallel.tp=2" }, 3, 8, -1, 0, DOUBLE_SOUND, DOUBLE_SOUND, true },
+	{ "cp 2, dp 2, zero 3", &llama, { "parallel.cp=2", "parallel.dp=2", "parallel.zero=3" }, 3, -1, 16, 6, DOUBLE_SOUND, DOUBLE_SOUND, true },
+	{ "dp 4, zero 3, without overlap", &gpt2, { "parallel.dp=4", "parallel.zero=3", "parallel.overlap=no" }, 2, -1, 0, 6, DOUBLE_SOUND, DOUBLE_SOUND, true },
+	{ "dp 2, zero 1", &gpt2, { "parallel.dp=2", "parallel.zero=1" }, 2, -1, 16, 1, DOUBLE_SOUND, DOUBLE_SOUND, true },
+	{ "dp 2, zero 2", &gpt2, { "parallel.dp=2", "parallel.zero=2" }, 2, -1, 16, 1, DOUBLE_SOUND, DOUBLE_SOUND, true },
+	{ "dp 2, zero 3, without windows on a rank", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, 6, DOUBLE_SOUND, DOUBLE_WITHOUT_WINDOWS, false },
+	{ "dp 2, zero 3, without registered memory", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, 0, DOUBLE_NO_MEMORY, DOUBLE_SOUND, false },
+	{ "dp 2, zero 3, without memory on a rank", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, 0, DOUBLE_SOUND, DOUBLE_NO_MEMORY, false },
+	{ "dp 2, zero 3, one rank cannot register", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, 0, DOUBLE_SOUND, DOUBLE_UNREGISTERED, false },
+	{ "dp 2, ep 2, zero 3", &mixtral, { "parallel.dp=2", "parallel.ep=2", "parallel.zero=3" }, 3, -1, 16, 6, DOUBLE_SOUND, DOUBLE_SOUND, false },
 };
 /* clang-format on */
 
@@ -59,15 +66,18 @@ struct course {
 	double loss[STEPS], eval;
 };
 
-/* What the replicas' groups reduce and gather is in registered memory; messages, and sums of
- * the root, are not. */
+/* All that the replicas' groups reduce and gather is in registered memory. */
 static int check_memory(const struct cell *cell, struct err *e)
 {
-	int all, registered;
+	int all, registered, windows = double_count_windows();
 	double_count_buffers(&all, &registered);
-	if (double_registered() < cell->registered || (cell->registered > 0) != (registered > 0))
+	if (double_registered() < cell->registered || registered != all ||
+	    (cell->registered > 0) != (registered > 0))
 		return err_set(e, ERR_INTERNAL, "%d of %d buffers were registered, in %d pieces",
 			       registered, all, double_registered());
+	if (windows != (cell->windows ? registered : 0))
+		return err_set(e, ERR_INTERNAL, "%d of %d registered buffers were in windows",
+			       windows, registered);
 	if (double_count_allocated() != registered)
 		return err_set(e, ERR_INTERNAL,
 			       "%d of %d registered buffers were in memory of ncclMemAlloc",
@@ -98,8 +108,9 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
 	if (c->device)
 		double_set_residency(1);
-	if (c->cell->registered < 0)
-		double_set_fault(DOUBLE_NO_MEMORY);
+	if (c->device)
+		double_set_fault(comm_rank(world) == 1 && c->cell->second ? c->cell->second
+									  : c->cell->all);
 	int rc = trainee_open(c->cell->model, &c->job, world, c->device ? "cuda" : "cpu", 1, &t, e);
 	if (!rc && c->device)
 		rc = check_comms(c->cell, e);

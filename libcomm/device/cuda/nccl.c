@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OLDEST = 21800 };
+enum { OLDEST = 21800, WITH_WINDOWS = 22700, SYMMETRIC_WINDOW = 1 };
 
 /* clang-format off */
 #define FUNCTIONS(X) \
@@ -24,6 +24,10 @@ static struct nccl {
 	ncclResult_t (*CommRegister)(const ncclComm_t comm, void *memory, size_t bytes,
 				     void **handle);
 	ncclResult_t (*CommDeregister)(const ncclComm_t comm, void *handle);
+	/* from 2.27 on; a window is a pointer */
+	ncclResult_t (*CommWindowRegister)(ncclComm_t comm, void *memory, size_t bytes,
+					   void **window, int flags);
+	ncclResult_t (*CommWindowDeregister)(ncclComm_t comm, void *window);
 	ncclResult_t (*MemAlloc)(void **memory, size_t bytes);
 	ncclResult_t (*MemFree)(void *memory);
 } nccl;
@@ -44,6 +48,8 @@ static const struct library_symbol symbols[] = {
 #undef SYMBOL
 		{ "ncclCommRegister", offsetof(struct nccl, CommRegister), true },
 	{ "ncclCommDeregister", offsetof(struct nccl, CommDeregister), true },
+	{ "ncclCommWindowRegister", offsetof(struct nccl, CommWindowRegister), true },
+	{ "ncclCommWindowDeregister", offsetof(struct nccl, CommWindowDeregister), true },
 	{ "ncclMemAlloc", offsetof(struct nccl, MemAlloc), true },
 	{ "ncclMemFree", offsetof(struct nccl, MemFree), true },
 };
@@ -202,21 +208,37 @@ static void nccl_close(struct device_comm *dc)
 
 /* --- Memory --- */
 
-static int nccl_register(struct device_comm *dc, void *memory, size_t bytes, void **handle,
-			 struct err *e)
+static enum device_reach nccl_reach(void)
 {
-	*handle = NULL;
-	if (!nccl.CommRegister || !nccl.CommDeregister)
-		return 0;
-	return cuda_use(&dc->device, e)
-		       ? -1
-		       : check_result(nccl.CommRegister(dc->comm, memory, bytes, handle), dc,
-				      "registering memory", e);
+	int version = 0;
+	if (nccl.CommWindowRegister && nccl.CommWindowDeregister &&
+	    nccl.GetVersion(&version) == ncclSuccess && version >= WITH_WINDOWS)
+		return REACH_SYMMETRIC;
+	return nccl.CommRegister && nccl.CommDeregister ? REACH_LOCAL : REACH_NONE;
 }
 
-static void nccl_deregister(struct device_comm *dc, void *handle)
+/* Where a window cannot be, such as between nodes, NCCL makes it an ordinary registration. */
+static int nccl_register(struct device_comm *dc, const struct comm_memory *m, enum device_reach how,
+			 void **handle, struct err *e)
 {
-	if (cuda_use(&dc->device, NULL) == 0)
+	*handle = NULL;
+	if (cuda_use(&dc->device, e))
+		return -1;
+	if (how == REACH_SYMMETRIC)
+		return check_result(nccl.CommWindowRegister(dc->comm, m->at, m->bytes, handle,
+							    SYMMETRIC_WINDOW),
+				    dc, "registering a window; NCCL_WIN_ENABLE=0 needs none", e);
+	return check_result(nccl.CommRegister(dc->comm, m->at, m->bytes, handle), dc,
+			    "registering memory", e);
+}
+
+static void nccl_deregister(struct device_comm *dc, void *handle, enum device_reach how)
+{
+	if (cuda_use(&dc->device, NULL))
+		return;
+	if (how == REACH_SYMMETRIC)
+		nccl.CommWindowDeregister(dc->comm, handle);
+	else
 		nccl.CommDeregister(dc->comm, handle);
 }
 
@@ -437,6 +459,7 @@ const struct device_collectives cuda_nccl = {
 	.new_key = nccl_new_key,
 	.open = nccl_open,
 	.split = nccl_split,
+	.reach = nccl_reach,
 	.register_memory = nccl_register,
 	.deregister = nccl_deregister,
 	.alloc = nccl_alloc,
