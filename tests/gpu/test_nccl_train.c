@@ -12,6 +12,8 @@
 
 #ifdef HAVE_NCCL
 
+#include "agent/tools/bench_chip.h"
+#include "plan/spec/processors.h"
 #include "tests/gpu/doubles/collectives.h"
 #include "tests/unit/agent/trainee.h"
 #include "tests/unit/agent/world.h"
@@ -178,9 +180,36 @@ static void every_layout_gives_the_losses_of_the_cpu(void **state)
 	}
 }
 
+static int measure(struct comm *world, void *arg, struct err *e)
+{
+	static struct measured_chip out;
+	const struct bench_chip b = { .elements = 2048, .seconds = 1e-4 };
+	int all, registered;
+	(void)arg;
+	if (bench_chip_exchanges(world, &b, &out, e))
+		return -1;
+	double_count_buffers(&all, &registered);
+	if (!registered || registered != all || double_count_windows() != all)
+		return err_set(e, ERR_INTERNAL, "%d of %d buffers were registered, %d in windows",
+			       registered, all, double_count_windows());
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+	int last = double_comm_processors("calibration");
+	if (last != PROCESSORS_OF_MESSAGES)
+		return err_set(e, ERR_INTERNAL, "messages have %d processors", last);
+#endif
+	return 0;
+}
+
+static void calibration_measures_what_training_does(void **state)
+{
+	(void)state;
+	assert_int_equal(world_run(2, measure, NULL), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(calibration_measures_what_training_does),
 		cmocka_unit_test(every_layout_gives_the_losses_of_the_cpu),
 	};
 	return cmocka_run_group_tests_name("training over doubles of CUDA and NCCL", tests, NULL,
