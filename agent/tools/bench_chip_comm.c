@@ -2,6 +2,7 @@
 
 #include "agent/engine/parallel/device.h"
 #include "base/clock.h"
+#include "base/numbers.h"
 #include "kernels/source.h"
 #include "plan/spec/processors.h"
 
@@ -119,12 +120,7 @@ static int time_exchange(struct rank *r, exchange_fn *run, size_t bytes, double 
 			i = 0;
 		}
 	}
-	for (int i = 1; i < ROUNDS; i++)
-		for (int j = i; j > 0 && rounds[j - 1] > rounds[j]; j--) {
-			double larger = rounds[j - 1];
-			rounds[j - 1] = rounds[j];
-			rounds[j] = larger;
-		}
+	qsort(rounds, ROUNDS, sizeof *rounds, compare_double);
 	*out = fmax(rounds[ROUNDS / 2], 1e-9);
 	return 0;
 }

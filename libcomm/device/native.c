@@ -176,7 +176,7 @@ int comm_native_record(struct comm *c, const struct op *op, struct stream_mark *
 		       : comm_graph_note(c, op, m, e);
 }
 
-int comm_native_launch(struct comm *c, const struct op *const *ops, int count, bool shared,
+int comm_native_launch(struct comm *c, const struct op *const *ops, int count, bool others,
 		       struct stream_mark *m, struct err *e)
 {
 	struct native *n = c->device_group->native;
@@ -187,7 +187,7 @@ int comm_native_launch(struct comm *c, const struct op *const *ops, int count, b
 	struct native_flight *f = rc ? NULL : push_flight(c, ops, count, m);
 	uint32_t first = f ? f->number : 0;
 	if (f)
-		f->shared = shared;
+		f->others = others;
 	pthread_cond_signal(&n->change);
 	comm_native_unlock(c);
 	for (int i = 0; rc == 0 && i < count; i++) {
@@ -412,8 +412,10 @@ void comm_native_close(struct comm *c)
 		comm_native_unlock(c);
 		pthread_join(n->thread, NULL);
 	}
+	comm_native_lock(c);
 	comm_native_end_library(c);
 	comm_native_deregister(c, NULL, true);
+	comm_native_unlock(c);
 	if (n->stream)
 		d->api->stream_close(d->device, n->stream);
 	pthread_mutex_lock(&c->world->lock);

@@ -22,7 +22,7 @@ struct native_flight { /* an operation that is not known to be done */
 	enum op_kind kind;
 	uint32_t number, last; /* they differ for operations in a graph, which are one flight */
 	struct stream_mark *mark;
-	bool shared;   /* other groups have operations in the same graph */
+	bool others;   /* other groups have operations in the same graph */
 	bool queued;   /* the library has it, and its events are recorded */
 	int64_t since; /* when the library or the device started it; 0: not yet */
 	bool *with;    /* by rank: the operation needs it */
@@ -68,7 +68,7 @@ int comm_native_reap(struct comm *c, struct err *e);
 
 /* Starts the watcher's thread. */
 int comm_native_watch(struct comm *c, struct err *e);
-/* Ends the communicator on this rank. Under the lock, unless the watcher has ended. */
+/* Ends the communicator on this rank. Under the lock, which it releases meanwhile. */
 void comm_native_end_library(struct comm *c);
 
 #endif
