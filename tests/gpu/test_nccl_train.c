@@ -13,10 +13,12 @@
 #ifdef HAVE_NCCL
 
 #include "agent/tools/bench_chip.h"
+#include "base/file.h"
 #include "plan/spec/processors.h"
 #include "tests/gpu/doubles/collectives.h"
 #include "tests/unit/agent/trainee.h"
 #include "tests/unit/agent/world.h"
+#include "tests/unit/tmpdir.h"
 
 #include <math.h>
 #include <nccl.h>
@@ -180,6 +182,81 @@ static void every_layout_gives_the_losses_of_the_cpu(void **state)
 	}
 }
 
+/* --- Stops --- */
+
+/* Training stops after half of the steps, and continues from the checkpoint. */
+struct halt {
+	struct job job;
+	char dir[64];
+	bool saves, continues; /* both: in one process, as after a warm restart */
+	double loss[STEPS];
+};
+
+static int run_steps(struct halt *h, struct comm *world, bool resumed, struct err *e)
+{
+	struct trainee t;
+	double loss, norm;
+	int half = STEPS / 2, from = resumed ? half : 0, to = !resumed && h->saves ? half : STEPS;
+	int rc = trainee_resume(&gpt2, &h->job, world, "cuda", 1, resumed ? h->dir : NULL, &t, e);
+	for (int step = from; !rc && step < to; step++) {
+		rc = trainee_step(&t, step, &loss, &norm, e);
+		if (!rc && comm_rank(world) == 0)
+			h->loss[step] = loss;
+	}
+	if (!rc && to == half)
+		rc = trainee_save(&t, h->dir, half, e);
+	trainee_close(&t);
+	if (!rc && (double_open_comms() || double_registered() || double_allocated()))
+		rc = err_set(e, ERR_INTERNAL, "a rank left something open");
+	return rc;
+}
+
+static int halt(struct comm *world, void *arg, struct err *e)
+{
+	struct halt *h = arg;
+	trainee_device = comm_rank(world);
+	setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+	if ((h->saves || !h->continues) && run_steps(h, world, false, e))
+		return -1;
+	return h->continues ? run_steps(h, world, true, e) : 0;
+}
+
+static void check_halt(struct halt *h, const struct halt *whole, const char *how)
+{
+	for (int step = 0; step < STEPS; step++)
+		if (h->loss[step] != whole->loss[step])
+			fail_msg("%s: step %d: loss %.17g, %.17g without a stop", how, step,
+				 h->loss[step], whole->loss[step]);
+}
+
+static void a_stop_changes_no_bit(void **state)
+{
+	const char *words[] = { "parallel.dp=2", "parallel.zero=3", "job.device=cuda", NULL };
+	struct err e = ERR_INIT;
+	struct halt *whole = world_shared(sizeof *whole), *h = world_shared(sizeof *h);
+	(void)state;
+	assert_non_null(tmpdir_make(h->dir, sizeof h->dir));
+	if (trainee_job(&gpt2, words, &h->job, &e))
+		fail_msg("%s", e.text);
+	*whole = *h;
+	assert_int_equal(world_run(2, halt, whole), 0);
+	h->saves = h->continues = true;
+	assert_int_equal(world_run(2, halt, h), 0);
+	check_halt(h, whole, "in one process");
+	memset(h->loss, 0, sizeof h->loss);
+	h->continues = false;
+	assert_int_equal(world_run(2, halt, h), 0);
+	h->saves = false;
+	h->continues = true;
+	assert_int_equal(world_run(2, halt, h), 0);
+	check_halt(h, whole, "in a new process");
+	file_remove_tree(h->dir);
+	world_unshared(h, sizeof *h);
+	world_unshared(whole, sizeof *whole);
+}
+
+/* --- Calibration --- */
+
 static int measure(struct comm *world, void *arg, struct err *e)
 {
 	static struct measured_chip out;
@@ -210,6 +287,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(calibration_measures_what_training_does),
+		cmocka_unit_test(a_stop_changes_no_bit),
 		cmocka_unit_test(every_layout_gives_the_losses_of_the_cpu),
 	};
 	return cmocka_run_group_tests_name("training over doubles of CUDA and NCCL", tests, NULL,
