@@ -62,6 +62,14 @@ void *backend_alloc(struct backend *k, size_t bytes)
 	return backend_alloc_from(k, NULL, bytes);
 }
 
+bool backend_is_from_source(const struct backend *k, const void *p)
+{
+	const struct block *b = k->blocks;
+	while (b && b->p != p)
+		b = b->next;
+	return b && b->source.alloc;
+}
+
 void *backend_alloc_from(struct backend *k, const struct backend_source *source, size_t bytes)
 {
 	struct block *b = calloc(1, sizeof *b);

@@ -18,5 +18,7 @@ struct backend_source {
  * own. backend_free then waits for all that is queued. The source must remain until that, or
  * until the backend is closed. On the host it is not asked. */
 void *backend_alloc_from(struct backend *k, const struct backend_source *source, size_t bytes);
+/* Whether the memory at p, as backend_alloc_from returned it, is a source's. */
+bool backend_is_from_source(const struct backend *k, const void *p);
 
 #endif

@@ -71,11 +71,6 @@ static int start_thread(struct worker *w, struct err *e)
 		  : 0;
 }
 
-bool comm_async_threaded(const struct comm *c)
-{
-	return c->worker && c->worker->started;
-}
-
 static int open_worker(struct comm *c, struct err *e)
 {
 	struct worker *w = calloc(1, sizeof *w);

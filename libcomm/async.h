@@ -7,8 +7,6 @@
 
 /* Starts op, and the group's thread if it needs one. The op's lists are copied. */
 int comm_async_start(struct comm *c, const struct op *op, struct comm_request **req, struct err *e);
-/* Whether the group has a thread, which runs operations in its own time. */
-bool comm_async_threaded(const struct comm *c);
 /* Ends the operation in progress, if there is one, and the thread. Frees the requests that nobody
  * has waited for. */
 void comm_worker_close(struct comm *c);

@@ -333,6 +333,7 @@ struct comm_device_options {
 	int index; /* among the devices that this process sees */
 	/* NULL or "auto"; "staged"; or the library's name: ERR_UNSUPPORTED if it cannot be used */
 	const char *backend;
+	int processors; /* as for comm_processors, of this group itself */
 };
 
 /* Collective. *out is closed like a split group. */
@@ -342,14 +343,23 @@ int comm_on_device(struct comm *c, const struct comm_device_options *opt, const 
  * initial one. A split group inherits its parent's. Not collective. */
 void comm_stream(struct comm *c, void *stream);
 /* The groups that are split from c from now on take at most so many of the device's processors
- * in an operation, and leave the others to computation. 0: as many as the library likes, which
- * is also the initial value. Equal on all ranks; only a device's library follows it. */
+ * in an operation, and leave the others to computation. 0, the initial value: the library chooses.
+ * Equal on all ranks; only a device's library follows it. */
 void comm_processors(struct comm *c, int most);
-/* Lets the device's library read and write this memory of the device without copies of its own, in
- * operations of c and until c is closed; the memory must remain until then. Not collective, but all
- * ranks should do it. Does nothing on other backends, and for NULL or no bytes. Operations work
- * after a failure too. */
-int comm_register(struct comm *c, void *memory, size_t bytes, struct err *e);
+/* Memory of the device. reachable: its library allocated it (device_collectives.alloc). */
+struct comm_memory {
+	void *at;
+	size_t bytes;
+	bool reachable;
+};
+
+/* Collective: all ranks pass equally many. Lets the device's library read and write this memory
+ * without copies of its own, in operations of c and until c is closed; the memory must remain until
+ * then. The library needs all ranks to register the same memory or none, so they agree: 1, all have;
+ * 0, none has, because a rank has memory that is not reachable, or its library refused (then *e has
+ * its reason on that rank), or the library runs no operations of c; -1: a failure, like an
+ * operation's. Operations work in the first two cases. */
+int comm_register(struct comm *c, const struct comm_memory *list, int n, struct err *e);
 /* Waits until all operations of the group that were called and waited for are complete. On host
  * memory they always are. */
 int comm_sync(struct comm *c, struct err *e);

@@ -40,16 +40,21 @@ static int neighbors(int n)
 	return least(n - 1, 2);
 }
 
-/* The ring and the trees of a group inside a node, or of one that can leave it. */
+static double table(int n, int channels)
+{
+	return n > 1 ? PEER * channels * n : 0;
+}
+
+/* A group inside a node, or one that can leave it: its ring, the trees, and its table of peers. */
 static double ring_inside(int n, int channels)
 {
-	return neighbors(n) * channels * inside();
+	return neighbors(n) * channels * inside() + table(n, channels);
 }
 
 static double ring_anywhere(int n, int channels)
 {
 	double leaves = neighbors(n) * least(channels, CHANNELS_BETWEEN_NODES) * between();
-	return fmax(ring_inside(n, channels), leaves);
+	return fmax(ring_inside(n, channels), leaves + table(n, channels));
 }
 
 /* of a group with `here` ranks in a node */
@@ -79,21 +84,23 @@ static double replicas(const struct job *job, int n)
 static double tensor_parallel(const struct model_shape *m, const struct layout *l)
 {
 	int sharers = m->kv_heads < l->tp ? l->tp / (int)m->kv_heads : 1;
-	double kv = sharers > 1 ? ring_inside(sharers, PROCESSORS_DEFAULT) : 0;
-	return kv + nvls(in_node(l->tp, 1));
+	return ring_inside(l->tp, PROCESSORS_DEFAULT) + ring_inside(sharers, PROCESSORS_DEFAULT) +
+	       nvls(in_node(l->tp, 1));
 }
 
 /* A ring of messages in one direction has one connection's bytes, whichever its neighbors are. */
 static double context_parallel(const struct layout *l)
 {
-	return l->cp > 1 ? PROCESSORS_DEFAULT * inside() : 0;
+	return l->cp > 1 ? PROCESSORS_DEFAULT * inside() + table(l->cp, PROCESSORS_DEFAULT) : 0;
 }
 
 static double expert_parallel(const struct layout *l)
 {
 	int here = in_node(l->ep, l->tp * l->cp);
 	double pools = l->ep > here ? 2 * PROCESSORS_DEFAULT * POOLED * CHUNK : 0;
-	return l->ep > 1 ? (here - 1) * PROCESSORS_DEFAULT * inside() + pools : 0;
+	return l->ep > 1 ? (here - 1) * PROCESSORS_DEFAULT * inside() + pools +
+				   table(l->ep, PROCESSORS_DEFAULT)
+			 : 0;
 }
 
 static double pipeline(const struct model_shape *m, const struct layout *l)
@@ -110,15 +117,12 @@ double plan_memory_library(const struct job *job, const struct model_shape *m,
 	int world = layout_world(l), dense = l->dp * l->cp, apart = l->tp;
 	if (world == 1 || job->job.device != DEVICE_CUDA || plan_memory_foreign(job))
 		return 0;
-	/* The world's ring is also tp's, or that of the dense replicas if tp is 1. */
-	double root = ring_anywhere(world, PROCESSORS_DEFAULT), copies = replicas(job, dense),
-	       tables = PEER * PROCESSORS_DEFAULT * world;
-	double shared = l->tp > 1 ? root + copies : fmax(root, copies);
+	double root = ring_anywhere(world, PROCESSORS_OF_ALL_RANKS);
 	double experts = m->experts && l->ep > 1 ? replicas(job, dense / l->ep) : 0;
 	bool served = job->parallel.sync == SYNC_SERVER;
 	double sharp = served ? 0 : nvls(in_node(dense, apart));
 	if (experts > 0)
 		sharp += nvls(in_node(dense / l->ep, apart * l->ep));
-	return shared + experts + sharp + tensor_parallel(m, l) + context_parallel(l) +
-	       expert_parallel(l) + pipeline(m, l) + tables;
+	return root + replicas(job, dense) + experts + sharp + tensor_parallel(m, l) +
+	       context_parallel(l) + expert_parallel(l) + pipeline(m, l);
 }

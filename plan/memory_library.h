@@ -14,13 +14,13 @@
  *                 directions has Simple's and LL128's: 17.4 MiB
  *     NVLS        with NVLink SHARP, two buffers of 8 chunks of 128 KiB for each of 16 channels and each
  *                 rank of the group in the node: 32 MiB a rank
- *     peers       a table of each rank of the world in each channel
+ *     peers       a table of each of the group's ranks in each channel
  *
- * A ring has two neighbors, and trees use these in the other direction. Rings of groups that are split
- * with shared resources use one connection if they have the same neighbors: the world's ring and that
- * of the innermost group have. An all-to-all exchange connects all ranks of a node with each other;
- * those of other nodes share two pools of 16 chunks of 128 KiB a channel. Connections of messages are
- * not those of rings. A node is assumed to have 8 GPUs, and tp to stay inside it.
+ * A ring has two neighbors, and trees use these in the other direction. Groups share nothing
+ * (libcomm/device/cuda/nccl.c), so each has its own connections. An all-to-all exchange connects all
+ * ranks of a node with each other; those of other nodes share two pools of 16 chunks of 128 KiB per
+ * channel. Connections of messages are not those of rings. A node is assumed to have 8 GPUs, and tp to
+ * stay inside it.
  *
  * It is an estimate, mostly from above: groups connect at their first operation, and only for the
  * algorithms that NCCL chooses for it.

@@ -2,7 +2,9 @@
 
 #include "agent/engine/parallel/device.h"
 #include "base/clock.h"
-#include "kernels/ops.h"
+#include "base/numbers.h"
+#include "kernels/source.h"
+#include "plan/spec/processors.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,6 +18,7 @@ struct rank {
 	struct comm *world; /* on the host */
 	struct comm *group; /* on the devices */
 	struct backend *backend;
+	struct backend_source memory; /* of the arrays, as training has it; zeros if staged */
 	float *in, *out;
 	int64_t elements;
 };
@@ -74,6 +77,14 @@ static exchange_fn *const calls[] = {
 };
 enum { CALLS = sizeof calls / sizeof *calls };
 
+/* Of the groups that train with the operation: tp has all-reduces, replicas gathers and
+ * reduce-scatters. 0: the library chooses. */
+static const int processors[CALLS] = {
+	[MEASURED_ALL_GATHER] = PROCESSORS_BEHIND,
+	[MEASURED_REDUCE_SCATTER] = PROCESSORS_BEHIND,
+	[MEASURED_MESSAGE] = PROCESSORS_OF_MESSAGES,
+};
+
 /* --- Time --------------------------------------------------------------------------------- */
 
 static int run_times(struct rank *r, exchange_fn *run, size_t bytes, int times, double *seconds,
@@ -109,12 +120,7 @@ static int time_exchange(struct rank *r, exchange_fn *run, size_t bytes, double 
 			i = 0;
 		}
 	}
-	for (int i = 1; i < ROUNDS; i++)
-		for (int j = i; j > 0 && rounds[j - 1] > rounds[j]; j--) {
-			double larger = rounds[j - 1];
-			rounds[j - 1] = rounds[j];
-			rounds[j] = larger;
-		}
+	qsort(rounds, ROUNDS, sizeof *rounds, compare_double);
 	*out = fmax(rounds[ROUNDS / 2], 1e-9);
 	return 0;
 }
@@ -149,18 +155,30 @@ static void print_group(const struct measured_chip *out, int group)
 
 /* --- Groups ------------------------------------------------------------------------------- */
 
+static int register_arrays(struct rank *r, struct err *e)
+{
+	size_t bytes = (size_t)r->elements * sizeof(float);
+	const struct comm_memory both[] = {
+		{ r->in, bytes, backend_is_from_source(r->backend, r->in) },
+		{ r->out, bytes, backend_is_from_source(r->backend, r->out) },
+	};
+	return comm_register(r->group, both, 2, e) < 0 ? -1 : 0;
+}
+
 /* Measures groups of `size` ranks, all at the same time. */
 static int one_size(struct rank *r, struct comm *devices, int size, const struct bench_chip *b,
 		    struct measured_chip *out, struct err *e)
 {
-	int rank = comm_rank(r->world);
-	if (comm_split(devices, rank / size, rank, "calibration", &r->group, e))
-		return -1;
-	int rc = 0;
-	for (int op = 0; op < CALLS && !rc; op++)
-		rc = one_op(r, (enum measured_op)op, b, out, e);
-	comm_close(r->group);
-	r->group = NULL;
+	int rank = comm_rank(r->world), rc = 0;
+	for (int op = 0; op < CALLS && !rc; op++) {
+		comm_processors(devices, processors[op]);
+		rc = comm_split(devices, rank / size, rank, "calibration", &r->group, e);
+		if (rc)
+			break;
+		rc = register_arrays(r, e) ? -1 : one_op(r, (enum measured_op)op, b, out, e);
+		comm_close(r->group);
+		r->group = NULL;
+	}
 	if (!rc && rank == 0)
 		print_group(out, size);
 	return rc;
@@ -183,11 +201,15 @@ static int all_sizes(struct rank *r, struct comm *devices, const struct bench_ch
 	return 0;
 }
 
-static int open_arrays(struct rank *r, struct err *e)
+static int open_arrays(struct rank *r, const struct comm_device_options *device, bool staged,
+		       struct err *e)
 {
 	size_t bytes = (size_t)r->elements * sizeof(float);
-	r->in = backend_alloc(r->backend, bytes);
-	r->out = backend_alloc(r->backend, bytes);
+	if (!staged && parallel_memory_open(device, &r->memory, e))
+		return -1;
+	const struct backend_source *source = staged ? NULL : &r->memory;
+	r->in = backend_alloc_from(r->backend, source, bytes);
+	r->out = backend_alloc_from(r->backend, source, bytes);
 	return r->in && r->out
 		       ? backend_sync(r->backend, e)
 		       : err_set(e, ERR_NOMEM,
@@ -212,12 +234,15 @@ static int on_devices(struct comm *world, const struct bench_chip *b, struct mea
 	if (parallel_device_table(&options.device, e) ||
 	    backend_open_device("cuda", 1, options.index, &r.backend, e))
 		return -1;
-	int rc = open_arrays(&r, e) || comm_on_device(world, &options, "devices", &devices, e)
+	int rc = comm_on_device(world, &options, "devices", &devices, e) ||
+				 open_arrays(&r, &options, !strcmp(comm_backend(devices), "staged"),
+					     e)
 			 ? -1
 			 : all_sizes(&r, devices, b, out, e);
 	comm_close(devices);
 	close_arrays(&r);
 	backend_close(r.backend);
+	parallel_memory_close(&r.memory);
 	return rc;
 }
 

@@ -2,6 +2,7 @@
 
 #include "agent/tools/bench_rig.h"
 #include "base/clock.h"
+#include "base/numbers.h"
 #include "base/philox.h"
 
 #include <math.h>
@@ -78,12 +79,6 @@ static void run_calls(const struct timed *t, struct backend_graph *graph)
 		call(t);
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
 /* Seconds of one call: the median of rounds, each of which takes a seventh of `seconds` or more. */
 static int time_rounds(const struct timed *t, struct backend_graph *graph, double seconds,
 		       double *out, struct err *e)
@@ -103,7 +98,7 @@ static int time_rounds(const struct timed *t, struct backend_graph *graph, doubl
 			i = 0;
 		}
 	}
-	qsort(rounds, ROUNDS, sizeof *rounds, by_value);
+	qsort(rounds, ROUNDS, sizeof *rounds, compare_double);
 	*out = rounds[ROUNDS / 2];
 	return 0;
 }

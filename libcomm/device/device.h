@@ -29,6 +29,14 @@ enum { DEVICE_ID = 64, DEVICE_KEY = 128 };
 struct device;      /* an opened device */
 struct device_comm; /* a communicator of the device's own library */
 
+/* How a library can register memory that it allocated, from the least to the best. */
+enum device_reach {
+	REACH_NONE,
+	REACH_LOCAL,     /* each rank its own */
+	REACH_SYMMETRIC, /* all ranks buffers of one size together, which the library needs for its
+	                  * fastest operations */
+};
+
 struct comm_device {
 	const char *name; /* "cuda" */
 
@@ -90,17 +98,20 @@ struct device_collectives {
 		    const struct device_comm_options *opt, struct device_comm **out, struct err *e);
 	/* Begins, on the parent too, which remains usable. color and key are as in comm_split. On a
 	 * rank with a color < 0 the result becomes ready like the others and can only be closed.
-	 * The parent may be closed once the result is ready. The library may share resources
-	 * between the two; then a close that ends operations may end those of the other one too. */
+	 * The parent may be closed once the result is ready. Operations of the two can run at the
+	 * same time, unless the user asks the library to share resources between them. */
 	int (*split)(struct device_comm *parent, int color, int key,
 		     const struct device_comm_options *opt, struct device_comm **out,
 		     struct err *e);
-	/* Optional, both: lets operations read and write the memory without copies, until
-	 * `deregister`, which precedes the close unless that ends operations. *handle NULL: the
-	 * library has no such function. */
-	int (*register_memory)(struct device_comm *dc, void *memory, size_t bytes, void **handle,
-			       struct err *e);
-	void (*deregister)(struct device_comm *dc, void *handle);
+	/* Optional, all three. The best way that `register_memory` accepts. */
+	enum device_reach (*reach)(void);
+	/* Begins: lets operations read and write the memory without copies, until `deregister`, which
+	 * precedes `finish`. A close without `finish` forgets it. All ranks call it in the same order,
+	 * with memory of `alloc`. *handle must remain until `ready`; NULL then: there is nothing to
+	 * deregister. A failure of REACH_SYMMETRIC is one of the communicator. */
+	int (*register_memory)(struct device_comm *dc, const struct comm_memory *m,
+			       enum device_reach how, void **handle, struct err *e);
+	void (*deregister)(struct device_comm *dc, void *handle, enum device_reach how);
 	/* Optional, both: memory of the device that the library can reach from other ranks,
 	 * once it is registered. *memory NULL: the library has no such function. release: after
 	 * the work of the device that uses it, and after the close of the communicators that

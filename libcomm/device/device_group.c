@@ -245,6 +245,7 @@ static struct device_group *device_group_new(const struct comm_device_options *o
 	}
 	d->api = opt->device;
 	d->index = opt->index;
+	d->own = opt->processors;
 	snprintf(d->backend, sizeof d->backend, "%s",
 		 opt->backend && *opt->backend ? opt->backend : "auto");
 	pthread_mutex_init(&d->lock, NULL);
@@ -390,11 +391,19 @@ int comm_on_device(struct comm *c, const struct comm_device_options *opt, const 
 	return 0;
 }
 
-int comm_register(struct comm *c, void *memory, size_t bytes, struct err *e)
+int comm_register(struct comm *c, const struct comm_memory *list, int n, struct err *e)
 {
-	if (!c->device_group || !c->device_group->native || !memory || !bytes)
+	struct err why = ERR_INIT;
+	if (!c->device_group || !c->device_group->native)
 		return 0;
-	return comm_native_register(c, memory, bytes, e);
+	if (world_failed(c->world))
+		return comm_world_error(c->world, e);
+	int rc = comm_native_register(c, list, n, &why);
+	if (rc < 0)
+		return comm_device_group_fail(c, "registering memory", &why, e);
+	if (why.code && e)
+		*e = why;
+	return rc;
 }
 
 void comm_processors(struct comm *c, int most)

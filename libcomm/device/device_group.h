@@ -39,6 +39,7 @@ struct device_group {
 	int index;
 	char backend[16];     /* the requested one */
 	void *stream;         /* the caller's */
+	int own;              /* processors of the first group; of the others, see the parent */
 	int processors;       /* of groups that are split from this one */
 	pthread_mutex_t lock; /* of the marks, and of native.h's state */
 	struct stream_mark *free_marks, *marks;
@@ -95,7 +96,7 @@ int comm_native_open(struct comm *c, const unsigned char key[DEVICE_KEY], struct
 int comm_native_split(struct comm *parent, int color, int key, struct comm *c, struct err *e);
 int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, struct err *e);
 int comm_native_sync(struct comm *c, struct err *e);
-int comm_native_register(struct comm *c, void *memory, size_t bytes, struct err *e);
+int comm_native_register(struct comm *c, const struct comm_memory *list, int n, struct err *e);
 void comm_native_interrupt(struct comm *c);
 void comm_native_close(struct comm *c);
 

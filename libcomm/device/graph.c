@@ -1,7 +1,5 @@
 #include "libcomm/device/graph.h"
 
-#include "libcomm/async.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,7 +51,7 @@ bool comm_graph_repeats(void)
 
 bool comm_graph_fits(const struct comm *c)
 {
-	return !c || (c->device_group && c->device_group->native && !comm_async_threaded(c));
+	return !c || (c->device_group && c->device_group->native);
 }
 
 /* --- Notes -------------------------------------------------------------------------------- */

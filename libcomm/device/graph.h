@@ -2,8 +2,8 @@
  * graph — operations of groups inside a graph of the device (comm.h, "Graphs").
  *
  * A thread records at most one graph at a time, and the device captures its calls in the same
- * thread. So what a thread records or repeats is the thread's own. Operations that other threads
- * start meanwhile are none of the graph's.
+ * thread. So what a thread records or repeats is the thread's own. The graph does not include
+ * operations that other threads start meanwhile.
  *
  * While a graph is recorded, the stream of a native group joins the capture of the caller's
  * stream, because it waits for a mark's `begin` there. The operation is queued as always, but
@@ -44,8 +44,8 @@ int comm_graph_note(struct comm *c, const struct op *op, struct stream_mark *m, 
 /* Queues the operation for the capture. */
 int comm_native_record(struct comm *c, const struct op *op, struct stream_mark *m, struct err *e);
 /* The `count` operations are launched with the next graph. Numbers them and notes them in the
- * flight recorder. shared: other groups have operations in that graph. */
-int comm_native_launch(struct comm *c, const struct op *const *ops, int count, bool shared,
+ * flight recorder. others: other groups have operations in that graph. */
+int comm_native_launch(struct comm *c, const struct op *const *ops, int count, bool others,
 		       struct stream_mark *m, struct err *e);
 /* The graph is launched. */
 int comm_native_launched(struct comm *c, struct stream_mark *m, struct err *e);

@@ -99,12 +99,11 @@ int comm_native_reap(struct comm *c, struct err *e)
 }
 /* --- Operations --------------------------------------------------------------------- */
 
-/* The watcher ends the wait if it takes too long, except for an operation that is recorded. */
-static int await_library(struct comm *c, struct err *e)
+int comm_native_await_library(struct comm *c, const char *what, struct err *e)
 {
 	struct native *n = c->device_group->native;
 	struct device_wait p = { 0 };
-	if (comm_graph_records())
+	if (what)
 		comm_device_wait_begin(c, &p);
 	for (;;) {
 		comm_native_lock(c);
@@ -112,9 +111,16 @@ static int await_library(struct comm *c, struct err *e)
 		comm_native_unlock(c);
 		if (rc)
 			return rc < 0 ? -1 : 0;
-		if (comm_device_wait_poll(c, &p, "what is recorded in a graph", e))
+		if (comm_device_wait_poll(c, &p, what ? what : "", e))
 			return -1;
 	}
+}
+
+/* The watcher knows nothing of an operation that is recorded. */
+static int await_library(struct comm *c, struct err *e)
+{
+	return comm_native_await_library(
+		c, comm_graph_records() ? "what is recorded in a graph" : NULL, e);
 }
 
 /* Waits until at most `most` operations are in flight. */
@@ -170,7 +176,7 @@ int comm_native_record(struct comm *c, const struct op *op, struct stream_mark *
 		       : comm_graph_note(c, op, m, e);
 }
 
-int comm_native_launch(struct comm *c, const struct op *const *ops, int count, bool shared,
+int comm_native_launch(struct comm *c, const struct op *const *ops, int count, bool others,
 		       struct stream_mark *m, struct err *e)
 {
 	struct native *n = c->device_group->native;
@@ -181,7 +187,7 @@ int comm_native_launch(struct comm *c, const struct op *const *ops, int count, b
 	struct native_flight *f = rc ? NULL : push_flight(c, ops, count, m);
 	uint32_t first = f ? f->number : 0;
 	if (f)
-		f->shared = shared;
+		f->others = others;
 	pthread_cond_signal(&n->change);
 	comm_native_unlock(c);
 	for (int i = 0; rc == 0 && i < count; i++) {
@@ -248,43 +254,6 @@ int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, 
 	return rc;
 }
 
-/* --- Registered memory --- */
-
-int comm_native_register(struct comm *c, void *memory, size_t bytes, struct err *e)
-{
-	struct native *n = c->device_group->native;
-	const struct device_collectives *library = comm_native_library(c);
-	struct native_memory *m = library->register_memory ? calloc(1, sizeof *m) : NULL;
-	if (!m)
-		return library->register_memory
-			       ? err_set(e, ERR_NOMEM, "no memory to register a buffer")
-			       : 0;
-	comm_native_lock(c);
-	int rc = n->dc ? library->register_memory(n->dc, memory, bytes, &m->handle, e)
-		       : comm_world_error(c->world, e);
-	if (rc == 0 && m->handle) {
-		m->next = n->registered;
-		n->registered = m;
-		m = NULL;
-	}
-	comm_native_unlock(c);
-	free(m);
-	return rc;
-}
-
-/* The watcher has ended. A communicator that was ended has forgotten its memory. */
-static void deregister_all(struct comm *c)
-{
-	struct native *n = c->device_group->native;
-	while (n->registered) {
-		struct native_memory *m = n->registered;
-		n->registered = m->next;
-		if (n->dc)
-			comm_native_library(c)->deregister(n->dc, m->handle);
-		free(m);
-	}
-}
-
 /* --- Opening and closing --- */
 
 static bool someone_is_gone(struct comm *c, struct err *e)
@@ -341,7 +310,7 @@ static int native_new(struct comm *c, struct err *e)
 int comm_native_open(struct comm *c, const unsigned char key[DEVICE_KEY], struct err *e)
 {
 	struct device_group *d = c->device_group;
-	const struct device_comm_options opt = { .name = c->name };
+	const struct device_comm_options opt = { .name = c->name, .processors = d->own };
 	if (native_new(c, e))
 		return -1;
 	if (comm_native_library(c)->open(d->device, key, c->size, c->rank, &opt, &d->native->dc,
@@ -387,7 +356,8 @@ static bool all_leave(const struct comm *c)
 enum parting { UNDER_WAY, FINISHING, GONE_QUIET };
 
 /* The next stage of leaving. The stages are: all operations are done here; all data is sent; the
- * peers of this host have reached the same stage. */
+ * peers of this host have reached the same stage. Memory is deregistered before the library
+ * finishes, which ends the threads that it deregisters with. */
 static int advance_leaving(struct comm *c, enum parting *at, struct err *e)
 {
 	struct native *n = c->device_group->native;
@@ -395,6 +365,7 @@ static int advance_leaving(struct comm *c, enum parting *at, struct err *e)
 	int rc = comm_native_reap(c, e);
 	if (rc == 0 && *at == UNDER_WAY && !n->count) {
 		*at = FINISHING;
+		comm_native_deregister(c, NULL, false);
 		rc = comm_native_library(c)->finish(n->dc, e);
 	} else if (rc == 0 && *at == FINISHING &&
 		   (rc = comm_native_library(c)->ready(n->dc, e)) == 1) {
@@ -441,8 +412,10 @@ void comm_native_close(struct comm *c)
 		comm_native_unlock(c);
 		pthread_join(n->thread, NULL);
 	}
-	deregister_all(c);
+	comm_native_lock(c);
 	comm_native_end_library(c);
+	comm_native_deregister(c, NULL, true);
+	comm_native_unlock(c);
 	if (n->stream)
 		d->api->stream_close(d->device, n->stream);
 	pthread_mutex_lock(&c->world->lock);

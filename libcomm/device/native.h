@@ -1,6 +1,7 @@
 /*
  * native — operations by the device's own library (NCCL). The caller queues; a thread of the group
- * watches. native.c queues operations, opens and closes; native_watch.c is the watcher.
+ * watches. native.c queues operations, opens and closes; native_memory.c registers memory; native_watch.c
+ * is the watcher.
  *
  * The library cannot report which rank is missing nor, everywhere, that one has died. Each rank
  * therefore publishes in its line of the segment which operation it has come to. The watcher
@@ -21,7 +22,7 @@ struct native_flight { /* an operation that is not known to be done */
 	enum op_kind kind;
 	uint32_t number, last; /* they differ for operations in a graph, which are one flight */
 	struct stream_mark *mark;
-	bool shared;   /* other groups have operations in the same graph */
+	bool others;   /* other groups have operations in the same graph */
 	bool queued;   /* the library has it, and its events are recorded */
 	int64_t since; /* when the library or the device started it; 0: not yet */
 	bool *with;    /* by rank: the operation needs it */
@@ -29,6 +30,7 @@ struct native_flight { /* an operation that is not known to be done */
 
 struct native_memory { /* that the library has registered */
 	struct native_memory *next;
+	enum device_reach how;
 	void *handle;
 };
 
@@ -53,13 +55,20 @@ struct seg_line *comm_native_line(const struct comm *c, int rank);
 /* Whether a rank's counter of collectives has come to `number`. */
 bool comm_native_has_reached(const _Atomic uint32_t *word, uint32_t number);
 
+/* Waits until what the library has begun is complete. what: as in "%s did not end", for a wait with
+ * a time-out of its own; NULL: the watcher ends the wait. */
+int comm_native_await_library(struct comm *c, const char *what, struct err *e);
+/* Deregisters the memory that was registered since `before` was the newest. ended: the library has
+ * forgotten it. Under the lock. */
+void comm_native_deregister(struct comm *c, const struct native_memory *before, bool ended);
+
 /* Removes the operations that the device has completed. Fails once the communicator has been
  * ended, because the operations in flight then end without completing. Under the lock. */
 int comm_native_reap(struct comm *c, struct err *e);
 
 /* Starts the watcher's thread. */
 int comm_native_watch(struct comm *c, struct err *e);
-/* Ends the communicator on this rank. Under the lock, unless the watcher has ended. */
+/* Ends the communicator on this rank. Under the lock, which it releases meanwhile. */
 void comm_native_end_library(struct comm *c);
 
 #endif

@@ -33,7 +33,7 @@ static int report_late(struct comm *c, const struct native_flight *f, int64_t la
 			append_rank(c, r, behind++, list, sizeof list);
 	}
 	double limit = c->world->timeout_s;
-	if (f->shared && !behind && late < (int64_t)(limit * 1e9 / (unknown ? 4 : 2)))
+	if (f->others && !behind && late < (int64_t)(limit * 1e9 / (unknown ? 4 : 2)))
 		return 0;
 	if (behind)
 		return err_set(e, ERR_TIMEOUT, "%s did not join within %g s", list, limit);
@@ -104,24 +104,16 @@ static void report_failure(struct comm *c, struct err *why)
 	comm_native_lock(c);
 }
 
+/* Ends the communicator without the lock: that can wait until the last graph with the group's
+ * operations is freed, by a thread that first wants the lock. */
 void comm_native_end_library(struct comm *c)
 {
 	struct native *n = c->device_group->native;
 	struct device_comm *dc = n->dc;
 	n->dc = NULL;
+	comm_native_unlock(c);
 	if (dc)
 		comm_native_library(c)->close(dc);
-}
-
-/* Ends the communicator without the lock: that can wait until the last graph with the group's
- * operations is freed, by a thread that first wants the lock. */
-static void end_unlocked(struct comm *c)
-{
-	struct native *n = c->device_group->native;
-	struct device_comm *dc = n->dc;
-	n->dc = NULL;
-	comm_native_unlock(c);
-	comm_native_library(c)->close(dc);
 	comm_native_lock(c);
 }
 
@@ -148,7 +140,7 @@ static void *watcher_main(void *arg)
 	while (!n->leave && n->dc) {
 		struct err why = ERR_INIT;
 		if (world_failed(c->world))
-			end_unlocked(c);
+			comm_native_end_library(c);
 		else if (check_flights(c, &why) && !world_failed(c->world))
 			report_failure(c, &why);
 		else

@@ -69,15 +69,18 @@ static int use_host(const struct calibration *c, enum measured_transport transpo
 
 /* --- GPUs --- */
 
-/* The exchanges of a chip in the form that exchange.h reads. Every one of them is one of all the
- * host's GPUs, each of which has an agent of its own. */
+/* The exchanges of a chip in the form that exchange.h reads. In every one of them, as many of the
+ * host's GPUs were busy as are in the largest group; each has an agent of its own. */
 static struct measured *exchanges_of(const struct measured_chip *chip)
 {
 	struct measured *m = calloc(1, sizeof *m);
+	int crowd = 0;
+	for (int i = 0; i < chip->n_exchanges; i++)
+		crowd = chip->exchanges[i].group > crowd ? chip->exchanges[i].group : crowd;
 	for (int i = 0; m && i < chip->n_exchanges; i++) {
 		struct measured_exchange x = chip->exchanges[i];
 		x.transport = m->transport;
-		x.crowd = chip->devices;
+		x.crowd = crowd;
 		topo_measured_add_exchange(m, &x);
 	}
 	return m;

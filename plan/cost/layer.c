@@ -37,7 +37,9 @@ struct cost_shard cost_shard_of(const struct cost_case *c)
 		.rows = m->experts ? n * (double)m->top : n,
 		.experts = m->experts ? (double)m->experts / l->ep : 1,
 		.sum = place_seconds_all_reduce(&c->group_links[GROUP_TP], size.stream),
-		.half = place_seconds_gather(&c->group_links[GROUP_TP], size.stream),
+		.half = (place_seconds_gather(&c->group_links[GROUP_TP], size.stream) +
+			 place_seconds_scatter(&c->group_links[GROUP_TP], size.stream)) /
+			2,
 		.gather = place_seconds_gather(&c->group_links[GROUP_TP],
 					       size.stream * gathered(c) / width),
 		.size = size,

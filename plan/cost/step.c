@@ -167,7 +167,7 @@ static void add_exchange(const struct cost_case *c, const struct cost_rank *r,
 	       bucket = fmin(grads, F32 * bucket_elements(c, &cut));
 	/* one operation for each layer, and one for each end */
 	double units = fmax(1, r->layers + r->first + r->last);
-	double scatter = units * place_seconds_gather(&cut.shards, grads / units),
+	double scatter = units * place_seconds_scatter(&cut.shards, grads / units),
 	       sum = units * place_seconds_all_reduce(&cut.copies, grads / cut.each / units);
 	if (elements <= 0)
 		return;
@@ -175,7 +175,7 @@ static void add_exchange(const struct cost_case *c, const struct cost_rank *r,
 	x->once += c->job->parallel.zero < 2 ? scatter + sum : sum;
 	x->params += units * place_seconds_gather(&cut.shards,
 						  gathered_bytes(c, r, class, elements) / units);
-	x->last = fmax(x->last, place_seconds_gather(&cut.shards, bucket) +
+	x->last = fmax(x->last, place_seconds_scatter(&cut.shards, bucket) +
 					place_seconds_all_reduce(&cut.copies, bucket / cut.each));
 }
 

@@ -40,18 +40,33 @@ static double tree(const struct group_links *s, double bytes)
 	return s->nodes < 2 ? INFINITY : 2 * (bytes / (TREE * ring_link(s).bandwidth) + steps);
 }
 
+/* An all-gather or a reduce-scatter: half of an all-reduce, if only that was measured. */
+static double half(const struct group_links *s, enum measured_op op, double bytes)
+{
+	double known = measured(s, op, bytes), both = measured(s, MEASURED_ALL_REDUCE, bytes);
+	struct link_speed l = ring_link(s);
+	if (known > 0 || both > 0)
+		return known > 0 ? known : both / 2;
+	return s->ranks < 2 ? 0 : (s->ranks - 1) * (bytes / s->ranks / l.bandwidth + l.latency);
+}
+
 double place_seconds_gather(const struct group_links *s, double bytes)
 {
-	double known = measured(s, MEASURED_ALL_REDUCE, bytes) / 2;
-	struct link_speed l = ring_link(s);
-	if (known > 0)
-		return known;
-	return s->ranks < 2 ? 0 : (s->ranks - 1) * (bytes / s->ranks / l.bandwidth + l.latency);
+	return half(s, MEASURED_ALL_GATHER, bytes);
+}
+
+double place_seconds_scatter(const struct group_links *s, double bytes)
+{
+	return half(s, MEASURED_REDUCE_SCATTER, bytes);
 }
 
 double place_seconds_all_reduce(const struct group_links *s, double bytes)
 {
-	return s->ranks < 2 ? 0 : fmin(2 * place_seconds_gather(s, bytes), tree(s, bytes));
+	double known = measured(s, MEASURED_ALL_REDUCE, bytes);
+	if (s->ranks < 2 || known > 0)
+		return known;
+	return fmin(place_seconds_scatter(s, bytes) + place_seconds_gather(s, bytes),
+		    tree(s, bytes));
 }
 
 double place_seconds_all_to_all(const struct group_links *s, double bytes)

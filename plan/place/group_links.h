@@ -89,8 +89,10 @@ void place_group_links_nested(const struct regular_cluster *y, const struct layo
 
 /* --- Seconds of one operation ------------------------------------------------- */
 
-/* An all-gather or a reduce-scatter on a ring, of a tensor of `bytes` bytes in all. */
+/* An all-gather and a reduce-scatter, of a tensor of `bytes` bytes in all: as measured, or on a
+ * ring. */
 double place_seconds_gather(const struct group_links *s, double bytes);
+double place_seconds_scatter(const struct group_links *s, double bytes);
 /* An all-reduce: both of them on a ring; or a tree, if that is faster because latencies add up over
  * many nodes. */
 double place_seconds_all_reduce(const struct group_links *s, double bytes);

@@ -217,7 +217,7 @@ static int fit_hosts(const struct job *job, const struct cluster *c, struct plan
 	return rc;
 }
 
-static double limit_of(const struct cluster *c, const struct plan *p, const struct plan_rank *r)
+double search_fit_of_rank(const struct cluster *c, const struct plan *p, const struct plan_rank *r)
 {
 	return search_fit_beside(search_fit_limit(topo_cluster_kind(c, r->node), r->node_ranks),
 				 p->library);
@@ -227,7 +227,7 @@ bool search_fit_devices(const struct cluster *c, const struct plan *p)
 {
 	for (int i = 0; i < p->world; i++) {
 		const struct plan_rank *r = &p->ranks[i];
-		double limit = limit_of(c, p, r);
+		double limit = search_fit_of_rank(c, p, r);
 		if (limit > 0 && r->total > limit)
 			return false;
 	}
@@ -240,7 +240,7 @@ int search_fit_memory(const struct job *job, const struct cluster *c, struct pla
 	double over = 0;
 	for (int i = 0; i < p->world; i++) {
 		const struct plan_rank *r = &p->ranks[i];
-		double limit = limit_of(c, p, r);
+		double limit = search_fit_of_rank(c, p, r);
 		if (limit > 0 && (!p->memory || limit < p->memory))
 			p->memory = limit;
 		if (limit > 0 && r->total > limit &&

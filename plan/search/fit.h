@@ -15,6 +15,8 @@
 double search_fit_limit(const struct node_kind *k, int agents);
 /* The limit if NCCL needs `library` bytes (plan_memory_library). */
 double search_fit_beside(double limit, double library);
+/* The limit of a rank of the plan. */
+double search_fit_of_rank(const struct cluster *c, const struct plan *p, const struct plan_rank *r);
 /* Bytes of the node's memory that a rank may use for what is not on its GPU; 0: unknown. */
 double search_fit_host(const struct node_kind *k, int agents);
 /* A rank's bytes by part, and the name of a part. */

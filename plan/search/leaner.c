@@ -26,8 +26,7 @@ static bool fits_with(struct job *job, enum job_engine program, const struct clu
 	*most = 0;
 	for (int i = 0; i < p->world; i++) {
 		const struct plan_rank *r = &p->ranks[i];
-		double limit = search_fit_beside(
-			search_fit_limit(topo_cluster_kind(c, r->node), r->node_ranks), p->library);
+		double limit = search_fit_of_rank(c, p, r);
 		*most = fmax(*most, r->total);
 		fits &= limit <= 0 || r->total <= limit;
 	}

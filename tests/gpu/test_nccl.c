@@ -127,6 +127,52 @@ static void groups_split_and_close_in_any_order(void **state)
 	assert_int_equal(ranks_run(&r), 0);
 }
 
+/* --- Operations at the same time --- */
+
+/* The others join the sum of all ranks, which waits for the last one, and then complete one of
+ * their own. */
+static int overtake(struct comm *world, void *arg)
+{
+	struct err e = ERR_INIT;
+	struct comm *gpu, *all, *few;
+	struct comm_request *slow = NULL;
+	int64_t *data[2];
+	bool last = comm_rank(world) == comm_size(world) - 1;
+	(void)arg;
+	RANK_CHECK(open_gpu(world, &gpu, &e) == 0 && comm_split(gpu, 0, 0, "all", &all, &e) == 0 &&
+			   comm_split(gpu, last ? -1 : 0, 0, "few", &few, &e) == 0,
+		   "%s", e.text);
+	for (int i = 0; i < 2; i++)
+		RANK_CHECK(cudaMalloc((void **)&data[i], COUNT * sizeof *data[i]) == cudaSuccess,
+			   "no memory");
+	if (!last)
+		RANK_CHECK(comm_all_reduce_start(all, data[0], data[0], COUNT, COMM_I64, COMM_MAX,
+						 &slow, &e) == 0 &&
+				   comm_all_reduce(few, data[1], data[1], COUNT, COMM_I64, COMM_MAX,
+						   &e) == 0 &&
+				   comm_sync(few, &e) == 0,
+			   "%s", e.text);
+	RANK_CHECK(comm_barrier(world, &e) == 0, "%s", e.text);
+	if (last)
+		RANK_CHECK(comm_all_reduce_start(all, data[0], data[0], COUNT, COMM_I64, COMM_MAX,
+						 &slow, &e) == 0,
+			   "%s", e.text);
+	RANK_CHECK(comm_wait(slow, &e) == 0 && comm_sync(all, &e) == 0, "%s", e.text);
+	struct comm *groups[] = { few, all, gpu };
+	for (int g = 0; g < 3; g++)
+		comm_close(groups[g]);
+	cudaFree(data[0]);
+	cudaFree(data[1]);
+	return nothing_open();
+}
+
+static void an_operation_that_waits_does_not_hold_up_those_of_other_groups(void **state)
+{
+	(void)state;
+	struct ranks r = { .n = 3, .timeout_s = PATIENT_WAIT_S, .fn = overtake };
+	assert_int_equal(ranks_run(&r), 0);
+}
+
 /* --- The order of launches --- */
 
 enum { GROUPS = 3, TURNS = 120, LAUNCHES_MAX = 1024 };
@@ -337,11 +383,11 @@ static void settle(ncclComm_t comm)
 		ncclCommGetAsyncError(comm, &state);
 }
 
-static ncclConfig_t pair_config(const char *name)
+static ncclConfig_t pair_config(const char *name, int share)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	config.blocking = 0;
-	config.splitShare = 1;
+	config.splitShare = share;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
 	config.commName = name;
 #else
@@ -350,9 +396,10 @@ static ncclConfig_t pair_config(const char *name)
 	return config;
 }
 
-static void begin_pair(struct pair *p)
+/* share: communicators that are split from it share its resources. */
+static void begin_pair(struct pair *p, int share)
 {
-	ncclConfig_t config = pair_config("pair");
+	ncclConfig_t config = pair_config("pair", share);
 	ncclUniqueId id;
 	int least, greatest;
 	cudaDeviceGetStreamPriorityRange(&least, &greatest);
@@ -449,13 +496,7 @@ static void registered_at_the_end(struct pair *p)
 	settle_pair(p);
 	cudaSetDevice(0);
 	ncclCommRegister(p->comm[0], p->data[0], COUNT * sizeof(float), &handle);
-	for (int r = 0; r < 2; r++) {
-		cudaSetDevice(r);
-		ncclCommFinalize(p->comm[r]);
-	}
-	settle_pair(p);
-	cudaSetDevice(0);
-	ncclCommDestroy(p->comm[0]);
+	ncclCommFinalize(p->comm[0]);
 }
 
 static void freed_while_registered(struct pair *p)
@@ -497,7 +538,7 @@ static void shared_and_freed_while_registered(struct pair *p)
 
 static void split_while_busy(struct pair *p)
 {
-	ncclConfig_t config = pair_config("part");
+	ncclConfig_t config = pair_config("part", 0);
 	ncclComm_t part;
 	settle_pair(p);
 	sum(p, 0, p->data[0], 1, ncclFloat32);
@@ -609,7 +650,7 @@ static int end_of(const struct misuse *m, char *said, size_t size)
 		struct pair p;
 		dup2(ends[1], STDERR_FILENO);
 		alarm(20);
-		begin_pair(&p);
+		begin_pair(&p, 0);
 		m->fn(&p);
 		_exit(0);
 	}
@@ -620,6 +661,51 @@ static int end_of(const struct misuse *m, char *said, size_t size)
 	fclose(words);
 	waitpid(pid, &status, 0);
 	return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* A communicator of both ranks is aborted while one that was split from it has an operation that
+ * waits for rank 1. */
+static void abort_beside_a_part(int share)
+{
+	struct pair p, part;
+	ncclConfig_t config = pair_config("part", 0);
+	float sums[2] = { 0 }, one = 1;
+	begin_pair(&p, share);
+	settle_pair(&p);
+	part = p;
+	for (int r = 0; r < 2; r++) {
+		cudaSetDevice(r);
+		cudaMemcpy(p.data[r], &one, sizeof one, cudaMemcpyHostToDevice);
+		ncclCommSplit(p.comm[r], 0, r, &part.comm[r], &config);
+	}
+	for (int i = 0; i < 100; i++) {
+		settle_pair(&p);
+		settle_pair(&part);
+	}
+	sum(&part, 0, part.data[0], 1, ncclFloat32);
+	ncclCommAbort(p.comm[0]);
+	if (!share)
+		sum(&part, 1, part.data[1], 1, ncclFloat32);
+	cudaSetDevice(0);
+	cudaStreamSynchronize(part.stream[0]);
+	cudaMemcpy(sums, part.data[0], sizeof one, cudaMemcpyDeviceToHost);
+	_exit(sums[0] == (share ? 1 : 2) ? 0 : 1);
+}
+
+static void an_abort_ends_what_shares_resources(void **state)
+{
+	(void)state;
+	for (int share = 0; share < 2; share++) {
+		int status;
+		pid_t pid = fork();
+		if (pid == 0) {
+			alarm(PATIENT_WAIT_S);
+			abort_beside_a_part(share);
+		}
+		waitpid(pid, &status, 0);
+		if (!WIFEXITED(status) || WEXITSTATUS(status))
+			fail_msg("share %d: ended with status %d", share, status);
+	}
 }
 
 static void the_doubles_detect_misuse(void **state)
@@ -639,9 +725,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_operation_is_correct_on_two_to_four_devices),
 		cmocka_unit_test(groups_split_and_close_in_any_order),
+		cmocka_unit_test(an_operation_that_waits_does_not_hold_up_those_of_other_groups),
 		cmocka_unit_test(all_groups_launch_in_the_order_of_the_program),
 		cmocka_unit_test(every_fault_is_reported_and_leaves_nothing_open),
 		cmocka_unit_test(the_doubles_detect_misuse),
+		cmocka_unit_test(an_abort_ends_what_shares_resources),
 	};
 	return cmocka_run_group_tests_name("the CUDA backend over doubles of CUDA and NCCL", tests,
 					   NULL, NULL);

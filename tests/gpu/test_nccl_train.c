@@ -12,9 +12,13 @@
 
 #ifdef HAVE_NCCL
 
+#include "agent/tools/bench_chip.h"
+#include "base/file.h"
+#include "plan/spec/processors.h"
 #include "tests/gpu/doubles/collectives.h"
 #include "tests/unit/agent/trainee.h"
 #include "tests/unit/agent/world.h"
+#include "tests/unit/tmpdir.h"
 
 #include <math.h>
 #include <nccl.h>
@@ -26,6 +30,7 @@ enum { STEPS = 2, WORDS = 10 };
 
 static const struct tiny
 	gpt2 = { "gpt2", FAMILY_GPT2, 4, 16, 2, 2, 8, 32, 61, 8, TIE_YES, 1, 4, 0.1 },
+	mixtral = { "mixtral", FAMILY_MIXTRAL, 4, 16, 4, 2, 4, 24, 61, 8, TIE_NO, 1, 4, 0.1 },
 	llama = { "llama", FAMILY_LLAMA, 4, 16, 4, 2, 4, 20, 61, 8, TIE_NO, 1, 2, 0.1 };
 
 /* comms: communicators of a rank. processors: the limits of those of messages and of shards; -1:
@@ -35,20 +40,26 @@ struct cell {
 	const struct tiny *model;
 	const char *how[WORDS];
 	int comms, of_messages, of_shards;
-	int registered; /* at least so many buffers; -1: the library refuses them */
+	int registered;                /* at least so many buffers */
+	enum double_fault all, second; /* of all ranks; of rank 1 */
+	bool windows; /* registered as such: equally large on all ranks. 3 experts are not */
 };
 
 /* clang-format off */
 static const struct cell cells[] = {
-	{ "pp 2, dp 2, zero 3", &gpt2, { "parallel.pp=2", "parallel.dp=2", "parallel.zero=3" }, 4, 8, 16, 6 },
-	{ "pp 4", &llama, { "parallel.pp=4" }, 2, 8, -1, 0 },
-	{ "pp 2, interleaved, dp 2", &gpt2, { "parallel.pp=2", "parallel.schedule=interleaved", "parallel.dp=2" }, 4, 8, -1, 1 },
-	{ "pp 2, zb-v, tp 2", &llama, { "parallel.pp=2", "parallel.schedule=zb-v", "parallel.tp=2" }, 3, 8, -1, 0 },
-	{ "cp 2, dp 2, zero 3", &llama, { "parallel.cp=2", "parallel.dp=2", "parallel.zero=3" }, 3, -1, 16, 6 },
-	{ "dp 4, zero 3, without overlap", &gpt2, { "parallel.dp=4", "parallel.zero=3", "parallel.overlap=no" }, 2, -1, 0, 6 },
-	{ "dp 2, zero 1", &gpt2, { "parallel.dp=2", "parallel.zero=1" }, 2, -1, 16, 1 },
-	{ "dp 2, zero 2", &gpt2, { "parallel.dp=2", "parallel.zero=2" }, 2, -1, 16, 1 },
-	{ "dp 2, zero 3, without registered memory", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, -1 },
+	{ "pp 2, dp 2, zero 3", &gpt2, { "parallel.pp=2", "parallel.dp=2", "parallel.zero=3" }, 4, 8, 16, 6, DOUBLE_SOUND, DOUBLE_SOUND, true },
+	{ "pp 4", &llama, { "parallel.pp=4" }, 2, 8, -1, 0, DOUBLE_SOUND, DOUBLE_SOUND, true },
+	{ "pp 2, interleaved, dp 2", &gpt2, { "parallel.pp=2", "parallel.schedule=interleaved", "parallel.dp=2" }, 4, 8, -1, 1, DOUBLE_SOUND, DOUBLE_SOUND, true },
+	{ "pp 2, zb-v, tp 2", &llama, { "parallel.pp=2", "parallel.schedule=zb-v", "parallel.tp=2" }, 3, 8, -1, 0, DOUBLE_SOUND, DOUBLE_SOUND, true },
+	{ "cp 2, dp 2, zero 3", &llama, { "parallel.cp=2", "parallel.dp=2", "parallel.zero=3" }, 3, -1, 16, 6, DOUBLE_SOUND, DOUBLE_SOUND, true },
+	{ "dp 4, zero 3, without overlap", &gpt2, { "parallel.dp=4", "parallel.zero=3", "parallel.overlap=no" }, 2, -1, 0, 6, DOUBLE_SOUND, DOUBLE_SOUND, true },
+	{ "dp 2, zero 1", &gpt2, { "parallel.dp=2", "parallel.zero=1" }, 2, -1, 16, 1, DOUBLE_SOUND, DOUBLE_SOUND, true },
+	{ "dp 2, zero 2", &gpt2, { "parallel.dp=2", "parallel.zero=2" }, 2, -1, 16, 1, DOUBLE_SOUND, DOUBLE_SOUND, true },
+	{ "dp 2, zero 3, without windows on a rank", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, 6, DOUBLE_SOUND, DOUBLE_WITHOUT_WINDOWS, false },
+	{ "dp 2, zero 3, without registered memory", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, 0, DOUBLE_NO_MEMORY, DOUBLE_SOUND, false },
+	{ "dp 2, zero 3, without memory on a rank", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, 0, DOUBLE_SOUND, DOUBLE_NO_MEMORY, false },
+	{ "dp 2, zero 3, one rank cannot register", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, 0, DOUBLE_SOUND, DOUBLE_UNREGISTERED, false },
+	{ "dp 2, ep 2, zero 3", &mixtral, { "parallel.dp=2", "parallel.ep=2", "parallel.zero=3" }, 3, -1, 16, 6, DOUBLE_SOUND, DOUBLE_SOUND, false },
 };
 /* clang-format on */
 
@@ -59,15 +70,18 @@ struct course {
 	double loss[STEPS], eval;
 };
 
-/* What the replicas' groups reduce and gather is in registered memory; messages, and sums of
- * the root, are not. */
+/* All that the replicas' groups reduce and gather is in registered memory. */
 static int check_memory(const struct cell *cell, struct err *e)
 {
-	int all, registered;
+	int all, registered, windows = double_count_windows();
 	double_count_buffers(&all, &registered);
-	if (double_registered() < cell->registered || (cell->registered > 0) != (registered > 0))
+	if (double_registered() < cell->registered || registered != all ||
+	    (cell->registered > 0) != (registered > 0))
 		return err_set(e, ERR_INTERNAL, "%d of %d buffers were registered, in %d pieces",
 			       registered, all, double_registered());
+	if (windows != (cell->windows ? registered : 0))
+		return err_set(e, ERR_INTERNAL, "%d of %d registered buffers were in windows",
+			       windows, registered);
 	if (double_count_allocated() != registered)
 		return err_set(e, ERR_INTERNAL,
 			       "%d of %d registered buffers were in memory of ncclMemAlloc",
@@ -98,8 +112,9 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
 	if (c->device)
 		double_set_residency(1);
-	if (c->cell->registered < 0)
-		double_set_fault(DOUBLE_NO_MEMORY);
+	if (c->device)
+		double_set_fault(comm_rank(world) == 1 && c->cell->second ? c->cell->second
+									  : c->cell->all);
 	int rc = trainee_open(c->cell->model, &c->job, world, c->device ? "cuda" : "cpu", 1, &t, e);
 	if (!rc && c->device)
 		rc = check_comms(c->cell, e);
@@ -167,9 +182,112 @@ static void every_layout_gives_the_losses_of_the_cpu(void **state)
 	}
 }
 
+/* --- Stops --- */
+
+/* Training stops after half of the steps, and continues from the checkpoint. */
+struct halt {
+	struct job job;
+	char dir[64];
+	bool saves, continues; /* both: in one process, as after a warm restart */
+	double loss[STEPS];
+};
+
+static int run_steps(struct halt *h, struct comm *world, bool resumed, struct err *e)
+{
+	struct trainee t;
+	double loss, norm;
+	int half = STEPS / 2, from = resumed ? half : 0, to = !resumed && h->saves ? half : STEPS;
+	int rc = trainee_resume(&gpt2, &h->job, world, "cuda", 1, resumed ? h->dir : NULL, &t, e);
+	for (int step = from; !rc && step < to; step++) {
+		rc = trainee_step(&t, step, &loss, &norm, e);
+		if (!rc && comm_rank(world) == 0)
+			h->loss[step] = loss;
+	}
+	if (!rc && to == half)
+		rc = trainee_save(&t, h->dir, half, e);
+	trainee_close(&t);
+	if (!rc && (double_open_comms() || double_registered() || double_allocated()))
+		rc = err_set(e, ERR_INTERNAL, "a rank left something open");
+	return rc;
+}
+
+static int halt(struct comm *world, void *arg, struct err *e)
+{
+	struct halt *h = arg;
+	trainee_device = comm_rank(world);
+	setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+	if ((h->saves || !h->continues) && run_steps(h, world, false, e))
+		return -1;
+	return h->continues ? run_steps(h, world, true, e) : 0;
+}
+
+static void check_halt(struct halt *h, const struct halt *whole, const char *how)
+{
+	for (int step = 0; step < STEPS; step++)
+		if (h->loss[step] != whole->loss[step])
+			fail_msg("%s: step %d: loss %.17g, %.17g without a stop", how, step,
+				 h->loss[step], whole->loss[step]);
+}
+
+static void a_stop_changes_no_bit(void **state)
+{
+	const char *words[] = { "parallel.dp=2", "parallel.zero=3", "job.device=cuda", NULL };
+	struct err e = ERR_INIT;
+	struct halt *whole = world_shared(sizeof *whole), *h = world_shared(sizeof *h);
+	(void)state;
+	assert_non_null(tmpdir_make(h->dir, sizeof h->dir));
+	if (trainee_job(&gpt2, words, &h->job, &e))
+		fail_msg("%s", e.text);
+	*whole = *h;
+	assert_int_equal(world_run(2, halt, whole), 0);
+	h->saves = h->continues = true;
+	assert_int_equal(world_run(2, halt, h), 0);
+	check_halt(h, whole, "in one process");
+	memset(h->loss, 0, sizeof h->loss);
+	h->continues = false;
+	assert_int_equal(world_run(2, halt, h), 0);
+	h->saves = false;
+	h->continues = true;
+	assert_int_equal(world_run(2, halt, h), 0);
+	check_halt(h, whole, "in a new process");
+	file_remove_tree(h->dir);
+	world_unshared(h, sizeof *h);
+	world_unshared(whole, sizeof *whole);
+}
+
+/* --- Calibration --- */
+
+static int measure(struct comm *world, void *arg, struct err *e)
+{
+	static struct measured_chip out;
+	const struct bench_chip b = { .elements = 2048, .seconds = 1e-4 };
+	int all, registered;
+	(void)arg;
+	if (bench_chip_exchanges(world, &b, &out, e))
+		return -1;
+	double_count_buffers(&all, &registered);
+	if (!registered || registered != all || double_count_windows() != all)
+		return err_set(e, ERR_INTERNAL, "%d of %d buffers were registered, %d in windows",
+			       registered, all, double_count_windows());
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+	int last = double_comm_processors("calibration");
+	if (last != PROCESSORS_OF_MESSAGES)
+		return err_set(e, ERR_INTERNAL, "messages have %d processors", last);
+#endif
+	return 0;
+}
+
+static void calibration_measures_what_training_does(void **state)
+{
+	(void)state;
+	assert_int_equal(world_run(2, measure, NULL), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(calibration_measures_what_training_does),
+		cmocka_unit_test(a_stop_changes_no_bit),
 		cmocka_unit_test(every_layout_gives_the_losses_of_the_cpu),
 	};
 	return cmocka_run_group_tests_name("training over doubles of CUDA and NCCL", tests, NULL,

@@ -272,8 +272,10 @@ static int open_root(struct groups *g, const struct groups_options *opt, struct 
 	g->root = g->world;
 	if (!opt->device || comm_size(g->world) == 1)
 		return 0;
+	struct comm_device_options device = *opt->device;
+	device.processors = PROCESSORS_OF_ALL_RANKS;
 	g->root = NULL;
-	if (comm_on_device(g->world, opt->device, "device", &g->root, e))
+	if (comm_on_device(g->world, &device, "device", &g->root, e))
 		return -1;
 	comm_stream(g->root, opt->stream);
 	return 0;

@@ -60,21 +60,6 @@ static void *alloc_buffer(struct param_store *s, const struct backend_source *so
 	return p;
 }
 
-/* Tells the groups' library of memory that it reads and writes, so that it needs no copies. It
- * works without. */
-static void register_buffer(struct param_store *s, const struct replica_groups *r, void *memory,
-			    size_t bytes)
-{
-	struct comm *groups[] = { r->shard, r->copies };
-	struct err why = ERR_INIT;
-	for (int i = 0; i < 2 && !s->unregistered; i++)
-		s->unregistered = groups[i] && comm_register(groups[i], memory, bytes, &why);
-	if (why.code)
-		log_info("parameters and gradients are copied inside the library of collectives, "
-			 "which cannot register their memory: %s",
-			 why.text);
-}
-
 static int open_masters(struct param_store *s, const char *spill_dir, struct err *e)
 {
 	if (s->width == sizeof(float))
@@ -115,6 +100,7 @@ static int open_pool(struct param_store *s, struct unit_buffers *p, const char *
 			count++;
 		}
 	int n = count < ZERO_BUFFERS ? count : ZERO_BUFFERS;
+	p->bytes = (size_t)most * width;
 	for (; p->n < n; p->n++) {
 		p->slots[p->n] = (struct unit_buffer){ .data = alloc_buffer(s, s->memory, what,
 									    most, width, e),
@@ -122,8 +108,6 @@ static int open_pool(struct param_store *s, struct unit_buffers *p, const char *
 						       .laid = -1 };
 		if (!p->slots[p->n].data)
 			return -1;
-		register_buffer(s, &s->replicas[zero_class(kind)], p->slots[p->n].data,
-				(size_t)most * width);
 	}
 	return 0;
 }
@@ -161,10 +145,8 @@ static int open_memory(struct param_store *s, const struct param_store_options *
 	if (!s->grads || open_masters(s, opt->spill_dir, e) ||
 	    (!opt->owned_only && open_pools(s, e)))
 		return -1;
-	for (int i = 0; i < ZERO_CLASSES; i++) {
-		register_buffer(s, &s->replicas[i], s->params, (size_t)params * s->width);
-		register_buffer(s, &s->replicas[i], s->grads, (size_t)grads * sizeof *s->grads);
-	}
+	s->params_bytes = (size_t)params * s->width;
+	s->grads_bytes = (size_t)grads * sizeof *s->grads;
 	return 0;
 }
 
@@ -273,6 +255,56 @@ int param_store_open(const struct param_store_options *opt, struct param_store *
 		return -1;
 	}
 	*out = s;
+	return 0;
+}
+
+enum { LIST = 2 + 2 * UNIT_KINDS * ZERO_BUFFERS };
+
+/* Adds a buffer to the list of n. */
+static int list_buffer(const struct param_store *s, void *at, size_t bytes,
+		       struct comm_memory list[LIST], int n)
+{
+	list[n] = (struct comm_memory){ at, bytes, backend_is_from_source(s->backend, at) };
+	return n + 1;
+}
+
+/* The buffers that the groups of a class reduce and gather. */
+static int list_buffers(const struct param_store *s, int class, struct comm_memory list[LIST])
+{
+	int n = list_buffer(s, s->params, s->params_bytes, list, 0);
+	n = list_buffer(s, s->grads, s->grads_bytes, list, n);
+	for (int kind = 0; kind < UNIT_KINDS; kind++) {
+		const struct unit_buffers *pools[] = { &s->gathers[kind], &s->scatters[kind] };
+		for (int i = 0; i < 2 && (int)zero_class(kind) == class; i++)
+			for (int k = 0; k < pools[i]->n; k++)
+				n = list_buffer(s, pools[i]->slots[k].data, pools[i]->bytes, list,
+						n);
+	}
+	return n;
+}
+
+int param_store_register(struct param_store *s, struct err *e)
+{
+	struct err why = ERR_INIT;
+	bool all = true;
+	for (int class = 0; s->memory && class < ZERO_CLASSES; class ++) {
+		struct comm *groups[] = { s->replicas[class].shard, s->replicas[class].copies };
+		struct comm_memory list[LIST];
+		int n = list_buffers(s, class, list);
+		for (int i = 0; i < 2; i++) {
+			int rc = groups[i] ? comm_register(groups[i], list, n, &why) : 1;
+			if (rc < 0) {
+				if (e)
+					*e = why;
+				return -1;
+			}
+			all &= rc;
+		}
+	}
+	if (!all)
+		log_info("parameters and gradients are copied inside the library of collectives, "
+			 "because %s",
+			 why.code ? why.text : "not all ranks could register their memory");
 	return 0;
 }
 

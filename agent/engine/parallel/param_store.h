@@ -104,6 +104,9 @@ struct param_store_options {
 /* Collective over its groups. Parameters are zero until param_store_sync_params. */
 int param_store_open(const struct param_store_options *opt, struct param_store **out,
 		     struct err *e);
+/* Collective over its groups. Lets the groups' library read and write the memory of opt->memory
+ * without copies, if it can. After that, the groups must be closed before the store. */
+int param_store_register(struct param_store *s, struct err *e);
 /* Waits for all transfers in progress. After that the groups may be closed. */
 void param_store_drain(struct param_store *s);
 /* Accepts NULL. */

@@ -56,6 +56,7 @@ struct unit_buffer {
 struct unit_buffers {
 	struct unit_buffer slots[ZERO_BUFFERS];
 	int n;
+	size_t bytes; /* of each */
 };
 
 struct param_store {
@@ -67,7 +68,6 @@ struct param_store {
 	struct replica_groups replicas[ZERO_CLASSES];
 	bool overlap, stochastic;
 	const struct backend_source *memory; /* of the buffers that the groups use */
-	bool unregistered;                   /* the groups' library could not register a buffer */
 	uint64_t seed;
 	size_t width;        /* bytes of a stored parameter */
 	enum comm_type type; /* of as many bytes: parameters are only moved */
@@ -75,6 +75,7 @@ struct param_store {
 	struct unit_layout *layouts; /* [n_units] */
 	char *params;
 	float *grads;
+	size_t params_bytes, grads_bytes;
 	bool *set;      /* [params] has contributions */
 	float *masters; /* NULL: the stored parameters are the masters */
 	bool spilled;   /* masters are in a file or in the host's memory */

@@ -91,7 +91,7 @@ static int open_store(struct engine *g, const struct engine_options *opt, struct
 		.seed = job->job.seed,
 		.spill_dir = job->offload.optimizer ? opt->spill_dir : NULL,
 	};
-	return param_store_open(&o, &g->store, e);
+	return param_store_open(&o, &g->store, e) || param_store_register(g->store, e) ? -1 : 0;
 }
 
 _Static_assert(sizeof(struct step_numbers) == ZERO_STEP_NUMBERS, "as the plan says");

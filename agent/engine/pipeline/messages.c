@@ -51,10 +51,15 @@ static int start_receive(struct engine *g, const struct sched_step *step, struct
 			     transfer_of(&t->slot_states[slot], step), e);
 }
 
+bool pipeline_starts_messages(const struct engine *g, const struct sched_messages *list, int at)
+{
+	return g->started < list->n && list->list[g->started].before <= at;
+}
+
 int pipeline_start_messages(struct engine *g, const struct sched_row *row,
 			    const struct sched_messages *list, int at, struct err *e)
 {
-	for (; g->started < list->n && list->list[g->started].before <= at; g->started++) {
+	for (; pipeline_starts_messages(g, list, at); g->started++) {
 		const struct sched_step *step = &row->steps[list->list[g->started].step];
 		bool send = step->op == SCHED_SEND_ACT || step->op == SCHED_SEND_GRAD;
 		if ((send ? start_send : start_receive)(g, step, e))

@@ -81,7 +81,8 @@ int pipeline_slot_find(struct engine *g, int chunk, int micro);
 struct slot_state *pipeline_slot_state(struct engine *g, int chunk, int micro);
 void pipeline_slot_release(struct engine *g, int chunk, int micro);
 
-/* Starts the messages that come before the row's step `at`. */
+/* Whether messages come before the row's step `at` that are not started yet; starts them. */
+bool pipeline_starts_messages(const struct engine *g, const struct sched_messages *list, int at);
 int pipeline_start_messages(struct engine *g, const struct sched_row *row,
 			    const struct sched_messages *list, int at, struct err *e);
 /* Returns when the message of this RECV_ACT or RECV_GRAD is in the model's buffer. */

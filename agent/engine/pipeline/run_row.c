@@ -160,16 +160,33 @@ static int record_event(struct engine *g, const struct sched_step *s, double beg
 		       : 0;
 }
 
+static void set_phase(struct engine *g, const char *what)
+{
+	if (g->phase)
+		g->phase(what, g->phase_arg);
+}
+
+/* A message that is started can wait for an earlier one, which is not the pass after it. */
+static int start_messages(struct row_run *w, int at, struct err *e)
+{
+	const char *phase = handlers[w->row->steps[at].op].phase;
+	bool apart = handlers[w->row->steps[at].op].computes &&
+		     pipeline_starts_messages(w->g, w->messages, at);
+	set_phase(w->g, apart ? "start-messages" : phase);
+	if (pipeline_start_messages(w->g, w->row, w->messages, at, e))
+		return -1;
+	if (apart)
+		set_phase(w->g, phase);
+	return 0;
+}
+
 static int run_step(struct row_run *w, int at, double origin, struct err *e)
 {
 	struct engine *g = w->g;
 	const struct sched_step *s = &w->row->steps[at];
 	bool passes = handlers[s->op].computes;
-	if (g->phase)
-		g->phase(handlers[s->op].phase, g->phase_arg);
 	double start = clock_s(), waited = transfer_seconds(g);
-	if (pipeline_start_messages(g, w->row, w->messages, at, e) ||
-	    (handlers[s->op].run && handlers[s->op].run(w, s, e)))
+	if (start_messages(w, at, e) || (handlers[s->op].run && handlers[s->op].run(w, s, e)))
 		return -1;
 	double end = clock_s();
 	if (passes)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OLDEST = 21800 };
+enum { OLDEST = 21800, WITH_WINDOWS = 22700, SYMMETRIC_WINDOW = 1 };
 
 /* clang-format off */
 #define FUNCTIONS(X) \
@@ -24,6 +24,10 @@ static struct nccl {
 	ncclResult_t (*CommRegister)(const ncclComm_t comm, void *memory, size_t bytes,
 				     void **handle);
 	ncclResult_t (*CommDeregister)(const ncclComm_t comm, void *handle);
+	/* from 2.27 on; a window is a pointer */
+	ncclResult_t (*CommWindowRegister)(ncclComm_t comm, void *memory, size_t bytes,
+					   void **window, int flags);
+	ncclResult_t (*CommWindowDeregister)(ncclComm_t comm, void *window);
 	ncclResult_t (*MemAlloc)(void **memory, size_t bytes);
 	ncclResult_t (*MemFree)(void *memory);
 } nccl;
@@ -44,6 +48,8 @@ static const struct library_symbol symbols[] = {
 #undef SYMBOL
 		{ "ncclCommRegister", offsetof(struct nccl, CommRegister), true },
 	{ "ncclCommDeregister", offsetof(struct nccl, CommDeregister), true },
+	{ "ncclCommWindowRegister", offsetof(struct nccl, CommWindowRegister), true },
+	{ "ncclCommWindowDeregister", offsetof(struct nccl, CommWindowDeregister), true },
 	{ "ncclMemAlloc", offsetof(struct nccl, MemAlloc), true },
 	{ "ncclMemFree", offsetof(struct nccl, MemFree), true },
 };
@@ -109,16 +115,16 @@ static int new_communicator(const struct device *d, struct device_comm **out, st
 	return cuda_use(d, e) ? -1 : cuda_check(cudaMalloc(&dc->byte, 1), "a byte for barriers", e);
 }
 
-/* Communicators that are split share resources with their parents, which saves memory of the
- * device and threads. Their operations must then have one order, as libcomm's have, and all of
- * them end together after a failure, as libcomm's do. NCCL's own variables, such as
- * NCCL_MAX_CTAS and NCCL_COMM_SPLIT_SHARE_RESOURCES, come before this. A library that is older
- * than the header ignores what it does not know. */
+/* Communicators that are split share nothing with their parents. Sharing would save memory, but
+ * NCCL runs the operations of all communicators that share one after the other: those of one group
+ * would hold up those of all others. NCCL's own variables, such as NCCL_MAX_CTAS and
+ * NCCL_COMM_SPLIT_SHARE_RESOURCES, come before this. A library that is older than the header
+ * ignores what it does not know. */
 static ncclConfig_t config_of(const struct device_comm_options *opt)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	config.blocking = 0;
-	config.splitShare = 1;
+	config.splitShare = 0;
 	if (opt->processors)
 		config.maxCTAs = opt->processors;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
@@ -202,21 +208,37 @@ static void nccl_close(struct device_comm *dc)
 
 /* --- Memory --- */
 
-static int nccl_register(struct device_comm *dc, void *memory, size_t bytes, void **handle,
-			 struct err *e)
+static enum device_reach nccl_reach(void)
 {
-	*handle = NULL;
-	if (!nccl.CommRegister || !nccl.CommDeregister)
-		return 0;
-	return cuda_use(&dc->device, e)
-		       ? -1
-		       : check_result(nccl.CommRegister(dc->comm, memory, bytes, handle), dc,
-				      "registering memory", e);
+	int version = 0;
+	if (nccl.CommWindowRegister && nccl.CommWindowDeregister &&
+	    nccl.GetVersion(&version) == ncclSuccess && version >= WITH_WINDOWS)
+		return REACH_SYMMETRIC;
+	return nccl.CommRegister && nccl.CommDeregister ? REACH_LOCAL : REACH_NONE;
 }
 
-static void nccl_deregister(struct device_comm *dc, void *handle)
+/* Where a window cannot be, such as between nodes, NCCL makes it an ordinary registration. */
+static int nccl_register(struct device_comm *dc, const struct comm_memory *m, enum device_reach how,
+			 void **handle, struct err *e)
 {
-	if (cuda_use(&dc->device, NULL) == 0)
+	*handle = NULL;
+	if (cuda_use(&dc->device, e))
+		return -1;
+	if (how == REACH_SYMMETRIC)
+		return check_result(nccl.CommWindowRegister(dc->comm, m->at, m->bytes, handle,
+							    SYMMETRIC_WINDOW),
+				    dc, "registering a window; NCCL_WIN_ENABLE=0 needs none", e);
+	return check_result(nccl.CommRegister(dc->comm, m->at, m->bytes, handle), dc,
+			    "registering memory", e);
+}
+
+static void nccl_deregister(struct device_comm *dc, void *handle, enum device_reach how)
+{
+	if (cuda_use(&dc->device, NULL))
+		return;
+	if (how == REACH_SYMMETRIC)
+		nccl.CommWindowDeregister(dc->comm, handle);
+	else
 		nccl.CommDeregister(dc->comm, handle);
 }
 
@@ -437,6 +459,7 @@ const struct device_collectives cuda_nccl = {
 	.new_key = nccl_new_key,
 	.open = nccl_open,
 	.split = nccl_split,
+	.reach = nccl_reach,
 	.register_memory = nccl_register,
 	.deregister = nccl_deregister,
 	.alloc = nccl_alloc,

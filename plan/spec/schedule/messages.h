@@ -16,6 +16,9 @@
  * This excludes a deadlock, even if a device runs one kernel at a time in the order of the starts:
  *   1. The ranks of a stage run the same row, and start each message at the same place among the
  *      collectives of their stage. So they all have one sequence of messages and collectives.
+ *      Replicas with unequal numbers of micro-batches (plan/spec/batch.h, ZeRO 0 and 1) have rows of
+ *      their own, and meet only in the sums of each chunk's complete gradients. For these, random
+ *      runs in tests/gpu/test_nccl_order.c stand for a proof.
  *   2. The sequences of all stages have the messages in the common order. A collective is in the
  *      sequence of one stage alone (the one that joins stages, for tied tables, is in REDUCE,
  *      after all messages of its ranks). So all sequences fit into one total order of all messages

@@ -12,6 +12,13 @@
 
 enum { AREAS = 256, RANKS = DOUBLE_DEVICES, SLOTS = 32, PARTS = 256, SPLITS = 2, LAUNCHES = 4096 };
 
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 27, 0)
+typedef void *ncclWindow_t;
+ncclResult_t ncclCommWindowRegister(ncclComm_t c, void *memory, size_t bytes, ncclWindow_t *window,
+				    int flags);
+ncclResult_t ncclCommWindowDeregister(ncclComm_t c, ncclWindow_t window);
+#endif
+
 enum call_kind { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, SEND, RECV };
 
 struct call { /* a rank's call, as its peers see it */
@@ -22,6 +29,7 @@ struct call { /* a rank's call, as its peers see it */
 	ncclDataType_t type;
 	ncclRedOp_t op;
 	int peer; /* the root, or the other end of a message */
+	bool in_registered, out_registered;
 };
 
 struct slot { /* of the call with this number; reused when it has been read */
@@ -32,6 +40,8 @@ struct slot { /* of the call with this number; reused when it has been read */
 
 struct area { /* a communicator, shared by its ranks */
 	_Atomic int joined[RANKS], finalized[RANKS], device[RANKS];
+	_Atomic uint32_t windows[RANKS];    /* registered so far */
+	_Atomic size_t window_bytes[RANKS]; /* the last one's */
 	struct slot collective[RANKS][SLOTS];
 	struct slot message[RANKS][RANKS][SLOTS]; /* from, to */
 	struct split {
@@ -44,10 +54,21 @@ struct registered {
 	struct registered *next;
 	const char *at;
 	size_t bytes;
+	bool window;
+};
+
+/* Of a rank: a communicator and those that were split from it, if they share resources. Otherwise
+ * each has its own. */
+struct family {
+	_Atomic uint32_t queued, ended; /* their operations */
+	_Atomic bool aborted;
+	bool shared;
 };
 
 struct ncclComm {
 	struct area *area;
+	struct family *family;
+	bool shares; /* with those that are split from it */
 	int ranks, rank, device;
 	uint32_t collectives, sent[RANKS], received[RANKS], splits;
 	int looks; /* until the last call is complete */
@@ -59,6 +80,8 @@ struct ncclComm {
 	_Atomic int recorded;   /* calls in graphs that exist */
 	uint32_t queued, ended; /* groups of calls */
 	struct registered *memory;
+	void **window; /* where the handle of the one in progress goes */
+	uint32_t windows;
 	ncclComm_t child; /* of a split in progress */
 	bool splitting;
 	int color, key;
@@ -75,7 +98,8 @@ struct part {
 
 struct group {
 	ncclComm_t comm;
-	uint32_t turn; /* among the communicator's */
+	uint32_t turn;      /* among the communicator's */
+	uint32_t in_family; /* its turn among those that share */
 	bool begun;
 	uint32_t launch; /* its number in the process */
 	bool resident;
@@ -108,7 +132,7 @@ static struct { /* the communicators of this process, in the order of their maki
 	} list[AREAS];
 } given;
 
-static _Atomic int registered, buffers, buffers_registered, buffers_allocated;
+static _Atomic int registered, buffers, buffers_registered, buffers_allocated, buffers_in_windows;
 static _Atomic int open_comms;
 static _Atomic enum double_fault fault;
 static _Thread_local struct {
@@ -208,6 +232,11 @@ int double_count_allocated(void)
 	return buffers_allocated;
 }
 
+int double_count_windows(void)
+{
+	return buffers_in_windows;
+}
+
 int double_registered(void)
 {
 	return registered;
@@ -277,6 +306,13 @@ static void check_agreement(const struct ncclComm *c, const struct part *p)
 		if (c->area->collective[r][p->number % SLOTS].captured != p->captured)
 			double_misuse("collective %u is in a graph on rank %d only", p->number,
 				      p->captured ? c->rank : r);
+		if (mine->kind != REDUCE && mine->kind != BROADCAST &&
+		    (x->in_registered != mine->in_registered ||
+		     x->out_registered != mine->out_registered))
+			double_misuse("collective %u: rank %d has its buffers registered, rank %d "
+				      "has not",
+				      p->number, mine->in_registered ? c->rank : r,
+				      mine->in_registered ? r : c->rank);
 		if (x->kind != mine->kind || x->count != mine->count || x->type != mine->type ||
 		    x->op != mine->op || x->peer != mine->peer)
 			double_misuse("collective %u: rank %d calls %d(%zu, type %d, op %d, root "
@@ -378,30 +414,39 @@ static bool message(struct ncclComm *c, struct part *p)
  * streams, events and graphs are to say the same. */
 static void take_turn(struct group *g)
 {
-	if (!g->begun && !g->comm->over && g->turn != g->comm->ended + 1)
+	if (!g->begun && g->turn != g->comm->ended + 1)
 		double_misuse("operation %u of a communicator runs after operation %u", g->turn,
 			      g->comm->ended);
 	g->begun = true;
+}
+
+/* NCCL runs the operations of communicators that share resources one after the other. */
+static bool follows(const struct group *g)
+{
+	const struct family *f = g->comm->family;
+	return g->begun || !f->shared || g->in_family == f->ended + 1;
 }
 
 /* A step of a stream: the parts of a group progress at the same time. */
 static bool run_group(void *arg)
 {
 	struct group *g = arg;
-	bool here = reside(g), done = here;
+	bool ended = g->comm->over || g->comm->family->aborted;
+	bool here = !ended && follows(g) && reside(g), done = here;
 	if (here)
 		take_turn(g);
-	for (int i = 0; here && i < g->count && !g->comm->over; i++) {
+	for (int i = 0; here && i < g->count; i++) {
 		struct part *p = &g->part[i];
 		if (!p->done)
 			p->done = p->call.kind >= SEND ? message(g->comm, p)
 						       : collective(g->comm, p);
 		done &= p->done;
 	}
-	if (done || g->comm->over) {
+	if (done || ended) {
 		leave(g);
 		g->comm->open--;
 		g->comm->ended = g->turn;
+		g->comm->family->ended = g->in_family;
 		return true;
 	}
 	return false;
@@ -456,14 +501,17 @@ static void check_stream(cudaStream_t stream)
 			      greatest);
 }
 
-static void count_buffer(const struct ncclComm *c, const void *at)
+/* Returns whether it is registered. */
+static bool count_buffer(const struct ncclComm *c, const void *at)
 {
 	const struct registered *m = c->memory;
 	while (m && ((const char *)at < m->at || (const char *)at >= m->at + m->bytes))
 		m = m->next;
-	buffers += at != NULL;
+	buffers += at && c->memory;
 	buffers_registered += m != NULL;
+	buffers_in_windows += m && m->window;
 	buffers_allocated += m && count_registration(at, 0);
+	return m;
 }
 
 static ncclResult_t enter(ncclComm_t c, cudaStream_t stream, const char *who, struct call call)
@@ -483,8 +531,8 @@ static ncclResult_t enter(ncclComm_t c, cudaStream_t stream, const char *who, st
 		return ncclSystemError;
 	if (!call.count)
 		return ncclSuccess;
-	count_buffer(c, call.in);
-	count_buffer(c, call.out);
+	call.in_registered = count_buffer(c, call.in);
+	call.out_registered = count_buffer(c, call.out);
 	building.comm = c;
 	building.stream = stream;
 	building.part[building.count++] = (struct part){ .call = call };
@@ -507,6 +555,7 @@ static void number_calls(struct group *g)
 							 : ++c->collectives;
 	}
 	g->turn = ++c->queued;
+	g->in_family = ++c->family->queued;
 	g->launch = ++residency.launched;
 	c->open++;
 	note_launch(c);
@@ -567,54 +616,63 @@ ncclResult_t ncclAllReduce(const void *in, void *out, size_t count, ncclDataType
 			   ncclRedOp_t op, ncclComm_t c, cudaStream_t stream)
 {
 	return enter(c, stream, "ncclAllReduce",
-		     (struct call){ ALL_REDUCE, in, out, count, type, op, 0 });
+		     (struct call){ ALL_REDUCE, in, out, count, type, op, 0, false, false });
 }
 
 ncclResult_t ncclReduce(const void *in, void *out, size_t count, ncclDataType_t type,
 			ncclRedOp_t op, int root, ncclComm_t c, cudaStream_t stream)
 {
 	return enter(c, stream, "ncclReduce",
-		     (struct call){ REDUCE, in, out, count, type, op, root });
+		     (struct call){ REDUCE, in, out, count, type, op, root, false, false });
 }
 
 ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType_t type, int root,
 			   ncclComm_t c, cudaStream_t stream)
 {
 	return enter(c, stream, "ncclBroadcast",
-		     (struct call){ BROADCAST, in, out, count, type, ncclSum, root });
+		     (struct call){ BROADCAST, in, out, count, type, ncclSum, root, false, false });
 }
 
 ncclResult_t ncclAllGather(const void *in, void *out, size_t count, ncclDataType_t type,
 			   ncclComm_t c, cudaStream_t stream)
 {
 	return enter(c, stream, "ncclAllGather",
-		     (struct call){ ALL_GATHER, in, out, count, type, ncclSum, 0 });
+		     (struct call){ ALL_GATHER, in, out, count, type, ncclSum, 0, false, false });
 }
 
 ncclResult_t ncclReduceScatter(const void *in, void *out, size_t count, ncclDataType_t type,
 			       ncclRedOp_t op, ncclComm_t c, cudaStream_t stream)
 {
 	return enter(c, stream, "ncclReduceScatter",
-		     (struct call){ REDUCE_SCATTER, in, out, count, type, op, 0 });
+		     (struct call){ REDUCE_SCATTER, in, out, count, type, op, 0, false, false });
 }
 
 ncclResult_t ncclSend(const void *in, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
 		      cudaStream_t stream)
 {
 	return enter(c, stream, "ncclSend",
-		     (struct call){ SEND, in, NULL, count, type, ncclSum, peer });
+		     (struct call){ SEND, in, NULL, count, type, ncclSum, peer, false, false });
 }
 
 ncclResult_t ncclRecv(void *out, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
 		      cudaStream_t stream)
 {
 	return enter(c, stream, "ncclRecv",
-		     (struct call){ RECV, NULL, out, count, type, ncclSum, peer });
+		     (struct call){ RECV, NULL, out, count, type, ncclSum, peer, false, false });
 }
 
 /* --- Communicators ------------------------------------------------------------------------ */
 
-static ncclComm_t comm_new(struct area *area, int ranks, int rank, const ncclConfig_t *config)
+/* The variable comes before the configuration, as in NCCL. */
+static bool shares(const ncclConfig_t *config)
+{
+	const char *asked = getenv("NCCL_COMM_SPLIT_SHARE_RESOURCES");
+	return asked ? strcmp(asked, "0") : config->splitShare == 1;
+}
+
+/* family: that it shares; NULL: it has its own. */
+static ncclComm_t comm_new(struct area *area, struct family *family, int ranks, int rank,
+			   const ncclConfig_t *config)
 {
 	const ncclConfig_t good = NCCL_CONFIG_INITIALIZER;
 	if (!config || config->size != good.size || config->magic != good.magic ||
@@ -629,12 +687,16 @@ static ncclComm_t comm_new(struct area *area, int ranks, int rank, const ncclCon
 		n->processors = config->maxCTAs == NCCL_CONFIG_UNDEF_INT ? 0 : config->maxCTAs;
 	}
 #endif
-	if (config->splitShare != 1)
-		double_misuse("a communicator that shares no resources");
+	if (family)
+		family->shared = true;
 	ncclComm_t c = calloc(1, sizeof *c);
-	*c = (struct ncclComm){
-		.area = area, .ranks = ranks, .rank = rank, .device = double_device(), .looks = 3
-	};
+	*c = (struct ncclComm){ .area = area,
+				.family = family ? family : calloc(1, sizeof *family),
+				.shares = shares(config),
+				.ranks = ranks,
+				.rank = rank,
+				.device = double_device(),
+				.looks = 3 };
 	open_comms++;
 	return c;
 }
@@ -693,6 +755,31 @@ static bool all_finalized(const struct ncclComm *c)
 	return !c->open;
 }
 
+static void *add_memory(ncclComm_t c, const void *memory, size_t bytes, bool window)
+{
+	struct registered *m = malloc(sizeof *m);
+	*m = (struct registered){ c->memory, memory, bytes, window };
+	c->memory = m;
+	registered++;
+	count_registration(memory, 1);
+	return m;
+}
+
+static bool all_have_window(const struct ncclComm *c)
+{
+	for (int r = 0; r < c->ranks; r++)
+		if (c->area->windows[r] < c->windows)
+			return false;
+	return true;
+}
+
+/* The memory is registered since the call; only now does the caller get its handle. */
+static void finish_window(ncclComm_t c)
+{
+	*c->window = c->memory;
+	c->window = NULL;
+}
+
 /* Makes progress; returns whether the last call is complete. */
 static bool progress(ncclComm_t c)
 {
@@ -705,13 +792,18 @@ static bool progress(ncclComm_t c)
 		c->splitting = false;
 		c->child = NULL;
 	}
+	if (c->window && all_have_window(c))
+		finish_window(c);
 	c->quiet = c->finalized && all_finalized(c);
-	return c->begun && !c->splitting && c->quiet == c->finalized;
+	return c->begun && !c->splitting && !c->window && c->quiet == c->finalized;
 }
 
 ncclResult_t ncclGetVersion(int *version)
 {
-	*version = fault == DOUBLE_TOO_OLD ? 21799 : NCCL_VERSION_CODE;
+	*version = fault == DOUBLE_TOO_OLD ? 21799
+		   : fault == DOUBLE_WITHOUT_WINDOWS || fault == DOUBLE_UNREGISTERED
+			   ? 22605
+			   : NCCL_VERSION_CODE;
 	return ncclSuccess;
 }
 
@@ -731,7 +823,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id,
 	if (area < 0 || area >= hub->areas || ranks < 1 || ranks > RANKS || rank < 0 ||
 	    rank >= ranks)
 		double_misuse("rank %d of %d, id %d", rank, ranks, area);
-	*out = comm_new(&hub->area[area], ranks, rank, config);
+	*out = comm_new(&hub->area[area], NULL, ranks, rank, config);
 	join(*out);
 	return ncclInProgress;
 }
@@ -744,7 +836,7 @@ ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t *out, nc
 	if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
 		double_misuse("color %d", color);
 	struct split *mine = &c->area->split[++c->splits % SPLITS][c->rank];
-	c->child = color < 0 ? NULL : comm_new(NULL, 0, 0, config);
+	c->child = color < 0 ? NULL : comm_new(NULL, c->shares ? c->family : NULL, 0, 0, config);
 	c->splitting = true;
 	mine->color = c->color = color;
 	mine->key = c->key = key;
@@ -783,32 +875,65 @@ ncclResult_t ncclCommRegister(const ncclComm_t c, void *memory, size_t bytes, vo
 {
 	check_comm(c, "ncclCommRegister");
 	double_check_memory("what is registered", memory, bytes);
-	if (fault == DOUBLE_NO_MEMORY)
+	if (fault == DOUBLE_NO_MEMORY || fault == DOUBLE_UNREGISTERED)
 		return ncclSystemError;
-	struct registered *m = malloc(sizeof *m);
-	*m = (struct registered){ c->memory, memory, bytes };
-	c->memory = m;
-	registered++;
-	count_registration(memory, 1);
-	*handle = m;
+	*handle = add_memory(c, memory, bytes, false);
 	return ncclSuccess;
 }
 
-ncclResult_t ncclCommDeregister(const ncclComm_t c, void *handle)
+ncclResult_t ncclCommWindowRegister(ncclComm_t c, void *memory, size_t bytes, ncclWindow_t *window,
+				    int flags)
+{
+	check_comm(c, "ncclCommWindowRegister");
+	double_check_memory("what is registered", memory, bytes);
+	if (flags != 1)
+		double_misuse("a window that is not symmetric");
+	if (!count_registration(memory, 0))
+		double_misuse("a window of memory that ncclMemAlloc did not give");
+	if (fault == DOUBLE_NO_MEMORY)
+		return ncclSystemError;
+	add_memory(c, memory, bytes, true);
+	for (int r = 0; r < c->ranks; r++)
+		if (c->area->windows[r] == c->windows + 1 && c->area->window_bytes[r] != bytes)
+			double_misuse("window %u: %zu bytes on rank %d, %zu on rank %d",
+				      c->windows + 1, bytes, c->rank,
+				      (size_t)c->area->window_bytes[r], r);
+	c->area->window_bytes[c->rank] = bytes;
+	c->area->windows[c->rank] = ++c->windows;
+	c->window = (void **)window;
+	c->looks = 2;
+	return ncclInProgress;
+}
+
+static ncclResult_t deregister(const ncclComm_t c, void *handle, bool window)
 {
 	struct registered **m = &c->memory, *gone = handle;
 	if (c->over)
-		double_misuse("ncclCommDeregister after the communicator's end");
+		double_misuse("memory is deregistered after the communicator's end");
+	if (c->finalized)
+		double_misuse(
+			"memory is deregistered after ncclCommFinalize, which ends the threads "
+			"that this needs");
 	while (*m && *m != gone)
 		m = &(*m)->next;
-	if (!*m)
-		double_misuse("ncclCommDeregister of memory that is not registered");
+	if (!*m || gone->window != window)
+		double_misuse("memory is deregistered that is not registered so");
 	double_check_memory("what is deregistered", gone->at, gone->bytes);
 	*m = gone->next;
 	count_registration(gone->at, -1);
 	free(gone);
 	registered--;
 	return ncclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t c, void *handle)
+{
+	return deregister(c, handle, false);
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t c, ncclWindow_t window)
+{
+	return deregister(c, window, true);
 }
 
 ncclResult_t ncclMemAlloc(void **memory, size_t bytes)
@@ -843,6 +968,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t c)
 	check_comm(c, "ncclCommFinalize");
 	if (c->finalized)
 		double_misuse("ncclCommFinalize twice");
+	if (c->memory)
+		double_misuse("ncclCommFinalize of a communicator with registered memory");
 	c->finalized = true;
 	c->area->finalized[c->rank] = 1;
 	c->looks = 2;
@@ -869,8 +996,6 @@ ncclResult_t ncclCommDestroy(ncclComm_t c)
 		double_misuse("ncclCommDestroy while a graph has %d of the communicator's calls: "
 			      "it waits for the graph's end",
 			      c->recorded);
-	if (c->memory)
-		double_misuse("ncclCommDestroy of a communicator with registered memory");
 	if (!c->quiet)
 		double_misuse("ncclCommDestroy before the end of ncclCommFinalize: it may wait for "
 			      "other ranks");
@@ -884,6 +1009,7 @@ ncclResult_t ncclCommAbort(ncclComm_t c)
 		double_misuse("ncclCommAbort after the communicator's end");
 	if (c->quiet)
 		double_misuse("ncclCommAbort of a communicator that ncclCommDestroy frees");
+	c->family->aborted = true;
 	end(c);
 	while (c->recorded)
 		double_progress();

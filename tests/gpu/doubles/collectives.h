@@ -10,11 +10,16 @@
  *     ncclCommGetAsyncError makes progress.
  *   - Calls are matched in order. Every rank must make the same call with the same count, type,
  *     operation and root.
- *   - A split has no outstanding operation, and shares its parent's resources.
+ *   - A split has no outstanding operation. It shares its parent's resources if the parent was
+ *     configured so: then operations of the two run one after the other, in the order of their
+ *     launches on this rank, and ncclCommAbort of one ends those of both.
  *   - Communicators have names, if NCCL has them, and operations are on streams of the highest
  *     priority. NCCL does not ask for that, but advises it.
  *   - Registered memory is in one buffer of the device, and is still there when it is deregistered,
- *     which is before ncclCommDestroy.
+ *     which is before ncclCommFinalize: that ends the threads that deregistration needs.
+ *   - All ranks have registered the buffers of a collective, or none has.
+ *   - A window is symmetric, in memory of ncclMemAlloc, and equally large on all ranks. It is complete
+ *     when all ranks have called, and only then is its handle set.
  *   - Memory of ncclMemAlloc is freed by ncclMemFree alone, once, when nobody has it registered.
  *   - ncclCommDestroy comes after a finalization that is complete, which needs all ranks to call it.
  *   - Calls can be captured. Then all ranks capture them, and launch the same graphs. The operations of
@@ -38,11 +43,13 @@
 
 enum double_fault {
 	DOUBLE_SOUND,
-	DOUBLE_NEVER_READY, /* communicators of this rank never become ready */
-	DOUBLE_ASYNC_ERROR, /* ncclRemoteError is reported, "the cable is out" */
-	DOUBLE_REFUSES,     /* operations return ncclSystemError, inside their group */
-	DOUBLE_NO_MEMORY,   /* memory cannot be registered, and there is none to allocate */
-	DOUBLE_TOO_OLD,     /* the version before the oldest one that nccl.c accepts */
+	DOUBLE_NEVER_READY,     /* communicators of this rank never become ready */
+	DOUBLE_ASYNC_ERROR,     /* ncclRemoteError is reported, "the cable is out" */
+	DOUBLE_REFUSES,         /* operations return ncclSystemError, inside their group */
+	DOUBLE_NO_MEMORY,       /* memory cannot be registered, and there is none to allocate */
+	DOUBLE_WITHOUT_WINDOWS, /* the version before windows */
+	DOUBLE_UNREGISTERED,    /* that version, and memory cannot be registered */
+	DOUBLE_TOO_OLD,         /* the version before the oldest one that nccl.c accepts */
 };
 
 /* Sets the fault of this process from now on. */
@@ -54,11 +61,13 @@ void double_set_residency(int kernels);
 int double_registered(void);
 /* The pieces of ncclMemAlloc that this process has now. */
 int double_allocated(void);
-/* Of the calls so far, the buffers that operations read or wrote, and how many of them were
- * registered with the communicator. */
+/* Of the calls so far on communicators with registered memory, the buffers that operations read or
+ * wrote, and how many of them were registered with the communicator. */
 void double_count_buffers(int *all, int *registered);
 /* Of the registered ones, those in memory of ncclMemAlloc. */
 int double_count_allocated(void);
+/* Of the registered ones, those in windows. */
+int double_count_windows(void);
 /* The number of open communicators of this process. */
 int double_open_comms(void);
 /* The limit of processors (CTAs) that the communicator of this name was given. 0: none; -1:

@@ -100,7 +100,8 @@ static struct rows {
 			  "forward send-activations "
 			  "forward send-activations receive-gradients backward forward "
 			  "send-activations receive-gradients backward "
-			  "forward send-activations receive-gradients backward receive-gradients "
+			  "forward send-activations receive-gradients start-messages backward "
+			  "receive-gradients "
 			  "backward reduce-gradients share-loss ",
 			  "receive-activations forward backward send-gradients receive-activations "
 			  "forward backward send-gradients "
@@ -116,7 +117,7 @@ static struct rows vee = {
 	{ .tp = 1, .cp = 1, .dp = 1, .pp = 2, .ep = 1, .chunks = 2, .vee = true },
 	{
 		"forward send-activations receive-activations forward backward-input "
-		"send-gradients backward-weight "
+		"send-gradients start-messages backward-weight "
 		"receive-gradients backward-input backward-weight reduce-gradients share-loss ",
 		"receive-activations forward forward send-activations receive-gradients "
 		"backward-input backward-weight "

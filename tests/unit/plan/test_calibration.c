@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "tests/unit/tmpdir.h"
 #include "plan/place/exchange.h"
+#include "plan/place/group_links.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -291,6 +292,32 @@ static void an_exchange_takes_what_was_measured_beside_as_many_ranks(void **stat
 	assert_float_equal(place_exchange_seconds(&m, MEASURED_ALL_REDUCE, 8, 8, 1e3), 1e-4, 1e-12);
 }
 
+/* Half an all-reduce only stands for what was not measured. */
+static void a_gather_and_a_scatter_take_what_was_measured_of_each(void **state)
+{
+	(void)state;
+	struct measured m = sample_measured();
+	const struct group_links s = {
+		.ranks = 2, .nodes = 1, .per_node = 2, .crowd = 2, .busy = 1, .measured = &m
+	};
+	struct measured_exchange x = { .op = MEASURED_ALL_GATHER,
+				       .group = 2,
+				       .crowd = 2,
+				       .n = 1,
+				       .bytes = { 1e3 },
+				       .seconds = { 7e-6 } };
+	assert_float_equal(place_seconds_gather(&s, 1e3), 5e-6, 1e-12);
+	assert_float_equal(place_seconds_scatter(&s, 1e3), 5e-6, 1e-12);
+	topo_measured_add_exchange(&m, &x);
+	assert_float_equal(place_seconds_gather(&s, 1e3), 7e-6, 1e-12);
+	assert_float_equal(place_seconds_scatter(&s, 1e3), 5e-6, 1e-12);
+	x.op = MEASURED_REDUCE_SCATTER;
+	x.seconds[0] = 4e-6;
+	topo_measured_add_exchange(&m, &x);
+	assert_float_equal(place_seconds_scatter(&s, 1e3), 4e-6, 1e-12);
+	assert_float_equal(place_seconds_all_reduce(&s, 1e3), 1e-5, 1e-12);
+}
+
 /* The machine has 5e10 FLOP/s, packs 4e9 bytes of weights per second, and moves small tensors
  * faster. */
 static void curves_go_through_what_was_measured(void **state)
@@ -420,6 +447,7 @@ int main(void)
 		cmocka_unit_test(
 			an_agent_is_as_fast_as_those_measured_with_as_many_threads_and_neighbours),
 		cmocka_unit_test(an_exchange_takes_what_was_measured_beside_as_many_ranks),
+		cmocka_unit_test(a_gather_and_a_scatter_take_what_was_measured_of_each),
 		cmocka_unit_test(curves_go_through_what_was_measured),
 		cmocka_unit_test(a_tool_keeps_the_parts_that_other_tools_measured),
 		cmocka_unit_test(a_plan_takes_the_figures_of_its_own_machine_only),

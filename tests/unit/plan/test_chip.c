@@ -198,7 +198,8 @@ static void only_nodes_with_the_measured_chip_take_its_figures(void **state)
 	(void)state;
 	assert_non_null(tmpdir_make(dir, sizeof dir));
 	snprintf(path, sizeof path, "%s/c.json", dir);
-	file->cores++; /* another host: that matters for processors only */
+	file->cores++;                         /* another host: that matters for processors only */
+	file->chips[0].exchanges[0].group = 4; /* as if the other four were not free */
 	write_file(path, file);
 	assert_int_equal(topo_cluster_open("dgx-h100:2", 0, &c, NULL), 0);
 	assert_int_equal(calibration_apply(path, "auto", &c, &e), 0);
@@ -206,6 +207,7 @@ static void only_nodes_with_the_measured_chip_take_its_figures(void **state)
 	assert_memory_equal(c.kinds[0].chip, &file->chips[0], sizeof file->chips[0]);
 	assert_non_null(c.kinds[0].measured);
 	assert_int_equal(c.kinds[0].measured->n_exchanges, 1);
+	assert_int_equal(c.kinds[0].measured->exchanges[0].crowd, 4);
 	assert_string_equal(c.figures, "");
 	topo_cluster_free(&c);
 
