@@ -18,9 +18,12 @@ enum {
 	TURN_ROW = EDGE + 4
 };
 
-__device__ inline uint8_t to_fp8(float x, __nv_fp8_interpretation_t kind)
+/* fp8(scale x). Only infinities do not saturate: they become NaN. */
+__device__ inline uint8_t to_fp8(float x, float scale, __nv_fp8_interpretation_t kind)
 {
-	return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, kind);
+	const bool infinite = magnitude(x) == 0x7f800000u;
+	return __nv_cvt_float_to_fp8(infinite ? __uint_as_float(0x7fffffffu) : x * scale,
+				     __NV_SATFINITE, kind);
 }
 
 __device__ inline float of_fp8(uint8_t x, __nv_fp8_interpretation_t kind)
@@ -41,10 +44,9 @@ template <class T> struct cast_call {
 	fp8_scale *s;
 	const T *x;
 	__nv_fp8_interpretation_t kind;
-	int64_t n, c;
+	int64_t n, c, padded; /* padded: numbers of a row of transposed */
 	float current; /* the format's largest number: s->scale follows from s->largest; 0: it is set */
-	bool whole,
-		transposed_whole; /* rows of y, and of transposed, are whole chunks of 8 bytes */
+	bool whole, transposed_whole; /* rows of y, and of transposed, are aligned to 8 bytes */
 };
 
 /* Writes 8 bytes, in one access if `whole`. */
@@ -64,9 +66,9 @@ __device__ inline void put_chunk(uint8_t *to, const uint8_t *from, int64_t left,
 }
 
 /* The largest power of 2 with which `most` fits, as in kernels/fp8.c. */
-__device__ inline float scale_of(float most, float largest, int spare)
+__device__ inline float scale_of(float most, float largest)
 {
-	int e = (int)(__float_as_uint(largest / most) >> 23 & 255) - 127 - spare;
+	int e = (int)(__float_as_uint(largest / most) >> 23 & 255) - 127;
 	e = e > 100 ? 100 : e < -100 ? -100 : e;
 	return __uint_as_float((uint32_t)(e + 127) << 23);
 }
@@ -82,7 +84,7 @@ template <class T> __device__ inline float cast_scale(const cast_call<T> &a)
 	if (a.current == 0)
 		return a.s->scale;
 	const float most = a.s->largest;
-	const float scale = has_scale(__float_as_uint(most)) ? scale_of(most, a.current, 0) : 0;
+	const float scale = has_scale(__float_as_uint(most)) ? scale_of(most, a.current) : 0;
 	if (blockIdx.x == 0 && threadIdx.x == 0) {
 		a.s->scale = scale;
 		a.s->inverse = scale == 0 ? 0 : 1.0f / scale;
@@ -115,7 +117,7 @@ static __global__ void __launch_bounds__(CAST_THREADS) fp8_cast_kernel(const cas
 		#pragma unroll
 		for (int l = 0; l < CHUNK; l++) {
 			most = max(most, magnitude(x[l]));
-			bits[l] = to_fp8(x[l] * scale, a.kind);
+			bits[l] = to_fp8(x[l], scale, a.kind);
 			turn[j + l][i] = bits[l];
 		}
 		if (a.y)
@@ -135,9 +137,9 @@ static __global__ void __launch_bounds__(CAST_THREADS) fp8_cast_kernel(const cas
 		return;
 	for (int q = threadIdx.x; q < CHUNKS; q += CAST_THREADS) {
 		const int j = q / (EDGE / CHUNK), i = q % (EDGE / CHUNK) * CHUNK;
-		const int64_t left = j0 + j < a.c ? a.n - i0 - i : 0;
+		const int64_t left = j0 + j < a.c ? a.padded - i0 - i : 0;
 		if (left > 0)
-			put_chunk(a.transposed + (j0 + j) * a.n + i0 + i, &turn[j][i], left,
+			put_chunk(a.transposed + (j0 + j) * a.padded + i0 + i, &turn[j][i], left,
 				  a.transposed_whole);
 	}
 }
@@ -160,9 +162,10 @@ static void queue_cast(struct backend *k, const char *op, float current, uint8_t
 				 kind_of(format),
 				 n,
 				 c,
+				 (n + FP8_ROW - 1) / FP8_ROW * FP8_ROW,
 				 current,
 				 (uintptr_t)y % CHUNK == 0 && c % CHUNK == 0,
-				 (uintptr_t)transposed % CHUNK == 0 && n % CHUNK == 0 };
+				 (uintptr_t)transposed % CHUNK == 0 };
 	const unsigned blocks = cuda_blocks((n + EDGE - 1) / EDGE * ((c + EDGE - 1) / EDGE), 1);
 	if ((uintptr_t)x % 16 == 0 && c % CHUNK == 0)
 		launch(k, op, fp8_cast_kernel<T, true>, blocks, CAST_THREADS, 0, a);
@@ -194,7 +197,7 @@ template <class T> struct product_call {
 	const fp8_scale *left_scale, *right_scale;
 	__nv_fp8_interpretation_t left_kind, right_kind;
 	const T *bias;
-	int64_t m, n, k;
+	int64_t m, n, k, left_row, right_row;
 	bool add;
 };
 
@@ -208,8 +211,8 @@ static __global__ void __launch_bounds__(SIDE *SIDE) fp8_product_kernel(const pr
 	if (i >= c.m || j >= c.n)
 		return;
 	for (int64_t l = 0; l < c.k; l++)
-		sum = fmaf(of_fp8(c.left[i * c.k + l], c.left_kind),
-			   of_fp8(c.right[j * c.k + l], c.right_kind), sum);
+		sum = fmaf(of_fp8(c.left[i * c.left_row + l], c.left_kind),
+			   of_fp8(c.right[j * c.right_row + l], c.right_kind), sum);
 	sum *= c.left_scale->inverse;
 	sum *= c.right_scale->inverse;
 	sum += c.bias ? to_fp32(c.bias[j]) : 0;
@@ -233,6 +236,8 @@ static void product_op(struct backend *k, void *d, const struct fp8_tensor *left
 				    m,
 				    n,
 				    depth,
+				    left->row ? left->row : depth,
+				    right->row ? right->row : depth,
 				    add };
 	launch(k, "fp8_product", fp8_product_kernel<T>,
 	       cuda_blocks((m + SIDE - 1) / SIDE * ((n + SIDE - 1) / SIDE), 1), SIDE * SIDE, 0, c);
@@ -252,31 +257,30 @@ extern "C" void fp8_fallback_product(struct backend *k, void *d, const struct fp
 
 /* --- scales --- */
 
-static __global__ void fp8_scale_kernel(fp8_scale *s, int64_t n, float largest, int steps,
-					int spare)
+static __global__ void fp8_scale_kernel(fp8_scale *s, int64_t n, float largest, bool ends)
 {
 	const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 	if (i >= n)
 		return;
 	s += i;
 	uint32_t most = 0;
-	s->history[s->updates % FP8_SCALE_HISTORY] = s->largest;
-	s->updates++;
-	for (int j = 1; j <= steps && j <= s->updates; j++)
-		most = max(most, __float_as_uint(s->history[(s->updates - j) % FP8_SCALE_HISTORY]) &
-					 0x7fffffffu);
-	s->largest = 0;
-	if (!has_scale(most))
-		return;
-	s->scale = scale_of(__uint_as_float(most), largest, spare);
+	if (ends) {
+		s->history[s->updates % FP8_SCALE_HISTORY] = s->largest;
+		s->updates++;
+		s->largest = 0;
+	}
+	for (int j = 0; j < FP8_SCALE_HISTORY; j++)
+		if (has_scale(magnitude(s->history[j])))
+			most = max(most, magnitude(s->history[j]));
+	s->scale = most ? scale_of(__uint_as_float(most), largest) : 1;
 	s->inverse = 1.0f / s->scale;
 }
 
 static void fp8_update_scales(struct backend *k, struct fp8_scale *s, int64_t n, enum fp8 format,
-			      int steps, int spare)
+			      bool ends)
 {
 	launch(k, "fp8_update_scales", fp8_scale_kernel, cuda_blocks(n, 128), 128, 0, s, n,
-	       largest_of(format), steps, spare);
+	       largest_of(format), ends);
 }
 
 template <class T> static void fill(struct ops *o)

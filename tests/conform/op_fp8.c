@@ -1,5 +1,6 @@
 /* fp8 products. Bytes and scales are compared as words of 4 bytes. n rows, c columns, products of
  * depth d; with: e5m2. */
+#include "base/numbers.h"
 #include "tests/conform/op_test.h"
 
 #include <math.h>
@@ -28,7 +29,7 @@ static void begin(struct fp8_scale *s, float scale)
 static void cast_args(const struct dims *d, struct arg *a)
 {
 	a[0] = (struct arg){ CHOICES, words(d->n * d->c), 1, STORED };
-	a[1] = (struct arg){ CHOICES, words(d->n * d->c), 1, STORED };
+	a[1] = (struct arg){ CHOICES, words(round_up_int64(d->n, FP8_ROW) * d->c), 1, STORED };
 	a[2] = (struct arg){ CHOICES, SCALE_WORDS, 1, STORED };
 	a[3] = (struct arg){ IN, d->n * d->c, 3, STORED };
 }
@@ -123,8 +124,8 @@ static void product(const struct ops *o, struct backend *k, const struct dims *d
 		    bool single, bool add)
 {
 	const struct fp8_scale *s = p[3];
-	const struct fp8_tensor left = { p[1], &s[0], format_of(d), d->fused },
-				right = { p[2], &s[1], FP8_E4M3, false };
+	const struct fp8_tensor left = { p[1], &s[0], format_of(d), d->fused, 0 },
+				right = { p[2], &s[1], FP8_E4M3, false, 0 };
 	o->fp8_product(k, p[0], &left, &right, d->fused && !single ? p[4] : NULL, single, add, d->n,
 		       d->c, d->d);
 }
@@ -143,6 +144,34 @@ static void product_single_run(const struct ops *o, struct backend *k, const str
 static void product_add_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	product(o, k, d, p, true, true);
+}
+
+/* Products of transposed copies: over the padding, or with `fused` beside it. */
+
+static void padded_args(const struct dims *d, struct arg *a)
+{
+	const int64_t row = round_up_int64(d->d, FP8_ROW);
+	product_add_args(d, a);
+	a[1].count = words(d->n * row);
+	a[2].count = words(d->c * row);
+}
+
+static void padded_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	struct fp8_scale *s = p[3];
+	begin(&s[0], 32);
+	begin(&s[1], 16);
+	o->fp8_cast(k, NULL, p[1], &s[0], p[5], format_of(d), d->d, d->n);
+	o->fp8_cast(k, NULL, p[2], &s[1], p[6], FP8_E4M3, d->d, d->c);
+}
+
+static void padded_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	const struct fp8_scale *s = p[3];
+	const int64_t row = round_up_int64(d->d, FP8_ROW);
+	const struct fp8_tensor left = { p[1], &s[0], format_of(d), false, d->fused ? row : 0 },
+				right = { p[2], &s[1], FP8_E4M3, false, d->fused ? row : 0 };
+	o->fp8_product(k, p[0], &left, &right, NULL, true, true, d->n, d->c, d->fused ? d->d : row);
 }
 
 #define PRODUCT_DIMS \
@@ -199,10 +228,10 @@ static void largest_prepare(const struct ops *o, struct backend *k, const struct
 	s->largest = 0;
 }
 
-/* Leaves only the scale and its inverse. */
+/* Leaves only the scale and its inverse, of the last update alone. */
 static void compare_scale(const struct ops *o, struct backend *k, void **p)
 {
-	o->fp8_update_scales(k, p[2], 1, FP8_E4M3, 1, 0);
+	o->fp8_update_scales(k, p[2], 1, FP8_E4M3, true);
 	backend_zero(k, (char *)p[2] + offsetof(struct fp8_scale, largest),
 		     sizeof(struct fp8_scale) - offsetof(struct fp8_scale, largest));
 }
@@ -258,7 +287,7 @@ static void swiglu_bwd_largest_run(const struct ops *o, struct backend *k, const
 		} \
 	}
 
-/* --- scales; n of them, over lo steps --- */
+/* --- scales; n of them; fused: a step has ended. Some have no finite number, others several --- */
 
 static void update_args(const struct dims *d, struct arg *a)
 {
@@ -272,23 +301,25 @@ static void update_prepare(const struct ops *o, struct backend *k, const struct 
 	struct fp8_scale *s = p[0];
 	for (int64_t i = 0; i < d->n; i++) {
 		begin(&s[i], 8);
-		s[i].largest = i % 5 == 4 ? 0 : 0.37f * (float)(i * i + 1);
+		s[i].largest = i % 5 == 4 ? 0 : i % 7 == 3 ? INFINITY : 0.37f * (float)(i * i + 1);
 		for (int j = 0; j < FP8_SCALE_HISTORY; j++)
-			s[i].history[j] = i % 5 == 4 ? 0 : (float)((i * 7 + j * 31) % 23);
+			s[i].history[j] = i % 5 == 4         ? 0
+					  : (i + j) % 6 == 1 ? (j % 2 ? NAN : INFINITY)
+							     : (float)((i * 7 + j * 31) % 23);
 		s[i].updates = (int32_t)i;
 	}
 }
 
 static void update_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	o->fp8_update_scales(k, p[0], d->n, format_of(d), d->lo, 1);
+	o->fp8_update_scales(k, p[0], d->n, format_of(d), d->fused);
 }
 
 #define UPDATE_DIMS \
 	{ \
-		{ .n = 1, .lo = 1 }, { .n = 40, .lo = 16, .with = true }, \
+		{ .n = 1, .fused = true }, { .n = 40, .fused = true, .with = true }, \
 		{ \
-			.n = 300, .lo = 4 \
+			.n = 300 \
 		} \
 	}
 
@@ -299,6 +330,7 @@ const struct op_test fp8_ops[] = {
 	{ "fp8_product", NULL, true, product_args, product_prepare, product_run, PRODUCT_DIMS },
 	{ "fp8_product single", NULL, true, product_single_args, product_prepare, product_single_run, PRODUCT_DIMS },
 	{ "fp8_product add", NULL, true, product_add_args, product_prepare, product_add_run, PRODUCT_DIMS },
+	{ "fp8_product padded", NULL, true, padded_args, padded_prepare, padded_run, PRODUCT_DIMS },
 	{ "layernorm_fwd_largest", NULL, true, largest_args, largest_prepare, layernorm_largest_run, LARGEST_DIMS },
 	{ "rmsnorm_fwd_largest", NULL, true, rmsnorm_largest_args, largest_prepare, rmsnorm_largest_run, LARGEST_DIMS },
 	{ "gelu_fwd_largest", NULL, true, largest_args_one, largest_prepare, gelu_largest_run, LARGEST_DIMS },

@@ -336,6 +336,49 @@ static void ops_find_the_largest_number(struct pair *c)
 	}
 }
 
+/* In 8 bits: a number that is too large becomes the largest one, but neither of the two scalings
+ * hides an infinity. Rows of the transposed copy are padded with zeros. */
+static void infinities_become_nan_in_8_bits(struct pair *c)
+{
+	enum { ROWS = 3, COLUMNS = 8, N = ROWS * COLUMNS, FINITE = 1, INFINITE = 10, MINUS = 19 };
+	const struct fp8_scale s[2] = { { .scale = 64, .inverse = 1 / 64.0f },
+					{ .largest = INFINITY } };
+	const uint8_t none[COLUMNS * FP8_ROW] = { 0 };
+	for (int format = FP8_E4M3; format <= FP8_E5M2; format++) {
+		float x[N] = { [FINITE] = 1000, [INFINITE] = INFINITY, [MINUS] = -INFINITY };
+		const int most = format == FP8_E4M3 ? 0x7e : 0x7b;
+		stored(c, 0, x, N);
+		array(c, 1, s, sizeof s, 0);
+		for (int i = 2; i < 6; i++)
+			array(c, i, none, sizeof none, 0);
+		BOTH(c, side, k, o)
+		{
+			void **p = c->p[side];
+			struct fp8_scale *t = p[1];
+			o->fp8_cast(k, p[2], p[3], &t[0], p[0], (enum fp8)format, ROWS, COLUMNS);
+			o->fp8_cast_current(k, p[4], p[5], &t[1], p[0], (enum fp8)format, ROWS,
+					    COLUMNS);
+		}
+		bool ok = true;
+		for (int i = 2; i < 6; i++) {
+			void *got[SIDES];
+			ok = fetch(c, i, got) && ok;
+			const uint8_t *y = got[1];
+			for (int j = 0; j < N; j++) {
+				int at = i % 2 ? j % COLUMNS * FP8_ROW + j / COLUMNS : j;
+				int want = j == INFINITE || j == MINUS ? 0x7f
+					   : j == FINITE && i < 4      ? most
+								       : 0;
+				ok = ok && (y[at] & 0x7f) == want;
+			}
+			ok = ok && !memcmp(got[0], got[1], sizeof none);
+			free(got[0]);
+			free(got[1]);
+		}
+		end_case(c, ok, "infinities become NaN in 8 bits");
+	}
+}
+
 /* --- nothing, the same twice, and the widest --- */
 
 static void nothing_is_no_work(struct pair *c)
@@ -478,6 +521,7 @@ int main(int argc, char **argv)
 		a_nan_goes_through,
 		the_router_always_chooses_existing_experts,
 		ops_find_the_largest_number,
+		infinities_become_nan_in_8_bits,
 		nothing_is_no_work,
 		sums_over_nothing_are_zero,
 		outputs_may_be_inputs,
