@@ -25,7 +25,8 @@ static const struct tiny
 	gpt2 = { "gpt2", FAMILY_GPT2, 2, 16, 2, 2, 8, 32, 61, 8, TIE_YES, 1, 4, 0.1 },
 	llama = { "llama", FAMILY_LLAMA, 2, 16, 4, 2, 4, 20, 61, 8, TIE_NO, 1, 4, 0.1 };
 
-#define BF16 "precision.dtype=bf16", "optimizer.lr=1e-3"
+#define BF16    "precision.dtype=bf16", "optimizer.lr=1e-3"
+#define DELAYED "precision.fp8_scaling=delayed"
 
 /* most: of what the host queues in a step with graphs, as a share of a step without. */
 struct cell {
@@ -46,6 +47,11 @@ static const struct cell cells[] = {
 	{ "cp 2, tp 2", &gpt2, { BF16, "parallel.cp=2", "parallel.tp=2" }, 0.5 },
 	{ "dp 2", &gpt2, { BF16, "parallel.dp=2" }, 0.5 },
 	{ "dp 2, zero 1", &gpt2, { BF16, "parallel.dp=2", "parallel.zero=1" }, 0.5 },
+	{ "8 bits", &gpt2, { BF16, "precision.fp8=hybrid" }, 0.5 },
+	{ "8 bits, delayed, tp 2", &llama, { BF16, "precision.fp8=hybrid", DELAYED, "parallel.tp=2" }, 0.5 },
+	/* casts of weights are parts of the graphs */
+	{ "8 bits, dp 2, zero 1", &gpt2, { BF16, "precision.fp8=hybrid", "parallel.dp=2", "parallel.zero=1" }, 0.2 },
+	{ "8 bits, delayed, dp 2, zero 1", &llama, { BF16, "precision.fp8=e4m3", DELAYED, "parallel.dp=2", "parallel.zero=1" }, 0.26 },
 	{ "tp 2, dp 2, zero 1", &llama, { BF16, "parallel.tp=2", "parallel.dp=2", "parallel.zero=1" }, 0.5 },
 };
 /* clang-format on */

@@ -13,7 +13,7 @@
  * and reductions of gradients during the last backward pass, are recorded too if the device's
  * library runs them (parallel_graph_fits); the last backward pass of a step has graphs of its own
  * then. So has a pass that waits for parameters that are still being gathered: its graph waits for
- * each gather where the pass does. These passes run operation by operation: all with a mixture of
+ * each gather where the pass does, and casts the layer's weights there with precision.fp8. These passes run operation by operation: all with a mixture of
  * experts, offload, or groups whose data goes through the host; all under zero 2 and 3. So does
  * the first run of each pass, in which the backend selects its algorithms, also when these change
  * after the first step (base/choices.h).
