@@ -231,7 +231,11 @@ static void a_scale_needs_a_finite_number_in_its_history(void **state)
 
 /* --- Faults ---------------------------------------------------------------------------------- */
 
-/* Makes an element of the first layer's values, and so of the input of o, infinite. */
+static const struct tiny llama = { "llama", FAMILY_LLAMA, 1,  32,     4, 2, 8,
+				   48,      37,           16, TIE_NO, 1, 4, 0.1 };
+
+/* Makes the first layer's gate and up so large that their product overflows: the input of down is
+ * infinite or 0, but never NaN. */
 static int spoil(struct trainee *t, struct err *e)
 {
 	struct param_store *store = pipeline_store(t->engine);
@@ -240,11 +244,13 @@ static int spoil(struct trainee *t, struct err *e)
 	if (param_store_settle(store, e))
 		return -1;
 	for (int i = 0; i < n; i++)
-		if (strstr(pieces[i].param->name, "0.attn.v.bias")) {
-			pieces[i].master[0] = INFINITY;
+		if (strstr(pieces[i].param->name, "mlp.up.weight") ||
+		    strstr(pieces[i].param->name, "mlp.gate.weight")) {
+			for (int64_t j = 0; j < pieces[i].count; j++)
+				pieces[i].master[j] *= 1e25f;
 			found++;
 		}
-	assert_int_equal(found, 1);
+	assert_int_equal(found, 2);
 	return param_store_sync_params(store, STOP, e);
 }
 
@@ -254,8 +260,8 @@ static int train_spoiled(struct comm *world, void *arg, struct err *e)
 	struct trainee t;
 	struct job job;
 	double loss, norm;
-	if (trainee_job(&gpt2, c->words, &job, e) ||
-	    trainee_open(&gpt2, &job, world, "cpu", 1, &t, e))
+	if (trainee_job(&llama, c->words, &job, e) ||
+	    trainee_open(&llama, &job, world, "cpu", 1, &t, e))
 		return -1;
 	int rc = trainee_step(&t, 0, &loss, &norm, e) || trainee_step(&t, 1, &loss, &norm, e) ||
 		 spoil(&t, e) || trainee_step(&t, 2, &c->results->loss[2], &norm, e);
