@@ -12,7 +12,7 @@ struct model_scales {
 _Static_assert(sizeof(struct fp8_scale) % sizeof(int32_t) == 0, "scales travel as integers");
 
 const char *const model_scales_names[FP8_SIDES] = {
-	[FP8_INPUTS] = "fp8.inputs", [FP8_GRADIENTS] = "fp8.gradients"
+	[FP8_INPUTS] = ACT_FP8_TENSORS "inputs", [FP8_GRADIENTS] = ACT_FP8_TENSORS "gradients"
 };
 
 static int64_t side_count(const struct model_scales *s)

@@ -190,6 +190,8 @@ enum act_scratch {
 /* A layer's linears that multiply in 8 bits, and the bytes of a scale. */
 enum act_linear { ACT_LINEAR_QKV, ACT_LINEAR_O, ACT_LINEAR_UP, ACT_LINEAR_DOWN, ACT_LINEARS };
 enum { ACT_FP8_SCALE_BYTES = 80 };
+/* How the names of the scales' tensors in a checkpoint begin. */
+#define ACT_FP8_TENSORS "fp8."
 /* last: the rank holds the last stage. */
 int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch a);
 
