@@ -174,7 +174,9 @@ void backend_host_fp8_update_scales(struct backend *k, struct fp8_scale *s, int6
 	for (; n > 0; n--, s++) {
 		float most = 0;
 		if (ends) {
-			s->history[s->updates++ % FP8_SCALE_HISTORY] = s->largest;
+			s->history[s->updates++ % FP8_SCALE_HISTORY] = isfinite(s->largest)
+									       ? s->largest
+									       : 0;
 			s->largest = 0;
 		}
 		for (int i = 0; i < FP8_SCALE_HISTORY; i++)

@@ -88,7 +88,8 @@ OP(fp8_product, STORED, HOST, (struct backend *k, void *d, const struct fp8_tens
 	int64_t n, int64_t depth))
 /* Delayed scaling: updates n scales. Each becomes the largest power of 2 with which the largest
  * finite |x| of its history fits `format`, or 1 if that is 0. With `ends`, a step has ended:
- * s->largest enters the history before, and becomes 0. */
+ * s->largest enters the history before, or 0 if it is not finite, because a checkpoint with numbers
+ * that are not finite is never committed; s->largest becomes 0. */
 OP(fp8_update_scales, FP32, HOST, (struct backend *k, struct fp8_scale *s, int64_t n,
 	enum fp8 format, bool ends))
 

@@ -265,7 +265,9 @@ static __global__ void fp8_scale_kernel(fp8_scale *s, int64_t n, float largest, 
 	s += i;
 	uint32_t most = 0;
 	if (ends) {
-		s->history[s->updates % FP8_SCALE_HISTORY] = s->largest;
+		s->history[s->updates % FP8_SCALE_HISTORY] = has_scale(magnitude(s->largest))
+								     ? s->largest
+								     : 0;
 		s->updates++;
 		s->largest = 0;
 	}

@@ -213,6 +213,7 @@ static int note_all(struct comm *world, void *arg, struct err *e)
 	for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
 		note(s, k, at, steps[i].x, &got);
 		assert_true(got.scale == steps[i].scale && got.inverse == 1 / steps[i].scale);
+		assert_true(isfinite(got.history[i])); /* or no checkpoint is committed */
 	}
 	/* no step froze the scale: 448 leaves the history after as many updates as it has */
 	for (int i = 0; i < FP8_SCALE_HISTORY; i++)
