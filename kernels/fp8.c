@@ -1,5 +1,6 @@
 /* The host's form of fp8 products, in any storage type, a row at a time. It is the specification,
  * and slow. */
+#include "base/numbers.h"
 #include "kernels/backend.h"
 
 #include <math.h>
@@ -18,6 +19,8 @@ static const struct format {
 static float decode(const struct format *f, uint8_t bits)
 {
 	int e = bits >> f->fraction & ((1 << f->exponent) - 1), m = bits & ((1 << f->fraction) - 1);
+	if ((bits & 0x7f) == f->nan)
+		return NAN;
 	float x = e ? ldexpf((float)((1 << f->fraction) + m), e - f->bias - f->fraction)
 		    : ldexpf((float)m, 1 - f->bias - f->fraction);
 	return bits & 0x80 ? -x : x;
@@ -26,7 +29,7 @@ static float decode(const struct format *f, uint8_t bits)
 static uint8_t encode(const struct format *f, double x)
 {
 	uint8_t sign = signbit(x) ? 0x80 : 0;
-	if (isnan(x))
+	if (!isfinite(x))
 		return f->nan;
 	int e;
 	double a = fmin(fabs(x), (double)f->largest);
@@ -67,6 +70,9 @@ static struct fp8_scale cast_rows(struct backend *k, uint8_t *y, uint8_t *transp
 {
 	float *row = backend_scratch(k, 0);
 	const double scale = (double)s.scale;
+	const int64_t padded = round_up_int64(n, FP8_ROW);
+	for (int64_t j = 0; transposed && j < c; j++)
+		memset(transposed + j * padded + n, 0, (size_t)(padded - n));
 	for (int64_t i = 0; i < n; i++) {
 		k->ops.storage_to_fp32(k, row, (const char *)x + (size_t)(i * c) * k->element, c);
 		for (int64_t j = 0; j < c; j++) {
@@ -76,7 +82,7 @@ static struct fp8_scale cast_rows(struct backend *k, uint8_t *y, uint8_t *transp
 			if (y)
 				y[i * c + j] = bits;
 			if (transposed)
-				transposed[j * n + i] = bits;
+				transposed[j * padded + i] = bits;
 		}
 	}
 	return s;
@@ -100,9 +106,11 @@ static void decode_all(enum fp8 format, double numbers[CODES])
 static double dot(const struct fp8_tensor *left, const double *a, int64_t i,
 		  const struct fp8_tensor *right, const double *b, int64_t j, int64_t depth)
 {
+	const uint8_t *x = left->at + i * (left->row ? left->row : depth),
+		      *y = right->at + j * (right->row ? right->row : depth);
 	double sum = 0;
 	for (int64_t l = 0; l < depth; l++)
-		sum += a[left->at[i * depth + l]] * b[right->at[j * depth + l]];
+		sum += a[x[l]] * b[y[l]];
 	return sum * (double)left->scale->inverse * (double)right->scale->inverse;
 }
 
@@ -141,11 +149,11 @@ void backend_host_fp8_product(struct backend *k, void *d, const struct fp8_tenso
 
 /* The largest power of 2 with which `largest` fits. It is kept away from the limits of fp32, so
  * that its inverse is exact. */
-static float scale_of(float largest, enum fp8 format, int spare)
+static float scale_of(float largest, enum fp8 format)
 {
 	int e;
 	frexpf(formats[format].largest / largest, &e);
-	e -= 1 + spare;
+	e -= 1;
 	return ldexpf(1, e > 100 ? 100 : e < -100 ? -100 : e);
 }
 
@@ -154,26 +162,27 @@ void backend_host_fp8_cast_current(struct backend *k, uint8_t *y, uint8_t *trans
 				   int64_t c)
 {
 	bool fits = s->largest != 0 && isfinite(s->largest);
-	s->scale = fits ? scale_of(s->largest, format, 0) : 0;
+	s->scale = fits ? scale_of(s->largest, format) : 0;
 	s->inverse = fits ? 1 / s->scale : 0;
 	cast_rows(k, y, transposed, *s, x, format, n, c);
 }
 
 void backend_host_fp8_update_scales(struct backend *k, struct fp8_scale *s, int64_t n,
-				    enum fp8 format, int steps, int spare)
+				    enum fp8 format, bool ends)
 {
 	(void)k;
 	for (; n > 0; n--, s++) {
 		float most = 0;
-		s->history[s->updates++ % FP8_SCALE_HISTORY] = s->largest;
-		for (int i = 1; i <= steps && i <= s->updates; i++) {
-			float x = s->history[(s->updates - i) % FP8_SCALE_HISTORY];
-			most = magnitude(x) > magnitude(most) ? x : most;
+		if (ends) {
+			s->history[s->updates++ % FP8_SCALE_HISTORY] = isfinite(s->largest)
+									       ? s->largest
+									       : 0;
+			s->largest = 0;
 		}
-		s->largest = 0;
-		if (most == 0 || !isfinite(most))
-			continue;
-		s->scale = scale_of(most, format, spare);
+		for (int i = 0; i < FP8_SCALE_HISTORY; i++)
+			if (isfinite(s->history[i]))
+				most = fmaxf(most, s->history[i]);
+		s->scale = most > 0 ? scale_of(most, format) : 1;
 		s->inverse = 1 / s->scale;
 	}
 }

@@ -109,10 +109,15 @@ struct update {
 /*
  * Numbers of 8 bits (Micikevicius et al., arXiv 2209.05433): e4m3 up to 448, without infinity; e5m2
  * up to 57344. A tensor is stored as fp8(scale x), rounded to the nearest even. A number that is
- * too large becomes the largest one; NaN stays NaN. Products divide by the scales again.
+ * too large becomes the largest one; NaN stays NaN, and infinities become NaN, so that a fault is
+ * not hidden. Products divide by the scales again.
+ *
+ * The rows of transposed copies are padded with zeros to a multiple of FP8_ROW numbers, because
+ * cuBLASLt has no products of 8 bits whose rows are anything else. A product over padded rows has
+ * the same result.
  */
 enum fp8 { FP8_E4M3, FP8_E5M2 };
-enum { FP8_SCALE_HISTORY = 16 };
+enum { FP8_SCALE_HISTORY = 16, FP8_ROW = 16 };
 
 /* The scale of one tensor, in the backend's memory. The host first sets it to { .scale = 1,
  * .inverse = 1 }. */
@@ -130,6 +135,7 @@ struct fp8_tensor {
 	enum fp8 format;
 	/* of the left operand: the product may be summed with fewer bits, for forward passes */
 	bool fast;
+	int64_t row; /* numbers from one row to the next; 0: as many as the product's depth */
 };
 
 /* The 8-bit copies of a tensor that an op computes (the ops named _cast), written as fp8_cast writes

@@ -69,13 +69,13 @@ OP(grouped_bwd_weight, STORED, COMPOSED, (struct backend *k, float *dw, int64_t 
 
 /* --- fp8 products ------------------------------------------------------------------------- */
 
-/* y[n,c] = fp8(scale x[n,c]), and transposed[c,n] is its transpose. Either may be NULL, and so may
- * both. Sets y and transposed. s->largest becomes the largest |x| if that is larger. */
+/* y[n,c] = fp8(scale x[n,c]), and transposed[c,r] is its transpose, with r the next multiple of
+ * FP8_ROW from n on, and zeros in the last columns. Either may be NULL, and so may both. Sets y and
+ * transposed. s->largest becomes the largest |x| if that is larger. */
 OP(fp8_cast, STORED, HOST, (struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
 	const void *x, enum fp8 format, int64_t n, int64_t c))
 /* Current scaling: sets s->scale and s->inverse to the largest power of 2 with which s->largest
- * fits `format`, or both to 0 if s->largest is 0 or not finite: then infinities become NaN.
- * Writes y and transposed as fp8_cast does. Changes nothing else of s. */
+ * fits `format`, or both to 0 if s->largest is 0 or not finite. Writes y and transposed as fp8_cast does. Changes nothing else of s. */
 OP(fp8_cast_current, STORED, HOST, (struct backend *k, uint8_t *y, uint8_t *transposed,
 	struct fp8_scale *s, const void *x, enum fp8 format, int64_t n, int64_t c))
 /* d[m,n] = left[m,depth] · right[n,depth]ᵀ + bias[n], summed in fp32. bias may be NULL. Sets d.
@@ -86,12 +86,12 @@ OP(fp8_cast_current, STORED, HOST, (struct backend *k, uint8_t *y, uint8_t *tran
 OP(fp8_product, STORED, HOST, (struct backend *k, void *d, const struct fp8_tensor *left,
 	const struct fp8_tensor *right, const void *bias, bool single, bool add, int64_t m,
 	int64_t n, int64_t depth))
-/* Updates n scales. Each becomes the largest power of 2 with which the largest |x| of the last
- * `steps` updates fits `format`, less `spare` powers. steps 1 uses the last update alone (current
- * scaling); up to FP8_SCALE_HISTORY of them are possible (delayed scaling). A scale stays as it is
- * if that largest |x| is 0 or not finite. s->largest becomes 0. */
+/* Delayed scaling: updates n scales. Each becomes the largest power of 2 with which the largest
+ * finite |x| of its history fits `format`, or 1 if that is 0. With `ends`, a step has ended:
+ * s->largest enters the history before, or 0 if it is not finite, because a checkpoint with numbers
+ * that are not finite is never committed; s->largest becomes 0. */
 OP(fp8_update_scales, FP32, HOST, (struct backend *k, struct fp8_scale *s, int64_t n,
-	enum fp8 format, int steps, int spare))
+	enum fp8 format, bool ends))
 
 /* The op without `_cast`, and then fp8_cast of the tensor that it sets (y, dx or dgu), without
  * another pass over it. Writes the copies that to->at and to->transposed ask for; without either it

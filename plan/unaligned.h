@@ -3,7 +3,9 @@
  *
  * Tensor cores read 16 bytes at a time. Rows of 2-byte numbers whose length is not a multiple of 8
  * are not aligned, and cuBLASLt uses other kernels for them, which are several times slower
- * (NVIDIA, "Matrix Multiplication Background User's Guide", section 2.1).
+ * (NVIDIA, "Matrix Multiplication Background User's Guide", section 2.1). In 8 bits the sizes must be
+ * multiples of 16: cuBLASLt has no other products, and muster's own are many times slower. The
+ * number of tokens may be any, because transposed copies are padded (activations_fp8_row).
  */
 #ifndef MUSTER_PLAN_UNALIGNED_H
 #define MUSTER_PLAN_UNALIGNED_H

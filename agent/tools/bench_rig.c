@@ -242,7 +242,7 @@ static struct fp8_tensor eight(struct bench_rig *r, int64_t n)
 	size_t all = r->arena / (size_t)r->width, at = r->at[BENCH_INPUT] / (size_t)r->width;
 	in(r, n);
 	return (struct fp8_tensor){ r->eight + (at + (size_t)n <= all ? at : 0), r->scale, FP8_E4M3,
-				    false };
+				    false, 0 };
 }
 
 double bench_rig_eight(struct bench_rig *r, enum rate_class form, const int64_t *d)

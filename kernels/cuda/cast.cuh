@@ -34,15 +34,18 @@ struct cast_call {
 	uint8_t *y, *transposed;
 	struct fp8_scale *s;
 	__nv_fp8_interpretation_t kind;
-	int64_t n, c; /* rows, and columns of a part */
+	int64_t n, c;   /* rows, and columns of a part */
+	int64_t padded; /* numbers of a row of transposed; those behind n are 0 */
 	float current; /* the format's largest number: s->scale follows from s->largest; 0: it is set */
-	bool whole,
-		transposed_whole; /* rows of y, and of transposed, are whole chunks of 8 bytes */
+	bool whole, transposed_whole; /* rows of y, and of transposed, are aligned to 8 bytes */
 };
 
-__device__ inline uint8_t to_fp8(float x, __nv_fp8_interpretation_t kind)
+/* fp8(scale x). Only infinities do not saturate: they become NaN. */
+__device__ inline uint8_t to_fp8(float x, float scale, __nv_fp8_interpretation_t kind)
 {
-	return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, kind);
+	const bool infinite = magnitude(x) == 0x7f800000u;
+	return __nv_cvt_float_to_fp8(infinite ? __uint_as_float(0x7fffffffu) : x * scale,
+				     __NV_SATFINITE, kind);
 }
 
 /* Writes 8 bytes, in one access if `whole`. */
@@ -100,9 +103,9 @@ template <class T> static inline bool chunk_fits(const T *p, int64_t c)
 }
 
 /* The largest power of 2 with which `most` fits, as in kernels/fp8.c. */
-__device__ inline float scale_of(float most, float largest, int spare)
+__device__ inline float scale_of(float most, float largest)
 {
-	int e = (int)(__float_as_uint(largest / most) >> 23 & 255) - 127 - spare;
+	int e = (int)(__float_as_uint(largest / most) >> 23 & 255) - 127;
 	e = e > 100 ? 100 : e < -100 ? -100 : e;
 	return __uint_as_float((uint32_t)(e + 127) << 23);
 }
@@ -118,7 +121,7 @@ __device__ inline float cast_scale(const cast_call &a)
 	if (a.current == 0)
 		return a.s->scale;
 	const float most = a.s->largest;
-	const float scale = has_scale(__float_as_uint(most)) ? scale_of(most, a.current, 0) : 0;
+	const float scale = has_scale(__float_as_uint(most)) ? scale_of(most, a.current) : 0;
 	if (blockIdx.x == 0 && threadIdx.x == 0) {
 		a.s->scale = scale;
 		a.s->inverse = scale == 0 ? 0 : 1.0f / scale;
@@ -149,7 +152,7 @@ static __global__ void __launch_bounds__(CAST_THREADS)
 			for (int l = 0; l < CHUNK; l++) {
 				const float number = l < left ? x[p][l] : 0;
 				most = max(most, magnitude(number));
-				bits[l] = to_fp8(number * scale, a.kind);
+				bits[l] = to_fp8(number, scale, a.kind);
 				turn[p][j + l][i] = bits[l];
 			}
 			if (a.y)
@@ -172,10 +175,10 @@ static __global__ void __launch_bounds__(CAST_THREADS)
 	for (int q = threadIdx.x; q < S::PARTS * CHUNKS; q += CAST_THREADS) {
 		const int p = q / CHUNKS, j = q % CHUNKS / (EDGE / CHUNK),
 			  i = q % (EDGE / CHUNK) * CHUNK;
-		const int64_t left = j0 + j < a.c ? a.n - i0 - i : 0;
+		const int64_t left = j0 + j < a.c ? a.padded - i0 - i : 0;
 		if (left > 0)
-			put_chunk(a.transposed + (p * a.c + j0 + j) * a.n + i0 + i, &turn[p][j][i],
-				  left, a.transposed_whole);
+			put_chunk(a.transposed + (p * a.c + j0 + j) * a.padded + i0 + i,
+				  &turn[p][j][i], left, a.transposed_whole);
 	}
 }
 
@@ -190,9 +193,10 @@ static void queue_cast(struct backend *k, const char *op, const struct fp8_copie
 			      to->format == FP8_E4M3 ? __NV_E4M3 : __NV_E5M2,
 			      n,
 			      c,
+			      (n + FP8_ROW - 1) / FP8_ROW * FP8_ROW,
 			      current,
 			      (uintptr_t)to->at % CHUNK == 0 && c % CHUNK == 0,
-			      (uintptr_t)to->transposed % CHUNK == 0 && n % CHUNK == 0 };
+			      (uintptr_t)to->transposed % CHUNK == 0 };
 	const unsigned blocks = cuda_blocks((n + EDGE - 1) / EDGE * ((c + EDGE - 1) / EDGE), 1);
 	launch(k, op, packs ? cast_kernel<S, true> : cast_kernel<S, false>, blocks, CAST_THREADS, 0,
 	       a, source);

@@ -67,7 +67,7 @@ template <class T> struct product_call {
 	const fp8_scale *left_scale, *right_scale;
 	__nv_fp8_interpretation_t left_kind, right_kind;
 	const T *bias;
-	int64_t m, n, k;
+	int64_t m, n, k, left_row, right_row;
 	bool add;
 };
 
@@ -81,8 +81,8 @@ static __global__ void __launch_bounds__(SIDE *SIDE) fp8_product_kernel(const pr
 	if (i >= c.m || j >= c.n)
 		return;
 	for (int64_t l = 0; l < c.k; l++)
-		sum = fmaf(of_fp8(c.left[i * c.k + l], c.left_kind),
-			   of_fp8(c.right[j * c.k + l], c.right_kind), sum);
+		sum = fmaf(of_fp8(c.left[i * c.left_row + l], c.left_kind),
+			   of_fp8(c.right[j * c.right_row + l], c.right_kind), sum);
 	sum *= c.left_scale->inverse;
 	sum *= c.right_scale->inverse;
 	sum += c.bias ? to_fp32(c.bias[j]) : 0;
@@ -106,6 +106,8 @@ static void product_op(struct backend *k, void *d, const struct fp8_tensor *left
 				    m,
 				    n,
 				    depth,
+				    left->row ? left->row : depth,
+				    right->row ? right->row : depth,
 				    add };
 	launch(k, "fp8_product", fp8_product_kernel<T>,
 	       cuda_blocks((m + SIDE - 1) / SIDE * ((n + SIDE - 1) / SIDE), 1), SIDE * SIDE, 0, c);
@@ -125,31 +127,32 @@ extern "C" void fp8_fallback_product(struct backend *k, void *d, const struct fp
 
 /* --- scales --- */
 
-static __global__ void fp8_scale_kernel(fp8_scale *s, int64_t n, float largest, int steps,
-					int spare)
+static __global__ void fp8_scale_kernel(fp8_scale *s, int64_t n, float largest, bool ends)
 {
 	const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 	if (i >= n)
 		return;
 	s += i;
 	uint32_t most = 0;
-	s->history[s->updates % FP8_SCALE_HISTORY] = s->largest;
-	s->updates++;
-	for (int j = 1; j <= steps && j <= s->updates; j++)
-		most = max(most, __float_as_uint(s->history[(s->updates - j) % FP8_SCALE_HISTORY]) &
-					 0x7fffffffu);
-	s->largest = 0;
-	if (!has_scale(most))
-		return;
-	s->scale = scale_of(__uint_as_float(most), largest, spare);
+	if (ends) {
+		s->history[s->updates % FP8_SCALE_HISTORY] = has_scale(magnitude(s->largest))
+								     ? s->largest
+								     : 0;
+		s->updates++;
+		s->largest = 0;
+	}
+	for (int j = 0; j < FP8_SCALE_HISTORY; j++)
+		if (has_scale(magnitude(s->history[j])))
+			most = max(most, magnitude(s->history[j]));
+	s->scale = most ? scale_of(__uint_as_float(most), largest) : 1;
 	s->inverse = 1.0f / s->scale;
 }
 
 static void fp8_update_scales(struct backend *k, struct fp8_scale *s, int64_t n, enum fp8 format,
-			      int steps, int spare)
+			      bool ends)
 {
 	launch(k, "fp8_update_scales", fp8_scale_kernel, cuda_blocks(n, 128), 128, 0, s, n,
-	       largest_of(format), steps, spare);
+	       largest_of(format), ends);
 }
 
 template <class T> static void fill(struct ops *o)

@@ -44,7 +44,7 @@ template <class T, int V> __device__ inline uint32_t most_of(const float (&x)[V]
 	return most;
 }
 
-/* Of the first `left` of them. */
+/* The same for the first `left` numbers. */
 template <class T, int V>
 __device__ inline uint32_t most_of_some(const float (&x)[V], int64_t left, uint32_t most)
 {

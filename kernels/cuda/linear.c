@@ -175,6 +175,13 @@ static enum blas_type type_of(const struct fp8_tensor *t)
 	return t->format == FP8_E4M3 ? BLAS_E4M3 : BLAS_E5M2;
 }
 
+/* Whether the rows have no padding beyond `depth`. Where they have, depth is not a multiple of 16,
+ * and the library has no such products. */
+static bool is_dense(const struct fp8_tensor *t, int64_t depth)
+{
+	return !t->row || t->row == depth;
+}
+
 /* Chips before Ada have no fp8 products, and cuBLASLt has no fp32 bias for them. */
 static void fp8_product(struct backend *k, void *d, const struct fp8_tensor *left,
 			const struct fp8_tensor *right, const void *bias, bool single, bool add,
@@ -198,7 +205,8 @@ static void fp8_product(struct backend *k, void *d, const struct fp8_tensor *lef
 		.left_scale = &left->scale->inverse,
 		.right_scale = &right->scale->inverse,
 	};
-	const bool fits = k->fp8 && !(bias && cuda_of(k)->storage == STORE_FP32);
+	const bool fits = k->fp8 && !(bias && cuda_of(k)->storage == STORE_FP32) &&
+			  is_dense(left, depth) && is_dense(right, depth);
 	if (m && n && depth && !(fits && library_product(k, &p, "fp8_product")))
 		fp8_fallback_product(k, d, left, right, bias, single, add, m, n, depth);
 }

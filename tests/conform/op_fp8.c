@@ -1,5 +1,6 @@
 /* fp8 products. Bytes and scales are compared as words of 4 bytes. n rows, c columns, products of
  * depth d; with: e5m2. */
+#include "base/numbers.h"
 #include "tests/conform/op_test.h"
 
 #include <math.h>
@@ -28,7 +29,7 @@ static void begin(struct fp8_scale *s, float scale)
 static void cast_args(const struct dims *d, struct arg *a)
 {
 	a[0] = (struct arg){ CHOICES, words(d->n * d->c), 1, STORED };
-	a[1] = (struct arg){ CHOICES, words(d->n * d->c), 1, STORED };
+	a[1] = (struct arg){ CHOICES, words(round_up_int64(d->n, FP8_ROW) * d->c), 1, STORED };
 	a[2] = (struct arg){ CHOICES, SCALE_WORDS, 1, STORED };
 	a[3] = (struct arg){ IN, d->n * d->c, 3, STORED };
 }
@@ -123,8 +124,8 @@ static void product(const struct ops *o, struct backend *k, const struct dims *d
 		    bool single, bool add)
 {
 	const struct fp8_scale *s = p[3];
-	const struct fp8_tensor left = { p[1], &s[0], format_of(d), d->fused },
-				right = { p[2], &s[1], FP8_E4M3, false };
+	const struct fp8_tensor left = { p[1], &s[0], format_of(d), d->fused, 0 },
+				right = { p[2], &s[1], FP8_E4M3, false, 0 };
 	o->fp8_product(k, p[0], &left, &right, d->fused && !single ? p[4] : NULL, single, add, d->n,
 		       d->c, d->d);
 }
@@ -143,6 +144,34 @@ static void product_single_run(const struct ops *o, struct backend *k, const str
 static void product_add_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
 	product(o, k, d, p, true, true);
+}
+
+/* Products of transposed copies: over the padding, or with `fused` beside it. */
+
+static void padded_args(const struct dims *d, struct arg *a)
+{
+	const int64_t row = round_up_int64(d->d, FP8_ROW);
+	product_add_args(d, a);
+	a[1].count = words(d->n * row);
+	a[2].count = words(d->c * row);
+}
+
+static void padded_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	struct fp8_scale *s = p[3];
+	begin(&s[0], 32);
+	begin(&s[1], 16);
+	o->fp8_cast(k, NULL, p[1], &s[0], p[5], format_of(d), d->d, d->n);
+	o->fp8_cast(k, NULL, p[2], &s[1], p[6], FP8_E4M3, d->d, d->c);
+}
+
+static void padded_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	const struct fp8_scale *s = p[3];
+	const int64_t row = round_up_int64(d->d, FP8_ROW);
+	const struct fp8_tensor left = { p[1], &s[0], format_of(d), false, d->fused ? row : 0 },
+				right = { p[2], &s[1], FP8_E4M3, false, d->fused ? row : 0 };
+	o->fp8_product(k, p[0], &left, &right, NULL, true, true, d->n, d->c, d->fused ? d->d : row);
 }
 
 #define PRODUCT_DIMS \
@@ -166,7 +195,7 @@ enum { COPIES = 2 }; /* halves of the argument `copies` */
 
 static int64_t copy_bytes(const struct dims *d, int parts)
 {
-	return 4 * words(parts * d->n * d->c);
+	return 4 * words(parts * d->c * round_up_int64(d->n, FP8_ROW));
 }
 
 static void also_args(const struct dims *d, struct arg *a, int parts)
@@ -221,7 +250,7 @@ typedef void cast_call(const struct ops *o, struct backend *k, const struct dims
 static void compare_scales(const struct ops *o, struct backend *k, void **p)
 {
 	const size_t from = offsetof(struct fp8_scale, largest);
-	o->fp8_update_scales(k, p[3], 2, FP8_E4M3, 1, 0);
+	o->fp8_update_scales(k, p[3], 2, FP8_E4M3, true);
 	for (size_t i = 0; i < 2; i++)
 		backend_zero(k, (char *)p[3] + i * sizeof(struct fp8_scale) + from,
 			     sizeof(struct fp8_scale) - from);
@@ -282,7 +311,7 @@ CAST_CALL(swiglu_bwd_cast, 2, p[0], p[6], p[1], d->n, d->c)
 		} \
 	}
 
-/* --- scales; n of them, over lo steps --- */
+/* --- scales; n of them; fused: a step has ended. Some have no finite number, others several --- */
 
 static void update_args(const struct dims *d, struct arg *a)
 {
@@ -296,23 +325,25 @@ static void update_prepare(const struct ops *o, struct backend *k, const struct 
 	struct fp8_scale *s = p[0];
 	for (int64_t i = 0; i < d->n; i++) {
 		begin(&s[i], 8);
-		s[i].largest = i % 5 == 4 ? 0 : 0.37f * (float)(i * i + 1);
+		s[i].largest = i % 5 == 4 ? 0 : i % 7 == 3 ? INFINITY : 0.37f * (float)(i * i + 1);
 		for (int j = 0; j < FP8_SCALE_HISTORY; j++)
-			s[i].history[j] = i % 5 == 4 ? 0 : (float)((i * 7 + j * 31) % 23);
+			s[i].history[j] = i % 5 == 4         ? 0
+					  : (i + j) % 6 == 1 ? (j % 2 ? NAN : INFINITY)
+							     : (float)((i * 7 + j * 31) % 23);
 		s[i].updates = (int32_t)i;
 	}
 }
 
 static void update_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	o->fp8_update_scales(k, p[0], d->n, format_of(d), d->lo, 1);
+	o->fp8_update_scales(k, p[0], d->n, format_of(d), d->fused);
 }
 
 #define UPDATE_DIMS \
 	{ \
-		{ .n = 1, .lo = 1 }, { .n = 40, .lo = 16, .with = true }, \
+		{ .n = 1, .fused = true }, { .n = 40, .fused = true, .with = true }, \
 		{ \
-			.n = 300, .lo = 4 \
+			.n = 300 \
 		} \
 	}
 
@@ -323,6 +354,7 @@ const struct op_test fp8_ops[] = {
 	{ "fp8_product", NULL, true, product_args, product_prepare, product_run, PRODUCT_DIMS },
 	{ "fp8_product single", NULL, true, product_single_args, product_prepare, product_single_run, PRODUCT_DIMS },
 	{ "fp8_product add", NULL, true, product_add_args, product_prepare, product_add_run, PRODUCT_DIMS },
+	{ "fp8_product padded", NULL, true, padded_args, padded_prepare, padded_run, PRODUCT_DIMS },
 	{ "layernorm_fwd_cast", NULL, true, layernorm_cast_args, also_prepare, layernorm_fwd_cast_run, ALSO_DIMS },
 	{ "rmsnorm_fwd_cast", NULL, true, rmsnorm_cast_args, also_prepare, rmsnorm_fwd_cast_run, ALSO_DIMS },
 	{ "gelu_fwd_cast", NULL, true, activation_cast_args, also_prepare, gelu_fwd_cast_run, ALSO_DIMS },

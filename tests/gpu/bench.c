@@ -13,8 +13,11 @@
  *     predict                  {"published_s": …, "calibrated_s": …}: the planner's prediction of a
  *                              step of the open model, by published constants and, after
  *                              `calibrate`, by what that measured
- *     turn STEPS               {"seconds": […], "loss": …, "peak_bytes": …}: the seconds of
- *                              each step, until the device has finished
+ *     turn STEPS [waits]       {"seconds": […], "loss": …, "peak_bytes": …}: the seconds of
+ *                              each step. On a device a step is the trainer's: it judges itself on
+ *                              the device, and its numbers are read after the next step's passes
+ *                              are queued (agent/engine/train/late.c). waits: the host waits for
+ *                              the device after each step
  *     choices                  {"choices": [{"key": …, "note": …}, …]}: what was measured to choose
  *                              algorithms, unless the model has job.deterministic=yes
  *     close                    {}
@@ -31,6 +34,7 @@
  * (plan/spec/model/model.h).
  */
 #include "agent/engine/optim/optim.h"
+#include "agent/engine/optim/scaler.h"
 #include "agent/engine/pipeline/engine.h"
 #include "agent/engine/train/state.h"
 #include "base/choices.h"
@@ -62,6 +66,7 @@ struct bench {
 	int32_t *tokens; /* [BATCHES][sequences][seq + 1] */
 	int32_t *inputs, *targets;
 	int64_t step;
+	bool late, pending; /* numbers are read late; those of a step have not been read */
 };
 
 /* --- The model --- */
@@ -117,6 +122,27 @@ static void want_choices(struct bench *b)
 		choices_set_mode(c, CHOICES_MEASURED);
 }
 
+/* From now on the optimizer's steps are those that the trainer queues on a device. */
+static void open_late(struct bench *b)
+{
+	struct scaler s;
+	b->late = !backend_on_host(pipeline_backend(b->engine));
+	if (!b->late)
+		return;
+	optim_scaler_init(&s, &b->job);
+	optim_queue_open(b->optim, &s, b->view.global_tokens, pipeline_losses_count(b->engine),
+			 pipeline_numbers_read(b->engine));
+}
+
+/* Without tensor cores for them, a step in 8 bits takes minutes. */
+static int check_eight(const struct bench *b, struct err *e)
+{
+	const struct backend *k = pipeline_backend(b->engine);
+	return b->job.precision.fp8 == FP8_OFF || backend_on_host(k) || backend_fp8(k)
+		       ? 0
+		       : err_set(e, ERR_UNSUPPORTED, "this GPU has no 8-bit matrix products");
+}
+
 static int open_model(struct bench *b, struct err *e)
 {
 	const struct layout alone = layout_of(&b->job, 1);
@@ -128,7 +154,7 @@ static int open_model(struct bench *b, struct err *e)
 		.spill_dir = ".",
 	};
 	if (rank_view_init(&b->job, &alone, 0, &b->view, e) || pipeline_open(&opt, &b->engine, e) ||
-	    make_batches(b, e))
+	    check_eight(b, e) || make_batches(b, e))
 		return -1;
 	want_choices(b);
 	const struct optim_options o = { .backend = pipeline_backend(b->engine),
@@ -138,6 +164,7 @@ static int open_model(struct bench *b, struct err *e)
 					 .numbers = pipeline_numbers(b->engine) };
 	if (optim_open(&o, &b->optim, e))
 		return -1;
+	open_late(b);
 	const struct train_state state = { .store = pipeline_store(b->engine), .optim = b->optim };
 	return train_state_init(&state, pipeline_shape(b->engine), b->job.job.seed, e);
 }
@@ -156,22 +183,83 @@ static void close_model(struct bench *b)
 	*b = (struct bench){ .backend_name = b->backend_name, .toy = b->toy, .chip = b->chip };
 }
 
-static int one_step(struct bench *b, double *loss, double *seconds, struct err *e)
+/* Reads the numbers of the step before, if they have not been read. */
+static int settle(struct bench *b, double *loss, struct err *e)
 {
-	double norm, since = clock_s();
+	struct step_numbers n;
+	if (!b->pending)
+		return 0;
+	b->pending = false;
+	if (optim_queue_read(b->optim, &n, e))
+		return -1;
+	pipeline_loss_added(b->engine, &n, loss);
+	return 0;
+}
+
+static int late_step(struct bench *b, const struct engine_batch *batch, double *loss, struct err *e)
+{
+	if (pipeline_passes(b->engine, batch, e) || settle(b, loss, e) ||
+	    optim_queue_step(b->optim, pipeline_losses_there(b->engine), b->step, e))
+		return -1;
+	b->pending = true;
+	return 0;
+}
+
+static int step_at_once(struct bench *b, const struct engine_batch *batch, double *loss,
+			struct err *e)
+{
+	double norm;
+	return pipeline_step(b->engine, batch, loss, e) ||
+			       optim_grad_norm(b->optim, b->world, 1, &norm, e) ||
+			       optim_step(b->optim, norm, 1, b->step, e)
+		       ? -1
+		       : 0;
+}
+
+static int one_step(struct bench *b, double *loss, struct err *e)
+{
 	next_batch(b);
 	const struct engine_batch batch = { .inputs = b->inputs,
 					    .targets = b->targets,
 					    .sample = b->step * b->job.batch.global,
-					    .loss_scale = 1 };
-	if (pipeline_step(b->engine, &batch, loss, e) ||
-	    optim_grad_norm(b->optim, b->world, 1, &norm, e))
+					    .loss_scale = 1,
+					    .scaled = b->late };
+	if ((b->late ? late_step : step_at_once)(b, &batch, loss, e))
 		return -1;
-	if (optim_step(b->optim, norm, 1, b->step, e) ||
-	    param_store_sync_params(pipeline_store(b->engine), ++b->step, e) ||
-	    backend_sync(pipeline_backend(b->engine), e))
-		return -1;
-	*seconds = clock_s() - since;
+	return param_store_sync_params(pipeline_store(b->engine), ++b->step, e);
+}
+
+struct stopwatch {
+	double since, *seconds;
+	int ended;
+};
+
+/* The first n steps have ended. */
+static void note_ended(struct stopwatch *w, int n)
+{
+	for (; w->ended < n; w->ended++) {
+		double now = clock_s();
+		w->seconds[w->ended] = now - w->since;
+		w->since = now;
+	}
+}
+
+/* Sets the seconds from the end of one step to that of the next. A late step ends when the host has
+ * its numbers, which is during the next one. */
+static int many_steps(struct bench *b, int steps, bool waits, double *loss, double *seconds,
+		      struct err *e)
+{
+	struct stopwatch w = { clock_s(), seconds, 0 };
+	for (int i = 0; i < steps; i++) {
+		if (one_step(b, loss, e))
+			return -1;
+		note_ended(&w, i);
+		if (b->late && !waits && i < steps - 1)
+			continue;
+		if (settle(b, loss, e) || backend_sync(pipeline_backend(b->engine), e))
+			return -1;
+		note_ended(&w, i + 1);
+	}
 	return 0;
 }
 
@@ -219,13 +307,14 @@ static int command_open(struct bench *b, char *words, struct err *e)
 static int command_turn(struct bench *b, char *words, struct err *e)
 {
 	int steps = atoi(words);
+	bool waits = strstr(words, "waits");
 	double loss = 0, *seconds = calloc(STEPS_MAX, sizeof *seconds);
 	int rc = !seconds || !b->open || steps < 1 || steps > STEPS_MAX
 			 ? err_set(e, ERR_USAGE, "turn needs an open model, and 1 to %d steps",
 				   STEPS_MAX)
 			 : 0;
-	for (int i = 0; !rc && i < steps; i++)
-		rc = one_step(b, &loss, &seconds[i], e);
+	if (!rc)
+		rc = many_steps(b, steps, waits, &loss, seconds, e);
 	if (!rc) {
 		printf("{\"seconds\": [");
 		for (int i = 0; i < steps; i++)

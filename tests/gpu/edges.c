@@ -5,6 +5,7 @@
  *
  * usage: edges BACKEND …
  */
+#include "base/numbers.h"
 #include "base/philox.h"
 #include "kernels/ops.h"
 #include "tests/gpu/score.h"
@@ -405,20 +406,26 @@ static const struct {
 
 enum { CAST_OPS = sizeof cast_ops / sizeof cast_ops[0] };
 
+/* Bytes of the larger one of two copies: rows of the transposed one are padded. */
+static int64_t copy_room(struct cast_shape s)
+{
+	return 2 * s.c * round_up_int64(s.n, FP8_ROW);
+}
+
 /* Inputs in p[0] and p[1], a result in p[2], three scales in p[5], three pairs of copies in p[6]. */
 static void begin_cast(struct pair *c, struct cast_shape s, float x[], float d[])
 {
 	const struct fp8_scale scales[3] = { { .scale = 0x1p6f, .inverse = 0x1p-6f },
 					     { .scale = 0x1p6f, .inverse = 0x1p-6f },
 					     { .scale = 0x1p6f, .inverse = 0x1p-6f } };
-	const int64_t all = 2 * s.n * s.c;
-	char *none = calloc(6, (size_t)all);
+	const int64_t all = 2 * s.n * s.c, room = copy_room(s);
+	char *none = calloc(6, (size_t)room);
 	stored(c, 0, x, all);
 	stored(c, 1, d, all);
 	stored(c, 2, x, all);
 	singles(c, 3, x, 2 * s.n);
 	array(c, 5, scales, sizeof scales, 0);
-	array(c, 6, none, 6 * (size_t)all, 0);
+	array(c, 6, none, 6 * (size_t)room, 0);
 	stored(c, 7, x, all);
 	free(none);
 }
@@ -427,16 +434,16 @@ static void begin_cast(struct pair *c, struct cast_shape s, float x[], float d[]
  * third pair it need not store it. The scales must be equal too. */
 static bool casts_as_a_cast_does(struct pair *c, int op, struct cast_shape s, enum fp8 format)
 {
-	const int64_t all = 2 * s.n * s.c, width = cast_ops[op].parts * s.c;
+	const int64_t room = copy_room(s), width = cast_ops[op].parts * s.c;
 	BOTH(c, side, k, o)
 	{
 		void **p = c->p[side];
 		struct fp8_scale *scale = p[5];
 		uint8_t *at = p[6];
-		struct fp8_copies to = { at, at + all, &scale[0], format, false };
+		struct fp8_copies to = { at, at + room, &scale[0], format, false };
 		cast_ops[op].call(o, k, p, s, &to);
-		o->fp8_cast(k, at + 2 * all, at + 3 * all, &scale[1], p[2], format, s.n, width);
-		to = (struct fp8_copies){ at + 4 * all, at + 5 * all, &scale[2], format, true };
+		o->fp8_cast(k, at + 2 * room, at + 3 * room, &scale[1], p[2], format, s.n, width);
+		to = (struct fp8_copies){ at + 4 * room, at + 5 * room, &scale[2], format, true };
 		cast_ops[op].call(o, k, p, s, &to);
 	}
 	void *scales[SIDES], *copies[SIDES];
@@ -447,7 +454,7 @@ static bool casts_as_a_cast_does(struct pair *c, int op, struct cast_shape s, en
 		const uint8_t *at = copies[i];
 		for (int other = 1; other < 3; other++)
 			ok = ok && !memcmp(&t[0], &t[other], sizeof *t) &&
-			     !memcmp(at, at + 2 * other * all, 2 * (size_t)all);
+			     !memcmp(at, at + 2 * other * room, 2 * (size_t)room);
 		free(scales[i]);
 		free(copies[i]);
 	}
@@ -483,9 +490,9 @@ static void ops_cast_as_a_cast_does(struct pair *c)
  * numbers that are too large have the bits that fp8_cast gives them. */
 static void copies_hold_all_numbers(struct pair *c)
 {
-	enum { ROWS = 9, F = 16, N = 2 * ROWS * F };
+	enum { ROWS = 9, F = 16, N = 2 * ROWS * F, ROOM = 2 * F * FP8_ROW };
 	const struct fp8_scale begin = { .scale = 0x1p6f, .inverse = 0x1p-6f };
-	const uint8_t none[2 * N] = { 0 };
+	const uint8_t none[2 * ROOM] = { 0 };
 	float x[N], d[N];
 	for (int i = 0; i < N; i++) {
 		x[i] = 0.01f * (float)(i % 23) - 0.1f;
@@ -505,9 +512,9 @@ static void copies_hold_all_numbers(struct pair *c)
 	{
 		void **p = c->p[side];
 		uint8_t *all = p[4], *alone = p[5];
-		struct fp8_copies to = { all, all + N, p[3], FP8_E5M2, false };
+		struct fp8_copies to = { all, all + ROOM, p[3], FP8_E5M2, false };
 		o->swiglu_bwd_cast(k, p[2], p[1], p[0], ROWS, F, &to);
-		to = (struct fp8_copies){ alone, alone + N, p[3], FP8_E5M2, true };
+		to = (struct fp8_copies){ alone, alone + ROOM, p[3], FP8_E5M2, true };
 		o->swiglu_bwd_cast(k, p[2], p[1], p[0], ROWS, F, &to);
 		to = (struct fp8_copies){ NULL, NULL, p[3], FP8_E5M2, false };
 		o->swiglu_bwd_cast(k, p[2], p[1], p[0], ROWS, F, &to);
@@ -521,13 +528,56 @@ static void copies_hold_all_numbers(struct pair *c)
 	for (int i = 0; i < ROWS && ok; i++)
 		for (int j = 0; j < 2 * F; j++)
 			ok = ok && ((const uint8_t *)all[1])[i * 2 * F + j] ==
-					   ((const uint8_t *)all[1])[N + j * ROWS + i];
+					   ((const uint8_t *)all[1])[ROOM + j * FP8_ROW + i];
 	for (int i = 0; i < SIDES; i++) {
 		free(all[i]);
 		free(alone[i]);
 		free(scale[i]);
 	}
 	end_case(c, ok, "copies hold NaN, infinities and numbers that are too large");
+}
+
+/* In 8 bits: a number that is too large becomes the largest one, but neither of the two scalings
+ * hides an infinity. Rows of the transposed copy are padded with zeros. */
+static void infinities_become_nan_in_8_bits(struct pair *c)
+{
+	enum { ROWS = 3, COLUMNS = 8, N = ROWS * COLUMNS, FINITE = 1, INFINITE = 10, MINUS = 19 };
+	const struct fp8_scale s[2] = { { .scale = 64, .inverse = 1 / 64.0f },
+					{ .largest = INFINITY } };
+	const uint8_t none[COLUMNS * FP8_ROW] = { 0 };
+	for (int format = FP8_E4M3; format <= FP8_E5M2; format++) {
+		float x[N] = { [FINITE] = 1000, [INFINITE] = INFINITY, [MINUS] = -INFINITY };
+		const int most = format == FP8_E4M3 ? 0x7e : 0x7b;
+		stored(c, 0, x, N);
+		array(c, 1, s, sizeof s, 0);
+		for (int i = 2; i < 6; i++)
+			array(c, i, none, sizeof none, 0);
+		BOTH(c, side, k, o)
+		{
+			void **p = c->p[side];
+			struct fp8_scale *t = p[1];
+			o->fp8_cast(k, p[2], p[3], &t[0], p[0], (enum fp8)format, ROWS, COLUMNS);
+			o->fp8_cast_current(k, p[4], p[5], &t[1], p[0], (enum fp8)format, ROWS,
+					    COLUMNS);
+		}
+		bool ok = true;
+		for (int i = 2; i < 6; i++) {
+			void *got[SIDES];
+			ok = fetch(c, i, got) && ok;
+			const uint8_t *y = got[1];
+			for (int j = 0; j < N; j++) {
+				int at = i % 2 ? j % COLUMNS * FP8_ROW + j / COLUMNS : j;
+				int want = j == INFINITE || j == MINUS ? 0x7f
+					   : j == FINITE && i < 4      ? most
+								       : 0;
+				ok = ok && (y[at] & 0x7f) == want;
+			}
+			ok = ok && !memcmp(got[0], got[1], sizeof none);
+			free(got[0]);
+			free(got[1]);
+		}
+		end_case(c, ok, "infinities become NaN in 8 bits");
+	}
 }
 
 /* --- nothing, the same twice, and the widest --- */
@@ -675,6 +725,7 @@ int main(int argc, char **argv)
 		ops_find_the_largest_number,
 		ops_cast_as_a_cast_does,
 		copies_hold_all_numbers,
+		infinities_become_nan_in_8_bits,
 		nothing_is_no_work,
 		sums_over_nothing_are_zero,
 		outputs_may_be_inputs,

@@ -1,5 +1,6 @@
 #include "tests/gpu/kernel_rows.h"
 
+#include "base/numbers.h"
 #include "plan/spec/model/model.h"
 
 #include <stdlib.h>
@@ -142,6 +143,92 @@ static void attention_bwd_run(const struct ops *o, struct backend *k, const stru
 			 p[2], element(k, p[2], key), element(k, p[2], v), &s, false);
 }
 
+/* y transposed scale x; fused: current scaling */
+static int64_t words(int64_t bytes)
+{
+	return (bytes + 3) / 4;
+}
+
+enum { SCALE_WORDS = sizeof(struct fp8_scale) / sizeof(int32_t) };
+
+static void fp8_cast_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ CHOICES, words(d->n * d->c), 1, STORED };
+	a[1] = (struct arg){ CHOICES, words(round_up_int64(d->n, FP8_ROW) * d->c), 1, STORED };
+	a[2] = (struct arg){ CHOICES, SCALE_WORDS, 1, STORED };
+	a[3] = (struct arg){ IN, d->n * d->c, 1, STORED };
+}
+
+static void set_scale(struct backend *k, void *at)
+{
+	static const struct fp8_scale scale = { .scale = 32, .inverse = 1 / 32.0f, .largest = 6 };
+	backend_put(k, at, &scale, sizeof scale);
+}
+
+static void fp8_cast_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	(void)o;
+	(void)d;
+	set_scale(k, p[2]);
+}
+
+static void fp8_cast_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	(d->fused ? o->fp8_cast_current : o->fp8_cast)(k, p[0], p[1], p[2], p[3], FP8_E4M3, d->n,
+						       d->c);
+}
+
+/* d left right scale; with: fp32, as a weight's gradient. The operands are random bytes; the mask
+ * leaves numbers below 2. */
+static void fp8_product_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ SET, d->n * d->d, 1, d->with ? SINGLE : STORED };
+	a[1] = (struct arg){ TOKENS, words(d->n * d->c), 0x1p31, STORED };
+	a[2] = (struct arg){ TOKENS, words(d->d * d->c), 0x1p31, STORED };
+	a[3] = (struct arg){ CHOICES, SCALE_WORDS, 1, STORED };
+}
+
+static void make_numbers(struct backend *k, void *at, int64_t bytes)
+{
+	uint8_t *here = malloc((size_t)bytes);
+	if (here && !backend_get(k, here, at, (size_t)bytes, NULL)) {
+		for (int64_t i = 0; i < bytes; i++)
+			here[i] &= 0xbf;
+		backend_put(k, at, here, (size_t)bytes);
+		backend_sync(k, NULL);
+	}
+	free(here);
+}
+
+static void fp8_product_prepare(const struct ops *o, struct backend *k, const struct dims *d,
+				void **p)
+{
+	(void)o;
+	make_numbers(k, p[1], d->n * d->c);
+	make_numbers(k, p[2], d->d * d->c);
+	set_scale(k, p[3]);
+}
+
+static void fp8_product_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	const struct fp8_tensor left = { p[1], p[3], FP8_E4M3, !d->with, 0 },
+				right = { p[2], p[3], FP8_E4M3, false, 0 };
+	o->fp8_product(k, p[0], &left, &right, NULL, d->with, false, d->n, d->d, d->c);
+}
+
+static const struct op_test fp8_cast = { .name = "fp8_cast",
+					 .args = fp8_cast_args,
+					 .prepare = fp8_cast_prepare,
+					 .run = fp8_cast_run },
+			    fp8_cast_current = { .name = "fp8_cast_current",
+						 .args = fp8_cast_args,
+						 .prepare = fp8_cast_prepare,
+						 .run = fp8_cast_run },
+			    fp8_product = { .name = "fp8_product",
+					    .args = fp8_product_args,
+					    .prepare = fp8_product_prepare,
+					    .run = fp8_product_run };
+
 static const struct op_test embed_fwd = { .name = "embed_fwd",
 					  .args = embed_fwd_args,
 					  .run = embed_fwd_run },
@@ -201,6 +288,29 @@ static int visit_moved(const struct walk *b, const char *model, const char *name
 		       struct dims d)
 {
 	return visit(b, &(struct kernel_row){ model, name, what, NULL, d, 0, 0 }) != 0;
+}
+
+/* A linear in 8 bits: both casts of its input, and the products of both passes. */
+static int visit_eight(const struct walk *b, const char *model, const char *what, int64_t n,
+		       int64_t in, int64_t out)
+{
+	const double flops = 2.0 * (double)n * (double)in * (double)out;
+	const struct kernel_row rows[] = {
+		{ model, NULL, what, &fp8_cast, { .n = n, .c = in }, 0, 0 },
+		{ model, NULL, what, &fp8_cast_current, { .n = n, .c = in, .fused = true }, 0, 0 },
+		{ model, NULL, what, &fp8_product, { .n = n, .c = in, .d = out }, flops, 0 },
+		{ model,
+		  NULL,
+		  what,
+		  &fp8_product,
+		  { .n = out, .c = round_up_int64(n, FP8_ROW), .d = in, .with = true },
+		  flops,
+		  0 },
+	};
+	int bad = 0;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		bad += visit(b, &rows[i]) != 0;
+	return bad;
 }
 
 /* A size; with toy, some dozens. */
@@ -281,6 +391,7 @@ static int visit_gpt2(const struct walk *b)
 				{ .n = n, .c = c, .d = v, .lo = (int32_t)seq, .with = true },
 				0,
 				2 }) != 0;
+	bad += visit_eight(b, m, "up, in 8 bits", n, c, f);
 	bad += visit_moved(b, m, "dropout", "0.1", (struct dims){ .n = n, .c = c, .p = 0.1f });
 	bad += visit_moved(b, m, "sqnorm", "all gradients", (struct dims){ .n = weights });
 	bad += visit_moved(b, m, "adamw", "all weights, and their bf16",
@@ -299,6 +410,7 @@ static int visit_llama(const struct walk *b)
 		  visit_products(b, m, "attention's output", n, 32 * dim, c, false);
 	bad += visit_products(b, m, "gate and up", n, c, 2 * f, false) +
 	       visit_products(b, m, "down", n, f, c, false);
+	bad += visit_eight(b, m, "down, in 8 bits", n, f, c);
 	bad += visit_products(b, m, "head, a chunk", rows, c, v, false);
 	bad += visit_attention(b, m, "32 heads of 64 over 8", batch, seq, 32, 8, dim, 0);
 	bad += visit_attention(b, m, "16 heads of 128 over 4", batch, seq, 16, 4, 2 * dim, 0);

@@ -26,6 +26,7 @@ GEMM = 8192
 COPY = 1 << 30
 ROUNDS = 5
 MODES = ("autocast", "pure")
+WAITS, EIGHT = "muster, a wait after each step", "muster, 8 bits"
 OPEN_SECONDS = 150  # for a model in PyTorch, compiled
 
 
@@ -216,14 +217,15 @@ def open_bench(run):
 
 
 def take_turns(run, fragment, talks):
-    """Runs the sides by turns. Two steps before each turn do not count, and give the number of steps of the turn."""
+    """Runs the sides by turns. Two steps before each turn do not count, and give the number of steps of the turn.
+    A talk is a side, its program, whether it rests after its turn, and words for its turns."""
     for _ in range(1 if run.toy else ROUNDS):
-        for side, talk, rests in talks:
+        for side, talk, rests, *words in talks:
             if run.left() < 8:
                 return
-            warm = talk.ask("turn 2", run.left(60))
+            warm = talk.ask(" ".join(["turn 2", *words]), run.left(60))
             steps = 2 if run.toy or "error" in warm else max(4, min(20, int(1.2 / warm["seconds"][-1])))
-            side["turns"].append(warm if "error" in warm else talk.ask(f"turn {steps}", run.left(60)))
+            side["turns"].append(warm if "error" in warm else talk.ask(" ".join([f"turn {steps}", *words]), run.left(60)))
             if rests:
                 talk.ask("rest", 30)
             fragment.save()
@@ -238,6 +240,16 @@ def judge(fragment, model, side):
         planned, had = side["opened"]["planned"]["total"], max(t["peak_bytes"] for t in good)
         fits = abs(planned - had) <= 0.05 * had
         fragment.count("memory " + model, int(fits), int(not fits), 0, f"planned {planned / 2**30:.2f} GiB, had {had / 2**30:.2f}")
+
+
+def eight_bits(run, fragment, model, sides, bench):
+    """The same step in 8 bits, which has no peer, in the time that is left."""
+    if run.left() < 30:
+        return
+    side = sides[EIGHT] = {"opened": bench.ask(f"open {model} precision.fp8=hybrid", run.left(90)), "turns": []}
+    if "error" not in side["opened"]:
+        take_turns(run, fragment, [(side, bench, False)])
+        judge(fragment, f"{model} in 8 bits", side)
 
 
 def step(model):
@@ -261,9 +273,12 @@ def step(model):
             if "error" in mine["opened"]:
                 return fragment.count("step " + model, 0, 1, 0, mine["opened"]["error"])
             mine["predicted"] = bench.ask("predict", run.left(10))
-            take_turns(run, fragment, [(mine, bench, False)] + [(sides[f"PyTorch, {mode}"], talk, True) for mode, talk in peers])
+            waits = sides[WAITS] = {"opened": mine["opened"], "turns": []}
+            take_turns(run, fragment, [(mine, bench, False), (waits, bench, False, "waits")]
+                       + [(sides[f"PyTorch, {mode}"], talk, True) for mode, talk in peers])
             judge(fragment, model, mine)
             mine["choices"] = bench.ask("choices", run.left(10)).get("choices", [])
+            eight_bits(run, fragment, model, sides, bench)
             for mode, talk in peers:
                 sides[f"PyTorch, {mode}"]["chose"] = talk.ask("chose", run.left(30))
         finally:

@@ -92,6 +92,7 @@ static const struct {
 	enum rate_class class;
 } ops[] = {
 	{ "linear_fwd", RATE_PRODUCT_FWD },
+	{ "fp8_product", RATE_PRODUCT_FWD },
 	{ "linear_gelu_fwd", RATE_PRODUCT_FWD },
 	{ "linear_bwd_input", RATE_PRODUCT_INPUT },
 	{ "linear_gelu_bwd", RATE_PRODUCT_INPUT },
@@ -129,7 +130,7 @@ double predict_row(const struct node_kind *k, const struct kernel_row *r, const 
 	cost_machine_of(k, true, 1, &m);
 	if (class <= RATE_PRODUCT_WEIGHT)
 		return cost_machine_product(&m, class, (double)r->d.n, (double)r->d.c,
-					    (double)r->d.d, WIDTH);
+					    (double)r->d.d, strncmp(op, "fp8", 3) ? WIDTH : 1);
 	if (class <= RATE_ATTENTION_BWD)
 		return cost_machine_attention(&m, ATTENTION_MUSTER, class, r->flops,
 					      (double)r->d.s.q_len, (double)r->d.s.dim);

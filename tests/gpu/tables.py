@@ -80,12 +80,13 @@ def limits(r):
 
 def steps(r):
     out = ["## A step", "",
-           "The sides took turns, five rounds. A step ends when the device has finished. Step: the median over turns of a turn's median. "
+           "The sides took turns, five rounds; the step in 8 bits came after them. A step ends when the device has finished; muster's own, as in the trainer, "
+           "when its numbers are read, which is during the next step. Step: the median over turns of a turn's median. "
            "Model FLOPs per token: 6 × the weights of matrix products + causal attention counted as half (`plan/spec/model/model.h`), the same for every side. "
            "Limit: the faster of the two sides' matrix products above.", ""]
     for model, sides in sorted(r["step"].items()):
         per_token = sides.get("muster", {}).get("opened", {}).get("flops_token")
-        best = min((s for name, side in sides.items() if name != "muster" and (s := step_seconds(side))), default=None)
+        best = min((s for name, side in sides.items() if name.startswith("PyTorch") and (s := step_seconds(side))), default=None)
         rows = []
         for name, side in sorted(sides.items()):
             s = step_seconds(side)
@@ -134,7 +135,7 @@ def memory(r):
         if not peaks.get("muster") or "planned" not in mine["opened"]:
             continue
         p, had = mine["opened"]["planned"], peaks["muster"]
-        others = ", ".join(f"{name[9:]} {peak / GIB:.2f}" for name, peak in sorted(peaks.items()) if name != "muster" and peak)
+        others = ", ".join(f"{name[9:]} {peak / GIB:.2f}" for name, peak in sorted(peaks.items()) if name.startswith("PyTorch") and peak)
         parts = ", ".join(f"{k} {p[k] / GIB:.2f}" for k in ("params", "grads", "optimizer", "activations", "buffers"))
         rows.append((model, f"{p['total'] / GIB:.2f}", f"{had / GIB:.2f}", f"{100 * (p['total'] / had - 1):+.1f} %", others, parts))
     return ["## Memory, GiB", "", "The most that each side's allocator gave out, without CUDA's own memory.", ""] + table(

@@ -27,7 +27,8 @@ static const struct tiny
 	llama = { "llama", FAMILY_LLAMA, 2, 16, 4, 2, 4, 20, 61, 8, TIE_NO, 1, 4, 0.1 },
 	experts = { "experts", FAMILY_MIXTRAL, 2, 16, 2, 2, 8, 16, 61, 8, TIE_NO, 1, 4, 0.1 };
 
-#define BF16 "precision.dtype=bf16", "optimizer.lr=1e-3"
+#define BF16    "precision.dtype=bf16", "optimizer.lr=1e-3"
+#define DELAYED "precision.fp8_scaling=delayed"
 
 /* most: of what the host queues in a step with graphs, as a share of a step without. */
 struct cell {
@@ -53,6 +54,11 @@ static const struct cell cells[] = {
 	{ "experts, dp 2, zero 1", &experts, { BF16, "parallel.dp=2", "parallel.zero=1" }, 0.5 },
 	{ "experts, tp 2, fp16, another scale", &experts, { "precision.dtype=fp16", "precision.loss_scale=1024", "optimizer.lr=1e-3", "parallel.tp=2" }, 0.5 },
 	{ "experts, fp16, steps that overflow", &experts, { "precision.dtype=fp16", "precision.loss_scale_window=1", "optimizer.lr=1e-3" }, 0.5 },
+	{ "8 bits", &gpt2, { BF16, "precision.fp8=hybrid" }, 0.5 },
+	{ "8 bits, delayed, tp 2", &llama, { BF16, "precision.fp8=hybrid", DELAYED, "parallel.tp=2" }, 0.5 },
+	/* casts of weights are parts of the graphs */
+	{ "8 bits, dp 2, zero 1", &gpt2, { BF16, "precision.fp8=hybrid", "parallel.dp=2", "parallel.zero=1" }, 0.2 },
+	{ "8 bits, delayed, dp 2, zero 1", &llama, { BF16, "precision.fp8=e4m3", DELAYED, "parallel.dp=2", "parallel.zero=1" }, 0.26 },
 	{ "tp 2, dp 2, zero 1", &llama, { BF16, "parallel.tp=2", "parallel.dp=2", "parallel.zero=1" }, 0.5 },
 };
 /* clang-format on */

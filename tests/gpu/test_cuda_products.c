@@ -174,8 +174,8 @@ static void products_of_8_bits_accumulate_fast_where_they_may(void **state)
 	void *y = backend_alloc(k, (size_t)N * N * 2);
 	backend_put(k, s, &scale, sizeof scale);
 	for (int i = 0; i < 4; i++) {
-		const struct fp8_tensor left = { x, s, FP8_E4M3, i % 2 },
-					right = { x, s, FP8_E4M3, false };
+		const struct fp8_tensor left = { x, s, FP8_E4M3, i % 2, 0 },
+					right = { x, s, FP8_E4M3, false, 0 };
 		int before = double_blas_fast;
 		backend_ops(k)->fp8_product(k, y, &left, &right, NULL, false, false, N, N, N);
 		assert_int_equal(double_blas_fast - before, i % 2);

@@ -43,6 +43,29 @@ static void a_step_is_measured(void **state)
 	assert_null(strstr(said, "error"));
 }
 
+/* A late step ends with the next one, and computes the same. */
+static void a_step_is_measured_in_both_ways(void **state)
+{
+	static char said[8000];
+	double seconds[2][3], loss[2];
+	(void)state;
+	if (run_command(said, sizeof said,
+			"f=job.deterministic=yes; '%s/bench' --toy \"open gpt2-50304 $f\" "
+			"'turn 3' \"open gpt2-50304 $f\" 'turn 3 waits' 2>&1",
+			DOUBLES))
+		fail_msg("bench:\n%s", said);
+	const char *at = said;
+	for (int i = 0; i < 2; i++, at++) {
+		at = strstr(at, "{\"seconds\": [");
+		assert_non_null(at);
+		assert_int_equal(sscanf(at, "{\"seconds\": [%lf, %lf, %lf], \"loss\": %lf,",
+					&seconds[i][0], &seconds[i][1], &seconds[i][2], &loss[i]),
+				 4);
+		assert_true(seconds[i][0] > 0 && seconds[i][1] > 0 && seconds[i][2] > 0);
+	}
+	assert_true(loss[0] == loss[1]);
+}
+
 /* The emulator is some thousand times slower than the GPU that it is named after, and a calibration
  * says so. */
 static void a_calibrated_prediction_is_that_of_the_measured_device(void **state)
@@ -133,10 +156,17 @@ static void wrong_commands_are_answered_with_an_error(void **state)
 
 static void a_report_has_all_its_tables(void **state)
 {
-	static const char *const parts[] = { "## Checks",      "## Limits",
-					     "### gpt2-50304", "### llama-1b",
-					     "## Memory",      "## Kernels",
-					     "| adamw |",      "## Predicted beside measured",
+	static const char *const parts[] = { "## Checks",
+					     "## Limits",
+					     "### gpt2-50304",
+					     "### llama-1b",
+					     "## Memory",
+					     "## Kernels",
+					     "| adamw |",
+					     "## Predicted beside measured",
+					     "| fp8_product |",
+					     "muster, 8 bits |",
+					     "a wait after each step |",
 					     "calibrated, µs" };
 	static char said[100000];
 	(void)state;
@@ -172,6 +202,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_step_is_measured),
+		cmocka_unit_test(a_step_is_measured_in_both_ways),
 		cmocka_unit_test(a_calibrated_prediction_is_that_of_the_measured_device),
 		cmocka_unit_test(a_calibration_chooses_as_training_does),
 		cmocka_unit_test(each_way_of_attention_has_its_own_column),

@@ -140,13 +140,12 @@ static void replayed_passes_give_the_same_bits(void **state)
 	course_drop(carried_out);
 }
 
-static void a_stop_changes_no_bits(void **state)
+static void stop_changes_no_bits(const struct cell *cell, const char *offload)
 {
 	char dir[] = "/tmp/muster-cuda-train-XXXXXX", clean[64];
-	(void)state;
-	struct course *whole = course_of(&plain, "cuda", NULL),
-		      *first = course_of(&plain, "cuda", "offload.optimizer=yes");
-	struct course *rest = course_of(&plain, "cuda", NULL);
+	struct course *whole = course_of(cell, "cuda", NULL),
+		      *first = course_of(cell, "cuda", offload);
+	struct course *rest = course_of(cell, "cuda", NULL);
 	assert_non_null(mkdtemp(dir));
 	first->dir = rest->dir = dir;
 	first->to = rest->from = FEW / 2;
@@ -159,6 +158,27 @@ static void a_stop_changes_no_bits(void **state)
 	course_drop(whole);
 	course_drop(first);
 	course_drop(rest);
+}
+
+static void a_stop_changes_no_bits(void **state)
+{
+	(void)state;
+	stop_changes_no_bits(&plain, "offload.optimizer=yes");
+}
+
+/* The scales are read from the device's memory, and written to it. */
+static void a_stop_with_delayed_scaling_changes_no_bits(void **state)
+{
+	static const struct cell delayed = {
+		"delayed",
+		&gpt2,
+		FEW,
+		0,
+		{ BF16, "precision.fp8=hybrid", "precision.fp8_scaling=delayed" },
+		{ 0 }
+	};
+	(void)state;
+	stop_changes_no_bits(&delayed, NULL);
 }
 
 /* Each rank's part of the loss counts once, whatever the layout. */
@@ -252,6 +272,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(two_runs_give_the_same_bits),
 		cmocka_unit_test(replayed_passes_give_the_same_bits),
 		cmocka_unit_test(a_stop_changes_no_bits),
+		cmocka_unit_test(a_stop_with_delayed_scaling_changes_no_bits),
 		cmocka_unit_test(numbers_that_are_read_later_have_the_same_bits),
 		cmocka_unit_test(a_step_zeroes_only_tables),
 		cmocka_unit_test(counts_that_stay_wait_for_nothing),

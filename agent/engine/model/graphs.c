@@ -27,6 +27,7 @@ struct pass_graph {
 	bool met;         /* the pass has run once */
 	unsigned choices; /* choices_version at that time */
 	bool starts;
+	bool casts; /* and casts the weights of all layers to 8 bits (linear_fp8.h) */
 };
 
 /* Passes of a kind that complete the step's gradients (1), and that wait for parameters (2), have
@@ -163,9 +164,9 @@ static struct pass_graph *find_variant(const struct pass *p, struct pass_graph v
 	return &variants[GRAPH_VARIANTS - 1];
 }
 
-static bool matches_pass(const struct pass *p, const struct pass_graph *t)
+static bool matches_pass(const struct pass *p, const struct pass_graph *t, bool casts)
 {
-	return t->graph && t->starts == (p->starts != NULL);
+	return t->graph && t->starts == (p->starts != NULL) && t->casts == casts;
 }
 
 /* Runs the pass and notes its calls. */
@@ -200,7 +201,7 @@ static int run_recorded(struct pass *p, struct pass_graph *t,
 	return rc;
 }
 
-static int record_pass(struct pass *p, struct pass_graph *t,
+static int record_pass(struct pass *p, struct pass_graph *t, bool casts,
 		       int (*run)(struct pass *p, struct err *e), struct err *e)
 {
 	struct model *m = p->m;
@@ -217,6 +218,7 @@ static int record_pass(struct pass *p, struct pass_graph *t,
 		return -1;
 	}
 	t->starts = p->starts != NULL;
+	t->casts = casts;
 	/* The store has noted its calls just now. */
 	return parallel_graph_launch(t->graph, e);
 }
@@ -244,10 +246,13 @@ static int replay_pass(struct pass *p, const struct pass_graph *t, struct err *e
 	int rc = parallel_graph_repeat(t->graph, e);
 	for (int i = 0; rc == 0 && i < t->n; i++)
 		rc = repeat_call(p, &t->notes[i], e);
-	if (!rc)
-		return parallel_graph_launch(t->graph, e);
-	parallel_graph_give_up(t->graph);
-	return -1;
+	if (rc) {
+		parallel_graph_give_up(t->graph);
+		return -1;
+	}
+	if (t->casts)
+		model_weights_fp8_refreshed(p);
+	return parallel_graph_launch(t->graph, e);
 }
 
 /* The variants of a pass in its slot. */
@@ -280,13 +285,15 @@ int model_graphs_run(struct pass *p, enum pass_graph_kind kind,
 	if (!all || all->off || p->m->check || p->m->plant || (p->m->notes && !p->m->delays) ||
 	    !param_store_replayable(p->m->store, completes))
 		return run(p, e);
-	if (model_weights_fp8_refresh_all(p, e))
+	bool casts = param_store_gathers(p->m->store, (int)(p->chunk - p->m->chunks)) &&
+		     model_weights_fp8_stale(p);
+	if (!casts && model_weights_fp8_refresh_all(p, e))
 		return -1;
 	struct pass_graph *t = find_variant(p, graphs_of(p, kind, completes));
 	note_choices(p->m, t);
-	if (t->met && matches_pass(p, t))
+	if (t->met && matches_pass(p, t, casts))
 		return replay_pass(p, t, e);
 	if (t->met)
-		return record_pass(p, t, run, e);
+		return record_pass(p, t, casts, run, e);
 	return meet_pass(p, t, run, e);
 }

@@ -1,6 +1,7 @@
 #include "agent/engine/model/linear_fp8.h"
 
 _Static_assert(sizeof(struct fp8_scale) == ACT_FP8_SCALE_BYTES, "the planner counts scales");
+_Static_assert((int)FP8_ROW == (int)ACT_FP8_ROW, "the planner counts transposed copies");
 
 static struct fp8_scale *input_scale(const struct model *m, const struct linear_view *l,
 				     const struct block_saved *k)
@@ -120,9 +121,9 @@ static void cast_current(struct model *m, uint8_t *at, uint8_t *transposed, stru
 	m->ops->fp8_cast_current(m->backend, at, transposed, s, x, format, rows, columns);
 }
 
-/* The same in the way of the pass. note: the scale of delayed scaling, which then also gets the
- * largest value. made: the op that computed x found the largest value, or with delayed scaling, has
- * done all this. */
+/* Casts with current or with delayed scaling, whichever the pass has. note: the scale of delayed
+ * scaling; before it is known, it gets only the largest value. made: the op that computed x found
+ * the largest value, or with delayed scaling, has done all this. */
 static void cast(struct model *m, uint8_t *at, uint8_t *transposed, struct fp8_scale *s,
 		 struct fp8_scale *note, bool made, enum fp8 format, const void *x, int64_t rows,
 		 int64_t columns)
@@ -147,7 +148,7 @@ int model_linear_fp8_open(struct model *m, struct comm *world, struct err *e)
 {
 	const struct model_scales_options o = { m->backend, world, (int)m->shape->layers,
 						gradient_format(m) };
-	if (!m->d.fp8_delayed)
+	if (!m->d.fp8_delayed_layers)
 		return 0;
 	if (model_scales_open(&o, &m->scales, e))
 		return -1;
@@ -186,13 +187,14 @@ static struct fp8_tensor weights(struct model *m, const struct linear_view *l, b
 {
 	const struct weight_copy *c = l->copy;
 	uint8_t *at = m->scratch[SCRATCH_FP8_WEIGHT];
+	int64_t row = transposed ? activations_fp8_row(l->out) : l->in;
 	if (c)
 		return (struct fp8_tensor){ transposed ? c->transposed : c->at, c->scale, FP8_E4M3,
-					    false };
+					    false, row };
 	backend_zero(m->backend, weight_scale(m), ACT_FP8_SCALE_BYTES);
 	cast_current(m, transposed ? NULL : at, transposed ? at : NULL, weight_scale(m), false,
 		     FP8_E4M3, model_unit_param(m, l->unit, l->w), l->out, l->in);
-	return (struct fp8_tensor){ at, weight_scale(m), FP8_E4M3, false };
+	return (struct fp8_tensor){ at, weight_scale(m), FP8_E4M3, false, row };
 }
 
 void model_linear_fp8_forward(const struct pass *p, const struct linear_view *l,
@@ -200,7 +202,7 @@ void model_linear_fp8_forward(const struct pass *p, const struct linear_view *l,
 {
 	struct model *m = p->m;
 	const struct fp8_tensor left = { m->scratch[SCRATCH_FP8_ROWS], input_scale(m, l, k),
-					 FP8_E4M3, true },
+					 FP8_E4M3, true, 0 },
 				right = weights(m, l, false);
 	cast(m, m->scratch[SCRATCH_FP8_ROWS], copy_to_write(p, l, k), input_scale(m, l, k),
 	     l->input_scale, one_op_makes_input(m, l), FP8_E4M3, x, m->d.n, l->in);
@@ -236,7 +238,7 @@ void model_linear_fp8_gradient(const struct pass *p, const struct linear_view *l
 void model_linear_fp8_input(struct model *m, const struct linear_view *l, void *dx)
 {
 	const struct fp8_tensor left = { m->scratch[SCRATCH_FP8_ROWS], gradient_scale(m, l),
-					 gradient_format(m), false },
+					 gradient_format(m), false, 0 },
 				right = weights(m, l, true);
 	m->ops->fp8_product(m->backend, dx, &left, &right, NULL, false, false, m->d.n, l->in,
 			    l->out);
@@ -250,13 +252,14 @@ void model_linear_fp8_weight(struct model *m, const struct linear_view *l,
 	uint8_t *copy = copy_of(l, k), *at = copy ? copy : m->scratch[SCRATCH_FP8_ROWS];
 	const struct weight_grad g = model_linear_grad(m, l);
 	const struct fp8_tensor left = { m->scratch[SCRATCH_FP8_TRANSPOSED], gradient_scale(m, l),
-					 gradient_format(m), false },
-				right = { at, input_scale(m, l, k), FP8_E4M3, false };
+					 gradient_format(m), false, 0 },
+				right = { at, input_scale(m, l, k), FP8_E4M3, false, 0 };
 	if (!copy)
 		m->ops->fp8_cast(m->backend, NULL, at, input_scale(m, l, k), x, FP8_E4M3, m->d.n,
 				 l->in);
+	/* over the padding, too, which is zero */
 	m->ops->fp8_product(m->backend, g.w, &left, &right, NULL, true, g.add, l->out, l->in,
-			    m->d.n);
+			    activations_fp8_row(m->d.n));
 	if (g.b)
 		m->ops->sum_rows(m->backend, g.b, dy, m->d.n, l->out, g.add);
 }

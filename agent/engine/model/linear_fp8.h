@@ -89,7 +89,7 @@ void model_linear_fp8_weight(struct model *m, const struct linear_view *l,
 
 /* A linear's weights in 8 bits. Their memory is activations_fp8_weights(). */
 struct weight_copy {
-	uint8_t *at, *transposed; /* [out, in], [in, out] */
+	uint8_t *at, *transposed; /* [out, in], [in, activations_fp8_row(out)] */
 	struct fp8_scale *scale;
 };
 struct layer_copies {
@@ -101,8 +101,14 @@ int model_weights_fp8_open(struct model *m, struct err *e);
 void model_weights_fp8_close(struct model *m);
 /* The layer's unit is held: casts its weights if they have changed. */
 void model_weights_fp8_refresh(struct model *m, const struct block_view *v);
-/* As model_weights_fp8_refresh for all layers of the pass's chunk, whose units need not be held.
- * For passes that are recorded: what is done once per step cannot be a part of them. */
+/* As model_weights_fp8_refresh for all layers of the pass's chunk, whose units need not be held. It
+ * comes before recorded passes, of which what is done once per step is no part: except a pass that
+ * waits for parameters, which all layers then have to cast. That pass casts a layer where it holds
+ * it, so that it does not wait for all layers at once.
+ * model_weights_fp8_stale(): whether all layers of the chunk have to cast.
+ * model_weights_fp8_refreshed(): a replay of such a pass has cast them. */
 int model_weights_fp8_refresh_all(struct pass *p, struct err *e);
+bool model_weights_fp8_stale(const struct pass *p);
+void model_weights_fp8_refreshed(const struct pass *p);
 
 #endif

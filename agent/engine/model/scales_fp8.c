@@ -12,7 +12,7 @@ struct model_scales {
 _Static_assert(sizeof(struct fp8_scale) % sizeof(int32_t) == 0, "scales travel as integers");
 
 const char *const model_scales_names[FP8_SIDES] = {
-	[FP8_INPUTS] = "fp8.inputs", [FP8_GRADIENTS] = "fp8.gradients"
+	[FP8_INPUTS] = ACT_FP8_TENSORS "inputs", [FP8_GRADIENTS] = ACT_FP8_TENSORS "gradients"
 };
 
 static int64_t side_count(const struct model_scales *s)
@@ -70,29 +70,38 @@ static int share_largest(struct model_scales *s, struct err *e)
 		       : 0;
 }
 
-int model_scales_settle(struct model_scales *s, struct err *e)
+/* ends: a step has ended. Otherwise the history stays. */
+static void update(struct model_scales *s, bool ends)
 {
 	const enum fp8 formats[] = { [FP8_INPUTS] = FP8_E4M3, [FP8_GRADIENTS] = s->o.gradients };
+	for (int i = 0; i < FP8_SIDES; i++)
+		backend_ops(s->o.backend)
+			->fp8_update_scales(s->o.backend, s->at + i * side_count(s), side_count(s),
+					    formats[i], ends);
+}
+
+int model_scales_settle(struct model_scales *s, struct err *e)
+{
 	if (!s->used)
 		return 0;
 	if (share_largest(s, e))
 		return -1;
-	for (int i = 0; i < FP8_SIDES; i++)
-		backend_ops(s->o.backend)
-			->fp8_update_scales(s->o.backend, s->at + i * side_count(s), side_count(s),
-					    formats[i], FP8_SCALE_HISTORY, 0);
+	update(s, true);
 	s->used = false;
 	s->known = true;
 	return 0;
 }
 
-/* Whether scales were loaded. It waits for the device, once. */
+/* Finds whether scales were loaded, and makes them those of this run's formats. It waits for the
+ * device, once. */
 static int look(struct model_scales *s, struct err *e)
 {
 	struct fp8_scale first;
 	if (backend_get(s->o.backend, &first, s->at, sizeof first, e))
 		return -1;
 	s->known = first.updates > 0;
+	if (s->known)
+		update(s, false);
 	return 0;
 }
 

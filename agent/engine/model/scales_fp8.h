@@ -9,10 +9,12 @@
  * last step can be computed again.
  *
  * The scales are zero until the first update. Before that, passes use current scaling
- * (linear_fp8.h) and only note the largest numbers. So do all evaluations, which note nothing.
+ * (linear_fp8.h) and only note the largest numbers. Evaluations always use current scaling, and note
+ * nothing. A tensor without a finite number other than 0 in its history has the scale 1.
  *
  * A checkpoint holds them as two tensors, fp8.inputs and fp8.gradients: a row for each linear of
- * each layer, which is a struct fp8_scale.
+ * each layer, which is a struct fp8_scale. The first step after loading computes the scales again
+ * from their histories, because the run may have another precision.fp8.
  */
 #ifndef MUSTER_AGENT_ENGINE_MODEL_SCALES_FP8_H
 #define MUSTER_AGENT_ENGINE_MODEL_SCALES_FP8_H

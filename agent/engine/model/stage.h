@@ -19,7 +19,7 @@ struct linear_view {
 	int64_t in, out; /* this shard's */
 	enum act_linear place;
 	const struct weight_copy *copy; /* the weights in 8 bits (linear_fp8.h); NULL: none */
-	/* delayed scaling: of the input and the gradient (scales_fp8.h); NULL: current scaling */
+	/* of the input and the gradient (scales_fp8.h); NULL: no pass uses delayed scaling */
 	struct fp8_scale *input_scale, *gradient_scale;
 };
 struct norm_view {
@@ -89,7 +89,7 @@ struct model {
 	struct cp *cp;
 	struct moe *moe;             /* NULL: a dense model */
 	struct offload *offload;     /* NULL: activations stay where they are computed */
-	struct model_scales *scales; /* NULL: current scaling */
+	struct model_scales *scales; /* NULL: no pass uses delayed scaling */
 	/* of the pass: it notes the largest numbers in `scales`, and casts with them */
 	bool notes, delays;
 	const char *spill_dir;

@@ -17,10 +17,10 @@ static void carve_layer(const struct model *m, struct model_arena *c, struct blo
 {
 	struct fp8_scale *scales = model_arena_take(c, ACT_LINEARS * ACT_FP8_SCALE_BYTES);
 	for (int l = 0; l < ACT_LINEARS; l++) {
-		int64_t bytes = activations_fp8_weight(&m->d, (enum act_linear)l);
+		const enum act_linear linear = (enum act_linear)l;
 		struct weight_copy *copy = &v->copies->linears[l];
-		copy->at = model_arena_take(c, bytes);
-		copy->transposed = model_arena_take(c, bytes);
+		copy->at = model_arena_take(c, activations_fp8_weight(&m->d, linear, false));
+		copy->transposed = model_arena_take(c, activations_fp8_weight(&m->d, linear, true));
 		copy->scale = scales ? scales + l : NULL;
 		linear_of(v, (enum act_linear)l)->copy = copy->at ? copy : NULL;
 	}
@@ -103,6 +103,20 @@ void model_weights_fp8_refresh(struct model *m, const struct block_view *v)
 		if (linears[l]->copy)
 			cast_weights(m, linears[l]);
 	v->copies->version = param_store_version(m->store);
+}
+
+bool model_weights_fp8_stale(const struct pass *p)
+{
+	int n = 0;
+	for (int i = 0; i < p->chunk->layers; i++)
+		n += stale(p->m, &p->chunk->views.blocks[i]);
+	return n && n == p->chunk->layers;
+}
+
+void model_weights_fp8_refreshed(const struct pass *p)
+{
+	for (int i = 0; i < p->chunk->layers; i++)
+		p->chunk->views.blocks[i].copies->version = param_store_version(p->m->store);
 }
 
 int model_weights_fp8_refresh_all(struct pass *p, struct err *e)

@@ -80,10 +80,10 @@ void activations_dims_of(const struct job *job, const struct model_shape *m, con
 		.mode = job->recompute.mode,
 		.fp8 = job->precision.fp8 != FP8_OFF,
 		.fp8_weights = job->precision.fp8 != FP8_OFF && job->parallel.zero < 3,
-		.fp8_delayed = job->precision.fp8 != FP8_OFF &&
-					       job->precision.fp8_scaling == FP8_SCALING_DELAYED
-				       ? m->layers
-				       : 0,
+		.fp8_delayed_layers = job->precision.fp8 != FP8_OFF && job->precision.fp8_scaling ==
+									       FP8_SCALING_DELAYED
+					      ? m->layers
+					      : 0,
 		.every = job->recompute.every,
 	};
 	d.n = d.micro * d.seq;
@@ -94,6 +94,11 @@ void activations_dims_of(const struct job *job, const struct model_shape *m, con
 	d.logits_row = activations_logits_row(job, d.vocab);
 	d.rows = rows_of_all(job, m->vocab, l, d.n);
 	*out = d;
+}
+
+int64_t activations_fp8_row(int64_t n)
+{
+	return round_up_int64(n, ACT_FP8_ROW);
 }
 
 int64_t activations_first_head(const struct model_shape *m, const struct layout *l, int tp_rank)
@@ -207,9 +212,9 @@ int64_t activations_bytes(const struct act_dims *d, enum act a)
 		return activations_lines(d->n * d->act * d->width);
 	case ACT_Y1_FP8:
 	case ACT_Y2_FP8:
-		return activations_lines(d->n * d->c);
+		return activations_lines(activations_fp8_row(d->n) * d->c);
 	case ACT_ACT_FP8:
-		return activations_lines(d->n * d->act);
+		return activations_lines(activations_fp8_row(d->n) * d->act);
 	case ACT_FP8_SCALES:
 		return activations_lines(ACT_LINEARS * ACT_FP8_SCALE_BYTES);
 	default:
@@ -276,6 +281,27 @@ static int64_t widest(const struct act_dims *d)
 	return max_int64(max_int64(d->c, ffn_widest(d)), max_int64(d->qkv, d->q));
 }
 
+/* Bytes of a linear's weights in 8 bits. Those of up and of q, k, v are [width, c], the others
+ * [c, width]; experts' linears are not multiplied in 8 bits. */
+static int64_t weight_bytes(const struct act_dims *d, enum act_linear l, bool transposed)
+{
+	const int64_t widths[] = { [ACT_LINEAR_QKV] = d->qkv,
+				   [ACT_LINEAR_O] = d->q,
+				   [ACT_LINEAR_UP] = d->moe ? 0 : d->up,
+				   [ACT_LINEAR_DOWN] = d->moe ? 0 : d->act };
+	bool of_inputs = l == ACT_LINEAR_QKV || l == ACT_LINEAR_UP;
+	int64_t in = of_inputs ? d->c : widths[l], out = of_inputs ? widths[l] : d->c;
+	return activations_lines(in * (transposed ? activations_fp8_row(out) : out));
+}
+
+static int64_t largest_weight(const struct act_dims *d)
+{
+	int64_t most = 0;
+	for (int l = 0; l < ACT_LINEARS; l++)
+		most = max_int64(most, weight_bytes(d, (enum act_linear)l, true));
+	return most;
+}
+
 int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch a)
 {
 	switch (a) {
@@ -318,12 +344,9 @@ int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_
 		return d->cp ? activations_bytes(d, ACT_LSE) : 0;
 	case SCRATCH_FP8_ROWS:
 	case SCRATCH_FP8_TRANSPOSED:
-		return d->fp8 ? activations_lines(d->n * widest(d)) : 0;
+		return d->fp8 ? activations_lines(activations_fp8_row(d->n) * widest(d)) : 0;
 	case SCRATCH_FP8_WEIGHT:
-		return d->fp8 && !d->fp8_weights
-			       ? activations_lines(
-					 d->c * max_int64(max_int64(d->qkv, d->q), ffn_widest(d)))
-			       : 0;
+		return d->fp8 && !d->fp8_weights ? largest_weight(d) : 0;
 	case SCRATCH_FP8_SCALES:
 		return d->fp8 ? activations_lines((ACT_LINEARS + 1) * ACT_FP8_SCALE_BYTES) : 0;
 	default:
@@ -331,25 +354,22 @@ int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_
 	}
 }
 
-int64_t activations_fp8_weight(const struct act_dims *d, enum act_linear l)
+int64_t activations_fp8_weight(const struct act_dims *d, enum act_linear l, bool transposed)
 {
-	const int64_t widths[] = { [ACT_LINEAR_QKV] = d->qkv,
-				   [ACT_LINEAR_O] = d->q,
-				   [ACT_LINEAR_UP] = d->moe ? 0 : d->up,
-				   [ACT_LINEAR_DOWN] = d->moe ? 0 : d->act };
-	return d->fp8_weights ? activations_lines(d->c * widths[l]) : 0;
+	return d->fp8_weights ? weight_bytes(d, l, transposed) : 0;
 }
 
 int64_t activations_fp8_table(const struct act_dims *d)
 {
-	return activations_lines(2 * d->fp8_delayed * ACT_LINEARS * ACT_FP8_SCALE_BYTES);
+	return activations_lines(2 * d->fp8_delayed_layers * ACT_LINEARS * ACT_FP8_SCALE_BYTES);
 }
 
 int64_t activations_fp8_weights(const struct act_dims *d)
 {
 	int64_t sum = activations_lines(ACT_LINEARS * ACT_FP8_SCALE_BYTES);
 	for (int l = 0; l < ACT_LINEARS; l++)
-		sum += 2 * activations_fp8_weight(d, (enum act_linear)l);
+		sum += activations_fp8_weight(d, (enum act_linear)l, false) +
+		       activations_fp8_weight(d, (enum act_linear)l, true);
 	return d->fp8_weights ? sum : 0;
 }
 

@@ -45,9 +45,9 @@ struct act_dims {
 	int64_t experts, top; /* 0: no mixture of experts */
 	int64_t width;        /* bytes of a storage element */
 	bool sp, cp, dropout, moe, split, offload, qk_norm;
-	bool fp8;            /* linear layers multiply in 8 bits */
-	bool fp8_weights;    /* 8-bit copies of the weights are kept from step to step */
-	int64_t fp8_delayed; /* layers of the whole model with delayed scaling, otherwise 0 */
+	bool fp8;                   /* linear layers multiply in 8 bits */
+	bool fp8_weights;           /* 8-bit copies of the weights are kept from step to step */
+	int64_t fp8_delayed_layers; /* of the whole model, with delayed scaling; otherwise 0 */
 	/* the tensors are in a device's memory, which then also holds the micro-batch's tokens */
 	bool device;
 	enum job_recompute mode;
@@ -60,7 +60,7 @@ void activations_dims_of(const struct job *job, const struct model_shape *m, con
 
 /*
  * Chunks of logits. Each chunk reads the head's weights twice, and reads and writes their fp32
- * gradient. On a processor a chunk has as many rows as 256 MiB of fp32 hold, about 1000 for a
+ * gradient; the first chunk of a step only writes it. On a processor a chunk has as many rows as 256 MiB of fp32 hold, about 1000 for a
  * vocabulary of 50,000: that is small beside the chunk's products, and the buffer is small beside a
  * micro-batch's activations. A device computes so fast that the gradient's bytes would be an eighth
  * of the head's time. There batch.logits is the limit; rows are multiples of 256, the products'
@@ -72,6 +72,11 @@ enum { ACT_LOGITS_ROW = 128, ACT_LOGITS_ROWS = 256 };
 int64_t activations_logits_row(const struct job *job, int64_t vocab);
 /* How many of n tokens are one chunk, for the largest shard of the vocabulary. */
 int64_t activations_logits_rows(const struct job *job, int64_t n, int64_t vocab);
+
+/* Numbers in a row of a transposed 8-bit copy, of which n are the tensor's and the others zero:
+ * cuBLASLt has no 8-bit products whose rows are not multiples of ACT_FP8_ROW. */
+enum { ACT_FP8_ROW = 16 };
+int64_t activations_fp8_row(int64_t n);
 
 /* Rounds up to whole 64-byte lines. */
 int64_t activations_lines(int64_t bytes);
@@ -102,8 +107,8 @@ enum act {
 	ACT_DQKV,  /* [n, w] of q, k, v */
 	ACT_DMLP,  /* [s, c] of the feed-forward sublayer's result */
 	ACT_DUP,   /* [n, u] of up */
-	/* FP8: the transposed 8-bit inputs of q, k, v, of up and of down: [c, n], [c, n], [f, n].
-	 * They replace the tensors in the storage type, which then share one copy. With sequence
+	/* FP8: the transposed 8-bit inputs of q, k, v, of up and of down: [c, n'], [c, n'],
+	 * [f, n'], where n' is activations_fp8_row(n). They replace the tensors in the storage type, which then share one copy. With sequence
 	 * parallelism and for experts there is none */
 	ACT_Y1_FP8,
 	ACT_Y2_FP8,
@@ -175,9 +180,9 @@ enum act_scratch {
 	SCRATCH_RING_DKV, /* [2, n, 2 K d] their gradients */
 	SCRATCH_RING_O,   /* [n, H d] attention over one piece of them */
 	SCRATCH_RING_LSE, /* [H n] fp32 */
-	/* FP8: [n, widest of c, w, H d, u, f] or [widest, n]: left operand of a linear's product */
+	/* FP8: [n, widest of c, w, H d, u, f] or [widest, n']: left operand of a linear's product */
 	SCRATCH_FP8_ROWS,
-	SCRATCH_FP8_TRANSPOSED, /* FP8: [widest, n], the transposed gradient */
+	SCRATCH_FP8_TRANSPOSED, /* FP8: [widest, n'], the transposed gradient */
 	SCRATCH_FP8_WEIGHT,     /* FP8: a linear's weights, unless copies are kept */
 	SCRATCH_FP8_SCALES,     /* FP8: of the gradients, one per linear, then of those weights */
 	SCRATCHES
@@ -185,6 +190,8 @@ enum act_scratch {
 /* A layer's linears that multiply in 8 bits, and the bytes of a scale. */
 enum act_linear { ACT_LINEAR_QKV, ACT_LINEAR_O, ACT_LINEAR_UP, ACT_LINEAR_DOWN, ACT_LINEARS };
 enum { ACT_FP8_SCALE_BYTES = 80 };
+/* How the names of the scales' tensors in a checkpoint begin. */
+#define ACT_FP8_TENSORS "fp8."
 /* last: the rank holds the last stage. */
 int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch a);
 
@@ -201,9 +208,9 @@ bool activations_experts_recompute(const struct act_dims *d, int layer);
 
 /* FP8: bytes of the 8-bit copies of a layer's weights, each as it is and transposed, with their
  * scales. They are computed once per step. 0: there are none, because parameters are gathered for
- * each pass (zero 3). activations_fp8_weight(): the bytes of one copy of a linear's weights, 0 if
- * the layer has no such linear. */
-int64_t activations_fp8_weight(const struct act_dims *d, enum act_linear l);
+ * each pass (zero 3). activations_fp8_weight(): the bytes of one of the two copies of a linear's
+ * weights, 0 if the layer has no such linear. */
+int64_t activations_fp8_weight(const struct act_dims *d, enum act_linear l, bool transposed);
 int64_t activations_fp8_weights(const struct act_dims *d);
 
 /* Delayed scaling: bytes of the scales of inputs and gradients, which every rank has of all layers

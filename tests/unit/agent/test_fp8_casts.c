@@ -20,8 +20,11 @@ static const struct tiny llama = { "llama", FAMILY_LLAMA, 3,  32,     4, 2, 8,
 static const struct tiny gpt2 = { "gpt2", FAMILY_GPT2, 2,  32,      4, 4, 8,
 				  64,     37,          16, TIE_YES, 2, 4, 0.1 };
 
+static const struct tiny odd = { "24 tokens", FAMILY_LLAMA, 2,  32,     4, 2, 8,
+				 48,          37,           12, TIE_NO, 2, 4, 0.1 };
+
 struct counts {
-	int64_t casts, bytes;
+	int64_t casts, bytes, slow;
 	/* of ops that also cast: bytes of the copies, and elements that are not stored otherwise */
 	int64_t copies, unstored;
 	int64_t fast, exact,
@@ -51,10 +54,17 @@ static void cast_current(struct backend *k, uint8_t *y, uint8_t *transposed, str
 	real.fp8_cast_current(k, y, transposed, s, x, format, n, c);
 }
 
+/* Whether cuBLASLt has no product with such an operand. */
+static bool is_slow(const struct fp8_tensor *t, int64_t depth)
+{
+	return depth % FP8_ROW || (t->row && t->row != depth);
+}
+
 static void product(struct backend *k, void *d, const struct fp8_tensor *left,
 		    const struct fp8_tensor *right, const void *bias, bool single, bool add,
 		    int64_t m, int64_t n, int64_t depth)
 {
+	counted.slow += is_slow(left, depth) || is_slow(right, depth);
 	*(left->fast ? &counted.fast : single ? &counted.gradients : &counted.exact) += 1;
 	real.fp8_product(k, d, left, right, bias, single, add, m, n, depth);
 }
@@ -234,6 +244,16 @@ static void a_step_casts_each_tensor_as_rarely_as_possible(void **state)
 	check_model(&gpt2);
 }
 
+static void products_are_those_of_the_library_for_any_number_of_tokens(void **state)
+{
+	(void)state;
+	struct counts all[RESULTS];
+	assert_true(odd.micro * odd.seq % FP8_ROW == 8);
+	count(&odd, "precision.fp8=hybrid", NULL, all);
+	assert_int_equal(all[STEP].gradients, odd.layers * (odd.global / odd.micro) * 4);
+	assert_int_equal(all[STEP].slow, 0);
+}
+
 /* The first evaluation after a step casts the new weights, the second one does not, and neither
  * writes transposed copies of inputs. */
 static void an_evaluation_casts_only_inputs(void **state)
@@ -317,6 +337,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_step_casts_each_tensor_as_rarely_as_possible),
+		cmocka_unit_test(products_are_those_of_the_library_for_any_number_of_tokens),
 		cmocka_unit_test(an_evaluation_casts_only_inputs),
 		cmocka_unit_test(delayed_scaling_casts_where_tensors_are_computed),
 		cmocka_unit_test(recomputed_tensors_are_cast_where_they_are_computed),

@@ -22,7 +22,8 @@ struct task {
 	bool saves;
 	struct result {
 		double loss[STEPS];
-		struct fp8_scale begun[SCALES], ended[SCALES];
+		/* when the trainee is open, after the first step, and at the end */
+		struct fp8_scale begun[SCALES], used[SCALES], ended[SCALES];
 		bool has_scales;
 	} * results; /* [WORLD_MAX], shared */
 };
@@ -43,7 +44,8 @@ static int train(struct trainee *t, const struct task *c, struct result *r, stru
 	if (read_scales(t, r->begun, e))
 		return -1;
 	for (int step = c->from; step < c->to; step++)
-		if (trainee_step(t, step, &r->loss[step], &norm, e))
+		if (trainee_step(t, step, &r->loss[step], &norm, e) ||
+		    (step == c->from && read_scales(t, r->used, e)))
 			return -1;
 	if ((t->state.scales && model_scales_settle(t->state.scales, e)) ||
 	    read_scales(t, r->ended, e))
@@ -159,9 +161,134 @@ static void runs_with_and_without_scales_load_each_others_checkpoints(void **sta
 	fix_remove(fix_path(STOP, NULL));
 }
 
+/* The history holds the tensors' own numbers, whatever the format. */
+static void another_format_continues_with_scales_of_its_own(void **state)
+{
+	(void)state;
+	struct result *a = run((struct task){ WORDS(DELAYED), 0, STOP, true, NULL }, 1),
+		      *b = run((struct task){ WORDS("precision.fp8=e4m3", DELAYED), STOP, STOP + 1,
+					      false, NULL },
+			       1);
+	for (int i = 0; i < SCALES; i++) {
+		struct fp8_scale s = b->used[i];
+		assert_memory_equal(s.history, a->ended[i].history, sizeof s.history);
+		s.largest = 0; /* the step has noted it */
+		check_scale(&s, 448);
+	}
+	done(a);
+	done(b);
+	fix_remove(fix_path(STOP, NULL));
+}
+
+/* --- Without a trainee ----------------------------------------------------------------------- */
+
+/* Ends a step in which the scale's tensor had only the number x. */
+static void note(struct model_scales *s, struct backend *k, struct fp8_scale *at, float x,
+		 struct fp8_scale *out)
+{
+	struct err e = ERR_INIT;
+	assert_int_equal(model_scales_begin(s, &e), 0);
+	backend_ops(k)->fp8_cast(k, NULL, NULL, at, &x, FP8_E4M3, 1, 1);
+	assert_int_equal(model_scales_settle(s, &e), 0);
+	assert_int_equal(backend_get(k, out, at, sizeof *out, &e), 0);
+}
+
+static int note_all(struct comm *world, void *arg, struct err *e)
+{
+	static const struct {
+		float x, scale;
+	} steps[] = {
+		{ 0, 1 },        /* nothing is known */
+		{ INFINITY, 1 }, /* still nothing */
+		{ 224, 2 },      { NAN, 2 }, { 448, 1 }, { 0, 1 },
+	};
+	struct backend *k;
+	struct model_scales *s;
+	struct fp8_scale got;
+	(void)arg;
+	if (backend_open("cpu", 1, &k, e) ||
+	    model_scales_open(&(struct model_scales_options){ k, world, 1, FP8_E5M2 }, &s, e))
+		return -1;
+	struct fp8_scale *at = model_scales_at(s, FP8_INPUTS, 0, ACT_LINEAR_UP);
+	for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+		note(s, k, at, steps[i].x, &got);
+		assert_true(got.scale == steps[i].scale && got.inverse == 1 / steps[i].scale);
+		assert_true(isfinite(got.history[i])); /* or no checkpoint is committed */
+	}
+	/* no step froze the scale: 448 leaves the history after as many updates as it has */
+	for (int i = 0; i < FP8_SCALE_HISTORY; i++)
+		note(s, k, at, 28, &got);
+	assert_true(got.scale == 16);
+	model_scales_close(s);
+	backend_close(k);
+	return 0;
+}
+
+static void a_scale_needs_a_finite_number_in_its_history(void **state)
+{
+	(void)state;
+	assert_int_equal(world_run(1, note_all, NULL), 0);
+}
+
+/* --- Faults ---------------------------------------------------------------------------------- */
+
+static const struct tiny llama = { "llama", FAMILY_LLAMA, 1,  32,     4, 2, 8,
+				   48,      37,           16, TIE_NO, 1, 4, 0.1 };
+
+/* Makes the first layer's gate and up so large that their product overflows: the input of down is
+ * infinite or 0, but never NaN. */
+static int spoil(struct trainee *t, struct err *e)
+{
+	struct param_store *store = pipeline_store(t->engine);
+	int n, found = 0;
+	const struct param_piece *pieces = param_store_pieces(store, &n);
+	if (param_store_settle(store, e))
+		return -1;
+	for (int i = 0; i < n; i++)
+		if (strstr(pieces[i].param->name, "mlp.up.weight") ||
+		    strstr(pieces[i].param->name, "mlp.gate.weight")) {
+			for (int64_t j = 0; j < pieces[i].count; j++)
+				pieces[i].master[j] *= 1e25f;
+			found++;
+		}
+	assert_int_equal(found, 2);
+	return param_store_sync_params(store, STOP, e);
+}
+
+static int train_spoiled(struct comm *world, void *arg, struct err *e)
+{
+	const struct task *c = arg;
+	struct trainee t;
+	struct job job;
+	double loss, norm;
+	if (trainee_job(&llama, c->words, &job, e) ||
+	    trainee_open(&llama, &job, world, "cpu", 1, &t, e))
+		return -1;
+	int rc = trainee_step(&t, 0, &loss, &norm, e) || trainee_step(&t, 1, &loss, &norm, e) ||
+		 spoil(&t, e) || trainee_step(&t, 2, &c->results->loss[2], &norm, e);
+	trainee_close(&t);
+	return rc;
+}
+
+static void an_infinity_is_not_hidden(void **state)
+{
+	(void)state;
+	struct task c[] = { { WORDS(DELAYED), 0, STOP, false, NULL },
+			    { WORDS(NULL), 0, STOP, false, NULL } };
+	for (int i = 0; i < 2; i++) {
+		c[i].results = world_shared(WORLD_MAX * sizeof *c->results);
+		assert_int_equal(world_run(1, train_spoiled, &c[i]), 0);
+		assert_true(isnan(c[i].results->loss[2]));
+		done(c[i].results);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(another_format_continues_with_scales_of_its_own),
+		cmocka_unit_test(a_scale_needs_a_finite_number_in_its_history),
+		cmocka_unit_test(an_infinity_is_not_hidden),
 		cmocka_unit_test(losses_are_near_those_of_current_scaling),
 		cmocka_unit_test(scales_follow_the_largest_numbers_of_all_ranks),
 		cmocka_unit_test(another_layout_continues_with_the_same_scales),

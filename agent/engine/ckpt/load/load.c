@@ -1,6 +1,7 @@
 #include "agent/engine/ckpt/load/load.h"
 
 #include "agent/engine/ckpt/load/read.h"
+#include "plan/spec/model/activations.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -91,7 +92,7 @@ static int read_to_device(struct ckpt_reader *r, const struct manifest_tensor *h
 
 bool ckpt_optional(const char *name)
 {
-	return !strncmp(name, "fp8.", 4);
+	return !strncmp(name, ACT_FP8_TENSORS, strlen(ACT_FP8_TENSORS));
 }
 
 int ckpt_load_find(const struct manifest *m, const struct ckpt_tensor *want,
