@@ -309,11 +309,11 @@ static void check_first_tiles(const struct cudnn_tensor *x)
 {
 	int64_t sizes[4] = { x->size[0], x->size[1], x->size[2], 1 }, at[4] = { 0 };
 	do {
-		float most = -INFINITY;
+		bool any = false; /* NaN is a score, too */
 		int64_t key[4] = { at[0], at[1], at[2], 0 };
 		for (; key[3] < x->size[3] && key[3] < TILE; key[3]++)
-			most = fmaxf(most, get(x, key));
-		if (most == -INFINITY)
+			any |= get(x, key) != -INFINITY;
+		if (!any)
 			double_misuse("cuDNN: row %lld has a first tile without a score",
 				      (long long)at[2]);
 	} while (next_place(at, sizes));
