@@ -18,7 +18,7 @@ teardown() { end_jobs; }
 # start_job WORD...: submits a job that sleeps on four nodes, and sets $id and SLURM_JOB_ID to its id.
 start_job() {
 	id=$(sbatch --parsable --no-kill --requeue --nodes=4 --ntasks-per-node=2 --gpus-per-node=2 \
-		--output="$BATS_TEST_TMPDIR/job.log" --wrap "sleep 1000")
+		--output="$BATS_TEST_TMPDIR/job.log" --wrap "exec sleep 1000")
 	export SLURM_JOB_ID=$id
 	wait_for 60 job_is RUNNING
 }
