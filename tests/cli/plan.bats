@@ -274,7 +274,7 @@ static_file() {
 @test "--auto prints a device's whole limit, and names the hosts that cannot hold what is offloaded" {
 	run "$MUSTER" plan --auto --cluster dgx-a100:1 templates/jobs/demo.ini "${small[@]}"
 	echo "$output"
-	[[ $status -eq 0 && $output == *" of 77 GiB on the fullest device"* ]]
+	[[ $status -eq 0 && $output == *" of 78 GiB on the fullest device"* ]]
 	"$MUSTER" topo --json --cluster dgx-a100:1 | python3 -c 'import json, sys; d = json.load(sys.stdin); d["kinds"][0]["memory"] = 2**30; json.dump(d, sys.stdout)' >"$BATS_TEST_TMPDIR/small.json"
 	run "$MUSTER" plan --auto --cluster "$BATS_TEST_TMPDIR/small.json" templates/jobs/llama-7b.ini offload.optimizer=yes
 	echo "$output"
