@@ -78,7 +78,8 @@ static exchange_fn *const calls[] = {
 enum { CALLS = sizeof calls / sizeof *calls };
 
 /* Of the groups that train with the operation: tp has all-reduces, replicas gathers and
- * reduce-scatters. 0: the library chooses. */
+ * reduce-scatters. tp too has gathers and reduce-scatters with parallel.sp. Those are not measured
+ * apart, although its communicator may have more processors. 0: the library chooses. */
 static const int processors[CALLS] = {
 	[MEASURED_ALL_GATHER] = PROCESSORS_BEHIND,
 	[MEASURED_REDUCE_SCATTER] = PROCESSORS_BEHIND,

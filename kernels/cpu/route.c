@@ -96,7 +96,8 @@ static void route_bwd(struct backend *k, float *dlogits, const float *dweights,
 {
 	#pragma omp parallel for schedule(static) num_threads(cpu_team(k, n * e * 4))
 	for (int64_t i = 0; i < n; i++) {
-		float *row = dlogits + i * e, share = aux * *scale;
+		float *row = dlogits + i * e;
+		float share = aux * *scale;
 		for (int64_t j = 0; j < e; j++)
 			row[j] = load ? share * load[j] : 0;
 		for (int64_t j = i * top; j < (before ? (i + 1) * top : 0); j++)

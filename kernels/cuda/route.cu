@@ -110,7 +110,8 @@ __global__ void __launch_bounds__(ROUTE)
 	const float *dweights = all_dweights + token * r.top, *weights = r.weights + token * r.top,
 		    *probs = r.probs + token * r.e;
 	const int32_t *chosen = r.chosen + token * r.top;
-	const float slope = 2 * (z * *scale) * r.lse[token], share = aux * *scale;
+	const float slope = 2 * (z * *scale) * r.lse[token];
+	const float share = aux * *scale;
 	float mean = 0, mean_chosen = 0;
 	for (int64_t j = lane_id(); j < r.e; j += WARP)
 		mean += prob_gradient(r, dweights, chosen, load, share, j) * probs[j];

@@ -108,7 +108,8 @@ struct device_collectives {
 	/* Begins: lets operations read and write the memory without copies, until `deregister`, which
 	 * precedes `finish`. A close without `finish` forgets it. All ranks call it in the same order,
 	 * with memory of `alloc`. *handle must remain until `ready`; NULL then: there is nothing to
-	 * deregister. A failure of REACH_SYMMETRIC is one of the communicator. */
+	 * deregister, and REACH_SYMMETRIC has not registered the memory. A failure of
+	 * REACH_SYMMETRIC is one of the communicator. */
 	int (*register_memory)(struct device_comm *dc, const struct comm_memory *m,
 			       enum device_reach how, void **handle, struct err *e);
 	void (*deregister)(struct device_comm *dc, void *handle, enum device_reach how);

@@ -97,7 +97,16 @@ int comm_native_reap(struct comm *c, struct err *e)
 	}
 	return 0;
 }
+
 /* --- Operations --------------------------------------------------------------------- */
+
+static bool someone_is_gone(struct comm *c, struct err *e)
+{
+	for (int r = 0; r < c->size; r++)
+		if (r != c->rank && comm_native_line(c, r) && comm_group_check_rank(c, r, true, e))
+			return true;
+	return false;
+}
 
 int comm_native_await_library(struct comm *c, const char *what, struct err *e)
 {
@@ -111,7 +120,8 @@ int comm_native_await_library(struct comm *c, const char *what, struct err *e)
 		comm_native_unlock(c);
 		if (rc)
 			return rc < 0 ? -1 : 0;
-		if (comm_device_wait_poll(c, &p, what ? what : "", e))
+		if (comm_device_wait_poll(c, &p, what ? what : "", e) ||
+		    (what && someone_is_gone(c, e)))
 			return -1;
 	}
 }
@@ -255,14 +265,6 @@ int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, 
 }
 
 /* --- Opening and closing --- */
-
-static bool someone_is_gone(struct comm *c, struct err *e)
-{
-	for (int r = 0; r < c->size; r++)
-		if (r != c->rank && comm_native_line(c, r) && comm_group_check_rank(c, r, true, e))
-			return true;
-	return false;
-}
 
 /* Waits until a new communicator is ready. parent: it is split from that one, whose lock guards
  * both. */

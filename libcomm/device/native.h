@@ -1,7 +1,7 @@
 /*
  * native — operations by the device's own library (NCCL). The caller queues; a thread of the group
- * watches. native.c queues operations, opens and closes; native_memory.c registers memory; native_watch.c
- * is the watcher.
+ * watches. native.c queues operations, opens and closes; native_memory.c registers memory;
+ * native_watch.c is the watcher.
  *
  * The library cannot report which rank is missing nor, everywhere, that one has died. Each rank
  * therefore publishes in its line of the segment which operation it has come to. The watcher
@@ -56,7 +56,7 @@ struct seg_line *comm_native_line(const struct comm *c, int rank);
 bool comm_native_has_reached(const _Atomic uint32_t *word, uint32_t number);
 
 /* Waits until what the library has begun is complete. what: as in "%s did not end", for a wait with
- * a time-out of its own; NULL: the watcher ends the wait. */
+ * a time-out of its own that looks for dead ranks; NULL: the watcher ends the wait. */
 int comm_native_await_library(struct comm *c, const char *what, struct err *e);
 /* Deregisters the memory that was registered since `before` was the newest. ended: the library has
  * forgotten it. Under the lock. */

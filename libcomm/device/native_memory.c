@@ -5,7 +5,9 @@
 
 /* What a rank publishes before and after it registers. */
 struct offer {
-	int32_t how; /* enum device_reach: at best; then: it has */
+	/* enum device_reach. before: the best way in which this rank can register; after: the way
+	 * in which it has */
+	int64_t how;
 	uint64_t sizes;
 };
 
@@ -30,9 +32,9 @@ static int agree(struct comm *c, struct offer mine, enum device_reach *how, stru
 	int rc = comm_group_all_gather_host(c, &mine, all, sizeof mine, e);
 	*how = REACH_SYMMETRIC;
 	for (int r = 0; rc == 0 && r < c->size; r++) {
-		int32_t most = all[r].sizes == mine.sizes ? REACH_SYMMETRIC : REACH_LOCAL;
+		int64_t most = all[r].sizes == mine.sizes ? REACH_SYMMETRIC : REACH_LOCAL;
 		most = all[r].how < most ? all[r].how : most;
-		*how = most < (int32_t)*how ? (enum device_reach)most : *how;
+		*how = most < (int64_t)*how ? (enum device_reach)most : *how;
 	}
 	free(all);
 	return rc;
@@ -56,29 +58,61 @@ static int register_one(struct comm *c, const struct comm_memory *memory, enum d
 	comm_native_unlock(c);
 	if (rc)
 		free(m);
-	return rc ? rc : comm_native_await_library(c, "registering memory", e);
+	return rc ? rc : comm_native_await_library(c, "the library", e);
+}
+
+static int register_all(struct comm *c, const struct comm_memory *list, int n,
+			enum device_reach how, struct err *e)
+{
+	for (int i = 0; i < n; i++)
+		if (list[i].bytes && register_one(c, &list[i], how, e))
+			return -1;
+	return 0;
+}
+
+/* Drops what this rank has registered since `before`. */
+static void drop(struct comm *c, const struct native_memory *before)
+{
+	comm_native_lock(c);
+	comm_native_deregister(c, before, !c->device_group->native->dc);
+	comm_native_unlock(c);
+}
+
+/* Windows, if the library makes all of them on all ranks. Sets *how to what is possible
+ * otherwise. */
+static int register_windows(struct comm *c, const struct comm_memory *list, int n,
+			    enum device_reach *how, struct err *e)
+{
+	const struct native *native = c->device_group->native;
+	const struct native_memory *before = native->registered;
+	struct offer done = { .how = REACH_SYMMETRIC };
+	if (register_all(c, list, n, REACH_SYMMETRIC, e))
+		return -1;
+	for (const struct native_memory *m = native->registered; m != before; m = m->next)
+		if (!m->handle)
+			done.how = REACH_LOCAL;
+	if (agree(c, done, how, e))
+		return -1;
+	if (*how != REACH_SYMMETRIC)
+		drop(c, before);
+	return 0;
 }
 
 int comm_native_register(struct comm *c, const struct comm_memory *list, int n, struct err *e)
 {
-	struct native *native = c->device_group->native;
-	const struct native_memory *before = native->registered;
+	const struct native_memory *before = c->device_group->native->registered;
 	enum device_reach how, done;
-	int rc = 0;
-	if (agree(c, offer_of(c, list, n), &how, e))
+	if (agree(c, offer_of(c, list, n), &how, e) ||
+	    (how == REACH_SYMMETRIC && register_windows(c, list, n, &how, e)))
 		return -1;
-	for (int i = 0; rc == 0 && how != REACH_NONE && i < n; i++)
-		if (list[i].bytes)
-			rc = register_one(c, &list[i], how, e);
 	if (how != REACH_LOCAL)
-		return rc ? -1 : how == REACH_SYMMETRIC;
+		return how == REACH_SYMMETRIC;
+	int rc = register_all(c, list, n, how, e);
 	if (agree(c, (struct offer){ .how = rc ? REACH_NONE : how }, &done, e))
 		return -1;
 	if (done == how)
 		return 1;
-	comm_native_lock(c);
-	comm_native_deregister(c, before, !native->dc);
-	comm_native_unlock(c);
+	drop(c, before);
 	return 0;
 }
 

@@ -41,7 +41,7 @@ static double tree(const struct group_links *s, double bytes)
 }
 
 /* An all-gather or a reduce-scatter: half of an all-reduce, if only that was measured. */
-static double half(const struct group_links *s, enum measured_op op, double bytes)
+static double half_exchange(const struct group_links *s, enum measured_op op, double bytes)
 {
 	double known = measured(s, op, bytes), both = measured(s, MEASURED_ALL_REDUCE, bytes);
 	struct link_speed l = ring_link(s);
@@ -52,12 +52,12 @@ static double half(const struct group_links *s, enum measured_op op, double byte
 
 double place_seconds_gather(const struct group_links *s, double bytes)
 {
-	return half(s, MEASURED_ALL_GATHER, bytes);
+	return half_exchange(s, MEASURED_ALL_GATHER, bytes);
 }
 
 double place_seconds_scatter(const struct group_links *s, double bytes)
 {
-	return half(s, MEASURED_REDUCE_SCATTER, bytes);
+	return half_exchange(s, MEASURED_REDUCE_SCATTER, bytes);
 }
 
 double place_seconds_all_reduce(const struct group_links *s, double bytes)

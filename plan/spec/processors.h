@@ -5,7 +5,9 @@
  * An operation behind computation keeps the processors that it takes for as long as it waits. With
  * NCCL's default of up to 32, an operation leaves products only three quarters of a GPU. A message
  * fills a network adapter of 400 Gb/s with 4; 8 serve links inside a node too. The group of all
- * ranks carries a few numbers per step. NCCL_MAX_CTAS overrides these.
+ * ranks carries a few numbers per step. NCCL_MAX_CTAS overrides these. With
+ * NCCL_COMM_SPLIT_SHARE_RESOURCES=1 NCCL gives a group at most the channels of the one that it is
+ * split from, so that the group of all ranks then has no limit (agent/engine/parallel/groups.c).
  */
 #ifndef MUSTER_PLAN_SPEC_PROCESSORS_H
 #define MUSTER_PLAN_SPEC_PROCESSORS_H

@@ -249,7 +249,7 @@ static void all_groups_launch_in_the_order_of_the_program(void **state)
 
 /* --- Faults --- */
 
-enum sin { NEVER_COMES, DIES, CABLE, REFUSES, ABORTS, NEVER_READY, TOO_OLD };
+enum sin { NEVER_COMES, DIES, CABLE, REFUSES, ABORTS, DIES_IN_WINDOW, NEVER_READY, TOO_OLD };
 
 struct scene {
 	enum sin sin;
@@ -265,6 +265,7 @@ static const struct scene scenes[] = {
 	{ CABLE, 4, 0, ERR_PEER, "NCCL: an operation: remote error: the cable is out" },
 	{ REFUSES, 2, 0, ERR_NET, "NCCL: all_reduce: system error" },
 	{ ABORTS, 4, 0, ERR_ABORTED, "enough" },
+	{ DIES_IN_WINDOW, 3, 0, ERR_PEER, "rank 1 (world rank 1" },
 	{ NEVER_READY, 3, 0.5, ERR_TIMEOUT, "the start of nccl did not end within 0.5 s" },
 	{ TOO_OLD, 3, 10, ERR_UNSUPPORTED, "backend nccl" },
 };
@@ -315,6 +316,22 @@ static void sin_now(struct comm *world, const struct scene *s)
 		double_set_fault(DOUBLE_ASYNC_ERROR);
 	if (s->sin == REFUSES)
 		double_set_fault(DOUBLE_REFUSES);
+	if (s->sin == DIES_IN_WINDOW)
+		double_set_fault(DOUBLE_DIES);
+}
+
+/* Registers memory until the fault ends it. */
+static int suffer_window(struct comm *world, struct comm *gpu, const struct scene *s)
+{
+	struct err e = ERR_INIT;
+	struct comm_memory m = { .bytes = COUNT, .reachable = true };
+	RANK_CHECK(ncclMemAlloc(&m.at, m.bytes) == ncclSuccess, "no memory");
+	int rc = comm_register(gpu, &m, 1, &e);
+	RANK_CHECK(rc < 0 && knows(s, &e), "rank %d: %d: %s: %s", comm_rank(world), rc,
+		   err_word(e.code), e.text);
+	comm_close(gpu);
+	ncclMemFree(m.at);
+	return 0;
 }
 
 static int play(struct comm *world, void *arg)
@@ -342,9 +359,10 @@ static int play(struct comm *world, void *arg)
 		   "%s", e.text);
 	if (sinner)
 		sin_now(world, s);
-	if (suffer(world, gpu, data, s))
+	if (s->sin == DIES_IN_WINDOW ? suffer_window(world, gpu, s) : suffer(world, gpu, data, s))
 		return 1;
-	comm_close(gpu);
+	if (s->sin != DIES_IN_WINDOW)
+		comm_close(gpu);
 	cudaFree(data);
 	return nothing_open();
 }
@@ -359,7 +377,8 @@ static void every_fault_is_reported_and_leaves_nothing_open(void **state)
 		ranks_start(&r);
 		for (int k = 0; k < r.n; k++) {
 			int rc = ranks_end(&r, k);
-			if (rc != (s.sin == DIES && k == 1 ? -SIGKILL : 0))
+			bool dies = (s.sin == DIES || s.sin == DIES_IN_WINDOW) && k == 1;
+			if (rc != (dies ? -SIGKILL : 0))
 				fail_msg("scene %zu: rank %d ended with %d", i, k, rc);
 		}
 		munmap(r.board, sizeof *r.board);

@@ -43,23 +43,27 @@ struct cell {
 	int registered;                /* at least so many buffers */
 	enum double_fault all, second; /* of all ranks; of rank 1 */
 	bool windows; /* registered as such: equally large on all ranks. 3 experts are not */
+	bool shares;  /* groups share resources */
 };
 
 /* clang-format off */
 static const struct cell cells[] = {
-	{ "pp 2, dp 2, zero 3", &gpt2, { "parallel.pp=2", "parallel.dp=2", "parallel.zero=3" }, 4, 8, 16, 6, DOUBLE_SOUND, DOUBLE_SOUND, true },
-	{ "pp 4", &llama, { "parallel.pp=4" }, 2, 8, -1, 0, DOUBLE_SOUND, DOUBLE_SOUND, true },
-	{ "pp 2, interleaved, dp 2", &gpt2, { "parallel.pp=2", "parallel.schedule=interleaved", "parallel.dp=2" }, 4, 8, -1, 1, DOUBLE_SOUND, DOUBLE_SOUND, true },
-	{ "pp 2, zb-v, tp 2", &llama, { "parallel.pp=2", "parallel.schedule=zb-v", "parallel.tp=2" }, 3, 8, -1, 0, DOUBLE_SOUND, DOUBLE_SOUND, true },
-	{ "cp 2, dp 2, zero 3", &llama, { "parallel.cp=2", "parallel.dp=2", "parallel.zero=3" }, 3, -1, 16, 6, DOUBLE_SOUND, DOUBLE_SOUND, true },
-	{ "dp 4, zero 3, without overlap", &gpt2, { "parallel.dp=4", "parallel.zero=3", "parallel.overlap=no" }, 2, -1, 0, 6, DOUBLE_SOUND, DOUBLE_SOUND, true },
-	{ "dp 2, zero 1", &gpt2, { "parallel.dp=2", "parallel.zero=1" }, 2, -1, 16, 1, DOUBLE_SOUND, DOUBLE_SOUND, true },
-	{ "dp 2, zero 2", &gpt2, { "parallel.dp=2", "parallel.zero=2" }, 2, -1, 16, 1, DOUBLE_SOUND, DOUBLE_SOUND, true },
-	{ "dp 2, zero 3, without windows on a rank", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, 6, DOUBLE_SOUND, DOUBLE_WITHOUT_WINDOWS, false },
-	{ "dp 2, zero 3, without registered memory", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, 0, DOUBLE_NO_MEMORY, DOUBLE_SOUND, false },
-	{ "dp 2, zero 3, without memory on a rank", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, 0, DOUBLE_SOUND, DOUBLE_NO_MEMORY, false },
-	{ "dp 2, zero 3, one rank cannot register", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, 0, DOUBLE_SOUND, DOUBLE_UNREGISTERED, false },
-	{ "dp 2, ep 2, zero 3", &mixtral, { "parallel.dp=2", "parallel.ep=2", "parallel.zero=3" }, 3, -1, 16, 6, DOUBLE_SOUND, DOUBLE_SOUND, false },
+	{ "pp 2, dp 2, zero 3", &gpt2, { "parallel.pp=2", "parallel.dp=2", "parallel.zero=3" }, 4, 8, 16, 6, DOUBLE_SOUND, DOUBLE_SOUND, true, false },
+	{ "pp 4", &llama, { "parallel.pp=4" }, 2, 8, -1, 0, DOUBLE_SOUND, DOUBLE_SOUND, true, false },
+	{ "pp 2, interleaved, dp 2", &gpt2, { "parallel.pp=2", "parallel.schedule=interleaved", "parallel.dp=2" }, 4, 8, -1, 1, DOUBLE_SOUND, DOUBLE_SOUND, true, false },
+	{ "pp 2, zb-v, tp 2", &llama, { "parallel.pp=2", "parallel.schedule=zb-v", "parallel.tp=2" }, 3, 8, -1, 0, DOUBLE_SOUND, DOUBLE_SOUND, true, false },
+	{ "cp 2, dp 2, zero 3", &llama, { "parallel.cp=2", "parallel.dp=2", "parallel.zero=3" }, 3, -1, 16, 6, DOUBLE_SOUND, DOUBLE_SOUND, true, false },
+	{ "dp 4, zero 3, without overlap", &gpt2, { "parallel.dp=4", "parallel.zero=3", "parallel.overlap=no" }, 2, -1, 0, 6, DOUBLE_SOUND, DOUBLE_SOUND, true, false },
+	{ "dp 2, zero 1", &gpt2, { "parallel.dp=2", "parallel.zero=1" }, 2, -1, 16, 1, DOUBLE_SOUND, DOUBLE_SOUND, true, false },
+	{ "dp 2, zero 2", &gpt2, { "parallel.dp=2", "parallel.zero=2" }, 2, -1, 16, 1, DOUBLE_SOUND, DOUBLE_SOUND, true, false },
+	{ "dp 2, zero 3, without windows on a rank", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, 6, DOUBLE_SOUND, DOUBLE_WITHOUT_WINDOWS, false, false },
+	{ "dp 2, zero 3, without registered memory", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, 0, DOUBLE_NO_MEMORY, DOUBLE_SOUND, false, false },
+	{ "dp 2, zero 3, without memory on a rank", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, 0, DOUBLE_SOUND, DOUBLE_NO_MEMORY, false, false },
+	{ "dp 2, zero 3, one rank cannot register", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, 0, DOUBLE_SOUND, DOUBLE_UNREGISTERED, false, false },
+	{ "dp 2, zero 3, without windows between ranks", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, 6, DOUBLE_EMPTY_WINDOWS, DOUBLE_SOUND, false, false },
+	{ "dp 2, zero 3, windows on one rank only", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, 6, DOUBLE_SOUND, DOUBLE_EMPTY_WINDOWS, false, false },
+	{ "dp 2, zero 3, with shared resources", &gpt2, { "parallel.dp=2", "parallel.zero=3" }, 2, -1, 16, 6, DOUBLE_SOUND, DOUBLE_SOUND, true, true },
+	{ "dp 2, ep 2, zero 3", &mixtral, { "parallel.dp=2", "parallel.ep=2", "parallel.zero=3" }, 3, -1, 16, 6, DOUBLE_SOUND, DOUBLE_SOUND, false, false },
 };
 /* clang-format on */
 
@@ -110,6 +114,8 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	double loss, norm, eval;
 	trainee_device = comm_rank(world);
 	setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+	if (c->cell->shares)
+		setenv("NCCL_COMM_SPLIT_SHARE_RESOURCES", "1", 1);
 	if (c->device)
 		double_set_residency(1);
 	if (c->device)

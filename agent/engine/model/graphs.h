@@ -15,10 +15,9 @@
  * then. So has a pass that waits for parameters that are still being gathered: its graph waits for
  * each gather where the pass does, and casts the layer's weights there with precision.fp8. These
  * passes run operation by operation: all with offload, with groups whose data goes through the
- * host, with experts whose counts of rows the host needs (model_route_counts_stay), and under zero 2
- * and 3. So does the first run of each pass, in which the backend selects its algorithms, also when
- * these change
- * after the first step (base/choices.h).
+ * host, with experts whose counts of rows the host needs (model_route_counts_stay), and under zero
+ * 2 and 3. So does the first run of each pass, in which the backend selects its algorithms, also
+ * when these change after the first step (base/choices.h).
  *
  * All ranks of a group record the same passes and replay them in the same order, because they
  * execute the same schedule and share the job's documents and the choices. Whatever makes one rank

@@ -54,14 +54,14 @@ static void *memory_alloc(void *of, size_t bytes)
 	void *p = NULL;
 	if (m->failed || !library || !library->alloc)
 		return NULL;
-	if (library->alloc(m->device, bytes, &p, &why)) {
-		m->failed = true;
-		log_info("parameters and gradients are in memory that the library of collectives "
-			 "copies from and to, because it could not allocate: %s",
-			 why.text);
-		return NULL;
-	}
-	return p;
+	int rc = library->alloc(m->device, bytes, &p, &why);
+	if (rc == 0 && p)
+		return p;
+	m->failed = true;
+	log_info("parameters and gradients are in memory that the library of collectives copies "
+		 "from and to, because %s%s",
+		 rc ? "it could not allocate: " : "this version cannot allocate", why.text);
+	return NULL;
 }
 
 static void memory_free(void *of, void *p)

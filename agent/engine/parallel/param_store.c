@@ -283,10 +283,18 @@ static int list_buffers(const struct param_store *s, int class, struct comm_memo
 	return n;
 }
 
+static bool all_reachable(const struct comm_memory *list, int n)
+{
+	while (n > 0 && (!list[n - 1].bytes || list[n - 1].reachable))
+		n--;
+	return n == 0;
+}
+
+/* Memory that is not reachable has a line of its own in the log (parallel_memory_open). */
 int param_store_register(struct param_store *s, struct err *e)
 {
 	struct err why = ERR_INIT;
-	bool all = true;
+	bool reported = true;
 	for (int class = 0; s->memory && class < ZERO_CLASSES; class ++) {
 		struct comm *groups[] = { s->replicas[class].shard, s->replicas[class].copies };
 		struct comm_memory list[LIST];
@@ -298,13 +306,13 @@ int param_store_register(struct param_store *s, struct err *e)
 					*e = why;
 				return -1;
 			}
-			all &= rc;
+			reported &= rc || (!why.code && !all_reachable(list, n));
 		}
 	}
-	if (!all)
+	if (!reported)
 		log_info("parameters and gradients are copied inside the library of collectives, "
 			 "because %s",
-			 why.code ? why.text : "not all ranks could register their memory");
+			 why.code ? why.text : "another rank could not register its memory");
 	return 0;
 }
 

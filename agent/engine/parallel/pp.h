@@ -2,8 +2,9 @@
  * pp — activations and gradients between neighboring pipeline ranks.
  *
  * pp_send and pp_recv_start do not wait for the other rank, except that a device's library connects
- * the two at their first message. The buffer belongs to the transfer until pp_wait. The messages of a channel (groups.h) arrive in the order of their sends. All ranks must start them in
- * a common order (plan/spec/schedule/messages.h).
+ * the two at their first message. The buffer belongs to the transfer until pp_wait. The messages of
+ * a channel (groups.h) arrive in the order of their sends. All ranks must start them in a common
+ * order (plan/spec/schedule/messages.h).
  */
 #ifndef MUSTER_AGENT_ENGINE_PARALLEL_PP_H
 #define MUSTER_AGENT_ENGINE_PARALLEL_PP_H

@@ -33,7 +33,8 @@ struct engine_options {
 	/* the folder for offloaded tensors, unless TMPDIR is set: the run folder */
 	const char *spill_dir;
 	/* Called at each step of the schedule with a string literal ("forward", "backward",
-	 * "receive-activations", …: the table in run_row.c, then "share-loss"). May be NULL. */
+	 * "receive-activations", …: the table in run_row.c, "start-messages", and at the end
+	 * "share-loss"). May be NULL. */
 	void (*phase)(const char *what, void *arg);
 	void *phase_arg;
 };

@@ -166,7 +166,8 @@ static void set_phase(struct engine *g, const char *what)
 		g->phase(what, g->phase_arg);
 }
 
-/* A message that is started can wait for an earlier one, which is not the pass after it. */
+/* Starting a message can wait for an earlier one. That wait has a phase of its own, so that it does
+ * not count as the pass. */
 static int start_messages(struct row_run *w, int at, struct err *e)
 {
 	const char *phase = handlers[w->row->steps[at].op].phase;

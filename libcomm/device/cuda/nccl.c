@@ -217,7 +217,8 @@ static enum device_reach nccl_reach(void)
 	return nccl.CommRegister && nccl.CommDeregister ? REACH_LOCAL : REACH_NONE;
 }
 
-/* Where a window cannot be, such as between nodes, NCCL makes it an ordinary registration. */
+/* Where a window cannot be, such as between nodes, NCCL succeeds without one: *handle remains NULL.
+ * Older versions make it an ordinary registration. */
 static int nccl_register(struct device_comm *dc, const struct comm_memory *m, enum device_reach how,
 			 void **handle, struct err *e)
 {

@@ -3,6 +3,7 @@
 #include "tests/gpu/doubles/reduce.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -63,6 +64,7 @@ struct family {
 	_Atomic uint32_t queued, ended; /* their operations */
 	_Atomic bool aborted;
 	bool shared;
+	int processors; /* of the first; 0: no limit */
 };
 
 struct ncclComm {
@@ -81,6 +83,7 @@ struct ncclComm {
 	uint32_t queued, ended; /* groups of calls */
 	struct registered *memory;
 	void **window; /* where the handle of the one in progress goes */
+	void *handle;
 	uint32_t windows;
 	ncclComm_t child; /* of a split in progress */
 	bool splitting;
@@ -670,6 +673,12 @@ static bool shares(const ncclConfig_t *config)
 	return asked ? strcmp(asked, "0") : config->splitShare == 1;
 }
 
+/* The smaller of two limits; 0: none. */
+static int within(int a, int b)
+{
+	return a && b ? (a < b ? a : b) : a + b;
+}
+
 /* family: that it shares; NULL: it has its own. */
 static ncclComm_t comm_new(struct area *area, struct family *family, int ranks, int rank,
 			   const ncclConfig_t *config)
@@ -678,20 +687,27 @@ static ncclComm_t comm_new(struct area *area, struct family *family, int ranks, 
 	if (!config || config->size != good.size || config->magic != good.magic ||
 	    config->blocking != 0)
 		double_misuse("a configuration that is not of a non-blocking communicator");
+	int processors = config->maxCTAs == NCCL_CONFIG_UNDEF_INT ? 0 : config->maxCTAs;
+	if (family)
+		processors = within(processors, family->processors);
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
 	if (!config->commName || !*config->commName)
 		double_misuse("a communicator without a name");
 	if (given.count < AREAS) {
 		struct named *n = &given.list[given.count++];
 		snprintf(n->name, sizeof n->name, "%s", config->commName);
-		n->processors = config->maxCTAs == NCCL_CONFIG_UNDEF_INT ? 0 : config->maxCTAs;
+		n->processors = processors;
 	}
 #endif
-	if (family)
+	if (family) {
 		family->shared = true;
+	} else {
+		family = calloc(1, sizeof *family);
+		family->processors = processors;
+	}
 	ncclComm_t c = calloc(1, sizeof *c);
 	*c = (struct ncclComm){ .area = area,
-				.family = family ? family : calloc(1, sizeof *family),
+				.family = family,
 				.shares = shares(config),
 				.ranks = ranks,
 				.rank = rank,
@@ -776,7 +792,7 @@ static bool all_have_window(const struct ncclComm *c)
 /* The memory is registered since the call; only now does the caller get its handle. */
 static void finish_window(ncclComm_t c)
 {
-	*c->window = c->memory;
+	*c->window = c->handle;
 	c->window = NULL;
 }
 
@@ -892,7 +908,9 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t c, void *memory, size_t bytes, nc
 		double_misuse("a window of memory that ncclMemAlloc did not give");
 	if (fault == DOUBLE_NO_MEMORY)
 		return ncclSystemError;
-	add_memory(c, memory, bytes, true);
+	if (fault == DOUBLE_DIES)
+		raise(SIGKILL);
+	c->handle = fault == DOUBLE_EMPTY_WINDOWS ? NULL : add_memory(c, memory, bytes, true);
 	for (int r = 0; r < c->ranks; r++)
 		if (c->area->windows[r] == c->windows + 1 && c->area->window_bytes[r] != bytes)
 			double_misuse("window %u: %zu bytes on rank %d, %zu on rank %d",

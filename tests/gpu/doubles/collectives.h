@@ -12,7 +12,8 @@
  *     operation and root.
  *   - A split has no outstanding operation. It shares its parent's resources if the parent was
  *     configured so: then operations of the two run one after the other, in the order of their
- *     launches on this rank, and ncclCommAbort of one ends those of both.
+ *     launches on this rank, ncclCommAbort of one ends those of both, and the child has at most its
+ *     parent's processors.
  *   - Communicators have names, if NCCL has them, and operations are on streams of the highest
  *     priority. NCCL does not ask for that, but advises it.
  *   - Registered memory is in one buffer of the device, and is still there when it is deregistered,
@@ -49,6 +50,8 @@ enum double_fault {
 	DOUBLE_NO_MEMORY,       /* memory cannot be registered, and there is none to allocate */
 	DOUBLE_WITHOUT_WINDOWS, /* the version before windows */
 	DOUBLE_UNREGISTERED,    /* that version, and memory cannot be registered */
+	DOUBLE_EMPTY_WINDOWS,   /* calls for windows succeed with a NULL handle */
+	DOUBLE_DIES,            /* the process ends when it calls for a window */
 	DOUBLE_TOO_OLD,         /* the version before the oldest one that nccl.c accepts */
 };
 
