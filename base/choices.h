@@ -22,7 +22,7 @@
  *     first choice.
  *   - CHOICES_MEASURED: a choice is used as soon as it is measured. For one process.
  *   - CHOICES_PROPOSED: a choice that is measured or read is only a proposal, which choices_find
- *     does not find. The ranks then exchange the text of one of them (choices_write), and each calls
+ *     does not find. The ranks then merge their texts into one (choices_write), and each calls
  *     choices_agree, which drops its own proposals, takes the text, and fixes the table.
  *
  * The text, which is also the file's content, has one line per choice. Fields are separated by tabs;

@@ -62,8 +62,7 @@ static void update_largest(struct fp8_scale *s, float x)
 		s->largest = fabsf(x);
 }
 
-/* Casts with the scale as it is. Returns it with the largest magnitude, of which NaN's is the
- * largest. */
+/* Casts with the scale as it is. Returns it with the largest magnitude. */
 static struct fp8_scale cast_rows(struct backend *k, uint8_t *y, uint8_t *transposed,
 				  struct fp8_scale s, const void *x, enum fp8 format, int64_t n,
 				  int64_t c)
@@ -174,9 +173,9 @@ void backend_host_fp8_update_scales(struct backend *k, struct fp8_scale *s, int6
 	for (; n > 0; n--, s++) {
 		float most = 0;
 		if (ends) {
-			s->history[s->updates++ % FP8_SCALE_HISTORY] = isfinite(s->largest)
-									       ? s->largest
-									       : 0;
+			const uint32_t at = (uint32_t)s->updates % FP8_SCALE_HISTORY;
+			s->history[at] = isfinite(s->largest) ? s->largest : 0;
+			s->updates++;
 			s->largest = 0;
 		}
 		for (int i = 0; i < FP8_SCALE_HISTORY; i++)

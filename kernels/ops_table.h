@@ -75,7 +75,8 @@ OP(grouped_bwd_weight, STORED, COMPOSED, (struct backend *k, float *dw, int64_t 
 OP(fp8_cast, STORED, HOST, (struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
 	const void *x, enum fp8 format, int64_t n, int64_t c))
 /* Current scaling: sets s->scale and s->inverse to the largest power of 2 with which s->largest
- * fits `format`, or both to 0 if s->largest is 0 or not finite. Writes y and transposed as fp8_cast does. Changes nothing else of s. */
+ * fits `format`, or both to 0 if s->largest is 0 or not finite. Writes y and transposed as fp8_cast
+ * does. Changes nothing else of s. */
 OP(fp8_cast_current, STORED, HOST, (struct backend *k, uint8_t *y, uint8_t *transposed,
 	struct fp8_scale *s, const void *x, enum fp8 format, int64_t n, int64_t c))
 /* d[m,n] = left[m,depth] · right[n,depth]ᵀ + bias[n], summed in fp32. bias may be NULL. Sets d.

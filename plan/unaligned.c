@@ -8,7 +8,7 @@
 
 enum {
 	ALIGNED = 8,
-	ALIGNED_EIGHT = 16, /* for products of 8 bits */
+	ALIGNED_EIGHT = ACT_FP8_ROW, /* for products of 8 bits */
 	GOOD = 64 /* whole tiles of the products' kernels, too */,
 	TRIES = 64
 };
@@ -34,17 +34,19 @@ static int64_t next_good(int64_t n, int tp, int64_t grain, int64_t aligned)
 	return good;
 }
 
-static void say_cut(const char *key, int64_t n, int tp, int64_t grain, int64_t aligned,
+/* Whether a size was named. */
+static bool say_cut(const char *key, int64_t n, int tp, int64_t grain, int64_t aligned,
 		    struct buf *out)
 {
 	if (!is_unaligned(n, tp, grain, aligned))
-		return;
+		return false;
 	buf_printf(out,
 		   "%s%smodel.%s = %" PRId64 " %s of %" PRId64 " (model.%s=%" PRId64
 		   " is the next good one)",
 		   out->len ? ", " : "", tp > 1 ? "the tp ranks' parts of " : "", key, n,
 		   tp > 1 ? "are not all multiples" : "is not a multiple", aligned, key,
 		   next_good(n, tp, grain, aligned));
+	return true;
 }
 
 /* The next such hidden size that can also be split into heads of a multiple of `head`. */
@@ -104,15 +106,16 @@ void plan_unaligned_print(const struct job *job, const struct model_shape *m,
 	if (job->job.device != DEVICE_CUDA)
 		return;
 	/* experts' products are never those of 8 bits */
-	say_cut("ffn", m->ffn, l->tp, CATALOGUE_FFN_GRAIN, m->experts ? ALIGNED : aligned, &sizes);
-	if (m->head_dim % ALIGNED)
-		say_head(job, m, ALIGNED, &sizes);
-	else if (eight && are_heads_unaligned(job, m, l))
-		say_head(job, m, ALIGNED_EIGHT, &sizes);
+	const bool ffn = say_cut("ffn", m->ffn, l->tp, CATALOGUE_FFN_GRAIN,
+				 m->experts ? ALIGNED : aligned, &sizes);
+	const size_t before = sizes.len;
+	if (m->head_dim % ALIGNED || (eight && are_heads_unaligned(job, m, l)))
+		say_head(job, m, aligned, &sizes);
 	else if (m->hidden % aligned)
 		say_hidden(job, m, aligned, &sizes);
+	const bool many = eight && ((ffn && !m->experts) || sizes.len > before);
 	if (sizes.len)
 		buf_printf(out, "%s: products of such sizes are %s slower on a GPU",
-			   buf_str(&sizes), eight ? "many times" : "several times");
+			   buf_str(&sizes), many ? "many times" : "several times");
 	buf_fini(&sizes);
 }

@@ -21,11 +21,10 @@
  * On 10.x a deterministic backward pass needs an engine and knobs that no heuristic returns.
  *
  * Documents are a mask in the same graph, which reads `starts` where they are (dnn_attention.h).
- * Three designs were compared:
- *   - A mask from starts. The number of documents is not bounded, nothing is built or kept, and a
- *     recorded graph follows the data. cuDNN 9.19 has the same engines for it as without documents
- *     (forward on 8.0 and newer, backward on 9.x), with the same workspace. It computes what the
- *     mask hides, which own kernels skip.
+ * muster uses a mask from starts because it does not bound the number of documents, nothing is
+ * built or kept, and a recorded graph follows the data. cuDNN 9.19 has the same engines for it as
+ * without documents (forward on 8.0 and newer, backward on 9.x), with the same workspace. It
+ * computes what the mask hides, which own kernels skip. The alternatives have disadvantages:
  *   - Ragged tensors with padding: each document is an entry of the batch, whose offsets and
  *     lengths a kernel would derive from starts. It skips what is hidden, but the plan fixes the
  *     number of entries, and the deterministic backward pass keeps entries * heads * longest^2
@@ -33,7 +32,7 @@
  *     refuses it as deterministic on 8.x and 12.x.
  *   - A bias of batch * q_len * k_len elements. Engines for it exist on 8.x and 12.x too, but it has
  *     to be built and read for each layer, or kept.
- * The first one is built. Which way is faster depends on how long documents are: the first batch
+ * Which way is faster, cuDNN's or muster's own, depends on how long documents are: the first batch
  * that is measured stands for all.
  *
  * The choice, "own" or "cudnn", is kept for each shape (base/choices.h). If choices are wanted, the

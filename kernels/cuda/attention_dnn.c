@@ -143,6 +143,11 @@ bool attention_plan(struct backend *k, const struct attention_call *c, struct at
 	if (c->backward)
 		e->piece = attention_piece_of(s->batch, s->heads, s->kv_heads, s->q_len, s->k_len,
 					      s->dim);
+	if (!e->piece.batch)
+		cuda_notice(k, NOTICE_ATTENTION,
+			    "backend cuda: cuDNN's backward pass over %lld tokens needs more than "
+			    "%d MiB; muster's own kernels are used",
+			    (long long)s->q_len, (int)(ATTENTION_ROOM_MOST >> 20));
 	e->graph = e->piece.batch > 0 ? calloc(1, sizeof *e->graph) : NULL;
 	if (e->graph && !build_plan(k, c, e))
 		drop_plan(e);

@@ -27,12 +27,10 @@ static void write_key(struct backend *k, const struct attention_entry *e, char t
 	const struct attention_key *a = &e->key;
 	const char *mask = a->starts_batch ? "documents" : a->causal ? "causal" : "full";
 	snprintf(text, CHOICES_TEXT,
-		 "attention %s %s %s b=%lld q=%lld k=%lld heads=%d/%d dim=%d rows=%lld,%lld "
-		 "cudnn=%zu",
+		 "attention %s %s %s b=%lld q=%lld k=%lld heads=%d/%d dim=%d rows=%lld,%lld",
 		 a->backward ? "bwd" : "fwd", types[cuda_of(k)->storage], mask, (long long)a->batch,
 		 (long long)a->q_len, (long long)a->k_len, a->heads, a->kv_heads, a->dim,
-		 (long long)a->q_row, (long long)a->kv_row,
-		 cuda_of(k)->attention->dnn->GetVersion());
+		 (long long)a->q_row, (long long)a->kv_row);
 }
 
 /* The values of choices. */

@@ -65,7 +65,7 @@ bool blas_wants_choice(struct backend *k, const struct blas_plan *plan)
 	char text[BLAS_KEY_TEXT];
 	if (!choices_wanted(k->choices))
 		return false;
-	blas_write_key(k, cuda_of(k)->blas->lt, &plan->key, text);
+	blas_write_key(k, &plan->key, text);
 	return !choices_proposed(k->choices, text);
 }
 
@@ -76,7 +76,7 @@ bool blas_take_choice(struct backend *k, struct blas_plan *plan)
 	unsigned char value[VALUE_BYTES];
 	cublasLtMatmulAlgo_t algo;
 	size_t length;
-	blas_write_key(k, blas->lt, &plan->key, text);
+	blas_write_key(k, &plan->key, text);
 	if (!choices_find(k->choices, text, value, sizeof value, &length))
 		return false;
 	if (length == 1 && value[0] == SEPARATE && has_epilogue(&plan->key)) {
@@ -101,14 +101,14 @@ static void put_choice(struct backend *k, const struct blas_plan *plan,
 	unsigned char value[VALUE_BYTES] = { algo ? CHOSEN : SEPARATE };
 	if (algo)
 		memcpy(value + 1, algo, sizeof *algo);
-	blas_write_key(k, cuda_of(k)->blas->lt, &plan->key, text);
+	blas_write_key(k, &plan->key, text);
 	choices_put(k->choices, text, value, algo ? VALUE_BYTES : 1);
 }
 
 void blas_keep_choice(struct backend *k, const struct blas_plan *plan)
 {
 	char text[BLAS_KEY_TEXT];
-	blas_write_key(k, cuda_of(k)->blas->lt, &plan->key, text);
+	blas_write_key(k, &plan->key, text);
 	if (choices_proposed(k->choices, text) || (!plan->possible && !has_epilogue(&plan->key)))
 		return;
 	put_choice(k, plan, plan->possible ? &plan->algo : NULL);

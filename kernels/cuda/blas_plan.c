@@ -45,8 +45,7 @@ void blas_fill_key(const struct blas_product *p, struct blas_key *key)
 	key->after = (uint8_t)p->after;
 }
 
-void blas_write_key(const struct backend *k, const struct lt *lt, const struct blas_key *key,
-		    char text[BLAS_KEY_TEXT])
+void blas_write_key(const struct backend *k, const struct blas_key *key, char text[BLAS_KEY_TEXT])
 {
 	static const char *const types[] = { "fp32", "bf16", "fp16" };
 	static const char *const operands[] = { "", "e4m3", "e5m2" };
@@ -55,10 +54,10 @@ void blas_write_key(const struct backend *k, const struct lt *lt, const struct b
 		[BLAS_GELU_BIAS] = "gelu+bias", [BLAS_GELU_SLOPE] = "dgelu", [BLAS_SUMS] = "sums",
 	};
 	snprintf(text, BLAS_KEY_TEXT,
-		 "cublaslt %zu %s%s%s%s %s%s%s m=%" PRId64 " n=%" PRId64 " k=%" PRId64
-		 " row=%" PRId64 " align=%u,%u,%u,%u,%u %s",
-		 lt->GetVersion(), types[cuda_of(k)->storage], key->single ? ">fp32" : "",
-		 operands[key->left_type], operands[key->right_type], key->left_flipped ? "T" : "N",
+		 "matmul %s%s%s%s %s%s%s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " row=%" PRId64
+		 " align=%u,%u,%u,%u,%u %s",
+		 types[cuda_of(k)->storage], key->single ? ">fp32" : "", operands[key->left_type],
+		 operands[key->right_type], key->left_flipped ? "T" : "N",
 		 key->right_flipped ? "T" : "N", key->fast ? " fast" : "", key->m, key->n, key->k,
 		 key->left_row, key->left, key->right, key->d, key->bias, key->pre,
 		 afters[key->after]);

@@ -33,9 +33,8 @@ struct blas_plan {
 };
 
 void blas_fill_key(const struct blas_product *p, struct blas_key *key);
-/* The key's text in struct choices, with the library's version. */
-void blas_write_key(const struct backend *k, const struct lt *lt, const struct blas_key *key,
-		    char text[BLAS_KEY_TEXT]);
+/* The key's text in struct choices. The library's version is part of the machine. */
+void blas_write_key(const struct backend *k, const struct blas_key *key, char text[BLAS_KEY_TEXT]);
 
 /* Describes the product; the plan has no algorithm yet. */
 cublasStatus_t blas_describe(const struct lt *lt, struct backend *k, struct blas_plan *plan,

@@ -1,6 +1,6 @@
 /*
- * cast — the kernel that writes a tensor in 8 bits (fp8_cast), for tensors that are read and for those
- * that are computed in the same pass.
+ * cast — the kernel that writes a tensor in 8 bits (fp8_cast), for tensors that are read and for
+ * those that are computed in the same pass.
  *
  * A block takes a tile of EDGE × EDGE, writes it, and transposes it through shared memory. Its numbers
  * come from a source:
@@ -10,7 +10,7 @@
  *     values<PACKS>(x, i, j, left)   sets x[p] to the elements j … j + CHUNK of row i of each part,
  *                                    of which `left` exist, rounded to the storage type
  *
- * A thread of each block raises the largest |x|.
+ * A thread of each block raises the largest |x|, unless `current` is set.
  */
 #ifndef MUSTER_KERNELS_CUDA_CAST_CUH
 #define MUSTER_KERNELS_CUDA_CAST_CUH
@@ -182,6 +182,11 @@ static __global__ void __launch_bounds__(CAST_THREADS)
 	}
 }
 
+static inline __nv_fp8_interpretation_t kind_of(enum fp8 format)
+{
+	return format == FP8_E4M3 ? __NV_E4M3 : __NV_E5M2;
+}
+
 /* packs: the source's chunks fit packs. current: as in struct cast_call. */
 template <class S>
 static void queue_cast(struct backend *k, const char *op, const struct fp8_copies *to,
@@ -190,7 +195,7 @@ static void queue_cast(struct backend *k, const char *op, const struct fp8_copie
 	const cast_call a = { to->at,
 			      to->transposed,
 			      to->scale,
-			      to->format == FP8_E4M3 ? __NV_E4M3 : __NV_E5M2,
+			      kind_of(to->format),
 			      n,
 			      c,
 			      (n + FP8_ROW - 1) / FP8_ROW * FP8_ROW,

@@ -51,7 +51,7 @@ struct dnn {
 
 /* The oldest version that is used. 9.10.0 and 9.10.1 compute attention wrongly, and from 9.15.1 on
  * the backward pass needs no padding mask for lengths that are no multiple of 128 (cudnn-frontend,
- * scaled_dot_product_flash_attention.h). */
+ * scaled_dot_product_flash_attention.h). launcher/doctor/programs.c warns of older ones. */
 enum { DNN_OLDEST = 91501 };
 
 /* Loads the library at the first call; it stays loaded. ERR_UNSUPPORTED: too old, or incomplete. */

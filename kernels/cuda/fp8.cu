@@ -9,11 +9,6 @@ __device__ inline float of_fp8(uint8_t x, __nv_fp8_interpretation_t kind)
 	return __half2float(__half(raw));
 }
 
-static __nv_fp8_interpretation_t kind_of(enum fp8 format)
-{
-	return format == FP8_E4M3 ? __NV_E4M3 : __NV_E5M2;
-}
-
 /* --- casts --- */
 
 /* A tensor that is read. */
@@ -135,9 +130,8 @@ static __global__ void fp8_scale_kernel(fp8_scale *s, int64_t n, float largest, 
 	s += i;
 	uint32_t most = 0;
 	if (ends) {
-		s->history[s->updates % FP8_SCALE_HISTORY] = has_scale(magnitude(s->largest))
-								     ? s->largest
-								     : 0;
+		const uint32_t at = (uint32_t)s->updates % FP8_SCALE_HISTORY;
+		s->history[at] = has_scale(magnitude(s->largest)) ? s->largest : 0;
 		s->updates++;
 		s->largest = 0;
 	}

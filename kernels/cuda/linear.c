@@ -11,21 +11,22 @@ static bool gelu_fits(const struct backend *k)
 }
 
 /* What the library does not support is slow, which nobody else would report. */
-static bool library_product(struct backend *k, const struct blas_product *p, const char *op)
+static void report_slow(struct backend *k, const struct blas_product *p, const char *op)
 {
-	if (blas_product(k, p, op))
-		return true;
 	cuda_notice(k, NOTICE_PRODUCT,
 		    "backend cuda: cuBLASLt does not support %s with m=%lld n=%lld k=%lld; "
-		    "muster's own kernel is used, which is slow",
-		    op, (long long)p->m, (long long)p->n, (long long)p->k);
-	return false;
+		    "muster's own kernel is used, which is slow; sizes that are multiples of %d "
+		    "avoid it",
+		    op, (long long)p->m, (long long)p->n, (long long)p->k,
+		    p->left_type == BLAS_STORED ? 8 : 16);
 }
 
 static void queue_product(struct backend *k, const struct blas_product *p, const char *op)
 {
-	if (p->m && p->n && p->k && !library_product(k, p, op))
-		fallback_product(k, p, op);
+	if (!p->m || !p->n || !p->k || blas_product(k, p, op))
+		return;
+	report_slow(k, p, op);
+	fallback_product(k, p, op);
 }
 
 /* --- Products ----------------------------------------------------------------------------- */
@@ -205,10 +206,13 @@ static void fp8_product(struct backend *k, void *d, const struct fp8_tensor *lef
 		.left_scale = &left->scale->inverse,
 		.right_scale = &right->scale->inverse,
 	};
-	const bool fits = k->fp8 && !(bias && cuda_of(k)->storage == STORE_FP32) &&
-			  is_dense(left, depth) && is_dense(right, depth);
-	if (m && n && depth && !(fits && library_product(k, &p, "fp8_product")))
-		fp8_fallback_product(k, d, left, right, bias, single, add, m, n, depth);
+	const bool dense = is_dense(left, depth) && is_dense(right, depth),
+		   typed = k->fp8 && !(bias && cuda_of(k)->storage == STORE_FP32);
+	if (!m || !n || !depth || (typed && dense && blas_product(k, &p, "fp8_product")))
+		return;
+	if (typed)
+		report_slow(k, &p, "fp8_product");
+	fp8_fallback_product(k, d, left, right, bias, single, add, m, n, depth);
 }
 
 /* --- Grouped ------------------------------------------------------------------------------ */

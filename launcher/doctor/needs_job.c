@@ -45,6 +45,7 @@ static void copy_folders(const struct job *job, struct needs *out)
 {
 	out->job = true;
 	out->cuda = job->job.device == DEVICE_CUDA;
+	out->fp32 = job->precision.dtype == DTYPE_FP32;
 	snprintf(out->run_dir, sizeof out->run_dir, "%s", job->job.run_dir);
 	if (!job_path_is_address(job->checkpoint.dir))
 		snprintf(out->ckpt_dir, sizeof out->ckpt_dir, "%s", job->checkpoint.dir);

@@ -206,7 +206,7 @@ static const struct library {
 	const char *label, *names[5], *version, *remedy;
 	bool returned; /* it returns the version; otherwise it writes it to its argument */
 	int least;
-	bool optional;
+	bool optional, not_fp32; /* jobs in fp32 do not use it */
 } libraries[] = {
 	{ "cublasLt",
 	  { "libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.13",
@@ -216,6 +216,7 @@ static const struct library {
 	  "in LD_LIBRARY_PATH",
 	  true,
 	  120000,
+	  false,
 	  false },
 	{ "NCCL",
 	  { "libnccl.so.2" },
@@ -224,7 +225,8 @@ static const struct library {
 	  "without it ranks communicate through host memory, which is slow",
 	  false,
 	  21800,
-	  true },
+	  true,
+	  false },
 	{ "cuDNN",
 	  { "libcudnn.so.9", "/usr/local/cuda/lib64/libcudnn.so.9",
 	    "/usr/local/cuda/lib/libcudnn.so.9", NULL },
@@ -232,7 +234,8 @@ static const struct library {
 	  "install libcudnn 9.15.1 or newer, or name its folder in LD_LIBRARY_PATH; without it "
 	  "muster's own kernels compute attention, which is slower on newer GPUs",
 	  true,
-	  91501,
+	  91501, /* DNN_OLDEST in kernels/cuda/dnn.h */
+	  true,
 	  true },
 };
 
@@ -273,5 +276,6 @@ static void check_library(const struct needs *n, struct findings *f, const struc
 void doctor_check_libraries(const struct needs *n, struct findings *f)
 {
 	for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
-		check_library(n, f, &libraries[i]);
+		if (!n->fp32 || !libraries[i].not_fp32)
+			check_library(n, f, &libraries[i]);
 }

@@ -69,7 +69,7 @@ struct engine_casts {
 	/* an input that tp ranks gather: for the forward pass, and for the weights' gradient. The
 	 * latter also for attention's output */
 	double gathered, again;
-	double summed;       /* of up's gradient, if the sums of a bias's gradient read it, too */
+	double summed;       /* extra for up's gradient, also stored if a bias's gradient sums it */
 	double weights;      /* once per step, */
 	double weights_pass; /* or in each forward and each backward pass */
 };

@@ -103,6 +103,8 @@ said() { tr -s ' \n' ' ' <<<"$output"; }
 	CUDA_DOUBLE=nccl=2803 doctor_as pair --quiet
 	[[ $(said) == *"warn NCCL libnccl.so.2 is version 2.8.3, but muster needs 2.18.0"* ]]
 	CUDA_DOUBLE=cudnn=91001 doctor_as pair --quiet "$tiny" job.device=cuda
+	[[ $status -eq 0 && $(said) != *cuDNN* ]]
+	CUDA_DOUBLE=cudnn=91001 doctor_as pair --quiet "$tiny" job.device=cuda precision.dtype=bf16
 	[[ $status -eq 0 && $(said) == *"warn cuDNN libcudnn.so.9 is version 9.10.1, but muster needs 9.15.1"* ]]
 	whole=$bare
 	: >"$bare/libnvidia-ml.so.1"

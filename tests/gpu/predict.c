@@ -125,12 +125,15 @@ static enum rate_class class_of(const char *op)
 double predict_row(const struct node_kind *k, const struct kernel_row *r, const char *op,
 		   double bytes)
 {
+	const bool eight = !strncmp(op, "fp8", 3);
 	enum rate_class class = class_of(op);
 	struct cost_machine m;
+	if (eight && r->d.with) /* with fp32 output */
+		class = RATE_PRODUCT_WEIGHT;
 	cost_machine_of(k, true, 1, &m);
 	if (class <= RATE_PRODUCT_WEIGHT)
 		return cost_machine_product(&m, class, (double)r->d.n, (double)r->d.c,
-					    (double)r->d.d, strncmp(op, "fp8", 3) ? WIDTH : 1);
+					    (double)r->d.d, eight ? 1 : WIDTH);
 	if (class <= RATE_ATTENTION_BWD)
 		return cost_machine_attention(&m, ATTENTION_MUSTER, class, r->flops,
 					      (double)r->d.s.q_len, (double)r->d.s.dim);

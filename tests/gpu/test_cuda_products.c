@@ -84,7 +84,8 @@ static void products_that_the_library_refuses_use_the_fallback(void **state)
 						  sizes[i][2], true) == 0);
 			const char *notice = backend_notice(k);
 			if (refuses && i == 0)
-				assert_non_null(strstr(notice, "cuBLASLt does not support linear"));
+				assert_true(strstr(notice, "cuBLASLt does not support linear") &&
+					    strstr(notice, "multiples of 8 avoid it"));
 			else
 				assert_null(notice);
 		}
@@ -185,6 +186,35 @@ static void products_of_8_bits_accumulate_fast_where_they_may(void **state)
 	backend_free(k, x);
 	backend_free(k, y);
 	backend_close(k);
+}
+
+/* Nobody else would see why they are slow. */
+static void padded_products_of_8_bits_are_reported(void **state)
+{
+	(void)state;
+	enum { N = 32, DEPTH = 24 };
+	const struct fp8_scale scale = { .scale = 1, .inverse = 1 };
+	for (int padded = 0; padded < 2; padded++) {
+		struct backend *k = open_backend("cuda:bf16");
+		struct fp8_scale *s = backend_alloc(k, sizeof *s);
+		uint8_t *x = backend_alloc(k, (size_t)N * N);
+		void *y = backend_alloc(k, (size_t)N * N * 2);
+		const struct fp8_tensor t = { x, s, FP8_E4M3, false, N };
+		backend_put(k, s, &scale, sizeof scale);
+		backend_ops(k)->fp8_product(k, y, &t, &t, NULL, false, false, N, N,
+					    padded ? DEPTH : N);
+		assert_int_equal(backend_sync(k, NULL), 0);
+		const char *notice = backend_notice(k);
+		if (padded)
+			assert_true(notice && strstr(notice, "does not support fp8_product") &&
+				    strstr(notice, "multiples of 16 avoid it"));
+		else
+			assert_null(notice);
+		backend_free(k, s);
+		backend_free(k, x);
+		backend_free(k, y);
+		backend_close(k);
+	}
 }
 
 static void products_have_a_rate(void **state)

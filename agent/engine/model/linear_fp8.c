@@ -122,8 +122,8 @@ static void cast_current(struct model *m, uint8_t *at, uint8_t *transposed, stru
 }
 
 /* Casts with current or with delayed scaling, whichever the pass has. note: the scale of delayed
- * scaling; before it is known, it gets only the largest value. made: the op that computed x found
- * the largest value, or with delayed scaling, has done all this. */
+ * scaling; before it is known, it gets only the largest value. made: the op that computed x
+ * has found the largest value (current scaling) or has written the copies (delayed scaling). */
 static void cast(struct model *m, uint8_t *at, uint8_t *transposed, struct fp8_scale *s,
 		 struct fp8_scale *note, bool made, enum fp8 format, const void *x, int64_t rows,
 		 int64_t columns)

@@ -101,10 +101,10 @@ int model_weights_fp8_open(struct model *m, struct err *e);
 void model_weights_fp8_close(struct model *m);
 /* The layer's unit is held: casts its weights if they have changed. */
 void model_weights_fp8_refresh(struct model *m, const struct block_view *v);
-/* As model_weights_fp8_refresh for all layers of the pass's chunk, whose units need not be held. It
- * comes before recorded passes, of which what is done once per step is no part: except a pass that
- * waits for parameters, which all layers then have to cast. That pass casts a layer where it holds
- * it, so that it does not wait for all layers at once.
+/* As model_weights_fp8_refresh for all layers of the pass's chunk, whose units need not be held.
+ * Call it before a pass that is recorded, because casts are done once per step and must not be
+ * replayed. The exception is a pass that waits for parameters and in which all layers have to cast:
+ * it casts each layer where it holds it, so it does not wait for all of them at once.
  * model_weights_fp8_stale(): whether all layers of the chunk have to cast.
  * model_weights_fp8_refreshed(): a replay of such a pass has cast them. */
 int model_weights_fp8_refresh_all(struct pass *p, struct err *e);

@@ -21,12 +21,29 @@ struct train_choices {
 	bool known; /* the text is what the run agreed on before */
 };
 
-/* A key that says that the choices of a layout are complete. */
-static void write_agreed(const struct rank_view *v, char out[CHOICES_TEXT])
+/* Sets the key that says that the choices of a layout are complete, with the stages that the group
+ * holds: a kind of machine may hold others after a restart. Collective over the group. */
+static int write_agreed(struct train_choices *t, const struct rank_view *v, struct err *e)
 {
 	const struct layout *l = &v->layout;
-	snprintf(out, CHOICES_TEXT, AGREED "tp=%d cp=%d pp=%d dp=%d ep=%d micro=%lld", l->tp, l->cp,
-		 l->pp, l->dp, l->ep, (long long)v->job->batch.micro);
+	const int32_t own = v->at.pp;
+	const size_t ranks = (size_t)comm_size(t->group);
+	int32_t *all = malloc(ranks * sizeof *all);
+	char *held = calloc((size_t)l->pp + 1, 1);
+	int rc = all && held ? comm_all_gather(t->group, &own, all, 1, COMM_I32, e)
+			     : err_set(e, ERR_NOMEM, "no memory for %zu ranks", ranks);
+	if (!rc) {
+		memset(held, '0', (size_t)l->pp);
+		for (size_t r = 0; r < ranks; r++)
+			held[all[r]] = '1';
+		snprintf(t->agreed, sizeof t->agreed,
+			 AGREED "tp=%d cp=%d pp=%d dp=%d ep=%d micro=%lld stages=%016llx", l->tp,
+			 l->cp, l->pp, l->dp, l->ep, (long long)v->job->batch.micro,
+			 (unsigned long long)hash_text(held));
+	}
+	free(all);
+	free(held);
+	return rc;
 }
 
 static int color_of(const struct train_choices *t)
@@ -81,10 +98,10 @@ static int share_text(struct train_choices *t, struct err *e)
 static int begin(struct train_choices *t, struct comm *world, const struct rank_view *view,
 		 struct err *e)
 {
-	write_agreed(view, t->agreed);
 	t->stage = view->at.pp;
 	t->stages = view->layout.pp;
-	if (comm_split(world, color_of(t), comm_rank(world), "choices", &t->group, e))
+	if (comm_split(world, color_of(t), comm_rank(world), "choices", &t->group, e) ||
+	    write_agreed(t, view, e))
 		return -1;
 	if (comm_rank(t->group) == 0)
 		read_files(t);

@@ -12,8 +12,9 @@
  * The group's first rank writes the choices into the run folder, and into the user's cache for the
  * next runs: what is there is not measured again. When a run continues, its choices come from the
  * run folder alone and nothing is measured, so it gives the same bits as if it had not stopped.
- * This also holds if it begins again with its first step. If it continues with another layout, or
- * with another driver, runtime or version of a library, the first step measures.
+ * This also holds if it begins again with its first step. If it continues with another layout, with
+ * another driver, runtime or version of a library, or with other stages on a kind of machine, the
+ * first step measures.
  *
  * Files that cannot be read or written cost time, but no run.
  */

@@ -391,11 +391,16 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 	return rc;
 }
 
+/* The other ranks of the stage on this node nearly always have the same notices. */
 static void log_notices(struct trainer *t)
 {
 	const char *text;
-	while ((text = backend_notice(pipeline_backend(t->engine))))
-		log_info("%s", text);
+	while ((text = backend_notice(pipeline_backend(t->engine)))) {
+		if (t->leads)
+			log_info("%s", text);
+		else
+			log_debug("%s", text);
+	}
 }
 
 static int train_loop(struct trainer *t, struct err *e)

@@ -275,6 +275,9 @@ int trainer_open(struct trainer *t, struct err *e)
 	t->gate = (struct ckpt_gate){ await_series, t };
 	t->reports = at->pp == env->view->layout.pp - 1 && at->tp == 0 && at->cp == 0 &&
 		     at->dp == 0;
+	if (t->job->job.device == DEVICE_CUDA &&
+	    ckpt_local_lead(env->world, env->node * env->view->layout.pp + at->pp, &t->leads, e))
+		return -1;
 	if (train_step_trace_open(env->view, env->world, env->run_dir, env->generation, t->hooks,
 				  &t->trace, e))
 		return -1;

@@ -73,6 +73,7 @@ struct trainer {
 	int64_t saved;             /* step of the last checkpoint, -1: none */
 	enum train_plant plant;    /* of the current step */
 	bool reports;              /* this rank reports each step to the supervisor */
+	bool leads;                /* the first rank of its stage on its node */
 	struct phases spent;       /* seconds of each phase of training */
 	struct step_trace *trace;  /* NULL: not open */
 	int traced_for;            /* the number of the last request to record steps */

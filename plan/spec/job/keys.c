@@ -156,7 +156,7 @@ const struct job_key job_keys[] = {
 
 	ENUM(precision, dtype, "fp32", dtypes, "Type of weights and activations. Sums, gradients, master weights and optimizer state are always fp32."),
 	ENUM(precision, fp8, "off", fp8s, "Use 8-bit numbers in the matrix products of linear layers, except experts, router and head. e4m3: everywhere. hybrid: e5m2 for gradients. Fast on GPUs of compute capability 8.9 and later."),
-	ENUM(precision, fp8_scaling, "current", fp8_scalings, "How the scales of 8-bit inputs and gradients are found. current: from each tensor as it is. delayed: from the 16 last steps, so that one pass over a tensor casts it; bf16 only, and the first step uses current. Weights always use current."),
+	ENUM(precision, fp8_scaling, "current", fp8_scalings, "How the scales of 8-bit inputs and gradients are found. current: from each tensor as it is. delayed: from the last 16 steps, so that the operation that computes a tensor also casts it, or else one pass does; bf16 only, and the first step uses current. Weights always use current."),
 	REAL(precision, loss_scale, "0", 0, 1e12, "fp16: factor by which the loss is multiplied. 0: dynamic."),
 	INT(precision, loss_scale_window, "1000", 1, 1e9, "Steps without overflow after which a dynamic loss scale doubles."),
 	BOOL(precision, stochastic_rounding, "no", "Round weights from their fp32 masters stochastically instead of to the nearest."),

@@ -60,12 +60,13 @@ void activations_dims_of(const struct job *job, const struct model_shape *m, con
 
 /*
  * Chunks of logits. Each chunk reads the head's weights twice, and reads and writes their fp32
- * gradient; the first chunk of a step only writes it. On a processor a chunk has as many rows as 256 MiB of fp32 hold, about 1000 for a
- * vocabulary of 50,000: that is small beside the chunk's products, and the buffer is small beside a
- * micro-batch's activations. A device computes so fast that the gradient's bytes would be an eighth
- * of the head's time. There batch.logits is the limit; rows are multiples of 256, the products'
- * largest tile, and each begins at a multiple of 128 elements, because products are slow where the
- * size or the stride of a matrix is not a multiple of 16 bytes.
+ * gradient; the first chunk of a step only writes it. On a processor a chunk has as many rows as
+ * 256 MiB of fp32 hold, about 1000 for a vocabulary of 50,000: that is small beside the chunk's
+ * products, and the buffer is small beside a micro-batch's activations. A device computes so fast
+ * that the gradient's bytes would be an eighth of the head's time. There batch.logits is the limit;
+ * rows are multiples of 256, the products' largest tile, and each begins at a multiple of 128
+ * elements, because products are slow where the size or the stride of a matrix is not a multiple of
+ * 16 bytes.
  */
 enum { ACT_LOGITS_ROW = 128, ACT_LOGITS_ROWS = 256 };
 /* Elements from one row to the next, for a shard's vocabulary. */
@@ -108,8 +109,9 @@ enum act {
 	ACT_DMLP,  /* [s, c] of the feed-forward sublayer's result */
 	ACT_DUP,   /* [n, u] of up */
 	/* FP8: the transposed 8-bit inputs of q, k, v, of up and of down: [c, n'], [c, n'],
-	 * [f, n'], where n' is activations_fp8_row(n). They replace the tensors in the storage type, which then share one copy. With sequence
-	 * parallelism and for experts there is none */
+	 * [f, n'], where n' is activations_fp8_row(n). They replace the tensors in the storage
+	 * type, which then share one copy. With sequence parallelism and for experts there is
+	 * none */
 	ACT_Y1_FP8,
 	ACT_Y2_FP8,
 	ACT_ACT_FP8,

@@ -230,6 +230,28 @@ static void a_scale_needs_a_finite_number_in_its_history(void **state)
 	assert_int_equal(world_run(1, note_all, NULL), 0);
 }
 
+/* A checkpoint may hold any number of updates. */
+static void any_number_of_updates_stays_in_the_history(void **state)
+{
+	(void)state;
+	static const int32_t updates[] = { -1, -15, -16, INT32_MIN };
+	static const char *const backends[] = { "cpu", "reference" };
+	for (int b = 0; b < 2; b++)
+		for (size_t i = 0; i < sizeof updates / sizeof *updates; i++) {
+			struct fp8_scale s[2] = { { .largest = 3 },
+						  { .largest = 5, .updates = updates[i] } };
+			struct fp8_scale before = s[0];
+			struct backend *k;
+			assert_int_equal(backend_open(backends[b], 1, &k, NULL), 0);
+			backend_ops(k)->fp8_update_scales(k, s + 1, 1, FP8_E4M3, true);
+			backend_close(k);
+			assert_memory_equal(&s[0], &before, sizeof before);
+			assert_true(s[1].history[(uint32_t)updates[i] % FP8_SCALE_HISTORY] == 5);
+			assert_true(s[1].largest == 0 && s[1].scale == 64);
+			assert_int_equal(s[1].updates, updates[i] + 1);
+		}
+}
+
 /* --- Faults ---------------------------------------------------------------------------------- */
 
 static const struct tiny llama = { "llama", FAMILY_LLAMA, 1,  32,     4, 2, 8,
@@ -288,6 +310,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(another_format_continues_with_scales_of_its_own),
 		cmocka_unit_test(a_scale_needs_a_finite_number_in_its_history),
+		cmocka_unit_test(any_number_of_updates_stays_in_the_history),
 		cmocka_unit_test(an_infinity_is_not_hidden),
 		cmocka_unit_test(losses_are_near_those_of_current_scaling),
 		cmocka_unit_test(scales_follow_the_largest_numbers_of_all_ranks),

@@ -271,6 +271,7 @@ static void needs_pass_unchanged_through_a_command_line(void **state)
 	(void)state;
 	struct needs n = { .job = true,
 			   .cuda = true,
+			   .fp32 = true,
 			   .slurm = true,
 			   .ranks = 8,
 			   .memory = 24e9,
@@ -287,8 +288,8 @@ static void needs_pass_unchanged_through_a_command_line(void **state)
 	assert_string_equal(back.run_dir, n.run_dir);
 	assert_string_equal(back.data, n.data);
 	assert_string_equal(back.trouble, n.trouble);
-	assert_true(back.job && back.cuda && back.slurm && back.ranks == 8 && back.memory == 24e9 &&
-		    back.checkpoint == 3e11);
+	assert_true(back.job && back.cuda && back.fp32 && back.slurm && back.ranks == 8 &&
+		    back.memory == 24e9 && back.checkpoint == 3e11);
 	free(text);
 	static const char *const bad[] = { "", "{", "[]", "{\"job\":true}", "7" };
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -141,6 +141,8 @@ static void sizes_that_gpus_dislike_are_warned_of_with_the_next_good_ones(void *
 		{ "precision.dtype=bf16 precision.fp8=hybrid model.ffn=1032", "model.ffn = 1032 is not a multiple of 16 (model.ffn=1088 is the next good one): products of such sizes are many" },
 		{ "precision.dtype=bf16 precision.fp8=hybrid model.hidden=136 model.heads=4 model.head_dim=32", "model.hidden = 136 is not a multiple of 16 (model.hidden=192 " },
 		{ "precision.dtype=bf16 precision.fp8=hybrid model.hidden=192 model.heads=3 model.head_dim=24", "model.head_dim = 24 is not a multiple of 16 (model.head_dim=32 " },
+		{ "precision.dtype=bf16 precision.fp8=hybrid model.hidden=192 model.heads=3 model.head_dim=20", "model.head_dim = 20 is not a multiple of 16 (model.head_dim=32 " },
+		{ "precision.dtype=bf16 precision.fp8=hybrid model.family=mixtral model.ffn=1030", "model.ffn = 1030 is not a multiple of 8 (model.ffn=1088 is the next good one): products of such sizes are several" },
 	};
 	/* clang-format on */
 	struct cluster *c = build(&y, a100, 1);

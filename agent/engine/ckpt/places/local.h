@@ -58,7 +58,7 @@ struct ckpt_report;
 int ckpt_local_commit(const struct commit *c, const struct ckpt_local *l,
 		      struct ckpt_report *report, struct err *e);
 
-/* Whether this rank is the first one of its node. Collective. */
+/* Whether this rank is the first one of its node, or of those with the same number. Collective. */
 int ckpt_local_lead(struct comm *group, int node, bool *leads, struct err *e);
 
 /* Keeps the last `keep` entries with a manifest and those of step `committed`; removes the older
