@@ -373,8 +373,9 @@ int comm_sync(struct comm *c, struct err *e);
  *     comm_graph_repeat   before a launch, except the first: from here on, calls of this thread
  *                         that were recorded do nothing and return no request, so that their
  *                         caller can keep its books as it did while recording
- *     comm_graph_launch   before each launch of the device's graph
- *     comm_graph_launched after it
+ *     comm_graph_launch   before each launch of the device's graph. No communicator of the library
+ *                         ends while the caller launches
+ *     comm_graph_launched after it, soon
  *     comm_graph_free     before any of its groups is closed, and after the device's graph
  *
  * Operations are numbered, watched and noted in the flight recorder at each launch. All ranks of a

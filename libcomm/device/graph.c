@@ -292,11 +292,10 @@ void comm_graph_free(struct comm_graph *g)
 
 /* --- Launching ---------------------------------------------------------------------------- */
 
-/* Announces a part's operations. */
-static int begin_part(struct comm_graph *g, struct graph_part *p, struct err *e)
+/* Waits for all that a part's launch needs, so that launch_part does not wait. */
+static int prepare_part(struct comm_graph *g, struct graph_part *p, struct err *e)
 {
 	struct op any = g->ops[p->first].op;
-	int n = 0;
 	if (g->launched && p->c->open_requests) /* the recording itself may have left some */
 		return err_set(e, ERR_INTERNAL,
 			       "group %s: a graph is launched while %d operations are open",
@@ -304,12 +303,40 @@ static int begin_part(struct comm_graph *g, struct graph_part *p, struct err *e)
 	if (p->c->device_group->stream != p->stream)
 		return err_set(e, ERR_INTERNAL, "group %s: the graph is another stream's",
 			       p->c->name);
-	for (int i = p->first; i >= 0; i = g->ops[i].next)
-		g->order[n++] = &g->ops[i].op;
-	if (comm_device_group_mark(p->c, &any, e))
+	if (comm_native_await_room(p->c, e) || comm_device_group_mark(p->c, &any, e))
 		return -1;
 	p->mark = any.mark;
+	return 0;
+}
+
+/* Announces a part's operations. */
+static int launch_part(struct comm_graph *g, struct graph_part *p, struct err *e)
+{
+	int n = 0;
+	for (int i = p->first; i >= 0; i = g->ops[i].next)
+		g->order[n++] = &g->ops[i].op;
 	return comm_native_launch(p->c, g->order, n, g->n_parts > 1, p->mark, e);
+}
+
+/* Returns the number of parts before the one that failed. */
+static int for_parts(struct comm_graph *g,
+		     int (*run)(struct comm_graph *g, struct graph_part *p, struct err *e),
+		     struct err *e)
+{
+	int i = 0;
+	for (; i < g->n_parts; i++) {
+		struct err why = ERR_INIT;
+		struct comm *c = g->parts[i].c;
+		if (world_failed(c->world)) {
+			comm_world_error(c->world, e);
+			break;
+		}
+		if (run(g, &g->parts[i], &why)) {
+			comm_device_group_fail(c, "the launch of a graph", &why, e);
+			break;
+		}
+	}
+	return i;
 }
 
 int comm_graph_repeat(struct comm_graph *g, struct err *e)
@@ -330,25 +357,26 @@ int comm_graph_launch(struct comm_graph *g, struct err *e)
 		return err_set(e, ERR_INTERNAL,
 			       "a graph would wait for %d operations, not the %d recorded ones",
 			       g->waits, g->n_earlier);
-	for (int i = 0; i < g->n_parts; i++) {
-		struct err why = ERR_INIT;
-		struct comm *c = g->parts[i].c;
-		if (world_failed(c->world))
-			return comm_world_error(c->world, e);
-		if (begin_part(g, &g->parts[i], &why))
-			return comm_device_group_fail(c, "the launch of a graph", &why, e);
+	if (for_parts(g, prepare_part, e) < g->n_parts)
+		return -1;
+	int begun = for_parts(g, launch_part, e);
+	if (begun == g->n_parts) {
+		g->launched = true;
+		return 0;
 	}
-	g->launched = true;
-	return 0;
+	while (begun-- > 0)
+		comm_native_not_launched(g->parts[begun].c);
+	return -1;
 }
 
 int comm_graph_launched(struct comm_graph *g, struct err *e)
 {
-	for (int i = 0; i < g->n_parts; i++) {
-		struct err why = ERR_INIT;
+	struct err why = ERR_INIT;
+	struct comm *failed = NULL;
+	for (int i = 0; i < g->n_parts; i++) { /* all of them, since each keeps a communicator */
 		struct comm *c = g->parts[i].c;
-		if (comm_native_launched(c, g->parts[i].mark, &why))
-			return comm_device_group_fail(c, "the launch of a graph", &why, e);
+		if (comm_native_launched(c, g->parts[i].mark, failed ? NULL : &why) && !failed)
+			failed = c;
 	}
-	return 0;
+	return failed ? comm_device_group_fail(failed, "the launch of a graph", &why, e) : 0;
 }

@@ -43,11 +43,16 @@ int comm_graph_note(struct comm *c, const struct op *op, struct stream_mark *m, 
 
 /* Queues the operation for the capture. */
 int comm_native_record(struct comm *c, const struct op *op, struct stream_mark *m, struct err *e);
+/* Waits until the collectives and the messages of a graph can be in flight. */
+int comm_native_await_room(struct comm *c, struct err *e);
 /* The `count` operations are launched with the next graph. Numbers them and notes them in the
- * flight recorder. others: other groups have operations in that graph. */
+ * flight recorder. others: other groups have operations in that graph. The communicator is kept
+ * until one of the two calls below (native.h). */
 int comm_native_launch(struct comm *c, const struct op *const *ops, int count, bool others,
 		       struct stream_mark *m, struct err *e);
 /* The graph is launched. */
 int comm_native_launched(struct comm *c, struct stream_mark *m, struct err *e);
+/* The graph is not going to be launched, because another group has failed. */
+void comm_native_not_launched(struct comm *c);
 
 #endif

@@ -186,18 +186,23 @@ int comm_native_record(struct comm *c, const struct op *op, struct stream_mark *
 		       : comm_graph_note(c, op, m, e);
 }
 
+int comm_native_await_room(struct comm *c, struct err *e)
+{
+	return await_flights(c, FLIGHTS - 2, e);
+}
+
 int comm_native_launch(struct comm *c, const struct op *const *ops, int count, bool others,
 		       struct stream_mark *m, struct err *e)
 {
 	struct native *n = c->device_group->native;
-	if (await_flights(c, FLIGHTS - 1, e))
-		return -1;
 	comm_native_lock(c);
 	int rc = n->dc ? 0 : comm_world_error(c->world, e);
 	struct native_flight *f = rc ? NULL : push_flight(c, ops, count, m);
 	uint32_t first = f ? f->number : 0;
-	if (f)
+	if (f) {
 		f->others = others;
+		n->launching = f->since;
+	}
 	pthread_cond_signal(&n->change);
 	comm_native_unlock(c);
 	for (int i = 0; rc == 0 && i < count; i++) {
@@ -235,8 +240,16 @@ int comm_native_launched(struct comm *c, struct stream_mark *m, struct err *e)
 	comm_native_lock(c);
 	int rc = end_flight(c, m, d->stream, e);
 	comm_stream_mark_unref(d, m);
+	d->native->launching = 0;
 	comm_native_unlock(c);
 	return rc;
+}
+
+void comm_native_not_launched(struct comm *c)
+{
+	comm_native_lock(c);
+	c->device_group->native->launching = 0;
+	comm_native_unlock(c);
 }
 
 int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, struct err *e)

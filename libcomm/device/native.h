@@ -10,13 +10,18 @@
  * kernels that would wait for a peer forever. The clock of an operation starts when its inputs are
  * ready. All collectives of a group in a graph (graph.h) are one flight with one clock, and so are
  * its messages.
+ *
+ * Nothing may reach the library once the end of the communicator has begun. A call to the library
+ * is made under the lock. The launch of a graph is not: it can wait for room in the device's queue,
+ * behind the very operation that only the end frees. So the end waits for a launch that has begun,
+ * for LAUNCH_S at most. A launch that takes longer has reached the device and waits there.
  */
 #ifndef MUSTER_LIBCOMM_DEVICE_NATIVE_H
 #define MUSTER_LIBCOMM_DEVICE_NATIVE_H
 
 #include "libcomm/device/device_group.h"
 
-enum { FLIGHTS = 64 };
+enum { FLIGHTS = 64, LAUNCH_S = 5 /* at most, the launch of a graph keeps the communicator */ };
 
 struct native_flight { /* an operation that is not known to be done */
 	enum op_kind kind;
@@ -40,7 +45,8 @@ struct native {                 /* under the group's lock */
 	uint32_t collectives, messages;       /* called so far */
 	struct native_flight flight[FLIGHTS]; /* a ring */
 	int first, count;
-	bool *with; /* FLIGHTS rows */
+	bool *with;        /* FLIGHTS rows */
+	int64_t launching; /* since when a graph with operations of the group is; 0: none is */
 	struct native_memory *registered;
 	pthread_t thread;
 	pthread_cond_t change;

@@ -132,6 +132,11 @@ static void wait_for_change(struct comm *c)
 		pthread_cond_wait(&n->change, &c->device_group->lock);
 }
 
+static bool is_launching(const struct native *n)
+{
+	return n->launching && clock_ns() - n->launching < (int64_t)LAUNCH_S * 1000000000;
+}
+
 static void *watcher_main(void *arg)
 {
 	struct comm *c = arg;
@@ -139,9 +144,10 @@ static void *watcher_main(void *arg)
 	comm_native_lock(c);
 	while (!n->leave && n->dc) {
 		struct err why = ERR_INIT;
-		if (world_failed(c->world))
+		bool failed = world_failed(c->world);
+		if (failed && !is_launching(n))
 			comm_native_end_library(c);
-		else if (check_flights(c, &why) && !world_failed(c->world))
+		else if (!failed && check_flights(c, &why) && !world_failed(c->world))
 			report_failure(c, &why);
 		else
 			wait_for_change(c);

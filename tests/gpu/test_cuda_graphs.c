@@ -20,6 +20,10 @@
 
 #ifdef HAVE_NCCL
 
+#include "libcomm/group.h"
+
+#include <unistd.h>
+
 enum { STEPS = 10, WORDS = 12 };
 
 static const struct tiny
@@ -69,6 +73,7 @@ struct course {
 	bool scales; /* and the host reads the numbers of a step before it queues the update */
 	double loss[STEPS], norm[STEPS], eval[STEPS];
 	struct double_queued queued; /* in the last step */
+	_Atomic bool replays;        /* the update of lose_a_rank */
 };
 
 static struct double_queued less(struct double_queued a, struct double_queued b)
@@ -207,9 +212,30 @@ static void graphs_change_no_bits_and_save_calls(void **state)
 	assert_int_equal(wrong, 0);
 }
 
-enum { RECORDED = 3 };
+enum { RECORDED = 3, LOOKS = 300000 /* microseconds: many looks of a watcher */ };
 
-/* Rank 1 ends before the update, which is a replay. */
+/* Of rank 0 in lose_a_rank. NULL: it has not come to the update. */
+static struct {
+	const struct comm *world;
+	struct course *course;
+} losing;
+
+/* The library finds this function before that of the double. The double ends the process if the
+ * communicator has ended, as it may when the peer has. */
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream)
+{
+	cudaError_t (*real)(cudaGraphExec_t, cudaStream_t);
+	*(void **)(void *)&real = dlsym(RTLD_NEXT, "cudaGraphLaunch");
+	if (losing.world) {
+		losing.course->replays = true;
+		while (!world_failed(losing.world->world))
+			usleep(1000);
+		usleep(LOOKS);
+	}
+	return real(graph, stream);
+}
+
+/* Rank 1 ends while rank 0 launches the update, which is a replay. */
 static int lose_a_rank(struct comm *world, void *arg, struct err *e)
 {
 	struct course *c = arg;
@@ -225,8 +251,12 @@ static int lose_a_rank(struct comm *world, void *arg, struct err *e)
 	if (rc || trainee_settle(&t, &loss, &norm, e))
 		return -1;
 	int64_t before = double_queued().graphs;
+	while (comm_rank(world) == 1 && !c->replays)
+		usleep(1000);
 	if (comm_rank(world) == 1)
 		raise(SIGKILL);
+	losing.course = c;
+	losing.world = world;
 	rc = optim_queue_step(t.optim, pipeline_losses_there(t.engine), RECORDED, e) ||
 	     optim_queue_read(t.optim, &n, e);
 	bool named = rc && e->code == ERR_PEER && strstr(e->text, "(world rank 1, ");

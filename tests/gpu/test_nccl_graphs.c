@@ -2,7 +2,8 @@
  * Collectives and messages of NCCL inside graphs of the device (comm_graph_begin in
  * libcomm/comm.h), over doubles of CUDA's runtime and of NCCL. A replay gives what the calls give,
  * mixed with calls that are not recorded. It is numbered and noted like calls; a rank that is
- * missing is named in the time that calls have.
+ * missing is named in the time that calls have, and no graph is launched after the end of its
+ * communicators.
  */
 #include <dlfcn.h>
 #include <setjmp.h>
@@ -15,6 +16,7 @@
 #ifdef HAVE_NCCL
 
 #include "libcomm/device/cuda/cuda.h"
+#include "libcomm/device/native.h"
 #include "tests/gpu/doubles/collectives.h"
 #include "tests/gpu/doubles/runtime.h"
 #include "tests/unit/libcomm/ranks.h"
@@ -195,8 +197,9 @@ static int record(struct scene *s)
 	return 0;
 }
 
-/* Launches the graph, and repeats its last call. The request of the recording stays open. */
-static int launch(struct scene *s, struct err *e)
+/* Announces a launch of the graph, and repeats its last call. The request of the recording stays
+ * open. */
+static int begin_launch(struct scene *s, struct err *e)
 {
 	struct comm_request *first = s->open;
 	bool again = s->again;
@@ -205,7 +208,12 @@ static int launch(struct scene *s, struct err *e)
 		return -1;
 	RANK_CHECK(!again || !s->open, "a repeated call returns a request");
 	s->open = first;
-	if (comm_graph_launch(s->graph, e))
+	return comm_graph_launch(s->graph, e);
+}
+
+static int launch(struct scene *s, struct err *e)
+{
+	if (begin_launch(s, e))
 		return -1;
 	cudaGraphLaunch(s->exec, s->stream);
 	return comm_graph_launched(s->graph, e);
@@ -345,6 +353,16 @@ void *realloc(void *p, size_t bytes)
 
 enum { NOTES = 2 }; /* what grows for a graph's first operation */
 
+static _Atomic int *arrived; /* so many ranks have; shared by the ranks */
+
+static void arrive(int most)
+{
+	atomic_fetch_add(arrived, 1);
+	while (atomic_load(arrived) < most)
+		usleep(1000);
+}
+
+/* Of rank 0; the other one has opened its groups before, and leaves after. */
 static int lack_memory(struct comm *world, void *arg)
 {
 	struct err e = ERR_INIT;
@@ -352,9 +370,9 @@ static int lack_memory(struct comm *world, void *arg)
 	cudaGraph_t graph = NULL;
 	if (open_scene(world, &s))
 		return 1;
-	/* Rank 0 alone fails, after the other one has opened: that one is told at once. */
-	RANK_CHECK(comm_barrier(world, &e) == 0, "%s", e.text);
-	if (comm_rank(world)) {
+	arrive(2);
+	if (comm_rank(world) == 1) {
+		arrive(4);
 		close_scene(&s);
 		return 0;
 	}
@@ -370,6 +388,7 @@ static int lack_memory(struct comm *world, void *arg)
 	cudaStreamEndCapture(s.stream, &graph);
 	if (graph)
 		cudaGraphDestroy(graph);
+	arrive(4);
 	close_scene(&s);
 	return 0;
 }
@@ -378,10 +397,12 @@ static void an_operation_without_memory_ends_the_recording(void **state)
 {
 	(void)state;
 	for (int at = 1; at <= NOTES; at++) {
+		arrived = ranks_shared(sizeof *arrived);
 		struct ranks r = {
 			.n = 2, .timeout_s = PATIENT_WAIT_S, .fn = lack_memory, .arg = &at
 		};
 		assert_int_equal(ranks_run(&r), 0);
+		munmap(arrived, sizeof *arrived);
 	}
 }
 
@@ -406,22 +427,32 @@ static bool names_it(const struct fault *f, const struct err *e)
 	return named && (e->code == f->code || (e->code == ERR_PEER && strstr(e->text, "gave up")));
 }
 
+/* Opens the scene up to the graph's second launch. */
+static int open_second_launch(struct comm *world, struct scene *s)
+{
+	struct err e = ERR_INIT;
+	if (open_scene(world, s))
+		return 1;
+	fill(s, 0);
+	RANK_CHECK(start_early(s, &e) == 0, "%s", e.text);
+	if (record(s))
+		return 1;
+	RANK_CHECK(launch(s, &e) == 0 && comm_wait(s->open, &e) == 0 &&
+			   comm_sync(s->all, &e) == 0 && comm_sync(s->half, &e) == 0 &&
+			   start_early(s, &e) == 0 && comm_sync(s->early, &e) == 0 &&
+			   comm_barrier(world, &e) == 0,
+		   "%s", e.text);
+	s->open = NULL;
+	return 0;
+}
+
 static int suffer(struct comm *world, void *arg)
 {
 	const struct fault *f = arg;
 	struct err e = ERR_INIT;
 	struct scene s;
-	if (open_scene(world, &s))
+	if (open_second_launch(world, &s))
 		return 1;
-	fill(&s, 0);
-	RANK_CHECK(start_early(&s, &e) == 0, "%s", e.text);
-	if (record(&s))
-		return 1;
-	RANK_CHECK(launch(&s, &e) == 0 && comm_wait(s.open, &e) == 0 && comm_sync(s.all, &e) == 0 &&
-			   comm_sync(s.half, &e) == 0 && start_early(&s, &e) == 0 &&
-			   comm_sync(s.early, &e) == 0 && comm_barrier(world, &e) == 0,
-		   "%s", e.text);
-	s.open = NULL;
 	if (comm_rank(world) == 1 && f->sin == DIES)
 		raise(SIGKILL);
 	while (comm_rank(world) == 1 && atomic_load(informed) < comm_size(world) - 1)
@@ -459,6 +490,80 @@ static void a_missing_rank_is_named_during_a_replay(void **state)
 	}
 }
 
+/* --- An end amid a launch ----------------------------------------------------------------- */
+
+enum {
+	IDLE = 1,      /* communicators whose end comes at any time: that of `early` */
+	LOOKS = 300000 /* microseconds: many looks of a watcher */
+};
+
+/* The device takes the graph at once, or not before the operations that it waits for have ended. */
+enum taker { TAKES_IT, IS_FULL };
+
+/* Until at most so many communicators are open. */
+static void await_ends(int most)
+{
+	while (double_open_comms() > most)
+		usleep(1000);
+}
+
+/* Ends the world after comm_graph_launch. */
+static int abort_launch(struct comm *world, struct scene *s, enum taker device)
+{
+	struct err e = ERR_INIT;
+	bool waited = true;
+	int open = double_open_comms();
+	int64_t since = clock_ns();
+	RANK_CHECK(begin_launch(s, &e) == 0, "%s", e.text);
+	comm_abort(world, "enough");
+	if (device == TAKES_IT) {
+		usleep(LOOKS);
+		/* The double ends the process if a communicator of the graph has ended. */
+		cudaGraphLaunch(s->exec, s->stream);
+	} else {
+		await_ends(open - IDLE - 1);
+		waited = clock_ns() - since >= LAUNCH_S * INT64_C(1000000000);
+	}
+	RANK_CHECK(comm_graph_launched(s->graph, &e) == 0, "%s", e.text);
+	await_ends(IDLE);
+	RANK_CHECK(comm_sync(s->all, &e) < 0 && e.code == ERR_ABORTED, "%s", e.text);
+	RANK_CHECK(waited, "a communicator ended amid a launch");
+	return 0;
+}
+
+/* Of rank 0; the others wait for it in vain until the world ends. */
+static int abort_launch_first(struct comm *world, void *arg)
+{
+	struct err e = ERR_INIT;
+	struct scene s;
+	if (open_second_launch(world, &s))
+		return 1;
+	int rc = comm_rank(world) == 0 ? abort_launch(world, &s, *(const enum taker *)arg)
+				       : !comm_barrier(world, &e);
+	close_scene(&s);
+	return rc ? rc : nothing_open();
+}
+
+static void run_abort_launch(enum taker device)
+{
+	struct ranks r = {
+		.n = 4, .timeout_s = PATIENT_WAIT_S, .fn = abort_launch_first, .arg = &device
+	};
+	assert_int_equal(ranks_run(&r), 0);
+}
+
+static void a_communicator_does_not_end_amid_a_launch(void **state)
+{
+	(void)state;
+	run_abort_launch(TAKES_IT);
+}
+
+static void a_launch_that_the_device_does_not_take_delays_the_end_only(void **state)
+{
+	(void)state;
+	run_abort_launch(IS_FULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -466,6 +571,8 @@ int main(void)
 		cmocka_unit_test(what_is_not_the_librarys_is_refused),
 		cmocka_unit_test(an_operation_without_memory_ends_the_recording),
 		cmocka_unit_test(a_missing_rank_is_named_during_a_replay),
+		cmocka_unit_test(a_communicator_does_not_end_amid_a_launch),
+		cmocka_unit_test(a_launch_that_the_device_does_not_take_delays_the_end_only),
 	};
 	return cmocka_run_group_tests_name("collectives in graphs over doubles of CUDA and NCCL",
 					   tests, NULL, NULL);
