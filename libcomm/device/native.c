@@ -280,7 +280,7 @@ int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, 
 /* --- Opening and closing --- */
 
 /* Waits until a new communicator is ready. parent: it is split from that one, whose lock guards
- * both. */
+ * both, and whose watcher may end it meanwhile. */
 static int await_start(struct comm *c, struct comm *parent, struct device_comm *dc, struct err *e)
 {
 	char what[80];
@@ -290,7 +290,9 @@ static int await_start(struct comm *c, struct comm *parent, struct device_comm *
 	for (;;) {
 		if (parent)
 			comm_native_lock(parent);
-		int rc = comm_native_library(c)->ready(dc, e);
+		bool ended = parent && !parent->device_group->native->dc;
+		int rc = ended ? comm_world_error(parent->world, e)
+			       : comm_native_library(c)->ready(dc, e);
 		if (parent)
 			comm_native_unlock(parent);
 		if (rc)
