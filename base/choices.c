@@ -190,7 +190,7 @@ bool choices_at(const struct choices *c, int i, const char **key, const char **n
 	return false;
 }
 
-/* Those of the prefix, or without one, those of other machines. */
+/* Drops the choices whose keys have the prefix. prefix NULL: the choices of other machines. */
 static void drop(struct choices *c, const char *prefix)
 {
 	int kept = 0;

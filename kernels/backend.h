@@ -51,7 +51,7 @@ struct backend_device {
 	void (*close)(struct backend *k); /* after all memory was freed */
 };
 
-/* What a device's backend has to say (backend_notice): the first text of each kind stays. */
+/* The notices of a device's backend (backend_notice): the first text of each kind is kept. */
 enum backend_notice_kind { NOTICE_ATTENTION, NOTICE_PRODUCT, BACKEND_NOTICES };
 struct backend_notice {
 	char text[600];

@@ -77,9 +77,10 @@ static exchange_fn *const calls[] = {
 };
 enum { CALLS = sizeof calls / sizeof *calls };
 
-/* Of the groups that train with the operation: tp has all-reduces, replicas gathers and
- * reduce-scatters. tp too has gathers and reduce-scatters with parallel.sp. Those are not measured
- * apart, although its communicator may have more processors. 0: the library chooses. */
+/* The processors that training gives to the groups with this operation. tp has all-reduces, and
+ * replicas have gathers and reduce-scatters. With parallel.sp tp has the latter, too; they are not
+ * measured separately, although its communicator may have more processors. 0: the library
+ * chooses. */
 static const int processors[CALLS] = {
 	[MEASURED_ALL_GATHER] = PROCESSORS_BEHIND,
 	[MEASURED_REDUCE_SCATTER] = PROCESSORS_BEHIND,

@@ -11,7 +11,6 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#include <cuda_fp8.h>
 #include <cuda_runtime.h>
 
 #include <stdint.h>
@@ -142,18 +141,6 @@ template <> __device__ __forceinline__ uint32_t pack2<__half>(float first, float
 	uint32_t r;
 	asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));
 	return r;
-}
-
-/* Two fp8 numbers, `first` in the low byte. A number that is too large becomes the largest one.
- * sm_89 and later do this in hardware. */
-__device__ __forceinline__ uint16_t pack2_e4m3(float first, float second)
-{
-	return __nv_cvt_float2_to_fp8x2(make_float2(first, second), __NV_SATFINITE, __NV_E4M3);
-}
-
-__device__ __forceinline__ uint16_t pack2_e5m2(float first, float second)
-{
-	return __nv_cvt_float2_to_fp8x2(make_float2(first, second), __NV_SATFINITE, __NV_E5M2);
 }
 
 #endif

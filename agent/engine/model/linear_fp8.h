@@ -57,8 +57,9 @@ const struct fp8_copies *model_linear_fp8_input_copies(const struct pass *p,
 const struct fp8_copies *model_linear_fp8_gradient_copies(const struct pass *p,
 							  const struct linear_view *l,
 							  struct fp8_copies *to);
-/* The same for an input that is computed again, but not its product: the copy that the forward pass
- * kept of it. scaled: its scale was kept. NULL: there is none, or this pass does not need it. */
+/* As model_linear_fp8_input_copies, for an op that computes an input again in the backward pass,
+ * where only the transposed copy is needed. scaled: the forward pass kept the input's scale. NULL:
+ * the layer keeps no copy, or this pass does not need it. */
 const struct fp8_copies *model_linear_fp8_restored_copies(const struct pass *p,
 							  const struct linear_view *l,
 							  const struct block_saved *k, bool scaled,

@@ -24,7 +24,7 @@ void optim_scaler_resume(struct scaler *s, double scale, int64_t good)
 	s->good = good;
 }
 
-/* What an overflow means: 0, or ERR_NUMERIC. */
+/* Returns 0 if a smaller scale can mend the overflow, otherwise ERR_NUMERIC. */
 static int judge_overflow(const struct scaler *s, struct err *e)
 {
 	if (!s->scales)

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether what comes after a step, even if that is skipped, changes what its passes have read: a
- * diagnosis could not compute it again. */
+/* Whether the next step changes what this step's passes have read, even if the update is skipped.
+ * Then a diagnosis cannot compute the step again. */
 static bool changes_inputs(const struct job *job)
 {
 	bool rounds = job->precision.stochastic_rounding && job->parallel.tp > 1,

@@ -70,14 +70,4 @@ template <class T> uint32_t pack2(float first, float second)
 		return emulated_bits<uint32_t>(__floats2half2_rn(first, second));
 }
 
-inline uint16_t pack2_e4m3(float first, float second)
-{
-	return __nv_cvt_float2_to_fp8x2(make_float2(first, second), __NV_SATFINITE, __NV_E4M3);
-}
-
-inline uint16_t pack2_e5m2(float first, float second)
-{
-	return __nv_cvt_float2_to_fp8x2(make_float2(first, second), __NV_SATFINITE, __NV_E5M2);
-}
-
 #endif
