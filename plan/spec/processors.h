@@ -7,7 +7,7 @@
  * fills a network adapter of 400 Gb/s with 4; 8 serve links inside a node too. The group of all
  * ranks carries a few numbers per step. NCCL_MAX_CTAS overrides these. With
  * NCCL_COMM_SPLIT_SHARE_RESOURCES=1 NCCL gives a group at most the channels of the one that it is
- * split from, so that the group of all ranks then has no limit (agent/engine/parallel/groups.c).
+ * split from, so that the group of all ranks then has no limit (libcomm/device/cuda/nccl.c).
  */
 #ifndef MUSTER_PLAN_SPEC_PROCESSORS_H
 #define MUSTER_PLAN_SPEC_PROCESSORS_H

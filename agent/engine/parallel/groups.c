@@ -268,21 +268,13 @@ static int split_pipeline(struct groups *g, const struct rank_view *v, struct er
 
 /* --- The host and the device --- */
 
-/* NCCL gives groups that share resources at most the channels of the group that they are split
- * from. */
-static bool groups_share(void)
-{
-	const char *asked = getenv("NCCL_COMM_SPLIT_SHARE_RESOURCES");
-	return asked && strcmp(asked, "0");
-}
-
 static int open_root(struct groups *g, const struct groups_options *opt, struct err *e)
 {
 	g->root = g->world;
 	if (!opt->device || comm_size(g->world) == 1)
 		return 0;
 	struct comm_device_options device = *opt->device;
-	device.processors = groups_share() ? 0 : PROCESSORS_OF_ALL_RANKS;
+	device.processors = PROCESSORS_OF_ALL_RANKS;
 	g->root = NULL;
 	if (comm_on_device(g->world, &device, "device", &g->root, e))
 		return -1;

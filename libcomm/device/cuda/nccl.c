@@ -133,12 +133,22 @@ static ncclConfig_t config_of(const struct device_comm_options *opt)
 	return config;
 }
 
+/* Communicators that share resources have at most the channels of the one that they are split from,
+ * which then must have no limit. */
+static bool splits_share(void)
+{
+	const char *asked = getenv("NCCL_COMM_SPLIT_SHARE_RESOURCES");
+	return asked && strcmp(asked, "0");
+}
+
 static int nccl_open(struct device *d, const unsigned char key[DEVICE_KEY], int ranks, int rank,
 		     const struct device_comm_options *opt, struct device_comm **out, struct err *e)
 {
 	ncclConfig_t config = config_of(opt);
 	ncclUniqueId id;
 	memcpy(&id, key, sizeof id);
+	if (splits_share())
+		config.maxCTAs = NCCL_CONFIG_UNDEF_INT;
 	if (new_communicator(d, out, e))
 		return -1;
 	return check_result(nccl.CommInitRankConfig(&(*out)->comm, ranks, id, rank, &config), *out,
