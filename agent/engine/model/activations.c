@@ -1,5 +1,6 @@
 #include "agent/engine/model/arena.h"
 #include "agent/engine/model/stage.h"
+#include "agent/engine/parallel/device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,17 +50,30 @@ static void carve_work(struct model *m, struct model_arena *c)
 			used[a] ? model_arena_take(c, activations_bytes(&m->d, (enum act)a)) : NULL;
 }
 
-static void carve_scratch(struct model *m, struct model_arena *c)
+/* Returns the bytes of the first ones, which tp exchanges. */
+static size_t carve_scratch(struct model *m, struct model_arena *c)
 {
-	for (int a = 0; a < SCRATCHES; a++)
+	int64_t exchanged = 0;
+	for (int a = 0; a < SCRATCHES; a++) {
 		m->scratch[a] = model_arena_take(c, activations_scratch_bytes(&m->d, m->has_last,
 									      (enum act_scratch)a));
+		if (a < SCRATCH_EXCHANGED)
+			exchanged = c->used;
+	}
+	return (size_t)exchanged;
+}
+
+/* Adds the arena's first bytes to those that tp exchanges. */
+static void exchange(struct model *m, const struct model_arena *c, size_t bytes)
+{
+	m->exchanged[m->n_exchanged++] = parallel_memory_piece(m->backend, c->base, bytes);
 }
 
 static int alloc_arena(struct model *m, struct model_arena *c, const char *what, struct err *e)
 {
 	size_t bytes = (size_t)c->used;
-	*c = (struct model_arena){ .base = backend_alloc(m->backend, bytes ? bytes : 1) };
+	*c = (struct model_arena){ .base = backend_alloc_from(m->backend, m->memory,
+							      bytes ? bytes : 1) };
 	if (c->base)
 		return 0;
 	return err_set(e, ERR_NOMEM,
@@ -76,29 +90,42 @@ static int open_slot(struct model *m, const struct chunk *ch, struct slot *s, st
 		return err_set(e, ERR_NOMEM, "no memory for the activations of %d layers",
 			       ch->layers);
 	carve_slot(m, ch, &c, s);
+	size_t bytes = (size_t)c.used;
 	if (alloc_arena(m, &c, "a micro-batch's activations", e))
 		return -1;
+	exchange(m, &c, bytes);
 	s->memory = c.base;
 	carve_slot(m, ch, &c, s);
 	return 0;
 }
 
-int model_activations_open(struct model *m, struct err *e)
+/* Room for the arenas of the recomputed tensors, of the scratch, and of each slot. */
+static int open_list(struct model *m, struct err *e)
+{
+	int n = 2;
+	for (int i = 0; i < m->n_chunks; i++)
+		n += m->chunks[i].n_slots;
+	m->exchanged = calloc((size_t)n, sizeof *m->exchanged);
+	return m->exchanged ? 0 : err_set(e, ERR_NOMEM, "no memory for a list of %d arenas", n);
+}
+
+static int open_shared(struct model *m, struct err *e)
 {
 	struct model_arena c = { 0 };
-	if (m->d.offload && model_offload_open(m, &m->offload, e))
-		return -1;
 	carve_work(m, &c);
 	if (c.used) {
+		size_t bytes = (size_t)c.used;
 		if (alloc_arena(m, &c, "recomputed activations", e))
 			return -1;
+		exchange(m, &c, bytes);
 		m->work = c.base;
 		carve_work(m, &c);
 	}
 	c = (struct model_arena){ 0 };
-	carve_scratch(m, &c);
+	size_t exchanged = carve_scratch(m, &c);
 	if (alloc_arena(m, &c, "the passes' scratch", e))
 		return -1;
+	exchange(m, &c, exchanged);
 	m->scratch_memory = c.base;
 	carve_scratch(m, &c);
 	m->cp->buffers = (struct cp_buffers){
@@ -107,6 +134,14 @@ int model_activations_open(struct model *m, struct err *e)
 		m->scratch[SCRATCH_RING_O],
 		m->scratch[SCRATCH_RING_LSE],
 	};
+	return 0;
+}
+
+int model_activations_open(struct model *m, struct err *e)
+{
+	if ((m->d.offload && model_offload_open(m, &m->offload, e)) || open_list(m, e) ||
+	    open_shared(m, e))
+		return -1;
 	for (int i = 0; i < m->n_chunks; i++) {
 		struct chunk *ch = &m->chunks[i];
 		ch->slots = calloc((size_t)ch->n_slots, sizeof *ch->slots);
@@ -116,7 +151,9 @@ int model_activations_open(struct model *m, struct err *e)
 			if (open_slot(m, ch, &ch->slots[s], e))
 				return -1;
 	}
-	return 0;
+	return m->memory ? parallel_memory_register(&m->tp->comm, 1, m->exchanged, m->n_exchanged,
+						    "activations", e)
+			 : 0;
 }
 
 static void close_slots(struct model *m, struct chunk *ch)
@@ -139,5 +176,8 @@ void model_activations_close(struct model *m)
 	if (m->scratch_memory)
 		backend_free(m->backend, m->scratch_memory);
 	m->work = m->scratch_memory = NULL;
+	free(m->exchanged);
+	m->exchanged = NULL;
+	m->n_exchanged = 0;
 	model_offload_close(m);
 }

@@ -204,6 +204,7 @@ int model_open(const struct model_options *opt, struct model **out, struct err *
 	m->tp = opt->tp;
 	m->cp = opt->cp;
 	m->spill_dir = opt->spill_dir;
+	m->memory = opt->memory;
 	m->logit_scale = &opt->numbers->logit_scale;
 	activations_dims_of(v->job, m->shape, &v->layout, v->at.tp, split, &m->d);
 	m->d.device = !backend_on_host(m->backend);

@@ -57,6 +57,8 @@ struct model_options {
 	/* in the backend's memory; its logit_scale is the factor of each token's loss */
 	const struct step_numbers *numbers;
 	const char *spill_dir; /* for offloaded activations, if TMPDIR is not set */
+	/* of what tp's group exchanges; NULL: the backend's own */
+	const struct backend_source *memory;
 };
 
 /* Allocates all memory. model_close takes NULL. */

@@ -93,6 +93,7 @@ struct model {
 	/* of the pass: it notes the largest numbers in `scales`, and casts with them */
 	bool notes, delays;
 	const char *spill_dir;
+	const struct backend_source *memory; /* of activations; NULL: the backend's own */
 	struct act_dims d;
 	struct chunk *chunks;
 	int n_chunks;
@@ -114,6 +115,8 @@ struct model {
 	struct model_check *check;  /* NULL: passes are not checked */
 	enum model_plant plant;
 	char *work, *scratch_memory, *weights_fp8;
+	struct comm_memory *exchanged; /* memory that tp's group reads and writes */
+	int n_exchanged;
 	struct block_saved recomputed; /* memory of the layers that recompute */
 	/* seconds of recomputation, with its transfers, which tp, cp and ep then do not count */
 	double recompute_s;
@@ -143,7 +146,7 @@ void model_inputs_close(struct model *m);
 void model_inputs_forward(struct pass *p);
 void model_inputs_backward(struct pass *p);
 
-/* activations.c */
+/* activations.c. Collective over tp's group, with which it registers the memory. */
 int model_activations_open(struct model *m, struct err *e);
 void model_activations_close(struct model *m);
 

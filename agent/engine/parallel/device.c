@@ -58,8 +58,8 @@ static void *memory_alloc(void *of, size_t bytes)
 	if (rc == 0 && p)
 		return p;
 	m->failed = true;
-	log_info("parameters and gradients are in memory that the library of collectives copies "
-		 "from and to, because %s%s",
+	log_info("what ranks exchange is in memory that the library of collectives copies from and "
+		 "to, because %s%s",
 		 rc ? "it could not allocate: " : "this version cannot allocate", why.text);
 	return NULL;
 }
@@ -94,4 +94,37 @@ void parallel_memory_close(struct backend_source *s)
 	m->table->close(m->device);
 	free(m);
 	*s = (struct backend_source){ 0 };
+}
+
+struct comm_memory parallel_memory_piece(const struct backend *k, void *at, size_t bytes)
+{
+	return (struct comm_memory){ at, bytes, backend_is_from_source(k, at) };
+}
+
+static bool all_reachable(const struct comm_memory *list, int n)
+{
+	while (n > 0 && (!list[n - 1].bytes || list[n - 1].reachable))
+		n--;
+	return n == 0;
+}
+
+/* Memory that is not reachable has a line of its own in the log (memory_alloc). */
+int parallel_memory_register(struct comm *const groups[], int n_groups,
+			     const struct comm_memory *list, int n, const char *what, struct err *e)
+{
+	struct err why = ERR_INIT;
+	bool silent = true;
+	for (int i = 0; i < n_groups; i++) {
+		int rc = groups[i] ? comm_register(groups[i], list, n, &why) : 1;
+		if (rc < 0) {
+			if (e)
+				*e = why;
+			return -1;
+		}
+		silent &= rc || (!why.code && !all_reachable(list, n));
+	}
+	if (!silent)
+		log_info("%s are copied inside the library of collectives, because %s", what,
+			 why.code ? why.text : "another rank could not register its memory");
+	return 0;
 }

@@ -28,4 +28,13 @@ int parallel_memory_open(const struct comm_device_options *device, struct backen
 /* Accepts a source of zeros. */
 void parallel_memory_close(struct backend_source *s);
 
+/* A piece of memory of the backend, for parallel_memory_register. */
+struct comm_memory parallel_memory_piece(const struct backend *k, void *at, size_t bytes);
+/* Collective over each of the groups; NULL: one rank. Registers the n pieces with each of them
+ * (comm_register). Operations copy through buffers of the library where that is impossible, which is
+ * logged once. what: the contents, as in "%s are copied". */
+int parallel_memory_register(struct comm *const groups[], int n_groups,
+			     const struct comm_memory *list, int n, const char *what,
+			     struct err *e);
+
 #endif

@@ -1,7 +1,7 @@
 #include "agent/engine/parallel/param_store_inner.h"
 
+#include "agent/engine/parallel/device.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/spill.h"
 
 #include <stdlib.h>
@@ -260,59 +260,38 @@ int param_store_open(const struct param_store_options *opt, struct param_store *
 
 enum { LIST = 2 + 2 * UNIT_KINDS * ZERO_BUFFERS };
 
-/* Adds a buffer to the list of n. */
-static int list_buffer(const struct param_store *s, void *at, size_t bytes,
-		       struct comm_memory list[LIST], int n)
-{
-	list[n] = (struct comm_memory){ at, bytes, backend_is_from_source(s->backend, at) };
-	return n + 1;
-}
-
 /* The buffers that the groups of a class reduce and gather. */
 static int list_buffers(const struct param_store *s, int class, struct comm_memory list[LIST])
 {
-	int n = list_buffer(s, s->params, s->params_bytes, list, 0);
-	n = list_buffer(s, s->grads, s->grads_bytes, list, n);
+	int n = 0;
+	list[n++] = parallel_memory_piece(s->backend, s->params, s->params_bytes);
+	list[n++] = parallel_memory_piece(s->backend, s->grads, s->grads_bytes);
 	for (int kind = 0; kind < UNIT_KINDS; kind++) {
 		const struct unit_buffers *pools[] = { &s->gathers[kind], &s->scatters[kind] };
 		for (int i = 0; i < 2 && (int)zero_class(kind) == class; i++)
 			for (int k = 0; k < pools[i]->n; k++)
-				n = list_buffer(s, pools[i]->slots[k].data, pools[i]->bytes, list,
-						n);
+				list[n++] = parallel_memory_piece(
+					s->backend, pools[i]->slots[k].data, pools[i]->bytes);
 	}
 	return n;
 }
 
-static bool all_reachable(const struct comm_memory *list, int n)
-{
-	while (n > 0 && (!list[n - 1].bytes || list[n - 1].reachable))
-		n--;
-	return n == 0;
-}
-
-/* Memory that is not reachable has a line of its own in the log (parallel_memory_open). */
 int param_store_register(struct param_store *s, struct err *e)
 {
-	struct err why = ERR_INIT;
-	bool reported = true;
+	static const char *const what[ZERO_CLASSES] = {
+		[ZERO_DENSE] = "parameters and gradients",
+		[ZERO_EXPERTS] = "parameters and gradients of experts"
+	};
 	for (int class = 0; s->memory && class < ZERO_CLASSES; class ++) {
-		struct comm *groups[] = { s->replicas[class].shard, s->replicas[class].copies };
+		const struct replica_groups *r = &s->replicas[class];
+		/* tp sums the gradients that every rank has a part of. */
+		struct comm *const groups[] = { r->shard, r->copies,
+						class == ZERO_DENSE ? s->groups.tp : NULL };
 		struct comm_memory list[LIST];
 		int n = list_buffers(s, class, list);
-		for (int i = 0; i < 2; i++) {
-			int rc = groups[i] ? comm_register(groups[i], list, n, &why) : 1;
-			if (rc < 0) {
-				if (e)
-					*e = why;
-				return -1;
-			}
-			reported &= rc || (!why.code && !all_reachable(list, n));
-		}
+		if (parallel_memory_register(groups, 3, list, n, what[class], e))
+			return -1;
 	}
-	if (!reported)
-		log_info("parameters and gradients are copied inside the library of collectives, "
-			 "because %s",
-			 why.code ? why.text : "another rank could not register its memory");
 	return 0;
 }
 

@@ -70,6 +70,12 @@ static int open_groups(struct engine *g, const struct engine_options *opt, struc
 	return 0;
 }
 
+/* Memory that the groups' library reaches; NULL: there is none. */
+static const struct backend_source *memory_of(const struct engine *g)
+{
+	return g->memory.of ? &g->memory : NULL;
+}
+
 static bool has_replicas(const struct param_store_groups *s)
 {
 	return s->shard || s->copies || s->expert_shard || s->expert_copies;
@@ -84,7 +90,7 @@ static int open_store(struct engine *g, const struct engine_options *opt, struct
 		.catalogue = &g->catalogue,
 		.backend = g->backend,
 		.groups = g->groups.store,
-		.memory = has_replicas(&g->groups.store) && g->memory.of ? &g->memory : NULL,
+		.memory = has_replicas(&g->groups.store) || g->tp.comm ? memory_of(g) : NULL,
 		.zero = (int)job->parallel.zero,
 		.overlap = job->parallel.overlap,
 		.stochastic = job->precision.stochastic_rounding,
@@ -126,6 +132,7 @@ static int open_model(struct engine *g, const struct engine_options *opt, struct
 		.backend = g->backend,
 		.numbers = g->numbers,
 		.spill_dir = opt->spill_dir,
+		.memory = g->tp.comm ? memory_of(g) : NULL,
 	};
 	if (model_open(&m, &g->model, e))
 		return -1;

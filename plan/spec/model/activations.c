@@ -312,6 +312,10 @@ int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_
 		return d->dropout ? activations_lines(d->s * d->c * d->width) : 0;
 	case SCRATCH_HIDDEN:
 		return activations_lines(d->s * d->c * d->width);
+	case SCRATCH_MAX:
+		return last ? activations_lines(d->rows * F32) : 0;
+	case SCRATCH_SUMS:
+		return last ? activations_lines(2 * d->rows * F32) : 0;
 	case SCRATCH_WIDE:
 		return activations_lines(d->n * max_int64(d->qkv, d->moe ? 0 : d->up) * d->width);
 	case SCRATCH_NARROW:
@@ -326,10 +330,6 @@ int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_
 		return d->device ? activations_lines(3 * F64) : 0;
 	case SCRATCH_LOGITS:
 		return last ? activations_lines(d->rows * d->logits_row * d->width) : 0;
-	case SCRATCH_MAX:
-		return last ? activations_lines(d->rows * F32) : 0;
-	case SCRATCH_SUMS:
-		return last ? activations_lines(2 * d->rows * F32) : 0;
 	case SCRATCH_HEAD:
 		return last && d->logits_row > d->vocab
 			       ? activations_lines(d->logits_row * d->c * d->width)

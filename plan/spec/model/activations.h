@@ -163,16 +163,18 @@ enum act_scratch {
 	SCRATCH_SENT,
 	SCRATCH_SUB,    /* [s, c] with dropout: gradient of a sublayer's result before dropout */
 	SCRATCH_HIDDEN, /* [s, c] */
-	SCRATCH_WIDE,   /* [n, max(w, u)] */
+	SCRATCH_MAX,    /* [rows] fp32, last stage only, like the next one */
+	SCRATCH_SUMS,   /* [2 rows] fp32: sums, then the targets' logits; one all-reduce */
+	/* tp exchanges those above, which are equally large on all of its ranks */
+	SCRATCH_WIDE, /* [n, max(w, u)] */
+	SCRATCH_EXCHANGED = SCRATCH_WIDE,
 	SCRATCH_NARROW, /* [n, max(H d, f)] */
 	SCRATCH_HEADS,  /* [n, H d] families that normalize q and k */
 	/* [s] int64, with dropout: the stream rows' numbers in the run; host only (PLACE_ROWS) */
 	SCRATCH_ROWS,
 	SCRATCH_POSITIONS, /* [n] int32: the tokens' positions; device only */
 	SCRATCH_LOSS,      /* [3] double: sums of the losses; device only */
-	SCRATCH_LOGITS,    /* [rows, logits_row] last stage only, like the next three */
-	SCRATCH_MAX,       /* [rows] fp32 */
-	SCRATCH_SUMS,      /* [2 rows] fp32: sums, then the targets' logits; one all-reduce */
+	SCRATCH_LOGITS,    /* [rows, logits_row] last stage only, like the next one */
 	/* [logits_row, c] the head's weights, and zeros after them; only if the logits' rows have
 	 * gaps, so that products compute whole rows */
 	SCRATCH_HEAD,
