@@ -122,7 +122,8 @@ $(DOUBLES)/test_cuda_backend $(DOUBLES)/test_cuda_choices $(DOUBLES)/test_cuda_p
 
 # With cuDNN's graphs themselves.
 DNN_O := $(filter $(BUILD)/obj/cuda/kernels/cuda/dnn%,$(CUDA_OBJ))
-$(DOUBLES)/test_cuda_attention: $(BUILD)/obj/tests/gpu/test_cuda_attention.o $(if $(EMULATED_NEED),$(DNN_O)) $(call archives,kernels base) \
+$(DOUBLES)/test_cuda_attention $(DOUBLES)/test_cuda_attention_choices: $(DOUBLES)/%: $(BUILD)/obj/tests/gpu/%.o \
+		$(BUILD)/obj/tests/gpu/attention_rig.o $(if $(EMULATED_NEED),$(DNN_O)) $(call archives,kernels base) \
 		$(if $(EMULATED_NEED),$(DOUBLE_SO) $(DOUBLES)/libmuster-cuda.so)
 	@mkdir -p $(@D)
 	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka $(libs_base) $(libs_kernels)
