@@ -346,7 +346,8 @@ void comm_stream(struct comm *c, void *stream);
  * in an operation, and leave the others to computation. 0, the initial value: the library chooses.
  * Equal on all ranks; only a device's library follows it. */
 void comm_processors(struct comm *c, int most);
-/* Memory of the device. reachable: its library allocated it (device_collectives.alloc). */
+/* Memory of the device: one allocation, and the whole of it, because libraries map allocations to
+ * equal offsets on all ranks. reachable: its library allocated it (device_collectives.alloc). */
 struct comm_memory {
 	void *at;
 	size_t bytes;

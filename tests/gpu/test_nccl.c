@@ -555,6 +555,18 @@ static void shared_and_freed_while_registered(struct pair *p)
 	ncclMemFree(memory);
 }
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+static void a_window_over_a_part(struct pair *p)
+{
+	ncclWindow_t window;
+	void *memory;
+	settle_pair(p);
+	cudaSetDevice(0);
+	ncclMemAlloc(&memory, COUNT * sizeof(float));
+	ncclCommWindowRegister(p->comm[0], memory, COUNT, &window, NCCL_WIN_COLL_SYMMETRIC);
+}
+#endif
+
 static void split_while_busy(struct pair *p)
 {
 	ncclConfig_t config = pair_config("part", 0);
@@ -650,6 +662,9 @@ static const struct misuse {
 	{ freed_without_its_library, "that ncclMemAlloc did not give" },
 	{ freed_twice, "that ncclMemAlloc did not give" },
 	{ shared_and_freed_while_registered, "of memory that is registered" },
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+	{ a_window_over_a_part, "of an allocation that has more" },
+#endif
 	{ split_while_busy, "operations are outstanding" },
 	{ low_priority, "a stream of priority 0" },
 	{ captured_on_one_rank, "collective 1 is in a graph on rank 0 only" },

@@ -50,36 +50,28 @@ static void carve_work(struct model *m, struct model_arena *c)
 			used[a] ? model_arena_take(c, activations_bytes(&m->d, (enum act)a)) : NULL;
 }
 
-/* Returns the bytes of the first ones, which tp exchanges. */
-static size_t carve_scratch(struct model *m, struct model_arena *c)
+static void carve_scratch(struct model *m, struct model_arena *c, int from, int to)
 {
-	int64_t exchanged = 0;
-	for (int a = 0; a < SCRATCHES; a++) {
+	for (int a = from; a < to; a++)
 		m->scratch[a] = model_arena_take(c, activations_scratch_bytes(&m->d, m->has_last,
 									      (enum act_scratch)a));
-		if (a < SCRATCH_EXCHANGED)
-			exchanged = c->used;
-	}
-	return (size_t)exchanged;
 }
 
-/* Adds the arena's first bytes to those that tp exchanges. */
-static void exchange(struct model *m, const struct model_arena *c, size_t bytes)
+/* exchanged: tp's group reads and writes the memory, all of which it registers. */
+static int alloc_arena(struct model *m, struct model_arena *c, bool exchanged, const char *what,
+		       struct err *e)
 {
-	m->exchanged[m->n_exchanged++] = parallel_memory_piece(m->backend, c->base, bytes);
-}
-
-static int alloc_arena(struct model *m, struct model_arena *c, const char *what, struct err *e)
-{
-	size_t bytes = (size_t)c->used;
-	*c = (struct model_arena){ .base = backend_alloc_from(m->backend, m->memory,
-							      bytes ? bytes : 1) };
-	if (c->base)
-		return 0;
-	return err_set(e, ERR_NOMEM,
-		       "%s: no memory for %zu bytes; lower batch.micro, raise parallel.tp or "
-		       "parallel.pp, or set recompute.mode",
-		       what, bytes);
+	size_t bytes = c->used ? (size_t)c->used : 1;
+	*c = (struct model_arena){ .base = backend_alloc_from(
+					   m->backend, exchanged ? m->memory : NULL, bytes) };
+	if (!c->base)
+		return err_set(e, ERR_NOMEM,
+			       "%s: no memory for %zu bytes; lower batch.micro, raise parallel.tp "
+			       "or parallel.pp, or set recompute.mode",
+			       what, bytes);
+	if (exchanged)
+		m->exchanged[m->n_exchanged++] = parallel_memory_piece(m->backend, c->base, bytes);
+	return 0;
 }
 
 static int open_slot(struct model *m, const struct chunk *ch, struct slot *s, struct err *e)
@@ -90,10 +82,8 @@ static int open_slot(struct model *m, const struct chunk *ch, struct slot *s, st
 		return err_set(e, ERR_NOMEM, "no memory for the activations of %d layers",
 			       ch->layers);
 	carve_slot(m, ch, &c, s);
-	size_t bytes = (size_t)c.used;
-	if (alloc_arena(m, &c, "a micro-batch's activations", e))
+	if (alloc_arena(m, &c, true, "a micro-batch's activations", e))
 		return -1;
-	exchange(m, &c, bytes);
 	s->memory = c.base;
 	carve_slot(m, ch, &c, s);
 	return 0;
@@ -109,25 +99,31 @@ static int open_list(struct model *m, struct err *e)
 	return m->exchanged ? 0 : err_set(e, ERR_NOMEM, "no memory for a list of %d arenas", n);
 }
 
-static int open_shared(struct model *m, struct err *e)
+static int open_work(struct model *m, struct err *e)
 {
 	struct model_arena c = { 0 };
 	carve_work(m, &c);
-	if (c.used) {
-		size_t bytes = (size_t)c.used;
-		if (alloc_arena(m, &c, "recomputed activations", e))
-			return -1;
-		exchange(m, &c, bytes);
-		m->work = c.base;
-		carve_work(m, &c);
-	}
-	c = (struct model_arena){ 0 };
-	size_t exchanged = carve_scratch(m, &c);
-	if (alloc_arena(m, &c, "the passes' scratch", e))
+	if (!c.used)
+		return 0;
+	if (alloc_arena(m, &c, true, "recomputed activations", e))
 		return -1;
-	exchange(m, &c, exchanged);
-	m->scratch_memory = c.base;
-	carve_scratch(m, &c);
+	m->work = c.base;
+	carve_work(m, &c);
+	return 0;
+}
+
+/* One arena for what tp exchanges, and one for the rest. */
+static int open_scratch(struct model *m, struct err *e)
+{
+	for (int i = 0; i < 2; i++) {
+		int from = i ? SCRATCH_EXCHANGED : 0, to = i ? SCRATCHES : SCRATCH_EXCHANGED;
+		struct model_arena c = { 0 };
+		carve_scratch(m, &c, from, to);
+		if (alloc_arena(m, &c, i == 0, "the passes' scratch", e))
+			return -1;
+		m->scratch_memory[i] = c.base;
+		carve_scratch(m, &c, from, to);
+	}
 	m->cp->buffers = (struct cp_buffers){
 		m->scratch[SCRATCH_RING_KV],
 		m->scratch[SCRATCH_RING_DKV],
@@ -140,7 +136,7 @@ static int open_shared(struct model *m, struct err *e)
 int model_activations_open(struct model *m, struct err *e)
 {
 	if ((m->d.offload && model_offload_open(m, &m->offload, e)) || open_list(m, e) ||
-	    open_shared(m, e))
+	    open_work(m, e) || open_scratch(m, e))
 		return -1;
 	for (int i = 0; i < m->n_chunks; i++) {
 		struct chunk *ch = &m->chunks[i];
@@ -173,9 +169,12 @@ void model_activations_close(struct model *m)
 		close_slots(m, &m->chunks[i]);
 	if (m->work)
 		backend_free(m->backend, m->work);
-	if (m->scratch_memory)
-		backend_free(m->backend, m->scratch_memory);
-	m->work = m->scratch_memory = NULL;
+	for (int i = 0; i < 2; i++) {
+		if (m->scratch_memory[i])
+			backend_free(m->backend, m->scratch_memory[i]);
+		m->scratch_memory[i] = NULL;
+	}
+	m->work = NULL;
 	free(m->exchanged);
 	m->exchanged = NULL;
 	m->n_exchanged = 0;

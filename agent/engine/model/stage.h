@@ -114,7 +114,7 @@ struct model {
 	struct pass_graphs *graphs; /* NULL: passes are not recorded */
 	struct model_check *check;  /* NULL: passes are not checked */
 	enum model_plant plant;
-	char *work, *scratch_memory, *weights_fp8;
+	char *work, *scratch_memory[2], *weights_fp8;
 	struct comm_memory *exchanged; /* memory that tp's group reads and writes */
 	int n_exchanged;
 	struct block_saved recomputed; /* memory of the layers that recompute */

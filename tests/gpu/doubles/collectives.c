@@ -215,6 +215,15 @@ static struct piece *piece_of(const void *at)
 	return NULL;
 }
 
+static bool is_whole(const void *at, size_t bytes)
+{
+	pthread_mutex_lock(&pieces.lock);
+	const struct piece *p = piece_of(at);
+	bool whole = p && p->at == at && p->bytes == bytes;
+	pthread_mutex_unlock(&pieces.lock);
+	return whole;
+}
+
 static bool count_registration(const void *at, int by)
 {
 	pthread_mutex_lock(&pieces.lock);
@@ -906,6 +915,8 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t c, void *memory, size_t bytes, nc
 		double_misuse("a window that is not symmetric");
 	if (!count_registration(memory, 0))
 		double_misuse("a window of memory that ncclMemAlloc did not give");
+	if (!is_whole(memory, bytes))
+		double_misuse("a window over %zu bytes of an allocation that has more", bytes);
 	if (fault == DOUBLE_NO_MEMORY)
 		return ncclSystemError;
 	if (fault == DOUBLE_DIES)

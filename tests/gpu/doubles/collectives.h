@@ -19,8 +19,9 @@
  *   - Registered memory is in one buffer of the device, and is still there when it is deregistered,
  *     which is before ncclCommFinalize: that ends the threads that deregistration needs.
  *   - All ranks have registered the buffers of a collective, or none has.
- *   - A window is symmetric, in memory of ncclMemAlloc, and equally large on all ranks. It is complete
- *     when all ranks have called, and only then is its handle set.
+ *   - A window is symmetric, a whole allocation of ncclMemAlloc, and equally large on all ranks. NCCL
+ *     maps the allocation to the same offset of all ranks, and up to 2.29 does not detect that they
+ *     differ. It is complete when all ranks have called, and only then is its handle set.
  *   - Memory of ncclMemAlloc is freed by ncclMemFree alone, once, when nobody has it registered.
  *   - ncclCommDestroy comes after a finalization that is complete, which needs all ranks to call it.
  *   - Calls can be captured. Then all ranks capture them, and launch the same graphs. The operations of
