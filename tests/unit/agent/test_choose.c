@@ -6,8 +6,8 @@
 
 #include <sys/wait.h>
 
-static char places[TRAIN_NAMED][96]; /* a folder for each tier */
-static char base[64];
+static char places[TRAIN_NAMED][sizeof fix_dir]; /* a folder for each tier */
+static char base[sizeof fix_dir / 2];
 
 static int setup(void **state)
 {
@@ -28,13 +28,13 @@ static int teardown(void **state)
 
 static void write_in(enum train_tier tier, int64_t step)
 {
-	snprintf(fix_dir, sizeof fix_dir, "%.63s", places[tier]);
+	strcpy(fix_dir, places[tier]);
 	fix_write(&whole, step);
 }
 
 static void spoil(enum train_tier tier, int64_t step)
 {
-	char path[160];
+	char path[sizeof fix_dir + 40];
 	snprintf(path, sizeof path, "%s/step-%08lld/MANIFEST.json", places[tier], (long long)step);
 	assert_int_equal(truncate(path, 50), 0);
 }
@@ -159,7 +159,7 @@ static void the_copies_of_another_run_are_refused(void **state)
 {
 	struct train_choice c;
 	struct err e = ERR_INIT;
-	char path[128];
+	char path[sizeof fix_dir + 8];
 	(void)state;
 	write_in(TRAIN_REMOTE, 9);
 	write_in(TRAIN_DIR, 4);
@@ -202,7 +202,7 @@ static void what_cannot_be_read_now_is_not_replaced_by_an_older_one(void **state
 	if (!crash_possible())
 		skip();
 	for (enum train_tier t = TRAIN_DIR; t < TRAIN_NAMED; t++) {
-		char file[160];
+		char file[sizeof fix_dir + 64];
 		struct crash_plan plan = { .under = file, .what = CRASH_FAIL, .error = EIO };
 		struct crash_seen seen = { .hit = true };
 		int failed = 0;

@@ -105,7 +105,7 @@ static const struct {
 };
 enum { BROUGHT = sizeof brought / sizeof *brought };
 
-static char source[96];
+static char source[sizeof fix_dir + 32];
 
 static void lay_source(void)
 {

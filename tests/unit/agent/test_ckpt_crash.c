@@ -188,7 +188,7 @@ static void a_save_that_replaces_its_step_is_killed_at_each_call(void **state)
 
 /* --- a copy to a remote place --- */
 
-static char remote[96];
+static char remote[sizeof fix_dir + 32];
 static bool in_store;
 
 static int upload(void *arg)

@@ -13,7 +13,7 @@
 static const struct fix_layout two_by_two = { 2, 2, 0 }, uneven = { 3, 2, 11 };
 
 /* The second folder of checkpoints. */
-static char other_dir[80];
+static char other_dir[sizeof fix_dir + 8];
 
 static const char *other_path(int64_t step)
 {

@@ -26,7 +26,7 @@ struct scene {
 
 static const char *node_dir(int node)
 {
-	static char path[4][128];
+	static char path[4][sizeof fix_dir + 16];
 	snprintf(path[node], sizeof path[0], "%s/node%d", fix_dir, node);
 	return path[node];
 }

@@ -253,7 +253,7 @@ static void a_linked_file_is_copied_and_repaired_like_any_other(void **state)
 	struct scene c;
 	struct err e = ERR_INIT;
 	struct ckpt_repair r;
-	char dir[96], copy[128];
+	char dir[sizeof fix_dir + 32], copy[sizeof dir + 32];
 	(void)state;
 	open_scene(&c, NULL, 0);
 	save_times(&c, 4);

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-static char remote[80];
+static char remote[sizeof fix_dir + 16];
 
 static int setup(void **state)
 {

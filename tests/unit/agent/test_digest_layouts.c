@@ -45,7 +45,7 @@ static const char *const experts[LAYOUTS] = {
 	"parallel.ep=2 parallel.dp=4 parallel.zero=3",
 };
 
-static char there[80];
+static char there[sizeof fix_dir + 8];
 
 struct run {
 	const struct tiny *model;
