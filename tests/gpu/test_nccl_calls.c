@@ -87,7 +87,7 @@ static int64_t sum_calls(void)
 static int issue(struct comm *c, const struct op *op, int64_t *sum, struct err *e)
 {
 	int64_t before = sum_calls();
-	int rc = muster_comm_cuda()->collectives->queue(c->nccl, op, NULL, e);
+	int rc = muster_comm_cuda()->collectives->queue(c->nccl, op, 1, NULL, e);
 	*sum += sum_calls() - before;
 	return rc;
 }
