@@ -51,6 +51,8 @@ static const struct cell cells[] = {
 	{ "pp 2, dp 2, zero 3", &gpt2, { "parallel.pp=2", "parallel.dp=2", "parallel.zero=3" }, 4, 8, 16, 6, DOUBLE_SOUND, DOUBLE_SOUND, true, false },
 	{ "pp 4", &llama, { "parallel.pp=4" }, 2, 8, -1, 0, DOUBLE_SOUND, DOUBLE_SOUND, true, false },
 	{ "pp 2, interleaved, dp 2", &gpt2, { "parallel.pp=2", "parallel.schedule=interleaved", "parallel.dp=2" }, 4, 8, -1, 1, DOUBLE_SOUND, DOUBLE_SOUND, true, false },
+	{ "pp 2, interleaved, dp 2, zero 1", &gpt2, { "parallel.pp=2", "parallel.schedule=interleaved", "parallel.dp=2", "parallel.zero=1" }, 4, 8, 16, 1, DOUBLE_SOUND, DOUBLE_SOUND, true, false },
+	{ "dp 2, ep 2, zero 1", &mixtral, { "parallel.dp=2", "parallel.ep=2", "parallel.zero=1" }, 3, -1, 16, 1, DOUBLE_SOUND, DOUBLE_SOUND, false, false },
 	{ "pp 2, zb-v, tp 2", &llama, { "parallel.pp=2", "parallel.schedule=zb-v", "parallel.tp=2" }, 3, 8, -1, 0, DOUBLE_SOUND, DOUBLE_SOUND, true, false },
 	{ "cp 2, dp 2, zero 3", &llama, { "parallel.cp=2", "parallel.dp=2", "parallel.zero=3" }, 3, -1, 16, 6, DOUBLE_SOUND, DOUBLE_SOUND, true, false },
 	{ "dp 4, zero 3, without overlap", &gpt2, { "parallel.dp=4", "parallel.zero=3", "parallel.overlap=no" }, 2, -1, 0, 6, DOUBLE_SOUND, DOUBLE_SOUND, true, false },

@@ -8,7 +8,7 @@
 #include <string.h>
 
 static void describe_replicas(struct replica_groups *r, struct comm *shard, struct comm *copies,
-			      int zero, bool device)
+			      int zero)
 {
 	*r = (struct replica_groups){ .shard = shard, .copies = copies, .cut = { 1, 0, 1, 0 } };
 	if (shard) {
@@ -20,7 +20,6 @@ static void describe_replicas(struct replica_groups *r, struct comm *shard, stru
 		r->cut.copy = comm_rank(copies);
 	}
 	r->policy = zero_policy(zero, &r->cut);
-	r->bucket = zero_bucket(device, r->cut.copies);
 }
 
 /* Places all units, one after the other. *params, *grads: the elements of each buffer. */
@@ -40,6 +39,7 @@ static void place_units(struct param_store *s, int zero, int64_t *params, int64_
 		h->params = *params;
 		h->grads = *grads;
 		h->owned = s->owned;
+		h->bucket_first = i;
 		*params += r->policy->params ? h->block : h->whole;
 		*grads += r->policy->grads ? h->block : h->whole;
 		s->owned += h->block;
@@ -244,13 +244,12 @@ int param_store_open(const struct param_store_options *opt, struct param_store *
 		.width = backend_width(opt->backend),
 	};
 	s->type = s->width == sizeof(float) ? COMM_F32 : COMM_BF16;
-	bool device = !backend_on_host(opt->backend);
 	describe_replicas(&s->replicas[ZERO_DENSE], opt->groups.shard, opt->groups.copies,
-			  opt->zero, device);
+			  opt->zero);
 	describe_replicas(&s->replicas[ZERO_EXPERTS], opt->groups.expert_shard,
-			  opt->groups.expert_copies, opt->zero, device);
-	if (prepare_graphs(s, e) || open_memory(s, opt, e) || param_store_build_pieces(s, e) ||
-	    check_partial_groups(s, e) || check_tied(s, e)) {
+			  opt->groups.expert_copies, opt->zero);
+	if (prepare_graphs(s, e) || param_store_open_buckets(s, e) || open_memory(s, opt, e) ||
+	    param_store_build_pieces(s, e) || check_partial_groups(s, e) || check_tied(s, e)) {
 		param_store_close(s);
 		return -1;
 	}
@@ -363,6 +362,7 @@ void param_store_close(struct param_store *s)
 	backend_free(s->backend, s->params);
 	backend_free(s->backend, s->grads);
 	param_store_order_fini(&s->order);
+	param_store_close_buckets(s);
 	free(s->pieces);
 	free(s->layouts);
 	free(s->sums);

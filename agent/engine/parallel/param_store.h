@@ -18,8 +18,9 @@
  * nodes, both exist.
  *
  * The unit is cut into blocks of equal length (catalogue_block), so that every gather and every
- * reduce-scatter is one call of the device's library. The padding at the end of the last blocks is
- * zero in every buffer and stays zero. Pieces, checkpoints and norms have the true elements only.
+ * reduce-scatter of a unit is one call of the device's library, which launches the calls of a bucket
+ * together. The padding at the end of the last blocks is zero in every buffer and stays zero.
+ * Pieces, checkpoints and norms have the true elements only.
  *
  *     zero  parameters       gradients                                        optimizer's state
  *     0     whole            whole, all-reduced once per step                 whole
@@ -31,10 +32,12 @@
  * Under stage 3, gathers start before they are needed, in the order that the first step had
  * (param_store_order.h). A unit's buffer is kept until another unit of its kind needs it. The layer
  * at which the forward pass turns into the backward pass is therefore not gathered twice. Gradients
- * that are whole are all-reduced during the backward pass, small units together. Gradients of
- * shards that have copies are reduced over the shards first, and over the copies once per step. If
- * each shard group has one rank, there is nothing to cut, and the store behaves as in stage 0.
- * plan/spec/model/zero.h computes the memory that all this needs; the two agree to the byte.
+ * that are whole are all-reduced or reduce-scattered during the backward pass in buckets of several
+ * units (zero_bucket), and new parameters that become whole are gathered in such buckets during the
+ * next forward pass. Gradients of shards that have copies are reduced over the shards first, and
+ * over the copies once per step. If each shard group has one rank, there is nothing to cut, and the
+ * store behaves as in stage 0. plan/spec/model/zero.h computes the memory that all this needs; the
+ * two agree to the byte.
  *
  * Master parameters are fp32 and belong to the piece's owner. In fp32 storage they are the stored
  * parameters themselves. Otherwise they are copies, and param_store_sync_params rounds them into

@@ -96,8 +96,8 @@ int param_store_wait_params(struct param_store *s, struct err *e)
 
 static int whole_params(struct param_store *s, int unit, const void **params, struct err *e)
 {
-	struct unit_layout *h = &s->layouts[unit];
-	if (param_store_wait_request(&h->publishing, &s->gather_s, e))
+	const struct unit_layout *h = &s->layouts[unit];
+	if (param_store_wait_request(&s->layouts[h->bucket_first].publishing, &s->gather_s, e))
 		return -1;
 	*params = s->params + (size_t)h->params * s->width;
 	return 0;

@@ -40,80 +40,79 @@ static int reduce_partial(struct param_store *s, int unit, float *grads, struct 
 
 /* --- Gradients that are whole until the end of the step --------------------------------- */
 
-/* The unit's elements, counted in the same way on every tp rank: all must group the same units. */
-static int64_t weight_of(const struct param_store *s, int unit)
-{
-	const struct unit *u = &s->catalogue->units[unit];
-	int64_t n = 0;
-	for (int i = u->first; i < u->first + u->n_params; i++)
-		n += s->catalogue->params[i].shape[0] * s->catalogue->params[i].shape[1];
-	return n / (s->groups.tp ? comm_size(s->groups.tp) : 1);
-}
-
-static int scatter_whole(struct param_store *s, int unit, struct err *e)
+static struct comm_part scattered_part(const struct param_store *s, int unit)
 {
 	const struct unit_layout *h = &s->layouts[unit];
 	float *whole = s->grads + h->grads;
-	return comm_reduce_scatter_start(param_store_replicas(s, unit)->shard, whole, whole + h->at,
-					 (size_t)h->block, COMM_F32, COMM_SUM,
-					 &s->sums[s->n_sums++], e);
+	return (struct comm_part){ whole, whole + h->at, (size_t)h->block };
 }
 
-static int all_reduce_whole(struct param_store *s, int first, int last, struct err *e)
+/* Sets s->parts to the blocks that the bucket's units are reduced to. */
+static int list_scattered(struct param_store *s, const struct unit_bucket *b)
 {
-	const struct unit_layout *lo = &s->layouts[first], *hi = &s->layouts[last - 1];
-	const struct replica_groups *r = param_store_replicas(s, first);
-	float *at = s->grads + lo->grads;
-	if (!r->copies)
+	for (int i = 0; i < b->n; i++)
+		s->parts[i] = scattered_part(s, b->units[i]);
+	return b->n;
+}
+
+/* Sets s->parts to the bucket's units, adjacent ones together. */
+static int list_whole(struct param_store *s, const struct unit_bucket *b)
+{
+	int n = 0;
+	for (int i = 0, lo, hi; i < b->n; n++) {
+		for (lo = hi = b->units[i]; ++i < b->n;) {
+			if (b->units[i] != lo - 1 && b->units[i] != hi + 1)
+				break;
+			lo = b->units[i] < lo ? b->units[i] : lo;
+			hi = b->units[i] > hi ? b->units[i] : hi;
+		}
+		const struct unit_layout *l = &s->layouts[lo], *h = &s->layouts[hi];
+		float *at = s->grads + l->grads;
+		s->parts[n] = (struct comm_part){ at, at,
+						  (size_t)(h->grads + h->whole - l->grads) };
+	}
+	return n;
+}
+
+static int start_bucket(struct param_store *s, const struct replica_groups *r,
+			const struct unit_bucket *b, struct err *e)
+{
+	struct comm_request **req = &s->sums[s->n_sums];
+	if (r->policy->state)
+		return comm_reduce_scatter_coalesced_start(r->shard, s->parts, list_scattered(s, b),
+							   COMM_F32, COMM_SUM, req, e);
+	return comm_all_reduce_coalesced_start(r->copies, s->parts, list_whole(s, b), COMM_F32,
+					       COMM_SUM, req, e);
+}
+
+static int reduce_bucket(struct param_store *s, struct replica_groups *r, struct err *e)
+{
+	const struct unit_bucket b = r->complete;
+	param_store_bucket_empty(&r->complete);
+	for (int i = 0; i < b.n; i++)
+		if (reduce_partial(s, b.units[i], s->grads + s->layouts[b.units[i]].grads, e))
+			return -1;
+	if (!b.n || (!r->policy->state && !r->copies))
 		return 0;
-	return comm_all_reduce_start(r->copies, at, at, (size_t)(hi->grads + hi->whole - lo->grads),
-				     COMM_F32, COMM_SUM, &s->sums[s->n_sums++], e);
+	if (start_bucket(s, r, &b, e))
+		return -1;
+	s->n_sums++;
+	return s->overlap ? 0 : param_store_wait_request(&s->sums[s->n_sums - 1], &s->reduce_s, e);
 }
 
 int param_store_reduce_complete(struct param_store *s, struct err *e)
 {
-	int first = s->first, last = s->last, before = s->n_sums;
-	s->first = s->last = 0;
-	s->weight = 0;
-	if (first == last)
-		return 0;
-	for (int unit = first; unit < last; unit++)
-		if (reduce_partial(s, unit, s->grads + s->layouts[unit].grads, e))
+	for (int i = 0; i < ZERO_CLASSES; i++)
+		if (reduce_bucket(s, &s->replicas[i], e))
 			return -1;
-	if (param_store_replicas(s, first)->policy->state ? scatter_whole(s, first, e)
-							  : all_reduce_whole(s, first, last, e)) {
-		s->n_sums = before;
-		return -1;
-	}
-	return s->overlap || s->n_sums == before
-		       ? 0
-		       : param_store_wait_request(&s->sums[s->n_sums - 1], &s->reduce_s, e);
-}
-
-/* Whether the unit can be reduced together with the complete ones: it is adjacent to them, and its
- * replicas are the same ranks. */
-static bool joins_complete(const struct param_store *s, int unit)
-{
-	return (unit == s->last || unit + 1 == s->first) &&
-	       param_store_replicas(s, unit) == param_store_replicas(s, s->first);
+	return 0;
 }
 
 static int add_complete(struct param_store *s, int unit, struct err *e)
 {
-	if (s->first != s->last && !joins_complete(s, unit) && param_store_reduce_complete(s, e))
-		return -1;
-	if (s->first == s->last) {
-		s->first = unit;
-		s->last = unit + 1;
-	} else if (unit == s->last) {
-		s->last++;
-	} else {
-		s->first--;
-	}
-	s->weight += weight_of(s, unit);
-	/* Reduce-scatters take one unit each, because each unit is cut by itself. */
-	const struct replica_groups *r = param_store_replicas(s, unit);
-	return s->weight >= r->bucket || r->policy->state ? param_store_reduce_complete(s, e) : 0;
+	struct replica_groups *r = &s->replicas[param_store_class(s, unit)];
+	param_store_bucket_add(s, &r->complete, unit);
+	return param_store_bucket_full(r, &r->complete) ? reduce_bucket(s, r, e) : 0;
 }
 
 /* --- Gradients that are reduced after each micro-batch -------------------------------- */
