@@ -25,6 +25,7 @@ static void describe_replicas(struct replica_groups *r, struct comm *shard, stru
 /* Places all units, one after the other. *params, *grads: the elements of each buffer. */
 static void place_units(struct param_store *s, int zero, int64_t *params, int64_t *grads)
 {
+	int count[UNIT_KINDS] = { 0 };
 	*params = *grads = s->owned = 0;
 	for (int i = 0; i < s->catalogue->n_units; i++) {
 		const struct unit *u = &s->catalogue->units[i];
@@ -40,6 +41,7 @@ static void place_units(struct param_store *s, int zero, int64_t *params, int64_
 		h->grads = *grads;
 		h->owned = s->owned;
 		h->bucket_first = i;
+		h->nth = count[u->kind]++;
 		*params += r->policy->params ? h->block : h->whole;
 		*grads += r->policy->grads ? h->block : h->whole;
 		s->owned += h->block;
@@ -338,6 +340,7 @@ void param_store_drain(struct param_store *s)
 	for (int i = 0; i < s->n_sums; i++)
 		comm_wait(s->sums[i], NULL);
 	s->n_sums = 0;
+	s->late = NULL;
 	for (int i = 0; i < UNIT_KINDS; i++) {
 		drain_pool(&s->gathers[i]);
 		drain_pool(&s->scatters[i]);
@@ -399,46 +402,6 @@ int param_store_wait_request(struct comm_request **req, double *spent, struct er
 	*req = NULL;
 	*spent += clock_s() - since;
 	return rc;
-}
-
-/* Whether all operations that complete the unit's gradients can be part of a graph. */
-static bool reduces_on_device(const struct param_store *s, int unit)
-{
-	const struct replica_groups *r = param_store_replicas(s, unit);
-	bool partial = s->catalogue->units[unit].partial;
-	return comm_graph_fits(r->shard) && comm_graph_fits(r->copies) &&
-	       (!partial || (comm_graph_fits(s->groups.tp) && comm_graph_fits(s->groups.kv)));
-}
-
-bool param_store_replayable(const struct param_store *s, bool completes)
-{
-	for (int i = 0; i < s->catalogue->n_units; i++) {
-		const struct replica_groups *r = param_store_replicas(s, i);
-		if (r->policy->params || r->policy->grads ||
-		    (s->layouts[i].publishing && !comm_graph_awaits(r->shard)))
-			return false;
-		if (completes && !reduces_on_device(s, i))
-			return false;
-	}
-	return true;
-}
-
-bool param_store_gathers(const struct param_store *s, int chunk)
-{
-	for (int i = 0; i < s->catalogue->n_units; i++)
-		if (s->layouts[i].publishing && s->catalogue->units[i].chunk == chunk)
-			return true;
-	return false;
-}
-
-bool param_store_reduces(const struct param_store *s)
-{
-	for (int i = 0; i < s->catalogue->n_units; i++) {
-		const struct replica_groups *r = param_store_replicas(s, i);
-		if (r->shard || r->copies || s->catalogue->units[i].partial)
-			return true;
-	}
-	return false;
 }
 
 float *param_store_flat_grads(const struct param_store *s)

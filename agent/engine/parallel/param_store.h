@@ -137,16 +137,45 @@ bool param_store_has_grads(const struct param_store *s, int unit, const struct g
 			   int n);
 /* The unit's gradients of this micro-batch are complete. last: those of the whole step are too. */
 int param_store_reduce(struct param_store *s, int unit, bool last, struct err *e);
-/* Whether the calls of a pass, from param_store_acquire to param_store_reduce, only return
- * addresses, and start no transfers but reductions that can be part of a graph
- * (parallel_graph_begin). Then the pass may be recorded and replayed with the same calls.
- * completes: the pass completes the step's gradients. */
-bool param_store_replayable(const struct param_store *s, bool completes);
+
+/*
+ * Passes that are recorded and replayed (parallel_graph_begin). The calls of such a pass, from
+ * param_store_acquire to param_store_reduce, only return addresses, and start no transfers but
+ * reductions that can be part of a graph. A replay makes the same calls, so that the store keeps its
+ * books.
+ *
+ * Under zero 2 the addresses, and what a call adds to the owned gradients, depend on what the
+ * buffers for gradients have at the beginning: param_store_state(). A unit has the same buffer in
+ * each pass, so there are few states: a step's first pass finds empty buffers, the second one
+ * gradients of the first that set the owned ones, the others gradients that are added. A graph is
+ * complete only when all of its operations are. Therefore each reduce-scatter starts with the call
+ * after the one that ends the unit's gradients: the last one of a pass is in the next pass's
+ * graph, beside that pass's computation, and nothing waits for it.
+ */
+
+/* What a pass does with gradients. */
+enum param_store_use {
+	PARAM_STORE_READS, /* it has none */
+	PARAM_STORE_ADDS,
+	PARAM_STORE_COMPLETES /* also completes those of the step */
+};
+/* Passes are going to be recorded: reduce-scatters of a micro-batch start late from now on. */
+void param_store_defer_reductions(struct param_store *s);
+/* Whether the chunk's next pass may be recorded and replayed. */
+bool param_store_replayable(const struct param_store *s, int chunk, enum param_store_use use);
+/* Before a pass is recorded or replayed: all reductions that have started come before it. */
+int param_store_settle_reductions(struct param_store *s, struct err *e);
+/* Equal before two passes of the chunk if their calls find the same addresses and do the same. */
+uint64_t param_store_state(const struct param_store *s, int chunk, enum param_store_use use);
+/* While repeats is set, calls only keep the books: the device's work is in the graph. */
+void param_store_repeat(struct param_store *s, bool repeats);
 /* Whether parameters of the chunk are still being gathered, so that its next pass waits for
  * them. */
 bool param_store_gathers(const struct param_store *s, int chunk);
-/* Whether the calls that complete the step's gradients start transfers. */
+/* Whether gradients are reduced at all; and whether some are only when those of the step are
+ * complete. */
 bool param_store_reduces(const struct param_store *s);
+bool param_store_reduces_once(const struct param_store *s);
 /* All gradients of the step are complete. Returns when those of every piece are summed over all
  * replicas. */
 int param_store_finish(struct param_store *s, struct err *e);

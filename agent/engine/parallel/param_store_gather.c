@@ -97,7 +97,8 @@ int param_store_wait_params(struct param_store *s, struct err *e)
 static int whole_params(struct param_store *s, int unit, const void **params, struct err *e)
 {
 	const struct unit_layout *h = &s->layouts[unit];
-	if (param_store_wait_request(&s->layouts[h->bucket_first].publishing, &s->gather_s, e))
+	if (param_store_start_late(s, e) ||
+	    param_store_wait_request(&s->layouts[h->bucket_first].publishing, &s->gather_s, e))
 		return -1;
 	*params = s->params + (size_t)h->params * s->width;
 	return 0;
@@ -110,6 +111,8 @@ int param_store_acquire(struct param_store *s, int unit, const void **params, st
 	struct unit_buffers *p = pool_of(s, unit);
 	struct unit_buffer *t = param_store_find_buffer(p, unit);
 	param_store_order_note(&s->order, unit);
+	if (param_store_start_late(s, e))
+		return -1;
 	if (!t) {
 		t = choose_buffer(p, false);
 		if (!t)

@@ -8,6 +8,7 @@
  *     param_store_bucket.c   units whose operations start together
  *     param_store_reduce.c   gradients during the passes
  *     param_store_set.c      which gradients have contributions
+ *     param_store_replay.c   passes that are recorded and replayed
  *     param_store_finish.c   the remaining reductions at the end of the step
  *     param_store_sync_params.c  masters to stored parameters
  */
@@ -52,6 +53,7 @@ struct unit_layout {
 	/* gathers the owners' new parameters of a bucket, of which this is the first unit */
 	struct comm_request *publishing;
 	int bucket_first; /* the first unit of its bucket */
+	int nth;          /* its number among the units of its kind */
 };
 
 /* A buffer for one unit of a kind: its parameters, or its gradients of one micro-batch. */
@@ -60,6 +62,7 @@ struct unit_buffer {
 	int unit;                 /* -1: none */
 	int laid;                 /* the last unit whose gradients were in it; -1: none */
 	int holds;                /* uses that have not ended */
+	bool scattered;           /* gradients that are or will be reduced, and are to be added */
 	bool wanted;              /* it will be used soon */
 	int64_t used;             /* the clock at its last use */
 	struct comm_request *req; /* the gather into it, or the reduce-scatter from it */
@@ -97,6 +100,9 @@ struct param_store {
 	int n_pieces;
 
 	struct unit_buffers gathers[UNIT_KINDS], scatters[UNIT_KINDS];
+	bool defers;               /* param_store_defer_reductions() */
+	bool repeats;              /* param_store_repeat() */
+	struct unit_buffer *late;  /* its reduce-scatter starts with the next call; NULL: none */
 	struct demand_order order; /* of demands for sharded units */
 	int64_t clock;             /* counts uses of buffers */
 
@@ -149,8 +155,10 @@ int param_store_prefetch(struct param_store *s, struct err *e);
 /* Waits for all gathers of parameters. */
 int param_store_wait_params(struct param_store *s, struct err *e);
 
-/* Where the backward pass puts the unit's gradients. */
+/* Where the backward pass puts the unit's gradients. NULL: its buffer is not open. */
 float *param_store_open_grads(const struct param_store *s, int unit);
+/* Starts the reduce-scatter that is late. */
+int param_store_start_late(struct param_store *s, struct err *e);
 /* Zeroes those of the unit's gradients that have no contributions. */
 void param_store_zero_unset(struct param_store *s, int unit);
 /* None of the unit's gradients has contributions. */

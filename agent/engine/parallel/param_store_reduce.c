@@ -117,19 +117,27 @@ static int add_complete(struct param_store *s, int unit, struct err *e)
 
 /* --- Gradients that are reduced after each micro-batch -------------------------------- */
 
-int param_store_add_scattered(struct param_store *s, struct unit_buffer *t, struct err *e)
+static void add_sum(struct param_store *s, const struct unit_layout *h, float *owned,
+		    const float *sum)
 {
-	if (t->unit < 0 || !t->req)
-		return 0;
-	struct unit_layout *h = &s->layouts[t->unit];
-	float *owned = param_store_grad(s, t->unit), *sum = (float *)t->data + h->at;
-	t->unit = -1;
-	if (param_store_wait_request(&t->req, &s->reduce_s, e))
-		return -1;
 	if (h->summed)
 		s->ops->accumulate(s->backend, owned, sum, h->hi - h->lo);
 	else if (h->hi > h->lo)
 		backend_copy(s->backend, owned, sum, (size_t)(h->hi - h->lo) * sizeof *sum);
+}
+
+int param_store_add_scattered(struct param_store *s, struct unit_buffer *t, struct err *e)
+{
+	if (!t->scattered)
+		return 0;
+	struct unit_layout *h = &s->layouts[t->unit];
+	float *owned = param_store_grad(s, t->unit), *sum = (float *)t->data + h->at;
+	t->unit = -1;
+	t->scattered = false;
+	if (param_store_wait_request(&t->req, &s->reduce_s, e))
+		return -1;
+	if (!s->repeats)
+		add_sum(s, h, owned, sum);
 	h->summed = true;
 	return 0;
 }
@@ -151,8 +159,10 @@ static struct unit_buffer *open_buffer(const struct param_store *s, int unit)
 
 float *param_store_open_grads(const struct param_store *s, int unit)
 {
-	return param_store_replicas(s, unit)->policy->grads ? (float *)open_buffer(s, unit)->data
-							    : s->grads + s->layouts[unit].grads;
+	if (!param_store_replicas(s, unit)->policy->grads)
+		return s->grads + s->layouts[unit].grads;
+	const struct unit_buffer *t = open_buffer(s, unit);
+	return t ? (float *)t->data : NULL;
 }
 
 /* Whether the parameters of both units have the same places, so that what is zero between them and
@@ -169,34 +179,41 @@ static bool same_places(const struct param_store *s, int a, int b)
 	return same;
 }
 
+/* The unit's own buffer, so that passes that are replayed find it at the same address, or another
+ * one if that is open. Units next to each other take turns. NULL: all are open. */
+static struct unit_buffer *free_buffer(struct param_store *s, int unit)
+{
+	struct unit_buffers *p = pool_of(s, unit);
+	for (int i = 0; i < p->n; i++) {
+		struct unit_buffer *t = &p->slots[(s->layouts[unit].nth + i) % p->n];
+		if (!t->holds)
+			return t;
+	}
+	return NULL;
+}
+
 /* The buffer for this micro-batch's gradients of the unit. A new one has no contributions, and is
  * zeroed only where it may have others' between and behind this unit's parameters. */
 static struct unit_buffer *grad_buffer_of(struct param_store *s, int unit, struct err *e)
 {
-	struct unit_buffers *p = pool_of(s, unit);
 	struct unit_buffer *best = open_buffer(s, unit);
 	if (best)
 		return best;
-	for (int i = 0; i < p->n; i++) {
-		struct unit_buffer *t = &p->slots[i];
-		if (!t->holds && (!best || t->used < best->used))
-			best = t;
-	}
+	best = free_buffer(s, unit);
 	if (!best) {
 		err_set(e, ERR_INTERNAL,
 			"param_store: gradients of %d units of the kind of unit %d are already "
 			"open",
-			p->n, unit);
+			pool_of(s, unit)->n, unit);
 		return NULL;
 	}
 	if (param_store_add_scattered(s, best, e))
 		return NULL;
-	if (best->laid >= 0 && !same_places(s, best->laid, unit))
+	if (best->laid >= 0 && !same_places(s, best->laid, unit) && !s->repeats)
 		backend_zero(s->backend, best->data,
 			     (size_t)s->layouts[unit].whole * sizeof(float));
 	param_store_unset(s, unit);
 	best->unit = best->laid = unit;
-	best->used = ++s->clock;
 	best->holds = 1;
 	return best;
 }
@@ -206,17 +223,28 @@ static int scatter_micro(struct param_store *s, int unit, struct err *e)
 	struct unit_buffer *t = grad_buffer_of(s, unit, e);
 	if (!t)
 		return -1;
-	float *whole = (float *)t->data;
 	param_store_zero_unset(s, unit);
 	t->holds = 0;
-	if (reduce_partial(s, unit, whole, e) ||
-	    comm_reduce_scatter_start(param_store_replicas(s, unit)->shard, whole,
-				      whole + s->layouts[unit].at, (size_t)s->layouts[unit].block,
-				      COMM_F32, COMM_SUM, &t->req, e)) {
-		t->unit = -1;
+	t->scattered = true;
+	s->late = t;
+	if (reduce_partial(s, unit, (float *)t->data, e))
 		return -1;
-	}
-	return s->overlap ? 0 : param_store_add_scattered(s, t, e);
+	if (s->overlap)
+		return s->defers ? 0 : param_store_start_late(s, e);
+	return param_store_start_late(s, e) || param_store_add_scattered(s, t, e) ? -1 : 0;
+}
+
+int param_store_start_late(struct param_store *s, struct err *e)
+{
+	struct unit_buffer *t = s->late;
+	s->late = NULL;
+	if (!t)
+		return 0;
+	const struct unit_layout *h = &s->layouts[t->unit];
+	float *whole = (float *)t->data;
+	return comm_reduce_scatter_start(param_store_replicas(s, t->unit)->shard, whole,
+					 whole + h->at, (size_t)h->block, COMM_F32, COMM_SUM,
+					 &t->req, e);
 }
 
 /* --- Calls of the model ----------------------------------------------------------------- */
@@ -233,7 +261,7 @@ static int check_open(const struct param_store *s, int unit, struct err *e)
 
 int param_store_grads(struct param_store *s, int unit, float **grads, struct err *e)
 {
-	if (check_open(s, unit, e))
+	if (check_open(s, unit, e) || param_store_start_late(s, e))
 		return -1;
 	if (!param_store_replicas(s, unit)->policy->grads) {
 		*grads = s->grads + s->layouts[unit].grads;
@@ -248,7 +276,7 @@ int param_store_grads(struct param_store *s, int unit, float **grads, struct err
 
 int param_store_reduce(struct param_store *s, int unit, bool last, struct err *e)
 {
-	if (check_open(s, unit, e))
+	if (check_open(s, unit, e) || param_store_start_late(s, e))
 		return -1;
 	s->layouts[unit].reduced = last;
 	if (param_store_replicas(s, unit)->policy->grads)
