@@ -33,7 +33,7 @@ struct pass_graph {
 
 /* Passes of a kind that complete the step's gradients (1), and that wait for parameters (2), have
  * graphs of their own. */
-enum { SITUATIONS = 4, GRAPH_VARIANTS = 4, GRAPHS = GRAPH_KINDS * SITUATIONS * GRAPH_VARIANTS };
+enum { SITUATIONS = 4, GRAPH_VARIANTS = 8, GRAPHS = GRAPH_KINDS * SITUATIONS * GRAPH_VARIANTS };
 
 struct pass_graphs {
 	struct pass_graph *
@@ -64,7 +64,7 @@ int model_graphs_open(struct model *m, struct err *e)
 	if (ok)
 		m->graphs->alone = m->tp->size == 1 && m->cp->size == 1 &&
 				   !param_store_reduces(m->store);
-	param_store_defer_reductions(m->store);
+	param_store_defer(m->store);
 	for (int i = 0; ok && i < m->n_chunks; i++)
 		ok = (m->graphs->chunks[i] = calloc((size_t)m->chunks[i].n_slots * GRAPHS,
 						    sizeof **m->graphs->chunks));
@@ -156,13 +156,25 @@ static bool matches_grads(const struct pass *p, const struct pass_graph *t)
 	return true;
 }
 
+/* Whether the step demands next what the noted pass has demanded. */
+static bool matches_demands(const struct pass *p, const struct pass_graph *t)
+{
+	int ahead = 0;
+	for (int i = 0; i < t->n; i++)
+		if (t->notes[i].call == STORE_CALL_HOLD &&
+		    !param_store_expects(p->m->store, t->notes[i].unit, &ahead))
+			return false;
+	return true;
+}
+
 /* The variant for the pass; if there is none, one that is free, or the last one made free. */
 static struct pass_graph *find_variant(const struct pass *p, struct pass_graph variants[],
 				       uint64_t state)
 {
 	for (int i = 0; i < GRAPH_VARIANTS; i++)
 		if (!variants[i].met ||
-		    (variants[i].state == state && matches_grads(p, &variants[i])))
+		    (variants[i].state == state && matches_grads(p, &variants[i]) &&
+		     matches_demands(p, &variants[i])))
 			return &variants[i];
 	variants[GRAPH_VARIANTS - 1].met = false;
 	return &variants[GRAPH_VARIANTS - 1];
@@ -292,7 +304,9 @@ static void note_choices(const struct model *m, struct pass_graph *t)
 /* The last stage's forward pass includes the head's backward pass. */
 static enum param_store_use use_of(const struct pass *p, enum pass_graph_kind kind)
 {
-	if (!p->keep || (kind == GRAPH_FORWARD && !p->chunk->stage.last))
+	if (!p->keep)
+		return PARAM_STORE_EVALUATES;
+	if (kind == GRAPH_FORWARD && !p->chunk->stage.last)
 		return PARAM_STORE_READS;
 	return p->batch->last ? PARAM_STORE_COMPLETES : PARAM_STORE_ADDS;
 }
@@ -308,8 +322,7 @@ int model_graphs_run(struct pass *p, enum pass_graph_kind kind,
 	    !param_store_replayable(store, chunk, use))
 		return run(p, e);
 	bool casts = param_store_gathers(store, chunk) && model_weights_fp8_stale(p);
-	if ((!casts && model_weights_fp8_refresh_all(p, e)) ||
-	    param_store_settle_reductions(store, e))
+	if ((!casts && model_weights_fp8_refresh_all(p, e)) || param_store_settle_buffers(store, e))
 		return -1;
 	uint64_t state = param_store_state(store, chunk, use);
 	struct pass_graph *t = find_variant(p, graphs_of(p, kind, use == PARAM_STORE_COMPLETES),

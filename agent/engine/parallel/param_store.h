@@ -144,29 +144,36 @@ int param_store_reduce(struct param_store *s, int unit, bool last, struct err *e
  * reductions that can be part of a graph. A replay makes the same calls, so that the store keeps its
  * books.
  *
- * Under zero 2 the addresses, and what a call adds to the owned gradients, depend on what the
- * buffers for gradients have at the beginning: param_store_state(). A unit has the same buffer in
- * each pass, so there are few states: a step's first pass finds empty buffers, the second one
- * gradients of the first that set the owned ones, the others gradients that are added. A graph is
- * complete only when all of its operations are. Therefore each reduce-scatter starts with the call
- * after the one that ends the unit's gradients: the last one of a pass is in the next pass's
- * graph, beside that pass's computation, and nothing waits for it.
+ * Under zero 2 and 3 the addresses, and what a call adds to the owned gradients or gathers, depend on
+ * what is in the buffers at the beginning: param_store_state(). A unit has the same buffer in each
+ * pass, so there are few states: a step's first pass finds empty buffers for gradients, the second
+ * one gradients of the first that set the owned ones, the others gradients that are added.
+ *
+ * A graph is complete only when all of its operations are, and what a call starts for the next pass
+ * would hold that one up. Therefore a reduce-scatter starts with the call after the one that ends
+ * the unit's gradients, and gathers start with demands only, not when buffers become free. What is
+ * last in a pass is then in the next one's graph, beside its computation.
  */
 
 /* What a pass does with gradients. */
 enum param_store_use {
-	PARAM_STORE_READS, /* it has none */
+	PARAM_STORE_EVALUATES, /* it has none, and is no part of a step */
+	PARAM_STORE_READS,     /* it has none */
 	PARAM_STORE_ADDS,
 	PARAM_STORE_COMPLETES /* also completes those of the step */
 };
-/* Passes are going to be recorded: reduce-scatters of a micro-batch start late from now on. */
-void param_store_defer_reductions(struct param_store *s);
+/* Passes are going to be recorded: transfers start late from now on. */
+void param_store_defer(struct param_store *s);
 /* Whether the chunk's next pass may be recorded and replayed. */
 bool param_store_replayable(const struct param_store *s, int chunk, enum param_store_use use);
-/* Before a pass is recorded or replayed: all reductions that have started come before it. */
-int param_store_settle_reductions(struct param_store *s, struct err *e);
+/* Before a pass is recorded or replayed: all transfers of buffers that have started come before
+ * it. */
+int param_store_settle_buffers(struct param_store *s, struct err *e);
 /* Equal before two passes of the chunk if their calls find the same addresses and do the same. */
 uint64_t param_store_state(const struct param_store *s, int chunk, enum param_store_use use);
+/* Whether the unit is what the step demands *ahead demands after the next one (0), and *ahead grows;
+ * or it is not gathered on demand. */
+bool param_store_expects(const struct param_store *s, int unit, int *ahead);
 /* While repeats is set, calls only keep the books: the device's work is in the graph. */
 void param_store_repeat(struct param_store *s, bool repeats);
 /* Whether parameters of the chunk are still being gathered, so that its next pass waits for

@@ -20,6 +20,10 @@
 #include "libcomm/comm.h"
 #include "plan/spec/model/zero.h"
 
+/* Gathers start this many demands ahead: as many as there are kinds of units, so that the first
+ * layer of a step is gathered together with the tables. */
+enum { GATHERS_AHEAD = UNIT_KINDS };
+
 /* Units whose operations start together. */
 struct unit_bucket {
 	int *units; /* [n_units] */
@@ -64,7 +68,6 @@ struct unit_buffer {
 	int holds;                /* uses that have not ended */
 	bool scattered;           /* gradients that are or will be reduced, and are to be added */
 	bool wanted;              /* it will be used soon */
-	int64_t used;             /* the clock at its last use */
 	struct comm_request *req; /* the gather into it, or the reduce-scatter from it */
 };
 
@@ -100,11 +103,10 @@ struct param_store {
 	int n_pieces;
 
 	struct unit_buffers gathers[UNIT_KINDS], scatters[UNIT_KINDS];
-	bool defers;               /* param_store_defer_reductions() */
+	bool defers;               /* param_store_defer() */
 	bool repeats;              /* param_store_repeat() */
 	struct unit_buffer *late;  /* its reduce-scatter starts with the next call; NULL: none */
 	struct demand_order order; /* of demands for sharded units */
-	int64_t clock;             /* counts uses of buffers */
 
 	struct comm_request **sums; /* [n_units + 1] reductions of this step in progress */
 	int n_sums;
