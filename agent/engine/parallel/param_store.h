@@ -18,7 +18,7 @@
  * nodes, both exist.
  *
  * The unit is cut into blocks of equal length (catalogue_block), so that every gather and every
- * reduce-scatter of a unit is one call of the device's library, which launches the calls of a bucket
+ * reduce-scatter of a unit is one call of the device's library. It launches the calls of a bucket
  * together. The padding at the end of the last blocks is zero in every buffer and stays zero.
  * Pieces, checkpoints and norms have the true elements only.
  *
@@ -141,11 +141,11 @@ int param_store_reduce(struct param_store *s, int unit, bool last, struct err *e
 /*
  * Passes that are recorded and replayed (parallel_graph_begin). The calls of such a pass, from
  * param_store_acquire to param_store_reduce, only return addresses, and start no transfers but
- * reductions that can be part of a graph. A replay makes the same calls, so that the store keeps its
- * books.
+ * gathers and reductions that can be part of a graph. A replay makes the same calls, so that the
+ * store keeps its books.
  *
- * Under zero 2 and 3 the addresses, and what a call adds to the owned gradients or gathers, depend on
- * what is in the buffers at the beginning: param_store_state(). A unit has the same buffer in each
+ * Under zero 2 and 3 the addresses, and what a call adds to the owned gradients or gathers, depend
+ * on what is in the buffers at the beginning: param_store_state(). A unit has the same buffer in each
  * pass, so there are few states: a step's first pass finds empty buffers for gradients, the second
  * one gradients of the first that set the owned ones, the others gradients that are added.
  *
@@ -171,8 +171,8 @@ bool param_store_replayable(const struct param_store *s, int chunk, enum param_s
 int param_store_settle_buffers(struct param_store *s, struct err *e);
 /* Equal before two passes of the chunk if their calls find the same addresses and do the same. */
 uint64_t param_store_state(const struct param_store *s, int chunk, enum param_store_use use);
-/* Whether the unit is what the step demands *ahead demands after the next one (0), and *ahead grows;
- * or it is not gathered on demand. */
+/* Whether the step demands the unit *ahead demands after the next one (0); then *ahead grows. Also if
+ * it is not gathered on demand. */
 bool param_store_expects(const struct param_store *s, int unit, int *ahead);
 /* While repeats is set, calls only keep the books: the device's work is in the graph. */
 void param_store_repeat(struct param_store *s, bool repeats);

@@ -21,7 +21,7 @@ static bool reduces_on_device(const struct param_store *s, int unit)
 }
 
 /* Whether a gather in progress is in the way. The pass waits for those of its chunk, before it
- * reduces any gradients but late ones. A group that has operations in a graph has no others open. */
+ * reduces any gradients but late ones. A group with operations in a graph has no others open. */
 static bool hinders(const struct param_store *s, int unit, int chunk, enum param_store_use use)
 {
 	const struct replica_groups *r = param_store_replicas(s, unit);
