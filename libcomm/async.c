@@ -13,7 +13,8 @@ struct comm_request {
 	struct comm *c;
 	struct comm_request *next;          /* in the queue */
 	struct comm_request *newer, *older; /* of the open ones */
-	struct op op;                       /* its lists are behind the request */
+	struct op *ops;                     /* [n], behind the request with their lists */
+	int n;
 	atomic_bool done;
 	int rc;
 	struct err err;
@@ -51,7 +52,7 @@ static void *worker_main(void *arg)
 {
 	struct worker *w = arg;
 	for (struct comm_request *r; (r = next_request(w));) {
-		r->rc = comm_group_run(w->c, &r->op, &r->err);
+		r->rc = comm_group_run(w->c, r->ops, r->n, &r->err);
 		pthread_mutex_lock(&w->lock);
 		atomic_store_explicit(&r->done, true, memory_order_release);
 		pthread_cond_broadcast(&w->finished);
@@ -113,6 +114,21 @@ void comm_worker_close(struct comm *c)
 	c->worker = NULL;
 }
 
+/* Bytes of an operation's lists. */
+struct list_sizes {
+	size_t messages, counts, out_counts;
+};
+
+static struct list_sizes sizes_of(const struct comm *c, const struct op *op)
+{
+	size_t list = (size_t)c->size * sizeof *op->counts;
+	return (struct list_sizes){
+		.messages = op->kind == OP_P2P ? (size_t)op->n * sizeof *op->p2p : 0,
+		.counts = op->counts ? list : 0,
+		.out_counts = op->out_counts ? list : 0,
+	};
+}
+
 static void *copy_list(char **at, const void *list, size_t bytes)
 {
 	void *copy = *at;
@@ -122,24 +138,36 @@ static void *copy_list(char **at, const void *list, size_t bytes)
 	return copy;
 }
 
-static struct comm_request *new_request(struct comm *c, const struct op *op, struct err *e)
+/* *at: where the lists go; then behind them. */
+static struct op copy_op(const struct comm *c, const struct op *op, char **at)
 {
-	size_t messages = op->kind == OP_P2P ? (size_t)op->n * sizeof *op->p2p : 0;
-	size_t counts = op->counts ? (size_t)c->size * sizeof *op->counts : 0;
-	size_t out_counts = op->out_counts ? (size_t)c->size * sizeof *op->out_counts : 0;
-	struct comm_request *r = malloc(sizeof *r + messages + counts + out_counts);
+	struct list_sizes s = sizes_of(c, op);
+	struct op copy = *op;
+	if (s.messages)
+		copy.p2p = copy_list(at, op->p2p, s.messages);
+	if (s.counts)
+		copy.counts = copy_list(at, op->counts, s.counts);
+	if (s.out_counts)
+		copy.out_counts = copy_list(at, op->out_counts, s.out_counts);
+	return copy;
+}
+
+static struct comm_request *new_request(struct comm *c, const struct op *ops, int n, struct err *e)
+{
+	size_t bytes = (size_t)n * sizeof *ops;
+	for (int i = 0; i < n; i++) {
+		struct list_sizes s = sizes_of(c, &ops[i]);
+		bytes += s.messages + s.counts + s.out_counts;
+	}
+	struct comm_request *r = malloc(sizeof *r + bytes);
 	if (!r) {
 		err_set(e, ERR_NOMEM, "no memory for a request");
 		return NULL;
 	}
-	*r = (struct comm_request){ .c = c, .op = *op };
-	char *at = (char *)r->lists;
-	if (messages)
-		r->op.p2p = copy_list(&at, op->p2p, messages);
-	if (counts)
-		r->op.counts = copy_list(&at, op->counts, counts);
-	if (out_counts)
-		r->op.out_counts = copy_list(&at, op->out_counts, out_counts);
+	*r = (struct comm_request){ .c = c, .ops = (struct op *)r->lists, .n = n };
+	char *at = (char *)(r->ops + n);
+	for (int i = 0; i < n; i++)
+		r->ops[i] = copy_op(c, &ops[i], &at);
 	return r;
 }
 
@@ -173,7 +201,7 @@ static bool issued_by_caller(const struct comm *c)
 
 static void issue(struct worker *w, struct comm_request *r)
 {
-	r->rc = comm_group_run(w->c, &r->op, &r->err);
+	r->rc = comm_group_run(w->c, r->ops, r->n, &r->err);
 	atomic_store_explicit(&r->done, true, memory_order_release);
 }
 
@@ -187,26 +215,27 @@ static void queue(struct worker *w, struct comm_request *r)
 }
 
 /* Makes what the request needs: its group's worker, with a thread if it runs there. */
-static struct comm_request *prepare(struct comm *c, const struct op *op, bool by_caller,
+static struct comm_request *prepare(struct comm *c, const struct op *ops, int n, bool by_caller,
 				    struct err *e)
 {
 	if ((!c->worker && open_worker(c, e)) ||
 	    (!by_caller && !c->worker->started && start_thread(c->worker, e)))
 		return NULL;
-	return new_request(c, op, e);
+	return new_request(c, ops, n, e);
 }
 
-int comm_async_start(struct comm *c, const struct op *op, struct comm_request **req, struct err *e)
+int comm_async_start(struct comm *c, const struct op *ops, int n, struct comm_request **req,
+		     struct err *e)
 {
 	struct err why = ERR_INIT;
 	bool by_caller = issued_by_caller(c);
-	struct comm_request *r = prepare(c, op, by_caller, &why);
+	struct comm_request *r = prepare(c, ops, n, by_caller, &why);
 	if (!r) {
 		comm_world_fail(c->world, &why); /* the other ranks would wait for this one */
 		return err_set(e, why.code, "%s", why.text);
 	}
-	if (!comm_graph_records())
-		r->op.record = comm_recorder_queue(c->recorder, op);
+	for (int i = 0; i < n && !comm_graph_records(); i++)
+		r->ops[i].record = comm_recorder_queue(c->recorder, &ops[i]);
 	add_request(c->worker, r);
 	*req = r;
 	(by_caller ? issue : queue)(c->worker, r);
@@ -230,8 +259,8 @@ int comm_wait(struct comm_request *req, struct err *e)
 	int rc = req->rc;
 	if (rc < 0)
 		err_set(e, req->err.code, "%s", req->err.text);
-	else if (req->op.mark)
-		rc = comm_device_group_join(req->c, req->op.mark, e);
+	else if (req->ops[0].mark)
+		rc = comm_device_group_join(req->c, req->ops[0].mark, e);
 	free_request(req);
 	return rc;
 }

@@ -5,8 +5,10 @@
 
 #include "libcomm/group.h"
 
-/* Starts op, and the group's thread if it needs one. The op's lists are copied. */
-int comm_async_start(struct comm *c, const struct op *op, struct comm_request **req, struct err *e);
+/* Starts n operations, which are one request, and the group's thread if it needs one. The ops and
+ * their lists are copied. The first op has the mark of all. */
+int comm_async_start(struct comm *c, const struct op *ops, int n, struct comm_request **req,
+		     struct err *e);
 /* Ends the operation in progress, if there is one, and the thread. Frees the requests that nobody
  * has waited for. */
 void comm_worker_close(struct comm *c);

@@ -3,6 +3,7 @@
 #include "libcomm/async.h"
 #include "libcomm/device/graph.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const integrities[COMM_INTEGRITY_COUNT] = { "none", "checksum", "seal" };
@@ -31,21 +32,50 @@ static int run_blocking(struct comm *c, struct op op, struct err *e)
 	if (comm_op_check(&op, c->rank, c->size, e))
 		return err_prefix(e, "%s on group %s", comm_op_word(op.kind), c->name);
 	int rc = comm_graph_call(c, &op, e);
-	return rc > 0 ? comm_group_run(c, &op, e) : rc;
+	return rc > 0 ? comm_group_run(c, &op, 1, e) : rc;
 }
 
-static int start_request(struct comm *c, struct op op, struct comm_request **req, struct err *e)
+static int start_requests(struct comm *c, struct op *ops, int n, struct comm_request **req,
+			  struct err *e)
 {
-	if (comm_op_check(&op, c->rank, c->size, e))
-		return err_prefix(e, "%s on group %s", comm_op_word(op.kind), c->name);
-	int rc = comm_graph_call(c, &op, e);
+	int rc = 0;
+	for (int i = 0; i < n; i++)
+		if (comm_op_check(&ops[i], c->rank, c->size, e))
+			return err_prefix(e, "%s on group %s", comm_op_word(ops[i].kind), c->name);
+	for (int i = 0; i < n && rc >= 0; i++)
+		rc = comm_graph_call(c, &ops[i], e);
 	if (rc <= 0) {
 		*req = NULL;
 		return rc;
 	}
-	if (c->device_group && comm_device_group_mark(c, &op, e))
+	if (c->device_group && comm_device_group_mark(c, &ops[0], e))
 		return -1;
-	return comm_async_start(c, &op, req, e);
+	return comm_async_start(c, ops, n, req, e);
+}
+
+static int start_request(struct comm *c, struct op op, struct comm_request **req, struct err *e)
+{
+	return start_requests(c, &op, 1, req, e);
+}
+
+/* Starts the operation once for each part. */
+static int start_parts(struct comm *c, struct op op, const struct comm_part *parts, int n,
+		       struct comm_request **req, struct err *e)
+{
+	struct op *ops = malloc((size_t)(n > 0 ? n : 1) * sizeof *ops);
+	*req = NULL;
+	if (!ops)
+		return err_set(e, ERR_NOMEM, "%s on group %s: no memory for %d parts",
+			       comm_op_word(op.kind), c->name, n);
+	for (int i = 0; i < n; i++) {
+		op.in = parts[i].in;
+		op.out = parts[i].out;
+		op.count = parts[i].count;
+		ops[i] = op;
+	}
+	int rc = start_requests(c, ops, n, req, e);
+	free(ops);
+	return rc;
 }
 
 int comm_rank(const struct comm *c)
@@ -166,6 +196,34 @@ OPERATION(barrier, P(struct comm *c), .kind = OP_BARRIER)
 
 OPERATION(batch_send_recv, P(struct comm *c, const struct comm_p2p *ops, int n), .kind = OP_P2P,
 	  .p2p = ops, .n = n)
+
+bool comm_coalesces(const struct comm *c)
+{
+	return comm_graph_fits(c) && c;
+}
+
+int comm_all_reduce_coalesced_start(struct comm *c, const struct comm_part *parts, int n,
+				    enum comm_type type, enum comm_op op, struct comm_request **req,
+				    struct err *e)
+{
+	struct op each = { .kind = OP_ALL_REDUCE, .type = type, .redop = op };
+	return start_parts(c, each, parts, n, req, e);
+}
+
+int comm_reduce_scatter_coalesced_start(struct comm *c, const struct comm_part *parts, int n,
+					enum comm_type type, enum comm_op op,
+					struct comm_request **req, struct err *e)
+{
+	struct op each = { .kind = OP_REDUCE_SCATTER, .type = type, .redop = op };
+	return start_parts(c, each, parts, n, req, e);
+}
+
+int comm_all_gather_coalesced_start(struct comm *c, const struct comm_part *parts, int n,
+				    enum comm_type type, struct comm_request **req, struct err *e)
+{
+	struct op each = { .kind = OP_ALL_GATHER, .type = type };
+	return start_parts(c, each, parts, n, req, e);
+}
 
 int comm_send(struct comm *c, const void *data, size_t count, enum comm_type type, int to,
 	      struct err *e)

@@ -295,6 +295,27 @@ int comm_barrier_start(struct comm *c, struct comm_request **req, struct err *e)
 /* ops is copied, the data is not. */
 int comm_batch_send_recv_start(struct comm *c, const struct comm_p2p *ops, int n,
 			       struct comm_request **req, struct err *e);
+/* Several operations of one kind that are one request: all_reduce, reduce_scatter or all_gather of
+ * each part by itself, with the buffers of the single call. Their results are those of single
+ * calls, except that a device's library may sum in another order if they run together. n = 0 does
+ * nothing. parts is copied, the data is not. */
+struct comm_part {
+	const void *in;
+	void *out;
+	size_t count;
+};
+int comm_all_reduce_coalesced_start(struct comm *c, const struct comm_part *parts, int n,
+				    enum comm_type type, enum comm_op op, struct comm_request **req,
+				    struct err *e);
+int comm_reduce_scatter_coalesced_start(struct comm *c, const struct comm_part *parts, int n,
+					enum comm_type type, enum comm_op op,
+					struct comm_request **req, struct err *e);
+int comm_all_gather_coalesced_start(struct comm *c, const struct comm_part *parts, int n,
+				    enum comm_type type, struct comm_request **req, struct err *e);
+/* Whether a device's library launches the operations of such a request together, which costs about
+ * as much as one. Elsewhere they run one after the other, and one request for all only makes the
+ * caller wait for more than it needs. */
+bool comm_coalesces(const struct comm *c);
 /* 1: done; 0: not yet. comm_wait must still free the request. NULL counts as done. */
 int comm_test(struct comm_request *req);
 /* Waits, frees the request and returns the operation's result. NULL counts as done. */

@@ -119,8 +119,9 @@ void comm_group_free(struct comm *c);
 /* Notifies all ranks that this rank gave up. Under the world's lock. */
 void comm_group_interrupt(struct comm *c, const struct err *why);
 
-/* Runs one operation on this thread. A device group runs it as device_group.h describes. */
-int comm_group_run(struct comm *c, const struct op *op, struct err *e);
+/* Runs n operations on this thread, one after the other. A device group runs them as device_group.h
+ * describes. */
+int comm_group_run(struct comm *c, const struct op *ops, int n, struct err *e);
 /* Runs one operation on host memory, whatever the group's own buffers are. */
 int comm_group_run_host(struct comm *c, const struct op *op, struct err *e);
 

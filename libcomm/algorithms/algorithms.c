@@ -217,7 +217,12 @@ int comm_group_run_host(struct comm *c, const struct op *op, struct err *e)
 	return 0;
 }
 
-int comm_group_run(struct comm *c, const struct op *op, struct err *e)
+int comm_group_run(struct comm *c, const struct op *ops, int n, struct err *e)
 {
-	return c->device_group ? comm_device_group_run(c, op, e) : comm_group_run_host(c, op, e);
+	if (c->device_group)
+		return comm_device_group_run(c, ops, n, e);
+	for (int i = 0; i < n; i++)
+		if (comm_group_run_host(c, &ops[i], e))
+			return -1;
+	return 0;
 }

@@ -119,8 +119,10 @@ struct device_collectives {
 	 * have it registered. */
 	int (*alloc)(struct device *d, size_t bytes, void **memory, struct err *e);
 	void (*release)(struct device *d, void *memory);
-	/* Begins: queues the operation on the stream. Reductions have the library's own order. */
-	int (*queue)(struct device_comm *dc, const struct op *op, void *stream, struct err *e);
+	/* Begins: queues n operations on the stream, which may run at the same time. Reductions
+	 * have the library's own order. */
+	int (*queue)(struct device_comm *dc, const struct op *ops, int n, void *stream,
+		     struct err *e);
 	/* 1: what was begun has completed and nothing has failed since; 0: not yet; -1: it failed,
 	 * or what was queued has. */
 	int (*ready)(struct device_comm *dc, struct err *e);

@@ -320,19 +320,24 @@ const char *comm_device_group_backend(const struct comm *c)
 
 /* --- Operations --- */
 
-static int run_marked(struct comm *c, const struct op *op, struct stream_mark *m, struct err *e)
+static int run_marked(struct comm *c, const struct op *ops, int n, struct stream_mark *m,
+		      struct err *e)
 {
-	return c->device_group->native ? comm_native_run(c, op, m, e)
-				       : comm_staged_run(c, op, m, e);
+	if (c->device_group->native)
+		return comm_native_run(c, ops, n, m, e);
+	for (int i = 0; i < n; i++)
+		if (comm_staged_run(c, &ops[i], m, e))
+			return -1;
+	return 0;
 }
 
-/* Runs the operation on the caller's own thread, between mark and join. */
-static int run_now(struct comm *c, const struct op *op, struct err *e)
+/* Runs the operations on the caller's own thread, between mark and join. */
+static int run_now(struct comm *c, const struct op *ops, int n, struct err *e)
 {
 	struct stream_mark *m;
 	if (take_mark(c, &m, e))
 		return -1;
-	if (run_marked(c, op, m, e) == 0)
+	if (run_marked(c, ops, n, m, e) == 0)
 		return comm_device_group_join(c, m, e);
 	release_mark(c->device_group, m);
 	return -1;
@@ -347,14 +352,14 @@ int comm_device_group_fail(struct comm *c, const char *what, struct err *why, st
 	return comm_world_error(c->world, e);
 }
 
-int comm_device_group_run(struct comm *c, const struct op *op, struct err *e)
+int comm_device_group_run(struct comm *c, const struct op *ops, int n, struct err *e)
 {
 	struct err why = ERR_INIT;
 	if (world_failed(c->world))
 		return comm_world_error(c->world, e);
-	if ((op->mark ? run_marked(c, op, op->mark, &why) : run_now(c, op, &why)) == 0)
+	if ((ops->mark ? run_marked(c, ops, n, ops->mark, &why) : run_now(c, ops, n, &why)) == 0)
 		return 0;
-	return comm_device_group_fail(c, comm_op_word(op->kind), &why, e);
+	return comm_device_group_fail(c, comm_op_word(ops->kind), &why, e);
 }
 
 int comm_device_group_mark(struct comm *c, struct op *op, struct err *e)

@@ -54,9 +54,10 @@ void comm_device_group_close(struct comm *c);
 /* Makes the group's waits check the world. Under the world's lock. */
 void comm_device_group_interrupt(struct comm *c);
 
-/* Runs one operation. Without a mark this is the caller's own thread, and its stream waits for the
- * operation before the call returns. */
-int comm_device_group_run(struct comm *c, const struct op *op, struct err *e);
+/* Runs n operations of one kind: the device's library all together, staged ones after each other.
+ * Without a mark this is the caller's own thread, and its stream waits for the operations before
+ * the call returns. */
+int comm_device_group_run(struct comm *c, const struct op *ops, int n, struct err *e);
 const char *comm_device_group_backend(const struct comm *c);
 
 /* Sets op->mark to the current position of the caller's stream, before the operation is passed to
@@ -94,7 +95,8 @@ void comm_staged_close(struct comm *c);
 /* key: equal on all ranks. */
 int comm_native_open(struct comm *c, const unsigned char key[DEVICE_KEY], struct err *e);
 int comm_native_split(struct comm *parent, int color, int key, struct comm *c, struct err *e);
-int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, struct err *e);
+int comm_native_run(struct comm *c, const struct op *ops, int n, struct stream_mark *m,
+		    struct err *e);
 int comm_native_sync(struct comm *c, struct err *e);
 int comm_native_register(struct comm *c, const struct comm_memory *list, int n, struct err *e);
 void comm_native_interrupt(struct comm *c);

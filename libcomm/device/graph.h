@@ -41,8 +41,9 @@ int comm_graph_note(struct comm *c, const struct op *op, struct stream_mark *m, 
 
 /* --- native.c --------------------------------------------------------------------------------- */
 
-/* Queues the operation for the capture. */
-int comm_native_record(struct comm *c, const struct op *op, struct stream_mark *m, struct err *e);
+/* Queues n operations for the capture. */
+int comm_native_record(struct comm *c, const struct op *ops, int n, struct stream_mark *m,
+		       struct err *e);
 /* Waits until the collectives and the messages of a graph can be in flight. */
 int comm_native_await_room(struct comm *c, struct err *e);
 /* The `count` operations are launched with the next graph. Numbers them and notes them in the

@@ -37,27 +37,26 @@ bool comm_native_has_reached(const _Atomic uint32_t *word, uint32_t number)
 
 /* --- Operations in flight --------------------------------------------------------------------- */
 
-/* Marks the ranks that the flight needs. */
-static void find_ranks(const struct comm *c, const struct op *const *ops, int count, bool *with)
+/* Marks the ranks that the operation needs. */
+static void add_ranks(const struct comm *c, const struct op *op, bool *with)
 {
-	for (int r = 0; r < c->size; r++)
-		with[r] = ops[0]->kind != OP_P2P && r != c->rank;
-	for (int i = 0; i < count && ops[0]->kind == OP_P2P; i++)
-		for (int k = 0; k < ops[i]->n; k++)
-			if (ops[i]->p2p[k].peer != c->rank)
-				with[ops[i]->p2p[k].peer] = true;
+	for (int r = 0; r < c->size && op->kind != OP_P2P; r++)
+		with[r] = r != c->rank;
+	for (int i = 0; i < op->n && op->kind == OP_P2P; i++)
+		if (op->p2p[i].peer != c->rank)
+			with[op->p2p[i].peer] = true;
 }
 
-/* The collectives, or messages, are one flight. */
-static struct native_flight *push_flight(struct comm *c, const struct op *const *ops, int count,
+/* `count` collectives, or messages, are one flight. It needs the ranks of the first one. */
+static struct native_flight *push_flight(struct comm *c, const struct op *first, int count,
 					 struct stream_mark *m)
 {
 	struct native *n = c->device_group->native;
 	struct seg_line *me = comm_native_line(c, c->rank);
 	int i = (n->first + n->count++) % FLIGHTS;
 	struct native_flight *f = &n->flight[i];
-	bool message = ops[0]->kind == OP_P2P;
-	*f = (struct native_flight){ .kind = ops[0]->kind,
+	bool message = first->kind == OP_P2P;
+	*f = (struct native_flight){ .kind = first->kind,
 				     .number = (message ? n->messages : n->collectives) + 1,
 				     .mark = m,
 				     .since = clock_ns(),
@@ -65,7 +64,8 @@ static struct native_flight *push_flight(struct comm *c, const struct op *const 
 	*(message ? &n->messages : &n->collectives) += (uint32_t)count;
 	f->last = f->number + (uint32_t)count - 1;
 	m->users++;
-	find_ranks(c, ops, count, f->with);
+	memset(f->with, 0, (size_t)c->size * sizeof *f->with);
+	add_ranks(c, first, f->with);
 	if (me && !message)
 		atomic_store_explicit(&me->device_called, f->last, memory_order_release);
 	return f;
@@ -156,21 +156,41 @@ int comm_native_sync(struct comm *c, struct err *e)
 	return await_flights(c, 0, e);
 }
 
-/* Called under the lock. */
-static int queue_operation(struct comm *c, const struct op *op, struct stream_mark *m,
-			   struct err *e)
+static void begin_record(struct comm *c, const struct op *op, uint32_t number)
+{
+	struct op_signature sign = comm_op_sign(op, number, c->size);
+	comm_recorder_begin(c->recorder, op, &sign, comm_native_library(c)->name);
+}
+
+/* Under the lock. In the flight recorder the last one runs until all are queued. */
+static int queue_operations(struct comm *c, const struct op *ops, int count, struct stream_mark *m,
+			    struct err *e)
 {
 	struct device_group *d = c->device_group;
 	struct native *n = d->native;
-	struct op_signature sign = comm_op_sign(op, push_flight(c, &op, 1, m)->number, c->size);
-	comm_recorder_begin(c->recorder, op, &sign, comm_native_library(c)->name);
+	uint32_t number = push_flight(c, ops, count, m)->number;
+	for (int i = 0; i < count; i++) {
+		begin_record(c, &ops[i], number + (uint32_t)i);
+		if (i + 1 < count)
+			comm_recorder_end(c->recorder, false);
+	}
 	pthread_cond_signal(&n->change);
 	if (d->api->stream_wait(d->device, n->stream, m->begin, e))
 		return -1;
-	return comm_native_library(c)->queue(n->dc, op, n->stream, e);
+	return comm_native_library(c)->queue(n->dc, ops, count, n->stream, e);
 }
 
-int comm_native_record(struct comm *c, const struct op *op, struct stream_mark *m, struct err *e)
+static int note_all(struct comm *c, const struct op *ops, int count, struct stream_mark *m,
+		    struct err *e)
+{
+	for (int i = 0; i < count; i++)
+		if (comm_graph_note(c, &ops[i], m, e))
+			return -1;
+	return 0;
+}
+
+int comm_native_record(struct comm *c, const struct op *ops, int count, struct stream_mark *m,
+		       struct err *e)
 {
 	struct device_group *d = c->device_group;
 	struct native *n = d->native;
@@ -179,11 +199,11 @@ int comm_native_record(struct comm *c, const struct op *op, struct stream_mark *
 	int rc = !n->dc ? comm_world_error(c->world, e)
 		 : d->api->stream_wait(d->device, n->stream, m->begin, e)
 			 ? -1
-			 : comm_native_library(c)->queue(n->dc, op, n->stream, e);
+			 : comm_native_library(c)->queue(n->dc, ops, count, n->stream, e);
 	comm_native_unlock(c);
 	return rc || await_library(c, e) || d->api->event_record(d->device, m->end, n->stream, e)
 		       ? -1
-		       : comm_graph_note(c, op, m, e);
+		       : note_all(c, ops, count, m, e);
 }
 
 int comm_native_await_room(struct comm *c, struct err *e)
@@ -197,17 +217,19 @@ int comm_native_launch(struct comm *c, const struct op *const *ops, int count, b
 	struct native *n = c->device_group->native;
 	comm_native_lock(c);
 	int rc = n->dc ? 0 : comm_world_error(c->world, e);
-	struct native_flight *f = rc ? NULL : push_flight(c, ops, count, m);
+	struct native_flight *f = rc ? NULL : push_flight(c, ops[0], count, m);
 	uint32_t first = f ? f->number : 0;
+	for (int i = 1; f && i < count; i++)
+		add_ranks(c, ops[i], f->with);
 	if (f) {
+		f->graph = true;
 		f->others = others;
 		n->launching = f->since;
 	}
 	pthread_cond_signal(&n->change);
 	comm_native_unlock(c);
 	for (int i = 0; rc == 0 && i < count; i++) {
-		struct op_signature sign = comm_op_sign(ops[i], first + (uint32_t)i, c->size);
-		comm_recorder_begin(c->recorder, ops[i], &sign, comm_native_library(c)->name);
+		begin_record(c, ops[i], first + (uint32_t)i);
 		comm_recorder_end(c->recorder, false);
 	}
 	return rc;
@@ -252,11 +274,12 @@ void comm_native_not_launched(struct comm *c)
 	comm_native_unlock(c);
 }
 
-int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, struct err *e)
+int comm_native_run(struct comm *c, const struct op *ops, int count, struct stream_mark *m,
+		    struct err *e)
 {
 	struct native *n = c->device_group->native;
 	if (comm_graph_records())
-		return comm_native_record(c, op, m, e);
+		return comm_native_record(c, ops, count, m, e);
 	if (await_flights(c, FLIGHTS - 1, e))
 		return -1;
 	comm_native_lock(c);
@@ -264,7 +287,7 @@ int comm_native_run(struct comm *c, const struct op *op, struct stream_mark *m, 
 		comm_native_unlock(c);
 		return comm_world_error(c->world, e);
 	}
-	int rc = queue_operation(c, op, m, e);
+	int rc = queue_operations(c, ops, count, m, e);
 	comm_native_unlock(c);
 	if (rc == 0)
 		rc = await_library(c, e);

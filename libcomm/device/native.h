@@ -8,8 +8,8 @@
  * checks these lines, the processes of its host, the library's own errors and the clock. When it
  * finds a failure, it ends the world and then the communicator, which frees the device from
  * kernels that would wait for a peer forever. The clock of an operation starts when its inputs are
- * ready. All collectives of a group in a graph (graph.h) are one flight with one clock, and so are
- * its messages.
+ * ready. Operations that are queued together are one flight with one clock. So are all collectives
+ * of a group in a graph (graph.h), and all its messages.
  *
  * Nothing may reach the library once the end of the communicator has begun. A call to the library
  * is made under the lock. The launch of a graph is not: it can wait for room in the device's queue,
@@ -25,7 +25,9 @@ enum { FLIGHTS = 64, LAUNCH_S = 5 /* at most, the launch of a graph keeps the co
 
 struct native_flight { /* an operation that is not known to be done */
 	enum op_kind kind;
-	uint32_t number, last; /* they differ for operations in a graph, which are one flight */
+	/* they differ for operations that the library launches together */
+	uint32_t number, last;
+	bool graph; /* in a graph, where other operations may come between them */
 	struct stream_mark *mark;
 	bool others;   /* other groups have operations in the same graph */
 	bool queued;   /* the library has it, and its events are recorded */

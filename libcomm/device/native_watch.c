@@ -91,9 +91,10 @@ static void report_failure(struct comm *c, struct err *why)
 	const struct native_flight *f = n->count ? &n->flight[n->first] : NULL;
 	if (f && f->last != f->number)
 		err_prefix(why,
-			   "%s number %u, or one up to number %u in the same graph, of group %s "
-			   "(rank %d of %d)",
-			   comm_op_word(f->kind), f->number, f->last, c->name, c->rank, c->size);
+			   "%s number %u, or one up to number %u %s, of group %s (rank %d of %d)",
+			   comm_op_word(f->kind), f->number, f->last,
+			   f->graph ? "in the same graph" : "that started with it", c->name,
+			   c->rank, c->size);
 	else if (f)
 		err_prefix(why, "%s number %u of group %s (rank %d of %d)", comm_op_word(f->kind),
 			   f->number, c->name, c->rank, c->size);

@@ -145,36 +145,60 @@ static double gathered_bytes(const struct cost_case *c, const struct cost_rank *
 	return width * elements - (eight ? (width - 1) * (double)layer * r->layers : 0);
 }
 
-/* Elements of the last bucket, at most. Other programs are fitted with the host's. */
+/* Whether operations of whole buckets are launched on a device. Other programs are fitted with the
+ * host's buckets. */
+static bool launches_buckets(const struct cost_case *c)
+{
+	return c->job->job.device == DEVICE_CUDA && !plan_memory_foreign(c->job);
+}
+
+/* Elements of a bucket over the ranks that reduce it: before ZeRO 2 all replicas' gradients are
+ * whole, and afterwards parameters may be. */
 static double bucket_elements(const struct cost_case *c, const struct replica_groups *cut)
 {
-	bool own = c->job->parallel.zero == 0 && !plan_memory_foreign(c->job);
-	return (double)zero_bucket(own && c->job->job.device == DEVICE_CUDA, cut->copies.ranks);
+	int ranks = c->job->parallel.zero ? cut->shards.ranks : cut->copies.ranks;
+	return (double)zero_bucket(launches_buckets(c), ranks);
+}
+
+/* In how many operations that many units are reduced, or gathered, once per step. */
+static double count_buckets(const struct cost_case *c, const struct replica_groups *cut,
+			    double elements, double units)
+{
+	return launches_buckets(c) ? fmin(units, fmax(1, ceil(elements / bucket_elements(c, cut))))
+				   : units;
 }
 
 /* Seconds that a rank's replicas exchange data: gradients after each micro-batch (micro) and once
- * per step (once), one gather of all parameters (params), the last bucket of gradients (last). */
+ * per step (once), one gather of all parameters (params), the last bucket of gradients (last), and
+ * the gather of the first bucket of parameters (first). */
 struct exchange {
-	double micro, once, params, last;
+	double micro, once, params, last, first;
 };
 
 static void add_exchange(const struct cost_case *c, const struct cost_rank *r,
 			 enum zero_class class, struct exchange *x)
 {
 	struct replica_groups cut = replica_groups_of(c, class);
+	int64_t zero = c->job->parallel.zero;
 	double elements = elements_of(c, r, class, c->units->elements),
 	       grads = c->engine->grad_width * elements,
-	       bucket = fmin(grads, F32 * bucket_elements(c, &cut));
-	/* one operation for each layer, and one for each end */
-	double units = fmax(1, r->layers + r->first + r->last);
-	double scatter = units * place_seconds_scatter(&cut.shards, grads / units),
-	       sum = units * place_seconds_all_reduce(&cut.copies, grads / cut.each / units);
+	       last = zero < 2 ? bucket_elements(c, &cut) : (double)zero_bucket(false, 0),
+	       bucket = fmin(grads, F32 * last);
+	/* one operation for each layer, and one for each end; or one for each bucket */
+	double units = fmax(1, r->layers + r->first + r->last),
+	       buckets = count_buckets(c, &cut, elements, units);
+	double scatters = zero < 2 ? buckets : units, sums = zero == 0 ? buckets : units,
+	       gathers = zero < 3 ? buckets : units;
+	double scatter = scatters * place_seconds_scatter(&cut.shards, grads / scatters),
+	       sum = sums * place_seconds_all_reduce(&cut.copies, grads / cut.each / sums);
 	if (elements <= 0)
 		return;
-	x->micro += c->job->parallel.zero < 2 ? 0 : scatter;
-	x->once += c->job->parallel.zero < 2 ? scatter + sum : sum;
-	x->params += units * place_seconds_gather(&cut.shards,
-						  gathered_bytes(c, r, class, elements) / units);
+	x->micro += zero < 2 ? 0 : scatter;
+	x->once += zero < 2 ? scatter + sum : sum;
+	double gather = place_seconds_gather(&cut.shards,
+					     gathered_bytes(c, r, class, elements) / gathers);
+	x->params += gathers * gather;
+	x->first = fmax(x->first, launches_buckets(c) ? gather : 0);
 	x->last = fmax(x->last, place_seconds_scatter(&cut.shards, bucket) +
 					place_seconds_all_reduce(&cut.copies, bucket / cut.each));
 }
@@ -205,10 +229,12 @@ static double exposed_seconds(const struct cost_case *c, const struct cost_rank 
 	double around = c->job->parallel.zero == 3 ? x.params : 0,
 	       each = cost_exposed(c, around, forward),
 	       beside = c->job->parallel.zero < 2 ? passes_beside(c) : 1;
-	double after = c->job->parallel.zero == 3
-			       ? 0
-			       : cost_exposed(c, x.params,
-					      c->engine->gathers_ahead ? beside * forward : 0);
+	double after =
+		c->job->parallel.zero == 3
+			? 0
+			: fmax(x.first,
+			       cost_exposed(c, x.params,
+					    c->engine->gathers_ahead ? beside * forward : 0));
 	double most = cost_exposed(c, x.micro + around, backward),
 	       last = cost_exposed(c, x.micro + around + x.once, beside * backward);
 	return after + c->micros * each + (c->micros - 1) * most + fmax(x.last, last);

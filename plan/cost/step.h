@@ -10,8 +10,10 @@
  *     the last micro-batch's backward pass, under ZeRO 2 and 3 behind each backward pass, if the
  *     engine supports it and the job allows it (parallel.overlap). What is longer than the pass
  *     counts, and at least the last bucket does. ZeRO 1 and 2 gather the new parameters at the end
- *     of the step, or ahead of their first use behind the next forward pass. ZeRO 3 gathers before
- *     each pass, hidden behind the previous one. Transfers that hide behind the same pass add up.
+ *     of the step, or ahead of their first use behind the next forward pass, except a device's
+ *     first bucket. ZeRO 3 gathers before each pass, hidden behind the previous one. Transfers that
+ *     hide behind the same pass add up. On a device, whole gradients and new parameters travel in
+ *     buckets (zero_bucket), each of which has the fixed cost of one operation.
  *   - The two holders of a tied embedding all-reduce its gradients.
  *   - The optimizer reads and writes a number of words for each parameter that the rank owns (7 for
  *     AdamW, 5 for SGD). What is offloaded goes over the host's link.

@@ -3,6 +3,7 @@
  * with a device per rank. With graphs and without, a step has the same bits; with them the host
  * queues much less.
  */
+#include "tests/gpu/doubles/collectives.h"
 #include "tests/gpu/doubles/runtime.h"
 #include "tests/unit/agent/trainee.h"
 #include "tests/unit/agent/world.h"
@@ -24,11 +25,22 @@
 
 #include <unistd.h>
 
-enum { STEPS = 10, WORDS = 12 };
+enum { STEPS = 10, WORDS = 12, BUCKET = 4000 };
+
+/* A bucket has one or two layers, so that most are full during a pass. */
+int64_t __wrap_zero_bucket(bool device, int replicas);
+
+int64_t __wrap_zero_bucket(bool device, int replicas)
+{
+	(void)device, (void)replicas;
+	return BUCKET;
+}
 
 static const struct tiny
 	gpt2 = { "gpt2", FAMILY_GPT2, 2, 16, 2, 2, 8, 32, 61, 8, TIE_YES, 1, 4, 0.1 },
 	llama = { "llama", FAMILY_LLAMA, 2, 16, 4, 2, 4, 20, 61, 8, TIE_NO, 1, 4, 0.1 },
+	deep = { "deep", FAMILY_GPT2, 4, 16, 2, 2, 8, 32, 61, 8, TIE_YES, 1, 4, 0.1 },
+	odd = { "odd", FAMILY_LLAMA, 3, 16, 4, 2, 4, 20, 61, 8, TIE_NO, 1, 4, 0.1 },
 	experts = { "experts", FAMILY_MIXTRAL, 2, 16, 2, 2, 8, 16, 61, 8, TIE_NO, 1, 4, 0.1 };
 
 #define BF16    "precision.dtype=bf16", "optimizer.lr=1e-3"
@@ -53,9 +65,22 @@ static const struct cell cells[] = {
 	{ "cp 2, tp 2", &gpt2, { BF16, "parallel.cp=2", "parallel.tp=2" }, 0.5 },
 	{ "dp 2", &gpt2, { BF16, "parallel.dp=2" }, 0.5 },
 	{ "dp 2, zero 1", &gpt2, { BF16, "parallel.dp=2", "parallel.zero=1" }, 0.5 },
+	{ "dp 2, zero 2, four micro-batches", &llama, { BF16, "parallel.dp=2", "parallel.zero=2", "batch.global=8" }, 0.5 },
+	{ "dp 2, zero 2, three layers", &odd, { BF16, "parallel.dp=2", "parallel.zero=2", "batch.global=6" }, 0.5 },
+	{ "pp 2, interleaved, dp 2, zero 2", &deep, { BF16, "parallel.pp=2", "parallel.schedule=interleaved", "parallel.dp=2", "parallel.zero=2", "batch.global=8" }, 0.5 },
+	{ "pp 2, zb-v, dp 2, zero 2", &deep, { BF16, "parallel.pp=2", "parallel.schedule=zb-v", "parallel.dp=2", "parallel.zero=2", "batch.global=8" }, 0.5 },
+	{ "tp 2, dp 2, zero 2", &llama, { BF16, "parallel.tp=2", "parallel.dp=2", "parallel.zero=2" }, 0.5 },
+	{ "dp 2, zero 3, four micro-batches", &deep, { BF16, "parallel.dp=2", "parallel.zero=3", "batch.global=8" }, 0.5 },
+	{ "dp 2, zero 3, three layers", &odd, { BF16, "parallel.dp=2", "parallel.zero=3", "batch.global=6" }, 0.5 },
+	{ "dp 2, zero 3, without overlap", &odd, { BF16, "parallel.dp=2", "parallel.zero=3", "parallel.overlap=no" }, 0.5 },
+	{ "pp 2, interleaved, dp 2, zero 3", &deep, { BF16, "parallel.pp=2", "parallel.schedule=interleaved", "parallel.dp=2", "parallel.zero=3", "batch.global=8" }, 0.5 },
+	{ "tp 2, dp 2, zero 3", &llama, { BF16, "parallel.tp=2", "parallel.dp=2", "parallel.zero=3" }, 0.5 },
+	{ "experts, dp 2, zero 3", &experts, { BF16, "parallel.dp=2", "parallel.zero=3" }, 0.5 },
+	{ "8 bits, dp 2, zero 3", &gpt2, { BF16, "precision.fp8=hybrid", "parallel.dp=2", "parallel.zero=3" }, 0.5 },
 	{ "experts", &experts, { BF16 }, 0.5 },
 	{ "experts, a capacity, full recomputation", &experts, { BF16, "model.capacity=1", "model.z_loss=0.01", "recompute.mode=full" }, 0.5 },
 	{ "experts, dp 2, zero 1", &experts, { BF16, "parallel.dp=2", "parallel.zero=1" }, 0.5 },
+	{ "experts, dp 2, zero 2", &experts, { BF16, "parallel.dp=2", "parallel.zero=2" }, 0.5 },
 	{ "experts, tp 2, fp16, another scale", &experts, { "precision.dtype=fp16", "precision.loss_scale=1024", "optimizer.lr=1e-3", "parallel.tp=2" }, 0.5 },
 	{ "experts, fp16, steps that overflow", &experts, { "precision.dtype=fp16", "precision.loss_scale_window=1", "optimizer.lr=1e-3" }, 0.5 },
 	{ "8 bits", &gpt2, { BF16, "precision.fp8=hybrid" }, 0.5 },
@@ -63,6 +88,7 @@ static const struct cell cells[] = {
 	/* casts of weights are parts of the graphs */
 	{ "8 bits, dp 2, zero 1", &gpt2, { BF16, "precision.fp8=hybrid", "parallel.dp=2", "parallel.zero=1" }, 0.2 },
 	{ "8 bits, delayed, dp 2, zero 1", &llama, { BF16, "precision.fp8=e4m3", DELAYED, "parallel.dp=2", "parallel.zero=1" }, 0.26 },
+	{ "8 bits, dp 2, zero 2", &gpt2, { BF16, "precision.fp8=hybrid", "parallel.dp=2", "parallel.zero=2" }, 0.5 },
 	{ "tp 2, dp 2, zero 1", &llama, { BF16, "parallel.tp=2", "parallel.dp=2", "parallel.zero=1" }, 0.5 },
 };
 /* clang-format on */
@@ -107,6 +133,9 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	struct course *c = arg, own = { .model = NULL };
 	struct trainee t;
 	trainee_device = comm_rank(world);
+	/* The device has room for one kernel of NCCL. */
+	setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+	double_set_residency(1);
 	int rc = trainee_open(c->model, &c->job, world, "cuda", 1, &t, e);
 	if (!rc && !c->scales)
 		trainee_late(&t);

@@ -4,9 +4,9 @@
  * libcomm's code for NCCL issues for them: over groups of that many ranks whose other ranks do not
  * exist, and over a double of NCCL that counts (tests/gpu/doubles/recorder.h).
  *
- * Every gather and every reduction is one call. The column "unequal" has the calls of the same
- * step if shards were as equal as their elements allow, without padding: NCCL has no call for
- * those.
+ * Every gather and every reduction of a unit is one call, and NCCL launches the calls of a bucket
+ * together: the column "launches". The column "unequal" has the calls of the same step if shards
+ * were as equal as their elements allow, without padding: NCCL has no call for those.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +28,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { RANKS_MAX = 1024, STEPS = 2, MICROS = 2 };
+enum { RANKS_MAX = 1024, UNITS_MAX = 32, STEPS = 2, MICROS = 2 };
 
 /* --- A group whose other ranks do not exist ----------------------------------------------- */
 
@@ -38,6 +38,7 @@ struct comm {
 	struct device_comm *nccl;
 	const struct catalogue *catalogue;
 	int64_t calls, unequal;    /* with blocks of equal length, and without padding */
+	int64_t launches;          /* of `calls` */
 	int64_t elements, padding; /* of gathers and reduce-scatters */
 };
 
@@ -52,6 +53,11 @@ bool comm_graph_fits(const struct comm *c)
 }
 
 bool comm_graph_awaits(const struct comm *c)
+{
+	return comm_graph_fits(c);
+}
+
+bool comm_coalesces(const struct comm *c)
 {
 	return comm_graph_fits(c);
 }
@@ -83,11 +89,11 @@ static int64_t sum_calls(void)
 	return n;
 }
 
-/* Issues the operation's calls, and adds their number to *sum. */
-static int issue(struct comm *c, const struct op *op, int64_t *sum, struct err *e)
+/* Issues the calls of n operations, and adds their number to *sum. */
+static int issue(struct comm *c, const struct op *ops, int n, int64_t *sum, struct err *e)
 {
 	int64_t before = sum_calls();
-	int rc = muster_comm_cuda()->collectives->queue(c->nccl, op, NULL, e);
+	int rc = muster_comm_cuda()->collectives->queue(c->nccl, ops, n, NULL, e);
 	*sum += sum_calls() - before;
 	return rc;
 }
@@ -118,51 +124,82 @@ static int issue_unequal(struct comm *c, const struct op *op, struct err *e)
 		counts[i] = (size_t)(hi - lo);
 	}
 	lists.counts = counts;
-	return issue(c, &lists, &c->unequal, e);
+	return issue(c, &lists, 1, &c->unequal, e);
+}
+
+/* Issues the operation of each part, as libcomm does, and the same on unequal shards. */
+static int issue_parts(struct comm *c, struct op op, const struct comm_part *parts, int n,
+		       struct err *e)
+{
+	struct op ops[UNITS_MAX];
+	assert_in_range(n, 1, UNITS_MAX);
+	for (int i = 0; i < n; i++) {
+		ops[i] = op;
+		ops[i].in = parts[i].in;
+		ops[i].out = parts[i].out;
+		ops[i].count = parts[i].count;
+	}
+	int64_t before = recorder_calls().launches;
+	int rc = issue(c, ops, n, &c->calls, e);
+	c->launches += recorder_calls().launches - before;
+	for (int i = 0; i < n && op.kind != OP_ALL_REDUCE; i++)
+		rc = issue_unequal(c, &ops[i], e) ? -1 : rc;
+	return rc;
+}
+
+int comm_all_gather_coalesced_start(struct comm *c, const struct comm_part *parts, int n,
+				    enum comm_type type, struct comm_request **req, struct err *e)
+{
+	*req = NULL;
+	return issue_parts(c, (struct op){ .kind = OP_ALL_GATHER, .type = type }, parts, n, e);
+}
+
+int comm_reduce_scatter_coalesced_start(struct comm *c, const struct comm_part *parts, int n,
+					enum comm_type type, enum comm_op redop,
+					struct comm_request **req, struct err *e)
+{
+	struct op op = { .kind = OP_REDUCE_SCATTER, .type = type, .redop = redop };
+	*req = NULL;
+	return issue_parts(c, op, parts, n, e);
+}
+
+int comm_all_reduce_coalesced_start(struct comm *c, const struct comm_part *parts, int n,
+				    enum comm_type type, enum comm_op redop,
+				    struct comm_request **req, struct err *e)
+{
+	struct op op = { .kind = OP_ALL_REDUCE, .type = type, .redop = redop };
+	*req = NULL;
+	return issue_parts(c, op, parts, n, e);
 }
 
 int comm_all_gather_start(struct comm *c, const void *in, void *out, size_t count,
 			  enum comm_type type, struct comm_request **req, struct err *e)
 {
-	struct op op = {
-		.kind = OP_ALL_GATHER, .in = in, .out = out, .count = count, .type = type
-	};
-	*req = NULL;
-	return issue(c, &op, &c->calls, e) || issue_unequal(c, &op, e);
+	struct comm_part part = { in, out, count };
+	return comm_all_gather_coalesced_start(c, &part, 1, type, req, e);
 }
 
 int comm_reduce_scatter_start(struct comm *c, const void *in, void *out, size_t count,
 			      enum comm_type type, enum comm_op redop, struct comm_request **req,
 			      struct err *e)
 {
-	struct op op = { .kind = OP_REDUCE_SCATTER,
-			 .in = in,
-			 .out = out,
-			 .count = count,
-			 .type = type,
-			 .redop = redop };
-	*req = NULL;
-	return issue(c, &op, &c->calls, e) || issue_unequal(c, &op, e);
-}
-
-int comm_all_reduce(struct comm *c, const void *in, void *out, size_t count, enum comm_type type,
-		    enum comm_op redop, struct err *e)
-{
-	struct op op = { .kind = OP_ALL_REDUCE,
-			 .in = in,
-			 .out = out,
-			 .count = count,
-			 .type = type,
-			 .redop = redop };
-	return issue(c, &op, &c->calls, e);
+	struct comm_part part = { in, out, count };
+	return comm_reduce_scatter_coalesced_start(c, &part, 1, type, redop, req, e);
 }
 
 int comm_all_reduce_start(struct comm *c, const void *in, void *out, size_t count,
 			  enum comm_type type, enum comm_op redop, struct comm_request **req,
 			  struct err *e)
 {
-	*req = NULL;
-	return comm_all_reduce(c, in, out, count, type, redop, e);
+	struct comm_part part = { in, out, count };
+	return comm_all_reduce_coalesced_start(c, &part, 1, type, redop, req, e);
+}
+
+int comm_all_reduce(struct comm *c, const void *in, void *out, size_t count, enum comm_type type,
+		    enum comm_op redop, struct err *e)
+{
+	struct comm_request *req;
+	return comm_all_reduce_start(c, in, out, count, type, redop, &req, e);
 }
 
 int comm_register(struct comm *c, const struct comm_memory *list, int n, struct err *e)
@@ -188,16 +225,20 @@ int comm_wait(struct comm_request *req, struct err *e)
 
 /* --- Steps -------------------------------------------------------------------------------- */
 
-/* GPT-2 124M, and the same at a quarter of its width. The numbers of calls of ZeRO follow from
- * the units alone, and those are equally many. */
-#define GPT2(WIDTH) \
-	{ \
-		.family = FAMILY_GPT2, .layers = 12, .hidden = (WIDTH), .heads = 12, \
-		.kv_heads = 12, .head_dim = (WIDTH) / 12, .ffn = 4 * (WIDTH), \
-		.vocab = 50257 * (int64_t)(WIDTH) / 768, .seq = 1024, .bias = true, .tied = true \
-	}
-
-static const struct model_shape whole = GPT2(768), quarter = GPT2(192);
+/* GPT-2 124M */
+static const struct model_shape gpt2 = {
+	.family = FAMILY_GPT2,
+	.layers = 12,
+	.hidden = 768,
+	.heads = 12,
+	.kv_heads = 12,
+	.head_dim = 64,
+	.ffn = 4 * 768,
+	.vocab = 50257,
+	.seq = 1024,
+	.bias = true,
+	.tied = true,
+};
 
 static int use(struct param_store *s, int unit, bool backward, bool last, struct err *e)
 {
@@ -241,7 +282,7 @@ static int run_store(struct comm *c, struct backend *backend, int zero, struct e
 		return -1;
 	int rc = param_store_sync_params(s, 0, e);
 	for (int64_t step = 1; step <= STEPS && rc == 0; step++) {
-		c->calls = c->unequal = c->elements = c->padding = 0;
+		c->calls = c->launches = c->unequal = c->elements = c->padding = 0;
 		rc = run_step(s, c->catalogue->n_units, step, e);
 	}
 	param_store_close(s);
@@ -286,20 +327,37 @@ static struct comm count(struct device *device, const struct catalogue *catalogu
 	return c;
 }
 
-static const int sizes[] = { 8, 64, RANKS_MAX };
+/* A bucket of gradients has six layers, which have more than 40 M elements, or ten, of which nine
+ * have fewer than 64 M. The tables have 39 M elements and are last. In a bucket of parameters they
+ * are first, with one layer, or with four. On 1024 ranks a bucket holds 1024 M. */
+static const struct {
+	int ranks, buckets;
+} sizes[] = { { 8, 3 }, { 64, 2 }, { RANKS_MAX, 1 } };
 
 /* Zero 1 reduces and gathers each unit once, zero 2 reduces after each micro-batch. Zero 3
  * gathers for each pass, and the buffers keep the last units of a kind for the next pass. */
 static int64_t expected_calls(int zero, int64_t units)
 {
-	const int64_t layers = quarter.layers;
 	switch (zero) {
 	case 1:
 		return 2 * units;
 	case 2:
 		return (MICROS + 1) * units;
 	default:
-		return MICROS * units + units + (2 * MICROS - 1) * (layers - ZERO_BUFFERS);
+		return MICROS * units + units + (2 * MICROS - 1) * (gpt2.layers - ZERO_BUFFERS);
+	}
+}
+
+/* What is reduced or gathered once per step travels in `buckets` launches each way. */
+static int64_t expected_launches(int zero, int64_t units, int64_t buckets)
+{
+	switch (zero) {
+	case 1:
+		return 2 * buckets;
+	case 2:
+		return MICROS * units + buckets;
+	default:
+		return expected_calls(zero, units);
 	}
 }
 
@@ -326,21 +384,25 @@ static void close_scene(struct scene *s)
 	muster_comm_cuda()->close(s->device);
 }
 
-static void every_gather_and_reduction_is_one_call(void **state)
+static void a_bucket_is_one_launch_and_a_unit_one_call(void **state)
 {
 	(void)state;
-	struct scene s = open_scene(&quarter);
+	struct scene s = open_scene(&gpt2);
 	print_message("NCCL calls of a step with %d micro-batches and %d units\n", MICROS,
 		      s.catalogue.n_units);
-	print_message("zero  ranks   calls  unequal  padding\n");
+	print_message("zero  ranks  launches   calls  unequal  padding\n");
 	for (int zero = 1; zero <= 3; zero++)
 		for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-			struct comm c = count(s.device, &s.catalogue, zero, sizes[i]);
-			print_message("%4d  %5d  %6lld  %7lld  %6.2f %%\n", zero, sizes[i],
-				      (long long)c.calls, (long long)c.unequal,
+			int64_t units = s.catalogue.n_units;
+			struct comm c = count(s.device, &s.catalogue, zero, sizes[i].ranks);
+			print_message("%4d  %5d  %8lld  %6lld  %7lld  %6.2f %%\n", zero,
+				      sizes[i].ranks, (long long)c.launches, (long long)c.calls,
+				      (long long)c.unequal,
 				      100.0 * (double)c.padding / (double)c.elements);
-			assert_int_equal(c.calls, expected_calls(zero, s.catalogue.n_units));
-			assert_true(c.unequal > c.calls * sizes[i] / 2);
+			assert_int_equal(c.calls, expected_calls(zero, units));
+			assert_int_equal(c.launches,
+					 expected_launches(zero, units, sizes[i].buckets));
+			assert_true(c.unequal > c.calls * sizes[i].ranks / 2);
 			assert_true(32 * c.padding < c.elements);
 		}
 	close_scene(&s);
@@ -355,7 +417,7 @@ static void whole_gradients_are_reduced_in_buckets(void **state)
 		bool host;
 		int ranks, calls;
 	} rows[] = { { true, 8, 13 }, { false, 8, 3 }, { false, 64, 2 }, { false, 1024, 1 } };
-	struct scene s = open_scene(&whole);
+	struct scene s = open_scene(&gpt2);
 	print_message(
 		"NCCL calls of GPT-2 124M's gradients with zero = 0\nbuckets  ranks  calls\n");
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -372,7 +434,7 @@ static void whole_gradients_are_reduced_in_buckets(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_gather_and_reduction_is_one_call),
+		cmocka_unit_test(a_bucket_is_one_launch_and_a_unit_one_call),
 		cmocka_unit_test(whole_gradients_are_reduced_in_buckets),
 	};
 	return cmocka_run_group_tests_name("NCCL's calls in a step", tests, NULL, NULL);

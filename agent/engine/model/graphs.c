@@ -26,13 +26,14 @@ struct pass_graph {
 	int n, room;
 	bool met;         /* the pass has run once */
 	unsigned choices; /* choices_version at that time */
+	uint64_t state;   /* param_store_state */
 	bool starts;
 	bool casts; /* and casts the weights of all layers to 8 bits (linear_fp8.h) */
 };
 
 /* Passes of a kind that complete the step's gradients (1), and that wait for parameters (2), have
  * graphs of their own. */
-enum { SITUATIONS = 4, GRAPH_VARIANTS = 2, GRAPHS = GRAPH_KINDS * SITUATIONS * GRAPH_VARIANTS };
+enum { SITUATIONS = 4, GRAPH_VARIANTS = 8, GRAPHS = GRAPH_KINDS * SITUATIONS * GRAPH_VARIANTS };
 
 struct pass_graphs {
 	struct pass_graph *
@@ -63,6 +64,7 @@ int model_graphs_open(struct model *m, struct err *e)
 	if (ok)
 		m->graphs->alone = m->tp->size == 1 && m->cp->size == 1 &&
 				   !param_store_reduces(m->store);
+	param_store_defer(m->store);
 	for (int i = 0; ok && i < m->n_chunks; i++)
 		ok = (m->graphs->chunks[i] = calloc((size_t)m->chunks[i].n_slots * GRAPHS,
 						    sizeof **m->graphs->chunks));
@@ -154,11 +156,25 @@ static bool matches_grads(const struct pass *p, const struct pass_graph *t)
 	return true;
 }
 
+/* Whether the step demands next what the noted pass has demanded. */
+static bool matches_demands(const struct pass *p, const struct pass_graph *t)
+{
+	int ahead = 0;
+	for (int i = 0; i < t->n; i++)
+		if (t->notes[i].call == STORE_CALL_HOLD &&
+		    !param_store_expects(p->m->store, t->notes[i].unit, &ahead))
+			return false;
+	return true;
+}
+
 /* The variant for the pass; if there is none, one that is free, or the last one made free. */
-static struct pass_graph *find_variant(const struct pass *p, struct pass_graph variants[])
+static struct pass_graph *find_variant(const struct pass *p, struct pass_graph variants[],
+				       uint64_t state)
 {
 	for (int i = 0; i < GRAPH_VARIANTS; i++)
-		if (!variants[i].met || matches_grads(p, &variants[i]))
+		if (!variants[i].met ||
+		    (variants[i].state == state && matches_grads(p, &variants[i]) &&
+		     matches_demands(p, &variants[i])))
 			return &variants[i];
 	variants[GRAPH_VARIANTS - 1].met = false;
 	return &variants[GRAPH_VARIANTS - 1];
@@ -241,12 +257,19 @@ static int repeat_call(struct pass *p, const struct noted_call *n, struct err *e
 	}
 }
 
-static int replay_pass(struct pass *p, const struct pass_graph *t, struct err *e)
+static int repeat_calls(struct pass *p, const struct pass_graph *t, struct err *e)
 {
-	int rc = parallel_graph_repeat(t->graph, e);
+	int rc = 0;
+	param_store_repeat(p->m->store, true);
 	for (int i = 0; rc == 0 && i < t->n; i++)
 		rc = repeat_call(p, &t->notes[i], e);
-	if (rc) {
+	param_store_repeat(p->m->store, false);
+	return rc;
+}
+
+static int replay_pass(struct pass *p, const struct pass_graph *t, struct err *e)
+{
+	if (parallel_graph_repeat(t->graph, e) || repeat_calls(p, t, e)) {
 		parallel_graph_give_up(t->graph);
 		return -1;
 	}
@@ -261,7 +284,8 @@ static struct pass_graph *graphs_of(const struct pass *p, enum pass_graph_kind k
 	const struct pass_graphs *all = p->m->graphs;
 	int chunk = (int)(p->chunk - p->m->chunks);
 	int slot = (int)(p->slot - p->chunk->slots);
-	int situation = (completes && !all->alone) + 2 * param_store_gathers(p->m->store, chunk);
+	int situation = (completes && !all->alone && param_store_reduces_once(p->m->store)) +
+			2 * param_store_gathers(p->m->store, chunk);
 	return &all->chunks[chunk]
 			   [slot * GRAPHS + ((int)kind * SITUATIONS + situation) * GRAPH_VARIANTS];
 }
@@ -277,19 +301,35 @@ static void note_choices(const struct model *m, struct pass_graph *t)
 	t->met = false;
 }
 
+/* The last stage's forward pass includes the head's backward pass. */
+static enum param_store_use use_of(const struct pass *p, enum pass_graph_kind kind)
+{
+	if (!p->keep)
+		return PARAM_STORE_EVALUATES;
+	if (kind == GRAPH_FORWARD && !p->chunk->stage.last)
+		return PARAM_STORE_READS;
+	return p->batch->last ? PARAM_STORE_COMPLETES : PARAM_STORE_ADDS;
+}
+
 int model_graphs_run(struct pass *p, enum pass_graph_kind kind,
 		     int (*run)(struct pass *p, struct err *e), struct err *e)
 {
 	const struct pass_graphs *all = p->m->graphs;
-	bool completes = p->keep && p->batch->last;
+	struct param_store *store = p->m->store;
+	enum param_store_use use = use_of(p, kind);
+	int chunk = (int)(p->chunk - p->m->chunks);
 	if (!all || all->off || p->m->check || p->m->plant || (p->m->notes && !p->m->delays) ||
-	    !param_store_replayable(p->m->store, completes))
+	    !param_store_replayable(store, chunk, use))
 		return run(p, e);
-	bool casts = param_store_gathers(p->m->store, (int)(p->chunk - p->m->chunks)) &&
-		     model_weights_fp8_stale(p);
-	if (!casts && model_weights_fp8_refresh_all(p, e))
+	bool casts = param_store_gathers(store, chunk) && model_weights_fp8_stale(p);
+	if ((!casts && model_weights_fp8_refresh_all(p, e)) || param_store_settle_buffers(store, e))
 		return -1;
-	struct pass_graph *t = find_variant(p, graphs_of(p, kind, completes));
+	uint64_t state = param_store_state(store, chunk, use);
+	struct pass_graph *t = find_variant(p, graphs_of(p, kind, use == PARAM_STORE_COMPLETES),
+					    state);
+	if (t->state != state)
+		t->met = false;
+	t->state = state;
 	note_choices(p->m, t);
 	if (t->met && matches_pass(p, t, casts))
 		return replay_pass(p, t, e);

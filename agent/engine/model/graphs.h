@@ -5,19 +5,23 @@
  * There is one graph per pass, chunk and slot, because it reads and writes the slot's tensors.
  * Values that differ between micro-batches are in the slot, and are set before the pass
  * (inputs.c). Whether documents are masked is fixed in a graph; if that changes, the pass is
- * recorded again. Whether each gradient is set or added to is fixed too. A pass therefore has
- * GRAPH_VARIANTS graphs: a step's first micro-batch sets, and the others add. A replay gives the
- * same bits as running the pass.
+ * recorded again. Fixed are also whether each gradient is set or added to, and under zero 2 and 3
+ * the state in which the pass finds the store's buffers (param_store_state). A pass therefore has
+ * GRAPH_VARIANTS graphs: a step's first micro-batch sets, and the others add. If there are more
+ * states, or a state is rare, as after an evaluation, passes in it run without a graph. A replay
+ * gives the same bits as running the pass.
  *
  * A pass is recorded only if all of its work is on the device. Collectives of tp, messages of cp,
- * and reductions of gradients during the last backward pass, are recorded too if the device's
- * library runs them (parallel_graph_fits); the last backward pass of a step has graphs of its own
- * then. So has a pass that waits for parameters that are still being gathered: its graph waits for
- * each gather where the pass does, and casts the layer's weights there with precision.fp8. These
- * passes run operation by operation: all with offload, with groups whose data goes through the
- * host, with experts whose counts of rows the host needs (model_route_counts_stay), and under zero
- * 2 and 3. So does the first run of each pass, in which the backend selects its algorithms, also
- * when these change after the first step (base/choices.h).
+ * gathers of parameters under zero 3, and reductions of gradients are recorded too if the device's
+ * library runs them (parallel_graph_fits). Gradients are reduced during each pass under zero 2 and
+ * 3, and otherwise during the step's last backward pass, which has graphs of its own then. So has
+ * a pass that waits for parameters that are still being gathered: its graph waits for each gather
+ * where the pass does, and casts the layer's weights there with precision.fp8. These passes run
+ * operation by operation: all with offload, with groups whose data goes through the host, and with
+ * experts whose counts of rows the host needs (model_route_counts_stay); evaluations under zero 3,
+ * whose gathers are not in the order of a step, and its first step, which learns that order. So
+ * does the first run of each pass, in which the backend selects its algorithms, also when these
+ * change after the first step (base/choices.h).
  *
  * All ranks of a group record the same passes and replay them in the same order, because they
  * execute the same schedule and share the job's documents and the choices. Whatever makes one rank

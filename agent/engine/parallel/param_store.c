@@ -8,7 +8,7 @@
 #include <string.h>
 
 static void describe_replicas(struct replica_groups *r, struct comm *shard, struct comm *copies,
-			      int zero, bool device)
+			      int zero)
 {
 	*r = (struct replica_groups){ .shard = shard, .copies = copies, .cut = { 1, 0, 1, 0 } };
 	if (shard) {
@@ -20,12 +20,12 @@ static void describe_replicas(struct replica_groups *r, struct comm *shard, stru
 		r->cut.copy = comm_rank(copies);
 	}
 	r->policy = zero_policy(zero, &r->cut);
-	r->bucket = zero_bucket(device, r->cut.copies);
 }
 
 /* Places all units, one after the other. *params, *grads: the elements of each buffer. */
 static void place_units(struct param_store *s, int zero, int64_t *params, int64_t *grads)
 {
+	int count[UNIT_KINDS] = { 0 };
 	*params = *grads = s->owned = 0;
 	for (int i = 0; i < s->catalogue->n_units; i++) {
 		const struct unit *u = &s->catalogue->units[i];
@@ -40,6 +40,8 @@ static void place_units(struct param_store *s, int zero, int64_t *params, int64_
 		h->params = *params;
 		h->grads = *grads;
 		h->owned = s->owned;
+		h->bucket_first = i;
+		h->nth = count[u->kind]++;
 		*params += r->policy->params ? h->block : h->whole;
 		*grads += r->policy->grads ? h->block : h->whole;
 		s->owned += h->block;
@@ -244,13 +246,12 @@ int param_store_open(const struct param_store_options *opt, struct param_store *
 		.width = backend_width(opt->backend),
 	};
 	s->type = s->width == sizeof(float) ? COMM_F32 : COMM_BF16;
-	bool device = !backend_on_host(opt->backend);
 	describe_replicas(&s->replicas[ZERO_DENSE], opt->groups.shard, opt->groups.copies,
-			  opt->zero, device);
+			  opt->zero);
 	describe_replicas(&s->replicas[ZERO_EXPERTS], opt->groups.expert_shard,
-			  opt->groups.expert_copies, opt->zero, device);
-	if (prepare_graphs(s, e) || open_memory(s, opt, e) || param_store_build_pieces(s, e) ||
-	    check_partial_groups(s, e) || check_tied(s, e)) {
+			  opt->groups.expert_copies, opt->zero);
+	if (prepare_graphs(s, e) || param_store_open_buckets(s, e) || open_memory(s, opt, e) ||
+	    param_store_build_pieces(s, e) || check_partial_groups(s, e) || check_tied(s, e)) {
 		param_store_close(s);
 		return -1;
 	}
@@ -318,6 +319,7 @@ void param_store_drain(struct param_store *s)
 	for (int i = 0; i < s->n_sums; i++)
 		comm_wait(s->sums[i], NULL);
 	s->n_sums = 0;
+	s->late = NULL;
 	for (int i = 0; i < UNIT_KINDS; i++) {
 		drain_pool(&s->gathers[i]);
 		drain_pool(&s->scatters[i]);
@@ -342,6 +344,7 @@ void param_store_close(struct param_store *s)
 	backend_free(s->backend, s->params);
 	backend_free(s->backend, s->grads);
 	param_store_order_fini(&s->order);
+	param_store_close_buckets(s);
 	free(s->pieces);
 	free(s->layouts);
 	free(s->sums);
@@ -378,46 +381,6 @@ int param_store_wait_request(struct comm_request **req, double *spent, struct er
 	*req = NULL;
 	*spent += clock_s() - since;
 	return rc;
-}
-
-/* Whether all operations that complete the unit's gradients can be part of a graph. */
-static bool reduces_on_device(const struct param_store *s, int unit)
-{
-	const struct replica_groups *r = param_store_replicas(s, unit);
-	bool partial = s->catalogue->units[unit].partial;
-	return comm_graph_fits(r->shard) && comm_graph_fits(r->copies) &&
-	       (!partial || (comm_graph_fits(s->groups.tp) && comm_graph_fits(s->groups.kv)));
-}
-
-bool param_store_replayable(const struct param_store *s, bool completes)
-{
-	for (int i = 0; i < s->catalogue->n_units; i++) {
-		const struct replica_groups *r = param_store_replicas(s, i);
-		if (r->policy->params || r->policy->grads ||
-		    (s->layouts[i].publishing && !comm_graph_awaits(r->shard)))
-			return false;
-		if (completes && !reduces_on_device(s, i))
-			return false;
-	}
-	return true;
-}
-
-bool param_store_gathers(const struct param_store *s, int chunk)
-{
-	for (int i = 0; i < s->catalogue->n_units; i++)
-		if (s->layouts[i].publishing && s->catalogue->units[i].chunk == chunk)
-			return true;
-	return false;
-}
-
-bool param_store_reduces(const struct param_store *s)
-{
-	for (int i = 0; i < s->catalogue->n_units; i++) {
-		const struct replica_groups *r = param_store_replicas(s, i);
-		if (r->shard || r->copies || s->catalogue->units[i].partial)
-			return true;
-	}
-	return false;
 }
 
 float *param_store_flat_grads(const struct param_store *s)

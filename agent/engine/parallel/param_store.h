@@ -18,8 +18,9 @@
  * nodes, both exist.
  *
  * The unit is cut into blocks of equal length (catalogue_block), so that every gather and every
- * reduce-scatter is one call of the device's library. The padding at the end of the last blocks is
- * zero in every buffer and stays zero. Pieces, checkpoints and norms have the true elements only.
+ * reduce-scatter of a unit is one call of the device's library. It launches the calls of a bucket
+ * together. The padding at the end of the last blocks is zero in every buffer and stays zero.
+ * Pieces, checkpoints and norms have the true elements only.
  *
  *     zero  parameters       gradients                                        optimizer's state
  *     0     whole            whole, all-reduced once per step                 whole
@@ -31,10 +32,12 @@
  * Under stage 3, gathers start before they are needed, in the order that the first step had
  * (param_store_order.h). A unit's buffer is kept until another unit of its kind needs it. The layer
  * at which the forward pass turns into the backward pass is therefore not gathered twice. Gradients
- * that are whole are all-reduced during the backward pass, small units together. Gradients of
- * shards that have copies are reduced over the shards first, and over the copies once per step. If
- * each shard group has one rank, there is nothing to cut, and the store behaves as in stage 0.
- * plan/spec/model/zero.h computes the memory that all this needs; the two agree to the byte.
+ * that are whole are all-reduced or reduce-scattered during the backward pass in buckets of several
+ * units (zero_bucket), and new parameters that become whole are gathered in such buckets during the
+ * next forward pass. Gradients of shards that have copies are reduced over the shards first, and
+ * over the copies once per step. If each shard group has one rank, there is nothing to cut, and the
+ * store behaves as in stage 0. plan/spec/model/zero.h computes the memory that all this needs; the
+ * two agree to the byte.
  *
  * Master parameters are fp32 and belong to the piece's owner. In fp32 storage they are the stored
  * parameters themselves. Otherwise they are copies, and param_store_sync_params rounds them into
@@ -134,16 +137,52 @@ bool param_store_has_grads(const struct param_store *s, int unit, const struct g
 			   int n);
 /* The unit's gradients of this micro-batch are complete. last: those of the whole step are too. */
 int param_store_reduce(struct param_store *s, int unit, bool last, struct err *e);
-/* Whether the calls of a pass, from param_store_acquire to param_store_reduce, only return
- * addresses, and start no transfers but reductions that can be part of a graph
- * (parallel_graph_begin). Then the pass may be recorded and replayed with the same calls.
- * completes: the pass completes the step's gradients. */
-bool param_store_replayable(const struct param_store *s, bool completes);
+
+/*
+ * Passes that are recorded and replayed (parallel_graph_begin). The calls of such a pass, from
+ * param_store_acquire to param_store_reduce, only return addresses, and start no transfers but
+ * gathers and reductions that can be part of a graph. A replay makes the same calls, so that the
+ * store keeps its books.
+ *
+ * Under zero 2 and 3 the addresses, and what a call adds to the owned gradients or gathers, depend
+ * on what is in the buffers at the beginning: param_store_state(). A unit has the same buffer in each
+ * pass, so there are few states: a step's first pass finds empty buffers for gradients, the second
+ * one gradients of the first that set the owned ones, the others gradients that are added.
+ *
+ * A graph is complete only when all of its operations are, and what a call starts for the next pass
+ * would hold that one up. Therefore a reduce-scatter starts with the call after the one that ends
+ * the unit's gradients, and gathers start with demands only, not when buffers become free. What is
+ * last in a pass is then in the next one's graph, beside its computation.
+ */
+
+/* What a pass does with gradients. */
+enum param_store_use {
+	PARAM_STORE_EVALUATES, /* it has none, and is no part of a step */
+	PARAM_STORE_READS,     /* it has none */
+	PARAM_STORE_ADDS,
+	PARAM_STORE_COMPLETES /* also completes those of the step */
+};
+/* Passes are going to be recorded: transfers start late from now on. */
+void param_store_defer(struct param_store *s);
+/* Whether the chunk's next pass may be recorded and replayed. */
+bool param_store_replayable(const struct param_store *s, int chunk, enum param_store_use use);
+/* Before a pass is recorded or replayed: all transfers of buffers that have started come before
+ * it. */
+int param_store_settle_buffers(struct param_store *s, struct err *e);
+/* Equal before two passes of the chunk if their calls find the same addresses and do the same. */
+uint64_t param_store_state(const struct param_store *s, int chunk, enum param_store_use use);
+/* Whether the step demands the unit *ahead demands after the next one (0); then *ahead grows. Also if
+ * it is not gathered on demand. */
+bool param_store_expects(const struct param_store *s, int unit, int *ahead);
+/* While repeats is set, calls only keep the books: the device's work is in the graph. */
+void param_store_repeat(struct param_store *s, bool repeats);
 /* Whether parameters of the chunk are still being gathered, so that its next pass waits for
  * them. */
 bool param_store_gathers(const struct param_store *s, int chunk);
-/* Whether the calls that complete the step's gradients start transfers. */
+/* Whether gradients are reduced at all; and whether some are only when those of the step are
+ * complete. */
 bool param_store_reduces(const struct param_store *s);
+bool param_store_reduces_once(const struct param_store *s);
 /* All gradients of the step are complete. Returns when those of every piece are summed over all
  * replicas. */
 int param_store_finish(struct param_store *s, struct err *e);

@@ -82,9 +82,9 @@ static int reduce_tied(struct param_store *s, struct err *e)
 int param_store_finish(struct param_store *s, struct err *e)
 {
 	param_store_order_learn(&s->order);
-	if (check_complete(s, e) || param_store_reduce_complete(s, e) || wait_reductions(s, e) ||
-	    add_all_scattered(s, e) || reduce_copies(s, e) || reduce_tied(s, e) ||
-	    param_store_wait_params(s, e))
+	if (check_complete(s, e) || param_store_start_late(s, e) ||
+	    param_store_reduce_complete(s, e) || wait_reductions(s, e) || add_all_scattered(s, e) ||
+	    reduce_copies(s, e) || reduce_tied(s, e) || param_store_wait_params(s, e))
 		return -1;
 	return 0;
 }

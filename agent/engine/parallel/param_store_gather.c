@@ -1,9 +1,5 @@
 #include "agent/engine/parallel/param_store_inner.h"
 
-/* Gathers start this many demands ahead: as many as there are kinds of units, so that the first
- * layer of a step is gathered together with the tables. */
-enum { AHEAD = UNIT_KINDS };
-
 struct unit_buffer *param_store_find_buffer(struct unit_buffers *p, int unit)
 {
 	for (int i = 0; i < p->n; i++)
@@ -23,17 +19,18 @@ static struct unit_buffers *pool_of(struct param_store *s, int unit)
 	return &s->gathers[s->catalogue->units[unit].kind];
 }
 
-/* The buffer to gather into: one that is not in use, and has been unused the longest. spare: it
- * must not be a buffer that is wanted. NULL: there is none. */
-static struct unit_buffer *choose_buffer(struct unit_buffers *p, bool spare)
+/* The buffer to gather into: the unit's own, or one that is not wanted, if the own one is in use or
+ * wanted. Units next to each other take turns, and passes that are replayed find a unit at the same
+ * address. spare: it must not be a buffer that is wanted. NULL: there is none. */
+static struct unit_buffer *choose_buffer(struct param_store *s, int unit, bool spare)
 {
+	struct unit_buffers *p = pool_of(s, unit);
 	struct unit_buffer *best = NULL;
 	for (int i = 0; i < p->n; i++) {
-		struct unit_buffer *t = &p->slots[i];
+		struct unit_buffer *t = &p->slots[(s->layouts[unit].nth + i) % p->n];
 		if (t->holds || (spare && t->wanted))
 			continue;
-		if (!best || (best->wanted && !t->wanted) ||
-		    (best->wanted == t->wanted && t->used < best->used))
+		if (!best || (best->wanted && !t->wanted))
 			best = t;
 	}
 	return best;
@@ -47,7 +44,6 @@ static int start_gather(struct param_store *s, struct unit_buffer *t, int unit, 
 				  (size_t)s->layouts[unit].block, s->type, &t->req, e))
 		return -1;
 	t->unit = unit;
-	t->used = ++s->clock;
 	return 0;
 }
 
@@ -63,13 +59,13 @@ int param_store_prefetch(struct param_store *s, struct err *e)
 	if (!s->overlap)
 		return 0;
 	clear_wanted(s);
-	for (int i = 0; i < AHEAD; i++) {
+	for (int i = 0; i < GATHERS_AHEAD; i++) {
 		int unit = param_store_order_peek(&s->order, i);
 		if (unit < 0)
 			return 0;
 		struct unit_buffer *t = param_store_find_buffer(pool_of(s, unit), unit);
 		if (!t) {
-			t = choose_buffer(pool_of(s, unit), true);
+			t = choose_buffer(s, unit, true);
 			if (t && start_gather(s, t, unit, e))
 				return -1;
 		}
@@ -96,8 +92,9 @@ int param_store_wait_params(struct param_store *s, struct err *e)
 
 static int whole_params(struct param_store *s, int unit, const void **params, struct err *e)
 {
-	struct unit_layout *h = &s->layouts[unit];
-	if (param_store_wait_request(&h->publishing, &s->gather_s, e))
+	const struct unit_layout *h = &s->layouts[unit];
+	if (param_store_start_late(s, e) ||
+	    param_store_wait_request(&s->layouts[h->bucket_first].publishing, &s->gather_s, e))
 		return -1;
 	*params = s->params + (size_t)h->params * s->width;
 	return 0;
@@ -110,8 +107,10 @@ int param_store_acquire(struct param_store *s, int unit, const void **params, st
 	struct unit_buffers *p = pool_of(s, unit);
 	struct unit_buffer *t = param_store_find_buffer(p, unit);
 	param_store_order_note(&s->order, unit);
+	if (param_store_start_late(s, e))
+		return -1;
 	if (!t) {
-		t = choose_buffer(p, false);
+		t = choose_buffer(s, unit, false);
 		if (!t)
 			return err_set(
 				e, ERR_INTERNAL,
@@ -120,7 +119,6 @@ int param_store_acquire(struct param_store *s, int unit, const void **params, st
 		if (start_gather(s, t, unit, e))
 			return -1;
 	}
-	t->used = ++s->clock;
 	t->holds++;
 	/* The next gathers start before the wait for this one. */
 	if (param_store_prefetch(s, e) || param_store_wait_request(&t->req, &s->gather_s, e)) {
@@ -134,7 +132,7 @@ int param_store_acquire(struct param_store *s, int unit, const void **params, st
 void param_store_release(struct param_store *s, int unit)
 {
 	struct unit_buffer *t = param_store_find_buffer(pool_of(s, unit), unit);
-	if (!t || !t->holds || --t->holds)
+	if (!t || !t->holds || --t->holds || s->defers)
 		return;
 	/* The world is aborted after a failure, so the next call reports it. */
 	param_store_prefetch(s, NULL);

@@ -5,8 +5,10 @@
  *     param_store_pieces.c   the table of pieces
  *     param_store_gather.c   parameters on demand, and buffers for sharded ones
  *     param_store_order.c    the learned order of the demands
+ *     param_store_bucket.c   units whose operations start together
  *     param_store_reduce.c   gradients during the passes
  *     param_store_set.c      which gradients have contributions
+ *     param_store_replay.c   passes that are recorded and replayed
  *     param_store_finish.c   the remaining reductions at the end of the step
  *     param_store_sync_params.c  masters to stored parameters
  */
@@ -18,12 +20,25 @@
 #include "libcomm/comm.h"
 #include "plan/spec/model/zero.h"
 
+/* Gathers start this many demands ahead: as many as there are kinds of units, so that the first
+ * layer of a step is gathered together with the tables. */
+enum { GATHERS_AHEAD = UNIT_KINDS };
+
+/* Units whose operations start together. */
+struct unit_bucket {
+	int *units; /* [n_units] */
+	int n;
+	int64_t weight; /* their elements, the same number on every tp rank */
+};
+
 /* The replicas of a class of units. */
 struct replica_groups {
 	struct comm *shard, *copies; /* NULL: one rank */
 	struct zero_cut cut;
 	const struct zero_policy *policy;
-	int64_t bucket; /* zero_bucket() */
+	int64_t bucket;              /* a bucket starts when it has so many elements */
+	struct unit_bucket complete; /* with complete gradients whose reduction has not started */
+	struct unit_bucket changed;  /* whose new parameters are to be gathered */
 };
 
 /* The place of a unit in the buffers, counted in elements. */
@@ -37,9 +52,12 @@ struct unit_layout {
 	/* where it begins in each buffer: all blocks, or this rank's block if the buffer has no
 	 * more */
 	int64_t params, grads, owned;
-	bool reduced;                    /* its gradients of this step are complete */
-	bool summed;                     /* those of a micro-batch were added to the owned ones */
-	struct comm_request *publishing; /* gathers the owners' new parameters */
+	bool reduced; /* its gradients of this step are complete */
+	bool summed;  /* those of a micro-batch were added to the owned ones */
+	/* gathers the owners' new parameters of a bucket, of which this is the first unit */
+	struct comm_request *publishing;
+	int bucket_first; /* the first unit of its bucket */
+	int nth;          /* its number among the units of its kind */
 };
 
 /* A buffer for one unit of a kind: its parameters, or its gradients of one micro-batch. */
@@ -48,8 +66,8 @@ struct unit_buffer {
 	int unit;                 /* -1: none */
 	int laid;                 /* the last unit whose gradients were in it; -1: none */
 	int holds;                /* uses that have not ended */
+	bool scattered;           /* gradients that are or will be reduced, and are to be added */
 	bool wanted;              /* it will be used soon */
-	int64_t used;             /* the clock at its last use */
 	struct comm_request *req; /* the gather into it, or the reduce-scatter from it */
 };
 
@@ -85,23 +103,28 @@ struct param_store {
 	int n_pieces;
 
 	struct unit_buffers gathers[UNIT_KINDS], scatters[UNIT_KINDS];
+	bool defers;               /* param_store_defer() */
+	bool repeats;              /* param_store_repeat() */
+	struct unit_buffer *late;  /* its reduce-scatter starts with the next call; NULL: none */
 	struct demand_order order; /* of demands for sharded units */
-	int64_t clock;             /* counts uses of buffers */
 
 	struct comm_request **sums; /* [n_units + 1] reductions of this step in progress */
 	int n_sums;
-	/* units [first, last) have complete gradients whose reduction has not started */
-	int first, last;
-	int64_t weight; /* their elements, the same number on every tp rank */
+	struct comm_part *parts; /* [n_units] of a bucket that starts */
 
 	int tied; /* with groups.tied: the unit that both ranks hold */
 	double gather_s, reduce_s;
 };
 
+static inline enum zero_class param_store_class(const struct param_store *s, int unit)
+{
+	return zero_class(s->catalogue->units[unit].kind);
+}
+
 static inline const struct replica_groups *param_store_replicas(const struct param_store *s,
 								int unit)
 {
-	return &s->replicas[zero_class(s->catalogue->units[unit].kind)];
+	return &s->replicas[param_store_class(s, unit)];
 }
 
 /* The masters and the gradients of this rank's block of a unit. */
@@ -116,6 +139,15 @@ int param_store_wait_request(struct comm_request **req, double *spent, struct er
 
 int param_store_build_pieces(struct param_store *s, struct err *e);
 
+/* Makes the buckets of all classes. */
+int param_store_open_buckets(struct param_store *s, struct err *e);
+void param_store_close_buckets(struct param_store *s);
+void param_store_bucket_add(const struct param_store *s, struct unit_bucket *b, int unit);
+/* Whether enough units are in one of the class's buckets. */
+bool param_store_bucket_full(const struct replica_groups *r, const struct unit_bucket *b);
+/* The bucket has none any more. */
+void param_store_bucket_empty(struct unit_bucket *b);
+
 /* Empties the buffer. Waits for a gather into it. */
 int param_store_evict(struct param_store *s, struct unit_buffer *slot, struct err *e);
 /* The buffer that holds the unit. NULL: none. */
@@ -125,13 +157,15 @@ int param_store_prefetch(struct param_store *s, struct err *e);
 /* Waits for all gathers of parameters. */
 int param_store_wait_params(struct param_store *s, struct err *e);
 
-/* Where the backward pass puts the unit's gradients. */
+/* Where the backward pass puts the unit's gradients. NULL: its buffer is not open. */
 float *param_store_open_grads(const struct param_store *s, int unit);
+/* Starts the reduce-scatter that is late. */
+int param_store_start_late(struct param_store *s, struct err *e);
 /* Zeroes those of the unit's gradients that have no contributions. */
 void param_store_zero_unset(struct param_store *s, int unit);
 /* None of the unit's gradients has contributions. */
 void param_store_unset(struct param_store *s, int unit);
-/* Starts the reduction of the units [first, last). */
+/* Starts the reduction of all units in buckets. */
 int param_store_reduce_complete(struct param_store *s, struct err *e);
 /* Waits for the buffer's reduce-scatter and adds its result to this rank's gradients; the first one
  * of a step sets them. */

@@ -39,12 +39,17 @@ static void zero_param(struct param_store *s, int unit, int i)
 {
 	const struct param *p = &s->catalogue->params[i];
 	float *grads = param_store_open_grads(s, unit);
+	if (s->repeats)
+		return;
 	backend_zero(s->backend, grads + (p->offset - s->catalogue->units[unit].lo),
 		     (size_t)p->count * sizeof *grads);
 }
 
+/* A buffer that is not open has none when it is opened. */
 bool param_store_has_grads(const struct param_store *s, int unit, const struct grad_range *r, int n)
 {
+	if (!param_store_open_grads(s, unit))
+		return false;
 	for (int i = 0; i < n; i++) {
 		struct overlap o = overlap_of(s, unit, &r[i]);
 		for (int j = o.first; j < o.end; j++)

@@ -132,18 +132,46 @@ static int evict_all(struct param_store *s, struct err *e)
 	return 0;
 }
 
-/* Gathers the owners' parameters if each replica holds the whole unit. */
-static int start_gather(struct param_store *s, int unit, struct err *e)
+/* Gathers the owners' parameters of the units in the bucket. */
+static int gather_bucket(struct param_store *s, struct replica_groups *r, struct err *e)
 {
-	struct unit_layout *h = &s->layouts[unit];
-	const struct replica_groups *r = param_store_replicas(s, unit);
+	const struct unit_bucket b = r->changed;
+	param_store_bucket_empty(&r->changed);
+	if (!b.n)
+		return 0;
+	for (int i = 0; i < b.n; i++) {
+		struct unit_layout *h = &s->layouts[b.units[i]];
+		h->bucket_first = b.units[0];
+		s->parts[i] = (struct comm_part){ param_store_stored(s, b.units[i]),
+						  s->params + (size_t)h->params * s->width,
+						  (size_t)h->block };
+	}
+	struct comm_request **req = &s->layouts[b.units[0]].publishing;
+	if (comm_all_gather_coalesced_start(r->shard, s->parts, b.n, s->type, req, e))
+		return -1;
+	return s->overlap ? 0 : param_store_wait_request(req, &s->gather_s, e);
+}
+
+static int gather_buckets(struct param_store *s, struct err *e)
+{
+	for (int i = 0; i < ZERO_CLASSES; i++)
+		if (gather_bucket(s, &s->replicas[i], e))
+			return -1;
+	return 0;
+}
+
+/* If each replica holds the whole unit, it is gathered. Buckets end with a chunk, so that a pass
+ * waits for those of its own chunk only. */
+static int add_changed(struct param_store *s, int unit, struct err *e)
+{
+	const struct unit *u = &s->catalogue->units[unit];
+	struct replica_groups *r = &s->replicas[param_store_class(s, unit)];
+	if (unit && u[-1].chunk != u->chunk && gather_buckets(s, e))
+		return -1;
 	if (!r->policy->state || r->policy->params)
 		return 0;
-	if (comm_all_gather_start(r->shard, param_store_stored(s, unit),
-				  s->params + (size_t)h->params * s->width, (size_t)h->block,
-				  s->type, &h->publishing, e))
-		return -1;
-	return s->overlap ? 0 : param_store_wait_request(&h->publishing, &s->gather_s, e);
+	param_store_bucket_add(s, &r->changed, unit);
+	return param_store_bucket_full(r, &r->changed) ? gather_bucket(s, r, e) : 0;
 }
 
 uint64_t param_store_version(const struct param_store *s)
@@ -159,8 +187,10 @@ int param_store_sync_params(struct param_store *s, int64_t step, struct err *e)
 	if (s->masters && round_masters(s, step, e))
 		return -1;
 	for (int unit = 0; unit < s->catalogue->n_units; unit++)
-		if (start_gather(s, unit, e))
+		if (add_changed(s, unit, e))
 			return -1;
+	if (gather_buckets(s, e))
+		return -1;
 	param_store_order_rewind(&s->order);
 	return param_store_prefetch(s, e);
 }

@@ -286,7 +286,7 @@ static const ncclRedOp_t redops[] = {
 	[COMM_MIN] = ncclMin, [COMM_PROD] = ncclProd,
 };
 
-struct queued_op { /* one operation, and the arguments of its calls */
+struct queued_op { /* an operation, and the arguments of its calls */
 	const struct op *op;
 	struct device_comm *dc;
 	cudaStream_t stream;
@@ -448,20 +448,26 @@ static void (*const jobs[OP_KIND_COUNT])(struct queued_op *) = {
 	[OP_P2P] = messages,
 };
 
-static int nccl_queue(struct device_comm *dc, const struct op *op, void *stream, struct err *e)
+/* NCCL launches what one group of calls has for a communicator as one kernel, or as few as its
+ * tables of work allow, and spreads it over its channels. */
+static int nccl_queue(struct device_comm *dc, const struct op *ops, int n, void *stream,
+		      struct err *e)
 {
-	struct queued_op j = { .op = op, .dc = dc, .stream = stream, .rc = ncclSuccess };
-	if (!jobs[op->kind])
+	struct queued_op j = { .dc = dc, .stream = stream, .rc = ncclSuccess };
+	if (!jobs[ops->kind])
 		return err_set(e, ERR_UNSUPPORTED, "NCCL cannot run %s; backend \"staged\" can",
-			       comm_op_word(op->kind));
+			       comm_op_word(ops->kind));
 	if (cuda_use(&dc->device, e) ||
 	    check_result(nccl.CommCount(dc->comm, &j.ranks), dc, "counting ranks", e) ||
 	    check_result(nccl.CommUserRank(dc->comm, &j.rank), dc, "asking for the rank", e) ||
 	    check_result(nccl.GroupStart(), dc, "beginning", e))
 		return -1;
-	jobs[op->kind](&j);
+	for (int i = 0; i < n; i++) {
+		j.op = &ops[i];
+		jobs[ops->kind](&j);
+	}
 	note_result(&j, nccl.GroupEnd()); /* also after an error, to end the started group */
-	return check_result(j.rc, dc, comm_op_word(op->kind), e);
+	return check_result(j.rc, dc, comm_op_word(ops->kind), e);
 }
 
 const struct device_collectives cuda_nccl = {

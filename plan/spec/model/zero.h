@@ -53,11 +53,18 @@ void zero_counted(int64_t n, int stage, const struct zero_cut *cut, int64_t *lo,
 double zero_saved(const struct model_shape *m, const struct share *s, int stage,
 		  const struct zero_cut cut[ZERO_CLASSES]);
 
-/* Gradients that every replica holds whole are all-reduced in place, units together, as soon as
- * so many elements of adjacent units are complete. A host's network is busy with few: 4 MiB of
- * fp32 take some hundred microseconds on a fast link, far more than an operation's fixed cost,
- * and the first reduction starts early. Between devices the fixed cost grows with the replicas
- * and the bandwidth is a hundred times as high: there it is Megatron-Core's rule. */
+/* Gradients that every replica holds whole are reduced as soon as so many elements of units are
+ * complete, and new parameters that every replica will hold whole are gathered so many at a time.
+ * Without ZeRO this is one all-reduce. Under ZeRO each unit is cut by itself, and a bucket is as
+ * many operations, which only a device's library launches together; elsewhere each starts alone.
+ * A host's network is busy with few elements: 4 MiB of fp32 take some hundred microseconds on a
+ * fast link, far more than an operation's fixed cost, and the first reduction starts early.
+ * Between devices the fixed cost grows with the replicas and the bandwidth is a hundred times as
+ * high: there it is Megatron-Core's rule.
+ *
+ * What ZeRO 2 reduces after each micro-batch, and what ZeRO 3 gathers, has no buckets: a bucket
+ * would need its elements again in buffers, twice, which are 320 MB of gradients on 40 replicas
+ * and 8 GB on 1000. Large models' layers are as large as a bucket anyway. */
 int64_t zero_bucket(bool device, int replicas);
 
 /* Buffers per kind of unit, if there are that many units: one in use, one being filled. */

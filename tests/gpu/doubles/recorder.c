@@ -1,6 +1,7 @@
 #include "tests/gpu/doubles/recorder.h"
 
 #include <nccl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 /* Most arguments do not matter here. */
@@ -12,6 +13,7 @@ struct ncclComm {
 
 static struct recorded all;
 static int depth;
+static bool group_has_calls;
 
 struct recorded recorder_calls(void)
 {
@@ -21,6 +23,8 @@ struct recorded recorder_calls(void)
 static ncclResult_t record(enum recorded_kind kind)
 {
 	all.calls[kind]++;
+	all.launches += depth == 0;
+	group_has_calls = depth > 0;
 	return ncclSuccess;
 }
 
@@ -118,7 +122,10 @@ ncclResult_t ncclGroupStart(void)
 
 ncclResult_t ncclGroupEnd(void)
 {
-	all.groups += --depth == 0;
+	if (--depth == 0) {
+		all.launches += group_has_calls;
+		group_has_calls = false;
+	}
 	return ncclSuccess;
 }
 

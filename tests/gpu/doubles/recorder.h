@@ -21,7 +21,9 @@ enum recorded_kind {
 
 struct recorded {
 	int64_t calls[RECORDED_KINDS];
-	int64_t groups; /* ncclGroupEnd of the outermost groups: what is launched together */
+	/* of kernels: what one outermost group has for one communicator is one launch. Groups of
+	 * several communicators are not counted rightly, and a call outside a group is one. */
+	int64_t launches;
 };
 
 /* The calls so far, of the whole process. */

@@ -99,7 +99,8 @@ $(COURSES): $(DOUBLES)/%: $(BUILD)/obj/tests/gpu/%.o $(BUILD)/obj/tests/gpu/cuda
 	@mkdir -p $(@D)
 	$(link) $(if $(EMULATED_NEED),$(DOUBLE_LD) $(DOUBLE_SO)) -lcmocka $(call syslibs,$(call stands_on,agent))
 
-# Ranks with a device each, whose groups NCCL's double runs.
+# Ranks with a device each, whose groups NCCL's double runs, in buckets that small models fill.
+$(DOUBLES)/test_cuda_graphs: LDFLAGS += -Wl,--wrap=zero_bucket
 $(DOUBLES)/test_cuda_graphs: $(BUILD)/obj/tests/gpu/test_cuda_graphs.o $(BUILD)/lib/tests-unit-agent.a $(call archives,$(call stands_on,agent)) \
 		$(if $(DOUBLES_NEED),$(DOUBLE_SO) $(DOUBLE_NCCL) $(DOUBLES)/libmuster-cuda.so)
 	@mkdir -p $(@D)

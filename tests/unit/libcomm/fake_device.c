@@ -450,13 +450,9 @@ static void number_ranks(struct device_comm *dc)
 	dc->parent = NULL;
 }
 
-static int library_queue(struct device_comm *dc, const struct op *op, void *stream, struct err *e)
+static void queue_one(struct device_comm *dc, const struct op *op, void *stream)
 {
-	(void)e;
-	pthread_mutex_lock(&lock);
 	size_t bytes = op->count * comm_type_size(op->type);
-	if (dc->looks || dc->parent)
-		wrong("an operation on a communicator that is not ready");
 	if (op->kind != OP_ALL_REDUCE && op->kind != OP_ALL_GATHER && op->kind != OP_BROADCAST &&
 	    op->kind != OP_BARRIER)
 		wrong("operation %d is not in this library", op->kind);
@@ -464,6 +460,17 @@ static int library_queue(struct device_comm *dc, const struct op *op, void *stre
 		wrong("%zu bytes that are not the device's", bytes);
 	push(stream,
 	     (struct action){ .kind = OPERATION, .dc = dc, .op = *op, .number = ++dc->queued });
+}
+
+static int library_queue(struct device_comm *dc, const struct op *ops, int n, void *stream,
+			 struct err *e)
+{
+	(void)e;
+	pthread_mutex_lock(&lock);
+	if (dc->looks || dc->parent)
+		wrong("an operation on a communicator that is not ready");
+	for (int i = 0; i < n; i++)
+		queue_one(dc, &ops[i], stream);
 	dc->looks = (int)roll(FIRST_LOOKS);
 	pthread_mutex_unlock(&lock);
 	return 0;

@@ -11,11 +11,13 @@
 
 enum { GROUPS = 4, OPS = 48, OPEN = 6, LARGEST = 50000 };
 
+enum kind { SUMS, SCATTERS, GATHERS, MESSAGES, PARTS_SUM, PARTS_SCATTER, PARTS_GATHER, KINDS };
+
 struct op_state {
 	struct comm_request *req;
 	int64_t *in, *out;
-	size_t count;
-	int kind;
+	size_t count, part; /* of count, the elements of the first of two parts */
+	enum kind kind;
 };
 
 struct run_state {
@@ -36,6 +38,46 @@ static int64_t value(int rank, int g, int i)
 	return (int64_t)rank * 1000003 + g * 101 + i * 7;
 }
 
+static int start_messages(struct comm *c, struct op_state *o, struct err *e)
+{
+	int n = comm_size(c), me = comm_rank(c);
+	struct comm_p2p ring[] = { { false, { o->out }, o->count, COMM_I64, (me + n - 1) % n },
+				   { true, { o->in }, o->count, COMM_I64, (me + 1) % n } };
+	return comm_batch_send_recv_start(c, ring, 2, &o->req, e);
+}
+
+static int start_parts(struct comm *c, struct op_state *o, struct err *e)
+{
+	size_t ranks = (size_t)comm_size(c), first = o->part, rest = o->count - first;
+	size_t in = o->kind == PARTS_SCATTER ? ranks * first : first,
+	       out = o->kind == PARTS_GATHER ? ranks * first : first;
+	struct comm_part parts[] = { { o->in, o->out, first }, { o->in + in, o->out + out, rest } };
+	return o->kind == PARTS_SUM ? comm_all_reduce_coalesced_start(c, parts, 2, COMM_I64,
+								      COMM_SUM, &o->req, e)
+	       : o->kind == PARTS_SCATTER
+		       ? comm_reduce_scatter_coalesced_start(c, parts, 2, COMM_I64, COMM_MAX,
+							     &o->req, e)
+		       : comm_all_gather_coalesced_start(c, parts, 2, COMM_I64, &o->req, e);
+}
+
+static int start(struct comm *c, struct op_state *o, struct err *e)
+{
+	switch (o->kind) {
+	case SUMS:
+		return comm_all_reduce_start(c, o->in, o->out, o->count, COMM_I64, COMM_SUM,
+					     &o->req, e);
+	case SCATTERS:
+		return comm_reduce_scatter_start(c, o->in, o->out, o->count, COMM_I64, COMM_MAX,
+						 &o->req, e);
+	case GATHERS:
+		return comm_all_gather_start(c, o->in, o->out, o->count, COMM_I64, &o->req, e);
+	case MESSAGES:
+		return start_messages(c, o, e);
+	default:
+		return start_parts(c, o, e);
+	}
+}
+
 static int begin(struct run_state *s, int g)
 {
 	int i = s->started[g]++;
@@ -44,38 +86,53 @@ static int begin(struct run_state *s, int g)
 	struct op_state *o = &s->op[g][i];
 	struct err e = ERR_INIT;
 	uint32_t random = mix((uint32_t)g, (uint32_t)i); /* the same on every rank */
-	o->kind = (int)(random % 4);
+	o->kind = (enum kind)(random % KINDS);
 	o->count = random >> 8 & 3 ? (random >> 12) % 300 : (random >> 12) % LARGEST;
+	o->part = o->count / 3;
 	o->in = calloc(o->count * (size_t)n + 1, sizeof *o->in);
 	o->out = calloc(o->count * (size_t)n + 1, sizeof *o->out);
 	RANK_CHECK(o->in && o->out, "no memory");
 	for (size_t k = 0; k < o->count * (size_t)n; k++)
 		o->in[k] = value(me, g, i) + (int64_t)k;
-	struct comm_p2p ring[] = { { false, { o->out }, o->count, COMM_I64, (me + n - 1) % n },
-				   { true, { o->in }, o->count, COMM_I64, (me + 1) % n } };
-	int rc = o->kind == 0   ? comm_all_reduce_start(c, o->in, o->out, o->count, COMM_I64,
-							COMM_SUM, &o->req, &e)
-		 : o->kind == 1 ? comm_reduce_scatter_start(c, o->in, o->out, o->count, COMM_I64,
-							    COMM_MAX, &o->req, &e)
-		 : o->kind == 2
-			 ? comm_all_gather_start(c, o->in, o->out, o->count, COMM_I64, &o->req, &e)
-			 : comm_batch_send_recv_start(c, ring, 2, &o->req, &e);
-	RANK_CHECK(rc == 0, "%s", e.text);
+	RANK_CHECK(start(c, o, &e) == 0, "%s", e.text);
 	return 0;
+}
+
+/* Of the k-th element that a rank has of the two parts' blocks. */
+static int64_t scattered(const struct op_state *o, int n, int me, size_t k)
+{
+	size_t ranks = (size_t)n, rank = (size_t)me, rest = o->count - o->part;
+	return (int64_t)(k < o->part ? rank * o->part + k
+				     : ranks * o->part + rank * rest + k - o->part);
+}
+
+/* Of the k-th element of the two parts that are gathered one behind the other. */
+static int64_t gathered(const struct op_state *o, int g, int i, int n, size_t k)
+{
+	size_t first = o->part * (size_t)n, rest = o->count - o->part;
+	return k < first ? value((int)(k / o->part), g, i) + (int64_t)(k % o->part)
+			 : value((int)((k - first) / rest), g, i) +
+				   (int64_t)(o->part + (k - first) % rest);
 }
 
 static int64_t expected(const struct op_state *o, int g, int i, int n, int me, size_t k)
 {
 	switch (o->kind) {
-	case 0:
+	case SUMS:
+	case PARTS_SUM:
 		return (int64_t)n * ((int64_t)k + value(0, g, i)) +
 		       (int64_t)n * (n - 1) / 2 * 1000003;
-	case 1:
+	case SCATTERS:
 		return value(n - 1, g, i) + (int64_t)((size_t)me * o->count + k);
-	case 2:
+	case PARTS_SCATTER:
+		return value(n - 1, g, i) + scattered(o, n, me, k);
+	case GATHERS:
 		return value((int)(k / o->count), g, i) + (int64_t)(k % o->count);
+	case PARTS_GATHER:
+		return gathered(o, g, i, n, k);
+	default:
+		return value((me + n - 1) % n, g, i) + (int64_t)k;
 	}
-	return value((me + n - 1) % n, g, i) + (int64_t)k;
 }
 
 static int finish(struct run_state *s, int g)
@@ -88,7 +145,8 @@ static int finish(struct run_state *s, int g)
 		while (!comm_test(o->req))
 			sched_yield();
 	RANK_CHECK(comm_wait(o->req, &e) == 0, "%s", e.text);
-	size_t out = o->kind == 2 ? o->count * (size_t)n : o->count;
+	bool gathers = o->kind == GATHERS || o->kind == PARTS_GATHER;
+	size_t out = gathers ? o->count * (size_t)n : o->count;
 	for (size_t k = 0; k < out; k++)
 		RANK_CHECK(o->out[k] == expected(o, g, i, n, me, k),
 			   "group %d, operation %d of kind %d, element %zu", g, i, o->kind, k);

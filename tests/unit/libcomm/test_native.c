@@ -73,12 +73,14 @@ static int data_begin(struct data *d, struct comm *c, int round, bool start)
 	d->round = round;
 	d->req = NULL;
 	fake_kernel(d->in, d->given, sizeof d->given, NULL);
+	struct comm_part parts[] = { { d->in, d->out, COUNT / 2 },
+				     { d->in + COUNT / 2, d->out + COUNT / 2, COUNT - COUNT / 2 } };
 	int rc = !start ? round % 2
 				  ? comm_all_reduce(c, d->in, d->out, COUNT, COMM_I64, COMM_SUM, &e)
 				  : comm_all_gather(c, d->in, d->out, COUNT, COMM_I64, &e)
 		 : round % 2
-			 ? comm_all_reduce_start(c, d->in, d->out, COUNT, COMM_I64, COMM_SUM,
-						 &d->req, &e)
+			 ? comm_all_reduce_coalesced_start(c, parts, 2, COMM_I64, COMM_SUM, &d->req,
+							   &e)
 			 : comm_all_gather_start(c, d->in, d->out, COUNT, COMM_I64, &d->req, &e);
 	RANK_CHECK(rc == 0, "round %d: %s", round, e.text);
 	return 0;

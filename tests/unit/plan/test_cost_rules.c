@@ -469,6 +469,27 @@ static void published_parameters_come_beside_the_next_pass(void **state)
 	assert_true(of_replicas("parallel.zero=1", &e, 1, 1).dp > 1.2 * now);
 }
 
+/* Seconds of the replicas' exchange of a small model on a device or a host. */
+static double of_small(const char *words)
+{
+	static const struct run small = { 16, 1024, 24, 1, 1, 1, 64, 1024, 2, 0 };
+	struct setting s = { words, "dgx-h100", &cost_engine_muster };
+	return predict(&small, &s).dp;
+}
+
+/* On a device a bucket of 64 M elements has the fixed cost of one operation. It holds five of the
+ * layers, each of which is an operation of its own elsewhere, and under zero 3. */
+static void buckets_on_devices_have_one_fixed_cost(void **state)
+{
+	(void)state;
+	double buckets = of_small("job.device=cuda parallel.zero=1 parallel.overlap=no"),
+	       units = of_small("job.device=cpu parallel.zero=1 parallel.overlap=no");
+	if (!(buckets < 0.95 * units))
+		fail_msg("%g s in buckets, %g s in units", buckets, units);
+	near(of_small("job.device=cuda parallel.zero=3 parallel.overlap=no"),
+	     of_small("job.device=cpu parallel.zero=3 parallel.overlap=no"));
+}
+
 /* --- Mixtures and shared heads --- */
 
 /* Full recomputation repeats all of a mixture: both its all-to-alls, and its last product, because
@@ -712,6 +733,7 @@ int main(void)
 		cmocka_unit_test(shards_in_nodes_cross_them_once),
 		cmocka_unit_test(without_overlap_nothing_hides),
 		cmocka_unit_test(published_parameters_come_beside_the_next_pass),
+		cmocka_unit_test(buckets_on_devices_have_one_fixed_cost),
 		cmocka_unit_test(mixtures_are_recomputed_as_they_are),
 		cmocka_unit_test(a_mixtures_sums_hide_behind_nothing),
 		cmocka_unit_test(a_mixtures_layer_waits_for_its_host),
