@@ -235,6 +235,7 @@ static void norm_bwd(struct backend *k, const char *op, const struct norm_bwd_ar
 /* What the forward pass sets once the statistics are known. y NULL: it is not stored. */
 template <class T, bool CENTRED> struct norm_source {
 	static constexpr int PARTS = 1;
+	static constexpr bool GRADIENT = false;
 	T *y;
 	const T *x, *w, *bias;
 	const float *mean, *rstd;
@@ -262,7 +263,7 @@ static void norm_fwd_cast(struct backend *k, const char *op, struct norm_fwd_arg
 	const norm_source<T, CENTRED> s = {
 		to->only ? NULL : a->y, a->r ? a->sum : a->x, a->w, a->bias, a->mean, a->rstd, a->c
 	};
-	if (no_copies(to)) {
+	if (only_largest(to)) {
 		a->largest = to->scale;
 		norm_fwd<T, CENTRED>(k, op, a);
 		return;

@@ -46,6 +46,9 @@ enum engine_need {
 	NEED_ROPE,
 	NEED_BIAS,
 	NEED_QKV_BIAS,
+	/* biases whose gradients need a pass of their own: those of products in 8 bits do not */
+	NEED_BIAS_SUMS,
+	NEED_QKV_BIAS_SUMS,
 	NEED_QK_NORM
 };
 
@@ -69,7 +72,6 @@ struct engine_casts {
 	/* an input that tp ranks gather: for the forward pass, and for the weights' gradient. The
 	 * latter also for attention's output */
 	double gathered, again;
-	double summed;       /* extra for up's gradient, also stored if a bias's gradient sums it */
 	double weights;      /* once per step, */
 	double weights_pass; /* or in each forward and each backward pass */
 };

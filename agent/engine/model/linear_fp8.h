@@ -25,8 +25,10 @@
  * scale of x belongs to the micro-batch (ACT_FP8_SCALES). With delayed scaling, the scales of inputs
  * and gradients come from earlier steps (scales_fp8.h). The op that computes the tensor casts it;
  * where no op does, one pass casts. So a norm, an activation and the activation's gradient leave
- * only their 8-bit copies, unless the sums of a bias's gradient read the tensor. Weights use current
- * scaling, because they are cast once per step.
+ * only their 8-bit copies. Weights use current scaling, because they are cast once per step.
+ *
+ * A bias's gradient is the sum of the columns of dy. The op that casts dy computes it, so that no
+ * other pass over dy is needed.
  *
  * Scales are powers of 2, so that a different cut of the tensor changes only the numbers that are
  * too small for the format.
@@ -79,12 +81,12 @@ bool model_linear_fp8_needs_input(const struct linear_view *l, const struct bloc
 
 /* model_linear_fp8_gradient casts the gradient dy[n, out] for the calls that follow: if
  * p->input for model_linear_fp8_input, which sets dx[n, in]; if p->weight for
- * model_linear_fp8_weight, which adds to the gradients of weights and bias. No product of
- * another linear may come between these calls. */
+ * model_linear_fp8_weight, which adds to the gradient of the weights. It adds to that of the bias
+ * itself. No product of another linear may come between these calls. */
 void model_linear_fp8_gradient(const struct pass *p, const struct linear_view *l, const void *dy);
 void model_linear_fp8_input(struct model *m, const struct linear_view *l, void *dx);
 void model_linear_fp8_weight(struct model *m, const struct linear_view *l,
-			     const struct block_saved *k, const void *dy, const void *x);
+			     const struct block_saved *k, const void *x);
 
 /* --- Copies of the weights (weights_fp8.c) ------------------------------------------------- */
 

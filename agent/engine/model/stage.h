@@ -181,6 +181,9 @@ struct weight_grad {
 	bool add;
 };
 struct weight_grad model_linear_grad(struct model *m, const struct linear_view *l);
+/* One of the two; the other one is NULL. */
+struct weight_grad model_linear_weight_grad(struct model *m, const struct linear_view *l);
+struct weight_grad model_linear_bias_grad(struct model *m, const struct linear_view *l);
 struct weight_grad model_norm_grad(struct model *m, const struct norm_view *v);
 /* Of n experts' products, whose weights are `stride` elements apart. */
 struct weight_grad model_experts_grad(struct model *m, const struct linear_view *l, int64_t stride,
