@@ -38,6 +38,25 @@ void backend_composed_rmsnorm_fwd_cast(struct backend *k, void *y, void *sum, fl
 	k->ops.fp8_cast(k, y, n, c, to);
 }
 
+void backend_composed_layernorm_bwd_cast(struct backend *k, void *dx, float *dw, float *dbias,
+					 const void *dy, const void *dres, const void *x,
+					 const float *mean, const float *rstd, const void *w,
+					 int64_t n, int64_t c, bool add,
+					 const struct fp8_copies *to)
+{
+	k->ops.layernorm_bwd(k, dx, dw, dbias, dy, dres, x, mean, rstd, w, n, c, add);
+	k->ops.fp8_cast(k, dx, n, c, to);
+}
+
+void backend_composed_rmsnorm_bwd_cast(struct backend *k, void *dx, float *dw, const void *dy,
+				       const void *dres, const void *x, const float *rstd,
+				       const void *w, int64_t n, int64_t c, bool add,
+				       const struct fp8_copies *to)
+{
+	k->ops.rmsnorm_bwd(k, dx, dw, dy, dres, x, rstd, w, n, c, add);
+	k->ops.fp8_cast(k, dx, n, c, to);
+}
+
 void backend_composed_gelu_fwd_cast(struct backend *k, void *y, const void *x, int64_t n, int64_t c,
 				    const struct fp8_copies *to)
 {

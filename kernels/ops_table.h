@@ -104,6 +104,12 @@ OP(layernorm_fwd_cast, STORED, COMPOSED, (struct backend *k, void *y, void *sum,
 OP(rmsnorm_fwd_cast, STORED, COMPOSED, (struct backend *k, void *y, void *sum, float *rstd,
 	const void *x, const void *r, const void *w, int64_t n, int64_t c, float eps,
 	const struct fp8_copies *to))
+OP(layernorm_bwd_cast, STORED, COMPOSED, (struct backend *k, void *dx, float *dw, float *dbias,
+	const void *dy, const void *dres, const void *x, const float *mean, const float *rstd,
+	const void *w, int64_t n, int64_t c, bool add, const struct fp8_copies *to))
+OP(rmsnorm_bwd_cast, STORED, COMPOSED, (struct backend *k, void *dx, float *dw, const void *dy,
+	const void *dres, const void *x, const float *rstd, const void *w, int64_t n, int64_t c,
+	bool add, const struct fp8_copies *to))
 OP(gelu_fwd_cast, STORED, COMPOSED, (struct backend *k, void *y, const void *x, int64_t n, int64_t c,
 	const struct fp8_copies *to))
 OP(gelu_bwd_cast, STORED, COMPOSED, (struct backend *k, void *dx, const void *dy, const void *x,

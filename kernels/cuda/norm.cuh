@@ -25,6 +25,7 @@ template <class T> struct norm_bwd_args {
 	const T *w;
 	int64_t n, c;
 	bool add;
+	struct fp8_scale *scale; /* whose largest number is raised; NULL: not wanted */
 };
 
 /* centred: LayerNorm. Otherwise mean, bias and dbias are NULL. */

@@ -72,6 +72,9 @@ struct engine_casts {
 	/* an input that tp ranks gather: for the forward pass, and for the weights' gradient. The
 	 * latter also for attention's output */
 	double gathered, again;
+	/* extra for the gradient of a row-parallel linear that is not a norm's result as it is,
+	 * because dropout or a gather changed it */
+	double changed;
 	double weights;      /* once per step, */
 	double weights_pass; /* or in each forward and each backward pass */
 };

@@ -190,9 +190,12 @@ static double input_cast(const struct engine_casts *t, const struct cost_shard *
 	return form == RATE_PRODUCT_WEIGHT && (gathers || linear == LINEAR_OUT) ? t->again : 0;
 }
 
-static double gradient_cast(const struct engine_casts *t, enum linear linear, int form)
+static double gradient_cast(const struct cost_case *c, const struct engine_casts *t,
+			    const struct cost_shard *h, enum linear linear, int form)
 {
-	return form == RATE_PRODUCT_INPUT ? t->gradient[linear] : 0;
+	bool row = linear == LINEAR_OUT || linear == LINEAR_DOWN,
+	     changed = row && (h->sp || needed(c, NEED_DROPOUT));
+	return form == RATE_PRODUCT_INPUT ? t->gradient[linear] + (changed ? t->changed : 0) : 0;
 }
 
 /* Bytes that casts move for a product in 8 bits: for the input and the weights in the forward pass,
@@ -212,8 +215,8 @@ static double cast_bytes(const struct cost_case *c, const struct cost_shard *h, 
 		each = form == RATE_PRODUCT_WEIGHT ? 0 : t->weights_pass;
 	else
 		each = fwd ? t->weights : 0;
-	return input_cast(t, h, linear, form) * n * in + gradient_cast(t, linear, form) * n * out +
-	       each * weights;
+	return input_cast(t, h, linear, form) * n * in +
+	       gradient_cast(c, t, h, linear, form) * n * out + each * weights;
 }
 
 /* `times` equal products of a linear in one form: on a GPU one operation. In 8 bits, casts come

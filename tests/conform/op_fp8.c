@@ -229,7 +229,7 @@ static void padded_run(const struct ops *o, struct backend *k, const struct dims
 		} \
 	}
 
-/* --- ops that also cast: y x copies scales w stats dy stats sums. with: e5m2; fused: the op need not
+/* --- ops that also cast: y x copies scales w stats dy stats sums dw dbias. with: e5m2; fused: the op need not
  * set y, and has no transposed copy; lo: another call only finds the largest number. The last call
  * also computes the sums of a gradient's columns.
  *
@@ -289,6 +289,25 @@ static void layernorm_cast_args(const struct dims *d, struct arg *a)
 {
 	rmsnorm_cast_args(d, a);
 	a[7].kind = SET;
+}
+
+static void rmsnorm_bwd_cast_args(const struct dims *d, struct arg *a)
+{
+	gelu_bwd_cast_args(d, a);
+	a[5].scale = a[7].scale = 0.3;
+	a[9] = a[8];
+}
+
+static void layernorm_bwd_cast_args(const struct dims *d, struct arg *a)
+{
+	rmsnorm_bwd_cast_args(d, a);
+	a[10] = a[8];
+}
+
+static void layernorm_bwd_cast_add_args(const struct dims *d, struct arg *a)
+{
+	layernorm_bwd_cast_args(d, a);
+	a[8].kind = ADD;
 }
 
 static void also_prepare(const struct ops *o, struct backend *k, const struct dims *d, void **p)
@@ -358,10 +377,19 @@ static void also_run(const struct ops *o, struct backend *k, const struct dims *
 
 CAST_CALL(layernorm_fwd_cast, 1, p[0], NULL, p[5], p[7], p[1], NULL, p[4], p[4], d->n, d->c, 1e-5f)
 CAST_CALL(rmsnorm_fwd_cast, 1, p[0], NULL, p[5], p[1], NULL, p[4], d->n, d->c, 1e-5f)
+CAST_CALL(layernorm_bwd_cast, 1, p[0], p[9], p[10], p[6], p[6], p[1], p[7], p[5], p[4], d->n, d->c,
+	  false)
+CAST_CALL(rmsnorm_bwd_cast, 1, p[0], p[9], p[6], NULL, p[1], p[5], p[4], d->n, d->c, false)
 CAST_CALL(gelu_fwd_cast, 1, p[0], p[1], d->n, d->c)
 CAST_CALL(gelu_bwd_cast, 1, p[0], p[6], p[1], d->n, d->c)
 CAST_CALL(swiglu_fwd_cast, 1, p[0], p[1], d->n, d->c)
 CAST_CALL(swiglu_bwd_cast, 2, p[0], p[6], p[1], d->n, d->c)
+
+static void layernorm_bwd_cast_add_run(const struct ops *o, struct backend *k, const struct dims *d,
+				       void **p)
+{
+	also_run(o, k, d, p, 1, true, layernorm_bwd_cast_call);
+}
 
 static void gelu_bwd_cast_add_run(const struct ops *o, struct backend *k, const struct dims *d,
 				  void **p)
@@ -428,6 +456,9 @@ const struct op_test fp8_ops[] = {
 	{ "fp8_product padded", NULL, true, padded_args, padded_prepare, padded_run, PRODUCT_DIMS },
 	{ "layernorm_fwd_cast", NULL, true, layernorm_cast_args, also_prepare, layernorm_fwd_cast_run, ALSO_DIMS },
 	{ "rmsnorm_fwd_cast", NULL, true, rmsnorm_cast_args, also_prepare, rmsnorm_fwd_cast_run, ALSO_DIMS },
+	{ "layernorm_bwd_cast", NULL, true, layernorm_bwd_cast_args, also_prepare, layernorm_bwd_cast_run, ALSO_DIMS },
+	{ "layernorm_bwd_cast add", NULL, true, layernorm_bwd_cast_add_args, also_prepare, layernorm_bwd_cast_add_run, ALSO_DIMS },
+	{ "rmsnorm_bwd_cast", NULL, true, rmsnorm_bwd_cast_args, also_prepare, rmsnorm_bwd_cast_run, ALSO_DIMS },
 	{ "gelu_fwd_cast", NULL, true, activation_cast_args, also_prepare, gelu_fwd_cast_run, ALSO_DIMS },
 	{ "gelu_bwd_cast add", NULL, true, gelu_bwd_cast_add_args, also_prepare, gelu_bwd_cast_add_run, ALSO_DIMS },
 	{ "gelu_bwd_cast", NULL, true, gelu_bwd_cast_args, also_prepare, gelu_bwd_cast_run, ALSO_DIMS },

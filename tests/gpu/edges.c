@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIDES = 2, ARRAYS = 9 }; /* the reference on the host, and the backend */
+enum { SIDES = 2, ARRAYS = 12 }; /* the reference on the host, and the backend */
 static const float one = 1;
 
 /* The same call on both sides, each with its own arrays. */
@@ -300,12 +300,12 @@ static void cast_to(const struct ops *o, struct backend *k, const void *x, int64
 
 enum { LARGEST_ROWS = 3, LARGEST_F = 40, LARGEST_N = 2 * LARGEST_ROWS * LARGEST_F };
 
-/* Three ops that also cast, each followed by a cast of its result, with the first and the second
- * scale of p[5], p[6] and p[7]. copies: the op writes 8-bit copies too, to p[8]. */
+/* Four ops that also cast, each followed by a cast of its result, with the first and the second scale
+ * of p[5], p[6], p[7] and p[11]. copies: the op writes 8-bit copies too, to p[8]. */
 static void find_largest(struct backend *k, const struct ops *o, void **p, bool copies)
 {
 	enum { ROWS = LARGEST_ROWS, F = LARGEST_F };
-	struct fp8_scale *t = p[5], *u = p[6], *v = p[7];
+	struct fp8_scale *t = p[5], *u = p[6], *v = p[7], *w = p[11];
 	struct fp8_copies to = { .at = copies ? p[8] : NULL, .format = FP8_E4M3 };
 	to.scale = t;
 	o->rmsnorm_fwd_cast(k, p[2], NULL, p[3], p[0], NULL, p[1], ROWS, F, 1e-5f, &to);
@@ -313,6 +313,9 @@ static void find_largest(struct backend *k, const struct ops *o, void **p, bool 
 	to.scale = u;
 	o->gelu_bwd_cast(k, p[2], p[0], p[1], ROWS, 2 * F, &to);
 	cast_to(o, k, p[2], ROWS, 2 * F, (struct fp8_copies){ .scale = &u[1] });
+	to.scale = w;
+	o->rmsnorm_bwd_cast(k, p[2], p[9], p[1], p[0], p[1], p[10], p[1], ROWS, F, false, &to);
+	cast_to(o, k, p[2], ROWS, F, (struct fp8_copies){ .scale = &w[1] });
 	to.scale = v;
 	o->swiglu_bwd_cast(k, p[2], p[1], p[0], ROWS, F, &to);
 	cast_to(o, k, p[2], ROWS, 2 * F, (struct fp8_copies){ .scale = &v[1] });
@@ -340,9 +343,12 @@ static void ops_find_the_largest_number(struct pair *c)
 		array(c, 6, s, sizeof s, 0);
 		array(c, 7, s, sizeof s, 0);
 		array(c, 8, x, N, 0);
+		singles(c, 9, ones, LARGEST_F);
+		singles(c, 10, ones, LARGEST_ROWS);
+		array(c, 11, s, sizeof s, 0);
 		BOTH(c, side, k, o)
 		find_largest(k, o, c->p[side], at >= N);
-		for (int i = 5; i <= 7; i++) {
+		for (int i = 5; i <= 11; i += i == 7 ? 4 : 1) {
 			void *got[SIDES];
 			ok = fetch(c, i, got) && ok;
 			const struct fp8_scale *t = got[1];
@@ -401,14 +407,33 @@ static void swiglu_back(const struct ops *o, struct backend *k, void **p, struct
 	o->swiglu_bwd_cast(k, p[2], p[1], p[0], s.n, s.c, to);
 }
 
+static void layernorm_back(const struct ops *o, struct backend *k, void **p, struct cast_shape s,
+			   const struct fp8_copies *to)
+{
+	float *stats = p[3], *dw = p[4];
+	o->layernorm_bwd_cast(k, p[2], dw, dw + s.c, p[1], p[0], p[7], stats, stats + s.n, p[0],
+			      s.n, s.c, false, to);
+}
+
+static void rmsnorm_back(const struct ops *o, struct backend *k, void **p, struct cast_shape s,
+			 const struct fp8_copies *to)
+{
+	o->rmsnorm_bwd_cast(k, p[2], p[4], p[1], NULL, p[0], p[3], p[0], s.n, s.c, false, to);
+}
+
 /* parts: columns of the result for each of c. */
 static const struct {
 	const char *name;
 	cast_call *call;
 	int parts;
-} cast_ops[] = { { "layernorm_fwd_cast", layernorm, 1 }, { "rmsnorm_fwd_cast", rmsnorm, 1 },
-		 { "gelu_fwd_cast", gelu, 1 },           { "gelu_bwd_cast", gelu_back, 1 },
-		 { "swiglu_fwd_cast", swiglu, 1 },       { "swiglu_bwd_cast", swiglu_back, 2 } };
+} cast_ops[] = { { "layernorm_fwd_cast", layernorm, 1 },
+		 { "rmsnorm_fwd_cast", rmsnorm, 1 },
+		 { "layernorm_bwd_cast", layernorm_back, 1 },
+		 { "rmsnorm_bwd_cast", rmsnorm_back, 1 },
+		 { "gelu_fwd_cast", gelu, 1 },
+		 { "gelu_bwd_cast", gelu_back, 1 },
+		 { "swiglu_fwd_cast", swiglu, 1 },
+		 { "swiglu_bwd_cast", swiglu_back, 2 } };
 
 enum { CAST_OPS = sizeof cast_ops / sizeof cast_ops[0] };
 
@@ -430,6 +455,7 @@ static void begin_cast(struct pair *c, struct cast_shape s, float x[], float d[]
 	stored(c, 1, d, all);
 	stored(c, 2, x, all);
 	singles(c, 3, x, 2 * s.n);
+	singles(c, 4, x, 2 * s.c);
 	array(c, 5, scales, sizeof scales, 0);
 	array(c, 6, none, 6 * (size_t)room, 0);
 	stored(c, 7, x, all);
@@ -479,9 +505,9 @@ static bool casts_as_a_cast_does(struct pair *c, int op, struct cast_shape s, en
  * hold. Among the numbers are those that are too large. */
 static void ops_cast_as_a_cast_does(struct pair *c)
 {
-	static const struct cast_shape shapes[] = { { 1, 1 },    { 3, 35 },   { 64, 64 },
-						    { 66, 72 },  { 128, 40 }, { 8, 200 },
-						    { 2, 32776 } };
+	static const struct cast_shape shapes[] = { { 1, 1 },     { 3, 35 },   { 64, 64 },
+						    { 66, 72 },   { 128, 40 }, { 8, 200 },
+						    { 18, 4112 }, { 2, 32776 } };
 	for (int op = 0; op < CAST_OPS; op++)
 		for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
 			const struct cast_shape s = shapes[i];

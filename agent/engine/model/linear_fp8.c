@@ -48,16 +48,11 @@ static uint8_t *copy_to_write(const struct pass *p, const struct linear_view *l,
 	return copy;
 }
 
-/* Whether one op computes this rank's whole input of a linear, or its whole gradient. */
+/* Whether one op computes this rank's whole input of a linear. */
 static bool one_op_makes_input(const struct model *m, const struct linear_view *l)
 {
 	bool gathered = m->tp->sp && l->place != ACT_LINEAR_DOWN;
 	return m->d.fp8 && l->place != ACT_LINEAR_O && !gathered;
-}
-
-static bool one_op_makes_gradient(const struct model *m, const struct linear_view *l)
-{
-	return m->d.fp8 && l->place == ACT_LINEAR_UP;
 }
 
 const struct fp8_copies *model_linear_fp8_input_copies(const struct pass *p,
@@ -103,21 +98,69 @@ static void ask_for_sums(const struct pass *p, const struct linear_view *l, stru
 	to->add = g.add;
 }
 
+static struct fp8_copies gradient_copies(const struct pass *p, const struct linear_view *l)
+{
+	const struct model *m = p->m;
+	void *const *scratch = m->scratch;
+	return (struct fp8_copies){ .at = p->input ? scratch[SCRATCH_FP8_ROWS] : NULL,
+				    .transposed = p->weight ? scratch[SCRATCH_FP8_TRANSPOSED]
+							    : NULL,
+				    .scale = gradient_scale(m, l),
+				    .format = gradient_format(m) };
+}
+
+/* The op that computes the gradient of l casts it, or only finds its largest number. */
+static struct fp8_copies cast_ahead(const struct pass *p, const struct linear_view *l)
+{
+	struct fp8_copies to = gradient_copies(p, l);
+	p->m->cast_ahead = l;
+	if (!p->m->delays)
+		to.at = to.transposed = NULL;
+	return to;
+}
+
 /* The second half of a pass that is split reads the tensor itself. */
 const struct fp8_copies *model_linear_fp8_gradient_copies(const struct pass *p,
 							  const struct linear_view *l,
 							  struct fp8_copies *to)
 {
-	const struct model *m = p->m;
-	if (!p->input || !one_op_makes_gradient(m, l))
+	if (!p->m->d.fp8 || !p->input)
 		return NULL;
-	*to = (struct fp8_copies){ .scale = gradient_scale(m, l), .format = gradient_format(m) };
-	if (m->delays) {
-		to->at = m->scratch[SCRATCH_FP8_ROWS];
-		to->transposed = p->weight ? m->scratch[SCRATCH_FP8_TRANSPOSED] : NULL;
+	*to = cast_ahead(p, l);
+	if (p->m->delays) {
 		to->only = p->weight;
 		ask_for_sums(p, l, to);
 	}
+	return to;
+}
+
+/* The gradients of the layer below are not held yet, so the sums of a bias's gradient wait in
+ * scratch. */
+const struct fp8_copies *model_linear_fp8_row_copies(const struct pass *p,
+						     const struct linear_view *l,
+						     struct fp8_copies *to)
+{
+	const struct model *m = p->m;
+	if (!m->d.fp8 || m->d.sp || m->d.dropout || !p->input || !p->weight)
+		return NULL;
+	*to = cast_ahead(p, l);
+	if (m->delays && l->b >= 0)
+		to->sums = m->scratch[SCRATCH_FP8_SUMS];
+	return to;
+}
+
+/* The products that a layer recomputes need the scratch of the copies. With current scaling, the
+ * scale of the upper layer's down becomes that of the lower one. */
+const struct fp8_copies *model_linear_fp8_stream_copies(const struct pass *p, int i,
+							struct fp8_copies *to)
+{
+	const struct model *m = p->m;
+	const struct block_view *v = i ? &p->chunk->views.blocks[i - 1] : NULL;
+	if (!v || m->moe || (m->delays && activations_mode(&m->d, v->layer) == RECOMPUTE_FULL) ||
+	    !model_linear_fp8_row_copies(p, &v->down, to))
+		return NULL;
+	if (!m->delays)
+		backend_zero(m->backend, to->scale, ACT_FP8_SCALE_BYTES);
 	return to;
 }
 
@@ -184,6 +227,7 @@ void model_linear_fp8_pass(struct model *m, bool trains)
 {
 	m->notes = m->scales && trains;
 	m->delays = m->notes && model_scales_known(m->scales);
+	m->cast_ahead = NULL;
 }
 
 void model_linear_fp8_enter(struct model *m, const struct block_saved *k)
@@ -192,11 +236,13 @@ void model_linear_fp8_enter(struct model *m, const struct block_saved *k)
 		backend_zero(m->backend, k->at[ACT_FP8_SCALES], ACT_LINEARS * ACT_FP8_SCALE_BYTES);
 }
 
+/* That of down, the last one, may be known already. */
 void model_linear_fp8_enter_backward(struct model *m)
 {
+	int64_t n = m->cast_ahead ? ACT_LINEAR_DOWN : ACT_LINEARS;
 	if (m->d.fp8)
 		backend_zero(m->backend, m->scratch[SCRATCH_FP8_SCALES],
-			     ACT_LINEARS * ACT_FP8_SCALE_BYTES);
+			     (size_t)(n * ACT_FP8_SCALE_BYTES));
 }
 
 /* The weights, or with `transposed` their transpose. */
@@ -249,20 +295,29 @@ bool model_linear_fp8_needs_input(const struct linear_view *l, const struct bloc
 	return !copy_of(l, k);
 }
 
-/* The op that computes the gradient runs in the half of the backward pass that has p->input. */
+/* Adds the sums that wait in scratch. */
+static void take_sums(struct model *m, const struct linear_view *l)
+{
+	const struct weight_grad g = model_linear_bias_grad(m, l);
+	const float *sums = m->scratch[SCRATCH_FP8_SUMS];
+	if (g.add)
+		m->ops->accumulate(m->backend, g.b, sums, l->out);
+	else
+		backend_copy(m->backend, g.b, sums, (size_t)l->out * sizeof *sums);
+}
+
 void model_linear_fp8_gradient(const struct pass *p, const struct linear_view *l, const void *dy)
 {
 	struct model *m = p->m;
-	bool made = p->input && one_op_makes_gradient(m, l);
-	struct fp8_copies to = { .at = p->input ? m->scratch[SCRATCH_FP8_ROWS] : NULL,
-				 .transposed = p->weight ? m->scratch[SCRATCH_FP8_TRANSPOSED]
-							 : NULL,
-				 .scale = gradient_scale(m, l),
-				 .format = gradient_format(m) };
-	if (made && m->delays)
-		return;
-	ask_for_sums(p, l, &to);
-	cast(m, dy, m->d.n, l->out, &to, l->gradient_scale, made);
+	struct fp8_copies to = gradient_copies(p, l);
+	const bool made = m->cast_ahead == l;
+	m->cast_ahead = NULL;
+	if (!made || !m->delays) {
+		ask_for_sums(p, l, &to);
+		cast(m, dy, m->d.n, l->out, &to, l->gradient_scale, made);
+	} else if (l->b >= 0 && l->place != ACT_LINEAR_UP) {
+		take_sums(m, l);
+	}
 }
 
 void model_linear_fp8_input(struct model *m, const struct linear_view *l, void *dx)

@@ -59,6 +59,16 @@ const struct fp8_copies *model_linear_fp8_input_copies(const struct pass *p,
 const struct fp8_copies *model_linear_fp8_gradient_copies(const struct pass *p,
 							  const struct linear_view *l,
 							  struct fp8_copies *to);
+/* As model_linear_fp8_gradient_copies, for the gradient of the stream, which a norm's backward pass
+ * computes. It is that of the row-parallel linear whose backward pass comes next: o, or down of the
+ * layer below. model_linear_fp8_stream_copies(): of down in layer i - 1 of the chunk. NULL: the
+ * product has another gradient (dropout, a gather), comes in another pass, or comes after products
+ * that need the same scratch. */
+const struct fp8_copies *model_linear_fp8_row_copies(const struct pass *p,
+						     const struct linear_view *l,
+						     struct fp8_copies *to);
+const struct fp8_copies *model_linear_fp8_stream_copies(const struct pass *p, int i,
+							struct fp8_copies *to);
 /* As model_linear_fp8_input_copies, for an op that computes an input again in the backward pass,
  * where only the transposed copy is needed. scaled: the forward pass kept the input's scale. NULL:
  * the layer keeps no copy, or this pass does not need it. */

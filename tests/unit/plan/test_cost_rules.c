@@ -208,7 +208,7 @@ static double cast_seconds(const char *words, enum linear linear, enum rate_clas
 #define DELAYED EIGHT "precision.fp8_scaling=delayed "
 
 /* With delayed scaling the ops that compute a tensor cast it: an activation and its gradient at no
- * cost. Other tensors are read once instead of twice. Attention's output is cast again, and with sp
+ * cost, and a norm the stream's gradient, unless something changes that. Other tensors are read once instead of twice. Attention's output is cast again, and with sp
  * all gathered inputs are. */
 static void casts_follow_the_scaling_and_the_ops_that_cast(void **state)
 {
@@ -224,6 +224,14 @@ static void casts_follow_the_scaling_and_the_ops_that_cast(void **state)
 					  RATE_PRODUCT_WEIGHT) > 0) == (l != LINEAR_DOWN));
 	}
 	near(cast_seconds(DELAYED, LINEAR_UP, RATE_PRODUCT_INPUT), 0);
+	for (int l = LINEAR_OUT; l <= LINEAR_DOWN; l += LINEAR_DOWN - LINEAR_OUT) {
+		double ahead = cast_seconds(DELAYED "model.dropout=0", (enum linear)l,
+					    RATE_PRODUCT_INPUT);
+		assert_true(cast_seconds(DELAYED "model.dropout=0 parallel.sp=yes", (enum linear)l,
+					 RATE_PRODUCT_INPUT) > 1.5 * ahead);
+		assert_true(cast_seconds(DELAYED "model.dropout=0.1", (enum linear)l,
+					 RATE_PRODUCT_INPUT) > 1.5 * ahead);
+	}
 	assert_true(cast_seconds(DELAYED "parallel.sp=yes", LINEAR_UP, RATE_PRODUCT_FWD) >
 		    cast_seconds(DELAYED, LINEAR_UP, RATE_PRODUCT_FWD));
 }
