@@ -28,6 +28,9 @@ template <class T> struct norm_bwd_args {
 	struct fp8_scale *scale; /* whose largest number is raised; NULL: not wanted */
 };
 
+/* Enters the ops of the backward pass (norm_bwd.cu). */
+template <class T> void norm_fill_bwd(struct ops *o);
+
 /* centred: LayerNorm. Otherwise mean, bias and dbias are NULL. */
 template <class T>
 void norm_fwd_wide(struct backend *k, const char *op, const struct norm_fwd_args<T> *a,
