@@ -229,9 +229,9 @@ static void padded_run(const struct ops *o, struct backend *k, const struct dims
 		} \
 	}
 
-/* --- ops that also cast: y x copies scales w stats dy stats sums dw dbias. with: e5m2; fused: the op need not
- * set y, and has no transposed copy; lo: another call only finds the largest number. The last call
- * also computes the sums of a gradient's columns.
+/* --- ops that also cast: y x copies scales w stats dy stats sums dw dbias. with: e5m2; fused: the op
+ * need not set y, and has no transposed copy; lo: another call only finds the largest number. The
+ * last call also computes the sums of a gradient's columns.
  *
  * Numbers are rounded to the storage type. So the copies are replaced by those of x, which shows only
  * that nothing is written beyond them. The largest number is compared as the scale that follows from

@@ -208,8 +208,8 @@ static double cast_seconds(const char *words, enum linear linear, enum rate_clas
 #define DELAYED EIGHT "precision.fp8_scaling=delayed "
 
 /* With delayed scaling the ops that compute a tensor cast it: an activation and its gradient at no
- * cost, and a norm the stream's gradient, unless something changes that. Other tensors are read once instead of twice. Attention's output is cast again, and with sp
- * all gathered inputs are. */
+ * cost, and a norm the stream's gradient, unless something changes that. Other tensors are read once
+ * instead of twice. Attention's output is cast again, and with sp all gathered inputs are. */
 static void casts_follow_the_scaling_and_the_ops_that_cast(void **state)
 {
 	(void)state;
