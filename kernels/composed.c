@@ -21,19 +21,13 @@ void backend_composed_linear_gelu_bwd(struct backend *k, void *dpre, const void 
 
 /* --- Ops followed by a cast of what they compute ------------------------------------------ */
 
-static void cast_rows(struct backend *k, const void *y, int64_t n, int64_t c,
-		      const struct fp8_copies *to)
-{
-	k->ops.fp8_cast(k, to->at, to->transposed, to->scale, y, to->format, n, c);
-}
-
 void backend_composed_layernorm_fwd_cast(struct backend *k, void *y, void *sum, float *mean,
 					 float *rstd, const void *x, const void *r, const void *w,
 					 const void *bias, int64_t n, int64_t c, float eps,
 					 const struct fp8_copies *to)
 {
 	k->ops.layernorm_fwd(k, y, sum, mean, rstd, x, r, w, bias, n, c, eps);
-	cast_rows(k, y, n, c, to);
+	k->ops.fp8_cast(k, y, n, c, to);
 }
 
 void backend_composed_rmsnorm_fwd_cast(struct backend *k, void *y, void *sum, float *rstd,
@@ -41,35 +35,54 @@ void backend_composed_rmsnorm_fwd_cast(struct backend *k, void *y, void *sum, fl
 				       int64_t c, float eps, const struct fp8_copies *to)
 {
 	k->ops.rmsnorm_fwd(k, y, sum, rstd, x, r, w, n, c, eps);
-	cast_rows(k, y, n, c, to);
+	k->ops.fp8_cast(k, y, n, c, to);
+}
+
+void backend_composed_layernorm_bwd_cast(struct backend *k, void *dx, float *dw, float *dbias,
+					 const void *dy, const void *dres, const void *x,
+					 const float *mean, const float *rstd, const void *w,
+					 int64_t n, int64_t c, bool add,
+					 const struct fp8_copies *to)
+{
+	k->ops.layernorm_bwd(k, dx, dw, dbias, dy, dres, x, mean, rstd, w, n, c, add);
+	k->ops.fp8_cast(k, dx, n, c, to);
+}
+
+void backend_composed_rmsnorm_bwd_cast(struct backend *k, void *dx, float *dw, const void *dy,
+				       const void *dres, const void *x, const float *rstd,
+				       const void *w, int64_t n, int64_t c, bool add,
+				       const struct fp8_copies *to)
+{
+	k->ops.rmsnorm_bwd(k, dx, dw, dy, dres, x, rstd, w, n, c, add);
+	k->ops.fp8_cast(k, dx, n, c, to);
 }
 
 void backend_composed_gelu_fwd_cast(struct backend *k, void *y, const void *x, int64_t n, int64_t c,
 				    const struct fp8_copies *to)
 {
 	k->ops.gelu_fwd(k, y, x, n * c);
-	cast_rows(k, y, n, c, to);
+	k->ops.fp8_cast(k, y, n, c, to);
 }
 
 void backend_composed_gelu_bwd_cast(struct backend *k, void *dx, const void *dy, const void *x,
 				    int64_t n, int64_t c, const struct fp8_copies *to)
 {
 	k->ops.gelu_bwd(k, dx, dy, x, n * c);
-	cast_rows(k, dx, n, c, to);
+	k->ops.fp8_cast(k, dx, n, c, to);
 }
 
 void backend_composed_swiglu_fwd_cast(struct backend *k, void *y, const void *gu, int64_t n,
 				      int64_t f, const struct fp8_copies *to)
 {
 	k->ops.swiglu_fwd(k, y, gu, n, f);
-	cast_rows(k, y, n, f, to);
+	k->ops.fp8_cast(k, y, n, f, to);
 }
 
 void backend_composed_swiglu_bwd_cast(struct backend *k, void *dgu, const void *dy, const void *gu,
 				      int64_t n, int64_t f, const struct fp8_copies *to)
 {
 	k->ops.swiglu_bwd(k, dgu, dy, gu, n, f);
-	cast_rows(k, dgu, n, 2 * f, to);
+	k->ops.fp8_cast(k, dgu, n, 2 * f, to);
 }
 
 /* --- Grouped products, one after the other ------------------------------------------------ */

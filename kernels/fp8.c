@@ -63,34 +63,35 @@ static void update_largest(struct fp8_scale *s, float x)
 }
 
 /* Casts with the scale as it is. Returns it with the largest magnitude. */
-static struct fp8_scale cast_rows(struct backend *k, uint8_t *y, uint8_t *transposed,
-				  struct fp8_scale s, const void *x, enum fp8 format, int64_t n,
-				  int64_t c)
+static struct fp8_scale cast_rows(struct backend *k, const void *x, int64_t n, int64_t c,
+				  const struct fp8_copies *to)
 {
 	float *row = backend_scratch(k, 0);
-	const double scale = (double)s.scale;
+	struct fp8_scale s = *to->scale;
 	const int64_t padded = round_up_int64(n, FP8_ROW);
-	for (int64_t j = 0; transposed && j < c; j++)
-		memset(transposed + j * padded + n, 0, (size_t)(padded - n));
+	if (to->sums)
+		k->ops.sum_rows(k, to->sums, x, n, c, to->add);
+	for (int64_t j = 0; to->transposed && j < c; j++)
+		memset(to->transposed + j * padded + n, 0, (size_t)(padded - n));
 	for (int64_t i = 0; i < n; i++) {
 		k->ops.storage_to_fp32(k, row, (const char *)x + (size_t)(i * c) * k->element, c);
 		for (int64_t j = 0; j < c; j++) {
 			double number_j = number(k, row, j);
-			uint8_t bits = encode(&formats[format], number_j * scale);
+			uint8_t bits = encode(&formats[to->format], number_j * (double)s.scale);
 			update_largest(&s, (float)number_j);
-			if (y)
-				y[i * c + j] = bits;
-			if (transposed)
-				transposed[j * padded + i] = bits;
+			if (to->at)
+				to->at[i * c + j] = bits;
+			if (to->transposed)
+				to->transposed[j * padded + i] = bits;
 		}
 	}
 	return s;
 }
 
-void backend_host_fp8_cast(struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
-			   const void *x, enum fp8 format, int64_t n, int64_t c)
+void backend_host_fp8_cast(struct backend *k, const void *x, int64_t n, int64_t c,
+			   const struct fp8_copies *to)
 {
-	*s = cast_rows(k, y, transposed, *s, x, format, n, c);
+	*to->scale = cast_rows(k, x, n, c, to);
 }
 
 enum { CODES = 256 };
@@ -156,14 +157,14 @@ static float scale_of(float largest, enum fp8 format)
 	return ldexpf(1, e > 100 ? 100 : e < -100 ? -100 : e);
 }
 
-void backend_host_fp8_cast_current(struct backend *k, uint8_t *y, uint8_t *transposed,
-				   struct fp8_scale *s, const void *x, enum fp8 format, int64_t n,
-				   int64_t c)
+void backend_host_fp8_cast_current(struct backend *k, const void *x, int64_t n, int64_t c,
+				   const struct fp8_copies *to)
 {
+	struct fp8_scale *s = to->scale;
 	bool fits = s->largest != 0 && isfinite(s->largest);
-	s->scale = fits ? scale_of(s->largest, format) : 0;
+	s->scale = fits ? scale_of(s->largest, to->format) : 0;
 	s->inverse = fits ? 1 / s->scale : 0;
-	cast_rows(k, y, transposed, *s, x, format, n, c);
+	cast_rows(k, x, n, c, to);
 }
 
 void backend_host_fp8_update_scales(struct backend *k, struct fp8_scale *s, int64_t n,

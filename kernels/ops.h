@@ -138,13 +138,17 @@ struct fp8_tensor {
 	int64_t row; /* numbers from one row to the next; 0: as many as the product's depth */
 };
 
-/* The 8-bit copies of a tensor that an op computes (the ops named _cast), written as fp8_cast writes
- * them; the struct itself is in host memory. */
+/* The 8-bit copies of a tensor x[n,c] that fp8_cast reads, or that another op computes (the ops named
+ * _cast); the struct itself is in host memory. */
 struct fp8_copies {
 	uint8_t *at, *transposed; /* each may be NULL */
 	struct fp8_scale *scale;
 	enum fp8 format;
 	bool only; /* nobody reads the tensor itself: the op may leave its memory as it is */
+	/* of a gradient: the sums of its columns [c], as sum_rows sets or adds them; NULL: they are
+	 * not wanted */
+	float *sums;
+	bool add;
 };
 
 struct adamw_args {

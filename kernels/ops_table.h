@@ -69,16 +69,16 @@ OP(grouped_bwd_weight, STORED, COMPOSED, (struct backend *k, float *dw, int64_t 
 
 /* --- fp8 products ------------------------------------------------------------------------- */
 
-/* y[n,c] = fp8(scale x[n,c]), and transposed[c,r] is its transpose, with r the next multiple of
- * FP8_ROW from n on, and zeros in the last columns. Either may be NULL, and so may both. Sets y and
- * transposed. s->largest becomes the largest |x| if that is larger. */
-OP(fp8_cast, STORED, HOST, (struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
-	const void *x, enum fp8 format, int64_t n, int64_t c))
-/* Current scaling: sets s->scale and s->inverse to the largest power of 2 with which s->largest
- * fits `format`, or both to 0 if s->largest is 0 or not finite. Writes y and transposed as fp8_cast
- * does. Changes nothing else of s. */
-OP(fp8_cast_current, STORED, HOST, (struct backend *k, uint8_t *y, uint8_t *transposed,
-	struct fp8_scale *s, const void *x, enum fp8 format, int64_t n, int64_t c))
+/* to->at[n,c] = fp8(scale x[n,c]), and to->transposed[c,r] is its transpose, with r the next multiple
+ * of FP8_ROW from n on, and zeros in the last columns. Sets those that are not NULL. to->sums: as
+ * sum_rows. to->scale->largest becomes the largest |x| if that is larger. */
+OP(fp8_cast, STORED, HOST, (struct backend *k, const void *x, int64_t n, int64_t c,
+	const struct fp8_copies *to))
+/* Current scaling: sets `scale` and `inverse` of to->scale to the largest power of 2 with which its
+ * `largest` fits the format, or both to 0 if that is 0 or not finite. Then does what fp8_cast does,
+ * but changes nothing else of the scale. */
+OP(fp8_cast_current, STORED, HOST, (struct backend *k, const void *x, int64_t n, int64_t c,
+	const struct fp8_copies *to))
 /* d[m,n] = left[m,depth] · right[n,depth]ᵀ + bias[n], summed in fp32. bias may be NULL. Sets d.
  * With `single`, d is fp32, is added to if `add`, and there is no bias. At most one of left and
  * right is e5m2. left->fast permits tensor cores to keep fewer bits of the sums. With transposed
@@ -95,14 +95,21 @@ OP(fp8_update_scales, FP32, HOST, (struct backend *k, struct fp8_scale *s, int64
 	enum fp8 format, bool ends))
 
 /* The op without `_cast`, and then fp8_cast of the tensor that it sets (y, dx or dgu), without
- * another pass over it. Writes the copies that to->at and to->transposed ask for; without either it
- * only finds the largest number. gelu's n rows of c elements are one array to the op itself. */
+ * another pass over it. Without copies it only finds the largest number. Only the gradients, which
+ * are the results of `_bwd`, have to->sums. gelu's n rows of c elements are one array to the op
+ * itself. */
 OP(layernorm_fwd_cast, STORED, COMPOSED, (struct backend *k, void *y, void *sum, float *mean,
 	float *rstd, const void *x, const void *r, const void *w, const void *bias, int64_t n,
 	int64_t c, float eps, const struct fp8_copies *to))
 OP(rmsnorm_fwd_cast, STORED, COMPOSED, (struct backend *k, void *y, void *sum, float *rstd,
 	const void *x, const void *r, const void *w, int64_t n, int64_t c, float eps,
 	const struct fp8_copies *to))
+OP(layernorm_bwd_cast, STORED, COMPOSED, (struct backend *k, void *dx, float *dw, float *dbias,
+	const void *dy, const void *dres, const void *x, const float *mean, const float *rstd,
+	const void *w, int64_t n, int64_t c, bool add, const struct fp8_copies *to))
+OP(rmsnorm_bwd_cast, STORED, COMPOSED, (struct backend *k, void *dx, float *dw, const void *dy,
+	const void *dres, const void *x, const float *rstd, const void *w, int64_t n, int64_t c,
+	bool add, const struct fp8_copies *to))
 OP(gelu_fwd_cast, STORED, COMPOSED, (struct backend *k, void *y, const void *x, int64_t n, int64_t c,
 	const struct fp8_copies *to))
 OP(gelu_bwd_cast, STORED, COMPOSED, (struct backend *k, void *dx, const void *dy, const void *x,

@@ -333,8 +333,9 @@ static int fill_eight(struct bench_rig *r, struct err *e)
 	if (!r->eight || !r->scale)
 		return no_memory(e);
 	backend_put(r->backend, r->scale, &one, sizeof one);
-	r->ops->fp8_cast(r->backend, r->eight, NULL, r->scale, r->arenas[BENCH_INPUT], FP8_E4M3,
-			 all / ROW, ROW);
+	r->ops->fp8_cast(
+		r->backend, r->arenas[BENCH_INPUT], all / ROW, ROW,
+		&(struct fp8_copies){ .at = r->eight, .scale = r->scale, .format = FP8_E4M3 });
 	return backend_sync(r->backend, e);
 }
 

@@ -163,6 +163,7 @@ __global__ void __launch_bounds__(TILE)
 
 template <class T> struct gelu_source {
 	static constexpr int PARTS = 1;
+	static constexpr bool GRADIENT = false;
 	T *y;
 	const T *x;
 	int64_t c;
@@ -180,6 +181,7 @@ template <class T> struct gelu_source {
 
 template <class T> struct gelu_slope_source {
 	static constexpr int PARTS = 1;
+	static constexpr bool GRADIENT = true;
 	T *dx;
 	const T *dy, *x;
 	int64_t c;
@@ -199,6 +201,7 @@ template <class T> struct gelu_slope_source {
 
 template <class T> struct swiglu_source {
 	static constexpr int PARTS = 1;
+	static constexpr bool GRADIENT = false;
 	T *y;
 	const T *gu;
 	int64_t f;
@@ -218,6 +221,7 @@ template <class T> struct swiglu_source {
 /* The gradient of the gate, and that of up. */
 template <class T> struct swiglu_slope_source {
 	static constexpr int PARTS = 2;
+	static constexpr bool GRADIENT = true;
 	T *dgu;
 	const T *dy, *gu;
 	int64_t f;
@@ -306,7 +310,7 @@ static void gelu_fwd_cast(struct backend *k, void *y, const void *x, int64_t n, 
 			  const struct fp8_copies *to)
 {
 	const gelu_source<T> s = { to->only ? NULL : (T *)y, (const T *)x, c };
-	if (no_copies(to))
+	if (only_largest(to))
 		queue_gelu_fwd<T, true>(k, "gelu_fwd_cast", y, x, n * c, to->scale);
 	else
 		queue_cast(k, "gelu_fwd_cast", to, 0, s, chunk_fits(s.y, c) && chunk_fits(s.x, c),
@@ -325,7 +329,7 @@ static void gelu_bwd_cast(struct backend *k, void *dx, const void *dy, const voi
 {
 	const gelu_slope_source<T> s = { to->only ? NULL : (T *)dx, (const T *)dy, (const T *)x,
 					 c };
-	if (no_copies(to))
+	if (only_largest(to))
 		queue_gelu_bwd<T, true>(k, "gelu_bwd_cast", dx, dy, x, n * c, to->scale);
 	else
 		queue_cast(k, "gelu_bwd_cast", to, 0, s,
@@ -343,7 +347,7 @@ static void swiglu_fwd_cast(struct backend *k, void *y, const void *gu, int64_t 
 			    const struct fp8_copies *to)
 {
 	const swiglu_source<T> s = { to->only ? NULL : (T *)y, (const T *)gu, f };
-	if (no_copies(to))
+	if (only_largest(to))
 		queue_swiglu_fwd<T, true>(k, "swiglu_fwd_cast", y, gu, n, f, to->scale);
 	else
 		queue_cast(k, "swiglu_fwd_cast", to, 0, s,
@@ -363,7 +367,7 @@ static void swiglu_bwd_cast(struct backend *k, void *dgu, const void *dy, const 
 {
 	const swiglu_slope_source<T> s = { to->only ? NULL : (T *)dgu, (const T *)dy, (const T *)gu,
 					   f };
-	if (no_copies(to))
+	if (only_largest(to))
 		queue_swiglu_bwd<T, true>(k, "swiglu_bwd_cast", dgu, dy, gu, n, f, to->scale);
 	else
 		queue_cast(k, "swiglu_bwd_cast", to, 0, s,

@@ -29,7 +29,8 @@
  *
  * So sums in the producing kernels move no fewer bytes than the epilogue. Where it is not used they
  * would save 97 of 453 MB, or 298 if the slope of GELU is no epilogue either. They are not built; the
- * measured choice is between the epilogue and sum_rows. Products of 8 bits always need sum_rows.
+ * measured choice is between the epilogue and sum_rows. For products of 8 bits, which have no such
+ * epilogue, the op that casts dy sums its columns (cast.cuh).
  */
 #ifndef MUSTER_KERNELS_CUDA_BLAS_H
 #define MUSTER_KERNELS_CUDA_BLAS_H

@@ -14,6 +14,7 @@ __device__ inline float of_fp8(uint8_t x, __nv_fp8_interpretation_t kind)
 /* A tensor that is read. */
 template <class T> struct tensor_source {
 	static constexpr int PARTS = 1;
+	static constexpr bool GRADIENT = true;
 	const T *x;
 	int64_t c;
 	template <bool PACKS>
@@ -37,19 +38,17 @@ static void cast(struct backend *k, const char *op, const struct fp8_copies *to,
 }
 
 template <class T>
-static void cast_op(struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
-		    const void *x, enum fp8 format, int64_t n, int64_t c)
+static void cast_op(struct backend *k, const void *x, int64_t n, int64_t c,
+		    const struct fp8_copies *to)
 {
-	const struct fp8_copies to = { y, transposed, s, format, false };
-	cast<T>(k, "fp8_cast", &to, 0, x, n, c);
+	cast<T>(k, "fp8_cast", to, 0, x, n, c);
 }
 
 template <class T>
-static void cast_current_op(struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
-			    const void *x, enum fp8 format, int64_t n, int64_t c)
+static void cast_current_op(struct backend *k, const void *x, int64_t n, int64_t c,
+			    const struct fp8_copies *to)
 {
-	const struct fp8_copies to = { y, transposed, s, format, false };
-	cast<T>(k, "fp8_cast_current", &to, largest_of(format), x, n, c);
+	cast<T>(k, "fp8_cast_current", to, largest_of(to->format), x, n, c);
 }
 
 /* --- products: one element per thread --- */

@@ -1,15 +1,12 @@
 /*
- * LayerNorm and RMSNorm after the residual sum. A row is read once and kept in registers, by one
- * warp if it fits there, otherwise by a block. Rows that do not fit in a block's registers, or are
- * not whole packs, are in norm_wide.cu. Where 8-bit copies of the result are wanted, these kernels
- * only compute the sum and the statistics, and the kernel that casts (cast.cuh) computes the rest.
- *
- * In the backward pass each block goes over rows and keeps its threads' columns of dw and dbias in
- * registers. sums.cuh adds those of all blocks.
+ * The forward passes of LayerNorm and RMSNorm after the residual sum. A row is read once and kept in
+ * registers, by one warp if it fits there, otherwise by a block. Rows that do not fit in a block's
+ * registers, or are not whole packs, are in norm_wide.cu. Where 8-bit copies of the result are wanted,
+ * these kernels only compute the sum and the statistics, and the kernel that casts (cast.cuh) computes
+ * the rest.
  */
 #include "kernels/cuda/cast.cuh"
 #include "kernels/cuda/norm.cuh"
-#include "kernels/cuda/sums.cuh"
 
 /* Packs per thread; threads per block, and per block whose rows take a warp each. */
 enum { FWD_PACKS = 4, FWD_MAX = 1024, FWD_SHORT = 128 };
@@ -106,135 +103,10 @@ static void norm_fwd(struct backend *k, const char *op, const struct norm_fwd_ar
 	       cuda_blocks(a->n, threads / width), threads, 0, *a, width);
 }
 
-/*
- * Each thread holds NUMBERS sums of dw, and of dbias if there is one, for P packs of columns. A
- * block loads R rows before the sums over them, which all share two barriers. So the loads of
- * several rows are under way at once.
- */
-enum { BWD_NUMBERS = 16, BWD_MAX = 512, BWD_ROWS = 4 };
-
-/* The largest R with which a kernel has at most 128 registers: so many can 512 threads have. */
-template <class T, int NUMBERS>
-constexpr int bwd_rows_of = NUMBERS < BWD_NUMBERS       ? 4
-			    : sizeof(T) < sizeof(float) ? 2
-							: 1;
-
-template <class T, bool CENTRED, int P, int R>
-__global__ void __launch_bounds__(BWD_MAX) norm_bwd_kernel(struct norm_bwd_args<T> a, float *parts)
-{
-	constexpr int V = pack_of<T>;
-	const int packs = (int)(a.c / V), width = blockDim.x, first = threadIdx.x;
-	float dw[P][V] = {}, db[P][V] = {};
-	for (int64_t row = (int64_t)blockIdx.x * R; row < a.n; row += (int64_t)gridDim.x * R) {
-		float dy[R][P][V] = {}, x[R][P][V] = {}, rstd[R], sums[2 * R] = {};
-		#pragma unroll
-		for (int r = 0; r < R; r++)
-			#pragma unroll
-			for (int p = 0; p < P; p++)
-				if (row + r < a.n && first + p * width < packs) {
-					const int64_t at = (row + r) * a.c +
-							   (first + p * width) * V;
-					load<V>(dy[r][p], a.dy + at);
-					load<V>(x[r][p], a.x + at);
-				}
-		#pragma unroll
-		for (int r = 0; r < R; r++) {
-			const bool there = row + r < a.n;
-			const float mean = CENTRED && there ? a.mean[row + r] : 0;
-			rstd[r] = there ? a.rstd[row + r] : 0;
-			#pragma unroll
-			for (int p = 0; p < P; p++)
-				if (first + p * width < packs) {
-					float w[V];
-					load<V>(w, a.w + (first + p * width) * V);
-					#pragma unroll
-					for (int i = 0; i < V; i++) {
-						float d = dy[r][p][i];
-						x[r][p][i] = (x[r][p][i] - mean) * rstd[r];
-						dw[p][i] += d * x[r][p][i];
-						db[p][i] += CENTRED ? d : 0;
-						dy[r][p][i] = d * w[i];
-						sums[2 * r] += CENTRED ? dy[r][p][i] : 0;
-						sums[2 * r + 1] += dy[r][p][i] * x[r][p][i];
-					}
-				}
-		}
-		block_sums<2 * R>(sums);
-		#pragma unroll
-		for (int r = 0; r < R; r++) {
-			const float g_mean = sums[2 * r] / (float)a.c,
-				    gh_mean = sums[2 * r + 1] / (float)a.c;
-			#pragma unroll
-			for (int p = 0; p < P; p++)
-				if (row + r < a.n && first + p * width < packs) {
-					const int64_t at = (row + r) * a.c +
-							   (first + p * width) * V;
-					float res[V] = {};
-					if (a.dres)
-						load<V>(res, a.dres + at);
-					#pragma unroll
-					for (int i = 0; i < V; i++)
-						res[i] += rstd[r] * (dy[r][p][i] - g_mean -
-								     x[r][p][i] * gh_mean);
-					store<V>(a.dx + at, res);
-				}
-		}
-	}
-	#pragma unroll
-	for (int p = 0; p < P; p++)
-		if (first + p * width < packs) {
-			store<V>(parts + blockIdx.x * a.c + (first + p * width) * V, dw[p]);
-			if (CENTRED)
-				store<V>(parts + ((int64_t)gridDim.x + blockIdx.x) * a.c +
-						 (first + p * width) * V,
-					 db[p]);
-		}
-}
-
-template <class T> static bool bwd_packs(const struct norm_bwd_args<T> *a)
-{
-	return a->c <= (int64_t)BWD_MAX * BWD_NUMBERS && pack_fits(a->dx, a->c) &&
-	       pack_fits(a->dy, a->c) && pack_fits(a->dres, a->c) && pack_fits(a->x, a->c) &&
-	       pack_fits(a->w, 0);
-}
-
-template <class T, bool CENTRED, int NUMBERS>
-static void norm_bwd_rows(struct backend *k, const char *op, const struct norm_bwd_args<T> *a)
-{
-	constexpr int V = pack_of<T>, P = NUMBERS / V, R = bwd_rows_of<T, NUMBERS>;
-	float *const outs[2] = { a->dw, CENTRED ? a->dbias : NULL };
-	int threads = (int)((a->c / V + P - 1) / P + WARP - 1) / WARP * WARP;
-	int each = BWD_MAX / threads > 8 ? 8 : BWD_MAX / threads; /* that an SM can hold at once */
-	unsigned blocks = cuda_blocks_most(k, a->n, BWD_ROWS, each);
-	float *parts = (float *)cuda_scratch(k, 2 * blocks * (size_t)a->c * sizeof *parts, op);
-	if (!parts)
-		return;
-	launch(k, op, norm_bwd_kernel<T, CENTRED, P, R>, blocks, threads, 0, *a, parts);
-	cuda_add_columns(k, op, outs, parts, blocks, a->c, a->add);
-}
-
-/* Short rows have half as many sums per thread, and twice as many threads. */
-template <class T, bool CENTRED>
-static void norm_bwd(struct backend *k, const char *op, const struct norm_bwd_args<T> *a)
-{
-	float *const outs[2] = { a->dw, CENTRED ? a->dbias : NULL };
-	if (a->n == 0) {
-		for (int i = 0; i < 2 && !a->add; i++)
-			if (outs[i])
-				cuda_memory_zero(k, outs[i], (size_t)a->c * sizeof(float));
-		return;
-	}
-	if (!bwd_packs<T>(a))
-		norm_bwd_wide<T>(k, op, a, CENTRED);
-	else if (a->c <= (int64_t)BWD_MAX * BWD_NUMBERS / 2)
-		norm_bwd_rows<T, CENTRED, BWD_NUMBERS / 2>(k, op, a);
-	else
-		norm_bwd_rows<T, CENTRED, BWD_NUMBERS>(k, op, a);
-}
-
 /* What the forward pass sets once the statistics are known. y NULL: it is not stored. */
 template <class T, bool CENTRED> struct norm_source {
 	static constexpr int PARTS = 1;
+	static constexpr bool GRADIENT = false;
 	T *y;
 	const T *x, *w, *bias;
 	const float *mean, *rstd;
@@ -262,7 +134,7 @@ static void norm_fwd_cast(struct backend *k, const char *op, struct norm_fwd_arg
 	const norm_source<T, CENTRED> s = {
 		to->only ? NULL : a->y, a->r ? a->sum : a->x, a->w, a->bias, a->mean, a->rstd, a->c
 	};
-	if (no_copies(to)) {
+	if (only_largest(to)) {
 		a->largest = to->scale;
 		norm_fwd<T, CENTRED>(k, op, a);
 		return;
@@ -318,38 +190,13 @@ static void rmsnorm_fwd_cast(struct backend *k, void *y, void *sum, float *rstd,
 	norm_fwd_cast<T, false>(k, "rmsnorm_fwd_cast", &a, to);
 }
 
-template <class T>
-static void layernorm_bwd(struct backend *k, void *dx, float *dw, float *dbias, const void *dy,
-			  const void *dres, const void *x, const float *mean, const float *rstd,
-			  const void *w, int64_t n, int64_t c, bool add)
-{
-	struct norm_bwd_args<T> a = {
-		(T *)dx, dw, dbias, (const T *)dy, (const T *)dres, (const T *)x, mean, rstd,
-			(const T *)w, n, c, add
-	};
-	norm_bwd<T, true>(k, "layernorm_bwd", &a);
-}
-
-template <class T>
-static void rmsnorm_bwd(struct backend *k, void *dx, float *dw, const void *dy, const void *dres,
-			const void *x, const float *rstd, const void *w, int64_t n, int64_t c,
-			bool add)
-{
-	struct norm_bwd_args<T> a = {
-		(T *)dx, dw, NULL, (const T *)dy, (const T *)dres, (const T *)x, NULL, rstd,
-			(const T *)w, n, c, add
-	};
-	norm_bwd<T, false>(k, "rmsnorm_bwd", &a);
-}
-
 template <class T> static void fill(struct ops *o)
 {
+	norm_fill_bwd<T>(o);
 	o->layernorm_fwd = layernorm_fwd<T>;
-	o->layernorm_bwd = layernorm_bwd<T>;
 	o->rmsnorm_fwd = rmsnorm_fwd<T>;
 	o->layernorm_fwd_cast = layernorm_fwd_cast<T>;
 	o->rmsnorm_fwd_cast = rmsnorm_fwd_cast<T>;
-	o->rmsnorm_bwd = rmsnorm_bwd<T>;
 }
 
 CUDA_FILL(norm)

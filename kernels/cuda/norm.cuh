@@ -25,7 +25,11 @@ template <class T> struct norm_bwd_args {
 	const T *w;
 	int64_t n, c;
 	bool add;
+	struct fp8_scale *scale; /* whose largest number is raised; NULL: not wanted */
 };
+
+/* Enters the ops of the backward pass (norm_bwd.cu). */
+template <class T> void norm_fill_bwd(struct ops *o);
 
 /* centred: LayerNorm. Otherwise mean, bias and dbias are NULL. */
 template <class T>

@@ -47,13 +47,18 @@ __global__ void __launch_bounds__(WIDE) bwd_wide_kernel(struct norm_bwd_args<T> 
 		sums[0] += centred ? g : 0;
 		sums[1] += g * (to_fp32(a.x[at + j]) - mean) * rstd;
 	}
+	uint32_t most = 0;
 	block_sums<2>(sums);
 	for (int64_t j = threadIdx.x; j < a.c; j += blockDim.x) {
 		float g = to_fp32(a.dy[at + j]) * to_fp32(a.w[j]),
 		      h = (to_fp32(a.x[at + j]) - mean) * rstd;
 		float through = rstd * (g - sums[0] / (float)a.c - h * (sums[1] / (float)a.c));
-		a.dx[at + j] = from_fp32<T>(through + (a.dres ? to_fp32(a.dres[at + j]) : 0));
+		const T dx = from_fp32<T>(through + (a.dres ? to_fp32(a.dres[at + j]) : 0));
+		most = max(most, magnitude(to_fp32(dx)));
+		a.dx[at + j] = dx;
 	}
+	if (a.scale)
+		raise_largest_of_warp(a.scale, most);
 }
 
 /* Each block sums one strip of columns over one part of the rows. The parts of dw come first, then

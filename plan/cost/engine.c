@@ -24,9 +24,9 @@ static const struct cost_engine_pass muster[] = {
 	{ PHASE_BACKWARD, RATE_GELU_BWD, NEED_GELU, 1, { [TENSOR_UP] = 2, [TENSOR_ACT] = 1 } },
 	{ PHASE_BACKWARD, RATE_SWIGLU_BWD, NEED_SWIGLU, 1, { [TENSOR_UP] = 2, [TENSOR_ACT] = 1 } },
 	{ PHASE_BACKWARD, RATE_MOVED, NEED_DROPOUT, 2, { [TENSOR_STREAM] = 2 } },
-	{ PHASE_BACKWARD, RATE_SUM_ROWS, NEED_BIAS, 2, { [TENSOR_ROWS] = 1 } },
-	{ PHASE_BACKWARD, RATE_SUM_ROWS, NEED_QKV_BIAS, 1, { [TENSOR_QKV] = 1 } },
-	{ PHASE_BACKWARD, RATE_SUM_ROWS, NEED_BIAS, 1, { [TENSOR_UP] = 1 } },
+	{ PHASE_BACKWARD, RATE_SUM_ROWS, NEED_BIAS_SUMS, 2, { [TENSOR_ROWS] = 1 } },
+	{ PHASE_BACKWARD, RATE_SUM_ROWS, NEED_QKV_BIAS_SUMS, 1, { [TENSOR_QKV] = 1 } },
+	{ PHASE_BACKWARD, RATE_SUM_ROWS, NEED_BIAS_SUMS, 1, { [TENSOR_UP] = 1 } },
 	{ PHASE_BACKWARD, RATE_MOVED, NEED_NOTHING, 4, { [TENSOR_ROUTED] = 2 } },
 	{ PHASE_AGAIN, RATE_NORM_FWD, NEED_NOTHING, 2, { [TENSOR_STREAM] = 2 } },
 	{ PHASE_AGAIN, RATE_GELU_FWD, NEED_GELU, 1, { [TENSOR_UP] = 1, [TENSOR_ACT] = 1 } },
@@ -35,21 +35,22 @@ static const struct cost_engine_pass muster[] = {
 };
 
 /* agent/engine/model/linear_fp8.h. A cast writes two copies of a byte each. With current scaling the
- * norm, the activation and its gradient find the largest number, and a cast reads their result (2
+ * norm, the activation and their gradients find the largest number, and a cast reads their result (2
  * bytes). Other tensors are read twice. With delayed scaling these ops write the copies in place of
- * 2 bytes of their result; a norm reads its input again. A gradient is stored for the sums of a bias's
- * gradient too. One cast reads each other tensor. Attention's output and gathered inputs have no
- * transposed copy: they are cast again in the backward pass. */
+ * 2 bytes of their result; a norm reads its input again, and its gradient is stored too. One cast reads
+ * each other tensor. Attention's output and gathered inputs have no transposed copy: they are cast
+ * again in the backward pass. The op that casts a gradient also sums its columns, for a bias's
+ * gradient. */
 static const struct engine_casts muster_casts[] = {
 	[FP8_SCALING_CURRENT] = {
 		.input = { [LINEAR_QKV] = 4, [LINEAR_OUT] = 5, [LINEAR_UP] = 4, [LINEAR_DOWN] = 4 },
-		.gradient = { [LINEAR_QKV] = 6, [LINEAR_OUT] = 6, [LINEAR_UP] = 4, [LINEAR_DOWN] = 6 },
-		.gathered = 5, .again = 3, .weights = 6, .weights_pass = 5,
+		.gradient = { [LINEAR_QKV] = 6, [LINEAR_OUT] = 4, [LINEAR_UP] = 4, [LINEAR_DOWN] = 4 },
+		.gathered = 5, .again = 3, .changed = 2, .weights = 6, .weights_pass = 5,
 	},
 	[FP8_SCALING_DELAYED] = {
 		.input = { [LINEAR_QKV] = 2, [LINEAR_OUT] = 3, [LINEAR_UP] = 2, [LINEAR_DOWN] = 0 },
-		.gradient = { [LINEAR_QKV] = 4, [LINEAR_OUT] = 4, [LINEAR_UP] = 0, [LINEAR_DOWN] = 4 },
-		.gathered = 3, .again = 3, .summed = 2, .weights = 6, .weights_pass = 5,
+		.gradient = { [LINEAR_QKV] = 4, [LINEAR_OUT] = 2, [LINEAR_UP] = 0, [LINEAR_DOWN] = 2 },
+		.gathered = 3, .again = 3, .changed = 2, .weights = 6, .weights_pass = 5,
 	},
 };
 

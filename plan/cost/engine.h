@@ -46,6 +46,9 @@ enum engine_need {
 	NEED_ROPE,
 	NEED_BIAS,
 	NEED_QKV_BIAS,
+	/* biases whose gradients need a pass of their own: those of products in 8 bits do not */
+	NEED_BIAS_SUMS,
+	NEED_QKV_BIAS_SUMS,
 	NEED_QK_NORM
 };
 
@@ -69,7 +72,9 @@ struct engine_casts {
 	/* an input that tp ranks gather: for the forward pass, and for the weights' gradient. The
 	 * latter also for attention's output */
 	double gathered, again;
-	double summed;       /* extra for up's gradient, also stored if a bias's gradient sums it */
+	/* extra for the gradient of a row-parallel linear that is not a norm's result as it is,
+	 * because dropout or a gather changed it */
+	double changed;
 	double weights;      /* once per step, */
 	double weights_pass; /* or in each forward and each backward pass */
 };

@@ -56,6 +56,11 @@ bool cost_layer_routes_own(const struct cost_case *c, const struct cost_shard *h
 	return !h->dense && h->sp && c->engine->routes_own;
 }
 
+static bool multiplies_eight(const struct cost_case *c)
+{
+	return c->job->precision.fp8 != FP8_OFF && c->machine->units > 0;
+}
+
 static bool needed(const struct cost_case *c, enum engine_need need)
 {
 	switch (need) {
@@ -75,6 +80,10 @@ static bool needed(const struct cost_case *c, enum engine_need need)
 		return c->shape->bias;
 	case NEED_QKV_BIAS:
 		return c->shape->qkv_bias;
+	case NEED_BIAS_SUMS:
+		return c->shape->bias && !multiplies_eight(c);
+	case NEED_QKV_BIAS_SUMS:
+		return c->shape->qkv_bias && !multiplies_eight(c);
 	case NEED_QK_NORM:
 		return c->shape->qk_norm;
 	default:
@@ -168,8 +177,7 @@ static void fused_attention(const struct cost_case *c, const struct cost_shard *
 static bool in_eight(const struct cost_case *c, enum linear linear)
 {
 	bool expert = c->shape->experts && (linear == LINEAR_UP || linear == LINEAR_DOWN);
-	return c->job->precision.fp8 != FP8_OFF && c->machine->units > 0 &&
-	       (!expert || c->engine->eight_experts);
+	return multiplies_eight(c) && (!expert || c->engine->eight_experts);
 }
 
 /* Bytes that casts move for an input [n, in] or a gradient [n, out], per element. */
@@ -183,10 +191,11 @@ static double input_cast(const struct engine_casts *t, const struct cost_shard *
 }
 
 static double gradient_cast(const struct cost_case *c, const struct engine_casts *t,
-			    enum linear linear, int form)
+			    const struct cost_shard *h, enum linear linear, int form)
 {
-	bool sums = c->shape->bias && linear == LINEAR_UP;
-	return form == RATE_PRODUCT_INPUT ? t->gradient[linear] + (sums ? t->summed : 0) : 0;
+	bool row = linear == LINEAR_OUT || linear == LINEAR_DOWN,
+	     changed = row && (h->sp || needed(c, NEED_DROPOUT));
+	return form == RATE_PRODUCT_INPUT ? t->gradient[linear] + (changed ? t->changed : 0) : 0;
 }
 
 /* Bytes that casts move for a product in 8 bits: for the input and the weights in the forward pass,
@@ -207,7 +216,7 @@ static double cast_bytes(const struct cost_case *c, const struct cost_shard *h, 
 	else
 		each = fwd ? t->weights : 0;
 	return input_cast(t, h, linear, form) * n * in +
-	       gradient_cast(c, t, linear, form) * n * out + each * weights;
+	       gradient_cast(c, t, h, linear, form) * n * out + each * weights;
 }
 
 /* `times` equal products of a linear in one form: on a GPU one operation. In 8 bits, casts come

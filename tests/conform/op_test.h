@@ -38,7 +38,7 @@ struct arg {
 	enum width width;
 };
 
-enum { ARGS = 10 };
+enum { ARGS = 11 };
 
 /* Sizes. Each op reads them in its own way. */
 struct dims {

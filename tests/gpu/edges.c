@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIDES = 2, ARRAYS = 9 }; /* the reference on the host, and the backend */
+enum { SIDES = 2, ARRAYS = 12 }; /* the reference on the host, and the backend */
 static const float one = 1;
 
 /* The same call on both sides, each with its own arrays. */
@@ -292,24 +292,33 @@ static void the_router_always_chooses_existing_experts(struct pair *c)
 	}
 }
 
+static void cast_to(const struct ops *o, struct backend *k, const void *x, int64_t n, int64_t c,
+		    struct fp8_copies to)
+{
+	o->fp8_cast(k, x, n, c, &to);
+}
+
 enum { LARGEST_ROWS = 3, LARGEST_F = 40, LARGEST_N = 2 * LARGEST_ROWS * LARGEST_F };
 
-/* Three ops that also cast, each followed by a cast of its result, with the first and the second
- * scale of p[5], p[6] and p[7]. copies: the op writes 8-bit copies too, to p[8]. */
+/* Four ops that also cast, each followed by a cast of its result, with the first and the second scale
+ * of p[5], p[6], p[7] and p[11]. copies: the op writes 8-bit copies too, to p[8]. */
 static void find_largest(struct backend *k, const struct ops *o, void **p, bool copies)
 {
 	enum { ROWS = LARGEST_ROWS, F = LARGEST_F };
-	struct fp8_scale *t = p[5], *u = p[6], *v = p[7];
+	struct fp8_scale *t = p[5], *u = p[6], *v = p[7], *w = p[11];
 	struct fp8_copies to = { .at = copies ? p[8] : NULL, .format = FP8_E4M3 };
 	to.scale = t;
 	o->rmsnorm_fwd_cast(k, p[2], NULL, p[3], p[0], NULL, p[1], ROWS, F, 1e-5f, &to);
-	o->fp8_cast(k, NULL, NULL, &t[1], p[2], FP8_E4M3, ROWS, F);
+	cast_to(o, k, p[2], ROWS, F, (struct fp8_copies){ .scale = &t[1] });
 	to.scale = u;
 	o->gelu_bwd_cast(k, p[2], p[0], p[1], ROWS, 2 * F, &to);
-	o->fp8_cast(k, NULL, NULL, &u[1], p[2], FP8_E4M3, ROWS, 2 * F);
+	cast_to(o, k, p[2], ROWS, 2 * F, (struct fp8_copies){ .scale = &u[1] });
+	to.scale = w;
+	o->rmsnorm_bwd_cast(k, p[2], p[9], p[1], p[0], p[1], p[10], p[1], ROWS, F, false, &to);
+	cast_to(o, k, p[2], ROWS, F, (struct fp8_copies){ .scale = &w[1] });
 	to.scale = v;
 	o->swiglu_bwd_cast(k, p[2], p[1], p[0], ROWS, F, &to);
-	o->fp8_cast(k, NULL, NULL, &v[1], p[2], FP8_E4M3, ROWS, 2 * F);
+	cast_to(o, k, p[2], ROWS, 2 * F, (struct fp8_copies){ .scale = &v[1] });
 }
 
 /* What an op finds is exactly what a cast finds in the op's result: no element is left out. Each
@@ -334,9 +343,12 @@ static void ops_find_the_largest_number(struct pair *c)
 		array(c, 6, s, sizeof s, 0);
 		array(c, 7, s, sizeof s, 0);
 		array(c, 8, x, N, 0);
+		singles(c, 9, ones, LARGEST_F);
+		singles(c, 10, ones, LARGEST_ROWS);
+		array(c, 11, s, sizeof s, 0);
 		BOTH(c, side, k, o)
 		find_largest(k, o, c->p[side], at >= N);
-		for (int i = 5; i <= 7; i++) {
+		for (int i = 5; i <= 11; i += i == 7 ? 4 : 1) {
 			void *got[SIDES];
 			ok = fetch(c, i, got) && ok;
 			const struct fp8_scale *t = got[1];
@@ -395,14 +407,33 @@ static void swiglu_back(const struct ops *o, struct backend *k, void **p, struct
 	o->swiglu_bwd_cast(k, p[2], p[1], p[0], s.n, s.c, to);
 }
 
+static void layernorm_back(const struct ops *o, struct backend *k, void **p, struct cast_shape s,
+			   const struct fp8_copies *to)
+{
+	float *stats = p[3], *dw = p[4];
+	o->layernorm_bwd_cast(k, p[2], dw, dw + s.c, p[1], p[0], p[7], stats, stats + s.n, p[0],
+			      s.n, s.c, false, to);
+}
+
+static void rmsnorm_back(const struct ops *o, struct backend *k, void **p, struct cast_shape s,
+			 const struct fp8_copies *to)
+{
+	o->rmsnorm_bwd_cast(k, p[2], p[4], p[1], NULL, p[0], p[3], p[0], s.n, s.c, false, to);
+}
+
 /* parts: columns of the result for each of c. */
 static const struct {
 	const char *name;
 	cast_call *call;
 	int parts;
-} cast_ops[] = { { "layernorm_fwd_cast", layernorm, 1 }, { "rmsnorm_fwd_cast", rmsnorm, 1 },
-		 { "gelu_fwd_cast", gelu, 1 },           { "gelu_bwd_cast", gelu_back, 1 },
-		 { "swiglu_fwd_cast", swiglu, 1 },       { "swiglu_bwd_cast", swiglu_back, 2 } };
+} cast_ops[] = { { "layernorm_fwd_cast", layernorm, 1 },
+		 { "rmsnorm_fwd_cast", rmsnorm, 1 },
+		 { "layernorm_bwd_cast", layernorm_back, 1 },
+		 { "rmsnorm_bwd_cast", rmsnorm_back, 1 },
+		 { "gelu_fwd_cast", gelu, 1 },
+		 { "gelu_bwd_cast", gelu_back, 1 },
+		 { "swiglu_fwd_cast", swiglu, 1 },
+		 { "swiglu_bwd_cast", swiglu_back, 2 } };
 
 enum { CAST_OPS = sizeof cast_ops / sizeof cast_ops[0] };
 
@@ -424,6 +455,7 @@ static void begin_cast(struct pair *c, struct cast_shape s, float x[], float d[]
 	stored(c, 1, d, all);
 	stored(c, 2, x, all);
 	singles(c, 3, x, 2 * s.n);
+	singles(c, 4, x, 2 * s.c);
 	array(c, 5, scales, sizeof scales, 0);
 	array(c, 6, none, 6 * (size_t)room, 0);
 	stored(c, 7, x, all);
@@ -440,10 +472,18 @@ static bool casts_as_a_cast_does(struct pair *c, int op, struct cast_shape s, en
 		void **p = c->p[side];
 		struct fp8_scale *scale = p[5];
 		uint8_t *at = p[6];
-		struct fp8_copies to = { at, at + room, &scale[0], format, false };
+		struct fp8_copies to = {
+			.at = at, .transposed = at + room, .scale = &scale[0], .format = format
+		};
 		cast_ops[op].call(o, k, p, s, &to);
-		o->fp8_cast(k, at + 2 * room, at + 3 * room, &scale[1], p[2], format, s.n, width);
-		to = (struct fp8_copies){ at + 4 * room, at + 5 * room, &scale[2], format, true };
+		to.at = at + 2 * room;
+		to.transposed = at + 3 * room;
+		to.scale = &scale[1];
+		o->fp8_cast(k, p[2], s.n, width, &to);
+		to.at = at + 4 * room;
+		to.transposed = at + 5 * room;
+		to.scale = &scale[2];
+		to.only = true;
 		cast_ops[op].call(o, k, p, s, &to);
 	}
 	void *scales[SIDES], *copies[SIDES];
@@ -465,9 +505,9 @@ static bool casts_as_a_cast_does(struct pair *c, int op, struct cast_shape s, en
  * hold. Among the numbers are those that are too large. */
 static void ops_cast_as_a_cast_does(struct pair *c)
 {
-	static const struct cast_shape shapes[] = { { 1, 1 },    { 3, 35 },   { 64, 64 },
-						    { 66, 72 },  { 128, 40 }, { 8, 200 },
-						    { 2, 32776 } };
+	static const struct cast_shape shapes[] = { { 1, 1 },     { 3, 35 },   { 64, 64 },
+						    { 66, 72 },   { 128, 40 }, { 8, 200 },
+						    { 18, 4112 }, { 2, 32776 } };
 	for (int op = 0; op < CAST_OPS; op++)
 		for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
 			const struct cast_shape s = shapes[i];
@@ -513,11 +553,15 @@ static void copies_hold_all_numbers(struct pair *c)
 	{
 		void **p = c->p[side];
 		uint8_t *all = p[4], *alone = p[5];
-		struct fp8_copies to = { all, all + ROOM, p[3], FP8_E5M2, false };
+		struct fp8_copies to = {
+			.at = all, .transposed = all + ROOM, .scale = p[3], .format = FP8_E5M2
+		};
 		o->swiglu_bwd_cast(k, p[2], p[1], p[0], ROWS, F, &to);
-		to = (struct fp8_copies){ alone, alone + ROOM, p[3], FP8_E5M2, true };
+		to.at = alone;
+		to.transposed = alone + ROOM;
+		to.only = true;
 		o->swiglu_bwd_cast(k, p[2], p[1], p[0], ROWS, F, &to);
-		to = (struct fp8_copies){ NULL, NULL, p[3], FP8_E5M2, false };
+		to = (struct fp8_copies){ .scale = p[3], .format = FP8_E5M2 };
 		o->swiglu_bwd_cast(k, p[2], p[1], p[0], ROWS, F, &to);
 	}
 	void *all[SIDES], *alone[SIDES], *scale[SIDES];
@@ -557,9 +601,15 @@ static void infinities_become_nan_in_8_bits(struct pair *c)
 		{
 			void **p = c->p[side];
 			struct fp8_scale *t = p[1];
-			o->fp8_cast(k, p[2], p[3], &t[0], p[0], (enum fp8)format, ROWS, COLUMNS);
-			o->fp8_cast_current(k, p[4], p[5], &t[1], p[0], (enum fp8)format, ROWS,
-					    COLUMNS);
+			struct fp8_copies to = { .at = p[2],
+						 .transposed = p[3],
+						 .scale = &t[0],
+						 .format = (enum fp8)format };
+			o->fp8_cast(k, p[0], ROWS, COLUMNS, &to);
+			to.at = p[4];
+			to.transposed = p[5];
+			to.scale = &t[1];
+			o->fp8_cast_current(k, p[0], ROWS, COLUMNS, &to);
 		}
 		bool ok = true;
 		for (int i = 2; i < 6; i++) {
@@ -578,6 +628,43 @@ static void infinities_become_nan_in_8_bits(struct pair *c)
 			free(got[1]);
 		}
 		end_case(c, ok, "infinities become NaN in 8 bits");
+	}
+}
+
+/* A cast of many rows leaves the sums of its columns in the scratch in several turns. The sums are
+ * those of whole numbers, which are exact in any order. Sums of no rows are 0. */
+static void casts_sum_columns_of_many_rows(struct pair *c)
+{
+	enum { C = 9 };
+	static const int64_t rows[] = { 0, 65, 66000 };
+	for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+		const struct fp8_scale scale = { .scale = 1, .inverse = 1 };
+		const int64_t n = rows[r], all = n ? n * C : 1;
+		float *x = malloc((size_t)all * sizeof *x), sums[2 * C];
+		for (int64_t i = 0; i < all; i++)
+			x[i] = (float)(i * 7919 % 5 - 2);
+		for (int i = 0; i < 2 * C; i++)
+			sums[i] = i < C ? NAN : 3;
+		stored(c, 0, x, all);
+		singles(c, 1, sums, 2 * C);
+		array(c, 2, &scale, sizeof scale, 0);
+		BOTH(c, side, k, o)
+		{
+			void **p = c->p[side];
+			struct fp8_copies to = { .scale = p[2], .sums = p[1] };
+			o->fp8_cast(k, p[0], n, C, &to);
+			to.sums = (float *)p[1] + C;
+			to.add = true;
+			o->fp8_cast(k, p[0], n, C, &to);
+		}
+		void *got[SIDES];
+		bool ok = fetch(c, 1, got) && !memcmp(got[0], got[1], sizeof sums);
+		for (int j = 0; j < C && ok; j++)
+			ok = ((const float *)got[1])[j] + 3 == ((const float *)got[1])[C + j];
+		free(got[0]);
+		free(got[1]);
+		free(x);
+		end_case(c, ok, "a cast sums the columns of any number of rows");
 	}
 }
 
@@ -727,6 +814,7 @@ int main(int argc, char **argv)
 		ops_cast_as_a_cast_does,
 		copies_hold_all_numbers,
 		infinities_become_nan_in_8_bits,
+		casts_sum_columns_of_many_rows,
 		nothing_is_no_work,
 		sums_over_nothing_are_zero,
 		outputs_may_be_inputs,

@@ -143,7 +143,7 @@ static void attention_bwd_run(const struct ops *o, struct backend *k, const stru
 			 p[2], element(k, p[2], key), element(k, p[2], v), &s, false);
 }
 
-/* y transposed scale x; fused: current scaling */
+/* y transposed scale x sums; fused: current scaling; with: and the sums of a bias's gradient */
 static int64_t words(int64_t bytes)
 {
 	return (bytes + 3) / 4;
@@ -157,6 +157,8 @@ static void fp8_cast_args(const struct dims *d, struct arg *a)
 	a[1] = (struct arg){ CHOICES, words(round_up_int64(d->n, FP8_ROW) * d->c), 1, STORED };
 	a[2] = (struct arg){ CHOICES, SCALE_WORDS, 1, STORED };
 	a[3] = (struct arg){ IN, d->n * d->c, 1, STORED };
+	if (d->with)
+		a[4] = (struct arg){ ADD, d->c, 1, SINGLE };
 }
 
 static void set_scale(struct backend *k, void *at)
@@ -174,8 +176,8 @@ static void fp8_cast_prepare(const struct ops *o, struct backend *k, const struc
 
 static void fp8_cast_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	(d->fused ? o->fp8_cast_current : o->fp8_cast)(k, p[0], p[1], p[2], p[3], FP8_E4M3, d->n,
-						       d->c);
+	const struct fp8_copies to = { p[0], p[1], p[2], FP8_E4M3, false, p[4], true };
+	(d->fused ? o->fp8_cast_current : o->fp8_cast)(k, p[3], d->n, d->c, &to);
 }
 
 /* d left right scale; with: fp32, as a weight's gradient. The operands are random bytes; the mask
@@ -358,6 +360,13 @@ static int visit_gpt2(const struct walk *b)
 	       visit_moved(b, m, "gelu_bwd", "", (struct dims){ .n = n * f });
 	bad += visit_moved(b, m, "sum_rows", "a bias's gradient",
 			   (struct dims){ .n = n, .c = 3 * c });
+	bad += visit(b, &(struct kernel_row){ m,
+					      NULL,
+					      "with a bias's gradient",
+					      &fp8_cast,
+					      { .n = n, .c = 3 * c, .with = true },
+					      0,
+					      0 }) != 0;
 	bad += visit_moved(b, m, "add", "", (struct dims){ .n = n * c });
 	bad += visit_moved(b, m, "xent", "a chunk, with its gradient",
 			   (struct dims){ .n = rows, .c = v, .d = v });

@@ -100,6 +100,7 @@ int model_attention_backward(struct pass *p, const struct block_view *v, struct 
 	void *d_o = m->scratch[SCRATCH_NARROW], *dy1 = m->scratch[SCRATCH_HIDDEN];
 	void *dqkv = m->d.split ? k->at[ACT_DQKV] : m->scratch[SCRATCH_WIDE];
 	const void *dsub = m->d.split ? k->at[ACT_DATTN] : NULL;
+	struct fp8_copies to;
 
 	if (p->input) {
 		dsub = model_dropout_backward(p, DROPOUT_ATTN, v->layer, dres);
@@ -112,7 +113,8 @@ int model_attention_backward(struct pass *p, const struct block_view *v, struct 
 	    model_column_backward(p, &v->qkv, k, dy1, dqkv, k->at[ACT_Y1], e))
 		return -1;
 	if (p->input)
-		model_norm_backward(m, &v->norm1, dres, dy1, dres, k->at[ACT_NORM1_X],
-				    k->at[ACT_NORM1_STATS]);
+		model_norm_backward(
+			m, &v->norm1, dres, dy1, dres, k->at[ACT_NORM1_X], k->at[ACT_NORM1_STATS],
+			model_linear_fp8_stream_copies(p, (int)(v - p->chunk->views.blocks), &to));
 	return 0;
 }

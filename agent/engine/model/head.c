@@ -1,4 +1,5 @@
 #include "agent/engine/model/check.h"
+#include "agent/engine/model/linear_fp8.h"
 #include "agent/engine/model/stage.h"
 
 /* Whether the gradient is computed together with the loss. This saves a device from writing and
@@ -127,11 +128,13 @@ int model_head_backward(struct pass *p, struct err *e)
 	struct model *m = p->m;
 	const struct norm_view *v = &p->chunk->views.norm;
 	void **at = p->slot->at, *dy = m->tp->sp ? m->scratch[SCRATCH_HIDDEN] : at[SLOT_Y];
+	struct fp8_copies to;
 
 	if (tp_reduce(m->tp, at[SLOT_Y], dy, (size_t)(m->d.s * m->d.c), e) ||
 	    model_unit_acquire(m, v->unit, e) || model_unit_grads(m, v->unit, e))
 		return -1;
-	model_norm_backward(m, v, at[SLOT_GRAD], dy, NULL, at[SLOT_NORM_X], at[SLOT_NORM_STATS]);
+	model_norm_backward(m, v, at[SLOT_GRAD], dy, NULL, at[SLOT_NORM_X], at[SLOT_NORM_STATS],
+			    model_linear_fp8_stream_copies(p, p->chunk->layers, &to));
 	model_unit_release(m, v->unit);
 	return model_unit_done(p, v->unit, true, e);
 }

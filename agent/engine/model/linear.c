@@ -79,7 +79,7 @@ static void weight_grad(struct model *m, const struct linear_view *l, const stru
 			const void *dy, const void *x)
 {
 	if (m->d.fp8) {
-		model_linear_fp8_weight(m, l, k, dy, x);
+		model_linear_fp8_weight(m, l, k, x);
 		return;
 	}
 	const struct weight_grad g = model_linear_grad(m, l);

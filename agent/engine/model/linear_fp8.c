@@ -48,16 +48,11 @@ static uint8_t *copy_to_write(const struct pass *p, const struct linear_view *l,
 	return copy;
 }
 
-/* Whether one op computes this rank's whole input of a linear, or its whole gradient. */
+/* Whether one op computes this rank's whole input of a linear. */
 static bool one_op_makes_input(const struct model *m, const struct linear_view *l)
 {
 	bool gathered = m->tp->sp && l->place != ACT_LINEAR_DOWN;
 	return m->d.fp8 && l->place != ACT_LINEAR_O && !gathered;
-}
-
-static bool one_op_makes_gradient(const struct model *m, const struct linear_view *l)
-{
-	return m->d.fp8 && l->place == ACT_LINEAR_UP;
 }
 
 const struct fp8_copies *model_linear_fp8_input_copies(const struct pass *p,
@@ -93,49 +88,114 @@ const struct fp8_copies *model_linear_fp8_restored_copies(const struct pass *p,
 	return to;
 }
 
-/* The sums of a bias's gradient read the tensor itself, and so does a second half of the pass. */
+/* A pass that computes the weights' gradient needs the sums of a bias's gradient. */
+static void ask_for_sums(const struct pass *p, const struct linear_view *l, struct fp8_copies *to)
+{
+	if (!p->weight || l->b < 0)
+		return;
+	const struct weight_grad g = model_linear_bias_grad(p->m, l);
+	to->sums = g.b;
+	to->add = g.add;
+}
+
+static struct fp8_copies gradient_copies(const struct pass *p, const struct linear_view *l)
+{
+	const struct model *m = p->m;
+	void *const *scratch = m->scratch;
+	return (struct fp8_copies){ .at = p->input ? scratch[SCRATCH_FP8_ROWS] : NULL,
+				    .transposed = p->weight ? scratch[SCRATCH_FP8_TRANSPOSED]
+							    : NULL,
+				    .scale = gradient_scale(m, l),
+				    .format = gradient_format(m) };
+}
+
+/* The op that computes the gradient of l casts it, or only finds its largest number. */
+static struct fp8_copies cast_ahead(const struct pass *p, const struct linear_view *l)
+{
+	struct fp8_copies to = gradient_copies(p, l);
+	p->m->cast_ahead = l;
+	if (!p->m->delays)
+		to.at = to.transposed = NULL;
+	return to;
+}
+
+/* The second half of a pass that is split reads the tensor itself. */
 const struct fp8_copies *model_linear_fp8_gradient_copies(const struct pass *p,
 							  const struct linear_view *l,
 							  struct fp8_copies *to)
 {
-	const struct model *m = p->m;
-	if (!p->input || !one_op_makes_gradient(m, l))
+	if (!p->m->d.fp8 || !p->input)
 		return NULL;
-	*to = (struct fp8_copies){ .scale = gradient_scale(m, l), .format = gradient_format(m) };
-	if (m->delays) {
-		to->at = m->scratch[SCRATCH_FP8_ROWS];
-		to->transposed = p->weight ? m->scratch[SCRATCH_FP8_TRANSPOSED] : NULL;
-		to->only = p->weight && l->b < 0;
+	*to = cast_ahead(p, l);
+	if (p->m->delays) {
+		to->only = p->weight;
+		ask_for_sums(p, l, to);
 	}
 	return to;
 }
 
-/* Casts x[rows, columns] to 8 bits with the scale of its largest value: into `at`, and its
- * transpose into `transposed`. Either may be NULL. known: `s` has the largest value; otherwise it
- * is zero. */
-static void cast_current(struct model *m, uint8_t *at, uint8_t *transposed, struct fp8_scale *s,
-			 bool known, enum fp8 format, const void *x, int64_t rows, int64_t columns)
+/* The gradients of the layer below are not held yet, so the sums of a bias's gradient wait in
+ * scratch. */
+const struct fp8_copies *model_linear_fp8_row_copies(const struct pass *p,
+						     const struct linear_view *l,
+						     struct fp8_copies *to)
+{
+	const struct model *m = p->m;
+	if (!m->d.fp8 || m->d.sp || m->d.dropout || !p->input || !p->weight)
+		return NULL;
+	*to = cast_ahead(p, l);
+	if (m->delays && l->b >= 0)
+		to->sums = m->scratch[SCRATCH_FP8_SUMS];
+	return to;
+}
+
+/* The products that a layer recomputes need the scratch of the copies. With current scaling, the
+ * scale of the upper layer's down becomes that of the lower one. */
+const struct fp8_copies *model_linear_fp8_stream_copies(const struct pass *p, int i,
+							struct fp8_copies *to)
+{
+	const struct model *m = p->m;
+	const struct block_view *v = i ? &p->chunk->views.blocks[i - 1] : NULL;
+	if (!v || m->moe || (m->delays && activations_mode(&m->d, v->layer) == RECOMPUTE_FULL) ||
+	    !model_linear_fp8_row_copies(p, &v->down, to))
+		return NULL;
+	if (!m->delays)
+		backend_zero(m->backend, to->scale, ACT_FP8_SCALE_BYTES);
+	return to;
+}
+
+/* Only finds the largest value of x[rows, columns]. */
+static void note_largest(struct model *m, struct fp8_scale *s, enum fp8 format, const void *x,
+			 int64_t rows, int64_t columns)
+{
+	const struct fp8_copies none = { .scale = s, .format = format };
+	m->ops->fp8_cast(m->backend, x, rows, columns, &none);
+}
+
+/* Casts x[rows, columns] to 8 bits with the scale of its largest value. known: the scale has the
+ * largest value; otherwise it is zero. */
+static void cast_current(struct model *m, const void *x, int64_t rows, int64_t columns,
+			 const struct fp8_copies *to, bool known)
 {
 	if (!known)
-		m->ops->fp8_cast(m->backend, NULL, NULL, s, x, format, rows, columns);
-	m->ops->fp8_cast_current(m->backend, at, transposed, s, x, format, rows, columns);
+		note_largest(m, to->scale, to->format, x, rows, columns);
+	m->ops->fp8_cast_current(m->backend, x, rows, columns, to);
 }
 
 /* Casts with current or with delayed scaling, whichever the pass has. note: the scale of delayed
  * scaling; before it is known, it gets only the largest value. made: the op that computed x
  * has found the largest value (current scaling) or has written the copies (delayed scaling). */
-static void cast(struct model *m, uint8_t *at, uint8_t *transposed, struct fp8_scale *s,
-		 struct fp8_scale *note, bool made, enum fp8 format, const void *x, int64_t rows,
-		 int64_t columns)
+static void cast(struct model *m, const void *x, int64_t rows, int64_t columns,
+		 const struct fp8_copies *to, struct fp8_scale *note, bool made)
 {
 	if (m->delays) {
 		if (!made)
-			m->ops->fp8_cast(m->backend, at, transposed, s, x, format, rows, columns);
+			m->ops->fp8_cast(m->backend, x, rows, columns, to);
 		return;
 	}
-	cast_current(m, at, transposed, s, made, format, x, rows, columns);
+	cast_current(m, x, rows, columns, to, made);
 	if (m->notes)
-		m->ops->fp8_cast(m->backend, NULL, NULL, note, x, format, rows, columns);
+		note_largest(m, note, to->format, x, rows, columns);
 }
 
 static void set_scales(struct model *m, int layer, struct linear_view *l, enum act_linear place)
@@ -167,6 +227,7 @@ void model_linear_fp8_pass(struct model *m, bool trains)
 {
 	m->notes = m->scales && trains;
 	m->delays = m->notes && model_scales_known(m->scales);
+	m->cast_ahead = NULL;
 }
 
 void model_linear_fp8_enter(struct model *m, const struct block_saved *k)
@@ -175,11 +236,13 @@ void model_linear_fp8_enter(struct model *m, const struct block_saved *k)
 		backend_zero(m->backend, k->at[ACT_FP8_SCALES], ACT_LINEARS * ACT_FP8_SCALE_BYTES);
 }
 
+/* That of down, the last one, may be known already. */
 void model_linear_fp8_enter_backward(struct model *m)
 {
+	int64_t n = m->cast_ahead ? ACT_LINEAR_DOWN : ACT_LINEARS;
 	if (m->d.fp8)
 		backend_zero(m->backend, m->scratch[SCRATCH_FP8_SCALES],
-			     ACT_LINEARS * ACT_FP8_SCALE_BYTES);
+			     (size_t)(n * ACT_FP8_SCALE_BYTES));
 }
 
 /* The weights, or with `transposed` their transpose. */
@@ -191,9 +254,12 @@ static struct fp8_tensor weights(struct model *m, const struct linear_view *l, b
 	if (c)
 		return (struct fp8_tensor){ transposed ? c->transposed : c->at, c->scale, FP8_E4M3,
 					    false, row };
+	const struct fp8_copies to = { .at = transposed ? NULL : at,
+				       .transposed = transposed ? at : NULL,
+				       .scale = weight_scale(m),
+				       .format = FP8_E4M3 };
 	backend_zero(m->backend, weight_scale(m), ACT_FP8_SCALE_BYTES);
-	cast_current(m, transposed ? NULL : at, transposed ? at : NULL, weight_scale(m), false,
-		     FP8_E4M3, model_unit_param(m, l->unit, l->w), l->out, l->in);
+	cast_current(m, model_unit_param(m, l->unit, l->w), l->out, l->in, &to, false);
 	return (struct fp8_tensor){ at, weight_scale(m), FP8_E4M3, false, row };
 }
 
@@ -204,8 +270,11 @@ void model_linear_fp8_forward(const struct pass *p, const struct linear_view *l,
 	const struct fp8_tensor left = { m->scratch[SCRATCH_FP8_ROWS], input_scale(m, l, k),
 					 FP8_E4M3, true, 0 },
 				right = weights(m, l, false);
-	cast(m, m->scratch[SCRATCH_FP8_ROWS], copy_to_write(p, l, k), input_scale(m, l, k),
-	     l->input_scale, one_op_makes_input(m, l), FP8_E4M3, x, m->d.n, l->in);
+	const struct fp8_copies to = { .at = m->scratch[SCRATCH_FP8_ROWS],
+				       .transposed = copy_to_write(p, l, k),
+				       .scale = input_scale(m, l, k),
+				       .format = FP8_E4M3 };
+	cast(m, x, m->d.n, l->in, &to, l->input_scale, one_op_makes_input(m, l));
 	m->ops->fp8_product(m->backend, y, &left, &right, bias, false, false, m->d.n, l->out,
 			    l->in);
 }
@@ -214,9 +283,11 @@ void model_linear_fp8_restore(const struct pass *p, const struct linear_view *l,
 			      const struct block_saved *k, const void *x)
 {
 	struct model *m = p->m;
-	if (m->d.fp8 && copy_of(l, k) && p->weight)
-		cast(m, NULL, copy_of(l, k), input_scale(m, l, k), l->input_scale, true, FP8_E4M3,
-		     x, m->d.n, l->in);
+	const struct fp8_copies to = { .transposed = m->d.fp8 ? copy_of(l, k) : NULL,
+				       .scale = input_scale(m, l, k),
+				       .format = FP8_E4M3 };
+	if (to.transposed && p->weight)
+		cast(m, x, m->d.n, l->in, &to, l->input_scale, true);
 }
 
 bool model_linear_fp8_needs_input(const struct linear_view *l, const struct block_saved *k)
@@ -224,15 +295,29 @@ bool model_linear_fp8_needs_input(const struct linear_view *l, const struct bloc
 	return !copy_of(l, k);
 }
 
-/* The op that computes the gradient runs in the half of the backward pass that has p->input. */
+/* Adds the sums that wait in scratch. */
+static void take_sums(struct model *m, const struct linear_view *l)
+{
+	const struct weight_grad g = model_linear_bias_grad(m, l);
+	const float *sums = m->scratch[SCRATCH_FP8_SUMS];
+	if (g.add)
+		m->ops->accumulate(m->backend, g.b, sums, l->out);
+	else
+		backend_copy(m->backend, g.b, sums, (size_t)l->out * sizeof *sums);
+}
+
 void model_linear_fp8_gradient(const struct pass *p, const struct linear_view *l, const void *dy)
 {
 	struct model *m = p->m;
-	bool made = p->input && one_op_makes_gradient(m, l);
-	if (p->input || p->weight)
-		cast(m, p->input ? m->scratch[SCRATCH_FP8_ROWS] : NULL,
-		     p->weight ? m->scratch[SCRATCH_FP8_TRANSPOSED] : NULL, gradient_scale(m, l),
-		     l->gradient_scale, made, gradient_format(m), dy, m->d.n, l->out);
+	struct fp8_copies to = gradient_copies(p, l);
+	const bool made = m->cast_ahead == l;
+	m->cast_ahead = NULL;
+	if (!made || !m->delays) {
+		ask_for_sums(p, l, &to);
+		cast(m, dy, m->d.n, l->out, &to, l->gradient_scale, made);
+	} else if (l->b >= 0 && l->place != ACT_LINEAR_UP) {
+		take_sums(m, l);
+	}
 }
 
 void model_linear_fp8_input(struct model *m, const struct linear_view *l, void *dx)
@@ -247,19 +332,19 @@ void model_linear_fp8_input(struct model *m, const struct linear_view *l, void *
 /* Where no copy of x was kept, its transpose overwrites the gradient's untransposed copy, which is
  * no longer needed. */
 void model_linear_fp8_weight(struct model *m, const struct linear_view *l,
-			     const struct block_saved *k, const void *dy, const void *x)
+			     const struct block_saved *k, const void *x)
 {
 	uint8_t *copy = copy_of(l, k), *at = copy ? copy : m->scratch[SCRATCH_FP8_ROWS];
-	const struct weight_grad g = model_linear_grad(m, l);
+	const struct weight_grad g = model_linear_weight_grad(m, l);
 	const struct fp8_tensor left = { m->scratch[SCRATCH_FP8_TRANSPOSED], gradient_scale(m, l),
 					 gradient_format(m), false, 0 },
 				right = { at, input_scale(m, l, k), FP8_E4M3, false, 0 };
+	const struct fp8_copies to = { .transposed = at,
+				       .scale = input_scale(m, l, k),
+				       .format = FP8_E4M3 };
 	if (!copy)
-		m->ops->fp8_cast(m->backend, NULL, at, input_scale(m, l, k), x, FP8_E4M3, m->d.n,
-				 l->in);
+		m->ops->fp8_cast(m->backend, x, m->d.n, l->in, &to);
 	/* over the padding, too, which is zero */
 	m->ops->fp8_product(m->backend, g.w, &left, &right, NULL, true, g.add, l->out, l->in,
 			    activations_fp8_row(m->d.n));
-	if (g.b)
-		m->ops->sum_rows(m->backend, g.b, dy, m->d.n, l->out, g.add);
 }

@@ -17,7 +17,9 @@
  *               pass multiplies by. The copy takes the place of x among the activations, unless
  *               other ops read x (attention's output) or x is a gather's result (sp): then the
  *               backward pass casts x again, with the same scale
- *     gradient  once, as it is and transposed
+ *     gradient  once, as it is and transposed. Those of up, o and down are cast, or their largest
+ *               value is found, by the op that computes them: the activation's gradient or a norm's,
+ *               if no dropout, gather or recomputed product comes between
  *
  * With current scaling, a scale is that of the whole tensor on this rank at this moment. The op that
  * computes the tensor finds the largest value; where no op does, a pass over the tensor finds it.
@@ -25,8 +27,17 @@
  * scale of x belongs to the micro-batch (ACT_FP8_SCALES). With delayed scaling, the scales of inputs
  * and gradients come from earlier steps (scales_fp8.h). The op that computes the tensor casts it;
  * where no op does, one pass casts. So a norm, an activation and the activation's gradient leave
- * only their 8-bit copies, unless the sums of a bias's gradient read the tensor. Weights use current
- * scaling, because they are cast once per step.
+ * only their 8-bit copies; a norm's gradient is also that of the residual stream, and is stored too.
+ *
+ * Weights use current scaling, because they are cast once per step: 6 bytes per parameter, beside 30
+ * of AdamW. If the optimizer's kernel found the largest values, one read of 2 bytes would be saved:
+ * for a layer stack of 1 G parameters 2 GB, or 0.5 ms of a step, on an H100. But an update is a range
+ * of a flat shard, which begins and ends inside of matrices: ranks would have to exchange the values
+ * after each step, each optimizer would need them in the kernel that rounds to the storage type, and
+ * weights that were loaded, or updated on the host, would still need the pass. So it is not done.
+ *
+ * A bias's gradient is the sum of the columns of dy. The op that casts dy computes it, so that no
+ * other pass over dy is needed.
  *
  * Scales are powers of 2, so that a different cut of the tensor changes only the numbers that are
  * too small for the format.
@@ -57,6 +68,16 @@ const struct fp8_copies *model_linear_fp8_input_copies(const struct pass *p,
 const struct fp8_copies *model_linear_fp8_gradient_copies(const struct pass *p,
 							  const struct linear_view *l,
 							  struct fp8_copies *to);
+/* As model_linear_fp8_gradient_copies, for the gradient of the stream, which a norm's backward pass
+ * computes. It is that of the row-parallel linear whose backward pass comes next: o, or down of the
+ * layer below. model_linear_fp8_stream_copies(): of down in layer i - 1 of the chunk. NULL: the
+ * product has another gradient (dropout, a gather), comes in another pass, or comes after products
+ * that need the same scratch. */
+const struct fp8_copies *model_linear_fp8_row_copies(const struct pass *p,
+						     const struct linear_view *l,
+						     struct fp8_copies *to);
+const struct fp8_copies *model_linear_fp8_stream_copies(const struct pass *p, int i,
+							struct fp8_copies *to);
 /* As model_linear_fp8_input_copies, for an op that computes an input again in the backward pass,
  * where only the transposed copy is needed. scaled: the forward pass kept the input's scale. NULL:
  * the layer keeps no copy, or this pass does not need it. */
@@ -79,12 +100,12 @@ bool model_linear_fp8_needs_input(const struct linear_view *l, const struct bloc
 
 /* model_linear_fp8_gradient casts the gradient dy[n, out] for the calls that follow: if
  * p->input for model_linear_fp8_input, which sets dx[n, in]; if p->weight for
- * model_linear_fp8_weight, which adds to the gradients of weights and bias. No product of
- * another linear may come between these calls. */
+ * model_linear_fp8_weight, which adds to the gradient of the weights. It adds to that of the bias
+ * itself. No product of another linear may come between these calls. */
 void model_linear_fp8_gradient(const struct pass *p, const struct linear_view *l, const void *dy);
 void model_linear_fp8_input(struct model *m, const struct linear_view *l, void *dx);
 void model_linear_fp8_weight(struct model *m, const struct linear_view *l,
-			     const struct block_saved *k, const void *dy, const void *x);
+			     const struct block_saved *k, const void *x);
 
 /* --- Copies of the weights (weights_fp8.c) ------------------------------------------------- */
 

@@ -110,6 +110,7 @@ int model_mlp_backward(struct pass *p, const struct block_view *v, struct block_
 		return -1;
 	if (p->input)
 		model_norm_backward(m, &v->norm2, dres, dy2, dres, k->at[ACT_NORM2_X],
-				    k->at[ACT_NORM2_STATS]);
+				    k->at[ACT_NORM2_STATS],
+				    model_linear_fp8_row_copies(p, &v->o, &to));
 	return 0;
 }

@@ -1,5 +1,6 @@
 #include "agent/engine/model/arena.h"
 #include "agent/engine/model/check.h"
+#include "agent/engine/model/linear_fp8.h"
 #include "agent/engine/model/moe.h"
 
 #include <stdlib.h>
@@ -328,6 +329,7 @@ int model_moe_backward(struct pass *p, const struct block_view *v, struct block_
 {
 	struct model *m = p->m;
 	void *dy2 = m->scratch[SCRATCH_HIDDEN];
+	struct fp8_copies to;
 	struct rows r;
 
 	if (fit_scratch(m, k->moe->plan.sent, k->moe->plan.received, &r, e))
@@ -343,6 +345,6 @@ int model_moe_backward(struct pass *p, const struct block_view *v, struct block_
 	    model_to_stream(m, dy2, e))
 		return -1;
 	model_norm_backward(m, &v->norm2, dres, dy2, dres, k->at[ACT_NORM2_X],
-			    k->at[ACT_NORM2_STATS]);
+			    k->at[ACT_NORM2_STATS], model_linear_fp8_row_copies(p, &v->o, &to));
 	return 0;
 }

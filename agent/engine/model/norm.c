@@ -35,13 +35,20 @@ void model_norm_forward_cast(struct model *m, const struct norm_view *v, void *y
 }
 
 void model_norm_backward(struct model *m, const struct norm_view *v, void *dx, const void *dy,
-			 const void *dres, const void *x, const float *stats)
+			 const void *dres, const void *x, const float *stats,
+			 const struct fp8_copies *to)
 {
 	const void *w = model_unit_param(m, v->unit, v->w);
 	const float *rstd = stats + rstd_begin(m);
 	const struct weight_grad g = model_norm_grad(m, v);
 
-	if (m->shape->rms)
+	if (m->shape->rms && to)
+		m->ops->rmsnorm_bwd_cast(m->backend, dx, g.w, dy, dres, x, rstd, w, m->d.s, m->d.c,
+					 g.add, to);
+	else if (to)
+		m->ops->layernorm_bwd_cast(m->backend, dx, g.w, g.b, dy, dres, x, stats, rstd, w,
+					   m->d.s, m->d.c, g.add, to);
+	else if (m->shape->rms)
 		m->ops->rmsnorm_bwd(m->backend, dx, g.w, dy, dres, x, rstd, w, m->d.s, m->d.c,
 				    g.add);
 	else

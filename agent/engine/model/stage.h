@@ -92,6 +92,9 @@ struct model {
 	struct model_scales *scales; /* NULL: no pass uses delayed scaling */
 	/* of the pass: it notes the largest numbers in `scales`, and casts with them */
 	bool notes, delays;
+	/* whose gradient the op that computed it has cast, or found the largest number of
+	 * (linear_fp8.h); NULL: none */
+	const struct linear_view *cast_ahead;
 	const char *spill_dir;
 	const struct backend_source *memory; /* of activations; NULL: the backend's own */
 	struct act_dims d;
@@ -184,6 +187,9 @@ struct weight_grad {
 	bool add;
 };
 struct weight_grad model_linear_grad(struct model *m, const struct linear_view *l);
+/* One of the two; the other one is NULL. */
+struct weight_grad model_linear_weight_grad(struct model *m, const struct linear_view *l);
+struct weight_grad model_linear_bias_grad(struct model *m, const struct linear_view *l);
 struct weight_grad model_norm_grad(struct model *m, const struct norm_view *v);
 /* Of n experts' products, whose weights are `stride` elements apart. */
 struct weight_grad model_experts_grad(struct model *m, const struct linear_view *l, int64_t stride,
@@ -227,9 +233,11 @@ void model_norm_forward(struct model *m, const struct norm_view *v, void *y, voi
 void model_norm_forward_cast(struct model *m, const struct norm_view *v, void *y, void *sum,
 			     float *stats, const void *x, const void *r,
 			     const struct fp8_copies *to);
-/* dx = dres + the gradient of the norm's input x. dres may be dx or NULL. */
+/* dx = dres + the gradient of the norm's input x. dres may be dx or NULL. to: NULL, or the copies of
+ * dx in 8 bits. */
 void model_norm_backward(struct model *m, const struct norm_view *v, void *dx, const void *dy,
-			 const void *dres, const void *x, const float *stats);
+			 const void *dres, const void *x, const float *stats,
+			 const struct fp8_copies *to);
 
 /* qk_norm.c, for families that normalize q and k. Forward: copies q and k to ACT_QK, and replaces
  * them in ACT_QKV by their norms. Backward: replaces dqkv [n, w] by the gradient before the norms,

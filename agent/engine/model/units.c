@@ -39,6 +39,8 @@ static float *grad_at(const struct model *m, int unit, int64_t offset)
 	return offset < 0 ? NULL : m->grads[unit] + offset;
 }
 
+static const struct grad_range none = { -1, 0 };
+
 /* Whether to add to the gradients of two ranges. */
 static bool adds(struct model *m, int unit, struct grad_range w, struct grad_range b)
 {
@@ -47,6 +49,19 @@ static bool adds(struct model *m, int unit, struct grad_range w, struct grad_ran
 	model_graphs_note_grads(m, unit, w, add);
 	model_graphs_note_grads(m, unit, b, add);
 	return add;
+}
+
+struct weight_grad model_linear_weight_grad(struct model *m, const struct linear_view *l)
+{
+	return (struct weight_grad){ grad_at(m, l->unit, l->w), NULL,
+				     adds(m, l->unit, (struct grad_range){ l->w, l->in * l->out },
+					  none) };
+}
+
+struct weight_grad model_linear_bias_grad(struct model *m, const struct linear_view *l)
+{
+	return (struct weight_grad){ NULL, grad_at(m, l->unit, l->b),
+				     adds(m, l->unit, (struct grad_range){ l->b, l->out }, none) };
 }
 
 struct weight_grad model_linear_grad(struct model *m, const struct linear_view *l)
@@ -67,7 +82,6 @@ struct weight_grad model_norm_grad(struct model *m, const struct norm_view *v)
 struct weight_grad model_experts_grad(struct model *m, const struct linear_view *l, int64_t stride,
 				      int n)
 {
-	const struct grad_range none = { -1, 0 };
 	struct weight_grad g = { grad_at(m, l->unit, l->w), NULL, false };
 	for (int i = 0; i < n; i++)
 		g.add = adds(m, l->unit, (struct grad_range){ l->w + i * stride, l->in * l->out },
@@ -78,7 +92,7 @@ struct weight_grad model_experts_grad(struct model *m, const struct linear_view 
 float *model_table_grad(struct model *m, int unit, int64_t offset, int64_t count)
 {
 	float *at = grad_at(m, unit, offset);
-	if (!adds(m, unit, (struct grad_range){ offset, count }, (struct grad_range){ -1, 0 }))
+	if (!adds(m, unit, (struct grad_range){ offset, count }, none))
 		backend_zero(m->backend, at, (size_t)count * sizeof *at);
 	return at;
 }

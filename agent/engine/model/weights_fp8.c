@@ -88,9 +88,13 @@ static bool stale(const struct model *m, const struct block_view *v)
 static void cast_weights(struct model *m, const struct linear_view *l)
 {
 	const void *w = model_unit_param(m, l->unit, l->w);
-	m->ops->fp8_cast(m->backend, NULL, NULL, l->copy->scale, w, FP8_E4M3, l->out, l->in);
-	m->ops->fp8_cast_current(m->backend, l->copy->at, l->copy->transposed, l->copy->scale, w,
-				 FP8_E4M3, l->out, l->in);
+	const struct fp8_copies all = { .at = l->copy->at,
+					.transposed = l->copy->transposed,
+					.scale = l->copy->scale,
+					.format = FP8_E4M3 },
+				none = { .scale = l->copy->scale };
+	m->ops->fp8_cast(m->backend, w, l->out, l->in, &none);
+	m->ops->fp8_cast_current(m->backend, w, l->out, l->in, &all);
 }
 
 void model_weights_fp8_refresh(struct model *m, const struct block_view *v)

@@ -349,6 +349,8 @@ int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_
 		return d->fp8 && !d->fp8_weights ? largest_weight(d) : 0;
 	case SCRATCH_FP8_SCALES:
 		return d->fp8 ? activations_lines((ACT_LINEARS + 1) * ACT_FP8_SCALE_BYTES) : 0;
+	case SCRATCH_FP8_SUMS:
+		return d->fp8_delayed_layers ? activations_lines(d->c * F32) : 0;
 	default:
 		return 0;
 	}

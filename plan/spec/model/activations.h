@@ -189,6 +189,7 @@ enum act_scratch {
 	SCRATCH_FP8_TRANSPOSED, /* FP8: [widest, n'], the transposed gradient */
 	SCRATCH_FP8_WEIGHT,     /* FP8: a linear's weights, unless copies are kept */
 	SCRATCH_FP8_SCALES,     /* FP8: of the gradients, one per linear, then of those weights */
+	SCRATCH_FP8_SUMS,       /* FP8, delayed scaling: fp32 [c], sums of a gradient's columns */
 	SCRATCHES
 };
 /* A layer's linears that multiply in 8 bits, and the bytes of a scale. */

@@ -25,6 +25,11 @@ static const struct tiny odd = { "24 tokens", FAMILY_LLAMA, 2,  32,     4, 2, 8,
 
 struct counts {
 	int64_t casts, bytes, slow;
+	/* passes that only read gradients, which are in e5m2 (hybrid) */
+	int64_t gradient_reads;
+	int64_t sums; /* of columns, besides those that casts compute */
+	/* sums that casts set, that they add to a bias's gradient, and that are added to it later */
+	int64_t sets, adds, later;
 	/* of ops that also cast: bytes of the copies, and elements that are not stored otherwise */
 	int64_t copies, unstored;
 	int64_t fast, exact,
@@ -34,24 +39,48 @@ struct counts {
 static struct counts counted;
 static struct ops real;
 
-static void count_cast(const void *y, const void *transposed, int64_t elements)
+static void count_sums(const struct fp8_copies *to)
 {
+	if (to->sums)
+		*(to->add ? &counted.adds : &counted.sets) += 1;
+}
+
+/* The sums inside a cast belong to its host form. */
+static void count_cast(const struct counts *before, const struct fp8_copies *to, int64_t elements)
+{
+	counted = *before;
 	counted.casts++;
-	counted.bytes += elements * (2 + (y ? 1 : 0) + (transposed ? 1 : 0));
+	counted.bytes += elements * (2 + (to->at ? 1 : 0) + (to->transposed ? 1 : 0));
+	counted.gradient_reads += to->format == FP8_E5M2;
+	count_sums(to);
 }
 
-static void cast(struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
-		 const void *x, enum fp8 format, int64_t n, int64_t c)
+static void cast(struct backend *k, const void *x, int64_t n, int64_t c,
+		 const struct fp8_copies *to)
 {
-	count_cast(y, transposed, n * c);
-	real.fp8_cast(k, y, transposed, s, x, format, n, c);
+	const struct counts before = counted;
+	real.fp8_cast(k, x, n, c, to);
+	count_cast(&before, to, n * c);
 }
 
-static void cast_current(struct backend *k, uint8_t *y, uint8_t *transposed, struct fp8_scale *s,
-			 const void *x, enum fp8 format, int64_t n, int64_t c)
+static void cast_current(struct backend *k, const void *x, int64_t n, int64_t c,
+			 const struct fp8_copies *to)
 {
-	count_cast(y, transposed, n * c);
-	real.fp8_cast_current(k, y, transposed, s, x, format, n, c);
+	const struct counts before = counted;
+	real.fp8_cast_current(k, x, n, c, to);
+	count_cast(&before, to, n * c);
+}
+
+static void accumulate(struct backend *k, float *y, const float *x, int64_t count)
+{
+	counted.later++;
+	real.accumulate(k, y, x, count);
+}
+
+static void sum_rows(struct backend *k, float *out, const void *x, int64_t n, int64_t c, bool add)
+{
+	counted.sums++;
+	real.sum_rows(k, out, x, n, c, add);
 }
 
 /* Whether cuBLASLt has no product with such an operand. */
@@ -78,6 +107,7 @@ static void count_fused(const struct counts *before, void *y, const struct fp8_c
 	counted = *before;
 	counted.copies += elements * ((to->at ? 1 : 0) + (to->transposed ? 1 : 0));
 	counted.unstored += to->only ? elements : 0;
+	count_sums(to);
 	if (to->only)
 		memset(y, 0xff, (size_t)elements * 2);
 }
@@ -99,6 +129,16 @@ FUSED(layernorm_fwd_cast,
        const void *r, const void *w, const void *bias, int64_t n, int64_t c, float eps,
        const struct fp8_copies *to),
       n *c, k, y, sum, mean, rstd, x, r, w, bias, n, c, eps, to)
+FUSED(rmsnorm_bwd_cast,
+      (struct backend * k, void *dx, float *dw, const void *dy, const void *dres, const void *x,
+       const float *rstd, const void *w, int64_t n, int64_t c, bool add,
+       const struct fp8_copies *to),
+      n *c, k, dx, dw, dy, dres, x, rstd, w, n, c, add, to)
+FUSED(layernorm_bwd_cast,
+      (struct backend * k, void *dx, float *dw, float *dbias, const void *dy, const void *dres,
+       const void *x, const float *mean, const float *rstd, const void *w, int64_t n, int64_t c,
+       bool add, const struct fp8_copies *to),
+      n *c, k, dx, dw, dbias, dy, dres, x, mean, rstd, w, n, c, add, to)
 FUSED(gelu_fwd_cast,
       (struct backend * k, void *y, const void *x, int64_t n, int64_t c,
        const struct fp8_copies *to),
@@ -121,9 +161,13 @@ static void count_ops(struct backend *k)
 	real = k->ops;
 	k->ops.fp8_cast = cast;
 	k->ops.fp8_cast_current = cast_current;
+	k->ops.accumulate = accumulate;
+	k->ops.sum_rows = sum_rows;
 	k->ops.fp8_product = product;
 	k->ops.rmsnorm_fwd_cast = rmsnorm_fwd_cast;
 	k->ops.layernorm_fwd_cast = layernorm_fwd_cast;
+	k->ops.rmsnorm_bwd_cast = rmsnorm_bwd_cast;
+	k->ops.layernorm_bwd_cast = layernorm_bwd_cast;
 	k->ops.gelu_fwd_cast = gelu_fwd_cast;
 	k->ops.gelu_bwd_cast = gelu_bwd_cast;
 	k->ops.swiglu_fwd_cast = swiglu_fwd_cast;
@@ -205,16 +249,30 @@ static struct sizes sizes_of(const struct tiny *t)
 }
 
 /* Bytes of a micro-batch in a layer. Forward: q, k and v, up and down read their input and write
- * two copies; the input of o is read twice, and one copy is written. Backward: gradients likewise,
- * with two copies; that of up is read once; the input of o is cast again, transposed. */
+ * two copies; the input of o is read twice, and one copy is written. Backward: gradients have two
+ * copies; that of q, k and v is read twice, others once, because the activation or a norm found the
+ * largest number; the input of o is cast again, transposed. */
 static int64_t layer_bytes(const struct sizes *s)
 {
 	int64_t forward = 4 * (s->c + s->c + s->f) + 5 * s->q,
-		backward = 4 * s->u + 6 * (s->c + s->c + s->w) + 3 * s->q;
+		backward = 4 * (s->u + s->c + s->c) + 6 * s->w + 3 * s->q;
 	return s->n * (forward + backward);
 }
 
-enum { LAYER_CASTS = 3 + 2 + 1 + 3 * 2 + 1, WEIGHT_CASTS = 4 * 2 };
+enum { GRADIENT_READS = 2 + 3, LAYER_CASTS = 3 + 2 + GRADIENT_READS + 1, WEIGHT_CASTS = 4 * 2 };
+
+/* The first micro-batch sets a bias's gradient, later ones add to it. ahead: the norms sum the
+ * gradients of o and down, which are added later. */
+static void check_biases(const struct tiny *model, const struct sizes *s, const struct counts *step,
+			 bool ahead)
+{
+	int64_t biases = model->family == FAMILY_GPT2 ? 4 * s->layers : 0,
+		norms = ahead ? biases / 2 : 0;
+	assert_int_equal(step->sums, 0);
+	assert_int_equal(step->sets, biases - norms + norms * s->micros);
+	assert_int_equal(step->adds, (biases - norms) * (s->micros - 1));
+	assert_int_equal(step->later, norms * (s->micros - 1));
+}
 
 static void check_model(const struct tiny *model)
 {
@@ -232,6 +290,8 @@ static void check_model(const struct tiny *model)
 	       (long long)(passes * 4 * 5 * 2), (long long)before);
 	assert_int_equal(step.casts, passes * LAYER_CASTS + s.layers * WEIGHT_CASTS);
 	assert_int_equal(step.bytes, passes * layer_bytes(&s) + s.layers * 6 * s.weights);
+	assert_int_equal(step.gradient_reads, passes * GRADIENT_READS);
+	check_biases(model, &s, &step, false);
 	assert_int_equal(step.fast, passes * 4);
 	assert_int_equal(step.exact, passes * 4);
 	assert_int_equal(step.gradients, passes * 4);
@@ -267,23 +327,25 @@ static void an_evaluation_casts_only_inputs(void **state)
 	assert_int_equal(all[EVALUATION].bytes, passes * s.n * (3 * (s.c + s.c + s.f) + 5 * s.q));
 }
 
-/* With delayed scaling the norms, the activation and its gradient write the copies of what they
+/* With delayed scaling the norms, the activation and their gradients write the copies of what they
  * compute. One cast reads each of the other tensors once: the input of o, again transposed in the
- * backward pass, and the gradients of q, k and v, of o and of down. A tensor that has copies is not
- * stored, except for a gradient that the sums of a bias's gradient read. */
-static void check_delayed(const struct tiny *model, bool bias)
+ * backward pass, and the gradient of q, k and v. Nothing else reads the gradients, and a tensor that
+ * has copies is not stored. The stream's gradient is, because it goes on. */
+static void check_delayed(const struct tiny *model)
 {
 	const struct sizes s = sizes_of(model);
 	struct counts all[RESULTS];
 	count(model, "precision.fp8=hybrid", "precision.fp8_scaling=delayed", all);
-	int64_t passes = s.layers * s.micros, casts = 1 + 1 + 3,
-		bytes = s.n * (4 * (s.c + s.c + s.w) + 2 * 3 * s.q);
+	int64_t passes = s.layers * s.micros, casts = 1 + 1 + 1,
+		bytes = s.n * (4 * s.w + 2 * 3 * s.q);
 	printf("%s, delayed: %lld casts, %lld bytes a step\n", model->name,
 	       (long long)all[STEP].casts, (long long)all[STEP].bytes);
 	assert_int_equal(all[STEP].casts, passes * casts + s.layers * WEIGHT_CASTS);
 	assert_int_equal(all[STEP].bytes, passes * bytes + s.layers * 6 * s.weights);
-	assert_int_equal(all[STEP].copies, passes * s.n * 2 * (s.c + s.c + s.f + s.u));
-	assert_int_equal(all[STEP].unstored, passes * s.n * (s.c + s.c + s.f + (bias ? 0 : s.u)));
+	assert_int_equal(all[STEP].copies, passes * s.n * 2 * (s.c + s.c + s.f + s.u + s.c + s.c));
+	assert_int_equal(all[STEP].unstored, passes * s.n * (s.c + s.c + s.f + s.u));
+	assert_int_equal(all[STEP].gradient_reads, passes);
+	check_biases(model, &s, &all[STEP], true);
 	assert_int_equal(all[EVALUATION].casts, passes * 5);
 	assert_int_equal(all[EVALUATION].copies, 0);
 	assert_int_equal(all[EVALUATION].unstored, 0);
@@ -292,13 +354,14 @@ static void check_delayed(const struct tiny *model, bool bias)
 static void delayed_scaling_casts_where_tensors_are_computed(void **state)
 {
 	(void)state;
-	check_delayed(&llama, false);
-	check_delayed(&gpt2, true);
+	check_delayed(&llama);
+	check_delayed(&gpt2);
 }
 
 /* What the backward pass computes again is cast where it is computed, with the scale of the forward
  * pass. The forward pass leaves out the transposed copies. Full recomputation also repeats all products
- * but that of down, and so the cast for o. */
+ * but that of down, and so the cast for o. It needs the scratch in which the norm of the layer above
+ * would leave down's gradient, which has a cast of its own. */
 static void recomputed_tensors_are_cast_where_they_are_computed(void **state)
 {
 	(void)state;
@@ -312,12 +375,13 @@ static void recomputed_tensors_are_cast_where_they_are_computed(void **state)
 	assert_int_equal(all[STEP].copies, passes * s.n * inputs);
 	assert_int_equal(all[STEP].unstored, passes * s.n * inputs);
 	count_with(&llama, "precision.fp8=hybrid", scaling[1], "recompute.mode=selective", all);
-	assert_int_equal(all[STEP].casts, passes * 5 + s.layers * WEIGHT_CASTS);
-	assert_int_equal(all[STEP].copies, passes * s.n * 2 * (inputs + s.u));
+	assert_int_equal(all[STEP].casts, passes * 3 + s.layers * WEIGHT_CASTS);
+	assert_int_equal(all[STEP].copies, passes * s.n * 2 * (inputs + s.u + s.c + s.c));
 	assert_int_equal(all[STEP].unstored, passes * s.n * (2 * inputs + s.u));
 	count_with(&llama, "precision.fp8=hybrid", scaling[1], "recompute.mode=full", all);
-	assert_int_equal(all[STEP].casts, passes * 6 + s.layers * WEIGHT_CASTS);
-	assert_int_equal(all[STEP].copies, passes * s.n * (3 * (s.c + s.c) + 2 * s.f + 2 * s.u));
+	assert_int_equal(all[STEP].casts, passes * 5 + s.layers * WEIGHT_CASTS);
+	assert_int_equal(all[STEP].copies,
+			 passes * s.n * (3 * (s.c + s.c) + 2 * (s.f + s.u + s.c)));
 	assert_int_equal(all[STEP].unstored, passes * s.n * (2 * inputs + s.u));
 }
 

@@ -208,8 +208,8 @@ static double cast_seconds(const char *words, enum linear linear, enum rate_clas
 #define DELAYED EIGHT "precision.fp8_scaling=delayed "
 
 /* With delayed scaling the ops that compute a tensor cast it: an activation and its gradient at no
- * cost. Other tensors are read once instead of twice. Attention's output is cast again, and with sp
- * all gathered inputs are. */
+ * cost, and a norm the stream's gradient, unless something changes that. Other tensors are read once
+ * instead of twice. Attention's output is cast again, and with sp all gathered inputs are. */
 static void casts_follow_the_scaling_and_the_ops_that_cast(void **state)
 {
 	(void)state;
@@ -223,10 +223,39 @@ static void casts_follow_the_scaling_and_the_ops_that_cast(void **state)
 		assert_true((cast_seconds(EIGHT "parallel.sp=yes", (enum linear)l,
 					  RATE_PRODUCT_WEIGHT) > 0) == (l != LINEAR_DOWN));
 	}
-	near(cast_seconds(DELAYED "model.family=llama", LINEAR_UP, RATE_PRODUCT_INPUT), 0);
+	near(cast_seconds(DELAYED, LINEAR_UP, RATE_PRODUCT_INPUT), 0);
+	for (int l = LINEAR_OUT; l <= LINEAR_DOWN; l += LINEAR_DOWN - LINEAR_OUT) {
+		double ahead = cast_seconds(DELAYED "model.dropout=0", (enum linear)l,
+					    RATE_PRODUCT_INPUT);
+		assert_true(cast_seconds(DELAYED "model.dropout=0 parallel.sp=yes", (enum linear)l,
+					 RATE_PRODUCT_INPUT) > 1.5 * ahead);
+		assert_true(cast_seconds(DELAYED "model.dropout=0.1", (enum linear)l,
+					 RATE_PRODUCT_INPUT) > 1.5 * ahead);
+	}
 	assert_true(cast_seconds(DELAYED "parallel.sp=yes", LINEAR_UP, RATE_PRODUCT_FWD) >
 		    cast_seconds(DELAYED, LINEAR_UP, RATE_PRODUCT_FWD));
-	assert_true(cast_seconds(DELAYED, LINEAR_UP, RATE_PRODUCT_INPUT) > 0); /* a bias */
+}
+
+/* The ops that cast gradients sum their columns: biases cost nothing more. */
+static void biases_of_products_in_8_bits_have_no_pass(void **state)
+{
+	static const char *const words[] = { "precision.dtype=bf16", EIGHT };
+	(void)state;
+	for (int eight = 0; eight < 2; eight++) {
+		static struct scene x;
+		struct setting s = { words[eight], "dgx-h100", &cost_engine_muster };
+		struct run run = { 64, 8192, 8, 1, 1, 1, 64, 64, 1, 0 };
+		open_scene(&x, &run, &s, NULL);
+		struct cost_shard h = cost_shard_of(&x.of);
+		struct model_shape shape = *x.of.shape;
+		double with = cost_layer_passes(&x.of, &h, PHASE_BACKWARD);
+		assert_true(shape.bias && shape.qkv_bias);
+		shape.bias = shape.qkv_bias = false;
+		x.of.shape = &shape;
+		double without = cost_layer_passes(&x.of, &h, PHASE_BACKWARD);
+		assert_true(eight ? with == without : with > without);
+		free(x.stages);
+	}
 }
 
 /* Parameters that are gathered for each pass are cast in the forward and in the backward pass. */
@@ -721,6 +750,7 @@ int main(void)
 		cmocka_unit_test(operands_in_8_bits_travel_in_8_bits),
 		cmocka_unit_test(weights_are_cast_once_per_step),
 		cmocka_unit_test(casts_follow_the_scaling_and_the_ops_that_cast),
+		cmocka_unit_test(biases_of_products_in_8_bits_have_no_pass),
 		cmocka_unit_test(zero_3_casts_weights_in_both_passes),
 		cmocka_unit_test(chunks_hide_each_others_exchange),
 		cmocka_unit_test(split_passes_hide_no_transfer),
