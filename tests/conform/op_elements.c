@@ -126,7 +126,7 @@ static void sqnorm_run(const struct ops *o, struct backend *k, const struct dims
 enum { NUMBERS_WORDS = sizeof(struct step_numbers) / sizeof(int64_t) };
 
 /* p g m v stored numbers. m and v are those after some steps. with: stored is set; fused: it is
- * rounded at random; p: the step is skipped. */
+ * rounded at random, all but the first part as parts of longer rows; p: the step is skipped. */
 static void adamw_args(const struct dims *d, struct arg *a)
 {
 	a[0] = (struct arg){ INOUT, d->n, 1, SINGLE };
@@ -166,6 +166,9 @@ static struct update part(const struct dims *d, void **p, int64_t at, int64_t co
 		.random = d->fused,
 		.key = philox_key(5, PHILOX_ROUND, (uint64_t)at),
 		.first = (uint64_t)at + 3,
+		.row = 37,
+		.column = at % 37,
+		.gap = at > 0 ? 11 : 0,
 	};
 }
 
