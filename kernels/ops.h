@@ -171,7 +171,7 @@ enum { STEP_LOSS, STEP_LOSS_BALANCE, STEP_LOSS_Z, STEP_SQUARES, STEP_SUMS };
  * need not know them when it queues the ops, and so that a recorded op stays valid. Three parties
  * set them:
  *
- *     the caller, before each step       step, lr
+ *     the caller, before each step       step, loss_limit, norm_limit, lr
  *     ops and reductions of the step     sums
  *     step_judge, or the caller          the others
  *
@@ -179,7 +179,8 @@ enum { STEP_LOSS, STEP_LOSS_BALANCE, STEP_LOSS_Z, STEP_SQUARES, STEP_SUMS };
  * one. There are no gaps between the members.
  */
 struct step_numbers {
-	int64_t step; /* from 1, for the bias correction; skipped steps count */
+	int64_t step;                  /* from 1, for the bias correction; skipped steps count */
+	double loss_limit, norm_limit; /* a larger loss or norm is a spike; INFINITY: none is */
 	float lr;
 	float grad_scale;  /* multiplies the stored gradients: clipping / loss_scale */
 	int32_t skip;      /* 1: adamw and sgd change nothing */

@@ -222,7 +222,7 @@ static __global__ void judge_kernel(struct step_numbers *s, struct step_rule r)
 	const bool finite = isfinite(s->sums[STEP_LOSS]) && isfinite(norm);
 	s->norm = norm;
 	s->grad_scale = (float)((r.clip > 0 && norm > r.clip ? r.clip / norm : 1) / s->loss_scale);
-	s->skip = !finite;
+	s->skip = !finite || s->sums[STEP_LOSS] / r.tokens > s->loss_limit || norm > s->norm_limit;
 	if (r.window > 0 && !finite) {
 		s->loss_scale = s->loss_scale > 1 ? s->loss_scale / 2 : s->loss_scale;
 		s->good = 0;
