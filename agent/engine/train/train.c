@@ -180,11 +180,17 @@ static void report_late(void *arg, const struct step_result *n)
 	finish_step(t, r);
 }
 
-const struct stepper_hooks trainer_stepper_hooks = { .phase = begin_phase,
-						     .queued = passes_queued,
-						     .known = report_late,
-						     .bad = trainer_bad_step,
-						     .exchange = exchange };
+struct stepper_hooks trainer_stepper_hooks(struct trainer *t)
+{
+	return (struct stepper_hooks){
+		.arg = t,
+		.phase = begin_phase,
+		.queued = passes_queued,
+		.known = report_late,
+		.bad = trainer_bad_step,
+		.exchange = t->server ? exchange : NULL,
+	};
+}
 
 /* The step's numbers are known now, or during the next step. */
 static void end_step(struct trainer *t, struct step_report *r)

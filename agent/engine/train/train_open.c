@@ -255,10 +255,7 @@ static int resume_window(struct trainer *t, struct err *e)
 
 static int begin_steps(struct trainer *t, struct err *e)
 {
-	t->stepper_hooks = trainer_stepper_hooks;
-	t->stepper_hooks.arg = t;
-	if (!t->server)
-		t->stepper_hooks.exchange = NULL;
+	t->stepper_hooks = trainer_stepper_hooks(t);
 	const struct stepper_parts parts = { .view = t->env->view,
 					     .world = t->env->world,
 					     .engine = t->engine,

@@ -35,11 +35,11 @@ struct trainer {
 	struct train_choices *choices; /* until the first step is done; NULL: nothing is chosen */
 	struct optim *optim;           /* this rank's; NULL with a parameter server */
 	struct stepper stepper;
-	struct stepper_hooks stepper_hooks; /* trainer_stepper_hooks of this trainer */
-	struct param_server *server;        /* NULL: all-reduce */
-	bool stops, saves; /* the server's workers have agreed to stop, or to save */
-	int saved_for;     /* the number of the last checkpoint that was asked for, and is begun */
-	int64_t asked;     /* its step, on world rank 0, until it is committed; -1: none */
+	struct stepper_hooks stepper_hooks;
+	struct param_server *server; /* NULL: all-reduce */
+	bool stops, saves;           /* the server's workers have agreed to stop, or to save */
+	int saved_for; /* the number of the last checkpoint that was asked for, and is begun */
+	int64_t asked; /* its step, on world rank 0, until it is committed; -1: none */
 	struct ckpt_writer *writer;
 	struct train_state state;
 	struct ckpt_watch watch;
@@ -77,8 +77,8 @@ struct trainer {
 	struct late late;
 };
 
-/* train.c. For the stepper, whose argument is the trainer. */
-extern const struct stepper_hooks trainer_stepper_hooks;
+/* train.c. What the stepper calls of this trainer. */
+struct stepper_hooks trainer_stepper_hooks(struct trainer *t);
 
 /* train_open.c. Opens data and model and loads the state that the run starts from.
  * trainer_close may follow a failed trainer_open. */
@@ -88,7 +88,7 @@ void trainer_close(struct trainer *t);
 /* The rank begins this phase, a literal, of the current step. */
 void trainer_phase(const struct trainer *t, const char *name);
 
-/* bad_step.c. For the stepper, likewise: diagnoses the step and reports it. */
+/* bad_step.c. One of these hooks: diagnoses the step and reports it. arg: the trainer. */
 void trainer_bad_step(void *arg, const struct step_result *r, const struct bad_number *bad,
 		      struct err *e);
 
