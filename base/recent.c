@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* The standard deviation of a normal distribution over its MAD. */
 static const double mad_to_deviation = 1.4826;
@@ -23,7 +22,6 @@ static double median(double *values, int n)
 	return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-/* True: x is above every value of the series. It spares the medians in nearly all steps. */
 static bool is_highest(const struct recent *r, double x)
 {
 	for (int i = 0; i < r->n; i++)
@@ -32,22 +30,36 @@ static bool is_highest(const struct recent *r, double x)
 	return r->n > 0;
 }
 
-static double above(const struct recent *r, double x, double z, double least, double share,
-		    double *usual)
+struct recent_bound recent_bound(const struct recent *r, double z, double least, double share)
 {
-	double room[RECENT_MAX];
-	if (!is_highest(r, x))
-		return 0;
-	memcpy(room, r->last, (size_t)r->n * sizeof *room);
+	double room[RECENT_MAX], highest = -INFINITY;
+	if (!r->n)
+		return (struct recent_bound){ .limit = INFINITY };
+	for (int i = 0; i < r->n; i++)
+		highest = fmax(highest, room[i] = r->last[i]);
 	double middle = median(room, r->n);
 	for (int i = 0; i < r->n; i++)
 		room[i] = fabs(r->last[i] - middle);
 	double deviation = fmax(mad_to_deviation * median(room, r->n),
 				fmax(least, share * fabs(middle)));
-	if (!(deviation > 0) || x - middle <= z * deviation)
+	return (struct recent_bound){
+		.usual = middle,
+		.deviation = deviation,
+		.limit = deviation > 0 ? fmax(highest, middle + z * deviation) : INFINITY,
+	};
+}
+
+/* Nearly all values are not the highest, and need no medians. */
+static double above(const struct recent *r, double x, double z, double least, double share,
+		    double *usual)
+{
+	if (!is_highest(r, x))
 		return 0;
-	*usual = middle;
-	return (x - middle) / deviation;
+	struct recent_bound b = recent_bound(r, z, least, share);
+	if (x <= b.limit)
+		return 0;
+	*usual = b.usual;
+	return (x - b.usual) / b.deviation;
 }
 
 double recent_above(const struct recent *r, double x, double z, double least_deviation,

@@ -20,6 +20,12 @@ struct recent {
 /* Keeps x, and of the values before it the last window - 1; window is from 1 to RECENT_MAX and always
  * the same. x is finite. */
 void recent_add(struct recent *r, int window, double x);
+/* What a series calls usual, and the largest value that is not above `z`. The deviation is at least
+ * `least`, and this share of the median's absolute value. Without values the limit is INFINITY. */
+struct recent_bound {
+	double usual, deviation, limit;
+};
+struct recent_bound recent_bound(const struct recent *r, double z, double least, double share);
 /* The z of x if it is above `z`; otherwise 0. It is 0, too, for a value that one of the last ones has
  * reached, and without values. *usual, if the z is not 0, is the median. */
 double recent_above(const struct recent *r, double x, double z, double least_deviation,

@@ -98,6 +98,9 @@ int cpu_fill(struct backend *k, const char *variant, struct err *e);
 #define OP(op, operands, form, parameters) DECLARE_##form(op, parameters)
 #include "kernels/ops_table.h"
 
+/* update_store.c: sets the stored form of an update, if it has one, in the host's memory. */
+void backend_update_store(struct backend *k, const struct update *u);
+
 /* Enters the shared form of each op that `o` lacks; those of form HOST only with `host`. */
 void backend_fill_shared(struct ops *o, bool host);
 /* Enters the ops with operands FP32 of an fp32 backend's table. */

@@ -98,13 +98,20 @@ struct update {
 	float *m, *v; /* moments; only AdamW uses v */
 	int64_t count;
 	float weight_decay;
-	/* NULL, or the copy of p in the storage type, which is set too: by fp32_to_storage, with
-	 * this key and `first` if `random`, otherwise to the nearest even */
+	/* NULL, or the copy of p in the storage type, which is set too: to the nearest even, or, if
+	 * `random`, by fp32_to_storage with this key and the numbers of backend_update_row */
 	void *stored;
 	bool random;
 	struct philox_key key;
+	/* p[0] has the number `first`. If gap > 0, p is a part of rows of `row` elements, which
+	 * p[0] enters at `column`, and `gap` numbers are left out from each row to the next. */
 	uint64_t first;
+	int64_t row, column, gap;
 };
+
+/* The number of p[i] for random rounding. *count: so many elements of the update from there on have
+ * consecutive numbers. */
+uint64_t backend_update_row(const struct update *u, int64_t i, int64_t *count);
 
 /*
  * Numbers of 8 bits (Micikevicius et al., arXiv 2209.05433): e4m3 up to 448, without infinity; e5m2
@@ -168,7 +175,7 @@ enum { STEP_LOSS, STEP_LOSS_BALANCE, STEP_LOSS_Z, STEP_SQUARES, STEP_SUMS };
  * need not know them when it queues the ops, and so that a recorded op stays valid. Three parties
  * set them:
  *
- *     the caller, before each step       step, lr
+ *     the caller, before each step       step, loss_limit, norm_limit, lr
  *     ops and reductions of the step     sums
  *     step_judge, or the caller          the others
  *
@@ -176,7 +183,8 @@ enum { STEP_LOSS, STEP_LOSS_BALANCE, STEP_LOSS_Z, STEP_SQUARES, STEP_SUMS };
  * one. There are no gaps between the members.
  */
 struct step_numbers {
-	int64_t step; /* from 1, for the bias correction; skipped steps count */
+	int64_t step;                  /* from 1, for the bias correction; skipped steps count */
+	double loss_limit, norm_limit; /* a larger loss or norm is a spike; INFINITY: none is */
 	float lr;
 	float grad_scale;  /* multiplies the stored gradients: clipping / loss_scale */
 	int32_t skip;      /* 1: adamw and sgd change nothing */

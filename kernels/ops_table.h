@@ -293,9 +293,10 @@ OP(fp32_to_storage, STORED, OWN, (struct backend *k, void *y, const float *x, in
 /* *sum += the sum of squares, in double. It is not finite if an element is not. */
 OP(sqnorm, FP32, OWN, (struct backend *k, double *sum, const float *x, int64_t count))
 /* Judges a step by the sums of all ranks. Sets norm = sqrt(squares) / loss_scale, and grad_scale =
- * min(1, clip / norm) / loss_scale. skip is 1 if the loss or the norm is not finite. With a window,
- * loss_scale then halves, but not below 1, or doubles after `window` steps without a skip; good
- * counts these. Sets logit_scale = loss_scale / tokens, for the next step. */
+ * min(1, clip / norm) / loss_scale. skip is 1 if the loss, which is the sum / tokens, or the norm is
+ * not finite or above its limit. With a window, loss_scale halves, but not below 1, if one of them
+ * is not finite, and doubles after `window` steps with finite ones; good counts these. Sets
+ * logit_scale = loss_scale / tokens, for the next step. */
 OP(step_judge, FP32, HOST, (struct backend *k, struct step_numbers *s, const struct step_rule *r))
 /* AdamW (Loshchilov and Hutter, arXiv 1711.05101), with decoupled decay p -= lr * weight_decay * p,
  * of n updates, which share nothing. lr, step, grad_scale and skip are those of *s. */

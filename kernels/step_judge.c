@@ -20,7 +20,8 @@ void backend_host_step_judge(struct backend *k, struct step_numbers *s, const st
 	double clip = r->clip > 0 && s->norm > r->clip ? r->clip / s->norm : 1;
 	bool finite = isfinite(s->sums[STEP_LOSS]) && isfinite(s->norm);
 	s->grad_scale = (float)(clip / s->loss_scale);
-	s->skip = !finite;
+	s->skip = !finite || s->sums[STEP_LOSS] / r->tokens > s->loss_limit ||
+		  s->norm > s->norm_limit;
 	s->loss_scale = backend_next_scale(r, s->loss_scale, finite, &s->good);
 	s->logit_scale = (float)(s->loss_scale / r->tokens);
 }

@@ -80,6 +80,32 @@ __device__ inline int update_of_block(const struct batch &b)
 	return lo;
 }
 
+/* As backend_update_row: the number of element `at`. *count is at most `most`. */
+__device__ inline uint64_t update_row(const struct update &u, int64_t at, int most, int *count)
+{
+	const int64_t in = u.column + at, rows = in / u.row, left = u.row - in % u.row;
+	*count = left < most ? (int)left : most;
+	return u.first + (uint64_t)(at + rows * u.gap);
+}
+
+/* Rounds the elements [at, at + V) of the update, which may end before, as its `stored` is. */
+template <class T, int V>
+__device__ inline void round_update(float (&p)[V], const struct update &u, int64_t at)
+{
+	int count = V;
+	const uint64_t first = u.gap ? update_row(u, at, V, &count) : u.first + (uint64_t)at;
+	if (count == V) {
+		round_randomly<T, V>(p, u.key, first);
+		return;
+	}
+	#pragma unroll
+	for (int i = 0; i < V; i++) {
+		float one[1] = { p[i] };
+		round_randomly<T, 1>(one, u.key, update_row(u, at + i, 1, &count));
+		p[i] = one[0];
+	}
+}
+
 /* The block's range of one update, in packs of V. */
 template <class T, int V, class Rule>
 __device__ inline void update_stretch(const struct update &u, unsigned block, const Rule &rule)
@@ -108,7 +134,7 @@ __device__ inline void update_stretch(const struct update &u, unsigned block, co
 		if (Rule::second)
 			store_some<V>(u.v + at, v[t], left);
 		if (u.stored && u.random && left > 0)
-			round_randomly<T, V>(p[t], u.key, u.first + (uint64_t)at);
+			round_update<T, V>(p[t], u, at);
 		if (u.stored)
 			store_some<V>((T *)u.stored + at, p[t], left);
 	}
@@ -196,7 +222,7 @@ static __global__ void judge_kernel(struct step_numbers *s, struct step_rule r)
 	const bool finite = isfinite(s->sums[STEP_LOSS]) && isfinite(norm);
 	s->norm = norm;
 	s->grad_scale = (float)((r.clip > 0 && norm > r.clip ? r.clip / norm : 1) / s->loss_scale);
-	s->skip = !finite;
+	s->skip = !finite || s->sums[STEP_LOSS] / r.tokens > s->loss_limit || norm > s->norm_limit;
 	if (r.window > 0 && !finite) {
 		s->loss_scale = s->loss_scale > 1 ? s->loss_scale / 2 : s->loss_scale;
 		s->good = 0;

@@ -13,13 +13,6 @@ static void sqnorm(struct backend *k, double *sum, const float *xf, int64_t coun
 	*sum += total;
 }
 
-static void store(struct backend *k, const struct update *u)
-{
-	if (u->stored)
-		k->ops.fp32_to_storage(k, u->stored, u->p, u->count, u->random ? &u->key : NULL,
-				       u->first);
-}
-
 static void adamw_one(const struct update *u, const struct adamw_args *a,
 		      const struct step_numbers *s)
 {
@@ -44,7 +37,7 @@ static void adamw(struct backend *k, const struct update *u, int n, const struct
 {
 	for (int i = 0; i < n && !s->skip; i++) {
 		adamw_one(&u[i], a, s);
-		store(k, &u[i]);
+		backend_update_store(k, &u[i]);
 	}
 }
 
@@ -67,7 +60,7 @@ static void sgd(struct backend *k, const struct update *u, int n, const struct s
 {
 	for (int i = 0; i < n && !s->skip; i++) {
 		sgd_one(&u[i], a, s);
-		store(k, &u[i]);
+		backend_update_store(k, &u[i]);
 	}
 }
 

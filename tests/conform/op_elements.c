@@ -126,7 +126,7 @@ static void sqnorm_run(const struct ops *o, struct backend *k, const struct dims
 enum { NUMBERS_WORDS = sizeof(struct step_numbers) / sizeof(int64_t) };
 
 /* p g m v stored numbers. m and v are those after some steps. with: stored is set; fused: it is
- * rounded at random; p: the step is skipped. */
+ * rounded at random, all but the first part as parts of longer rows; p: the step is skipped. */
 static void adamw_args(const struct dims *d, struct arg *a)
 {
 	a[0] = (struct arg){ INOUT, d->n, 1, SINGLE };
@@ -166,6 +166,9 @@ static struct update part(const struct dims *d, void **p, int64_t at, int64_t co
 		.random = d->fused,
 		.key = philox_key(5, PHILOX_ROUND, (uint64_t)at),
 		.first = (uint64_t)at + 3,
+		.row = 37,
+		.column = at % 37,
+		.gap = at > 0 ? 11 : 0,
 	};
 }
 
@@ -220,8 +223,11 @@ static void sgd_run(const struct ops *o, struct backend *k, const struct dims *d
 	o->sgd(k, u, n, &a, p[5]);
 }
 
+enum { JUDGE_TOKENS = 1000 };
+
 /* numbers; of a step whose sums d->d chooses: 0 a small norm, 1 one that is clipped, 2 a norm that
- * is not finite, 3 a loss that is not. lo: good steps before; with: the scale never changes. */
+ * is not finite, 3 a loss that is not, 4 a norm at its limit, 5 one above it, 6 a loss at its limit,
+ * 7 one above it. lo: good steps before; with: the scale never changes. */
 static void judge_args(const struct dims *d, struct arg *a)
 {
 	(void)d;
@@ -232,11 +238,18 @@ static void judge_prepare(const struct ops *o, struct backend *k, const struct d
 {
 	(void)o;
 	(void)k;
-	static const double squares[] = { 1e5, 3e12, INFINITY, 1e5 };
+	static const double squares[] = { 1e5, 3e12, INFINITY, 1e5, 1e6, 1e6, 1e5, 1e5 };
+	const double scale = d->with ? 1000 : (double)d->c;
 	*(struct step_numbers *)p[0] = (struct step_numbers){
 		.step = 7,
+		.loss_limit = d->d == 6   ? 17.5 / JUDGE_TOKENS
+			      : d->d == 7 ? 0.01
+					  : INFINITY,
+		.norm_limit = d->d == 4   ? 1e3 / scale
+			      : d->d == 5 ? 0.9e3 / scale
+					  : INFINITY,
 		.lr = 0.3f,
-		.loss_scale = d->with ? 1000 : (double)d->c,
+		.loss_scale = scale,
 		.good = d->lo,
 		.sums = { d->d == 3 ? NAN : 17.5, 1, 2, squares[d->d] },
 	};
@@ -244,9 +257,10 @@ static void judge_prepare(const struct ops *o, struct backend *k, const struct d
 
 static void judge_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	const struct step_rule r = {
-		.clip = d->n, .tokens = 1000, .window = d->with ? 0 : 5, .scale_max = 1 << 24
-	};
+	const struct step_rule r = { .clip = d->n,
+				     .tokens = JUDGE_TOKENS,
+				     .window = d->with ? 0 : 5,
+				     .scale_max = 1 << 24 };
 	o->step_judge(k, p[0], &r);
 }
 
@@ -337,7 +351,8 @@ const struct op_test element_ops[] = {
 	{ "step_judge", NULL, true, judge_args, judge_prepare, judge_run, {
 		{ .n = 1, .c = 1024 }, { .n = 1, .c = 1024, .lo = 4 }, { .n = 1, .c = 1 << 24, .lo = 9 }, { .n = 0, .c = 512, .d = 1 },
 		{ .n = 1, .c = 512, .d = 1, .with = true }, { .n = 1, .c = 1024, .d = 2, .lo = 3 }, { .n = 1, .c = 1, .d = 2 },
-		{ .n = 1, .c = 64, .d = 3 }, { .n = 1, .d = 2, .with = true } } },
+		{ .n = 1, .c = 64, .d = 3 }, { .n = 1, .d = 2, .with = true }, { .n = 1, .c = 64, .d = 4, .lo = 4 },
+		{ .n = 1, .c = 64, .d = 5, .lo = 4 }, { .n = 1, .c = 64, .d = 6 }, { .n = 1, .c = 64, .d = 7 } } },
 	{ "sgd", vary_counts, true, sgd_args, sgd_prepare, sgd_run, UPDATE_DIMS },
 	{ "adamw", vary_counts, true, adamw_args, adamw_prepare, adamw_run, UPDATE_DIMS },
 	{ 0 }

@@ -16,7 +16,7 @@
  *     turn STEPS [waits]       {"seconds": […], "loss": …, "peak_bytes": …}: the seconds of
  *                              each step. On a device a step is the trainer's: it judges itself on
  *                              the device, and its numbers are read after the next step's passes
- *                              are queued (agent/engine/train/late.c). waits: the host waits for
+ *                              are queued (agent/engine/train/stepper.h). waits: the host waits for
  *                              the device after each step
  *     choices                  {"choices": [{"key": …, "note": …}, …]}: what was measured to choose
  *                              algorithms, unless the model has job.deterministic=yes
@@ -34,9 +34,9 @@
  * (plan/spec/model/model.h).
  */
 #include "agent/engine/optim/optim.h"
-#include "agent/engine/optim/scaler.h"
 #include "agent/engine/pipeline/engine.h"
 #include "agent/engine/train/state.h"
+#include "agent/engine/train/stepper.h"
 #include "base/choices.h"
 #include "base/clock.h"
 #include "base/philox.h"
@@ -66,7 +66,7 @@ struct bench {
 	int32_t *tokens; /* [BATCHES][sequences][seq + 1] */
 	int32_t *inputs, *targets;
 	int64_t step;
-	bool late, pending; /* numbers are read late; those of a step have not been read */
+	struct stepper stepper;
 };
 
 /* --- The model --- */
@@ -122,18 +122,6 @@ static void want_choices(struct bench *b)
 		choices_set_mode(c, CHOICES_MEASURED);
 }
 
-/* From now on the optimizer's steps are those that the trainer queues on a device. */
-static void open_late(struct bench *b)
-{
-	struct scaler s;
-	b->late = !backend_on_host(pipeline_backend(b->engine));
-	if (!b->late)
-		return;
-	optim_scaler_init(&s, &b->job);
-	optim_queue_open(b->optim, &s, b->view.global_tokens, pipeline_losses_count(b->engine),
-			 pipeline_numbers_read(b->engine));
-}
-
 /* Without tensor cores for them, a step in 8 bits takes minutes. */
 static int check_eight(const struct bench *b, struct err *e)
 {
@@ -164,15 +152,21 @@ static int open_model(struct bench *b, struct err *e)
 					 .numbers = pipeline_numbers(b->engine) };
 	if (optim_open(&o, &b->optim, e))
 		return -1;
-	open_late(b);
 	const struct train_state state = { .store = pipeline_store(b->engine), .optim = b->optim };
-	return train_state_init(&state, pipeline_shape(b->engine), b->job.job.seed, e);
+	if (train_state_init(&state, pipeline_shape(b->engine), b->job.job.seed, e))
+		return -1;
+	const struct stepper_parts parts = {
+		.view = &b->view, .world = b->world, .engine = b->engine, .optim = b->optim
+	};
+	train_stepper_init(&b->stepper, &b->job);
+	return train_stepper_begin(&b->stepper, &parts, e);
 }
 
 static void close_model(struct bench *b)
 {
 	if (!b->open)
 		return;
+	train_stepper_fini(&b->stepper);
 	optim_close(b->optim);
 	pipeline_close(b->engine);
 	rank_view_fini(&b->view);
@@ -183,50 +177,13 @@ static void close_model(struct bench *b)
 	*b = (struct bench){ .backend_name = b->backend_name, .toy = b->toy, .chip = b->chip };
 }
 
-/* Reads the numbers of the step before, if they have not been read. */
-static int settle(struct bench *b, double *loss, struct err *e)
-{
-	struct step_numbers n;
-	if (!b->pending)
-		return 0;
-	b->pending = false;
-	if (optim_queue_read(b->optim, &n, e))
-		return -1;
-	pipeline_loss_added(b->engine, &n, loss);
-	return 0;
-}
-
-static int late_step(struct bench *b, const struct engine_batch *batch, double *loss, struct err *e)
-{
-	if (pipeline_passes(b->engine, batch, e) || settle(b, loss, e) ||
-	    optim_queue_step(b->optim, pipeline_losses_there(b->engine), b->step, e))
-		return -1;
-	b->pending = true;
-	return 0;
-}
-
-static int step_at_once(struct bench *b, const struct engine_batch *batch, double *loss,
-			struct err *e)
-{
-	double norm;
-	return pipeline_step(b->engine, batch, loss, e) ||
-			       optim_grad_norm(b->optim, b->world, 1, &norm, e) ||
-			       optim_step(b->optim, norm, 1, b->step, e)
-		       ? -1
-		       : 0;
-}
-
-static int one_step(struct bench *b, double *loss, struct err *e)
+static int one_step(struct bench *b, struct err *e)
 {
 	next_batch(b);
 	const struct engine_batch batch = { .inputs = b->inputs,
 					    .targets = b->targets,
-					    .sample = b->step * b->job.batch.global,
-					    .loss_scale = 1,
-					    .scaled = b->late };
-	if ((b->late ? late_step : step_at_once)(b, &batch, loss, e))
-		return -1;
-	return param_store_sync_params(pipeline_store(b->engine), ++b->step, e);
+					    .sample = b->step * b->job.batch.global };
+	return train_stepper_run(&b->stepper, &batch, b->step++, e);
 }
 
 struct stopwatch {
@@ -246,17 +203,17 @@ static void note_ended(struct stopwatch *w, int n)
 
 /* Sets the seconds from the end of one step to that of the next. A late step ends when the host has
  * its numbers, which is during the next one. */
-static int many_steps(struct bench *b, int steps, bool waits, double *loss, double *seconds,
-		      struct err *e)
+static int many_steps(struct bench *b, int steps, bool waits, double *seconds, struct err *e)
 {
 	struct stopwatch w = { clock_s(), seconds, 0 };
 	for (int i = 0; i < steps; i++) {
-		if (one_step(b, loss, e))
+		if (one_step(b, e))
 			return -1;
 		note_ended(&w, i);
-		if (b->late && !waits && i < steps - 1)
+		if (b->stepper.late && !waits && i < steps - 1)
 			continue;
-		if (settle(b, loss, e) || backend_sync(pipeline_backend(b->engine), e))
+		if (train_stepper_settle(&b->stepper, e) ||
+		    backend_sync(pipeline_backend(b->engine), e))
 			return -1;
 		note_ended(&w, i + 1);
 	}
@@ -308,18 +265,18 @@ static int command_turn(struct bench *b, char *words, struct err *e)
 {
 	int steps = atoi(words);
 	bool waits = strstr(words, "waits");
-	double loss = 0, *seconds = calloc(STEPS_MAX, sizeof *seconds);
+	double *seconds = calloc(STEPS_MAX, sizeof *seconds);
 	int rc = !seconds || !b->open || steps < 1 || steps > STEPS_MAX
 			 ? err_set(e, ERR_USAGE, "turn needs an open model, and 1 to %d steps",
 				   STEPS_MAX)
 			 : 0;
 	if (!rc)
-		rc = many_steps(b, steps, waits, &loss, seconds, e);
+		rc = many_steps(b, steps, waits, seconds, e);
 	if (!rc) {
 		printf("{\"seconds\": [");
 		for (int i = 0; i < steps; i++)
 			printf("%s%.9g", i ? ", " : "", seconds[i]);
-		printf("], \"loss\": %.9g, \"peak_bytes\": %lld}\n", loss,
+		printf("], \"loss\": %.9g, \"peak_bytes\": %lld}\n", b->stepper.last.loss,
 		       (long long)pipeline_peak_bytes(b->engine));
 	}
 	free(seconds);

@@ -46,41 +46,15 @@ static double predict(struct course *c)
 	return r.total;
 }
 
-/* As over NCCL, the ranks' sums are added by a group in the device's memory. */
-static int open_late(struct trainee *t, struct comm **sums, struct err *e)
-{
-	struct comm_device_options device = { .backend = "staged" };
-	if (parallel_device_table(&device.device, e) ||
-	    comm_on_device(t->world, &device, "sums", sums, e))
-		return -1;
-	comm_stream(*sums, backend_stream(pipeline_backend(t->engine)));
-	const struct optim_options o = { .backend = pipeline_backend(t->engine),
-					 .store = pipeline_store(t->engine),
-					 .job = &t->job,
-					 .spill_dir = ".",
-					 .device_world = *sums,
-					 .numbers = pipeline_numbers(t->engine) };
-	optim_close(t->optim);
-	t->optim = NULL;
-	if (optim_open(&o, &t->optim, e))
-		return -1;
-	t->state.optim = t->optim;
-	trainee_late(t);
-	return 0;
-}
-
 static int attend_late(struct comm *world, void *arg, struct err *e)
 {
 	struct course *c = arg;
 	struct trainee t;
-	struct comm *sums = NULL;
 	double loss = 0, norm = 0;
-	int rc = trainee_open(c->model, &c->job, world, c->backend_name, 1, &t, e) ||
-				 open_late(&t, &sums, e)
-			 ? -1
-			 : 0;
+	trainee_reading = TRAIN_READS_LATE;
+	int rc = trainee_open(c->model, &c->job, world, c->backend_name, 1, &t, e);
 	for (int step = 0; !rc && step <= c->to; step++) {
-		rc = step < c->to ? trainee_step_late(&t, step, &loss, &norm, e)
+		rc = step < c->to ? trainee_step(&t, step, &loss, &norm, e)
 				  : trainee_settle(&t, &loss, &norm, e);
 		if (!rc && step && comm_rank(world) == 0) {
 			c->loss[step - 1] = loss;
@@ -92,7 +66,6 @@ static int attend_late(struct comm *world, void *arg, struct err *e)
 	if (!rc && comm_rank(world) == 0)
 		c->eval = loss;
 	trainee_close(&t);
-	comm_close(sums);
 	return rc;
 }
 

@@ -143,7 +143,8 @@ static void all_sizes(float *x)
 	memcpy(x + 100, edges, sizeof edges);
 }
 
-/* For any alignment and any first element of the stream, and when the optimizer stores. */
+/* For any alignment and any first element of the stream, and when the optimizer stores, also a part
+ * of longer rows. */
 static void random_rounding_has_the_bits_of_the_reference(struct pair *c)
 {
 	static float x[MANY], zeros[MANY];
@@ -171,7 +172,10 @@ static void random_rounding_has_the_bits_of_the_reference(struct pair *c)
 					    .stored = p[5],
 					    .random = true,
 					    .key = key,
-					    .first = first };
+					    .first = first,
+					    .row = 514 + (int64_t)(first % 3),
+					    .column = (int64_t)(first % 5),
+					    .gap = (int64_t)(first % 2) * 1000 };
 			o->fp32_to_storage(k, p[4], p[0], MANY, &key, first);
 			o->adamw(k, &u, 1, &still, p[6]);
 		}

@@ -13,7 +13,7 @@ GPU_CHECK_FILES := base/buf.c base/choices.c base/choices_file.c base/err.c base
 	!libcomm/flight/diagnose.c !libcomm/tcp/records.c tests/gpu/standin/records.c \
 	agent/engine/model/*.c agent/engine/parallel/*.c agent/engine/pipeline/*.c \
 	agent/engine/optim/*.c agent/engine/server/*.c agent/engine/train/state_init.c \
-	agent/engine/train/agree_choices.c \
+	agent/engine/train/agree_choices.c agent/engine/train/stepper.c agent/engine/train/bad_numbers.c base/recent.c \
 	agent/engine/train/state_tensors.c tests/unit/agent/tiny.c tests/unit/agent/trainee.c \
 	tests/unit/agent/world.c tests/gpu/models.c tests/gpu/kernel_rows.c \
 	tests/gpu/predict.c agent/tools/bench_chip_ops.c agent/tools/bench_rig.c \

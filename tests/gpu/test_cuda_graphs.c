@@ -116,8 +116,7 @@ static int one_step(struct trainee *t, struct course *c, int step, struct course
 	struct double_queued before = double_queued();
 	double loss, norm;
 	int of = step - !c->scales;
-	int rc = c->scales ? trainee_step(t, step, &loss, &norm, e)
-			   : trainee_step_late(t, step, &loss, &norm, e);
+	int rc = trainee_step(t, step, &loss, &norm, e);
 	own->queued = less(double_queued(), before);
 	if (!rc && of >= 0 && (c->scales || of % 2 == 0)) {
 		own->loss[of] = loss;
@@ -136,13 +135,12 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	/* The device has room for one kernel of NCCL. */
 	setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
 	double_set_residency(1);
+	trainee_reading = c->scales ? TRAIN_READS_AT_ONCE : TRAIN_READS_LATE;
 	int rc = trainee_open(c->model, &c->job, world, "cuda", 1, &t, e);
-	if (!rc && !c->scales)
-		trainee_late(&t);
 	for (int step = 0; !rc && step < STEPS; step++) {
 		/* All ranks record their passes again. */
 		if (c->scales && step == STEPS / 2)
-			t.job.precision.loss_scale /= 2;
+			t.stepper.scaler.scale /= 2;
 		rc = one_step(&t, c, step, &own, e);
 	}
 	trainee_close(&t);
@@ -272,11 +270,10 @@ static int lose_a_rank(struct comm *world, void *arg, struct err *e)
 	struct step_numbers n;
 	double loss, norm;
 	trainee_device = comm_rank(world);
+	trainee_reading = TRAIN_READS_LATE;
 	int rc = trainee_open(c->model, &c->job, world, "cuda", 1, &t, e);
-	if (!rc)
-		trainee_late(&t);
 	for (int step = 0; !rc && step < RECORDED; step++)
-		rc = trainee_step_late(&t, step, &loss, &norm, e);
+		rc = trainee_step(&t, step, &loss, &norm, e);
 	if (rc || trainee_settle(&t, &loss, &norm, e))
 		return -1;
 	int64_t before = double_queued().graphs;
@@ -286,8 +283,7 @@ static int lose_a_rank(struct comm *world, void *arg, struct err *e)
 		raise(SIGKILL);
 	losing.course = c;
 	losing.world = world;
-	rc = optim_queue_step(t.optim, pipeline_losses_there(t.engine), RECORDED, e) ||
-	     optim_queue_read(t.optim, &n, e);
+	rc = train_stepper_update(&t.stepper, e) || optim_queue_read(t.optim, &n, e);
 	bool named = rc && e->code == ERR_PEER && strstr(e->text, "(world rank 1, ");
 	if (!named || double_queued().graphs != before + 1)
 		print_message("%lld graphs, %s\n", (long long)(double_queued().graphs - before),
@@ -318,10 +314,9 @@ static int keep_loss(struct comm *world, void *arg, struct err *e)
 	struct trainee t;
 	double loss, norm, all[2], own;
 	trainee_device = comm_rank(world);
+	trainee_reading = TRAIN_READS_LATE;
 	int rc = trainee_open(c->model, &c->job, world, "cuda", 1, &t, e);
-	if (!rc)
-		trainee_late(&t);
-	if (rc || trainee_step_late(&t, 0, &loss, &norm, e) || trainee_settle(&t, &loss, &norm, e))
+	if (rc || trainee_step(&t, 0, &loss, &norm, e) || trainee_settle(&t, &loss, &norm, e))
 		return -1;
 	own = pipeline_local_loss(t.engine);
 	rc = comm_all_gather(world, &own, all, 1, COMM_F64, e);
@@ -367,17 +362,15 @@ static int record_nothing(struct comm *world, void *arg, struct err *e)
 	struct trainee t;
 	double loss, norm;
 	trainee_device = comm_rank(world);
+	trainee_reading = TRAIN_READS_LATE;
 	int rc = trainee_open(r->course->model, &r->course->job, world, "cuda", 1, &t, e);
-	if (!rc)
-		trainee_late(&t);
-	if (rc || trainee_step_late(&t, 0, &loss, &norm, e) ||
-	    trainee_settle(&t, &loss, &norm, e) || backend_sync(pipeline_backend(t.engine), e) ||
-	    comm_barrier(world, e))
+	if (rc || trainee_step(&t, 0, &loss, &norm, e) || trainee_settle(&t, &loss, &norm, e) ||
+	    backend_sync(pipeline_backend(t.engine), e) || comm_barrier(world, e))
 		return -1;
 	fail_capture = r->rc;
 	if (comm_rank(world) == 0)
-		rc = r->update ? optim_queue_step(t.optim, pipeline_losses_there(t.engine), 1, e)
-			       : trainee_step_late(&t, 1, &loss, &norm, e);
+		rc = r->update ? train_stepper_update(&t.stepper, e)
+			       : trainee_step(&t, 1, &loss, &norm, e);
 	bool right = comm_rank(world) || (rc ? e->code == r->code : r->code == ERR_NONE);
 	if (!right)
 		print_message("code %d, %s\n", (int)e->code, rc ? e->text : "no failure");

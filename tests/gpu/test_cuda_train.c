@@ -32,6 +32,8 @@ static const struct tiny
 	mixtral = { "mixtral", FAMILY_MIXTRAL, 2, 16, 2, 2, 8, 12, 61, 8, TIE_NO, 1, 2, 0.1 };
 
 #define BF16 "precision.dtype=bf16", "optimizer.lr=1e-3"
+/* the scale doubles after each good step, until it is too large */
+#define FP16_OVERFLOWS "precision.dtype=fp16", "precision.loss_scale_window=1"
 
 /* clang-format off */
 static const struct cell cells[] = {
@@ -184,12 +186,18 @@ static void a_stop_with_delayed_scaling_changes_no_bits(void **state)
 /* Each rank's part of the loss counts once, whatever the layout. */
 static void numbers_that_are_read_later_have_the_same_bits(void **state)
 {
+	/* clang-format off */
 	static const struct cell layouts[] = {
 		{ "dp 2", &gpt2, FEW, 0, { 0 }, { "parallel.dp=2" } },
 		{ "tp 2", &gpt2, FEW, 0, { BF16 }, { "parallel.tp=2", "parallel.sp=yes" } },
 		{ "pp 2", &gpt2, FEW, 0, { 0 }, { "parallel.pp=2" } },
 		{ "experts", &even, FEW, 0, { BF16 }, { 0 } },
+		{ "dp 2, limits", &gpt2, FEW, 0, { 0 }, { "parallel.dp=2", "health.bad_numbers=stop" } },
+		{ "tp 2, rounded at random", &gpt2, FEW, 0, { BF16, "precision.stochastic_rounding=yes" }, { "parallel.tp=2" } },
+		{ "tp 2, rounded at random, overflows", &gpt2, FEW, 0, { FP16_OVERFLOWS, "precision.stochastic_rounding=yes" }, { "parallel.tp=2" } },
+		{ "tp 2, delayed scaling", &gpt2, FEW, 0, { BF16, "precision.fp8=hybrid", "precision.fp8_scaling=delayed" }, { "parallel.tp=2" } },
 	};
+	/* clang-format on */
 	(void)state;
 	for (int i = 0; i < COUNT(layouts); i++) {
 		struct course *once = course_of(&layouts[i], "cuda", NULL),

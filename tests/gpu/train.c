@@ -152,8 +152,7 @@ static int from_memory(struct trainee *t, const char *dir, struct ckpt_state *at
 static int one_step(struct trainee *t, struct course *c, int step, struct err *e)
 {
 	double loss, norm;
-	int rc = c->late ? trainee_step_late(t, step, &loss, &norm, e)
-			 : trainee_step(t, step, &loss, &norm, e);
+	int rc = trainee_step(t, step, &loss, &norm, e);
 	step -= c->late;
 	if (!rc && step >= c->from && comm_rank(t->world) == 0) {
 		c->loss[step] = loss;
@@ -168,11 +167,10 @@ static int attend(struct comm *world, void *arg, struct err *e)
 	struct trainee t;
 	struct train_choices *choices = NULL;
 	resumed = c;
+	trainee_reading = c->late ? TRAIN_READS_LATE : TRAIN_READS_AT_ONCE;
 	int rc = c->from ? trainee_open_as(c->model, &c->job, world, c->backend_name, 1,
 					   from_memory, NULL, &t, e)
 			 : trainee_open(c->model, &c->job, world, c->backend_name, 1, &t, e);
-	if (!rc && c->late)
-		trainee_late(&t);
 	if (!rc && c->choices)
 		rc = train_choices_begin(world, &t.view, pipeline_backend(t.engine), c->choices,
 					 c->from, &choices, e);

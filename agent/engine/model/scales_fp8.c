@@ -4,9 +4,11 @@
 
 struct model_scales {
 	struct model_scales_options o;
-	struct fp8_scale *at; /* [FP8_SIDES][layers][ACT_LINEARS] */
-	bool known;           /* the scales were computed or loaded */
-	bool used;            /* a step has begun since the last update */
+	struct fp8_scale *at;     /* [FP8_SIDES][layers][ACT_LINEARS] */
+	struct fp8_scale *before; /* what they were before the last update: [the same] */
+	bool known;               /* the scales were computed or loaded */
+	bool known_before;        /* and before the last update */
+	bool used;                /* a step has begun since the last update */
 };
 
 _Static_assert(sizeof(struct fp8_scale) % sizeof(int32_t) == 0, "scales travel as integers");
@@ -31,9 +33,11 @@ int model_scales_open(const struct model_scales_options *o, struct model_scales 
 	struct model_scales *s = calloc(1, sizeof *s);
 	if (s) {
 		s->o = *o;
-		s->at = backend_alloc(o->backend, (size_t)activations_lines((int64_t)all_bytes(s)));
+		size_t bytes = (size_t)activations_lines((int64_t)all_bytes(s));
+		s->at = backend_alloc(o->backend, bytes);
+		s->before = backend_alloc(o->backend, bytes);
 	}
-	if (!s || !s->at) {
+	if (!s || !s->at || !s->before) {
 		model_scales_close(s);
 		return err_set(e, ERR_NOMEM,
 			       "no memory for the scales of %d layers; set precision.fp8_scaling = "
@@ -49,8 +53,8 @@ void model_scales_close(struct model_scales *s)
 {
 	if (!s)
 		return;
-	if (s->at)
-		backend_free(s->o.backend, s->at);
+	backend_free(s->o.backend, s->at);
+	backend_free(s->o.backend, s->before);
 	free(s);
 }
 
@@ -84,6 +88,8 @@ int model_scales_settle(struct model_scales *s, struct err *e)
 {
 	if (!s->used)
 		return 0;
+	backend_copy(s->o.backend, s->before, s->at, all_bytes(s));
+	s->known_before = s->known;
 	if (share_largest(s, e))
 		return -1;
 	update(s, true);
@@ -111,6 +117,13 @@ int model_scales_begin(struct model_scales *s, struct err *e)
 		return -1;
 	s->used = true;
 	return 0;
+}
+
+void model_scales_back(struct model_scales *s)
+{
+	backend_copy(s->o.backend, s->at, s->before, all_bytes(s));
+	s->known = s->known_before;
+	s->used = false;
 }
 
 bool model_scales_known(const struct model_scales *s)

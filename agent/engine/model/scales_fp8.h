@@ -5,8 +5,8 @@
  * Every rank has the scales of all layers of the model. During a step each cast notes the largest
  * number of its tensor in them. Before the next step, or before they are saved, model_scales_settle
  * takes the maximum over the ranks and computes the new scales. A maximum is exact, so that scales
- * are equal on all ranks. Until the next step begins they stay as they are, so that until then the
- * last step can be computed again.
+ * are equal on all ranks. Until the next step begins they stay as they are. After that,
+ * model_scales_back brings them back, so that the step before can be computed again.
  *
  * The scales are zero until the first update. Before that, passes use current scaling
  * (linear_fp8.h) and only note the largest numbers. Evaluations always use current scaling, and note
@@ -50,6 +50,9 @@ struct fp8_scale *model_scales_at(const struct model_scales *s, enum fp8_side si
 int model_scales_settle(struct model_scales *s, struct err *e);
 /* Collective. A step begins, whose casts note the largest numbers. */
 int model_scales_begin(struct model_scales *s, struct err *e);
+/* The scales become those that the step before the last model_scales_begin had, so that it can be
+ * computed again, with model_scales_begin. */
+void model_scales_back(struct model_scales *s);
 /* Whether there are scales: the step casts with them. */
 bool model_scales_known(const struct model_scales *s);
 /* Sets all to zero, before other scales are loaded. */

@@ -97,6 +97,7 @@ static struct update update_of_part(const struct optim_offload *a, const struct 
 				    size_t width)
 {
 	struct update u = *p->whole;
+	int64_t left;
 	u.p = a->moved[2] ? a->buffers[p->buffer][2] : u.p + p->first;
 	u.g += p->first;
 	u.m = a->buffers[p->buffer][0];
@@ -104,7 +105,8 @@ static struct update update_of_part(const struct optim_offload *a, const struct 
 	u.count = p->count;
 	if (u.stored)
 		u.stored = (char *)u.stored + (size_t)p->first * width;
-	u.first += (uint64_t)p->first;
+	u.first = backend_update_row(p->whole, p->first, &left);
+	u.column = u.gap ? (u.column + p->first) % u.row : 0;
 	return u;
 }
 

@@ -26,7 +26,7 @@ double optim_weight_decay(const struct optim *o, bool decay)
 /* --- Runs and stretches ------------------------------------------------------------------- */
 
 /* The address where an update of the piece puts its stored form. NULL: the piece has none, or it is
- * rounded stochastically and therefore separately. */
+ * rounded stochastically and therefore has an update of its own. */
 static const char *stored_address(const struct optim *o, const struct param_piece *p)
 {
 	struct update u = { .stored = NULL };

@@ -88,18 +88,24 @@ int optim_step(struct optim *o, double norm, double loss_scale, int64_t step, st
 struct scaler; /* scaler.h */
 
 /* The device adds the norm and the losses over the ranks, decides whether to skip the step, and
- * updates (step_judge in kernels/ops_table.h). For an elementwise optimizer on a device, with
- * optim_options.numbers, where device_world is set or there is one rank. The scaler's state and the
- * tokens of a global batch become those of the device. counts: this rank's losses are part of the
- * sums. read: memory of backend_host_alloc that outlives the queued work. */
+ * updates (step_judge in kernels/ops_table.h). For an elementwise optimizer with
+ * optim_options.numbers, where device_world is set or there is one rank; on the host, where each
+ * call does its work at once, only tests use it. The scaler's state and the tokens of a global
+ * batch become those of the device. counts: this rank's losses are part of the sums. read: memory
+ * of backend_host_alloc, or on the host any, that outlives the queued work. */
 void optim_queue_open(struct optim *o, const struct scaler *s, int64_t tokens, bool counts,
 		      struct step_numbers *read);
+/* A larger loss or norm is a spike, and the step is skipped; INFINITY: none is. */
+struct optim_limits {
+	double loss, norm;
+};
 /* Collective. Queues optim_grad_norm and optim_step. With job.graphs the steps from the second
  * one on are a CUDA graph, with the sum over the ranks in it, if all of it is on the device:
  * without offload.optimizer and stochastic rounding, whose keys the host sets. All ranks do the
  * same. losses: [3] the sums of this rank's losses, in the backend's memory. optim_queue_read of
  * the step before must have returned. */
-int optim_queue_step(struct optim *o, const double *losses, int64_t step, struct err *e);
+int optim_queue_step(struct optim *o, const double *losses, const struct optim_limits *limits,
+		     int64_t step, struct err *e);
 /* Waits for the numbers of the last optim_queue_step, but not for what was queued after it. */
 int optim_queue_read(struct optim *o, struct step_numbers *out, struct err *e);
 

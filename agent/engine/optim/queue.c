@@ -38,7 +38,7 @@ static void set_losses(struct optim *o, const double *losses)
 }
 
 /* Nothing that the host puts in here changes from one step to the next, except for stochastic
- * rounding. The step's number and rate are in the device's memory. */
+ * rounding. The step's number, rate and limits are in the device's memory. */
 static int queue_work(struct optim *o, const double *losses, const struct optim_step *s,
 		      struct err *e)
 {
@@ -58,8 +58,8 @@ static int queue_work(struct optim *o, const double *losses, const struct optim_
 
 static bool can_record(const struct optim *o)
 {
-	return o->job->job.graphs && !o->offload && !o->job->precision.stochastic_rounding &&
-	       parallel_graph_fits(o->device_world);
+	return o->job->job.graphs && !backend_on_host(o->backend) && !o->offload &&
+	       !o->job->precision.stochastic_rounding && parallel_graph_fits(o->device_world);
 }
 
 void optim_queue_forget(struct optim *o)
@@ -113,12 +113,16 @@ static int run_work(struct optim *o, const double *losses, const struct optim_st
 
 /* --- Steps -------------------------------------------------------------------------------- */
 
-int optim_queue_step(struct optim *o, const double *losses, int64_t step, struct err *e)
+int optim_queue_step(struct optim *o, const double *losses, const struct optim_limits *limits,
+		     int64_t step, struct err *e)
 {
 	const struct optim_step s = { .lr = optim_lr(o->job, step),
 				      .number = step + 1,
 				      .share = 1 };
-	const struct step_numbers known = { .step = s.number, .lr = (float)s.lr };
+	const struct step_numbers known = { .step = s.number,
+					    .loss_limit = limits->loss,
+					    .norm_limit = limits->norm,
+					    .lr = (float)s.lr };
 	backend_put(o->backend, o->numbers, &known, offsetof(struct step_numbers, grad_scale));
 	if (run_work(o, losses, &s, e))
 		return -1;

@@ -92,7 +92,7 @@ struct param_store_options {
 	const struct backend_source *memory;
 	int zero;     /* 0 to 3 */
 	bool overlap; /* reduce and gather during the passes; otherwise wait at once */
-	/* param_store_sync_params rounds stochastically, keyed by (seed, parameter's name, step) */
+	/* masters are rounded stochastically, keyed by (seed, parameter's name, step) */
 	bool stochastic;
 	uint64_t seed;
 	/* offload.optimizer: masters that are copies are in a nameless file in this folder, unless
@@ -236,12 +236,11 @@ bool param_store_masters_offloaded(const struct param_store *s);
 
 /* Lets an update of the whole piece (kernels/ops.h) also set the stored form of the masters,
  * rounded as param_store_sync_params of `step` would round it. Does not change u if the masters are
- * the stored form, or if stochastic rounding numbers the piece's rows separately:
- * param_store_sync_params rounds those. */
+ * the stored form. An update that is skipped leaves the stored form as it is. */
 void param_store_stored_form(const struct param_store *s, const struct param_piece *piece,
 			     int64_t step, struct update *u);
 /* The updates of this step have set every stored form that param_store_stored_form gave them. The
- * next param_store_sync_params rounds the others only. */
+ * next param_store_sync_params rounds nothing. */
 void param_store_stored_done(struct param_store *s);
 
 /* The masters have changed: updates the stored parameters on every replica. step: how many steps

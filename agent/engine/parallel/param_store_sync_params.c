@@ -25,11 +25,21 @@ static void round_range(struct param_store *s, void *stored, const float *master
 	}
 }
 
-/* Whether the piece's elements have consecutive numbers in the global tensor. */
-static bool whole_rows(const struct param_piece *piece)
+/* Random numbers are keyed by the element's number in the global tensor. If the box has a part of
+ * each row, they are consecutive only inside a row. */
+static void set_random(const struct param_store *s, const struct param_piece *piece, int64_t step,
+		       struct update *u)
 {
 	const struct param *p = piece->param;
-	return p->hi[1] - p->lo[1] == p->shape[1];
+	int64_t width = p->hi[1] - p->lo[1], columns = p->shape[1];
+	if (!piece->count)
+		return;
+	int64_t row = piece->first / width, column = piece->first % width;
+	u->key = key_of(s, p, step);
+	u->first = (uint64_t)((p->lo[0] + row) * columns + p->lo[1] + column);
+	u->row = width;
+	u->column = column;
+	u->gap = columns - width;
 }
 
 static void *stored_of(const struct param_store *s, const struct param_piece *piece)
@@ -42,15 +52,12 @@ static void *stored_of(const struct param_store *s, const struct param_piece *pi
 void param_store_stored_form(const struct param_store *s, const struct param_piece *piece,
 			     int64_t step, struct update *u)
 {
-	const struct param *p = piece->param;
-	if (!s->masters || (s->stochastic && !whole_rows(piece)))
+	if (!s->masters)
 		return;
 	u->stored = stored_of(s, piece);
 	u->random = s->stochastic;
-	if (!s->stochastic)
-		return;
-	u->key = key_of(s, p, step);
-	u->first = (uint64_t)(p->lo[0] * p->shape[1] + piece->first);
+	if (s->stochastic)
+		set_random(s, piece, step, u);
 }
 
 void param_store_stored_done(struct param_store *s)
@@ -58,21 +65,16 @@ void param_store_stored_done(struct param_store *s)
 	s->fused = true;
 }
 
-/* Random numbers are keyed by the element's number in the global tensor. Without whole rows these
- * are consecutive only inside a row. */
-static void round_piece(struct param_store *s, const struct param_piece *piece, char *stored,
-			float *stage, int64_t step)
+static void round_piece(struct param_store *s, const struct param_piece *piece, float *stage,
+			int64_t step)
 {
-	const struct param *p = piece->param;
-	struct philox_key key = key_of(s, p, step);
-	int64_t width = p->hi[1] - p->lo[1], columns = p->shape[1];
-	for (int64_t i = 0; i < piece->count;) {
-		int64_t at = piece->first + i, row = at / width, column = at % width;
-		int64_t n = width == columns ? piece->count : width - column;
-		n = n < piece->count - i ? n : piece->count - i;
-		round_range(s, stored + (size_t)i * s->width, piece->master + i, n, stage, &key,
-			    (uint64_t)((p->lo[0] + row) * columns + p->lo[1] + column));
-		i += n;
+	struct update u = { .count = piece->count };
+	char *stored = stored_of(s, piece);
+	set_random(s, piece, step, &u);
+	for (int64_t i = 0, n; i < u.count; i += n) {
+		uint64_t first = backend_update_row(&u, i, &n);
+		round_range(s, stored + (size_t)i * s->width, piece->master + i, n, stage, &u.key,
+			    first);
 	}
 }
 
@@ -80,28 +82,18 @@ static void round_piece(struct param_store *s, const struct param_piece *piece, 
 static void round_all(struct param_store *s, float *stage, int64_t step)
 {
 	for (int i = 0; s->stochastic && i < s->n_pieces; i++)
-		if (!s->fused || !whole_rows(&s->pieces[i]))
-			round_piece(s, &s->pieces[i], stored_of(s, &s->pieces[i]), stage, step);
-	for (int unit = 0; !s->stochastic && !s->fused && unit < s->catalogue->n_units; unit++) {
+		round_piece(s, &s->pieces[i], stage, step);
+	for (int unit = 0; !s->stochastic && unit < s->catalogue->n_units; unit++) {
 		const struct unit_layout *h = &s->layouts[unit];
 		round_range(s, param_store_stored(s, unit), param_store_master(s, unit),
 			    h->hi - h->lo, stage, NULL, 0);
 	}
 }
 
-/* Whether there are masters that the optimizer's updates have not rounded. */
-static bool needs_rounding(const struct param_store *s)
-{
-	for (int i = 0; s->fused && i < s->n_pieces; i++)
-		if (s->stochastic && !whole_rows(&s->pieces[i]))
-			return true;
-	return !s->fused;
-}
-
 static int round_masters(struct param_store *s, int64_t step, struct err *e)
 {
 	float *stage = NULL;
-	if (param_store_masters_offloaded(s) && needs_rounding(s)) {
+	if (param_store_masters_offloaded(s)) {
 		stage = backend_alloc(s->backend, ZERO_PUBLISHED * sizeof *stage);
 		if (!stage)
 			return err_set(e, ERR_NOMEM,
@@ -111,7 +103,6 @@ static int round_masters(struct param_store *s, int64_t step, struct err *e)
 	}
 	round_all(s, stage, step);
 	backend_free(s->backend, stage);
-	s->fused = false;
 	return 0;
 }
 
@@ -184,8 +175,9 @@ int param_store_sync_params(struct param_store *s, int64_t step, struct err *e)
 	s->version++;
 	if (param_store_wait_params(s, e) || evict_all(s, e))
 		return -1;
-	if (s->masters && round_masters(s, step, e))
+	if (s->masters && !s->fused && round_masters(s, step, e))
 		return -1;
+	s->fused = false;
 	for (int unit = 0; unit < s->catalogue->n_units; unit++)
 		if (add_changed(s, unit, e))
 			return -1;

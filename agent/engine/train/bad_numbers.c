@@ -7,15 +7,12 @@ static const double least_loss = 0.02, least_norm = 0.25;
 
 void train_bad_init(struct bad_numbers *b, double z, int64_t window)
 {
-	*b = (struct bad_numbers){ .z = z };
+	*b = (struct bad_numbers){ .z = z, .loss_limit = INFINITY, .norm_limit = INFINITY };
 	b->window = window < 2 ? 2 : window > BAD_WINDOW_MAX ? BAD_WINDOW_MAX : (int)window;
 }
 
-/* Whether so many good steps are known that one can be a spike. */
-static bool known(const struct bad_numbers *b, const struct recent *r)
-{
-	return b->z > 0 && r->n >= (b->window + 1) / 2;
-}
+/* A norm that the window has reached stays below the limit, which is computed from its logarithm. */
+static const double rounded_up = 1 + 1e-12;
 
 /* A norm of 0 is possible; it stays far below all others. */
 static double log_norm(double norm)
@@ -23,23 +20,33 @@ static double log_norm(double norm)
 	return log(fmax(norm, 1e-30));
 }
 
+static struct recent_bound bound_of_loss(const struct bad_numbers *b)
+{
+	return recent_bound(&b->loss, b->z, 0, least_loss);
+}
+
+static struct recent_bound bound_of_norm(const struct bad_numbers *b)
+{
+	return recent_bound(&b->norm, b->z, least_norm, 0);
+}
+
 bool train_bad_judge(const struct bad_numbers *b, double loss, double norm, struct bad_number *out)
 {
-	double usual = NAN, z;
 	if (!isfinite(loss) || !isfinite(norm)) {
 		*out = (struct bad_number){ .what = isfinite(loss) ? "gradient norm" : "loss",
 					    .value = isfinite(loss) ? norm : loss,
 					    .usual = NAN };
 		return true;
 	}
-	if (known(b, &b->loss) &&
-	    (z = recent_above_share(&b->loss, loss, b->z, least_loss, &usual)) > 0) {
-		*out = (struct bad_number){ "loss", loss, usual, z };
+	if (loss > b->loss_limit) {
+		struct recent_bound s = bound_of_loss(b);
+		*out = (struct bad_number){ "loss", loss, s.usual, (loss - s.usual) / s.deviation };
 		return true;
 	}
-	if (known(b, &b->norm) &&
-	    (z = recent_above(&b->norm, log_norm(norm), b->z, least_norm, &usual)) > 0) {
-		*out = (struct bad_number){ "gradient norm", norm, exp(usual), z };
+	if (norm > b->norm_limit) {
+		struct recent_bound s = bound_of_norm(b);
+		*out = (struct bad_number){ "gradient norm", norm, exp(s.usual),
+					    (log_norm(norm) - s.usual) / s.deviation };
 		return true;
 	}
 	return false;
@@ -49,4 +56,8 @@ void train_bad_note(struct bad_numbers *b, double loss, double norm)
 {
 	recent_add(&b->loss, b->window, loss);
 	recent_add(&b->norm, b->window, log_norm(norm));
+	if (!(b->z > 0) || b->loss.n < (b->window + 1) / 2)
+		return;
+	b->loss_limit = bound_of_loss(b).limit;
+	b->norm_limit = exp(bound_of_norm(b).limit) * rounded_up;
 }

@@ -9,7 +9,8 @@
  * median for the loss; for the norm, whose logarithm is judged because norms vary by factors, 0.25.
  * So with z = 10 a spike is a loss of at least 1.2 times the median, or a norm of at least 12
  * times: clipping takes care of less. A value that one of the last good steps has reached is no
- * spike. Nothing is a spike before half of the window is known.
+ * spike. Nothing is a spike before half of the window is known. All of this is two limits, which
+ * change with each good step.
  *
  * Every rank has the same loss and norm, so that each comes to the same decision. A generation that
  * continues from a checkpoint begins with the window that the run had there: the steps up to a
@@ -31,6 +32,9 @@ struct bad_numbers {
 	double z;                 /* 0: there are no spikes */
 	int window;               /* good steps, 2 to BAD_WINDOW_MAX */
 	struct recent loss, norm; /* of good steps; of the norm, the logarithms */
+	/* A larger loss or norm is a spike; INFINITY: none is. A device that judges steps by itself
+	 * compares with the same numbers (struct step_numbers, kernels/ops.h). */
+	double loss_limit, norm_limit;
 };
 
 struct bad_number {

@@ -104,10 +104,11 @@ static void compare_remains(const struct remains *a, const struct remains *b,
 static int compute_again(struct trainer *t, struct rank_findings *f, struct step_results *r,
 			 struct err *e)
 {
-	if (pipeline_check(t->engine, &t->batch, &r->loss_again, &f->again, e))
+	if (pipeline_check(t->engine, &t->stepper.batch, &r->loss_again, &f->again, e))
 		return -1;
 	trainer_phase(t, "diagnosis");
-	return optim_grad_norm(t->optim, t->env->world, t->batch.loss_scale, &r->norm_again, e);
+	return optim_grad_norm(t->optim, t->env->world, t->stepper.batch.loss_scale, &r->norm_again,
+			       e);
 }
 
 static int compare_computations(struct trainer *t, struct rank_findings *f, struct step_results *r,

@@ -56,7 +56,8 @@ static void report_step(struct trainer *t, struct step_report *r)
 	t->hooks->step(t->hooks->arg, r);
 }
 
-void trainer_finish_step(struct trainer *t, struct step_report *r)
+/* Reports a step whose numbers are known and good, or that was skipped. */
+static void finish_step(struct trainer *t, struct step_report *r)
 {
 	t->loss = r->loss;
 	t->hooks->worked(t->hooks->arg, own_seconds(r));
@@ -87,29 +88,10 @@ static void note_times_between(struct trainer *t, double evaluation, double chec
 	t->hooks->times(t->hooks->arg, &t->times, began);
 }
 
-static int update_parameters(struct trainer *t, struct step_report *r, double loss_scale,
-			     struct err *e)
+/* The parameter servers run the optimizer. */
+static int exchange(void *arg, struct step_result *r, struct err *e)
 {
-	int64_t step = t->at.step;
-	trainer_phase(t, "gradient norm");
-	if (optim_grad_norm(t->optim, t->env->world, loss_scale, &r->grad_norm, e))
-		return err_prefix(e, "step %lld: gradient norm", (long long)step + 1);
-	int good = trainer_judge(t, r, e);
-	r->loss_scale = t->scaler.scales ? loss_scale : 0;
-	r->skipped = good == 0;
-	if (good <= 0)
-		return good;
-	trainer_phase(t, "optimizer");
-	if (optim_step(t->optim, r->grad_norm, loss_scale, step, e))
-		return err_prefix(e, "step %lld: update", (long long)step + 1);
-	if (param_store_sync_params(pipeline_store(t->engine), step + 1, e))
-		return err_prefix(e, "step %lld: parameters", (long long)step + 1);
-	return 0;
-}
-
-/* The parameter servers run the optimizer, so this only exchanges with them. */
-static int update_server(struct trainer *t, struct step_report *r, struct err *e)
-{
+	struct trainer *t = arg;
 	bool checkpoint;
 	struct server_step io = { .step = t->at.step,
 				  .loss = r->loss,
@@ -118,12 +100,12 @@ static int update_server(struct trainer *t, struct step_report *r, struct err *e
 						t->saved_for };
 	trainer_phase(t, "parameter server");
 	if (param_server_step(t->server, &io, e))
-		return err_prefix(e, "step %lld", (long long)t->at.step + 1);
+		return -1;
 	r->loss = io.loss;
-	r->grad_norm = io.norm;
+	r->norm = io.norm;
 	t->stops = io.stops;
 	t->saves = io.saves;
-	return trainer_judge(t, r, e) < 0 ? -1 : 0; /* fp32 has no loss scale */
+	return 0;
 }
 
 /* Returns the seconds that this rank has waited for other replicas so far. Waits outside of the
@@ -147,26 +129,81 @@ static void poison_gradients(struct trainer *t)
 			backend_put(k, pieces[i].grad, &nan, sizeof nan);
 }
 
-/* Sets *loss, except with late reading: then the loss comes later (late.c). On a device the sum of
- * the gradients' squares is queued before the wait for the loss; on the host the optimizer computes
- * it. */
-static int run_passes(struct trainer *t, const struct engine_batch *batch, double *loss,
-		      struct err *e)
+/* Asks the drills what to spoil in this step. */
+static int begin_drills(struct trainer *t, struct err *e)
 {
-	bool poison = false;
-	if (t->hooks->drill && t->hooks->drill(t->hooks->drill_arg, t->at.step, &poison, e))
-		return -1;
+	t->poison = false;
+	if (t->hooks->drill && t->hooks->drill(t->hooks->drill_arg, t->at.step, &t->poison, e))
+		return err_prefix(e, "step %lld", (long long)t->at.step + 1);
 	train_plant_before(t);
-	if (pipeline_passes(t->engine, batch, e))
-		return -1;
+	return 0;
+}
+
+static int passes_queued(void *arg, struct err *e)
+{
+	struct trainer *t = arg;
+	(void)e;
 	train_plant_after(t);
-	if (poison)
+	if (t->poison)
 		poison_gradients(t);
-	if (t->late.on)
-		return 0;
-	if (t->optim && !backend_on_host(pipeline_backend(t->engine)))
-		optim_grad_norm_start(t->optim);
-	return pipeline_loss(t->engine, loss, e);
+	return 0;
+}
+
+static void begin_phase(void *arg, const char *name)
+{
+	trainer_phase(arg, name);
+}
+
+/* Enters the numbers of a step into its report. */
+static void set_numbers(const struct trainer *t, const struct step_result *n, struct step_report *r)
+{
+	r->loss = n->loss;
+	r->grad_norm = n->norm;
+	r->loss_scale = t->stepper.scaler.scales ? n->loss_scale : 0;
+	r->skipped = n->skipped;
+}
+
+/* The step before is known. The wait for its numbers belongs to it. */
+static void report_late(void *arg, const struct step_result *n)
+{
+	struct trainer *t = arg;
+	struct step_report *r = &t->late.report;
+	set_numbers(t, n, r);
+	r->compute_s += n->waited;
+	r->step_s += n->waited;
+	if (n->passed) {
+		t->late.waited = n->waited;
+	} else {
+		const struct step_report wait = { .step = r->step, .compute_s = n->waited };
+		train_times_step(&t->times, &wait, now_us());
+	}
+	finish_step(t, r);
+}
+
+struct stepper_hooks trainer_stepper_hooks(struct trainer *t)
+{
+	return (struct stepper_hooks){
+		.arg = t,
+		.phase = begin_phase,
+		.queued = passes_queued,
+		.known = report_late,
+		.bad = trainer_bad_step,
+		.exchange = t->server ? exchange : NULL,
+	};
+}
+
+/* The step's numbers are known now, or during the next step. */
+static void end_step(struct trainer *t, struct step_report *r)
+{
+	if (!t->stepper.late) {
+		set_numbers(t, &t->stepper.last, r);
+		finish_step(t, r);
+		return;
+	}
+	t->late.report = *r;
+	t->late.step = t->at.step - 1;
+	t->late.samples = t->at.samples - t->job->batch.global;
+	t->late.plant = t->plant;
 }
 
 static int train_step(struct trainer *t, struct err *e)
@@ -174,25 +211,19 @@ static int train_step(struct trainer *t, struct err *e)
 	int64_t step = t->at.step;
 	double begin = clock_s(), since = begin;
 	struct step_report r = { .lr = optim_lr(t->job, step) };
+	struct engine_batch batch;
 	train_step_trace_begin(t->trace, step);
 	trainer_phase(t, "data");
-	struct engine_batch batch;
 	if (train_samples_next(t->samples, &batch, e))
 		return -1;
-	batch.loss_scale = t->scaler.scale;
-	batch.scaled = t->late.on;
-	t->batch = batch;
 	r.data_s = train_phases_lap(&t->spent, "data", &since);
-	if (run_passes(t, &batch, &r.loss, e))
-		return err_prefix(e, "step %lld", (long long)step + 1);
-	if (trainer_late_settle(t, true, e))
+	t->late.waited = 0;
+	if (begin_drills(t, e) || train_stepper_passes(&t->stepper, &batch, step, e))
 		return -1;
 	train_phases_lap(&t->spent, "step", &since);
 	train_step_trace_passes(t->trace, pipeline_timeline(t->engine));
 	double waited = replicas_waited(t);
-	if (t->server    ? update_server(t, &r, e)
-	    : t->late.on ? trainer_late_update(t, e)
-			 : update_parameters(t, &r, batch.loss_scale, e))
+	if (train_stepper_update(&t->stepper, e))
 		return -1;
 	r.dp_s = replicas_waited(t) - waited;
 	r.optimizer_s = train_phases_lap(&t->spent, "optimizer", &since) - r.dp_s;
@@ -206,10 +237,7 @@ static int train_step(struct trainer *t, struct err *e)
 	r.samples = t->at.samples;
 	add_parts(t, &r);
 	note_times_of_step(t, &r);
-	if (t->late.on)
-		t->late.report = r;
-	else
-		trainer_finish_step(t, &r);
+	end_step(t, &r);
 	return 0;
 }
 
@@ -351,7 +379,7 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 	bool saves = save_due(t);
 	double begin, since;
 	if ((eval_due(t) || compare_due(t) || saves || trainer_memory_due(t)) &&
-	    trainer_late_settle(t, false, e))
+	    train_stepper_settle(&t->stepper, e))
 		return -1;
 	begin = clock_s();
 	if (meets && param_server_pause(t->server, e))
@@ -377,7 +405,7 @@ static int between_steps(struct trainer *t, int *what, struct err *e)
 		rc = trace_asked(t, &common.trace, e);
 	since = clock_s();
 	if (!rc && (common.save || common.copy)) {
-		rc = trainer_late_settle(t, false, e);
+		rc = train_stepper_settle(&t->stepper, e);
 		begin += clock_s() - since; /* it counts for the step */
 		since = clock_s();
 	}
@@ -416,7 +444,7 @@ static int train_loop(struct trainer *t, struct err *e)
 		if (between_steps(t, &what, e))
 			return -1;
 	}
-	if (trainer_late_settle(t, false, e) || (t->server && param_server_leave(t->server, e)))
+	if (train_stepper_settle(&t->stepper, e) || (t->server && param_server_leave(t->server, e)))
 		return -1;
 	double last = clock_s();
 	if (what != STOP_HERE && save_last(t, e))

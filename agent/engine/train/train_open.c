@@ -224,7 +224,7 @@ static int start_state(struct trainer *t, struct err *e)
 	compare_data(t, &at.data);
 	t->at.step = at.step;
 	t->saved = t->from.tier == TRAIN_MEMORY ? t->from.saved : at.step;
-	optim_scaler_resume(&t->scaler, ckpt_number(&at, "loss_scale", 0),
+	optim_scaler_resume(&t->stepper.scaler, ckpt_number(&at, "loss_scale", 0),
 			    ckpt_count(&at, "loss_scale_good"));
 	t->at.samples = at.samples;
 	t->skipped = ckpt_count(&at, "skipped");
@@ -237,7 +237,7 @@ static void read_window(struct trainer *t)
 	struct buf text = BUF_INIT;
 	struct err e = ERR_INIT;
 	if (segments_read_end(t->env->run_dir, RUN_METRICS, METRICS_END, &text, &e) ||
-	    train_bad_read(&t->numbers, buf_str(&text), text.len, t->at.step, &e))
+	    train_bad_read(&t->stepper.spikes, buf_str(&text), text.len, t->at.step, &e))
 		log_warn("spikes are found later than usual: %s", e.text);
 	buf_fini(&text);
 }
@@ -245,11 +245,23 @@ static void read_window(struct trainer *t)
 /* World rank 0 reads the window, and all ranks get the same. */
 static int resume_window(struct trainer *t, struct err *e)
 {
-	if (!(t->numbers.z > 0) || t->at.step == 0)
+	struct bad_numbers *spikes = &t->stepper.spikes;
+	if (!(spikes->z > 0) || t->at.step == 0)
 		return 0;
 	if (comm_rank(t->env->world) == 0)
 		read_window(t);
-	return comm_broadcast(t->env->world, &t->numbers, sizeof t->numbers, COMM_U8, 0, e);
+	return comm_broadcast(t->env->world, spikes, sizeof *spikes, COMM_U8, 0, e);
+}
+
+static int begin_steps(struct trainer *t, struct err *e)
+{
+	t->stepper_hooks = trainer_stepper_hooks(t);
+	const struct stepper_parts parts = { .view = t->env->view,
+					     .world = t->env->world,
+					     .engine = t->engine,
+					     .optim = t->optim,
+					     .hooks = &t->stepper_hooks };
+	return train_stepper_begin(&t->stepper, &parts, e);
 }
 
 /* A checkpoint is committed only after the metrics up to it are in the run folder, so that a run
@@ -267,10 +279,7 @@ int trainer_open(struct trainer *t, struct err *e)
 	const struct train_env *env = t->env;
 	const struct coords *at = &env->view->at;
 	double since = clock_s();
-	optim_scaler_init(&t->scaler, t->job);
-	train_bad_init(&t->numbers,
-		       t->job->health.bad_numbers == BAD_NUMBERS_RETRY ? 0 : t->job->health.spike_z,
-		       t->job->health.spike_window);
+	train_stepper_init(&t->stepper, t->job);
 	t->watch = (struct ckpt_watch){ on_piece, t };
 	t->gate = (struct ckpt_gate){ await_series, t };
 	t->reports = at->pp == env->view->layout.pp - 1 && at->tp == 0 && at->cp == 0 &&
@@ -294,7 +303,7 @@ int trainer_open(struct trainer *t, struct err *e)
 	    train_choices_begin(env->world, env->view, pipeline_backend(t->engine), env->run_dir,
 				t->at.step, &t->choices, e) ||
 	    (t->server && param_server_start(t->server, t->at.step, e)) || begin_samples(t, e) ||
-	    trainer_memory_open(t, e) || trainer_late_open(t, e))
+	    trainer_memory_open(t, e) || begin_steps(t, e))
 		return -1;
 	if (t->job->checkpoint.every > 0 || t->local.dir[0])
 		train_state_prepare_save(t->writer, &t->state);
@@ -305,7 +314,7 @@ int trainer_open(struct trainer *t, struct err *e)
 void trainer_close(struct trainer *t)
 {
 	train_step_trace_close(t->trace);
-	trainer_late_close(t);
+	train_stepper_fini(&t->stepper);
 	ckpt_mirror_close(t->mirror);
 	ckpt_writer_close(t->writer);
 	param_server_close(t->server);

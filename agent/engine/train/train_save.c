@@ -17,9 +17,10 @@ int trainer_set_numbers(struct trainer *t, struct err *e)
 		return -1;
 	if (isfinite(t->loss) && ckpt_number_set(&t->at, "loss", t->loss, e))
 		return -1;
-	if (t->scaler.dynamic &&
-	    (ckpt_number_set(&t->at, "loss_scale", t->scaler.scale, e) ||
-	     ckpt_number_set(&t->at, "loss_scale_good", (double)t->scaler.good, e)))
+	const struct scaler *scaler = &t->stepper.scaler;
+	if (scaler->dynamic &&
+	    (ckpt_number_set(&t->at, "loss_scale", scaler->scale, e) ||
+	     ckpt_number_set(&t->at, "loss_scale_good", (double)scaler->good, e)))
 		return -1;
 	return t->env->view->shape.experts
 		       ? ckpt_number_set(&t->at, "aux_loss", t->job->model.aux_loss, e)

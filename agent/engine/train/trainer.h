@@ -1,5 +1,5 @@
 /* trainer — the state of a training run, for the files of this folder: train.c has the loop,
- * train_open.c its start, train_save.c its checkpoints. */
+ * train_open.c its start, train_save.c its checkpoints. A step itself is the stepper's. */
 #ifndef MUSTER_AGENT_ENGINE_TRAIN_TRAINER_H
 #define MUSTER_AGENT_ENGINE_TRAIN_TRAINER_H
 
@@ -8,29 +8,22 @@
 #include "agent/engine/ckpt/memory/mirror.h"
 #include "agent/engine/ckpt/places/upload.h"
 #include "agent/engine/train/agree_choices.h"
-#include "agent/engine/train/bad_numbers.h"
 #include "agent/engine/train/copy_pace.h"
 #include "agent/engine/optim/optim.h"
-#include "agent/engine/optim/scaler.h"
 #include "agent/engine/pipeline/engine.h"
 #include "agent/engine/train/samples.h"
 #include "agent/engine/server/server.h"
 #include "agent/engine/train/resume.h"
 #include "agent/engine/train/step_trace.h"
+#include "agent/engine/train/stepper.h"
 #include "agent/engine/train/train.h"
 
-/* A step whose numbers the host does not know yet (late.c). */
+/* With a stepper that reads late: the step whose numbers are not known. */
 struct late {
-	bool on;
-	bool pending; /* there is one */
-	bool passed;  /* the passes of the next step were queued after it */
 	struct step_report report;
-	int64_t step, samples;     /* where the run was before it */
-	struct engine_batch batch; /* its own copy, in `tokens` */
+	int64_t step, samples; /* where the run was before it */
 	enum train_plant plant;
-	double waited;               /* seconds of the last trainer_late_settle */
-	int32_t *tokens;             /* [3][tokens of the batch] */
-	struct step_numbers numbers; /* of the last one that was read */
+	double waited; /* seconds of the wait for it during the next step */
 };
 
 struct trainer {
@@ -41,8 +34,8 @@ struct trainer {
 	struct engine *engine;
 	struct train_choices *choices; /* until the first step is done; NULL: nothing is chosen */
 	struct optim *optim;           /* this rank's; NULL with a parameter server */
-	struct scaler scaler;
-	struct bad_numbers numbers;
+	struct stepper stepper;
+	struct stepper_hooks stepper_hooks;
 	struct param_server *server; /* NULL: all-reduce */
 	bool stops, saves;           /* the server's workers have agreed to stop, or to save */
 	int saved_for; /* the number of the last checkpoint that was asked for, and is begun */
@@ -65,24 +58,27 @@ struct trainer {
 	struct copy_pace pace;
 	int64_t copy_every; /* with memory_every = -1: steps from one to the next, as reported */
 	int pace_skips;     /* so many steps are not measured yet */
-	struct train_origin from;  /* where the state came from */
-	struct ckpt_state at;      /* the current position of the run */
-	struct engine_batch batch; /* of the current step */
-	int64_t skipped;           /* samples that the run had skipped where it continues */
-	double loss;               /* of the last step; NaN before it */
-	int64_t saved;             /* step of the last checkpoint, -1: none */
-	enum train_plant plant;    /* of the current step */
-	bool reports;              /* this rank reports each step to the supervisor */
-	bool leads;                /* the first rank of its stage on its node */
-	struct phases spent;       /* seconds of each phase of training */
-	struct step_trace *trace;  /* NULL: not open */
-	int traced_for;            /* the number of the last request to record steps */
+	struct train_origin from; /* where the state came from */
+	struct ckpt_state at;     /* the current position of the run */
+	int64_t skipped;          /* samples that the run had skipped where it continues */
+	double loss;              /* of the last step; NaN before it */
+	int64_t saved;            /* step of the last checkpoint, -1: none */
+	enum train_plant plant;   /* of the current step */
+	bool poison;              /* its gradients become NaN */
+	bool reports;             /* this rank reports each step to the supervisor */
+	bool leads;               /* the first rank of its stage on its node */
+	struct phases spent;      /* seconds of each phase of training */
+	struct step_trace *trace; /* NULL: not open */
+	int traced_for;           /* the number of the last request to record steps */
 	/* seconds between the last step and the next, without evaluations, and the part of them
 	 * that a checkpoint took */
 	double gap_s, stall_s;
 	struct train_times times;
 	struct late late;
 };
+
+/* train.c. What the stepper calls of this trainer. */
+struct stepper_hooks trainer_stepper_hooks(struct trainer *t);
 
 /* train_open.c. Opens data and model and loads the state that the run starts from.
  * trainer_close may follow a failed trainer_open. */
@@ -92,39 +88,9 @@ void trainer_close(struct trainer *t);
 /* The rank begins this phase, a literal, of the current step. */
 void trainer_phase(const struct trainer *t, const char *name);
 
-/* Reports a step whose numbers are known and good, or that was skipped. */
-void trainer_finish_step(struct trainer *t, struct step_report *r);
-
-/* judge.c. Decides whether to update: 1, or 0 if fp16 gradients have overflowed. The numbers
- * are the same on every rank, so all ranks decide the same. A step with bad numbers fails
- * (ERR_NUMERIC). */
-int trainer_judge(struct trainer *t, const struct step_report *r, struct err *e);
-
-/* late.c. On a device, a step is judged and applied there, and the host reads its numbers while the
- * device computes the next step. So loss, norm and skip of step N are reported, and bad numbers end
- * the run, when the passes of step N + 1 are queued, but its update is not. Before a checkpoint, a
- * copy in memory, a comparison of replicas, an evaluation and the end, the host reads them first.
- * The seconds that it waits for step N count as those of step N.
- *
- * That is done if there is one rank or all groups are the device's library's, and the job compares
- * the numbers with nothing but infinity (health.bad_numbers = retry), since a spike must be known
- * before the update.
- *
- * A diagnosis computes a bad step again, since the passes that follow it have replaced its
- * activations and gradients. If a device failed only for a moment, then only the loss shows it. The
- * passes must read what they read the first time. So it is not done with delayed scaling, whose
- * scales the next step has updated, nor with stochastic rounding under tensor parallelism: weights
- * that are split by columns are rounded again after each step, even a skipped one. */
-int trainer_late_open(struct trainer *t, struct err *e);
-void trainer_late_close(struct trainer *t);
-/* Queues the update of the step whose passes are queued. */
-int trainer_late_update(struct trainer *t, struct err *e);
-/* Waits for the pending step, if there is one, judges it and reports it. inside: the passes of the
- * next step are queued. */
-int trainer_late_settle(struct trainer *t, bool inside, struct err *e);
-/* For a diagnosis: if later passes have replaced what the bad step computed, computes the step
- * again. false: that failed, and there is nothing to diagnose. */
-bool trainer_late_compute_again(struct trainer *t);
+/* bad_step.c. One of these hooks: diagnoses the step and reports it. arg: the trainer. */
+void trainer_bad_step(void *arg, const struct step_result *r, const struct bad_number *bad,
+		      struct err *e);
 
 /* train_save.c. The tiers in which a checkpoint is due after the current step (enum
  * ckpt_where). */

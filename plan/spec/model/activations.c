@@ -363,7 +363,7 @@ int64_t activations_fp8_weight(const struct act_dims *d, enum act_linear l, bool
 
 int64_t activations_fp8_table(const struct act_dims *d)
 {
-	return activations_lines(2 * d->fp8_delayed_layers * ACT_LINEARS * ACT_FP8_SCALE_BYTES);
+	return 2 * activations_lines(2 * d->fp8_delayed_layers * ACT_LINEARS * ACT_FP8_SCALE_BYTES);
 }
 
 int64_t activations_fp8_weights(const struct act_dims *d)

@@ -219,7 +219,7 @@ int64_t activations_fp8_weight(const struct act_dims *d, enum act_linear l, bool
 int64_t activations_fp8_weights(const struct act_dims *d);
 
 /* Delayed scaling: bytes of the scales of inputs and gradients, which every rank has of all layers
- * of the model. 0 without it. */
+ * of the model, and of those of the step before. 0 without it. */
 int64_t activations_fp8_table(const struct act_dims *d);
 
 /* Bytes of one slot of a chunk: in the device's memory and, with offload, in the host's. */

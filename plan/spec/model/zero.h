@@ -77,7 +77,7 @@ double zero_staged_bytes(int tensors);
 /* Elements of master weights in host memory that are rounded at once. */
 enum { ZERO_PUBLISHED = 1 << 20 };
 /* Bytes of a step's numbers in a device's memory (struct step_numbers, kernels/ops.h). */
-enum { ZERO_STEP_NUMBERS = 88 };
+enum { ZERO_STEP_NUMBERS = 104 };
 
 /* Bytes that the parameter store allocates; doubles, so that absurd sizes do not overflow. masters
  * is 0 in fp32, where the parameters are the masters, and excludes them with offload.optimizer. */

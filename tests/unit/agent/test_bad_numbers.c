@@ -97,6 +97,44 @@ static void a_level_that_was_reached_is_no_spike(void **state)
 	assert_true(train_bad_judge(&numbers, 9, 1, &bad));
 }
 
+/* A device that judges steps compares with the limits alone. */
+static void a_step_is_judged_by_its_limits(void **state)
+{
+	struct bad_number bad;
+	(void)state;
+	train_bad_init(&numbers, 10, WINDOW);
+	assert_true(isinf(numbers.loss_limit) && isinf(numbers.norm_limit));
+	add_good(WINDOW / 2 - 1, 2, 1);
+	assert_true(isinf(numbers.loss_limit) && isinf(numbers.norm_limit));
+	add_good(1, 2, 1);
+	const double loss = numbers.loss_limit, norm = numbers.norm_limit;
+	assert_true(fabs(loss - 2.4) < 1e-12 && fabs(norm - exp(2.5)) < 1e-9);
+	assert_false(train_bad_judge(&numbers, loss, norm, &bad));
+	assert_true(train_bad_judge(&numbers, nextafter(loss, 3), 1, &bad));
+	assert_true(bad.z > 9.999 && bad.z < 10.001);
+	assert_true(train_bad_judge(&numbers, 2, nextafter(norm, 13), &bad));
+	assert_true(bad.z > 9.999 && bad.z < 10.001);
+	/* without spikes there are none */
+	train_bad_init(&numbers, 0, WINDOW);
+	add_good(WINDOW, 2, 1);
+	assert_true(isinf(numbers.loss_limit) && isinf(numbers.norm_limit));
+}
+
+/* The limit of the norm is computed from logarithms. */
+static void a_norm_that_was_reached_is_below_the_limit(void **state)
+{
+	struct bad_number bad;
+	(void)state;
+	for (int i = 0; i < 1000; i++) {
+		const double norm = exp(0.01 * (i - 500)) * 1e3;
+		train_bad_init(&numbers, 1e-9, WINDOW);
+		for (int j = 0; j < WINDOW; j++)
+			train_bad_note(&numbers, 2, j < WINDOW / 2 ? norm / 2 : norm);
+		assert_false(train_bad_judge(&numbers, 2, norm, &bad));
+		assert_true(train_bad_judge(&numbers, 2, norm * 1.001, &bad));
+	}
+}
+
 static void the_window_is_read_back_from_the_metrics(void **state)
 {
 	char line[400], text[40000] = "\"cut\":1}\n";
@@ -166,6 +204,8 @@ int main(void)
 		cmocka_unit_test(a_window_must_be_half_full),
 		cmocka_unit_test(a_flat_series_gives_no_alarm),
 		cmocka_unit_test(a_level_that_was_reached_is_no_spike),
+		cmocka_unit_test(a_step_is_judged_by_its_limits),
+		cmocka_unit_test(a_norm_that_was_reached_is_below_the_limit),
 		cmocka_unit_test(the_window_is_read_back_from_the_metrics),
 		cmocka_unit_test(healthy_series_give_no_alarm),
 	};

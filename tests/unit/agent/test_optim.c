@@ -1,7 +1,9 @@
 /* AdamW and SGD over a store's pieces agree with their formulas in double, also when their states
  * are in a file. Learning rates agree with the definitions of their schedules. */
+#include "agent/engine/optim/offload.h"
 #include "agent/engine/optim/optim.h"
 #include "base/philox.h"
+#include "plan/spec/model/zero.h"
 #include "tests/unit/agent/store_world.h"
 
 #include <math.h>
@@ -446,6 +448,56 @@ static void a_run_that_ends_in_its_warm_up_has_finite_rates(void **state)
 		assert_true(isfinite(optim_lr(&job, step)));
 }
 
+struct parts {
+	const struct update *whole;
+	int64_t seen;
+};
+
+static void check_numbers(const struct update *part, void *arg)
+{
+	struct parts *a = arg;
+	const struct update *whole = a->whole;
+	assert_ptr_equal(part->g, whole->g + a->seen);
+	for (int64_t i = 0, n, of_whole; i < part->count; i += n) {
+		assert_true(backend_update_row(part, i, &n) ==
+			    backend_update_row(whole, a->seen + i, &of_whole));
+		assert_true(n == of_whole || n == part->count - i);
+	}
+	a->seen += part->count;
+}
+
+/* An offloaded update is cut anywhere, also inside a row of a part of the tensor. */
+static void parts_of_an_update_keep_its_random_numbers(void **state)
+{
+	enum { COUNT = 2 * ZERO_STAGED + 12345 };
+	struct optim_offload *offload;
+	struct backend *k;
+	struct err e = ERR_INIT;
+	(void)state;
+	assert_int_equal(backend_open("cpu", 1, &k, &e), 0);
+	assert_int_equal(optim_offload_open(k, 1, false, &offload, &e), 0);
+	float *memory = calloc(COUNT, sizeof *memory);
+	assert_non_null(memory);
+	for (int64_t gap = 0; gap < 8000; gap += 7777) {
+		const struct update u = { .p = memory,
+					  .g = memory,
+					  .m = memory,
+					  .count = COUNT,
+					  .stored = memory,
+					  .random = true,
+					  .first = 1000003,
+					  .row = 999,
+					  .column = 77,
+					  .gap = gap };
+		struct parts a = { &u, 0 };
+		optim_offload_update(offload, &u, 1, check_numbers, &a);
+		assert_true(a.seen == COUNT);
+	}
+	free(memory);
+	optim_offload_close(offload);
+	backend_close(k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -456,6 +508,7 @@ int main(void)
 		cmocka_unit_test(clip_zero_never_scales),
 		cmocka_unit_test(the_loss_scale_does_not_change_a_step),
 		cmocka_unit_test(states_in_a_file_give_the_same_steps),
+		cmocka_unit_test(parts_of_an_update_keep_its_random_numbers),
 		cmocka_unit_test(a_full_disk_is_an_error),
 		cmocka_unit_test(
 			the_norm_excludes_the_loss_scale_and_is_not_finite_if_a_gradient_is_not),

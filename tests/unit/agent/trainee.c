@@ -1,8 +1,7 @@
 #include "tests/unit/agent/trainee.h"
 
-#include "agent/engine/optim/scaler.h"
+#include "agent/engine/parallel/device.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 #include <string.h>
 
 int trainee_device;
+enum train_reading trainee_reading = TRAIN_READS_AT_ONCE;
 
 enum { WORDS_MAX = 64, WORD = 64 };
 
@@ -104,14 +104,36 @@ static int open_server(struct trainee *t, const char *backend_name, struct err *
 	return 0;
 }
 
+/* Late, the sums of the ranks are added in the backend's memory. NCCL's group does it; without NCCL
+ * one that goes through the host. */
+static int open_sums(struct trainee *t, struct comm **out, struct err *e)
+{
+	struct comm_device_options device = { .backend = "staged" };
+	*out = pipeline_device_world(t->engine);
+	if (*out || trainee_reading != TRAIN_READS_LATE || comm_size(t->world) == 1)
+		return 0;
+	*out = t->world;
+	if (backend_on_host(pipeline_backend(t->engine)))
+		return 0;
+	if (parallel_device_table(&device.device, e) ||
+	    comm_on_device(t->world, &device, "sums", &t->sums, e))
+		return -1;
+	comm_stream(t->sums, backend_stream(pipeline_backend(t->engine)));
+	*out = t->sums;
+	return 0;
+}
+
 static int open_optim(struct trainee *t, struct err *e)
 {
+	struct comm *sums;
+	if (open_sums(t, &sums, e))
+		return -1;
 	const struct optim_options o = {
 		.backend = pipeline_backend(t->engine),
 		.store = pipeline_store(t->engine),
 		.job = &t->job,
 		.spill_dir = ".",
-		.device_world = pipeline_device_world(t->engine),
+		.device_world = sums,
 		.numbers = pipeline_numbers(t->engine),
 	};
 	if (optim_open(&o, &t->optim, e))
@@ -132,6 +154,30 @@ static int init_state(struct trainee *t, const char *dir, struct ckpt_state *at,
 	return param_store_sync_params(t->state.store, 0, e);
 }
 
+static int exchange(void *arg, struct step_result *r, struct err *e)
+{
+	struct trainee *t = arg;
+	struct server_step io = { .step = r->step, .loss = r->loss };
+	if (param_server_step(t->server, &io, e))
+		return -1;
+	r->loss = io.loss;
+	r->norm = io.norm;
+	return 0;
+}
+
+static int begin_steps(struct trainee *t, struct err *e)
+{
+	t->hooks.arg = t;
+	t->hooks.exchange = t->server ? exchange : NULL;
+	const struct stepper_parts parts = { .view = &t->view,
+					     .world = t->world,
+					     .engine = t->engine,
+					     .optim = t->optim,
+					     .hooks = &t->hooks,
+					     .reading = trainee_reading };
+	return train_stepper_begin(&t->stepper, &parts, e);
+}
+
 static int open_state(struct trainee *t, const char *backend_name, trainee_start *start,
 		      const char *dir, struct err *e)
 {
@@ -142,7 +188,9 @@ static int open_state(struct trainee *t, const char *backend_name, trainee_start
 	if (start(t, dir, &at, e))
 		return -1;
 	t->from = (int)at.step;
-	return server ? param_server_start(t->server, at.step, e) : 0;
+	if (server && param_server_start(t->server, at.step, e))
+		return -1;
+	return begin_steps(t, e);
 }
 
 int trainee_open_as(const struct tiny *model, const struct job *job, struct comm *world,
@@ -150,6 +198,7 @@ int trainee_open_as(const struct tiny *model, const struct job *job, struct comm
 		    struct trainee *t, struct err *e)
 {
 	*t = (struct trainee){ .model = model, .job = *job, .world = world };
+	train_stepper_init(&t->stepper, &t->job);
 	const struct layout l = layout_of(job, (int)job->parallel.dp);
 	if (rank_view_init(&t->job, &l, comm_rank(world), &t->view, e))
 		return -1;
@@ -187,8 +236,10 @@ void trainee_close(struct trainee *t)
 	if (t->server && !t->failed)
 		param_server_leave(t->server, NULL);
 	param_server_close(t->server);
+	train_stepper_fini(&t->stepper);
 	optim_close(t->optim);
 	pipeline_close(t->engine);
+	comm_close(t->sums);
 	rank_view_fini(&t->view);
 	free(t->inputs);
 	free(t->targets);
@@ -215,11 +266,6 @@ void trainee_read(struct trainee *t, int step)
 	find_starts(t);
 }
 
-static double scale_of(const struct trainee *t)
-{
-	return t->job.precision.dtype == DTYPE_FP16 ? t->job.precision.loss_scale : 1;
-}
-
 static struct engine_batch batch_of(const struct trainee *t, int step)
 {
 	return (struct engine_batch){
@@ -227,80 +273,24 @@ static struct engine_batch batch_of(const struct trainee *t, int step)
 		.targets = t->targets,
 		.starts = t->starts,
 		.sample = step * t->job.batch.global + t->first,
-		.loss_scale = scale_of(t),
 	};
-}
-
-static int step_server(struct trainee *t, int step, double *loss, double *norm, struct err *e)
-{
-	struct server_step io = { .step = step, .loss = *loss };
-	if (param_server_step(t->server, &io, e))
-		return -1;
-	*loss = io.loss;
-	*norm = io.norm;
-	return 0;
-}
-
-static int step_optim(struct trainee *t, int step, double scale, double *norm, struct err *e)
-{
-	if (optim_grad_norm(t->optim, t->world, scale, norm, e))
-		return -1;
-	return optim_step(t->optim, *norm, scale, step, e)
-		       ? -1
-		       : param_store_sync_params(pipeline_store(t->engine), step + 1, e);
-}
-
-/* Runs the passes as the trainer does. */
-static int passes(struct trainee *t, const struct engine_batch *b, double *loss, struct err *e)
-{
-	if (pipeline_passes(t->engine, b, e))
-		return -1;
-	if (t->optim && !backend_on_host(pipeline_backend(t->engine)))
-		optim_grad_norm_start(t->optim);
-	return pipeline_loss(t->engine, loss, e);
 }
 
 int trainee_step(struct trainee *t, int step, double *loss, double *norm, struct err *e)
 {
 	struct engine_batch b = batch_of(t, step);
 	trainee_read(t, step);
-	t->failed = passes(t, &b, loss, e) ||
-		    (t->server ? step_server(t, step, loss, norm, e)
-			       : step_optim(t, step, b.loss_scale, norm, e));
+	t->failed = train_stepper_run(&t->stepper, &b, step, e);
+	*loss = t->stepper.last.loss;
+	*norm = t->stepper.last.norm;
 	return t->failed ? -1 : 0;
-}
-
-void trainee_late(struct trainee *t)
-{
-	struct scaler s;
-	optim_scaler_init(&s, &t->job);
-	optim_queue_open(t->optim, &s, t->view.global_tokens, pipeline_losses_count(t->engine),
-			 pipeline_numbers_read(t->engine));
 }
 
 int trainee_settle(struct trainee *t, double *loss, double *norm, struct err *e)
 {
-	struct step_numbers n;
-	*loss = *norm = NAN;
-	if (!t->pending)
-		return 0;
-	t->pending = false;
-	if (optim_queue_read(t->optim, &n, e))
-		return -1;
-	pipeline_loss_added(t->engine, &n, loss);
-	*norm = n.norm;
-	return 0;
-}
-
-int trainee_step_late(struct trainee *t, int step, double *loss, double *norm, struct err *e)
-{
-	struct engine_batch b = batch_of(t, step);
-	b.scaled = true;
-	trainee_read(t, step);
-	t->failed = pipeline_passes(t->engine, &b, e) || trainee_settle(t, loss, norm, e) ||
-		    optim_queue_step(t->optim, pipeline_losses_there(t->engine), step, e) ||
-		    param_store_sync_params(pipeline_store(t->engine), step + 1, e);
-	t->pending = !t->failed;
+	t->failed = train_stepper_settle(&t->stepper, e);
+	*loss = t->stepper.last.loss;
+	*norm = t->stepper.last.norm;
 	return t->failed ? -1 : 0;
 }
 

@@ -7,6 +7,7 @@
 #include "agent/engine/pipeline/engine.h"
 #include "agent/engine/server/server.h"
 #include "agent/engine/train/state.h"
+#include "agent/engine/train/stepper.h"
 #include "tests/unit/agent/tiny.h"
 
 #include <stdint.h>
@@ -20,9 +21,11 @@ struct trainee {
 	struct optim *optim;
 	struct param_server *server; /* NULL: gradients are all-reduced; otherwise optim is NULL */
 	struct train_state state;    /* what a checkpoint holds of the trainee */
-	bool pending;                /* trainee_settle has a step to wait for */
-	bool failed;                 /* a step has failed */
-	int from;                    /* steps completed before its checkpoint; 0: no checkpoint */
+	struct stepper stepper;      /* a test may set its hooks after opening */
+	struct stepper_hooks hooks;
+	struct comm *sums; /* of a late trainee whose engine has no device_world; else NULL */
+	bool failed;       /* a step has failed */
+	int from;          /* steps completed before its checkpoint; 0: no checkpoint */
 	/* sequences of this dp rank per step; its first one in the global batch */
 	int64_t each, first;
 	int32_t *inputs, *targets, *starts; /* starts NULL: no document boundaries */
@@ -55,16 +58,15 @@ int trainee_save(struct trainee *t, const char *dir, int step, struct err *e);
 void trainee_close(struct trainee *t);
 /* The device that this process's trainees use, on backends that have devices. */
 extern int trainee_device;
+/* How trainees that are opened read a step's numbers (agent/engine/train/stepper.h): at once, unless
+ * a test sets another way. Late works on every backend and with any number of ranks. */
+extern enum train_reading trainee_reading;
 
 /* Reads the batch of the step. There are 4 batches, used in turn, so that the model learns them. */
 void trainee_read(struct trainee *t, int step);
-/* Performs forward, backward and update. */
+/* Performs a step, as the trainer does. Loss and norm are those of the step, or, if numbers are read
+ * late, those of the step before (NaN: there is none); then trainee_settle gives the last one's. */
 int trainee_step(struct trainee *t, int step, double *loss, double *norm, struct err *e);
-/* trainee_step in the trainer's way on a device (agent/engine/train/late.c): loss and norm are
- * those of the step before (NaN: there is none), and trainee_settle gives the last one's.
- * trainee_late comes before. */
-void trainee_late(struct trainee *t);
-int trainee_step_late(struct trainee *t, int step, double *loss, double *norm, struct err *e);
 int trainee_settle(struct trainee *t, double *loss, double *norm, struct err *e);
 /* Computes only the loss of step `step`'s batch. */
 int trainee_eval(struct trainee *t, int step, double *loss, struct err *e);
