@@ -169,8 +169,9 @@ __device__ inline void store_sums(const cast_call &a, float (&x)[PARTS][CHUNK], 
 	}
 }
 
+/* With 2 blocks per multiprocessor, the sums of two parts have registers enough on each chip. */
 template <class S, bool PACKS, bool SUMS>
-static __global__ void __launch_bounds__(CAST_THREADS)
+static __global__ void __launch_bounds__(CAST_THREADS, SUMS ? 2 : 1)
 	cast_kernel(const cast_call a, const S source)
 {
 	__shared__ uint8_t turn[S::PARTS][EDGE][TURN_ROW]; /* [part][column][row] */
