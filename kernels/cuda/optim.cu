@@ -16,6 +16,7 @@ enum { UPDATE = 256, UPDATE_EACH = 8, BATCH = 32 };
 
 struct batch {
 	struct update u[BATCH];
+	double row_part[BATCH];    /* 1 / u.row */
 	unsigned first[BATCH + 1]; /* block of each update */
 	uint32_t packs;            /* bit i: packs of four fit update i */
 };
@@ -80,20 +81,28 @@ __device__ inline int update_of_block(const struct batch &b)
 	return lo;
 }
 
-/* As backend_update_row: the number of element `at`. *count is at most `most`. */
-__device__ inline uint64_t update_row(const struct update &u, int64_t at, int most, int *count)
+/* As backend_update_row: the number of element `at`. *count is at most `most`. A division of 64 bits
+ * would be a call, which keeps registers in local memory; the product is off by at most one row. */
+__device__ inline uint64_t update_row(const struct update &u, double row_part, int64_t at, int most,
+				      int *count)
 {
-	const int64_t in = u.column + at, rows = in / u.row, left = u.row - in % u.row;
+	const int64_t in = u.column + at, near = (int64_t)((double)in * row_part),
+		      off = in - near * u.row,
+		      rows = near + (off >= u.row ? 1
+				     : off < 0    ? -1
+						  : 0),
+		      left = (rows + 1) * u.row - in;
 	*count = left < most ? (int)left : most;
 	return u.first + (uint64_t)(at + rows * u.gap);
 }
 
 /* Rounds the elements [at, at + V) of the update, which may end before, as its `stored` is. */
 template <class T, int V>
-__device__ inline void round_update(float (&p)[V], const struct update &u, int64_t at)
+__device__ inline void round_update(float (&p)[V], const struct update &u, double row_part,
+				    int64_t at)
 {
 	int count = V;
-	const uint64_t first = u.gap ? update_row(u, at, V, &count) : u.first + (uint64_t)at;
+	const uint64_t first = update_row(u, row_part, at, V, &count);
 	if (count == V) {
 		round_randomly<T, V>(p, u.key, first);
 		return;
@@ -101,14 +110,15 @@ __device__ inline void round_update(float (&p)[V], const struct update &u, int64
 	#pragma unroll
 	for (int i = 0; i < V; i++) {
 		float one[1] = { p[i] };
-		round_randomly<T, 1>(one, u.key, update_row(u, at + i, 1, &count));
+		round_randomly<T, 1>(one, u.key, update_row(u, row_part, at + i, 1, &count));
 		p[i] = one[0];
 	}
 }
 
-/* The block's range of one update, in packs of V. */
-template <class T, int V, class Rule>
-__device__ inline void update_stretch(const struct update &u, unsigned block, const Rule &rule)
+/* The block's range of one update, in packs of V. ROWS: its random numbers may have gaps. */
+template <class T, int V, bool ROWS, class Rule>
+__device__ inline void update_stretch(const struct update &u, double row_part, unsigned block,
+				      const Rule &rule)
 {
 	constexpr int turns = UPDATE_EACH / V;
 	float p[turns][V], g[turns][V], m[turns][V], v[turns][V];
@@ -133,14 +143,16 @@ __device__ inline void update_stretch(const struct update &u, unsigned block, co
 		store_some<V>(u.m + at, m[t], left);
 		if (Rule::second)
 			store_some<V>(u.v + at, v[t], left);
-		if (u.stored && u.random && left > 0)
-			round_update<T, V>(p[t], u, at);
+		if (ROWS && u.gap && left > 0)
+			round_update<T, V>(p[t], u, row_part, at);
+		else if (u.stored && u.random && left > 0)
+			round_randomly<T, V>(p[t], u.key, u.first + (uint64_t)at);
 		if (u.stored)
 			store_some<V>((T *)u.stored + at, p[t], left);
 	}
 }
 
-template <class T, class Rule>
+template <class T, bool ROWS, class Rule>
 __global__ void __launch_bounds__(UPDATE)
 	update_kernel(const __grid_constant__ struct batch b, Rule rule)
 {
@@ -148,9 +160,9 @@ __global__ void __launch_bounds__(UPDATE)
 	if (!rule.begin())
 		return;
 	if (b.packs >> i & 1)
-		update_stretch<T, 4>(b.u[i], blockIdx.x - b.first[i], rule);
+		update_stretch<T, 4, ROWS>(b.u[i], b.row_part[i], blockIdx.x - b.first[i], rule);
 	else
-		update_stretch<T, 1>(b.u[i], blockIdx.x - b.first[i], rule);
+		update_stretch<T, 1, ROWS>(b.u[i], b.row_part[i], blockIdx.x - b.first[i], rule);
 }
 
 template <class T> static bool update_packs(const struct update *u)
@@ -165,18 +177,24 @@ static void update_all(struct backend *k, const char *op, const struct update *u
 {
 	for (int i = 0; i < n; i += BATCH) {
 		struct batch b;
+		bool rows = false;
 		memset(&b, 0, sizeof b);
 		for (int j = 0; j < BATCH; j++) {
 			bool there = i + j < n;
 			if (there)
 				b.u[j] = u[i + j];
+			if (there && u[i + j].gap) {
+				b.row_part[j] = 1.0 / (double)u[i + j].row;
+				rows = true;
+			}
 			if (there && update_packs<T>(&u[i + j]))
 				b.packs |= 1u << j;
 			b.first[j + 1] = b.first[j] +
 					 (there ? cuda_blocks(u[i + j].count, UPDATE * UPDATE_EACH)
 						: 0);
 		}
-		launch(k, op, update_kernel<T, Rule>, b.first[BATCH], UPDATE, 0, b, rule);
+		launch(k, op, rows ? update_kernel<T, true, Rule> : update_kernel<T, false, Rule>,
+		       b.first[BATCH], UPDATE, 0, b, rule);
 	}
 }
 
