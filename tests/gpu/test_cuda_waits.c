@@ -168,6 +168,16 @@ static void experts_wait_only_for_the_step_before(void **state)
 	compare(&experts, (const char *[]){ "precision.dtype=fp16", "model.capacity=1", NULL }, 2);
 }
 
+/* The ranks exchange blocks of rows, of which a capacity fixes the sizes. */
+static void experts_of_two_ranks_wait_only_for_the_step_before(void **state)
+{
+	(void)state;
+	compare(&experts,
+		(const char *[]){ "precision.dtype=bf16", "parallel.dp=2", "parallel.ep=2",
+				  "model.capacity=1", NULL },
+		2);
+}
+
 static void numbers_that_are_read_later_have_the_same_bits(void **state)
 {
 	(void)state;
@@ -186,6 +196,7 @@ int main(void)
 		cmocka_unit_test(one_rank_waits_only_for_the_step_before),
 		cmocka_unit_test(two_ranks_wait_only_for_the_step_before),
 		cmocka_unit_test(experts_wait_only_for_the_step_before),
+		cmocka_unit_test(experts_of_two_ranks_wait_only_for_the_step_before),
 		cmocka_unit_test(numbers_that_are_read_later_have_the_same_bits),
 	};
 	setenv("MUSTER_EMULATE_GUARD", "1", 0);

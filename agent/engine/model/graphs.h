@@ -10,14 +10,15 @@
  * same bits as running the pass.
  *
  * A pass is recorded only if all of its work is on the device. Collectives of tp, messages of cp,
- * and reductions of gradients during the last backward pass, are recorded too if the device's
- * library runs them (parallel_graph_fits); the last backward pass of a step has graphs of its own
- * then. So has a pass that waits for parameters that are still being gathered: its graph waits for
- * each gather where the pass does, and casts the layer's weights there with precision.fp8. These
- * passes run operation by operation: all with offload, with groups whose data goes through the
- * host, with experts whose counts of rows the host needs (model_route_counts_stay), and under zero
- * 2 and 3. So does the first run of each pass, in which the backend selects its algorithms, also
- * when these change after the first step (base/choices.h).
+ * exchanges of ep, and reductions of gradients during the last backward pass, are recorded too if
+ * the device's library runs them (parallel_graph_fits); the last backward pass of a step has graphs
+ * of its own then. So has a pass that waits for parameters that are still being gathered: its graph
+ * waits for each gather where the pass does, and casts the layer's weights there with
+ * precision.fp8. These passes run operation by operation: all with offload, with groups whose data
+ * goes through the host, with experts whose counts of rows the host needs (model_route_counts_stay;
+ * under ep it does not with a capacity), and under zero 2 and 3. So does the first run of each pass,
+ * in which the backend selects its algorithms, also when these change after the first step
+ * (base/choices.h).
  *
  * All ranks of a group record the same passes and replay them in the same order, because they
  * execute the same schedule and share the job's documents and the choices. Whatever makes one rank

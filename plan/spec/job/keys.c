@@ -102,7 +102,7 @@ const struct job_key job_keys[] = {
 	{ FIELD(job, seed), .type = JOB_SEED, .def = "1", .doc = "Seed of everything random (initial weights, data order). The results do not depend on the layout." },
 	ENUM(job, device, "cpu", devices, "The device that computes: the cores of the CPU, or NVIDIA GPUs."),
 	BOOL(job, deterministic, "no", "cuda: never choose algorithms by measured times, but take each library's first. Then a new run on the same machines, libraries and layout gives the same bits, but may be some percent slower. no: measure in the first step and keep the choices in the run folder; the same run gives the same bits after a stop, but a new run can differ in the last bits."),
-	BOOL(job, graphs, "yes", "cuda: record passes and updates as CUDA graphs once, with those collectives and messages that NCCL runs, and replay them. Passes with offload, with zero 2 and 3, and with some experts are not recorded: those in fp32, under ep or cp, with a hidden or ffn / tp that is no multiple of 8, or with micro × seq × experts_per_token of 2048 × experts or more. The results are equal bit for bit."),
+	BOOL(job, graphs, "yes", "cuda: record passes and updates as CUDA graphs once, with those collectives and messages that NCCL runs, and replay them. Passes with offload, with zero 2 and 3, and with some experts are not recorded: those in fp32, under cp, with a hidden or ffn / tp that is no multiple of 8, with micro × seq × experts_per_token of 2048 × experts or more, and under ep unless a capacity of at most 2 limits an expert to less than 2048 rows. The results are equal bit for bit."),
 
 	ENUM(model, family, "gpt2", families, "The kind of Transformer." SHAPE_FAMILIES(FAMILY_HELP)),
 	INT(model, layers, "4", 1, 10000, "Transformer layers."),
