@@ -226,7 +226,7 @@ static void counts_on_the_device_change_no_bits(void **state)
 		  &experts,
 		  { BF16, EP, "model.capacity=1", "model.experts=3" },
 		  0 },
-		{ "ep 2, most of the padding", &experts, { BF16, EP, "model.capacity=2" }, 0 },
+		{ "ep 2, more padding", &experts, { BF16, EP, "model.capacity=1.5" }, 0 },
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
