@@ -221,9 +221,16 @@ OP(route_drop, FP32, HOST, (struct backend *k, int64_t *at, const int32_t *chose
 	const int64_t *before, int64_t n, int64_t e, int64_t top, int64_t length, int64_t most))
 /* Orders the kept choices by expert, then by token. Sets counts[e], the choices kept; at[n,top],
  * the row of each choice (a negative entry stays); and from[row], the token of each row that
- * exists. */
+ * exists. block = 0: the rows follow each other. Otherwise each expert has a block of so many rows,
+ * at least its count; also sets from to -1 for the rows of from[e,block] that have no choice. */
 OP(route_place, FP32, HOST, (struct backend *k, int64_t *counts, int64_t *at, int64_t *from,
-	const int32_t *chosen, int64_t n, int64_t e, int64_t top))
+	const int32_t *chosen, int64_t n, int64_t e, int64_t top, int64_t block))
+/* Orders the rows of blocks [ranks,e,block] by expert, then by rank. counts[ranks,e]: rows in each
+ * block, its first ones; more than `block` count as so many. Sets rows[e], the rows of each expert;
+ * order[ranks,e,block], the place in the blocks of each row in this order, then -1; and
+ * back[ranks,e,block], its inverse, -1 for a place without a row. */
+OP(route_blocks, FP32, HOST, (struct backend *k, int64_t *rows, int64_t *order, int64_t *back,
+	const int64_t *counts, int64_t ranks, int64_t e, int64_t block))
 /* *loss += aux * sum over t, x of load[t / seq, x] probs[t,x] + z * sum over t of lse[t]², in
  * double. */
 OP(route_loss, FP32, OWN, (struct backend *k, double *loss, const float *load, const float *probs,

@@ -28,18 +28,40 @@ void backend_host_route_drop(struct backend *k, int64_t *at, const int32_t *chos
 }
 
 void backend_host_route_place(struct backend *k, int64_t *counts, int64_t *at, int64_t *from,
-			      const int32_t *chosen, int64_t n, int64_t e, int64_t top)
+			      const int32_t *chosen, int64_t n, int64_t e, int64_t top,
+			      int64_t block)
 {
 	int64_t *next = backend_scratch(k, 0), row = 0;
 	memset(counts, 0, (size_t)e * sizeof *counts);
+	for (int64_t i = 0; i < e * block; i++)
+		from[i] = -1;
 	for (int64_t i = 0; i < n * top; i++)
 		counts[chosen[i]] += at[i] >= 0;
 	for (int64_t x = 0; x < e; row += counts[x++])
-		next[x] = row;
+		next[x] = block ? x * block : row;
 	for (int64_t i = 0; i < n * top; i++) {
 		if (at[i] < 0)
 			continue;
 		at[i] = next[chosen[i]]++;
 		from[at[i]] = i / top;
+	}
+}
+
+void backend_host_route_blocks(struct backend *k, int64_t *rows, int64_t *order, int64_t *back,
+			       const int64_t *counts, int64_t ranks, int64_t e, int64_t block)
+{
+	int64_t row = 0;
+	(void)k;
+	for (int64_t i = 0; i < ranks * e * block; i++)
+		order[i] = back[i] = -1;
+	for (int64_t x = 0; x < e; x++) {
+		int64_t first = row;
+		for (int64_t r = 0; r < ranks; r++)
+			for (int64_t i = 0; i < block && i < counts[r * e + x]; i++) {
+				int64_t place = (r * e + x) * block + i;
+				order[row] = place;
+				back[place] = row++;
+			}
+		rows[x] = row - first;
 	}
 }

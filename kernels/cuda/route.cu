@@ -203,29 +203,63 @@ __global__ void __launch_bounds__(ORDER)
 	order_place(room, keys, put, p.items);
 }
 
+/* With blocks, a row is in its expert's block, at its index among the expert's choices. */
 struct row_put {
-	int64_t *at, *from, top;
-	__device__ void operator()(int64_t i, int, int place) const
+	int64_t *at, *from, top, block;
+	const int *first;
+	int expert; /* of the first key */
+	__device__ void operator()(int64_t i, int key, int place) const
 	{
-		at[i] = place;
-		from[place] = i / top;
+		const int64_t row = block ? (expert + key) * block + place - first[key] : place;
+		at[i] = row;
+		from[row] = i / top;
 	}
 };
 
 /* One block, since experts read what the choices of others write. */
 __global__ void __launch_bounds__(ORDER)
 	place_kernel(int64_t *counts, int64_t *at, int64_t *from, const int32_t *chosen,
-		     int64_t items, int64_t e, int64_t top)
+		     int64_t items, int64_t e, int64_t top, int64_t block)
 {
 	__shared__ struct order_room room;
-	const struct row_put put = { at, from, top };
+	for (int64_t i = threadIdx.x; i < e * block; i += ORDER)
+		from[i] = -1;
 	for (int first = 0; first < e; first += ORDER_KEYS) {
 		const struct choice_keys keys = { chosen, at, first };
+		const struct row_put put = { at, from, top, block, room.first, first };
 		order_begin(room, order_count(room, keys, items));
 		order_place(room, keys, put, items);
 		if (threadIdx.x < ORDER_KEYS && first + (int)threadIdx.x < e)
 			counts[first + threadIdx.x] = room.count[threadIdx.x];
 	}
+}
+
+/* One block of threads per block of rows. In the new order the blocks of lower experts come before
+ * it, and those of lower ranks for the same expert. The places without a row come after all rows, in
+ * the order of their blocks. */
+__global__ void __launch_bounds__(ROUTE)
+	blocks_kernel(int64_t *rows, int64_t *order, int64_t *back, const int64_t *counts,
+		      int64_t ranks, int64_t e, int64_t block)
+{
+	const int64_t own = blockIdx.x, expert = own % e, rank = own / e;
+	int before = 0, same = 0, all = 0;
+	for (int64_t i = threadIdx.x; i < ranks * e; i += ROUTE) {
+		const int count = (int)(counts[i] < block ? counts[i] : block);
+		all += count;
+		same += i % e == expert ? count : 0;
+		before += i % e < expert || (i % e == expert && i < own) ? count : 0;
+	}
+	all = block_sum(all);
+	same = block_sum(same);
+	before = block_sum(before);
+	const int64_t count = counts[own] < block ? counts[own] : block,
+		      empty = all + (expert * ranks + rank) * block - before - count;
+	for (int64_t i = threadIdx.x; i < block; i += ROUTE) {
+		order[i < count ? before + i : empty + i] = i < count ? own * block + i : -1;
+		back[own * block + i] = i < count ? before + i : -1;
+	}
+	if (rank == 0 && threadIdx.x == 0)
+		rows[expert] = same;
 }
 
 static dim3 piece_blocks(int64_t n, int64_t e, int64_t length)
@@ -248,10 +282,17 @@ static void route_drop(struct backend *k, int64_t *at, const int32_t *chosen, co
 }
 
 static void route_place(struct backend *k, int64_t *counts, int64_t *at, int64_t *from,
-			const int32_t *chosen, int64_t n, int64_t e, int64_t top)
+			const int32_t *chosen, int64_t n, int64_t e, int64_t top, int64_t block)
 {
 	launch(k, "route_place", place_kernel, 1, ORDER, 0, counts, at, from, chosen, n * top, e,
-	       top);
+	       top, block);
+}
+
+static void route_blocks(struct backend *k, int64_t *rows, int64_t *order, int64_t *back,
+			 const int64_t *counts, int64_t ranks, int64_t e, int64_t block)
+{
+	launch(k, "route_blocks", blocks_kernel, cuda_blocks(ranks * e, 1), ROUTE, 0, rows, order,
+	       back, counts, ranks, e, block);
 }
 
 /* --- the losses that balance --- */
@@ -309,6 +350,7 @@ template <class T> static void fill(struct ops *o)
 	o->route_count = route_count;
 	o->route_drop = route_drop;
 	o->route_place = route_place;
+	o->route_blocks = route_blocks;
 	o->route_loss = route_loss;
 }
 

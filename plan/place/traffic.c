@@ -1,5 +1,6 @@
 #include "plan/place/traffic.h"
 
+#include "plan/spec/model/activations.h"
 #include "plan/spec/model/zero.h"
 
 #include <math.h>
@@ -62,13 +63,14 @@ struct traffic_sizes place_traffic_sizes_of(const struct job *job, const struct 
 					    const struct layout *l)
 {
 	double width = job->precision.dtype == DTYPE_FP32 ? 4 : 2;
+	struct act_expert_rows routed = activations_expert_rows(job, m, l);
 	double tokens = (double)job->batch.micro * (double)m->seq / l->cp,
 	       stream = width * tokens * (double)m->hidden;
 	double heads = fmax(1, (double)m->kv_heads / l->tp);
 	return (struct traffic_sizes){
 		.stream = stream,
 		.keys = 2 * heads * (double)m->head_dim * tokens * width,
-		.rows = m->experts ? stream * (double)m->top : 0,
+		.rows = width * (double)m->hidden * (double)routed.sent,
 		.message = stream / (job->parallel.sp ? l->tp : 1),
 	};
 }

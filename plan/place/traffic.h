@@ -27,7 +27,7 @@
 struct traffic_sizes {
 	double stream; /* [tokens, hidden], which tp all-reduces */
 	double keys;   /* a rank's keys and values, which go round the cp ring */
-	double rows;   /* the rows that a rank sends to experts */
+	double rows;   /* the rows that a rank sends to experts, with their padding */
 	/* activations to the next stage; under sequence parallelism only the tp rank's own rows */
 	double message;
 };

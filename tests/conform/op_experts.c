@@ -120,8 +120,56 @@ static void place_prepare(const struct ops *o, struct backend *k, const struct d
 
 static void place_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
 {
-	o->route_place(k, p[0], p[1], p[2], p[3], d->n, d->d, d->lo);
+	o->route_place(k, p[0], p[1], p[2], p[3], d->n, d->d, d->lo, 0);
 }
+
+/* --- places in blocks: counts at from chosen / rows order back counts; blocks have room for one
+ * row more than the limits leave --- */
+
+static int64_t block_of(const struct dims *d)
+{
+	return pieces(d) * limit(d) + 1;
+}
+
+static void place_blocks_args(const struct dims *d, struct arg *a)
+{
+	place_args(d, a);
+	a[2] = (struct arg){ PLACES, d->d * block_of(d), 1, STORED };
+}
+
+static void place_blocks_prepare(const struct ops *o, struct backend *k, const struct dims *d,
+				 void **p)
+{
+	o->route_drop(k, p[1], p[3], NULL, d->n, d->d, d->lo, d->c, limit(d));
+}
+
+static void place_blocks_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	o->route_place(k, p[0], p[1], p[2], p[3], d->n, d->d, d->lo, block_of(d));
+}
+
+/* Blocks of c rows, of lo ranks for d experts; counts in [0, c + 1], where c + 1 is one too many. */
+static void blocks_args(const struct dims *d, struct arg *a)
+{
+	a[0] = (struct arg){ PLACES, d->d, 1, STORED };
+	a[1] = (struct arg){ PLACES, d->lo * d->d * d->c, 1, STORED };
+	a[2] = (struct arg){ PLACES, d->lo * d->d * d->c, 1, STORED };
+	a[3] = (struct arg){ ROWS, d->lo * d->d, (double)d->c + 2, STORED };
+}
+
+static void blocks_run(const struct ops *o, struct backend *k, const struct dims *d, void **p)
+{
+	o->route_blocks(k, p[0], p[1], p[2], p[3], d->lo, d->d, d->c);
+}
+
+#define BLOCKS_DIMS \
+	{ \
+		{ .d = 1, .lo = 1, .c = 1 }, { .d = 4, .lo = 2, .c = 1 }, \
+			{ .d = 3, .lo = 5, .c = 7 }, { .d = 1, .lo = 64, .c = 130 }, \
+		{ \
+			.d = 160, .lo = 2, .c = 20 \
+		} \
+	}
 
 #define PLACE_DIMS \
 	{ \
@@ -280,6 +328,8 @@ const struct op_test expert_ops[] = {
 	{ "route_load", vary_places, true, load_args, NULL, load_run, PLACE_DIMS },
 	{ "route_drop", vary_places, true, drop_args, NULL, drop_run, PLACE_DIMS },
 	{ "route_place", vary_places, true, place_args, place_prepare, place_run, PLACE_DIMS },
+	{ "route_place", vary_places, true, place_blocks_args, place_blocks_prepare, place_blocks_run, PLACE_DIMS },
+	{ "route_blocks", vary_places, true, blocks_args, NULL, blocks_run, BLOCKS_DIMS },
 	{ "route_loss", vary_places, true, loss_args, NULL, loss_run, PLACE_DIMS },
 	{ "gather_rows", vary_gather, true, gather_args, gather_prepare, gather_run, GATHER_DIMS },
 	{ "copy_rows", vary_gather, true, copy_args, NULL, copy_run, COPY_DIMS },

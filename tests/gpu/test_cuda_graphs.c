@@ -44,6 +44,7 @@ static const struct tiny
 	experts = { "experts", FAMILY_MIXTRAL, 2, 16, 2, 2, 8, 16, 61, 8, TIE_NO, 1, 4, 0.1 };
 
 #define BF16    "precision.dtype=bf16", "optimizer.lr=1e-3"
+#define EP      "parallel.dp=2", "parallel.ep=2"
 #define DELAYED "precision.fp8_scaling=delayed"
 
 /* most: of what the host queues in a step with graphs, as a share of a step without. */
@@ -83,6 +84,8 @@ static const struct cell cells[] = {
 	{ "experts, dp 2, zero 2", &experts, { BF16, "parallel.dp=2", "parallel.zero=2" }, 0.5 },
 	{ "experts, tp 2, fp16, another scale", &experts, { "precision.dtype=fp16", "precision.loss_scale=1024", "optimizer.lr=1e-3", "parallel.tp=2" }, 0.5 },
 	{ "experts, fp16, steps that overflow", &experts, { "precision.dtype=fp16", "precision.loss_scale_window=1", "optimizer.lr=1e-3" }, 0.5 },
+	{ "experts, ep 2, a capacity", &experts, { BF16, EP, "model.capacity=1" }, 0.5 },
+	{ "experts, ep 2, a capacity, full recomputation, zero 1", &experts, { BF16, EP, "model.capacity=1", "parallel.zero=1", "model.z_loss=0.01", "recompute.mode=full" }, 0.5 },
 	{ "8 bits", &gpt2, { BF16, "precision.fp8=hybrid" }, 0.5 },
 	{ "8 bits, delayed, tp 2", &llama, { BF16, "precision.fp8=hybrid", DELAYED, "parallel.tp=2" }, 0.5 },
 	/* casts of weights are parts of the graphs */
@@ -237,6 +240,37 @@ static void graphs_change_no_bits_and_save_calls(void **state)
 		world_unshared(without, sizeof *without);
 	}
 	assert_int_equal(wrong, 0);
+}
+
+/* Experts multiply the same rows in the same order, whether their counts are known to the host or only
+ * to the device. 3 experts do not divide by 2 ranks, and with a capacity of 1 both drop choices and
+ * pad blocks. A job for another engine than muster sends no blocks. */
+static void counts_on_the_device_change_no_bits(void **state)
+{
+	static const struct cell rows[] = {
+		{ "ep 2", &experts, { BF16, EP, "model.capacity=1" }, 0 },
+		{ "ep 2, uneven",
+		  &experts,
+		  { BF16, EP, "model.capacity=1", "model.experts=3" },
+		  0 },
+		{ "ep 2, more padding", &experts, { BF16, EP, "model.capacity=1.5" }, 0 },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct course *device = course_of(&rows[i], NULL),
+			      *host = course_of(&rows[i], NULL);
+		host->job.plan.engine = ENGINE_MEGATRON_CORE;
+		go(device);
+		go(host);
+		print_queued(rows[i].name, &device->queued);
+		print_queued("  counts on the host", &host->queued);
+		assert_true(device->queued.graphs > host->queued.graphs);
+		if (!same_bits(device, host))
+			fail_msg("%s: loss %.17g, %.17g with counts on the host", rows[i].name,
+				 device->loss[STEPS - 1], host->loss[STEPS - 1]);
+		world_unshared(device, sizeof *device);
+		world_unshared(host, sizeof *host);
+	}
 }
 
 enum { RECORDED = 3, LOOKS = 300000 /* microseconds: many looks of a watcher */ };
@@ -417,6 +451,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_prestate(graphs_change_no_bits_and_save_calls,
 					  argc > 1 ? argv[1] : ""),
+		cmocka_unit_test(counts_on_the_device_change_no_bits),
 		cmocka_unit_test(a_rank_that_ends_is_named_during_the_update),
 		cmocka_unit_test(each_rank_knows_its_own_loss_also_where_it_does_not_count),
 		cmocka_unit_test(a_device_that_fails_is_told_from_one_that_does_not_record),

@@ -64,6 +64,7 @@ static const struct cell cells[] = {
 	{ "llama, dp 2, zero-1", &llama, FEW, 1e-4, { 0 }, { "parallel.dp=2", "parallel.zero=1" } },
 	{ "gpt2, dp 2, zero-3", &gpt2, FEW, 1e-4, { 0 }, { "parallel.dp=2", "parallel.zero=3" } },
 	{ "llama, cp 2", &llama, FEW, 1e-4, { 0 }, { "parallel.cp=2" } },
+	{ "even experts, ep 2, bf16, capacity", &even, FEW, 1e-2, { BF16, "model.capacity=1" }, { "parallel.dp=2", "parallel.ep=2" } },
 	{ "mixtral, ep 2", &mixtral, FEW, 1e-4, { 0 }, { "parallel.dp=2", "parallel.ep=2" } },
 };
 /* clang-format on */

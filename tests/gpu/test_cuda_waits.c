@@ -220,6 +220,8 @@ static void a_step_waits_only_for_the_step_before(void **state)
 		/* with the balancing loss, and with a loss scale that the device sets */
 		{ "experts", &experts, { BF16 }, false, false },
 		{ "experts, fp16", &experts, { FP16, "model.capacity=1" }, false, false },
+		/* the ranks exchange blocks of rows, of which a capacity fixes the sizes */
+		{ "experts, ep 2", &experts, { BF16, "parallel.dp=2", "parallel.ep=2", "model.capacity=1" }, false, false },
 		/* cases that compare or change more than one number */
 		{ "skip", &gpt2, { "health.bad_numbers=skip", "health.spike_window=8" }, false, false },
 		{ "stop", &gpt2, { "health.bad_numbers=stop", "parallel.dp=2" }, false, false },

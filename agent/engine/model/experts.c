@@ -10,7 +10,8 @@ static int count_of(const struct model *m)
 /* Where the rows of each expert are counted. */
 static const int64_t *rows_of(const struct moe_saved *k)
 {
-	return k->most ? k->counts : k->plan.per_expert;
+	const int64_t *on_device = k->per_expert ? k->per_expert : k->counts;
+	return k->most ? on_device : k->plan.per_expert;
 }
 
 static void multiply_experts(struct model *m, const struct block_view *v,

@@ -63,7 +63,7 @@ int model_graphs_open(struct model *m, struct err *e)
 	bool ok = m->graphs && m->graphs->chunks;
 	if (ok)
 		m->graphs->alone = m->tp->size == 1 && m->cp->size == 1 &&
-				   !param_store_reduces(m->store);
+				   !(m->moe && m->moe->ep->comm) && !param_store_reduces(m->store);
 	param_store_defer(m->store);
 	for (int i = 0; ok && i < m->n_chunks; i++)
 		ok = (m->graphs->chunks[i] = calloc((size_t)m->chunks[i].n_slots * GRAPHS,

@@ -12,16 +12,20 @@
  * gives the same bits as running the pass.
  *
  * A pass is recorded only if all of its work is on the device. Collectives of tp, messages of cp,
- * gathers of parameters under zero 3, and reductions of gradients are recorded too if the device's
- * library runs them (parallel_graph_fits). Gradients are reduced during each pass under zero 2 and
- * 3, and otherwise during the step's last backward pass, which has graphs of its own then. So has
- * a pass that waits for parameters that are still being gathered: its graph waits for each gather
- * where the pass does, and casts the layer's weights there with precision.fp8. These passes run
- * operation by operation: all with offload, with groups whose data goes through the host, and with
- * experts whose counts of rows the host needs (model_route_counts_stay); evaluations under zero 3,
- * whose gathers are not in the order of a step, and its first step, which learns that order. So
- * does the first run of each pass, in which the backend selects its algorithms, also when these
- * change after the first step (base/choices.h).
+ * exchanges of ep, gathers of parameters under zero 3, and reductions of gradients are recorded too
+ * if the device's library runs them (parallel_graph_fits). Gradients are reduced during each pass
+ * under zero 2 and 3, and otherwise during the step's last backward pass, which has graphs of its
+ * own then. So has a pass that waits for parameters that are still being gathered: its graph waits
+ * for each gather where the pass does, and casts the layer's weights there with precision.fp8. These
+ * passes run operation by operation: all with offload, with groups whose data goes through the host,
+ * and with experts whose counts of rows the host needs (model_route_counts_stay; under ep it does
+ * not with a capacity); evaluations under zero 3, whose gathers are not in the order of a step, and
+ * its first step, which learns that order. So does the first run of each pass, in which the backend
+ * selects its algorithms, also when these change after the first step (base/choices.h).
+ *
+ * One graph for a whole step would save 2 × micro-batches × chunks launches of about 5 µs, for which
+ * the device does not wait, because the host is a step ahead. The inputs of the micro-batches and the
+ * messages of the pipeline would have to be fixed in it.
  *
  * All ranks of a group record the same passes and replay them in the same order, because they
  * execute the same schedule and share the job's documents and the choices. Whatever makes one rank

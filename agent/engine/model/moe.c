@@ -10,6 +10,7 @@
 static void carve_fixed(const struct model *m, struct model_arena *c, struct moe_saved *k)
 {
 	const struct act_dims *d = &m->d;
+	const struct act_expert_rows *r = &d->routed;
 	int64_t choices = d->n * d->top;
 	k->chosen = model_arena_take(c, choices * (int64_t)sizeof *k->chosen);
 	k->weights = model_arena_take(c, choices * (int64_t)sizeof *k->weights);
@@ -17,8 +18,13 @@ static void carve_fixed(const struct model *m, struct model_arena *c, struct moe
 	k->lse = model_arena_take(c, d->n * (int64_t)sizeof *k->lse);
 	k->load = model_arena_take(c, d->micro * d->experts * (int64_t)sizeof *k->load);
 	k->at = model_arena_take(c, choices * (int64_t)sizeof *k->at);
-	k->from = model_arena_take(c, choices * (int64_t)sizeof *k->from);
+	k->from = model_arena_take(c, r->sent * (int64_t)sizeof *k->from);
 	k->counts = model_arena_take(c, d->device ? d->experts * (int64_t)sizeof *k->counts : 0);
+	if (!r->block)
+		return;
+	k->per_expert = model_arena_take(c, r->mine * (int64_t)sizeof *k->per_expert);
+	k->order = model_arena_take(c, r->received * (int64_t)sizeof *k->order);
+	k->back = model_arena_take(c, r->received * (int64_t)sizeof *k->back);
 }
 
 static void carve_rows(const struct model *m, struct model_arena *c, int64_t sent, int64_t received,
@@ -100,7 +106,6 @@ static int fit_scratch(struct model *m, int64_t sent, int64_t received, struct r
 static int open_kept(struct model *m, struct moe_saved *k, struct err *e)
 {
 	struct model_arena c = { 0 };
-	int64_t balanced = m->d.n * m->d.top;
 	carve_fixed(m, &c, k);
 	k->fixed = backend_alloc(m->backend, (size_t)c.used);
 	if (!k->fixed)
@@ -109,7 +114,7 @@ static int open_kept(struct model *m, struct moe_saved *k, struct err *e)
 			       (long long)m->d.n, (long long)c.used);
 	c = (struct model_arena){ .base = k->fixed };
 	carve_fixed(m, &c, k);
-	return fit_kept(m, k, balanced, balanced, e);
+	return fit_kept(m, k, m->d.routed.sent, m->d.routed.received, e);
 }
 
 static void close_kept(struct model *m, struct moe_saved *k)
@@ -130,6 +135,9 @@ static void carve_moe(const struct model *m, struct model_arena *c, struct moe *
 	moe->counts = model_arena_take(c, d->experts * (int64_t)sizeof *moe->counts);
 	if (!d->device)
 		return;
+	if (d->routed.block)
+		moe->theirs = model_arena_take(c, d->routed.ranks * d->routed.mine *
+							  (int64_t)sizeof *moe->theirs);
 	moe->choices_dev =
 		model_arena_take(c, 2 * d->micro * d->experts * (int64_t)sizeof *moe->choices_dev);
 	moe->taken_dev =
@@ -178,8 +186,8 @@ int model_moe_open(struct model *m, struct ep *ep, struct err *e)
 			       (long long)moe->experts, (long long)c.used);
 	c = (struct model_arena){ .base = moe->fixed };
 	carve_moe(m, &c, moe);
-	int64_t balanced = m->d.n * m->d.top;
-	return model_route_open(m, e) || fit_scratch(m, balanced, balanced, &r, e) ||
+	return model_route_open(m, e) ||
+			       fit_scratch(m, m->d.routed.sent, m->d.routed.received, &r, e) ||
 			       open_all_kept(m, e)
 		       ? -1
 		       : 0;
@@ -208,16 +216,32 @@ void model_moe_close(struct model *m)
 
 /* --- Forward --- */
 
+/* Plans the exchange of a layer's rows. */
+static int plan_rows(struct model *m, struct moe_saved *k, struct err *e)
+{
+	struct ep *ep = m->moe->ep;
+	if (!k->most)
+		return ep_plan(ep, m->backend, m->moe->kept_of, &k->plan, e);
+	if (ep->comm)
+		return ep_plan_blocks(ep, m->backend,
+				      &(struct ep_blocks){ .rows = m->d.routed.block,
+							   .counts = k->counts,
+							   .theirs = m->moe->theirs,
+							   .per_expert = k->per_expert,
+							   .order = k->order,
+							   .back = k->back },
+				      &k->plan, e);
+	k->plan.sent = k->plan.received = k->most;
+	return 0;
+}
+
 static int through_experts(struct pass *p, const struct block_view *v, struct moe_saved *k,
 			   const void *full, struct err *e)
 {
 	struct model *m = p->m;
 	struct ep *ep = m->moe->ep;
 	struct rows r;
-	if (k->most)
-		k->plan.sent = k->plan.received = k->most;
-	if ((!k->most && ep_plan(ep, m->backend, m->moe->kept_of, &k->plan, e)) ||
-	    fit_kept(m, k, k->plan.sent, k->plan.received, e) ||
+	if (plan_rows(m, k, e) || fit_kept(m, k, k->plan.sent, k->plan.received, e) ||
 	    fit_scratch(m, k->plan.sent, k->plan.received, &r, e))
 		return -1;
 	m->ops->gather_rows(m->backend, r.sent, full, k->from, k->plan.sent, m->d.c);

@@ -19,12 +19,15 @@
  * also summed separately, so that a run can report its cross-entropy. agent/engine/hf/balance.h
  * relates aux_loss to transformers' coefficient.
  *
- * One rank of experts alone needs no row counts on the host. On a device it keeps them there, and the
- * layer does not wait for the device, unless the groups are so large that the library's products are
- * faster, or a check needs the counts (model_route_counts_stay). Its passes can then be recorded.
+ * One rank of experts alone needs no row counts on the host, nor do the ranks of ep that exchange
+ * blocks (ep.h), which a capacity makes possible. On a device the counts then stay there, and the layer
+ * does not wait for the device, unless the groups are so large that the library's products are faster,
+ * or a check needs the counts (model_route_counts_stay). Its passes can then be recorded. With cp the
+ * counts go through the host, because the ranks of a sequence add up their choices there.
  *
- * The number of rows depends on the routing. Their memory is first allocated for an equal load, and
- * grows when there are more rows. One rank of experts alone never has more.
+ * The number of rows depends on the routing. Their memory is first allocated for an equal load or for
+ * the blocks (struct act_expert_rows), and grows when there are more rows. Neither blocks nor one rank
+ * of experts alone ever have more.
  */
 #ifndef MUSTER_AGENT_ENGINE_MODEL_MOE_H
 #define MUSTER_AGENT_ENGINE_MODEL_MOE_H
@@ -41,16 +44,19 @@ struct growing_memory {
 /* A layer's tensors of one micro-batch, kept for the backward pass. */
 struct moe_saved {
 	struct ep_plan plan;
-	char *fixed;        /* memory of the next eight */
+	char *fixed;        /* memory of the tensors up to `back` */
 	int32_t *chosen;    /* [n, top] */
 	float *weights;     /* [n, top] */
 	float *probs, *lse; /* [n, E], [n] */
 	float *load;        /* [micro, E] f_e of each sequence */
-	/* [n, top] at: row of each choice, -1: dropped; from: token of each row */
+	/* at [n, top]: row of each choice, -1: dropped; from [sent]: token of each row, -1: padding
+	 */
 	int64_t *at, *from;
-	int64_t *counts; /* [E], on a device: rows of each expert */
-	/* The host does not know how many rows there are, but `counts` and that there are at most
-	 * so many. 0: the plan has them. */
+	int64_t *counts; /* [E], on a device: rows that this rank has for each expert */
+	/* For blocks: the rows of each of this rank's experts, and the places of the plan */
+	int64_t *per_expert, *order, *back; /* [mine], [received], [received] */
+	/* The host does not know how many rows this rank's experts have, but `counts` or
+	 * `per_expert`, and that there are at most so many. 0: the plan has them. */
 	int64_t most;
 	struct growing_memory rows; /* memory of the next six */
 	void *x;                    /* [received, c] */
@@ -64,13 +70,14 @@ struct moe_saved {
 struct moe {
 	struct ep *ep;
 	int64_t experts, top;
-	/* memory of the next six; on the host, of the first four */
+	/* memory of the next seven; on the host, of the first four */
 	char *fixed;
 	void *raw;                        /* [n, E] storage type */
 	float *logits;                    /* [n, E], then their gradient */
 	float *dweights;                  /* [n, top] */
 	int64_t *counts;                  /* [E] */
 	int64_t *choices_dev, *taken_dev; /* `choices` and `taken` in the backend's memory */
+	int64_t *theirs;                  /* for blocks: [ep, mine] of struct ep_blocks */
 	/* Host memory. choices: per expert, made by the tokens of each of this rank's pieces of a
 	 * sequence; taken: made by the sequence's earlier pieces. */
 	int64_t *choices, *taken; /* [micro, pieces, E] */

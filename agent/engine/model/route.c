@@ -2,9 +2,9 @@
  * computes the two losses. */
 #include "agent/engine/model/moe.h"
 
+#include "agent/engine/parallel/graph.h"
 #include "base/numbers.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,13 +59,19 @@ static bool wants_loads(const struct pass *p)
 	return p->keep && p->m->job->model.aux_loss > 0;
 }
 
+_Static_assert((int)ACT_GROUP_LARGE == (int)BACKEND_GROUP_LARGE,
+	       "the plan and the backend differ in what a large group is");
+
+/* All ranks of a group find the same, also where experts do not divide by ep. */
 bool model_route_counts_stay(const struct model *m)
 {
-	int64_t rows = m->d.n * m->d.top;
-	int experts = (int)m->moe->experts;
-	return m->d.device && !m->moe->ep->comm && m->cp->size == 1 && !m->check &&
-	       backend_counts_groups(m->backend, rows, experts, m->d.c, 2 * m->d.act) &&
-	       backend_counts_groups(m->backend, rows, experts, m->d.act, m->d.c);
+	const struct act_expert_rows *r = &m->d.routed;
+	const struct comm *group = m->moe->ep->comm;
+	int experts = (int)r->mine;
+	return m->d.device && (!group || (r->block && parallel_graph_fits(group))) &&
+	       m->cp->size == 1 && !m->check &&
+	       backend_counts_groups(m->backend, r->received, experts, m->d.c, 2 * m->d.act) &&
+	       backend_counts_groups(m->backend, r->received, experts, m->d.act, m->d.c);
 }
 
 /* Counts how often each piece's tokens chose each expert. */
@@ -111,15 +117,6 @@ static int count_before(struct model *m, struct err *e)
 	return 0;
 }
 
-/* Returns how many tokens of a sequence an expert takes at most; INT64_MAX: no limit. */
-static int64_t capacity(const struct model *m)
-{
-	double factor = m->job->model.capacity;
-	return factor > 0 ? (int64_t)ceil(factor * (double)(m->shape->seq * m->moe->top) /
-					  (double)m->moe->experts)
-			  : INT64_MAX;
-}
-
 /* Returns how many of a piece's choices are within the capacity. */
 static int64_t count_kept(int64_t choices, int64_t before, int64_t most)
 {
@@ -131,14 +128,14 @@ static int64_t count_kept(int64_t choices, int64_t before, int64_t most)
 static void drop_on_device(struct model *m, struct moe_saved *k)
 {
 	struct moe *moe = m->moe;
-	if (capacity(m) == INT64_MAX) {
+	if (m->d.routed.capacity == INT64_MAX) {
 		backend_zero(m->backend, k->at, (size_t)(m->d.n * moe->top) * sizeof *k->at);
 		return;
 	}
 	backend_zero(m->backend, moe->taken_dev,
 		     (size_t)(m->d.micro * moe->experts) * sizeof *moe->taken_dev);
 	m->ops->route_drop(m->backend, k->at, k->chosen, moe->taken_dev, m->d.n, moe->experts,
-			   moe->top, m->d.seq, capacity(m));
+			   moe->top, m->d.seq, m->d.routed.capacity);
 }
 
 /* Drops the choices beyond an expert's capacity: sets their `at` to -1. Sets kept_of. */
@@ -146,7 +143,7 @@ static int drop_excess(struct model *m, struct moe_saved *k, struct err *e)
 {
 	struct moe *moe = m->moe;
 	int pieces = pieces_of(m);
-	int64_t experts = moe->experts, n = m->d.micro * pieces, most = capacity(m);
+	int64_t experts = moe->experts, n = m->d.micro * pieces, most = m->d.routed.capacity;
 
 	if (most == INT64_MAX) {
 		backend_zero(m->backend, k->at, (size_t)(m->d.n * moe->top) * sizeof *k->at);
@@ -230,7 +227,7 @@ int model_route_forward(struct pass *p, const struct block_view *v, struct moe_s
 	m->ops->route_fwd(m->backend, k->chosen, k->weights, k->probs, k->lse, moe->logits, m->d.n,
 			  moe->experts, moe->top, m->job->model.router == ROUTER_SOFTMAX_BEFORE);
 	bool stay = model_route_counts_stay(m);
-	k->most = stay ? m->d.n * moe->top : 0;
+	k->most = stay ? m->d.routed.received : 0;
 	if (!stay || wants_loads(p))
 		count_choices(m, k);
 	if (stay)
@@ -238,7 +235,7 @@ int model_route_forward(struct pass *p, const struct block_view *v, struct moe_s
 	if ((!stay && (fetch_choices(m, e) || drop_excess(m, k, e))) || set_loads(p, k, e))
 		return -1;
 	m->ops->route_place(m->backend, stay ? k->counts : moe->counts, k->at, k->from, k->chosen,
-			    m->d.n, moe->experts, moe->top);
+			    m->d.n, moe->experts, moe->top, stay ? m->d.routed.block : 0);
 	if (loss)
 		add_losses(m, k, loss);
 	return 0;

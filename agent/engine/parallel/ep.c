@@ -56,8 +56,10 @@ static int open_arrays(const struct ep *p, struct ep_plan *plan, struct err *e)
 	return 0;
 }
 
-/* Sets theirs [size, mine]: the rows of each rank for each of this rank's experts. */
-static int exchange_counts(struct ep *p, const int64_t *counts, int64_t *theirs, struct err *e)
+/* Sets theirs [size, mine]: the rows of each rank for each of this rank's experts. group: `values`,
+ * or that whose data is where the counts are. */
+static int exchange_counts(struct ep *p, struct comm *group, const int64_t *counts, int64_t *theirs,
+			   struct err *e)
 {
 	size_t mine = (size_t)(p->hi - p->lo), out[p->size], in[p->size];
 	for (int r = 0; r < p->size; r++) {
@@ -66,7 +68,7 @@ static int exchange_counts(struct ep *p, const int64_t *counts, int64_t *theirs,
 		out[r] = (size_t)(hi - lo);
 		in[r] = mine;
 	}
-	return comm_all_to_allv(p->values, counts, out, theirs, in, COMM_I64, e);
+	return comm_all_to_allv(group, counts, out, theirs, in, COMM_I64, e);
 }
 
 static void count_rows(const struct ep *p, const int64_t *counts, const int64_t *theirs,
@@ -144,7 +146,7 @@ int ep_plan(struct ep *p, struct backend *k, const int64_t *counts, struct ep_pl
 		return -1;
 	if (!p->comm)
 		memcpy(theirs, counts, mine * sizeof *theirs);
-	else if (exchange_counts(p, counts, theirs, e))
+	else if (exchange_counts(p, p->values, counts, theirs, e))
 		return -1;
 	count_rows(p, counts, theirs, plan);
 	size_t rows = p->comm ? (size_t)plan->received : 0;
@@ -157,6 +159,35 @@ int ep_plan(struct ep *p, struct backend *k, const int64_t *counts, struct ep_pl
 	int rc = p->comm ? publish_order(k, plan, e) : 0;
 	p->seconds += clock_s() - start;
 	return rc;
+}
+
+/* The plan's counts are those of whole blocks. */
+static void count_blocks(const struct ep *p, int64_t rows, struct ep_plan *plan)
+{
+	int mine = p->hi - p->lo;
+	for (int r = 0; r < p->size; r++) {
+		int64_t lo, hi;
+		layout_partition(p->experts, p->size, r, 1, &lo, &hi);
+		plan->out[r] = (size_t)((hi - lo) * rows);
+		plan->in[r] = (size_t)(mine * rows);
+	}
+	plan->sent = p->experts * rows;
+	plan->received = p->size * mine * rows;
+}
+
+int ep_plan_blocks(struct ep *p, struct backend *k, const struct ep_blocks *b, struct ep_plan *plan,
+		   struct err *e)
+{
+	double start = clock_s();
+	if (open_arrays(p, plan, e) || exchange_counts(p, p->comm, b->counts, b->theirs, e))
+		return -1;
+	count_blocks(p, b->rows, plan);
+	backend_ops(k)->route_blocks(k, b->per_expert, b->order, b->back, b->theirs, p->size,
+				     p->hi - p->lo, b->rows);
+	plan->order = b->order;
+	plan->back = b->back;
+	p->seconds += clock_s() - start;
+	return 0;
 }
 
 static int exchange_rows(struct ep *p, const void *in, const size_t *in_rows, void *out,

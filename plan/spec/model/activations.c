@@ -74,6 +74,7 @@ void activations_dims_of(const struct job *job, const struct model_shape *m, con
 		.qk_norm = m->qk_norm,
 		.experts = m->experts,
 		.top = m->top,
+		.routed = activations_expert_rows(job, m, l),
 		.split = split,
 		.offload = job->offload.activations,
 		.device = on_device(job),
@@ -439,16 +440,20 @@ int64_t activations_shared_total(const struct act_dims *d, const struct stage *c
 
 int64_t activations_experts_kept(const struct act_dims *d)
 {
-	int64_t rows = d->n * d->top, row = d->c * d->width, f = d->act * d->width;
+	const struct act_expert_rows *r = &d->routed;
+	int64_t choices = d->n * d->top, rows = r->received, row = d->c * d->width,
+		f = d->act * d->width;
 	int64_t routes =
-		2 * activations_lines(rows * F32) + activations_lines(d->n * d->experts * F32) +
+		2 * activations_lines(choices * F32) + activations_lines(d->n * d->experts * F32) +
 		activations_lines(d->n * F32) + activations_lines(d->micro * d->experts * F32) +
-		2 * activations_lines(rows * I64) +
+		activations_lines(choices * I64) + activations_lines(r->sent * I64) +
 		(d->device ? activations_lines(d->experts * I64) : 0);
+	if (r->block)
+		routes += activations_lines(r->mine * I64) + 2 * activations_lines(rows * I64);
 	int64_t halves = d->split ? activations_lines(rows * row) + activations_lines(rows * 2 * f)
 				  : 0;
-	return routes + 2 * activations_lines(rows * row) + activations_lines(rows * 2 * f) +
-	       activations_lines(rows * f) + halves;
+	return routes + activations_lines(rows * row) + activations_lines(r->sent * row) +
+	       activations_lines(rows * 2 * f) + activations_lines(rows * f) + halves;
 }
 
 bool activations_experts_recompute(const struct act_dims *d, int layer)
@@ -458,13 +463,17 @@ bool activations_experts_recompute(const struct act_dims *d, int layer)
 
 int64_t activations_experts_scratch(const struct act_dims *d)
 {
-	int64_t rows = d->n * d->top, row = d->c * d->width, f = d->act * d->width;
+	const struct act_expert_rows *r = &d->routed;
+	int64_t rows = r->received, row = d->c * d->width, f = d->act * d->width;
 	int64_t router = activations_lines(d->n * d->experts * d->width) +
 			 activations_lines(d->n * d->experts * F32) +
-			 activations_lines(rows * F32) + activations_lines(d->experts * I64);
+			 activations_lines(d->n * d->top * F32) +
+			 activations_lines(d->experts * I64) +
+			 (r->block ? activations_lines(r->ranks * r->mine * I64) : 0);
 	/* On a device: the choices in each piece of a sequence (at most two) and before it. */
 	if (d->device)
 		router += 2 * activations_lines(2 * d->micro * d->experts * I64);
-	return router + 2 * activations_lines(d->n * row) + 4 * activations_lines(rows * row) +
-	       activations_lines(rows * f) + activations_lines(rows * 2 * f);
+	return router + 2 * activations_lines(d->n * row) + activations_lines(r->sent * row) +
+	       3 * activations_lines(rows * row) + activations_lines(rows * f) +
+	       activations_lines(rows * 2 * f);
 }

@@ -33,6 +33,28 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/*
+ * The rows that a rank exchanges with the ranks that have a layer's experts, for a micro-batch.
+ *
+ * Their number depends on the routing, and is only known on the device. A capacity limits it: a rank
+ * then sends each expert a block of as many rows as the capacity allows, padded with zeros, so that
+ * the host need not know how many there are (agent/engine/parallel/ep.h). This is so only on a
+ * device with ep > 1 and cp = 1, with 16-bit numbers, if the blocks have at most ACT_PADDING times the
+ * rows of an even load, and if an expert's group is smaller than ACT_GROUP_LARGE rows. Larger groups
+ * are faster as products of the device's library, which needs the counts on the host.
+ */
+enum { ACT_PADDING = 2, ACT_GROUP_LARGE = 2048 };
+struct act_expert_rows {
+	int64_t capacity; /* tokens of a sequence that an expert takes at most; INT64_MAX: all */
+	int64_t ranks;    /* that have the experts */
+	int64_t mine;     /* experts of the rank that has most */
+	int64_t block;    /* rows to each expert; 0: as many as the routing gives */
+	/* rows to and from all ranks: of the blocks, or of an even load of all experts */
+	int64_t sent, received;
+};
+struct act_expert_rows activations_expert_rows(const struct job *job, const struct model_shape *m,
+					       const struct layout *l);
+
 /* Sizes of one tp rank's shard of a micro-batch. */
 struct act_dims {
 	int64_t s, n, c, micro, seq;    /* seq: tokens of a sequence on this rank, seq / cp */
@@ -43,7 +65,8 @@ struct act_dims {
 	/* statistics that a norm keeps per row: 1 (rstd) or 2 (mean, rstd) */
 	int64_t stats;
 	int64_t experts, top; /* 0: no mixture of experts */
-	int64_t width;        /* bytes of a storage element */
+	struct act_expert_rows routed;
+	int64_t width; /* bytes of a storage element */
 	bool sp, cp, dropout, moe, split, offload, qk_norm;
 	bool fp8;                   /* linear layers multiply in 8 bits */
 	bool fp8_weights;           /* 8-bit copies of the weights are kept from step to step */
@@ -200,8 +223,8 @@ enum { ACT_FP8_SCALE_BYTES = 80 };
 /* last: the rank holds the last stage. */
 int64_t activations_scratch_bytes(const struct act_dims *d, bool last, enum act_scratch a);
 
-/* Memory of a mixture of experts as agent/engine/model/moe.c allocates it at the start: for as many
- * rows as an equal load of all experts has. kept: what a layer keeps of a micro-batch in place of
+/* Memory of a mixture of experts as agent/engine/model/moe.c allocates it at the start, for the rows
+ * of act_expert_rows. kept: what a layer keeps of a micro-batch in place of
  * ACT_UP, ACT_ACT and ACT_DUP; layers that recompute it share one copy. scratch: the rank's. */
 int64_t activations_experts_kept(const struct act_dims *d);
 int64_t activations_experts_scratch(const struct act_dims *d);

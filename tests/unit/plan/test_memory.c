@@ -1,6 +1,7 @@
 /* Compares the memory computed in two steps (plan/memory.h) with the tables by which the engine
  * divides its memory. */
 #include "plan/memory.h"
+#include "plan/place/traffic.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -203,12 +204,73 @@ static void attention_on_a_gpu_has_a_workspace(void **state)
 	}
 }
 
+/* 4 sequences of 128 tokens with 2 of 6 experts each, on 2 ranks: an even load is 1024 rows. */
+struct routes {
+	const char *word;
+	int64_t block, sent, received;
+};
+
+/* Other bytes than without a capacity: of y, of x, gu and act, of the rows' tokens, and of the
+ * places of received rows. */
+static double more_kept(const struct act_expert_rows *r)
+{
+	int64_t sent = r->sent - 1024, received = r->received - 1024;
+	return (double)(sent * (2 * 64 + 8) + received * 2 * (64 + 3 * 96) + r->received * 16 + 64);
+}
+
+static void check_routes(const struct routes *want)
+{
+	const char *words[] = {
+		"model.family=mixtral", "model.layers=2",   "model.hidden=64", "model.heads=4",
+		"model.ffn=96",         "model.experts=6",  "model.seq=128",   "job.device=cuda",
+		"batch.micro=4",        "batch.global=96",  "parallel.dp=4",   "parallel.ep=2",
+		"precision.dtype=bf16", "model.capacity=1", want->word,
+	};
+	struct job job = job_of(words, 14 + !!want->word);
+	struct layout l = layout_of(&job, (int)job.parallel.dp);
+	struct model_shape m;
+	struct memory_sizes with, without;
+	shape_of_job(&job, &m);
+	struct act_expert_rows r = activations_expert_rows(&job, &m, &l);
+	assert_int_equal(r.block, want->block);
+	assert_int_equal(r.sent, want->sent);
+	assert_int_equal(r.received, want->received);
+	assert_true(place_traffic_sizes_of(&job, &m, &l).rows ==
+		    (double)(r.sent * 64 * (job.precision.dtype == DTYPE_FP32 ? 4 : 2)));
+	plan_memory_sizes_of(&job, &m, &l, 0, false, &with);
+	job.model.capacity = 0;
+	plan_memory_sizes_of(&job, &m, &l, 0, false, &without);
+	assert_true(with.kept - without.kept == (r.block ? more_kept(&r) : 0));
+}
+
+/* Blocks have at most twice the rows of an even load, and no expert's group is large. */
+static void a_capacity_fixes_the_rows_of_experts_on_a_gpu(void **state)
+{
+	static const struct routes rows[] = {
+		{ NULL, 4 * 43, 6 * 172, 6 * 172 },
+		{ "model.capacity=1.5", 4 * 64, 6 * 256, 6 * 256 },
+		{ "parallel.ep=4", 4 * 43, 6 * 172, 8 * 172 },
+		{ "model.capacity=3", 0, 1024, 1024 },
+		{ "model.capacity=0", 0, 1024, 1024 },
+		{ "job.device=cpu", 0, 1024, 1024 },
+		{ "precision.dtype=fp32", 0, 1024, 1024 },
+		{ "parallel.ep=1", 0, 1024, 1024 },
+		{ "parallel.cp=2", 0, 512, 512 },
+		{ "batch.micro=24", 0, 6144, 6144 },
+		{ "plan.engine=megatron-core", 0, 1024, 1024 },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		check_routes(&rows[i]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(memory_sums_equal_the_engines),
 		cmocka_unit_test(megatrons_layers_are_the_papers),
 		cmocka_unit_test(fsdp_keeps_16_bytes_per_owned_parameter),
+		cmocka_unit_test(a_capacity_fixes_the_rows_of_experts_on_a_gpu),
 		cmocka_unit_test(attention_on_a_gpu_has_a_workspace),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
