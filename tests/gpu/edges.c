@@ -305,12 +305,12 @@ static void cast_to(const struct ops *o, struct backend *k, const void *x, int64
 enum { LARGEST_ROWS = 3, LARGEST_F = 40, LARGEST_N = 2 * LARGEST_ROWS * LARGEST_F };
 
 /* Four ops that also cast, each followed by a cast of its result, with the first and the second scale
- * of p[5], p[6], p[7] and p[11]. copies: the op writes 8-bit copies too, to p[8]. */
+ * of p[5], p[6], p[7] and p[8]. copies: the op writes 8-bit copies too, to p[11]. */
 static void find_largest(struct backend *k, const struct ops *o, void **p, bool copies)
 {
 	enum { ROWS = LARGEST_ROWS, F = LARGEST_F };
-	struct fp8_scale *t = p[5], *u = p[6], *v = p[7], *w = p[11];
-	struct fp8_copies to = { .at = copies ? p[8] : NULL, .format = FP8_E4M3 };
+	struct fp8_scale *t = p[5], *u = p[6], *v = p[7], *w = p[8];
+	struct fp8_copies to = { .at = copies ? p[11] : NULL, .format = FP8_E4M3 };
 	to.scale = t;
 	o->rmsnorm_fwd_cast(k, p[2], NULL, p[3], p[0], NULL, p[1], ROWS, F, 1e-5f, &to);
 	cast_to(o, k, p[2], ROWS, F, (struct fp8_copies){ .scale = &t[1] });
@@ -346,13 +346,13 @@ static void ops_find_the_largest_number(struct pair *c)
 		array(c, 5, s, sizeof s, 0);
 		array(c, 6, s, sizeof s, 0);
 		array(c, 7, s, sizeof s, 0);
-		array(c, 8, x, N, 0);
+		array(c, 8, s, sizeof s, 0);
 		singles(c, 9, ones, LARGEST_F);
 		singles(c, 10, ones, LARGEST_ROWS);
-		array(c, 11, s, sizeof s, 0);
+		array(c, 11, x, N, 0);
 		BOTH(c, side, k, o)
 		find_largest(k, o, c->p[side], at >= N);
-		for (int i = 5; i <= 11; i += i == 7 ? 4 : 1) {
+		for (int i = 5; i <= 8; i++) {
 			void *got[SIDES];
 			ok = fetch(c, i, got) && ok;
 			const struct fp8_scale *t = got[1];

@@ -314,6 +314,19 @@ static void scales_are_those_that_the_step_had(void **state)
 			drop(compare(&scenes[i], LIMIT_BELOW, steps[s]));
 }
 
+/* With a window of 1 step the next step has another loss scale. */
+static void the_loss_scale_is_the_one_that_the_step_had(void **state)
+{
+	static const int steps[] = { 0, 5, STEPS - 1 };
+	(void)state;
+	for (size_t i = 0; i < COUNT(overflowing); i++)
+		for (size_t s = 0; s < COUNT(steps); s++) {
+			struct course *c = compare(&overflowing[i], LIMIT_BELOW, steps[s]);
+			assert_true(strstr(c->of[0].text, "nothing was updated"));
+			drop(c);
+		}
+}
+
 static void a_spike_is_found_in_both_ways(void **state)
 {
 	(void)state;
@@ -358,6 +371,7 @@ int main(void)
 		cmocka_unit_test(both_ways_skip_the_same_steps),
 		cmocka_unit_test(a_bad_step_changes_nothing_and_is_computed_again),
 		cmocka_unit_test(scales_are_those_that_the_step_had),
+		cmocka_unit_test(the_loss_scale_is_the_one_that_the_step_had),
 		cmocka_unit_test(a_spike_is_found_in_both_ways),
 		cmocka_unit_test(a_run_continues_with_the_same_bits),
 	};
