@@ -86,10 +86,18 @@ static void describe_spike(const struct stepper *s, struct verdict *v)
 		 v->bad.what, v->bad.value, v->bad.usual, v->bad.z, s->spikes.z);
 }
 
+/* A NaN has a sign, which would be printed. */
+static double plain(double x)
+{
+	return isnan(x) ? (double)NAN : x;
+}
+
 /* The numbers are the same on every rank, so all ranks decide the same. */
-static void judge(struct stepper *s, const struct step_result *r, struct verdict *v)
+static void judge(struct stepper *s, struct step_result *r, struct verdict *v)
 {
 	struct err overflow = ERR_INIT;
+	r->loss = plain(r->loss);
+	r->norm = plain(r->norm);
 	bool finite = isfinite(r->loss) && isfinite(r->norm);
 	int rc = optim_scaler_update(&s->scaler, finite, &overflow);
 	v->is = STEP_OVERFLOWS;
