@@ -40,6 +40,7 @@ static const struct tiny
 	gpt2 = { "gpt2", FAMILY_GPT2, 2, 16, 2, 2, 8, 32, 61, 8, TIE_YES, 1, 4, 0.1 },
 	llama = { "llama", FAMILY_LLAMA, 2, 16, 4, 2, 4, 20, 61, 8, TIE_NO, 1, 4, 0.1 },
 	deep = { "deep", FAMILY_GPT2, 4, 16, 2, 2, 8, 32, 61, 8, TIE_YES, 1, 4, 0.1 },
+	six = { "six", FAMILY_GPT2, 6, 16, 2, 2, 8, 128, 61, 8, TIE_YES, 1, 4, 0.1 },
 	odd = { "odd", FAMILY_LLAMA, 3, 16, 4, 2, 4, 20, 61, 8, TIE_NO, 1, 4, 0.1 },
 	experts = { "experts", FAMILY_MIXTRAL, 2, 16, 2, 2, 8, 16, 61, 8, TIE_NO, 1, 4, 0.1 };
 
@@ -66,6 +67,8 @@ static const struct cell cells[] = {
 	{ "cp 2, tp 2", &gpt2, { BF16, "parallel.cp=2", "parallel.tp=2" }, 0.5 },
 	{ "dp 2", &gpt2, { BF16, "parallel.dp=2" }, 0.5 },
 	{ "dp 2, zero 1", &gpt2, { BF16, "parallel.dp=2", "parallel.zero=1" }, 0.5 },
+	/* The chunks' slots take turns differently, so that some passes are recorded late. */
+	{ "pp 2, three chunks, dp 2, zero 1", &six, { BF16, "parallel.pp=2", "parallel.schedule=interleaved", "parallel.chunks=3", "parallel.dp=2", "parallel.zero=1", "batch.global=8" }, 0.6 },
 	{ "dp 2, zero 2, four micro-batches", &llama, { BF16, "parallel.dp=2", "parallel.zero=2", "batch.global=8" }, 0.5 },
 	{ "dp 2, zero 2, three layers", &odd, { BF16, "parallel.dp=2", "parallel.zero=2", "batch.global=6" }, 0.5 },
 	{ "pp 2, interleaved, dp 2, zero 2", &deep, { BF16, "parallel.pp=2", "parallel.schedule=interleaved", "parallel.dp=2", "parallel.zero=2", "batch.global=8" }, 0.5 },
