@@ -41,6 +41,7 @@ static const struct tiny
 	llama = { "llama", FAMILY_LLAMA, 2, 16, 4, 2, 4, 20, 61, 8, TIE_NO, 1, 4, 0.1 },
 	deep = { "deep", FAMILY_GPT2, 4, 16, 2, 2, 8, 32, 61, 8, TIE_YES, 1, 4, 0.1 },
 	six = { "six", FAMILY_GPT2, 6, 16, 2, 2, 8, 128, 61, 8, TIE_YES, 1, 4, 0.1 },
+	uneven = { "uneven", FAMILY_MIXTRAL, 2, 16, 2, 2, 8, 20, 61, 8, TIE_NO, 1, 4, 0.1 },
 	odd = { "odd", FAMILY_LLAMA, 3, 16, 4, 2, 4, 20, 61, 8, TIE_NO, 1, 4, 0.1 },
 	experts = { "experts", FAMILY_MIXTRAL, 2, 16, 2, 2, 8, 16, 61, 8, TIE_NO, 1, 4, 0.1 };
 
@@ -87,6 +88,7 @@ static const struct cell cells[] = {
 	{ "experts, dp 2, zero 2", &experts, { BF16, "parallel.dp=2", "parallel.zero=2" }, 0.5 },
 	{ "experts, tp 2, fp16, another scale", &experts, { "precision.dtype=fp16", "precision.loss_scale=1024", "optimizer.lr=1e-3", "parallel.tp=2" }, 0.5 },
 	{ "experts, fp16, steps that overflow", &experts, { "precision.dtype=fp16", "precision.loss_scale_window=1", "optimizer.lr=1e-3" }, 0.5 },
+	{ "experts, tp 2, unequal shards", &uneven, { BF16, "parallel.tp=2" }, 1 },
 	{ "experts, ep 2, a capacity", &experts, { BF16, EP, "model.capacity=1" }, 0.5 },
 	{ "experts, ep 2, a capacity, full recomputation, zero 1", &experts, { BF16, EP, "model.capacity=1", "parallel.zero=1", "model.z_loss=0.01", "recompute.mode=full" }, 0.5 },
 	{ "8 bits", &gpt2, { BF16, "precision.fp8=hybrid" }, 0.5 },
