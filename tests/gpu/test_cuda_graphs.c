@@ -41,6 +41,8 @@ static const struct tiny
 	gpt2 = { "gpt2", FAMILY_GPT2, 2, 16, 2, 2, 8, 32, 61, 8, TIE_YES, 1, 4, 0.1 },
 	llama = { "llama", FAMILY_LLAMA, 2, 16, 4, 2, 4, 20, 61, 8, TIE_NO, 1, 4, 0.1 },
 	deep = { "deep", FAMILY_GPT2, 4, 16, 2, 2, 8, 32, 61, 8, TIE_YES, 1, 4, 0.1 },
+	six = { "six", FAMILY_GPT2, 6, 16, 2, 2, 8, 128, 61, 8, TIE_YES, 1, 4, 0.1 },
+	uneven = { "uneven", FAMILY_MIXTRAL, 2, 16, 2, 2, 8, 20, 61, 8, TIE_NO, 1, 4, 0.1 },
 	odd = { "odd", FAMILY_LLAMA, 3, 16, 4, 2, 4, 20, 61, 8, TIE_NO, 1, 4, 0.1 },
 	experts = { "experts", FAMILY_MIXTRAL, 2, 16, 2, 2, 8, 16, 61, 8, TIE_NO, 1, 4, 0.1 };
 
@@ -67,6 +69,8 @@ static const struct cell cells[] = {
 	{ "cp 2, tp 2", &gpt2, { BF16, "parallel.cp=2", "parallel.tp=2" }, 0.5 },
 	{ "dp 2", &gpt2, { BF16, "parallel.dp=2" }, 0.5 },
 	{ "dp 2, zero 1", &gpt2, { BF16, "parallel.dp=2", "parallel.zero=1" }, 0.5 },
+	/* The chunks' slots take turns differently, so that some passes are recorded late. */
+	{ "pp 2, three chunks, dp 2, zero 1", &six, { BF16, "parallel.pp=2", "parallel.schedule=interleaved", "parallel.chunks=3", "parallel.dp=2", "parallel.zero=1", "batch.global=8" }, 0.6 },
 	{ "dp 2, zero 2, four micro-batches", &llama, { BF16, "parallel.dp=2", "parallel.zero=2", "batch.global=8" }, 0.5 },
 	{ "pp 2, zb-v, dp 2, zero 2", &deep, { BF16, "parallel.pp=2", "parallel.schedule=zb-v", "parallel.dp=2", "parallel.zero=2", "batch.global=8" }, 0.5 },
 	{ "dp 2, zero 3, four micro-batches", &deep, { BF16, "parallel.dp=2", "parallel.zero=3", "batch.global=8" }, 0.5 },
@@ -78,6 +82,7 @@ static const struct cell cells[] = {
 	{ "experts, dp 2, zero 1", &experts, { BF16, "parallel.dp=2", "parallel.zero=1" }, 0.5 },
 	{ "experts, tp 2, fp16, another scale", &experts, { "precision.dtype=fp16", "precision.loss_scale=1024", "optimizer.lr=1e-3", "parallel.tp=2" }, 0.5 },
 	{ "experts, fp16, steps that overflow", &experts, { "precision.dtype=fp16", "precision.loss_scale_window=1", "optimizer.lr=1e-3" }, 0.5 },
+	{ "experts, tp 2, unequal shards", &uneven, { BF16, "parallel.tp=2" }, 1 },
 	{ "experts, ep 2, a capacity", &experts, { BF16, EP, "model.capacity=1" }, 0.5 },
 	{ "experts, ep 2, a capacity, full recomputation, zero 1", &experts, { BF16, EP, "model.capacity=1", "parallel.zero=1", "model.z_loss=0.01", "recompute.mode=full" }, 0.5 },
 	{ "8 bits", &gpt2, { BF16, "precision.fp8=hybrid" }, 0.5 },

@@ -322,7 +322,7 @@ int model_graphs_run(struct pass *p, enum pass_graph_kind kind,
 	    !param_store_replayable(store, chunk, use))
 		return run(p, e);
 	bool casts = param_store_gathers(store, chunk) && model_weights_fp8_stale(p);
-	if ((!casts && model_weights_fp8_refresh_all(p, e)) || param_store_settle_buffers(store, e))
+	if ((!casts && model_weights_fp8_refresh_all(p, e)) || param_store_settle_pass(store, e))
 		return -1;
 	uint64_t state = param_store_state(store, chunk, use);
 	struct pass_graph *t = find_variant(p, graphs_of(p, kind, use == PARAM_STORE_COMPLETES),

@@ -62,7 +62,7 @@ static bool wants_loads(const struct pass *p)
 _Static_assert((int)ACT_GROUP_LARGE == (int)BACKEND_GROUP_LARGE,
 	       "the plan and the backend differ in what a large group is");
 
-/* All ranks of a group find the same, also where experts do not divide by ep. */
+/* All ranks of a group find the same, also where experts do not divide by ep, or ffn by tp. */
 bool model_route_counts_stay(const struct model *m)
 {
 	const struct act_expert_rows *r = &m->d.routed;
@@ -70,8 +70,9 @@ bool model_route_counts_stay(const struct model *m)
 	int experts = (int)r->mine;
 	return m->d.device && (!group || (r->block && parallel_graph_fits(group))) &&
 	       m->cp->size == 1 && !m->check &&
-	       backend_counts_groups(m->backend, r->received, experts, m->d.c, 2 * m->d.act) &&
-	       backend_counts_groups(m->backend, r->received, experts, m->d.act, m->d.c);
+	       backend_counts_groups(m->backend, r->received, experts, m->d.c,
+				     2 * m->d.act_divisor) &&
+	       backend_counts_groups(m->backend, r->received, experts, m->d.act_divisor, m->d.c);
 }
 
 /* Counts how often each piece's tokens chose each expert. */

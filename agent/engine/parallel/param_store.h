@@ -166,9 +166,9 @@ enum param_store_use {
 void param_store_defer(struct param_store *s);
 /* Whether the chunk's next pass may be recorded and replayed. */
 bool param_store_replayable(const struct param_store *s, int chunk, enum param_store_use use);
-/* Before a pass is recorded or replayed: all transfers of buffers that have started come before
- * it. */
-int param_store_settle_buffers(struct param_store *s, struct err *e);
+/* Before a pass is recorded or replayed: all reductions that have started come before it, and so do
+ * gathers into buffers. Other chunks' passes may have run without a graph. */
+int param_store_settle_pass(struct param_store *s, struct err *e);
 /* Equal before two passes of the chunk if their calls find the same addresses and do the same. */
 uint64_t param_store_state(const struct param_store *s, int chunk, enum param_store_use use);
 /* Whether the step demands the unit *ahead demands after the next one (0); then *ahead grows. Also if

@@ -13,8 +13,7 @@ static int check_complete(const struct param_store *s, struct err *e)
 	return 0;
 }
 
-/* Waits for all reductions, also after a failure. Reports the first error. */
-static int wait_reductions(struct param_store *s, struct err *e)
+int param_store_wait_sums(struct param_store *s, struct err *e)
 {
 	int rc = 0;
 	for (int i = 0; i < s->n_sums; i++)
@@ -63,7 +62,7 @@ static int reduce_copies(struct param_store *s, struct err *e)
 			return -1;
 		s->n_sums++;
 	}
-	return wait_reductions(s, e);
+	return param_store_wait_sums(s, e);
 }
 
 static int reduce_tied(struct param_store *s, struct err *e)
@@ -83,8 +82,9 @@ int param_store_finish(struct param_store *s, struct err *e)
 {
 	param_store_order_learn(&s->order);
 	if (check_complete(s, e) || param_store_start_late(s, e) ||
-	    param_store_reduce_complete(s, e) || wait_reductions(s, e) || add_all_scattered(s, e) ||
-	    reduce_copies(s, e) || reduce_tied(s, e) || param_store_wait_params(s, e))
+	    param_store_reduce_complete(s, e) || param_store_wait_sums(s, e) ||
+	    add_all_scattered(s, e) || reduce_copies(s, e) || reduce_tied(s, e) ||
+	    param_store_wait_params(s, e))
 		return -1;
 	return 0;
 }

@@ -165,6 +165,9 @@ int param_store_start_late(struct param_store *s, struct err *e);
 void param_store_zero_unset(struct param_store *s, int unit);
 /* None of the unit's gradients has contributions. */
 void param_store_unset(struct param_store *s, int unit);
+/* Waits for the reductions of the step that have started, also after a failure. Reports the first
+ * error. */
+int param_store_wait_sums(struct param_store *s, struct err *e);
 /* Starts the reduction of all units in buckets. */
 int param_store_reduce_complete(struct param_store *s, struct err *e);
 /* Waits for the buffer's reduce-scatter and adds its result to this rank's gradients; the first one

@@ -60,13 +60,13 @@ static int settle_pool(struct unit_buffers *p, double *spent, struct err *e)
 	return 0;
 }
 
-int param_store_settle_buffers(struct param_store *s, struct err *e)
+int param_store_settle_pass(struct param_store *s, struct err *e)
 {
 	for (int kind = 0; kind < UNIT_KINDS; kind++)
 		if (settle_pool(&s->gathers[kind], &s->gather_s, e) ||
 		    settle_pool(&s->scatters[kind], &s->reduce_s, e))
 			return -1;
-	return 0;
+	return param_store_wait_sums(s, e);
 }
 
 bool param_store_expects(const struct param_store *s, int unit, int *ahead)

@@ -51,6 +51,18 @@ static int64_t rows_of_all(const struct job *job, int64_t vocab, const struct la
 	return activations_logits_rows(job, n, max_int64(first, last));
 }
 
+/* The greatest common divisor of all tp ranks' shards of ffn. */
+static int64_t act_divisor(int64_t ffn, const struct layout *l)
+{
+	int64_t divisor = 0;
+	for (int rank = 0; rank < l->tp; rank++)
+		for (int64_t n = cut(ffn, l, rank, CATALOGUE_FFN_GRAIN), rest; n; n = rest) {
+			rest = divisor % n;
+			divisor = n;
+		}
+	return divisor;
+}
+
 void activations_dims_of(const struct job *job, const struct model_shape *m, const struct layout *l,
 			 int tp_rank, bool split, struct act_dims *out)
 {
@@ -64,6 +76,7 @@ void activations_dims_of(const struct job *job, const struct model_shape *m, con
 		.kv_heads = kv,
 		.dim = m->head_dim,
 		.act = cut(m->ffn, l, tp_rank, CATALOGUE_FFN_GRAIN),
+		.act_divisor = act_divisor(m->ffn, l),
 		.vocab = cut(m->vocab, l, tp_rank, CATALOGUE_VOCAB_GRAIN),
 		.stats = m->rms ? 1 : 2,
 		.width = width_of(job),

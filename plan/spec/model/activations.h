@@ -60,6 +60,7 @@ struct act_dims {
 	int64_t s, n, c, micro, seq;    /* seq: tokens of a sequence on this rank, seq / cp */
 	int64_t heads, kv_heads, dim;   /* H, K, d */
 	int64_t q, qkv, up, act, vocab; /* H d, w, u, f, this shard's vocabulary */
+	int64_t act_divisor;            /* of f on every tp rank */
 	/* logits: elements from one row to the next; rows at once */
 	int64_t logits_row, rows;
 	/* statistics that a norm keeps per row: 1 (rstd) or 2 (mean, rstd) */
