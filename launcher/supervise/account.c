@@ -317,17 +317,26 @@ void supervise_account_finished(struct account *a, int64_t now, int rank, bool l
 	accrue(a, r, r->after);
 }
 
-/* Books what is more than in the rank's last report. */
+/* Books what is more than in the rank's last report. If the rank's message that it was ready came late,
+ * it reports more than there is room for: then each part is booked by its share, and the next report
+ * brings the rest. */
 static void book(struct account *a, struct account_rank *r, const struct account_report *report)
 {
-	int64_t room = (r->ended ? r->ended_at : a->now) - reported_until(r);
+	int64_t room = larger(0, (r->ended ? r->ended_at : a->now) - reported_until(r));
+	int64_t more[TIME_REPORTED], all = 0, upto = 0, booked = 0;
 	for (int i = 0; i < TIME_REPORTED; i++) {
-		int64_t more = lesser(larger(0, report->us[i] - r->last.us[i]), room);
-		r->last.us[i] += more;
-		r->booked += more;
-		room -= more;
-		move(a, TIME_UNREPORTED, part_of(i), more);
+		more[i] = larger(0, report->us[i] - r->last.us[i]);
+		all += more[i];
 	}
+	for (int i = 0; i < TIME_REPORTED; i++) {
+		upto += more[i];
+		int64_t part = (all > room ? supervise_marks_share(room, upto, all) : upto) -
+			       booked;
+		booked += part;
+		r->last.us[i] += part;
+		move(a, TIME_UNREPORTED, part_of(i), part);
+	}
+	r->booked += booked;
 	r->last.step = larger(r->last.step, report->step);
 	r->last.peak_bytes = report->peak_bytes;
 }

@@ -83,6 +83,26 @@ static void a_restart_loses_the_steps_after_its_checkpoint_and_the_step_in_fligh
 	supervise_account_close(&a);
 }
 
+/* Under load the messages of a rank come late, and it has trained for longer than it was known to be
+ * ready. No part comes off worse because it is the last in the list. */
+static void a_rank_that_was_ready_before_its_message_is_booked_by_shares(void **state)
+{
+	(void)state;
+	open_account(1, 1);
+	start(0, 1);
+	all_ready(5, 0);
+	report(10, 0, 10, 8, 2);
+	expect(TIME_START, 5);
+	expect(TIME_COMPUTE, 4);
+	expect(TIME_DP, 1);
+	report(20, 0, 20, 16, 4);
+	expect(TIME_COMPUTE, 12);
+	expect(TIME_DP, 3);
+	expect(TIME_UNREPORTED, 0);
+	expect_sum(20);
+	supervise_account_close(&a);
+}
+
 static void nothing_that_was_reported_is_lost_if_the_run_continues_after_it(void **state)
 {
 	(void)state;
@@ -472,6 +492,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(
 			a_restart_loses_the_steps_after_its_checkpoint_and_the_step_in_flight),
+		cmocka_unit_test(a_rank_that_was_ready_before_its_message_is_booked_by_shares),
 		cmocka_unit_test(nothing_that_was_reported_is_lost_if_the_run_continues_after_it),
 		cmocka_unit_test(a_rank_that_died_is_unreported_up_to_the_last_step_of_the_others),
 		cmocka_unit_test(restarts_without_progress_lose_no_step_twice),
