@@ -156,7 +156,7 @@ static bool matches_grads(const struct pass *p, const struct pass_graph *t)
 	return true;
 }
 
-/* Whether the step demands next what the noted pass has demanded. */
+/* Returns whether the next demands of the step are those that the pass noted. */
 static bool matches_demands(const struct pass *p, const struct pass_graph *t)
 {
 	int ahead = 0;

@@ -277,6 +277,20 @@ static int list_buffers(const struct param_store *s, int class, struct comm_memo
 	return n;
 }
 
+/* tp sums the gradients that each of its ranks has a part of, where the backward pass puts them. */
+static int register_sums(struct param_store *s, struct err *e)
+{
+	struct comm_memory list[1 + UNIT_KINDS * ZERO_BUFFERS];
+	int n = 0;
+	list[n++] = parallel_memory_piece(s->backend, s->grads, s->grads_bytes);
+	for (int kind = 0; kind < UNIT_KINDS; kind++)
+		for (int i = 0; i < s->scatters[kind].n; i++)
+			list[n++] = parallel_memory_piece(s->backend,
+							  s->scatters[kind].slots[i].data,
+							  s->scatters[kind].bytes);
+	return parallel_memory_register(&s->groups.tp, 1, list, n, "gradients that tp sums", e);
+}
+
 int param_store_register(struct param_store *s, struct err *e)
 {
 	static const char *const what[ZERO_CLASSES] = {
@@ -285,15 +299,13 @@ int param_store_register(struct param_store *s, struct err *e)
 	};
 	for (int class = 0; s->memory && class < ZERO_CLASSES; class ++) {
 		const struct replica_groups *r = &s->replicas[class];
-		/* tp sums the gradients that every rank has a part of. */
-		struct comm *const groups[] = { r->shard, r->copies,
-						class == ZERO_DENSE ? s->groups.tp : NULL };
+		struct comm *const groups[] = { r->shard, r->copies };
 		struct comm_memory list[LIST];
 		int n = list_buffers(s, class, list);
-		if (parallel_memory_register(groups, 3, list, n, what[class], e))
+		if (parallel_memory_register(groups, 2, list, n, what[class], e))
 			return -1;
 	}
-	return 0;
+	return s->memory ? register_sums(s, e) : 0;
 }
 
 static void close_pool(struct param_store *s, struct unit_buffers *p)

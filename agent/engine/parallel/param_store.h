@@ -155,7 +155,7 @@ int param_store_reduce(struct param_store *s, int unit, bool last, struct err *e
  * last in a pass is then in the next one's graph, beside its computation.
  */
 
-/* What a pass does with gradients. */
+/* How a pass uses gradients. */
 enum param_store_use {
 	PARAM_STORE_EVALUATES, /* it has none, and is no part of a step */
 	PARAM_STORE_READS,     /* it has none */
@@ -164,23 +164,23 @@ enum param_store_use {
 };
 /* Passes are going to be recorded: transfers start late from now on. */
 void param_store_defer(struct param_store *s);
-/* Whether the chunk's next pass may be recorded and replayed. */
+/* Returns whether the chunk's next pass may be recorded and replayed. */
 bool param_store_replayable(const struct param_store *s, int chunk, enum param_store_use use);
 /* Before a pass is recorded or replayed: all reductions that have started come before it, and so do
  * gathers into buffers. Other chunks' passes may have run without a graph. */
 int param_store_settle_pass(struct param_store *s, struct err *e);
 /* Equal before two passes of the chunk if their calls find the same addresses and do the same. */
 uint64_t param_store_state(const struct param_store *s, int chunk, enum param_store_use use);
-/* Whether the step demands the unit *ahead demands after the next one (0); then *ahead grows. Also if
- * it is not gathered on demand. */
+/* Returns whether demand number *ahead from now (0: the next one) is for the unit, and adds 1 to
+ * *ahead. Returns true, and adds nothing, for a unit that is not gathered on demand. */
 bool param_store_expects(const struct param_store *s, int unit, int *ahead);
 /* While repeats is set, calls only keep the books: the device's work is in the graph. */
 void param_store_repeat(struct param_store *s, bool repeats);
 /* Whether parameters of the chunk are still being gathered, so that its next pass waits for
  * them. */
 bool param_store_gathers(const struct param_store *s, int chunk);
-/* Whether gradients are reduced at all; and whether some are only when those of the step are
- * complete. */
+/* The first returns whether any gradients are reduced; the second, whether some are reduced only
+ * when those of the step are complete. */
 bool param_store_reduces(const struct param_store *s);
 bool param_store_reduces_once(const struct param_store *s);
 /* All gradients of the step are complete. Returns when those of every piece are summed over all

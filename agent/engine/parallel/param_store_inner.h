@@ -36,7 +36,7 @@ struct replica_groups {
 	struct comm *shard, *copies; /* NULL: one rank */
 	struct zero_cut cut;
 	const struct zero_policy *policy;
-	int64_t bucket;              /* a bucket starts when it has so many elements */
+	int64_t bucket;              /* a bucket with at least so many elements is reduced */
 	struct unit_bucket complete; /* with complete gradients whose reduction has not started */
 	struct unit_bucket changed;  /* whose new parameters are to be gathered */
 };
