@@ -48,7 +48,7 @@ static uint8_t *copy_to_write(const struct pass *p, const struct linear_view *l,
 	return copy;
 }
 
-/* Whether one op computes this rank's whole input of a linear. */
+/* Returns whether one op computes all of this rank's input of a linear. */
 static bool one_op_makes_input(const struct model *m, const struct linear_view *l)
 {
 	bool gathered = m->tp->sp && l->place != ACT_LINEAR_DOWN;

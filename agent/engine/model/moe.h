@@ -55,8 +55,8 @@ struct moe_saved {
 	int64_t *counts; /* [E], on a device: rows that this rank has for each expert */
 	/* For blocks: the rows of each of this rank's experts, and the places of the plan */
 	int64_t *per_expert, *order, *back; /* [mine], [received], [received] */
-	/* The host does not know how many rows this rank's experts have, but `counts` or
-	 * `per_expert`, and that there are at most so many. 0: the plan has them. */
+	/* The most rows that this rank's experts can have, if only `counts` or `per_expert` have
+	 * their number, which the host does not know. 0: the plan has the number. */
 	int64_t most;
 	struct growing_memory rows; /* memory of the next six */
 	void *x;                    /* [received, c] */
