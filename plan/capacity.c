@@ -40,6 +40,8 @@ int plan_fill_dp(const struct job *job, const struct cluster *c, const struct la
 	int groups = plan_groups(c, l->tp), each = l->cp * l->pp;
 	int most = groups >= each ? groups / each : plan_devices(c) / l->tp / each;
 	int64_t shares = job->batch.global / job->batch.micro;
+	if (job_has_program(job))
+		return most / l->ep * l->ep > 0 ? most / l->ep * l->ep : l->ep;
 	if (speeds_devices(job)) /* unequal shares need not divide */
 		return speeds_devices(job) / l->tp / each < l->ep
 			       ? l->ep

@@ -228,6 +228,16 @@ static void fit_logits(struct job *job, const struct cluster *c, struct plan *p)
 	p->logits = job->batch.logits;
 }
 
+/* Of a program muster knows the degrees only. It predicts neither its memory nor its steps. */
+static int place_program(const struct job *job, const struct cluster *c, struct plan *p,
+			 struct err *e)
+{
+	if (plan_assign_devices(job, c, p, e))
+		return -1;
+	warn_crossing(p, c);
+	return 0;
+}
+
 /* mine: a copy of the job, in which the plan decides what the job leaves to it. */
 static int build_with(const struct job *job, struct job *mine, const struct cluster *c,
 		      struct plan *p, struct err *e)
@@ -239,6 +249,8 @@ static int build_with(const struct job *job, struct job *mine, const struct clus
 	shape_of_job(job, &p->shape);
 	if (decide_layout(job, c, p, e))
 		return -1;
+	if (job_has_program(job))
+		return place_program(job, c, p, e);
 	if (share_work(job, p, e) || plan_assign_devices(job, c, p, e) ||
 	    cost_set_slowest(job, c, p, e) || check_node_replicas(job, c, p, e))
 		return -1;

@@ -24,7 +24,10 @@ static int map_ranks(const struct job *job, const struct cluster *c, struct plan
 	if (!slots)
 		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs",
 			       p->world);
-	place_traffic_of(job, &p->shape, &p->layout, p->stages, p->micros, &t);
+	if (job_has_program(job))
+		place_traffic_usual(&t);
+	else
+		place_traffic_of(job, &p->shape, &p->layout, p->stages, p->micros, &t);
 	int rc = place_ranks(c, &p->layout, &t, stays_in_order(job, c), slots, &p->place, e);
 	for (int i = 0; !rc && i < p->world; i++)
 		p->ranks[i] = (struct plan_rank){ .at = layout_coords(&p->layout, i),

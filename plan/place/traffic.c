@@ -118,6 +118,22 @@ void place_traffic_of(const struct job *job, const struct model_shape *m, const 
 		set_op(out, GROUP_TIE, 0, F32 * (double)(m->vocab * m->hidden) / l->tp, 1);
 }
 
+/* A model with 32 layers, hidden 8192, bf16, 4096 tokens in a micro-batch and 8 micro-batches: the
+ * proportions matter, not the numbers. */
+void place_traffic_usual(struct traffic *out)
+{
+	const double stream = 2.0 * 4096 * 8192, weights = 4.0 * 32 * 12 * 8192 * 8192;
+	const int passes = 2 * 8;
+	*out = (struct traffic){ 0 };
+	set_op(out, GROUP_TP, 0, stream, 2 * 32 * passes);
+	set_op(out, GROUP_CP, 0, stream / 4, 32 * passes);
+	set_op(out, GROUP_EP, 0, stream, 2 * 32 * passes);
+	set_op(out, GROUP_DP, 0, weights / 8, 1);
+	set_op(out, GROUP_EDP, 0, weights / 8, 1);
+	set_op(out, GROUP_PP, 0, stream, passes);
+	out->hidden[GROUP_DP] = out->hidden[GROUP_EDP] = 0.5;
+}
+
 void place_traffic_even(double bytes, struct traffic *out)
 {
 	*out = (struct traffic){ 0 };

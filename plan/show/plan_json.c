@@ -115,29 +115,40 @@ static json_t *json_of_chips(const struct job *job, const struct cluster *c)
 	return list;
 }
 
-json_t *show_plan_json(const struct job *job, const struct cluster *cluster, const struct plan *p)
+/* What a plan of a program has, too. */
+static json_t *json_of_places(const struct job *job, const struct cluster *cluster,
+			      const struct plan *p)
 {
-	json_t *j = json_pack("{s:i, s:s, s:s, s:o, s:{s:i, s:i, s:i, s:i, s:i, s:i, s:s}, s:i, "
-			      "s:i, s:i, s:s, s:I, s:I}",
+	json_t *j = json_pack("{s:i, s:s, s:s, s:{s:i, s:i, s:i, s:i, s:i, s:i, s:s}, s:i, s:i}",
 			      "version", 1, "name", job->job.name, "cluster", cluster->name,
-			      "model", json_of_model(job, &p->shape), "layout", "tp", p->layout.tp,
-			      "cp", p->layout.cp, "ep", p->layout.ep, "dp", p->layout.dp, "pp",
-			      p->layout.pp, "chunks", p->layout.chunks, "order", "tp-cp-ep-dp-pp",
-			      "world", p->world, "micros", p->micros, "threads", p->threads,
-			      "schedule", job_word(job, offsetof(struct job, parallel.schedule)),
-			      "batch_micro", (json_int_t)job->batch.micro, "batch_global",
-			      (json_int_t)job->batch.global);
-	struct plan_peak peak;
+			      "layout", "tp", p->layout.tp, "cp", p->layout.cp, "ep", p->layout.ep,
+			      "dp", p->layout.dp, "pp", p->layout.pp, "chunks", p->layout.chunks,
+			      "order", "tp-cp-ep-dp-pp", "world", p->world, "threads", p->threads);
 	if (!j)
 		return NULL;
-	json_object_set_new(j, "engine", json_string(show_program_word(job)));
-	json_object_set_new(j, "stages", json_of_stages(p));
 	json_object_set_new(j, "nodes", json_of_nodes(cluster, p));
 	json_object_set_new(j, "rank_fields",
 			    json_pack("[s,s,s,s,s,s]", "tp", "cp", "dp", "pp", "node", "slot"));
 	json_object_set_new(j, "ranks", json_of_ranks(p));
-	add_unequal(p, j);
 	json_object_set_new(j, "placement", show_placement_json(cluster, p));
+	json_object_set_new(j, "figures", json_string(cluster->figures));
+	json_object_set_new(j, "warning", json_string(p->warning));
+	return j;
+}
+
+static void add_training(const struct job *job, const struct cluster *cluster,
+			 const struct plan *p, json_t *j)
+{
+	struct plan_peak peak;
+	const char *schedule = job_word(job, offsetof(struct job, parallel.schedule));
+	json_object_set_new(j, "model", json_of_model(job, &p->shape));
+	json_object_set_new(j, "micros", json_integer(p->micros));
+	json_object_set_new(j, "schedule", json_string(schedule));
+	json_object_set_new(j, "batch_micro", json_integer(job->batch.micro));
+	json_object_set_new(j, "batch_global", json_integer(job->batch.global));
+	json_object_set_new(j, "engine", json_string(show_program_word(job)));
+	json_object_set_new(j, "stages", json_of_stages(p));
+	add_unequal(p, j);
 	json_object_set_new(j, "device_bytes", json_real(p->memory));
 	json_object_set_new(j, "nccl_bytes", json_real(p->library));
 	json_object_set_new(j, "logits_mib", json_integer(p->logits));
@@ -146,8 +157,15 @@ json_t *show_plan_json(const struct job *job, const struct cluster *cluster, con
 	json_object_set_new(j, "sureness", show_sureness_json(job, &peak, p->time.total));
 	json_object_set_new(j, "train", show_train_time_json(job, cluster, p));
 	json_object_set_new(j, "chips", json_of_chips(job, cluster));
-	json_object_set_new(j, "figures", json_string(cluster->figures));
 	json_object_set_new(j, "missing", show_missing_json(cluster, p));
-	json_object_set_new(j, "warning", json_string(p->warning));
+}
+
+json_t *show_plan_json(const struct job *job, const struct cluster *cluster, const struct plan *p)
+{
+	json_t *j = json_of_places(job, cluster, p);
+	if (j && job_has_program(job))
+		json_object_set_new(j, "program", json_string(job->job.program));
+	else if (j)
+		add_training(job, cluster, p, j);
 	return j;
 }

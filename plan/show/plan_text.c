@@ -100,6 +100,20 @@ static void print_ways(const struct job *job, struct buf *out)
 	buf_fini(&ways);
 }
 
+/* "  layout    8 ranks = tp 2 × dp 4, 3 threads each" */
+static void print_layout(const struct plan *p, struct buf *out)
+{
+	int threads = least_threads(p);
+	buf_printf(out, "  layout    %d rank%s = ", p->world, human_s(p->world));
+	plan_print_degrees(&p->layout, " × ", out);
+	if (p->layout.ep > 1)
+		buf_printf(out, ", ep %d", p->layout.ep);
+	if (threads < p->threads)
+		buf_printf(out, ", %d to %d threads each\n", threads, p->threads);
+	else
+		buf_printf(out, ", %d thread%s each\n", threads, human_s(threads));
+}
+
 static void print_head(const struct job *job, const struct cluster *c, const struct plan *p,
 		       struct buf *out)
 {
@@ -123,15 +137,7 @@ static void print_head(const struct job *job, const struct cluster *c, const str
 		   human_count((double)shape_params(m), "", text), m->layers, human_s(m->layers),
 		   m->hidden, m->heads, m->head_dim, kv, m->ffn, experts, m->vocab, m->seq,
 		   m->tied ? ", head tied to the embedding" : "");
-	buf_printf(out, "  layout    %d rank%s = ", p->world, human_s(p->world));
-	plan_print_degrees(l, " × ", out);
-	if (l->ep > 1)
-		buf_printf(out, ", ep %d", l->ep);
-	int threads = least_threads(p);
-	if (threads < p->threads)
-		buf_printf(out, ", %d to %d threads each\n", threads, p->threads);
-	else
-		buf_printf(out, ", %d thread%s each\n", threads, human_s(threads));
+	print_layout(p, out);
 	buf_printf(out, "  batch     %" PRId64 " sequences = %s tokens per step, in ",
 		   job->batch.global, human_count(tokens, "", text));
 	print_micros(p, out);
@@ -331,8 +337,19 @@ static void print_time(const struct job *job, const struct cluster *c, const str
 		buf_printf(out, "  %s\n", c->figures);
 }
 
-void show_plan_text(const struct job *job, const struct cluster *cluster, const struct plan *p,
-		    struct buf *out)
+/* Of a program only the placement is planned. */
+static void print_program(const struct job *job, const struct cluster *c, const struct plan *p,
+			  struct buf *out)
+{
+	buf_printf(out, "Plan for %s on %s\n\n  program   %s\n", job->job.name, c->name,
+		   job->job.program);
+	print_layout(p, out);
+	show_rank_map_print(c, p, out);
+	show_placement_print(c, p, out);
+}
+
+static void print_training(const struct job *job, const struct cluster *cluster,
+			   const struct plan *p, struct buf *out)
 {
 	print_head(job, cluster, p, out);
 	show_rank_map_print(cluster, p, out);
@@ -341,6 +358,15 @@ void show_plan_text(const struct job *job, const struct cluster *cluster, const 
 	print_memory(job, p, out);
 	print_time(job, cluster, p, out);
 	show_train_time_print(job, cluster, p, out);
+}
+
+void show_plan_text(const struct job *job, const struct cluster *cluster, const struct plan *p,
+		    struct buf *out)
+{
+	if (job_has_program(job))
+		print_program(job, cluster, p, out);
+	else
+		print_training(job, cluster, p, out);
 	if (*p->warning)
 		buf_printf(out, "\nWarning: %s\n", p->warning);
 }

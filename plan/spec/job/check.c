@@ -64,6 +64,11 @@ int64_t job_rule_nearest(const struct rule_job *j, int64_t from, int64_t least, 
 static int rule_open(const struct rule_job *j)
 {
 	static const size_t keys[] = { AT(parallel, sync), AT(parallel, automatic) };
+	static const size_t program[] = { AT(job, program), AT(parallel, automatic) };
+	if (job_has_program(j->job))
+		return REFUSE(j, program,
+			      "muster cannot choose the degrees of a program of your own; give "
+			      "them in [parallel], or leave them out");
 	if (j->job->parallel.sync == SYNC_SERVER)
 		return REFUSE(j, keys,
 			      "sync = server leaves nothing to decide automatically; use auto = "
@@ -71,16 +76,28 @@ static int rule_open(const struct rule_job *j)
 	return 0;
 }
 
+/* The rules of the built-in training. A search that closes open keys obeys those about layouts, and
+ * checks the job again. */
+static int check_training(const struct rule_job *j)
+{
+	return job_rules_model(j) || (!j->job->open && job_rules_parallel(j)) ||
+			       job_rules_train(j) || job_rules_checkpoint(j) || job_rules_idle(j)
+		       ? -1
+		       : 0;
+}
+
 int job_check(const struct job *job, const struct job_source *src, struct err *e)
 {
 	struct rule_job j = { .job = job, .src = src, .err = e };
 	shape_of_job(job, &j.shape);
-	/* A search that closes open keys obeys the rules about layouts, and checks the job
-	 * again. */
-	return job_rules_model(&j) || (job->open ? rule_open(&j) : job_rules_parallel(&j)) ||
-			       job_rules_train(&j) || job_rules_checkpoint(&j) ||
-			       job_rules_slurm(&j) || job_rules_metrics(&j) ||
-			       job_rules_notify(&j) || job_rules_idle(&j)
+	if (job->open && rule_open(&j))
+		return -1;
+	if (!job_has_program(job) && check_training(&j))
+		return -1;
+	if (job_has_program(job) && job_rules_degrees(&j))
+		return -1;
+	return job_rules_program(&j) || job_rules_slurm(&j) || job_rules_metrics(&j) ||
+			       job_rules_notify(&j)
 		       ? -1
 		       : 0;
 }
@@ -88,9 +105,10 @@ int job_check(const struct job *job, const struct job_source *src, struct err *e
 int job_check_run(const struct job *job, const char *name, struct err *e)
 {
 	struct job_source src = { .name = name };
-	if (!*job->data.path)
+	if (!*job->data.path && !job_has_program(job))
 		return job_refuse(&src, job_key_at(AT(data, path)), e,
 				  "is not given, and there is nothing to train on; set it to the "
-				  "PREFIX that `muster data pack FILES -o PREFIX` wrote");
+				  "PREFIX that `muster data pack FILES -o PREFIX` wrote, or set "
+				  "job.program to run a program of your own");
 	return 0;
 }

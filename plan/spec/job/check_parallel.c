@@ -109,19 +109,26 @@ static int check_sp(const struct rule_job *j)
 
 static bool divides_dp(const struct rule_job *j, int64_t ep)
 {
-	return j->job->parallel.dp % ep == 0 && ep <= j->job->model.experts;
+	return j->job->parallel.dp % ep == 0 &&
+	       (job_has_program(j->job) || ep <= j->job->model.experts);
 }
 
-static int check_ep(const struct rule_job *j)
+static int check_experts(const struct rule_job *j)
 {
 	static const size_t experts[] = { AT(parallel, ep), AT(model, experts) };
-	static const size_t dp[] = { AT(parallel, ep), AT(parallel, dp) };
 	const struct job *job = j->job;
 	if (j->shape.experts && job->parallel.ep > job->model.experts)
 		return REFUSE(j, experts,
 			      "ep = %lld ranks cannot split experts = %lld; use ep of at most %lld",
 			      (long long)job->parallel.ep, (long long)job->model.experts,
 			      (long long)job->model.experts);
+	return 0;
+}
+
+static int check_ep(const struct rule_job *j)
+{
+	static const size_t dp[] = { AT(parallel, ep), AT(parallel, dp) };
+	const struct job *job = j->job;
 	if (job->parallel.dp % job->parallel.ep)
 		return REFUSE(j, dp, "ep = %lld does not divide dp = %lld; use ep = %lld",
 			      (long long)job->parallel.ep, (long long)job->parallel.dp,
@@ -318,14 +325,26 @@ static int check_range(const struct rule_job *j)
 		      range_for(job, ranks, use));
 }
 
+static int check_all(const struct rule_job *j, rule *const *rules)
+{
+	for (; *rules; rules++)
+		if ((*rules)(j))
+			return -1;
+	return 0;
+}
+
+int job_rules_degrees(const struct rule_job *j)
+{
+	static rule *const rules[] = { check_world, check_ep, check_launch, check_range, NULL };
+	return check_all(j, rules);
+}
+
 int job_rules_parallel(const struct rule_job *j)
 {
 	static rule *const rules[] = {
-		check_world,  check_tp,    check_cp,     check_ep,     check_sp,    check_schedule,
-		check_stages, check_lists, check_shares, check_launch, check_range,
+		check_world,    check_tp,     check_cp,    check_experts, check_ep,    check_sp,
+		check_schedule, check_stages, check_lists, check_shares,  check_launch, check_range,
+		NULL,
 	};
-	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-		if (rules[i](j))
-			return -1;
-	return 0;
+	return check_all(j, rules);
 }

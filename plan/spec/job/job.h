@@ -27,7 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { JOB_SHORT = 32, JOB_TEXT = 256, JOB_PATH = 1024 };
+enum { JOB_SHORT = 32, JOB_TEXT = 256, JOB_PATH = 1024, JOB_PROGRAM = 2000 };
 
 /* auto: as the family does (gpt2: yes; others: no) */
 enum job_tie { TIE_AUTO, TIE_YES, TIE_NO };
@@ -81,6 +81,10 @@ enum job_engine {
 /* How such a program computes the loss: with fp32 copies of all logits, or in one pass over 2-byte
  * logits. */
 enum job_loss { LOSS_WHOLE, LOSS_FUSED };
+/* The devices that a task of the program sees: all of its node, or its own. */
+enum job_visible { VISIBLE_ALL, VISIBLE_OWN };
+/* Whose output the terminal shows. */
+enum job_show { SHOW_FIRST, SHOW_ALL, SHOW_NONE };
 /* The form of a notification's body. */
 enum job_preset { PRESET_WEBHOOK, PRESET_SLACK };
 /* Keys that a search may decide (plan/search): bits of struct job's `open`. */
@@ -121,7 +125,18 @@ struct job {
 		enum job_device device;
 		bool deterministic; /* cuda: no algorithm is chosen by measured times */
 		bool graphs;        /* cuda: record passes once and replay them */
+		/* a program that is run instead of the built-in training, as a line of words
+		 * (base/words.h); "": none */
+		char program[JOB_PROGRAM];
 	} job;
+	struct {
+		enum job_visible visible;
+		enum job_show show;
+		char stop_signal[JOB_SHORT];
+		double stop_grace;   /* seconds from the request to stop to SIGKILL */
+		double exit_timeout; /* seconds that ranks go on after one has exited with 0; 0: any */
+		double silence; /* seconds without output of any rank that count as a hang; 0: any */
+	} program;
 	struct {
 		enum job_family family;
 		int64_t layers, hidden, heads, kv_heads /* 0: heads */,
@@ -260,6 +275,7 @@ struct job {
 		double backoff;
 		/* consecutive restarts without a further committed step before giving up */
 		int64_t max_futile;
+		char retry_on[JOB_TEXT]; /* ends of a program's task (retry_on.h) */
 		bool warm; /* agents outlive a generation */
 		/* seconds for an agent to leave a lost generation */
 		double regroup_timeout;
@@ -357,6 +373,8 @@ int job_parse(const char *text, const char *name, struct job *out, struct err *e
  * Returns how many there are, at most JOB_AUTO_MAX. */
 enum { JOB_AUTO_MAX = 16 };
 int job_auto_words(const char *words[JOB_AUTO_MAX]);
+/* Whether the job runs a program of the user instead of the built-in training. */
+bool job_has_program(const struct job *job);
 /* Checks what a run needs and a plan does not: data.path. name: as in job_parse. */
 int job_check_run(const struct job *job, const char *name, struct err *e);
 /* Writes the resolved job as INI, with every default. */

@@ -73,6 +73,9 @@ static const char *const suspect_uses[] = { "ignore", "warn", "exclude", NULL };
 static const char *const exclusives[] = { "no", "yes", "user", "mcs", NULL };
 static const char *const bad_numbers[] = { "retry", "skip", "stop", NULL };
 static const char *const presets[] = { "webhook", "slack", NULL };
+static const char *const visibles[] = { "all", "own", NULL };
+static const char *const shows[] = { "first", "all", "none", NULL };
+static const char *const stop_signals[] = { "TERM", "INT", "USR1", "USR2", "HUP", NULL };
 static const char *const engines[] = { "muster",
 				       "megatron-core",
 				       "megatron-core-graphs",
@@ -103,6 +106,15 @@ const struct job_key job_keys[] = {
 	ENUM(job, device, "cpu", devices, "The device that computes: the cores of the CPU, or NVIDIA GPUs."),
 	BOOL(job, deterministic, "no", "cuda: never choose algorithms by measured times, but take each library's first. Then a new run on the same machines, libraries and layout gives the same bits, but may be some percent slower. no: measure in the first step and keep the choices in the run folder; the same run gives the same bits after a stop, but a new run can differ in the last bits."),
 	BOOL(job, graphs, "yes", "cuda: record passes and updates as CUDA graphs once, with those collectives and messages that NCCL runs, and replay them. Passes with offload, evaluations with zero 3, and passes with some experts are not recorded: those in fp32, under cp, with a hidden or ffn / tp that is no multiple of 8, with micro × seq × experts_per_token of 2048 × experts or more, and under ep unless a capacity of at most 2 limits an expert to less than 2048 rows. The results are equal bit for bit."),
+
+	TEXT(job, program, JOB_LINE, "", "A program to run instead of the built-in training, with its arguments, such as python3 train.py --lr 1e-4: one process, called task, for each device. No shell reads the line; words are separated by blanks, and quotes keep blanks in a word. Keys of the model, the data and the optimizer have no effect then. Empty: the built-in training."),
+
+	ENUM(program, visible, "all", visibles, "device = cuda: the GPUs that a task sees (CUDA_VISIBLE_DEVICES). all: those of all tasks of its node, so that LOCAL_RANK is the number of its own one. own: only its own."),
+	ENUM(program, show, "first", shows, "The tasks whose output the terminal shows: that of rank 0, all with their ranks, or none. The logs have all output."),
+	WORD(program, stop_signal, "TERM", stop_signals, "Signal that asks a task to save and exit. A task that uses muster_client is told by it, and gets the signal only after stop_grace."),
+	REAL(program, stop_grace, "30", 0, 1e6, "Seconds for a task to exit after it was asked to. Then it is killed."),
+	REAL(program, exit_timeout, "300", 0, 1e6, "Seconds for which other tasks may go on after one has exited with status 0. Then the run counts as hung, and the rank that exited is named. 0: without limit."),
+	REAL(program, silence, "0", 0, 1e6, "Seconds without output of any task after which the run counts as hung. It finds hangs in which tasks keep their cores busy, such as those of NCCL. 0: never."),
 
 	ENUM(model, family, "gpt2", families, "The kind of Transformer." SHAPE_FAMILIES(FAMILY_HELP)),
 	INT(model, layers, "4", 1, 10000, "Transformer layers."),
@@ -248,6 +260,7 @@ const struct job_key job_keys[] = {
 	INT(restart, max_restarts, "10", 0, 1e6, "Restarts before giving up."),
 	REAL(restart, backoff, "1", 0, 60, "Seconds before the second consecutive restart without progress; it doubles each time, up to 60."),
 	INT(restart, max_futile, "3", 1, 1e6, "Consecutive restarts without a further step before giving up."),
+	TEXT(restart, retry_on, JOB_LINE, "any", "job.program: the ends of a task after which a restart is tried, separated by commas: any, exit statuses such as 1 or 64-78, signals such as SIGKILL, or signal for all of them. An item that begins with ! is excluded: any, !2."),
 	BOOL(restart, warm, "yes", "Whether the agents of the other ranks live on after a loss: only the missing ones are started, and all continue as the next generation. A rank that hangs or has failed by itself is always replaced. After two such restarts in a row without progress all agents are started again."),
 	REAL(restart, regroup_timeout, "3", 0.1, 1e6, "Seconds for an agent that lives on to leave the lost generation. One that takes longer is replaced."),
 	REAL(restart, hang_timeout, "300", 0, 1e6, "Seconds without progress of any rank after which the run counts as hung. 0: never. A stop may take as long, but at least 2 minutes. In training each phase learns a shorter limit from the run: 20 times the 99th percentile of its time between two signs of progress, but at least hang_floor."),

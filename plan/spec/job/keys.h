@@ -40,7 +40,7 @@ struct job_key {
 	const char *doc;
 };
 
-enum { JOB_KEYS_MAX = 224 };
+enum { JOB_KEYS_MAX = 256 };
 
 extern const struct job_key job_keys[];
 extern const int job_n_keys;

@@ -49,6 +49,9 @@ int job_rules_model(const struct rule_job *j); /* check_model.c: sizes, families
 int job_rules_parallel(const struct rule_job *j);
 /* check_train.c: batch, precision, optimizer, data */
 int job_rules_train(const struct rule_job *j);
+int job_rules_program(const struct rule_job *j); /* check_program.c: a program of the user */
+/* check_parallel.c: those of the degrees that a program of the user has, too */
+int job_rules_degrees(const struct rule_job *j);
 int job_rules_checkpoint(const struct rule_job *j); /* check_checkpoint.c: the tiers */
 int job_rules_slurm(const struct rule_job *j);      /* check_slurm.c: what sbatch takes */
 int job_rules_metrics(const struct rule_job *j);    /* check_metrics.c: exports */

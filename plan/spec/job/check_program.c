@@ -1,0 +1,119 @@
+/* A job with a program of the user (job.program): what it cannot combine with, and what has no effect
+ * without it. The program decides by itself what the built-in training is told by the job. */
+#include "plan/spec/job/retry_on.h"
+#include "plan/spec/job/rules.h"
+
+#include <string.h>
+
+/* Sections and single keys ("section.key") of the built-in training. */
+static const char *const of_training[] = {
+	"model",
+	"recompute",
+	"offload",
+	"precision",
+	"batch",
+	"optimizer",
+	"data",
+	"checkpoint",
+	"plan",
+	"trace",
+	"job.steps",
+	"job.seed",
+	"job.deterministic",
+	"job.graphs",
+	"parallel.auto",
+	"parallel.chunks",
+	"parallel.stages",
+	"parallel.schedule",
+	"parallel.sp",
+	"parallel.overlap",
+	"parallel.zero",
+	"parallel.zero_shard",
+	"parallel.sync",
+	"parallel.staleness",
+	"launch.speeds",
+	"network.backend",
+	"network.sockets",
+	"network.integrity",
+	"network.timeout",
+	"restart.warm",
+	"restart.regroup_timeout",
+	"health.compare_every",
+	"health.spike_z",
+	"health.spike_window",
+	"health.max_skips",
+	"health.skip_before",
+	"warn.memory",
+	"warn.predicted",
+	"warn.data",
+};
+
+static bool belongs_to_training(const struct job_key *key)
+{
+	size_t n = strlen(key->section);
+	for (size_t i = 0; i < sizeof of_training / sizeof *of_training; i++) {
+		const char *at = of_training[i];
+		if (!strncmp(at, key->section, n) &&
+		    (!at[n] || (at[n] == '.' && !strcmp(at + n + 1, key->name))))
+			return true;
+	}
+	return false;
+}
+
+static bool belongs_to_program(const struct job_key *key)
+{
+	return !strcmp(key->section, "program") || key->offset == AT(restart, retry_on);
+}
+
+/* Refuses the first key of these that has another value than its default. */
+static int refuse_keys(const struct rule_job *j, bool (*belongs)(const struct job_key *key),
+		       const char *why)
+{
+	for (int i = 0; i < job_n_keys; i++) {
+		if (!belongs(&job_keys[i]) || !job_rule_changed(j->job, job_keys[i].offset))
+			continue;
+		const size_t keys[] = { job_keys[i].offset };
+		return REFUSE(j, keys, "%s", why);
+	}
+	return 0;
+}
+
+static int check_bad_numbers(const struct rule_job *j)
+{
+	static const size_t keys[] = { AT(health, bad_numbers), AT(job, program) };
+	if (j->job->health.bad_numbers == BAD_NUMBERS_SKIP)
+		return REFUSE(j, keys,
+			      "bad_numbers = skip skips samples, and the program reads them by "
+			      "itself; use retry or stop");
+	return 0;
+}
+
+static int check_retry_on(const struct rule_job *j)
+{
+	static const size_t keys[] = { AT(restart, retry_on) };
+	struct buf why = BUF_INIT;
+	int rc = job_retry_on_check(j->job->restart.retry_on, &why);
+	if (rc)
+		REFUSE(j, keys, "%s", buf_str(&why));
+	buf_fini(&why);
+	return rc;
+}
+
+bool job_has_program(const struct job *job)
+{
+	return *job->job.program != '\0';
+}
+
+int job_rules_program(const struct rule_job *j)
+{
+	if (!job_has_program(j->job))
+		return refuse_keys(j, belongs_to_program,
+				   "has no effect without a program; set job.program, or leave it "
+				   "out");
+	return refuse_keys(j, belongs_to_training,
+			   "has no effect with job.program, because the program decides that by "
+			   "itself; leave it out") ||
+			       check_bad_numbers(j) || check_retry_on(j)
+		       ? -1
+		       : 0;
+}
