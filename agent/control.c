@@ -14,7 +14,7 @@
 
 enum { BACKLOG_MAX = 4 * MSG_MAX }; /* with more bytes queued no progress is sent */
 
-static const double leave_s = 0.3, flush_s = 1.0;
+static const double leave_s = 0.3, flush_s = 1.0; /* leave_s: of an agent that trains */
 /* Seconds between two messages progress: the longer of 0.1 s and 0.5 ms per rank of the world, so
  * that the supervisor gets at most some thousand per second. */
 static const double progress_s = 0.1, progress_rank_s = 0.0005;
@@ -164,7 +164,7 @@ static void flush_and_close(struct control *c)
  * agent_control_close() was called. */
 static void await_exit(struct control *c)
 {
-	double end = clock_s() + leave_s;
+	double end = clock_s() + atomic_load(&c->leave_s);
 	bool finished = atomic_load(&c->finished);
 	for (double left; (left = end - clock_s()) > 0;) {
 		if (finished && atomic_load(&c->closing))
@@ -266,6 +266,7 @@ int agent_control_open(const struct control_options *opt, struct control **out,
 	news_init(c);
 	agent_times_init(&c->times, opt->world, clock_s());
 	atomic_store(&c->phase, "start");
+	atomic_store(&c->leave_s, leave_s);
 	if (!c->endpoints) {
 		err_set(e, ERR_NOMEM, "control channel: no memory for its state");
 		goto fail;
@@ -341,14 +342,16 @@ bool agent_control_regroups(struct control *c)
 
 static bool has_endpoints(const struct control *c)
 {
-	return c->regroups || json_array_size(c->endpoints) >= (size_t)c->welcome.world;
+	return c->regroups || json_array_size(c->endpoints) >= (size_t)c->awaited;
 }
 
-int agent_control_exchange(struct control *c, json_t *values, json_t **all, struct err *e)
+int agent_control_exchange(struct control *c, json_t *values, int n, json_t **all, struct err *e)
 {
-	agent_control_send(c, MSG_ENDPOINTS,
-			   msg_endpoints_json(&(struct msg_endpoints){ .values = values }));
+	if (values)
+		agent_control_send(c, MSG_ENDPOINTS,
+				   msg_endpoints_json(&(struct msg_endpoints){ .values = values }));
 	pthread_mutex_lock(&c->lock);
+	c->awaited = n;
 	int rc = await_news(c, has_endpoints, e);
 	if (!rc && c->regroups)
 		rc = err_set(e, ERR_ABORTED, "%s", c->reason);
@@ -490,6 +493,20 @@ bool agent_control_stopping(struct control *c, bool *checkpoint)
 	int stop = atomic_load(&c->stop);
 	*checkpoint = stop == STOP_CHECKPOINT;
 	return stop != STOP_NONE;
+}
+
+bool agent_control_stop_asked(struct control *c, const char **reason, int64_t *at_step)
+{
+	if (atomic_load(&c->stop) == STOP_NONE)
+		return false;
+	*reason = c->stop_reason;
+	*at_step = c->stop_at;
+	return true;
+}
+
+void agent_control_allow_to_leave(struct control *c, double seconds)
+{
+	atomic_store(&c->leave_s, seconds);
 }
 
 int agent_control_save_asked(struct control *c)

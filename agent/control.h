@@ -52,9 +52,9 @@ int agent_control_open(const struct control_options *opt, struct control **out,
 int agent_control_await_next(struct control *c, const struct msg_welcome **welcome, struct err *e);
 /* Whether the supervisor has ended the generation, and this process goes on. */
 bool agent_control_regroups(struct control *c);
-/* Publishes this rank's endpoints, and waits for those of all ranks: a new list of objects, in the
- * order of the ranks. ERR_ABORTED: the agent must leave, or the generation is over. */
-int agent_control_exchange(struct control *c, json_t *values, json_t **all, struct err *e);
+/* Publishes this rank's endpoints (NULL: none), and waits for those of the first n ranks: a new list of
+ * objects, in the order of the ranks. ERR_ABORTED: the agent must leave, or the generation is over. */
+int agent_control_exchange(struct control *c, json_t *values, int n, json_t **all, struct err *e);
 /* Wipes the welcome's group_secret from memory; the member becomes NULL. */
 void agent_control_wipe_secret(struct control *c);
 /* Sends what is queued, for at most a second, and closes. If the agent must leave, it only returns,
@@ -101,6 +101,12 @@ int agent_control_await_recorded(struct control *c, int64_t step, double seconds
 void agent_control_give_up(struct control *c);
 /* Whether the supervisor has sent stop; *checkpoint: whether to write a checkpoint first. */
 bool agent_control_stopping(struct control *c, bool *checkpoint);
+/* The same; *reason: for people; *at_step: the step after which a program stops, 0: at once. The reason
+ * is valid until the agent leaves. */
+bool agent_control_stop_asked(struct control *c, const char **reason, int64_t *at_step);
+/* How long the control thread waits, after it has called on_abort, for the main thread to end the
+ * process: the time that it needs to end a task. */
+void agent_control_allow_to_leave(struct control *c, double seconds);
 /* The number of the last checkpoint that the supervisor has asked for in this generation; 0: none. */
 int agent_control_save_asked(struct control *c);
 /* The number of the last request in this generation to record steps, and *steps; 0: there is none. */

@@ -35,6 +35,7 @@ struct control {
 	json_t *next;      /* body of the next generation's welcome; NULL: it has not come */
 	json_t *endpoints; /* of the ranks from 0 on that have come */
 	int64_t recorded;  /* the run folder holds the metrics up to this step */
+	int awaited;       /* ranks whose endpoints the trainer waits for */
 	char reason[sizeof(((struct err *)0)->text)];
 	void (*on_abort)(const char *reason, void *arg);
 	void *on_abort_arg;
@@ -43,6 +44,10 @@ struct control {
 
 	atomic_bool closing, finished;
 	atomic_int stop, save; /* save: the highest number of the message */
+	/* of the message stop, set before `stop`; the first one counts */
+	char stop_reason[200];
+	int64_t stop_at;
+	_Atomic(double) leave_s;
 	atomic_llong trace;    /* the last message: number << 32 | steps */
 	atomic_llong step;
 	atomic_ullong count;

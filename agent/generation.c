@@ -5,14 +5,13 @@
 #include "agent/engine/parallel/device.h"
 #include "agent/log_parts.h"
 #include "agent/metrics/report.h"
-#include "agent/predecessors.h"
 #include "agent/preflight.h"
 #include "agent/rendezvous.h"
+#include "agent/setup.h"
 #include "agent/watch.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/pin.h"
 #include "base/run_paths.h"
 
 #include <fcntl.h>
@@ -81,52 +80,6 @@ static int read_welcome(struct generation *g, const struct msg_welcome *w, struc
 	};
 	g->threads = w->threads >= 1 && w->threads <= 4096 ? w->threads : 1;
 	return 0;
-}
-
-static void send_log_line(enum log_level level, const char *text, void *arg)
-{
-	agent_control_send(
-		arg, MSG_LOG,
-		msg_log_json(&(struct msg_log){ .level = log_level_word(level), .text = text }));
-}
-
-static void split_log(void *arg)
-{
-	agent_log_split(arg);
-}
-
-static int open_log(struct generation *g, struct err *e)
-{
-	char path[RUN_PATH], who[2 * BOOT_HOST];
-	run_path(path, g->welcome->run, RUN_LOGS);
-	if (strchr(g->welcome->node, '/'))
-		return err_set(e, ERR_PROTO, "message welcome: node \"%s\" is not a host name",
-			       g->welcome->node);
-	if (file_make_dirs(g->welcome->run, e) || file_make_own_dir(path, e))
-		return -1;
-	if (agent_log_open(&g->log, g->welcome->run, g->welcome->node, g->rank,
-			   (int64_t)(g->job.log.keep * (1 << 20)), e))
-		return -1;
-	int level = log_level_parse(g->job.log.level);
-	snprintf(who, sizeof who, "%s:%d", g->welcome->node, g->rank);
-	log_setup(g->log.fd, level < 0 ? LOG_INFO : (enum log_level)level, who);
-	log_hook(LOG_WARN, send_log_line, g->control);
-	log_limit(agent_log_size(&g->log), agent_log_most(&g->log), g->log.keep ? split_log : NULL,
-		  &g->log);
-	return 0;
-}
-
-/* Binds the process to the cores and the memory next to its device, for all threads that training
- * starts. The run continues if the node does not permit it. */
-static void bind_to_device(const struct generation *g)
-{
-	struct err e = ERR_INIT;
-	if (pin_cpus(g->welcome->cpus, &e) || pin_memory(g->welcome->numa, &e))
-		log_warn("device %d: %s; the agent runs on the cores where it was started",
-			 g->welcome->device, e.text);
-	else if (*g->welcome->cpus)
-		log_info("device %d: bound to cpus %s; prefers memory of NUMA domain %d",
-			 g->welcome->device, g->welcome->cpus, g->welcome->numa);
 }
 
 static void abort_world(const char *reason, void *arg)
@@ -200,14 +153,6 @@ static int wire_up(struct generation *g, struct err *e)
 	return rc;
 }
 
-/* Before the device is used: an earlier agent may still hold it. */
-static int end_predecessors(struct generation *g, struct err *e)
-{
-	const struct predecessors_gate gate = { .node = g->welcome->node };
-	agent_control_progress(g->control, 0, "predecessors");
-	return agent_predecessors_end(&gate, g->welcome->predecessors, e);
-}
-
 /* Without it the run goes on: slow ranks are then named without a reason. */
 static void watch_health(struct generation *g)
 {
@@ -242,11 +187,11 @@ int agent_generation_open(const struct generation_start *start, struct generatio
 	g->number = (uint32_t)w->generation;
 	if (start->phases)
 		g->phases = *start->phases;
-	if (read_welcome(g, w, e) || open_log(g, e)) {
+	if (read_welcome(g, w, e) || agent_setup_open_log(&g->log, w, &g->job, g->control, e)) {
 		agent_generation_close(g);
 		return -1;
 	}
-	bind_to_device(g);
+	agent_setup_bind(w);
 	*out = g;
 	return 0;
 }
@@ -255,7 +200,7 @@ int agent_generation_open(const struct generation_start *start, struct generatio
 static int prepare(struct generation *g, struct err *e)
 {
 	double since = clock_s();
-	if (agent_drill_open(&g->drill, g->rank, g->number, e) || end_predecessors(g, e))
+	if (agent_drill_open(&g->drill, g->rank, g->number, e) || agent_setup_end_predecessors(g->control, g->welcome, e))
 		return -1;
 	train_phases_lap(&g->phases, "predecessors", &since);
 	agent_control_progress(g->control, 0, "preflight");
@@ -329,11 +274,6 @@ void agent_generation_close(struct generation *g)
 	agent_control_on_dump(g->control, NULL, NULL);
 	comm_close(g->world);
 	rank_view_fini(&g->view);
-	if (g->log.fd >= 0) {
-		log_limit(0, 0, NULL, NULL);
-		log_hook(LOG_ERROR, NULL, NULL);
-		log_setup(STDERR_FILENO, LOG_INFO, "muster-agent");
-		agent_log_close(&g->log);
-	}
+	agent_setup_close_log(&g->log);
 	free(g);
 }

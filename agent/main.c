@@ -4,6 +4,7 @@
 #include "agent/engine/ckpt/memory/store.h"
 #include "agent/engine/train/phases.h"
 #include "agent/generation.h"
+#include "agent/program.h"
 #include "agent/rendezvous.h"
 #include "agent/tools/tools.h"
 #include "base/agent_env.h"
@@ -31,6 +32,7 @@ struct agent {
 	const struct msg_welcome *welcome; /* of the generation; borrowed from the control */
 	struct generation *generation;     /* NULL between two */
 	struct phases phases;              /* of the start */
+	struct program_failure failure;    /* of a program's task */
 };
 
 static int usage(const char *cause)
@@ -145,6 +147,10 @@ static void report_failure(struct agent *a, const struct err *e)
 	log_error("%s", e->text);
 	struct msg_failed failed = { .code = err_word(e->code),
 				     .text = e->text,
+				     .has_status = a->failure.ended,
+				     .status = a->failure.status,
+				     .has_last_lines = a->failure.last_lines,
+				     .last_lines = a->failure.last_lines,
 				     .blame = blame_json(a) };
 	failed.has_blame = failed.blame;
 	json_t *body = msg_failed_json(&failed);
@@ -178,6 +184,8 @@ static int run_generation(struct agent *a, const struct phases *so_far, struct e
 						.memory = a->memory,
 						.phases = so_far };
 	agent_control_wipe_secret(a->control); /* only the boot keeps it */
+	if (a->welcome->has_program)
+		return agent_program_run(&start, &a->failure, e);
 	if (agent_generation_open(&start, &a->generation, e))
 		return -1;
 	if (!agent_generation_run(a->generation, e))
@@ -212,6 +220,7 @@ static void agent_close(struct agent *a)
 	agent_boot_finish(a->boot);
 	agent_control_close(a->control);
 	ckpt_store_close(a->memory);
+	json_decref(a->failure.last_lines);
 	free(a->address);
 	free(a->secret);
 	free(a->generation_text);

@@ -29,7 +29,7 @@ static int rendezvous_fence(void *arg, struct err *e)
 	struct rendezvous *r = arg;
 	if (r->all)
 		return err_set(e, ERR_INTERNAL, "endpoints: a second fence");
-	return agent_control_exchange(r->control, r->mine, &r->all, e);
+	return agent_control_exchange(r->control, r->mine, r->bootstrap.size, &r->all, e);
 }
 
 static int rendezvous_get(void *arg, int rank, const char *key, char **value, struct err *e)

@@ -15,9 +15,10 @@
 #define AGENT_ENV_GENERATION "MUSTER_GENERATION"
 /* what both ends must prove besides the secret; munge_parse() reads it */
 #define AGENT_ENV_AUTH "MUSTER_AUTH"
-/* Only in a generation that continues with agents of the last one: "3,5-7/16", the ranks whose agents
- * are started, and the number of all ranks. The agents get no PMIx; the supervisor exchanges their
- * endpoints. If there are several ranks, SLURM_PROCID selects one of the list. */
+/* "3,5-7/16": the ranks whose agents are started, and the number of all ranks. If there are several,
+ * SLURM_PROCID selects one of the list. It is set in a generation that continues with agents of the last
+ * one: they get no PMIx, and the supervisor exchanges their endpoints. It is also set if the agents run a
+ * program: then PMIx is for the program. */
 #define AGENT_ENV_RANKS "MUSTER_RANKS"
 
 /* The two variables of a drill (launcher/drill). Their names do not begin with MUSTER_, because launch

@@ -36,6 +36,7 @@
 	X(ERR_DEVICE, "device")           /* a GPU is lost or broken */ \
 	X(ERR_REPLICAS, "replicas")       /* ranks that must hold the same numbers differ */ \
 	X(ERR_STUCK, "stuck")             /* a process cannot be ended */ \
+	X(ERR_TASK, "task")               /* a task of the user's program failed */ \
 	X(ERR_INTERNAL, "internal")       /* a bug in muster */
 
 enum err_code {

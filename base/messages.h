@@ -22,7 +22,7 @@
 #include "base/time_parts.h"
 
 enum {
-	MSG_VERSION = 9,
+	MSG_VERSION = 10,
 	CONSOLE_VERSION =
 		1, /* of the messages console_*, for consoles of another version of muster */
 	GUARD_GENERATION = 1, /* of all messages to and from a guard, which outlives generations */
@@ -81,7 +81,11 @@ enum {
 	X(MSG_CONSOLE_ASK,    console_ask,    MSG_CONSOLE_ASK_FIELDS,    "console", "what the owner of the run wants to know or have done") \
 	X(MSG_CONSOLE_ANSWER, console_answer, MSG_CONSOLE_ANSWER_FIELDS, "supervisor", "the answer to console_ask") \
 	X(MSG_TRACE,     trace,    MSG_TRACE_FIELDS,    "supervisor", "record the next steps in detail, all ranks the same ones") \
-	X(MSG_TRACED,    traced,   MSG_TRACED_FIELDS,   "agent",      "the answer to trace, once the rank's file is written or cannot be")
+	X(MSG_TRACED,    traced,   MSG_TRACED_FIELDS,   "agent",      "the answer to trace, once the rank's file is written or cannot be") \
+	X(MSG_TASK,      task,     MSG_TASK_FIELDS,     "agent",      "the task of the program has started") \
+	X(MSG_OUTPUT,    output,   MSG_OUTPUT_FIELDS,   "agent",      "lines that the task has printed, for the terminal") \
+	X(MSG_BEGAN,     began,    MSG_BEGAN_FIELDS,    "agent",      "the task has reported its first step through the client, before the first message metrics") \
+	X(MSG_CLIENT_CKPT, client_ckpt, MSG_CLIENT_CKPT_FIELDS, "agent", "the task has saved a checkpoint of its own")
 
 #define MSG_HELLO_FIELDS(F) \
 	F(rank,    INT,  REQUIRED, "the agent's rank") \
@@ -155,6 +159,8 @@ enum {
 #define MSG_FAILED_FIELDS(F) \
 	F(code, TEXT, REQUIRED, "err_word() of the cause") \
 	F(text, LINE, REQUIRED, "the error message") \
+	F(status, INT, OPTIONAL, "how the task of a program ended, as waitpid() sets it") \
+	F(last_lines, JSON, OPTIONAL, "of its output: a list of texts") \
 	F(blame, JSON, OPTIONAL, "the ranks that wrong numbers were traced to: struct msg_blame")
 
 /* The member `blame` of failed. */
@@ -195,7 +201,20 @@ enum {
 	F(numa,         INT,    REQUIRED, "NUMA domain next to the device; -1: unknown, or the rank is not bound") \
 	F(watches_node, FLAG,   REQUIRED, "whether this rank watches what all ranks of its node share") \
 	F(predecessors, JSON,   OPTIONAL, "agents of earlier generations that may still run on the agent's host: a list of struct msg_predecessor") \
-	F(skips,        JSON,   OPTIONAL, "samples that rollbacks skip: a list of struct msg_skip")
+	F(skips,        JSON,   OPTIONAL, "samples that rollbacks skip: a list of struct msg_skip") \
+	F(program,      JSON,   OPTIONAL, "the place of a program's task: struct msg_program")
+
+/* The member `program` of welcome. */
+#define MSG_PROGRAM_FIELDS(F) \
+	F(local_rank,   INT,  REQUIRED, "number of the task among those of its node, in the order of the ranks") \
+	F(group_rank,   INT,  REQUIRED, "number of the node among those that have tasks") \
+	F(group_world,  INT,  REQUIRED, "how many nodes have tasks") \
+	F(devices,      TEXT, REQUIRED, "device of each task of the node in the order of the local ranks, such as 0,1,3,2") \
+	F(restarts,     INT,  REQUIRED, "restarts of the run so far") \
+	F(max_restarts, INT,  REQUIRED, "[restart] max_restarts") \
+	F(run_id,       TEXT, REQUIRED, "name of the run, equal in all generations") \
+	F(umask,        INT,  REQUIRED, "of the user who has started muster, which itself has a stricter one") \
+	F(shown,        FLAG, REQUIRED, "whether the agent sends the task's output")
 
 #define MSG_HEALTH_FIELDS(F) \
 	F(step,      INT64,  REQUIRED, "the step the trainer was in at the end of the window") \
@@ -208,7 +227,23 @@ enum {
 
 #define MSG_STOP_FIELDS(F) \
 	F(reason,     TEXT, REQUIRED, "why") \
-	F(checkpoint, FLAG, REQUIRED, "whether to write a checkpoint first")
+	F(checkpoint, FLAG, REQUIRED, "whether to write a checkpoint first") \
+	F(at_step,    COUNT, OPTIONAL, "for programs: the step after which every rank stops")
+
+#define MSG_TASK_FIELDS(F) \
+	MSG_PROCESS_FIELDS(F)
+
+#define MSG_OUTPUT_FIELDS(F) \
+	F(lines, JSON, REQUIRED, "a list of texts") \
+	F(left_out, COUNT, REQUIRED, "lines since the last message that were too many to send")
+
+#define MSG_BEGAN_FIELDS(F) \
+	F(step,    COUNT,  REQUIRED, "finished steps that the task continues from") \
+	F(seconds, NUMBER, REQUIRED, "seconds since the task started, without the first step")
+
+#define MSG_CLIENT_CKPT_FIELDS(F) \
+	F(step, COUNT, REQUIRED, "the checkpoint's step") \
+	F(path, LINE,  REQUIRED, "what the program calls it")
 
 #define MSG_ABORT_FIELDS(F) \
 	F(reason, TEXT, REQUIRED, "why")
@@ -304,7 +339,8 @@ enum {
 	F(run,     TEXT, REQUIRED, "the run folder") \
 	F(address, TEXT, REQUIRED, "the agents' supervisor, \"host:port\"") \
 	F(secret,  TEXT, REQUIRED, "the agents' secret, 64 hex digits") \
-	F(auth,    TEXT, REQUIRED, "what else agents must prove: munge_parse() reads it")
+	F(auth,    TEXT, REQUIRED, "what else agents must prove: munge_parse() reads it") \
+	F(program, FLAG, REQUIRED, "whether the agents run a program, which is the client of PMIx in their place")
 
 #define MSG_HELPER_PART_FIELDS(F) \
 	F(fence, COUNT, REQUIRED, "the number of the fence, from 0") \
@@ -411,6 +447,7 @@ enum msg_type {
 #define MSG_STRUCT(type, name, FIELDS, sender, doc) struct msg_##name { FIELDS(FIELDS_MEMBER) };
 MSG_TYPES(MSG_STRUCT)
 MSG_STRUCT(, coords, MSG_COORDS_FIELDS, , )
+MSG_STRUCT(, program, MSG_PROGRAM_FIELDS, , )
 MSG_STRUCT(, predecessor, MSG_PREDECESSOR_FIELDS, , )
 MSG_STRUCT(, blame, MSG_BLAME_FIELDS, , )
 MSG_STRUCT(, skip, MSG_SKIP_FIELDS, , )
@@ -431,6 +468,7 @@ MSG_STRUCT(, link, MSG_LINK_FIELDS, , )
 	int msg_##name##_read(const json_t *body, struct msg_##name *m, struct err *e);
 MSG_TYPES(MSG_FUNCTIONS)
 MSG_FUNCTIONS(, coords, MSG_COORDS_FIELDS, , )
+MSG_FUNCTIONS(, program, MSG_PROGRAM_FIELDS, , )
 MSG_FUNCTIONS(, predecessor, MSG_PREDECESSOR_FIELDS, , )
 MSG_FUNCTIONS(, blame, MSG_BLAME_FIELDS, , )
 MSG_FUNCTIONS(, skip, MSG_SKIP_FIELDS, , )

@@ -21,6 +21,8 @@ static int build_plan(struct deployment *d, struct err *e)
 	    plan_build(&d->job, &d->cluster, &d->plan, e))
 		return -1;
 	d->job.batch.logits = d->plan.logits;
+	if (job_has_program(&d->job)) /* its processes cannot change their world */
+		d->job.restart.warm = false;
 	d->plan_doc = show_plan_json(&d->job, &d->cluster, &d->plan);
 	if (!d->plan_doc)
 		return err_set(e, ERR_NOMEM, "no memory for the plan");

@@ -117,7 +117,11 @@ static void print_change(const struct job *job, const struct deployment *d, stru
 	buf_printf(said, "%d node%s cannot hold the layout of the job; it runs with ", nodes,
 		   human_s(nodes));
 	search_config_print(&c, said);
-	buf_printf(said, ", and the global batch stays %lld\n", (long long)job->batch.global);
+	if (job_has_program(job))
+		buf_puts(said, "\n");
+	else
+		buf_printf(said, ", and the global batch stays %lld\n",
+			   (long long)job->batch.global);
 }
 
 int launcher_fit_build(const struct job *job, struct cluster *used, bool requeued,

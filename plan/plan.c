@@ -234,6 +234,7 @@ static int place_program(const struct job *job, const struct cluster *c, struct 
 {
 	if (plan_assign_devices(job, c, p, e))
 		return -1;
+	p->logits = job->batch.logits;
 	warn_crossing(p, c);
 	return 0;
 }

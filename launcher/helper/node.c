@@ -114,6 +114,7 @@ static int start_agents(struct node *n, struct err *e)
 								  .auth = s->m.auth,
 								  .generation = n->o.generation,
 								  .server = n->server,
+								  .named = s->m.program,
 								  .world = s->world,
 								  .log_fd = STDERR_FILENO,
 								  .n = s->n,

@@ -103,7 +103,7 @@ static void set_environment(struct env_text *t, const struct local_agents_reques
 	snprintf(t->auth, sizeof t->auth, AGENT_ENV_AUTH "=%s", r->auth);
 	memcpy(t->own,
 	       (char *[]){ t->address, t->secret, t->generation, t->auth,
-			   r->server ? NULL : t->ranks, NULL },
+			   r->named ? t->ranks : NULL, NULL },
 	       sizeof t->own);
 	/* There may be more ranks than cores, so a waiting thread must sleep. */
 	memcpy(t->soft, (char *[]){ t->threads, t->blas, "OMP_WAIT_POLICY=passive", NULL },

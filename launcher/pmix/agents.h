@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "launcher/pmix/server.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <uv.h>
 
@@ -22,7 +23,10 @@ struct local_agents_request {
 	const char *secret;
 	const char *auth;
 	uint32_t generation;
-	const struct local_server *server; /* NULL: they get AGENT_ENV_RANKS instead of PMIx */
+	const struct local_server *server; /* NULL: there is no PMIx */
+	/* They are told their ranks by AGENT_ENV_RANKS: without PMIx, or if it is for the program that
+	 * they run. */
+	bool named;
 	int world;                         /* ranks of the generation */
 	int log_fd;
 	int n;

@@ -316,7 +316,8 @@ static json_t *start_json(const struct relay *r, const struct launch_request *q)
 					    .run = q->run_dir,
 					    .address = q->address,
 					    .secret = q->secret,
-					    .auth = q->auth });
+					    .auth = q->auth,
+					    .program = job_has_program(q->job) });
 	json_decref(node_of);
 	json_decref(none);
 	return body;

@@ -235,10 +235,11 @@ static int set_ranks(const struct launch_request *r, struct srun *s, struct err 
 {
 	struct buf text = BUF_INIT;
 	for (int i = 0, last; i < r->n_ranks; i = last + 1) {
-		for (last = i; last + 1 < r->n_ranks && r->ranks[last + 1] == r->ranks[last] + 1;)
+		for (last = i; last + 1 < r->n_ranks &&
+			       rank_at(r, last + 1) == rank_at(r, last) + 1;)
 			last++;
-		buf_printf(&text, last > i ? "%s%d-%d" : "%s%d", i ? "," : "", r->ranks[i],
-			   r->ranks[last]);
+		buf_printf(&text, last > i ? "%s%d-%d" : "%s%d", i ? "," : "", rank_at(r, i),
+			   rank_at(r, last));
 	}
 	if (!buf_failed(&text))
 		add_variable(s, false, AGENT_ENV_RANKS "=%s/%d", buf_str(&text), r->plan->world);
@@ -267,6 +268,10 @@ static void add_agents(const struct launch_request *r, const char *mpi, struct s
 int slurm_srun_prepare(const struct launch_request *r, struct srun *s, struct err *e)
 {
 	*s = (struct srun){ 0 };
+	if (job_has_program(r->job) && set_ranks(r, s, e)) {
+		slurm_srun_fini(s);
+		return -1;
+	}
 	add_agents(r, "--mpi=pmix", s);
 	return finish(r, false, s, e);
 }

@@ -43,7 +43,7 @@ static void begin_ranks(struct account *a, int world, enum time_part part)
 	a->accrue[TIME_IDLE] = larger(0, a->devices - world);
 	a->world = world;
 	a->fresh = 0;
-	a->continues = false;
+	a->continues = a->began = false;
 }
 
 int supervise_account_open(struct account *a, int most, int world, int devices, int64_t now,
@@ -227,7 +227,7 @@ void supervise_account_settle(struct account *a, int64_t now)
 	int64_t ended_at, step;
 	supervise_account_advance(a, now);
 	step = find_last_step(a, &ended_at);
-	if (step < 0)
+	if (step < 0 || (a->opaque && !a->began))
 		return;
 	mark_step(a, common_step(a));
 	for (struct account_rank *r = a->ranks; r < a->ranks + a->world; r++)
@@ -303,6 +303,23 @@ void supervise_account_ready(struct account *a, int64_t now, int rank, int64_t s
 	r->ready_at = a->now;
 	r->last.step = r->mark.step = a->step;
 	accrue(a, r, TIME_UNREPORTED);
+}
+
+void supervise_account_begin(struct account *a, int64_t now, int rank, int64_t step, int64_t since)
+{
+	struct account_rank *r = &a->ranks[rank];
+	supervise_account_advance(a, now);
+	if (!r->ready || r->ended || r->booked)
+		return;
+	if (!a->began)
+		return_to(a, step);
+	a->began = true;
+	since = lesser(larger(since, r->ready_at), a->now);
+	move(a, TIME_UNREPORTED, a->lost ? TIME_RESTART : TIME_START, since - r->ready_at);
+	r->ready_at = since;
+	for (struct account_rank *k = a->ranks; k < a->ranks + a->world; k++)
+		if (k->ready && !k->booked)
+			k->last.step = k->mark.step = a->step;
 }
 
 void supervise_account_finished(struct account *a, int64_t now, int rank, bool leaves)

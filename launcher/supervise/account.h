@@ -68,6 +68,10 @@ struct account {
 	bool started;   /* a generation of this `muster run` has started */
 	bool lost;      /* one was lost */
 	bool continues; /* a rank of this generation was ready */
+	/* ranks need not report: what those of a generation without any report do is not reported, and
+	 * is not lost either */
+	bool opaque;
+	bool began; /* a rank of this generation has begun by supervise_account_begin() */
 };
 
 /* most: ranks of any generation, and groups. The run begins with `world` ranks that are not
@@ -89,6 +93,9 @@ void supervise_account_generation(struct account *a, int64_t now, int world);
 void supervise_account_group(struct account *a, int rank, int group);
 /* The rank is ready, and its training continues after this step, as that of all others. */
 void supervise_account_ready(struct account *a, int64_t now, int rank, int64_t step);
+/* A rank that is ready and has reported nothing began its training later, at the time `since`, and after
+ * this step: it starts until then. */
+void supervise_account_begin(struct account *a, int64_t now, int rank, int64_t step, int64_t since);
 /* What is more than the rank's time so far, or less than it has reported before, is not booked. */
 void supervise_account_report(struct account *a, int64_t now, int rank,
 			      const struct account_report *r);

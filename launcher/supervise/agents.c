@@ -170,6 +170,7 @@ static void reset_generation(struct supervisor *s)
 	supervise_links_reset(s);
 	supervise_stacks_reset(s);
 	supervise_rendezvous_reset(s);
+	supervise_program_reset(s);
 }
 
 /* The ranks that no agent has taken. The caller frees the list. */

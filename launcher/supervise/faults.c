@@ -13,6 +13,10 @@
 	X(BUS_ERROR,        "bus-error",        NODE,    NOW,   true,  CRASH,   "the agent got a bus error", "Check on that node that /dev/shm has room (df /dev/shm), and that no file of the data was truncated while it was in use.") \
 	X(OUT_OF_MEMORY,    "out-of-memory",    JOB,     NOW,   true,  NONE,    "the kernel's OOM killer ended the agent: its node or its cgroup has no memory left", "Compare the memory of `muster plan` with the node's; lower batch.micro, or request more memory for the job.") \
 	X(CPU_LIMIT,        "cpu-limit",        JOB,     NEVER, true,  NONE,    "the agent used all CPU time that its limit permits", "Raise the limit of CPU time (ulimit -t).") \
+	X(TASK_FAILED,      "task-failed",      JOB,     NOW,   true,  NONE,    "the task of the program failed", "Read its last lines above, and all of its output with muster logs.") \
+	X(TASK_CRASHED,     "task-crashed",     UNKNOWN, NOW,   true,  NONE,    "the task of the program crashed", "Read its output with muster logs; if it returns on one node only, test that node's memory and devices.") \
+	X(TASK_KILLED,      "task-killed",      UNKNOWN, NOW,   true,  NONE,    "a signal from outside ended the task of the program", "Find what sent the signal: a person, a script, or a limit of the site.") \
+	X(TASK_NO_MEMORY,   "task-out-of-memory", JOB,   NOW,   true,  NONE,    "the kernel's OOM killer ended the task: its node or its cgroup has no memory left", "Use less memory in each task, or request more for the job.") \
 	X(AGENT_EXITED,     "agent-exited",     UNKNOWN, NOW,   true,  NONE,    "the agent ended without reporting an error", "Read the log of the rank.") \
 	X(PROGRAM_MISSING,  "program-missing",  JOB,     ONCE,  true,  NONE,    "the agent, or a library that it needs, cannot be executed", "Install muster in the same place on all nodes; ldd on muster-agent shows which library is missing.") \
 	X(FILE_MISSING,     "file-missing",     JOB,     ONCE,  true,  NONE,    "a file or a folder is missing", "Create it, or name another one in the job; every node must see it.") \
@@ -112,6 +116,15 @@ static const struct sign signs[] = {
 	{ .fault = FAULT_NO_MEMORY,        .how = FAILED, .code = ERR_NOMEM },
 	{ .fault = FAULT_DEVICE_LOST,      .how = FAILED, .code = ERR_DEVICE },
 	{ .fault = FAULT_AGENT_STUCK,      .how = FAILED, .code = ERR_STUCK },
+	{ .fault = FAULT_TASK_NO_MEMORY,   .how = FAILED, .code = ERR_TASK, .oom = true },
+	{ .fault = FAULT_TASK_CRASHED,     .how = FAILED, .code = ERR_TASK, .signal = SIGSEGV },
+	{ .fault = FAULT_TASK_CRASHED,     .how = FAILED, .code = ERR_TASK, .signal = SIGABRT },
+	{ .fault = FAULT_TASK_CRASHED,     .how = FAILED, .code = ERR_TASK, .signal = SIGILL },
+	{ .fault = FAULT_TASK_CRASHED,     .how = FAILED, .code = ERR_TASK, .signal = SIGFPE },
+	{ .fault = FAULT_TASK_CRASHED,     .how = FAILED, .code = ERR_TASK, .signal = SIGBUS },
+	{ .fault = FAULT_CPU_LIMIT,        .how = FAILED, .code = ERR_TASK, .signal = SIGXCPU },
+	{ .fault = FAULT_TASK_KILLED,      .how = FAILED, .code = ERR_TASK, .signal = -1 },
+	{ .fault = FAULT_TASK_FAILED,      .how = FAILED, .code = ERR_TASK },
 	{ .fault = FAULT_BUG,              .how = FAILED, .code = ERR_INTERNAL },
 	/* a node that is gone takes its agents with it */
 	{ .fault = FAULT_NODE_IS_DOWN,     .node = NODE_DOWN },

@@ -49,11 +49,14 @@ int supervise_send_welcome(struct supervisor *s, struct connection *c, int rank,
 		.predecessors = supervise_predecessors_list(s->predecessors, s->generation, host),
 	};
 	w.has_predecessors = w.predecessors;
+	w.program = s->program.ranks ? supervise_program_place(s, rank) : NULL;
+	w.has_program = w.program;
 	w.skips = s->rollback.list;
 	w.has_skips = json_array_size(w.skips);
 	json_t *body = w.coords ? msg_welcome_json(&w) : NULL;
 	json_decref(w.coords);
 	json_decref(w.predecessors);
+	json_decref(w.program);
 	int rc = body ? launcher_connection_send(c, MSG_WELCOME, body, e)
 		      : err_set(e, ERR_NOMEM, "no memory for the welcome of rank %d", rank);
 	json_decref(body);

@@ -299,6 +299,7 @@ static int on_failed(struct supervisor *s, struct connection *c, const json_t *b
 				  .at = supervise_now(s) };
 	snprintf(loss.text, sizeof loss.text, "%s", m.text);
 	rank_of(s, c)->failed = !supervise_blames_another(&loss);
+	supervise_program_note_end(s, loss.rank, &m);
 	if (m.has_blame && supervise_traced_numbers_note(s, m.blame, &loss, e))
 		return -1;
 	supervise_handle(s, EV_LOST, &loss, NULL);
@@ -319,6 +320,7 @@ static int on_finished(struct supervisor *s, struct connection *c, const json_t 
 				  (double)m.peak_bytes);
 	note_progress(s, k, m.step, "finished");
 	supervise_times_finished(s, launcher_connection_rank(c));
+	supervise_program_note_exit(s, launcher_connection_rank(c));
 	if (++s->finishes == s->world)
 		supervise_handle(s, EV_ALL_FINISHED, NULL, NULL);
 	return 0;
@@ -364,7 +366,56 @@ static int on_endpoints(struct supervisor *s, struct connection *c, const json_t
 	struct msg_endpoints m;
 	if (msg_endpoints_read(body, &m, e))
 		return -1;
-	return supervise_rendezvous_note(s, launcher_connection_rank(c), m.values, e);
+	int rank = launcher_connection_rank(c);
+	return s->program.ranks ? supervise_program_publish(s, rank, m.values, e)
+				: supervise_rendezvous_note(s, rank, m.values, e);
+}
+
+/* --- a task of a program ---------------------------------------------------------------- */
+
+/* Only agents of a program send these. */
+static int check_program(const struct supervisor *s, const char *name, struct err *e)
+{
+	return s->program.ranks ? 0 : report_out_of_order(name, e);
+}
+
+static int on_task(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
+{
+	struct msg_task m;
+	if (msg_task_read(body, &m, e) || check_program(s, "task", e))
+		return -1;
+	supervise_program_note_task(s, launcher_connection_rank(c), &m);
+	return 0;
+}
+
+static int on_output(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
+{
+	struct msg_output m;
+	if (msg_output_read(body, &m, e) || check_program(s, "output", e))
+		return -1;
+	supervise_program_note_output(s, launcher_connection_rank(c), &m);
+	return 0;
+}
+
+static int on_began(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
+{
+	struct msg_began m;
+	if (msg_began_read(body, &m, e) || check_program(s, "began", e))
+		return -1;
+	supervise_note_move(s, rank_of(s, c));
+	supervise_program_note_began(s, launcher_connection_rank(c), &m);
+	return 0;
+}
+
+static int on_client_ckpt(struct supervisor *s, struct connection *c, const json_t *body,
+			  struct err *e)
+{
+	struct msg_client_ckpt m;
+	if (msg_client_ckpt_read(body, &m, e) || check_program(s, "client_ckpt", e))
+		return -1;
+	supervise_note_move(s, rank_of(s, c));
+	supervise_program_note_ckpt(s, &m);
+	return 0;
 }
 
 /* --- dispatch ----------------------------------------------------------------------- */
@@ -396,6 +447,10 @@ static const struct {
 	[MSG_LINKS] = { on_links, false },
 	[MSG_IDLE] = { on_idle, false },
 	[MSG_ENDPOINTS] = { on_endpoints, false },
+	[MSG_TASK] = { on_task, false },
+	[MSG_OUTPUT] = { on_output, false },
+	[MSG_BEGAN] = { on_began, false },
+	[MSG_CLIENT_CKPT] = { on_client_ckpt, false },
 };
 
 void supervise_message(void *supervisor, struct connection *c, const struct msg *m)

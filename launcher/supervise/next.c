@@ -194,7 +194,9 @@ void supervise_judge_loss(struct supervisor *s)
 	case ROLLBACK_NONE:
 		break;
 	}
-	if (!supervise_restart_decide(&s->restart, s->fault, elsewhere, supervise_now(s), &wait,
+	supervise_program_judge_progress(s);
+	if (!supervise_program_may_retry(s, &e) ||
+	    !supervise_restart_decide(&s->restart, s->fault, elsewhere, supervise_now(s), &wait,
 				      &e)) {
 		bool tried = e.code == ERR_TIMEOUT ||
 			     (e.code == ERR_ABORTED && s->restart.restarts);

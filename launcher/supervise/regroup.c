@@ -280,7 +280,7 @@ void supervise_regroup_place(struct supervisor *s)
 {
 	struct regroup_state *r = &s->regroup;
 	choose_ranks(s);
-	s->by_pmix = true;
+	s->by_pmix = !s->program.ranks;
 	for (int i = 0; i < r->n; i++)
 		if (r->kept[i].rank >= 0) {
 			s->by_pmix = false;

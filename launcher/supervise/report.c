@@ -91,17 +91,11 @@ static void describe_resume(const struct supervisor *s, char *out, size_t size)
 		snprintf(out, size, "starting from the beginning%s", again);
 }
 
-void supervise_report_ready(struct supervisor *s)
+void supervise_report_resumed(struct supervisor *s)
 {
 	char text[200];
 	bool lost = s->ckpt_step >
 		    s->resumed; /* deleted, damaged, or not in this folder any more */
-	rundir_event_ready(s->o.run, s->generation,
-			   &(struct rundir_ready){ .step = s->resumed,
-						   .from = s->resumed_from,
-						   .has_from = *s->resumed_from });
-	supervise_exporting_begin(s);
-	supervise_notice_ready(s);
 	if (s->first && s->resumed <= 0)
 		return;
 	describe_resume(s, text, sizeof text);
@@ -114,6 +108,18 @@ void supervise_report_ready(struct supervisor *s)
 		supervise_terminal_event(s->o.term, TONE_WARN, "resume", "%s", text);
 	if (lost)
 		s->ckpt_step = -1;
+}
+
+void supervise_report_ready(struct supervisor *s)
+{
+	rundir_event_ready(s->o.run, s->generation,
+			   &(struct rundir_ready){ .step = s->resumed,
+						   .from = s->resumed_from,
+						   .has_from = *s->resumed_from });
+	supervise_exporting_begin(s);
+	supervise_notice_ready(s);
+	if (!s->program.ranks) /* a program's first step tells it */
+		supervise_report_resumed(s);
 }
 
 void supervise_report_log(struct supervisor *s, int rank, const char *level, const char *text)

@@ -162,6 +162,8 @@ void supervise_report_blame(struct supervisor *s)
 	describe_cause(s, why, sizeof why);
 	write_fault(s);
 	supervise_terminal_event(s->o.term, TONE_BAD, "lost", "%s: %s", who, why);
+	if (s->program.ranks)
+		supervise_program_print_lines(s);
 	supervise_notice_loss(s, who, why);
 	if (!s->stepped && s->cause.how != LOST_FAILED)
 		print_launch_log(s);

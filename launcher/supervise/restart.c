@@ -27,6 +27,11 @@ void supervise_restart_ckpt(struct restart *r, int64_t step)
 	note_best(r, &r->best_ckpt, step);
 }
 
+void supervise_restart_progress(struct restart *r)
+{
+	r->stepped = r->progress = true;
+}
+
 /* Doubles from `first` with each repetition, which counts from 1. */
 static double double_wait(double first, int64_t repetition, double most)
 {

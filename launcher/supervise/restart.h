@@ -55,6 +55,8 @@ void supervise_restart_init(struct restart *r, const struct restart_limits *limi
 /* This generation has finished a step, or committed a checkpoint of a step. */
 void supervise_restart_step(struct restart *r, int64_t step);
 void supervise_restart_ckpt(struct restart *r, int64_t step);
+/* This generation has made progress that neither steps nor checkpoints show. */
+void supervise_restart_progress(struct restart *r);
 /* The generation is lost by this fault at the time `now`, in seconds. elsewhere: its node will not be
  * used again, so the fault does not return. True: another one may start after
  * *wait seconds. False: none may start, and `e`

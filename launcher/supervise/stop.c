@@ -103,7 +103,7 @@ static bool was_early(const struct supervisor *s)
 bool supervise_stop_is_futile(const struct supervisor *s)
 {
 	const struct stop_answer *a = &s->stop.answer;
-	return a->answered && !was_early(s) && a->cause == STOP_TIME_LIMIT &&
+	return a->answered && !was_early(s) && a->cause == STOP_TIME_LIMIT && !s->program.ranks &&
 	       (s->step < 0 || s->ckpt_step < 0);
 }
 

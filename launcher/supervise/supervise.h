@@ -39,6 +39,8 @@ struct supervise_limits { /* seconds, except strangers */
 	double trace;
 	/* for killed or finished processes to end; after that they are killed again */
 	double drain;
+	/* for agents of a program to end their tasks and leave; after that they are killed */
+	double leave;
 	double survey;    /* to find out the state of the nodes after the processes have ended */
 	double look;      /* between two surveys while the run waits for a node */
 	double handshake; /* for a connection to identify itself */
@@ -48,7 +50,7 @@ struct supervise_limits { /* seconds, except strangers */
 #define SUPERVISE_LIMITS \
 	{ \
 		.heartbeat = 0.5, .silent = 15, .start = 120, .stop = 120, .settle = 0.1, \
-		.trace = 1, .drain = 10, .survey = 5, .look = 5, .handshake = 10, .strangers = 32 \
+		.trace = 1, .drain = 10, .leave = 3, .survey = 5, .look = 5, .handshake = 10, .strangers = 32 \
 	}
 
 /* Everything is borrowed until supervise_close(), except the listener, which is taken over. */

@@ -169,7 +169,8 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 		.arg = s,
 	};
 	if (supervise_recovery_open(s, e) || open_predecessors(s, e) ||
-	    supervise_rollback_open(s, e) || supervise_times_open(s, e) ||
+	    supervise_rollback_open(s, e) || supervise_program_open(s, e) ||
+	    supervise_times_open(s, e) ||
 	    launcher_connections_open(&co, &s->connections, e))
 		goto free_all;
 	open_guard(s);
@@ -183,6 +184,7 @@ free_all:
 		supervise_recovery_close(s);
 		supervise_predecessors_close(s->predecessors);
 		supervise_rollback_close(s);
+		supervise_program_close(s);
 		supervise_times_close(s);
 	}
 	free(kept);
@@ -211,6 +213,7 @@ void supervise_tick(struct supervisor *s)
 		supervise_handle(s, EV_IDLE, NULL, NULL);
 	supervise_checks_tick(s);
 	supervise_watchdog(s);
+	supervise_program_watch(s);
 	supervise_stragglers_tick(s);
 	supervise_links_tick(s);
 	supervise_stop_tick(s);
@@ -275,6 +278,7 @@ void supervise_close(struct supervisor *s)
 	supervise_predecessors_close(s->predecessors);
 	explicit_bzero(s->group_secret, sizeof s->group_secret);
 	supervise_rendezvous_close(s);
+	supervise_program_close(s);
 	supervise_agents_close(s);
 	supervise_notices_close(s);
 	free(s->regroup.kept);

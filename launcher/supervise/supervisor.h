@@ -35,6 +35,7 @@
  *     node_checks.c  checks nodes that are back, or all before the first generation
  *     burn_in.c      measures all nodes before the first generation (burn_in_judge.c: compares them;
  *                    burn_in_report.c: prints and records the result)
+ *     program.c      what only a program of the user needs: places, output, early exits
  *     recovery.c     surveys the nodes and applies the policy
  *     stop.c         why the run is being stopped, and whether the job is requeued
  *     chain.c        the jobs that continue the run after this one
@@ -69,6 +70,7 @@
 #include "launcher/supervise/links.h"
 #include "launcher/supervise/notices.h"
 #include "launcher/supervise/predecessors.h"
+#include "launcher/supervise/program.h"
 #include "launcher/supervise/progress_comment.h"
 #include "launcher/supervise/recovery.h"
 #include "launcher/supervise/regroup.h"
@@ -177,6 +179,7 @@ struct supervisor {
 	bool trained; /* every rank of this generation was ready */
 	struct regroup_state regroup;
 	struct rendezvous_state rendezvous;
+	struct program_state program; /* .ranks is NULL without a program */
 	/* shared by the generation's ranks; only their welcomes carry it */
 	char group_secret[AUTH_SECRET_HEX];
 	bool first; /* no generation was started before this one */
@@ -332,6 +335,8 @@ void supervise_symptoms(const struct supervisor *s, struct symptom *out);
 /* counts: against [restart] max_restarts. */
 void supervise_report_started(struct supervisor *s, const char *resume, bool counts);
 void supervise_report_ready(struct supervisor *s);
+/* s->resumed is set: prints where the run continues, unless it begins. */
+void supervise_report_resumed(struct supervisor *s);
 void supervise_report_log(struct supervisor *s, int rank, const char *level, const char *text);
 void supervise_report_refused(struct supervisor *s, const char *why);
 void supervise_report_trouble(struct supervisor *s, const char *why);

@@ -59,6 +59,13 @@ void supervise_symptoms(const struct supervisor *s, struct symptom *out)
 		out->signal = WIFSIGNALED(k->status) ? WTERMSIG(k->status) : 0;
 		out->status = WIFEXITED(k->status) ? WEXITSTATUS(k->status) : 0;
 	}
+	int task = s->cause.how == LOST_FAILED && k && s->program.ranks
+			   ? s->program.ranks[s->cause.rank].status
+			   : -1;
+	if (task >= 0) {
+		out->signal = WIFSIGNALED(task) ? WTERMSIG(task) : 0;
+		out->status = WIFEXITED(task) ? WEXITSTATUS(task) : 0;
+	}
 	bool counted = s->oom_kills >= 0 && launcher_oom_kills(s->o.root) > s->oom_kills;
 	bool may_be = out->signal == SIGKILL || (!out->signal && !out->status);
 	out->out_of_memory = may_be && (counted || log.out_of_memory);

@@ -77,6 +77,7 @@ int supervise_times_open(struct supervisor *s, struct err *e)
 		supervise_terminal_event(s->o.term, TONE_WARN, "warn",
 					 "the time of the run so far is not known: %s", why.text);
 	s->times.due = s->opened + TIMES_S;
+	a->opaque = job_has_program(s->o.job);
 	return 0;
 }
 
@@ -126,7 +127,8 @@ json_t *supervise_times_json(struct supervisor *s)
 /* Whether the rank has left its generation so that one on other nodes can follow. */
 static bool leaves(const struct supervisor *s, int rank)
 {
-	return s->recovery.growing && s->ranks[rank].step < s->d->job.job.steps;
+	bool more = s->program.ranks || s->ranks[rank].step < s->d->job.job.steps;
+	return s->recovery.growing && more;
 }
 
 /* What the ranks do in a state. A generation that is drained is lost unless the run stops. */
@@ -169,10 +171,20 @@ void supervise_times_generation(struct supervisor *s)
 	supervise_times_write(s);
 }
 
+void supervise_times_began(struct supervisor *s, int rank, int64_t step, double seconds)
+{
+	struct account *a = &s->times.account;
+	double most = supervise_now(s) - s->opened;
+	int64_t since = a->ranks[rank].ready_at + llround(1e6 * fmin(fmax(seconds, 0), most));
+	supervise_account_begin(a, now_us(s), rank, step, since);
+}
+
 void supervise_times_ready(struct supervisor *s, int rank, int64_t step)
 {
 	const int64_t *lost = &s->times.account.parts[TIME_LOST];
 	int64_t before = *lost;
+	if (s->program.ranks) /* where it continues is known after its first step, or never */
+		step = s->times.account.step;
 	supervise_account_ready(&s->times.account, now_us(s), rank, step);
 	if (*lost > before) /* the line shows exactly what was lost */
 		write_line(s);

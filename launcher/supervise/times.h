@@ -37,6 +37,9 @@ void supervise_times_close(struct supervisor *s);
 void supervise_times_enter(struct supervisor *s);
 /* A generation starts. */
 void supervise_times_generation(struct supervisor *s);
+/* A rank of a program has finished its first step, `seconds` after its task started without that step;
+ * it continues from `step`. */
+void supervise_times_began(struct supervisor *s, int rank, int64_t step, double seconds);
 void supervise_times_ready(struct supervisor *s, int rank, int64_t step);
 /* ERR_PROTO: the message is invalid. */
 int supervise_times_note(struct supervisor *s, int rank, const struct msg_times *m, struct err *e);

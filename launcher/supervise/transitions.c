@@ -18,11 +18,13 @@ void supervise_end_generation(struct supervisor *s, enum outcome outcome)
 		supervise_handle(s, EV_ALL_GONE, NULL, NULL);
 		return;
 	}
-	supervise_enter(s, SUP_DRAINING, s->o.limits.drain);
+	bool wait = s->program.ranks && !supervise_recovery_node_lost(s);
+	supervise_enter(s, SUP_DRAINING, wait ? s->o.limits.leave : s->o.limits.drain);
 	supervise_broadcast(s, MSG_ABORT,
 			    msg_abort_json(&(struct msg_abort){ .reason = s->lost ? s->cause.text
 										  : s->reason }));
-	supervise_agents_kill(s, supervise_recovery_node_lost(s));
+	if (!wait) /* agents of a program first end their tasks, which takes moments */
+		supervise_agents_kill(s, supervise_recovery_node_lost(s));
 }
 
 static void do_judge_loss(struct supervisor *s, const struct cause *c)
@@ -65,8 +67,12 @@ static void do_note_survey(struct supervisor *s, const struct cause *c)
 		supervise_agents_kill(s, true);
 }
 
+/* A program knows by itself when it is done. If it exits after it was asked to stop, it counts as
+ * stopped. */
 static bool has_done_all_steps(const struct supervisor *s)
 {
+	if (s->program.ranks)
+		return s->finishes == s->world && !s->stop.stopping && !s->recovery.growing;
 	for (int r = 0; r < s->world; r++)
 		if (!s->ranks[r].finished || s->ranks[r].step < s->d->job.job.steps)
 			return false;
@@ -325,13 +331,22 @@ static void report_stop(struct supervisor *s, const char *reason)
 				 isatty(STDIN_FILENO) ? " (Ctrl-C again: stop at once)" : "");
 }
 
+/* The ranks finish the step, write a checkpoint and leave. */
+static void ask_to_stop(struct supervisor *s, const char *reason)
+{
+	int64_t at = supervise_program_stop_step(s);
+	supervise_broadcast(s, MSG_STOP,
+			    msg_stop_json(&(struct msg_stop){ .reason = reason,
+							      .checkpoint = true,
+							      .has_at_step = at > 0,
+							      .at_step = at }));
+}
+
 static void do_stop(struct supervisor *s, const struct cause *c)
 {
 	report_stop(s, c->reason);
 	supervise_enter(s, SUP_STOPPING, stop_seconds(s));
-	supervise_broadcast(
-		s, MSG_STOP,
-		msg_stop_json(&(struct msg_stop){ .reason = c->reason, .checkpoint = true }));
+	ask_to_stop(s, c->reason);
 }
 
 /* Nodes are back. The generation writes a checkpoint and leaves, and a larger one follows. */
@@ -341,18 +356,14 @@ static void do_grow(struct supervisor *s, const struct cause *c)
 	if (!supervise_recovery_wants_to_grow(s))
 		return;
 	supervise_enter(s, SUP_STOPPING, stop_seconds(s));
-	supervise_broadcast(s, MSG_STOP,
-			    msg_stop_json(&(struct msg_stop){ .reason = "nodes are back",
-							      .checkpoint = true }));
+	ask_to_stop(s, "nodes are back");
 }
 
 /* The generation writes a checkpoint and leaves, and one without the slow node follows. */
 static void do_leave_node(struct supervisor *s, const struct cause *c)
 {
 	supervise_enter(s, SUP_STOPPING, stop_seconds(s));
-	supervise_broadcast(
-		s, MSG_STOP,
-		msg_stop_json(&(struct msg_stop){ .reason = c->reason, .checkpoint = true }));
+	ask_to_stop(s, c->reason);
 }
 
 /* The generation stops in order to grow, and now the run is to stop. */
@@ -439,7 +450,7 @@ static void do_kill(struct supervisor *s, const struct cause *c)
 	if (!c->reason)
 		supervise_terminal_event(s->o.term, TONE_WARN, "kill",
 					 "processes still run after %g s and are killed",
-					 s->o.limits.drain);
+					 s->program.ranks ? s->o.limits.leave : s->o.limits.drain);
 	supervise_enter(s, s->state, s->o.limits.drain);
 	supervise_agents_kill(s, supervise_recovery_node_lost(s));
 }

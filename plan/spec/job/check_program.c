@@ -36,8 +36,6 @@ static const char *const of_training[] = {
 	"network.sockets",
 	"network.integrity",
 	"network.timeout",
-	"restart.warm",
-	"restart.regroup_timeout",
 	"health.compare_every",
 	"health.spike_z",
 	"health.spike_window",

@@ -1,0 +1,79 @@
+/* program_inner — the state of a task's run, for agent/program*.c only. */
+#ifndef MUSTER_AGENT_PROGRAM_INNER_H
+#define MUSTER_AGENT_PROGRAM_INNER_H
+
+#include "agent/log_parts.h"
+#include "agent/meeting.h"
+#include "agent/program.h"
+#include "agent/task/activity.h"
+#include "agent/task/client.h"
+#include "agent/task/output.h"
+#include "agent/task/process.h"
+#include "plan/spec/job/job.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { SHOWN_LINES = 256 /* of output that wait to be sent */ };
+
+/* Output on its way to the terminal: the pump's thread adds lines, the loop sends them. */
+struct shown_output {
+	pthread_mutex_t lock;
+	json_t *lines; /* NULL: none since the last message */
+	int64_t left_out;
+	bool wanted;
+};
+
+/* What the program has reported through the client. */
+struct program_progress {
+	bool used;    /* it uses the channel */
+	bool began;   /* it has reported a step */
+	bool metrics; /* this rank sends the message metrics */
+	int64_t step, samples;
+	double step_at; /* time of the last step */
+	struct train_times times;
+	struct err bad; /* a loss that is NaN or infinite */
+};
+
+enum stop_stage { STOP_NOT_ASKED, STOP_TOLD, STOP_SIGNALLED, STOP_KILLED };
+
+struct program {
+	struct control *control;
+	const struct msg_welcome *welcome;
+	struct msg_program place;
+	struct job *job;
+	const char *host;
+	struct agent_log log;
+	struct meeting meeting;
+	char **argv, **env;
+	struct task_process *process;
+	struct task_output *output;
+	struct task_client *client;
+	struct task_watch *activity;
+	struct shown_output shown;
+	struct program_progress progress;
+	enum stop_stage stop;
+	double stop_until, started_at, looked_at;
+	uint64_t lines_seen;
+	_Atomic(uint64_t) lines; /* of output so far */
+	int wake;                /* eventfd: the generation is over */
+	atomic_bool aborted;
+	char abort_reason[256]; /* set before `aborted` */
+	int signal;             /* that asks the task to stop */
+	struct task_end end;
+};
+
+/* program_place.c */
+/* Sets p->argv and p->env. client: the task's end of the client channel; it is only marked here. */
+int agent_program_environment(struct program *p, struct err *e);
+
+/* program_client.c */
+extern const struct task_client_handlers agent_program_handlers;
+
+/* program_loop.c */
+/* Returns when the task has ended (0, and p->end is set), or must be ended. */
+int agent_program_loop(struct program *p, struct err *e);
+/* Sends the output that waits for the terminal. */
+void agent_program_send_shown(struct program *p);
+
+#endif

@@ -1,0 +1,137 @@
+/* program_loop: waits for the task, and does what is due meanwhile. */
+#include "agent/program_inner.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PERIOD_MS = 100 };
+
+/* A task that has used less of a core than this in a look is idle. */
+static const double look_s = 1, busy_share = 0.02;
+
+/* --- output for the terminal ---------------------------------------------------------------- */
+
+void agent_program_send_shown(struct program *p)
+{
+	struct shown_output *o = &p->shown;
+	pthread_mutex_lock(&o->lock);
+	json_t *lines = o->lines;
+	int64_t left_out = o->left_out;
+	o->lines = NULL;
+	o->left_out = 0;
+	pthread_mutex_unlock(&o->lock);
+	if (!lines)
+		return;
+	agent_control_send(p->control, MSG_OUTPUT,
+			   msg_output_json(&(struct msg_output){ .lines = lines,
+								 .left_out = left_out }));
+	json_decref(lines);
+}
+
+/* --- activity ----------------------------------------------------------------------------- */
+
+/* A program that does not use the client makes progress if it uses its cores or prints something. */
+static void look_at_task(struct program *p, double now)
+{
+	struct task_activity a;
+	double passed = now - p->looked_at;
+	uint64_t lines = atomic_load(&p->lines);
+	if (passed < look_s)
+		return;
+	task_activity_look(p->activity, &a);
+	bool works = a.used_s > busy_share * passed || lines != p->lines_seen;
+	if (works && !p->progress.began)
+		agent_control_moved(p->control);
+	p->lines_seen = lines;
+	p->looked_at = now;
+}
+
+/* --- requests to stop ----------------------------------------------------------------------- */
+
+static void signal_task(struct program *p)
+{
+	log_info("the task gets signal %d (%s), and has %g s to end", p->signal,
+		 strsignal(p->signal), p->job->program.stop_grace);
+	task_process_signal(p->process, p->signal);
+	p->stop = STOP_SIGNALLED;
+}
+
+static void ask_to_stop(struct program *p, const char *reason, int64_t at_step)
+{
+	struct err e = ERR_INIT;
+	if (!p->progress.used || task_client_stop(p->client, reason, at_step, &e)) {
+		signal_task(p);
+		return;
+	}
+	log_info("the program is asked to stop after step %lld: %s", (long long)at_step, reason);
+	p->stop = STOP_TOLD;
+}
+
+/* The request, then the signal, then SIGKILL, each after program.stop_grace. */
+static void stop_task(struct program *p, double now)
+{
+	const char *reason;
+	int64_t at_step;
+	if (p->stop != STOP_NOT_ASKED && now < p->stop_until)
+		return;
+	if (!agent_control_stop_asked(p->control, &reason, &at_step))
+		return;
+	if (p->stop == STOP_NOT_ASKED) {
+		ask_to_stop(p, reason, at_step);
+	} else if (p->stop == STOP_TOLD) {
+		signal_task(p);
+	} else if (p->stop == STOP_SIGNALLED) {
+		log_warn("the task did not end within %g s (program.stop_grace) and is killed",
+			 p->job->program.stop_grace);
+		task_process_kill(p->process);
+		p->stop = STOP_KILLED;
+	}
+	p->stop_until = now + p->job->program.stop_grace;
+}
+
+/* --- the loop ----------------------------------------------------------------------------- */
+
+static void wait_for_events(struct program *p)
+{
+	struct pollfd fds[3] = {
+		{ task_process_fd(p->process), POLLIN, 0 },
+		{ p->wake, POLLIN, 0 },
+		{ task_client_fd(p->client), task_client_events(p->client), 0 },
+	};
+	poll(fds, 3, PERIOD_MS); /* -1 as a descriptor is left out */
+}
+
+static void serve_client(struct program *p)
+{
+	struct err e = ERR_INIT;
+	if (task_client_serve(p->client, &e))
+		log_warn("client channel: %s", e.text);
+}
+
+int agent_program_loop(struct program *p, struct err *e)
+{
+	for (;;) {
+		if (atomic_load(&p->aborted))
+			return err_set(e, ERR_ABORTED, "%s", p->abort_reason);
+		serve_client(p);
+		if (p->progress.bad.code) {
+			*e = p->progress.bad;
+			return -1;
+		}
+		int ended = task_process_poll(p->process, &p->end, e);
+		if (ended) {
+			serve_client(p); /* its last words */
+			return ended < 0 ? -1 : 0;
+		}
+		double now = clock_s();
+		stop_task(p, now);
+		look_at_task(p, now);
+		agent_program_send_shown(p);
+		wait_for_events(p);
+	}
+}

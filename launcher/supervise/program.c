@@ -1,0 +1,312 @@
+#include "launcher/supervise/program.h"
+
+#include "base/human.h"
+#include "base/process.h"
+#include "launcher/supervise/supervisor.h"
+#include "plan/spec/job/retry_on.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum { LINES_SHOWN = 24 };
+
+/* A generation of a program that reports no steps has made progress after so many seconds. */
+static const double progress_s = 60;
+/* Messages to all ranks are on their way for less than this many seconds. */
+static const double stop_notice_s = 2;
+
+int supervise_program_open(struct supervisor *s, struct err *e)
+{
+	if (!job_has_program(s->o.job))
+		return 0;
+	s->program.ranks = calloc((size_t)s->most, sizeof *s->program.ranks);
+	return s->program.ranks ? 0 : err_set(e, ERR_NOMEM, "no memory for %d tasks", s->most);
+}
+
+static void forget_tasks(struct supervisor *s)
+{
+	for (int r = 0; s->program.ranks && r < s->most; r++) {
+		json_decref(s->program.ranks[r].last_lines);
+		s->program.ranks[r] = (struct program_rank){ .status = -1 };
+	}
+}
+
+void supervise_program_close(struct supervisor *s)
+{
+	forget_tasks(s);
+	free(s->program.ranks);
+	s->program.ranks = NULL;
+}
+
+/* --- places ----------------------------------------------------------------------------- */
+
+/* Numbers the nodes in the order in which the ranks use them, and the tasks of each node. */
+static void number_tasks(struct supervisor *s)
+{
+	const struct plan *p = &s->d->plan;
+	struct program_state *g = &s->program;
+	g->groups = 0;
+	for (int r = 0; r < s->world; r++) {
+		int before = r - 1; /* the last rank before on the same node */
+		while (before >= 0 && p->ranks[before].node != p->ranks[r].node)
+			before--;
+		g->ranks[r].group_rank = before < 0 ? g->groups++ : g->ranks[before].group_rank;
+		g->ranks[r].local_rank = before < 0 ? 0 : g->ranks[before].local_rank + 1;
+	}
+}
+
+void supervise_program_reset(struct supervisor *s)
+{
+	struct program_rank *ranks = s->program.ranks;
+	if (!ranks)
+		return;
+	forget_tasks(s);
+	s->program = (struct program_state){ .ranks = ranks, .exited_rank = -1 };
+	number_tasks(s);
+}
+
+/* "0,1,3,2" */
+static void list_devices(const struct supervisor *s, int rank, struct buf *out)
+{
+	const struct plan_rank *ranks = s->d->plan.ranks;
+	for (int r = 0; r < s->world; r++)
+		if (ranks[r].node == ranks[rank].node)
+			buf_printf(out, "%s%d", out->len ? "," : "", ranks[r].slot);
+}
+
+static bool is_shown(const struct supervisor *s, int rank)
+{
+	enum job_show show = s->d->job.program.show;
+	return show == SHOW_ALL || (show == SHOW_FIRST && rank == 0);
+}
+
+json_t *supervise_program_place(const struct supervisor *s, int rank)
+{
+	const struct program_rank *k = &s->program.ranks[rank];
+	struct buf devices = BUF_INIT;
+	list_devices(s, rank, &devices);
+	json_t *body = msg_program_json(
+		&(struct msg_program){ .local_rank = k->local_rank,
+				       .group_rank = k->group_rank,
+				       .group_world = s->program.groups,
+				       .devices = buf_str(&devices),
+				       .restarts = (int)s->restart.restarts,
+				       .max_restarts = (int)s->restart.limits.max_restarts,
+				       .run_id = s->d->job.job.name,
+				       .umask = (int)process_parent_umask(),
+				       .shown = is_shown(s, rank) });
+	buf_fini(&devices);
+	return body;
+}
+
+int supervise_program_publish(struct supervisor *s, int rank, json_t *values, struct err *e)
+{
+	json_t *list;
+	if (rank != 0 || s->program.published || !json_is_object(values))
+		return err_set(e, ERR_PROTO,
+			       "message endpoints: it was sent twice or at the wrong time");
+	s->program.published = true;
+	list = json_pack("[O]", values);
+	if (!list)
+		return err_set(e, ERR_NOMEM, "no memory for the meeting point of the tasks");
+	supervise_broadcast(s, MSG_WORLD_ENDPOINTS,
+			    msg_world_endpoints_json(&(struct msg_world_endpoints){
+				    .first = 0, .values = list }));
+	json_decref(list);
+	return 0;
+}
+
+/* --- what tasks do ------------------------------------------------------------------------ */
+
+void supervise_program_note_task(struct supervisor *s, int rank, const struct msg_task *m)
+{
+	struct process_id *id = &s->program.ranks[rank].task;
+	*id = (struct process_id){ .pid = m->pid, .start = m->start, .pid_space = m->pid_space };
+	snprintf(id->boot, sizeof id->boot, "%s", m->boot);
+}
+
+static void print_line(struct supervisor *s, int rank, const char *line)
+{
+	char text[2000];
+	bool named = s->d->job.program.show == SHOW_ALL;
+	if (named)
+		snprintf(text, sizeof text, "[%d] %.1900s", rank, line);
+	else
+		snprintf(text, sizeof text, "%.1990s", line);
+	human_plain(text);
+	strcat(text, "\n");
+	supervise_terminal_text(s->o.term, text);
+}
+
+void supervise_program_note_output(struct supervisor *s, int rank, const struct msg_output *m)
+{
+	size_t i;
+	json_t *line;
+	char gap[80];
+	s->program.printed_at = supervise_now(s);
+	if (!is_shown(s, rank))
+		return;
+	if (m->left_out > 0) {
+		snprintf(gap, sizeof gap, "(%lld lines are only in the log of the rank)",
+			 (long long)m->left_out);
+		print_line(s, rank, gap);
+	}
+	json_array_foreach(m->lines, i, line)
+		if (json_is_string(line))
+			print_line(s, rank, json_string_value(line));
+}
+
+void supervise_program_note_began(struct supervisor *s, int rank, const struct msg_began *m)
+{
+	supervise_times_began(s, rank, m->step, m->seconds);
+	if (s->program.began)
+		return;
+	s->program.began = true;
+	s->resumed = m->step;
+	supervise_report_resumed(s);
+}
+
+void supervise_program_note_ckpt(struct supervisor *s, const struct msg_client_ckpt *m)
+{
+	supervise_restart_ckpt(&s->restart, m->step);
+	supervise_times_write(s);
+	if (m->step <= s->ckpt_step)
+		return;
+	s->ckpt_step = m->step;
+	snprintf(s->ckpt_path, sizeof s->ckpt_path, "%s", m->path);
+	const struct msg_ckpt saved = { .step = m->step, .path = m->path };
+	supervise_state_note_ckpt(s, &saved);
+	supervise_comment_note_ckpt(s, m->step);
+	supervise_console_note_ckpt(s, m->step, m->path);
+	rundir_event_ckpt(s->o.run, s->generation,
+			  &(struct rundir_ckpt){ .step = m->step, .path = m->path });
+	exports_checkpoint(s->exports, &saved);
+	supervise_terminal_event(s->o.term, TONE_GOOD, "checkpoint", "step %lld: %s",
+				 (long long)m->step, m->path);
+}
+
+void supervise_program_note_end(struct supervisor *s, int rank, const struct msg_failed *m)
+{
+	struct program_rank *k = s->program.ranks ? &s->program.ranks[rank] : NULL;
+	if (!k || !m->has_status)
+		return;
+	k->status = m->status;
+	json_decref(k->last_lines);
+	k->last_lines = m->has_last_lines ? json_incref(m->last_lines) : NULL;
+}
+
+void supervise_program_note_exit(struct supervisor *s, int rank)
+{
+	if (!s->program.ranks || s->program.exited_rank >= 0)
+		return;
+	s->program.exited_rank = rank;
+	s->program.exited_at = supervise_now(s);
+}
+
+/* --- hangs that the progress of ranks does not show ------------------------------------------ */
+
+static bool exited_too_early(struct supervisor *s, double now)
+{
+	const struct program_state *g = &s->program;
+	double limit = s->d->job.program.exit_timeout;
+	char text[300];
+	if (g->exited_rank < 0 || limit <= 0 || now - g->exited_at < limit)
+		return false;
+	snprintf(text, sizeof text,
+		 "the task exited with status 0, and %d of %d others still run %.3g s later; if ranks "
+		 "may end at different times, raise program.exit_timeout",
+		 s->world - s->finishes, s->world - 1, now - g->exited_at);
+	supervise_lose_rank(s, g->exited_rank, LOST_HUNG, ERR_TIMEOUT, text);
+	return true;
+}
+
+static void check_silence(struct supervisor *s, double now)
+{
+	const struct program_state *g = &s->program;
+	double limit = s->d->job.program.silence, since = fmax(g->printed_at, g->ready_at);
+	char text[200];
+	if (limit <= 0 || now - since < limit)
+		return;
+	snprintf(text, sizeof text, "no task has printed anything for %.3g s (program.silence)",
+		 now - since);
+	supervise_lose_rank(s, 0, LOST_HUNG, ERR_TIMEOUT, text);
+}
+
+/* A rank that does nothing while others work may wait for them, or they for it: people decide. */
+static void name_idle_rank(struct supervisor *s, double now)
+{
+	double limit = s->d->job.restart.hang_timeout;
+	if (s->program.idle_said || limit <= 0 || now - s->last_move > limit / 2)
+		return;
+	for (int r = 0; r < s->world && !s->program.idle_said; r++) {
+		const struct rank_state *k = &s->ranks[r];
+		if (!k->ready || k->finished || now - k->moved < limit)
+			continue;
+		s->program.idle_said = true;
+		supervise_terminal_event(s->o.term, TONE_WARN, "idle",
+					 "rank %d on %s has used no CPU and printed nothing for "
+					 "%.3g s, while others work",
+					 r, supervise_node(s, r), now - k->moved);
+		supervise_report_log(s, r, "warn",
+				     "the task has used no CPU and printed nothing for as long as "
+				     "restart.hang_timeout, while others work");
+	}
+}
+
+void supervise_program_watch(struct supervisor *s)
+{
+	double now = supervise_now(s);
+	if (!s->program.ranks || s->state != SUP_TRAINING)
+		return;
+	if (s->program.ready_at <= 0)
+		s->program.ready_at = now;
+	name_idle_rank(s, now);
+	if (!exited_too_early(s, now))
+		check_silence(s, now);
+}
+
+/* --- the end ------------------------------------------------------------------------------ */
+
+int64_t supervise_program_stop_step(struct supervisor *s)
+{
+	int64_t last = -1;
+	if (!s->program.began)
+		return 0;
+	for (int r = 0; r < s->world; r++)
+		last = s->ranks[r].step > last ? s->ranks[r].step : last;
+	double margin = s->step_s > 0 ? ceil(stop_notice_s / s->step_s) : 1;
+	return last + 1 + (int64_t)fmin(margin, 1e6);
+}
+
+void supervise_program_print_lines(struct supervisor *s)
+{
+	const struct program_rank *k = s->cause.rank >= 0 ? &s->program.ranks[s->cause.rank]
+							  : NULL;
+	size_t n = k ? json_array_size(k->last_lines) : 0;
+	for (size_t i = n > LINES_SHOWN ? n - LINES_SHOWN : 0; i < n; i++) {
+		const char *line = json_string_value(json_array_get(k->last_lines, i));
+		if (line)
+			supervise_terminal_event(s->o.term, TONE_PLAIN, "output", "%s", line);
+	}
+}
+
+bool supervise_program_may_retry(const struct supervisor *s, struct err *e)
+{
+	const char *list = s->d->job.restart.retry_on;
+	int rank = s->cause.rank;
+	if (!s->program.ranks || rank < 0 || s->program.ranks[rank].status < 0 ||
+	    s->cause.how != LOST_FAILED || job_retry_on_has(list, s->program.ranks[rank].status))
+		return true;
+	err_set(e, ERR_UNSUPPORTED, "[restart] retry_on = %s permits no restart after that", list);
+	return false;
+}
+
+void supervise_program_judge_progress(struct supervisor *s)
+{
+	if (s->program.ranks && !s->program.began && s->program.ready_at > 0 &&
+	    supervise_now(s) - s->program.ready_at >= progress_s)
+		supervise_restart_progress(&s->restart);
+}

@@ -1,0 +1,74 @@
+/*
+ * program — what the supervisor does only for a program of the user (job.program).
+ *
+ * The agents of such a run train nothing. Each starts one task, a process of the program with all its
+ * descendants, and reports about it. Here are
+ *   - the place of each task: its number on its node, and the number of its node (struct msg_program);
+ *   - the address at which the tasks meet: rank 0's agent publishes it, and every agent gets it once
+ *     all have connected, so that no task starts before the others can;
+ *   - the output of tasks, for the terminal, and the last lines of a task that has failed;
+ *   - tasks that exit with status 0 while others go on, and programs that print nothing for too long;
+ *   - what the program reports through the client (agent/client/): its first step and its checkpoints.
+ *
+ * Only the files of this room include it.
+ */
+#ifndef MUSTER_LAUNCHER_SUPERVISE_PROGRAM_H
+#define MUSTER_LAUNCHER_SUPERVISE_PROGRAM_H
+
+#include "base/err.h"
+#include "base/messages.h"
+#include "base/process_id.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct supervisor;
+
+struct program_rank {
+	int local_rank, group_rank;
+	struct process_id task; /* its main process; pid 0: it has not started */
+	int status;             /* of a task that has failed, as waitpid() sets it; -1: none has */
+	json_t *last_lines;     /* of its output; NULL: none */
+};
+
+struct program_state {
+	struct program_rank *ranks; /* [most]; NULL: the run has no program */
+	int groups;                 /* nodes that have tasks */
+	bool published;             /* the meeting point was sent to all */
+	bool began;                 /* a rank of this generation has reported its first step */
+	int exited_rank;            /* the first task that has exited with 0; -1: none */
+	double exited_at, printed_at, ready_at; /* times */
+	bool idle_said; /* a person was told of an idle rank */
+};
+
+int supervise_program_open(struct supervisor *s, struct err *e);
+void supervise_program_close(struct supervisor *s);
+/* A generation begins. */
+void supervise_program_reset(struct supervisor *s);
+/* The member `program` of the rank's welcome, a new reference; NULL: no memory. */
+json_t *supervise_program_place(const struct supervisor *s, int rank);
+
+/* Rank 0's agent publishes where the tasks meet. */
+int supervise_program_publish(struct supervisor *s, int rank, json_t *values, struct err *e);
+void supervise_program_note_task(struct supervisor *s, int rank, const struct msg_task *m);
+void supervise_program_note_output(struct supervisor *s, int rank, const struct msg_output *m);
+void supervise_program_note_began(struct supervisor *s, int rank, const struct msg_began *m);
+void supervise_program_note_ckpt(struct supervisor *s, const struct msg_client_ckpt *m);
+/* Of the message failed. */
+void supervise_program_note_end(struct supervisor *s, int rank, const struct msg_failed *m);
+/* The rank's task has exited with 0. */
+void supervise_program_note_exit(struct supervisor *s, int rank);
+
+/* Every tick, while the generation runs. */
+void supervise_program_watch(struct supervisor *s);
+/* The step after which every rank stops; 0: at once. Steps that ranks may finish before the request has
+ * come are left to them. */
+int64_t supervise_program_stop_step(struct supervisor *s);
+/* Prints the last lines of the task that was lost first. */
+void supervise_program_print_lines(struct supervisor *s);
+/* Whether [restart] retry_on permits a restart after the loss. If not, `e` says why. */
+bool supervise_program_may_retry(const struct supervisor *s, struct err *e);
+/* A generation that ran for a minute has made progress, if the program reports no steps. */
+void supervise_program_judge_progress(struct supervisor *s);
+
+#endif
