@@ -91,7 +91,7 @@ static bool is_busy(int error)
 /* A program that is gone is found by the next read, after its last packets. */
 static void send_stop(struct task_client *c)
 {
-	if (!c->stop || c->fd < 0)
+	if (!c->stop)
 		return;
 	if (send(c->fd, c->stop, strlen(c->stop), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
 	    is_busy(errno))
@@ -113,6 +113,8 @@ static char *stop_text(const struct stop *stop)
 int task_client_stop(struct task_client *c, const char *reason, int64_t at_step, struct err *e)
 {
 	enum { REASON_MAX = 1000 }; /* its text has at most six times as many bytes */
+	if (c->fd < 0)
+		return 0;
 	char *line = strndup(reason, REASON_MAX);
 	const struct stop stop = { .reason = line, .at_step = at_step, .has_at_step = at_step > 0 };
 	char *text = line ? stop_text(&stop) : NULL;
