@@ -1,5 +1,5 @@
 /*
- * json_member — reads one member of a JSON object that is untrusted input.
+ * json_member — reads a JSON object that is untrusted input, and single members of it.
  *
  * A failure is ERR_CORRUPT and names the member; the caller prefixes it with the file. `out` is set
  * only on success. base/fields.h reads objects whose members a table lists.
@@ -12,6 +12,10 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+/* Reads the text of one object of at most 24 levels, without NUL bytes and without a member that is there
+ * twice. *out is a new reference. The error's text needs the text's name in front of it. */
+int json_member_object(const char *text, size_t len, json_t **out, struct err *e);
 
 /* Whether a member is present and not null. Accepts NULL. */
 bool json_member_given(const json_t *member);

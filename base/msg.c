@@ -1,10 +1,11 @@
 #include "base/msg.h"
 
-#include <stdbool.h>
+#include "base/json_member.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEAD_BYTES = 8, JSON_DEPTH = 24 };
+enum { HEAD_BYTES = 8 };
 
 void msg_fini(struct msg *m)
 {
@@ -42,47 +43,6 @@ int msg_pack(enum msg_type type, uint32_t generation, json_t *body, struct buf *
 	return 0;
 }
 
-/* Refuses deep nesting before the parser recurses into it. A quote after a backslash does not
- * count. Whether the text is JSON is left to the parser. */
-static bool too_deep(const char *text, size_t len)
-{
-	bool quoted = false;
-	int depth = 0;
-	for (size_t i = 0; i < len; i++) {
-		char c = text[i];
-		if (quoted && c == '\\')
-			i++;
-		else if (c == '"')
-			quoted = !quoted;
-		else if (!quoted && (c == '{' || c == '['))
-			depth++;
-		else if (!quoted && (c == '}' || c == ']'))
-			depth--;
-		if (depth > JSON_DEPTH)
-			return true;
-	}
-	return false;
-}
-
-static int parse_body(const char *text, size_t len, const char *word, json_t **out, struct err *e)
-{
-	if (memchr(text, '\0', len))
-		return err_set(e, ERR_PROTO, "message %s: it contains a NUL byte", word);
-	if (too_deep(text, len))
-		return err_set(e, ERR_PROTO, "message %s: nested deeper than %d levels", word,
-			       JSON_DEPTH);
-	json_error_t why;
-	json_t *body = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
-	if (!body)
-		return err_set(e, ERR_PROTO, "message %s: not JSON: %s", word, why.text);
-	if (!json_is_object(body)) {
-		json_decref(body);
-		return err_set(e, ERR_PROTO, "message %s: not a JSON object", word);
-	}
-	*out = body;
-	return 0;
-}
-
 int msg_unpack(const void *data, size_t len, uint32_t generation, struct msg *m, struct err *e)
 {
 	const unsigned char *head = data;
@@ -96,9 +56,10 @@ int msg_unpack(const void *data, size_t len, uint32_t generation, struct msg *m,
 			       "message: unknown type %u; is the peer another version of muster?",
 			       type);
 	const char *word = msg_word((enum msg_type)type);
+	struct err why = ERR_INIT;
 	json_t *body;
-	if (parse_body((const char *)data + HEAD_BYTES, len - HEAD_BYTES, word, &body, e))
-		return -1;
+	if (json_member_object((const char *)data + HEAD_BYTES, len - HEAD_BYTES, &body, &why))
+		return err_set(e, ERR_PROTO, "message %s: %s", word, why.text);
 	*m = (struct msg){ (enum msg_type)type, of, body };
 	if (of != generation)
 		return err_set(e, ERR_STALE,
