@@ -89,6 +89,13 @@ static size_t control_length(const unsigned char *s, size_t *next)
 	return !n && *s >= 0x80 && *s < 0xa0;
 }
 
+size_t human_printable(const char *s)
+{
+	size_t n;
+	size_t control = control_length((const unsigned char *)s, &n);
+	return control ? 0 : char_length((const unsigned char *)s);
+}
+
 void human_plain(char *text)
 {
 	size_t n;

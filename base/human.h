@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum { HUMAN = 32 };
@@ -27,6 +28,10 @@ const char *human_seconds(double seconds, char out[HUMAN]);
 /* Replaces control characters by spaces, so that text from outside cannot control a terminal. Those of
  * U+0080 to U+009F count in UTF-8, and as single bytes that are part of no valid character. */
 void human_plain(char *text);
+
+/* The length in bytes of the printable character of UTF-8 at s; 0: there is none, but a control character,
+ * the end of the text, or a byte that is part of no valid character. */
+size_t human_printable(const char *s);
 
 /* Appends the word as a person can give it to a shell: in quotes if it needs them, and with control
  * characters as bash, ksh and zsh read them, $'\033'. */
