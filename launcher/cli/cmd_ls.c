@@ -152,7 +152,9 @@ static void print_row(const struct row *r, int wide, double now)
 	const struct rundir_state *s = &r->at.look.state;
 	bool known = !r->at.failed && r->at.look.object;
 	char steps[64] = "-", loss[32] = "-", age[RUN_VIEW_AGE] = "-", text[1100];
-	if (known && s->has_step)
+	if (known && s->has_step && !s->steps)
+		snprintf(steps, sizeof steps, "%lld", (long long)s->step);
+	else if (known && s->has_step)
 		snprintf(steps, sizeof steps, "%lld/%lld", (long long)s->step, (long long)s->steps);
 	if (known && s->has_loss)
 		snprintf(loss, sizeof loss, "%.4f", s->loss);

@@ -21,15 +21,18 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { LEASE_S = 180 };
 
 static const char help_head[] =
-	"muster run — train\n"
+	"muster run — train, or run a program of your own\n"
 	"\n"
 	"SYNOPSIS\n"
 	"  muster run [--quiet] JOB.ini [section.key=value …]\n"
+	"  muster run [--quiet] [-n TASKS] [JOB.ini] [section.key=value …] -- PROGRAM ARGUMENT …\n"
+	"  muster run --like-torchrun ARGUMENT …\n"
 	"\n"
 	"DESCRIPTION\n"
 	"  Plans the job, prints the plan, starts one agent per device, and runs until the last\n"
@@ -46,12 +49,24 @@ static const char help_head[] =
 	"  parent ignores or blocks is reset. If the output is a pipe or a file, muster prints\n"
 	"  plain lines. The run continues if the reader of the pipe exits.\n"
 	"\n"
+	"  A program of your own, on the command line or as [job] program, is started once for each\n"
+	"  device, with the environment that torchrun, mpirun and JAX give. No shell reads its\n"
+	"  words. Without -n and [parallel] there are as many tasks as devices: the GPUs of the\n"
+	"  allocation or of this host, or its cores. The run folder is runs/NAME, with the name of\n"
+	"  the script. If a task fails or hangs, all are ended and started again ([restart]).\n"
+	"  SIGTERM and Ctrl-C are passed on to the tasks ([program]).\n"
+	"\n"
 	"OPTIONS\n"
 	"  --quiet          do not print the plan\n"
+	"  -n TASKS         of a program: how many tasks\n"
+	"  --like-torchrun  print the job file for a command line of torchrun, and start nothing\n"
 	"\n"
 	"EXAMPLES\n"
 	"  muster run demo.ini\n"
 	"  muster run demo.ini job.name=wide parallel.dp=4 batch.global=64\n"
+	"  muster run -n 8 -- python3 train.py --lr 1e-4\n"
+	"  muster run restart.max_restarts=3 parallel.tp=4 -- ./train\n"
+	"  muster run --like-torchrun --nproc-per-node 8 train.py --lr 1e-4 > train.ini\n"
 	"\n"
 	"ENVIRONMENT\n"
 	"  MUSTER_AUTH=secret  under Slurm: agents and supervisor do without MUNGE credentials,\n"
@@ -179,7 +194,7 @@ static int open_run_folder(struct run_parts *r, struct err *e)
 
 static int run_open(struct run_parts *r, struct err *e)
 {
-	struct terminal_options look = { .every = r->job.log.every, .steps = r->job.job.steps };
+	struct terminal_options look = { .every = r->job.log.every, .steps = job_steps(&r->job) };
 	r->ops = command_launcher(r->job.launch.launcher);
 	supervise_terminal_detect(STDOUT_FILENO, &look);
 	if (launcher_agent_path(r->agent, sizeof r->agent, e) || make_plan(r, e) ||
@@ -242,16 +257,38 @@ static int run_loop(struct run_parts *r)
 	return status;
 }
 
+static bool has_program(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--"))
+			return true;
+	return false;
+}
+
+static int read_job(int argc, char **argv, const struct command_option *options,
+		    const char **tasks, struct job *job)
+{
+	if (has_program(argc, argv))
+		return command_program_job(argc, argv, options, tasks, job);
+	int status = command_job(argc, argv, options, TO_RUN, job);
+	return !status && *tasks
+		       ? command_misuse("run", "-n is for a program after \"--\"; set the degrees "
+					       "in [parallel]")
+		       : status;
+}
+
 int cmd_run(int argc, char **argv)
 {
 	bool quiet = false;
+	const char *tasks = NULL;
 	const struct command_option options[] = { { "--quiet", &quiet, NULL },
+						  { "-n", NULL, &tasks },
 						  { NULL, NULL, NULL } };
 	static struct run_parts r; /* too large for a small stack */
 	struct err e = ERR_INIT;
 	if (command_wants_help(argc, argv))
 		return print_help();
-	int status = command_job(argc, argv, options, TO_RUN, &r.job);
+	int status = read_job(argc, argv, options, &tasks, &r.job);
 	if (status)
 		return status;
 	if (command_launcher(r.job.launch.launcher) == &launch_slurm && slurm_enter_allocation(&e))

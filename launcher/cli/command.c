@@ -2,6 +2,7 @@
 
 #include "base/human.h"
 #include "launcher/cli/output.h"
+#include "launcher/cli/program_words.h"
 #include "launcher/status.h"
 #include "plan/spec/job/job.h"
 
@@ -120,6 +121,40 @@ int command_runs(int argc, char **argv, const struct command_option *options, co
 					      : "two runs are needed: their folders or names");
 }
 
+/* Sorts the words after the command's name into options, a job file and `section.key=value`. */
+static int sort_words(int argc, char **argv, const struct command_option *options,
+		      const char **file, const char **words, int *n)
+{
+	int rc = 0;
+	for (int i = 1; i < argc && !rc; i++) {
+		if (argv[i][0] == '-')
+			rc = set_option(argc, argv, &i, options);
+		else if (!*file && !strchr(argv[i], '='))
+			*file = argv[i];
+		else if (!strchr(argv[i], '='))
+			rc = command_misuse(
+				argv[0],
+				"\"%s\" is neither an option nor section.key=value, and "
+				"the job file is %s already",
+				argv[i], *file);
+		else
+			words[(*n)++] = argv[i];
+	}
+	return rc;
+}
+
+static int load_job(const char *file, const char **words, int n, enum command_use use,
+		    struct job *job)
+{
+	struct err e = ERR_INIT;
+	if (!job_load(file, words, n, job, &e) &&
+	    (use != TO_RUN || !job_check_run(job, file ? file : "command line", &e)))
+		return 0;
+	command_fail(&e);
+	/* Any error of the job file is a usage error: also a missing file. */
+	return STATUS_USAGE;
+}
+
 int command_job(int argc, char **argv, const struct command_option *options, enum command_use use,
 		struct job *job)
 {
@@ -129,28 +164,52 @@ int command_job(int argc, char **argv, const struct command_option *options, enu
 	for (int i = 1; i < argc && !rc; i++)
 		if ((!strcmp(argv[i], "--auto") || !strcmp(argv[i], "--gpus")) && !n)
 			n = job_auto_words(words);
-	for (int i = 1; i < argc && !rc; i++) {
-		if (argv[i][0] == '-')
-			rc = set_option(argc, argv, &i, options);
-		else if (!file && !strchr(argv[i], '='))
-			file = argv[i];
-		else if (!strchr(argv[i], '='))
-			rc = command_misuse(
-				argv[0],
-				"\"%s\" is neither an option nor section.key=value, and "
-				"the job file is %s already",
-				argv[i], file);
-		else
-			words[n++] = argv[i];
-	}
+	if (!rc)
+		rc = sort_words(argc, argv, options, &file, words, &n);
 	if (!rc && !file)
 		rc = command_misuse(argv[0], "a job file is missing");
+	if (!rc)
+		rc = load_job(file, words, n, use, job);
+	free(words);
+	return rc;
+}
+
+/* Replaces dp = N of -n by what the other degrees leave of N. */
+static int divide_tasks(const char *tasks, struct job *job)
+{
+	int64_t n = strtol(tasks, NULL, 10);
+	int64_t replica = job->parallel.tp * job->parallel.cp * job->parallel.pp;
+	if (n % replica)
+		return command_misuse("run", "-n: %lld tasks are no multiple of tp × cp × pp = %lld",
+				      (long long)n, (long long)replica);
+	job->parallel.dp = n / replica;
+	return 0;
+}
+
+int command_program_job(int argc, char **argv, const struct command_option *options,
+			const char **tasks, struct job *job)
+{
+	struct program_words program;
 	struct err e = ERR_INIT;
-	if (!rc && (job_load(file, words, n, job, &e) ||
-		    (use == TO_RUN && job_check_run(job, file, &e)))) {
-		command_fail(&e);
-		/* Any error of the job file is a usage error: also a missing file. */
-		rc = STATUS_USAGE;
+	const char *file = NULL;
+	int before = 1, n = 0;
+	while (before < argc && strcmp(argv[before], "--"))
+		before++;
+	const char **words = calloc((size_t)argc + PROGRAM_WORDS + 1, sizeof *words);
+	if (!words)
+		return STATUS_CANNOT_START;
+	/* The program's words come first: what a person gives replaces them. */
+	int rc = sort_words(before, argv, options, &file, words + PROGRAM_WORDS, &n);
+	if (!rc && command_program_words(argv + before + 1, *tasks, file != NULL, &program, &e)) {
+		rc = command_fail(&e);
+	} else if (!rc) {
+		const char **from = words + PROGRAM_WORDS - program.n;
+		for (int i = 0; i < program.n; i++)
+			from[i] = program.list[i];
+		rc = load_job(file, from, program.n + n, TO_RUN, job);
+		if (!rc && *tasks)
+			rc = divide_tasks(*tasks, job);
+		command_program_words_free(&program);
 	}
 	free(words);
 	return rc;

@@ -147,7 +147,10 @@ static void print_progress(const struct look *l, FILE *out)
 	double share = s->has_step && s->steps ? 100 * (double)s->step / (double)s->steps : 0;
 	rundir_likely_print(s->step_s, s->has_least_s ? s->least_s : 0,
 			    s->has_most_s ? s->most_s : 0, likely);
-	if (s->has_step)
+	if (!s->steps) /* of a program */
+		line(out, "progress", s->has_step ? "step %lld" : "no step is reported",
+		     (long long)s->step);
+	else if (s->has_step)
 		line(out, "progress", "step %lld of %lld (%.1f %%)%s%s", (long long)s->step,
 		     (long long)s->steps, share, goes_on ? ", left: " : "",
 		     goes_on ? duration(s->eta_s, left) : "");

@@ -50,7 +50,7 @@ static void describe_run(struct exports *x)
 	x->gauges.rank = x->o.job->metrics.ranks ? x->o.rank : NULL;
 	x->gauges.arg = x->o.arg;
 	exports_gauge_set(&x->gauges, GAUGE_STARTED, clock_wall_s());
-	exports_gauge_set(&x->gauges, GAUGE_PLANNED, (double)x->o.job->job.steps);
+	exports_gauge_set(&x->gauges, GAUGE_PLANNED, (double)job_steps(x->o.job));
 	exports_gauge_set(&x->gauges, GAUGE_STEPS, 0);
 	exports_gauge_set(&x->gauges, GAUGE_TOKENS, 0);
 	exports_gauge_set(&x->gauges, GAUGE_RESTARTS, 0);

@@ -35,7 +35,7 @@ static void put_steps(struct buf *out, const struct report_run *r)
 {
 	char a[REPORT_WORD], b[REPORT_WORD];
 	double last = report_last(r, COLUMN_STEP);
-	int64_t all = r->keys ? r->keys->job.steps : 0, done = isnan(last) ? 0 : (int64_t)last;
+	int64_t all = r->keys ? job_steps(r->keys) : 0, done = isnan(last) ? 0 : (int64_t)last;
 	open_tile(out, "Step");
 	report_data(out, "step", (double)done, report_count(done, a));
 	if (all > 0) {
@@ -104,7 +104,7 @@ static void put_restarts(struct buf *out, const struct report_run *r)
 static void put_time(struct buf *out, const struct report_run *r)
 {
 	char a[REPORT_WORD];
-	double left = ((r->keys ? (double)r->keys->job.steps : NAN) - report_last(r, COLUMN_STEP)) *
+	double left = ((r->keys ? (double)job_steps(r->keys) : NAN) - report_last(r, COLUMN_STEP)) *
 		      r->step_s;
 	double wall = r->history.end - r->history.begin;
 	open_tile(out, "Time");

@@ -66,7 +66,7 @@ static void send_notice(struct supervisor *s, enum job_notice what, struct notif
 	m->restarts = s->restart.restarts;
 	m->has_step = s->step >= 0;
 	m->step = s->step;
-	m->steps = s->o.job->job.steps;
+	m->steps = job_steps(s->o.job);
 	m->has_loss = s->step >= 0;
 	m->loss = s->last_loss;
 	notify_send(s->notices.notify, m);
@@ -123,7 +123,9 @@ void supervise_notice_end(struct supervisor *s)
 	char text[1200], wall[32];
 	struct notify_message m = { .text = text };
 	supervise_terminal_duration(supervise_now(s) - s->opened, wall, sizeof wall);
-	if (s->status == STATUS_DONE)
+	if (s->status == STATUS_DONE && s->program.ranks)
+		snprintf(text, sizeof text, "all tasks have ended with status 0, after %s", wall);
+	else if (s->status == STATUS_DONE)
 		snprintf(text, sizeof text, "all %lld steps are done, after %s",
 			 (long long)s->o.job->job.steps, wall);
 	else

@@ -28,7 +28,7 @@ static void write_text(struct supervisor *s, char out[COMMENT_TEXT])
 {
 	const struct progress_comment *c = &s->comment;
 	char saved[32], next[48], eta[48];
-	int64_t every = s->o.job->checkpoint.every, left = s->d->job.job.steps - c->step;
+	int64_t every = s->o.job->checkpoint.every, left = job_steps(&s->d->job) - c->step;
 	int64_t steps = every > 0 && every - c->step % every < left ? every - c->step % every
 								    : left;
 	format_time(c->saved, saved);
@@ -36,7 +36,7 @@ static void write_text(struct supervisor *s, char out[COMMENT_TEXT])
 	format_after(s, "eta=", left, eta);
 	snprintf(out, COMMENT_TEXT,
 		 "muster step=%lld/%lld saved=%s%s stop_s=%.0f nodes=%d%s goodput=%.2f",
-		 (long long)c->step, (long long)s->d->job.job.steps, saved, next,
+		 (long long)c->step, (long long)job_steps(&s->d->job), saved, next,
 		 ceil(supervise_stop_seconds(&s->stop)), s->d->cluster.n_nodes, eta,
 		 time_parts_goodput(supervise_times_parts(s)));
 }

@@ -185,6 +185,7 @@ void supervise_report_metrics(struct supervisor *s, const struct msg_metrics *m)
 		.step_s = m->step_s,
 		.loss_scale = m->loss_scale,
 		.skipped = m->skipped,
+		.partial = s->program.ranks != NULL,
 	};
 	rundir_metrics(s->o.run, s->generation, m, s->d->plan.time.total);
 	exports_step(s->exports, m);
@@ -198,7 +199,7 @@ void supervise_report_metrics(struct supervisor *s, const struct msg_metrics *m)
 	s->step = m->step;
 	s->last_loss = t.loss;
 	s->skipped += t.skipped;
-	t.left_s = s->step_s > 0 ? (double)(s->d->job.job.steps - m->step) * s->step_s : -1;
+	t.left_s = s->step_s > 0 && !s->program.ranks ? (double)(s->d->job.job.steps - m->step) * s->step_s : -1;
 	supervise_terminal_step(s->o.term, &t, supervise_now(s));
 }
 

@@ -2,6 +2,7 @@
 #include "base/human.h"
 #include "launcher/supervise/supervisor.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -70,24 +71,29 @@ static void print_results(struct supervisor *s)
 {
 	struct terminal *t = s->o.term;
 	char speed[HUMAN];
-	if (s->step >= 0 && s->has_eval)
+	bool known = s->step >= 0 && isfinite(s->last_loss);
+	if (known && s->has_eval)
 		supervise_terminal_event(
 			t, TONE_PLAIN, "loss",
 			"%.4f after step %lld, %.4f after step %lld; held out %.4f", s->first_loss,
 			(long long)s->first_loss_step, s->last_loss, (long long)s->step,
 			s->eval_loss);
-	else if (s->step >= 0)
+	else if (known)
 		supervise_terminal_event(t, TONE_PLAIN, "loss",
 					 "%.4f after step %lld, %.4f after step %lld",
 					 s->first_loss, (long long)s->first_loss_step, s->last_loss,
 					 (long long)s->step);
-	if (s->measured)
+	if (s->measured && s->program.ranks)
+		supervise_terminal_event(t, TONE_PLAIN, "speed", "%.4g s per step",
+					 s->measured_s / (double)s->measured);
+	else if (s->measured)
 		supervise_terminal_event(t, TONE_PLAIN, "speed",
 					 "%s tokens/s; %.4g s per step, %.4g s predicted",
 					 human_count(s->tokens / s->measured_s, "", speed),
 					 s->measured_s / (double)s->measured,
 					 s->d->plan.time.total);
-	print_contract(s);
+	if (!s->program.ranks) /* nothing was predicted */
+		print_contract(s);
 	supervise_times_print(s);
 	if (s->skipped)
 		supervise_terminal_event(
@@ -116,7 +122,11 @@ static void print_end(struct supervisor *s)
 	long long steps = (long long)s->d->job.job.steps;
 	switch (s->status) {
 	case STATUS_DONE:
-		if (s->step < 0)
+		if (s->program.ranks)
+			supervise_terminal_event(t, TONE_GOOD, "done",
+						 "%d task%s ended with status 0, %s", s->world,
+						 human_s(s->world), wall);
+		else if (s->step < 0)
 			supervise_terminal_event(t, TONE_GOOD, "done",
 						 "the run was already complete: %lld step%s", steps,
 						 human_s(steps));
@@ -135,6 +145,10 @@ static void print_end(struct supervisor *s)
 				t, TONE_WARN, "stopped",
 				"after %s; the same command continues from step %lld", wall,
 				(long long)s->ckpt_step);
+		else if (s->program.ranks)
+			supervise_terminal_event(t, TONE_WARN, "stopped",
+						 "after %s; the same command starts the program again",
+						 wall);
 		else
 			supervise_terminal_event(t, TONE_WARN, "stopped",
 						 "after %s, without a new checkpoint; the same "

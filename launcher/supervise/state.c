@@ -100,7 +100,7 @@ static json_t *ckpt_json(const struct supervisor *s)
 static json_t *next_json(const struct supervisor *s, int64_t step)
 {
 	const struct job *job = &s->d->job;
-	int64_t every = job->checkpoint.every, last = job->job.steps;
+	int64_t every = job->checkpoint.every, last = job_steps(job);
 	if (step < 0 || step >= last)
 		return NULL;
 	int64_t next = every > 0 ? (step / every + 1) * every : last;
@@ -140,7 +140,7 @@ static void fill_progress(const struct supervisor *s, struct rundir_state *out)
 	int64_t step = step_of(s);
 	out->has_step = step >= 0;
 	out->step = out->has_step ? step : 0;
-	out->steps = s->d->job.job.steps;
+	out->steps = job_steps(&s->d->job);
 	out->has_loss = out->has_grad_norm = out->has_lr = trained;
 	out->loss = s->last_loss;
 	out->grad_norm = v->grad_norm;

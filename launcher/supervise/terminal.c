@@ -182,18 +182,34 @@ static void add_bar(const struct terminal *t, double share, const char *text, st
 	buf_puts(b, "  ");
 }
 
-static void add_step(const struct terminal *t, const struct terminal_step *s, struct buf *b)
+/* A program need not say more than the number of the step. */
+static void add_numbers(const struct terminal_step *s, struct buf *b)
 {
-	char digits[24], speed[HUMAN], left[32];
-	int wide = snprintf(digits, sizeof digits, "%lld", (long long)t->o.steps);
-	buf_printf(b, "step %*lld/%s  loss %.4f", wide, (long long)s->step, digits, s->loss);
+	char speed[HUMAN];
+	if (!isnan(s->loss) || !s->partial)
+		buf_printf(b, "  loss %.4f", s->loss);
 	if (s->cross_entropy > 0)
 		buf_printf(b, " (cross-entropy %.4f)", s->cross_entropy);
-	buf_printf(b, "  %s tok/s  grad %.3g  lr %.2e", human_count(s->tokens_s, "", speed),
-		   s->grad_norm, s->lr);
+	if (s->tokens_s > 0 || !s->partial)
+		buf_printf(b, "  %s tok/s", human_count(s->tokens_s, "", speed));
+	if (!isnan(s->grad_norm) || !s->partial)
+		buf_printf(b, "  grad %.3g", s->grad_norm);
+	if (!isnan(s->lr) || !s->partial)
+		buf_printf(b, "  lr %.2e", s->lr);
 	if (s->loss_scale > 0)
 		buf_printf(b, "  scale %.0f%s", s->loss_scale,
 			   s->skipped ? " overflows: skipped" : "");
+}
+
+static void add_step(const struct terminal *t, const struct terminal_step *s, struct buf *b)
+{
+	char digits[24], left[32];
+	int wide = snprintf(digits, sizeof digits, "%lld", (long long)t->o.steps);
+	if (t->o.steps)
+		buf_printf(b, "step %*lld/%s", wide, (long long)s->step, digits);
+	else
+		buf_printf(b, "step %lld", (long long)s->step);
+	add_numbers(s, b);
 	if (s->left_s >= 0)
 		buf_printf(b, "  eta %s",
 			   supervise_terminal_duration(s->left_s, left, sizeof left));
@@ -201,7 +217,7 @@ static void add_step(const struct terminal *t, const struct terminal_step *s, st
 
 void supervise_terminal_step(struct terminal *t, const struct terminal_step *s, double now)
 {
-	bool last = s->step >= t->o.steps;
+	bool last = t->o.steps && s->step >= t->o.steps;
 	if (t->o.live) {
 		if (now - t->drawn_at < redraw_s && !last)
 			return;

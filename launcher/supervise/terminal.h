@@ -22,7 +22,7 @@ struct terminal_options {
 	bool live, colour, unicode;
 	int width;     /* columns; 0: ask the terminal each time */
 	int64_t every; /* steps between plain lines */
-	int64_t steps; /* in the whole run */
+	int64_t steps; /* in the whole run; 0: unknown */
 };
 
 /* Sets the options from the kind of fd and the environment. */
@@ -46,6 +46,7 @@ struct terminal_step {
 	double cross_entropy; /* the loss without the routers' losses; 0 or NAN: there are none */
 	double loss_scale;    /* fp16; 0: another precision */
 	bool skipped;         /* the gradients overflowed, and nothing was updated */
+	bool partial;         /* numbers that are NAN are left out, and no tokens are no speed */
 	double left_s;        /* estimated seconds until the run is done; negative: unknown */
 };
 void supervise_terminal_step(struct terminal *t, const struct terminal_step *s, double now);

@@ -102,6 +102,11 @@ bool job_has_program(const struct job *job)
 	return *job->job.program != '\0';
 }
 
+int64_t job_steps(const struct job *job)
+{
+	return job_has_program(job) ? 0 : job->job.steps;
+}
+
 int job_rules_program(const struct rule_job *j)
 {
 	if (!job_has_program(j->job))

@@ -375,6 +375,8 @@ enum { JOB_AUTO_MAX = 16 };
 int job_auto_words(const char *words[JOB_AUTO_MAX]);
 /* Whether the job runs a program of the user instead of the built-in training. */
 bool job_has_program(const struct job *job);
+/* Optimizer steps in the whole run; 0: unknown, because a program does not say. */
+int64_t job_steps(const struct job *job);
 /* Checks what a run needs and a plan does not: data.path. name: as in job_parse. */
 int job_check_run(const struct job *job, const char *name, struct err *e);
 /* Writes the resolved job as INI, with every default. */
