@@ -125,7 +125,7 @@ int agent_program_environment(struct program *p, struct err *e)
 		.trace_dir = t.traces,
 		.error_file = t.error,
 		.plan_json = plan ? plan : "",
-		.client_fd = TASK_CLIENT,
+		.client_fd = -1, /* task_process_start() sets it */
 		.client_dir = t.client,
 		.pmix = getenv("PMIX_RANK") != NULL,
 	};
