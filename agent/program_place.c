@@ -1,7 +1,6 @@
 /* program_place: the environment of the task. */
 #include "agent/program_inner.h"
 
-#include "agent/engine/parallel/device.h"
 #include "agent/task/environment.h"
 #include "base/file.h"
 #include "base/run_paths.h"
@@ -20,7 +19,7 @@ extern char **environ;
 static const char *const client_dirs[] = { "../share/muster/python", "../agent/client" };
 
 struct texts {
-	char run[PATH_MAX], traces[RUN_PATH], error[RUN_PATH + 32], client[PATH_MAX], device[16];
+	char run[PATH_MAX], traces[RUN_PATH], error[RUN_PATH + 32], client[PATH_MAX];
 	char address[NET_ADDR_MAX];
 };
 
@@ -91,16 +90,11 @@ static char *describe_plan(const struct program *p)
 	return text;
 }
 
-int agent_program_environment(struct program *p, struct err *e)
+static int fill_environment(struct program *p, const struct texts *t, struct err *e)
 {
 	const struct msg_welcome *w = p->welcome;
-	struct texts t;
-	if (words_parse(p->job->job.program, &p->argv, e) || make_folders(p, &t, e))
-		return -1;
-	find_client(t.client);
-	copy_address(p, t.address);
-	snprintf(t.device, sizeof t.device, "%d", w->device);
-	char *plan = describe_plan(p);
+	char device[16], *plan = describe_plan(p);
+	snprintf(device, sizeof device, "%d", w->device);
 	const struct task_place place = {
 		.rank = w->rank,
 		.world = w->world,
@@ -108,7 +102,7 @@ int agent_program_environment(struct program *p, struct err *e)
 		.local_world = w->node_ranks,
 		.group_rank = p->place.group_rank,
 		.group_world = p->place.group_world,
-		.master_addr = t.address,
+		.master_addr = t->address,
 		.master_port = p->meeting.ports[0],
 		.coordinator_port = p->meeting.ports[1],
 		.run_id = p->place.run_id,
@@ -117,19 +111,34 @@ int agent_program_environment(struct program *p, struct err *e)
 		.cuda = p->job->job.device == DEVICE_CUDA,
 		.visible = p->job->program.visible == VISIBLE_OWN ? TASK_SEES_OWN : TASK_SEES_ALL,
 		.devices = p->place.devices,
-		.device = t.device,
+		.device = device,
 		.interface = p->job->network.interface,
 		.one_host = p->place.group_world == 1,
 		.threads = w->threads,
-		.run_dir = t.run,
-		.trace_dir = t.traces,
-		.error_file = t.error,
+		.run_dir = t->run,
+		.trace_dir = t->traces,
+		.error_file = t->error,
 		.plan_json = plan ? plan : "",
 		.client_fd = -1, /* task_process_start() sets it */
-		.client_dir = t.client,
+		.client_dir = t->client,
 		.pmix = getenv("PMIX_RANK") != NULL,
 	};
 	int rc = task_environment(environ, &place, &p->env, e);
 	free(plan);
+	return rc;
+}
+
+int agent_program_environment(struct program *p, struct err *e)
+{
+	struct texts *t = malloc(sizeof *t); /* too large for a small stack */
+	if (!t)
+		return err_set(e, ERR_NOMEM, "no memory for the environment of the task");
+	int rc = words_parse(p->job->job.program, &p->argv, e) || make_folders(p, t, e) ? -1 : 0;
+	if (!rc) {
+		find_client(t->client);
+		copy_address(p, t->address);
+		rc = fill_environment(p, t, e);
+	}
+	free(t);
 	return rc;
 }
