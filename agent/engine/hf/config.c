@@ -270,16 +270,20 @@ int hf_config_read(const char *text, size_t n, const char *name, int64_t seq, st
 
 /* --- writing --- */
 
-/* Replaces zeros by the sizes that the job derives. */
-static struct job resolve_sizes(const struct job *job)
+/* A copy of the job with the sizes that it derives in place of zeros; the caller frees it. NULL: no
+ * memory. */
+static struct job *resolve_sizes(const struct job *job)
 {
-	struct job out = *job;
+	struct job *out = malloc(sizeof *out); /* too large for a small stack */
 	struct model_shape m;
+	if (!out)
+		return NULL;
+	*out = *job;
 	shape_of_job(job, &m);
-	out.model.kv_heads = m.kv_heads;
-	out.model.head_dim = m.head_dim;
-	out.model.ffn = m.ffn;
-	out.model.tie_head = m.tied ? TIE_YES : TIE_NO;
+	out->model.kv_heads = m.kv_heads;
+	out->model.head_dim = m.head_dim;
+	out->model.ffn = m.ffn;
+	out->model.tie_head = m.tied ? TIE_YES : TIE_NO;
 	return out;
 }
 
@@ -350,31 +354,38 @@ static int check_expressible(const struct job *job, struct err *e)
 	return 0;
 }
 
-json_t *hf_config_write(const struct job *asked, const char *torch, struct err *e)
+/* NULL: no memory. */
+static json_t *config_of(const struct job *job, const char *torch)
 {
-	struct job job = resolve_sizes(asked);
-	int family = 1 << job.model.family;
-	if (check_expressible(&job, e))
-		return NULL;
+	int family = 1 << job->model.family;
 	json_t *out = json_pack("{s:[s], s:s, s:s}", "architectures",
-				hf_families[job.model.family].class, "model_type",
-				shape_families[job.model.family].word, "torch_dtype", torch);
+				hf_families[job->model.family].class, "model_type",
+				shape_families[job->model.family].word, "torch_dtype", torch);
 	int bad = !out;
 	for (const struct hf_key *key = hf_keys; key->families; key++)
 		if (key->families & family)
-			bad |= json_object_set_new(out, key->theirs, value_of(&job, key->ours));
+			bad |= json_object_set_new(out, key->theirs, value_of(job, key->ours));
 	for (const struct hf_fixed_key *key = hf_fixed_keys; key->families; key++)
 		if (key->families & family && strcmp(key->words[0], "null"))
 			bad |= json_object_set_new(out, key->theirs, must_of(key));
-	if (shape_families[job.model.family].rope)
-		bad |= json_object_set_new(out, "rope_scaling", rope_json(&job));
-	if (shape_families[job.model.family].experts)
-		bad |= hf_balance_write(&job, out);
+	if (shape_families[job->model.family].rope)
+		bad |= json_object_set_new(out, "rope_scaling", rope_json(job));
+	if (shape_families[job->model.family].experts)
+		bad |= hf_balance_write(job, out);
 	if (!bad)
 		return out;
 	json_decref(out);
-	err_set(e, ERR_NOMEM, "no memory for config.json");
 	return NULL;
+}
+
+json_t *hf_config_write(const struct job *asked, const char *torch, struct err *e)
+{
+	struct job *job = resolve_sizes(asked);
+	json_t *out = NULL;
+	if (!job || (!check_expressible(job, e) && !(out = config_of(job, torch))))
+		err_set(e, ERR_NOMEM, "no memory for config.json");
+	free(job);
+	return out;
 }
 
 static void write_key(const struct job *job, const char *ours, struct buf *out)
@@ -384,20 +395,29 @@ static void write_key(const struct job *job, const char *ours, struct buf *out)
 	buf_puts(out, "\n");
 }
 
-void hf_config_section(const struct job *asked, struct buf *out)
+static void write_section(const struct job *job, struct buf *out)
 {
-	struct job job = resolve_sizes(asked);
-	int family = 1 << job.model.family, rope = 1 << job.model.rope_scaling;
+	int family = 1 << job->model.family, rope = 1 << job->model.rope_scaling;
 	buf_puts(out, "[model]\n");
-	write_key(&job, "family", out);
+	write_key(job, "family", out);
 	for (const struct hf_key *key = hf_keys; key->families; key++)
-		if (key->families & family && !twin_of(key, job.model.family))
-			write_key(&job, key->ours, out);
-	if (shape_families[job.model.family].experts)
-		write_key(&job, "aux_loss", out);
+		if (key->families & family && !twin_of(key, job->model.family))
+			write_key(job, key->ours, out);
+	if (shape_families[job->model.family].experts)
+		write_key(job, "aux_loss", out);
 	if (rope != 1 << ROPE_PLAIN)
-		write_key(&job, "rope_scaling", out);
+		write_key(job, "rope_scaling", out);
 	for (int i = HF_ROPE_THETA + 1; i < HF_ROPE_KEYS; i++)
 		if (hf_rope_keys[i].types & rope)
-			write_key(&job, hf_rope_keys[i].ours, out);
+			write_key(job, hf_rope_keys[i].ours, out);
+}
+
+void hf_config_section(const struct job *asked, struct buf *out)
+{
+	struct job *job = resolve_sizes(asked);
+	if (job)
+		write_section(job, out);
+	else
+		out->failed = true;
+	free(job);
 }
