@@ -127,12 +127,14 @@ static int list_forms(struct bench *b, struct err *e)
 
 /* --- Predicting --- */
 
-__attribute__((noinline)) static int predict(struct bench *b, struct bench_plan_form *f,
-					     struct err *e)
+static int predict(struct bench *b, struct bench_plan_form *f, struct err *e)
 {
-	struct job job;
+	struct job *job = malloc(sizeof *job); /* too large for a small stack */
 	struct forecast told;
-	if (load(b, f->job, &job, e) || plan_forecast_here(&job, b->calibration, &told, e))
+	int rc = !job ? err_set(e, ERR_NOMEM, "no memory for a job")
+		      : load(b, f->job, job, e) || plan_forecast_here(job, b->calibration, &told, e);
+	free(job);
+	if (rc)
 		return -1;
 	f->world = told.world;
 	f->predicted = told.time;

@@ -128,19 +128,27 @@ static int all_threads(const struct job *job)
 	return sum;
 }
 
+/* job: room for one. */
+static int check_form(struct bench *b, struct form *f, struct job *job, struct err *e)
+{
+	if (load_form(b, f->words, job, e))
+		return -1;
+	f->world = world_of(job);
+	shape_of_job(job, &b->shape);
+	b->batch = job->batch.global;
+	b->threads = all_threads(job);
+	return 0;
+}
+
 /* Reads every form before the first one runs. */
 static int check_forms(struct bench *b, struct err *e)
 {
-	for (int i = b->n_forms - 1; i >= 0; i--) {
-		struct job job;
-		if (load_form(b, b->forms[i].words, &job, e))
-			return -1;
-		b->forms[i].world = world_of(&job);
-		shape_of_job(&job, &b->shape);
-		b->batch = job.batch.global;
-		b->threads = all_threads(&job);
-	}
-	return 0;
+	struct job *job = malloc(sizeof *job); /* too large for a small stack */
+	int rc = job ? 0 : err_set(e, ERR_NOMEM, "no memory for a job");
+	for (int i = b->n_forms - 1; i >= 0 && !rc; i--)
+		rc = check_form(b, &b->forms[i], job, e);
+	free(job);
+	return rc;
 }
 
 /* --- measuring --- */

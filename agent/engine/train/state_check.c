@@ -81,9 +81,19 @@ static int check_count(const struct manifest *m, const struct model_shape *s, st
 				 m->n_tensors, s->layers, least);
 }
 
+static int read_shape(const struct manifest *m, struct model_shape *out, struct err *e)
+{
+	struct job *job = malloc(sizeof *job); /* too large for a small stack */
+	int rc = job ? train_state_model_job(m->model, job, e)
+		     : err_set(e, ERR_NOMEM, "no memory for a job");
+	if (!rc)
+		shape_of_job(job, out);
+	free(job);
+	return rc;
+}
+
 int train_state_check(const struct manifest *m, struct err *e)
 {
-	struct job job;
 	struct model_shape shape;
 	struct ckpt_tensor *list = NULL;
 	enum job_optimizer kind;
@@ -91,9 +101,8 @@ int train_state_check(const struct manifest *m, struct err *e)
 	int n = 0, rc = 0;
 	int64_t wanted = 0;
 	bool scales = ckpt_manifest_find(m, model_scales_names[0]) != NULL;
-	if (train_state_model_job(m->model, &job, e) || find_optimizer(m, &kind, &moments, e))
+	if (read_shape(m, &shape, e) || find_optimizer(m, &kind, &moments, e))
 		return -1;
-	shape_of_job(&job, &shape);
 	if (check_count(m, &shape, e) || train_state_whole(&shape, kind, scales, &list, &n, e))
 		return -1;
 	for (int i = 0; i < n && !rc; i++)

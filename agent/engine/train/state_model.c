@@ -112,16 +112,17 @@ static int check_same(const json_t *model, const struct job *job, struct err *e)
 int train_state_model_job(json_t *model, struct job *out, struct err *e)
 {
 	struct buf ini = BUF_INIT;
-	struct job job;
+	struct job *job = malloc(sizeof *job); /* too large for a small stack */
 	const char *name;
 	json_t *v;
-	int rc = 0;
+	int rc = job ? 0 : err_set(e, ERR_NOMEM, "no memory for a job");
 	buf_puts(&ini, "[model]\n");
 	json_object_foreach(model, name, v) if (!rc) rc = put_field(name, v, &ini, e);
 	if (!rc)
-		rc = parse_section(&ini, &job, e) || check_same(model, &job, e) ? -1 : 0;
+		rc = parse_section(&ini, job, e) || check_same(model, job, e) ? -1 : 0;
 	buf_fini(&ini);
 	if (!rc)
-		*out = job;
+		*out = *job;
+	free(job);
 	return rc;
 }
