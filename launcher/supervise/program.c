@@ -28,6 +28,8 @@ int supervise_program_open(struct supervisor *s, struct err *e)
 
 static void forget_tasks(struct supervisor *s)
 {
+	json_decref(s->program.meeting);
+	s->program.meeting = NULL;
 	for (int r = 0; s->program.ranks && r < s->most; r++) {
 		json_decref(s->program.ranks[r].last_lines);
 		s->program.ranks[r] = (struct program_rank){ .status = -1 };
@@ -104,19 +106,24 @@ json_t *supervise_program_place(const struct supervisor *s, int rank)
 
 int supervise_program_publish(struct supervisor *s, int rank, json_t *values, struct err *e)
 {
-	json_t *list;
-	if (rank != 0 || s->program.published || !json_is_object(values))
+	struct program_state *g = &s->program;
+	if (rank != 0 || g->meeting || !json_is_object(values))
 		return err_set(e, ERR_PROTO,
 			       "message endpoints: it was sent twice or at the wrong time");
-	s->program.published = true;
-	list = json_pack("[O]", values);
-	if (!list)
+	g->meeting = json_pack("[O]", values);
+	if (!g->meeting)
 		return err_set(e, ERR_NOMEM, "no memory for the meeting point of the tasks");
-	supervise_broadcast(s, MSG_WORLD_ENDPOINTS,
-			    msg_world_endpoints_json(&(struct msg_world_endpoints){
-				    .first = 0, .values = list }));
-	json_decref(list);
+	supervise_program_meet(s);
 	return 0;
+}
+
+void supervise_program_meet(struct supervisor *s)
+{
+	json_t *list = s->program.meeting;
+	if (list && s->hellos == s->world)
+		supervise_broadcast(s, MSG_WORLD_ENDPOINTS,
+				    msg_world_endpoints_json(&(struct msg_world_endpoints){
+					    .first = 0, .values = list }));
 }
 
 /* --- what tasks do ------------------------------------------------------------------------ */

@@ -34,7 +34,7 @@ struct program_rank {
 struct program_state {
 	struct program_rank *ranks; /* [most]; NULL: the run has no program */
 	int groups;                 /* nodes that have tasks */
-	bool published;             /* the meeting point was sent to all */
+	json_t *meeting;            /* what rank 0 has published; NULL: nothing yet */
 	bool began;                 /* a rank of this generation has reported its first step */
 	int exited_rank;            /* the first task that has exited with 0; -1: none */
 	double exited_at, printed_at, ready_at; /* times */
@@ -50,6 +50,8 @@ json_t *supervise_program_place(const struct supervisor *s, int rank);
 
 /* Rank 0's agent publishes where the tasks meet. */
 int supervise_program_publish(struct supervisor *s, int rank, json_t *values, struct err *e);
+/* Sends it to all agents if it is known and all have connected. */
+void supervise_program_meet(struct supervisor *s);
 void supervise_program_note_task(struct supervisor *s, int rank, const struct msg_task *m);
 void supervise_program_note_output(struct supervisor *s, int rank, const struct msg_output *m);
 void supervise_program_note_began(struct supervisor *s, int rank, const struct msg_began *m);

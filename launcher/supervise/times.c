@@ -251,6 +251,8 @@ void supervise_times_print(struct supervisor *s)
 	size_t len = 0;
 	if (!s->times.account.marks.n) /* no rank was ever ready */
 		return;
+	if (s->program.ranks && s->step < 0) /* the program reports no steps */
+		return;
 	for (int i = 0, part; i < LOSSES && (part = next_loss(parts, below)) >= 0; i++) {
 		below = parts[part];
 		len += (size_t)snprintf(losses + len, sizeof losses - len, "%s %s %.1f %%",

@@ -136,6 +136,7 @@ static void do_prepare(struct supervisor *s, const struct cause *c)
 	(void)c;
 	supervise_enter(s, SUP_PREPARING, 0);
 	rundir_event_connected(s->o.run, s->generation, NULL);
+	supervise_program_meet(s);
 }
 
 static void do_train(struct supervisor *s, const struct cause *c)
