@@ -221,6 +221,10 @@ static struct supervise_limits limits_of(const struct job *job)
 	l.start = job->restart.start_timeout;
 	l.drain = job->restart.drain_timeout;
 	l.handshake = job->restart.handshake_timeout;
+	if (job_has_program(job)) { /* interpreters take their time to end, and so do dumps */
+		l.settle = 2;
+		l.trace = 4;
+	}
 	return l;
 }
 

@@ -226,7 +226,7 @@ static bool exited_too_early(struct supervisor *s, double now)
 		 "the task exited with status 0, and %d of %d others still run %.3g s later; if ranks "
 		 "may end at different times, raise program.exit_timeout",
 		 s->world - s->finishes, s->world - 1, now - g->exited_at);
-	supervise_lose_rank(s, g->exited_rank, LOST_HUNG, ERR_TIMEOUT, text);
+	supervise_lose_rank(s, g->exited_rank, LOST_FAILED, ERR_TASK, text);
 	return true;
 }
 

@@ -105,7 +105,7 @@ void supervise_describe_lost_rank(const struct supervisor *s, char *out, size_t 
 	char where[96] = "";
 	if (k->step > 0)
 		snprintf(where, sizeof where, ", after step %lld", (long long)k->step);
-	else if (k->hello)
+	else if (k->hello && (!s->program.ranks || s->program.began))
 		snprintf(where, sizeof where, ", before its first step");
 	snprintf(out, size, "rank %d on %.64s%s%s%s%s", rank, supervise_node(s, rank), where,
 		 *k->phase ? " (" : "", k->phase, *k->phase ? ")" : "");
@@ -165,7 +165,7 @@ void supervise_report_blame(struct supervisor *s)
 	if (s->program.ranks)
 		supervise_program_print_lines(s);
 	supervise_notice_loss(s, who, why);
-	if (!s->stepped && s->cause.how != LOST_FAILED)
+	if (!s->stepped && s->cause.how != LOST_FAILED && (!s->program.ranks || !s->trained))
 		print_launch_log(s);
 }
 

@@ -36,6 +36,13 @@ void supervise_stacks_note_verdict(struct supervisor *s, const struct rundir_ver
 	}
 }
 
+/* The process to examine: an agent that trains, or the task of one that runs a program. */
+static const struct process_id *examined(const struct supervisor *s, int rank)
+{
+	const struct program_rank *k = s->program.ranks ? &s->program.ranks[rank] : NULL;
+	return k && k->task.pid ? &k->task : &s->ranks[rank].id;
+}
+
 /* --- Who looks at whom -------------------------------------------------------------------- */
 
 static bool same_host(const struct process_id *a, const struct process_id *b)
@@ -115,7 +122,7 @@ static void choose_ranks(struct supervisor *s)
 
 static json_t *request_json(const struct supervisor *s, int rank)
 {
-	const struct process_id *id = &s->ranks[rank].id;
+	const struct process_id *id = examined(s, rank);
 	char dir[RUN_PATH], file[RUN_PATH];
 	run_path_trace(dir, rundir_path(s->o.run), s->generation);
 	run_path_stacks(file, dir, rank);
