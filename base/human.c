@@ -89,6 +89,11 @@ static size_t control_length(const unsigned char *s, size_t *next)
 	return !n && *s >= 0x80 && *s < 0xa0;
 }
 
+size_t human_character(const char *s)
+{
+	return char_length((const unsigned char *)s);
+}
+
 void human_plain(char *text)
 {
 	size_t n;

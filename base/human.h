@@ -28,6 +28,9 @@ const char *human_seconds(double seconds, char out[HUMAN]);
  * U+0080 to U+009F count in UTF-8, and as single bytes that are part of no valid character. */
 void human_plain(char *text);
 
+/* The length of the character of UTF-8 at `s`, which ends with a NUL; 0: there is none. */
+size_t human_character(const char *s);
+
 /* Appends the word as a person can give it to a shell: in quotes if it needs them, and with control
  * characters as bash, ksh and zsh read them, $'\033'. */
 void human_shell_word(const char *word, struct buf *out);
