@@ -46,6 +46,11 @@ void process_begin(void)
 	inherited_umask = umask(077);
 }
 
+mode_t process_inherited_umask(void)
+{
+	return inherited_umask;
+}
+
 mode_t process_public_mode(void)
 {
 	return (0666 & ~inherited_umask) | 0600;
