@@ -96,6 +96,11 @@ size_t human_printable(const char *s)
 	return control ? 0 : char_length((const unsigned char *)s);
 }
 
+size_t human_character(const char *s)
+{
+	return char_length((const unsigned char *)s);
+}
+
 void human_plain(char *text)
 {
 	size_t n;

@@ -32,6 +32,8 @@ void human_plain(char *text);
 /* The length in bytes of the printable character of UTF-8 at s; 0: there is none, but a control character,
  * the end of the text, or a byte that is part of no valid character. */
 size_t human_printable(const char *s);
+/* The length of the character of UTF-8 at `s`, which ends with a NUL; 0: there is none. */
+size_t human_character(const char *s);
 
 /* Appends the word as a person can give it to a shell: in quotes if it needs them, and with control
  * characters as bash, ksh and zsh read them, $'\033'. */

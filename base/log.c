@@ -1,5 +1,6 @@
 #include "base/log.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -70,34 +71,50 @@ int log_level_parse(const char *word)
 	return -1;
 }
 
+size_t log_head(const char *word, char head[LOG_HEAD])
+{
+	struct timespec now;
+	struct tm tm;
+	clock_gettime(CLOCK_REALTIME, &now);
+	localtime_r(&now.tv_sec, &tm);
+	return (size_t)snprintf(head, LOG_HEAD, "%04d-%02d-%02d %02d:%02d:%02d.%03ld %-5.5s %s: ",
+				tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min,
+				tm.tm_sec, now.tv_nsec / 1000000, word, out.who);
+}
+
+void log_block(const char *lines, size_t len)
+{
+	if (out.full)
+		count((int64_t)len);
+	while (len) {
+		ssize_t n = write(out.fd, lines, len);
+		if (n < 0 && errno == EINTR)
+			continue;
+		/* A failed write to the log cannot be reported anywhere. */
+		if (n <= 0)
+			return;
+		lines += n;
+		len -= (size_t)n;
+	}
+}
+
 void log_line(enum log_level level, const char *fmt, ...)
 {
 	if (level < out.least && !(out.hook && level >= out.hook_least))
 		return;
 	char line[2048];
-	struct timespec now;
-	struct tm tm;
-	clock_gettime(CLOCK_REALTIME, &now);
-	localtime_r(&now.tv_sec, &tm);
-	int head = snprintf(line, sizeof line,
-			    "%04d-%02d-%02d %02d:%02d:%02d.%03ld %-5s %s: ", tm.tm_year + 1900,
-			    tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
-			    now.tv_nsec / 1000000, words[level], out.who);
+	size_t head = log_head(words[level], line);
 	va_list ap;
 	va_start(ap, fmt);
-	int body = vsnprintf(line + head, sizeof line - (size_t)head - 1, fmt, ap);
+	int body = vsnprintf(line + head, sizeof line - head - 1, fmt, ap);
 	va_end(ap);
 	if (out.hook && level >= out.hook_least)
 		out.hook(level, line + head, out.hook_arg);
 	if (level < out.least)
 		return;
-	size_t len = (size_t)head + (body < 0 ? 0 : (size_t)body);
+	size_t len = head + (body < 0 ? 0 : (size_t)body);
 	if (len > sizeof line - 2)
 		len = sizeof line - 2;
 	line[len++] = '\n';
-	if (out.full)
-		count((int64_t)len);
-	/* A failed write to the log cannot be reported anywhere. */
-	if (write(out.fd, line, len) < 0)
-		return;
+	log_block(line, len);
 }

@@ -10,6 +10,7 @@
 #ifndef MUSTER_BASE_LOG_H
 #define MUSTER_BASE_LOG_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
@@ -28,6 +29,13 @@ void log_hook(enum log_level least, void (*hook)(enum log_level, const char *tex
 void log_limit(int64_t size, int64_t most, void (*full)(void *arg), void *arg);
 
 void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* For lines that a program wrote, whose number and length log_line() does not suit. log_head writes the
+ * begin of a line, up to and with "who: ", at this moment; `word`, of at most 5 letters, stands where
+ * other lines have their level. Returns its length. log_block writes complete lines. */
+enum { LOG_HEAD = 128 };
+size_t log_head(const char *word, char out[LOG_HEAD]);
+void log_block(const char *lines, size_t len);
 
 const char *log_level_word(enum log_level level);
 /* -1: the word is not a level. */

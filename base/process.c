@@ -46,7 +46,7 @@ void process_begin(void)
 	inherited_umask = umask(077);
 }
 
-mode_t process_parent_umask(void)
+mode_t process_inherited_umask(void)
 {
 	return inherited_umask;
 }

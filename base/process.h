@@ -26,8 +26,9 @@ void process_begin(void);
 /* The mode of a file that is made for other people: rw for all that the umask of the parent of this
  * process leaves, and for its user in any case. 0600 before process_begin. */
 mode_t process_public_mode(void);
-/* The umask of the parent of this process; 077 before process_begin. */
-mode_t process_parent_umask(void);
+
+/* The umask that this process inherited, for programs of the user; 077 before process_begin. */
+mode_t process_inherited_umask(void);
 
 /* Every signal gets its default action, and none is blocked; a signal that was blocked and is
  * pending is delivered. One exception: SIGHUP that the parent ignores stays ignored, as nohup wants

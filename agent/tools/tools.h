@@ -53,6 +53,7 @@ struct tool {
 	X(bench_ckpt) \
 	X(trace) \
 	X(stacks) \
+	X(keep) \
 	X(generate)
 
 #define TOOL_EXTERN(name) extern const struct tool tool_##name;

@@ -98,7 +98,7 @@ json_t *supervise_program_place(const struct supervisor *s, int rank)
 				       .restarts = (int)s->restart.restarts,
 				       .max_restarts = (int)s->restart.limits.max_restarts,
 				       .run_id = s->d->job.job.name,
-				       .umask = (int)process_parent_umask(),
+				       .umask = (int)process_inherited_umask(),
 				       .shown = is_shown(s, rank) });
 	buf_fini(&devices);
 	return body;

@@ -97,6 +97,17 @@ static void a_plain_text_steers_no_terminal(void **state)
 	assert_string_equal(bytes, " 2J\xc0 \xe2 x\xc3\x9b\xe2\x80\x9b\xf0\x9f\x98\x9b");
 }
 
+static void the_length_of_a_character_is_that_of_utf8(void **state)
+{
+	(void)state;
+	assert_int_equal(human_character("a\xc3\xa9"), 1);
+	assert_int_equal(human_character("\xc3\xa9"), 2);
+	assert_int_equal(human_character("\xf0\x9f\x98\x9b"), 4);
+	assert_int_equal(human_character("\xf0\x9f\x98"), 0); /* cut */
+	assert_int_equal(human_character("\xc0\x80"), 0);     /* overlong */
+	assert_int_equal(human_character(""), 0);
+}
+
 static void a_width_is_in_columns(void **state)
 {
 	static const struct {
@@ -153,6 +164,7 @@ int main(void)
 		cmocka_unit_test(seconds_are_in_powers_of_1000),
 		cmocka_unit_test(one_has_no_plural),
 		cmocka_unit_test(a_plain_text_steers_no_terminal),
+		cmocka_unit_test(the_length_of_a_character_is_that_of_utf8),
 		cmocka_unit_test(a_width_is_in_columns),
 		cmocka_unit_test(a_word_for_a_shell_is_quoted_if_it_must_be),
 	};

@@ -56,6 +56,21 @@ static void a_line_too_long_is_cut_and_ends_in_a_newline(void **state)
 	assert_null(memchr(line, '\n', strlen(line) - 1));
 }
 
+static void a_block_of_lines_is_written_whole(void **state)
+{
+	(void)state;
+	char block[3 * 2048], head[LOG_HEAD];
+	log_setup(ends[1], LOG_INFO, "node3:12");
+	size_t n = log_head("out", head);
+	assert_int_equal(strlen(head), n);
+	assert_string_equal(head + sizeof "YYYY-MM-DD HH:MM:SS.mmm" - 1, " out   node3:12: ");
+	memset(block, 'y', sizeof block);
+	memcpy(block, head, n);
+	block[3000] = block[sizeof block - 1] = '\n';
+	log_block(block, sizeof block);
+	assert_memory_equal(written(), block, sizeof block);
+}
+
 struct heard {
 	int lines;
 	enum log_level level;
@@ -100,6 +115,7 @@ int main(void)
 		cmocka_unit_test(a_line_has_time_level_source_and_text),
 		cmocka_unit_test(lines_below_the_level_are_left_out),
 		cmocka_unit_test(a_line_too_long_is_cut_and_ends_in_a_newline),
+		cmocka_unit_test(a_block_of_lines_is_written_whole),
 		cmocka_unit_test(a_hook_hears_its_levels_even_those_not_written),
 		cmocka_unit_test(words_and_levels_are_one_to_one),
 	};

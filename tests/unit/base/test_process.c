@@ -101,7 +101,7 @@ static int strict_umask(void)
 {
 	umask(0777);
 	process_begin();
-	return umask(0) != 077;
+	return umask(0) != 077 || process_inherited_umask() != 0777;
 }
 
 static void the_umask_is_that_of_private_files(void **state)

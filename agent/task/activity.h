@@ -1,0 +1,28 @@
+/*
+ * activity — what the processes of a task use: all below one process, and that process itself.
+ *
+ * The process is the keeper (keeper.h), because it waits for processes whose parents ended before
+ * them: their CPU time counts as that of its children. A look costs about 20 µs per thread of the
+ * tree, so once per second is cheap for hundreds of processes.
+ */
+#ifndef MUSTER_AGENT_TASK_ACTIVITY_H
+#define MUSTER_AGENT_TASK_ACTIVITY_H
+
+#include <sys/types.h>
+
+struct task_activity {
+	double cpu_s; /* of all processes that exist or have existed; never less than at the last look */
+	double used_s; /* since the last look; 0 at the first */
+	double rss;    /* bytes; pages that several processes share count in each */
+	int processes; /* without the root, and without zombies */
+	char state;    /* of the main process: 'R', 'S', 'D', 'T' (stopped), 'Z'; 0: it is gone */
+};
+
+struct task_watch;
+
+/* root: the process at the top, main: the program's. NULL: no memory. */
+struct task_watch *task_activity_open(pid_t root, pid_t main);
+void task_activity_close(struct task_watch *w); /* takes NULL */
+void task_activity_look(struct task_watch *w, struct task_activity *out);
+
+#endif

@@ -1,0 +1,242 @@
+/* Tests what is counted of the processes below one: live ones, those that have ended, and the state
+ * of the main one. */
+#include "agent/task/activity.h"
+#include "agent/task/tree.h"
+#include "base/clock.h"
+#include "tests/unit/patience.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static double own_cpu_s(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* A process computes for this much CPU time, however long it takes. */
+static void compute(double seconds)
+{
+	for (double until = own_cpu_s() + seconds; own_cpu_s() < until;)
+		;
+}
+
+/* Forks a process that computes, writes a byte and waits until it is killed. */
+static pid_t fork_worker(int ready, double seconds)
+{
+	pid_t pid = fork();
+	if (pid)
+		return pid;
+	compute(seconds);
+	if (write(ready, "", 1) < 0)
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+static void *fork_in_thread(void *arg)
+{
+	fork_worker(*(int *)arg, 0);
+	pause();
+	return NULL;
+}
+
+/* Two workers, one of which a thread starts, and a child that has computed and is waited for. */
+static void play_root(int ready, double seconds)
+{
+	pthread_t thread;
+	pid_t ended = fork();
+	if (!ended) {
+		compute(seconds);
+		_exit(0);
+	}
+	waitpid(ended, NULL, 0);
+	pthread_create(&thread, NULL, fork_in_thread, &ready);
+	pause();
+}
+
+static void await_bytes(int fd, int n)
+{
+	char c;
+	while (n--) {
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+		assert_int_equal(poll(&p, 1, PATIENCE_S * 1000), 1);
+		assert_int_equal(read(fd, &c, 1), 1);
+	}
+}
+
+static void kill_tree(pid_t root)
+{
+	struct task_tree t = { 0 };
+	task_tree_read(root, &t);
+	for (int i = t.n - 1; i >= 0; i--)
+		task_tree_kill(&t.nodes[i], NULL);
+	task_tree_free(&t);
+	kill(root, SIGKILL);
+	waitpid(root, NULL, 0);
+}
+
+static void look_until(struct task_watch *w, char state, struct task_activity *a)
+{
+	double until = clock_s() + PATIENCE_S;
+	do {
+		task_activity_look(w, a);
+		assert_true(clock_s() < until);
+	} while (a->state != state);
+}
+
+static void processes_of_all_threads_and_ended_ones_count(void **state)
+{
+	(void)state;
+	int ready[2];
+	struct task_activity a;
+	assert_int_equal(pipe(ready), 0);
+	pid_t root = fork();
+	if (!root) {
+		play_root(ready[1], 0.2);
+		_exit(0);
+	}
+	await_bytes(ready[0], 1);
+	struct task_watch *w = task_activity_open(root, root);
+	task_activity_look(w, &a);
+	assert_int_equal(a.processes, 1);
+	assert_true(a.cpu_s >= 0.18); /* of the child that has ended; the kernel counts ticks */
+	assert_true(a.used_s == 0);
+	assert_true(a.rss > 10000);
+	task_activity_close(w);
+	kill_tree(root);
+	close(ready[0]);
+	close(ready[1]);
+}
+
+static void the_time_since_the_last_look_is_that_of_new_work(void **state)
+{
+	(void)state;
+	int ready[2], go[2];
+	struct task_activity a;
+	assert_int_equal(pipe(ready), 0);
+	assert_int_equal(pipe(go), 0);
+	pid_t root = fork();
+	if (!root) {
+		char c;
+		pid_t pid = fork();
+		if (!pid && read(go[0], &c, 1) == 1)
+			compute(0.3);
+		if (!pid && write(ready[1], "", 1) < 0)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	struct task_watch *w = task_activity_open(root, root);
+	task_activity_look(w, &a);
+	double before = a.cpu_s;
+	assert_int_equal(write(go[1], "", 1), 1);
+	await_bytes(ready[0], 1);
+	task_activity_look(w, &a);
+	assert_true(a.used_s >= 0.27);
+	assert_float_equal(a.cpu_s, before + a.used_s, 1e-9);
+	task_activity_close(w);
+	kill_tree(root);
+	for (int i = 0; i < 2; i++) {
+		close(ready[i]);
+		close(go[i]);
+	}
+}
+
+static void the_state_of_the_main_process_is_reported(void **state)
+{
+	(void)state;
+	struct task_activity a;
+	pid_t main = fork();
+	if (!main)
+		for (;;)
+			pause();
+	struct task_watch *w = task_activity_open(getpid(), main);
+	look_until(w, 'S', &a);
+	assert_int_equal(a.processes, 1);
+	kill(main, SIGSTOP);
+	look_until(w, 'T', &a);
+	kill(main, SIGKILL);
+	look_until(w, 'Z', &a);
+	assert_int_equal(a.processes, 0);
+	double before = a.cpu_s;
+	assert_int_equal(waitpid(main, NULL, 0), main);
+	look_until(w, 0, &a);
+	assert_true(a.cpu_s >= before);
+	task_activity_close(w);
+}
+
+static void the_tree_lists_parents_before_children(void **state)
+{
+	(void)state;
+	int ready[2];
+	struct task_tree t = { 0 };
+	assert_int_equal(pipe(ready), 0);
+	pid_t child = fork();
+	if (!child) {
+		fork_worker(ready[1], 0);
+		for (;;)
+			pause();
+	}
+	await_bytes(ready[0], 1);
+	task_tree_read(getpid(), &t);
+	assert_int_equal(t.n, 2);
+	assert_int_equal(t.nodes[0].pid, child);
+	assert_int_equal(t.nodes[0].parent, getpid());
+	assert_int_equal(t.nodes[1].parent, child);
+	/* A process that has another parent is another process. */
+	struct task_tree_node other = { t.nodes[1].pid, getpid() };
+	assert_false(task_tree_kill(&other, NULL));
+	task_tree_free(&t);
+	kill_tree(child);
+	close(ready[0]);
+	close(ready[1]);
+}
+
+static void a_name_may_look_like_the_rest(void **state)
+{
+	(void)state;
+	struct task_stat s;
+	static const char fields[] =
+		" T 12 1 1 0 -1 4194560 1 2 3 4 150 50 700 300 20 0 1 0 100 1000 "
+		"25 184467\n";
+	char text[300];
+	snprintf(text, sizeof text, "77 (a) R 1 (b)%s", fields);
+	assert_int_equal(task_stat_parse(text, &s), 0);
+	double tick = (double)sysconf(_SC_CLK_TCK);
+	assert_string_equal(s.name, "a) R 1 (b");
+	assert_int_equal(s.state, 'T');
+	assert_int_equal(s.parent, 12);
+	assert_float_equal(s.cpu_s, 200 / tick, 1e-9);
+	assert_float_equal(s.reaped_s, 1000 / tick, 1e-9);
+	assert_float_equal(s.rss, 25.0 * (double)sysconf(_SC_PAGESIZE), 1e-9);
+	assert_int_equal(task_stat_parse("77 (a) R 1 1", &s), -1);
+	assert_int_equal(task_stat_parse("77 )a( R 1 1", &s), -1);
+	assert_int_equal(task_stat_parse("", &s), -1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(processes_of_all_threads_and_ended_ones_count),
+		cmocka_unit_test(the_time_since_the_last_look_is_that_of_new_work),
+		cmocka_unit_test(the_state_of_the_main_process_is_reported),
+		cmocka_unit_test(the_tree_lists_parents_before_children),
+		cmocka_unit_test(a_name_may_look_like_the_rest),
+	};
+	return cmocka_run_group_tests_name("task_activity", tests, NULL, NULL);
+}
