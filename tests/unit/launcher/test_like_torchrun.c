@@ -262,7 +262,7 @@ static void no_option_is_without_a_word(void **state)
 		assert_non_null(line);
 		line += strlen("\n#   ");
 		/* the columns of the option come first */
-		assert_in_range(strcspn(line, "\n"), 29 + 3, 200);
+		assert_in_range(strcspn(line, "\n"), 29 + 12, 200);
 		buf_fini(&job);
 		buf_fini(&notes);
 		buf_fini(&begin);
