@@ -24,7 +24,7 @@ struct threads {
 	int n, more; /* more: threads that did not fit */
 };
 
-/* The training thread is the first one. 0 threads: the process is gone, or hidden. */
+/* The main thread is the first one. 0 threads: the process is gone, or hidden. */
 void stacks_threads_read(int pid, struct threads *out);
 /* Sets the share of each thread from a second read `seconds` later. */
 void stacks_threads_compare(const struct threads *before, struct threads *now, double seconds);

@@ -309,15 +309,15 @@ static void a_debugger_that_takes_too_long_is_killed(void **state)
 	assert_true(path && tmpdir_make(dir, sizeof dir));
 	write_program(dir, "gdb", "echo words; exec /bin/sleep 1000");
 	setenv("PATH", dir, 1);
-	assert_int_equal(stacks_debug(getpid(), 0.3, &out, &e), -1);
+	assert_int_equal(stacks_debug(DEBUGGER_NATIVE, getpid(), 0.3, &out, &e), -1);
 	assert_int_equal(e.code, ERR_TIMEOUT);
 	buf_clear(&out);
 	write_program(dir, "gdb", "exit 127"); /* as if it were missing */
 	write_program(dir, "eu-stack", "echo \"$@\"");
-	assert_int_equal(stacks_debug(4711, 30, &out, &e), 0);
+	assert_int_equal(stacks_debug(DEBUGGER_NATIVE, 4711, 30, &out, &e), 0);
 	assert_string_equal(buf_str(&out), "-m -n 64 -p 4711\n");
 	write_program(dir, "eu-stack", "exit 127");
-	assert_int_equal(stacks_debug(4711, 30, &out, &e), -1);
+	assert_int_equal(stacks_debug(DEBUGGER_NATIVE, 4711, 30, &out, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
 	setenv("PATH", path, 1);
 	buf_fini(&out);
