@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-enum { PYTHON_FRAME = 112, PYTHON_PATH = 160 };
+enum { PYTHON_FRAME = 112, PYTHON_PATH = 4096 };
 
 struct python_frames {
 	char inner[PYTHON_FRAME]; /* "wait (torch/distributed/x.py:215)" */

@@ -331,14 +331,28 @@ static enum stuck_kind add_where(const struct examiner *x, enum stuck_kind kind,
 	return kind;
 }
 
-static void examine(const struct examiner *x, double seconds)
+/* A task is often a shell that waits for the program, so that one is examined. */
+static void follow_child(struct examiner *x, struct buf *body)
+{
+	enum { DEEPEST = 8 };
+	int child;
+	for (int i = 0; i < DEEPEST && (child = stacks_child_of(x->pid)); i++) {
+		buf_printf(body, "process %d waits for its child, process %d\n", x->pid, child);
+		x->pid = child;
+	}
+}
+
+static void examine(struct examiner *x, double seconds)
 {
 	struct buf clause = BUF_INIT, body = BUF_INIT;
 	char where[WHERE];
 	double end = clock_s() + seconds;
+	if (!x->agent)
+		follow_child(x, &body);
 	const struct threads *now = read_threads(x->pid);
 	if (!now->n) {
 		tell_gone(x);
+		buf_fini(&body);
 		return;
 	}
 	const struct thread *t = choose_thread(now, x->agent);
@@ -358,7 +372,7 @@ void stacks_take(const struct process_id *who, double seconds,
 		 void (*known)(void *arg, const struct stuck *found, struct buf *report, bool last),
 		 void *arg)
 {
-	const struct examiner x = {
+	struct examiner x = {
 		.pid = who->pid, .agent = is_agent(who->pid), .known = known, .arg = arg
 	};
 	if (exists(who))
