@@ -9,6 +9,7 @@
 #define TIMELINE "timeline-"
 #define STACKS   "stacks-"
 #define STEPS    "steps-"
+#define TORCH    "torch-"
 
 enum { DIGITS = 9 }; /* at most, of a number in a name */
 
@@ -82,6 +83,16 @@ void run_path_steps(char out[RUN_PATH], const char *trace, int rank)
 	snprintf(out, RUN_PATH, "%s/" STEPS "%d.json", trace, rank);
 }
 
+void run_path_torch_prefix(char out[RUN_PATH], const char *trace)
+{
+	snprintf(out, RUN_PATH, "%s/" TORCH, trace);
+}
+
+void run_path_torch_pipe(char out[RUN_PATH], const char *dir, int rank)
+{
+	snprintf(out, RUN_PATH, "%s/" TORCH "%d.pipe", dir, rank);
+}
+
 /* The number of the name <before><number><after>; -1: the name is of another kind. */
 static long number_between(const char *name, const char *before, const char *after)
 {
@@ -130,9 +141,21 @@ long run_steps_rank(const char *name)
 	return number_between(name, STEPS, ".json");
 }
 
+long run_torch_rank(const char *name)
+{
+	static const struct {
+		const char *before, *after;
+	} names[] = { { TORCH, "" }, { TORCH, ".json" }, { "nccl_trace_rank_", "" } };
+	long rank = -1;
+	for (size_t i = 0; rank < 0 && i < sizeof names / sizeof *names; i++)
+		rank = number_between(name, names[i].before, names[i].after);
+	return rank;
+}
+
 bool run_is_trace_file(const char *name)
 {
 	return !strncmp(name, RECORDER, strlen(RECORDER)) ||
 	       !strncmp(name, TIMELINE, strlen(TIMELINE)) ||
-	       !strncmp(name, STACKS, strlen(STACKS)) || !strncmp(name, STEPS, strlen(STEPS));
+	       !strncmp(name, STACKS, strlen(STACKS)) || !strncmp(name, STEPS, strlen(STEPS)) ||
+	       !strncmp(name, TORCH, strlen(TORCH));
 }

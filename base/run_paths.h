@@ -14,6 +14,7 @@
  *     trace/gen-<generation>/timeline-<rank>.json
  *     trace/gen-<generation>/stacks-<rank>.txt
  *     trace/gen-<generation>/steps-<rank>.json
+ *     trace/gen-<generation>/torch-<rank>  torch-<rank>.json  torch-<rank>.pipe
  *
  * A path that does not fit is cut off; RUN_PATH is enough for a run folder of PATH_MAX bytes.
  */
@@ -73,6 +74,12 @@ void run_path_timeline(char out[RUN_PATH], const char *trace, int rank);
 void run_path_stacks(char out[RUN_PATH], const char *trace, int rank);
 /* What one rank did in the steps that [trace] steps selects. */
 void run_path_steps(char out[RUN_PATH], const char *trace, int rank);
+/* What PyTorch's flight recorder appends the rank to, for the name of its dump: the value of its
+ * variables TORCH_FR_DUMP_TEMP_FILE and TORCH_NCCL_DEBUG_INFO_TEMP_FILE. */
+void run_path_torch_prefix(char out[RUN_PATH], const char *trace);
+/* A FIFO that PyTorch makes and removes: it writes its dump if somebody writes to it. dir: a folder
+ * of this host. run_path_torch_prefix() of it is the value of TORCH_NCCL_DEBUG_INFO_PIPE_FILE. */
+void run_path_torch_pipe(char out[RUN_PATH], const char *dir, int rank);
 
 /* The number in a file's name; -1: the name is of another kind. */
 long run_submission_number(const char *name); /* of submit-<n>.ini */
@@ -82,6 +89,8 @@ long run_recorder_rank(const char *name);     /* of comm-<rank>.json */
 long run_timeline_rank(const char *name);     /* of timeline-<rank>.json */
 long run_stacks_rank(const char *name);       /* of stacks-<rank>.txt */
 long run_steps_rank(const char *name);        /* of steps-<rank>.json */
+/* of torch-<rank>, torch-<rank>.json, or nccl_trace_rank_<rank>, which is PyTorch's own name */
+long run_torch_rank(const char *name);
 /* Whether an agent wrote the file of this name in a trace folder; true for its temporary files,
  * too. */
 bool run_is_trace_file(const char *name);

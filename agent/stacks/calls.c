@@ -25,7 +25,7 @@ static const struct {
 	ROW(connect, CALL_FILE), ROW(accept, CALL_FILE), ROW(accept4, CALL_FILE), ROW(recvfrom, CALL_FILE),
 	ROW(sendto, CALL_FILE), ROW(recvmsg, CALL_FILE), ROW(sendmsg, CALL_FILE),
 	ROW(futex, CALL_WAIT), ROW(ppoll, CALL_WAIT), ROW(pselect6, CALL_WAIT), ROW(epoll_pwait, CALL_WAIT),
-	ROW(nanosleep, CALL_WAIT), ROW(clock_nanosleep, CALL_WAIT), ROW(wait4, CALL_WAIT), ROW(waitid, CALL_WAIT),
+	ROW(nanosleep, CALL_SLEEP), ROW(clock_nanosleep, CALL_SLEEP), ROW(wait4, CALL_WAIT), ROW(waitid, CALL_WAIT),
 	ROW(rt_sigtimedwait, CALL_WAIT), ROW(restart_syscall, CALL_WAIT), ROW(sched_yield, CALL_WAIT),
 #ifdef SYS_poll
 	ROW(poll, CALL_WAIT), ROW(select, CALL_WAIT), ROW(epoll_wait, CALL_WAIT), ROW(pause, CALL_WAIT),
@@ -39,6 +39,16 @@ static const struct {
 #undef ROW
 
 /* clang-format on */
+
+/* select() without descriptors is a sleep. */
+static bool is_select(long number)
+{
+#ifdef SYS_select
+	if (number == SYS_select)
+		return true;
+#endif
+	return number == SYS_pselect6;
+}
 
 void stacks_call_parse(const char *text, struct call *out)
 {
@@ -55,6 +65,8 @@ void stacks_call_parse(const char *text, struct call *out)
 			out->role = calls[i].role;
 			snprintf(out->name, sizeof out->name, "%s", calls[i].name);
 		}
+	if (is_select(number) && !first)
+		out->role = CALL_SLEEP;
 	if (out->role == CALL_FILE)
 		out->fd = first <= INT32_MAX ? (int)first : -1;
 }

@@ -14,7 +14,8 @@ enum call_role {
 	CALL_NONE,  /* the thread is in no system call, or it is not known */
 	CALL_OTHER, /* any that is not named below */
 	CALL_FILE,  /* its first argument is a descriptor, and it may block on that file */
-	CALL_WAIT   /* it waits for another thread, for a message or for a time */
+	CALL_WAIT,  /* it waits for another thread, or for a message */
+	CALL_SLEEP  /* it waits for a time */
 };
 
 struct call {

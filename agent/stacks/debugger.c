@@ -1,4 +1,4 @@
-/* debugger: runs gdb or eu-stack. */
+/* debugger: runs gdb, eu-stack or py-spy. */
 #include "agent/stacks/frames.h"
 #include "base/clock.h"
 #include "base/process.h"
@@ -45,7 +45,31 @@ static char *const eu_stack[] = { (char[]){ "eu-stack" },
 				  NULL, /* the process */
 				  NULL };
 
-enum { GDB_WORDS = sizeof gdb / sizeof *gdb, EU_STACK_WORDS = sizeof eu_stack / sizeof *eu_stack };
+/* It reads the memory of the process without stopping it. */
+static char *const py_spy[] = { (char[]){ "py-spy" },
+				(char[]){ "dump" },
+				(char[]){ "--nonblocking" },
+				(char[]){ "--full-filenames" },
+				(char[]){ "--pid" },
+				NULL, /* the process */
+				NULL };
+
+enum {
+	GDB_WORDS = sizeof gdb / sizeof *gdb,
+	EU_STACK_WORDS = sizeof eu_stack / sizeof *eu_stack,
+	PY_SPY_WORDS = sizeof py_spy / sizeof *py_spy
+};
+
+/* Those for one language are tried in this order. */
+static const struct debugger_kind {
+	enum debugger_reads reads;
+	char *const *words;
+	int n;
+} kinds[] = {
+	{ DEBUGGER_NATIVE, gdb, GDB_WORDS },
+	{ DEBUGGER_NATIVE, eu_stack, EU_STACK_WORDS },
+	{ DEBUGGER_PYTHON, py_spy, PY_SPY_WORDS },
+};
 
 /* What the child executes. It is complete before the fork, because another thread may hold the lock
  * of malloc or of the environment then. */
@@ -149,25 +173,24 @@ static int run(const struct debugger *d, double end, struct buf *out, struct err
 	return 0;
 }
 
-int stacks_debug(int pid, double seconds, struct buf *out, struct err *e)
+int stacks_debug(enum debugger_reads what, int pid, double seconds, struct buf *out, struct err *e)
 {
-	static const struct {
-		char *const *words;
-		int n;
-	} programs[] = { { gdb, GDB_WORDS }, { eu_stack, EU_STACK_WORDS } };
+	static const char *const missing[] = {
+		"neither gdb nor eu-stack (elfutils) is installed, so the functions are not known",
+		"py-spy is not installed, so the functions of Python are not known"
+	};
 	double end = clock_s() + seconds;
-	int rc = -1;
-	for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
 		struct err why = ERR_INIT;
 		struct debugger d;
-		if (debugger_init(&d, programs[i].words, programs[i].n, pid, e))
+		if (kinds[i].reads != what)
+			continue;
+		if (debugger_init(&d, kinds[i].words, kinds[i].n, pid, e))
 			return -1;
-		rc = run(&d, end, out, &why);
+		int rc = run(&d, end, out, &why);
 		debugger_fini(&d);
 		if (!rc || why.code != ERR_NOTFOUND)
 			return rc ? err_set(e, why.code, "%s", why.text) : 0;
 	}
-	return err_set(e, ERR_NOTFOUND,
-		       "neither gdb nor eu-stack (elfutils) is installed, so the functions are not "
-		       "known");
+	return err_set(e, ERR_NOTFOUND, "%s", missing[what]);
 }

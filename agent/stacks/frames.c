@@ -44,8 +44,9 @@ static size_t find_library(const char *frame, size_t n, const char **out)
 /* Libraries in which a thread waits on behalf of its caller. */
 static bool is_runtime(const char *library, size_t n)
 {
-	static const char *const names[] = { "libc.so",    "libc-2",     "libpthread", "ld-linux",
-					     "libgomp.so", "linux-vdso", "[vdso" };
+	static const char *const names[] = { "libc.so",  "libc-2",     "libpthread",
+					     "ld-linux", "libgomp.so", "linux-vdso",
+					     "[vdso",    "libstdc++",  "libgcc_s" };
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (n >= strlen(names[i]) && !strncmp(library, names[i], strlen(names[i])))
 			return true;

@@ -17,9 +17,14 @@ enum { FRAME_NAME = 96 };
  * none. */
 bool stacks_frame_of(const char *text, int tid, char out[FRAME_NAME]);
 
-/* Runs the first of gdb and eu-stack that is installed, without a shell, for at most `seconds`, and
+enum debugger_reads {
+	DEBUGGER_NATIVE, /* gdb or eu-stack: all threads */
+	DEBUGGER_PYTHON  /* py-spy: the threads that run Python (python.h) */
+};
+
+/* Runs the first of these programs that is installed, without a shell, for at most `seconds`, and
  * appends what it prints. ERR_NOTFOUND: none is installed. ERR_TIMEOUT: it was killed; what it had
  * printed is appended. The process runs on, or stays stopped as it was. */
-int stacks_debug(int pid, double seconds, struct buf *out, struct err *e);
+int stacks_debug(enum debugger_reads what, int pid, double seconds, struct buf *out, struct err *e);
 
 #endif

@@ -95,6 +95,19 @@ void stacks_threads_compare(const struct threads *before, struct threads *now, d
 					seconds;
 }
 
+int stacks_child_of(int pid)
+{
+	struct thread t;
+	char text[64], *end;
+	read_thread(pid, pid, &t);
+	bool waits = !strcmp(t.call.name, "wait4") || !strcmp(t.call.name, "waitid");
+	if (t.state != 'S' || !waits)
+		return 0;
+	stacks_proc_text(pid, pid, "children", text, sizeof text);
+	long child = strtol(text, &end, 10);
+	return end[strspn(end, " ")] || child < 1 || child > INT32_MAX ? 0 : (int)child;
+}
+
 int stacks_tracer_of(int pid)
 {
 	char text[4096];

@@ -24,10 +24,12 @@ struct threads {
 	int n, more; /* more: threads that did not fit */
 };
 
-/* The training thread is the first one. 0 threads: the process is gone, or hidden. */
+/* The main thread is the first one. 0 threads: the process is gone, or hidden. */
 void stacks_threads_read(int pid, struct threads *out);
 /* Sets the share of each thread from a second read `seconds` later. */
 void stacks_threads_compare(const struct threads *before, struct threads *now, double seconds);
+/* The only child of a process whose main thread waits for it, such as a shell; 0: there is none. */
+int stacks_child_of(int pid);
 /* The process that traces this one; 0: none. */
 int stacks_tracer_of(int pid);
 /* The beginning of a file under /proc/PID/, as a text, with no newline at its end; "" if it cannot

@@ -1,4 +1,5 @@
 #include "agent/tools/tools.h"
+#include "agent/tools/torch_files.h"
 #include "agent/tools/trace_steps.h"
 #include "base/file.h"
 #include "base/human.h"
@@ -42,9 +43,14 @@ static const char page[] =
 	"  with the states and stacks of its threads, stacks-RANK.txt. Functions are known if gdb\n"
 	"  or eu-stack (elfutils) is installed on the node.\n"
 	"\n"
+	"  The dumps of PyTorch's flight recorder are judged in the same way: the files torch-RANK\n"
+	"  of a run of a program, and nccl_trace_rank_RANK or others that end with the rank. They\n"
+	"  are pickles, which are read and never executed, or JSON. PyTorch does not record\n"
+	"  reductions and roots.\n"
+	"\n"
 	"  RUN is a run folder, or the name of a run in $MUSTER_RUNS or runs/: the last files\n"
-	"  under its trace/ are read. DIR holds the files comm-RANK.json of one world; FILE is\n"
-	"  one of them.\n"
+	"  under its trace/ are read. DIR holds the files comm-RANK.json or torch-RANK of one\n"
+	"  world; FILE is one of them.\n"
 	"\n"
 	"  With -o, the command writes a picture of steps that were recorded in detail, because\n"
 	"  the job has trace.steps=FIRST-LAST or --next asked for them: FILE is in the Trace Event "
@@ -100,10 +106,16 @@ static bool is_folder(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
+/* Those that were found. They are read last. */
+static struct torch_files torch;
+
 /* own: the file is in a folder of the run; otherwise the user named it. */
 static int add_file(struct trace *t, const char *path, bool own, struct err *e)
 {
 	struct buf text = BUF_INIT;
+	int rank = own ? -1 : tool_torch_file_rank(path);
+	if (rank >= 0)
+		return tool_torch_files_add(&torch, path, rank, false, e);
 	int rc = (own ? file_slurp_own : file_slurp)(path, TRACE_FILE, &text, e);
 	if (!rc)
 		rc = comm_trace_add(t, buf_str(&text), text.len, path, e);
@@ -146,6 +158,20 @@ static void add_stacks(const char *path, long rank)
 	buf_fini(&text);
 }
 
+/* The rank of a recorder's file, muster's or PyTorch's. */
+static long recorder_rank(const char *name)
+{
+	long rank = run_recorder_rank(name);
+	return rank >= 0 ? rank : run_torch_rank(name);
+}
+
+static int add_recorder(struct trace *t, const char *name, const char *path, struct err *e)
+{
+	return run_recorder_rank(name) >= 0
+		       ? add_file(t, path, true, e)
+		       : tool_torch_files_add(&torch, path, (int)run_torch_rank(name), true, e);
+}
+
 /* Adds all files of the folder. Sets *found to their number. */
 static int add_folder(struct trace *t, const char *dir, int *found, struct err *e)
 {
@@ -159,9 +185,9 @@ static int add_folder(struct trace *t, const char *dir, int *found, struct err *
 		snprintf(path, sizeof path, "%.3000s/%.255s", dir, at->d_name);
 		if (run_stacks_rank(at->d_name) >= 0)
 			add_stacks(path, run_stacks_rank(at->d_name));
-		if (run_recorder_rank(at->d_name) < 0)
+		if (recorder_rank(at->d_name) < 0)
 			continue;
-		rc = add_file(t, path, true, e);
+		rc = add_recorder(t, at->d_name, path, e);
 		++*found;
 	}
 	closedir(d);
@@ -183,13 +209,13 @@ static int add_word(struct trace *t, const char *name, struct err *e)
 		return add_file(t, word, false, e);
 	if (add_folder(t, word, &found, e))
 		return -1;
-	if (!found && rundir_last_trace(word, run_recorder_rank, newest) &&
+	if (!found && rundir_last_trace(word, recorder_rank, newest) &&
 	    add_folder(t, newest, &found, e))
 		return -1;
 	return found ? 0
 		     : err_set(e, ERR_NOTFOUND,
 			       "%s: neither the folder nor its trace/gen-N holds files "
-			       "comm-RANK.json: no "
+			       "comm-RANK.json or torch-RANK: no "
 			       "operation of a run there has failed",
 			       word);
 }
@@ -207,7 +233,7 @@ static json_t *as_json(const struct trace *t, struct diagnosis *d)
 	return json_pack("{s:s, s:s, s:s?, s:s?, s:I, s:o, s:i, s:o, s:O}", "finding",
 			 comm_finding_word(d->finding), "text", buf_str(&d->text), "group",
 			 d->group ? d->group->name : NULL, "op",
-			 d->op ? comm_op_word(d->op->kind) : NULL, "number",
+			 d->op ? comm_trace_op_word(d->op) : NULL, "number",
 			 (json_int_t)(d->op ? d->op->seq : 0), "ranks", ranks, "world", t->size,
 			 "missing", missing, "stacks", stacks);
 }
@@ -244,16 +270,22 @@ static int diagnose_files(char **words, int n, bool json)
 	struct err e = ERR_INIT;
 	struct trace t = { 0 };
 	struct diagnosis d;
+	struct buf left_out = BUF_INIT;
 	int status = TOOL_UNREADABLE, rc = 0;
 	for (int i = 0; i < n && !rc; i++)
 		rc = add_word(&t, words[i], &e);
+	if (!rc)
+		rc = tool_torch_files_read(&torch, &t, &left_out, &e);
 	if (!rc && !comm_diagnose(&t, &d, &e)) {
+		buf_puts(&d.text, buf_str(&left_out));
 		status = print_diagnosis(&t, &d, json);
 		comm_diagnosis_fini(&d);
 	} else {
 		tool_fail(&tool_trace, &e);
 	}
 	comm_trace_fini(&t);
+	tool_torch_files_fini(&torch);
+	buf_fini(&left_out);
 	json_decref(stacks);
 	stacks = NULL;
 	return status;

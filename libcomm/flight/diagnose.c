@@ -30,7 +30,7 @@ static int report_message(const struct trace *t, const struct trace_part *p,
 	buf_printf(&d->text,
 		   ": rank %d sends %" PRId64 " bytes to rank %d in %s number %" PRId64
 		   " where rank %d receives %" PRId64 " bytes in its number %" PRId64,
-		   from, m->bytes, to, comm_op_word(op->kind), op->seq, to, met->message->bytes,
+		   from, m->bytes, to, comm_trace_op_word(op), op->seq, to, met->message->bytes,
 		   met->op->seq);
 	return comm_diagnosis_add_rank(d, from, e) || comm_diagnosis_add_rank(d, to, e) ? -1 : 0;
 }

@@ -60,7 +60,7 @@ void comm_diagnosis_put_rank(struct buf *b, const struct trace *t, int rank)
 void comm_diagnosis_put_op(struct buf *b, const struct trace *t, const struct trace_group *g,
 			   const struct trace_op *op)
 {
-	buf_printf(b, "%s", comm_op_word(op->kind));
+	buf_printf(b, "%s", comm_trace_op_word(op));
 	if (op->seq)
 		buf_printf(b, " number %" PRId64, op->seq);
 	buf_puts(b, " of ");

@@ -20,8 +20,9 @@ static int by_seq(const void *a, const void *b)
 
 static bool same_call(const struct trace_op *a, const struct trace_op *b)
 {
-	return a->kind == b->kind && a->type == b->type && a->redop == b->redop &&
-	       a->root == b->root && (a->bytes == b->bytes || comm_op_has(a->kind, OP_PAIRWISE));
+	return a->kind == b->kind && !strcmp(a->name, b->name) && a->type == b->type &&
+	       a->redop == b->redop && a->root == b->root &&
+	       (a->bytes == b->bytes || comm_op_has(a->kind, OP_PAIRWISE));
 }
 
 /* Collects all collectives of a group in the dumps, by number. */
@@ -104,7 +105,7 @@ static int find_differences(const struct mismatch *m)
 static void put_call(struct buf *b, const struct trace_group *g, const struct trace_op *op,
 		     int what)
 {
-	buf_puts(b, comm_op_word(op->kind));
+	buf_puts(b, comm_trace_op_word(op));
 	if (op->kind != OP_BARRIER)
 		buf_printf(b, " of %" PRId64 " bytes", op->bytes);
 	if (what & TYPES_DIFFER && op->kind != OP_BARRIER)

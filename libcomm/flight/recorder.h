@@ -33,6 +33,8 @@
  *      "bytes": of count elements; of all counts if they are given by rank, in an all_to_all of
  *               this rank's; in a send/recv of all messages,
  *      "algorithm", "queued_us", "start_us", "end_us": those that are known,
+ *      "name": what the program calls it, in a dump that was made from another library's recorder;
+ *              "op" is then the operation that it resembles,
  *      "messages": how many, "peers": [{"to" | "from": rank in the group,
  *                  "nth": of all messages to or from it, "bytes"}, …]}
  *

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,6 +53,11 @@ static const char *state_word(int i)
 
 /* --- Operations --- */
 
+const char *comm_trace_op_word(const struct trace_op *op)
+{
+	return *op->name ? op->name : comm_op_word(op->kind);
+}
+
 static int read_message(const json_t *o, int ranks, struct trace_message *m, struct err *e)
 {
 	m->send = json_object_get(o, "to") != NULL;
@@ -78,6 +84,16 @@ static int read_messages(const json_t *o, int ranks, struct trace_op *op, struct
 	return 0;
 }
 
+/* Another library's name of the operation. */
+static void read_name(const json_t *o, struct trace_op *op)
+{
+	const char *name = json_string_value(json_object_get(o, "name"));
+	if (!name)
+		return;
+	snprintf(op->name, sizeof op->name, "%.*s", TRACE_OP_NAME - 1, name);
+	human_plain(op->name);
+}
+
 static int read_op(const json_t *o, int ranks, struct trace_op *op, struct err *e)
 {
 	int kind = 0, state = 0, type = 0, redop = 0;
@@ -88,6 +104,7 @@ static int read_op(const json_t *o, int ranks, struct trace_op *op, struct err *
 	    get_optional(o, "start_us", INT64_MAX, &op->start_us, e) ||
 	    get_optional(o, "end_us", INT64_MAX, &op->end_us, e))
 		return -1;
+	read_name(o, op);
 	op->kind = (enum op_kind)kind;
 	op->state = (enum record_state)state;
 	bool begun = state != RECORD_QUEUED;

@@ -16,6 +16,7 @@ enum {
 	TRACE_RANKS = 1 << 17,
 	TRACE_GROUPS = 4096,    /* at most, per rank */
 	TRACE_FILE = 256 << 20, /* bytes of a file, at most */
+	TRACE_OP_NAME = 32
 };
 
 struct trace_message {
@@ -26,6 +27,7 @@ struct trace_message {
 
 struct trace_op {
 	enum op_kind kind;
+	char name[TRACE_OP_NAME]; /* what another library calls it; "": as muster does */
 	enum record_state state;
 	enum comm_type type;
 	enum comm_op redop;
@@ -65,6 +67,9 @@ struct trace {
 	struct trace_group **groups;
 	int n;
 };
+
+/* What the program calls the operation, such as "all_reduce". */
+const char *comm_trace_op_word(const struct trace_op *op);
 
 /* Adds a rank's dump. name: of the file, for errors. After an error the trace can only be
  * closed. */

@@ -2,6 +2,7 @@
  * thread. */
 #include "agent/stacks/calls.h"
 #include "agent/stacks/frames.h"
+#include "agent/stacks/python.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -21,6 +22,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	    (call.fd >= 0 && call.role != CALL_FILE))
 		abort();
 	if (stacks_frame_of(text, data[0] % 16, frame) && !*frame)
+		abort();
+	struct python_frames python;
+	bool found = stacks_python_frames(text, data[0] % 16, data[0] & 16, &python);
+	if (found != (*python.inner != '\0') || (*python.caller && !found) ||
+	    strlen(python.inner) >= PYTHON_FRAME || strlen(python.caller) >= PYTHON_FRAME)
 		abort();
 	free(text);
 	return 0;

@@ -12,7 +12,8 @@
 
 struct dcp_machine {
 	const uint8_t *at, *end, *start;
-	const char *name; /* the file's name */
+	const char *name;   /* the file's name */
+	const char *remedy; /* if the pickle has what the tables do not have */
 	struct dcp_arena *arena;
 	struct dcp_value **stack, **memo;
 	int64_t n, room, n_memo, memo_room, nodes;

@@ -243,10 +243,9 @@ static int push_global(struct dcp_machine *m, const char *module, size_t a, cons
 	if (!g)
 		return err_set(m->e, ERR_UNSUPPORTED,
 			       "%s: its pickle names %.*s.%.*s, which no tensor needs; nothing of "
-			       "it was run; save the model's state dict alone, with "
-			       "torch.distributed.checkpoint.save",
+			       "it was run (byte %td); %s",
 			       m->name, a < 200 ? (int)a : 200, module, b < 100 ? (int)b : 100,
-			       name);
+			       name, m->at - m->start, m->remedy);
 	struct dcp_value *v = dcp_machine_make(m, DCP_GLOBAL);
 	if (v)
 		v->global = g;
@@ -364,15 +363,14 @@ static int step(struct dcp_machine *m)
 	const struct opcode *op = &opcodes[*code];
 	if (!op->run)
 		return err_set(m->e, ERR_UNSUPPORTED,
-			       "%s: its pickle has opcode 0x%02x at byte %td, which PyTorch's "
-			       "checkpoints do not need; save it again with "
-			       "torch.distributed.checkpoint.save",
-			       m->name, *code, code - m->start);
+			       "%s: its pickle has opcode 0x%02x at byte %td, which muster does "
+			       "not read; %s",
+			       m->name, *code, code - m->start, m->remedy);
 	return op->run(m, op->arg);
 }
 
-int dcp_pickle_parse(const void *data, size_t n, const char *name, struct dcp_pickle *out,
-		     struct err *e)
+static int parse(const void *data, size_t n, const char *name, const char *remedy,
+		 struct dcp_pickle *out, struct err *e)
 {
 	struct dcp_machine *m = calloc(1, sizeof *m);
 	if (!m || !(m->arena = dcp_arena_open())) {
@@ -382,6 +380,7 @@ int dcp_pickle_parse(const void *data, size_t n, const char *name, struct dcp_pi
 	m->start = m->at = data;
 	m->end = m->start + n;
 	m->name = name;
+	m->remedy = remedy;
 	m->e = e;
 	int rc = n > DCP_PICKLE_BYTES_MAX ? dcp_machine_fail(m, "it is too large") : 0;
 	while (!rc && !m->stopped)
@@ -396,6 +395,20 @@ int dcp_pickle_parse(const void *data, size_t n, const char *name, struct dcp_pi
 	free(m->stack);
 	free(m);
 	return rc ? -1 : 0;
+}
+
+int dcp_pickle_parse(const void *data, size_t n, const char *name, struct dcp_pickle *out,
+		     struct err *e)
+{
+	return parse(data, n, name,
+		     "save the model's state dict alone, with torch.distributed.checkpoint.save",
+		     out, e);
+}
+
+int dcp_pickle_parse_plain(const void *data, size_t n, const char *name, struct dcp_pickle *out,
+			   struct err *e)
+{
+	return parse(data, n, name, "let PyTorch write the file again", out, e);
 }
 
 void dcp_pickle_free(struct dcp_pickle *p)

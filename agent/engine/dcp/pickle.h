@@ -1,5 +1,5 @@
 /*
- * pickle — reads the pickles of PyTorch's checkpoints as plain values. Nothing is ever executed.
+ * pickle — reads the pickles of PyTorch's checkpoints, and of its flight recorder, as plain values. Nothing is ever executed.
  *
  * A pickle is a program for a stack machine, and Python's own reader imports and calls whatever the
  * program names. This reader knows only the opcodes that build values. A class or function is a row
@@ -63,6 +63,7 @@ enum dcp_meaning {
 	DCP_MEANS_STORAGE,
 	DCP_MEANS_REBUILD_TENSOR,
 	DCP_MEANS_REBUILD_PARAMETER,
+	DCP_MEANS_ITS_ARGUMENT, /* a call of it is the value of its first argument */
 };
 
 struct dcp_global {
@@ -102,6 +103,9 @@ struct dcp_pickle {
  * PyTorch writes. ERR_UNSUPPORTED: an opcode or a name that the tables do not have. */
 int dcp_pickle_parse(const void *data, size_t n, const char *name, struct dcp_pickle *out,
 		     struct err *e);
+/* The same for a file that is no checkpoint. */
+int dcp_pickle_parse_plain(const void *data, size_t n, const char *name, struct dcp_pickle *out,
+			   struct err *e);
 void dcp_pickle_free(struct dcp_pickle *p);
 
 /* NULL: the name is not in the table. */

@@ -33,6 +33,11 @@ static const struct dcp_global globals[] = {
 	{ "pathlib", "PosixPath", DCP_MEANS_NOTHING, NULL },
 	{ "torch._utils", "_rebuild_tensor_v2", DCP_MEANS_REBUILD_TENSOR, NULL },
 	{ "torch._utils", "_rebuild_parameter", DCP_MEANS_REBUILD_PARAMETER, NULL },
+	/* the lists of PyTorch's own pickler, in C++ */
+	{ "torch.jit._pickle", "build_intlist", DCP_MEANS_ITS_ARGUMENT, NULL },
+	{ "torch.jit._pickle", "build_doublelist", DCP_MEANS_ITS_ARGUMENT, NULL },
+	{ "torch.jit._pickle", "build_boollist", DCP_MEANS_ITS_ARGUMENT, NULL },
+	{ "torch.jit._pickle", "restore_type_tag", DCP_MEANS_ITS_ARGUMENT, NULL },
 	{ "torch", "FloatStorage", DCP_MEANS_STORAGE, "float32" },
 	{ "torch", "HalfStorage", DCP_MEANS_STORAGE, "float16" },
 	{ "torch", "BFloat16Storage", DCP_MEANS_STORAGE, "bfloat16" },

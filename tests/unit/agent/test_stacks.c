@@ -2,6 +2,7 @@
  * debuggers. */
 #include "agent/stacks/calls.h"
 #include "agent/stacks/frames.h"
+#include "agent/stacks/python.h"
 #include "agent/stacks/stacks.h"
 #include "tests/unit/tmpdir.h"
 
@@ -54,6 +55,23 @@ static void what_is_no_system_call_has_none(void **state)
 		assert_string_equal(c.name, "");
 		assert_int_equal(c.fd, -1);
 	}
+}
+
+static void a_sleep_is_told_apart_from_a_wait(void **state)
+{
+	(void)state;
+	struct call c;
+	char text[160];
+	snprintf(text, sizeof text, "%d 0x0 0x0 0x7ffd0 0x0 0x0 0x0 0x7ffd12 0x7f40",
+		 SYS_clock_nanosleep);
+	stacks_call_parse(text, &c);
+	assert_int_equal(c.role, CALL_SLEEP);
+	snprintf(text, sizeof text, "%d 0x0 0x0 0x0 0x0 0x0 0x0 0x7ffd12 0x7f40", SYS_pselect6);
+	stacks_call_parse(text, &c);
+	assert_int_equal(c.role, CALL_SLEEP);
+	snprintf(text, sizeof text, "%d 0x5 0x7ff 0x0 0x0 0x0 0x0 0x7ffd12 0x7f40", SYS_pselect6);
+	stacks_call_parse(text, &c);
+	assert_int_equal(c.role, CALL_WAIT);
 }
 
 static void connections_are_waits_and_files_are_not(void **state)
@@ -121,6 +139,81 @@ static void damaged_words_of_a_debugger_are_no_function(void **state)
 		char frame[FRAME_NAME];
 		assert_false(stacks_frame_of(texts[i], 5, frame));
 	}
+}
+
+static const char py_spy_text[] =
+	"Process 11: /venv/bin/python train.py\n"
+	"Python v3.11.7 (/usr/bin/python3.11)\n"
+	"\n"
+	"Thread 12 (idle): \"Thread-1 (feed)\"\n"
+	"    wait (/usr/lib/python3.11/threading.py:320)\n"
+	"Thread 11 (active+gil): \"MainThread\"\n"
+	"    all_reduce (/venv/lib/python3.11/site-packages/torch/distributed/x.py:4181)\n"
+	"    wrapper.<locals>.inner "
+	"(/venv/lib/python3.11/site-packages/torch/distributed/y.py:83)\n"
+	"    train_step (/home/a (b)/train.py:42)\n"
+	"    <module> (/home/a (b)/train.py:60)\n"
+	"Thread 13 (idle): \"Thread-2\"\n"
+	"    load (/home/a/data.py:7)\n";
+
+static void the_innermost_function_of_python_and_its_caller_are_found(void **state)
+{
+	(void)state;
+	struct python_frames f;
+	assert_true(stacks_python_frames(py_spy_text, 11, true, &f));
+	assert_string_equal(f.inner, "all_reduce (torch/distributed/x.py:4181)");
+	assert_string_equal(f.caller, "train_step (train.py:42)");
+	assert_true(stacks_python_frames(py_spy_text, 4711, true, &f)); /* by the thread's name */
+	assert_string_equal(f.caller, "train_step (train.py:42)");
+	assert_true(stacks_python_frames(py_spy_text, 12, false, &f));
+	assert_string_equal(f.inner, "wait (threading.py:320)");
+	assert_string_equal(f.caller, "");
+	assert_true(stacks_python_frames(py_spy_text, 13, false, &f));
+	assert_string_equal(f.inner, "load (data.py:7)");
+	assert_string_equal(f.caller, "");
+	assert_false(stacks_python_frames(py_spy_text, 4711, false, &f));
+	assert_true(
+		stacks_python_frames("Thread 5 (idle)\n    g (<frozen importlib._bootstrap>:241)\n"
+				     "    <module> (m.py:1)",
+				     5, false, &f));
+	assert_string_equal(f.inner, "g (<frozen importlib._bootstrap>:241)");
+	assert_string_equal(f.caller, "<module> (m.py:1)");
+}
+
+static void damaged_words_of_py_spy_are_no_function(void **state)
+{
+	(void)state;
+	static const char *const texts[] = { "",
+					     "Error: Permission Denied\n",
+					     "Thread 5",
+					     "Thread 5\n    \n",
+					     "Thread 5\n    f (",
+					     "Thread 5\n    f (:1)",
+					     "Thread 5\n    f (a.py)",
+					     "Thread 5\n    f (a.py:)",
+					     "Thread 5\n    f (a.py:x)",
+					     "Thread 5\n     (a.py:1)",
+					     "Thread 5\n  f (a.py:1)",
+					     "Thread 0x5\n    f (a.py:1)" };
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+		struct python_frames f;
+		assert_false(stacks_python_frames(texts[i], 5, true, &f));
+		assert_string_equal(f.inner, "");
+	}
+}
+
+static void long_words_of_py_spy_are_cut(void **state)
+{
+	(void)state;
+	struct python_frames f;
+	char text[3000] = "Thread 5\n    ";
+	memset(text + strlen(text), 'n', 900);
+	strcat(text, " (/a/site-packages/");
+	memset(text + strlen(text), 'p', 900);
+	strcat(text, "/end.py:123456789012)\n");
+	assert_true(stacks_python_frames(text, 5, true, &f));
+	assert_non_null(strstr(f.inner, "nnn ("));
+	assert_non_null(strstr(f.inner, "ppp/end.py:123456789)"));
 }
 
 /* --- Real processes ----------------------------------------------------------------------- */
@@ -289,6 +382,170 @@ static void a_process_that_is_gone_or_another_one_is_not_examined(void **state)
 	free(k.report);
 }
 
+/* --- Other programs ----------------------------------------------------------------------- */
+
+/* Starts a program, and waits until it has written a byte. -1: it is not installed. */
+static pid_t start(char *const *argv)
+{
+	int fds[2];
+	char byte;
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	if (!pid) {
+		dup2(fds[1], STDOUT_FILENO);
+		execvp(argv[0], argv);
+		_exit(127);
+	}
+	close(fds[1]);
+	ssize_t n = read(fds[0], &byte, 1);
+	close(fds[0]);
+	if (n == 1)
+		return pid;
+	waitpid(pid, NULL, 0);
+	return -1;
+}
+
+static pid_t start_python(const char *script)
+{
+	char *argv[] = { (char[]){ "python3" }, (char[]){ "-c" }, (char *)(uintptr_t)script, NULL };
+	return start(argv);
+}
+
+static void a_program_that_sleeps_is_found_behind_its_shell(void **state)
+{
+	(void)state;
+	char *argv[] = { (char[]){ "sh" }, (char[]){ "-c" },
+			 (char[]){ "(echo; exec sleep 1000); true" }, NULL };
+	pid_t pid = start(argv);
+	struct known k = { .n = 0 };
+	for (int i = 0; i < 100 && k.first.kind != STUCK_SLEEPING; i++) { /* until it sleeps */
+		free(k.report);
+		k = examine(pid);
+	}
+	assert_string_equal(k.first.text,
+			    "its main thread sleeps in the system call clock_nanosleep");
+	const char *at = strstr(k.report, "waits for its child, process ");
+	assert_non_null(at);
+	kill(atoi(at + strlen("waits for its child, process ")), SIGKILL);
+	end(pid, &k);
+}
+
+/* Runs py-spy in place of the real one, and no other debugger. */
+struct doubles {
+	char dir[256], *path;
+};
+
+static void write_program(const char *dir, const char *name, const char *script);
+
+static struct doubles use_py_spy(const char *script)
+{
+	struct doubles d = { .path = strdup(getenv("PATH")) };
+	assert_true(d.path && tmpdir_make(d.dir, sizeof d.dir));
+	if (script)
+		write_program(d.dir, "py-spy", script);
+	setenv("PATH", d.dir, 1);
+	return d;
+}
+
+static void use_path(struct doubles *d)
+{
+	char command[300];
+	setenv("PATH", d->path, 1);
+	free(d->path);
+	snprintf(command, sizeof command, "rm -r '%s'", d->dir);
+	assert_int_equal(system(command), 0);
+}
+
+#define IN_REDUCE \
+	"    all_reduce (/v/site-packages/torch/distributed/distributed_c10d.py:7)\n" \
+	"    train_step (/home/a/train.py:42)\n"
+#define PRINT(frames) "printf 'Process %s\nThread 0x7f (idle): \"MainThread\"\n" frames "' \"$5\""
+
+/* Another thread reads from a pipe all the time, which means nothing in a program. */
+static void the_main_thread_of_python_is_named_with_its_function(void **state)
+{
+	(void)state;
+	pid_t pid = start_python(
+		"import os, threading\n"
+		"pipe, lock = os.pipe(), threading.Lock()\n"
+		"threading.Thread(target=os.read, args=(pipe[0], 1), daemon=True).start()\n"
+		"lock.acquire()\n"
+		"os.write(1, b'.')\n"
+		"lock.acquire()\n");
+	if (pid < 0)
+		skip(); /* python3 is not installed */
+	char process[32];
+	snprintf(process, sizeof process, "Process %d\n", (int)pid);
+	await_state(pid, 'S');
+	struct doubles d = use_py_spy(PRINT(IN_REDUCE));
+	struct known k = examine(pid);
+	use_path(&d);
+	assert_int_equal(k.first.kind, STUCK_WAITING);
+	assert_string_equal(k.first.text, "its main thread waits in the system call futex");
+	assert_string_equal(k.last.text,
+			    "its main thread waits in the system call futex, in all_reduce "
+			    "(torch/distributed/distributed_c10d.py:7), called by "
+			    "train_step (train.py:42)");
+	assert_non_null(strstr(k.report, process));
+	assert_null(strstr(k.report, "gdb"));
+	end(pid, &k);
+}
+
+static void python_without_py_spy_is_examined_with_what_there_is(void **state)
+{
+	(void)state;
+	pid_t pid = start_python("import os, time\nos.write(1, b'.')\ntime.sleep(1000)\n");
+	if (pid < 0)
+		skip(); /* python3 is not installed */
+	await_state(pid, 'S');
+	struct doubles d = use_py_spy(NULL);
+	struct known k = examine(pid);
+	use_path(&d);
+	assert_int_equal(k.last.kind, STUCK_SLEEPING);
+	assert_non_null(strstr(k.report, "py-spy is not installed"));
+	assert_non_null(strstr(k.report, "neither gdb nor eu-stack"));
+	assert_string_equal(k.first.text, k.last.text);
+	end(pid, &k);
+}
+
+static void a_thread_that_spins_in_a_collective_waits(void **state)
+{
+	(void)state;
+	pid_t pid = start_python("import os\nos.write(1, b'.')\nwhile True: pass\n");
+	if (pid < 0)
+		skip(); /* python3 is not installed */
+	struct doubles d = use_py_spy(PRINT(IN_REDUCE));
+	struct known k = examine(pid);
+	use_path(&d);
+	assert_int_equal(k.first.kind, STUCK_COMPUTING);
+	assert_int_equal(k.last.kind, STUCK_WAITING);
+	assert_non_null(strstr(k.last.text, "its main thread waits and spins ("));
+	free(k.report);
+	d = use_py_spy(PRINT("    load (/home/a/data.py:12)\n"));
+	k = examine(pid);
+	use_path(&d);
+	assert_int_equal(k.last.kind, STUCK_COMPUTING);
+	assert_non_null(strstr(k.last.text, ", in load (data.py:12)"));
+	end(pid, &k);
+}
+
+static void a_python_that_is_stopped_is_named(void **state)
+{
+	(void)state;
+	pid_t pid = start_python("import os, time\nos.write(1, b'.')\ntime.sleep(1000)\n");
+	if (pid < 0)
+		skip(); /* python3 is not installed */
+	kill(pid, SIGSTOP);
+	await_state(pid, 'T');
+	struct doubles d = use_py_spy(PRINT(IN_REDUCE));
+	struct known k = examine(pid);
+	use_path(&d);
+	assert_int_equal(k.last.kind, STUCK_STOPPED);
+	assert_string_equal(k.last.text, "its process is stopped by a signal");
+	assert_non_null(strstr(k.report, "train_step"));
+	end(pid, &k);
+}
+
 /* --- The debugger -------------------------------------------------------------------------- */
 
 static void write_program(const char *dir, const char *name, const char *script)
@@ -309,15 +566,15 @@ static void a_debugger_that_takes_too_long_is_killed(void **state)
 	assert_true(path && tmpdir_make(dir, sizeof dir));
 	write_program(dir, "gdb", "echo words; exec /bin/sleep 1000");
 	setenv("PATH", dir, 1);
-	assert_int_equal(stacks_debug(getpid(), 0.3, &out, &e), -1);
+	assert_int_equal(stacks_debug(DEBUGGER_NATIVE, getpid(), 0.3, &out, &e), -1);
 	assert_int_equal(e.code, ERR_TIMEOUT);
 	buf_clear(&out);
 	write_program(dir, "gdb", "exit 127"); /* as if it were missing */
 	write_program(dir, "eu-stack", "echo \"$@\"");
-	assert_int_equal(stacks_debug(4711, 30, &out, &e), 0);
+	assert_int_equal(stacks_debug(DEBUGGER_NATIVE, 4711, 30, &out, &e), 0);
 	assert_string_equal(buf_str(&out), "-m -n 64 -p 4711\n");
 	write_program(dir, "eu-stack", "exit 127");
-	assert_int_equal(stacks_debug(4711, 30, &out, &e), -1);
+	assert_int_equal(stacks_debug(DEBUGGER_NATIVE, 4711, 30, &out, &e), -1);
 	assert_int_equal(e.code, ERR_NOTFOUND);
 	setenv("PATH", path, 1);
 	buf_fini(&out);
@@ -331,14 +588,23 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_system_call_and_its_descriptor_are_read),
 		cmocka_unit_test(what_is_no_system_call_has_none),
+		cmocka_unit_test(a_sleep_is_told_apart_from_a_wait),
 		cmocka_unit_test(connections_are_waits_and_files_are_not),
 		cmocka_unit_test(the_innermost_function_outside_the_c_library_is_found),
 		cmocka_unit_test(damaged_words_of_a_debugger_are_no_function),
+		cmocka_unit_test(the_innermost_function_of_python_and_its_caller_are_found),
+		cmocka_unit_test(damaged_words_of_py_spy_are_no_function),
+		cmocka_unit_test(long_words_of_py_spy_are_cut),
 		cmocka_unit_test(a_stopped_process_is_named),
 		cmocka_unit_test(a_thread_in_a_file_is_named_with_the_file),
 		cmocka_unit_test(a_process_that_computes_is_named),
 		cmocka_unit_test(a_thread_for_which_the_first_one_waits_is_named),
 		cmocka_unit_test(a_process_that_is_gone_or_another_one_is_not_examined),
+		cmocka_unit_test(a_program_that_sleeps_is_found_behind_its_shell),
+		cmocka_unit_test(the_main_thread_of_python_is_named_with_its_function),
+		cmocka_unit_test(python_without_py_spy_is_examined_with_what_there_is),
+		cmocka_unit_test(a_thread_that_spins_in_a_collective_waits),
+		cmocka_unit_test(a_python_that_is_stopped_is_named),
 		cmocka_unit_test(a_debugger_that_takes_too_long_is_killed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
