@@ -385,7 +385,8 @@ man: $(MAN)
 .PHONY: install
 install: all man
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/muster $(DESTDIR)$(PREFIX)/share/muster/templates/jobs \
-		$(DESTDIR)$(PREFIX)/share/muster/templates/report $(DESTDIR)$(PREFIX)/share/muster/templates/site $(DESTDIR)$(PREFIX)/share/man/man1
+		$(DESTDIR)$(PREFIX)/share/muster/templates/report $(DESTDIR)$(PREFIX)/share/muster/templates/site $(DESTDIR)$(PREFIX)/share/man/man1 \
+		$(DESTDIR)$(PREFIX)/share/muster/python $(DESTDIR)$(PREFIX)/include
 	install $(BUILD)/muster $(DESTDIR)$(PREFIX)/bin
 	install $(BUILD)/muster-agent $(CUDA_SO) $(DESTDIR)$(PREFIX)/libexec/muster
 	install -m 644 templates/sbatch.in $(DESTDIR)$(PREFIX)/share/muster/templates
@@ -397,6 +398,8 @@ install: all man
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$$($(BUILD)/muster --version | cut -d ' ' -f 2)|" templates/site/modulefile \
 		>$(DESTDIR)$(PREFIX)/share/muster/templates/site/modulefile
 	chmod 644 $(DESTDIR)$(PREFIX)/share/muster/templates/site/modulefile
+	install -m 644 agent/client/muster_client.py $(DESTDIR)$(PREFIX)/share/muster/python
+	install -m 644 agent/client/muster_client.h $(DESTDIR)$(PREFIX)/include
 	install -m 644 $(BUILD)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 
 .PHONY: help

@@ -81,7 +81,12 @@ static inline const char *muster_plan(void);
 
 /* --- All that follows is not for programs -------------------------------------------------- */
 
-enum { MUSTER_CLIENT_VERSION = 1, MUSTER_CLIENT_PACKET = 16384, MUSTER_CLIENT_READS = 16 };
+enum {
+	MUSTER_CLIENT_VERSION = 1,
+	MUSTER_CLIENT_PACKET = 16384, /* bytes, at most */
+	MUSTER_CLIENT_PATH = 4095,
+	MUSTER_CLIENT_READS = 16 /* packets in one call, at most */
+};
 
 /* What is not sent yet, in the order of sending. */
 enum muster_client_kind {
@@ -393,7 +398,8 @@ static inline void muster_checkpoint_saved(const char *path, long long step)
 	struct muster_client_text *t;
 	char folder[4096];
 	int error = errno;
-	if (!path || !*path || step < 0 || !muster_client_enter())
+	if (!path || !*path || strlen(path) > MUSTER_CLIENT_PATH || step < 0 ||
+	    !muster_client_enter())
 		return;
 	t = muster_client_begin(MUSTER_CLIENT_CHECKPOINT);
 	muster_client_puts(t, "{\"checkpoint\":{\"path\":\"");

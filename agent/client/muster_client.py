@@ -30,6 +30,7 @@ __all__ = ["step", "checkpoint_saved", "should_stop", "plan"]
 
 VERSION = 1
 PACKET = 16384  # bytes, at most
+PATH = 4095  # bytes, at most
 READS = 16  # packets in one call, at most
 LARGEST = 2**53  # of an integer that every reader of JSON keeps exactly
 COUNTS = ("tokens", "samples")
@@ -76,10 +77,13 @@ def _location(path):
     """A path as muster can use it, whose current folder is another one."""
     path = os.fsdecode(path)
     if not path:
-        raise ValueError("it is empty")
+        raise ValueError("its path is empty")
     if "://" not in path:
         path = os.path.abspath(path)
-    return path.encode("utf-8", "replace").decode("utf-8")
+    data = path.encode("utf-8", "replace")
+    if len(data) > PATH:
+        raise ValueError(f"its path has more than {PATH} bytes")
+    return data.decode("utf-8")
 
 
 def _socket_of(text):
@@ -146,7 +150,7 @@ class _Client:
             return
         data = text.encode()
         if len(data) > PACKET:
-            self._warn(kind, f"it is larger than {PACKET} bytes")
+            self._warn(f"a {kind}", f"it is larger than {PACKET} bytes")
             return
         with self._lock:
             self._kept[kind] = data

@@ -71,4 +71,5 @@ list_commands() {
 	[[ $("$root/opt/muster/bin/muster" --version) == $("$MUSTER" --version) ]]
 	"$root/opt/muster/bin/muster" data pack --help | grep -q SYNOPSIS
 	"$root/opt/muster/bin/muster" plan "$root/opt/muster/share/muster/templates/jobs/demo.ini" >/dev/null
+	[[ -s $root/opt/muster/share/muster/python/muster_client.py && -s $root/opt/muster/include/muster_client.h ]]
 }

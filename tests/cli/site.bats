@@ -54,7 +54,7 @@ load_module() { # file
 
 @test "the spec file lists every installed file, and nothing else" {
 	patterns=$(sed -n '/^%files/,$p' "$site/muster.spec" | sed 1d |
-		sed 's|%{_bindir}|/bin|; s|%{_libexecdir}|/libexec|; s|%{_datadir}|/share|; s|%{_mandir}|/share/man|')
+		sed 's|%{_bindir}|/bin|; s|%{_libexecdir}|/libexec|; s|%{_datadir}|/share|; s|%{_includedir}|/include|; s|%{_mandir}|/share/man|')
 	[[ $patterns != *%* ]]
 	files=$(installed_files; echo /share/man/man1/muster.1.gz; echo /share/man/man1/muster-run.1.gz)
 	while read -r file; do

@@ -248,6 +248,22 @@ static void it_works_without_muster(void **state)
 	assert_int_equal(t.hellos, 0);
 }
 
+/* A process may inherit the variable without the descriptor, and use its number for another file. */
+static void it_leaves_the_files_of_others_alone(void **state)
+{
+	(void)state;
+	int ends[2];
+	char byte;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+	assert_int_equal(fcntl(ends[0], F_SETFD, FD_CLOEXEC), 0);
+	close(t.fd);
+	t.fd = ends[1];
+	start("alone", NULL);
+	assert_int_equal(read(ends[0], &byte, 1), 0);
+	close(ends[0]);
+	finish();
+}
+
 /* --- The languages ------------------------------------------------------------------------------ */
 
 static bool is_here(const char *tool)
@@ -282,6 +298,7 @@ static int run_group(const struct language *l)
 		TEST(it_goes_on_without_the_agent),
 		TEST(it_knows_its_place),
 		TEST(it_works_without_muster),
+		TEST(it_leaves_the_files_of_others_alone),
 	};
 	if (!is_here(l->tool)) {
 		printf("skipped: programs in %s, because there is no %s\n", l->name, l->tool);
