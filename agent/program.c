@@ -262,6 +262,7 @@ static void close_program(struct program *p)
 	if (task_process_close(p->process, NULL, &ignored))
 		log_error("%s", ignored.text);
 	agent_control_on_abort(p->control, NULL, NULL);
+	agent_control_on_dump(p->control, NULL, NULL);
 	task_output_close(p->output);
 	task_activity_close(p->activity);
 	task_client_close(p->client);
@@ -287,6 +288,7 @@ static int run_task(struct program *p, struct program_failure *failure, struct e
 		return -1;
 	report_task(p);
 	report_ready(p);
+	agent_control_on_dump(p->control, agent_program_dump, p);
 	int rc = agent_program_loop(p, e);
 	if (end_task(p, &stuck) && !rc)
 		rc = err_set(e, stuck.code, "%s", stuck.text);

@@ -11,6 +11,7 @@
  *     program_loop.c    the event loop: the task, requests to stop, activity
  *     program_client.c  what the program reports through the client channel
  *     program_place.c   the task's environment
+ *     program_dump.c    the dump of PyTorch's flight recorder
  */
 #ifndef MUSTER_AGENT_PROGRAM_H
 #define MUSTER_AGENT_PROGRAM_H

@@ -67,6 +67,10 @@ struct program {
 /* Sets p->argv and p->env. client: the task's end of the client channel; it is only marked here. */
 int agent_program_environment(struct program *p, struct err *e);
 
+/* program_dump.c */
+/* For agent_control_on_dump(). */
+int agent_program_dump(void *program, struct err *e);
+
 /* program_client.c */
 extern const struct task_client_handlers agent_program_handlers;
 

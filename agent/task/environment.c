@@ -87,16 +87,14 @@ static const struct variable table[] = {
 	{ "TP_SOCKET_IFNAME",              UNSET,   ANY,  "%f",      NULL },
 	{ "OMPI_MCA_btl_tcp_if_include",   UNSET,   ANY,  "%f",      "OMPI_MCA_btl_tcp_if_exclude" },
 	{ "OMPI_MCA_oob_tcp_if_include",   UNSET,   ANY,  "%f",      "OMPI_MCA_oob_tcp_if_exclude" },
-	/* PyTorch's flight recorder: newer releases read TORCH_FR_, older ones TORCH_NCCL_ */
+	/* PyTorch's flight recorder: newer releases read TORCH_FR_, older ones TORCH_NCCL_. It appends the
+	 * rank, and ".pipe" to the pipe's name (base/run_paths.h). The old name of the buffer's size would
+	 * cause a warning in each task, and 2000 is its default since PyTorch 2.5. */
 	{ "TORCH_NCCL_ASYNC_ERROR_HANDLING", UNSET, ANY,  "1",       "NCCL_ASYNC_ERROR_HANDLING" },
 	{ "TORCH_FR_BUFFER_SIZE",          UNSET,   ANY,  "2000",    "TORCH_NCCL_TRACE_BUFFER_SIZE" },
-	{ "TORCH_NCCL_TRACE_BUFFER_SIZE",  UNSET,   ANY,  "2000",    "TORCH_FR_BUFFER_SIZE" },
-	{ "TORCH_FR_DUMP_ON_TIMEOUT",      UNSET,   ANY,  "1",       "TORCH_NCCL_DUMP_ON_TIMEOUT" },
-	{ "TORCH_NCCL_DUMP_ON_TIMEOUT",    UNSET,   ANY,  "1",       "TORCH_FR_DUMP_ON_TIMEOUT" },
-	/* PyTorch appends the rank, and ".pipe" to the pipe's name */
-	{ "TORCH_FR_DUMP_TEMP_FILE",       UNSET,   ANY,  "%T/torch-rank-", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE" },
-	{ "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", UNSET, ANY,  "%T/torch-rank-", "TORCH_FR_DUMP_TEMP_FILE" },
-	{ "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", UNSET, ANY,  "%T/torch-ask-rank-", NULL },
+	{ "TORCH_FR_DUMP_TEMP_FILE",       UNSET,   ANY,  "%T/torch-", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE" },
+	{ "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", UNSET, ANY,  "%T/torch-", "TORCH_FR_DUMP_TEMP_FILE" },
+	{ "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", UNSET, ANY,  "%T/torch-", NULL },
 	/* Python: output at once, and a traceback at a crash */
 	{ "PYTHONUNBUFFERED",              UNSET,   ANY,  "1",       NULL },
 	{ "PYTHONFAULTHANDLER",            UNSET,   ANY,  "1",       NULL },

@@ -156,7 +156,9 @@ static void print_progress(const struct look *l, FILE *out)
 		     goes_on ? duration(s->eta_s, left) : "");
 	else
 		line(out, "progress", "no step of %lld is done", (long long)s->steps);
-	if (s->has_loss)
+	if (s->has_loss && isnan(s->grad_norm))
+		line(out, "loss", "%.4f", s->loss);
+	else if (s->has_loss)
 		line(out, "loss", "%.4f; gradient norm %.3g, learning rate %.2e", s->loss,
 		     s->grad_norm, s->lr);
 	if (s->has_eval_loss)
@@ -181,16 +183,25 @@ static void print_time(const struct look *l, FILE *out)
 	rundir_goodput_fini(&time);
 }
 
+/* Nothing is known of how long a program's own checkpoint took. */
+static void print_checkpoint(const struct rundir_state_ckpt *c, FILE *out)
+{
+	char age[RUN_VIEW_AGE], size[HUMAN], took[HUMAN], cost[2 * HUMAN + 8] = "";
+	if (c->bytes > 0)
+		snprintf(cost, sizeof cost, ", %s in %s", human_bytes((double)c->bytes, size),
+			 human_seconds(c->seconds, took));
+	line(out, "checkpoint", "step %lld, %s ago%s: %s", (long long)c->step,
+	     command_run_age(clock_wall_s() - c->time, age), cost, c->path);
+}
+
 static void print_checkpoints(const struct look *l, FILE *out)
 {
 	const struct rundir_state *s = &l->state;
 	struct rundir_state_ckpt c;
 	struct rundir_state_next n;
-	char age[RUN_VIEW_AGE], size[HUMAN], took[HUMAN], left[32];
+	char left[32];
 	if (s->has_checkpoint && !rundir_state_ckpt_read(s->checkpoint, &c, NULL))
-		line(out, "checkpoint", "step %lld, %s ago, %s in %s: %s", (long long)c.step,
-		     command_run_age(clock_wall_s() - c.time, age),
-		     human_bytes((double)c.bytes, size), human_seconds(c.seconds, took), c.path);
+		print_checkpoint(&c, out);
 	if (s->has_next_checkpoint && rundir_state_active(l->id) &&
 	    !rundir_state_next_read(s->next_checkpoint, &n, NULL))
 		line(out, "next", "step %lld%s%s", (long long)n.step, n.has_eta_s ? ", in " : "",

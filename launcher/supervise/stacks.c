@@ -1,5 +1,6 @@
 #include "launcher/supervise/stacks.h"
 
+#include "base/frame.h"
 #include "base/run_paths.h"
 #include "launcher/child.h"
 #include "launcher/supervise/supervisor.h"
@@ -31,7 +32,7 @@ void supervise_stacks_note_verdict(struct supervisor *s, const struct rundir_ver
 	json_array_foreach(v->ranks, i, rank)
 	{
 		json_int_t r = json_integer_value(rank);
-		if (k->n_blamed < STACKS_RANKS && json_is_integer(rank) && r >= 0 && r < s->world)
+		if (k->n_blamed < STACKS_BLAMED && json_is_integer(rank) && r >= 0 && r < s->world)
 			k->blamed[k->n_blamed++] = (int)r;
 	}
 }
@@ -113,8 +114,10 @@ static void choose_ranks(struct supervisor *s)
 		add_look(s, s->cause.rank, true);
 	for (int i = 0; i < k->n_blamed; i++)
 		add_look(s, k->blamed[i], true);
-	for (int r = 0, before = k->n; r < s->world && k->n == before; r++)
-		if (answers(&s->ranks[r]) && !examines_another(k, r))
+	/* Tasks of a program are compared with each other; each is examined by its own agent. */
+	int most = s->program.ranks ? STACKS_RANKS : k->n + 1;
+	for (int r = 0; r < s->world && k->n < most; r++)
+		if (answers(&s->ranks[r]) && !s->ranks[r].finished && !examines_another(k, r))
 			add_look(s, r, false);
 }
 
@@ -270,11 +273,24 @@ static bool is_crossed(const struct stacks_state *k)
 	       !strcmp(k->finding, "message");
 }
 
+/* The task of a program that is elsewhere than the others. NULL: none stands out. */
+static const struct stacks_look *find_odd_task(const struct stacks_state *k)
+{
+	const char *clauses[STACKS_RANKS];
+	for (int i = 0; i < k->n; i++)
+		clauses[i] = *k->looks[i].text ? k->looks[i].text : NULL;
+	int odd = frame_odd(clauses, k->n);
+	return odd < 0 ? NULL : &k->looks[odd];
+}
+
 /* A rank that sends nothing is the first suspect, and the loss. */
 static const struct stacks_look *choose_first(const struct supervisor *s)
 {
 	const struct stacks_state *k = &s->stacks;
 	const struct stacks_look *first = &k->looks[0];
+	const struct stacks_look *odd = s->program.ranks && !k->n_blamed ? find_odd_task(k) : NULL;
+	if (odd && s->cause.how != LOST_SILENT)
+		return odd;
 	for (int i = k->n - 1; i >= 0 && s->cause.how != LOST_SILENT; i--)
 		if (k->looks[i].suspect && holds_up(s, &k->looks[i]))
 			first = &k->looks[i];

@@ -24,7 +24,7 @@
 
 #include <stdbool.h>
 
-enum { STACKS_RANKS = 4, STACKS_WORD = 16, STACKS_TEXT = 400 };
+enum { STACKS_RANKS = 64, STACKS_BLAMED = 4, STACKS_WORD = 16, STACKS_TEXT = 400 };
 
 struct supervisor;
 struct child;
@@ -44,7 +44,7 @@ struct stacks_state {
 	double began;
 	/* of the flight recorders; "": no verdict */
 	char finding[STACKS_WORD], verdict[1000];
-	int blamed[STACKS_RANKS], n_blamed;
+	int blamed[STACKS_BLAMED], n_blamed;
 	enum hang_cause cause;
 };
 
