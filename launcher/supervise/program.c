@@ -39,6 +39,7 @@ static void forget_tasks(struct supervisor *s)
 void supervise_program_close(struct supervisor *s)
 {
 	forget_tasks(s);
+	json_decref(s->program.printed_lines);
 	free(s->program.ranks);
 	s->program.ranks = NULL;
 }
@@ -66,7 +67,9 @@ void supervise_program_reset(struct supervisor *s)
 	if (!ranks)
 		return;
 	forget_tasks(s);
-	s->program = (struct program_state){ .ranks = ranks, .exited_rank = -1 };
+	s->program = (struct program_state){ .ranks = ranks,
+					     .exited_rank = -1,
+					     .printed_lines = s->program.printed_lines };
 	number_tasks(s);
 }
 
@@ -290,14 +293,23 @@ int64_t supervise_program_stop_step(struct supervisor *s)
 
 void supervise_program_print_lines(struct supervisor *s)
 {
-	const struct program_rank *k = s->cause.rank >= 0 ? &s->program.ranks[s->cause.rank]
-							  : NULL;
-	size_t n = k ? json_array_size(k->last_lines) : 0;
+	int rank = s->cause.rank;
+	json_t *lines = rank >= 0 ? s->program.ranks[rank].last_lines : NULL;
+	size_t n = json_array_size(lines);
+	if (!n || is_shown(s, rank)) /* they are on the terminal already */
+		return;
+	if (json_equal(lines, s->program.printed_lines)) {
+		supervise_terminal_event(s->o.term, TONE_PLAIN, "output",
+					 "the same %zu lines as at the last loss", n);
+		return;
+	}
 	for (size_t i = n > LINES_SHOWN ? n - LINES_SHOWN : 0; i < n; i++) {
-		const char *line = json_string_value(json_array_get(k->last_lines, i));
+		const char *line = json_string_value(json_array_get(lines, i));
 		if (line)
 			supervise_terminal_event(s->o.term, TONE_PLAIN, "output", "%s", line);
 	}
+	json_decref(s->program.printed_lines);
+	s->program.printed_lines = json_incref(lines);
 }
 
 bool supervise_program_may_retry(const struct supervisor *s, struct err *e)
