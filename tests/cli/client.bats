@@ -15,6 +15,7 @@ setup() {
 		ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 		ours.setblocking(False)
 		atexit.register(ours.close)
+		os.set_inheritable(theirs.fileno(), True)
 		os.environ["MUSTER_CLIENT_FD"] = str(theirs.detach())
 		import muster_client
 
