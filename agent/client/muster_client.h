@@ -434,14 +434,15 @@ static inline int muster_should_stop(void)
 
 static inline const char *muster_plan(void)
 {
-	int error = errno;
+	int found, error = errno;
 	/* A forked process may read the plan, too. */
-	if (muster_client_enter()) {
-		muster_client_flush();
-		muster_client_leave();
-	}
+	if (!muster_client_enter())
+		return muster_client_state.found ? getenv("MUSTER_PLAN") : NULL;
+	muster_client_flush();
+	found = muster_client_state.found;
+	muster_client_leave();
 	errno = error;
-	return muster_client_state.found ? getenv("MUSTER_PLAN") : NULL;
+	return found ? getenv("MUSTER_PLAN") : NULL;
 }
 
 #ifdef __cplusplus

@@ -15,6 +15,7 @@ setup() {
 		ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 		ours.setblocking(False)
 		atexit.register(ours.close)
+		os.set_inheritable(theirs.fileno(), True)
 		os.environ["MUSTER_CLIENT_FD"] = str(theirs.detach())
 		import muster_client
 
@@ -209,8 +210,8 @@ python() { timeout 600 python3 -X dev -W error "$@"; }
 
 @test "the client is Python 3.7, and uses only Python's library" {
 	python - "$top/agent/client/muster_client.py" <<-'PY'
-		import ast, sys
-		tree = ast.parse(open(sys.argv[1]).read(), feature_version=(3, 7))
+		import ast, pathlib, sys
+		tree = ast.parse(pathlib.Path(sys.argv[1]).read_text(), feature_version=(3, 7))
 		names = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
 		assert names <= {"atexit", "errno", "json", "operator", "os", "socket", "sys", "threading"}, names
 		assert not any(isinstance(node, ast.ImportFrom) for node in ast.walk(tree))

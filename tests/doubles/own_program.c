@@ -45,6 +45,8 @@ static int forked(void)
 	pid_t child;
 	int status;
 	muster_step(1, NULL, 0);
+	if (!(fcntl(muster_client_state.fd, F_GETFD) & FD_CLOEXEC))
+		return 1;
 	child = fork();
 	if (child == 0) {
 		muster_step(99, NULL, 0);

@@ -68,12 +68,43 @@ static void a_null_is_not_given(void **state)
 	json_decref(o);
 }
 
+static void objects_are_read_and_other_texts_are_refused(void **state)
+{
+	static const struct {
+		const char *text, *error;
+	} rows[] = {
+		{ "", "not JSON: " },
+		{ "{", "not JSON: " },
+		{ "{\"a\": 1} x", "not JSON: " },
+		{ "{\"a\": 1, \"a\": 2}", "not JSON: duplicate" },
+		{ "[1]", "not a JSON object" },
+		{ "[[[[[[[[[[[[[[[[[[[[[[[[[", "nested deeper than 24 levels" },
+	};
+	json_t *object = NULL, *old;
+	(void)state;
+	const char text[] = "{\"a\": \"[[[[[[[[[[[[[[[[[[[[[[[[[\\\"[\"}trailing";
+	assert_int_equal(json_member_object(text, sizeof text - 9, &object, NULL), 0);
+	assert_int_equal(json_object_size(object), 1);
+	old = object;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct err e = ERR_INIT;
+		assert_int_equal(
+			json_member_object(rows[i].text, strlen(rows[i].text), &object, &e), -1);
+		assert_int_equal(e.code, ERR_CORRUPT);
+		assert_ptr_equal(strstr(e.text, rows[i].error), e.text);
+	}
+	assert_int_equal(json_member_object("{}\0", 3, &object, NULL), -1);
+	assert_ptr_equal(object, old);
+	json_decref(object);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(integers_within_the_range_are_read),
 		cmocka_unit_test(other_members_are_refused_by_name_and_leave_the_result_alone),
 		cmocka_unit_test(a_null_is_not_given),
+		cmocka_unit_test(objects_are_read_and_other_texts_are_refused),
 	};
 	return cmocka_run_group_tests_name("members of JSON objects", tests, NULL, NULL);
 }
