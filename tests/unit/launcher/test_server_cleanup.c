@@ -32,7 +32,8 @@ static void name_file(const char *dir, int rank, char out[PATH])
 	snprintf(out, PATH, "%s/segment-%d", dir, rank);
 }
 
-/* Makes a file, names it to the server, and ends: rank 0 as it should, the others by a signal. */
+/* Makes a file and names it to the server. Rank 0 then ends as it should; the others wait for a
+ * signal. */
 static int be_client(const char *dir)
 {
 	pmix_proc_t me;
@@ -51,7 +52,7 @@ static int be_client(const char *dir)
 	if (rc != PMIX_SUCCESS && rc != PMIX_OPERATION_SUCCEEDED)
 		return 3;
 	if (me.rank)
-		raise(SIGKILL);
+		raise(SIGSTOP);
 	return PMIx_Finalize(NULL, 0) ? 4 : 0;
 }
 
@@ -67,62 +68,95 @@ static pid_t start_client(const char *dir, char *const *env)
 	_exit(127);
 }
 
-static void the_files_of_all_clients_are_removed(void **state)
+/* The only child of this process, or 0 if this kernel does not list children. */
+static pid_t only_child(void)
 {
-	char dir[256], own[PATH], path[PATH];
-	const struct local_group g = { .nspace = "muster-cleanup", .world = WORLD };
+	char path[PATH], text[32] = "";
+	snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+	FILE *f = fopen(path, "r");
+	if (f && !fgets(text, sizeof text, f))
+		*text = '\0';
+	if (f)
+		fclose(f);
+	return (pid_t)atoi(text);
+}
+
+static struct {
+	char dir[256], own[PATH];
 	struct local_server *server;
-	struct err e = ERR_INIT;
-	pid_t pids[WORLD];
+	pid_t pid; /* the server's */
+} t;
+
+static int open_server(void **state)
+{
+	const struct local_group g = { .nspace = "muster-cleanup", .world = WORLD };
 	(void)state;
-	assert_non_null(tmpdir_make(dir, sizeof dir));
-	snprintf(own, sizeof own, "%s/pmix", dir);
-	if (local_server_open(&g, own, STDERR_FILENO, &server, &e))
-		fail_msg("%s", e.text);
-	for (int r = 0; r < WORLD; r++)
-		pids[r] = start_client(dir, local_server_env(server, r));
+	if (!tmpdir_make(t.dir, sizeof t.dir))
+		return -1;
+	snprintf(t.own, sizeof t.own, "%s/pmix", t.dir);
+	if (local_server_open(&g, t.own, STDERR_FILENO, &t.server, NULL))
+		return -1;
+	t.pid = only_child();
+	return 0;
+}
+
+static int remove_dir(void **state)
+{
+	(void)state;
+	return rmdir(t.dir); /* fails if anything is left */
+}
+
+/* Waits until the clients have named their files: rank 0 has ended then, and the others are stopped. */
+static void await_clients(const pid_t pids[WORLD])
+{
 	for (int r = 0; r < WORLD; r++) {
 		int status;
-		assert_int_equal(waitpid(pids[r], &status, 0), pids[r]);
-		if (r == 0)
-			assert_int_equal(status, 0);
-		else
-			assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+		assert_int_equal(waitpid(pids[r], &status, WUNTRACED), pids[r]);
+		if (r ? !WIFSTOPPED(status) : status)
+			fail_msg("client %d ended with status 0x%x", r, status);
 	}
-	local_server_close(server);
+}
+
+static void kill_clients(const pid_t pids[WORLD])
+{
+	for (int r = 1; r < WORLD; r++) {
+		int status;
+		kill(pids[r], SIGKILL);
+		assert_int_equal(waitpid(pids[r], &status, 0), pids[r]);
+		assert_true(WIFSIGNALED(status));
+	}
+}
+
+/* The server cannot see the death of its clients before it is asked to end. */
+static void the_files_of_all_clients_are_removed(void **state)
+{
+	char path[PATH];
+	pid_t pids[WORLD];
+	(void)state;
+	for (int r = 0; r < WORLD; r++)
+		pids[r] = start_client(t.dir, local_server_env(t.server, r));
+	await_clients(pids);
+	if (t.pid)
+		kill(t.pid, SIGSTOP);
+	kill_clients(pids);
+	if (t.pid)
+		kill(t.pid, SIGCONT);
+	local_server_close(t.server);
 	for (int r = 0; r < WORLD; r++) {
-		name_file(dir, r, path);
+		name_file(t.dir, r, path);
 		if (!access(path, F_OK))
 			fail_msg("%s is left", path);
 	}
-	assert_int_equal(rmdir(dir), 0);
 }
 
-/* A server that does not end by itself is killed: closing it must not take for ever. */
-static void a_stopped_server_is_killed(void **state)
+/* A server that does not end by itself is killed. */
+static void a_stuck_server_is_killed(void **state)
 {
-	char dir[256], own[PATH];
-	const struct local_group g = { .nspace = "muster-stopped", .world = 1 };
-	struct local_server *server;
-	struct err e = ERR_INIT;
 	(void)state;
-	assert_non_null(tmpdir_make(dir, sizeof dir));
-	snprintf(own, sizeof own, "%s/pmix", dir);
-	if (local_server_open(&g, own, STDERR_FILENO, &server, &e))
-		fail_msg("%s", e.text);
-	char children[PATH], pid[32] = "";
-	snprintf(children, sizeof children, "/proc/self/task/%d/children", (int)getpid());
-	FILE *f = fopen(children, "r");
-	if (!f || !fgets(pid, sizeof pid, f) || fclose(f)) {
-		local_server_close(server);
-		skip(); /* this kernel does not list children */
-	}
-	assert_int_equal(kill((pid_t)atoi(pid), SIGSTOP), 0);
-	alarm(60);
-	local_server_close(server);
-	alarm(0);
+	if (t.pid)
+		kill(t.pid, SIGSTOP);
+	local_server_close(t.server);
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child is left */
-	assert_int_equal(rmdir(dir), 0);
 }
 
 int main(int argc, char **argv)
@@ -130,8 +164,10 @@ int main(int argc, char **argv)
 	if (argc == 2 && !strcmp(argv[0], "client"))
 		return be_client(argv[1]);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_files_of_all_clients_are_removed),
-		cmocka_unit_test(a_stopped_server_is_killed),
+		cmocka_unit_test_setup_teardown(the_files_of_all_clients_are_removed, open_server,
+						remove_dir),
+		cmocka_unit_test_setup_teardown(a_stuck_server_is_killed, open_server, remove_dir),
 	};
+	alarm(120); /* a server that is not killed */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
