@@ -11,8 +11,8 @@
  *   - MUSTER_ variables are removed, among them the secret of the control channel (base/agent_env.h).
  *     Only those for programs are set: MUSTER_PLAN, MUSTER_CLIENT_FD, MUSTER_RUN_DIR.
  *
- * To add a variable: its row in the table of environment.c, whose header explains the columns, and its
- * line in tests/unit/agent/test_task_environment.c.
+ * To add a variable: its row in the table of environment.c, and its line in
+ * tests/unit/agent/test_task_environment.c.
  *
  * What programs do with them:
  *   - PyTorch: init_process_group() without arguments reads RANK, WORLD_SIZE, MASTER_ADDR and
