@@ -23,8 +23,9 @@
  *   - MPI: Open MPI finds its rank by the PMIX_ variables, which come from muster's PMIx server or from
  *     Slurm and are kept. The variables of mpirun are for scripts. Open MPI 4 takes any process that
  *     neither mpirun nor Slurm has started for a job of one rank, even if there is PMIx;
- *     OMPI_MCA_schizo=^orte leaves out the component that decides so. Open MPI 5 does not need it. An
- *     mpirun inside a task still works.
+ *     OMPI_MCA_schizo=^orte leaves out the component that decides so. Open MPI 5 does not need it.
+ *     The mpirun of Open MPI 4 refuses to run where OMPI_UNIVERSE_SIZE is set, as inside of itself:
+ *     each task would start a job of its own. `env -u OMPI_UNIVERSE_SIZE mpirun ...` permits it.
  *   - JAX: jax.distributed.initialize() reads JAX_COORDINATOR_ADDRESS and JAX_LOCAL_DEVICE_IDS. It reads
  *     the number of processes and its own number from Slurm's variables only. On one host a program
  *     passes them: num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
