@@ -31,7 +31,7 @@
  *     passes them: num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
  *     process_id=int(os.environ["JAX_PROCESS_ID"]).
  *   - Devices: with TASK_SEES_ALL a task sees all devices of its node that the job uses, in the order
- *     of the local ranks, so LOCAL_RANK is the index of its own. With TASK_SEES_OWN it sees one, and
+ *     of the local ranks, so LOCAL_RANK is the index of its own. With TASK_SEES_OWN it sees one GPU, and
  *     LOCAL_RANK is 0, as under torchrun --virtual-local-rank; OMPI_COMM_WORLD_LOCAL_RANK is the place
  *     on the node in both cases.
  *
