@@ -11,8 +11,8 @@
  *   - MUSTER_ variables are removed, among them the secret of the control channel (base/agent_env.h).
  *     Only those for programs are set: MUSTER_PLAN, MUSTER_CLIENT_FD, MUSTER_RUN_DIR.
  *
- * To add a variable: its row in the table of environment.c, whose header explains the columns, and its
- * line in tests/unit/agent/test_task_environment.c.
+ * To add a variable: its row in the table of environment.c, and its line in
+ * tests/unit/agent/test_task_environment.c.
  *
  * What programs do with them:
  *   - PyTorch: init_process_group() without arguments reads RANK, WORLD_SIZE, MASTER_ADDR and
@@ -23,14 +23,15 @@
  *   - MPI: Open MPI finds its rank by the PMIX_ variables, which come from muster's PMIx server or from
  *     Slurm and are kept. The variables of mpirun are for scripts. Open MPI 4 takes any process that
  *     neither mpirun nor Slurm has started for a job of one rank, even if there is PMIx;
- *     OMPI_MCA_schizo=^orte leaves out the component that decides so. Open MPI 5 does not need it. An
- *     mpirun inside a task still works.
+ *     OMPI_MCA_schizo=^orte leaves out the component that decides so. Open MPI 5 does not need it.
+ *     The mpirun of Open MPI 4 refuses to run where OMPI_UNIVERSE_SIZE is set, as inside of itself:
+ *     each task would start a job of its own. `env -u OMPI_UNIVERSE_SIZE mpirun ...` permits it.
  *   - JAX: jax.distributed.initialize() reads JAX_COORDINATOR_ADDRESS and JAX_LOCAL_DEVICE_IDS. It reads
  *     the number of processes and its own number from Slurm's variables only. On one host a program
  *     passes them: num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
  *     process_id=int(os.environ["JAX_PROCESS_ID"]).
  *   - Devices: with TASK_SEES_ALL a task sees all devices of its node that the job uses, in the order
- *     of the local ranks, so LOCAL_RANK is the index of its own. With TASK_SEES_OWN it sees one, and
+ *     of the local ranks, so LOCAL_RANK is the index of its own. With TASK_SEES_OWN it sees one GPU, and
  *     LOCAL_RANK is 0, as under torchrun --virtual-local-rank; OMPI_COMM_WORLD_LOCAL_RANK is the place
  *     on the node in both cases.
  *

@@ -45,7 +45,7 @@ enum torchrun_use {
 	X(LOG_DIR, "--log-dir", NULL, true, TORCHRUN_IGNORED, NULL, "each rank's output is in logs/ of the run folder; job.run_dir moves it") \
 	X(REDIRECTS, "--redirects", "-r", true, TORCHRUN_PROGRAM, "program.show", "the log of each rank has both of its streams; program.show decides what the terminal shows") \
 	X(TEE, "--tee", "-t", true, TORCHRUN_PROGRAM, "program.show", "the log of each rank has both of its streams; program.show decides what the terminal shows") \
-	X(LOG_PREFIX, "--log-line-prefix-template", NULL, true, TORCHRUN_IGNORED, NULL, "muster logs puts the node and the rank before each line") \
+	X(LOG_PREFIX, "--log-line-prefix-template", NULL, true, TORCHRUN_IGNORED, NULL, "muster logs names node and rank before each line") \
 	X(LOCAL_RANKS_FILTER, "--local-ranks-filter", NULL, true, TORCHRUN_IGNORED, NULL, "muster logs RUN --rank selects ranks; program.show decides what the terminal shows") \
 	X(STDOUT_FILTERS, "--duplicate-stdout-filters", NULL, true, TORCHRUN_IGNORED, NULL, "muster logs RUN --grep selects lines") \
 	X(STDERR_FILTERS, "--duplicate-stderr-filters", NULL, true, TORCHRUN_IGNORED, NULL, "muster logs RUN --grep selects lines") \

@@ -55,6 +55,22 @@ static bool succeeded(pmix_status_t rc)
 	return rc == PMIX_SUCCESS || rc == PMIX_OPERATION_SUCCEEDED;
 }
 
+/* Without this entry libpmix refuses all requests for job control, also those that it serves itself:
+ * files to remove when a client ends. None of the others reaches a client of muster. */
+static pmix_status_t refuse_control(const pmix_proc_t *asker, const pmix_proc_t targets[],
+				    size_t n_targets, const pmix_info_t directives[],
+				    size_t n_directives, pmix_info_cbfunc_t done, void *arg)
+{
+	(void)asker;
+	(void)targets;
+	(void)n_targets;
+	(void)directives;
+	(void)n_directives;
+	(void)done;
+	(void)arg;
+	return PMIX_ERR_NOT_SUPPORTED;
+}
+
 static int start_server(const struct local_group *g, const char *dir, struct err *e)
 {
 	char host[NODE_NAME];
@@ -68,6 +84,7 @@ static int start_server(const struct local_group *g, const char *dir, struct err
 			"of agents\n");
 	if (local_exchange_open(e))
 		return -1;
+	module.job_control = refuse_control;
 	if (count_nodes(g) > 1)
 		module.fence_nb = local_exchange_fence;
 	name_node(g->node, host);
@@ -166,7 +183,8 @@ static size_t load_sizes(pmix_info_t *slots, const struct local_group *g, int no
 		uint32_t value;
 	} sizes[] = { { PMIX_JOB_SIZE, world },  { PMIX_UNIV_SIZE, world },
 		      { PMIX_MAX_PROCS, world }, { PMIX_LOCAL_SIZE, local },
-		      { PMIX_NODE_SIZE, local }, { PMIX_NUM_NODES, (uint32_t)nodes } };
+		      { PMIX_NODE_SIZE, local }, { PMIX_NUM_NODES, (uint32_t)nodes },
+		      { PMIX_JOB_NUM_APPS, 1 } };
 	enum { SIZES = sizeof sizes / sizeof *sizes };
 	for (size_t i = 0; i < SIZES; i++)
 		PMIX_INFO_LOAD(&slots[i], sizes[i].key, &sizes[i].value, PMIX_UINT32);
@@ -175,7 +193,7 @@ static size_t load_sizes(pmix_info_t *slots, const struct local_group *g, int no
 
 static int register_job(const char *nspace, const struct local_group *g, struct err *e)
 {
-	enum { FIXED = 10 }; /* entries that are not about one rank */
+	enum { FIXED = 11 }; /* entries that are not about one rank */
 	int nodes = count_nodes(g);
 	struct buf ranks = BUF_INIT;
 	size_t n, count = FIXED + (size_t)g->world;
@@ -232,4 +250,17 @@ int local_register_ranks(const struct local_group *g, const char *dir, struct bu
 	return buf_failed(env) ? err_set(e, ERR_NOMEM, "no memory for the environment of %d ranks",
 					 g->world)
 			       : 0;
+}
+
+void local_unregister_ranks(const struct local_group *g)
+{
+	pmix_proc_t proc;
+	PMIX_LOAD_PROCID(&proc, g->nspace, PMIX_RANK_WILDCARD);
+	for (int r = 0; r < g->world; r++) {
+		if (node_of(g, r) != g->node)
+			continue;
+		proc.rank = (pmix_rank_t)r;
+		PMIx_server_deregister_client(&proc, NULL, NULL);
+	}
+	PMIx_server_deregister_nspace(proc.nspace, NULL, NULL);
 }

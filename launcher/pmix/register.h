@@ -26,4 +26,9 @@ struct local_group {
 int local_register_ranks(const struct local_group *g, const char *dir, struct buf *env,
 			 struct err *e);
 
+/* Drops the ranks of this node and the namespace, and returns when libpmix has removed the files that
+ * they have named to it, such as Open MPI's shared memory in /dev/shm. They would remain if a rank was
+ * killed just before the server's process ends. */
+void local_unregister_ranks(const struct local_group *g);
+
 #endif

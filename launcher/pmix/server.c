@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -24,6 +25,7 @@
 #include <unistd.h>
 
 static const double answer_s = 20; /* starting takes about 10 ms */
+static const int end_ms = 1000;    /* removing takes some milliseconds */
 static const time_t send_s = 10;   /* a process that takes nothing for so long is stuck */
 
 struct local_server {
@@ -81,6 +83,7 @@ static _Noreturn void run_server(const struct local_server *s, const struct loca
 	if (buf_failed(&answer) || file_write_full(3, answer.data, answer.len))
 		_exit(1);
 	local_exchange_serve(3);
+	local_unregister_ranks(g);
 	_exit(0);
 }
 
@@ -199,15 +202,28 @@ int local_server_open(const struct local_group *g, const char *dir, int log_fd,
 	return 0;
 }
 
+/* The process ends by itself, once it has removed what its clients left; if it is stuck, it is
+ * killed. */
+static void end_process(struct local_server *s)
+{
+	struct pollfd p = { .events = POLLIN };
+	if (s->pid <= 0)
+		return;
+	shutdown(s->fd, SHUT_RDWR);
+	p.fd = pidfd_open(s->pid, 0);
+	if (p.fd < 0 || poll(&p, 1, end_ms) <= 0)
+		kill(s->pid, SIGKILL);
+	while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	if (p.fd >= 0)
+		close(p.fd);
+}
+
 void local_server_close(struct local_server *s)
 {
 	if (!s)
 		return;
-	if (s->pid > 0) {
-		kill(s->pid, SIGKILL);
-		while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
-			;
-	}
+	end_process(s);
 	if (s->fd >= 0)
 		close(s->fd);
 	if (*s->dir)

@@ -4,8 +4,9 @@
  * It is a process of its own, forked from its owner (the launcher, or the helper of a node), because
  * libpmix's server can crash or hang if a client dies while it connects, and the owner has to survive
  * that. Each generation gets a new process and with it a new namespace, because PMIx cannot replace a
- * dead process of a namespace. The process is killed at the end, and dies with its owner. It listens
- * on the loopback address only and keeps its files in a folder of its own.
+ * dead process of a namespace. At the end the process removes what its clients have asked it to remove,
+ * and is killed if it is stuck; it dies with its owner. It listens on the loopback address only and
+ * keeps its files in a folder of its own.
  *
  * If the namespace has ranks on several nodes, each node has such a server. The owners exchange what
  * their ranks put before each fence: local_server_receive() gives what those of this node have put,

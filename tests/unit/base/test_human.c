@@ -156,6 +156,33 @@ static void a_word_for_a_shell_is_quoted_if_it_must_be(void **state)
 	}
 }
 
+static void printable_characters_have_their_length(void **state)
+{
+	static const struct {
+		const char *text;
+		size_t length;
+	} cases[] = {
+		{ "a", 1 },
+		{ " ", 1 },
+		{ "\xc3\xa9x", 2 },
+		{ "\xe4\xb8\xad", 3 },
+		{ "\xf0\x9f\x98\x80", 4 },
+		{ "", 0 },
+		{ "\t", 0 },
+		{ "\x7f", 0 },
+		/* a control character, a cut one, an overlong one, a surrogate */
+		{ "\xc2\x85", 0 },
+		{ "\xe4\xb8", 0 },
+		{ "\xc0\xaf", 0 },
+		{ "\xed\xa0\x80", 0 },
+		{ "\xff", 0 },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		if (human_printable(cases[i].text) != cases[i].length)
+			fail_msg("case %zu: %zu", i, human_printable(cases[i].text));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -167,6 +194,7 @@ int main(void)
 		cmocka_unit_test(the_length_of_a_character_is_that_of_utf8),
 		cmocka_unit_test(a_width_is_in_columns),
 		cmocka_unit_test(a_word_for_a_shell_is_quoted_if_it_must_be),
+		cmocka_unit_test(printable_characters_have_their_length),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
