@@ -18,13 +18,15 @@ static const char *base_of(const char *path)
 	return slash && slash[1] ? slash + 1 : path;
 }
 
-/* Programs whose first word without '-' is the script. */
+/* Programs whose first word without '-' is the script; python3.11 counts as python. */
 static bool is_interpreter(const char *name)
 {
 	static const char *const names[] = { "python", "bash", "sh", "uv", "env", "julia", "perl" };
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (!strncmp(name, names[i], strlen(names[i])))
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		size_t n = strlen(names[i]);
+		if (!strncmp(name, names[i], n) && !name[n + strspn(name + n, "0123456789.")])
 			return true;
+	}
 	return false;
 }
 
