@@ -42,7 +42,7 @@ static void on_exited(void *arg, int started_as, int status)
 	char text[128];
 	describe_status(status, text, sizeof text);
 	if (started_as < 0) { /* the launcher itself, such as srun; all_gone follows */
-		if (status)
+		if (status && !(s->lost && s->program.ranks)) /* as its tasks did */
 			supervise_terminal_event(s->o.term, TONE_PLAIN, s->o.ops->name, "%s", text);
 		return;
 	}
