@@ -2,7 +2,7 @@
 
 #include "agent/tools/torch_ops.h"
 #include "base/hash.h"
-#include "libcomm/flight/trace.h"
+#include "libcomm/flight/diagnose.h"
 
 #include <inttypes.h>
 #include <stdio.h>

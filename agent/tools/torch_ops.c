@@ -1,7 +1,7 @@
 #include "agent/tools/torch_ops.h"
 
 #include "base/json_member.h"
-#include "libcomm/flight/trace.h"
+#include "libcomm/flight/diagnose.h"
 
 #include <stdio.h>
 #include <stdlib.h>
