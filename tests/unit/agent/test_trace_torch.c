@@ -129,7 +129,7 @@ static const struct spec {
 	{ "coalesced messages that meet", { "nccl:send_0->1 1 8 s; nccl:recv_0<-1 1 8 s; p2p:coalesced 1 0 s",
 					    "nccl:send_1->0 1 8 s; nccl:recv_1<-0 1 8 s; p2p:coalesced 1 0 s" },
 	  "no disagreement: all have come to send/recv number 1", COMM_FINDING_NONE },
-	{ "messages are not matched if entries are lost", { "lost; nccl:recv_0<-1 7 8 s", "nccl:send_1->0 1 8 c" },
+	{ "messages are not matched if entries are lost", { "lost; nccl:recv_0<-1 7 8 c; nccl:recv_0<-1 8 8 s", "nccl:send_1->0 1 8 c" },
 	  "no disagreement", COMM_FINDING_NONE },
 	{ "a message from anybody", { "gloo:recv_0<-? 1 8 s", "" }, "no disagreement", COMM_FINDING_NONE },
 };
