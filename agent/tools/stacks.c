@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 static const char page[] =
-	"muster-agent stacks — find out what an agent does that makes no progress\n"
+	"muster-agent stacks — find out what a process does that makes no progress\n"
 	"\n"
 	"SYNOPSIS\n"
 	"  muster-agent stacks EXAMINE\n"
@@ -24,7 +24,10 @@ static const char page[] =
 	"  The supervisor and the agents of a run start it when a rank hangs. EXAMINE is the JSON\n"
 	"  object of the message examine (base/messages.h): a process of this host and a file. It\n"
 	"  prints objects of the message examined, and writes the states and the stacks of the\n"
-	"  threads to the file. gdb or eu-stack (elfutils) finds the stacks, if installed.\n"
+	"  threads to the file. gdb or eu-stack (elfutils) finds the stacks, if installed; py-spy\n"
+	"  finds those of a Python program. Of a shell that waits for its only child, the child "
+	"is\n"
+	"  examined.\n"
 	"\n"
 	"EXIT STATUS\n"
 	"  0  an answer was printed\n"
@@ -131,4 +134,4 @@ static int stacks_main(int argc, char **argv)
 }
 
 const struct tool tool_stacks = { "stacks", NULL, stacks_main,
-				  "find out what an agent does that makes no progress", page };
+				  "find out what a process does that makes no progress", page };

@@ -2,7 +2,7 @@
 
 #include "agent/tools/torch_ops.h"
 #include "base/hash.h"
-#include "libcomm/flight/trace.h"
+#include "libcomm/flight/diagnose.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -200,14 +200,28 @@ static bool is_message(const json_t *op)
 	return json_object_get(op, "peers") != NULL;
 }
 
-/* Moves the operations of this number, which are the last ones, into the coalesced one. */
+/* A part has no events, so it never completes and is never retired. Its number is that of the
+ * coalesced operation, but a message before them, and an earlier coalesced operation, may have the
+ * same number. */
+static bool is_open_part(const json_t *op)
+{
+	return !strcmp(json_string_value(json_object_get(op, "state")), "running") &&
+	       !json_object_get(op, "coalesced");
+}
+
+static bool is_part(const json_t *op, const json_t *whole)
+{
+	return get_int(op, "seq") == get_int(whole, "seq") && is_message(op) == is_message(whole) &&
+	       is_open_part(op);
+}
+
+/* Moves its parts, which are the last operations, into the coalesced one. */
 static int take_parts(json_t *ops, json_t *whole)
 {
 	size_t end = json_array_size(ops), first = end;
-	json_int_t bytes = 0, messages = 0, seq = get_int(whole, "seq");
+	json_int_t bytes = 0, messages = 0;
 	json_t *peers = json_object_get(whole, "peers");
-	while (first > 0 && get_int(json_array_get(ops, first - 1), "seq") == seq &&
-	       is_message(json_array_get(ops, first - 1)) == is_message(whole))
+	while (first > 0 && is_part(json_array_get(ops, first - 1), whole))
 		first--;
 	for (size_t i = first; i < end; i++) {
 		const json_t *part = json_array_get(ops, first);
@@ -220,15 +234,27 @@ static int take_parts(json_t *ops, json_t *whole)
 		json_array_remove(ops, first);
 	}
 	return json_object_set_new(whole, "bytes", json_integer(bytes)) ||
+			       json_object_set_new(whole, "coalesced", json_true()) ||
 			       (peers &&
 				json_object_set_new(whole, "messages", json_integer(messages)))
 		       ? -1
 		       : 0;
 }
 
+/* Whether a coalesced operation is one of messages. Not every version of PyTorch says so. */
+static bool joins_messages(const json_t *ops, const json_t *entry)
+{
+	const json_t *last = json_array_get(ops, json_array_size(ops) - 1);
+	json_int_t seq = get_int(entry, "p2p_seq_id");
+	return json_is_true(json_object_get(entry, "is_p2p")) ||
+	       (last && is_message(last) && is_open_part(last) &&
+		get_int(last, "seq") == (seq ? seq : 1));
+}
+
 static int add_op(json_t *group, const json_t *entry, bool whole, struct err *e)
 {
-	json_t *ops = json_object_get(group, "ops"), *op = tool_torch_op(entry, e);
+	json_t *ops = json_object_get(group, "ops"),
+	       *op = tool_torch_op(entry, joins_messages(ops, entry), e);
 	if (!op)
 		return e && e->code != ERR_NONE ? -1 : 0;
 	bool message = !strcmp(json_string_value(json_object_get(op, "op")), comm_op_word(OP_P2P));

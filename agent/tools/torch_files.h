@@ -1,5 +1,5 @@
 /*
- * torch_files — reads the dumps of PyTorch's flight recorder into a trace (libcomm/flight/trace.h).
+ * torch_files — reads the dumps of PyTorch's flight recorder into a trace (libcomm/flight/diagnose.h).
  *
  * The files are read twice, because each of them shows only a part of the world, and one at a time.
  */
@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "libcomm/flight/trace.h"
+#include "libcomm/flight/diagnose.h"
 
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 #include "agent/tools/torch_ops.h"
 
 #include "base/json_member.h"
-#include "libcomm/flight/trace.h"
+#include "libcomm/flight/diagnose.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,17 +76,17 @@ static void operation_name(const json_t *entry, char out[TRACE_OP_NAME])
 	snprintf(out, TRACE_OP_NAME, "%.*s", (int)strcspn(at, " "), at);
 }
 
-static const struct torch_kind *find_kind(const json_t *entry, const char *name)
+static const struct torch_kind *find_kind(const json_t *entry, const char *name, bool messages)
 {
 	static const struct torch_kind other = { "", OP_BARRIER, NO_SIDE },
-				       messages = { "", OP_P2P, NO_SIDE },
+				       several_messages = { "", OP_P2P, NO_SIDE },
 				       several = { "", OP_ALL_REDUCE, NO_SIDE };
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
 		if (!strcmp(kinds[i].name, name))
 			return &kinds[i];
 	if (!tool_torch_is_coalesced(entry))
 		return &other;
-	return json_is_true(json_object_get(entry, "is_p2p")) ? &messages : &several;
+	return messages ? &several_messages : &several;
 }
 
 bool tool_torch_is_coalesced(const json_t *entry)
@@ -201,16 +201,18 @@ static json_t *make_op(const json_t *entry, const struct torch_kind *kind, const
 	return NULL;
 }
 
-json_t *tool_torch_op(const json_t *entry, struct err *e)
+json_t *tool_torch_op(const json_t *entry, bool messages, struct err *e)
 {
 	char name[TRACE_OP_NAME];
 	operation_name(entry, name);
-	const struct torch_kind *kind = find_kind(entry, name);
+	const struct torch_kind *kind = find_kind(entry, name, messages);
 	const char *key = kind->kind == OP_P2P ? "p2p_seq_id" : "collective_seq_id";
 	int64_t record, seq;
 	if (json_member_int64(entry, "record_id", 0, INT64_MAX - 1, &record, e) ||
 	    json_member_int64(entry, key, 0, UINT32_MAX, &seq, e))
 		return NULL;
+	if (!seq && kind->kind == OP_P2P) /* PyTorch does not count coalesced messages */
+		seq = 1;
 	return seq ? make_op(entry, kind, name, record, seq, e) : NULL;
 }
 

@@ -13,9 +13,10 @@
 /* A coalesced operation of PyTorch: the entries before it with the same number belong to it. */
 bool tool_torch_is_coalesced(const json_t *entry);
 
-/* A new object, without the list "peers" of a message. NULL without an error: the entry has no
+/* A new object, without the list "peers" of a message. messages: if the entry is a coalesced
+ * operation, its parts are messages. NULL without an error: the entry has no
  * number. NULL with one: ERR_CORRUPT. */
-json_t *tool_torch_op(const json_t *entry, struct err *e);
+json_t *tool_torch_op(const json_t *entry, bool messages, struct err *e);
 
 /* The peer in a message's name, such as 1 in "nccl:send 0->1". False: there is none, or it is not
  * below `ranks`. */

@@ -6,7 +6,7 @@ const struct check doctor_checks[] = {
 	{ "agent", 12, false, "muster-agent exists and starts", doctor_check_agent },
 	{ "pmix", 10, false, "the version of PMIx", doctor_check_pmix },
 	{ "blas", 10, false, "the BLAS library for products on the CPU", doctor_check_blas },
-	{ "debugger", 10, false, "gdb or eu-stack, which name the functions of ranks that hang; neither is needed", doctor_check_debugger },
+	{ "debugger", 10, false, "gdb or eu-stack, and py-spy for Python, which name the functions of ranks that hang; none is needed", doctor_check_debugger },
 	{ "cuda-agent", 10, false, "libmuster-cuda.so can be loaded", doctor_check_cuda },
 	{ "driver", 10, false, "the CUDA driver supports the CUDA that muster was built with",
 	  doctor_check_driver },

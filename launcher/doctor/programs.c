@@ -73,13 +73,16 @@ static bool is_in_path(const char *program)
 /* Optional: without them the states and system calls of the threads are still known. */
 void doctor_check_debugger(const struct needs *n, struct findings *f)
 {
+	static const char without[] =
+		"; gdb or elfutils would also name the functions of ranks that hang";
+	const char *native = is_in_path("gdb") ? "gdb" : is_in_path("eu-stack") ? "eu-stack" : NULL;
+	bool python = is_in_path("py-spy");
 	(void)n;
-	if (is_in_path("gdb") || is_in_path("eu-stack"))
-		doctor_found_ok(f, "debugger", "%s", is_in_path("gdb") ? "gdb" : "eu-stack");
-	else
-		doctor_found_ok(
-			f, "debugger",
-			"none; gdb or elfutils would also name the functions of ranks that hang");
+	doctor_found_ok(f, "debugger", "%s%s%s",
+			native   ? native
+			: python ? "py-spy"
+				 : "none",
+			native && python ? ", py-spy" : "", native ? "" : without);
 }
 
 /* Finds the first BLAS that is installed here, in the order of kernels/cpu/blas.c. */

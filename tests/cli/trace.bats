@@ -43,6 +43,25 @@ setup() {
 	[[ $status -eq 1 && $output == "rank 0 has been waiting for 10 s in barrier number 1 of group world for rank 1, of which there is no dump" ]]
 }
 
+@test "dumps of PyTorch's flight recorder are judged in the same way" {
+	local golden=$BATS_TEST_DIRNAME/../golden/flight
+	run "$MUSTER" trace "$golden/different"
+	echo "$output"
+	[[ $status -eq 1 && $output == "group default_pg: rank 3 called broadcast of 16 bytes as number 2 where ranks 0-2 called barrier" ]]
+	mkdir -p "$dir/trace/gen-1"
+	cp "$golden"/absent/torch-* "$dir/trace/gen-1/"
+	printf '\200\002}' >"$dir/trace/gen-1/torch-3"
+	run "$MUSTER" trace --json "$dir"
+	echo "$output"
+	[[ $status -eq 1 ]]
+	python3 -c 'import json, sys; v = json.load(sys.stdin); assert v["finding"] == "missing" and sorted(v["ranks"]) == [2, 3]
+assert v["missing"] == [3] and "torch-3: damaged pickle" in v["text"]' <<<"$output"
+	for r in 0 1 2 3; do cp "$golden/absent/torch-$r" "$dir/my_dump_$r"; done
+	run "$MUSTER" trace "$dir"/my_dump_*
+	echo "$output"
+	[[ $status -eq 1 && $output == "rank 2 never reached all_reduce number 2 of group default_pg; ranks 0-1, 3 have "* ]]
+}
+
 @test "a later generation that only measured its steps does not count" {
 	mkdir -p "$dir/trace/gen-1" "$dir/trace/gen-2"
 	dump 0 running barrier >"$dir/trace/gen-1/comm-0.json"

@@ -147,6 +147,7 @@ static const char py_spy_text[] =
 	"\n"
 	"Thread 12 (idle): \"Thread-1 (feed)\"\n"
 	"    wait (/usr/lib/python3.11/threading.py:320)\n"
+	"    run (/usr/lib/python3.11/threading.py:982)\n"
 	"Thread 11 (active+gil): \"MainThread\"\n"
 	"    all_reduce (/venv/lib/python3.11/site-packages/torch/distributed/x.py:4181)\n"
 	"    wrapper.<locals>.inner "

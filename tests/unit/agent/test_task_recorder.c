@@ -98,6 +98,12 @@ static void a_path_that_is_no_fifo_is_not_written(void **state)
 	assert_int_equal(request(&p), ERR_IO);
 	assert_int_equal(stat(file, &st), 0);
 	assert_int_equal(st.st_size, 0);
+	assert_int_equal(unlink(file), 0); /* a link to a FIFO that is read */
+	assert_int_equal(mkfifo(file, 0600), 0);
+	fd = open(file, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(request(&p), ERR_IO);
+	close(fd);
 	unlink(file);
 	remove_place(&p);
 }
