@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -90,6 +91,15 @@ static char *describe_plan(const struct program *p)
 	return text;
 }
 
+/* Some file systems have no named pipes, and PyTorch fails if it cannot make one. */
+static bool holds_pipes(const struct program *p, const char *dir)
+{
+	char path[RUN_PATH];
+	run_path_torch_pipe(path, dir, p->welcome->rank);
+	unlink(path); /* left by a task that was killed */
+	return !mkfifo(path, 0600) && !unlink(path);
+}
+
 static int fill_environment(struct program *p, const struct texts *t, struct err *e)
 {
 	const struct msg_welcome *w = p->welcome;
@@ -117,6 +127,7 @@ static int fill_environment(struct program *p, const struct texts *t, struct err
 		.threads = w->threads,
 		.run_dir = t->run,
 		.trace_dir = t->traces,
+		.pipe_dir = holds_pipes(p, t->traces) ? t->traces : "",
 		.error_file = t->error,
 		.plan_json = plan ? plan : "",
 		.client_fd = -1, /* task_process_start() sets it */

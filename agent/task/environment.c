@@ -94,7 +94,7 @@ static const struct variable table[] = {
 	{ "TORCH_FR_BUFFER_SIZE",          UNSET,   ANY,  "2000",    "TORCH_NCCL_TRACE_BUFFER_SIZE" },
 	{ "TORCH_FR_DUMP_TEMP_FILE",       UNSET,   ANY,  "%T/torch-", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE" },
 	{ "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", UNSET, ANY,  "%T/torch-", "TORCH_FR_DUMP_TEMP_FILE" },
-	{ "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", UNSET, ANY,  "%T/torch-", NULL },
+	{ "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", UNSET, ANY,  "%q/torch-", NULL },
 	/* Python: output at once, and a traceback at a crash */
 	{ "PYTHONUNBUFFERED",              UNSET,   ANY,  "1",       NULL },
 	{ "PYTHONFAULTHANDLER",            UNSET,   ANY,  "1",       NULL },
@@ -130,6 +130,7 @@ static const struct field {
 	{ 'C', NUMBER, offsetof(struct task_place, max_restarts) },
 	{ 't', NUMBER, offsetof(struct task_place, threads) },
 	{ 'T', TEXT, offsetof(struct task_place, trace_dir) },
+	{ 'q', TEXT, offsetof(struct task_place, pipe_dir) },
 	{ 'e', TEXT, offsetof(struct task_place, error_file) },
 	{ 'R', TEXT, offsetof(struct task_place, run_dir) },
 	{ 'd', NUMBER, offsetof(struct task_place, client_fd) },

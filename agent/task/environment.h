@@ -73,7 +73,8 @@ struct task_place {
 	bool one_host;
 	int threads;
 	const char *run_dir;    /* absolute paths, of folders that exist */
-	const char *trace_dir;  /* PyTorch makes named pipes and files in it */
+	const char *trace_dir;  /* PyTorch writes files to it */
+	const char *pipe_dir;   /* PyTorch makes a named pipe in it, and fails if it cannot */
 	const char *error_file; /* for @record; its folder exists */
 	const char *plan_json;  /* left out above 64 KiB: exec limits a variable to 128 KiB */
 	int client_fd;          /* the client channel, inherited */
