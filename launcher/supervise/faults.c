@@ -45,6 +45,7 @@
 	X(NODE_HAS_LEFT,    "node-left",        NODE,    NOW,   true,  DOWN,    "the node no longer belongs to the job", "") \
 	X(NODE_UNREACHABLE, "node-unreachable", NODE,    NOW,   true,  SILENT,  "the node cannot be reached", "Check its power and its network.") \
 	X(HANG,             "hang",             UNKNOWN, NOW,   true,  HANG,    "the rank made no progress", "Use `muster trace` on the run to see what it waited for and what its threads did.") \
+	X(TASK_HANG,        "task-hang",        JOB,     NOW,   true,  NONE,    "the tasks of the program made no progress", "See in the stacks (trace/ of the run folder) and with `muster trace` what they waited for.") \
 	X(DEADLOCK,         "deadlock",         JOB,     NOW,   true,  NONE,    "ranks wait for each other in different collectives", "Report it with the flight recorders and stacks in trace/ of the run folder; muster trace shows them.") \
 	X(AGENT_STOPPED,    "agent-stopped",    UNKNOWN, NOW,   true,  NONE,    "a signal, a debugger or its cgroup has stopped the agent", "Find what stops processes there: a person, a debugger, or a scheduler that suspends jobs.") \
 	X(KERNEL_STUCK,     "kernel-stuck",     NODE,    NOW,   true,  HANG,    "a thread of the agent is stuck in the kernel: a file system or a driver does not answer", "See the file in the stacks (trace/ of the run folder); check that file system, and the kernel's log on the node.") \
@@ -79,7 +80,7 @@ struct sign {
 	unsigned how; /* bits 1 << lost_how */
 	enum err_code code;
 	int signal, status;
-	bool not_started, oom, silent, helper, refused, wrong;
+	bool not_started, oom, silent, helper, refused, wrong, program;
 	enum hang_cause hang;
 	enum slurm_word said;
 	enum node_state node;
@@ -161,6 +162,7 @@ static const struct sign signs[] = {
 	{ .fault = FAULT_DEADLOCK,         .how = HUNG, .hang = HANG_COLLECTIVES },
 	{ .fault = FAULT_AGENT_STOPPED,    .how = HUNG | SILENT, .hang = HANG_STOPPED },
 	{ .fault = FAULT_KERNEL_STUCK,     .how = HUNG | SILENT, .hang = HANG_KERNEL },
+	{ .fault = FAULT_TASK_HANG,        .how = HUNG, .program = true },
 	{ .fault = FAULT_HANG,             .how = HUNG },
 	{ .fault = FAULT_CONTROLLER_AWAY,  .how = START | SILENT, .silent = true, .not_started = true },
 	{ .fault = FAULT_SILENCE,          .how = SILENT },
@@ -202,7 +204,7 @@ static bool sign_fits(const struct sign *g, const struct symptom *s)
 	       (!g->not_started || !s->started) && (!g->oom || s->out_of_memory) &&
 	       (!g->silent || s->manager_silent) && (!g->helper || s->helper_lost) &&
 	       (!g->refused || s->pmix_refused) && (!g->hang || g->hang == s->hang) &&
-	       (!g->wrong || s->wrong_results) && (!g->said || g->said == s->said) &&
+	       (!g->wrong || s->wrong_results) && (!g->program || s->program) && (!g->said || g->said == s->said) &&
 	       (!g->node || g->node == s->node);
 }
 
