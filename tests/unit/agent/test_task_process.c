@@ -24,6 +24,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -98,11 +99,17 @@ static int play_zombies(void)
 	return 0;
 }
 
-/* A child that ends by itself, after the program, when the client channel gives a byte. */
+/* A child that ends by itself after the program: when the client channel gives a byte, and after some
+ * work, during which a keeper without grace would kill it. */
 static int play_worker(void)
 {
 	char c;
-	return fork() ? 0 : read(TASK_CLIENT, &c, 1) != 1;
+	if (fork())
+		return 0;
+	int rc = read(TASK_CLIENT, &c, 1) != 1;
+	while (clock() < CLOCKS_PER_SEC / 10)
+		;
+	return rc;
 }
 
 static int play_stubborn(void)
@@ -348,10 +355,12 @@ static void the_keeper_has_no_descriptor_of_the_agent(void **state)
 	int fds[2];
 	char c;
 	struct play y;
-	assert_int_equal(pipe(fds), 0); /* not close-on-exec */
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	int kept = fcntl(fds[1], F_DUPFD, 50); /* not close-on-exec */
 	play(&y, "stubborn", 0);
 	read_pid(y.out, "program ");
 	close(fds[1]);
+	close(kept);
 	assert_true(readable(fds[0]));
 	assert_int_equal(read(fds[0], &c, 1), 0);
 	close(fds[0]);
