@@ -26,8 +26,8 @@ enum {
 	TAIL_LINES = 40,
 	TAIL_BYTES = 8 << 10
 };
-/* How often a flooded pipe is emptied; how long a flood is dropped before lines are taken again, as a
- * share of a second's budget; how often the log gets a line about dropped output. */
+/* How often a flooded pipe is emptied; the budget at which lines are taken again, as a share of a
+ * second's; how often the log gets a line about dropped output. */
 static const double empty_s = 0.001, resume_share = 0.25, note_s = 10;
 static const double default_rate = 8 << 20, burst_seconds = 4;
 
@@ -170,6 +170,11 @@ static void drop(struct stream *s)
 	s->dropped += (uint64_t)gone;
 }
 
+static double resume_at(const struct task_output_options *opt)
+{
+	return fmin(opt->rate * resume_share, opt->burst / 2);
+}
+
 static void go_on(struct stream *s)
 {
 	s->dropping = s->gap = false;
@@ -207,7 +212,7 @@ static void serve(struct stream *s, short events, double now)
 	s->full = false;
 	if (s->fd >= 0 && s->dropping) {
 		drop(s);
-		if (s->budget >= s->o->opt.rate * resume_share || events & POLLHUP)
+		if (s->budget >= resume_at(&s->o->opt) || events & POLLHUP)
 			go_on(s);
 	} else if (s->fd >= 0 && events) {
 		read_stream(s, READ, now);

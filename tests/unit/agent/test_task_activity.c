@@ -118,6 +118,11 @@ static void processes_of_all_threads_and_ended_ones_count(void **state)
 	assert_true(a.used_s == 0);
 	assert_true(a.rss > 10000);
 	task_activity_close(w);
+	w = task_activity_open(getpid(), root); /* it has not waited for anything yet */
+	task_activity_look(w, &a);
+	assert_int_equal(a.processes, 2);
+	assert_true(a.cpu_s >= 0.18);
+	task_activity_close(w);
 	kill_tree(root);
 	close(ready[0]);
 	close(ready[1]);

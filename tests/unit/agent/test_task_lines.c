@@ -106,6 +106,19 @@ static void states_of_a_progress_bar_replace_each_other(void **state)
 	assert_null(strstr(buf_str(&got), "[]"));
 }
 
+static void a_slow_bar_gives_two_states_per_second(void **state)
+{
+	(void)state;
+	int n = 0;
+	for (int i = 0; i < 30; i++) { /* 4 per second, each of which rests for longer than 0.2 s */
+		feed("\rstate", 10 + i * 0.25);
+		task_lines_flush(lines, 10.24 + i * 0.25);
+	}
+	for (const char *c = buf_str(&got); *c; c++)
+		n += *c == '[';
+	assert_in_range(n, 14, 16);
+}
+
 static void the_last_state_is_passed_on_when_a_bar_rests(void **state)
 {
 	(void)state;
@@ -169,6 +182,7 @@ int main(void)
 		ROW(lines_end_at_newlines),
 		ROW(an_unfinished_line_is_passed_on_after_a_fifth_of_a_second),
 		ROW(states_of_a_progress_bar_replace_each_other),
+		ROW(a_slow_bar_gives_two_states_per_second),
 		ROW(the_last_state_is_passed_on_when_a_bar_rests),
 		ROW(a_long_line_is_cut),
 		ROW(nothing_in_a_line_controls_a_terminal),

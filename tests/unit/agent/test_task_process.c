@@ -24,6 +24,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -98,18 +99,17 @@ static int play_zombies(void)
 	return 0;
 }
 
-/* A child that ends by itself, after the program. */
+/* A child that ends by itself after the program: when the client channel gives a byte, and after some
+ * work, during which a keeper without grace would kill it. */
 static int play_worker(void)
 {
-	int fds[2];
 	char c;
-	if (pipe(fds))
-		return 1;
-	if (!fork()) {
-		close(fds[1]);
-		_exit(read(fds[0], &c, 1) != 0); /* until the program has ended */
-	}
-	return 0;
+	if (fork())
+		return 0;
+	int rc = read(TASK_CLIENT, &c, 1) != 1;
+	while (clock() < CLOCKS_PER_SEC / 10)
+		;
+	return rc;
 }
 
 static int play_stubborn(void)
@@ -349,6 +349,24 @@ static void without_a_client_channel_there_is_no_variable(void **state)
 	close_play(&y, NULL);
 }
 
+static void the_keeper_has_no_descriptor_of_the_agent(void **state)
+{
+	(void)state;
+	int fds[2];
+	char c;
+	struct play y;
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	int kept = fcntl(fds[1], F_DUPFD, 50); /* not close-on-exec */
+	play(&y, "stubborn", 0);
+	read_pid(y.out, "program ");
+	close(fds[1]);
+	close(kept);
+	assert_true(readable(fds[0]));
+	assert_int_equal(read(fds[0], &c, 1), 0);
+	close(fds[0]);
+	close_play(&y, NULL);
+}
+
 static void words_and_variables_arrive_unchanged(void **state)
 {
 	(void)state;
@@ -502,14 +520,21 @@ static void a_daemon_does_not_survive_the_program(void **state)
 static void workers_that_end_within_the_grace_are_not_killed(void **state)
 {
 	(void)state;
+	char *argv[] = { self, "worker", NULL };
+	int pair[2];
 	struct play y;
 	struct task_end end;
 	struct task_left left;
-	play(&y, "worker", PATIENT_WAIT_S);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	assert_int_equal(start_play(&y, argv, environ, pair[1], PATIENT_WAIT_S, NULL), 0);
+	close(pair[1]);
 	await_end(&y, &end);
 	assert_int_equal(end.status, 0);
+	assert_false(task_process_gone(y.p));
+	assert_int_equal(write(pair[0], "", 1), 1);
 	close_play(&y, &left);
 	assert_int_equal(left.killed, 0);
+	close(pair[0]);
 }
 
 static void the_agent_hears_when_nothing_is_left(void **state)
@@ -620,6 +645,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_program_gets_a_clean_state),
 		cmocka_unit_test(without_a_client_channel_there_is_no_variable),
+		cmocka_unit_test(the_keeper_has_no_descriptor_of_the_agent),
 		cmocka_unit_test(words_and_variables_arrive_unchanged),
 		cmocka_unit_test(a_program_that_cannot_be_executed_is_an_error),
 		cmocka_unit_test(the_program_comes_from_the_path_of_its_own_environment),
