@@ -12,6 +12,7 @@ look_for() { # need...
 	local need
 	export lacks=""
 	for need; do
+		[[ -z $lacks ]] || return 0
 		case $need in
 		/*) command -v "${need#/}" >/dev/null || lacks="${need#/} is not installed" ;;
 		*) python3 -c 'import importlib.util as u, sys; sys.exit(not u.find_spec(sys.argv[1]))' "$need" ||
