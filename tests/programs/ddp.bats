@@ -7,10 +7,7 @@ load programs
 setup_file() {
 	look_for torch numpy
 	[[ -z $lacks ]] || return 0
-	torchrun --standalone --nproc-per-node 2 "$programs/ddp.py" --steps 40 --every 8 --folder "$(state torchrun)" \
-		>"$BATS_FILE_TMPDIR/torchrun.out" 2>&1 3>&-
-	losses_in "$BATS_FILE_TMPDIR/torchrun.out" >"$BATS_FILE_TMPDIR/losses"
-	[[ $(wc -l <"$BATS_FILE_TMPDIR/losses") -eq 40 ]]
+	run_torchrun ddp.py 40
 }
 
 setup() { skip_if_lacking; }
@@ -70,7 +67,7 @@ same() { has_losses "$1" "$BATS_FILE_TMPDIR/losses"; }
 
 @test "a rank hangs: it is found and named, and the run has the same losses" {
 	disturb hang 1 5
-	launch hung "$(command_of hung)" restart.hang_timeout=3
+	launch hung "$(command_of hung)" restart.hang_timeout=8
 	restarted hung 1
 	same hung
 	[[ $(event_field hung hang rank) -eq 1 ]]

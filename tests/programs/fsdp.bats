@@ -7,10 +7,7 @@ load programs
 setup_file() {
 	look_for torch numpy
 	[[ -z $lacks ]] || return 0
-	torchrun --standalone --nproc-per-node 2 "$programs/fsdp.py" --steps 30 --every 8 --folder "$(state torchrun)" \
-		>"$BATS_FILE_TMPDIR/torchrun.out" 2>&1 3>&-
-	losses_in "$BATS_FILE_TMPDIR/torchrun.out" >"$BATS_FILE_TMPDIR/losses"
-	[[ $(wc -l <"$BATS_FILE_TMPDIR/losses") -eq 30 ]]
+	run_torchrun fsdp.py 30
 }
 
 setup() { skip_if_lacking; }

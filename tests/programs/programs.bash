@@ -71,6 +71,16 @@ disturb() {
 losses_in() { grep -ohE 'step [0-9]+ loss [^ ]+' "$@" | sort -u | sort -s -n -k 2,2; }
 losses_of() { losses_in "$(run_folder "$1")"/logs/*-0.log; } # run
 
+# run_torchrun PROGRAM STEPS: runs the program by torchrun with 2 ranks, and writes its losses into the file `losses`. For setup_file.
+run_torchrun() {
+	local file=$BATS_FILE_TMPDIR/losses
+	# torchrun leaves folders in TMPDIR.
+	TMPDIR=$BATS_FILE_TMPDIR torchrun --standalone --nproc-per-node 2 "$programs/$1" --steps "$2" --every 8 --folder "$(state torchrun)" \
+		</dev/null >"$BATS_FILE_TMPDIR/torchrun.out" 2>&1 3>&- || { tail -n 40 "$BATS_FILE_TMPDIR/torchrun.out"; return 1; }
+	losses_in "$BATS_FILE_TMPDIR/torchrun.out" >"$file"
+	[[ $(wc -l <"$file") -eq $2 ]]
+}
+
 # has_losses RUN FILE: the run printed the losses in the file, no other ones, and there are some.
 has_losses() {
 	[[ -s $2 ]] && diff "$2" <(losses_of "$1")
