@@ -178,15 +178,21 @@ PACKAGES       := gcc make pkg-config libhwloc-dev libhwloc-plugins libpmix-dev 
 PACKAGES_CHECK := clang-format g++ libcmocka-dev bats slurm-wlm slurmrestd slurm-wlm-jwt-plugin munge iproute2 procps \
                   python3 openssl tcl tmux
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
+PACKAGES_PROGRAMS := openmpi-bin libopenmpi-dev
+PYTHON_PROGRAMS   := torch jax numpy py-spy
+PROGRAMS_VENV     := $(BUILD)/programs-venv
 
 # tests/setup installs the missing packages and names them. It does not use the network if none is missing.
-.PHONY: setup setup-check setup-fuzz
+.PHONY: setup setup-check setup-fuzz setup-programs
 setup:
 	@tests/setup $(PACKAGES)
 setup-check:
 	@tests/setup $(PACKAGES) $(PACKAGES_CHECK)
 setup-fuzz:
 	@tests/setup $(PACKAGES) $(PACKAGES_FUZZ)
+setup-programs:
+	@tests/setup $(PACKAGES) $(PACKAGES_CHECK) $(PACKAGES_PROGRAMS)
+	@tests/setup_python $(PROGRAMS_VENV) $(PYTHON_PROGRAMS)
 
 # --- The demo: pack real text, train a model on 8 agents ------------------------
 
@@ -205,7 +211,7 @@ demo: setup
 # --- Tests ----------------------------------------------------------------------
 
 CHECKS := tests/floors tests/rooms_graph tests/format_check tests/symbols tests/documents
-BATS := $(wildcard tests/slurm/*.bats tests/fault/*.bats tests/cli/*.bats)
+BATS := $(wildcard tests/slurm/*.bats tests/fault/*.bats tests/programs/*.bats tests/cli/*.bats)
 
 # Two tests run at the same time. The long ones come first, and a bats file, which mostly waits, comes beside a program,
 # which mostly computes: "$(join a b,c d)" is "ac bd", and no path has a "+".
@@ -260,6 +266,19 @@ check-san: setup-check
 	@$(MAKE) --no-print-directory $(EVERY_CORE) BUILD=build/asan SAN='-fsanitize=address,undefined -fno-sanitize-recover=all' unit-bins
 	@$(MAKE) --no-print-directory $(EVERY_CORE) BUILD=build/tsan SAN=-fsanitize=thread $(TSAN_BIN)
 	@ASAN_OPTIONS=use_sigaltstack=0:$$ASAN_OPTIONS $(RUN_TESTS) $(ASAN_BIN) $(TSAN_BIN)
+
+# Programs of other frameworks under muster: PyTorch, JAX and MPI, with and without Slurm. Their Python packages are gigabytes, so
+# make check does not install them; it skips what this host lacks.
+PROGRAM_TESTS := $(wildcard tests/programs/*.bats) tests/slurm/programs.bats
+.PHONY: check-programs bench-programs
+check-programs: setup-programs
+	@$(MAKE) --no-print-directory $(EVERY_CORE) programs $(TOOL_BIN)
+	@PATH="$(abspath $(PROGRAMS_VENV))/bin:$$PATH" MUSTER_PROGRAMS=required $(RUN_TESTS) $(PROGRAM_TESTS)
+
+# Compares how muster and torchrun start 8 processes, and replace one that was killed.
+bench-programs: setup-programs
+	@$(MAKE) --no-print-directory programs
+	PATH="$(abspath $(PROGRAMS_VENV))/bin:$$PATH" tests/bench/program_start $(BUILD)/muster
 
 # Every cell of the collectives' conformance test, the large ones included: hours. SWEEP=20 runs 20 times as many cells as
 # make check.
@@ -385,7 +404,7 @@ man: $(MAN)
 .PHONY: install
 install: all man
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/muster $(DESTDIR)$(PREFIX)/share/muster/templates/jobs \
-		$(DESTDIR)$(PREFIX)/share/muster/templates/report $(DESTDIR)$(PREFIX)/share/muster/templates/site $(DESTDIR)$(PREFIX)/share/man/man1 \
+		$(DESTDIR)$(PREFIX)/share/muster/templates/programs $(DESTDIR)$(PREFIX)/share/muster/templates/report $(DESTDIR)$(PREFIX)/share/muster/templates/site $(DESTDIR)$(PREFIX)/share/man/man1 \
 		$(DESTDIR)$(PREFIX)/share/muster/python $(DESTDIR)$(PREFIX)/include
 	install $(BUILD)/muster $(DESTDIR)$(PREFIX)/bin
 	install $(BUILD)/muster-agent $(CUDA_SO) $(DESTDIR)$(PREFIX)/libexec/muster
@@ -393,6 +412,7 @@ install: all man
 	install -m 644 templates/report/page.html templates/report/style.css templates/report/script.js \
 		$(DESTDIR)$(PREFIX)/share/muster/templates/report
 	install -m 644 templates/jobs/*.ini $(DESTDIR)$(PREFIX)/share/muster/templates/jobs
+	install -m 644 templates/programs/* $(DESTDIR)$(PREFIX)/share/muster/templates/programs
 	install -m 755 templates/site/epilog.sh $(DESTDIR)$(PREFIX)/share/muster/templates/site
 	install -m 644 templates/site/muster.spec templates/site/package.py $(DESTDIR)$(PREFIX)/share/muster/templates/site
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$$($(BUILD)/muster --version | cut -d ' ' -f 2)|" templates/site/modulefile \
@@ -414,6 +434,7 @@ help:
 	@echo 'make check-comm       every cell of the collectives conformance test: hours; SWEEP=20 runs 20 times as many as make check'
 	@echo 'make check-faults     every fault test, the large ones too, then FAULT_RUNS=50 runs with random faults here and in Slurm'
 	@echo 'make check-proxy      runs behind a proxy that drops, repeats, delays and changes bytes: PROXY_RUNS=500 of each kind'
+	@echo 'make check-programs   install Open MPI, and PyTorch and JAX in build/programs-venv; run programs of theirs under muster'
 	@echo 'make spills           compile the kernels for five architectures and report their registers; fails if one spills'
 	@echo 'make check-gpu        check and measure the GPU of this machine and write a report; needs only CUDA, gcc and python3'
 	@echo 'make fuzz             every parser of untrusted input under libFuzzer, FUZZ_SECONDS=60 each'
@@ -423,6 +444,7 @@ help:
 	@echo 'make bench-network    TCP between network namespaces compared with a plain stream (root)'
 	@echo 'make bench-integrity  the cost of checking and sealing TCP data, as ratios in one run'
 	@echo 'make bench-schedules  the bubble of each pipeline schedule, simulated and measured'
+	@echo 'make bench-programs   the start of 8 processes and the restart after a kill, beside torchrun'
 	@echo 'make bench-place      the time to place ranks, up to 100,000 devices'
 	@echo 'make bench-search     the time to search a layout, up to 100,000 devices'
 	@echo 'make rows             what the planner predicts for published training steps, beside what was measured'
