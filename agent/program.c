@@ -130,6 +130,21 @@ static void report_task(struct program *p)
 		 (long)pid, p->job->job.program);
 }
 
+/* Without it the run goes on. */
+static void watch_health(struct program *p)
+{
+	struct err e = ERR_INIT;
+	const struct watch_options opt = {
+		.control = p->control,
+		.window_s = p->job->health.slow_window,
+		.node = p->welcome->watches_node,
+		.gpu = p->job->job.device == DEVICE_CUDA ? p->welcome->bus : "",
+		.disk = p->welcome->run,
+	};
+	if (agent_watch_open(&opt, &p->health, &e))
+		log_warn("%s", e.text);
+}
+
 /* Nothing is known of the program's own steps yet. */
 static void report_ready(struct program *p)
 {
@@ -259,6 +274,7 @@ static int open_program(struct program *p, const struct generation_start *start,
 static void close_program(struct program *p)
 {
 	struct err ignored = ERR_INIT;
+	agent_watch_close(p->health);
 	if (task_process_close(p->process, NULL, &ignored))
 		log_error("%s", ignored.text);
 	agent_control_on_abort(p->control, NULL, NULL);
@@ -288,6 +304,7 @@ static int run_task(struct program *p, struct program_failure *failure, struct e
 		return -1;
 	report_task(p);
 	report_ready(p);
+	watch_health(p);
 	agent_control_on_dump(p->control, agent_program_dump, p);
 	int rc = agent_program_loop(p, e);
 	if (end_task(p, &stuck) && !rc)

@@ -9,6 +9,7 @@
 #include "agent/task/client.h"
 #include "agent/task/output.h"
 #include "agent/task/process.h"
+#include "agent/watch.h"
 #include "plan/spec/job/job.h"
 
 #include <pthread.h>
@@ -50,6 +51,7 @@ struct program {
 	struct task_output *output;
 	struct task_client *client;
 	struct task_watch *activity;
+	struct agent_watch *health; /* NULL: the node and the device are not watched */
 	struct shown_output shown;
 	struct program_progress progress;
 	enum stop_stage stop;

@@ -155,14 +155,15 @@ static void *watch_main(void *arg)
 	double now = clock_s(), end = now + w->o.window_s;
 	pthread_setname_np(pthread_self(), "muster-watch");
 	struct health *h = health_open(&o, now);
-	struct links *l = agent_links_open(now);
+	struct links *l = w->o.world ? agent_links_open(now) : NULL;
 	while (h && !wait_until(w, fmin(clock_s() + SAMPLE_S, end))) {
 		health_sample(h);
 		if (clock_s() < end)
 			continue;
 		if (end_window(w, h))
 			break;
-		send_links(w, l);
+		if (l)
+			send_links(w, l);
 		end = clock_s() + w->o.window_s;
 	}
 	agent_links_close(l);

@@ -19,7 +19,7 @@ struct agent_watch;
 
 struct watch_options {
 	struct control *control; /* borrowed until the close, as is `world` */
-	struct comm *world;      /* whose links over the network are watched */
+	struct comm *world;      /* whose links over the network are watched; NULL: none are */
 	double window_s;
 	bool node; /* also watch what all ranks of the node share */
 	const char *
