@@ -20,6 +20,8 @@
 /* Seconds: for processes that outlive the program, to end by themselves; until the program is executed;
  * for all of the task to be gone when the agent must leave. */
 static const double grace_s = 0.5, patience_s = 60, leave_s = 8;
+/* Until the supervisor passes on what an agent has told it. */
+static const double stop_notice_s = 1;
 
 /* --- the welcome ---------------------------------------------------------------------------- */
 
@@ -219,12 +221,29 @@ static bool blames_peer(int status, const char *tail)
 	return failed && task_blames_peer(tail);
 }
 
+/* When Slurm takes the nodes, its SIGTERM reaches the task and the agent at the same time; the request to
+ * stop comes from the supervisor a moment later. */
+static void await_stop(struct program *p)
+{
+	const char *reason;
+	int64_t at_step;
+	if (!WIFSIGNALED(p->end.status) || WTERMSIG(p->end.status) != SIGTERM)
+		return;
+	for (double end = clock_s() + stop_notice_s; p->stop == STOP_NOT_ASKED && clock_s() < end;) {
+		if (agent_control_stop_asked(p->control, &reason, &at_step))
+			p->stop = STOP_TOLD;
+		else
+			usleep(10 * 1000);
+	}
+}
+
 static int report_end(struct program *p, struct program_failure *failure, struct err *e)
 {
 	int status = p->end.status;
 	const char *tail = task_output_tail(p->output);
 	if (WIFEXITED(status) && !WEXITSTATUS(status))
 		return 0;
+	await_stop(p);
 	if (p->stop != STOP_NOT_ASKED) {
 		log_info("the task ended after the request to stop, with %s %d",
 			 WIFSIGNALED(status) ? "signal" : "exit status",

@@ -2,6 +2,7 @@
 
 #include "base/human.h"
 #include "launcher/shrink.h"
+#include "plan/layout_text.h"
 #include "plan/search/config.h"
 
 #include <stdlib.h>
@@ -116,12 +117,13 @@ static void print_change(const struct job *job, const struct deployment *d, stru
 	int nodes = d->cluster.n_nodes;
 	buf_printf(said, "%d node%s cannot hold the layout of the job; it runs with ", nodes,
 		   human_s(nodes));
-	search_config_print(&c, said);
-	if (job_has_program(job))
+	if (job_has_program(job)) {
+		plan_print_degrees(&d->plan.layout, " × ", said);
 		buf_puts(said, "\n");
-	else
-		buf_printf(said, ", and the global batch stays %lld\n",
-			   (long long)job->batch.global);
+		return;
+	}
+	search_config_print(&c, said);
+	buf_printf(said, ", and the global batch stays %lld\n", (long long)job->batch.global);
 }
 
 int launcher_fit_build(const struct job *job, struct cluster *used, bool requeued,

@@ -51,6 +51,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +75,9 @@ struct muster_number {
 static inline void muster_step(long long n, const struct muster_number *numbers, int count);
 /* To be called when a checkpoint is complete; step: the finished steps that it holds. */
 static inline void muster_checkpoint_saved(const char *path, long long step);
-/* 1: the program is to end now, after this step. All ranks get 1 after the same step. Otherwise 0. */
+/* 1: the program is to end now, after this step. All ranks get 1 after the same step. Otherwise 0. When
+ * Slurm takes the nodes of a job, it sends SIGTERM to each process. So that the program can save first, the
+ * first call makes it survive that signal, unless it has a handler of its own. Its children do not. */
 static inline int muster_should_stop(void);
 /* The JSON text of MUSTER_PLAN; NULL without muster. */
 static inline const char *muster_plan(void);
@@ -110,12 +113,13 @@ struct muster_client_state {
 	long long step;     /* the last one; 0: none */
 	long long stop_at;  /* the step of the last stop; -1: at once */
 	int asked, stopped; /* there was a stop; the program has been told to stop */
+	int held;           /* SIGTERM was looked at */
 	struct muster_client_text kept[MUSTER_CLIENT_KINDS];
 };
 
 /* One object for all source files and libraries of the program. */
 __attribute__((weak, visibility("default"))) struct muster_client_state muster_client_state = {
-	PTHREAD_MUTEX_INITIALIZER, 0, 0, 0, 0, 0, 0, 0, { { 0, 0, { 0 } } }
+	PTHREAD_MUTEX_INITIALIZER, 0, 0, 0, 0, 0, 0, 0, 0, { { 0, 0, { 0 } } }
 };
 
 static inline void muster_client_add(struct muster_client_text *t, const char *data, size_t len)
@@ -416,12 +420,48 @@ static inline void muster_checkpoint_saved(const char *path, long long step)
 	errno = error;
 }
 
+/* The handler of SIGTERM of a program that asks muster_should_stop(). */
+static inline void muster_client_let_pass(int number)
+{
+	(void)number;
+}
+
+static inline int muster_client_sigterm_is(void (*handler)(int))
+{
+	struct sigaction now;
+	return !sigaction(SIGTERM, NULL, &now) && !(now.sa_flags & SA_SIGINFO) &&
+	       now.sa_handler == handler;
+}
+
+static inline void muster_client_restore_sigterm(void)
+{
+	if (muster_client_sigterm_is(muster_client_let_pass))
+		signal(SIGTERM, SIG_DFL);
+}
+
+static inline void muster_client_hold_sigterm(void)
+{
+	struct sigaction pass;
+	if (!muster_client_state.found || muster_client_state.held)
+		return;
+	muster_client_state.held = 1;
+	if (!muster_client_sigterm_is(SIG_DFL))
+		return;
+	memset(&pass, 0, sizeof pass);
+	sigemptyset(&pass.sa_mask);
+	pass.sa_handler = muster_client_let_pass;
+	pass.sa_flags = SA_RESTART;
+	sigaction(SIGTERM, &pass, NULL);
+	pthread_atfork(NULL, NULL, muster_client_restore_sigterm);
+}
+
 static inline int muster_should_stop(void)
 {
 	struct muster_client_state *s = &muster_client_state;
 	int stopped, error = errno;
 	if (!muster_client_enter())
 		return 0;
+	muster_client_hold_sigterm();
 	muster_client_flush();
 	muster_client_receive();
 	if (s->asked && (!s->step || s->stop_at < 0 || s->step >= s->stop_at))

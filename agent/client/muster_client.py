@@ -12,7 +12,7 @@ The file is all there is: it needs Python 3.7 or newer and no other package. If 
 the program, every call does nothing. If muster is lost, or does not read, the calls go on without it:
 none waits, and none raises an exception. They may come from every thread. Only the process that calls
 first speaks to muster; in the processes that it forks, such as those of a data loader, the calls do
-nothing.
+nothing. The first should_stop() makes the program survive SIGTERM, unless it has a handler for it.
 
 muster_client.h describes the protocol.
 """
@@ -22,6 +22,7 @@ import errno
 import json
 import operator
 import os
+import signal
 import socket
 import sys
 import threading
@@ -73,6 +74,25 @@ def _number(value):
     return text if value - value == 0 else f'"{text}"'
 
 
+def _let_pass(number, frame):
+    """The handler of SIGTERM of a program that asks should_stop()."""
+
+
+def _restore_sigterm():
+    if signal.getsignal(signal.SIGTERM) is _let_pass:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _hold_sigterm():
+    """When Slurm takes the nodes of a job, it sends SIGTERM to each process, which would end a program that asks should_stop()
+    before it can save. So such a program survives the signal, unless it has a handler of its own. Its children do not."""
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return
+    signal.signal(signal.SIGTERM, _let_pass)
+    signal.siginterrupt(signal.SIGTERM, False)
+    os.register_at_fork(after_in_child=_restore_sigterm)
+
+
 def _location(path):
     """A path as muster can use it, whose current folder is another one."""
     path = os.fsdecode(path)
@@ -114,6 +134,7 @@ class _Client:
         self._last = 0  # step
         self._stop_at = None  # the step of the last stop; 0: at once; None: there was none
         self._stopped = False
+        self._held = False  # SIGTERM was looked at
         self._buffer = bytearray(PACKET)
         self._warned = set()
 
@@ -244,6 +265,9 @@ class _Client:
         """True: the program is to end now, after this step. All ranks get True after the same step."""
         if not self._enter():
             return False
+        if self._found and not self._held and threading.current_thread() is threading.main_thread():
+            self._held = True
+            _hold_sigterm()
         with self._lock:
             if self._kept:
                 self._flush()

@@ -44,6 +44,8 @@ static int check_by_tool(const char *key, const char *group, const char *tool, c
 
 static int check_data(const struct job *job, struct err *e)
 {
+	if (job_has_program(job))
+		return 0;
 	return check_by_tool("[data] path", "data", "show", job->data.path, e);
 }
 
