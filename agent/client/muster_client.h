@@ -77,7 +77,8 @@ static inline void muster_step(long long n, const struct muster_number *numbers,
 static inline void muster_checkpoint_saved(const char *path, long long step);
 /* 1: the program is to end now, after this step. All ranks get 1 after the same step. Otherwise 0. When
  * Slurm takes the nodes of a job, it sends SIGTERM to each process. So that the program can save first, the
- * first call makes it survive that signal, unless it has a handler of its own. Its children do not. */
+ * first call makes it survive that signal, unless it has a handler of its own. Its children do not. A
+ * program that is compiled by -std=c99 without _POSIX_C_SOURCE does not survive it. */
 static inline int muster_should_stop(void);
 /* The JSON text of MUSTER_PLAN; NULL without muster. */
 static inline const char *muster_plan(void);
@@ -420,6 +421,7 @@ static inline void muster_checkpoint_saved(const char *path, long long step)
 	errno = error;
 }
 
+#ifdef SA_RESTART
 /* The handler of SIGTERM of a program that asks muster_should_stop(). */
 static inline void muster_client_let_pass(int number)
 {
@@ -454,6 +456,11 @@ static inline void muster_client_hold_sigterm(void)
 	sigaction(SIGTERM, &pass, NULL);
 	pthread_atfork(NULL, NULL, muster_client_restore_sigterm);
 }
+#else /* compiled for C alone, without POSIX: there is no safe way to do it */
+static inline void muster_client_hold_sigterm(void)
+{
+}
+#endif
 
 static inline int muster_should_stop(void)
 {

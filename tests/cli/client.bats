@@ -118,6 +118,33 @@ python() { timeout 600 python3 -X dev -W error "$@"; }
 	PY
 }
 
+@test "a program that asks should_stop survives SIGTERM, its children do not, and a handler of its own stays" {
+	python - <<-'PY'
+		from agent import *
+		import signal
+
+		assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+		muster_client.step(1)
+		assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+		muster_client.should_stop()
+		os.kill(os.getpid(), signal.SIGTERM)
+		child = os.fork()
+		if not child:
+		    os.kill(os.getpid(), signal.SIGTERM)
+		    os._exit(0)
+		assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGTERM
+	PY
+	python - <<-'PY'
+		from agent import *
+		import signal
+
+		own = lambda number, frame: None
+		signal.signal(signal.SIGTERM, own)
+		muster_client.should_stop()
+		assert signal.getsignal(signal.SIGTERM) is own
+	PY
+}
+
 @test "what is no stop is ignored" {
 	python - <<-'PY'
 		from agent import *
@@ -213,7 +240,7 @@ python() { timeout 600 python3 -X dev -W error "$@"; }
 		import ast, pathlib, sys
 		tree = ast.parse(pathlib.Path(sys.argv[1]).read_text(), feature_version=(3, 7))
 		names = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
-		assert names <= {"atexit", "errno", "json", "operator", "os", "socket", "sys", "threading"}, names
+		assert names <= {"atexit", "errno", "json", "operator", "os", "signal", "socket", "sys", "threading"}, names
 		assert not any(isinstance(node, ast.ImportFrom) for node in ast.walk(tree))
 	PY
 }
