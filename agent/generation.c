@@ -200,7 +200,8 @@ int agent_generation_open(const struct generation_start *start, struct generatio
 static int prepare(struct generation *g, struct err *e)
 {
 	double since = clock_s();
-	if (agent_drill_open(&g->drill, g->rank, g->number, e) || agent_setup_end_predecessors(g->control, g->welcome, e))
+	if (agent_drill_open(&g->drill, g->rank, g->number, e) ||
+	    agent_setup_end_predecessors(g->control, g->welcome, e))
 		return -1;
 	train_phases_lap(&g->phases, "predecessors", &since);
 	agent_control_progress(g->control, 0, "preflight");

@@ -49,10 +49,12 @@ static const char help_head[] =
 	"  parent ignores or blocks is reset. If the output is a pipe or a file, muster prints\n"
 	"  plain lines. The run continues if the reader of the pipe exits.\n"
 	"\n"
-	"  A program of your own, on the command line or as [job] program, is started once for each\n"
+	"  A program of your own, on the command line or as [job] program, is started once for "
+	"each\n"
 	"  device, with the environment that torchrun, mpirun and JAX give. No shell reads its\n"
 	"  words. Without -n and [parallel] there are as many tasks as devices: the GPUs of the\n"
-	"  allocation or of this host, or its cores. The run folder is runs/NAME, with the name of\n"
+	"  allocation or of this host, or its cores. The run folder is runs/NAME, with the name "
+	"of\n"
 	"  the script. If a task fails or hangs, all are ended and started again ([restart]).\n"
 	"  SIGTERM and Ctrl-C are passed on to the tasks ([program]).\n"
 	"\n"
@@ -269,8 +271,8 @@ static bool has_program(int argc, char **argv)
 	return false;
 }
 
-static int read_job(int argc, char **argv, const struct command_option *options,
-		    const char **tasks, struct job *job)
+static int read_job(int argc, char **argv, const struct command_option *options, const char **tasks,
+		    struct job *job)
 {
 	if (has_program(argc, argv))
 		return command_program_job(argc, argv, options, tasks, job);

@@ -180,7 +180,8 @@ static int divide_tasks(const char *tasks, struct job *job)
 	int64_t n = strtol(tasks, NULL, 10);
 	int64_t replica = job->parallel.tp * job->parallel.cp * job->parallel.pp;
 	if (n % replica)
-		return command_misuse("run", "-n: %lld tasks are no multiple of tp × cp × pp = %lld",
+		return command_misuse("run",
+				      "-n: %lld tasks are no multiple of tp × cp × pp = %lld",
 				      (long long)n, (long long)replica);
 	job->parallel.dp = n / replica;
 	return 0;

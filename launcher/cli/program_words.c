@@ -61,7 +61,7 @@ void command_program_name(char *const *argv, char *out, int size)
 }
 
 __attribute__((format(printf, 3, 4))) static int add_word(struct program_words *w, struct err *e,
-							   const char *fmt, ...)
+							  const char *fmt, ...)
 {
 	va_list ap;
 	char *word = NULL;
@@ -90,9 +90,8 @@ static int add_tasks(const char *tasks, struct program_words *w, struct err *e)
 	errno = 0;
 	long n = strtol(tasks, &end, 10);
 	if (errno || end == tasks || *end || n < 1 || n > TASKS_MOST)
-		return err_set(e, ERR_USAGE,
-			       "-n: \"%s\" is not a number of tasks from 1 to %d", tasks,
-			       TASKS_MOST);
+		return err_set(e, ERR_USAGE, "-n: \"%s\" is not a number of tasks from 1 to %d",
+			       tasks, TASKS_MOST);
 	return add_word(w, e, "parallel.dp=%ld", n);
 }
 
@@ -108,9 +107,10 @@ int command_program_words(char *const *argv, const char *tasks, bool file,
 	char name[200];
 	*out = (struct program_words){ .n = 0 };
 	if (!argv[0])
-		return err_set(e, ERR_USAGE,
-			       "no program follows \"--\"; write such as muster run -n 8 -- python3 "
-			       "train.py");
+		return err_set(
+			e, ERR_USAGE,
+			"no program follows \"--\"; write such as muster run -n 8 -- python3 "
+			"train.py");
 	command_program_name(argv, name, sizeof name);
 	if (add_program(argv, out, e) || (tasks && add_tasks(tasks, out, e)) ||
 	    (!file && add_word(out, e, "job.name=%s", name)) ||
