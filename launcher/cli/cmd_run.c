@@ -6,6 +6,7 @@
 #include "launcher/agent_path.h"
 #include "launcher/cli/fit_nodes.h"
 #include "launcher/cli/launch_choose.h"
+#include "launcher/cli/like_torchrun.h"
 #include "launcher/cli/suspect_nodes.h"
 #include "launcher/deployment.h"
 #include "launcher/descriptors.h"
@@ -292,6 +293,8 @@ int cmd_run(int argc, char **argv)
 						  { NULL, NULL, NULL } };
 	static struct run_parts r; /* too large for a small stack */
 	struct err e = ERR_INIT;
+	if (argc > 1 && !strcmp(argv[1], "--like-torchrun"))
+		return command_like_torchrun(argc - 1, argv + 1);
 	if (command_wants_help(argc, argv))
 		return print_help();
 	int status = read_job(argc, argv, options, &tasks, &r.job);

@@ -60,9 +60,10 @@ static void a_file_needs_only_the_data_path(void **state)
 	assert_int_equal(job_check_run(&job, "tiny.ini", &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 	assert_string_equal(
-		e.text, "tiny.ini: [data] path: is not given, and there is nothing to train on; "
-			"set it to the PREFIX that `muster data pack FILES -o PREFIX` wrote, or set "
-			"job.program to run a program of your own");
+		e.text,
+		"tiny.ini: [data] path: is not given, and there is nothing to train on; "
+		"set it to the PREFIX that `muster data pack FILES -o PREFIX` wrote, or set "
+		"job.program to run a program of your own");
 }
 
 static void the_syntax_is_forgiving_where_it_is_clear(void **state)
