@@ -48,7 +48,7 @@ struct control {
 	char stop_reason[200];
 	int64_t stop_at;
 	_Atomic(double) leave_s;
-	atomic_llong trace;    /* the last message: number << 32 | steps */
+	atomic_llong trace; /* the last message: number << 32 | steps */
 	atomic_llong step;
 	atomic_ullong count;
 	struct pace pace;

@@ -55,8 +55,9 @@ static int read_welcome(struct program *p, struct err *e)
 		return -1;
 	struct layout l = layout_of(p->job, 1);
 	if (!job_has_program(p->job) || w->world % layout_world(&l))
-		return err_set(e, ERR_PROTO, "message welcome: a job without a program, or whose "
-					     "degrees do not divide the number of ranks");
+		return err_set(e, ERR_PROTO,
+			       "message welcome: a job without a program, or whose "
+			       "degrees do not divide the number of ranks");
 	p->signal = signal_named(p->job->program.stop_signal);
 	p->progress.metrics = sends_metrics(p->job, w->rank, w->world);
 	p->shown.wanted = p->place.shown;
@@ -216,8 +217,7 @@ static json_t *split_lines(const char *text)
 /* A program whose library ends it by SIGABRT because a peer is gone blames the peer, too. */
 static bool blames_peer(int status, const char *tail)
 {
-	bool failed = WIFEXITED(status) ||
-		      (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	bool failed = WIFEXITED(status) || (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 	return failed && task_blames_peer(tail);
 }
 
@@ -256,7 +256,8 @@ static int report_end(struct program *p, struct program_failure *failure, struct
 	enum err_code code = blames_peer(status, tail) ? ERR_PEER : ERR_TASK;
 	if (WIFSIGNALED(status))
 		return err_set(e, code, "the task was killed by SIG%s%s",
-			       sigabbrev_np(WTERMSIG(status)) ? sigabbrev_np(WTERMSIG(status)) : "?",
+			       sigabbrev_np(WTERMSIG(status)) ? sigabbrev_np(WTERMSIG(status))
+							      : "?",
 			       WCOREDUMP(status) ? " (core dumped)" : "");
 	return err_set(e, code, "the task exited with status %d", WEXITSTATUS(status));
 }
@@ -264,11 +265,11 @@ static int report_end(struct program *p, struct program_failure *failure, struct
 static void report_finished(struct program *p)
 {
 	json_t *phases = json_object();
-	agent_control_send(p->control, MSG_FINISHED,
-			   msg_finished_json(&(struct msg_finished){
-				   .step = p->progress.step,
-				   .peak_bytes = (int64_t)p->end.rss,
-				   .phases = phases }));
+	agent_control_send(
+		p->control, MSG_FINISHED,
+		msg_finished_json(&(struct msg_finished){ .step = p->progress.step,
+							  .peak_bytes = (int64_t)p->end.rss,
+							  .phases = phases }));
 	json_decref(phases);
 }
 

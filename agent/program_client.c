@@ -86,8 +86,8 @@ static void on_checkpoint(void *arg, const struct task_checkpoint *m)
 	struct program *p = arg;
 	log_info("checkpoint of step %lld: %s", (long long)m->step, m->path);
 	agent_control_send(p->control, MSG_CLIENT_CKPT,
-			   msg_client_ckpt_json(&(struct msg_client_ckpt){ .step = m->step,
-									   .path = m->path }));
+			   msg_client_ckpt_json(
+				   &(struct msg_client_ckpt){ .step = m->step, .path = m->path }));
 }
 
 const struct task_client_handlers agent_program_handlers = {

@@ -27,9 +27,9 @@ void agent_program_send_shown(struct program *p)
 	pthread_mutex_unlock(&o->lock);
 	if (!lines)
 		return;
-	agent_control_send(p->control, MSG_OUTPUT,
-			   msg_output_json(&(struct msg_output){ .lines = lines,
-								 .left_out = left_out }));
+	agent_control_send(
+		p->control, MSG_OUTPUT,
+		msg_output_json(&(struct msg_output){ .lines = lines, .left_out = left_out }));
 	json_decref(lines);
 }
 

@@ -77,16 +77,16 @@ static char *describe_plan(const struct program *p)
 	struct layout l = layout_of(p->job, 1);
 	l.dp = w->world / layout_world(&l);
 	const struct coords at = layout_coords(&l, w->rank);
-	json_t *o = json_pack(
-		"{s:i, s:i, s:i, s:i, s:s, s:i, s:i, s:i, s:s, s:s, s:I, s:s, s:i,"
-		" s:{s:i, s:i, s:i, s:i, s:i}, s:{s:i, s:i, s:i, s:i, s:i}}",
-		"rank", w->rank, "world", w->world, "local_rank", p->place.local_rank,
-		"local_world", w->node_ranks, "node", w->node, "node_rank", p->place.group_rank,
-		"nodes", p->place.group_world, "device", w->device, "bus", w->bus, "cpus", w->cpus,
-		"generation", (json_int_t)w->generation, "run", w->run, "restarts",
-		p->place.restarts, "degrees", "tp", l.tp, "cp", l.cp, "ep", l.ep, "dp", l.dp, "pp",
-		l.pp, "coords", "tp", at.tp, "cp", at.cp, "ep", at.dp % l.ep, "dp", at.dp, "pp",
-		at.pp);
+	json_t *o = json_pack("{s:i, s:i, s:i, s:i, s:s, s:i, s:i, s:i, s:s, s:s, s:I, s:s, s:i,"
+			      " s:{s:i, s:i, s:i, s:i, s:i}, s:{s:i, s:i, s:i, s:i, s:i}}",
+			      "rank", w->rank, "world", w->world, "local_rank", p->place.local_rank,
+			      "local_world", w->node_ranks, "node", w->node, "node_rank",
+			      p->place.group_rank, "nodes", p->place.group_world, "device",
+			      w->device, "bus", w->bus, "cpus", w->cpus, "generation",
+			      (json_int_t)w->generation, "run", w->run, "restarts",
+			      p->place.restarts, "degrees", "tp", l.tp, "cp", l.cp, "ep", l.ep,
+			      "dp", l.dp, "pp", l.pp, "coords", "tp", at.tp, "cp", at.cp, "ep",
+			      at.dp % l.ep, "dp", at.dp, "pp", at.pp);
 	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
 	json_decref(o);
 	return text;

@@ -56,8 +56,8 @@ void agent_setup_bind(const struct msg_welcome *w)
 {
 	struct err e = ERR_INIT;
 	if (pin_cpus(w->cpus, &e) || pin_memory(w->numa, &e))
-		log_warn("device %d: %s; the agent runs on the cores where it was started", w->device,
-			 e.text);
+		log_warn("device %d: %s; the agent runs on the cores where it was started",
+			 w->device, e.text);
 	else if (*w->cpus)
 		log_info("device %d: bound to cpus %s; prefers memory of NUMA domain %d", w->device,
 			 w->cpus, w->numa);

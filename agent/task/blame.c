@@ -8,20 +8,13 @@ enum { LINES = 12 }; /* that count, from the end */
 /* What PyTorch (NCCL, Gloo and its store), JAX and MPI print when the other end of a connection is
  * gone. */
 static const char *const phrases[] = {
-	"Connection reset by peer",
-	"Connection closed by peer",
-	"Connection refused",
-	"Broken pipe",
-	"remote process exited",
-	"Socket closed",
-	"recvValue failed",
-	"sendBytes failed",
-	"peer process died",
-	"Another task died",
-	"The tasks have crashed",
-	"failed to connect to all addresses",
-	"coordination service agent",
-	"lost connection",
+	"Connection reset by peer",   "Connection closed by peer",
+	"Connection refused",         "Broken pipe",
+	"remote process exited",      "Socket closed",
+	"recvValue failed",           "sendBytes failed",
+	"peer process died",          "Another task died",
+	"The tasks have crashed",     "failed to connect to all addresses",
+	"coordination service agent", "lost connection",
 };
 
 /* Where the last LINES lines begin. */

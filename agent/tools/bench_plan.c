@@ -132,7 +132,8 @@ static int predict(struct bench *b, struct bench_plan_form *f, struct err *e)
 	struct job *job = malloc(sizeof *job); /* too large for a small stack */
 	struct forecast told;
 	int rc = !job ? err_set(e, ERR_NOMEM, "no memory for a job")
-		      : load(b, f->job, job, e) || plan_forecast_here(job, b->calibration, &told, e);
+		      : load(b, f->job, job, e) ||
+				 plan_forecast_here(job, b->calibration, &told, e);
 	free(job);
 	if (rc)
 		return -1;

@@ -142,6 +142,10 @@ int cmd_plan(int argc, char **argv)
 	/* A measured run is muster's own. */
 	if (drawn.measured && launcher_deployment_check(&job, &e))
 		return command_fail(&e);
+	if (job_has_program(&job) && (schedule || automatic || range))
+		return command_misuse(argv[0], "muster knows neither the steps nor the memory of a "
+					       "program (job.program); leave out --schedule, "
+					       "--svg, --measured, --auto and --gpus");
 	bool option = spec != NULL;
 	spec = spec ? spec : job.launch.cluster;
 	if (range)

@@ -6,6 +6,7 @@
 #include "launcher/agent_path.h"
 #include "launcher/cli/fit_nodes.h"
 #include "launcher/cli/launch_choose.h"
+#include "launcher/cli/like_torchrun.h"
 #include "launcher/cli/suspect_nodes.h"
 #include "launcher/deployment.h"
 #include "launcher/descriptors.h"
@@ -49,10 +50,12 @@ static const char help_head[] =
 	"  parent ignores or blocks is reset. If the output is a pipe or a file, muster prints\n"
 	"  plain lines. The run continues if the reader of the pipe exits.\n"
 	"\n"
-	"  A program of your own, on the command line or as [job] program, is started once for each\n"
+	"  A program of your own, on the command line or as [job] program, is started once for "
+	"each\n"
 	"  device, with the environment that torchrun, mpirun and JAX give. No shell reads its\n"
 	"  words. Without -n and [parallel] there are as many tasks as devices: the GPUs of the\n"
-	"  allocation or of this host, or its cores. The run folder is runs/NAME, with the name of\n"
+	"  allocation or of this host, or its cores. The run folder is runs/NAME, with the name "
+	"of\n"
 	"  the script. If a task fails or hangs, all are ended and started again ([restart]).\n"
 	"  SIGTERM and Ctrl-C are passed on to the tasks ([program]).\n"
 	"\n"
@@ -269,8 +272,8 @@ static bool has_program(int argc, char **argv)
 	return false;
 }
 
-static int read_job(int argc, char **argv, const struct command_option *options,
-		    const char **tasks, struct job *job)
+static int read_job(int argc, char **argv, const struct command_option *options, const char **tasks,
+		    struct job *job)
 {
 	if (has_program(argc, argv))
 		return command_program_job(argc, argv, options, tasks, job);
@@ -290,6 +293,8 @@ int cmd_run(int argc, char **argv)
 						  { NULL, NULL, NULL } };
 	static struct run_parts r; /* too large for a small stack */
 	struct err e = ERR_INIT;
+	if (argc > 1 && !strcmp(argv[1], "--like-torchrun"))
+		return command_like_torchrun(argc - 1, argv + 1);
 	if (command_wants_help(argc, argv))
 		return print_help();
 	int status = read_job(argc, argv, options, &tasks, &r.job);

@@ -174,43 +174,56 @@ int command_job(int argc, char **argv, const struct command_option *options, enu
 	return rc;
 }
 
-/* Replaces dp = N of -n by what the other degrees leave of N. */
-static int divide_tasks(const char *tasks, struct job *job)
+/* Loads the job again with the word for so many tasks, which depends on the other degrees. */
+static int set_tasks(const char *tasks, const char *file, const char **words, int n,
+		     struct job *job)
 {
-	int64_t n = strtol(tasks, NULL, 10);
-	int64_t replica = job->parallel.tp * job->parallel.cp * job->parallel.pp;
-	if (n % replica)
-		return command_misuse("run", "-n: %lld tasks are no multiple of tp × cp × pp = %lld",
-				      (long long)n, (long long)replica);
-	job->parallel.dp = n / replica;
-	return 0;
+	char word[PROGRAM_TASKS];
+	struct err e = ERR_INIT;
+	for (int i = 0; i < n; i++)
+		if (!strncmp(words[i], "parallel.dp=", 12))
+			return command_misuse("run",
+					      "-n and %s both say how many tasks there are; "
+					      "leave one out",
+					      words[i]);
+	if (command_program_tasks(tasks, job, word, &e))
+		return command_fail(&e);
+	words[n] = word;
+	return load_job(file, words, n + 1, TO_RUN, job);
+}
+
+static int load_program(char *const *program, const char *tasks, const char *file,
+			const char **words, int n, struct job *job)
+{
+	struct program_words own;
+	struct err e = ERR_INIT;
+	if (command_program_words(program, file != NULL, &own, &e))
+		return command_fail(&e);
+	/* The program's words come first: what a person gives replaces them. */
+	const char **from = words - own.n;
+	for (int i = 0; i < own.n; i++)
+		from[i] = own.list[i];
+	int rc = load_job(file, from, own.n + n, TO_RUN, job);
+	if (!rc && tasks)
+		rc = set_tasks(tasks, file, from, own.n + n, job);
+	command_program_words_free(&own);
+	return rc;
 }
 
 int command_program_job(int argc, char **argv, const struct command_option *options,
 			const char **tasks, struct job *job)
 {
-	struct program_words program;
-	struct err e = ERR_INIT;
 	const char *file = NULL;
 	int before = 1, n = 0;
 	while (before < argc && strcmp(argv[before], "--"))
 		before++;
+	/* room for the words of the program in front, and for that of -n */
 	const char **words = calloc((size_t)argc + PROGRAM_WORDS + 1, sizeof *words);
 	if (!words)
 		return STATUS_CANNOT_START;
-	/* The program's words come first: what a person gives replaces them. */
 	int rc = sort_words(before, argv, options, &file, words + PROGRAM_WORDS, &n);
-	if (!rc && command_program_words(argv + before + 1, *tasks, file != NULL, &program, &e)) {
-		rc = command_fail(&e);
-	} else if (!rc) {
-		const char **from = words + PROGRAM_WORDS - program.n;
-		for (int i = 0; i < program.n; i++)
-			from[i] = program.list[i];
-		rc = load_job(file, from, program.n + n, TO_RUN, job);
-		if (!rc && *tasks)
-			rc = divide_tasks(*tasks, job);
-		command_program_words_free(&program);
-	}
+	if (!rc)
+		rc = load_program(argv + before + 1, *tasks, file, words + PROGRAM_WORDS, n, job);
 	free(words);
 	return rc;
 }

@@ -61,7 +61,7 @@ void command_program_name(char *const *argv, char *out, int size)
 }
 
 __attribute__((format(printf, 3, 4))) static int add_word(struct program_words *w, struct err *e,
-							   const char *fmt, ...)
+							  const char *fmt, ...)
 {
 	va_list ap;
 	char *word = NULL;
@@ -84,36 +84,23 @@ static int add_program(char *const *argv, struct program_words *w, struct err *e
 	return rc;
 }
 
-static int add_tasks(const char *tasks, struct program_words *w, struct err *e)
-{
-	char *end;
-	errno = 0;
-	long n = strtol(tasks, &end, 10);
-	if (errno || end == tasks || *end || n < 1 || n > TASKS_MOST)
-		return err_set(e, ERR_USAGE,
-			       "-n: \"%s\" is not a number of tasks from 1 to %d", tasks,
-			       TASKS_MOST);
-	return add_word(w, e, "parallel.dp=%ld", n);
-}
-
 /* Without a probe of the hardware, which takes longer. */
 static bool has_gpus(void)
 {
 	return !access("/dev/nvidiactl", F_OK) || getenv("SLURM_JOB_GPUS") || getenv("SLURM_GPUS");
 }
 
-int command_program_words(char *const *argv, const char *tasks, bool file,
-			  struct program_words *out, struct err *e)
+int command_program_words(char *const *argv, bool file, struct program_words *out, struct err *e)
 {
 	char name[200];
 	*out = (struct program_words){ .n = 0 };
 	if (!argv[0])
-		return err_set(e, ERR_USAGE,
-			       "no program follows \"--\"; write such as muster run -n 8 -- python3 "
-			       "train.py");
+		return err_set(
+			e, ERR_USAGE,
+			"no program follows \"--\"; write such as muster run -n 8 -- python3 "
+			"train.py");
 	command_program_name(argv, name, sizeof name);
-	if (add_program(argv, out, e) || (tasks && add_tasks(tasks, out, e)) ||
-	    (!file && add_word(out, e, "job.name=%s", name)) ||
+	if (add_program(argv, out, e) || (!file && add_word(out, e, "job.name=%s", name)) ||
 	    (!file && has_gpus() && add_word(out, e, "job.device=cuda"))) {
 		command_program_words_free(out);
 		return -1;
@@ -126,4 +113,22 @@ void command_program_words_free(struct program_words *w)
 	for (int i = 0; i < w->n; i++)
 		free(w->list[i]);
 	w->n = 0;
+}
+
+int command_program_tasks(const char *tasks, const struct job *job, char out[PROGRAM_TASKS],
+			  struct err *e)
+{
+	char *end;
+	errno = 0;
+	long long n = strtoll(tasks, &end, 10);
+	long long replica = job->parallel.tp * job->parallel.cp * job->parallel.pp;
+	if (errno || end == tasks || *end || n < 1 || n > TASKS_MOST)
+		return err_set(e, ERR_USAGE, "-n: \"%s\" is not a number of tasks from 1 to %d",
+			       tasks, TASKS_MOST);
+	if (n % replica)
+		return err_set(e, ERR_USAGE,
+			       "-n: %lld tasks are no multiple of tp × cp × pp = %lld; use %lld", n,
+			       replica, n < replica ? replica : n / replica * replica);
+	snprintf(out, PROGRAM_TASKS, "parallel.dp=%lld", n / replica);
+	return 0;
 }

@@ -44,7 +44,7 @@ static int check_by_tool(const char *key, const char *group, const char *tool, c
 
 static int check_data(const struct job *job, struct err *e)
 {
-	if (job_has_program(job))
+	if (job_has_program(job)) /* it reads data of its own */
 		return 0;
 	return check_by_tool("[data] path", "data", "show", job->data.path, e);
 }
@@ -62,7 +62,7 @@ static int check_library(const struct job *job, struct err *e)
 {
 	char path[PATH_MAX];
 	struct err why = ERR_INIT;
-	if (job->job.device != DEVICE_CUDA || getenv("MUSTER_AGENT") ||
+	if (job->job.device != DEVICE_CUDA || job_has_program(job) || getenv("MUSTER_AGENT") ||
 	    !launcher_cuda_library(path, sizeof path, &why))
 		return 0;
 	return err_set(

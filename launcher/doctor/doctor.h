@@ -71,9 +71,10 @@ json_t *doctor_gpu_facts(const struct gpu_states *s);
  * but `slurm` are 0 or "". */
 struct needs {
 	bool job, cuda;
-	bool fp32;  /* the job's type: it uses no cuDNN */
-	bool slurm; /* inside an allocation, possibly of several nodes */
-	int ranks;  /* agents per node */
+	bool fp32;    /* the job's type: it uses no cuDNN */
+	bool program; /* it runs a program of the user, and nothing of the built-in training */
+	bool slurm;   /* inside an allocation, possibly of several nodes */
+	int ranks;    /* agents per node */
 	/* bytes of device memory that a rank needs; 0: unknown, or the device is the CPU */
 	double memory;
 	double host_memory; /* bytes of host memory that the ranks of a node need */

@@ -23,6 +23,11 @@ void doctor_check_job(const struct needs *n, struct findings *f)
 				 "run muster plan with this job; muster run --help explains the "
 				 "keys",
 				 "%s", n->trouble);
+	else if (n->program)
+		doctor_found_ok(f, "job",
+				"at most %d task%s per node; muster does not know what memory they "
+				"need",
+				n->ranks, human_s(n->ranks));
 	else if (n->cuda)
 		doctor_found_ok(f, "job", "at most %d rank%s per node, each with %s of GPU memory",
 				n->ranks, human_s(n->ranks), human_bytes(n->memory, memory));
@@ -32,6 +37,18 @@ void doctor_check_job(const struct needs *n, struct findings *f)
 				n->ranks, human_s(n->ranks), human_bytes(n->host_memory, host));
 }
 
+static void report_no_data(const struct needs *n, struct findings *f)
+{
+	if (n->program)
+		doctor_found_ok(f, "data", "the program reads its own");
+	else if (n->job)
+		doctor_found_bad(f, FINDING_FAIL, "data",
+				 "set data.path to the PREFIX of what muster data pack wrote",
+				 "data.path is not set");
+	else
+		doctor_found_ok(f, "data", "no job file was given");
+}
+
 /* The tool `muster data show` of the agent reads the data's headers and reports errors. */
 void doctor_check_data(const struct needs *n, struct findings *f)
 {
@@ -39,13 +56,7 @@ void doctor_check_data(const struct needs *n, struct findings *f)
 	struct err e = ERR_INIT;
 	struct buf out = BUF_INIT;
 	if (!*n->data) {
-		if (n->job)
-			doctor_found_bad(
-				f, FINDING_FAIL, "data",
-				"set data.path to the PREFIX of what muster data pack wrote",
-				"data.path is not set");
-		else
-			doctor_found_ok(f, "data", "no job file was given");
+		report_no_data(n, f);
 		return;
 	}
 	if (launcher_agent_path(path, sizeof path, &e)) {

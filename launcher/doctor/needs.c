@@ -6,11 +6,12 @@
 
 json_t *doctor_needs_json(const struct needs *n)
 {
-	return json_pack("{s:b, s:b, s:b, s:b, s:i, s:f, s:f, s:f, s:s, s:s, s:s, s:s, s:s}", "job",
-			 n->job, "cuda", n->cuda, "fp32", n->fp32, "slurm", n->slurm, "ranks",
-			 n->ranks, "memory", n->memory, "host_memory", n->host_memory, "checkpoint",
-			 n->checkpoint, "run_dir", n->run_dir, "ckpt_dir", n->ckpt_dir, "data",
-			 n->data, "interface", n->interface, "trouble", n->trouble);
+	return json_pack("{s:b, s:b, s:b, s:b, s:b, s:i, s:f, s:f, s:f, s:s, s:s, s:s, s:s, s:s}",
+			 "job", n->job, "cuda", n->cuda, "fp32", n->fp32, "program", n->program,
+			 "slurm", n->slurm, "ranks", n->ranks, "memory", n->memory, "host_memory",
+			 n->host_memory, "checkpoint", n->checkpoint, "run_dir", n->run_dir,
+			 "ckpt_dir", n->ckpt_dir, "data", n->data, "interface", n->interface,
+			 "trouble", n->trouble);
 }
 
 static int copy_fitting(char *to, size_t size, const char *text)
@@ -26,13 +27,14 @@ int doctor_needs_from_json(const json_t *doc, struct needs *out)
 {
 	struct needs n = { .job = false };
 	const char *run_dir, *ckpt_dir, *data, *interface, *trouble;
-	int job, cuda, fp32 = 0, slurm;
+	int job, cuda, fp32 = 0, program = 0, slurm;
 	if (json_unpack((json_t *)doc,
-			"{s:b, s:b, s?b, s:b, s:i, s:F, s:F, s:F, s:s, s:s, s:s, s:s, s:s}", "job",
-			&job, "cuda", &cuda, "fp32", &fp32, "slurm", &slurm, "ranks", &n.ranks,
-			"memory", &n.memory, "host_memory", &n.host_memory, "checkpoint",
-			&n.checkpoint, "run_dir", &run_dir, "ckpt_dir", &ckpt_dir, "data", &data,
-			"interface", &interface, "trouble", &trouble))
+			"{s:b, s:b, s?b, s?b, s:b, s:i, s:F, s:F, s:F, s:s, s:s, s:s, s:s, s:s}",
+			"job", &job, "cuda", &cuda, "fp32", &fp32, "program", &program, "slurm",
+			&slurm, "ranks", &n.ranks, "memory", &n.memory, "host_memory",
+			&n.host_memory, "checkpoint", &n.checkpoint, "run_dir", &run_dir,
+			"ckpt_dir", &ckpt_dir, "data", &data, "interface", &interface, "trouble",
+			&trouble))
 		return -1;
 	if (copy_fitting(n.run_dir, sizeof n.run_dir, run_dir) ||
 	    copy_fitting(n.ckpt_dir, sizeof n.ckpt_dir, ckpt_dir) ||
@@ -43,6 +45,7 @@ int doctor_needs_from_json(const json_t *doc, struct needs *out)
 	n.job = job;
 	n.cuda = cuda;
 	n.fp32 = fp32;
+	n.program = program;
 	n.slurm = slurm;
 	*out = n;
 	return 0;

@@ -36,8 +36,8 @@ static int sum_needs(const struct plan *p, int nodes, const struct job *job, str
 	/* one more than are kept, because the next one is written before the oldest is removed */
 	out->checkpoint = optimizer_checkpoint_bytes(job->optimizer.kind, &p->shape) *
 			  (double)(job->checkpoint.keep + 1);
-	if (job_path_is_address(job->checkpoint.dir))
-		out->checkpoint = 0; /* no disk of a node holds them */
+	if (job_path_is_address(job->checkpoint.dir) || out->program)
+		out->checkpoint = 0; /* no disk of a node holds them, or nobody knows */
 	return 0;
 }
 
@@ -45,6 +45,7 @@ static void copy_folders(const struct job *job, struct needs *out)
 {
 	out->job = true;
 	out->cuda = job->job.device == DEVICE_CUDA;
+	out->program = job_has_program(job);
 	out->fp32 = job->precision.dtype == DTYPE_FP32;
 	snprintf(out->run_dir, sizeof out->run_dir, "%s", job->job.run_dir);
 	if (!job_path_is_address(job->checkpoint.dir))

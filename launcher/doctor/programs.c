@@ -85,6 +85,12 @@ void doctor_check_debugger(const struct needs *n, struct findings *f)
 			native && python ? ", py-spy" : "", native ? "" : without);
 }
 
+/* What is missing for training on GPUs is a failure only if the job trains on them. */
+static enum finding_level level_of(const struct needs *n)
+{
+	return n->cuda && !n->program ? FINDING_FAIL : FINDING_WARN;
+}
+
 /* Finds the first BLAS that is installed here, in the order of kernels/cpu/blas.c. */
 void doctor_check_blas(const struct needs *n, struct findings *f)
 {
@@ -106,7 +112,7 @@ void doctor_check_blas(const struct needs *n, struct findings *f)
 				names[i]);
 		return;
 	}
-	doctor_found_bad(f, n->cuda ? FINDING_WARN : FINDING_FAIL, "BLAS",
+	doctor_found_bad(f, n->cuda || n->program ? FINDING_WARN : FINDING_FAIL, "BLAS",
 			 "apt install libopenblas0",
 			 "there is none, so agents cannot compute on the CPU");
 }
@@ -118,12 +124,11 @@ bool doctor_has_driver(void)
 
 /* Reports a missing GPU library. It is a problem only if a job uses GPUs or the driver is
  * loaded. */
-static void report_missing(const struct needs *n, struct findings *f, const char *object,
-			   const char *remedy, const char *why)
+static void report_missing(const struct needs *n, struct findings *f, enum finding_level level,
+			   const char *object, const char *remedy, const char *why)
 {
 	if (n->cuda || doctor_has_driver())
-		doctor_found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, object, remedy, "%s",
-				 why);
+		doctor_found_bad(f, level, object, remedy, "%s", why);
 	else
 		doctor_found_ok(f, object, "not installed; only device = cuda needs it");
 }
@@ -160,9 +165,9 @@ void doctor_check_cuda(const struct needs *n, struct findings *f)
 	void *lib = cuda_agent(path, &e);
 	int cuda = cuda_version_built_with(lib);
 	if (!lib && e.code == ERR_NOTFOUND)
-		report_missing(n, f, "libmuster-cuda.so", remedy, e.text);
+		report_missing(n, f, level_of(n), "libmuster-cuda.so", remedy, e.text);
 	else if (!lib)
-		doctor_found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "libmuster-cuda.so",
+		doctor_found_bad(f, level_of(n), "libmuster-cuda.so",
 				 "build it on a node like this one", "%s", e.text);
 	else if (cuda)
 		doctor_found_ok(f, "libmuster-cuda.so", "can be loaded; built with CUDA %d.%d",
@@ -181,7 +186,8 @@ void doctor_check_driver(const struct needs *n, struct findings *f)
 	int driver = 0;
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 	if (!lib) {
-		report_missing(n, f, "CUDA driver", remedy, load_error());
+		report_missing(n, f, n->cuda ? FINDING_FAIL : FINDING_WARN, "CUDA driver", remedy,
+			       load_error());
 		return;
 	}
 	int (*version)(int *) = (int (*)(int *))dlsym(lib, "cuDriverGetVersion");
@@ -194,7 +200,7 @@ void doctor_check_driver(const struct needs *n, struct findings *f)
 	snprintf(update, sizeof update,
 		 "update the driver, or build muster with CUDA %d (CUDA_HOME)", driver / 1000);
 	if (driver / 1000 < cuda / 1000)
-		doctor_found_bad(f, n->cuda ? FINDING_FAIL : FINDING_WARN, "CUDA driver", update,
+		doctor_found_bad(f, level_of(n), "CUDA driver", update,
 				 "it supports CUDA %d.%d, but muster was built with CUDA %d.%d",
 				 driver / 1000, driver % 1000 / 10, cuda / 1000, cuda % 1000 / 10);
 	else
@@ -265,11 +271,11 @@ static void check_library(const struct needs *n, struct findings *f, const struc
 	if (!lib && l->optional && n->cuda)
 		doctor_found_bad(f, FINDING_WARN, l->label, l->remedy, "%s", why);
 	else if (!lib)
-		report_missing(n, f, l->label, l->remedy, why);
+		report_missing(n, f, level_of(n), l->label, l->remedy, why);
 	else if (version < l->least)
-		doctor_found_bad(f, l->optional || !n->cuda ? FINDING_WARN : FINDING_FAIL, l->label,
-				 l->remedy, "%s is version %d.%d.%d, but muster needs %d.%d.%d",
-				 *name, version / 10000, version / 100 % 100, version % 100,
+		doctor_found_bad(f, l->optional ? FINDING_WARN : level_of(n), l->label, l->remedy,
+				 "%s is version %d.%d.%d, but muster needs %d.%d.%d", *name,
+				 version / 10000, version / 100 % 100, version % 100,
 				 l->least / 10000, l->least / 100 % 100, l->least % 100);
 	else
 		doctor_found_ok(f, l->label, "%d.%d.%d (%s)", version / 10000, version / 100 % 100,

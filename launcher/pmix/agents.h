@@ -27,7 +27,7 @@ struct local_agents_request {
 	/* They are told their ranks by AGENT_ENV_RANKS: without PMIx, or if it is for the program that
 	 * they run. */
 	bool named;
-	int world;                         /* ranks of the generation */
+	int world; /* ranks of the generation */
 	int log_fd;
 	int n;
 	/* The rank of the node's agent `i`, its threads, and its CPUs as in base/pin.h; "": it is not

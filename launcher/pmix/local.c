@@ -113,7 +113,8 @@ static int start_agents(uv_loop_t *loop, struct launch *l, int log_fd, struct er
 								  .auth = r->auth,
 								  .generation = r->generation,
 								  .server = l->server,
-								  .named = r->ranks || job_has_program(r->job),
+								  .named = r->ranks ||
+									   job_has_program(r->job),
 								  .log_fd = log_fd,
 								  .world = r->plan->world,
 								  .n = r->n_ranks,

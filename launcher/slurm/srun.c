@@ -235,8 +235,8 @@ static int set_ranks(const struct launch_request *r, struct srun *s, struct err 
 {
 	struct buf text = BUF_INIT;
 	for (int i = 0, last; i < r->n_ranks; i = last + 1) {
-		for (last = i; last + 1 < r->n_ranks &&
-			       rank_at(r, last + 1) == rank_at(r, last) + 1;)
+		for (last = i;
+		     last + 1 < r->n_ranks && rank_at(r, last + 1) == rank_at(r, last) + 1;)
 			last++;
 		buf_printf(&text, last > i ? "%s%d-%d" : "%s%d", i ? "," : "", rank_at(r, i),
 			   rank_at(r, last));

@@ -164,9 +164,8 @@ void supervise_program_note_output(struct supervisor *s, int rank, const struct 
 			 (long long)m->left_out);
 		print_line(s, rank, gap);
 	}
-	json_array_foreach(m->lines, i, line)
-		if (json_is_string(line))
-			print_line(s, rank, json_string_value(line));
+	json_array_foreach(m->lines, i, line) if (json_is_string(line))
+		print_line(s, rank, json_string_value(line));
 }
 
 void supervise_program_note_began(struct supervisor *s, int rank, const struct msg_began *m)
@@ -226,7 +225,8 @@ static bool exited_too_early(struct supervisor *s, double now)
 	if (g->exited_rank < 0 || limit <= 0 || now - g->exited_at < limit)
 		return false;
 	snprintf(text, sizeof text,
-		 "the task exited with status 0, and %d of %d others still run %.3g s later; if ranks "
+		 "the task exited with status 0, and %d of %d others still run %.3g s later; if "
+		 "ranks "
 		 "may end at different times, raise program.exit_timeout",
 		 s->world - s->finishes, s->world - 1, now - g->exited_at);
 	supervise_lose_rank(s, g->exited_rank, LOST_FAILED, ERR_TASK, text);

@@ -39,7 +39,7 @@ struct program_state {
 	json_t *printed_lines;      /* of the last loss; NULL: none. It outlives generations */
 	int exited_rank;            /* the first task that has exited with 0; -1: none */
 	double exited_at, printed_at, ready_at; /* times */
-	bool idle_said; /* a person was told of an idle rank */
+	bool idle_said;                         /* a person was told of an idle rank */
 };
 
 int supervise_program_open(struct supervisor *s, struct err *e);

@@ -27,18 +27,20 @@ static void format_after(const struct supervisor *s, const char *name, int64_t s
 static void write_text(struct supervisor *s, char out[COMMENT_TEXT])
 {
 	const struct progress_comment *c = &s->comment;
-	char saved[32], next[48], eta[48];
-	int64_t every = s->o.job->checkpoint.every, left = job_steps(&s->d->job) - c->step;
+	char saved[32], next[48], eta[48], all[24] = "";
+	int64_t planned = job_steps(&s->d->job); /* 0: of a program, which saves when it likes */
+	int64_t every = s->o.job->checkpoint.every, left = planned - c->step;
 	int64_t steps = every > 0 && every - c->step % every < left ? every - c->step % every
 								    : left;
 	format_time(c->saved, saved);
 	format_after(s, "next=", steps, next);
 	format_after(s, "eta=", left, eta);
+	if (planned)
+		snprintf(all, sizeof all, "/%lld", (long long)planned);
 	snprintf(out, COMMENT_TEXT,
-		 "muster step=%lld/%lld saved=%s%s stop_s=%.0f nodes=%d%s goodput=%.2f",
-		 (long long)c->step, (long long)job_steps(&s->d->job), saved, next,
-		 ceil(supervise_stop_seconds(&s->stop)), s->d->cluster.n_nodes, eta,
-		 time_parts_goodput(supervise_times_parts(s)));
+		 "muster step=%lld%s saved=%s%s stop_s=%.0f nodes=%d%s goodput=%.2f",
+		 (long long)c->step, all, saved, next, ceil(supervise_stop_seconds(&s->stop)),
+		 s->d->cluster.n_nodes, eta, time_parts_goodput(supervise_times_parts(s)));
 }
 
 static void warn_once(struct supervisor *s, const struct err *e)

@@ -199,7 +199,9 @@ void supervise_report_metrics(struct supervisor *s, const struct msg_metrics *m)
 	s->step = m->step;
 	s->last_loss = t.loss;
 	s->skipped += t.skipped;
-	t.left_s = s->step_s > 0 && !s->program.ranks ? (double)(s->d->job.job.steps - m->step) * s->step_s : -1;
+	t.left_s = s->step_s > 0 && !s->program.ranks
+			   ? (double)(s->d->job.job.steps - m->step) * s->step_s
+			   : -1;
 	supervise_terminal_step(s->o.term, &t, supervise_now(s));
 }
 

@@ -146,9 +146,9 @@ static void print_end(struct supervisor *s)
 				"after %s; the same command continues from step %lld", wall,
 				(long long)s->ckpt_step);
 		else if (s->program.ranks)
-			supervise_terminal_event(t, TONE_WARN, "stopped",
-						 "after %s; the same command starts the program again",
-						 wall);
+			supervise_terminal_event(
+				t, TONE_WARN, "stopped",
+				"after %s; the same command starts the program again", wall);
 		else
 			supervise_terminal_event(t, TONE_WARN, "stopped",
 						 "after %s, without a new checkpoint; the same "

@@ -50,7 +50,8 @@ struct supervise_limits { /* seconds, except strangers */
 #define SUPERVISE_LIMITS \
 	{ \
 		.heartbeat = 0.5, .silent = 15, .start = 120, .stop = 120, .settle = 0.1, \
-		.trace = 1, .drain = 10, .leave = 3, .survey = 5, .look = 5, .handshake = 10, .strangers = 32 \
+		.trace = 1, .drain = 10, .leave = 3, .survey = 5, .look = 5, .handshake = 10, \
+		.strangers = 32 \
 	}
 
 /* Everything is borrowed until supervise_close(), except the listener, which is taken over. */

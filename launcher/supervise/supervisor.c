@@ -170,8 +170,7 @@ int supervise_open(const struct supervise_options *o, struct supervisor **out, s
 	};
 	if (supervise_recovery_open(s, e) || open_predecessors(s, e) ||
 	    supervise_rollback_open(s, e) || supervise_program_open(s, e) ||
-	    supervise_times_open(s, e) ||
-	    launcher_connections_open(&co, &s->connections, e))
+	    supervise_times_open(s, e) || launcher_connections_open(&co, &s->connections, e))
 		goto free_all;
 	open_guard(s);
 	supervise_exporting_open(s);

@@ -136,8 +136,8 @@ static json_t *json_of_places(const struct job *job, const struct cluster *clust
 	return j;
 }
 
-static void add_training(const struct job *job, const struct cluster *cluster,
-			 const struct plan *p, json_t *j)
+static void add_training(const struct job *job, const struct cluster *cluster, const struct plan *p,
+			 json_t *j)
 {
 	struct plan_peak peak;
 	const char *schedule = job_word(job, offsetof(struct job, parallel.schedule));

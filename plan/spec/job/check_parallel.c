@@ -342,9 +342,9 @@ int job_rules_degrees(const struct rule_job *j)
 int job_rules_parallel(const struct rule_job *j)
 {
 	static rule *const rules[] = {
-		check_world,    check_tp,     check_cp,    check_experts, check_ep,    check_sp,
-		check_schedule, check_stages, check_lists, check_shares,  check_launch, check_range,
-		NULL,
+		check_world,  check_tp,       check_cp,     check_experts, check_ep,
+		check_sp,     check_schedule, check_stages, check_lists,   check_shares,
+		check_launch, check_range,    NULL,
 	};
 	return check_all(j, rules);
 }

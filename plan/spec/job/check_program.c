@@ -1,8 +1,10 @@
 /* A job with a program of the user (job.program): what it cannot combine with, and what has no effect
  * without it. The program decides by itself what the built-in training is told by the job. */
+#include "base/words.h"
 #include "plan/spec/job/retry_on.h"
 #include "plan/spec/job/rules.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Sections and single keys ("section.key") of the built-in training. */
@@ -71,9 +73,25 @@ static int refuse_keys(const struct rule_job *j, bool (*belongs)(const struct jo
 		if (!belongs(&job_keys[i]) || !job_rule_changed(j->job, job_keys[i].offset))
 			continue;
 		const size_t keys[] = { job_keys[i].offset };
-		return REFUSE(j, keys, "%s", why);
+		struct buf value = BUF_INIT;
+		job_value_write(&job_keys[i], j->job, &value);
+		int rc = REFUSE(j, keys, "%s = %s has no effect %s", job_keys[i].name,
+				buf_str(&value), why);
+		buf_fini(&value);
+		return rc;
 	}
 	return 0;
+}
+
+/* The words are read again when a task starts; a person hears of a missing quote now. */
+static int check_words(const struct rule_job *j)
+{
+	static const size_t keys[] = { AT(job, program) };
+	struct err e = ERR_INIT;
+	char **words = NULL;
+	int rc = words_parse(j->job->job.program, &words, &e) ? REFUSE(j, keys, "%s", e.text) : 0;
+	free(words);
+	return rc;
 }
 
 static int check_bad_numbers(const struct rule_job *j)
@@ -111,12 +129,11 @@ int job_rules_program(const struct rule_job *j)
 {
 	if (!job_has_program(j->job))
 		return refuse_keys(j, belongs_to_program,
-				   "has no effect without a program; set job.program, or leave it "
-				   "out");
+				   "without a program; set job.program, or leave it out");
 	return refuse_keys(j, belongs_to_training,
-			   "has no effect with job.program, because the program decides that by "
-			   "itself; leave it out") ||
-			       check_bad_numbers(j) || check_retry_on(j)
+			   "with job.program, because the program decides that by itself; leave it "
+			   "out") ||
+			       check_words(j) || check_bad_numbers(j) || check_retry_on(j)
 		       ? -1
 		       : 0;
 }

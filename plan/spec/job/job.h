@@ -133,7 +133,7 @@ struct job {
 		enum job_visible visible;
 		enum job_show show;
 		char stop_signal[JOB_SHORT];
-		double stop_grace;   /* seconds from the request to stop to SIGKILL */
+		double stop_grace; /* seconds from the request to stop to SIGKILL */
 		double exit_timeout; /* seconds that ranks go on after one has exited with 0; 0: any */
 		double silence; /* seconds without output of any rank that count as a hang; 0: any */
 	} program;
@@ -276,7 +276,7 @@ struct job {
 		/* consecutive restarts without a further committed step before giving up */
 		int64_t max_futile;
 		char retry_on[JOB_TEXT]; /* ends of a program's task (retry_on.h) */
-		bool warm; /* agents outlive a generation */
+		bool warm;               /* agents outlive a generation */
 		/* seconds for an agent to leave a lost generation */
 		double regroup_timeout;
 		double hang_timeout; /* seconds without progress of any rank; 0: never */

@@ -78,10 +78,11 @@ int job_retry_on_check(const char *list, struct buf *why)
 	int n = 0;
 	for (; next_item(&list, text); n++)
 		if (!read_item(text, &item)) {
-			buf_printf(why,
-				   "\"%s\" is neither an exit status from 1 to %d nor a signal; write "
-				   "such as any, 1, 64-78, SIGKILL, signal or !2",
-				   text, STATUS_MOST);
+			buf_printf(
+				why,
+				"\"%s\" is neither an exit status from 1 to %d nor a signal; write "
+				"such as any, 1, 64-78, SIGKILL, signal or !2",
+				text, STATUS_MOST);
 			return -1;
 		}
 	if (!n)

@@ -60,8 +60,10 @@ static void a_file_needs_only_the_data_path(void **state)
 	assert_int_equal(job_check_run(&job, "tiny.ini", &e), -1);
 	assert_int_equal(e.code, ERR_USAGE);
 	assert_string_equal(
-		e.text, "tiny.ini: [data] path: is not given, and there is nothing to train on; "
-			"set it to the PREFIX that `muster data pack FILES -o PREFIX` wrote");
+		e.text,
+		"tiny.ini: [data] path: is not given, and there is nothing to train on; "
+		"set it to the PREFIX that `muster data pack FILES -o PREFIX` wrote, or set "
+		"job.program to run a program of your own");
 }
 
 static void the_syntax_is_forgiving_where_it_is_clear(void **state)
@@ -377,6 +379,8 @@ static const char *sample_of(const struct job_key *k)
 		{ "notify", "on", "started,done, failed" },
 		{ "notify", "url", "https://example.com/hook?a=1" },
 		{ "notify", "command", "/usr/bin/tell --all me" },
+		{ "job", "program", "python3 train.py --name 'a b'" },
+		{ "restart", "retry_on", "any, !2, !SIGTERM" },
 	};
 	for (size_t i = 0; i < sizeof samples / sizeof *samples; i++)
 		if (!strcmp(k->section, samples[i][0]) && !strcmp(k->name, samples[i][1]))
@@ -422,19 +426,29 @@ static void random_value(const struct job_key *k, struct dice *d, char *out, siz
 	}
 }
 
+static bool is_of_program(const struct job_key *k)
+{
+	return !strcmp(k->section, "program") || !strcmp(k->name, "program") ||
+	       !strcmp(k->name, "retry_on");
+}
+
+/* Every eighth job runs a program. */
 static void written_jobs_read_back_the_same(void **state)
 {
 	struct dice d = { 0 };
-	int legal = 0;
+	int legal = 0, programs = 0;
 	(void)state;
-	for (int round = 0; round < 3000; round++) {
+	for (int round = 0; round < 4000; round++) {
 		struct job job, back;
 		struct err e = ERR_INIT;
 		struct buf text = BUF_INIT;
-		assert_int_equal(job_load(NULL, NULL, 0, &job, &e), 0);
+		const char *program = round % 8 < 7 ? "job.program=" : "job.program=sh -c 'exit 3'";
+		assert_int_equal(job_load(NULL, &program, 1, &job, &e), 0);
 		for (int k = 0; k < job_n_keys; k++) {
 			char value[256];
 			struct buf why = BUF_INIT;
+			if (is_of_program(&job_keys[k]) && round % 8 < 7)
+				continue;
 			random_value(&job_keys[k], &d, value, sizeof value);
 			/* Most rounds set few keys, so that most jobs are consistent. */
 			if (roll(&d) % (unsigned)(1 + round % 40) == 0 &&
@@ -447,6 +461,7 @@ static void written_jobs_read_back_the_same(void **state)
 		if (!job_parse(buf_str(&text), "random.ini", &back, &e)) {
 			assert_memory_equal(&job, &back, sizeof job);
 			legal++;
+			programs += job_has_program(&job);
 		} else if (!strstr(e.text, " = ") && !strstr(e.text, "head is") &&
 			   !strstr(e.text, "tp × pp")) {
 			fail_msg("not a contradiction: %s", e.text); /* those name both values */
@@ -454,6 +469,7 @@ static void written_jobs_read_back_the_same(void **state)
 		buf_fini(&text);
 	}
 	assert_true(legal > 300);
+	assert_true(programs > 10);
 }
 
 static void a_bit_of_noise_never_crashes(void **state)
