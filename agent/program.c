@@ -299,6 +299,7 @@ static int run_task(struct program *p, struct program_failure *failure, struct e
 	int rc = agent_program_loop(p, e);
 	if (end_task(p, &stuck) && !rc)
 		rc = err_set(e, stuck.code, "%s", stuck.text);
+	agent_program_check_log(p);
 	agent_program_send_shown(p);
 	if (!rc)
 		rc = report_end(p, failure, e);
