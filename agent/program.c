@@ -237,10 +237,18 @@ static void await_stop(struct program *p)
 	}
 }
 
+static void note_failure(const struct program *p, struct program_failure *failure)
+{
+	*failure = (struct program_failure){
+		.ended = true,
+		.status = p->end.status,
+		.last_lines = split_lines(task_output_tail(p->output)),
+	};
+}
+
 static int report_end(struct program *p, struct program_failure *failure, struct err *e)
 {
 	int status = p->end.status;
-	const char *tail = task_output_tail(p->output);
 	if (WIFEXITED(status) && !WEXITSTATUS(status))
 		return 0;
 	await_stop(p);
@@ -250,10 +258,9 @@ static int report_end(struct program *p, struct program_failure *failure, struct
 			 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 		return 0;
 	}
-	*failure = (struct program_failure){ .ended = true,
-					     .status = status,
-					     .last_lines = split_lines(tail) };
-	enum err_code code = blames_peer(status, tail) ? ERR_PEER : ERR_TASK;
+	note_failure(p, failure);
+	enum err_code code = blames_peer(status, task_output_tail(p->output)) ? ERR_PEER
+									      : ERR_TASK;
 	if (WIFSIGNALED(status))
 		return err_set(e, code, "the task was killed by SIG%s%s",
 			       sigabbrev_np(WTERMSIG(status)) ? sigabbrev_np(WTERMSIG(status))
@@ -329,9 +336,12 @@ static int run_task(struct program *p, struct program_failure *failure, struct e
 	int rc = agent_program_loop(p, e);
 	if (end_task(p, &stuck) && !rc)
 		rc = err_set(e, stuck.code, "%s", stuck.text);
+	agent_program_check_log(p);
 	agent_program_send_shown(p);
 	if (!rc)
 		rc = report_end(p, failure, e);
+	else if (e->code == ERR_TASK) /* the task ended with its keeper */
+		note_failure(p, failure);
 	if (!rc)
 		report_finished(p);
 	return rc;

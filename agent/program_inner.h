@@ -62,6 +62,7 @@ struct program {
 	atomic_bool aborted;
 	char abort_reason[256]; /* set before `aborted` */
 	int signal;             /* that asks the task to stop */
+	bool log_failed;        /* a person was told that the log lacks lines */
 	struct task_end end;
 };
 
@@ -79,6 +80,8 @@ extern const struct task_client_handlers agent_program_handlers;
 /* program_loop.c */
 /* Returns when the task has ended (0, and p->end is set), or must be ended. */
 int agent_program_loop(struct program *p, struct err *e);
+/* Warns once if the log could not be written. */
+void agent_program_check_log(struct program *p);
 /* Sends the output that waits for the terminal. */
 void agent_program_send_shown(struct program *p);
 

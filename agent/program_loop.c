@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/process.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -31,6 +32,17 @@ void agent_program_send_shown(struct program *p)
 		p->control, MSG_OUTPUT,
 		msg_output_json(&(struct msg_output){ .lines = lines, .left_out = left_out }));
 	json_decref(lines);
+}
+
+void agent_program_check_log(struct program *p)
+{
+	int why = log_failure();
+	if (!why || p->log_failed)
+		return;
+	p->log_failed = true;
+	log_warn("the log of the rank cannot be written, and output of the task is missing in it: "
+		 "%s%s",
+		 strerror(why), process_write_remedy(why));
 }
 
 /* --- activity ----------------------------------------------------------------------------- */
@@ -131,6 +143,7 @@ int agent_program_loop(struct program *p, struct err *e)
 		double now = clock_s();
 		stop_task(p, now);
 		look_at_task(p, now);
+		agent_program_check_log(p);
 		agent_program_send_shown(p);
 		wait_for_events(p);
 	}

@@ -19,6 +19,7 @@ static struct {
 	int64_t most;
 	_Atomic int64_t size; /* of the file */
 	atomic_flag splitting;
+	atomic_int failure;
 } out = { .fd = 2, .least = LOG_INFO, .who = "muster", .splitting = ATOMIC_FLAG_INIT };
 
 static const char *const words[] = { "debug", "info", "warn", "error" };
@@ -90,12 +91,19 @@ void log_block(const char *lines, size_t len)
 		ssize_t n = write(out.fd, lines, len);
 		if (n < 0 && errno == EINTR)
 			continue;
-		/* A failed write to the log cannot be reported anywhere. */
-		if (n <= 0)
+		if (n <= 0) {
+			int none = 0;
+			atomic_compare_exchange_strong(&out.failure, &none, errno);
 			return;
+		}
 		lines += n;
 		len -= (size_t)n;
 	}
+}
+
+int log_failure(void)
+{
+	return atomic_load(&out.failure);
 }
 
 void log_line(enum log_level level, const char *fmt, ...)

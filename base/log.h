@@ -36,6 +36,8 @@ void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(
 enum { LOG_HEAD = 128 };
 size_t log_head(const char *word, char out[LOG_HEAD]);
 void log_block(const char *lines, size_t len);
+/* The errno of the first write that has failed, so that lines are missing; 0: none has. */
+int log_failure(void);
 
 const char *log_level_word(enum log_level level);
 /* -1: the word is not a level. */

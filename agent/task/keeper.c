@@ -248,6 +248,21 @@ static void agent_ended(struct keeper *k)
 	kill_after(k, 0);
 }
 
+static void send_signal(pid_t program, int number)
+{
+	if (kill(-program, number))
+		kill(program, number); /* it does not lead its group yet */
+}
+
+/* A program that is stopped takes no signal before it continues. */
+static void signal_program(struct keeper *k, int number)
+{
+	struct task_stat s;
+	send_signal(k->pid, number);
+	if (!task_stat_read(k->pid, &s) && s.state == 'T')
+		send_signal(k->pid, SIGCONT);
+}
+
 static void read_orders(struct keeper *k)
 {
 	struct keeper_order order;
@@ -262,8 +277,8 @@ static void read_orders(struct keeper *k)
 			agent_ended(k);
 		else if (!order.signal)
 			kill_after(k, 0);
-		else if (k->pid && kill(-k->pid, order.signal))
-			kill(k->pid, order.signal); /* it does not lead its group yet */
+		else if (k->pid)
+			signal_program(k, order.signal);
 	}
 }
 

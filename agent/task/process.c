@@ -375,8 +375,9 @@ int task_process_poll(struct task_process *p, struct task_end *end, struct err *
 	}
 	if (!p->lost)
 		return 0;
+	*end = (struct task_end){ .status = SIGKILL };
 	return err_set(
-		e, ERR_ABORTED,
+		e, ERR_TASK,
 		"job.program: %s: muster's process that keeps it (%d) was killed, and the program "
 		"with it; if nobody killed it, the node lacks memory: see dmesg",
 		p->name, (int)p->keeper_was);

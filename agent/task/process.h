@@ -62,8 +62,8 @@ pid_t task_process_pid(const struct task_process *p);
 pid_t task_process_keeper(const struct task_process *p);
 
 /* 1: the program has ended; 0: it runs. -1: it could not be executed, as for task_process_start(), or
- * ERR_ABORTED: the keeper was killed, and the whole task with it. Does not block, except that after the
- * keeper's death it ends what is left, which takes milliseconds. */
+ * ERR_TASK: the keeper was killed, and the whole task with it, so *end has SIGKILL as its status. Does not
+ * block, except that after the keeper's death it ends what is left, which takes milliseconds. */
 int task_process_poll(struct task_process *p, struct task_end *end, struct err *e);
 /* Whether nothing of the task is left. */
 bool task_process_gone(const struct task_process *p);

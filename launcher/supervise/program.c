@@ -300,7 +300,9 @@ void supervise_program_print_lines(struct supervisor *s)
 		return;
 	if (json_equal(lines, s->program.printed_lines)) {
 		supervise_terminal_event(s->o.term, TONE_PLAIN, "output",
-					 "the same %zu lines as at the last loss", n);
+					 n == 1 ? "the same line as at the last loss"
+						: "the same %zu lines as at the last loss",
+					 n);
 		return;
 	}
 	for (size_t i = n > LINES_SHOWN ? n - LINES_SHOWN : 0; i < n; i++) {

@@ -105,6 +105,12 @@ enum rollback_answer supervise_rollback_decide(struct supervisor *s, int *status
 		return ROLLBACK_NONE;
 	describe(&s->rollback, what, sizeof what);
 	long long n = (long long)json_array_size(s->rollback.list);
+	if (job->health.bad_numbers == BAD_NUMBERS_STOP && s->program.ranks) {
+		snprintf(s->reason, sizeof s->reason, "%s; health.bad_numbers = stop ends the run",
+			 what);
+		*status = STATUS_FAILED;
+		return ROLLBACK_ENDS;
+	}
 	if (job->health.bad_numbers == BAD_NUMBERS_STOP) {
 		end_run(s, what,
 			"health.bad_numbers = stop ends the run; health.bad_numbers = skip would "

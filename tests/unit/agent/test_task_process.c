@@ -588,7 +588,8 @@ static void nothing_survives_a_killed_keeper(void **state)
 	kill(task_process_keeper(y.p), SIGKILL);
 	while (!task_process_poll(y.p, &end, &e))
 		assert_true(readable(task_process_fd(y.p)));
-	assert_int_equal(e.code, ERR_ABORTED);
+	assert_int_equal(e.code, ERR_TASK);
+	assert_true(WIFSIGNALED(end.status) && WTERMSIG(end.status) == SIGKILL);
 	assert_false(exists(daemon));
 	assert_false(exists(program));
 	assert_true(exists(bystander));
