@@ -1,6 +1,7 @@
 /* program_place: the environment of the task. */
 #include "agent/program_inner.h"
 
+#include "agent/task/devices.h"
 #include "agent/task/environment.h"
 #include "base/file.h"
 #include "base/run_paths.h"
@@ -104,8 +105,12 @@ static bool holds_pipes(const struct program *p, const char *dir)
 static int fill_environment(struct program *p, const struct texts *t, struct err *e)
 {
 	const struct msg_welcome *w = p->welcome;
-	char device[16], *plan = describe_plan(p);
-	snprintf(device, sizeof device, "%d", w->device);
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+	struct buf device = BUF_INIT, devices = BUF_INIT;
+	char number[16], *plan = describe_plan(p);
+	snprintf(number, sizeof number, "%d", w->device);
+	task_devices_name(visible, number, &device);
+	task_devices_name(visible, p->place.devices, &devices);
 	const struct task_place place = {
 		.rank = w->rank,
 		.world = w->world,
@@ -121,8 +126,8 @@ static int fill_environment(struct program *p, const struct texts *t, struct err
 		.max_restarts = p->place.max_restarts,
 		.cuda = p->job->job.device == DEVICE_CUDA,
 		.visible = p->job->program.visible == VISIBLE_OWN ? TASK_SEES_OWN : TASK_SEES_ALL,
-		.devices = p->place.devices,
-		.device = device,
+		.devices = buf_str(&devices),
+		.device = buf_str(&device),
 		.interface = p->job->network.interface,
 		.one_host = p->place.group_world == 1,
 		.threads = w->threads,
@@ -136,6 +141,8 @@ static int fill_environment(struct program *p, const struct texts *t, struct err
 		.pmix = getenv("PMIX_RANK") != NULL,
 	};
 	int rc = task_environment(environ, &place, &p->env, e);
+	buf_fini(&device);
+	buf_fini(&devices);
 	free(plan);
 	return rc;
 }
