@@ -217,18 +217,29 @@ void supervise_program_note_exit(struct supervisor *s, int rank)
 
 /* --- hangs that the progress of ranks does not show ------------------------------------------ */
 
+/* When a task that still runs has computed, printed or reported something for the last time. */
+static double last_work(const struct supervisor *s)
+{
+	double last = 0;
+	for (int r = 0; r < s->world; r++)
+		if (!s->ranks[r].finished)
+			last = fmax(last, s->ranks[r].moved);
+	return last;
+}
+
+/* Others may go on for long, such as a rank that evaluates at the end; but if they only wait, they wait
+ * for the one that is gone. */
 static bool exited_too_early(struct supervisor *s, double now)
 {
 	const struct program_state *g = &s->program;
-	double limit = s->d->job.program.exit_timeout;
+	double limit = s->d->job.program.exit_timeout, since = fmax(g->exited_at, last_work(s));
 	char text[300];
-	if (g->exited_rank < 0 || limit <= 0 || now - g->exited_at < limit)
+	if (g->exited_rank < 0 || limit <= 0 || now - since < limit)
 		return false;
 	snprintf(text, sizeof text,
-		 "the task exited with status 0, and %d of %d others still run %.3g s later; if "
-		 "ranks "
-		 "may end at different times, raise program.exit_timeout",
-		 s->world - s->finishes, s->world - 1, now - g->exited_at);
+		 "the task exited with status 0, and %d of %d others still run and have been idle "
+		 "for %.3g s; if they do not wait for it, raise program.exit_timeout",
+		 s->world - s->finishes, s->world - 1, now - since);
 	supervise_lose_rank(s, g->exited_rank, LOST_FAILED, ERR_TASK, text);
 	return true;
 }

@@ -211,8 +211,8 @@ void supervise_tick(struct supervisor *s)
 	if (s->state == SUP_REGROUPING)
 		supervise_handle(s, EV_IDLE, NULL, NULL);
 	supervise_checks_tick(s);
+	supervise_program_watch(s); /* it knows more of a hang than the watchdog */
 	supervise_watchdog(s);
-	supervise_program_watch(s);
 	supervise_stragglers_tick(s);
 	supervise_links_tick(s);
 	supervise_stop_tick(s);

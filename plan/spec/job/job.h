@@ -134,7 +134,7 @@ struct job {
 		enum job_show show;
 		char stop_signal[JOB_SHORT];
 		double stop_grace; /* seconds from the request to stop to SIGKILL */
-		double exit_timeout; /* seconds that ranks go on after one has exited with 0; 0: any */
+		double exit_timeout; /* seconds that ranks may be idle after one has exited with 0; 0: any */
 		double silence; /* seconds without output of any rank that count as a hang; 0: any */
 	} program;
 	struct {

@@ -113,7 +113,7 @@ const struct job_key job_keys[] = {
 	ENUM(program, show, "first", shows, "The tasks whose output the terminal shows: that of rank 0, all with their ranks, or none. The logs have all output."),
 	WORD(program, stop_signal, "TERM", stop_signals, "Signal that asks a task to save and exit. A task that uses muster_client is told by it, and gets the signal only after stop_grace."),
 	REAL(program, stop_grace, "30", 0, 1e6, "Seconds for a task to exit after it was asked to. Then it is killed."),
-	REAL(program, exit_timeout, "300", 0, 1e6, "Seconds for which other tasks may go on after one has exited with status 0. Then the run counts as hung, and the rank that exited is named. 0: without limit."),
+	REAL(program, exit_timeout, "120", 0, 1e6, "Seconds for which the other tasks may be idle after one has exited with status 0. Then the run is lost, and the rank that exited is named. Tasks that compute or print are not idle. 0: without limit."),
 	REAL(program, silence, "0", 0, 1e6, "Seconds without output of any task after which the run counts as hung. It finds hangs in which tasks keep their cores busy, such as those of NCCL. 0: never."),
 
 	ENUM(model, family, "gpt2", families, "The kind of Transformer." SHAPE_FAMILIES(FAMILY_HELP)),
