@@ -13,7 +13,7 @@
 enum { PERIOD_MS = 100 };
 
 /* A task that has used less of a core than this in a look is idle. */
-static const double look_s = 1, busy_share = 0.02;
+static const double look_s = 0.5, busy_share = 0.02;
 
 /* --- output for the terminal ---------------------------------------------------------------- */
 
