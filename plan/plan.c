@@ -53,7 +53,9 @@ static int refuse_world(const struct job *job, const struct cluster *c, const st
 	struct buf hint = BUF_INIT;
 	if (!e)
 		return -1;
-	if (!e->brief) {
+	if (job_has_program(job)) {
+		buf_puts(&hint, "; use fewer tasks or more nodes");
+	} else if (!e->brief) {
 		buf_puts(&hint, "; ");
 		search_fit_hint(job, c, l, &hint);
 	}

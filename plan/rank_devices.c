@@ -25,7 +25,7 @@ static int map_ranks(const struct job *job, const struct cluster *c, struct plan
 		return err_set(e, ERR_NOMEM, "no memory to place %d ranks; close other programs",
 			       p->world);
 	if (job_has_program(job))
-		place_traffic_usual(&t);
+		place_traffic_usual(&p->layout, &t);
 	else
 		place_traffic_of(job, &p->shape, &p->layout, p->stages, p->micros, &t);
 	int rc = place_ranks(c, &p->layout, &t, stays_in_order(job, c), slots, &p->place, e);

@@ -152,6 +152,13 @@ static void print_keys(const char *title, const char *file, const struct run_dif
 static void print_series(const struct comparison *c, enum run_diff_column i)
 {
 	const struct run_diff_series *s = &c->losses.of[i];
+	if (!s->in_a || !s->in_b) {
+		printf("%s: %s reported none\n", names[i],
+		       s->in_b   ? "a has"
+		       : s->in_a ? "b has"
+				 : "both runs have");
+		return;
+	}
 	if (s->first.step < 0) {
 		printf("%s: agree", names[i]);
 		if (s->largest.relative > 0)

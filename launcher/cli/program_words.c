@@ -30,12 +30,18 @@ static bool is_interpreter(const char *name)
 	return false;
 }
 
+/* Whether the next word is the text of a script, as after -c or -ec. */
+static bool gives_script(const char *option)
+{
+	return *option == '-' && option[1] != '-' && option[strlen(option) - 1] == 'c';
+}
+
 /* The word that names the run. */
 static const char *choose_word(char *const *argv)
 {
 	if (!is_interpreter(base_of(argv[0])))
 		return argv[0];
-	for (int i = 1; argv[i]; i++) {
+	for (int i = 1; argv[i] && !gives_script(argv[i]); i++) {
 		if (!strcmp(argv[i], "-m") && argv[i + 1])
 			return argv[i + 1];
 		if (argv[i][0] != '-' && strcmp(argv[i], "run") && !is_interpreter(argv[i]))

@@ -72,6 +72,8 @@ static void compare_step(const struct step *a, const struct step *b, double tole
 		const struct run_diff_step d = { a->step, a->v[i], b->v[i],
 						 relative_difference(a->v[i], b->v[i]) };
 		struct run_diff_series *s = &out->of[i];
+		s->in_a |= !isnan(d.a);
+		s->in_b |= !isnan(d.b);
 		if (d.relative > tolerance && s->first.step < 0)
 			s->first = d;
 		if (s->largest.step < 0 || d.relative > s->largest.relative)

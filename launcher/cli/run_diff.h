@@ -23,6 +23,7 @@ struct run_diff_step {
 struct run_diff_series {
 	struct run_diff_step first;   /* the first step that differs by more than the tolerance */
 	struct run_diff_step largest; /* the one that differs most */
+	bool in_a, in_b; /* whether the run has a value; a program need not report any */
 };
 
 struct run_diff_losses {

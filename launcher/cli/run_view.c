@@ -156,7 +156,7 @@ static void print_progress(const struct look *l, FILE *out)
 		     goes_on ? duration(s->eta_s, left) : "");
 	else
 		line(out, "progress", "no step of %lld is done", (long long)s->steps);
-	if (s->has_loss && isnan(s->grad_norm))
+	if (s->has_loss && !(s->has_grad_norm && s->has_lr))
 		line(out, "loss", "%.4f", s->loss);
 	else if (s->has_loss)
 		line(out, "loss", "%.4f; gradient norm %.3g, learning rate %.2e", s->loss,
@@ -164,7 +164,9 @@ static void print_progress(const struct look *l, FILE *out)
 	if (s->has_eval_loss)
 		line(out, "held out", "%.4f after step %lld", s->eval_loss,
 		     (long long)s->eval_step);
-	if (s->has_step_s && s->predicted_s > 0)
+	if (s->has_step_s && !s->steps)
+		line(out, "speed", "%s per step", human_seconds(s->step_s, took));
+	else if (s->has_step_s && s->predicted_s > 0)
 		line(out, "speed", "%s tokens/s, %s per step: %.2f times the predicted %s%s%s",
 		     human_count(s->has_tokens_s ? s->tokens_s : 0, "", speed),
 		     human_seconds(s->step_s, took), s->step_s / s->predicted_s,
@@ -175,6 +177,8 @@ static void print_time(const struct look *l, FILE *out)
 {
 	const struct rundir_state *s = &l->state;
 	struct rundir_goodput time;
+	if (l->object && !s->steps && !s->has_step) /* a program that reports no steps */
+		return;
 	command_run_time_read(l, &time);
 	if (time.n)
 		command_run_time_print(l->run, &time, out);

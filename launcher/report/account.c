@@ -46,10 +46,14 @@ static void put_whole(struct buf *out, const struct report_run *r)
 {
 	char a[REPORT_WORD], b[REPORT_WORD], c[REPORT_WORD];
 	report_figure_open(out, r->id, "time-all", "All ranks, the whole run");
-	buf_printf(out,
-		   "<p class=\"note\">%s of %s devices. %s of it was training that counts.</p>\n",
-		   report_duration(r->time.wall_s, a), report_count(r->time.devices, b),
-		   report_percent(r->time.goodput, c));
+	buf_printf(out, "<p class=\"note\">%s of %s devices.", report_duration(r->time.wall_s, a),
+		   report_count(r->time.devices, b));
+	if (report_is_opaque(r))
+		buf_puts(out, " The program has reported no step, so what it did is not known.");
+	else
+		buf_printf(out, " %s of it was training that counts.",
+			   report_percent(r->time.goodput, c));
+	buf_puts(out, "</p>\n");
 	report_part_bar(out, "Shares of the time of all ranks", r->time.parts);
 	if (r->time.sum >= 3600)
 		put_rows(out, r->time.parts, r->time.sum, "Device hours", report_hours);
@@ -213,7 +217,7 @@ void report_account(struct buf *out, const struct report_run *r)
 			put_stack(out, r, s);
 	}
 	free(s);
-	if (r->time.known)
+	if (r->time.known && !report_is_opaque(r))
 		report_goodput(out, r);
 	report_section_close(out);
 }

@@ -171,7 +171,7 @@ static void put_memory(struct buf *out, const struct report_run *r)
 
 void report_contract(struct buf *out, const struct report_run *r)
 {
-	if (!r->history.contract && !r->plan)
+	if (!r->history.contract && (!r->plan || report_has_program(r)))
 		return;
 	report_section_open(out, r, "contract", "Contract: predicted and measured");
 	if (r->history.contract)

@@ -134,7 +134,9 @@ void report_curves(struct buf *out, const struct report_run *runs, int n)
 		steps += runs[i].history.steps.n;
 	buf_puts(out, "<section id=\"curves\"><h2>Training</h2>\n");
 	if (!steps)
-		buf_puts(out, "<p class=\"note\">No step is done yet.</p>\n");
+		buf_printf(out, "<p class=\"note\">%s</p>\n",
+			   n == 1 && report_is_opaque(runs) ? "The program has reported no step."
+							    : "No step is done yet.");
 	buf_puts(out, "<div class=\"grid\">\n");
 	if (steps) {
 		put_loss(out, runs, n);

@@ -40,6 +40,16 @@ double report_last(const struct report_run *r, enum rundir_column column)
 	return n ? r->history.steps.of[column][n - 1] : NAN;
 }
 
+bool report_has_program(const struct report_run *r)
+{
+	return r->keys && job_has_program(r->keys);
+}
+
+bool report_is_opaque(const struct report_run *r)
+{
+	return report_has_program(r) && !r->history.steps.n;
+}
+
 const struct rundir_generation *report_last_generation(const struct report_run *r)
 {
 	const struct rundir_history *h = &r->history;

@@ -58,6 +58,9 @@ const char *report_state_word(const struct report_run *r);
 const double *report_column(const struct report_run *r, enum rundir_column column);
 /* Its value in the last step; NAN: there is no step. */
 double report_last(const struct report_run *r, enum rundir_column column);
+/* Whether the run is of a program of the user, and whether that has reported no step. */
+bool report_has_program(const struct report_run *r);
+bool report_is_opaque(const struct report_run *r);
 /* The generation that ran last; NULL: none did. */
 const struct rundir_generation *report_last_generation(const struct report_run *r);
 

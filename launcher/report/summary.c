@@ -37,7 +37,10 @@ static void put_steps(struct buf *out, const struct report_run *r)
 	double last = report_last(r, COLUMN_STEP);
 	int64_t all = r->keys ? job_steps(r->keys) : 0, done = isnan(last) ? 0 : (int64_t)last;
 	open_tile(out, "Step");
-	report_data(out, "step", (double)done, report_count(done, a));
+	if (report_is_opaque(r))
+		report_data(out, "step", NAN, "–");
+	else
+		report_data(out, "step", (double)done, report_count(done, a));
 	if (all > 0) {
 		double share = fmin((double)done / (double)all, 1);
 		buf_printf(out,
@@ -67,6 +70,8 @@ static void put_speed(struct buf *out, const struct report_run *r)
 	char a[REPORT_WORD];
 	open_tile(out, "Tokens per second");
 	double tokens = report_last(r, COLUMN_TOKENS) / r->step_s;
+	if (report_has_program(r) && !(tokens > 0))
+		tokens = NAN; /* it reports none */
 	report_data(out, "speed", tokens, report_rate(tokens, a));
 	if (r->predicted_s > 0 && r->step_s > 0)
 		buf_printf(out, "<small>%s of the prediction</small>",
@@ -80,8 +85,10 @@ static void put_goodput(struct buf *out, const struct report_run *r)
 {
 	char a[REPORT_WORD];
 	open_tile(out, "Goodput");
-	report_data(out, "goodput", r->time.goodput, report_percent(r->time.goodput, a));
-	if (r->time.known)
+	bool told = r->time.known && !report_is_opaque(r);
+	double goodput = told ? r->time.goodput : NAN;
+	report_data(out, "goodput", goodput, report_percent(goodput, a));
+	if (told)
 		buf_printf(out, "<small>of %s device time</small>",
 			   report_device_time(r->time.sum, a));
 	else
@@ -109,7 +116,7 @@ static void put_time(struct buf *out, const struct report_run *r)
 	double wall = r->history.end - r->history.begin;
 	open_tile(out, "Time");
 	report_data(out, "wall", wall, report_duration(wall, a));
-	if (r->state == RUNDIR_STATE_TRAINING && left >= 0)
+	if (r->state == RUNDIR_STATE_TRAINING && left >= 0 && !report_has_program(r))
 		buf_printf(out, "<small>%s left</small>", report_duration(left, a));
 	close_tile(out);
 }

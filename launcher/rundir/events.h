@@ -86,7 +86,7 @@
 	F(ep,     INT,    REQUIRED, "expert-parallel degree") \
 	F(dp,     INT,    REQUIRED, "data-parallel degree") \
 	F(pp,     INT,    REQUIRED, "pipeline stages") \
-	F(step_s, NUMBER, REQUIRED, "predicted seconds of a step") \
+	F(step_s, NUMBER, OPTIONAL, "predicted seconds of a step; absent: the job runs a program") \
 	F(least_s, NUMBER, OPTIONAL, "a step likely takes at least these seconds; absent: the error of predictions is unknown, as on processors") \
 	F(most_s,  NUMBER, OPTIONAL, "a step likely takes at most these seconds")
 

@@ -86,7 +86,7 @@ static void on_plan(struct rundir_history *h, const struct rundir_line *l)
 	g->ep = p.ep;
 	g->dp = p.dp;
 	g->pp = p.pp;
-	g->predicted_s = p.step_s > 0 ? p.step_s : NAN;
+	g->predicted_s = p.has_step_s && p.step_s > 0 ? p.step_s : NAN;
 }
 
 static void on_start(struct rundir_history *h, const struct rundir_line *l)

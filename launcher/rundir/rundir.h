@@ -104,7 +104,7 @@ void rundir_drop_submission(const char *path, uint32_t number, bool created);
 
 /* What a line of metrics.jsonl has besides the message `metrics`. */
 #define RUNDIR_PREDICTED_FIELDS(F) \
-	F(predicted_s, NUMBER, REQUIRED, "seconds of a step by the plan")
+	F(predicted_s, NUMBER, REQUIRED, "seconds of a step by the plan; not finite: the job runs a program")
 
 #define RUNDIR_METRICS_FIELDS(F) \
 	MSG_METRICS_FIELDS(F) \

@@ -60,7 +60,7 @@ enum { RUNDIR_STATE_VERSION = 1 };
 	F(lr,         NUMBER, OPTIONAL, "of the last step") \
 	F(tokens_s,   NUMBER, OPTIONAL, "tokens per second, smoothed") \
 	F(step_s,     NUMBER, OPTIONAL, "seconds of a step, smoothed") \
-	F(predicted_s, NUMBER, REQUIRED, "seconds of a step by the plan") \
+	F(predicted_s, NUMBER, REQUIRED, "seconds of a step by the plan; not finite: the job runs a program") \
 	F(least_s,    NUMBER, OPTIONAL, "a step likely takes at least these seconds; absent: the error of predictions is unknown, as on processors") \
 	F(most_s,     NUMBER, OPTIONAL, "a step likely takes at most these seconds") \
 	F(eta_s,      NUMBER, OPTIONAL, "seconds until the last step") \

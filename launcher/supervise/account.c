@@ -305,6 +305,15 @@ void supervise_account_ready(struct account *a, int64_t now, int rank, int64_t s
 	accrue(a, r, TIME_UNREPORTED);
 }
 
+/* Nothing is reported of any rank yet. */
+static void continue_after(struct account *a, int64_t step)
+{
+	return_to(a, step);
+	for (struct account_rank *r = a->ranks; r < a->ranks + a->world; r++)
+		if (r->ready)
+			r->last.step = r->mark.step = a->step;
+}
+
 void supervise_account_begin(struct account *a, int64_t now, int rank, int64_t step, int64_t since)
 {
 	struct account_rank *r = &a->ranks[rank];
@@ -312,14 +321,11 @@ void supervise_account_begin(struct account *a, int64_t now, int rank, int64_t s
 	if (!r->ready || r->ended || r->booked)
 		return;
 	if (!a->began)
-		return_to(a, step);
+		continue_after(a, step);
 	a->began = true;
 	since = lesser(larger(since, r->ready_at), a->now);
 	move(a, TIME_UNREPORTED, a->lost ? TIME_RESTART : TIME_START, since - r->ready_at);
 	r->ready_at = since;
-	for (struct account_rank *k = a->ranks; k < a->ranks + a->world; k++)
-		if (k->ready && !k->booked)
-			k->last.step = k->mark.step = a->step;
 }
 
 void supervise_account_finished(struct account *a, int64_t now, int rank, bool leaves)
@@ -365,6 +371,7 @@ void supervise_account_report(struct account *a, int64_t now, int rank,
 	supervise_account_advance(a, now);
 	if (!r->ready)
 		return;
+	a->began = true;
 	book(a, r, report);
 	if (r->fresh || r->last.step <= a->step)
 		return;

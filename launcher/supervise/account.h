@@ -71,7 +71,7 @@ struct account {
 	/* ranks need not report: what those of a generation without any report do is not reported, and
 	 * is not lost either */
 	bool opaque;
-	bool began; /* a rank of this generation has begun by supervise_account_begin() */
+	bool began; /* a rank of this generation has reported, or begun by supervise_account_begin() */
 };
 
 /* most: ranks of any generation, and groups. The run begins with `world` ranks that are not
@@ -93,8 +93,9 @@ void supervise_account_generation(struct account *a, int64_t now, int world);
 void supervise_account_group(struct account *a, int rank, int group);
 /* The rank is ready, and its training continues after this step, as that of all others. */
 void supervise_account_ready(struct account *a, int64_t now, int rank, int64_t step);
-/* A rank that is ready and has reported nothing began its training later, at the time `since`, and after
- * this step: it starts until then. */
+/* A rank that is ready and has reported nothing began its training later, at the time `since`: it starts
+ * until then. The first rank of a generation to begin says after which step all do, unless another one
+ * has reported. */
 void supervise_account_begin(struct account *a, int64_t now, int rank, int64_t step, int64_t since);
 /* What is more than the rank's time so far, or less than it has reported before, is not booked. */
 void supervise_account_report(struct account *a, int64_t now, int rank,

@@ -34,6 +34,7 @@ void supervise_report_started(struct supervisor *s, const char *resume, bool cou
 						 .ep = l->ep,
 						 .dp = l->dp,
 						 .pp = l->pp,
+						 .has_step_s = !s->program.ranks,
 						 .step_s = step,
 						 .has_least_s = sure,
 						 .least_s = likely.least,
@@ -187,7 +188,7 @@ void supervise_report_metrics(struct supervisor *s, const struct msg_metrics *m)
 		.skipped = m->skipped,
 		.partial = s->program.ranks != NULL,
 	};
-	rundir_metrics(s->o.run, s->generation, m, s->d->plan.time.total);
+	rundir_metrics(s->o.run, s->generation, m, s->program.ranks ? NAN : s->d->plan.time.total);
 	exports_step(s->exports, m);
 	add_measured_step(s, m);
 	if (s->step < 0) {

@@ -32,7 +32,7 @@ static void report_contract(struct supervisor *s)
 {
 	double predicted[STEP_PART_COUNT];
 	struct cost_interval likely;
-	if (!s->contract.steps)
+	if (!s->contract.steps || s->program.ranks) /* nothing was predicted */
 		return;
 	supervise_contract_predicted(&s->d->job, &s->d->cluster, &s->d->plan, predicted);
 	bool sure = likely_step(s, predicted, &likely);
@@ -57,7 +57,7 @@ static void print_contract(struct supervisor *s)
 	double predicted[STEP_PART_COUNT];
 	struct cost_interval likely;
 	char text[300];
-	if (!s->contract.steps)
+	if (!s->contract.steps || s->program.ranks)
 		return;
 	supervise_contract_predicted(&s->d->job, &s->d->cluster, &s->d->plan, predicted);
 	supervise_contract_print(&s->contract, predicted,
@@ -92,8 +92,7 @@ static void print_results(struct supervisor *s)
 					 human_count(s->tokens / s->measured_s, "", speed),
 					 s->measured_s / (double)s->measured,
 					 s->d->plan.time.total);
-	if (!s->program.ranks) /* nothing was predicted */
-		print_contract(s);
+	print_contract(s);
 	supervise_times_print(s);
 	if (s->skipped)
 		supervise_terminal_event(

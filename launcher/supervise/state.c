@@ -84,10 +84,12 @@ void supervise_state_note_ckpt(struct supervisor *s, const struct msg_ckpt *m)
 	};
 }
 
-/* Finished steps; -1: unknown. Until the first step of a generation, s->step is of the last one. */
+/* Finished steps; -1: unknown. Until the first step of a generation, s->step is of the last one. Where a
+ * program continues is known after its first step. */
 static int64_t step_of(const struct supervisor *s)
 {
-	return s->trained && !s->stepped ? s->resumed : s->step;
+	bool known = s->trained && (!s->program.ranks || s->program.began);
+	return known && !s->stepped ? s->resumed : s->step;
 }
 
 static json_t *ckpt_json(const struct supervisor *s)
@@ -135,13 +137,16 @@ static json_t *warnings_json(const struct supervisor *s)
 static void fill_progress(const struct supervisor *s, struct rundir_state *out)
 {
 	const struct state_view *v = &s->view;
-	bool trained = s->step >= 0, timed = s->step_s > 0;
+	bool trained = s->step >= 0, timed = s->step_s > 0, program = s->program.ranks != NULL;
 	struct cost_interval likely = { 0 };
 	int64_t step = step_of(s);
 	out->has_step = step >= 0;
 	out->step = out->has_step ? step : 0;
 	out->steps = job_steps(&s->d->job);
-	out->has_loss = out->has_grad_norm = out->has_lr = trained;
+	/* a program need not report them */
+	out->has_loss = trained && !(program && isnan(s->last_loss));
+	out->has_grad_norm = trained && !(program && isnan(v->grad_norm));
+	out->has_lr = trained && !(program && isnan(v->lr));
 	out->loss = s->last_loss;
 	out->grad_norm = v->grad_norm;
 	out->lr = v->lr;
@@ -152,7 +157,7 @@ static void fill_progress(const struct supervisor *s, struct rundir_state *out)
 	out->tokens_s = v->tokens_s;
 	out->has_step_s = timed;
 	out->step_s = s->step_s;
-	out->predicted_s = s->d->plan.time.total;
+	out->predicted_s = program ? NAN : s->d->plan.time.total;
 	out->has_least_s = out->has_most_s = supervise_contract_interval(
 		&s->d->job, &s->d->cluster, &s->d->plan, out->predicted_s, &likely);
 	out->least_s = likely.least;
@@ -212,9 +217,10 @@ json_t *supervise_state_json(struct supervisor *s)
 	out.layout = buf_str(&layout);
 	out.has_checkpoint = out.checkpoint != NULL;
 	out.has_next_checkpoint = out.next_checkpoint != NULL;
-	out.has_goodput = s->times.account.started;
+	bool started = s->times.account.started;
+	out.has_goodput = started && supervise_times_tell(s);
 	out.goodput = time_parts_goodput(supervise_times_parts(s));
-	out.account = out.has_goodput ? supervise_times_json(s) : NULL;
+	out.account = started ? supervise_times_json(s) : NULL;
 	out.has_account = out.account != NULL;
 	fill_progress(s, &out);
 	fill_place(s, now, wall, &out);

@@ -242,6 +242,11 @@ static int next_loss(const int64_t parts[TIME_PART_COUNT], int64_t below)
 	return next;
 }
 
+bool supervise_times_tell(const struct supervisor *s)
+{
+	return !s->program.ranks || s->step >= 0;
+}
+
 void supervise_times_print(struct supervisor *s)
 {
 	const int64_t *parts = supervise_times_parts(s);
@@ -249,9 +254,7 @@ void supervise_times_print(struct supervisor *s)
 	char losses[300] = "";
 	int64_t below = INT64_MAX;
 	size_t len = 0;
-	if (!s->times.account.marks.n) /* no rank was ever ready */
-		return;
-	if (s->program.ranks && s->step < 0) /* the program reports no steps */
+	if (!s->times.account.marks.n || !supervise_times_tell(s)) /* no rank was ever ready */
 		return;
 	for (int i = 0, part; i < LOSSES && (part = next_loss(parts, below)) >= 0; i++) {
 		below = parts[part];

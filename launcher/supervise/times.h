@@ -51,6 +51,8 @@ void supervise_times_write(struct supervisor *s);
 json_t *supervise_times_json(struct supervisor *s);
 /* The run has ended: settles what is open, and writes the last line. */
 void supervise_times_end(struct supervisor *s);
+/* Whether the goodput is known: a program need not report its steps. */
+bool supervise_times_tell(const struct supervisor *s);
 /* Prints the share of the time that counts, and the largest losses. */
 void supervise_times_print(struct supervisor *s);
 

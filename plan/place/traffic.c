@@ -120,16 +120,18 @@ void place_traffic_of(const struct job *job, const struct model_shape *m, const 
 
 /* A model with 32 layers, hidden 8192, bf16, 4096 tokens in a micro-batch and 8 micro-batches: the
  * proportions matter, not the numbers. */
-void place_traffic_usual(struct traffic *out)
+void place_traffic_usual(const struct layout *l, struct traffic *out)
 {
 	const double stream = 2.0 * 4096 * 8192, weights = 4.0 * 32 * 12 * 8192 * 8192;
 	const int passes = 2 * 8;
 	*out = (struct traffic){ 0 };
 	set_op(out, GROUP_TP, 0, stream, 2 * 32 * passes);
 	set_op(out, GROUP_CP, 0, stream / 4, 32 * passes);
-	set_op(out, GROUP_EP, 0, stream, 2 * 32 * passes);
 	set_op(out, GROUP_DP, 0, weights / 8, 1);
-	set_op(out, GROUP_EDP, 0, weights / 8, 1);
+	if (l->ep > 1) {
+		set_op(out, GROUP_EP, 0, stream, 2 * 32 * passes);
+		set_op(out, GROUP_EDP, 0, weights / 8, 1);
+	}
 	set_op(out, GROUP_PP, 0, stream, passes);
 	out->hidden[GROUP_DP] = out->hidden[GROUP_EDP] = 0.5;
 }

@@ -50,7 +50,7 @@ struct traffic {
 void place_traffic_of(const struct job *job, const struct model_shape *m, const struct layout *l,
 		      const struct stage *stages, int micros, struct traffic *out);
 /* What a Transformer usually transfers, for a program of which only the degrees are known. */
-void place_traffic_usual(struct traffic *out);
+void place_traffic_usual(const struct layout *l, struct traffic *out);
 /* One operation of `bytes` bytes for each kind. */
 void place_traffic_even(double bytes, struct traffic *out);
 /* Seconds that a group of this kind spends on its traffic over these links. */

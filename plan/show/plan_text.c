@@ -345,7 +345,12 @@ static void print_program(const struct job *job, const struct cluster *c, const 
 		   job->job.program);
 	print_layout(p, out);
 	show_rank_map_print(c, p, out);
+	size_t before = out->len;
 	show_placement_print(c, p, out);
+	if (out->len > before)
+		buf_puts(out,
+			 "  What the program transfers is not known; these are the transfers of a "
+			 "large Transformer.\n");
 }
 
 static void print_training(const struct job *job, const struct cluster *cluster,

@@ -35,6 +35,18 @@ submit() { run "$MUSTER" submit "$tiny" job.name=sub "$@" && echo "$status: $out
 	[[ -e $(run_folder sub)/submit-1.ini ]]
 }
 
+@test "a program needs no data and no library of the built-in training" {
+	printf '[job]\nname = own\nrun_dir = %s\nprogram = python3 train.py\ndevice = cuda\n[parallel]\ndp = 4\n' "$BATS_TEST_TMPDIR" >"$BATS_TEST_TMPDIR/own.ini"
+	run "$MUSTER" submit "$BATS_TEST_TMPDIR/own.ini" slurm.nodes=2 slurm.gpus_per_node=2
+	echo "$status: $output"
+	[[ $status -eq 0 ]]
+	grep -qxF -- "#SBATCH --nodes=2" "$BATS_TEST_TMPDIR/script"
+	grep -q "^program = python3 train.py$" "$BATS_TEST_TMPDIR/own/submit-1.ini"
+	# the job that runs is the one that was submitted
+	run "$MUSTER" plan --cluster dgx-h100:2 "$BATS_TEST_TMPDIR/own/submit-1.ini"
+	[[ $status -eq 0 && $output == *"4 ranks = tp 1 × dp 4"* ]]
+}
+
 @test "an account or a QOS that accounting does not permit is refused, with those that it permits" {
 	fake scontrol 'case "$*" in *config*) echo "AccountingStorageEnforce = associations,limits,qos" ;; *)
 		echo "PartitionName=main Default=YES MaxTime=UNLIMITED MaxNodes=UNLIMITED MinNodes=0 State=UP TotalNodes=4" ;; esac'

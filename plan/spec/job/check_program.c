@@ -125,6 +125,12 @@ int64_t job_steps(const struct job *job)
 	return job_has_program(job) ? 0 : job->job.steps;
 }
 
+bool job_rule_foreign(const struct job *job, const struct job_key *key)
+{
+	return job_has_program(job) ? belongs_to_training(key)
+				    : belongs_to_program(key) || key->offset == AT(job, program);
+}
+
 int job_rules_program(const struct rule_job *j)
 {
 	if (!job_has_program(j->job))

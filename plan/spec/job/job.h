@@ -379,7 +379,8 @@ bool job_has_program(const struct job *job);
 int64_t job_steps(const struct job *job);
 /* Checks what a run needs and a plan does not: data.path. name: as in job_parse. */
 int job_check_run(const struct job *job, const char *name, struct err *e);
-/* Writes the resolved job as INI, with every default. */
+/* Writes the resolved job as INI, with every default. Keys that have no effect because the job runs a
+ * program, or because it runs none, are left out. */
 void job_write(const struct job *job, struct buf *out);
 /* The value of an enum key as the file has it. offset: offsetof(struct job, section.key). */
 const char *job_word(const struct job *job, size_t offset);

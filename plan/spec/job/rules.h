@@ -2,7 +2,7 @@
  * job_rules — the rules about contradictions between keys whose values are valid, by theme, and
  * what the rules share.
  *
- * For plan/spec/job/check*.c only. A rule is a function of struct rule_job. It returns 0, or -1
+ * For plan/spec/job/check*.c and write.c only. A rule is a function of struct rule_job. It returns 0, or -1
  * from REFUSE with the two values, the contradiction and the nearest value that works. The error
  * names the key that was given last as the one to look at. To add a rule: write a function and add
  * it to the table of its file.
@@ -37,6 +37,10 @@ __attribute__((format(printf, 4, 5))) int job_rule_refuse(const struct rule_job 
 
 /* Whether the key has another value than its default. */
 bool job_rule_changed(const struct job *job, size_t offset);
+
+/* check_program.c: whether the key has no effect because the job runs a program of the user, or because
+ * it does not. */
+bool job_rule_foreign(const struct job *job, const struct job_key *key);
 
 /* The value from `least` to `most` that is nearest to `from` (the lower one of two) and for which
  * `good` holds; `least` if there is none. */

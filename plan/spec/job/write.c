@@ -1,6 +1,7 @@
 #include "plan/spec/job/job.h"
 
 #include "plan/spec/job/keys.h"
+#include "plan/spec/job/rules.h"
 #include "plan/spec/job/sbatch.h"
 
 #include <string.h>
@@ -14,9 +15,14 @@ static bool new_section(int i)
 
 void job_write(const struct job *job, struct buf *out)
 {
+	const char *section = "";
 	for (int i = 0; i < job_n_keys; i++) {
-		if (new_section(i))
-			buf_printf(out, "%s[%s]\n", i ? "\n" : "", job_keys[i].section);
+		if (job_rule_foreign(job, &job_keys[i]) &&
+		    !job_rule_changed(job, job_keys[i].offset))
+			continue;
+		if (strcmp(section, job_keys[i].section))
+			buf_printf(out, "%s[%s]\n", *section ? "\n" : "", job_keys[i].section);
+		section = job_keys[i].section;
 		buf_printf(out, "%s = ", job_keys[i].name);
 		job_value_write(&job_keys[i], job, out);
 		buf_puts(out, "\n");

@@ -42,6 +42,11 @@ struct peer {
 	int64_t recorded; /* the last step that was reported to it */
 	int saves;        /* how often it was asked for a checkpoint */
 	int traces;       /* how often it was asked to record steps */
+	bool has_program; /* the last welcome had a place for a task */
+	int local_rank, group_rank, group_world;
+	char tasks_devices[32];
+	bool shown;
+	int64_t at_step; /* of the last request to stop; 0: none */
 	char resume[256];
 	int threads, at[4]; /* tp, cp, dp, pp that it received */
 	int device, numa, predecessors, skips;
@@ -76,6 +81,7 @@ static struct harness {
 	bool gone[WORLD];
 	struct peer peers[PEERS];
 	const char *found[WORLD]; /* the kind that an examination of the rank finds */
+	bool tasks;               /* tasks of a program are examined, not agents */
 } h;
 
 static double fake_now(void)
@@ -146,6 +152,20 @@ static inline void end_process(int rank, int status)
 	h.events.all_gone(h.events.arg);
 }
 
+static void note_program(struct peer *p, const struct msg_welcome *w)
+{
+	struct msg_program m;
+	p->has_program = w->has_program;
+	if (!w->has_program)
+		return;
+	assert_int_equal(msg_program_read(w->program, &m, NULL), 0);
+	p->local_rank = m.local_rank;
+	p->group_rank = m.group_rank;
+	p->group_world = m.group_world;
+	p->shown = m.shown;
+	snprintf(p->tasks_devices, sizeof p->tasks_devices, "%s", m.devices);
+}
+
 static void note_welcome(struct peer *p, const json_t *body)
 {
 	struct msg_welcome w;
@@ -165,6 +185,7 @@ static void note_welcome(struct peer *p, const json_t *body)
 	p->numa = w.numa;
 	p->predecessors = (int)json_array_size(w.predecessors);
 	p->skips = (int)json_array_size(w.skips);
+	note_program(p, &w);
 	p->at[0] = at.tp;
 	p->at[1] = at.cp;
 	p->at[2] = at.dp;
@@ -175,7 +196,7 @@ static void answer_examine(struct peer *p, const json_t *body)
 {
 	struct msg_examine m;
 	assert_int_equal(msg_examine_read(body, &m, NULL), 0);
-	assert_int_equal(m.pid, 100 + m.rank);
+	assert_int_equal(m.pid, (h.tasks ? 200 : 100) + m.rank);
 	p->looked_at |= 1u << m.rank;
 	if (p->mute_later)
 		return;
@@ -218,8 +239,10 @@ static void peer_read(struct peer *p)
 			p->recorded = json_integer_value(json_object_get(m.body, "step"));
 		if (m.type == MSG_WELCOME)
 			note_welcome(p, m.body);
-		if (m.type == MSG_STOP)
+		if (m.type == MSG_STOP) {
 			p->checkpoint = json_is_true(json_object_get(m.body, "checkpoint"));
+			p->at_step = json_integer_value(json_object_get(m.body, "at_step"));
+		}
 		msg_fini(&m);
 	}
 }

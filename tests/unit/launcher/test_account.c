@@ -308,7 +308,8 @@ struct model {
 	int64_t now, wall, total, before[2], idle; /* before: start, restart */
 	int world, devices, training;              /* ranks that have become ready */
 	bool lost, stopped, ended[MOST], ready[MOST];
-	bool leaves; /* ranks that finish are followed by another generation */
+	bool leaves;  /* ranks that finish are followed by another generation */
+	bool program; /* its ranks begin after they were ready, or never */
 	int64_t step;
 };
 
@@ -402,9 +403,23 @@ static void become_ready(int rank)
 	m.training++;
 }
 
+/* The rank of a program tells that it began later, and where. */
+static void begin_late(int rank)
+{
+	supervise_account_advance(&a, m.now);
+	int64_t start = a.parts[TIME_START], restart = a.parts[TIME_RESTART];
+	int64_t since = a.ranks[rank].ready_at + draw(3 * SECOND) - SECOND;
+	supervise_account_begin(&a, m.now, rank, m.step - draw(m.step + 1), since);
+	m.before[0] += a.parts[TIME_START] - start;
+	m.before[1] += a.parts[TIME_RESTART] - restart;
+	assert_true(a.parts[TIME_START] >= start && a.parts[TIME_RESTART] >= restart);
+}
+
 static void draw_event(void)
 {
 	int rank = (int)draw(m.world);
+	if (m.program && !draw(6))
+		begin_late(rank);
 	switch (draw(24)) {
 	case 0:
 		begin_generation();
@@ -458,6 +473,83 @@ static void check_marks(void)
 	}
 }
 
+/* --- a program ---------------------------------------------------------------------------- */
+
+/* Two ranks are ready at 5 s, begin at 8 s after step 40, and have reported a step at 10 s. */
+static void the_time_before_the_first_step_of_a_program_is_its_start(void **state)
+{
+	(void)state;
+	open_account(2, 2);
+	a.opaque = true;
+	start(0, 2);
+	all_ready(5, 0);
+	for (int r = 0; r < 2; r++)
+		supervise_account_begin(&a, 10 * SECOND, r, 40, 8 * SECOND);
+	assert_int_equal(a.step, 40);
+	for (int r = 0; r < 2; r++)
+		report(10, r, 41, 2, 0);
+	expect(TIME_START, 2 * 8);
+	expect(TIME_COMPUTE, 2 * 2);
+	expect(TIME_UNREPORTED, 0);
+	expect_sum(2 * 10);
+	assert_int_equal(a.step, 41);
+	supervise_account_close(&a);
+}
+
+/* No rank is before it was ready, or in the future. */
+static void a_program_begins_between_ready_and_now(void **state)
+{
+	(void)state;
+	open_account(2, 2);
+	start(0, 2);
+	all_ready(5, 0);
+	supervise_account_begin(&a, 10 * SECOND, 0, 0, 1 * SECOND);
+	supervise_account_begin(&a, 10 * SECOND, 1, 0, 99 * SECOND);
+	expect(TIME_START, 5 + 10);
+	expect(TIME_UNREPORTED, 5);
+	expect_sum(2 * 10);
+	supervise_account_close(&a);
+}
+
+static void what_a_program_never_reports_is_not_lost(void **state)
+{
+	(void)state;
+	for (int opaque = 0; opaque < 2; opaque++) {
+		open_account(1, 1);
+		a.opaque = opaque;
+		start(0, 1);
+		all_ready(5, 0);
+		supervise_account_lose(&a, 25 * SECOND);
+		start(30, 1);
+		expect(TIME_UNREPORTED, opaque ? 20 : 0);
+		expect(TIME_LOST, opaque ? 0 : 20);
+		expect(TIME_RESTART, 5);
+		expect_sum(30);
+		supervise_account_close(&a);
+	}
+}
+
+/* It began after step 10 and reported up to 20; after the loss it continues from 15. */
+static void steps_that_a_program_repeats_are_lost(void **state)
+{
+	(void)state;
+	open_account(1, 1);
+	a.opaque = true;
+	start(0, 1);
+	all_ready(0, 0);
+	supervise_account_begin(&a, 0, 0, 10, 0);
+	report(10, 0, 20, 10, 0);
+	supervise_account_lose(&a, 10 * SECOND);
+	start(10, 1);
+	all_ready(12, 20);
+	supervise_account_begin(&a, 14 * SECOND, 0, 15, 13 * SECOND);
+	expect(TIME_COMPUTE, 5);
+	expect(TIME_LOST, 5);
+	expect(TIME_RESTART, 3);
+	expect_sum(14);
+	supervise_account_close(&a);
+}
+
 static void the_parts_add_up_whatever_happens(void **state)
 {
 	(void)state;
@@ -468,8 +560,10 @@ static void the_parts_add_up_whatever_happens(void **state)
 	for (int run = 0; run < 300; run++) {
 		m = (struct model){ .world = 1 + (int)draw(MOST),
 				    .devices = (int)draw(MOST + 2),
-				    .leaves = draw(2) };
+				    .leaves = draw(2),
+				    .program = draw(2) };
 		open_account(m.world, m.devices);
+		a.opaque = m.program;
 		begin_generation();
 		for (int i = 0; i < 400; i++) {
 			let_time_pass();
@@ -504,6 +598,10 @@ int main(void)
 		cmocka_unit_test(a_rank_waits_for_the_slowest_rank_of_its_group),
 		cmocka_unit_test(devices_that_no_rank_uses_are_idle),
 		cmocka_unit_test(old_marks_are_thinned_and_new_ones_stay_exact),
+		cmocka_unit_test(the_time_before_the_first_step_of_a_program_is_its_start),
+		cmocka_unit_test(a_program_begins_between_ready_and_now),
+		cmocka_unit_test(what_a_program_never_reports_is_not_lost),
+		cmocka_unit_test(steps_that_a_program_repeats_are_lost),
 		cmocka_unit_test(the_parts_add_up_whatever_happens),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
