@@ -291,7 +291,10 @@ static int run_task(struct program *p, struct program_failure *failure, struct e
 	agent_setup_bind(p->welcome);
 	agent_control_allow_to_leave(p->control, leave_s);
 	agent_control_on_abort(p->control, on_abort, p);
-	if (prepare(p, e) || start_task(p, e))
+	if (prepare(p, e))
+		return -1;
+	agent_control_progress(p->control, 0, "starting");
+	if (start_task(p, e))
 		return -1;
 	report_task(p);
 	report_ready(p);
