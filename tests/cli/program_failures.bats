@@ -310,6 +310,21 @@ parent_of() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 	[[ $(du -cb "$(run_folder "$name")"/logs | tail -n 1 | cut -f 1) -lt 30000000 ]]
 }
 
+@test "rank 0 prints more than the terminal gets, and fails: its last lines are there" {
+	cat >train.py <<-'PY'
+		import os, time
+		if os.environ["RANK"] == "0":
+		    os.write(1, b"a line\n" * 20000)
+		    raise SystemExit("last words")
+		time.sleep(1000)
+	PY
+	fails 1 0 -- python3 train.py
+	lost 0 'the task exited with status 1' task-failed
+	[[ $(shown | tail -n 1) == "last words" ]]
+	said '^\([0-9]+ lines are only in the log of the rank\)$'
+	[[ $(log_of 0 | grep -c ": a line$") -eq 20000 ]]
+}
+
 @test "a line of 10 MB, binary output, and no newline at the end" {
 	cat >train.py <<-'PY'
 		import os, sys
@@ -330,7 +345,7 @@ parent_of() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 @test "closed stdout and stderr" {
 	fails 1 0 -- sh -c 'exec >&- 2>&-; [ $RANK = 0 ] && exec sleep 1000; exit 9'
 	lost 1 'the task exited with status 9' task-failed
-	[[ -z $(shown) ]]
+	[[ $(shown) == "the task has printed nothing" ]]
 }
 
 @test "the disk of the log is full: the program goes on, and muster says that lines are missing" {
