@@ -285,11 +285,12 @@ parent_of() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 }
 
 @test "a task that was stopped by SIGSTOP: it is named, and takes the request to stop" {
-	begin restart.hang_timeout=4 program.stop_grace=300 -- sh -c \
+	begin restart.hang_timeout=4 program.stop_grace=60 -- sh -c \
 		'echo $$ >here-$RANK; [ $RANK = 0 ] && while :; do :; done; kill -STOP $$; exec sleep 1000'
 	wait_for 60 said '^  idle +rank 1 on .* has used no CPU and printed nothing for .* while others work'
 	kill -TERM "$pid"
 	ends 75 0
+	! said 'and is killed'
 }
 
 # --- Output ---------------------------------------------------------------------------------------
@@ -523,6 +524,24 @@ muster_client.step(1, loss=float("inf")); time.sleep(1000)'
 	said '^  warn +.*:0: the task did not end within 0.3 s \(program.stop_grace\) and is killed'
 	said '^  warn +.*:1: the task did not end within 0.3 s \(program.stop_grace\) and is killed'
 	said '^  stopped +.*the same command starts the program again'
+}
+
+@test "a second Ctrl-C ends tasks at once that ignore the first" {
+	begin program.stop_grace=600 -- sh -c 'trap "" TERM INT; echo $$ >here-$RANK; while :; do sleep 1; done'
+	wait_for 60 here
+	kill -INT "$pid"
+	wait_for 60 said '^  stop +Interrupt: the tasks are asked to save and exit'
+	kill -INT "$pid"
+	ends 75 0
+	said '^  stop +Interrupt: stopping at once'
+}
+
+@test "Ctrl-C between two generations" {
+	begin restart.max_restarts=5 restart.backoff=60 -- sh -c 'exit 5'
+	wait_for 60 event "$name" restart # the second one is in 60 s
+	wait_for 60 said '^  restart +in 60 s'
+	kill -INT "$pid"
+	ends 75 1
 }
 
 # --- Surroundings -----------------------------------------------------------------------------------
