@@ -202,8 +202,8 @@ parent_of() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 		from peers import *
 		link = links()[0]
 		if rank == 0:
-		    link.send(b"%d" % at[1]) # it is bound, and its number is not free for others
-		    link.recv(1)
+		    link.send(b"%d" % at[1])
+		    time.sleep(1000)
 		assert int(link.recv(100)) == at[1]
 		taken = socket.socket()
 		taken.bind(("127.0.0.1", 0))
