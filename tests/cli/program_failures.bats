@@ -8,8 +8,10 @@ setup() {
 	command -v python3 >/dev/null || skip "there is no python3"
 	cd "$BATS_TEST_TMPDIR"
 	mkdir tmp
-	name=run-$BATS_TEST_NUMBER tasks=2 pid=
-	shm=$(list_shm)
+	name=run-$BATS_TEST_NUMBER pid='' out=$PWD/out shm=$(list_shm)
+	# The last ones of equal words count.
+	muster_run=(env FAILURE_MARK="$PWD" TMPDIR="$PWD/tmp" "$MUSTER" run --quiet -n 2 job.name="$name" job.run_dir="$BATS_FILE_TMPDIR"
+		restart.max_restarts=0 restart.backoff=0.1)
 	cat >peers.py <<-'PY'
 		"""The links of a rank: those of rank 0 go to all others."""
 		import os, signal, socket, sys, time
@@ -46,11 +48,9 @@ no_new_shm() { [[ -z $(comm -13 <(sort <<<"$shm") <(list_shm | sort)) ]]; }
 list_marked() { grep -lzsxF "FAILURE_MARK=$BATS_TEST_TMPDIR" /proc/[0-9]*/environ; }
 none_marked() { [[ -z $(list_marked) ]]; }
 
-# begin WORD...: starts muster run with these words in the background, and sets $pid. $out is what it prints.
+# begin WORD...: starts muster run with these words in the background, and sets $pid. It prints to $out.
 begin() {
-	out=$BATS_TEST_TMPDIR/out
-	env TMPDIR="$BATS_TEST_TMPDIR/tmp" FAILURE_MARK="$BATS_TEST_TMPDIR" "$MUSTER" run --quiet -n $tasks job.name="$name" \
-		job.run_dir="$BATS_FILE_TMPDIR" restart.max_restarts=0 restart.backoff=0.1 "$@" </dev/null >"$out" 2>&1 3>&- &
+	"${muster_run[@]}" "$@" </dev/null >"$out" 2>&1 3>&- &
 	pid=$!
 }
 
@@ -126,8 +126,7 @@ parent_of() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 @test "a program without the x bit: one start, and the remedy" {
 	echo 'print("hello")' >train.py
 	fails 1 0 restart.max_restarts=5 -- ./train.py
-	lost any 'job.program: ./train.py: may not be executed; set its x bit \(chmod \+x\), or give it to its interpreter, as in `python ./train.py`' \
-		not-permitted
+	lost any 'job.program: ./train.py: may not be executed; set its x bit \(chmod \+x\), or give it to its interpreter, as in `python' not-permitted
 }
 
 @test "a script whose interpreter is not there: one start, and the cause" {
@@ -270,7 +269,6 @@ parent_of() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 
 @test "one rank sleeps while the others wait for it: the sleeper is named" {
 	command -v gdb >/dev/null || command -v eu-stack >/dev/null || skip "there is neither gdb nor eu-stack"
-	tasks=3
 	cat >train.py <<-'PY'
 		from peers import *
 		peers = links()
@@ -279,7 +277,7 @@ parent_of() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 		for peer in peers:
 		    peer.recv(1)
 	PY
-	fails 1 0 restart.hang_timeout=1 restart.stacks_timeout=60 -- python3 train.py
+	fails 1 0 -n 3 restart.hang_timeout=1 restart.stacks_timeout=60 -- python3 train.py
 	said '^  lost +rank 1 on .*: no rank made progress for .*; its main thread sleeps in the system call clock_nanosleep'
 	[[ $(event_field "$name" fault rank) -eq 1 && $(event_field "$name" fault fault) == hang ]]
 }
@@ -360,13 +358,11 @@ parent_of() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 		    open("all-written", "w").close()
 	PY
 	mkdir "$(run_folder small)"
-	out=$BATS_TEST_TMPDIR/out
-	unshare -m sh -c 'mount -t tmpfs -o size=300k none "$1" && shift && exec "$@"' sh "$(run_folder small)" env \
-		FAILURE_MARK="$BATS_TEST_TMPDIR" TMPDIR="$PWD/tmp" "$MUSTER" run --quiet -n 2 job.name="$name" job.run_dir="$(run_folder small)" \
-		-- python3 train.py >"$out" 2>&1 </dev/null 3>&-
+	unshare -m sh -c 'mount -t tmpfs -o size=300k none "$1" && shift && exec "$@"' sh "$(run_folder small)" \
+		"${muster_run[@]}" job.run_dir="$(run_folder small)" -- python3 train.py >"$out" 2>&1 </dev/null 3>&-
 	cat "$out"
 	[[ -e all-written ]]
-	said '^  warn +.*:1: the log of the rank cannot be written, and output of the task is missing in it: No space left on device; free some room'
+	said '^  warn +.*:1: the log of the rank cannot be written, and output of the task is missing in it: No space left on device; free'
 	said '^  done +2 tasks ended with status 0'
 	left_nothing
 }
@@ -496,7 +492,7 @@ muster_client.step(1, loss=float("inf")); time.sleep(1000)'
 		import os, pty, sys, time
 		pid, terminal = pty.fork()
 		if not pid:
-		    os.execv(sys.argv[1], sys.argv[1:])
+		    os.execvp(sys.argv[1], sys.argv[1:])
 		while not all(os.path.exists(f) and os.path.getsize(f) for f in ("here-0", "here-1")):
 		    time.sleep(0.02)
 		os.write(terminal, b"\3")
@@ -507,9 +503,7 @@ muster_client.step(1, loss=float("inf")); time.sleep(1000)'
 		    pass
 		sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 	PY
-	out=$BATS_TEST_TMPDIR/out
-	env FAILURE_MARK="$BATS_TEST_TMPDIR" TMPDIR="$PWD/tmp" python3 terminal.py "$MUSTER" run --quiet -n 2 job.name="$name" \
-		job.run_dir="$BATS_FILE_TMPDIR" -- python3 train.py >"$out" </dev/null 3>&- &
+	python3 terminal.py "${muster_run[@]}" -- python3 train.py >"$out" </dev/null 3>&- &
 	pid=$!
 	ends 75 0
 	[[ -e saved-0 && -e saved-1 && $(<got-0) == SIGTERM && $(<got-1) == SIGTERM ]]
@@ -547,11 +541,9 @@ muster_client.step(1, loss=float("inf")); time.sleep(1000)'
 # --- Surroundings -----------------------------------------------------------------------------------
 
 @test "the reader of muster's output goes away: the run goes on" {
-	out=$BATS_TEST_TMPDIR/out
 	{
 		status=0
-		env FAILURE_MARK="$BATS_TEST_TMPDIR" TMPDIR="$PWD/tmp" "$MUSTER" run --quiet -n 2 job.name="$name" job.run_dir="$BATS_FILE_TMPDIR" -- sh -c \
-			'echo first; until [ -e gone ]; do sleep 0.02; done; for i in 1 2 3 4 5 6 7 8 9; do echo $i; done; touch ended-$RANK; exit 0' \
+		"${muster_run[@]}" -- sh -c 'echo first; until [ -e gone ]; do sleep 0.02; done; seq 1000; touch ended-$RANK' \
 			2>&1 </dev/null 3>&- || status=$?
 		echo $status >status
 	} | {
@@ -565,9 +557,7 @@ muster_client.step(1, loss=float("inf")); time.sleep(1000)'
 }
 
 @test "no descriptor for output at all: the run goes on" {
-	out=$BATS_TEST_TMPDIR/out
-	env FAILURE_MARK="$BATS_TEST_TMPDIR" TMPDIR="$PWD/tmp" "$MUSTER" run --quiet -n 2 job.name="$name" job.run_dir="$BATS_FILE_TMPDIR" -- sh -c \
-		'echo hello; [ $RANK = 0 ] || touch ended' <&- >&- 2>&- 3>&-
+	"${muster_run[@]}" -- sh -c 'echo hello; [ $RANK = 0 ] || touch ended' <&- >&- 2>&- 3>&-
 	[[ -e ended ]] && logged 0 hello
 	left_nothing
 }
@@ -582,7 +572,7 @@ muster_client.step(1, loss=float("inf")); time.sleep(1000)'
 }
 
 @test "the run folder is deleted meanwhile: muster says so, and ends" {
-	begin restart.max_restarts=1 -- sh -c 'echo $$ >here-$RANK; until [ -e gone ]; do sleep 0.02; done; [ $RANK = 0 ] && exec sleep 1000; exit 4'
+	begin restart.max_restarts=1 -- sh -c 'echo $$ >here-$RANK; until [ -e gone ]; do sleep 0.02; done; exit 4'
 	wait_for 60 here
 	kill -STOP "$pid" # it must not write there meanwhile
 	wait_for 60 rm -rf "$(run_folder "$name")"
