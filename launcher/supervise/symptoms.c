@@ -53,6 +53,7 @@ void supervise_symptoms(const struct supervisor *s, struct symptom *out)
 		.manager_silent = s->recovery.silent,
 		.helper_lost = k && k->helper_lost,
 		.hang = s->stacks.cause,
+		.program = s->program.ranks != NULL,
 		.pmix_refused = s->pmix_refused && !s->hellos,
 	};
 	if (k && k->exited) {

@@ -258,7 +258,7 @@ parent_of() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 
 @test "one rank exits with 0 too early (program.exit_timeout)" {
 	fails 1 0 program.exit_timeout=0.5 -- sh -c '[ $RANK = 0 ] && exec sleep 1000; exit 0'
-	lost 1 'the task exited with status 0, and 1 of 1 others still run .* raise program.exit_timeout' task-failed
+	lost 1 'the task exited with status 0, and 1 of 1 others still run .* raise program.exit_timeout' task-ended-early
 }
 
 @test "all ranks wait (restart.hang_timeout)" {
@@ -461,13 +461,13 @@ time.sleep(1000)'
 		muster_client.step(2, loss=1.0)
 	PY
 	fails 0 1 restart.max_restarts=5 -- python3 train.py
-	lost any 'the loss of step 2 is NaN; see health.bad_numbers' numeric
+	lost any 'the loss of step 2 is NaN; see health.bad_numbers' task-numeric
 }
 
 @test "a loss that is NaN, health.bad_numbers = stop: the run fails" {
 	fails 1 0 restart.max_restarts=5 health.bad_numbers=stop -- python3 -c 'import muster_client, time
 muster_client.step(1, loss=float("inf")); time.sleep(1000)'
-	lost any 'the loss of step 1 is infinite' numeric
+	lost any 'the loss of step 1 is infinite' task-numeric
 	said '^  failed +step 1: the loss is NaN or infinite; health.bad_numbers = stop ends the run$'
 }
 
