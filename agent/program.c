@@ -66,7 +66,8 @@ static int read_welcome(struct program *p, struct err *e)
 
 /* --- the task's surroundings ------------------------------------------------------------------ */
 
-/* On the pump's thread. Lines that the loop has not sent yet are bounded. */
+/* On the pump's thread. Lines that the loop has not sent yet are bounded: the last ones stay, because they
+ * tell why a task fails. */
 static void on_line(void *arg, enum task_stream stream, const char *text, size_t len)
 {
 	struct program *p = arg;
@@ -78,8 +79,9 @@ static void on_line(void *arg, enum task_stream stream, const char *text, size_t
 	pthread_mutex_lock(&o->lock);
 	if (!o->lines)
 		o->lines = json_array();
-	if (json_array_size(o->lines) >= SHOWN_LINES ||
-	    json_array_append_new(o->lines, json_stringn(text, len)))
+	if (json_array_size(o->lines) >= SHOWN_LINES && !json_array_remove(o->lines, 0))
+		o->left_out++;
+	if (json_array_append_new(o->lines, json_stringn(text, len)))
 		o->left_out++;
 	pthread_mutex_unlock(&o->lock);
 }
@@ -327,7 +329,10 @@ static int run_task(struct program *p, struct program_failure *failure, struct e
 	agent_setup_bind(p->welcome);
 	agent_control_allow_to_leave(p->control, leave_s);
 	agent_control_on_abort(p->control, on_abort, p);
-	if (prepare(p, e) || start_task(p, e))
+	if (prepare(p, e))
+		return -1;
+	agent_control_progress(p->control, 0, "starting");
+	if (start_task(p, e))
 		return -1;
 	report_task(p);
 	report_ready(p);

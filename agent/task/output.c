@@ -26,9 +26,9 @@ enum {
 	TAIL_LINES = 40,
 	TAIL_BYTES = 8 << 10
 };
-/* How often a flooded pipe is emptied; the budget at which lines are taken again, as a share of a
- * second's; how often the log gets a line about dropped output. */
-static const double empty_s = 0.001, resume_share = 0.25, note_s = 10;
+/* How often a flooded pipe is emptied; how long a flood is dropped before lines are taken again, as a
+ * share of a second's budget; how often the log gets a line about dropped output. */
+static const double empty_s = 0.0004, resume_share = 0.25, note_s = 10;
 static const double default_rate = 8 << 20, burst_seconds = 4;
 
 struct tail {
@@ -252,20 +252,27 @@ static double wake_at(const struct stream *s, double now)
 	return at;
 }
 
-static int milliseconds(const struct task_output *o, double now)
+/* How long to wait for output. NULL: without limit. Milliseconds are too coarse for a flood. */
+static const struct timespec *waiting_time(const struct task_output *o, double now,
+					   struct timespec *out)
 {
 	double at = INFINITY;
 	for (int i = 0; i < TASK_STREAMS; i++)
 		at = fmin(at, wake_at(&o->streams[i], now));
-	return at == INFINITY ? -1 : at <= now ? 0 : (int)ceil((at - now) * 1000);
+	if (at == INFINITY)
+		return NULL;
+	double left = fmax(0, at - now);
+	*out = (struct timespec){ .tv_sec = (time_t)left,
+				  .tv_nsec = (long)((left - floor(left)) * 1e9) };
+	return out;
 }
 
-/* A program that writes often and little must not wake the thread each time. */
+/* A program that writes often and little must not wake the thread each time. A flood does not. */
 static void let_more_come(const struct task_output *o)
 {
 	struct pollfd stop = { .fd = o->stop, .events = POLLIN };
 	for (int i = 0; i < TASK_STREAMS; i++)
-		if (o->streams[i].full)
+		if (o->streams[i].full || o->streams[i].dropping)
 			return;
 	poll(&stop, 1, REST_MS);
 }
@@ -275,13 +282,14 @@ static void *pump(void *arg)
 	struct task_output *o = arg;
 	struct pollfd fds[TASK_STREAMS + 1] = { [TASK_STREAMS] = { .fd = o->stop,
 								   .events = POLLIN } };
+	struct timespec time;
 	do {
 		for (int i = 0; i < TASK_STREAMS; i++)
 			fds[i] = (struct pollfd){
 				.fd = o->streams[i].fd,
 				.events = o->streams[i].dropping ? 0 : POLLIN,
 			};
-		if (poll(fds, TASK_STREAMS + 1, milliseconds(o, clock_s())) < 0)
+		if (ppoll(fds, TASK_STREAMS + 1, waiting_time(o, clock_s(), &time), NULL) < 0)
 			continue;
 		for (int i = 0; i < TASK_STREAMS; i++)
 			serve(&o->streams[i], fds[i].revents, clock_s());

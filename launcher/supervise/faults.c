@@ -17,6 +17,8 @@
 	X(TASK_CRASHED,     "task-crashed",     UNKNOWN, NOW,   true,  NONE,    "the task of the program crashed", "Read its output with muster logs; if it returns on one node only, test that node's memory and devices.") \
 	X(TASK_KILLED,      "task-killed",      UNKNOWN, NOW,   true,  NONE,    "a signal from outside ended the task of the program", "Find what sent the signal: a person, a script, or a limit of the site.") \
 	X(TASK_NO_MEMORY,   "task-out-of-memory", JOB,   NOW,   true,  NONE,    "the kernel's OOM killer ended the task: its node or its cgroup has no memory left", "Use less memory in each task, or request more for the job.") \
+	X(TASK_EARLY,       "task-ended-early", JOB,     NOW,   true,  NONE,    "a task of the program ended long before the others", "See with muster logs why the others go on; if tasks may end at different times, raise program.exit_timeout.") \
+	X(TASK_NUMERIC,     "task-numeric",     JOB,     NOW,   true,  NONE,    "the program reported a loss that is NaN or infinite", "If it returns at the same step, lower the learning rate, or look at the samples of that step; if it does not, test that node's device.") \
 	X(AGENT_EXITED,     "agent-exited",     UNKNOWN, NOW,   true,  NONE,    "the agent ended without reporting an error", "Read the log of the rank.") \
 	X(PROGRAM_MISSING,  "program-missing",  JOB,     ONCE,  true,  NONE,    "the agent, or a library that it needs, cannot be executed", "Install muster in the same place on all nodes; ldd on muster-agent shows which library is missing.") \
 	X(FILE_MISSING,     "file-missing",     JOB,     ONCE,  true,  NONE,    "a file or a folder is missing", "Create it, or name another one in the job; every node must see it.") \
@@ -113,6 +115,7 @@ static const struct sign signs[] = {
 	{ .fault = FAULT_DISK_ERROR,       .how = FAILED, .code = ERR_IO },
 	{ .fault = FAULT_REPLICAS_DIFFER,  .how = FAILED, .code = ERR_REPLICAS },
 	{ .fault = FAULT_WRONG_RESULTS,    .how = FAILED, .wrong = true },
+	{ .fault = FAULT_TASK_NUMERIC,     .how = FAILED, .code = ERR_NUMERIC, .program = true },
 	{ .fault = FAULT_NUMERIC,          .how = FAILED, .code = ERR_NUMERIC },
 	{ .fault = FAULT_NO_MEMORY,        .how = FAILED, .code = ERR_NOMEM },
 	{ .fault = FAULT_DEVICE_LOST,      .how = FAILED, .code = ERR_DEVICE },
@@ -125,7 +128,8 @@ static const struct sign signs[] = {
 	{ .fault = FAULT_TASK_CRASHED,     .how = FAILED, .code = ERR_TASK, .signal = SIGBUS },
 	{ .fault = FAULT_CPU_LIMIT,        .how = FAILED, .code = ERR_TASK, .signal = SIGXCPU },
 	{ .fault = FAULT_TASK_KILLED,      .how = FAILED, .code = ERR_TASK, .signal = -1 },
-	{ .fault = FAULT_TASK_FAILED,      .how = FAILED, .code = ERR_TASK },
+	{ .fault = FAULT_TASK_FAILED,      .how = FAILED, .code = ERR_TASK, .status = -1 },
+	{ .fault = FAULT_TASK_EARLY,       .how = FAILED, .code = ERR_TASK },
 	{ .fault = FAULT_BUG,              .how = FAILED, .code = ERR_INTERNAL },
 	/* a node that is gone takes its agents with it */
 	{ .fault = FAULT_NODE_IS_DOWN,     .node = NODE_DOWN },
@@ -204,8 +208,8 @@ static bool sign_fits(const struct sign *g, const struct symptom *s)
 	       (!g->not_started || !s->started) && (!g->oom || s->out_of_memory) &&
 	       (!g->silent || s->manager_silent) && (!g->helper || s->helper_lost) &&
 	       (!g->refused || s->pmix_refused) && (!g->hang || g->hang == s->hang) &&
-	       (!g->wrong || s->wrong_results) && (!g->program || s->program) && (!g->said || g->said == s->said) &&
-	       (!g->node || g->node == s->node);
+	       (!g->wrong || s->wrong_results) && (!g->program || s->program) &&
+	       (!g->said || g->said == s->said) && (!g->node || g->node == s->node);
 }
 
 const struct fault *supervise_fault_of(const struct symptom *s)

@@ -97,7 +97,7 @@ struct symptom {
 	bool wrong_results;   /* the numbers tell of a fault of hardware */
 	bool helper_lost;     /* that of the rank's node has ended, or could not start its agents */
 	enum hang_cause hang; /* of a hang or a silence: what its rank was found in */
-	bool program;         /* the agents run tasks of a program */
+	bool program;         /* the run has a program of the user (job.program) */
 	bool pmix_refused;    /* the agents could not use the system's PMIx server */
 };
 

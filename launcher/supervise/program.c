@@ -160,6 +160,7 @@ void supervise_program_note_output(struct supervisor *s, int rank, const struct 
 	if (!is_shown(s, rank))
 		return;
 	if (m->left_out > 0) {
+		s->program.ranks[rank].gap = true;
 		snprintf(gap, sizeof gap, "(%lld lines are only in the log of the rank)",
 			 (long long)m->left_out);
 		print_line(s, rank, gap);
@@ -307,8 +308,11 @@ void supervise_program_print_lines(struct supervisor *s)
 	int rank = s->cause.rank;
 	json_t *lines = rank >= 0 ? s->program.ranks[rank].last_lines : NULL;
 	size_t n = json_array_size(lines);
-	if (!n || is_shown(s, rank)) /* they are on the terminal already */
-		return;
+	if (!n && rank >= 0 && s->program.ranks[rank].status >= 0)
+		supervise_terminal_event(s->o.term, TONE_PLAIN, "output",
+					 "the task has printed nothing");
+	if (!n || (is_shown(s, rank) && !s->program.ranks[rank].gap))
+		return; /* they are on the terminal already */
 	if (json_equal(lines, s->program.printed_lines)) {
 		supervise_terminal_event(s->o.term, TONE_PLAIN, "output",
 					 n == 1 ? "the same line as at the last loss"

@@ -29,6 +29,7 @@ struct program_rank {
 	struct process_id task; /* its main process; pid 0: it has not started */
 	int status;             /* of a task that has failed, as waitpid() sets it; -1: none has */
 	json_t *last_lines;     /* of its output; NULL: none */
+	bool gap;               /* the terminal lacks lines of it */
 };
 
 struct program_state {
