@@ -231,7 +231,8 @@ static void await_stop(struct program *p)
 	int64_t at_step;
 	if (!WIFSIGNALED(p->end.status) || WTERMSIG(p->end.status) != SIGTERM)
 		return;
-	for (double end = clock_s() + stop_notice_s; p->stop == STOP_NOT_ASKED && clock_s() < end;) {
+	for (double end = clock_s() + stop_notice_s;
+	     p->stop == STOP_NOT_ASKED && clock_s() < end;) {
 		if (agent_control_stop_asked(p->control, &reason, &at_step))
 			p->stop = STOP_TOLD;
 		else
@@ -261,8 +262,7 @@ static int report_end(struct program *p, struct program_failure *failure, struct
 		return 0;
 	}
 	note_failure(p, failure);
-	enum err_code code = blames_peer(status, task_output_tail(p->output)) ? ERR_PEER
-									      : ERR_TASK;
+	enum err_code code = blames_peer(status, task_output_tail(p->output)) ? ERR_PEER : ERR_TASK;
 	if (WIFSIGNALED(status))
 		return err_set(e, code, "the task was killed by SIG%s%s",
 			       sigabbrev_np(WTERMSIG(status)) ? sigabbrev_np(WTERMSIG(status))

@@ -18,8 +18,7 @@
 extern char **environ;
 
 /* Folders of muster_client.py from that of this program: installed, and in the source tree. */
-static const char *const client_dirs[] = { "../../share/muster/python",
-					  "../agent/client" };
+static const char *const client_dirs[] = { "../../share/muster/python", "../agent/client" };
 
 struct texts {
 	char run[PATH_MAX], traces[RUN_PATH], error[RUN_PATH + 32], client[PATH_MAX];

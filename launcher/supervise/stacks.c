@@ -258,7 +258,7 @@ void supervise_stacks_stop(struct supervisor *s)
 static bool holds_up(const struct supervisor *s, const struct stacks_look *look)
 {
 	static const char *const words[] = { "stopped", "kernel",   "call",
-					    "gone",    "sleeping", "computing" };
+					     "gone",    "sleeping", "computing" };
 	/* A thread that waits for its device computes on its core. */
 	size_t n = sizeof words / sizeof *words - (s->d->job.job.device == DEVICE_CUDA);
 	for (size_t i = 0; i < n; i++)
