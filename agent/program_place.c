@@ -21,7 +21,7 @@ extern char **environ;
 static const char *const client_dirs[] = { "../../share/muster/python", "../agent/client" };
 
 struct texts {
-	char run[PATH_MAX], traces[RUN_PATH], error[RUN_PATH + 32], client[PATH_MAX];
+	char run[PATH_MAX], traces[RUN_PATH], error[RUN_PATH], client[PATH_MAX];
 	char address[NET_ADDR_MAX];
 };
 
@@ -54,8 +54,7 @@ static int make_folders(const struct program *p, struct texts *t, struct err *e)
 	if (!realpath(w->run, t->run))
 		return err_errno(e, ERR_IO, "%s: the run folder cannot be found", w->run);
 	run_path_trace(t->traces, t->run, (uint32_t)w->generation);
-	snprintf(t->error, sizeof t->error, "%.*s/error-%d.json", (int)sizeof t->traces - 1,
-		 t->traces, w->rank);
+	run_path_error(t->error, t->traces, w->rank);
 	return file_make_dirs(t->traces, e);
 }
 

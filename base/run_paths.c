@@ -10,6 +10,7 @@
 #define STACKS   "stacks-"
 #define STEPS    "steps-"
 #define TORCH    "torch-"
+#define ERROR    "error-"
 
 enum { DIGITS = 9 }; /* at most, of a number in a name */
 
@@ -88,6 +89,11 @@ void run_path_torch_prefix(char out[RUN_PATH], const char *trace)
 	snprintf(out, RUN_PATH, "%s/" TORCH, trace);
 }
 
+void run_path_error(char out[RUN_PATH], const char *trace, int rank)
+{
+	snprintf(out, RUN_PATH, "%s/" ERROR "%d.json", trace, rank);
+}
+
 void run_path_torch_pipe(char out[RUN_PATH], const char *dir, int rank)
 {
 	snprintf(out, RUN_PATH, "%s/" TORCH "%d.pipe", dir, rank);
@@ -157,5 +163,5 @@ bool run_is_trace_file(const char *name)
 	return !strncmp(name, RECORDER, strlen(RECORDER)) ||
 	       !strncmp(name, TIMELINE, strlen(TIMELINE)) ||
 	       !strncmp(name, STACKS, strlen(STACKS)) || !strncmp(name, STEPS, strlen(STEPS)) ||
-	       !strncmp(name, TORCH, strlen(TORCH));
+	       !strncmp(name, TORCH, strlen(TORCH)) || !strncmp(name, ERROR, strlen(ERROR));
 }

@@ -15,6 +15,7 @@
  *     trace/gen-<generation>/stacks-<rank>.txt
  *     trace/gen-<generation>/steps-<rank>.json
  *     trace/gen-<generation>/torch-<rank>  torch-<rank>.json  torch-<rank>.pipe
+ *     trace/gen-<generation>/error-<rank>.json
  *
  * A path that does not fit is cut off; RUN_PATH is enough for a run folder of PATH_MAX bytes.
  */
@@ -81,6 +82,9 @@ void run_path_torch_prefix(char out[RUN_PATH], const char *trace);
  * of this host. run_path_torch_prefix() of it is the value of TORCH_NCCL_DEBUG_INFO_PIPE_FILE. */
 void run_path_torch_pipe(char out[RUN_PATH], const char *dir, int rank);
 
+/* Where PyTorch writes the exception that ended a task: the value of TORCHELASTIC_ERROR_FILE. */
+void run_path_error(char out[RUN_PATH], const char *trace, int rank);
+
 /* The number in a file's name; -1: the name is of another kind. */
 long run_submission_number(const char *name); /* of submit-<n>.ini */
 long run_plan_generation(const char *name);   /* of plan-<generation>.json */
@@ -91,7 +95,7 @@ long run_stacks_rank(const char *name);       /* of stacks-<rank>.txt */
 long run_steps_rank(const char *name);        /* of steps-<rank>.json */
 /* of torch-<rank>, torch-<rank>.json, or nccl_trace_rank_<rank>, which is PyTorch's own name */
 long run_torch_rank(const char *name);
-/* Whether an agent wrote the file of this name in a trace folder; true for its temporary files,
+/* Whether an agent or its task wrote the file of this name in a trace folder; true for its temporary files,
  * too. */
 bool run_is_trace_file(const char *name);
 

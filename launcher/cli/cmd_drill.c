@@ -189,6 +189,11 @@ int cmd_drill(int argc, char **argv)
 	struct err refused = ERR_INIT;
 	if (!status && launcher_deployment_check(&r.job, &refused))
 		status = command_fail(&refused);
+	if (!status && job_has_program(&r.job))
+		status = command_misuse("drill",
+					"it compares the losses and samples of the built-in "
+					"training, and a program (job.program) has none that "
+					"muster knows");
 	if (!status)
 		status = read_steps(&r);
 	r.o.job = &r.job;

@@ -158,6 +158,13 @@ static void on_checkpoint(struct supervisor *s, struct console *k, const struct 
 {
 	char text[200];
 	(void)m;
+	if (s->program.ranks) {
+		answer_text(
+			k, false,
+			"muster cannot ask a program (job.program) for a checkpoint; it saves by "
+			"itself, and when muster stop asks it to end");
+		return;
+	}
 	if (!can_save(s)) {
 		snprintf(text, sizeof text,
 			 "the run does not train now (%s); ask again when it does",

@@ -22,6 +22,11 @@ static bool find_obstacle(const struct supervisor *s, const struct msg_console_a
 	const struct console_trace *t = &s->console.trace;
 	if (!m->has_count || m->count < 1 || m->count > TRACE_STEPS_MOST)
 		snprintf(out, size, "a run records 1 to %d steps on request", TRACE_STEPS_MOST);
+	else if (s->program.ranks)
+		snprintf(
+			out, size,
+			"muster cannot record the steps of a program (job.program); use a profiler "
+			"of its framework");
 	else if (s->d->job.parallel.sync == SYNC_SERVER)
 		snprintf(out, size,
 			 "with parallel.sync = server the ranks do not meet after each step; start "

@@ -112,6 +112,21 @@ knows_nothing_else() { # text
 	[[ ! -e x.svg ]]
 }
 
+@test "drill and requests to the trainer are refused" {
+	printf '[job]\nprogram = sleep 60\n' >job.ini
+	run "$MUSTER" drill job.ini
+	[[ $status -eq 2 && $output == *"a program (job.program) has none that muster knows"* ]]
+	"$MUSTER" run -n 1 job.device=cpu -- sleep 60 >out 2>&1 3>&- &
+	wait_for 30 grep -q '"event":"ready"' runs/sleep/events.jsonl
+	run timeout 20 "$MUSTER" checkpoint sleep
+	[[ $status -ne 0 && $status -ne 124 && $output == *program* ]]
+	run timeout 20 "$MUSTER" trace --next 2 sleep
+	[[ $status -ne 0 && $status -ne 124 && $output == *program* ]]
+	"$MUSTER" stop sleep
+	run wait $!
+	grep -q "the same command starts the program again" out
+}
+
 @test "--like-torchrun writes a job file that muster reads" {
 	"$MUSTER" run --like-torchrun --nproc-per-node 8 --max-restarts=3 train.py --lr "1 2" >job.ini
 	run "$MUSTER" plan --json job.ini launch.cluster=dgx-h100:1

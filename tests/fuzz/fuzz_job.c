@@ -47,10 +47,11 @@ static void is_drawn(const struct job *job, const struct plan *p)
 {
 	struct buf text = BUF_INIT;
 	json_t *j = show_plan_json(job, machine(), p);
-	if (!j || !(p->time.total > 0))
+	bool predicted = !job_has_program(job);
+	if (!j || predicted != (p->time.total > 0))
 		abort();
 	for (int r = 0; r < p->world; r++)
-		if (!(p->ranks[r].total > 0))
+		if (predicted != (p->ranks[r].total > 0))
 			abort();
 	show_plan_text(job, machine(), p, &text);
 	buf_fini(&text);

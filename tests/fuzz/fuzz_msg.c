@@ -33,6 +33,9 @@ MSG_TYPES(READ_FIELDS)
 static void (*const readers[MSG_COUNT])(const json_t *body) = { MSG_TYPES(READER) };
 /* clang-format on */
 
+/* The place of a program's task is inside the welcome. */
+READ_FIELDS(, program, , , )
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct msg m = { 0 };
@@ -42,6 +45,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	if (!rc && readers[m.type])
 		readers[m.type](m.body);
+	if (!rc && m.type == MSG_WELCOME)
+		read_program(json_object_get(m.body, "program"));
 	if (!rc) {
 		struct buf again = BUF_INIT;
 		struct msg copy = { 0 };

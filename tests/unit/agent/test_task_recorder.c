@@ -122,6 +122,9 @@ static void the_names_of_its_files_are_known(void **state)
 	assert_int_equal(run_torch_rank("torch-7.pipe"), -1);
 	assert_int_equal(run_torch_rank("torch-"), -1);
 	assert_int_equal(run_torch_rank("torch-07"), -1);
+	run_path_error(path, "run/trace/gen-2", 7);
+	assert_string_equal(path, "run/trace/gen-2/error-7.json");
+	assert_true(run_is_trace_file("error-7.json")); /* old folders are removed with it */
 	assert_true(run_is_trace_file("torch-7"));
 	assert_true(run_is_trace_file("torch-7.pipe"));
 	assert_false(run_is_trace_file("torch.py"));
