@@ -287,6 +287,12 @@ static void close_program(struct program *p)
 	free(p);
 }
 
+static bool has_failed(const struct program *p)
+{
+	bool well = WIFEXITED(p->end.status) && !WEXITSTATUS(p->end.status);
+	return !well && p->stop == STOP_NOT_ASKED;
+}
+
 static int run_task(struct program *p, struct program_failure *failure, struct err *e)
 {
 	struct err stuck = ERR_INIT;
@@ -302,6 +308,8 @@ static int run_task(struct program *p, struct program_failure *failure, struct e
 	report_ready(p);
 	agent_control_on_dump(p->control, agent_program_dump, p);
 	int rc = agent_program_loop(p, e);
+	if (!rc && has_failed(p))
+		agent_control_send(p->control, MSG_TASK_FAILED, msg_task_failed_json(NULL));
 	if (end_task(p, &stuck) && !rc)
 		rc = err_set(e, stuck.code, "%s", stuck.text);
 	agent_program_check_log(p);

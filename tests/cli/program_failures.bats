@@ -190,6 +190,22 @@ parent_of() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 	logged 0 'ConnectionResetError: .*Connection reset by peer'
 }
 
+@test "a rank that leaves a daemon, whose victim reports its end earlier: the cause is shown" {
+	cat >train.py <<-'PY'
+		from peers import *
+		import subprocess
+		link = links()[0]
+		if rank == 1:
+		    subprocess.Popen(["sleep", "1000"], start_new_session=True)
+		    sys.exit("the real cause")
+		link.recv(1)
+		sys.exit("an end of file")
+	PY
+	fails 1 0 program.show=none -- python3 train.py
+	lost 1 'the task exited with status 1' task-failed
+	[[ $(shown) == "the real cause" ]]
+}
+
 @test "all ranks exit with 0 but one, which exits with 3 at the end" {
 	fails 1 0 -- sh -c '[ $RANK = 0 ] || { until [ -e ended ]; do sleep 0.02; done; echo late >&2; exit 3; }; touch ended'
 	lost 1 'the task exited with status 3' task-failed
