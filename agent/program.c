@@ -227,8 +227,7 @@ static int report_end(struct program *p, struct program_failure *failure, struct
 		return 0;
 	}
 	note_failure(p, failure);
-	enum err_code code = blames_peer(status, task_output_tail(p->output)) ? ERR_PEER
-									      : ERR_TASK;
+	enum err_code code = blames_peer(status, task_output_tail(p->output)) ? ERR_PEER : ERR_TASK;
 	if (WIFSIGNALED(status))
 		return err_set(e, code, "the task was killed by SIG%s%s",
 			       sigabbrev_np(WTERMSIG(status)) ? sigabbrev_np(WTERMSIG(status)) : "?",
