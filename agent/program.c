@@ -323,6 +323,19 @@ static void close_program(struct program *p)
 	free(p);
 }
 
+static bool has_failed(const struct program *p)
+{
+	bool well = WIFEXITED(p->end.status) && !WEXITSTATUS(p->end.status);
+	return !well && p->stop == STOP_NOT_ASKED;
+}
+
+/* The report comes when nothing of the task is left. */
+static void announce_failure(struct program *p)
+{
+	agent_control_send(p->control, MSG_TASK_FAILED, msg_task_failed_json(NULL));
+	log_info("the task has failed; what it has left gets %g s to end", grace_s);
+}
+
 static int run_task(struct program *p, struct program_failure *failure, struct err *e)
 {
 	struct err stuck = ERR_INIT;
@@ -339,6 +352,8 @@ static int run_task(struct program *p, struct program_failure *failure, struct e
 	watch_health(p);
 	agent_control_on_dump(p->control, agent_program_dump, p);
 	int rc = agent_program_loop(p, e);
+	if (!rc && has_failed(p))
+		announce_failure(p);
 	if (end_task(p, &stuck) && !rc)
 		rc = err_set(e, stuck.code, "%s", stuck.text);
 	agent_program_check_log(p);

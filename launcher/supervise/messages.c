@@ -388,6 +388,16 @@ static int on_task(struct supervisor *s, struct connection *c, const json_t *bod
 	return 0;
 }
 
+static int on_task_failed(struct supervisor *s, struct connection *c, const json_t *body,
+			  struct err *e)
+{
+	(void)body;
+	if (check_program(s, "task_failed", e))
+		return -1;
+	supervise_program_note_failing(s, launcher_connection_rank(c));
+	return 0;
+}
+
 static int on_output(struct supervisor *s, struct connection *c, const json_t *body, struct err *e)
 {
 	struct msg_output m;
@@ -448,6 +458,7 @@ static const struct {
 	[MSG_IDLE] = { on_idle, false },
 	[MSG_ENDPOINTS] = { on_endpoints, false },
 	[MSG_TASK] = { on_task, false },
+	[MSG_TASK_FAILED] = { on_task_failed, false },
 	[MSG_OUTPUT] = { on_output, false },
 	[MSG_BEGAN] = { on_began, false },
 	[MSG_CLIENT_CKPT] = { on_client_ckpt, false },

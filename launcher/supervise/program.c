@@ -198,6 +198,23 @@ void supervise_program_note_ckpt(struct supervisor *s, const struct msg_client_c
 				 (long long)m->step, m->path);
 }
 
+void supervise_program_note_failing(struct supervisor *s, int rank)
+{
+	struct program_rank *k = &s->program.ranks[rank];
+	if (!k->failing)
+		k->failing = ++s->program.failing;
+}
+
+bool supervise_program_failed_later(const struct supervisor *s, int rank)
+{
+	const struct program_rank *ranks = s->program.ranks;
+	for (int r = 0; ranks && ranks[rank].failing && r < s->world; r++)
+		if (ranks[r].failing && ranks[r].failing < ranks[rank].failing &&
+		    ranks[r].status < 0)
+			return true;
+	return false;
+}
+
 void supervise_program_note_end(struct supervisor *s, int rank, const struct msg_failed *m)
 {
 	struct program_rank *k = s->program.ranks ? &s->program.ranks[rank] : NULL;

@@ -30,12 +30,14 @@ struct program_rank {
 	int status;             /* of a task that has failed, as waitpid() sets it; -1: none has */
 	json_t *last_lines;     /* of its output; NULL: none */
 	bool gap;               /* the terminal lacks lines of it */
+	int failing;            /* its number among the tasks that have failed; 0: it has not */
 };
 
 struct program_state {
 	struct program_rank *ranks; /* [most]; NULL: the run has no program */
 	int groups;                 /* nodes that have tasks */
 	json_t *meeting;            /* what rank 0 has published; NULL: nothing yet */
+	int failing;                /* tasks that have failed */
 	bool began;                 /* a rank of this generation has reported its first step */
 	json_t *printed_lines;      /* of the last loss; NULL: none. It outlives generations */
 	int exited_rank;            /* the first task that has exited with 0; -1: none */
@@ -58,6 +60,11 @@ void supervise_program_note_task(struct supervisor *s, int rank, const struct ms
 void supervise_program_note_output(struct supervisor *s, int rank, const struct msg_output *m);
 void supervise_program_note_began(struct supervisor *s, int rank, const struct msg_began *m);
 void supervise_program_note_ckpt(struct supervisor *s, const struct msg_client_ckpt *m);
+/* The rank's task has failed. Its last lines come with the message failed, once its descendants have
+ * ended, and tasks that failed because of it may be faster with theirs. */
+void supervise_program_note_failing(struct supervisor *s, int rank);
+/* Whether the task of another rank, of which the message failed has not come yet, failed earlier. */
+bool supervise_program_failed_later(const struct supervisor *s, int rank);
 /* Of the message failed. */
 void supervise_program_note_end(struct supervisor *s, int rank, const struct msg_failed *m);
 /* The rank's task has exited with 0. */

@@ -119,7 +119,9 @@ void supervise_report_ready(struct supervisor *s)
 						   .has_from = *s->resumed_from });
 	supervise_exporting_begin(s);
 	supervise_notice_ready(s);
-	if (!s->program.ranks) /* a program's first step tells it */
+	if (s->program.ranks) /* its first step tells it, if it reports steps */
+		supervise_terminal_waiting(s->o.term, "");
+	else
 		supervise_report_resumed(s);
 }
 

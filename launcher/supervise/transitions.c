@@ -281,9 +281,17 @@ static void do_note_gone(struct supervisor *s, const struct cause *c)
 		do_end_lost(s, c);
 }
 
+/* The cause is probably another rank, whose loss is not known yet. */
+static bool follows_another(const struct supervisor *s, const struct lost_rank *l)
+{
+	return supervise_blames_another(l) ||
+	       (l->how == LOST_FAILED && l->code == ERR_TASK && l->rank >= 0 &&
+		supervise_program_failed_later(s, l->rank));
+}
+
 static void do_lose(struct supervisor *s, const struct cause *c)
 {
-	if (supervise_blames_another(c->loss)) {
+	if (follows_another(s, c->loss)) {
 		s->ranks[c->loss->rank].blamed_peer = true;
 		if (!s->settle_at) {
 			s->cause = *c->loss;

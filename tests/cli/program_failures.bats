@@ -190,6 +190,24 @@ parent_of() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 	logged 0 'ConnectionResetError: .*Connection reset by peer'
 }
 
+@test "a rank that leaves a daemon, whose victim reports its end earlier: the cause is shown" {
+	cat >train.py <<-'PY'
+		from peers import *
+		import glob, subprocess
+		link = links()[0]
+		if rank == 1:
+		    subprocess.Popen(["sleep", "1000"], start_new_session=True)
+		    sys.exit("the real cause")
+		link.recv(1)
+		while "the task has failed" not in open(glob.glob(sys.argv[1])[0]).read():
+		    time.sleep(0.01)
+		sys.exit("an end of file")
+	PY
+	fails 1 0 program.show=none -- python3 train.py "$(run_folder "$name")/logs/*-1.log"
+	lost 1 'the task exited with status 1' task-failed
+	[[ $(shown) == "the real cause" ]]
+}
+
 @test "all ranks exit with 0 but one, which exits with 3 at the end" {
 	fails 1 0 -- sh -c '[ $RANK = 0 ] || { until [ -e ended ]; do sleep 0.02; done; echo late >&2; exit 3; }; touch ended'
 	lost 1 'the task exited with status 3' task-failed
@@ -492,8 +510,9 @@ muster_client.step(1, loss=float("inf")); time.sleep(1000)'
 		import os, pty, sys, time
 		pid, terminal = pty.fork()
 		if not pid:
-		    os.execvp(sys.argv[1], sys.argv[1:])
-		while not all(os.path.exists(f) and os.path.getsize(f) for f in ("here-0", "here-1")):
+		    os.execvp(sys.argv[2], sys.argv[2:])
+		events = sys.argv[1]
+		while not all(os.path.exists(f) and os.path.getsize(f) for f in ("here-0", "here-1")) or '"event":"ready"' not in open(events).read():
 		    time.sleep(0.02)
 		os.write(terminal, b"\3")
 		try:
@@ -503,9 +522,11 @@ muster_client.step(1, loss=float("inf")); time.sleep(1000)'
 		    pass
 		sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 	PY
-	python3 terminal.py "${muster_run[@]}" -- python3 train.py >"$out" </dev/null 3>&- &
+	python3 terminal.py "$(run_folder "$name")/events.jsonl" "${muster_run[@]}" -- python3 train.py >"$out" </dev/null 3>&- &
 	pid=$!
 	ends 75 0
+	# The live line is gone once they run.
+	[[ $(grep -o 'starting 2 agents' "$out" | wc -l) -eq 1 ]]
 	[[ -e saved-0 && -e saved-1 && $(<got-0) == SIGTERM && $(<got-1) == SIGTERM ]]
 	[[ $(event_field "$name" stop reason) == Interrupt ]]
 }
