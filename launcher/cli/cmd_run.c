@@ -264,26 +264,6 @@ static int run_loop(struct run_parts *r)
 	return status;
 }
 
-static bool has_program(int argc, char **argv)
-{
-	for (int i = 1; i < argc; i++)
-		if (!strcmp(argv[i], "--"))
-			return true;
-	return false;
-}
-
-static int read_job(int argc, char **argv, const struct command_option *options, const char **tasks,
-		    struct job *job)
-{
-	if (has_program(argc, argv))
-		return command_program_job(argc, argv, options, tasks, job);
-	int status = command_job(argc, argv, options, TO_RUN, job);
-	return !status && *tasks
-		       ? command_misuse("run", "-n is for a program after \"--\"; set the degrees "
-					       "in [parallel]")
-		       : status;
-}
-
 int cmd_run(int argc, char **argv)
 {
 	bool quiet = false;
@@ -297,7 +277,7 @@ int cmd_run(int argc, char **argv)
 		return command_like_torchrun(argc - 1, argv + 1);
 	if (command_wants_help(argc, argv))
 		return print_help();
-	int status = read_job(argc, argv, options, &tasks, &r.job);
+	int status = command_run_job(argc, argv, options, &tasks, &r.job);
 	if (status)
 		return status;
 	if (command_launcher(r.job.launch.launcher) == &launch_slurm && slurm_enter_allocation(&e))

@@ -25,6 +25,8 @@ static const char help_head[] =
 	"\n"
 	"SYNOPSIS\n"
 	"  muster submit [--dry-run] [--chain N] JOB.ini [section.key=value …]\n"
+	"  muster submit [--dry-run] [--chain N] [-n TASKS] [JOB.ini] [section.key=value …]\n"
+	"                -- PROGRAM ARGUMENT …\n"
 	"\n"
 	"DESCRIPTION\n"
 	"  Checks the job, writes the resolved job to its run folder, and gives sbatch a script\n"
@@ -80,6 +82,7 @@ static const char help_head[] =
 	"  --dry-run    print the script, then what the checks find; write and submit nothing.\n"
 	"               The exit status is 3 if the job would be refused\n"
 	"  --chain N    queue N jobs of the same run, which follow one another\n"
+	"  -n TASKS     of a program: how many tasks\n"
 	"\n"
 	"SBATCH OPTIONS\n";
 
@@ -100,6 +103,7 @@ static const char help_tail[] =
 	"  muster submit --chain 5 job.ini slurm.time=12:00:00\n"
 	"  muster submit job.ini slurm.mem=200G slurm.mail_type=END,FAIL slurm.options=--nice=100\n"
 	"  muster submit --dry-run job.ini\n"
+	"  muster submit job.device=cuda slurm.nodes=4 slurm.gpus_per_node=8 -- python3 train.py\n"
 	"  muster submit job.ini slurm.rest=https://login.example.org:6820\n"
 	"\n"
 	"EXIT STATUS\n"
@@ -407,15 +411,16 @@ static int submit(struct submission *s, bool dry, struct err *e)
 int cmd_submit(int argc, char **argv)
 {
 	bool dry = false;
-	const char *chain = NULL;
+	const char *chain = NULL, *tasks = NULL;
 	const struct command_option options[] = { { "--dry-run", &dry, NULL },
 						  { "--chain", NULL, &chain },
+						  { "-n", NULL, &tasks },
 						  { NULL, NULL, NULL } };
 	struct err e = ERR_INIT;
 	static struct submission s; /* too large for a small stack */
 	if (command_wants_help(argc, argv))
 		return print_help();
-	int status = command_job(argc, argv, options, TO_RUN, &s.job);
+	int status = command_run_job(argc, argv, options, &tasks, &s.job);
 	if (status)
 		return status;
 	if (command_submit_chain(chain, s.job.slurm.chain, s.job.slurm.dependency, &s.jobs, &e) ||

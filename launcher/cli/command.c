@@ -210,8 +210,9 @@ static int load_program(char *const *program, const char *tasks, const char *fil
 	return rc;
 }
 
-int command_program_job(int argc, char **argv, const struct command_option *options,
-			const char **tasks, struct job *job)
+/* Of a command line with "--". */
+static int program_job(int argc, char **argv, const struct command_option *options,
+		       const char **tasks, struct job *job)
 {
 	const char *file = NULL;
 	int before = 1, n = 0;
@@ -226,6 +227,19 @@ int command_program_job(int argc, char **argv, const struct command_option *opti
 		rc = load_program(argv + before + 1, *tasks, file, words + PROGRAM_WORDS, n, job);
 	free(words);
 	return rc;
+}
+
+int command_run_job(int argc, char **argv, const struct command_option *options,
+		    const char **tasks, struct job *job)
+{
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--"))
+			return program_job(argc, argv, options, tasks, job);
+	int status = command_job(argc, argv, options, TO_RUN, job);
+	return !status && *tasks
+		       ? command_misuse(argv[0], "-n is for a program after \"--\"; set the degrees "
+						 "in [parallel]")
+		       : status;
 }
 
 /* The Levenshtein distance of two words, of at most 32 characters each. */
