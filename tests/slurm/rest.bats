@@ -39,7 +39,7 @@ make_home() {
 	install -D -t "$home/libexec/muster" "$built/muster-agent"
 	install -d "$home/templates"
 	template=$home/templates/sbatch.in
-	sed "s|^umask 077|&\nexport PATH=/usr/bin:/bin SLURM_CONF=$cluster/slurm.conf\nenv >$home/environment|" "$top/templates/sbatch.in" >"$template"
+	sed "s|^# The command and|export PATH=/usr/bin:/bin SLURM_CONF=$cluster/slurm.conf\nenv >$home/environment\n&|" "$top/templates/sbatch.in" >"$template"
 	cp "$data".* "$home"
 	data=$home/$(basename "$data") BATS_FILE_TMPDIR=$home make_tiny_job
 	export tiny=$home/tiny.ini
