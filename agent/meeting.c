@@ -7,24 +7,45 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* A socket for ports of all addresses: of IPv6 and IPv4 if the host has both. Sets *any and *len to its
+ * wildcard address with port 0. -1: there is none, and errno says why. */
+static int open_socket(struct sockaddr_storage *any, socklen_t *len)
+{
+	int no = 0, fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	memset(any, 0, sizeof *any); /* the wildcard of both families */
+	any->ss_family = AF_INET6;
+	*len = sizeof(struct sockaddr_in6);
+	if (fd >= 0 && !setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no) &&
+	    !bind(fd, (struct sockaddr *)any, *len))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	any->ss_family = AF_INET;
+	*len = sizeof(struct sockaddr_in);
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0 && bind(fd, (struct sockaddr *)any, *len)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
 /* Binds a free port of all addresses. */
 static int hold_port(int *fd, int *port, struct err *e)
 {
-	struct sockaddr_in any = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY) };
-	socklen_t len = sizeof any;
+	struct sockaddr_storage at;
+	socklen_t len;
 	int yes = 1;
-	*fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (*fd < 0)
-		return err_errno(e, ERR_NOMEM, "cannot create a socket; raise `ulimit -n`");
+	*fd = open_socket(&at, &len);
 	/* The option must come after bind(2) chose a port: with it, the kernel may choose one that
 	 * another socket holds in the same way. */
-	if (bind(*fd, (struct sockaddr *)&any, sizeof any) ||
-	    setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) ||
-	    getsockname(*fd, (struct sockaddr *)&any, &len))
+	if (*fd < 0 || setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) ||
+	    getsockname(*fd, (struct sockaddr *)&at, &len))
 		return err_errno(e, ERR_NET,
-				 "no free port for the tasks to meet; see "
+				 "no free port for the tasks to meet; see `ulimit -n` and "
 				 "net.ipv4.ip_local_port_range");
-	*port = ntohs(any.sin_port);
+	*port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
+					       : ((struct sockaddr_in *)&at)->sin_port);
 	return 0;
 }
 
