@@ -229,16 +229,17 @@ static int program_job(int argc, char **argv, const struct command_option *optio
 	return rc;
 }
 
-int command_run_job(int argc, char **argv, const struct command_option *options,
-		    const char **tasks, struct job *job)
+int command_run_job(int argc, char **argv, const struct command_option *options, const char **tasks,
+		    struct job *job)
 {
 	for (int i = 1; i < argc; i++)
 		if (!strcmp(argv[i], "--"))
 			return program_job(argc, argv, options, tasks, job);
 	int status = command_job(argc, argv, options, TO_RUN, job);
 	return !status && *tasks
-		       ? command_misuse(argv[0], "-n is for a program after \"--\"; set the degrees "
-						 "in [parallel]")
+		       ? command_misuse(argv[0],
+					"-n is for a program after \"--\"; set the degrees "
+					"in [parallel]")
 		       : status;
 }
 

@@ -91,8 +91,8 @@ int command_job(int argc, char **argv, const struct command_option *options, enu
 /* The same for a job that is to run, which may have a program on the command line:
  * `[OPTION …] [JOB.ini] [section.key=value …] -- PROGRAM ARGUMENT …` (program_words.h). tasks: where the
  * table of options stores the value of -n. */
-int command_run_job(int argc, char **argv, const struct command_option *options,
-		    const char **tasks, struct job *job);
+int command_run_job(int argc, char **argv, const struct command_option *options, const char **tasks,
+		    struct job *job);
 
 /* Sets the options of a command without a job; any other word is a usage error. */
 int command_options(int argc, char **argv, const struct command_option *options);
