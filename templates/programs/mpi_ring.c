@@ -1,7 +1,6 @@
 /*
- * An MPI program: each step sends a number around the ring of ranks and sums it. Rank 0 writes checkpoints, from which the program
- * continues. Arguments: STEPS FOLDER. All ranks share FOLDER. With -I and the folder of muster_client.h, it reports to muster.
- *
+ * Sends a number around the ring of ranks, sums it, and continues from its checkpoints. Arguments: STEPS FOLDER, which all ranks
+ * share. With -I and the folder of muster_client.h it reports to muster.
  *     mpicc -O2 -o build/mpi_ring templates/programs/mpi_ring.c
  */
 #include <mpi.h>
@@ -9,10 +8,11 @@
 #include <stdlib.h>
 #if __has_include("muster_client.h")
 #include "muster_client.h"
+#define report(step, value) muster_step(step, &(struct muster_number){ "loss", value }, 1)
 #else
-#define muster_client_step(step, loss, tokens)     ((void)0)
-#define muster_client_checkpoint_saved(path, step) ((void)0)
-#define muster_client_should_stop()                0
+#define report(step, value)                 ((void)0)
+#define muster_checkpoint_saved(path, step) ((void)0)
+#define muster_should_stop()                0
 #endif
 // Whenever the program is killed, either the old checkpoint or the new one is there.
 static void save(const char *file, long step, double value)
@@ -22,7 +22,7 @@ static void save(const char *file, long step, double value)
 	FILE *f = fopen(new, "w");
 	if (!f || fprintf(f, "%ld %a\n", step, value) < 0 || fclose(f) || rename(new, file))
 		MPI_Abort(MPI_COMM_WORLD, 1);
-	muster_client_checkpoint_saved(file, step);
+	muster_checkpoint_saved(file, step);
 }
 
 int main(int argc, char **argv)
@@ -40,7 +40,7 @@ int main(int argc, char **argv)
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	while (step < steps && !stop) {
 		double mine = value * (rank + 1);
-		int asked = muster_client_should_stop();
+		int asked = muster_should_stop();
 		MPI_Sendrecv(&mine, 1, MPI_DOUBLE, (rank + 1) % size, 0, &passed, 1, MPI_DOUBLE,
 			     (rank + size - 1) % size, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 		MPI_Allreduce(&passed, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
@@ -48,7 +48,7 @@ int main(int argc, char **argv)
 		value = sum / (size * (size + 1) / 2);
 		value = 3.9 * value * (1 - value); // chaotic: a wrong digit changes all later steps
 		step++;
-		muster_client_step(step, value, size);
+		report(step, value);
 		if (rank == 0 && (step % 1000 == 0 || step == steps || stop)) {
 			printf("step %ld loss %.17g\n", step, value);
 			fflush(stdout);

@@ -65,6 +65,9 @@ is_undisturbed() {
 	needs /mpicc
 	mpicc -O2 -Wall -Wextra -Werror "-I$top/tests/programs/disturb" "-I$top/agent/client" -o "$ring" "$programs/mpi_ring.c"
 	export OMPI_MCA_mpi_yield_when_idle=1
+	# The two nodes are one host here: their files of shared memory would have the same names, and only the loopback address of a
+	# node can be reached.
+	export OMPI_MCA_btl=tcp,self OMPI_MCA_btl_tcp_if_include=lo
 	mkdir "$(state ring-alone)" "$(state ring)"
 	launch ring-alone "$ring 6000 $(state ring-alone)" launch.launcher=local
 	losses_of ring-alone >"$BATS_FILE_TMPDIR/losses"
