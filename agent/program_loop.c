@@ -47,6 +47,16 @@ void agent_program_check_log(struct program *p)
 
 /* --- activity ----------------------------------------------------------------------------- */
 
+/* With program.silence the supervisor is to know that a task prints, even if nobody sees the lines. */
+static void report_printing(struct program *p)
+{
+	json_t *none = json_array();
+	if (p->job->program.silence > 0 && !p->shown.wanted)
+		agent_control_send(p->control, MSG_OUTPUT,
+				   msg_output_json(&(struct msg_output){ .lines = none }));
+	json_decref(none);
+}
+
 /* A program that does not use the client makes progress if it uses its cores or prints something. */
 static void look_at_task(struct program *p, double now)
 {
@@ -56,9 +66,11 @@ static void look_at_task(struct program *p, double now)
 	if (passed < look_s)
 		return;
 	task_activity_look(p->activity, &a);
-	bool works = a.used_s > busy_share * passed || lines != p->lines_seen;
+	bool prints = lines != p->lines_seen, works = a.used_s > busy_share * passed || prints;
 	if (works && !p->progress.began)
 		agent_control_moved(p->control);
+	if (prints)
+		report_printing(p);
 	p->lines_seen = lines;
 	p->looked_at = now;
 }

@@ -84,7 +84,7 @@ enum {
 	X(MSG_TRACED,    traced,   MSG_TRACED_FIELDS,   "agent",      "the answer to trace, once the rank's file is written or cannot be") \
 	X(MSG_TASK,      task,     MSG_TASK_FIELDS,     "agent",      "the task of the program has started") \
 	X(MSG_TASK_FAILED, task_failed, MSG_TASK_FAILED_FIELDS, "agent", "the task has failed; the message failed follows when nothing of it is left") \
-	X(MSG_OUTPUT,    output,   MSG_OUTPUT_FIELDS,   "agent",      "lines that the task has printed, for the terminal") \
+	X(MSG_OUTPUT,    output,   MSG_OUTPUT_FIELDS,   "agent",      "lines that the task has printed, for the terminal; none: it has printed some that nobody sees (program.silence)") \
 	X(MSG_BEGAN,     began,    MSG_BEGAN_FIELDS,    "agent",      "the task has reported its first step through the client, before the first message metrics") \
 	X(MSG_CLIENT_CKPT, client_ckpt, MSG_CLIENT_CKPT_FIELDS, "agent", "the task has saved a checkpoint of its own")
 

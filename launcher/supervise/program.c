@@ -23,7 +23,11 @@ int supervise_program_open(struct supervisor *s, struct err *e)
 	if (!job_has_program(s->o.job))
 		return 0;
 	s->program.ranks = calloc((size_t)s->most, sizeof *s->program.ranks);
-	return s->program.ranks ? 0 : err_set(e, ERR_NOMEM, "no memory for %d tasks", s->most);
+	s->program.last_of = calloc((size_t)s->o.machines->n_nodes, sizeof *s->program.last_of);
+	if (s->program.ranks && s->program.last_of)
+		return 0;
+	supervise_program_close(s);
+	return err_set(e, ERR_NOMEM, "no memory for %d tasks", s->most);
 }
 
 static void forget_tasks(struct supervisor *s)
@@ -41,7 +45,9 @@ void supervise_program_close(struct supervisor *s)
 	forget_tasks(s);
 	json_decref(s->program.printed_lines);
 	free(s->program.ranks);
+	free(s->program.last_of);
 	s->program.ranks = NULL;
+	s->program.last_of = NULL;
 }
 
 /* --- places ----------------------------------------------------------------------------- */
@@ -49,25 +55,25 @@ void supervise_program_close(struct supervisor *s)
 /* Numbers the nodes in the order in which the ranks use them, and the tasks of each node. */
 static void number_tasks(struct supervisor *s)
 {
-	const struct plan *p = &s->d->plan;
 	struct program_state *g = &s->program;
-	g->groups = 0;
+	memset(g->last_of, -1, (size_t)s->o.machines->n_nodes * sizeof *g->last_of);
 	for (int r = 0; r < s->world; r++) {
-		int before = r - 1; /* the last rank before on the same node */
-		while (before >= 0 && p->ranks[before].node != p->ranks[r].node)
-			before--;
-		g->ranks[r].group_rank = before < 0 ? g->groups++ : g->ranks[before].group_rank;
-		g->ranks[r].local_rank = before < 0 ? 0 : g->ranks[before].local_rank + 1;
+		int *last = &g->last_of[s->d->plan.ranks[r].node];
+		g->ranks[r].group_rank = *last < 0 ? g->groups++ : g->ranks[*last].group_rank;
+		g->ranks[r].local_rank = *last < 0 ? 0 : g->ranks[*last].local_rank + 1;
+		*last = r;
 	}
 }
 
 void supervise_program_reset(struct supervisor *s)
 {
 	struct program_rank *ranks = s->program.ranks;
+	int *last_of = s->program.last_of;
 	if (!ranks)
 		return;
 	forget_tasks(s);
 	s->program = (struct program_state){ .ranks = ranks,
+					     .last_of = last_of,
 					     .exited_rank = -1,
 					     .printed_lines = s->program.printed_lines };
 	number_tasks(s);

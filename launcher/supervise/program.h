@@ -36,11 +36,12 @@ struct program_rank {
 struct program_state {
 	struct program_rank *ranks; /* [most]; NULL: the run has no program */
 	int groups;                 /* nodes that have tasks */
-	json_t *meeting;            /* what rank 0 has published; NULL: nothing yet */
-	int failing;                /* tasks that have failed */
-	bool began;                 /* a rank of this generation has reported its first step */
-	json_t *printed_lines;      /* of the last loss; NULL: none. It outlives generations */
-	int exited_rank;            /* the first task that has exited with 0; -1: none */
+	int *last_of;          /* [nodes]: the last rank of each so far, while they are numbered */
+	json_t *meeting;       /* what rank 0 has published; NULL: nothing yet */
+	int failing;           /* tasks that have failed */
+	bool began;            /* a rank of this generation has reported its first step */
+	json_t *printed_lines; /* of the last loss; NULL: none. It outlives generations */
+	int exited_rank;       /* the first task that has exited with 0; -1: none */
 	double exited_at, printed_at, ready_at; /* times */
 	bool idle_said;                         /* a person was told of an idle rank */
 };
