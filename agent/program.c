@@ -288,7 +288,6 @@ static int open_program(struct program *p, const struct generation_start *start,
 {
 	*p = (struct program){ .control = start->control,
 			       .welcome = start->welcome,
-			       .host = start->host,
 			       .log.fd = -1,
 			       .meeting = MEETING_INIT,
 			       .wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) };

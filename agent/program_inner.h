@@ -43,7 +43,6 @@ struct program {
 	const struct msg_welcome *welcome;
 	struct msg_program place;
 	struct job *job;
-	const char *host;
 	struct agent_log log;
 	struct meeting meeting;
 	char **argv, **env;

@@ -134,7 +134,6 @@ static int fill_environment(struct program *p, const struct texts *t, struct err
 		.pipe_dir = holds_pipes(p, t->traces) ? t->traces : "",
 		.error_file = t->error,
 		.plan_json = plan ? plan : "",
-		.client_fd = -1, /* task_process_start() sets it */
 		.client_dir = t->client,
 		.pmix = getenv("PMIX_RANK") != NULL,
 	};

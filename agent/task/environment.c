@@ -102,7 +102,6 @@ static const struct variable table[] = {
 	{ AGENT_ENV_DRILL_FAULT,           NEVER,   ANY,  "",        NULL },
 	{ "MUSTER_*",                      NEVER,   ANY,  "",        NULL },
 	{ "MUSTER_PLAN",                   ALWAYS,  ANY,  "%P",      NULL },
-	{ "MUSTER_CLIENT_FD",              ALWAYS,  ANY,  "%d",      NULL },
 	{ "MUSTER_RUN_DIR",                ALWAYS,  ANY,  "%R",      NULL },
 };
 /* clang-format on */
@@ -133,7 +132,6 @@ static const struct field {
 	{ 'q', TEXT, offsetof(struct task_place, pipe_dir) },
 	{ 'e', TEXT, offsetof(struct task_place, error_file) },
 	{ 'R', TEXT, offsetof(struct task_place, run_dir) },
-	{ 'd', NUMBER, offsetof(struct task_place, client_fd) },
 };
 
 enum { N_FIELDS = sizeof fields / sizeof *fields };

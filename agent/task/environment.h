@@ -9,7 +9,8 @@
  *     flight recorder, Python's output. They are set only if the user has set neither them nor another
  *     name of the same setting;
  *   - MUSTER_ variables are removed, among them the secret of the control channel (base/agent_env.h).
- *     Only those for programs are set: MUSTER_PLAN, MUSTER_CLIENT_FD, MUSTER_RUN_DIR.
+ *     Only those for programs are set: MUSTER_PLAN and MUSTER_RUN_DIR. process.h adds
+ *     MUSTER_CLIENT_FD.
  *
  * To add a variable: its row in the table of environment.c, and its line in
  * tests/unit/agent/test_task_environment.c.
@@ -77,7 +78,6 @@ struct task_place {
 	const char *pipe_dir;   /* PyTorch makes a named pipe in it, and fails if it cannot */
 	const char *error_file; /* for @record; its folder exists */
 	const char *plan_json;  /* left out above 64 KiB: exec limits a variable to 128 KiB */
-	int client_fd;          /* the client channel, inherited */
 	const char *client_dir; /* of muster_client.py; comes last in PYTHONPATH */
 	bool pmix;              /* the agent's environment has PMIX_ of this generation */
 };

@@ -38,8 +38,8 @@ struct task_process {
 
 static bool is_client_variable(const char *variable)
 {
-	size_t n = sizeof TASK_CLIENT_FD - 1;
-	return !strncmp(variable, TASK_CLIENT_FD, n) && variable[n] == '=';
+	size_t n = sizeof TASK_CLIENT_ENV - 1;
+	return !strncmp(variable, TASK_CLIENT_ENV, n) && variable[n] == '=';
 }
 
 static uint32_t add_variables(const struct task_start *s, struct buf *out)
@@ -53,7 +53,7 @@ static uint32_t add_variables(const struct task_start *s, struct buf *out)
 	}
 	if (s->client < 0)
 		return n;
-	buf_printf(out, TASK_CLIENT_FD "=%d", TASK_CLIENT);
+	buf_printf(out, TASK_CLIENT_ENV "=%d", TASK_CLIENT);
 	buf_add(out, "", 1);
 	return n + 1;
 }

@@ -18,10 +18,9 @@
 #ifndef MUSTER_AGENT_TASK_PROCESS_H
 #define MUSTER_AGENT_TASK_PROCESS_H
 
+#include "agent/task/client.h"
 #include "agent/task/tree.h"
 #include "base/err.h"
-
-#define TASK_CLIENT_FD "MUSTER_CLIENT_FD"
 
 struct task_start {
 	char *const *argv;

@@ -37,7 +37,6 @@ static const struct task_place gpu = {
 	.pipe_dir = "/runs/llama/trace/gen-3",
 	.error_file = "/runs/llama/trace/gen-3/error-13.json",
 	.plan_json = "{\"dp\":16}",
-	.client_fd = 9,
 	.client_dir = "/opt/muster/client",
 	.pmix = true,
 };
@@ -61,7 +60,6 @@ static const struct task_place alone = {
 	.pipe_dir = "",
 	.error_file = "",
 	.plan_json = "",
-	.client_fd = -1,
 	.client_dir = "",
 };
 
@@ -138,7 +136,6 @@ static void a_task_on_gpus_gets_every_variable(void **state)
 		"PYTHONUNBUFFERED=1",
 		"PYTHONFAULTHANDLER=1",
 		"MUSTER_PLAN={\"dp\":16}",
-		"MUSTER_CLIENT_FD=9",
 		"MUSTER_RUN_DIR=/runs/llama",
 		NULL,
 	};

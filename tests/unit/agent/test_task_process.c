@@ -162,7 +162,7 @@ static int play_state(void)
 		if (fcntl(fd, F_GETFD) >= 0)
 			printf("open %d\n", fd);
 	getrlimit(RLIMIT_STACK, &stack);
-	const char *client = getenv(TASK_CLIENT_FD);
+	const char *client = getenv(TASK_CLIENT_ENV);
 	int death = 0;
 	prctl(PR_GET_PDEATHSIG, &death);
 	printf("mask %03o stack %lld leader %d session %d client %s null %d death %d\n",
@@ -309,7 +309,7 @@ static void the_program_gets_a_clean_state(void **state)
 	getrlimit(RLIMIT_STACK, &was);
 	small = (struct rlimit){ 777 * 1024, was.rlim_max };
 	setrlimit(RLIMIT_STACK, &small);
-	setenv(TASK_CLIENT_FD, "99", 1);
+	setenv(TASK_CLIENT_ENV, "99", 1);
 	signal(SIGXFSZ, SIG_IGN);
 	sigset_t usr1, before;
 	sigemptyset(&usr1);
@@ -340,9 +340,9 @@ static void without_a_client_channel_there_is_no_variable(void **state)
 	(void)state;
 	char text[4096];
 	struct play y;
-	setenv(TASK_CLIENT_FD, "99", 1);
+	setenv(TASK_CLIENT_ENV, "99", 1);
 	play(&y, "state", 0);
-	unsetenv(TASK_CLIENT_FD);
+	unsetenv(TASK_CLIENT_ENV);
 	read_rest(y.out, text, sizeof text);
 	assert_true(!strncmp(text, "mask 027 ", 9)); /* so no descriptor is open */
 	assert_non_null(strstr(text, "client none"));
