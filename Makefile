@@ -176,9 +176,8 @@ PACKAGES       := gcc make pkg-config libhwloc-dev libhwloc-plugins libpmix-dev 
                   libxxhash-dev libexpat1-dev libuv1-dev libsodium-dev libcurl4-openssl-dev libpcre2-dev libutf8proc-dev zlib1g-dev \
                   libzstd-dev libmicrohttpd-dev libncurses-dev
 PACKAGES_CHECK := clang-format g++ libcmocka-dev bats slurm-wlm slurmrestd slurm-wlm-jwt-plugin munge iproute2 procps \
-                  python3 openssl tcl tmux
+                  python3 openssl tcl tmux openmpi-bin libopenmpi-dev
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
-PACKAGES_PROGRAMS := openmpi-bin libopenmpi-dev
 PYTHON_PROGRAMS   := torch jax numpy py-spy
 PROGRAMS_VENV     := $(BUILD)/programs-venv
 
@@ -190,8 +189,7 @@ setup-check:
 	@tests/setup $(PACKAGES) $(PACKAGES_CHECK)
 setup-fuzz:
 	@tests/setup $(PACKAGES) $(PACKAGES_FUZZ)
-setup-programs:
-	@tests/setup $(PACKAGES) $(PACKAGES_CHECK) $(PACKAGES_PROGRAMS)
+setup-programs: setup-check
 	@tests/setup_python $(PROGRAMS_VENV) $(PYTHON_PROGRAMS)
 
 # --- The demo: pack real text, train a model on 8 agents ------------------------
