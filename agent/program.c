@@ -66,6 +66,15 @@ static int read_welcome(struct program *p, struct err *e)
 
 /* --- the task's surroundings ------------------------------------------------------------------ */
 
+/* The line, cut before a character that is not whole. */
+static json_t *shown_line(const char *text, size_t len)
+{
+	if (len > SHOWN_BYTES)
+		for (len = SHOWN_BYTES; len && ((unsigned char)text[len] & 0xc0) == 0x80;)
+			len--;
+	return json_stringn(text, len);
+}
+
 /* On the pump's thread. Lines that the loop has not sent yet are bounded: the last ones stay, because they
  * tell why a task fails. */
 static void on_line(void *arg, enum task_stream stream, const char *text, size_t len)
@@ -81,7 +90,7 @@ static void on_line(void *arg, enum task_stream stream, const char *text, size_t
 		o->lines = json_array();
 	if (json_array_size(o->lines) >= SHOWN_LINES && !json_array_remove(o->lines, 0))
 		o->left_out++;
-	if (json_array_append_new(o->lines, json_stringn(text, len)))
+	if (json_array_append_new(o->lines, shown_line(text, len)))
 		o->left_out++;
 	pthread_mutex_unlock(&o->lock);
 }

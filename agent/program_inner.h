@@ -15,7 +15,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { SHOWN_LINES = 256 /* of output that wait to be sent */ };
+/* Of output that waits to be sent: lines, and bytes of a line. As JSON, in which bytes may be escaped, they
+ * fit into a message. */
+enum { SHOWN_LINES = 256, SHOWN_BYTES = 1900 };
+_Static_assert(SHOWN_LINES * 2 * SHOWN_BYTES < MSG_MAX, "the lines fit into a message");
 
 /* Output on its way to the terminal: the pump's thread adds lines, the loop sends them. */
 struct shown_output {

@@ -143,3 +143,11 @@ knows_nothing_else() { # text
 	run "$MUSTER" doctor job.ini parallel.dp=2
 	[[ $output == *"the program reads its own"* && $output == *"tasks per node; muster does not know"* && $output != *"data.path is not set"* ]]
 }
+
+@test "long lines come to the terminal in part, and none is lost without a word" {
+	run "$MUSTER" run --quiet -n 1 job.device=cpu -- python3 -c 'for i in range(300): print(f"line {i} " + "é\"" * 7000)'
+	[[ $status -eq 0 ]]
+	shown=$(grep -c "^line [0-9]* é" <<<"$output")
+	left=$(grep -oP '^\(\K\d+(?= lines are only in the log)' <<<"$output" | awk "{ sum += \$1 } END { print sum }")
+	[[ $((shown + left)) -eq 300 ]]
+}
