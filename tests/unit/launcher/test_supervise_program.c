@@ -165,6 +165,19 @@ static void tasks_that_exit_with_0_are_a_finished_run(void **state)
 	assert_int_equal(count_events("\"plan\"", "step_s"), 0);
 }
 
+static void a_stop_after_the_last_exit_does_not_undo_the_end(void **state)
+{
+	(void)state;
+	start_run();
+	for (int i = 0; i < WORLD; i++)
+		send_step(&h.peers[i], MSG_FINISHED, 0);
+	supervise_stop(h.supervisor, "Terminated", false);
+	for (int i = 0; i < WORLD; i++)
+		end_process(i, 0);
+	deliver_all();
+	assert_int_equal(exit_status(), STATUS_DONE);
+}
+
 /* --- messages of the wrong kind ------------------------------------------------------------ */
 
 static void only_rank_0_publishes_a_meeting_point_once(void **state)
@@ -546,6 +559,7 @@ int main(void)
 		TEST(a_silent_program_has_hung),
 		TEST(an_idle_rank_among_busy_ones_is_named_once),
 		TEST(tasks_that_hang_are_examined),
+		TEST(a_stop_after_the_last_exit_does_not_undo_the_end),
 		TEST(the_first_step_says_where_a_program_continues),
 		TEST(the_time_before_the_first_step_is_the_start),
 		TEST(checkpoints_of_a_program_are_progress),
