@@ -33,6 +33,7 @@ static void a_run_is_named_after_the_script(void **state)
 		{ { "bash", "-ec", "true" }, "bash" },
 		{ { "python3", "-c", "print(1)" }, "python3" },
 		{ { "env.py" }, "env" },
+		{ { "env", "A=1", "python3", "a.py" }, "a" },
 		{ { "./my prog" }, "my-prog" },
 		{ { "..." }, "program" },
 		{ { "pythonic", "a.py" }, "pythonic" },
