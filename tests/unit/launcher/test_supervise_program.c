@@ -399,6 +399,17 @@ static void a_silent_program_has_hung(void **state)
 	assert_int_equal(count_events("rank-lost", "no task has printed anything"), 1);
 }
 
+static void a_supervisor_that_was_stopped_calls_nobody_silent(void **state)
+{
+	(void)state;
+	h.first.job.program.silence = 20;
+	start_run();
+	pass_time(1);
+	h.now += 100; /* the whole host was stopped */
+	pass_time(2);
+	assert_int_equal(count_events("rank-lost", ""), 0);
+}
+
 static void an_idle_rank_among_busy_ones_is_named_once(void **state)
 {
 	(void)state;
@@ -559,6 +570,7 @@ int main(void)
 		TEST(a_task_that_exits_too_early_is_named),
 		TEST(without_an_exit_timeout_tasks_end_when_they_like),
 		TEST(a_silent_program_has_hung),
+		TEST(a_supervisor_that_was_stopped_calls_nobody_silent),
 		TEST(an_idle_rank_among_busy_ones_is_named_once),
 		TEST(tasks_that_hang_are_examined),
 		TEST(a_stop_after_the_last_exit_does_not_undo_the_end),
