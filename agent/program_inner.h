@@ -59,6 +59,8 @@ struct program {
 	enum stop_stage stop;
 	double stop_until, started_at, looked_at;
 	uint64_t lines_seen;
+	uint64_t lines_told; /* that the supervisor knows of */
+	double told_at;
 	_Atomic(uint64_t) lines; /* of output so far */
 	int wake;                /* eventfd: the generation is over */
 	atomic_bool aborted;

@@ -14,6 +14,8 @@ enum { PERIOD_MS = 100 };
 
 /* A task that has used less of a core than this in a look is idle. */
 static const double look_s = 0.5, busy_share = 0.02;
+/* Between two messages about lines that are not shown: this share of program.silence. */
+static const double told_share = 0.1;
 
 /* --- output for the terminal ---------------------------------------------------------------- */
 
@@ -32,6 +34,22 @@ void agent_program_send_shown(struct program *p)
 		p->control, MSG_OUTPUT,
 		msg_output_json(&(struct msg_output){ .lines = lines, .left_out = left_out }));
 	json_decref(lines);
+}
+
+/* The supervisor looks for silence (program.silence), and hears of lines that it does not show, too. */
+static void tell_of_output(struct program *p, double now)
+{
+	double silence = p->job->program.silence;
+	uint64_t lines = atomic_load(&p->lines);
+	if (p->shown.wanted || silence <= 0 || lines == p->lines_told ||
+	    now - p->told_at < silence * told_share)
+		return;
+	json_t *none = json_array();
+	agent_control_send(p->control, MSG_OUTPUT,
+			   msg_output_json(&(struct msg_output){ .lines = none }));
+	json_decref(none);
+	p->lines_told = lines;
+	p->told_at = now;
 }
 
 void agent_program_check_log(struct program *p)
@@ -157,6 +175,7 @@ int agent_program_loop(struct program *p, struct err *e)
 		look_at_task(p, now);
 		agent_program_check_log(p);
 		agent_program_send_shown(p);
+		tell_of_output(p, now);
 		wait_for_events(p);
 	}
 }

@@ -5,6 +5,7 @@
 #include "launcher/cli/output.h"
 #include "launcher/cli/torchrun_options.h"
 #include "launcher/status.h"
+#include "plan/spec/job/job.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,8 +14,8 @@
 
 enum {
 	NAME = 64,
-	MOST = 65536,       /* nodes, and ranks on each */
-	PROGRAM_MAX = 2000, /* bytes that a line of a job file can hold after the key */
+	MOST = 65536,                  /* nodes, and ranks on each */
+	PROGRAM_MAX = JOB_PROGRAM - 1, /* bytes */
 };
 
 static const struct torchrun_option *const options = command_torchrun_options;
@@ -235,11 +236,10 @@ static int set_program(struct draft *d, struct err *e)
 	words_write(words, program);
 	free(words);
 	if (program->len > PROGRAM_MAX)
-		return err_set(
-			e, ERR_USAGE,
-			"the program with its arguments takes %zu bytes, and a line of a job "
-			"file holds %d; put the arguments into a script",
-			program->len, PROGRAM_MAX);
+		return err_set(e, ERR_USAGE,
+			       "the program with its arguments takes %zu bytes, and job.program "
+			       "holds %d; put the arguments into a script",
+			       program->len, PROGRAM_MAX);
 	return 0;
 }
 

@@ -36,6 +36,12 @@ static bool gives_script(const char *option)
 	return *option == '-' && option[1] != '-' && option[strlen(option) - 1] == 'c';
 }
 
+/* Whether env or uv takes the word for itself: a variable, run, or another interpreter. */
+static bool comes_before_script(const char *word)
+{
+	return strchr(word, '=') || !strcmp(word, "run") || is_interpreter(word);
+}
+
 /* The word that names the run. */
 static const char *choose_word(char *const *argv)
 {
@@ -44,7 +50,7 @@ static const char *choose_word(char *const *argv)
 	for (int i = 1; argv[i] && !gives_script(argv[i]); i++) {
 		if (!strcmp(argv[i], "-m") && argv[i + 1])
 			return argv[i + 1];
-		if (argv[i][0] != '-' && strcmp(argv[i], "run") && !is_interpreter(argv[i]))
+		if (argv[i][0] != '-' && !comes_before_script(argv[i]))
 			return argv[i];
 	}
 	return argv[0];

@@ -30,13 +30,15 @@ static char *slack_body(const json_t *message)
 	struct buf text = BUF_INIT;
 	const json_t *step = json_object_get(message, "step");
 	const char *remedy = text_of(message, "remedy");
+	json_int_t steps = json_integer_value(json_object_get(message, "steps"));
 	json_int_t dropped = json_integer_value(json_object_get(message, "dropped"));
 	buf_puts(&text, "*");
 	add_escaped(&text, text_of(message, "run"));
 	buf_printf(&text, "* %s", text_of(message, "event"));
 	if (step)
-		buf_printf(&text, ", step %lld of %lld", (long long)json_integer_value(step),
-			   (long long)json_integer_value(json_object_get(message, "steps")));
+		buf_printf(&text, ", step %lld", (long long)json_integer_value(step));
+	if (step && steps > 0) /* a program does not say how many there are */
+		buf_printf(&text, " of %lld", (long long)steps);
 	buf_puts(&text, ": ");
 	add_escaped(&text, text_of(message, "text"));
 	if (*remedy) {

@@ -98,6 +98,9 @@ static void stop(struct supervisor *s, struct console *k, bool now)
 		return;
 	if (now)
 		snprintf(text, sizeof text, "the run stops at once");
+	else if (s->state == SUP_STOPPING && s->program.ranks)
+		snprintf(text, sizeof text, "the tasks %s asked to save and exit",
+			 before ? "were already" : "are");
 	else if (s->state == SUP_STOPPING)
 		snprintf(text, sizeof text,
 			 "the run %s after the step that it is in, with a checkpoint",

@@ -38,6 +38,7 @@ void supervise_enter(struct supervisor *s, enum sup_state state, double seconds)
 		supervise_checks_stop(s);
 	s->state = state;
 	supervise_times_enter(s);
+	s->patience = seconds;
 	s->deadline = seconds > 0 ? supervise_now(s) + seconds : 0;
 }
 

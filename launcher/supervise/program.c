@@ -277,7 +277,10 @@ static void check_silence(struct supervisor *s, double now)
 		return;
 	snprintf(text, sizeof text, "no task has printed anything for %.3g s (program.silence)",
 		 now - since);
-	supervise_lose_rank(s, 0, LOST_HUNG, ERR_TIMEOUT, text);
+	int rank = 0; /* the first one whose task still runs */
+	while (rank + 1 < s->world && s->ranks[rank].finished)
+		rank++;
+	supervise_lose_rank(s, rank, LOST_HUNG, ERR_TIMEOUT, text);
 }
 
 /* A rank that does nothing while others work may wait for them, or they for it: people decide. */

@@ -41,7 +41,10 @@ struct program_state {
 	int failing;           /* tasks that have failed */
 	bool began;            /* a rank of this generation has reported its first step */
 	json_t *printed_lines; /* of the last loss; NULL: none. It outlives generations */
-	int exited_rank;       /* the first task that has exited with 0; -1: none */
+	/* All tasks have exited with 0. Only the program knows when it is done: if it was asked to stop
+	 * before, it counts as stopped. */
+	bool done;
+	int exited_rank; /* the first task that has exited with 0; -1: none */
 	double exited_at, printed_at, ready_at; /* times */
 	bool idle_said;                         /* a person was told of an idle rank */
 };

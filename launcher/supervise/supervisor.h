@@ -185,6 +185,7 @@ struct supervisor {
 	bool first; /* no generation was started before this one */
 	enum sup_state state;
 	double deadline; /* of the state; 0: none */
+	double patience; /* seconds from entering the state to the deadline */
 	struct rank_state *ranks;
 	int most; /* ranks of any generation */
 	int world, hellos, readies, finishes;

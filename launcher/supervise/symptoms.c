@@ -63,6 +63,8 @@ void supervise_symptoms(const struct supervisor *s, struct symptom *out)
 	int task = s->cause.how == LOST_FAILED && k && s->program.ranks
 			   ? s->program.ranks[s->cause.rank].status
 			   : -1;
+	if (s->cause.code == ERR_TASK) /* of the task; its agent may have been killed later */
+		out->signal = out->status = 0;
 	if (task >= 0) {
 		out->signal = WIFSIGNALED(task) ? WTERMSIG(task) : 0;
 		out->status = WIFEXITED(task) ? WEXITSTATUS(task) : 0;

@@ -67,12 +67,10 @@ static void do_note_survey(struct supervisor *s, const struct cause *c)
 		supervise_agents_kill(s, true);
 }
 
-/* A program knows by itself when it is done. If it exits after it was asked to stop, it counts as
- * stopped. */
 static bool has_done_all_steps(const struct supervisor *s)
 {
 	if (s->program.ranks)
-		return s->finishes == s->world && !s->stop.stopping && !s->recovery.growing;
+		return s->program.done;
 	for (int r = 0; r < s->world; r++)
 		if (!s->ranks[r].finished || s->ranks[r].step < s->d->job.job.steps)
 			return false;
@@ -150,6 +148,7 @@ static void do_train(struct supervisor *s, const struct cause *c)
 static void do_exit(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
+	s->program.done = !s->stop.stopping && !s->recovery.growing;
 	s->outcome = OUTCOME_FINISHED;
 	s->lost = false;
 	s->settle_at = 0;
@@ -326,8 +325,10 @@ static void do_connect_timeout(struct supervisor *s, const struct cause *c)
 static double stop_seconds(const struct supervisor *s)
 {
 	const struct job *job = &s->d->job;
-	return fmax(s->o.limits.stop,
-		    fmax(job->restart.hang_timeout, (double)job->slurm.signal_before));
+	double least = s->o.limits.stop;
+	if (s->program.ranks) /* the request, then the signal, then SIGKILL */
+		least = fmax(least, 2 * job->program.stop_grace + s->o.limits.drain);
+	return fmax(least, fmax(job->restart.hang_timeout, (double)job->slurm.signal_before));
 }
 
 static void report_stop(struct supervisor *s, const char *reason)
@@ -460,7 +461,7 @@ static void do_kill(struct supervisor *s, const struct cause *c)
 	if (!c->reason)
 		supervise_terminal_event(s->o.term, TONE_WARN, "kill",
 					 "processes still run after %g s and are killed",
-					 s->program.ranks ? s->o.limits.leave : s->o.limits.drain);
+					 s->patience);
 	supervise_enter(s, s->state, s->o.limits.drain);
 	supervise_agents_kill(s, supervise_recovery_node_lost(s));
 }

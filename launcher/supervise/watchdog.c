@@ -19,6 +19,9 @@ static void extend_deadlines(struct supervisor *s, double gap)
 		s->ranks[r].beat += gap;
 		s->ranks[r].moved += gap;
 	}
+	s->program.exited_at += gap;
+	s->program.printed_at += gap;
+	s->program.ready_at += s->program.ready_at > 0 ? gap : 0;
 }
 
 /* The rank that has been silent for longest is lost if that is too long. */

@@ -238,7 +238,7 @@ static void a_program_that_no_line_can_hold_is_refused(void **state)
 	word[LONG] = '\0';
 	assert_int_equal(translate((const char *const[]){ "x.py", word, NULL }, &job, &notes, &e),
 			 -1);
-	assert_non_null(strstr(e.text, "a job file holds 2000; put the arguments into a script"));
+	assert_non_null(strstr(e.text, "job.program holds 1999; put the arguments into a script"));
 	buf_fini(&job);
 	buf_fini(&notes);
 	free(word);

@@ -33,6 +33,7 @@ static void a_run_is_named_after_the_script(void **state)
 		{ { "bash", "-ec", "true" }, "bash" },
 		{ { "python3", "-c", "print(1)" }, "python3" },
 		{ { "env.py" }, "env" },
+		{ { "env", "A=1", "python3", "a.py" }, "a" },
 		{ { "./my prog" }, "my-prog" },
 		{ { "..." }, "program" },
 		{ { "pythonic", "a.py" }, "pythonic" },
@@ -116,7 +117,7 @@ static int read_line(const char *const *line)
 	while (line[n])
 		n++;
 	assert_true(kept >= 0 && nowhere >= 0 && dup2(nowhere, STDERR_FILENO) >= 0);
-	int rc = command_program_job(n, (char **)(uintptr_t)line, options, &tasks, &job);
+	int rc = command_run_job(n, (char **)(uintptr_t)line, options, &tasks, &job);
 	assert_true(dup2(kept, STDERR_FILENO) >= 0);
 	close(kept);
 	close(nowhere);

@@ -165,6 +165,19 @@ static void tasks_that_exit_with_0_are_a_finished_run(void **state)
 	assert_int_equal(count_events("\"plan\"", "step_s"), 0);
 }
 
+static void a_stop_after_the_last_exit_does_not_undo_the_end(void **state)
+{
+	(void)state;
+	start_run();
+	for (int i = 0; i < WORLD; i++)
+		send_step(&h.peers[i], MSG_FINISHED, 0);
+	supervise_stop(h.supervisor, "Terminated", false);
+	for (int i = 0; i < WORLD; i++)
+		end_process(i, 0);
+	deliver_all();
+	assert_int_equal(exit_status(), STATUS_DONE);
+}
+
 /* --- messages of the wrong kind ------------------------------------------------------------ */
 
 static void only_rank_0_publishes_a_meeting_point_once(void **state)
@@ -386,6 +399,17 @@ static void a_silent_program_has_hung(void **state)
 	assert_int_equal(count_events("rank-lost", "no task has printed anything"), 1);
 }
 
+static void a_supervisor_that_was_stopped_calls_nobody_silent(void **state)
+{
+	(void)state;
+	h.first.job.program.silence = 20;
+	start_run();
+	pass_time(1);
+	h.now += 100; /* the whole host was stopped */
+	pass_time(2);
+	assert_int_equal(count_events("rank-lost", ""), 0);
+}
+
 static void an_idle_rank_among_busy_ones_is_named_once(void **state)
 {
 	(void)state;
@@ -546,8 +570,10 @@ int main(void)
 		TEST(a_task_that_exits_too_early_is_named),
 		TEST(without_an_exit_timeout_tasks_end_when_they_like),
 		TEST(a_silent_program_has_hung),
+		TEST(a_supervisor_that_was_stopped_calls_nobody_silent),
 		TEST(an_idle_rank_among_busy_ones_is_named_once),
 		TEST(tasks_that_hang_are_examined),
+		TEST(a_stop_after_the_last_exit_does_not_undo_the_end),
 		TEST(the_first_step_says_where_a_program_continues),
 		TEST(the_time_before_the_first_step_is_the_start),
 		TEST(checkpoints_of_a_program_are_progress),
