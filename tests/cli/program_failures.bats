@@ -281,7 +281,7 @@ parent_of() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 
 @test "all ranks wait (restart.hang_timeout)" {
 	fails 1 0 restart.hang_timeout=1 restart.stacks_timeout=0 -- sleep 1000
-	lost any 'no rank made progress for ' hang
+	lost any 'no rank made progress for ' task-hang
 	[[ $(event_field "$name" rank-lost how) == hung ]]
 }
 
@@ -297,7 +297,7 @@ parent_of() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 	PY
 	fails 1 0 -n 3 restart.hang_timeout=1 restart.stacks_timeout=60 -- python3 train.py
 	said '^  lost +rank 1 on .*: no rank made progress for .*; its main thread sleeps in the system call clock_nanosleep'
-	[[ $(event_field "$name" fault rank) -eq 1 && $(event_field "$name" fault fault) == hang ]]
+	[[ $(event_field "$name" fault rank) -eq 1 && $(event_field "$name" fault fault) == task-hang ]]
 }
 
 @test "a task that was stopped by SIGSTOP: it is named, and takes the request to stop" {
