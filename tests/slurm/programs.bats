@@ -68,6 +68,8 @@ is_undisturbed() {
 	# The two nodes are one host here: their files of shared memory would have the same names, and only the loopback address of a
 	# node can be reached.
 	export OMPI_MCA_btl=tcp,self OMPI_MCA_btl_tcp_if_include=lo
+	# Slurm's PMIx plugin does not remove the session folder of a job that was killed, and muster removes nothing in TMPDIR.
+	export OMPI_MCA_orte_tmpdir_base=$BATS_FILE_TMPDIR
 	mkdir "$(state ring-alone)" "$(state ring)"
 	launch ring-alone "$ring 6000 $(state ring-alone)" launch.launcher=local
 	losses_of ring-alone >"$BATS_FILE_TMPDIR/losses"
