@@ -1,11 +1,11 @@
 #include "agent/examine.h"
 
+#include "agent/spawn_self.h"
 #include "base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -16,30 +16,14 @@
  * prints it. */
 static const double report_s = 0.7;
 
-/* Signals are as in a new process, although the agent's are blocked. */
-static int set_attributes(posix_spawnattr_t *a)
-{
-	sigset_t all, none;
-	sigfillset(&all);
-	sigemptyset(&none);
-	return posix_spawnattr_setsigmask(a, &none) || posix_spawnattr_setsigdefault(a, &all) ||
-	       posix_spawnattr_setflags(a, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-}
-
 /* 0, or an errno. */
-static int spawn_tool(char *word, int out, pid_t *pid)
+static int spawn_tool(const char *word, int out, pid_t *pid)
 {
 	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attributes;
-	char *argv[] = { (char[]){ "muster-agent" }, (char[]){ "stacks" }, word, NULL };
 	posix_spawn_file_actions_init(&files);
-	posix_spawnattr_init(&attributes);
 	int rc = posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
 	if (!rc)
-		rc = set_attributes(&attributes);
-	if (!rc)
-		rc = posix_spawn(pid, "/proc/self/exe", &files, &attributes, argv, environ);
-	posix_spawnattr_destroy(&attributes);
+		rc = agent_spawn_self("stacks", word, &files, false, pid);
 	posix_spawn_file_actions_destroy(&files);
 	return rc;
 }

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process_id.h"
+#include "base/process_stat.h"
 #include "plan/spec/layout.h"
 
 #include <signal.h>

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/frame.h"
 #include "base/human.h"
+#include "base/process_stat.h"
 
 #include <limits.h>
 #include <math.h>

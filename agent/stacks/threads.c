@@ -1,7 +1,7 @@
 #include "agent/stacks/threads.h"
 
 #include "base/human.h"
-#include "base/process_id.h"
+#include "base/process_stat.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 #include "agent/task/activity.h"
 
 #include "agent/task/tree.h"
+#include "base/process_stat.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -30,8 +31,8 @@ void task_activity_close(struct task_watch *w)
 
 static void add_process(const struct task_watch *w, pid_t pid, struct task_activity *a)
 {
-	struct task_stat s;
-	if (task_stat_read(pid, &s))
+	struct process_stat s;
+	if (process_stat_read(pid, &s))
 		return;
 	a->cpu_s += s.cpu_s + s.reaped_s;
 	a->rss += s.rss;
@@ -43,10 +44,10 @@ static void add_process(const struct task_watch *w, pid_t pid, struct task_activ
 void task_activity_look(struct task_watch *w, struct task_activity *out)
 {
 	struct task_activity a = { 0 };
-	struct task_stat root;
+	struct process_stat root;
 	/* A process that ends between two of these counts neither alone nor in its parent: the next
 	 * look has it. */
-	if (!task_stat_read(w->root, &root))
+	if (!process_stat_read(w->root, &root))
 		a.cpu_s = root.cpu_s + root.reaped_s;
 	task_tree_read(w->root, &w->tree);
 	for (int i = 0; i < w->tree.n; i++)

@@ -39,7 +39,7 @@ struct keeper {
 	double kill_at; /* the next time */
 	double pause_s; /* from then to the following */
 	int killed;     /* other processes */
-	char name[TASK_NAME];
+	char name[PROCESS_NAME];
 	struct task_tree tree;
 };
 
@@ -174,7 +174,7 @@ static void read_exec(struct keeper *k)
 
 static void kill_all(struct keeper *k)
 {
-	char name[TASK_NAME];
+	char name[PROCESS_NAME];
 	task_tree_read(getpid(), &k->tree);
 	for (int i = 0; i < k->tree.n; i++)
 		if (task_tree_kill(&k->tree.nodes[i], name) && k->tree.nodes[i].pid != k->pid &&
@@ -257,9 +257,9 @@ static void send_signal(pid_t program, int number)
 /* A program that is stopped takes no signal before it continues. */
 static void signal_program(struct keeper *k, int number)
 {
-	struct task_stat s;
+	struct process_stat s;
 	send_signal(k->pid, number);
-	if (!task_stat_read(k->pid, &s) && s.state == 'T')
+	if (!process_stat_read(k->pid, &s) && s.state == 'T')
 		send_signal(k->pid, SIGCONT);
 }
 

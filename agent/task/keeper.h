@@ -23,6 +23,8 @@
 
 #include "agent/task/tree.h"
 
+#include "base/process_stat.h"
+
 #include <stdint.h>
 
 enum { KEEPER_SOCKET = 3, KEEPER_TASK, KEEPER_CLIENT, KEEPER_OTHERS };
@@ -51,7 +53,7 @@ struct keeper_report {
 	int32_t kind, value;
 	double user_s, system_s;
 	double rss; /* bytes; the most of one process */
-	char name[TASK_NAME];
+	char name[PROCESS_NAME];
 };
 
 /* The main of the tool. Returns its exit status: 0, or 2 if the descriptors are others. */

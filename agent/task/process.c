@@ -1,5 +1,6 @@
 #include "agent/task/process.h"
 
+#include "agent/spawn_self.h"
 #include "agent/task/keeper.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -10,7 +11,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -87,29 +87,13 @@ static int set_files(posix_spawn_file_actions_t *files, const int fds[KEEPER_OTH
 	return rc;
 }
 
-static int set_attributes(posix_spawnattr_t *a)
-{
-	sigset_t all, none;
-	sigfillset(&all);
-	sigemptyset(&none);
-	return posix_spawnattr_setsigmask(a, &none) || posix_spawnattr_setsigdefault(a, &all) ||
-	       posix_spawnattr_setflags(a, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-						   POSIX_SPAWN_SETSID);
-}
-
 static int spawn_keeper(const int fds[KEEPER_OTHERS], pid_t *pid)
 {
 	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attributes;
-	char *argv[] = { (char[]){ "muster-agent" }, (char[]){ "keep" }, NULL };
 	posix_spawn_file_actions_init(&files);
-	posix_spawnattr_init(&attributes);
 	int rc = set_files(&files, fds);
 	if (!rc)
-		rc = set_attributes(&attributes);
-	if (!rc)
-		rc = posix_spawn(pid, "/proc/self/exe", &files, &attributes, argv, environ);
-	posix_spawnattr_destroy(&attributes);
+		rc = agent_spawn_self("keep", NULL, &files, true, pid);
 	posix_spawn_file_actions_destroy(&files);
 	return rc;
 }
@@ -283,7 +267,7 @@ static void find_orphans(struct task_process *p, struct task_tree *out)
 /* Kills the orphans and waits for those that are dead. Returns how many are left. */
 static int sweep_once(struct task_process *p, struct task_tree *orphans)
 {
-	char name[TASK_NAME];
+	char name[PROCESS_NAME];
 	find_orphans(p, orphans);
 	int left = orphans->n;
 	for (int i = 0; i < orphans->n; i++) {
@@ -436,12 +420,12 @@ static bool await_keeper(struct task_process *p, double seconds)
 static int still_there(struct task_process *p, struct err *e)
 {
 	struct task_tree orphans = { 0 };
-	struct task_stat s = { .name = "?", .state = '?' };
+	struct process_stat s = { .name = "?", .state = '?' };
 	pid_t pid = 0;
 	find_orphans(p, &orphans);
 	if (orphans.n) {
 		pid = orphans.nodes[0].pid;
-		task_stat_read(pid, &s);
+		process_stat_read(pid, &s);
 	}
 	task_tree_free(&orphans);
 	return err_set(

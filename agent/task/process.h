@@ -21,6 +21,7 @@
 #include "agent/task/client.h"
 #include "agent/task/tree.h"
 #include "base/err.h"
+#include "base/process_stat.h"
 
 struct task_start {
 	char *const *argv;
@@ -42,8 +43,8 @@ struct task_end {
 
 /* What the program left behind. */
 struct task_left {
-	int killed;           /* processes that had to be killed */
-	char name[TASK_NAME]; /* of the first, "" if there is none */
+	int killed;              /* processes that had to be killed */
+	char name[PROCESS_NAME]; /* of the first, "" if there is none */
 };
 
 struct task_process;

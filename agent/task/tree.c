@@ -1,5 +1,7 @@
 #include "agent/task/tree.h"
 
+#include "base/process_stat.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -8,58 +10,6 @@
 #include <string.h>
 #include <sys/pidfd.h>
 #include <unistd.h>
-
-static ssize_t read_file(const char *path, char *out, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -1;
-	size_t len = 0;
-	ssize_t n;
-	while (len < size - 1 && (n = read(fd, out + len, size - 1 - len)) > 0)
-		len += (size_t)n;
-	close(fd);
-	out[len] = '\0';
-	return (ssize_t)len;
-}
-
-/* --- One process --- */
-
-int task_stat_parse(const char *text, struct task_stat *out)
-{
-	/* Fields 4 to 24 of proc_pid_stat(5), as the letters of the types: those with * are not
-	 * needed. The name may contain blanks and parentheses. */
-	unsigned long user, system;
-	long reaped_user, reaped_system, pages;
-	int parent;
-	char state;
-	const char *open = strchr(text, '('), *at = strrchr(text, ')');
-	if (!open || !at || at < open ||
-	    sscanf(at + 1,
-		   " %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %lu %lu %ld %ld %*s %*s %*s %*s %*s "
-		   "%*s %ld",
-		   &state, &parent, &user, &system, &reaped_user, &reaped_system, &pages) != 7)
-		return -1;
-	double tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
-	*out = (struct task_stat){
-		.state = state,
-		.parent = parent,
-		.cpu_s = ((double)user + (double)system) * tick,
-		.reaped_s = ((double)reaped_user + (double)reaped_system) * tick,
-		.rss = (double)pages * (double)sysconf(_SC_PAGESIZE),
-	};
-	snprintf(out->name, sizeof out->name, "%.*s", (int)(at - open - 1), open + 1);
-	return 0;
-}
-
-int task_stat_read(pid_t pid, struct task_stat *out)
-{
-	char path[64], text[2048];
-	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-	return read_file(path, text, sizeof text) <= 0 ? -1 : task_stat_parse(text, out);
-}
-
-/* --- Many --- */
 
 static void add(struct task_tree *t, pid_t pid, pid_t parent)
 {
@@ -126,11 +76,11 @@ static void add_children(struct task_tree *t, pid_t pid)
 static void read_host(struct task_tree *t)
 {
 	struct dirent *at;
-	struct task_stat s;
+	struct process_stat s;
 	DIR *d = opendir("/proc");
 	while (d && (at = readdir(d))) {
 		pid_t pid = number_of(at->d_name);
-		if (pid && !task_stat_read(pid, &s))
+		if (pid && !process_stat_read(pid, &s))
 			add(t, pid, s.parent);
 	}
 	if (d)
@@ -176,15 +126,15 @@ void task_tree_free(struct task_tree *t)
 
 bool task_tree_kill(const struct task_tree_node *node, char *name)
 {
-	struct task_stat s;
+	struct process_stat s;
 	int fd = pidfd_open(node->pid, 0);
 	if (fd < 0)
 		return false;
 	/* The descriptor holds the process, so its parent is read after. */
-	bool sent = !task_stat_read(node->pid, &s) && s.parent == node->parent && s.state != 'Z' &&
-		    !pidfd_send_signal(fd, SIGKILL, NULL, 0);
+	bool sent = !process_stat_read(node->pid, &s) && s.parent == node->parent &&
+		    s.state != 'Z' && !pidfd_send_signal(fd, SIGKILL, NULL, 0);
 	close(fd);
 	if (sent && name)
-		memcpy(name, s.name, TASK_NAME);
+		memcpy(name, s.name, PROCESS_NAME);
 	return sent;
 }

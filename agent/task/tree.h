@@ -30,22 +30,8 @@ void task_tree_read(pid_t root, struct task_tree *t);
 void task_tree_free(struct task_tree *t);
 
 /* Sends SIGKILL to the process if it still is a child of that parent, and no zombie. Returns whether
- * it was sent. `name`, of TASK_NAME bytes and not NULL, becomes the process's. */
-enum { TASK_NAME = 16 };
+ * it was sent. `name`, of PROCESS_NAME bytes (base/process_stat.h), becomes the process's; NULL: it is not
+ * needed. */
 bool task_tree_kill(const struct task_tree_node *node, char *name);
-
-struct task_stat {
-	char name[TASK_NAME]; /* of its program, cut by the kernel */
-	char state;           /* such as 'R', 'S', 'D', 'T' or 'Z' */
-	pid_t parent;
-	double cpu_s;    /* of its threads, those that have ended too */
-	double reaped_s; /* of its children that it has waited for, and theirs */
-	double rss;      /* bytes */
-};
-
-/* The text of /proc/PID/stat. -1: it is malformed. */
-int task_stat_parse(const char *text, struct task_stat *out);
-/* -1: there is no such process. */
-int task_stat_read(pid_t pid, struct task_stat *out);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/process_id.h"
+#include "base/process_stat.h"
 #include "launcher/console/line.h"
 
 #include <math.h>

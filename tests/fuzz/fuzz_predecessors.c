@@ -1,6 +1,6 @@
 /* Any bytes as a run's events.jsonl, and as texts of /proc: no agent that is read from them lacks a
  * name, and what is listed for a host is of earlier generations. */
-#include "base/process_id.h"
+#include "base/process_stat.h"
 #include "launcher/rundir/agents.h"
 #include "launcher/supervise/predecessors.h"
 

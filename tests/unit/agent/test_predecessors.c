@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/messages.h"
 #include "base/process_id.h"
+#include "base/process_stat.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,6 +4,7 @@
 #include "agent/stacks/frames.h"
 #include "agent/stacks/python.h"
 #include "agent/stacks/stacks.h"
+#include "base/process_stat.h"
 #include "tests/unit/tmpdir.h"
 
 #include <fcntl.h>

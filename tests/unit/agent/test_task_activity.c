@@ -212,28 +212,6 @@ static void the_tree_lists_parents_before_children(void **state)
 	close(ready[1]);
 }
 
-static void a_name_may_look_like_the_rest(void **state)
-{
-	(void)state;
-	struct task_stat s;
-	static const char fields[] =
-		" T 12 1 1 0 -1 4194560 1 2 3 4 150 50 700 300 20 0 1 0 100 1000 "
-		"25 184467\n";
-	char text[300];
-	snprintf(text, sizeof text, "77 (a) R 1 (b)%s", fields);
-	assert_int_equal(task_stat_parse(text, &s), 0);
-	double tick = (double)sysconf(_SC_CLK_TCK);
-	assert_string_equal(s.name, "a) R 1 (b");
-	assert_int_equal(s.state, 'T');
-	assert_int_equal(s.parent, 12);
-	assert_float_equal(s.cpu_s, 200 / tick, 1e-9);
-	assert_float_equal(s.reaped_s, 1000 / tick, 1e-9);
-	assert_float_equal(s.rss, 25.0 * (double)sysconf(_SC_PAGESIZE), 1e-9);
-	assert_int_equal(task_stat_parse("77 (a) R 1 1", &s), -1);
-	assert_int_equal(task_stat_parse("77 )a( R 1 1", &s), -1);
-	assert_int_equal(task_stat_parse("", &s), -1);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -241,7 +219,6 @@ int main(void)
 		cmocka_unit_test(the_time_since_the_last_look_is_that_of_new_work),
 		cmocka_unit_test(the_state_of_the_main_process_is_reported),
 		cmocka_unit_test(the_tree_lists_parents_before_children),
-		cmocka_unit_test(a_name_may_look_like_the_rest),
 	};
 	return cmocka_run_group_tests_name("task_activity", tests, NULL, NULL);
 }
