@@ -12,7 +12,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-enum { BACKLOG_MAX = 4 * MSG_MAX }; /* with more bytes queued no progress is sent */
+/* Queued bytes: with more, no progress is sent; with more, others than this process should wait. */
+enum { BACKLOG_MAX = 4 * MSG_MAX, BACKLOG_BUSY = 64 << 10 };
 
 static const double leave_s = 0.3, flush_s = 1.0; /* leave_s: of an agent that trains */
 /* Seconds between two messages progress: the longer of 0.1 s and 0.5 ms per rank of the world, so
@@ -92,6 +93,19 @@ static json_t *progress_json(struct control *c)
 	return msg_progress_json(&m);
 }
 
+static size_t backlog_of(struct control *c)
+{
+	pthread_mutex_lock(&c->lock);
+	size_t queued = agent_connection_backlog(c->connection);
+	pthread_mutex_unlock(&c->lock);
+	return queued;
+}
+
+bool agent_control_is_busy(struct control *c)
+{
+	return backlog_of(c) > BACKLOG_BUSY;
+}
+
 /* Sends a heartbeat when one is due, and between two of them the progress if the trainer has
  * moved. */
 static void send_progress(struct control *c)
@@ -104,10 +118,7 @@ static void send_progress(struct control *c)
 	if (now < c->next_beat && count == c->sent_count)
 		return;
 	agent_pace_look(&c->pace, now, c->heartbeat_s);
-	pthread_mutex_lock(&c->lock);
-	bool room = agent_connection_backlog(c->connection) < BACKLOG_MAX;
-	pthread_mutex_unlock(&c->lock);
-	if (room)
+	if (backlog_of(c) < BACKLOG_MAX)
 		agent_control_send(c, MSG_PROGRESS, progress_json(c));
 	c->sent_count = count;
 	c->next_beat = now + c->heartbeat_s;
@@ -121,20 +132,12 @@ static void send_times(struct control *c)
 		agent_control_send(c, MSG_TIMES, due);
 }
 
-static bool has_backlog(struct control *c)
-{
-	pthread_mutex_lock(&c->lock);
-	bool some = agent_connection_backlog(c->connection) > 0;
-	pthread_mutex_unlock(&c->lock);
-	return some;
-}
-
 /* Waits for the socket, a signal or a wake-up until `until`. */
 static void wait_for_event(struct control *c, double until)
 {
 	struct pollfd p[3 + EXAMINE_MAX] = {
 		{ agent_connection_fd(c->connection),
-		  (short)(POLLIN | (has_backlog(c) ? POLLOUT : 0)), 0 },
+		  (short)(POLLIN | (backlog_of(c) ? POLLOUT : 0)), 0 },
 		{ c->wake_fd, POLLIN, 0 },
 		{ c->signal_fd, POLLIN, 0 },
 	};
@@ -152,7 +155,7 @@ static void flush_and_close(struct control *c)
 	struct err e = ERR_INIT;
 	bool shut = false;
 	while (clock_s() < end && !agent_control_exchange_messages(c, &e)) {
-		if (!shut && !has_backlog(c)) {
+		if (!shut && !backlog_of(c)) {
 			agent_connection_shut(c->connection);
 			shut = true;
 		}

@@ -71,12 +71,16 @@ void agent_control_on_abort(struct control *c, void (*fn)(const char *reason, vo
 			    void *arg);
 
 /* Sets the function that writes the flight recorder. The control thread calls it whenever the
- * supervisor sends dump. It must neither log nor send. NULL: as above. */
+ * supervisor sends dump. It must neither log, send nor wait. 0, or DUMP_LATER: it answers by the message
+ * dumped later. NULL: as above. */
+enum { DUMP_LATER = 1 };
 void agent_control_on_dump(struct control *c, int (*fn)(void *arg, struct err *e), void *arg);
 
 /* Queues a message. Any thread. Steals the reference to body. Sends the progress before "failed", and
  * the times before "finished", "idle" and "failed". */
 void agent_control_send(struct control *c, enum msg_type type, json_t *body);
+/* Whether so much is queued that whoever sends on behalf of others should wait. */
+bool agent_control_is_busy(struct control *c);
 /* Notes the step and phase that the trainer is in. Cheap: it makes no system call. The supervisor
  * gets it with every heartbeat and, if it has changed, up to 10 times per second (less often in a
  * world of more than 200 ranks). phase: a literal such as "forward". */

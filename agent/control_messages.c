@@ -31,9 +31,10 @@ static int handle_dump(struct control *c, const struct msg *m, struct err *e)
 	pthread_mutex_lock(&c->lock);
 	int rc = c->on_dump ? c->on_dump(c->on_dump_arg, &why) : 0;
 	pthread_mutex_unlock(&c->lock);
-	agent_control_send(
-		c, MSG_DUMPED,
-		msg_dumped_json(&(struct msg_dumped){ .has_error = rc != 0, .error = why.text }));
+	if (rc != DUMP_LATER)
+		agent_control_send(c, MSG_DUMPED,
+				   msg_dumped_json(&(struct msg_dumped){ .has_error = rc != 0,
+									 .error = why.text }));
 	return 0;
 }
 

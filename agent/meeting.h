@@ -27,7 +27,7 @@ struct meeting {
 	int held[MEETING_PORTS]; /* rank 0: the sockets; otherwise -1 */
 };
 
-/* For meeting_close() of one that was never opened. */
+/* For agent_meeting_close() of one that was never opened. */
 #define MEETING_INIT \
 	{ \
 		.held = { -1, -1 } \

@@ -300,6 +300,7 @@ static int open_program(struct program *p, const struct generation_start *start,
 			       .welcome = start->welcome,
 			       .log.fd = -1,
 			       .meeting = MEETING_INIT,
+			       .progress.saved_step = -1,
 			       .wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) };
 	pthread_mutex_init(&p->shown.lock, NULL);
 	if (p->wake < 0)
@@ -361,12 +362,15 @@ static int run_task(struct program *p, struct program_failure *failure, struct e
 	watch_health(p);
 	agent_control_on_dump(p->control, agent_program_dump, p);
 	int rc = agent_program_loop(p, e);
+	agent_control_on_dump(p->control, NULL, NULL);
+	agent_program_answer_dump(p, clock_s(), true);
 	if (!rc && has_failed(p))
 		announce_failure(p);
 	if (end_task(p, &stuck) && !rc)
 		rc = err_set(e, stuck.code, "%s", stuck.text);
 	agent_program_check_log(p);
 	agent_program_send_shown(p);
+	agent_program_send_saved(p, clock_s(), true);
 	if (!rc)
 		rc = report_end(p, failure, e);
 	else if (e->code == ERR_TASK) /* the task ended with its keeper */

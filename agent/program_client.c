@@ -6,6 +6,10 @@
 #include "base/log.h"
 
 #include <math.h>
+#include <stdio.h>
+
+/* Between two messages about checkpoints: each costs a line, an event and a file. */
+static const double saved_s = 0.2;
 
 static int64_t now_us(void)
 {
@@ -70,7 +74,8 @@ static void on_step(void *arg, const struct task_step *m)
 		begin(p, m, now);
 	g->step = m->n;
 	g->step_at = now;
-	g->samples += m->has_samples ? m->samples : 0;
+	if (m->has_samples && m->samples <= INT64_MAX - g->samples)
+		g->samples += m->samples;
 	train_times_step(&g->times, &(struct step_report){ .step = m->n, .compute_s = seconds },
 			 now_us());
 	agent_control_times(p->control, &g->times, false);
@@ -83,11 +88,22 @@ static void on_step(void *arg, const struct task_step *m)
 
 static void on_checkpoint(void *arg, const struct task_checkpoint *m)
 {
-	struct program *p = arg;
-	log_info("checkpoint of step %lld: %s", (long long)m->step, m->path);
+	struct program_progress *g = &((struct program *)arg)->progress;
+	g->saved_step = m->step;
+	snprintf(g->saved_path, sizeof g->saved_path, "%s", m->path);
+}
+
+void agent_program_send_saved(struct program *p, double now, bool at_once)
+{
+	struct program_progress *g = &p->progress;
+	if (g->saved_step < 0 || (!at_once && now - g->saved_told < saved_s))
+		return;
+	log_info("checkpoint of step %lld: %s", (long long)g->saved_step, g->saved_path);
 	agent_control_send(p->control, MSG_CLIENT_CKPT,
-			   msg_client_ckpt_json(
-				   &(struct msg_client_ckpt){ .step = m->step, .path = m->path }));
+			   msg_client_ckpt_json(&(struct msg_client_ckpt){
+				   .step = g->saved_step, .path = g->saved_path }));
+	g->saved_step = -1;
+	g->saved_told = now;
 }
 
 const struct task_client_handlers agent_program_handlers = {
@@ -95,3 +111,11 @@ const struct task_client_handlers agent_program_handlers = {
 	.step = on_step,
 	.checkpoint = on_checkpoint,
 };
+
+void agent_program_serve_client(struct program *p, bool ended)
+{
+	struct err e = ERR_INIT;
+	p->progress.waits = !ended && agent_control_is_busy(p->control);
+	if (!p->progress.waits && task_client_serve(p->client, &e))
+		log_warn("client channel: %s", e.text);
+}

@@ -35,8 +35,20 @@ struct program_progress {
 	bool metrics; /* this rank sends the message metrics */
 	int64_t step, samples;
 	double step_at; /* time of the last step */
+	/* The last checkpoint that the supervisor does not know of yet; step -1: none. */
+	int64_t saved_step;
+	char saved_path[TASK_PATH_MAX + 1];
+	double saved_told; /* time of the last message about one */
 	struct train_times times;
+	bool waits;     /* the program is not heard, because the supervisor has fallen behind */
 	struct err bad; /* a loss that is NaN or infinite */
+};
+
+/* A dump of PyTorch's flight recorder that is to come. */
+struct awaited_dump {
+	atomic_bool asked; /* by the control thread */
+	double until;      /* 0: the loop has not looked yet */
+	int64_t size;
 };
 
 enum stop_stage { STOP_NOT_ASKED, STOP_TOLD, STOP_SIGNALLED, STOP_KILLED };
@@ -56,6 +68,7 @@ struct program {
 	struct agent_watch *health; /* NULL: the node and the device are not watched */
 	struct shown_output shown;
 	struct program_progress progress;
+	struct awaited_dump dump;
 	enum stop_stage stop;
 	double stop_until, started_at, looked_at;
 	uint64_t lines_seen;
@@ -71,15 +84,22 @@ struct program {
 };
 
 /* program_place.c */
-/* Sets p->argv and p->env. client: the task's end of the client channel; it is only marked here. */
+/* Sets p->argv and p->env. */
 int agent_program_environment(struct program *p, struct err *e);
 
 /* program_dump.c */
 /* For agent_control_on_dump(). */
 int agent_program_dump(void *program, struct err *e);
+/* Tells the supervisor when the dump is written, when that takes too long, or at once. */
+void agent_program_answer_dump(struct program *p, double now, bool at_once);
 
 /* program_client.c */
 extern const struct task_client_handlers agent_program_handlers;
+/* Passes on what the program has said. While the program runs, it is not heard if the supervisor has
+ * fallen behind. */
+void agent_program_serve_client(struct program *p, bool ended);
+/* Sends the last checkpoint, at most some per second unless at_once. */
+void agent_program_send_saved(struct program *p, double now, bool at_once);
 
 /* program_loop.c */
 /* Returns when the task has ended (0, and p->end is set), or must be ended. */

@@ -65,16 +65,6 @@ void agent_program_check_log(struct program *p)
 
 /* --- activity ----------------------------------------------------------------------------- */
 
-/* With program.silence the supervisor is to know that a task prints, even if nobody sees the lines. */
-static void report_printing(struct program *p)
-{
-	json_t *none = json_array();
-	if (p->job->program.silence > 0 && !p->shown.wanted)
-		agent_control_send(p->control, MSG_OUTPUT,
-				   msg_output_json(&(struct msg_output){ .lines = none }));
-	json_decref(none);
-}
-
 /* A program that does not use the client makes progress if it uses its cores or prints something. */
 static void look_at_task(struct program *p, double now)
 {
@@ -87,8 +77,6 @@ static void look_at_task(struct program *p, double now)
 	bool prints = lines != p->lines_seen, works = a.used_s > busy_share * passed || prints;
 	if (works && !p->progress.began)
 		agent_control_moved(p->control);
-	if (prints)
-		report_printing(p);
 	p->lines_seen = lines;
 	p->looked_at = now;
 }
@@ -143,16 +131,10 @@ static void wait_for_events(struct program *p)
 	struct pollfd fds[3] = {
 		{ task_process_fd(p->process), POLLIN, 0 },
 		{ p->wake, POLLIN, 0 },
-		{ task_client_fd(p->client), task_client_events(p->client), 0 },
+		{ p->progress.waits ? -1 : task_client_fd(p->client), task_client_events(p->client),
+		  0 },
 	};
 	poll(fds, 3, PERIOD_MS); /* -1 as a descriptor is left out */
-}
-
-static void serve_client(struct program *p)
-{
-	struct err e = ERR_INIT;
-	if (task_client_serve(p->client, &e))
-		log_warn("client channel: %s", e.text);
 }
 
 int agent_program_loop(struct program *p, struct err *e)
@@ -160,14 +142,14 @@ int agent_program_loop(struct program *p, struct err *e)
 	for (;;) {
 		if (atomic_load(&p->aborted))
 			return err_set(e, ERR_ABORTED, "%s", p->abort_reason);
-		serve_client(p);
+		agent_program_serve_client(p, false);
 		if (p->progress.bad.code) {
 			*e = p->progress.bad;
 			return -1;
 		}
 		int ended = task_process_poll(p->process, &p->end, e);
 		if (ended) {
-			serve_client(p); /* its last words */
+			agent_program_serve_client(p, true); /* its last words */
 			return ended < 0 ? -1 : 0;
 		}
 		double now = clock_s();
@@ -175,6 +157,8 @@ int agent_program_loop(struct program *p, struct err *e)
 		look_at_task(p, now);
 		agent_program_check_log(p);
 		agent_program_send_shown(p);
+		agent_program_send_saved(p, now, false);
+		agent_program_answer_dump(p, now, false);
 		tell_of_output(p, now);
 		wait_for_events(p);
 	}

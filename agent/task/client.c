@@ -38,7 +38,7 @@ int task_client_open(const struct task_client_handlers *handlers, void *arg,
 		free(c);
 		return err_errno(e, ERR_NOMEM, "cannot open the client channel of the program");
 	}
-	if (fcntl(ends[0], F_SETFL, O_NONBLOCK) || fcntl(ends[1], F_SETFD, 0)) {
+	if (fcntl(ends[0], F_SETFL, O_NONBLOCK)) {
 		err_errno(e, ERR_NOMEM, "cannot set up the client channel of the program");
 		close(ends[0]);
 		close(ends[1]);

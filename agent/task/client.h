@@ -34,8 +34,8 @@ struct task_client_handlers {
 	void (*checkpoint)(void *arg, const struct task_checkpoint *m);
 };
 
-/* Opens a channel. `handlers` must exist until task_client_close. *program is the program's end, which
- * processes inherit; the caller closes it. ERR_NOMEM. */
+/* Opens a channel. `handlers` must exist until task_client_close. *program is the program's end, for
+ * task_process_start(); the caller closes it. ERR_NOMEM. */
 int task_client_open(const struct task_client_handlers *handlers, void *arg,
 		     struct task_client **out, int *program, struct err *e);
 void task_client_close(struct task_client *c); /* takes NULL */

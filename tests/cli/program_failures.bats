@@ -456,6 +456,23 @@ time.sleep(1000)'
 	lost 1 'the task exited with status 9' task-failed
 }
 
+@test "a flood on MUSTER_CLIENT_FD: the program is slowed, the run ends well, and the last checkpoint is known" {
+	cat >train.py <<-'PY'
+		import json, os, socket
+		s = socket.socket(fileno=int(os.environ["MUSTER_CLIENT_FD"]))
+		s.setblocking(True)
+		def send(kind, **members):
+		    s.send(json.dumps({kind: members}).encode())
+		send("hello", version=1, pid=os.getpid())
+		for n in range(1, 20001):
+		    if n % 100 == 0:
+		        send("step", n=n)
+		    send("checkpoint", path="/" + "a" * 3000, step=n)
+	PY
+	fails 0 0 -n 1 -- python3 train.py
+	[[ $(event "$name" ckpt | wc -l) -lt 2000 && $(event_field "$name" ckpt step) -eq 20000 ]]
+}
+
 @test "garbage on MUSTER_CLIENT_FD: one warning, and the program goes on" {
 	cat >train.py <<-'PY'
 		import os, socket

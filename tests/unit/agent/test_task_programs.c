@@ -104,7 +104,7 @@ static void become(const char *mode, int in, int out, const char *descriptor)
 	setenv("MUSTER_PLAN", "{\"rank\":3}", 1);
 	if (descriptor && !*descriptor)
 		unsetenv(TASK_CLIENT_ENV);
-	if (dup2(in, 0) < 0 || dup2(out, 1) < 0)
+	if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || (t.fd >= 0 && fcntl(t.fd, F_SETFD, 0)))
 		_exit(126);
 	if (t.language->compile)
 		execl(t.program, t.program, mode, (char *)NULL);
