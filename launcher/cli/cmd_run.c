@@ -264,6 +264,15 @@ static int run_loop(struct run_parts *r)
 	return status;
 }
 
+/* The index of the word among muster's own; 0: it is not there. */
+static int find_like_torchrun(int argc, char **argv)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+		if (!strcmp(argv[i], "--like-torchrun"))
+			return i;
+	return 0;
+}
+
 int cmd_run(int argc, char **argv)
 {
 	bool quiet = false;
@@ -273,8 +282,12 @@ int cmd_run(int argc, char **argv)
 						  { NULL, NULL, NULL } };
 	static struct run_parts r; /* too large for a small stack */
 	struct err e = ERR_INIT;
-	if (argc > 1 && !strcmp(argv[1], "--like-torchrun"))
+	int like = find_like_torchrun(argc, argv);
+	if (like == 1)
 		return command_like_torchrun(argc - 1, argv + 1);
+	if (like)
+		return command_misuse("run", "--like-torchrun must be the first word; what follows "
+					     "it is a command line of torchrun");
 	if (command_wants_help(argc, argv))
 		return print_help();
 	int status = command_run_job(argc, argv, options, &tasks, &r.job);

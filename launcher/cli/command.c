@@ -192,55 +192,46 @@ static int set_tasks(const char *tasks, const char *file, const char **words, in
 	return load_job(file, words, n + 1, TO_RUN, job);
 }
 
-static int load_program(char *const *program, const char *tasks, const char *file,
+/* program: the words after "--"; NULL: there is no "--". There is room for PROGRAM_WORDS words before
+ * `words`, and for one behind them. */
+static int load_run_job(char *const *program, const char *tasks, const char *file,
 			const char **words, int n, struct job *job)
 {
-	struct program_words own;
+	struct program_words own = { .n = 0 };
 	struct err e = ERR_INIT;
-	if (command_program_words(program, file != NULL, &own, &e))
+	if (program && command_program_words(program, file != NULL, &own, &e))
 		return command_fail(&e);
 	/* The program's words come first: what a person gives replaces them. */
 	const char **from = words - own.n;
 	for (int i = 0; i < own.n; i++)
 		from[i] = own.list[i];
 	int rc = load_job(file, from, own.n + n, TO_RUN, job);
-	if (!rc && tasks)
+	if (!rc && tasks && !job_has_program(job))
+		rc = command_misuse("run", "-n is for a program; set the degrees in [parallel]");
+	else if (!rc && tasks)
 		rc = set_tasks(tasks, file, from, own.n + n, job);
 	command_program_words_free(&own);
-	return rc;
-}
-
-/* Of a command line with "--". */
-static int program_job(int argc, char **argv, const struct command_option *options,
-		       const char **tasks, struct job *job)
-{
-	const char *file = NULL;
-	int before = 1, n = 0;
-	while (before < argc && strcmp(argv[before], "--"))
-		before++;
-	/* room for the words of the program in front, and for that of -n */
-	const char **words = calloc((size_t)argc + PROGRAM_WORDS + 1, sizeof *words);
-	if (!words)
-		return STATUS_CANNOT_START;
-	int rc = sort_words(before, argv, options, &file, words + PROGRAM_WORDS, &n);
-	if (!rc)
-		rc = load_program(argv + before + 1, *tasks, file, words + PROGRAM_WORDS, n, job);
-	free(words);
 	return rc;
 }
 
 int command_run_job(int argc, char **argv, const struct command_option *options, const char **tasks,
 		    struct job *job)
 {
-	for (int i = 1; i < argc; i++)
-		if (!strcmp(argv[i], "--"))
-			return program_job(argc, argv, options, tasks, job);
-	int status = command_job(argc, argv, options, TO_RUN, job);
-	return !status && *tasks
-		       ? command_misuse(argv[0],
-					"-n is for a program after \"--\"; set the degrees "
-					"in [parallel]")
-		       : status;
+	const char *file = NULL;
+	int before = 1, n = 0;
+	while (before < argc && strcmp(argv[before], "--"))
+		before++;
+	const char **words = calloc((size_t)argc + PROGRAM_WORDS + 1, sizeof *words);
+	if (!words)
+		return STATUS_CANNOT_START;
+	int rc = sort_words(before, argv, options, &file, words + PROGRAM_WORDS, &n);
+	if (!rc && before == argc && !file)
+		rc = command_misuse(argv[0], "a job file is missing");
+	if (!rc)
+		rc = load_run_job(before < argc ? argv + before + 1 : NULL, *tasks, file,
+				  words + PROGRAM_WORDS, n, job);
+	free(words);
+	return rc;
 }
 
 /* The Levenshtein distance of two words, of at most 32 characters each. */

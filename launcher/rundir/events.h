@@ -255,7 +255,7 @@
 
 #define RUNDIR_STOP_FIELDS(F) \
 	F(reason,     LINE, REQUIRED, "who or what asked for it") \
-	F(checkpoint, FLAG, REQUIRED, "whether a checkpoint is written first")
+	F(checkpoint, FLAG, REQUIRED, "whether muster writes a checkpoint first; a program decides by itself")
 
 #define RUNDIR_STOP_CAUSE_FIELDS(F) \
 	F(answered, FLAG, REQUIRED, "whether Slurm has answered") \

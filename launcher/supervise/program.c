@@ -61,6 +61,10 @@ static void number_tasks(struct supervisor *s)
 		int *last = &g->last_of[s->d->plan.ranks[r].node];
 		g->ranks[r].group_rank = *last < 0 ? g->groups++ : g->ranks[*last].group_rank;
 		g->ranks[r].local_rank = *last < 0 ? 0 : g->ranks[*last].local_rank + 1;
+		g->ranks[r].first = *last < 0 ? r : g->ranks[*last].first;
+		g->ranks[r].next = -1;
+		if (*last >= 0)
+			g->ranks[*last].next = r;
 		*last = r;
 	}
 }
@@ -82,10 +86,8 @@ void supervise_program_reset(struct supervisor *s)
 /* "0,1,3,2" */
 static void list_devices(const struct supervisor *s, int rank, struct buf *out)
 {
-	const struct plan_rank *ranks = s->d->plan.ranks;
-	for (int r = 0; r < s->world; r++)
-		if (ranks[r].node == ranks[rank].node)
-			buf_printf(out, "%s%d", out->len ? "," : "", ranks[r].slot);
+	for (int r = s->program.ranks[rank].first; r >= 0; r = s->program.ranks[r].next)
+		buf_printf(out, "%s%d", out->len ? "," : "", s->d->plan.ranks[r].slot);
 }
 
 static bool is_shown(const struct supervisor *s, int rank)

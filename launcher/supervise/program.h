@@ -26,6 +26,8 @@ struct supervisor;
 
 struct program_rank {
 	int local_rank, group_rank;
+	int first,
+		next; /* rank of the node's first task; rank of the next one, -1: it is the last */
 	struct process_id task; /* its main process; pid 0: it has not started */
 	int status;             /* of a task that has failed, as waitpid() sets it; -1: none has */
 	json_t *last_lines;     /* of its output; NULL: none */

@@ -335,7 +335,8 @@ static void report_stop(struct supervisor *s, const char *reason)
 {
 	snprintf(s->reason, sizeof s->reason, "%s", reason);
 	rundir_event_stop(s->o.run, s->generation,
-			  &(struct rundir_stop){ .reason = reason, .checkpoint = true });
+			  &(struct rundir_stop){ .reason = reason,
+						 .checkpoint = !s->program.ranks });
 	supervise_terminal_event(s->o.term, TONE_WARN, "stop", "%s: %s%s", reason,
 				 s->program.ranks ? "the tasks are asked to save and exit"
 						  : "finishing the step and writing a checkpoint",

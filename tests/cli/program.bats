@@ -151,3 +151,18 @@ knows_nothing_else() { # text
 	left=$(grep -oP '^\(\K\d+(?= lines are only in the log)' <<<"$output" | awk "{ sum += \$1 } END { print sum }")
 	[[ $((shown + left)) -eq 300 ]]
 }
+
+@test "-n counts the tasks of a program that a job file names, and of no other job" {
+	printf '[job]\nname = filed\nprogram = sh -c "echo of $WORLD_SIZE"\n' >p.ini
+	run "$MUSTER" run --quiet -n 3 p.ini job.device=cpu
+	[[ $status -eq 0 && $output == *"of 3"* && $output == *"3 tasks ended with status 0"* ]]
+	run "$MUSTER" run -n 3 "$top/templates/jobs/demo.ini"
+	[[ $status -eq 2 && $output == *"-n is for a program; set the degrees in [parallel]"* ]]
+}
+
+@test "--like-torchrun behind another option is refused by name" {
+	run "$MUSTER" run -n 2 --like-torchrun train.py
+	[[ $status -eq 2 && $output == *"--like-torchrun must be the first word"* ]]
+	run "$MUSTER" run --quiet -n 1 job.device=cpu -- echo --like-torchrun
+	[[ $status -eq 0 && $output == *"--like-torchrun"* ]]
+}

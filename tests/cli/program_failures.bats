@@ -641,6 +641,6 @@ muster_client.step(1, loss=float("inf")); time.sleep(1000)'
 }
 
 @test "lines of tasks that the terminal does not show are no silence" {
-	run -0 "${muster_run[@]}" program.silence=3 -- sh -c '[ $RANK = 0 ] && exec sleep 5; for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 0.5; done'
-	[[ $output == *"2 tasks ended with status 0"* && $output != *silence* ]]
+	run "${muster_run[@]}" program.silence=3 -- sh -c '[ $RANK = 0 ] && exec sleep 5; for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 0.5; done'
+	[[ $status -eq 0 && $output == *"2 tasks ended with status 0"* && $output != *silence* ]]
 }

@@ -104,6 +104,21 @@ static int check_bad_numbers(const struct rule_job *j)
 	return 0;
 }
 
+/* Slurm sends its signal so long before the time limit, and kills at the limit. */
+static int check_stop_grace(const struct rule_job *j)
+{
+	static const size_t keys[] = { AT(program, stop_grace), AT(slurm, signal_before) };
+	const struct job *job = j->job;
+	double grace = job->program.stop_grace, before = (double)job->slurm.signal_before;
+	if (*job->slurm.time && before > 0 && grace > before)
+		return REFUSE(j, keys,
+			      "stop_grace = %g s is longer than signal_before = %g s, so Slurm "
+			      "would kill tasks that still save; raise slurm.signal_before to the "
+			      "double, or lower stop_grace",
+			      grace, before);
+	return 0;
+}
+
 static int check_retry_on(const struct rule_job *j)
 {
 	static const size_t keys[] = { AT(restart, retry_on) };
@@ -139,7 +154,8 @@ int job_rules_program(const struct rule_job *j)
 	return refuse_keys(j, belongs_to_training,
 			   "with job.program, because the program decides that by itself; leave it "
 			   "out") ||
-			       check_words(j) || check_bad_numbers(j) || check_retry_on(j)
+			       check_words(j) || check_bad_numbers(j) || check_stop_grace(j) ||
+			       check_retry_on(j)
 		       ? -1
 		       : 0;
 }

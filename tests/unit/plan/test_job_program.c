@@ -217,6 +217,32 @@ static void a_list_names_the_ends_after_which_a_restart_is_tried(void **state)
 	}
 }
 
+static void slurm_leaves_a_program_the_time_to_save(void **state)
+{
+	static const struct {
+		const char *words[4];
+		int n;
+		bool fits;
+	} rows[] = {
+		{ { "slurm.time=1:00:00", "program.stop_grace=121" }, 2, false },
+		{ { "slurm.time=1:00:00", "program.stop_grace=120" }, 2, true },
+		{ { "slurm.time=1:00:00", "program.stop_grace=121", "slurm.signal_before=0" },
+		  3,
+		  true },
+		{ { "program.stop_grace=121" }, 1, true }, /* no limit is known */
+	};
+	struct err e = ERR_INIT;
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const char *words[5] = { "job.program=./a" };
+		memcpy(words + 1, rows[i].words, (size_t)rows[i].n * sizeof *words);
+		bool fits = !job_load(NULL, words, rows[i].n + 1, &job, &e);
+		assert_int_equal(fits, rows[i].fits);
+		if (!fits && !strstr(e.text, "raise slurm.signal_before"))
+			fail_msg("%s", e.text);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -227,6 +253,7 @@ int main(void)
 		cmocka_unit_test(degrees_need_no_model),
 		cmocka_unit_test(a_written_job_has_only_keys_with_an_effect),
 		cmocka_unit_test(a_list_names_the_ends_after_which_a_restart_is_tried),
+		cmocka_unit_test(slurm_leaves_a_program_the_time_to_save),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
