@@ -300,6 +300,35 @@ parent_of() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 	[[ $(event_field "$name" fault rank) -eq 1 && $(event_field "$name" fault fault) == task-hang ]]
 }
 
+@test "a hang of a program with PyTorch's flight recorder: the dumps are asked for, and judged" {
+	# As PyTorch does: a thread looks into the FIFO, and writes the dump when a byte has come.
+	cat >train.py <<-'PY'
+		import os, sys, threading, time
+		rank = os.environ["RANK"]
+		fifo = os.environ["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] + rank + ".pipe"
+		dump = open(sys.argv[1] + "/nccl/torch-" + rank, "rb").read()
+		os.mkfifo(fifo, 0o600)
+		def answer():
+		    with open(fifo, "rb") as f:
+		        assert f.read(1)
+		    with open(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + rank, "wb") as out:
+		        for at in range(0, len(dump), 1000):
+		            out.write(dump[at:at + 1000])
+		            out.flush()
+		            time.sleep(0.01)
+		    os.remove(fifo)
+		threading.Thread(target=answer, daemon=True).start()
+		time.sleep(1000)
+	PY
+	fails 1 0 -n 4 restart.hang_timeout=1 restart.stacks_timeout=0 -- python3 train.py "$top/tests/golden/flight"
+	for rank in 0 1 2 3; do
+		cmp "$(run_folder "$name")/trace/gen-1/torch-$rank" "$top/tests/golden/flight/nccl/torch-$rank"
+	done
+	run "$MUSTER" trace "$(run_folder "$name")"
+	[[ $output == *"rank 2"* ]]
+	said '^  verdict +rank 2 never reached _all_gather_base number 1 of group mesh_tp'
+}
+
 @test "a task that was stopped by SIGSTOP: it is named, and takes the request to stop" {
 	begin restart.hang_timeout=4 program.stop_grace=60 -- sh -c \
 		'echo $$ >here-$RANK; [ $RANK = 0 ] && while :; do :; done; kill -STOP $$; exec sleep 1000'
