@@ -11,9 +11,10 @@
 int process_text_read(const char *path, char *out, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t len = 0;
+	out[0] = '\0';
 	if (fd < 0)
 		return -1;
-	size_t len = 0;
 	ssize_t n;
 	while (len < size - 1 && (n = read(fd, out + len, size - 1 - len)) > 0)
 		len += (size_t)n;

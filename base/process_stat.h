@@ -33,7 +33,8 @@ int process_owner_parse(const char *text, uid_t *out);
 /* -1: there is no such process, or it cannot be seen. */
 int process_owner_read(int pid, uid_t *out);
 
-/* Reads the beginning of a file of /proc, as a text. -1: it is empty, or cannot be read. */
+/* Reads the beginning of a file of /proc, as a text. -1: it is empty or cannot be read; `out` is ""
+ * then. */
 int process_text_read(const char *path, char *out, size_t size);
 
 #endif

@@ -13,20 +13,13 @@
 void stacks_proc_text(int pid, int tid, const char *file, char *out, int size)
 {
 	char path[96];
-	int len = 0;
 	if (tid)
 		snprintf(path, sizeof path, "/proc/%d/task/%d/%s", pid, tid, file);
 	else
 		snprintf(path, sizeof path, "/proc/%d/%s", pid, file);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	for (ssize_t n;
-	     fd >= 0 && len < size - 1 && (n = read(fd, out + len, (size_t)(size - 1 - len))) > 0;)
-		len += (int)n;
-	if (fd >= 0)
-		close(fd);
-	while (len > 0 && out[len - 1] == '\n')
-		len--;
-	out[len] = '\0';
+	process_text_read(path, out, (size_t)size);
+	for (size_t len = strlen(out); len > 0 && out[len - 1] == '\n'; len--)
+		out[len - 1] = '\0';
 }
 
 static void read_link(int pid, int fd, char out[THREAD_LINK])
