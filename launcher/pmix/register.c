@@ -6,6 +6,7 @@
 #include <pmix.h>
 #include <pmix_server.h>
 #include <stdbool.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,15 +192,31 @@ static size_t load_sizes(pmix_info_t *slots, const struct local_group *g, int no
 	return SIZES;
 }
 
-static int register_job(const char *nspace, const struct local_group *g, struct err *e)
+/* Where a library may keep files for the session and the job. This server's owner removes the folder, also
+ * if ranks are killed. */
+static size_t load_folders(pmix_info_t *slots, const char *dir)
 {
-	enum { FIXED = 11 }; /* entries that are not about one rank */
+	bool removed = true;
+	char path[PATH_MAX]; /* a program may have changed its working directory */
+	if (!realpath(dir, path))
+		return 0;
+	PMIX_INFO_LOAD(&slots[0], PMIX_TMPDIR, path, PMIX_STRING);
+	PMIX_INFO_LOAD(&slots[1], PMIX_NSDIR, path, PMIX_STRING);
+	PMIX_INFO_LOAD(&slots[2], PMIX_TDIR_RMCLEAN, &removed, PMIX_BOOL);
+	return 3;
+}
+
+static int register_job(const char *nspace, const struct local_group *g, const char *dir,
+			struct err *e)
+{
+	enum { FIXED = 14 }; /* entries that are not about one rank */
 	int nodes = count_nodes(g);
 	struct buf ranks = BUF_INIT;
 	size_t n, count = FIXED + (size_t)g->world;
 	pmix_info_t *info;
 	PMIX_INFO_CREATE(info, count);
 	n = load_sizes(info, g, nodes);
+	n += load_folders(&info[n], dir);
 	format_rank_list(g, g->node, &ranks);
 	PMIX_INFO_LOAD(&info[n++], PMIX_JOBID, nspace, PMIX_STRING);
 	PMIX_INFO_LOAD(&info[n++], PMIX_LOCAL_PEERS, buf_str(&ranks), PMIX_STRING);
@@ -242,7 +259,7 @@ int local_register_ranks(const struct local_group *g, const char *dir, struct bu
 {
 	pmix_nspace_t name = "";
 	snprintf(name, sizeof name, "%s", g->nspace);
-	if (start_server(g, dir, e) || register_job(name, g, e))
+	if (start_server(g, dir, e) || register_job(name, g, dir, e))
 		return -1;
 	for (int r = 0; r < g->world; r++)
 		if (node_of(g, r) == g->node && register_rank(name, r, env, e))

@@ -54,4 +54,5 @@ while step < args.steps and not stop:
             os.replace(file + ".new", file)  # the old checkpoint or the new one, whenever the program is killed
             if muster_client:
                 muster_client.checkpoint_saved(file, step)
+dist.barrier()  # a thread of Gloo that still drops its tensors when Python ends would abort the process
 dist.destroy_process_group()

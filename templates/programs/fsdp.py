@@ -15,9 +15,9 @@ except ImportError:
 options = argparse.ArgumentParser()
 options.add_argument("--steps", type=int, default=60)
 options.add_argument("--every", type=int, default=10, help="steps between checkpoints")
-options.add_argument("--folder", default="fsdp-checkpoint")
+options.add_argument("--folder", type=pathlib.Path, default="fsdp-checkpoint")
 args = options.parse_args()
-signals = []
+signals, stop = [], False
 signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
 rank, world, gpus = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), torch.cuda.device_count()
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % gpus) if gpus else torch.device("cpu")
@@ -29,11 +29,10 @@ for part in [*layers, model]:
     fully_shard(part)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 # DCP writes .metadata last, so a folder that has it is a whole checkpoint.
-folder, stop = pathlib.Path(args.folder), False
-step = max((int(file.parent.name.removeprefix("step-")) for file in folder.glob("step-*/.metadata")), default=0)
+step = max((int(file.parent.name.removeprefix("step-")) for file in args.folder.glob("step-*/.metadata")), default=0)
 if step:
     weights, moments = get_state_dict(model, optimizer)  # DCP fills them in place
-    dcp.load({"model": weights, "optimizer": moments}, checkpoint_id=folder / f"step-{step}")
+    dcp.load({"model": weights, "optimizer": moments}, checkpoint_id=args.folder / f"step-{step}")
     set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=moments)
 while step < args.steps and not stop:
     step += 1
@@ -53,7 +52,8 @@ while step < args.steps and not stop:
         muster_client.step(step, loss=mean, tokens=tokens.numel() * world)
     if step % args.every == 0 or step == args.steps or stop:
         weights, moments = get_state_dict(model, optimizer)
-        dcp.save({"model": weights, "optimizer": moments}, checkpoint_id=folder / f"step-{step}")
+        dcp.save({"model": weights, "optimizer": moments}, checkpoint_id=args.folder / f"step-{step}")
         if rank == 0 and muster_client:
-            muster_client.checkpoint_saved(str(folder / f"step-{step}"), step)
+            muster_client.checkpoint_saved(str(args.folder / f"step-{step}"), step)
+dist.barrier()  # a thread of Gloo that still drops its tensors when Python ends would abort the process
 dist.destroy_process_group()

@@ -15,7 +15,7 @@ setup() { skip_if_lacking; }
 teardown() { [[ -z ${pid-} ]] || kill -9 "$pid" 2>/dev/null || true; }
 
 # The command line of the run NAME, which disturbs itself if DISTURB is set.
-command_of() { echo "python3 ${DISTURB+$disturbed} $programs/ddp.py --steps ${2-40} --every 8 --folder $(state "$1")"; }
+command_of() { echo "python3 $disturbed $programs/ddp.py --steps ${2-40} --every 8 --folder $(state "$1")"; }
 
 same() { has_losses "$1" "$BATS_FILE_TMPDIR/losses"; }
 

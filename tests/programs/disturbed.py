@@ -1,4 +1,4 @@
-"""Runs a program of templates/programs, and disturbs it once.
+"""Runs a program of templates/programs, and disturbs it once if there is DISTURB.
 
 usage: disturbed.py PROGRAM ARG...
 
@@ -19,7 +19,7 @@ try:
 except ImportError:
     real = None
 
-what, rank, at, file = os.environ["DISTURB"].split(" ", 3)
+what, rank, at, file = os.environ.get("DISTURB", "nothing -1 0 /").split(" ", 3)
 
 
 def stop():
@@ -67,3 +67,8 @@ module.should_stop = real.should_stop if real else lambda: False
 sys.modules["muster_client"] = module
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
+# PyTorch 2.15 sometimes aborts here on Python 3.11: a thread of Gloo that drops its last tensors wants the interpreter while it ends.
+# So a program that has ended well with PyTorch skips the interpreter's end. JAX needs it.
+if "torch" in sys.modules:
+    sys.stdout.flush()
+    os._exit(0)

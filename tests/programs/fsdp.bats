@@ -12,7 +12,7 @@ setup_file() {
 
 setup() { skip_if_lacking; }
 
-command_of() { echo "python3 ${DISTURB+$disturbed} $programs/fsdp.py --steps ${2-30} --every 8 --folder $(state "$1")"; }
+command_of() { echo "python3 $disturbed $programs/fsdp.py --steps ${2-30} --every 8 --folder $(state "$1")"; }
 
 same() { has_losses "$1" "$BATS_FILE_TMPDIR/losses"; }
 

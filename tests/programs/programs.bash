@@ -5,6 +5,8 @@ programs=$top/templates/programs
 disturbed=$top/tests/programs/disturbed.py
 # A sum depends on the number of threads that share it.
 export OMP_NUM_THREADS=1
+# A folder of PyTorch that is otherwise in TMPDIR.
+[[ -z ${BATS_FILE_TMPDIR-} ]] || export TORCHINDUCTOR_CACHE_DIR=$BATS_FILE_TMPDIR
 
 # Sets $lacks to the reason why this host cannot run the tests of a file, or to "" if it can. For setup_file. A need is a Python package,
 # or a program that begins with "/".
@@ -75,7 +77,7 @@ losses_of() { losses_in "$(run_folder "$1")"/logs/*-0.log; } # run
 run_torchrun() {
 	local file=$BATS_FILE_TMPDIR/losses
 	# torchrun leaves folders in TMPDIR.
-	TMPDIR=$BATS_FILE_TMPDIR torchrun --standalone --nproc-per-node 2 "$programs/$1" --steps "$2" --every 8 --folder "$(state torchrun)" \
+	TMPDIR=$BATS_FILE_TMPDIR torchrun --standalone --nproc-per-node 2 "$disturbed" "$programs/$1" --steps "$2" --every 8 --folder "$(state torchrun)" \
 		</dev/null >"$BATS_FILE_TMPDIR/torchrun.out" 2>&1 3>&- || { tail -n 40 "$BATS_FILE_TMPDIR/torchrun.out"; return 1; }
 	losses_in "$BATS_FILE_TMPDIR/torchrun.out" >"$file"
 	[[ $(wc -l <"$file") -eq $2 ]]

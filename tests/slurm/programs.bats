@@ -36,7 +36,7 @@ submit_program() {
 # is_undisturbed PROGRAM: runs it on one host and in the cluster, where rank 1 is killed once, and compares the losses.
 is_undisturbed() {
 	local words_of="$programs/$1.py --steps 30 --every 8 --folder"
-	launch "$1-alone" "python3 $words_of $(state "$1-alone")" launch.launcher=local
+	launch "$1-alone" "python3 $disturbed $words_of $(state "$1-alone")" launch.launcher=local
 	losses_of "$1-alone" >"$BATS_FILE_TMPDIR/losses"
 	[[ $(wc -l <"$BATS_FILE_TMPDIR/losses") -eq 30 ]]
 	disturb kill 1 21
