@@ -84,10 +84,12 @@ bool launcher_shrink_dp(const struct shrink_request *r, struct shrink_candidate 
 
 bool launcher_shrink_replan(const struct shrink_request *r, struct shrink_candidate *out)
 {
-	*out = (struct shrink_candidate){ .way = SHRINK_WAY_REPLAN,
-					  .text = "muster cannot choose the degrees of a program" };
-	if (job_has_program(r->job))
+	out->way = SHRINK_WAY_REPLAN;
+	if (job_has_program(r->job)) {
+		snprintf(out->text, sizeof out->text,
+			 "muster cannot choose the degrees of a program");
 		return false;
+	}
 	/* If memory is short, recomputation and offloading may help. */
 	return try_afresh(r, r->again, 0, r->open | OPEN_LAYOUT, out) ||
 	       try_afresh(r, r->again, 0, OPEN_ALL, out);
