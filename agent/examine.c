@@ -1,7 +1,7 @@
 #include "agent/examine.h"
 
-#include "agent/spawn_self.h"
 #include "base/clock.h"
+#include "base/process_spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,11 +19,12 @@ static const double report_s = 0.7;
 /* 0, or an errno. */
 static int spawn_tool(const char *word, int out, pid_t *pid)
 {
+	const char *const argv[] = { "muster-agent", "stacks", word, NULL };
 	posix_spawn_file_actions_t files;
 	posix_spawn_file_actions_init(&files);
 	int rc = posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
 	if (!rc)
-		rc = agent_spawn_self("stacks", word, &files, false, pid);
+		rc = process_spawn_self(argv, &files, false, pid);
 	posix_spawn_file_actions_destroy(&files);
 	return rc;
 }

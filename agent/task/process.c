@@ -1,10 +1,10 @@
 #include "agent/task/process.h"
 
-#include "agent/spawn_self.h"
 #include "agent/task/keeper.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/process_spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -89,11 +89,12 @@ static int set_files(posix_spawn_file_actions_t *files, const int fds[KEEPER_OTH
 
 static int spawn_keeper(const int fds[KEEPER_OTHERS], pid_t *pid)
 {
+	static const char *const argv[] = { "muster-agent", "keep", NULL };
 	posix_spawn_file_actions_t files;
 	posix_spawn_file_actions_init(&files);
 	int rc = set_files(&files, fds);
 	if (!rc)
-		rc = agent_spawn_self("keep", NULL, &files, true, pid);
+		rc = process_spawn_self(argv, &files, true, pid);
 	posix_spawn_file_actions_destroy(&files);
 	return rc;
 }

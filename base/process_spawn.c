@@ -1,4 +1,4 @@
-#include "agent/spawn_self.h"
+#include "base/process_spawn.h"
 
 #include <signal.h>
 #include <stdint.h>
@@ -15,11 +15,10 @@ static int set_attributes(posix_spawnattr_t *a, bool own_session)
 	       posix_spawnattr_setflags(a, (short)flags);
 }
 
-int agent_spawn_self(const char *tool, const char *word, const posix_spawn_file_actions_t *files,
-		     bool own_session, pid_t *pid)
+int process_spawn_self(const char *const argv[], const posix_spawn_file_actions_t *files,
+		       bool own_session, pid_t *pid)
 {
 	posix_spawnattr_t attributes;
-	const char *argv[] = { "muster-agent", tool, word, NULL };
 	posix_spawnattr_init(&attributes);
 	int rc = set_attributes(&attributes, own_session);
 	if (!rc) /* it writes into none of the words */
