@@ -258,7 +258,8 @@ int supervise_agents_start(struct supervisor *s, struct err *e)
 	rundir_prune_traces(rundir_path(s->o.run), s->generation);
 	s->cause.at = lost_at; /* the event first-step reports the time since then */
 	s->started = supervise_now(s);
-	s->oom_kills = launcher_oom_kills(s->o.root);
+	if (s->first)
+		s->oom_kills = launcher_oom_kills(s->o.root);
 	supervise_report_started(s, supervise_resume(s), supervise_restart_start(&s->restart));
 	auth_secret_new(secret);
 	auth_secret_hex(secret, s->group_secret);

@@ -218,7 +218,9 @@ struct supervisor {
 	struct symptom symptom;     /* of the cause */
 	const struct fault *fault;  /* that explains the cause; NULL: no generation was lost */
 	const struct fault *advice; /* whose remedy was printed last */
-	int64_t oom_kills;          /* launcher_oom_kills() when the generation started */
+	/* launcher_oom_kills() when all ranks were last ready, or when the first generation started: a
+	 * later kill is of one of this generation's agents, or of one that lived on from the last one */
+	int64_t oom_kills;
 	double settle_at; /* when `loss` counts unless another one comes first; 0: none waits */
 	enum outcome outcome;
 	struct stacks_state stacks;

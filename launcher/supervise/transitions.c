@@ -1,3 +1,4 @@
+#include "launcher/oom.h"
 #include "launcher/supervise/supervisor.h"
 
 #include <math.h>
@@ -141,6 +142,7 @@ static void do_train(struct supervisor *s, const struct cause *c)
 {
 	(void)c;
 	s->trained = true;
+	s->oom_kills = launcher_oom_kills(s->o.root);
 	supervise_enter(s, SUP_TRAINING, 0);
 	supervise_report_ready(s);
 }

@@ -76,6 +76,22 @@ static void the_oom_killer_is_known_by_its_counter(void **state)
 	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"agent-killed\""), 1);
 }
 
+/* An agent that lives on, or a new one, may be killed before all ranks are ready, and the counter may
+ * already say so when the next generation starts. */
+static void the_oom_killer_may_strike_again_before_all_are_ready(void **state)
+{
+	(void)state;
+	write_below("proc/vmstat", "oom_kill 3\n");
+	open_with_decoy();
+	start_training();
+	write_below("proc/vmstat", "oom_kill 5\n");
+	kill_rank(1, SIGKILL);
+	pass_time(2);
+	connect_all();
+	kill_rank(0, SIGKILL);
+	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"out-of-memory\""), 2);
+}
+
 static void a_crash_is_not_the_oom_killers(void **state)
 {
 	(void)state;
@@ -296,6 +312,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(the_signal_tells_killed_from_crashed),
 		T(the_oom_killer_is_known_by_its_counter),
+		T(the_oom_killer_may_strike_again_before_all_are_ready),
 		T(a_crash_is_not_the_oom_killers),
 		T(an_outage_of_slurm_does_not_count),
 		T(patience_with_an_outage_ends),
