@@ -88,7 +88,8 @@ static json_t *progress_json(struct control *c)
 {
 	struct msg_progress m = { .step = atomic_load(&c->step),
 				  .phase = atomic_load(&c->phase),
-				  .count = (int64_t)atomic_load(&c->count) };
+				  .count = (int64_t)atomic_load(&c->count),
+				  .active = atomic_load(&c->active) };
 	agent_pace_fill(&c->pace, &m);
 	return msg_progress_json(&m);
 }
@@ -439,6 +440,11 @@ void agent_control_moved(struct control *c)
 	atomic_fetch_add_explicit(&c->count, 1, memory_order_relaxed);
 }
 
+void agent_control_active(struct control *c)
+{
+	atomic_fetch_add_explicit(&c->active, 1, memory_order_relaxed);
+}
+
 void agent_control_worked(struct control *c, double seconds)
 {
 	agent_pace_worked(&c->pace, seconds);
@@ -498,12 +504,15 @@ bool agent_control_stopping(struct control *c, bool *checkpoint)
 	return stop != STOP_NONE;
 }
 
-bool agent_control_stop_asked(struct control *c, const char **reason, int64_t *at_step)
+bool agent_control_stop_asked(struct control *c, struct stop_request *request)
 {
 	if (atomic_load(&c->stop) == STOP_NONE)
 		return false;
-	*reason = c->stop_reason;
-	*at_step = c->stop_at;
+	*request = (struct stop_request){
+		.reason = c->stop_reason,
+		.at_step = c->stop_at,
+		.reach_s = c->stop_reach_s,
+	};
 	return true;
 }
 

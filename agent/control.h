@@ -87,6 +87,8 @@ bool agent_control_is_busy(struct control *c);
 void agent_control_progress(struct control *c, int64_t step, const char *phase);
 /* Notes progress inside a phase that takes long. Any thread. */
 void agent_control_moved(struct control *c);
+/* Notes that the task of a program computes or prints, which need not be progress. Any thread. */
+void agent_control_active(struct control *c);
 /* Notes a finished step. seconds: the part of it that the rank spent on its samples, on forward and
  * on backward, without waiting for other ranks. Only the training thread calls it. */
 void agent_control_worked(struct control *c, double seconds);
@@ -105,9 +107,14 @@ int agent_control_await_recorded(struct control *c, int64_t step, double seconds
 void agent_control_give_up(struct control *c);
 /* Whether the supervisor has sent stop; *checkpoint: whether to write a checkpoint first. */
 bool agent_control_stopping(struct control *c, bool *checkpoint);
-/* The same; *reason: for people; *at_step: the step after which a program stops, 0: at once. The reason
- * is valid until the agent leaves. */
-bool agent_control_stop_asked(struct control *c, const char **reason, int64_t *at_step);
+/* The supervisor's request to stop. */
+struct stop_request {
+	const char *reason; /* for people; valid until the agent leaves */
+	int64_t at_step;    /* the step after which a program stops; 0: at once */
+	double reach_s;     /* seconds in which it should have finished that step */
+};
+/* Whether there is one; sets *request. */
+bool agent_control_stop_asked(struct control *c, struct stop_request *request);
 /* How long the control thread waits, after it has called on_abort, for the main thread to end the
  * process: the time that it needs to end a task. */
 void agent_control_allow_to_leave(struct control *c, double seconds);

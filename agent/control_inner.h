@@ -47,10 +47,12 @@ struct control {
 	/* of the message stop, set before `stop`; the first one counts */
 	char stop_reason[200];
 	int64_t stop_at;
+	double stop_reach_s;
 	_Atomic(double) leave_s;
 	atomic_llong trace; /* the last message: number << 32 | steps */
 	atomic_llong step;
 	atomic_ullong count;
+	atomic_llong active;
 	struct pace pace;
 	struct times times;
 	_Atomic(const char *) phase;

@@ -51,6 +51,7 @@ static int handle_stop(struct control *c, const struct msg *m, struct err *e)
 	if (atomic_load(&c->stop) == STOP_NONE) { /* the trainer reads them later */
 		snprintf(c->stop_reason, sizeof c->stop_reason, "%s", stop.reason);
 		c->stop_at = stop.has_at_step ? stop.at_step : 0;
+		c->stop_reach_s = stop.has_reach_s ? stop.reach_s : 0;
 	}
 	atomic_store(&c->stop, stop.checkpoint ? STOP_CHECKPOINT : STOP_NOW);
 	return 0;

@@ -237,13 +237,12 @@ static bool blames_peer(int status, const char *tail)
  * stop comes from the supervisor a moment later. */
 static void await_stop(struct program *p)
 {
-	const char *reason;
-	int64_t at_step;
+	struct stop_request request;
 	if (!WIFSIGNALED(p->end.status) || WTERMSIG(p->end.status) != SIGTERM)
 		return;
 	for (double end = clock_s() + stop_notice_s;
 	     p->stop == STOP_NOT_ASKED && clock_s() < end;) {
-		if (agent_control_stop_asked(p->control, &reason, &at_step))
+		if (agent_control_stop_asked(p->control, &request))
 			p->stop = STOP_TOLD;
 		else
 			usleep(10 * 1000);
@@ -369,7 +368,7 @@ static int run_task(struct program *p, struct program_failure *failure, struct e
 	if (end_task(p, &stuck) && !rc)
 		rc = err_set(e, stuck.code, "%s", stuck.text);
 	agent_program_check_log(p);
-	agent_program_send_shown(p);
+	agent_program_send_shown(p, true);
 	agent_program_send_saved(p, clock_s(), true);
 	if (!rc)
 		rc = report_end(p, failure, e);

@@ -68,8 +68,14 @@ static void on_step(void *arg, const struct task_step *m)
 	struct program *p = arg;
 	struct program_progress *g = &p->progress;
 	double now = clock_s(), seconds = now - (g->began ? g->step_at : p->started_at);
-	if (m->n < 1 || (g->began && m->n <= g->step))
-		return; /* reported twice */
+	if (m->n < 1)
+		return;
+	if (g->began &&
+	    m->n <= g->step) { /* reported twice, as when the program resumes by itself */
+		g->step_at = now;
+		agent_control_moved(p->control);
+		return;
+	}
 	if (!g->began)
 		begin(p, m, now);
 	g->step = m->n;

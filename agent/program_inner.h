@@ -51,7 +51,8 @@ struct awaited_dump {
 	int64_t size;
 };
 
-enum stop_stage { STOP_NOT_ASKED, STOP_TOLD, STOP_SIGNALLED, STOP_KILLED };
+/* STOP_TOLD: it may still have steps to do. STOP_SAVES: it has done them, or should have. */
+enum stop_stage { STOP_NOT_ASKED, STOP_TOLD, STOP_SAVES, STOP_SIGNALLED, STOP_KILLED };
 
 struct program {
 	struct control *control;
@@ -106,7 +107,8 @@ void agent_program_send_saved(struct program *p, double now, bool at_once);
 int agent_program_loop(struct program *p, struct err *e);
 /* Warns once if the log could not be written. */
 void agent_program_check_log(struct program *p);
-/* Sends the output that waits for the terminal. */
-void agent_program_send_shown(struct program *p);
+/* Sends the output that waits for the terminal. While the program runs, it waits if the supervisor has
+ * fallen behind. */
+void agent_program_send_shown(struct program *p, bool ended);
 
 #endif

@@ -19,9 +19,11 @@ static const double told_share = 0.1;
 
 /* --- output for the terminal ---------------------------------------------------------------- */
 
-void agent_program_send_shown(struct program *p)
+void agent_program_send_shown(struct program *p, bool ended)
 {
 	struct shown_output *o = &p->shown;
+	if (!ended && agent_control_is_busy(p->control)) /* meanwhile the pump leaves lines out */
+		return;
 	pthread_mutex_lock(&o->lock);
 	json_t *lines = o->lines;
 	int64_t left_out = o->left_out;
@@ -65,7 +67,8 @@ void agent_program_check_log(struct program *p)
 
 /* --- activity ----------------------------------------------------------------------------- */
 
-/* A program that does not use the client makes progress if it uses its cores or prints something. */
+/* A program that reports no steps makes progress if it uses its cores or prints something. One that does
+ * may use its cores only to wait for another rank. */
 static void look_at_task(struct program *p, double now)
 {
 	struct task_activity a;
@@ -75,6 +78,8 @@ static void look_at_task(struct program *p, double now)
 		return;
 	task_activity_look(p->activity, &a);
 	bool prints = lines != p->lines_seen, works = a.used_s > busy_share * passed || prints;
+	if (works)
+		agent_control_active(p->control);
 	if (works && !p->progress.began)
 		agent_control_moved(p->control);
 	p->lines_seen = lines;
@@ -91,29 +96,34 @@ static void signal_task(struct program *p)
 	p->stop = STOP_SIGNALLED;
 }
 
-static void ask_to_stop(struct program *p, const char *reason, int64_t at_step)
+static void ask_to_stop(struct program *p, const struct stop_request *r, double now)
 {
 	struct err e = ERR_INIT;
-	if (!p->progress.used || task_client_stop(p->client, reason, at_step, &e)) {
+	if (!p->progress.used || task_client_stop(p->client, r->reason, r->at_step, &e)) {
 		signal_task(p);
 		return;
 	}
-	log_info("the program is asked to stop after step %lld: %s", (long long)at_step, reason);
+	log_info("the program is asked to stop after step %lld: %s", (long long)r->at_step,
+		 r->reason);
 	p->stop = STOP_TOLD;
+	p->stop_until = now + r->reach_s;
 }
 
-/* The request, then the signal, then SIGKILL, each after program.stop_grace. */
+/* The request, then the signal, then SIGKILL, each after program.stop_grace. The time that the program
+ * has to save begins when it has reported the step after which it stops. */
 static void stop_task(struct program *p, double now)
 {
-	const char *reason;
-	int64_t at_step;
-	if (p->stop != STOP_NOT_ASKED && now < p->stop_until)
+	struct stop_request r;
+	if (!agent_control_stop_asked(p->control, &r))
 		return;
-	if (!agent_control_stop_asked(p->control, &reason, &at_step))
+	bool reached = p->stop == STOP_TOLD && p->progress.step >= r.at_step;
+	if (p->stop != STOP_NOT_ASKED && now < p->stop_until && !reached)
 		return;
 	if (p->stop == STOP_NOT_ASKED) {
-		ask_to_stop(p, reason, at_step);
+		ask_to_stop(p, &r, now);
 	} else if (p->stop == STOP_TOLD) {
+		p->stop = STOP_SAVES;
+	} else if (p->stop == STOP_SAVES) {
 		signal_task(p);
 	} else if (p->stop == STOP_SIGNALLED) {
 		log_warn("the task did not end within %g s (program.stop_grace) and is killed",
@@ -121,7 +131,8 @@ static void stop_task(struct program *p, double now)
 		task_process_kill(p->process);
 		p->stop = STOP_KILLED;
 	}
-	p->stop_until = now + p->job->program.stop_grace;
+	if (p->stop != STOP_TOLD)
+		p->stop_until = now + p->job->program.stop_grace;
 }
 
 /* --- the loop ----------------------------------------------------------------------------- */
@@ -156,7 +167,7 @@ int agent_program_loop(struct program *p, struct err *e)
 		stop_task(p, now);
 		look_at_task(p, now);
 		agent_program_check_log(p);
-		agent_program_send_shown(p);
+		agent_program_send_shown(p, false);
 		agent_program_send_saved(p, now, false);
 		agent_program_answer_dump(p, now, false);
 		tell_of_output(p, now);

@@ -133,6 +133,7 @@ enum {
 	F(step,  INT64, REQUIRED, "the step the trainer is in; -1 before it knows") \
 	F(phase, TEXT,  REQUIRED, "what the trainer does, such as \"forward\"") \
 	F(count, INT64, REQUIRED, "grows with each thing the trainer does") \
+	F(active, COUNT, REQUIRED, "of a program: grows while its task uses a core or prints something") \
 	F(done,  COUNT,  REQUIRED, "steps that this agent has finished") \
 	F(own_s, NUMBER, REQUIRED, "seconds of these steps that it spent on its samples, on forward and on backward") \
 	F(delay_s, NUMBER, REQUIRED, "seconds in which its training thread could run but got no core") \
@@ -229,7 +230,8 @@ enum {
 #define MSG_STOP_FIELDS(F) \
 	F(reason,     TEXT, REQUIRED, "why") \
 	F(checkpoint, FLAG, REQUIRED, "whether to write a checkpoint first") \
-	F(at_step,    COUNT, OPTIONAL, "for programs: the step after which every rank stops")
+	F(at_step,    COUNT, OPTIONAL, "for programs: the step after which every rank stops") \
+	F(reach_s,    NUMBER, OPTIONAL, "for programs: seconds in which every rank should have finished it")
 
 #define MSG_TASK_FIELDS(F) \
 	MSG_PROCESS_FIELDS(F)

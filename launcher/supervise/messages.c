@@ -119,6 +119,9 @@ static int on_progress(struct supervisor *s, struct connection *c, const json_t 
 	if (m.count != k->count && m.step == k->step && !strcmp(m.phase, k->phase))
 		supervise_note_move(s, k);
 	k->count = m.count;
+	if (m.active != k->active)
+		k->active_at = supervise_now(s);
+	k->active = m.active;
 	supervise_stragglers_note(s, launcher_connection_rank(c), &m);
 	note_progress(s, k, m.step, m.phase);
 	return 0;

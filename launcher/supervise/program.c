@@ -15,8 +15,6 @@ enum { LINES_SHOWN = 24 };
 
 /* A generation of a program that reports no steps has made progress after so many seconds. */
 static const double progress_s = 60;
-/* Messages to all ranks are on their way for less than this many seconds. */
-static const double stop_notice_s = 2;
 
 int supervise_program_open(struct supervisor *s, struct err *e)
 {
@@ -180,6 +178,7 @@ void supervise_program_note_output(struct supervisor *s, int rank, const struct 
 void supervise_program_note_began(struct supervisor *s, int rank, const struct msg_began *m)
 {
 	supervise_times_began(s, rank, m->step, m->seconds);
+	s->program.start_s = fmax(s->program.start_s, m->seconds);
 	if (s->program.began)
 		return;
 	s->program.began = true;
@@ -243,13 +242,19 @@ void supervise_program_note_exit(struct supervisor *s, int rank)
 
 /* --- hangs that the progress of ranks does not show ------------------------------------------ */
 
-/* When a task that still runs has computed, printed or reported something for the last time. */
-static double last_work(const struct supervisor *s)
+/* When the rank's task has computed, printed or reported something for the last time. */
+static double last_work(const struct supervisor *s, int rank)
+{
+	return fmax(s->ranks[rank].moved, s->ranks[rank].active_at);
+}
+
+/* The same of all tasks that still run. */
+static double last_work_of_all(const struct supervisor *s)
 {
 	double last = 0;
 	for (int r = 0; r < s->world; r++)
 		if (!s->ranks[r].finished)
-			last = fmax(last, s->ranks[r].moved);
+			last = fmax(last, last_work(s, r));
 	return last;
 }
 
@@ -258,7 +263,8 @@ static double last_work(const struct supervisor *s)
 static bool exited_too_early(struct supervisor *s, double now)
 {
 	const struct program_state *g = &s->program;
-	double limit = s->d->job.program.exit_timeout, since = fmax(g->exited_at, last_work(s));
+	double limit = s->d->job.program.exit_timeout,
+	       since = fmax(g->exited_at, last_work_of_all(s));
 	char text[300];
 	if (g->exited_rank < 0 || limit <= 0 || now - since < limit)
 		return false;
@@ -293,13 +299,13 @@ static void name_idle_rank(struct supervisor *s, double now)
 		return;
 	for (int r = 0; r < s->world && !s->program.idle_said; r++) {
 		const struct rank_state *k = &s->ranks[r];
-		if (!k->ready || k->finished || now - k->moved < limit)
+		if (!k->ready || k->finished || now - last_work(s, r) < limit)
 			continue;
 		s->program.idle_said = true;
 		supervise_terminal_event(s->o.term, TONE_WARN, "idle",
 					 "rank %d on %s has used no CPU and printed nothing for "
 					 "%.3g s, while others work",
-					 r, supervise_node(s, r), now - k->moved);
+					 r, supervise_node(s, r), now - last_work(s, r));
 		supervise_report_log(s, r, "warn",
 				     "the task has used no CPU and printed nothing for as long as "
 				     "restart.hang_timeout, while others work");
@@ -313,23 +319,13 @@ void supervise_program_watch(struct supervisor *s)
 		return;
 	if (s->program.ready_at <= 0)
 		s->program.ready_at = now;
+	supervise_program_note_steps(s);
 	name_idle_rank(s, now);
 	if (!exited_too_early(s, now))
 		check_silence(s, now);
 }
 
 /* --- the end ------------------------------------------------------------------------------ */
-
-int64_t supervise_program_stop_step(struct supervisor *s)
-{
-	int64_t last = -1;
-	if (!s->program.began)
-		return 0;
-	for (int r = 0; r < s->world; r++)
-		last = s->ranks[r].step > last ? s->ranks[r].step : last;
-	double margin = s->step_s > 0 ? ceil(stop_notice_s / s->step_s) : 1;
-	return last + 1 + (int64_t)fmin(margin, 1e6);
-}
 
 void supervise_program_print_lines(struct supervisor *s)
 {

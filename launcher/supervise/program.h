@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "base/messages.h"
 #include "base/process_id.h"
+#include "launcher/supervise/step_rate.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,6 +43,8 @@ struct program_state {
 	json_t *meeting;       /* what rank 0 has published; NULL: nothing yet */
 	int failing;           /* tasks that have failed */
 	bool began;            /* a rank of this generation has reported its first step */
+	double start_s;        /* the longest time from a task's start to its first step */
+	struct step_rate rate; /* of the reported steps */
 	json_t *printed_lines; /* of the last loss; NULL: none. It outlives generations */
 	/* All tasks have exited with 0. Only the program knows when it is done: if it was asked to stop
 	 * before, it counts as stopped. */
@@ -80,7 +83,11 @@ void supervise_program_note_exit(struct supervisor *s, int rank);
 void supervise_program_watch(struct supervisor *s);
 /* The step after which every rank stops; 0: at once. Steps that ranks may finish before the request has
  * come are left to them. */
-int64_t supervise_program_stop_step(struct supervisor *s);
+int64_t supervise_program_stop_step(const struct supervisor *s);
+/* Seconds until all ranks have probably reported that step; 0 without steps. */
+double supervise_program_reach_seconds(const struct supervisor *s);
+/* Every tick while it trains: counts steps for these two. */
+void supervise_program_note_steps(struct supervisor *s);
 /* Prints the last lines of the task that was lost first. */
 void supervise_program_print_lines(struct supervisor *s);
 /* Whether [restart] retry_on permits a restart after the loss. If not, `e` says why. */

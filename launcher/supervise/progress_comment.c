@@ -39,7 +39,7 @@ static void write_text(struct supervisor *s, char out[COMMENT_TEXT])
 		snprintf(all, sizeof all, "/%lld", (long long)planned);
 	snprintf(out, COMMENT_TEXT,
 		 "muster step=%lld%s saved=%s%s stop_s=%.0f nodes=%d%s goodput=%.2f",
-		 (long long)c->step, all, saved, next, ceil(supervise_stop_seconds(&s->stop)),
+		 (long long)c->step, all, saved, next, ceil(supervise_stop_seconds(s)),
 		 s->d->cluster.n_nodes, eta, time_parts_goodput(supervise_times_parts(s)));
 }
 

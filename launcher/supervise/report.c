@@ -162,10 +162,11 @@ static void report_first_step(struct supervisor *s, int64_t step, double loss)
 	s->stepped = true;
 }
 
-/* The first step of a generation warms up caches, so it is left out of the measured time. */
+/* The first step of a generation warms up caches, so it is left out of the measured time. A program's
+ * includes its start, and says nothing of a step. */
 static void add_measured_step(struct supervisor *s, const struct msg_metrics *m)
 {
-	if (!(m->step_s > 0))
+	if (!(m->step_s > 0) || (s->program.ranks && !s->stepped))
 		return;
 	s->step_s = s->step_s > 0 && s->stepped ? 0.9 * s->step_s + 0.1 * m->step_s : m->step_s;
 	if (!s->stepped)

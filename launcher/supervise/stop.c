@@ -178,9 +178,14 @@ void supervise_stop_note_ckpt(struct supervisor *s, double seconds)
 	s->stop.ckpt_s = fmax(s->stop.ckpt_s, seconds);
 }
 
-/* A checkpoint may take twice as long as the longest one so far. */
-double supervise_stop_seconds(const struct stop_state *p)
+/* A checkpoint may take twice as long as the longest one so far. How long a program saves is not known:
+ * it has its grace for that. */
+double supervise_stop_seconds(const struct supervisor *s)
 {
+	const struct stop_state *p = &s->stop;
+	if (s->program.ranks)
+		return STOP_MARGIN_S + s->d->job.program.stop_grace +
+		       supervise_program_reach_seconds(s);
 	return STOP_MARGIN_S + 2 * p->ckpt_s + p->gap_s;
 }
 
@@ -190,7 +195,7 @@ void supervise_stop_tick(struct supervisor *s)
 	double now = supervise_now(s);
 	if (s->state != SUP_TRAINING || p->stopping || p->query)
 		return;
-	bool near = p->ends > 0 && now >= p->ends - supervise_stop_seconds(p);
+	bool near = p->ends > 0 && now >= p->ends - supervise_stop_seconds(s);
 	if (near && p->near <= 0)
 		p->near = now;
 	if (!near)

@@ -62,7 +62,7 @@ bool supervise_stop_is_futile(const struct supervisor *s);
 void supervise_stop_note_step(struct supervisor *s);
 void supervise_stop_note_ckpt(struct supervisor *s, double seconds);
 /* Seconds to expect from the signal to stop until all has ended. */
-double supervise_stop_seconds(const struct stop_state *p);
+double supervise_stop_seconds(const struct supervisor *s);
 /* While it trains: stops the run in time before the time limit. */
 void supervise_stop_tick(struct supervisor *s);
 void supervise_stop_close(struct supervisor *s);

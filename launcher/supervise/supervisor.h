@@ -36,6 +36,7 @@
  *     burn_in.c      measures all nodes before the first generation (burn_in_judge.c: compares them;
  *                    burn_in_report.c: prints and records the result)
  *     program.c      what only a program of the user needs: places, output, early exits
+ *                    (program_stop.c: after which step it stops; step_rate.c: how fast it is)
  *     recovery.c     surveys the nodes and applies the policy
  *     stop.c         why the run is being stopped, and whether the job is requeued
  *     chain.c        the jobs that continue the run after this one
@@ -162,6 +163,8 @@ struct rank_state {
 	char phase[32];
 	int64_t count;      /* of the message progress */
 	double moved, beat; /* times: step, phase or count last changed; last message */
+	int64_t active;     /* of the message progress */
+	double active_at;   /* time at which it last changed */
 };
 
 struct child;

@@ -328,8 +328,9 @@ static double stop_seconds(const struct supervisor *s)
 {
 	const struct job *job = &s->d->job;
 	double least = s->o.limits.stop;
-	if (s->program.ranks) /* the request, then the signal, then SIGKILL */
-		least = fmax(least, 2 * job->program.stop_grace + s->o.limits.drain);
+	if (s->program.ranks) /* the step, then the request, then the signal, then SIGKILL */
+		least = fmax(least, supervise_program_reach_seconds(s) +
+					    2 * job->program.stop_grace + s->o.limits.drain);
 	return fmax(least, fmax(job->restart.hang_timeout, (double)job->slurm.signal_before));
 }
 
@@ -348,12 +349,15 @@ static void report_stop(struct supervisor *s, const char *reason)
 /* The ranks finish the step, write a checkpoint and leave. */
 static void ask_to_stop(struct supervisor *s, const char *reason)
 {
-	int64_t at = supervise_program_stop_step(s);
-	supervise_broadcast(s, MSG_STOP,
-			    msg_stop_json(&(struct msg_stop){ .reason = reason,
-							      .checkpoint = true,
-							      .has_at_step = at > 0,
-							      .at_step = at }));
+	const struct msg_stop m = {
+		.reason = reason,
+		.checkpoint = true,
+		.has_at_step = s->program.began,
+		.at_step = supervise_program_stop_step(s),
+		.has_reach_s = s->program.began,
+		.reach_s = supervise_program_reach_seconds(s),
+	};
+	supervise_broadcast(s, MSG_STOP, msg_stop_json(&m));
 }
 
 static void do_stop(struct supervisor *s, const struct cause *c)
@@ -406,8 +410,8 @@ static void do_stop_timeout(struct supervisor *s, const struct cause *c)
 	struct lost_rank l = {
 		.rank = -1, .how = LOST_HUNG, .code = ERR_TIMEOUT, .at = supervise_now(s)
 	};
-	snprintf(l.text, sizeof l.text, "the agents did not stop within %g s and were killed",
-		 stop_seconds(s));
+	snprintf(l.text, sizeof l.text, "the agents did not stop within %.3g s and were killed",
+		 s->patience);
 	if (s->recovery.growing)
 		supervise_handle(s, EV_LOST, &l, NULL);
 	else

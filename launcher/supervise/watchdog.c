@@ -18,6 +18,7 @@ static void extend_deadlines(struct supervisor *s, double gap)
 	for (int r = 0; r < s->world; r++) {
 		s->ranks[r].beat += gap;
 		s->ranks[r].moved += gap;
+		s->ranks[r].active_at += gap;
 	}
 	s->program.exited_at += gap;
 	s->program.printed_at += gap;
@@ -80,11 +81,11 @@ static double latest_move(const struct supervisor *s)
 }
 
 /* Phases are learned from steps. What comes before the first one of a generation may take as long
- * as [restart] hang_timeout. */
+ * as [restart] hang_timeout. A program has one phase, in which it evaluates and saves, too. */
 static double limit_of(const struct supervisor *s, int slowest)
 {
 	const struct job *job = &s->d->job;
-	if (s->state != SUP_TRAINING || !s->stepped || slowest < 0)
+	if (s->state != SUP_TRAINING || !s->stepped || slowest < 0 || s->program.ranks)
 		return job->restart.hang_timeout;
 	return supervise_hang_limit_of(&s->hang, s->ranks[slowest].phase, job->restart.hang_floor,
 				       job->restart.hang_timeout);

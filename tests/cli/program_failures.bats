@@ -587,6 +587,25 @@ muster_client.step(1, loss=float("inf")); time.sleep(1000)'
 	said '^  stopped +.*the same command starts the program again'
 }
 
+@test "steps longer than program.stop_grace: the program still does the step, saves and ends by itself" {
+	cat >train.py <<-'PY'
+		import os, time, muster_client
+		for n in range(1, 100):
+		    time.sleep(1.5)
+		    muster_client.step(n, loss=1.0)
+		    open(f"here-{os.environ['RANK']}", "w").write(str(n))
+		    if muster_client.should_stop():
+		        open(f"saved-{os.environ['RANK']}", "w").write(str(n))
+		        break
+	PY
+	begin program.stop_grace=0.4 -- python3 train.py
+	wait_for 60 here
+	kill -INT "$pid"
+	ends 75 0
+	[[ -s saved-0 && $(<saved-0) == "$(<saved-1)" ]]
+	! said 'is killed'
+}
+
 @test "a second Ctrl-C ends tasks at once that ignore the first" {
 	begin program.stop_grace=600 -- sh -c 'trap "" TERM INT; echo $$ >here-$RANK; while :; do sleep 1; done'
 	wait_for 60 here

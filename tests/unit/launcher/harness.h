@@ -47,6 +47,7 @@ struct peer {
 	char tasks_devices[32];
 	bool shown;
 	int64_t at_step; /* of the last request to stop; 0: none */
+	double reach_s;
 	char resume[256];
 	int threads, at[4]; /* tp, cp, dp, pp that it received */
 	int device, numa, predecessors, skips;
@@ -242,6 +243,7 @@ static void peer_read(struct peer *p)
 		if (m.type == MSG_STOP) {
 			p->checkpoint = json_is_true(json_object_get(m.body, "checkpoint"));
 			p->at_step = json_integer_value(json_object_get(m.body, "at_step"));
+			p->reach_s = json_number_value(json_object_get(m.body, "reach_s"));
 		}
 		msg_fini(&m);
 	}

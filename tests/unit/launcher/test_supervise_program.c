@@ -1,112 +1,7 @@
 /* Tests how the supervisor runs a program of the user: where tasks meet, what it prints, and what the ends
  * of tasks mean. */
 #include "base/file.h"
-#include "tests/unit/launcher/harness.h"
-
-/* The harness's run, with a program. */
-static int setup_program(void **state)
-{
-	if (setup(state))
-		return -1;
-	supervise_close(h.supervisor);
-	struct job *job = &h.first.job;
-	snprintf(job->job.program, sizeof job->job.program, "train");
-	snprintf(job->job.name, sizeof job->job.name, "run");
-	snprintf(job->restart.retry_on, sizeof job->restart.retry_on, "any");
-	job->program.show = SHOW_NONE;
-	h.tasks = true;
-	return open_supervisor(&fake_ops);
-}
-
-static json_t *meeting_json(void)
-{
-	return json_pack("{s:{s:s, s:[i,i]}}", "values", "address", "here", "ports", 1, 2);
-}
-
-static void start_tasks(void)
-{
-	connect_all();
-	send_message(&h.peers[0], MSG_ENDPOINTS, meeting_json());
-	for (int i = 0; i < h.world; i++) {
-		send_message(&h.peers[i], MSG_TASK,
-			     msg_task_json(&(struct msg_task){
-				     .pid = 200 + i, .start = 1, .pid_space = 7, .boot = "boot" }));
-		send_step(&h.peers[i], MSG_READY, 0);
-	}
-}
-
-static void start_run(void)
-{
-	supervise_start(h.supervisor);
-	deliver_all();
-	start_tasks();
-}
-
-static void send_output(int rank, const char *line, int64_t left_out)
-{
-	json_t *lines = json_pack("[s]", line);
-	send_message(&h.peers[rank], MSG_OUTPUT,
-		     msg_output_json(&(struct msg_output){ .lines = lines, .left_out = left_out }));
-	json_decref(lines);
-}
-
-/* The task of the rank ended like this, and its last line was `line`. */
-static void fail_task(int rank, enum err_code code, int status, const char *line)
-{
-	json_t *lines = json_pack("[s]", line);
-	send_message(&h.peers[rank], MSG_FAILED,
-		     msg_failed_json(&(struct msg_failed){ .code = err_word(code),
-							   .text = "the task ended",
-							   .has_status = true,
-							   .status = status,
-							   .has_last_lines = true,
-							   .last_lines = lines }));
-	json_decref(lines);
-}
-
-/* Agents that were told to leave do so after they have ended their tasks. */
-static void agents_leave(void)
-{
-	for (int i = 0; i < h.world; i++)
-		end_process(i, 1 << 8);
-	deliver_all();
-}
-
-/* The others are waited for until it is known who failed first. */
-static void lose_task(int rank, int status, const char *line)
-{
-	fail_task(rank, ERR_TASK, status, line);
-	pass_time(0.2);
-	agents_leave();
-}
-
-static void begin(int rank, int64_t step, double seconds)
-{
-	send_message(&h.peers[rank], MSG_BEGAN,
-		     msg_began_json(&(struct msg_began){ .step = step, .seconds = seconds }));
-}
-
-static void work(int rank, int64_t step, int64_t count)
-{
-	send_message(&h.peers[rank], MSG_PROGRESS,
-		     msg_progress_json(&(struct msg_progress){
-			     .step = step, .phase = "running", .count = count, .done = step }));
-}
-
-static int printed(const char *text)
-{
-	bool last;
-	return count_printed(text, &last);
-}
-
-static void all_finish(void)
-{
-	for (int i = 0; i < WORLD; i++)
-		send_step(&h.peers[i], MSG_FINISHED, 0);
-	for (int i = 0; i < WORLD; i++)
-		end_process(i, 0);
-	deliver_all();
-}
+#include "tests/unit/launcher/program_run.h"
 
 /* --- the start --------------------------------------------------------------------------- */
 
@@ -501,39 +396,6 @@ static void checkpoints_of_a_program_are_progress(void **state)
 	assert_int_equal(h.starts, 6); /* max_restarts is 5 */
 }
 
-static void a_stop_names_the_step_after_the_one_that_any_rank_may_be_in(void **state)
-{
-	(void)state;
-	start_run();
-	for (int i = 0; i < WORLD; i++)
-		begin(i, 0, 0);
-	for (int step = 1; step <= 5; step++)
-		send_step(&h.peers[1], MSG_METRICS, step); /* 0.1 s each */
-	work(0, 5, 5);
-	work(1, 4, 4);
-	supervise_stop(h.supervisor, "Terminated", false);
-	deliver_all();
-	assert_true(h.peers[0].stopped && h.peers[1].stopped);
-	assert_int_equal(h.peers[0].at_step, 5 + 1 + 20); /* 2 s of steps */
-	assert_int_equal(h.peers[1].at_step, h.peers[0].at_step);
-	all_finish();
-	assert_int_equal(exit_status(), STATUS_STOPPED);
-}
-
-static void a_program_without_steps_stops_at_once(void **state)
-{
-	(void)state;
-	start_run();
-	supervise_stop(h.supervisor, "Terminated", false);
-	deliver_all();
-	assert_true(h.peers[0].stopped);
-	assert_int_equal(h.peers[0].at_step, 0);
-	assert_int_equal(printed("the tasks are asked to save and exit"), 1);
-	all_finish();
-	assert_int_equal(exit_status(), STATUS_STOPPED);
-	assert_int_equal(printed("the same command starts the program again"), 1);
-}
-
 /* --- the end of a generation --------------------------------------------------------------- */
 
 static void agents_may_end_their_tasks_before_they_are_killed(void **state)
@@ -577,8 +439,6 @@ int main(void)
 		TEST(the_first_step_says_where_a_program_continues),
 		TEST(the_time_before_the_first_step_is_the_start),
 		TEST(checkpoints_of_a_program_are_progress),
-		TEST(a_stop_names_the_step_after_the_one_that_any_rank_may_be_in),
-		TEST(a_program_without_steps_stops_at_once),
 		TEST(agents_may_end_their_tasks_before_they_are_killed),
 	};
 #undef TEST
