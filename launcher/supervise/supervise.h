@@ -2,7 +2,8 @@
  * supervise — keeps a run going, one generation after another, until it is done, is stopped, or a
  * restart is not worth trying.
  *
- * Everything runs on one libuv loop and one thread. The supervisor learns about the agents from
+ * Everything runs on one libuv loop and one thread, except the writes to standard output
+ * (terminal.h): their reader must not stop the loop. The supervisor learns about the agents from
  * their control connections (launcher/connections.h) and from the launch backend
  * (launcher/launch.h). One table of states and events (transitions.c) decides what it does. The
  * supervisor has no checkpoint code: after a loss the agents resume from the last checkpoint that

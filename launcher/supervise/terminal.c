@@ -1,8 +1,9 @@
 #include "launcher/supervise/terminal.h"
 
 #include "base/buf.h"
-#include "base/file.h"
 #include "base/human.h"
+#include "base/run_paths.h"
+#include "launcher/supervise/writer.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -15,12 +16,16 @@
 
 enum { BAR = 20, WORD = 10 };
 static const double redraw_s = 0.1;
+static const char erase[] = "\r\033[K";
 
 struct terminal {
 	struct terminal_options o;
+	struct writer *writer;
 	struct buf line; /* text of the live line; empty: none */
+	bool drawn;      /* the last text that was written or queued leaves a live line */
 	double drawn_at; /* of the last step line */
 	int64_t shown;   /* step of the last plain line */
+	int64_t missing; /* lines of muster for which there was no room, and it is not said yet */
 };
 
 static bool utf8_locale(void)
@@ -50,6 +55,10 @@ int supervise_terminal_open(const struct terminal_options *o, struct terminal **
 		return err_set(e, ERR_NOMEM, "no memory for the terminal");
 	t->o = *o;
 	t->shown = -1;
+	if (supervise_writer_open(o->fd, &t->writer, e)) {
+		free(t);
+		return -1;
+	}
 	*out = t;
 	return 0;
 }
@@ -67,13 +76,6 @@ int supervise_terminal_columns(int fd)
 static int line_width(const struct terminal *t)
 {
 	return t->o.width ? t->o.width : supervise_terminal_columns(t->o.fd);
-}
-
-/* Writes to the terminal. An error is ignored, because a closed terminal must not end the run. */
-static void write_text(struct terminal *t, const struct buf *b)
-{
-	if (b->len && file_write_full(t->o.fd, b->data, b->len))
-		return;
 }
 
 /* The number of bytes of s that fill `columns`; a UTF-8 sequence counts as one column. */
@@ -95,16 +97,37 @@ static void add_live_line(struct terminal *t, struct buf *b)
 
 static void erase_line(struct terminal *t, struct buf *b)
 {
-	if (t->o.live && t->line.len)
-		buf_puts(b, "\r\033[K");
+	if (t->drawn)
+		buf_puts(b, erase);
+}
+
+static void add_event(const struct terminal *t, enum terminal_tone tone, const char *word,
+		      const char *text, struct buf *b)
+{
+	static const char *const codes[] = { "", "\033[32m", "\033[33m", "\033[31m" };
+	bool coloured = t->o.colour && tone != TONE_PLAIN;
+	buf_printf(b, "  %s%-*s%s %s\n", coloured ? codes[tone] : "", WORD, word,
+		   coloured ? "\033[0m" : "", text);
+}
+
+static void say_missing(struct terminal *t, struct buf *b)
+{
+	char text[160];
+	snprintf(text, sizeof text,
+		 "%lld line%s of muster, because the output was not read; " RUN_EVENTS
+		 " and " RUN_METRICS " have them",
+		 (long long)t->missing, human_s(t->missing));
+	if (t->missing)
+		add_event(t, TONE_WARN, "left out", text, b);
 }
 
 static void redraw_line(struct terminal *t)
 {
 	struct buf b = BUF_INIT;
-	buf_puts(&b, "\r\033[K");
+	buf_puts(&b, erase);
 	add_live_line(t, &b);
-	write_text(t, &b);
+	if (supervise_writer_replace(t->writer, WRITER_OUTPUT, buf_str(&b), b.len))
+		t->drawn = t->line.len > 0;
 	buf_fini(&b);
 }
 
@@ -114,46 +137,69 @@ void supervise_terminal_close(struct terminal *t)
 		return;
 	struct buf b = BUF_INIT;
 	erase_line(t, &b);
-	write_text(t, &b);
+	say_missing(t, &b);
+	supervise_writer_add(t->writer, WRITER_LAST, buf_str(&b), b.len);
 	buf_fini(&b);
+	supervise_terminal_flush(t);
+	supervise_writer_close(t->writer);
 	buf_fini(&t->line);
 	free(t);
 }
 
-/* Prints above the live line. */
-static void print_above(struct terminal *t, struct buf *text)
+bool supervise_terminal_flush(struct terminal *t)
+{
+	double stall = t->o.stall > 0 ? t->o.stall : TERMINAL_STALL_S;
+	return supervise_writer_flush(t->writer, stall, TERMINAL_FLUSH_S);
+}
+
+/* Prints above the live line; false: there is no room. */
+static bool print_above(struct terminal *t, enum writer_room room, const char *text)
 {
 	struct buf b = BUF_INIT;
 	erase_line(t, &b);
-	buf_add(&b, text->data, text->len);
+	say_missing(t, &b);
+	buf_puts(&b, text);
 	add_live_line(t, &b);
-	write_text(t, &b);
+	bool queued = !buf_failed(&b) && supervise_writer_add(t->writer, room, b.data, b.len);
+	if (queued) {
+		t->drawn = t->o.live && t->line.len;
+		t->missing = 0;
+	}
 	buf_fini(&b);
+	return queued;
+}
+
+/* Prints what muster itself says. */
+static void print_own(struct terminal *t, enum writer_room room, const char *text)
+{
+	if (print_above(t, room, text))
+		return;
+	for (; *text; text++)
+		t->missing += *text == '\n';
 }
 
 void supervise_terminal_text(struct terminal *t, const char *text)
 {
-	struct buf b = BUF_INIT;
-	buf_puts(&b, text);
-	print_above(t, &b);
-	buf_fini(&b);
+	print_own(t, WRITER_OWN, text);
+}
+
+bool supervise_terminal_output(struct terminal *t, const char *text)
+{
+	return print_above(t, WRITER_OUTPUT, text);
 }
 
 void supervise_terminal_event(struct terminal *t, enum terminal_tone tone, const char *word,
 			      const char *fmt, ...)
 {
-	static const char *const codes[] = { "", "\033[32m", "\033[33m", "\033[31m" };
 	char text[1500];
 	va_list ap;
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
 	human_plain(text);
-	bool coloured = t->o.colour && tone != TONE_PLAIN;
 	struct buf b = BUF_INIT;
-	buf_printf(&b, "  %s%-*s%s %s\n", coloured ? codes[tone] : "", WORD, word,
-		   coloured ? "\033[0m" : "", text);
-	print_above(t, &b);
+	add_event(t, tone, word, text, &b);
+	print_own(t, WRITER_OWN, buf_str(&b));
 	buf_fini(&b);
 }
 
@@ -239,7 +285,7 @@ void supervise_terminal_step(struct terminal *t, const struct terminal_step *s, 
 	buf_puts(&b, "  ");
 	add_step(t, s, &b);
 	buf_puts(&b, "\n");
-	write_text(t, &b);
+	print_own(t, WRITER_OUTPUT, buf_str(&b));
 	buf_fini(&b);
 }
 

@@ -379,6 +379,7 @@ static inline int count_printed(const char *text, bool *last)
 {
 	char path[300], line[2048];
 	int n = 0;
+	assert_true(supervise_terminal_flush(h.term));
 	snprintf(path, sizeof path, "%s/printed", h.dir);
 	FILE *in = fopen(path, "re");
 	assert_non_null(in);
