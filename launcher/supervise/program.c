@@ -1,6 +1,5 @@
 #include "launcher/supervise/program.h"
 
-#include "base/human.h"
 #include "base/process.h"
 #include "launcher/supervise/supervisor.h"
 #include "plan/spec/job/retry_on.h"
@@ -10,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-
-enum { LINES_SHOWN = 24 };
 
 /* A generation of a program that reports no steps has made progress after so many seconds. */
 static const double progress_s = 60;
@@ -73,6 +70,7 @@ void supervise_program_reset(struct supervisor *s)
 	int *last_of = s->program.last_of;
 	if (!ranks)
 		return;
+	supervise_program_end_output(s);
 	forget_tasks(s);
 	s->program = (struct program_state){ .ranks = ranks,
 					     .last_of = last_of,
@@ -86,12 +84,6 @@ static void list_devices(const struct supervisor *s, int rank, struct buf *out)
 {
 	for (int r = s->program.ranks[rank].first; r >= 0; r = s->program.ranks[r].next)
 		buf_printf(out, "%s%d", out->len ? "," : "", s->d->plan.ranks[r].slot);
-}
-
-static bool is_shown(const struct supervisor *s, int rank)
-{
-	enum job_show show = s->d->job.program.show;
-	return show == SHOW_ALL || (show == SHOW_FIRST && rank == 0);
 }
 
 json_t *supervise_program_place(const struct supervisor *s, int rank)
@@ -108,7 +100,7 @@ json_t *supervise_program_place(const struct supervisor *s, int rank)
 				       .max_restarts = (int)s->restart.limits.max_restarts,
 				       .run_id = s->d->job.job.name,
 				       .umask = (int)process_inherited_umask(),
-				       .shown = is_shown(s, rank) });
+				       .shown = supervise_program_is_shown(s, rank) });
 	buf_fini(&devices);
 	return body;
 }
@@ -142,37 +134,6 @@ void supervise_program_note_task(struct supervisor *s, int rank, const struct ms
 	struct process_id *id = &s->program.ranks[rank].task;
 	*id = (struct process_id){ .pid = m->pid, .start = m->start, .pid_space = m->pid_space };
 	snprintf(id->boot, sizeof id->boot, "%s", m->boot);
-}
-
-static void print_line(struct supervisor *s, int rank, const char *line)
-{
-	char text[2000];
-	bool named = s->d->job.program.show == SHOW_ALL;
-	if (named)
-		snprintf(text, sizeof text, "[%d] %.1900s", rank, line);
-	else
-		snprintf(text, sizeof text, "%.1990s", line);
-	human_plain(text);
-	strcat(text, "\n");
-	supervise_terminal_text(s->o.term, text);
-}
-
-void supervise_program_note_output(struct supervisor *s, int rank, const struct msg_output *m)
-{
-	size_t i;
-	json_t *line;
-	char gap[80];
-	s->program.printed_at = supervise_now(s);
-	if (!is_shown(s, rank))
-		return;
-	if (m->left_out > 0) {
-		s->program.ranks[rank].gap = true;
-		snprintf(gap, sizeof gap, "(%lld lines are only in the log of the rank)",
-			 (long long)m->left_out);
-		print_line(s, rank, gap);
-	}
-	json_array_foreach(m->lines, i, line) if (json_is_string(line))
-		print_line(s, rank, json_string_value(line));
 }
 
 void supervise_program_note_began(struct supervisor *s, int rank, const struct msg_began *m)
@@ -315,7 +276,10 @@ static void name_idle_rank(struct supervisor *s, double now)
 void supervise_program_watch(struct supervisor *s)
 {
 	double now = supervise_now(s);
-	if (!s->program.ranks || s->state != SUP_TRAINING)
+	if (!s->program.ranks)
+		return;
+	supervise_program_say_gaps(s);
+	if (s->state != SUP_TRAINING)
 		return;
 	if (s->program.ready_at <= 0)
 		s->program.ready_at = now;
@@ -326,32 +290,6 @@ void supervise_program_watch(struct supervisor *s)
 }
 
 /* --- the end ------------------------------------------------------------------------------ */
-
-void supervise_program_print_lines(struct supervisor *s)
-{
-	int rank = s->cause.rank;
-	json_t *lines = rank >= 0 ? s->program.ranks[rank].last_lines : NULL;
-	size_t n = json_array_size(lines);
-	if (!n && rank >= 0 && s->program.ranks[rank].status >= 0)
-		supervise_terminal_event(s->o.term, TONE_PLAIN, "output",
-					 "the task has printed nothing");
-	if (!n || (is_shown(s, rank) && !s->program.ranks[rank].gap))
-		return; /* they are on the terminal already */
-	if (json_equal(lines, s->program.printed_lines)) {
-		supervise_terminal_event(s->o.term, TONE_PLAIN, "output",
-					 n == 1 ? "the same line as at the last loss"
-						: "the same %zu lines as at the last loss",
-					 n);
-		return;
-	}
-	for (size_t i = n > LINES_SHOWN ? n - LINES_SHOWN : 0; i < n; i++) {
-		const char *line = json_string_value(json_array_get(lines, i));
-		if (line)
-			supervise_terminal_event(s->o.term, TONE_PLAIN, "output", "%s", line);
-	}
-	json_decref(s->program.printed_lines);
-	s->program.printed_lines = json_incref(lines);
-}
 
 bool supervise_program_may_retry(const struct supervisor *s, struct err *e)
 {

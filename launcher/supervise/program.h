@@ -33,6 +33,7 @@ struct program_rank {
 	int status;             /* of a task that has failed, as waitpid() sets it; -1: none has */
 	json_t *last_lines;     /* of its output; NULL: none */
 	bool gap;               /* the terminal lacks lines of it */
+	int64_t left_out;       /* how many, since the terminal last said so */
 	int failing;            /* its number among the tasks that have failed; 0: it has not */
 };
 
@@ -66,7 +67,6 @@ int supervise_program_publish(struct supervisor *s, int rank, json_t *values, st
 /* Sends it to all agents if it is known and all have connected. */
 void supervise_program_meet(struct supervisor *s);
 void supervise_program_note_task(struct supervisor *s, int rank, const struct msg_task *m);
-void supervise_program_note_output(struct supervisor *s, int rank, const struct msg_output *m);
 void supervise_program_note_began(struct supervisor *s, int rank, const struct msg_began *m);
 void supervise_program_note_ckpt(struct supervisor *s, const struct msg_client_ckpt *m);
 /* The rank's task has failed. Its last lines come with the message failed, once its descendants have
@@ -79,7 +79,7 @@ void supervise_program_note_end(struct supervisor *s, int rank, const struct msg
 /* The rank's task has exited with 0. */
 void supervise_program_note_exit(struct supervisor *s, int rank);
 
-/* Every tick, while the generation runs. */
+/* Every tick. */
 void supervise_program_watch(struct supervisor *s);
 /* The step after which every rank stops; 0: at once. Steps that ranks may finish before the request has
  * come are left to them. */
@@ -88,11 +88,20 @@ int64_t supervise_program_stop_step(const struct supervisor *s);
 double supervise_program_reach_seconds(const struct supervisor *s);
 /* Every tick while it trains: counts steps for these two. */
 void supervise_program_note_steps(struct supervisor *s);
-/* Prints the last lines of the task that was lost first. */
-void supervise_program_print_lines(struct supervisor *s);
 /* Whether [restart] retry_on permits a restart after the loss. If not, `e` says why. */
 bool supervise_program_may_retry(const struct supervisor *s, struct err *e);
 /* A generation that ran for a minute has made progress, if the program reports no steps. */
 void supervise_program_judge_progress(struct supervisor *s);
+
+/* program_output.c */
+/* Whether [program] show has the terminal show the output of this rank. */
+bool supervise_program_is_shown(const struct supervisor *s, int rank);
+void supervise_program_note_output(struct supervisor *s, int rank, const struct msg_output *m);
+/* Prints how many lines of each rank are left out, if there is room for it again. */
+void supervise_program_say_gaps(struct supervisor *s);
+/* The generation or the run ends: what supervise_program_say_gaps() had no room for is said in one line. */
+void supervise_program_end_output(struct supervisor *s);
+/* Prints the last lines of the task that was lost first. */
+void supervise_program_print_lines(struct supervisor *s);
 
 #endif

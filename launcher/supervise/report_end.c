@@ -189,6 +189,8 @@ void supervise_report_end(struct supervisor *s)
 		rundir_event_failed(s->o.run, s->generation, &end);
 	supervise_notice_end(s);
 	supervise_terminal_waiting(s->o.term, "");
+	if (s->program.ranks)
+		supervise_program_end_output(s);
 	print_end(s);
 	print_results(s);
 	print_remedy(s);

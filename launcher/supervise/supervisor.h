@@ -35,8 +35,9 @@
  *     node_checks.c  checks nodes that are back, or all before the first generation
  *     burn_in.c      measures all nodes before the first generation (burn_in_judge.c: compares them;
  *                    burn_in_report.c: prints and records the result)
- *     program.c      what only a program of the user needs: places, output, early exits
- *                    (program_stop.c: after which step it stops; step_rate.c: how fast it is)
+ *     program.c      what only a program of the user needs: places, early exits
+ *                    (program_output.c: what people see of its output;
+ *                    program_stop.c: after which step it stops; step_rate.c: how fast it is)
  *     recovery.c     surveys the nodes and applies the policy
  *     stop.c         why the run is being stopped, and whether the job is requeued
  *     chain.c        the jobs that continue the run after this one
@@ -49,7 +50,7 @@
  *                    that stand out)
  *     console.c      answers the commands of the run's owner
  *     notices.c      notifies people who are not at the terminal
- *     terminal.c     prints the progress for people
+ *     terminal.c     prints the progress for people (writer.c: without waiting for the reader)
  */
 #ifndef MUSTER_LAUNCHER_SUPERVISE_SUPERVISOR_H
 #define MUSTER_LAUNCHER_SUPERVISE_SUPERVISOR_H
