@@ -156,11 +156,11 @@ void exports_background_close(struct exports_background *b, double seconds)
 		;
 	bool ended = b->ended;
 	b->abandoned = !ended;
-	pthread_mutex_unlock(&b->mutex);
-	if (!ended) {
+	if (!ended)
 		pthread_detach(b->thread);
+	pthread_mutex_unlock(&b->mutex); /* an abandoned thread frees b now */
+	if (!ended)
 		return;
-	}
 	pthread_join(b->thread, NULL);
 	free_all(b);
 }
