@@ -255,7 +255,8 @@ format:
 
 # All unit tests under AddressSanitizer and UBSan, and those of code that starts threads under ThreadSanitizer as well.
 # The kernels are not among the latter, because ThreadSanitizer does not know libgomp's barriers. The emulator's threads have
-# signal stacks of their own, which AddressSanitizer would unmap when they end: hence use_sigaltstack=0.
+# signal stacks of their own, which AddressSanitizer would unmap when they end: hence use_sigaltstack=0. muster, which has a thread
+# for its output, forks its PMIx server, which starts threads: hence die_after_fork=0.
 ASAN_BIN := $(UNIT_BIN:$(BUILD)/%=build/asan/%)
 TSAN_BIN := $(patsubst $(BUILD)/%,build/tsan/%,$(filter $(foreach f,base libcomm launcher,$(BUILD)/tests/unit/$(f)/%) \
 	$(BUILD)/tests/conform/test_comm% $(BUILD)/tests/fault/% $(BUILD)/tests/unit/agent/test_data_feed $(BUILD)/tests/unit/agent/test_server \
@@ -263,7 +264,8 @@ TSAN_BIN := $(patsubst $(BUILD)/%,build/tsan/%,$(filter $(foreach f,base libcomm
 check-san: setup-check
 	@$(MAKE) --no-print-directory $(EVERY_CORE) BUILD=build/asan SAN='-fsanitize=address,undefined -fno-sanitize-recover=all' unit-bins
 	@$(MAKE) --no-print-directory $(EVERY_CORE) BUILD=build/tsan SAN=-fsanitize=thread $(TSAN_BIN)
-	@ASAN_OPTIONS=use_sigaltstack=0:$$ASAN_OPTIONS $(RUN_TESTS) $(ASAN_BIN) $(TSAN_BIN)
+	@ASAN_OPTIONS=use_sigaltstack=0:$$ASAN_OPTIONS TSAN_OPTIONS=die_after_fork=0:$$TSAN_OPTIONS \
+		$(RUN_TESTS) $(ASAN_BIN) $(TSAN_BIN)
 
 # Programs of other frameworks under muster: PyTorch, JAX and MPI, with and without Slurm. Their Python packages are gigabytes, so
 # make check does not install them; it skips what this host lacks.
