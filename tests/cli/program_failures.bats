@@ -105,6 +105,8 @@ shown() { sed -n '/^  lost /,$p' "$out" | sed -n 's/^  output \{5\}//p'; }
 said() { grep -qE -- "$1" "$out"; }
 log_of() { cat "$(run_folder "$name")"/logs/*-"$1".log; }
 logged() { log_of "$1" | grep -qE -- "$2"; } # rank pattern
+# The generation trains.
+generation_ready() { event "$name" ready | grep -q "\"generation\":$1[,}]"; }
 here() { [[ -s here-0 && -s here-1 ]]; }     # both tasks have written their process id there
 
 # Prints the parent of a process.
@@ -639,6 +641,72 @@ muster_client.step(1, loss=float("inf")); time.sleep(1000)'
 	}
 	[[ $(<first) == first && $(<status) -eq 0 && -e ended-0 && -e ended-1 ]]
 	[[ $(event_field "$name" done status) -eq 0 ]]
+	left_nothing
+}
+
+# begin_unread WORD...: as begin, but the output goes to a FIFO that nobody reads until read_output.
+begin_unread() {
+	mkfifo fifo
+	exec 7<>fifo
+	"${muster_run[@]}" "$@" </dev/null >fifo 2>&1 3>&- 7>&- &
+	pid=$!
+}
+
+# As good as full: the pages of a pipe may have gaps.
+fifo_is_full() {
+	python3 -c 'import fcntl, struct, sys, termios; sys.exit(struct.unpack("i", fcntl.ioctl(7, termios.FIONREAD, b"0000"))[0] < 32768)'
+}
+
+read_output() {
+	cat <fifo >"$out" 3>&- 7>&- &
+	reader=$!
+	wait_for 60 test -e "$out" # it has opened both
+	exec 7>&-
+	rm fifo
+}
+
+# The first process id that the task of the rank has written; it is another one than that of the last generation.
+new_task() { [[ -s here-$1 && $(<here-"$1") != "${before-}" ]]; } # rank
+
+@test "a reader of muster's output that does not read stops nothing: losses, restarts and requests to stop" {
+	cat >train.py <<-'PY'
+		import os, time
+		rank = os.environ["RANK"]
+		if rank == "0": # much more than a pipe holds, also of what the agent passes on
+		    os.write(1, (b"a line" + b" that nobody reads" * 100 + b"\n") * 1000)
+		open("new-" + rank, "w").write(str(os.getpid()))
+		os.rename("new-" + rank, "here-" + rank)
+		time.sleep(1000)
+	PY
+	begin_unread restart.max_restarts=5 -- python3 train.py
+	wait_for 60 here
+	wait_for 60 fifo_is_full
+	before=$(<here-1)
+	kill -9 "$before"
+	wait_for 60 event "$name" rank-lost
+	wait_for 60 new_task 1
+	wait_for 60 generation_ready 2
+	kill -TERM "$pid"
+	wait_for 60 event "$name" stop
+	read_output
+	ends 75 1
+	wait "$reader"
+	lost 1 'the task was killed by SIGKILL' task-killed
+	[[ $(event_field "$name" stop reason) == Terminated ]]
+	# In this order.
+	[[ $(grep -oE '^  (lost|restart|stop|stopped) ' "$out" | tr -d ' \n') == lostrestartstopstopped ]]
+	[[ $(grep -c '^a line that nobody reads' "$out") -gt 20 ]]
+}
+
+@test "a reader of muster's output that never reads: the run ends all the same" {
+	begin_unread -- python3 -c 'import os; os.environ["RANK"] == "0" and os.write(1, (b"a line" * 200 + b"\n") * 1000)'
+	wait_for 60 fifo_is_full
+	wait_for 60 has_ended "$pid"
+	wait "$pid" && status=0 || status=$?
+	pid=
+	exec 7>&-
+	[[ $status -eq 0 && $(event_field "$name" done status) -eq 0 ]]
+	rm fifo
 	left_nothing
 }
 
