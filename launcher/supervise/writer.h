@@ -15,6 +15,9 @@
  * for which the reader may look elsewhere (WRITER_OUTPUT) get WRITER_MOST bytes, what muster itself says
  * (WRITER_OWN) gets WRITER_RESERVE more.
  *
+ * launcher/exports/background.h hands files to a thread in the same way; it knows neither two kinds of text
+ * nor whether the reader makes progress.
+ *
  * Text that cannot be written, for example because the reader has gone or the disk is full, is dropped.
  * One thread, the owner's, calls all functions.
  */
