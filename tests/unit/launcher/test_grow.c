@@ -27,6 +27,25 @@ static void a_node_that_is_back_makes_the_run_grow_at_a_checkpoint(void **state)
 	assert_int_equal(exit_status(), -1);
 }
 
+/* Of a program no step is predicted, and it says itself when it has saved. */
+static void a_program_grows_at_a_checkpoint_that_it_reports(void **state)
+{
+	(void)state;
+	const struct msg_client_ckpt saved = { .step = 6, .path = "my/ckpt" };
+	open_program();
+	shrink();
+	m.nodes[1] = NODE_UP;
+	pass_time(6);
+	send_message(&h.peers[0], MSG_CLIENT_CKPT, msg_client_ckpt_json(&saved));
+	answer_survey();
+	finish_all(6);
+	assert_int_equal(h.starts, 3);
+	assert_int_equal(h.world, 2);
+	assert_int_equal(count_events("\"how\":\"grow\"", "\"possible\":true"), 1);
+	train_all();
+	assert_int_equal(exit_status(), -1);
+}
+
 /* Rank 0 reports so many steps of a second. */
 static void report_compute(int64_t seconds)
 {
@@ -306,6 +325,7 @@ static void a_refused_requeue_does_not_end_a_run_that_trained(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		T(a_program_grows_at_a_checkpoint_that_it_reports),
 		T(the_change_to_more_nodes_is_time_of_restarts),
 		T(a_node_that_is_back_makes_the_run_grow_at_a_checkpoint),
 		T(a_node_is_checked_before_the_run_stops_to_grow),
