@@ -208,6 +208,19 @@ parent_of() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 	[[ $(shown) == "the real cause" ]]
 }
 
+@test "a server that refuses all ranks is not called a fault of the network between them" {
+	cat >train.py <<-'PY'
+		import socket, sys
+		s = socket.socket()
+		s.bind(("127.0.0.1", 0)) # and does not listen
+		socket.create_connection(s.getsockname())
+	PY
+	fails 1 0 program.show=none -- python3 train.py
+	lost any 'the task exited with status 1' task-connection
+	[[ $(shown | tail -n 1) == "ConnectionRefusedError: "*"Connection refused" ]]
+	said '^  remedy +Find the other end in its last lines above'
+}
+
 @test "all ranks exit with 0 but one, which exits with 3 at the end" {
 	fails 1 0 -- sh -c '[ $RANK = 0 ] || { until [ -e ended ]; do sleep 0.02; done; echo late >&2; exit 3; }; touch ended'
 	lost 1 'the task exited with status 3' task-failed

@@ -288,14 +288,17 @@ static void the_rank_that_failed_by_itself_is_named(void **state)
 	assert_int_equal(printed("Connection reset"), 0);
 }
 
-static void ranks_that_only_blame_others_are_a_lost_peer(void **state)
+/* The other end may be a rank, or a server that muster does not know. */
+static void ranks_that_only_blame_others_may_have_lost_a_server(void **state)
 {
 	(void)state;
 	start_run();
-	fail_task(0, ERR_PEER, 1 << 8, "Connection reset by peer");
+	fail_task(0, ERR_PEER, 1 << 8, "data-server: Connection refused");
 	pass_time(0.3);
 	agents_leave();
-	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"peer\""), 1);
+	assert_int_equal(count_events("\"event\":\"fault\"", "\"task-connection\""), 1);
+	assert_int_equal(count_events("\"event\":\"fault\"", "\"owner\":\"unknown\""), 1);
+	assert_int_equal(printed("data-server: Connection refused"), 1);
 	assert_int_equal(h.starts, 2);
 }
 
@@ -563,7 +566,7 @@ int main(void)
 		TEST(output_cannot_control_the_terminal),
 		TEST(a_task_that_fails_is_named_with_its_last_lines),
 		TEST(the_rank_that_failed_by_itself_is_named),
-		TEST(ranks_that_only_blame_others_are_a_lost_peer),
+		TEST(ranks_that_only_blame_others_may_have_lost_a_server),
 		TEST(an_end_that_retry_on_excludes_fails_the_job),
 		TEST(restarts_of_a_program_that_fails_at_once_end),
 		TEST(a_minute_of_running_is_progress),
