@@ -4,6 +4,7 @@
 #include "agent/program_inner.h"
 #include "agent/setup.h"
 #include "agent/task/blame.h"
+#include "agent/task/lines.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process_id.h"
@@ -67,13 +68,9 @@ static int read_welcome(struct program *p, struct err *e)
 
 /* --- the task's surroundings ------------------------------------------------------------------ */
 
-/* The line, cut before a character that is not whole. */
 static json_t *shown_line(const char *text, size_t len)
 {
-	if (len > SHOWN_BYTES)
-		for (len = SHOWN_BYTES; len && ((unsigned char)text[len] & 0xc0) == 0x80;)
-			len--;
-	return json_stringn(text, len);
+	return json_stringn(text, task_lines_cut(text, len, SHOWN_BYTES));
 }
 
 /* On the pump's thread. Lines that the loop has not sent yet are bounded: the last ones stay, because they
