@@ -125,12 +125,14 @@ static int prepare(struct program *p, struct err *e)
 				  p->job->network.interface, &p->meeting, e);
 }
 
-/* The supervisor has the task examined if it hangs. */
-static void report_task(struct program *p)
+void agent_program_report_task(struct program *p)
 {
 	struct process_id self;
 	struct process_stat stat = { .start = 0 };
 	pid_t pid = task_process_pid(p->process);
+	if (!pid || p->reported)
+		return;
+	p->reported = true;
 	process_id_self(&self);
 	process_stat_read((int)pid, &stat);
 	agent_control_send(p->control, MSG_TASK,
@@ -354,7 +356,7 @@ static int run_task(struct program *p, struct program_failure *failure, struct e
 	agent_control_progress(p->control, 0, "starting");
 	if (start_task(p, e))
 		return -1;
-	report_task(p);
+	agent_program_report_task(p);
 	report_ready(p);
 	watch_health(p);
 	agent_control_on_dump(p->control, agent_program_dump, p);
