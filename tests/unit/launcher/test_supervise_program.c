@@ -504,6 +504,22 @@ static void checkpoints_of_a_program_are_progress(void **state)
 	assert_int_equal(h.starts, 6); /* max_restarts is 5 */
 }
 
+/* Only the program knows why: it may not look for its checkpoint at all. */
+static void a_program_that_begins_before_its_checkpoint_is_reported(void **state)
+{
+	(void)state;
+	start_run();
+	begin(0, 0, 1);
+	save(0, 500);
+	lose_task(0, 1 << 8, "again");
+	start_tasks();
+	begin(0, 0, 1);
+	assert_int_equal(printed("starting from the beginning, although the program reported a "
+				 "checkpoint of step 500: my/ckpt"),
+			 1);
+	assert_int_equal(printed("damaged"), 0);
+}
+
 static void a_stop_names_the_step_after_the_one_that_any_rank_may_be_in(void **state)
 {
 	(void)state;
@@ -580,6 +596,7 @@ int main(void)
 		TEST(the_first_step_says_where_a_program_continues),
 		TEST(the_time_before_the_first_step_is_the_start),
 		TEST(checkpoints_of_a_program_are_progress),
+		TEST(a_program_that_begins_before_its_checkpoint_is_reported),
 		TEST(a_stop_names_the_step_after_the_one_that_any_rank_may_be_in),
 		TEST(a_program_without_steps_stops_at_once),
 		TEST(agents_may_end_their_tasks_before_they_are_killed),
