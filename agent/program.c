@@ -258,6 +258,17 @@ static void note_failure(const struct program *p, struct program_failure *failur
 	};
 }
 
+/* For a line of the log: "exit status 1", "signal 15". */
+static const char *how_word(int status)
+{
+	return WIFSIGNALED(status) ? "signal" : "exit status";
+}
+
+static int how_number(int status)
+{
+	return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+}
+
 static int report_end(struct program *p, struct program_failure *failure, struct err *e)
 {
 	int status = p->end.status;
@@ -265,9 +276,8 @@ static int report_end(struct program *p, struct program_failure *failure, struct
 		return 0;
 	await_stop(p);
 	if (p->stop != STOP_NOT_ASKED) {
-		log_info("the task ended after the request to stop, with %s %d",
-			 WIFSIGNALED(status) ? "signal" : "exit status",
-			 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+		log_info("the task ended after the request to stop, with %s %d", how_word(status),
+			 how_number(status));
 		return 0;
 	}
 	note_failure(p, failure);
@@ -338,11 +348,13 @@ static bool has_failed(const struct program *p)
 	return !well && p->stop == STOP_NOT_ASKED;
 }
 
-/* The report comes when nothing of the task is left. */
+/* The report comes when nothing of the task is left. Until then nobody knows whether SIGTERM was Slurm's, and the
+ * end a stop (await_stop). */
 static void announce_failure(struct program *p)
 {
 	agent_control_send(p->control, MSG_TASK_FAILED, msg_task_failed_json(NULL));
-	log_info("the task has failed; what it has left gets %g s to end", grace_s);
+	log_info("the task has ended with %s %d; what it has left gets %g s to end",
+		 how_word(p->end.status), how_number(p->end.status), grace_s);
 }
 
 static int run_task(struct program *p, struct program_failure *failure, struct err *e)

@@ -199,7 +199,7 @@ parent_of() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 		    subprocess.Popen(["sleep", "1000"], start_new_session=True)
 		    sys.exit("the real cause")
 		link.recv(1)
-		while "the task has failed" not in open(glob.glob(sys.argv[1])[0]).read():
+		while "the task has ended with exit status 1" not in open(glob.glob(sys.argv[1])[0]).read():
 		    time.sleep(0.01)
 		sys.exit("an end of file")
 	PY
