@@ -196,8 +196,7 @@ static int start_task(struct program *p, struct err *e)
 			close(ends[i]);
 	if (rc)
 		return -1;
-	p->activity = task_activity_open(task_process_keeper(p->process),
-					 task_process_pid(p->process));
+	p->activity = task_activity_open(task_process_keeper(p->process));
 	return p->activity ? 0 : err_set(e, ERR_NOMEM, "no memory to watch the task");
 }
 

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <poll.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -378,11 +379,6 @@ const char *task_output_tail(const struct task_output *o)
 {
 	const struct tail *err = &o->streams[TASK_ERR].tail;
 	return err->len ? err->text : o->streams[TASK_OUT].tail.text;
-}
-
-uint64_t task_output_dropped(const struct task_output *o)
-{
-	return o->streams[TASK_OUT].dropped + o->streams[TASK_ERR].dropped;
 }
 
 void task_output_close(struct task_output *o)

@@ -295,8 +295,6 @@ static void a_flood_is_dropped_and_its_end_is_kept(void **state)
 	write_text(TASK_OUT, "the last line\n");
 	close_ends();
 	task_output_finish(output);
-	assert_true(task_output_dropped(output) > 60 * MIB);
-	assert_true(task_output_dropped(output) < 64 * MIB);
 	assert_int_equal(stat(log_path, &st), 0);
 	assert_true(st.st_size < 4 * MIB);
 	read_log(&t);
@@ -318,15 +316,18 @@ static void a_flood_is_dropped_and_its_end_is_kept(void **state)
 static void after_a_flood_lines_are_taken_again(void **state)
 {
 	(void)state;
+	struct texts t;
 	begin(1e6, 1e5);
 	write_flood(8);
 	is_after = false;
 	write_text(TASK_OUT, "after it\n");
 	for (double until = clock_s() + PATIENCE_S; !is_after; await_line())
 		assert_true(clock_s() < until);
-	assert_true(task_output_dropped(output) > 0);
 	close_ends();
 	task_output_close(output);
+	read_log(&t);
+	assert_non_null(strstr(buf_str(&t.all), " of output were dropped: "));
+	buf_fini(&t.all);
 }
 
 static void what_the_budget_allows_is_complete(void **state)
@@ -337,7 +338,6 @@ static void what_the_budget_allows_is_complete(void **state)
 	write_flood(4);
 	close_ends();
 	task_output_finish(output);
-	assert_int_equal(task_output_dropped(output), 0);
 	read_log(&t);
 	assert_int_equal(t.n, 4 * MIB / (int)(sizeof flood_line - 1) + 1);
 	buf_fini(&t.all);
