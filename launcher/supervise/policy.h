@@ -19,7 +19,7 @@
  * If nodes are back, the run grows to the layout that it began with, otherwise to the same with a
  * lower dp, otherwise, with shrink = any, to the one that the planner finds. The step must be
  * predicted to become at least 5 % faster. Of a program no step is predicted: it grows if it gets more
- * ranks. If the run should leave a node that is slow (exclude.h),
+ * ranks (recovery.h says when). If the run should leave a node that is slow (exclude.h),
  * the first possibility of spare, dp and replan is taken. With regrow = requeue the job is
  * otherwise requeued if nodes that have left it are free.
  */
