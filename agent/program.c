@@ -4,6 +4,7 @@
 #include "agent/program_inner.h"
 #include "agent/setup.h"
 #include "agent/task/blame.h"
+#include "agent/task/lines.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process_id.h"
@@ -67,13 +68,9 @@ static int read_welcome(struct program *p, struct err *e)
 
 /* --- the task's surroundings ------------------------------------------------------------------ */
 
-/* The line, cut before a character that is not whole. */
 static json_t *shown_line(const char *text, size_t len)
 {
-	if (len > SHOWN_BYTES)
-		for (len = SHOWN_BYTES; len && ((unsigned char)text[len] & 0xc0) == 0x80;)
-			len--;
-	return json_stringn(text, len);
+	return json_stringn(text, task_lines_cut(text, len, SHOWN_BYTES));
 }
 
 /* On the pump's thread. Lines that the loop has not sent yet are bounded: the last ones stay, because they
@@ -128,12 +125,14 @@ static int prepare(struct program *p, struct err *e)
 				  p->job->network.interface, &p->meeting, e);
 }
 
-/* The supervisor has the task examined if it hangs. */
-static void report_task(struct program *p)
+void agent_program_report_task(struct program *p)
 {
 	struct process_id self;
 	struct process_stat stat = { .start = 0 };
 	pid_t pid = task_process_pid(p->process);
+	if (!pid || p->reported)
+		return;
+	p->reported = true;
 	process_id_self(&self);
 	process_stat_read((int)pid, &stat);
 	agent_control_send(p->control, MSG_TASK,
@@ -197,8 +196,7 @@ static int start_task(struct program *p, struct err *e)
 			close(ends[i]);
 	if (rc)
 		return -1;
-	p->activity = task_activity_open(task_process_keeper(p->process),
-					 task_process_pid(p->process));
+	p->activity = task_activity_open(task_process_keeper(p->process));
 	return p->activity ? 0 : err_set(e, ERR_NOMEM, "no memory to watch the task");
 }
 
@@ -258,6 +256,17 @@ static void note_failure(const struct program *p, struct program_failure *failur
 	};
 }
 
+/* For a line of the log: "exit status 1", "signal 15". */
+static const char *how_word(int status)
+{
+	return WIFSIGNALED(status) ? "signal" : "exit status";
+}
+
+static int how_number(int status)
+{
+	return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+}
+
 static int report_end(struct program *p, struct program_failure *failure, struct err *e)
 {
 	int status = p->end.status;
@@ -265,9 +274,8 @@ static int report_end(struct program *p, struct program_failure *failure, struct
 		return 0;
 	await_stop(p);
 	if (p->stop != STOP_NOT_ASKED) {
-		log_info("the task ended after the request to stop, with %s %d",
-			 WIFSIGNALED(status) ? "signal" : "exit status",
-			 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+		log_info("the task ended after the request to stop, with %s %d", how_word(status),
+			 how_number(status));
 		return 0;
 	}
 	note_failure(p, failure);
@@ -338,11 +346,13 @@ static bool has_failed(const struct program *p)
 	return !well && p->stop == STOP_NOT_ASKED;
 }
 
-/* The report comes when nothing of the task is left. */
+/* The report comes when nothing of the task is left. Until then nobody knows whether SIGTERM was Slurm's, and the
+ * end a stop (await_stop). */
 static void announce_failure(struct program *p)
 {
 	agent_control_send(p->control, MSG_TASK_FAILED, msg_task_failed_json(NULL));
-	log_info("the task has failed; what it has left gets %g s to end", grace_s);
+	log_info("the task has ended with %s %d; what it has left gets %g s to end",
+		 how_word(p->end.status), how_number(p->end.status), grace_s);
 }
 
 static int run_task(struct program *p, struct program_failure *failure, struct err *e)
@@ -356,7 +366,7 @@ static int run_task(struct program *p, struct program_failure *failure, struct e
 	agent_control_progress(p->control, 0, "starting");
 	if (start_task(p, e))
 		return -1;
-	report_task(p);
+	agent_program_report_task(p);
 	report_ready(p);
 	watch_health(p);
 	agent_control_on_dump(p->control, agent_program_dump, p);

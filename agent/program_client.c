@@ -121,7 +121,9 @@ const struct task_client_handlers agent_program_handlers = {
 void agent_program_serve_client(struct program *p, bool ended)
 {
 	struct err e = ERR_INIT;
+	int (*serve)(struct task_client *, struct err *) = ended ? task_client_serve_all
+								 : task_client_serve;
 	p->progress.waits = !ended && agent_control_is_busy(p->control);
-	if (!p->progress.waits && task_client_serve(p->client, &e))
+	if (!p->progress.waits && serve(p->client, &e))
 		log_warn("client channel: %s", e.text);
 }

@@ -80,9 +80,15 @@ struct program {
 	atomic_bool aborted;
 	char abort_reason[256]; /* set before `aborted` */
 	int signal;             /* that asks the task to stop */
+	bool reported;          /* the supervisor knows the task's process */
 	bool log_failed;        /* a person was told that the log lacks lines */
 	struct task_end end;
 };
+
+/* program.c */
+/* Tells the supervisor once which process the task is, so that it is examined if it hangs. Does nothing until
+ * the program is executed, which a file system may delay. */
+void agent_program_report_task(struct program *p);
 
 /* program_place.c */
 /* Sets p->argv and p->env. */

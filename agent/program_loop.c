@@ -164,6 +164,7 @@ int agent_program_loop(struct program *p, struct err *e)
 			return ended < 0 ? -1 : 0;
 		}
 		double now = clock_s();
+		agent_program_report_task(p);
 		stop_task(p, now);
 		look_at_task(p, now);
 		agent_program_check_log(p);

@@ -83,7 +83,7 @@ enum {
 	X(MSG_TRACE,     trace,    MSG_TRACE_FIELDS,    "supervisor", "record the next steps in detail, all ranks the same ones") \
 	X(MSG_TRACED,    traced,   MSG_TRACED_FIELDS,   "agent",      "the answer to trace, once the rank's file is written or cannot be") \
 	X(MSG_TASK,      task,     MSG_TASK_FIELDS,     "agent",      "the task of the program has started") \
-	X(MSG_TASK_FAILED, task_failed, MSG_TASK_FAILED_FIELDS, "agent", "the task has failed; the message failed follows when nothing of it is left") \
+	X(MSG_TASK_FAILED, task_failed, MSG_TASK_FAILED_FIELDS, "agent", "the task has ended otherwise than with status 0; unless that was a stop, the message failed follows when nothing of it is left") \
 	X(MSG_OUTPUT,    output,   MSG_OUTPUT_FIELDS,   "agent",      "lines that the task has printed, for the terminal; none: it has printed some that nobody sees (program.silence)") \
 	X(MSG_BEGAN,     began,    MSG_BEGAN_FIELDS,    "agent",      "the task has reported its first step through the client, before the first message metrics") \
 	X(MSG_CLIENT_CKPT, client_ckpt, MSG_CLIENT_CKPT_FIELDS, "agent", "the task has saved a checkpoint of its own")
@@ -244,7 +244,7 @@ enum {
 
 #define MSG_BEGAN_FIELDS(F) \
 	F(step,    COUNT,  REQUIRED, "finished steps that the task continues from") \
-	F(seconds, NUMBER, REQUIRED, "seconds since the task started, without the first step")
+	F(seconds, NUMBER, REQUIRED, "seconds since the task started; the first step is a part of them")
 
 #define MSG_CLIENT_CKPT_FIELDS(F) \
 	F(step, COUNT, REQUIRED, "the checkpoint's step") \

@@ -19,6 +19,7 @@ void launcher_shrink_describe(const struct deployment *d, struct shrink_candidat
 	plan_print_degrees(&d->plan.layout, " × ", &text);
 	snprintf(out->text, sizeof out->text, "%.150s on %d of %d devices", buf_str(&text),
 		 d->plan.world, topo_cluster_devices(&d->cluster));
+	out->possible = true;
 	out->step_s = d->plan.time.total;
 	buf_fini(&text);
 }
@@ -29,6 +30,7 @@ bool launcher_shrink_try(const struct job *job, int64_t dp, uint32_t open, const
 	struct cluster copy;
 	struct err e = ERR_BRIEF; /* remedies are for the person who writes the job */
 	out->deployment = NULL;
+	out->possible = false;
 	out->step_s = 0;
 	if (topo_cluster_without(c, NULL, 0, &copy, &e) ||
 	    launcher_deployment_build(job, dp, open, &copy, &out->deployment, &e)) {
@@ -84,7 +86,7 @@ bool launcher_shrink_dp(const struct shrink_request *r, struct shrink_candidate 
 
 bool launcher_shrink_replan(const struct shrink_request *r, struct shrink_candidate *out)
 {
-	out->way = SHRINK_WAY_REPLAN;
+	*out = (struct shrink_candidate){ .way = SHRINK_WAY_REPLAN };
 	if (job_has_program(r->job)) {
 		snprintf(out->text, sizeof out->text,
 			 "muster cannot choose the degrees of a program");

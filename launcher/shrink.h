@@ -27,8 +27,9 @@ enum shrink_way { SHRINK_WAY_DP, SHRINK_WAY_REPLAN, SHRINK_WAYS };
 struct shrink_candidate {
 	enum shrink_way way;
 	struct deployment *deployment; /* NULL: it is impossible */
-	double step_s;                 /* predicted seconds of a step; 0: it is impossible */
-	char text[240];                /* the layout, or why it is impossible */
+	bool possible;
+	double step_s;  /* predicted seconds of a step; 0: none is predicted */
+	char text[240]; /* the layout, or why it is impossible */
 };
 
 struct shrink_request {

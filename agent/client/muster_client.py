@@ -128,6 +128,7 @@ class _Client:
     def __init__(self):
         self._lock = threading.RLock()  # a signal handler may call while the same thread is in here
         self._pid = None  # of the process that called first
+        self._opening = False  # the first call has begun
         self._found = False  # muster was there at the first call
         self._channel = None  # None: no muster, or it is lost
         self._kept = {}  # kind: packet that is to be sent, in the order of sending
@@ -147,13 +148,20 @@ class _Client:
         return self._pid == os.getpid()
 
     def _open(self):
+        if self._opening:
+            return  # a signal handler came in between
+        self._opening = True
+        pid = os.getpid()
         try:
-            self._channel = _socket_of(os.environ.get("MUSTER_CLIENT_FD"))
+            channel = _socket_of(os.environ.get("MUSTER_CLIENT_FD"))
         except Exception:  # a platform without such sockets
-            self._channel = None
-        self._found = self._channel is not None
-        self._pid = os.getpid()
-        self._put("hello", '{"hello":{"version":%d,"pid":%d}}' % (VERSION, self._pid))
+            channel = None
+        if channel is not None:
+            self._kept["hello"] = b'{"hello":{"version":%d,"pid":%d}}' % (VERSION, pid)
+        self._channel = channel
+        self._found = channel is not None
+        self._pid = pid
+        self._flush()
 
     def _warn(self, what, why):
         """Once for each kind of mistake: training must not end for it."""
@@ -178,25 +186,33 @@ class _Client:
             self._flush()
 
     def _flush(self):
+        """A signal handler may come between any two lines, and send and replace what is kept."""
         for kind in list(self._kept):
-            if self._channel is None:
+            data = self._kept.get(kind)
+            channel = self._channel
+            if channel is None:
                 return
+            if data is None:
+                continue
             try:
-                self._channel.send(self._kept[kind], FLAGS)
+                channel.send(data, FLAGS)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
                 if error.errno not in (errno.ENOBUFS, errno.ENOMEM):
                     self._channel = None
                 return
-            self._kept.pop(kind, None)
+            sent = self._kept.pop(kind, None)
+            if sent is not None and sent is not data:
+                self._kept.setdefault(kind, sent)  # it was not this one
 
     def _receive(self):
         for _ in range(READS):
-            if self._channel is None:
+            channel = self._channel
+            if channel is None:
                 return
             try:
-                n = self._channel.recv_into(self._buffer, PACKET, FLAGS)
+                n = channel.recv_into(self._buffer, PACKET, FLAGS)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:

@@ -7,17 +7,17 @@
 #include <stdlib.h>
 
 struct task_watch {
-	pid_t root, main;
+	pid_t root;
 	struct task_tree tree;
 	double cpu_s;
 	bool looked;
 };
 
-struct task_watch *task_activity_open(pid_t root, pid_t main)
+struct task_watch *task_activity_open(pid_t root)
 {
 	struct task_watch *w = calloc(1, sizeof *w);
 	if (w)
-		*w = (struct task_watch){ .root = root, .main = main };
+		*w = (struct task_watch){ .root = root };
 	return w;
 }
 
@@ -29,29 +29,21 @@ void task_activity_close(struct task_watch *w)
 	free(w);
 }
 
-static void add_process(const struct task_watch *w, pid_t pid, struct task_activity *a)
+/* CPU time of the process, and of its children that it has waited for. */
+static double cpu_of(pid_t pid)
 {
 	struct process_stat s;
-	if (process_stat_read(pid, &s))
-		return;
-	a->cpu_s += s.cpu_s + s.reaped_s;
-	a->rss += s.rss;
-	a->processes += s.state != 'Z';
-	if (pid == w->main)
-		a->state = s.state;
+	return process_stat_read(pid, &s) ? 0 : s.cpu_s + s.reaped_s;
 }
 
 void task_activity_look(struct task_watch *w, struct task_activity *out)
 {
-	struct task_activity a = { 0 };
-	struct process_stat root;
 	/* A process that ends between two of these counts neither alone nor in its parent: the next
 	 * look has it. */
-	if (!process_stat_read(w->root, &root))
-		a.cpu_s = root.cpu_s + root.reaped_s;
+	struct task_activity a = { .cpu_s = cpu_of(w->root) };
 	task_tree_read(w->root, &w->tree);
 	for (int i = 0; i < w->tree.n; i++)
-		add_process(w, w->tree.nodes[i].pid, &a);
+		a.cpu_s += cpu_of(w->tree.nodes[i].pid);
 	if (a.cpu_s < w->cpu_s)
 		a.cpu_s = w->cpu_s;
 	a.used_s = w->looked ? a.cpu_s - w->cpu_s : 0;

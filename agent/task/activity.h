@@ -13,15 +13,12 @@
 struct task_activity {
 	double cpu_s; /* of all processes that exist or have existed; never less than at the last look */
 	double used_s; /* since the last look; 0 at the first */
-	double rss;    /* bytes; pages that several processes share count in each */
-	int processes; /* without the root, and without zombies */
-	char state;    /* of the main process: 'R', 'S', 'D', 'T' (stopped), 'Z'; 0: it is gone */
 };
 
 struct task_watch;
 
-/* root: the process at the top, main: the program's. NULL: no memory. */
-struct task_watch *task_activity_open(pid_t root, pid_t main);
+/* root: the process at the top. NULL: no memory. */
+struct task_watch *task_activity_open(pid_t root);
 void task_activity_close(struct task_watch *w); /* takes NULL */
 void task_activity_look(struct task_watch *w, struct task_activity *out);
 

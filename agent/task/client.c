@@ -187,11 +187,10 @@ static ssize_t receive(struct task_client *c)
 	return -1;
 }
 
-int task_client_serve(struct task_client *c, struct err *e)
+static int read_packets(struct task_client *c, int most, struct err *e)
 {
 	int rc = 0;
-	send_stop(c);
-	for (int i = 0; i < TASK_CLIENT_READS && c->fd >= 0; i++) {
+	for (int i = 0; i < most && c->fd >= 0; i++) {
 		struct err why = ERR_INIT;
 		ssize_t n = receive(c);
 		if (n < 0)
@@ -205,4 +204,15 @@ int task_client_serve(struct task_client *c, struct err *e)
 			     why.text);
 	}
 	return rc;
+}
+
+int task_client_serve(struct task_client *c, struct err *e)
+{
+	send_stop(c);
+	return read_packets(c, TASK_CLIENT_READS, e);
+}
+
+int task_client_serve_all(struct task_client *c, struct err *e)
+{
+	return read_packets(c, TASK_CLIENT_LAST, e);
 }

@@ -20,7 +20,7 @@
 #define TASK_CLIENT_ENV "MUSTER_CLIENT_FD"
 
 /* What one call reads, so that a flood does not starve the caller. */
-enum { TASK_CLIENT_READS = 256 };
+enum { TASK_CLIENT_READS = 256, TASK_CLIENT_LAST = 64 * TASK_CLIENT_READS };
 
 struct task_client;
 
@@ -49,6 +49,10 @@ short task_client_events(const struct task_client *c);
  * TASK_CLIENT_READS of them; poll tells of the others. ERR_PROTO: a packet was malformed. The text
  * is a warning; it comes only for the first such packet, and the channel goes on. */
 int task_client_serve(struct task_client *c, struct err *e);
+
+/* The same for a program that has ended: all that is there, because the caller does not call again. A
+ * process that outlives the program may go on sending, so it is at most TASK_CLIENT_LAST packets. */
+int task_client_serve_all(struct task_client *c, struct err *e);
 
 /* Asks the program to stop after the step at_step, or at once if it is 0. The reason is for people. A
  * stop that the socket has no room for is queued; a later one replaces it. Does nothing once the

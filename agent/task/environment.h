@@ -38,13 +38,13 @@
  *
  * Slurm: JAX, PyTorch Lightning and others read SLURM_PROCID, SLURM_LOCALID, SLURM_NODEID and the
  * numbers of tasks and nodes if they are there. They are those of the agent's step, which differ from
- * the task's place if the step has spare nodes or continues with agents of an earlier one. So each that
- * is there is set to the task's place, and none is added: a program must not believe in a step that does
- * not exist. SLURM_NTASKS_PER_NODE is removed; it is what the user asked sbatch for. The lists of nodes,
- * SLURM_NODELIST and the like, are kept; MASTER_ADDR and JAX_COORDINATOR_ADDRESS go before them.
+ * the task's place if the step has spare nodes. So each that is there is set to the task's place, and none
+ * is added: a program must not believe in a step that does not exist. SLURM_NTASKS_PER_NODE is removed;
+ * it is what the user asked sbatch for. The lists of nodes, SLURM_NODELIST and the like, are kept;
+ * MASTER_ADDR and JAX_COORDINATOR_ADDRESS go before them.
  *
- * Without PMIx (a generation that continues with agents of the last one) PMIX_ variables are removed,
- * because their server is gone. An MPI program is then a job of one rank and must not be started so.
+ * Without PMIx (the agent has no PMIX_RANK) PMIX_ variables are removed, because their server does not
+ * know the task. An MPI program is then a job of one rank and must not be started so.
  */
 #ifndef MUSTER_AGENT_TASK_ENVIRONMENT_H
 #define MUSTER_AGENT_TASK_ENVIRONMENT_H

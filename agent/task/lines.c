@@ -222,6 +222,14 @@ void task_lines_end(struct task_lines *l)
 	l->progress = false;
 }
 
+size_t task_lines_cut(const char *text, size_t len, size_t most)
+{
+	if (len > most)
+		for (len = most; len && ((unsigned char)text[len] & 0xc0) == 0x80;)
+			len--;
+	return len;
+}
+
 void task_lines_gap(struct task_lines *l)
 {
 	task_lines_end(l);

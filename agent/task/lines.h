@@ -32,6 +32,8 @@ double task_lines_due(const struct task_lines *l);
 void task_lines_flush(struct task_lines *l, double now);
 /* Passes on what is unfinished. */
 void task_lines_end(struct task_lines *l);
+/* How long a line is that is cut to at most `most` bytes, before a character that is not whole. */
+size_t task_lines_cut(const char *text, size_t len, size_t most);
 /* Bytes are missing before those that come next: the rest of their line is skipped. */
 void task_lines_gap(struct task_lines *l);
 

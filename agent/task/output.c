@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <poll.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,8 @@ enum {
 	KEEP = 64 << 10, /* the end of a stream that is not dropped */
 	REST_MS = 1,
 	TAIL_LINES = 40,
-	TAIL_BYTES = 8 << 10
+	TAIL_BYTES = 8 << 10,
+	TAIL_LINE = TAIL_BYTES / 4 - 1 /* of one line, without its newline */
 };
 /* How often a flooded pipe is emptied; how long a flood is dropped before lines are taken again, as a
  * share of a second's budget; how often the log gets a line about dropped output. */
@@ -78,8 +80,7 @@ static void drop_first_line(struct tail *t)
 
 static void add_to_tail(struct tail *t, const char *text, size_t len)
 {
-	if (len > TAIL_BYTES - 1)
-		len = TAIL_BYTES - 1;
+	len = task_lines_cut(text, len, TAIL_LINE);
 	while (t->lines == TAIL_LINES || t->len + len + 1 > TAIL_BYTES)
 		drop_first_line(t);
 	memcpy(t->text + t->len, text, len);
@@ -378,11 +379,6 @@ const char *task_output_tail(const struct task_output *o)
 {
 	const struct tail *err = &o->streams[TASK_ERR].tail;
 	return err->len ? err->text : o->streams[TASK_OUT].tail.text;
-}
-
-uint64_t task_output_dropped(const struct task_output *o)
-{
-	return o->streams[TASK_OUT].dropped + o->streams[TASK_ERR].dropped;
 }
 
 void task_output_close(struct task_output *o)

@@ -16,7 +16,6 @@
 #include "base/err.h"
 
 #include <stddef.h>
-#include <stdint.h>
 
 enum task_stream { TASK_OUT, TASK_ERR, TASK_STREAMS };
 
@@ -39,10 +38,8 @@ int task_output_open(const struct task_output_options *o, struct task_output **o
 void task_output_finish(struct task_output *o);
 
 /* After task_output_finish(). The last lines of standard error, or if there are none of standard output:
- * at most 40 and 8 KiB, each with a newline. Owned by the output. */
+ * at most 40 and 8 KiB, each with a newline and cut to 2 KiB. Owned by the output. */
 const char *task_output_tail(const struct task_output *o);
-/* Bytes of both streams that were dropped. */
-uint64_t task_output_dropped(const struct task_output *o);
 
 /* Finishes if that was not done. Takes NULL. */
 void task_output_close(struct task_output *o);

@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "base/fields.h"
 
-enum { TASK_PACKET_MAX = 16384, TASK_PATH_MAX = 4095, TASK_PROTOCOL = 1 };
+enum { TASK_PACKET_MAX = 16384, TASK_PATH_MAX = 4095 };
 
 /* clang-format off */
 #define TASK_HELLO_FIELDS(F) \

@@ -383,11 +383,6 @@ pid_t task_process_keeper(const struct task_process *p)
 	return p->keeper_was;
 }
 
-bool task_process_gone(const struct task_process *p)
-{
-	return p->gone;
-}
-
 /* --- Signals and the end --- */
 
 static void order(struct task_process *p, int number)

@@ -65,8 +65,6 @@ pid_t task_process_keeper(const struct task_process *p);
  * ERR_TASK: the keeper was killed, and the whole task with it, so *end has SIGKILL as its status. Does not
  * block, except that after the keeper's death it ends what is left, which takes milliseconds. */
 int task_process_poll(struct task_process *p, struct task_end *end, struct err *e);
-/* Whether nothing of the task is left. */
-bool task_process_gone(const struct task_process *p);
 
 /* To the process group of the program, as Slurm and torchrun do it, so that the processes of a shell
  * script get it too. Nothing happens after the program's end. */

@@ -1,3 +1,4 @@
+#include "base/process.h"
 #include "base/run_paths.h"
 #include "launcher/cli/command.h"
 #include "launcher/cli/submit_checks.h"
@@ -220,6 +221,8 @@ static int open_submission(struct submission *s, struct err *e)
 static int build_script(struct submission *s, struct buf *out, struct err *e)
 {
 	struct buf text = BUF_INIT, options = BUF_INIT, command = BUF_INIT;
+	char mask[8];
+	snprintf(mask, sizeof mask, "%04o", (unsigned)process_inherited_umask() & 0777);
 	int rc = launcher_template_read("sbatch.in", &text, e);
 	if (!rc)
 		rc = slurm_script_size(&s->job, &s->size, e);
@@ -231,6 +234,7 @@ static int build_script(struct submission *s, struct buf *out, struct err *e)
 		slurm_script_quote(s->file, &command);
 		const struct template_value values[] = {
 			{ "options", buf_str(&options) },
+			{ "umask", mask },
 			{ "command", buf_str(&command) },
 			{ NULL, NULL },
 		};
@@ -327,7 +331,7 @@ static int submit_script(const struct submission *s, const char *script, struct 
 					  .number = s->number,
 					  .n = s->jobs,
 					  .chained = s->jobs > 1 || s->job.slurm.chain };
-	umask(077); /* Slurm passes it to the job and its log */
+	umask(077); /* Slurm passes it to the job and its log; the script sets the user's */
 	if (check_submission(s, NULL, e))
 		return command_fail(e);
 	expect_start(&s->job, s->controller, script, &start);

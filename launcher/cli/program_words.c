@@ -18,39 +18,73 @@ static const char *base_of(const char *path)
 	return slash && slash[1] ? slash + 1 : path;
 }
 
-/* Programs whose first word without '-' is the script; python3.11 counts as python. */
-static bool is_interpreter(const char *name)
+/* A program whose first word that is no option is the script. */
+struct interpreter {
+	const char *name;
+	const char *
+		text; /* the last letter of options that the text of a script follows, as -c or -ec */
+	const char *valued; /* options that a value follows, each between blanks */
+};
+
+static const struct interpreter interpreters[] = {
+	{ "python", "c", " -W -X --check-hash-based-pycs " },
+	{ "bash", "c", " -o +o -O +O --init-file --rcfile " },
+	{ "sh", "c", " -o +o " },
+	{ "uv", "",
+	  " -p --python --with --with-editable --with-requirements --extra --group --only-group "
+	  "--package --project --directory --env-file --index --cache-dir --config-file " },
+	{ "env", "", " -u --unset -C --chdir " },
+	{ "julia", "eE", " -t --threads -p --procs -L --load -J --sysimage -C --cpu-target " },
+	{ "perl", "eE", " -I " },
+};
+
+/* python3.11 counts as python. NULL: it is none. */
+static const struct interpreter *interpreter_of(const char *name)
 {
-	static const char *const names[] = { "python", "bash", "sh", "uv", "env", "julia", "perl" };
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-		size_t n = strlen(names[i]);
-		if (!strncmp(name, names[i], n) && !name[n + strspn(name + n, "0123456789.")])
-			return true;
+	for (size_t i = 0; i < sizeof interpreters / sizeof *interpreters; i++) {
+		size_t n = strlen(interpreters[i].name);
+		if (!strncmp(name, interpreters[i].name, n) &&
+		    !name[n + strspn(name + n, "0123456789.")])
+			return &interpreters[i];
 	}
-	return false;
+	return NULL;
 }
 
-/* Whether the next word is the text of a script, as after -c or -ec. */
-static bool gives_script(const char *option)
+static bool gives_script(const struct interpreter *of, const char *option)
 {
-	return *option == '-' && option[1] != '-' && option[strlen(option) - 1] == 'c';
+	return *option == '-' && option[1] && option[1] != '-' &&
+	       strchr(of->text, option[strlen(option) - 1]);
 }
 
-/* Whether env or uv takes the word for itself: a variable, run, or another interpreter. */
+static bool takes_value(const struct interpreter *of, const char *option)
+{
+	size_t n = strlen(option);
+	const char *at = *option == '-' || *option == '+' ? of->valued : NULL;
+	while (at && (at = strstr(at, option)) && (at[-1] != ' ' || at[n] != ' '))
+		at += n;
+	return at;
+}
+
+/* Whether env or uv takes the word for itself: a variable, or run. */
 static bool comes_before_script(const char *word)
 {
-	return strchr(word, '=') || !strcmp(word, "run") || is_interpreter(word);
+	return strchr(word, '=') || !strcmp(word, "run");
 }
 
 /* The word that names the run. */
 static const char *choose_word(char *const *argv)
 {
-	if (!is_interpreter(base_of(argv[0])))
+	const struct interpreter *of = interpreter_of(base_of(argv[0])), *next;
+	if (!of)
 		return argv[0];
-	for (int i = 1; argv[i] && !gives_script(argv[i]); i++) {
+	for (int i = 1; argv[i] && !gives_script(of, argv[i]); i++) {
 		if (!strcmp(argv[i], "-m") && argv[i + 1])
 			return argv[i + 1];
-		if (argv[i][0] != '-' && !comes_before_script(argv[i]))
+		if (takes_value(of, argv[i]) && argv[i + 1])
+			i++;
+		else if ((next = interpreter_of(base_of(argv[i]))))
+			of = next;
+		else if (argv[i][0] != '-' && !comes_before_script(argv[i]))
 			return argv[i];
 	}
 	return argv[0];

@@ -19,6 +19,7 @@
 	X(TASK_NO_MEMORY,   "task-out-of-memory", JOB,   NOW,   true,  NONE,    "the kernel's OOM killer ended the task: its node or its cgroup has no memory left", "Use less memory in each task, or request more for the job.") \
 	X(TASK_EARLY,       "task-ended-early", JOB,     NOW,   true,  NONE,    "a task of the program ended long before the others", "See with muster logs why the others go on; if tasks may end at different times, raise program.exit_timeout.") \
 	X(TASK_NUMERIC,     "task-numeric",     JOB,     NOW,   true,  NONE,    "the program reported a loss that is NaN or infinite", "If it returns at the same step, lower the learning rate, or look at the samples of that step; if it does not, test that node's device.") \
+	X(TASK_CONNECTION,  "task-connection",  UNKNOWN, NOW,   true,  NONE,    "the task blames the other end of a connection, but no rank had ended", "Find the other end in its last lines above: if it is a rank, check the network between their nodes; if it is a server, such as one for data, check whether it runs.") \
 	X(AGENT_EXITED,     "agent-exited",     UNKNOWN, NOW,   true,  NONE,    "the agent ended without reporting an error", "Read the log of the rank.") \
 	X(PROGRAM_MISSING,  "program-missing",  JOB,     ONCE,  true,  NONE,    "the agent, or a library that it needs, cannot be executed", "Install muster in the same place on all nodes; ldd on muster-agent shows which library is missing.") \
 	X(FILE_MISSING,     "file-missing",     JOB,     ONCE,  true,  NONE,    "a file or a folder is missing", "Create it, or name another one in the job; every node must see it.") \
@@ -171,6 +172,8 @@ static const struct sign signs[] = {
 	{ .fault = FAULT_CONTROLLER_AWAY,  .how = START | SILENT, .silent = true, .not_started = true },
 	{ .fault = FAULT_SILENCE,          .how = SILENT },
 	{ .fault = FAULT_PROTOCOL,         .how = SPOKE_BADLY },
+	{ .fault = FAULT_TASK_CONNECTION,  .how = FAILED, .code = ERR_PEER, .status = -1, .program = true },
+	{ .fault = FAULT_TASK_CONNECTION,  .how = FAILED, .code = ERR_PEER, .signal = -1, .program = true },
 	{ .fault = FAULT_PEER,             .how = FAILED, .code = ERR_PEER },
 	{ .fault = FAULT_PEER,             .how = FAILED, .code = ERR_ABORTED },
 	{ .fault = FAULT_PEER,             .how = FAILED, .code = ERR_NET },

@@ -428,6 +428,7 @@ static int on_client_ckpt(struct supervisor *s, struct connection *c, const json
 		return -1;
 	supervise_note_move(s, rank_of(s, c));
 	supervise_program_note_ckpt(s, &m);
+	supervise_recovery_look_for_nodes(s);
 	return 0;
 }
 

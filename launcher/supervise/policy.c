@@ -30,7 +30,7 @@ static void note_candidate(const struct shrink_candidate *c, struct policy_optio
 {
 	snprintf(o->text, sizeof o->text, "%s", c->text);
 	o->step_s = c->step_s;
-	o->possible = c->step_s > 0;
+	o->possible = c->possible;
 }
 
 /* The layout of `like` on what is left. The job's dp may be 0, for as many as the devices allow, so
@@ -165,16 +165,20 @@ void supervise_policy_recover(const struct policy_request *r, struct policy_deci
 		try_waiting(r, out);
 }
 
-/* Takes `next` if its step is predicted to be faster than that of all before; frees it
- * otherwise. */
-static void take_faster(struct policy_decision *d, struct deployment *next, double *fastest)
+/* Whether a change to `next` pays. Of a program no step is predicted; more ranks finish it earlier. */
+static bool is_gain(const struct plan *now, const struct plan *next)
 {
-	if (next->plan.time.total >= *fastest) {
+	return next->time.total > 0 ? next->time.total < now->time.total / POLICY_GAIN_MIN
+				    : next->world > now->world;
+}
+
+static void take_gain(const struct policy_request *r, struct policy_decision *d,
+		      struct deployment *next)
+{
+	if (is_gain(&r->now->plan, &next->plan))
+		take_option(d, RECOVERY_GROW, next);
+	else
 		launcher_deployment_free(next);
-		return;
-	}
-	*fastest = next->plan.time.total;
-	take_option(d, RECOVERY_GROW, next);
 }
 
 /* The layout of the first generation, or, as far as [restart] shrink permits, with a lower dp. */
@@ -208,14 +212,13 @@ static bool plan_again(const struct policy_request *r, const struct shrink_reque
 static void try_growing(const struct policy_request *r, const struct cluster *all,
 			struct policy_decision *d)
 {
-	double fastest = r->now->plan.time.total / POLICY_GAIN_MIN;
 	const struct shrink_request shrink = shrink_request_of(r, r->first,
 							       r->now->plan.layout.dp + 1, all);
 	struct deployment *next;
 	if (plan_first_layout(r, &shrink, add_option(d, RECOVERY_GROW), &next))
-		take_faster(d, next, &fastest);
+		take_gain(r, d, next);
 	if (d->how == RECOVERY_SAME && plan_again(r, &shrink, d, &next))
-		take_faster(d, next, &fastest);
+		take_gain(r, d, next);
 }
 
 void supervise_policy_grow(const struct policy_request *r, struct policy_decision *out)
@@ -245,7 +248,7 @@ const struct policy_option *supervise_policy_chosen(const struct policy_decision
 {
 	const struct policy_option *chosen = NULL;
 	for (int i = 0; i < d->n; i++)
-		if (d->options[i].how == d->how &&
+		if (d->options[i].how == d->how && d->options[i].possible &&
 		    (!d->next || d->options[i].step_s == d->next->plan.time.total))
 			chosen = &d->options[i];
 	return chosen;

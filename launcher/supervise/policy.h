@@ -18,7 +18,8 @@
  *
  * If nodes are back, the run grows to the layout that it began with, otherwise to the same with a
  * lower dp, otherwise, with shrink = any, to the one that the planner finds. The step must be
- * predicted to become at least 5 % faster. If the run should leave a node that is slow (exclude.h),
+ * predicted to become at least 5 % faster. Of a program no step is predicted: it grows if it gets more
+ * ranks (recovery.h says when). If the run should leave a node that is slow (exclude.h),
  * the first possibility of spare, dp and replan is taken. With regrow = requeue the job is
  * otherwise requeued if nodes that have left it are free.
  */
@@ -56,7 +57,7 @@ struct policy_request {
 struct policy_option {
 	enum recovery how;
 	bool possible;
-	double step_s;  /* predicted seconds of a step, if it is possible and has a plan */
+	double step_s;  /* predicted seconds of a step; 0: none is predicted */
 	char text[240]; /* the layout, or why it is impossible */
 };
 

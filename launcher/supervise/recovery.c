@@ -191,6 +191,14 @@ static bool may_requeue(const struct supervisor *s)
 	       (s->ckpt_step >= 0 || before < s->d->job.restart.max_restarts);
 }
 
+/* A program that reports no checkpoints is not asked to stop in order to grow, because nobody knows what
+ * it would lose: it grows when it starts again anyway. */
+static bool grows_at_a_start(const struct supervisor *s)
+{
+	return s->program.ranks && s->ckpt_step < 0 && s->d->job.restart.regrow != REGROW_NO &&
+	       s->d->plan.world < s->o.first->plan.world;
+}
+
 static void decide(struct supervisor *s, struct policy_decision *d)
 {
 	struct recovery_state *r = &s->recovery;
@@ -203,6 +211,8 @@ static void decide(struct supervisor *s, struct policy_decision *d)
 		.waited = r->waiting_since > 0 ? supervise_now(s) - r->waiting_since : 0,
 	};
 	supervise_policy_recover(&request, d);
+	if (d->how == RECOVERY_SAME && grows_at_a_start(s))
+		supervise_policy_grow(&request, d);
 }
 
 enum recovery supervise_recovery_decide(struct supervisor *s)

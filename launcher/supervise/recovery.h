@@ -51,7 +51,8 @@ bool supervise_recovery_node_lost(const struct supervisor *s);
  * more. */
 bool supervise_recovery_blame(struct supervisor *s);
 /* Decides where the next generation runs, and makes it the current deployment. Prints and records
- * the decision if it is not to run the same plan again. */
+ * the decision if it is not to run the same plan again. A program that has shrunk and reports no
+ * checkpoints also grows here. */
 enum recovery supervise_recovery_decide(struct supervisor *s);
 /* Requeues the job without the lost nodes. */
 int supervise_recovery_requeue(struct supervisor *s, struct err *e);

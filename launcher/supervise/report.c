@@ -100,7 +100,12 @@ void supervise_report_resumed(struct supervisor *s)
 	if (s->first && s->resumed <= 0)
 		return;
 	describe_resume(s, text, sizeof text);
-	if (lost)
+	if (lost && s->program.ranks) /* which decides itself what it loads */
+		supervise_terminal_event(s->o.term, TONE_BAD, "resume",
+					 "%s, although the program reported a checkpoint of step "
+					 "%lld: %s",
+					 text, (long long)s->ckpt_step, s->ckpt_path);
+	else if (lost)
 		supervise_terminal_event(s->o.term, TONE_BAD, "resume",
 					 "%s, because the checkpoint of step %lld is gone or "
 					 "damaged: %s",

@@ -182,6 +182,74 @@ python() { timeout 600 python3 -X dev -W error "$@"; }
 	PY
 }
 
+# The handler comes once at each instruction of the call, with and without room in the socket.
+@test "a signal handler that reports a step disturbs no call that it interrupts" {
+	python - <<-'PY'
+		from agent import *
+
+		def interrupted(client, call, at, handler):
+		    """Calls it, and the handler at its instruction of this number. False: it has fewer."""
+		    left = at
+		    def trace(frame, event, arg):
+		        nonlocal left
+		        frame.f_trace_opcodes = True
+		        if event == "opcode":
+		            left -= 1
+		            if left == 0:
+		                sys.settrace(None)
+		                handler()
+		        return trace if left > 0 and frame.f_code.co_filename == muster_client.__file__ else None
+		    sys.settrace(trace)
+		    try:
+		        call()
+		    finally:
+		        sys.settrace(None)
+		    return left <= 0
+
+		def packets(ours):
+		    try:
+		        while True:
+		            yield json.loads(ours.recv(20000).decode())
+		    except BlockingIOError:
+		        pass
+
+		def check(begin, call, fill, at):
+		    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+		    ours.setblocking(False)
+		    os.environ["MUSTER_CLIENT_FD"] = str(theirs.detach())
+		    client = muster_client._Client()
+		    n = 0
+		    if begin:
+		        client.step(1)
+		        n = 1
+		    while fill and "step" not in client._kept:
+		        n += 1
+		        client.step(n)
+		    went_on = interrupted(client, lambda: call(client, n), at, lambda: client.step(n + 2))
+		    heard = list(packets(ours))
+		    client.step(n + 3)
+		    heard += list(packets(ours))
+		    client.should_stop()
+		    heard += list(packets(ours))
+		    assert "hello" in heard[0], (at, heard[0])
+		    assert [p for p in heard if "step" in p][-1]["step"]["n"] == n + 3, (at, heard[-1])
+		    assert any("checkpoint" in p for p in heard) == (call is calls[2]), at  # it may come twice
+		    channel = client._channel
+		    if channel is not None:
+		        channel.close()
+		    ours.close()
+		    return went_on
+
+		calls = [lambda c, n: c.step(n + 1, loss=0.5), lambda c, n: c.should_stop(), lambda c, n: c.checkpoint_saved("/a", n)]
+		for call in calls:
+		    for begin, fill in ((False, False), (True, False), (True, True)):
+		        at = 1
+		        while check(begin, call, fill, at):
+		            at += 1
+		        assert at > 40, at
+	PY
+}
+
 @test "a lost agent does not end a program, and it still stops where the others do" {
 	python - <<-'PY'
 		from agent import *

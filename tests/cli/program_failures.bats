@@ -201,13 +201,26 @@ parent_of() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 		    subprocess.Popen(["sleep", "1000"], start_new_session=True)
 		    sys.exit("the real cause")
 		link.recv(1)
-		while "the task has failed" not in open(glob.glob(sys.argv[1])[0]).read():
+		while "the task has ended with exit status 1" not in open(glob.glob(sys.argv[1])[0]).read():
 		    time.sleep(0.01)
 		sys.exit("an end of file")
 	PY
 	fails 1 0 program.show=none -- python3 train.py "$(run_folder "$name")/logs/*-1.log"
 	lost 1 'the task exited with status 1' task-failed
 	[[ $(shown) == "the real cause" ]]
+}
+
+@test "a server that refuses all ranks is not called a fault of the network between them" {
+	cat >train.py <<-'PY'
+		import socket, sys
+		s = socket.socket()
+		s.bind(("127.0.0.1", 0)) # and does not listen
+		socket.create_connection(s.getsockname())
+	PY
+	fails 1 0 program.show=none -- python3 train.py
+	lost any 'the task exited with status 1' task-connection
+	[[ $(shown | tail -n 1) == "ConnectionRefusedError: "*"Connection refused" ]]
+	said '^  remedy +Find the other end in its last lines above'
 }
 
 @test "all ranks exit with 0 but one, which exits with 3 at the end" {

@@ -47,6 +47,15 @@ submit() { run "$MUSTER" submit "$tiny" job.name=sub "$@" && echo "$status: $out
 	[[ $status -eq 0 && $output == *"4 ranks = tp 1 × dp 4"* ]]
 }
 
+# It prints its umask where it would run muster. Slurm starts it with the umask that sbatch has.
+@test "the job gets the umask of the shell that submits" {
+	for mask in 0022 0027 0000 0777; do
+		(umask "$mask" && "$MUSTER" submit "$tiny" job.name="umask$mask")
+		[[ $(umask 077 && sed 's/^exec .*/umask/' "$BATS_TEST_TMPDIR/script" | bash) == "$mask" ]]
+	done
+	[[ $(stat -c %a "$(run_folder umask0000)") == 700 ]]
+}
+
 @test "an account or a QOS that accounting does not permit is refused, with those that it permits" {
 	fake scontrol 'case "$*" in *config*) echo "AccountingStorageEnforce = associations,limits,qos" ;; *)
 		echo "PartitionName=main Default=YES MaxTime=UNLIMITED MaxNodes=UNLIMITED MinNodes=0 State=UP TotalNodes=4" ;; esac'

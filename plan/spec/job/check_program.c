@@ -43,8 +43,10 @@ static const char *const of_training[] = {
 	"health.spike_window",
 	"health.max_skips",
 	"health.skip_before",
+	"health.slow_policy",
 	"warn.memory",
 	"warn.predicted",
+	"warn.slow",
 	"warn.data",
 };
 

@@ -271,7 +271,7 @@ const struct job_key job_keys[] = {
 	REAL(restart, drain_timeout, "10", 1, 1e6, "Seconds for killed or finished processes to end. After that they are killed again."),
 	REAL(restart, handshake_timeout, "10", 1, 1e6, "Seconds for a connection to the supervisor to prove that it is an agent of the run."),
 	ENUM(restart, shrink, "any", shrinks, "What may change if nodes are lost and no spare is left. keep: nothing; the run waits for nodes, or is requeued. dp: the data-parallel degree. any: the layout is planned again. The global batch never changes."),
-	ENUM(restart, regrow, "yes", regrows, "What a run that has shrunk does at a checkpoint if a node is back. no: it stays small. yes: it grows onto nodes of its allocation. requeue: it is also requeued if a node that has left the allocation is free."),
+	ENUM(restart, regrow, "yes", regrows, "What a run that has shrunk does at a checkpoint if a node is back. A program that reports no checkpoints (muster_client) grows when it is started again. no: it stays small. yes: it grows onto nodes of its allocation. requeue: it is also requeued if a node that has left the allocation is free."),
 	INT(restart, exclude_after, "2", 0, 1e6, "Faults of one node after which it is not used any more; a node without a fault for 24 hours begins at 0 again. 0: never. A node that cannot be reached is not used in any case."),
 	REAL(restart, patience, "600", 0, 1e6, "Seconds to wait for lost nodes that may return, and for slurmctld or munged, before giving up."),
 	REAL(restart, node_mtbf, "6300", 0, 1e9, "For predictions: mean hours between failures of one node that stop the run. 6300: Llama 3's, 419 in 54 days of 2,048 nodes (arXiv 2407.21783, section 3.3.4). 0: no node fails."),

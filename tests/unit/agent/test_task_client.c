@@ -108,7 +108,7 @@ static void the_handlers_get_what_the_program_says(void **state)
 	say("{\"checkpoint\":{\"path\":\"/runs/a b/\\u00fc\",\"step\":500}}");
 	serve();
 	assert_int_equal(t.hellos, 1);
-	assert_int_equal(t.hello.version, TASK_PROTOCOL);
+	assert_int_equal(t.hello.version, 1);
 	assert_int_equal(t.hello.pid, 77);
 	assert_int_equal(t.steps, 1);
 	assert_int_equal(t.step.n, 501);
@@ -346,6 +346,21 @@ static void a_program_that_leaves_is_heard_to_the_end(void **state)
 }
 
 /* The kernel then reports a connection that was reset before it gives what was sent. */
+/* The socket holds more packets than one call reads. */
+static void of_a_program_that_has_ended_all_is_read(void **state)
+{
+	(void)state;
+	static const char step[] = "{\"step\":{\"n\":1}}";
+	struct err e = ERR_INIT;
+	int sent = 0, room = 200000; /* bytes; the kernel takes the double */
+	assert_int_equal(setsockopt(t.program, SOL_SOCKET, SO_SNDBUF, &room, sizeof room), 0);
+	while (send(t.program, step, sizeof step - 1, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+		sent++;
+	assert_true(sent > TASK_CLIENT_READS);
+	assert_int_equal(task_client_serve_all(t.client, &e), 0);
+	assert_int_equal(t.steps, sent);
+}
+
 static void so_is_one_that_did_not_read_its_stop(void **state)
 {
 	(void)state;
@@ -417,6 +432,7 @@ int main(void)
 		TEST(stop_reaches_the_program),
 		TEST(stop_waits_until_the_socket_has_room),
 		TEST(a_program_that_leaves_is_heard_to_the_end),
+		TEST(of_a_program_that_has_ended_all_is_read),
 		TEST(so_is_one_that_did_not_read_its_stop),
 		TEST(an_empty_packet_is_no_end),
 		TEST(descriptors_that_the_program_passes_are_not_kept),

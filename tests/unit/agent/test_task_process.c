@@ -530,25 +530,10 @@ static void workers_that_end_within_the_grace_are_not_killed(void **state)
 	close(pair[1]);
 	await_end(&y, &end);
 	assert_int_equal(end.status, 0);
-	assert_false(task_process_gone(y.p));
 	assert_int_equal(write(pair[0], "", 1), 1);
 	close_play(&y, &left);
 	assert_int_equal(left.killed, 0);
 	close(pair[0]);
-}
-
-static void the_agent_hears_when_nothing_is_left(void **state)
-{
-	(void)state;
-	struct play y;
-	struct task_end end;
-	play(&y, "daemon", 0.01);
-	await_end(&y, &end);
-	while (!task_process_gone(y.p)) {
-		assert_true(readable(task_process_fd(y.p)));
-		assert_int_equal(task_process_poll(y.p, &end, NULL), 1);
-	}
-	close_play(&y, NULL);
 }
 
 static void closing_ends_a_program_that_runs(void **state)
@@ -656,7 +641,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_program_that_ignores_sigterm_is_killed),
 		cmocka_unit_test(a_daemon_does_not_survive_the_program),
 		cmocka_unit_test(workers_that_end_within_the_grace_are_not_killed),
-		cmocka_unit_test(the_agent_hears_when_nothing_is_left),
 		cmocka_unit_test(closing_ends_a_program_that_runs),
 		cmocka_unit_test(zombies_are_waited_for),
 		cmocka_unit_test(nothing_survives_a_killed_keeper),

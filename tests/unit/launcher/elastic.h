@@ -169,33 +169,15 @@ static const struct launch_ops elastic_ops = { .name = "fake",
 					       .check_nodes = check_nodes,
 					       .burn_in = burn_in };
 
-/* Starts a run of two ranks, one per node, with these words of the job in addition. */
-static inline void start_run(const char *a, const char *b)
+/* Starts the run of this job: two ranks, one per node. */
+static inline void start_job(const char *const *words, int n)
 {
-	const char *words[] = { "model.layers=8",
-				"model.hidden=1024",
-				"model.heads=8",
-				"model.vocab=256",
-				"model.seq=1024",
-				"batch.global=64",
-				"parallel.dp=2",
-				"job.device=cuda",
-				"checkpoint.resume=none",
-				"restart.backoff=0",
-				"restart.warm=no",
-				a,
-				b };
 	struct cluster whole, used;
 	struct cluster_slot gone[14];
 	struct err e = ERR_INIT;
 	for (int i = 0; i < 14; i++)
 		gone[i] = (struct cluster_slot){ i / 7, 1 + i % 7 };
-	if (job_words(words,
-		      b   ? 13
-		      : a ? 12
-			  : 11,
-		      &m.job, &e) ||
-	    topo_cluster_open("dgx-h100:2", 0, &whole, &e) ||
+	if (job_words(words, n, &m.job, &e) || topo_cluster_open("dgx-h100:2", 0, &whole, &e) ||
 	    topo_cluster_without(&whole, gone, 14, &m.machines, &e) ||
 	    topo_cluster_without(&m.machines, NULL, 0, &used, &e) ||
 	    launcher_deployment_build(&m.job, 2, 0, &used, &m.first, &e))
@@ -222,13 +204,47 @@ static inline void start_run(const char *a, const char *b)
 	supervise_start(h.supervisor);
 }
 
+/* The built-in training, with these words of the job in addition. */
+static inline void start_run(const char *a, const char *b)
+{
+	const char *words[] = { "model.layers=8",
+				"model.hidden=1024",
+				"model.heads=8",
+				"model.vocab=256",
+				"model.seq=1024",
+				"batch.global=64",
+				"parallel.dp=2",
+				"job.device=cuda",
+				"checkpoint.resume=none",
+				"restart.backoff=0",
+				"restart.warm=no",
+				a,
+				b };
+	start_job(words, 11 + (a != NULL) + (b != NULL));
+}
+
+static inline void train_first(void)
+{
+	train_all();
+	for (int i = 0; i < h.world; i++)
+		send_step(&h.peers[i], MSG_METRICS, 3);
+}
+
 /* The same, and its first generation trains. */
 static inline void open_run(const char *a, const char *b)
 {
 	start_run(a, b);
-	train_all();
-	for (int i = 0; i < h.world; i++)
-		send_step(&h.peers[i], MSG_METRICS, 3);
+	train_first();
+}
+
+/* A program of the user. */
+static inline void open_program(void)
+{
+	static const char *const words[] = { "job.program=train", "job.name=run",
+					     "job.device=cuda",   "parallel.dp=2",
+					     "restart.backoff=0", "program.show=none" };
+	start_job(words, sizeof words / sizeof *words);
+	train_first();
 }
 
 /* The agent of rank 1 ends because its node has this state now. */

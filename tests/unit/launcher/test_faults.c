@@ -59,9 +59,11 @@ static const struct example examples[] = {
 	{ "task-killed",      { .how = LOST_FAILED, .code = ERR_TASK, .signal = SIGKILL, .started = true } },
 	{ "task-killed",      { .how = LOST_FAILED, .code = ERR_TASK, .signal = SIGTERM, .started = true } },
 	{ "task-out-of-memory", { .how = LOST_FAILED, .code = ERR_TASK, .signal = SIGKILL, .started = true, .out_of_memory = true } },
-	/* it lost its peer, and its library ended it */
-	{ "peer",             { .how = LOST_FAILED, .code = ERR_PEER, .signal = SIGABRT, .started = true } },
-	{ "peer",             { .how = LOST_FAILED, .code = ERR_PEER, .status = 1, .started = true } },
+	/* it blames a peer, and its library ended it or it exited */
+	{ "task-connection",  { .how = LOST_FAILED, .code = ERR_PEER, .signal = SIGABRT, .started = true, .program = true } },
+	{ "task-connection",  { .how = LOST_FAILED, .code = ERR_PEER, .status = 1, .started = true, .program = true } },
+	{ "peer",             { .how = LOST_FAILED, .code = ERR_PEER, .started = true, .program = true } }, /* its agent did */
+	{ "node-down",        { .how = LOST_FAILED, .code = ERR_PEER, .status = 1, .started = true, .program = true, .node = NODE_DOWN } },
 	{ "pmix-missing",     { .how = LOST_EXITED, .code = ERR_PEER, .said = SLURM_SAID_NO_PMIX } },
 	{ "pmix-refused",     { .how = LOST_EXITED, .code = ERR_PEER, .pmix_refused = true, .said = SLURM_SAID_NO_PMIX } },
 	{ "pmix-refused",     { .how = LOST_EXITED, .code = ERR_PEER, .pmix_refused = true, .status = 1 } },

@@ -27,6 +27,58 @@ static void a_node_that_is_back_makes_the_run_grow_at_a_checkpoint(void **state)
 	assert_int_equal(exit_status(), -1);
 }
 
+/* Of a program no step is predicted, and it says itself when it has saved. */
+static void a_program_grows_at_a_checkpoint_that_it_reports(void **state)
+{
+	(void)state;
+	const struct msg_client_ckpt saved = { .step = 6, .path = "my/ckpt" };
+	open_program();
+	shrink();
+	m.nodes[1] = NODE_UP;
+	pass_time(6);
+	send_message(&h.peers[0], MSG_CLIENT_CKPT, msg_client_ckpt_json(&saved));
+	answer_survey();
+	finish_all(6);
+	assert_int_equal(h.starts, 3);
+	assert_int_equal(h.world, 2);
+	assert_int_equal(count_events("\"how\":\"grow\"", "\"possible\":true"), 1);
+	train_all();
+	assert_int_equal(exit_status(), -1);
+}
+
+static void a_program_without_checkpoints_grows_when_it_starts_again(void **state)
+{
+	(void)state;
+	open_program();
+	shrink();
+	m.nodes[1] = NODE_UP;
+	end_rank(0);
+	end_process(0, 1 << 8); /* after its task */
+	answer_survey();
+	assert_int_equal(h.starts, 3);
+	assert_int_equal(h.world, 2);
+	assert_int_equal(count_events("\"event\":\"decision\"", "\"grow\""), 1);
+	train_all();
+	assert_int_equal(exit_status(), -1);
+}
+
+/* One that reports them grows at the next one: the node is checked first. */
+static void a_program_with_checkpoints_starts_again_on_its_nodes(void **state)
+{
+	(void)state;
+	const struct msg_client_ckpt saved = { .step = 4, .path = "my/ckpt" };
+	open_program();
+	shrink();
+	send_message(&h.peers[0], MSG_CLIENT_CKPT, msg_client_ckpt_json(&saved));
+	answer_survey();
+	m.nodes[1] = NODE_UP;
+	end_rank(0);
+	end_process(0, 1 << 8); /* after its task */
+	answer_survey();
+	assert_int_equal(h.starts, 3);
+	assert_int_equal(h.world, 1);
+}
+
 /* Rank 0 reports so many steps of a second. */
 static void report_compute(int64_t seconds)
 {
@@ -306,6 +358,9 @@ static void a_refused_requeue_does_not_end_a_run_that_trained(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		T(a_program_grows_at_a_checkpoint_that_it_reports),
+		T(a_program_without_checkpoints_grows_when_it_starts_again),
+		T(a_program_with_checkpoints_starts_again_on_its_nodes),
 		T(the_change_to_more_nodes_is_time_of_restarts),
 		T(a_node_that_is_back_makes_the_run_grow_at_a_checkpoint),
 		T(a_node_is_checked_before_the_run_stops_to_grow),

@@ -233,6 +233,37 @@ static void the_run_grows_again_when_a_node_is_back(void **state)
 	launcher_deployment_free(lost.next);
 }
 
+/* Of a program no step is predicted. */
+static void a_program_shrinks_and_grows_by_its_ranks(void **state)
+{
+	(void)state;
+	static const char *const words[] = { "job.program=train", "job.device=cuda",
+					     "parallel.tp=8", "parallel.dp=4",
+					     "restart.shrink=any" };
+	struct policy_decision lost, back;
+	open_run("dgx-h100:4", 0, words, 5);
+	set_state(3, NODE_UNREACHABLE);
+	assert_int_equal(decide(first, true, 0, &lost), RECOVERY_DP);
+	const struct policy_option *taken = supervise_policy_chosen(&lost);
+	assert_ptr_equal(taken, &lost.options[1]);
+	assert_true(taken->possible && taken->step_s == 0);
+	assert_false(lost.options[0].possible || lost.options[2].possible);
+	const struct policy_request r = {
+		.job = &job, .first = first, .now = lost.next, .pool = &pool
+	};
+	supervise_policy_grow(&r, &back);
+	assert_int_equal(back.how, RECOVERY_SAME);
+	assert_int_equal(back.n, 2); /* the first layout, and to plan again */
+	assert_false(back.options[0].possible || back.options[1].possible);
+	set_state(3, NODE_UP);
+	supervise_policy_grow(&r, &back);
+	assert_int_equal(back.how, RECOVERY_GROW);
+	assert_int_equal(back.next->plan.layout.dp, 4);
+	assert_ptr_equal(supervise_policy_chosen(&back), &back.options[0]);
+	launcher_deployment_free(back.next);
+	launcher_deployment_free(lost.next);
+}
+
 static void every_decision_can_be_printed(void **state)
 {
 	(void)state;
@@ -348,6 +379,7 @@ int main(void)
 		T(a_job_with_gpus_is_requeued_once_slurm_counts_its_node_as_down),
 		T(a_lost_gpu_takes_its_slot_out),
 		T(the_run_grows_again_when_a_node_is_back),
+		T(a_program_shrinks_and_grows_by_its_ranks),
 		T(every_decision_can_be_printed),
 		T(a_node_is_excluded_after_its_faults),
 		T(a_node_that_was_a_suspect_before_is_excluded_at_its_first_fault),

@@ -19,7 +19,7 @@ static struct job job; /* too large for a small stack */
 static void a_run_is_named_after_the_script(void **state)
 {
 	static const struct {
-		const char *words[6], *name;
+		const char *words[8], *name;
 	} rows[] = {
 		{ { "python3", "train.py", "--lr", "1" }, "train" },
 		{ { "/usr/bin/python3.11", "-u", "src/train.v2.py" }, "train.v2" },
@@ -34,6 +34,16 @@ static void a_run_is_named_after_the_script(void **state)
 		{ { "python3", "-c", "print(1)" }, "python3" },
 		{ { "env.py" }, "env" },
 		{ { "env", "A=1", "python3", "a.py" }, "a" },
+		{ { "env", "-u", "A", "python3", "-X", "dev", "a.py" }, "a" },
+		{ { "python3", "-W", "ignore", "train.py" }, "train" },
+		{ { "python3", "-Wignore", "-u", "train.py" }, "train" },
+		{ { "uv", "run", "--python", "3.11", "train.py" }, "train" },
+		{ { "uv", "run", "--python=3.11", "python", "-X", "dev", "b.py" }, "b" },
+		{ { "bash", "-o", "pipefail", "job.sh" }, "job" },
+		{ { "perl", "-e", "print 1" }, "perl" },
+		{ { "env", "/usr/bin/python3", "a.py" }, "a" },
+		{ { "env", " -u ", "" }, "program" },
+		{ { "python3", "-W" }, "python3" },
 		{ { "./my prog" }, "my-prog" },
 		{ { "..." }, "program" },
 		{ { "pythonic", "a.py" }, "pythonic" },

@@ -183,14 +183,17 @@ static void the_rank_that_failed_by_itself_is_named(void **state)
 	assert_int_equal(printed("Connection reset"), 0);
 }
 
-static void ranks_that_only_blame_others_are_a_lost_peer(void **state)
+/* The other end may be a rank, or a server that muster does not know. */
+static void ranks_that_only_blame_others_may_have_lost_a_server(void **state)
 {
 	(void)state;
 	start_run();
-	fail_task(0, ERR_PEER, 1 << 8, "Connection reset by peer");
+	fail_task(0, ERR_PEER, 1 << 8, "data-server: Connection refused");
 	pass_time(0.3);
 	agents_leave();
-	assert_int_equal(count_events("\"event\":\"fault\"", "\"fault\":\"peer\""), 1);
+	assert_int_equal(count_events("\"event\":\"fault\"", "\"task-connection\""), 1);
+	assert_int_equal(count_events("\"event\":\"fault\"", "\"owner\":\"unknown\""), 1);
+	assert_int_equal(printed("data-server: Connection refused"), 1);
 	assert_int_equal(h.starts, 2);
 }
 
@@ -396,6 +399,22 @@ static void checkpoints_of_a_program_are_progress(void **state)
 	assert_int_equal(h.starts, 6); /* max_restarts is 5 */
 }
 
+/* Only the program knows why: it may not look for its checkpoint at all. */
+static void a_program_that_begins_before_its_checkpoint_is_reported(void **state)
+{
+	(void)state;
+	start_run();
+	begin(0, 0, 1);
+	save(0, 500);
+	lose_task(0, 1 << 8, "again");
+	start_tasks();
+	begin(0, 0, 1);
+	assert_int_equal(printed("starting from the beginning, although the program reported a "
+				 "checkpoint of step 500: my/ckpt"),
+			 1);
+	assert_int_equal(printed("damaged"), 0);
+}
+
 /* --- the end of a generation --------------------------------------------------------------- */
 
 static void agents_may_end_their_tasks_before_they_are_killed(void **state)
@@ -425,7 +444,7 @@ int main(void)
 		TEST(output_cannot_control_the_terminal),
 		TEST(a_task_that_fails_is_named_with_its_last_lines),
 		TEST(the_rank_that_failed_by_itself_is_named),
-		TEST(ranks_that_only_blame_others_are_a_lost_peer),
+		TEST(ranks_that_only_blame_others_may_have_lost_a_server),
 		TEST(an_end_that_retry_on_excludes_fails_the_job),
 		TEST(restarts_of_a_program_that_fails_at_once_end),
 		TEST(a_minute_of_running_is_progress),
@@ -439,6 +458,7 @@ int main(void)
 		TEST(the_first_step_says_where_a_program_continues),
 		TEST(the_time_before_the_first_step_is_the_start),
 		TEST(checkpoints_of_a_program_are_progress),
+		TEST(a_program_that_begins_before_its_checkpoint_is_reported),
 		TEST(agents_may_end_their_tasks_before_they_are_killed),
 	};
 #undef TEST

@@ -96,6 +96,8 @@ static void what_contradicts_a_program_is_refused(void **state)
 		{ "parallel.zero=1", "command line: parallel.zero: zero = 1 has no effect with job.program" },
 		{ "network.timeout=5", "command line: network.timeout: timeout = 5 has no effect with job.program" },
 		{ "launch.speeds=1,2", "command line: launch.speeds: speeds = 1,2 has no effect with job.program" },
+		{ "health.slow_policy=exclude", "command line: health.slow_policy: slow_policy = exclude has no effect with job.program" },
+		{ "warn.slow=2", "command line: warn.slow: slow = 2 has no effect with job.program" },
 		{ "parallel.auto=yes", "muster cannot choose the degrees of a program of your own; give them in [parallel], or leave them out" },
 		{ "parallel.tp=auto", "muster cannot choose the degrees" },
 		{ "health.bad_numbers=skip", "bad_numbers = skip skips samples" },
