@@ -56,9 +56,13 @@ void launcher_connection_lose(struct connection *c, const struct err *why)
 	all->o.closed(all->o.arg, rank, why);
 }
 
+/* A change costs libuv three system calls, and there is one message after the other. */
 static void update_poll(struct connection *c)
 {
 	int events = UV_READABLE | (channel_out(c->channel)->len ? UV_WRITABLE : 0);
+	if (events == c->events)
+		return;
+	c->events = events;
 	uv_poll_start(&c->poll, events, on_poll);
 }
 
@@ -216,10 +220,14 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 	struct connection *c = poll->data;
 	if (!c->open)
 		return;
+	if (status < 0) /* libuv has stopped watching the socket */
+		c->events = 0;
 	if (status < 0 || events & UV_READABLE)
 		launcher_connection_read(c);
 	else if (events & UV_WRITABLE)
 		go_on_writing(c);
+	if (status < 0 && c->open)
+		update_poll(c);
 }
 
 struct in6_addr launcher_connection_address(int fd)

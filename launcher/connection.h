@@ -14,6 +14,7 @@ struct connection {
 	struct connection *next, **at; /* of the owner's list, while it is open */
 	struct channel *channel;
 	uv_poll_t poll;
+	int events; /* that the loop waits for; 0: none */
 	int fd, rank;
 	uint32_t generation;
 	struct in6_addr from; /* an IPv4 address as a mapped one; zero: no network */
