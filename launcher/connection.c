@@ -35,11 +35,7 @@ void launcher_connection_drop(struct connection *c)
 	if (!c->open)
 		return;
 	c->open = false;
-	*c->at = c->next;
-	if (c->next)
-		c->next->at = c->at;
-	if (c->rank < 0)
-		all->strangers--;
+	launcher_connections_remove(c);
 	if (c->working)
 		uv_cancel((uv_req_t *)&c->work);
 	uv_close((uv_handle_t *)&c->poll, on_handle_closed);
@@ -196,6 +192,8 @@ bool launcher_connection_read(struct connection *c)
 		return false;
 	}
 	int rc = channel_feed(c->channel, chunk, (size_t)n, &e);
+	if (c->standing == STANDING_SILENT && channel_greeted(c->channel))
+		launcher_connections_move(c, STANDING_GREETED);
 	if (rc == 0)
 		deliver_messages(c);
 	if (!c->open)
@@ -274,12 +272,7 @@ int launcher_connections_adopt(struct connections *all, int fd, struct err *e)
 	c->since = all->now;
 	c->open = true;
 	c->poll.data = c;
-	c->next = all->first;
-	c->at = &all->first;
-	if (c->next)
-		c->next->at = &c->next;
-	all->first = c;
-	all->strangers++;
+	launcher_connections_move(c, STANDING_SILENT);
 	all->handles++;
 	update_poll(c);
 	return 0;
@@ -295,7 +288,7 @@ free_link:
 void launcher_connection_claim(struct connection *c, int rank)
 {
 	if (c->rank < 0 && rank >= 0)
-		c->owner->strangers--;
+		launcher_connections_move(c, STANDING_CLAIMED);
 	c->rank = rank;
 }
 
