@@ -53,7 +53,7 @@ static void on_exited(void *arg, int started_as, int status)
 	}
 	struct rank_state *k = &s->ranks[rank];
 	k->exited = true;
-	supervise_predecessors_ended(s->predecessors, s->generation, rank);
+	supervise_predecessors_ended(s->predecessors, s->generation, rank, k->host);
 	k->status = status;
 	if (k->connection)
 		launcher_connection_read_out(k->connection);
