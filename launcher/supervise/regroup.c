@@ -47,6 +47,11 @@ void supervise_regroup_exclude(struct supervisor *s, int rank)
 	supervise_agents_kill_rank(s, rank);
 }
 
+static bool lives_on(const struct rank_state *k)
+{
+	return k->lives_on;
+}
+
 bool supervise_regroup_start(struct supervisor *s)
 {
 	struct regroup_state *r = &s->regroup;
@@ -65,13 +70,12 @@ bool supervise_regroup_start(struct supervisor *s)
 	}
 	if (!kept)
 		return false;
-	json_t *body = msg_regroup_json(&(struct msg_regroup){ .reason = s->cause.text });
+	supervise_send_all(s, MSG_REGROUP,
+			   msg_regroup_json(&(struct msg_regroup){ .reason = s->cause.text }),
+			   lives_on);
 	for (int i = 0; i < s->world; i++)
-		if (s->ranks[i].lives_on)
-			launcher_connection_send(s->ranks[i].connection, MSG_REGROUP, body, NULL);
-		else
+		if (!s->ranks[i].lives_on)
 			supervise_regroup_exclude(s, i);
-	json_decref(body);
 	return true;
 }
 

@@ -285,7 +285,11 @@ double supervise_now(const struct supervisor *s);
 /* The rank is lost: EV_LOST. */
 void supervise_lose_rank(struct supervisor *s, int rank, enum lost_how how, enum err_code code,
 			 const char *text);
+/* To every rank that is connected; it is packed only once. */
 void supervise_broadcast(struct supervisor *s, enum msg_type type, json_t *body /* stolen */);
+/* To those of them for which `to` holds; NULL: to all. */
+void supervise_send_all(struct supervisor *s, enum msg_type type, json_t *body /* stolen */,
+			bool (*to)(const struct rank_state *k));
 const char *supervise_node(const struct supervisor *s, int rank);
 /* The job's value until this process has committed a checkpoint; then "auto": the last valid
  * one. */
