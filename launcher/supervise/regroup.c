@@ -103,12 +103,22 @@ static bool end_is_known(const struct supervisor *s, int rank)
 	return known.signal || known.status;
 }
 
-bool supervise_regroup_ready(const struct supervisor *s)
+static bool is_awaited(const struct supervisor *s, int rank)
 {
-	for (int r = 0; r < s->world; r++) {
-		const struct rank_state *k = &s->ranks[r];
-		if (k->lives_on ? !k->idle && k->connection : !end_is_known(s, r))
+	const struct rank_state *k = &s->ranks[rank];
+	return k->lives_on ? !k->idle && k->connection : !end_is_known(s, rank);
+}
+
+/* Asked after each answer, so it begins with the rank that it found the last time. */
+bool supervise_regroup_ready(struct supervisor *s)
+{
+	int *first = &s->regroup.awaited;
+	for (int i = 0; i < s->world; i++) {
+		int rank = (*first + i) % s->world;
+		if (is_awaited(s, rank)) {
+			*first = rank;
 			return false;
+		}
 	}
 	return true;
 }

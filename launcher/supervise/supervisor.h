@@ -222,6 +222,7 @@ struct supervisor {
 	double settle_at; /* when `loss` counts unless another one comes first; 0: none waits */
 	enum outcome outcome;
 	struct stacks_state stacks;
+	int dump_awaited;             /* a rank that may not have written its flight recorder yet */
 	struct child *verdict_reader; /* reads the flight recorders; NULL: it does not run */
 	bool gone;         /* no process is left, and the state has not handled that yet */
 	char reason[1000]; /* of the stop or of the end */
@@ -327,7 +328,7 @@ bool supervise_blames_another(const struct lost_rank *l);
 /* Whether the flight recorders may explain s->cause. */
 bool supervise_verdict_needed(const struct supervisor *s);
 void supervise_verdict_request(struct supervisor *s);
-bool supervise_verdict_ready(const struct supervisor *s); /* all connected ranks have answered */
+bool supervise_verdict_ready(struct supervisor *s); /* all connected ranks have answered */
 /* Starts to read the flight recorders. True: EV_VERDICT follows. False: there are none. */
 bool supervise_verdict_read(struct supervisor *s);
 void supervise_verdict_stop(struct supervisor *s); /* kills the reader if it still runs */
