@@ -11,6 +11,7 @@
  *     hello.c        lets agents join a generation
  *     messages.c     handles the agents' messages
  *     watchdog.c     finds ranks that are silent or hang (hang_limit.c: after how long)
+ *     heartbeat.c    how often agents say what they do
  *     suspects.c     notes what speaks against a node
  *     links.c        names slow links between ranks
  *     stragglers.c   names ranks that are slow or stood still
@@ -67,6 +68,7 @@
 #include "launcher/supervise/faults.h"
 #include "launcher/supervise/guard.h"
 #include "launcher/supervise/hang_limit.h"
+#include "launcher/supervise/heartbeat.h"
 #include "launcher/supervise/links.h"
 #include "launcher/supervise/notices.h"
 #include "launcher/supervise/predecessors.h"

@@ -46,7 +46,8 @@ static bool find_silent_rank(struct supervisor *s, double now)
 /* Agents send a message every heartbeat, also while they wait for another rank. */
 static bool is_quiet(const struct supervisor *s, const struct rank_state *k)
 {
-	return supervise_now(s) - k->beat > QUIET_BEATS * s->o.limits.heartbeat;
+	return supervise_now(s) - k->beat >
+	       QUIET_BEATS * supervise_heartbeat(&s->o.limits, s->world);
 }
 
 static bool is_behind(const struct supervisor *s, const struct rank_state *a,
@@ -93,12 +94,12 @@ static double limit_of(const struct supervisor *s, int slowest)
 static void check_progress(struct supervisor *s, double now)
 {
 	double cap = s->d->job.restart.hang_timeout, floor = s->d->job.restart.hang_floor;
-	double still = now - latest_move(s);
-	if (cap <= 0 || still <= fmin(floor, cap))
+	double still = now - latest_move(s), late = supervise_heartbeat_late(s);
+	if (cap <= 0 || still <= fmin(floor, cap) + late)
 		return;
 	int slowest = find_slowest(s);
 	double limit = limit_of(s, slowest);
-	if (still <= limit)
+	if (still <= limit + late)
 		return;
 	struct lost_rank l = { .rank = slowest, .how = LOST_HUNG, .code = ERR_TIMEOUT, .at = now };
 	snprintf(l.text, sizeof l.text, "no rank made progress for %.3g s%s" SUPERVISE_GUESS, still,
