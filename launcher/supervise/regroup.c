@@ -123,6 +123,19 @@ bool supervise_regroup_ready(struct supervisor *s)
 	return true;
 }
 
+bool supervise_regroup_read_out(struct supervisor *s)
+{
+	uint32_t generation = s->generation;
+	for (int r = 0; r < s->world && s->generation == generation; r++) {
+		const struct rank_state *k = &s->ranks[r];
+		if (s->state != SUP_REGROUPING)
+			break;
+		if (k->lives_on && !k->idle && k->connection)
+			launcher_connection_read_out(k->connection);
+	}
+	return s->generation != generation || s->state != SUP_REGROUPING;
+}
+
 bool supervise_regroup_give_up(struct supervisor *s)
 {
 	int left = 0;

@@ -48,6 +48,9 @@ void supervise_regroup_exclude(struct supervisor *s, int rank);
 bool supervise_regroup_note_idle(struct supervisor *s, int rank);
 /* Whether all that live on are idle, and the ends of the others are known as far as they can be. */
 bool supervise_regroup_ready(struct supervisor *s);
+/* Handles the answers that wait in the sockets: this process may be behind. True: the agents have
+ * regrouped, and what follows has begun. */
+bool supervise_regroup_read_out(struct supervisor *s);
 /* The time is over: gives up those that are not idle. False: nothing can be kept. */
 bool supervise_regroup_give_up(struct supervisor *s);
 /* Keeps the idle agents for the next generation. */

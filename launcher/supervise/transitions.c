@@ -210,6 +210,8 @@ static void do_idle(struct supervisor *s, const struct cause *c)
 
 static void do_regroup_timeout(struct supervisor *s, const struct cause *c)
 {
+	if (supervise_regroup_read_out(s))
+		return;
 	if (!supervise_regroup_give_up(s)) {
 		supervise_end_generation(s, s->outcome);
 		return;

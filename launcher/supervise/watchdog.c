@@ -24,6 +24,18 @@ static void extend_deadlines(struct supervisor *s, double gap)
 	s->program.ready_at += s->program.ready_at > 0 ? gap : 0;
 }
 
+/* Reads what waits in the rank's socket: this process may be behind. True: the rank has not been silent,
+ * or it has closed, which was handled. */
+static bool is_heard_now(struct supervisor *s, int rank)
+{
+	const struct rank_state *k = &s->ranks[rank];
+	uint32_t generation = s->generation;
+	double beat = k->beat;
+	if (k->connection)
+		launcher_connection_read_out(k->connection);
+	return s->generation != generation || k->beat > beat || s->lost;
+}
+
 /* The rank that has been silent for longest is lost if that is too long. */
 static bool find_silent_rank(struct supervisor *s, double now)
 {
@@ -38,6 +50,8 @@ static bool find_silent_rank(struct supervisor *s, double now)
 	}
 	if (l.rank < 0)
 		return false;
+	if (is_heard_now(s, l.rank))
+		return true;
 	snprintf(l.text, sizeof l.text, "the agent sent no message for %.3g s", now - oldest);
 	supervise_handle(s, EV_LOST, &l, NULL);
 	return true;
@@ -135,7 +149,7 @@ void supervise_watchdog(struct supervisor *s)
 	double now = supervise_now(s);
 	bool alive = s->state == SUP_STARTING || s->state == SUP_PREPARING ||
 		     s->state == SUP_TRAINING || s->state == SUP_STOPPING;
-	if (!alive || find_silent_rank(s, now))
+	if (!alive || find_silent_rank(s, now)) /* the next tick goes on */
 		return;
 	if (s->state == SUP_PREPARING || s->state == SUP_TRAINING)
 		check_progress(s, now);

@@ -300,6 +300,16 @@ static inline void send_message(struct peer *p, enum msg_type type, json_t *body
 	deliver_all();
 }
 
+/* The message is in the socket, and the supervisor has not read it. */
+static inline void leave_message(struct peer *p, enum msg_type type, json_t *body)
+{
+	struct buf *out = channel_out(p->channel);
+	assert_int_equal(channel_send(p->channel, type, body, NULL), 0);
+	json_decref(body);
+	assert_int_equal(send(p->fd, out->data, out->len, MSG_NOSIGNAL), out->len);
+	buf_clear(out);
+}
+
 static inline json_t *hello_json(int rank)
 {
 	return msg_hello_json(&(struct msg_hello){ .rank = rank,

@@ -217,6 +217,22 @@ static void the_end_of_an_agent_with_another_rank_is_that_of_its_rank(void **sta
 	assert_int_equal(count_events("\"how\":\"exited\"", "\"rank\":1"), 1);
 }
 
+/* The supervisor had no time to read it. */
+static void an_answer_that_waits_in_the_socket_is_in_time(void **state)
+{
+	(void)state;
+	open_warm();
+	h.peers[0].stubborn = true;
+	die(1, 1);
+	pass_time(2.9);
+	leave_message(&h.peers[0], MSG_IDLE, NULL);
+	h.now += 0.3;
+	supervise_tick(h.supervisor);
+	assert_int_equal(b.n, 2);
+	assert_int_equal(b.missing, 1);
+	assert_int_equal(count_events("\"regrouped\"", "\"kept\":1"), 1);
+}
+
 static void warm_no_ends_all(void **state)
 {
 	(void)state;
@@ -492,6 +508,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define REGROUP_TEST(f) cmocka_unit_test_setup_teardown(f, setup_some, teardown)
 		REGROUP_TEST(the_other_agent_lives_on),
+		REGROUP_TEST(an_answer_that_waits_in_the_socket_is_in_time),
 		REGROUP_TEST(the_end_of_an_agent_with_another_rank_is_that_of_its_rank),
 		REGROUP_TEST(an_agent_that_does_not_leave_in_time_is_replaced),
 		REGROUP_TEST(warm_no_ends_all),
